@@ -21,8 +21,9 @@ var Blackhole = Board{
 			Bar: 0, First: 0x00000000, Last: 0x193fffff,
 			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
 		},
-		// An 8-byte store would be split over a 12-byte stride, or fault (tt-umd PR #2648). The strided-multicast
-		// registers that follow are left out: they change what windows 0 to 31 mean.
+		// An 8-byte store would be split over a 12-byte stride, or fault (tt-umd PR #2648). The
+		// strided-multicast registers that follow are left out: they change what windows 0 to 31
+		// mean.
 		{
 			Bar: 0, First: 0x1fc00000, Last: 0x1fc009d7,
 			Widths: 4, LoadOnly: true, Name: "window configuration",
@@ -39,7 +40,8 @@ var Blackhole = Board{
 		},
 		// tt-umd, ARC_APB_BAR0_XBAR_OFFSET_START; the simulator has it over the NoC alone.
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
-		// Not the DMA engine below the iATU: it starts transfers that no command of an image waits for.
+		// Not the DMA engine below the iATU: it starts transfers that no command of an image waits
+		// for.
 		{Bar: 2, First: 0x1000, Last: 0x2fff, Widths: 4, LoadOnly: true, Name: "iATU"},
 		{
 			Bar: 4, First: 0, Last: 32<<30 - 1,
@@ -49,10 +51,12 @@ var Blackhole = Board{
 	TLB: &TLB{
 		// [KMD], TLB_2M_REG and TLB_4G_REG; KERNEL_TLB_INDEX is 201.
 		Groups: []Group{
-			{Bar: 0, First: 0, Count: 202, Offset: 0, Size: 2 << 20, AddressBits: 43, KernelOwned: 1},
+			{Bar: 0, First: 0, Count: 202, Offset: 0, Size: 2 << 20, AddressBits: 43,
+				KernelOwned: 1},
 			{Bar: 4, First: 202, Count: 8, Offset: 0, Size: 4 << 30, AddressBits: 32},
 		},
-		Fields:    FieldWidths{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 2, Multicast: 1, Ordering: 2, Linked: 1, UseStaticVC: 1, Unused: 1, StaticVC: 3},
+		Fields: FieldWidths{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 2, Multicast: 1,
+			Ordering: 2, Linked: 1, UseStaticVC: 1, Unused: 1, StaticVC: 3},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]

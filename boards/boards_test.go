@@ -50,7 +50,8 @@ func TestRuleCoversWholeAccessesOnly(t *testing.T) {
 			got = r.Name
 		}
 		if got != c.want {
-			t.Errorf("%s BAR %d + %#x, %d bytes: want rule %q, got %q", c.board.Name, c.bar, c.offset, c.size, c.want, got)
+			t.Errorf("%s BAR %d + %#x, %d bytes: want rule %q, got %q", c.board.Name, c.bar,
+				c.offset, c.size, c.want, got)
 		}
 	}
 }

@@ -11,6 +11,7 @@ var Ivshmem = Board{
 	Rules: []Rule{
 		{Bar: 0, First: 0, Last: 0xff, Widths: 4, Name: "registers"},
 		// The largest size a BAR of the format can have.
-		{Bar: 2, First: 0, Last: 1<<46 - 1, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "shared memory"},
+		{Bar: 2, First: 0, Last: 1<<46 - 1, Widths: 1 | 2 | 4 | 8, Memory: true,
+			Name: "shared memory"},
 	},
 }

@@ -26,7 +26,8 @@ const (
 // Aim makes the stores that have a region show size bytes at a bus address to
 // tiles, at an offset from NoC; with size 0, the store that has it show nothing.
 // A region is never enabled with registers of two meanings.
-func (o *Outbound) ProgramRegion(region int, offset, size, bus uint64, store func(register uint64, value uint32)) {
+func (o *Outbound) ProgramRegion(region int, offset, size, bus uint64,
+	store func(register uint64, value uint32)) {
 	at := o.Offset + uint64(region)*o.Stride
 	store(at+regionControl, 0)
 	if size == 0 {

@@ -11,7 +11,8 @@ type registerStore struct {
 }
 
 func aimed(o *Outbound, region int, offset, size, bus uint64) (list []registerStore) {
-	o.ProgramRegion(region, offset, size, bus, func(register uint64, value uint32) { list = append(list, registerStore{register, value}) })
+	o.ProgramRegion(region, offset, size, bus,
+		func(register uint64, value uint32) { list = append(list, registerStore{register, value}) })
 	return list
 }
 
@@ -19,12 +20,17 @@ func aimed(o *Outbound, region int, offset, size, bus uint64) (list []registerSt
 // (offset 0x40000000, 1 GiB, to the same address), but for the bits that tt-kmd
 // sets beside the enabled one.
 func TestRegionIsAimedAsItsDriversDo(t *testing.T) {
-	want := []registerStore{{0x1404, 0}, {0x1408, 0x40000000}, {0x140c, 0}, {0x1410, 0x7fffffff}, {0x1414, 0x40000000}, {0x1418, 0}, {0x1400, 0}, {0x1404, 0x88280000}}
-	if got := aimed(Wormhole.Outbound, 1, 0x4000_0000, 0x4000_0000, 0x4000_0000); !slices.Equal(got, want) {
+	want := []registerStore{{0x1404, 0}, {0x1408, 0x40000000}, {0x140c, 0}, {0x1410, 0x7fffffff},
+		{0x1414, 0x40000000}, {0x1418, 0}, {0x1400, 0}, {0x1404, 0x88280000}}
+	if got := aimed(Wormhole.Outbound, 1, 0x4000_0000, 0x4000_0000, 0x4000_0000); !slices.Equal(got,
+		want) {
 		t.Errorf("Wormhole: %#x, want %#x", got, want)
 	}
-	want = []registerStore{{0x2e04, 0}, {0x2e08, 0x1000}, {0x2e0c, 0x2}, {0x2e10, 0x1fff}, {0x2e14, 0x89abc000}, {0x2e18, 0x567}, {0x2e20, 0x2}, {0x2e00, 0x2000}, {0x2e04, 0x80000000}}
-	if got := aimed(Blackhole.Outbound, 15, 0x2_0000_1000, 0x1000, 0x567_89ab_c000); !slices.Equal(got, want) {
+	want = []registerStore{{0x2e04, 0}, {0x2e08, 0x1000}, {0x2e0c, 0x2}, {0x2e10, 0x1fff},
+		{0x2e14, 0x89abc000}, {0x2e18, 0x567}, {0x2e20, 0x2}, {0x2e00, 0x2000},
+		{0x2e04, 0x80000000}}
+	if got := aimed(Blackhole.Outbound, 15, 0x2_0000_1000, 0x1000,
+		0x567_89ab_c000); !slices.Equal(got, want) {
 		t.Errorf("Blackhole: %#x, want %#x", got, want)
 	}
 	for _, b := range []*Board{&Wormhole, &Blackhole} {
@@ -33,7 +39,8 @@ func TestRegionIsAimedAsItsDriversDo(t *testing.T) {
 			t.Errorf("%s, disabled: %#x", b.Name, got)
 		}
 		last := o.Offset + uint64(o.Regions)*o.Stride - 4
-		if b.FindRule(o.Bar, o.Offset, 4) == nil || b.FindRule(o.Bar, last, 4) == nil || b.FindRule(o.Bar, last+4, 4) != nil {
+		if b.FindRule(o.Bar, o.Offset, 4) == nil || b.FindRule(o.Bar, last, 4) == nil ||
+			b.FindRule(o.Bar, last+4, 4) != nil {
 			t.Errorf("%s: the regions are not what the rule covers", b.Name)
 		}
 	}

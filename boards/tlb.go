@@ -20,7 +20,8 @@ func (l *TLB) EncodeWindow(g *Group, t TileRange, address uint64) (w WindowConfi
 	w[0] = address / g.Size
 	ok = address%g.Size == 0 && isValid(t) && w[0]>>g.AddressBits == 0
 	low := g.AddressBits
-	for i, v := range [...]uint64{uint64(t.X), uint64(t.Y), uint64(t.XStart), uint64(t.YStart), uint64(t.NoC), multicast,
+	for i, v := range [...]uint64{uint64(t.X), uint64(t.Y), uint64(t.XStart), uint64(t.YStart),
+		uint64(t.NoC), multicast,
 		uint64(t.Ordering - gen.OrderingDefault), 0, useVC, 0, vc} {
 		ok = ok && v>>l.Fields[i] == 0
 		w[low/64] |= v << (low % 64)
@@ -59,10 +60,12 @@ func (g *Group) OwnedByKernel(slot int) bool { return slot >= g.First+g.Count-g.
 // Choose finds a hardware window of at least size bytes that is inside the
 // device's BARs, not the kernel driver's and not taken: the preferred one, else
 // the first. Groups go from small windows to large. It is -1 if there is none.
-func (l *TLB) ChooseWindow(prefer uint16, size uint64, bars *[6]uint64, taken func(slot int) bool) int {
+func (l *TLB) ChooseWindow(prefer uint16, size uint64, bars *[6]uint64,
+	taken func(slot int) bool) int {
 	fits := func(slot int) bool {
 		g := l.GroupOf(slot)
-		return g != nil && g.Size >= size && !g.OwnedByKernel(slot) && g.WindowOffset(slot)+g.Size <= bars[g.Bar] && !taken(slot)
+		return g != nil && g.Size >= size && !g.OwnedByKernel(slot) &&
+			g.WindowOffset(slot)+g.Size <= bars[g.Bar] && !taken(slot)
 	}
 	if fits(int(prefer)) {
 		return int(prefer)

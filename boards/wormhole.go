@@ -22,7 +22,8 @@ var Wormhole = Board{
 			Bar: 0, First: 0x1fc00000, Last: 0x1fc005cf,
 			Widths: 4 | 8, LoadOnly: true, Name: "window configuration",
 		},
-		// From here on [ttsim] src/libttsim.cpp, pci_mem_wr_cur. Registers take 32-bit accesses only (tt-umd device/pcie/silicon_tlb_window.cpp).
+		// From here on [ttsim] src/libttsim.cpp, pci_mem_wr_cur. Registers take 32-bit accesses
+		// only (tt-umd device/pcie/silicon_tlb_window.cpp).
 		{Bar: 0, First: 0x1fe80000, Last: 0x1fefffff, Widths: 4, Name: "ARC CSM"},
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff30077, Widths: 4, Name: "ARC reset unit"},
 		// SCRATCH 6 and 7 turn accesses to host memory into accesses to the controller's
@@ -34,7 +35,8 @@ var Wormhole = Board{
 		{Bar: 0, First: 0x1ff30080, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
 		// For loads only: WormholeB0/ARCTile/README.md, APB peripherals.
 		{Bar: 0, First: 0x1ff50000, Last: 0x1ff50fff, Widths: 4, LoadOnly: true, Name: "ARC NIU 0"},
-		// Not the DMA engine below the iATU: it starts transfers that no command of an image waits for.
+		// Not the DMA engine below the iATU: it starts transfers that no command of an image waits
+		// for.
 		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, LoadOnly: true, Name: "iATU"},
 		{
 			Bar: 4, First: 0x00000000, Last: 0x00ffffff,
@@ -60,9 +62,11 @@ var Wormhole = Board{
 		Groups: []Group{
 			{Bar: 0, First: 0, Count: 156, Offset: 0x00000000, Size: 1 << 20, AddressBits: 16},
 			{Bar: 0, First: 156, Count: 10, Offset: 0x09c00000, Size: 2 << 20, AddressBits: 15},
-			{Bar: 0, First: 166, Count: 20, Offset: 0x0b000000, Size: 16 << 20, AddressBits: 12, KernelOwned: 1},
+			{Bar: 0, First: 166, Count: 20, Offset: 0x0b000000, Size: 16 << 20, AddressBits: 12,
+				KernelOwned: 1},
 		},
-		Fields:    FieldWidths{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 1, Multicast: 1, Ordering: 2, Linked: 1, StaticVC: 1},
+		Fields: FieldWidths{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 1, Multicast: 1,
+			Ordering: 2, Linked: 1, StaticVC: 1},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]

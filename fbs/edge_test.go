@@ -29,37 +29,57 @@ func changed(t *testing.T, change func(*gen.Image)) []byte {
 // heals by itself.
 func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 	tensor := func(i *gen.Image) *gen.Tensor { x := new(gen.Tensor); i.Tensors(x, 1); return x }
-	sequence := func(i *gen.Image) *gen.Sequence { x := new(gen.Sequence); i.Sequences(x, 1); return x }
+	sequence := func(i *gen.Image) *gen.Sequence {
+		x := new(gen.Sequence)
+		i.Sequences(x,
+			1)
+		return x
+	}
 	segment := func(i *gen.Image) *gen.Segment { x := new(gen.Segment); i.Segments(x, 0); return x }
 	window := func(i *gen.Image) *gen.Window { x := new(gen.Window); i.Windows(x, 0); return x }
 	for _, test := range []struct {
 		want   string
 		change func(*gen.Image)
 	}{
-		{"payload bytes, the segments have", func(i *gen.Image) { i.Reservation(nil).MutatePayloadBytes(7) }},
-		{"host bytes, the windows need", func(i *gen.Image) { i.Reservation(nil).MutateHostBytes(4096) }},
-		{"arena bytes, the tensors need", func(i *gen.Image) { i.Reservation(nil).MutateArenaBytes(64) }},
-		{"arena offset is 0x80 and should be 0x40", func(i *gen.Image) { tensor(i).MutateArenaOffset(128) }},
-		{"size is 8, shape and element type make 6", func(i *gen.Image) { tensor(i).MutateSize(8) }},
+		{"payload bytes, the segments have",
+			func(i *gen.Image) { i.Reservation(nil).MutatePayloadBytes(7) }},
+		{"host bytes, the windows need",
+			func(i *gen.Image) { i.Reservation(nil).MutateHostBytes(4096) }},
+		{"arena bytes, the tensors need",
+			func(i *gen.Image) { i.Reservation(nil).MutateArenaBytes(64) }},
+		{"arena offset is 0x80 and should be 0x40",
+			func(i *gen.Image) { tensor(i).MutateArenaOffset(128) }},
+		{"size is 8, shape and element type make 6",
+			func(i *gen.Image) { tensor(i).MutateSize(8) }},
 		{"do not continue at command", func(i *gen.Image) { sequence(i).MutateFirst(3) }},
-		{"sequence 0: its last command, 15, is no End", func(i *gen.Image) { x := new(gen.Command); i.Commands(x, 15); x.MutateOpcode(gen.OpcodeFence) }},
+		{"sequence 0: its last command, 15, is no End",
+			func(i *gen.Image) {
+				x := new(gen.Command)
+				i.Commands(x,
+					15)
+				x.MutateOpcode(gen.OpcodeFence)
+			}},
 		{"cover 17 of 19 commands", func(i *gen.Image) { sequence(i).MutateCount(1) }},
 		{"offset is 0x2000 and should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
 		{"payload bytes, the segments have", func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
-		{"segments: end at 0x1000000", func(i *gen.Image) { segment(i).MutateSize(1 << 40); i.Reservation(nil).MutatePayloadBytes(1 << 40) }},
+		{"segments: end at 0x1000000",
+			func(i *gen.Image) { segment(i).MutateSize(1 << 40); i.Reservation(nil).MutatePayloadBytes(1 << 40) }},
 		{"are none, or more than 64 TiB", func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
 		{"reserved field is not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
 		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
 		{"reserved field is not zero", func(i *gen.Image) { window(i).MutateReserved(99) }},
-		{"target 1: reserved field is not zero", func(i *gen.Image) { x := new(gen.Device); i.Devices(x, 1); x.MutateReserved(1) }},
-		{"rule 2: name of 255 bytes at 0xffff lies outside the text of", func(i *gen.Image) { x := new(gen.Rule); i.Rules(x, 2); x.MutateName(0xffffff) }},
+		{"target 1: reserved field is not zero",
+			func(i *gen.Image) { x := new(gen.Device); i.Devices(x, 1); x.MutateReserved(1) }},
+		{"rule 2: name of 255 bytes at 0xffff lies outside the text of",
+			func(i *gen.Image) { x := new(gen.Rule); i.Rules(x, 2); x.MutateName(0xffffff) }},
 		{"lies outside the text of", func(i *gen.Image) { tensor(i).MutateName(0xffff01) }},
 		{"sequence 1: has no name", func(i *gen.Image) { sequence(i).MutateName(0x100) }},
 		{"recorded is 2 and should be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
 		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateDims(9) }},
 		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateShape7(1) }},
 	} {
-		if _, err := fbs.Verify(changed(t, test.change)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := fbs.Verify(changed(t, test.change)); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v\n\twant %q", err, test.want)
 		}
 	}
@@ -82,7 +102,8 @@ func TestCountsAreHeldBeforeAnyTableIsLookedAt(t *testing.T) {
 func TestFileLongerThanItsSegmentsIsRefused(t *testing.T) {
 	file := append(encode(t, sample()), 0)
 	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
-	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "segments: end at") {
+	if _, err := fbs.Verify(file); err == nil ||
+		!strings.Contains(err.Error(), "segments: end at") {
 		t.Error(err)
 	}
 }
@@ -95,14 +116,16 @@ func TestOffsetOfDataThatAreNotRecordedIsRefused(t *testing.T) {
 	gen.GetRootAsImage(file, 0).Tensors(&tensor, 1)
 	tensor.MutateHasData(0)
 	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
-	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "and no recorded data") {
+	if _, err := fbs.Verify(file); err == nil ||
+		!strings.Contains(err.Error(), "and no recorded data") {
 		t.Error(err)
 	}
 }
 
 func TestFileAtAnOddAddressIsRefused(t *testing.T) {
 	file := append(make([]byte, 1), encode(t, sample())...)[1:]
-	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "does not lie at a multiple of 8") {
+	if _, err := fbs.Verify(file); err == nil ||
+		!strings.Contains(err.Error(), "does not lie at a multiple of 8") {
 		t.Error(err)
 	}
 }
@@ -133,14 +156,16 @@ func TestNamesAreFoundOrNot(t *testing.T) {
 func TestTargetsPackAndUnpack(t *testing.T) {
 	for _, want := range []fbs.TileRange{
 		{X: 1, Y: 2, Ordering: gen.OrderingDefault},
-		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted, StaticVC: 8, Multicast: true},
+		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted, StaticVC: 8,
+			Multicast: true},
 	} {
 		if got, ok := boards.UnpackTileRange(want.Pack()); !ok || got != want {
 			t.Errorf("%+v comes back as %+v, %v", want, got, ok)
 		}
 	}
 	for _, bad := range []fbs.TileRange{
-		{Ordering: 0}, {Ordering: 4}, {Ordering: 1, NoC: 2}, {Ordering: 1, StaticVC: 9}, {Ordering: 1, XStart: 1}, {Ordering: 1, YStart: 1},
+		{Ordering: 0}, {Ordering: 4}, {Ordering: 1, NoC: 2}, {Ordering: 1, StaticVC: 9},
+		{Ordering: 1, XStart: 1}, {Ordering: 1, YStart: 1},
 	} {
 		if _, ok := boards.UnpackTileRange(bad.Pack()); ok {
 			t.Errorf("%+v is accepted", bad)
@@ -152,7 +177,8 @@ func TestTargetsPackAndUnpack(t *testing.T) {
 }
 
 func TestElementSizes(t *testing.T) {
-	want := map[gen.DType]uint8{0: 0, 1: 1, 2: 1, 3: 2, 4: 2, 5: 4, 6: 4, 7: 8, 8: 8, 9: 2, 10: 2, 11: 4, 12: 8, 13: 0}
+	want := map[gen.DType]uint8{0: 0, 1: 1, 2: 1, 3: 2, 4: 2, 5: 4, 6: 4, 7: 8, 8: 8, 9: 2, 10: 2,
+		11: 4, 12: 8, 13: 0}
 	got := map[gen.DType]uint8{}
 	for d := range gen.DType(14) {
 		got[d] = fbs.DTypeSize(d)
@@ -160,7 +186,8 @@ func TestElementSizes(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	for width, mask := range map[uint8]uint64{1: 0xff, 2: 0xffff, 4: 0xffffffff, 8: 0xffffffffffffffff} {
+	for width, mask := range map[uint8]uint64{1: 0xff, 2: 0xffff, 4: 0xffffffff,
+		8: 0xffffffffffffffff} {
 		if got := fbs.WidthMask(width); got != mask {
 			t.Errorf("width %d: %#x", width, got)
 		}

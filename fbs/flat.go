@@ -30,13 +30,16 @@ type Table struct {
 // many fields. Structs are read in place, so data lies at a multiple of 8.
 func RootTable(data []byte, begin uint64, fields int, place string) *Table {
 	t := &Table{data: data, begin: begin, place: place, position: uint64(ReadStruct[uint32](data))}
-	t.failIf(uint64(len(data)) < begin+4 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 != 0, place, "is too short, or does not lie at a multiple of 8")
+	t.failIf(uint64(len(data)) < begin+4 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 != 0,
+		place, "is too short, or does not lie at a multiple of 8")
 	vtable := t.position - uint64(int64(ReadStruct[int32](t.slice(t.position, 4, 4, place))))
 	sizes := ReadStruct[[2]uint16](t.slice(vtable, 4, 2, place+" vtable"))
 	size := uint64(sizes[0])
 	t.size = uint64(sizes[1])
-	t.failIf(size < 4 || size%2 != 0 || t.size < 4, place, "vtable has impossible sizes %d and %d", size, t.size)
-	t.failIf(size > 4+2*uint64(fields), place, "has %d fields, the schema has %d", (size-4)/2, uint64(fields))
+	t.failIf(size < 4 || size%2 != 0 || t.size < 4, place, "vtable has impossible sizes %d and %d",
+		size, t.size)
+	t.failIf(size > 4+2*uint64(fields), place, "has %d fields, the schema has %d", (size-4)/2,
+		uint64(fields))
 	t.vtable = t.slice(vtable, size, 2, place+" vtable")
 	t.slice(t.position, t.size, 4, place)
 	return t
@@ -52,7 +55,8 @@ func (t *Table) failIf(holds bool, place, message string, numbers ...uint64) {
 // run is size bytes of the buffer, from a position on that is a multiple of align.
 func (t *Table) slice(pos, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
-	t.failIf(pos < t.begin || pos > all || size > all-pos, place, "offset %x with %d bytes is outside the envelope of %d bytes", pos, size, all)
+	t.failIf(pos < t.begin || pos > all || size > all-pos, place,
+		"offset %x with %d bytes is outside the envelope of %d bytes", pos, size, all)
 	t.failIf(pos%align != 0, place, "offset %x is not a multiple of %d", pos, align)
 	if t.Err != nil {
 		return nil
@@ -66,7 +70,8 @@ func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	if offset == 0 || t.Err != nil {
 		return 0
 	}
-	t.failIf(offset < 4 || offset > t.size || size > t.size-offset, t.place, "field %d lies outside the table", uint64(id))
+	t.failIf(offset < 4 || offset > t.size ||
+		size > t.size-offset, t.place, "field %d lies outside the table", uint64(id))
 	return t.position + offset
 }
 

@@ -73,7 +73,8 @@ type (
 	Reservation = gen.ReservationT
 	Tensor      struct{ gen.TensorT }
 	DeviceInfo  struct{ gen.DeviceT } // what an image asks of a device it is for
-	Name        = uint32              // a run of View.Text: where it begins << 8 | how many bytes it has
+	// a run of View.Text: where it begins << 8 | how many bytes it has
+	Name = uint32
 )
 
 // Sides is the number of elements along each of Dims dimensions, then zeros.
@@ -87,7 +88,8 @@ const CommandSize = 32
 
 // CommandsIn is memory, of whole commands at a multiple of 8, as those.
 func CommandsIn(memory []byte) []Command {
-	return unsafe.Slice((*Command)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/CommandSize)
+	return unsafe.Slice((*Command)(unsafe.Pointer(unsafe.SliceData(memory))),
+		len(memory)/CommandSize)
 }
 
 // head is all of a command in front of the offset: opcode to index.

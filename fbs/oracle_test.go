@@ -85,11 +85,16 @@ func used(c fbs.Command, fields string) fbs.Command {
 
 func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
 	row := map[gen.Opcode]string{
-		gen.OpcodeWrite: "width window offset value", gen.OpcodeModify: "width window offset value mask",
-		gen.OpcodeRelocate: "width window index offset value", gen.OpcodeCopyIn: "width mode window index offset amount value",
-		gen.OpcodeFill: "width mode window offset amount value", gen.OpcodeCopyOut: "width mode window index offset amount value",
-		gen.OpcodeExpect: "width mode option window index offset amount value mask", gen.OpcodeCompare: "width option window index offset amount value",
-		gen.OpcodePoint: "window value mask", gen.OpcodeFence: "", gen.OpcodeDelay: "amount", gen.OpcodeCall: "index", gen.OpcodeEnd: "",
+		gen.OpcodeWrite:    "width window offset value",
+		gen.OpcodeModify:   "width window offset value mask",
+		gen.OpcodeRelocate: "width window index offset value",
+		gen.OpcodeCopyIn:   "width mode window index offset amount value",
+		gen.OpcodeFill:     "width mode window offset amount value",
+		gen.OpcodeCopyOut:  "width mode window index offset amount value",
+		gen.OpcodeExpect:   "width mode option window index offset amount value mask",
+		gen.OpcodeCompare:  "width option window index offset amount value",
+		gen.OpcodePoint:    "window value mask", gen.OpcodeFence: "", gen.OpcodeDelay: "amount",
+		gen.OpcodeCall: "index", gen.OpcodeEnd: "",
 	}
 	fields, known := row[c.Opcode]
 	if !known || used(c, fields) != (fbs.Command{}) {
@@ -187,7 +192,8 @@ func slowUs(v *fbs.View, sequence int) (us uint64) {
 }
 
 func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]bool) bool {
-	if !slices.Contains([]uint8{1, 2, 4, 8}, c.Width) || w.Kind == gen.WindowKindTlb && !pointed[c.Window] {
+	if !slices.Contains([]uint8{1, 2, 4, 8}, c.Width) ||
+		w.Kind == gen.WindowKindTlb && !pointed[c.Window] {
 		return false
 	}
 	if w.Kind == gen.WindowKindConfig && (c.Width == 8 || c.Opcode != gen.OpcodeExpect) {
@@ -215,7 +221,8 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 	if moves && c.Amount == 0 || uint64(c.Offset)+size > w.Size {
 		return false
 	}
-	if !bulk && (uint64(c.Offset)%width != 0 || w.Offset%width != 0 || moves && uint64(c.Amount)%width != 0) {
+	if !bulk && (uint64(c.Offset)%width != 0 || w.Offset%width != 0 ||
+		moves && uint64(c.Amount)%width != 0) {
 		return false
 	}
 	if w.Kind != gen.WindowKindBar {
@@ -226,14 +233,16 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 	if board == nil {
 		for _, r := range v.Rules {
 			if r.Device == w.Device && r.Bar == w.Bar && first >= r.First && first <= r.Last {
-				return first+size-1 <= r.Last && r.Widths&c.Width != 0 && (r.Memory == 1 || !bulk && w.Flags == 0)
+				return first+size-1 <= r.Last && r.Widths&c.Width != 0 &&
+					(r.Memory == 1 || !bulk && w.Flags == 0)
 			}
 		}
 		return false
 	}
 	for _, rule := range board.Rules {
 		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
-			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
+			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeModify,
+				gen.OpcodeRelocate, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
 			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 &&
 				(!bulk || rule.Memory) && !(stores && rule.LoadOnly) &&
 				(w.Flags == 0 || rule.Memory)
@@ -308,17 +317,23 @@ func crowd(r *rand.Rand) *lmb.Image {
 	image := sample()
 	image.Targets[0].Bars[2] = 1 << 20
 	image.Windows = append(image.Windows,
-		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Offset: 0x1fc00000, Size: 0x400000}},
-		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 0x1000, Size: 0x2000}},
-		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Flags: fbs.FlagWriteCombining, Offset: 0x1e000000, Size: 0x1fe0000}},
-		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Slot: fbs.NoSlot, Offset: 3, Size: 1001}})
+		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Offset: 0x1fc00000,
+			Size: 0x400000}},
+		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot,
+			Offset: 0x1000, Size: 0x2000}},
+		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot,
+			Flags: fbs.FlagWriteCombining, Offset: 0x1e000000, Size: 0x1fe0000}},
+		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Slot: fbs.NoSlot, Offset: 3,
+			Size: 1001}})
 	// Tiny images are all first looks; long ones cross blocks.
 	rounds := 1 + r.IntN(60)
 	body := append(slices.Clone(image.Sequences[0].Commands[:14]),
 		command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x7fc}),
 		command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0xa00}),
-		command(fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400, Amount: 0x400}),
-		command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: modeBulk, Window: 5, Index: 2, Offset: 3, Amount: 3}))
+		command(fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4,
+			Offset: 0x400, Amount: 0x400}),
+		command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: modeBulk, Window: 5,
+			Index: 2, Offset: 3, Amount: 3}))
 	var commands []lmb.Command
 	commands = append(commands, body[5]) // the Point
 	for range rounds {
@@ -329,7 +344,8 @@ func crowd(r *rand.Rand) *lmb.Image {
 	return image
 }
 
-var oddNumbers = []uint64{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 255, 256, 0xffff, 0x10000, 0xfff8, 0xfffc, 0xffffffff, 1 << 32, 1 << 47, 1 << 48, 1 << 63, ^uint64(0)}
+var oddNumbers = []uint64{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 255, 256, 0xffff, 0x10000, 0xfff8,
+	0xfffc, 0xffffffff, 1 << 32, 1 << 47, 1 << 48, 1 << 63, ^uint64(0)}
 
 // change makes one field of a command another number, or the command another.
 func change(r *rand.Rand, list []fbs.Command, i int) {
@@ -405,7 +421,8 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 			} else {
 				for i, us := range again.WorstCaseUs {
 					if want := slowUs(again, i); us != want {
-						t.Fatalf("round %d: sequence %d may take %d us, slowly counted %d", round, i, us, want)
+						t.Fatalf("round %d: sequence %d may take %d us, slowly counted %d", round,
+							i, us, want)
 					}
 				}
 			}
@@ -473,7 +490,8 @@ func many(t testing.TB, segments, commands int) []byte {
 	t.Helper()
 	image := sample()
 	image.Tensors, image.Sequences = nil, []lmb.Sequence{{Name: "main"}}
-	one := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact}, Data: make([]byte, segments*fbs.SegmentAlign)}
+	one := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact},
+		Data: make([]byte, segments*fbs.SegmentAlign)}
 	image.Sequences[0].Commands = make([]lmb.Command, commands)
 	for i := range image.Sequences[0].Commands {
 		image.Sequences[0].Commands[i] = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}}
@@ -520,7 +538,9 @@ func TestPayloadIsOneRunOfBytes(t *testing.T) {
 	for _, test := range []struct {
 		value uint64
 		ok    bool
-	}{{0, true}, {4032, true}, {4064, true}, {4096, true}, {99*4096 + 4032, true}, {99*4096 + 4036, false}, {100 * 4096, false}, {^uint64(0) - 63, false}, {1<<48 + 4096, false}} {
+	}{{0, true}, {4032, true}, {4064, true}, {4096, true}, {99*4096 + 4032, true},
+		{99*4096 + 4036, false}, {100 * 4096, false}, {^uint64(0) - 63, false},
+		{1<<48 + 4096, false}} {
 		view.Commands[7].Value = test.value
 		lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
 		if _, err := fbs.Verify(file); (err == nil) != test.ok || test.ok != (slow(view) == -1) {
@@ -554,7 +574,9 @@ func crowded(t testing.TB, sequences, commands int) []byte {
 	for i := range sequences {
 		s := lmb.Sequence{Name: fmt.Sprint("s", i)}
 		for j := range commands {
-			s.Commands = append(s.Commands, command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: uint32(j%100) * 4, Value: uint64(j)}))
+			s.Commands = append(s.Commands,
+				command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: uint32(j%100) * 4,
+					Value: uint64(j)}))
 		}
 		image.Sequences = append(image.Sequences, s)
 	}
@@ -576,7 +598,8 @@ func benchmarkVerify(b *testing.B, file []byte) {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(view.Commands)), "ns/command")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(view.Commands)),
+		"ns/command")
 }
 
 func BenchmarkVerifySequences(b *testing.B) { benchmarkVerify(b, crowded(b, 4096, 244)) }

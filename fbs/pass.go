@@ -14,10 +14,11 @@ const (
 // board's rule, memory and whether a window is aimed follow from the head and
 // from one place; what they allow is checked once and kept.
 type limits struct {
-	first, last   uint64 // where an access may begin in the window, under one rule
-	span          uint64 // all ones where amount is bytes from there; last is then their end
-	least         uint64 // of amount; never where each command is looked at
-	zero          uint64 // bits of amount<<32 | offset that must be zero: stray fields and alignment
+	first, last uint64 // where an access may begin in the window, under one rule
+	span        uint64 // all ones where amount is bytes from there; last is then their end
+	least       uint64 // of amount; never where each command is looked at
+	// bits of amount<<32 | offset that must be zero: stray fields and alignment
+	zero          uint64
 	value, mask   uint64 // bits that may be set; of value, beside those of the mask
 	place, memory uint64 // bits of value that are an offset in a memory, and the bytes of that
 	more, shift   uint64 // (amount + more) >> shift is what a command counts in LongestUs
@@ -56,8 +57,10 @@ func (c *commandChecker) countWithinLimits(list []Command) (count int) {
 		l := &c.limits[limitsSlot(h)]
 		pair := amountAndOffset(m)
 		at, amount, place := pair&(1<<32-1), pair>>32, m.Value&l.place
-		sign := (at - l.first) | (l.last - at - amount&l.span) | (amount - l.least) | (l.memory - place - amount)
-		if sign>>63|pair&l.zero|m.Value&^(m.Mask|l.value)|m.Mask&^l.mask|(h^c.heads[limitsSlot(h)]) != 0 {
+		sign := (at - l.first) | (l.last - at - amount&l.span) | (amount - l.least) |
+			(l.memory - place - amount)
+		if sign>>63|pair&l.zero|m.Value&^(m.Mask|l.value)|m.Mask&^l.mask|
+			(h^c.heads[limitsSlot(h)]) != 0 {
 			break
 		}
 		us += (amount + l.more) >> (l.shift & 63)
@@ -83,7 +86,8 @@ func (v *View) verifyCommands(data []byte, sum uint32) (uint32, *Error) {
 			}
 			at++
 		}
-		sum = checksum(sum, data[from*CommandSize:][:len(list)*CommandSize]) // which are near by now
+		// which are near by now
+		sum = checksum(sum, data[from*CommandSize:][:len(list)*CommandSize])
 	}
 	if c.hasCall {
 		return sum, v.verifyCalls()
@@ -122,7 +126,8 @@ func (c *commandChecker) checkCommand(list []Command, at int) string {
 	c.heads[limitsSlot(headBits(m))] = headBits(m)
 	f.setLimits(m, l)
 	if gen.Policy(m.Option) == gen.PolicyIgnore {
-		l.more += queryUs * uint64(len(c.view.Devices)) // a failure that is ignored has all devices asked
+		// a failure that is ignored has all devices asked
+		l.more += queryUs * uint64(len(c.view.Devices))
 	}
 	why := c.checkWindow(f, m)
 	if why == "" {
@@ -145,7 +150,8 @@ func (c *commandChecker) checkCommand(list []Command, at int) string {
 func (f *Form) setLimits(m *Command, l *limits) {
 	of := WidthMask(max(m.Width, 1))
 	sets := [...]uint64{valueWidth: of, valueMemoryOffset: 1<<48 - 1, valueSpecial: ^uint64(0)}
-	*l = limits{zero: ^uint64(0), value: sets[f.Value], mask: sets[f.Mask], memory: 1 << 32, more: uint64(f.CostUs)}
+	*l = limits{zero: ^uint64(0), value: sets[f.Value], mask: sets[f.Mask], memory: 1 << 32,
+		more: uint64(f.CostUs)}
 	if f.AmountMax != 0 {
 		l.zero = 1<<32 - 1
 	}
@@ -173,13 +179,17 @@ func (c *commandChecker) checkWindow(f *Form, m *Command) string {
 	}
 	w := &c.view.Windows[m.Window]
 	if f.Kinds>>w.Kind&1 == 0 {
-		return f.Name + Text(" does not go to window %d, which is ", uint64(m.Window)) + kindNames[w.Kind]
+		return f.Name + Text(" does not go to window %d, which is ", uint64(m.Window)) +
+			kindNames[w.Kind]
 	}
-	return failIf(w.Kind == gen.WindowKindTlb && !c.pointed[m.Window] && m.Opcode != gen.OpcodePoint, "window %d is used before it is pointed in this sequence", uint64(m.Window))
+	return failIf(w.Kind == gen.WindowKindTlb && !c.pointed[m.Window] &&
+		m.Opcode != gen.OpcodePoint, "window %d is used before it is pointed in this sequence",
+		uint64(m.Window))
 }
 
 var kindNames = [...]string{gen.WindowKindBar: "a BAR window", gen.WindowKindTlb: "a TLB window",
-	gen.WindowKindHost: "a host window", gen.WindowKindConfig: "configuration space, read-only to images"}
+	gen.WindowKindHost:   "a host window",
+	gen.WindowKindConfig: "configuration space, read-only to images"}
 
 // access sets where in its window a command may reach: what the window, and the
 // rule of the board at its offset, allow.
@@ -200,12 +210,15 @@ func (c *commandChecker) limitAccess(f *Form, m *Command, l *limits) string {
 			return Text("nothing at %x of BAR %d is a register of ", at, uint64(w.Bar)) + board.Name
 		}
 		if what := firstNonEmpty(
-			failIf(free && !(rule.Memory && rule.Widths == 1|2|4|8), "bulk access, which is for memory that takes every width,"),
-			failIf(w.Flags&FlagWriteCombining != 0 && !rule.Memory, "a write-combining window, which is for memory,"),
+			failIf(free && !(rule.Memory && rule.Widths == 1|2|4|8),
+				"bulk access, which is for memory that takes every width,"),
+			failIf(w.Flags&FlagWriteCombining != 0 && !rule.Memory,
+				"a write-combining window, which is for memory,"),
 			failIf(f.Stores && rule.LoadOnly, "a store (declare a TLB or a host window instead)"),
 			failIf(rule.Widths&m.Width == 0, "width %d", unit),
 		); what != "" {
-			return what + " is not accepted by " + board.Name + Text(" BAR %d at %x (", uint64(w.Bar), at) + rule.Name + ")"
+			return what + " is not accepted by " + board.Name +
+				Text(" BAR %d at %x (", uint64(w.Bar), at) + rule.Name + ")"
 		}
 		l.first = max(rule.First, w.Offset) - w.Offset
 		end = min(end, rule.Last+1-w.Offset)
@@ -224,8 +237,10 @@ func (c *commandChecker) limitAccess(f *Form, m *Command, l *limits) string {
 		}
 	}
 	return firstNonEmpty(
-		failIf(w.Offset&(unit-1) != 0, "the window starts at %x, which is not aligned to the width %d", w.Offset, unit),
-		failIf(end < l.first+unit, "%d bytes at %x reach outside the window of %x bytes", unit, uint64(m.Offset), w.Size))
+		failIf(w.Offset&(unit-1) != 0,
+			"the window starts at %x, which is not aligned to the width %d", w.Offset, unit),
+		failIf(end < l.first+unit, "%d bytes at %x reach outside the window of %x bytes", unit,
+			uint64(m.Offset), w.Size))
 }
 
 // index checks what a command's index names and sets the limits that follow.
@@ -238,7 +253,8 @@ func (c *commandChecker) limitIndex(f *Form, m *Command, l *limits) string {
 			l.least = 1
 		}
 	case indexSequence:
-		return failIf(int(m.Index) >= len(c.view.Sequences), "sequence %d does not exist", uint64(m.Index))
+		return failIf(int(m.Index) >= len(c.view.Sequences), "sequence %d does not exist",
+			uint64(m.Index))
 	case indexBusWindow:
 		if int(m.Index) >= len(c.view.Windows) {
 			return Text(noWindow, uint64(m.Index))
@@ -280,7 +296,8 @@ func (c *commandChecker) limitMemory(f *Form, m *Command, l *limits) string {
 	}
 	t := &c.view.Tensors[m.Index-1]
 	if (t.Role == gen.RoleInput) != (f.Index == indexInput) {
-		return "tensor " + Quote(c.view.Name(t.Name)) + " is on the wrong side: what goes to a device is an input, what comes from it an output"
+		return "tensor " + Quote(c.view.Name(t.Name)) +
+			" is on the wrong side: what goes to a device is an input, what comes from it an output"
 	}
 	l.memory = t.Size
 	return ""
@@ -297,12 +314,20 @@ func (f *Form) explainFailure(m *Command, l *limits) string {
 	return firstNonEmpty(
 		failIf(f.Range && amount == 0, f.Name+" of no bytes"),
 		failIf(amount < l.least, "an interval without a deadline"),
-		failIf(access && at+amount&l.span > l.last, "%d bytes at %x reach outside the window, or outside one register: %x to %x", size, at, l.first, l.last),
-		failIf(access && at&l.zero != 0, "%d bytes at %x are not aligned to the width %d", size, at, unit),
-		failIf(f.Range && amount<<32&l.zero != 0, "%d bytes are no whole number of accesses of %d", amount, unit),
-		failIf((amount<<32|at)&l.zero != 0 || f.Value == valueZero && m.Value != 0 || f.Mask == valueZero && m.Mask != 0, unusedNotZero),
-		failIf(f.Value != valueInMask && m.Value&^l.value != 0 || m.Mask&^l.mask != 0, "value %x or mask %x has bits that %d bytes have not", m.Value, m.Mask, unit),
-		failIf(m.Value&^(m.Mask|l.value) != 0, "value %x has bits outside the mask %x", m.Value, m.Mask),
+		failIf(access && at+amount&l.span > l.last,
+			"%d bytes at %x reach outside the window, or outside one register: %x to %x", size, at,
+			l.first, l.last),
+		failIf(access && at&l.zero != 0, "%d bytes at %x are not aligned to the width %d", size, at,
+			unit),
+		failIf(f.Range && amount<<32&l.zero != 0, "%d bytes are no whole number of accesses of %d",
+			amount, unit),
+		failIf((amount<<32|at)&l.zero != 0 || f.Value == valueZero && m.Value != 0 ||
+			f.Mask == valueZero && m.Mask != 0, unusedNotZero),
+		failIf(f.Value != valueInMask && m.Value&^l.value != 0 ||
+			m.Mask&^l.mask != 0, "value %x or mask %x has bits that %d bytes have not", m.Value,
+			m.Mask, unit),
+		failIf(m.Value&^(m.Mask|l.value) != 0, "value %x has bits outside the mask %x", m.Value,
+			m.Mask),
 		Text("%d bytes at %x reach outside the tensor or the payload", amount, place))
 }
 
@@ -315,11 +340,13 @@ func (c *commandChecker) checkSpecial(m *Command, at int) string {
 		target, ok := boards.UnpackTileRange(m.Mask)
 		c.pointed[m.Window], c.view.NeedsFixup = true, true
 		why := firstNonEmpty(
-			failIf(m.Value&(size-1) != 0, "address %x is not a multiple of the window's %x bytes", m.Value, size),
+			failIf(m.Value&(size-1) != 0, "address %x is not a multiple of the window's %x bytes",
+				m.Value, size),
 			failIf(!ok, "target %x has impossible fields", m.Mask))
 		board := c.boards[c.view.Windows[m.Window].Device]
 		if closed := board.ClosedTo(target, m.Value, size); why == "" && closed != nil {
-			why = Text("the window may show %x to %x of ", closed.First, closed.Last) + closed.Name +
+			why = Text("the window may show %x to %x of ", closed.First, closed.Last) +
+				closed.Name +
 				", which is closed to images; for host memory declare a host window"
 		}
 		return why
@@ -329,9 +356,12 @@ func (c *commandChecker) checkSpecial(m *Command, at int) string {
 		size := c.view.Windows[m.Index].Size
 		c.view.NeedsFixup = true
 		c.view.BusMasters |= 1 << c.view.Windows[m.Window].Device
-		return failIf(m.Value > size, "bus address %x beyond the start of window %d, which has %x bytes", m.Value, uint64(m.Index), size)
+		return failIf(m.Value > size,
+			"bus address %x beyond the start of window %d, which has %x bytes", m.Value,
+			uint64(m.Index), size)
 	case gen.OpcodeDelay:
-		return failIf(m.Amount == 0 || m.Amount > DelayMaxUs, "delay of %d us is not between 1 and 10000000", uint64(m.Amount))
+		return failIf(m.Amount == 0 || m.Amount > DelayMaxUs,
+			"delay of %d us is not between 1 and 10000000", uint64(m.Amount))
 	case gen.OpcodeCall:
 		c.hasCall = true
 		c.resetCache() // the callee may have aimed any window

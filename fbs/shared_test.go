@@ -45,7 +45,8 @@ func shared(t *testing.T, n int) []byte {
 	for i := range n {
 		name := strings.Repeat("n", fbs.NameMax-4) + fmt.Sprintf("%04d", i)
 		image.Sequences = append(image.Sequences, lmb.Sequence{Name: name})
-		image.Tensors = append(image.Tensors, lmb.Tensor{Name: name, Role: gen.RoleInput, DType: gen.DTypeInt8, Shape: []uint32{1}})
+		image.Tensors = append(image.Tensors,
+			lmb.Tensor{Name: name, Role: gen.RoleInput, DType: gen.DTypeInt8, Shape: []uint32{1}})
 	}
 	file, err := lmb.Encode(image)
 	if err != nil {
@@ -56,7 +57,8 @@ func shared(t *testing.T, n int) []byte {
 		t.Fatal(err)
 	}
 	for i := range view.Sequences {
-		view.Sequences[i].Name, view.Tensors[i].Name = view.Sequences[0].Name, view.Sequences[0].Name
+		view.Sequences[i].Name, view.Tensors[i].Name = view.Sequences[0].Name,
+			view.Sequences[0].Name
 	}
 	lmb.Stamp(file, uint64(len(file)))
 	return file

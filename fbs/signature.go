@@ -26,7 +26,8 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	sum := Checksum(data[size+12:]) // behind itself
 	if reason := firstNonEmpty(
 		failIf(string(block.Magic[:]) != SignatureMagic, "what follows the image is no signature"),
-		failIf(block.Checksum != sum, "checksum is %x and should be %x", uint64(block.Checksum), uint64(sum)),
+		failIf(block.Checksum != sum, "checksum is %x and should be %x", uint64(block.Checksum),
+			uint64(sum)),
 		failIf(block.Zero != [20]byte{}, "reserved bytes are not zero"),
 	); reason != "" {
 		return nil, nil, &Error{"signature", reason}

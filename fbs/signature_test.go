@@ -35,7 +35,8 @@ func TestSignedFileIsReadLikeItsImage(t *testing.T) {
 	if err != nil || !bytes.Equal(part, image) || signature == nil {
 		t.Fatalf("%v, %v", signature, err)
 	}
-	if signature.Key[0] != 0x11 || len(signature.Key) != 32 || signature.Value[63] != 0x22 || len(signature.Value) != 64 {
+	if signature.Key[0] != 0x11 || len(signature.Key) != 32 || signature.Value[63] != 0x22 ||
+		len(signature.Value) != 64 {
 		t.Errorf("%x", signature)
 	}
 	if _, signature, err := fbs.SplitSignature(image); signature != nil || err != nil {
@@ -48,7 +49,8 @@ func TestEveryFlippedBitAndTruncationOfASignatureIsRefused(t *testing.T) {
 	for bit := 8 * len(image); bit < 8*len(file); bit++ {
 		file[bit/8] ^= 1 << (bit % 8)
 		if _, err := fbs.Verify(file); err == nil {
-			t.Errorf("bit %d of byte %d of the signature flipped: accepted", bit%8, bit/8-len(image))
+			t.Errorf("bit %d of byte %d of the signature flipped: accepted", bit%8,
+				bit/8-len(image))
 		}
 		file[bit/8] ^= 1 << (bit % 8)
 	}
@@ -74,7 +76,8 @@ func TestReservedBytesOfASignatureAreZero(t *testing.T) {
 	for i := range 4 {
 		block[8+i] = byte(sum >> (8 * i))
 	}
-	if _, err := fbs.Verify(append(bytes.Clone(image), block...)); err == nil || !strings.Contains(err.Error(), "reserved") {
+	if _, err := fbs.Verify(append(bytes.Clone(image), block...)); err == nil ||
+		!strings.Contains(err.Error(), "reserved") {
 		t.Errorf("%v", err)
 	}
 }

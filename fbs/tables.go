@@ -23,7 +23,8 @@ func (v *View) verifyTables() *Error {
 		reason   func(index int) string // what is wrong with an element, empty if nothing is
 	}{
 		{"target", len(v.Devices), r.Devices, true, t.checkDevice},
-		{"rule", len(v.Rules), uint32(len(v.Rules)), false, t.checkRule}, // the one that is not reserved
+		// the one that is not reserved
+		{"rule", len(v.Rules), uint32(len(v.Rules)), false, t.checkRule},
 		{"window", len(v.Windows), r.Windows, true, t.checkWindow},
 		{"sequence", len(v.Sequences), r.Sequences, true, t.checkSequence},
 		{"segment", len(v.Segments), r.Segments, false, t.checkSegment},
@@ -35,7 +36,8 @@ func (v *View) verifyTables() *Error {
 			return &Error{"image", "has no " + l.name}
 		}
 		if uint64(l.count) != uint64(l.reserved) {
-			return &Error{"reservation", Text("%d "+l.name+"s, the image has %d", uint64(l.reserved), uint64(l.count))}
+			return &Error{"reservation", Text("%d "+l.name+"s, the image has %d",
+				uint64(l.reserved), uint64(l.count))}
 		}
 	}
 	for _, l := range list {
@@ -47,8 +49,10 @@ func (v *View) verifyTables() *Error {
 	}
 	if reason := firstNonEmpty(
 		failIf(r.HostBytes != t.host, "%d host bytes, the windows need %d", r.HostBytes, t.host),
-		failIf(r.PayloadBytes != t.payload, "%d payload bytes, the segments have %d", r.PayloadBytes, t.payload),
-		failIf(r.ArenaBytes != t.arena, "%d arena bytes, the tensors need %d", r.ArenaBytes, t.arena),
+		failIf(r.PayloadBytes != t.payload, "%d payload bytes, the segments have %d",
+			r.PayloadBytes, t.payload),
+		failIf(r.ArenaBytes != t.arena, "%d arena bytes, the tensors need %d", r.ArenaBytes,
+			t.arena),
 	); reason != "" {
 		return &Error{"reservation", reason}
 	}
@@ -63,7 +67,8 @@ func (t *tableChecker) checkName(n Name) string {
 	}
 	return firstNonEmpty(
 		failIf(size == 0, "has no name"),
-		failIf(at+size > text, "name of %d bytes at %x lies outside the text of %d", size, at, text))
+		failIf(at+size > text, "name of %d bytes at %x lies outside the text of %d", size, at,
+			text))
 }
 
 const (
@@ -85,11 +90,18 @@ func (t *tableChecker) checkRule(index int) string {
 	of := &t.Devices[r.Device]
 	order := int(r.Device)<<8 + int(r.Bar) - int(before.Device)<<8 - int(before.Bar)
 	return firstNonEmpty(
-		failIf(boards.FindByID(of.Vendor, of.Device) != nil, "target %d is of a board that is known, whose own rules hold", uint64(r.Device)),
-		failIf(r.Bar >= 6 || r.First > r.Last || r.Last >= of.BarSizes()[r.Bar], "%x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar)),
-		failIf(r.Widths == 0 || r.Widths > 15 || r.Memory > 1, "widths %x are none of 1, 2, 4 and 8, or memory %d is not 0 or 1", uint64(r.Widths), uint64(r.Memory)),
-		failIf((r.First|(r.Last+1))&uint64(r.Widths&-r.Widths-1) != 0, "%x to %x begin or end inside an access of the least width", r.First, r.Last),
-		failIf(order < 0 || order == 0 && index > 0 && r.First <= before.Last, "%x to %x overlap the rule before, or belong in front of it", r.First, r.Last),
+		failIf(boards.FindByID(of.Vendor, of.Device) != nil,
+			"target %d is of a board that is known, whose own rules hold", uint64(r.Device)),
+		failIf(r.Bar >= 6 || r.First > r.Last ||
+			r.Last >= of.BarSizes()[r.Bar], "%x to %x do not lie in BAR %d", r.First, r.Last,
+			uint64(r.Bar)),
+		failIf(r.Widths == 0 || r.Widths > 15 ||
+			r.Memory > 1, "widths %x are none of 1, 2, 4 and 8, or memory %d is not 0 or 1",
+			uint64(r.Widths), uint64(r.Memory)),
+		failIf((r.First|(r.Last+1))&uint64(r.Widths&-r.Widths-1) != 0,
+			"%x to %x begin or end inside an access of the least width", r.First, r.Last),
+		failIf(order < 0 || order == 0 && index > 0 && r.First <= before.Last,
+			"%x to %x overlap the rule before, or belong in front of it", r.First, r.Last),
 		t.checkName(r.Name))
 }
 
@@ -104,16 +116,22 @@ func (t *tableChecker) checkWindow(index int) string {
 	}
 	isBar, size := w.Kind == gen.WindowKindBar, t.Devices[w.Device].BarSizes()[min(w.Bar, 5)]
 	return firstNonEmpty(
-		failIf(w.Kind == gen.WindowKindInvalid || w.Kind > gen.WindowKindConfig, "unknown kind %d", uint64(w.Kind)),
+		failIf(w.Kind == gen.WindowKindInvalid ||
+			w.Kind > gen.WindowKindConfig, "unknown kind %d", uint64(w.Kind)),
 		failIf(w.Flags&^FlagWriteCombining != 0, "unknown flags %x", uint64(w.Flags)),
 		failIf(w.Reserved != 0, reservedNotZero),
-		failIf(w.Size == 0 || w.Size > WindowMax, "size %x is not between 1 byte and 4 GiB", w.Size),
+		failIf(w.Size == 0 || w.Size > WindowMax, "size %x is not between 1 byte and 4 GiB",
+			w.Size),
 		failIf(w.Kind != gen.WindowKindTlb && w.Slot != NoSlot, "only a TLB window has a slot"),
-		failIf(!isBar && (w.Bar != 0 || w.Offset != 0), "only a BAR window has a BAR and an offset"),
+		failIf(!isBar && (w.Bar != 0 || w.Offset != 0),
+			"only a BAR window has a BAR and an offset"),
 		failIf(w.Bar >= 6, "BAR %d does not exist", uint64(w.Bar)),
-		failIf(w.Kind == gen.WindowKindTlb && w.Size&(w.Size-1) != 0, "size %x of a TLB window is not a power of two", w.Size),
-		failIf(w.Kind == gen.WindowKindConfig && w.Size != 256 && w.Size != 4096, "configuration space has 256 or 4096 bytes, not %d", w.Size),
-		failIf(isBar && (w.Offset > size || w.Size > size-w.Offset), "%x bytes at %x do not fit BAR %d of %x", w.Size, w.Offset, uint64(w.Bar), size))
+		failIf(w.Kind == gen.WindowKindTlb && w.Size&(w.Size-1) != 0,
+			"size %x of a TLB window is not a power of two", w.Size),
+		failIf(w.Kind == gen.WindowKindConfig && w.Size != 256 && w.Size != 4096,
+			"configuration space has 256 or 4096 bytes, not %d", w.Size),
+		failIf(isBar && (w.Offset > size || w.Size > size-w.Offset),
+			"%x bytes at %x do not fit BAR %d of %x", w.Size, w.Offset, uint64(w.Bar), size))
 }
 
 // sequence checks that the sequences cover the commands without a gap, and that
@@ -122,9 +140,14 @@ func (t *tableChecker) checkSequence(index int) string {
 	s, next, all := &t.Sequences[index], t.commands, uint64(len(t.Commands))
 	t.commands += uint64(s.Count)
 	return firstNonEmpty(
-		failIf(uint64(s.First) != next || s.Count == 0 || t.commands > all, "%d commands from %d do not continue at command %d of %d", uint64(s.Count), uint64(s.First), next, all),
-		failIf(index == len(t.Sequences)-1 && t.commands != all, "is the last, and they cover %d of %d commands", t.commands, all),
-		failIf(s.Count != 0 && t.commands <= all && t.Commands[t.commands-1].Opcode != gen.OpcodeEnd, "its last command, %d, is no End", t.commands-1),
+		failIf(uint64(s.First) != next || s.Count == 0 ||
+			t.commands > all, "%d commands from %d do not continue at command %d of %d",
+			uint64(s.Count), uint64(s.First), next, all),
+		failIf(index == len(t.Sequences)-1 && t.commands != all,
+			"is the last, and they cover %d of %d commands", t.commands, all),
+		failIf(s.Count != 0 && t.commands <= all &&
+			t.Commands[t.commands-1].Opcode != gen.OpcodeEnd, "its last command, %d, is no End",
+			t.commands-1),
 		t.checkName(s.Name))
 }
 
@@ -134,8 +157,10 @@ func (t *tableChecker) checkSegment(index int) string {
 	s, start := &t.Segments[index], RoundUp(uint64(len(t.Envelope)), SegmentAlign)+t.payload
 	t.payload += s.Size
 	return firstNonEmpty(
-		failIf(s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax, "%d bytes at %x are none, or more than 64 TiB", s.Size, s.Offset),
-		failIf(s.Size%SegmentAlign != 0 && index < len(t.Segments)-1, "%d bytes end inside a page, and it is not the last", s.Size),
+		failIf(s.Size == 0 || s.Size > BytesMax ||
+			s.Offset > BytesMax, "%d bytes at %x are none, or more than 64 TiB", s.Size, s.Offset),
+		failIf(s.Size%SegmentAlign != 0 && index < len(t.Segments)-1,
+			"%d bytes end inside a page, and it is not the last", s.Size),
 		failIf(s.Offset != start, "offset is %x and should be %x", s.Offset, start),
 		failIf(s.Reserved != 0, reservedNotZero))
 }
@@ -147,13 +172,18 @@ func (t *tableChecker) checkTensor(index int) string {
 	t.arena = RoundUp(start+x.Size, ArenaAlign)
 	return firstNonEmpty(
 		t.checkName(x.Name),
-		failIf(x.Role != gen.RoleInput && x.Role != gen.RoleOutput, "unknown role %d", uint64(x.Role)),
+		failIf(x.Role != gen.RoleInput && x.Role != gen.RoleOutput, "unknown role %d",
+			uint64(x.Role)),
 		failIf(x.HasData > 1, "recorded is %d and should be 0 or 1", uint64(x.HasData)),
-		failIf(size == 0, "element type %d or shape is unknown, has a zero, or more than 64 TiB", uint64(x.Dtype)),
+		failIf(size == 0, "element type %d or shape is unknown, has a zero, or more than 64 TiB",
+			uint64(x.Dtype)),
 		failIf(x.Size != size, "size is %d, shape and element type make %d", x.Size, size),
-		failIf(x.ArenaOffset != start || start > BytesMax, "arena offset is %x and should be %x", x.ArenaOffset, start),
-		failIf(x.HasData == 0 && x.DataOffset != 0, "has an offset of recorded data and no recorded data"),
-		failIf(x.HasData == 1 && x.Size > t.payload-min(t.payload, x.DataOffset), "recorded data at payload offset %x lie outside the payload", x.DataOffset))
+		failIf(x.ArenaOffset != start || start > BytesMax, "arena offset is %x and should be %x",
+			x.ArenaOffset, start),
+		failIf(x.HasData == 0 && x.DataOffset != 0,
+			"has an offset of recorded data and no recorded data"),
+		failIf(x.HasData == 1 && x.Size > t.payload-min(t.payload, x.DataOffset),
+			"recorded data at payload offset %x lie outside the payload", x.DataOffset))
 }
 
 // shapeSize is the bytes that shape and element type make, 0 for impossible ones.
@@ -193,7 +223,8 @@ func (v *View) VerifyPayload() error {
 		got := Checksum(rest[:s.Size])
 		rest = rest[s.Size:]
 		if got != s.Crc32c {
-			return &Error{Text("segment %d", uint64(i)), Text("checksum is %x and should be %x", uint64(got), uint64(s.Crc32c))}
+			return &Error{Text("segment %d", uint64(i)),
+				Text("checksum is %x and should be %x", uint64(got), uint64(s.Crc32c))}
 		}
 	}
 	return nil

@@ -32,52 +32,73 @@ func sample() *lmb.Image {
 	target := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVC: 3}
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
-		Targets: []lmb.Target{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e, Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}},
+		Targets: []lmb.Target{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e,
+			Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}},
 			{Board: "stranger", Vendor: 0xffff, Device: 1, Subsystem: 0x11001af4,
 				Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
 			{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110, Bars: [6]uint64{2: 1 << 29}}},
 		Rules: []lmb.Rule{
 			{Name: "registers", Rule: fbs.Rule{Device: 1, Bar: 1, Last: 0x7ff, Widths: 4}},
-			{Name: "doorbells", Rule: fbs.Rule{Device: 1, Bar: 1, First: 0xa00, Last: 0x1fff, Widths: 4 | 8}},
-			{Name: "memory", Rule: fbs.Rule{Device: 1, Bar: 2, Last: 1<<20 - 1, Widths: 15, Memory: 1}},
+			{Name: "doorbells", Rule: fbs.Rule{Device: 1, Bar: 1, First: 0xa00, Last: 0x1fff,
+				Widths: 4 | 8}},
+			{Name: "memory", Rule: fbs.Rule{Device: 1, Bar: 2, Last: 1<<20 - 1, Widths: 15,
+				Memory: 1}},
 		},
 		Windows: []lmb.Window{
 			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 2, Bar: 2,
 				Slot: fbs.NoSlot, Offset: 0x1000, Size: 1 << 16}},
-			{Name: "l1", Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: 166, Size: 1 << 24, Flags: fbs.FlagWriteCombining}},
+			{Name: "l1", Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: 166, Size: 1 << 24,
+				Flags: fbs.FlagWriteCombining}},
 			{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 5000}},
 			{Window: fbs.Window{Kind: gen.WindowKindConfig, Slot: fbs.NoSlot, Size: 256}},
-			{Name: "own", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 1, Slot: fbs.NoSlot, Size: 0x2000}},
-			{Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 2, Slot: fbs.NoSlot, Size: 1 << 20, Flags: fbs.FlagWriteCombining}},
+			{Name: "own", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 1,
+				Slot: fbs.NoSlot, Size: 0x2000}},
+			{Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 2, Slot: fbs.NoSlot,
+				Size: 1 << 20, Flags: fbs.FlagWriteCombining}},
 		},
 		Tensors: []lmb.Tensor{
-			{Name: "a", Role: gen.RoleInput, DType: gen.DTypeInt32, Shape: []uint32{4, 2}, Data: bytes.Repeat([]byte{7}, 32)},
+			{Name: "a", Role: gen.RoleInput, DType: gen.DTypeInt32, Shape: []uint32{4, 2},
+				Data: bytes.Repeat([]byte{7}, 32)},
 			{Name: "d", Role: gen.RoleOutput, DType: gen.DTypeFloat16, Shape: []uint32{3}},
-			{Name: "e", Role: gen.RoleOutput, DType: gen.DTypeFloat32, Shape: []uint32{1}, Data: []byte{0, 0, 0x80, 0x3f},
+			{Name: "e", Role: gen.RoleOutput, DType: gen.DTypeFloat32, Shape: []uint32{1},
+				Data:   []byte{0, 0, 0x80, 0x3f},
 				Golden: lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(0.5)}},
 		},
 		Sequences: []lmb.Sequence{
 			{Name: "main", Commands: []lmb.Command{
 				command(fbs.Command{Opcode: gen.OpcodeFence}),
 				command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: 8, Value: 5}),
-				command(fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Offset: 16, Index: 2, Value: 64}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 2, Mode: equal, Option: fail, Offset: 8, Value: 5, Mask: 0xff}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: uint8(gen.ConditionNotEqual), Option: fail, Offset: 4, Mask: 1, Amount: 1000, Index: 5}),
-				command(fbs.Command{Opcode: gen.OpcodePoint, Window: 1, Value: 1 << 24, Mask: target.Pack()}),
-				{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact, Window: 1, Amount: 8}, Data: []byte("12345678")},
-				command(fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: modeBulk, Window: 1, Index: 1, Offset: 3, Amount: 30, Value: 2}),
-				command(fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: uint8(gen.AccessFixed), Amount: 99, Value: 0x55}),
-				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 2, Mode: modeExact, Window: 1, Index: 2, Amount: 6}),
-				{Command: fbs.Command{Opcode: gen.OpcodeCompare, Width: 4, Option: fail, Window: 1, Amount: 4}, Data: []byte{0, 0, 0x80, 0x3f}},
-				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeExact, Window: 1, Index: 3, Amount: 4}),
+				command(fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Offset: 16, Index: 2,
+					Value: 64}),
+				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 2, Mode: equal, Option: fail,
+					Offset: 8, Value: 5, Mask: 0xff}),
+				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4,
+					Mode: uint8(gen.ConditionNotEqual), Option: fail, Offset: 4, Mask: 1,
+					Amount: 1000, Index: 5}),
+				command(fbs.Command{Opcode: gen.OpcodePoint, Window: 1, Value: 1 << 24,
+					Mask: target.Pack()}),
+				{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact,
+					Window: 1, Amount: 8}, Data: []byte("12345678")},
+				command(fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: modeBulk, Window: 1,
+					Index: 1, Offset: 3, Amount: 30, Value: 2}),
+				command(fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: uint8(gen.AccessFixed),
+					Amount: 99, Value: 0x55}),
+				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 2, Mode: modeExact, Window: 1,
+					Index: 2, Amount: 6}),
+				{Command: fbs.Command{Opcode: gen.OpcodeCompare, Width: 4, Option: fail, Window: 1,
+					Amount: 4}, Data: []byte{0, 0, 0x80, 0x3f}},
+				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeExact, Window: 1,
+					Index: 3, Amount: 4}),
 				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail}),
 				command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 10}),
 				command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
-				{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Data: []byte("end")},
+				{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)},
+					Data: []byte("end")},
 			}},
 			{Name: "safe", Commands: []lmb.Command{
 				command(fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 4, Mask: 4}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail, Window: 3, Value: 0x401e1e52, Mask: 0xffffffff}),
+				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail,
+					Window: 3, Value: 0x401e1e52, Mask: 0xffffffff}),
 			}},
 		},
 	}
@@ -107,9 +128,11 @@ func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
 	want := sample()
 	want.Sequences[0].Commands[6].Amount = 8
 	want.Sequences[0].Commands[10].Amount = 4
-	if !reflect.DeepEqual(decoded.Tensors, want.Tensors) || !reflect.DeepEqual(decoded.Windows, want.Windows) ||
+	if !reflect.DeepEqual(decoded.Tensors, want.Tensors) ||
+		!reflect.DeepEqual(decoded.Windows, want.Windows) ||
 		!reflect.DeepEqual(decoded.Sequences, want.Sequences) || decoded.Origin != want.Origin ||
-		!reflect.DeepEqual(decoded.Targets, want.Targets) || !reflect.DeepEqual(decoded.Rules, want.Rules) {
+		!reflect.DeepEqual(decoded.Targets, want.Targets) ||
+		!reflect.DeepEqual(decoded.Rules, want.Rules) {
 		t.Errorf("decoded %+v\nwant %+v", decoded, want)
 	}
 	if again := encode(t, decoded); !bytes.Equal(again, file) {
@@ -205,25 +228,37 @@ func TestARuleOfTheImageHoldsAsABoardsDoes(t *testing.T) {
 	}{
 		{"", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x7fc}},
 		{"", fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0xa00}},
-		{"", fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: modeExact, Window: 5, Offset: 1, Amount: 3}},
-		{"width 8 is not accepted by stranger BAR 1 at 0x7f8 (registers)", fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0x7f8}},
-		{"width 2 is not accepted by stranger BAR 1 at 0xa00 (doorbells)", fbs.Command{Opcode: gen.OpcodeWrite, Width: 2, Window: 4, Offset: 0xa00}},
-		{"nothing at 0x800 of BAR 1 is a register of stranger", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
-		{"nothing at 0x9fc of BAR 1 is a register of stranger", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x9fc}},
-		{"or outside one register: 0x0 to 0x800", fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400, Amount: 0x404}},
-		{"bulk access, which is for memory that takes every width, is not accepted by stranger BAR 1 at 0xa00", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeBulk, Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
+		{"", fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: modeExact, Window: 5, Offset: 1,
+			Amount: 3}},
+		{"width 8 is not accepted by stranger BAR 1 at 0x7f8 (registers)",
+			fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0x7f8}},
+		{"width 2 is not accepted by stranger BAR 1 at 0xa00 (doorbells)",
+			fbs.Command{Opcode: gen.OpcodeWrite, Width: 2, Window: 4, Offset: 0xa00}},
+		{"nothing at 0x800 of BAR 1 is a register of stranger",
+			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
+		{"nothing at 0x9fc of BAR 1 is a register of stranger",
+			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x9fc}},
+		{"or outside one register: 0x0 to 0x800",
+			fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400,
+				Amount: 0x404}},
+		{"bulk access, which is for memory that takes every width, is not accepted by stranger " +
+			"BAR 1 at 0xa00", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeBulk,
+			Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
 	} {
 		image := sample()
 		image.Sequences[1].Commands = []lmb.Command{command(test.c)}
 		_, err := lmb.Encode(image)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+		if test.want == "" && err != nil || test.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%+v: %v, want %q", test.c, err, test.want)
 		}
 	}
 	image := sample()
 	image.Rules = nil
-	image.Sequences[1].Commands = []lmb.Command{command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4})}
-	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "nothing at 0x0 of BAR 1") {
+	image.Sequences[1].Commands = []lmb.Command{command(fbs.Command{Opcode: gen.OpcodeWrite,
+		Width: 4, Window: 4})}
+	if _, err := lmb.Encode(image); err == nil ||
+		!strings.Contains(err.Error(), "nothing at 0x0 of BAR 1") {
 		t.Errorf("without rules: %v", err)
 	}
 	image.Targets[1].Board = "\x1b[2J"
@@ -246,7 +281,8 @@ func TestFlatcReadsAnImage(t *testing.T) {
 	if err := os.WriteFile(path, encode(t, sample()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(flatc, "--json", "--strict-json", "--raw-binary", "-o", filepath.Dir(path), "image.fbs", "--", path).CombinedOutput()
+	out, err := exec.Command(flatc, "--json", "--strict-json", "--raw-binary", "-o",
+		filepath.Dir(path), "image.fbs", "--", path).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -265,7 +301,8 @@ func TestFlatcReadsAnImage(t *testing.T) {
 	if err := json.Unmarshal(text, &image); err != nil {
 		t.Fatal(err)
 	}
-	if len(image.Commands) != 19 || image.Commands[1].Opcode != "Write" || image.Commands[1].Value != 5 ||
+	if len(image.Commands) != 19 || image.Commands[1].Opcode != "Write" ||
+		image.Commands[1].Value != 5 ||
 		image.Tensors[1].Dtype != "Float16" || image.Targets[0].Vendor != 0x1e52 {
 		t.Errorf("flatc reads %+v", image)
 	}
@@ -317,7 +354,8 @@ func TestFlippedBitsBehindARightChecksumAreReadSafely(t *testing.T) {
 		}
 	}
 	t.Logf("%d of the flips give another valid image", accepted)
-	t.Logf("evidence: %d files with one flipped bit behind a right checksum verified", 8*(int(envelope)-72))
+	t.Logf("evidence: %d files with one flipped bit behind a right checksum verified",
+		8*(int(envelope)-72))
 }
 
 func TestBadPreamblesAreRefusedWithAReason(t *testing.T) {
@@ -328,9 +366,12 @@ func TestBadPreamblesAreRefusedWithAReason(t *testing.T) {
 	}{
 		{"empty", func([]byte) []byte { return nil }, "the file is empty"},
 		{"short", func(b []byte) []byte { return b[:71] }, "the file has 71 bytes"},
-		{"another format", func(b []byte) []byte { b[4] = 'X'; return b }, "not a Light Metal image"},
-		{"newer major", func(b []byte) []byte { b[8] = 3; return b }, "format 3.0, this program reads 2.0"},
-		{"newer minor", func(b []byte) []byte { b[10] = 1; return b }, "format 2.1, this program reads 2.0"},
+		{"another format", func(b []byte) []byte { b[4] = 'X'; return b },
+			"not a Light Metal image"},
+		{"newer major", func(b []byte) []byte { b[8] = 3; return b },
+			"format 3.0, this program reads 2.0"},
+		{"newer minor", func(b []byte) []byte { b[10] = 1; return b },
+			"format 2.1, this program reads 2.0"},
 		{"other schema", func(b []byte) []byte { b[16] ^= 1; return b }, "made by another version"},
 		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "and should have"},
 		{"reserved", func(b []byte) []byte { b[50] = 1; return b }, "reserved bytes are not zero"},
@@ -358,25 +399,37 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"has no window", func(i *lmb.Image) { i.Windows = nil }},
 		{"has no sequence", func(i *lmb.Image) { i.Sequences = nil }},
 		{"target 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Targets[0].Board = "" }},
-		{"window 0: name \"xxx", func(i *lmb.Image) { i.Windows[0].Name = strings.Repeat("x", 256) }},
+		{"window 0: name \"xxx",
+			func(i *lmb.Image) { i.Windows[0].Name = strings.Repeat("x", 256) }},
 		{"rule 0: target 9 does not exist", func(i *lmb.Image) { i.Rules[0].Device = 9 }},
-		{"rule 0: target 0 is of a board that is known", func(i *lmb.Image) { i.Rules[0].Device = 0 }},
+		{"rule 0: target 0 is of a board that is known",
+			func(i *lmb.Image) { i.Rules[0].Device = 0 }},
 		{"rule 0: 0x0 to 0x7ff do not lie in BAR 6", func(i *lmb.Image) { i.Rules[0].Bar = 6 }},
 		{"rule 0: 0x0 to 0x7ff do not lie in BAR 0", func(i *lmb.Image) { i.Rules[0].Bar = 0 }},
 		{"rule 1: 0xa00 to 0x2000 do not lie in BAR 1", func(i *lmb.Image) { i.Rules[1].Last++ }},
-		{"rule 1: 0xa00 to 0xffffffffffffffff do not lie in BAR 1", func(i *lmb.Image) { i.Rules[1].Last = ^uint64(0) }},
-		{"rule 1: 0x2000 to 0x1fff do not lie in BAR 1", func(i *lmb.Image) { i.Rules[1].First = 0x2000 }},
-		{"rule 0: widths 0x0 are none of 1, 2, 4 and 8", func(i *lmb.Image) { i.Rules[0].Widths = 0 }},
-		{"rule 0: widths 0x10 are none of 1, 2, 4 and 8", func(i *lmb.Image) { i.Rules[0].Widths = 16 }},
-		{"rule 2: widths 0xf are none of 1, 2, 4 and 8, or memory 2", func(i *lmb.Image) { i.Rules[2].Memory = 2 }},
-		{"rule 0: 0x2 to 0x7ff begin or end inside an access", func(i *lmb.Image) { i.Rules[0].First = 2 }},
-		{"rule 0: 0x0 to 0x7fd begin or end inside an access", func(i *lmb.Image) { i.Rules[0].Last = 0x7fd }},
-		{"rule 1: 0x7fc to 0x1fff overlap the rule before", func(i *lmb.Image) { i.Rules[1].First = 0x7fc }},
+		{"rule 1: 0xa00 to 0xffffffffffffffff do not lie in BAR 1",
+			func(i *lmb.Image) { i.Rules[1].Last = ^uint64(0) }},
+		{"rule 1: 0x2000 to 0x1fff do not lie in BAR 1",
+			func(i *lmb.Image) { i.Rules[1].First = 0x2000 }},
+		{"rule 0: widths 0x0 are none of 1, 2, 4 and 8",
+			func(i *lmb.Image) { i.Rules[0].Widths = 0 }},
+		{"rule 0: widths 0x10 are none of 1, 2, 4 and 8",
+			func(i *lmb.Image) { i.Rules[0].Widths = 16 }},
+		{"rule 2: widths 0xf are none of 1, 2, 4 and 8, or memory 2",
+			func(i *lmb.Image) { i.Rules[2].Memory = 2 }},
+		{"rule 0: 0x2 to 0x7ff begin or end inside an access",
+			func(i *lmb.Image) { i.Rules[0].First = 2 }},
+		{"rule 0: 0x0 to 0x7fd begin or end inside an access",
+			func(i *lmb.Image) { i.Rules[0].Last = 0x7fd }},
+		{"rule 1: 0x7fc to 0x1fff overlap the rule before",
+			func(i *lmb.Image) { i.Rules[1].First = 0x7fc }},
 		{"rule 1: 0x7ff to 0x1fff overlap the rule before", func(i *lmb.Image) { // by a byte
 			i.Rules[0].Widths, i.Rules[1].Widths, i.Rules[1].First = 15, 15, 0x7ff
 		}},
-		{"rule 1: 0x0 to 0x7ff overlap the rule before, or belong in front", func(i *lmb.Image) { i.Rules[0], i.Rules[1] = i.Rules[1], i.Rules[0] }},
-		{"rule 2: 0xa00 to 0x1fff overlap the rule before, or belong in front", func(i *lmb.Image) { i.Rules[1], i.Rules[2] = i.Rules[2], i.Rules[1] }},
+		{"rule 1: 0x0 to 0x7ff overlap the rule before, or belong in front",
+			func(i *lmb.Image) { i.Rules[0], i.Rules[1] = i.Rules[1], i.Rules[0] }},
+		{"rule 2: 0xa00 to 0x1fff overlap the rule before, or belong in front",
+			func(i *lmb.Image) { i.Rules[1], i.Rules[2] = i.Rules[2], i.Rules[1] }},
 		{"rule 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Rules[0].Name = "" }},
 		{"rules: count 257 is over the limit of 256", func(i *lmb.Image) {
 			i.Rules = make([]lmb.Rule, 257)
@@ -389,7 +442,8 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"window 0: unknown flags 0x4", func(i *lmb.Image) { i.Windows[0].Flags = 4 }},
 		{"window 0: reserved field is not zero", func(i *lmb.Image) { i.Windows[0].Reserved = 4 }},
 		{"window 0: size 0x0 is not between", func(i *lmb.Image) { i.Windows[0].Size = 0 }},
-		{"window 0: size 0x100000001 is not between", func(i *lmb.Image) { i.Windows[0].Size = 1<<32 + 1 }},
+		{"window 0: size 0x100000001 is not between",
+			func(i *lmb.Image) { i.Windows[0].Size = 1<<32 + 1 }},
 		{"window 0: only a TLB window has a slot", func(i *lmb.Image) { i.Windows[0].Slot = 1 }},
 		{"window 1: only a BAR window has", func(i *lmb.Image) { i.Windows[1].Bar = 1 }},
 		{"window 0: BAR 6 does not exist", func(i *lmb.Image) { i.Windows[0].Bar = 6 }},
@@ -398,77 +452,106 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"configuration space has 256 or 4096", func(i *lmb.Image) { i.Windows[3].Size = 512 }},
 		{"unknown role 0", func(i *lmb.Image) { i.Tensors[0].Role = 0 }},
 		{"element type 99 or shape is unknown", func(i *lmb.Image) { i.Tensors[1].DType = 99 }},
-		{"or shape is unknown, has a zero", func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{0} }},
-		{"or more than 64 TiB", func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1 << 31, 1 << 31, 4} }},
-		{"9 dimensions, at most 8", func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1, 1, 1, 1, 1, 1, 1, 1, 3} }},
+		{"or shape is unknown, has a zero",
+			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{0} }},
+		{"or more than 64 TiB",
+			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1 << 31, 1 << 31, 4} }},
+		{"9 dimensions, at most 8",
+			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1, 1, 1, 1, 1, 1, 1, 1, 3} }},
 		{"lie outside the payload", func(i *lmb.Image) { i.Tensors[0].Shape = []uint32{4096} }},
 
 		{"command 1: unknown opcode 77", set(1, func(c *fbs.Command) { c.Opcode = 77 })},
 		{"command 1: unknown opcode 0", set(1, func(c *fbs.Command) { c.Opcode = 0 })},
-		{"command 1: End must be the last", set(1, func(c *fbs.Command) { *c = fbs.Command{Opcode: gen.OpcodeEnd} })},
+		{"command 1: End must be the last", set(1,
+			func(c *fbs.Command) { *c = fbs.Command{Opcode: gen.OpcodeEnd} })},
 		{"command 1: width 3 is not one of write", set(1, func(c *fbs.Command) { c.Width = 3 })},
 		{"command 1: width 0 is not one of write", set(1, func(c *fbs.Command) { c.Width = 0 })},
 		{"command 1: window 9 does not exist", set(1, func(c *fbs.Command) { c.Window = 9 })},
-		{"4 bytes at 0x10000 reach outside the window", set(1, func(c *fbs.Command) { c.Offset = 0x10000 })},
+		{"4 bytes at 0x10000 reach outside the window",
+			set(1, func(c *fbs.Command) { c.Offset = 0x10000 })},
 		{"4 bytes at 0x0 reach outside the window of 0x2 bytes", func(i *lmb.Image) {
 			i.Windows[0].Size = 2
 			i.Sequences[0].Commands[1].Offset = 0
 		}},
-		{"4 bytes at 0xfffffffc reach outside the window", set(1, func(c *fbs.Command) { c.Offset = 0xfffffffc })},
-		{"4 bytes at 0xa are not aligned to the width 4", set(1, func(c *fbs.Command) { c.Offset = 10 })},
-		{"the window starts at 0x1001, which is not aligned", func(i *lmb.Image) { i.Windows[0].Offset = 0x1001 }},
-		{"command 1: a field that this command does not use", set(1, func(c *fbs.Command) { c.Amount = 1 })},
-		{"command 1: a field that this command does not use", set(1, func(c *fbs.Command) { c.Index = 1 })},
-		{"command 1: a field that this command does not use", set(1, func(c *fbs.Command) { c.Mask = 1 })},
+		{"4 bytes at 0xfffffffc reach outside the window",
+			set(1, func(c *fbs.Command) { c.Offset = 0xfffffffc })},
+		{"4 bytes at 0xa are not aligned to the width 4",
+			set(1, func(c *fbs.Command) { c.Offset = 10 })},
+		{"the window starts at 0x1001, which is not aligned",
+			func(i *lmb.Image) { i.Windows[0].Offset = 0x1001 }},
+		{"command 1: a field that this command does not use",
+			set(1, func(c *fbs.Command) { c.Amount = 1 })},
+		{"command 1: a field that this command does not use",
+			set(1, func(c *fbs.Command) { c.Index = 1 })},
+		{"command 1: a field that this command does not use",
+			set(1, func(c *fbs.Command) { c.Mask = 1 })},
 		{"has bits that 4 bytes have not", set(1, func(c *fbs.Command) { c.Value = 1 << 32 })},
 		{"unknown mode 2 of write", set(1, func(c *fbs.Command) { c.Mode = 2 })},
 		{"unknown mode 200 of write", set(1, func(c *fbs.Command) { c.Mode = 200 })},
 		{"unknown option 1 of write", set(1, func(c *fbs.Command) { c.Option = 1 })},
 		{"width 2 is not one of address", set(2, func(c *fbs.Command) { c.Width = 2 })},
 		{"command 2: window 8 does not exist", set(2, func(c *fbs.Command) { c.Index = 8 })},
-		{"only BAR and host windows have a bus address", set(2, func(c *fbs.Command) { c.Index = 3 })},
-		{"bus address 0x1389 beyond the start of window 2", set(2, func(c *fbs.Command) { c.Value = 5001 })},
+		{"only BAR and host windows have a bus address",
+			set(2, func(c *fbs.Command) { c.Index = 3 })},
+		{"bus address 0x1389 beyond the start of window 2",
+			set(2, func(c *fbs.Command) { c.Value = 5001 })},
 		{"command 3: an interval without a deadline", set(3, func(c *fbs.Command) { c.Index = 1 })},
 		{"unknown mode 9 of check", set(3, func(c *fbs.Command) { c.Mode = 9 })},
 		{"unknown option 0 of check", set(3, func(c *fbs.Command) { c.Option = 0 })},
 		{"value 0x5 has bits outside the mask 0x1", set(3, func(c *fbs.Command) { c.Mask = 1 })},
 		{"has bits that 2 bytes have not", set(3, func(c *fbs.Command) { c.Mask = 0x10000 })},
-		{"command 3: can never hold", set(3, func(c *fbs.Command) { c.Mode, c.Mask, c.Value = uint8(gen.ConditionNotEqual), 0, 0 })},
+		{"command 3: can never hold",
+			set(3, func(c *fbs.Command) {
+				c.Mode, c.Mask, c.Value = uint8(gen.ConditionNotEqual), 0,
+					0
+			})},
 		{"command 4: can never hold: mask is zero", set(4, func(c *fbs.Command) { c.Mask = 0 })},
 		{"command 4: poll of no bits", set(4, func(c *fbs.Command) { c.Mode, c.Mask = equal, 0 })},
-		{"command 5: point does not go to window 0, which is a BAR window", set(5, func(c *fbs.Command) { c.Window = 0 })},
-		{"address 0x1000 is not a multiple of the window's 0x1000000", set(5, func(c *fbs.Command) { c.Value = 0x1000 })},
+		{"command 5: point does not go to window 0, which is a BAR window",
+			set(5, func(c *fbs.Command) { c.Window = 0 })},
+		{"address 0x1000 is not a multiple of the window's 0x1000000",
+			set(5, func(c *fbs.Command) { c.Value = 0x1000 })},
 		{"has impossible fields", set(5, func(c *fbs.Command) { c.Mask |= 2 << 56 })},
 		{"has impossible fields", set(5, func(c *fbs.Command) { c.Mask |= 1 << 16 })},
-		{"command 5: a field that this command does not use", set(5, func(c *fbs.Command) { c.Offset = 1 })},
+		{"command 5: a field that this command does not use",
+			set(5, func(c *fbs.Command) { c.Offset = 1 })},
 		{"command 5: width 1 is not one of point", set(5, func(c *fbs.Command) { c.Width = 1 })},
 		{"command 6: window 1 is used before it is pointed", func(i *lmb.Image) {
 			i.Sequences[0].Commands[5] = command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1})
 		}},
-		{"command 6: copy in of no bytes", func(i *lmb.Image) { i.Sequences[0].Commands[6].Data = nil }},
+		{"command 6: copy in of no bytes",
+			func(i *lmb.Image) { i.Sequences[0].Commands[6].Data = nil }},
 		{"unknown mode 0 of copy in", set(6, func(c *fbs.Command) { c.Mode = 0 })},
 		{"unknown option 1 of copy in", set(6, func(c *fbs.Command) { c.Option = 1 })},
 		{"command 7: memory 5 does not exist", set(7, func(c *fbs.Command) { c.Index = 5 })},
 		{"tensor \"d\" is on the wrong side", set(7, func(c *fbs.Command) { c.Index = 2 })},
 		{"30 bytes at 0x8 reach outside the tensor", set(7, func(c *fbs.Command) { c.Value = 8 })},
-		{"99 bytes are no whole number of accesses of 2", set(8, func(c *fbs.Command) { c.Width = 2 })},
+		{"99 bytes are no whole number of accesses of 2",
+			set(8, func(c *fbs.Command) { c.Width = 2 })},
 		{"unknown mode 3 of fill", set(8, func(c *fbs.Command) { c.Mode = modeBulk })},
 		{"has bits that 1 bytes have not", set(8, func(c *fbs.Command) { c.Value = 256 })},
-		{"memory 0 does not exist, or is none of copy out", set(9, func(c *fbs.Command) { c.Index = 0 })},
+		{"memory 0 does not exist, or is none of copy out",
+			set(9, func(c *fbs.Command) { c.Index = 0 })},
 		{"tensor \"a\" is on the wrong side", set(9, func(c *fbs.Command) { c.Index = 1 })},
 		{"command 10: unknown mode 1 of compare", set(10, func(c *fbs.Command) { c.Mode = 1 })},
-		{"command 10: a field that this command does not use", set(10, func(c *fbs.Command) { c.Mask = 1 })},
-		{"4 bytes at 0x2 are not aligned to the width 4", set(10, func(c *fbs.Command) { c.Offset = 2 })},
+		{"command 10: a field that this command does not use",
+			set(10, func(c *fbs.Command) { c.Mask = 1 })},
+		{"4 bytes at 0x2 are not aligned to the width 4",
+			set(10, func(c *fbs.Command) { c.Offset = 2 })},
 		{"command 0: width 4 is not one of fence", set(0, func(c *fbs.Command) { c.Width = 4 })},
-		{"command 0: a field that this command does not use", set(0, func(c *fbs.Command) { c.Window = 1 })},
-		{"command 0: a field that this command does not use", set(0, func(c *fbs.Command) { c.Value = 1 })},
+		{"command 0: a field that this command does not use",
+			set(0, func(c *fbs.Command) { c.Window = 1 })},
+		{"command 0: a field that this command does not use",
+			set(0, func(c *fbs.Command) { c.Value = 1 })},
 		{"delay of 0 us", set(13, func(c *fbs.Command) { c.Amount = 0 })},
 		{"delay of 10000001 us", set(13, func(c *fbs.Command) { c.Amount = 10_000_001 })},
 		{"command 14: sequence 5 does not exist", set(14, func(c *fbs.Command) { c.Index = 5 })},
 		{"calls do not nest", set(14, func(c *fbs.Command) { c.Index = 0 })},
 		{"command 16: mask is zero", func(i *lmb.Image) { i.Sequences[1].Commands[0].Mask = 0 }},
-		{"command 17: width 8 is not accepted by configuration space", func(i *lmb.Image) { i.Sequences[1].Commands[1].Width = 8 }},
-		{"fill does not go to window 3, which is configuration space, read-only", set(8, func(c *fbs.Command) { c.Window = 3 })},
+		{"command 17: width 8 is not accepted by configuration space",
+			func(i *lmb.Image) { i.Sequences[1].Commands[1].Width = 8 }},
+		{"fill does not go to window 3, which is configuration space, read-only",
+			set(8, func(c *fbs.Command) { c.Window = 3 })},
 
 		// What the board says.
 		{"nothing at 0x1f000000 of BAR 0 is a register of wormhole",
@@ -482,21 +565,25 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 			i.Targets[0].Bars[2] = 1 << 20
 			ofWormhole(i, 2, 0x1200)
 		}},
-		{"a write-combining window, which is for memory, is not accepted by wormhole BAR 0 at 0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
+		{"a write-combining window, which is for memory, is not accepted by wormhole BAR 0 at " +
+			"0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
 			ofWormhole(i, 0, 0x1fe80000)
 			i.Windows[0].Flags = fbs.FlagWriteCombining
 		}},
-		{"bulk access, which is for memory that takes every width, is not accepted by wormhole", func(i *lmb.Image) {
-			ofWormhole(i, 0, 0x1fe80000)
-			c := &i.Sequences[0].Commands
-			*c = append([]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeBulk}, Data: []byte("1234")}}, *c...)
-		}},
-		{"16 bytes at 0xfff8 reach outside the window, or outside one register", func(i *lmb.Image) {
-			ofWormhole(i, 0, 0x1efffff8-0xfff8)
-			c := &i.Sequences[0].Commands
-			*c = append([]lmb.Command{command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 8,
-				Mode: modeBulk, Index: 2, Offset: 0xfff8, Amount: 16})}, *c...)
-		}},
+		{"bulk access, which is for memory that takes every width, is not accepted by wormhole",
+			func(i *lmb.Image) {
+				ofWormhole(i, 0, 0x1fe80000)
+				c := &i.Sequences[0].Commands
+				*c = append([]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4,
+					Mode: modeBulk}, Data: []byte("1234")}}, *c...)
+			}},
+		{"16 bytes at 0xfff8 reach outside the window, or outside one register",
+			func(i *lmb.Image) {
+				ofWormhole(i, 0, 0x1efffff8-0xfff8)
+				c := &i.Sequences[0].Commands
+				*c = append([]lmb.Command{command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 8,
+					Mode: modeBulk, Index: 2, Offset: 0xfff8, Amount: 16})}, *c...)
+			}},
 
 		// What harms no target and nobody means.
 		{"the name \"main\" is taken", func(i *lmb.Image) { i.Sequences[1].Name = "main" }},
@@ -504,11 +591,14 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"has a control character, or is not UTF-8",
 			func(i *lmb.Image) { i.Tensors[1].Name = "\xff" }},
 		{"is an output that no CopyOut fills", func(i *lmb.Image) {
-			i.Tensors = append(i.Tensors, lmb.Tensor{Name: "f", Role: gen.RoleOutput, DType: 1, Shape: []uint32{1}})
+			i.Tensors = append(i.Tensors, lmb.Tensor{Name: "f", Role: gen.RoleOutput, DType: 1,
+				Shape: []uint32{1}})
 		}},
-		{"tolerances are not finite", func(i *lmb.Image) { i.Tensors[2].Golden.First = math.Float32bits(float32(math.NaN())) }},
+		{"tolerances are not finite",
+			func(i *lmb.Image) { i.Tensors[2].Golden.First = math.Float32bits(float32(math.NaN())) }},
 		{"correlation threshold is not between", func(i *lmb.Image) {
-			i.Tensors[2].Golden = lmb.Golden{Kind: gen.JudgementCorrelation, First: math.Float32bits(2)}
+			i.Tensors[2].Golden = lmb.Golden{Kind: gen.JudgementCorrelation,
+				First: math.Float32bits(2)}
 		}},
 		{"is no output with recorded data", func(i *lmb.Image) { i.Tensors[2].Data = nil }},
 		{"unknown judgement 9", func(i *lmb.Image) { i.Tensors[2].Golden.Kind = 9 }},
@@ -526,7 +616,8 @@ func TestAWindowPointedByACalleeMustBePointedAgain(t *testing.T) {
 	image := sample()
 	commands := &image.Sequences[0].Commands
 	*commands = append(*commands, (*commands)[6])
-	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "command 15: window 1 is used before it is pointed") {
+	if _, err := lmb.Encode(image); err == nil ||
+		!strings.Contains(err.Error(), "command 15: window 1 is used before it is pointed") {
 		t.Error(err)
 	}
 }
@@ -535,7 +626,8 @@ func TestVerifyingAllocatesNothingPerCommand(t *testing.T) {
 	measure := func(n int) float64 {
 		image := sample()
 		for range n {
-			image.Sequences[1].Commands = append(image.Sequences[1].Commands, image.Sequences[0].Commands[1])
+			image.Sequences[1].Commands = append(image.Sequences[1].Commands,
+				image.Sequences[0].Commands[1])
 		}
 		file := encode(t, image)
 		return testing.AllocsPerRun(20, func() { _, _ = fbs.Verify(file) })
@@ -575,9 +667,12 @@ func TestWriteLikeTheOneBeforeIsCheckedAsMuch(t *testing.T) {
 			second := good
 			test.change(&second)
 			image := sample()
-			image.Sequences[0].Commands = append([]lmb.Command{command(good), command(good), command(second)}, image.Sequences[0].Commands...)
+			image.Sequences[0].Commands = append([]lmb.Command{command(good), command(good),
+				command(second)}, image.Sequences[0].Commands...)
 			_, err := lmb.Encode(image) // verifies what it made
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "command 2:")) {
+			if test.want == "" && err != nil ||
+				test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) ||
+					!strings.Contains(err.Error(), "command 2:")) {
 				t.Errorf("width %d, %s: %v", width, test.want, err)
 			}
 		}
@@ -591,7 +686,8 @@ func TestWriteLikeTheOneBeforeIsCheckedAsMuch(t *testing.T) {
 		}
 		image = sample()
 		image.Sequences[0].Commands = slices.Insert(image.Sequences[0].Commands, at, lmb.Command{})
-		if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "unknown opcode 0") {
+		if _, err := lmb.Encode(image); err == nil ||
+			!strings.Contains(err.Error(), "unknown opcode 0") {
 			t.Errorf("zeros before command %d: %v", at, err)
 		}
 	}
@@ -600,8 +696,10 @@ func TestWriteLikeTheOneBeforeIsCheckedAsMuch(t *testing.T) {
 	wide := fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Value: 5}
 	wider := wide
 	wider.Value = 1 << 32
-	image.Sequences[0].Commands = append([]lmb.Command{command(wide), command(wider)}, image.Sequences[0].Commands...)
-	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "command 1: value") {
+	image.Sequences[0].Commands = append([]lmb.Command{command(wide), command(wider)},
+		image.Sequences[0].Commands...)
+	if _, err := lmb.Encode(image); err == nil ||
+		!strings.Contains(err.Error(), "command 1: value") {
 		t.Error(err)
 	}
 }
@@ -609,7 +707,8 @@ func TestWriteLikeTheOneBeforeIsCheckedAsMuch(t *testing.T) {
 func BenchmarkVerify(b *testing.B) {
 	image := sample()
 	for range 1_000_000 {
-		image.Sequences[1].Commands = append(image.Sequences[1].Commands, image.Sequences[0].Commands[1])
+		image.Sequences[1].Commands = append(image.Sequences[1].Commands,
+			image.Sequences[0].Commands[1])
 	}
 	file, err := lmb.Encode(image)
 	if err != nil {

@@ -38,8 +38,9 @@ type View struct {
 	// which a run ends: an hour, unless the caller sets another.
 	TimeLimitUs uint64
 
-	NeedsFixup bool  // it holds a Point or an Address, which Load completes
-	BusMasters uint8 // targets that are told a bus address or have a Host window, a bit each: those master the bus
+	NeedsFixup bool // it holds a Point or an Address, which Load completes
+	// targets that are told a bus address or have a Host window, a bit each: those master the bus
+	BusMasters uint8
 
 	original *View // as Verify made it
 }
@@ -76,10 +77,12 @@ func (v *View) Board(target int) *boards.Board {
 	if known := boards.FindByID(t.Vendor, t.Device); known != nil {
 		return known
 	}
-	b := &boards.Board{Name: v.Name(t.Board), Vendor: t.Vendor, Device: t.Device, Bars: *t.BarSizes()}
+	b := &boards.Board{Name: v.Name(t.Board), Vendor: t.Vendor, Device: t.Device,
+		Bars: *t.BarSizes()}
 	for _, r := range v.Rules {
 		if int(r.Device) == target {
-			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last, Widths: r.Widths, Memory: r.Memory != 0, Name: v.Name(r.Name)})
+			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last,
+				Widths: r.Widths, Memory: r.Memory != 0, Name: v.Name(r.Name)})
 		}
 	}
 	return b
@@ -139,7 +142,9 @@ func VerifyEnvelope(data []byte) (*View, error) {
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
-		return nil, &Error{"preamble", Text("envelope checksum is %x and should be %x", uint64(sum), uint64(p.Checksum))}
+		return nil,
+			&Error{"preamble", Text("envelope checksum is %x and should be %x", uint64(sum),
+				uint64(p.Checksum))}
 	}
 	if failure == nil {
 		failure = v.findPayload(data)
@@ -187,12 +192,18 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 func (p *Preamble) check(size uint64) string {
 	return firstNonEmpty(
 		failIf(size == 0, "the file is empty"),
-		failIf(size < PreambleSize, "the file has %d bytes, an image has more than %d", size, PreambleSize),
-		failIf(string(p.Identifier[:]) != Identifier, "no identifier "+Identifier+" at byte 4: not a Light Metal image"),
-		failIf(p.Major != FormatMajor || p.Minor > FormatMinor, "format %d.%d, this program reads %d.%d", uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor),
-		failIf(p.Schema != SchemaHash, "schema hash %x, this program has %x: made by another version", p.Schema, SchemaHash),
+		failIf(size < PreambleSize, "the file has %d bytes, an image has more than %d", size,
+			PreambleSize),
+		failIf(string(p.Identifier[:]) != Identifier,
+			"no identifier "+Identifier+" at byte 4: not a Light Metal image"),
+		failIf(p.Major != FormatMajor || p.Minor > FormatMinor,
+			"format %d.%d, this program reads %d.%d", uint64(p.Major), uint64(p.Minor), FormatMajor,
+			FormatMinor),
+		failIf(p.Schema != SchemaHash,
+			"schema hash %x, this program has %x: made by another version", p.Schema, SchemaHash),
 		failIf(p.File != size, "the file has %d bytes and should have %d", size, p.File),
-		failIf(p.Envelope < PreambleSize || p.Envelope > size, "envelope of %d bytes in a file of %d", p.Envelope, size),
+		failIf(p.Envelope < PreambleSize || p.Envelope > size,
+			"envelope of %d bytes in a file of %d", p.Envelope, size),
 		failIf(p.Reserved != [32]byte{}, "reserved bytes are not zero"))
 }
 

@@ -15,7 +15,8 @@ func TestSleepLetsAtLeastThatMuchTimePass(t *testing.T) {
 
 func TestClockAndSleepDoNotAllocate(t *testing.T) {
 	d := &device{}
-	if n := testing.AllocsPerRun(10, func() { d.Sleep(d.Now() % 2); d.Sleep(spinMaxNs + 1) }); n != 0 {
+	if n := testing.AllocsPerRun(10,
+		func() { d.Sleep(d.Now() % 2); d.Sleep(spinMaxNs + 1) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

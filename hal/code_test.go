@@ -28,7 +28,8 @@ func TestEveryCodeHasATextAndAnExitStatus(t *testing.T) {
 
 func TestExitStatusesAreThoseOfTheManual(t *testing.T) {
 	for c, want := range map[Code]int{
-		OK: 0, Usage: 64, BadImage: 65, NoFile: 66, NoDevice: 69, Internal: 70, DeviceGone: 71, BusFault: 71, IO: 74,
+		OK: 0, Usage: 64, BadImage: 65, NoFile: 66, NoDevice: 69, Internal: 70, DeviceGone: 71,
+		BusFault: 71, IO: 74,
 		DeadlinePassed: 75, ExpectFailed: 76, CompareFailed: 76, Denied: 77, WrongDevice: 78,
 	} {
 		if got := c.Exit(); got != want {
@@ -43,7 +44,8 @@ func TestCodeOfFindsTheCodeInAnyError(t *testing.T) {
 		err  error
 		want Code
 	}{
-		{nil, OK}, {IO, IO}, {fault, Denied}, {errors.Join(fault), Internal}, {wrapped{fault}, Denied}, {io.EOF, Internal},
+		{nil, OK}, {IO, IO}, {fault, Denied}, {errors.Join(fault), Internal},
+		{wrapped{fault}, Denied}, {io.EOF, Internal},
 	} {
 		if got := CodeOf(c.err); got != c.want {
 			t.Errorf("CodeOf(%v) = %v, want %v", c.err, got, c.want)
@@ -60,7 +62,8 @@ func (w wrapped) Unwrap() error { return w.error }
 
 func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 	for errno, want := range map[error]Code{
-		unix.ENOENT: NoFile, unix.ENOTDIR: NoFile, unix.EACCES: Denied, unix.EPERM: Denied, unix.EROFS: Denied, unix.ENOSPC: IO, unix.EMFILE: IO,
+		unix.ENOENT: NoFile, unix.ENOTDIR: NoFile, unix.EACCES: Denied, unix.EPERM: Denied,
+		unix.EROFS: Denied, unix.ENOSPC: IO, unix.EMFILE: IO,
 	} {
 		words := []string{"x.lmb: " + errno.Error()}
 		switch errno {
@@ -90,7 +93,8 @@ func TestNumbersAreDigitsWithinALimit(t *testing.T) {
 		for _, base := range []int{10, 16} {
 			most := uint64(1)<<(bits-1)<<1 - 1 // of 64 bits: 0 - 1
 			text := strconv.FormatUint(most, base)
-			texts := []string{"", "0", "007", "9", text, text[:len(text)-1] + "9", text + "0", "1" + text, "-1", "+1", "1_0", "0x1", " 1", "fF", "aA"}
+			texts := []string{"", "0", "007", "9", text, text[:len(text)-1] + "9", text + "0",
+				"1" + text, "-1", "+1", "1_0", "0x1", " 1", "fF", "aA"}
 			for c := range 256 {
 				texts = append(texts, string([]byte{byte(c)}), string([]byte{'0', byte(c)}))
 			}
@@ -99,8 +103,10 @@ func TestNumbersAreDigitsWithinALimit(t *testing.T) {
 				if err != nil {
 					want = 0
 				}
-				if got, ok := ParseNumber(digits, uint64(base), most); got != want || ok != (err == nil) {
-					t.Errorf("%q of %d bits: %d, %v; strconv: %d, %v", digits, bits, got, ok, want, err)
+				if got, ok := ParseNumber(digits, uint64(base), most); got != want ||
+					ok != (err == nil) {
+					t.Errorf("%q of %d bits: %d, %v; strconv: %d, %v", digits, bits, got, ok, want,
+						err)
 				}
 			}
 		}

@@ -31,7 +31,9 @@ func (d *function) setCommandBit(bit uint64, on bool) error {
 		code = d.config.Store(configCommand, 2, want)
 	}
 	if code != OK {
-		return NewFault(code, d.identity.Name+": the command register in configuration space cannot be stored to (only root may, and not under kernel lockdown)")
+		return NewFault(code, d.identity.Name+
+			": the command register in configuration space cannot be stored to (only root may, "+
+			"and not under kernel lockdown)")
 	}
 	is, _ := d.config.Load(configCommand, 2)
 	switch {
@@ -40,17 +42,23 @@ func (d *function) setCommandBit(bit uint64, on bool) error {
 	case is&bit == want&bit:
 		return nil
 	case bit == configCommandMemory:
-		return NewFault(NoDevice, d.identity.Name+": memory decoding stays off; `lspci -vv` and `dmesg` may say why")
+		return NewFault(NoDevice, d.identity.Name+
+			": memory decoding stays off; `lspci -vv` and `dmesg` may say why")
 	case on:
-		return NewFault(MasterOff, d.identity.Name+": bus mastering stays off, so that the device cannot reach memory; `lspci -vv` and `dmesg` may say why")
+		return NewFault(MasterOff, d.identity.Name+
+			": bus mastering stays off, so that the device cannot reach memory; `lspci -vv` and "+
+			"`dmesg` may say why")
 	}
-	return NewFault(Internal, d.identity.Name+": bus mastering stays on, so that the device may still write to memory; reset it")
+	return NewFault(Internal, d.identity.Name+
+		": bus mastering stays on, so that the device may still write to memory; reset it")
 }
 
 // mapConfig opens configuration space, to which an image stores nothing.
 func (d *function) mapConfig(size uint64) (Aperture, error) {
 	if d.config.size < size {
-		return Aperture{}, NewFault(WrongDevice, d.identity.Name+fbs.Text(": configuration space has %d bytes, the window needs %d", d.config.size, size))
+		return Aperture{}, NewFault(WrongDevice,
+			d.identity.Name+fbs.Text(": configuration space has %d bytes, the window needs %d",
+				d.config.size, size))
 	}
 	return Aperture{Port: &d.config, Size: size, Slot: -1}, nil
 }
@@ -75,7 +83,8 @@ func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
 }
 
 func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
-	s.buffer = [8]byte{byte(value), byte(value >> 8), byte(value >> 16), byte(value >> 24)} // of a store here, of 4 bytes at most
+	// of a store here, of 4 bytes at most
+	s.buffer = [8]byte{byte(value), byte(value >> 8), byte(value >> 16), byte(value >> 24)}
 	n, err := syscalls.pwrite(s.fd, s.buffer[:width], s.offset+int64(offset))
 	return configAccessCode(n, width, err)
 }

@@ -46,7 +46,8 @@ func header() string {
 		}
 	}
 	for name, value := range map[string]any{
-		"opWrite": opWrite, "opChange": opModify, "opCopyIn": opCopyIn, "opFill": opFill, "opCopyOut": opCopyOut, "opCheck": opExpect, "opCompare": opCompare,
+		"opWrite": opWrite, "opChange": opModify, "opCopyIn": opCopyIn, "opFill": opFill,
+		"opCopyOut": opCopyOut, "opCheck": opExpect, "opCompare": opCompare,
 		"opPoint": opPoint, "opFence": opFence, "equal": equal, "fixed": fixed, "bulk": bulk,
 		"Loaded": Loaded, "Differs": Mismatch, "Taken": AllOnes,
 	} {
@@ -127,13 +128,16 @@ func machines(t *testing.T, test func(t *testing.T, m *machine)) {
 	}{
 		{"amd64", sourceAMD64, (*machine).amd64, 0},
 		{"amd64", sourceAMD64, (*machine).amd64, 1},
-		{"amd64, all past the cache", strings.Replace(sourceAMD64, "$(4<<20)", "$0", 1), (*machine).amd64, 1},
+		{"amd64, all past the cache", strings.Replace(sourceAMD64, "$(4<<20)", "$0", 1),
+			(*machine).amd64, 1},
 		{"arm64", sourceARM64, (*machine).arm64, 0},
 	} {
 		t.Run(arch.name+"/avx="+strconv.FormatUint(arch.avx, 10), func(t *testing.T) {
 			test(t, &machine{
-				t: t, functions: disassemble(t, arch.name[:5], arch.source), execute: arch.execute, avx: arch.avx,
-				device: make([]byte, 1024), memory: make([]byte, 1024), stack: make([]byte, 64), walk: make([]byte, listAt+32*listMax),
+				t: t, functions: disassemble(t, arch.name[:5], arch.source), execute: arch.execute,
+				avx:    arch.avx,
+				device: make([]byte, 1024), memory: make([]byte, 1024), stack: make([]byte, 64),
+				walk:      make([]byte, listAt+32*listMax),
 				registers: map[string]uint64{}, vectors: map[string][]byte{},
 			})
 		})
@@ -148,7 +152,8 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 	}
 	folder := t.TempDir()
 	file, object := filepath.Join(folder, "walk.s"), filepath.Join(folder, "walk.o")
-	for path, text := range map[string]string{file: source, filepath.Join(folder, "go_asm.h"): header()} {
+	for path, text := range map[string]string{file: source,
+		filepath.Join(folder, "go_asm.h"): header()} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +184,8 @@ func parseListing(t *testing.T, listing string) map[string][]instruction {
 			name, _, _ = strings.Cut(rest, "(")
 			continue
 		}
-		fields := strings.FieldsFunc(strings.TrimSpace(line), func(r rune) bool { return r == '\t' })
+		fields := strings.FieldsFunc(strings.TrimSpace(line),
+			func(r rune) bool { return r == '\t' })
 		if len(fields) < 4 || strings.Trim(fields[2], "0 ") == "" {
 			continue // blank, or padding between functions
 		}
@@ -273,7 +279,8 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	binary.LittleEndian.PutUint64(m.stack[8:], walkBase)
 	copy(m.walk[listAt:], unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
 	for at, value := range map[uint64]uint64{
-		0: walkBase + listAt, 8: walkBase + windowsAt, 16: walkBase + memoriesAt, 24: walkBase + listAt + 32*uint64(len(list)), 32: 99,
+		0: walkBase + listAt, 8: walkBase + windowsAt, 16: walkBase + memoriesAt,
+		24: walkBase + listAt + 32*uint64(len(list)), 32: 99,
 		64: walkBase + homesAt, windowsAt: 0, windowsAt + 8: deviceBase, windowsAt + 16: deviceBase,
 		memoriesAt: 0, memoriesAt + 8: memoryBase, homesAt + 8: deviceBase,
 	} {
@@ -286,7 +293,8 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 			at++
 		case back:
 			field := func(at int) uint64 { return binary.LittleEndian.Uint64(m.walk[at:]) }
-			return Walk{StopReason: field(32), Got: field(40), Want: field(48), MismatchOffset: field(56)}, m.next()
+			return Walk{StopReason: field(32), Got: field(40), Want: field(48),
+				MismatchOffset: field(56)}, m.next()
 		default:
 			at = m.find(code, next)
 		}
@@ -299,7 +307,8 @@ func (m *machine) next() int {
 }
 
 func (m *machine) find(code []instruction, pc uint64) int {
-	at, ok := slices.BinarySearchFunc(code, pc, func(i instruction, pc uint64) int { return cmp.Compare(i.pc, pc) })
+	at, ok := slices.BinarySearchFunc(code, pc,
+		func(i instruction, pc uint64) int { return cmp.Compare(i.pc, pc) })
 	if !ok {
 		m.t.Fatalf("jump to %#x, where no instruction is", pc)
 	}
@@ -388,7 +397,8 @@ func (m *machine) amd64(i *instruction) uint64 {
 	}
 	if width, ok := amd64Vectors[i.op]; ok {
 		if a[0].memory {
-			m.vectors[a[1].register] = append(m.vectors[a[1].register][:0], m.bytes(a[0], width, false)...)
+			m.vectors[a[1].register] = append(m.vectors[a[1].register][:0],
+				m.bytes(a[0], width, false)...)
 		} else {
 			copy(m.bytes(a[1], width, true), m.vectors[a[0].register])
 		}
@@ -569,13 +579,15 @@ func TestTheWalkIsAllAssemblyThereIs(t *testing.T) {
 
 // at is a command of window 1 and memory 1.
 func at(opcode gen.Opcode, width uint8, mode gen.Access, offset, amount uint64) fbs.Command {
-	return fbs.Command{Opcode: opcode, Width: width, Mode: uint8(mode), Window: 1, Index: 1, Offset: uint32(offset), Amount: uint32(amount)}
+	return fbs.Command{Opcode: opcode, Width: width, Mode: uint8(mode), Window: 1, Index: 1,
+		Offset: uint32(offset), Amount: uint32(amount)}
 }
 
 func TestFenceIsTheFullBarrierOfDevices(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		fence := fbs.Command{Opcode: gen.OpcodeFence}
-		if _, done := m.run(fence, fence, fence); done != 3 || m.fences != 3 || len(m.touches) != 0 {
+		if _, done := m.run(fence, fence, fence); done != 3 || m.fences != 3 ||
+			len(m.touches) != 0 {
 			t.Errorf("%d barriers and %d accesses in %d fences", m.fences, len(m.touches), done)
 		}
 	})
@@ -589,9 +601,11 @@ func TestLoadAndStoreAreOneInstruction(t *testing.T) {
 		for _, width := range widths {
 			offset := uint64(width) * 5
 			want := touch{offset, int(width), false}
-			load, store := loadCommand(uint32(offset), width), at(gen.OpcodeWrite, width, 0, offset, 0)
+			load, store := loadCommand(uint32(offset), width),
+				at(gen.OpcodeWrite, width, 0, offset, 0)
 			load.Window, store.Value = 1, 0x8877665544332211
-			if w, done := m.run(load); done != 0 || w.StopReason != Loaded || w.Got != loadLittleEndian(m.device[offset:][:width]) {
+			if w, done := m.run(load); done != 0 || w.StopReason != Loaded ||
+				w.Got != loadLittleEndian(m.device[offset:][:width]) {
 				t.Errorf("load of %d bytes gives %#x, %d", width, w.Got, w.StopReason)
 			}
 			m.checkTouches("load", want)
@@ -600,7 +614,8 @@ func TestLoadAndStoreAreOneInstruction(t *testing.T) {
 				t.Errorf("store of %d bytes ends with %d", width, w.StopReason)
 			}
 			m.checkTouches("store", want)
-			if got := loadLittleEndian(m.device[offset:][:width]); got != 0x8877665544332211&fbs.WidthMask(width) {
+			if got := loadLittleEndian(
+				m.device[offset:][:width]); got != 0x8877665544332211&fbs.WidthMask(width) {
 				t.Errorf("store of %d bytes leaves %#x", width, got)
 			}
 		}
@@ -631,7 +646,8 @@ func (m *machine) checkExact(width uint8, mode gen.Access, count uint64) {
 		stores = append(stores, touch{first + i*step, int(width), true})
 	}
 	what := fmt.Sprintf(", width %d, mode %d, count %d", width, mode, count)
-	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut,
+		gen.OpcodeCompare} {
 		c := at(opcode, width, mode, first, count*uint64(width))
 		c.Value = 5 // bytes into the memory, which need not be aligned
 		want := loads
@@ -717,7 +733,8 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 			copy(m.device, p.memory[:])
 			memory := bytes.Clone(m.memory)
 			memories, windows, homes := [2]uintptr{1: AddressOf(memory)}, [3]uintptr{}, [2]uintptr{}
-			want := Walk{Next: &list[0], Memories: &memories[0], Windows: &windows[0], TLBWindows: &homes[0]}
+			want := Walk{Next: &list[0], Memories: &memories[0], Windows: &windows[0],
+				TLBWindows: &homes[0]}
 			var whose []int
 			done, fences := 0, fenceCount.Load()
 			for ; done < len(list); done++ {
@@ -739,7 +756,10 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 			}
 			w, got := m.run(list...)
 			ended[w.StopReason]++
-			if got != done || w.StopReason != want.StopReason || w.StopReason != Unhandled && w.StopReason != AllOnes && w.Got != want.Got || w.StopReason == Mismatch && (w.Want != want.Want || w.MismatchOffset != want.MismatchOffset) {
+			if got != done || w.StopReason != want.StopReason ||
+				w.StopReason != Unhandled && w.StopReason != AllOnes && w.Got != want.Got ||
+				w.StopReason == Mismatch && (w.Want != want.Want ||
+					w.MismatchOffset != want.MismatchOffset) {
 				t.Fatalf("%+v\nended at %d with %+v, want %d with %+v", list, got, w, done, want)
 			}
 			m.checkTouches("list", p.touches...)

@@ -17,24 +17,26 @@ type device struct{ *function }
 // function is a PCI function, whichever way the kernel hands it out, to which a
 // lane gives parts.
 type function struct {
-	backend          backend
-	scheme           string // of lane, as it stands in names
-	locator          string // what follows it there, of PCI in small letters
-	byIDs            bool   // rest is ids and no address
-	sharedWithDriver bool   // by a driver of the kernel's beside us, which has it master the bus all the time
+	backend backend
+	scheme  string // of lane, as it stands in names
+	locator string // what follows it there, of PCI in small letters
+	byIDs   bool   // rest is ids and no address
+	// by a driver of the kernel's beside us, which has it master the bus all the time
+	sharedWithDriver bool
 	identity         Identity
 	address          string             // 0000:01:00.0
 	boundDriver      string             // driver of the kernel's that has it, empty where none does
 	barStarts        [configBars]uint64 // of BARs, where the processor has them
 	config           configSpace
-	lastHeader       uint64         // the first 8 bytes of configuration space, as Alive read them
-	cleanups         []func() error // gives back what was taken, but for host memory; the last comes first
-	hostMemory       [][]byte       // host memory
-	hugePageRest     []byte         // of its last huge page
-	busMaster        bool           // Master switched it on
-	acquired         bool           // a Map has come
-	acquireError     error          // of the first Map, which those that follow give too
-	staleStatus      uint64         // bits of the status register that were set before
+	lastHeader       uint64 // the first 8 bytes of configuration space, as Alive read them
+	// gives back what was taken, but for host memory; the last comes first
+	cleanups     []func() error
+	hostMemory   [][]byte // host memory
+	hugePageRest []byte   // of its last huge page
+	busMaster    bool     // Master switched it on
+	acquired     bool     // a Map has come
+	acquireError error    // of the first Map, which those that follow give too
+	staleStatus  uint64   // bits of the status register that were set before
 
 	dmaFaulted func() bool // tells faults that the status register does not; nil: nothing does
 
@@ -97,17 +99,20 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	case gen.WindowKindHost:
 		return d.mapHost(w.Size)
 	}
-	return Aperture{}, NewFault(Internal, d.identity.Name+": window of unknown kind "+strconv.Itoa(int(w.Kind)))
+	return Aperture{}, NewFault(Internal, d.identity.Name+": window of unknown kind "+
+		strconv.Itoa(int(w.Kind)))
 }
 
 // mapBar makes a range of a BAR accessible.
 func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (a Aperture, err error) {
 	what := d.identity.Name + ": BAR " + strconv.Itoa(int(bar))
 	if bar >= configBars || d.identity.Bars[bar] == 0 {
-		return a, NewFault(WrongDevice, what+" does not exist or is not memory; is the image for this device?")
+		return a, NewFault(WrongDevice, what+
+			" does not exist or is not memory; is the image for this device?")
 	}
 	if has := d.identity.Bars[bar]; size == 0 || offset > has || size > has-offset {
-		return a, NewFault(WrongDevice, what+fbs.Text(" has %x bytes, the window needs %x at %x", has, size, offset)+
+		return a, NewFault(WrongDevice, what+
+			fbs.Text(" has %x bytes, the window needs %x at %x", has, size, offset)+
 			"; is the image for this device, and did the firmware grant the whole BAR?")
 	}
 	return d.backend.mapBarRange(bar, wc, offset, size)
@@ -119,9 +124,13 @@ func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (a Aperture, 
 // the kernel builds the page table of a mapping at once.
 func (d *function) mapRange(fd int, offset, size uint64, path string) (Aperture, error) {
 	inside := offset % uint64(unix.Getpagesize())
-	mem, err := syscalls.mmap(fd, int64(offset-inside), int(inside+size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := syscalls.mmap(fd, int64(offset-inside), int(inside+size),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == unix.EINVAL {
-		return Aperture{}, NewFault(NoDevice, "mmap "+path+": "+err.Error()+"; do other windows, or other processes, map the same pages with another memory type?")
+		return Aperture{}, NewFault(NoDevice,
+			"mmap "+path+": "+err.Error()+
+				"; do other windows, or other processes, map the same pages with another memory "+
+				"type?")
 	}
 	if err != nil {
 		return Aperture{}, callFault("mmap", path, err)
@@ -134,7 +143,10 @@ func (d *function) mapRange(fd int, offset, size uint64, path string) (Aperture,
 // can move the aperture inside.
 func (d *function) mapTLB(w fbs.Window) (Aperture, error) {
 	if d.tlb == nil {
-		return Aperture{}, NewFault(WrongDevice, d.identity.Name+": the image moves windows and the device has none that move; is the image for this device?")
+		return Aperture{}, NewFault(WrongDevice,
+			d.identity.Name+
+				": the image moves windows and the device has none that move; is the image for "+
+				"this device?")
 	}
 	if d.tlbWindows == nil {
 		last := &d.tlb.Groups[len(d.tlb.Groups)-1]
@@ -142,7 +154,9 @@ func (d *function) mapTLB(w fbs.Window) (Aperture, error) {
 	}
 	slot, a, err := d.backend.allocateWindow(w.Slot, w.Size, w.Flags&fbs.FlagWriteCombining != 0)
 	if err == nil && slot < 0 {
-		err = NewFault(NoDevice, d.identity.Name+fbs.Text(": no hardware window of %x bytes is left; the image has too many, or too large, Tlb windows for this device", w.Size))
+		err = NewFault(NoDevice, d.identity.Name+
+			fbs.Text(": no hardware window of %x bytes is left; the image has too many, or too "+
+				"large, Tlb windows for this device", w.Size))
 	}
 	if err != nil {
 		return Aperture{}, err
@@ -154,14 +168,17 @@ func (d *function) mapTLB(w fbs.Window) (Aperture, error) {
 }
 
 // window implements lane, where registers aim windows: they are mapped with the first.
-func (d *function) allocateWindow(prefer uint16, size uint64, wc bool) (slot int, a Aperture, err error) {
+func (d *function) allocateWindow(prefer uint16, size uint64, wc bool) (slot int, a Aperture,
+	err error) {
 	if d.tlbRegisters == 0 {
-		if a, err = d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(len(d.tlbWindows))); err != nil {
+		if a, err = d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset,
+			d.tlb.ConfigStride*uint64(len(d.tlbWindows))); err != nil {
 			return -1, a, err
 		}
 		d.tlbRegisters = a.Base
 	}
-	slot = d.tlb.ChooseWindow(prefer, size, &d.identity.Bars, func(slot int) bool { return d.tlbWindows[slot].Size != 0 })
+	slot = d.tlb.ChooseWindow(prefer, size, &d.identity.Bars,
+		func(slot int) bool { return d.tlbWindows[slot].Size != 0 })
 	if slot >= 0 {
 		g := d.tlb.GroupOf(slot)
 		a, err = d.mapBar(g.Bar, wc, g.WindowOffset(slot), g.Size)
@@ -172,17 +189,20 @@ func (d *function) allocateWindow(prefer uint16, size uint64, wc bool) (slot int
 // Aim implements Device. In a hardware window that is larger, the aperture moves
 // inside. Tenstorrent's driver sets no static virtual channel but channel 0 of a
 // device that numbers them (tt-kmd wormhole.c, blackhole.c).
-func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64, c *fbs.Command) (registers, home uintptr, code Code) {
+func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
+	c *fbs.Command) (registers, home uintptr, code Code) {
 	if a.Slot < 0 || a.Slot >= len(d.tlbWindows) || d.tlbWindows[a.Slot].Size == 0 {
 		return 0, 0, Internal
 	}
 	window := &d.tlbWindows[a.Slot]
 	inside := address & (window.Size - 1)
 	words, ok := d.tlb.EncodeWindow(d.tlb.GroupOf(a.Slot), t, address-inside)
-	if !ok || inside+a.Size > window.Size || d.sharedWithDriver && t.StaticVC > d.tlb.Fields[boards.UseStaticVC] {
+	if !ok || inside+a.Size > window.Size || d.sharedWithDriver &&
+		t.StaticVC > d.tlb.Fields[boards.UseStaticVC] {
 		return 0, 0, Refused
 	}
-	c.Offset, c.Width, c.Amount = uint32(uint64(a.Slot)*d.tlb.ConfigStride), d.tlb.ConfigWidth, uint32(inside)
+	c.Offset, c.Width, c.Amount = uint32(uint64(a.Slot)*d.tlb.ConfigStride), d.tlb.ConfigWidth,
+		uint32(inside)
 	c.Value, c.Mask = words[0], words[1]
 	return d.tlbRegisters, window.Base, OK
 }
@@ -207,7 +227,9 @@ func (d *device) AssignBusAddress(a *Aperture, of Device) error {
 		ok = owner.scheme == d.scheme && (owner.outbound == nil || !a.isHost)
 	}
 	if !ok {
-		return NewFault(Usage, d.identity.Name+" cannot reach memory of "+of.Identity().Name+"; open both as pci:, or both as vfio:; tiles reach nothing but their device's own Host windows, and nothing else reaches those")
+		return NewFault(Usage, d.identity.Name+" cannot reach memory of "+of.Identity().Name+
+			"; open both as pci:, or both as vfio:; tiles reach nothing but their device's own "+
+			"Host windows, and nothing else reaches those")
 	}
 	return d.backend.assignBusAddress(a, owner.function)
 }
@@ -242,7 +264,8 @@ func (d *device) SetBusMaster(on bool) (err error) {
 func (d *device) Alive() bool {
 	header, code := d.config.Load(0, 8)
 	d.lastHeader = header
-	return code == OK && uint16(header) != 0xffff && header>>(8*configCommand)&configCommandMemory != 0
+	return code == OK && uint16(header) != 0xffff &&
+		header>>(8*configCommand)&configCommandMemory != 0
 }
 
 // Diagnose implements Device.
@@ -252,7 +275,8 @@ func (d *device) Diagnose() Code {
 		return DeviceGone
 	case d.busMaster && d.lastHeader>>(8*configCommand)&configCommandMaster == 0:
 		return MasterOff
-	case d.busMaster && (d.lastHeader>>(8*configStatus)&configStatusDMA&^d.staleStatus != 0 || d.dmaFaulted != nil && d.dmaFaulted()):
+	case d.busMaster && (d.lastHeader>>(8*configStatus)&configStatusDMA&^d.staleStatus != 0 ||
+		d.dmaFaulted != nil && d.dmaFaulted()):
 		return DMAFault
 	}
 	return OK
@@ -270,7 +294,8 @@ func (d *device) Close() error {
 	for _, mem := range d.hostMemory {
 		_ = syscalls.munmap(mem) // of anonymous memory cannot fail
 	}
-	d.cleanups, d.hostMemory, d.hugePageRest, d.outboundRegisters.Size, d.config.fd = nil, nil, nil, 0, -1
+	d.cleanups, d.hostMemory, d.hugePageRest, d.outboundRegisters.Size, d.config.fd = nil, nil, nil,
+		0, -1
 	return err
 }
 

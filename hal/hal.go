@@ -47,7 +47,8 @@ type Device interface {
 	// window, to the aperture's first. The walk's table of windows is to have registers, the
 	// address of the device's first, at c.Index, and its table of homes home at c.Window.
 	// Where registers is 0, Point does it, and else is not called.
-	EncodeWindow(a *Aperture, t fbs.TileRange, address uint64, c *fbs.Command) (registers, home uintptr, code Code)
+	EncodeWindow(a *Aperture, t fbs.TileRange, address uint64, c *fbs.Command) (registers,
+		home uintptr, code Code)
 
 	// Point makes the first byte of a, which Map made from a Tlb window, an
 	// address of a tile. The address is a multiple of the window's size; the
@@ -84,13 +85,16 @@ type Device interface {
 // Aperture is a range of a device's address space: mapped memory, whose address
 // goes into the table of a Walk, or a port.
 type Aperture struct {
-	Base    uintptr // address of byte 0 where the range is mapped, else 0
-	Port    Port    // where it is not mapped; NewAperture makes one that more than Checks go through
-	Size    uint64
-	Slot    int                             // hardware window of a Tlb window, else -1
-	Bus     uint64                          // address other devices reach byte 0 at, 0 if they cannot
-	isHost  bool                            // host memory, of a Host window
-	execute func(w *Walk, lead uint64) Code // carries out any command on the port; nil where it is configuration space
+	Base uintptr // address of byte 0 where the range is mapped, else 0
+	// where it is not mapped; NewAperture makes one that more than Checks go through
+	Port Port
+	Size uint64
+	Slot int // hardware window of a Tlb window, else -1
+	// address other devices reach byte 0 at, 0 if they cannot
+	Bus    uint64
+	isHost bool // host memory, of a Host window
+	// carries out any command on the port; nil where it is configuration space
+	execute func(w *Walk, lead uint64) Code
 }
 
 // MappedAperture is an aperture onto the size bytes at an offset in mapped

@@ -61,7 +61,8 @@ type calls interface {
 
 // use has hal make its system calls by k.
 func use(k calls) {
-	syscalls = syscallTable{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite, k.memfd}
+	syscalls = syscallTable{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite,
+		k.memfd}
 }
 
 // linux is the real ones.

@@ -48,9 +48,12 @@ func (d *function) allocatePages(size uint64) (mem []byte, huge bool, err error)
 
 // reserve gives host memory that is zeroed, present and locked, until Close.
 func (d *function) mapLocked(size uint64, flags int) ([]byte, error) {
-	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
+	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
 	if err != nil {
-		return nil, NewFault(Denied, d.identity.Name+fbs.Text(": %x bytes of host memory cannot be locked: ", size)+err.Error()+"; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), or free memory")
+		return nil, NewFault(Denied, d.identity.Name+
+			fbs.Text(": %x bytes of host memory cannot be locked: ", size)+err.Error()+
+			"; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), or free memory")
 	}
 	// A fork would leave the pages to the child at the next store here, and the
 	// device with them.

@@ -20,9 +20,10 @@ import (
 // replaces.
 type fakeKernel struct {
 	linux
-	t       testing.TB
-	paths   map[string]string // files in place of others
-	errors  map[string]error  // of system calls, by name and path or request: "open /dev/x", "ioctl 3b66", "mmap"
+	t     testing.TB
+	paths map[string]string // files in place of others
+	// of system calls, by name and path or request: "open /dev/x", "ioctl 3b66", "mmap"
+	errors  map[string]error
 	ioctls  func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 	writes  func(fd int, data []byte, offset int64) bool // true: drop it
 	opened  map[int]string
@@ -32,7 +33,8 @@ type fakeKernel struct {
 }
 
 func fakeSystem(t testing.TB) *fakeKernel {
-	k := &fakeKernel{t: t, paths: map[string]string{}, errors: map[string]error{}, opened: map[int]string{}}
+	k := &fakeKernel{t: t, paths: map[string]string{}, errors: map[string]error{},
+		opened: map[int]string{}}
 	old := syscalls
 	use(k)
 	t.Cleanup(func() {
@@ -52,7 +54,8 @@ func (k *fakeKernel) open(path string, flags int) (int, error) {
 	if other, ok := k.paths[path]; ok {
 		real = other
 		flags &^= unix.O_DIRECTORY
-	} else if strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, sysfsDevices) { // which may lie in /dev/shm
+		// which may lie in /dev/shm
+	} else if strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, sysfsDevices) {
 		return -1, unix.ENOENT
 	}
 	fd, err := k.linux.open(real, flags)
@@ -136,7 +139,8 @@ func (k *fakeKernel) pread(fd int, data []byte, offset int64) (int, error) {
 }
 
 func (k *fakeKernel) pwrite(fd int, data []byte, offset int64) (int, error) {
-	k.journal = append(k.journal, fmt.Sprintf("pwrite %s +%#x % x", filepath.Base(k.opened[fd]), offset&0xfff, data))
+	k.journal = append(k.journal, fmt.Sprintf("pwrite %s +%#x % x", filepath.Base(k.opened[fd]),
+		offset&0xfff, data))
 	if err := k.errors["pwrite"]; err != nil {
 		return -1, err
 	}
@@ -193,7 +197,9 @@ func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
 
 // fakeFrames has memory lie from an address on.
 func fakeFrames(t testing.TB, first uint64) *frames {
-	f := &frames{fakeKernel: fakeSystem(t), first: first / 4096, known: map[uint64]uint64{}, flags: pagePresent | 1<<61 | 1<<56 | 1<<55} // shared, exclusive, soft-dirty
+	// shared, exclusive, soft-dirty
+	f := &frames{fakeKernel: fakeSystem(t), first: first / 4096, known: map[uint64]uint64{},
+		flags: pagePresent | 1<<61 | 1<<56 | 1<<55}
 	// As of a kernel without huge pages in files.
 	f.errors["memfd"] = unix.ENOSYS
 	use(f)
@@ -207,7 +213,8 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 	fakeFrames(t, 0x4000_0000)
 	d := addEdu(t).open()
 	small, large := mustMap(t, d, host(16)), mustMap(t, d, host(0x3001))
-	if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size != 16 || large.Size != 0x3001 {
+	if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size != 16 ||
+		large.Size != 0x3001 {
 		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.Bus, large.Size, large.Bus)
 	}
 	if len(d.hostMemory) != 1 {
@@ -233,7 +240,8 @@ func TestOrdinaryPagesAreForDriversThatPinThem(t *testing.T) {
 	k := fakeFrames(t, 0x4000_0000)
 	k.errors["mmap huge"] = unix.ENOMEM
 	_, err := addEdu(t).open().Map(host(3 << 20))
-	wantFault(t, "pci", err, NoDevice, "0x300000 bytes of host memory are ordinary pages", "may move", "echo 4 > /proc/sys/vm/nr_hugepages", "vfio:")
+	wantFault(t, "pci", err, NoDevice, "0x300000 bytes of host memory are ordinary pages",
+		"may move", "echo 4 > /proc/sys/vm/nr_hugepages", "vfio:")
 	v := fakeVFIOKernel(t)
 	v.errors["mmap huge"] = unix.ENOMEM
 	f, _ := addVFIOEdu(v)
@@ -268,7 +276,8 @@ func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
 	for i, c := range []struct {
 		size uint64
 		maps int
-	}{{hugePage - 4096, 1}, {4096, 1}, {1, 2}, {hugePage, 3}, {hugePage + 1, 4}, {hugePage - 4096, 4}, {1, 5}} {
+	}{{hugePage - 4096, 1}, {4096, 1}, {1, 2}, {hugePage, 3}, {hugePage + 1, 4},
+		{hugePage - 4096, 4}, {1, 5}} {
 		mustMap(t, d, host(c.size))
 		if len(d.hostMemory) != c.maps {
 			t.Errorf("window %d: %d mappings, want %d", i, len(d.hostMemory), c.maps)
@@ -285,17 +294,33 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 		"no memory to lock": {func(k *frames, _ *fakeFunction) {
 			k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.EAGAIN
 		}, Denied, []string{"0x3000 bytes", "resource temporarily unavailable", "ulimit -l"}},
-		"ordinary pages":     {func(k *frames, _ *fakeFunction) { k.errors["mmap huge"] = unix.ENOMEM }, NoDevice, []string{"0x3000 bytes", "may move", "echo 2 > /proc/sys/vm/nr_hugepages"}},
-		"scattered pages":    {func(k *frames, _ *fakeFunction) { k.gap = 1 }, NoDevice, []string{"0x3000 bytes", "side by side, though they are huge pages", "hugepages=2", "at most 2 MiB"}},
-		"a whole huge page":  {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage }, NoDevice, []string{"hugepages=2"}},
-		"a page and a byte":  {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage+1 }, NoDevice, []string{"hugepages=4"}},
-		"the last elsewhere": {func(k *frames, _ *fakeFunction) { k.ends = 2 }, NoDevice, []string{"side by side, though they are huge pages"}},
-		"frames untold":      {func(k *frames, _ *fakeFunction) { k.first = 0 }, Denied, []string{"CAP_SYS_ADMIN", "run as root"}},
-		"pages not there":    {func(k *frames, _ *fakeFunction) { k.flags = 0 }, NoDevice, []string{pagemap}},
-		"no pagemap":         {func(k *frames, _ *fakeFunction) { k.errors["open "+pagemap] = unix.EACCES }, Denied, []string{pagemap, "run as root"}},
+		"ordinary pages": {func(k *frames,
+			_ *fakeFunction) {
+			k.errors["mmap huge"] = unix.ENOMEM
+		}, NoDevice, []string{"0x3000 bytes", "may move", "echo 2 > /proc/sys/vm/nr_hugepages"}},
+		"scattered pages": {func(k *frames, _ *fakeFunction) { k.gap = 1 }, NoDevice,
+			[]string{"0x3000 bytes", "side by side, though they are huge pages", "hugepages=2",
+				"at most 2 MiB"}},
+		"a whole huge page": {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage },
+			NoDevice, []string{"hugepages=2"}},
+		"a page and a byte": {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage+1 },
+			NoDevice, []string{"hugepages=4"}},
+		"the last elsewhere": {func(k *frames, _ *fakeFunction) { k.ends = 2 }, NoDevice,
+			[]string{"side by side, though they are huge pages"}},
+		"frames untold": {func(k *frames, _ *fakeFunction) { k.first = 0 }, Denied,
+			[]string{"CAP_SYS_ADMIN", "run as root"}},
+		"pages not there": {func(k *frames, _ *fakeFunction) { k.flags = 0 }, NoDevice,
+			[]string{pagemap}},
+		"no pagemap": {func(k *frames, _ *fakeFunction) { k.errors["open "+pagemap] = unix.EACCES },
+			Denied, []string{pagemap, "run as root"}},
 		"IOMMU": {func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") }, NoDevice,
-			[]string{"an IOMMU stands between the device and memory", "open it as vfio:0000:00:01.0"}},
-		"IOMMU of the bridge": {func(_ *frames, f *fakeFunction) { f.mkdir("../of_node"); f.write("../of_node/iommu-map", "\x00") }, NoDevice,
+			[]string{"an IOMMU stands between the device and memory",
+				"open it as vfio:0000:00:01.0"}},
+		"IOMMU of the bridge": {func(_ *frames,
+			f *fakeFunction) {
+			f.mkdir("../of_node")
+			f.write("../of_node/iommu-map", "\x00")
+		}, NoDevice,
 			[]string{"between the host bridge and memory", "open it as vfio:0000:00:01.0"}},
 	} {
 		fakeSysfs(t)
@@ -343,7 +368,10 @@ func (f *fakeFunction) mkdir(name string) {
 }
 
 // command is the command register, as its file has it.
-func (f *fakeFunction) command() uint64 { return loadLittleEndian(f.at("config", configCommand, 2)) }
+func (f *fakeFunction) command() uint64 {
+	return loadLittleEndian(f.at("config", configCommand,
+		2))
+}
 
 func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
 	fakeSysfs(t)
@@ -378,9 +406,12 @@ func TestADeviceThatDoesNotBecomeMasterIsAFault(t *testing.T) {
 		code  Code
 		words []string
 	}{
-		"stays off":  {func(k *frames) { k.writes = func(int, []byte, int64) bool { return true } }, true, MasterOff, []string{"bus mastering stays off"}},
-		"not stored": {func(k *frames) { k.errors["pwrite"] = unix.EPERM }, true, Denied, []string{"command register", "only root"}},
-		"removed":    {func(k *frames) { k.errors["pwrite"] = unix.ENODEV }, true, DeviceGone, []string{"command register"}},
+		"stays off": {func(k *frames) { k.writes = func(int, []byte, int64) bool { return true } },
+			true, MasterOff, []string{"bus mastering stays off"}},
+		"not stored": {func(k *frames) { k.errors["pwrite"] = unix.EPERM }, true, Denied,
+			[]string{"command register", "only root"}},
+		"removed": {func(k *frames) { k.errors["pwrite"] = unix.ENODEV }, true, DeviceGone,
+			[]string{"command register"}},
 	} {
 		fakeSysfs(t)
 		k := fakeFrames(t, 0x4000_0000)
@@ -423,13 +454,15 @@ func TestWhoMayNotStoreToConfigurationSpaceCannotMaster(t *testing.T) {
 	}
 	wantFault(t, "Master", d.SetBusMaster(true), Denied, "the command register", "only root may")
 	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
-	if v, code := config.Load(0, 4); v != 0x11e81234 || code != OK || config.Store(4, 2, 0) != Denied {
+	if v, code := config.Load(0, 4); v != 0x11e81234 || code != OK ||
+		config.Store(4, 2, 0) != Denied {
 		t.Errorf("configuration space: %#x, %v", v, code)
 	}
 	d.Close()
 	f.patch("config", configCommand, 6)
 	d = f.open() // as it was left
-	wantFault(t, "left mastering", d.SetBusMaster(true), Denied, "the command register", "only root may")
+	wantFault(t, "left mastering", d.SetBusMaster(true), Denied, "the command register",
+		"only root may")
 }
 
 // denyStores has the configuration space of a function open for loads only.
@@ -512,7 +545,9 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	d.staleStatus = 0
 	for bit := range 16 {
 		status(1 << bit)
-		want(fmt.Sprintf("status bit %d", bit), map[bool]Code{true: DMAFault, false: OK}[bit == 8 || bit == 12 || bit == 13 || bit == 15])
+		want(fmt.Sprintf("status bit %d", bit),
+			map[bool]Code{true: DMAFault, false: OK}[bit == 8 || bit == 12 || bit == 13 ||
+				bit == 15])
 	}
 	status(0)
 	f.patch("config", configCommand, 2)
@@ -522,7 +557,8 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	f.patch("config", configCommand, 6)
 	k := syscalls
 	syscalls = real
-	if n := testing.AllocsPerRun(10, func() { d.Diagnose(); _ = d.SetBusMaster(false); _ = d.SetBusMaster(true) }); n != 0 {
+	if n := testing.AllocsPerRun(10,
+		func() { d.Diagnose(); _ = d.SetBusMaster(false); _ = d.SetBusMaster(true) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	syscalls = k
@@ -541,11 +577,15 @@ func (s still) Identity() Identity { return Identity{Name: "mock:still"} }
 
 func TestStandinAimsAndReachesNothing(t *testing.T) {
 	registers, home, code := BaseDevice{}.EncodeWindow(nil, tile, 0, nil)
-	if registers != 0 || home != 0 || code != OK || (BaseDevice{}).AssignBusAddress(nil, nil) != nil || (BaseDevice{}).SetBusMaster(true) != nil || (BaseDevice{}).Close() != nil ||
-		!(BaseDevice{}).Alive() || (BaseDevice{}).ProgramWindow(nil, tile, 0) != Internal || (BaseDevice{}).Diagnose() != OK {
+	if registers != 0 || home != 0 || code != OK ||
+		(BaseDevice{}).AssignBusAddress(nil, nil) != nil ||
+		(BaseDevice{}).SetBusMaster(true) != nil || (BaseDevice{}).Close() != nil ||
+		!(BaseDevice{}).Alive() || (BaseDevice{}).ProgramWindow(nil, tile, 0) != Internal ||
+		(BaseDevice{}).Diagnose() != OK {
 		t.Errorf("registers %#x, hardware window %#x, %v", registers, home, code)
 	}
-	if there, gone := DiagnoseAlive(still{alive: true}), DiagnoseAlive(still{}); there != OK || gone != DeviceGone {
+	if there, gone := DiagnoseAlive(still{alive: true}), DiagnoseAlive(still{}); there != OK ||
+		gone != DeviceGone {
 		t.Errorf("there %v, gone %v", there, gone)
 	}
 }
@@ -560,7 +600,8 @@ func TestDevicesOfOneKindReachEachOther(t *testing.T) {
 	if err := d.AssignBusAddress(a, of); err != nil || a.Bus != barBus(2)+0x100 {
 		t.Errorf("bus address %#x, %v", a.Bus, err)
 	}
-	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage, "pci:0000:00:01.0 cannot reach memory of mock:still", "both as pci:")
+	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage,
+		"pci:0000:00:01.0 cannot reach memory of mock:still", "both as pci:")
 	f.link("iommu_group", "1")
 	if err := d.AssignBusAddress(a, of); err != nil {
 		t.Errorf("asked again: %v", err)

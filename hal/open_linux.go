@@ -33,7 +33,8 @@ func Open(name string) (Device, error) {
 // Named is the device that a name means, be there one or not: Open has yet to look.
 func ParseName(name string) (Device, error) {
 	kind, rest := Cut(name, ':')
-	d := &device{&function{scheme: kind, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
+	d := &device{&function{scheme: kind, identity: Identity{Name: name},
+		config: configSpace{fd: -1}}}
 	ok := false
 	d.locator, d.byIDs, ok = parsePCIName(rest)
 	switch kind {
@@ -45,7 +46,10 @@ func ParseName(name string) (Device, error) {
 		d.backend, d.locator, ok = newTT(d.function), rest, rest != "" && rest[0] == '/'
 	}
 	if d.backend == nil || !ok {
-		return nil, NewFault(Usage, name+": names no device that this program was built for; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N")
+		return nil,
+			NewFault(Usage,
+				name+": names no device that this program was built for; write pci:VVVV:DDDD or "+
+					"pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N")
 	}
 	return d, nil
 }
@@ -75,7 +79,9 @@ func (d *function) findInSysfs() error {
 	}
 	switch d.address = found; count {
 	case 0:
-		return NewFault(NoDevice, d.identity.Name+": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again")
+		return NewFault(NoDevice, d.identity.Name+
+			": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > "+
+			"/sys/bus/pci/rescan` looks again")
 	case 1:
 		d.boundDriver = linkTarget(d.sysfsDir() + "/driver")
 		if err := d.readIDs(); err != nil {
@@ -83,7 +89,8 @@ func (d *function) findInSysfs() error {
 		}
 		return d.readResources()
 	}
-	return NewFault(Usage, d.identity.Name+": "+strconv.Itoa(count)+" devices have these ids; name one by its address:"+list)
+	return NewFault(Usage, d.identity.Name+": "+strconv.Itoa(count)+
+		" devices have these ids; name one by its address:"+list)
 }
 
 // identify takes the ids from `modalias`, "pci:v00001234d000011E8sv00001AF4sd00001100bc..."
@@ -98,7 +105,8 @@ func (d *function) readIDs() error {
 	if !ok {
 		return NewFault(NoDevice, path+": holds no PCI ids")
 	}
-	d.identity.Vendor, d.identity.Device, d.identity.Subsystem = uint16(ids[0]), uint16(ids[1]), uint32(ids[3]<<16|ids[2])
+	d.identity.Vendor, d.identity.Device, d.identity.Subsystem = uint16(ids[0]), uint16(ids[1]),
+		uint32(ids[3]<<16|ids[2])
 	d.tlb, d.outbound = nil, nil
 	if board := boards.FindByID(d.identity.Vendor, d.identity.Device); board != nil {
 		d.tlb, d.outbound = board.TLB, board.Outbound
@@ -114,7 +122,8 @@ func (d *function) readResources() error {
 	for i := 0; i < configBars && err == nil; i++ {
 		n, ok := hexColumns(text, 16, 57*i+2, 57*i+21, 57*i+40)
 		if !ok || n[1] < n[0] {
-			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+" is not two addresses and flags")
+			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+
+				" is not two addresses and flags")
 		}
 		if n[2]&resourceMemory != 0 && n[1] != 0 {
 			d.barStarts[i], d.identity.Bars[i] = n[0], n[1]-n[0]+1
@@ -147,7 +156,9 @@ func parsePCIName(s string) (small string, ids, ok bool) {
 	}
 	domain, last := min(max(len(form)-len(":hh:hh.h"), 4), 8), len(form)-1
 	ids = form == "hhhh:hhhh"
-	return small, ids, ids || form == "hhhhhhhh"[:domain]+":hh:hh.h" && (domain == 4 || small[0] != '0') && small[last-3] < '2' && small[last] < '8' // 32 slots of 8 functions
+	// 32 slots of 8 functions
+	return small, ids, ids || form == "hhhhhhhh"[:domain]+":hh:hh.h" &&
+		(domain == 4 || small[0] != '0') && small[last-3] < '2' && small[last] < '8'
 }
 
 // PCIID is "1e52:401e".
@@ -190,7 +201,9 @@ func callFault(call, path string, err error) error {
 	}
 	reason := call + " " + path + ": " + err.Error()
 	if err == unix.EACCES || err == unix.EPERM {
-		return NewFault(Denied, reason+"; run as root, or give this user access to the file (kernel lockdown forbids it to everyone)")
+		return NewFault(Denied,
+			reason+"; run as root, or give this user access to the file (kernel lockdown forbids "+
+				"it to everyone)")
 	}
 	return NewFault(NoDevice, reason)
 }
@@ -221,7 +234,8 @@ func ReadText(path string) (string, error) {
 }
 
 // readAll opens a file, and asks a call for its bytes until there are no more.
-func readAll(call, path string, flags int, read func(fd int, data []byte) (int, error)) (text string, err error) {
+func readAll(call, path string, flags int, read func(fd int, data []byte) (int,
+	error)) (text string, err error) {
 	fd, err := syscalls.open(path, flags)
 	if err != nil {
 		return "", callFault("open", path, err)

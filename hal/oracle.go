@@ -17,7 +17,8 @@ import (
 type BaseDevice struct{}
 
 // Aim implements Device: Point does it.
-func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (registers, home uintptr, code Code) {
+func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (registers,
+	home uintptr, code Code) {
 	return 0, 0, OK
 }
 
@@ -63,7 +64,8 @@ func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 
 // unheld is a Check that never holds, and so a load.
 func loadCommand(offset uint32, width uint8) fbs.Command {
-	return fbs.Command{Opcode: gen.OpcodeExpect, Width: width, Mode: uint8(gen.ConditionEqual), Offset: offset, Value: 1}
+	return fbs.Command{Opcode: gen.OpcodeExpect, Width: width, Mode: uint8(gen.ConditionEqual),
+		Offset: offset, Value: 1}
 }
 
 // Store makes one store of width bytes; bits of value above them are ignored.
@@ -77,8 +79,10 @@ func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 }
 
 // Copy carries out a CopyIn or CopyOut of data.
-func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access, data []byte) Code {
-	list, address := [2]fbs.Command{{Opcode: opcode, Width: width, Mode: uint8(access), Offset: uint32(offset), Amount: uint32(len(data))}}, AddressOf(data)
+func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access,
+	data []byte) Code {
+	list, address := [2]fbs.Command{{Opcode: opcode, Width: width, Mode: uint8(access),
+		Offset: uint32(offset), Amount: uint32(len(data))}}, AddressOf(data)
 	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base, Memories: &address}
 	if a.Base == 0 {
 		return w.ExecuteOnPort(a, 0)
@@ -130,7 +134,8 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, lead uint64) (code 
 func (w *Walk) expect(p Port, at uint64) Code {
 	c := w.Next
 	got, code := p.Load(at, c.Width)
-	if gen.Condition(c.Mode) != gen.ConditionEqual || got&c.Mask != c.Value || got == fbs.WidthMask(c.Width) {
+	if gen.Condition(c.Mode) != gen.ConditionEqual || got&c.Mask != c.Value ||
+		got == fbs.WidthMask(c.Width) {
 		w.StopReason, w.Got = Loaded, got
 	}
 	return code
@@ -257,7 +262,8 @@ func walkGeneric(w *Walk) {
 			}
 			w.programWindow(memoryPort{})
 			continue
-		case gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeExpect, gen.OpcodeModify, gen.OpcodeCompare:
+		case gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeExpect,
+			gen.OpcodeModify, gen.OpcodeCompare:
 			base = *tableEntry(w.Windows, c.Window)
 		}
 		if base == 0 {

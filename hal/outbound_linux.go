@@ -16,14 +16,17 @@ type outboundRegion struct{ offset, size, bus uint64 }
 func (d *function) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	o := d.outbound
 	if d.outboundRegisters.Size == 0 {
-		if d.outboundRegisters, err = d.mapBar(o.Bar, false, o.Offset, uint64(o.Regions)*o.Stride); err != nil {
+		if d.outboundRegisters, err = d.mapBar(o.Bar, false, o.Offset,
+			uint64(o.Regions)*o.Stride); err != nil {
 			return 0, err
 		}
 	}
 	offset := d.nextOutbound
 	if len(d.outboundRegions) == o.Regions || offset > o.Last || size-1 > o.Last-offset {
-		return 0, NewFault(NoDevice, d.identity.Name+fbs.Text(": no %x bytes are left of what the device's tiles see of host memory, or no region of %d; the image has too many, or too large, Host windows",
-			size, uint64(o.Regions)))
+		return 0, NewFault(NoDevice, d.identity.Name+
+			fbs.Text(": no %x bytes are left of what the device's tiles see of host memory, or "+
+				"no region of %d; the image has too many, or too large, Host windows",
+				size, uint64(o.Regions)))
 	}
 	d.outboundRegions = append(d.outboundRegions, outboundRegion{offset, size, bus})
 	d.nextOutbound = offset + size + uint64(unix.Getpagesize())
@@ -60,7 +63,8 @@ func (d *function) storeOutbound(on bool) (ended Panic) {
 			r = d.outboundRegions[i]
 		}
 		o.ProgramRegion(i, r.offset, r.size, r.bus, func(register uint64, value uint32) {
-			d.outboundRegisters.executeOne(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: uint32(register - o.Offset), Value: uint64(value)})
+			d.outboundRegisters.executeOne(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4,
+				Offset: uint32(register - o.Offset), Value: uint64(value)})
 		})
 	}
 	return ended

@@ -26,7 +26,8 @@ func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []
 		if o.UpperLimit != 0 {
 			limit = register(at + 0x20)
 		}
-		list = append(list, fmt.Sprintf("%d: %#x..%#x to %#x", i, upper<<32|register(at+8), limit<<32|register(at+0x10), register(at+0x18)<<32|register(at+0x14)))
+		list = append(list, fmt.Sprintf("%d: %#x..%#x to %#x", i, upper<<32|register(at+8),
+			limit<<32|register(at+0x10), register(at+0x18)<<32|register(at+0x14)))
 	}
 	return list
 }
@@ -40,7 +41,10 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 		board *boards.Board
 	}{{addWormhole(t), &boards.Wormhole}, {addBlackhole(t, 4<<30), &boards.Blackhole}} {
 		o := c.board.Outbound
-		register := func(offset uint64) uint64 { return loadLittleEndian(c.f.at("resource2", offset, 4)) }
+		register := func(offset uint64) uint64 {
+			return loadLittleEndian(c.f.at("resource2", offset,
+				4))
+		}
 		c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
 		d := c.f.open()
 		a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x3000))
@@ -55,8 +59,10 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 				t.Fatal(err)
 			}
 			first, second := d.outboundRegions[0].bus, d.outboundRegions[1].bus
-			want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first), fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
-			if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) || first < 0x12_4000_0000 || second != first+0x1000 {
+			want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first),
+				fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
+			if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) ||
+				first < 0x12_4000_0000 || second != first+0x1000 {
 				t.Errorf("%s: %q, want %q", c.board.Name, got, want)
 			}
 			if err := d.SetBusMaster(false); err != nil {
@@ -83,7 +89,8 @@ func TestTheIATUIsAimedAtWhatTheIOMMUMaps(t *testing.T) {
 	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
-	got := regionsOf(boards.Wormhole.Outbound, func(offset uint64) uint64 { return loadLittleEndian(v.at(t, 2, offset, 4)) })
+	got := regionsOf(boards.Wormhole.Outbound,
+		func(offset uint64) uint64 { return loadLittleEndian(v.at(t, 2, offset, 4)) })
 	if a.Bus != 0x8_0000_0000 || len(got) != 1 || got[0] != "0: 0x0..0x1fff to 0x100000" {
 		t.Errorf("tiles see the window at %#x; %q", a.Bus, got)
 	}
@@ -214,7 +221,10 @@ func storesBehind(o *boards.Outbound, on bool, a *Aperture, end uint64) (behind 
 		if on && i == 0 {
 			size = a.Size
 		}
-		o.ProgramRegion(i, 0, size, 0, func(register uint64, _ uint32) { behind = behind || register >= end })
+		o.ProgramRegion(i, 0, size, 0, func(register uint64, _ uint32) {
+			behind = behind ||
+				register >= end
+		})
 	}
 	return behind
 }

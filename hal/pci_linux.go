@@ -89,7 +89,8 @@ func (d *pci) checkUnbound() error {
 	case "vfio-pci":
 		use = "; open it as vfio:" + d.address + ", or "
 	}
-	return NewFault(NoDevice, d.identity.Name+": the kernel driver "+d.boundDriver+" owns the device"+use+"release it with "+d.unbindCommand())
+	return NewFault(NoDevice, d.identity.Name+": the kernel driver "+d.boundDriver+
+		" owns the device"+use+"release it with "+d.unbindCommand())
 }
 
 func (d *pci) unbindCommand() string {
@@ -102,7 +103,9 @@ func (d *pci) enableDecoding() error {
 	if d.boundDriver == "" {
 		return writeFile(d.sysfsDir()+"/enable", "1\n")
 	}
-	return NewFault(NoDevice, d.identity.Name+": memory decoding is off and pci-stub keeps it off; release the device with "+d.unbindCommand())
+	return NewFault(NoDevice, d.identity.Name+
+		": memory decoding is off and pci-stub keeps it off; release the device with "+
+		d.unbindCommand())
 }
 
 // writeFile writes text to a file that exists.
@@ -126,9 +129,12 @@ func (d *pci) readHeader() error {
 	case err != nil:
 		return callFault("read", d.sysfsDir()+"/config", err)
 	case n < len(header):
-		return NewFault(NoDevice, d.sysfsDir()+"/config: "+strconv.Itoa(n)+" bytes, a PCI header has more")
+		return NewFault(NoDevice, d.sysfsDir()+"/config: "+strconv.Itoa(n)+
+			" bytes, a PCI header has more")
 	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
-		return NewFault(DeviceGone, d.identity.Name+": configuration space reads all ones; reset the device or its slot, then `echo 1 > /sys/bus/pci/rescan`")
+		return NewFault(DeviceGone, d.identity.Name+
+			": configuration space reads all ones; reset the device or its slot, then `echo 1 > "+
+			"/sys/bus/pci/rescan`")
 	}
 	d.barBusAddresses = d.barStarts
 	for i := range d.barBusAddresses {
@@ -176,7 +182,9 @@ func (d *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 		return 0, err
 	}
 	if size := uint64(len(mem)); !huge {
-		return 0, NewFault(NoDevice, d.identity.Name+fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", size)+
+		return 0, NewFault(NoDevice, d.identity.Name+
+			fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move "+
+				"under the device", size)+
 			hugePageAdvice(size))
 	}
 	table, err := syscalls.open(pagemap, unix.O_RDONLY)
@@ -210,13 +218,15 @@ func (d *pci) checkNoIOMMU() error {
 		if d.noIOMMU = kind == "identity\n"; d.noIOMMU {
 			return nil
 		}
-		return NewFault(NoDevice, d.identity.Name+": an IOMMU stands between the device and memory"+use)
+		return NewFault(NoDevice, d.identity.Name+": an IOMMU stands between the device and memory"+
+			use)
 	}
 	path := d.sysfsDir()
 	for range bridgesMax {
 		path += "/.."
 		if _, err := ReadText(path + "/of_node/iommu-map"); err == nil {
-			return NewFault(NoDevice, d.identity.Name+": an IOMMU stands between the host bridge and memory"+use)
+			return NewFault(NoDevice, d.identity.Name+
+				": an IOMMU stands between the host bridge and memory"+use)
 		}
 	}
 	d.noIOMMU = true
@@ -238,8 +248,9 @@ func physicalAddress(table int, name string, mem []byte) (start uint64, inOrder 
 			return 0, false, NewFault(NoDevice, name+": "+pagemap+
 				" does not say where host memory lies")
 		case address == 0:
-			return 0, false, NewFault(Denied, name+": the kernel does not tell this user where host memory"+
-				" lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:")
+			return 0, false, NewFault(Denied,
+				name+": the kernel does not tell this user where host memory"+
+					" lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:")
 		case offset == 0:
 			start = address
 		case address != start+offset:

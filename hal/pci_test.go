@@ -36,7 +36,8 @@ func fakeSysfs(t testing.TB) {
 		unix.Umask(umask)
 	})
 	var err error
-	if sysfsDevices, err = filepath.EvalSymlinks(t.TempDir()); err != nil { // as /proc names what is open in it
+	// as /proc names what is open in it
+	if sysfsDevices, err = filepath.EvalSymlinks(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -49,7 +50,8 @@ func barBus(bar int) uint64   { return uint64(bar+1) << 41 }
 const noResource = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
 
 // addFunction adds a function with 64-bit prefetchable BARs of these sizes.
-func addFunction(t testing.TB, address string, vendor, device uint16, bars map[int]uint64) *fakeFunction {
+func addFunction(t testing.TB, address string, vendor, device uint16,
+	bars map[int]uint64) *fakeFunction {
 	f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices, address), address: address}
 	if err := os.Mkdir(f.folder, 0o755); err != nil {
 		t.Fatal(err)
@@ -65,11 +67,13 @@ func addFunction(t testing.TB, address string, vendor, device uint16, bars map[i
 			resource += noResource
 			continue
 		}
-		resource += fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", barStart(bar), barStart(bar)+size-1, 0x14220c)
+		resource += fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", barStart(bar), barStart(bar)+size-1,
+			0x14220c)
 		binary.LittleEndian.PutUint64(config[configBar0+4*bar:], barBus(bar)|barType64|8)
 		for _, kind := range []string{"", "_wc"} {
 			f.write(fmt.Sprintf("resource%d%s", bar, kind), "")
-			if err := os.Truncate(f.path(fmt.Sprintf("resource%d%s", bar, kind)), int64(size)); err != nil {
+			if err := os.Truncate(f.path(fmt.Sprintf("resource%d%s", bar, kind)),
+				int64(size)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -84,7 +88,8 @@ func addFunction(t testing.TB, address string, vendor, device uint16, bars map[i
 
 // modalias is what the kernel writes (drivers/pci/pci-sysfs.c, modalias_show).
 func modalias(vendor, device, subvendor, subdevice uint16) string {
-	return fmt.Sprintf("pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X\n", vendor, device, subvendor, subdevice, 0x12, 0, 0)
+	return fmt.Sprintf("pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X\n", vendor, device, subvendor,
+		subdevice, 0x12, 0, 0)
 }
 
 func (f *fakeFunction) path(name string) string { return filepath.Join(f.folder, name) }
@@ -177,7 +182,8 @@ func wantFault(t *testing.T, what string, err error, code Code, words ...string)
 const mega = 1 << 20
 
 func addEdu(t testing.TB) *fakeFunction {
-	return addFunction(t, "0000:00:01.0", boards.Edu.Vendor, boards.Edu.Device, map[int]uint64{0: mega})
+	return addFunction(t, "0000:00:01.0", boards.Edu.Vendor, boards.Edu.Device,
+		map[int]uint64{0: mega})
 }
 
 func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
@@ -221,10 +227,14 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
 	fakeSysfs(t)
 	for _, name := range []string{
-		"", "pci", "pci:", "edu", "mock:edu", "vfio:", "vfio:0000:00:01", "tt:", "tt:0", "tt:1e52:401e", "tt:0000:01:00.0", "PCI:1234:11e8", "/dev/mem",
-		"pci:1234", "pci:1234:", "pci:1234:11e", "pci:1234:11e88", "pci:123:11e8", "pci:+123:11e8", "pci:0x12:11e8", "pci:12_4:11e8", "pci:1234:11g8",
-		"pci:1234:11e8:", "pci:1234:11e8.0", "pci:0000:00:01", "pci:00:01.0", "pci:0000:00:01.", "pci:0000:00:20.0", "pci:0000:00:01.8",
-		"pci:0000:000:01.0", "pci:000:00:01.0", "pci:000000000:00:01.0", "pci:00000000:00:01.0", "pci:0000:00:1.0", "pci:0000:00:01.0:", "pci:0000:00:01.0.0",
+		"", "pci", "pci:", "edu", "mock:edu", "vfio:", "vfio:0000:00:01", "tt:", "tt:0",
+		"tt:1e52:401e", "tt:0000:01:00.0", "PCI:1234:11e8", "/dev/mem",
+		"pci:1234", "pci:1234:", "pci:1234:11e", "pci:1234:11e88", "pci:123:11e8", "pci:+123:11e8",
+		"pci:0x12:11e8", "pci:12_4:11e8", "pci:1234:11g8",
+		"pci:1234:11e8:", "pci:1234:11e8.0", "pci:0000:00:01", "pci:00:01.0", "pci:0000:00:01.",
+		"pci:0000:00:20.0", "pci:0000:00:01.8",
+		"pci:0000:000:01.0", "pci:000:00:01.0", "pci:000000000:00:01.0", "pci:00000000:00:01.0",
+		"pci:0000:00:1.0", "pci:0000:00:01.0:", "pci:0000:00:01.0.0",
 		"pci:../..:00:01.0", "pci:0000:00:01.0/..", "pci: 234:11e8", "pci:1234:11e8\n",
 	} {
 		_, err := taken(name)
@@ -252,7 +262,8 @@ func TestNoDeviceAndSeveralDevicesAreToldApart(t *testing.T) {
 	_, err = taken("pci:0000:04:00.0")
 	wantFault(t, "other address", err, NoDevice, "pci:0000:04:00.0", "lists what is there")
 	_, err = taken("pci:1234:11e8")
-	wantFault(t, "two devices", err, Usage, "2 devices", "by its address:", " pci:0000:01:00.0", " pci:0000:03:00.0")
+	wantFault(t, "two devices", err, Usage, "2 devices", "by its address:", " pci:0000:01:00.0",
+		" pci:0000:03:00.0")
 	sysfsDevices += "/nothing"
 	_, err = taken("pci:1234:11e8")
 	wantFault(t, "no sysfs", err, NoDevice, sysfsDevices, "no such file or directory")
@@ -261,7 +272,8 @@ func TestNoDeviceAndSeveralDevicesAreToldApart(t *testing.T) {
 func TestManyFunctionsAreAllLookedAt(t *testing.T) {
 	fakeSysfs(t)
 	for i := range 300 { // more than one getdents call gives
-		f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices, fmt.Sprintf("%04x:00:00.0", i))}
+		f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices,
+			fmt.Sprintf("%04x:00:00.0", i))}
 		if err := os.Mkdir(f.folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +281,8 @@ func TestManyFunctionsAreAllLookedAt(t *testing.T) {
 	}
 	for _, id := range []uint16{0, 149} {
 		_, err := taken(fmt.Sprintf("pci:1234:%04x", id))
-		wantFault(t, "ids", err, Usage, "by its address:", fmt.Sprintf(" pci:%04x:00:00.0", id), fmt.Sprintf(" pci:%04x:00:00.0", id+150))
+		wantFault(t, "ids", err, Usage, "by its address:", fmt.Sprintf(" pci:%04x:00:00.0", id),
+			fmt.Sprintf(" pci:%04x:00:00.0", id+150))
 	}
 }
 
@@ -279,7 +292,8 @@ func TestAFunctionThatADriverOwnsIsRefused(t *testing.T) {
 		f := addEdu(t)
 		f.bind(driver)
 		_, err := taken("pci:1234:11e8")
-		wantFault(t, driver, err, NoDevice, driver, "echo 0000:00:01.0 > /sys/bus/pci/drivers/"+driver+"/unbind")
+		wantFault(t, driver, err, NoDevice, driver,
+			"echo 0000:00:01.0 > /sys/bus/pci/drivers/"+driver+"/unbind")
 		if got := string(f.at("enable", 0, 2)); got != "0\n" {
 			t.Errorf("%s: enable holds %q", driver, got)
 		}
@@ -293,7 +307,8 @@ func TestAFunctionThatPciStubKeepsIsOpenedWhereItIsEnabled(t *testing.T) {
 	f.open()
 	f.patch("config", configCommand, 0)
 	_, err := taken("pci:1234:11e8")
-	wantFault(t, "memory decoding off", err, NoDevice, "memory decoding is off", "drivers/pci-stub/unbind")
+	wantFault(t, "memory decoding off", err, NoDevice, "memory decoding is off",
+		"drivers/pci-stub/unbind")
 	if got := string(f.at("enable", 0, 2)); got != "0\n" {
 		t.Errorf("enable holds %q", got)
 	}
@@ -315,27 +330,55 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 	}{
 		"memory decoding stays off": {func(f *fakeFunction) {
 			f.patch("config", configCommand, 4)
-			syscalls.pwrite = func(_ int, data []byte, _ int64) (int, error) { return len(data), nil } // and says nothing
+			// and says nothing
+			syscalls.pwrite = func(_ int, data []byte, _ int64) (int, error) {
+				return len(data),
+					nil
+			}
 		}, NoDevice, []string{"memory decoding stays off"}},
 		"cannot be enabled": {func(f *fakeFunction) {
 			f.patch("config", configCommand, 0)
 			f.remove("enable")
 		}, NoDevice, []string{"enable", "no such file or directory"}},
-		"all ones":       {func(f *fakeFunction) { f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, DeviceGone, []string{"all ones", "rescan"}},
-		"short config":   {func(f *fakeFunction) { f.write("config", "\x34\x12\xe8\x11\x02") }, NoDevice, []string{"config", "5 bytes"}},
-		"no config":      {func(f *fakeFunction) { f.remove("config") }, NoDevice, []string{"config", "no such file or directory"}},
-		"no resource":    {func(f *fakeFunction) { f.remove("resource") }, NoDevice, []string{"resource", "no such file or directory"}},
-		"empty resource": {func(f *fakeFunction) { f.write("resource", "") }, NoDevice, []string{"resource", "line 1"}},
-		"short resource": {func(f *fakeFunction) { f.write("resource", strings.Repeat(resource, 4)) }, NoDevice, []string{"resource", "line 5"}},
-		"odd resource":   {func(f *fakeFunction) { f.write("resource", resource+"0x0 0xfff\n") }, NoDevice, []string{"resource", "line 2"}},
+		"all ones": {func(f *fakeFunction) {
+			f.patch("config", 0, 0xff, 0xff, 0xff, 0xff,
+				0xff, 0xff)
+		}, DeviceGone, []string{"all ones", "rescan"}},
+		"short config": {func(f *fakeFunction) { f.write("config", "\x34\x12\xe8\x11\x02") },
+			NoDevice, []string{"config", "5 bytes"}},
+		"no config": {func(f *fakeFunction) { f.remove("config") }, NoDevice,
+			[]string{"config", "no such file or directory"}},
+		"no resource": {func(f *fakeFunction) { f.remove("resource") }, NoDevice,
+			[]string{"resource", "no such file or directory"}},
+		"empty resource": {func(f *fakeFunction) { f.write("resource", "") }, NoDevice,
+			[]string{"resource", "line 1"}},
+		"short resource": {func(f *fakeFunction) {
+			f.write("resource",
+				strings.Repeat(resource, 4))
+		}, NoDevice, []string{"resource", "line 5"}},
+		"odd resource": {func(f *fakeFunction) { f.write("resource", resource+"0x0 0xfff\n") },
+			NoDevice, []string{"resource", "line 2"}},
 		"backward resource": {func(f *fakeFunction) {
-			f.write("resource", strings.Replace(resource, "0x0000000000000000", "0x0000000000001000", 1))
+			f.write("resource", strings.Replace(resource, "0x0000000000000000",
+				"0x0000000000001000", 1))
 		}, NoDevice, []string{"resource", "line 1"}},
-		"resource no hex": {func(f *fakeFunction) { f.write("resource", strings.Replace(resource, "0fff", "0 ff", 1)) }, NoDevice, []string{"resource", "line 1"}},
-		"no modalias":     {func(f *fakeFunction) { f.remove("modalias") }, NoDevice, []string{"modalias", "no such file or directory"}},
-		"short modalias":  {func(f *fakeFunction) { f.write("modalias", modalias(1, 2, 3, 4)[:41]) }, NoDevice, []string{"modalias", "holds no PCI ids"}},
-		"odd modalias":    {func(f *fakeFunction) { f.write("modalias", strings.Repeat("platform:", 6)) }, NoDevice, []string{"modalias", "holds no PCI ids"}},
-		"a folder":        {func(f *fakeFunction) { f.remove("modalias"); os.Mkdir(f.path("modalias"), 0o755) }, NoDevice, []string{"read", "modalias", "is a directory"}},
+		"resource no hex": {func(f *fakeFunction) {
+			f.write("resource",
+				strings.Replace(resource, "0fff", "0 ff", 1))
+		}, NoDevice, []string{"resource", "line 1"}},
+		"no modalias": {func(f *fakeFunction) { f.remove("modalias") }, NoDevice,
+			[]string{"modalias", "no such file or directory"}},
+		"short modalias": {func(f *fakeFunction) { f.write("modalias", modalias(1, 2, 3, 4)[:41]) },
+			NoDevice, []string{"modalias", "holds no PCI ids"}},
+		"odd modalias": {func(f *fakeFunction) {
+			f.write("modalias",
+				strings.Repeat("platform:", 6))
+		}, NoDevice, []string{"modalias", "holds no PCI ids"}},
+		"a folder": {func(f *fakeFunction) {
+			f.remove("modalias")
+			os.Mkdir(f.path("modalias"),
+				0o755)
+		}, NoDevice, []string{"read", "modalias", "is a directory"}},
 	} {
 		fakeSysfs(t)
 		f := addEdu(t)
@@ -355,7 +398,8 @@ func TestDecodingThatWasSwitchedOffIsSwitchedOnAgain(t *testing.T) {
 	f := addEdu(t)
 	f.patch("config", configCommand, 0)
 	d := f.open()
-	if got := loadLittleEndian(f.at("config", configCommand, 2)); got != configCommandMemory || !d.Alive() {
+	if got := loadLittleEndian(f.at("config", configCommand, 2)); got != configCommandMemory ||
+		!d.Alive() {
 		t.Errorf("command register %#x", got)
 	}
 }
@@ -438,8 +482,10 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 		bar   uint8
 		flags uint8
 		file  string
-	}{{0, 0, "resource0"}, {0, fbs.FlagWriteCombining, "resource0_wc"}, {2, 0, "resource2"}, {2, fbs.FlagWriteCombining, "resource2_wc"}} {
-		a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags, Offset: 0x12340, Size: 0x8000}))
+	}{{0, 0, "resource0"}, {0, fbs.FlagWriteCombining, "resource0_wc"}, {2, 0, "resource2"},
+		{2, fbs.FlagWriteCombining, "resource2_wc"}} {
+		a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags,
+			Offset: 0x12340, Size: 0x8000}))
 		if a.Size != 0x8000 || a.Slot != -1 || a.Bus != barBus(int(c.bar))+0x12340 {
 			t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size, a.Slot, a.Bus)
 		}
@@ -488,7 +534,8 @@ func TestABarWithoutWriteCombiningIsMappedUncached(t *testing.T) {
 	f := addEdu(t)
 	f.remove("resource0_wc")
 	d := f.open()
-	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Flags: fbs.FlagWriteCombining, Size: 4096}))
+	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Flags: fbs.FlagWriteCombining,
+		Size: 4096}))
 	copyBulk(a, 0, "data")
 	if got := f.at("resource0", 0, 4); string(got) != "data" {
 		t.Errorf("resource0 holds %q", got)
@@ -498,7 +545,8 @@ func TestABarWithoutWriteCombiningIsMappedUncached(t *testing.T) {
 func TestABarThatBeginsInsideAPageIsFoundThere(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
-	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+strings.Repeat(noResource, 12))
+	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+
+		strings.Repeat(noResource, 12))
 	f.patch("config", configBar0, 0x00, 0x04, 0xbf, 0xfe, 0, 0, 0, 0)
 	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 0x100, Size: 0x100}))
@@ -520,7 +568,8 @@ func TestBusAddressesComeFromConfigurationSpace(t *testing.T) {
 	f.patch("config", configBar0+12, 1, 2, 3, 4)                     // of no BAR
 	d := f.open()
 	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: barStart(2), 4: 0x80_00100000} {
-		if a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16, Size: 16})); a.Bus != want+16 {
+		if a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16,
+			Size: 16})); a.Bus != want+16 {
 			t.Errorf("BAR %d: bus address %#x, want %#x", bar, a.Bus, want+16)
 		}
 	}
@@ -530,7 +579,8 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
 	f.write("resource", strings.Replace(string(f.at("resource", 0, 57*13)),
-		strings.Repeat("0x0000000000000000 ", 2)+"0x0000000000000000\n", "0x000000000000c000 0x000000000000c0ff 0x0000000000040101\n", 1))
+		strings.Repeat("0x0000000000000000 ", 2)+"0x0000000000000000\n",
+		"0x000000000000c000 0x000000000000c0ff 0x0000000000040101\n", 1))
 	d := f.open()
 	for _, c := range []struct {
 		bar          uint8
@@ -548,8 +598,10 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		{6, 0, 4, []string{"BAR 6", "does not exist"}},
 		{255, 0, 4, []string{"BAR 255", "does not exist"}},
 	} {
-		_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Offset: c.offset, Size: c.size})
-		wantFault(t, fmt.Sprintf("BAR %d, %#x bytes at %#x", c.bar, c.size, c.offset), err, WrongDevice, append(c.words, "is the image for this device")...)
+		_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Offset: c.offset,
+			Size: c.size})
+		wantFault(t, fmt.Sprintf("BAR %d, %#x bytes at %#x", c.bar, c.size, c.offset), err,
+			WrongDevice, append(c.words, "is the image for this device")...)
 	}
 	f.remove("resource0")
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
@@ -586,11 +638,13 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 		if c := a.Store(uint32(offset), width, 0x55667788); c != OK {
 			t.Error(c)
 		}
-		if got, want := loadLittleEndian(f.at("config", offset, 4)), 0x55667788&fbs.WidthMask(width); got != want {
+		if got, want := loadLittleEndian(f.at("config", offset, 4)),
+			0x55667788&fbs.WidthMask(width); got != want {
 			t.Errorf("store of %d bytes left %#x, want %#x", width, got, want)
 		}
 	}
-	if n := testing.AllocsPerRun(10, func() { a.Port.Store(0xf00, 4, 1); a.Port.Load(0xf00, 4) }); n != 0 {
+	if n := testing.AllocsPerRun(10,
+		func() { a.Port.Store(0xf00, 4, 1); a.Port.Load(0xf00, 4) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if a.Size != 4096 || again.Size != 256 || a.Bus != 0 {

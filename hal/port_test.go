@@ -106,7 +106,8 @@ func want(c fbs.Command, lead uint64) (touches []touch) {
 }
 
 func TestAPortsFirstFailureEndsTheCommand(t *testing.T) {
-	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn,
+		gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {
 			for allowed := range 4 {
 				p := newTape()
@@ -119,7 +120,8 @@ func TestAPortsFirstFailureEndsTheCommand(t *testing.T) {
 				}
 				w, code := on1(p, 0, c, make([]byte, 16))
 				if code != IO || len(p.touches) != p.allowed || w.Next == nil {
-					t.Errorf("%v %v after %d accesses: %v, %d accesses", opcode, access, p.allowed, code, len(p.touches))
+					t.Errorf("%v %v after %d accesses: %v, %d accesses", opcode, access, p.allowed,
+						code, len(p.touches))
 				}
 			}
 		}
@@ -145,7 +147,8 @@ func TestBlockPortServesBulkCopiesOnly(t *testing.T) {
 func TestAPortLeavesTheRestToOthers(t *testing.T) {
 	p := newTape()
 	for _, opcode := range []gen.Opcode{gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeEnd} {
-		if w, code := on1(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK || w.Next == nil || w.StopReason != Unhandled || len(p.touches) != 0 {
+		if w, code := on1(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK ||
+			w.Next == nil || w.StopReason != Unhandled || len(p.touches) != 0 {
 			t.Errorf("%v: %v, %+v", opcode, code, w)
 		}
 	}
@@ -162,7 +165,8 @@ func TestAChangeIsLoadedAndLeft(t *testing.T) {
 	device[9] = 0x12
 	list, window := [2]fbs.Command{change}, AddressOf(device)
 	mapped := Walk{Next: &list[0], Stop: &list[1], Windows: &window}
-	if mapped.Run(); mapped.Next != &list[0] || mapped.StopReason != Loaded || mapped.Got != 0x1200 || device[9] != 0x12 || device[8] != 0 {
+	if mapped.Run(); mapped.Next != &list[0] || mapped.StopReason != Loaded ||
+		mapped.Got != 0x1200 || device[9] != 0x12 || device[8] != 0 {
 		t.Errorf("%+v, % x", mapped, device)
 	}
 }
@@ -173,7 +177,8 @@ func TestNothingOnAPortAllocates(t *testing.T) {
 	memory := make([]byte, 64)
 	table := [2]uintptr{1: AddressOf(memory)}
 	var list []fbs.Command
-	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn,
+		gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {
 			c := at(opcode, 4, access, 8, 32)
 			list = append(list, c)
@@ -193,7 +198,8 @@ func TestNothingOnAPortAllocates(t *testing.T) {
 func TestAnAperturesCommandsGoToMemoryOrPort(t *testing.T) {
 	p := newTape()
 	device := make([]byte, 512)
-	for name, a := range map[string]Aperture{"port": NewAperture(p, 512, 7), "memory": MappedAperture(device, 0, 512, 7)} {
+	for name, a := range map[string]Aperture{"port": NewAperture(p, 512, 7),
+		"memory": MappedAperture(device, 0, 512, 7)} {
 		if a.Size != 512 || a.Slot != 7 || (a.Port == nil) == (a.Base == 0) {
 			t.Errorf("%s: size %d, slot %d, base %#x", name, a.Size, a.Slot, a.Base)
 		}
@@ -202,7 +208,8 @@ func TestAnAperturesCommandsGoToMemoryOrPort(t *testing.T) {
 		in, stored := a.Copy(gen.OpcodeCopyIn, 16, 4, gen.AccessExact, data), a.Store(20, 2, 0xffff)
 		out := a.Copy(gen.OpcodeCopyOut, 16, 4, gen.AccessExact, back)
 		got, loaded := a.Load(16, 8)
-		if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 || loadLittleEndian(back) != got {
+		if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 ||
+			loadLittleEndian(back) != got {
 			t.Errorf("%s: %#x, % x", name, got, back)
 		}
 	}
@@ -230,7 +237,8 @@ func TestAPortWithoutACarrierTakesLoads(t *testing.T) {
 	a := Aperture{Port: p, Size: 64, Slot: -1}
 	p.Store(4, 2, 6)
 	list := []fbs.Command{
-		{Opcode: gen.OpcodeExpect, Width: 2, Offset: 4, Mode: uint8(gen.ConditionEqual), Mask: 7, Value: 6},
+		{Opcode: gen.OpcodeExpect, Width: 2, Offset: 4, Mode: uint8(gen.ConditionEqual), Mask: 7,
+			Value: 6},
 		{Opcode: gen.OpcodeExpect, Width: 2, Offset: 4, Mode: uint8(gen.ConditionNotEqual)},
 		{Opcode: gen.OpcodeWrite, Width: 2, Offset: 4, Value: 7},
 		{Opcode: gen.OpcodeFill, Width: 2, Offset: 4, Mode: uint8(gen.AccessExact), Amount: 2},
@@ -240,7 +248,8 @@ func TestAPortWithoutACarrierTakesLoads(t *testing.T) {
 		why  uint64
 	}{{0, Loaded}, {1, Loaded}, {2, Unhandled}, {3, Unhandled}} {
 		w := Walk{Next: &list[i], StopReason: AllOnes}
-		if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] || w.StopReason != want.why || want.why == Loaded && w.Got != 6 {
+		if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] ||
+			w.StopReason != want.why || want.why == Loaded && w.Got != 6 {
 			t.Errorf("command %d: %v, %+v", i, code, w)
 		}
 	}

@@ -42,14 +42,18 @@ func TestWriteThatTakesNothingFails(t *testing.T) {
 	go func() {
 		runtime.LockOSThread() // for good: the filter stays
 		filter := []unix.SockFilter{
-			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16}, // the first argument's lower half
+			// the first argument's lower half
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16},
 			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: nowhere},
 			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO}, // 0
 			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 		}
 		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 		if err == nil {
-			_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})))
+			_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP,
+				unix.SECCOMP_MODE_FILTER,
+				uintptr(unsafe.Pointer(&unix.SockFprog{Len: uint16(len(filter)),
+					Filter: &filter[0]})))
 			if errno != 0 {
 				err = errno
 			}

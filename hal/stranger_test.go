@@ -18,12 +18,15 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 		f := addEdu(t)
 		f.write("reset", "")
 		for _, name := range []string{"pci:0000:00:01.0", "pci:1234:11e8"} {
-			for _, command := range []byte{0, configCommandMaster, configCommandMemory | configCommandMaster} {
+			for _, command := range []byte{0, configCommandMaster,
+				configCommandMemory | configCommandMaster} {
 				f.patch("config", configCommand, command, 0)
 				look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
 					[6]uint64{mega}})
-				if got := f.command(); got != uint64(command) || string(f.at("enable", 0, 2)) != "0\n" {
-					t.Errorf("%s: command register %#x, was %#x; enable holds %q", name, got, command, f.at("enable", 0, 2))
+				if got := f.command(); got != uint64(command) ||
+					string(f.at("enable", 0, 2)) != "0\n" {
+					t.Errorf("%s: command register %#x, was %#x; enable holds %q", name, got,
+						command, f.at("enable", 0, 2))
 				}
 			}
 		}
@@ -42,7 +45,8 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 			look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
 				[6]uint64{mega}})
 		}
-		if command := v.at(t, vfioRegionConfig, configCommand, 1)[0]; command != 6 || k.resets != 0 || k.kind != 0 {
+		if command := v.at(t, vfioRegionConfig, configCommand, 1)[0]; command != 6 ||
+			k.resets != 0 || k.kind != 0 {
 			t.Errorf("command register %#x, %d resets, IOMMU of type %d", command, k.resets, k.kind)
 		}
 	})

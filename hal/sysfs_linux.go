@@ -29,14 +29,18 @@ func (d *function) openConfig() (err error) {
 func notContiguous(name string, size uint64, huge bool) error {
 	reason := name + fbs.Text(": %x bytes of host memory do not lie side by side", size)
 	if huge {
-		return NewFault(NoDevice, reason+fbs.Text(", though they are huge pages; reserve those at boot (`hugepages=%d` on the kernel's command line), use windows of at most 2 MiB, or open the device as vfio:", hugePagesAdvised(size)))
+		return NewFault(NoDevice,
+			reason+fbs.Text(", though they are huge pages; reserve those at boot (`hugepages=%d` "+
+				"on the kernel's command line), use windows of at most 2 MiB, or open the device "+
+				"as vfio:", hugePagesAdvised(size)))
 	}
 	return NewFault(NoDevice, reason+hugePageAdvice(size))
 }
 
 // reserveHuge is what to do where there are no huge pages for size bytes.
 func hugePageAdvice(size uint64) string {
-	return fbs.Text("; reserve huge pages with `echo %d > /proc/sys/vm/nr_hugepages`, soon after boot, or open the device as vfio:", hugePagesAdvised(size))
+	return fbs.Text("; reserve huge pages with `echo %d > /proc/sys/vm/nr_hugepages`, soon after "+
+		"boot, or open the device as vfio:", hugePagesAdvised(size))
 }
 
 // hugePages is how many huge pages to reserve for size bytes and about as many

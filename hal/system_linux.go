@@ -24,7 +24,10 @@ type syscallTable struct {
 
 var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite, memfd}
 
-func openFile(path string, flags int) (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0) }
+func openFile(path string, flags int) (int, error) {
+	return unix.Open(path, flags|unix.O_CLOEXEC,
+		0)
+}
 
 // asC is a struct for a driver, which may change it. T lies in memory as C has
 // it: tt_test.go pins sizes and offsets.
@@ -46,7 +49,8 @@ const ProgramWindowRequest = 0xfa0d
 // All else in the process waits as long as they do. Errors are errnos, which make
 // no garbage.
 func rawSyscall(number uintptr, fd int, data []byte, offset int64) (int, error) {
-	n, _, errno := unix.RawSyscall6(number, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
+	n, _, errno := unix.RawSyscall6(number, uintptr(fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
 	if number == unix.SYS_WRITE && n == 0 && len(data) > 0 {
 		errno = unix.EIO // asked again, a driver may take none for ever
 	}
@@ -95,7 +99,8 @@ func SleepRaw(nanoseconds int64) {
 // Mmap maps a file, or memory where fd is -1. unix.Mmap keeps a table of what it
 // mapped, for 9 KB of program. Both calls are announced to Go.
 func Mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
-	address, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(length), uintptr(protection), uintptr(flags), uintptr(fd), uintptr(offset))
+	address, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(length), uintptr(protection),
+		uintptr(flags), uintptr(fd), uintptr(offset))
 	if errno != 0 {
 		return nil, errno
 	}
@@ -104,7 +109,8 @@ func Mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 
 // Munmap gives back what Mmap mapped.
 func Munmap(mem []byte) error {
-	_, err := syscallResult(unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem)), 0))
+	_, err := syscallResult(unix.Syscall(unix.SYS_MUNMAP,
+		uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem)), 0))
 	return err
 }
 

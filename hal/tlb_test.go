@@ -12,11 +12,13 @@ import (
 const giga = 1 << 30
 
 func addWormhole(t testing.TB) *fakeFunction {
-	return addFunction(t, "0000:01:00.0", 0x1e52, 0x401e, map[int]uint64{0: 512 * mega, 2: mega, 4: 32 * mega})
+	return addFunction(t, "0000:01:00.0", 0x1e52, 0x401e,
+		map[int]uint64{0: 512 * mega, 2: mega, 4: 32 * mega})
 }
 
 func addBlackhole(t testing.TB, bar4 uint64) *fakeFunction {
-	return addFunction(t, "0000:02:00.0", 0x1e52, 0xb140, map[int]uint64{0: 512 * mega, 2: mega, 4: bar4})
+	return addFunction(t, "0000:02:00.0", 0x1e52, 0xb140,
+		map[int]uint64{0: 512 * mega, 2: mega, 4: bar4})
 }
 
 func tlb(size uint64, slot uint16) fbs.Window {
@@ -51,7 +53,8 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 		size  uint64
 		at    uint64 // of the window in BAR 0
 		shift int    // bits of the address
-	}{{0, mega, 0, 16}, {155, mega, 155 * mega, 16}, {157, 2 * mega, 158 * mega, 15}, {184, 16 * mega, 0xb000000 + 18*16*mega, 12}} {
+	}{{0, mega, 0, 16}, {155, mega, 155 * mega, 16}, {157, 2 * mega, 158 * mega, 15},
+		{184, 16 * mega, 0xb000000 + 18*16*mega, 12}} {
 		a := f.must(d.Map(tlb(c.size, c.slot)))
 		if a.Slot != int(c.slot) || a.Size != c.size || a.Bus != 0 {
 			t.Fatalf("slot %d, size %#x, bus %#x", a.Slot, a.Size, a.Bus)
@@ -60,12 +63,14 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 		if code := pointTo(d, a, tile, address); code != OK {
 			t.Fatal(code)
 		}
-		want := uint64(7) | uint64(3)<<c.shift | uint64(5)<<(c.shift+6) | 1<<(c.shift+24) | 1<<(c.shift+26)
+		want := uint64(7) | uint64(3)<<c.shift | uint64(5)<<(c.shift+6) | 1<<(c.shift+24) |
+			1<<(c.shift+26)
 		if got := loadLittleEndian(f.at("resource0", 0x1fc00000+8*uint64(c.slot), 8)); got != want {
 			t.Errorf("slot %d: configuration %#x, want %#x", c.slot, got, want)
 		}
 		a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
-		if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != 0xcafe0000+uint64(c.slot) {
+		if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != 0xcafe0000+
+			uint64(c.slot) {
 			t.Errorf("slot %d: the window holds %#x", c.slot, got)
 		}
 	}
@@ -103,7 +108,8 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 			t.Fatal(code)
 		}
 		for i, want := range c.want {
-			if got := uint32(loadLittleEndian(f.at("resource0", 0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
+			if got := uint32(loadLittleEndian(f.at("resource0",
+				0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
 				t.Errorf("slot %d, word %d: %#x, want %#x", c.slot, i, got, want)
 			}
 		}
@@ -150,7 +156,8 @@ func TestWriteCombiningWindowsAreAimedThroughTheUncachedMapping(t *testing.T) {
 	if got := f.at("resource0_wc", mega, 4); string(got) != "data" {
 		t.Errorf("resource0_wc holds %q", got)
 	}
-	if loadLittleEndian(f.at("resource0", 0x1fc00008, 8)) == 0 || loadLittleEndian(f.at("resource0_wc", 0x1fc00008, 8)) != 0 {
+	if loadLittleEndian(f.at("resource0", 0x1fc00008, 8)) == 0 ||
+		loadLittleEndian(f.at("resource0_wc", 0x1fc00008, 8)) != 0 {
 		t.Error("the configuration is not in resource0 alone")
 	}
 }
@@ -170,7 +177,8 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 			t.Errorf("address %#x: the window is at megabyte %d", address, got)
 		}
 		a.Store(0xfffc, 4, address|1)
-		if got := loadLittleEndian(f.at("resource0", 2*mega+address%mega+0xfffc, 4)); got != address|1 {
+		if got := loadLittleEndian(f.at("resource0", 2*mega+address%mega+0xfffc,
+			4)); got != address|1 {
 			t.Errorf("address %#x: loaded %#x", address, got)
 		}
 	}
@@ -192,7 +200,8 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 		target  fbs.TileRange
 		address uint64
 	}{
-		"start corner of a unicast": {corner, 0}, "x of 7 bits": {far, 0}, "no ordering": {disordered, 0},
+		"start corner of a unicast": {corner, 0}, "x of 7 bits": {far, 0},
+		"no ordering":    {disordered, 0},
 		"37-bit address": {tile, 1 << 36}, "aperture over the end": {tile, 0xf8000},
 	} {
 		if code := pointTo(d, a, c.target, c.address); code != Refused {
@@ -274,7 +283,8 @@ func TestRegistersOutsideTheBarAreAFault(t *testing.T) {
 func TestPointDoesNotAllocate(t *testing.T) {
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		fakeSysfs(t)
-		f := addFunction(t, "0000:01:00.0", board.Vendor, board.Device, map[int]uint64{0: board.Bars[0]})
+		f := addFunction(t, "0000:01:00.0", board.Vendor, board.Device,
+			map[int]uint64{0: board.Bars[0]})
 		d := f.open()
 		a := f.must(d.Map(tlb(mega, 0)))
 		if n := testing.AllocsPerRun(10, func() { pointTo(d, a, tile, 5*mega) }); n != 0 {

@@ -45,16 +45,21 @@ func (d *tt) probe() (err error) {
 	case unix.EAGAIN:
 		return NewFault(NoDevice, name+": another program has the device for itself")
 	case unix.ENOENT:
-		return NewFault(NoDevice, name+": no such device; `ls /dev/tenstorrent` lists what is there, `modprobe tenstorrent` loads the driver")
+		return NewFault(NoDevice,
+			name+": no such device; `ls /dev/tenstorrent` lists what is there, `modprobe "+
+				"tenstorrent` loads the driver")
 	default:
 		return callFault("open", d.locator, err)
 	}
 	driver := ttDriverInfo{inSize: 12}
-	if err := ioctlStruct(d.fd, ttGetDriverInfo, structPointer(&driver), "GET_DRIVER_INFO", d.locator); err != nil {
+	if err := ioctlStruct(d.fd, ttGetDriverInfo, structPointer(&driver), "GET_DRIVER_INFO",
+		d.locator); err != nil {
 		return err
 	}
 	if driver.api != ttAPI {
-		return NewFault(NoDevice, name+fbs.Text(": the driver has API %d, %d is needed; install tt-kmd 2.0 or later", uint64(driver.api), ttAPI))
+		return NewFault(NoDevice,
+			name+fbs.Text(": the driver has API %d, %d is needed; install tt-kmd 2.0 or later",
+				uint64(driver.api), ttAPI))
 	}
 	d.hasExitCleanup = driver.major > 2 || driver.major == 2 && driver.minor >= 2
 	return d.openFunction()
@@ -70,11 +75,13 @@ func (d *tt) acquire() error {
 	_, err := syscalls.ioctl(d.fd, ttLockControl, 0, structPointer(&lock))
 	switch {
 	case err == unix.ENODEV:
-		return NewFault(DeviceGone, d.identity.Name+": another program has reset the device since it was opened; open it again")
+		return NewFault(DeviceGone, d.identity.Name+
+			": another program has reset the device since it was opened; open it again")
 	case err != nil:
 		return callFault("LOCK_CTL", d.locator, err)
 	case lock.value != 1:
-		return NewFault(NoDevice, d.identity.Name+": another replay has the device; `fuser -v "+d.locator+"` names it")
+		return NewFault(NoDevice, d.identity.Name+": another replay has the device; `fuser -v "+
+			d.locator+"` names it")
 	}
 	power := ttPower{argsz: 40, validity: ttPowerFlags, flags: ttPowerAll}
 	_, _ = syscalls.ioctl(d.fd, ttSetPowerState, 0, structPointer(&power))
@@ -91,10 +98,12 @@ func (d *tt) acquire() error {
 func (d *tt) openFunction() error {
 	name := d.identity.Name
 	info := ttDeviceInfo{inSize: 20}
-	if err := ioctlStruct(d.fd, ttGetDeviceInfo, structPointer(&info), "GET_DEVICE_INFO", d.locator); err != nil {
+	if err := ioctlStruct(d.fd, ttGetDeviceInfo, structPointer(&info), "GET_DEVICE_INFO",
+		d.locator); err != nil {
 		return err
 	}
-	at := FormatPCIID(info.domain, info.busDevFn&0xff00|info.busDevFn>>3&31) // domain, and bus and slot
+	// domain, and bus and slot
+	at := FormatPCIID(info.domain, info.busDevFn&0xff00|info.busDevFn>>3&31)
 	d.address = at[:7] + ":" + at[7:] + "." + strconv.Itoa(int(info.busDevFn&7))
 	if err := d.readIDs(); err != nil {
 		return err
@@ -107,11 +116,16 @@ func (d *tt) openFunction() error {
 	_, err := syscalls.ioctl(d.fd, ttQueryMappings, 0, structPointer(&all))
 	switch {
 	case err == unix.ENODEV: // it answers only who asks for information
-		return NewFault(NoDevice, name+": the device is being reset, and whoever does that has not said that it is over (POST_RESET); wait for that program, or reset the device again with `tt-smi -r`")
+		return NewFault(NoDevice,
+			name+": the device is being reset, and whoever does that has not said that it is "+
+				"over (POST_RESET); wait for that program, or reset the device again with "+
+				"`tt-smi -r`")
 	case err != nil:
 		return callFault("QUERY_MAPPINGS", d.locator, err)
 	case !(&device{d.function}).Alive():
-		return NewFault(DeviceGone, name+": configuration space reads all ones, or memory decoding is off; reset the device with `tt-smi -r`")
+		return NewFault(DeviceGone,
+			name+": configuration space reads all ones, or memory decoding is off; reset the "+
+				"device with `tt-smi -r`")
 	}
 	for _, m := range all.mappings {
 		if m.id >= 1 && m.id <= uint32(len(d.mappings)) {
@@ -146,7 +160,9 @@ func (d *tt) allocateWindow(_ uint16, size uint64, wc bool) (int, Aperture, erro
 		case err != nil:
 			return -1, Aperture{}, callFault("ALLOCATE_TLB", d.locator, err)
 		case d.tlb.GroupOf(int(window.id)) != g:
-			return -1, Aperture{}, NewFault(Internal, d.identity.Name+fbs.Text(": the driver gave window %d for one of %x bytes", uint64(window.id), g.Size))
+			return -1, Aperture{}, NewFault(Internal,
+				d.identity.Name+fbs.Text(": the driver gave window %d for one of %x bytes",
+					uint64(window.id), g.Size))
 		}
 		offset := window.uncached
 		if wc {
@@ -189,7 +205,8 @@ func (d *tt) programWindow(a *Aperture, t fbs.TileRange, address uint64) Code {
 // host implements lane. The device reaches host memory over its NoC, where the
 // address is another than on the bus. The driver pins the pages.
 func (d *tt) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
-	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: uint64(len(mem))}
+	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)),
+		size: uint64(len(mem))}
 	if _, err = syscalls.ioctl(d.fd, ttPinPages, 0, structPointer(&pin)); err == unix.EINVAL {
 		return 0, notContiguous(d.identity.Name, pin.size, huge)
 	}
@@ -212,15 +229,20 @@ func (d *device) RegisterExitCleanup(view *fbs.View, target int) (note string, e
 	case !runs:
 		return "", nil
 	case !lane.hasExitCleanup:
-		return d.identity.Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset\n", nil
+		return d.identity.Name +
+			": cores that run when this process is killed go on running; tt-kmd 2.2 and later " +
+			"put those of one tile back into reset\n", nil
 	}
-	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: reset.Address, data: uint64(reset.Mask)}
-	return "", ioctlStruct(lane.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP", lane.locator)
+	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: reset.Address,
+		data: uint64(reset.Mask)}
+	return "", ioctlStruct(lane.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP",
+		lane.locator)
 }
 
 // firstLetRun is the tile of the first store that lets a core run, through a window
 // that a Point aims at that tile alone.
-func firstReleasedTile(view *fbs.View, target int, reset boards.Reset) (tile fbs.TileRange, runs bool) {
+func firstReleasedTile(view *fbs.View, target int, reset boards.Reset) (tile fbs.TileRange,
+	runs bool) {
 	points := make([]fbs.Command, len(view.Windows))
 	for i := range view.Commands {
 		c := &view.Commands[i]
@@ -235,7 +257,8 @@ func firstReleasedTile(view *fbs.View, target int, reset boards.Reset) (tile fbs
 		default:
 			continue
 		}
-		starts := stored&^c.Value&uint64(reset.Mask) != 0 && point.Value+uint64(c.Offset) == reset.Address
+		starts := stored&^c.Value&uint64(reset.Mask) != 0 &&
+			point.Value+uint64(c.Offset) == reset.Address
 		if starts && point.Opcode != 0 && int(view.Windows[c.Window].Device) == target {
 			if tile, _ = boards.UnpackTileRange(point.Mask); !tile.Multicast {
 				return tile, true

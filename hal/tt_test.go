@@ -53,8 +53,10 @@ func fakeTTKernel(t testing.TB, board *boards.Board) *fakeTT {
 	f := addFunction(t, "0001:b3:1f.5", board.Vendor, board.Device, nil)
 	f.bind("tenstorrent")
 	k := &fakeTT{
-		fakeKernel: fakeSystem(t), f: f, board: board, api: 2, minor: 2, used: map[uint32]bool{}, noc: 0x8_0000_0000,
-		device: ttDeviceInfo{outSize: 20, vendor: board.Vendor, device: board.Device, busDevFn: 0xb3<<8 | 0x1f<<3 | 5, domain: 1},
+		fakeKernel: fakeSystem(t), f: f, board: board, api: 2, minor: 2, used: map[uint32]bool{},
+		noc: 0x8_0000_0000,
+		device: ttDeviceInfo{outSize: 20, vendor: board.Vendor, device: board.Device,
+			busDevFn: 0xb3<<8 | 0x1f<<3 | 5, domain: 1},
 	}
 	for i, bar := range []int{0, 0, 2, 2, 4, 4} {
 		size := board.Bars[bar]
@@ -113,7 +115,8 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		return k.pin((*ttPin)(argument))
 	case ttSetPowerState:
 		p := *(*ttPower)(argument)
-		if k.minor < 6 || p.argsz != uint32(unsafe.Sizeof(p)) || p.reserved0 != 0 || p.reserved1 != 0 || p.validity > 15|14<<4 {
+		if k.minor < 6 || p.argsz != uint32(unsafe.Sizeof(p)) || p.reserved0 != 0 ||
+			p.reserved1 != 0 || p.validity > 15|14<<4 {
 			return -1, unix.EINVAL
 		}
 		k.powers = append(k.powers, p.flags)
@@ -178,7 +181,8 @@ func (k *fakeTT) pin(p *ttPin) (int, error) {
 // at gives bytes of the driver's file.
 func (k *fakeTT) bytes(offset uint64, n int) []byte {
 	k.t.Helper()
-	return (&fakeFunction{t: k.t, folder: filepath.Dir(k.file)}).at(filepath.Base(k.file), offset, n)
+	return (&fakeFunction{t: k.t, folder: filepath.Dir(k.file)}).at(filepath.Base(k.file), offset,
+		n)
 }
 
 func (k *fakeTT) openTT() *device {
@@ -194,7 +198,8 @@ func (k *fakeTT) openTT() *device {
 func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
-	if want := (Identity{Name: "tt:/dev/tenstorrent/0", Address: "0001:b3:1f.5", Vendor: 0x1e52, Device: 0x401e, Bars: boards.Wormhole.Bars}); d.Identity() != want {
+	if want := (Identity{Name: "tt:/dev/tenstorrent/0", Address: "0001:b3:1f.5", Vendor: 0x1e52,
+		Device: 0x401e, Bars: boards.Wormhole.Bars}); d.Identity() != want {
 		t.Errorf("identity %+v", d.Identity())
 	}
 	if !d.Alive() {
@@ -212,7 +217,8 @@ func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 			t.Errorf("write-combining %v: the file holds %#x, bus address %#x", wc, got, a.Bus)
 		}
 	}
-	if v, code := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}).Load(0, 4); v != 0x401e1e52 || code != OK {
+	if v, code := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}).Load(0,
+		4); v != 0x401e1e52 || code != OK {
 		t.Errorf("configuration space has %#x, %v", v, code)
 	}
 	for range 2 {
@@ -228,20 +234,37 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		code  Code
 		words []string
 	}{
-		"no node":        {func(k *fakeTT) { delete(k.paths, ttNode) }, NoDevice, []string{"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent", "modprobe tenstorrent"}},
-		"exclusive":      {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EAGAIN }, NoDevice, []string{"has the device for itself"}},
-		"denied":         {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EACCES }, Denied, []string{"open /dev/tenstorrent/0: permission denied"}},
-		"no driver":      {func(k *fakeTT) { k.errors["ioctl fa05"] = unix.ENOTTY }, NoDevice, []string{"GET_DRIVER_INFO /dev/tenstorrent/0: inappropriate ioctl for device"}},
-		"old driver":     {func(k *fakeTT) { k.api = 1 }, NoDevice, []string{"has API 1, 2 is needed", "tt-kmd 2.0"}},
-		"no info":        {func(k *fakeTT) { k.errors["ioctl fa00"] = unix.ENODEV }, NoDevice, []string{"GET_DEVICE_INFO"}},
-		"no folder":      {func(k *fakeTT) { k.device.domain = 0 }, NoDevice, []string{"0000:b3:1f.5/modalias: no such file or directory"}},
-		"no config":      {func(k *fakeTT) { k.f.remove("config") }, NoDevice, []string{"0001:b3:1f.5/config: no such file or directory"}},
-		"all ones":       {func(k *fakeTT) { k.f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, DeviceGone, []string{"tt-smi -r"}},
-		"no mappings":    {func(k *fakeTT) { k.errors["ioctl fa02"] = unix.EFAULT }, NoDevice, []string{"QUERY_MAPPINGS"}},
-		"no lock":        {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.EINVAL }, NoDevice, []string{"LOCK_CTL"}},
-		"being reset":    {func(k *fakeTT) { k.reset = true }, NoDevice, []string{"the device is being reset", "POST_RESET", "tt-smi -r"}},
-		"reset since":    {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.ENODEV }, DeviceGone, []string{"another program has reset the device since it was opened"}},
-		"another replay": {func(k *fakeTT) { k.locked = true }, NoDevice, []string{"another replay has the device", "fuser -v /dev/tenstorrent/0"}},
+		"no node": {func(k *fakeTT) { delete(k.paths, ttNode) }, NoDevice,
+			[]string{"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent",
+				"modprobe tenstorrent"}},
+		"exclusive": {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EAGAIN }, NoDevice,
+			[]string{"has the device for itself"}},
+		"denied": {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EACCES }, Denied,
+			[]string{"open /dev/tenstorrent/0: permission denied"}},
+		"no driver": {func(k *fakeTT) { k.errors["ioctl fa05"] = unix.ENOTTY }, NoDevice,
+			[]string{"GET_DRIVER_INFO /dev/tenstorrent/0: inappropriate ioctl for device"}},
+		"old driver": {func(k *fakeTT) { k.api = 1 }, NoDevice,
+			[]string{"has API 1, 2 is needed", "tt-kmd 2.0"}},
+		"no info": {func(k *fakeTT) { k.errors["ioctl fa00"] = unix.ENODEV }, NoDevice,
+			[]string{"GET_DEVICE_INFO"}},
+		"no folder": {func(k *fakeTT) { k.device.domain = 0 }, NoDevice,
+			[]string{"0000:b3:1f.5/modalias: no such file or directory"}},
+		"no config": {func(k *fakeTT) { k.f.remove("config") }, NoDevice,
+			[]string{"0001:b3:1f.5/config: no such file or directory"}},
+		"all ones": {func(k *fakeTT) {
+			k.f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff,
+				0xff)
+		}, DeviceGone, []string{"tt-smi -r"}},
+		"no mappings": {func(k *fakeTT) { k.errors["ioctl fa02"] = unix.EFAULT }, NoDevice,
+			[]string{"QUERY_MAPPINGS"}},
+		"no lock": {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.EINVAL }, NoDevice,
+			[]string{"LOCK_CTL"}},
+		"being reset": {func(k *fakeTT) { k.reset = true }, NoDevice,
+			[]string{"the device is being reset", "POST_RESET", "tt-smi -r"}},
+		"reset since": {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.ENODEV }, DeviceGone,
+			[]string{"another program has reset the device since it was opened"}},
+		"another replay": {func(k *fakeTT) { k.locked = true }, NoDevice,
+			[]string{"another replay has the device", "fuser -v /dev/tenstorrent/0"}},
 	} {
 		k := fakeTTKernel(t, &boards.Wormhole)
 		c.spoil(k)
@@ -283,7 +306,9 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 		if code := d.ProgramWindow(a, to, address); code != OK {
 			t.Fatal(code)
 		}
-		want := ttConfigure{id: uint32(c.slot), address: 9 * window, xEnd: 3, yEnd: 5, xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc), ordering: 1}
+		want := ttConfigure{id: uint32(c.slot), address: 9 * window, xEnd: 3, yEnd: 5,
+			xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc),
+			ordering: 1}
 		if k.aimed[0] != want {
 			t.Errorf("%s: aimed %+v, want %+v", c.board.Name, k.aimed[0], want)
 		}
@@ -293,8 +318,14 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 		}
 		k.aimed = make([]ttConfigure, 0, 100)
 		lane := d.backend.(*tt)
-		standIn := testing.AllocsPerRun(10, func() { _, _ = syscalls.ioctl(lane.fd, ProgramWindowRequest, 0, structPointer(&lane.configureRequest)) })
-		if n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) }); n > standIn && !underRace { // which allocates by chance
+		standIn := testing.AllocsPerRun(10, func() {
+			_,
+				_ = syscalls.ioctl(lane.fd, ProgramWindowRequest, 0,
+				structPointer(&lane.configureRequest))
+		})
+		// which allocates by chance
+		if n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) }); n > standIn &&
+			!underRace {
 			t.Errorf("%s: %v allocations, %v of them the stand-in's", c.board.Name, n, standIn)
 		}
 	}
@@ -323,14 +354,18 @@ func TestWhatTheDriverCannotAimIsRefused(t *testing.T) {
 		{"plain", &boards.Wormhole, tile, 0, OK},
 		{"x of 7 bits", &boards.Wormhole, with(func(t *fbs.TileRange) { t.X = 64 }), 0, Refused},
 		{"over the end", &boards.Wormhole, tile, 0xf8000, Refused},
-		{"channel 0, which the driver leaves out", &boards.Wormhole, with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, Refused},
-		{"channel 0, which is a bit", &boards.Blackhole, with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, OK},
-		{"channel 1", &boards.Blackhole, with(func(t *fbs.TileRange) { t.StaticVC = 2 }), 0, Refused},
+		{"channel 0, which the driver leaves out", &boards.Wormhole,
+			with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, Refused},
+		{"channel 0, which is a bit", &boards.Blackhole,
+			with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, OK},
+		{"channel 1", &boards.Blackhole, with(func(t *fbs.TileRange) { t.StaticVC = 2 }), 0,
+			Refused},
 	} {
 		k := fakeTTKernel(t, c.board)
 		d := k.openTT()
 		a := mustMap(t, d, tlb(0x10000, fbs.NoSlot))
-		if code := d.ProgramWindow(a, c.target, c.address); code != c.want || len(k.aimed) != int(b2u(c.want == OK)) {
+		if code := d.ProgramWindow(a, c.target, c.address); code != c.want ||
+			len(k.aimed) != int(b2u(c.want == OK)) {
 			t.Errorf("%s: %v, aimed %d times", c.what, code, len(k.aimed))
 		}
 	}
@@ -395,22 +430,26 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
 	a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x2000))
-	if a.Bus != 0x8_0000_0000 || b.Bus != 0x8_0000_1000 || uintptr(k.pins[1].address) != b.Base || k.pins[1].size != 0x2000 {
+	if a.Bus != 0x8_0000_0000 || b.Bus != 0x8_0000_1000 || uintptr(k.pins[1].address) != b.Base ||
+		k.pins[1].size != 0x2000 {
 		t.Errorf("at %#x and %#x, pinned %+v", a.Bus, b.Bus, k.pins)
 	}
 	if err := d.AssignBusAddress(a, d); err != nil {
 		t.Error(err)
 	}
-	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage, "tt:/dev/tenstorrent/0 cannot reach memory of mock:still", "vfio:")
+	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage,
+		"tt:/dev/tenstorrent/0 cannot reach memory of mock:still", "vfio:")
 	k.errors["ioctl fa07"] = unix.ENOSPC
 	_, err := d.Map(host(1))
 	wantFault(t, "other", err, NoDevice, "PIN_PAGES /dev/tenstorrent/0: no space left on device")
 	k.errors["ioctl fa07"] = unix.EINVAL
 	_, err = d.Map(host(3 << 20))
-	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes", "side by side, though they are huge pages", "hugepages=4")
+	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes",
+		"side by side, though they are huge pages", "hugepages=4")
 	k.errors["mmap huge"] = unix.ENOMEM
 	_, err = d.Map(host(3 << 20))
-	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "side by side", "echo 4 > /proc/sys/vm/nr_hugepages")
+	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "side by side",
+		"echo 4 > /proc/sys/vm/nr_hugepages")
 	k.journal = nil
 	d.Close()
 	if k.at("close "+ttNode) > k.at("munmap") {
@@ -439,7 +478,8 @@ func TestTheDriverKeepsMastering(t *testing.T) {
 func aimed(commands ...fbs.Command) *fbs.View {
 	wormhole := fbs.DeviceInfo{DeviceT: gen.DeviceT{Vendor: 0x1e52, Device: 0x401e}}
 	return &fbs.View{Devices: []fbs.DeviceInfo{wormhole, wormhole}, Commands: commands,
-		Windows: []fbs.Window{{Kind: gen.WindowKindBar}, {Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
+		Windows: []fbs.Window{{Kind: gen.WindowKindBar}, {Kind: gen.WindowKindTlb},
+			{Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
 }
 
 // aimAt points a window at a tile, and run stores to its register of resets.
@@ -449,15 +489,18 @@ func aimAt(window uint16, address uint64, tile fbs.TileRange) fbs.Command {
 }
 
 func run(window uint16, value uint64) fbs.Command {
-	return fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: window, Offset: 0x121b0, Value: value}
+	return fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: window, Offset: 0x121b0,
+		Value: value}
 }
 
 func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 	const at, running, resting = 0xffb00000, 0x47000, 0x47800
 	bits := func(value, mask uint64) fbs.Command {
-		return fbs.Command{Opcode: gen.OpcodeModify, Width: 4, Window: 1, Offset: 0x121b0, Value: value, Mask: mask}
+		return fbs.Command{Opcode: gen.OpcodeModify, Width: 4, Window: 1, Offset: 0x121b0,
+			Value: value, Mask: mask}
 	}
-	point, one, two := aimAt(1, at, fbs.TileRange{X: 1, Y: 2}), fbs.TileRange{X: 1, Y: 2}, fbs.TileRange{X: 3, Y: 3, NoC: 1}
+	point, one, two := aimAt(1, at, fbs.TileRange{X: 1, Y: 2}), fbs.TileRange{X: 1, Y: 2},
+		fbs.TileRange{X: 3, Y: 3, NoC: 1}
 	elsewhere := run(1, 1)
 	elsewhere.Offset = 0x21b4
 	for _, test := range []struct {
@@ -465,21 +508,27 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 		commands []fbs.Command
 		want     fbs.TileRange // X 0: none
 	}{
-		{"no reset", []fbs.Command{point, {Opcode: gen.OpcodeDelay, Amount: 1}, elsewhere, run(0, running)}, fbs.TileRange{}},
+		{"no reset", []fbs.Command{point, {Opcode: gen.OpcodeDelay, Amount: 1}, elsewhere,
+			run(0, running)}, fbs.TileRange{}},
 		{"a window that is aimed later", []fbs.Command{run(1, running), point}, fbs.TileRange{}},
-		{"the first of two", []fbs.Command{point, aimAt(2, at, two), run(1, running), run(2, running)}, one},
-		{"put into reset first", []fbs.Command{point, aimAt(2, at, two), run(1, resting), run(2, running)}, two},
+		{"the first of two", []fbs.Command{point, aimAt(2, at, two), run(1, running),
+			run(2, running)}, one},
+		{"put into reset first", []fbs.Command{point, aimAt(2, at, two), run(1, resting),
+			run(2, running)}, two},
 		{"put into reset alone", []fbs.Command{point, run(1, resting)}, fbs.TileRange{}},
 		{"a bit that is no core's", []fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRange{}},
 		{"one core of several", []fbs.Command{point, bits(0, 0x800)}, one},
-		{"many at once", []fbs.Command{aimAt(1, at, fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1, Multicast: true}), run(1, running)}, fbs.TileRange{}},
+		{"many at once",
+			[]fbs.Command{aimAt(1, at, fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1,
+				Multicast: true}), run(1, running)}, fbs.TileRange{}},
 		{"moved away", []fbs.Command{point, aimAt(1, 0, one), run(1, running)}, fbs.TileRange{}},
 		{"of the other device", []fbs.Command{aimAt(3, at, one), run(3, running)}, fbs.TileRange{}},
 		{"aimed at the register itself", []fbs.Command{aimAt(1, 0xffb121b0, one)}, fbs.TileRange{}},
 	} {
 		k := fakeTTKernel(t, &boards.Wormhole)
 		note, err := k.openTT().RegisterExitCleanup(aimed(test.commands...), 0)
-		want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y, noc: test.want.NoC, address: 0xffb121b0, data: resting}
+		want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y, noc: test.want.NoC,
+			address: 0xffb121b0, data: resting}
 		if test.want.X == 0 {
 			want = ttCleanup{}
 		}
@@ -499,7 +548,8 @@ func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	k.minor = 1
 	d := k.openTT()
 	// A line: that of the next device stands behind it.
-	if note, err := d.RegisterExitCleanup(image, 0); !strings.Contains(note, "go on running; tt-kmd 2.2") || strings.Index(note, "\n") != len(note)-1 || err != nil {
+	if note, err := d.RegisterExitCleanup(image, 0); !strings.Contains(note,
+		"go on running; tt-kmd 2.2") || strings.Index(note, "\n") != len(note)-1 || err != nil {
 		t.Errorf("tt-kmd 2.1: %q, %v", note, err)
 	}
 	if note, err := d.RegisterExitCleanup(rests, 0); note != "" || err != nil {
@@ -529,7 +579,8 @@ func TestTheClockIsAskedForAndGivenBack(t *testing.T) {
 	if !slices.Equal(k.powers, []uint16{0x7fff, 0x7ffe}) || k.at("power") > k.at("close "+ttNode) {
 		t.Errorf("asked for %#x; %q", k.powers, k.journal)
 	}
-	for _, errno := range []error{unix.EINVAL, unix.ENOTTY} { // of a driver, or firmware, that knows no power
+	// of a driver, or firmware, that knows no power
+	for _, errno := range []error{unix.EINVAL, unix.ENOTTY} {
 		k.errors["ioctl fa0f"] = errno
 		k.openTT().Close()
 	}
@@ -651,14 +702,16 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 	defer unix.Close(pipe[1])
 	unix.Write(pipe[1], []byte("four"))
 	var waiting int32
-	if result, err := ioctl(pipe[0], unix.TIOCINQ, 0, structPointer(&waiting)); err != nil || result != 0 || waiting != 4 {
+	if result, err := ioctl(pipe[0], unix.TIOCINQ, 0, structPointer(&waiting)); err != nil ||
+		result != 0 || waiting != 4 {
 		t.Errorf("%d bytes wait, %d, %v", waiting, result, err)
 	}
 	if _, err := Mmap(pipe[0], 0, 4096, unix.PROT_READ, unix.MAP_SHARED); err != unix.ENODEV {
 		t.Error(err)
 	}
 	data := make([]byte, 8)
-	if n, err := (linux{}).read(pipe[0], data); n != 4 || err != nil || !strings.HasPrefix(string(data), "four") {
+	if n, err := (linux{}).read(pipe[0], data); n != 4 || err != nil ||
+		!strings.HasPrefix(string(data), "four") {
 		t.Errorf("%q, %v", fmt.Sprint(data), err)
 	}
 }

@@ -85,17 +85,22 @@ func (d *vfio) probe() error {
 	}
 	d.dmaFaulted = d.sawDMAFault
 	if d.boundDriver != "vfio-pci" {
-		bind := "modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/" + d.address + "/driver_override; "
+		bind := "modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/" + d.address +
+			"/driver_override; "
 		owner := "no driver"
 		if d.boundDriver != "" {
 			owner = "the kernel driver " + d.boundDriver
 			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + d.boundDriver + "/unbind; "
 		}
-		return NewFault(NoDevice, d.identity.Name+": "+owner+" has the device; hand it to vfio-pci with `"+bind+"echo "+d.address+
-			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:"+d.address)
+		return NewFault(NoDevice, d.identity.Name+": "+owner+
+			" has the device; hand it to vfio-pci with `"+bind+"echo "+d.address+
+			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU "+
+			"is on for it: switch that on, or open it as pci:"+d.address)
 	}
 	if d.group = linkTarget(d.sysfsDir() + "/iommu_group"); d.group == "" {
-		return NewFault(NoDevice, d.identity.Name+": no IOMMU is on for the device; switch it on (firmware, kernel command line), or open it as pci:"+d.address)
+		return NewFault(NoDevice, d.identity.Name+
+			": no IOMMU is on for the device; switch it on (firmware, kernel command line), or "+
+			"open it as pci:"+d.address)
 	}
 	return nil
 }
@@ -111,7 +116,8 @@ func (d *vfio) acquire() error {
 		return err
 	}
 	address := append([]byte(d.address), 0)
-	if d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDevice, 0, structPointer(&address[0])); err != nil {
+	if d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDevice, 0,
+		structPointer(&address[0])); err != nil {
 		return callFault("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
 	}
 	d.closeFileLater(d.config.fd)
@@ -132,7 +138,8 @@ func (d *vfio) acquire() error {
 // region tells where configuration space, or a BAR, is in the function's file.
 func (d *vfio) regionInfo(index uint32) (*vfioRegion, error) {
 	r := &vfioRegion{argsz: 32, index: index}
-	return r, ioctlStruct(d.config.fd, vfioDeviceGetRegionInfo, structPointer(r), "VFIO_DEVICE_GET_REGION_INFO", d.address)
+	return r, ioctlStruct(d.config.fd, vfioDeviceGetRegionInfo, structPointer(r),
+		"VFIO_DEVICE_GET_REGION_INFO", d.address)
 }
 
 // mapFile implements lane: VFIO maps everything uncached.
@@ -143,7 +150,9 @@ func (d *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (Aperture, er
 		return Aperture{}, err
 	}
 	if r.flags&vfioRegionMMap == 0 {
-		return Aperture{}, NewFault(NoDevice, d.identity.Name+": VFIO does not let"+what+" be mapped (smaller than a page, or not alone in it)")
+		return Aperture{}, NewFault(NoDevice,
+			d.identity.Name+": VFIO does not let"+what+
+				" be mapped (smaller than a page, or not alone in it)")
 	}
 	return d.mapRange(d.config.fd, r.offset+offset, size, d.address+what)
 }
@@ -178,7 +187,8 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 		vaddr: address, iova: vfioShared.nextIOVA, size: size,
 	}
 	for range iovaTries {
-		if _, err = syscalls.ioctl(d.container, vfioIOMMUMapDMA, 0, structPointer(&m)); err != unix.EINVAL {
+		if _, err = syscalls.ioctl(d.container, vfioIOMMUMapDMA, 0,
+			structPointer(&m)); err != unix.EINVAL {
 			break
 		}
 		m.iova += iovaStep
@@ -191,13 +201,17 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	case nil:
 		u := vfioUnmap{argsz: 24, iova: m.iova, size: size}
 		d.deferClose(func() error {
-			return ioctlStruct(d.container, vfioIOMMUUnmapDMA, structPointer(&u), "VFIO_IOMMU_UNMAP_DMA", d.address)
+			return ioctlStruct(d.container, vfioIOMMUUnmapDMA, structPointer(&u),
+				"VFIO_IOMMU_UNMAP_DMA", d.address)
 		})
 		return m.iova, nil
 	case unix.EINVAL:
-		return 0, NewFault(NoDevice, d.identity.Name+fbs.Text(": the IOMMU has no %x bytes of addresses left", size))
+		return 0, NewFault(NoDevice, d.identity.Name+
+			fbs.Text(": the IOMMU has no %x bytes of addresses left", size))
 	case unix.ENOMEM:
-		return 0, NewFault(Denied, d.identity.Name+fbs.Text(": %x bytes of host memory cannot be pinned: ENOMEM; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`)", size))
+		return 0, NewFault(Denied, d.identity.Name+
+			fbs.Text(": %x bytes of host memory cannot be pinned: ENOMEM; raise RLIMIT_MEMLOCK "+
+				"(`ulimit -l unlimited`)", size))
 	}
 	return 0, callFault("VFIO_IOMMU_MAP_DMA", d.address, err)
 }
@@ -223,7 +237,8 @@ func (d *vfio) sawDMAFault() bool {
 
 // faultWords are what drivers of IOMMUs log (drivers/iommu of Linux 6.1:
 // arm-smmu-v3.c, arm-smmu.c, intel/dmar.c, amd/iommu.c).
-var faultWords = [...][2]string{{"smmu", "event"}, {"smmu", "fault"}, {"DMAR", "fault"}, {"AMD-Vi", "FAULT"}}
+var faultWords = [...][2]string{{"smmu", "event"}, {"smmu", "fault"}, {"DMAR", "fault"},
+	{"AMD-Vi", "FAULT"}}
 
 func isFaultRecord(record []byte) bool {
 	for _, words := range &faultWords {
@@ -278,9 +293,11 @@ func (d *vfio) openShared(path string) (f *vfioFile, err error) {
 		d.shared = append(d.shared, f)
 		return f, nil
 	case unix.ENOENT, unix.ENODEV:
-		return nil, NewFault(NoDevice, d.identity.Name+": "+path+" does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?")
+		return nil, NewFault(NoDevice, d.identity.Name+": "+path+
+			" does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?")
 	case unix.EBUSY:
-		return nil, NewFault(NoDevice, d.identity.Name+": another program has "+path+" open; `fuser -v "+path+"` names it")
+		return nil, NewFault(NoDevice, d.identity.Name+": another program has "+path+
+			" open; `fuser -v "+path+"` names it")
 	}
 	return nil, callFault("open", path, err)
 }
@@ -318,15 +335,19 @@ func (d *vfio) joinGroup() (group *vfioFile, err error) {
 		return group, nil
 	}
 	status := vfioStatus{argsz: 8}
-	if err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status), "VFIO_GROUP_GET_STATUS", path); err != nil {
+	if err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
+		"VFIO_GROUP_GET_STATUS", path); err != nil {
 		return nil, err
 	}
 	if status.flags&vfioGroupViable == 0 {
-		return nil, NewFault(NoDevice, d.identity.Name+": the IOMMU cannot tell the device from others that drivers have; hand all of `ls /sys/kernel/iommu_groups/"+d.group+
+		return nil, NewFault(NoDevice, d.identity.Name+
+			": the IOMMU cannot tell the device from others that drivers have; hand all of `ls "+
+			"/sys/kernel/iommu_groups/"+d.group+
 			"/devices` to vfio-pci, or unbind them from their drivers")
 	}
 	fd := int32(all.fd)
-	err = ioctlStruct(group.fd, vfioGroupSetContainer, structPointer(&fd), "VFIO_GROUP_SET_CONTAINER", path)
+	err = ioctlStruct(group.fd, vfioGroupSetContainer, structPointer(&fd),
+		"VFIO_GROUP_SET_CONTAINER", path)
 	if err != nil || vfioShared.iommu {
 		return group, err
 	}
@@ -335,10 +356,14 @@ func (d *vfio) joinGroup() (group *vfioFile, err error) {
 	case nil:
 		vfioShared.iommu, vfioShared.nextIOVA = true, iovaFirst
 	case unix.ENODEV:
-		return nil, NewFault(NoDevice, d.identity.Name+": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`")
+		return nil, NewFault(NoDevice, d.identity.Name+
+			": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`")
 	case unix.EPERM:
-		return nil, NewFault(Denied, d.identity.Name+": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); "+
-			"where you trust the device, `echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
+		return nil, NewFault(Denied, d.identity.Name+
+			": the interrupt controller does not keep the device's interrupts apart (GICv2 does "+
+			"not); "+
+			"where you trust the device, `echo 1 > "+
+			"/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
 	}
 	return group, callFault("VFIO_SET_IOMMU", vfioContainer, err)
 }

@@ -44,8 +44,10 @@ type vfioFunction struct {
 func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 	fakeSysfs(t)
 	k := &fakeVFIO{
-		fakeKernel: fakeSystem(t), functions: map[string]*vfioFunction{}, fds: map[int]*vfioFunction{}, attached: map[int]int{},
-		pageSize: 4096, can: [][2]uint64{{0, 0x7ffffff}, {0x8100000, 0xffff_ffff_ffff}}, // as QEMU's virt machine has them
+		fakeKernel: fakeSystem(t), functions: map[string]*vfioFunction{},
+		fds: map[int]*vfioFunction{}, attached: map[int]int{},
+		// as QEMU's virt machine has them
+		pageSize: 4096, can: [][2]uint64{{0, 0x7ffffff}, {0x8100000, 0xffff_ffff_ffff}},
 	}
 	k.fakeKernel.ioctls = k.control
 	use(k)
@@ -76,7 +78,8 @@ func (k *fakeVFIO) add(f *fakeFunction, group string, bars map[int]uint64) *vfio
 	f.link("iommu_group", group)
 	v := &vfioFunction{group: group, file: filepath.Join(k.t.TempDir(), "regions")}
 	for i := range v.regions {
-		v.regions[i] = vfioRegion{flags: 3, index: uint32(i), size: bars[i], offset: uint64(i+1) << 33}
+		v.regions[i] = vfioRegion{flags: 3, index: uint32(i), size: bars[i],
+			offset: uint64(i+1) << 33}
 		if bars[i] > 0 {
 			v.regions[i].flags |= vfioRegionMMap
 		}
@@ -177,7 +180,8 @@ func (k *fakeVFIO) control(fd int, request, value uintptr, argument unsafe.Point
 	return -1, unix.ENOTTY
 }
 
-func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.Pointer) (int, error) {
+func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.Pointer) (int,
+	error) {
 	switch request {
 	case vfioGroupGetStatus:
 		s := (*vfioStatus)(argument)
@@ -198,12 +202,14 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 	case vfioGroupGetDevice:
 		bytes := unsafe.Slice((*byte)(argument), 13)
 		v := k.functions[string(bytes[:12])]
-		if k.attached[fd] == 0 || k.kind == 0 || v == nil || bytes[12] != 0 || vfioDir+v.group != path {
+		if k.attached[fd] == 0 || k.kind == 0 || v == nil || bytes[12] != 0 ||
+			vfioDir+v.group != path {
 			return -1, unix.EINVAL
 		}
 		file, err := unix.Open(v.file, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		k.opened[file], k.fds[file] = "function "+string(bytes[:12]), v
-		if command := v.at(k.t, vfioRegionConfig, configCommand, 1); v.resets { // vfio_pci_core_enable
+		// vfio_pci_core_enable
+		if command := v.at(k.t, vfioRegionConfig, configCommand, 1); v.resets {
 			k.resets++
 			v.patch(k.t, vfioRegionConfig, configCommand, []byte{0, 0})
 		} else if !k.stubborn {
@@ -217,7 +223,8 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (int, error) {
 	switch request {
 	case vfioSetIOMMU:
-		if len(k.attached) == 0 || k.kind != 0 { // vfio_ioctl_set_iommu of Linux' drivers/vfio/container.c
+		// vfio_ioctl_set_iommu of Linux' drivers/vfio/container.c
+		if len(k.attached) == 0 || k.kind != 0 {
 			return -1, unix.EINVAL
 		}
 		if value != vfioType1v2 {
@@ -234,8 +241,12 @@ func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (i
 }
 
 func (k *fakeVFIO) mapDMA(m *vfioMap) (int, error) {
-	if m.argsz != 32 || m.flags != vfioDMARead|vfioDMAWrite || k.kind == 0 || m.size == 0 || (m.vaddr|m.size)%4096 != 0 || m.iova%k.pageSize != 0 ||
-		!slices.ContainsFunc(k.can, func(r [2]uint64) bool { return r[0] <= m.iova && m.iova+m.size-1 <= r[1] }) {
+	if m.argsz != 32 || m.flags != vfioDMARead|vfioDMAWrite || k.kind == 0 || m.size == 0 ||
+		(m.vaddr|m.size)%4096 != 0 || m.iova%k.pageSize != 0 ||
+		!slices.ContainsFunc(k.can, func(r [2]uint64) bool {
+			return r[0] <= m.iova &&
+				m.iova+m.size-1 <= r[1]
+		}) {
 		return -1, unix.EINVAL
 	}
 	for _, other := range k.dma {
@@ -249,7 +260,10 @@ func (k *fakeVFIO) mapDMA(m *vfioMap) (int, error) {
 }
 
 func (k *fakeVFIO) unmapDMA(u *vfioUnmap) (int, error) {
-	i := slices.IndexFunc(k.dma, func(m vfioMap) bool { return m.iova == u.iova && m.size == u.size })
+	i := slices.IndexFunc(k.dma, func(m vfioMap) bool {
+		return m.iova == u.iova &&
+			m.size == u.size
+	})
 	if u.argsz != 24 || u.flags != 0 || i < 0 {
 		return -1, unix.EINVAL
 	}
@@ -258,7 +272,8 @@ func (k *fakeVFIO) unmapDMA(u *vfioUnmap) (int, error) {
 	return 0, nil
 }
 
-func (k *fakeVFIO) function(v *vfioFunction, request uintptr, argument unsafe.Pointer) (int, error) {
+func (k *fakeVFIO) function(v *vfioFunction, request uintptr, argument unsafe.Pointer) (int,
+	error) {
 	switch request {
 	case vfioDeviceGetRegionInfo:
 		r := (*vfioRegion)(argument)
@@ -283,11 +298,14 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (Identity{Name: name, Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}}); d.Identity() != want {
+		if want := (Identity{Name: name, Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8,
+			Bars: [6]uint64{mega}}); d.Identity() != want {
 			t.Errorf("identity %+v", d.Identity())
 		}
-		if command := v.at(t, vfioRegionConfig, configCommand, 2); command[0] != 2 || k.resets != i+1 || k.kind != vfioType1v2 || !d.Alive() {
-			t.Errorf("command %x, %d resets, IOMMU of type %d, alive %v", command, k.resets, k.kind, d.Alive())
+		if command := v.at(t, vfioRegionConfig, configCommand, 2); command[0] != 2 ||
+			k.resets != i+1 || k.kind != vfioType1v2 || !d.Alive() {
+			t.Errorf("command %x, %d resets, IOMMU of type %d, alive %v", command, k.resets, k.kind,
+				d.Alive())
 		}
 		for range 2 {
 			if err := d.Close(); err != nil {
@@ -310,7 +328,8 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 	k := fakeVFIOKernel(t)
 	f, v := addVFIOEdu(k)
 	d := f.openVFIO()
-	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x12340, Size: 0x100, Flags: fbs.FlagWriteCombining})
+	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x12340, Size: 0x100,
+		Flags: fbs.FlagWriteCombining})
 	a.Store(8, 4, 0xcafebabe)
 	if got := loadLittleEndian(v.at(t, 0, 0x12348, 4)); got != 0xcafebabe || a.Bus != 0 {
 		t.Errorf("the region holds %#x; bus address %#x", got, a.Bus)
@@ -319,7 +338,8 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 	if id, code := config.Load(0, 4); id != 0x11e81234 || code != OK {
 		t.Errorf("loaded %#x, %v", id, code)
 	}
-	if code := config.Store(0xffc, 4, 5); code != OK || loadLittleEndian(v.at(t, vfioRegionConfig, 0xffc, 4)) != 5 {
+	if code := config.Store(0xffc, 4, 5); code != OK ||
+		loadLittleEndian(v.at(t, vfioRegionConfig, 0xffc, 4)) != 5 {
 		t.Errorf("store: %v", code)
 	}
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 3, Size: 4})
@@ -332,7 +352,8 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 	wantFault(t, "no mmap", err, NoDevice, "VFIO does not let BAR 0 be mapped")
 	k.errors["ioctl 3b6c"] = unix.EINVAL
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
-	wantFault(t, "no region", err, NoDevice, "VFIO_DEVICE_GET_REGION_INFO 0000:00:01.0: invalid argument")
+	wantFault(t, "no region", err, NoDevice,
+		"VFIO_DEVICE_GET_REGION_INFO 0000:00:01.0: invalid argument")
 }
 
 func TestPointWorksThroughVFIO(t *testing.T) {
@@ -345,7 +366,8 @@ func TestPointWorksThroughVFIO(t *testing.T) {
 		t.Fatal(code)
 	}
 	a.Store(0, 4, 0xcafe)
-	if loadLittleEndian(v.at(t, 0, 0x1fc00000+40, 8))&0xffff != 7 || loadLittleEndian(v.at(t, 0, 5*mega, 4)) != 0xcafe {
+	if loadLittleEndian(v.at(t, 0, 0x1fc00000+40, 8))&0xffff != 7 ||
+		loadLittleEndian(v.at(t, 0, 5*mega, 4)) != 0xcafe {
 		t.Error("the store or the configuration is elsewhere")
 	}
 }
@@ -360,7 +382,8 @@ func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
 			{0x80_0000, 0x710_0000}, {0x100_0000, 0x811_0000}, // not into the hole
 		} {
 			a := mustMap(t, d, host(c.size))
-			if m := k.dma[i]; a.Bus != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.Base || m.size < c.size || m.size > c.size+4095 {
+			if m := k.dma[i]; a.Bus != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.Base ||
+				m.size < c.size || m.size > c.size+4095 {
 				t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.Bus, c.bus, m)
 			}
 		}
@@ -400,7 +423,8 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	h := addFunction(t, "0000:02:00.1", 0x1234, 0x1111, nil)
 	k.add(h, "8", nil)
 	d, of, same := f.openVFIO(), g.openVFIO(), h.openVFIO()
-	if want := map[string]int{vfioContainer: 3, "/dev/vfio/7": 1, "/dev/vfio/8": 2}; !maps.Equal(inUse(), want) {
+	if want := map[string]int{vfioContainer: 3, "/dev/vfio/7": 1,
+		"/dev/vfio/8": 2}; !maps.Equal(inUse(), want) {
 		t.Errorf("in use %v, want %v", inUse(), want)
 	}
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1ff8, Size: 0x10})
@@ -412,7 +436,9 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	if len(k.dma) != 1 || k.dma[0].size != 0x2000 || uintptr(k.dma[0].vaddr) != a.Base-0xff8 {
 		t.Errorf("mapped %+v", k.dma)
 	}
-	own, config, moving := mustMap(t, d, host(1)), mustMap(t, of, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}), mustMap(t, of, tlb(mega, 0))
+	own, config, moving := mustMap(t, d, host(1)),
+		mustMap(t, of, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}),
+		mustMap(t, of, tlb(mega, 0))
 	for w, owner := range map[*Aperture]Device{own: d, config: of, moving: of} {
 		if err := d.AssignBusAddress(w, owner); err != nil {
 			t.Error(err)
@@ -421,9 +447,11 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	if own.Bus != 0x120000 || config.Bus != 0 || moving.Bus != 0 {
 		t.Errorf("bus addresses %#x %#x %#x", own.Bus, config.Bus, moving.Bus)
 	}
-	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage, "cannot reach memory of mock:still")
+	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage,
+		"cannot reach memory of mock:still")
 	of.Close() // its window is no longer mapped, and its group is still in use
-	if want := map[string]int{vfioContainer: 2, "/dev/vfio/7": 1, "/dev/vfio/8": 1}; len(k.dma) != 1 || !maps.Equal(inUse(), want) {
+	if want := map[string]int{vfioContainer: 2, "/dev/vfio/7": 1,
+		"/dev/vfio/8": 1}; len(k.dma) != 1 || !maps.Equal(inUse(), want) {
 		t.Errorf("mapped %+v; in use %v, want %v", k.dma, inUse(), want)
 	}
 	same.Close()
@@ -438,28 +466,86 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		code  Code
 		words []string
 	}{
-		"no such device": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { os.RemoveAll(f.folder) }, NoDevice, []string{"lists what is there"}},
-		"no ids":         {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("modalias") }, NoDevice, []string{"modalias: no such file or directory"}},
-		"no driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver") }, NoDevice, []string{"no driver has the device",
-			"`modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/0000:00:01.0/driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`", "EINVAL", "no IOMMU", "pci:0000:00:01.0"}},
-		"another driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver"); f.bind("nvme") }, NoDevice,
-			[]string{"the kernel driver nvme has the device", "driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/nvme/unbind; echo 0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`"}},
-		"no IOMMU":     {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("iommu_group") }, NoDevice, []string{"no IOMMU is on", "pci:0000:00:01.0"}},
-		"no group":     {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { delete(k.paths, "/dev/vfio/7") }, NoDevice, []string{"/dev/vfio/7 does not exist", "devtmpfs"}},
-		"group in use": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open /dev/vfio/7"] = unix.EBUSY }, NoDevice, []string{"another program", "fuser -v /dev/vfio/7"}},
-		"group denied": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open /dev/vfio/7"] = unix.EACCES }, Denied, []string{"open /dev/vfio/7: permission denied", "run as root"}},
-		"not viable": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.hidden = true }, NoDevice,
-			[]string{"cannot tell the device from others", "ls /sys/kernel/iommu_groups/7/devices"}},
-		"no status":          {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b67"] = unix.ENOTTY }, NoDevice, []string{"VFIO_GROUP_GET_STATUS", "inappropriate ioctl for device"}},
-		"no container":       {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { delete(k.paths, vfioContainer) }, NoDevice, []string{"/dev/vfio/vfio does not exist", "modprobe"}},
-		"no module":          {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.ENODEV }, NoDevice, []string{"modprobe vfio_iommu_type1"}},
-		"container denied":   {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.EPERM }, Denied, []string{"open /dev/vfio/vfio"}},
-		"group not attached": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b68"] = unix.EINVAL }, NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: invalid argument"}},
-		"another IOMMU":      {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.ENODEV }, NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"}},
-		"GICv2":              {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EPERM }, Denied, []string{"GICv2", "allow_unsafe_interrupts"}},
-		"IOMMU not set":      {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EBUSY }, NoDevice, []string{"VFIO_SET_IOMMU", "device or resource busy"}},
-		"no function":        {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6a"] = unix.ENODEV }, NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "no such device"}},
-		"no regions":         {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6c"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_GET_REGION_INFO"}},
+		"no such device": {func(_ *fakeVFIO, f *fakeFunction,
+			_ *vfioFunction) {
+			os.RemoveAll(f.folder)
+		}, NoDevice, []string{"lists what is there"}},
+		"no ids": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("modalias") },
+			NoDevice, []string{"modalias: no such file or directory"}},
+		"no driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver") },
+			NoDevice, []string{"no driver has the device",
+				"`modprobe vfio-pci; echo vfio-pci > " +
+					"/sys/bus/pci/devices/0000:00:01.0/driver_override; echo 0000:00:01.0 > " +
+					"/sys/bus/pci/drivers/vfio-pci/bind`", "EINVAL", "no IOMMU",
+				"pci:0000:00:01.0"}},
+		"another driver": {func(_ *fakeVFIO, f *fakeFunction,
+			_ *vfioFunction) {
+			f.remove("driver")
+			f.bind("nvme")
+		}, NoDevice,
+			[]string{"the kernel driver nvme has the device",
+				"driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/nvme/unbind; echo " +
+					"0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`"}},
+		"no IOMMU": {func(_ *fakeVFIO, f *fakeFunction,
+			_ *vfioFunction) {
+			f.remove("iommu_group")
+		}, NoDevice, []string{"no IOMMU is on", "pci:0000:00:01.0"}},
+		"no group": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			delete(k.paths, "/dev/vfio/7")
+		}, NoDevice, []string{"/dev/vfio/7 does not exist", "devtmpfs"}},
+		"group in use": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["open /dev/vfio/7"] = unix.EBUSY
+		}, NoDevice, []string{"another program", "fuser -v /dev/vfio/7"}},
+		"group denied": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["open /dev/vfio/7"] = unix.EACCES
+		}, Denied, []string{"open /dev/vfio/7: permission denied", "run as root"}},
+		"not viable": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.hidden = true },
+			NoDevice,
+			[]string{"cannot tell the device from others",
+				"ls /sys/kernel/iommu_groups/7/devices"}},
+		"no status": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["ioctl 3b67"] = unix.ENOTTY
+		}, NoDevice, []string{"VFIO_GROUP_GET_STATUS", "inappropriate ioctl for device"}},
+		"no container": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			delete(k.paths, vfioContainer)
+		}, NoDevice, []string{"/dev/vfio/vfio does not exist", "modprobe"}},
+		"no module": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["open "+vfioContainer] = unix.ENODEV
+		}, NoDevice, []string{"modprobe vfio_iommu_type1"}},
+		"container denied": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["open "+vfioContainer] = unix.EPERM
+		}, Denied, []string{"open /dev/vfio/vfio"}},
+		"group not attached": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["ioctl 3b68"] = unix.EINVAL
+		}, NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: invalid argument"}},
+		"another IOMMU": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["ioctl 3b66"] = unix.ENODEV
+		}, NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"}},
+		"GICv2": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["ioctl 3b66"] = unix.EPERM
+		}, Denied, []string{"GICv2", "allow_unsafe_interrupts"}},
+		"IOMMU not set": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["ioctl 3b66"] = unix.EBUSY
+		}, NoDevice, []string{"VFIO_SET_IOMMU", "device or resource busy"}},
+		"no function": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["ioctl 3b6a"] = unix.ENODEV
+		}, NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "no such device"}},
+		"no regions": {func(k *fakeVFIO, _ *fakeFunction,
+			_ *vfioFunction) {
+			k.errors["ioctl 3b6c"] = unix.EINVAL
+		}, NoDevice, []string{"VFIO_DEVICE_GET_REGION_INFO"}},
 		"all ones": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {
 			v.patch(k.t, vfioRegionConfig, 0, []byte(strings.Repeat("\xff", 64)))
 			k.stubborn = true
@@ -495,7 +581,8 @@ func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
 	for errno, c := range map[unix.Errno]struct {
 		code  Code
 		words string
-	}{unix.ENOMEM: {Denied, "ulimit -l"}, unix.ENOSPC: {NoDevice, "VFIO_IOMMU_MAP_DMA 0000:00:01.0: no space left on device"}} {
+	}{unix.ENOMEM: {Denied, "ulimit -l"}, unix.ENOSPC: {NoDevice,
+		"VFIO_IOMMU_MAP_DMA 0000:00:01.0: no space left on device"}} {
 		k.errors["ioctl 3b71"] = errno
 		_, err := d.Map(host(4096))
 		wantFault(t, errno.Error(), err, c.code, c.words)
@@ -515,12 +602,14 @@ func TestAnIOMMUFaultInTheKernelsLogIsADMAFault(t *testing.T) {
 	const before = "6,264,2841731,-;arm-smmu-v3 9050000.smmuv3: event 0x10 received:\n"
 	for line, want := range map[string]Code{
 		before: DMAFault,
-		"4,1,1,-;arm-smmu 2b400000.iommu: Unhandled context fault: fsr=0x402, iova=0x00101000\n":                DMAFault,
-		"3,1,1,-;DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x101000 [fault reason 0x05]\n": DMAFault,
-		"3,1,1,-;vfio-pci 0000:00:02.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x000a address=0x101000]\n":  DMAFault,
-		"6,1,1,-;arm-smmu-v3 9050000.smmuv3: allocated 32768 entries for cmdq\n":                                OK,
-		"6,1,1,-;Bluetooth: event 0x10\n": OK,
-		"":                                OK,
+		"4,1,1,-;arm-smmu 2b400000.iommu: Unhandled context fault: fsr=0x402, iova=0x00101000\n": DMAFault,
+		"3,1,1,-;DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x101000 [fault " +
+			"reason 0x05]\n": DMAFault,
+		"3,1,1,-;vfio-pci 0000:00:02.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x000a " +
+			"address=0x101000]\n": DMAFault,
+		"6,1,1,-;arm-smmu-v3 9050000.smmuv3: allocated 32768 entries for cmdq\n": OK,
+		"6,1,1,-;Bluetooth: event 0x10\n":                                        OK,
+		"":                                                                       OK,
 	} {
 		k := fakeVFIOKernel(t)
 		f, _ := addVFIOEdu(k)

@@ -13,7 +13,9 @@ import (
 // the load. What ends it is for the caller, who looks at Next and Why, and may go
 // on behind it, or have a Check loaded again.
 type Walk struct {
-	Next           *fbs.Command // where to begin, and then what ended the walk; noted before each command, so that it is whose access faulted
+	// where to begin, and then what ended the walk; noted before each command, so that it is whose
+	// access faulted
+	Next           *fbs.Command
 	Windows        *uintptr     // table of the addresses of windows' first bytes, 0: not mapped
 	Memories       *uintptr     // table of the addresses of what a copy's index names
 	Stop           *fbs.Command // where to end; nil: where nothing else does
@@ -21,7 +23,8 @@ type Walk struct {
 	Got            uint64       // what was loaded
 	Want           uint64       // Differs: the golden element
 	MismatchOffset uint64       // Differs: bytes in front of it
-	TLBWindows     *uintptr     // table of the addresses of the hardware windows behind windows that registers aim
+	// table of the addresses of the hardware windows behind windows that registers aim
+	TLBWindows *uintptr
 }
 
 // Why a walk ended.
@@ -42,7 +45,8 @@ func (w *Walk) Advance() { *(*uintptr)(unsafe.Pointer(&w.Next)) += unsafe.Sizeof
 
 // Index is that of Next in its list.
 func (w *Walk) NextIndex(list []fbs.Command) int {
-	return int((uintptr(unsafe.Pointer(w.Next)) - uintptr(unsafe.Pointer(unsafe.SliceData(list)))) / unsafe.Sizeof(list[0]))
+	return int((uintptr(unsafe.Pointer(w.Next)) - uintptr(
+		unsafe.Pointer(unsafe.SliceData(list)))) / unsafe.Sizeof(list[0]))
 }
 
 // do carries out one command on a mapped aperture, by the way of a run, and gives

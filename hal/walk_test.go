@@ -19,7 +19,8 @@ import (
 // and a memory 1 of so many bytes. Some are not for a walk, and some of a window
 // 0 that is not mapped.
 func anyList(random *rand.Rand, size uint32) []fbs.Command {
-	list := make([]fbs.Command, 1+random.IntN(20), 21) // a pointer behind the last one is still one into it
+	// a pointer behind the last one is still one into it
+	list := make([]fbs.Command, 1+random.IntN(20), 21)
 	for i := range list {
 		list[i] = anyCommand(random, size)
 	}
@@ -27,18 +28,21 @@ func anyList(random *rand.Rand, size uint32) []fbs.Command {
 }
 
 func anyCommand(random *rand.Rand, size uint32) fbs.Command {
-	opcodes := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeExpect, gen.OpcodeCopyIn, gen.OpcodeFill,
+	opcodes := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeExpect,
+		gen.OpcodeCopyIn, gen.OpcodeFill,
 		gen.OpcodeCopyOut, gen.OpcodeCompare, gen.OpcodeFence, gen.OpcodePoint}
 	width := uint8(1) << random.IntN(4)
-	c := at(opcodes[random.IntN(len(opcodes))], width, gen.Access(1+random.IntN(2)), uint64(random.Uint32N(size/2)&^7), 0)
+	c := at(opcodes[random.IntN(len(opcodes))], width, gen.Access(1+random.IntN(2)),
+		uint64(random.Uint32N(size/2)&^7), 0)
 	c.Amount = uint32(width) * (1 + random.Uint32N(min(8, size/16)))
 	c.Value = uint64(random.Uint32N(size / 2))
 	switch c.Opcode {
 	case gen.OpcodeFence:
 		return fbs.Command{Opcode: gen.OpcodeFence}
 	case gen.OpcodePoint: // the registers are window 2, the first bytes of the device
-		return fbs.Command{Opcode: gen.OpcodePoint, Window: 1, Index: 2, Width: 4 << random.IntN(2), Offset: 16 * random.Uint32N(4),
-			Value: random.Uint64(), Mask: random.Uint64(), Amount: 8 * random.Uint32N(8)}
+		return fbs.Command{Opcode: gen.OpcodePoint, Window: 1, Index: 2, Width: 4 << random.IntN(2),
+			Offset: 16 * random.Uint32N(4),
+			Value:  random.Uint64(), Mask: random.Uint64(), Amount: 8 * random.Uint32N(8)}
 	case gen.OpcodeWrite:
 		c.Mode, c.Index, c.Amount, c.Value = 0, 0, 0, random.Uint64()&fbs.WidthMask(width)
 	case gen.OpcodeFill:
@@ -56,14 +60,16 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 		c.Mode = 0
 	default:
 		if random.IntN(3) == 0 {
-			c.Mode, c.Offset, c.Amount = uint8(gen.AccessBulk), random.Uint32N(size/2), 1+random.Uint32N(size/4)
+			c.Mode, c.Offset, c.Amount = uint8(gen.AccessBulk), random.Uint32N(size/2),
+				1+random.Uint32N(size/4)
 		}
 	}
 	switch random.IntN(100) {
 	case 0:
 		c.Window = 0
 	case 1:
-		others := []gen.Opcode{gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodePoint, gen.OpcodeDelay, gen.OpcodeCall, gen.OpcodeEnd}
+		others := []gen.Opcode{gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodePoint,
+			gen.OpcodeDelay, gen.OpcodeCall, gen.OpcodeEnd}
 		c = fbs.Command{Opcode: others[random.IntN(len(others))], Window: 1, Mask: 1}
 		if c.Opcode == gen.OpcodeModify {
 			c.Width = width
@@ -100,7 +106,8 @@ func (p *place) run(run func(w *Walk), list []fbs.Command) (done int) {
 	// Stop lies in the list too.
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
 	p.windows[1] = p.homes[1]
-	p.walk.Next, p.walk.Stop, p.walk.Got, p.walk.Want, p.walk.MismatchOffset = &list[0], &list[len(list)-1], 0, 0, 0
+	p.walk.Next, p.walk.Stop, p.walk.Got, p.walk.Want, p.walk.MismatchOffset = &list[0],
+		&list[len(list)-1], 0, 0, 0
 	run(&p.walk)
 	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
 }
@@ -115,10 +122,13 @@ func (p *place) one(t testing.TB, c fbs.Command) {
 func (p *place) compare(t testing.TB, oracle *place, done, want int, what any) {
 	t.Helper()
 	got, expect := p.walk, oracle.walk
-	if done != want || got.StopReason != expect.StopReason || got.Got != expect.Got && got.StopReason != AllOnes || got.Want != expect.Want || got.MismatchOffset != expect.MismatchOffset {
+	if done != want || got.StopReason != expect.StopReason ||
+		got.Got != expect.Got && got.StopReason != AllOnes || got.Want != expect.Want ||
+		got.MismatchOffset != expect.MismatchOffset {
 		t.Fatalf("%+v\ndone %d, %+v; the oracle %d, %+v", what, done, got, want, expect)
 	}
-	if p.windows[1]-p.homes[1] != oracle.windows[1]-oracle.homes[1] || !bytes.Equal(p.device, oracle.device) || !bytes.Equal(p.memory, oracle.memory) {
+	if p.windows[1]-p.homes[1] != oracle.windows[1]-oracle.homes[1] ||
+		!bytes.Equal(p.device, oracle.device) || !bytes.Equal(p.memory, oracle.memory) {
 		t.Fatalf("%+v\nmemory differs from the oracle's", what)
 	}
 }
@@ -151,14 +161,16 @@ func TestAWalkEndsAtStopAndGoesOnFromThere(t *testing.T) {
 	p := newPlace(t, 64)
 	list := make([]fbs.Command, 9)
 	for i := range list {
-		list[i] = fbs.Command{Opcode: gen.OpcodeWrite, Width: 1, Window: 1, Offset: uint32(i), Value: 7}
+		list[i] = fbs.Command{Opcode: gen.OpcodeWrite, Width: 1, Window: 1, Offset: uint32(i),
+			Value: 7}
 	}
 	w := &p.walk
 	w.Next = &list[0]
 	for _, stop := range []int{0, 3, 3, 8} {
 		w.Stop = &list[stop]
 		w.Run()
-		if w.Next != w.Stop || w.StopReason != Unhandled || w.NextIndex(list) != stop || bytes.Count(p.device, []byte{7}) != stop {
+		if w.Next != w.Stop || w.StopReason != Unhandled || w.NextIndex(list) != stop ||
+			bytes.Count(p.device, []byte{7}) != stop {
 			t.Errorf("stop %d: % x", stop, p.device[:9])
 		}
 	}
@@ -277,7 +289,8 @@ func TestAFaultIsAPanicThatKnowsItsCommand(t *testing.T) {
 	p := newPlace(t, 512)
 	windows := [3]uintptr{0, AddressOf(p.device), AddressOf(mem)}
 	p.walk.Windows = &windows[0]
-	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn,
+		gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {
 			for _, width := range widths {
 				list := make([]fbs.Command, 8)
@@ -325,15 +338,18 @@ func BenchmarkWalk(b *testing.B) {
 		})
 	}
 	for _, width := range widths {
-		each(fmt.Sprint("Write", width), int64(width), func(i int) fbs.Command { return at(gen.OpcodeWrite, width, 0, uint64(i*8), 0) })
+		each(fmt.Sprint("Write", width), int64(width),
+			func(i int) fbs.Command { return at(gen.OpcodeWrite, width, 0, uint64(i*8), 0) })
 		each(fmt.Sprint("Check", width), int64(width), func(i int) fbs.Command {
 			return at(gen.OpcodeExpect, width, gen.Access(gen.ConditionEqual), uint64(i*8), 0)
 		})
 	}
-	each("RunsOfOne", 4, func(i int) fbs.Command { return at(gen.OpcodeWrite, 4<<(i%2), 0, uint64(i*8), 0) })
+	each("RunsOfOne", 4,
+		func(i int) fbs.Command { return at(gen.OpcodeWrite, 4<<(i%2), 0, uint64(i*8), 0) })
 	for _, access := range accesses {
 		for size := uint64(16); size <= 1<<20; size *= 16 {
-			each(fmt.Sprint("CopyIn", access, size), int64(size), func(int) fbs.Command { return at(gen.OpcodeCopyIn, 4, access, 0, size) })
+			each(fmt.Sprint("CopyIn", access, size), int64(size),
+				func(int) fbs.Command { return at(gen.OpcodeCopyIn, 4, access, 0, size) })
 		}
 	}
 }

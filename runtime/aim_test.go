@@ -13,7 +13,8 @@ import (
 	memories "lightmetal/tools/bench/plain"
 )
 
-const aimedHead = "lightmetal 1\ntarget wormhole 1e52:401e bar0 1MiB\nwindow a tlb size 1MiB\nwindow b tlb size 16MiB\n"
+const aimedHead = "lightmetal 1\ntarget wormhole 1e52:401e bar0 1MiB\nwindow a tlb size 1MiB\n" +
+	"window b tlb size 16MiB\n"
 
 // TestPointStoresWhatLoadPutIntoIt has registers and windows that are plain
 // memory: what each is to hold is the board's own encoding, which tests of
@@ -50,7 +51,8 @@ again:
 		registers:      {0, fbs.TileRange{X: 5, Y: 6, Ordering: 1}, 0},
 		registers + 16: {2, fbs.TileRange{X: 3, Y: 4, NoC: 1, Ordering: 1}, 0x7000000},
 	} {
-		words, ok := boards.Wormhole.TLB.EncodeWindow(&boards.Wormhole.TLB.Groups[want.group], want.target, want.address)
+		words, ok := boards.Wormhole.TLB.EncodeWindow(&boards.Wormhole.TLB.Groups[want.group],
+			want.target, want.address)
 		if !ok || word(at) != words[0] {
 			t.Errorf("registers hold %#x, want %#x", word(at), words[0])
 		}
@@ -71,7 +73,9 @@ again:
 // TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad: a Wormhole has six bits
 // for a coordinate.
 func TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad(t *testing.T) {
-	v := view(t, aimedHead+"main:\n  point a tile 1,2 address 0x0\n  point a tile 64,2 address 0x0\n  write.4 a+0x0 0x1\n")
+	v := view(t, aimedHead+
+		"main:\n  point a tile 1,2 address 0x0\n  point a tile 64,2 address 0x0\n"+
+		"  write.4 a+0x0 0x1\n")
 	memory := make([]byte, memories.Size(v))
 	_, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
 	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), "command 1: ") {

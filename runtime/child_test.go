@@ -73,7 +73,8 @@ func child(t *testing.T, task string, args ...string) (stdout string, status sys
 	err = start()
 	if errors.Is(err, syscall.ENOEXEC) {
 		// This program runs in QEMU's user mode, which hands exec to the host.
-		command = exec.Command("qemu-"+map[string]string{"arm64": "aarch64", "amd64": "x86_64"}[goruntime.GOARCH]+"-static",
+		command = exec.Command("qemu-"+map[string]string{"arm64": "aarch64",
+			"amd64": "x86_64"}[goruntime.GOARCH]+"-static",
 			append([]string{self}, args...)...)
 		err = start()
 	}
@@ -98,7 +99,8 @@ var started = time.Now()
 
 // newPlain maps memory that no process's anonymous memory counts.
 func newPlain(size int) (*plain, error) {
-	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_ANON)
 	return &plain{memory: memory}, err
 }
 

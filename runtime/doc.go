@@ -2,7 +2,10 @@
 //
 //	file, err := runtime.Open("model.lmb")     // map the file
 //	view, err := file.Verify()                  // check all of it
-//	replay, err := runtime.Load(view, runtime.AnySlot, device) // check the device, reserve everything
+//	replay, err := runtime.Load(view, runtime.AnySlot, device) // check the device, reserve
+//
+// everything
+//
 //	err = replay.Freeze()                       // nothing is allocated after this; see Alone
 //	result := replay.Run(sequence)              // as often as wanted
 //	replay.Close()

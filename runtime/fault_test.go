@@ -88,14 +88,16 @@ func newSubject(t *testing.T, name string, file []byte) *subject {
 		t.Fatal(err)
 	}
 	for i := range image.Sequences {
-		image.Sequences[i].Commands = slices.DeleteFunc(image.Sequences[i].Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
+		image.Sequences[i].Commands = slices.DeleteFunc(image.Sequences[i].Commands,
+			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
 		for j := range image.Sequences[i].Commands {
 			if c := &image.Sequences[i].Commands[j]; c.Opcode == gen.OpcodeExpect {
 				c.Amount = min(c.Amount, pollUsMax)
 			}
 		}
 		s := &image.Sequences[i]
-		s.Commands = slices.DeleteFunc(s.Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
+		s.Commands = slices.DeleteFunc(s.Commands,
+			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
 	}
 	s := &subject{name: name, image: image}
 	s.addSafe()
@@ -118,11 +120,13 @@ func (s *subject) addSafe() {
 			return
 		}
 	}
-	store := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: 4, Value: 0x5afe}}
+	store := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: 4,
+		Value: 0x5afe}}
 	commands := []lmb.Command{store}
 	if w := s.image.Windows[0]; w.Kind == gen.WindowKindTlb {
 		target := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict}
-		commands = []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}}, store}
+		commands = []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint,
+			Mask: target.Pack()}}, store}
 	}
 	s.image.Sequences = append(s.image.Sequences, lmb.Sequence{Name: "safe", Commands: commands})
 }
@@ -170,7 +174,8 @@ func (s *subject) countSteps(t *testing.T) {
 	for i, c := range s.image.Sequences[s.main].Commands {
 		callee, first := []lmb.Command{c}, int(s.view.Sequences[s.main].First)+i
 		if c.Opcode == gen.OpcodeCall {
-			callee, first = s.image.Sequences[c.Index].Commands, int(s.view.Sequences[c.Index].First)
+			callee, first = s.image.Sequences[c.Index].Commands,
+				int(s.view.Sequences[c.Index].First)
 		}
 		for j := range callee {
 			s.steps = append(s.steps, step{command: s.view.Commands[first+j], index: first + j})
@@ -211,21 +216,26 @@ func (s *subject) loads(i int) []mock.Access {
 
 // ended checks what a failed run left behind: the code, the command, that
 // nothing but "safe" came after, and that the replay stays disabled.
-func (s *subject) ended(t *testing.T, what string, replay *runtime.Replay, device *mock.Device, result runtime.Result, code hal.Code, at, accesses int) {
+func (s *subject) ended(t *testing.T, what string, replay *runtime.Replay, device *mock.Device,
+	result runtime.Result, code hal.Code, at, accesses int) {
 	t.Helper()
 	switch {
 	case result.Code != code || int(result.Command) != s.steps[at].index:
-		t.Errorf("%s: %s: ended with %v at command %d, want %v at %d", s.name, what, result.Code, result.Command, code, s.steps[at].index)
+		t.Errorf("%s: %s: ended with %v at command %d, want %v at %d", s.name, what, result.Code,
+			result.Command, code, s.steps[at].index)
 	case !result.SafeRan:
 		t.Errorf("%s: %s: safe did not run", s.name, what)
 	case !sameAccesses(device.Journal()[accesses:], s.safe) && device.Alive():
-		t.Errorf("%s: %s: after the failure came %v, want %v", s.name, what, device.Journal()[accesses:], s.safe)
+		t.Errorf("%s: %s: after the failure came %v, want %v", s.name, what,
+			device.Journal()[accesses:], s.safe)
 	case !device.Alive() && len(device.Journal()) != accesses:
 		t.Errorf("%s: %s: a device that is gone saw %v", s.name, what, device.Journal()[accesses:])
 	}
 	before := device.Operations()
-	if again := replay.Run(s.main); again.Code != hal.Disabled || again.Command != -1 || device.Operations() != before {
-		t.Errorf("%s: %s: the next run ends with %+v after %d operations", s.name, what, again, device.Operations()-before)
+	if again := replay.Run(s.main); again.Code != hal.Disabled || again.Command != -1 ||
+		device.Operations() != before {
+		t.Errorf("%s: %s: the next run ends with %+v after %d operations", s.name, what, again,
+			device.Operations()-before)
 	}
 }
 
@@ -248,13 +258,17 @@ func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
 			result := replay.Run(s.main)
 			at := s.at(n)
 			accesses := len(device.Journal()) - len(s.safe)
-			if result.Safe != hal.OK || accesses < 0 || !sameAccesses(device.Journal()[:max(accesses, 0)], s.good[:max(accesses, 0)]) {
-				t.Fatalf("%s: operation %d: %+v, and before the fault not what a good run does", s.name, n, result)
+			if result.Safe != hal.OK || accesses < 0 ||
+				!sameAccesses(device.Journal()[:max(accesses, 0)], s.good[:max(accesses, 0)]) {
+				t.Fatalf("%s: operation %d: %+v, and before the fault not what a good run does",
+					s.name, n, result)
 			}
-			s.ended(t, fmt.Sprintf("bus fault at operation %d", n), replay, device, result, hal.BusFault, at, accesses)
+			s.ended(t, fmt.Sprintf("bus fault at operation %d", n), replay, device, result,
+				hal.BusFault, at, accesses)
 			replay.Close()
 		}
-		t.Logf("evidence: %d bus faults injected (%s: %d commands)", operations, s.name, len(s.steps))
+		t.Logf("evidence: %d bus faults injected (%s: %d commands)", operations, s.name,
+			len(s.steps))
 	}
 }
 
@@ -301,7 +315,8 @@ func TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad(t *testing.T) {
 			}
 			replay.Close()
 		}
-		t.Logf("evidence: %d vanishing devices injected (%s: %d of them after the last load)", operations, s.name, unnoticed)
+		t.Logf("evidence: %d vanishing devices injected (%s: %d of them after the last load)",
+			operations, s.name, unnoticed)
 		if unnoticed == operations {
 			t.Errorf("%s: never noticed", s.name)
 		}
@@ -316,7 +331,8 @@ func (s *subject) breaking(i int) (faults []mock.Fault) {
 	for bit := range 8 * uint(c.Width) {
 		stuck := last.Value ^ 1<<bit
 		if !holds(c, stuck) {
-			faults = append(faults, mock.Fault{Kind: mock.Stuck, Place: last.Place, Mask: 1 << bit, Value: stuck})
+			faults = append(faults, mock.Fault{Kind: mock.Stuck, Place: last.Place, Mask: 1 << bit,
+				Value: stuck})
 		}
 	}
 	return faults
@@ -366,7 +382,8 @@ func TestEveryCheckedBitStuckIsReportedWithWhatWasSeen(t *testing.T) {
 					t.Errorf("%s: %+v: got 0x%x, want 0x%x under 0x%x; should be 0x%x, 0x%x, 0x%x",
 						s.name, f, result.Got, result.Want, result.Mask, value, c.Value, c.Mask)
 				}
-				s.ended(t, fmt.Sprintf("bits 0x%x stuck at %v", f.Mask, f.Place), replay, device, result, code, at, len(device.Journal())-len(s.safe))
+				s.ended(t, fmt.Sprintf("bits 0x%x stuck at %v", f.Mask, f.Place), replay, device,
+					result, code, at, len(device.Journal())-len(s.safe))
 				replay.Close()
 				count++
 			}
@@ -392,7 +409,8 @@ func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 				at, _ := s.firstBroken(f)
 				f.Kind, f.Loads = mock.Late, 3
 				for _, access := range s.good[:s.steps[at].journal] {
-					if access.Op == mock.Load && access.Place == f.Place && (access.Value^f.Value)&f.Mask != 0 {
+					if access.Op == mock.Load && access.Place == f.Place &&
+						(access.Value^f.Value)&f.Mask != 0 {
 						f.Loads++ // a good run makes that many
 					}
 				}
@@ -406,7 +424,8 @@ func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 					want = hal.ExpectFailed
 				}
 				if result.Code != want {
-					t.Errorf("%s: bits 0x%x late at %v: %v at command %d, want %v", s.name, f.Mask, f.Place, result.Code, result.Command, want)
+					t.Errorf("%s: bits 0x%x late at %v: %v at command %d, want %v", s.name, f.Mask,
+						f.Place, result.Code, result.Command, want)
 				}
 				if want == hal.OK && device.Operations() <= s.steps[len(s.steps)-1].operations {
 					t.Errorf("%s: bits 0x%x at %v were not late", s.name, f.Mask, f.Place)
@@ -551,7 +570,8 @@ func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		shrink(4096)
-		if result := r.Run(0); result.Code != hal.BusFault || result.Command != 3 || device.memory[0xff8] != 1 || device.memory[0x10] != 0 {
+		if result := r.Run(0); result.Code != hal.BusFault || result.Command != 3 ||
+			device.memory[0xff8] != 1 || device.memory[0x10] != 0 {
 			t.Errorf("width %s: %+v", width, result)
 		}
 		r.Close()
@@ -561,11 +581,15 @@ func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
 // TestDeviceMemoryThatFaultsIsABusFault does so under every kind of access.
 func TestDeviceMemoryThatFaultsIsABusFault(t *testing.T) {
 	device, shrink := vanishing(t)
-	for _, body := range []string{"write.4 m+0x0 0x1", "write.4 m+0x0 0x1 mask 0x1", "expect.4 m+0x0 == 0x0", "fill.4 m+0x0 <- 0x0 size 64",
-		"copy.8 d[0:64] <- m+0x0 bulk", "copy.8 m+0x0 <- pattern 0x1 size 64 bulk", "copy.4 m+0x0 <- pattern 0x1 size 64",
-		"compare.4 m+0x0 uint8 == pattern 0x1 size 64", "flush.4 m+0x0", "poll.4 m+0x0 == 0x0 within 1ms"} {
+	for _, body := range []string{"write.4 m+0x0 0x1", "write.4 m+0x0 0x1 mask 0x1",
+		"expect.4 m+0x0 == 0x0", "fill.4 m+0x0 <- 0x0 size 64",
+		"copy.8 d[0:64] <- m+0x0 bulk", "copy.8 m+0x0 <- pattern 0x1 size 64 bulk",
+		"copy.4 m+0x0 <- pattern 0x1 size 64",
+		"compare.4 m+0x0 uint8 == pattern 0x1 size 64", "flush.4 m+0x0",
+		"poll.4 m+0x0 == 0x0 within 1ms"} {
 		shrink(1 << 20)
-		r, err := runtime.Load(view(t, ivshmem+"tensor d output uint8[64]\nmain:\n  delay 1us\n  "+body+"\n  copy.4 d[0:64] <- m+0x0\n"), runtime.AnySlot, device)
+		r, err := runtime.Load(view(t, ivshmem+"tensor d output uint8[64]\nmain:\n  delay 1us\n  "+
+			body+"\n  copy.4 d[0:64] <- m+0x0\n"), runtime.AnySlot, device)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,8 @@ import (
 func (r *Replay) Freeze() error {
 	for _, memory := range [...][]byte{r.view.Envelope, r.arena} {
 		if err := unix.Mlock(memory); err != nil {
-			return hal.NewFault(hal.Denied, "locking commands and arena into memory: "+err.Error()+"; raise RLIMIT_MEMLOCK (ulimit -l)")
+			return hal.NewFault(hal.Denied, "locking commands and arena into memory: "+err.Error()+
+				"; raise RLIMIT_MEMLOCK (ulimit -l)")
 		}
 	}
 	setGCPercent(-1)
@@ -56,7 +57,8 @@ func DedicateProcess() {
 	goruntime.GOMAXPROCS(1)
 	hal.PanicOnFault(true)
 	ignore := [4]uint64{1} // struct sigaction: handler SIG_IGN, flags, restorer, mask
-	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
+	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)),
+		0, 8, 0, 0)
 }
 
 // guarded executes a sequence and turns a panic into a code: IO for a read of the image file

@@ -48,7 +48,8 @@ func (d *impatient) Sleep(int64) {}
 
 // startedByAValue finds what models alone can refuse: registers that they do not
 // have, edu's transfers, and what nvme's CC and doorbells say.
-var startedByAValue = regexp.MustCompile(`the model refuses it: .*(register|out of bounds|not mapped|\bCC\b|queue)`)
+var startedByAValue = regexp.MustCompile(
+	`the model refuses it: .*(register|out of bounds|not mapped|\bCC\b|queue)`)
 
 // tryHostile verifies, loads and runs all sequences of a file of unknown
 // content. It tells how far the file came; the mock refuses nothing of what
@@ -60,7 +61,8 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 	}
 	const bytesMax = 1 << 26 // of memory, in each of many processes at once
 	board := view.Board(0)
-	if len(view.Devices) != 1 || max(view.Reservation.HostBytes, view.Reservation.ArenaBytes) > bytesMax {
+	if len(view.Devices) != 1 || max(view.Reservation.HostBytes,
+		view.Reservation.ArenaBytes) > bytesMax {
 		return true, false
 	}
 	for sequence := range view.Sequences {
@@ -81,7 +83,8 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 		// What a register's value starts and tiles that are not there are known to
 		// the device alone.
 		byModel := startedByAValue.MatchString(device.Refusal()) || chips.Of(board).Grid != nil
-		if plainMemory := board == &boards.Ivshmem || len(view.Rules) > 0; device.Refusal() != "" && (plainMemory || !byModel) {
+		if plainMemory := board == &boards.Ivshmem ||
+			len(view.Rules) > 0; device.Refusal() != "" && (plainMemory || !byModel) {
 			t.Errorf("%s: the device refused %q", what, device.Refusal())
 		}
 		if result.Code == hal.Internal {
@@ -192,7 +195,8 @@ func objects(file []byte) (list []object) {
 func edges(bits int, now uint64) []uint64 {
 	most := ^uint64(0) >> (64 - bits)
 	half := uint64(1) << (bits - 1)
-	return []uint64{0, 1, 2, most, most - 1, half, half - 1, half + 1, (now + 1) & most, (now - 1) & most, now << 1 & most, now ^ 4}
+	return []uint64{0, 1, 2, most, most - 1, half, half - 1, half + 1, (now + 1) & most,
+		(now - 1) & most, now << 1 & most, now ^ 4}
 }
 
 // mutate calls f once for each edge value of each field of an object, the value
@@ -284,7 +288,8 @@ safe:
 `
 
 // unknown is the same for a device of no known board, by rules of its own.
-var unknown = strings.Replace(everything, "target ivshmem 1af4:1110 bar2 1MiB\n", `target stranger ffff:0001 bar1 8KiB bar2 1MiB
+var unknown = strings.Replace(everything, "target ivshmem 1af4:1110 bar2 1MiB\n",
+	`target stranger ffff:0001 bar1 8KiB bar2 1MiB
 rule registers bar1 size 2KiB
 rule doorbells bar1 offset 4KiB widths 4 8
 rule memory bar2 widths 1 2 4 8 memory
@@ -322,7 +327,8 @@ func TestEveryFieldIsTried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, file := range map[string][]byte{"everything": encoded(t, everything), "stranger": encoded(t, unknown), "edu-factorial": edu} {
+	for name, file := range map[string][]byte{"everything": encoded(t, everything),
+		"stranger": encoded(t, unknown), "edu-factorial": edu} {
 		if verified, loaded := tryHostile(t, name, file); !verified || !loaded {
 			t.Fatalf("%s: verified %v, loaded %v", name, verified, loaded)
 		}
@@ -343,7 +349,8 @@ func TestEveryFieldIsTried(t *testing.T) {
 				}
 			}))
 		}
-		t.Logf("evidence: %d values of fields tried, replayed where accepted (%s, %v: %d verified, %d run)", tried, name, fields, verified, loaded)
+		t.Logf("evidence: %d values of fields tried, replayed where accepted (%s, %v: %d "+
+			"verified, %d run)", tried, name, fields, verified, loaded)
 		if !bytes.Equal(work, file) {
 			t.Error("the fields were not put back")
 		}
@@ -357,10 +364,14 @@ func TestEveryFieldIsTried(t *testing.T) {
 // the verifier reads.
 func checkFieldCounts(t *testing.T, fields map[string]int) {
 	for kind, want := range map[string]int{
-		"Command": reflect.TypeFor[fbs.Command]().NumField(), "Window": reflect.TypeFor[fbs.Window]().NumField(),
-		"Segment": reflect.TypeFor[fbs.Segment]().NumField(), "Reservation": reflect.TypeFor[fbs.Reservation]().NumField(),
-		"Target": reflect.TypeFor[gen.DeviceT]().NumField(), "Sequence": reflect.TypeFor[fbs.Sequence]().NumField(),
-		"Rule": reflect.TypeFor[fbs.Rule]().NumField(), "Tensor": reflect.TypeFor[gen.TensorT]().NumField(),
+		"Command":     reflect.TypeFor[fbs.Command]().NumField(),
+		"Window":      reflect.TypeFor[fbs.Window]().NumField(),
+		"Segment":     reflect.TypeFor[fbs.Segment]().NumField(),
+		"Reservation": reflect.TypeFor[fbs.Reservation]().NumField(),
+		"Target":      reflect.TypeFor[gen.DeviceT]().NumField(),
+		"Sequence":    reflect.TypeFor[fbs.Sequence]().NumField(),
+		"Rule":        reflect.TypeFor[fbs.Rule]().NumField(),
+		"Tensor":      reflect.TypeFor[gen.TensorT]().NumField(),
 	} {
 		if fields[kind] < want {
 			t.Errorf("%s: %d fields, want %d", kind, fields[kind], want)
@@ -376,7 +387,9 @@ func FuzzReplay(f *testing.F) {
 	f.Add(encoded(f, small))
 	f.Add(encoded(f, eduBeyondItsBuffer))
 	f.Add(encoded(f, nvmeReserved))
-	f.Add(encoded(f, ivshmem+"main:\n  call waits\n  call waits\n  call stores\nwaits:\n  delay 10s\n  delay 10s\nstores:\n  fill.1 m+0x0 <- 0x1 size 1MiB fifo\n"))
+	f.Add(encoded(f, ivshmem+
+		"main:\n  call waits\n  call waits\n  call stores\nwaits:\n  delay 10s\n  delay 10s\n"+
+		"stores:\n  fill.1 m+0x0 <- 0x1 size 1MiB fifo\n"))
 	f.Add(encoded(f, cheap(50, 50)))
 	f.Add(encoded(f, cheap(300, 0)))
 	f.Add(encoded(f, ivshmem+"main:\n  call asks\n  call asks\nasks:\n"+

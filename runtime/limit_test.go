@@ -61,7 +61,8 @@ func TestRunThatExceedsItsLimitFailsAfterSafe(t *testing.T) {
 // TestLateRunMakesNoFurtherAccess, also where the policy of what was cut off would go
 // on: that is for a condition that does not hold.
 func TestLateRunMakesNoFurtherAccess(t *testing.T) {
-	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 1s every 10us else ignore\n  write.4 m+0x80 0x1\n"+safe)
+	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 1s every 10us else ignore\n"+
+		"  write.4 m+0x80 0x1\n"+safe)
 	r.SetLimit(100_000)
 	if result := run(t, r, hal.FrameLate); result.Command != 0 {
 		t.Errorf("late at command %d", result.Command)
@@ -97,9 +98,12 @@ func TestLimitBeyondAllTimeIsNone(t *testing.T) {
 }
 
 func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
-	const listing = ivshmem + "window h host size 4KiB\nmain:\n  poll.4 m+0x0 == 0x1 within 1s every 10us\n"
-	for state, want := range map[hal.Code]hal.Code{hal.OK: hal.FrameLate, hal.DMAFault: hal.DMAFault} {
-		device := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: new([]string), state: state}
+	const listing = ivshmem +
+		"window h host size 4KiB\nmain:\n  poll.4 m+0x0 == 0x1 within 1s every 10us\n"
+	for state, want := range map[hal.Code]hal.Code{hal.OK: hal.FrameLate,
+		hal.DMAFault: hal.DMAFault} {
+		device := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: new([]string),
+			state: state}
 		r, err := runtime.Load(view(t, listing), runtime.AnySlot, device)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +115,8 @@ func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
 }
 
 func TestSafeHasNoLimit(t *testing.T) {
-	r, device := on(t, "main:\n  delay 1s\nsafe:\n  delay 5ms\n  poll.4 m+0x0 == 0x1 within 5ms every 1ms else ignore\n  write.4 m+0x40 0x5afe\n")
+	r, device := on(t, "main:\n  delay 1s\nsafe:\n  delay 5ms\n"+
+		"  poll.4 m+0x0 == 0x1 within 5ms every 1ms else ignore\n  write.4 m+0x40 0x5afe\n")
 	r.SetLimit(1000)
 	if result := run(t, r, hal.FrameLate); result.Safe != hal.OK || device.Now() < 10_000_000 {
 		t.Errorf("%+v after %d ns", result, device.Now())
@@ -136,8 +141,11 @@ func TestDeviceThatIsGoneIsNotWaitedFor(t *testing.T) {
 }
 
 func TestDeviceThatGoesDuringAPollIsNotWaitedFor(t *testing.T) {
-	for _, c := range [][2]string{{"0x0", "== 0x1"}, {"0x0", "& 0x1 == 0x1"}, {"0xffffffff", "== 0x1"}} { // all ones hold, or a register has them before
-		r, device := on(t, "main:\n  write.4 m+0x0 "+c[0]+"\n  poll.4 m+0x0 "+c[1]+" within 60s every 1ms\n")
+	// all ones hold, or a register has them before
+	for _, c := range [][2]string{{"0x0", "== 0x1"}, {"0x0", "& 0x1 == 0x1"},
+		{"0xffffffff", "== 0x1"}} {
+		r, device := on(t, "main:\n  write.4 m+0x0 "+c[0]+"\n  poll.4 m+0x0 "+c[1]+
+			" within 60s every 1ms\n")
 		device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 5})
 		if run(t, r, hal.DeviceGone); device.Now() > 6_000_000 {
 			t.Errorf("noticed after %d ns", device.Now())

@@ -48,7 +48,8 @@ func CheckTime(view *fbs.View) error {
 		if us > view.TimeLimitUs {
 			return hal.NewFault(hal.BadImage,
 				"sequence "+fbs.Quote(view.Name(view.Sequences[i].Name))+fbs.Text(" may take "+
-					"%d s %d us, %d s %d us are allowed; --longest or lm_longest allows more", us/1e6,
+					"%d s %d us, %d s %d us are allowed; --longest or lm_longest allows more",
+					us/1e6,
 					us%1e6, view.TimeLimitUs/1e6, view.TimeLimitUs%1e6))
 		}
 	}
@@ -70,13 +71,17 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 		}
 		switch {
 		case got.Vendor != want.Vendor || got.Device != want.Device:
-			reason = "is for " + view.Board(i).Name + " (" + hal.FormatPCIID(want.Vendor, want.Device) + "), " + got.Name + " is " + hal.FormatPCIID(got.Vendor, got.Device)
+			reason = "is for " + view.Board(i).Name + " (" +
+				hal.FormatPCIID(want.Vendor, want.Device) + "), " + got.Name + " is " +
+				hal.FormatPCIID(got.Vendor, got.Device)
 		case want.Subsystem != 0 && got.Subsystem != want.Subsystem:
-			reason = fbs.Text("is for subsystem %x, ", uint64(want.Subsystem)) + got.Name + fbs.Text(" has %x", uint64(got.Subsystem))
+			reason = fbs.Text("is for subsystem %x, ", uint64(want.Subsystem)) + got.Name +
+				fbs.Text(" has %x", uint64(got.Subsystem))
 		}
 		for bar := range want.BarSizes() {
 			if got.Bars[bar] < want.BarSizes()[bar] && reason == "" {
-				reason = fbs.Text("needs %x bytes of BAR %d, ", want.BarSizes()[bar], uint64(bar)) + got.Name + fbs.Text(" has %x", got.Bars[bar])
+				reason = fbs.Text("needs %x bytes of BAR %d, ", want.BarSizes()[bar], uint64(bar)) +
+					got.Name + fbs.Text(" has %x", got.Bars[bar])
 			}
 		}
 		if reason != "" {
@@ -104,7 +109,8 @@ func (r *Replay) reserveMemoryAndWindows(slot int) error {
 		return err
 	}
 	count := len(r.view.Windows)
-	r.apertures, r.windows, r.tlbWindows = make([]hal.Aperture, count), make([]uintptr, count+len(r.devices)), make([]uintptr, count)
+	r.apertures, r.windows, r.tlbWindows = make([]hal.Aperture, count),
+		make([]uintptr, count+len(r.devices)), make([]uintptr, count)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
 		if forced {
@@ -227,12 +233,14 @@ func (r *Replay) enableBusMastering() (err error) {
 // that uses it.
 func (r *Replay) relocate(index int, c *fbs.Command) error {
 	a := &r.apertures[c.Index]
-	if err := r.deviceOf(c).AssignBusAddress(a, r.devices[r.view.Windows[c.Index].Device]); err != nil {
+	if err := r.deviceOf(c).AssignBusAddress(a,
+		r.devices[r.view.Windows[c.Index].Device]); err != nil {
 		return err
 	}
 	if a.Bus == 0 {
 		return hal.NewFault(hal.NoDevice,
-			commandPlace(index)+fbs.Text("window %d has no bus address on this device", uint64(c.Index)))
+			commandPlace(index)+fbs.Text("window %d has no bus address on this device",
+				uint64(c.Index)))
 	}
 	sum := a.Bus + c.Value
 	if sum < a.Bus || sum&^fbs.WidthMask(c.Width) != 0 {
@@ -249,7 +257,8 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	target, _ := boards.UnpackTileRange(c.Mask)
 	r.scratch[0] = *c // what Aim is given lies on the heap: not one for each Point
-	registers, home, code := r.devices[device].EncodeWindow(&r.apertures[c.Window], target, c.Value, &r.scratch[0])
+	registers, home, code := r.devices[device].EncodeWindow(&r.apertures[c.Window], target, c.Value,
+		&r.scratch[0])
 	if code != hal.OK {
 		return hal.NewFault(code, commandPlace(index)+"the device cannot aim a window so")
 	}

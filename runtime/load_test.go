@@ -58,7 +58,8 @@ func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
 		{open(pipe), hal.BadImage, "a directory or a device"},
 		{open(empty), hal.BadImage, "the file is empty"},
 		{open(folder + "/" + strings.Repeat("x", 300)), hal.IO, "too long"},
-		{open("/sys/devices/system/cpu/online"), hal.IO, "no such device"}, // has bytes, and cannot be mapped
+		// has bytes, and cannot be mapped
+		{open("/sys/devices/system/cpu/online"), hal.IO, "no such device"},
 		{<-denied, hal.Denied, "permission denied"},
 	} {
 		if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
@@ -117,17 +118,20 @@ func TestNothingOfAFileCanBeWritten(t *testing.T) {
 }
 
 func TestFileWithADefectIsRefusedWithItsPath(t *testing.T) {
-	path := written(t, []byte("no image at all, and long enough to be looked at: 0123456789012345678901234567890"))
+	path := written(t, []byte("no image at all, and long enough to be looked at: "+
+		"0123456789012345678901234567890"))
 	file, err := runtime.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if _, err := file.Verify(); hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), path) {
+	if _, err := file.Verify(); hal.CodeOf(err) != hal.BadImage ||
+		!strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
 	denied := &hal.Fault{Code: hal.Denied, Reason: "not signed"}
-	if err := file.Inspect(func([]byte) error { return denied }); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), path+": not signed") {
+	if err := file.Inspect(func([]byte) error { return denied }); hal.CodeOf(err) != hal.Denied ||
+		!strings.Contains(err.Error(), path+": not signed") {
 		t.Error(err)
 	}
 	if err := file.Inspect(func(data []byte) error { return nil }); err != nil {
@@ -146,11 +150,13 @@ func TestNothingIsStoredBeforeAllIsChecked(t *testing.T) {
 		device       *mock.Device
 		code         hal.Code
 	}{
-		{"a window too large for the hardware", wormhole + "window w tlb size 4GiB\nmain:\n" + point,
+		{"a window too large for the hardware",
+			wormhole + "window w tlb size 4GiB\nmain:\n" + point,
 			runtime.AnySlot, mock.New(&boards.Wormhole), hal.NoDevice},
 		{"a hardware window of the kernel", wormhole + "window w tlb size 1MiB\nmain:\n" + point,
 			185, mock.New(&boards.Wormhole), hal.NoDevice},
-		{"a bus address that does not fit", ivshmem + "main:\n  write.4 m+0x4 0x1\n  write.4 m+0x0 bus(m)\n",
+		{"a bus address that does not fit", ivshmem +
+			"main:\n  write.4 m+0x4 0x1\n  write.4 m+0x0 bus(m)\n",
 			runtime.AnySlot, mock.New(&boards.Ivshmem), hal.WrongDevice},
 	} {
 		_, err := runtime.Load(view(t, test.source), test.slot, test.device)
@@ -166,8 +172,10 @@ func TestRelocationNeedsABusAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnySlot, device)
-	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), "command 0: window 0 has no bus address") {
+	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnySlot,
+		device)
+	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(),
+		"command 0: window 0 has no bus address") {
 		t.Error(err)
 	}
 }
@@ -202,26 +210,35 @@ func (m master) Diagnose() hal.Code { return m.state }
 func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
 	for _, test := range []struct{ what, source, want string }{
 		{"nothing of the kind", two + "main:\n  write.4 r+0x4 0x1\n", ""},
-		{"host memory", two + "window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\n", "ivshmem masters true"},
-		{"an address of its own", two + "main:\n  write.8 m+0x0 bus(m)\n", "ivshmem reaches ivshmem, ivshmem masters true"},
-		{"an address of another", two + "window h host size 4KiB\nmain:\n  write.8 r+0x80 bus(h)\n  write.8 r+0x88 bus(m)\n",
+		{"host memory", two + "window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\n",
+			"ivshmem masters true"},
+		{"an address of its own", two + "main:\n  write.8 m+0x0 bus(m)\n",
+			"ivshmem reaches ivshmem, ivshmem masters true"},
+		{"an address of another",
+			two +
+				"window h host size 4KiB\nmain:\n  write.8 r+0x80 bus(h)\n  write.8 r+0x88 bus(m)\n",
 			"edu reaches edu, edu reaches ivshmem, edu masters true"},
-		{"an address in host memory", two + "window h host size 4KiB target 1\nmain:\n  write.8 h+0x0 bus(r)\n", "ivshmem reaches edu, ivshmem masters true"},
+		{"an address in host memory",
+			two + "window h host size 4KiB target 1\nmain:\n  write.8 h+0x0 bus(r)\n",
+			"ivshmem reaches edu, ivshmem masters true"},
 	} {
 		var told []string
 		denied := &hal.Fault{Code: hal.Denied, Reason: "for a test"}
-		edu, ivshmem := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", fail: nil}, master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem", fail: nil}
+		edu, ivshmem := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", fail: nil},
+			master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem", fail: nil}
 		r, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu, ivshmem)
 		if err != nil {
 			t.Errorf("%s: %v", test.what, err)
 			continue
 		}
-		if got := strings.Join(told, ", "); got != test.want || edu.Operations()+ivshmem.Operations() != 0 {
+		if got := strings.Join(told, ", "); got != test.want ||
+			edu.Operations()+ivshmem.Operations() != 0 {
 			t.Errorf("%s: %s; want %s", test.what, got, test.want)
 		}
 		r.Close()
 		edu.fail, ivshmem.fail = denied, denied
-		if _, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu, ivshmem); (test.want == "") != (err == nil) || err != nil && err != error(denied) {
+		if _, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu,
+			ivshmem); (test.want == "") != (err == nil) || err != nil && err != error(denied) {
 			t.Errorf("%s: %v", test.what, err)
 		}
 	}
@@ -230,24 +247,30 @@ func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
 // A device may reach another's host memory, which goes when that is closed.
 func TestNoDeviceMastersTheBusAfterClose(t *testing.T) {
 	var told []string
-	edu, ivshmem := master{Device: mock.New(&boards.Edu), told: &told, name: "edu"}, master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem"}
-	r, err := runtime.Load(view(t, two+"window h host size 4KiB\nmain:\n  write.8 m+0x80 bus(h)\n"), runtime.AnySlot, edu, ivshmem)
+	edu, ivshmem := master{Device: mock.New(&boards.Edu), told: &told, name: "edu"},
+		master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem"}
+	r, err := runtime.Load(view(t, two+"window h host size 4KiB\nmain:\n  write.8 m+0x80 bus(h)\n"),
+		runtime.AnySlot, edu, ivshmem)
 	if err != nil {
 		t.Fatal(err)
 	}
 	told = nil
 	for range 2 {
-		if err := r.Close(); err != nil || strings.Join(told, ", ") != "edu masters false, ivshmem masters false" {
+		if err := r.Close(); err != nil || strings.Join(told,
+			", ") != "edu masters false, ivshmem masters false" {
 			t.Errorf("%v; %q", err, told)
 		}
 	}
 }
 
 func TestAddressThatReachGivesIsChecked(t *testing.T) {
-	for write, bus := range map[string]uint64{"write.4 r+0x80 bus(r)+0x1000": 1<<32 - 0x1000, "write.8 r+0x80 bus(r)+0x1000": 1<<64 - 0x1000} {
+	for write, bus := range map[string]uint64{"write.4 r+0x80 bus(r)+0x1000": 1<<32 - 0x1000,
+		"write.8 r+0x80 bus(r)+0x1000": 1<<64 - 0x1000} {
 		var told []string
 		edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", bus: bus}
-		_, err := runtime.Load(view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nmain:\n  "+write+"\n"), runtime.AnySlot, edu)
+		_, err := runtime.Load(view(t,
+			"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
+				"main:\n  "+write+"\n"), runtime.AnySlot, edu)
 		if hal.CodeOf(err) != hal.WrongDevice || slices.Contains(told, "edu masters true") {
 			t.Errorf("%s: %v after %v", write, err, told)
 		}
@@ -273,12 +296,15 @@ func (s *stranger) Diagnose() hal.Code                               { return ha
 // A lane takes a device at the first Map: until its identity is known to be
 // right, no window is mapped of any.
 func TestADeviceThatIsAnotherThanTheImagesIsNotTouched(t *testing.T) {
-	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\ntarget ivshmem 1af4:1110 bar2 1MiB\nwindow r bar0 offset 0 size 1MiB\nwindow h host size 4KiB target 1\nmain:\n  write.4 r+0x4 1\n")
+	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n"+
+		"target ivshmem 1af4:1110 bar2 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
+		"window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 1\n")
 	for _, second := range []*boards.Board{&boards.Nvme, &boards.Edu} {
 		devices := []*stranger{{Device: mock.New(&boards.Edu)}, {Device: mock.New(second)}}
 		_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
 		if hal.CodeOf(err) != hal.WrongDevice || devices[0].touched || devices[1].touched {
-			t.Errorf("%s: %v; touched %v, %v", second.Name, err, devices[0].touched, devices[1].touched)
+			t.Errorf("%s: %v; touched %v, %v", second.Name, err, devices[0].touched,
+				devices[1].touched)
 		}
 	}
 }
@@ -299,7 +325,8 @@ func (c cleaner) RegisterExitCleanup(_ *fbs.View, target int) (note string, err 
 // TestDriversAreToldWhatToDoWhenTheProcessEnds: each of its own target, once all
 // else is well.
 func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
-	const two = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nmain:\n"
+	const two = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n" +
+		"target wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nmain:\n"
 	const points = "  point w tile 1,1 address 0xffb00000\n"
 	for _, test := range []struct {
 		what, source, note string
@@ -312,9 +339,12 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 		{"a driver that refuses", points, "", hal.Denied, []int{0}},
 	} {
 		var told []int
-		first := cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note, fail: test.fail}
-		r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first, cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note})
-		if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) || err == nil && r.Notice != test.note+test.note {
+		first := cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note,
+			fail: test.fail}
+		r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first,
+			cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note})
+		if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) ||
+			err == nil && r.Notice != test.note+test.note {
 			t.Errorf("%s: %v, told %v", test.what, err, told)
 		}
 		if err == nil {
@@ -326,7 +356,8 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 // unaimable is a device that refuses what a Point asks for.
 type unaimable struct{ cleaner }
 
-func (unaimable) EncodeWindow(*hal.Aperture, fbs.TileRange, uint64, *fbs.Command) (registers, home uintptr, code hal.Code) {
+func (unaimable) EncodeWindow(*hal.Aperture, fbs.TileRange, uint64, *fbs.Command) (registers,
+	home uintptr, code hal.Code) {
 	return 0, 0, hal.Refused
 }
 
@@ -335,14 +366,17 @@ func (unaimable) EncodeWindow(*hal.Aperture, fbs.TileRange, uint64, *fbs.Command
 func TestNoDriverIsToldOfAResetByARefusedImage(t *testing.T) {
 	var told []int
 	device := unaimable{cleaner{Device: mock.New(&boards.Wormhole), told: &told}}
-	source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nmain:\n  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n"
-	if _, err := runtime.Load(view(t, source), runtime.AnySlot, device); hal.CodeOf(err) != hal.Refused || len(told) != 0 {
+	source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\n" +
+		"main:\n  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n"
+	if _, err := runtime.Load(view(t, source), runtime.AnySlot,
+		device); hal.CodeOf(err) != hal.Refused || len(told) != 0 {
 		t.Errorf("%v, told %v", err, told)
 	}
 }
 
 func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
-	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\nwindow b tlb size 1MiB\nmain:\n  delay 1us\n")
+	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\n"+
+		"window b tlb size 1MiB\nmain:\n  delay 1us\n")
 	r, err := runtime.Load(v, 20, mock.New(&boards.Wormhole))
 	if err != nil {
 		t.Fatal(err)
@@ -362,7 +396,8 @@ func (c chooser) Map(w fbs.Window) (hal.Aperture, error) {
 }
 
 func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
-	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\nmain:\n  delay 1us\n")
+	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\n"+
+		"main:\n  delay 1us\n")
 	for what, c := range map[string]struct {
 		slot   int
 		device hal.Device
@@ -371,15 +406,20 @@ func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
 		"the driver chooses":  {20, chooser{mock.New(&boards.Wormhole)}},
 	} {
 		_, err := runtime.Load(v, c.slot, c.device)
-		if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), "too small, in use, or the kernel driver's; on a tt: device the driver chooses") {
+		if hal.CodeOf(err) != hal.NoDevice ||
+			!strings.Contains(err.Error(),
+				"too small, in use, or the kernel driver's; on a tt: device the driver chooses") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
 func TestDeviceNamesAreThePCIIDs(t *testing.T) {
-	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB target 1\nmain:\n  delay 1us\n")
-	if got := runtime.DeviceNames(v); !reflect.DeepEqual(got, []string{"pci:1e52:401e", "pci:1234:11e8"}) {
+	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n"+
+		"target edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB target 1\nmain:\n"+
+		"  delay 1us\n")
+	if got := runtime.DeviceNames(v); !reflect.DeepEqual(got,
+		[]string{"pci:1e52:401e", "pci:1234:11e8"}) {
 		t.Error(got)
 	}
 }
@@ -402,11 +442,13 @@ func TestReplayThatIsClosedDoesNotRun(t *testing.T) {
 // the same place as a limit on locked memory. Go is then left as it was.
 func TestFreezeThatCannotLockTheArenaFails(t *testing.T) {
 	r, _ := on(t, "tensor d output uint8[4096]\nmain:\n  copy.4 d[0:4096] <- m+0x0\n")
-	if err := unix.Mprotect(r.Output(0), unix.PROT_NONE); err != nil { // and not unmapped: Go would take the place
+	// and not unmapped: Go would take the place
+	if err := unix.Mprotect(r.Output(0), unix.PROT_NONE); err != nil {
 		t.Fatal(err)
 	}
 	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(3))
-	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {
+	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied ||
+		!strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {
 		t.Error(err)
 	}
 	if n := goruntime.GOMAXPROCS(0); n != 3 {
@@ -435,7 +477,8 @@ func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
-	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "locking commands") {
+	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied ||
+		!strings.Contains(err.Error(), "locking commands") {
 		t.Error(err)
 	}
 }
@@ -466,13 +509,16 @@ type broken struct{ *mock.Device }
 func (broken) Now() int64 { panic("a defect") }
 
 func TestPanicOfADeviceIsAnInternalError(t *testing.T) {
-	r, err := runtime.Load(view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n  poll.1 m+0x0 == 0x2 within 1ms\nsafe:\n  write.1 m+0x1 0x1\n"),
+	r, err := runtime.Load(view(t,
+		ivshmem+"main:\n  write.1 m+0x0 0x1\n  poll.1 m+0x0 == 0x2 within 1ms\nsafe:\n"+
+			"  write.1 m+0x1 0x1\n"),
 		runtime.AnySlot, broken{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if result := run(t, r, hal.Internal); result.Command != 1 || result.Safe != hal.OK || !result.SafeRan {
+	if result := run(t, r, hal.Internal); result.Command != 1 || result.Safe != hal.OK ||
+		!result.SafeRan {
 		t.Errorf("%+v", result)
 	}
 }
@@ -485,7 +531,8 @@ func TestSafeThatFailsDoesNotRunAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if result := r.Run(v.SequenceByName("safe")); result.Code != hal.ExpectFailed || result.SafeRan || device.Operations() != 1 {
+	if result := r.Run(v.SequenceByName("safe")); result.Code != hal.ExpectFailed ||
+		result.SafeRan || device.Operations() != 1 {
 		t.Errorf("%+v after %d operations", result, device.Operations())
 	}
 }
@@ -540,11 +587,14 @@ store of 4 bytes at 0x34 = 0x77665544`), "\n")
 }
 
 func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
-	const listing = two + "window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\nlook:\n  expect.4 m+0x0 == 0x1 else ignore\n"
+	const listing = two +
+		"window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\nlook:\n" +
+		"  expect.4 m+0x0 == 0x1 else ignore\n"
 	for _, state := range []hal.Code{hal.OK, hal.DMAFault} {
 		var told []string
 		edu := mock.New(&boards.Edu)
-		ivshmem := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: &told, state: state}
+		ivshmem := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: &told,
+			state: state}
 		r, err := runtime.Load(view(t, listing), runtime.AnySlot, edu, ivshmem)
 		if err != nil {
 			t.Fatal(err)
@@ -560,7 +610,8 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 			t.Errorf("%v, %v", told, err)
 		}
 		edu.Inject(mock.Fault{Kind: mock.AllOnes, Operation: edu.Operations() + 1})
-		if a, err := edu.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Size: 8}); err != nil {
+		if a, err := edu.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot,
+			Size: 8}); err != nil {
 			t.Fatal(err)
 		} else if a.Load(0, 4); r.Diagnose() != hal.DeviceGone {
 			t.Errorf("the other device is gone: %v", r.Diagnose())
@@ -572,9 +623,11 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 // TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt: what went wrong with a transfer is
 // known some time later.
 func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
-	for window, wait := range map[string]int64{"": 0, "window h host size 4KiB target 1\n": 5_000_000} {
+	for window, wait := range map[string]int64{"": 0,
+		"window h host size 4KiB target 1\n": 5_000_000} {
 		edu := mock.New(&boards.Edu)
-		r, err := runtime.Load(view(t, two+window+"main:\n  write.4 r+0x4 0x1\n"), runtime.AnySlot, edu, mock.New(&boards.Ivshmem))
+		r, err := runtime.Load(view(t, two+window+"main:\n  write.4 r+0x4 0x1\n"), runtime.AnySlot,
+			edu, mock.New(&boards.Ivshmem))
 		if err != nil {
 			t.Fatal(err)
 		}

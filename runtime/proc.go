@@ -24,7 +24,8 @@ func parseMeminfo(meminfo string) (pages, huge uint64) {
 		_ = unix.Sysinfo(&system) // cannot fail
 		pages = uint64(system.Totalram) * uint64(system.Unit)
 	}
-	return pages, numberAfter(meminfo, "HugePages_Free:") * numberAfter(meminfo, "Hugepagesize:") << 10
+	return pages, numberAfter(meminfo, "HugePages_Free:") * numberAfter(meminfo,
+		"Hugepagesize:") << 10
 }
 
 // after is the text behind a name, empty where there is none.
@@ -37,7 +38,8 @@ func textAfter(text, name string) string {
 
 // numberAfter is the number behind a name and blanks, 0 where there is none.
 func numberAfter(text, name string) (n uint64) {
-	for text = textAfter(text, name); text != "" && text[0] <= '9' && (text[0] >= '0' || n == 0); text = text[1:] {
+	for text = textAfter(text, name); text != "" && text[0] <= '9' &&
+		(text[0] >= '0' || n == 0); text = text[1:] {
 		n = 10*n + uint64(max(text[0], '0')-'0')
 	}
 	return n

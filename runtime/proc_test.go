@@ -7,11 +7,14 @@ import (
 )
 
 func TestMemoryIsWhatTheKernelSaysIsAvailable(t *testing.T) {
-	const meminfo = "MemTotal:       131072000 kB\nMemFree:         1000 kB\nMemAvailable:    2000 kB\nHugePages_Total:       8\nHugePages_Free:        3\nHugepagesize:       2048 kB\n"
+	const meminfo = "MemTotal:       131072000 kB\nMemFree:         1000 kB\n" +
+		"MemAvailable:    2000 kB\nHugePages_Total:       8\nHugePages_Free:        3\n" +
+		"Hugepagesize:       2048 kB\n"
 	if pages, huge := parseMeminfo(meminfo); pages != 2000<<10 || huge != 3*2048<<10 {
 		t.Errorf("%d, %d", pages, huge)
 	}
-	if pages, huge := parseMeminfo("MemAvailable:   10 kB\nHugePages_Free:        0\nHugepagesize:       2048 kB\n"); pages != 10<<10 || huge != 0 {
+	if pages, huge := parseMeminfo("MemAvailable:   10 kB\nHugePages_Free:        0\n" +
+		"Hugepagesize:       2048 kB\n"); pages != 10<<10 || huge != 0 {
 		t.Errorf("%d, %d", pages, huge)
 	}
 	if _, huge := parseMeminfo("HugePages_Free:       20\nHugepagesize:"); huge != 0 {
@@ -33,11 +36,14 @@ func TestFileSystemThatTakesNoWritesIsKnown(t *testing.T) {
 		{"", false},
 		{"22 1 259:2 / / ro,relatime shared:1 - ext4 /dev/root ro,errors=remount-ro\n", true},
 		{"22 1 259:2 / / rw,relatime - squashfs /dev/root ro\n", true}, // the last options count
-		{"21 1 259:1 / / rw - ext4 /dev/a rw\n22 1 259:2 / /b rw shared:1 master:2 - erofs /dev/b ro\n23 1 259:3 / /c rw - ext4 /dev/c rw\n", true},
+		{"21 1 259:1 / / rw - ext4 /dev/a rw\n22 1 259:2 / /b rw shared:1 master:2 - erofs " +
+			"/dev/b ro\n23 1 259:3 / /c rw - ext4 /dev/c rw\n", true},
 		{"22 1 259:2 / /bound ro,relatime - ext4 /dev/root rw,errors=remount-ro\n", false},
 		{"22 1 259:21 / / ro - ext4 /dev/root ro\n22 1 1259:2 / / ro - ext4 /dev/root ro\n", false},
 		{"22 1 259:2 / /media ro - fuseblk /dev/b ro,user_id=0\n", false},
-		{"22 1 0:5 / /x ro - fuse 259:2 ro,user_id=0\n23 1 259:2 / /y rw - ext4 /dev/y rw\n", false}, // a source of that name
+		// a source of that name
+		{"22 1 0:5 / /x ro - fuse 259:2 ro,user_id=0\n23 1 259:2 / /y rw - ext4 /dev/y rw\n",
+			false},
 		{"22 1 259:2 / /\\040-\\040ext4\\040x\\040ro ro - ext4 /dev/root rw\n", false},
 		{"22 1 259:2 / / ro - ext4 /dev/root r", false},
 		{"22 1 259:2 / / ro - ext4 ro", false},

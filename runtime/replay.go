@@ -15,15 +15,18 @@ type Replay struct {
 	Notice string // lines on what Load could not see to, empty if nothing
 
 	// of the view, or a copy in the arena with relocations and points resolved
-	commands   []fbs.Command
-	view       *fbs.View // as Verify made it
-	shown      *fbs.View // that of the caller, who may assign to its fields
-	devices    []hal.Device
-	apertures  []hal.Aperture // one a window
-	tlbWindows []uintptr      // first byte of the hardware window behind each window, where registers aim it
-	arena      []byte         // all tensors, and behind them commands that had to be completed, read-only
+	commands  []fbs.Command
+	view      *fbs.View // as Verify made it
+	shown     *fbs.View // that of the caller, who may assign to its fields
+	devices   []hal.Device
+	apertures []hal.Aperture // one a window
+	// first byte of the hardware window behind each window, where registers aim it
+	tlbWindows []uintptr
+	arena      []byte // all tensors, and behind them commands that had to be completed, read-only
 
-	windows       []uintptr // address of each window's first byte now, 0: a port; behind them, of the registers of each device
+	// address of each window's first byte now, 0: a port; behind them, of the registers of each
+	// device
+	windows       []uintptr
 	memories      []uintptr // of the payload, then of each tensor: recorded data or arena
 	missingInputs int       // inputs that have no data yet
 	safeSequence  int       // sequence that brings the device to rest, or -1
@@ -144,7 +147,8 @@ func (r *Replay) Run(sequence int) Result {
 // failed is the result of a run that ended with a code, after "safe".
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failure
-	result.Code, result.Command, result.Ignored = code, int32(r.walk.NextIndex(r.commands)), r.ignored
+	result.Code, result.Command, result.Ignored = code, int32(r.walk.NextIndex(r.commands)),
+		r.ignored
 	r.failure, r.disabled = Result{}, true
 	if r.safeSequence >= 0 && r.safeSequence != sequence {
 		r.endTime, r.every, r.stoppable = 0, boundEvery, false
@@ -232,7 +236,8 @@ func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
 	case w.StopReason == hal.Loaded:
 		code = r.expect(c, w.Got)
 	case w.StopReason == hal.Mismatch:
-		r.failure = Result{Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width), Element: w.MismatchOffset / uint64(c.Width)}
+		r.failure = Result{Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width),
+			Element: w.MismatchOffset / uint64(c.Width)}
 		code = r.applyPolicy(c, hal.CompareFailed)
 	case w.StopReason == hal.AllOnes:
 		code = r.finishCopyOut(c)

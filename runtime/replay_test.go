@@ -44,7 +44,8 @@ func on(t testing.TB, source string) (*runtime.Replay, *mock.Device) {
 // memory loads a range of the mock's shared memory by an aperture of its own.
 func parseMeminfo(t testing.TB, device *mock.Device, offset, size uint64) []byte {
 	t.Helper()
-	a, err := device.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Size: 1 << 20})
+	a, err := device.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot,
+		Size: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ main:
   write.4 m+0x4 0x00ff0000 mask 0x00ff0000
 `)
 	run(t, r, hal.OK)
-	want := []byte{0x11, 0, 0x22, 0x22, 0x44, 0x44, 0xff, 0x44, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88}
+	want := []byte{0x11, 0, 0x22, 0x22, 0x44, 0x44, 0xff, 0x44, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88,
+		0x88, 0x88}
 	if got := parseMeminfo(t, device, 0, 16); !bytes.Equal(got, want) {
 		t.Errorf("device has % x, want % x", got, want)
 	}
@@ -136,10 +138,12 @@ safe:
   write.4 m+0x8 0x5afe
 `)
 	result := run(t, r, hal.ExpectFailed)
-	if result.Command != 1 || result.Got != 7 || result.Want != 8 || result.Mask != 0xf || !result.SafeRan || result.Safe != hal.OK {
+	if result.Command != 1 || result.Got != 7 || result.Want != 8 || result.Mask != 0xf ||
+		!result.SafeRan || result.Safe != hal.OK {
 		t.Errorf("%+v", result)
 	}
-	if got := parseMeminfo(t, device, 0, 12); !bytes.Equal(got, []byte{7, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0x5a, 0, 0}) {
+	if got := parseMeminfo(t, device, 0, 12); !bytes.Equal(got,
+		[]byte{7, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0x5a, 0, 0}) {
 		t.Errorf("device has % x", got)
 	}
 	before := device.Operations()
@@ -217,7 +221,8 @@ func TestPollWithAnIntervalEndsAtItsDeadline(t *testing.T) {
 func TestPollWithoutIntervalLooksLessOftenTheLongerItWaits(t *testing.T) {
 	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 10s\n")
 	run(t, r, hal.DeadlinePassed)
-	if n, took := device.Operations(), device.Now(); n > 1000 || took < 10_000_000_000 || took > 10_000_100_000 {
+	if n, took := device.Operations(), device.Now(); n > 1000 || took < 10_000_000_000 ||
+		took > 10_000_100_000 {
 		t.Errorf("%d loads in %d ns", n, took)
 	}
 	r, device = on(t, "main:\n  poll.4 m+0x0 == 0x1 within 1us\n")
@@ -238,7 +243,8 @@ func TestPollSeesALateBit(t *testing.T) {
 
 func TestOnesThatAreDataAreTakenAsThem(t *testing.T) {
 	for _, golden := range []string{"00ffffff", "ffffffff"} {
-		r, _ := on(t, "tensor d output uint8[4]\nmain:\n  copy.4 m+0x0 <- hex "+golden+"\n  copy.4 d[0:4] <- m+0x0\n  expect.4 m+0x0 & 0xff00 == 0xff00\n")
+		r, _ := on(t, "tensor d output uint8[4]\nmain:\n  copy.4 m+0x0 <- hex "+golden+
+			"\n  copy.4 d[0:4] <- m+0x0\n  expect.4 m+0x0 & 0xff00 == 0xff00\n")
 		run(t, r, hal.OK)
 		if got := r.Output(0); got[3] != 0xff {
 			t.Errorf("% x", got)
@@ -308,14 +314,17 @@ func TestCompareNamesTheFirstElementThatDiffers(t *testing.T) {
 		{"1", "0100000002000000fffffffe", hal.CompareFailed, 11, 0xff, 0xfe},
 		{"2", "0100000002000100fffffffe", hal.CompareFailed, 3, 0, 1},
 	} {
-		r, device := on(t, "main:\n  copy.4 m+0x0 <- hex 0100000002000000ffffffff\n  compare."+test.width+" m+0x0 uint8 == hex "+test.golden+"\n")
+		r, device := on(t, "main:\n  copy.4 m+0x0 <- hex 0100000002000000ffffffff\n  compare."+
+			test.width+" m+0x0 uint8 == hex "+test.golden+"\n")
 		device.Record(true)
 		result := r.Run(0)
-		if result.Code != test.want || result.Element != test.element || result.Got != test.got || result.Want != test.wanted {
+		if result.Code != test.want || result.Element != test.element || result.Got != test.got ||
+			result.Want != test.wanted {
 			t.Errorf("%+v: %+v", test, result)
 		}
 		// What comes after the first element that differs is not looked at.
-		if last := device.Journal()[len(device.Journal())-1].Place.Address; test.want != hal.OK && last != uint64(test.width[0]-'0')*test.element {
+		if last := device.Journal()[len(device.Journal())-1].Place.Address; test.want != hal.OK &&
+			last != uint64(test.width[0]-'0')*test.element {
 			t.Errorf("%+v: the last load is of %d", test, last)
 		}
 	}
@@ -329,7 +338,8 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 	}
 	small := mock.New(&boards.Ivshmem)
 	small.Resize(2, 1<<16)
-	const own = "lightmetal 1\ntarget ivshmem 1af4:1110 subsystem 1af4:1100 bar2 1MiB\nwindow m bar2 offset 0 size 1MiB\nmain:\n  write.1 m+0x0 0x1\n"
+	const own = "lightmetal 1\ntarget ivshmem 1af4:1110 subsystem 1af4:1100 bar2 1MiB\n" +
+		"window m bar2 offset 0 size 1MiB\nmain:\n  write.1 m+0x0 0x1\n"
 	of := func(subsystem uint32) error {
 		device := mock.New(&boards.Ivshmem)
 		device.Subsystem(subsystem)
@@ -344,9 +354,11 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 		code hal.Code
 		want string
 	}{
-		{of(0x11011af4), hal.WrongDevice, "the image is for subsystem 0x11001af4, mock:ivshmem has 0x11011af4"},
+		{of(0x11011af4), hal.WrongDevice,
+			"the image is for subsystem 0x11001af4, mock:ivshmem has 0x11011af4"},
 		{of(0), hal.WrongDevice, "the image is for subsystem 0x11001af4, mock:ivshmem has 0x0"},
-		{load(mock.New(&boards.Edu)), hal.WrongDevice, "the image is for ivshmem (1af4:1110), mock:edu is 1234:11e8"},
+		{load(mock.New(&boards.Edu)), hal.WrongDevice,
+			"the image is for ivshmem (1af4:1110), mock:edu is 1234:11e8"},
 		{load(small), hal.WrongDevice, "needs 0x100000 bytes of BAR 2, mock:ivshmem has 0x10000"},
 		{load(), hal.Usage, "devices: the image is for 1, 0 given"},
 	} {
@@ -425,8 +437,10 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 // board: what its rules let through reaches the device, and the mock, which has
 // the same rules, refuses nothing.
 func TestAStrangersRulesHoldOnTheDevice(t *testing.T) {
-	const source = "lightmetal 1\ntarget stranger ffff:0001 bar0 4KiB\nrule registers bar0 size 64\nrule bells bar0 offset 1KiB size 64 widths 8\n" +
-		"window r bar0 offset 0 size 4KiB\nmain:\n  write.4 r+0x4 0x5\n  write.8 r+0x408 0x6\n  expect.4 r+0x4 == 0x5\n  expect.8 r+0x408 == 0x6\n"
+	const source = "lightmetal 1\ntarget stranger ffff:0001 bar0 4KiB\n" +
+		"rule registers bar0 size 64\nrule bells bar0 offset 1KiB size 64 widths 8\n" +
+		"window r bar0 offset 0 size 4KiB\nmain:\n  write.4 r+0x4 0x5\n  write.8 r+0x408 0x6\n" +
+		"  expect.4 r+0x4 == 0x5\n  expect.8 r+0x408 == 0x6\n"
 	v := view(t, source)
 	device := mock.New(v.Board(0))
 	replay, err := runtime.Load(v, runtime.AnySlot, device)
@@ -434,7 +448,8 @@ func TestAStrangersRulesHoldOnTheDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer replay.Close()
-	if result := replay.Run(0); result.Code != hal.OK || device.Operations() != 4 || device.Refusal() != "" {
+	if result := replay.Run(0); result.Code != hal.OK || device.Operations() != 4 ||
+		device.Refusal() != "" {
 		t.Errorf("%+v after %d operations, %q", result, device.Operations(), device.Refusal())
 	}
 	// The device has no other registers than the rules say.
@@ -453,14 +468,18 @@ func TestAStrangersRulesHoldOnTheDevice(t *testing.T) {
 }
 
 func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
-	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 0x100000\nwindow r bar0 offset 0x0 size 0x100000\nmain:\n"
+	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 0x100000\n" +
+		"window r bar0 offset 0x0 size 0x100000\nmain:\n"
 	for _, test := range []struct{ body, want string }{
 		{"  write.8 r+0x8 0x1\n", "command 0: width 8 is not accepted by edu BAR 0 at 0x8"},
 		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: width 2 is not accepted"},
-		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n", "bulk access, which is for memory that takes every width, is not accepted"},
-		{"  fill.4 r+0x7c <- 0x1 size 8\n", "8 bytes at 0x7c reach outside the window, or outside one register"},
+		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n",
+			"bulk access, which is for memory that takes every width, is not accepted"},
+		{"  fill.4 r+0x7c <- 0x1 size 8\n",
+			"8 bytes at 0x7c reach outside the window, or outside one register"},
 	} {
-		if err := verdict(t, edu+test.body); err == nil || !strings.Contains(err.Error(), test.want) {
+		if err := verdict(t, edu+test.body); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.body, err, test.want)
 		}
 	}
@@ -488,9 +507,12 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 		{"wormhole 1e52:401e", &boards.Wormhole, 0x1200, 0x31fc},
 		{"blackhole 1e52:b140", &boards.Blackhole, 0x1000, 0x2ffc},
 	} {
-		source := "lightmetal 1\ntarget " + of.target + " bar2 1MiB\nwindow r bar2 offset 0x0 size 1MiB\ntensor d output uint8[4]\nmain:\n"
+		source := "lightmetal 1\ntarget " + of.target +
+			" bar2 1MiB\nwindow r bar2 offset 0x0 size 1MiB\ntensor d output uint8[4]\nmain:\n"
 		for _, at := range []uint64{of.first, (of.first + of.last) / 2 &^ 3, of.last} {
-			for _, store := range []string{"write.4 r+%#x 0x1", "write.4 r+%#x 0x0 mask 0x80000000", "copy.4 r+%#x <- hex 01020304 fifo", "fill.4 r+%#x <- 0x0 size 8 fifo", "write.4 r+%#x bus(r)"} {
+			for _, store := range []string{"write.4 r+%#x 0x1", "write.4 r+%#x 0x0 mask 0x80000000",
+				"copy.4 r+%#x <- hex 01020304 fifo", "fill.4 r+%#x <- 0x0 size 8 fifo",
+				"write.4 r+%#x bus(r)"} {
 				source := source + fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n  "+store+"\n", at, at)
 				if err := verdict(t, source); err == nil ||
 					!strings.Contains(err.Error(),
@@ -499,7 +521,8 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 					t.Errorf("%s: %v", source, err)
 				}
 			}
-			r, err := runtime.Load(view(t, source+fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n", at)), runtime.AnySlot, mock.New(of.board))
+			r, err := runtime.Load(view(t, source+fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n", at)),
+				runtime.AnySlot, mock.New(of.board))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -526,7 +549,9 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 			source := "lightmetal 1\ntarget " + test.target + "\nwindow w " + test.window + flag +
 				"\nmain:\n  read.4 w+0x8\n"
 			err := verdict(t, source)
-			if refused := flag != "" && test.refused; refused != (err != nil) || refused != (err != nil && strings.Contains(err.Error(), "a write-combining window, which is for memory, is not accepted")) {
+			if refused := flag != "" && test.refused; refused != (err != nil) ||
+				refused != (err != nil && strings.Contains(err.Error(),
+					"a write-combining window, which is for memory, is not accepted")) {
 				t.Errorf("%s%s: %v", test.window, flag, err)
 				continue
 			}
@@ -553,10 +578,12 @@ func TestArenaLargerThanTheMachineIsRefused(t *testing.T) {
 func TestRelocationAddsTheBusAddress(t *testing.T) {
 	r, device := on(t, "main:\n  write.8 m+0x0 bus(m)+0x40\n")
 	run(t, r, hal.OK)
-	if got := binary.LittleEndian.Uint64(parseMeminfo(t, device, 0, 8)); got != r.Window(0).Bus+0x40 || r.Window(0).Bus == 0 {
+	if got := binary.LittleEndian.Uint64(parseMeminfo(t, device, 0,
+		8)); got != r.Window(0).Bus+0x40 || r.Window(0).Bus == 0 {
 		t.Errorf("stored 0x%x, bus address 0x%x", got, r.Window(0).Bus)
 	}
-	_, err := runtime.Load(view(t, ivshmem+"main:\n  write.4 m+0x0 bus(m)+0x0\n"), runtime.AnySlot, device)
+	_, err := runtime.Load(view(t, ivshmem+"main:\n  write.4 m+0x0 bus(m)+0x0\n"), runtime.AnySlot,
+		device)
 	if hal.CodeOf(err) != hal.WrongDevice {
 		t.Errorf("a bus address that does not fit: %v", err)
 	}

@@ -36,12 +36,14 @@ func testsOf(t *testing.T, folder string) (names []string) {
 
 // namedTests gives every folder.Test in a text.
 func namedTests(text string) [][]string {
-	return regexp.MustCompile(`([a-z][a-z0-9/]*)\.((?:Test|Fuzz)\w+)`).FindAllStringSubmatch(text, -1)
+	return regexp.MustCompile(`([a-z][a-z0-9/]*)\.((?:Test|Fuzz)\w+)`).FindAllStringSubmatch(text,
+		-1)
 }
 
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	found := map[string][]string{}
-	for _, document := range []string{"REQUIREMENTS.md", "THREATS.md", "GO.md", "SAFETY.md", "SECURITY.md"} {
+	for _, document := range []string{"REQUIREMENTS.md", "THREATS.md", "GO.md", "SAFETY.md",
+		"SECURITY.md"} {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +76,8 @@ func TestEveryRequirementHasANumberAndATest(t *testing.T) {
 			t.Errorf("%s is no number, or there twice", cells[1])
 		}
 		seen[number] = true
-		if len(cells) != 5 || len(namedTests(cells[3])) != len(strings.Fields(cells[3])) || len(namedTests(cells[3])) == 0 {
+		if len(cells) != 5 || len(namedTests(cells[3])) != len(strings.Fields(cells[3])) ||
+			len(namedTests(cells[3])) == 0 {
 			t.Errorf("R%d names no test, or something else: %s", number, line)
 		}
 	}
@@ -119,8 +122,10 @@ func TestEveryRowOfSafetyAndSecurityHasANumberAndATest(t *testing.T) {
 				t.Errorf("%s: %s%s follows %s%d", page, id[1], id[2], id[1], last[id[1]])
 			}
 			last[id[1]]++
-			if len(cells) != columns || slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) == "" }) {
-				t.Errorf("%s: %s%s has %d cells of %d, or an empty one", page, id[1], id[2], len(cells), columns)
+			if len(cells) != columns || slices.ContainsFunc(cells,
+				func(cell string) bool { return strings.TrimSpace(cell) == "" }) {
+				t.Errorf("%s: %s%s has %d cells of %d, or an empty one", page, id[1], id[2],
+					len(cells), columns)
 			}
 			tests := strings.TrimSpace(cells[len(cells)-1])
 			if tests == "by review" {
@@ -131,6 +136,7 @@ func TestEveryRowOfSafetyAndSecurityHasANumberAndATest(t *testing.T) {
 		}
 	}
 	if rows < 60 || reviewed > byReviewMost {
-		t.Errorf("%d rows were read; %d are shown by review alone, more than %d", rows, reviewed, byReviewMost)
+		t.Errorf("%d rows were read; %d are shown by review alone, more than %d", rows, reviewed,
+			byReviewMost)
 	}
 }

@@ -134,7 +134,8 @@ func TestFreezeLeavesGoNothingToMake(t *testing.T) {
 	var ignored uint64
 	var threads, processors int
 	var polls bool
-	if _, err := fmt.Sscanf(out, "%x %d %d %t", &ignored, &threads, &processors, &polls); err != nil || status != 0 {
+	if _, err := fmt.Sscanf(out, "%x %d %d %t", &ignored, &threads, &processors,
+		&polls); err != nil || status != 0 {
 		t.Fatalf("%q, %v, status %v", out, err, status)
 	}
 	if ignored>>(unix.SIGURG-1)&1 == 0 {
@@ -146,7 +147,8 @@ func TestFreezeLeavesGoNothingToMake(t *testing.T) {
 	// The test program, with package os, has threads that a runner does without.
 	const most = 8
 	if threads > most || processors != 1 {
-		t.Errorf("%d threads, more than %d, or %d processors, more than 1", threads, most, processors)
+		t.Errorf("%d threads, more than %d, or %d processors, more than 1", threads, most,
+			processors)
 	}
 }
 
@@ -239,7 +241,8 @@ func needSeccomp(t *testing.T) {
 		t.Skip("the race detector cannot be sealed")
 	}
 	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0,
+		uintptr(unsafe.Pointer(&action)))
 	if errno != 0 {
 		t.Skipf("no seccomp here: %v", errno)
 	}
@@ -261,7 +264,8 @@ func runSealed(args []string) error {
 		return err
 	}
 	// Aiming a window by a driver's ioctl survives; here nothing takes it.
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, ^uintptr(0), hal.ProgramWindowRequest, 0); errno != unix.EBADF {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, ^uintptr(0), hal.ProgramWindowRequest,
+		0); errno != unix.EBADF {
 		return fmt.Errorf("the ioctl that aims a window: %v", errno)
 	}
 	for range 1000 {
@@ -334,10 +338,13 @@ func TestMillionSealedRunsSurvive(t *testing.T) {
 
 // forbidden is what a sealed process dies of.
 var forbidden = map[string]func(){
-	"grow the heap":                     func() { kept = make([]byte, 1<<30) },
-	"open a file":                       func() { unix.Open("/dev/null", unix.O_RDONLY, 0) },
-	"make an ioctl that aims no window": func() { unix.Syscall(unix.SYS_IOCTL, 0, hal.ProgramWindowRequest+1, 0) },
-	"map memory":                        func() { unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON) },
+	"grow the heap": func() { kept = make([]byte, 1<<30) },
+	"open a file":   func() { unix.Open("/dev/null", unix.O_RDONLY, 0) },
+	"make an ioctl that aims no window": func() {
+		unix.Syscall(unix.SYS_IOCTL, 0,
+			hal.ProgramWindowRequest+1, 0)
+	},
+	"map memory": func() { unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON) },
 	"clone a thread": func() {
 		running := make(chan bool)
 		for range 100 {
@@ -357,9 +364,12 @@ var forbidden = map[string]func(){
 // does makes several, of which the first kills. The arguments make no sense, so that
 // one that is let pass does nothing.
 var refused = [...]uintptr{
-	unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_EXECVE, unix.SYS_MMAP, unix.SYS_MREMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_BRK, unix.SYS_MEMFD_CREATE,
-	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_SOCKET, unix.SYS_DUP, unix.SYS_PIPE2, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT, unix.SYS_FTRUNCATE,
-	unix.SYS_EPOLL_CREATE1, unix.SYS_IO_URING_SETUP, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PRCTL, unix.SYS_SECCOMP, unix.SYS_KILL,
+	unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_EXECVE, unix.SYS_MMAP, unix.SYS_MREMAP,
+	unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_BRK, unix.SYS_MEMFD_CREATE,
+	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_SOCKET, unix.SYS_DUP, unix.SYS_PIPE2,
+	unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT, unix.SYS_FTRUNCATE,
+	unix.SYS_EPOLL_CREATE1, unix.SYS_IO_URING_SETUP, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_WRITEV,
+	unix.SYS_PRCTL, unix.SYS_SECCOMP, unix.SYS_KILL,
 }
 
 func init() {
@@ -397,7 +407,8 @@ func TestSealedProcessIsKilledWhenItWouldTakeSomething(t *testing.T) {
 	for what := range forbidden {
 		out, status := child(t, "forbid", path, what)
 		if !status.Signaled() || status.Signal() != syscall.SIGSYS || out != sealedNow {
-			t.Errorf("%s: printed %q, exit %d, signal %v; want it sealed and killed by SIGSYS", what, out, status.ExitStatus(), status.Signal())
+			t.Errorf("%s: printed %q, exit %d, signal %v; want it sealed and killed by SIGSYS",
+				what, out, status.ExitStatus(), status.Signal())
 		}
 	}
 }
@@ -412,14 +423,16 @@ func TestSealThatMissesAThreadIsAnError(t *testing.T) {
 		allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
 		program := unix.SockFprog{Len: 1, Filter: &allow}
 		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-		_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)))
+		_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+			uintptr(unsafe.Pointer(&program)))
 		ready <- errno
 		<-finish
 	}()
 	if errno := <-ready; errno != 0 {
 		t.Logf("without seccomp (%v) Seal has to fail as well", errno)
 	}
-	if err := runtime.Seal(); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "seccomp") {
+	if err := runtime.Seal(); hal.CodeOf(err) != hal.Denied ||
+		!strings.Contains(err.Error(), "seccomp") {
 		t.Errorf("%v, want that it is not permitted", err)
 	}
 }
@@ -437,7 +450,8 @@ func TestSealThatTheKernelRefusesIsAnError(t *testing.T) {
 		}
 		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-		unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)))
+		unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+			uintptr(unsafe.Pointer(&program)))
 		sealed <- runtime.Seal()
 	}()
 	if err := <-sealed; hal.CodeOf(err) != hal.Denied || strings.Contains(err.Error(), "thread") {
@@ -464,9 +478,12 @@ func tellAnonymousMemory(args []string) error {
 }
 
 func TestAnonymousMemoryDoesNotGrowWithThePayload(t *testing.T) {
-	const pagesMax = 256 // Go's own varies by some tens, by more under the race detector and an emulator; the payload has 16,000
+	// Go's own varies by some tens, by more under the race detector and an emulator; the payload
+	// has 16,000
+	const pagesMax = 256
 	measure := func(payload string) (anonymous int) {
-		out, status := child(t, "memory", written(t, encoded(t, strings.Replace(ivshmem, "0x100000", "64MiB", 2)+`
+		out, status := child(t, "memory", written(t,
+			encoded(t, strings.Replace(ivshmem, "0x100000", "64MiB", 2)+`
 tensor a input uint8[4096] = pattern 0x1 size 4096
 main:
   copy.8 m+0x0 <- pattern 0x1 size `+payload+` bulk

@@ -92,14 +92,16 @@ func TestFrozenRunsAskTheKernelForNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		runner, own, others, monitor := between(t, text)
-		t.Logf("evidence: %d system calls of frozen runs beside their waits (Go's monitor made %d by itself)", own-10+others, monitor)
+		t.Logf("evidence: %d system calls of frozen runs beside their waits (Go's monitor made "+
+			"%d by itself)", own-10+others, monitor)
 		if own == 10 && (others == 0 || others == 2 && again > 0 && met(text, runner)) {
 			if others == 0 {
 				return
 			}
 			continue
 		}
-		t.Fatalf("thread %s made %d system calls in 200 runs and 10 waits, and there were %d futexes and new threads:\n%s", runner, own, others, telling(text, runner))
+		t.Fatalf("thread %s made %d system calls in 200 runs and 10 waits, and there were %d "+
+			"futexes and new threads:\n%s", runner, own, others, telling(text, runner))
 	}
 }
 
@@ -108,7 +110,8 @@ func TestFrozenRunsAskTheKernelForNothing(t *testing.T) {
 func telling(log []byte, runner string) (text string) {
 	_, log, _ = bytes.Cut(log, []byte("\""+steadyFrom+"\""))
 	for line := range strings.Lines(string(log)) {
-		if strings.HasPrefix(line, runner) || strings.Contains(line, "futex") || strings.Contains(line, "clone") || strings.Contains(line, "sched_yield") {
+		if strings.HasPrefix(line, runner) || strings.Contains(line, "futex") ||
+			strings.Contains(line, "clone") || strings.Contains(line, "sched_yield") {
 			text += line
 		}
 	}
@@ -120,7 +123,8 @@ func telling(log []byte, runner string) (text string) {
 // kernel takes the processor away from the runner within those instructions,
 // once in hours of a machine with far too much to do (GO.md).
 func met(log []byte, runner string) bool {
-	waited := regexp.MustCompile(`(?m)^(\d+) +sched_yield\(\) += 0\n\d+ +futex\(\w+, FUTEX_WAIT_PRIVATE, 4294967295, NULL`).FindSubmatch(log)
+	waited := regexp.MustCompile(
+		`(?m)^(\d+) +sched_yield\(\) += 0\n\d+ +futex\(\w+, FUTEX_WAIT_PRIVATE, 4294967295, NULL`).FindSubmatch(log)
 	return waited != nil && string(waited[1]) != runner
 }
 
@@ -147,9 +151,11 @@ func between(t *testing.T, log []byte) (runner string, own, taking, rest int) {
 		m := call.FindStringSubmatch(line)
 		switch {
 		case m == nil || strings.Contains(line, "resumed>") || strings.Contains(line, " --- "):
-		case m[2] == "restart_syscall": // a wait goes on: a signal that is ignored interrupts one only where the process is traced
+		// a wait goes on: a signal that is ignored interrupts one only where the process is traced
+		case m[2] == "restart_syscall":
 		case asleep.MatchString(line) && m[1] != runner && !slept[m[1]]:
-			slept[m[1]] = true // it had work before the runs and lies down now; whoever wakes it is seen
+			// it had work before the runs and lies down now; whoever wakes it is seen
+			slept[m[1]] = true
 			rest++
 		case m[2] == "futex" || strings.HasPrefix(m[2], "clone"):
 			taking++
@@ -170,7 +176,8 @@ func TestSealedProcessesSurviveTheirBeginning(t *testing.T) {
 	path := written(t, encoded(t, long))
 	for i := range processes {
 		if out, status := child(t, "steady", path, "2", "sealed"); status != 0 {
-			t.Fatalf("process %d: exit %d, signal %v, %q", i, status.ExitStatus(), status.Signal(), out)
+			t.Fatalf("process %d: exit %d, signal %v, %q", i, status.ExitStatus(), status.Signal(),
+				out)
 		}
 	}
 	t.Logf("evidence: %d sealed processes that lived (on %s)", processes, goruntime.GOARCH)

@@ -24,8 +24,12 @@ import (
 // What a file holds first, and what it is rewritten to: of the same size, with
 // other values, places and payload.
 const (
-	honest  = ivshmem + "main:\n  delay 1us\n  write.4 m+0x0 0x11\n  copy.8 m+0x1000 <- pattern 0x1 size 64KiB bulk\nsafe:\n  write.4 m+0x8 0x5afe\n"
-	hostile = ivshmem + "main:\n  delay 1us\n  write.4 m+0x4 0x66\n  copy.8 m+0x1000 <- pattern 0x7 size 64KiB bulk\nsafe:\n  write.4 m+0xc 0xbad\n"
+	honest = ivshmem +
+		"main:\n  delay 1us\n  write.4 m+0x0 0x11\n  copy.8 m+0x1000 <- pattern 0x1 size 64KiB " +
+		"bulk\nsafe:\n  write.4 m+0x8 0x5afe\n"
+	hostile = ivshmem +
+		"main:\n  delay 1us\n  write.4 m+0x4 0x66\n  copy.8 m+0x1000 <- pattern 0x7 size 64KiB " +
+		"bulk\nsafe:\n  write.4 m+0xc 0xbad\n"
 )
 
 // stored is what honest and hostile leave behind: the first 16 bytes, and one
@@ -55,7 +59,8 @@ func rewrites(t *testing.T) map[string]func(path string) error {
 			return errors.Join(err, file.Close())
 		}
 	}
-	return map[string]func(string) error{"another image": write(other), "outside": write(outside), "ones": write(bytes.Repeat([]byte{0xff}, len(other)))}
+	return map[string]func(string) error{"another image": write(other), "outside": write(outside),
+		"ones": write(bytes.Repeat([]byte{0xff}, len(other)))}
 }
 
 func opened(t *testing.T, path string) *runtime.File {
@@ -109,10 +114,13 @@ func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
 				}
 				step(3)
 				result := r.Run(0)
-				if got := device.stored(); result.Code != hal.OK || !strings.HasPrefix(got, honestStores) || checked && bytes.Contains(device.memory, bytes.Repeat([]byte{0xff}, 8)) {
+				if got := device.stored(); result.Code != hal.OK ||
+					!strings.HasPrefix(got, honestStores) ||
+					checked && bytes.Contains(device.memory, bytes.Repeat([]byte{0xff}, 8)) {
 					t.Errorf("%s, %d, checked %v: %+v, stored %s", what, when, checked, result, got)
 				}
-				if want := payloadOf(t); checked && !bytes.Equal(device.memory[0x1000:0x11000], want) {
+				if want := payloadOf(t); checked &&
+					!bytes.Equal(device.memory[0x1000:0x11000], want) {
 					t.Errorf("%s, %d: other payload than the signed", what, when)
 				}
 				r.Close()
@@ -197,7 +205,8 @@ func rewriteSealed(args []string) error {
 
 func TestFileRewrittenUnderTheSealChangesNoAccess(t *testing.T) {
 	needSeccomp(t)
-	out, status := child(t, "rewritten", written(t, encoded(t, honest)), written(t, encoded(t, hostile)))
+	out, status := child(t, "rewritten", written(t, encoded(t, honest)),
+		written(t, encoded(t, hostile)))
 	if status != 0 || !strings.HasPrefix(out, honestStores) {
 		t.Errorf("%v: %s", status, out)
 	}
@@ -223,7 +232,8 @@ func TestFileThatIsLargerThanMemoryIsRefused(t *testing.T) {
 	if _, err := file.WriteAt(binary.LittleEndian.AppendUint64(nil, size), 32); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runtime.Open(path); hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "the machine has") {
+	if _, err := runtime.Open(path); hal.CodeOf(err) != hal.BadImage ||
+		!strings.Contains(err.Error(), "the machine has") {
 		t.Error(err)
 	}
 }
@@ -279,7 +289,8 @@ func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
 	for i := range 4096 {
 		bars += fmt.Sprintf("window b%d bar4 offset 0x0 size 4GiB\n", i)
 	}
-	const target = "lightmetal 1\ntarget blackhole 1e52:b140 bar4 32GiB\nwindow w bar4 offset 0x0 size 1MiB\n"
+	const target = "lightmetal 1\ntarget blackhole 1e52:b140 bar4 32GiB\n" +
+		"window w bar4 offset 0x0 size 1MiB\n"
 	if total > 30<<30 {
 		bars = windows // more tables than 32 GiB are in no image
 	}
@@ -288,7 +299,8 @@ func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
 		"tensors":     target + "tensor a input uint8[1048576x1048576]\n",
 		"page tables": strings.Replace(target+bars, "window w bar4 offset 0x0 size 1MiB\n", "", 1),
 	} {
-		_, err := runtime.Load(view(t, source+"main:\n  delay 1us\n"), runtime.AnySlot, mock.New(&boards.Blackhole))
+		_, err := runtime.Load(view(t, source+"main:\n  delay 1us\n"), runtime.AnySlot,
+			mock.New(&boards.Blackhole))
 		if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "available") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -316,7 +328,8 @@ func TestLargeEnvelopeIsCopiedWhole(t *testing.T) {
 // It is a check of the image, and sets no limit for runs.
 func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 	waits := func(calls int) string {
-		return ivshmem + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" + strings.Repeat("  delay 10s\n", 36)
+		return ivshmem + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" +
+			strings.Repeat("  delay 10s\n", 36)
 	}
 	many := func(command string, count int) string {
 		return strings.Repeat("  "+command+"\n", count)
@@ -349,7 +362,9 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 		}
 		device := mock.New(&boards.Ivshmem)
 		r, err := runtime.Load(v, runtime.AnySlot, device)
-		if refused := test.us > 3600e6; refused != (hal.CodeOf(err) == hal.BadImage) || refused && !strings.Contains(err.Error(), `sequence "main" may take`) || device.Operations() != 0 {
+		if refused := test.us > 3600e6; refused != (hal.CodeOf(err) == hal.BadImage) ||
+			refused && !strings.Contains(err.Error(), `sequence "main" may take`) ||
+			device.Operations() != 0 {
 			t.Errorf("%s: %v", test.what, err)
 		}
 		if err == nil {
@@ -366,7 +381,8 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 
 // TestLongestTimeDoesNotRunOver has calls of all there is of waiting.
 func TestLongestTimeDoesNotRunOver(t *testing.T) {
-	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
+	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+
+		strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
 	if got := v.WorstCaseUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+12)+1 {
 		t.Error(got)
 	}
@@ -500,7 +516,8 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 			test.after(r)
 		}
 		run(t, r, hal.OK)
-		if got := parseMeminfo(t, device, 0, 0x100); got[0] != 0x11 || bytes.IndexByte(got, 0x22) >= 0 {
+		if got := parseMeminfo(t, device, 0, 0x100); got[0] != 0x11 ||
+			bytes.IndexByte(got, 0x22) >= 0 {
 			t.Errorf("%s: % x", name, got)
 		}
 		r.Close()

@@ -37,8 +37,10 @@ func TestAliasHasTheRulesOfTheBarItShows(t *testing.T) {
 		for _, a := range b.Aliases {
 			for offset := uint64(0); offset < a.Size; offset += 0x80 {
 				r, o := b.FindRule(a.Bar, offset, 4), b.FindRule(a.Of, a.Offset+offset, 4)
-				if (r == nil) != (o == nil) || r != nil && (r.Widths != o.Widths || r.Name != o.Name) {
-					t.Fatalf("%s: BAR %d + %#x has the rule %+v, what it shows %+v", b.Name, a.Bar, offset, r, o)
+				if (r == nil) != (o == nil) ||
+					r != nil && (r.Widths != o.Widths || r.Name != o.Name) {
+					t.Fatalf("%s: BAR %d + %#x has the rule %+v, what it shows %+v", b.Name, a.Bar,
+						offset, r, o)
 				}
 			}
 		}
@@ -51,8 +53,10 @@ func TestGridIsWhole(t *testing.T) {
 		width, height int
 		tiles         map[Kind]int
 	}{
-		{&wormhole, 10, 12, map[Kind]int{Tensix: 80, DRAM: 18, Ethernet: 16, ARC: 1, PCIe: 1, Router: 4}},
-		{&blackhole, 17, 12, map[Kind]int{Tensix: 140, DRAM: 24, Ethernet: 14, ARC: 1, PCIe: 2, L2CPU: 4, Security: 1, Router: 18}},
+		{&wormhole, 10, 12, map[Kind]int{Tensix: 80, DRAM: 18, Ethernet: 16, ARC: 1, PCIe: 1,
+			Router: 4}},
+		{&blackhole, 17, 12, map[Kind]int{Tensix: 140, DRAM: 24, Ethernet: 14, ARC: 1, PCIe: 2,
+			L2CPU: 4, Security: 1, Router: 18}},
 	} {
 		g := c.board.Grid
 		if len(g.Rows) != c.height {
@@ -142,7 +146,8 @@ func TestTranslatedCoordinates(t *testing.T) {
 	} {
 		got, ok := c.board.Grid.NoC0(c.x, c.y)
 		if ok != c.ok || ok && got != c.want {
-			t.Errorf("%s (%d,%d): want %v %v, got %v %v", c.board.Name, c.x, c.y, c.want, c.ok, got, ok)
+			t.Errorf("%s (%d,%d): want %v %v, got %v %v", c.board.Name, c.x, c.y, c.want, c.ok, got,
+				ok)
 		}
 	}
 }
@@ -202,7 +207,8 @@ func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
 		mask := uint32(0)
 		for _, c := range r.Cores {
 			mask |= 1 << c.Bit
-			if c.PCRegister != 0 && (b.Grid.Register(Tensix, c.PCRegister) == nil || b.Grid.Register(Tensix, c.OverrideRegister) == nil) {
+			if c.PCRegister != 0 && (b.Grid.Register(Tensix, c.PCRegister) == nil ||
+				b.Grid.Register(Tensix, c.OverrideRegister) == nil) {
 				t.Errorf("%s %s: start address register is none", b.Name, c.Name)
 			}
 		}

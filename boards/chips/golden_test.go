@@ -61,7 +61,8 @@ func TestEveryConstantIsAsInTheGoldenFile(t *testing.T) {
 	got, want := strings.Split(b.String(), "\n"), strings.Split(string(golden), "\n")
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
-			t.Fatalf("%s:%d: want %s, got %s\nif the change is meant: go test -update", goldenFile, i+1, want[i], got[i])
+			t.Fatalf("%s:%d: want %s, got %s\nif the change is meant: go test -update", goldenFile,
+				i+1, want[i], got[i])
 		}
 	}
 	if len(got) != len(want) {

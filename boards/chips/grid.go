@@ -17,7 +17,8 @@ const (
 )
 
 var kindNames = map[Kind]string{
-	Router: "router", Tensix: "Tensix tile", DRAM: "DRAM tile", Ethernet: "Ethernet tile", ARC: "ARC tile", PCIe: "PCIe tile",
+	Router: "router", Tensix: "Tensix tile", DRAM: "DRAM tile", Ethernet: "Ethernet tile",
+	ARC: "ARC tile", PCIe: "PCIe tile",
 	L2CPU: "L2CPU tile", Security: "Security tile",
 }
 

@@ -8,11 +8,14 @@ import (
 
 // Decode is the inverse of Encode: what a configuration points at. ok is false
 // where it sets bits that no target sets (linked, reserved).
-func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (t fbs.TileRange, address uint64, ok bool) {
+func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (t fbs.TileRange, address uint64,
+	ok bool) {
 	field := func(i int) uint8 { return uint8(Extract(l, g, w, i)) }
 	t = fbs.TileRange{
-		X: field(boards.XEnd), Y: field(boards.YEnd), XStart: field(boards.XStart), YStart: field(boards.YStart),
-		NoC: field(boards.NoC), Ordering: gen.OrderingDefault + gen.Ordering(field(boards.Ordering)),
+		X: field(boards.XEnd), Y: field(boards.YEnd), XStart: field(boards.XStart),
+		YStart:   field(boards.YStart),
+		NoC:      field(boards.NoC),
+		Ordering: gen.OrderingDefault + gen.Ordering(field(boards.Ordering)),
 		StaticVC: field(boards.StaticVC), Multicast: field(boards.Multicast) == 1,
 	}
 	if l.Fields[boards.UseStaticVC] != 0 {

@@ -79,15 +79,20 @@ func TestEncodeGivesWhatWasRecorded(t *testing.T) {
 		address uint64
 		want    boards.WindowConfig
 	}{
-		{&boards.Wormhole, 166, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000, boards.WindowConfig{0x40000410ff}},
-		{&boards.Wormhole, 166, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0, boards.WindowConfig{0x41000}},
-		{&boards.Blackhole, 0, fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000, boards.WindowConfig{0x40800_000007fd, 0x40}},
-		{&boards.Blackhole, 0, fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0, boards.WindowConfig{0x40800_00000000}},
+		{&boards.Wormhole, 166, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000,
+			boards.WindowConfig{0x40000410ff}},
+		{&boards.Wormhole, 166, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0,
+			boards.WindowConfig{0x41000}},
+		{&boards.Blackhole, 0, fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000,
+			boards.WindowConfig{0x40800_000007fd, 0x40}},
+		{&boards.Blackhole, 0, fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0,
+			boards.WindowConfig{0x40800_00000000}},
 	} {
 		l := c.board.TLB
 		got, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
 		if !ok || got != c.want {
-			t.Errorf("%s %+v %#x: want %#x, got %#x %v", c.board.Name, c.target, c.address, c.want, got, ok)
+			t.Errorf("%s %+v %#x: want %#x, got %#x %v", c.board.Name, c.target, c.address, c.want,
+				got, ok)
 		}
 	}
 }
@@ -113,21 +118,33 @@ func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 		{"last address of Wormhole", &boards.Wormhole, 0, plain, 1<<36 - 1<<20, true},
 		{"address past 36 bits", &boards.Wormhole, 0, plain, 1 << 36, false},
 		{"last address of Blackhole", &boards.Blackhole, 0, plain, 1<<64 - 2<<20, true},
-		{"ordering invalid", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.Ordering = gen.OrderingInvalid }), 0, false},
-		{"ordering past posted", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
+		{"ordering invalid", &boards.Wormhole, 0,
+			with(func(t *fbs.TileRange) { t.Ordering = gen.OrderingInvalid }), 0, false},
+		{"ordering past posted", &boards.Wormhole, 0,
+			with(func(t *fbs.TileRange) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
 		{"x past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.X = 64 }), 0, false},
-		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.Y = 64 }), 0, false},
-		{"start corner of a unicast", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.XStart = 1 }), 0, false},
-		{"start corner of a multicast", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.XStart, t.Multicast = 1, true }), 0, true},
-		{"start corner past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.YStart, t.Multicast = 64, true }), 0, false},
+		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.Y = 64 }), 0,
+			false},
+		{"start corner of a unicast", &boards.Wormhole, 0,
+			with(func(t *fbs.TileRange) { t.XStart = 1 }), 0, false},
+		{"start corner of a multicast", &boards.Wormhole, 0,
+			with(func(t *fbs.TileRange) { t.XStart, t.Multicast = 1, true }), 0, true},
+		{"start corner past 6 bits", &boards.Wormhole, 0,
+			with(func(t *fbs.TileRange) { t.YStart, t.Multicast = 64, true }), 0, false},
 		{"NoC 1", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.NoC = 1 }), 0, true},
 		{"NoC 2", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.NoC = 2 }), 0, false},
-		{"NoC 2 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.NoC = 2 }), 0, false},
-		{"channel 0 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, true},
-		{"channel 1 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.StaticVC = 2 }), 0, false},
-		{"channel 7 in three bits", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.StaticVC = 8 }), 0, true},
-		{"channel 8 in three bits", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.StaticVC = 9 }), 0, false},
-		{"multicast through 4 GiB", &boards.Blackhole, 202, with(func(t *fbs.TileRange) { t.XStart, t.Multicast = 1, true }), 0, true},
+		{"NoC 2 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.NoC = 2 }), 0,
+			false},
+		{"channel 0 in one bit", &boards.Wormhole, 0,
+			with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, true},
+		{"channel 1 in one bit", &boards.Wormhole, 0,
+			with(func(t *fbs.TileRange) { t.StaticVC = 2 }), 0, false},
+		{"channel 7 in three bits", &boards.Blackhole, 0,
+			with(func(t *fbs.TileRange) { t.StaticVC = 8 }), 0, true},
+		{"channel 8 in three bits", &boards.Blackhole, 0,
+			with(func(t *fbs.TileRange) { t.StaticVC = 9 }), 0, false},
+		{"multicast through 4 GiB", &boards.Blackhole, 202,
+			with(func(t *fbs.TileRange) { t.XStart, t.Multicast = 1, true }), 0, true},
 	} {
 		l := c.board.TLB
 		_, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
@@ -155,10 +172,13 @@ func TestDecodeRefusesBitsThatNoTargetSets(t *testing.T) {
 		{"all zero", &boards.Blackhole, 0, boards.WindowConfig{}, true},
 		{"linked", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 8}, false},
 		{"stream header", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 10}, false},
-		{"a channel that is not used", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 11}, false},
-		{"a channel that is used", &boards.Blackhole, 0, boards.WindowConfig{0, 1<<11 | 1<<9}, true},
+		{"a channel that is not used", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 11},
+			false},
+		{"a channel that is used", &boards.Blackhole, 0, boards.WindowConfig{0, 1<<11 | 1<<9},
+			true},
 		{"NoC 1", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 3}, true},
-		{"NoC 2", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 4}, false}, // two bits, two NoCs
+		// two bits, two NoCs
+		{"NoC 2", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 4}, false},
 		{"above the highest field", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 14}, false},
 	} {
 		l := c.board.TLB
@@ -207,14 +227,16 @@ func TestWindowsOfABoardLieSideBySide(t *testing.T) {
 				for _, offset := range []uint64{0, g.Size - 1} {
 					got, inside, ok := Slot(b.TLB, g.Bar, start+offset)
 					if !ok || got != slot || inside != offset {
-						t.Errorf("%s: BAR %d + %#x is in window %d + %#x, %v", b.Name, g.Bar, start+offset, got, inside, ok)
+						t.Errorf("%s: BAR %d + %#x is in window %d + %#x, %v", b.Name, g.Bar,
+							start+offset, got, inside, ok)
 					}
 				}
 				register := b.TLB.ConfigOffset + uint64(slot)*b.TLB.ConfigStride
 				for _, offset := range []uint64{0, b.TLB.ConfigStride - 1} {
 					got, inside, ok := Config(b.TLB, b.TLB.ConfigBar, register+offset)
 					if !ok || got != slot || inside != offset || b.TLB.GroupOf(slot) != g {
-						t.Errorf("%s: register %#x is that of window %d + %#x, %v", b.Name, register, got, inside, ok)
+						t.Errorf("%s: register %#x is that of window %d + %#x, %v", b.Name,
+							register, got, inside, ok)
 					}
 				}
 				if b.FindRule(b.TLB.ConfigBar, register, b.TLB.ConfigStride) == nil {
@@ -232,7 +254,8 @@ func TestWindowsOfABoardLieSideBySide(t *testing.T) {
 		if b.TLB.GroupOf(next) != nil || b.TLB.GroupOf(-1) != nil {
 			t.Errorf("%s: a group has a window too many", b.Name)
 		}
-		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar, b.TLB.ConfigOffset+uint64(next)*b.TLB.ConfigStride); ok {
+		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar,
+			b.TLB.ConfigOffset+uint64(next)*b.TLB.ConfigStride); ok {
 			t.Errorf("%s: a register past the last window", b.Name)
 		}
 		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar, b.TLB.ConfigOffset-1); ok {
@@ -250,8 +273,11 @@ func TestKernelDriverOwnsTheLastLargeWindow(t *testing.T) {
 		slot  int
 		want  bool
 	}{
-		{&boards.Wormhole, 0, false}, {&boards.Wormhole, 166, false}, {&boards.Wormhole, 184, false}, {&boards.Wormhole, 185, true},
-		{&boards.Blackhole, 0, false}, {&boards.Blackhole, 200, false}, {&boards.Blackhole, 201, true}, {&boards.Blackhole, 202, false}, {&boards.Blackhole, 209, false},
+		{&boards.Wormhole, 0, false}, {&boards.Wormhole, 166, false},
+		{&boards.Wormhole, 184, false}, {&boards.Wormhole, 185, true},
+		{&boards.Blackhole, 0, false}, {&boards.Blackhole, 200, false},
+		{&boards.Blackhole, 201, true}, {&boards.Blackhole, 202, false},
+		{&boards.Blackhole, 209, false},
 	} {
 		if got := c.board.TLB.GroupOf(c.slot).OwnedByKernel(c.slot); got != c.want {
 			t.Errorf("%s window %d: want %v", c.board.Name, c.slot, c.want)

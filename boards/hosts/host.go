@@ -1,9 +1,10 @@
-// Package hosts describes, as data (hosts.yaml), arm64 machines that can carry an accelerator: where their PCIe
-// windows lie and how large they are, whether host memory can be shared with a device, what is known to be broken, and
-// how they boot. Host tools read it; nothing on a target imports it.
+// Package hosts describes, as data (hosts.yaml), arm64 machines that can carry an accelerator:
+// where their PCIe windows lie and how large they are, whether host memory can be shared with a
+// device, what is known to be broken, and how they boot. Host tools read it; nothing on a target
+// imports it.
 //
-// Every value stands beside the document it was read from; what was tried says so (Measured), and all else never was.
-// What no document confirmed has no source and is unknown.
+// Every value stands beside the document it was read from; what was tried says so (Measured), and
+// all else never was. What no document confirmed has no source and is unknown.
 package hosts
 
 import (
@@ -17,7 +18,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Fact is a value and where it comes from. Without a source the value is unknown, and the zero value.
+// Fact is a value and where it comes from. Without a source the value is unknown, and the zero
+// value.
 type Fact[T any] struct {
 	Value  T
 	Source string
@@ -50,8 +52,8 @@ type Host struct {
 	Name  string // as it is typed
 	Title string // for people
 
-	// Compatible has strings of the root of its device tree; RootPorts the ids of its PCIe root ports, for machines
-	// that have no device tree. Any one that is found means this host.
+	// Compatible has strings of the root of its device tree; RootPorts the ids of its PCIe root
+	// ports, for machines that have no device tree. Any one that is found means this host.
 	Compatible []string
 	RootPorts  []ID `yaml:"root-ports"`
 
@@ -59,20 +61,22 @@ type Host struct {
 
 	// Inbound is what a device reaches without an IOMMU. A known empty list
 	// means that all of memory is there at its physical address.
-	Inbound        Fact[[]Inbound]
-	Coherence      Fact[Coherence]
-	IOMMU          Fact[IOMMU]    // in front of the PCIe ports
-	WriteCombining Fact[Health]   `yaml:"write-combining"` // of resourceN_wc: stores may be merged and may be unaligned
+	Inbound   Fact[[]Inbound]
+	Coherence Fact[Coherence]
+	IOMMU     Fact[IOMMU] // in front of the PCIe ports
+	// of resourceN_wc: stores may be merged and may be unaligned
+	WriteCombining Fact[Health]   `yaml:"write-combining"`
 	Wide           Fact[Health]   // of single accesses of 8 bytes
 	PageSize       Fact[uint64]   `yaml:"page-size"` // bytes, of the kernel its maker ships
 	Faults         []Fact[string] // whatever else a user has to know
 	Options        []Option       // of the kernel, beside those every host needs
 	Workaround     Fact[string]   // the kernel option that makes write-combining harmless
 
-	Boot        Fact[Boot]
-	Console     Fact[string] // value of the kernel's console=
-	DeviceTree  Fact[string] `yaml:"device-tree"`  // file below arch/arm64/boot/dts of the kernel
-	LoadAddress Fact[uint64] `yaml:"load-address"` // where the boot loader wants a kernel before it starts it
+	Boot       Fact[Boot]
+	Console    Fact[string] // value of the kernel's console=
+	DeviceTree Fact[string] `yaml:"device-tree"` // file below arch/arm64/boot/dts of the kernel
+	// where the boot loader wants a kernel before it starts it
+	LoadAddress Fact[uint64] `yaml:"load-address"`
 }
 
 // ID is the vendor and device of a PCI function.
@@ -100,8 +104,9 @@ type Inbound struct{ PCI, CPU, Size uint64 }
 type Coherence string
 
 const (
-	Coherent    Coherence = "coherent"
-	NotCoherent Coherence = "not coherent" // memory shared with a device has to be uncached, or flushed by the kernel
+	Coherent Coherence = "coherent"
+	// memory shared with a device has to be uncached, or flushed by the kernel
+	NotCoherent Coherence = "not coherent"
 )
 
 // IOMMU is what translates the addresses of PCIe devices.
@@ -167,8 +172,8 @@ func Options(h *Host) []Option {
 // ByName finds a host, nil if there is none of that name.
 func ByName(name string) *Host { return find(func(h *Host) bool { return h.Name == name }) }
 
-// ByCompatible finds the host that one of a device tree's compatible strings means. The list is in the tree's order,
-// from the board to the chip, so that the first match is the closest.
+// ByCompatible finds the host that one of a device tree's compatible strings means. The list is in
+// the tree's order, from the board to the chip, so that the first match is the closest.
 func ByCompatible(list []string) *Host {
 	for _, c := range list {
 		if h := find(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {

@@ -29,7 +29,8 @@ func TestHostIsFoundByNameAndByWhatTheMachineSays(t *testing.T) {
 			t.Errorf("%s: nothing tells it", h.Name)
 		}
 	}
-	if ByName("") != nil || ByName("rpi3") != nil || ByCompatible(nil) != nil || ByCompatible([]string{"raspberrypi,3-model-b"}) != nil || ByRootPort(ID{}) != nil {
+	if ByName("") != nil || ByName("rpi3") != nil || ByCompatible(nil) != nil ||
+		ByCompatible([]string{"raspberrypi,3-model-b"}) != nil || ByRootPort(ID{}) != nil {
 		t.Error("found a host that is not there")
 	}
 }
@@ -82,7 +83,8 @@ func TestEveryKnownValueHasASource(t *testing.T) {
 func TestEveryWordIsOneThatIsKnown(t *testing.T) {
 	for _, h := range All() {
 		for what, ok := range map[string]bool{
-			"coherence":       slices.Contains([]Coherence{"", Coherent, NotCoherent}, h.Coherence.Value),
+			"coherence": slices.Contains([]Coherence{"", Coherent, NotCoherent},
+				h.Coherence.Value),
 			"IOMMU":           slices.Contains([]IOMMU{"", NoIOMMU, SMMUv2, SMMUv3}, h.IOMMU.Value),
 			"write-combining": slices.Contains([]Health{"", Works, Faulty}, h.WriteCombining.Value),
 			"wide":            slices.Contains([]Health{"", Works, Faulty}, h.Wide.Value),
@@ -95,7 +97,8 @@ func TestEveryWordIsOneThatIsKnown(t *testing.T) {
 	}
 }
 
-// TestNoWindowHasAMistypedKey: one inside of a fact is skipped when it is read, and would make another window of it.
+// TestNoWindowHasAMistypedKey: one inside of a fact is skipped when it is read, and would make
+// another window of it.
 func TestNoWindowHasAMistypedKey(t *testing.T) {
 	windows := 0
 	mistyped := func(text string) (wrong []string) {
@@ -121,7 +124,8 @@ func TestNoWindowHasAMistypedKey(t *testing.T) {
 	if wrong := mistyped(string(text)); len(wrong) > 0 || windows < 50 {
 		t.Errorf("%d keys, mistyped: %q", windows, wrong)
 	}
-	if wrong := mistyped(strings.Replace(string(text), "prefetchable: true", "prefetchabel: true", 1)); !slices.Equal(wrong, []string{"prefetchabel"}) {
+	if wrong := mistyped(strings.Replace(string(text), "prefetchable: true", "prefetchabel: true",
+		1)); !slices.Equal(wrong, []string{"prefetchabel"}) {
 		t.Errorf("not noticed: %q", wrong)
 	}
 	var f Fact[string]
@@ -141,7 +145,8 @@ func TestWindowsOfAPortAreApart(t *testing.T) {
 					t.Errorf("%s %s: window %d makes no sense", h.Name, p.Name, i)
 				}
 				for _, o := range p.Windows.Value[:i] {
-					if w.PCI < o.PCI+o.Size && o.PCI < w.PCI+w.Size || w.CPU < o.CPU+o.Size && o.CPU < w.CPU+w.Size {
+					if w.PCI < o.PCI+o.Size && o.PCI < w.PCI+w.Size ||
+						w.CPU < o.CPU+o.Size && o.CPU < w.CPU+w.Size {
 						t.Errorf("%s %s: windows overlap", h.Name, p.Name)
 					}
 				}
@@ -201,15 +206,23 @@ func TestPlacementIsTheOneWorkedOutByHand(t *testing.T) {
 		bars    []BAR
 		want    []uint64
 	}{
-		{"prefetchable window first", []Window{{PCI: 0, Size: 4 * gib}, {PCI: 4 * gib, Size: 4 * gib, Prefetchable: true}},
+		{"prefetchable window first", []Window{{PCI: 0, Size: 4 * gib},
+			{PCI: 4 * gib, Size: 4 * gib, Prefetchable: true}},
 			[]BAR{{1 * mib, false}, {512 * mib, true}}, []uint64{0, 4 * gib}},
-		{"one window for both", []Window{{PCI: 0xc0000000, Size: gib}}, wormhole, []uint64{0xc0000000, 0, 0xe2000000, 0, 0xe0000000}},
-		{"what is not prefetchable stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}}, []BAR{{mib, false}}, nil},
-		{"what is narrow stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}}, []BAR{{mib, false}}, nil},
-		{"nor into a prefetchable window", []Window{{PCI: 0, Size: gib, Prefetchable: true}}, []BAR{{mib, false}}, nil},
-		{"alignment, not size, decides", []Window{{PCI: 256 * mib, Size: 512 * mib}}, []BAR{{512 * mib, true}}, nil},
-		{"a window over the 4 GiB line", []Window{{PCI: 3 * gib, Size: 2 * gib}}, []BAR{{gib, false}, {gib, false}}, nil},
-		{"a bridge's windows go by the megabyte", []Window{{PCI: 0, Size: mib}}, []BAR{{4 * kib, false}, {4 * kib, true}}, nil},
+		{"one window for both", []Window{{PCI: 0xc0000000, Size: gib}}, wormhole,
+			[]uint64{0xc0000000, 0, 0xe2000000, 0, 0xe0000000}},
+		{"what is not prefetchable stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}},
+			[]BAR{{mib, false}}, nil},
+		{"what is narrow stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}},
+			[]BAR{{mib, false}}, nil},
+		{"nor into a prefetchable window", []Window{{PCI: 0, Size: gib, Prefetchable: true}},
+			[]BAR{{mib, false}}, nil},
+		{"alignment, not size, decides", []Window{{PCI: 256 * mib, Size: 512 * mib}},
+			[]BAR{{512 * mib, true}}, nil},
+		{"a window over the 4 GiB line", []Window{{PCI: 3 * gib, Size: 2 * gib}},
+			[]BAR{{gib, false}, {gib, false}}, nil},
+		{"a bridge's windows go by the megabyte", []Window{{PCI: 0, Size: mib}},
+			[]BAR{{4 * kib, false}, {4 * kib, true}}, nil},
 		{"nothing to place", nil, []BAR{{}}, []uint64{0}},
 		{"no windows known", nil, wormhole, nil},
 	} {
@@ -238,7 +251,8 @@ func TestPlacedBarsAreAlignedApartAndInsideAWindow(t *testing.T) {
 		for i, b := range bars {
 			inside := false
 			for _, w := range p.Windows.Value {
-				inside = inside || placed[i] >= w.PCI && placed[i]+b.Size <= w.PCI+w.Size && (!w.Prefetchable || b.Prefetchable)
+				inside = inside || placed[i] >= w.PCI && placed[i]+b.Size <= w.PCI+w.Size &&
+					(!w.Prefetchable || b.Prefetchable)
 			}
 			if !inside || placed[i]%b.Size != 0 || !b.Prefetchable && placed[i]+b.Size > 4*gib {
 				t.Fatalf("%s %s: BAR %+v at %#x", h.Name, p.Name, b, placed[i])

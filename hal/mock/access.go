@@ -115,8 +115,9 @@ func (d *Device) locate(h hit, at access) (Place, hal.Code) {
 		return Place{}, c
 	}
 	if w.target.Multicast {
-		return Place{}, d.refuse("window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
-			h.slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
+		return Place{},
+			d.refuse("window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
+				h.slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
 	if c := d.checkClosed(h.slot, w.target, w.address+h.inside, uint64(at.width)); c != hal.OK {
 		return Place{}, c
@@ -254,7 +255,8 @@ func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 // refuse keeps the reason of the first refusal.
 func (d *Device) refuse(format string, args ...any) hal.Code {
 	if d.refusal == "" {
-		d.refusal = fmt.Sprintf("operation %d: %s: %s", d.operations, d.at, fmt.Sprintf(format, args...))
+		d.refusal = fmt.Sprintf("operation %d: %s: %s", d.operations, d.at,
+			fmt.Sprintf(format, args...))
 	}
 	return hal.Refused
 }

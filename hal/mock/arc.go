@@ -34,32 +34,39 @@ const (
 
 // arcLayout is where a chip's ARC is for the driver, and how it answers.
 type arcLayout struct {
-	board           *boards.Board
-	registers, csm  Place
-	interrupt       Place            // the register that has it look
-	interruptBit    uint64           // 0: whatever is stored
-	ready           map[Place]uint64 // of one that runs
-	control         uint64           // ARC_MSG_QCB_PTR
-	table, data     uint64           // ARC_TELEMETRY_PTR, ARC_TELEMETRY_DATA
-	queueAt         uint64           // what the address of the queue counts from
-	power           uint64           // ARC_MSG_TYPE_POWER_SETTING
-	message         uint64           // scratch register of single messages, 0: none
-	card            uint64           // an n150, a p150a: tt-kmd telemetry.c, tt_sysfs_show_card_type
-	idle, busyClock uint64           // MHz (UMD)
+	board          *boards.Board
+	registers, csm Place
+	interrupt      Place            // the register that has it look
+	interruptBit   uint64           // 0: whatever is stored
+	ready          map[Place]uint64 // of one that runs
+	control        uint64           // ARC_MSG_QCB_PTR
+	table, data    uint64           // ARC_TELEMETRY_PTR, ARC_TELEMETRY_DATA
+	queueAt        uint64           // what the address of the queue counts from
+	power          uint64           // ARC_MSG_TYPE_POWER_SETTING
+	message        uint64           // scratch register of single messages, 0: none
+	// an n150, a p150a: tt-kmd telemetry.c, tt_sysfs_show_card_type
+	card            uint64
+	idle, busyClock uint64 // MHz (UMD)
 }
 
 var arcLayouts = [...]arcLayout{{
-	board: &boards.Wormhole, registers: Place{Tile: true, Y: 10, Address: 0x8_8003_0000}, csm: Place{Tile: true, Y: 10, Address: 0x8_1000_0000},
-	interrupt: Place{Tile: true, Y: 10, Address: 0x8_8003_0100}, interruptBit: 1 << 16, // ARC_MISC_CNTL_IRQ0_MASK
+	board: &boards.Wormhole, registers: Place{Tile: true, Y: 10, Address: 0x8_8003_0000},
+	csm: Place{Tile: true, Y: 10, Address: 0x8_1000_0000},
+	// ARC_MISC_CNTL_IRQ0_MASK
+	interrupt: Place{Tile: true, Y: 10, Address: 0x8_8003_0100}, interruptBit: 1 << 16,
 	// POST_CODE_REG, FW_BUNDLE_VERSION of the table before, NIU_CFG_0.
-	ready: map[Place]uint64{{Tile: true, Y: 10, Address: 0x8_8003_0060}: 0xc0de0001, {Tile: true, Y: 10, Address: 0x8_2007_8d60 + 49*4}: arcFirmware,
+	ready: map[Place]uint64{{Tile: true, Y: 10, Address: 0x8_8003_0060}: 0xc0de0001,
+		{Tile: true, Y: 10, Address: 0x8_2007_8d60 + 49*4}:    arcFirmware,
 		{Tile: true, Y: 10, Address: 0x8_8005_0000 + niuCfg0}: niuTranslates},
-	control: 0x1d8, table: 0x1d0, data: 0x1d4, queueAt: arcCSM, power: 0xc0, message: 0x74, card: 0x18, idle: 500, busyClock: 1000,
+	control: 0x1d8, table: 0x1d0, data: 0x1d4, queueAt: arcCSM, power: 0xc0, message: 0x74,
+	card: 0x18, idle: 500, busyClock: 1000,
 }, {
-	board: &boards.Blackhole, registers: Place{Tile: true, X: 8, Y: 0, Address: 0x80030000}, csm: Place{Tile: true, X: 8, Y: 0, Address: arcCSM},
+	board: &boards.Blackhole, registers: Place{Tile: true, X: 8, Y: 0, Address: 0x80030000},
+	csm:       Place{Tile: true, X: 8, Y: 0, Address: arcCSM},
 	interrupt: Place{Tile: true, X: 8, Y: 0, Address: 0x800b0000}, // ARC_MSI_FIFO
 	// ARC_BOOT_STATUS: the core runs, and takes messages.
-	ready:   map[Place]uint64{{Tile: true, X: 8, Address: 0x8003_0408}: 5, {Tile: true, X: 2, Address: pcieNIU + niuCfg0}: niuTranslates},
+	ready: map[Place]uint64{{Tile: true, X: 8, Address: 0x8003_0408}: 5,
+		{Tile: true, X: 2, Address: pcieNIU + niuCfg0}: niuTranslates},
 	control: 0x42c, table: 0x434, data: 0x430, power: 0x21, card: 0x40, idle: 800, busyClock: 1350,
 }}
 
@@ -106,8 +113,10 @@ func (a *arc) start() {
 	a.set(a.registers, a.table, arcCSM+arcTable)
 	a.set(a.registers, a.data, arcCSM+arcData)
 	// Clocks in MHz; degrees have 16 bits behind the point.
-	table := [...][2]uint64{{tagAIClock, a.idle}, {tagASICTemperature, 40 << 16}, {tagBoardIDHigh, a.card << 4}, {tagBoardIDLow, 1},
-		{tagFlashBundleVersion, arcFirmware}, {tagAIClockLimitMax, a.busyClock}, {tagPCIeUsage, 1}, {tagEnabledEth, 0xfff}}
+	table := [...][2]uint64{{tagAIClock, a.idle}, {tagASICTemperature, 40 << 16},
+		{tagBoardIDHigh, a.card << 4}, {tagBoardIDLow, 1},
+		{tagFlashBundleVersion, arcFirmware}, {tagAIClockLimitMax, a.busyClock}, {tagPCIeUsage, 1},
+		{tagEnabledEth, 0xfff}}
 	a.set(a.csm, arcTable, arcTelemetry)
 	a.set(a.csm, arcTable+4, uint64(len(table)))
 	for i, entry := range table {

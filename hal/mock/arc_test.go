@@ -20,9 +20,13 @@ func TestARCAnswersADriver(t *testing.T) {
 		control, table, data              uint64
 		queueAt, power, idle, busy, other uint64
 	}{
-		{&boards.Wormhole, Place{Tile: true, Y: 10, Address: 0x8_8003_0000}, Place{Tile: true, Y: 10, Address: 0x8_1000_0000}, Place{Tile: true, Y: 10, Address: 0x8_8003_0100},
+		{&boards.Wormhole, Place{Tile: true, Y: 10, Address: 0x8_8003_0000},
+			Place{Tile: true, Y: 10, Address: 0x8_1000_0000},
+			Place{Tile: true, Y: 10, Address: 0x8_8003_0100},
 			0x60, 0xc0de0001, 1 << 16, 0x1d8, 0x1d0, 0x1d4, 0x1000_0000, 0xc0, 500, 1000, 0x90},
-		{&boards.Blackhole, Place{Tile: true, X: 8, Address: 0x80030000}, Place{Tile: true, X: 8, Address: 0x10000000}, Place{Tile: true, X: 8, Address: 0x800b0000},
+		{&boards.Blackhole, Place{Tile: true, X: 8, Address: 0x80030000},
+			Place{Tile: true, X: 8, Address: 0x10000000},
+			Place{Tile: true, X: 8, Address: 0x800b0000},
 			0x408, 5, 0, 0x42c, 0x434, 0x430, 0, 0x21, 800, 1350, 0x90},
 	} {
 		d := New(c.board)
@@ -66,8 +70,12 @@ func TestARCAnswersADriver(t *testing.T) {
 				t.Errorf("%s: message %d was taken before the interrupt", c.board.Name, i)
 			}
 			store(c.interrupt, 0, c.bell)
-			if got := load(c.csm, queue+0x14); got != (at+1)%(2*entries) || load(c.csm, queue+0x10) != got || load(c.csm, answer) != 0 || load(c.csm, data) != clock {
-				t.Errorf("%s, message %d: answers to %d, taken to %d, answer %#x, clock %d", c.board.Name, i, got, load(c.csm, queue+0x10), load(c.csm, answer), load(c.csm, data))
+			if got := load(c.csm, queue+0x14); got != (at+1)%(2*entries) ||
+				load(c.csm, queue+0x10) != got || load(c.csm, answer) != 0 ||
+				load(c.csm, data) != clock {
+				t.Errorf("%s, message %d: answers to %d, taken to %d, answer %#x, clock %d",
+					c.board.Name, i, got, load(c.csm, queue+0x10), load(c.csm, answer),
+					load(c.csm, data))
 			}
 			store(c.csm, queue+4, (at+1)%(2*entries))
 		}
@@ -78,7 +86,8 @@ func TestARCAnswersADriver(t *testing.T) {
 func TestARCTakesSingleMessages(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()
-	scratch, control := Place{Tile: true, Y: 10, Address: 0x8_8003_0074}, Place{Tile: true, Y: 10, Address: 0x8_8003_0100}
+	scratch, control := Place{Tile: true, Y: 10, Address: 0x8_8003_0074},
+		Place{Tile: true, Y: 10, Address: 0x8_8003_0100}
 	for at, value := range map[Place]uint64{scratch: 0xaa11, control: 1 << 15} {
 		d.storeAt(at, 4, value)
 	}
@@ -96,16 +105,20 @@ func TestARCTakesSingleMessages(t *testing.T) {
 // has it too (ttsim v1.10.0 src/libttsim.cpp and src/tile.cpp). An image finds
 // none of the driver's there.
 func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
-	arc, pcie := &fbs.TileRange{X: 0, Y: 10, Ordering: gen.OrderingDefault}, &fbs.TileRange{X: 2, Y: 0, Ordering: gen.OrderingDefault}
+	arc, pcie := &fbs.TileRange{X: 0, Y: 10, Ordering: gen.OrderingDefault},
+		&fbs.TileRange{X: 2, Y: 0, Ordering: gen.OrderingDefault}
 	for _, c := range []struct {
 		board *boards.Board
 		bar   map[uint64]uint64 // by offset in BAR 0
 		tile  *fbs.TileRange
 		noc   map[uint64]uint64 // by address in the tile
 	}{
-		{&boards.Wormhole, map[uint64]uint64{0x1ff5002c: 0x1060a280, 0x1ff50100: 1 << 14, 0x1ff30060: 0xc0de0001, 0x1fe81004: 8}, arc,
-			map[uint64]uint64{0xf_ffb2_002c: 0x1060a280, 0x8_8003_01d0: arcCSM + arcTable, 0x8_1000_1004: 8, 0x8_2007_8d60 + 49*4: arcFirmware}},
-		{&boards.Blackhole, map[uint64]uint64{0x1fd04044: 0x10611002, 0x1fd04100: 1 << 14}, pcie, map[uint64]uint64{0xffff_ffff_ff00_0044: 0x10611002}},
+		{&boards.Wormhole, map[uint64]uint64{0x1ff5002c: 0x1060a280, 0x1ff50100: 1 << 14,
+			0x1ff30060: 0xc0de0001, 0x1fe81004: 8}, arc,
+			map[uint64]uint64{0xf_ffb2_002c: 0x1060a280, 0x8_8003_01d0: arcCSM + arcTable,
+				0x8_1000_1004: 8, 0x8_2007_8d60 + 49*4: arcFirmware}},
+		{&boards.Blackhole, map[uint64]uint64{0x1fd04044: 0x10611002, 0x1fd04100: 1 << 14}, pcie,
+			map[uint64]uint64{0xffff_ffff_ff00_0044: 0x10611002}},
 	} {
 		d := New(c.board)
 		d.AsHardware()
@@ -119,7 +132,8 @@ func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
 		for address, want := range c.noc {
 			w := tlb(t, d, 0, size, c.tile, address&^(size-1))
 			if got := load(t, d, &w, address&(size-1), 4); got != want {
-				t.Errorf("%s: %#x at %#x of tile %v, want %#x", c.board.Name, got, address, *c.tile, want)
+				t.Errorf("%s: %#x at %#x of tile %v, want %#x", c.board.Name, got, address, *c.tile,
+					want)
 			}
 			d.windows[0].port = nil
 		}
@@ -130,8 +144,10 @@ func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
 		address uint64
 	}{
 		{&boards.Wormhole, arc, 0x8_2007_8d60},
-		{&boards.Blackhole, pcie, 0xffff_ffff_ff00_0100},                                            // NIU_CFG_0
-		{&boards.Blackhole, &fbs.TileRange{X: 8, Y: 0, Ordering: gen.OrderingDefault}, 0x800b_0000}, // ARC_MSI_FIFO
+		// NIU_CFG_0
+		{&boards.Blackhole, pcie, 0xffff_ffff_ff00_0100},
+		// ARC_MSI_FIFO
+		{&boards.Blackhole, &fbs.TileRange{X: 8, Y: 0, Ordering: gen.OrderingDefault}, 0x800b_0000},
 	} {
 		for hardware, want := range map[bool]hal.Code{false: hal.Refused, true: hal.OK} {
 			d := New(c.board)
@@ -140,12 +156,14 @@ func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
 			}
 			size := c.board.TLB.Groups[0].Size
 			w := tlb(t, d, 0, size, nil, 0)
-			code := d.ProgramWindow(&w, *c.tile, c.address&^(size-1)) // which the PCIe tile is closed to
+			// which the PCIe tile is closed to
+			code := d.ProgramWindow(&w, *c.tile, c.address&^(size-1))
 			if code == hal.OK {
 				_, code = w.Load(uint32(c.address&(size-1)), 4)
 			}
 			if code != want {
-				t.Errorf("%s, seen by a kernel %v: %v at %#x of tile %v, want %v", c.board.Name, hardware, code, c.address, *c.tile, want)
+				t.Errorf("%s, seen by a kernel %v: %v at %#x of tile %v, want %v", c.board.Name,
+					hardware, code, c.address, *c.tile, want)
 			}
 		}
 	}
@@ -156,10 +174,12 @@ func TestARCTellsItsClock(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()
 	b := bar(t, d, 0)
-	for _, s := range [][2]uint64{{0x1ff3006c, 0xffffffff}, {0x1ff30074, 0xaa34}, {0x1ff30100, 1 << 16}} {
+	for _, s := range [][2]uint64{{0x1ff3006c, 0xffffffff}, {0x1ff30074, 0xaa34},
+		{0x1ff30100, 1 << 16}} {
 		store(t, d, &b, s[0], 4, s[1])
 	}
-	if status, clock := load(t, d, &b, 0x1ff30074, 4), load(t, d, &b, 0x1ff3006c, 4); status != 0x34 || clock != 500 {
+	if status, clock := load(t, d, &b, 0x1ff30074, 4),
+		load(t, d, &b, 0x1ff3006c, 4); status != 0x34 || clock != 500 {
 		t.Errorf("status %#x, %d MHz", status, clock)
 	}
 }

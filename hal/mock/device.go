@@ -151,7 +151,8 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 		return d.mapHost(w)
 	case gen.WindowKindConfig:
 		if w.Size > configSize {
-			return hal.Aperture{}, d.fault(hal.WrongDevice, "configuration space has %d bytes, not %d", configSize, w.Size)
+			return hal.Aperture{}, d.fault(hal.WrongDevice,
+				"configuration space has %d bytes, not %d", configSize, w.Size)
 		}
 		return hal.NewAperture(&port{d: d, bar: ConfigSpace, size: w.Size}, w.Size, -1), nil
 	}
@@ -160,7 +161,8 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 
 func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	if int(w.Bar) >= len(d.bars) || w.Offset > d.bars[w.Bar] || w.Size > d.bars[w.Bar]-w.Offset {
-		return hal.Aperture{}, d.fault(hal.WrongDevice, "%d bytes at %#x are not in BAR %d", w.Size, w.Offset, w.Bar)
+		return hal.Aperture{}, d.fault(hal.WrongDevice, "%d bytes at %#x are not in BAR %d", w.Size,
+			w.Offset, w.Bar)
 	}
 	a := hal.NewAperture(&port{d: d, bar: w.Bar, base: w.Offset, size: w.Size}, w.Size, -1)
 	a.Bus = d.bus + uint64(w.Bar)*barBusStride + w.Offset
@@ -171,7 +173,8 @@ func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
 		return hal.Aperture{}, d.fault(hal.WrongDevice, "it has no movable windows")
 	}
-	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.bars, func(slot int) bool { return d.windows[slot].port != nil })
+	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.bars,
+		func(slot int) bool { return d.windows[slot].port != nil })
 	if slot < 0 {
 		return hal.Aperture{}, d.fault(hal.NoDevice, "no window of %d bytes is free", w.Size)
 	}
@@ -187,12 +190,14 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
-// Point implements hal.Device. It makes the stores that a client without a driver would make, and they count as operations.
+// Point implements hal.Device. It makes the stores that a client without a driver would make, and
+// they count as operations.
 func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
 	slot := a.Slot
 	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
 		d.at = access{op: point}
-		return d.refuse("aperture of window %d was not mapped from a Tlb window of this device", slot)
+		return d.refuse("aperture of window %d was not mapped from a Tlb window of this device",
+			slot)
 	}
 	l := d.board.TLB
 	g := l.GroupOf(slot)
@@ -200,7 +205,8 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 	words, ok := l.EncodeWindow(g, t, address-inside)
 	d.at = access{op: point}
 	if !ok || inside+a.Size > g.Size {
-		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size, t, address)
+		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size,
+			t, address)
 	}
 	if c := d.checkClosed(slot, t, address, a.Size); c != hal.OK {
 		return c

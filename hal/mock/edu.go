@@ -38,7 +38,8 @@ const (
 	eduBufferStart = 0x40000 // of the device's own memory, as DMA sees it
 	eduBufferSize  = 4096
 
-	eduWorkNs = 3*accessNs + accessNs/2 // three loads see it under way; in QEMU a transfer takes 100 ms
+	// three loads see it under way; in QEMU a transfer takes 100 ms
+	eduWorkNs = 3*accessNs + accessNs/2
 )
 
 // Edu is a Model of QEMU's edu device. Unlike QEMU's it refuses registers that
@@ -198,17 +199,21 @@ func (e *Edu) transfer() {
 // ends gives what a transfer copies. QEMU 7.2 takes a range that ends with the
 // buffer for one that is out of bounds, and stops the machine.
 func (e *Edu) ends() (to, from []byte, c hal.Code) {
-	device, bus, count, out := e.dma[eduDMATarget], e.dma[eduDMASource], e.dma[eduDMACount], e.dma[eduDMACommand]&eduDMAToHost != 0
+	device, bus, count, out := e.dma[eduDMATarget], e.dma[eduDMASource], e.dma[eduDMACount],
+		e.dma[eduDMACommand]&eduDMAToHost != 0
 	if out {
 		device, bus = bus, device
 	}
 	inside := device - eduBufferStart
 	if count == 0 || inside >= eduBufferSize || count >= eduBufferSize-inside {
-		return nil, nil, e.refuse("a transfer of %d bytes at %#x of the device is out of bounds", count, device)
+		return nil, nil, e.refuse("a transfer of %d bytes at %#x of the device is out of bounds",
+			count, device)
 	}
 	own, host := e.buffer[inside:][:count], e.host.Bytes(bus, count)
 	if host == nil {
-		return nil, nil, e.refuse("a transfer of %d bytes reaches host memory at %#x that is not mapped", count, bus)
+		return nil, nil,
+			e.refuse("a transfer of %d bytes reaches host memory at %#x that is not mapped", count,
+				bus)
 	}
 	if out {
 		return host, own, hal.OK

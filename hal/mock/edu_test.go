@@ -22,7 +22,8 @@ func TestEduIdentifiesItselfAndInverts(t *testing.T) {
 }
 
 func TestEduComputesFactorials(t *testing.T) {
-	for n, want := range map[uint64]uint64{0: 1, 1: 1, 5: 120, 6: 720, 10: 3628800, 12: 479001600, 13: 1932053504, 34: 0, 0xffffffff: 0} {
+	for n, want := range map[uint64]uint64{0: 1, 1: 1, 5: 120, 6: 720, 10: 3628800, 12: 479001600,
+		13: 1932053504, 34: 0, 0xffffffff: 0} {
 		d := New(&boards.Edu)
 		a := bar(t, d, 0)
 		store(t, d, &a, 0x08, 4, n)
@@ -146,7 +147,8 @@ func TestEduRefusesTransfersThatWouldGoWrong(t *testing.T) {
 		store(t, d, &a, 0x80, 8, host(c.source))
 		store(t, d, &a, 0x88, 8, host(c.target))
 		store(t, d, &a, 0x90, 8, c.count)
-		if code := a.Store(0x98, 8, c.command); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
+		if code := a.Store(0x98, 8, c.command); code != hal.Refused ||
+			!strings.Contains(d.Refusal(), c.reason) {
 			t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
 		}
 	}

@@ -8,7 +8,8 @@ const (
 	Stuck FaultKind = iota + 1
 	// Late: like Stuck, until Loads loads would have read something else.
 	Late
-	// AllOnes: from operation Operation on the device is gone: loads give all ones, stores are lost, Alive is false.
+	// AllOnes: from operation Operation on the device is gone: loads give all ones, stores are
+	// lost, Alive is false.
 	AllOnes
 	// BusFault: operation Operation does not happen and gives hal.BusFault.
 	BusFault
@@ -16,7 +17,8 @@ const (
 	NoDMA
 )
 
-// Fault is one thing that goes wrong. Operations are counted from 1, as Device.Operations counts them.
+// Fault is one thing that goes wrong. Operations are counted from 1, as Device.Operations counts
+// them.
 type Fault struct {
 	Kind      FaultKind
 	Operation int // of AllOnes and BusFault
@@ -61,7 +63,8 @@ func (f *Fault) bits(place Place, width uint8) (mask, stuck uint64, ok bool) {
 	at := f.Place
 	at.Address = place.Address
 	for i := range uint64(width) {
-		if of := place.Address + i - f.Place.Address; at == place && of < 8 { // before the fault's first byte it wraps round to far beyond
+		// before the fault's first byte it wraps round to far beyond
+		if of := place.Address + i - f.Place.Address; at == place && of < 8 {
 			mask |= f.Mask >> (8 * of) & 0xff << (8 * i)
 			stuck |= f.Value >> (8 * of) & 0xff << (8 * i)
 		}

@@ -31,13 +31,16 @@ func TestStuckBitsAreSeenByEveryWidth(t *testing.T) {
 		{0x10, 8, 0x0000ff0000000000}, {0x14, 4, 0xff00}, {0x14, 2, 0xff00}, {0x15, 1, 0xff},
 		{0x10, 4, 0}, {0x16, 2, 0}, {0x14, 1, 0}, {0x18, 8, 0}, {0x08, 8, 0},
 	} {
-		for address := uint64(0x0e); address <= 0x15; address++ { // one byte, named from eight addresses
+		// one byte, named from eight addresses
+		for address := uint64(0x0e); address <= 0x15; address++ {
 			d := New(&boards.Ivshmem)
 			a := bar(t, d, 2)
 			mask := uint64(0xff) << (8 * (0x15 - address))
-			d.Inject(Fault{Kind: Stuck, Place: Place{Bar: 2, Address: address}, Mask: mask, Value: mask})
+			d.Inject(Fault{Kind: Stuck, Place: Place{Bar: 2, Address: address}, Mask: mask,
+				Value: mask})
 			if got := load(t, d, &a, c.offset, c.width); got != c.want {
-				t.Errorf("mask %#x at %#x, %d bytes at %#x: want %#x, got %#x", mask, address, c.width, c.offset, c.want, got)
+				t.Errorf("mask %#x at %#x, %d bytes at %#x: want %#x, got %#x", mask, address,
+					c.width, c.offset, c.want, got)
 			}
 		}
 	}
@@ -45,7 +48,8 @@ func TestStuckBitsAreSeenByEveryWidth(t *testing.T) {
 
 func TestStuckBitsOfATileAreNotThoseOfAnother(t *testing.T) {
 	d := New(&boards.Wormhole)
-	d.Inject(Fault{Kind: Stuck, Place: Place{Tile: true, X: 1, Y: 1, Address: 0x100}, Mask: 1, Value: 1})
+	d.Inject(Fault{Kind: Stuck, Place: Place{Tile: true, X: 1, Y: 1, Address: 0x100}, Mask: 1,
+		Value: 1})
 	here, there := tlb(t, d, 0, 1<<20, tile(18, 18), 0), tlb(t, d, 1, 1<<20, tile(2, 1), 0)
 	expect(t, d, &here, 0x100, 4, 1)
 	expect(t, d, &there, 0x100, 4, 0)

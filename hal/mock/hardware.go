@@ -6,7 +6,8 @@ import (
 	"lightmetal/hal"
 )
 
-// registers is a run of registers that keep what is stored to them, or a part of a BAR that shows those of a tile.
+// registers is a run of registers that keep what is stored to them, or a part of a BAR that shows
+// those of a tile.
 type registers struct {
 	board *boards.Board
 	first Place
@@ -27,17 +28,23 @@ var driverOnly = []registers{
 	// The PCIe controller's own configuration, seen over the NoC: wormhole.c,
 	// PCIE_DBI_ADDR, PCIE_NOC_X and PCIE_NOC_Y; blackhole.c.
 	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 3, Address: 0x8_0000_0000}, 0x1000, Place{}},
-	{&boards.Blackhole, Place{Tile: true, X: 2, Y: 0, Address: 0xf800_0000_0000_0000}, 0x1000, Place{}},
+	{&boards.Blackhole, Place{Tile: true, X: 2, Y: 0, Address: 0xf800_0000_0000_0000}, 0x1000,
+		Place{}},
 	// NIU_CFG_0; the reset unit, and SMBUS_TELEMETRY_NOC_ADDR.
 	{&boards.Blackhole, Place{Tile: true, X: 2, Y: 0, Address: pcieNIU + niuCfg0}, 4, Place{}},
 	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 10, Address: 0x8_8003_0000}, 0x1_0000, Place{}},
-	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 10, Address: 0x8_8005_0000 + niuCfg0}, 4, Place{}},
+	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 10, Address: 0x8_8005_0000 + niuCfg0}, 4,
+		Place{}},
 	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 10, Address: 0x8_2007_8d60}, 50 * 4, Place{}},
 	// The ARC's memory and registers, and on Blackhole the PCIe tile's.
-	{&boards.Wormhole, Place{Bar: 0, Address: 0x1fe8_0000}, 0x8_0000, Place{Tile: true, X: 0, Y: 10, Address: 0x8_1000_0000}},
-	{&boards.Wormhole, Place{Bar: 0, Address: 0x1ff0_0000}, 0x10_0000, Place{Tile: true, X: 0, Y: 10, Address: 0x8_8000_0000}},
-	{&boards.Blackhole, Place{Bar: 0, Address: 0x1ff0_0000}, 0x10_0000, Place{Tile: true, X: 8, Y: 0, Address: 0x8000_0000}},
-	{&boards.Blackhole, Place{Bar: 0, Address: 0x1fd0_4000}, 0x2000, Place{Tile: true, X: 2, Y: 0, Address: pcieNIU}},
+	{&boards.Wormhole, Place{Bar: 0, Address: 0x1fe8_0000}, 0x8_0000,
+		Place{Tile: true, X: 0, Y: 10, Address: 0x8_1000_0000}},
+	{&boards.Wormhole, Place{Bar: 0, Address: 0x1ff0_0000}, 0x10_0000,
+		Place{Tile: true, X: 0, Y: 10, Address: 0x8_8000_0000}},
+	{&boards.Blackhole, Place{Bar: 0, Address: 0x1ff0_0000}, 0x10_0000,
+		Place{Tile: true, X: 8, Y: 0, Address: 0x8000_0000}},
+	{&boards.Blackhole, Place{Bar: 0, Address: 0x1fd0_4000}, 0x2000,
+		Place{Tile: true, X: 2, Y: 0, Address: pcieNIU}},
 }
 
 // direct is where an access goes that is to no window.
@@ -48,7 +55,8 @@ func (d *Device) direct(place Place, at access, value uint64) (Place, hal.Code) 
 	return place, hal.OK
 }
 
-// mirrored gives the place in a tile that shows at one in a BAR of a device that a kernel sees; elsewhere Tile is false.
+// mirrored gives the place in a tile that shows at one in a BAR of a device that a kernel sees;
+// elsewhere Tile is false.
 func (d *Device) mirrored(place Place) (tile Place) {
 	if r, inside := find(d.board, place); d.hardware && r != nil && r.shows.Tile {
 		tile = r.shows

@@ -2,7 +2,8 @@ package mock
 
 import "lightmetal/hal"
 
-// hostBus is the bus address of the first host buffer: within the 28 bits that edu reaches unless told otherwise.
+// hostBus is the bus address of the first host buffer: within the 28 bits that edu reaches unless
+// told otherwise.
 const hostBus = 0x0100_0000
 
 // hostMemory is the access.bar of host memory.
@@ -68,7 +69,8 @@ func (h *Host) reserve(d *Device, size uint64) *hostPort {
 	return p
 }
 
-// Bytes is memory at a bus address, nil where the device cannot reach size bytes there. That of a peer comes a page at a time.
+// Bytes is memory at a bus address, nil where the device cannot reach size bytes there. That of a
+// peer comes a page at a time.
 func (h *Host) Bytes(bus, size uint64) []byte {
 	if h.cut {
 		return nil
@@ -93,7 +95,8 @@ func (h *Host) Bytes(bus, size uint64) []byte {
 	return nil
 }
 
-// Host accesses take time, so that polls of host memory end, but they are no operations of the device.
+// Host accesses take time, so that polls of host memory end, but they are no operations of the
+// device.
 func (p *hostPort) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	p.d.Sleep(accessNs)
 	if c := p.check(Load, offset, width); c != hal.OK {

@@ -21,9 +21,11 @@ const (
 )
 
 // arcRegisters is where the registers of the ARC tile begin.
-var arcRegisters = map[string]uint64{boards.Wormhole.Name: 0x8_8000_0000, boards.Blackhole.Name: 0x8000_0000}
+var arcRegisters = map[string]uint64{boards.Wormhole.Name: 0x8_8000_0000,
+	boards.Blackhole.Name: 0x8000_0000}
 
-// identity gives NOC_NODE_ID, or NOC_ID_LOGICAL, of a tile that is not a Tensix tile; ok is false where there is neither.
+// identity gives NOC_NODE_ID, or NOC_ID_LOGICAL, of a tile that is not a Tensix tile; ok is false
+// where there is neither.
 func (g *Tiles) identity(at Place) (id uint32, ok bool) {
 	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile {
@@ -41,7 +43,8 @@ func (g *Tiles) identity(at Place) (id uint32, ok bool) {
 	return 0, false
 }
 
-// interfaceAt gives the network interface of a kind of tile that has a register at an address, and the register's offset in it.
+// interfaceAt gives the network interface of a kind of tile that has a register at an address, and
+// the register's offset in it.
 func (g *Tiles) interfaceAt(k chips.Kind, address uint64) (noc int, offset uint64, ok bool) {
 	wide := g.traits.noc.wide // Blackhole
 	arc := address - arcRegisters[g.board]

@@ -82,12 +82,14 @@ func (g *rig) runs(sequence string) {
 func (g *rig) output(name string) []byte { return g.r.Output(g.r.View().TensorByName(name)) }
 
 func TestListingsMoveRecordedAndNewData(t *testing.T) {
-	for name, tensors := range map[string][2]string{"edu-dma.lms": {"data", "result"}, "nvme.lms": {"blocks", "result"}, "nvme-p2p.lms": {"blocks", "result"}} {
+	for name, tensors := range map[string][2]string{"edu-dma.lms": {"data", "result"},
+		"nvme.lms": {"blocks", "result"}, "nvme-p2p.lms": {"blocks", "result"}} {
 		g := newRig(t, name)
 		g.runs("main")
 		view := g.r.View()
 		input := g.r.Input(view.TensorByName(tensors[0]))
-		if got := g.output(tensors[1]); !bytes.Equal(got, input) || !bytes.Equal(got, view.TensorData(&view.Tensors[view.TensorByName(tensors[1])])) {
+		if got := g.output(tensors[1]); !bytes.Equal(got, input) ||
+			!bytes.Equal(got, view.TensorData(&view.Tensors[view.TensorByName(tensors[1])])) {
 			t.Errorf("%s: main gives other data than it takes", name)
 		}
 		for i := range input {
@@ -100,7 +102,8 @@ func TestListingsMoveRecordedAndNewData(t *testing.T) {
 		if g.nvme != nil && !bytes.Equal(g.nvme.Disk()[:len(input)], input) {
 			t.Errorf("%s: the disk holds other data", name)
 		}
-		if result := g.run("main"); result.Code != hal.CompareFailed || !result.SafeRan || result.Safe != hal.OK {
+		if result := g.run("main"); result.Code != hal.CompareFailed || !result.SafeRan ||
+			result.Safe != hal.OK {
 			t.Errorf("%s: main with other data ends with %+v", name, result)
 		}
 	}
@@ -112,13 +115,18 @@ func TestListingsMoveRecordedAndNewData(t *testing.T) {
 func TestHostMemoryAndDeviceKeepTheOrderOfCommands(t *testing.T) {
 	frame := func(value string) string {
 		return "  write.4 from+0x0 " + value + "\n  write.4 to+0x0 0x0\n  fence\n" +
-			"  write.8 r+0x80 bus(from)\n  write.8 r+0x88 0x40000\n  write.8 r+0x90 4\n  write.8 r+0x98 0x1\n" +
+			"  write.8 r+0x80 bus(from)\n  write.8 r+0x88 0x40000\n  write.8 r+0x90 4\n" +
+			"  write.8 r+0x98 0x1\n" +
 			"  poll.8 r+0x98 & 0x1 == 0 within 1s every 100us\n  write.4 from+0x0 0x77\n  fence\n" +
-			"  write.8 r+0x80 0x40000\n  write.8 r+0x88 bus(to)\n  write.8 r+0x90 4\n  write.8 r+0x98 0x3\n" +
-			"  poll.8 r+0x98 & 0x1 == 0 within 1s every 100us\n  fence\n  expect.4 to+0x0 == " + value + "\n"
+			"  write.8 r+0x80 0x40000\n  write.8 r+0x88 bus(to)\n  write.8 r+0x90 4\n" +
+			"  write.8 r+0x98 0x3\n" +
+			"  poll.8 r+0x98 & 0x1 == 0 within 1s every 100us\n  fence\n  expect.4 to+0x0 == " +
+			value + "\n"
 	}
-	g := rigOf(t, "order.lms", "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\nwindow from host size 4KiB\nwindow to host size 4KiB\nmain:\n"+
-		frame("0x11")+frame("0x22")+frame("0x33"))
+	g := rigOf(t, "order.lms",
+		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n"+
+			"window from host size 4KiB\nwindow to host size 4KiB\nmain:\n"+
+			frame("0x11")+frame("0x22")+frame("0x33"))
 	g.runs("main")
 }
 
@@ -214,12 +222,16 @@ func TestNvmeMistakesAreToldApart(t *testing.T) {
 	}{
 		{"admin completions out of reach", "bus(acq)", "0x7010000000", hal.ExpectFailed, 2},
 		{"admin submissions out of reach", "bus(asq)", "0x7010000000", hal.ExpectFailed, 2},
-		{"data out of reach", "bus(data)+0x7000", "0x7010000000", hal.ExpectFailed, 0x4<<17 | 1<<16 | 2},
-		{"data misaligned", "bus(data)+0x7000", "bus(data)+0x7100", hal.ExpectFailed, 0x13<<17 | 1<<16 | 2},
-		{"blocks beyond the end", "0x10001 0x1 0 0 0 0 0 0 0 0 0 0 0x1f", "0x10001 0x1 0 0 0 0 0 0 0 0 0x7e1 0 0x1f", hal.ExpectFailed, 0x80<<17 | 1<<16 | 1},
+		{"data out of reach", "bus(data)+0x7000", "0x7010000000", hal.ExpectFailed,
+			0x4<<17 | 1<<16 | 2},
+		{"data misaligned", "bus(data)+0x7000", "bus(data)+0x7100", hal.ExpectFailed,
+			0x13<<17 | 1<<16 | 2},
+		{"blocks beyond the end", "0x10001 0x1 0 0 0 0 0 0 0 0 0 0 0x1f",
+			"0x10001 0x1 0 0 0 0 0 0 0 0 0x7e1 0 0x1f", hal.ExpectFailed, 0x80<<17 | 1<<16 | 1},
 		{"doorbell not rung", "regs+0x1008 1", "regs+0x1000 6", hal.DeadlinePassed, 0},
 		{"doorbell of no queue", "regs+0x1008 1", "regs+0x1010 1", hal.Refused, 0},
-		{"buffer too small", "window data host size 32KiB", "window data host size 28KiB", hal.OK, 0},
+		{"buffer too small", "window data host size 32KiB", "window data host size 28KiB", hal.OK,
+			0},
 	} {
 		wrong := strings.ReplaceAll(text, m.from, m.to)
 		if wrong == text {
@@ -233,7 +245,8 @@ func TestNvmeMistakesAreToldApart(t *testing.T) {
 		}
 		g := rigOf(t, m.name, wrong)
 		result := g.run("main")
-		if result.Code != m.code || result.Got != m.got || result.Safe != hal.OK || !result.SafeRan {
+		if result.Code != m.code || result.Got != m.got || result.Safe != hal.OK ||
+			!result.SafeRan {
 			t.Errorf("%s: %+v, want %v, got %#x", m.name, result, m.code, m.got)
 		}
 	}

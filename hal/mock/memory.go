@@ -24,7 +24,8 @@ type Memory struct {
 	lastPage *page
 }
 
-// NewMemory gives a Memory in which reset registers read as they do after power-up and keep the cores' bits only.
+// NewMemory gives a Memory in which reset registers read as they do after power-up and keep the
+// cores' bits only.
 func NewMemory(b *boards.Board) *Memory { return &Memory{grid: chips.Of(b).Grid} }
 
 // Load implements Model.

@@ -26,11 +26,13 @@ func mapped(t *testing.T, d *Device, w fbs.Window) hal.Aperture {
 // bar maps a whole BAR.
 func bar(t *testing.T, d *Device, n uint8) hal.Aperture {
 	t.Helper()
-	return mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: n, Slot: fbs.NoSlot, Size: d.bars[n]})
+	return mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: n, Slot: fbs.NoSlot,
+		Size: d.bars[n]})
 }
 
 // tlb maps a movable window, and points it if target is not nil.
-func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.TileRange, address uint64) hal.Aperture {
+func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.TileRange,
+	address uint64) hal.Aperture {
 	t.Helper()
 	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
 	if target != nil {
@@ -72,7 +74,8 @@ func tile(x, y uint8) *fbs.TileRange {
 func TestDeviceSaysWhatItIs(t *testing.T) {
 	for _, b := range boards.All {
 		id := New(b).Identity()
-		if id.Name != "mock:"+b.Name || id.Vendor != b.Vendor || id.Device != b.Device || id.Bars != b.Bars {
+		if id.Name != "mock:"+b.Name || id.Vendor != b.Vendor || id.Device != b.Device ||
+			id.Bars != b.Bars {
 			t.Errorf("%s: %+v", b.Name, id)
 		}
 	}
@@ -175,18 +178,23 @@ func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
 		tensix         int
 		inside, beyond chips.Tile
 	}{
-		{&boards.Wormhole, chips.Tile{X: 1, Y: 1}, chips.Tile{X: 9, Y: 11}, 80, chips.Tile{X: 6, Y: 7}, chips.Tile{X: 6, Y: 6}},
-		{&boards.Wormhole, chips.Tile{X: 18, Y: 18}, chips.Tile{X: 19, Y: 19}, 4, chips.Tile{X: 2, Y: 2}, chips.Tile{X: 3, Y: 2}},
-		{&boards.Blackhole, chips.Tile{X: 1, Y: 2}, chips.Tile{X: 16, Y: 11}, 140, chips.Tile{X: 10, Y: 3}, chips.Tile{X: 10, Y: 1}},
+		{&boards.Wormhole, chips.Tile{X: 1, Y: 1}, chips.Tile{X: 9, Y: 11}, 80,
+			chips.Tile{X: 6, Y: 7}, chips.Tile{X: 6, Y: 6}},
+		{&boards.Wormhole, chips.Tile{X: 18, Y: 18}, chips.Tile{X: 19, Y: 19}, 4,
+			chips.Tile{X: 2, Y: 2}, chips.Tile{X: 3, Y: 2}},
+		{&boards.Blackhole, chips.Tile{X: 1, Y: 2}, chips.Tile{X: 16, Y: 11}, 140,
+			chips.Tile{X: 10, Y: 3}, chips.Tile{X: 10, Y: 1}},
 	} {
 		d := New(c.board)
 		d.Record(true)
-		target := &fbs.TileRange{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y, Multicast: true, Ordering: gen.OrderingDefault}
+		target := &fbs.TileRange{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y,
+			Multicast: true, Ordering: gen.OrderingDefault}
 		a := tlb(t, d, 0, 1<<20, target, 0)
 		before := d.Operations()
 		store(t, d, &a, 0x100, 4, 42)
 		if n := len(d.Journal()); n != c.tensix || d.Operations() != before+1 {
-			t.Errorf("%s: one store reached %d tiles in %d operations", c.board.Name, n, d.Operations()-before)
+			t.Errorf("%s: one store reached %d tiles in %d operations", c.board.Name, n,
+				d.Operations()-before)
 		}
 		in := tlb(t, d, fbs.NoSlot, 1<<20, tile(c.inside.X, c.inside.Y), 0)
 		expect(t, d, &in, 0x100, 4, 42)
@@ -245,15 +253,28 @@ func TestMapRefusesWhatTheDeviceDoesNotHave(t *testing.T) {
 		code   hal.Code
 		reason string
 	}{
-		{"BAR too small", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Size: 1<<20 + 1}, hal.WrongDevice, "not in BAR 0"},
-		{"range past the end", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Offset: 1 << 19, Size: 1<<19 + 4}, hal.WrongDevice, "not in BAR 0"},
-		{"offset that wraps", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Offset: ^uint64(0), Size: 8}, hal.WrongDevice, "not in BAR 0"},
-		{"no such BAR", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Bar: 1, Size: 4}, hal.WrongDevice, "not in BAR 1"},
-		{"BAR 6", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Bar: 6, Size: 4}, hal.WrongDevice, "not in BAR 6"},
-		{"no windows", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindTlb, Size: 4096}, hal.WrongDevice, "no movable windows"},
-		{"window too large", New(&boards.Wormhole), fbs.Window{Kind: gen.WindowKindTlb, Size: 32 << 20}, hal.NoDevice, "no window of 33554432 bytes"},
-		{"window outside a small BAR", small, fbs.Window{Kind: gen.WindowKindTlb, Slot: 204, Size: 8 << 30}, hal.NoDevice, "no window"},
-		{"configuration space too large", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindConfig, Size: 8192}, hal.WrongDevice, "4096 bytes"},
+		{"BAR too small", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Size: 1<<20 + 1},
+			hal.WrongDevice, "not in BAR 0"},
+		{"range past the end", New(&boards.Edu),
+			fbs.Window{Kind: gen.WindowKindBar, Offset: 1 << 19, Size: 1<<19 + 4}, hal.WrongDevice,
+			"not in BAR 0"},
+		{"offset that wraps", New(&boards.Edu),
+			fbs.Window{Kind: gen.WindowKindBar, Offset: ^uint64(0), Size: 8}, hal.WrongDevice,
+			"not in BAR 0"},
+		{"no such BAR", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Bar: 1, Size: 4},
+			hal.WrongDevice, "not in BAR 1"},
+		{"BAR 6", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Bar: 6, Size: 4},
+			hal.WrongDevice, "not in BAR 6"},
+		{"no windows", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindTlb, Size: 4096},
+			hal.WrongDevice, "no movable windows"},
+		{"window too large", New(&boards.Wormhole),
+			fbs.Window{Kind: gen.WindowKindTlb, Size: 32 << 20}, hal.NoDevice,
+			"no window of 33554432 bytes"},
+		{"window outside a small BAR", small,
+			fbs.Window{Kind: gen.WindowKindTlb, Slot: 204, Size: 8 << 30}, hal.NoDevice,
+			"no window"},
+		{"configuration space too large", New(&boards.Edu),
+			fbs.Window{Kind: gen.WindowKindConfig, Size: 8192}, hal.WrongDevice, "4096 bytes"},
 		{"no kind", New(&boards.Edu), fbs.Window{Size: 4}, hal.Usage, "kind 0"},
 		{"closed", closed, fbs.Window{Kind: gen.WindowKindBar, Size: 4}, hal.NoDevice, "closed"},
 	} {
@@ -269,14 +290,16 @@ func TestWindowsRunOut(t *testing.T) {
 	for range 19 { // the twentieth is the kernel driver's
 		tlb(t, d, fbs.NoSlot, 16<<20, nil, 0)
 	}
-	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 16 << 20}); hal.CodeOf(err) != hal.NoDevice {
+	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot,
+		Size: 16 << 20}); hal.CodeOf(err) != hal.NoDevice {
 		t.Errorf("a twentieth large window: %v", err)
 	}
 	small := New(&boards.Blackhole)
 	small.Resize(4, 8<<30)
 	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
 	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
-	if _, err := small.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 4 << 30}); hal.CodeOf(err) != hal.NoDevice {
+	if _, err := small.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot,
+		Size: 4 << 30}); hal.CodeOf(err) != hal.NoDevice {
 		t.Errorf("a third window in 8 GiB: %v", err)
 	}
 }
@@ -328,9 +351,11 @@ func TestHostMemoryHasBusAddressesThatDoNotMeet(t *testing.T) {
 		t.Errorf("host memory at %#x: %v", b.Bus+96, got)
 	}
 	if b.Bus != a.Bus+2*4096 {
-		t.Errorf("a buffer of a page at %#x, the next at %#x: no page, or more than one, between them", a.Bus, b.Bus)
+		t.Errorf("a buffer of a page at %#x, the next at %#x: no page, or more than one, between "+
+			"them", a.Bus, b.Bus)
 	}
-	for _, c := range []struct{ bus, size uint64 }{{0, 1}, {a.Bus - 1, 1}, {a.Bus + 4090, 8}, {a.Bus + 4096, 1}, {a.Bus + 4097, 1}, {a.Bus, ^uint64(0)}, {b.Bus + 100, 1}} {
+	for _, c := range []struct{ bus, size uint64 }{{0, 1}, {a.Bus - 1, 1}, {a.Bus + 4090, 8},
+		{a.Bus + 4096, 1}, {a.Bus + 4097, 1}, {a.Bus, ^uint64(0)}, {b.Bus + 100, 1}} {
 		if d.host.Bytes(c.bus, c.size) != nil {
 			t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
 		}
@@ -352,7 +377,8 @@ func TestBarsHaveBusAddressesThatDoNotMeet(t *testing.T) {
 func TestAccessesDoNotAllocate(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		d := New(b)
-		d.Inject(Fault{Kind: Stuck, Place: Place{Tile: true, X: 1, Y: 2, Address: 64}, Mask: 1, Value: 1})
+		d.Inject(Fault{Kind: Stuck, Place: Place{Tile: true, X: 1, Y: 2, Address: 64}, Mask: 1,
+			Value: 1})
 		a := tlb(t, d, 0, 1<<20, tile(1, 2), 0)
 		far := tlb(t, d, 1, 1<<20, tile(2, 2), 0)
 		allocs := testing.AllocsPerRun(100, func() {
@@ -369,7 +395,8 @@ func TestAccessesDoNotAllocate(t *testing.T) {
 	}
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)
-	if allocs := testing.AllocsPerRun(100, func() { a.Store(4, 4, 1); a.Load(4, 4); a.Load(0x20, 4) }); allocs != 0 {
+	if allocs := testing.AllocsPerRun(100,
+		func() { a.Store(4, 4, 1); a.Load(4, 4); a.Load(0x20, 4) }); allocs != 0 {
 		t.Errorf("edu: %v allocations a run", allocs)
 	}
 }

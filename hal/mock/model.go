@@ -9,7 +9,8 @@ import (
 // ConfigSpace is the Place.Bar of PCI configuration space: the number VFIO gives that region.
 const ConfigSpace = 7
 
-// Place is where an access arrives: in a tile, or where a board has none or the access goes past its windows, in a BAR.
+// Place is where an access arrives: in a tile, or where a board has none or the access goes past
+// its windows, in a BAR.
 type Place struct {
 	Tile    bool
 	X, Y    uint8  // NoC 0 coordinates of the tile; of DRAM, those of the first tile of its bank
@@ -28,7 +29,8 @@ type Model interface {
 	Store(at Place, width uint8, value uint64) hal.Code
 }
 
-// Clocked is a Model that does something while time goes by. Advance comes before the access that took the time.
+// Clocked is a Model that does something while time goes by. Advance comes before the access that
+// took the time.
 type Clocked interface{ Advance(nanoseconds int64) }
 
 // Explainer is a Model that says why it answered hal.Refused.
@@ -40,7 +42,8 @@ type Master interface{ Connect(host *Host) }
 // Interrupter is a Model that interrupts whoever serves it, by a message each time.
 type Interrupter interface{ Interrupt(raise func()) }
 
-// Registers is a Model with registers in tiles that the board does not list. They take aligned accesses of 4 bytes.
+// Registers is a Model with registers in tiles that the board does not list. They take aligned
+// accesses of 4 bytes.
 type Registers interface{ HasRegister(at Place, op Op) bool }
 
 // modelOf is the model that a board has when nobody asks for another.

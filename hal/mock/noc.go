@@ -7,9 +7,11 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// Registers of a network interface (NIU) that lie at the same offset on both chips: ttsim v1.10.0 data/{wh,bh}/tile_regs.json.
+// Registers of a network interface (NIU) that lie at the same offset on both chips: ttsim v1.10.0
+// data/{wh,bh}/tile_regs.json.
 const (
-	// Once for each command buffer. A coordinate and address takes LO, MID and, on Blackhole, HI, one behind the other.
+	// Once for each command buffer. A coordinate and address takes LO, MID and, on Blackhole, HI,
+	// one behind the other.
 	nocTargAddr  = 0x00
 	nocRetAddr   = 0x0c
 	nocPacketTag = 0x18
@@ -83,12 +85,14 @@ type nocTraits struct {
 
 var (
 	wormholeNoC = withRegisters(nocTraits{
-		stride: 0x400, atData: 0x24, cmdCtrl: 0x28, nodeID: 0x2c, clear: 0x50, tables: 0x118, logicalID: 0x138,
+		stride: 0x400, atData: 0x24, cmdCtrl: 0x28, nodeID: 0x2c, clear: 0x50, tables: 0x118,
+		logicalID: 0x138,
 		packetMax: 8192, dramAlign: 32,
 	})
 	blackholeNoC = withRegisters(nocTraits{
-		stride: 0x800, atData: 0x28, cmdCtrl: 0x40, exclude: 0x2c, nodeID: 0x44, clear: 0x60, logicalID: 0x148,
-		wide: true, packetMax: 16384, dramAlign: 64,
+		stride: 0x800, atData: 0x28, cmdCtrl: 0x40, exclude: 0x2c, nodeID: 0x44, clear: 0x60,
+		logicalID: 0x148,
+		wide:      true, packetMax: 16384, dramAlign: 64,
 	})
 )
 
@@ -110,7 +114,8 @@ func withRegisters(c nocTraits) *nocTraits {
 		routerCfg2:  kept,
 		routerCfg3:  {(*niu).kept, (*niu).setRouter},
 	}
-	for _, counter := range []uint64{niuMstAtomicRespReceived, niuMstWrAckReceived, niuMstRdRespReceived,
+	for _, counter := range []uint64{niuMstAtomicRespReceived, niuMstWrAckReceived,
+		niuMstRdRespReceived,
 		niuMstPostedAtomicSent, niuMstNonpostedWrReqSent, niuMstPostedWrReqSent} {
 		c.registers[counter] = niuRegister{load: (*niu).kept}
 	}
@@ -132,7 +137,8 @@ func withRegisters(c nocTraits) *nocTraits {
 // addBuffer adds the registers of a command buffer.
 func (c *nocTraits) addBuffer(first uint64) {
 	kept := niuRegister{(*niu).kept, (*niu).keep}
-	for _, r := range []uint64{nocTargAddr, nocTargAddr + 4, nocRetAddr, nocRetAddr + 4, nocCtrl, nocAtLenBE, c.atData} {
+	for _, r := range []uint64{nocTargAddr, nocTargAddr + 4, nocRetAddr, nocRetAddr + 4, nocCtrl,
+		nocAtLenBE, c.atData} {
 		c.registers[first+r] = kept
 	}
 	if c.wide {
@@ -158,7 +164,8 @@ type niu struct {
 
 func newNIU(t *tensix, second bool) niu {
 	columns, rows := notTensix(t.tiles.grid)
-	return niu{tile: t, traits: t.tiles.traits.noc, second: second, words: map[uint64]uint32{routerCfg1: columns, routerCfg3: rows}}
+	return niu{tile: t, traits: t.tiles.traits.noc, second: second,
+		words: map[uint64]uint32{routerCfg1: columns, routerCfg3: rows}}
 }
 
 // notTensix gives the columns and rows of a grid that have no Tensix tiles, one bit each.
@@ -252,7 +259,8 @@ func (n *niu) translations(offset uint64) (value uint32) {
 
 func (n *niu) clearOutstanding(_ uint64, ids uint32) error {
 	if ids != 1<<transactionIDs-1 {
-		return fmt.Errorf("outstanding requests of the transaction ids %#x: the simulator takes 0xffff only", ids)
+		return fmt.Errorf("outstanding requests of the transaction ids %#x: the simulator takes "+
+			"0xffff only", ids)
 	}
 	for id := range uint64(transactionIDs) {
 		n.words[niuMstReqsOutstandingID+4*id] = 0
@@ -263,26 +271,30 @@ func (n *niu) clearOutstanding(_ uint64, ids uint32) error {
 func (n *niu) setRouter(offset uint64, leftOut uint32) error {
 	columns, rows := notTensix(n.grid())
 	if offset == routerCfg1 && columns&^leftOut != 0 || offset == routerCfg3 && rows&^leftOut != 0 {
-		return fmt.Errorf("ROUTER_CFG would have multicasts reach columns or rows without Tensix tiles: %#x", leftOut)
+		return fmt.Errorf("ROUTER_CFG would have multicasts reach columns or rows without Tensix "+
+			"tiles: %#x", leftOut)
 	}
 	return n.keep(offset, leftOut)
 }
 
 func (n *niu) setExclude(_ uint64, value uint32) error {
 	if value != 0 {
-		return fmt.Errorf("NOC_BRCST_EXCLUDE is %#x; the simulator has multicasts of whole rectangles only", value)
+		return fmt.Errorf("NOC_BRCST_EXCLUDE is %#x; the simulator has multicasts of whole "+
+			"rectangles only", value)
 	}
 	return nil
 }
 
 func (n *niu) setTag(offset uint64, value uint32) error {
 	if value&^((transactionIDs-1)<<tagID) != 0 {
-		return fmt.Errorf("NOC_PACKET_TAG is %#x, with more than a transaction id in bits 10 to 13", value)
+		return fmt.Errorf("NOC_PACKET_TAG is %#x, with more than a transaction id in bits 10 to 13",
+			value)
 	}
 	return n.keep(offset, value)
 }
 
-// command carries out the request in a command buffer, which by storing to a register may start another.
+// command carries out the request in a command buffer, which by storing to a register may start
+// another.
 func (n *niu) command(offset uint64, value uint32) error {
 	if value != 1 {
 		return fmt.Errorf("NOC_CMD_CTRL takes 1 only, not %#x", value)

@@ -52,7 +52,8 @@ func (n *niu) carryOut(buffer uint64) error {
 	case kind&^ctrlSrcInclude == ctrlWrite|ctrlMulticast|ctrlPathReserve:
 		return q.multicast()
 	}
-	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not have: of reads it has those with an answer, of multicasts writes that reserve "+
+	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not have: of reads it has those "+
+		"with an answer, of multicasts writes that reserve "+
 		"their path", q.ctrl)
 }
 
@@ -79,7 +80,8 @@ func (q *request) find(e *end, multicast bool) (err error) {
 	}
 	switch kind := q.grid().Kind(e.tile); kind {
 	case chips.Router, chips.L2CPU, chips.Security:
-		return fmt.Errorf("(%d,%d) is a %s, which the simulator does not have as a target", e.tile.X, e.tile.Y, kind)
+		return fmt.Errorf("(%d,%d) is a %s, which the simulator does not have as a target",
+			e.tile.X, e.tile.Y, kind)
 	}
 	return nil
 }
@@ -108,7 +110,8 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 		ok = ok && (x < columns || x >= n.grid().First+2)
 	}
 	if !ok || coordinate>>coordinateBits != 0 {
-		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), means no tile on NoC %d", coordinate, x, y, n.number())
+		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), means no tile on NoC %d",
+			coordinate, x, y, n.number())
 	}
 	return t, nil
 }
@@ -116,7 +119,8 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 // own checks that an end is in the L1 of the tile that makes the request.
 func (q *request) own(e end, size uint64) error {
 	if e.tile != q.tile.at {
-		return fmt.Errorf("the end at (%d,%d) is not the tile that makes the request", e.tile.X, e.tile.Y)
+		return fmt.Errorf("the end at (%d,%d) is not the tile that makes the request", e.tile.X,
+			e.tile.Y)
 	}
 	if !q.tile.l1.holds(e.address, size) {
 		return fmt.Errorf("%d bytes at %#x are not in L1", size, e.address)
@@ -127,7 +131,8 @@ func (q *request) own(e end, size uint64) error {
 // aligned checks that both ends are equally far past a multiple of align.
 func (q *request) aligned(align uint64) error {
 	if (q.targ.address^q.ret.address)%align != 0 {
-		return fmt.Errorf("the addresses %#x and %#x differ modulo %d", q.targ.address, q.ret.address, align)
+		return fmt.Errorf("the addresses %#x and %#x differ modulo %d", q.targ.address,
+			q.ret.address, align)
 	}
 	return nil
 }
@@ -202,7 +207,8 @@ func (q *request) multicast() error {
 		return err
 	}
 	if q.ret.address >= q.tile.l1.size && (q.length != 4 || q.ret.address%4 != 0) {
-		return fmt.Errorf("%d bytes to %#x, where there is at most a register", q.length, q.ret.address)
+		return fmt.Errorf("%d bytes to %#x, where there is at most a register", q.length,
+			q.ret.address)
 	}
 	first, last, err := q.corners()
 	if err != nil {
@@ -234,7 +240,8 @@ func (q *request) corners() (first, last chips.Tile, err error) {
 		first, last = last, first
 	}
 	if first.X > last.X || first.Y > last.Y {
-		err = fmt.Errorf("a multicast to (%d,%d)-(%d,%d), which NoC %d does not go through in this direction",
+		err = fmt.Errorf("a multicast to (%d,%d)-(%d,%d), which NoC %d does not go through in "+
+			"this direction",
 			q.ret.first.X, q.ret.first.Y, q.ret.tile.X, q.ret.tile.Y, q.number())
 	}
 	return first, last, err
@@ -257,13 +264,16 @@ func (q *request) countMulticast(reached uint32) {
 	q.words[outstanding] = uint32(uint8(q.words[outstanding] + 1 - reached))
 }
 
-// increment adds to a word of another tile. What was there before goes to L1, of posted requests too.
+// increment adds to a word of another tile. What was there before goes to L1, of posted requests
+// too.
 func (q *request) increment() error {
 	switch kind := q.grid().Kind(q.targ.tile); {
 	case q.length != atIncrement:
-		return fmt.Errorf("NOC_AT_LEN_BE is %#x; of atomics the simulator has %#x only, get and increment", q.length, atIncrement)
+		return fmt.Errorf("NOC_AT_LEN_BE is %#x; of atomics the simulator has %#x only, get and "+
+			"increment", q.length, atIncrement)
 	case q.targ.address%16 != 0 || q.ret.address%4 != 0:
-		return fmt.Errorf("an atomic at %#x, not a multiple of 16, or its answer to %#x, not one of 4", q.targ.address, q.ret.address)
+		return fmt.Errorf("an atomic at %#x, not a multiple of 16, or its answer to %#x, not one "+
+			"of 4", q.targ.address, q.ret.address)
 	case kind != chips.Tensix && kind != chips.Ethernet:
 		return fmt.Errorf("an atomic in a %s", kind)
 	}
@@ -300,7 +310,8 @@ func (q *request) writeInline() error {
 	case q.traits.wide:
 		return fmt.Errorf("inline data to %#x: unsafe but to registers on Blackhole", address)
 	case !enablesWord(q.length, address):
-		return fmt.Errorf("inline data to %#x with the byte enables %#x; the simulator writes whole words", address, q.length)
+		return fmt.Errorf("inline data to %#x with the byte enables %#x; the simulator writes "+
+			"whole words", address, q.length)
 	}
 	if address%4 != 0 {
 		return fmt.Errorf("inline data to %#x, not a multiple of 4", address)
@@ -314,7 +325,8 @@ func (q *request) writeInline() error {
 	return nil
 }
 
-// enablesWord tells whether byte enables are those of the word at an address, counted from a multiple of 16 or 32.
+// enablesWord tells whether byte enables are those of the word at an address, counted from a
+// multiple of 16 or 32.
 func enablesWord(enables uint32, address uint64) bool {
 	shift := bits.TrailingZeros32(enables)
 	return enables != 0 && enables>>shift == 0xf && uint64(shift%16) == address%16

@@ -35,16 +35,19 @@ type chip struct {
 func at(x, y uint32) uint32 { return y<<6 | x }
 
 var allChips = []chip{
-	{board: &boards.Wormhole, suffix: "_wh", stride: 0x400, cmdCtrl: 0x28, dramAlign: 32, packet: 8192,
-		dram: chips.Tile{X: 5, Y: 2}, dramAt: [2]uint32{at(5, 9), at(4, 1)}, // by two other tiles of the bank
+	{board: &boards.Wormhole, suffix: "_wh", stride: 0x400, cmdCtrl: 0x28, dramAlign: 32,
+		packet: 8192,
+		// by two other tiles of the bank
+		dram: chips.Tile{X: 5, Y: 2}, dramAt: [2]uint32{at(5, 9), at(4, 1)},
 		tiles: []chips.Tile{{X: 1, Y: 1}, {X: 4, Y: 3}, {X: 9, Y: 11}},
 		coordinates: [2][]uint32{
 			{at(1, 1), at(4, 3), at(25, 27)},
 			{at(18, 18), at(5, 8), at(0, 0)},
 		},
 		nowhere: at(0, 2), clear: 0x50},
-	{board: &boards.Blackhole, suffix: "_bh", stride: 0x800, cmdCtrl: 0x40, dramAlign: 64, packet: 16384,
-		dram: chips.Tile{X: 9, Y: 2}, dramAt: [2]uint32{at(17, 15), at(17, 16)},
+	{board: &boards.Blackhole, suffix: "_bh", stride: 0x800, cmdCtrl: 0x40, dramAlign: 64,
+		packet: 16384,
+		dram:   chips.Tile{X: 9, Y: 2}, dramAt: [2]uint32{at(17, 15), at(17, 16)},
 		tiles: []chips.Tile{{X: 1, Y: 2}, {X: 7, Y: 5}, {X: 16, Y: 11}},
 		coordinates: [2][]uint32{
 			{at(1, 2), at(7, 5), at(16, 11)},
@@ -65,10 +68,12 @@ func TestNoCKernelCopiesDRAM(t *testing.T) {
 			noc, size, piece := run%2, random.IntN(20_000), 64*(1+random.IntN(300))
 			from := random.IntN(100)
 			into, way := from+16*random.IntN(10), from+c.dramAlign*random.IntN(10)
-			in, before := randomBytes(random, (size+from+3)&^3), randomBytes(random, (size+into+19)&^3)
+			in, before := randomBytes(random, (size+from+3)&^3),
+				randomBytes(random, (size+into+19)&^3)
 			r.at(c.dram).write(source, in)
 			r.write(target, before)
-			r.at(c.tiles[1]).run(uint32(noc), uint32(size), c.dramAt[noc], uint32(source+from), c.dramAt[noc], uint32(target+into),
+			r.at(c.tiles[1]).run(uint32(noc), uint32(size), c.dramAt[noc], uint32(source+from),
+				c.dramAt[noc], uint32(target+into),
 				uint32(buffer+way), uint32(piece))
 			copy(before[into:], in[from:from+size])
 			if got := r.at(c.dram).read(target, len(before)); !bytes.Equal(got, before) {
@@ -93,7 +98,8 @@ func TestNoCKernelGathersL1(t *testing.T) {
 				r.at(tile).write(source, data)
 			}
 			r.at(c.tiles[0]).write(0, kernel(t, "noc_gather"+c.suffix))
-			r.run(append([]uint32{noc, size, source, target, uint32(len(c.tiles))}, c.coordinates[noc]...)...)
+			r.run(append([]uint32{noc, size, source, target, uint32(len(c.tiles))},
+				c.coordinates[noc]...)...)
 			if got := r.read(target, len(want)); !bytes.Equal(got, want) {
 				t.Errorf("%s, NoC %d: wrong bytes", c.board.Name, noc)
 			}
@@ -111,14 +117,16 @@ func TestTilesMeetAtASemaphore(t *testing.T) {
 			r := newRig(t, c.board)
 			workers := c.tiles[1:]
 			for i, tile := range c.tiles {
-				args := []uint32{uint32(noc), semaphore, n, words, uint32(len(workers)), total, coordinates[1], coordinates[2]}
+				args := []uint32{uint32(noc), semaphore, n, words, uint32(len(workers)), total,
+					coordinates[1], coordinates[2]}
 				if i > 0 {
 					data := randomBytes(random, 4*n)
 					for k := range n {
 						sum += binary.LittleEndian.Uint32(data[4*k:])
 					}
 					r.at(tile).write(words, data)
-					args = []uint32{uint32(noc), semaphore, n, words, 0, coordinates[0], words + uint32(i-1)*4*n}
+					args = []uint32{uint32(noc), semaphore, n, words, 0, coordinates[0],
+						words + uint32(i-1)*4*n}
 				}
 				r.at(tile).write(0, kernel(t, "noc_sem"+c.suffix))
 				r.writeWords(argsAddress, args...)
@@ -164,15 +172,18 @@ func TestTileStartsOthers(t *testing.T) {
 			r := newRig(t, c.board).at(tile)
 			r.writeWords(program, hello...)
 			r.write(0, kernel(t, "noc_start"+c.suffix))
-			r.run(uint32(noc), uint32(4*len(hello)), program, first, last, 3, right, below, opposite)
+			r.run(uint32(noc), uint32(4*len(hello)), program, first, last, 3, right, below,
+				opposite)
 			r.Sleep(1000)
-			for _, other := range []chips.Tile{{X: tile.X + 1, Y: tile.Y}, {X: tile.X, Y: tile.Y + 1}, {X: tile.X + 1, Y: tile.Y + 1}} {
+			for _, other := range []chips.Tile{{X: tile.X + 1, Y: tile.Y},
+				{X: tile.X, Y: tile.Y + 1}, {X: tile.X + 1, Y: tile.Y + 1}} {
 				if r.at(other).readWord(0x100) != 1 {
 					t.Errorf("%s, NoC %d: %v did not run", c.board.Name, noc, other)
 				}
 			}
 			if r.at(tile).readWord(0) == hello[0] {
-				t.Errorf("%s, NoC %d: the multicast reached the tile it came from", c.board.Name, noc)
+				t.Errorf("%s, NoC %d: the multicast reached the tile it came from", c.board.Name,
+					noc)
 			}
 		}
 	}
@@ -182,7 +193,8 @@ func TestTileStartsOthers(t *testing.T) {
 // NoC 0 make a request.
 func (c *chip) commandOf(ctrl, length, targ, targAddress, ret, retAddress uint32) []uint32 {
 	const niu = niu0
-	list := []uint32{niu + 0x00, targAddress, niu + 0x0c, retAddress, niu + 0x1c, ctrl, niu + 0x20, length}
+	list := []uint32{niu + 0x00, targAddress, niu + 0x0c, retAddress, niu + 0x1c, ctrl, niu + 0x20,
+		length}
 	if c.board == &boards.Wormhole {
 		list = append(list, niu+0x04, targ<<4, niu+0x10, ret<<4)
 	} else {
@@ -200,19 +212,27 @@ func TestRefusedRequestStopsTheCore(t *testing.T) {
 			list   []uint32
 			reason string
 		}{
-			{c.commandOf(0x10, 64, dram, 16, near, 0x1000), "NoC 0, command buffer 0: the addresses 0x10 and 0x1000 differ modulo "},
+			{c.commandOf(0x10, 64, dram, 16, near, 0x1000),
+				"NoC 0, command buffer 0: the addresses 0x10 and 0x1000 differ modulo "},
 			{c.commandOf(0x10, 0, dram, 0, near, 0x1000), "0 bytes; a packet has 1 to "},
-			{c.commandOf(0x10, 64, c.nowhere, 0, near, 0x1000), "which the simulator does not have as a target"},
-			{c.commandOf(0x10, 64, at(40, 1), 0, near, 0x1000), "which is (40,1), means no tile on NoC 0"},
+			{c.commandOf(0x10, 64, c.nowhere, 0, near, 0x1000),
+				"which the simulator does not have as a target"},
+			{c.commandOf(0x10, 64, at(40, 1), 0, near, 0x1000),
+				"which is (40,1), means no tile on NoC 0"},
 			{c.commandOf(0x12, 64, far, 0, dram, 0), "is not the tile that makes the request"},
-			{c.commandOf(0x12, 64, near, 0x17fff0, dram, 0x30), "64 bytes at 0x17fff0 are not in L1"},
-			{c.commandOf(0x14, 64, dram, 0, near, 0x1000), "NOC_CTRL is 0x14, which the simulator does not have"},
+			{c.commandOf(0x12, 64, near, 0x17fff0, dram, 0x30),
+				"64 bytes at 0x17fff0 are not in L1"},
+			{c.commandOf(0x14, 64, dram, 0, near, 0x1000),
+				"NOC_CTRL is 0x14, which the simulator does not have"},
 			{c.commandOf(0, 64, dram, 0, near, 0x1000), "of reads it has those with an answer"},
-			{c.commandOf(0x12, 4, near, 0x200, far, 0xffb121b0), "register 0xffb121b0 of the Tensix tile"},
-			{c.commandOf(0x12, 4, near, 0x40+c.cmdCtrl%16, near, niu0+c.cmdCtrl), "a request that another one started starts a third"},
+			{c.commandOf(0x12, 4, near, 0x200, far, 0xffb121b0),
+				"register 0xffb121b0 of the Tensix tile"},
+			{c.commandOf(0x12, 4, near, 0x40+c.cmdCtrl%16, near, niu0+c.cmdCtrl),
+				"a request that another one started starts a third"},
 			{c.commandOf(0x12, 64, near, 0, dram, 0xffff_fff0), "the DRAM tile"},
 			{c.commandOf(0x11, 0x107c, far, 0x1008, near, 0x2000), "an atomic at 0x1008"},
-			{c.commandOf(0x132, 16, near, 0, near|far<<12, 0), "which NoC 0 does not go through in this direction"},
+			{c.commandOf(0x132, 16, near, 0, near|far<<12, 0),
+				"which NoC 0 does not go through in this direction"},
 			{[]uint32{niu0 + c.cmdCtrl, 3}, "NOC_CMD_CTRL takes 1 only, not 0x3"},
 			{[]uint32{niu0 + 0x18, 1}, "NOC_PACKET_TAG is 0x1"},
 			{[]uint32{niu0 + c.clear, 1}, "the simulator takes 0xffff only"},
@@ -222,12 +242,14 @@ func TestRefusedRequestStopsTheCore(t *testing.T) {
 			r.writeWords(0x40, 1, 1, 1, 1)
 			r.runProgram(poke, refused.list...)
 			_, code := r.window.Load(uint32(r.reach(0)), 4)
-			if code != hal.Refused || !strings.Contains(r.Refusal(), "BRISC stopped at pc 0x00000010: store refused") ||
+			if code != hal.Refused || !strings.Contains(r.Refusal(),
+				"BRISC stopped at pc 0x00000010: store refused") ||
 				!strings.Contains(r.Refusal(), refused.reason) {
 				t.Errorf("%s: %v, %q, want %q", c.board.Name, code, r.Refusal(), refused.reason)
 			}
 			r.runProgram(peek, 0x180000) // refused, and not for the reason of before
-			if r.window.Load(uint32(r.reach(0)), 4); strings.Contains(r.model.(*Tiles).Reason(), refused.reason) {
+			if r.window.Load(uint32(r.reach(0)), 4); strings.Contains(r.model.(*Tiles).Reason(),
+				refused.reason) {
 				t.Errorf("%s: %q again", c.board.Name, r.model.(*Tiles).Reason())
 			}
 		}
@@ -248,10 +270,12 @@ func TestTilesReachHostMemory(t *testing.T) {
 		}
 		// hosted is a request one end of which is at an address of the host.
 		hosted := func(ctrl, size uint32, address uint64, local uint32, write bool) []uint32 {
-			list := c.commandOf(ctrl, size, pcie[c.board], uint32(address), c.coordinates[0][0], local)
+			list := c.commandOf(ctrl, size, pcie[c.board], uint32(address), c.coordinates[0][0],
+				local)
 			mid, other := uint32(niu0+0x04), uint32(niu0+0x10)
 			if write {
-				list = c.commandOf(ctrl, size, c.coordinates[0][0], local, pcie[c.board], uint32(address))
+				list = c.commandOf(ctrl, size, c.coordinates[0][0], local, pcie[c.board],
+					uint32(address))
 				mid, other = other, mid
 			}
 			start := slices.Clone(list[len(list)-2:])
@@ -268,8 +292,10 @@ func TestTilesReachHostMemory(t *testing.T) {
 		r.runProgram(poke, hosted(0x10, 96, second.Bus+4, 0x1000, false)...)
 		r.runProgram(poke, hosted(0x12, 64, first.Bus+0xfc0, 0x1000, true)...)
 		got := make([]byte, 64)
-		if code := first.Copy(gen.OpcodeCopyOut, 0xfc0, 4, gen.AccessExact, got); code != hal.OK || !bytes.Equal(got, data[:64]) || !bytes.Equal(r.read(0x1000, 96), data) {
-			t.Errorf("%s: %v, % x in host memory, % x in L1, want % x; %s", c.board.Name, code, got, r.read(0x1000, 96), data, r.Refusal())
+		if code := first.Copy(gen.OpcodeCopyOut, 0xfc0, 4, gen.AccessExact, got); code != hal.OK ||
+			!bytes.Equal(got, data[:64]) || !bytes.Equal(r.read(0x1000, 96), data) {
+			t.Errorf("%s: %v, % x in host memory, % x in L1, want % x; %s", c.board.Name, code, got,
+				r.read(0x1000, 96), data, r.Refusal())
 		}
 		for _, wrong := range [][]uint32{
 			hosted(0x10, 64, second.Bus+64, 0x1000, false), // over the end
@@ -280,7 +306,8 @@ func TestTilesReachHostMemory(t *testing.T) {
 			mapped(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1000})
 			mapped(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
 			s.runProgram(poke, wrong...)
-			if _, code := s.window.Load(uint32(s.reach(0)), 4); code != hal.Refused || !strings.Contains(s.Refusal(), "the PCIe tile") {
+			if _, code := s.window.Load(uint32(s.reach(0)), 4); code != hal.Refused ||
+				!strings.Contains(s.Refusal(), "the PCIe tile") {
 				t.Errorf("%s: %v, %q", c.board.Name, code, s.Refusal())
 			}
 		}
@@ -297,7 +324,8 @@ func TestTilesReachHostMemory(t *testing.T) {
 func TestMulticastExclusionIsRefused(t *testing.T) {
 	r := newRig(t, &boards.Blackhole).at(chips.Tile{X: 1, Y: 2})
 	r.runProgram(poke, niu0+0x82c, 0, niu0+0x82c, 1)
-	if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "NOC_BRCST_EXCLUDE is 0x1") {
+	if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused ||
+		!strings.Contains(r.Refusal(), "NOC_BRCST_EXCLUDE is 0x1") {
 		t.Errorf("%v, %q", code, r.Refusal())
 	}
 }
@@ -312,7 +340,8 @@ func TestRequestsThatStartEachOtherEnd(t *testing.T) {
 		r := newRig(t, c.board).at(c.tiles[1])
 		r.runProgram(poke, append(data, back[:len(back)-2]...)...) // prepared, not started
 		r.at(c.tiles[0]).runProgram(poke, append(data, there...)...)
-		if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "a request that another one started starts a third") {
+		if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused ||
+			!strings.Contains(r.Refusal(), "a request that another one started starts a third") {
 			t.Errorf("%s: %v, %q", c.board.Name, code, r.Refusal())
 		}
 	}
@@ -338,7 +367,8 @@ func TestCountersCountAnswers(t *testing.T) {
 		r := newRig(t, c.board).at(c.tiles[0])
 		r.runProgram(poke, list...)
 		counters := []uint32{0x200, 0x204, 0x208, 0x21c, 0x228, 0x22c, 0x240}
-		outstanding := uint32(uint8(1 - 3 + 256)) // of the multicast: one request, three answers, in 8 bits
+		// of the multicast: one request, three answers, in 8 bits
+		outstanding := uint32(uint8(1 - 3 + 256))
 		for noc, want := range [][]uint32{{1, 5, 1, 1, 3, 1, outstanding}, {0, 0, 0, 0, 0, 0, 0}} {
 			var addresses []uint32
 			for _, counter := range counters {
@@ -346,7 +376,8 @@ func TestCountersCountAnswers(t *testing.T) {
 			}
 			r.runProgram(peek, addresses...)
 			if got := r.read(0x300, 4*len(counters)); !bytes.Equal(got, wordBytes(want...)) {
-				t.Errorf("%s, NoC %d: %x, want %x; %s", c.board.Name, noc, got, wordBytes(want...), r.Refusal())
+				t.Errorf("%s, NoC %d: %x, want %x; %s", c.board.Name, noc, got, wordBytes(want...),
+					r.Refusal())
 			}
 		}
 		r.runProgram(poke, niu0+c.clear, 0xffff)

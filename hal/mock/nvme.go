@@ -34,11 +34,12 @@ const (
 	ccSHN      = 3 << 14
 	ccSettings = 0xff3ff0 // CSS, MPS, AMS, IOSQES, IOCQES
 	ccUsable   = 0x460000 // all of them 0, 64-byte submissions and 16-byte completions
-	ccAllSets  = 6 << 4   // CSS may also be this: all I/O command sets, of which NVM is the only one
-	cstsRDY    = 1 << 0
-	cstsCFS    = 1 << 1
-	cstsSHST   = 3 << 2
-	cstsDone   = 2 << 2 // CSTS.SHST: shutdown complete
+	// CSS may also be this: all I/O command sets, of which NVM is the only one
+	ccAllSets = 6 << 4
+	cstsRDY   = 1 << 0
+	cstsCFS   = 1 << 1
+	cstsSHST  = 3 << 2
+	cstsDone  = 2 << 2 // CSTS.SHST: shutdown complete
 
 	nvmeQueues    = 4 // the admin queues among them
 	nvmeBlock     = 512
@@ -102,7 +103,8 @@ func (q *nvmeQueue) after(i uint32) uint32 { return (i + 1) % q.entries }
 
 // NewNvme gives an Nvme that is disabled and whose namespace is all zero.
 func NewNvme() *Nvme {
-	return &Nvme{disk: make([]byte, nvmeBlocks*nvmeBlock), host: &Host{}, admin: map[uint64]uint64{nvmeAQA: 0, nvmeASQ: 0, nvmeACQ: 0}}
+	return &Nvme{disk: make([]byte, nvmeBlocks*nvmeBlock), host: &Host{},
+		admin: map[uint64]uint64{nvmeAQA: 0, nvmeASQ: 0, nvmeACQ: 0}}
 }
 
 // Disk is the namespace.
@@ -153,7 +155,8 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 	return value >> shift & fbs.WidthMask(width), hal.OK
 }
 
-// register is where the register begins that an address lies in, and how many bits before the address.
+// register is where the register begins that an address lies in, and how many bits before the
+// address.
 func (n *Nvme) register(address uint64) (first uint64, shift int) {
 	switch address {
 	case nvmeCAP + 4, nvmeASQ + 4, nvmeACQ + 4:
@@ -214,19 +217,23 @@ func (n *Nvme) ring(offset uint64, value uint32) hal.Code {
 	case n.csts&cstsRDY == 0 || id >= nvmeQueues || queues[id].entries == 0:
 		return n.refuse("the doorbell of %s queue %d, which does not exist, is rung", kind, id)
 	case value >= queues[id].entries:
-		return n.refuse("%s queue %d has %d entries and no entry %d", kind, id, queues[id].entries, value)
+		return n.refuse("%s queue %d has %d entries and no entry %d", kind, id, queues[id].entries,
+			value)
 	}
 	q := &queues[id]
-	// Of the entries between head and tail, submissions come in at the tail and completions go at the head.
+	// Of the entries between head and tail, submissions come in at the tail and completions go at
+	// the head.
 	inside, moved := (q.tail+q.entries-q.head)%q.entries, (value+q.entries-q.head)%q.entries
 	if kind == "completion" {
 		if moved == 0 || moved > inside {
-			return n.refuse("completion queue %d holds %d entries, and %d are taken", id, inside, moved)
+			return n.refuse("completion queue %d holds %d entries, and %d are taken", id, inside,
+				moved)
 		}
 		q.head = value
 	} else {
 		if moved <= inside {
-			return n.refuse("submission queue %d holds %d entries, and is to hold %d", id, inside, moved)
+			return n.refuse("submission queue %d holds %d entries, and is to hold %d", id, inside,
+				moved)
 		}
 		q.tail = value
 	}
@@ -263,8 +270,10 @@ func (n *Nvme) work() {
 func (n *Nvme) start() {
 	aqa, asq, acq := uint32(n.admin[nvmeAQA]), n.admin[nvmeASQ], n.admin[nvmeACQ]
 	n.sq[0] = nvmeQueue{bus: asq, entries: aqa&0xfff + 1}
-	n.cq[0] = nvmeQueue{bus: acq, entries: aqa>>16&0xfff + 1, phase: phaseOfStatus, interrupts: true}
-	if s := n.cc & ccSettings; s != ccUsable && s != ccUsable|ccAllSets || asq%pageSize != 0 || acq%pageSize != 0 || n.sq[0].entries < 2 ||
+	n.cq[0] = nvmeQueue{bus: acq, entries: aqa>>16&0xfff + 1, phase: phaseOfStatus,
+		interrupts: true}
+	if s := n.cc & ccSettings; s != ccUsable && s != ccUsable|ccAllSets || asq%pageSize != 0 ||
+		acq%pageSize != 0 || n.sq[0].entries < 2 ||
 		n.cq[0].entries < 2 {
 		n.csts = cstsCFS
 		return

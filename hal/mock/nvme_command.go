@@ -96,7 +96,8 @@ func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 	case c.dw(11)&0xfffc != 0:
 		return nvmeInvalidField
 	}
-	*q = nvmeQueue{bus: c.prp1(), entries: c.dw(10)>>16 + 1, phase: phaseOfStatus, interrupts: c.dw(11)&2 != 0}
+	*q = nvmeQueue{bus: c.prp1(), entries: c.dw(10)>>16 + 1, phase: phaseOfStatus,
+		interrupts: c.dw(11)&2 != 0}
 	return nvmeOK
 }
 
@@ -205,7 +206,8 @@ func (n *Nvme) executeIO(c *nvmeCommand) nvmeStatus {
 	}
 	first, count := uint64(c.dw(10))|uint64(c.dw(11))<<32, uint64(c.dw(12)&0xffff)+1
 	switch {
-	case c.dw(12)&rwFlags>>16 != 0 || c.dw(13)&^0xff|c.dw(14)|c.dw(15) != 0 || count*nvmeBlock > nvmePagesMax*pageSize:
+	case c.dw(12)&rwFlags>>16 != 0 || c.dw(13)&^0xff|c.dw(14)|c.dw(15) != 0 ||
+		count*nvmeBlock > nvmePagesMax*pageSize:
 		return nvmeInvalidField
 	case first >= nvmeBlocks || count > nvmeBlocks-first:
 		return nvmeOutOfRange

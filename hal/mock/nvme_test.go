@@ -74,8 +74,10 @@ func (b *nvmeBench) queues() *nvmeBench {
 	if got := b.enable(ccUsable | ccEN); got != cstsRDY {
 		b.Fatalf("CSTS is %#x after enabling", got)
 	}
-	b.wants(nvmeOK, 0, sqe{0: adminCreateCQ, 6: uint32(b.bus + atCQ), 10: (benchEntries-1)<<16 | 1, 11: 1})
-	b.wants(nvmeOK, 0, sqe{0: adminCreateSQ, 6: uint32(b.bus + atSQ), 10: (benchEntries-1)<<16 | 1, 11: 1<<16 | 1})
+	b.wants(nvmeOK, 0, sqe{0: adminCreateCQ, 6: uint32(b.bus + atCQ), 10: (benchEntries-1)<<16 | 1,
+		11: 1})
+	b.wants(nvmeOK, 0, sqe{0: adminCreateSQ, 6: uint32(b.bus + atSQ), 10: (benchEntries-1)<<16 | 1,
+		11: 1<<16 | 1})
 	return b
 }
 
@@ -100,7 +102,8 @@ func (b *nvmeBench) run(queue uint32, c sqe) (result uint32, s nvmeStatus) {
 	b.d.Sleep(nvmeWorkNs)
 	entry := b.memory[cq+slot*completion:][:completion]
 	dw := func(i int) uint32 { return binary.LittleEndian.Uint32(entry[4*i:]) }
-	if dw(3)&0xffff != n&0xffff || dw(3)>>16&1 != (lap+1)&1 || dw(2) != (n+1)%benchEntries|queue<<16 {
+	if dw(3)&0xffff != n&0xffff || dw(3)>>16&1 != (lap+1)&1 ||
+		dw(2) != (n+1)%benchEntries|queue<<16 {
 		b.Fatalf("completion %d of queue %d is %x", n, queue, entry)
 	}
 	b.store(uint64(nvmeDoorbell+8*queue+4), 4, uint64(n+1)%benchEntries)
@@ -127,7 +130,8 @@ func TestNvmeSaysWhatItIs(t *testing.T) {
 	b.queues()
 	data := b.memory[atData:]
 	b.wants(nvmeOK, 0, sqe{0: adminIdentify, 6: uint32(b.bus + atData), 10: 1})
-	if binary.LittleEndian.Uint16(data) != 0x1b36 || data[77] != 7 || data[512] != 0x66 || data[513] != 0x44 {
+	if binary.LittleEndian.Uint16(data) != 0x1b36 || data[77] != 7 || data[512] != 0x66 ||
+		data[513] != 0x44 {
 		t.Errorf("identify controller: %x", data[:64])
 	}
 	b.wants(nvmeOK, 0, sqe{0: adminIdentify, 1: 1, 6: uint32(b.bus + atData)})
@@ -147,7 +151,8 @@ func TestNvmeWritesAndReadsWhatThePagesHold(t *testing.T) {
 				b.memory[atData+offset+i] = byte(i*7 + i>>8)
 			}
 			want := string(b.memory[atData+offset:][:size])
-			c := sqe{0: ioWrite, 1: 1, 6: uint32(b.bus) + atData + offset, 8: b.list(offset, size), 10: 5, 12: blocks - 1}
+			c := sqe{0: ioWrite, 1: 1, 6: uint32(b.bus) + atData + offset, 8: b.list(offset, size),
+				10: 5, 12: blocks - 1}
 			b.wants(nvmeOK, 1, c)
 			if string(b.n.Disk()[5*nvmeBlock:][:size]) != want {
 				t.Fatalf("%d blocks from offset %d: the disk has other data", blocks, offset)
@@ -200,30 +205,40 @@ func TestNvmeAnswersMistakesWithTheirStatus(t *testing.T) {
 		{"identify something else", nvmeInvalidField, 0, sqe{0: adminIdentify, 6: 1, 10: 4}},
 		{"beyond the end", nvmeOutOfRange, 1, sqe{0: ioRead, 1: 1, 6: 1, 10: nvmeBlocks}},
 		{"over the end", nvmeOutOfRange, 1, sqe{0: ioRead, 1: 1, 6: 1, 10: nvmeBlocks - 1, 12: 1}},
-		{"far beyond the end", nvmeOutOfRange, 1, sqe{0: ioRead, 1: 1, 6: 1, 10: 0xffffffff, 11: 0xffffffff, 12: 1}},
+		{"far beyond the end", nvmeOutOfRange, 1,
+			sqe{0: ioRead, 1: 1, 6: 1, 10: 0xffffffff, 11: 0xffffffff, 12: 1}},
 		{"more than MDTS", nvmeInvalidField, 1, sqe{0: ioRead, 1: 1, 6: 1, 12: 1024}},
 		{"protection information", nvmeInvalidField, 1, sqe{0: ioRead, 1: 1, 6: 1, 12: 1 << 26}},
 		{"misaligned page", nvmeInvalidPRP, 1, sqe{0: ioRead, 1: 1, 6: 2}},
 		{"no memory", nvmeTransferError, 1, sqe{0: ioRead, 1: 1, 6: 0x1000}},
 		{"no second page", nvmeTransferError, 1, sqe{0: ioRead, 1: 1, 6: 1, 8: 0x1000, 12: 15}},
-		{"second page from its middle", nvmeInvalidPRP, 1, sqe{0: ioRead, 1: 1, 6: 1, 8: 0x1200, 12: 15}},
+		{"second page from its middle", nvmeInvalidPRP, 1,
+			sqe{0: ioRead, 1: 1, 6: 1, 8: 0x1200, 12: 15}},
 		{"no list", nvmeTransferError, 1, sqe{0: ioRead, 1: 1, 6: 1, 8: 0x1000, 12: 16}},
 		{"misaligned list", nvmeInvalidPRP, 1, sqe{0: ioRead, 1: 1, 6: 1, 8: 0x1004, 12: 16}},
 		{"queue 0", nvmeInvalidQueue, 0, sqe{0: adminCreateCQ, 6: 1, 10: 3 << 16, 11: 1}},
 		{"a queue twice", nvmeInvalidQueue, 0, sqe{0: adminCreateCQ, 6: 1, 10: 3<<16 | 1, 11: 1}},
-		{"a queue too far", nvmeInvalidQueue, 0, sqe{0: adminCreateSQ, 6: 1, 10: 3<<16 | nvmeQueues, 11: 1<<16 | 1}},
+		{"a queue too far", nvmeInvalidQueue, 0,
+			sqe{0: adminCreateSQ, 6: 1, 10: 3<<16 | nvmeQueues, 11: 1<<16 | 1}},
 		{"a queue of one", nvmeInvalidSize, 0, sqe{0: adminCreateCQ, 6: 1, 10: 2, 11: 1}},
-		{"a queue too large", nvmeInvalidSize, 0, sqe{0: adminCreateCQ, 6: 1, 10: nvmeEntriesMax<<16 | 2, 11: 1}},
+		{"a queue too large", nvmeInvalidSize, 0,
+			sqe{0: adminCreateCQ, 6: 1, 10: nvmeEntriesMax<<16 | 2, 11: 1}},
 		{"a queue in pieces", nvmeInvalidField, 0, sqe{0: adminCreateCQ, 6: 1, 10: 3<<16 | 2}},
-		{"a queue across pages", nvmeInvalidPRP, 0, sqe{0: adminCreateCQ, 6: 0x1010, 10: 3<<16 | 2, 11: 1}},
+		{"a queue across pages", nvmeInvalidPRP, 0,
+			sqe{0: adminCreateCQ, 6: 0x1010, 10: 3<<16 | 2, 11: 1}},
 		{"a queue nowhere", nvmeInvalidPRP, 0, sqe{0: adminCreateSQ, 10: 3<<16 | 2, 11: 1<<16 | 1}},
-		{"another interrupt", nvmeInvalidVector, 0, sqe{0: adminCreateCQ, 6: 1, 10: 3<<16 | 2, 11: 1<<16 | 3}},
-		{"submissions that complete nowhere", nvmeInvalidCQ, 0, sqe{0: adminCreateSQ, 6: 1, 10: 3<<16 | 2, 11: 2<<16 | 1}},
-		{"submissions that complete with the admin's", nvmeInvalidQueue, 0, sqe{0: adminCreateSQ, 6: 1, 10: 3<<16 | 2, 11: 1}},
+		{"another interrupt", nvmeInvalidVector, 0,
+			sqe{0: adminCreateCQ, 6: 1, 10: 3<<16 | 2, 11: 1<<16 | 3}},
+		{"submissions that complete nowhere", nvmeInvalidCQ, 0,
+			sqe{0: adminCreateSQ, 6: 1, 10: 3<<16 | 2, 11: 2<<16 | 1}},
+		{"submissions that complete with the admin's", nvmeInvalidQueue, 0,
+			sqe{0: adminCreateSQ, 6: 1, 10: 3<<16 | 2, 11: 1}},
 		{"deleting no queue", nvmeInvalidQueue, 0, sqe{0: adminDeleteSQ, 10: 2}},
 		{"deleting the admin queue", nvmeInvalidQueue, 0, sqe{0: adminDeleteCQ}},
-		{"deleting completions before submissions", nvmeInvalidDeletion, 0, sqe{0: adminDeleteCQ, 10: 1}},
-		{"number of queues too late", nvmeSequenceError, 0, sqe{0: adminSetFeatures, 10: featureQueues}},
+		{"deleting completions before submissions", nvmeInvalidDeletion, 0,
+			sqe{0: adminDeleteCQ, 10: 1}},
+		{"number of queues too late", nvmeSequenceError, 0,
+			sqe{0: adminSetFeatures, 10: featureQueues}},
 		{"another feature", nvmeInvalidField, 0, sqe{0: adminSetFeatures, 10: 1}},
 	} {
 		b := newNvmeBench(t).queues()
@@ -239,7 +254,8 @@ func TestNvmeAnswersMistakesWithTheirStatus(t *testing.T) {
 func TestNvmeQueuesGoInOrder(t *testing.T) {
 	b := newNvmeBench(t)
 	b.enable(ccUsable | ccEN)
-	if result, s := b.run(0, sqe{0: adminSetFeatures, 10: featureQueues}); s != nvmeOK || result != 0x20002 {
+	if result, s := b.run(0, sqe{0: adminSetFeatures, 10: featureQueues}); s != nvmeOK ||
+		result != 0x20002 {
 		t.Errorf("number of queues: %#x, status %#x", result, s)
 	}
 	b = newNvmeBench(t).queues()
@@ -248,13 +264,15 @@ func TestNvmeQueuesGoInOrder(t *testing.T) {
 	}
 	b.wants(nvmeOK, 0, sqe{0: adminDeleteSQ, 10: 1})
 	b.wants(nvmeOK, 0, sqe{0: adminDeleteCQ, 10: 1})
-	refuse(t, b.d, &b.regs, nvmeDoorbell+8, 1, "the doorbell of submission queue 1, which does not exist")
+	refuse(t, b.d, &b.regs, nvmeDoorbell+8, 1,
+		"the doorbell of submission queue 1, which does not exist")
 }
 
 // refuse wants a 4-byte store refused for a reason.
 func refuse(t *testing.T, d *Device, a *hal.Aperture, offset, value uint64, reason string) {
 	t.Helper()
-	if c := a.Store(uint32(offset), 4, value); c != hal.Refused || !strings.Contains(d.Refusal(), reason) {
+	if c := a.Store(uint32(offset), 4, value); c != hal.Refused ||
+		!strings.Contains(d.Refusal(), reason) {
 		t.Errorf("store of %#x at %#x: %v, %q, want %q", value, offset, c, d.Refusal(), reason)
 	}
 }
@@ -319,8 +337,16 @@ func TestNvmeFailsForGoodWhenItsQueuesAreOutOfReach(t *testing.T) {
 			b.d.config.Store(Place{Bar: ConfigSpace, Address: 4}, 2, 2)
 			b.store(nvmeDoorbell, 4, 3)
 		},
-		"submissions nowhere": func(b *nvmeBench) { b.n.sq[0].bus = 0x1000; b.store(nvmeDoorbell, 4, 3) },
-		"completions nowhere": func(b *nvmeBench) { b.n.cq[0].bus = 0x1000; b.store(nvmeDoorbell, 4, 3) },
+		"submissions nowhere": func(b *nvmeBench) {
+			b.n.sq[0].bus = 0x1000
+			b.store(nvmeDoorbell, 4,
+				3)
+		},
+		"completions nowhere": func(b *nvmeBench) {
+			b.n.cq[0].bus = 0x1000
+			b.store(nvmeDoorbell, 4,
+				3)
+		},
 	} {
 		b := newNvmeBench(t).queues()
 		spoil(b)
@@ -333,7 +359,8 @@ func TestNvmeFailsForGoodWhenItsQueuesAreOutOfReach(t *testing.T) {
 			t.Errorf("%s: CSTS is %#x after the reset", name, got)
 		}
 	}
-	for name, cc := range map[string]uint64{"entries of other sizes": 0x450000 | ccEN, "pages of 8 KiB": ccUsable | 1<<7 | ccEN, "another command set": ccUsable | 1<<4 | ccEN} {
+	for name, cc := range map[string]uint64{"entries of other sizes": 0x450000 | ccEN,
+		"pages of 8 KiB": ccUsable | 1<<7 | ccEN, "another command set": ccUsable | 1<<4 | ccEN} {
 		if got := newNvmeBench(t).enable(cc); got != cstsCFS {
 			t.Errorf("%s: CSTS is %#x", name, got)
 		}
@@ -376,14 +403,16 @@ func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 	small.Resize(2, 256)
 	Connect(a, m, small)
 	end := mapped(t, small, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 256}).Bus + 256
-	memory := mapped(t, m, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x3000, Size: 0x2000})
+	memory := mapped(t, m, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x3000,
+		Size: 0x2000})
 	store(t, m, &memory, 8, 4, 0x12345678)
 	if got := a.host.Bytes(memory.Bus+8, 4); len(got) != 4 || get(got, 4) != 0x12345678 {
 		t.Errorf("another device has %x there", got)
 	}
 	size := m.Identity().Bars[2]
 	for _, c := range []struct{ bus, size uint64 }{
-		{memory.Bus + 0xffc, 8}, {memory.Bus - 0x3000 - 1, 1}, {memory.Bus - 0x3000 + size, 1}, {bar(t, m, 0).Bus, 4}, {bar(t, a, 0).Bus, 4}, {end, 1}, {end - 4, 8},
+		{memory.Bus + 0xffc, 8}, {memory.Bus - 0x3000 - 1, 1}, {memory.Bus - 0x3000 + size, 1},
+		{bar(t, m, 0).Bus, 4}, {bar(t, a, 0).Bus, 4}, {end, 1}, {end - 4, 8},
 	} {
 		if a.host.Bytes(c.bus, c.size) != nil {
 			t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
@@ -420,11 +449,14 @@ func TestNvmeInterruptsForCompletions(t *testing.T) {
 	told("a queue without", 0)
 	b.wants(nvmeOK, 0, sqe{0: adminDeleteSQ, 10: 1})
 	b.wants(nvmeOK, 0, sqe{0: adminDeleteCQ, 10: 1})
-	b.wants(nvmeInvalidField, 0, sqe{0: adminCreateCQ, 6: uint32(b.bus + atCQ), 10: (benchEntries-1)<<16 | 1, 11: 5})
+	b.wants(nvmeInvalidField, 0, sqe{0: adminCreateCQ, 6: uint32(b.bus + atCQ),
+		10: (benchEntries-1)<<16 | 1, 11: 5})
 	clear(b.memory[atCQ:atList])
 	b.tails[1] = 0
-	b.wants(nvmeOK, 0, sqe{0: adminCreateCQ, 6: uint32(b.bus + atCQ), 10: (benchEntries-1)<<16 | 1, 11: 3})
-	b.wants(nvmeOK, 0, sqe{0: adminCreateSQ, 6: uint32(b.bus + atSQ), 10: (benchEntries-1)<<16 | 1, 11: 1<<16 | 1})
+	b.wants(nvmeOK, 0, sqe{0: adminCreateCQ, 6: uint32(b.bus + atCQ), 10: (benchEntries-1)<<16 | 1,
+		11: 3})
+	b.wants(nvmeOK, 0, sqe{0: adminCreateSQ, 6: uint32(b.bus + atSQ), 10: (benchEntries-1)<<16 | 1,
+		11: 1<<16 | 1})
 	count = 0
 	b.wants(nvmeOK, 1, sqe{0: ioFlush, 1: 1})
 	told("a queue with", 1)

@@ -8,7 +8,8 @@ const enabled = 1 << 31
 func (d *Device) shown(noc, size uint64) (bus uint64, ok bool) {
 	o := d.board.Outbound
 	register := func(region int, at uint64) uint64 {
-		value, _ := d.model.Load(Place{Bar: o.Bar, Address: o.Offset + uint64(region)*o.Stride + at}, 4)
+		value, _ := d.model.Load(Place{Bar: o.Bar,
+			Address: o.Offset + uint64(region)*o.Stride + at}, 4)
 		return value
 	}
 	offset := noc - o.NoC

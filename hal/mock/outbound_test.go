@@ -19,7 +19,8 @@ func TestTilesReachWhatTheirTranslationShows(t *testing.T) {
 		})
 		aim := func(region int, offset, size, bus uint64) {
 			o.ProgramRegion(region, offset, size, bus, func(register uint64, value uint32) {
-				if code := d.storeAt(Place{Bar: o.Bar, Address: register}, 4, uint64(value)); code != hal.OK {
+				if code := d.storeAt(Place{Bar: o.Bar, Address: register}, 4,
+					uint64(value)); code != hal.OK {
 					t.Fatal(code)
 				}
 			})
@@ -27,8 +28,10 @@ func TestTilesReachWhatTheirTranslationShows(t *testing.T) {
 		reach := func(offset, size, want uint64) {
 			t.Helper()
 			asked = 0
-			if got := d.host.Bytes(o.NoC+offset, size); asked != want || (got != nil) != (want != 0) {
-				t.Errorf("%s: %d bytes at %#x are %d bytes at %#x of the bus, want %#x", b.Name, size, offset, len(got), asked, want)
+			if got := d.host.Bytes(o.NoC+offset, size); asked != want ||
+				(got != nil) != (want != 0) {
+				t.Errorf("%s: %d bytes at %#x are %d bytes at %#x of the bus, want %#x", b.Name,
+					size, offset, len(got), asked, want)
 			}
 		}
 		reach(0, 4, 0)

@@ -35,7 +35,8 @@ func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 	grid := chips.Of(b).Grid
 	p := &playback{bytewise: func(at Place, width uint8) bool {
 		if at.Tile {
-			return grid.Memory(grid.Kind(chips.Tile{X: at.X, Y: at.Y}), at.Address, uint64(width)) != nil
+			return grid.Memory(grid.Kind(chips.Tile{X: at.X, Y: at.Y}), at.Address,
+				uint64(width)) != nil
 		}
 		r := b.FindRule(at.Bar, at.Address, uint64(width))
 		return at.Bar != ConfigSpace && r != nil && r.Memory
@@ -136,9 +137,11 @@ func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
 
 func (p *playback) refuse(got string) hal.Code {
 	if p.next == len(p.want) {
-		p.reason = fmt.Sprintf("got a %s, want nothing after the %d recorded accesses", got, p.total)
+		p.reason = fmt.Sprintf("got a %s, want nothing after the %d recorded accesses", got,
+			p.total)
 	} else {
-		p.reason = fmt.Sprintf("got a %s, want access %d of %d: %s", got, p.done+1, p.total, p.current())
+		p.reason = fmt.Sprintf("got a %s, want access %d of %d: %s", got, p.done+1, p.total,
+			p.current())
 	}
 	return hal.Refused
 }

@@ -41,7 +41,8 @@ func recording(t *testing.T, name string) []Access {
 			t.Fatalf("%s: %s", name, line)
 		}
 		op := map[string]Op{"R": Load, "W": Store}[f[0]]
-		accesses = append(accesses, Access{Op: op, Place: Place{Address: address - 1<<32}, Width: uint8(width), Value: value})
+		accesses = append(accesses, Access{Op: op, Place: Place{Address: address - 1<<32},
+			Width: uint8(width), Value: value})
 	}
 	return accesses
 }
@@ -60,11 +61,13 @@ func TestTranslateLeadsRecordingsToTheirTiles(t *testing.T) {
 		board *boards.Board
 		name  string
 		y     uint8
-	}{{&boards.Wormhole, "wh.twoop.mmiotrace", 1}, {&boards.Blackhole, "bh.twoop.mmiotrace", 2}, {&boards.Wormhole, "wh.mlp.mmiotrace", 1}} {
+	}{{&boards.Wormhole, "wh.twoop.mmiotrace", 1}, {&boards.Blackhole, "bh.twoop.mmiotrace", 2},
+		{&boards.Wormhole, "wh.mlp.mmiotrace", 1}} {
 		accesses := translated(t, c.board, c.name)
 		reset := Place{Tile: true, X: 1, Y: c.y, Address: 0xffb121b0}
 		first, last := accesses[0], accesses[len(accesses)-1]
-		if first != (Access{Load, reset, 4, 0x47800}) || last != (Access{Store, reset, 4, 0x47800}) {
+		if first != (Access{Load, reset, 4, 0x47800}) ||
+			last != (Access{Store, reset, 4, 0x47800}) {
 			t.Errorf("%s: starts with %v, ends with %v", c.name, first, last)
 		}
 		for _, a := range accesses {
@@ -85,7 +88,8 @@ func TestTranslationsOfOneProgramOnTwoBoardsAgree(t *testing.T) {
 		}
 		return slices.Compact(accesses)
 	}
-	a, b := plain(&boards.Wormhole, "wh.twoop.mmiotrace"), plain(&boards.Blackhole, "bh.twoop.mmiotrace")
+	a, b := plain(&boards.Wormhole, "wh.twoop.mmiotrace"),
+		plain(&boards.Blackhole, "bh.twoop.mmiotrace")
 	if !slices.Equal(a, b) {
 		t.Errorf("%d and %d accesses, not the same", len(a), len(b))
 	}
@@ -162,23 +166,32 @@ func TestPlaybackRefusesEverythingElse(t *testing.T) {
 		reason   string
 		left     int
 	}{
-		{"another value", []Access{st(2, 0, 4, 2)}, "got a store of 4 bytes at BAR 2 + 0x0 = 0x2, want access 1 of 3: store of 4 bytes at BAR 2 + 0x0 = 0x1", 3},
+		{"another value", []Access{st(2, 0, 4, 2)},
+			"got a store of 4 bytes at BAR 2 + 0x0 = 0x2, want access 1 of 3: store of 4 bytes " +
+				"at BAR 2 + 0x0 = 0x1", 3},
 		{"another width", []Access{st(2, 0, 8, 1)}, "got a store of 8 bytes", 3},
 		{"another place", []Access{st(2, 4, 4, 1)}, "got a store of 4 bytes at BAR 2 + 0x4", 3},
-		{"a load for a store", []Access{ld(2, 0, 4)}, "got a load of 4 bytes at BAR 2 + 0x0, want access 1 of 3: store", 3},
-		{"a store for a load", []Access{want[0], st(2, 8, 8, 7)}, "want access 2 of 3: load of 8 bytes at BAR 2 + 0x8 = 0x7", 2},
+		{"a load for a store", []Access{ld(2, 0, 4)},
+			"got a load of 4 bytes at BAR 2 + 0x0, want access 1 of 3: store", 3},
+		{"a store for a load", []Access{want[0], st(2, 8, 8, 7)},
+			"want access 2 of 3: load of 8 bytes at BAR 2 + 0x8 = 0x7", 2},
 		{"another width of a load", []Access{want[0], ld(2, 8, 4)}, "got a load of 4 bytes", 2},
-		{"another place of a load", []Access{want[0], ld(2, 0, 8)}, "got a load of 8 bytes at BAR 2 + 0x0", 2},
-		{"out of order", []Access{want[0], want[2]}, "got a store of 2 bytes at BAR 2 + 0x10 = 0x3, want access 2 of 3", 2},
-		{"a store more", append(slices.Clone(want), want[2]), "want nothing after the 3 recorded accesses", 0},
-		{"a load more", append(slices.Clone(want), want[1]), "want nothing after the 3 recorded accesses", 0},
+		{"another place of a load", []Access{want[0], ld(2, 0, 8)},
+			"got a load of 8 bytes at BAR 2 + 0x0", 2},
+		{"out of order", []Access{want[0], want[2]},
+			"got a store of 2 bytes at BAR 2 + 0x10 = 0x3, want access 2 of 3", 2},
+		{"a store more", append(slices.Clone(want), want[2]),
+			"want nothing after the 3 recorded accesses", 0},
+		{"a load more", append(slices.Clone(want), want[1]),
+			"want nothing after the 3 recorded accesses", 0},
 	} {
 		d := Playback(&boards.Ivshmem, want)
 		last := len(c.accesses) - 1
 		if code := raw(d, c.accesses[:last]...); code != hal.OK {
 			t.Fatalf("%s: refused too early: %s", c.name, d.Refusal())
 		}
-		if code := raw(d, c.accesses[last]); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
+		if code := raw(d, c.accesses[last]); code != hal.Refused ||
+			!strings.Contains(d.Refusal(), c.reason) {
 			t.Errorf("%s: %v, want %q, got %q", c.name, code, c.reason, d.Refusal())
 		}
 		if d.Left() != c.left {
@@ -205,7 +218,8 @@ func TestTranslateExpandsMulticastAndDropsConfiguration(t *testing.T) {
 		return Access{op, Place{Tile: true, X: x, Y: y, Address: address}, width, value}
 	}
 	want := []Access{
-		in(Store, 1, 1, 0x10, 4, 5), in(Store, 2, 1, 0x10, 4, 5), in(Store, 1, 2, 0x10, 4, 5), in(Store, 2, 2, 0x10, 4, 5),
+		in(Store, 1, 1, 0x10, 4, 5), in(Store, 2, 1, 0x10, 4, 5), in(Store, 1, 2, 0x10, 4, 5),
+		in(Store, 2, 2, 0x10, 4, 5),
 		in(Load, 1, 1, 0x10, 4, 0),
 		in(Store, 0, 5, 0x20, 8, 6),
 		st(2, 0x1200, 4, 7),
@@ -221,11 +235,14 @@ func TestTranslateRefusesWhatTheDeviceWould(t *testing.T) {
 		accesses []Access
 		reason   string
 	}{
-		{"bad access", []Access{ld(0, 0, 4)}, "access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: window 0 is not pointed"},
-		{"tile", []Access{{Op: Load, Place: Place{Tile: true}, Width: 4}}, "access 1 of 1 is no load or store of a BAR"},
+		{"bad access", []Access{ld(0, 0, 4)},
+			"access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: window 0 is not pointed"},
+		{"tile", []Access{{Op: Load, Place: Place{Tile: true}, Width: 4}},
+			"access 1 of 1 is no load or store of a BAR"},
 		{"no operation", []Access{{Width: 4}}, "is no load or store"},
 	} {
-		if _, err := Translate(&boards.Wormhole, c.accesses); err == nil || !strings.Contains(err.Error(), c.reason) {
+		if _, err := Translate(&boards.Wormhole, c.accesses); err == nil ||
+			!strings.Contains(err.Error(), c.reason) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -300,7 +317,8 @@ func TestLoadsThatGaveTheSameAgainNeedNotCome(t *testing.T) {
 		refuse bool
 	}{
 		{"all of them", []Access{r(8, 1), r(8, 1), w}, []Access{r(8, 1), r(8, 1), w}, 0, false},
-		{"one of three", []Access{r(8, 1), r(12, 5), r(8, 1), r(8, 1), w}, []Access{r(8, 1), r(12, 5), w}, 0, false},
+		{"one of three", []Access{r(8, 1), r(12, 5), r(8, 1), r(8, 1), w},
+			[]Access{r(8, 1), r(12, 5), w}, 0, false},
 		{"the last", []Access{r(8, 1), r(8, 1)}, []Access{r(8, 1)}, 0, false},
 		{"another value", []Access{r(8, 1), r(8, 2), w}, []Access{r(8, 1), w}, 0, true},
 		{"behind a store", []Access{r(8, 1), w, r(8, 1), w}, []Access{r(8, 1), w, w}, 0, true},

@@ -54,65 +54,113 @@ var refusals = []struct {
 	reason   string   // part of it
 }{
 	// Widths, alignment and rules.
-	{"width of 3 bytes", &boards.Ivshmem, []Access{ld(2, 0, 3)}, "operation 1: load of 3 bytes at BAR 2 + 0x0: a width of 3 bytes does not exist"},
+	{"width of 3 bytes", &boards.Ivshmem, []Access{ld(2, 0, 3)},
+		"operation 1: load of 3 bytes at BAR 2 + 0x0: a width of 3 bytes does not exist"},
 	{"width of 0 bytes", &boards.Ivshmem, []Access{st(2, 0, 0, 0)}, "a width of 0 bytes"},
 	{"width of 16 bytes", &boards.Ivshmem, []Access{st(2, 0, 16, 0)}, "a width of 16 bytes"},
-	{"misaligned load of memory", &boards.Ivshmem, []Access{ld(2, 2, 4)}, "shared memory: misaligned"},
-	{"misaligned store to memory", &boards.Ivshmem, []Access{st(2, 4, 8, 0)}, "shared memory: misaligned"},
+	{"misaligned load of memory", &boards.Ivshmem, []Access{ld(2, 2, 4)},
+		"shared memory: misaligned"},
+	{"misaligned store to memory", &boards.Ivshmem, []Access{st(2, 4, 8, 0)},
+		"shared memory: misaligned"},
 	{"misaligned register", &boards.Edu, []Access{ld(0, 2, 4)}, "registers: misaligned"},
-	{"byte of a register", &boards.Edu, []Access{ld(0, 0, 1)}, "registers: accesses of 1 bytes are not allowed"},
-	{"8 bytes of 4-byte registers", &boards.Edu, []Access{ld(0, 0, 8)}, "registers: accesses of 8 bytes are not allowed"},
-	{"2 bytes of a DMA register", &boards.Edu, []Access{ld(0, 0x80, 2)}, "DMA registers: accesses of 2 bytes"},
-	{"8 bytes of a doorbell", &boards.Nvme, []Access{st(0, 0x1000, 8, 1)}, "doorbells: accesses of 8 bytes"},
+	{"byte of a register", &boards.Edu, []Access{ld(0, 0, 1)},
+		"registers: accesses of 1 bytes are not allowed"},
+	{"8 bytes of 4-byte registers", &boards.Edu, []Access{ld(0, 0, 8)},
+		"registers: accesses of 8 bytes are not allowed"},
+	{"2 bytes of a DMA register", &boards.Edu, []Access{ld(0, 0x80, 2)},
+		"DMA registers: accesses of 2 bytes"},
+	{"8 bytes of a doorbell", &boards.Nvme, []Access{st(0, 0x1000, 8, 1)},
+		"doorbells: accesses of 8 bytes"},
 	{"past the aperture", &boards.Edu, []Access{ld(0, 1<<20, 4)}, "outside the aperture"},
-	{"over the end of the aperture", &boards.Edu, []Access{ld(0, 1<<20-4, 8)}, "outside the aperture"},
+	{"over the end of the aperture", &boards.Edu, []Access{ld(0, 1<<20-4, 8)},
+		"outside the aperture"},
 	{"offset that wraps", &boards.Edu, []Access{ld(0, ^uint64(0)-3, 4)}, "outside the aperture"},
-	{"no rule", &boards.Wormhole, []Access{ld(0, 0x1f000000, 4)}, "no rule of board wormhole covers it"},
+	{"no rule", &boards.Wormhole, []Access{ld(0, 0x1f000000, 4)},
+		"no rule of board wormhole covers it"},
 	{"second operation", &boards.Edu, []Access{ld(0, 0, 4), ld(0, 0, 1)}, "operation 2:"},
 
 	// Windows and their configuration.
 	{"window never pointed", &boards.Wormhole, []Access{ld(0, 0, 4)}, "window 0 is not pointed"},
-	{"window half pointed on Wormhole", &boards.Wormhole, []Access{st(0, 0x1fc00000, 4, 0), ld(0, 0, 4)}, "window 0 is not pointed"},
-	{"window half pointed on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 0)[:2], st(0, 0, 4, 0)), "window 0 is not pointed"},
-	{"neighbour of the window pointed", &boards.Wormhole, []Access{wh(whTile11), ld(0, 1<<20, 4)}, "window 1 is not pointed"},
-	{"access crosses a window", &boards.Wormhole, []Access{wh(whTile11), ld(0, 1<<20-4, 8)}, "crosses the end of window 0"},
-	{"access crosses the last window", &boards.Blackhole, []Access{ld(4, 4<<30-2, 4)}, "crosses the end of window 202"},
-	{"misaligned in a window", &boards.Wormhole, []Access{wh(whTile11), ld(0, 2, 4)}, "windows: misaligned"},
-	{"configuration of one byte", &boards.Wormhole, []Access{st(0, 0x1fc00000, 1, 0)}, "window configuration: accesses of 1 bytes"},
-	{"configuration of 8 bytes on Blackhole", &boards.Blackhole, []Access{st(0, 0x1fc00000, 8, 0)}, "window configuration: accesses of 8 bytes"},
-	{"configuration misaligned", &boards.Wormhole, []Access{st(0, 0x1fc00004, 8, 0)}, "window configuration: misaligned"},
-	{"configuration read", &boards.Wormhole, []Access{wh(whTile11), ld(0, 0x1fc00000, 8)}, "configuration of window 0 cannot be read"},
-	{"configuration of the kernel's window on Wormhole", &boards.Wormhole, []Access{st(0, 0x1fc005c8, 8, 0)}, "window 185 belongs to the kernel driver"},
-	{"the same by way of BAR 4", &boards.Wormhole, []Access{st(4, 0x01c005c8, 8, 0)}, "window 185 belongs to the kernel driver"},
-	{"configuration of the kernel's window on Blackhole", &boards.Blackhole, []Access{st(0, 0x1fc00000+201*12, 4, 0)}, "window 201 belongs to the kernel driver"},
+	{"window half pointed on Wormhole", &boards.Wormhole,
+		[]Access{st(0, 0x1fc00000, 4, 0), ld(0, 0, 4)}, "window 0 is not pointed"},
+	{"window half pointed on Blackhole", &boards.Blackhole,
+		append(bh(0, bhTile12, 0)[:2], st(0, 0, 4, 0)), "window 0 is not pointed"},
+	{"neighbour of the window pointed", &boards.Wormhole, []Access{wh(whTile11), ld(0, 1<<20, 4)},
+		"window 1 is not pointed"},
+	{"access crosses a window", &boards.Wormhole, []Access{wh(whTile11), ld(0, 1<<20-4, 8)},
+		"crosses the end of window 0"},
+	{"access crosses the last window", &boards.Blackhole, []Access{ld(4, 4<<30-2, 4)},
+		"crosses the end of window 202"},
+	{"misaligned in a window", &boards.Wormhole, []Access{wh(whTile11), ld(0, 2, 4)},
+		"windows: misaligned"},
+	{"configuration of one byte", &boards.Wormhole, []Access{st(0, 0x1fc00000, 1, 0)},
+		"window configuration: accesses of 1 bytes"},
+	{"configuration of 8 bytes on Blackhole", &boards.Blackhole, []Access{st(0, 0x1fc00000, 8, 0)},
+		"window configuration: accesses of 8 bytes"},
+	{"configuration misaligned", &boards.Wormhole, []Access{st(0, 0x1fc00004, 8, 0)},
+		"window configuration: misaligned"},
+	{"configuration read", &boards.Wormhole, []Access{wh(whTile11), ld(0, 0x1fc00000, 8)},
+		"configuration of window 0 cannot be read"},
+	{"configuration of the kernel's window on Wormhole", &boards.Wormhole,
+		[]Access{st(0, 0x1fc005c8, 8, 0)}, "window 185 belongs to the kernel driver"},
+	{"the same by way of BAR 4", &boards.Wormhole, []Access{st(4, 0x01c005c8, 8, 0)},
+		"window 185 belongs to the kernel driver"},
+	{"configuration of the kernel's window on Blackhole", &boards.Blackhole,
+		[]Access{st(0, 0x1fc00000+201*12, 4, 0)}, "window 201 belongs to the kernel driver"},
 	{"strided multicast", &boards.Blackhole, []Access{st(0, 0x1fc009d8, 4, 0)}, "no rule"},
 
 	// Targets.
-	{"linked on Wormhole", &boards.Wormhole, []Access{wh(whTile11 | 1<<44), ld(0, 0, 4)}, "window 0 is linked"},
-	{"linked on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 1<<8), ld(0, 0, 4)), "window 0 is linked"},
-	{"ordering 3 on Wormhole", &boards.Wormhole, []Access{wh(whTile11 | 3<<42), ld(0, 0, 4)}, "window 0 has ordering 3"},
-	{"ordering 3 on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 3<<6), ld(0, 0, 4)), "window 0 has ordering 3"},
-	{"unicast with a start corner on Wormhole", &boards.Wormhole, []Access{wh(whTile11 | 1<<28), st(0, 0, 4, 0)}, "unicast with the start corner (1,0)"},
-	{"unicast with a start corner on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 1), st(0, 0, 4, 0)), "unicast with the start corner (0,8)"},
-	{"reserved bits", &boards.Wormhole, []Access{wh(whTile11 | 1<<46), ld(0, 0, 4)}, "bits that mean nothing"},
-	{"stream header", &boards.Blackhole, append(bh(0, bhTile12, 1<<10), ld(0, 0, 4)), "bits that mean nothing"},
-	{"NoC 1 on Wormhole", &boards.Wormhole, []Access{wh(whTile11 | 1<<40), ld(0, 0, 4)}, "window 0 goes over NoC 1"},
-	{"NoC 1 on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 1<<3), ld(0, 0, 4)), "window 0 goes over NoC 1"},
-	{"static channel on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 1<<9), ld(0, 0, 4)), "static virtual channel"},
-	{"router", &boards.Wormhole, []Access{wh(2 << 22), ld(0, 0, 4)}, "points at (0,2), where there is no tile"},
-	{"outside the grid", &boards.Wormhole, []Access{wh(63<<16 | 63<<22), ld(0, 0, 4)}, "points at (63,63), where there is no tile"},
-	{"outside the grid of Blackhole", &boards.Blackhole, append(bh(0, 17<<11|1<<17, 0), ld(0, 0, 4)), "points at (17,1), where there is no tile"},
-	{"multicast that starts nowhere", &boards.Wormhole, []Access{wh(whTile11 | 12<<28 | 1<<41), st(0, 0, 4, 0)}, "starts at (12,0), where there is no tile"},
-	{"multicast that starts past its end", &boards.Wormhole, []Access{wh(whTile11 | 2<<28 | 1<<34 | 1<<41), st(0, 0, 4, 0)}, "start (2,1) is past its end (1,1)"},
-	{"multicast with a corner on DRAM", &boards.Wormhole, []Access{wh(whTile11 | 1<<41), st(0, 0, 4, 0)}, "corner that is no Tensix tile"},
-	{"multicast to Ethernet tiles", &boards.Wormhole, []Access{wh(1<<16 | 6<<22 | 1<<28 | 6<<34 | 1<<41), st(0, 0, 4, 0)}, "corner that is no Tensix tile"},
-	{"multicast read", &boards.Wormhole, []Access{wh(2<<16 | 2<<22 | 1<<28 | 1<<34 | 1<<41), ld(0, 0, 4)}, "multicast to (1,1)-(2,2), which cannot be read"},
+	{"linked on Wormhole", &boards.Wormhole, []Access{wh(whTile11 | 1<<44), ld(0, 0, 4)},
+		"window 0 is linked"},
+	{"linked on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 1<<8), ld(0, 0, 4)),
+		"window 0 is linked"},
+	{"ordering 3 on Wormhole", &boards.Wormhole, []Access{wh(whTile11 | 3<<42), ld(0, 0, 4)},
+		"window 0 has ordering 3"},
+	{"ordering 3 on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 3<<6), ld(0, 0, 4)),
+		"window 0 has ordering 3"},
+	{"unicast with a start corner on Wormhole", &boards.Wormhole,
+		[]Access{wh(whTile11 | 1<<28), st(0, 0, 4, 0)}, "unicast with the start corner (1,0)"},
+	{"unicast with a start corner on Blackhole", &boards.Blackhole,
+		append(bh(0, bhTile12, 1), st(0, 0, 4, 0)), "unicast with the start corner (0,8)"},
+	{"reserved bits", &boards.Wormhole, []Access{wh(whTile11 | 1<<46), ld(0, 0, 4)},
+		"bits that mean nothing"},
+	{"stream header", &boards.Blackhole, append(bh(0, bhTile12, 1<<10), ld(0, 0, 4)),
+		"bits that mean nothing"},
+	{"NoC 1 on Wormhole", &boards.Wormhole, []Access{wh(whTile11 | 1<<40), ld(0, 0, 4)},
+		"window 0 goes over NoC 1"},
+	{"NoC 1 on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 1<<3), ld(0, 0, 4)),
+		"window 0 goes over NoC 1"},
+	{"static channel on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 1<<9), ld(0, 0, 4)),
+		"static virtual channel"},
+	{"router", &boards.Wormhole, []Access{wh(2 << 22), ld(0, 0, 4)},
+		"points at (0,2), where there is no tile"},
+	{"outside the grid", &boards.Wormhole, []Access{wh(63<<16 | 63<<22), ld(0, 0, 4)},
+		"points at (63,63), where there is no tile"},
+	{"outside the grid of Blackhole", &boards.Blackhole,
+		append(bh(0, 17<<11|1<<17, 0), ld(0, 0, 4)), "points at (17,1), where there is no tile"},
+	{"multicast that starts nowhere", &boards.Wormhole,
+		[]Access{wh(whTile11 | 12<<28 | 1<<41), st(0, 0, 4, 0)},
+		"starts at (12,0), where there is no tile"},
+	{"multicast that starts past its end", &boards.Wormhole,
+		[]Access{wh(whTile11 | 2<<28 | 1<<34 | 1<<41), st(0, 0, 4, 0)},
+		"start (2,1) is past its end (1,1)"},
+	{"multicast with a corner on DRAM", &boards.Wormhole,
+		[]Access{wh(whTile11 | 1<<41), st(0, 0, 4, 0)}, "corner that is no Tensix tile"},
+	{"multicast to Ethernet tiles", &boards.Wormhole,
+		[]Access{wh(1<<16 | 6<<22 | 1<<28 | 6<<34 | 1<<41), st(0, 0, 4, 0)},
+		"corner that is no Tensix tile"},
+	{"multicast read", &boards.Wormhole, []Access{wh(2<<16 | 2<<22 | 1<<28 | 1<<34 | 1<<41),
+		ld(0, 0, 4)}, "multicast to (1,1)-(2,2), which cannot be read"},
 
 	// Inside tiles.
-	{"past L1", &boards.Wormhole, []Access{wh(whTile11 | 1), ld(0, 0x6e000, 4)}, "the Tensix tile (1,1) has nothing at 0x16e000"},
-	{"past DRAM", &boards.Wormhole, []Access{wh(2048), ld(0, 0, 4)}, "the DRAM tile (0,0) has nothing at 0x80000000"},
-	{"unknown register", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0x121b4, 4)}, "has nothing at 0xffb121b4"},
-	{"RISC-V local memory", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0, 4)}, "has nothing at 0xffb00000"},
+	{"past L1", &boards.Wormhole, []Access{wh(whTile11 | 1), ld(0, 0x6e000, 4)},
+		"the Tensix tile (1,1) has nothing at 0x16e000"},
+	{"past DRAM", &boards.Wormhole, []Access{wh(2048), ld(0, 0, 4)},
+		"the DRAM tile (0,0) has nothing at 0x80000000"},
+	{"unknown register", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0x121b4, 4)},
+		"has nothing at 0xffb121b4"},
+	{"RISC-V local memory", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0, 4)},
+		"has nothing at 0xffb00000"},
 	{"PCIe tile", &boards.Wormhole, []Access{wh(3 << 22), ld(0, 0, 4)},
 		"window 0 may show 0x0 to 0xffffffffffffffff of the PCIe tile, which is closed to images"},
 	{"store to the PCIe tile", &boards.Wormhole, []Access{wh(3<<22 | 0x8000), st(0, 0, 4, 0)},
@@ -129,17 +177,29 @@ var refusals = []struct {
 	{"the ARC's windows of Blackhole", &boards.Blackhole,
 		append(bh(0x670, 8<<11, 0), st(0, 0, 4, 0)),
 		"of the ARC's windows, which is closed to images"},
-	{"8 bytes of the reset register", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0x121b0, 8)}, "register 0xffb121b0 of the Tensix tile (1,1): accesses of 8 bytes"},
-	{"byte of the reset register", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), st(0, 0x121b1, 1, 0)}, "has nothing at 0xffb121b1"},
-	{"reset bits outside the mask", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), st(0, 0x121b0, 4, 0x47801)}, "reset register of the Tensix tile (1,1): 0x47801 has bits outside 0x47800"},
-	{"reset bits outside the mask by multicast", &boards.Wormhole, []Access{wh(2<<16 | 2<<22 | 1<<28 | 1<<34 | 1<<41 | 0xffb), st(0, 0x121b0, 4, 0xfffff)}, "reset register of the Tensix tile (1,1)"},
-	{"read of a write-only register", &boards.Blackhole, append(bh(0x7fd, bhTile12, 0), ld(0, 0x112238, 4)), "NCRISC_RESET_PC of the Tensix tile (1,2) cannot be read"},
-	{"start address register on Wormhole", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), st(0, 0x12228, 4, 0)}, "has nothing at 0xffb12228"},
+	{"8 bytes of the reset register", &boards.Wormhole,
+		[]Access{wh(whTile11 | 0xffb), ld(0, 0x121b0, 8)},
+		"register 0xffb121b0 of the Tensix tile (1,1): accesses of 8 bytes"},
+	{"byte of the reset register", &boards.Wormhole,
+		[]Access{wh(whTile11 | 0xffb), st(0, 0x121b1, 1, 0)}, "has nothing at 0xffb121b1"},
+	{"reset bits outside the mask", &boards.Wormhole,
+		[]Access{wh(whTile11 | 0xffb), st(0, 0x121b0, 4, 0x47801)},
+		"reset register of the Tensix tile (1,1): 0x47801 has bits outside 0x47800"},
+	{"reset bits outside the mask by multicast", &boards.Wormhole,
+		[]Access{wh(2<<16 | 2<<22 | 1<<28 | 1<<34 | 1<<41 | 0xffb), st(0, 0x121b0, 4, 0xfffff)},
+		"reset register of the Tensix tile (1,1)"},
+	{"read of a write-only register", &boards.Blackhole,
+		append(bh(0x7fd, bhTile12, 0), ld(0, 0x112238, 4)),
+		"NCRISC_RESET_PC of the Tensix tile (1,2) cannot be read"},
+	{"start address register on Wormhole", &boards.Wormhole,
+		[]Access{wh(whTile11 | 0xffb), st(0, 0x12228, 4, 0)}, "has nothing at 0xffb12228"},
 
 	// Edu.
 	{"load of no register", &boards.Edu, []Access{ld(0, 0x0c, 4)}, "no register to load at 0xc"},
-	{"store to no register", &boards.Edu, []Access{st(0, 0, 4, 0)}, "no register to store to at 0x0"},
-	{"upper half of a DMA register", &boards.Edu, []Access{ld(0, 0x84, 4)}, "no register to load at 0x84"},
+	{"store to no register", &boards.Edu, []Access{st(0, 0, 4, 0)},
+		"no register to store to at 0x0"},
+	{"upper half of a DMA register", &boards.Edu, []Access{ld(0, 0x84, 4)},
+		"no register to load at 0x84"},
 }
 
 func TestRefusals(t *testing.T) {
@@ -174,15 +234,19 @@ func TestRefusalsOfLargeWindows(t *testing.T) {
 		accesses []Access
 		reason   string
 	}{
-		{"multicast", append(config(0, 2|3<<6|1<<12|2<<18|1<<26, 0), st(4, 0, 4, 0)), "4 GiB is a multicast"},
+		{"multicast", append(config(0, 2|3<<6|1<<12|2<<18|1<<26, 0), st(4, 0, 4, 0)),
+			"4 GiB is a multicast"},
 		{"NoC 1", append(config(0, 1|2<<6|1<<24, 0), st(4, 0, 4, 0)), "NoC 1"},
 		{"linked", append(config(0, 1|2<<6|1<<29, 0), st(4, 0, 4, 0)), "linked"},
-		{"static channel", append(config(0, 1|2<<6|1<<30, 0), st(4, 0, 4, 0)), "static virtual channel"},
+		{"static channel", append(config(0, 1|2<<6|1<<30, 0), st(4, 0, 4, 0)),
+			"static virtual channel"},
 		{"ordering 3", append(config(0, 1|2<<6|3<<27, 0), st(4, 0, 4, 0)), "ordering 3"},
-		{"channel bits alone", append(config(0, 1|2<<6, 1), st(4, 0, 4, 0)), "bits that mean nothing"},
+		{"channel bits alone", append(config(0, 1|2<<6, 1), st(4, 0, 4, 0)),
+			"bits that mean nothing"},
 	} {
 		d := New(&boards.Blackhole)
-		if code := raw(d, c.accesses...); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
+		if code := raw(d, c.accesses...); code != hal.Refused ||
+			!strings.Contains(d.Refusal(), c.reason) {
 			t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
 		}
 	}
@@ -205,16 +269,20 @@ func TestRefusalsOfPoint(t *testing.T) {
 		{"address inside a window", &small, *tile(1, 1), 4096, "cannot be pointed"},
 		{"ordering invalid", &small, fbs.TileRange{X: 1, Y: 1}, 0, "cannot be pointed"},
 		{"no tile", &small, *tile(0, 2), 0, "there is no tile"},
-		{"NoC 1", &small, fbs.TileRange{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0, "NoC 1"},
-		{"reversed rectangle", &small, fbs.TileRange{X: 1, Y: 1, XStart: 2, YStart: 2, Multicast: true,
-			Ordering: gen.OrderingDefault}, 0, "closed to images"},
+		{"NoC 1", &small, fbs.TileRange{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0,
+			"NoC 1"},
+		{"reversed rectangle", &small, fbs.TileRange{X: 1, Y: 1, XStart: 2, YStart: 2,
+			Multicast: true,
+			Ordering:  gen.OrderingDefault}, 0, "closed to images"},
 	} {
 		wormhole.refusal = ""
-		if code := wormhole.ProgramWindow(c.a, c.target, c.address); code != hal.Refused || !strings.Contains(wormhole.Refusal(), c.reason) {
+		if code := wormhole.ProgramWindow(c.a, c.target, c.address); code != hal.Refused ||
+			!strings.Contains(wormhole.Refusal(), c.reason) {
 			t.Errorf("%s: %v, %s", c.name, code, wormhole.Refusal())
 		}
 	}
-	must(t, wormhole, wormhole.ProgramWindow(&small, fbs.TileRange{X: 1, Y: 1, StaticVC: 1, Ordering: gen.OrderingPosted}, 0))
+	must(t, wormhole, wormhole.ProgramWindow(&small,
+		fbs.TileRange{X: 1, Y: 1, StaticVC: 1, Ordering: gen.OrderingPosted}, 0))
 }
 
 // TestPointRefusesWhatTheVerifierRefuses points windows of several sizes at and
@@ -258,21 +326,29 @@ func TestRefusalsOfHostMemoryAndConfigurationSpace(t *testing.T) {
 		width  uint8
 		reason string
 	}{
-		{"outside host memory", fbs.Window{Kind: gen.WindowKindHost, Size: 64}, 64, 1, "at bus address 0x1000040: outside the aperture"},
-		{"misaligned in host memory", fbs.Window{Kind: gen.WindowKindHost, Size: 64}, 1, 2, "host memory: misaligned"},
-		{"width of 3 bytes", fbs.Window{Kind: gen.WindowKindHost, Size: 64}, 0, 3, "width of 3 bytes"},
-		{"8 bytes of configuration space", fbs.Window{Kind: gen.WindowKindConfig, Size: 256}, 0, 8, "configuration space: accesses of 8 bytes"},
-		{"misaligned in configuration space", fbs.Window{Kind: gen.WindowKindConfig, Size: 256}, 1, 2, "at configuration space + 0x1: configuration space: misaligned"},
-		{"outside configuration space", fbs.Window{Kind: gen.WindowKindConfig, Size: 256}, 256, 4, "outside the aperture"},
+		{"outside host memory", fbs.Window{Kind: gen.WindowKindHost, Size: 64}, 64, 1,
+			"at bus address 0x1000040: outside the aperture"},
+		{"misaligned in host memory", fbs.Window{Kind: gen.WindowKindHost, Size: 64}, 1, 2,
+			"host memory: misaligned"},
+		{"width of 3 bytes", fbs.Window{Kind: gen.WindowKindHost, Size: 64}, 0, 3,
+			"width of 3 bytes"},
+		{"8 bytes of configuration space", fbs.Window{Kind: gen.WindowKindConfig, Size: 256}, 0, 8,
+			"configuration space: accesses of 8 bytes"},
+		{"misaligned in configuration space", fbs.Window{Kind: gen.WindowKindConfig, Size: 256}, 1,
+			2, "at configuration space + 0x1: configuration space: misaligned"},
+		{"outside configuration space", fbs.Window{Kind: gen.WindowKindConfig, Size: 256}, 256, 4,
+			"outside the aperture"},
 	} {
 		d := New(&boards.Edu)
 		a := mapped(t, d, c.window)
-		if code := a.Store(uint32(c.offset), c.width, 0); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
+		if code := a.Store(uint32(c.offset), c.width, 0); code != hal.Refused ||
+			!strings.Contains(d.Refusal(), c.reason) {
 			t.Errorf("store %s: %v, %s", c.name, code, d.Refusal())
 		}
 		d = New(&boards.Edu)
 		a = mapped(t, d, c.window)
-		if _, code := a.Load(uint32(c.offset), c.width); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
+		if _, code := a.Load(uint32(c.offset), c.width); code != hal.Refused ||
+			!strings.Contains(d.Refusal(), c.reason) {
 			t.Errorf("load %s: %v, %s", c.name, code, d.Refusal())
 		}
 	}

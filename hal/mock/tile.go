@@ -41,7 +41,8 @@ type Tiles struct {
 // NewTiles gives the tiles of Wormhole or Blackhole as after power-up: all
 // cores in reset, all memory zero.
 func NewTiles(b *boards.Board) *Tiles {
-	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.Of(b).Grid, traits: coreTraitsOf[b.Name], tensix: map[chips.Tile]*tensix{}}
+	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.Of(b).Grid,
+		traits: coreTraitsOf[b.Name], tensix: map[chips.Tile]*tensix{}}
 }
 
 // Connect implements Master.

@@ -48,7 +48,8 @@ func mmiotrace(t testing.TB, name string) (trace []barAccess) {
 		case "MARK":
 			output = strings.HasSuffix(s.Text(), "read output")
 		case "R", "W":
-			a := barAccess{Load, uint8(number(t, f[1])), number(t, f[4]) - base, number(t, f[5]), output}
+			a := barAccess{Load, uint8(number(t, f[1])), number(t, f[4]) - base, number(t, f[5]),
+				output}
 			if f[0] == "W" {
 				a.op = Store
 			}
@@ -100,7 +101,8 @@ func feed(d *Device, trace []barAccess) (output []byte, err error) {
 		case a.output:
 			output = binary.LittleEndian.AppendUint64(output, value)[:len(output)+int(a.width)]
 		case value != a.value:
-			return nil, fmt.Errorf("access %d: load at %#x gave %#x, recorded was %#x", i, a.offset, value, a.value)
+			return nil, fmt.Errorf("access %d: load at %#x gave %#x, recorded was %#x", i, a.offset,
+				value, a.value)
 		}
 	}
 	return output, nil
@@ -131,7 +133,8 @@ func stored(trace []barAccess, offset uint64, size int) []byte {
 func replace(trace []barAccess, offset uint64, data []byte) []barAccess {
 	trace = append([]barAccess(nil), trace...)
 	for i := range trace {
-		if a := &trace[i]; a.op == Store && a.offset >= offset && a.offset < offset+uint64(len(data)) {
+		if a := &trace[i]; a.op == Store && a.offset >= offset &&
+			a.offset < offset+uint64(len(data)) {
 			a.value = get(data[a.offset-offset:], a.width)
 		}
 	}
@@ -155,8 +158,11 @@ type l1Range struct {
 }
 
 var (
-	twoopInputs = []l1Range{{0x20000, 1024}, {0x21000, 1024}}                                              // a, b
-	mlpInputs   = []l1Range{{0x20000, 64}, {0x21000, 2048}, {0x22000, 128}, {0x23000, 320}, {0x24000, 40}} // x, w1, b1, w2, b2
+	// a, b
+	twoopInputs = []l1Range{{0x20000, 1024}, {0x21000, 1024}}
+	// x, w1, b1, w2, b2
+	mlpInputs = []l1Range{{0x20000, 64}, {0x21000, 2048}, {0x22000, 128}, {0x23000, 320},
+		{0x24000, 40}}
 
 	captures = []capture{
 		{"wh.twoop.mmiotrace", &boards.Wormhole, 0x0b000000, twoopInputs, 2, twoop},

@@ -30,7 +30,8 @@ const (
 	ncriscResetPCOverride = 0xffef028c
 )
 
-// coreTraits is what the cores of a chip have (ttsim v1.10.0 src/config.h, src/riscv_impl.h), and their network interfaces.
+// coreTraits is what the cores of a chip have (ttsim v1.10.0 src/config.h, src/riscv_impl.h), and
+// their network interfaces.
 type coreTraits struct {
 	fence      bool     // see rv32.Core
 	configures bool     // start addresses are configuration, see triscResetPC
@@ -39,11 +40,14 @@ type coreTraits struct {
 }
 
 var coreTraitsOf = map[string]*coreTraits{
-	boards.Wormhole.Name:  {configures: true, local: []uint64{4096, 2048, 2048, 2048, 4096}, noc: wormholeNoC},
-	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, noc: blackholeNoC, fence: true},
+	boards.Wormhole.Name: {configures: true, local: []uint64{4096, 2048, 2048, 2048, 4096},
+		noc: wormholeNoC},
+	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, noc: blackholeNoC,
+		fence: true},
 }
 
-// tensix is one Tensix tile. The coprocessor, the mailboxes and the overlay of the network interfaces are not modelled.
+// tensix is one Tensix tile. The coprocessor, the mailboxes and the overlay of the network
+// interfaces are not modelled.
 type tensix struct {
 	tiles     *Tiles
 	at        chips.Tile
@@ -66,7 +70,8 @@ type core struct {
 
 func newTensix(g *Tiles, at chips.Tile) *tensix {
 	reset, l1 := &g.grid.Reset, g.grid.Memory(chips.Tensix, 0, 1)
-	t := &tensix{tiles: g, at: at, l1: ram{size: l1.Last + 1}, softReset: reset.Initial, registers: map[uint64]uint32{}}
+	t := &tensix{tiles: g, at: at, l1: ram{size: l1.Last + 1}, softReset: reset.Initial,
+		registers: map[uint64]uint32{}}
 	t.noc = [2]niu{newNIU(t, false), newNIU(t, true)}
 	t.cores = make([]core, len(reset.Cores))
 	for i := range t.cores {
@@ -75,7 +80,8 @@ func newTensix(g *Tiles, at chips.Tile) *tensix {
 		if g.traits.configures {
 			configuredStart(&at)
 		}
-		*c = core{hart: rv32.Core{Fence: g.traits.fence, Bus: c}, reset: at, tile: t, local: ram{size: g.traits.local[i]}}
+		*c = core{hart: rv32.Core{Fence: g.traits.fence, Bus: c}, reset: at, tile: t,
+			local: ram{size: g.traits.local[i]}}
 	}
 	return t
 }
@@ -85,7 +91,8 @@ func configuredStart(c *chips.Core) {
 	switch c.Name {
 	case "TRISC0", "TRISC1", "TRISC2":
 		n := c.Name[5] - '0'
-		c.PCRegister, c.OverrideRegister, c.OverrideBit = triscResetPC+4*uint64(n), triscResetPCOverride, n
+		c.PCRegister, c.OverrideRegister, c.OverrideBit = triscResetPC+4*uint64(n),
+			triscResetPCOverride, n
 	case "NCRISC":
 		c.PCRegister, c.OverrideRegister = ncriscResetPC, ncriscResetPCOverride
 	}
@@ -93,7 +100,8 @@ func configuredStart(c *chips.Core) {
 
 // configures tells whether a core stores a start address.
 func (c *core) configures(address uint32) bool {
-	return c.tile.tiles.traits.configures && c.reset.Name != "NCRISC" && address >= triscResetPC && address <= ncriscResetPCOverride
+	return c.tile.tiles.traits.configures && c.reset.Name != "NCRISC" && address >= triscResetPC &&
+		address <= ncriscResetPCOverride
 }
 
 // held tells whether a value of SOFT_RESET_0 keeps the core in reset.
@@ -122,7 +130,8 @@ func (t *tensix) run(n int64) (idle bool) {
 
 // stopped says why a core has stopped.
 func (c *core) stopped() string {
-	text := fmt.Sprintf("tile (%d,%d): %s stopped at %v", c.tile.at.X, c.tile.at.Y, c.reset.Name, c.hart.Stop)
+	text := fmt.Sprintf("tile (%d,%d): %s stopped at %v", c.tile.at.X, c.tile.at.Y, c.reset.Name,
+		c.hart.Stop)
 	if c.why != nil {
 		text += ": " + c.why.Error()
 	}
@@ -178,7 +187,8 @@ func (c *core) memory(address uint32) (m *ram, offset uint64) {
 	if c.tile.l1.covers(uint64(address)) {
 		return &c.tile.l1, uint64(address)
 	}
-	if offset = uint64(address - localRAM); c.local.covers(offset) { // below localRAM it wraps round to far beyond
+	// below localRAM it wraps round to far beyond
+	if offset = uint64(address - localRAM); c.local.covers(offset) {
 		return &c.local, offset
 	}
 	return nil, 0
@@ -209,7 +219,8 @@ func (t *tensix) niu(address uint64) (n *niu, offset uint64) {
 	return &t.noc[(address-niu0)/niuSize], (address - niu0) % niuSize
 }
 
-// logicalTile gives the translated coordinate of a Tensix or Ethernet tile, which is its own where a grid has none for it.
+// logicalTile gives the translated coordinate of a Tensix or Ethernet tile, which is its own where
+// a grid has none for it.
 func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 	if x := slices.Index(g.Columns, t.X); x >= 0 {
 		t.X = g.First + uint8(x)

@@ -43,7 +43,8 @@ func newRig(t testing.TB, b *boards.Board) *rig {
 	t.Helper()
 	r := &rig{TB: t, Device: NewWith(b, NewTiles(b))}
 	var err error
-	if r.window, err = r.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 1 << 21, Slot: fbs.NoSlot}); err != nil {
+	if r.window, err = r.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 1 << 21,
+		Slot: fbs.NoSlot}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -57,7 +58,8 @@ func (r *rig) at(tile chips.Tile) *rig {
 
 // rectangle chooses all Tensix tiles in a rectangle.
 func (r *rig) rectangle(first, last chips.Tile) *rig {
-	r.target = fbs.TileRange{X: last.X, Y: last.Y, XStart: first.X, YStart: first.Y, Multicast: true, Ordering: gen.OrderingDefault}
+	r.target = fbs.TileRange{X: last.X, Y: last.Y, XStart: first.X, YStart: first.Y,
+		Multicast: true, Ordering: gen.OrderingDefault}
 	return r
 }
 
@@ -73,7 +75,8 @@ func (r *rig) reach(address uint64) uint64 {
 
 func (r *rig) write(address uint64, data []byte) {
 	r.Helper()
-	if c := r.window.Copy(gen.OpcodeCopyIn, r.reach(address), 4, gen.AccessExact, data); c != hal.OK {
+	if c := r.window.Copy(gen.OpcodeCopyIn, r.reach(address), 4, gen.AccessExact,
+		data); c != hal.OK {
 		r.Fatal(c, r.Refusal())
 	}
 }
@@ -86,7 +89,8 @@ func (r *rig) writeWords(address uint64, words ...uint32) {
 func (r *rig) read(address uint64, size int) []byte {
 	r.Helper()
 	data := make([]byte, size)
-	if c := r.window.Copy(gen.OpcodeCopyOut, r.reach(address), 4, gen.AccessExact, data); c != hal.OK {
+	if c := r.window.Copy(gen.OpcodeCopyOut, r.reach(address), 4, gen.AccessExact,
+		data); c != hal.OK {
 		r.Fatal(c, r.Refusal())
 	}
 	return data
@@ -147,7 +151,8 @@ func TestKernelsAreTheRecordedPrograms(t *testing.T) {
 	for name, recordings := range map[string][]capture{"twoop": captures[:2], "mlp": captures[2:]} {
 		program := kernel(t, name)
 		for _, c := range recordings {
-			if got := stored(mmiotrace(t, c.name), c.l1, (len(program)+7)&^7); !bytes.Equal(got[:len(program)], program) {
+			if got := stored(mmiotrace(t, c.name), c.l1,
+				(len(program)+7)&^7); !bytes.Equal(got[:len(program)], program) {
 				t.Errorf("%s.elf is not what %s loads", name, c.name)
 			}
 		}
@@ -196,7 +201,8 @@ func TestKernelsCompute(t *testing.T) {
 			return r.read(c, 256), want
 		}},
 		{"saxpy", func(r *rig, random *rand.Rand) (got, want []byte) {
-			x, y, alpha := randomBytes(random, 400), randomBytes(random, 400), word(randomBytes(random, 4))
+			x, y, alpha := randomBytes(random, 400), randomBytes(random, 400),
+				word(randomBytes(random, 4))
 			r.write(a, x)
 			r.write(b, y)
 			r.run(100, alpha, a, b)
@@ -220,7 +226,8 @@ func TestKernelsCompute(t *testing.T) {
 			r.write(0, kernel(t, k.name))
 			for run := range 20 {
 				if got, want := k.run(r, random); !bytes.Equal(got, want) {
-					t.Fatalf("%s on %s %v, run %d:\n%x, want\n%x", k.name, p.board.Name, p.tile, run, got, want)
+					t.Fatalf("%s on %s %v, run %d:\n%x, want\n%x", k.name, p.board.Name, p.tile,
+						run, got, want)
 				}
 			}
 		}
@@ -244,8 +251,10 @@ func TestMulticastKernelRunsOnFourTiles(t *testing.T) {
 		first, last chips.Tile
 		tiles       []chips.Tile
 	}{
-		{&boards.Wormhole, chips.Tile{X: 4, Y: 5}, chips.Tile{X: 6, Y: 7}, []chips.Tile{{X: 4, Y: 5}, {X: 6, Y: 5}, {X: 4, Y: 7}, {X: 6, Y: 7}}},
-		{&boards.Blackhole, chips.Tile{X: 7, Y: 2}, chips.Tile{X: 10, Y: 3}, []chips.Tile{{X: 7, Y: 2}, {X: 10, Y: 2}, {X: 7, Y: 3}, {X: 10, Y: 3}}},
+		{&boards.Wormhole, chips.Tile{X: 4, Y: 5}, chips.Tile{X: 6, Y: 7},
+			[]chips.Tile{{X: 4, Y: 5}, {X: 6, Y: 5}, {X: 4, Y: 7}, {X: 6, Y: 7}}},
+		{&boards.Blackhole, chips.Tile{X: 7, Y: 2}, chips.Tile{X: 10, Y: 3},
+			[]chips.Tile{{X: 7, Y: 2}, {X: 10, Y: 2}, {X: 7, Y: 3}, {X: 10, Y: 3}}},
 	} {
 		random := rand.New(rand.NewPCG(5, 6))
 		r := newRig(t, p.board)

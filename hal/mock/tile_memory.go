@@ -72,7 +72,8 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the %s (%d,%d) cannot be read %d bytes at %#x", kind, at.X, at.Y, len(data), address)
+	return fmt.Errorf("the %s (%d,%d) cannot be read %d bytes at %#x", kind, at.X, at.Y, len(data),
+		address)
 }
 
 // writeTile is as readTile.
@@ -90,7 +91,8 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("the %s (%d,%d) cannot be written %d bytes at %#x", kind, at.X, at.Y, len(data), address)
+	return fmt.Errorf("the %s (%d,%d) cannot be written %d bytes at %#x", kind, at.X, at.Y,
+		len(data), address)
 }
 
 // pages gives size bytes at an address of a tile, a page each: its memory, or
@@ -103,7 +105,10 @@ func (g *Tiles) pages(at chips.Tile, address, size uint64) (pages [][]byte, ok b
 	switch kind := g.grid.Kind(at); {
 	case kind == chips.Tensix:
 		l1 := &g.tile(at).l1
-		ok, from = l1.holds(address, size), func(address, _ uint64) []byte { return l1.from(address) }
+		ok, from = l1.holds(address, size), func(address,
+			_ uint64) []byte {
+			return l1.from(address)
+		}
 	case kind == chips.PCIe && g.host != nil:
 		ok, from = true, g.host.Bytes
 	default:

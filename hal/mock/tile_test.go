@@ -74,21 +74,25 @@ func TestCoreSeesItsTile(t *testing.T) {
 		want     [4]uint32 // node id and translated id on NoC 0, then on NoC 1
 	}{
 		{&boards.Wormhole, chips.Tile{X: 1, Y: 1}, wormholeNIU, 0xffb01000,
-			[4]uint32{1<<28 | wormholeSize | 1<<6 | 1, 18<<6 | 18, wormholeSize | 10<<6 | 8, 18<<6 | 18}},
+			[4]uint32{1<<28 | wormholeSize | 1<<6 | 1, 18<<6 | 18, wormholeSize | 10<<6 | 8,
+				18<<6 | 18}},
 		{&boards.Wormhole, chips.Tile{X: 9, Y: 11}, wormholeNIU, 0xffb01000,
 			[4]uint32{1<<28 | wormholeSize | 11<<6 | 9, 27<<6 | 25, wormholeSize, 27<<6 | 25}},
 		{&boards.Blackhole, chips.Tile{X: 1, Y: 2}, blackholeNIU, 0xffb02000,
-			[4]uint32{1<<28 | blackholeSize | 2<<6 | 1, 2<<6 | 1, blackholeSize | 9<<6 | 15, 2<<6 | 1}},
+			[4]uint32{1<<28 | blackholeSize | 2<<6 | 1, 2<<6 | 1, blackholeSize | 9<<6 | 15,
+				2<<6 | 1}},
 		{&boards.Blackhole, chips.Tile{X: 16, Y: 11}, blackholeNIU, 0xffb02000,
 			[4]uint32{1<<28 | blackholeSize | 11<<6 | 16, 11<<6 | 16, blackholeSize, 11<<6 | 16}},
 	} {
 		r := newRig(t, c.board).at(c.tile)
 		r.runProgram(poke, 0xffb00000, 0x1234, c.localEnd-4, 0x5678)
 		r.runProgram(peek, 0xffb00000, c.localEnd-4, 0xffb00004, 0xffb121b0,
-			0xffb20000+c.niu[node], 0xffb20000+c.niu[logical], 0xffb30000+c.niu[node], 0xffb30000+c.niu[logical])
+			0xffb20000+c.niu[node], 0xffb20000+c.niu[logical], 0xffb30000+c.niu[node],
+			0xffb30000+c.niu[logical])
 		want := append([]uint32{0x1234, 0x5678, 0, briscReleased}, c.want[:]...)
 		if got := r.read(0x300, 4*len(want)); !bytes.Equal(got, wordBytes(want...)) {
-			t.Errorf("%s %v: %x, want %x (%s)", c.board.Name, c.tile, got, wordBytes(want...), r.Refusal())
+			t.Errorf("%s %v: %x, want %x (%s)", c.board.Name, c.tile, got, wordBytes(want...),
+				r.Refusal())
 		}
 	}
 }
@@ -114,23 +118,35 @@ func TestCoreThatGoesAstrayStops(t *testing.T) {
 		list    []uint32
 		reason  string
 	}{
-		{&boards.Wormhole, []uint32{0}, nil, "tile (1,2): BRISC stopped at pc 0x00000000: Tensix coprocessor instruction"},
+		{&boards.Wormhole, []uint32{0}, nil,
+			"tile (1,2): BRISC stopped at pc 0x00000000: Tensix coprocessor instruction"},
 		{&boards.Wormhole, []uint32{0x0330000f}, nil, "BRISC stopped at pc 0x00000000: fence"},
 		{&boards.Wormhole, []uint32{0x00000073}, nil, "BRISC stopped at pc 0x00000000: ecall"},
-		{&boards.Wormhole, []uint32{0xffb20537, 0x02c54583}, nil, "pc 0x00000004: load refused, address 0xffb2002c"},  // lbu of NOC_NODE_ID
-		{&boards.Wormhole, []uint32{0xffb12537, 0x1ab51823}, nil, "pc 0x00000004: store refused, address 0xffb121b0"}, // sh to SOFT_RESET_0
-		{&boards.Wormhole, poke, []uint32{0xffb01fec, 1}, "store refused, address 0xffb01fec"},                        // beyond its RAM
-		{&boards.Wormhole, poke, []uint32{0x16e000, 1}, "store refused, address 0x0016e000"},                          // beyond L1
-		{&boards.Wormhole, poke, []uint32{0xffb12228, 1}, "store refused, address 0xffb12228"},                        // Blackhole's TRISC0_RESET_PC
+		// lbu of NOC_NODE_ID
+		{&boards.Wormhole, []uint32{0xffb20537, 0x02c54583}, nil,
+			"pc 0x00000004: load refused, address 0xffb2002c"},
+		// sh to SOFT_RESET_0
+		{&boards.Wormhole, []uint32{0xffb12537, 0x1ab51823}, nil,
+			"pc 0x00000004: store refused, address 0xffb121b0"},
+		// beyond its RAM
+		{&boards.Wormhole, poke, []uint32{0xffb01fec, 1}, "store refused, address 0xffb01fec"},
+		// beyond L1
+		{&boards.Wormhole, poke, []uint32{0x16e000, 1}, "store refused, address 0x0016e000"},
+		// Blackhole's TRISC0_RESET_PC
+		{&boards.Wormhole, poke, []uint32{0xffb12228, 1}, "store refused, address 0xffb12228"},
 		{&boards.Wormhole, poke, []uint32{0xffb2002c, 1}, "store refused, address 0xffb2002c"},
-		{&boards.Wormhole, poke, []uint32{0xffb121b0, 0x100}, "store refused, address 0xffb121b0"}, // no core's bit
+		// no core's bit
+		{&boards.Wormhole, poke, []uint32{0xffb121b0, 0x100}, "store refused, address 0xffb121b0"},
 		{&boards.Wormhole, peek, []uint32{0xffb40000}, "load refused, address 0xffb40000"},
 		{&boards.Wormhole, peek, []uint32{0xffb20050}, "load refused, address 0xffb20050"},
-		{&boards.Wormhole, []uint32{0xffb002b7, 0x00028067}, nil, "pc 0xffb00000: no instruction can be fetched"}, // lui t0,0xffb00; jr t0
+		// lui t0,0xffb00; jr t0
+		{&boards.Wormhole, []uint32{0xffb002b7, 0x00028067}, nil,
+			"pc 0xffb00000: no instruction can be fetched"},
 		{&boards.Wormhole, peek, []uint32{0x202}, "misaligned load, address 0x00000202"},
 		{&boards.Blackhole, poke, []uint32{0xffb02000, 1}, "store refused, address 0xffb02000"},
 		{&boards.Blackhole, peek, []uint32{0x180000}, "load refused, address 0x00180000"},
-		{&boards.Blackhole, peek, []uint32{0xffb12238}, "load refused, address 0xffb12238"}, // NCRISC_RESET_PC, for stores only
+		// NCRISC_RESET_PC, for stores only
+		{&boards.Blackhole, peek, []uint32{0xffb12238}, "load refused, address 0xffb12238"},
 	} {
 		r := newRig(t, c.board).at(here)
 		r.runProgram(c.program, c.list...)
@@ -173,9 +189,11 @@ func TestBlackholeCoreHasFence(t *testing.T) {
 // TestHostHearsOfTheFirstCoreThatStopped where two do.
 func TestHostHearsOfTheFirstCoreThatStopped(t *testing.T) {
 	g := NewTiles(&boards.Wormhole)
-	g.Store(Place{Tile: true, X: 1, Y: 1, Address: 0xffb121b0}, 4, allHeld&^0x1800) // BRISC and TRISC0, into zeros
+	// BRISC and TRISC0, into zeros
+	g.Store(Place{Tile: true, X: 1, Y: 1, Address: 0xffb121b0}, 4, allHeld&^0x1800)
 	g.Advance(100)
-	if _, code := g.Load(Place{Tile: true, X: 1, Y: 1}, 4); code != hal.Refused || !strings.Contains(g.Reason(), "BRISC") {
+	if _, code := g.Load(Place{Tile: true, X: 1, Y: 1}, 4); code != hal.Refused ||
+		!strings.Contains(g.Reason(), "BRISC") {
 		t.Error(code, g.Reason())
 	}
 }
@@ -255,7 +273,8 @@ func TestCoresOfATileStartWhereTheyShould(t *testing.T) {
 		{&boards.Wormhole, []uint32{0x6000, 0xa000, 0xe000, 0x12000}, nil},
 		{&boards.Blackhole, []uint32{0x6000, 0xa000, 0xe000, 0x12000}, nil},
 		{&boards.Blackhole, []uint32{0x6000, 0x3000, 0xe000, 0x4000}, []uint32{
-			0xffb12228, 0x2000, 0xffb1222c, 0x3000, 0xffb12234, 2, // TRISC0's address is not in force
+			// TRISC0's address is not in force
+			0xffb12228, 0x2000, 0xffb1222c, 0x3000, 0xffb12234, 2,
 			0xffb12238, 0x4000, 0xffb1223c, 1,
 		}},
 	} {
@@ -315,7 +334,8 @@ func TestHostSeesATile(t *testing.T) {
 			if got, code := g.Load(last, width); code != hal.OK || got != value {
 				t.Errorf("load of %d bytes: %#x, %v", width, got, code)
 			}
-			if code := g.Store(at(c.l1End), width, 0); code != hal.Refused || !strings.Contains(g.Reason(), "tile (2,3)") {
+			if code := g.Store(at(c.l1End), width, 0); code != hal.Refused ||
+				!strings.Contains(g.Reason(), "tile (2,3)") {
 				t.Errorf("store of %d bytes beyond L1: %v, %q", width, code, g.Reason())
 			}
 			if _, code := g.Load(at(0xffb121b0), width); (code == hal.OK) != (width == 4) {
@@ -329,7 +349,8 @@ func TestHostSeesATile(t *testing.T) {
 		if v, _ := g.Load(at(0xffb121b0), 4); v != allHeld {
 			t.Errorf("SOFT_RESET_0 is %#x after power-up", v)
 		}
-		for address, value := range map[uint64]uint64{0xffb121b0: 0x47801, 0xffb00000: 0, 0x1_ffb1_21b0: 0x47800, 0xffb20200: 0} {
+		for address, value := range map[uint64]uint64{0xffb121b0: 0x47801, 0xffb00000: 0,
+			0x1_ffb1_21b0: 0x47800, 0xffb20200: 0} {
 			if code := g.Store(at(address), 4, value); code != hal.Refused {
 				t.Errorf("store of %#x at %#x: %v", value, address, code)
 			}
@@ -347,7 +368,8 @@ func TestTilesKeepTheirOwn(t *testing.T) {
 	r.at(chips.Tile{X: 1, Y: 1}).writeWords(0x1000, 11)
 	r.at(chips.Tile{X: 2, Y: 1}).writeWords(0x1000, 22)
 	r.at(chips.Tile{X: 0, Y: 0}).writeWords(0x7fff_f000, 33)
-	for tile, want := range map[chips.Tile]uint32{{X: 1, Y: 1}: 11, {X: 2, Y: 1}: 22, {X: 3, Y: 1}: 0, {X: 18, Y: 18}: 11} {
+	for tile, want := range map[chips.Tile]uint32{{X: 1, Y: 1}: 11, {X: 2, Y: 1}: 22,
+		{X: 3, Y: 1}: 0, {X: 18, Y: 18}: 11} {
 		if got := r.at(tile).readWord(0x1000); got != want {
 			t.Errorf("%v: %d, want %d", tile, got, want)
 		}

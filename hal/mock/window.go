@@ -55,13 +55,16 @@ func (d *Device) aim(slot int) (*window, hal.Code) {
 	if chips.Extract(l, g, w.words, boards.Ordering) == 3 {
 		return w, d.refuse("window %d has ordering 3", slot)
 	}
-	xStart, yStart := chips.Extract(l, g, w.words, boards.XStart), chips.Extract(l, g, w.words, boards.YStart)
+	xStart, yStart := chips.Extract(l, g, w.words, boards.XStart),
+		chips.Extract(l, g, w.words, boards.YStart)
 	if chips.Extract(l, g, w.words, boards.Multicast) == 0 && xStart|yStart != 0 {
-		return w, d.refuse("window %d is a unicast with the start corner (%d,%d)", slot, xStart, yStart)
+		return w, d.refuse("window %d is a unicast with the start corner (%d,%d)", slot, xStart,
+			yStart)
 	}
 	target, address, ok := chips.Decode(l, g, w.words)
 	if !ok {
-		return w, d.refuse("window %d has the configuration %#x, with bits that mean nothing", slot, w.words)
+		return w, d.refuse("window %d has the configuration %#x, with bits that mean nothing", slot,
+			w.words)
 	}
 	w.target, w.address = target, address
 	if c := d.checkTarget(slot, g, target); c != hal.OK {
@@ -77,11 +80,14 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 	w, grid := &d.windows[slot], chips.Of(d.board).Grid
 	switch {
 	case t.NoC != 0:
-		return d.refuse("window %d goes over NoC %d, which the simulator does not have for windows", slot, t.NoC)
+		return d.refuse("window %d goes over NoC %d, which the simulator does not have for windows",
+			slot, t.NoC)
 	case t.StaticVC != 0 && d.board.TLB.Fields[boards.UseStaticVC] != 0:
-		return d.refuse("window %d has a static virtual channel, which the simulator does not have on this board", slot)
+		return d.refuse("window %d has a static virtual channel, which the simulator does not "+
+			"have on this board", slot)
 	case t.Multicast && g.Size == 4<<30:
-		return d.refuse("window %d of 4 GiB is a multicast, which the simulator does not have", slot)
+		return d.refuse("window %d of 4 GiB is a multicast, which the simulator does not have",
+			slot)
 	}
 	var ok bool
 	if w.last, ok = grid.NoC0(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {
@@ -92,10 +98,12 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 		return hal.OK
 	}
 	if w.first, ok = grid.NoC0(t.XStart, t.YStart); !ok {
-		return d.refuse("window %d starts at (%d,%d), where there is no tile", slot, t.XStart, t.YStart)
+		return d.refuse("window %d starts at (%d,%d), where there is no tile", slot, t.XStart,
+			t.YStart)
 	}
 	if w.first.X > w.last.X || w.first.Y > w.last.Y {
-		return d.refuse("window %d is a multicast whose start (%d,%d) is past its end (%d,%d)", slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
+		return d.refuse("window %d is a multicast whose start (%d,%d) is past its end (%d,%d)",
+			slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
 	if grid.Kind(w.first) != chips.Tensix || grid.Kind(w.last) != chips.Tensix {
 		return d.refuse("window %d is a multicast with a corner that is no Tensix tile", slot)
@@ -115,7 +123,8 @@ func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) ha
 }
 
 // tilePlace is the place of an address in a tile, if something is there that takes the access.
-func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place, hal.Code) {
+func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place,
+	hal.Code) {
 	grid := chips.Of(d.board).Grid
 	home := grid.Home(tile)
 	place := Place{Tile: true, X: home.X, Y: home.Y, Address: address}
@@ -135,9 +144,11 @@ func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value ui
 	case r == nil && !isReset && !d.models(place, at.op) && !d.forDriver(place):
 		return d.refuse("the %s (%d,%d) has nothing at %#x", kind, place.X, place.Y, place.Address)
 	case at.width != 4:
-		return d.refuse("register %#x of the %s (%d,%d): accesses of %d bytes are not allowed", place.Address, kind, place.X, place.Y, at.width)
+		return d.refuse("register %#x of the %s (%d,%d): accesses of %d bytes are not allowed",
+			place.Address, kind, place.X, place.Y, at.width)
 	case isReset && value&^uint64(reset.Mask|reset.Ignored) != 0:
-		return d.refuse("reset register of the %s (%d,%d): %#x has bits outside %#x", kind, place.X, place.Y, value, reset.Mask)
+		return d.refuse("reset register of the %s (%d,%d): %#x has bits outside %#x", kind, place.X,
+			place.Y, value, reset.Mask)
 	case r != nil && r.StoreOnly && at.op == Load:
 		return d.refuse("%s of the %s (%d,%d) cannot be read", r.Name, kind, place.X, place.Y)
 	}

@@ -41,8 +41,14 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	built.dir = dir
-	built.mock = sync.OnceValues(func() (string, error) { return archive(root, filepath.Join(dir, "mock"), "-tags", "mock,signed") })
-	built.host = sync.OnceValues(func() (string, error) { return link(filepath.Join(dir, "host"), "testdata/host.c") })
+	built.mock = sync.OnceValues(func() (string,
+		error) {
+		return archive(root, filepath.Join(dir, "mock"), "-tags", "mock,signed")
+	})
+	built.host = sync.OnceValues(func() (string,
+		error) {
+		return link(filepath.Join(dir, "host"), "testdata/host.c")
+	})
 	status := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(status)
@@ -51,7 +57,8 @@ func TestMain(m *testing.M) {
 // archive builds the archive of a tree into a folder and gives its path.
 func archive(tree, folder string, flags ...string) (string, error) {
 	path := filepath.Join(folder, "liblightmetal.a")
-	args := append([]string{"build", "-buildmode=c-archive", "-trimpath", "-ldflags", "-s -w -buildid=", "-o", path}, flags...)
+	args := append([]string{"build", "-buildmode=c-archive", "-trimpath", "-ldflags",
+		"-s -w -buildid=", "-o", path}, flags...)
 	build := exec.Command("go", append(args, "./runtime/capi")...)
 	build.Dir = tree
 	build.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2", "GOFLAGS=-buildvcs=false")
@@ -67,7 +74,8 @@ func link(output string, sources ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{"-std=c11", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror", "-I", ".", "-o", output}
+	args := []string{"-std=c11", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror", "-I", ".", "-o",
+		output}
 	return output, gcc(append(append(args, sources...), library, "-lpthread")...)
 }
 
@@ -99,7 +107,8 @@ func right(t *testing.T, args ...string) string {
 	t.Helper()
 	out, status := host(t, args...)
 	if status != 0 {
-		t.Fatalf("host %s: exit %d, signal %v\n%s", strings.Join(args, " "), status.ExitStatus(), status.Signal(), out)
+		t.Fatalf("host %s: exit %d, signal %v\n%s", strings.Join(args, " "), status.ExitStatus(),
+			status.Signal(), out)
 	}
 	return out
 }
@@ -130,7 +139,8 @@ compare:
 `
 
 func TestStructsInCAreThoseInGo(t *testing.T) {
-	want := slices.Concat(layout("lm_error", lastError{}), layout("lm_image", imageInfo{}), layout("lm_tensor", tensorInfo{}), layout("lm_version", versionInfo{}))
+	want := slices.Concat(layout("lm_error", lastError{}), layout("lm_image", imageInfo{}),
+		layout("lm_tensor", tensorInfo{}), layout("lm_version", versionInfo{}))
 	if got := strings.Split(strings.TrimSpace(right(t, "layout")), "\n"); !slices.Equal(got, want) {
 		t.Errorf("C has\n%s\nGo has\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -148,7 +158,8 @@ func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 	digest := sha512.Sum512(file)
 	public := key.Public().(ed25519.PublicKey)
 	path := filepath.Join(t.TempDir(), "signed.lmb")
-	if err := os.WriteFile(path, append(file, lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...), 0o644); err != nil {
+	if err := os.WriteFile(path, append(file,
+		lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	other := strings.Repeat("ab", ed25519.PublicKeySize)
@@ -160,11 +171,17 @@ func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 
 func TestFailedRunsFromC(t *testing.T) {
 	for _, test := range []struct{ sequence, status, code, says string }{
-		{"late", "75", "9", "poll deadline passed: command 9 (number 1 of late): got 0x0, wanted 0x7 under mask 0xffffffff\n"},
-		{"expect", "76", "10", "expect failed: command 11 (number 1 of expect): got 0x0, wanted 0x7 under mask 0xffffffff\n"},
-		{"compare", "76", "11", "golden mismatch: command 13 (number 1 of compare): element 0: got 0x0, wanted 0x3"},
+		{"late", "75", "9",
+			"poll deadline passed: command 9 (number 1 of late): got 0x0, wanted 0x7 under mask " +
+				"0xffffffff\n"},
+		{"expect", "76", "10",
+			"expect failed: command 11 (number 1 of expect): got 0x0, wanted 0x7 under mask " +
+				"0xffffffff\n"},
+		{"compare", "76", "11",
+			"golden mismatch: command 13 (number 1 of compare): element 0: got 0x0, wanted 0x3"},
 	} {
-		if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status, test.code); !strings.HasPrefix(out, test.says) {
+		if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status,
+			test.code); !strings.HasPrefix(out, test.says) {
 			t.Errorf("%s: %s", test.sequence, out)
 		}
 	}
@@ -182,7 +199,10 @@ func TestMillionSealedRunsFromCSurvive(t *testing.T) {
 	right(t, "million", written(t, frames), onMemory, "seal")
 }
 
-func TestSignalsOfTheHostGoOnWorking(t *testing.T) { right(t, "signals", written(t, frames), onMemory) }
+func TestSignalsOfTheHostGoOnWorking(t *testing.T) {
+	right(t, "signals", written(t, frames),
+		onMemory)
+}
 
 func TestImagesOnSmallStacksOfManyThreads(t *testing.T) {
 	right(t, "threads", written(t, frames), onMemory)
@@ -192,7 +212,10 @@ func TestFreezeLeavesTheHostsThreadsSignalsAndSchedulingAlone(t *testing.T) {
 	right(t, "own", written(t, frames), onMemory)
 }
 
-func TestForkAndExecWorkAfterFreeze(t *testing.T) { right(t, "spawn", written(t, frames), onMemory) }
+func TestForkAndExecWorkAfterFreeze(t *testing.T) {
+	right(t, "spawn", written(t, frames),
+		onMemory)
+}
 
 func TestCostOfACall(t *testing.T) { t.Log(right(t, "cost", written(t, frames), onMemory)) }
 
@@ -208,21 +231,26 @@ func TestProcessGetsTheSignalsAndThreadsOfTheManual(t *testing.T) {
 	out := right(t, "process", factorial, "mock:edu")
 	t.Log(out)
 	var onstack []string
-	for _, m := range regexp.MustCompile(`(?m)^signal (\d+) onstack 1 siginfo 1 restart 1$`).FindAllStringSubmatch(out, -1) {
+	for _, m := range regexp.MustCompile(
+		`(?m)^signal (\d+) onstack 1 siginfo 1 restart 1$`).FindAllStringSubmatch(out, -1) {
 		onstack = append(onstack, m[1])
 	}
 	inherited := ignoredHere(t) // as under nohup
-	if want := "7 8 11 13 23"; strings.Join(onstack, " ") != want || strings.Count(out, "\nsignal ") != len(onstack)+bits.OnesCount64(inherited) {
-		t.Errorf("signals %v are handled, want %s (SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGURG), all on a stack of their own", onstack, want)
+	if want := "7 8 11 13 23"; strings.Join(onstack, " ") != want ||
+		strings.Count(out, "\nsignal ") != len(onstack)+bits.OnesCount64(inherited) {
+		t.Errorf("signals %v are handled, want %s (SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGURG), "+
+			"all on a stack of their own", onstack, want)
 	}
 	var rss, size, threads, blocked, ignored, caught [2]uint64
 	for i, name := range []string{"main", "frozen"} {
 		_, rest, _ := strings.Cut(out, name+" ")
-		if _, err := fmt.Sscanf(rest, "VmSize:%d VmRSS:%d Threads:%d SigBlk:%d SigIgn:%d SigCgt:%d", &size[i], &rss[i], &threads[i], &blocked[i], &ignored[i], &caught[i]); err != nil {
+		if _, err := fmt.Sscanf(rest, "VmSize:%d VmRSS:%d Threads:%d SigBlk:%d SigIgn:%d SigCgt:%d",
+			&size[i], &rss[i], &threads[i], &blocked[i], &ignored[i], &caught[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if urg := uint64(1) << (syscall.SIGURG - 1); blocked != [2]uint64{0, urg} || ignored != [2]uint64{inherited, inherited} || caught[0]&urg == 0 {
+	if urg := uint64(1) << (syscall.SIGURG - 1); blocked != [2]uint64{0, urg} ||
+		ignored != [2]uint64{inherited, inherited} || caught[0]&urg == 0 {
 		t.Errorf("signals blocked %x, ignored %x, caught %x", blocked, ignored, caught)
 	}
 	if rss[1] > 16<<10 {
@@ -250,7 +278,8 @@ func TestFirstCallWithoutProcIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := gcc("-static", "-std=c11", "-O2", "-I", ".", "-o", filepath.Join(dir, "host"), "testdata/host.c", library, "-lpthread"); err != nil {
+	if err := gcc("-static", "-std=c11", "-O2", "-I", ".", "-o", filepath.Join(dir, "host"),
+		"testdata/host.c", library, "-lpthread"); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(factorial)
@@ -278,7 +307,8 @@ func symbols(t *testing.T, library string) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^[0-9a-f]+ T (lm_\w+)$`).FindAllStringSubmatch(string(out), -1) {
+	for _, m := range regexp.MustCompile(
+		`(?m)^[0-9a-f]+ T (lm_\w+)$`).FindAllStringSubmatch(string(out), -1) {
 		names = append(names, m[1])
 	}
 	slices.Sort(names)
@@ -292,7 +322,8 @@ func prototypes(t *testing.T, path string) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^(?:extern )?(?:int|uint32_t|GoInt32|GoUint32) (lm_\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(
+		`(?m)^(?:extern )?(?:int|uint32_t|GoInt32|GoUint32) (lm_\w+)\(`).FindAllStringSubmatch(string(text), -1) {
 		names = append(names, m[1])
 	}
 	slices.Sort(names)
@@ -324,7 +355,8 @@ func TestHeaderIsWhatTheArchiveExports(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "lightmetal.h"), []byte(change(string(text))), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "lightmetal.h"), []byte(change(string(text))),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		return gcc("-fsyntax-only", "-Werror", "-I", dir, "-x", "c", generated)
@@ -334,10 +366,16 @@ func TestHeaderIsWhatTheArchiveExports(t *testing.T) {
 	}
 	for _, name := range want {
 		prototype := regexp.MustCompile(`(?m)^(int|uint32_t) ` + name + `\(`)
-		if err := compile(func(text string) string { return prototype.ReplaceAllString(text, "int16_t "+name+"(") }); err == nil {
+		if err := compile(func(text string) string {
+			return prototype.ReplaceAllString(text,
+				"int16_t "+name+"(")
+		}); err == nil {
 			t.Errorf("another result of %s goes unnoticed", name)
 		}
-		if err := compile(func(text string) string { return prototype.ReplaceAllString(text, "${1} "+name+"(int16_t more, ") }); err == nil {
+		if err := compile(func(text string) string {
+			return prototype.ReplaceAllString(text,
+				"${1} "+name+"(int16_t more, ")
+		}); err == nil {
 			t.Errorf("another argument of %s goes unnoticed", name)
 		}
 	}
@@ -361,7 +399,9 @@ func TestHeaderIsCAndCpp(t *testing.T) {
 		if err := os.WriteFile(source, []byte(user), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command(language.compiler, language.standard, "-Wall", "-Wextra", "-pedantic", "-Werror", "-I", ".", "-o", program, source, library, "-lpthread").CombinedOutput(); err != nil {
+		if out, err := exec.Command(language.compiler, language.standard, "-Wall", "-Wextra",
+			"-pedantic", "-Werror", "-I", ".", "-o", program, source, library,
+			"-lpthread").CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", language.standard, err, out)
 		} else if err := exec.Command(program).Run(); err != nil {
 			t.Errorf("%s: %v", language.standard, err)
@@ -370,7 +410,8 @@ func TestHeaderIsCAndCpp(t *testing.T) {
 }
 
 // heavy are starts of symbols that a target does without, as in tools/house.
-var heavy = []string{"fmt.", "reflect.Value.", "log.", "encoding/", "context.", "lightmetal/hal/mock."}
+var heavy = []string{"fmt.", "reflect.Value.", "log.", "encoding/", "context.",
+	"lightmetal/hal/mock."}
 
 func TestArchiveForTargetsHasNoMockAndNothingHeavy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "liblightmetal.a")
@@ -383,7 +424,8 @@ func TestArchiveForTargetsHasNoMockAndNothingHeavy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(out), " lightmetal/runtime.Load") || !strings.Contains(string(out), " T lm_run") {
+	if !strings.Contains(string(out), " lightmetal/runtime.Load") ||
+		!strings.Contains(string(out), " T lm_run") {
 		t.Fatal("the symbols are not those of the archive")
 	}
 	for line := range strings.Lines(string(out)) {
@@ -403,7 +445,8 @@ func TestArchiveIsTheSameFromAnyFolder(t *testing.T) {
 	for i, name := range []string{"a", "a-folder-of-another-name"} {
 		dir := filepath.Join(t.TempDir(), name)
 		for _, folder := range []string{"fbs", "boards", "hal", "runtime"} {
-			if err := os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))); err != nil {
+			if err := os.CopyFS(filepath.Join(dir, folder),
+				os.DirFS(filepath.Join(root, folder))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -427,7 +470,8 @@ func TestArchiveIsTheSameFromAnyFolder(t *testing.T) {
 		if archives[i], err = os.ReadFile(path); err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(archives[i], []byte(dir)) || bytes.Contains(archives[i], []byte(os.Getenv("GOTMPDIR"))) {
+		if bytes.Contains(archives[i], []byte(dir)) ||
+			bytes.Contains(archives[i], []byte(os.Getenv("GOTMPDIR"))) {
 			t.Errorf("the archive names the folder it was built in")
 		}
 	}

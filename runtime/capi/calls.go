@@ -43,7 +43,8 @@ func lm_version(info *C.struct_lm_version) int32 {
 	if info == nil {
 		return recordOutcome(usageError("version is NULL"))
 	}
-	*info = C.struct_lm_version{schema_hash: C.uint64_t(fbs.SchemaHash), abi: C.LM_ABI, format_major: fbs.FormatMajor, format_minor: fbs.FormatMinor}
+	*info = C.struct_lm_version{schema_hash: C.uint64_t(fbs.SchemaHash), abi: C.LM_ABI,
+		format_major: fbs.FormatMajor, format_minor: fbs.FormatMinor}
 	return 0
 }
 
@@ -56,7 +57,8 @@ func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
 	if end.code != hal.OK {
 		return recordOutcome(end)
 	}
-	return openFile(path, handle, func(file *runtime.File) error { return checkSignature(file, string([]byte(text))) })
+	return openFile(path, handle,
+		func(file *runtime.File) error { return checkSignature(file, string([]byte(text))) })
 }
 
 // openFile opens a file. Where there is a check, that looks at it before it is verified.
@@ -104,7 +106,9 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	case sealed.Load():
 		return recordOutcome(isSealed)
 	case procMissing.Load():
-		return recordOutcome(outcome{code: hal.NoFile, reason: "/proc was not mounted before the first call; mount it and start the process again"})
+		return recordOutcome(outcome{code: hal.NoFile,
+			reason: "/proc was not mounted before the first call; mount it and start the process " +
+				"again"})
 	case im == nil:
 		return recordOutcome(usageError("as many images are open as can be; close one"))
 	}
@@ -149,7 +153,8 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 	return callOnProcess(handle, stageOpened, func(im *image) outcome {
 		switch {
 		case count > fbs.DevicesMax || (devices == nil) != (count == 0):
-			return usageError("count is larger than any image's, or 0 and devices is not NULL, or the other way round")
+			return usageError("count is larger than any image's, or 0 and devices is not NULL, " +
+				"or the other way round")
 		case window < C.LM_ANY_WINDOW || window > windowMax:
 			return usageError("window is the number of a hardware window, or LM_ANY_WINDOW")
 		}
@@ -172,7 +177,8 @@ func (im *image) load(names []*C.char, window int) (end outcome) {
 		}
 		name, end := borrowString(text, pathMax)
 		if name == "" && end.code == hal.OK {
-			end = usageError("the name of a device is empty; NULL stands for the only one that the image is for")
+			end = usageError("the name of a device is empty; NULL stands for the only one that " +
+				"the image is for")
 		}
 		if found[i] = string([]byte(name)); end.code != hal.OK {
 			return end
@@ -230,8 +236,10 @@ func lm_image_info(handle int32, info *C.struct_lm_image) int32 {
 		}
 		r := &im.view.Reservation
 		*info = C.struct_lm_image{
-			arena_bytes: C.uint64_t(r.ArenaBytes), host_bytes: C.uint64_t(r.HostBytes), payload_bytes: C.uint64_t(r.PayloadBytes),
-			targets: C.uint32_t(r.Devices), sequences: C.uint32_t(r.Sequences), tensors: C.uint32_t(r.Tensors), commands: C.uint32_t(r.Commands),
+			arena_bytes: C.uint64_t(r.ArenaBytes), host_bytes: C.uint64_t(r.HostBytes),
+			payload_bytes: C.uint64_t(r.PayloadBytes),
+			targets:       C.uint32_t(r.Devices), sequences: C.uint32_t(r.Sequences),
+			tensors: C.uint32_t(r.Tensors), commands: C.uint32_t(r.Commands),
 		}
 		return outcome{}
 	})
@@ -290,7 +298,8 @@ func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32
 			return usageError("info is NULL")
 		}
 		t := &im.view.Tensors[tensor]
-		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role), dtype: C.uint32_t(t.Dtype), recorded: C.uint32_t(t.HasData), dims: C.uint32_t(t.Dims)}
+		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role),
+			dtype: C.uint32_t(t.Dtype), recorded: C.uint32_t(t.HasData), dims: C.uint32_t(t.Dims)}
 		for i, side := range t.Shape()[:t.Dims] {
 			info.shape[i] = C.uint32_t(side)
 		}
@@ -310,7 +319,8 @@ func lm_output(handle int32, tensor uint32, size C.size_t, data *C.lm_bytes) int
 }
 
 // arena gives the place of an input or output.
-func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role, data *unsafe.Pointer) int32 {
+func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
+	data *unsafe.Pointer) int32 {
 	return callOnImage(handle, stageLoaded, func(im *image) outcome {
 		switch tensors := im.view.Tensors; {
 		case data == nil:

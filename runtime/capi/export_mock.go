@@ -15,7 +15,8 @@ import "runtime"
 //export lm_mock_allocations
 func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {
 	runtime.ReadMemStats(&statistics)
-	*objects, *bytes, *collections = C.uint64_t(statistics.Mallocs), C.uint64_t(statistics.TotalAlloc), C.uint64_t(statistics.NumGC)
+	*objects, *bytes, *collections = C.uint64_t(statistics.Mallocs),
+		C.uint64_t(statistics.TotalAlloc), C.uint64_t(statistics.NumGC)
 }
 
 var statistics runtime.MemStats

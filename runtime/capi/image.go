@@ -82,8 +82,10 @@ func acquireImage(handle int32) (*image, outcome) {
 // before and already say that an image has not come as far as a call needs, and that
 // it has come further.
 var (
-	tooEarly = [...]string{stageLoaded: "lm_load comes before this call", stageFrozen: "lm_freeze comes before this call"}
-	tooLate  = [...]string{stageOpened: "the image is loaded already", stageLoaded: "the image is frozen already"}
+	tooEarly = [...]string{stageLoaded: "lm_load comes before this call",
+		stageFrozen: "lm_freeze comes before this call"}
+	tooLate = [...]string{stageOpened: "the image is loaded already",
+		stageLoaded: "the image is frozen already"}
 )
 
 // on carries out a call on an image that has come as far as the call needs.

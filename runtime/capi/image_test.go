@@ -77,7 +77,9 @@ func lastErrorOf(handle int32, info *lastError, buffer []byte) int32 {
 // encoded assembles a listing for ivshmem, which is plain memory.
 func encoded(t testing.TB, source string) []byte {
 	t.Helper()
-	return lmbtest.File(t, "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 0x100000\nwindow m bar2 offset 0x0 size 0x100000\n"+source)
+	return lmbtest.File(t,
+		"lightmetal 1\ntarget ivshmem 1af4:1110 bar2 0x100000\n"+
+			"window m bar2 offset 0x0 size 0x100000\n"+source)
 }
 
 func written(t testing.TB, source string) string {
@@ -145,8 +147,10 @@ func wants(t *testing.T, what string, handle, status int32, want hal.Code, says 
 	if got := lastErrorOf(handle, &e, nil); got != 0 {
 		t.Fatalf("%s: no report: status %d", what, got)
 	}
-	if status != int32(want.Exit()) || int32(e.status) != status || int32(e.code) != int32(want) || !strings.Contains(told(t, handle), says) {
-		t.Errorf("%s: status %d, %+v, %q; want %v and %q", what, status, e, told(t, handle), want, says)
+	if status != int32(want.Exit()) || int32(e.status) != status || int32(e.code) != int32(want) ||
+		!strings.Contains(told(t, handle), says) {
+		t.Errorf("%s: status %d, %+v, %q; want %v and %q", what, status, e, told(t, handle), want,
+			says)
 	}
 }
 
@@ -164,7 +168,8 @@ func TestFramesGoInAndOut(t *testing.T) {
 	stand(t)
 	handle := frozenImage(t, sum)
 	var in, out, main uint32
-	if lm_find_tensor(handle, text("a"), &in)|lm_find_tensor(handle, text("d"), &out)|lm_find_sequence(handle, text("main"), &main) != 0 {
+	if lm_find_tensor(handle, text("a"), &in)|lm_find_tensor(handle, text("d"), &out)|
+		lm_find_sequence(handle, text("main"), &main) != 0 {
 		t.Fatal(told(t, handle))
 	}
 	wants(t, "run without input", handle, lm_run(handle, main), hal.InputMissing, "needs lm_input")
@@ -188,14 +193,18 @@ func TestFramesGoInAndOut(t *testing.T) {
 func TestImageIsDescribed(t *testing.T) {
 	handle := openedImage(t, sum)
 	var info imageInfo
-	if lm_image_info(handle, &info) != 0 || info != (imageInfo{arena_bytes: 192, payload_bytes: 32, targets: 1, sequences: 2, tensors: 3, commands: 5}) {
+	if lm_image_info(handle, &info) != 0 ||
+		info != (imageInfo{arena_bytes: 192, payload_bytes: 32, targets: 1, sequences: 2,
+			tensors: 3, commands: 5}) {
 		t.Errorf("%+v", info)
 	}
 	var b tensorInfo
 	if lm_tensor_info(handle, 1, &b) != 0 {
 		t.Fatal(told(t, handle))
 	}
-	want := tensorInfo{size: 32, role: _Ctype_uint32_t(gen.RoleInput), dtype: _Ctype_uint32_t(gen.DTypeUint32), recorded: 1, dims: 2, shape: [8]_Ctype_uint32_t{4, 2}}
+	want := tensorInfo{size: 32, role: _Ctype_uint32_t(gen.RoleInput),
+		dtype: _Ctype_uint32_t(gen.DTypeUint32), recorded: 1, dims: 2,
+		shape: [8]_Ctype_uint32_t{4, 2}}
 	want.name[0] = 'b'
 	if b != want {
 		t.Errorf("got %+v, want %+v", b, want)
@@ -216,11 +225,13 @@ func TestImageIsDescribed(t *testing.T) {
 // 1 us each beside the time of the delays.
 func TestLongTimesAreAllowed(t *testing.T) {
 	stand(t)
-	handle := openedImage(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+strings.Repeat("  delay 10s\n", 400))
+	handle := openedImage(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+
+		strings.Repeat("  delay 10s\n", 400))
 	wants(t, "more than an hour", handle, load(handle, nil, anyWindow), hal.BadImage,
 		"may take 8000 s 805 us, 3600 s 0 us are allowed; --longest or lm_longest allows more")
 	wants(t, "a second less", handle, lm_longest(handle, 7_999e9), hal.OK, "done")
-	wants(t, "still too long", handle, load(handle, nil, anyWindow), hal.BadImage, "7999 s 0 us are allowed")
+	wants(t, "still too long", handle, load(handle, nil, anyWindow), hal.BadImage,
+		"7999 s 0 us are allowed")
 	wants(t, "long enough", handle, lm_longest(handle, 8_000_000_805_000), hal.OK, "done")
 	wants(t, "loaded", handle, load(handle, nil, anyWindow), hal.OK, "done")
 }
@@ -267,7 +278,8 @@ func TestMisuseIsAnError(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, sum)
 	outOfOrder := map[string]int32{
-		"run": lm_run(handle, 0), "freeze": lm_freeze(handle), "seal": lm_seal(handle), "limit": lm_limit(handle, 1), "longest without image": lm_longest(0, 1),
+		"run": lm_run(handle, 0), "freeze": lm_freeze(handle), "seal": lm_seal(handle),
+		"limit": lm_limit(handle, 1), "longest without image": lm_longest(0, 1),
 	}
 	for name, status := range outOfOrder {
 		if status != 64 {
@@ -278,9 +290,12 @@ func TestMisuseIsAnError(t *testing.T) {
 		t.Errorf("no report, and the text is %q", old)
 	}
 	wants(t, "a window that is none", handle, load(handle, nil, -2), hal.Usage, "window is")
-	wants(t, "two devices", handle, load(handle, []string{"", ""}, anyWindow), hal.Usage, "count is not")
-	wants(t, "no such device", handle, load(handle, []string{"pci:ffff:ffff"}, anyWindow), hal.NoDevice, "pci:ffff:ffff: no such device")
-	wants(t, "a variable that is not set", handle, load(handle, []string{""}, anyWindow), hal.Usage, "name of a device is empty")
+	wants(t, "two devices", handle, load(handle, []string{"", ""}, anyWindow), hal.Usage,
+		"count is not")
+	wants(t, "no such device", handle, load(handle, []string{"pci:ffff:ffff"}, anyWindow),
+		hal.NoDevice, "pci:ffff:ffff: no such device")
+	wants(t, "a variable that is not set", handle, load(handle, []string{""}, anyWindow), hal.Usage,
+		"name of a device is empty")
 	wants(t, "loaded after failures", handle, load(handle, nil, anyWindow), hal.OK, "done")
 	wants(t, "loaded twice", handle, load(handle, nil, anyWindow), hal.Usage, "loaded already")
 	wants(t, "longest too late", handle, lm_longest(handle, 1), hal.Usage, "before lm_load")
@@ -297,18 +312,24 @@ func TestMisuseIsAnError(t *testing.T) {
 	_, status = tensor(handle, 2, gen.RoleInput, 4)
 	wants(t, "output as input", handle, status, hal.Usage, "is an output, not an input")
 	wants(t, "no sequence 2", handle, lm_run(handle, 2), hal.Usage, "no sequence of this number")
-	wants(t, "no sequence 2 by name", handle, sequenceName(handle, 2, make([]byte, 9)), hal.Usage, "no sequence of this number")
+	wants(t, "no sequence 2 by name", handle, sequenceName(handle, 2, make([]byte, 9)), hal.Usage,
+		"no sequence of this number")
 	wants(t, "no name", handle, sequenceName(handle, 0, nil), hal.Usage, "name is NULL")
-	wants(t, "no tensor info 3", handle, lm_tensor_info(handle, 3, new(tensorInfo)), hal.Usage, "no tensor of this number")
+	wants(t, "no tensor info 3", handle, lm_tensor_info(handle, 3, new(tensorInfo)), hal.Usage,
+		"no tensor of this number")
 	wants(t, "nowhere for tensor info", handle, lm_tensor_info(handle, 0, nil), hal.Usage, "NULL")
 	wants(t, "nowhere for image info", handle, lm_image_info(handle, nil), hal.Usage, "NULL")
-	wants(t, "nowhere for the index", handle, lm_find_tensor(handle, text("a"), nil), hal.Usage, "NULL")
-	wants(t, "no such name", handle, lm_find_sequence(handle, text("a"), new(uint32)), hal.Usage, "nothing of this name")
+	wants(t, "nowhere for the index", handle, lm_find_tensor(handle, text("a"), nil), hal.Usage,
+		"NULL")
+	wants(t, "no such name", handle, lm_find_sequence(handle, text("a"), new(uint32)), hal.Usage,
+		"nothing of this name")
 	wants(t, "negative limit", handle, lm_limit(handle, 1<<63), hal.Usage, "292 years")
 	wants(t, "nowhere for the handle", 0, lm_open(text("x"), nil), hal.Usage, "NULL")
 	wants(t, "nowhere for the version", 0, lm_version(nil), hal.Usage, "NULL")
-	wants(t, "memory that is no image", 0, openMemory(make([]byte, 80), new(int32)), hal.BadImage, "identifier")
-	wants(t, "no memory at all", 0, openMemory([]byte{}, new(int32)), hal.BadImage, "the file is empty")
+	wants(t, "memory that is no image", 0, openMemory(make([]byte, 80), new(int32)), hal.BadImage,
+		"identifier")
+	wants(t, "no memory at all", 0, openMemory([]byte{}, new(int32)), hal.BadImage,
+		"the file is empty")
 }
 
 func TestHandleOfAClosedImageIsNeverAnothers(t *testing.T) {
@@ -367,8 +388,9 @@ func TestCallIntoACallIsRefused(t *testing.T) {
 	handle := frozenImage(t, sum)
 	im, _ := acquireImage(handle)
 	for name, call := range map[string]func() int32{
-		"run": func() int32 { return lm_run(handle, 0) }, "close": func() int32 { return lm_close(handle) },
-		"info": func() int32 { return lm_image_info(handle, new(imageInfo)) },
+		"run":   func() int32 { return lm_run(handle, 0) },
+		"close": func() int32 { return lm_close(handle) },
+		"info":  func() int32 { return lm_image_info(handle, new(imageInfo)) },
 	} {
 		wants(t, name, 0, call(), hal.Usage, "another thread is in a call")
 	}
@@ -383,7 +405,8 @@ func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
 	firstCallSeen.Store(true)
 	procMissing.Store(true)
 	defer procMissing.Store(false)
-	wants(t, "a blind process", 0, lm_open(text(written(t, sum)), new(int32)), hal.NoFile, "/proc was not mounted before the first call")
+	wants(t, "a blind process", 0, lm_open(text(written(t, sum)), new(int32)), hal.NoFile,
+		"/proc was not mounted before the first call")
 }
 
 // master is a device that reaches memory, and remembers what was asked of it.
@@ -411,7 +434,8 @@ func TestLoadThatFailsClosesWhatItOpened(t *testing.T) {
 		return master{mock.New(&boards.Edu), &calls}, nil // the image is for another
 	}
 	handle := openedImage(t, sum)
-	wants(t, "another device", handle, load(handle, nil, anyWindow), hal.WrongDevice, "the image is for ivshmem")
+	wants(t, "another device", handle, load(handle, nil, anyWindow), hal.WrongDevice,
+		"the image is for ivshmem")
 	if fmt.Sprint(calls) != "[close]" {
 		t.Errorf("it made the calls %v", calls)
 	}
@@ -425,7 +449,8 @@ func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
 		device, err := plain(name)
 		return master{device, &calls}, err
 	}
-	if status := lm_close(frozenImage(t, sum)); status != int32(hal.IO.Exit()) || fmt.Sprint(calls) != "[master false close]" {
+	if status := lm_close(frozenImage(t, sum)); status != int32(hal.IO.Exit()) ||
+		fmt.Sprint(calls) != "[master false close]" {
 		t.Errorf("closing gave status %d and made the calls %v", status, calls)
 	}
 	handle, other := frozenImage(t, sum), openedImage(t, sum)
@@ -443,7 +468,8 @@ func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
 func TestImageThatIsNotSignedIsNotOpenedWhereThatIsAsked(t *testing.T) {
 	handle := int32(0)
 	keys := strings.Repeat("ab", 32)
-	wants(t, "unsigned", 0, lm_open_signed(text(written(t, sum)), text(keys), &handle), hal.Denied, "sign")
+	wants(t, "unsigned", 0, lm_open_signed(text(written(t, sum)), text(keys), &handle), hal.Denied,
+		"sign")
 	if handle != 0 {
 		t.Error("it was opened")
 	}
@@ -452,11 +478,17 @@ func TestImageThatIsNotSignedIsNotOpenedWhereThatIsAsked(t *testing.T) {
 func TestPanicEndsInAStatus(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, sum)
-	wants(t, "a device that panics", handle, load(handle, []string{"panic"}, anyWindow), hal.Internal, "panic: a device that panics")
-	for cause, want := range map[any]string{"text": "text", error(hal.BusFault): "bus fault", 7: "of no known kind"} {
-		wants(t, want, handle, callOnImage(handle, stageOpened, func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
+	wants(t, "a device that panics", handle, load(handle, []string{"panic"}, anyWindow),
+		hal.Internal, "panic: a device that panics")
+	for cause, want := range map[any]string{"text": "text", error(hal.BusFault): "bus fault",
+		7: "of no known kind"} {
+		wants(t, want, handle, callOnImage(handle, stageOpened,
+			func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
 	}
-	wants(t, "an index out of range", handle, callOnImage(handle, stageOpened, func(im *image) outcome { _ = im.devices[3]; return outcome{} }), hal.Internal, "index out of range")
+	wants(t, "an index out of range", handle,
+		callOnImage(handle, stageOpened,
+			func(im *image) outcome { _ = im.devices[3]; return outcome{} }), hal.Internal,
+		"index out of range")
 	wants(t, "loaded all the same", handle, load(handle, nil, anyWindow), hal.OK, "")
 }
 
@@ -471,11 +503,16 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		e       lastError
 		says    string
 	}{
-		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7", lastError{command: 1, got: 5, want: 7, mask: 255},
-			"expect failed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask 0xff; sequence safe: done"},
-		{hal.DeadlinePassed, "poll.4 m+0x0 == 0x7 within 1ms", lastError{command: 1, got: 5, want: 7, mask: 1<<32 - 1},
-			"poll deadline passed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask 0xffffffff; sequence safe: done"},
-		{hal.CompareFailed, "compare.4 m+0x0 uint32 == uint32 5 9", lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
+		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7",
+			lastError{command: 1, got: 5, want: 7, mask: 255},
+			"expect failed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask 0xff; " +
+				"sequence safe: done"},
+		{hal.DeadlinePassed, "poll.4 m+0x0 == 0x7 within 1ms",
+			lastError{command: 1, got: 5, want: 7, mask: 1<<32 - 1},
+			"poll deadline passed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask " +
+				"0xffffffff; sequence safe: done"},
+		{hal.CompareFailed, "compare.4 m+0x0 uint32 == uint32 5 9",
+			lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
 			"golden mismatch: command 1 (number 2 of main): element 1: got 0x0, wanted 0x9"},
 	} {
 		handle := frozenImage(t, source(test.command))
@@ -483,7 +520,8 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		var e lastError
 		lastErrorOf(handle, &e, nil)
 		test.e.status, test.e.code = _Ctype_int32_t(test.code.Exit()), _Ctype_int32_t(test.code)
-		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask // the mask of a comparison is none of the caller's
+		// the mask of a comparison is none of the caller's
+		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask
 		if e != test.e {
 			t.Errorf("%s: got %+v, want %+v", test.command, e, test.e)
 		}
@@ -573,7 +611,8 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 		}
 	}
 	wants(t, "the last of all", handle, lm_run(handle, 2), hal.ExpectFailed, "number 1 of fails")
-	if n := testing.AllocsPerRun(100, func() { lm_run(handle, 2); lastErrorOf(handle, &e, buffer) }); n != 0 {
+	if n := testing.AllocsPerRun(100,
+		func() { lm_run(handle, 2); lastErrorOf(handle, &e, buffer) }); n != 0 {
 		t.Errorf("a failed run and its report allocate %v times", n)
 	}
 }
@@ -603,10 +642,14 @@ var codeNames = []struct {
 	name string
 	code hal.Code
 }{
-	{"OK", hal.OK}, {"USAGE", hal.Usage}, {"BAD_IMAGE", hal.BadImage}, {"NO_FILE", hal.NoFile}, {"NO_DEVICE", hal.NoDevice},
-	{"INTERNAL", hal.Internal}, {"DEVICE_GONE", hal.DeviceGone}, {"BUS_FAULT", hal.BusFault}, {"IO", hal.IO},
-	{"DEADLINE_PASSED", hal.DeadlinePassed}, {"EXPECT_FAILED", hal.ExpectFailed}, {"COMPARE_FAILED", hal.CompareFailed},
-	{"DENIED", hal.Denied}, {"WRONG_DEVICE", hal.WrongDevice}, {"REFUSED", hal.Refused}, {"BAD_TENSOR", hal.BadTensor},
+	{"OK", hal.OK}, {"USAGE", hal.Usage}, {"BAD_IMAGE", hal.BadImage}, {"NO_FILE", hal.NoFile},
+	{"NO_DEVICE", hal.NoDevice},
+	{"INTERNAL", hal.Internal}, {"DEVICE_GONE", hal.DeviceGone}, {"BUS_FAULT", hal.BusFault},
+	{"IO", hal.IO},
+	{"DEADLINE_PASSED", hal.DeadlinePassed}, {"EXPECT_FAILED", hal.ExpectFailed},
+	{"COMPARE_FAILED", hal.CompareFailed},
+	{"DENIED", hal.Denied}, {"WRONG_DEVICE", hal.WrongDevice}, {"REFUSED", hal.Refused},
+	{"BAD_TENSOR", hal.BadTensor},
 	{"INPUT_MISSING", hal.InputMissing}, {"DISABLED", hal.Disabled}, {"RUN_LATE", hal.FrameLate},
 	{"MASTER_OFF", hal.MasterOff}, {"DMA_FAULT", hal.DMAFault},
 }
@@ -615,7 +658,8 @@ func TestEveryCodeHasItsNumberForEver(t *testing.T) {
 	inHeader, statuses := header(t, "lm_code"), slices.Collect(maps.Values(header(t, "lm_status")))
 	for number, c := range codeNames {
 		if inHeader["LM_CODE_"+c.name] != number || int(c.code) != number {
-			t.Errorf("%s should be %d for ever: lightmetal.h has %d, Go %d", c.name, number, inHeader["LM_CODE_"+c.name], c.code)
+			t.Errorf("%s should be %d for ever: lightmetal.h has %d, Go %d", c.name, number,
+				inHeader["LM_CODE_"+c.name], c.code)
 		}
 		if !slices.Contains(statuses, c.code.Exit()) {
 			t.Errorf("%s has status %d, which lightmetal.h does not have", c.name, c.code.Exit())
@@ -626,7 +670,8 @@ func TestEveryCodeHasItsNumberForEver(t *testing.T) {
 		codes++
 	}
 	if codes != len(codeNames) || codes != len(inHeader) {
-		t.Errorf("%d codes in hal, %d here, %d in lightmetal.h", codes, len(codeNames), len(inHeader))
+		t.Errorf("%d codes in hal, %d here, %d in lightmetal.h", codes, len(codeNames),
+			len(inHeader))
 	}
 }
 
@@ -634,13 +679,15 @@ func TestTypesOfElementsAreThoseOfTheFile(t *testing.T) {
 	inHeader := header(t, "lm_dtype")
 	for number, name := range gen.EnumNamesDType[1:] {
 		if inHeader["LM_"+strings.ToUpper(name)] != number+1 {
-			t.Errorf("%s is %d in the file and %d in lightmetal.h", name, number+1, inHeader["LM_"+strings.ToUpper(name)])
+			t.Errorf("%s is %d in the file and %d in lightmetal.h", name, number+1,
+				inHeader["LM_"+strings.ToUpper(name)])
 		}
 	}
 	if len(inHeader) != len(gen.EnumNamesDType)-1 {
 		t.Errorf("%d types in lightmetal.h", len(inHeader))
 	}
-	if roles := header(t, "lm_role"); roles["LM_INPUT"] != int(gen.RoleInput) || roles["LM_OUTPUT"] != int(gen.RoleOutput) {
+	if roles := header(t, "lm_role"); roles["LM_INPUT"] != int(gen.RoleInput) ||
+		roles["LM_OUTPUT"] != int(gen.RoleOutput) {
 		t.Errorf("roles %v", roles)
 	}
 }
@@ -652,7 +699,8 @@ func layout(name string, value any) (lines []string) {
 	lines = append(lines, fmt.Sprint(name, " ", of.Size()))
 	for i := range of.NumField() {
 		f := of.Field(i)
-		lines = append(lines, fmt.Sprint(name, " ", snake(f.Name), " ", f.Offset, " ", f.Type.Size()))
+		lines = append(lines, fmt.Sprint(name, " ", snake(f.Name), " ", f.Offset, " ",
+			f.Type.Size()))
 	}
 	return lines
 }

@@ -32,12 +32,14 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 }
 
 func (o *outcome) errorInfo() C.struct_lm_error {
-	e := C.struct_lm_error{status: C.int32_t(o.code.Exit()), code: C.int32_t(o.code), command: -1, safe: -1}
+	e := C.struct_lm_error{status: C.int32_t(o.code.Exit()), code: C.int32_t(o.code), command: -1,
+		safe: -1}
 	if !o.ran {
 		return e
 	}
 	r := &o.result
-	e.got, e.want, e.mask, e.element = C.uint64_t(r.Got), C.uint64_t(r.Want), C.uint64_t(r.Mask), C.uint64_t(r.Element)
+	e.got, e.want, e.mask, e.element = C.uint64_t(r.Got), C.uint64_t(r.Want), C.uint64_t(r.Mask),
+		C.uint64_t(r.Element)
 	e.ignored = C.uint32_t(r.Ignored)
 	if o.code != hal.OK {
 		e.command = C.int32_t(r.Command)
@@ -76,7 +78,8 @@ func (im *image) describe(buffer []byte) {
 	terminate(buffer, length)
 }
 
-// clean leaves printable ASCII: a name in an image may hold control characters of both sets, C0 and C1.
+// clean leaves printable ASCII: a name in an image may hold control characters of both sets, C0 and
+// C1.
 func replaceNonASCII(text []byte) {
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {

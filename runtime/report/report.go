@@ -14,7 +14,8 @@ func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		if r.Command >= int32(s.First) && r.Command < int32(s.First+s.Count) {
-			text = fbs.AppendText(text, "command %d (number %d of ", uint64(r.Command), uint64(r.Command)-uint64(s.First)+1)
+			text = fbs.AppendText(text, "command %d (number %d of ", uint64(r.Command),
+				uint64(r.Command)-uint64(s.First)+1)
 			text = append(append(text, view.NameBytes(s.Name)...), ')')
 		}
 	}

@@ -50,12 +50,14 @@ func image(t *testing.T) []byte {
 
 func sign(data []byte, by ed25519.PrivateKey) []byte {
 	digest := sha512.Sum512(data)
-	return append(bytes.Clone(data), lmb.SignatureBlock(by.Public().(ed25519.PublicKey), ed25519.Sign(by, digest[:]))...)
+	return append(bytes.Clone(data), lmb.SignatureBlock(by.Public().(ed25519.PublicKey),
+		ed25519.Sign(by, digest[:]))...)
 }
 
 func TestSignedFileIsBelieved(t *testing.T) {
 	file := sign(image(t), key(1))
-	for _, k := range []signed.Keys{keys(t, key(1)), keys(t, key(2), key(1)), keys(t, key(1), key(2))} {
+	for _, k := range []signed.Keys{keys(t, key(1)), keys(t, key(2), key(1)),
+		keys(t, key(1), key(2))} {
 		if err := k.Check(file); err != nil {
 			t.Error(err)
 		}
@@ -79,11 +81,13 @@ func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
 	refused(t, "of somebody else", "not among", keys(t, key(2)), sign(plain, key(1)))
 	// Names a key that is believed, signed with another.
 	digest := sha512.Sum512(plain)
-	forged := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey), ed25519.Sign(key(2), digest[:]))...)
+	forged := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey),
+		ed25519.Sign(key(2), digest[:]))...)
 	refused(t, "forged", "does not hold", keys(t, key(1), key(2)), forged)
 	// A signature of something else.
 	other := sha512.Sum512(plain[1:])
-	moved := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey), ed25519.Sign(key(1), other[:]))...)
+	moved := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey),
+		ed25519.Sign(key(1), other[:]))...)
 	refused(t, "moved", "does not hold", keys(t, key(1)), moved)
 }
 
@@ -108,7 +112,8 @@ func TestEveryFlippedBitOfASignedFileIsRefused(t *testing.T) {
 }
 
 func TestKeysThatAreNoneAreRefused(t *testing.T) {
-	for _, text := range []string{"", "# none\n", "12\n", strings.Repeat("0", 63) + "g\n", strings.Repeat("0", 65), strings.Repeat("0", 64) + " x"} {
+	for _, text := range []string{"", "# none\n", "12\n", strings.Repeat("0", 63) + "g\n",
+		strings.Repeat("0", 65), strings.Repeat("0", 64) + " x"} {
 		if k, err := signed.ParseKeys(text); hal.CodeOf(err) != hal.Denied {
 			t.Errorf("%q: %v, %v", text, k, err)
 		}
@@ -172,7 +177,8 @@ func TestOpenSSLAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	openssl("pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", digest, "-sigfile", write("ours", signature.Value[:]))
+	openssl("pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", digest, "-sigfile",
+		write("ours", signature.Value[:]))
 
 	theirs := filepath.Join(dir, "theirs")
 	openssl("pkeyutl", "-sign", "-inkey", private, "-rawin", "-in", digest, "-out", theirs)
@@ -180,7 +186,8 @@ func TestOpenSSLAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := append(bytes.Clone(plain), lmb.SignatureBlock(key(3).Public().(ed25519.PublicKey), value)...)
+	file := append(bytes.Clone(plain), lmb.SignatureBlock(key(3).Public().(ed25519.PublicKey),
+		value)...)
 	if err := keys(t, key(3)).Check(file); err != nil {
 		t.Error(err)
 	}
@@ -222,7 +229,9 @@ func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
 	}
 	good := hex.EncodeToString(key(1).Public().(ed25519.PublicKey))
 	for _, point := range points {
-		if _, err := signed.ParseKeys(good + "\n" + hex.EncodeToString(point)); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "anybody can sign") {
+		if _, err := signed.ParseKeys(good + "\n" +
+			hex.EncodeToString(point)); hal.CodeOf(err) != hal.Denied ||
+			!strings.Contains(err.Error(), "anybody can sign") {
 			t.Errorf("%x: %v", point, err)
 		}
 	}

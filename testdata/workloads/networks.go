@@ -10,7 +10,8 @@ import (
 // affine is factor x + offset of each word.
 func affine(data []byte, factor, offset uint32) (list []byte) {
 	for i := 0; i < len(data); i += 4 {
-		list = binary.LittleEndian.AppendUint32(list, factor*binary.LittleEndian.Uint32(data[i:])+offset)
+		list = binary.LittleEndian.AppendUint32(list,
+			factor*binary.LittleEndian.Uint32(data[i:])+offset)
 	}
 	return list
 }
@@ -56,8 +57,9 @@ func network(d *metal.Device) {
 	launch(d, dense(d, cores, l1, w1, b1, x, h, hidden, inputs, 7))
 	p := must(metal.CreateProgram(d))
 	k := kernel(p, "pack.brisc", cores.Start, brisc)
-	check(metal.SetRuntimeArgsBuffers(p, k, cores.Start, []metal.RuntimeArg{metal.AddressOf(h), metal.AddressOf(packed), metal.Word(hidden),
-		metal.AddressOf(l1)}))
+	check(metal.SetRuntimeArgsBuffers(p, k, cores.Start,
+		[]metal.RuntimeArg{metal.AddressOf(h), metal.AddressOf(packed), metal.Word(hidden),
+			metal.AddressOf(l1)}))
 	launch(d, p)
 	launch(d, dense(d, cores, l1, w2, b2, packed, y, outputs, hidden, 255))
 	read(d, y)
@@ -72,7 +74,8 @@ func biases(n int, seed uint32) []byte {
 	return data
 }
 
-func dense(d *metal.Device, cores metal.CoreRange, l1, w, b, x, y *metal.Buffer, rows, columns, shift uint32) *metal.Program {
+func dense(d *metal.Device, cores metal.CoreRange, l1, w, b, x, y *metal.Buffer, rows, columns,
+	shift uint32) *metal.Program {
 	p := must(metal.CreateProgram(d))
 	k := kernel(p, "dense.brisc", cores, brisc)
 	each := rows / 4
@@ -80,7 +83,8 @@ func dense(d *metal.Device, cores metal.CoreRange, l1, w, b, x, y *metal.Buffer,
 	var args [][]uint32
 	for i := range uint32(4) {
 		list = append(list, metal.CoreCoord{X: cores.Start.X + int(i), Y: cores.Start.Y})
-		args = append(args, []uint32{address(w), address(b), address(x), address(y), i * each, each, columns, shift, address(l1)})
+		args = append(args, []uint32{address(w), address(b), address(x), address(y), i * each, each,
+			columns, shift, address(l1)})
 	}
 	check(metal.SetRuntimeArgsPerCore(p, k, list, args))
 	return p
@@ -102,7 +106,8 @@ func matmul(d *metal.Device) {
 	var args [][]uint32
 	for i := range uint32(8) {
 		list = append(list, metal.CoreCoord{X: int(i) % 4, Y: int(i) / 4})
-		args = append(args, []uint32{address(a), address(b), address(c), i * n / 8, n / 8, n, address(l1)})
+		args = append(args, []uint32{address(a), address(b), address(c), i * n / 8, n / 8, n,
+			address(l1)})
 	}
 	check(metal.SetRuntimeArgsPerCore(p, k, list, args))
 	launch(d, p)

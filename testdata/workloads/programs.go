@@ -15,7 +15,8 @@ func loopback(d *metal.Device) {
 	write(d, a, words(page*pages/4, 1))
 	p := must(metal.CreateProgram(d))
 	k := kernel(p, "copy.brisc", first, brisc)
-	check(metal.SetRuntimeArgs(p, k, first, []uint32{address(a), address(b), 0, pages, page, address(l1)}))
+	check(metal.SetRuntimeArgs(p, k, first, []uint32{address(a), address(b), 0, pages, page,
+		address(l1)}))
 	launch(d, p)
 	check(metal.Finish(d.CommandQueue()))
 	read(d, b)
@@ -33,7 +34,8 @@ func loopbackPerCore(d *metal.Device) {
 	list := []metal.CoreCoord{{X: 1, Y: 1}, {X: 0, Y: 0}, {X: 1, Y: 0}, {X: 0, Y: 1}}
 	var args [][]uint32
 	for i := range list {
-		args = append(args, []uint32{address(a), address(b), uint32(i * pages / 4), pages / 4, page, address(l1)})
+		args = append(args, []uint32{address(a), address(b), uint32(i * pages / 4), pages / 4, page,
+			address(l1)})
 	}
 	check(metal.SetRuntimeArgsPerCore(p, k, list, args))
 	launch(d, p)
@@ -52,7 +54,8 @@ const (
 
 // eltwise is a program of reader, compute and writer: c = operation(a, b), b
 // is nil for operations of one operand. Pages are dealt out to cores in order.
-func eltwise(d *metal.Device, operation, constant uint32, cores metal.CoreRange, a, b, c *metal.Buffer) *metal.Program {
+func eltwise(d *metal.Device, operation, constant uint32, cores metal.CoreRange, a, b,
+	c *metal.Buffer) *metal.Program {
 	p := must(metal.CreateProgram(d))
 	circulars(p, cores, uint32(a.PageSize()))
 	wire(d, p, operation, constant, cores, a, b, c)
@@ -61,13 +64,16 @@ func eltwise(d *metal.Device, operation, constant uint32, cores metal.CoreRange,
 
 func circulars(p *metal.Program, cores metal.CoreSpec, page uint32) {
 	for _, index := range []uint8{0, 1, 16} {
-		must(metal.CreateCircularBuffer(p, cores, metal.CircularBufferConfig{TotalSize: 2 * uint64(page),
-			PageSizes: map[uint8]uint64{index: uint64(page)}}))
+		must(metal.CreateCircularBuffer(p, cores,
+			metal.CircularBufferConfig{TotalSize: 2 * uint64(page),
+				PageSizes: map[uint8]uint64{index: uint64(page)}}))
 	}
 }
 
-func wire(d *metal.Device, p *metal.Program, operation, constant uint32, cores metal.CoreRange, a, b, c *metal.Buffer) {
-	reader, compute, writer := kernel(p, "reader.brisc", cores, brisc), kernel(p, "eltwise.trisc0", cores, trisc0),
+func wire(d *metal.Device, p *metal.Program, operation, constant uint32, cores metal.CoreRange, a,
+	b, c *metal.Buffer) {
+	reader, compute, writer := kernel(p, "reader.brisc", cores, brisc),
+		kernel(p, "eltwise.trisc0", cores, trisc0),
 		kernel(p, "writer.ncrisc", cores, ncrisc)
 	width := cores.End.X - cores.Start.X + 1
 	n := width * (cores.End.Y - cores.Start.Y + 1)
@@ -75,13 +81,15 @@ func wire(d *metal.Device, p *metal.Program, operation, constant uint32, cores m
 	check(metal.SetRuntimeArgs(p, compute, cores, []uint32{operation, each, constant}))
 	for i := range n {
 		core := metal.CoreCoord{X: cores.Start.X + i%width, Y: cores.Start.Y + i/width}
-		from := []metal.RuntimeArg{metal.Word(page), metal.Word(uint32(i) * each), metal.Word(each), metal.AddressOf(a), {}}
+		from := []metal.RuntimeArg{metal.Word(page), metal.Word(uint32(i) * each), metal.Word(each),
+			metal.AddressOf(a), {}}
 		if b != nil {
 			from[4] = metal.AddressOf(b)
 		}
 		check(metal.SetRuntimeArgsBuffers(p, reader, core, from))
-		check(metal.SetRuntimeArgsBuffers(p, writer, core, []metal.RuntimeArg{metal.Word(page), metal.Word(uint32(i) * each), metal.Word(each),
-			metal.AddressOf(c)}))
+		check(metal.SetRuntimeArgsBuffers(p, writer, core,
+			[]metal.RuntimeArg{metal.Word(page), metal.Word(uint32(i) * each), metal.Word(each),
+				metal.AddressOf(c)}))
 	}
 }
 
@@ -107,8 +115,11 @@ func dynamicCircularBuffer(d *metal.Device) {
 	out(c, "c")
 	write(d, a, words(pages*page/4, 1))
 	p := must(metal.CreateProgram(d))
-	cb := must(metal.CreateCircularBuffer(p, one, metal.CircularBufferConfig{TotalSize: 2 * page, PageSizes: map[uint8]uint64{0: page}, Buffer: here}))
-	must(metal.CreateCircularBuffer(p, one, metal.CircularBufferConfig{TotalSize: 2 * page, PageSizes: map[uint8]uint64{16: page}}))
+	cb := must(metal.CreateCircularBuffer(p, one,
+		metal.CircularBufferConfig{TotalSize: 2 * page, PageSizes: map[uint8]uint64{0: page},
+			Buffer: here}))
+	must(metal.CreateCircularBuffer(p, one, metal.CircularBufferConfig{TotalSize: 2 * page,
+		PageSizes: map[uint8]uint64{16: page}}))
 	wire(d, p, neg, 0, one, a, nil, c)
 	zero := make([]byte, 2*page)
 	write(d, here, zero)
@@ -151,8 +162,10 @@ func semaphores(d *metal.Device) {
 	word := scratch(d, 64, one)
 	out(word, "word")
 	write(d, word, bytes.Repeat([]byte{1, 0, 0, 0}, 16))
-	check(metal.SetRuntimeArgs(p, kernel(p, "semaphores.brisc", first, brisc), first, []uint32{5, ping, pong, address(word), 7}))
-	check(metal.SetRuntimeArgs(p, kernel(p, "semaphores.ncrisc", first, ncrisc), first, []uint32{5, pong, ping, address(word), 11}))
+	check(metal.SetRuntimeArgs(p, kernel(p, "semaphores.brisc", first, brisc), first,
+		[]uint32{5, ping, pong, address(word), 7}))
+	check(metal.SetRuntimeArgs(p, kernel(p, "semaphores.ncrisc", first, ncrisc), first,
+		[]uint32{5, pong, ping, address(word), 11}))
 	launch(d, p)
 	read(d, word)
 }
@@ -176,8 +189,10 @@ func coreToCore(d *metal.Device) {
 			file, config = "send.ncrisc", ncrisc
 		}
 		k := kernel(p, file, core, config)
-		check(metal.SetRuntimeArgsBuffers(p, k, core, []metal.RuntimeArg{metal.AddressOf(from), metal.Word(must(d.WorkerCore(far))), metal.AddressOf(to),
-			metal.Word(page)}))
+		check(metal.SetRuntimeArgsBuffers(p, k, core,
+			[]metal.RuntimeArg{metal.AddressOf(from), metal.Word(must(d.WorkerCore(far))),
+				metal.AddressOf(to),
+				metal.Word(page)}))
 	}
 	launch(d, p)
 	read(d, to)
@@ -212,8 +227,10 @@ func traceTwo(d *metal.Device) {
 	program := func(file string, from, to *metal.Buffer, factor, offset uint32) *metal.Program {
 		p := must(metal.CreateProgram(d))
 		k := kernel(p, file, first, brisc)
-		check(metal.SetRuntimeArgsBuffers(p, k, first, []metal.RuntimeArg{metal.Word(n), metal.AddressOf(from), metal.AddressOf(to), metal.Word(factor),
-			metal.Word(offset)}))
+		check(metal.SetRuntimeArgsBuffers(p, k, first,
+			[]metal.RuntimeArg{metal.Word(n), metal.AddressOf(from), metal.AddressOf(to),
+				metal.Word(factor),
+				metal.Word(offset)}))
 		return p
 	}
 	one, two := program("local.brisc", a, b, 3, 1), program("local-at-4000.brisc", b, c, 5, 2)

@@ -14,24 +14,44 @@ import (
 
 // All lists the workloads.
 var All = []metal.Workload{
-	{Name: "buffer-interleaved", Title: "interleaved buffers in DRAM and L1, written and read", Run: guarded(interleaved)},
-	{Name: "buffer-height-sharded", Title: "height-sharded L1 buffer, written and read", Run: guarded(heightSharded)},
-	{Name: "buffer-width-sharded", Title: "width-sharded L1 buffer, written and read", Run: guarded(widthSharded)},
-	{Name: "buffer-block-sharded", Title: "block-sharded L1 buffer, both orientations, written and read", Run: guarded(blockSharded)},
-	{Name: "buffer-deallocations", Title: "100 buffers of 256 KiB, each released before the next", Run: guarded(deallocations)},
-	{Name: "loopback", Title: "one data-movement kernel copies DRAM to DRAM", Run: guarded(loopback)},
-	{Name: "loopback-per-core", Title: "the same on four cores, each with arguments of its own", Run: guarded(loopbackPerCore)},
-	{Name: "reader-compute-writer", Title: "three kernels of a core with circular buffers between them", Run: guarded(readerComputeWriter)},
-	{Name: "dynamic-circular-buffer", Title: "the same, with circular buffers that lie on sharded buffers and move",
-		Run: guarded(dynamicCircularBuffer)},
-	{Name: "early-deallocation", Title: "the same, inputs released before the output is read", Run: guarded(earlyDeallocation)},
+	{Name: "buffer-interleaved", Title: "interleaved buffers in DRAM and L1, written and read",
+		Run: guarded(interleaved)},
+	{Name: "buffer-height-sharded", Title: "height-sharded L1 buffer, written and read",
+		Run: guarded(heightSharded)},
+	{Name: "buffer-width-sharded", Title: "width-sharded L1 buffer, written and read",
+		Run: guarded(widthSharded)},
+	{Name: "buffer-block-sharded",
+		Title: "block-sharded L1 buffer, both orientations, written and read",
+		Run:   guarded(blockSharded)},
+	{Name: "buffer-deallocations", Title: "100 buffers of 256 KiB, each released before the next",
+		Run: guarded(deallocations)},
+	{Name: "loopback", Title: "one data-movement kernel copies DRAM to DRAM",
+		Run: guarded(loopback)},
+	{Name: "loopback-per-core", Title: "the same on four cores, each with arguments of its own",
+		Run: guarded(loopbackPerCore)},
+	{Name: "reader-compute-writer",
+		Title: "three kernels of a core with circular buffers between them",
+		Run:   guarded(readerComputeWriter)},
+	{Name: "dynamic-circular-buffer",
+		Title: "the same, with circular buffers that lie on sharded buffers and move",
+		Run:   guarded(dynamicCircularBuffer)},
+	{Name: "early-deallocation", Title: "the same, inputs released before the output is read",
+		Run: guarded(earlyDeallocation)},
 	{Name: "semaphores", Title: "two kernels of a core take turns", Run: guarded(semaphores)},
-	{Name: "core-to-core", Title: "cores send pages to each other, two different kernels in one program", Run: guarded(coreToCore)},
+	{Name: "core-to-core",
+		Title: "cores send pages to each other, two different kernels in one program",
+		Run:   guarded(coreToCore)},
 	{Name: "trace-one-program", Title: "a trace of one program, replayed", Run: guarded(traceOne)},
-	{Name: "trace-two-programs", Title: "a trace of two programs, output poisoned before the replay", Run: guarded(traceTwo)},
-	{Name: "chain-of-six", Title: "six elementwise operations, one after the other, over many cores", Run: guarded(chainOfSix)},
-	{Name: "int8-network", Title: "int8 network with weights in DRAM spread over cores", Run: guarded(network)},
-	{Name: "matmul-64", Title: "64 x 64 x 64 int32 matrix product on eight cores", Run: guarded(matmul)},
+	{Name: "trace-two-programs",
+		Title: "a trace of two programs, output poisoned before the replay",
+		Run:   guarded(traceTwo)},
+	{Name: "chain-of-six",
+		Title: "six elementwise operations, one after the other, over many cores",
+		Run:   guarded(chainOfSix)},
+	{Name: "int8-network", Title: "int8 network with weights in DRAM spread over cores",
+		Run: guarded(network)},
+	{Name: "matmul-64", Title: "64 x 64 x 64 int32 matrix product on eight cores",
+		Run: guarded(matmul)},
 }
 
 // failure carries an error out of a workload.
@@ -82,10 +102,12 @@ func bytesOf(n int, seed uint32) []byte {
 }
 
 func dram(d *metal.Device, size, page uint64) *metal.Buffer {
-	return must(metal.CreateBuffer(d, metal.BufferConfig{Size: size, PageSize: page, Type: metal.DRAM}))
+	return must(metal.CreateBuffer(d, metal.BufferConfig{Size: size, PageSize: page,
+		Type: metal.DRAM}))
 }
 
-func kernel(p *metal.Program, name string, cores metal.CoreSpec, c metal.KernelConfig) metal.KernelHandle {
+func kernel(p *metal.Program, name string, cores metal.CoreSpec,
+	c metal.KernelConfig) metal.KernelHandle {
 	return must(metal.CreateKernel(p, kernels.ELF(name), cores, c))
 }
 
@@ -126,7 +148,8 @@ func address(b *metal.Buffer) uint32 { return uint32(b.Address()) }
 // scratch is L1 for a kernel's own use: a sharded buffer of one page a core.
 func scratch(d *metal.Device, size uint64, cores metal.CoreRange) *metal.Buffer {
 	n := (cores.End.X - cores.Start.X + 1) * (cores.End.Y - cores.Start.Y + 1)
-	return must(metal.CreateBuffer(d, metal.BufferConfig{Size: size * uint64(n), PageSize: size, Type: metal.L1, Layout: metal.HeightSharded,
+	return must(metal.CreateBuffer(d, metal.BufferConfig{Size: size * uint64(n), PageSize: size,
+		Type: metal.L1, Layout: metal.HeightSharded,
 		Shard: &metal.ShardSpec{Grid: cores, Tensor: [2]int{n, 1}, Shard: [2]int{1, 1}}}))
 }
 

@@ -35,7 +35,8 @@ var captured = []struct {
 		"a=1,1,0x20000,int32,256 b=1,1,0x21000,int32,256|d=1,1,0x23000,int32,256"},
 	{"captures/bh.twoop.mmiotrace", importer.Options{From: importer.FromMmiotrace},
 		"a=1,2,0x20000,int32,256 b=1,2,0x21000,int32,256|d=1,2,0x23000,int32,256"},
-	{"captures/wh.mlp.mmiotrace", importer.Options{From: importer.FromMmiotrace}, "x=1,1,0x20000,int8,64|y=1,1,0x25000,int32,10"},
+	{"captures/wh.mlp.mmiotrace", importer.Options{From: importer.FromMmiotrace},
+		"x=1,1,0x20000,int8,64|y=1,1,0x25000,int32,10"},
 	{"captures/wh.mlp4.record", importer.Options{From: importer.FromRecord}, "|"},
 	{"captures/bh.mlp4.record", importer.Options{From: importer.FromRecord}, "|"},
 	{"listings/nvme.lms", importer.Options{}, ""},
@@ -73,7 +74,8 @@ func (b *bench) recorded(i int) *lmb.Image {
 	}
 	options := c.options
 	inputs, outputs, _ := strings.Cut(c.tensors, "|")
-	for specs, list := range map[string]*[]importer.TensorSpec{inputs: &options.Inputs, outputs: &options.Outputs} {
+	for specs, list := range map[string]*[]importer.TensorSpec{inputs: &options.Inputs,
+		outputs: &options.Outputs} {
 		for _, spec := range strings.Fields(specs) {
 			*list = append(*list, stop.Must(importer.ParseTensor(spec)))
 		}
@@ -106,7 +108,8 @@ func repeatMain(image *lmb.Image, bare bool) *lmb.Image {
 	pointed := map[uint16]bool{}
 	for _, c := range flat(image) {
 		switch {
-		case c.Opcode == lmb.OpcodeMark, c.Opcode == gen.OpcodeDelay, bare && c.Opcode == gen.OpcodeFence:
+		case c.Opcode == lmb.OpcodeMark, c.Opcode == gen.OpcodeDelay, bare &&
+			c.Opcode == gen.OpcodeFence:
 		case bare && c.Opcode == gen.OpcodePoint:
 			if !pointed[c.Window] {
 				first = append(first, c)
@@ -144,13 +147,15 @@ func quiet(image *lmb.Image) []byte {
 	commands, size := slices.Clone(image.Sequences[0].Commands), uint32(0)
 	for i := range commands {
 		if c := &commands[i]; looked(c) > 0 {
-			*c = single(fbs.Command{Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact), Width: c.Width, Window: c.Window, Offset: c.Offset,
+			*c = single(fbs.Command{Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact),
+				Width: c.Width, Window: c.Window, Offset: c.Offset,
 				Index: uint16(len(image.Tensors) + 1), Value: uint64(size), Amount: looked(c)})
 			size += c.Amount
 		}
 	}
 	looking.Sequences = []lmb.Sequence{{Name: "main", Commands: commands}}
-	all := lmb.Tensor{Name: "looked at", Role: gen.RoleOutput, DType: gen.DTypeUint8, Shape: []uint32{size}}
+	all := lmb.Tensor{Name: "looked at", Role: gen.RoleOutput, DType: gen.DTypeUint8,
+		Shape: []uint32{size}}
 	looking.Tensors = append(slices.Clone(image.Tensors), all)
 	view := stop.Must(fbs.Verify(stop.Must(lmb.Encode(&looking))))
 	memory := make([]byte, plain.Size(view))

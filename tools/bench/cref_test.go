@@ -29,14 +29,16 @@ func compileC(t *testing.T) string {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal("gcc is not here")
 		}
-		t.Skip("gcc is not here, so nothing can be compared with C (LM_TEST_REQUIRED=1 makes this a failure)")
+		t.Skip("gcc is not here, so nothing can be compared with C (LM_TEST_REQUIRED=1 makes " +
+			"this a failure)")
 	}
 	sources, err := filepath.Glob(filepath.Join(samples, "cref", "*.c"))
 	if err != nil || len(sources) == 0 {
 		t.Fatal("no C sources", err)
 	}
 	program := filepath.Join(t.TempDir(), "cref")
-	arguments := append([]string{"-O2", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-o", program}, sources...)
+	arguments := append([]string{"-O2", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-o",
+		program}, sources...)
 	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -61,7 +63,8 @@ type left struct {
 }
 
 // loaded is an image on devices that are made for it.
-func loaded(t *testing.T, path string, devices func(view *fbs.View) []hal.Device) (replay *runtime.Replay, done func()) {
+func loaded(t *testing.T, path string,
+	devices func(view *fbs.View) []hal.Device) (replay *runtime.Replay, done func()) {
 	t.Helper()
 	file, err := runtime.Open(path)
 	if err != nil {
@@ -82,7 +85,8 @@ func loaded(t *testing.T, path string, devices func(view *fbs.View) []hal.Device
 func ours(t *testing.T, path string, before []byte) left {
 	t.Helper()
 	m := filled(t, before)
-	replay, done := loaded(t, path, func(view *fbs.View) []hal.Device { return plain.Devices(view, m.bytes) })
+	replay, done := loaded(t, path,
+		func(view *fbs.View) []hal.Device { return plain.Devices(view, m.bytes) })
 	defer done()
 	result, view := replay.Run(0), replay.View()
 	var outputs []byte
@@ -91,7 +95,8 @@ func ours(t *testing.T, path string, before []byte) left {
 			outputs = append(outputs, replay.Output(i)...)
 		}
 	}
-	return left{int64(result.Code.Exit()), int64(result.Command), int64(result.Ignored), fbs.Checksum(outputs), bytes.Clone(m.bytes)}
+	return left{int64(result.Code.Exit()), int64(result.Command), int64(result.Ignored),
+		fbs.Checksum(outputs), bytes.Clone(m.bytes)}
 }
 
 // filled is a memory that holds data.
@@ -118,10 +123,12 @@ func theirs(t *testing.T, program, path string, before []byte, way int) left {
 func compareSides(t *testing.T, program, path string, before []byte) left {
 	t.Helper()
 	want := ours(t, path, before)
-	for way, name := range []string{"memcpy", "streaming stores", "threaded, memcpy", "threaded, streaming stores"} {
+	for way, name := range []string{"memcpy", "streaming stores", "threaded, memcpy",
+		"threaded, streaming stores"} {
 		got := theirs(t, program, path, before, way)
 		if got.status != want.status || got.command != want.command {
-			t.Errorf("%s: C ends with %d at command %d, the runtime with %d at %d", name, got.status, got.command, want.status, want.command)
+			t.Errorf("%s: C ends with %d at command %d, the runtime with %d at %d", name,
+				got.status, got.command, want.status, want.command)
 		}
 		if got.ignored != want.ignored {
 			t.Errorf("%s: C ignores %d failures, the runtime %d", name, got.ignored, want.ignored)
@@ -131,7 +138,8 @@ func compareSides(t *testing.T, program, path string, before []byte) left {
 		}
 		for i := range want.memory {
 			if got.memory[i] != want.memory[i] {
-				t.Errorf("%s: byte %#x is %#x after C and %#x after the runtime", name, i, got.memory[i], want.memory[i])
+				t.Errorf("%s: byte %#x is %#x after C and %#x after the runtime", name, i,
+					got.memory[i], want.memory[i])
 				break
 			}
 		}
@@ -190,7 +198,8 @@ func TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything(t *testing.T) {
 		})
 	}
 	if ended[0] == 0 || ended[76] == 0 || ended[75] == 0 {
-		t.Errorf("runs ended %v; some of each should be good, fail a check and pass a deadline", ended)
+		t.Errorf("runs ended %v; some of each should be good, fail a check and pass a deadline",
+			ended)
 	}
 }
 

@@ -63,7 +63,8 @@ func newFailing(t *testing.T, view *fbs.View, fault, after int) (f *failing, dev
 			next += roundUp(size)
 		}
 	}
-	for _, kind := range [...]gen.WindowKind{gen.WindowKindHost, gen.WindowKindTlb, gen.WindowKindConfig} {
+	for _, kind := range [...]gen.WindowKind{gen.WindowKindHost, gen.WindowKindTlb,
+		gen.WindowKindConfig} {
 		f.next[kind] = next
 		for i := range view.Windows {
 			if view.Windows[i].Kind == kind {
@@ -72,7 +73,8 @@ func newFailing(t *testing.T, view *fbs.View, fault, after int) (f *failing, dev
 		}
 	}
 	var err error
-	f.memory, err = unix.Mmap(-1, 0, int(next)+4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	f.memory, err = unix.Mmap(-1, 0, int(next)+4096, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,8 @@ func roundUp(n uint64) uint64 { return (n + 4095) &^ 4095 }
 
 func (d *target) Identity() hal.Identity {
 	t := &d.view.Devices[d.index]
-	return hal.Identity{Vendor: t.Vendor, Device: t.Device, Subsystem: t.Subsystem, Bars: *t.BarSizes()}
+	return hal.Identity{Vendor: t.Vendor, Device: t.Device, Subsystem: t.Subsystem,
+		Bars: *t.BarSizes()}
 }
 
 func (d *target) Map(w fbs.Window) (hal.Aperture, error) {
@@ -202,7 +205,8 @@ func played(t *testing.T, path string, fault, after int) []string {
 	if r.Code != hal.OK {
 		command = r.Command
 	}
-	lines := append(f.log, fmt.Sprintf("end %d %d %x %x %x %d %d %d", r.Code.Exit(), command, got, want, mask, r.Ignored, ran, r.Safe.Exit()))
+	lines := append(f.log, fmt.Sprintf("end %d %d %x %x %x %d %d %d", r.Code.Exit(), command, got,
+		want, mask, r.Ignored, ran, r.Safe.Exit()))
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleOutput {
 			lines = append(lines, fmt.Sprintf("output %x", fbs.Checksum(replay.Output(i))))
@@ -216,7 +220,8 @@ func played(t *testing.T, path string, fault, after int) []string {
 func once(lines []string) (kept []string) {
 	place := func(line string) string { return line[:strings.LastIndexByte(line, ' ')] }
 	for _, line := range lines {
-		if n := len(kept); n > 0 && line[0] == 'L' && kept[n-1][0] == 'L' && place(line) == place(kept[n-1]) {
+		if n := len(kept); n > 0 && line[0] == 'L' && kept[n-1][0] == 'L' &&
+			place(line) == place(kept[n-1]) {
 			kept = kept[:n-1]
 		}
 		kept = append(kept, line)
@@ -235,7 +240,9 @@ func playedAlike(t *testing.T, program, path string, fault, after int) (status s
 	got := played(t, path, fault, after)
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Errorf("%s, fault %d after %d stores: line %d of %d and %d: the runtime %q, C %q", filepath.Base(path), fault, after, i, len(got), len(want), got[min(i, len(got)-1)], want[min(i, len(want)-1)])
+			t.Errorf("%s, fault %d after %d stores: line %d of %d and %d: the runtime %q, C %q",
+				filepath.Base(path), fault, after, i, len(got), len(want), got[min(i, len(got)-1)],
+				want[min(i, len(want)-1)])
 			break
 		}
 	}

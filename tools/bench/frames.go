@@ -45,7 +45,8 @@ func (b *bench) frameSetting(sides []*side, busy bool, fifo int) {
 	}
 	for _, s := range sides {
 		if !s.priority(fifo) {
-			b.add(row{Section: "frame of 10,000 writes", What: what, Note: "skipped: SCHED_FIFO is not permitted here"})
+			b.add(row{Section: "frame of 10,000 writes", What: what,
+				Note: "skipped: SCHED_FIFO is not permitted here"})
 			return
 		}
 	}
@@ -81,14 +82,17 @@ func (b *bench) frameRows(what string, ours, c []float64) {
 			}
 		}
 		if quantity.name == "max" {
-			r.Note = fmt.Sprintf("%d of ours, %d of C's took more than twice the median", above(ours), above(c))
+			r.Note = fmt.Sprintf("%d of ours, %d of C's took more than twice the median",
+				above(ours), above(c))
 		}
 		b.add(r)
 	}
 	o, n := late(ours), late(c)
-	r := row{Section: "frame of 10,000 writes", What: what + ", over 50 us late", Unit: "frames", Ours: value(o), C: value(n),
+	r := row{Section: "frame of 10,000 writes", What: what + ", over 50 us late", Unit: "frames",
+		Ours: value(o), C: value(n),
 		Note: "longer than the program's own median by that"}
-	// What two counts of rare events (none is no surer than one) differ by through chance, where both programs are as late as 1.2 x C.
+	// What two counts of rare events (none is no surer than one) differ by through chance, where
+	// both programs are as late as 1.2 x C.
 	deviation := math.Sqrt((1.2 + 1.2*1.2) * max(n, 1))
 	b.add(r.atMost(o, 1.2*n+max(1, 2*deviation), "<= 1.2 x C, or by 2 sigma of chance"))
 }

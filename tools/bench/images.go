@@ -29,8 +29,9 @@ func newImage() *lmb.Image {
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "bench"},
 		Targets: []lmb.Target{{
-			Board: boards.Ivshmem.Name, Vendor: boards.Ivshmem.Vendor, Device: boards.Ivshmem.Device,
-			Bars: [6]uint64{2: deviceSize},
+			Board: boards.Ivshmem.Name, Vendor: boards.Ivshmem.Vendor,
+			Device: boards.Ivshmem.Device,
+			Bars:   [6]uint64{2: deviceSize},
 		}},
 		Windows: []lmb.Window{{Window: window}, {Window: combining}},
 	}
@@ -62,7 +63,8 @@ func write(width uint8, i int) lmb.Command {
 // scattered is a store to any word of the device, by a permutation.
 func scattered(i int) lmb.Command {
 	return single(fbs.Command{
-		Opcode: gen.OpcodeWrite, Width: 4, Offset: uint32(uint64(i) * 0x9e3779b97f4a7c15 % (deviceSize / 4) * 4), Value: uint64(i),
+		Opcode: gen.OpcodeWrite, Width: 4,
+		Offset: uint32(uint64(i) * 0x9e3779b97f4a7c15 % (deviceSize / 4) * 4), Value: uint64(i),
 	})
 }
 
@@ -108,9 +110,10 @@ func blocksImage() *lmb.Image {
 	data := noise(16 << 20)
 	for _, window := range []uint16{plainWindow, combiningWindow} {
 		for _, size := range blockSizes {
-			add(image, fmt.Sprint("block ", size, " window ", window), repeat(blockCount(size), func(i int) lmb.Command {
-				return copyIn(window, i*size, data[i*size:(i+1)*size])
-			}))
+			add(image, fmt.Sprint("block ", size, " window ", window),
+				repeat(blockCount(size), func(i int) lmb.Command {
+					return copyIn(window, i*size, data[i*size:(i+1)*size])
+				}))
 		}
 	}
 	return image
@@ -127,7 +130,8 @@ func stillImage() *lmb.Image {
 	exact := copyIn(plainWindow, 0, data)
 	exact.Mode, exact.Width = uint8(gen.AccessExact), 4
 	check := fbs.Command{
-		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Width: 4, Offset: quiet, Mask: 0xffffffff,
+		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
+		Width: 4, Offset: quiet, Mask: 0xffffffff,
 	}
 	poll := check
 	poll.Amount = 1000
@@ -136,10 +140,13 @@ func stillImage() *lmb.Image {
 		single(fbs.Command{Opcode: gen.OpcodeModify, Width: 4, Offset: 8, Value: 1, Mask: 0xff}),
 		single(fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Offset: 8}),
 		copyIn(plainWindow, 0, data[:64]), copyIn(plainWindow, 0, data), exact,
-		single(fbs.Command{Opcode: gen.OpcodeFill, Mode: uint8(gen.AccessExact), Width: 8, Amount: 4096, Value: 0x1234567812345678}),
+		single(fbs.Command{Opcode: gen.OpcodeFill, Mode: uint8(gen.AccessExact), Width: 8,
+			Amount: 4096, Value: 0x1234567812345678}),
 		single(check), single(poll),
-		{Data: make([]byte, 4096), Command: fbs.Command{Opcode: gen.OpcodeCompare, Option: uint8(gen.PolicyFail), Width: 4, Offset: quiet}},
-		single(fbs.Command{Opcode: gen.OpcodeFence}), single(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
+		{Data: make([]byte, 4096), Command: fbs.Command{Opcode: gen.OpcodeCompare,
+			Option: uint8(gen.PolicyFail), Width: 4, Offset: quiet}},
+		single(fbs.Command{Opcode: gen.OpcodeFence}),
+		single(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
 	}
 	image := newImage()
 	add(image, "main", repeat(stillCount, func(i int) lmb.Command { return kinds[i%len(kinds)] }))

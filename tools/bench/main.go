@@ -73,7 +73,8 @@ func command() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			b := newBench(dir, full)
 			b.only = only
-			if !slices.ContainsFunc(b.parts(), func(p part) bool { return only == "" || p.name == only }) {
+			if !slices.ContainsFunc(b.parts(),
+				func(p part) bool { return only == "" || p.name == only }) {
 				return fmt.Errorf("--only %s: there is no such part; --help lists them", only)
 			}
 			if err := b.run(); err != nil {
@@ -83,10 +84,13 @@ func command() *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.BoolVar(&full, "full", false, "everything, in about five minutes; without it, under a minute")
+	flags.BoolVar(&full, "full", false,
+		"everything, in about five minutes; without it, under a minute")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	flags.StringVar(&write, "write", "", "write the table to this `file` too")
-	flags.StringVar(&only, "only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, record")
+	flags.StringVar(&only, "only", "",
+		"measure one `part` alone: writes, captures, blocks, load, start, size, residency, "+
+			"still, frames, record")
 	flags.StringVar(&dir, "dir", "build", "`folder` with the programs that build.sh makes")
 	return c
 }
@@ -110,7 +114,8 @@ func asChild(args []string) (run func(), failed hal.Code) {
 
 func newBench(dir string, full bool) *bench {
 	b := &bench{
-		dir: dir, testdata: "testdata", child: filepath.Join(dir, "bench-child"), cref: filepath.Join(dir, "cref"), full: full,
+		dir: dir, testdata: "testdata", child: filepath.Join(dir, "bench-child"),
+		cref: filepath.Join(dir, "cref"), full: full,
 		rounds: 9, atLeast: 4 * time.Millisecond, cpu: lastCPU(), progress: io.Discard,
 	}
 	if full {
@@ -179,7 +184,8 @@ func (b *bench) add(rows ...row) { b.rows = append(b.rows, rows...) }
 // image writes an image and gives its path and size. The file is removed by done.
 func (b *bench) image(name string, image *lmb.Image) (path string, size int64, done func()) {
 	file := stop.Must(lmb.Encode(image))
-	// The name is this process's own: writing a file that another one has mapped is a bus error for it.
+	// The name is this process's own: writing a file that another one has mapped is a bus error for
+	// it.
 	path = filepath.Join(b.dir, fmt.Sprintf("bench-%s-%d.lmb", name, os.Getpid()))
 	stop.On(files.Write(path, file, 0o644, files.Replace))
 	return path, int64(len(file)), func() { os.Remove(path) }
@@ -191,7 +197,8 @@ func (b *bench) on(name string, image *lmb.Image, measure func(p *pair, size int
 }
 
 // onMemory is on with a device that holds something before.
-func (b *bench) onMemory(name string, image *lmb.Image, before []byte, measure func(p *pair, size int64)) {
+func (b *bench) onMemory(name string, image *lmb.Image, before []byte,
+	measure func(p *pair, size int64)) {
 	path, size, done := b.image(name, image)
 	defer done()
 	p := b.startPair(path, before)
@@ -207,9 +214,11 @@ func (b *bench) head() []string {
 	}
 	return []string{
 		"commit: " + output("git", "describe", "--always", "--dirty"),
-		"processor: " + processor() + fmt.Sprintf(", %d online, measured on number %d", runtime.NumCPU(), b.cpu),
+		"processor: " + processor() + fmt.Sprintf(", %d online, measured on number %d",
+			runtime.NumCPU(), b.cpu),
 		"system: " + output("uname", "-srm"),
-		"go: " + runtime.Version() + "; C: " + strings.SplitN(output("gcc", "--version"), "\n", 2)[0] + ", -O2",
+		"go: " + runtime.Version() + "; C: " +
+			strings.SplitN(output("gcc", "--version"), "\n", 2)[0] + ", -O2",
 		fmt.Sprintf("mode: %s, %d rounds, load before %s", mode, b.rounds, loadAverage()),
 	}
 }
@@ -225,7 +234,8 @@ func output(name string, arguments ...string) string {
 func processor() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {
-		if key, name, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
+		if key, name, found := strings.Cut(line, ":"); found &&
+			strings.TrimSpace(key) == "model name" {
 			return strings.TrimSpace(name)
 		}
 	}

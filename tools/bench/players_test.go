@@ -86,7 +86,8 @@ func judged(t *testing.T, program string, paths []string) []string {
 	return lines
 }
 
-var places = regexp.MustCompile(`^(preamble|reservation|sequences|segments|(target|rule|window|sequence|segment|tensor|command) \d+)$`)
+var places = regexp.MustCompile(
+	`^(preamble|reservation|sequences|segments|(target|rule|window|sequence|segment|tensor|command) \d+)$`)
 
 // place is where the runtime finds a file wrong; what a FlatBuffer's tables are
 // made of has no place of its own.
@@ -98,7 +99,8 @@ func place(data []byte) (place, why string) {
 		return "good", ""
 	case !errors.As(err, &e):
 		return "no place", err.Error()
-	case e.Place == "sequences" && !strings.HasPrefix(e.Reason, "cover"), e.Place == "segments" && !strings.HasPrefix(e.Reason, "end"):
+	case e.Place == "sequences" && !strings.HasPrefix(e.Reason, "cover"), e.Place == "segments" &&
+		!strings.HasPrefix(e.Reason, "end"):
 		return "envelope", err.Error() // the vector, not what it says
 	case places.MatchString(e.Place):
 		return e.Place, e.Reason
@@ -124,7 +126,8 @@ func agree(t *testing.T, program string, paths []string) (good int) {
 			good++
 		}
 		if ours != theirs {
-			t.Errorf("%s: the runtime says %s (%s), C says %s (%s)", filepath.Base(paths[i]), ours, why, theirs, reason)
+			t.Errorf("%s: the runtime says %s (%s), C says %s (%s)", filepath.Base(paths[i]), ours,
+				why, theirs, reason)
 		}
 	}
 	return good
@@ -161,7 +164,9 @@ func TestCRefusesWhatTheRuntimeRefusesAtTheSamePlace(t *testing.T) {
 	if n := agree(t, program, good); n != len(good) {
 		t.Errorf("%d of %d images of testdata are good", n, len(good))
 	}
-	bad = slices.DeleteFunc(bad, func(path string) bool { return strings.HasSuffix(path, "larger-than-the-machine.lmb") }) // a good file
+	// a good file
+	bad = slices.DeleteFunc(bad,
+		func(path string) bool { return strings.HasSuffix(path, "larger-than-the-machine.lmb") })
 	if n := agree(t, program, bad); n != 0 {
 		t.Errorf("%d images that should be bad are good", n)
 	}
@@ -197,7 +202,8 @@ func spoil(random *rand.Rand, file []byte) []byte {
 			data[at] = byte(random.Uint32N(16))
 		case 3:
 			if at&^3 >= from {
-				binary.LittleEndian.PutUint32(data[at&^3:], []uint32{0, 1, 4, 4096, 1 << 31, 1<<32 - 1, 1<<32 - 4}[random.IntN(7)])
+				binary.LittleEndian.PutUint32(data[at&^3:],
+					[]uint32{0, 1, 4, 4096, 1 << 31, 1<<32 - 1, 1<<32 - 4}[random.IntN(7)])
 			}
 		}
 	}
@@ -224,7 +230,8 @@ func spoilCommand(random *rand.Rand, view *fbs.View) {
 		}
 	case 0: // calls that may nest
 		if c.Opcode != gen.OpcodeEnd {
-			*c = fbs.Command{Opcode: gen.OpcodeCall, Index: uint16(random.IntN(len(view.Sequences)))}
+			*c = fbs.Command{Opcode: gen.OpcodeCall,
+				Index: uint16(random.IntN(len(view.Sequences)))}
 		}
 	case 1: // what only bulk may begin at
 		c.Offset ^= 1 + random.Uint32N(7)

@@ -34,8 +34,10 @@ func (b *bench) startUp() {
 	}
 	beyond := longer(took[0], took[1])
 	r := row{
-		Section: "goals", What: "exec to first store, 1 MB image", Unit: "ms", Ours: value(median(took[0]) / 1e6), C: value(median(took[2]) / 1e6),
-		Note: fmt.Sprintf("an empty Go program %.2f ms, beyond it %.2f ms", median(took[1])/1e6, beyond/1e6),
+		Section: "goals", What: "exec to first store, 1 MB image", Unit: "ms",
+		Ours: value(median(took[0]) / 1e6), C: value(median(took[2]) / 1e6),
+		Note: fmt.Sprintf("an empty Go program %.2f ms, beyond it %.2f ms", median(took[1])/1e6,
+			beyond/1e6),
 	}
 	b.add(r.atMost(beyond, 0.75e6, "<= 0.75 ms beyond"))
 }
@@ -56,7 +58,8 @@ func whole(m *memory, program []string) float64 {
 }
 
 // host is the architecture whose programs run here.
-var host = map[bool]string{true: "arm64", false: "amd64"}[strings.HasPrefix(output("uname", "-m"), "aarch64")]
+var host = map[bool]string{true: "arm64", false: "amd64"}[strings.HasPrefix(output("uname", "-m"),
+	"aarch64")]
 
 // mapped adds up the sections of a program that are in the file and in memory: its
 // code and data, without the steps of pages and segments in which a file grows.
@@ -80,10 +83,13 @@ func beyond(program, empty string) (excess, bytes int64) {
 // sizes compares programs.
 func (b *bench) sizes() {
 	for _, arch := range []string{"arm64", "amd64"} {
-		excess, bytes := beyond(filepath.Join(b.dir, "lmrun-"+arch), filepath.Join(b.dir, "bench-empty-"+arch))
+		excess, bytes := beyond(filepath.Join(b.dir, "lmrun-"+arch),
+			filepath.Join(b.dir, "bench-empty-"+arch))
 		kib := func(n int64) float64 { return float64(n) / 1024 }
-		r := row{Section: "goals", What: "static lmrun, all lanes, " + arch, Unit: "KiB", Ours: value(kib(bytes)),
-			Note: fmt.Sprintf("code and data; an empty Go program %.1f KiB, beyond it %.1f KiB", kib(bytes-excess), kib(excess))}
+		r := row{Section: "goals", What: "static lmrun, all lanes, " + arch, Unit: "KiB",
+			Ours: value(kib(bytes)),
+			Note: fmt.Sprintf("code and data; an empty Go program %.1f KiB, beyond it %.1f KiB",
+				kib(bytes-excess), kib(excess))}
 		if arch == "arm64" {
 			r = r.atMost(kib(excess), 460, "<= 460 KiB beyond")
 		}
@@ -96,7 +102,10 @@ func (b *bench) sizes() {
 // varies. Pages of the device are not the program's and left out, and so is the copy
 // of the envelope, which the image asks for.
 func (b *bench) residency() {
-	empty := b.fresh(func() map[string]int64 { return emptyStatus(filepath.Join(b.dir, "bench-idle")) })
+	empty := b.fresh(func() map[string]int64 {
+		return emptyStatus(filepath.Join(b.dir,
+			"bench-idle"))
+	})
 	for _, pair := range [][2]sized{
 		{{"image of 1 MiB", payloadImage(1 << 20)}, {"image of 64 MiB", payloadImage(64 << 20)}},
 		{{"1e+03 commands", writesImage(1e3)}, {"1e+06 commands", writesImage(1e6)}},
@@ -106,8 +115,10 @@ func (b *bench) residency() {
 			least[i] = b.residencyRows(s, empty)
 		}
 		more := float64(least[1]-least[0]) / 1024
-		b.add(row{Section: "goals", What: "own memory, " + pair[1].what + " beyond " + pair[0].what, Unit: "KiB", Ours: value(more),
-			Note: fmt.Sprintf("with %s, as lminit starts it, without the copies of the envelopes", oneProcessor)}.atMost(more, 64, "<= 64 (no more)"))
+		b.add(row{Section: "goals", What: "own memory, " + pair[1].what + " beyond " + pair[0].what,
+			Unit: "KiB", Ours: value(more),
+			Note: fmt.Sprintf("with %s, as lminit starts it, without the copies of the envelopes",
+				oneProcessor)}.atMost(more, 64, "<= 64 (no more)"))
 	}
 }
 
@@ -125,13 +136,17 @@ func (b *bench) residencyRows(s sized, empty map[string]int64) (least int64) {
 	after := func(program ...string) map[string]int64 {
 		return b.fresh(func() map[string]int64 { return statusAfterRun(path, program) })
 	}
-	ours, c, so, envelope := after(b.child), after(b.cref), after("env", oneProcessor, b.child), envelopeOf(path)
+	ours, c, so, envelope := after(b.child), after(b.cref), after("env", oneProcessor, b.child),
+		envelopeOf(path)
 	kib := func(n int64) *float64 { return value(float64(n) / 1024) }
 	own := ours["RssAnon"] - envelope
-	b.add(row{Section: "goals", What: "own memory, " + s.what, Unit: "KiB", Ours: kib(own), C: kib(c["RssAnon"]),
-		Note: fmt.Sprintf("anonymous pages, without %d KiB of the envelope's copy; an empty Go program %d KiB", envelope>>10, empty["RssAnon"]>>10)}.
+	b.add(row{Section: "goals", What: "own memory, " + s.what, Unit: "KiB", Ours: kib(own),
+		C: kib(c["RssAnon"]),
+		Note: fmt.Sprintf("anonymous pages, without %d KiB of the envelope's copy; an empty Go "+
+			"program %d KiB", envelope>>10, empty["RssAnon"]>>10)}.
 		atMost(float64(own-empty["RssAnon"])/1024, 256, "<= 256 KiB beyond"))
-	b.add(row{Section: "goals", What: "threads, " + s.what, Ours: value(float64(ours["Threads"])), C: value(float64(c["Threads"])),
+	b.add(row{Section: "goals", What: "threads, " + s.what, Ours: value(float64(ours["Threads"])),
+		C:    value(float64(c["Threads"])),
 		Note: fmt.Sprintf("an empty Go program %d", empty["Threads"])}.
 		atMost(float64(ours["Threads"]), 5, "<= 5"))
 	return so["RssAnon"] - envelope

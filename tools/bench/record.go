@@ -45,7 +45,8 @@ func (b *bench) recordings() {
 		each, bare = append(each, took), append(bare, touch(1_000_000))
 	}
 	r := row{Section: "goals", What: what, Unit: "us", Ours: value(median(each) / 1e3),
-		Note: fmt.Sprintf("loads and stores of 4 bytes by turns, of memory; the program's own %.1f ns", median(bare))}
+		Note: fmt.Sprintf("loads and stores of 4 bytes by turns, of memory; the program's own "+
+			"%.1f ns", median(bare))}
 	b.add(r.atMost(median(each), recordGoal, "<= 60 us"))
 }
 
@@ -70,7 +71,8 @@ func recorded(count int) (nanoseconds float64, forbidden string) {
 // recordChild is that process.
 func recordChild(count string) {
 	result, err := recorder.Run(recorder.Options{
-		Program: []string{os.Args[0], "-touch", count}, Files: []recorder.File{{Path: "memfd:" + barName}}, Out: io.Discard, Complaint: os.Stderr,
+		Program: []string{os.Args[0], "-touch", count},
+		Files:   []recorder.File{{Path: "memfd:" + barName}}, Out: io.Discard, Complaint: os.Stderr,
 	})
 	var failure *recorder.Failure
 	switch n, _ := strconv.Atoi(count); {
@@ -80,7 +82,8 @@ func recordChild(count string) {
 	case err != nil:
 		stop.On(err)
 	case result.Exit != 0 || result.Gaps != 0 || result.Accesses != uint64(n):
-		stop.On(fmt.Errorf("%d of %d accesses recorded, %d gaps, exit status %d", result.Accesses, n, result.Gaps, result.Exit))
+		stop.On(fmt.Errorf("%d of %d accesses recorded, %d gaps, exit status %d", result.Accesses,
+			n, result.Gaps, result.Exit))
 	}
 }
 

@@ -52,7 +52,8 @@ func start(m *memory, image string, program ...string) *side {
 	command := exec.Command(program[0], program[1:]...)
 	command.ExtraFiles = []*os.File{m.file}
 	command.Stderr = os.Stderr
-	s := &side{command, stop.Must(command.StdinPipe()), bufio.NewReader(stop.Must(command.StdoutPipe()))}
+	s := &side{command, stop.Must(command.StdinPipe()),
+		bufio.NewReader(stop.Must(command.StdoutPipe()))}
 	stop.On(command.Start())
 	return s
 }
@@ -103,7 +104,8 @@ func (s *side) replay(sequence, count, way int) ended {
 func (s *side) time(sequence, count, way int) (nanoseconds int64) {
 	e := s.replay(sequence, count, way)
 	if e.status != 0 {
-		stop.On(fmt.Errorf("%s: sequence %d fails with %d at command %d", s.command.Path, sequence, e.status, e.command))
+		stop.On(fmt.Errorf("%s: sequence %d fails with %d at command %d", s.command.Path, sequence,
+			e.status, e.command))
 	}
 	return e.nanoseconds
 }
@@ -129,7 +131,8 @@ func (s *side) priority(fifo int) (permitted bool) {
 	if fifo > 0 {
 		attr.Policy, attr.Priority = unix.SCHED_FIFO, uint32(fifo)
 	}
-	for _, thread := range stop.Must(os.ReadDir(fmt.Sprintf("/proc/%d/task", s.command.Process.Pid))) {
+	for _, thread := range stop.Must(os.ReadDir(fmt.Sprintf("/proc/%d/task",
+		s.command.Process.Pid))) {
 		err := unix.SchedSetAttr(stop.Must(strconv.Atoi(thread.Name())), &attr, 0)
 		if err == unix.EPERM {
 			return false

@@ -16,7 +16,8 @@ func (b *bench) writes() {
 		one  func(i int) lmb.Command
 	}{
 		{"32-bit register write", 1.10, func(i int) lmb.Command { return write(4, i) }},
-		{"writes of 32 and 64 bits in turn, runs of one", 1.5, func(i int) lmb.Command { return write(4<<(i%2), i) }},
+		{"writes of 32 and 64 bits in turn, runs of one", 1.5,
+			func(i int) lmb.Command { return write(4<<(i%2), i) }},
 		{"32-bit writes all over 32 MiB", 1.5, scattered},
 	} {
 		image := newImage()
@@ -28,7 +29,8 @@ func (b *bench) writes() {
 	}
 	b.on("limit", writesImage(count), func(p *pair, _ int64) {
 		took := measure(b.rounds, b.atLeast, p.ours.run(1, 0), p.ours.run(1, limited))
-		r := row{Section: "goals", What: "a limit on the run's time, a command", Unit: "ns", Ours: value(longer(took[1], took[0]) / count)}
+		r := row{Section: "goals", What: "a limit on the run's time, a command", Unit: "ns",
+			Ours: value(longer(took[1], took[0]) / count)}
 		b.add(r.atMost(*r.Ours, 1, "<= 1 ns"))
 	})
 }
@@ -42,7 +44,8 @@ func (b *bench) blocks() {
 	b.on("blocks", blocksImage(), func(p *pair, _ int64) {
 		for i, size := range blockSizes {
 			combining := i + len(blockSizes)
-			took := measure(b.rounds, b.atLeast, p.ours.run(i, 0), p.ours.run(combining, 0), p.c.run(i, 0), p.c.run(i, 1))
+			took := measure(b.rounds, b.atLeast, p.ours.run(i, 0), p.ours.run(combining, 0),
+				p.c.run(i, 0), p.c.run(i, 1))
 			what, bytes := "block of "+lmb.SizeText(uint64(size)), float64(size*blockCount(size))
 			way := best(took[2:])
 			r := speed("goals", what+", plain mapping", bytes, took[0], took[2+way])
@@ -70,7 +73,8 @@ func speed(section, what string, bytes float64, ours, c []float64) row {
 func (b *bench) loads() {
 	const count, payload = 1_000_000, 64 << 20
 	hashed := func(p *pair, what string, size int64) [][]float64 {
-		took := measure(b.rounds, b.atLeast, p.ours.each("load"), p.c.each("load"), p.ours.each("hash"), p.c.each("hash"))
+		took := measure(b.rounds, b.atLeast, p.ours.each("load"), p.c.each("load"),
+			p.ours.each("hash"), p.c.each("hash"))
 		best, name := took[2], "Go's"
 		if median(took[3]) < median(took[2]) {
 			best, name = took[3], "C's"
@@ -90,8 +94,12 @@ func (b *bench) loads() {
 		b.add(r)
 		took = measure(b.rounds, b.atLeast, p.ours.each("load"), p.ours.each("read"))
 		each := longer(took[0], took[1]) / count
-		r = row{Section: "goals", What: "the same, beyond the envelope's private read", Unit: "ns", Ours: value(each)}
+		r = row{Section: "goals", What: "the same, beyond the envelope's private read", Unit: "ns",
+			Ours: value(each)}
 		b.add(r.atMost(each, 8, "<= 8 ns"))
 	})
-	b.on("payload", payloadImage(payload), func(p *pair, size int64) { hashed(p, lmb.SizeText(payload), size) })
+	b.on("payload", payloadImage(payload), func(p *pair,
+		size int64) {
+		hashed(p, lmb.SizeText(payload), size)
+	})
 }

@@ -24,18 +24,22 @@ func (b *bench) still() {
 		name  string
 		count int64
 	}{{"heap objects", objects}, {"collector cycles", cycles}} {
-		b.add(row{Section: section, What: r.name + what, Ours: value(float64(r.count))}.atMost(float64(r.count), 0, "0"))
+		b.add(row{Section: section, What: r.name + what,
+			Ours: value(float64(r.count))}.atMost(float64(r.count), 0, "0"))
 	}
 	if _, err := exec.LookPath("strace"); err != nil {
-		b.add(row{Section: section, What: "system calls" + what, Note: "skipped: strace is not here"})
+		b.add(row{Section: section, What: "system calls" + what,
+			Note: "skipped: strace is not here"})
 		return
 	}
 	few, many := b.systemCalls(path, 1), b.systemCalls(path, 1+runs)
 	for _, r := range []struct{ who, what string }{
-		{own, "system calls of the replaying thread"}, {taking, "futexes and clones of any thread"}, {monitor, "system calls of Go's monitor"},
+		{own, "system calls of the replaying thread"}, {taking, "futexes and clones of any thread"},
+		{monitor, "system calls of Go's monitor"},
 	} {
 		count, names := more(few[r.who], many[r.who])
-		counted := row{Section: section, What: r.what + what, Ours: value(float64(count)), Note: names}
+		counted := row{Section: section, What: r.what + what, Ours: value(float64(count)),
+			Note: names}
 		if r.who != monitor {
 			counted = counted.atMost(float64(count), 0, "0")
 		}
@@ -99,7 +103,8 @@ func callsByThread(log string) map[string]map[string]int64 {
 		thread, call, _ := strings.Cut(line, " ")
 		name, _, found := strings.Cut(strings.TrimSpace(call), "(")
 		switch {
-		case !found || strings.Contains(name, " "): // the end of one that was begun above, or of a thread
+		// the end of one that was begun above, or of a thread
+		case !found || strings.Contains(name, " "):
 		case name == "futex" || strings.HasPrefix(name, "clone"):
 			calls[taking][name]++
 		case thread == replaying:

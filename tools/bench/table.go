@@ -15,11 +15,12 @@ type row struct {
 	Unit    string   `json:"unit,omitempty"` // of Ours and C
 	Ours    *float64 `json:"ours,omitempty"`
 	C       *float64 `json:"c,omitempty"`
-	Ratio   *float64 `json:"ratio,omitempty"`  // median of the rounds' ratios, not the ratio of the medians
-	Spread  *float64 `json:"spread,omitempty"` // of the ratio, between its quartiles
-	Goal    string   `json:"goal,omitempty"`
-	Met     *bool    `json:"met,omitempty"`
-	Note    string   `json:"note,omitempty"`
+	// median of the rounds' ratios, not the ratio of the medians
+	Ratio  *float64 `json:"ratio,omitempty"`
+	Spread *float64 `json:"spread,omitempty"` // of the ratio, between its quartiles
+	Goal   string   `json:"goal,omitempty"`
+	Met    *bool    `json:"met,omitempty"`
+	Note   string   `json:"note,omitempty"`
 }
 
 func value(n float64) *float64 { return &n }
@@ -90,7 +91,8 @@ func print(w io.Writer, rows []row) {
 			section = r.Section
 			fmt.Fprintf(t, "%s\t\t\t\t\t\t\t\t\n", strings.ToUpper(section))
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit, text(r.Ours), text(r.C), text(r.Ratio), text(r.Spread), r.Goal,
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit, text(r.Ours),
+			text(r.C), text(r.Ratio), text(r.Spread), r.Goal,
 			verdict(r), r.Note)
 	}
 	t.Flush()

@@ -14,7 +14,8 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
 func TestQuantileIsTheSmallestElementThatEnoughAreNotAbove(t *testing.T) {
 	list := []float64{5, 1, 4, 2, 3}
-	for _, test := range []struct{ q, want float64 }{{0, 1}, {0.2, 1}, {0.21, 2}, {0.5, 3}, {0.8, 4}, {0.99, 5}, {1, 5}} {
+	for _, test := range []struct{ q, want float64 }{{0, 1}, {0.2, 1}, {0.21, 2}, {0.5, 3},
+		{0.8, 4}, {0.99, 5}, {1, 5}} {
 		if got := quantile(list, test.q); got != test.want {
 			t.Errorf("quantile %v is %v, want %v", test.q, got, test.want)
 		}
@@ -106,13 +107,15 @@ func TestRecordingsAreMeasuredWhole(t *testing.T) {
 			for opcode := gen.OpcodeWrite; opcode < gen.OpcodeEnd; opcode++ {
 				want := rounds * count(body, opcode)
 				switch {
-				case opcode == gen.OpcodeDelay || opcode == gen.OpcodeCall || bare && opcode == gen.OpcodeFence:
+				case opcode == gen.OpcodeDelay || opcode == gen.OpcodeCall ||
+					bare && opcode == gen.OpcodeFence:
 					want = 0
 				case bare && opcode == gen.OpcodePoint:
 					want = count(main, opcode) // one a window
 				}
 				if got := count(main, opcode); got != want {
-					t.Errorf("%s, bare %v: %d commands %v, want %d", captured[i].file, bare, got, opcode, want)
+					t.Errorf("%s, bare %v: %d commands %v, want %d", captured[i].file, bare, got,
+						opcode, want)
 				}
 			}
 		}

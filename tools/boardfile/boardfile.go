@@ -31,18 +31,25 @@ func IsText(data []byte) bool {
 
 // Parse reads a board file. name stands in errors.
 func Parse(name string, text []byte) (*lmb.Image, error) {
-	image, err := listing.Parse(name, text, func(string) ([]byte, error) { return nil, errors.New("a board file has no data") })
+	image, err := listing.Parse(name, text, func(string) ([]byte, error) {
+		return nil,
+			errors.New("a board file has no data")
+	})
 	switch {
 	case err != nil:
 		return nil, err
 	case len(image.Targets) != 1 || len(image.Windows)+len(image.Tensors)+len(image.Sequences) > 0:
 		return nil, fmt.Errorf("%s: a board file has one target, its rules, and nothing else", name)
 	case len(image.Rules) == 0:
-		return nil, fmt.Errorf("%s: no rule says what a BAR takes, so that nothing may be accessed; a line `rule registers bar0` lets all of one be, 32 "+
-			"bits at a time", name)
+		return nil,
+			fmt.Errorf("%s: no rule says what a BAR takes, so that nothing may be accessed; a "+
+				"line `rule registers bar0` lets all of one be, 32 "+
+				"bits at a time", name)
 	}
 	if b := chips.ByName(image.Targets[0].Board); b != nil {
-		return nil, fmt.Errorf("%s: %s is the name of a board that is known, with other ids; choose another name", name, b.Name)
+		return nil,
+			fmt.Errorf("%s: %s is the name of a board that is known, with other ids; choose "+
+				"another name", name, b.Name)
 	}
 	return image, nil
 }
@@ -80,7 +87,8 @@ func With(b *boards.Board, rules []string) (*boards.Board, error) {
 	own := slices.DeleteFunc(over.Rules, func(r boards.Rule) bool { return r.Name == registers })
 	for _, r := range own {
 		if size := b.Bars[r.Bar]; r.First >= size {
-			return nil, fmt.Errorf("a rule of BAR %d from 0x%x on: %s has 0x%x bytes there", r.Bar, r.First, b.Name, size)
+			return nil, fmt.Errorf("a rule of BAR %d from 0x%x on: %s has 0x%x bytes there", r.Bar,
+				r.First, b.Name, size)
 		}
 	}
 	for i := range own {
@@ -100,7 +108,8 @@ const (
 func plain(bars [6]uint64) (rules []boards.Rule) {
 	for bar, size := range bars {
 		if size >= 4 {
-			rules = append(rules, boards.Rule{Bar: uint8(bar), Last: size&^3 - 1, Widths: 4, Name: registers})
+			rules = append(rules, boards.Rule{Bar: uint8(bar), Last: size&^3 - 1, Widths: 4,
+				Name: registers})
 		}
 	}
 	return rules
@@ -110,7 +119,9 @@ func plain(bars [6]uint64) (rules []boards.Rule) {
 // of one; END is behind the last byte.
 func ParseRule(text string) (r boards.Rule, err error) {
 	bad := func(why string) (boards.Rule, error) {
-		return r, fmt.Errorf("--rule %s: %s; write BAR+OFFSET..END=WIDTHS[,memory], such as 0+0x1000..0x2000=4,8 or 2=1,2,4,8,memory", text, why)
+		return r,
+			fmt.Errorf("--rule %s: %s; write BAR+OFFSET..END=WIDTHS[,memory], such as "+
+				"0+0x1000..0x2000=4,8 or 2=1,2,4,8,memory", text, why)
 	}
 	place, widths, ok := strings.Cut(text, "=")
 	if !ok {
@@ -158,7 +169,8 @@ func overlay(under, over []boards.Rule) ([]boards.Rule, error) {
 	for i, r := range over {
 		for _, other := range over[:i] {
 			if overlap(r, other) {
-				return nil, fmt.Errorf("two rules say something of byte 0x%x of BAR %d", max(r.First, other.First), r.Bar)
+				return nil, fmt.Errorf("two rules say something of byte 0x%x of BAR %d",
+					max(r.First, other.First), r.Bar)
 			}
 		}
 		left := make([]boards.Rule, 0, len(under)+1)
@@ -179,10 +191,16 @@ func overlay(under, over []boards.Rule) ([]boards.Rule, error) {
 		}
 		under = left
 	}
-	all := slices.DeleteFunc(append(under, over...), func(r boards.Rule) bool { return r.First > r.Last })
-	slices.SortFunc(all, func(a, b boards.Rule) int { return cmp.Or(cmp.Compare(a.Bar, b.Bar), cmp.Compare(a.First, b.First)) })
+	all := slices.DeleteFunc(append(under, over...),
+		func(r boards.Rule) bool { return r.First > r.Last })
+	slices.SortFunc(all,
+		func(a, b boards.Rule) int {
+			return cmp.Or(cmp.Compare(a.Bar, b.Bar),
+				cmp.Compare(a.First, b.First))
+		})
 	if len(all) >= fbs.RulesMax {
-		return nil, fmt.Errorf("%d rules are more than the %d that an image has", len(all), fbs.RulesMax-1)
+		return nil, fmt.Errorf("%d rules are more than the %d that an image has", len(all),
+			fbs.RulesMax-1)
 	}
 	return all, nil
 }

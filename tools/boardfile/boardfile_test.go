@@ -16,7 +16,8 @@ import (
 // text is rules as a listing has them.
 func text(t *testing.T, b *boards.Board, bars [6]uint64) string {
 	t.Helper()
-	image := &lmb.Image{Targets: []lmb.Target{{Board: "x", Vendor: 1, Device: 2, Bars: bars}}, Rules: lmb.RulesOf(b, 0, bars)}
+	image := &lmb.Image{Targets: []lmb.Target{{Board: "x", Vendor: 1, Device: 2, Bars: bars}},
+		Rules: lmb.RulesOf(b, 0, bars)}
 	var out bytes.Buffer
 	if err := listing.Print(&out, image); err != nil {
 		t.Fatal(err)
@@ -31,13 +32,23 @@ func TestAGenericDeviceTakes32BitsButWhereARuleSaysOtherwise(t *testing.T) {
 		rules []string
 		want  string
 	}{
-		{nil, "registers bar0 offset 0x0 size 4KiB widths 4\nregisters bar2 offset 0x0 size 1MiB widths 4\n"},
-		{[]string{"0+0x80..0x100=4,8", "bar2=1,2,4,8,memory"}, "registers bar0 offset 0x0 size 128 widths 4\n\"at 0x80\" bar0 offset 0x80 size 128 widths 4 8\n" +
-			"registers bar0 offset 0x100 size 3840 widths 4\nmemory bar2 offset 0x0 size 1MiB widths 1 2 4 8 memory\n"},
+		{nil, "registers bar0 offset 0x0 size 4KiB widths 4\n" +
+			"registers bar2 offset 0x0 size 1MiB widths 4\n"},
+		{[]string{"0+0x80..0x100=4,8", "bar2=1,2,4,8,memory"},
+			"registers bar0 offset 0x0 size 128 widths 4\n" +
+				"\"at 0x80\" bar0 offset 0x80 size 128 widths 4 8\n" +
+				"registers bar0 offset 0x100 size 3840 widths 4\n" +
+				"memory bar2 offset 0x0 size 1MiB widths 1 2 4 8 memory\n"},
 		// What is left beside a rule begins and ends with whole accesses.
-		{[]string{"0+5..6=1"}, "registers bar0 offset 0x0 size 4 widths 4\n\"at 0x5\" bar0 offset 0x5 size 1 widths 1\n" +
-			"registers bar0 offset 0x8 size 4088 widths 4\nregisters bar2 offset 0x0 size 1MiB widths 4\n"},
-		{[]string{"0+1..3=1"}, "\"at 0x1\" bar0 offset 0x1 size 2 widths 1\nregisters bar0 offset 0x4 size 4092 widths 4\nregisters bar2 offset 0x0 size 1MiB widths 4\n"},
+		{[]string{"0+5..6=1"},
+			"registers bar0 offset 0x0 size 4 widths 4\n" +
+				"\"at 0x5\" bar0 offset 0x5 size 1 widths 1\n" +
+				"registers bar0 offset 0x8 size 4088 widths 4\n" +
+				"registers bar2 offset 0x0 size 1MiB widths 4\n"},
+		{[]string{"0+1..3=1"},
+			"\"at 0x1\" bar0 offset 0x1 size 2 widths 1\n" +
+				"registers bar0 offset 0x4 size 4092 widths 4\n" +
+				"registers bar2 offset 0x0 size 1MiB widths 4\n"},
 	} {
 		b, err := Generic(test.rules)
 		if err != nil {
@@ -78,7 +89,9 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 			t.Errorf("%q: %v, want %q", test.rules[0], err, test.want)
 		}
 	}
-	if _, err := With(&boards.Board{Name: "b", Bars: [6]uint64{0: 64}}, []string{"0+64..68=4"}); err == nil || !strings.Contains(err.Error(), "b has 0x40 bytes there") {
+	if _, err := With(&boards.Board{Name: "b", Bars: [6]uint64{0: 64}},
+		[]string{"0+64..68=4"}); err == nil ||
+		!strings.Contains(err.Error(), "b has 0x40 bytes there") {
 		t.Error(err)
 	}
 }
@@ -92,13 +105,17 @@ func TestBoardFilesWithDefectsAreRefusedWithPlaceAndReason(t *testing.T) {
 		{head + "rule r bar0\nwindow w bar0 size 4\n", "and nothing else"},
 		{head + "rule r bar0\nmain:\n", "and nothing else"},
 		{head + "target y ab1e:0002 bar0 4KiB\nrule r bar0\n", "a board file has one target"},
-		{head + "rule r bar0\nrule s bar0 offset 4\n", "x.board:4:6: it overlaps another rule of bar0"},
+		{head + "rule r bar0\nrule s bar0 offset 4\n",
+			"x.board:4:6: it overlaps another rule of bar0"},
 		{head + "rule r bar1\n", "x.board:3:6: 0 bytes at 0x0 do not lie in bar1 of x"},
 		{head + "tensor a input int8[4] = file \"/etc/passwd\"\n", "a board file has no data"},
-		{"lightmetal 1\ntarget edu ab1e:0001 bar0 4KiB\nrule r bar0\n", "edu is the name of a board that is known"},
-		{"lightmetal 1\ntarget edu 1234:11e8 bar0 4KiB\nrule r bar0\n", "1234:11e8 is edu, whose own rules hold"},
+		{"lightmetal 1\ntarget edu ab1e:0001 bar0 4KiB\nrule r bar0\n",
+			"edu is the name of a board that is known"},
+		{"lightmetal 1\ntarget edu 1234:11e8 bar0 4KiB\nrule r bar0\n",
+			"1234:11e8 is edu, whose own rules hold"},
 	} {
-		if _, err := Parse("x.board", []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := Parse("x.board", []byte(test.text)); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.text, err, test.want)
 		}
 	}
@@ -117,11 +134,15 @@ func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
 	}
 	write("vendor", "0xab1e\n")
 	write("device", "0x0001\n")
-	// As Linux 6.1 writes them: registers, an I/O range, prefetchable memory of 64 bits, none, a ROM.
-	write("resource", "0x0000000010000000 0x0000000010000fff 0x0000000000040200\n0x0000000000001000 0x000000000000101f 0x0000000000040101\n"+
-		"0x0000008000000000 0x00000080000fffff 0x000000000014220c\n"+strings.Repeat("0x0000000000000000 0x0000000000000000 0x0000000000000000\n", 3)+
+	// As Linux 6.1 writes them: registers, an I/O range, prefetchable memory of 64 bits, none, a
+	// ROM.
+	write("resource", "0x0000000010000000 0x0000000010000fff 0x0000000000040200\n"+
+		"0x0000000000001000 0x000000000000101f 0x0000000000040101\n"+
+		"0x0000008000000000 0x00000080000fffff 0x000000000014220c\n"+
+		strings.Repeat("0x0000000000000000 0x0000000000000000 0x0000000000000000\n", 3)+
 		"0x0000000010040000 0x000000001007ffff 0x0000000000046200\n")
-	const want = "lightmetal 1\ntarget pci-ab1e-0001 ab1e:0001%s bar0 4KiB bar2 1MiB\nrule registers bar0 offset 0x0 size 4KiB widths 4\n" +
+	const want = "lightmetal 1\ntarget pci-ab1e-0001 ab1e:0001%s bar0 4KiB bar2 1MiB\n" +
+		"rule registers bar0 offset 0x0 size 4KiB widths 4\n" +
 		"rule memory bar2 offset 0x0 size 1MiB widths 1 2 4 8 memory\n"
 	for _, subsystem := range []string{"", " subsystem ab1e:0002"} {
 		image, err := FromDevice(folder)
@@ -129,19 +150,22 @@ func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := listing.Print(&out, image); err != nil || out.String() != fmt.Sprintf(want, subsystem) {
+		if err := listing.Print(&out, image); err != nil ||
+			out.String() != fmt.Sprintf(want, subsystem) {
 			t.Errorf("%v\n%s", err, out.String())
 		}
 		write("subsystem_vendor", "0xab1e\n")
 		write("subsystem_device", "0x0002\n")
 	}
 	write("device", "nonsense\n")
-	if _, err := FromDevice(folder); err == nil || !strings.Contains(err.Error(), "is no PCI device under /sys") {
+	if _, err := FromDevice(folder); err == nil ||
+		!strings.Contains(err.Error(), "is no PCI device under /sys") {
 		t.Error(err)
 	}
 	write("vendor", "0x1234\n")
 	write("device", "0x11e8\n")
-	if _, err := FromDevice(folder); err == nil || !strings.Contains(err.Error(), "1234:11e8 is edu, which has its rules already") {
+	if _, err := FromDevice(folder); err == nil ||
+		!strings.Contains(err.Error(), "1234:11e8 is edu, which has its rules already") {
 		t.Error(err)
 	}
 }
@@ -153,7 +177,8 @@ func TestARecordingWithoutADeviceDescribesNone(t *testing.T) {
 		"LMRECORD 2\nGAP x\nEND 1\n":  "2:1: the recording is not whole: x",
 		"LMRECORD 2\nMEM 1000 1000\n": "3:1: the recording has no END line",
 	} {
-		if _, err := FromRecord(strings.NewReader(text), ""); err == nil || !strings.Contains(err.Error(), "no device is in the recording: "+want) {
+		if _, err := FromRecord(strings.NewReader(text), ""); err == nil ||
+			!strings.Contains(err.Error(), "no device is in the recording: "+want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -162,7 +187,8 @@ func TestARecordingWithoutADeviceDescribesNone(t *testing.T) {
 func TestARecordingTellsWhichWidthsWereUsedWhere(t *testing.T) {
 	seen := map[uint64]uint8{0: 4, 2: 8, 3: 8, 4: 1 | 2, 511: 2}
 	got := runs(1, seen, 4096)
-	want := "[{1 16 31 8 false false at 0x10} {1 32 39 3 false false at 0x20} {1 4088 4095 2 false false at 0xff8}]"
+	want := "[{1 16 31 8 false false at 0x10} {1 32 39 3 false false at 0x20} {1 4088 4095 2 " +
+		"false false at 0xff8}]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}

@@ -52,12 +52,14 @@ func FromDevice(folder string) (*lmb.Image, error) {
 	var over []boards.Rule
 	for bar, line := range strings.Split(string(text), "\n") {
 		var first, last, flags uint64
-		if n, _ := fmt.Sscanf(line, "%v %v %v", &first, &last, &flags); bar > 5 || n != 3 || flags&resourceMemory == 0 || last <= first {
+		if n, _ := fmt.Sscanf(line, "%v %v %v", &first, &last, &flags); bar > 5 || n != 3 ||
+			flags&resourceMemory == 0 || last <= first {
 			continue
 		}
 		b.Bars[bar] = last - first + 1
 		if flags&resourcePrefetchable != 0 {
-			over = append(over, boards.Rule{Bar: uint8(bar), Last: last - first, Widths: 15, Memory: true, Name: memory})
+			over = append(over, boards.Rule{Bar: uint8(bar), Last: last - first, Widths: 15,
+				Memory: true, Name: memory})
 		}
 	}
 	image, err := imageOf(b, over)
@@ -71,7 +73,8 @@ func FromDevice(folder string) (*lmb.Image, error) {
 type Known struct{ Board *boards.Board }
 
 func (e *Known) Error() string {
-	return fmt.Sprintf("%04x:%04x is %s, which has its rules already: --board %s", e.Board.Vendor, e.Board.Device, e.Board.Name, e.Board.Name)
+	return fmt.Sprintf("%04x:%04x is %s, which has its rules already: --board %s", e.Board.Vendor,
+		e.Board.Device, e.Board.Name, e.Board.Name)
 }
 
 // imageOf makes a board file's image of ids, BARs and the rules that differ from
@@ -100,18 +103,20 @@ func imageOf(b *boards.Board, over []boards.Rule) (*lmb.Image, error) {
 func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 	var c *record.Capture
 	var seen [6]map[uint64]uint8 // widths by 8 bytes of the BAR
-	err := record.Each(r, device, func(header *record.Capture) error { c = header; return nil }, func(rec *record.Record) error {
-		if rec.Kind != record.BarRead && rec.Kind != record.BarWrite {
-			return nil
-		}
-		if seen[rec.Bar] == nil {
-			seen[rec.Bar] = map[uint64]uint8{}
-		}
-		return traces.Single(&traces.Access{Offset: rec.Offset}, rec.Data, func(a *traces.Access) error {
-			seen[rec.Bar][a.Offset/8] |= a.Width
-			return nil
+	err := record.Each(r, device, func(header *record.Capture) error { c = header; return nil },
+		func(rec *record.Record) error {
+			if rec.Kind != record.BarRead && rec.Kind != record.BarWrite {
+				return nil
+			}
+			if seen[rec.Bar] == nil {
+				seen[rec.Bar] = map[uint64]uint8{}
+			}
+			return traces.Single(&traces.Access{Offset: rec.Offset}, rec.Data,
+				func(a *traces.Access) error {
+					seen[rec.Bar][a.Offset/8] |= a.Width
+					return nil
+				})
 		})
-	})
 	if err != nil && !record.Incomplete(err) {
 		return nil, err
 	}
@@ -145,11 +150,13 @@ func runs(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.Rule) {
 			if widths == 4 {
 				continue
 			}
-			if n := len(rules); n > 0 && rules[n-1].Widths == widths && rules[n-1].Last+1 == at*piece {
+			if n := len(rules); n > 0 && rules[n-1].Widths == widths &&
+				rules[n-1].Last+1 == at*piece {
 				rules[n-1].Last = (at+1)*piece - 1
 				continue
 			}
-			rules = append(rules, boards.Rule{Bar: bar, First: at * piece, Last: (at+1)*piece - 1, Widths: widths, Name: fmt.Sprintf("at 0x%x", at*piece)})
+			rules = append(rules, boards.Rule{Bar: bar, First: at * piece, Last: (at+1)*piece - 1,
+				Widths: widths, Name: fmt.Sprintf("at 0x%x", at*piece)})
 		}
 		if len(rules) <= runsMax || piece >= size {
 			break
@@ -168,14 +175,16 @@ func ForImage(image *lmb.Image, b *boards.Board) error {
 	for i := range image.Targets {
 		t := &image.Targets[i]
 		has := slices.ContainsFunc(image.Rules, func(r lmb.Rule) bool { return int(r.Device) == i })
-		if has || boards.FindByID(t.Vendor, t.Device) != nil || cmp.Or(b.Vendor, t.Vendor) != t.Vendor || cmp.Or(b.Device, t.Device) != t.Device {
+		if has || boards.FindByID(t.Vendor, t.Device) != nil ||
+			cmp.Or(b.Vendor, t.Vendor) != t.Vendor || cmp.Or(b.Device, t.Device) != t.Device {
 			continue
 		}
 		image.Rules = append(image.Rules, lmb.RulesOf(b, uint8(i), t.Bars)...)
 	}
 	slices.SortFunc(image.Rules, lmb.CompareRules)
 	if len(image.Rules) > fbs.RulesMax {
-		return fmt.Errorf("%d rules of all targets are more than the %d that an image has", len(image.Rules), fbs.RulesMax)
+		return fmt.Errorf("%d rules of all targets are more than the %d that an image has",
+			len(image.Rules), fbs.RulesMax)
 	}
 	return nil
 }

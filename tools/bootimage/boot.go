@@ -43,12 +43,14 @@ func (r *request) writeBoot() {
 	case hosts.UEFI:
 		// Run by the UEFI shell where nothing else boots (UEFI Shell 2.2, 3.3).
 		// The kernel's EFI stub takes initrd= (Linux, Documentation/admin-guide/efi-stub.rst).
-		r.write("startup.nsh", []byte("Image "+r.commandLine()+" initrd=\\"+initramfsGz+"\r\n"), 0o644)
+		r.write("startup.nsh", []byte("Image "+r.commandLine()+" initrd=\\"+initramfsGz+"\r\n"),
+			0o644)
 	default:
 		if strings.HasPrefix(r.board.DeviceTree.Value, "broadcom/") {
 			// The firmware's own configuration, for its first partition
 			// (raspberrypi/documentation, computers/config_txt/boot.adoc).
-			r.write("config.txt", []byte("arm_64bit=1\nkernel=Image\ninitramfs "+initramfsGz+" followkernel\n"), 0o644)
+			r.write("config.txt", []byte("arm_64bit=1\nkernel=Image\ninitramfs "+initramfsGz+
+				" followkernel\n"), 0o644)
 		}
 	}
 }
@@ -64,7 +66,8 @@ func (r *request) strange(name string, data []byte) string {
 	case name != "Image":
 	case at(0, "\x1f\x8b"):
 		return "is a kernel packed by gzip; gunzip gives the Image"
-	case at(4, "zimg") && r.board.Boot.Value == hosts.UEFI: // Linux, drivers/firmware/efi/libstub/zboot-header.S
+	// Linux, drivers/firmware/efi/libstub/zboot-header.S
+	case at(4, "zimg") && r.board.Boot.Value == hosts.UEFI:
 	case !at(56, "ARM\x64"): // Linux, Documentation/arch/arm64/booting.rst
 		return "is no arm64 kernel Image"
 	}
@@ -85,14 +88,18 @@ func (r *request) writeFIT() {
 		load = fmt.Sprintf("%#x", r.board.LoadAddress.Value)
 	}
 	if _, err := strconv.ParseUint(load, 0, 32); err != nil {
-		stop.With(hal.Usage, "--load takes the address of the kernel on %s, as its U-Boot's kernel_addr_r, not %q", r.board.Name, load)
+		stop.With(hal.Usage,
+			"--load takes the address of the kernel on %s, as its U-Boot's kernel_addr_r, not %q",
+			r.board.Name, load)
 	}
-	r.write("image.its", fmt.Appendf(nil, fit, r.board.Title, load, r.board.DeviceTree.Value), 0o644)
+	r.write("image.its", fmt.Appendf(nil, fit, r.board.Title, load, r.board.DeviceTree.Value),
+		0o644)
 	if r.kernel == "" || r.dtb == "" {
 		return
 	}
 	mkimage := exec.Command("mkimage", "-f", "image.its", "image.itb")
-	mkimage.Dir, mkimage.Env = r.dir, append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", sourceDate().Unix()))
+	mkimage.Dir, mkimage.Env = r.dir, append(os.Environ(),
+		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", sourceDate().Unix()))
 	if text, err := mkimage.CombinedOutput(); err != nil {
 		stop.On(fmt.Errorf("mkimage of u-boot-tools: %v\n%s", err, text))
 	}

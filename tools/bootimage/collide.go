@@ -30,7 +30,8 @@ func (r *request) judge(parts []initramfs.File) {
 		steps = append(steps, steps...)
 	}
 	if list := together.InOrder(steps); len(list) > 0 && !p.allowed {
-		stop.On(fmt.Errorf("%s: images break each other; with `collisions allowed` before the first image they may\n%s", configName, &list[0]))
+		stop.On(fmt.Errorf("%s: images break each other; with `collisions allowed` before the "+
+			"first image they may\n%s", configName, &list[0]))
 	}
 	if len(p.list) > 1 {
 		r.elsewhere = p.elsewhere
@@ -88,9 +89,11 @@ func (p *plan) fits(view *fbs.View, tensor, path string) {
 	if at < 0 || view == nil {
 		return
 	}
-	of := slices.IndexFunc(view.Tensors, func(t fbs.Tensor) bool { return view.Name(t.Name) == tensor })
+	of := slices.IndexFunc(view.Tensors,
+		func(t fbs.Tensor) bool { return view.Name(t.Name) == tensor })
 	if size := uint64(len(p.parts[at].Data)); of >= 0 && size != view.Tensors[of].Size {
-		stop.On(fmt.Errorf("%s has %d bytes, input %s takes %d", path, size, tensor, view.Tensors[of].Size))
+		stop.On(fmt.Errorf("%s has %d bytes, input %s takes %d", path, size, tensor,
+			view.Tensors[of].Size))
 	}
 }
 
@@ -118,9 +121,11 @@ func (p *plan) steps() (steps []together.Step) {
 		if view == nil {
 			continue
 		}
-		step := together.Step{Image: together.Image{Name: one.path, View: view}, Devices: one.devices}
+		step := together.Step{Image: together.Image{Name: one.path, View: view},
+			Devices: one.devices}
 		for _, name := range []string{"before", "sequence", "after"} {
-			i := slices.IndexFunc(view.Sequences, func(s fbs.Sequence) bool { return view.Name(s.Name) == one.values[name] })
+			i := slices.IndexFunc(view.Sequences,
+				func(s fbs.Sequence) bool { return view.Name(s.Name) == one.values[name] })
 			if i >= 0 {
 				step.Sequences = append(step.Sequences, i)
 			}

@@ -110,7 +110,8 @@ func (r *request) replaceable() {
 	if _, there := os.Lstat(r.out); err != nil && there == nil {
 		stop.On(fmt.Errorf("%s is no folder that can be replaced: name another by --out", r.out))
 	}
-	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil && len(entries) > 0 {
+	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil &&
+		len(entries) > 0 {
 		stop.On(fmt.Errorf("%s holds something else than a boot image", r.out))
 	}
 	stop.On(os.MkdirAll(filepath.Dir(r.out), 0o755))
@@ -129,7 +130,8 @@ func (r *request) replace() {
 func (r *request) files() []initramfs.File {
 	var parts []initramfs.File
 	add := func(host, guest string, mode uint32) {
-		parts = append(parts, initramfs.File{Path: guest, Mode: mode, Data: stop.Must(files.Read(host, fileMax))})
+		parts = append(parts, initramfs.File{Path: guest, Mode: mode,
+			Data: stop.Must(files.Read(host, fileMax))})
 	}
 	for _, program := range [][2]string{{r.lminit, "/init"}, {r.lmrun, "/lmrun"}} {
 		add(program[0], program[1], 0o755)
@@ -144,7 +146,8 @@ func (r *request) files() []initramfs.File {
 		}
 		add(host, guest, 0o644)
 	}
-	return append(parts, initramfs.File{Path: "/" + configName, Mode: 0o644, Data: r.configuration()})
+	return append(parts, initramfs.File{Path: "/" + configName, Mode: 0o644,
+		Data: r.configuration()})
 }
 
 // configuration is the user's, or one made of flags.
@@ -175,8 +178,10 @@ func (r *request) verify(parts []initramfs.File) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, configName)
 	stop.On(files.Write(path, []byte(here), 0o600, files.Create))
-	if text, err := exec.Command(r.verifier, "-config", path, "-check").CombinedOutput(); err != nil {
-		stop.On(fmt.Errorf("the board would refuse this: %w\n%s", err, strings.NewReplacer(dir+"/", "", root, "").Replace(string(text))))
+	if text, err := exec.Command(r.verifier, "-config", path,
+		"-check").CombinedOutput(); err != nil {
+		stop.On(fmt.Errorf("the board would refuse this: %w\n%s", err,
+			strings.NewReplacer(dir+"/", "", root, "").Replace(string(text))))
 	}
 }
 
@@ -197,7 +202,8 @@ func settings(config []byte) (list []setting) {
 // and which is not here, the first one stands in, without its key.
 func (r *request) onHost(config []byte, root string, parts []initramfs.File) string {
 	standIn := root + "/" + filepath.Base(r.images[0])
-	lines, mounts, named, mounted := strings.Split(string(config), "\n"), []string{}, map[string]bool{}, false
+	lines, mounts, named, mounted := strings.Split(string(config), "\n"), []string{},
+		map[string]bool{}, false
 	for i, s := range settings(config) {
 		name, value := s.name, s.value
 		if fields := strings.Fields(value); name == "mount" && len(fields) > 1 {
@@ -208,9 +214,11 @@ func (r *request) onHost(config []byte, root string, parts []initramfs.File) str
 		}
 		path := filepath.Join("/", value)
 		packed := slices.ContainsFunc(parts, func(f initramfs.File) bool { return f.Path == path })
-		below := slices.ContainsFunc(mounts, func(m string) bool { return strings.HasPrefix(path, m) })
+		below := slices.ContainsFunc(mounts,
+			func(m string) bool { return strings.HasPrefix(path, m) })
 		if !packed && !below {
-			stop.On(fmt.Errorf("%s:%d: %s is not in the boot image, and not below a mount", configName, i+1, path))
+			stop.On(fmt.Errorf("%s:%d: %s is not in the boot image, and not below a mount",
+				configName, i+1, path))
 		}
 		lines[i] = name + " " + root + path
 		switch {
@@ -225,7 +233,8 @@ func (r *request) onHost(config []byte, root string, parts []initramfs.File) str
 	}
 	for _, image := range r.images {
 		if !named["/"+filepath.Base(image)] {
-			stop.On(fmt.Errorf("%s: no line of the configuration says `image /%s`", image, filepath.Base(image)))
+			stop.On(fmt.Errorf("%s: no line of the configuration says `image /%s`", image,
+				filepath.Base(image)))
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -237,7 +246,8 @@ func (r *request) describe(parts []initramfs.File) {
 	for _, f := range parts {
 		listed = append(listed, sbom.File{Path: rootFolder + f.Path, Data: f.Data})
 	}
-	r.write("sbom.spdx.json", stop.Must(sbom.Document("lightmetal-image-"+r.board.Name, sourceDate(), listed)), 0o644)
+	r.write("sbom.spdx.json",
+		stop.Must(sbom.Document("lightmetal-image-"+r.board.Name, sourceDate(), listed)), 0o644)
 	var sums strings.Builder
 	stop.On(filepath.WalkDir(r.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -259,10 +269,13 @@ func (r *request) list(out io.Writer) {
 		}
 	}
 	for _, path := range r.elsewhere {
-		fmt.Fprintf(out, "%s is on a file system that the board mounts: what it does to the others was not looked at (lm verify --together)\n", path)
+		fmt.Fprintf(out,
+			"%s is on a file system that the board mounts: what it does to the others was not "+
+				"looked at (lm verify --together)\n", path)
 	}
 	if r.kernel == "" {
-		fmt.Fprintln(out, "No --kernel was given: the kernel, and its device tree, are yours to put beside it.")
+		fmt.Fprintln(out,
+			"No --kernel was given: the kernel, and its device tree, are yours to put beside it.")
 	}
 }
 

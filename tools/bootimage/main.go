@@ -34,7 +34,8 @@ func main() {
 	}
 }
 
-// exitOf is the status of lminit where that refused, else that of an error's code; one without is about data.
+// exitOf is the status of lminit where that refused, else that of an error's code; one without is
+// about data.
 func exitOf(err error) int {
 	code, refused := hal.BadImage, new(exec.ExitError)
 	if errors.As(err, &code); errors.As(err, &refused) && refused.ExitCode() > 0 {
@@ -73,7 +74,8 @@ func sbomCommand(args []string, out io.Writer) {
 	parse(flags, args)
 	var parts []sbom.File
 	for _, path := range flags.Args() {
-		parts = append(parts, sbom.File{Path: filepath.Base(path), Data: stop.Must(files.Read(path, fileMax))})
+		parts = append(parts, sbom.File{Path: filepath.Base(path),
+			Data: stop.Must(files.Read(path, fileMax))})
 	}
 	stop.Must(out.Write(stop.Must(sbom.Document(*name, sourceDate(), parts))))
 }
@@ -110,7 +112,8 @@ type request struct {
 
 // ofEveryImage are lmrun's flags that may be given here instead of a
 // configuration.
-var ofEveryImage = []string{"device", "before", "sequence", "after", "loop", "input", "output", "deadline", "longest", "watchdog", "window", "key"}
+var ofEveryImage = []string{"device", "before", "sequence", "after", "loop", "input", "output",
+	"deadline", "longest", "watchdog", "window", "key"}
 
 func imageCommand(args []string, out io.Writer) {
 	var r request
@@ -118,22 +121,27 @@ func imageCommand(args []string, out io.Writer) {
 	board := flags.String("board", "", "`name` of the board; bootimage boards lists them")
 	flags.StringVar(&r.lmrun, "lmrun", "", "static arm64 lmrun")
 	flags.StringVar(&r.lminit, "lminit", "", "static arm64 lminit")
-	flags.StringVar(&r.verifier, "verifier", "", "lminit of this machine with lmrun beside it, to verify with")
+	flags.StringVar(&r.verifier, "verifier", "",
+		"lminit of this machine with lmrun beside it, to verify with")
 	flags.StringVar(&r.out, "out", "", "`folder` for the result; what is in it goes away")
 	flags.StringVar(&r.config, "config", "", "configuration, instead of the flags of lmrun")
 	flags.StringVar(&r.kernel, "kernel", "", "arm64 kernel `Image`")
 	flags.StringVar(&r.dtb, "dtb", "", "device tree of the board, for a FIT")
 	flags.StringVar(&r.load, "load", "", "`address` of the kernel in a FIT; default: the board's")
 	flags.StringVar(&r.append, "append", "", "further `arguments` of the kernel")
-	flags.Func("add", "`FILE[=PATH]`: a host file and where it goes, default /; repeatable", collect(&r.adds, ""))
+	flags.Func("add", "`FILE[=PATH]`: a host file and where it goes, default /; repeatable",
+		collect(&r.adds, ""))
 	for _, name := range ofEveryImage {
-		flags.Func(name, "as lmrun's; paths are the board's; repeatable", collect(&r.settings, name+" "))
+		flags.Func(name, "as lmrun's; paths are the board's; repeatable",
+			collect(&r.settings, name+" "))
 	}
 	for _, name := range []string{"seal", "json"} {
-		flags.BoolFunc(name, "as lmrun's", func(string) error { r.settings = append(r.settings, name); return nil })
+		flags.BoolFunc(name, "as lmrun's",
+			func(string) error { r.settings = append(r.settings, name); return nil })
 	}
 	for _, name := range []string{"on-success", "on-failure"} {
-		flags.Func(name, "halt, poweroff, reboot, restart or `\"restart N ACTION\"`", collect(&r.machine, name+" "))
+		flags.Func(name, "halt, poweroff, reboot, restart or `\"restart N ACTION\"`",
+			collect(&r.machine, name+" "))
 	}
 	parse(flags, args)
 	r.images = flags.Args()
@@ -141,7 +149,8 @@ func imageCommand(args []string, out io.Writer) {
 		stop.With(hal.Usage, "no board %q; there are %s", *board, names())
 	}
 	if r.lmrun == "" || r.lminit == "" || r.verifier == "" || r.out == "" || len(r.images) == 0 {
-		stop.With(hal.Usage, "an image is needed (and without build.sh --lmrun, --lminit, --verifier and --out)")
+		stop.With(hal.Usage,
+			"an image is needed (and without build.sh --lmrun, --lminit, --verifier and --out)")
 	}
 	if r.config != "" && len(r.settings)+len(r.machine) > 0 {
 		stop.With(hal.Usage, "flags of lmrun stand in the configuration")

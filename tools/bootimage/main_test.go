@@ -20,7 +20,8 @@ const edu = "../../testdata/images/edu.lmb"
 
 var (
 	runner string // lminit, with lmrun beside it, that verifies
-	packed string // what is packed in their place: it is never run, and packing the programs takes seconds
+	// what is packed in their place: it is never run, and packing the programs takes seconds
+	packed string
 )
 
 func TestMain(m *testing.M) {
@@ -28,7 +29,8 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		runner = filepath.Join(dir, "lminit")
 		var text []byte
-		if text, err = exec.Command("go", "build", "-o", dir, "lightmetal/tools/lmrun", "lightmetal/tools/lminit").CombinedOutput(); err != nil {
+		if text, err = exec.Command("go", "build", "-o", dir, "lightmetal/tools/lmrun",
+			"lightmetal/tools/lminit").CombinedOutput(); err != nil {
 			err = fmt.Errorf("%w\n%s", err, text)
 		}
 	}
@@ -50,7 +52,9 @@ func TestMain(m *testing.M) {
 func made(t *testing.T, args ...string) (folder string, err error) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "image")
-	return folder, run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner, "--out", folder}, args...), io.Discard)
+	return folder,
+		run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner,
+			"--out", folder}, args...), io.Discard)
 }
 
 func written(t *testing.T, name, text string) string {
@@ -78,22 +82,28 @@ func TestEveryBoardGetsWhatItsBootLoaderReads(t *testing.T) {
 			t.Errorf("%s: %v", h.Name, err)
 			continue
 		}
-		if line := read(t, folder, "cmdline.txt"); !strings.Contains(line, "console="+h.Console.Value+" ") {
+		if line := read(t, folder, "cmdline.txt"); !strings.Contains(line,
+			"console="+h.Console.Value+" ") {
 			t.Errorf("%s: command line %q", h.Name, line)
 		}
-		if name := map[hosts.Boot]string{hosts.FIT: "image.its", hosts.UEFI: "startup.nsh"}[h.Boot.Value]; name != "" && !strings.Contains(read(t, folder, name), initramfsGz) {
+		if name := map[hosts.Boot]string{hosts.FIT: "image.its",
+			hosts.UEFI: "startup.nsh"}[h.Boot.Value]; name != "" &&
+			!strings.Contains(read(t, folder, name), initramfsGz) {
 			t.Errorf("%s: %s does not name the initramfs", h.Name, name)
 		}
 		sums := read(t, folder, "SHA256SUMS")
-		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, folder, initramfsGz))), initramfsGz); !strings.Contains(sums, want) {
+		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, folder, initramfsGz))),
+			initramfsGz); !strings.Contains(sums, want) {
 			t.Errorf("%s: no line %q in\n%s", h.Name, want, sums)
 		}
 	}
 }
 
 func TestFlagsBecomeAConfiguration(t *testing.T) {
-	folder, err := made(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--loop", "3", "--longest", "2h", "--seal", "--on-failure", "restart 3 reboot", edu)
-	want := "on-failure restart 3 reboot\n\nimage /edu.lmb\ndevice pci:1234:11e8\nloop 3\nlongest 2h\nseal\n"
+	folder, err := made(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--loop", "3",
+		"--longest", "2h", "--seal", "--on-failure", "restart 3 reboot", edu)
+	want := "on-failure restart 3 reboot\n\nimage /edu.lmb\ndevice pci:1234:11e8\nloop 3\n" +
+		"longest 2h\nseal\n"
 	if got := read(t, folder, rootFolder, configName); err != nil || !strings.HasSuffix(got, want) {
 		t.Errorf("%v, %q", err, got)
 	}
@@ -112,39 +122,52 @@ func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
 		{65, "bad image", []string{"--board", "rpi5", cut}},
 		{64, "lmrun.conf:4: -loop takes", []string{"--board", "rpi5", "--loop", "0", edu}},
 		{64, "more than one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
-		{64, "stand in the configuration", []string{"--board", "rpi5", "--config", named("image edu.lmb"), "--seal", edu}},
-		{64, "lmrun.conf:1: frob stands before", []string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
-		{65, "lmrun.conf:2: /none.lmb is not in the boot image", []string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},
-		{65, "no line of the configuration says", []string{"--board", "rpi5", "--config", named("image x.lmb\n"), "--add", edu + "=/x.lmb", edu}},
+		{64, "stand in the configuration", []string{"--board", "rpi5", "--config",
+			named("image edu.lmb"), "--seal", edu}},
+		{64, "lmrun.conf:1: frob stands before",
+			[]string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
+		{65, "lmrun.conf:2: /none.lmb is not in the boot image",
+			[]string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},
+		{65, "no line of the configuration says",
+			[]string{"--board", "rpi5", "--config", named("image x.lmb\n"), "--add",
+				edu + "=/x.lmb", edu}},
 		{65, "/edu.lmb stands there twice", []string{"--board", "rpi5", "--add", edu, edu}},
 		{65, "not the path of a file", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
 		{66, "no such file", []string{"--board", "rpi5", "none.lmb"}},
 		{64, "--load takes the address", []string{"--board", "s32g3", edu}},
 	} {
-		if _, err := made(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) || exitOf(err) != test.exit {
-			t.Errorf("%q: %v, exit %d, want %q, %d", test.args, err, exitOf(err), test.want, test.exit)
+		if _, err := made(t, test.args...); err == nil ||
+			!strings.Contains(err.Error(), test.want) || exitOf(err) != test.exit {
+			t.Errorf("%q: %v, exit %d, want %q, %d", test.args, err, exitOf(err), test.want,
+				test.exit)
 		}
 	}
 }
 
 func TestImageOnAMountedFileSystemIsTheBoardsToVerify(t *testing.T) {
-	config := "mount /dev/mmcblk0p3 /data ext4 ro\nimage /data/model.lmb\nkey /data/key.pub\nloop %s\nimage /edu.lmb\n"
-	if _, err := made(t, "--board", "rpi5", "--config", written(t, "c.conf", fmt.Sprintf(config, "7")), edu); err != nil {
+	config := "mount /dev/mmcblk0p3 /data ext4 ro\nimage /data/model.lmb\nkey /data/key.pub\n" +
+		"loop %s\nimage /edu.lmb\n"
+	if _, err := made(t, "--board", "rpi5", "--config",
+		written(t, "c.conf", fmt.Sprintf(config, "7")), edu); err != nil {
 		t.Error(err)
 	}
-	if _, err := made(t, "--board", "rpi5", "--config", written(t, "c.conf", fmt.Sprintf(config, "x")), edu); err == nil || !strings.Contains(err.Error(), "conf:4: -loop") {
+	if _, err := made(t, "--board", "rpi5", "--config",
+		written(t, "c.conf", fmt.Sprintf(config, "x")), edu); err == nil ||
+		!strings.Contains(err.Error(), "conf:4: -loop") {
 		t.Error(err)
 	}
 }
 
 func TestFolderOfSomethingElseIsLeftAlone(t *testing.T) {
 	folder := filepath.Dir(written(t, "precious", "x"))
-	err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner, "--board", "rpi5", "--out", folder, edu}, io.Discard)
+	err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner,
+		"--board", "rpi5", "--out", folder, edu}, io.Discard)
 	if err == nil || read(t, folder, "precious") != "x" {
 		t.Error("an image was made over another folder:", err)
 	}
 	for range 2 { // its own is made anew
-		if err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner, "--board", "rpi5", "--out", folder + "/image", edu}, io.Discard); err != nil {
+		if err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner,
+			"--board", "rpi5", "--out", folder + "/image", edu}, io.Discard); err != nil {
 			t.Error(err)
 		}
 	}
@@ -153,7 +176,8 @@ func TestFolderOfSomethingElseIsLeftAlone(t *testing.T) {
 func TestTimeComesFromTheEnvironment(t *testing.T) {
 	var out bytes.Buffer
 	t.Setenv("SOURCE_DATE_EPOCH", "86400")
-	if err := run([]string{"sbom", runner}, &out); err != nil || !strings.Contains(out.String(), `"created": "1970-01-02T00:00:00Z"`) {
+	if err := run([]string{"sbom", runner}, &out); err != nil ||
+		!strings.Contains(out.String(), `"created": "1970-01-02T00:00:00Z"`) {
 		t.Error(err, out.String()[:300])
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
@@ -167,7 +191,8 @@ func TestUsageIsToldFromFailure(t *testing.T) {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	if err := run([]string{"boards"}, &out); err != nil || strings.Count(out.String(), "\n") != len(hosts.All()) {
+	if err := run([]string{"boards"}, &out); err != nil ||
+		strings.Count(out.String(), "\n") != len(hosts.All()) {
 		t.Error(err, out.String())
 	}
 }
@@ -184,21 +209,31 @@ func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
 		args []string
 	}{
 		{"is no arm64 kernel", []string{"--board", "qemu-virt", "--kernel", edu, edu}},
-		{"is no arm64 kernel", []string{"--board", "qemu-virt", "--kernel", written(t, "empty", ""), edu}},
-		{"gunzip", []string{"--board", "qemu-virt", "--kernel", written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
-		{"is no device tree", []string{"--board", "s32g3", "--load", "0x40400000", "--kernel", written(t, "Image", kernelImage), "--dtb", edu, edu}},
+		{"is no arm64 kernel", []string{"--board", "qemu-virt", "--kernel", written(t, "empty", ""),
+			edu}},
+		{"gunzip", []string{"--board", "qemu-virt", "--kernel",
+			written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
+		{"is no device tree", []string{"--board", "s32g3", "--load", "0x40400000", "--kernel",
+			written(t, "Image", kernelImage), "--dtb", edu, edu}},
 		{"more than the", []string{"--board", "qemu-virt", "--kernel", "/dev/zero", edu}},
-		{"has 5 bytes, input a takes 1024", []string{"--board", "qemu-virt", "--add", short + "=/a.bin", "--input", "a=/a.bin", twoop}},
-		{"lmrun.conf:2: /a.bin has 5 bytes", []string{"--board", "qemu-virt", "--add", short + "=/a.bin", "--config", written(t, "c", "image wh.twoop.lmb\ninput a=/a.bin\n"), twoop}},
-		{"no port with room for the BARs of wormhole", []string{"--board", "imx8mp", "--load", "0x40400000", twoop}},
+		{"has 5 bytes, input a takes 1024", []string{"--board", "qemu-virt", "--add",
+			short + "=/a.bin", "--input", "a=/a.bin", twoop}},
+		{"lmrun.conf:2: /a.bin has 5 bytes", []string{"--board", "qemu-virt", "--add",
+			short + "=/a.bin", "--config", written(t, "c", "image wh.twoop.lmb\ninput a=/a.bin\n"),
+			twoop}},
+		{"no port with room for the BARs of wormhole",
+			[]string{"--board", "imx8mp", "--load", "0x40400000", twoop}},
 	} {
-		if folder, err := made(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
+		if folder, err := made(t, test.args...); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.args, err, test.want)
 		} else if left, _ := os.ReadDir(filepath.Dir(folder)); len(left) > 0 {
 			t.Errorf("%q: %v is left", test.args, left[0])
 		}
 	}
-	for _, args := range [][]string{{"--board", "qemu-virt", "--add", right + "=/a.bin", "--input", "a=/a.bin", twoop}, {"--board", "qemu-virt", "--kernel", written(t, "Image", kernelImage), edu}} {
+	for _, args := range [][]string{{"--board", "qemu-virt", "--add", right + "=/a.bin", "--input",
+		"a=/a.bin", twoop}, {"--board", "qemu-virt", "--kernel", written(t, "Image", kernelImage),
+		edu}} {
 		if _, err := made(t, args...); err != nil {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -213,12 +248,14 @@ func TestImageThatFailsLeavesTheOneBefore(t *testing.T) {
 	}
 	sums := read(t, folder, "SHA256SUMS")
 	again := func(args ...string) error {
-		return run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner, "--out", folder, "--board", "qemu-virt"}, args...), io.Discard)
+		return run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier",
+			runner, "--out", folder, "--board", "qemu-virt"}, args...), io.Discard)
 	}
 	if err := again("--kernel", edu, edu); err == nil || read(t, folder, "SHA256SUMS") != sums {
 		t.Errorf("%v, and the sums were\n%s\nand are\n%s", err, sums, read(t, folder, "SHA256SUMS"))
 	}
-	if err := again("--seal", folder+"/root/edu.lmb"); err != nil || !strings.Contains(read(t, folder, rootFolder, configName), "seal") {
+	if err := again("--seal", folder+"/root/edu.lmb"); err != nil ||
+		!strings.Contains(read(t, folder, rootFolder, configName), "seal") {
 		t.Error(err)
 	}
 	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o755 {

@@ -67,7 +67,8 @@ func (f *function) count(made map[string]int) (c count) {
 		if ran {
 			c.Ran++
 		}
-		if in.kind == trace.Conditional && form == "" && in.skip[taken] == "" && in.skip[passed] == "" {
+		if in.kind == trace.Conditional && form == "" && in.skip[taken] == "" &&
+			in.skip[passed] == "" {
 			c.Branches++
 			if what == "" {
 				c.BothWays++

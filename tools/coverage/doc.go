@@ -4,8 +4,8 @@
 //	coverage [-json] [-functions] [-left] [-held FILE] LMRUN=SEEN[,SEEN...]...
 //
 // LMRUN is a program, and SEEN a folder that the guest's boots filled
-// (LM_GUEST_COVERAGE, tools/guest); what several saw adds up. Names and lines come from the table that Go
-// leaves in a program without symbols, so that it is looked at as it ships.
+// (LM_GUEST_COVERAGE, tools/guest); what several saw adds up. Names and lines come from the table
+// that Go leaves in a program without symbols, so that it is looked at as it ships.
 //
 // What a compiler made and nobody can reach is recognised by its form (form.go).
 // What else was not reached of the loop, the verifier and Load stands in a list

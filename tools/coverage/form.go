@@ -61,7 +61,8 @@ func (f *function) forms(names map[uint64]string) {
 		}
 	}
 	for i := range f.code {
-		if name := names[f.code[i].target]; f.code[i].kind == trace.Call && name == "runtime.typeAssert" {
+		if name := names[f.code[i].target]; f.code[i].kind == trace.Call &&
+			name == "runtime.typeAssert" {
 			f.assertion(i)
 		}
 	}
@@ -87,11 +88,13 @@ func (f *function) assertion(call int) {
 	f.code[end].skip[taken] = assertion
 	for i := start; ok && i < end; i++ {
 		if found, here := f.index(f.code[i].target); here && f.code[i].word&branch == equal {
-			f.mark(block{found, min(found+2, len(f.code))}, assertion) // it is loaded, and that is all
+			// it is loaded, and that is all
+			f.mark(block{found, min(found+2, len(f.code))}, assertion)
 		}
 	}
 	for i := range f.code {
-		if to, here := f.index(f.code[i].target); here && ok && to == start && f.code[i].kind == trace.Jump {
+		if to, here := f.index(f.code[i].target); here && ok && to == start &&
+			f.code[i].kind == trace.Jump {
 			for i--; i >= 0 && f.code[i].kind == trace.Straight; i-- {
 			}
 			if i >= 0 && f.code[i].word>>24 == zero {
@@ -102,7 +105,8 @@ func (f *function) assertion(call int) {
 }
 
 // copies: a copy is left out where it would be onto itself, by a branch over its
-// call and nothing else that branches, or over loads and stores alone, from a pair of vector registers on.
+// call and nothing else that branches, or over loads and stores alone, from a pair of vector
+// registers on.
 func (f *function) copies(i int, names map[uint64]string) {
 	const equal = 0x54000000 // B.EQ
 	to, ok := f.index(f.code[i].target)
@@ -137,10 +141,12 @@ func (f *function) blocks(names map[uint64]string) (list []block) {
 	starts := []int{0, len(f.code)}
 	for i := range f.code {
 		in := &f.code[i]
-		if to, ok := f.index(in.target); ok && (in.kind == trace.Conditional || in.kind == trace.Jump) {
+		if to, ok := f.index(in.target); ok &&
+			(in.kind == trace.Conditional || in.kind == trace.Jump) {
 			starts = append(starts, to)
 		}
-		if in.kind != trace.Straight && in.kind != trace.Call || in.kind == trace.Call && endOf(names[in.target]) != "" {
+		if in.kind != trace.Straight && in.kind != trace.Call ||
+			in.kind == trace.Call && endOf(names[in.target]) != "" {
 			starts = append(starts, i+1)
 		}
 	}
@@ -190,7 +196,8 @@ func (f *function) calling(b block, names map[uint64]string) string {
 func (f *function) leadsTo(b block) string {
 	last := &f.code[b.to-1]
 	next := b.to
-	if to, ok := f.index(last.target); ok && last.kind == trace.Conditional && b.to-b.from <= 2 && f.code[to].form == sliceLength {
+	if to, ok := f.index(last.target); ok && last.kind == trace.Conditional && b.to-b.from <= 2 &&
+		f.code[to].form == sliceLength {
 		return sliceLength // of no memory, whose length is looked at then
 	}
 	switch last.kind {

@@ -95,7 +95,8 @@ func (f *function) calls(names map[uint64]string, all map[string]*reach.Calls) {
 	const branchLinkRegister = 0xd63f0000
 	for i := range f.code {
 		in := &f.code[i]
-		if name := names[in.target]; name != "" && (in.kind == trace.Call || in.kind == trace.Jump) {
+		if name := names[in.target]; name != "" &&
+			(in.kind == trace.Call || in.kind == trace.Jump) {
 			c.Names = append(c.Names, name)
 		}
 		c.Indirect = c.Indirect || in.word&0xfffffc1f == branchLinkRegister
@@ -111,7 +112,8 @@ func (f *function) belongs(loop []string) string {
 		return "loop"
 	case f.path() == "lightmetal/fbs":
 		return "verifier"
-	case len(f.code) > 0 && slices.ContainsFunc(loaders, func(end string) bool { return strings.HasSuffix(f.code[0].file, end) }):
+	case len(f.code) > 0 && slices.ContainsFunc(loaders,
+		func(end string) bool { return strings.HasSuffix(f.code[0].file, end) }):
 		return "load"
 	}
 	return ""
@@ -119,5 +121,6 @@ func (f *function) belongs(loop []string) string {
 
 // index finds an instruction of the function by its address.
 func (f *function) index(at uint64) (int, bool) {
-	return slices.BinarySearchFunc(f.code, at, func(in instruction, at uint64) int { return cmp.Compare(in.at, at) })
+	return slices.BinarySearchFunc(f.code, at,
+		func(in instruction, at uint64) int { return cmp.Compare(in.at, at) })
 }

@@ -75,7 +75,8 @@ func hold(out io.Writer, list map[string]excuse, left map[string]int) error {
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		if n, most := left[name], list[name].most; n > most {
 			over++
-			fmt.Fprintf(out, "%s: %d instructions and branches were not reached, %d are listed\n", name, n, most)
+			fmt.Fprintf(out, "%s: %d instructions and branches were not reached, %d are listed\n",
+				name, n, most)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(list)) {

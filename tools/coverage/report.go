@@ -20,7 +20,8 @@ type report struct {
 }
 
 func summarise(functions []*function, list map[string]excuse) *report {
-	r := &report{"", map[string]*count{}, map[string]*count{}, map[string]*count{}, map[string]int{}}
+	r := &report{"", map[string]*count{}, map[string]*count{}, map[string]*count{},
+		map[string]int{}}
 	add := func(to map[string]*count, name string, c count) {
 		if to[name] == nil {
 			to[name] = &count{}
@@ -50,10 +51,12 @@ func (r *report) print(out io.Writer, each, held bool) {
 	head, more := "package", ""
 	row := func(name string, c *count) {
 		if head != "" {
-			fmt.Fprintf(out, "%-42s %9s %15s %15s %7s%s\n", head, "functions", "instructions", "both ways", "reached", more)
+			fmt.Fprintf(out, "%-42s %9s %15s %15s %7s%s\n", head, "functions", "instructions",
+				"both ways", "reached", more)
 			head = ""
 		}
-		fmt.Fprintf(out, "%-42s %9d %7d/%-7d %7d/%-7d %6.1f%%", name, c.Functions, c.Ran, c.Instructions, c.BothWays, c.Branches, c.percent())
+		fmt.Fprintf(out, "%-42s %9d %7d/%-7d %7d/%-7d %6.1f%%", name, c.Functions, c.Ran,
+			c.Instructions, c.BothWays, c.Branches, c.percent())
 		if more != "" {
 			fmt.Fprintf(out, " %6d %11d", c.Listed, c.left()-c.Listed)
 		}
@@ -108,7 +111,8 @@ func printLeft(out io.Writer, functions []*function) {
 // textOf is a line of source, empty where that is not here.
 func textOf(texts map[string][]string, file string, line int) string {
 	if _, known := texts[file]; !known {
-		text, _ := os.ReadFile(filepath.Join(".", strings.TrimPrefix(file, "lightmetal/"))) // it may be Go's own
+		// it may be Go's own
+		text, _ := os.ReadFile(filepath.Join(".", strings.TrimPrefix(file, "lightmetal/")))
 		texts[file] = strings.Split(string(text), "\n")
 	}
 	if lines := texts[file]; line > 0 && line <= len(lines) {

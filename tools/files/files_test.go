@@ -46,7 +46,8 @@ func TestFileIsReplacedWithItsModeKept(t *testing.T) {
 	folder := t.TempDir()
 	for _, mode := range []os.FileMode{0o600, 0o644, 0o755, 0o666} {
 		path := filepath.Join(folder, "f")
-		if err := errors.Join(os.WriteFile(path, []byte("old and longer"), 0o600), os.Chmod(path, mode)); err != nil {
+		if err := errors.Join(os.WriteFile(path, []byte("old and longer"), 0o600),
+			os.Chmod(path, mode)); err != nil {
 			t.Fatal(err)
 		}
 		if err := write(path, "new"); err != nil {
@@ -72,7 +73,8 @@ func TestOwnerOfAReplacedFileStays(t *testing.T) {
 		t.Skip("only root can give files away")
 	}
 	path := filepath.Join(t.TempDir(), "f")
-	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 1234, 1235), write(path, "new")); err != nil {
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 1234, 1235),
+		write(path, "new")); err != nil {
 		t.Fatal(err)
 	}
 	var status syscall.Stat_t
@@ -85,7 +87,8 @@ func TestOwnerOfAReplacedFileStays(t *testing.T) {
 func TestLinksAreFollowed(t *testing.T) {
 	folder := t.TempDir()
 	if err := errors.Join(os.Mkdir(folder+"/far", 0o755), os.WriteFile(folder+"/far/f", nil, 0o600),
-		os.Symlink("far/f", folder+"/a"), os.Symlink(folder+"/a", folder+"/far/b"), os.Symlink("far/new", folder+"/c"), os.Symlink("self", folder+"/self")); err != nil {
+		os.Symlink("far/f", folder+"/a"), os.Symlink(folder+"/a", folder+"/far/b"),
+		os.Symlink("far/new", folder+"/c"), os.Symlink("self", folder+"/self")); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(write(folder+"/far/b", "one"), write(folder+"/c", "two")); err != nil {
@@ -107,17 +110,20 @@ func TestLinksAreFollowed(t *testing.T) {
 
 func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
 	folder := t.TempDir()
-	if err := errors.Join(os.Symlink("/dev/null", folder+"/null"), syscall.Mkfifo(folder+"/pipe", 0o600)); err != nil {
+	if err := errors.Join(os.Symlink("/dev/null", folder+"/null"),
+		syscall.Mkfifo(folder+"/pipe", 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	nodes := []string{folder + "/null"}
-	if err := syscall.Mknod(folder+"/node", syscall.S_IFCHR|0o666, 1<<8|3); err == nil { // of memory, null
+	// of memory, null
+	if err := syscall.Mknod(folder+"/node", syscall.S_IFCHR|0o666, 1<<8|3); err == nil {
 		nodes = append(nodes, folder+"/node")
 	}
 	for _, path := range nodes {
 		before, _ := os.Stat(path)
 		err := write(path, "gone")
-		if after, _ := os.Stat(path); err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
+		if after, _ := os.Stat(path); err != nil || !os.SameFile(before, after) ||
+			after.Mode() != before.Mode() {
 			t.Errorf("%s: %v; %v became %v", path, err, before.Mode(), after.Mode())
 		}
 	}
@@ -134,7 +140,8 @@ func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
 		t.Errorf("%q came through the pipe", got)
 	}
 	only(t, folder, "null pipe")
-	if err := write("/dev/full", "x"); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "no space") {
+	if err := write("/dev/full", "x"); hal.CodeOf(err) != hal.IO ||
+		!strings.Contains(err.Error(), "no space") {
 		t.Errorf("/dev/full: %v", err)
 	}
 }
@@ -380,7 +387,8 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 // is missing, and where writing was given up.
 func TestNothingIsLeftOfWhatFails(t *testing.T) {
 	folder := t.TempDir()
-	for path, code := range map[string]hal.Code{folder: hal.IO, folder + "/none/f": hal.NoFile, folder + "/none/": hal.IO, "": hal.IO} {
+	for path, code := range map[string]hal.Code{folder: hal.IO, folder + "/none/f": hal.NoFile,
+		folder + "/none/": hal.IO, "": hal.IO} {
 		if err := write(path, "x"); hal.CodeOf(err) != code {
 			t.Errorf("%q: %v, want %v", path, err, code)
 		}
@@ -415,7 +423,8 @@ func TestNothingIsLeftOfWhatFails(t *testing.T) {
 	if err := write(folder+"/f", "old"); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(folder+"/f", strings.Repeat("x", 1<<20)); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "no space") {
+	if err := write(folder+"/f", strings.Repeat("x", 1<<20)); hal.CodeOf(err) != hal.IO ||
+		!strings.Contains(err.Error(), "no space") {
 		t.Errorf("a full disk: %v", err)
 	}
 	holds(t, folder+"/f", "old")
@@ -442,7 +451,8 @@ func TestWhatCouldNotBeBegunIsDiscardedWithoutAFile(t *testing.T) {
 func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
-	if err := errors.Join(os.WriteFile("in", nil, 0o600), os.WriteFile("other", nil, 0o600), os.Symlink("in", "link"), os.Link("in", "hard"),
+	if err := errors.Join(os.WriteFile("in", nil, 0o600), os.WriteFile("other", nil, 0o600),
+		os.Symlink("in", "link"), os.Link("in", "hard"),
 		os.Mkdir("far", 0o755), os.Symlink("../new", "far/new")); err != nil {
 		t.Fatal(err)
 	}
@@ -450,10 +460,14 @@ func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
 		outputs, inputs string
 		refused         bool
 	}{
-		{"in", "in", true}, {"link", "in", true}, {"in", "link", true}, {"hard", "in", true}, {"./far/../in", "in", true}, {folder + "/in", "in", true},
-		{"other", "in", false}, {"new", "in", false}, {"new other", "in", false}, {"new", "new", true}, {"new", "far/new", true},
-		{"new new", "", true}, {"new ./new", "", true}, {"other far/../other", "", true}, {"new " + folder + "/new", "", true}, {"new far/old", "", false},
-		{"/dev/null /dev/null", "/dev/null", false}, {"- /dev/stdout", "", true}, {"-", "in", false},
+		{"in", "in", true}, {"link", "in", true}, {"in", "link", true}, {"hard", "in", true},
+		{"./far/../in", "in", true}, {folder + "/in", "in", true},
+		{"other", "in", false}, {"new", "in", false}, {"new other", "in", false},
+		{"new", "new", true}, {"new", "far/new", true},
+		{"new new", "", true}, {"new ./new", "", true}, {"other far/../other", "", true},
+		{"new " + folder + "/new", "", true}, {"new far/old", "", false},
+		{"/dev/null /dev/null", "/dev/null", false}, {"- /dev/stdout", "", true},
+		{"-", "in", false},
 	} {
 		err := RejectAliases(strings.Fields(test.outputs), strings.Fields(test.inputs)...)
 		if (hal.CodeOf(err) == hal.Usage) != test.refused || !test.refused && err != nil {
@@ -465,7 +479,8 @@ func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
 // TestBlockDeviceIsOneFileWhateverItsNodes makes nodes, which are never opened.
 func TestBlockDeviceIsOneFileWhateverItsNodes(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for name, number := range map[string]uint64{"a": unix.Mkdev(7, 200), "b": unix.Mkdev(7, 200), "other": unix.Mkdev(7, 201)} {
+	for name, number := range map[string]uint64{"a": unix.Mkdev(7, 200), "b": unix.Mkdev(7, 200),
+		"other": unix.Mkdev(7, 201)} {
 		if err := unix.Mknod(name, unix.S_IFBLK|0o600, int(number)); err != nil {
 			t.Skipf("skipped: making a node of a device takes root: %v", err)
 		}
@@ -473,7 +488,8 @@ func TestBlockDeviceIsOneFileWhateverItsNodes(t *testing.T) {
 	for _, test := range []struct {
 		output, input string
 		refused       bool
-	}{{"a", "a", true}, {"a", "b", true}, {"b", "./a", true}, {"a", "other", false}, {"a", "/dev/null", false}} {
+	}{{"a", "a", true}, {"a", "b", true}, {"b", "./a", true}, {"a", "other", false},
+		{"a", "/dev/null", false}} {
 		err := RejectAliases([]string{test.output}, test.input)
 		if (hal.CodeOf(err) == hal.Usage) != test.refused {
 			t.Errorf("%+v: %v", test, err)
@@ -487,7 +503,9 @@ func TestBlockDeviceIsOneFileWhateverItsNodes(t *testing.T) {
 
 func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
 	folder := t.TempDir()
-	if err := errors.Join(syscall.Mkfifo(folder+"/pipe", 0o600), os.WriteFile(folder+"/f", []byte("12345"), 0o600), os.WriteFile(folder+"/empty", nil, 0o600)); err != nil {
+	if err := errors.Join(syscall.Mkfifo(folder+"/pipe", 0o600),
+		os.WriteFile(folder+"/f", []byte("12345"), 0o600),
+		os.WriteFile(folder+"/empty", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -496,18 +514,22 @@ func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
 		code hal.Code
 		want string
 	}{
-		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "more than the 4 bytes"}, {"/empty", 0, hal.OK, ""}, {"/none", 9, hal.NoFile, "no such file"},
+		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "more than the 4 bytes"},
+		{"/empty", 0, hal.OK, ""}, {"/none", 9, hal.NoFile, "no such file"},
 		{"/pipe", 9, hal.IO, "nobody writes to"}, {"", 9, hal.IO, "is a directory"},
 	} {
 		got, err := Read(folder+test.path, test.most)
-		if hal.CodeOf(err) != test.code || err == nil && string(got) != test.want || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s, %d: %q, %v; want %v, %s", test.path, test.most, got, err, test.code, test.want)
+		if hal.CodeOf(err) != test.code || err == nil && string(got) != test.want ||
+			err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s, %d: %q, %v; want %v, %s", test.path, test.most, got, err, test.code,
+				test.want)
 		}
 	}
 	if _, err := Read("/dev/zero", 1<<40); hal.CodeOf(err) != hal.BadImage {
 		t.Errorf("/dev/zero: %v", err)
 	}
-	if text, err := Read("/proc/self/status", 1<<20); err != nil || !bytes.Contains(text, []byte("Threads:")) {
+	if text, err := Read("/proc/self/status", 1<<20); err != nil ||
+		!bytes.Contains(text, []byte("Threads:")) {
 		t.Errorf("a file without a size: %q, %v", text, err)
 	}
 }

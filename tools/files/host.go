@@ -28,7 +28,8 @@ func Create(path string, mode uint32) (*Output, error) {
 
 // Write is Replace, or Create for a file that is not to be replaced, and all that
 // follows.
-func Write(path string, data []byte, mode uint32, begin func(string, uint32) (*Output, error)) error {
+func Write(path string, data []byte, mode uint32,
+	begin func(string, uint32) (*Output, error)) error {
 	f, err := begin(path, mode)
 	if err != nil {
 		return err

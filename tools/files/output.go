@@ -314,8 +314,10 @@ func (list Outputs) Pin() []unix.SockFilter {
 func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []unix.SockFilter {
 	left := 4 * len(args) // instructions before the answer
 	only := func(offset int, value uint32) {
-		program = append(program, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: uint32(offset)},
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: uint8(left + 1), K: value})
+		program = append(program, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS,
+			K: uint32(offset)},
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: uint8(left + 1),
+				K: value})
 		left -= 2
 	}
 	// struct seccomp_data (linux/seccomp.h): the number at 0, arguments of 64
@@ -325,5 +327,6 @@ func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []un
 		only(16+8*i, uint32(arg))
 		only(20+8*i, uint32(arg>>32))
 	}
-	return append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
+	return append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K,
+		K: unix.SECCOMP_RET_ALLOW})
 }

@@ -35,7 +35,8 @@ func Read(path string, most int) ([]byte, error) {
 	if stream {
 		most = min(most, streamMax)
 	}
-	tooLarge := hal.NewFault(hal.BadImage, path+" has more than the "+strconv.Itoa(most)+" bytes that can be read here")
+	tooLarge := hal.NewFault(hal.BadImage, path+" has more than the "+strconv.Itoa(most)+
+		" bytes that can be read here")
 	if status.Size > int64(most) {
 		return nil, tooLarge
 	}

@@ -80,9 +80,13 @@ var filesThatFail = []aCase{
 	{hal.IO, "/right.lmb", "mmap 3=0x32 1=ALL =-12", "/right.lmb"},
 	{hal.IO, "/many", "mmap 3=0x32 1=BEHIND =-12", "-check /many"},
 	{hal.IO, "/many", "pread64 /many #2 =-5", "-check /many"},
-	{hal.IO, "cut short while it was read", "mmap /cut/many !truncate /cut/many 5000", "-check /cut/many"},
-	{hal.IO, "cut short while it was read", "mprotect 2=1 #1 !truncate /cut/small.lmb 4096", "-check /cut/small.lmb"},
-	{hal.BadImage, "are to be copied into memory", fmt.Sprintf("read /proc/meminfo #1 =19 @0:%x; read /proc/meminfo =0", "MemAvailable: 1 kB\n"), "-check /many"},
+	{hal.IO, "cut short while it was read", "mmap /cut/many !truncate /cut/many 5000",
+		"-check /cut/many"},
+	{hal.IO, "cut short while it was read", "mprotect 2=1 #1 !truncate /cut/small.lmb 4096",
+		"-check /cut/small.lmb"},
+	{hal.BadImage, "are to be copied into memory",
+		fmt.Sprintf("read /proc/meminfo #1 =19 @0:%x; read /proc/meminfo =0",
+			"MemAvailable: 1 kB\n"), "-check /many"},
 	{hal.OK, "", "openat /proc/meminfo =-2", "-check /many"},
 	{hal.OK, "", "read /proc/meminfo #1 =-5", "-check /many"},
 }
@@ -111,8 +115,11 @@ var onSharedMemory = []aCase{
 	{hal.DeviceGone, "device gone", "pread64 /config 2=2 3=0 #3 =-19", "-sequence config-wait"},
 	{hal.FrameLate, "", "", "-sequence config-wait -deadline 5ms"},
 	{hal.FrameLate, "", "", "-sequence many -deadline 1us"},
-	{hal.DeviceGone, "device gone", "pread64 /config 2=2 3=0 !write /sys/bus/pci/devices/0000:00:03.0/config 4 0000", "-sequence off"},
-	{hal.IO, "cut short while it was read", "pread64 /config 2=2 3=0 !truncate /cut/too.lmb 4096", "-sequence payload /cut/too.lmb"},
+	{hal.DeviceGone, "device gone",
+		"pread64 /config 2=2 3=0 !write /sys/bus/pci/devices/0000:00:03.0/config 4 0000",
+		"-sequence off"},
+	{hal.IO, "cut short while it was read", "pread64 /config 2=2 3=0 !truncate /cut/too.lmb 4096",
+		"-sequence payload /cut/too.lmb"},
 	{hal.OK, "", "pread64 /config 2=2 3=0 !signal 15", "-sequence config -loop forever"},
 	{hal.Denied, "locking", "mlock =-12", ""},
 	{hal.Denied, "sealing the process", "seccomp =-1", "-seal"},
@@ -142,7 +149,8 @@ var onController = []aCase{
 	{hal.Usage, "no sequence", "", "-sequence none"},
 	{hal.Usage, "no such input", "", "-input none=/eight"},
 	{hal.BadImage, "may take", "", "-check -longest 1us /named.lmb"},
-	{hal.DeviceGone, "device gone", "pread64 /config 2=2 3=44 @0:ffff; " + look + " @0:ffff", "-sequence ones"},
+	{hal.DeviceGone, "device gone", "pread64 /config 2=2 3=44 @0:ffff; " + look + " @0:ffff",
+		"-sequence ones"},
 	{hal.OK, "", "pread64 /config 2=2 3=44 @0:ffff", "-sequence ones"},
 }
 
@@ -153,16 +161,23 @@ var onBusMaster = []aCase{
 	{hal.OK, "", "", ""},
 	{hal.OK, "", "", "-seal"},
 	{hal.DMAFault, "DMA fault", "pread64 2=8 3=" + vfioConfig + " @6:0020", "-sequence unequal"},
-	{hal.MasterOff, "bus mastering is off", "pread64 2=8 3=" + vfioConfig + " @4:02", "-sequence unequal"},
-	{hal.DeviceGone, "device gone", "pread64 2=8 3=" + vfioConfig + " @0:ffff", "-sequence unequal"},
-	{hal.DeviceGone, "device gone", "pread64 2=8 3=" + vfioConfig + " #2 @0:ffff", "-sequence unequal"},
+	{hal.MasterOff, "bus mastering is off", "pread64 2=8 3=" + vfioConfig + " @4:02",
+		"-sequence unequal"},
+	{hal.DeviceGone, "device gone", "pread64 2=8 3=" + vfioConfig + " @0:ffff",
+		"-sequence unequal"},
+	{hal.DeviceGone, "device gone", "pread64 2=8 3=" + vfioConfig + " #2 @0:ffff",
+		"-sequence unequal"},
 	{hal.ExpectFailed, "", "read /dev/kmsg #1 =-32", "-sequence unequal"},
 	{hal.ExpectFailed, "", "read /dev/kmsg =0", "-sequence unequal"},
 	{hal.ExpectFailed, "", "read /dev/kmsg #1 =10 @0:736d6d752073746f7073", "-sequence unequal"},
-	{hal.DMAFault, "DMA fault", "read /dev/kmsg #1 =10 @0:736d6d75206576656e74; read /dev/kmsg #2 =-11 ?", "-sequence unequal"},
+	{hal.DMAFault, "DMA fault",
+		"read /dev/kmsg #1 =10 @0:736d6d75206576656e74; read /dev/kmsg #2 =-11 ?",
+		"-sequence unequal"},
 	{hal.ExpectFailed, "", "openat /dev/kmsg =-13", "-sequence unequal"},
 	{hal.OK, "", "lseek =-5 ?", ""},
-	{hal.DMAFault, "DMA fault", "read /dev/kmsg #1 =10 @0:736d6d75206576656e74; read /dev/kmsg #1 =10 @0:736d6d752073746f7073", "-sequence unequal"},
+	{hal.DMAFault, "DMA fault",
+		"read /dev/kmsg #1 =10 @0:736d6d75206576656e74; read /dev/kmsg #1 =10 " +
+			"@0:736d6d752073746f7073", "-sequence unequal"},
 	{hal.MasterOff, "bus mastering stays off", "pwrite64 2=2 3=0x70000000004 #1 =2", ""},
 	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #1 =-5", ""},
 	{hal.Internal, "bus mastering stays on", "pwrite64 2=2 3=0x70000000004 #2 =2", ""},
@@ -184,14 +199,18 @@ unequal:
 // driver are the answers of Tenstorrent's driver (hal/tt_ioctl_linux.go) for a
 // Wormhole whose configuration space is that of the shared memory. Its windows and
 // registers lie in a file of zeros.
-var driver = look + " @0:521e1e400600 ?; ioctl 1=0xfa05 =0 @8:02000000 @12:02040000 ?; ioctl 1=0xfa00 =0 @8:521e1e40 @16:1800 @20:0000; ioctl 1=0xfa02 =0" +
+var driver = look +
+	" @0:521e1e400600 ?; ioctl 1=0xfa05 =0 @8:02000000 @12:02040000 ?; ioctl 1=0xfa00 =0 " +
+	"@8:521e1e40 @16:1800 @20:0000; ioctl 1=0xfa02 =0" +
 	" @8:" + mapping(1, 512<<20) + " @32:" + mapping(3, 1<<20) + " @56:" + mapping(5, 32<<20) +
 	" ?; read 0000:00:03.0/modalias @9:31653532 @18:34303165" + // 1e52, 401e
-	" ?; ioctl 1=0xfa08 =0 @12:01 ?; ioctl 1=0xfa0f =0 ?; ioctl 1=0xfa0b =0 ?; ioctl 1=0xfa0d =0 ?; ioctl 1=0xfa0e =0 ?; ioctl 1=0xfa07 =0 @32:0000000010000000 ?"
+	" ?; ioctl 1=0xfa08 =0 @12:01 ?; ioctl 1=0xfa0f =0 ?; ioctl 1=0xfa0b =0 ?; ioctl 1=0xfa0d =0 " +
+	"?; ioctl 1=0xfa0e =0 ?; ioctl 1=0xfa07 =0 @32:0000000010000000 ?"
 
 // mapping is one of QUERY_MAPPINGS.
 func mapping(id byte, size uint32) string {
-	return fmt.Sprintf("%02x000000000000000000000000000000%02x%02x%02x%02x00000000", id, byte(size), byte(size>>8), byte(size>>16), byte(size>>24))
+	return fmt.Sprintf("%02x000000000000000000000000000000%02x%02x%02x%02x00000000", id, byte(size),
+		byte(size>>8), byte(size>>16), byte(size>>24))
 }
 
 // driven are runs by that driver.
@@ -215,7 +234,8 @@ var driven = []aCase{
 
 // shared is an image for shared memory, with more of its target, its windows and main.
 func shared(target, windows, main string) string {
-	return "lightmetal 1\ntarget ivshmem 1af4:1110" + target + " bar2 1MiB\nwindow ram bar2 offset 0x0 size 64KiB\n" + windows + "main:\n  " + main + "\n"
+	return "lightmetal 1\ntarget ivshmem 1af4:1110" + target +
+		" bar2 1MiB\nwindow ram bar2 offset 0x0 size 64KiB\n" + windows + "main:\n  " + main + "\n"
 }
 
 // onTiles is an image for the stand-in for a driver: with a target and an
@@ -263,13 +283,30 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 		m.addModules(t, "LM_GUEST_MODULES")
 		for path, text := range map[string]string{
 			"/looks.lmb": looks, "/mastered.lmb": mastered,
-			"/many":        shared("", "", strings.Repeat("write.4 ram+0x0 0x1\n  ", 66000)),
-			"/narrow.lmb":  shared("", "", "write.4 ram+0x0 bus(ram)"),
-			"/wide.lmb":    shared(" subsystem 1af4:1100", "window a bar2 offset 0x0 size 4KiB\nwindow b bar2 offset 0x0 size 4KiB\nwindow c bar2 offset 0x0 size 4KiB\nwindow d bar2 offset 0x0 size 4KiB\n", "write.8 ram+0x0 bus(ram)\nunequal:\n  expect.4 ram+0x8 == 0x77"),
-			"/other.lmb":   "lightmetal 1\ntarget other 1af4:1041 bar2 1MiB\nrule a bar2 offset 0x0 size 4KiB widths 4\nrule b bar2 offset 0x1000 size 4KiB widths 4\nrule c bar2 offset 0x2000 size 4KiB widths 4\nrule d bar2 offset 0x3000 size 4KiB widths 4\nwindow ram bar2 offset 0x0 size 4KiB\nmain:\n  write.4 ram+0x0 0x1\n",
-			"/right.lmb":   shared(" subsystem 1af4:1100", "", "write.4 ram+0x0 0x1"),
-			"/both.lmb":    "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\ntarget wormhole 1e52:401e bar0 512MiB\nwindow regs bar0 offset 0x0 size 1MiB\nwindow from host size 4KiB\nwindow l1 tlb size 1MiB target 1\nwindow ram host size 4KiB target 1\nmain:\n  write.8 regs+0x80 bus(from)\n  point l1 tile 1,1 address 0x0\n  write.8 l1+0x20 bus(ram)\n  point l1 tile 1,1 address 0xffb00000 ordering strict\n  write.4 l1+0x121b0 0x47000\n",
-			"/two.lmb":     "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\ntarget ivshmem 1af4:1110 bar2 1MiB\nwindow regs bar0 offset 0x0 size 1MiB\nwindow ram bar2 offset 0x0 size 1MiB target 1\nmain:\n  write.8 regs+0x80 bus(ram)\n",
+			"/many":       shared("", "", strings.Repeat("write.4 ram+0x0 0x1\n  ", 66000)),
+			"/narrow.lmb": shared("", "", "write.4 ram+0x0 bus(ram)"),
+			"/wide.lmb": shared(" subsystem 1af4:1100",
+				"window a bar2 offset 0x0 size 4KiB\nwindow b bar2 offset 0x0 size 4KiB\n"+
+					"window c bar2 offset 0x0 size 4KiB\nwindow d bar2 offset 0x0 size 4KiB\n",
+				"write.8 ram+0x0 bus(ram)\nunequal:\n  expect.4 ram+0x8 == 0x77"),
+			"/other.lmb": "lightmetal 1\ntarget other 1af4:1041 bar2 1MiB\n" +
+				"rule a bar2 offset 0x0 size 4KiB widths 4\n" +
+				"rule b bar2 offset 0x1000 size 4KiB widths 4\n" +
+				"rule c bar2 offset 0x2000 size 4KiB widths 4\n" +
+				"rule d bar2 offset 0x3000 size 4KiB widths 4\n" +
+				"window ram bar2 offset 0x0 size 4KiB\nmain:\n  write.4 ram+0x0 0x1\n",
+			"/right.lmb": shared(" subsystem 1af4:1100", "", "write.4 ram+0x0 0x1"),
+			"/both.lmb": "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n" +
+				"target wormhole 1e52:401e bar0 512MiB\nwindow regs bar0 offset 0x0 size 1MiB\n" +
+				"window from host size 4KiB\nwindow l1 tlb size 1MiB target 1\n" +
+				"window ram host size 4KiB target 1\nmain:\n  write.8 regs+0x80 bus(from)\n" +
+				"  point l1 tile 1,1 address 0x0\n  write.8 l1+0x20 bus(ram)\n" +
+				"  point l1 tile 1,1 address 0xffb00000 ordering strict\n" +
+				"  write.4 l1+0x121b0 0x47000\n",
+			"/two.lmb": "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n" +
+				"target ivshmem 1af4:1110 bar2 1MiB\nwindow regs bar0 offset 0x0 size 1MiB\n" +
+				"window ram bar2 offset 0x0 size 1MiB target 1\nmain:\n" +
+				"  write.8 regs+0x80 bus(ram)\n",
 			"/tt.lmb":      onTiles("tiles 1,1 to 2,2 address 0x100000 noc 1", ""),
 			"/tt-bar.lmb":  onTiles("tile 1,1 address 0x0", "  write.8 l1+0x28 bus(csm)"),
 			"/tt-vc.lmb":   onTiles("tile 1,1 address 0x0 vc 3", ""),
@@ -280,11 +317,14 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 			m.files[path] = lmbtest.File(t, text)
 		}
 		m.files["/cut/many"], m.files["/cut/too.lmb"] = m.files["/many"], m.files["/looks.lmb"]
-		m.files["/cut/small.lmb"] = lmbtest.File(t, shared("", "", "copy.8 ram+0x0 <- pattern 0x5 size 16384"))
+		m.files["/cut/small.lmb"] = lmbtest.File(t,
+			shared("", "", "copy.8 ram+0x0 <- pattern 0x5 size 16384"))
 		m.files["/named.lmb"] = named(t)
 		m.files["/tt"] = make([]byte, 64<<10)
 		var r runs
-		sizes := strings.NewReplacer("BEHIND", fmt.Sprint(len(m.files["/many"])-4096), "ALL", fmt.Sprint(len(m.files["/right.lmb"]))) // the first page, or less
+		// the first page, or less
+		sizes := strings.NewReplacer("BEHIND", fmt.Sprint(len(m.files["/many"])-4096), "ALL",
+			fmt.Sprint(len(m.files["/right.lmb"])))
 		for _, c := range filesThatFail {
 			r.answered(c.code, c.words, sizes.Replace(c.answers), strings.Fields(c.flags)...)
 		}
@@ -292,8 +332,10 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 		r.cases(onController, "pci:1af4:1110", "/looks.lmb", "")
 		r.cases(onBusMaster, "vfio:1234:11e8", "/mastered.lmb", "")
 		r.cases(driven, "tt:/tt", "/tt.lmb", driver)
-		r.answered(hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #1 =-5; "+driver, "-device", "vfio:1234:11e8", "-device", "tt:/tt", "/both.lmb")
-		r.add(hal.Usage, "open both as pci:", "-device", "vfio:1234:11e8", "-device", "pci:1af4:1110", "/two.lmb")
+		r.answered(hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #1 =-5; "+driver,
+			"-device", "vfio:1234:11e8", "-device", "tt:/tt", "/both.lmb")
+		r.add(hal.Usage, "open both as pci:", "-device", "vfio:1234:11e8", "-device",
+			"pci:1af4:1110", "/two.lmb")
 		m.files["/runs"] = []byte(r.list.String())
 	}, "runs", "pci:1af4:1110", "vfio:1234:11e8")
 	t.Log(console)
@@ -303,7 +345,8 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 // letter of two bytes.
 func named(t *testing.T) []byte {
 	t.Helper()
-	image, err := listing.Parse("named.lms", []byte(shared("", "", "fence\nslow:\n  delay 1ms")), nil)
+	image, err := listing.Parse("named.lms", []byte(shared("", "", "fence\nslow:\n  delay 1ms")),
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,11 @@ const serialsMax = 4
 
 // drivesNVMe tells that an image is for QEMU's NVMe controller.
 func drivesNVMe(image *lmb.Image) bool {
-	return slices.ContainsFunc(image.Targets, func(t lmb.Target) bool { return t.Vendor == boards.Nvme.Vendor && t.Device == boards.Nvme.Device })
+	return slices.ContainsFunc(image.Targets,
+		func(t lmb.Target) bool {
+			return t.Vendor == boards.Nvme.Vendor &&
+				t.Device == boards.Nvme.Device
+		})
 }
 
 // bind replaces the host files in lmrun's flags -input and -output by files of
@@ -63,13 +67,15 @@ func (m *machine) bind(flags []string, image *lmb.Image) ([]output, error) {
 			}
 			inputs, m.files[inside] = append(inputs, path), data
 		} else {
-			o := output{filepath.Join(m.dir, fmt.Sprintf("output%d.img", len(outputs))), path, tensorSize(image, tensor), drivesNVMe(image)}
+			o := output{filepath.Join(m.dir, fmt.Sprintf("output%d.img", len(outputs))), path,
+				tensorSize(image, tensor), drivesNVMe(image)}
 			if err := o.create(); err != nil {
 				return nil, err
 			}
 			written, outputs = append(written, path), append(outputs, o)
 			if inside = m.attach(&o); inside == "" {
-				return nil, fmt.Errorf("-output: %d at most for an image that drives NVMe", serialsMax)
+				return nil, fmt.Errorf("-output: %d at most for an image that drives NVMe",
+					serialsMax)
 			}
 		}
 		m.args = append(m.args, "-"+name, tensor+"="+inside)

@@ -21,13 +21,16 @@ func bootImage(t *testing.T, args ...string) string {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "image")
 	for _, program := range []string{"bootimage", "lmrun", "lminit"} {
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, program), "lightmetal/tools/"+program)
+		build := exec.Command("go", "build", "-o", filepath.Join(dir, program),
+			"lightmetal/tools/"+program)
 		if text, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
-	c := exec.Command(filepath.Join(dir, "bootimage"), append([]string{"image", "--lmrun", runner, "--lminit", lminit(runner), "--verifier", filepath.Join(dir, "lminit"),
-		"--kernel", kernel, "--out", out}, args...)...)
+	c := exec.Command(filepath.Join(dir, "bootimage"),
+		append([]string{"image", "--lmrun", runner, "--lminit", lminit(runner), "--verifier",
+			filepath.Join(dir, "lminit"),
+			"--kernel", kernel, "--out", out}, args...)...)
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("bootimage %s: %v\n%s", strings.Join(args, " "), err, text)
 	}
@@ -70,9 +73,11 @@ func machineFrom(t *testing.T, folder string, console *bytes.Buffer, extra ...st
 		t.Fatal(err)
 	}
 	m := &machine{
-		kernel: filepath.Join(folder, "Image"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, dir: t.TempDir(), timeout: bootLimit, stdout: console,
+		kernel: filepath.Join(folder, "Image"), lmrun: tool(t, "LM_GUEST_LMRUN"),
+		files: map[string][]byte{}, dir: t.TempDir(), timeout: bootLimit, stdout: console,
 		// QEMU takes the last of each. These two make a panic end it.
-		extra: append([]string{"-initrd", filepath.Join(folder, "initramfs.cpio.gz"), "-append", strings.TrimSpace(string(line)) + " loglevel=1 panic=-1",
+		extra: append([]string{"-initrd", filepath.Join(folder, "initramfs.cpio.gz"), "-append",
+			strings.TrimSpace(string(line)) + " loglevel=1 panic=-1",
 			"-trace", "qemu_system_shutdown_request"}, extra...),
 	}
 	m.trace = filepath.Join(m.dir, "trace")
@@ -103,7 +108,8 @@ func (b booted) says(t *testing.T, exit hal.Code, down string, lines ...string) 
 		good = got[i] == lines[i] || any && strings.HasPrefix(got[i], start)
 	}
 	if !good {
-		t.Errorf("exit %d, want %d; machine %s, want %s; the console:\n%s\nwant\n%s", b.exit, exit.Exit(), b.down, down, b.console, strings.Join(lines, "\n"))
+		t.Errorf("exit %d, want %d; machine %s, want %s; the console:\n%s\nwant\n%s", b.exit,
+			exit.Exit(), b.down, down, b.console, strings.Join(lines, "\n"))
 	}
 }
 
@@ -123,10 +129,13 @@ func mistaken(t *testing.T) string {
 }
 
 func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
-	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu",
+	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base",
+		"0x10000000", "--board", "edu",
 		"../../testdata/captures/edu.qemutrace")
-	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--seal", path))
-	b.says(t, hal.OK, "off", "lminit: /lmrun.conf: images: 1", "lmrun: done: main of /image.lmb*", "lminit: poweroff")
+	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--seal",
+		path))
+	b.says(t, hal.OK, "off", "lminit: /lmrun.conf: images: 1", "lmrun: done: main of /image.lmb*",
+		"lminit: poweroff")
 	trace := replayed{machine: b.machine}.reached(t, edu)
 	if failed, _, err := expanded(t, image, "main").match(trace); failed != "" || err != nil {
 		t.Errorf("failed at %q, %v", failed, err)
@@ -134,9 +143,11 @@ func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
 }
 
 func TestBootImageRestartsAndThenReboots(t *testing.T) {
-	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 2 reboot", mistaken(t)))
+	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 2 reboot",
+		mistaken(t)))
 	failed := "lmrun: expect failed: command 2 *"
-	b.says(t, hal.ExpectFailed, "reset", "lminit: /lmrun.conf: images: 1", failed, "lminit: restart after exit 76",
+	b.says(t, hal.ExpectFailed, "reset", "lminit: /lmrun.conf: images: 1", failed,
+		"lminit: restart after exit 76",
 		failed, "lminit: restart after exit 76", failed, "lminit: reboot")
 }
 
@@ -144,14 +155,17 @@ func TestBootImageRestartsAndThenReboots(t *testing.T) {
 // starts process 1 with no open files. Nobody reads its words; that it ran twice
 // and switched off, which a panic does not, is QEMU's to tell.
 func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
-	folder := bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 1 poweroff", mistaken(t))
+	folder := bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 1 poweroff",
+		mistaken(t))
 	for _, console := range []string{"console=none", "console=ttyS9,115200"} {
-		if err := os.WriteFile(filepath.Join(folder, "cmdline.txt"), []byte(console+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "cmdline.txt"), []byte(console+"\n"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		var said bytes.Buffer
 		m := machineFrom(t, folder, &said)
-		if _, err := m.boot(); err == nil || !strings.Contains(err.Error(), "without a line") || said.Len() != 0 {
+		if _, err := m.boot(); err == nil || !strings.Contains(err.Error(), "without a line") ||
+			said.Len() != 0 {
 			t.Errorf("%s: %v; it said %q", console, err, &said)
 		}
 		stores := 0
@@ -180,9 +194,12 @@ func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := configFile(t, "on-success reboot\nhugepages 4\nmount none /out tmpfs\n"+
-		"image second.lmb\nsequence compute\ninput n=n\noutput result=/out/result\nloop 2\nimage second.lmb\nimage /image.lmb\nimage second.lmb\n")
-	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--config", config, "--add", n, bad, second))
-	b.says(t, hal.ExpectFailed, "off", "lminit: /lmrun.conf: images: 4", "lmrun: done: compute of second.lmb, 2 times*", "lmrun: done: main of second.lmb*",
+		"image second.lmb\nsequence compute\ninput n=n\noutput result=/out/result\nloop 2\n"+
+		"image second.lmb\nimage /image.lmb\nimage second.lmb\n")
+	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--config", config, "--add", n, bad,
+		second))
+	b.says(t, hal.ExpectFailed, "off", "lminit: /lmrun.conf: images: 4",
+		"lmrun: done: compute of second.lmb, 2 times*", "lmrun: done: main of second.lmb*",
 		"lmrun: expect failed: command 2 *", "lminit: poweroff")
 }
 
@@ -191,22 +208,26 @@ func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 func TestBootImageLoadsModulesAndBindsADriver(t *testing.T) {
 	modules := tool(t, "LM_GUEST_MODULES")
 	args, config := []string{"--board", "qemu-virt"}, "on-success reboot\n"
-	for _, name := range []string{"vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko"} {
+	for _, name := range []string{"vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko",
+		"vfio-pci-core.ko", "vfio-pci.ko"} {
 		args = append(args, "--add", filepath.Join(modules, name)+"=/modules/"+name)
 		config += "module /modules/" + name + "\n"
 	}
 	config += "bind vfio-pci 0000:00:02.0\nimage image.lmb\ndevice vfio:0000:00:02.0\nloop 3\n"
 	args = append(args, "--config", configFile(t, config), written(t, identified()))
 	b := bootFrom(t, bootImage(t, args...), "-M", "virt,iommu=smmuv3,gic-version=3")
-	b.says(t, hal.OK, "reset", "lminit: /lmrun.conf: images: 1", "lmrun: done: main of image.lmb, 3 times*", "lminit: reboot")
+	b.says(t, hal.OK, "reset", "lminit: /lmrun.conf: images: 1",
+		"lmrun: done: main of image.lmb, 3 times*", "lminit: reboot")
 }
 
 // TestBadConfigurationOnTheBoard packs what bootimage refuses to.
 func TestBadConfigurationIsSaidAndEndsAsConfigured(t *testing.T) {
 	folder := bootImage(t, "--board", "qemu-virt", written(t, identified()))
 	for _, test := range []struct{ text, says, then, down string }{
-		{"on-failure reboot\n\nfrobnicate 1\nimage /image.lmb\n", "lminit: usage: /lmrun.conf:3: frobnicate stands before*", "lminit: reboot", "reset"},
-		{"image /image.lmb\nloop x\n", "lminit: usage: /lmrun.conf:2: -loop takes*", "lminit: poweroff", "off"},
+		{"on-failure reboot\n\nfrobnicate 1\nimage /image.lmb\n",
+			"lminit: usage: /lmrun.conf:3: frobnicate stands before*", "lminit: reboot", "reset"},
+		{"image /image.lmb\nloop x\n", "lminit: usage: /lmrun.conf:2: -loop takes*",
+			"lminit: poweroff", "off"},
 	} {
 		repack(t, folder, test.text)
 		bootFrom(t, folder).says(t, hal.Usage, test.down, test.says, test.then)
@@ -229,8 +250,10 @@ func repack(t *testing.T, folder, config string) {
 		t.Fatal(err)
 	}
 	var archive, packed bytes.Buffer
-	err = errors.Join(newc.Pack(&archive, []newc.File{{Path: "/init", Mode: 0o755, Data: init}, {Path: "/lmrun", Mode: 0o755, Data: runner},
-		{Path: "/image.lmb", Data: image}, {Path: "/lmrun.conf", Data: []byte(config)}}), newc.Gzip(&packed, archive.Bytes()),
+	err = errors.Join(newc.Pack(&archive, []newc.File{{Path: "/init", Mode: 0o755, Data: init},
+		{Path: "/lmrun", Mode: 0o755, Data: runner},
+		{Path: "/image.lmb", Data: image}, {Path: "/lmrun.conf", Data: []byte(config)}}),
+		newc.Gzip(&packed, archive.Bytes()),
 		os.WriteFile(filepath.Join(folder, "initramfs.cpio.gz"), packed.Bytes(), 0o644))
 	if err != nil {
 		t.Fatal(err)
@@ -265,20 +288,29 @@ func TestProcessOneEndsInOrderOnSignalsAndReaps(t *testing.T) { inside(t, endles
 func TestFITStartsUnderUBoot(t *testing.T) {
 	uboot := os.Getenv("LM_GUEST_UBOOT")
 	if uboot == "" {
-		t.Skip("needs U-Boot for QEMU and mkimage (LM_GUEST_UBOOT is not set); run `./build.sh test guest`")
+		t.Skip("needs U-Boot for QEMU and mkimage (LM_GUEST_UBOOT is not set); run `./build.sh " +
+			"test guest`")
 	}
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "board.dtb")
-	board := []string{"-cpu", "cortex-a72", "-m", "1024", "-nographic", "-no-reboot", "-nic", "none", "-bios", uboot}
-	if text, err := exec.Command("qemu-system-aarch64", append([]string{"-M", "virt,dumpdtb=" + tree}, board...)...).CombinedOutput(); err != nil {
+	board := []string{"-cpu", "cortex-a72", "-m", "1024", "-nographic", "-no-reboot", "-nic",
+		"none", "-bios", uboot}
+	if text, err := exec.Command("qemu-system-aarch64",
+		append([]string{"-M", "virt,dumpdtb=" + tree}, board...)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	const load, at = "0x44000000", "0x60000000" // RAM of QEMU's virt begins at 0x40000000
-	folder := bootImage(t, "--board", "imx8mp", "--dtb", tree, "--load", load, written(t, identified()))
-	limit := exec.Command("timeout", append([]string{"-k", "5", "600", "qemu-system-aarch64", "-M", "virt", "-device", "edu,addr=2",
-		"-device", "loader,force-raw=on,addr=" + at + ",file=" + filepath.Join(folder, "image.itb")}, board...)...)
-	console := converse(t, limit, "Hit any key", "\n", "=> ", "setenv bootargs console=ttyAMA0 loglevel=1 panic=-1\n", "=> ", "bootm "+at+"\n")
-	for _, want := range []string{"Verifying Hash Integrity ... sha256+ OK", "lmrun: done: main of /image.lmb", "lmrun: exit 0"} {
+	folder := bootImage(t, "--board", "imx8mp", "--dtb", tree, "--load", load,
+		written(t, identified()))
+	limit := exec.Command("timeout",
+		append([]string{"-k", "5", "600", "qemu-system-aarch64", "-M", "virt", "-device",
+			"edu,addr=2",
+			"-device", "loader,force-raw=on,addr=" + at + ",file=" +
+				filepath.Join(folder, "image.itb")}, board...)...)
+	console := converse(t, limit, "Hit any key", "\n", "=> ",
+		"setenv bootargs console=ttyAMA0 loglevel=1 panic=-1\n", "=> ", "bootm "+at+"\n")
+	for _, want := range []string{"Verifying Hash Integrity ... sha256+ OK",
+		"lmrun: done: main of /image.lmb", "lmrun: exit 0"} {
 		if !strings.Contains(console, want) {
 			t.Errorf("%q is not on the console:\n%s", want, console)
 		}

@@ -74,7 +74,8 @@ func TestGuestIsJudgedAsWhatItIs(t *testing.T) {
 				t.Errorf("plain: exit %d, missing %v", r.Exit, r.missing())
 			}
 			edu := "edu " + reports["plain"].Devices[0].Address
-			if r := reports["before"]; lane.name == "vfio" && (r.Exit != 69 || !slices.Contains(r.missing(), edu+" IOMMU")) {
+			if r := reports["before"]; lane.name == "vfio" &&
+				(r.Exit != 69 || !slices.Contains(r.missing(), edu+" IOMMU")) {
 				t.Errorf("before vfio-pci is bound: exit %d, missing %v", r.Exit, r.missing())
 			}
 			r := reports["after"]
@@ -82,8 +83,13 @@ func TestGuestIsJudgedAsWhatItIs(t *testing.T) {
 				t.Errorf("after: exit %d, missing %v", r.Exit, r.missing())
 			}
 			for check, want := range map[string]string{
-				"target 0, edu (1234:11e8) BARs": "as large", "coherence": "see the processor's caches", "huge pages": "8 of 2 MiB free",
-				edu + " driver": map[string]string{"pci": "pci:", "vfio": "vfio:"}[lane.name], edu + " IOMMU": map[string]string{"pci": "none", "vfio": "through the driver vfio-pci"}[lane.name],
+				"target 0, edu (1234:11e8) BARs": "as large",
+				"coherence":                      "see the processor's caches",
+				"huge pages":                     "8 of 2 MiB free",
+				edu + " driver": map[string]string{"pci": "pci:",
+					"vfio": "vfio:"}[lane.name],
+				edu + " IOMMU": map[string]string{"pci": "none",
+					"vfio": "through the driver vfio-pci"}[lane.name],
 			} {
 				if state, found := r.find(check); state != "ok" || !strings.Contains(found, want) {
 					t.Errorf("after: %s is %s %q, want ok %q", check, state, found, want)
@@ -99,13 +105,17 @@ func plainReport(t *testing.T, r *boardReport) {
 	for _, d := range r.Devices {
 		devices = append(devices, d.Board)
 	}
-	if r.Board != "qemu-virt" || r.Machine != "linux,dummy-virt" || r.Kernel == "" || strings.Join(devices, " ") != "edu ivshmem nvme" {
-		t.Fatalf("board %q, machine %q, kernel %q, devices %v", r.Board, r.Machine, r.Kernel, devices)
+	if r.Board != "qemu-virt" || r.Machine != "linux,dummy-virt" || r.Kernel == "" ||
+		strings.Join(devices, " ") != "edu ivshmem nvme" {
+		t.Fatalf("board %q, machine %q, kernel %q, devices %v", r.Board, r.Machine, r.Kernel,
+			devices)
 	}
 	for check, want := range map[string]string{
-		"architecture": "aarch64", "page size": "4096 bytes", "user": "uid 0 with CAP_SYS_ADMIN", "seccomp": "filters",
-		"edu " + r.Devices[0].Address + " BAR 0": "1 MiB at 0x1", "nvme " + r.Devices[2].Address + " BAR 0": "16 KiB at 0x80",
-		"edu " + r.Devices[0].Address + " link": "none",
+		"architecture": "aarch64", "page size": "4096 bytes", "user": "uid 0 with CAP_SYS_ADMIN",
+		"seccomp":                                 "filters",
+		"edu " + r.Devices[0].Address + " BAR 0":  "1 MiB at 0x1",
+		"nvme " + r.Devices[2].Address + " BAR 0": "16 KiB at 0x80",
+		"edu " + r.Devices[0].Address + " link":   "none",
 	} {
 		if state, found := r.find(check); state != "ok" || !strings.Contains(found, want) {
 			t.Errorf("%s is %s %q, want ok %q", check, state, found, want)

@@ -18,30 +18,33 @@ import (
 func TestRecordedClientOfTheVendorsLibrary(t *testing.T) {
 	program := os.Getenv("LM_TTUMD")
 	if program == "" {
-		t.Skip("needs a program on tt-umd, static, for arm64 (LM_TTUMD is not set); tools/recorder/README.md tells how one is built")
+		t.Skip("needs a program on tt-umd, static, for arm64 (LM_TTUMD is not set); " +
+			"tools/recorder/README.md tells how one is built")
 	}
 	onDriver(t, func(t *testing.T, m *machine, c *card) {
 		withRecorder(t, m)
 		m.add(t, "/client", program)
-	}, func(*card) []string { return []string{"client"} }, func(t *testing.T, m *machine, c *card, console string) {
-		records, file := recordsOf(t, console)
-		trace, n := m.clientsOwn(t, c), accessesTo(records, 0)
-		if n >= len(trace) {
-			t.Fatalf("%d accesses recorded; %d reached the device with and without the recorder", n, len(trace))
-		}
-		equalToTrace(t, records, region{bar: 0}, trace[:n])
-		t.Logf("evidence: %d accesses without the recorder", len(trace)-n)
-		// The scratch register has the last message, which was the driver's.
-		path, image := made(t, "import", "--from", "record", "--ignore", "0x1ff30074-0x1ff30077", saved(t, file))
-		t.Logf("evidence: %d commands", len(image.Sequences[0].Commands))
-		again, _ := inside(t, func(m *machine) {
-			m.serveTo(t, "mock:"+c.board)
-			m.add(t, "/images/client.lmb", path)
-		}, "served", "pci", c.ids)
-		if again.served != nil {
-			t.Error(again.served)
-		}
-	})
+	}, func(*card) []string { return []string{"client"} },
+		func(t *testing.T, m *machine, c *card, console string) {
+			records, file := recordsOf(t, console)
+			trace, n := m.clientsOwn(t, c), accessesTo(records, 0)
+			if n >= len(trace) {
+				t.Fatalf("%d accesses recorded; %d reached the device with and without the recorder", n, len(trace))
+			}
+			equalToTrace(t, records, region{bar: 0}, trace[:n])
+			t.Logf("evidence: %d accesses without the recorder", len(trace)-n)
+			// The scratch register has the last message, which was the driver's.
+			path, image := made(t, "import", "--from", "record", "--ignore",
+				"0x1ff30074-0x1ff30077", saved(t, file))
+			t.Logf("evidence: %d commands", len(image.Sequences[0].Commands))
+			again, _ := inside(t, func(m *machine) {
+				m.serveTo(t, "mock:"+c.board)
+				m.add(t, "/images/client.lmb", path)
+			}, "served", "pci", c.ids)
+			if again.served != nil {
+				t.Error(again.served)
+			}
+		})
 }
 
 // clientsOwn gives what reached BAR 0 of the served chip and was not the
@@ -75,7 +78,8 @@ func (m *machine) clientsOwn(t *testing.T, c *card) []access {
 // accessesTo is how many accesses to a BAR are in a record, all of them aligned.
 func accessesTo(records []record.Record, bar uint8) (n int) {
 	for i := range records {
-		if r := &records[i]; (r.Kind == record.BarRead || r.Kind == record.BarWrite) && r.Bar == bar {
+		if r := &records[i]; (r.Kind == record.BarRead || r.Kind == record.BarWrite) &&
+			r.Bar == bar {
 			n++
 		}
 	}

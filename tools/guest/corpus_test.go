@@ -19,7 +19,10 @@ import (
 // runs are those of the scenario of that name: inside/runs.go.
 type runs struct{ list strings.Builder }
 
-func (r *runs) add(want hal.Code, words string, args ...string) { r.answered(want, words, "", args...) }
+func (r *runs) add(want hal.Code, words string,
+	args ...string) {
+	r.answered(want, words, "", args...)
+}
 
 // answered adds one whose system calls get answers: inside/answer.go.
 func (r *runs) answered(want hal.Code, words, answers string, args ...string) {
@@ -115,12 +118,18 @@ func (m *machine) addSigned(r *runs, image []byte) {
 	digest := sha512.Sum512(image)
 	public := key.Public().(ed25519.PublicKey)
 	m.files["/plain.lmb"] = image
-	m.files["/signed.lmb"] = append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
-	m.files["/forged.lmb"] = append(bytes.Clone(image), lmb.SignatureBlock(public, make([]byte, ed25519.SignatureSize))...)
-	m.files["/strange.lmb"] = append(bytes.Clone(image), lmb.SignatureBlock(make([]byte, ed25519.PublicKeySize), make([]byte, ed25519.SignatureSize))...)
-	m.files["/broken.lmb"] = append(bytes.Clone(m.files["/signed.lmb"][:len(image)+64]), make([]byte, 64)...)
+	m.files["/signed.lmb"] = append(bytes.Clone(image),
+		lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+	m.files["/forged.lmb"] = append(bytes.Clone(image),
+		lmb.SignatureBlock(public, make([]byte, ed25519.SignatureSize))...)
+	m.files["/strange.lmb"] = append(bytes.Clone(image),
+		lmb.SignatureBlock(make([]byte, ed25519.PublicKeySize),
+			make([]byte, ed25519.SignatureSize))...)
+	m.files["/broken.lmb"] = append(bytes.Clone(m.files["/signed.lmb"][:len(image)+64]),
+		make([]byte, 64)...)
 	m.files["/keys"] = fmt.Appendf(nil, "# whom we believe\n\n%x\n", public)
-	m.files["/short"], m.files["/letters"], m.files["/none"] = []byte("00\n"), []byte("\x01\x7f\""+strings.Repeat("zz", 32)), nil
+	m.files["/short"], m.files["/letters"], m.files["/none"] = []byte("00\n"),
+		[]byte("\x01\x7f\""+strings.Repeat("zz", 32)), nil
 	m.files["/anybodys"] = []byte("01" + strings.Repeat("00", 31))
 	const mounts = "1 2 8:0 / / ro - ext4 /dev/sda ro\n"
 	for _, c := range []struct {
@@ -138,10 +147,12 @@ func (m *machine) addSigned(r *runs, image []byte) {
 		{hal.Denied, "anybody can sign", "", "/anybodys", "/signed.lmb"},
 		{hal.NoFile, "", "", "/nowhere", "/signed.lmb"},
 		{hal.OK, "", "statx @8:0000100000000000", "/keys", "/signed.lmb"}, // fs-verity
-		{hal.OK, "", fmt.Sprintf("statx @136:0800000000000000; read /mountinfo #1 =%d @0:%x; read /mountinfo =0", len(mounts), mounts), "/keys", "/signed.lmb"},
+		{hal.OK, "", fmt.Sprintf("statx @136:0800000000000000; read /mountinfo #1 =%d @0:%x; "+
+			"read /mountinfo =0", len(mounts), mounts), "/keys", "/signed.lmb"},
 		{hal.OK, "", "statx @136:0800000000000000", "/keys", "/signed.lmb"},
 		{hal.IO, "/signed.lmb", "pread64 /signed.lmb #2 =-5", "/keys", "/signed.lmb"},
 	} {
-		r.answered(c.want, c.words, c.answers, "-check", "-longest", "1000000s", "-key", c.keys, c.run)
+		r.answered(c.want, c.words, c.answers, "-check", "-longest", "1000000s", "-key", c.keys,
+			c.run)
 	}
 }

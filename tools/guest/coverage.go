@@ -72,7 +72,8 @@ func (m *machine) follow(program *trace.Program, log *os.File) error {
 // coveredProgram is the guest's lmrun, beside which nothing may lie.
 func (m *machine) coveredProgram() (program *trace.Program, err error) {
 	programs := maps.Clone(m.files)
-	for guest, host := range map[string]string{"/lmrun": m.lmrun, "/init": cmp.Or(m.init, lminit(m.lmrun))} {
+	for guest, host := range map[string]string{"/lmrun": m.lmrun,
+		"/init": cmp.Or(m.init, lminit(m.lmrun))} {
 		if programs[guest] == nil {
 			if programs[guest], err = os.ReadFile(host); err != nil {
 				return nil, err
@@ -84,7 +85,9 @@ func (m *machine) coveredProgram() (program *trace.Program, err error) {
 	}
 	for path, data := range programs {
 		if path != "/lmrun" && overlaps(data, program) {
-			return nil, fmt.Errorf("the guest's %s lies where lmrun does; it takes go build -ldflags %s", path, elsewhere)
+			return nil,
+				fmt.Errorf("the guest's %s lies where lmrun does; it takes go build -ldflags %s",
+					path, elsewhere)
 		}
 	}
 	return program, nil

@@ -22,7 +22,11 @@ var lanes = []struct {
 	setUp func(*testing.T, *machine)
 }{
 	{"pci", func(*testing.T, *machine) {}},
-	{"vfio", func(t *testing.T, m *machine) { m.virt = iommu; m.addModules(t, "LM_GUEST_MODULES") }},
+	{"vfio", func(t *testing.T, m *machine) {
+		m.virt = iommu
+		m.addModules(t,
+			"LM_GUEST_MODULES")
+	}},
 }
 
 // onEachLane runs a scenario of inside/dma.go by each lane.
@@ -134,7 +138,8 @@ func TestGuestDrivesMastersOfTheBusAccessByAccess(t *testing.T) {
 			}
 			all.steps = append(all.steps, p.steps...)
 		}
-		if failed, _, err := all.match(replayed{machine: m}.reached(t, of)); failed != "" || err != nil {
+		if failed, _, err := all.match(replayed{machine: m}.reached(t, of)); failed != "" ||
+			err != nil {
 			t.Errorf("%v: failed at %q, %v", images, failed, err)
 		}
 	}
@@ -147,7 +152,8 @@ func TestGuestRecoversDevicesFromAKilledRun(t *testing.T) {
 // mistake is a listing of testdata with something changed.
 type mistake struct {
 	name, old, new string
-	fatal          bool // the first completion does not come: the controller says CSTS.CFS, or all ones
+	// the first completion does not come: the controller says CSTS.CFS, or all ones
+	fatal bool
 }
 
 // comes is the wait for what is to come, however slow the host is.
@@ -158,10 +164,13 @@ var wrongListings = map[string]mistake{
 	"data-out-of-reach":   {"nvme", "bus(data)+0x7000", "0x2000000000", false},
 	"edu-out-of-reach":    {"edu-dma", "bus(to)", "0x2000000000", false},
 	"too-small":           {"nvme", "bus(back)+0x7000", "bus(back)+0x8000", false},
-	"nvme-no-master":      {"nvme", "  # Identify controller", "  poll.2 pci+0x4 & 0x4 == 0x0" + comes, true},
-	"edu-no-master":       {"edu-dma", "  begin     \"to the host\"", "  poll.2 pci+0x4 & 0x4 == 0x0" + comes + "\n  begin     \"to the host\"", false},
-	"decoding-off":        {"nvme", "  # Identify controller", "  poll.2 pci+0x4 & 0x2 == 0x0" + comes, true},
-	"too-large":           {"edu-dma", "window to ", "window huge host size 1GiB\nwindow to ", false},
+	"nvme-no-master": {"nvme", "  # Identify controller",
+		"  poll.2 pci+0x4 & 0x4 == 0x0" + comes, true},
+	"edu-no-master": {"edu-dma", "  begin     \"to the host\"",
+		"  poll.2 pci+0x4 & 0x4 == 0x0" + comes + "\n  begin     \"to the host\"", false},
+	"decoding-off": {"nvme", "  # Identify controller", "  poll.2 pci+0x4 & 0x2 == 0x0" + comes,
+		true},
+	"too-large": {"edu-dma", "window to ", "window huge host size 1GiB\nwindow to ", false},
 }
 
 var within = regexp.MustCompile(` within [0-9a-z]+`)
@@ -175,10 +184,12 @@ func changed(t *testing.T, change mistake) string {
 	if !strings.Contains(string(text), change.old) {
 		t.Fatalf("%s has no %q", change.name, change.old)
 	}
-	wrong := within.ReplaceAllString(strings.ReplaceAll(string(text), change.old, change.new), comes)
+	wrong := within.ReplaceAllString(strings.ReplaceAll(string(text), change.old, change.new),
+		comes)
 	if change.fatal { // once that is said, what never comes is waited for a little
 		first := "  poll.4    acq+0xc & 0x10000 == 0x10000"
-		wrong = strings.Replace(wrong, first+comes, "  poll.4    regs+0x1c any-set 0x2"+comes+"\n"+first+" within 10ms", 1)
+		wrong = strings.Replace(wrong, first+comes,
+			"  poll.4    regs+0x1c any-set 0x2"+comes+"\n"+first+" within 10ms", 1)
 	}
 	return strings.Replace(wrong, "\nwindow", "\nwindow pci config size 256\nwindow", 1)
 }
@@ -191,14 +202,16 @@ func TestGuestTellsMistakesOfDMAApart(t *testing.T) {
 
 // ACCESS_PLATFORM makes the device use the addresses that the IOMMU knows.
 func TestGuestHasADeviceEncryptWhatTheStandardLibraryDoes(t *testing.T) {
-	onEachLane(t, "crypto", nil, "-object", "cryptodev-backend-builtin,id=crypto", "-device", "virtio-crypto-pci,addr=6,cryptodev=crypto,iommu_platform=on")
+	onEachLane(t, "crypto", nil, "-object", "cryptodev-backend-builtin,id=crypto", "-device",
+		"virtio-crypto-pci,addr=6,cryptodev=crypto,iommu_platform=on")
 }
 
 // TestGuestNVMeImageGivesItsOutput: what goes to the namespace comes back to a
 // file of the host, byte by byte.
 func TestGuestNVMeImageGivesItsOutput(t *testing.T) {
 	folder := t.TempDir()
-	m := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, kernelArgs: " hugepages=16",
+	m := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"),
+		files: map[string][]byte{}, kernelArgs: " hugepages=16",
 		dir: folder, timeout: bootLimit, stdout: io.Discard}
 	source, err := os.ReadFile("../../testdata/listings/nvme.lms")
 	if err != nil {
@@ -213,7 +226,8 @@ func TestGuestNVMeImageGivesItsOutput(t *testing.T) {
 	if err := os.WriteFile(in, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"-before", "init", "-sequence", "frame", "-after", "stop", "-input", "blocks=" + in, "-output", "result=" + out}
+	flags := []string{"-before", "init", "-sequence", "frame", "-after", "stop", "-input",
+		"blocks=" + in, "-output", "result=" + out}
 	if exit, err := m.replay(written(t, image), flags); err != nil || exit != 0 {
 		t.Fatalf("exit %d, %v", exit, err)
 	}

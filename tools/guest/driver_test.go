@@ -14,7 +14,8 @@ var onServedByDriver = way{"tt", func(t *testing.T, m *machine) {
 	t.Helper()
 	driver := os.Getenv("LM_TTKMD")
 	if driver == "" {
-		t.Skip("needs the vendor's kernel driver, built for Debian's arm64 kernel (LM_TTKMD is not set)")
+		t.Skip("needs the vendor's kernel driver, built for Debian's arm64 kernel (LM_TTKMD is " +
+			"not set)")
 	}
 	m.kernel = tool(t, "LM_GUEST_FULL_KERNEL")
 	m.add(t, "/modules/tenstorrent.ko", driver)
@@ -22,7 +23,8 @@ var onServedByDriver = way{"tt", func(t *testing.T, m *machine) {
 
 // onDriver carries out a scenario on that driver, which takes the mock of either
 // chip for a card.
-func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), scenario func(*card) []string, check func(*testing.T, *machine, *card, string)) {
+func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), scenario func(*card) []string,
+	check func(*testing.T, *machine, *card, string)) {
 	t.Helper()
 	for i := range allChips {
 		c := &allChips[i]
@@ -49,7 +51,8 @@ var warned = regexp.MustCompile(`the driver says: <[0-4]>.*`)
 // reaches pinned memory and stores to rectangles of tiles, and the driver has
 // nothing to warn of.
 func TestVendorsDriverOnAServedChip(t *testing.T) {
-	onDriver(t, func(t *testing.T, m *machine, c *card) { m.addAll(t, c) }, func(c *card) []string { return []string{"served", "tt", c.ids} },
+	onDriver(t, func(t *testing.T, m *machine, c *card) { m.addAll(t, c) },
+		func(c *card) []string { return []string{"served", "tt", c.ids} },
 		func(t *testing.T, m *machine, _ *card, console string) {
 			for _, line := range warned.FindAllString(console, -1) {
 				if !strings.Contains(line, "out-of-tree module") {
@@ -64,7 +67,8 @@ func TestVendorsDriverOnAServedChip(t *testing.T) {
 func TestVendorsDriverWindowsKillsAndResets(t *testing.T) {
 	onDriver(t, func(t *testing.T, m *machine, c *card) {
 		m.addGolden(t, "twoop", append([]string{"import"}, c.captures["twoop"]...)...)
-	}, func(c *card) []string { return append([]string{"driver", c.ids}, c.sizes...) }, coresInReset)
+	}, func(c *card) []string { return append([]string{"driver", c.ids}, c.sizes...) },
+		coresInReset)
 }
 
 // coresInReset wants the driver to have put cores back into reset, through the

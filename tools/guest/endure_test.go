@@ -55,10 +55,12 @@ func abandoned(t *testing.T) (m *machine, console string, exit int, err error) {
 // error_setv, before the guest can notice: then it is tried again.
 func TestServerThatDiesUnderARunningGuestIsADeviceThatIsGone(t *testing.T) {
 	m, console, exit, err := abandoned(t)
-	for n := 1; n < 10 && err != nil && strings.Contains(err.Error(), "error_setv: Assertion"); n++ {
+	for n := 1; n < 10 && err != nil && strings.Contains(err.Error(),
+		"error_setv: Assertion"); n++ {
 		m, console, exit, err = abandoned(t)
 	}
-	if exit != 0 || err != nil || m.served == nil || !strings.Contains(m.served.Error(), "signal: killed") {
+	if exit != 0 || err != nil || m.served == nil ||
+		!strings.Contains(m.served.Error(), "signal: killed") {
 		t.Errorf("exit %d, %v, the server: %v\n%s", exit, err, m.served, console)
 	}
 	t.Log(console)

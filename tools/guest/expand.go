@@ -51,7 +51,8 @@ func expand(image *lmb.Image, sequence string, of region, inputs map[string][]by
 }
 
 // expandIn is expand for a run whose windows are known.
-func expandIn(image *lmb.Image, sequence string, of region, in *windows, inputs map[string][]byte) (*plan, error) {
+func expandIn(image *lmb.Image, sequence string, of region, in *windows,
+	inputs map[string][]byte) (*plan, error) {
 	e := expander{image: image, region: of, windows: in, inputs: inputs}
 	e.outputs = map[string][]byte{}
 	for i := range image.Tensors {

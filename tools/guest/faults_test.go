@@ -97,7 +97,8 @@ func watched(t *testing.T, args ...string) (events, console string, wasReset boo
 				m.add(t, "/modules/"+name, path)
 			}
 		}
-		m.extra = append([]string{"-device", "i6300esb", "-action", "watchdog=reset"}, monitor.start(t, m.dir)...)
+		m.extra = append([]string{"-device", "i6300esb", "-action", "watchdog=reset"},
+			monitor.start(t, m.dir)...)
 		withImage(t, `lightmetal 1
 target edu 1234:11e8 bar0 1MiB
 window r bar0 offset 0x0 size 1MiB
@@ -139,7 +140,8 @@ func (m *monitor) start(t *testing.T, dir string) (qemuArgs []string) {
 	if _, err := m.to.WriteString(`{"execute": "qmp_capabilities"}` + "\n"); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"-chardev", "pipe,id=monitor,path=" + escape(path), "-mon", "chardev=monitor,mode=control"}
+	return []string{"-chardev", "pipe,id=monitor,path=" + escape(path), "-mon",
+		"chardev=monitor,mode=control"}
 }
 
 // events is all that it told, once QEMU has ended.
@@ -170,7 +172,9 @@ var bitten = regexp.MustCompile(`"event": "WATCHDOG", "data": \{"action": "reset
 func TestGuestWatchdogResetsTheMachineWhenAReplayHangsOrFailsOrDies(t *testing.T) {
 	for _, args := range [][]string{{"hang"}, {"fail"}, {"kill"}} {
 		events, console, wasReset := watched(t, args...)
-		if !bitten.MatchString(events) || !wasReset || !strings.Contains(console, "inside: waiting to be reset") || strings.Contains(console, "still here") {
+		if !bitten.MatchString(events) || !wasReset ||
+			!strings.Contains(console, "inside: waiting to be reset") ||
+			strings.Contains(console, "still here") {
 			t.Errorf("%v: QEMU's events: %s; the console says:\n%s", args, events, console)
 		}
 	}
@@ -178,7 +182,8 @@ func TestGuestWatchdogResetsTheMachineWhenAReplayHangsOrFailsOrDies(t *testing.T
 
 func TestGuestWatchdogIsFedWhileFramesCompleteAndStoppedAtTheEnd(t *testing.T) {
 	events, console, wasReset := watched(t, "frames")
-	if !strings.Contains(events, `"event": "SHUTDOWN"`) || strings.Contains(events, "WATCHDOG") || wasReset {
+	if !strings.Contains(events, `"event": "SHUTDOWN"`) || strings.Contains(events, "WATCHDOG") ||
+		wasReset {
 		t.Errorf("QEMU's events: %s; the console says:\n%s", events, console)
 	}
 }

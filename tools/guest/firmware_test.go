@@ -16,8 +16,9 @@ func firmwareOn(t *testing.T, want int, files map[string]string, setUp ...func(*
 	var console bytes.Buffer
 	dir := t.TempDir()
 	m := &machine{
-		kernel: tool(t, "LM_GUEST_KERNEL"), init: tool(t, "LM_GUEST_FIRMWARE"), files: map[string][]byte{},
-		dir: dir, trace: filepath.Join(dir, "trace"), timeout: bootLimit, stdout: &console,
+		kernel: tool(t, "LM_GUEST_KERNEL"), init: tool(t, "LM_GUEST_FIRMWARE"),
+		files: map[string][]byte{},
+		dir:   dir, trace: filepath.Join(dir, "trace"), timeout: bootLimit, stdout: &console,
 	}
 	for path, source := range files {
 		data, err := os.ReadFile(source)
@@ -78,10 +79,11 @@ func TestFirmwareInCDrivesItsDevicesFrameByFrame(t *testing.T) {
 
 // TestFirmwareInCDrivesAServedChip, found by its ids as a card is.
 func TestFirmwareInCDrivesAServedChip(t *testing.T) {
-	r := firmwareOn(t, 0, map[string]string{"/edu.lmb": eduImageFile, "/twoop.lmb": twoopImageFile}, func(m *machine) {
-		m.serveTo(t, "mock:wormhole")
-		m.args = []string{"card"}
-	})
+	r := firmwareOn(t, 0, map[string]string{"/edu.lmb": eduImageFile, "/twoop.lmb": twoopImageFile},
+		func(m *machine) {
+			m.serveTo(t, "mock:wormhole")
+			m.args = []string{"card"}
+		})
 	if !strings.Contains(r.console, "firmware: twoop frame 9: right, sum ") || r.served != nil {
 		t.Errorf("the server: %v; the console says:\n%s", r.served, r.console)
 	}
@@ -89,7 +91,8 @@ func TestFirmwareInCDrivesAServedChip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if trace, err := parseServed(bytes.NewReader(log), servedRegion(r.sockets[0], 0)); err != nil || len(trace) < 10*256 {
+	if trace, err := parseServed(bytes.NewReader(log), servedRegion(r.sockets[0], 0)); err != nil ||
+		len(trace) < 10*256 {
 		t.Errorf("QEMU saw %d accesses to the chip, %v", len(trace), err)
 	}
 }

@@ -36,7 +36,8 @@ func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
 			t.Fatal(err)
 		}
 		args = append(args, "--add", fmt.Sprintf("%s=/input/n%d", input, i))
-		config += fmt.Sprintf("image %s\nsequence compute\nseal\ninput n=/input/n%d\noutput result=/dev/nvme0n%d\n", filepath.Base(image), i, i+1)
+		config += fmt.Sprintf("image %s\nsequence compute\nseal\ninput n=/input/n%d\n"+
+			"output result=/dev/nvme0n%d\n", filepath.Base(image), i, i+1)
 		lines = append(lines, "lmrun: done: compute of *")
 	}
 	args[3] = configFile(t, config)

@@ -11,17 +11,20 @@ import (
 // inside boots the machine with the program of tools/guest/inside as process
 // 1, which carries out one scenario and must end with 0. Set up may add to the
 // machine, which has /lmrun and the kernel modules only where addModules puts them.
-func inside(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine, string) {
+func inside(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine,
+	string) {
 	t.Helper()
 	m, console, exit := insideExit(t, setUp, scenario, args...)
 	if exit != 0 {
-		t.Fatalf("scenario %s: exit status %d; the console says:\n%sthe servers: %v", scenario, exit, console, m.served)
+		t.Fatalf("scenario %s: exit status %d; the console says:\n%sthe servers: %v", scenario,
+			exit, console, m.served)
 	}
 	return m, console
 }
 
 // insideExit is inside with any exit status.
-func insideExit(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine, string, int) {
+func insideExit(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine,
+	string, int) {
 	t.Helper()
 	m, console, exit, err := insideRun(t, setUp, scenario, args...)
 	if err != nil {
@@ -31,13 +34,16 @@ func insideExit(t *testing.T, setUp func(*machine), scenario string, args ...str
 }
 
 // insideRun is inside with any end, a machine that is reset among them.
-func insideRun(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine, string, int, error) {
+func insideRun(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine,
+	string, int, error) {
 	t.Helper()
 	var console bytes.Buffer
 	dir := t.TempDir()
 	m := &machine{
-		kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), init: static(t, "lightmetal/tools/guest/inside", "-ldflags", "-s -w "+elsewhere),
-		files: map[string][]byte{}, args: append([]string{scenario}, args...), dir: dir, timeout: bootLimit, stdout: &console,
+		kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"),
+		init:  static(t, "lightmetal/tools/guest/inside", "-ldflags", "-s -w "+elsewhere),
+		files: map[string][]byte{}, args: append([]string{scenario}, args...), dir: dir,
+		timeout: bootLimit, stdout: &console,
 	}
 	m.add(t, "/lmrun", m.lmrun)
 	m.add(t, "/lminit", lminit(m.lmrun))
@@ -75,7 +81,9 @@ func (m *machine) addModules(t *testing.T, variable string) {
 func static(t *testing.T, program string, flags ...string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), filepath.Base(program))
-	build := exec.Command("go", append(append([]string{"build", "-trimpath", "-ldflags", "-s -w"}, flags...), "-o", binary, program)...)
+	build := exec.Command("go",
+		append(append([]string{"build", "-trimpath", "-ldflags", "-s -w"}, flags...), "-o", binary,
+			program)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

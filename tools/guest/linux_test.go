@@ -34,14 +34,18 @@ func TestLinuxOwnDriverIsRecordedOnAServedDevice(t *testing.T) {
 	}
 	memory, ignore := servedDMA(t, folder, filepath.Join(folder, "nvme.record"))
 	for _, command := range pageCommands(t, "../vfiouser/README.md", "import", "replay") {
-		command.Text = strings.ReplaceAll(strings.ReplaceAll(command.Text, "/tmp/nvme.sock", m.sockets[0]), "HOST", memory)
+		command.Text = strings.ReplaceAll(strings.ReplaceAll(command.Text, "/tmp/nvme.sock",
+			m.sockets[0]), "HOST", memory)
 		runIn(t, folder, tool(t, "LM_GUEST_LM"), command.Words()[1:]...)
 	}
-	other := append([]string{"import", "--from", "record", "nvme.record", "-o", "other.lmb"}, ignore...)
+	other := append([]string{"import", "--from", "record", "nvme.record", "-o", "other.lmb"},
+		ignore...)
 	runIn(t, folder, tool(t, "LM_GUEST_LM"), other...)
-	theirs := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, kernelArgs: " hugepages=16",
+	theirs := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"),
+		files: map[string][]byte{}, kernelArgs: " hugepages=16",
 		dir: t.TempDir(), timeout: bootLimit, stdout: io.Discard}
-	if exit, err := theirs.replay(filepath.Join(folder, "other.lmb"), nil); err != nil || exit != 0 {
+	if exit, err := theirs.replay(filepath.Join(folder, "other.lmb"), nil); err != nil ||
+		exit != 0 {
 		t.Errorf("on QEMU's controller: exit %d, %v", exit, err)
 	}
 	disk, err := os.ReadFile(filepath.Join(theirs.dir, "nvme.img"))
@@ -110,9 +114,11 @@ func servedDMA(t *testing.T, folder, record string) (memory string, ignore []str
 		data, _ := hex.DecodeString(f[3])
 		copy(pages[address&^(page-1)][address%page:], data)
 		identified := len(data) == page && !bytes.Equal(data, driverBlock())
-		const queues = 0x0002_0002 // what a completion tells of a number of queues, less one, where QEMU has more
+		// what a completion tells of a number of queues, less one, where QEMU has more
+		const queues = 0x0002_0002
 		if f[0] == "HW" && (identified || binary.LittleEndian.Uint64(data) == queues) {
-			ignore = append(ignore, "--ignore", fmt.Sprintf("bus:0x%x-0x%x", address, address+uint64(len(data))-1))
+			ignore = append(ignore, "--ignore",
+				fmt.Sprintf("bus:0x%x-0x%x", address, address+uint64(len(data))-1))
 		}
 	}
 	for address, data := range pages {

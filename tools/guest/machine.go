@@ -43,20 +43,21 @@ type machine struct {
 	linuxNvme     bool              // its driver takes the nvme devices
 	virt          string            // QEMU's machine, empty: virt
 	qemu          string            // QEMU itself, empty: the system's
-	with          []string          // devices that `lm serve` shows to the machine; they need QEMU 10.1
-	lm            string            // host path of lm, for those
-	modules       string            // host folder of the kernel's modules, for devices by vfio:
-	serveArgs     []string          // further arguments of lm serve
-	extra         []string          // further arguments of QEMU
-	drives        []string          // host files that are /dev/nvme0n1, n2, ...
-	serials       []string          // host files behind /dev/ttyS0, ttyS1, ...
-	dir           string            // gets initramfs, ivshmem.bin and nvme.img
-	trace         string            // host file for QEMU's trace of accesses, empty: none
-	timeout       time.Duration
-	stdout        io.Writer // gets lmrun's lines as they come
-	servers       []*served // of the devices of with
-	served        error     // how they ended, after a boot
-	sockets       []string  // of the servers, as they were
+	// devices that `lm serve` shows to the machine; they need QEMU 10.1
+	with      []string
+	lm        string   // host path of lm, for those
+	modules   string   // host folder of the kernel's modules, for devices by vfio:
+	serveArgs []string // further arguments of lm serve
+	extra     []string // further arguments of QEMU
+	drives    []string // host files that are /dev/nvme0n1, n2, ...
+	serials   []string // host files behind /dev/ttyS0, ttyS1, ...
+	dir       string   // gets initramfs, ivshmem.bin and nvme.img
+	trace     string   // host file for QEMU's trace of accesses, empty: none
+	timeout   time.Duration
+	stdout    io.Writer // gets lmrun's lines as they come
+	servers   []*served // of the devices of with
+	served    error     // how they ended, after a boot
+	sockets   []string  // of the servers, as they were
 }
 
 // shm is the host's side of the ivshmem device's memory.
@@ -83,7 +84,8 @@ func (m *machine) boot() (exit int, err error) {
 	m.servers = servers
 	out := &console{lines: m.stdout}
 	var complaints bytes.Buffer
-	qemu := exec.CommandContext(ctx, cmp.Or(m.qemu, "qemu-system-aarch64"), append(qemuArgs, more...)...)
+	qemu := exec.CommandContext(ctx, cmp.Or(m.qemu, "qemu-system-aarch64"),
+		append(qemuArgs, more...)...)
 	qemu.Stdout, qemu.Stderr, qemu.WaitDelay = out, &complaints, 5*time.Second
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err = m.run(qemu); err == nil {
@@ -120,23 +122,27 @@ func (m *machine) prepare() ([]string, error) {
 	var shared string // memory that a served device reaches
 	if len(m.with) > 0 {
 		shared = ",memory-backend=ram"
-		m.extra = append(m.extra, "-object", fmt.Sprintf("memory-backend-memfd,id=ram,share=on,size=%dM", memory(size)))
+		m.extra = append(m.extra, "-object",
+			fmt.Sprintf("memory-backend-memfd,id=ram,share=on,size=%dM", memory(size)))
 	}
 	if err := errors.Join(writeZeros(m.shm(), shmSize), writeZeros(nvme, nvmeSize)); err != nil {
 		return nil, err
 	}
 	args := []string{
-		"-M", cmp.Or(m.virt, "virt") + shared, "-cpu", "cortex-a72", "-smp", "2", "-m", strconv.Itoa(memory(size)), "-nographic", "-no-reboot", "-nic", "none",
+		"-M", cmp.Or(m.virt, "virt") + shared, "-cpu", "cortex-a72", "-smp", "2", "-m",
+		strconv.Itoa(memory(size)), "-nographic", "-no-reboot", "-nic", "none",
 		"-kernel", m.kernel, "-initrd", initrd, "-append", line,
 		// Guest memory begins at 1 GiB, beyond the 28 bits of edu's default mask.
 		"-device", "edu,addr=2,dma_mask=0xffffffffffffffff",
-		"-object", "memory-backend-file,id=shm,share=on,size=" + strconv.Itoa(shmSize) + ",mem-path=" + escape(m.shm()),
+		"-object", "memory-backend-file,id=shm,share=on,size=" + strconv.Itoa(shmSize) +
+			",mem-path=" + escape(m.shm()),
 		"-device", "ivshmem-plain,addr=3,memdev=shm",
 	}
 	// The kernel numbers controllers as they come, several at once, so that
 	// there is one: no image with drives for its outputs is for the other.
 	if len(m.drives) == 0 {
-		args = append(args, "-drive", "if=none,id=nvme,format=raw,file="+escape(nvme), "-device", "nvme,addr=4,serial=lightmetal,drive=nvme")
+		args = append(args, "-drive", "if=none,id=nvme,format=raw,file="+escape(nvme), "-device",
+			"nvme,addr=4,serial=lightmetal,drive=nvme")
 	} else {
 		args = append(args, "-device", "nvme,addr=5,id=out,serial=outputs,use-intel-id=on")
 	}
@@ -146,7 +152,8 @@ func (m *machine) prepare() ([]string, error) {
 			"-device", fmt.Sprintf("nvme-ns,bus=out,drive=out%d,nsid=%d", i, i+1))
 	}
 	for i, path := range m.serials {
-		args = append(args, "-chardev", fmt.Sprintf("file,id=tty%d,path=%s", i, escape(path)), "-device", fmt.Sprintf("pci-serial,addr=%d,chardev=tty%d", 8+i, i))
+		args = append(args, "-chardev", fmt.Sprintf("file,id=tty%d,path=%s", i, escape(path)),
+			"-device", fmt.Sprintf("pci-serial,addr=%d,chardev=tty%d", 8+i, i))
 	}
 	args = append(args, m.extra...)
 	if m.trace != "" {
@@ -182,7 +189,8 @@ func (m *machine) writeInitramfs(path string) (size int, err error) {
 			return 0, err
 		}
 	}
-	list := []initramfs.File{{Path: "/dev/"}, {Path: "/proc/"}, {Path: "/sys/"}, {Path: "/tmp/"}} // that process 1 needs
+	// that process 1 needs
+	list := []initramfs.File{{Path: "/dev/"}, {Path: "/proc/"}, {Path: "/sys/"}, {Path: "/tmp/"}}
 	for name, data := range content {
 		list = append(list, initramfs.File{Path: name, Mode: 0o755, Data: data})
 	}
@@ -195,7 +203,8 @@ func (m *machine) writeInitramfs(path string) (size int, err error) {
 
 // lminit is the program that starts an lmrun: it lies beside it, and is called as it.
 func lminit(lmrun string) string {
-	return filepath.Join(filepath.Dir(lmrun), strings.Replace(filepath.Base(lmrun), "lmrun", "lminit", 1))
+	return filepath.Join(filepath.Dir(lmrun),
+		strings.Replace(filepath.Base(lmrun), "lmrun", "lminit", 1))
 }
 
 // memory is the guest's, in MiB. The files of an initramfs may take half of
@@ -222,8 +231,10 @@ func commandLine(kernel string, args []string, freeNvme bool) (string, error) {
 		line += " " + arg
 	}
 	if len(args) > initArgsMax || len(line) > commandLineMax {
-		return "", fmt.Errorf("lmrun's %d arguments make a kernel command line of %d bytes; %d and %d are possible",
-			len(args), len(line), initArgsMax, commandLineMax)
+		return "",
+			fmt.Errorf("lmrun's %d arguments make a kernel command line of %d bytes; %d and %d "+
+				"are possible",
+				len(args), len(line), initArgsMax, commandLineMax)
 	}
 	return line, nil
 }
@@ -267,7 +278,8 @@ func (c *console) Write(p []byte) (int, error) {
 		if closing := exitLine.FindStringSubmatch(line); closing != nil {
 			c.last = closing[1]
 		} else if !kernelLine.MatchString(line) {
-			if _, err := fmt.Fprintf(c.lines, "%s\n", files.EscapeControls([]byte(line))); c.err == nil {
+			if _, err := fmt.Fprintf(c.lines, "%s\n",
+				files.EscapeControls([]byte(line))); c.err == nil {
 				c.err = err
 			}
 		}

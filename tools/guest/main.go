@@ -36,18 +36,23 @@ func run(args []string) (exit int, err error) {
 	flags := flag.NewFlagSet("guest", flag.ContinueOnError)
 	flags.StringVar(&m.kernel, "kernel", "", "arm64 kernel `image`")
 	flags.StringVar(&m.lmrun, "lmrun", "", "static arm64 lmrun `binary`")
-	flags.StringVar(&m.dir, "dir", "", "`folder` for the machine's files, which stay there; default: a temporary one")
+	flags.StringVar(&m.dir, "dir", "",
+		"`folder` for the machine's files, which stay there; default: a temporary one")
 	flags.StringVar(&m.trace, "trace", "", "write QEMU's trace of device accesses to `file`")
-	flags.StringVar(&m.qemu, "qemu", "", "QEMU `program`; default: qemu-system-aarch64 of the system")
+	flags.StringVar(&m.qemu, "qemu", "",
+		"QEMU `program`; default: qemu-system-aarch64 of the system")
 	flags.StringVar(&m.lm, "lm", "", "lm `binary`, for -with")
-	flags.StringVar(&m.modules, "modules", "", "`folder` of the kernel's modules, for devices by vfio:")
-	flags.Func("with", "a `device` that lm serve shows to the machine, such as mock:wormhole; each once", func(device string) error {
+	flags.StringVar(&m.modules, "modules", "",
+		"`folder` of the kernel's modules, for devices by vfio:")
+	flags.Func("with", "a `device` that lm serve shows to the machine, such as mock:wormhole; "+
+		"each once", func(device string) error {
 		m.with = append(m.with, device)
 		return nil
 	})
 	flags.DurationVar(&m.timeout, "timeout", time.Minute, "hard limit for the whole run")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: guest -kernel K -lmrun BIN [flags] IMAGE.lmb [-- lmrun flags]")
+		fmt.Fprintln(flags.Output(),
+			"usage: guest -kernel K -lmrun BIN [flags] IMAGE.lmb [-- lmrun flags]")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -68,7 +73,8 @@ func run(args []string) (exit int, err error) {
 		}
 		defer os.RemoveAll(m.dir)
 	}
-	if exit, err = m.replay(path, rest); errors.Is(err, fs.ErrNotExist) || hal.CodeOf(err) == hal.NoFile {
+	if exit, err = m.replay(path, rest); errors.Is(err, fs.ErrNotExist) ||
+		hal.CodeOf(err) == hal.NoFile {
 		return exitNoFile, err
 	}
 	if hal.CodeOf(err) == hal.IO {

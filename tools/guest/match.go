@@ -77,7 +77,8 @@ func (t *tracer) bulk(s *step) error {
 			return err
 		}
 		if a.offset != s.offset+done || uint64(a.width) > s.size-done {
-			return fmt.Errorf("want up to %d bytes at %#x, have a %v", s.size-done, s.offset+done, a)
+			return fmt.Errorf("want up to %d bytes at %#x, have a %v", s.size-done, s.offset+done,
+				a)
 		}
 		if err := t.value(s, a, done); err != nil {
 			return err
@@ -141,7 +142,8 @@ func (p *plan) apply(memory []byte) error {
 		case s.store:
 			copy(place, littleEndian(number(s.data) | last&s.keep)[:size])
 		case s.holds != nil && !s.holds(number(place)):
-			return fmt.Errorf("%s: the condition does not hold, memory has %#x", s.place, number(place))
+			return fmt.Errorf("%s: the condition does not hold, memory has %#x", s.place,
+				number(place))
 		default:
 			last = number(place)
 			copy(s.output, place)

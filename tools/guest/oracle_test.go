@@ -14,7 +14,8 @@ import (
 
 // command is a Command of a test's image; the width is 4 unless it says other.
 func command(c fbs.Command) lmb.Command {
-	if c.Width == 0 && c.Opcode != lmb.OpcodeMark && c.Opcode != gen.OpcodeDelay && c.Opcode != gen.OpcodeCall {
+	if c.Width == 0 && c.Opcode != lmb.OpcodeMark && c.Opcode != gen.OpcodeDelay &&
+		c.Opcode != gen.OpcodeCall {
 		c.Width = 4
 	}
 	return lmb.Command{Command: c}
@@ -42,9 +43,11 @@ func poll(offset uint32, mask, value uint64, deadlineUs uint32) lmb.Command {
 // sequences of commands given.
 func eduImage(sequences ...lmb.Sequence) *lmb.Image {
 	return &lmb.Image{
-		Origin:    lmb.Origin{Tool: "guest test"},
-		Targets:   []lmb.Target{{Board: "edu", Vendor: edu.vendor, Device: edu.device, Bars: [6]uint64{edu.size}}},
-		Windows:   []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Size: edu.size}}},
+		Origin: lmb.Origin{Tool: "guest test"},
+		Targets: []lmb.Target{{Board: "edu", Vendor: edu.vendor, Device: edu.device,
+			Bars: [6]uint64{edu.size}}},
+		Windows: []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot,
+			Size: edu.size}}},
 		Sequences: sequences,
 	}
 }
@@ -61,7 +64,8 @@ func accesses(t *testing.T, short string) []access {
 	for line := range strings.Lines(short) {
 		f := strings.Fields(line)
 		verb := map[string]string{"r": "read", "w": "write"}[f[0]]
-		log.WriteString("memory_region_ops_" + verb + " cpu 1 mr 0x55aa addr 0x10" + strings.Repeat("0", 6-len(f[2])) + f[2] +
+		log.WriteString("memory_region_ops_" + verb + " cpu 1 mr 0x55aa addr 0x10" +
+			strings.Repeat("0", 6-len(f[2])) + f[2] +
 			" value 0x" + f[3] + " size " + f[1] + " name 'edu-mmio'\n")
 	}
 	trace, err := parseTrace(strings.NewReader(log.String()), edu)
@@ -88,7 +92,8 @@ memory_region_ops_write cpu 1 mr 0x55b7 addr 0x10000080 value 0x1122334455667788
 memory_region_ops_read cpu 0 mr 0x55b7 addr 0x10000084 value 0xffffffffffffffff size 4 name 'edu-mmio'
 `
 	got, err := parseTrace(strings.NewReader(log), edu)
-	want := []access{{false, 0, 4, 0x10000ed}, {true, 0x80, 8, 0x1122334455667788}, {false, 0x84, 4, 0xffffffff}}
+	want := []access{{false, 0, 4, 0x10000ed}, {true, 0x80, 8, 0x1122334455667788},
+		{false, 0x84, 4, 0xffffffff}}
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("got %v, %v, want %v", got, err, want)
 	}
@@ -133,20 +138,25 @@ func program() *lmb.Image {
 		poll(0x20, 1, 0, 1000),
 		command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
 		lmb.Command{Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessExact), Offset: 0x80, Amount: 16,
+			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessExact), Offset: 0x80,
+			Amount: 16,
 		}, Data: []byte("abcdefghijklmnop")},
 		lmb.Command{Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessBulk), Offset: 0x100, Amount: 12,
+			Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessBulk), Offset: 0x100,
+			Amount: 12,
 		}, Data: []byte("ABCDEFGHIJKL")},
 		command(fbs.Command{
 			Opcode: gen.OpcodeFill, Mode: uint8(gen.AccessFixed), Offset: 0x64, Amount: 8, Value: 5,
 		}),
 		command(fbs.Command{
-			Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact), Offset: 8, Amount: 4, Index: 1, Value: 4,
+			Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact), Offset: 8, Amount: 4, Index: 1,
+			Value: 4,
 		}),
-		command(fbs.Command{Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail)}),
+		command(fbs.Command{Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual),
+			Option: uint8(gen.PolicyFail)}),
 	), lmb.Sequence{Name: "other", Commands: []lmb.Command{write(8, 5)}})
-	image.Tensors = []lmb.Tensor{{Name: "y", Role: gen.RoleOutput, DType: gen.DTypeUint32, Shape: []uint32{2}}}
+	image.Tensors = []lmb.Tensor{{Name: "y", Role: gen.RoleOutput, DType: gen.DTypeUint32,
+		Shape: []uint32{2}}}
 	return image
 }
 
@@ -184,7 +194,8 @@ func TestPlanOfEveryCommandMatchesItsTrace(t *testing.T) {
 func TestPlanRefusesEveryChangedTrace(t *testing.T) {
 	lines := slices.Collect(strings.Lines(programTrace))
 	refused := func(name string, changed []string) {
-		failed, rest, err := expanded(t, program(), "main").match(accesses(t, strings.Join(changed, "")))
+		failed, rest, err := expanded(t, program(),
+			"main").match(accesses(t, strings.Join(changed, "")))
 		if err == nil && failed == "" && len(rest) == 0 {
 			t.Errorf("accepted: %s", name)
 		}
@@ -202,29 +213,35 @@ func TestPlanRefusesEveryChangedTrace(t *testing.T) {
 		refused("other way "+line, replaced(map[string]string{"r": "w", "w": "r"}[f[0]]+line[1:]))
 		refused("narrower "+line, replaced(f[0]+" 2 "+f[2]+" "+f[3]+"\n"))
 		if f[0] == "w" {
-			refused("other value "+line, replaced(f[0]+" "+f[1]+" "+f[2]+" "+f[3][:len(f[3])-1]+"f\n"))
+			refused("other value "+line, replaced(f[0]+" "+f[1]+" "+f[2]+" "+f[3][:len(f[3])-1]+
+				"f\n"))
 		}
 	}
 	refused("an access too many", append(lines, "r 4 0 0\n"))
 }
 
 func TestLoadThatDoesNotSatisfyItsConditionEndsThePlanThere(t *testing.T) {
-	image := eduImage(mainOf(write(4, 1), expect(4, 2), write(4, 3)), lmb.Sequence{Name: "safe", Commands: []lmb.Command{write(0x64, 9)}})
-	failed, rest, err := expanded(t, image, "main").match(accesses(t, "w 4 4 1\nr 4 4 7\nw 4 64 9\n"))
+	image := eduImage(mainOf(write(4, 1), expect(4, 2), write(4, 3)),
+		lmb.Sequence{Name: "safe", Commands: []lmb.Command{write(0x64, 9)}})
+	failed, rest, err := expanded(t, image, "main").match(accesses(t,
+		"w 4 4 1\nr 4 4 7\nw 4 64 9\n"))
 	if failed != "main[1]" || err != nil {
 		t.Fatalf("got %q, %v, want main[1]", failed, err)
 	}
-	if failed, rest, err = expanded(t, image, "safe").match(rest); failed != "" || len(rest) != 0 || err != nil {
+	if failed, rest, err = expanded(t, image, "safe").match(rest); failed != "" || len(rest) != 0 ||
+		err != nil {
 		t.Fatalf("safe: got %q, %v, %v", failed, rest, err)
 	}
-	if _, _, err := expanded(t, image, "main").match(accesses(t, "w 4 4 1\nr 4 4 2\n")); err == nil {
+	if _, _, err := expanded(t, image, "main").match(accesses(t,
+		"w 4 4 1\nr 4 4 2\n")); err == nil {
 		t.Error("a run that ends although the condition holds was accepted")
 	}
 }
 
 func TestPollThatNeverHoldsEndsThePlanAfterItsLoads(t *testing.T) {
 	image := eduImage(mainOf(poll(0x20, 1, 0, 1000), write(4, 3)))
-	failed, rest, err := expanded(t, image, "main").match(accesses(t, "r 4 20 1\nr 4 20 1\nr 4 20 1\n"))
+	failed, rest, err := expanded(t, image, "main").match(accesses(t,
+		"r 4 20 1\nr 4 20 1\nr 4 20 1\n"))
 	if failed != "main[0]" || len(rest) != 0 || err != nil {
 		t.Fatalf("got %q, %v, %v, want main[0]", failed, rest, err)
 	}
@@ -243,7 +260,8 @@ func TestWindowsOfOtherDevicesAndBarsLeaveNoTrace(t *testing.T) {
 		c.Window = uint16(w + 1)
 		image.Sequences[0].Commands = append(image.Sequences[0].Commands, c)
 	}
-	if failed, _, err := expanded(t, image, "main").match(accesses(t, "w 4 4 1\n")); failed != "" || err != nil {
+	if failed, _, err := expanded(t, image, "main").match(accesses(t, "w 4 4 1\n")); failed != "" ||
+		err != nil {
 		t.Fatal(failed, err)
 	}
 }
@@ -260,7 +278,8 @@ func TestPlanAppliedToMemoryLeavesWhatADeviceOfMemoryWould(t *testing.T) {
 	for _, want := range []struct {
 		offset int
 		bytes  string
-	}{{4, "\x78\x56\x34\x12"}, {0x20, "\x82\x00"}, {8, "\x05\x00"}, {0x80, "abcdefghijklmnop\x00"}, {0x100, "ABCDEFGHIJKL\x00"}, {0x64, "\x05\x00\x00\x00\x00"}} {
+	}{{4, "\x78\x56\x34\x12"}, {0x20, "\x82\x00"}, {8, "\x05\x00"}, {0x80, "abcdefghijklmnop\x00"},
+		{0x100, "ABCDEFGHIJKL\x00"}, {0x64, "\x05\x00\x00\x00\x00"}} {
 		if got := memory[want.offset : want.offset+len(want.bytes)]; string(got) != want.bytes {
 			t.Errorf("at %#x: got %x, want %x", want.offset, got, want.bytes)
 		}

@@ -18,8 +18,9 @@ type networkCard struct {
 	device, plugin string
 	uio            bool     // it is not behind an IOMMU
 	rings          []string // testpmd's options for its queues
-	ignore         []string // registers that give something else where the link comes up sooner or later
-	rules          []string
+	// registers that give something else where the link comes up sooner or later
+	ignore []string
+	rules  []string
 }
 
 var (
@@ -30,12 +31,17 @@ var (
 )
 
 var (
-	e1000   = networkCard{of: region{"e1000-mmio", 0x8086, 0x100e, 0, 128 << 10}, device: "e1000", plugin: "net_e1000", rings: shortRings, ignore: ofLink}
-	e1000e  = networkCard{of: region{"e1000e-mmio", 0x8086, 0x10d3, 0, 128 << 10}, device: "e1000e", plugin: "net_e1000", rings: shortRings, ignore: ofLink}
-	vmxnet3 = networkCard{of: region{"vmxnet3-b1", 0x15ad, 0x07b0, 1, 4 << 10}, device: "vmxnet3", plugin: "net_vmxnet3"}
-	virtio  = networkCard{of: region{"virtio-pci-*", 0x1af4, 0x1041, 4, 16 << 10}, plugin: "net_virtio",
+	e1000 = networkCard{of: region{"e1000-mmio", 0x8086, 0x100e, 0, 128 << 10}, device: "e1000",
+		plugin: "net_e1000", rings: shortRings, ignore: ofLink}
+	e1000e = networkCard{of: region{"e1000e-mmio", 0x8086, 0x10d3, 0, 128 << 10}, device: "e1000e",
+		plugin: "net_e1000", rings: shortRings, ignore: ofLink}
+	vmxnet3 = networkCard{of: region{"vmxnet3-b1", 0x15ad, 0x07b0, 1, 4 << 10}, device: "vmxnet3",
+		plugin: "net_vmxnet3"}
+	virtio = networkCard{of: region{"virtio-pci-*", 0x1af4, 0x1041, 4, 16 << 10},
+		plugin: "net_virtio",
 		device: "virtio-net-pci,iommu_platform=on,disable-legacy=on,ioeventfd=off",
-		rules:  []string{"4+0x14..0x16=1", "4+0x10..0x14=2", "4+0x16..0x20=2", "4+0x2000..0x2006=1", "4+0x2006..0x2010=1,2", "4+0x3000..0x4000=2"}}
+		rules: []string{"4+0x14..0x16=1", "4+0x10..0x14=2", "4+0x16..0x20=2", "4+0x2000..0x2006=1",
+			"4+0x2006..0x2010=1,2", "4+0x3000..0x4000=2"}}
 )
 
 // TestPacketsOfDPDKAreRecorded on a card with registers, and on one whose
@@ -61,21 +67,25 @@ func packets(t *testing.T, card networkCard) {
 		if card.uio { // by physical addresses, which huge pages have
 			memory = []string{"-m", "8"}
 		}
-		arguments := slices.Concat([]string{"--host-memory", "32M", "--", "/usr/bin/dpdk-testpmd", "-l", "0,1", "-n", "1"}, memory,
-			[]string{"--no-telemetry", "--", "-i", "--cmdline-file=/commands", "--total-num-mbufs=1088"}, card.rings)
+		arguments := slices.Concat([]string{"--host-memory", "32M", "--", "/usr/bin/dpdk-testpmd",
+			"-l", "0,1", "-n", "1"}, memory,
+			[]string{"--no-telemetry", "--", "-i", "--cmdline-file=/commands",
+				"--total-num-mbufs=1088"}, card.rings)
 		file, _ := recordedIn(t, card.of, way, func(m *machine) {
 			if !card.uio {
 				m.virt = iommu
 			}
 			// The kernel's own driver would leave accesses in the trace.
-			m.kernel, m.kernelArgs = tool(t, "LM_GUEST_NEW_KERNEL"), " hugepages=64 initcall_blacklist=virtio_pci_driver_init"
+			m.kernel, m.kernelArgs = tool(t, "LM_GUEST_NEW_KERNEL"),
+				" hugepages=64 initcall_blacklist=virtio_pci_driver_init"
 			m.plug(card, sent)
 			m.addModules(t, "LM_GUEST_NEW_MODULES")
 			m.addDebian(t, "/usr/bin/dpdk-testpmd", "/lib/aarch64-linux-gnu/libgcc_s.so.1")
 			for _, plugin := range []string{card.plugin, "mempool_ring"} {
 				m.addPlugins(t, libraries+"/dpdk/pmds-23.0/librte_"+plugin+".so.23.0")
 			}
-			m.files["/commands"] = []byte("set fwd rxonly\n" + strings.Repeat("start tx_first 1\nstop\n", 4) + "show port stats all\nquit\n")
+			m.files["/commands"] = []byte("set fwd rxonly\n" +
+				strings.Repeat("start tx_first 1\nstop\n", 4) + "show port stats all\nquit\n")
 		}, arguments...)
 		record := saved(t, file)
 		image := imported(t, card, record)
@@ -92,7 +102,8 @@ func (c networkCard) byUIO() networkCard {
 
 // plug adds the card, whose packets go into a file and nowhere else.
 func (m *machine) plug(card networkCard, dump string) {
-	m.extra = append(m.extra, "-device", card.device+",addr=6,netdev=n0,romfile=", "-netdev", "user,id=n0,restrict=on,ipv6=off",
+	m.extra = append(m.extra, "-device", card.device+",addr=6,netdev=n0,romfile=", "-netdev",
+		"user,id=n0,restrict=on,ipv6=off",
 		"-object", "filter-dump,id=f0,netdev=n0,file="+escape(dump))
 }
 
@@ -101,7 +112,8 @@ func (m *machine) plug(card networkCard, dump string) {
 func imported(t *testing.T, card networkCard, record string) string {
 	t.Helper()
 	board := filepath.Join(filepath.Dir(record), "card.board")
-	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "board-file", "-o", board, record).CombinedOutput(); err != nil {
+	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "board-file", "-o", board,
+		record).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	flags := []string{"import", "--from", "record"}
@@ -115,8 +127,10 @@ func imported(t *testing.T, card networkCard, record string) string {
 	}
 	_, other := made(t, append(by, record)...)
 	commands, others := image.Sequences[0].Commands, other.Sequences[0].Commands
-	if len(commands) != len(others) || image.Targets[0].Vendor != card.of.vendor || other.Targets[0].Device != card.of.device {
-		t.Errorf("%d commands by the board file, %d by rules, for %v and %v", len(commands), len(others), image.Targets, other.Targets)
+	if len(commands) != len(others) || image.Targets[0].Vendor != card.of.vendor ||
+		other.Targets[0].Device != card.of.device {
+		t.Errorf("%d commands by the board file, %d by rules, for %v and %v", len(commands),
+			len(others), image.Targets, other.Targets)
 	}
 	return path
 }
@@ -126,9 +140,13 @@ func imported(t *testing.T, card networkCard, record string) string {
 func looksForFrames(t *testing.T, record string) {
 	t.Helper()
 	folder := filepath.Dir(record)
-	text, err := exec.Command(tool(t, "LM_GUEST_LM"), "import", "--find-frames", "--from", "record", "--board", filepath.Join(folder, "card.board"), "-o", filepath.Join(folder, "frames.lmb"), record).CombinedOutput()
+	text, err := exec.Command(tool(t, "LM_GUEST_LM"), "import", "--find-frames", "--from", "record",
+		"--board", filepath.Join(folder, "card.board"), "-o", filepath.Join(folder, "frames.lmb"),
+		record).CombinedOutput()
 	var exit *exec.ExitError
-	if refused := errors.As(err, &exit) && exit.ExitCode() == 65; err != nil && !refused || refused != bytes.Contains(text, []byte("\nno frame ")) || !refused && !bytes.Contains(text, []byte("\nby hand ")) {
+	if refused := errors.As(err, &exit) && exit.ExitCode() == 65; err != nil && !refused ||
+		refused != bytes.Contains(text, []byte("\nno frame ")) ||
+		!refused && !bytes.Contains(text, []byte("\nby hand ")) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	t.Logf("frames: %.600s", text)

@@ -115,8 +115,9 @@ var failures = map[string]struct {
 	"differs":     {"compare.4 ram+0x100 uint8 == pattern 0x79 size 64", hal.CompareFailed, ""},
 	"config":      {"expect.2 cfg+0x0 == 0x77", hal.ExpectFailed, ""},
 	"late-poll":   {"poll.4 ram+0x40 == 0x77 within 10s", hal.FrameLate, "-deadline 5ms"},
-	"late-sleep":  {"poll.4 ram+0x40 == 0x77 within 10s every 60ms", hal.FrameLate, "-deadline 5ms"},
-	"late-delay":  {"delay 3s", hal.FrameLate, "-deadline 5ms"},
+	"late-sleep": {"poll.4 ram+0x40 == 0x77 within 10s every 60ms", hal.FrameLate,
+		"-deadline 5ms"},
+	"late-delay": {"delay 3s", hal.FrameLate, "-deadline 5ms"},
 }
 
 // TestShippedProgramGoesEveryWay has lmrun do on memory of a device what
@@ -125,13 +126,17 @@ func TestShippedProgramGoesEveryWay(t *testing.T) {
 	_, console := inside(t, func(m *machine) {
 		m.files["/i.lmb"] = lmbtest.File(t, everyWay())
 		var r runs
-		for _, flags := range []string{"", "-seal", "-seal -json -loop 2 -deadline 60s -before many -after many"} {
-			r.add(hal.OK, "", append(strings.Fields(flags), "-device", "pci:1af4:1110", "-input", "due=/eight", "-output", "got=/tmp/got", "/i.lmb")...)
+		for _, flags := range []string{"", "-seal",
+			"-seal -json -loop 2 -deadline 60s -before many -after many"} {
+			r.add(hal.OK, "", append(strings.Fields(flags), "-device", "pci:1af4:1110", "-input",
+				"due=/eight", "-output", "got=/tmp/got", "/i.lmb")...)
 		}
-		r.add(hal.OK, "", "-device", "pci:1af4:1110", "-sequence", "lasts", "-input", "due=/eight", "/i.lmb")
+		r.add(hal.OK, "", "-device", "pci:1af4:1110", "-sequence", "lasts", "-input", "due=/eight",
+			"/i.lmb")
 		for _, name := range slices.Sorted(maps.Keys(failures)) {
 			f := failures[name]
-			r.add(f.code, f.code.Error(), append(strings.Fields(f.flags), "-device", "pci:1af4:1110", "-input", "due=/eight", "-sequence", name, "/i.lmb")...)
+			r.add(f.code, f.code.Error(), append(strings.Fields(f.flags), "-device",
+				"pci:1af4:1110", "-input", "due=/eight", "-sequence", name, "/i.lmb")...)
 		}
 		r.add(hal.InputMissing, hal.InputMissing.Error(), "-sequence", "wants", "/i.lmb")
 		m.files["/eight"] = []byte("12345678")
@@ -147,10 +152,13 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 	t.Helper()
 	const window = "\nwindow ram bar2 offset 0x0 size 64KiB\n"
 	for path, text := range map[string]string{
-		"/larger":    "target ivshmem 1af4:1110 bar2 2MiB" + window + "main:\n  fence",
-		"/subsystem": "target ivshmem 1af4:1110 subsystem 1234:5678 bar2 1MiB" + window + "main:\n  fence",
-		"/arena":     "target ivshmem 1af4:1110 bar2 1MiB" + window + "tensor t output uint64[65536x65536]\nmain:\n  copy.4 t[0:4] <- ram+0x0",
-		"/many":      "target ivshmem 1af4:1110 bar2 1MiB" + window + "main:\n" + strings.Repeat("  write.4 ram+0x0 0x1\n", 66000),
+		"/larger": "target ivshmem 1af4:1110 bar2 2MiB" + window + "main:\n  fence",
+		"/subsystem": "target ivshmem 1af4:1110 subsystem 1234:5678 bar2 1MiB" + window +
+			"main:\n  fence",
+		"/arena": "target ivshmem 1af4:1110 bar2 1MiB" + window +
+			"tensor t output uint64[65536x65536]\nmain:\n  copy.4 t[0:4] <- ram+0x0",
+		"/many": "target ivshmem 1af4:1110 bar2 1MiB" + window + "main:\n" +
+			strings.Repeat("  write.4 ram+0x0 0x1\n", 66000),
 	} {
 		m.files[path] = lmbtest.File(t, "lightmetal 1\n"+text+"\n")
 	}
@@ -161,7 +169,8 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 	r.add(hal.BadImage, "are allowed", "-longest", "1us", "/i.lmb")
 	r.add(hal.WrongDevice, "the image is for ivshmem", "-device", "pci:1234:11e8", "/i.lmb")
 	r.add(hal.Usage, "2 given", "-device", "pci:1af4:1110", "-device", "pci:1234:11e8", "/i.lmb")
-	r.add(hal.Usage, "2 given", "-check", "-device", "pci:1af4:1110", "-device", "pci:1234:11e8", "/i.lmb")
+	r.add(hal.Usage, "2 given", "-check", "-device", "pci:1af4:1110", "-device", "pci:1234:11e8",
+		"/i.lmb")
 	for _, name := range []string{"usb:1", "pci:12:34", "vfio:", "tt:", "tt:0"} {
 		r.add(hal.Usage, "names no device", "-device", name, "/i.lmb")
 	}
@@ -210,10 +219,15 @@ func (m *machine) addChip(t *testing.T, c *card, lane string) {
 	}
 	for _, name := range []string{"twoop", "hosted", "rectangle", "combined"} {
 		r.add(hal.OK, "done", "-device", device, "/images/"+name+".lmb")
-		r.add(hal.OK, "done", "-device", device, "-seal", "-loop", "2", "-deadline", "60s", "/images/"+name+".lmb")
+		r.add(hal.OK, "done", "-device", device, "-seal", "-loop", "2", "-deadline", "60s",
+			"/images/"+name+".lmb")
 	}
 	// The mock has no channels: a window is aimed at one, and never moved there.
-	m.addImage(t, "channel", fmt.Sprintf("lightmetal 1\ntarget %s %s bar0 512MiB\nwindow l1 tlb size 1MiB\nmain:\n  point l1 tile %s address 0x0\n  write.4 l1+0x0 0x1\n  call aimed\naimed:\n  point l1 tile %[3]s address 0x0\nnever:\n  point l1 tile %[3]s address 0x0 vc 0\n", c.board, c.ids, c.tile))
+	m.addImage(t, "channel",
+		fmt.Sprintf("lightmetal 1\ntarget %s %s bar0 512MiB\nwindow l1 tlb size 1MiB\nmain:\n"+
+			"  point l1 tile %s address 0x0\n  write.4 l1+0x0 0x1\n  call aimed\naimed:\n"+
+			"  point l1 tile %[3]s address 0x0\nnever:\n  point l1 tile %[3]s address 0x0 vc 0\n",
+			c.board, c.ids, c.tile))
 	if lane == "tt" && c.board == "wormhole" { // whose driver sets none
 		r.add(hal.Refused, "cannot aim a window so", "-device", device, "/images/channel.lmb")
 	} else {

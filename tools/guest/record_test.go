@@ -25,7 +25,8 @@ var cmb = region{"nvme-cmb", 0x8086, 0x5845, 2, 1 << 20}
 func withRecorder(t *testing.T, m *machine) {
 	t.Helper()
 	lm := filepath.Join(t.TempDir(), "lm")
-	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", lm, "lightmetal/tools/lm")
+	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", lm,
+		"lightmetal/tools/lm")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -38,7 +39,8 @@ func withRecorder(t *testing.T, m *machine) {
 func (m *machine) addProgram(t *testing.T, source string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
-	if out, err := exec.Command("aarch64-linux-gnu-gcc", "-static", "-O2", "-o", program, source, "-lpthread").CombinedOutput(); err != nil {
+	if out, err := exec.Command("aarch64-linux-gnu-gcc", "-static", "-O2", "-o", program, source,
+		"-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	m.add(t, "/program", program)
@@ -100,13 +102,16 @@ func equalToTrace(t *testing.T, records []record.Record, of region, trace []acce
 		var data []byte
 		for n := range parts {
 			a := next()
-			if a.store != (r.Kind == record.BarWrite) || a.offset != first+n*part || uint64(a.width) != part {
-				t.Fatalf("access %d, line %d of the record: %x of %d bytes at %#x; QEMU saw %v", count, r.Line, r.Data, width, r.Offset, a)
+			if a.store != (r.Kind == record.BarWrite) || a.offset != first+n*part ||
+				uint64(a.width) != part {
+				t.Fatalf("access %d, line %d of the record: %x of %d bytes at %#x; QEMU saw %v",
+					count, r.Line, r.Data, width, r.Offset, a)
 			}
 			data = append(data, binary.LittleEndian.AppendUint64(nil, a.value)[:part]...)
 		}
 		if data = data[r.Offset-first:][:width]; !bytes.Equal(data, r.Data) {
-			t.Fatalf("access %d, line %d of the record: %x at %#x; QEMU saw %x", count, r.Line, r.Data, r.Offset, data)
+			t.Fatalf("access %d, line %d of the record: %x at %#x; QEMU saw %x", count, r.Line,
+				r.Data, r.Offset, data)
 		}
 	}
 	if at != len(trace) || count == 0 {
@@ -118,7 +123,8 @@ func equalToTrace(t *testing.T, records []record.Record, of region, trace []acce
 // recordedIn runs a program of the guest under lm record, on the device that
 // has a region, by a resource or by vfio; a number behind it is the scenario's
 // SECONDS.
-func recordedIn(t *testing.T, of region, resource string, setUp func(*machine), args ...string) (file []byte, trace []access) {
+func recordedIn(t *testing.T, of region, resource string, setUp func(*machine),
+	args ...string) (file []byte, trace []access) {
 	t.Helper()
 	resource, seconds, _ := strings.Cut(resource, " ")
 	scenario := []string{fmt.Sprintf("%04x:%04x", of.vendor, of.device), resource}
@@ -182,7 +188,8 @@ func TestReplayIsRecordedByEachLane(t *testing.T) {
 			if text := configurationIn(t, record); !strings.Contains(text, "CR 4 2 ") {
 				t.Errorf("configuration space:\n%s", text)
 			}
-			image, _, err := importer.Import(bytes.NewReader(record), importer.Options{From: importer.FromRecord})
+			image, _, err := importer.Import(bytes.NewReader(record),
+				importer.Options{From: importer.FromRecord})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +197,8 @@ func TestReplayIsRecordedByEachLane(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if failed, rest, err := plan.match(trace); failed != "" || len(rest) != 0 || err != nil {
+			if failed, rest, err := plan.match(trace); failed != "" || len(rest) != 0 ||
+				err != nil {
 				t.Errorf("the image stops at %q, leaves %d accesses: %v", failed, len(rest), err)
 			}
 		})
@@ -206,7 +214,8 @@ func configurationIn(t *testing.T, file []byte) string {
 	}
 	var b strings.Builder
 	for _, r := range capture.Records {
-		if kind := map[record.Kind]string{record.ConfigRead: "CR", record.ConfigWrite: "CW"}[r.Kind]; kind != "" {
+		if kind := map[record.Kind]string{record.ConfigRead: "CR",
+			record.ConfigWrite: "CW"}[r.Kind]; kind != "" {
 			fmt.Fprintf(&b, "%s %x %d %x\n", kind, r.Offset, len(r.Data), r.Data)
 		}
 	}
@@ -218,18 +227,22 @@ func configurationIn(t *testing.T, file []byte) string {
 func TestOtherWaysToABarAreRecorded(t *testing.T) {
 	for _, way := range []string{"mem", "uio", "files"} {
 		t.Run(way, func(t *testing.T) {
-			file, _ := recordedIn(t, edu, map[bool]string{true: "uio", false: "resource0"}[way == "uio"], func(m *machine) {
+			file, _ := recordedIn(t, edu, map[bool]string{true: "uio",
+				false: "resource0"}[way == "uio"], func(m *machine) {
 				m.addModules(t, "LM_GUEST_MODULES")
 				m.addProgram(t, "../recorder/testdata/ways.c")
 			}, "/program", way, "DEVICE", "0000:00:04.0")
 			if way != "files" {
 				return
 			}
-			if text := configurationIn(t, file); text != "CR 4 2 0200\nCW 4 2 0600\nCR 10 4 00000010\nCR 14 4 00000000\n" {
+			if text := configurationIn(t,
+				file); text != "CR 4 2 0200\nCW 4 2 0600\nCR 10 4 00000010\nCR 14 4 00000000\n" {
 				t.Errorf("configuration space:\n%s", text)
 			}
-			_, report, err := importer.Import(bytes.NewReader(file), importer.Options{From: importer.FromRecord})
-			if err != nil || !strings.Contains(report.String(), "stores to reset of device 0000:00:04.0") {
+			_, report, err := importer.Import(bytes.NewReader(file),
+				importer.Options{From: importer.FromRecord})
+			if err != nil || !strings.Contains(report.String(),
+				"stores to reset of device 0000:00:04.0") {
 				t.Errorf("%v, %v", report, err)
 			}
 		})
@@ -245,20 +258,23 @@ func TestReplayByTheVendorsDriverIsRecorded(t *testing.T) {
 		path, _ := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
 		m.add(t, "/image.lmb", path)
 		m.files["/arguments"] = []byte("/lmrun\n-device\ntt:/dev/tenstorrent/0\n/image.lmb")
-	}, func(c *card) []string { return []string{"record", c.ids, "tt"} }, func(t *testing.T, m *machine, c *card, console string) {
-		_, file := recordsOf(t, console)
-		flags := slices.Clone(c.captures["twoop"])
-		flags[1], flags[len(flags)-1] = "record", saved(t, file)
-		path, image := made(t, append([]string{"import"}, flags...)...)
-		input, want := otherInput(image)
-		a, d := saved(t, input), filepath.Join(t.TempDir(), "d")
-		if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:"+c.board, "--input", "a="+a, "--output", "d="+d, path).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		if got, err := os.ReadFile(d); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("another output, %v", err)
-		}
-	})
+	}, func(c *card) []string { return []string{"record", c.ids, "tt"} },
+		func(t *testing.T, m *machine, c *card, console string) {
+			_, file := recordsOf(t, console)
+			flags := slices.Clone(c.captures["twoop"])
+			flags[1], flags[len(flags)-1] = "record", saved(t, file)
+			path, image := made(t, append([]string{"import"}, flags...)...)
+			input, want := otherInput(image)
+			a, d := saved(t, input), filepath.Join(t.TempDir(), "d")
+			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device",
+				"mock:"+c.board, "--input", "a="+a, "--output", "d="+d,
+				path).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if got, err := os.ReadFile(d); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("another output, %v", err)
+			}
+		})
 }
 
 // nvmeBar is QEMU's NVMe controller.
@@ -275,13 +291,16 @@ var nvmeBar = region{"nvme", 0x1b36, 0x0010, 0, 16 << 10}
 // request (3 of 15 runs; with it 1 of 13), for want of an interrupt; then it is
 // ended and begun again, and the records hold what it did until then.
 func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
-	qemuIO := []string{"--", "/usr/bin/qemu-io", "-f", "raw", "-c", "write -P 0x5a 0 4096", "-c", "read -P 0x5a 0 4096", "-c", "flush", "nvme://DEVICE/1"}
+	qemuIO := []string{"--", "/usr/bin/qemu-io", "-f", "raw", "-c", "write -P 0x5a 0 4096", "-c",
+		"read -P 0x5a 0 4096", "-c", "flush", "nvme://DEVICE/1"}
 	for _, way := range []struct {
 		name, kernel, modules string
 		flags                 []string
 	}{
-		{"pages tell", "LM_GUEST_NEW_KERNEL", "LM_GUEST_NEW_MODULES", []string{"--limit", "1000000"}},
-		{"by name", "LM_GUEST_KERNEL", "LM_GUEST_MODULES", []string{"--watch", "0x91000-0x91fff,0x113000-0x113fff"}},
+		{"pages tell", "LM_GUEST_NEW_KERNEL", "LM_GUEST_NEW_MODULES",
+			[]string{"--limit", "1000000"}},
+		{"by name", "LM_GUEST_KERNEL", "LM_GUEST_MODULES",
+			[]string{"--watch", "0x91000-0x91fff,0x113000-0x113fff"}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			file, _ := recordedIn(t, nvmeBar, "vfio 8", func(m *machine) {
@@ -289,19 +308,25 @@ func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
 				m.addModules(t, way.modules)
 				m.addDebian(t, "/usr/bin/qemu-io")
 			}, append(way.flags, qemuIO...)...)
-			o := importer.Options{From: importer.FromRecord, Ignore: []importer.Range{{Place: importer.Place{Bus: true}, First: 0x7ffffff000, Last: 0x7fffffffff}, {First: 0x14, Last: 0x17}}}
+			o := importer.Options{From: importer.FromRecord,
+				Ignore: []importer.Range{{Place: importer.Place{Bus: true}, First: 0x7ffffff000,
+					Last: 0x7fffffffff}, {First: 0x14, Last: 0x17}}}
 			image, report, err := importer.Import(bytes.NewReader(file), o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text := configurationIn(t, file); !strings.Contains(text, "CR 4 2 0200\nCW 4 2 0600\n") { // it makes the controller a master
+			// it makes the controller a master
+			if text := configurationIn(t, file); !strings.Contains(text,
+				"CR 4 2 0200\nCW 4 2 0600\n") {
 				t.Errorf("configuration space:\n%s", text)
 			}
-			if text := report.String(); !strings.Contains(text, "resets device 0000:00:04.0") || !strings.Contains(text, "store to PCI configuration space") {
+			if text := report.String(); !strings.Contains(text, "resets device 0000:00:04.0") ||
+				!strings.Contains(text, "store to PCI configuration space") {
 				t.Error(text)
 			}
 			path := written(t, image)
-			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:nvme", "--loop", "2", path).CombinedOutput(); err != nil {
+			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:nvme",
+				"--loop", "2", path).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 			onDisk(t, replayOnQemu(t, path), bytes.Repeat([]byte{0x5a}, 4096))
@@ -313,7 +338,8 @@ func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
 func replayOnQemu(t *testing.T, path string) *machine {
 	t.Helper()
 	var console bytes.Buffer
-	m := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, kernelArgs: " hugepages=16",
+	m := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"),
+		files: map[string][]byte{}, kernelArgs: " hugepages=16",
 		dir: t.TempDir(), timeout: bootLimit, stdout: &console}
 	if exit, err := m.replay(path, []string{"-loop", "2"}); err != nil || exit != 0 {
 		t.Fatalf("exit %d, %v\n%s", exit, err, &console)
@@ -330,7 +356,8 @@ func TestRecordedTrialsAreWhatReachedTheDevice(t *testing.T) {
 	for _, scenario := range []string{"bulk", "threads", "signals"} {
 		t.Run(scenario, func(t *testing.T) { onMemory(t, scenario) })
 	}
-	for _, card := range []networkCard{e1000, vmxnet3, e1000e.byUIO(), vmxnet3.byUIO(), virtio.byUIO()} {
+	for _, card := range []networkCard{e1000, vmxnet3, e1000e.byUIO(), vmxnet3.byUIO(),
+		virtio.byUIO()} {
 		packets(t, card)
 	}
 }

@@ -32,19 +32,25 @@ func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
 		switch {
 		case r.Kind == record.Memory && r.Size == 2<<20:
 			reached[r.Offset] = true
-		case (r.Kind == record.HostRead || r.Kind == record.HostWrite) && bytes.Contains(r.Data, text):
+		case (r.Kind == record.HostRead || r.Kind == record.HostWrite) &&
+			bytes.Contains(r.Data, text):
 			inside[r.Kind] = r.Offset + uint64(bytes.Index(r.Data, text))
 		}
 	}
-	if !reached[inside[record.HostRead]-0x1000] || !reached[inside[record.HostWrite]-0x2000] || len(reached) != 2 {
-		t.Errorf("reached %v, the program stored to %x, the device to %x", reached, inside[record.HostRead], inside[record.HostWrite])
+	if !reached[inside[record.HostRead]-0x1000] || !reached[inside[record.HostWrite]-0x2000] ||
+		len(reached) != 2 {
+		t.Errorf("reached %v, the program stored to %x, the device to %x", reached,
+			inside[record.HostRead], inside[record.HostWrite])
 	}
-	image, report, err := importer.Import(bytes.NewReader(file), importer.Options{From: importer.FromRecord})
-	if err != nil || !strings.Contains(report.String(), "2 stores of its addresses became relocations") {
+	image, report, err := importer.Import(bytes.NewReader(file),
+		importer.Options{From: importer.FromRecord})
+	if err != nil || !strings.Contains(report.String(),
+		"2 stores of its addresses became relocations") {
 		t.Fatalf("%v, %v", report, err)
 	}
 	path := written(t, image)
-	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu", path).CombinedOutput(); err != nil {
+	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
+		path).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	behindAnIOMMU(t, path, "vfio:1234:11e8", nil) // where two huge pages need not lie side by side
@@ -69,10 +75,13 @@ func TestContainerThatIsClosedReachesNoMemory(t *testing.T) {
 		case r.Kind == record.Memory:
 			got = append(got, fmt.Sprintf("MEM %x %x", r.Offset, r.Size))
 		case r.Kind == record.HostRead || r.Kind == record.HostWrite:
-			got = append(got, fmt.Sprintf("%v %x %s", map[record.Kind]string{record.HostRead: "HR", record.HostWrite: "HW"}[r.Kind], r.Offset, r.Data))
+			got = append(got, fmt.Sprintf("%v %x %s",
+				map[record.Kind]string{record.HostRead: "HR", record.HostWrite: "HW"}[r.Kind],
+				r.Offset, r.Data))
 		}
 	}
-	want := []string{"MEM 100000 200000", "HR 100000 first 8\x00", "HW 101000 first 8\x00", "MEM 800000 200000", "HR 800000 other 8\x00", "HW 801000 other 8\x00"}
+	want := []string{"MEM 100000 200000", "HR 100000 first 8\x00", "HW 101000 first 8\x00",
+		"MEM 800000 200000", "HR 800000 other 8\x00", "HW 801000 other 8\x00"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -82,8 +91,10 @@ func TestContainerThatIsClosedReachesNoMemory(t *testing.T) {
 func behindAnIOMMU(t *testing.T, image, device string, setUp func(*machine)) {
 	t.Helper()
 	var console bytes.Buffer
-	m := &machine{kernel: tool(t, "LM_GUEST_NEW_KERNEL"), modules: tool(t, "LM_GUEST_NEW_MODULES"), lmrun: tool(t, "LM_GUEST_LMRUN"),
-		files: map[string][]byte{}, kernelArgs: " hugepages=32", dir: t.TempDir(), timeout: bootLimit, stdout: &console}
+	m := &machine{kernel: tool(t, "LM_GUEST_NEW_KERNEL"), modules: tool(t, "LM_GUEST_NEW_MODULES"),
+		lmrun: tool(t, "LM_GUEST_LMRUN"),
+		files: map[string][]byte{}, kernelArgs: " hugepages=32", dir: t.TempDir(),
+		timeout: bootLimit, stdout: &console}
 	if setUp != nil {
 		setUp(m)
 	}
@@ -101,55 +112,58 @@ func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
 		withRecorder(t, m)
 		m.addHosted(t, c)
 		m.files["/arguments"] = []byte("/lmrun\n-device\ntt:/dev/tenstorrent/0\n/images/hosted.lmb")
-	}, func(c *card) []string { return []string{"record", c.ids, "tt"} }, func(t *testing.T, m *machine, c *card, console string) {
-		_, file := recordsOf(t, console)
-		path, image := made(t, "import", "--from", "record", saved(t, file))
-		hosts, relocated := 0, 0
-		for _, w := range image.Windows {
-			if w.Kind == gen.WindowKindHost {
-				hosts++
+	}, func(c *card) []string { return []string{"record", c.ids, "tt"} },
+		func(t *testing.T, m *machine, c *card, console string) {
+			_, file := recordsOf(t, console)
+			path, image := made(t, "import", "--from", "record", saved(t, file))
+			hosts, relocated := 0, 0
+			for _, w := range image.Windows {
+				if w.Kind == gen.WindowKindHost {
+					hosts++
+				}
 			}
-		}
-		for _, command := range image.Sequences[0].Commands {
-			if command.Opcode == gen.OpcodeRelocate {
-				relocated++
+			for _, command := range image.Sequences[0].Commands {
+				if command.Opcode == gen.OpcodeRelocate {
+					relocated++
+				}
 			}
-		}
-		if hosts == 0 || relocated < 3 {
-			t.Errorf("%d windows of host memory, %d relocations", hosts, relocated)
-		}
-		if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:"+c.board, path).CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-	})
+			if hosts == 0 || relocated < 3 {
+				t.Errorf("%d windows of host memory, %d relocations", hosts, relocated)
+			}
+			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device",
+				"mock:"+c.board, path).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	onDriver(t, func(t *testing.T, m *machine, _ *card) {
 		withRecorder(t, m)
 		m.addProgram(t, "../recorder/testdata/pins.c")
 		m.files["/arguments"] = []byte("/program\n/dev/tenstorrent/0")
-	}, func(c *card) []string { return []string{"record", c.ids, "tt"} }, func(t *testing.T, _ *machine, _ *card, console string) {
-		_, file := recordsOf(t, console)
-		zip, err := gzip.NewReader(bytes.NewReader(file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got, want []string
-		for text := bufio.NewScanner(zip); text.Scan(); {
-			if line := text.Text(); strings.HasPrefix(line, "MEM") {
-				got = append(got, line)
-			} else if strings.HasPrefix(line, "HR") || strings.Contains(line, "RESET_DEVICE") {
-				got = append(got, line[strings.LastIndex(line, " ")+1:])
+	}, func(c *card) []string { return []string{"record", c.ids, "tt"} },
+		func(t *testing.T, _ *machine, _ *card, console string) {
+			_, file := recordsOf(t, console)
+			zip, err := gzip.NewReader(bytes.NewReader(file))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		for i, text := range []string{"pinned1", "pinned2"} {
-			_, rest, _ := strings.Cut(console, "= MEM ")
-			if i == 1 {
-				_, rest, _ = strings.Cut(rest, "= MEM ")
+			var got, want []string
+			for text := bufio.NewScanner(zip); text.Scan(); {
+				if line := text.Text(); strings.HasPrefix(line, "MEM") {
+					got = append(got, line)
+				} else if strings.HasPrefix(line, "HR") || strings.Contains(line, "RESET_DEVICE") {
+					got = append(got, line[strings.LastIndex(line, " ")+1:])
+				}
 			}
-			mem, _, _ := strings.Cut(rest, "\n")
-			want = append(want, "MEM "+strings.TrimSpace(mem), fmt.Sprintf("%x00", text))
-		}
-		if want = append(want, "not"); !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	})
+			for i, text := range []string{"pinned1", "pinned2"} {
+				_, rest, _ := strings.Cut(console, "= MEM ")
+				if i == 1 {
+					_, rest, _ = strings.Cut(rest, "= MEM ")
+				}
+				mem, _, _ := strings.Cut(rest, "\n")
+				want = append(want, "MEM "+strings.TrimSpace(mem), fmt.Sprintf("%x00", text))
+			}
+			if want = append(want, "not"); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
 }

@@ -53,7 +53,8 @@ func (m *machine) serve() (args []string, servers []*served, stop func(), err er
 			return nil, nil, nil, err
 		}
 		servers = append(servers, s)
-		args = append(args, "-device", fmt.Sprintf(`{"driver":"vfio-user-pci","addr":"%d","socket":{"path":"%s","type":"unix"}}`, servedSlot+i, s.socket))
+		args = append(args, "-device",
+			fmt.Sprintf(`{"driver":"vfio-user-pci","addr":"%d","socket":{"path":"%s","type":"unix"}}`, servedSlot+i, s.socket))
 	}
 	return args, servers, stop, nil
 }
@@ -63,8 +64,10 @@ const servedSlot = 8
 
 // start returns when the server listens: it says so in its first line.
 func (s *served) start(lm string, more []string) error {
-	s.process = exec.Command(lm, append([]string{"serve", "--device", s.device, "--socket", s.socket}, more...)...)
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // boot keeps the thread
+	s.process = exec.Command(lm,
+		append([]string{"serve", "--device", s.device, "--socket", s.socket}, more...)...)
+	// boot keeps the thread
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := s.process.StderrPipe()
 	if err != nil {
 		return err
@@ -81,7 +84,8 @@ func (s *served) start(lm string, more []string) error {
 	}()
 	if err != nil || !strings.Contains(first, "listens on") {
 		_ = s.wait()
-		return &unserved{s.process.ProcessState.ExitCode(), fmt.Sprintf("lm serve --device %s: %s%s", s.device, first, s.said)}
+		return &unserved{s.process.ProcessState.ExitCode(),
+			fmt.Sprintf("lm serve --device %s: %s%s", s.device, first, s.said)}
 	}
 	return nil
 }

@@ -36,16 +36,21 @@ type card struct {
 }
 
 var allChips = []card{
-	{"wormhole", "1e52:401e", "wh", "1,1", [3]string{"1,1", "3,4", "4,4"}, 0 | 3<<6, map[string][]string{
-		"twoop": twoop("wh", "1,1"),
-		"mlp":   {"--from", "mmiotrace", "../../testdata/captures/wh.mlp.mmiotrace"},
-	}, []string{"3", "157", "167"}, []string{"1", "2", "16"}, 4, 0, 16 << 20},
-	{"blackhole", "1e52:b140", "bh", "1,2", [3]string{"1,2", "3,5", "4,5"}, 19 | 24<<6, map[string][]string{"twoop": twoop("bh", "1,2")}, []string{"3", "203"}, []string{"2", "4096"}, 0, 201 * 2 << 20, 2 << 20},
+	{"wormhole", "1e52:401e", "wh", "1,1", [3]string{"1,1", "3,4", "4,4"}, 0 | 3<<6,
+		map[string][]string{
+			"twoop": twoop("wh", "1,1"),
+			"mlp":   {"--from", "mmiotrace", "../../testdata/captures/wh.mlp.mmiotrace"},
+		}, []string{"3", "157", "167"}, []string{"1", "2", "16"}, 4, 0, 16 << 20},
+	{"blackhole", "1e52:b140", "bh", "1,2", [3]string{"1,2", "3,5", "4,5"}, 19 | 24<<6,
+		map[string][]string{"twoop": twoop("bh", "1,2")}, []string{"3", "203"},
+		[]string{"2", "4096"}, 0, 201 * 2 << 20, 2 << 20},
 }
 
 func twoop(chip, tile string) []string {
-	return []string{"--from", "mmiotrace", "--input", "a=" + tile + ",0x20000,int32,256", "--input", "b=" + tile + ",0x21000,int32,256",
-		"--output", "d=" + tile + ",0x23000,int32,256", "../../testdata/captures/" + chip + ".twoop.mmiotrace"}
+	return []string{"--from", "mmiotrace", "--input", "a=" + tile + ",0x20000,int32,256", "--input",
+		"b=" + tile + ",0x21000,int32,256",
+		"--output", "d=" + tile + ",0x23000,int32,256",
+		"../../testdata/captures/" + chip + ".twoop.mmiotrace"}
 }
 
 // way is one to a served device.
@@ -81,12 +86,14 @@ func (m *machine) addAll(t *testing.T, c *card) {
 	for name, args := range c.captures {
 		m.addGolden(t, name, append([]string{"import"}, args...)...)
 	}
-	list, err := exec.Command(tool(t, "LM_GUEST_LM"), "capture", "../../testdata/workloads/run", "--list").Output()
+	list, err := exec.Command(tool(t, "LM_GUEST_LM"), "capture", "../../testdata/workloads/run",
+		"--list").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "workloads")
-	if out, err := exec.Command("go", "build", "-o", program, "../../testdata/workloads/run").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", program,
+		"../../testdata/workloads/run").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for line := range strings.Lines(string(list)) {
@@ -136,24 +143,31 @@ func TestMocksDoAsQEMUsOwnDevices(t *testing.T) {
 	for _, c := range []struct {
 		board string
 		of    region
-		free  map[uint64]uint64 // by offset: bits in which versions of QEMU differ, and addresses of memory
+		// by offset: bits in which versions of QEMU differ, and addresses of memory
+		free  map[uint64]uint64
 		setUp func(*testing.T, *machine)
 		flags []string
 	}{
 		{"edu", edu, nil, func(t *testing.T, m *machine) {
-			m.addGolden(t, "capture", "import", "--from", "qemu", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu",
+			m.addGolden(t, "capture", "import", "--from", "qemu", "--region", "edu-mmio", "--base",
+				"0x10000000", "--board", "edu",
 				"../../testdata/captures/edu.qemutrace")
 			m.addGolden(t, "factorial", "asm", "../../testdata/listings/edu-factorial.lms")
 		}, nil},
-		{"edu", edu, map[uint64]uint64{0x80: ^uint64(0), 0x88: ^uint64(0)}, func(t *testing.T, m *machine) { m.addTransfer(t, "edu-dma", "data", "result", 4095) }, []string{"-sequence", "transfer", "-input", "data=/input/data"}},
+		{"edu", edu, map[uint64]uint64{0x80: ^uint64(0), 0x88: ^uint64(0)},
+			func(t *testing.T, m *machine) { m.addTransfer(t, "edu-dma", "data", "result", 4095) },
+			[]string{"-sequence", "transfer", "-input", "data=/input/data"}},
 		// CAP.CSS bit 7, no I/O command set: 7.2 has it, as the mock, 11.1 has not.
-		{"nvme", nvme, map[uint64]uint64{0: 1 << 44, 0x28: ^uint64(0), 0x30: ^uint64(0)}, func(t *testing.T, m *machine) { m.addTransfer(t, "nvme", "blocks", "result", 32<<10) }, []string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}},
+		{"nvme", nvme, map[uint64]uint64{0: 1 << 44, 0x28: ^uint64(0), 0x30: ^uint64(0)},
+			func(t *testing.T, m *machine) { m.addTransfer(t, "nvme", "blocks", "result", 32<<10) },
+			[]string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}},
 	} {
 		t.Run(fmt.Sprintf("%s %v", c.board, c.flags), func(t *testing.T) {
 			m, _ := inside(t, func(m *machine) {
 				m.serveTo(t, "mock:"+c.board)
 				c.setUp(t, m)
-			}, "served", append([]string{"pci", fmt.Sprintf("%04x:%04x", c.of.vendor, c.of.device)}, c.flags...)...)
+			}, "served", append([]string{"pci", fmt.Sprintf("%04x:%04x", c.of.vendor, c.of.device)},
+				c.flags...)...)
 			if m.served != nil {
 				t.Error(m.served)
 			}
@@ -181,7 +195,8 @@ func (m *machine) addTransfer(t *testing.T, name, input, output string, size int
 
 // bothTraces gives the accesses to QEMU's own device and to the served one.
 // Loads that are made again until they give something else count as the last.
-func (m *machine) bothTraces(t *testing.T, of region, free map[uint64]uint64) (theirs, ours []access) {
+func (m *machine) bothTraces(t *testing.T, of region, free map[uint64]uint64) (theirs,
+	ours []access) {
 	t.Helper()
 	log, err := os.ReadFile(m.trace)
 	if err != nil {
@@ -203,7 +218,8 @@ func (m *machine) bothTraces(t *testing.T, of region, free map[uint64]uint64) (t
 func once(trace []access, free map[uint64]uint64) (out []access) {
 	for _, a := range trace {
 		a.value &^= free[a.offset]
-		if n := len(out); n > 0 && !a.store && !out[n-1].store && a.offset == out[n-1].offset && a.width == out[n-1].width {
+		if n := len(out); n > 0 && !a.store && !out[n-1].store && a.offset == out[n-1].offset &&
+			a.width == out[n-1].width {
 			out = out[:n-1]
 		}
 		out = append(out, a)
@@ -279,7 +295,8 @@ func TestServedChipsTakeWriteCombining(t *testing.T) {
 
 // sawRuns wants QEMU's trace of a BAR of the served device to be that of runs of
 // an image's main, with its windows in hardware windows from slot on.
-func (m *machine) sawRuns(t *testing.T, image *lmb.Image, slot int, b *boards.Board, bar uint8, runs int) {
+func (m *machine) sawRuns(t *testing.T, image *lmb.Image, slot int, b *boards.Board, bar uint8,
+	runs int) {
 	t.Helper()
 	log, err := os.Open(m.trace)
 	if err != nil {
@@ -322,7 +339,8 @@ func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
 		{"late bit", "edu", "late:0+0x20=1/1/1000", hal.OK, eduOf, nil, false},
 		{"stuck bit", "edu", "stuck:0+0x20=1/1", hal.DeadlinePassed, eduOf, nil, false},
 		{"wrong answer", "edu", "stuck:0+0=0/0xff", hal.ExpectFailed, eduOf, nil, false},
-		{"no memory", "nvme", "no-dma", hal.ExpectFailed, func(t *testing.T, m *machine) { m.addTransfer(t, "nvme", "blocks", "result", 32<<10) },
+		{"no memory", "nvme", "no-dma", hal.ExpectFailed,
+			func(t *testing.T, m *machine) { m.addTransfer(t, "nvme", "blocks", "result", 32<<10) },
 			[]string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -331,7 +349,9 @@ func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
 				m.serveTo(t, "mock:"+c.board)
 				m.serveArgs = []string{"--fault", c.fault}
 				c.setUp(t, m)
-			}, "faulty", append([]string{strconv.Itoa(c.want.Exit()), fmt.Sprintf("%04x:%04x", b.Vendor, b.Device)}, c.flags...)...)
+			}, "faulty",
+				append([]string{strconv.Itoa(c.want.Exit()),
+					fmt.Sprintf("%04x:%04x", b.Vendor, b.Device)}, c.flags...)...)
 			if (m.served != nil) != c.refused {
 				t.Errorf("the server's end: %v; %s", m.served, console)
 			}

@@ -24,7 +24,8 @@ var soaks = []struct {
 		m.serveTo(t, "mock:wormhole")
 		m.trace = "" // it would tell of each access
 		_, image := made(t, append([]string{"import"}, allChips[0].captures["twoop"]...)...)
-		image.Sequences = append(image.Sequences, lmb.Sequence{Name: "safe", Commands: intoReset(t, image.Sequences[0].Commands)})
+		image.Sequences = append(image.Sequences,
+			lmb.Sequence{Name: "safe", Commands: intoReset(t, image.Sequences[0].Commands)})
 		file, err := lmb.Encode(image)
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +52,8 @@ func intoReset(t *testing.T, commands []lmb.Command) []lmb.Command {
 	return nil
 }
 
-var soaked = regexp.MustCompile(`: (\d+) frames of \d+ bytes, (\d+) kills, (\d+) faults of the device, (\d+) frames twice`)
+var soaked = regexp.MustCompile(
+	`: (\d+) frames of \d+ bytes, (\d+) kills, (\d+) faults of the device, (\d+) frames twice`)
 
 // TestFramesBearKillsAndFaults: each frame comes, whole and right and in order, past kills and
 // faults of the device after every thousand, or every tenth of fewer.
@@ -67,7 +69,8 @@ func TestFramesBearKillsAndFaults(t *testing.T) {
 			}
 			m, console := inside(t, func(m *machine) {
 				s.setUp(t, m)
-				if limit, err := time.ParseDuration(cmp.Or(os.Getenv("LM_SOAK_TIME"), "30m")); err == nil {
+				if limit, err := time.ParseDuration(cmp.Or(os.Getenv("LM_SOAK_TIME"),
+					"30m")); err == nil {
 					m.timeout = limit
 				}
 			}, "soak", s.load, strconv.Itoa(frames), strconv.Itoa(min(1000, frames/10)))
@@ -76,7 +79,8 @@ func TestFramesBearKillsAndFaults(t *testing.T) {
 			}
 			t.Log(console)
 			if counts := soaked.FindStringSubmatch(console); counts != nil {
-				t.Logf("evidence: %s frames through %s checked past kills and faults", counts[1], s.load)
+				t.Logf("evidence: %s frames through %s checked past kills and faults", counts[1],
+					s.load)
 				kills, _ := strconv.Atoi(counts[2])
 				faults, _ := strconv.Atoi(counts[3])
 				t.Logf("evidence: %d kills and faults in the middle of frames", kills+faults)

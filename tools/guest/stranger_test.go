@@ -25,7 +25,8 @@ func aDeviceOfYourOwn(t *testing.T) (folder string, qemu []string) {
 		t.Fatal(err)
 	}
 	folder = t.TempDir()
-	if err := errors.Join(pages.Clone(folder, root), os.Mkdir(filepath.Join(folder, "build"), 0o755),
+	if err := errors.Join(pages.Clone(folder, root),
+		os.Mkdir(filepath.Join(folder, "build"), 0o755),
 		os.Symlink(tool(t, "LM_GUEST_LM"), filepath.Join(folder, "build", "lm"))); err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +49,16 @@ func aDeviceOfYourOwn(t *testing.T) (folder string, qemu []string) {
 // by its ids and BARs, and a replay through a real mapping makes the recorded
 // accesses, no others, or the served recording refuses it.
 func TestGuestDeviceOfYourOwnReplaysAsItsPageSays(t *testing.T) {
-	kernel, lmrun, qemu, lm := tool(t, "LM_GUEST_KERNEL"), tool(t, "LM_GUEST_LMRUN"), tool(t, "LM_GUEST_QEMU"), tool(t, "LM_GUEST_LM")
+	kernel, lmrun, qemu, lm := tool(t, "LM_GUEST_KERNEL"), tool(t, "LM_GUEST_LMRUN"),
+		tool(t, "LM_GUEST_QEMU"), tool(t, "LM_GUEST_LM")
 	folder, args := aDeviceOfYourOwn(t)
 	if len(args) < 3 || args[1] != "--with" {
 		t.Fatalf("the page says ./build.sh qemu %v", args)
 	}
 	t.Chdir(folder)
 	trace := filepath.Join(folder, "trace")
-	exit, err := run(append([]string{"-kernel", kernel, "-lmrun", lmrun, "-qemu", qemu, "-lm", lm, "-trace", trace, "-with", args[2], args[0], "--"}, args[3:]...))
+	exit, err := run(append([]string{"-kernel", kernel, "-lmrun", lmrun, "-qemu", qemu, "-lm", lm,
+		"-trace", trace, "-with", args[2], args[0], "--"}, args[3:]...))
 	if exit != 0 || err != nil {
 		t.Fatal(exit, err)
 	}
@@ -91,11 +94,13 @@ func TestGuestProgramOnAStrangersDeviceIsRecordedThroughQEMU(t *testing.T) {
 		t.Fatal(err)
 	}
 	var dumps [2]string
-	for i, from := range [2][]string{{"--from", "qemu", "--region", string(device[1]), m.trace}, {"--from", "record", in("guest.record")}} {
+	for i, from := range [2][]string{{"--from", "qemu", "--region", string(device[1]), m.trace},
+		{"--from", "record", in("guest.record")}} {
 		image := in("guest.lmb")
 		for _, args := range [][]string{
 			append([]string{"import", "--board", in("adder.board"), "-o", image}, from...),
-			{"replay", "--device", "playback:" + in("adder.record") + "," + in("adder.board"), image},
+			{"replay", "--device", "playback:" + in("adder.record") + "," + in("adder.board"),
+				image},
 			{"dump", image},
 		} {
 			out, err := exec.Command(tool(t, "LM_GUEST_LM"), args...).CombinedOutput()

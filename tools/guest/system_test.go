@@ -28,7 +28,8 @@ func tool(t *testing.T, variable string) string {
 	case os.Getenv("LM_GUEST_REQUIRED") == "1":
 		t.Fatalf("%s is not set, and LM_GUEST_REQUIRED=1 asks for it", variable)
 	}
-	t.Skipf("needs QEMU, an arm64 kernel and lmrun (%s is not set); run `./build.sh test guest`", variable)
+	t.Skipf("needs QEMU, an arm64 kernel and lmrun (%s is not set); run `./build.sh test guest`",
+		variable)
 	return ""
 }
 
@@ -48,15 +49,17 @@ func replayOn(t *testing.T, want hal.Code, path string, flags ...string) replaye
 	var console bytes.Buffer
 	dir := t.TempDir()
 	m := &machine{
-		kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{},
-		dir: dir, trace: filepath.Join(dir, "trace"), timeout: bootLimit, stdout: &console,
+		kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"),
+		files: map[string][]byte{},
+		dir:   dir, trace: filepath.Join(dir, "trace"), timeout: bootLimit, stdout: &console,
 	}
 	exit, err := m.replay(path, flags)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if exit != want.Exit() {
-		t.Fatalf("exit status %d, want %d (%v); the console says:\n%s", exit, want.Exit(), want, console.String())
+		t.Fatalf("exit status %d, want %d (%v); the console says:\n%s", exit, want.Exit(), want,
+			console.String())
 	}
 	return replayed{m, exit, console.String()}
 }
@@ -116,7 +119,8 @@ func made(t *testing.T, args ...string) (string, *lmb.Image) {
 
 // identified is an image that knows edu, computes 12! and looks at the result.
 func identified() *lmb.Image {
-	return eduImage(mainOf(expect(0, 0x010000ed), write(8, 12), poll(0x20, 1, 0, 10_000_000), expect(8, 479001600)),
+	return eduImage(mainOf(expect(0, 0x010000ed), write(8, 12), poll(0x20, 1, 0, 10_000_000),
+		expect(8, 479001600)),
 		lmb.Sequence{Name: "safe", Commands: []lmb.Command{write(0x64, 0xffffffff)}})
 }
 
@@ -128,13 +132,15 @@ func checkFailure(t *testing.T, r replayed, image *lmb.Image, want string) {
 	if err != nil || failed != want {
 		t.Fatalf("main ended at %q, %v, want %s", failed, err, want)
 	}
-	if failed, rest, err = expanded(t, image, "safe").match(rest); failed != "" || len(rest) > 0 || err != nil {
+	if failed, rest, err = expanded(t, image, "safe").match(rest); failed != "" || len(rest) > 0 ||
+		err != nil {
 		t.Errorf("safe: failed at %q, %v left over, %v", failed, rest, err)
 	}
 }
 
 func TestGuestReplaysTheCaptureOfEduAccessByAccess(t *testing.T) {
-	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu",
+	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base",
+		"0x10000000", "--board", "edu",
 		"../../testdata/captures/edu.qemutrace")
 	r := replayOn(t, hal.OK, path, "-device", "pci:1234:11e8")
 	trace := r.reached(t, edu)
@@ -161,7 +167,8 @@ func TestGuestComputesAFactorialOfNewInput(t *testing.T) {
 	if err := os.WriteFile(n, input, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := replayOn(t, hal.OK, path, "-sequence", "compute", "-input", "n="+n, "-output", "result="+result)
+	r := replayOn(t, hal.OK, path, "-sequence", "compute", "-input", "n="+n, "-output",
+		"result="+result)
 	p, err := expand(image, "compute", edu, map[string][]byte{"n": input})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +177,8 @@ func TestGuestComputesAFactorialOfNewInput(t *testing.T) {
 		t.Fatalf("failed at %q, %v", failed, err)
 	}
 	got, err := os.ReadFile(result)
-	if want := binary.LittleEndian.AppendUint32(nil, 720); err != nil || !bytes.Equal(got, want) || !bytes.Equal(got, p.outputs["result"]) {
+	if want := binary.LittleEndian.AppendUint32(nil, 720); err != nil || !bytes.Equal(got, want) ||
+		!bytes.Equal(got, p.outputs["result"]) {
 		t.Errorf("output %x, %v, want %x; QEMU saw %x", got, err, want, p.outputs["result"])
 	}
 }
@@ -223,7 +231,8 @@ func TestGuestFillsSharedMemoryByteByByte(t *testing.T) {
 			t.Errorf("block %d is not the pattern of its seed", n)
 		}
 	}
-	if output, err := os.ReadFile(block7); err != nil || !bytes.Equal(output, xorshift32(0x1007, block)) {
+	if output, err := os.ReadFile(block7); err != nil ||
+		!bytes.Equal(output, xorshift32(0x1007, block)) {
 		t.Errorf("output block7 is not block 7: %v", err)
 	}
 }
@@ -261,7 +270,8 @@ func TestGuestRefusesACorruptImageBeforeTheFirstStore(t *testing.T) {
 	image := identified()
 	image.Sequences[0].Commands = append(image.Sequences[0].Commands, lmb.Command{
 		Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessExact), Offset: 0x80, Amount: 8,
+			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessExact), Offset: 0x80,
+			Amount: 8,
 		},
 		Data: []byte("payload."),
 	})
@@ -275,7 +285,8 @@ func TestGuestRefusesACorruptImageBeforeTheFirstStore(t *testing.T) {
 		"size":     func(f []byte) []byte { return f[:len(f)-1] },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := replayOn(t, hal.BadImage, saved(t, change(bytes.Clone(file))), "-device", "pci:1234:11e8")
+			r := replayOn(t, hal.BadImage, saved(t, change(bytes.Clone(file))), "-device",
+				"pci:1234:11e8")
 			if trace := r.reached(t, edu); len(trace) > 0 {
 				t.Errorf("edu was accessed: %v", trace)
 			}

@@ -58,7 +58,8 @@ main:
   poll.4  word+0x0 == 0x600df00d within 10s every 100us
   copy.8  result[:] <- to+0x0
   write.4 regs+0x121b0 0x47800
-`, c.board, c.ids, hostedBytes/4, c.tile, kernelCode(t, "noc_host_"+c.short), hostedBytes, c.pcie, add))
+`, c.board, c.ids, hostedBytes/4, c.tile, kernelCode(t, "noc_host_"+c.short), hostedBytes, c.pcie,
+		add))
 }
 
 // kernelCode gives the code of a kernel of testdata, in hexadecimal digits.
@@ -90,11 +91,14 @@ main:
 `, c.board, c.ids, beside)
 	for _, ordering := range []string{"default", "strict", "posted"} {
 		value := xorshift32(uint32(len(ordering)), 64)
-		text += fmt.Sprintf("  point all tiles %s to %s address 0x0 ordering %s\n  copy.4 all+0x4000 <- hex %x\n  fence\n", first, last, ordering, value)
+		text += fmt.Sprintf("  point all tiles %s to %s address 0x0 ordering %s\n"+
+			"  copy.4 all+0x4000 <- hex %x\n  fence\n", first, last, ordering, value)
 		for _, tile := range []string{first, last} {
-			text += fmt.Sprintf("  point one tile %s address 0x0 ordering %s\n  compare.4 one+0x4000 uint32 == hex %x\n", tile, ordering, value)
+			text += fmt.Sprintf("  point one tile %s address 0x0 ordering %s\n"+
+				"  compare.4 one+0x4000 uint32 == hex %x\n", tile, ordering, value)
 		}
-		text += fmt.Sprintf("  point one tile %s address 0x0\n  expect.4 one+0x4000 == 0x0\n", beside)
+		text += fmt.Sprintf("  point one tile %s address 0x0\n  expect.4 one+0x4000 == 0x0\n",
+			beside)
 	}
 	m.addImage(t, "rectangle", text)
 }

@@ -24,18 +24,24 @@ func trial(t *testing.T) {
 func TestRecordedTrialsOfMemtool(t *testing.T) {
 	trial(t)
 	for name, runs := range map[string][]string{
-		"edu":  {"mw -l ADDRESS+4 0x12345678", "md -l ADDRESS+8", "mw -l -d PATH 4 0x9abcdef0", "md -l -s PATH 0+8", "mw -q -d PATH 0x80 0x1122334455667788", "md -q -s PATH 0x80+8", "md -l ADDRESS+4"},
-		"nvme": {"md -q ADDRESS+8", "md -l -s PATH 0+64", "mw -l ADDRESS+0x24 0x000f000f", "md -w -s PATH 0x24+4"},
+		"edu": {"mw -l ADDRESS+4 0x12345678", "md -l ADDRESS+8", "mw -l -d PATH 4 0x9abcdef0",
+			"md -l -s PATH 0+8", "mw -q -d PATH 0x80 0x1122334455667788", "md -q -s PATH 0x80+8",
+			"md -l ADDRESS+4"},
+		"nvme": {"md -q ADDRESS+8", "md -l -s PATH 0+64", "mw -l ADDRESS+0x24 0x000f000f",
+			"md -w -s PATH 0x24+4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := map[string]region{"edu": edu, "nvme": nvmeBar}[name]
-			file, _ := recordedIn(t, of, "resource0", func(m *machine) { m.addDebian(t, "/usr/bin/memtool") },
-				strings.ReplaceAll("/usr/bin/memtool "+strings.Join(runs, "\n\n/usr/bin/memtool "), " ", "\n"))
+			file, _ := recordedIn(t, of, "resource0",
+				func(m *machine) { m.addDebian(t, "/usr/bin/memtool") },
+				strings.ReplaceAll("/usr/bin/memtool "+strings.Join(runs, "\n\n/usr/bin/memtool "),
+					" ", "\n"))
 			if name == "nvme" {
 				return
 			}
 			path, _ := made(t, "import", "--from", "record", saved(t, file))
-			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu", path).CombinedOutput(); err != nil {
+			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
+				path).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
@@ -49,7 +55,8 @@ func TestRecordedTrialsOfMemtool(t *testing.T) {
 func TestRecordedTrialsThroughAnInnerQemu(t *testing.T) {
 	trial(t)
 	program := filepath.Join(t.TempDir(), "program")
-	c := exec.Command("aarch64-linux-gnu-gcc", "-O2", "-ffreestanding", "-mgeneral-regs-only", "-nostdlib", "-static", "-Wl,-N,--build-id=none,-Ttext=0x40100000",
+	c := exec.Command("aarch64-linux-gnu-gcc", "-O2", "-ffreestanding", "-mgeneral-regs-only",
+		"-nostdlib", "-static", "-Wl,-N,--build-id=none,-Ttext=0x40100000",
 		"-o", program, "../recorder/testdata/passed.c")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -82,8 +89,10 @@ func TestRecordedTrialsThroughAnInnerQemu(t *testing.T) {
 		t.Fatalf("%v: the inner QEMU's trace has %v, the outer's %v", err, got, want)
 	}
 	t.Logf("evidence: %d accesses in the inner QEMU's trace equal to the outer's", len(got))
-	path, _ := made(t, "import", "--from", "qemu", "--region", name, "--board", "edu", saved(t, []byte(inner.String())))
-	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu", path).CombinedOutput(); err != nil {
+	path, _ := made(t, "import", "--from", "qemu", "--region", name, "--board", "edu",
+		saved(t, []byte(inner.String())))
+	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
+		path).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -31,7 +31,8 @@ main:
 		key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 		image := m.files["/image.lmb"]
 		digest := sha512.Sum512(image)
-		m.files["/signed.lmb"] = append(image, lmb.SignatureBlock(key.Public().(ed25519.PublicKey), ed25519.Sign(key, digest[:]))...)
+		m.files["/signed.lmb"] = append(image,
+			lmb.SignatureBlock(key.Public().(ed25519.PublicKey), ed25519.Sign(key, digest[:]))...)
 		m.files["/keys"] = fmt.Appendf(nil, "%x\n", []byte(key.Public().(ed25519.PublicKey)))
 		m.drives = []string{ext4(t)}
 	}, "unchanging")
@@ -49,7 +50,8 @@ func ext4(t *testing.T) string {
 	if err != nil {
 		mkfs = "/usr/sbin/mkfs.ext4" // not on every user's PATH
 	}
-	if out, err := exec.Command(mkfs, "-q", "-b", "4096", "-O", "verity", path).CombinedOutput(); err != nil {
+	if out, err := exec.Command(mkfs, "-q", "-b", "4096", "-O", "verity",
+		path).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return path

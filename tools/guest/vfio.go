@@ -9,7 +9,8 @@ import (
 )
 
 // vfioModules are what VFIO behind a virtual IOMMU takes, in order.
-var vfioModules = []string{"virtio-iommu.ko", "vfio.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko"}
+var vfioModules = []string{"virtio-iommu.ko", "vfio.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko",
+	"vfio-pci.ko"}
 
 // behindIOMMU puts all devices behind a virtual IOMMU. QEMU's other one for
 // arm64, SMMUv3, refuses a device that somebody serves. The kernel finds its
@@ -25,11 +26,13 @@ func (m *machine) behindIOMMU() {
 // name with vfio:.
 func vfioDevices(flags []string) (functions []string) {
 	for i, flag := range flags {
-		name, value, inline := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(flag, "-"), "-"), "=")
+		name, value, inline := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(flag, "-"), "-"),
+			"=")
 		if !inline && i+1 < len(flags) {
 			value = flags[i+1]
 		}
-		if function, ok := strings.CutPrefix(value, "vfio:"); ok && flag[0] == '-' && name == "device" {
+		if function, ok := strings.CutPrefix(value, "vfio:"); ok && flag[0] == '-' &&
+			name == "device" {
 			functions = append(functions, function)
 		}
 	}
@@ -52,7 +55,8 @@ func (m *machine) byVFIO(functions []string, image string) error {
 	for _, name := range vfioModules {
 		data, err := files.Read(filepath.Join(m.modules, name), programMax)
 		if err != nil {
-			return fmt.Errorf("vfio: takes -modules, a folder with %s of the kernel: %w", strings.Join(vfioModules, ", "), err)
+			return fmt.Errorf("vfio: takes -modules, a folder with %s of the kernel: %w",
+				strings.Join(vfioModules, ", "), err)
 		}
 		m.files["/modules/"+name] = data
 		config.WriteString("module /modules/" + name)

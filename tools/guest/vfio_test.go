@@ -12,7 +12,8 @@ import (
 )
 
 func TestFunctionsThatFlagsNameByVFIO(t *testing.T) {
-	flags := []string{"-seal", "-device", "vfio:1e52:401e", "--device=vfio:0000:00:04.0", "-device", "pci:1234:11e8", "-output", "y=vfio:1:2", "-device"}
+	flags := []string{"-seal", "-device", "vfio:1e52:401e", "--device=vfio:0000:00:04.0", "-device",
+		"pci:1234:11e8", "-output", "y=vfio:1:2", "-device"}
 	if got := vfioDevices(flags); !slices.Equal(got, []string{"1e52:401e", "0000:00:04.0"}) {
 		t.Error(got)
 	}
@@ -28,7 +29,8 @@ func TestProcessOneIsToldWhatVFIOTakes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := m.byVFIO([]string{"1e52:401e", "0000:00:04.0", "1e52:b140"}, "/image.lmb"); err != nil {
+	if err := m.byVFIO([]string{"1e52:401e", "0000:00:04.0", "1e52:b140"},
+		"/image.lmb"); err != nil {
 		t.Fatal(err)
 	}
 	want := `module /modules/virtio-iommu.ko
@@ -39,7 +41,8 @@ module /modules/vfio-pci.ko ids=1e52:401e,1e52:b140
 bind vfio-pci 0000:00:04.0
 image /image.lmb
 `
-	if got := string(m.files["/lmrun.conf"]); got != want || string(m.files["/modules/vfio.ko"]) != "vfio.ko" {
+	if got := string(m.files["/lmrun.conf"]); got != want ||
+		string(m.files["/modules/vfio.ko"]) != "vfio.ko" {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
@@ -75,10 +78,13 @@ func TestOneCommandReplaysOnAMockBehindAKernel(t *testing.T) {
 				t.Fatal(err)
 			}
 			var console bytes.Buffer
-			m := &machine{kernel: tool(t, "LM_GUEST_NEW_KERNEL"), modules: tool(t, "LM_GUEST_NEW_MODULES"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{},
-				dir: dir, timeout: bootLimit, stdout: &console}
+			m := &machine{kernel: tool(t, "LM_GUEST_NEW_KERNEL"),
+				modules: tool(t, "LM_GUEST_NEW_MODULES"), lmrun: tool(t, "LM_GUEST_LMRUN"),
+				files: map[string][]byte{},
+				dir:   dir, timeout: bootLimit, stdout: &console}
 			m.serveTo(t, "mock:wormhole")
-			exit, err := m.replay(path, []string{"-device", device, "-input", "a=" + a, "-output", "d=" + d})
+			exit, err := m.replay(path, []string{"-device", device, "-input", "a=" + a, "-output",
+				"d=" + d})
 			if exit != 0 || err != nil || m.served != nil {
 				t.Fatalf("exit %d, %v, %v\n%s", exit, err, m.served, &console)
 			}

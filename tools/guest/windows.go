@@ -53,10 +53,12 @@ func (e *expander) point(where string, c *lmb.Command) error {
 	if l.ConfigBar != e.region.bar {
 		return nil
 	}
-	at := step{place: where, offset: l.ConfigOffset + uint64(slot)*l.ConfigStride, width: l.ConfigWidth}
+	at := step{place: where, offset: l.ConfigOffset + uint64(slot)*l.ConfigStride,
+		width: l.ConfigWidth}
 	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
 		store := at
-		store.store, store.data = true, littleEndian(chips.LoadRegister(&words, register, l.ConfigWidth))[:l.ConfigWidth]
+		store.store, store.data = true,
+			littleEndian(chips.LoadRegister(&words, register, l.ConfigWidth))[:l.ConfigWidth]
 		store.offset += register
 		e.steps = append(e.steps, store)
 	}

@@ -35,7 +35,8 @@ func copyOfBuild(t *testing.T, fake string) (dir string, run func(args ...string
 	}
 	return dir, func(args ...string) *exec.Cmd {
 		c := exec.Command("./build.sh", args...)
-		c.Dir, c.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LM_GUEST_KERNEL="+dir+"/go.mod")
+		c.Dir, c.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"),
+			"LM_GUEST_KERNEL="+dir+"/go.mod")
 		return c
 	}
 }
@@ -82,11 +83,13 @@ func TestTwoMachinesAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
 // programs in one.
 func TestBootImageForSignedImagesWantsAKey(t *testing.T) {
 	_, run := copyOfBuild(t, "[ \"$2\" = -o ] || exit 3\n")
-	for line, wants := range map[string]bool{"--signed x.lmb": true, "x.lmb --signed": true, "--signed --key /k x.lmb": false, "--signed --config=c x.lmb": false, "x.lmb": false} {
+	for line, wants := range map[string]bool{"--signed x.lmb": true, "x.lmb --signed": true,
+		"--signed --key /k x.lmb": false, "--signed --config=c x.lmb": false, "x.lmb": false} {
 		c := run(append([]string{"image", "qemu-virt"}, strings.Fields(line)...)...)
 		out, _ := c.CombinedOutput()
 		exit := c.ProcessState.ExitCode()
-		if want := map[bool]int{true: 64, false: 3}[wants]; exit != want || strings.Contains(string(out), "--key /keys.pub") != wants {
+		if want := map[bool]int{true: 64, false: 3}[wants]; exit != want ||
+			strings.Contains(string(out), "--key /keys.pub") != wants {
 			t.Errorf("%s: exit %d, want %d: %s", line, exit, want, out)
 		}
 	}
@@ -98,18 +101,22 @@ func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 	const fake = "[ \"$1\" = test ] || exit 0\ncat <<'END'\n" +
 		"=== RUN   TestA\n    a_test.go:7: a line of a test that passes\n--- PASS: TestA (0.00s)\n" +
 		"=== RUN   TestB\n    a_test.go:9: no device here\n--- SKIP: TestB (0.00s)\n" +
-		"=== RUN   TestC\n=== RUN   TestC/one\n    a_test.go:12: no second one: really\n    --- SKIP: TestC/one (0.00s)\n--- PASS: TestC (3.21s)\n" +
+		"=== RUN   TestC\n=== RUN   TestC/one\n    a_test.go:12: no second one: really\n" +
+		"    --- SKIP: TestC/one (0.00s)\n--- PASS: TestC (3.21s)\n" +
 		"=== RUN   TestD\n--- SKIP: TestD (0.00s)\nok  \texample\t0.1s\nEND\n"
 	_, run := copyOfBuild(t, fake)
 	c := run("test", "purego")
 	out, err := c.CombinedOutput()
 	_, summary, _ := strings.Cut(string(out), "== summary\n")
-	for _, want := range []string{", 3 cases skipped\n", "skipped  3 cases, inside of steps:\n", "purego: TestB: no device here\n", "purego: TestC/one: no second one: really\n", "purego: TestD\n", "\nin all   ", "\nDONE\n"} {
+	for _, want := range []string{", 3 cases skipped\n", "skipped  3 cases, inside of steps:\n",
+		"purego: TestB: no device here\n", "purego: TestC/one: no second one: really\n",
+		"purego: TestD\n", "\nin all   ", "\nDONE\n"} {
 		if !strings.Contains(summary, want) {
 			t.Errorf("no %q in the summary", want)
 		}
 	}
-	if want := "== slowest tests\n     3.2 s  purego   example TestC\n     0.0 s  purego   example TestA\n"; !strings.Contains(string(out), want) {
+	if want := "== slowest tests\n     3.2 s  purego   example TestC\n" +
+		"     0.0 s  purego   example TestA\n"; !strings.Contains(string(out), want) {
 		t.Errorf("no %q", want)
 	}
 	if err != nil || t.Failed() {

@@ -53,10 +53,12 @@ func hostFiles(t *testing.T) (list []string) {
 			return err
 		}
 		name, _ := filepath.Rel(root, path)
-		if entry.IsDir() && (name == "build" || name != "." && strings.HasPrefix(entry.Name(), ".")) {
+		if entry.IsDir() && (name == "build" ||
+			name != "." && strings.HasPrefix(entry.Name(), ".")) {
 			return fs.SkipDir
 		}
-		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") && notHost[filepath.Dir(name)] == "" {
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") &&
+			notHost[filepath.Dir(name)] == "" {
 			list = append(list, name)
 		}
 		return nil

@@ -21,26 +21,39 @@ const root = "../.."
 // host world where it matters, may import. It is not to be relaxed to make a
 // build work.
 var imports = map[string]string{
-	"fbs/gen":      "github.com/google/flatbuffers/go strconv",
-	"fbs":          "lightmetal/boards lightmetal/fbs/gen github.com/google/flatbuffers/go hash/crc32 strconv unicode/utf8 unsafe",
-	"boards":       "lightmetal/fbs/gen",
-	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen", // which hal/mock and tools alone use
+	"fbs/gen": "github.com/google/flatbuffers/go strconv",
+	"fbs": "lightmetal/boards lightmetal/fbs/gen github.com/google/flatbuffers/go " +
+		"hash/crc32 strconv unicode/utf8 unsafe",
+	"boards": "lightmetal/fbs/gen",
+	// which hal/mock and tools alone use
+	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen",
 	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
 		"sync sync/atomic time unsafe " + // sync for what all VFIO functions of a process share
 		"runtime/debug", // with -tags nolinkname only
-	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
-		"golang.org/x/sys/unix math runtime runtime/debug slices strconv sync/atomic time unsafe", // runtime/debug with -tags nolinkname only
+	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal " +
+		"github.com/google/flatbuffers/go " +
+		// runtime/debug with -tags nolinkname only
+		"golang.org/x/sys/unix math runtime runtime/debug slices strconv sync/atomic time unsafe",
 	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/runtime",
-	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings", // with -tags signed only
-	"runtime/capi": "C lightmetal/boards lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime lightmetal/runtime/report " +
-		"lightmetal/runtime/signed golang.org/x/sys/unix runtime sync sync/atomic unsafe", // hal/mock and boards/chips with -tags mock only
-	"tools/lmrun": "lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime lightmetal/runtime/report lightmetal/runtime/signed " +
-		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv strings sync/atomic unsafe",
-	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime os strings unsafe", // os with -tags nolinkname only
+	// with -tags signed only
+	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings",
+	"runtime/capi": "C lightmetal/boards lightmetal/boards/chips lightmetal/fbs " +
+		"lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime " +
+		"lightmetal/runtime/report " +
+		// hal/mock and boards/chips with -tags mock only
+		"lightmetal/runtime/signed golang.org/x/sys/unix runtime sync sync/atomic unsafe",
+	"tools/lmrun": "lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal " +
+		"lightmetal/hal/mock lightmetal/runtime lightmetal/runtime/report " +
+		"lightmetal/runtime/signed " +
+		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv " +
+		"strings sync/atomic unsafe",
+	// os with -tags nolinkname only
+	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime os strings unsafe",
 	"tools/lminit": "lightmetal/hal lightmetal/tools/files lightmetal/tools/lmrun/args " +
 		"golang.org/x/sys/unix math os os/signal path/filepath runtime slices strconv " +
 		"strings syscall time",
-	"tools/files": "lightmetal/fbs lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
+	"tools/files": "lightmetal/fbs lightmetal/hal golang.org/x/sys/unix strconv strings " +
+		"unicode/utf8 unsafe",
 }
 
 // unsafeFiles are the files of the target world that may import unsafe.
@@ -67,7 +80,8 @@ var linked = []string{"github.com/google/flatbuffers/go", "golang.org/x/sys/unix
 // heavy are starts of symbols that a target does without: each costs size,
 // start-up work or reflection. Package runtime/debug imports fmt and os, so the
 // linker's result counts, not the imports.
-var heavy = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "context.", "net.", "regexp."}
+var heavy = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "context.", "net.",
+	"regexp."}
 
 // productTags are the tags of one product: arm64 with one backend. notLinked are
 // files that lmrun uses for signatures alone and lminit always.
@@ -77,7 +91,9 @@ var notLinked = []string{"runtime/check.go", "tools/files/read.go"}
 
 // never are files in their folders that no target links: the oracle, which is the
 // walk of other architectures, what host tools alone use, and stand-ins for devices.
-var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "runtime/host.go", "tools/files/host.go", "runtime/capi/device_mock.go", "tools/lmrun/open_mock.go", "runtime/capi/export_mock.go"}
+var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "runtime/host.go",
+	"tools/files/host.go", "runtime/capi/device_mock.go", "tools/lmrun/open_mock.go",
+	"runtime/capi/export_mock.go"}
 
 // positions are those of all that sources parses.
 var positions = token.NewFileSet()
@@ -156,7 +172,8 @@ func TestTargetDoesNothingBeforeMain(t *testing.T) {
 				continue
 			}
 			for _, declaration := range file.Decls {
-				if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+				if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil &&
+					f.Name.Name == "init" {
 					t.Errorf("%s has an init function", name)
 				}
 			}
@@ -165,7 +182,8 @@ func TestTargetDoesNothingBeforeMain(t *testing.T) {
 }
 
 func TestRunnerLinksTwoDependencies(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "lightmetal/tools/lmrun").Output()
+	out, err := exec.Command("go", "list", "-deps", "-f",
+		"{{if not .Standard}}{{.ImportPath}}{{end}}", "lightmetal/tools/lmrun").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,10 +226,12 @@ func TestRunnerLinksNothingHeavy(t *testing.T) {
 // without any, all.
 func TestTagsPickLanes(t *testing.T) {
 	lanes := []string{"pci", "vfio", "tt"}
-	for tags, want := range map[string]string{"": "pci vfio tt", "backend_pci": "pci", "backend_vfio": "vfio", "backend_tt": "tt", "backend_pci,backend_tt": "pci tt"} {
+	for tags, want := range map[string]string{"": "pci vfio tt", "backend_pci": "pci",
+		"backend_vfio": "vfio", "backend_tt": "tt", "backend_pci,backend_tt": "pci tt"} {
 		symbols := symbolsOf(t, "lmrun", tags)
 		for _, lane := range lanes {
-			has := slices.ContainsFunc(symbols, func(s string) bool { return strings.HasPrefix(s, "lightmetal/hal.(*"+lane+").") })
+			has := slices.ContainsFunc(symbols,
+				func(s string) bool { return strings.HasPrefix(s, "lightmetal/hal.(*"+lane+").") })
 			if has != slices.Contains(strings.Fields(want), lane) {
 				t.Errorf("-tags %q: lane %s linked: %v", tags, lane, has)
 			}
@@ -222,11 +242,13 @@ func TestTagsPickLanes(t *testing.T) {
 // TestNoTargetLinksTheHostsPart: nothing of the oracle, or of what host tools
 // alone use, is in a runner with all lanes or in what starts it.
 func TestNoTargetLinksTheHostsPart(t *testing.T) {
-	of := functionsOf(t, "hal/oracle.go", "boards/host.go", "runtime/host.go", "tools/files/host.go")
+	of := functionsOf(t, "hal/oracle.go", "boards/host.go", "runtime/host.go",
+		"tools/files/host.go")
 	for _, program := range []string{"lmrun", "lminit"} {
 		linksNoneOf(t, program, "", of)
 	}
-	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).step", "boards.Target.Pack", "runtime.(*Replay).Window", "tools/files.Create"} {
+	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).step", "boards.Target.Pack",
+		"runtime.(*Replay).Window", "tools/files.Create"} {
 		if !of["lightmetal/"+name] {
 			t.Errorf("%s is not where it is looked for", name)
 		}
@@ -280,7 +302,8 @@ func TestToolchainIsTheOneThatWasTried(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(read("go.mod"), "\ntoolchain ")
 	toolchain, _, _ := strings.Cut(rest, "\n")
-	for name, mark := range map[string]string{"build.sh": "go_tried=" + toolchain + "\n", "runtime/GO.md": "**" + toolchain + "**"} {
+	for name, mark := range map[string]string{"build.sh": "go_tried=" + toolchain + "\n",
+		"runtime/GO.md": "**" + toolchain + "**"} {
 		if toolchain == "" || !strings.Contains(read(name), mark) {
 			t.Errorf("%s does not name %q, the toolchain of go.mod", name, toolchain)
 		}

@@ -21,7 +21,8 @@ func TestPackageIsInstalledAndRemoved(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	first, second := debOf(t, filepath.Join(t.TempDir(), "one"), "umask 022"), debOf(t, filepath.Join(t.TempDir(), "two", "deeper"), "umask 077; export TZ=Asia/Kolkata")
+	first, second := debOf(t, filepath.Join(t.TempDir(), "one"), "umask 022"),
+		debOf(t, filepath.Join(t.TempDir(), "two", "deeper"), "umask 077; export TZ=Asia/Kolkata")
 	one, err := os.ReadFile(first)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,9 @@ func TestInstallIntoAFolderThatCannotBeIsNamed(t *testing.T) {
 	install := exec.Command("./build.sh", "install", "/proc/x")
 	install.Dir = root
 	said, _ := install.CombinedOutput()
-	if exit := install.ProcessState.ExitCode(); exit != 77 || string(said) != "install: nothing can be written to /proc/x; name another folder, or become root\n" {
+	if exit := install.ProcessState.ExitCode(); exit != 77 ||
+		string(said) != "install: nothing can be written to /proc/x; name another folder, or "+
+			"become root\n" {
 		t.Errorf("exit %d: %s", exit, said)
 	}
 }

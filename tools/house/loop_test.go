@@ -24,7 +24,8 @@ var (
 	objdumpText = regexp.MustCompile(`^TEXT (.+)\(SB\)`)
 	objdumpCall = regexp.MustCompile(`\t(?:CALL|JMP|B) ([^\s(]\S*.*)\(SB\)`)
 	indirect    = regexp.MustCompile(`\tCALL \(R\d+\)`)
-	frame       = regexp.MustCompile(`\t(?:MOVD\.W R30, -(\d+)\(RSP\)|SUB \$(\d+), RSP, (?:RSP|R20))`)
+	frame       = regexp.MustCompile(
+		`\t(?:MOVD\.W R30, -(\d+)\(RSP\)|SUB \$(\d+), RSP, (?:RSP|R20))`)
 )
 
 // asShipped is the line of build.sh that says how what ships is compiled.
@@ -42,7 +43,8 @@ func buildProgram(t *testing.T, name, tags string) (binary string) {
 		t.Fatal("build.sh does not say how what ships is compiled")
 	}
 	binary = filepath.Join(t.TempDir(), name)
-	args := append([]string{"build", "-trimpath", "-tags", tags, "-o", binary}, strings.Fields(string(line[1]))...)
+	args := append([]string{"build", "-trimpath", "-tags", tags, "-o", binary},
+		strings.Fields(string(line[1]))...)
 	build := exec.Command("go", append(args, "lightmetal/tools/"+name)...)
 	build.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -99,7 +101,8 @@ func reachable(t *testing.T, functions map[string]*function) (names []string) {
 
 // taking are Go's own functions that take memory from the heap, start a
 // goroutine, or may.
-var taking = regexp.MustCompile(`^runtime\.(malloc|new|make|grow|concat|convT|slicebyteto|stringtoslice|intstring|rawstring|rawbyte|map|chan|typeAssert|interfaceSwitch|gopanic|deferproc|typedslicecopy|assertE2I|bgsweep|GC)`)
+var taking = regexp.MustCompile(
+	`^runtime\.(malloc|new|make|grow|concat|convT|slicebyteto|stringtoslice|intstring|rawstring|rawbyte|map|chan|typeAssert|interfaceSwitch|gopanic|deferproc|typedslicecopy|assertE2I|bgsweep|GC)`)
 
 // errnos are functions that make an errno an error.
 var errnos = []string{"lightmetal/hal.raw", "lightmetal/hal.ioctl", "lightmetal/hal.answer"}
@@ -117,14 +120,18 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 			if name == "lightmetal/runtime.guard" && callee == "runtime.typeAssert" {
 				continue
 			}
-			errno := callee == "runtime.convT64" && (strings.HasPrefix(name, "golang.org/x/sys/unix.") || slices.Contains(errnos, name))
+			errno := callee == "runtime.convT64" &&
+				(strings.HasPrefix(name, "golang.org/x/sys/unix.") || slices.Contains(errnos, name))
 			if taking.MatchString(callee) && !errno {
 				t.Errorf("%s calls %s", name, callee)
 			}
 		}
 	}
-	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).check", "hal.(*configSpace).Load", "hal.(*device).Point", "hal.(*tt).point", "hal.(*vfio).faultLogged", "hal.pread", "hal.walk"} {
-		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, needed) }) {
+	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).check",
+		"hal.(*configSpace).Load", "hal.(*device).Point", "hal.(*tt).point",
+		"hal.(*vfio).faultLogged", "hal.pread", "hal.walk"} {
+		if !slices.ContainsFunc(names,
+			func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not looked at", needed)
 		}
 	}

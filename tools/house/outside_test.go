@@ -38,7 +38,8 @@ func TestAnotherModuleIsBuiltOnThisOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("go", "run", "-mod=mod", ".", filepath.Join(tree, "testdata", "images", "edu.lmb"))
+	c := exec.Command("go", "run", "-mod=mod", ".",
+		filepath.Join(tree, "testdata", "images", "edu.lmb"))
 	c.Dir, c.Env = folder, append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off")
 	out, err := c.CombinedOutput()
 	if err != nil || string(out) != "done\n" {

@@ -24,7 +24,8 @@ var beyond = map[string]*regexp.Regexp{
 // processor on meanwhile, and have a thread made for it.
 func TestCallsBehindFreezeAreRaw(t *testing.T) {
 	functions := compiled(t)
-	if functions["syscall.Syscall"] == nil || !slices.Contains(functions["syscall.Syscall"].Names, "runtime.entersyscall") {
+	if functions["syscall.Syscall"] == nil ||
+		!slices.Contains(functions["syscall.Syscall"].Names, "runtime.entersyscall") {
 		t.Fatal("syscall.Syscall does not tell Go: this test looks for the wrong name")
 	}
 	names, calls := reachable(t, functions), callsOf(functions)
@@ -52,15 +53,19 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 			if strings.HasSuffix(callee, ".entersyscall") {
 				t.Errorf("%s tells Go of a system call", names[i])
 			}
-			if !strings.HasPrefix(callee, "runtime.") && !slices.Contains(names, callee) && functions[callee] != nil {
+			if !strings.HasPrefix(callee, "runtime.") && !slices.Contains(names, callee) &&
+				functions[callee] != nil {
 				names = append(names, callee)
 			}
 		}
 	}
-	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).move", "files.WriteFull", "files.Outputs.Commit", "hal.Pause", "hal.Write", "hal.pwrite"} {
-		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, needed) }) {
+	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).move", "files.WriteFull",
+		"files.Outputs.Commit", "hal.Pause", "hal.Write", "hal.pwrite"} {
+		if !slices.ContainsFunc(names,
+			func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not looked at", needed)
 		}
 	}
-	t.Logf("evidence: %d compiled functions behind Freeze looked at for system calls that are not raw", len(names))
+	t.Logf("evidence: %d compiled functions behind Freeze looked at for system calls that are "+
+		"not raw", len(names))
 }

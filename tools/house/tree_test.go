@@ -14,7 +14,8 @@ import (
 
 // topLevel is all that may stand in the top folder.
 var topLevel = []string{
-	".ci", ".gitignore", "README.md", "boards", "build.sh", "fbs", "go.mod", "go.sum", "hal", "runtime", "testdata", "tools",
+	".ci", ".gitignore", "README.md", "boards", "build.sh", "fbs", "go.mod", "go.sum", "hal",
+	"runtime", "testdata", "tools",
 }
 
 // tracked are the files that git keeps; the test is skipped where there is no git.
@@ -44,7 +45,8 @@ func TestNoProgramIsInTheTree(t *testing.T) {
 		if strings.HasPrefix(path, "testdata/kernels/") {
 			continue
 		}
-		if data, err := readStart(filepath.Join(root, path)); err == nil && string(data) == "\x7fELF" {
+		if data, err := readStart(filepath.Join(root, path)); err == nil &&
+			string(data) == "\x7fELF" {
 			t.Errorf("%s is a program", path)
 		}
 	}
@@ -73,7 +75,8 @@ func TestTheFrontPageSaysWhatTheTargetWeighs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sizes := regexp.MustCompile(`lane_max=\$\(\((\d+) \* 1024\)\).* all_max=\$\(\((\d+) \* 1024\)\)`).FindSubmatch(script)
+	sizes := regexp.MustCompile(
+		`lane_max=\$\(\((\d+) \* 1024\)\).* all_max=\$\(\((\d+) \* 1024\)\)`).FindSubmatch(script)
 	if sizes == nil {
 		t.Fatal("build.sh has no limits of sizes where they are looked for")
 	}
@@ -92,7 +95,8 @@ func TestTheFrontPageIsShort(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	const most = 1_300
 	if words := len(strings.Fields(string(text))); err != nil || words > most {
-		t.Errorf("README.md has %d words, %d at most; put the rest on the page of what it describes; %v",
+		t.Errorf("README.md has %d words, %d at most; put the rest on the page of what it "+
+			"describes; %v",
 			words, most, err)
 	}
 }

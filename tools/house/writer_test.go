@@ -14,10 +14,13 @@ import (
 // writers are what opens, makes, renames or fills files, by package. Flags of
 // package unix and os count where they ask for more than reading.
 var writers = map[string][]string{
-	"os":      {"Create", "CreateTemp", "WriteFile", "Rename", "OpenFile", "Truncate", "Link", "Symlink", "CopyFS"},
-	"unix":    {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "Creat", "Rename", "Renameat", "Renameat2", "Truncate", "Link", "Linkat"},
-	"syscall": {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "Creat", "Rename", "Renameat", "Truncate", "Link"},
-	"ioutil":  {"WriteFile", "TempFile"},
+	"os": {"Create", "CreateTemp", "WriteFile", "Rename", "OpenFile", "Truncate", "Link",
+		"Symlink", "CopyFS"},
+	"unix": {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "Creat", "Rename", "Renameat",
+		"Renameat2", "Truncate", "Link", "Linkat"},
+	"syscall": {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "Creat", "Rename", "Renameat",
+		"Truncate", "Link"},
+	"ioutil": {"WriteFile", "TempFile"},
 }
 
 // notOutputs are the files that write what is nobody's output, and why.
@@ -62,8 +65,10 @@ func TestTextOfLmPassesOnePlace(t *testing.T) {
 					"printLine of terminal.go escapes line feeds", name)
 			}
 			if s, ok := n.(*ast.SelectorExpr); ok {
-				if p, ok := s.X.(*ast.Ident); ok && slices.Contains(past, p.Name+"."+s.Sel.Name) && name != "tools/lm/main.go" {
-					t.Errorf("%s has %s.%s; stdout and stderr of terminal.go take text", name, p.Name, s.Sel.Name)
+				if p, ok := s.X.(*ast.Ident); ok && slices.Contains(past, p.Name+"."+s.Sel.Name) &&
+					name != "tools/lm/main.go" {
+					t.Errorf("%s has %s.%s; stdout and stderr of terminal.go take text", name,
+						p.Name, s.Sel.Name)
 				}
 			}
 			return true
@@ -91,26 +96,30 @@ func printsUnescaped(call *ast.CallExpr) bool {
 // run inside of a guest are left out.
 func TestToolsWriteFilesInOnePlace(t *testing.T) {
 	seen := 0
-	err := filepath.WalkDir(filepath.Join(root, "tools"), func(path string, entry fs.DirEntry, err error) error {
-		name, _ := filepath.Rel(root, path)
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (name == "tools/files" || name == "tools/guest/inside" || entry.Name() == "testdata"):
-			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || notOutputs[name] != "" || notOutputs[filepath.Dir(name)] != "":
+	err := filepath.WalkDir(filepath.Join(root, "tools"),
+		func(path string, entry fs.DirEntry, err error) error {
+			name, _ := filepath.Rel(root, path)
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && (name == "tools/files" || name == "tools/guest/inside" ||
+				entry.Name() == "testdata"):
+				return fs.SkipDir
+			case entry.IsDir() || !strings.HasSuffix(name, ".go") ||
+				strings.HasSuffix(name, "_test.go") || notOutputs[name] != "" ||
+				notOutputs[filepath.Dir(name)] != "":
+				return nil
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				return err
+			}
+			seen++
+			for _, how := range writes(file) {
+				t.Errorf("%s writes by %s and not by tools/files", name, how)
+			}
 			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
-		seen++
-		for _, how := range writes(file) {
-			t.Errorf("%s writes by %s and not by tools/files", name, how)
-		}
-		return nil
-	})
+		})
 	if err != nil || seen < 50 {
 		t.Errorf("%d sources looked at, %v", seen, err)
 	}

@@ -78,9 +78,11 @@ func (f *folder) lone(i int) bool {
 		return false
 	}
 	beside := func(a, b *step) bool {
-		return a.op == stepLoad && b.op == stepLoad && a.window == b.window && a.aim == b.aim && b.offset == a.offset+uint32(a.size())
+		return a.op == stepLoad && b.op == stepLoad && a.window == b.window && a.aim == b.aim &&
+			b.offset == a.offset+uint32(a.size())
 	}
-	return !(i > 0 && beside(f.steps.at(i-1), s)) && !(i+1 < f.steps.n && beside(s, f.steps.at(i+1)))
+	return !(i > 0 && beside(f.steps.at(i-1), s)) &&
+		!(i+1 < f.steps.n && beside(s, f.steps.at(i+1)))
 }
 
 // reaches tells whether a store reaches a tile, or the BAR, of a cell.

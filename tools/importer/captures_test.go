@@ -43,13 +43,17 @@ var captures = []struct {
 	loads, stores   int // accesses through windows, or to the region
 	commands        int
 }{
-	{"wh.twoop.mmiotrace", []string{"a=1,1,0x20000,int32,256", "b=1,1,0x21000,int32,256"}, []string{"d=1,1,0x23000,int32,256"},
+	{"wh.twoop.mmiotrace", []string{"a=1,1,0x20000,int32,256", "b=1,1,0x21000,int32,256"},
+		[]string{"d=1,1,0x23000,int32,256"},
 		Options{From: FromMmiotrace}, 174, 285, 26},
-	{"bh.twoop.mmiotrace", []string{"a=1,2,0x20000,int32,256", "b=1,2,0x21000,int32,256"}, []string{"d=1,2,0x23000,int32,256"},
+	{"bh.twoop.mmiotrace", []string{"a=1,2,0x20000,int32,256", "b=1,2,0x21000,int32,256"},
+		[]string{"d=1,2,0x23000,int32,256"},
 		Options{From: FromMmiotrace}, 174, 285, 26},
-	{"wh.mlp.mmiotrace", []string{"x=1,1,0x20000,int8,64", "w1=1,1,0x21000,int8,32x64", "b1=1,1,0x22000,int32,32", "w2=1,1,0x23000,int8,10x32", "b2=1,1,0x24000,int32,10"},
+	{"wh.mlp.mmiotrace", []string{"x=1,1,0x20000,int8,64", "w1=1,1,0x21000,int8,32x64",
+		"b1=1,1,0x22000,int32,32", "w2=1,1,0x23000,int8,10x32", "b2=1,1,0x24000,int32,10"},
 		[]string{"y=1,1,0x25000,int32,10"}, Options{From: FromMmiotrace}, 42, 369, 29},
-	{"edu.qemutrace", nil, nil, Options{From: FromQemu, Board: &boards.Edu, Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}, 425, 6, 16},
+	{"edu.qemutrace", nil, nil, Options{From: FromQemu, Board: &boards.Edu,
+		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}, 425, 6, 16},
 }
 
 func captureOptions(t testing.TB, index int) Options {
@@ -104,7 +108,8 @@ func TestCapturesAndImagesAreTheSameAccesses(t *testing.T) {
 					}
 				}
 				if loads != c.loads || stores != c.stores {
-					t.Fatalf("the test reads %d loads and %d stores from the trace, want %d and %d", loads, stores, c.loads, c.stores)
+					t.Fatalf("the test reads %d loads and %d stores from the trace, want %d and %d",
+						loads, stores, c.loads, c.stores)
 				}
 				replays(t, image, want)
 			})
@@ -169,14 +174,16 @@ func parseEvent(t *testing.T, line string) (e event, ok bool) {
 	}
 	switch f[0] {
 	case "R", "W":
-		return event{op: f[0][0], place: "bar0", address: number(f[4]) - 0x100000000, width: int(number(f[1])), value: number(f[5])}, true
+		return event{op: f[0][0], place: "bar0", address: number(f[4]) - 0x100000000,
+			width: int(number(f[1])), value: number(f[5])}, true
 	case "MARK":
 		return event{op: 'M', text: strings.Join(f[2:], " ")}, true
 	case "memory_region_ops_read", "memory_region_ops_write":
 		if f[12] != "'edu-mmio'" {
 			return e, false
 		}
-		e = event{op: 'R', place: "bar0", address: number(f[6]) - 0x10000000, width: int(number(f[10])), value: number(f[8])}
+		e = event{op: 'R', place: "bar0", address: number(f[6]) - 0x10000000,
+			width: int(number(f[10])), value: number(f[8])}
 		if f[0] == "memory_region_ops_write" {
 			e.op = 'W'
 		}
@@ -217,7 +224,8 @@ func replays(t *testing.T, image *lmb.Image, want []event) {
 		}
 	}
 	if len(w.rest) > 0 {
-		t.Errorf("%d accesses are not in the image, the first of line %d", len(w.rest), w.rest[0].line)
+		t.Errorf("%d accesses are not in the image, the first of line %d", len(w.rest),
+			w.rest[0].line)
 	}
 }
 
@@ -237,7 +245,8 @@ func (w *walker) command(index int, c *lmb.Command) {
 	case gen.OpcodeFence:
 	case lmb.OpcodeMark:
 		if e := w.next(); e.op != 'M' || e.text != string(c.Data) {
-			w.t.Errorf("command %d: mark %q where line %d has %q", index, string(c.Data), e.line, e.text)
+			w.t.Errorf("command %d: mark %q where line %d has %q", index, string(c.Data), e.line,
+				e.text)
 		}
 	case gen.OpcodeWrite:
 		e := w.expect('W', c, uint64(c.Offset), int(c.Width))
@@ -282,7 +291,8 @@ func (w *walker) copy(op byte, c *lmb.Command, data []byte) {
 	offset := uint64(c.Offset)
 	for len(data) > 0 && len(w.rest) > 0 && !w.t.Failed() {
 		width := int(c.Width)
-		if c.Opcode == gen.OpcodeFill || c.Opcode != gen.OpcodeCompare && gen.Access(c.Mode) == gen.AccessBulk {
+		if c.Opcode == gen.OpcodeFill || c.Opcode != gen.OpcodeCompare &&
+			gen.Access(c.Mode) == gen.AccessBulk {
 			width = w.rest[0].width
 		}
 		if width > len(data) {
@@ -338,7 +348,8 @@ func TestTensorsOfACaptureHoldItsData(t *testing.T) {
 		image, _ := mustImport(t, capture(t, captures[i].name), captureOptions(t, i))
 		a, b, d := image.Tensors[0].Data, image.Tensors[1].Data, image.Tensors[2].Data
 		word := func(data []byte, i int) int32 {
-			return int32(data[4*i]) | int32(data[4*i+1])<<8 | int32(data[4*i+2])<<16 | int32(data[4*i+3])<<24
+			return int32(data[4*i]) | int32(data[4*i+1])<<8 | int32(data[4*i+2])<<16 |
+				int32(data[4*i+3])<<24
 		}
 		for j := range 256 {
 			if want := max(word(a, j)+word(b, j)-100, 0); word(d, j) != want {
@@ -350,8 +361,11 @@ func TestTensorsOfACaptureHoldItsData(t *testing.T) {
 
 func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 	text := capture(t, "linux-nvme.qemutrace")
-	o := Options{From: FromQemu, Board: &boards.Nvme, Regions: []traces.Region{{Name: "nvme", Base: 0x8001004000}}}
-	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a replay needs host memory there, and the trace does not hold it; --host gives it")
+	o := Options{From: FromQemu, Board: &boards.Nvme,
+		Regions: []traces.Region{{Name: "nvme", Base: 0x8001004000}}}
+	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base "+
+		"address): a replay needs host memory there, and the trace does not hold it; --host "+
+		"gives it")
 
 	trace, list, err := traces.Read(strings.NewReader(text), o.source())
 	if err != nil || len(list) != 73 || trace.Lines != 200 {
@@ -359,17 +373,22 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 	}
 	const region = `"nvme" at 0x8001004000..0x800100500f (16 loads, 57 stores)`
 	for name, spoil := range map[string]func(*Options){
-		"all known": func(*Options) {}, "no base": func(o *Options) { o.Regions = []traces.Region{{Name: "nvme"}} },
-		"no region": func(o *Options) { o.Regions = []traces.Region{{Base: 0x8001004000}} }, "nothing known": func(o *Options) { *o = Options{From: FromQemu} },
+		"all known":     func(*Options) {},
+		"no base":       func(o *Options) { o.Regions = []traces.Region{{Name: "nvme"}} },
+		"no region":     func(o *Options) { o.Regions = []traces.Region{{Base: 0x8001004000}} },
+		"nothing known": func(o *Options) { *o = Options{From: FromQemu} },
 	} {
 		o := o
 		spoil(&o)
 		s, err := Summarize(strings.NewReader(text), o)
-		if err != nil || len(s.Regions) != 1 || s.Regions[0].String() != region || s.Regions[0].Widths != [4]int{2: 73} || len(s.Other) != 12 || s.Lines != 200 {
+		if err != nil || len(s.Regions) != 1 || s.Regions[0].String() != region ||
+			s.Regions[0].Widths != [4]int{2: 73} || len(s.Other) != 12 || s.Lines != 200 {
 			t.Fatalf("%s: %+v, %v", name, s, err)
 		}
-		want := "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a replay needs host memory there, and the trace does not hold it; --host gives it\n" +
-			"line 37: store of 0x43080000 to ACQ (admin completion queue base address): a replay needs host memory there, and the trace does not hold it; --host gives it\n"
+		want := "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a " +
+			"replay needs host memory there, and the trace does not hold it; --host gives it\n" +
+			"line 37: store of 0x43080000 to ACQ (admin completion queue base address): a replay " +
+			"needs host memory there, and the trace does not hold it; --host gives it\n"
 		got := ""
 		for _, w := range s.Blocked {
 			got += w.String() + "\n"
@@ -384,7 +403,8 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 }
 
 func TestSummaryOfMmiotrace(t *testing.T) {
-	s, err := Summarize(strings.NewReader(capture(t, "wh.mlp.mmiotrace")), Options{From: FromMmiotrace})
+	s, err := Summarize(strings.NewReader(capture(t, "wh.mlp.mmiotrace")),
+		Options{From: FromMmiotrace})
 	if err != nil || len(s.Regions) != 1 || s.Lines != 428 {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -399,7 +419,8 @@ func TestSummaryOfMmiotrace(t *testing.T) {
 func TestCapturesWithOtherLineEndsAreTheSame(t *testing.T) {
 	for i, c := range captures {
 		a, _ := mustImport(t, capture(t, c.name), captureOptions(t, i))
-		b, _ := mustImport(t, strings.ReplaceAll(capture(t, c.name), "\n", "\r\n"), captureOptions(t, i))
+		b, _ := mustImport(t, strings.ReplaceAll(capture(t, c.name), "\n", "\r\n"),
+			captureOptions(t, i))
 		if show(a) != show(b) {
 			t.Errorf("%s: other commands", c.name)
 		}
@@ -428,15 +449,18 @@ func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
 		if show(a) != show(b) {
 			t.Errorf("%s: other commands", c.name)
 		}
-		for _, marked := range []string{"\xef\xbb\xbf" + text, packed(t, "\xef\xbb\xbf"+text)} { // as editors mark UTF-8
+		// as editors mark UTF-8
+		for _, marked := range []string{"\xef\xbb\xbf" + text, packed(t, "\xef\xbb\xbf"+text)} {
 			if b, _ := mustImport(t, marked, o); show(a) != show(b) {
 				t.Errorf("%s: other commands with a mark in front", c.name)
 			}
 		}
 		damaged := []byte(zipped)
 		damaged[len(zipped)-6] ^= 1
-		for want, broken := range map[string]string{"cut": zipped[:len(zipped)/2], "damaged": string(damaged)} {
-			if _, _, err := Import(strings.NewReader(broken), o); hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), want) {
+		for want, broken := range map[string]string{"cut": zipped[:len(zipped)/2],
+			"damaged": string(damaged)} {
+			if _, _, err := Import(strings.NewReader(broken), o); hal.CodeOf(err) != hal.BadImage ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%s, %s: %v", c.name, want, err)
 			}
 		}
@@ -444,11 +468,14 @@ func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
 }
 
 func TestCaptureThatIsCompressedOrInUTF16IsRefusedWithWhatReadsIt(t *testing.T) {
-	for head, want := range map[string]string{"\xfd7zXZ\x00\x00\x04": "xz -dc", "\x28\xb5\x2f\xfd\x24\x00": "zstd -dc", "BZh91AY&SY": "bzip2 -dc",
-		"\xff\xfeV\x00E\x00": "text in UTF-16; text, or text that gzip compressed, is read here: iconv", "\xfe\xff\x00V\x00E": "iconv -f UTF-16",
+	for head, want := range map[string]string{"\xfd7zXZ\x00\x00\x04": "xz -dc",
+		"\x28\xb5\x2f\xfd\x24\x00": "zstd -dc", "BZh91AY&SY": "bzip2 -dc",
+		"\xff\xfeV\x00E\x00": "text in UTF-16; text, or text that gzip compressed, is read here: " +
+			"iconv", "\xfe\xff\x00V\x00E": "iconv -f UTF-16",
 		packed(t, "\xff\xfeV\x00E\x00"): "iconv -f UTF-16 -t UTF-8 FILE |"} {
 		for _, from := range []string{FromMmiotrace, FromQemu, FromRecord} {
-			_, _, err := Import(strings.NewReader(head+"\n"), Options{From: from, Board: chips.ByName("edu")})
+			_, _, err := Import(strings.NewReader(head+"\n"),
+				Options{From: from, Board: chips.ByName("edu")})
 			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s of %s: %v", from, want, err)
 			}

@@ -36,12 +36,15 @@ type maker struct {
 	current   segment        // that they are of
 	shown     []int32        // of each window: 1 and the aim that it shows, 0: none
 
-	pointed                                               int // times that the program pointed a window
-	made, points                                          int // commands; fences and points among them
+	// times that the program pointed a window
+	pointed int
+	// commands; fences and points among them
+	made, points                                          int
 	writes, copies, fills, polls, expects, compares, outs int // commands
-	ignored                                               int // of expects: those of loads whose value never mattered
-	stored, filled, compared, read                        int // accesses in them
-	compareLine                                           int // of the first compare
+	// of expects: those of loads whose value never mattered
+	ignored                        int
+	stored, filled, compared, read int // accesses in them
+	compareLine                    int // of the first compare
 }
 
 // pos is access k of step i.
@@ -65,12 +68,14 @@ func (m *maker) make() (out outcome, err error) {
 	}
 	m.fences.end(m)
 	if m.made >= fbs.CommandsMax {
-		return out, traces.Refuse(0, "%d commands are more than an image holds (%d): import a part", m.made+1, fbs.CommandsMax)
+		return out, traces.Refuse(0, "%d commands are more than an image holds (%d): import a part",
+			m.made+1, fbs.CommandsMax)
 	}
 	m.steps, m.data = steps{}, arena{}
 	switch n := m.expects - m.ignored + m.compared; {
 	case n > 0 && m.with("expect"):
-		out.did = fmt.Sprintf("%s must give what they gave when recorded", traces.Counted(n, "load"))
+		out.did = fmt.Sprintf("%s must give what they gave when recorded",
+			traces.Counted(n, "load"))
 	case n > 0:
 		out.did = fmt.Sprintf("off: the value of %s is ignored", traces.Counted(n, "load"))
 	}
@@ -80,7 +85,8 @@ func (m *maker) make() (out outcome, err error) {
 // drop reports the points that were not made.
 func (m *maker) drop() (out outcome, err error) {
 	if m.pointed > 0 && m.with("drop") {
-		out.did = fmt.Sprintf("%d of %s change nothing", m.pointed-m.points, traces.Counted(m.pointed, "point"))
+		out.did = fmt.Sprintf("%d of %s change nothing", m.pointed-m.points,
+			traces.Counted(m.pointed, "point"))
 	}
 	return out, nil
 }
@@ -90,7 +96,9 @@ func (m *maker) drop() (out outcome, err error) {
 // its place.
 func (m *maker) coalesce() (out outcome, err error) {
 	if len(m.o.Inputs) > 0 && m.compares > 0 {
-		out.warn(m.compareLine, "%s what the device gave against the recording, and will fail where an input changes it: name it as an output",
+		out.warn(m.compareLine,
+			"%s what the device gave against the recording, and will fail where an input changes "+
+				"it: name it as an output",
 			holds(m.compares))
 	}
 	out.did = m.text()
@@ -126,12 +134,16 @@ func holds(compares int) string {
 func (m *maker) text() string {
 	var list clauses
 	list.add(m.writes, "%s", traces.Counted(m.writes, "write"))
-	list.add(m.copies, "%s of %s", traces.Counted(m.copies, "copy"), traces.Counted(m.stored, "store"))
-	list.add(m.fills, "%s of %s", traces.Counted(m.fills, "fill"), traces.Counted(m.filled, "store"))
+	list.add(m.copies, "%s of %s", traces.Counted(m.copies, "copy"),
+		traces.Counted(m.stored, "store"))
+	list.add(m.fills, "%s of %s", traces.Counted(m.fills, "fill"),
+		traces.Counted(m.filled, "store"))
 	list.add(m.polls, "%s", traces.Counted(m.polls, "poll"))
 	list.add(m.expects, "%s", traces.Counted(m.expects, "expect"))
-	list.add(m.compares, "%s of %s", traces.Counted(m.compares, "compare"), traces.Counted(m.compared, "load"))
-	list.add(m.outs, "%s of %s", traces.Counted(m.outs, "output copy"), traces.Counted(m.read, "load"))
+	list.add(m.compares, "%s of %s", traces.Counted(m.compares, "compare"),
+		traces.Counted(m.compared, "load"))
+	list.add(m.outs, "%s of %s", traces.Counted(m.outs, "output copy"),
+		traces.Counted(m.read, "load"))
 	text := strings.Join(list, ", ")
 	if !m.with("coalesce") {
 		text = "off: " + text
@@ -168,7 +180,8 @@ func (m *maker) single(s step, at pos) (next pos) {
 		m.hostStores(m.late[s.to])
 		return next
 	case stepMark:
-		c = lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Data: []byte(m.names[s.to])}
+		c = lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark,
+			Mode: uint8(gen.MarkKindPoint)}, Data: []byte(m.names[s.to])}
 	case stepPoll:
 		m.check(&c, s.value, s.mask)
 		c.Amount = s.us

@@ -23,7 +23,8 @@ func l1(list ...string) string {
 
 func TestStoresToMemoryBecomeBulkCopies(t *testing.T) {
 	text := l1(
-		access("W", 8, wh166+0x10, 0x0807060504030201), access("W", 8, wh166+0x18, 0x100f0e0d0c0b0a09), access("W", 4, wh166+0x20, 0x14131211),
+		access("W", 8, wh166+0x10, 0x0807060504030201),
+		access("W", 8, wh166+0x18, 0x100f0e0d0c0b0a09), access("W", 4, wh166+0x20, 0x14131211),
 		access("W", 1, wh166+0x24, 0x15),
 		access("W", 4, wh166+0x40, 0x5), // alone
 		access("W", 4, wh166+0x3c, 0x6), // backwards
@@ -52,29 +53,36 @@ func TestStoresToRegistersKeepWidthOrderAndCount(t *testing.T) {
 	image, _ = mustImport(t, lines(eduDevice, stores(8, 4, 0x40)...), Options{})
 	commands(t, image, "\ncopyin exact bar0+0x40 w4 32 bytes\n")
 	// 8 stores of 4 bytes, then 8 of 8: two copies, for the widths must stay.
-	image, _ = mustImport(t, lines(eduDevice, append(stores(8, 4, 0x100), stores(8, 8, 0x120)...)...), Options{})
-	commands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\ncopyin exact bar0+0x120 w8 64 bytes\n")
+	image, _ = mustImport(t, lines(eduDevice,
+		append(stores(8, 4, 0x100), stores(8, 8, 0x120)...)...), Options{})
+	commands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\n"+
+		"copyin exact bar0+0x120 w8 64 bytes\n")
 }
 
 // A loader holds each command against one rule of the board.
 func TestCopyStaysInsideOneRule(t *testing.T) {
 	device := "PCIDEV 0020 1b360010 b 100000000 0 0 0 0 0 0 4000 0 0 0 0 0 0 nvme"
 	image, _ := mustImport(t, lines(device, stores(16, 4, 0xfe0)...), Options{})
-	commands(t, image, "\ncopyin exact bar0+0xfe0 w4 32 bytes\ncopyin exact bar0+0x1000 w4 32 bytes\n")
+	commands(t, image, "\ncopyin exact bar0+0xfe0 w4 32 bytes\n"+
+		"copyin exact bar0+0x1000 w4 32 bytes\n")
 }
 
 // A loader takes bulk copies where memory takes every width, and refuses others: what
 // takes 4 bytes alone is copied so.
 func TestMemoryThatTakesSomeWidthsIsCopiedInThose(t *testing.T) {
-	b := &boards.Board{Name: "narrow", Title: "narrow", Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{4096}}
+	b := &boards.Board{Name: "narrow", Title: "narrow", Vendor: 0x1234, Device: 0x11e8,
+		Bars: [6]uint64{4096}}
 	b.Rules = []boards.Rule{{Last: 4095, Widths: 4, Memory: true, Name: "memory"}}
-	image, _ := mustImport(t, lines(eduDevice, append(stores(8, 4, 0x100), stores(3, 4, 0x200)...)...), Options{Board: b})
-	commands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\nwrite bar0+0x200 w4 0x1\nwrite bar0+0x204 w4 0x2\nwrite bar0+0x208 w4 0x3\n")
+	image, _ := mustImport(t, lines(eduDevice,
+		append(stores(8, 4, 0x100), stores(3, 4, 0x200)...)...), Options{Board: b})
+	commands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\nwrite bar0+0x200 w4 0x1\n"+
+		"write bar0+0x204 w4 0x2\nwrite bar0+0x208 w4 0x3\n")
 }
 
 func TestMarkAndPointAndLoadBreakARun(t *testing.T) {
 	text := l1(
-		access("W", 4, wh166+0, 1), access("W", 4, wh166+4, 2), "MARK 1.5 here", access("W", 4, wh166+8, 3), access("W", 4, wh166+12, 4),
+		access("W", 4, wh166+0, 1), access("W", 4, wh166+4, 2), "MARK 1.5 here",
+		access("W", 4, wh166+8, 3), access("W", 4, wh166+12, 4),
 		access("R", 4, wh166+0x100, 9),
 		access("W", 4, wh166+16, 5),
 		whPoint(wh166Config, 2, 2, 0),
@@ -97,20 +105,23 @@ write tlb0+0x14 w4 0x6
 func TestFenceStandsBeforeWhateverMayDependOnACopy(t *testing.T) {
 	pair := []string{access("W", 4, wh166, 1), access("W", 4, wh166+4, 2)}
 	for _, c := range []struct{ name, next, want string }{
-		{"reset release", whPoint(wh166Config, 1, 1, 0xff000000) + "\n" + access("W", 4, wh166+0xb121b0, 0x47000),
+		{"reset release", whPoint(wh166Config, 1, 1, 0xff000000) + "\n" +
+			access("W", 4, wh166+0xb121b0, 0x47000),
 			"fence\npoint tlb0 (1,1) 0xffb00000\nwrite tlb0+0x121b0 w4 0x47000\n"},
 		{"flag in memory", access("W", 4, wh166+0x100, 1), "fence\nwrite tlb0+0x100 w4 0x1\n"},
 		{"read back", access("R", 4, wh166, 1), "fence\nexpect tlb0+0x0 w4 0x1 mask 0xffffffff\n"},
 		{"register of the BAR", "W 4 0x1ff30060 0x1", "fence\nwrite bar0+0x1ff30060 w4 0x1\n"},
 		{"another copy", access("W", 4, wh166+0x100, 3) + "\n" + access("W", 4, wh166+0x104, 4),
 			"copyin bulk tlb0+0x100 w4 0300000004000000\nfence\n"},
-		{"mark, then a store", "MARK 1.5 go\n" + access("W", 4, wh166+0x100, 1), "mark go\nfence\nwrite tlb0+0x100 w4 0x1\n"},
+		{"mark, then a store", "MARK 1.5 go\n" + access("W", 4, wh166+0x100, 1),
+			"mark go\nfence\nwrite tlb0+0x100 w4 0x1\n"},
 		{"nothing", "MARK 1.5 end", "mark end\nfence\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := l1(append(pair, strings.Split(c.next, "\n")...)...)
 			image, _ := mustImport(t, text, Options{})
-			commands(t, image, "point tlb0 (1,1) 0x0\ncopyin bulk tlb0+0x0 w4 0100000002000000\n"+c.want)
+			commands(t, image, "point tlb0 (1,1) 0x0\ncopyin bulk tlb0+0x0 w4 0100000002000000\n"+
+				c.want)
 			image, _ = mustImport(t, text, Options{Without: []string{"fence"}})
 			if strings.Contains(show(image), "fence") {
 				t.Error("a fence without the pass")
@@ -121,7 +132,8 @@ func TestFenceStandsBeforeWhateverMayDependOnACopy(t *testing.T) {
 
 func TestLoadsFromMemoryBecomeACompare(t *testing.T) {
 	text := l1(
-		access("R", 2, wh166+0, 1), access("R", 2, wh166+2, 2), access("R", 2, wh166+4, 3), access("R", 2, wh166+6, 9),
+		access("R", 2, wh166+0, 1), access("R", 2, wh166+2, 2), access("R", 2, wh166+4, 3),
+		access("R", 2, wh166+6, 9),
 		access("R", 4, wh166+8, 4), access("R", 8, wh166+16, 5), access("R", 8, wh166+24, 6),
 		whPoint(wh166Config, 1, 1, 0xff000000),
 		access("R", 4, wh166+0xb121b0, 7), access("R", 4, wh166+0xb121b4, 8),
@@ -161,12 +173,16 @@ func TestEqualStoresBecomeAFillWhereThatIsShorter(t *testing.T) {
 	}{
 		{"8 are not enough", same(8, 4, 0, 7), "copyin bulk tlb0+0x0 w4 32 bytes\nfence\n"},
 		{"9 are", same(9, 4, 0, 7), "fill exact tlb0+0x0 w4 36 bytes 0x7\nfence\n"},
-		{"one differs", join(same(9, 4, 0, 7), same(1, 4, 36, 8)), "copyin bulk tlb0+0x0 w4 40 bytes\nfence\n"},
+		{"one differs", join(same(9, 4, 0, 7), same(1, 4, 36, 8)),
+			"copyin bulk tlb0+0x0 w4 40 bytes\nfence\n"},
 		{"many, then others", join(same(64, 4, 0, 7), same(1, 4, 256, 8), same(1, 4, 260, 9)),
-			"fill exact tlb0+0x0 w8 256 bytes 0x700000007\ncopyin bulk tlb0+0x100 w4 0800000009000000\nfence\n"},
+			"fill exact tlb0+0x0 w8 256 bytes 0x700000007\n" +
+				"copyin bulk tlb0+0x100 w4 0800000009000000\nfence\n"},
 		{"others, then many", join(same(1, 4, 0, 8), same(1, 4, 4, 9), same(64, 4, 8, 7)),
-			"copyin bulk tlb0+0x0 w4 0800000009000000\nfill exact tlb0+0x8 w8 256 bytes 0x700000007\nfence\n"},
-		{"other widths are other values", join(same(9, 8, 0, 0), same(1, 4, 72, 0)), "copyin bulk tlb0+0x0 w8 76 bytes\nfence\n"},
+			"copyin bulk tlb0+0x0 w4 0800000009000000\n" +
+				"fill exact tlb0+0x8 w8 256 bytes 0x700000007\nfence\n"},
+		{"other widths are other values", join(same(9, 8, 0, 0), same(1, 4, 72, 0)),
+			"copyin bulk tlb0+0x0 w8 76 bytes\nfence\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			image, _ := mustImport(t, l1(c.trace...), Options{})
@@ -193,7 +209,8 @@ func TestLongRunWithManyFillsTakesLinearTime(t *testing.T) {
 }
 
 func TestWithoutCoalesceEveryAccessIsACommand(t *testing.T) {
-	text := l1(access("W", 4, wh166, 1), access("W", 4, wh166+4, 2), access("R", 4, wh166+8, 3), access("R", 4, wh166+12, 4))
+	text := l1(access("W", 4, wh166, 1), access("W", 4, wh166+4, 2), access("R", 4, wh166+8, 3),
+		access("R", 4, wh166+12, 4))
 	image, report := mustImport(t, text, Options{Without: []string{"coalesce"}})
 	commands(t, image, `
 point tlb0 (1,1) 0x0
@@ -216,7 +233,8 @@ func TestRegistersThatAreReadInARowTakeTimeByTheirNumber(t *testing.T) {
 		text = fmt.Appendf(text, "R 0 %x 4 %02x000000\n", 4*i, i&0xff)
 	}
 	text = fmt.Appendf(text, "END %d\n", n+2)
-	device := &boards.Board{Name: "generic", Title: "generic", Bars: [6]uint64{1 << 24}, Rules: []boards.Rule{{Last: 1<<24 - 1, Widths: 4, Name: "registers"}}}
+	device := &boards.Board{Name: "generic", Title: "generic", Bars: [6]uint64{1 << 24},
+		Rules: []boards.Rule{{Last: 1<<24 - 1, Widths: 4, Name: "registers"}}}
 	image, _ := mustImport(t, string(text), Options{From: FromRecord, Board: device, Generic: true})
 	if got := len(image.Sequences[0].Commands); got != n {
 		t.Errorf("%d commands, want %d", got, n)

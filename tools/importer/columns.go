@@ -81,12 +81,14 @@ func (c *columns) loops(p *piece) {
 	least, most, longest, looped := s.count, s.count, uint32(0), false
 	for _, start := range c.c.reps {
 		other := c.of(start + p.at - c.c.from)
-		least, most, longest = min(least, other.count), max(most, other.count), max(longest, other.us)
+		least, most, longest = min(least, other.count), max(most, other.count),
+			max(longest, other.us)
 		looped = looped || other.is(loopStep)
 	}
 	switch {
 	case p.op == stepLoad && s.run() == 1 && least != most:
-		c.note("line %d: the load is made %d to %d times with one result: as in the first repetition", s.line, least, most)
+		c.note("line %d: the load is made %d to %d times with one result: as in the first "+
+			"repetition", s.line, least, most)
 	case p.op == stepPoll && !looped && p.differs != nil:
 		p.op = stepLoad // nobody waited: it gives data
 	case p.op == stepPoll:
@@ -123,7 +125,8 @@ func (c *columns) settle() {
 		c.note("with two repetitions, what counts up looks like an input")
 	}
 	if !c.has("input") && !c.has("output") && len(c.c.Refused) == 0 {
-		c.note("nothing differs between the repetitions: a record with other data in each frame tells inputs and outputs")
+		c.note("nothing differs between the repetitions: a record with other data in each frame " +
+			"tells inputs and outputs")
 	}
 }
 
@@ -149,13 +152,15 @@ func (c *columns) fixed(p *piece) {
 func (c *columns) refuse(v Varying) {
 	v.Why = v.bad
 	for i := range c.c.Varies {
-		if o := &c.c.Varies[i]; o.bad != "" && o.Role == v.Role && o.Place == v.Place && o.Address == v.Address && o.spec.Line == v.spec.Line {
+		if o := &c.c.Varies[i]; o.bad != "" && o.Role == v.Role && o.Place == v.Place &&
+			o.Address == v.Address && o.spec.Line == v.spec.Line {
 			o.Again++
 			return
 		}
 	}
 	c.c.Varies = append(c.c.Varies, v)
-	c.c.Refused = append(c.c.Refused, fmt.Sprintf("line %d, %s 0x%x: %s", v.Line, v.Place, v.Address, v.bad))
+	c.c.Refused = append(c.c.Refused, fmt.Sprintf("line %d, %s 0x%x: %s", v.Line, v.Place,
+		v.Address, v.bad))
 }
 
 // place is the piece's for people.
@@ -212,7 +217,8 @@ func (b patch) regions() (list []span) {
 			case !p.memory:
 				list = join(list, span{at, at + p.size}, 0)
 			default:
-				list = join(list, span{from / word * word, from/word*word + word}, min(total/16, 64))
+				list = join(list, span{from / word * word, from/word*word + word},
+					min(total/16, 64))
 			}
 		}
 		at += p.size
@@ -241,7 +247,8 @@ func join(list []span, s span, gap uint64) []span {
 func guess(values [][]byte, p *piece) (gen.DType, string) {
 	size := len(values[0])
 	if !p.memory {
-		t := map[uint64]gen.DType{1: gen.DTypeUint8, 2: gen.DTypeUint16, 4: gen.DTypeUint32, 8: gen.DTypeUint64}[p.size]
+		t := map[uint64]gen.DType{1: gen.DTypeUint8, 2: gen.DTypeUint16, 4: gen.DTypeUint32,
+			8: gen.DTypeUint64}[p.size]
 		if t != gen.DTypeInvalid && size%int(p.size) == 0 {
 			return t, "a register"
 		}
@@ -279,9 +286,14 @@ var kindsOfWord = []struct {
 	text  string
 	like  func(word uint32) bool
 }{
-	{gen.DTypeInt32, "are small integers", func(w uint32) bool { return int32(w) > -1<<23 && int32(w) < 1<<23 }},
-	{gen.DTypeInt16, "are two small integers", func(w uint32) bool { return small16(w) && small16(w>>16) }},
-	{gen.DTypeBfloat16, "are two floating-point numbers of 16 bits", func(w uint32) bool { return w<<16 != 0 && usual(w) && usual(w<<16) }},
+	{gen.DTypeInt32, "are small integers", func(w uint32) bool {
+		return int32(w) > -1<<23 &&
+			int32(w) < 1<<23
+	}},
+	{gen.DTypeInt16, "are two small integers",
+		func(w uint32) bool { return small16(w) && small16(w>>16) }},
+	{gen.DTypeBfloat16, "are two floating-point numbers of 16 bits",
+		func(w uint32) bool { return w<<16 != 0 && usual(w) && usual(w<<16) }},
 	{gen.DTypeFloat32, "are floating-point numbers", usual},
 }
 

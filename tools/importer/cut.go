@@ -86,7 +86,8 @@ func (l *lifter) begin(now segment, a *traces.Access) {
 	for _, s := range l.slots {
 		s.aim = -1
 	}
-	l.steps.add(step{op: stepCut, line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: int32(now)})
+	l.steps.add(step{op: stepCut, line: uint32(a.Line), time: a.Time, count: 1, aim: -1,
+		to: int32(now)})
 	l.lastStore, l.host.slot, l.host.due = step{}, -1, false
 	for _, s := range l.cut.between {
 		l.place(a.Line, a.Time, s)
@@ -106,7 +107,8 @@ func (m *maker) cut(s *step) {
 // notes which one comes next.
 func (m *maker) ended(next segment) {
 	if len(m.commands) > 0 {
-		m.sequences = append(m.sequences, lmb.Sequence{Name: m.current.String(), Commands: m.commands})
+		m.sequences = append(m.sequences, lmb.Sequence{Name: m.current.String(),
+			Commands: m.commands})
 	}
 	m.commands, m.current = nil, next
 }
@@ -123,7 +125,8 @@ func (m *maker) cutPass() (out outcome, err error) {
 		did = append(did, fmt.Sprintf("%s: %s", s.Name, traces.Counted(len(s.Commands), "command")))
 	}
 	out.did = strings.Join(did, ", ")
-	if !slices.ContainsFunc(m.sequences, func(s lmb.Sequence) bool { return s.Name == segmentFrame.String() }) {
+	if !slices.ContainsFunc(m.sequences,
+		func(s lmb.Sequence) bool { return s.Name == segmentFrame.String() }) {
 		return out, traces.Refuse(0, "the frame has no access to the device")
 	}
 	return out, nil
@@ -135,7 +138,9 @@ func ParsePart(text string) (Part, error) {
 	from, to, ok := strings.Cut(text, "..")
 	p := Part{strings.TrimSpace(from), strings.TrimSpace(to)}
 	if !ok || p == (Part{}) {
-		return p, traces.Usage("part %q: the form is FROM..TO, lines or marks of the trace, such as 1200..2400, 'frame 2'..'frame 3' or 1200..", text)
+		return p,
+			traces.Usage("part %q: the form is FROM..TO, lines or marks of the trace, such as "+
+				"1200..2400, 'frame 2'..'frame 3' or 1200..", text)
 	}
 	first, last := lineNumber(p.From), lineNumber(p.To)
 	if p.From == "0" || p.To == "0" || first > 0 && last > 0 && last < first {

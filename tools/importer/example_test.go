@@ -18,7 +18,8 @@ func Example() {
 	}
 	defer trace.Close()
 	image, report, err := importer.Import(trace, importer.Options{
-		From: importer.FromQemu, Board: &boards.Edu, Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}},
+		From: importer.FromQemu, Board: &boards.Edu,
+		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -48,8 +48,10 @@ func (m *maker) extends(e *extent) bool {
 		return true
 	}
 	a, b := m.steps.at(e.end.i-1), m.steps.at(e.end.i)
-	if a.op != b.op || a.to != b.to || a.window != b.window || a.aim != b.aim || b.is(pointedStep) ||
-		a.rule != b.rule || (a.flags^b.flags)&memoryStep != 0 || a.is(repeatedStep) || b.is(repeatedStep) || uint64(b.offset) != uint64(a.offset)+a.size() {
+	if a.op != b.op || a.to != b.to || a.window != b.window || a.aim != b.aim ||
+		b.is(pointedStep) ||
+		a.rule != b.rule || (a.flags^b.flags)&memoryStep != 0 || a.is(repeatedStep) ||
+		b.is(repeatedStep) || uint64(b.offset) != uint64(a.offset)+a.size() {
 		return false
 	}
 	if b.tensor() >= 0 && b.at != a.at+a.size() {

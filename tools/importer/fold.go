@@ -153,7 +153,8 @@ func (f *folder) expand(chosen func(s *step) bool) {
 
 func (f *folder) text() string {
 	var list clauses
-	list.add(f.loops, "%d loads in %s became %s", f.folded, traces.Counted(f.loops, "loop"), traces.Counted(f.loops, "poll"))
+	list.add(f.loops, "%d loads in %s became %s", f.folded, traces.Counted(f.loops, "loop"),
+		traces.Counted(f.loops, "poll"))
 	list.add(f.singles, "%s of registers that change by themselves became %s",
 		traces.Counted(f.singles, "single load"), traces.Counted(f.polls, "poll"))
 	return strings.Join(list, "; ")

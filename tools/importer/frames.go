@@ -26,15 +26,17 @@ type Frames struct {
 
 // Candidate is a stretch of the trace that repeats itself.
 type Candidate struct {
-	Lines    [2]int    `json:"lines"`    // the first of it, and the last of the last whole repetition
-	Times    int       `json:"times"`    // whole repetitions
-	Accesses int       `json:"accesses"` // of one of them; a loop that waits is one
-	Starts   []int     `json:"starts"`   // lines at which repetitions begin
-	Cut      int       `json:"cut"`      // accesses of another one that the end of the trace cuts off
-	Again    [][2]int  `json:"again"`    // lines at which the same comes again later
-	Varies   []Varying `json:"varies"`
-	Refused  []string  `json:"refused"` // why no frame can be made of it; none: it can
-	Notes    []string  `json:"notes"`
+	// the first of it, and the last of the last whole repetition
+	Lines    [2]int `json:"lines"`
+	Times    int    `json:"times"`    // whole repetitions
+	Accesses int    `json:"accesses"` // of one of them; a loop that waits is one
+	Starts   []int  `json:"starts"`   // lines at which repetitions begin
+	// accesses of another one that the end of the trace cuts off
+	Cut     int       `json:"cut"`
+	Again   [][2]int  `json:"again"` // lines at which the same comes again later
+	Varies  []Varying `json:"varies"`
+	Refused []string  `json:"refused"` // why no frame can be made of it; none: it can
+	Notes   []string  `json:"notes"`
 
 	run    runs.Run
 	from   int   // token
@@ -91,7 +93,8 @@ func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 	case o.Frame != Part{} || o.Stop != Part{}:
 		return nil, traces.Usage("a frame is either found or given")
 	case slices.Contains(o.Without, "fold"):
-		return nil, traces.Usage("frames are found by what a program waits for: not without the pass fold")
+		return nil,
+			traces.Usage("frames are found by what a program waits for: not without the pass fold")
 	}
 	f := finder{o: o}
 	o.Inputs, o.Outputs = nil, nil
@@ -136,7 +139,8 @@ func (f *finder) choose(which int) (*Frames, error) {
 		}
 	}
 	if len(found.Candidates) == 0 {
-		found.Why = "nothing in the trace is repeated: no commands that would be a frame come twice in a row"
+		found.Why = "nothing in the trace is repeated: no commands that would be a frame come " +
+			"twice in a row"
 		return found, nil
 	}
 	found.Chosen = which
@@ -158,7 +162,10 @@ func (f *finder) choose(which int) (*Frames, error) {
 // differs tells whether a run is another than those that are listed: not the
 // same period once more, nor part of a shorter one.
 func (f *finder) differs(list []Candidate, r runs.Run) bool {
-	return !slices.ContainsFunc(list, func(c Candidate) bool { return c.run.Period == r.Period && f.again(c.run, r) })
+	return !slices.ContainsFunc(list, func(c Candidate) bool {
+		return c.run.Period == r.Period &&
+			f.again(c.run, r)
+	})
 }
 
 // best is the candidate to take where the user does not choose: the most
@@ -167,7 +174,8 @@ func (f *finder) differs(list []Candidate, r runs.Run) bool {
 func best(list []Candidate) int {
 	outer := list[0].run
 	inside := func(c Candidate) bool {
-		return c.run.Start >= outer.Start && c.run.End() <= outer.End() && 2*c.run.Length*(1+len(c.Again)) >= outer.Length
+		return c.run.Start >= outer.Start && c.run.End() <= outer.End() &&
+			2*c.run.Length*(1+len(c.Again)) >= outer.Length
 	}
 	for _, can := range []func(c Candidate) bool{
 		func(c Candidate) bool { return len(c.Refused) == 0 && inside(c) },
@@ -196,7 +204,8 @@ func (f *finder) heaviest() []runs.Run {
 		weight[r] = (length[same[i]] + r.Length/2) * f.kinds(r)
 	}
 	list := slices.Clone(f.runs)
-	slices.SortStableFunc(list, func(a, b runs.Run) int { return cmp.Compare(weight[b], weight[a]) })
+	slices.SortStableFunc(list,
+		func(a, b runs.Run) int { return cmp.Compare(weight[b], weight[a]) })
 	return list[:min(len(list), looksMax)]
 }
 
@@ -224,7 +233,8 @@ func (f *finder) kinds(r runs.Run) int {
 // look makes a candidate of a run: where its repetitions begin, what differs,
 // and what stands against it.
 func (f *finder) look(r runs.Run) Candidate {
-	c := Candidate{run: r, Times: r.Times(), Accesses: r.Period, Varies: []Varying{}, Refused: []string{}, Notes: []string{}, Again: [][2]int{}}
+	c := Candidate{run: r, Times: r.Times(), Accesses: r.Period, Varies: []Varying{},
+		Refused: []string{}, Notes: []string{}, Again: [][2]int{}}
 	c.from = f.rotation(r)
 	c.hands = len(f.actsOf(c.from, r.End(), true)) > 0
 	for k := range c.Times {
@@ -252,8 +262,10 @@ func (f *finder) look(r runs.Run) Candidate {
 	columns.compare()
 	columns.settle()
 	if c.cycle > 1 && !c.endless && 2*c.cycle <= c.Times {
-		if turn := f.look(runs.Run{Start: r.Start, Length: r.Length, Period: r.Period * c.cycle}); len(turn.Refused) == 0 {
-			turn.Notes = append(turn.Notes, fmt.Sprintf("a frame is %d repetitions: then what counts begins anew", c.cycle))
+		if turn := f.look(runs.Run{Start: r.Start, Length: r.Length,
+			Period: r.Period * c.cycle}); len(turn.Refused) == 0 {
+			turn.Notes = append(turn.Notes,
+				fmt.Sprintf("a frame is %d repetitions: then what counts begins anew", c.cycle))
 			return turn
 		}
 	}
@@ -301,7 +313,9 @@ func (f *finder) later(c *Candidate) {
 	var more []runs.Run
 	for _, r := range f.runs {
 		if r.Period == c.run.Period && r.End() <= c.run.Start && f.again(c.run, r) {
-			c.Notes = append(c.Notes, fmt.Sprintf("lines %d..%d repeat the same before: they stay in init", f.lineOf(r.Start), f.lastLine(r.End()-1)))
+			c.Notes = append(c.Notes,
+				fmt.Sprintf("lines %d..%d repeat the same before: they stay in init",
+					f.lineOf(r.Start), f.lastLine(r.End()-1)))
 		}
 		if r.Period == c.run.Period && r.Start >= end && f.again(c.run, r) {
 			more = append(more, r)
@@ -323,7 +337,8 @@ func (f *finder) later(c *Candidate) {
 // again tells whether a run repeats the same period, from any of its places on.
 func (f *finder) again(a, b runs.Run) bool {
 	shift := f.shift(a.Start, b)
-	return slices.Equal(f.ids[a.Start:a.Start+a.Period], f.ids[b.Start+shift:b.Start+shift+b.Period])
+	return slices.Equal(f.ids[a.Start:a.Start+a.Period],
+		f.ids[b.Start+shift:b.Start+shift+b.Period])
 }
 
 // shift is how far behind its start a run has the period that begins with a
@@ -360,10 +375,13 @@ func (f *finder) shape(c *Candidate) string {
 		return "a repetition begins in the middle of a line"
 	case c.next != 0 && f.splits(c.behind):
 		return "the last repetition ends in the middle of a line"
-	case stores && looks && len(c.reps) == 2 && c.run.Period < commandsAlike && covers < stepPercent:
-		return fmt.Sprintf("it comes twice, with %d commands each, and is %d %% of the trace: more likely a step of setting up", c.run.Period, covers)
+	case stores && looks && len(c.reps) == 2 && c.run.Period < commandsAlike &&
+		covers < stepPercent:
+		return fmt.Sprintf("it comes twice, with %d commands each, and is %d %% of the trace: "+
+			"more likely a step of setting up", c.run.Period, covers)
 	case f.between(c) > len(c.reps)*c.run.Period:
-		return fmt.Sprintf("between its repetitions the program does more than in them (%d commands), which a frame would leave out: "+
+		return fmt.Sprintf("between its repetitions the program does more than in them (%d "+
+			"commands), which a frame would leave out: "+
 			"more likely a step of setting up", f.between(c))
 	case stores && looks:
 	case c.Times < 3 || covers < 50:
@@ -371,7 +389,8 @@ func (f *finder) shape(c *Candidate) string {
 		if stores {
 			does = "stores and never looks"
 		}
-		return fmt.Sprintf("it %s, and is %d %% of the trace: more likely a port that is fed, or a wait", does, covers)
+		return fmt.Sprintf("it %s, and is %d %% of the trace: more likely a port that is fed, or "+
+			"a wait", does, covers)
 	}
 	return ""
 }

@@ -144,7 +144,8 @@ func whRecorded(t *testing.T, text string, from, to int) *collapsed {
 		case i+1 >= from:
 			for len(data) > 0 { // as the processor stores it, at most 8 bytes at once
 				n := min(8, len(data))
-				c.add(f[0] == "W", fmt.Sprintf("(%d,%d)", config>>12&63, config>>18&63), config&0xfff<<24+at-0x0b000000, data[:n])
+				c.add(f[0] == "W", fmt.Sprintf("(%d,%d)", config>>12&63, config>>18&63),
+					config&0xfff<<24+at-0x0b000000, data[:n])
 				data, at = data[n:], at+uint64(n)
 			}
 		}
@@ -157,7 +158,8 @@ func whReached(d *mock.Device, tiles map[string]string, from int) *collapsed {
 	var c collapsed
 	for _, a := range d.Journal()[from:] {
 		data := binary.LittleEndian.AppendUint64(nil, a.Value)[:a.Width]
-		c.add(a.Op != mock.Load, tiles[fmt.Sprintf("(%d,%d)", a.Place.X, a.Place.Y)], a.Place.Address, data)
+		c.add(a.Op != mock.Load, tiles[fmt.Sprintf("(%d,%d)", a.Place.X, a.Place.Y)],
+			a.Place.Address, data)
 	}
 	return &c
 }
@@ -172,7 +174,8 @@ func TestFramesOfARealClientAreFoundAndDoWhatWasRecorded(t *testing.T) {
 	if c := f.Candidates[0]; f.Chosen != 1 || !slices.Equal(c.Starts, starts[:5]) {
 		t.Fatalf("\n%s", f)
 	}
-	want := []string{"--frame 183..6809", "--input in0=18,18,0x20000,int32,128", "--input in1=18,18,0x30000,int32,128", "--output out0=18,18,0x50000,int32,128"}
+	want := []string{"--frame 183..6809", "--input in0=18,18,0x20000,int32,128",
+		"--input in1=18,18,0x30000,int32,128", "--output out0=18,18,0x50000,int32,128"}
 	if !slices.Equal(f.Flags, want) {
 		t.Errorf("flags %q", f.Flags)
 	}
@@ -207,7 +210,8 @@ func TestFramesOfARealClientAreFoundAndDoWhatWasRecorded(t *testing.T) {
 		tile := device.Journal()[before].Place
 		tiles := map[string]string{fmt.Sprintf("(%d,%d)", tile.X, tile.Y): "(18,18)"}
 		if got := whReached(device, tiles, before); !slices.Equal(got.list, record.list) {
-			t.Errorf("frame %d makes other accesses: %d and %d bytes", i, len(got.list), len(record.list))
+			t.Errorf("frame %d makes other accesses: %d and %d bytes", i, len(got.list),
+				len(record.list))
 		}
 	}
 }
@@ -235,7 +239,8 @@ func (m *made) frame(k, looks int, between ...string) {
 }
 
 func (m *made) start() {
-	m.add(whPoint(wh166Config, 1, 1, 0), access("W", 8, wh166+0x100, 0x1234), access("W", 8, wh166+0x200, 0x5678))
+	m.add(whPoint(wh166Config, 1, 1, 0), access("W", 8, wh166+0x100, 0x1234),
+		access("W", 8, wh166+0x200, 0x5678))
 }
 
 func (m *made) text() string { return lines(whDevice, m.list...) }
@@ -288,7 +293,8 @@ func TestFramesAreFoundWhateverIsAroundThem(t *testing.T) {
 			for k := range 3 {
 				var inner []string
 				for i := range uint64(40) { // a port that is fed
-					inner = append(inner, access("W", 4, wh166+0x50000, i%2), access("R", 4, wh166+0x50008, 1))
+					inner = append(inner, access("W", 4, wh166+0x50000, i%2),
+						access("R", 4, wh166+0x50008, 1))
 				}
 				m.frame(k, 1, inner...)
 			}
@@ -309,7 +315,8 @@ func TestFramesAreFoundWhateverIsAroundThem(t *testing.T) {
 			var m made
 			c.make(&m)
 			f, image := found(t, m.text(), o, 0)
-			if image == nil || roles(f) != madeRoles || len(f.Candidates[f.Chosen-1].Starts) != c.times {
+			if image == nil || roles(f) != madeRoles ||
+				len(f.Candidates[f.Chosen-1].Starts) != c.times {
 				t.Fatalf("\n%s", f)
 			}
 			for _, word := range strings.Fields(c.want) {
@@ -317,7 +324,8 @@ func TestFramesAreFoundWhateverIsAroundThem(t *testing.T) {
 					t.Errorf("no %s in\n%s", word, f)
 				}
 			}
-			if stop := strings.Contains(c.want, "--stop"); (image.Sequences[len(image.Sequences)-1].Name == "stop") != stop {
+			if stop := strings.Contains(c.want,
+				"--stop"); (image.Sequences[len(image.Sequences)-1].Name == "stop") != stop {
 				t.Errorf("stop: %v", image.Sequences[len(image.Sequences)-1].Name)
 			}
 			if !bytes.Equal(encoded(t, image), encoded(t, byHand(t, m.text(), o, f.Flags))) {
@@ -326,7 +334,8 @@ func TestFramesAreFoundWhateverIsAroundThem(t *testing.T) {
 			polls := 0
 			for _, s := range image.Sequences {
 				for _, command := range s.Commands {
-					if s.Name == "frame" && command.Opcode == gen.OpcodeExpect && command.Amount != 0 {
+					if s.Name == "frame" && command.Opcode == gen.OpcodeExpect &&
+						command.Amount != 0 {
 						polls++
 					}
 				}
@@ -340,7 +349,10 @@ func TestFramesAreFoundWhateverIsAroundThem(t *testing.T) {
 
 // What is no frame is refused, and the reason is the one.
 func TestWhatIsNoFrameIsRefused(t *testing.T) {
-	one := func(op string, width int, at, value uint64) string { return access(op, width, wh166+at, value) }
+	one := func(op string, width int, at, value uint64) string {
+		return access(op, width, wh166+at,
+			value)
+	}
 	frames := func(n int, between func(k int) []string) func(m *made) {
 		return func(m *made) {
 			m.start()
@@ -358,9 +370,15 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 			m.frame(1, 3)
 			m.add(one("W", 4, 0x10010, 1), one("R", 4, 0x10014, 2))
 		}, "nothing in the trace is repeated"},
-		"a doorbell that counts":              {frames(5, func(k int) []string { return []string{one("W", 4, 0x10020, uint64(k+1))} }), "counts: 0x1, 0x2, 0x3 ...: neither an input nor a constant"},
-		"an index in strides, down":           {frames(5, func(k int) []string { return []string{one("W", 2, 0x10020, uint64(0x100-32*k))} }), "counts: 0x100, 0xe0, 0xc0 ...: neither"},
-		"a ring whose turn is not seen twice": {frames(6, func(k int) []string { return []string{one("W", 4, 0x10020, uint64(k%4))} }), "and begins anew after 4"},
+		"a doorbell that counts": {frames(5,
+			func(k int) []string { return []string{one("W", 4, 0x10020, uint64(k+1))} }),
+			"counts: 0x1, 0x2, 0x3 ...: neither an input nor a constant"},
+		"an index in strides, down": {frames(5,
+			func(k int) []string { return []string{one("W", 2, 0x10020, uint64(0x100-32*k))} }),
+			"counts: 0x100, 0xe0, 0xc0 ...: neither"},
+		"a ring whose turn is not seen twice": {frames(6,
+			func(k int) []string { return []string{one("W", 4, 0x10020, uint64(k%4))} }),
+			"and begins anew after 4"},
 		"a wait for a number that counts": {frames(4, func(k int) []string {
 			return []string{one("R", 4, 0x10030, uint64(k)), one("R", 4, 0x10030, uint64(k+1))}
 		}), "the program waits for a value that counts"},
@@ -369,14 +387,16 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 			return []string{one("R", 4, 0x10040, v), one("W", 4, 0x10040, v^1)}
 		}), "what is stored follows what was read there"},
 		"a doorbell that counts on within a frame": {frames(2, func(k int) []string {
-			return []string{one("W", 4, 0x10050, uint64(2*k)), one("R", 4, 0x10054, 1), one("W", 4, 0x10050, uint64(2*k+1))}
+			return []string{one("W", 4, 0x10050, uint64(2*k)), one("R", 4, 0x10054, 1),
+				one("W", 4, 0x10050, uint64(2*k+1))}
 		}), "counts from store to store: 0x0, 0x1, 0x2 ...: neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m made
 			c.make(&m)
 			f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
-			if image != nil || !strings.Contains(f.Why, c.want) || !strings.Contains(f.String(), "no frame   ") {
+			if image != nil || !strings.Contains(f.Why, c.want) ||
+				!strings.Contains(f.String(), "no frame   ") {
 				t.Errorf("want %q\n%s", c.want, f)
 			}
 		})
@@ -389,17 +409,20 @@ func TestInputsInOnePlaceHaveLines(t *testing.T) {
 	var m made
 	m.start()
 	for k := range 4 {
-		m.frame(k, 1, access("W", 4, wh166+0x10050, 1), access("W", 8, wh166+0x20000, uint64(77*k*k+5)), access("W", 4, wh166+0x10050, 1))
+		m.frame(k, 1, access("W", 4, wh166+0x10050, 1),
+			access("W", 8, wh166+0x20000, uint64(77*k*k+5)), access("W", 4, wh166+0x10050, 1))
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
-	if image == nil || !slices.Equal(encoded(t, image), encoded(t, byHand(t, m.text(), Options{From: FromMmiotrace}, f.Flags))) {
+	if image == nil || !slices.Equal(encoded(t, image),
+		encoded(t, byHand(t, m.text(), Options{From: FromMmiotrace}, f.Flags))) {
 		t.Fatal(f)
 	}
 	var copies []string
 	for _, s := range image.Sequences {
 		for _, c := range s.Commands {
 			if i, ok := lmb.FromInput(&c.Command); ok {
-				copies = append(copies, fmt.Sprint(image.Tensors[i].Name, image.Tensors[i].Data[:2]))
+				copies = append(copies, fmt.Sprint(image.Tensors[i].Name,
+					image.Tensors[i].Data[:2]))
 			}
 		}
 	}
@@ -410,7 +433,8 @@ func TestInputsInOnePlaceHaveLines(t *testing.T) {
 	m = made{}
 	m.start()
 	for k := range uint64(4) {
-		m.frame(int(k), 1, access("W", 4, wh166+0x10050, 2*k), access("R", 4, wh166+0x10054, 1), access("W", 4, wh166+0x10050, 2*k+1))
+		m.frame(int(k), 1, access("W", 4, wh166+0x10050, 2*k), access("R", 4, wh166+0x10054, 1),
+			access("W", 4, wh166+0x10050, 2*k+1))
 	}
 	f, _ = found(t, m.text(), Options{From: FromMmiotrace}, 0)
 	_, hint, _ := strings.Cut(f.String(), "by hand    ")
@@ -420,25 +444,29 @@ func TestInputsInOnePlaceHaveLines(t *testing.T) {
 			o.Inputs = append(o.Inputs, mustTensor(t, flag))
 		}
 	}
-	if f, image = found(t, m.text(), o, 0); image == nil || image.Tensors[0].Data[0] != 0 || image.Tensors[1].Data[0] != 1 {
+	if f, image = found(t, m.text(), o, 0); image == nil || image.Tensors[0].Data[0] != 0 ||
+		image.Tensors[1].Data[0] != 1 {
 		t.Errorf("%s\n%s", hint, f)
 	}
 }
 
 // A place that a frame stores to again and again is a port, refused once.
 func TestPortThatIsFedIsNoInput(t *testing.T) {
-	for n, want := range map[int]string{16: "", 17: "a port that is fed", 400: "a port that is fed"} {
+	for n, want := range map[int]string{16: "", 17: "a port that is fed",
+		400: "a port that is fed"} {
 		var m made
 		m.start()
 		for k := range 40 {
 			var stores []string
 			for i := range n {
-				stores = append(stores, access("W", 4, wh166+0x10050, uint64(k*k*7919+i*i*109)), access("R", 4, wh166+0x10054, 1))
+				stores = append(stores, access("W", 4, wh166+0x10050, uint64(k*k*7919+i*i*109)),
+					access("R", 4, wh166+0x10054, 1))
 			}
 			m.frame(k, 1, stores...)
 		}
 		f, err := FindFrames(strings.NewReader(m.text()), Options{From: FromMmiotrace}, 1)
-		if err != nil || f.Found != (want == "") || !strings.Contains(f.Why, want) || strings.Contains(f.Why, "more)") {
+		if err != nil || f.Found != (want == "") || !strings.Contains(f.Why, want) ||
+			strings.Contains(f.Why, "more)") {
 			t.Errorf("%d stores: %v\n%s", n, err, f)
 		}
 	}
@@ -450,10 +478,12 @@ func TestRingsThatGoRoundAndWhatTheUserNames(t *testing.T) {
 	var m made
 	m.start()
 	for k := range uint64(8) {
-		m.add(access("W", 4, wh166+0x20000+64*(k%4), 5+k*k), access("W", 4, wh166+0x10020, (k+1)%4), access("R", 4, wh166+0x10000, 0), access("R", 4, wh166+0x10000, 1))
+		m.add(access("W", 4, wh166+0x20000+64*(k%4), 5+k*k), access("W", 4, wh166+0x10020, (k+1)%4),
+			access("R", 4, wh166+0x10000, 0), access("R", 4, wh166+0x10000, 1))
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
-	if image == nil || len(f.Candidates[f.Chosen-1].Starts) != 2 || strings.Count(roles(f), "input") != 4 {
+	if image == nil || len(f.Candidates[f.Chosen-1].Starts) != 2 ||
+		strings.Count(roles(f), "input") != 4 {
 		t.Errorf("\n%s", f)
 	}
 	m = made{}
@@ -461,7 +491,9 @@ func TestRingsThatGoRoundAndWhatTheUserNames(t *testing.T) {
 	for k := range 6 {
 		m.frame(k, 1, access("W", 4, wh166+0x10020, uint64(k+1)))
 	}
-	o := Options{From: FromMmiotrace, Inputs: []TensorSpec{mustTensor(t, "tail=1,1,0x10020,uint32,1"), mustTensor(t, "in0=1,1,0x20000,int32,16")}}
+	o := Options{From: FromMmiotrace,
+		Inputs: []TensorSpec{mustTensor(t, "tail=1,1,0x10020,uint32,1"),
+			mustTensor(t, "in0=1,1,0x20000,int32,16")}}
 	f, image = found(t, m.text(), o, 0)
 	if image == nil || roles(f) != "output (1,1) 0x30000 64" || len(image.Tensors) != 3 {
 		t.Errorf("\n%s", f)
@@ -493,12 +525,14 @@ func TestTurnsThatMultiplyBeyondTheTraceAreNotTaken(t *testing.T) {
 	for k := range uint64(5) {
 		var between []string
 		for i, turn := range []uint64{2, 1<<31 - 1, 1<<31 - 19} {
-			between = append(between, access("W", 4, wh166+0x10020+0x10*uint64(i), k*min(turn/2, 1e9)%turn))
+			between = append(between, access("W", 4, wh166+0x10020+0x10*uint64(i),
+				k*min(turn/2, 1e9)%turn))
 		}
 		m.frame(int(k), 1, between...)
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
-	if image != nil || !strings.Contains(f.Why, "and begins anew after 2") || len(f.Candidates[f.Chosen-1].Starts) != 5 {
+	if image != nil || !strings.Contains(f.Why, "and begins anew after 2") ||
+		len(f.Candidates[f.Chosen-1].Starts) != 5 {
 		t.Errorf("\n%s", f)
 	}
 }
@@ -520,8 +554,10 @@ func TestWhatCountsInsideAnInputIsTold(t *testing.T) {
 			m.frame(k, 1, between...)
 		}
 		f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
-		want := "the input at (1,1) 0x20080 counts in 1 part of 4 bytes, the first at 0x20094: 0x40, 0x48, 0x50 ...: whoever replays has it count"
-		if image == nil || !strings.Contains(f.String(), want) || strings.Count(f.String(), "whoever replays") != 1 {
+		want := "the input at (1,1) 0x20080 counts in 1 part of 4 bytes, the first at 0x20094: " +
+			"0x40, 0x48, 0x50 ...: whoever replays has it count"
+		if image == nil || !strings.Contains(f.String(), want) ||
+			strings.Count(f.String(), "whoever replays") != 1 {
 			t.Errorf("\n%s", f)
 		}
 	}
@@ -544,21 +580,25 @@ func TestRepetitionsThatMeetInsideALineAreNotCutThere(t *testing.T) {
 	data := func(k, size int) string { return strings.Repeat(fmt.Sprintf("%02x", k*k+3), size) }
 	look := "R 0 20 4 01000000"
 	both := func(k int) string { return "W 0 400e0 64 " + data(k, 64) }
-	list := []string{"W 0 40100 32 " + data(1, 32), look, both(2), look, both(3), look, "W 0 400e0 32 " + data(4, 32)}
+	list := []string{"W 0 40100 32 " + data(1, 32), look, both(2), look, both(3), look,
+		"W 0 400e0 32 " + data(4, 32)}
 	record := func(list []string) string {
-		list = append([]string{"DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000"}, list...)
+		list = append([]string{"DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000"},
+			list...)
 		return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
 	}
 	f, image := found(t, record(list), Options{From: FromRecord}, 0)
 	if image != nil || f.Why != "a repetition begins in the middle of a line" {
 		t.Errorf("\n%s", f)
 	}
-	f, image = found(t, record(append(list[:5:5], look, both(5), look)), Options{From: FromRecord}, 0)
+	f, image = found(t, record(append(list[:5:5], look, both(5), look)), Options{From: FromRecord},
+		0)
 	if image == nil || strings.Count(strings.Join(f.Flags, " "), "--input") != 1 {
 		t.Errorf("\n%s", f)
 	}
 	one := func(k int) string { return "W 0 400e0 32 " + data(k, 32) }
-	f, image = found(t, record([]string{"W 0 4 4 01000000", look, one(1), look, one(2), look, both(3), "R 0 24 4 01000000"}), Options{From: FromRecord}, 0)
+	f, image = found(t, record([]string{"W 0 4 4 01000000", look, one(1), look, one(2), look,
+		both(3), "R 0 24 4 01000000"}), Options{From: FromRecord}, 0)
 	if image != nil || f.Why != "the last repetition ends in the middle of a line" {
 		t.Errorf("\n%s", f)
 	}
@@ -569,10 +609,12 @@ func TestDoorbellThatGoesRoundMakesAFrameOfATurn(t *testing.T) {
 	var m made
 	m.start()
 	for k := range uint64(9) {
-		m.add(access("W", 4, wh166+0x10020, (k+1)%2), access("W", 4, wh166+0x10024, 1), access("R", 4, wh166+0x10000, 0), access("R", 4, wh166+0x10000, 1))
+		m.add(access("W", 4, wh166+0x10020, (k+1)%2), access("W", 4, wh166+0x10024, 1),
+			access("R", 4, wh166+0x10000, 0), access("R", 4, wh166+0x10000, 1))
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
-	if image == nil || !strings.Contains(f.String(), "a frame is 2 repetitions: then what counts begins anew") {
+	if image == nil || !strings.Contains(f.String(),
+		"a frame is 2 repetitions: then what counts begins anew") {
 		t.Errorf("\n%s", f)
 	}
 }
@@ -580,7 +622,8 @@ func TestDoorbellThatGoesRoundMakesAFrameOfATurn(t *testing.T) {
 // Every format that is read: QEMU's trace of a device of registers.
 func TestFramesOfQEMUsTraceAreFound(t *testing.T) {
 	text := capture(t, "edu.qemutrace")
-	o := Options{From: FromQemu, Board: &boards.Edu, Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}
+	o := Options{From: FromQemu, Board: &boards.Edu,
+		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}
 	f, image := found(t, text, o, 0)
 	if image == nil || roles(f) != "input BAR 0 0x8 4, output BAR 0 0x8 4" {
 		t.Fatalf("\n%s", f)
@@ -589,7 +632,8 @@ func TestFramesOfQEMUsTraceAreFound(t *testing.T) {
 	mustRun(t, replay, device)
 	for n, want := range map[uint32]uint32{5: 120, 10: 3628800, 12: 479001600} {
 		binary.LittleEndian.PutUint32(replay.Input(0), n)
-		if r := replay.Run(1); r.Code != hal.OK || binary.LittleEndian.Uint32(replay.Output(1)) != want {
+		if r := replay.Run(1); r.Code != hal.OK ||
+			binary.LittleEndian.Uint32(replay.Output(1)) != want {
 			t.Errorf("%d: %+v, %x", n, r, replay.Output(1))
 		}
 	}
@@ -625,20 +669,25 @@ func TestFramesAreCutByHandAtMarks(t *testing.T) {
 			t.Errorf("%s begins with %v", s.Name, first)
 		}
 	}
-	if got := slices.Sorted(maps.Keys(names)); !slices.Equal(got, []string{"frame", "init", "stop"}) {
+	if got := slices.Sorted(maps.Keys(names)); !slices.Equal(got,
+		[]string{"frame", "init", "stop"}) {
 		t.Errorf("%v; %s", got, did(report, "cut"))
 	}
-	if want := binary.LittleEndian.AppendUint32(nil, 1000); !bytes.Equal(image.Tensors[0].Data[:4], want) {
+	if want := binary.LittleEndian.AppendUint32(nil, 1000); !bytes.Equal(image.Tensors[0].Data[:4],
+		want) {
 		t.Errorf("the input is that of another frame: %x", image.Tensors[0].Data[:8])
 	}
-	refused(t, m.text(), Options{From: FromMmiotrace, Stop: Part{From: "end"}}, "a stop without a frame")
-	refused(t, m.text(), Options{From: FromMmiotrace, Frame: Part{From: "nowhere"}}, `the trace has no mark "nowhere" for the frame to begin at`)
+	refused(t, m.text(), Options{From: FromMmiotrace, Stop: Part{From: "end"}},
+		"a stop without a frame")
+	refused(t, m.text(), Options{From: FromMmiotrace, Frame: Part{From: "nowhere"}},
+		`the trace has no mark "nowhere" for the frame to begin at`)
 }
 
 // memorySession is a record of a device that reaches host memory: four frames,
 // each begun by a store and ended by a flag in memory or in a register.
 func memorySession(frame func(k int) []string) string {
-	list := []string{"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000", "W 0 4 4 01000000"}
+	list := []string{"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0",
+		"BAR 0 0 0 80000000 100000", "W 0 4 4 01000000"}
 	for k := range 4 {
 		if k == 0 { // what does not change is not told again
 			list = append(list, "HR 10000000 8 0102030405060708")
@@ -658,22 +707,30 @@ func TestHostMemoryThatDiffersBetweenFramesIsTold(t *testing.T) {
 		want  string
 	}{
 		"nothing": {func(int) []string { return nil }, true, "nothing differs"},
-		"data":    {func(k int) []string { return []string{fmt.Sprintf("HR 10000040 4 %02x000000", k*k+1)} }, true, "input      host0 0x10000040, 4 bytes, line 6: in0, int32 x 1"},
+		"data": {func(k int) []string {
+			return []string{fmt.Sprintf("HR 10000040 4 %02x000000",
+				k*k+1)}
+		}, true, "input      host0 0x10000040, 4 bytes, line 6: in0, int32 x 1"},
 		"a ring": {func(k int) []string {
 			return []string{fmt.Sprintf("HR %x 4 %02x000000", 0x10001000+64*k, k*k+1)}
 		}, false, "the program stores to a ring in host memory, 64 bytes further each time"},
 		"results": {func(k int) []string {
 			return []string{"W 0 60 4 02000000", fmt.Sprintf("HW 10002000 4 %02x000000", k*k+1)}
 		}, true, "output     host0 0x10002000, 4 bytes, line 6: out0, int32 x 1"},
-		"an index": {func(k int) []string { return []string{fmt.Sprintf("HR 10003000 4 %02x000000", k+1)} }, false, "what counts: 0x1, 0x2, 0x3"},
-		"now then": {func(k int) []string { return []string{"HR 10003000 4 01000000"}[:k/3] }, true, "input      host0 0x10003000"},
+		"an index": {func(k int) []string {
+			return []string{fmt.Sprintf("HR 10003000 4 %02x000000",
+				k+1)}
+		}, false, "what counts: 0x1, 0x2, 0x3"},
+		"now then": {func(k int) []string { return []string{"HR 10003000 4 01000000"}[:k/3] }, true,
+			"input      host0 0x10003000"},
 	} {
 		text := memorySession(c.frame)
 		f, image := found(t, text, Options{From: FromRecord}, 0)
 		if (image != nil) != c.image || !strings.Contains(f.String(), c.want) {
 			t.Errorf("%s: want %q\n%s", name, c.want, f)
 		}
-		if image != nil && !bytes.Equal(encoded(t, image), encoded(t, byHand(t, text, Options{From: FromRecord}, f.Flags))) {
+		if image != nil && !bytes.Equal(encoded(t, image),
+			encoded(t, byHand(t, text, Options{From: FromRecord}, f.Flags))) {
 			t.Errorf("%s: the flags make another image", name)
 		}
 	}
@@ -691,12 +748,15 @@ func TestStepsOfSettingUpAreNoFrame(t *testing.T) {
 	for k := range 12 {
 		between = slices.Concat(between, asks(2*k), asks(2*k+1))
 		for at := range 4 + k%3 { // never the same
-			between = append(between, fmt.Sprintf("W 0 %x 4 01000000", 0x04+4*((at*k+at)%2)), fmt.Sprintf("R 0 %x 4 00000000", 0x24+8*((at+k)%3)))
+			between = append(between, fmt.Sprintf("W 0 %x 4 01000000", 0x04+4*((at*k+at)%2)),
+				fmt.Sprintf("R 0 %x 4 00000000", 0x24+8*((at+k)%3)))
 		}
-		twice = append(twice, fmt.Sprintf("R 0 %x 4 00000000", 0x28+4*k), fmt.Sprintf("W 0 %x 4 01000000", 0x28+4*k))
+		twice = append(twice, fmt.Sprintf("R 0 %x 4 00000000", 0x28+4*k),
+			fmt.Sprintf("W 0 %x 4 01000000", 0x28+4*k))
 	}
 	twice = slices.Concat(twice[:6], asks(1), asks(2), twice[6:])
-	for want, list := range map[string][]string{"between its repetitions the program does more than in them": between, "it comes twice, with 2 commands each": twice} {
+	for want, list := range map[string][]string{"between its repetitions the program does more " +
+		"than in them": between, "it comes twice, with 2 commands each": twice} {
 		list = slices.Concat(head, list)
 		text := "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
 		f, err := FindFrames(strings.NewReader(text), Options{From: FromRecord}, 0)
@@ -722,19 +782,24 @@ func TestFramesInHostMemoryTakeNewData(t *testing.T) {
 	register := func(at int, v uint64) string {
 		return fmt.Sprintf("W 0 %x 8 %s", at, text(binary.LittleEndian.AppendUint64(nil, v)))
 	}
-	list := []string{"MEM 10000000 2000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000", "W 0 4 4 01000000"}
+	list := []string{"MEM 10000000 2000", "DEVICE 0 1234 11e8 0000:00:04.0",
+		"BAR 0 0 0 80000000 100000", "W 0 4 4 01000000"}
 	for k := range 4 {
 		list = append(list, fmt.Sprintf("HR 10000100 %d %s", size, text(data(k))),
-			register(0x80, 0x10000100), register(0x88, 0x40000), register(0x90, size), register(0x98, 1), "R 0 98 4 01000000", "R 0 98 4 00000000",
-			register(0x80, 0x40000), register(0x88, 0x10001000), register(0x90, size), register(0x98, 3), "R 0 98 4 01000000", "R 0 98 4 00000000",
+			register(0x80, 0x10000100), register(0x88, 0x40000), register(0x90, size),
+			register(0x98, 1), "R 0 98 4 01000000", "R 0 98 4 00000000",
+			register(0x80, 0x40000), register(0x88, 0x10001000), register(0x90, size),
+			register(0x98, 3), "R 0 98 4 01000000", "R 0 98 4 00000000",
 			fmt.Sprintf("HW 10001000 %d %s", size, text(data(k))))
 	}
 	record := "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
 	f, image := found(t, record, Options{From: FromRecord}, 0)
-	if image == nil || roles(f) != "input host0 0x10000100 64, output host0 0x10001000 64" || len(f.Candidates[0].Starts) != 4 {
+	if image == nil || roles(f) != "input host0 0x10000100 64, output host0 0x10001000 64" ||
+		len(f.Candidates[0].Starts) != 4 {
 		t.Fatalf("\n%s", f)
 	}
-	if !bytes.Equal(image.Tensors[0].Data, data(0)) || !bytes.Equal(image.Tensors[1].Data, data(0)) {
+	if !bytes.Equal(image.Tensors[0].Data, data(0)) ||
+		!bytes.Equal(image.Tensors[1].Data, data(0)) {
 		t.Errorf("recorded data %x %x", image.Tensors[0].Data, image.Tensors[1].Data)
 	}
 	replay, device := load(t, image, runtime.AnySlot)
@@ -749,18 +814,24 @@ func TestFramesInHostMemoryTakeNewData(t *testing.T) {
 	once := append(slices.Clone(list[:5]), list[19:32]...)
 	record = "LMRECORD 2\n" + strings.Join(once, "\n") + fmt.Sprintf("\nEND %d\n", len(once))
 	record = strings.Replace(record, text(data(1)), text(data(0)), 1)
-	image, _ = mustImport(t, record, Options{From: FromRecord, Frame: Part{"7", ""}, Inputs: []TensorSpec{mustTensor(t, "x=bus:0x10000100,uint8,64")},
+	image, _ = mustImport(t, record, Options{From: FromRecord, Frame: Part{"7", ""},
+		Inputs:  []TensorSpec{mustTensor(t, "x=bus:0x10000100,uint8,64")},
 		Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10001000,uint8,64")}})
 	replay, device = load(t, image, runtime.AnySlot)
 	mustRun(t, replay, device)
 	for _, k := range []int{1, 2, 0} {
 		copy(replay.Input(0), data(k))
 		if r := replay.Run(1); r.Code != hal.OK || !bytes.Equal(replay.Output(1), data(k)) {
-			t.Errorf("frame %d that stores nothing: %+v, %x; %s", k, r, replay.Output(1), device.Refusal())
+			t.Errorf("frame %d that stores nothing: %+v, %x; %s", k, r, replay.Output(1),
+				device.Refusal())
 		}
 	}
-	refused(t, record, Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, "x=bus:0x20000000,uint8,4")}}, "input x: the recording knows no host memory at bus:0x20000000..0x20000003")
-	refused(t, record, Options{From: FromRecord, Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10000800,uint8,4")}}, "output y: the device writes nothing there in this capture")
+	refused(t, record, Options{From: FromRecord,
+		Inputs: []TensorSpec{mustTensor(t, "x=bus:0x20000000,uint8,4")}},
+		"input x: the recording knows no host memory at bus:0x20000000..0x20000003")
+	refused(t, record, Options{From: FromRecord,
+		Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10000800,uint8,4")}},
+		"output y: the device writes nothing there in this capture")
 }
 
 // ringSession is a driver's: it sets up by a loop of registers, and hands the
@@ -770,15 +841,19 @@ func ringSession(bursts int, buffer func(k int) int) string {
 	text := func(v uint64) string {
 		return hexadecimal.EncodeToString(binary.LittleEndian.AppendUint64(nil, v))
 	}
-	list := []string{"MEM 10000000 8000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000"}
+	list := []string{"MEM 10000000 8000", "DEVICE 0 1234 11e8 0000:00:04.0",
+		"BAR 0 0 0 80000000 100000"}
 	for k := range 16 {
-		list = append(list, fmt.Sprintf("W 0 4 4 %02x000000", 16*k), fmt.Sprintf("R 0 4 4 %02xffffff", 255-16*k), "R 0 20 4 00000000", fmt.Sprintf("W 0 4 4 %02x000000", 16*k+1))
+		list = append(list, fmt.Sprintf("W 0 4 4 %02x000000", 16*k),
+			fmt.Sprintf("R 0 4 4 %02xffffff", 255-16*k), "R 0 20 4 00000000",
+			fmt.Sprintf("W 0 4 4 %02x000000", 16*k+1))
 	}
 	for k := range bursts {
 		at := 0x10000000 + 32*(k%2)
 		data := 0x10001000 + 0x100*buffer(k)
 		list = append(list, fmt.Sprintf("HR %x 8 %s", data, text(uint64(k*k*0x1234567+99))),
-			fmt.Sprintf("HR %x 32 %s%s%s%s", at, text(uint64(data)), text(64), text(uint64(data+0x40)), text(64)), fmt.Sprintf("W 0 60 4 %02x000000", (k+1)%2*2),
+			fmt.Sprintf("HR %x 32 %s%s%s%s", at, text(uint64(data)), text(64),
+				text(uint64(data+0x40)), text(64)), fmt.Sprintf("W 0 60 4 %02x000000", (k+1)%2*2),
 			fmt.Sprintf("HW %x 4 01000000", at+12), fmt.Sprintf("HW %x 4 01000000", at+28))
 	}
 	return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
@@ -788,16 +863,22 @@ func ringSession(bursts int, buffer func(k int) int) string {
 func TestTurnOfARingInHostMemoryIsAFrame(t *testing.T) {
 	text := ringSession(8, func(k int) int { return k % 2 })
 	f, image := found(t, text, Options{From: FromRecord}, 0)
-	if image == nil || !strings.Contains(f.String(), "a frame is 2 repetitions") || roles(f) != "input host0 0x10001000 4, input host0 0x10001100 4" {
+	if image == nil || !strings.Contains(f.String(), "a frame is 2 repetitions") ||
+		roles(f) != "input host0 0x10001000 4, input host0 0x10001100 4" {
 		t.Fatalf("\n%s", f)
 	}
-	if !bytes.Equal(encoded(t, image), encoded(t, byHand(t, text, Options{From: FromRecord}, f.Flags))) {
+	if !bytes.Equal(encoded(t, image), encoded(t,
+		byHand(t, text, Options{From: FromRecord}, f.Flags))) {
 		t.Error("the flags make another image")
 	}
-	if f, image := found(t, ringSession(9, func(k int) int { return (k*k + k/2) % 7 }), Options{From: FromRecord}, 0); image != nil || !strings.Contains(f.String(), "other addresses of host memory in each repetition") {
+	if f, image := found(t, ringSession(9, func(k int) int { return (k*k + k/2) % 7 }),
+		Options{From: FromRecord}, 0); image != nil ||
+		!strings.Contains(f.String(), "other addresses of host memory in each repetition") {
 		t.Errorf("\n%s", f)
 	}
-	if f, image := found(t, ringSession(3, func(k int) int { return k % 2 }), Options{From: FromRecord}, 0); image != nil || !strings.Contains(f.Why, "counts: 0x2, 0x0, 0x2") {
+	if f, image := found(t, ringSession(3, func(k int) int { return k % 2 }),
+		Options{From: FromRecord}, 0); image != nil ||
+		!strings.Contains(f.Why, "counts: 0x2, 0x0, 0x2") {
 		t.Errorf("\n%s", f)
 	}
 }

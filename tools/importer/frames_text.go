@@ -60,11 +60,14 @@ func (f *Frames) String() string {
 		if i+1 == f.Chosen {
 			mark = "*"
 		}
-		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0], c.Lines[1],
-			traces.Counted(len(c.Starts), "time"), traces.Counted(c.Accesses, "command"), c.verdict())
+		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0],
+			c.Lines[1],
+			traces.Counted(len(c.Starts), "time"), traces.Counted(c.Accesses, "command"),
+			c.verdict())
 	}
 	for _, c := range f.Counters {
-		fmt.Fprintf(&b, "counts     %s 0x%x, %s from line %d on: %s\n", c.Place, c.Address, traces.Counted(c.Times, "store"), c.Line, c.Values)
+		fmt.Fprintf(&b, "counts     %s 0x%x, %s from line %d on: %s\n", c.Place, c.Address,
+			traces.Counted(c.Times, "store"), c.Line, c.Values)
 	}
 	if f.Chosen > 0 {
 		f.Candidates[f.Chosen-1].explain(&b)
@@ -86,11 +89,13 @@ func (f *Frames) hint(b *strings.Builder) {
 	var flags []string
 	for _, v := range f.Candidates[f.Chosen-1].Varies {
 		if v.Role == "counter" && v.Size&(v.Size-1) == 0 {
-			flags = append(flags, fmt.Sprintf("--input NAME%d=%s%s,uint%d,1", len(flags), v.spec.Place.spec(), v.spec.at(), 8*v.Size))
+			flags = append(flags, fmt.Sprintf("--input NAME%d=%s%s,uint%d,1", len(flags),
+				v.spec.Place.spec(), v.spec.at(), 8*v.Size))
 		}
 	}
 	if len(flags) > 0 {
-		fmt.Fprintf(b, "by hand    %s has whoever replays count; or take another by --candidate\n", strings.Join(flags, " "))
+		fmt.Fprintf(b, "by hand    %s has whoever replays count; or take another by --candidate\n",
+			strings.Join(flags, " "))
 	}
 }
 
@@ -110,10 +115,12 @@ func (c *Candidate) verdict() string {
 func (c *Candidate) explain(b *strings.Builder) {
 	fmt.Fprintf(b, "begins     in lines %s\n", lineList(c.Starts))
 	if c.Cut > 0 {
-		fmt.Fprintf(b, "cut        the trace ends %s into another repetition: left out\n", traces.Counted(c.Cut, "command"))
+		fmt.Fprintf(b, "cut        the trace ends %s into another repetition: left out\n",
+			traces.Counted(c.Cut, "command"))
 	}
 	for _, again := range c.Again {
-		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with what is in front of them\n", again[0], again[1])
+		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with what is in front "+
+			"of them\n", again[0], again[1])
 	}
 	if c.next == 0 {
 		b.WriteString("stop       nothing is behind the repetitions\n")
@@ -136,7 +143,8 @@ func (c *Candidate) explain(b *strings.Builder) {
 const shownMax = 24
 
 func (v *Varying) explain(b *strings.Builder) {
-	fmt.Fprintf(b, "%-10s %s 0x%x, %s, line %d", v.Role, v.Place, v.Address, traces.Counted(int(v.Size), "byte"), v.Line)
+	fmt.Fprintf(b, "%-10s %s 0x%x, %s, line %d", v.Role, v.Place, v.Address,
+		traces.Counted(int(v.Size), "byte"), v.Line)
 	if v.Name != "" {
 		fmt.Fprintf(b, ": %s, %s x %d", v.Name, v.DType, v.Shape)
 	}

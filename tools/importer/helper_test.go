@@ -13,8 +13,10 @@ import (
 
 // The PCIDEV lines of the boards, BAR 0 at 0x100000000.
 const (
-	whDevice  = "PCIDEV 0100 1e52401e 0 10000000c 0 c0000000 0 200000004 0 0 20000000 0 100000 0 2000000 0 0 tenstorrent"
-	bhDevice  = "PCIDEV 0100 1e52b140 0 10000000c 0 0 0 80000000c 0 0 20000000 0 0 0 800000000 0 0 tenstorrent"
+	whDevice = "PCIDEV 0100 1e52401e 0 10000000c 0 c0000000 0 200000004 0 0 20000000 0 100000 0 " +
+		"2000000 0 0 tenstorrent"
+	bhDevice = "PCIDEV 0100 1e52b140 0 10000000c 0 0 0 80000000c 0 0 20000000 0 0 0 800000000 0 " +
+		"0 tenstorrent"
 	eduDevice = "PCIDEV 0010 123411e8 b 100000000 0 0 0 0 0 0 100000 0 0 0 0 0 0 "
 	shmDevice = "PCIDEV 0018 1af41110 b 100000000 0 20000000c 0 0 0 0 100 0 400000 0 0 0 0 "
 )
@@ -53,7 +55,8 @@ func lines(device string, list ...string) string {
 			} else {
 				fmt.Sscanf(f[2], "0x%x", &offset)
 			}
-			line = fmt.Sprintf("%s %s %.6f 1 0x%x %s 0x0 0", f[0], f[1], now, bars[bar]+offset, f[3])
+			line = fmt.Sprintf("%s %s %.6f 1 0x%x %s 0x0 0", f[0], f[1], now, bars[bar]+offset,
+				f[3])
 		}
 		fmt.Fprintf(&b, "%s\n", line)
 		now += 1e-6
@@ -144,7 +147,8 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 	switch c.Opcode {
 	case gen.OpcodePoint:
 		t, _ := boards.UnpackTileRange(c.Mask)
-		text := fmt.Sprintf("point %s (%d,%d) 0x%x", image.Windows[c.Window].Name, t.X, t.Y, c.Value)
+		text := fmt.Sprintf("point %s (%d,%d) 0x%x", image.Windows[c.Window].Name, t.X, t.Y,
+			c.Value)
 		if t.Multicast {
 			text += fmt.Sprintf(" from (%d,%d)", t.XStart, t.YStart)
 		}
@@ -156,13 +160,15 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 		return fmt.Sprintf("write %s 0x%x", place, c.Value)
 	case gen.OpcodeCopyIn:
 		if c.Index != 0 {
-			return fmt.Sprintf("copyin %s %s %s[%d:%d]", option, place, image.Tensors[c.Index-1].Name, c.Value, c.Value+uint64(c.Amount))
+			return fmt.Sprintf("copyin %s %s %s[%d:%d]", option, place,
+				image.Tensors[c.Index-1].Name, c.Value, c.Value+uint64(c.Amount))
 		}
 		return fmt.Sprintf("copyin %s %s %s", option, place, showBytes(c.Data))
 	case gen.OpcodeFill:
 		return fmt.Sprintf("fill %s %s %d bytes 0x%x", option, place, c.Amount, c.Value)
 	case gen.OpcodeCopyOut:
-		return fmt.Sprintf("copyout %s %s %s[%d:%d]", option, place, image.Tensors[c.Index-1].Name, c.Value, c.Value+uint64(c.Amount))
+		return fmt.Sprintf("copyout %s %s %s[%d:%d]", option, place, image.Tensors[c.Index-1].Name,
+			c.Value, c.Value+uint64(c.Amount))
 	case gen.OpcodeExpect:
 		if c.Amount != 0 {
 			return fmt.Sprintf("poll %s 0x%x mask 0x%x for %d us", place, c.Value, c.Mask, c.Amount)

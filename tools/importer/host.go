@@ -43,12 +43,15 @@ func (o *Options) checkHost() error {
 		size := uint64(len(h.Data))
 		switch {
 		case size == 0 || size > fbs.WindowMax:
-			return traces.Usage("host memory %s: %d bytes are not 1 to %d", h.Name, size, uint64(fbs.WindowMax))
+			return traces.Usage("host memory %s: %d bytes are not 1 to %d", h.Name, size,
+				uint64(fbs.WindowMax))
 		case h.Bus == 0 || h.Bus%8 != 0 || h.Bus > math.MaxUint64-size:
-			return traces.Usage("host memory %s: 0x%x is no address of %d bytes", h.Name, h.Bus, size)
+			return traces.Usage("host memory %s: 0x%x is no address of %d bytes", h.Name, h.Bus,
+				size)
 		}
 		for _, other := range o.Host[:i] {
-			if other.Name == h.Name || other.Bus < h.Bus+size && h.Bus < other.Bus+uint64(len(other.Data)) {
+			if other.Name == h.Name || other.Bus < h.Bus+size &&
+				h.Bus < other.Bus+uint64(len(other.Data)) {
 				return traces.Usage("host memory %s and %s are the same", other.Name, h.Name)
 			}
 		}
@@ -59,7 +62,10 @@ func (o *Options) checkHost() error {
 // inHost tells whether an address lies in host memory that the user gave, or
 // that a recording says the device reaches.
 func (p *program) inHost(address uint64) bool {
-	return slices.ContainsFunc(p.hosts, func(h hostSpace) bool { return (h.given || h.exact) && address >= h.bus && address-h.bus < h.size })
+	return slices.ContainsFunc(p.hosts, func(h hostSpace) bool {
+		return (h.given || h.exact) &&
+			address >= h.bus && address-h.bus < h.size
+	})
 }
 
 func (l *lifter) Block(a *traces.Access, data []byte) error {
@@ -75,7 +81,8 @@ func (l *lifter) Block(a *traces.Access, data []byte) error {
 // an address in host memory: on the target it may have other bits in both.
 func (l *lifter) whole(s *step) bool {
 	a := l.steps.end()
-	if a == nil || len(l.hosts) == 0 || s.op != stepStore || a.op != stepStore || s.width != 4 || a.width != 4 || s.count != 1 || s.is(pointedStep) ||
+	if a == nil || len(l.hosts) == 0 || s.op != stepStore || a.op != stepStore || s.width != 4 ||
+		a.width != 4 || s.count != 1 || s.is(pointedStep) ||
 		a.window != s.window || a.aim != s.aim || a.rule != s.rule || l.rule(s).Widths&8 == 0 {
 		return false
 	}
@@ -119,15 +126,18 @@ func (m *maker) front() (list []lmb.Command, did string) {
 		h := &m.hosts[i]
 		before, size := len(pointers), 0
 		if h.exact {
-			list = append(list, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFill, Width: 8, Mode: uint8(gen.AccessExact), Window: h.window,
-				Amount: uint32(h.size)}})
+			list = append(list,
+				lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFill, Width: 8,
+					Mode: uint8(gen.AccessExact), Window: h.window,
+					Amount: uint32(h.size)}})
 		}
 		for _, s := range joined(h.first) {
 			size += len(s.data)
 			list = append(list, m.hostCopies(h, s)...)
 			pointers = append(pointers, m.pointersIn(h, s)...)
 		}
-		did += fmt.Sprintf("; %s: %d bytes with %s", h.name, size, traces.Counted(len(pointers)-before, "address"))
+		did += fmt.Sprintf("; %s: %d bytes with %s", h.name, size,
+			traces.Counted(len(pointers)-before, "address"))
 	}
 	if len(list) == 0 {
 		return nil, ""
@@ -150,15 +160,18 @@ func (m *maker) hostCopies(h *hostSpace, s hostStore) (list []lmb.Command) {
 
 func (m *maker) hostCopy(h *hostSpace, offset uint64, width uint8, data []byte) lmb.Command {
 	return lmb.Command{Data: data, Command: fbs.Command{
-		Opcode: gen.OpcodeCopyIn, Width: width, Mode: uint8(gen.AccessBulk), Window: h.window, Offset: uint32(offset),
+		Opcode: gen.OpcodeCopyIn, Width: width, Mode: uint8(gen.AccessBulk), Window: h.window,
+		Offset: uint32(offset),
 	}}
 }
 
 // pointersIn gives relocations of the addresses that host memory holds.
 func (m *maker) pointersIn(h *hostSpace, s hostStore) (list []lmb.Command) {
 	for at := -int(s.offset) & 7; at+8 <= len(s.data); at += 8 {
-		if index, inside := m.hostAddress(traces.Little(s.data[at:][:8]), 8); index >= 0 && (m.hosts[index].whole || m.hosts[index].bus != 0) {
-			list = append(list, relocation(8, h.window, s.offset+uint64(at), m.hosts[index].window, inside))
+		if index, inside := m.hostAddress(traces.Little(s.data[at:][:8]), 8); index >= 0 &&
+			(m.hosts[index].whole || m.hosts[index].bus != 0) {
+			list = append(list, relocation(8, h.window, s.offset+uint64(at), m.hosts[index].window,
+				inside))
 		}
 	}
 	return list
@@ -189,14 +202,18 @@ func (l *lifter) iatu() (out outcome, err error) {
 		return out, nil
 	}
 	var list clauses
-	list.add(1, "%s of it left out: the lane that replays aims it", traces.Counted(r.stores+r.loads, "access"))
+	list.add(1, "%s of it left out: the lane that replays aims it",
+		traces.Counted(r.stores+r.loads, "access"))
 	unused := 0
 	for number := range uint32(r.Regions) {
 		if !r.enabled[number] {
 			continue
 		}
 		g, _ := r.get(number)
-		i := slices.IndexFunc(l.hosts, func(h hostSpace) bool { return h.whole && g.size > 0 && h.bus-g.target < g.size })
+		i := slices.IndexFunc(l.hosts, func(h hostSpace) bool {
+			return h.whole && g.size > 0 &&
+				h.bus-g.target < g.size
+		})
 		if i < 0 {
 			unused++
 			continue
@@ -204,9 +221,11 @@ func (l *lifter) iatu() (out outcome, err error) {
 		list.add(1, "region %s is host window %s", g.String(), l.hosts[i].name)
 	}
 	list.add(unused, "%s that nothing reaches dropped", traces.Counted(unused, "region"))
-	list.add(l.host.direct, "%s through the PCIe tile became accesses of host memory", traces.Counted(l.host.direct, "access"))
+	list.add(l.host.direct, "%s through the PCIe tile became accesses of host memory",
+		traces.Counted(l.host.direct, "access"))
 	if l.o.From != FromRecord && unused > 0 {
-		out.warn(0, "the trace does not tell what the device reaches of host memory: if cores do, the image lacks it")
+		out.warn(0, "the trace does not tell what the device reaches of host memory: if cores "+
+			"do, the image lacks it")
 	}
 	out.did = strings.Join(list, "; ")
 	return out, nil

@@ -31,7 +31,9 @@ func (c *columns) hostMemory() {
 			reps = append(reps, c.stored(c.actsOf(start, start+c.c.run.Period, wrote)))
 		}
 		if s, stride := hostRing(reps[:c.c.run.Times()]); stride != 0 {
-			c.refuseHost(s, fmt.Sprintf("%s to a ring in host memory, %d bytes further each time: neither an input nor a constant", who, stride))
+			c.refuseHost(s,
+				fmt.Sprintf("%s to a ring in host memory, %d bytes further each time: neither an "+
+					"input nor a constant", who, stride))
 			continue
 		}
 		var ranges []hostRange // all places that repetitions reach, as few as possible
@@ -50,7 +52,9 @@ func (c *columns) hostMemory() {
 		}
 	}
 	if given := c.has("output"); given && !c.waits() {
-		c.c.Refused = append(c.c.Refused, "the program waits for the output itself to come, and for nothing else: a replay could not tell when it is there")
+		c.c.Refused = append(c.c.Refused,
+			"the program waits for the output itself to come, and for nothing else: a replay "+
+				"could not tell when it is there")
 	}
 }
 
@@ -75,11 +79,14 @@ func (c *columns) hostRegion(r *hostRange, s span, wrote bool, who string) {
 		return
 	}
 	if c.addresses(r, s) {
-		c.refuseHost(part, who+" other addresses of host memory in each repetition: neither an input nor a constant")
+		c.refuseHost(part,
+			who+" other addresses of host memory in each repetition: neither an input nor a "+
+				"constant")
 		return
 	}
 	h := &c.hosts[r.host]
-	v := Varying{Role: "input", Place: h.name, Address: h.bus + part.offset, Size: s.to - s.from, Line: c.c.Starts[0]}
+	v := Varying{Role: "input", Place: h.name, Address: h.bus + part.offset, Size: s.to - s.from,
+		Line: c.c.Starts[0]}
 	if wrote {
 		v.Role = "output"
 	}
@@ -113,7 +120,8 @@ func (c *columns) waits() bool {
 		s := c.steps.at(int(a.step))
 		h := int(c.windows[s.window].bar) - hostBar
 		if s.op == stepPoll && !slices.ContainsFunc(c.c.Varies, func(v Varying) bool {
-			return v.Role == "output" && v.spec.Bus && c.hosts[h].bus+uint64(s.offset) < v.Address+v.Size &&
+			return v.Role == "output" && v.spec.Bus &&
+				c.hosts[h].bus+uint64(s.offset) < v.Address+v.Size &&
 				v.Address < c.hosts[h].bus+uint64(s.offset)+s.size()
 		}) {
 			return true
@@ -124,20 +132,23 @@ func (c *columns) waits() bool {
 
 func (c *columns) refuseHost(s hostStore, reason string) {
 	h := &c.hosts[s.host]
-	c.refuse(Varying{Role: "memory", Place: h.name, Address: h.bus + s.offset, Size: uint64(len(s.data)), Line: c.c.Starts[0], bad: reason})
+	c.refuse(Varying{Role: "memory", Place: h.name, Address: h.bus + s.offset,
+		Size: uint64(len(s.data)), Line: c.c.Starts[0], bad: reason})
 }
 
 // hostRing finds a piece that lies as much further in each repetition as in the
 // one before, and no more where it was; a stride of 0: there is none.
 func hostRing(reps [][]hostStore) (s hostStore, stride int64) {
 	has := func(rep []hostStore, host int, offset uint64) bool {
-		_, ok := slices.BinarySearchFunc(rep, hostStore{host: host, offset: offset}, hostStore.compare)
+		_, ok := slices.BinarySearchFunc(rep, hostStore{host: host, offset: offset},
+			hostStore.compare)
 		return ok
 	}
 	for _, s := range reps[0] {
 		for _, next := range reps[1] {
 			stride := int64(next.offset - s.offset)
-			if next.host != s.host || stride == 0 || has(reps[1], s.host, s.offset) || len(reps) < countsMin {
+			if next.host != s.host || stride == 0 || has(reps[1], s.host, s.offset) ||
+				len(reps) < countsMin {
 				continue
 			}
 			all := true
@@ -176,7 +187,8 @@ func (c *columns) follow(ranges []hostRange, wrote bool) bool {
 	next := 0
 	for _, start := range c.c.reps {
 		list := c.actsOf(start, start+c.c.run.Period, wrote)
-		for ; len(list) > 0 && next < len(c.acts) && c.acts[next].step <= list[len(list)-1].step; next++ {
+		for ; len(list) > 0 && next < len(c.acts) &&
+			c.acts[next].step <= list[len(list)-1].step; next++ {
 			for _, s := range c.stored(c.acts[next : next+1]) {
 				apply(s)
 			}
@@ -188,8 +200,8 @@ func (c *columns) follow(ranges []hostRange, wrote bool) bool {
 	return true
 }
 
-// Memory takes host memory that the device reaches from here on. Parts of one MiB, and what touches, are one window,
-// whose bytes before the first that is reached are taken off at the end.
+// Memory takes host memory that the device reaches from here on. Parts of one MiB, and what
+// touches, are one window, whose bytes before the first that is reached are taken off at the end.
 func (l *lifter) Memory(line int, bus, size uint64) error {
 	l.host.exact = true
 	l.settle(0)
@@ -202,14 +214,16 @@ func (l *lifter) Memory(line int, bus, size uint64) error {
 			return traces.Refuse(line, "more than %d separate places of host memory", hostsMax)
 		}
 		base := bus &^ (hostApart - 1)
-		l.addHost(hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: base, exact: true, low: bus - base, pages: map[uint64]*hostPage{}})
+		l.addHost(hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: base, exact: true,
+			low: bus - base, pages: map[uint64]*hostPage{}})
 		h = &l.hosts[len(l.hosts)-1]
 	}
 	end, all := bus-h.bus+size, uint64(0)
 	for i := range l.hosts {
 		o := &l.hosts[i]
 		if o != h && o.bus < h.bus+end && h.bus < o.bus+o.size {
-			return traces.Refuse(line, "host memory at 0x%x, %d bytes, runs into %s, which was apart", bus, size, o.name)
+			return traces.Refuse(line,
+				"host memory at 0x%x, %d bytes, runs into %s, which was apart", bus, size, o.name)
 		}
 		all += o.size
 	}
@@ -221,7 +235,9 @@ func (l *lifter) Memory(line int, bus, size uint64) error {
 }
 
 func tooMuch(line int, bus, size uint64) error {
-	return traces.Refuse(line, "host memory at 0x%x, %d bytes: an image has at most %d MiB in one piece and %d MiB in all", bus, size,
+	return traces.Refuse(line,
+		"host memory at 0x%x, %d bytes: an image has at most %d MiB in one piece and %d MiB in all",
+		bus, size,
 		hostSizeMax>>20, hostsSizeMax>>20)
 }
 

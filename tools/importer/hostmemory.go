@@ -16,14 +16,16 @@ import (
 // have waited for.
 type hostMemory struct {
 	*regions
-	exact   bool // hosts are
-	due     bool // the program stored to the device since the last slot
-	slot    int  // of the last one, -1: none
-	wrote   []hostStore
-	changed []hostStore // the last byte that the device wrote and that was different; of exact memory that of each piece
-	since   int64       // when the first of wrote was
-	line    int         // of the last
-	direct  int         // accesses of the program through the PCIe tile
+	exact bool // hosts are
+	due   bool // the program stored to the device since the last slot
+	slot  int  // of the last one, -1: none
+	wrote []hostStore
+	// the last byte that the device wrote and that was different; of exact memory that of each
+	// piece
+	changed []hostStore
+	since   int64 // when the first of wrote was
+	line    int   // of the last
+	direct  int   // accesses of the program through the PCIe tile
 }
 
 // Device is told that the device reached host memory at a bus address.
@@ -91,7 +93,9 @@ func (l *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, e
 		if bus >= h.bus && bus-h.bus < reach {
 			h.size = max(h.size, bus-h.bus+size)
 			if h.given && h.size > reach || h.size > hostSizeMax {
-				return 0, 0, traces.Refuse(line, "the device reaches %d bytes of host memory at 0x%x, beyond the end of %s", size, bus, h.name)
+				return 0, 0, traces.Refuse(line,
+					"the device reaches %d bytes of host memory at 0x%x, beyond the end of %s",
+					size, bus, h.name)
 			}
 			return i, bus - h.bus, nil
 		}
@@ -100,7 +104,8 @@ func (l *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, e
 }
 
 func (l *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, err error) {
-	h := hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: bus &^ (hostApart - 1), pages: map[uint64]*hostPage{}}
+	h := hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: bus &^ (hostApart - 1),
+		pages: map[uint64]*hostPage{}}
 	if g, ok := l.host.ofBus(bus); ok {
 		h.bus, h.seen, h.whole = g.target, l.host.NoC+g.base, true
 	} else if l.host.Regions != 0 {
@@ -108,8 +113,11 @@ func (l *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, 
 	}
 	h.size = bus - h.bus + size
 	if h.size > hostSizeMax || len(l.hosts) == hostsMax {
-		return 0, 0, traces.Refuse(line, "the device reaches host memory at 0x%x, which is more than an image of this capture would have: import a part",
-			bus)
+		return 0, 0,
+			traces.Refuse(line,
+				"the device reaches host memory at 0x%x, which is more than an image of this "+
+					"capture would have: import a part",
+				bus)
 	}
 	l.addHost(h)
 	return len(l.hosts) - 1, bus - h.bus, nil
@@ -119,7 +127,8 @@ func (l *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, 
 func (l *lifter) addHost(h hostSpace) {
 	h.window = uint16(len(l.windows))
 	w := window{bar: uint8(hostBar + len(l.hosts))}
-	w.Window = lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot}, Name: h.name}
+	w.Window = lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot},
+		Name: h.name}
 	l.windows = append(l.windows, w)
 	l.hosts = append(l.hosts, h)
 }
@@ -205,8 +214,10 @@ func (l *lifter) settle(time int64) {
 		h, word := &l.hosts[c.host], c.offset&^3
 		g := h.page(word)
 		l.steps.add(step{
-			op: stepPoll, width: 4, count: 1, line: uint32(l.host.line), time: time, value: traces.Little(g.data[word%hostPageSize:][:4]), mask: g.mask(word),
-			us: l.deadline(time - l.host.since), window: h.window, offset: uint32(word), aim: -1, to: -1, flags: memoryStep,
+			op: stepPoll, width: 4, count: 1, line: uint32(l.host.line), time: time,
+			value: traces.Little(g.data[word%hostPageSize:][:4]), mask: g.mask(word),
+			us: l.deadline(time - l.host.since), window: h.window, offset: uint32(word), aim: -1,
+			to: -1, flags: memoryStep,
 		})
 	}
 	l.host.changed = l.host.changed[:0]
@@ -329,7 +340,8 @@ func (f *finder) actsOf(from, to int, wrote bool) (list []hostAct) {
 	if wrote {
 		from, to = from+1, to+1
 	}
-	low, _ := slices.BinarySearchFunc(f.acts, from, func(a hostAct, at int) int { return int(a.before) - at })
+	low, _ := slices.BinarySearchFunc(f.acts, from,
+		func(a hostAct, at int) int { return int(a.before) - at })
 	for _, a := range f.acts[low:] {
 		if int(a.before) >= to {
 			break
@@ -350,7 +362,8 @@ func (f *finder) stored(list []hostAct) []hostStore {
 		case s.op == stepHost:
 			all = append(all, f.late[s.to]...)
 		case s.op == stepLoad:
-			all = append(all, hostStore{int(f.windows[s.window].bar - hostBar), uint64(s.offset), f.moved(s)})
+			all = append(all, hostStore{int(f.windows[s.window].bar - hostBar), uint64(s.offset),
+				f.moved(s)})
 		}
 	}
 	return joined(all)

@@ -30,10 +30,12 @@ func (h *hostTensors) begin() error {
 			continue
 		}
 		m := slices.IndexFunc(h.hosts, func(m hostSpace) bool {
-			return t.Address >= m.bus && t.Address-m.bus < m.size && t.size <= m.size-(t.Address-m.bus)
+			return t.Address >= m.bus && t.Address-m.bus < m.size &&
+				t.size <= m.size-(t.Address-m.bus)
 		})
 		if m < 0 {
-			return traces.Usage("%s %s: the recording knows no host memory at %s", t.kind(), t.Name, t.span())
+			return traces.Usage("%s %s: the recording knows no host memory at %s", t.kind(), t.Name,
+				t.span())
 		}
 		t.host, t.Address = m, t.Address-h.hosts[m].bus
 		t.data = make([]byte, t.size)
@@ -257,7 +259,8 @@ func (h *hostTensors) copy(i int, out *steps) {
 	}
 	t.uses++
 	out.add(step{
-		op: op, width: uint8(width), count: uint32(t.size / width), line: before.line, time: before.last(), window: h.hosts[t.host].window,
+		op: op, width: uint8(width), count: uint32(t.size / width), line: before.line,
+		time: before.last(), window: h.hosts[t.host].window,
 		offset: uint32(t.Address), aim: -1, to: int32(i), flags: memoryStep,
 	})
 }
@@ -287,7 +290,8 @@ type hostPage struct {
 
 const (
 	hostPageSize = 4096
-	hostApart    = 1 << 20 // addresses that no region shows and that lie in different ones of these are different memory
+	// addresses that no region shows and that lie in different ones of these are different memory
+	hostApart    = 1 << 20
 	hostSizeMax  = 1 << 30
 	hostsSizeMax = 4 << 30 // together
 	hostsMax     = 64
@@ -303,7 +307,8 @@ type hostStore struct {
 
 // onto copies what is stored over what is there, as far as that reaches.
 func (s hostStore) onto(there hostStore) {
-	from, to := max(there.offset, s.offset), min(there.offset+uint64(len(there.data)), s.offset+uint64(len(s.data)))
+	from, to := max(there.offset, s.offset), min(there.offset+uint64(len(there.data)),
+		s.offset+uint64(len(s.data)))
 	if there.host == s.host && from < to {
 		copy(there.data[from-there.offset:], s.data[from-s.offset:to-s.offset])
 	}

@@ -43,10 +43,12 @@ var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "ma
 type Options struct {
 	From  string        // FromMmiotrace, FromQemu or FromRecord
 	Board *boards.Board // nil: by the PCI ids in the trace; one without ids is of any device
-	// mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several devices, or one that no board has the ids of
+	// mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several
+	// devices, or one that no board has the ids of
 	Device string
 
-	Generic   bool   // the sizes of Board's BARs are limits: the image asks for as much as was accessed
+	// the sizes of Board's BARs are limits: the image asks for as much as was accessed
+	Generic   bool
 	Subsystem uint32 // for the image's target
 
 	Incomplete bool // record: take one that is not whole
@@ -120,11 +122,13 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 // finish makes the image of the steps.
 func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 	if l.part.left > 0 {
-		t.Ignored = append(t.Ignored, traces.Count{Name: "accesses outside the part", N: l.part.left})
+		t.Ignored = append(t.Ignored, traces.Count{Name: "accesses outside the part",
+			N: l.part.left})
 	}
 	report := &Report{Board: l.board.Name, Warnings: []traces.Warning{}}
 	report.add("read", l.read(t))
-	makes := &maker{program: l.program, commands: make([]lmb.Command, 0, l.certain), pointed: l.points}
+	makes := &maker{program: l.program, commands: make([]lmb.Command, 0, l.certain),
+		pointed: l.points}
 	for _, pass := range l.passes(makes) {
 		out, err := pass.run()
 		if err != nil {
@@ -146,7 +150,8 @@ func lifted(r io.Reader, o Options) (*lifter, *traces.Trace, error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
 	}
-	l := &lifter{program: &program{o: o, matched: map[Range]bool{}}, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
+	l := &lifter{program: &program{o: o, matched: map[Range]bool{}}, slots: map[int]*slot{},
+		aimOf: map[aimKey]int32{}}
 	t, err := traces.Scan(r, o.source(), l)
 	if err != nil {
 		return nil, nil, err
@@ -223,7 +228,8 @@ func (l *lifter) passes(m *maker) []pass {
 
 // source is what a reader has to know.
 func (o *Options) source() traces.Source {
-	return traces.Source{From: o.From, Board: o.Board, Device: o.Device, Incomplete: o.Incomplete, Regions: o.Regions, Progress: o.Progress}
+	return traces.Source{From: o.From, Board: o.Board, Device: o.Device, Incomplete: o.Incomplete,
+		Regions: o.Regions, Progress: o.Progress}
 }
 
 func (o *Options) check() error {

@@ -58,7 +58,8 @@ func (l *lifter) Start(b *boards.Board) {
 	l.cut.init(&l.o)
 	l.host = hostMemory{regions: newRegions(b), slot: -1}
 	for i, h := range l.o.Host {
-		l.addHost(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)), given: true, pages: map[uint64]*hostPage{},
+		l.addHost(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)), given: true,
+			pages: map[uint64]*hostPage{},
 			first: []hostStore{{i, 0, h.Data}}})
 		l.hosts[i].store(0, h.Data)
 	}
@@ -82,8 +83,10 @@ func (l *lifter) text() string {
 		return ""
 	}
 	var list clauses
-	list.add(1, "%s through %s lifted", traces.Counted(l.lifted, "access"), traces.Counted(len(l.slots), "window"))
-	list.add(1, "%s made %s", traces.Counted(l.stores, "configuration store"), traces.Counted(l.points, "point"))
+	list.add(1, "%s through %s lifted", traces.Counted(l.lifted, "access"),
+		traces.Counted(len(l.slots), "window"))
+	list.add(1, "%s made %s", traces.Counted(l.stores, "configuration store"),
+		traces.Counted(l.points, "point"))
 	list.add(l.raw, "%d outside windows", l.raw)
 	list.add(l.unused, "%s never used", traces.Counted(l.unused, "last configuration"))
 	list.add(l.loads, "%s of configuration registers dropped", traces.Counted(l.loads, "load"))
@@ -147,7 +150,8 @@ func (l *lifter) slot(index int) *slot {
 // configure takes an access to a window's configuration registers.
 func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) error {
 	if l.tlb.GroupOf(index).OwnedByKernel(index) {
-		return traces.Refuse(a.Line, "%s of the configuration of window %d, which belongs to the kernel driver", a.Op, index)
+		return traces.Refuse(a.Line,
+			"%s of the configuration of window %d, which belongs to the kernel driver", a.Op, index)
 	}
 	if a.Op == traces.OpLoad {
 		l.loads++
@@ -155,7 +159,9 @@ func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) 
 		return nil
 	}
 	if a.Width < 4 || a.Width > l.tlb.ConfigWidth || at+uint64(a.Width) > l.tlb.ConfigStride {
-		return traces.Refuse(a.Line, "store of %d bytes to the configuration of window %d, whose registers have %d", a.Width, index, l.tlb.ConfigWidth)
+		return traces.Refuse(a.Line,
+			"store of %d bytes to the configuration of window %d, whose registers have %d", a.Width,
+			index, l.tlb.ConfigWidth)
 	}
 	s := l.slot(index)
 	copy(s.config[at:], traces.Bytes(a.Value, a.Width))
@@ -176,7 +182,8 @@ func (l *lifter) hole(line int, time int64) int {
 
 // stepOf is the step of n neighbours of which a is the first.
 func stepOf(a *traces.Access, n uint32) step {
-	s := step{op: stepLoad, width: a.Width, count: n, line: uint32(a.Line), time: a.Time, value: a.Value, aim: -1, to: -1}
+	s := step{op: stepLoad, width: a.Width, count: n, line: uint32(a.Line), time: a.Time,
+		value: a.Value, aim: -1, to: -1}
 	if a.Op == traces.OpStore {
 		s.op = stepStore
 	}
@@ -184,10 +191,13 @@ func stepOf(a *traces.Access, n uint32) step {
 }
 
 // through takes accesses through a window.
-func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at uint64) (ok bool, err error) {
+func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at uint64) (ok bool,
+	err error) {
 	group := l.tlb.GroupOf(index)
 	if group.OwnedByKernel(index) {
-		return false, traces.Refuse(a.Line, "%s through window %d, which belongs to the kernel driver", a.Op, index)
+		return false,
+			traces.Refuse(a.Line, "%s through window %d, which belongs to the kernel driver", a.Op,
+				index)
 	}
 	size := uint64(n) * uint64(a.Width)
 	if n > 1 && (at+size > group.Size || l.ruleOf(a.Bar, a.Offset, size) < 0) {
@@ -223,11 +233,14 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	}
 	pointed := l.aim(s, &aimed, index, group)
 	if a.Op == traces.OpLoad && aimed.target.Multicast {
-		return false, traces.Refuse(a.Line, "load through window %d, which is pointed at several tiles", index)
+		return false,
+			traces.Refuse(a.Line, "load through window %d, which is pointed at several tiles",
+				index)
 	}
 	l.lifted += int(n)
 	next := stepOf(a, n)
-	next.rule, next.window, next.offset, next.aim = rule, uint16(s.window), uint32(address-page), s.aim
+	next.rule, next.window, next.offset, next.aim = rule, uint16(s.window), uint32(address-page),
+		s.aim
 	if memory {
 		next.flags = memoryStep
 	}
@@ -277,17 +290,23 @@ func (l *lifter) pageSize() uint64 {
 // decode brings the configuration that a window has now into force.
 func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Group) error {
 	if s.known != 1<<l.tlb.ConfigStride-1 {
-		return traces.Refuse(a.Line, "%s through window %d, which the trace does not configure before (record from the start of the program on)", a.Op,
+		return traces.Refuse(a.Line,
+			"%s through window %d, which the trace does not configure before (record from the "+
+				"start of the program on)", a.Op,
 			index)
 	}
-	words := boards.WindowConfig{binary.LittleEndian.Uint64(s.config[:]), binary.LittleEndian.Uint64(s.config[8:])}
+	words := boards.WindowConfig{binary.LittleEndian.Uint64(s.config[:]),
+		binary.LittleEndian.Uint64(s.config[8:])}
 	target, address, ok := chips.Decode(l.tlb, group, words)
 	if !ok {
 		var registers []string
 		for i := uint64(0); i < l.tlb.ConfigStride; i += uint64(l.tlb.ConfigWidth) {
-			registers = append(registers, fmt.Sprintf("%#x", chips.LoadRegister(&words, i, l.tlb.ConfigWidth)))
+			registers = append(registers, fmt.Sprintf("%#x",
+				chips.LoadRegister(&words, i, l.tlb.ConfigWidth)))
 		}
-		return traces.Refuse(s.line, "window %d is configured to %s, which points at no tile (linked, reserved or unknown bits)", index,
+		return traces.Refuse(s.line,
+			"window %d is configured to %s, which points at no tile (linked, reserved or unknown "+
+				"bits)", index,
 			strings.Join(registers, " "))
 	}
 	s.target, s.address, s.fresh, s.moved = target, address, false, true

@@ -18,17 +18,23 @@ import (
 func (l *lifter) check(a *traces.Access) (uint8, error) {
 	n := l.ruleOf(a.Bar, a.Offset, uint64(a.Width))
 	if n < 0 {
-		return 0, traces.Refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s has nothing there that an image may access",
-			a.Op, a.Width, a.Bar, a.Offset, l.board.Name)
+		return 0,
+			traces.Refuse(a.Line,
+				"%s of %d bytes at BAR %d + 0x%x: board %s has nothing there that an image may "+
+					"access",
+				a.Op, a.Width, a.Bar, a.Offset, l.board.Name)
 	}
 	r := &l.board.Rules[n]
 	if r.Widths&a.Width == 0 {
 		hint := ""
 		if boards.FindByID(l.board.Vendor, l.board.Device) == nil {
-			hint = fmt.Sprintf("; --rule %d+0x%x..0x%x=%d lets it", a.Bar, a.Offset, a.Offset+uint64(a.Width), a.Width)
+			hint = fmt.Sprintf("; --rule %d+0x%x..0x%x=%d lets it", a.Bar, a.Offset,
+				a.Offset+uint64(a.Width), a.Width)
 		}
-		return 0, traces.Refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)%s",
-			a.Op, a.Width, a.Bar, a.Offset, l.board.Name, r.Name, hint)
+		return 0,
+			traces.Refuse(a.Line,
+				"%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)%s",
+				a.Op, a.Width, a.Bar, a.Offset, l.board.Name, r.Name, hint)
 	}
 	return uint8(n), nil
 }
@@ -36,7 +42,8 @@ func (l *lifter) check(a *traces.Access) (uint8, error) {
 // ruleOf is the number of the first rule that covers an access, -1: none.
 func (l *lifter) ruleOf(bar uint8, offset, size uint64) int {
 	for i := range l.board.Rules {
-		if r := &l.board.Rules[i]; r.Bar == bar && offset >= r.First && offset <= r.Last && size-1 <= r.Last-offset {
+		if r := &l.board.Rules[i]; r.Bar == bar && offset >= r.First && offset <= r.Last &&
+			size-1 <= r.Last-offset {
 			return i
 		}
 	}
@@ -48,7 +55,9 @@ func (l *lifter) ruleOf(bar uint8, offset, size uint64) int {
 func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error) {
 	size := uint64(n) * uint64(a.Width)
 	of := l.ruleOf(a.Bar, a.Offset, size)
-	memory := of >= 0 && l.board.Rules[of].Memory && l.board.Rules[of].Widths == 1|2|4|8 && !l.behindTLB(a) // what takes bulk
+	// what takes bulk
+	memory := of >= 0 && l.board.Rules[of].Memory && l.board.Rules[of].Widths == 1|2|4|8 &&
+		!l.behindTLB(a)
 	if n > 1 && (!memory || (a.Offset+size-1)/fbs.WindowMax != a.Offset/fbs.WindowMax) {
 		return s, false, nil
 	}
@@ -119,11 +128,14 @@ func (l *lifter) barWindow(bar uint8, offset uint64) uint16 {
 // whether it did.
 func (l *lifter) join(s *step, data []byte) bool {
 	a := l.steps.end()
-	if a == nil || a.op != s.op || s.op != stepLoad && s.op != stepStore || a.window != s.window || a.aim != s.aim ||
-		a.width != s.width || a.rule != s.rule || a.flags&memoryStep != s.flags&memoryStep || s.is(pointedStep) || s.time-a.last() >= pauseNs {
+	if a == nil || a.op != s.op || s.op != stepLoad && s.op != stepStore || a.window != s.window ||
+		a.aim != s.aim ||
+		a.width != s.width || a.rule != s.rule || a.flags&memoryStep != s.flags&memoryStep ||
+		s.is(pointedStep) || s.time-a.last() >= pauseNs {
 		return false
 	}
-	if a.offset == s.offset && s.op == stepLoad && a.run() == 1 && s.count == 1 && a.value == s.value && a.count < 1<<31 {
+	if a.offset == s.offset && s.op == stepLoad && a.run() == 1 && s.count == 1 &&
+		a.value == s.value && a.count < 1<<31 {
 		a.flags |= repeatedStep
 		a.count++
 		a.us = micros(s.last() - a.time)
@@ -134,12 +146,14 @@ func (l *lifter) join(s *step, data []byte) bool {
 
 // prolong makes a run of two neighbours in memory.
 func (l *lifter) prolong(a, s *step, data []byte) bool {
-	if !s.is(memoryStep) || a.is(repeatedStep) || a.offset+uint32(a.size()) != s.offset || a.size()+s.size() > arenaChunk {
+	if !s.is(memoryStep) || a.is(repeatedStep) || a.offset+uint32(a.size()) != s.offset ||
+		a.size()+s.size() > arenaChunk {
 		return false
 	}
 	after := a.lineOf(a.count - 1) // lines are one, or go on by one
 	apart := int(s.line) == after+1
-	if !apart && int(s.line) != after || a.count > 1 && apart != a.is(apartStep) || s.count > 1 && apart {
+	if !apart && int(s.line) != after || a.count > 1 && apart != a.is(apartStep) ||
+		s.count > 1 && apart {
 		return false
 	}
 	if data == nil {
@@ -193,12 +207,14 @@ func (l *lifter) limit(s *step) error {
 		return nil
 	}
 	a := &l.lastStore
-	if a.count == 0 || a.window != s.window || a.aim != s.aim || a.offset+uint32(a.size()) != s.offset {
+	if a.count == 0 || a.window != s.window || a.aim != s.aim ||
+		a.offset+uint32(a.size()) != s.offset {
 		l.certain++
 	}
 	l.lastStore = *s
 	if l.certain >= fbs.CommandsMax {
-		return traces.Refuse(int(s.line), "more than the %d commands that an image holds: import a part", fbs.CommandsMax)
+		return traces.Refuse(int(s.line),
+			"more than the %d commands that an image holds: import a part", fbs.CommandsMax)
 	}
 	return nil
 }
@@ -283,7 +299,8 @@ func (l *lifter) addMark(a *traces.Access) {
 		return
 	}
 	l.names = append(l.names, name)
-	mark := step{op: stepMark, line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: int32(len(l.names) - 1)}
+	mark := step{op: stepMark, line: uint32(a.Line), time: a.Time, count: 1, aim: -1,
+		to: int32(len(l.names) - 1)}
 	for _, s := range l.slots {
 		if s.fresh {
 			mark.flags = pointedStep

@@ -22,7 +22,8 @@ write tlb0+0x121b0 w4 0x47800
 point tlb0 (3,4) 0x0
 expect tlb0+0x10000 w4 0x5 mask 0xffffffff
 `)
-	if got := did(report, "lift"); got != "2 accesses through 1 window lifted; 2 configuration stores made 2 points" {
+	if got := did(report,
+		"lift"); got != "2 accesses through 1 window lifted; 2 configuration stores made 2 points" {
 		t.Errorf("lift: %s", got)
 	}
 	w := image.Windows[0]
@@ -30,7 +31,8 @@ expect tlb0+0x10000 w4 0x5 mask 0xffffffff
 		t.Errorf("windows %+v", image.Windows)
 	}
 	target := image.Targets[0]
-	if target.Board != "wormhole" || target.Vendor != 0x1e52 || target.Device != 0x401e || target.Bars != [6]uint64{0: 512 << 20} {
+	if target.Board != "wormhole" || target.Vendor != 0x1e52 || target.Device != 0x401e ||
+		target.Bars != [6]uint64{0: 512 << 20} {
 		t.Errorf("target %+v", target)
 	}
 	if o := image.Origin; o.Tool != "a tool" || o.Source != "a trace" || o.Time != 0 {
@@ -64,7 +66,8 @@ func TestLiftedImageDoesNotDependOnTheWindow(t *testing.T) {
 func TestLargeWindowBecomesPages(t *testing.T) {
 	text := lines(whDevice,
 		whPoint(wh166Config, 3, 4, 0),
-		access("W", 4, wh166+0xffffc, 1), access("W", 4, wh166+0x100000, 2), access("W", 4, wh166+0x100004, 3), access("W", 4, wh166+0x20, 4),
+		access("W", 4, wh166+0xffffc, 1), access("W", 4, wh166+0x100000, 2),
+		access("W", 4, wh166+0x100004, 3), access("W", 4, wh166+0x20, 4),
 	)
 	image, _ := mustImport(t, text, Options{Without: []string{"coalesce", "fence"}})
 	commands(t, image, `
@@ -85,13 +88,16 @@ func TestLiftFollowsEveryKindOfWindow(t *testing.T) {
 		size             uint64
 	}{
 		{"wormhole, 1 MiB", // address >> 20 in 16 bits, then x and y
-			lines(whDevice, fmt.Sprintf("W 8 0x%x 0x%x", 0x1fc00000+8*3, 0x123|2<<16|7<<22), access("W", 4, 3<<20|0x40, 5)),
+			lines(whDevice, fmt.Sprintf("W 8 0x%x 0x%x", 0x1fc00000+8*3, 0x123|2<<16|7<<22),
+				access("W", 4, 3<<20|0x40, 5)),
 			"point tlb0 (2,7) 0x12300000\nwrite tlb0+0x40 w4 0x5\n", 3, 1 << 20},
 		{"wormhole, 2 MiB", // address >> 21 in 15 bits
-			lines(whDevice, fmt.Sprintf("W 8 0x%x 0x%x", 0x1fc00000+8*157, 0x7fd|2<<15|7<<21|1<<41), access("W", 4, 0x09c00000+2<<20+0x40, 5)),
+			lines(whDevice, fmt.Sprintf("W 8 0x%x 0x%x", 0x1fc00000+8*157, 0x7fd|2<<15|7<<21|1<<41),
+				access("W", 4, 0x09c00000+2<<20+0x40, 5)),
 			"point tlb0 (2,7) 0xffa00000 strict\nwrite tlb0+0x40 w4 0x5\n", 157, 1 << 20},
 		{"blackhole, 4 GiB", // address >> 32 in 32 bits, configured by three stores
-			lines(bhDevice, fmt.Sprintf("W 4 0x%x 0x0", 0x1fc00000+12*203), fmt.Sprintf("W 4 0x%x 0x%x", 0x1fc00000+12*203+4, 9|2<<6),
+			lines(bhDevice, fmt.Sprintf("W 4 0x%x 0x0", 0x1fc00000+12*203),
+				fmt.Sprintf("W 4 0x%x 0x%x", 0x1fc00000+12*203+4, 9|2<<6),
 				fmt.Sprintf("W 4 0x%x 0x0", 0x1fc00000+12*203+8), "W 4 4:0x180000040 0x5"),
 			"point tlb0 (9,2) 0x80000000\nwrite tlb0+0x40 w4 0x5\n", 203, 2 << 20},
 	} {
@@ -103,7 +109,8 @@ func TestLiftFollowsEveryKindOfWindow(t *testing.T) {
 			}
 		})
 	}
-	image, _ := mustImport(t, lines(bhDevice, "W 4 0x1fc00984 0x0", "W 4 0x1fc00988 0x89", "W 4 0x1fc0098c 0x0", "W 4 4:0x180000040 0x5"), Options{})
+	image, _ := mustImport(t, lines(bhDevice, "W 4 0x1fc00984 0x0", "W 4 0x1fc00988 0x89",
+		"W 4 0x1fc0098c 0x0", "W 4 4:0x180000040 0x5"), Options{})
 	if bars := image.Targets[0].Bars; bars != [6]uint64{0: 512 << 20} {
 		t.Errorf("any window that BAR 0 configures will do: %v", bars)
 	}
@@ -119,7 +126,8 @@ func TestConfigurationInPartsCountsWhenItIsUsed(t *testing.T) {
 		access("W", 4, wh166Config, low(2, 2, 0)),
 		access("W", 4, wh166, 2),
 		// Twice configured, once used: the first had no effect.
-		access("W", 4, wh166Config, low(3, 3, 0)), access("W", 4, wh166Config+4, 0x0), access("W", 4, wh166Config, low(4, 4, 0)),
+		access("W", 4, wh166Config, low(3, 3, 0)), access("W", 4, wh166Config+4, 0x0),
+		access("W", 4, wh166Config, low(4, 4, 0)),
 		access("W", 4, wh166, 3),
 		// Never used.
 		access("W", 4, wh166Config, low(5, 5, 0)),
@@ -133,7 +141,9 @@ write tlb0+0x0 w4 0x2
 point tlb0 (4,4) 0x0
 write tlb0+0x0 w4 0x3
 `)
-	if got := did(report, "lift"); got != "3 accesses through 1 window lifted; 7 configuration stores made 3 points; 1 last configuration never used" {
+	if got := did(report,
+		"lift"); got != "3 accesses through 1 window lifted; 7 configuration stores made 3 "+
+		"points; 1 last configuration never used" {
 		t.Errorf("lift: %s", got)
 	}
 }
@@ -160,7 +170,9 @@ func TestPointStandsWhereTheWindowWasConfigured(t *testing.T) {
 }
 
 func TestAccessesOutsideWindowsStayInTheBar(t *testing.T) {
-	text := lines(whDevice, "R 4 0x1ff30060 0x1", whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1), "W 4 0x1ff30060 0x2", "R 8 "+fmt.Sprintf("0x%x", wh166Config)+" 0x41000")
+	text := lines(whDevice, "R 4 0x1ff30060 0x1", whPoint(wh166Config, 1, 1, 0),
+		access("W", 4, wh166, 1), "W 4 0x1ff30060 0x2",
+		"R 8 "+fmt.Sprintf("0x%x", wh166Config)+" 0x41000")
 	image, report := mustImport(t, text, Options{})
 	commands(t, image, `
 expect bar0+0x1ff30060 w4 0x1 mask 0xffffffff
@@ -168,7 +180,8 @@ point tlb0 (1,1) 0x0
 write tlb0+0x0 w4 0x1
 write bar0+0x1ff30060 w4 0x2
 `)
-	want := "1 access through 1 window lifted; 1 configuration store made 1 point; 2 outside windows; 1 load of configuration registers dropped"
+	want := "1 access through 1 window lifted; 1 configuration store made 1 point; 2 outside " +
+		"windows; 1 load of configuration registers dropped"
 	if got := did(report, "lift"); got != want {
 		t.Errorf("lift: %s", got)
 	}
@@ -180,40 +193,56 @@ write bar0+0x1ff30060 w4 0x2
 func TestConfigurationThroughTheOtherBarIsFollowed(t *testing.T) {
 	text := lines(whDevice,
 		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1),
-		fmt.Sprintf("W 8 4:0x%x 0x%x", wh166Config-0x1e000000, 2<<12|2<<18), access("W", 4, wh166, 2),
+		fmt.Sprintf("W 8 4:0x%x 0x%x", wh166Config-0x1e000000, 2<<12|2<<18),
+		access("W", 4, wh166, 2),
 	)
 	image, _ := mustImport(t, text, Options{})
-	commands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x0 w4 0x1\npoint tlb0 (2,2) 0x0\nwrite tlb0+0x0 w4 0x2\n")
+	commands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x0 w4 0x1\npoint tlb0 (2,2) 0x0\n"+
+		"write tlb0+0x0 w4 0x2\n")
 }
 
 func TestLiftRefusesWithTheLine(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"never configured", lines(whDevice, whPoint(wh166Config, 1, 1, 0), access("R", 4, wh167, 1)),
-			"line 4: load through window 167, which the trace does not configure before (record from the start of the program on)"},
-		{"half configured", lines(whDevice, access("W", 4, wh166Config, 0x41000), access("W", 4, wh166, 1)),
-			"line 4: store through window 166, which the trace does not configure before (record from the start of the program on)"},
-		{"two thirds configured", lines(bhDevice, "W 4 0x1fc00000 0x0", "W 4 0x1fc00004 0x40800", "R 4 0x0 0x0"),
-			"line 5: load through window 0, which the trace does not configure before (record from the start of the program on)"},
+		{"never configured", lines(whDevice, whPoint(wh166Config, 1, 1, 0),
+			access("R", 4, wh167, 1)),
+			"line 4: load through window 167, which the trace does not configure before (record " +
+				"from the start of the program on)"},
+		{"half configured", lines(whDevice, access("W", 4, wh166Config, 0x41000),
+			access("W", 4, wh166, 1)),
+			"line 4: store through window 166, which the trace does not configure before (record " +
+				"from the start of the program on)"},
+		{"two thirds configured", lines(bhDevice, "W 4 0x1fc00000 0x0", "W 4 0x1fc00004 0x40800",
+			"R 4 0x0 0x0"),
+			"line 5: load through window 0, which the trace does not configure before (record " +
+				"from the start of the program on)"},
 		{"kernel's window", lines(whDevice, access("R", 4, 0x1e000000, 1)),
 			"line 3: load through window 185, which belongs to the kernel driver"},
 		{"kernel's window, other BAR", lines(whDevice, "R 4 4:0x10 0x1"),
 			"line 3: load through window 185, which belongs to the kernel driver"},
 		{"kernel's configuration", lines(whDevice, "W 8 0x1fc005c8 0x0"),
 			"line 3: store of the configuration of window 185, which belongs to the kernel driver"},
-		{"linked", lines(whDevice, access("W", 8, wh166Config, 0x41000|1<<40), "MARK 1.5 x", access("W", 4, wh166, 1)),
-			"line 3: window 166 is configured to 0x10000041000, which points at no tile (linked, reserved or unknown bits)"},
-		{"ordering 3", lines(whDevice, access("W", 8, wh166Config, 0x41000|3<<38), access("W", 4, wh166, 1)),
-			"line 3: window 166 is configured to 0xc000041000, which points at no tile (linked, reserved or unknown bits)"},
-		{"stream header", lines(bhDevice, "W 4 0x1fc00000 0x0", "W 4 0x1fc00004 0x40800", "W 4 0x1fc00008 0x400", "W 4 0x0 0x0"),
-			"line 5: window 0 is configured to 0x0 0x40800 0x400, which points at no tile (linked, reserved or unknown bits)"},
+		{"linked", lines(whDevice, access("W", 8, wh166Config, 0x41000|1<<40), "MARK 1.5 x",
+			access("W", 4, wh166, 1)),
+			"line 3: window 166 is configured to 0x10000041000, which points at no tile (linked, " +
+				"reserved or unknown bits)"},
+		{"ordering 3", lines(whDevice, access("W", 8, wh166Config, 0x41000|3<<38),
+			access("W", 4, wh166, 1)),
+			"line 3: window 166 is configured to 0xc000041000, which points at no tile (linked, " +
+				"reserved or unknown bits)"},
+		{"stream header", lines(bhDevice, "W 4 0x1fc00000 0x0", "W 4 0x1fc00004 0x40800",
+			"W 4 0x1fc00008 0x400", "W 4 0x0 0x0"),
+			"line 5: window 0 is configured to 0x0 0x40800 0x400, which points at no tile " +
+				"(linked, reserved or unknown bits)"},
 		{"narrow configuration", lines(whDevice, access("W", 2, wh166Config, 0x1)),
 			"line 3: store of 2 bytes to the configuration of window 166, whose registers have 8"},
 		{"wide configuration", lines(bhDevice, "W 8 0x1fc00000 0x0"),
 			"line 3: store of 8 bytes to the configuration of window 0, whose registers have 4"},
-		{"load of many tiles", lines(whDevice, whMulticast(wh166Config, 1, 1, 4, 2, 0), access("R", 4, wh166, 1)),
+		{"load of many tiles", lines(whDevice, whMulticast(wh166Config, 1, 1, 4, 2, 0),
+			access("R", 4, wh166, 1)),
 			"line 4: load through window 166, which is pointed at several tiles"},
 		{"nothing there", lines(whDevice, "R 4 0x1f000000 0x1"),
-			"line 3: load of 4 bytes at BAR 0 + 0x1f000000: board wormhole has nothing there that an image may access"},
+			"line 3: load of 4 bytes at BAR 0 + 0x1f000000: board wormhole has nothing there " +
+				"that an image may access"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, Options{}, c.want) })
 	}
@@ -262,7 +291,8 @@ func TestBarBeyond4GiBHasSeveralWindows(t *testing.T) {
 func TestBarThatIsLargerThanTheBoardsIsAskedForAsRecorded(t *testing.T) {
 	device := "PCIDEV 0018 1af41110 b 100000000 0 20000000c 0 0 0 0 100 0 4000000 0 0 0 0 "
 	image, _ := mustImport(t, lines(device, "W 8 2:0x2fffff8 0x5"), Options{})
-	if bars := image.Targets[0].Bars; bars != [6]uint64{2: 64 << 20} || image.Windows[0].Size != 64<<20 {
+	if bars := image.Targets[0].Bars; bars != [6]uint64{2: 64 << 20} ||
+		image.Windows[0].Size != 64<<20 {
 		t.Errorf("bars %x, window %+v", bars, image.Windows[0])
 	}
 }
@@ -290,7 +320,8 @@ poll tlb0+0x0 w4 0x1 mask 0xffffffff for 1000000 us
 		t.Errorf("drop: %s", got)
 	}
 	image, _ = mustImport(t, text, Options{Without: []string{"drop"}})
-	if n := strings.Count(show(image), "point"); n != 5 { // the sixth is that of a load that is part of a poll
+	// the sixth is that of a load that is part of a poll
+	if n := strings.Count(show(image), "point"); n != 5 {
 		t.Errorf("%d points without the pass", n)
 	}
 }
@@ -309,7 +340,8 @@ func TestMemoryIsKnownByTile(t *testing.T) {
 		{"router", 0, 2, 0, false},
 		{"no tile", 12, 12, 0, false},
 	} {
-		text := lines(whDevice, whPoint(wh166Config, c.x, c.y, c.address), access("W", 4, wh166, 1), access("W", 4, wh166+4, 2))
+		text := lines(whDevice, whPoint(wh166Config, c.x, c.y, c.address), access("W", 4, wh166, 1),
+			access("W", 4, wh166+4, 2))
 		image, _ := mustImport(t, text, Options{})
 		if bulk := strings.Contains(show(image), "bulk"); bulk != c.memory {
 			t.Errorf("%s: memory is %v", c.name, bulk)

@@ -29,7 +29,8 @@ func (m *maker) point(i int) {
 // pointTo is the command that points a window.
 func (p *program) pointTo(window uint16, at int32) *lmb.Command {
 	a := &p.aims[at]
-	return &lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: a.address, Mask: a.target.Pack()}}
+	return &lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: window,
+		Value: a.address, Mask: a.target.Pack()}}
 }
 
 // fencer puts a store fence behind every run of bulk copies: they may go
@@ -49,11 +50,15 @@ func (f *fencer) before(p *program, c *lmb.Command) bool {
 	if c.Opcode == lmb.OpcodeMark {
 		return false
 	}
-	host := c.Opcode != gen.OpcodePoint && c.Opcode != gen.OpcodeFence && p.windows[c.Window].Kind == gen.WindowKindHost
-	bulk := c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk
-	stores := c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeRelocate || c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn
+	host := c.Opcode != gen.OpcodePoint && c.Opcode != gen.OpcodeFence &&
+		p.windows[c.Window].Kind == gen.WindowKindHost
+	bulk := c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn &&
+		gen.Access(c.Mode) == gen.AccessBulk
+	stores := c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeRelocate ||
+		c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn
 	poll := c.Opcode == gen.OpcodeExpect && c.Amount != 0
-	fence := c.Opcode != gen.OpcodeFence && ((f.bulk && !bulk || f.wrote) && !(host && stores) || f.waited && !(host && poll))
+	fence := c.Opcode != gen.OpcodeFence && ((f.bulk && !bulk || f.wrote) && !(host && stores) ||
+		f.waited && !(host && poll))
 	if fence || c.Opcode == gen.OpcodeFence {
 		*f = fencer{n: f.n}
 	}
@@ -103,11 +108,14 @@ func (p *program) pauses() (out outcome, err error) {
 		a = b
 	}
 	if n > 0 {
-		out.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a replay goes on at once "+
+		out.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a "+
+			"replay goes on at once "+
 			"(put a delay into the listing where the device needs it)", traces.Counted(n, "time"))
 	}
 	if back > 0 {
-		out.warn(backAt, "the time goes back before this line, and %s in all: lines may not stand in the order in which the accesses were made",
+		out.warn(backAt,
+			"the time goes back before this line, and %s in all: lines may not stand in the "+
+				"order in which the accesses were made",
 			traces.Counted(back, "time"))
 	}
 	return out, nil
@@ -129,7 +137,8 @@ func (p *program) isReset(at *aim, s *step) bool {
 
 // release notes a store that lets cores run.
 func (l *lifter) release(s *step, at *aim) {
-	if s.op != stepStore || s.width != 4 || s.count != 1 || !l.isReset(at, s) || uint32(s.value)&l.board.Reset.Mask == l.board.Reset.Mask {
+	if s.op != stepStore || s.width != 4 || s.count != 1 || !l.isReset(at, s) ||
+		uint32(s.value)&l.board.Reset.Mask == l.board.Reset.Mask {
 		return
 	}
 	for _, h := range l.running {
@@ -144,7 +153,8 @@ func (l *lifter) release(s *step, at *aim) {
 // cores back into reset when a replay ends does so for one tile.
 func (p *program) safe() (out outcome, err error) {
 	if len(p.safeCommands()) > 0 {
-		out.did = fmt.Sprintf("the program let cores of %d tiles or rectangles run: sequence safe holds them in reset", len(p.running))
+		out.did = fmt.Sprintf("the program let cores of %d tiles or rectangles run: sequence "+
+			"safe holds them in reset", len(p.running))
 	}
 	return out, nil
 }
@@ -155,7 +165,8 @@ func (p *program) safeCommands() (list []lmb.Command) {
 	}
 	for _, h := range p.running {
 		list = append(list, *p.pointTo(h.window, h.aim), lmb.Command{Command: fbs.Command{
-			Opcode: gen.OpcodeWrite, Width: 4, Window: h.window, Offset: h.offset, Value: uint64(p.board.Reset.Mask),
+			Opcode: gen.OpcodeWrite, Width: 4, Window: h.window, Offset: h.offset,
+			Value: uint64(p.board.Reset.Mask),
 		}})
 	}
 	return list

@@ -46,7 +46,8 @@ type program struct {
 
 // read says what was read.
 func (p *program) read(t *traces.Trace) outcome {
-	text := fmt.Sprintf("%s: %s, %s%s", traces.Counted(t.Lines, "line"), traces.Counted(p.loads, "load"), traces.Counted(p.stores, "store"),
+	text := fmt.Sprintf("%s: %s, %s%s", traces.Counted(t.Lines, "line"),
+		traces.Counted(p.loads, "load"), traces.Counted(p.stores, "store"),
 		ignoredText(t.Ignored))
 	return outcome{text, t.Warnings}
 }
@@ -127,7 +128,8 @@ var addressRegisters = []struct {
 }{
 	{"nvme", 0, 0x28, 0, 0, "ASQ (admin submission queue base address)"}, // NVM Express 1.4, 3.1.9
 	{"nvme", 0, 0x30, 0, 0, "ACQ (admin completion queue base address)"}, // NVM Express 1.4, 3.1.10
-	{"edu", 0, 0x80, 0x40000, 0x40fff, "the DMA source address"},         // QEMU docs/specs/edu.rst; the range is edu's own buffer
+	// QEMU docs/specs/edu.rst; the range is edu's own buffer
+	{"edu", 0, 0x80, 0x40000, 0x40fff, "the DMA source address"},
 	{"edu", 0, 0x88, 0x40000, 0x40fff, "the DMA destination address"},
 }
 
@@ -143,11 +145,13 @@ func takesAddresses(board string, bar uint8, offset uint64) bool {
 
 func hostMemoryReason(b *boards.Board, a *traces.Access) string {
 	for _, h := range addressRegisters {
-		if h.board != b.Name || h.bar != a.Bar || a.Offset+uint64(a.Width) <= h.offset || a.Offset >= h.offset+8 || a.Op != traces.OpStore {
+		if h.board != b.Name || h.bar != a.Bar || a.Offset+uint64(a.Width) <= h.offset ||
+			a.Offset >= h.offset+8 || a.Op != traces.OpStore {
 			continue
 		}
 		if a.Value != 0 && (a.Value < h.first || a.Value > h.last) {
-			return fmt.Sprintf("store of 0x%x to %s: a replay needs host memory there, and the trace does not hold it; --host gives it", a.Value, h.name)
+			return fmt.Sprintf("store of 0x%x to %s: a replay needs host memory there, and the "+
+				"trace does not hold it; --host gives it", a.Value, h.name)
 		}
 	}
 	return ""
@@ -158,7 +162,8 @@ func hostMemoryReason(b *boards.Board, a *traces.Access) string {
 // error is an *Error.
 func Summarize(r io.Reader, o Options) (*traces.Summary, error) {
 	return traces.Summarize(r, o.source(), func(a *traces.Access) string {
-		if a.Width >= 4 && slices.ContainsFunc(o.Host, func(h HostSpec) bool { return a.Value-h.Bus < uint64(len(h.Data)) }) {
+		if a.Width >= 4 && slices.ContainsFunc(o.Host,
+			func(h HostSpec) bool { return a.Value-h.Bus < uint64(len(h.Data)) }) {
 			return ""
 		}
 		return hostMemoryReason(o.Board, a)

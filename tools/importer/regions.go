@@ -49,7 +49,8 @@ func newRegions(b *boards.Board) *regions {
 
 // covers tells whether an access is of the registers.
 func (r *regions) covers(a *traces.Access, size uint64) bool {
-	return r.Regions > 0 && a.Bar == r.Bar && a.Offset+size > r.Offset && a.Offset < r.Offset+uint64(r.Regions)*r.Stride
+	return r.Regions > 0 && a.Bar == r.Bar && a.Offset+size > r.Offset &&
+		a.Offset < r.Offset+uint64(r.Regions)*r.Stride
 }
 
 // access follows an access of the registers. Images do not store there: the
@@ -58,12 +59,15 @@ func (r *regions) access(a *traces.Access) error {
 	at := uint32(a.Offset - r.Offset)
 	switch {
 	case a.Width != 4 || a.Offset < r.Offset:
-		return traces.Refuse(a.Line, "%s of %d bytes of the iATU, whose registers have 4", a.Op, a.Width)
+		return traces.Refuse(a.Line, "%s of %d bytes of the iATU, whose registers have 4", a.Op,
+			a.Width)
 	case a.Op == traces.OpLoad:
 		r.loads++
 		return nil
 	case at%r.stride() >= iatuInbound:
-		return traces.Refuse(a.Line, "store to inbound region %d of the iATU, which decides what the BARs show", at/r.stride())
+		return traces.Refuse(a.Line,
+			"store to inbound region %d of the iATU, which decides what the BARs show",
+			at/r.stride())
 	}
 	r.stores++
 	r.registers[at] = uint32(a.Value)
@@ -81,7 +85,8 @@ func (r *regions) get(number uint32) (g region, ok bool) {
 	if register(iatuControl)&iatuEnable == 0 {
 		return g, false
 	}
-	g = region{number: number, base: register(iatuUpperBase)<<32 | register(iatuBase), target: register(iatuUpperTarget)<<32 | register(iatuTarget)}
+	g = region{number: number, base: register(iatuUpperBase)<<32 | register(iatuBase),
+		target: register(iatuUpperTarget)<<32 | register(iatuTarget)}
 	limit := g.base&^(1<<32-1) | register(iatuLimit)
 	if r.UpperLimit != 0 {
 		limit = max(register(uint32(r.UpperLimit)), register(iatuOther))<<32 | register(iatuLimit)

@@ -30,7 +30,8 @@ func (r *relocator) run() (outcome, error) {
 		return nil
 	})
 	if len(r.o.Host) > 0 {
-		r.out.warn(0, "the trace holds neither what the device did to host memory nor what the program read there: "+
+		r.out.warn(0, "the trace holds neither what the device did to host memory nor what the "+
+			"program read there: "+
 			"the image does not wait for it, and does not compare it")
 	}
 	r.out.did = traces.Counted(r.stores, "store") + " of its addresses became relocations"
@@ -54,7 +55,8 @@ func (r *relocator) lacking() error {
 			continue
 		}
 		w := &r.windows[s.window]
-		a := traces.Access{Line: int(s.line), Op: traces.OpStore, Bar: w.bar, Offset: w.base + uint64(s.offset), Width: s.width, Value: s.value}
+		a := traces.Access{Line: int(s.line), Op: traces.OpStore, Bar: w.bar,
+			Offset: w.base + uint64(s.offset), Width: s.width, Value: s.value}
 		if reason := hostMemoryReason(r.board, &a); reason != "" {
 			return traces.Refuse(a.Line, "%s", reason)
 		}
@@ -111,8 +113,10 @@ func (r *relocator) relocated(s *step, index int, inside uint64) {
 		r.loads += int(s.count)
 		return
 	}
-	if s.aim >= 0 && !r.hosts[index].whole || s.aim < 0 && !takesAddresses(r.board.Name, r.windows[s.window].bar, uint64(s.offset)) {
-		r.out.warn(int(s.line), "0x%x, which is stored to %s + 0x%x, is taken for an address in host memory %s",
+	if s.aim >= 0 && !r.hosts[index].whole ||
+		s.aim < 0 && !takesAddresses(r.board.Name, r.windows[s.window].bar, uint64(s.offset)) {
+		r.out.warn(int(s.line),
+			"0x%x, which is stored to %s + 0x%x, is taken for an address in host memory %s",
 			s.value, r.windows[s.window].Name, s.offset, r.hosts[index].name)
 	}
 	s.op, s.at, s.to = stepRelocate, inside, int32(index)
@@ -191,8 +195,10 @@ func (r *relocator) inHalves(a, b *step) bool {
 	if h := &r.hosts[index]; h.whole || h.bus == 0 {
 		return false
 	}
-	r.out.warn(int(b.line), "0x%x, whose halves are stored to %s + 0x%x and + 0x%x, is taken for an address in host memory %s; "+
-		"on the target that has to lie below 4 GiB",
+	r.out.warn(int(b.line),
+		"0x%x, whose halves are stored to %s + 0x%x and + 0x%x, is taken for an address in host "+
+			"memory %s; "+
+			"on the target that has to lie below 4 GiB",
 		value, r.windows[low.window].Name, low.offset, high.offset, r.hosts[index].name)
 	low.op, low.at, low.to, high.value = stepRelocate, inside, int32(index), 0
 	r.stores++
@@ -202,6 +208,9 @@ func (r *relocator) inHalves(a, b *step) bool {
 
 // halfOf tells whether two stores may be of one register.
 func (s *step) halfOf(o *step) bool {
-	word := func(s *step) bool { return s.op == stepStore && s.width == 4 && s.count == 1 && s.to < 0 && s.aim < 0 }
+	word := func(s *step) bool {
+		return s.op == stepStore && s.width == 4 && s.count == 1 &&
+			s.to < 0 && s.aim < 0
+	}
 	return word(s) && word(o) && s.window == o.window
 }

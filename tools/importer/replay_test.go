@@ -43,7 +43,8 @@ func load(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Devi
 func mustRun(t *testing.T, replay *runtime.Replay, device *mock.Device) {
 	t.Helper()
 	if r := replay.Run(0); r.Code != hal.OK {
-		t.Fatalf("%v at command %d: got 0x%x, want 0x%x mask 0x%x; %s", r.Code, r.Command, r.Got, r.Want, r.Mask, device.Refusal())
+		t.Fatalf("%v at command %d: got 0x%x, want 0x%x mask 0x%x; %s", r.Code, r.Command, r.Got,
+			r.Want, r.Mask, device.Refusal())
 	}
 }
 
@@ -75,7 +76,8 @@ func TestCapturesReplayThroughAnyWindow(t *testing.T) {
 
 func TestCapturesReplayWhicheverPassIsLeftOut(t *testing.T) {
 	for i, c := range captures {
-		for _, without := range [][]string{{"expect"}, {"drop"}, {"coalesce"}, {"fence"}, {"mark"}} {
+		for _, without := range [][]string{{"expect"}, {"drop"}, {"coalesce"}, {"fence"},
+			{"mark"}} {
 			t.Run(c.name+" without "+without[0], func(t *testing.T) {
 				o := captureOptions(t, i)
 				o.Without = without
@@ -114,17 +116,22 @@ func TestRecordingsOfSeveralTilesReplay(t *testing.T) {
 		file   string
 		x0, y0 int
 	}{{"wh.mlp4.record", 1, 1}, {"bh.mlp4.record", 1, 2}} {
-		o := Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, fmt.Sprintf("w1=%d,%d,0x21000,int8,32x64", c.x0+1, c.y0))}}
+		o := Options{From: FromRecord,
+			Inputs: []TensorSpec{mustTensor(t,
+				fmt.Sprintf("w1=%d,%d,0x21000,int8,32x64", c.x0+1, c.y0))}}
 		for i := range 4 {
 			tile := fmt.Sprintf("%d,%d", c.x0+i%2, c.y0+i/2)
-			o.Inputs = append(o.Inputs, mustTensor(t, fmt.Sprintf("x%d=%s,0x20000,int8,64", i, tile)))
-			o.Outputs = append(o.Outputs, mustTensor(t, fmt.Sprintf("y%d=%s,0x25000,int32,10", i, tile)))
+			o.Inputs = append(o.Inputs, mustTensor(t,
+				fmt.Sprintf("x%d=%s,0x20000,int8,64", i, tile)))
+			o.Outputs = append(o.Outputs, mustTensor(t,
+				fmt.Sprintf("y%d=%s,0x25000,int32,10", i, tile)))
 		}
 		image, report, err := Import(strings.NewReader(capture(t, c.file)), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := did(report, "fold"); !strings.HasSuffix(got, "; 3 single loads of registers that change by themselves became 3 polls") {
+		if got := did(report, "fold"); !strings.HasSuffix(got,
+			"; 3 single loads of registers that change by themselves became 3 polls") {
 			t.Errorf("fold: %s", got)
 		}
 		replay, device := load(t, image, runtime.AnySlot)

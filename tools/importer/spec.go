@@ -88,15 +88,18 @@ func (t *TensorSpec) Size() uint64 {
 // tensorSizeMax bounds one tensor: an offset in a window has 32 bits.
 const tensorSizeMax = 1 << 32
 
-const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or w=1,1,0x21000,int8,32x64; " +
-	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory; an input's ADDRESS@LINE where a place is stored several times"
+const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or " +
+	"w=1,1,0x21000,int8,32x64; " +
+	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory; an input's " +
+	"ADDRESS@LINE where a place is stored several times"
 
 // ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside of tiles,
 // NAME=ADDRESS,DTYPE,SHAPE; ADDRESS may be barN+ADDRESS.
 func ParseTensor(spec string) (TensorSpec, error) {
 	t, reason := parseTensor(spec)
 	if reason != "" {
-		return TensorSpec{}, traces.Usage("tensor %q: %s (the form is %s)", spec, reason, tensorForm)
+		return TensorSpec{}, traces.Usage("tensor %q: %s (the form is %s)", spec, reason,
+			tensorForm)
 	}
 	return t, nil
 }
@@ -126,8 +129,10 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	if t.Line = int(n); apart && (err != nil || n == 0 || t.Bus) {
 		return t, fmt.Sprintf("%q is no line that accesses a device, from 1 on", line)
 	}
-	if t.DType = gen.DType(max(slices.Index(lmb.DTypes, parts[0]), 0)); t.DType == gen.DTypeInvalid {
-		return t, fmt.Sprintf("element type %q is none of %s", parts[0], strings.Join(lmb.DTypes[1:], ", "))
+	if t.DType = gen.DType(max(slices.Index(lmb.DTypes, parts[0]),
+		0)); t.DType == gen.DTypeInvalid {
+		return t, fmt.Sprintf("element type %q is none of %s", parts[0],
+			strings.Join(lmb.DTypes[1:], ", "))
 	}
 	if t.Shape, reason = parseShape(parts[1]); reason != "" {
 		return t, reason
@@ -164,7 +169,8 @@ func parsePlace(text string) (p Place, address, reason string) {
 		x, ok1 := parseNumber(parts[0])
 		y, ok2 := parseNumber(parts[1])
 		if !ok1 || !ok2 || x > math.MaxUint8 || y > math.MaxUint8 {
-			return p, "", fmt.Sprintf("tile %q,%q is no pair of numbers up to 255", parts[0], parts[1])
+			return p, "", fmt.Sprintf("tile %q,%q is no pair of numbers up to 255", parts[0],
+				parts[1])
 		}
 		p, text = Place{Tile: true, X: uint8(x), Y: uint8(y)}, parts[2]
 	} else {
@@ -197,7 +203,8 @@ func parseShape(s string) (shape []uint32, reason string) {
 	for part := range strings.SplitSeq(s, "x") {
 		n, err := strconv.ParseUint(part, 10, 32)
 		if err != nil || n == 0 {
-			return nil, fmt.Sprintf("shape %q is not one or more numbers above 0 with x between them", s)
+			return nil,
+				fmt.Sprintf("shape %q is not one or more numbers above 0 with x between them", s)
 		}
 		shape = append(shape, uint32(n))
 	}
@@ -219,9 +226,12 @@ func ParseRanges(list string) (ranges []Range, err error) {
 	small := func(s string) bool { n, ok := parseNumber(s); return ok && n <= math.MaxUint8 }
 	for i := range len(parts) - 2 {
 		switch address := parts[i+2]; {
-		case !small(parts[i]) || !small(parts[i+1]) || strings.HasPrefix(address, "b"): // barN+ or bus:
+		// barN+ or bus:
+		case !small(parts[i]) || !small(parts[i+1]) || strings.HasPrefix(address, "b"):
 		case len(parts) > 3 || small(address):
-			return nil, traces.Usage("%q may be a list, or have X,Y of a tile: give each place its own flag, and one in a tile as X,Y,FIRST-LAST", list)
+			return nil,
+				traces.Usage("%q may be a list, or have X,Y of a tile: give each place its own "+
+					"flag, and one in a tile as X,Y,FIRST-LAST", list)
 		default:
 			parts = []string{list}
 		}
@@ -237,7 +247,8 @@ func ParseRanges(list string) (ranges []Range, err error) {
 }
 
 // ParseRange reads X,Y,FIRST[-LAST] or, for devices without tiles,
-// FIRST[-LAST], or bus:FIRST[-LAST] for host memory. Without LAST the range is the one register at FIRST.
+// FIRST[-LAST], or bus:FIRST[-LAST] for host memory. Without LAST the range is the one register at
+// FIRST.
 func ParseRange(spec string) (Range, error) {
 	place, addresses, reason := parsePlace(spec)
 	if reason != "" {
@@ -246,12 +257,15 @@ func ParseRange(spec string) (Range, error) {
 	r, ok := Range{Place: place}, true
 	first, last, pair := strings.Cut(addresses, "-")
 	if r.First, ok = parseNumber(first); !ok {
-		return Range{}, traces.Usage("range %q: the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or FIRST-LAST where the device has no tiles", spec)
+		return Range{},
+			traces.Usage("range %q: the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or "+
+				"FIRST-LAST where the device has no tiles", spec)
 	}
 	r.Last = r.First
 	if pair {
 		if r.Last, ok = parseNumber(last); !ok || r.Last < r.First {
-			return Range{}, traces.Usage("range %q: %q is no address at or behind the first", spec, last)
+			return Range{}, traces.Usage("range %q: %q is no address at or behind the first", spec,
+				last)
 		}
 	}
 	return r, nil

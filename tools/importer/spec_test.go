@@ -17,11 +17,15 @@ func TestTensorSpecIsRead(t *testing.T) {
 		bytes uint64
 	}{
 		{"a=1,1,0x20000,int32,256",
-			TensorSpec{Name: "a", Place: Place{Tile: true, X: 1, Y: 1}, Address: 0x20000, DType: gen.DTypeInt32, Shape: []uint32{256}}, 1024},
+			TensorSpec{Name: "a", Place: Place{Tile: true, X: 1, Y: 1}, Address: 0x20000,
+				DType: gen.DTypeInt32, Shape: []uint32{256}}, 1024},
 		{"w.1=18,0x12,135168,bfloat16,32x64",
-			TensorSpec{Name: "w.1", Place: Place{Tile: true, X: 18, Y: 18}, Address: 135168, DType: gen.DTypeBfloat16, Shape: []uint32{32, 64}}, 4096},
-		{"block=0X40,uint8,1", TensorSpec{Name: "block", Address: 0x40, DType: gen.DTypeUint8, Shape: []uint32{1}}, 1},
-		{"é=0,float64,2x2x2x2x2x2x2x2", TensorSpec{Name: "é", DType: gen.DTypeFloat64, Shape: []uint32{2, 2, 2, 2, 2, 2, 2, 2}}, 2048},
+			TensorSpec{Name: "w.1", Place: Place{Tile: true, X: 18, Y: 18}, Address: 135168,
+				DType: gen.DTypeBfloat16, Shape: []uint32{32, 64}}, 4096},
+		{"block=0X40,uint8,1", TensorSpec{Name: "block", Address: 0x40, DType: gen.DTypeUint8,
+			Shape: []uint32{1}}, 1},
+		{"é=0,float64,2x2x2x2x2x2x2x2", TensorSpec{Name: "é", DType: gen.DTypeFloat64,
+			Shape: []uint32{2, 2, 2, 2, 2, 2, 2, 2}}, 2048},
 	} {
 		got, err := ParseTensor(c.spec)
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) || got.Size() != c.bytes {
@@ -31,7 +35,8 @@ func TestTensorSpecIsRead(t *testing.T) {
 }
 
 func TestEveryElementTypeHasItsLowerCaseName(t *testing.T) {
-	const want = "int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64"
+	const want = "int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, " +
+		"float32, float64"
 	if got := strings.Join(lmb.DTypes[1:], ", "); got != want {
 		t.Errorf("got %s", got)
 	}
@@ -56,17 +61,25 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 		{"a=1,256,0x20000,int32,256", `tile "1","256" is no pair of numbers up to 255`},
 		{"a=1,1,20k,int32,256", `address "20k" is no number`},
 		{"a=1,1,0x20@+4,int32,256", `"+4" is no line that accesses a device, from 1 on`},
-		{"a=1,1,0x20@4294967296,int32,256", `"4294967296" is no line that accesses a device, from 1 on`},
+		{"a=1,1,0x20@4294967296,int32,256",
+			`"4294967296" is no line that accesses a device, from 1 on`},
 		{"a=1,1,-1,int32,256", `address "-1" is no number`},
-		{"a=1,1,0x20000,int,256", `element type "int" is none of int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64`},
-		{"a=1,1,0x20000,Int32,256", `element type "Int32" is none of ` + strings.Join(lmb.DTypes[1:], ", ")},
-		{"a=1,1,0x20000,invalid,256", `element type "invalid" is none of ` + strings.Join(lmb.DTypes[1:], ", ")},
-		{"a=1,1,0x20000,int32,0", `shape "0" is not one or more numbers above 0 with x between them`},
+		{"a=1,1,0x20000,int,256",
+			`element type "int" is none of int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64`},
+		{"a=1,1,0x20000,Int32,256", `element type "Int32" is none of ` +
+			strings.Join(lmb.DTypes[1:], ", ")},
+		{"a=1,1,0x20000,invalid,256", `element type "invalid" is none of ` +
+			strings.Join(lmb.DTypes[1:], ", ")},
+		{"a=1,1,0x20000,int32,0",
+			`shape "0" is not one or more numbers above 0 with x between them`},
 		{"a=1,1,0x20000,int32,", `shape "" is not one or more numbers above 0 with x between them`},
-		{"a=1,1,0x20000,int32,16x", `shape "16x" is not one or more numbers above 0 with x between them`},
-		{"a=1,1,0x20000,int32,1x1x1x1x1x1x1x1x1", `shape "1x1x1x1x1x1x1x1x1" has more than 8 dimensions`},
+		{"a=1,1,0x20000,int32,16x",
+			`shape "16x" is not one or more numbers above 0 with x between them`},
+		{"a=1,1,0x20000,int32,1x1x1x1x1x1x1x1x1",
+			`shape "1x1x1x1x1x1x1x1x1" has more than 8 dimensions`},
 		{"a=0,int32,4294967295x4294967295x4294967295x4294967295", "more than 4 GiB"},
-		{"a=0xffffffffffffffff,int32,1", "4 bytes at 0xffffffffffffffff reach beyond 64-bit addresses"},
+		{"a=0xffffffffffffffff,int32,1",
+			"4 bytes at 0xffffffffffffffff reach beyond 64-bit addresses"},
 	} {
 		_, err := ParseTensor(c.spec)
 		want := fmt.Sprintf("tensor %q: %s (the form is %s)", c.spec, c.want, tensorForm)

@@ -34,11 +34,13 @@ type step struct {
 	us     uint32 // deadline of a stepPoll; before that, the time from the first access to the last
 	aim    int32  // index into program.aims: where the window points; in a BAR -1
 	window uint16 // index into program.windows
-	to     int32  // index of a tensor, of host memory (stepRelocate), of a name, of program.late (stepHost); a segment (stepCut); -1: none
-	rule   uint8  // index into the board's rules
-	op     stepOp
-	width  uint8
-	flags  uint8
+	// index of a tensor, of host memory (stepRelocate), of a name, of program.late (stepHost); a
+	// segment (stepCut); -1: none
+	to    int32
+	rule  uint8 // index into the board's rules
+	op    stepOp
+	width uint8
+	flags uint8
 }
 
 const (
@@ -47,7 +49,9 @@ const (
 	apartStep                // each access of the run has a line of its own
 	halfStep                 // of an access that was split at the edge of a tensor
 	loopStep                 // a poll of a loop that did wait
-	pointedStep              // the window is pointed before it, wherever it points already; of a mark: it was configured before
+	// the window is pointed before it, wherever it points already; of a mark: it was configured
+	// before
+	pointedStep
 )
 
 // touches tells whether a step accesses the device.
@@ -185,7 +189,8 @@ func (a *arena) bytes(at, size uint64) []byte {
 // is left behind them.
 func (a *arena) extend(at, size uint64, data []byte) bool {
 	c := &a.chunks[at>>32]
-	if at>>32 != uint64(len(a.chunks)-1) || at&(1<<32-1)+size != uint64(len(*c)) || len(data) > cap(*c)-len(*c) {
+	if at>>32 != uint64(len(a.chunks)-1) || at&(1<<32-1)+size != uint64(len(*c)) ||
+		len(data) > cap(*c)-len(*c) {
 		return false
 	}
 	*c = append(*c, data...)
@@ -201,7 +206,8 @@ func (p *program) part(s *step, first, end uint32) step {
 		return *s
 	}
 	e, at := *s, first*uint32(s.width)
-	e.count, e.line, e.offset, e.at = end-first, uint32(s.lineOf(first)), s.offset+at, s.at+uint64(at)
+	e.count, e.line, e.offset, e.at = end-first, uint32(s.lineOf(first)), s.offset+at,
+		s.at+uint64(at)
 	if first > 0 {
 		e.time, e.us = s.last(), 0
 	}

@@ -73,7 +73,8 @@ func (t *tensor) missingRanges() string {
 func (p *program) imageTensors() (list []lmb.Tensor) {
 	for i := range p.tensors {
 		t := &p.tensors[i]
-		list = append(list, lmb.Tensor{Name: t.Name, Role: t.role, DType: t.DType, Shape: t.Shape, Data: t.data})
+		list = append(list, lmb.Tensor{Name: t.Name, Role: t.role, DType: t.DType, Shape: t.Shape,
+			Data: t.data})
 	}
 	return list
 }
@@ -87,7 +88,8 @@ func distinct(a, b *tensor, bar uint8) error {
 		return traces.Usage("two tensors are called %s", a.Name)
 	case a.role == b.role && (a.Line == b.Line || a.Line == 0 || b.Line == 0) &&
 		a.in(bar) == b.in(bar) && a.Address <= b.last() && b.Address <= a.last():
-		return traces.Usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(), b.kind(), b.Name, b.span())
+		return traces.Usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(),
+			b.kind(), b.Name, b.span())
 	}
 	return nil
 }
@@ -129,5 +131,6 @@ func (t *tensor) takes(s *step, address uint64) (taken, all bool) {
 // within gives the bytes of a tensor that a step reaches.
 func (t *tensor) within(s *step, address uint64) (from, to uint64) {
 	end := t.Address + t.size
-	return min(max(address, t.Address), end) - t.Address, min(max(address+s.size(), t.Address), end) - t.Address
+	return min(max(address, t.Address), end) - t.Address,
+		min(max(address+s.size(), t.Address), end) - t.Address
 }

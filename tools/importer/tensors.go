@@ -25,7 +25,8 @@ func (a *assigner) run() (outcome, error) {
 		return a.out, err
 	}
 	for _, r := range slices.Concat(a.o.Poll, a.o.Ignore) {
-		if err := a.checkPlace(fmt.Sprintf("range 0x%x-0x%x", r.First, r.Last), r.Place); err != nil {
+		if err := a.checkPlace(fmt.Sprintf("range 0x%x-0x%x", r.First, r.Last),
+			r.Place); err != nil {
 			return a.out, err
 		}
 	}
@@ -69,7 +70,8 @@ func (a *assigner) text() string {
 		if t.role == gen.RoleOutput {
 			thing = "load"
 		}
-		list.add(1, "%s %s of %d bytes from %s", t.kind(), t.Name, t.size, traces.Counted(t.uses, thing))
+		list.add(1, "%s %s of %d bytes from %s", t.kind(), t.Name, t.size,
+			traces.Counted(t.uses, thing))
 	}
 	list.add(a.split, "%s split at an edge", traces.Counted(a.split, "access"))
 	list.add(a.ignored, "the value of %s is ignored", traces.Counted(a.ignored, "load"))
@@ -85,7 +87,8 @@ func (a *assigner) addTensors() error {
 		a.tensors = append(a.tensors, tensor{TensorSpec: s, role: gen.RoleOutput})
 	}
 	if len(a.tensors) > fbs.TensorsMax {
-		return traces.Usage("%d tensors are more than an image holds (%d)", len(a.tensors), fbs.TensorsMax)
+		return traces.Usage("%d tensors are more than an image holds (%d)", len(a.tensors),
+			fbs.TensorsMax)
 	}
 	for i := range a.tensors {
 		t := &a.tensors[i]
@@ -106,10 +109,13 @@ func (a *assigner) checkSpec(t *tensor) error {
 	switch {
 	case nameReason(t.Name) != "":
 		return traces.Usage("%s %q: %s", t.kind(), t.Name, nameReason(t.Name))
-	case t.size == 0 || t.size > tensorSizeMax || len(t.Shape) == 0 || len(t.Shape) > fbs.DimsMax || t.last() < t.Address:
-		return traces.Usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(), t.Name)
+	case t.size == 0 || t.size > tensorSizeMax || len(t.Shape) == 0 || len(t.Shape) > fbs.DimsMax ||
+		t.last() < t.Address:
+		return traces.Usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(),
+			t.Name)
 	case t.Line > 0 && t.role == gen.RoleOutput:
-		return traces.Usage("output %s: an output is what is read there, of several loads the last: leave @%d out", t.Name, t.Line)
+		return traces.Usage("output %s: an output is what is read there, of several loads the "+
+			"last: leave @%d out", t.Name, t.Line)
 	}
 	return a.checkPlace(t.kind()+" "+t.Name, t.Place)
 }
@@ -119,7 +125,8 @@ func (p *program) checkPlace(who string, place Place) error {
 	tile := strings.TrimSpace(place.String())
 	switch {
 	case place.Tile && p.board.TLB == nil:
-		return traces.Usage("%s names tile %s, and board %s has no tiles: leave X,Y out", who, tile, p.board.Name)
+		return traces.Usage("%s names tile %s, and board %s has no tiles: leave X,Y out", who, tile,
+			p.board.Name)
 	case place.Tile && !p.with("lift"):
 		return traces.Usage("%s names tile %s, which only the lift pass finds", who, tile)
 	}
@@ -219,7 +226,9 @@ func (a *assigner) tensorWith(s *step, role gen.Role) (index int, whole bool, er
 	}
 	// Tensors in one place do not overlap: this is a store to several tiles.
 	if whole && other >= 0 {
-		return 0, false, traces.Refuse(int(s.line), "the store reaches several tiles, and with them both input %s and input %s; name one of the two",
+		return 0, false, traces.Refuse(int(s.line),
+			"the store reaches several tiles, and with them both input %s and input %s; name one "+
+				"of the two",
 			a.tensors[other].Name, a.tensors[index].Name)
 	}
 	return index, whole, nil
@@ -232,7 +241,8 @@ func (p *program) inRange(s *step, ranges []Range) (in, all bool) {
 	for _, r := range ranges {
 		address, ok := p.at(s, r.Place)
 		if last := address + s.size() - 1; ok && address <= r.Last && last >= r.First {
-			in, all, p.matched[r] = true, all && (s.run() == 1 || address >= r.First && last <= r.Last), true
+			in, all, p.matched[r] = true, all &&
+				(s.run() == 1 || address >= r.First && last <= r.Last), true
 		}
 	}
 	return in, all
@@ -242,7 +252,8 @@ func (p *program) inRange(s *step, ranges []Range) (in, all bool) {
 func (p *program) unmatched(flag string, ranges []Range) (out outcome) {
 	for _, r := range ranges {
 		if !p.matched[r] {
-			out.warn(0, "%s %s0x%x-0x%x does nothing: it meets no load that it could change", flag, r.Place, r.First, r.Last)
+			out.warn(0, "%s %s0x%x-0x%x does nothing: it meets no load that it could change", flag,
+				r.Place, r.First, r.Last)
 		}
 	}
 	return out
@@ -251,7 +262,9 @@ func (p *program) unmatched(flag string, ranges []Range) (out outcome) {
 // halve splits a step at the edge of a tensor, if the device cannot tell.
 func (a *assigner) halve(out *steps, s step, t *tensor) error {
 	if s.width == 1 || !s.is(memoryStep) || a.rule(&s).Widths&(s.width/2) == 0 {
-		return traces.Refuse(int(s.line), "%d bytes lie half in %s %s (%s), and such an access cannot be split there", s.width, t.kind(), t.Name, t.span())
+		return traces.Refuse(int(s.line),
+			"%d bytes lie half in %s %s (%s), and such an access cannot be split there", s.width,
+			t.kind(), t.Name, t.span())
 	}
 	if s.flags&halfStep == 0 {
 		a.split++
@@ -283,7 +296,8 @@ func (a *assigner) use(out *steps, s step, index int) error {
 		// A tensor larger than what the trace moves cannot be complete; if it
 		// is very large, memory is not reserved to say which bytes are missing.
 		if t.size > max(sureSizeMax, 8*uint64(a.loads+a.stores)) {
-			return traces.Usage("%s %s has %d bytes, more than the whole trace moves", t.kind(), t.Name, t.size)
+			return traces.Usage("%s %s has %d bytes, more than the whole trace moves", t.kind(),
+				t.Name, t.size)
 		}
 		t.data, t.have = make([]byte, t.size), make([]bool, t.size)
 		if t.Line > 0 {
@@ -293,7 +307,8 @@ func (a *assigner) use(out *steps, s step, index int) error {
 	address, _ := a.at(&s, t.Place)
 	offset := address - t.Address
 	for i, b := range a.moved(&s) {
-		if err := a.take(out, t, s.lineOf(uint32(i)/uint32(s.width)), index, offset+uint64(i), b); err != nil {
+		if err := a.take(out, t, s.lineOf(uint32(i)/uint32(s.width)), index, offset+uint64(i),
+			b); err != nil {
 			return err
 		}
 	}
@@ -313,11 +328,14 @@ func (a *assigner) take(out *steps, t *tensor, line, index int, offset uint64, v
 	} else if t.data[offset] != value {
 		if t.role == gen.RoleInput {
 			before := lineBefore(out, index, offset)
-			return traces.Refuse(line, "byte %d of input %s is stored with other data than in line %d: "+
-				"an input has one value a run (ADDRESS@LINE takes one of the stores)", offset, t.Name, before)
+			return traces.Refuse(line,
+				"byte %d of input %s is stored with other data than in line %d: "+
+					"an input has one value a run (ADDRESS@LINE takes one of the stores)", offset,
+				t.Name, before)
 		}
 		if !t.changed {
-			a.out.warn(line, "output %s is read with other data than in line %d: the last counts", t.Name, lineBefore(out, index, offset))
+			a.out.warn(line, "output %s is read with other data than in line %d: the last counts",
+				t.Name, lineBefore(out, index, offset))
 		}
 		t.changed = true
 	}
@@ -341,9 +359,11 @@ func (a *assigner) checkComplete() error {
 		t := &a.tensors[i]
 		switch {
 		case t.data == nil:
-			return traces.Refuse(0, "%s %s: nothing at %s is %s in this capture%s", t.kind(), t.Name, t.span(), t.verb(), a.placesHint(t))
+			return traces.Refuse(0, "%s %s: nothing at %s is %s in this capture%s", t.kind(),
+				t.Name, t.span(), t.verb(), a.placesHint(t))
 		case slices.Contains(t.have, false):
-			return traces.Refuse(0, "%s %s: bytes %s are never %s in this capture", t.kind(), t.Name, t.missingRanges(), t.verb())
+			return traces.Refuse(0, "%s %s: bytes %s are never %s in this capture", t.kind(),
+				t.Name, t.missingRanges(), t.verb())
 		}
 	}
 	return nil

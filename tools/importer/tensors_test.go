@@ -31,7 +31,8 @@ func TestStoresToAnInputAndLoadsFromAnOutputBecomeCopies(t *testing.T) {
 		access("R", 4, wh166+0x200, 0x11), access("R", 4, wh166+0x204, 0x22),
 		access("R", 4, wh166+0x208, 0x33), // behind the output
 	)
-	image, report := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,3", "out d=1,1,0x200,int16,2x2"))
+	image, report := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,3",
+		"out d=1,1,0x200,int16,2x2"))
 	commands(t, image, `
 point tlb0 (1,1) 0x0
 copyin bulk tlb0+0x100 w8 a[0:12]
@@ -41,21 +42,25 @@ copyout bulk tlb0+0x200 w4 d[0:8]
 expect tlb0+0x208 w4 0x33 mask 0xffffffff
 `)
 	a, d := image.Tensors[0], image.Tensors[1]
-	if a.Name != "a" || a.Role != gen.RoleInput || a.DType != gen.DTypeInt32 || fmt.Sprint(a.Shape) != "[3]" ||
+	if a.Name != "a" || a.Role != gen.RoleInput || a.DType != gen.DTypeInt32 ||
+		fmt.Sprint(a.Shape) != "[3]" ||
 		!bytes.Equal(a.Data, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}) {
 		t.Errorf("input %+v", a)
 	}
-	if d.Name != "d" || d.Role != gen.RoleOutput || fmt.Sprint(d.Shape) != "[2 2]" || !bytes.Equal(d.Data, []byte{0x11, 0, 0, 0, 0x22, 0, 0, 0}) {
+	if d.Name != "d" || d.Role != gen.RoleOutput || fmt.Sprint(d.Shape) != "[2 2]" ||
+		!bytes.Equal(d.Data, []byte{0x11, 0, 0, 0, 0x22, 0, 0, 0}) {
 		t.Errorf("output %+v", d)
 	}
-	if got := did(report, "tensors"); got != "input a of 12 bytes from 2 stores; output d of 8 bytes from 2 loads" {
+	if got := did(report,
+		"tensors"); got != "input a of 12 bytes from 2 stores; output d of 8 bytes from 2 loads" {
 		t.Errorf("tensors: %s", got)
 	}
 }
 
 func TestTensorMayComeInPiecesAndInAnyOrder(t *testing.T) {
 	text := l1(
-		access("W", 4, wh166+0x104, 2), access("W", 4, wh166+0x100, 1), access("W", 2, wh166+0x108, 3), "MARK 1.5 x", access("W", 2, wh166+0x10a, 4))
+		access("W", 4, wh166+0x104, 2), access("W", 4, wh166+0x100, 1),
+		access("W", 2, wh166+0x108, 3), "MARK 1.5 x", access("W", 2, wh166+0x10a, 4))
 	image, _ := mustImport(t, text, tensors(t, "in a=1,1,0x100,uint8,12"))
 	commands(t, image, `
 point tlb0 (1,1) 0x0
@@ -70,8 +75,10 @@ copyin exact tlb0+0x10a w2 a[10:12]
 // A workload that runs twice stores its input twice; each time the replay
 // gives the device what it was given.
 func TestInputMayBeStoredAgainWithTheSameData(t *testing.T) {
-	pass := []string{access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2), access("W", 4, wh166+0x300, 9), access("R", 4, wh166+0x200, 3)}
-	image, _ := mustImport(t, l1(append(pass, pass...)...), tensors(t, "in a=1,1,0x100,int32,2", "out d=1,1,0x200,int32,1"))
+	pass := []string{access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2),
+		access("W", 4, wh166+0x300, 9), access("R", 4, wh166+0x200, 3)}
+	image, _ := mustImport(t, l1(append(pass, pass...)...),
+		tensors(t, "in a=1,1,0x100,int32,2", "out d=1,1,0x200,int32,1"))
 	one := `copyin bulk tlb0+0x100 w4 a[0:8]
 fence
 write tlb0+0x300 w4 0x9
@@ -81,12 +88,15 @@ copyout exact tlb0+0x200 w4 d[0:4]
 }
 
 func TestLastLoadOfAnOutputIsTheGolden(t *testing.T) {
-	text := l1(access("R", 4, wh166+0x200, 0), access("W", 4, wh166+0x100, 1), access("R", 4, wh166+0x200, 7))
+	text := l1(access("R", 4, wh166+0x200, 0), access("W", 4, wh166+0x100, 1),
+		access("R", 4, wh166+0x200, 7))
 	image, report := mustImport(t, text, tensors(t, "out d=1,1,0x200,int32,1"))
 	if !bytes.Equal(image.Tensors[0].Data, []byte{7, 0, 0, 0}) {
 		t.Errorf("golden %v", image.Tensors[0].Data)
 	}
-	if len(report.Warnings) != 1 || report.Warnings[0].String() != "line 6: output d is read with other data than in line 4: the last counts" {
+	if len(report.Warnings) != 1 ||
+		report.Warnings[0].String() != "line 6: output d is read with other data than in line 4: "+
+			"the last counts" {
 		t.Errorf("warnings %v", report.Warnings)
 	}
 }
@@ -129,9 +139,11 @@ func TestStoreThatIsHalfAnInputsIsSplit(t *testing.T) {
 
 // y = alpha x + y reads its result from where it was given y.
 func TestInputAndOutputMayShareTheirPlace(t *testing.T) {
-	text := l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2), access("W", 4, wh166+0x300, 9),
+	text := l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2),
+		access("W", 4, wh166+0x300, 9),
 		access("R", 4, wh166+0x100, 3), access("R", 4, wh166+0x104, 4))
-	image, _ := mustImport(t, text, tensors(t, "in y=1,1,0x100,int32,2", "out result=1,1,0x104,int32,1"))
+	image, _ := mustImport(t, text, tensors(t, "in y=1,1,0x100,int32,2",
+		"out result=1,1,0x104,int32,1"))
 	commands(t, image, `
 point tlb0 (1,1) 0x0
 copyin bulk tlb0+0x100 w4 y[0:8]
@@ -145,7 +157,8 @@ copyout exact tlb0+0x104 w4 result[0:4]
 func TestAccessOverTwoTensorsIsSplit(t *testing.T) {
 	text := l1(access("W", 8, wh166+0x100, 0x0807060504030201))
 	image, _ := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,1", "in b=1,1,0x104,int32,1"))
-	commands(t, image, "\npoint tlb0 (1,1) 0x0\ncopyin exact tlb0+0x100 w4 a[0:4]\ncopyin exact tlb0+0x104 w4 b[0:4]\n")
+	commands(t, image, "\npoint tlb0 (1,1) 0x0\ncopyin exact tlb0+0x100 w4 a[0:4]\n"+
+		"copyin exact tlb0+0x104 w4 b[0:4]\n")
 }
 
 func TestStoresToAnOutputStayAsTheyAre(t *testing.T) {
@@ -159,7 +172,8 @@ copyout exact tlb0+0x200 w4 d[0:4]
 }
 
 func TestTensorIsOfItsTileOnly(t *testing.T) {
-	text := l1(access("W", 4, wh166+0x100, 1), whPoint(wh166Config, 2, 1, 0), access("W", 4, wh166+0x100, 2))
+	text := l1(access("W", 4, wh166+0x100, 1), whPoint(wh166Config, 2, 1, 0),
+		access("W", 4, wh166+0x100, 2))
 	image, _ := mustImport(t, text, tensors(t, "in a=2,1,0x100,int32,1"))
 	commands(t, image, `
 point tlb0 (1,1) 0x0
@@ -176,14 +190,17 @@ func TestMulticastInputIsNamedByAnyTileOfTheRectangle(t *testing.T) {
 		commands(t, image, "\npoint tlb0 (4,2) 0x0 from (1,1)\ncopyin exact tlb0+0x100 w4 a[0:4]\n")
 	}
 	refused(t, text, tensors(t, "in a=5,1,0x100,int32,1"),
-		"input a: nothing at (5,1) 0x100..0x103 is stored in this capture; tiles that are: (1,1)-(4,2)")
+		"input a: nothing at (5,1) 0x100..0x103 is stored in this capture; tiles that are: "+
+			"(1,1)-(4,2)")
 	refused(t, text, tensors(t, "in a=1,1,0x100,int32,1", "in b=2,2,0x100,int32,1"),
-		"line 4: the store reaches several tiles, and with them both input a and input b; name one of the two")
+		"line 4: the store reaches several tiles, and with them both input a and input b; name "+
+			"one of the two")
 }
 
 // NoC 1 counts tiles from the other corner.
 func TestTensorIsFoundThroughTheOtherNoC(t *testing.T) {
-	text := lines(whDevice, access("W", 8, wh166Config, 8<<12|10<<18|1<<36), access("W", 4, wh166+0x100, 5))
+	text := lines(whDevice, access("W", 8, wh166Config, 8<<12|10<<18|1<<36),
+		access("W", 4, wh166+0x100, 5))
 	image, _ := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,1"))
 	if !strings.Contains(show(image), "a[0:4]") {
 		t.Errorf("commands:\n%s", show(image))
@@ -191,7 +208,8 @@ func TestTensorIsFoundThroughTheOtherNoC(t *testing.T) {
 }
 
 func TestTensorInABar(t *testing.T) {
-	text := lines(shmDevice, "W 8 2:0x100 0x1", "W 8 2:0x108 0x2", "W 4 0x8 0x100", "R 8 2:0x200 0x3")
+	text := lines(shmDevice, "W 8 2:0x100 0x1", "W 8 2:0x108 0x2", "W 4 0x8 0x100",
+		"R 8 2:0x200 0x3")
 	o := tensors(t, "in a=0x100,int64,2", "out d=0x200,int64,1")
 	o.Bar = 2
 	image, _ := mustImport(t, text, o)
@@ -204,8 +222,11 @@ copyout exact bar2+0x200 w8 d[0:8]
 }
 
 func TestAccessOverTheEdgeOfATensorIsSplitInMemory(t *testing.T) {
-	text := l1(access("W", 8, wh166+0x100, 0x0807060504030201), access("W", 8, wh166+0x108, 0x100f0e0d0c0b0a09), access("R", 8, wh166+0x200, 0x1122334455667788))
-	image, report := mustImport(t, text, tensors(t, "in a=1,1,0x102,uint8,9", "out d=1,1,0x204,uint8,4"))
+	text := l1(access("W", 8, wh166+0x100, 0x0807060504030201),
+		access("W", 8, wh166+0x108, 0x100f0e0d0c0b0a09),
+		access("R", 8, wh166+0x200, 0x1122334455667788))
+	image, report := mustImport(t, text, tensors(t, "in a=1,1,0x102,uint8,9",
+		"out d=1,1,0x204,uint8,4"))
 	commands(t, image, `
 point tlb0 (1,1) 0x0
 write tlb0+0x100 w2 0x201
@@ -215,7 +236,8 @@ fence
 expect tlb0+0x200 w4 0x55667788 mask 0xffffffff
 copyout exact tlb0+0x204 w4 d[0:4]
 `)
-	if !bytes.Equal(image.Tensors[0].Data, []byte{3, 4, 5, 6, 7, 8, 9, 10, 11}) || !bytes.Equal(image.Tensors[1].Data, []byte{0x44, 0x33, 0x22, 0x11}) {
+	if !bytes.Equal(image.Tensors[0].Data, []byte{3, 4, 5, 6, 7, 8, 9, 10, 11}) ||
+		!bytes.Equal(image.Tensors[1].Data, []byte{0x44, 0x33, 0x22, 0x11}) {
 		t.Errorf("data %v", image.Tensors)
 	}
 	if got := did(report, "tensors"); !strings.HasSuffix(got, "; 3 accesses split at an edge") {
@@ -224,7 +246,8 @@ copyout exact tlb0+0x204 w4 d[0:4]
 }
 
 func TestTensorsAreRefused(t *testing.T) {
-	half := l1(access("W", 8, wh166+0x100, 1), access("W", 8, wh166+0x118, 2), access("R", 4, wh166+0x200, 3))
+	half := l1(access("W", 8, wh166+0x100, 1), access("W", 8, wh166+0x118, 2),
+		access("R", 4, wh166+0x200, 3))
 	for _, c := range []struct {
 		name, text string
 		specs      []string
@@ -234,31 +257,42 @@ func TestTensorsAreRefused(t *testing.T) {
 			"input a: bytes 8..23, 32..35 are never stored in this capture"},
 		{"bytes never read", half, []string{"out d=1,1,0x200,int32,256"},
 			"output d: bytes 4..1023 are never read in this capture"},
-		{"bytes never read, here and there", l1(access("R", 1, wh166+0x201, 0), access("R", 1, wh166+0x203, 0), access("R", 1, wh166+0x205, 0), access("R", 1, wh166+0x207, 0), access("R", 1, wh166+0x209, 0)),
+		{"bytes never read, here and there", l1(access("R", 1, wh166+0x201, 0),
+			access("R", 1, wh166+0x203, 0), access("R", 1, wh166+0x205, 0),
+			access("R", 1, wh166+0x207, 0), access("R", 1, wh166+0x209, 0)),
 			[]string{"out d=1,1,0x200,int8,16"},
 			"output d: bytes 0..0, 2..2, 4..4, 6..6 and more are never read in this capture"},
 		{"nothing stored", half, []string{"in a=2,1,0x100,int32,1"},
-			"input a: nothing at (2,1) 0x100..0x103 is stored in this capture; tiles that are: (1,1)"},
+			"input a: nothing at (2,1) 0x100..0x103 is stored in this capture; tiles that are: " +
+				"(1,1)"},
 		{"nothing read", half, []string{"out d=1,1,0x100,int32,1"},
 			"output d: nothing at (1,1) 0x100..0x103 is read in this capture; tiles that are: (1,1)"},
-		{"other data", l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2), access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
+		{"other data", l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2),
+			access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
 			[]string{"in w=1,1,0x100,int32,2"},
-			"line 7: byte 4 of input w is stored with other data than in line 5: an input has one value a run (ADDRESS@LINE takes one of the stores)"},
-		{"an output with a line", half, []string{"out d=1,1,0x200@4,int32,1"}, "output d: an output is what is read there, of several loads the last: leave @4 out"},
+			"line 7: byte 4 of input w is stored with other data than in line 5: an input has " +
+				"one value a run (ADDRESS@LINE takes one of the stores)"},
+		{"an output with a line", half, []string{"out d=1,1,0x200@4,int32,1"},
+			"output d: an output is what is read there, of several loads the last: leave @4 out"},
 		{"larger than the trace", half, []string{"in a=1,1,0x100,int8,1073741824"},
 			"input a has 1073741824 bytes, more than the whole trace moves"},
 		{"overlap", half, []string{"in a=1,1,0x100,int32,2", "in b=1,1,0x104,int32,1"},
 			"input a at (1,1) 0x100..0x107 and input b at (1,1) 0x104..0x107 overlap"},
 		{"overlap of outputs", half, []string{"out a=1,1,0x100,int32,2", "out b=1,1,0x107,int32,1"},
 			"output a at (1,1) 0x100..0x107 and output b at (1,1) 0x107..0x10a overlap"},
-		{"one name", half, []string{"in a=1,1,0x100,int32,1", "out a=1,1,0x200,int32,1"}, "two tensors are called a"},
-		{"tile on a board without", lines(eduDevice, "W 4 0x4 0x1"), []string{"in a=1,1,0x4,int32,1"},
+		{"one name", half, []string{"in a=1,1,0x100,int32,1", "out a=1,1,0x200,int32,1"},
+			"two tensors are called a"},
+		{"tile on a board without", lines(eduDevice, "W 4 0x4 0x1"),
+			[]string{"in a=1,1,0x4,int32,1"},
 			"input a names tile (1,1), and board edu has no tiles: leave X,Y out"},
 		{"edge in a register", lines(eduDevice, "W 8 0xa0 0x1"), []string{"in a=0xa4,int32,1"},
-			"line 3: 8 bytes lie half in input a (0xa4..0xa7), and such an access cannot be split there"},
-		{"edge in a register of a tile", lines(whDevice, whPoint(wh166Config, 1, 1, 0xff000000), access("R", 4, wh166+0xb121b0, 1)),
+			"line 3: 8 bytes lie half in input a (0xa4..0xa7), and such an access cannot be " +
+				"split there"},
+		{"edge in a register of a tile", lines(whDevice, whPoint(wh166Config, 1, 1, 0xff000000),
+			access("R", 4, wh166+0xb121b0, 1)),
 			[]string{"out d=1,1,0xffb121b2,int16,1"},
-			"line 4: 4 bytes lie half in output d ((1,1) 0xffb121b2..0xffb121b3), and such an access cannot be split there"},
+			"line 4: 4 bytes lie half in output d ((1,1) 0xffb121b2..0xffb121b3), and such an " +
+				"access cannot be split there"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, tensors(t, c.specs...), c.want) })
 	}
@@ -266,15 +300,19 @@ func TestTensorsAreRefused(t *testing.T) {
 	o.Without = []string{"lift"}
 	loads := lines(whDevice, access("R", 4, wh166, 1))
 	refused(t, loads, o, "input a names tile (1,1), which only the lift pass finds")
-	refused(t, loads, Options{Without: []string{"lift"}, Poll: []Range{mustRange(t, "1,1,0x40")}}, "range 0x40-0x40 names tile (1,1), which only the lift pass finds")
-	refused(t, lines(eduDevice, "W 4 0x4 0x1"), Options{Ignore: []Range{mustRange(t, "1,1,0x40-0x43")}},
+	refused(t, loads, Options{Without: []string{"lift"}, Poll: []Range{mustRange(t, "1,1,0x40")}},
+		"range 0x40-0x40 names tile (1,1), which only the lift pass finds")
+	refused(t, lines(eduDevice, "W 4 0x4 0x1"),
+		Options{Ignore: []Range{mustRange(t, "1,1,0x40-0x43")}},
 		"range 0x40-0x43 names tile (1,1), and board edu has no tiles: leave X,Y out")
 }
 
 func TestResultThatFollowsAnInputIsWarnedOf(t *testing.T) {
-	text := l1(access("W", 4, wh166+0x100, 1), access("R", 4, wh166+0x200, 3), access("R", 4, wh166+0x204, 3))
+	text := l1(access("W", 4, wh166+0x100, 1), access("R", 4, wh166+0x200, 3),
+		access("R", 4, wh166+0x204, 3))
 	_, report := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,1"))
-	want := "line 5: 1 compare holds what the device gave against the recording, and will fail where an input changes it: name it as an output"
+	want := "line 5: 1 compare holds what the device gave against the recording, and will fail " +
+		"where an input changes it: name it as an output"
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
 		t.Errorf("warnings %v", report.Warnings)
 	}
@@ -285,7 +323,8 @@ func TestResultThatFollowsAnInputIsWarnedOf(t *testing.T) {
 }
 
 func TestTensorSpecMadeByHandIsChecked(t *testing.T) {
-	good := TensorSpec{Name: "a", Place: Place{Tile: true, X: 1, Y: 1}, Address: 0x100, DType: gen.DTypeInt8, Shape: []uint32{4}}
+	good := TensorSpec{Name: "a", Place: Place{Tile: true, X: 1, Y: 1}, Address: 0x100,
+		DType: gen.DTypeInt8, Shape: []uint32{4}}
 	for name, spoil := range map[string]func(*TensorSpec){
 		"no name":    func(s *TensorSpec) { s.Name = "" },
 		"no type":    func(s *TensorSpec) { s.DType = 0 },
@@ -297,7 +336,8 @@ func TestTensorSpecMadeByHandIsChecked(t *testing.T) {
 	} {
 		spec := good
 		spoil(&spec)
-		_, _, err := Import(strings.NewReader(l1(access("W", 4, wh166+0x100, 1))), Options{From: FromMmiotrace, Board: &boards.Wormhole, Inputs: []TensorSpec{spec}})
+		_, _, err := Import(strings.NewReader(l1(access("W", 4, wh166+0x100, 1))),
+			Options{From: FromMmiotrace, Board: &boards.Wormhole, Inputs: []TensorSpec{spec}})
 		if err == nil {
 			t.Errorf("%s: imported", name)
 		}

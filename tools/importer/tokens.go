@@ -107,7 +107,8 @@ func (f *finder) addSplit(s *step, index int32) {
 }
 
 func (f *finder) add(s *step, o occurrence) {
-	t := token{aim: s.aim, offset: s.offset + o.first*uint32(s.width), count: o.end - o.first, op: s.op, width: s.width}
+	t := token{aim: s.aim, offset: s.offset + o.first*uint32(s.width), count: o.end - o.first,
+		op: s.op, width: s.width}
 	if s.op == stepPoll {
 		t.mask, t.count = s.mask, 1
 	}
@@ -181,7 +182,8 @@ const (
 func (f *finder) counters() []Counter {
 	stores := map[uint32][]int32{} // tokens, by what they are
 	for at, id := range f.ids {
-		if f.of(at).op == stepStore && uint64(f.where[at].end-f.where[at].first)*uint64(f.of(at).width) <= countedSize {
+		if f.of(at).op == stepStore &&
+			uint64(f.where[at].end-f.where[at].first)*uint64(f.of(at).width) <= countedSize {
 			stores[id] = append(stores[id], int32(at))
 		}
 	}
@@ -191,7 +193,8 @@ func (f *finder) counters() []Counter {
 			list = append(list, c)
 		}
 	}
-	slices.SortFunc(list, func(a, b Counter) int { return cmp.Or(b.Times-a.Times, a.first-b.first) })
+	slices.SortFunc(list,
+		func(a, b Counter) int { return cmp.Or(b.Times-a.Times, a.first-b.first) })
 	return list[:min(len(list), countersMax)]
 }
 
@@ -210,7 +213,8 @@ func (f *finder) counter(places []int32) (Counter, bool) {
 	}
 	p := f.piece(first)
 	return Counter{
-		Place: p.place(), Address: p.address, Line: f.lineOf(first), Times: len(places), first: first,
+		Place: p.place(), Address: p.address, Line: f.lineOf(first), Times: len(places),
+		first:  first,
 		Values: fmt.Sprintf("%#x, %#x, %#x, %#x ...", values[0], values[1], values[2], values[3]),
 	}, true
 }

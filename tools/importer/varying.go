@@ -31,7 +31,8 @@ func (c *columns) values(b patch, s span) (list [][]byte) {
 // region says what a part that differs is.
 func (c *columns) region(b patch, s span) {
 	first := &b[0]
-	v := Varying{Role: "input", Place: first.place(), Address: first.address + s.from, Size: s.to - s.from}
+	v := Varying{Role: "input", Place: first.place(), Address: first.address + s.from,
+		Size: s.to - s.from}
 	if first.op == stepLoad {
 		v.Role = "output"
 	}
@@ -78,7 +79,8 @@ func (c *columns) twice(v *Varying) bool {
 		o := &c.c.Varies[i]
 		switch {
 		case o.spec.Line > 0 && v.spec.Line > 0: // each has its own stores
-		case o.Role != v.Role || o.bad != "" || o.spec.Place != v.spec.Place || o.Address >= v.Address+v.Size || v.Address >= o.Address+o.Size:
+		case o.Role != v.Role || o.bad != "" || o.spec.Place != v.spec.Place ||
+			o.Address >= v.Address+v.Size || v.Address >= o.Address+o.Size:
 		case v.Address >= o.Address && v.Address+v.Size <= o.Address+o.Size:
 			return true
 		default:
@@ -106,11 +108,13 @@ func (c *columns) given(v *Varying) bool {
 func (c *columns) readBack(p *piece, address uint64, values [][]byte) bool {
 	for _, b := range c.patches(stepStore) {
 		last := b[len(b)-1].end()
-		if b[0].home != p.home || b[0].at > p.at || address < b[0].address || address+uint64(len(values[0])) > last {
+		if b[0].home != p.home || b[0].at > p.at || address < b[0].address ||
+			address+uint64(len(values[0])) > last {
 			continue
 		}
 		from := address - b[0].address
-		if slices.EqualFunc(values, c.values(b, span{from, from + uint64(len(values[0]))}), bytes.Equal) {
+		if slices.EqualFunc(values, c.values(b, span{from, from + uint64(len(values[0]))}),
+			bytes.Equal) {
 			return true
 		}
 	}
@@ -127,7 +131,8 @@ func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) st
 	if n == "" && v.spec.Line > 0 {
 		if v.fed {
 			v.Role, v.spec.Line = "port", 0
-			return fmt.Sprintf("a port that is fed: more than %d stores of a frame have other data there", fedMin)
+			return fmt.Sprintf("a port that is fed: more than %d stores of a frame have other "+
+				"data there", fedMin)
 		}
 		n = c.countsOn(first, v)
 	}
@@ -183,7 +188,8 @@ const fedMin = 16
 func (c *columns) countsOn(first *piece, v *Varying) string {
 	var stores [][][]byte
 	for i := range c.pieces {
-		if p := &c.pieces[i]; p.op == first.op && p.home == first.home && p.address == v.Address && p.size == v.Size && v.Size <= 8 {
+		if p := &c.pieces[i]; p.op == first.op && p.home == first.home && p.address == v.Address &&
+			p.size == v.Size && v.Size <= 8 {
 			stores = append(stores, c.values(patch{*p}, span{0, p.size}))
 		}
 	}
@@ -211,15 +217,18 @@ func (c *columns) countsInside(v *Varying, values [][]byte) {
 		for _, b := range values[:times] {
 			list = append(list, traces.Little(b[at:at+4]))
 		}
-		if _, turn, ok := progression(list, fbs.WidthMask(4)); !ok || turn != 0 && times <= countsMin {
+		if _, turn, ok := progression(list, fbs.WidthMask(4)); !ok ||
+			turn != 0 && times <= countsMin {
 			continue
 		}
 		if found++; found == 1 {
-			shown = fmt.Sprintf("the first at 0x%x: %#x, %#x, %#x ...", v.Address+at, list[0], list[1], list[2])
+			shown = fmt.Sprintf("the first at 0x%x: %#x, %#x, %#x ...", v.Address+at, list[0],
+				list[1], list[2])
 		}
 	}
 	if found > 0 {
-		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s: whoever replays has it count", v.Line, v.Place, v.Address,
+		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s: whoever replays has "+
+			"it count", v.Line, v.Place, v.Address,
 			traces.Counted(found, "part"), shown)
 	}
 }
@@ -241,8 +250,10 @@ func progression(list []uint64, width uint64) (step, turn uint64, ok bool) {
 	for step, n := range steps {
 		for back, m := range steps {
 			turn := step + (-back & width)
-			forth := n > m || n == m && step < back || turn == 2*step && step == largest && n+1 == m || len(list) == 3
-			if back != step && forth && step < turn && turn > largest && turn-step <= largest && bits.Len64(turn) < 32 {
+			forth := n > m || n == m && step < back ||
+				turn == 2*step && step == largest && n+1 == m || len(list) == 3
+			if back != step && forth && step < turn && turn > largest && turn-step <= largest &&
+				bits.Len64(turn) < 32 {
 				return step, turn, true
 			}
 		}
@@ -265,12 +276,16 @@ func (c *columns) follows(p *piece, address uint64, values [][]byte) bool {
 	}
 	for i := range c.pieces {
 		l := &c.pieces[i]
-		if l.at >= p.at || l.op != stepLoad || l.differs == nil || l.home != p.home || l.address != address || l.size != uint64(len(values[0])) {
+		if l.at >= p.at || l.op != stepLoad || l.differs == nil || l.home != p.home ||
+			l.address != address || l.size != uint64(len(values[0])) {
 			continue
 		}
 		read := c.values(patch{*l}, span{0, l.size})
 		flip := traces.Little(read[0]) ^ traces.Little(values[0])
-		if slices.EqualFunc(read, values, func(r, v []byte) bool { return traces.Little(r)^traces.Little(v) == flip }) {
+		if slices.EqualFunc(read, values, func(r,
+			v []byte) bool {
+			return traces.Little(r)^traces.Little(v) == flip
+		}) {
 			return true
 		}
 	}
@@ -283,13 +298,17 @@ func (c *columns) storedAgain(b patch, v *Varying, values [][]byte) (again bool)
 	address, size, differ := v.Address, v.Size, uint64(0)
 	for i := range c.pieces {
 		p := &c.pieces[i]
-		if p.op != b[0].op || p.home != b[0].home || p.address >= address+size || p.end() <= address ||
+		if p.op != b[0].op || p.home != b[0].home || p.address >= address+size ||
+			p.end() <= address ||
 			slices.ContainsFunc(b, func(o piece) bool { return o.at == p.at }) {
 			continue
 		}
 		from, to := max(p.address, address), min(p.end(), address+size)
 		mine := c.values(patch{*p}, span{from - p.address, to - p.address})
-		if slices.EqualFunc(mine, values, func(m, o []byte) bool { return bytes.Equal(m, o[from-address:to-address]) }) {
+		if slices.EqualFunc(mine, values, func(m,
+			o []byte) bool {
+			return bytes.Equal(m, o[from-address:to-address])
+		}) {
 			continue
 		}
 		again = true

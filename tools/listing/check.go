@@ -24,12 +24,14 @@ func (p *printer) readBack(check *parser, means func() bool) string {
 // isHeader reports whether the declarations in front of data and tensors are those of the image.
 func (p *printer) isHeader(got *lmb.Image) bool {
 	want := p.image
-	return want.Origin == got.Origin && slices.Equal(want.Targets, got.Targets) && slices.Equal(want.Rules, got.Rules) &&
+	return want.Origin == got.Origin && slices.Equal(want.Targets, got.Targets) &&
+		slices.Equal(want.Rules, got.Rules) &&
 		slices.Equal(want.Windows, got.Windows)
 }
 
 func sameTensor(a, b lmb.Tensor) bool {
-	return a.Name == b.Name && a.Role == b.Role && a.Golden == b.Golden && a.DType == b.DType && slices.Equal(a.Shape, b.Shape) &&
+	return a.Name == b.Name && a.Role == b.Role && a.Golden == b.Golden && a.DType == b.DType &&
+		slices.Equal(a.Shape, b.Shape) &&
 		(a.Data == nil) == (b.Data == nil) && bytes.Equal(a.Data, b.Data)
 }
 
@@ -43,13 +45,15 @@ func (p *printer) isCommand(check *parser, c *lmb.Command) bool {
 	got, want := s.Commands[0], *c
 	if len(check.calls) == 1 {
 		// The sequence called may come later, so that only its name can be checked.
-		if int(c.Index) >= len(p.image.Sequences) || p.image.Sequences[c.Index].Name != check.calls[0].name {
+		if int(c.Index) >= len(p.image.Sequences) ||
+			p.image.Sequences[c.Index].Name != check.calls[0].name {
 			return false
 		}
 		got.Index = c.Index
 	}
 	if tensor := int(c.Index) - 1; c.Opcode == gen.OpcodeCopyOut && tensor >= p.golden {
-		if tensor >= len(check.image.Tensors) || !sameTensor(p.image.Tensors[tensor], check.image.Tensors[tensor]) {
+		if tensor >= len(check.image.Tensors) ||
+			!sameTensor(p.image.Tensors[tensor], check.image.Tensors[tensor]) {
 			return false // the copy fills an output that no compare made
 		}
 		check.image.Tensors[tensor].Data = p.image.Tensors[tensor].Data // frees the copy

@@ -116,7 +116,8 @@ func (p *parser) windowIndex() uint16 {
 	t := p.tok
 	if n, ok := windowNumber(t.text); ok && t.kind == tokenWord && !p.failed {
 		if n >= len(p.image.Windows) {
-			p.fail(t, "there is no window %s; %d windows are declared, and the first is w0", t.text, len(p.image.Windows))
+			p.fail(t, "there is no window %s; %d windows are declared, and the first is w0", t.text,
+				len(p.image.Windows))
 			return 0
 		}
 		p.advance()
@@ -164,7 +165,8 @@ func (p *parser) spans(a place, c *lmb.Command, amount, unit uint64, amountAt to
 	case offset%unit != 0:
 		p.fail(a.at, "offset 0x%x is not a multiple of %d", offset, unit)
 	case unit > 1 && a.window.Offset%unit != 0:
-		p.fail(a.at, "the window starts at 0x%x of its BAR, which is not a multiple of %d", a.window.Offset, unit)
+		p.fail(a.at, "the window starts at 0x%x of its BAR, which is not a multiple of %d",
+			a.window.Offset, unit)
 	case amount == 0:
 		p.fail(amountAt, "0 bytes are nothing to do")
 	case amount%unit != 0:
@@ -267,10 +269,12 @@ func (p *parser) bulkFill(c *lmb.Command, w *lmb.Window) {
 		for uint32(width) > left || part.Offset%uint32(width) != 0 {
 			width /= 2
 		}
-		part.Opcode, part.Width, part.Mode, part.Amount, part.Value = gen.OpcodeWrite, width, 0, 0, value&fbs.WidthMask(width)
+		part.Opcode, part.Width, part.Mode, part.Amount, part.Value = gen.OpcodeWrite, width, 0, 0,
+			value&fbs.WidthMask(width)
 		size := uint32(width)
 		if whole := left / size * size; whole > size && width == widest {
-			part.Opcode, part.Mode, part.Amount, size = gen.OpcodeFill, uint8(gen.AccessExact), whole, whole
+			part.Opcode, part.Mode, part.Amount, size = gen.OpcodeFill, uint8(gen.AccessExact),
+				whole, whole
 		}
 		p.before = append(p.before, part)
 		part.Offset += size
@@ -343,7 +347,8 @@ func (p *parser) slice(c *lmb.Command, role gen.Role) token {
 	}
 	p.expect("]")
 	if end > t.Size() || first > end {
-		p.fail(endAt, "[%d:%d] is not a range of bytes of %s, which has %s", first, end, name, bytesText(t.Size()))
+		p.fail(endAt, "[%d:%d] is not a range of bytes of %s, which has %s", first, end, name,
+			bytesText(t.Size()))
 	}
 	c.Index, c.Value, c.Amount = uint16(1+index), first, p.amount(endAt, end-first)
 	return at

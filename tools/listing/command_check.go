@@ -29,7 +29,8 @@ func (p *parser) poll(c *lmb.Command) {
 
 func (p *parser) policy(c *lmb.Command) {
 	if p.tok.isWord("defer") {
-		p.fail(p.tok, "defer is not carried out: nothing needs it; use ignore, or a check at the end")
+		p.fail(p.tok, "defer is not carried out: nothing needs it; use ignore, or a check at the "+
+			"end")
 	}
 	c.Option = uint8(p.word("ignore or fail", policyWords))
 }
@@ -57,11 +58,13 @@ func (p *parser) condition(c *lmb.Command) {
 	case p.accept("!="):
 		c.Mode = uint8(gen.ConditionNotEqual)
 	default:
-		p.fail(p.tok, "expected a condition (== 1, != 1, & 1 == 0, any-set 6 or any-clear 6), found %s", p.tok)
+		p.fail(p.tok, "expected a condition (== 1, != 1, & 1 == 0, any-set 6 or any-clear 6), "+
+			"found %s", p.tok)
 	}
 	c.Value = p.value("a value", c.Width)
 	if c.Value&^c.Mask != 0 {
-		p.fail(p.last, "0x%x has bits outside the mask 0x%x, so the outcome is always the same", c.Value, c.Mask)
+		p.fail(p.last, "0x%x has bits outside the mask 0x%x, so the outcome is always the same",
+			c.Value, c.Mask)
 	}
 }
 
@@ -109,7 +112,8 @@ func (p *parser) compare(c *lmb.Command) {
 // judgement consumes how far an output may be from what was recorded; of a
 // compare, c, also its policy.
 func (p *parser) judgement(g *lmb.Golden, c *lmb.Command) {
-	judged := func(word string, kind gen.Judgement, to *uint32, what string, least, most float64) setting {
+	judged := func(word string, kind gen.Judgement, to *uint32, what string, least,
+		most float64) setting {
 		return setting{word, func() {
 			at := p.last
 			*to = p.float32Bits(what, least, most)
@@ -120,7 +124,8 @@ func (p *parser) judgement(g *lmb.Golden, c *lmb.Command) {
 	settings := []setting{
 		judged("absolute", gen.JudgementTolerance, &g.First, tolerance, 0, math.MaxFloat32),
 		judged("relative", gen.JudgementTolerance, &g.Second, tolerance, 0, math.MaxFloat32),
-		judged("correlation", gen.JudgementCorrelation, &g.First, "a correlation from -1 to 1", -1, 1),
+		judged("correlation", gen.JudgementCorrelation, &g.First, "a correlation from -1 to 1", -1,
+			1),
 	}
 	if c != nil {
 		settings = append(settings, setting{"else", func() {
@@ -137,7 +142,8 @@ func (p *parser) judgedBy(g *lmb.Golden, kind gen.Judgement, at token) {
 		p.fail(at, "a compare has tolerances or a correlation, not both")
 	}
 	if g.Kind = kind; kind != 0 && slices.Contains(p.seen, "else") {
-		p.fail(at, "what is judged by tolerances ends no run: lm replay --check-golden judges it afterwards; leave out else")
+		p.fail(at, "what is judged by tolerances ends no run: lm replay --check-golden judges it "+
+			"afterwards; leave out else")
 	}
 }
 
@@ -160,9 +166,11 @@ func (p *parser) golden(c *lmb.Command, dtype gen.DType, golden lmb.Golden) {
 	elements := c.Amount / uint32(fbs.DTypeSize(dtype))
 	p.goldens++
 	p.image.Tensors = append(p.image.Tensors, lmb.Tensor{
-		Name: name, Role: gen.RoleOutput, DType: dtype, Shape: []uint32{elements}, Data: c.Data, Golden: golden,
+		Name: name, Role: gen.RoleOutput, DType: dtype, Shape: []uint32{elements}, Data: c.Data,
+		Golden: golden,
 	})
-	c.Command = fbs.Command{Opcode: gen.OpcodeCopyOut, Width: c.Width, Mode: uint8(gen.AccessExact), Window: c.Window,
-		Index: uint16(len(p.image.Tensors)), Offset: c.Offset, Amount: c.Amount}
+	c.Command = fbs.Command{Opcode: gen.OpcodeCopyOut, Width: c.Width, Mode: uint8(gen.AccessExact),
+		Window: c.Window,
+		Index:  uint16(len(p.image.Tensors)), Offset: c.Offset, Amount: c.Amount}
 	c.Data = nil
 }

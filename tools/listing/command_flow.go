@@ -33,10 +33,15 @@ func (p *parser) point(c *lmb.Command) {
 	p.expect("address")
 	c.Value = p.size("an address in the tile")
 	if c.Value%w.Size != 0 {
-		p.fail(p.last, "address 0x%x is not a multiple of the window's %s", c.Value, bytesText(w.Size))
+		p.fail(p.last, "address 0x%x is not a multiple of the window's %s", c.Value,
+			bytesText(w.Size))
 	}
 	p.settings(
-		setting{"ordering", func() { t.Ordering = gen.Ordering(p.word("default, strict or posted", orderingWords)) }},
+		setting{"ordering",
+			func() {
+				t.Ordering = gen.Ordering(p.word("default, strict or posted",
+					orderingWords))
+			}},
 		setting{"noc", func() { t.NoC = uint8(p.numberTo("a noc", 1)) }},
 		setting{"vc", func() { t.StaticVC = 1 + uint8(p.numberTo("a virtual channel", 7)) }})
 	c.Mask = t.Pack()

@@ -41,7 +41,8 @@ func (p *parser) data() []byte {
 			return p.elements(gen.DType(dtype))
 		}
 	}
-	p.fail(at, "expected hex, file, pattern, data or a type such as int32, found %s%s", at, hint(at.text, words))
+	p.fail(at, "expected hex, file, pattern, data or a type such as int32, found %s%s", at,
+		hint(at.text, words))
 	return nil
 }
 

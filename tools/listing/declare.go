@@ -10,7 +10,8 @@ import (
 )
 
 var declarations = map[string]func(*parser){
-	"origin": (*parser).origin, "target": (*parser).target, "rule": (*parser).rule, "window": (*parser).window, "tensor": (*parser).tensor,
+	"origin": (*parser).origin, "target": (*parser).target, "rule": (*parser).rule,
+	"window": (*parser).window, "tensor": (*parser).tensor,
 	"data": (*parser).declareData,
 }
 
@@ -27,7 +28,8 @@ func (p *parser) declaration() {
 		p.fail(p.tok, "%s belongs to a sequence; start one with a label, as in main:", p.tok.text)
 		return
 	}
-	p.fail(p.tok, "expected a declaration or a label, found %s%s", p.tok, hint(p.tok.text, declarationWords))
+	p.fail(p.tok, "expected a declaration or a label, found %s%s", p.tok,
+		hint(p.tok.text, declarationWords))
 }
 
 func (p *parser) origin() {
@@ -58,7 +60,8 @@ func (p *parser) target() {
 		t.Subsystem = uint32(p.pciID())<<16 | uint32(vendor)
 	}}}
 	for bar, word := range barWords {
-		settings = append(settings, setting{word, func() { t.Bars[bar] = p.size("the least size of " + word) }})
+		settings = append(settings, setting{word,
+			func() { t.Bars[bar] = p.size("the least size of " + word) }})
 	}
 	p.settings(settings...)
 	p.image.Targets = append(p.image.Targets, t)
@@ -88,7 +91,8 @@ func (p *parser) window() {
 		}},
 	}
 	p.settings(slices.DeleteFunc(settings, func(s setting) bool {
-		return s.word == "offset" && w.Kind != gen.WindowKindBar || s.word == "slot" && w.Kind != gen.WindowKindTlb
+		return s.word == "offset" && w.Kind != gen.WindowKindBar ||
+			s.word == "slot" && w.Kind != gen.WindowKindTlb
 	})...)
 	p.checkWindow(&w, sizeAt, targetAt)
 	if p.failed {

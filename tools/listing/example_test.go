@@ -44,7 +44,9 @@ main:
 
 // Errors have their place.
 func ExampleParse_errors() {
-	_, err := listing.Parse("x.lms", []byte("lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 size 4KiB\nmain:\n  wirte.4 r+0 1\n"), nil)
+	_, err := listing.Parse("x.lms",
+		[]byte("lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 size 4KiB\nmain:\n"+
+			"  wirte.4 r+0 1\n"), nil)
 	fmt.Println(err)
 	// Output: x.lms:5:3: expected a command, found "wirte.4"; did you mean write?
 }

@@ -22,7 +22,9 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(source)
 	}
-	f.Add([]byte(context + "main:\n  copy.4 regs+0x0 <- file \"bytes.bin\" from 4 size 8\n  compare.4 regs+0x0 float32 == hex 00112233 absolute 0x7fc00000\n"))
+	f.Add([]byte(context +
+		"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\" from 4 size 8\n" +
+		"  compare.4 regs+0x0 float32 == hex 00112233 absolute 0x7fc00000\n"))
 	f.Fuzz(func(t *testing.T, source []byte) {
 		image, err := Parse("fuzz", source, testFiles)
 		if err != nil || payloadBytes(image) > 1<<20 {

@@ -118,7 +118,8 @@ func (l *lexer) word() token {
 // inExponent tells whether the plus sign at hand belongs to a number, as in 1e+06.
 func (l *lexer) inExponent(start int) bool {
 	text := l.source[start:l.at]
-	return l.source[l.at] == '+' && text != "" && !isLetter(text[0]) && text[len(text)-1]|0x20 == 'e' &&
+	return l.source[l.at] == '+' && text != "" && !isLetter(text[0]) &&
+		text[len(text)-1]|0x20 == 'e' &&
 		!strings.ContainsAny(text, "xX")
 }
 
@@ -128,7 +129,8 @@ func (l *lexer) quoted() token {
 	quoted, err := strconv.QuotedPrefix(line)
 	if err != nil {
 		l.at += len(line)
-		t.kind, t.text = tokenBad, "the string has no end on this line, a bad escape, or a byte that is not UTF-8"
+		t.kind, t.text = tokenBad,
+			"the string has no end on this line, a bad escape, or a byte that is not UTF-8"
 		return t
 	}
 	l.at += len(quoted)
@@ -141,7 +143,8 @@ func (l *lexer) quoted() token {
 
 func (l *lexer) sign() token {
 	rest := l.source[l.at:]
-	for _, sign := range [...]string{"<-", "==", "!=", "+", "&", "=", ":", ",", "[", "]", "(", ")", "{", "}"} {
+	for _, sign := range [...]string{"<-", "==", "!=", "+", "&", "=", ":", ",", "[", "]", "(", ")",
+		"{", "}"} {
 		if strings.HasPrefix(rest, sign) {
 			t := l.token(tokenSign, sign)
 			l.at += len(sign)

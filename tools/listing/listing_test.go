@@ -36,7 +36,8 @@ func golden(t *testing.T, name string, got []byte) {
 	gotLines, wantLines := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
 	for i, line := range gotLines {
 		if i >= len(wantLines) || line != wantLines[i] {
-			t.Errorf("%s:%d: got\n%s\nrun go test -update and look at the difference", path, i+1, line)
+			t.Errorf("%s:%d: got\n%s\nrun go test -update and look at the difference", path, i+1,
+				line)
 			return
 		}
 	}
@@ -124,7 +125,8 @@ func complaint(mistake string) string {
 	case strings.HasPrefix(mistake, " "):
 		source = context + "main:\n" + mistake
 	case strings.HasPrefix(mistake, "whole:"):
-		source = strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(mistake, "\n"), "whole:"), "|", "\n")
+		source = strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(mistake, "\n"), "whole:"),
+			"|", "\n")
 	}
 	_, err := Parse("x.lms", []byte(source), testFiles)
 	if err == nil {
@@ -156,7 +158,8 @@ main:
   copy.4 regs+0x0 <- a[:]
   write.4 w0+0x300000 1
 `), nil)
-	want := "x.lms:3:34: 2MiB at 0x0 reach outside bar0 of edu, which has 1MiB\nx.lms:4:16: expected a type such as float32, found \"int23\"; did you mean int32?"
+	want := "x.lms:3:34: 2MiB at 0x0 reach outside bar0 of edu, which has 1MiB\n" +
+		"x.lms:4:16: expected a type such as float32, found \"int23\"; did you mean int32?"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
@@ -214,22 +217,39 @@ func TestFieldsOfEveryCommand(t *testing.T) {
 		want c
 	}{
 		{"write.4 regs+0x4 0x1", c{Opcode: gen.OpcodeWrite, Width: 4, Offset: 4, Value: 1}},
-		{"write.8 regs+0x10 bus(w4)+0x1000", c{Opcode: gen.OpcodeRelocate, Width: 8, Index: 4, Offset: 16, Value: 0x1000}},
-		{"write.2 regs+0x2 0x100 mask 0x700", c{Opcode: gen.OpcodeModify, Width: 2, Offset: 2, Value: 0x100, Mask: 0x700}},
-		{"read.1 regs+0x3 else ignore", c{Opcode: gen.OpcodeExpect, Width: 1, Mode: 1, Option: 2, Offset: 3}},
-		{"expect.4 regs+0x0 & 0xf == 7 else ignore", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 1, Option: 2, Value: 7, Mask: 15}},
-		{"poll.4 regs+0x0 any-clear 6 else fail every 10us within 1s", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 2, Option: 1, Index: 10, Amount: 1000000, Value: 6, Mask: 6}},
-		{"expect.4 regs+0x0 any-set 6", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 2, Option: 1, Mask: 6}},
-		{"expect.4 regs+0x0 != 6", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 2, Option: 1, Value: 6, Mask: 0xffffffff}},
-		{"copy.4 regs+0x8 <- hex 0011223344556677 fifo", c{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: 2, Offset: 8, Amount: 8}},
-		{"copy.8 regs+0x8 <- a[8:] bulk", c{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: 3, Index: 1, Offset: 8, Amount: 1016, Value: 8}},
-		{"copy.1 d[:5] <- l1+1KiB", c{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: 1, Window: 2, Index: 2, Offset: 1024, Amount: 5}},
-		{"fill.2 regs+0x8 <- 0xbeef size 32", c{Opcode: gen.OpcodeFill, Width: 2, Mode: 1, Offset: 8, Amount: 32, Value: 0xbeef}},
-		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8 relative 1", c{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: 1, Index: 3, Amount: 8}},
-		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8", c{Opcode: gen.OpcodeCompare, Width: 4, Option: 1, Amount: 8}},
-		{"compare.4 regs+0x0 int32 == a[8:16] else ignore", c{Opcode: gen.OpcodeCompare, Width: 4, Option: 2, Index: 1, Amount: 8, Value: 8}},
-		{"compare.4 regs+0x0 float16 == float16 1e+0 2 correlation -1e+0", c{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: 1, Index: 3, Amount: 4}},
-		{"point l1 tiles 1,2 to 3,4 address 0x100000 vc 0 noc 1 ordering posted", c{Opcode: gen.OpcodePoint, Window: 2, Value: 1 << 20, Mask: 0x0101030102010403}},
+		{"write.8 regs+0x10 bus(w4)+0x1000", c{Opcode: gen.OpcodeRelocate, Width: 8, Index: 4,
+			Offset: 16, Value: 0x1000}},
+		{"write.2 regs+0x2 0x100 mask 0x700",
+			c{Opcode: gen.OpcodeModify, Width: 2, Offset: 2, Value: 0x100, Mask: 0x700}},
+		{"read.1 regs+0x3 else ignore", c{Opcode: gen.OpcodeExpect, Width: 1, Mode: 1, Option: 2,
+			Offset: 3}},
+		{"expect.4 regs+0x0 & 0xf == 7 else ignore",
+			c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 1, Option: 2, Value: 7, Mask: 15}},
+		{"poll.4 regs+0x0 any-clear 6 else fail every 10us within 1s",
+			c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 2, Option: 1, Index: 10, Amount: 1000000,
+				Value: 6, Mask: 6}},
+		{"expect.4 regs+0x0 any-set 6", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 2, Option: 1,
+			Mask: 6}},
+		{"expect.4 regs+0x0 != 6", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 2, Option: 1,
+			Value: 6, Mask: 0xffffffff}},
+		{"copy.4 regs+0x8 <- hex 0011223344556677 fifo",
+			c{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: 2, Offset: 8, Amount: 8}},
+		{"copy.8 regs+0x8 <- a[8:] bulk", c{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: 3, Index: 1,
+			Offset: 8, Amount: 1016, Value: 8}},
+		{"copy.1 d[:5] <- l1+1KiB", c{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: 1, Window: 2,
+			Index: 2, Offset: 1024, Amount: 5}},
+		{"fill.2 regs+0x8 <- 0xbeef size 32",
+			c{Opcode: gen.OpcodeFill, Width: 2, Mode: 1, Offset: 8, Amount: 32, Value: 0xbeef}},
+		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8 relative 1",
+			c{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: 1, Index: 3, Amount: 8}},
+		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8",
+			c{Opcode: gen.OpcodeCompare, Width: 4, Option: 1, Amount: 8}},
+		{"compare.4 regs+0x0 int32 == a[8:16] else ignore",
+			c{Opcode: gen.OpcodeCompare, Width: 4, Option: 2, Index: 1, Amount: 8, Value: 8}},
+		{"compare.4 regs+0x0 float16 == float16 1e+0 2 correlation -1e+0",
+			c{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: 1, Index: 3, Amount: 4}},
+		{"point l1 tiles 1,2 to 3,4 address 0x100000 vc 0 noc 1 ordering posted",
+			c{Opcode: gen.OpcodePoint, Window: 2, Value: 1 << 20, Mask: 0x0101030102010403}},
 		{"fence", c{Opcode: gen.OpcodeFence}},
 		{"read.4 regs+0xc", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 1, Option: 1, Offset: 12}},
 		{"delay 1ms", c{Opcode: gen.OpcodeDelay, Amount: 1000}},
@@ -248,21 +268,29 @@ func TestFieldsOfEveryCommand(t *testing.T) {
 func TestWordsThatAreSeveralCommands(t *testing.T) {
 	for source, want := range map[string]string{
 		"flush.4 regs+0xc": "fence; read.4 regs+0xc",
-		"fill.4 regs+0x10 <- 0x11223344 size 64 bulk":             "fill.8 regs+0x10 <- 0x1122334411223344 size 64",
-		"fill.2 regs+0x6 <- 0xabcd size 20 bulk":                  "write.2 regs+0x6 0xabcd; fill.8 regs+0x8 <- 0xabcdabcdabcdabcd size 16; write.2 regs+0x18 0xabcd",
-		"fill.1 regs+0x1 <- 0x5 size 6 bulk":                      "write.1 regs+0x1 0x5; write.2 regs+0x2 0x505; write.2 regs+0x4 0x505; write.1 regs+0x6 0x5",
-		"fill.2 odd+0x0 <- 0x1234 size 8 bulk":                    "fill.2 odd+0x0 <- 0x1234 size 8",
-		"fill.8 regs+0x0 <- 0x1 size 8 bulk":                      "write.8 regs+0x0 0x1",
-		"fill.4 regs+0x0 <- 0x1 size 8":                           "fill.4 regs+0x0 <- 0x1 size 8",
-		"write.4 regs+0x0 0x5 mask 0xffffffff":                    "write.4 regs+0x0 0x5 mask 0xffffffff",
-		"expect.2 regs+0x0 any-clear 0x6":                         "expect.2 regs+0x0 & 0x6 != 0x6",
-		"compare.4 regs+0x0 float32 == float32 1.5":               "compare.4 regs+0x0 uint32 == hex 0000c03f",
-		"compare.4 regs+0x0 float32 == float32 1 correlation 0.5": "compare.4 regs+0x0 float32 == hex 0000803f correlation 0.5",
+		"fill.4 regs+0x10 <- 0x11223344 size 64 bulk": "fill.8 regs+0x10 <- " +
+			"0x1122334411223344 size 64",
+		"fill.2 regs+0x6 <- 0xabcd size 20 bulk": "write.2 regs+0x6 0xabcd; " +
+			"fill.8 regs+0x8 <- 0xabcdabcdabcdabcd size 16; write.2 regs+0x18 0xabcd",
+		"fill.1 regs+0x1 <- 0x5 size 6 bulk": "write.1 regs+0x1 0x5; " +
+			"write.2 regs+0x2 0x505; write.2 regs+0x4 0x505; write.1 regs+0x6 0x5",
+		"fill.2 odd+0x0 <- 0x1234 size 8 bulk": "fill.2 odd+0x0 <- 0x1234 size 8",
+		"fill.8 regs+0x0 <- 0x1 size 8 bulk":   "write.8 regs+0x0 0x1",
+		"fill.4 regs+0x0 <- 0x1 size 8":        "fill.4 regs+0x0 <- 0x1 size 8",
+		"write.4 regs+0x0 0x5 mask 0xffffffff": "write.4 regs+0x0 0x5 mask " +
+			"0xffffffff",
+		"expect.2 regs+0x0 any-clear 0x6": "expect.2 regs+0x0 & 0x6 != 0x6",
+		"compare.4 regs+0x0 float32 == float32 1.5": "compare.4 regs+0x0 uint32 == " +
+			"hex 0000c03f",
+		"compare.4 regs+0x0 float32 == float32 1 correlation 0.5": "compare.4 regs+0x0 float32 " +
+			"== hex 0000803f correlation 0.5",
 	} {
 		image := mustParse(t, context+"main:\n  "+source+"\n")
 		var got []string
 		for i := range image.Sequences[0].Commands {
-			got = append(got, strings.Join(strings.Fields(CommandText(image, &image.Sequences[0].Commands[i])), " "))
+			got = append(got,
+				strings.Join(strings.Fields(CommandText(image, &image.Sequences[0].Commands[i])),
+					" "))
 		}
 		if text := strings.Join(got, "; "); text != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", source, text, want)
@@ -286,7 +314,8 @@ func TestJudgementsThatAreNoComparesAreDeclared(t *testing.T) {
 		func(i *lmb.Image) { i.Tensors[2].Shape = []uint32{1, 1} },
 		func(i *lmb.Image) { i.Sequences[0].Commands = nil },
 	} {
-		image := mustParse(t, context+"main:\n  compare.4 regs+0x0 float32 == hex 0000803f absolute 0.5\n")
+		image := mustParse(t,
+			context+"main:\n  compare.4 regs+0x0 float32 == hex 0000803f absolute 0.5\n")
 		change(image)
 		if text := mustPrint(t, image); !reflect.DeepEqual(mustParse(t, text), image) {
 			t.Errorf("the image has changed; its listing:\n%s", text)
@@ -306,10 +335,12 @@ tensor d output bfloat16[2x3]
 main:
 `)
 	want := &lmb.Image{
-		Origin:  lmb.Origin{Tool: "t", Source: "s", Time: 5, Git: "g"},
-		Targets: []lmb.Target{{Board: "edu", Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{0: 1 << 20, 5: 3}}, {Board: "two words", Vendor: 0xffff, Device: 1}},
+		Origin: lmb.Origin{Tool: "t", Source: "s", Time: 5, Git: "g"},
+		Targets: []lmb.Target{{Board: "edu", Vendor: 0x1234, Device: 0x11e8,
+			Bars: [6]uint64{0: 1 << 20, 5: 3}}, {Board: "two words", Vendor: 0xffff, Device: 1}},
 		Windows: []lmb.Window{
-			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Flags: fbs.FlagWriteCombining, Slot: fbs.NoSlot, Offset: 16, Size: 4096}},
+			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar,
+				Flags: fbs.FlagWriteCombining, Slot: fbs.NoSlot, Offset: 16, Size: 4096}},
 			{Window: fbs.Window{Kind: gen.WindowKindTlb, Device: 1, Slot: 3, Size: 16 << 20}},
 		},
 		Tensors: []lmb.Tensor{
@@ -332,9 +363,11 @@ func TestPatternIsXorshift32(t *testing.T) {
 }
 
 func TestCommandTextIsOneLine(t *testing.T) {
-	image := mustParse(t, context+"main:\n  copy.4 regs+0x0 <- pattern 1 size 64 bulk\n  fence\nother:\n")
+	image := mustParse(t,
+		context+"main:\n  copy.4 regs+0x0 <- pattern 1 size 64 bulk\n  fence\nother:\n")
 	commands := image.Sequences[0].Commands
-	if got, want := CommandText(image, &commands[0]), "copy.4 regs+0x0 <- hex 21200400 01060804 c5a8cc9d 4f995512 ... (64 bytes) bulk"; got != want {
+	if got, want := CommandText(image, &commands[0]),
+		"copy.4 regs+0x0 <- hex 21200400 01060804 c5a8cc9d 4f995512 ... (64 bytes) bulk"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := CommandText(image, &commands[1]); got != "fence" {
@@ -346,13 +379,15 @@ func TestCommandTextOfNonsenseIsOneLineThatDoesNotParse(t *testing.T) {
 	image := mustParse(t, context+"main:\n")
 	for opcode := range 256 {
 		c := &lmb.Command{Command: fbs.Command{
-			Opcode: gen.Opcode(opcode), Width: 255, Mode: 77, Option: 78, Window: 999, Index: 0xffff, Offset: 1 << 31, Amount: 1 << 31, Value: 1 << 63, Mask: 1 << 63,
+			Opcode: gen.Opcode(opcode), Width: 255, Mode: 77, Option: 78, Window: 999,
+			Index: 0xffff, Offset: 1 << 31, Amount: 1 << 31, Value: 1 << 63, Mask: 1 << 63,
 		}}
 		if c.Opcode == gen.OpcodeFence {
 			continue // it has no fields to be nonsense
 		}
 		text := CommandText(image, c)
-		if _, err := Parse("x", []byte(context+"main:\n"+text), nil); err == nil || strings.Contains(text, "\n") {
+		if _, err := Parse("x", []byte(context+"main:\n"+text), nil); err == nil ||
+			strings.Contains(text, "\n") {
 			t.Errorf("opcode %d gives %q (%v)", opcode, text, err)
 		}
 	}
@@ -365,15 +400,25 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 		change func(*lmb.Image)
 		want   string
 	}{
-		{"stray field", func(i *lmb.Image) { i.Sequences[0].Commands[0].Mask = 5 }, "listing: main: command 0 cannot be written: it has a value that the language has no text for"},
-		{"stray data", func(i *lmb.Image) { i.Sequences[0].Commands[0].Data = []byte{1} }, "listing: main: command 0 cannot be written: it has a value that the language has no text for"},
-		{"unknown opcode", func(i *lmb.Image) { i.Sequences[0].Commands[0].Opcode = 99 }, "listing: main: command 0 cannot be written: '?' means nothing here"},
+		{"stray field", func(i *lmb.Image) { i.Sequences[0].Commands[0].Mask = 5 },
+			"listing: main: command 0 cannot be written: it has a value that the language has no " +
+				"text for"},
+		{"stray data", func(i *lmb.Image) { i.Sequences[0].Commands[0].Data = []byte{1} },
+			"listing: main: command 0 cannot be written: it has a value that the language has no " +
+				"text for"},
+		{"unknown opcode", func(i *lmb.Image) { i.Sequences[0].Commands[0].Opcode = 99 },
+			"listing: main: command 0 cannot be written: '?' means nothing here"},
 		{"call of nothing", func(i *lmb.Image) {
-			i.Sequences[0].Commands[0] = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: 7}}
+			i.Sequences[0].Commands[0] = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall,
+				Index: 7}}
 		}, "listing: main: command 0 cannot be written: '?' means nothing here"},
-		{"unknown flag", func(i *lmb.Image) { i.Windows[0].Flags = 2 }, "listing: the declarations cannot be written: it has a value that the language has no text for"},
-		{"two of a name", func(i *lmb.Image) { i.Sequences = append(i.Sequences, i.Sequences[0]) }, "listing: sequence 1 cannot be written: sequence main starts in line 2 already"},
-		{"no name", func(i *lmb.Image) { i.Tensors[0].Name = "" }, "listing: tensor 0 cannot be written: a name has 1 to 255 bytes, this one has 0"},
+		{"unknown flag", func(i *lmb.Image) { i.Windows[0].Flags = 2 },
+			"listing: the declarations cannot be written: it has a value that the language has " +
+				"no text for"},
+		{"two of a name", func(i *lmb.Image) { i.Sequences = append(i.Sequences, i.Sequences[0]) },
+			"listing: sequence 1 cannot be written: sequence main starts in line 2 already"},
+		{"no name", func(i *lmb.Image) { i.Tensors[0].Name = "" },
+			"listing: tensor 0 cannot be written: a name has 1 to 255 bytes, this one has 0"},
 	} {
 		image := mustParse(t, base+"  fence\n")
 		test.change(image)
@@ -403,7 +448,8 @@ func TestLimitsOfTheFormatAreReported(t *testing.T) {
 }
 
 func TestListingWithoutAReaderOpensNoFile(t *testing.T) {
-	_, err := Parse("x.lms", []byte(context+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"), nil)
+	_, err := Parse("x.lms", []byte(context+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"),
+		nil)
 	if want := "x.lms:12:27: this listing may not open files"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -414,7 +460,8 @@ type brokenWriter struct{}
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestPrintReportsAFailingWriter(t *testing.T) {
-	if err := Print(brokenWriter{}, mustParse(t, context+"main:\n")); err == nil || err.Error() != "disk full" {
+	if err := Print(brokenWriter{}, mustParse(t, context+"main:\n")); err == nil ||
+		err.Error() != "disk full" {
 		t.Errorf("got %v", err)
 	}
 }

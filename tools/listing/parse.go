@@ -208,7 +208,8 @@ func (p *parser) option(options ...string) string {
 		p.advance()
 		return o
 	}
-	p.fail(p.tok, "expected %s or end of line, found %s%s", strings.Join(options, ", "), p.tok, closest(p.tok.text, options))
+	p.fail(p.tok, "expected %s or end of line, found %s%s", strings.Join(options, ", "), p.tok,
+		closest(p.tok.text, options))
 	return ""
 }
 
@@ -265,7 +266,8 @@ func (p *parser) version() {
 	}
 	p.advance()
 	if v := p.number("a version"); v != languageVersion {
-		p.fail(p.last, "this is a listing of version %d, and only version %d is known", v, languageVersion)
+		p.fail(p.last, "this is a listing of version %d, and only version %d is known", v,
+			languageVersion)
 	}
 }
 
@@ -302,7 +304,8 @@ func (p *parser) resolveCalls() {
 		index, ok := p.sequences[c.name]
 		switch {
 		case !ok:
-			p.fail(c.at, "there is no sequence %s%s", c.name, hint(c.name, slices.Sorted(maps.Keys(p.sequences))))
+			p.fail(c.at, "there is no sequence %s%s", c.name,
+				hint(c.name, slices.Sorted(maps.Keys(p.sequences))))
 		case callers[index]:
 			p.fail(c.at, "%s holds a call itself, and calls do not nest", c.name)
 		default:

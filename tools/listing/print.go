@@ -41,7 +41,8 @@ func Print(w io.Writer, image *lmb.Image) error {
 			return err
 		}
 		p.printf("\n%s:\n", nameText(s.Name))
-		if why := p.readBack(check, func() bool { return check.image.Sequences[i].Name == s.Name }); why != "" {
+		if why := p.readBack(check,
+			func() bool { return check.image.Sequences[i].Name == s.Name }); why != "" {
 			return cannotWrite(fmt.Sprintf("sequence %d", i), why)
 		}
 		for j := range s.Commands {
@@ -51,7 +52,8 @@ func Print(w io.Writer, image *lmb.Image) error {
 			p.printf("  ")
 			p.command(&s.Commands[j])
 			p.printf("\n")
-			if why := p.readBack(check, func() bool { return p.isCommand(check, &s.Commands[j]) }); why != "" {
+			if why := p.readBack(check,
+				func() bool { return p.isCommand(check, &s.Commands[j]) }); why != "" {
 				return cannotWrite(fmt.Sprintf("%s: command %d", s.Name, j), why)
 			}
 		}
@@ -79,7 +81,8 @@ func (p *printer) printData(out io.Writer, check *parser) error {
 		p.printf("data %s = ", name)
 		p.block(data, "")
 		p.printf("\n")
-		if why := p.readBack(check, func() bool { return bytes.Equal(check.blocks[name].bytes, data) }); why != "" {
+		if why := p.readBack(check,
+			func() bool { return bytes.Equal(check.blocks[name].bytes, data) }); why != "" {
 			return cannotWrite("data "+name, why)
 		}
 		check.blocks[name] = block{bytes: data}
@@ -183,7 +186,8 @@ func (p *printer) origin() {
 		return
 	}
 	p.printf("origin")
-	for _, field := range [...]struct{ word, text string }{{"tool", o.Tool}, {"source", o.Source}, {"git", o.Git}} {
+	for _, field := range [...]struct{ word, text string }{{"tool", o.Tool}, {"source", o.Source},
+		{"git", o.Git}} {
 		if field.text != "" {
 			p.printf(" %s %s", field.word, strconv.Quote(field.text))
 		}
@@ -219,7 +223,8 @@ func (p *printer) window(index int) {
 }
 
 func (p *printer) tensor(t *lmb.Tensor) {
-	p.printf("tensor %s %s %s[", nameText(t.Name), wordOf(roleWords, t.Role), wordOf(dtypeWords, t.DType))
+	p.printf("tensor %s %s %s[", nameText(t.Name), wordOf(roleWords, t.Role),
+		wordOf(dtypeWords, t.DType))
 	for i, n := range t.Shape {
 		if i > 0 {
 			p.printf("x")
@@ -254,7 +259,8 @@ func (p *printer) judgement(g *lmb.Golden) {
 func firstGolden(image *lmb.Image, whole bool) int {
 	all := len(image.Tensors)
 	first := all
-	for first > 0 && image.Tensors[first-1].Golden.Kind != 0 && strings.HasPrefix(image.Tensors[first-1].Name, goldenPrefix) {
+	for first > 0 && image.Tensors[first-1].Golden.Kind != 0 &&
+		strings.HasPrefix(image.Tensors[first-1].Name, goldenPrefix) {
 		first--
 	}
 	if first == all || !whole {
@@ -284,7 +290,8 @@ func firstGolden(image *lmb.Image, whole bool) int {
 func isGolden(image *lmb.Image, c *lmb.Command, n int) bool {
 	t := &image.Tensors[c.Index-1]
 	size := uint64(fbs.DTypeSize(t.DType))
-	return t.Name == fmt.Sprintf("%s%d", goldenPrefix, n) && len(t.Shape) == 1 && uint64(c.Amount) == t.Size() && c.Value == 0 &&
+	return t.Name == fmt.Sprintf("%s%d", goldenPrefix, n) && len(t.Shape) == 1 &&
+		uint64(c.Amount) == t.Size() && c.Value == 0 &&
 		gen.Access(c.Mode) == gen.AccessExact && size != 0 && uint64(c.Offset)%size == 0
 }
 

@@ -137,7 +137,8 @@ func (p *printer) check(c *lmb.Command) {
 	switch {
 	case c.Amount != 0:
 		p.start("poll", c.Width)
-		p.printf("%s %s within %s", p.reference(c), conditionText(c), durationText(uint64(c.Amount)))
+		p.printf("%s %s within %s", p.reference(c), conditionText(c),
+			durationText(uint64(c.Amount)))
 		if c.Index != 0 {
 			p.printf(" every %s", durationText(uint64(c.Index)))
 		}

@@ -26,7 +26,8 @@ type generator struct {
 }
 
 var oddNames = []string{
-	"w0", "w1", "w99999", "hex", "end", "main:", "two words", "\"", "\\", "#", "{", "µs", "0x10", "-", "bus", "a.b-c_d", "_", "\u00ad",
+	"w0", "w1", "w99999", "hex", "end", "main:", "two words", "\"", "\\", "#", "{", "µs", "0x10",
+	"-", "bus", "a.b-c_d", "_", "\u00ad",
 	strings.Repeat("n", fbs.NameMax),
 }
 
@@ -70,7 +71,8 @@ func (g *generator) upTo(most, unit uint64) uint64 { return g.Uint64N(most/unit+
 func (g *generator) make() *lmb.Image {
 	g.image, g.goldens, g.pool = &lmb.Image{}, 0, g.random(256)
 	if g.flip() {
-		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)), Time: g.Uint64N(3) << 62, Git: "\u2027"}
+		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)),
+			Time: g.Uint64N(3) << 62, Git: "\u2027"}
 	}
 	g.targets()
 	g.windows()
@@ -87,7 +89,8 @@ func (g *generator) make() *lmb.Image {
 
 func (g *generator) targets() {
 	for range 1 + g.IntN(3) {
-		t := lmb.Target{Board: g.name(map[string]bool{}), Vendor: uint16(g.Uint32()), Device: uint16(g.Uint32())}
+		t := lmb.Target{Board: g.name(map[string]bool{}), Vendor: uint16(g.Uint32()),
+			Device: uint16(g.Uint32())}
 		for bar := range t.Bars {
 			if g.flip() {
 				t.Bars[bar] = g.Uint64() >> g.IntN(64)
@@ -100,7 +103,8 @@ func (g *generator) targets() {
 		for bar, size := range t.Bars {
 			if size != 0 {
 				g.image.Rules = append(g.image.Rules, lmb.Rule{Name: g.name(map[string]bool{}),
-					Rule: fbs.Rule{Device: uint8(len(g.image.Targets)), Bar: uint8(bar), Last: size - 1, Widths: 15, Memory: 1}})
+					Rule: fbs.Rule{Device: uint8(len(g.image.Targets)), Bar: uint8(bar),
+						Last: size - 1, Widths: 15, Memory: 1}})
 			}
 		}
 		g.image.Targets = append(g.image.Targets, t)
@@ -110,7 +114,8 @@ func (g *generator) targets() {
 func (g *generator) windows() {
 	taken := map[string]bool{}
 	for i := range 4 + g.IntN(6) {
-		w := lmb.Window{Window: fbs.Window{Slot: fbs.NoSlot, Device: uint8(g.IntN(len(g.image.Targets)))}}
+		w := lmb.Window{Window: fbs.Window{Slot: fbs.NoSlot,
+			Device: uint8(g.IntN(len(g.image.Targets)))}}
 		switch g.IntN(4) {
 		case 0: // no name
 		case 1:
@@ -144,7 +149,8 @@ func (g *generator) windows() {
 func (g *generator) tensors() {
 	taken := map[string]bool{}
 	for i := range 2 + g.IntN(5) {
-		t := lmb.Tensor{Name: g.name(taken), Role: gen.Role(1 + i%2), DType: gen.DType(1 + g.IntN(12))}
+		t := lmb.Tensor{Name: g.name(taken), Role: gen.Role(1 + i%2),
+			DType: gen.DType(1 + g.IntN(12))}
 		for range g.IntN(fbs.DimsMax + 1) {
 			t.Shape = append(t.Shape, 1+g.Uint32N(3))
 		}
@@ -164,7 +170,8 @@ func (g *generator) sequence(index int) {
 	}
 	for i := range g.image.Tensors {
 		if index == 0 && g.image.Tensors[i].Role == gen.RoleOutput {
-			c := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: uint8(gen.AccessBulk), Index: uint16(1 + i), Amount: 1}}
+			c := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1,
+				Mode: uint8(gen.AccessBulk), Index: uint16(1 + i), Amount: 1}}
 			s.Commands = append(s.Commands, c)
 		}
 	}
@@ -219,7 +226,8 @@ func (g *generator) reach(c *lmb.Command, kinds uint, widthMax uint8) *lmb.Windo
 	for {
 		c.Window = uint16(g.IntN(len(g.image.Windows)))
 		if w := &g.image.Windows[c.Window]; kinds>>w.Kind&1 == 1 {
-			for c.Width = 1 << g.IntN(4); c.Width > widthMax || w.Kind == gen.WindowKindConfig && c.Width > 4; {
+			for c.Width = 1 << g.IntN(4); c.Width > widthMax ||
+				w.Kind == gen.WindowKindConfig && c.Width > 4; {
 				c.Width = 1 << g.IntN(4)
 			}
 			c.Offset = uint32(g.upTo(w.Size-32, 8))
@@ -229,7 +237,8 @@ func (g *generator) reach(c *lmb.Command, kinds uint, widthMax uint8) *lmb.Windo
 }
 
 const (
-	anyKind  = 1<<gen.WindowKindBar | 1<<gen.WindowKindTlb | 1<<gen.WindowKindHost | 1<<gen.WindowKindConfig
+	anyKind = 1<<gen.WindowKindBar | 1<<gen.WindowKindTlb | 1<<gen.WindowKindHost |
+		1<<gen.WindowKindConfig
 	bulkKind = anyKind &^ (1 << gen.WindowKindConfig)
 )
 
@@ -342,19 +351,23 @@ func (g *generator) golden(c *lmb.Command) {
 	dtype := gen.DType(1 + g.IntN(12))
 	golden := lmb.Golden{Kind: gen.JudgementTolerance, First: g.tolerance(), Second: g.tolerance()}
 	if g.flip() {
-		golden = lmb.Golden{Kind: gen.JudgementCorrelation, First: math.Float32bits(2*g.Float32() - 1)}
+		golden = lmb.Golden{Kind: gen.JudgementCorrelation,
+			First: math.Float32bits(2*g.Float32() - 1)}
 	}
 	elements := c.Amount / uint32(fbs.DTypeSize(dtype))
-	g.image.Tensors = append(g.image.Tensors, lmb.Tensor{Name: fmt.Sprint("golden:", g.goldens), Role: gen.RoleOutput, DType: dtype,
-		Shape: []uint32{elements}, Data: g.bytes(c.Amount), Golden: golden})
+	g.image.Tensors = append(g.image.Tensors,
+		lmb.Tensor{Name: fmt.Sprint("golden:", g.goldens), Role: gen.RoleOutput, DType: dtype,
+			Shape: []uint32{elements}, Data: g.bytes(c.Amount), Golden: golden})
 	g.goldens++
-	c.Opcode, c.Mode, c.Option, c.Index = gen.OpcodeCopyOut, uint8(gen.AccessExact), 0, uint16(len(g.image.Tensors))
+	c.Opcode, c.Mode, c.Option, c.Index = gen.OpcodeCopyOut, uint8(gen.AccessExact), 0,
+		uint16(len(g.image.Tensors))
 }
 
 // tolerance gives the bits of a number that is finite and not negative; minus
 // zero is one.
 func (g *generator) tolerance() uint32 {
-	odd := []uint32{0, 1 << 31, 1, 0x007fffff, 0x7f7fffff, math.Float32bits(1e-3), math.Float32bits(1e21)}
+	odd := []uint32{0, 1 << 31, 1, 0x007fffff, 0x7f7fffff, math.Float32bits(1e-3),
+		math.Float32bits(1e21)}
 	if g.flip() {
 		return odd[g.IntN(len(odd))]
 	}
@@ -403,7 +416,8 @@ func TestLegalImagesSurvivePrintAndParse(t *testing.T) {
 			t.Fatalf("seed %d: the decoded file prints another listing (%v)", seed, err)
 		}
 	}
-	// FORMAT.md section 6: 12 opcodes but End, and marks, with this many modes and options each, Write to Call, mark; and shared data.
+	// FORMAT.md section 6: 12 opcodes but End, and marks, with this many modes and options each,
+	// Write to Call, mark; and shared data.
 	modes, options := 1+1+1+3+2+3+2+1+1+1+1+1+3, 1+1+1+1+1+1+2+2+1+1+1+1+1
 	if len(used) != 13+modes+options+1 {
 		t.Errorf("%d opcodes, modes and options came up: %v", len(used), used)
@@ -411,8 +425,11 @@ func TestLegalImagesSurvivePrintAndParse(t *testing.T) {
 }
 
 func TestNumbersThatAreNoTolerancesSurvive(t *testing.T) {
-	image := mustParse(t, context+"main:\n  compare.4 regs+0x0 float32 == hex 00112233 absolute 0\n  compare.4 regs+0x0 float32 == hex 00112233 correlation 0\n")
-	for _, bits := range []uint32{0x7fc00000, 0x7f800001, 0xffffffff, 0x7f800000, 0xff800000, 0xbf800000, 0x80000000, 0xc0000000} {
+	image := mustParse(t,
+		context+"main:\n  compare.4 regs+0x0 float32 == hex 00112233 absolute 0\n"+
+			"  compare.4 regs+0x0 float32 == hex 00112233 correlation 0\n")
+	for _, bits := range []uint32{0x7fc00000, 0x7f800001, 0xffffffff, 0x7f800000, 0xff800000,
+		0xbf800000, 0x80000000, 0xc0000000} {
 		image.Tensors[2].Golden.First, image.Tensors[2].Golden.Second = bits, bits
 		image.Tensors[3].Golden.First = bits
 		if !reflect.DeepEqual(mustParse(t, mustPrint(t, image)), image) {

@@ -23,7 +23,8 @@ func (p *parser) rule() {
 		setting{"size", func() { sized, size = true, p.size("a size") }},
 		setting{"widths", func() { r.Widths = p.widths() }},
 		setting{"memory", func() { r.Memory = 1 }},
-		setting{"target", func() { r.Device = uint8(p.numberTo("the number of a target", fbs.DevicesMax-1)) }})
+		setting{"target",
+			func() { r.Device = uint8(p.numberTo("the number of a target", fbs.DevicesMax-1)) }})
 	p.placeRule(&r, at, offset, size, sized)
 }
 
@@ -55,10 +56,12 @@ func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized boo
 	case board != nil:
 		p.fail(at, "%04x:%04x is %s, whose own rules hold", t.Vendor, t.Device, board.Name)
 	case size == 0 || offset > bar || size > bar-offset:
-		p.fail(at, "%s at 0x%x do not lie in bar%d of %s, which has %s", bytesText(size), offset, r.Bar, t.Board, bytesText(bar))
+		p.fail(at, "%s at 0x%x do not lie in bar%d of %s, which has %s", bytesText(size), offset,
+			r.Bar, t.Board, bytesText(bar))
 	case len(p.image.Rules) == fbs.RulesMax:
 		p.fail(at, "more than %d rules", fbs.RulesMax)
-	case place > 0 && lmb.Overlap(r, &p.image.Rules[place-1]), place < len(p.image.Rules) && lmb.Overlap(r, &p.image.Rules[place]):
+	case place > 0 && lmb.Overlap(r, &p.image.Rules[place-1]), place < len(p.image.Rules) &&
+		lmb.Overlap(r, &p.image.Rules[place]):
 		p.fail(at, "it overlaps another rule of bar%d", r.Bar)
 	default:
 		p.image.Rules = slices.Insert(p.image.Rules, place, *r)
@@ -66,7 +69,8 @@ func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized boo
 }
 
 func (p *printer) rule(r *lmb.Rule) {
-	p.printf("rule %s bar%d offset 0x%x size %s widths %s", nameText(r.Name), r.Bar, r.First, sizeText(r.Last-r.First+1), widthsText(r.Widths, " "))
+	p.printf("rule %s bar%d offset 0x%x size %s widths %s", nameText(r.Name), r.Bar, r.First,
+		sizeText(r.Last-r.First+1), widthsText(r.Widths, " "))
 	if r.Memory != 0 {
 		p.printf(" memory")
 	}

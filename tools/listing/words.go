@@ -16,10 +16,13 @@ var (
 	accessWords    = []string{gen.AccessFixed: "fifo", gen.AccessBulk: "bulk"}
 	conditionSigns = []string{gen.ConditionEqual: "==", gen.ConditionNotEqual: "!="}
 	policyWords    = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
-	orderingWords  = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict", gen.OrderingPosted: "posted"}
-	markWords      = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin", gen.MarkKindEnd: "end"}
-	dtypeWords     = lmb.DTypes
-	kindWords      = []string{gen.WindowKindTlb: "tlb", gen.WindowKindHost: "host", gen.WindowKindConfig: "config"}
+	orderingWords  = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict",
+		gen.OrderingPosted: "posted"}
+	markWords = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin",
+		gen.MarkKindEnd: "end"}
+	dtypeWords = lmb.DTypes
+	kindWords  = []string{gen.WindowKindTlb: "tlb", gen.WindowKindHost: "host",
+		gen.WindowKindConfig: "config"}
 )
 
 // wordOf is the word of an enum's value. A value without one gives text that

@@ -33,7 +33,9 @@ func asmCommand() *cobra.Command {
 		assembleFile(args[0], out, anywhere, d.Board)
 	})
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: LISTING.lmb)")
-	c.Flags().StringVar(&board, "board", "", "generic or a board file: rules of a target that no board has the ids of and the listing no rules for")
+	c.Flags().StringVar(&board, "board", "",
+		"generic or a board file: rules of a target that no board has the ids of and the listing "+
+			"no rules for")
 	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
 	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its folder")
 	return c
@@ -51,7 +53,8 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 			file = filepath.Join(filepath.Dir(path), file)
 		}
 		if !anywhere && !below(filepath.Dir(path), file) {
-			return nil, fmt.Errorf("%s is not below the listing's folder; --anywhere permits that", name)
+			return nil, fmt.Errorf("%s is not below the listing's folder; --anywhere permits that",
+				name)
 		}
 		inputs = append(inputs, file)
 		return readFile(file, dataMax), nil
@@ -70,8 +73,10 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 		}
 	}
 	for _, t := range image.Targets {
-		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil && strings.HasSuffix(err.Error(), "register of "+t.Board) {
-			err = fmt.Errorf("%w: no board has its ids, and the listing no rules; --board generic, or a board file (lm board-file), has some", err)
+		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil &&
+			strings.HasSuffix(err.Error(), "register of "+t.Board) {
+			err = fmt.Errorf("%w: no board has its ids, and the listing no rules; --board "+
+				"generic, or a board file (lm board-file), has some", err)
 		}
 	}
 	bad(hal.BadImage, path, err)
@@ -153,7 +158,8 @@ func dumpJSON(image *lmb.Image) {
 			if c.Opcode == lmb.OpcodeMark {
 				continue // a target has no command for it
 			}
-			line := dumpedCommand{index, s.Name, gen.EnumNamesOpcode[c.Opcode], c.Width, c.Window, c.Offset, c.Amount, c.Value, c.Mask,
+			line := dumpedCommand{index, s.Name, gen.EnumNamesOpcode[c.Opcode], c.Width, c.Window,
+				c.Offset, c.Amount, c.Value, c.Mask,
 				listing.CommandText(image, c)}
 			stop.On(encoder.Encode(line))
 			index++

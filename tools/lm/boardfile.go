@@ -26,36 +26,42 @@ const boardFileMax = 1 << 20
 func boardFileCommand() *cobra.Command {
 	var out, name, device string
 	var rules []string
-	c := command("board-file pci:DDDD:BB:DD.F|FOLDER|RECORD", one("device or recording"), func(args []string) {
-		image := describeDevice(args[0], device)
-		image.Targets[0].Board = cmp.Or(name, image.Targets[0].Board)
-		if len(rules) > 0 {
-			b, err := boardfile.With(image.BoardOf(0), rules)
+	c := command("board-file pci:DDDD:BB:DD.F|FOLDER|RECORD", one("device or recording"),
+		func(args []string) {
+			image := describeDevice(args[0], device)
+			image.Targets[0].Board = cmp.Or(name, image.Targets[0].Board)
+			if len(rules) > 0 {
+				b, err := boardfile.With(image.BoardOf(0), rules)
+				stop.As(hal.Usage, err)
+				image.Rules = lmb.RulesOf(b, 0, b.Bars)
+			}
+			var text bytes.Buffer
+			fmt.Fprintf(&text,
+				"# Made of %s by lm board-file. Widths are bytes of an access; memory is what "+
+					"has no side effects.\n", strconv.Quote(args[0]))
+			stop.On(listing.Print(&text, image))
+			_, err := boardfile.Parse(args[0], text.Bytes())
 			stop.As(hal.Usage, err)
-			image.Rules = lmb.RulesOf(b, 0, b.Bars)
-		}
-		var text bytes.Buffer
-		fmt.Fprintf(&text, "# Made of %s by lm board-file. Widths are bytes of an access; memory is what has no side effects.\n", strconv.Quote(args[0]))
-		stop.On(listing.Print(&text, image))
-		_, err := boardfile.Parse(args[0], text.Bytes())
-		stop.As(hal.Usage, err)
-		writeFile(out, text.Bytes())
-	})
+			writeFile(out, text.Bytes())
+		})
 	c.Flags().StringVarP(&out, "out", "o", "-", "file to write")
 	c.Flags().StringVar(&name, "name", "", "what to call the device (default: pci- and its ids)")
-	c.Flags().StringVar(&device, "device", "", "VVVV:DDDD or DDDD:BB:DD.F where a recording has several devices")
+	c.Flags().StringVar(&device, "device", "",
+		"VVVV:DDDD or DDDD:BB:DD.F where a recording has several devices")
 	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
 	return c
 }
 
-const ruleHelp = "what a part of a BAR takes, over all else: BAR+OFFSET..END=WIDTHS[,memory], or BAR=... for all of it"
+const ruleHelp = "what a part of a BAR takes, over all else: BAR+OFFSET..END=WIDTHS[,memory], or " +
+	"BAR=... for all of it"
 
 // describeDevice looks at a device under /sys, or into a recording.
 func describeDevice(source, device string) *lmb.Image {
 	if address, ok := strings.CutPrefix(source, "pci:"); ok {
 		source = pciFolder + address
 	}
-	if status, err := os.Stat(source); err == nil && status.IsDir() || strings.HasPrefix(source, pciFolder) {
+	if status, err := os.Stat(source); err == nil && status.IsDir() ||
+		strings.HasPrefix(source, pciFolder) {
 		image, err := boardfile.FromDevice(source)
 		stop.As(hal.NoDevice, err)
 		return image
@@ -64,7 +70,9 @@ func describeDevice(source, device string) *lmb.Image {
 	defer file.Close()
 	image, err := boardfile.FromRecord(file, device)
 	if err != nil && otherFormat(file, importer.FromRecord) != "" {
-		stop.With(hal.BadImage, "%s is no recording of lm record's: lm import takes other traces with --board generic and --rule", source)
+		stop.With(hal.BadImage,
+			"%s is no recording of lm record's: lm import takes other traces with --board "+
+				"generic and --rule", source)
 	}
 	bad(hal.BadImage, source, err)
 	return image
@@ -101,7 +109,8 @@ func boardNamed(name string, rules []string) (d device) {
 
 func boardInFile(path string) (d device) {
 	if !strings.ContainsAny(path, "./") {
-		refuse("no board %q; boards: %s, generic, or a board file (lm board-file --help)", path, boardNames())
+		refuse("no board %q; boards: %s, generic, or a board file (lm board-file --help)", path,
+			boardNames())
 	}
 	text := readFile(path, dataMax)
 	var image *lmb.Image

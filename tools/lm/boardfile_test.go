@@ -33,7 +33,8 @@ func stranger(t *testing.T) (folder, rec, board string) {
 	if err := os.WriteFile(rec, []byte(adderRecord), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if exit, _, stderr := lm(t, "board-file", "--name", "adder", "--rule", "2=1,2,4,8,memory", rec, "-o", board); exit != 0 {
+	if exit, _, stderr := lm(t, "board-file", "--name", "adder", "--rule", "2=1,2,4,8,memory", rec,
+		"-o", board); exit != 0 {
 		t.Fatal(exit, stderr)
 	}
 	return folder, rec, board
@@ -66,36 +67,55 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 		want string // in what is printed, on either side
 		args []string
 	}{
-		{0, "3 loads in 1 loop became 1 poll", []string{"import", "--from", "record", "--board", board, "--input", "a=bar2+0x0,uint32,1", "--output", "sum=bar2+0x80,uint32,1", rec, "-o", image}},
-		{0, "no board has the PCI ids ab1e:0001; rules held are those that the image brings itself: 4", []string{"verify", image}},
-		{0, "rule         memory: BAR 2 0x0 to 0xfff, accesses of 1, 2, 4, 8 bytes, memory", []string{"info", image}},
-		{0, "whole and valid, 6 commands\n  main                            6 commands,", []string{"verify", image}},
+		{0, "3 loads in 1 loop became 1 poll",
+			[]string{"import", "--from", "record", "--board", board, "--input",
+				"a=bar2+0x0,uint32,1", "--output", "sum=bar2+0x80,uint32,1", rec, "-o", image}},
+		{0, "no board has the PCI ids ab1e:0001; rules held are those that the image brings " +
+			"itself: 4", []string{"verify", image}},
+		{0, "rule         memory: BAR 2 0x0 to 0xfff, accesses of 1, 2, 4, 8 bytes, memory",
+			[]string{"info", image}},
+		{0, "whole and valid, 6 commands\n  main                            6 commands,",
+			[]string{"verify", image}},
 		{0, `"commands":6,`, []string{"verify", "--json", image}},
-		{0, `"first":0,"last":4095,"widths":[1,2,4,8],"memory":true}`, []string{"info", "--json", image}},
+		{0, `"first":0,"last":4095,"widths":[1,2,4,8],"memory":true}`,
+			[]string{"info", "--json", image}},
 		{0, "rule \"at 0x18\" bar0 offset 0x18 size 8 widths 8\n", []string{"dump", image}},
-		{0, "done: main", []string{"replay", "--device", "playback:" + rec + "," + board, "--check-golden", image}},
+		{0, "done: main", []string{"replay", "--device", "playback:" + rec + "," + board,
+			"--check-golden", image}},
 		{0, "done: main", []string{"replay", "--device", "playback:" + rec, image}},
 		{76, "got 0x0, wanted 0xadde4001", []string{"replay", "--device", "mock:" + board, image}},
 		{76, "got 0x0, wanted 0xadde4001", []string{"replay", "--device", "mock:" + image, image}},
 		{64, "mock:" + image, []string{"replay", image}},
-		{65, "store of 8 bytes at BAR 0 + 0x18: board generic accepts no such width there (registers); --rule 0+0x18..0x20=8 lets it",
+		{65, "store of 8 bytes at BAR 0 + 0x18: board generic accepts no such width there " +
+			"(registers); --rule 0+0x18..0x20=8 lets it",
 			[]string{"import", "--from", "record", "--board", "generic", rec, "-o", image + "2"}},
-		{0, "1 poll", []string{"import", "--from", "record", "--board", "generic", "--rule", "0+0x18..0x20=8", rec, "-o", image + "2"}},
-		{0, "target       generic, PCI ab1e:0001, BAR 0 of at least 32 bytes, BAR 2 of at least 256 bytes", []string{"info", image + "2"}},
-		{64, "no board \"nowhere\"; boards: edu", []string{"import", "--from", "record", "--board", "nowhere", rec, "-o", image + "3"}},
-		{66, "nowhere.board", []string{"import", "--from", "record", "--board", "nowhere.board", rec, "-o", image + "3"}},
-		{65, "is neither a board file nor an image", []string{"import", "--from", "record", "--board", rec, rec, "-o", image + "3"}},
-		{64, "edu has its own rules", []string{"import", "--from", "record", "--board", "edu", "--rule", "0=4", rec, "-o", image + "3"}},
-		{64, "--rule goes with --board", []string{"import", "--from", "record", "--rule", "0=4", rec, "-o", image + "3"}},
-		{0, `"loads":425`, []string{"import", "--summary", "--from", "qemu", "--board", "generic", testFolder(t, "captures", "edu.qemutrace")}},
-		{64, "--from qemu --board generic takes --device VVVV:DDDD", []string{"import", "--from", "qemu", "--board", "generic", rec, "-o", image + "3"}},
-		{64, "no board is: name one; boards: edu (1234:11e8)", []string{"import", "--from", "record", rec, "-o", image + "3"}},
+		{0, "1 poll", []string{"import", "--from", "record", "--board", "generic", "--rule",
+			"0+0x18..0x20=8", rec, "-o", image + "2"}},
+		{0, "target       generic, PCI ab1e:0001, BAR 0 of at least 32 bytes, BAR 2 of at least " +
+			"256 bytes", []string{"info", image + "2"}},
+		{64, "no board \"nowhere\"; boards: edu",
+			[]string{"import", "--from", "record", "--board", "nowhere", rec, "-o", image + "3"}},
+		{66, "nowhere.board", []string{"import", "--from", "record", "--board", "nowhere.board",
+			rec, "-o", image + "3"}},
+		{65, "is neither a board file nor an image",
+			[]string{"import", "--from", "record", "--board", rec, rec, "-o", image + "3"}},
+		{64, "edu has its own rules", []string{"import", "--from", "record", "--board", "edu",
+			"--rule", "0=4", rec, "-o", image + "3"}},
+		{64, "--rule goes with --board", []string{"import", "--from", "record", "--rule", "0=4",
+			rec, "-o", image + "3"}},
+		{0, `"loads":425`, []string{"import", "--summary", "--from", "qemu", "--board", "generic",
+			testFolder(t, "captures", "edu.qemutrace")}},
+		{64, "--from qemu --board generic takes --device VVVV:DDDD",
+			[]string{"import", "--from", "qemu", "--board", "generic", rec, "-o", image + "3"}},
+		{64, "no board is: name one; boards: edu (1234:11e8)",
+			[]string{"import", "--from", "record", rec, "-o", image + "3"}},
 		{64, "mock:FILE, of a board file", []string{"replay", "--device", "mock:generic", image}},
 		{69, "is no PCI device under /sys", []string{"board-file", "pci:ffff:00:00.0"}},
 		{66, "nowhere.record", []string{"board-file", "nowhere.record"}},
 		{65, "adder.board:", []string{"board-file", board}},
 		{64, "a width is 1, 2, 4 or 8", []string{"board-file", "--rule", "0=3", rec}},
-		{64, "edu is the name of a board that is known", []string{"board-file", "--name", "edu", rec}},
+		{64, "edu is the name of a board that is known",
+			[]string{"board-file", "--name", "edu", rec}},
 	} {
 		exit, stdout, stderr := lm(t, c.args...)
 		if exit != c.exit || !strings.Contains(stdout+stderr, c.want) {
@@ -117,11 +137,17 @@ func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
 		{"  expect.4 r+0x0 == 0xadde4001\n  write.4 m+0x0 2\n", "want access 2 of ", 70},
 	} {
 		source, image := filepath.Join(folder, "x.lms"), filepath.Join(folder, "x.lmb")
-		if err := os.WriteFile(source, []byte("lightmetal 1\ntarget adder ab1e:0001 bar0 4KiB bar2 4KiB\nwindow r bar0 size 4KiB\nwindow m bar2 size 4KiB\nmain:\n"+c.body), 0o644); err != nil {
+		if err := os.WriteFile(source,
+			[]byte("lightmetal 1\ntarget adder ab1e:0001 bar0 4KiB bar2 4KiB\n"+
+				"window r bar0 size 4KiB\nwindow m bar2 size 4KiB\nmain:\n"+c.body),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		// Without rules the listing is refused; those of the board file make it an image.
-		if exit, _, stderr := lm(t, "asm", source, "-o", image); exit != 65 || !strings.Contains(stderr, "is a register of adder: no board has its ids, and the listing no rules; --board generic,") {
+		if exit, _, stderr := lm(t, "asm", source, "-o", image); exit != 65 ||
+			!strings.Contains(stderr,
+				"is a register of adder: no board has its ids, and the listing no rules; --board "+
+					"generic,") {
 			t.Errorf("%d %s", exit, stderr)
 		}
 		if exit, _, stderr := lm(t, "asm", "--board", board, source, "-o", image); exit != 0 {

@@ -29,11 +29,15 @@ type captureFlags struct {
 
 func captureCommand() *cobra.Command {
 	var f captureFlags
-	c := command("capture PROGRAM [WORKLOAD]", between(1, 2, "one program and at most one workload"), func(args []string) { f.run(args[0], args[1:]) })
+	c := command("capture PROGRAM [WORKLOAD]",
+		between(1, 2, "one program and at most one workload"),
+		func(args []string) { f.run(args[0], args[1:]) })
 	flags := c.Flags()
-	flags.StringVar(&f.device, "device", "none", "what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
+	flags.StringVar(&f.device, "device", "none",
+		"what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
 	flags.StringVar(&f.board, "board", "", "wormhole or blackhole; not needed with a device")
-	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: WORKLOAD.lmb, or PROGRAM.lmb)")
+	flags.StringVarP(&f.out, "out", "o", "",
+		"image to write (default: WORKLOAD.lmb, or PROGRAM.lmb)")
 	flags.BoolVar(&f.list, "list", false, "print the program's workloads")
 	return c
 }
@@ -51,7 +55,8 @@ func (f *captureFlags) run(program string, workload []string) {
 		runProgram(stdout, executable, "--list")
 		return
 	}
-	args := []string{"--board", f.board, "--device", f.device, "--out", filepath.Join(folder, "image")}
+	args := []string{"--board", f.board, "--device", f.device, "--out",
+		filepath.Join(folder, "image")}
 	if len(workload) == 1 {
 		args = append(args, "--workload", workload[0])
 	}

@@ -26,7 +26,8 @@ func built(t *testing.T, folder string) string {
 
 func TestCaptureBuildsAndRunsAFolder(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.lmb")
-	if exit := silently(t, "capture", workloadProgram, "loopback", "--board", "blackhole", "-o", out); exit != 0 {
+	if exit := silently(t, "capture", workloadProgram, "loopback", "--board", "blackhole", "-o",
+		out); exit != 0 {
 		t.Fatalf("lm capture exits %d", exit)
 	}
 	if exit := silently(t, "verify", out); exit != 0 {
@@ -58,15 +59,18 @@ func TestCaptureRunsAProgramOfYourOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	module := strings.Replace(string(ours), "module lightmetal", "module mine", 1) + "\nrequire lightmetal v0.0.0\nreplace lightmetal => " + root + "\n"
+	module := strings.Replace(string(ours), "module lightmetal", "module mine", 1) +
+		"\nrequire lightmetal v0.0.0\nreplace lightmetal => " + root + "\n"
 	folder := t.TempDir()
-	for name, text := range map[string]string{"main.go": program, "go.mod": module, "go.sum": string(sums), "kernel.c": "int kernel;\n", "kernel.h": "\n"} {
+	for name, text := range map[string]string{"main.go": program, "go.mod": module,
+		"go.sum": string(sums), "kernel.c": "int kernel;\n", "kernel.h": "\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	out := filepath.Join(folder, "mine.lmb")
-	if exit, text := spoken(t, "capture", folder, "--device", "mock:wormhole", "-o", out); exit != 0 {
+	if exit, text := spoken(t, "capture", folder, "--device", "mock:wormhole", "-o",
+		out); exit != 0 {
 		t.Fatalf("lm capture exits %d: %s", exit, text)
 	}
 	image, _ := decode(out)
@@ -87,11 +91,13 @@ func TestImagesOfWorkloadsReplayInAFreshProcess(t *testing.T) {
 		for _, w := range workloads.All {
 			folder := t.TempDir()
 			image := filepath.Join(folder, "image.lmb")
-			if exit := silently(t, "capture", program, w.Name, "--device", "mock:"+chip, "-o", image); exit != 0 {
+			if exit := silently(t, "capture", program, w.Name, "--device", "mock:"+chip, "-o",
+				image); exit != 0 {
 				t.Errorf("lm capture %s on %s exits %d", w.Name, chip, exit)
 				continue
 			}
-			replay := exec.Command(lm, "replay", "--device", "mock:"+chip, "--check-golden", "image.lmb")
+			replay := exec.Command(lm, "replay", "--device", "mock:"+chip, "--check-golden",
+				"image.lmb")
 			replay.Dir, replay.Env = folder, []string{}
 			if text, err := replay.CombinedOutput(); err != nil {
 				t.Errorf("%s on %s: %v\n%s", w.Name, chip, err, text)
@@ -119,17 +125,20 @@ func TestCaptureRefusesWhatItCannotRun(t *testing.T) {
 		{folder, 64, "go build in"},
 		{"/bin/true", 65, "wrote no image"},
 		{program, 64, "no workload"},
-		{program + " nothing --board wormhole", 64, `no workload "nothing"; there are buffer-interleaved`},
+		{program + " nothing --board wormhole", 64,
+			`no workload "nothing"; there are buffer-interleaved`},
 		{program + " loopback", 64, "without a device, --board says"},
 		{program + " loopback --board nothing", 64, `no board "nothing"`},
 		{program + " loopback --device mock:nothing", 64, `no board "nothing"`},
 		{program + " loopback --device mock:edu", 64, "a board with a grid"},
-		{program + " loopback --board blackhole --device mock:wormhole", 78, "mock:wormhole is 1e52:401e"},
+		{program + " loopback --board blackhole --device mock:wormhole", 78,
+			"mock:wormhole is 1e52:401e"},
 		{program + " loopback --device ttsim:/nothing", 69, "no simulator library there"},
 	} {
 		exit, text := spoken(t, append([]string{"capture"}, strings.Fields(test.args)...)...)
 		if exit != test.exit || !strings.Contains(text, test.want) {
-			t.Errorf("lm capture %s exits %d, want %d, and says %q, want %q", test.args, exit, test.exit, text, test.want)
+			t.Errorf("lm capture %s exits %d, want %d, and says %q, want %q", test.args, exit,
+				test.exit, text, test.want)
 		}
 	}
 }

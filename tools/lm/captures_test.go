@@ -51,7 +51,8 @@ func devices(chip string) map[string]func(t *testing.T) hal.Device {
 	return map[string]func(t *testing.T) hal.Device{
 		"mock": func(*testing.T) hal.Device { return mock.New(chips.ByName(chip)) },
 		"ttsim": func(t *testing.T) hal.Device {
-			variable := map[string]string{"wormhole": "LM_TTSIM_WH", "blackhole": "LM_TTSIM_BH"}[chip]
+			variable := map[string]string{"wormhole": "LM_TTSIM_WH",
+				"blackhole": "LM_TTSIM_BH"}[chip]
 			library := os.Getenv(variable)
 			if library == "" {
 				t.Skipf("skipped: %s does not name the vendor's simulator", variable)
@@ -95,7 +96,8 @@ func mustReplay(t *testing.T, r *runtime.Replay, device hal.Device) {
 func twoop(inputs [][]byte) []byte {
 	d := make([]byte, len(inputs[0]))
 	for i := 0; i < len(d); i += 4 {
-		sum := int32(binary.LittleEndian.Uint32(inputs[0][i:])) + int32(binary.LittleEndian.Uint32(inputs[1][i:]))
+		sum := int32(binary.LittleEndian.Uint32(inputs[0][i:])) + int32(
+			binary.LittleEndian.Uint32(inputs[1][i:]))
 		binary.LittleEndian.PutUint32(d[i:], uint32(max(0, sum-100)))
 	}
 	return d
@@ -131,7 +133,8 @@ func imported(t *testing.T, args ...string) *lmb.Image {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "x.lmb")
 	args[len(args)-1] = filepath.Join(testdata, "captures", args[len(args)-1])
-	if exit, _, stderr := lm(t, append(append([]string{"import"}, args...), "-o", out)...); exit != 0 {
+	if exit, _, stderr := lm(t, append(append([]string{"import"}, args...), "-o",
+		out)...); exit != 0 {
 		t.Fatal(stderr)
 	}
 	file, err := os.ReadFile(out)
@@ -149,8 +152,10 @@ func encoded(t *testing.T, image *lmb.Image) []byte { return lmbtest.Encode(t, i
 
 // mlpWeights takes the weights out of the capture by naming them as inputs.
 func mlpWeights(t *testing.T, format, capture, tile string) map[string][]byte {
-	image := imported(t, "--from", format, "--input", "w1="+tile+",0x21000,int8,32x64", "--input", "b1="+tile+",0x22000,int32,32",
-		"--input", "w2="+tile+",0x23000,int8,10x32", "--input", "b2="+tile+",0x24000,int32,10", capture)
+	image := imported(t, "--from", format, "--input", "w1="+tile+",0x21000,int8,32x64", "--input",
+		"b1="+tile+",0x22000,int32,32",
+		"--input", "w2="+tile+",0x23000,int8,10x32", "--input", "b2="+tile+",0x24000,int32,10",
+		capture)
 	weights := map[string][]byte{}
 	for _, tensor := range image.Tensors {
 		weights[tensor.Name] = tensor.Data
@@ -170,7 +175,8 @@ func TestCapturesComputeNewOutputsForNewInputs(t *testing.T) {
 	}{
 		{"wh.twoop.lmb", "wormhole", []int{170, 7, 160}, twoop},
 		{"bh.twoop.lmb", "blackhole", []int{9, 203}, twoop},
-		{"wh.mlp.lmb", "wormhole", []int{184, 3}, mlp(mlpWeights(t, "mmiotrace", "wh.mlp.mmiotrace", "1,1"))},
+		{"wh.mlp.lmb", "wormhole", []int{184, 3},
+			mlp(mlpWeights(t, "mmiotrace", "wh.mlp.mmiotrace", "1,1"))},
 	} {
 		file, err := os.ReadFile(filepath.Join(testdata, "images", test.image))
 		if err != nil {
@@ -188,13 +194,15 @@ func TestCapturesComputeNewOutputsForNewInputs(t *testing.T) {
 
 // computes replays an image with its recorded data and with n random inputs.
 // The last tensor is the output, the others are inputs.
-func computes(t *testing.T, file []byte, device hal.Device, slot, n int, compute func([][]byte) []byte) {
+func computes(t *testing.T, file []byte, device hal.Device, slot, n int,
+	compute func([][]byte) []byte) {
 	t.Helper()
 	replay := onDevice(t, file, device, slot)
 	tensors := replay.View().Tensors
 	output := len(tensors) - 1
 	mustReplay(t, replay, device)
-	if golden := replay.View().TensorData(&tensors[output]); !bytes.Equal(replay.Output(output), golden) {
+	if golden := replay.View().TensorData(&tensors[output]); !bytes.Equal(replay.Output(output),
+		golden) {
 		t.Fatalf("window %d: the recorded input does not give the recorded output", slot)
 	}
 	random := rand.New(rand.NewSource(int64(slot)))
@@ -238,13 +246,15 @@ func TestMulticastRecordingsReplayOnFourTiles(t *testing.T) {
 				random := rand.New(rand.NewSource(1))
 				for i := range 50 {
 					for j := range test.tiles {
-						if input := replay.Input(j); i > 0 { // the first run takes the recorded data
+						// the first run takes the recorded data
+						if input := replay.Input(j); i > 0 {
 							random.Read(input)
 						}
 					}
 					mustReplay(t, replay, device)
 					for j := range test.tiles {
-						if !bytes.Equal(replay.Output(len(test.tiles)+j), compute([][]byte{replay.Input(j)})) {
+						if !bytes.Equal(replay.Output(len(test.tiles)+j),
+							compute([][]byte{replay.Input(j)})) {
 							t.Fatalf("run %d: tile %s gives a wrong output", i, test.tiles[j])
 						}
 					}

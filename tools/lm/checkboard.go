@@ -22,11 +22,13 @@ type checkBoardFlags struct {
 
 func checkBoardCommand() *cobra.Command {
 	var f checkBoardFlags
-	c := command("check-board [BOARD]", between(0, 1, "one board"), func(args []string) { f.run(strings.Join(args, "")) })
+	c := command("check-board [BOARD]", between(0, 1, "one board"),
+		func(args []string) { f.run(strings.Join(args, "")) })
 	flags := c.Flags()
 	flags.StringVar(&f.image, "image", "", "hold this image against the machine or board")
 	flags.StringVar(&f.root, "root", "", "read a tree copied from a target instead of this machine")
-	flags.StringVar(&f.kernelConfig, "kernel-config", "", "the kernel's configuration (default: /proc/config.gz, or /boot/config-RELEASE)")
+	flags.StringVar(&f.kernelConfig, "kernel-config", "",
+		"the kernel's configuration (default: /proc/config.gz, or /boot/config-RELEASE)")
 	flags.BoolVar(&f.list, "list", false, "print the boards and what is known of them")
 	flags.BoolVar(&f.collect, "collect", false, "print a script that copies what --root wants")
 	jsonFlag(c, "as JSON, on failure too")

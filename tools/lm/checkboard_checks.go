@@ -36,20 +36,25 @@ func (r *boardReport) checkBase(m *machine) {
 	case "aarch64", "x86_64":
 		r.add(fine, "architecture", m.arch, "", "")
 	case "":
-		r.add(warning, "architecture", "not told", "lmrun is built for arm64 and amd64", "run `uname -m` on the target")
+		r.add(warning, "architecture", "not told", "lmrun is built for arm64 and amd64",
+			"run `uname -m` on the target")
 	default:
-		r.add(missing, "architecture", m.arch, "lmrun is built for arm64 and amd64", "use a 64-bit kernel")
+		r.add(missing, "architecture", m.arch, "lmrun is built for arm64 and amd64",
+			"use a 64-bit kernel")
 	}
 	if m.host != nil {
 		r.add(fine, "board", m.host.Title, "", "")
 	} else {
-		r.add(warning, "board", "not one of "+hostNames(), "what is known to be broken on a board, and what its kernel needs, is known of those only",
+		r.add(warning, "board", "not one of "+hostNames(),
+			"what is known to be broken on a board, and what its kernel needs, is known of those "+
+				"only",
 			"name the closest one: lm check-board BOARD --root "+r.rootText(m))
 	}
 	if m.page != 0 {
 		r.add(fine, "page size", fmt.Sprintf("%d bytes", m.page), "", "")
 	} else {
-		r.add(warning, "page size", "not told", "BARs and host memory are mapped by the page", "run `getconf PAGESIZE` on the target")
+		r.add(warning, "page size", "not told", "BARs and host memory are mapped by the page",
+			"run `getconf PAGESIZE` on the target")
 	}
 }
 
@@ -65,9 +70,11 @@ func (r *boardReport) rootText(m *machine) string {
 func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint string) {
 	if !config.known() {
 		if hint == "" {
-			hint = "build the kernel with CONFIG_IKCONFIG_PROC, run `modprobe configs`, or name the file: --kernel-config FILE"
+			hint = "build the kernel with CONFIG_IKCONFIG_PROC, run `modprobe configs`, or name " +
+				"the file: --kernel-config FILE"
 		}
-		r.add(warning, "kernel configuration", "not found", "what the kernel was built without is the commonest thing to be missing", hint)
+		r.add(warning, "kernel configuration", "not found",
+			"what the kernel was built without is the commonest thing to be missing", hint)
 		return
 	}
 	options, good := hosts.Options(host), 0
@@ -76,12 +83,15 @@ func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint s
 		case "y":
 			good++
 		case "m":
-			r.add(warning, o.Name, "a module", o.Why+"; a boot image has no modules in it", "set "+o.Name+"=y, or load the module before lmrun")
+			r.add(warning, o.Name, "a module", o.Why+"; a boot image has no modules in it",
+				"set "+o.Name+"=y, or load the module before lmrun")
 		default:
 			r.add(missing, o.Name, "not set", o.Why, "set "+o.Name+"=y and build the kernel anew")
 		}
 	}
-	r.add(fine, "kernel configuration", fmt.Sprintf("%s: %d of %d options that are needed are built in", config.from, good, len(options)), "", "")
+	r.add(fine, "kernel configuration",
+		fmt.Sprintf("%s: %d of %d options that are needed are built in", config.from, good,
+			len(options)), "", "")
 }
 
 func (r *boardReport) checkLockdown(m *machine) {
@@ -90,21 +100,26 @@ func (r *boardReport) checkLockdown(m *machine) {
 	_, mode, _ := strings.Cut(text, "[")
 	mode, _, _ = strings.Cut(mode, "]")
 	switch {
-	case mode == "none" || text == "" && m.config.known() && !m.config.on("CONFIG_SECURITY_LOCKDOWN_LSM"):
+	case mode == "none" || text == "" && m.config.known() &&
+		!m.config.on("CONFIG_SECURITY_LOCKDOWN_LSM"):
 		r.add(fine, "lockdown", "off", "", "")
 	case text == "":
 		r.add(warning, "lockdown", "not told", why, "mount -t securityfs none /sys/kernel/security")
 	default:
-		r.add(missing, "lockdown", mode, why, "start the kernel without lockdown= (and Secure Boot off, where it brings lockdown)")
+		r.add(missing, "lockdown", mode, why,
+			"start the kernel without lockdown= (and Secure Boot off, where it brings lockdown)")
 	}
 }
 
 func (r *boardReport) checkSeccomp(m *machine) {
-	if strings.Contains(m.text("/proc/sys/kernel/seccomp/actions_avail"), "kill_process") || m.config.on("CONFIG_SECCOMP_FILTER") {
+	if strings.Contains(m.text("/proc/sys/kernel/seccomp/actions_avail"), "kill_process") ||
+		m.config.on("CONFIG_SECCOMP_FILTER") {
 		r.add(fine, "seccomp", "filters are there", "", "")
 		return
 	}
-	r.add(warning, "seccomp", "no filters", "lmrun -seal cannot keep the process from other system calls", "set CONFIG_SECCOMP_FILTER=y")
+	r.add(warning, "seccomp", "no filters",
+		"lmrun -seal cannot keep the process from other system calls",
+		"set CONFIG_SECCOMP_FILTER=y")
 }
 
 // preemption models from the best for deadlines to the worst.
@@ -122,10 +137,13 @@ var preemption = []struct {
 
 func (r *boardReport) checkPreemption(m *machine) {
 	const why, next = "other work in the kernel may hold up a frame by milliseconds",
-		"where deadlines matter: CONFIG_PREEMPT_RT=y, or preempt=full on the kernel's command line with CONFIG_PREEMPT_DYNAMIC"
-	version := m.text("/proc/sys/kernel/version") // "#1 SMP PREEMPT_RT Debian 6.1.0-1", as `uname -v`
+		"where deadlines matter: CONFIG_PREEMPT_RT=y, or preempt=full on the kernel's command " +
+			"line with CONFIG_PREEMPT_DYNAMIC"
+	// "#1 SMP PREEMPT_RT Debian 6.1.0-1", as `uname -v`
+	version := m.text("/proc/sys/kernel/version")
 	for _, p := range preemption {
-		if m.config.on(p.option) || strings.Contains(version+" ", strings.TrimPrefix(p.option, "CONFIG_")+" ") {
+		if m.config.on(p.option) || strings.Contains(version+" ",
+			strings.TrimPrefix(p.option, "CONFIG_")+" ") {
 			r.add(p.state, "preemption", p.text, why, next)
 			return
 		}
@@ -140,27 +158,33 @@ func (r *boardReport) checkPreemption(m *machine) {
 func (r *boardReport) checkWatchdog(m *machine) {
 	for _, path := range [...]string{"/dev/watchdog0", "/sys/class/watchdog/watchdog0"} {
 		if m.has(path) {
-			r.add(fine, "watchdog", strings.TrimSpace("there "+m.text("/sys/class/watchdog/watchdog0/identity")), "", "")
+			r.add(fine, "watchdog", strings.TrimSpace("there "+
+				m.text("/sys/class/watchdog/watchdog0/identity")), "", "")
 			return
 		}
 	}
 	r.add(warning, "watchdog", "none", "nothing restarts a machine that hangs",
-		"build in the chip's watchdog driver, or modprobe softdog (it does not help a kernel that hangs)")
+		"build in the chip's watchdog driver, or modprobe softdog (it does not help a kernel "+
+			"that hangs)")
 }
 
 func (r *boardReport) checkUser(m *machine, n *need) {
 	switch {
 	case !m.user.known:
-		r.add(warning, "user", "not told", "BARs are mapped by root, or by whom the files resourceN let",
+		r.add(warning, "user", "not told",
+			"BARs are mapped by root, or by whom the files resourceN let",
 			"run lm or the script of --collect on the target, as the user of lmrun")
 	case m.user.can(capSysAdmin):
 		r.add(fine, "user", "uid "+m.user.uid+" with CAP_SYS_ADMIN", "", "")
 	case n.shared:
-		r.add(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN", "the driver's device file decides",
+		r.add(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
+			"the driver's device file decides",
 			"ls -l /dev/vfio /dev/tenstorrent; give the user of lmrun access to it")
 	default:
-		r.add(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN", "switching a device on, and all of its configuration space, take it",
-			"run as root, or give lmrun the capability: setcap cap_sys_admin+ep lmrun, and access to "+pciFolder+"*/resource*")
+		r.add(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
+			"switching a device on, and all of its configuration space, take it",
+			"run as root, or give lmrun the capability: setcap cap_sys_admin+ep lmrun, and "+
+				"access to "+pciFolder+"*/resource*")
 	}
 }
 
@@ -172,7 +196,8 @@ func (r *boardReport) checkDevices(m *machine, n *need) {
 		if n.view != nil && !n.wants(d.board) {
 			continue
 		}
-		r.Devices = append(r.Devices, devInfo{d.address, d.board.Name, fmt.Sprintf("%04x", d.board.Vendor), fmt.Sprintf("%04x", d.board.Device)})
+		r.Devices = append(r.Devices, devInfo{d.address, d.board.Name,
+			fmt.Sprintf("%04x", d.board.Vendor), fmt.Sprintf("%04x", d.board.Device)})
 		name := d.board.Name + " " + d.address
 		if !r.checkAlive(name, d) {
 			continue
@@ -183,8 +208,11 @@ func (r *boardReport) checkDevices(m *machine, n *need) {
 		r.checkIOMMU(name, m, d, n)
 	}
 	if len(r.Devices) == 0 && n.view == nil {
-		r.add(missing, "accelerator", fmt.Sprintf("none of %s among %d PCI functions", boardNames(), len(m.functions)),
-			"there is nothing to replay on", "see `lspci -nn`; is the card powered and the slot enabled? look again: echo 1 > /sys/bus/pci/rescan")
+		r.add(missing, "accelerator", fmt.Sprintf("none of %s among %d PCI functions", boardNames(),
+			len(m.functions)),
+			"there is nothing to replay on",
+			"see `lspci -nn`; is the card powered and the slot enabled? look again: echo 1 > "+
+				"/sys/bus/pci/rescan")
 	}
 }
 
@@ -202,9 +230,12 @@ func (r *boardReport) checkMemory(m *machine, n *need) {
 	case free*huge >= n.hostBytes:
 		r.add(fine, "huge pages", text, "", "")
 	default:
-		r.add(missing, "huge pages", text, fmt.Sprintf("the image has %s of host memory, which has to lie in one piece and stay where it is",
-			lmb.SizeText(n.hostBytes)),
-			fmt.Sprintf("echo %d > /proc/sys/vm/nr_hugepages, soon after boot (or hugepages=%[1]d on the kernel's command line)", (n.hostBytes+huge-1)/huge))
+		r.add(missing, "huge pages", text,
+			fmt.Sprintf("the image has %s of host memory, which has to lie in one piece and stay "+
+				"where it is",
+				lmb.SizeText(n.hostBytes)),
+			fmt.Sprintf("echo %d > /proc/sys/vm/nr_hugepages, soon after boot (or "+
+				"hugepages=%[1]d on the kernel's command line)", (n.hostBytes+huge-1)/huge))
 	}
 	r.checkPagemap(m, n)
 }
@@ -219,20 +250,25 @@ func (r *boardReport) checkLocked(m *machine, n *need) {
 	case m.user.memlock >= lock:
 		r.add(fine, "locked memory", "limit "+lmb.SizeText(m.user.memlock), "", "")
 	default:
-		r.add(missing, "locked memory", fmt.Sprintf("limit %s, the image locks %s", lmb.SizeText(m.user.memlock), lmb.SizeText(lock)),
+		r.add(missing, "locked memory", fmt.Sprintf("limit %s, the image locks %s",
+			lmb.SizeText(m.user.memlock), lmb.SizeText(lock)),
 			"arena and host memory are locked so that no page fault holds up a frame",
-			fmt.Sprintf("ulimit -l %d, LimitMEMLOCK= in a systemd unit, or CAP_IPC_LOCK", (lock+1023)/1024))
+			fmt.Sprintf("ulimit -l %d, LimitMEMLOCK= in a systemd unit, or CAP_IPC_LOCK",
+				(lock+1023)/1024))
 	}
 	available, err := strconv.ParseUint(field(m.text("/proc/meminfo"), "MemAvailable:"), 10, 54)
 	if err == nil && n.view != nil && available<<10 < lock {
-		r.add(missing, "memory", fmt.Sprintf("%s available, the image takes %s", lmb.SizeText(available<<10), lmb.SizeText(lock)),
-			"everything is reserved when an image is loaded", "use a machine with more memory, or stop other programs")
+		r.add(missing, "memory", fmt.Sprintf("%s available, the image takes %s",
+			lmb.SizeText(available<<10), lmb.SizeText(lock)),
+			"everything is reserved when an image is loaded",
+			"use a machine with more memory, or stop other programs")
 	}
 }
 
 // checkPagemap: without an IOMMU, the address of host memory is read there.
 func (r *boardReport) checkPagemap(m *machine, n *need) {
-	const why, without = "the device has to be told the physical address of host memory", "open the device as vfio:, where there is an IOMMU"
+	const why, without = "the device has to be told the physical address of host memory",
+		"open the device as vfio:, where there is an IOMMU"
 	there := m.has("/proc/self/pagemap") || m.config.on("CONFIG_PROC_PAGE_MONITOR")
 	switch {
 	case n.hostBytes == 0 || n.shared:
@@ -242,7 +278,8 @@ func (r *boardReport) checkPagemap(m *machine, n *need) {
 	case !there || !m.user.known:
 		r.add(warning, "pagemap", "not told", why, "look for /proc/self/pagemap on the target")
 	case !m.user.can(capSysAdmin):
-		r.add(missing, "pagemap", "does not tell this user addresses", why, "run as root, or "+without)
+		r.add(missing, "pagemap", "does not tell this user addresses", why,
+			"run as root, or "+without)
 	default:
 		r.add(fine, "pagemap", "tells addresses", "", "")
 	}

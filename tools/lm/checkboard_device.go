@@ -13,12 +13,15 @@ import (
 func (r *boardReport) checkAlive(name string, d *pciDevice) bool {
 	const memory, master = 1 << 1, 1 << 2
 	if d.command == 0xffff {
-		r.add(missing, name, "does not answer: its configuration space reads all ones", "it hangs, has no power, or fell off the bus",
-			"echo 1 > "+pciFolder+d.address+"/remove; echo 1 > /sys/bus/pci/rescan; else switch the machine off and on")
+		r.add(missing, name, "does not answer: its configuration space reads all ones",
+			"it hangs, has no power, or fell off the bus",
+			"echo 1 > "+pciFolder+d.address+
+				"/remove; echo 1 > /sys/bus/pci/rescan; else switch the machine off and on")
 		return false
 	}
 	onOff := map[bool]string{true: "on", false: "off (lightmetal switches it on)"}
-	r.add(fine, name, fmt.Sprintf("answers; memory decoding %s, bus master %s", onOff[d.command&memory != 0], onOff[d.command&master != 0]), "", "")
+	r.add(fine, name, fmt.Sprintf("answers; memory decoding %s, bus master %s",
+		onOff[d.command&memory != 0], onOff[d.command&master != 0]), "", "")
 	return true
 }
 
@@ -30,20 +33,26 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 		b, check := d.bars[i], fmt.Sprintf("%s BAR %d", name, i)
 		switch {
 		case b.size == 0:
-			r.add(missing, check, "not there", "images use it", "is it the board its ids say? see lspci -vv -s "+d.address)
+			r.add(missing, check, "not there", "images use it",
+				"is it the board its ids say? see lspci -vv -s "+d.address)
 		case !b.assigned:
 			r.add(missing, check, lmb.SizeText(b.size)+", not assigned",
-				"the kernel found no room for it in the host's PCIe windows, and a device with such a BAR cannot be switched on",
-				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device tree, or switch on above-4G decoding in the firmware; "+
+				"the kernel found no room for it in the host's PCIe windows, and a device with "+
+					"such a BAR cannot be switched on",
+				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device "+
+					"tree, or switch on above-4G decoding in the firmware; "+
 					"pci=realloc on the kernel's command line tries anew")
 		case b.size < usual && !anySize(d.board, i):
-			r.add(warning, check, lmb.SizeText(b.size)+" where "+lmb.SizeText(usual)+" is usual", "images made for the usual size may not fit",
+			r.add(warning, check, lmb.SizeText(b.size)+" where "+lmb.SizeText(usual)+" is usual",
+				"images made for the usual size may not fit",
 				m.resize(d, i, usual))
 		case b.prefetchable && !b.combines:
 			r.add(warning, check, lmb.SizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc",
-				"stores are not combined: bulk copies take several times as long", "is the kernel one of arm64 or x86?")
+				"stores are not combined: bulk copies take several times as long",
+				"is the kernel one of arm64 or x86?")
 		default:
-			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", lmb.SizeText(b.size), b.start, map[bool]string{true: ", write-combining possible"}[b.combines]),
+			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", lmb.SizeText(b.size), b.start,
+				map[bool]string{true: ", write-combining possible"}[b.combines]),
 				"", "")
 		}
 	}
@@ -71,14 +80,16 @@ func (m *machine) resize(d *pciDevice, bar int, size uint64) string {
 
 func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfig) {
 	if opens := d.name(); opens != "" {
-		r.add(fine, name+" driver", fmt.Sprintf("%s: the device's name is %s", cmp.Or(d.driver, "none"), opens), "", "")
+		r.add(fine, name+" driver", fmt.Sprintf("%s: the device's name is %s",
+			cmp.Or(d.driver, "none"), opens), "", "")
 		return
 	}
 	why := "two masters of one device corrupt each other, so lightmetal refuses it"
 	if config.on("CONFIG_IO_STRICT_DEVMEM") {
 		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel refuses it as well"
 	}
-	r.add(missing, name+" driver", d.driver, why, "echo "+d.address+" > "+pciFolder+d.address+"/driver/unbind")
+	r.add(missing, name+" driver", d.driver, why,
+		"echo "+d.address+" > "+pciFolder+d.address+"/driver/unbind")
 }
 
 // name is what lightmetal opens the device by, empty where its driver does not
@@ -112,13 +123,16 @@ func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
 		r.add(fine, name+" link", found, "", "")
 		return
 	}
-	r.add(warning, name+" link", fmt.Sprintf("%s, the device can do %s x%s", found, best, widest), "copies take longer than they could",
-		"compare with what the slot can do (lm check-board BOARD); else reseat the card, and see LnkSta in lspci -vv -s "+d.address)
+	r.add(warning, name+" link", fmt.Sprintf("%s, the device can do %s x%s", found, best, widest),
+		"copies take longer than they could",
+		"compare with what the slot can do (lm check-board BOARD); else reseat the card, and see "+
+			"LnkSta in lspci -vv -s "+d.address)
 }
 
 // checkIOMMU tells how the device reaches host memory.
 func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *need) {
-	check, identity := name+" IOMMU", m.text("/sys/kernel/iommu_groups/"+d.group+"/type") == "identity"
+	check, identity := name+" IOMMU", m.text("/sys/kernel/iommu_groups/"+d.group+
+		"/type") == "identity"
 	switch {
 	case d.group == "" && !m.translated():
 		r.add(fine, check, "none: the device reaches memory at its physical address", "", "")
@@ -127,11 +141,13 @@ func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *need)
 	case d.shared():
 		r.add(fine, check, "group "+d.group+", through the driver "+d.driver, "", "")
 	case n.hostBytes == 0:
-		r.add(fine, check, "in front of the device; images with host memory need vfio-pci bound to it", "", "")
+		r.add(fine, check,
+			"in front of the device; images with host memory need vfio-pci bound to it", "", "")
 	default:
 		r.add(missing, check, "in front of the device, and vfio-pci is not bound",
 			"the image has host memory, and the device does not see physical addresses",
-			m.vfioModule()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+d.address+" > /sys/bus/pci/drivers_probe; "+
+			m.vfioModule()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+
+				d.address+" > /sys/bus/pci/drivers_probe; "+
 				"then name the device vfio:"+d.address)
 	}
 }

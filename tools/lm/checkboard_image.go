@@ -42,7 +42,8 @@ func needOf(view *fbs.View) *need {
 // runtime makes the widest it can.
 func isWide(view *fbs.View, c *fbs.Command) bool {
 	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeFill, gen.OpcodeExpect, gen.OpcodeCompare:
+	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeFill, gen.OpcodeExpect,
+		gen.OpcodeCompare:
 		return c.Width == 8 && toDevice(view, c)
 	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
 		return (c.Width == 8 || gen.Access(c.Mode) == gen.AccessBulk) && toDevice(view, c)
@@ -75,16 +76,20 @@ func (r *boardReport) checkTargets(m *machine, n *need) {
 	alike := map[[2]uint16]int{} // targets so far, by ids
 	for i := range n.view.Devices {
 		t := &n.view.Devices[i]
-		check := fmt.Sprintf("target %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor, t.Device)
+		check := fmt.Sprintf("target %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor,
+			t.Device)
 		found := m.ofIDs(t.Vendor, t.Device)
 		switch {
 		case len(found) == 0:
-			r.add(missing, check, fmt.Sprintf("not among %d PCI functions", len(m.functions)), "the image is for this device",
+			r.add(missing, check, fmt.Sprintf("not among %d PCI functions", len(m.functions)),
+				"the image is for this device",
 				"see `lspci -nn`; look again: echo 1 > /sys/bus/pci/rescan")
 			continue
 		case len(found) > 1:
-			r.add(warning, check, fmt.Sprintf("%d of them", len(found)), "the ids alone do not say which",
-				"name one by its address: --device "+cmp.Or(found[0].name(), "pci:"+found[0].address))
+			r.add(warning, check, fmt.Sprintf("%d of them", len(found)),
+				"the ids alone do not say which",
+				"name one by its address: --device "+
+					cmp.Or(found[0].name(), "pci:"+found[0].address))
 		default:
 			r.add(fine, check, cmp.Or(found[0].name(), found[0].address), "", "")
 		}
@@ -112,8 +117,12 @@ func (r *boardReport) checkTargetBars(check string, t *fbs.DeviceInfo, d *pciDev
 	for i, want := range t.BarSizes() {
 		if b := d.bars[i]; want > b.size || want > 0 && !b.assigned {
 			good = false
-			r.add(missing, fmt.Sprintf("%s BAR %d", check, i), fmt.Sprintf("%s assigned, the image needs %s", lmb.SizeText(granted(b)), lmb.SizeText(want)),
-				"every window has to lie in the BAR", "see BAR "+fmt.Sprint(i)+" of the device above; or make the image anew for this device")
+			r.add(missing, fmt.Sprintf("%s BAR %d", check, i),
+				fmt.Sprintf("%s assigned, the image needs %s", lmb.SizeText(granted(b)),
+					lmb.SizeText(want)),
+				"every window has to lie in the BAR",
+				"see BAR "+fmt.Sprint(i)+
+					" of the device above; or make the image anew for this device")
 		}
 	}
 	if good {
@@ -145,24 +154,29 @@ func (r *boardReport) checkWindows(check string, view *fbs.View, target int, d *
 		wanted++
 		slot := -1
 		if d.board.TLB != nil {
-			slot = d.board.TLB.ChooseWindow(w.Slot, w.Size, &bars, func(slot int) bool { return taken[slot] })
+			slot = d.board.TLB.ChooseWindow(w.Slot, w.Size, &bars,
+				func(slot int) bool { return taken[slot] })
 		}
 		if slot < 0 {
-			r.add(missing, check+" windows", fmt.Sprintf("none left for window %d of the image, %s", i, lmb.SizeText(w.Size)),
-				"the image points windows at tiles", "use a device with larger BARs, or make the image with fewer windows")
+			r.add(missing, check+" windows", fmt.Sprintf("none left for window %d of the image, %s",
+				i, lmb.SizeText(w.Size)),
+				"the image points windows at tiles",
+				"use a device with larger BARs, or make the image with fewer windows")
 			return
 		}
 		taken[slot] = true
 	}
 	if wanted > 0 {
-		r.add(fine, check+" windows", fmt.Sprintf("%d movable, all of them find a place", wanted), "", "")
+		r.add(fine, check+" windows", fmt.Sprintf("%d movable, all of them find a place", wanted),
+			"", "")
 	}
 }
 
 // ofBoard fills in the report of a board of which only data are at hand.
 func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 	r.Facts = hostFacts(r.host)
-	r.checkConfig(r.host, config, "name the configuration the kernel is built with: --kernel-config FILE")
+	r.checkConfig(r.host, config,
+		"name the configuration the kernel is built with: --kernel-config FILE")
 	r.checkFaults(r.host, config, n)
 	if n.view == nil {
 		for _, b := range boards.All {
@@ -173,7 +187,8 @@ func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 	for i := range n.view.Devices {
 		t := &n.view.Devices[i]
 		board := boards.FindByID(t.Vendor, t.Device)
-		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), board, *t.BarSizes(), missing)
+		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), board, *t.BarSizes(),
+			missing)
 	}
 }
 
@@ -224,8 +239,10 @@ func barsText(bars []hosts.BAR, text func(i int) string) string {
 func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *need) {
 	r.checkCombining(h, config, n)
 	if h.Wide.Value == hosts.Faulty {
-		r.add(ifMet(n.wide, missing, warning), "8-byte accesses", "faulty on this board"+unused(n, n.wide), h.Wide.Source,
-			"make the image with width 4 and without bulk copies (dump it, edit the widths, assemble it)")
+		r.add(ifMet(n.wide, missing, warning), "8-byte accesses",
+			"faulty on this board"+unused(n, n.wide), h.Wide.Source,
+			"make the image with width 4 and without bulk copies (dump it, edit the widths, "+
+				"assemble it)")
 	}
 	if n.hostBytes > 0 {
 		r.checkShared(h, n)
@@ -257,16 +274,19 @@ func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *nee
 	case h.WriteCombining.Value == hosts.Works:
 		r.add(fine, check, "works", "", "")
 	case !h.WriteCombining.Known():
-		r.add(ifMet(n.combining, warning, fine), check, "not known of this board", "bulk copies to a window marked wc rely on it",
+		r.add(ifMet(n.combining, warning, fine), check, "not known of this board",
+			"bulk copies to a window marked wc rely on it",
 			"try it with a compare of what was copied in")
 	case around.Known() && config.on(around.Value):
-		r.add(fine, check, "faulty on this board, and the kernel works around it ("+around.Value+")", "", "")
+		r.add(fine, check, "faulty on this board, and the kernel works around it ("+around.Value+
+			")", "", "")
 	default:
 		next := "make the image without wc at its windows (dump it, edit, assemble it)"
 		if around.Known() {
 			next = "use a kernel with " + around.Value + "=y (" + around.Source + "), or " + next
 		}
-		r.add(ifMet(n.combining, missing, warning), check, "faulty on this board"+unused(n, n.combining), h.WriteCombining.Source, next)
+		r.add(ifMet(n.combining, missing, warning), check,
+			"faulty on this board"+unused(n, n.combining), h.WriteCombining.Source, next)
 	}
 }
 
@@ -274,11 +294,15 @@ func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *nee
 func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 	switch h.Coherence.Value {
 	case hosts.NotCoherent:
-		r.add(missing, "coherence", "a device's accesses to memory do not see the processor's caches",
-			"the image has host memory, which is cached: either side may read old data ("+h.Coherence.Source+")",
+		r.add(missing, "coherence",
+			"a device's accesses to memory do not see the processor's caches",
+			"the image has host memory, which is cached: either side may read old data ("+
+				h.Coherence.Source+")",
 			"use an image without host memory, or another board")
 	case "":
-		r.add(warning, "coherence", "not known of this board", "the image has host memory, which is cached", "try it with known data in both directions")
+		r.add(warning, "coherence", "not known of this board",
+			"the image has host memory, which is cached",
+			"try it with known data in both directions")
 	default:
 		r.add(fine, "coherence", "devices see the processor's caches", "", "")
 	}
@@ -287,11 +311,13 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 	}
 	for _, in := range h.Inbound.Value {
 		if in.PCI != in.CPU && h.IOMMU.Value == hosts.NoIOMMU {
-			r.add(missing, "inbound window", fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU),
+			r.add(missing, "inbound window",
+				fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU),
 				"lightmetal gives a device physical addresses ("+h.Inbound.Source+")",
 				"use an image without host memory, or another board")
 		} else if in.Size < 1<<40 {
-			r.add(warning, "inbound window", fmt.Sprintf("a device reaches the first %s of memory only", lmb.SizeText(in.Size)),
+			r.add(warning, "inbound window",
+				fmt.Sprintf("a device reaches the first %s of memory only", lmb.SizeText(in.Size)),
 				"host memory may lie beyond ("+h.Inbound.Source+")",
 				"give the kernel no more: mem="+fmt.Sprint(in.Size>>20)+"M on its command line")
 		}

@@ -51,13 +51,16 @@ func listHosts() {
 	fmt.Fprintln(w, "BOARD\tWHAT\tPCIE\tWORMHOLE\tBLACKHOLE\tWRITE-COMBINING\tDMA\tIOMMU\tBOOT")
 	for _, h := range hosts.All() {
 		fits := strings.Join(fitting(h), " ")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Title, bestPort(h), yesNo(strings.Contains(fits, "wormhole")),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Title, bestPort(h),
+			yesNo(strings.Contains(fits, "wormhole")),
 			yesNo(strings.Contains(fits, "blackhole")),
 			h.WriteCombining, h.Coherence, h.IOMMU, h.Boot)
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, "These are read in device trees, manuals and reports; none of them was tried with an accelerator here, but for")
-	fmt.Fprintln(w, "what is measured on QEMU. lm check-board BOARD tells of each fact which it is, and its source; lm check-board")
+	fmt.Fprintln(w, "These are read in device trees, manuals and reports; none of them was tried "+
+		"with an accelerator here, but for")
+	fmt.Fprintln(w, "what is measured on QEMU. lm check-board BOARD tells of each fact which it "+
+		"is, and its source; lm check-board")
 	fmt.Fprintln(w, "alone looks at this machine, and what it finds counts more.")
 	stop.On(w.Flush())
 }
@@ -119,7 +122,8 @@ func windowsText(p *hosts.Port) string {
 		if w.Prefetchable {
 			kind += " prefetchable"
 		}
-		parts = append(parts, fmt.Sprintf("%s of %s at 0x%x, from the processor 0x%x", kind, lmb.SizeText(w.Size), w.PCI, w.CPU))
+		parts = append(parts, fmt.Sprintf("%s of %s at 0x%x, from the processor 0x%x", kind,
+			lmb.SizeText(w.Size), w.PCI, w.CPU))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -137,11 +141,13 @@ func hostFacts(h *hosts.Host) (list []factInfo) {
 		if source == "" {
 			value = "unknown"
 		}
-		list = append(list, factInfo{name, value, source, strings.HasPrefix(source, hosts.Measured)})
+		list = append(list, factInfo{name, value, source,
+			strings.HasPrefix(source, hosts.Measured)})
 	}
 	for i := range h.Ports {
 		p := &h.Ports[i]
-		put("port", portText(p)+"; windows: "+windowsText(p), sources(p.Gen.Source, p.Lanes.Source, p.Windows.Source))
+		put("port", portText(p)+"; windows: "+windowsText(p),
+			sources(p.Gen.Source, p.Lanes.Source, p.Windows.Source))
 	}
 	put("write-combining", h.WriteCombining.String(), h.WriteCombining.Source)
 	put("8-byte accesses", h.Wide.String(), h.Wide.Source)

@@ -94,8 +94,10 @@ func readMachine(root string, config *kernelConfig, host *hosts.Host) *machine {
 	m.user = m.readUser()
 	m.recognise(m.readFunctions())
 	if !m.live && m.release == "" && len(m.functions) == 0 && m.title == "" {
-		stop.With(hal.NoFile, "%s: no tree of a machine: neither proc/sys/kernel/osrelease nor sys/bus/pci/devices nor proc/device-tree is in "+
-			"it; lm check-board --collect prints a script that makes one", root)
+		stop.With(hal.NoFile,
+			"%s: no tree of a machine: neither proc/sys/kernel/osrelease nor sys/bus/pci/devices "+
+				"nor proc/device-tree is in "+
+				"it; lm check-board --collect prints a script that makes one", root)
 	}
 	return m
 }
@@ -119,10 +121,12 @@ func (m *machine) readPage() uint64 {
 	if m.live {
 		return uint64(os.Getpagesize())
 	}
-	if kb, err := strconv.ParseUint(field(m.text("/proc/self/smaps"), "KernelPageSize:"), 10, 32); err == nil {
+	if kb, err := strconv.ParseUint(field(m.text("/proc/self/smaps"), "KernelPageSize:"), 10,
+		32); err == nil {
 		return kb << 10
 	}
-	for option, page := range map[string]uint64{"CONFIG_ARM64_4K_PAGES": 4 << 10, "CONFIG_ARM64_16K_PAGES": 16 << 10,
+	for option, page := range map[string]uint64{"CONFIG_ARM64_4K_PAGES": 4 << 10,
+		"CONFIG_ARM64_16K_PAGES": 16 << 10,
 		"CONFIG_ARM64_64K_PAGES": 64 << 10} {
 		if m.config.on(option) {
 			return page
@@ -165,7 +169,8 @@ func (m *machine) readFunctions() (host *hosts.Host) {
 
 func (m *machine) readDevice(address string, board *boards.Board) pciDevice {
 	folder := pciFolder + address
-	d := pciDevice{address: address, board: board, driver: m.link(folder + "/driver"), group: m.link(folder + "/iommu_group")}
+	d := pciDevice{address: address, board: board, driver: m.link(folder + "/driver"),
+		group: m.link(folder + "/iommu_group")}
 	if config := m.bytes(folder + "/config"); len(config) >= 6 {
 		d.command = uint64(config[4]) | uint64(config[5])<<8
 	}
@@ -180,10 +185,12 @@ func (m *machine) readDevice(address string, board *boards.Board) pciDevice {
 // parseResource parses a line of `resource`: first address, last, flags.
 func parseResource(line string) (b pciBar) {
 	var first, last, flags uint64
-	if n, err := fmt.Sscanf(line, "0x%x 0x%x 0x%x", &first, &last, &flags); n != 3 || err != nil || flags&resourceMemory == 0 || last < first {
+	if n, err := fmt.Sscanf(line, "0x%x 0x%x 0x%x", &first, &last, &flags); n != 3 || err != nil ||
+		flags&resourceMemory == 0 || last < first {
 		return pciBar{}
 	}
-	return pciBar{start: first, size: last - first + 1, assigned: flags&resourceUnset == 0 && first != 0, prefetchable: flags&resourcePrefetch != 0}
+	return pciBar{start: first, size: last - first + 1, assigned: flags&resourceUnset == 0 &&
+		first != 0, prefetchable: flags&resourcePrefetch != 0}
 }
 
 // recognise finds out what the machine calls itself, and which host it is: the
@@ -197,7 +204,8 @@ func (m *machine) recognise(byRootPort *hosts.Host) {
 		m.host = byRootPort
 	}
 	if m.title = m.text("/proc/device-tree/model"); m.title == "" {
-		m.title = strings.TrimSpace(m.text("/sys/class/dmi/id/sys_vendor") + " " + m.text("/sys/class/dmi/id/product_name"))
+		m.title = strings.TrimSpace(m.text("/sys/class/dmi/id/sys_vendor") + " " +
+			m.text("/sys/class/dmi/id/product_name"))
 	}
 }
 
@@ -205,7 +213,8 @@ func (m *machine) recognise(byRootPort *hosts.Host) {
 // memory. The device's own group appears only once a driver was bound.
 func (m *machine) translated() bool {
 	for _, pattern := range [...]string{"pci*", "*/pci*", "*/*/pci*"} {
-		if found, _ := filepath.Glob(filepath.Join(string(m.tree), "/proc/device-tree", pattern, "iommu-map")); len(found) > 0 {
+		if found, _ := filepath.Glob(filepath.Join(string(m.tree), "/proc/device-tree", pattern,
+			"iommu-map")); len(found) > 0 {
 			return true
 		}
 	}

@@ -95,17 +95,23 @@ const wormholeAt = "wormhole 0001:01:00.0"
 
 func TestNothingIsMissingOnAWholeMachine(t *testing.T) {
 	exit, r := judge(t, "--root", plant(t, readTree(t, "rpi5-wormhole.tree")))
-	if exit != 0 || r.Board != "rpi5" || r.Machine != "Raspberry Pi 5 Model B Rev 1.0" || r.Kernel != "6.12.34-v8-16k" || r.Missing != 0 {
-		t.Errorf("exit %d, board %s, machine %s, kernel %s, missing %d\n%s", exit, r.Board, r.Machine, r.Kernel, r.Missing, r.bad())
+	if exit != 0 || r.Board != "rpi5" || r.Machine != "Raspberry Pi 5 Model B Rev 1.0" ||
+		r.Kernel != "6.12.34-v8-16k" || r.Missing != 0 {
+		t.Errorf("exit %d, board %s, machine %s, kernel %s, missing %d\n%s", exit, r.Board,
+			r.Machine, r.Kernel, r.Missing, r.bad())
 	}
-	if len(r.Devices) != 1 || r.Devices[0] != (devInfo{"0001:01:00.0", "wormhole", "1e52", "401e"}) {
+	if len(r.Devices) != 1 ||
+		r.Devices[0] != (devInfo{"0001:01:00.0", "wormhole", "1e52", "401e"}) {
 		t.Errorf("devices %+v", r.Devices)
 	}
 	for check, want := range map[string]string{
-		"architecture": "aarch64", "page size": "16384 bytes", "lockdown": "off", "preemption": "full", "watchdog": "there Broadcom",
+		"architecture": "aarch64", "page size": "16384 bytes", "lockdown": "off",
+		"preemption": "full", "watchdog": "there Broadcom",
 		"user": "uid 0 with CAP_SYS_ADMIN", "locked memory": "no limit", "write-combining": "works",
-		wormholeAt: "memory decoding on, bus master on", wormholeAt + " BAR 0": "512 MiB at 0x1800000000, write-combining possible",
-		wormholeAt + " BAR 2": "1 MiB at 0x1b00000000", wormholeAt + " driver": "pci:0001:01:00.0", wormholeAt + " link": "5.0 GT/s PCIe x1",
+		wormholeAt:            "memory decoding on, bus master on",
+		wormholeAt + " BAR 0": "512 MiB at 0x1800000000, write-combining possible",
+		wormholeAt + " BAR 2": "1 MiB at 0x1b00000000", wormholeAt + " driver": "pci:0001:01:00.0",
+		wormholeAt + " link":  "5.0 GT/s PCIe x1",
 		wormholeAt + " IOMMU": "none: ",
 	} {
 		if s, text := r.find(check); s != fine || !strings.Contains(text, want) {
@@ -136,40 +142,66 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		want       string
 	}{
 		{"proc/sys/kernel/arch", "armv7l", "architecture", missing, "use a 64-bit kernel"},
-		{"proc/device-tree/compatible", "acme,board\x00", "board", warning, "not one of qemu-virt,"},
+		{"proc/device-tree/compatible", "acme,board\x00", "board", warning,
+			"not one of qemu-virt,"},
 		{"proc/self/smaps", "-", "page size", fine, "16384 bytes"}, // from the configuration
 		{config, "-", "kernel configuration", warning, "modprobe configs"},
-		{config, edit(config, "CONFIG_PCIE_BRCMSTB=y", "# CONFIG_PCIE_BRCMSTB is not set"), "CONFIG_PCIE_BRCMSTB", missing, "not set / the PCIe controller / set CONFIG_PCIE_BRCMSTB=y"},
-		{config, edit(config, "CONFIG_PCIE_BRCMSTB=y", "CONFIG_PCIE_BRCMSTB=m"), "CONFIG_PCIE_BRCMSTB", warning, "a module"},
+		{config, edit(config, "CONFIG_PCIE_BRCMSTB=y", "# CONFIG_PCIE_BRCMSTB is not set"),
+			"CONFIG_PCIE_BRCMSTB", missing,
+			"not set / the PCIe controller / set CONFIG_PCIE_BRCMSTB=y"},
+		{config, edit(config, "CONFIG_PCIE_BRCMSTB=y", "CONFIG_PCIE_BRCMSTB=m"),
+			"CONFIG_PCIE_BRCMSTB", warning, "a module"},
 		{config, edit(config, "CONFIG_SYSFS=y", ""), "CONFIG_SYSFS", missing, "not set"},
-		{config, edit(config, "CONFIG_PREEMPT=y", "CONFIG_PREEMPT_NONE=y"), "preemption", warning, "none / other work"},
-		{config, edit(config, "CONFIG_PREEMPT=y", "CONFIG_PREEMPT_RT=y"), "preemption", fine, "real time"},
-		{"sys/kernel/security/lockdown", "none [integrity] confidentiality\n", "lockdown", missing, "integrity / a kernel in lockdown"},
-		{"sys/kernel/security/lockdown", "-", "lockdown", fine, "off"}, // the configuration has none
+		{config, edit(config, "CONFIG_PREEMPT=y", "CONFIG_PREEMPT_NONE=y"), "preemption", warning,
+			"none / other work"},
+		{config, edit(config, "CONFIG_PREEMPT=y", "CONFIG_PREEMPT_RT=y"), "preemption", fine,
+			"real time"},
+		{"sys/kernel/security/lockdown", "none [integrity] confidentiality\n", "lockdown", missing,
+			"integrity / a kernel in lockdown"},
+		// the configuration has none
+		{"sys/kernel/security/lockdown", "-", "lockdown", fine, "off"},
 		{"proc/sys/kernel/seccomp/actions_avail", "-", "seccomp", fine, "there"},
-		{"proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.1\n", "preemption", fine, "real time"},
+		{"proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.1\n", "preemption", fine,
+			"real time"},
 		{"proc/self/status", "-", "user", warning, "not told"},
-		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000000000\n", "user", missing, "uid 1000 without CAP_SYS_ADMIN"},
-		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000200000\n", "locked memory", fine, "limit 8 MiB"},
-		{device + "config", "\xff\xff\xff\xff\xff\xff\xff\xff", wormholeAt, missing, "does not answer"},
-		{device + "config", "\x52\x1e\x1e\x40\x00\x00\x10\x00", wormholeAt, fine, "memory decoding off (lightmetal switches it on), bus master off"},
-		{device + "resource", edit(device+"resource", "0x0000001800000000 0x000000181fffffff 0x000000000014220c", "0x0000000000000000 0x000000001fffffff 0x000000002014220c"),
+		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000000000\n", "user", missing,
+			"uid 1000 without CAP_SYS_ADMIN"},
+		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000200000\n", "locked memory", fine,
+			"limit 8 MiB"},
+		{device + "config", "\xff\xff\xff\xff\xff\xff\xff\xff", wormholeAt, missing,
+			"does not answer"},
+		{device + "config", "\x52\x1e\x1e\x40\x00\x00\x10\x00", wormholeAt, fine,
+			"memory decoding off (lightmetal switches it on), bus master off"},
+		{device + "resource", edit(device+"resource",
+			"0x0000001800000000 0x000000181fffffff 0x000000000014220c",
+			"0x0000000000000000 0x000000001fffffff 0x000000002014220c"),
 			wormholeAt + " BAR 0", missing, "512 MiB, not assigned / the kernel found no room"},
-		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"), wormholeAt + " BAR 0", warning, "256 MiB where 512 MiB is usual"},
-		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"), wormholeAt + " BAR 0", warning, "firmware: look there"},
-		{device + "resource", edit(device+"resource", "0x0000001b00000000 0x0000001b000fffff 0x0000000000140204", "0x0000000000000000 0x0000000000000000 0x0000000000000000"),
+		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
+			wormholeAt + " BAR 0", warning, "256 MiB where 512 MiB is usual"},
+		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
+			wormholeAt + " BAR 0", warning, "firmware: look there"},
+		{device + "resource", edit(device+"resource",
+			"0x0000001b00000000 0x0000001b000fffff 0x0000000000140204",
+			"0x0000000000000000 0x0000000000000000 0x0000000000000000"),
 			wormholeAt + " BAR 2", missing, "not there"},
 		{device + "resource", "garbage", wormholeAt + " BAR 4", missing, "not there"},
 		{device + "resource0_wc", "-", wormholeAt + " BAR 0", warning, "without resource0_wc"},
-		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing, "nvme / two masters"},
-		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing, "echo 0001:01:00.0 > /sys/bus/pci/devices/0001:01:00.0/driver/unbind"},
-		{device + "driver", "-> ../../../../bus/pci/drivers/tenstorrent", wormholeAt + " driver", fine, "tenstorrent: the device's name is tt:/dev/tenstorrent/N"},
-		{device + "driver", "-> ../../../../bus/pci/drivers/vfio-pci", wormholeAt + " driver", fine, "vfio:0001:01:00.0"},
-		{device + "max_link_speed", "16.0 GT/s PCIe\n", wormholeAt + " link", warning, "5.0 GT/s PCIe x1, the device can do 16.0 GT/s PCIe x1"},
+		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
+			"nvme / two masters"},
+		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
+			"echo 0001:01:00.0 > /sys/bus/pci/devices/0001:01:00.0/driver/unbind"},
+		{device + "driver", "-> ../../../../bus/pci/drivers/tenstorrent", wormholeAt + " driver",
+			fine, "tenstorrent: the device's name is tt:/dev/tenstorrent/N"},
+		{device + "driver", "-> ../../../../bus/pci/drivers/vfio-pci", wormholeAt + " driver", fine,
+			"vfio:0001:01:00.0"},
+		{device + "max_link_speed", "16.0 GT/s PCIe\n", wormholeAt + " link", warning,
+			"5.0 GT/s PCIe x1, the device can do 16.0 GT/s PCIe x1"},
 		{device + "max_link_width", "16\n", wormholeAt + " link", warning, "x16"},
 		{device + "max_link_width", "-", wormholeAt + " link", fine, "none"},
-		{device + "iommu_group", "-> ../../../kernel/iommu_groups/7", wormholeAt + " IOMMU", fine, "images with host memory need vfio-pci"},
-		{"proc/device-tree/axi/pcie@1000110000/iommu-map", "", wormholeAt + " IOMMU", fine, "images with host memory need vfio-pci"},
+		{device + "iommu_group", "-> ../../../kernel/iommu_groups/7", wormholeAt + " IOMMU", fine,
+			"images with host memory need vfio-pci"},
+		{"proc/device-tree/axi/pcie@1000110000/iommu-map", "", wormholeAt + " IOMMU", fine,
+			"images with host memory need vfio-pci"},
 		{device + "device", "0x1234\n", "accelerator", missing, "among 2 PCI functions"},
 	} {
 		files := map[string]string{}
@@ -182,9 +214,11 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		}
 		exit, r := judge(t, "--root", plant(t, files))
 		if s, text := r.find(c.check); s != c.state || !strings.Contains(text, c.want) {
-			t.Errorf("%s %.40q: %s is %q %s\n\twant %s %s", c.path, c.text, c.check, s, text, c.state, c.want)
+			t.Errorf("%s %.40q: %s is %q %s\n\twant %s %s", c.path, c.text, c.check, s, text,
+				c.state, c.want)
 		}
-		if (exit == 69) != (c.state == missing) || (exit == 69) != (r.Missing > 0) || exit != 0 && exit != 69 {
+		if (exit == 69) != (c.state == missing) || (exit == 69) != (r.Missing > 0) ||
+			exit != 0 && exit != 69 {
 			t.Errorf("%s %.40q: exit %d, %d missing\n%s", c.path, c.text, exit, r.Missing, r.bad())
 		}
 		if c.check == "watchdog" || c.state == fine {
@@ -201,7 +235,8 @@ func TestBarThatCanBeResizedIsToldHow(t *testing.T) {
 	files["sys/bus/pci/devices/0001:01:00.0/resource"] = "0x1800000000 0x180fffffff 0x14220c\n"
 	files["sys/bus/pci/devices/0001:01:00.0/resource0_resize"] = ""
 	_, r := judge(t, "--root", plant(t, files))
-	if s, text := r.find(wormholeAt + " BAR 0"); s != warning || !strings.Contains(text, "echo 9 > /sys/bus/pci/devices/0001:01:00.0/resource0_resize") {
+	if s, text := r.find(wormholeAt + " BAR 0"); s != warning ||
+		!strings.Contains(text, "echo 9 > /sys/bus/pci/devices/0001:01:00.0/resource0_resize") {
 		t.Errorf("%s %s", s, text)
 	}
 }
@@ -210,7 +245,8 @@ func TestPreemptionIsReadFromTheVersionWhereThereIsNoConfiguration(t *testing.T)
 	files := readTree(t, "rpi5-wormhole.tree")
 	delete(files, "boot/config-6.12.34-v8-16k")
 	for version, want := range map[string]string{
-		"#1 SMP Debian 6.1.192-2": "voluntary or none", "#1 SMP PREEMPT Debian": "full", "#1 SMP PREEMPT_RT Debian": "real time",
+		"#1 SMP Debian 6.1.192-2": "voluntary or none", "#1 SMP PREEMPT Debian": "full",
+		"#1 SMP PREEMPT_RT Debian":      "real time",
 		"#1 SMP PREEMPT_DYNAMIC Debian": "not told", "": "not told",
 	} {
 		files["proc/sys/kernel/version"] = version
@@ -233,16 +269,20 @@ func TestMachineWithoutAWatchdogIsToldSo(t *testing.T) {
 
 // listing is an image of a Wormhole's with some windows.
 func wormholeImage(t *testing.T, bars, windows, commands string) string {
-	return assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e "+bars+"\n"+windows+"main:\n"+commands)
+	return assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e "+bars+"\n"+windows+"main:\n"+
+		commands)
 }
 
 func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 	whole := readTree(t, "rpi5-wormhole.tree")
-	const bar, resource = "window w bar0 offset 0 size 4KiB\n", "sys/bus/pci/devices/0001:01:00.0/resource"
+	const bar, resource = "window w bar0 offset 0 size 4KiB\n",
+		"sys/bus/pci/devices/0001:01:00.0/resource"
 	plain := wormholeImage(t, "bar0 512MiB", bar, "  read.4 w+0\n")
 	host := wormholeImage(t, "bar0 512MiB", bar+"window h host size 4MiB\n", "  read.4 w+0\n")
-	tlb := wormholeImage(t, "bar0 512MiB", "window l tlb size 16MiB\nwindow k tlb size 16MiB\n", "  point l tile 1,1 address 0\n  read.4 l+0\n")
-	many := wormholeImage(t, "bar0 512MiB", strings.Repeat("window l tlb size 16MiB\n", 30), "  point w0 tile 1,1 address 0\n  read.4 w0+0\n")
+	tlb := wormholeImage(t, "bar0 512MiB", "window l tlb size 16MiB\nwindow k tlb size 16MiB\n",
+		"  point l tile 1,1 address 0\n  read.4 l+0\n")
+	many := wormholeImage(t, "bar0 512MiB", strings.Repeat("window l tlb size 16MiB\n", 30),
+		"  point w0 tile 1,1 address 0\n  read.4 w0+0\n")
 	for _, c := range []struct {
 		name, image string
 		change      map[string]string
@@ -251,28 +291,64 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		want        string
 	}{
 		{"fits", plain, nil, "target 0, wormhole (1e52:401e) BARs", fine, "as large"},
-		{"found by address", plain, nil, "target 0, wormhole (1e52:401e)", fine, "pci:0001:01:00.0"},
-		{"no such device", assemble(t, edu+"main:\n  read.4 r+0\n"), nil, "target 0, edu (1234:11e8)", missing, "not among 2"},
-		{"BAR too small", plain, map[string]string{resource: "0x1800000000 0x180fffffff 0x14220c\n"}, "target 0, wormhole (1e52:401e) BAR 0", missing, "256 MiB assigned, the image needs 512 MiB"},
-		{"BAR not assigned", plain, map[string]string{resource: "0x0 0x1fffffff 0x2014220c\n"}, "target 0, wormhole (1e52:401e) BAR 0", missing, "0 bytes assigned"},
-		{"windows find a place", tlb, nil, "target 0, wormhole (1e52:401e) windows", fine, "2 movable"},
-		{"no hardware window in what is left of BAR 0", tlb, map[string]string{resource: "0x1800000000 0x1800ffffff 0x14220c\n"}, "target 0, wormhole (1e52:401e) windows", missing, "none left for window 0"},
-		{"more windows than the device has", many, nil, "target 0, wormhole (1e52:401e) windows", missing, "none left for window 19"},
-		{"cached host memory", host, nil, "coherence", missing, "do not see the processor's caches"},
+		{"found by address", plain, nil, "target 0, wormhole (1e52:401e)", fine,
+			"pci:0001:01:00.0"},
+		{"no such device", assemble(t, edu+"main:\n  read.4 r+0\n"), nil,
+			"target 0, edu (1234:11e8)", missing, "not among 2"},
+		{"BAR too small", plain,
+			map[string]string{resource: "0x1800000000 0x180fffffff 0x14220c\n"},
+			"target 0, wormhole (1e52:401e) BAR 0", missing,
+			"256 MiB assigned, the image needs 512 MiB"},
+		{"BAR not assigned", plain, map[string]string{resource: "0x0 0x1fffffff 0x2014220c\n"},
+			"target 0, wormhole (1e52:401e) BAR 0", missing, "0 bytes assigned"},
+		{"windows find a place", tlb, nil, "target 0, wormhole (1e52:401e) windows", fine,
+			"2 movable"},
+		{"no hardware window in what is left of BAR 0", tlb,
+			map[string]string{resource: "0x1800000000 0x1800ffffff 0x14220c\n"},
+			"target 0, wormhole (1e52:401e) windows", missing, "none left for window 0"},
+		{"more windows than the device has", many, nil, "target 0, wormhole (1e52:401e) windows",
+			missing, "none left for window 19"},
+		{"cached host memory", host, nil, "coherence", missing,
+			"do not see the processor's caches"},
 		{"memory at another address", host, nil, "inbound window", missing, "plus 0x1000000000"},
 		{"no huge pages", host, nil, "huge pages", missing, "echo 2 > /proc/sys/vm/nr_hugepages"},
-		{"too few huge pages", host, map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1"}, "huge pages", missing, "1 of 2 MiB free"},
-		{"huge pages", host, map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "2"}, "huge pages", fine, "2 of 2 MiB free"},
+		{"too few huge pages", host,
+			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1"},
+			"huge pages", missing, "1 of 2 MiB free"},
+		{"huge pages", host,
+			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "2"},
+			"huge pages", fine, "2 of 2 MiB free"},
 		{"addresses", host, nil, "pagemap", fine, "tells addresses"},
-		{"no addresses for the user", host, map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing, "does not tell this user"},
-		{"not enough may be locked", host, map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n", "proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory", missing, "limit 64 KiB, the image locks 4 MiB"},
-		{"not enough memory", host, map[string]string{"proc/meminfo": "MemAvailable: 1024 kB\n"}, "memory", missing, "1 MiB available"},
-		{"behind an IOMMU without vfio-pci", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3"}, wormholeAt + " IOMMU", missing, "build the kernel with CONFIG_VFIO_PCI"},
-		{"huge pages where a driver pins memory", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, "huge pages", fine, "the driver needs none"},
-		{"a driver that knows where memory lies", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent"}, "inbound window", "", ""},
-		{"a user with a driver", plain, map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent", "proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "user", warning, "give the user of lmrun access"},
-		{"with a module to load", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3", "boot/config-6.12.34-v8-16k": "CONFIG_VFIO_PCI=m\n"}, wormholeAt + " IOMMU", missing, "modprobe vfio-pci; echo"},
-		{"behind an IOMMU with it", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3", "sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, wormholeAt + " IOMMU", fine, "group 3, through the driver vfio-pci"},
+		{"no addresses for the user", host,
+			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing,
+			"does not tell this user"},
+		{"not enough may be locked", host,
+			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n",
+				"proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory",
+			missing, "limit 64 KiB, the image locks 4 MiB"},
+		{"not enough memory", host, map[string]string{"proc/meminfo": "MemAvailable: 1024 kB\n"},
+			"memory", missing, "1 MiB available"},
+		{"behind an IOMMU without vfio-pci", host,
+			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3"},
+			wormholeAt + " IOMMU", missing, "build the kernel with CONFIG_VFIO_PCI"},
+		{"huge pages where a driver pins memory", host,
+			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"},
+			"huge pages", fine, "the driver needs none"},
+		{"a driver that knows where memory lies", host,
+			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent"},
+			"inbound window", "", ""},
+		{"a user with a driver", plain,
+			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent",
+				"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "user", warning,
+			"give the user of lmrun access"},
+		{"with a module to load", host,
+			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
+				"boot/config-6.12.34-v8-16k": "CONFIG_VFIO_PCI=m\n"}, wormholeAt + " IOMMU",
+			missing, "modprobe vfio-pci; echo"},
+		{"behind an IOMMU with it", host,
+			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
+				"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, wormholeAt + " IOMMU",
+			fine, "group 3, through the driver vfio-pci"},
 	} {
 		files := map[string]string{}
 		for path, text := range whole {
@@ -283,7 +359,8 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		}
 		exit, r := judge(t, "--root", plant(t, files), "--image", c.image)
 		if s, text := r.find(c.check); s != c.state || !strings.Contains(text, c.want) {
-			t.Errorf("%s: %s is %q %s\n\twant %s %s\n%s", c.name, c.check, s, text, c.state, c.want, r.bad())
+			t.Errorf("%s: %s is %q %s\n\twant %s %s\n%s", c.name, c.check, s, text, c.state, c.want,
+				r.bad())
 		}
 		if (exit == 69) != (r.Missing > 0) {
 			t.Errorf("%s: exit %d, %d missing", c.name, exit, r.Missing)
@@ -306,7 +383,8 @@ func TestHostWithoutADeviceTreeIsToldByItsRootPorts(t *testing.T) {
 		"sys/bus/pci/devices/000d:01:00.0/resource0_wc": "",
 	}
 	exit, r := judge(t, "--root", plant(t, files))
-	if exit != 69 || r.Board != "altra" || r.Machine != "GIGABYTE R272-P30-JG" || len(r.Devices) != 1 || r.Devices[0].Board != "blackhole" {
+	if exit != 69 || r.Board != "altra" || r.Machine != "GIGABYTE R272-P30-JG" ||
+		len(r.Devices) != 1 || r.Devices[0].Board != "blackhole" {
 		t.Errorf("exit %d, board %s, machine %s, devices %v", exit, r.Board, r.Machine, r.Devices)
 	}
 	if s, text := r.find("write-combining"); s != warning || !strings.Contains(text, "82288") {
@@ -326,10 +404,13 @@ func TestTwoTargetsTakeTwoDevices(t *testing.T) {
 		}
 	}
 	files["sys/bus/pci/devices/0001:02:00.0/resource"] = "0x1800000000 0x180fffffff 0x14220c\n"
-	two := assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget wormhole 1e52:401e bar0 512MiB\n"+
-		"window a bar0 offset 0 size 4KiB\nwindow b bar0 offset 0 size 4KiB target 1\nmain:\n  read.4 a+0\n  read.4 b+0\n")
+	two := assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n"+
+		"target wormhole 1e52:401e bar0 512MiB\n"+
+		"window a bar0 offset 0 size 4KiB\nwindow b bar0 offset 0 size 4KiB target 1\nmain:\n"+
+		"  read.4 a+0\n  read.4 b+0\n")
 	_, r := judge(t, "--root", plant(t, files), "--image", two)
-	if s, text := r.find("target 0, wormhole (1e52:401e)"); s != warning || !strings.Contains(text, "2 of them") {
+	if s, text := r.find("target 0, wormhole (1e52:401e)"); s != warning ||
+		!strings.Contains(text, "2 of them") {
 		t.Errorf("%s %s", s, text)
 	}
 	if s, _ := r.find("target 0, wormhole (1e52:401e) BARs"); s != fine {
@@ -348,18 +429,24 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 	const out = bar + "tensor d output uint32[16]\n"
 	bulk := wormholeImage(t, "bar0 512MiB", out, "  copy.4 d[:] <- w+0 bulk\n")
 	exact := wormholeImage(t, "bar0 512MiB", out, "  copy.4 d[:] <- w+0\n")
-	combining := wormholeImage(t, "bar0 512MiB", "window w bar0 offset 0 size 4KiB wc\n", "  read.4 w+0\n")
+	combining := wormholeImage(t, "bar0 512MiB", "window w bar0 offset 0 size 4KiB wc\n",
+		"  read.4 w+0\n")
 	host := wormholeImage(t, "bar0 512MiB", bar+"window h host size 4KiB\n", "  read.4 w+0\n")
-	black := assemble(t, "lightmetal 1\ntarget blackhole 1e52:b140 bar0 512MiB\n"+bar+"main:\n  read.4 w+0\n")
-	unknown := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 96MiB\nrule all bar0\n"+bar+"main:\n  read.4 w+0\n")
-	huge := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 129MiB\nrule all bar0\n"+bar+"main:\n  read.4 w+0\n")
+	black := assemble(t, "lightmetal 1\ntarget blackhole 1e52:b140 bar0 512MiB\n"+bar+
+		"main:\n  read.4 w+0\n")
+	unknown := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 96MiB\nrule all bar0\n"+bar+
+		"main:\n  read.4 w+0\n")
+	huge := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 129MiB\nrule all bar0\n"+bar+
+		"main:\n  read.4 w+0\n")
 	for _, c := range []struct {
 		board, image string
 		exit         int
 		check        string
 		want         string
 	}{
-		{"rpi5", narrow, 0, "target 0, wormhole fits", "pcie1, Gen2 x1, the flat cable connector (BAR 0 at 0x400000000, 2 at 0x0, 4 at 0x420000000)"},
+		{"rpi5", narrow, 0, "target 0, wormhole fits",
+			"pcie1, Gen2 x1, the flat cable connector (BAR 0 at 0x400000000, 2 at 0x0, 4 at " +
+				"0x420000000)"},
 		{"imx8mp", narrow, 69, "target 0, wormhole fits", "no port; pcie0: 32-bit of 127 MiB"},
 		{"rpi5", black, 69, "target 0, blackhole fits", "4: 32 GiB"},
 		{"altra", black, 0, "target 0, blackhole fits", "RCA2"},
@@ -383,7 +470,8 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 		exit, r := judge(t, c.board, "--image", c.image)
 		s, text := r.find(c.check)
 		if exit != c.exit || !strings.Contains(text, c.want) {
-			t.Errorf("%s: exit %d, %s is %q %s\n\twant %d %s\n%s", c.board, exit, c.check, s, text, c.exit, c.want, r.bad())
+			t.Errorf("%s: exit %d, %s is %q %s\n\twant %d %s\n%s", c.board, exit, c.check, s, text,
+				c.exit, c.want, r.bad())
 		}
 		if r.Board != c.board || len(r.Facts) < 10 {
 			t.Errorf("%s: board %s, %d facts", c.board, r.Board, len(r.Facts))
@@ -398,7 +486,8 @@ func TestKernelConfigurationIsJudgedForABoard(t *testing.T) {
 	}
 	config := write(t, "config", names.String()+"CONFIG_ALTRA_ERRATUM_82288=y\n")
 	exit, r := judge(t, "altra", "--kernel-config", config)
-	if s, text := r.find("write-combining"); exit != 0 || s != fine || !strings.Contains(text, "works around") {
+	if s, text := r.find("write-combining"); exit != 0 || s != fine ||
+		!strings.Contains(text, "works around") {
 		t.Errorf("exit %d, %s %s\n%s", exit, s, text, r.bad())
 	}
 	var packed bytes.Buffer
@@ -423,9 +512,12 @@ func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
 	}{
 		{64, `no board "rpi6"; boards: qemu-virt, rpi5, cm4`, []string{"rpi6"}},
 		{64, "one board, 2 given", []string{"rpi5", "cm4"}},
-		{65, "not a Light Metal image", []string{"rpi5", "--image", write(t, "x.lmb", strings.Repeat("x", 100))}},
-		{65, "no line CONFIG_NAME=value", []string{"rpi5", "--kernel-config", write(t, "config", "nothing\n")}},
-		{65, "not a whole gzip file", []string{"rpi5", "--kernel-config", write(t, "config.gz", "\x1f\x8b\x08")}},
+		{65, "not a Light Metal image", []string{"rpi5", "--image",
+			write(t, "x.lmb", strings.Repeat("x", 100))}},
+		{65, "no line CONFIG_NAME=value", []string{"rpi5", "--kernel-config",
+			write(t, "config", "nothing\n")}},
+		{65, "not a whole gzip file", []string{"rpi5", "--kernel-config",
+			write(t, "config.gz", "\x1f\x8b\x08")}},
 		{66, "no such file", []string{"rpi5", "--image", "/nonexistent.lmb"}},
 		{66, "no such file", []string{"--kernel-config", "/nonexistent"}},
 		{66, "no such file", []string{"--root", "/nonexistent"}},
@@ -433,8 +525,10 @@ func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
 		{66, "not a folder", []string{"--root", write(t, "file", "")}},
 	} {
 		exit, stdout, stderr := lm(t, append([]string{"check-board"}, c.args...)...)
-		if exit != c.exit || !strings.Contains(stderr, c.want) || stdout != "" || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("lm check-board %s: exit %d: %s%s\n\twant %d: %s", strings.Join(c.args, " "), exit, stdout, stderr, c.exit, c.want)
+		if exit != c.exit || !strings.Contains(stderr, c.want) || stdout != "" ||
+			strings.Count(stderr, "\n") != 1 {
+			t.Errorf("lm check-board %s: exit %d: %s%s\n\twant %d: %s", strings.Join(c.args, " "),
+				exit, stdout, stderr, c.exit, c.want)
 		}
 	}
 }
@@ -442,7 +536,8 @@ func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
 func TestListNamesEveryBoardAndItsSources(t *testing.T) {
 	exit, stdout, _ := lm(t, "check-board", "--list", "--json")
 	var list []hostInfo
-	if err := json.Unmarshal([]byte(stdout), &list); err != nil || exit != 0 || len(list) != len(hosts.All()) {
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || exit != 0 ||
+		len(list) != len(hosts.All()) {
 		t.Fatalf("exit %d, %v, %d boards", exit, err, len(list))
 	}
 	for _, h := range list {
@@ -464,8 +559,12 @@ func TestReportForPeopleSaysWhyAndWhatNext(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	files["sys/kernel/security/lockdown"] = "none [confidentiality]"
 	exit, stdout, stderr := lm(t, "check-board", "--root", plant(t, files))
-	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown lets nobody map a BAR, root included\n         next  start the kernel without lockdown= "
-	if exit != 69 || stderr != "" || !strings.Contains(stdout, want) || !strings.HasPrefix(stdout, "board    Raspberry Pi 5 (rpi5)\nmachine  Raspberry Pi 5 Model B Rev 1.0, Linux 6.12.34-v8-16k\n") ||
+	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown lets " +
+		"nobody map a BAR, root included\n         next  start the kernel without lockdown= "
+	if exit != 69 || stderr != "" || !strings.Contains(stdout, want) ||
+		!strings.HasPrefix(stdout,
+			"board    Raspberry Pi 5 (rpi5)\nmachine  Raspberry Pi 5 Model B Rev 1.0, Linux "+
+				"6.12.34-v8-16k\n") ||
 		!strings.HasSuffix(stdout, "\n1 missing, 1 to look at\n") {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
@@ -491,12 +590,14 @@ func TestCollectedTreeIsJudgedAsTheMachineItself(t *testing.T) {
 	for _, f := range here.Checks {
 		s, text := there.find(f.Check)
 		// What the machine itself names are paths of its own.
-		if s != f.State || f.Check != "board" && f.Check != "kernel configuration" && text != f.Found+" / "+f.Why+" / "+f.Next {
+		if s != f.State || f.Check != "board" && f.Check != "kernel configuration" &&
+			text != f.Found+" / "+f.Why+" / "+f.Next {
 			t.Errorf("%s: here %s %s, copied %s %s", f.Check, f.State, f.Found, s, text)
 		}
 	}
 	if len(here.Checks) != len(there.Checks) || here.Kernel != there.Kernel || here.Kernel == "" {
-		t.Errorf("here %d checks, kernel %s; copied %d, %s", len(here.Checks), here.Kernel, len(there.Checks), there.Kernel)
+		t.Errorf("here %d checks, kernel %s; copied %d, %s", len(here.Checks), here.Kernel,
+			len(there.Checks), there.Kernel)
 	}
 }
 
@@ -526,9 +627,10 @@ func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
 		state state
 		text  string
 	}{
-		"edu 0000:00:02.0 IOMMU":     {fine, "group 1, through the driver vfio-pci"},
-		"edu 0000:00:02.0 driver":    {fine, "vfio:0000:00:02.0"},
-		"ivshmem 0000:00:03.0 BAR 2": {fine, "1 MiB at 0x8001000000, write-combining possible"}, // as large as its user wanted
+		"edu 0000:00:02.0 IOMMU":  {fine, "group 1, through the driver vfio-pci"},
+		"edu 0000:00:02.0 driver": {fine, "vfio:0000:00:02.0"},
+		// as large as its user wanted
+		"ivshmem 0000:00:03.0 BAR 2": {fine, "1 MiB at 0x8001000000, write-combining possible"},
 		"ivshmem 0000:00:03.0 IOMMU": {fine, "group 2, passes addresses through"},
 		"nvme 0000:00:04.0 driver":   {missing, "nvme / two masters"},
 		"lockdown":                   {warning, "mount -t securityfs"},
@@ -540,7 +642,8 @@ func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
 	}
 	// The driver of a device that an image is not for is no matter.
 	image := assemble(t, edu+"main:\n  read.4 r+0\n")
-	if exit, r = judge(t, "--root", plant(t, readTree(t, "qemu-virt.tree")), "--image", image); exit != 0 || len(r.Devices) != 1 {
+	if exit, r = judge(t, "--root", plant(t, readTree(t, "qemu-virt.tree")), "--image",
+		image); exit != 0 || len(r.Devices) != 1 {
 		t.Errorf("exit %d, devices %v\n%s", exit, r.Devices, r.bad())
 	}
 }
@@ -549,7 +652,9 @@ func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
 func TestAnyBytesInATreeGiveAReport(t *testing.T) {
 	whole := readTree(t, "rpi5-wormhole.tree")
 	for path := range whole {
-		for _, text := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff", strings.Repeat("9", 100), "0x" + strings.Repeat("f", 17), "->/", ":[", "\x1f\x8b", "-1\n-1 -1\n"} {
+		for _, text := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff",
+			strings.Repeat("9", 100), "0x" + strings.Repeat("f", 17), "->/", ":[", "\x1f\x8b",
+			"-1\n-1 -1\n"} {
 			files := map[string]string{}
 			for p, old := range whole {
 				files[p] = old

@@ -85,7 +85,10 @@ type kernelConfig struct {
 func (c *kernelConfig) known() bool { return c.from != "" }
 
 // on tells that an option is built in or a module.
-func (c *kernelConfig) on(name string) bool { return c.options[name] == "y" || c.options[name] == "m" }
+func (c *kernelConfig) on(name string) bool {
+	return c.options[name] == "y" ||
+		c.options[name] == "m"
+}
 
 // readKernelConfig reads the file that the user names.
 func readKernelConfig(path string) *kernelConfig {
@@ -102,7 +105,8 @@ func readKernelConfig(path string) *kernelConfig {
 // findKernelConfig looks where kernels leave their configuration. A file that
 // is none is as good as absent.
 func (t tree) findKernelConfig(release string) *kernelConfig {
-	for _, path := range [...]string{"/proc/config.gz", "/boot/config-" + release, "/lib/modules/" + release + "/build/.config"} {
+	for _, path := range [...]string{"/proc/config.gz", "/boot/config-" + release,
+		"/lib/modules/" + release + "/build/.config"} {
 		if c, reason := parseKernelConfig(path, t.bytes(path)); reason == "" {
 			return c
 		}
@@ -122,7 +126,8 @@ func parseKernelConfig(from string, data []byte) (c *kernelConfig, reason string
 	}
 	c = &kernelConfig{from: from, options: map[string]string{}}
 	for line := range strings.Lines(string(data)) {
-		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "="); ok && strings.HasPrefix(name, "CONFIG_") {
+		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "="); ok &&
+			strings.HasPrefix(name, "CONFIG_") {
 			c.options[name] = value
 		}
 	}

@@ -23,7 +23,8 @@ import (
 func TestOneCommandIsNotSeveral(t *testing.T) {
 	image := assemble(t, edu+"main:\n  write.4 r+0x20 0\n")
 	for _, command := range []string{"verify", "info"} {
-		if exit, stdout, stderr := lm(t, command, image); exit != 0 || !strings.Contains(stdout, " 1 command") || strings.Contains(stdout, "1 commands") {
+		if exit, stdout, stderr := lm(t, command, image); exit != 0 ||
+			!strings.Contains(stdout, " 1 command") || strings.Contains(stdout, "1 commands") {
 			t.Errorf("%s: %d %s%s", command, exit, stdout, stderr)
 		}
 	}
@@ -80,11 +81,14 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	image := filepath.Join(testdata, "images", "edu.lmb")
 	twoop := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	trace := filepath.Join(testdata, "captures", "edu.qemutrace")
-	noRule := write(t, "acme.lms", "lightmetal 1\ntarget acme abcd:0001 bar0 4KiB\nwindow r bar0 size 4KiB\nmain:\n  write.4 r+0x0 1\n")
+	noRule := write(t, "acme.lms",
+		"lightmetal 1\ntarget acme abcd:0001 bar0 4KiB\nwindow r bar0 size 4KiB\nmain:\n"+
+			"  write.4 r+0x0 1\n")
 	file := lmbtest.File(t, edu+"aa:\n  delay 1us\nab:\n  delay 1us\n")
 	at := bytes.Index(file, []byte("aaab")) // names; no writer here makes two alike
 	file[at+3] = 'a'
-	binary.LittleEndian.PutUint32(file[12:], fbs.EnvelopeChecksum(file[:binary.LittleEndian.Uint64(file[32:])]))
+	binary.LittleEndian.PutUint32(file[12:],
+		fbs.EnvelopeChecksum(file[:binary.LittleEndian.Uint64(file[32:])]))
 	twins := write(t, "twins.lmb", string(file))
 	for _, test := range []struct {
 		exit int
@@ -96,43 +100,68 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{64, "lm dump --help", []string{"dump", "--frob", image}},
 		{64, "--device says where to replay: mock:edu, pci:1234:11e8", []string{"replay", image}},
 		{64, "no board \"nope\"; boards: edu,", []string{"replay", "--device", "mock:nope", image}},
-		{64, "no sequence \"nope\"", []string{"replay", "--device", "mock:edu", "--sequence", "nope", image}},
-		{64, "--input takes NAME=FILE", []string{"replay", "--device", "mock:wormhole", "--input", "a", twoop}},
-		{64, "no input \"z\" in", []string{"replay", "--device", "mock:wormhole", "--input", "z=x.npy", twoop}},
+		{64, "no sequence \"nope\"", []string{"replay", "--device", "mock:edu", "--sequence",
+			"nope", image}},
+		{64, "--input takes NAME=FILE", []string{"replay", "--device", "mock:wormhole", "--input",
+			"a", twoop}},
+		{64, "no input \"z\" in", []string{"replay", "--device", "mock:wormhole", "--input",
+			"z=x.npy", twoop}},
 		{64, "--loop 0", []string{"replay", "--device", "mock:edu", "--loop", "0", image}},
-		{64, "--check-golden: ", []string{"replay", "--device", "mock:edu", "--check-golden", image}},
+		{64, "--check-golden: ", []string{"replay", "--device", "mock:edu", "--check-golden",
+			image}},
 		{64, "--from says", []string{"import", trace}},
 		{64, "unknown format", []string{"import", "--from", "nope", trace}},
-		{64, "no pass", []string{"import", "--from", "qemu", "--without", "nope", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu", trace}},
+		{64, "no pass", []string{"import", "--from", "qemu", "--without", "nope", "--region",
+			"edu-mmio", "--base", "0x10000000", "--board", "edu", trace}},
 		{65, "x.lms:4:3", []string{"asm", write(t, "x.lms", edu+"  frobnicate\n")}},
-		{65, "lm: listing: sequence 1 cannot be written: sequence aa starts in line", []string{"dump", twins}},
+		{65, "lm: listing: sequence 1 cannot be written: sequence aa starts in line",
+			[]string{"dump", twins}},
 		{65, "lm: bad image: " + noRule + ":5: command 0", []string{"asm", noRule}},
 		{65, "is a directory", []string{"info", t.TempDir()}},
-		{65, "not a Light Metal image", []string{"verify", write(t, "x.lmb", strings.Repeat("x", 100))}},
-		{65, "line 2", []string{"import", "--from", "mmiotrace", "--board", "edu", write(t, "x", "VERSION 20070824\nW 3 1.0 1 0x0 0x0 0x0 0\n")}},
-		{65, "holds <i2 [3], input a is int32 [256]", []string{"replay", "--device", "mock:wormhole", "--input",
-			"a=" + write(t, "a.npy", string(npy.Format(&npy.Array{Type: "<i2", Shape: []uint32{3}, Data: make([]byte, 6)}))), twoop}},
-		{65, "has 3 bytes, input a has 1024", []string{"replay", "--device", "mock:wormhole", "--input", "a=" + write(t, "a.bin", "xxx"), twoop}},
+		{65, "not a Light Metal image", []string{"verify",
+			write(t, "x.lmb", strings.Repeat("x", 100))}},
+		{65, "line 2", []string{"import", "--from", "mmiotrace", "--board", "edu",
+			write(t, "x", "VERSION 20070824\nW 3 1.0 1 0x0 0x0 0x0 0\n")}},
+		{65, "holds <i2 [3], input a is int32 [256]",
+			[]string{"replay", "--device", "mock:wormhole", "--input",
+				"a=" + write(t, "a.npy",
+					string(npy.Format(&npy.Array{Type: "<i2", Shape: []uint32{3},
+						Data: make([]byte, 6)}))), twoop}},
+		{65, "has 3 bytes, input a has 1024",
+			[]string{"replay", "--device", "mock:wormhole", "--input",
+				"a=" + write(t, "a.bin", "xxx"), twoop}},
 		{66, "no such file", []string{"info", "/nonexistent.lmb"}},
 		{66, "no such file", []string{"asm", "/nonexistent.lms"}},
 		{66, "no such file", []string{"import", "--from", "qemu", "/nonexistent"}},
-		{69, "hardware window 185", []string{"replay", "--device", "mock:wormhole", "--window", "185", twoop}},
+		{69, "hardware window 185", []string{"replay", "--device", "mock:wormhole", "--window",
+			"185", twoop}},
 		{69, "pci:dead:beef", []string{"replay", "--device", "pci:dead:beef", image}},
-		{69, "no simulator library", []string{"replay", "--device", "ttsim:/nonexistent.so", twoop}},
-		{70, "the device refused command 1 (write.4 l1+0x121b0 0xf0000): ", []string{"replay", "--device", "mock:wormhole",
-			assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow l1 tlb size 1MiB\n"+
-				"main:\n  point l1 tile 1,1 address 0xffb00000\n  write.4 l1+0x121b0 0xf0000\n")}},
-		{75, "command 0 (poll.4 w0+0x20 & 0x80 == 0x80 within 1ms): got 0x0, wanted 0x80 under mask 0x80; sequence safe: done",
-			[]string{"replay", "--device", "mock:edu", assemble(t, strings.Replace(edu, "window r", "window w0", 1)+
-				"main:\n  poll.4 w0+0x20 & 0x80 == 0x80 within 1ms\nsafe:\n  write.4 w0+0x20 0\n")}},
+		{69, "no simulator library", []string{"replay", "--device", "ttsim:/nonexistent.so",
+			twoop}},
+		{70, "the device refused command 1 (write.4 l1+0x121b0 0xf0000): ",
+			[]string{"replay", "--device", "mock:wormhole",
+				assemble(t,
+					"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow l1 tlb size 1MiB\n"+
+						"main:\n  point l1 tile 1,1 address 0xffb00000\n"+
+						"  write.4 l1+0x121b0 0xf0000\n")}},
+		{75, "command 0 (poll.4 w0+0x20 & 0x80 == 0x80 within 1ms): got 0x0, wanted 0x80 under " +
+			"mask 0x80; sequence safe: done",
+			[]string{"replay", "--device", "mock:edu",
+				assemble(t, strings.Replace(edu, "window r", "window w0", 1)+
+					"main:\n  poll.4 w0+0x20 & 0x80 == 0x80 within 1ms\nsafe:\n"+
+					"  write.4 w0+0x20 0\n")}},
 		{76, "got 0x10000ed, wanted 0x10000ee under mask 0xffffffff",
-			[]string{"replay", "--device", "mock:edu", assemble(t, edu+"main:\n  expect.4 r+0x0 == 0x010000ee\n")}},
-		{78, "the image is for edu (1234:11e8), mock:ivshmem is 1af4:1110", []string{"replay", "--device", "mock:ivshmem", image}},
-		{78, "the image is for edu (1234:11e8), not for nvme", []string{"verify", "--board", "nvme", image}},
+			[]string{"replay", "--device", "mock:edu",
+				assemble(t, edu+"main:\n  expect.4 r+0x0 == 0x010000ee\n")}},
+		{78, "the image is for edu (1234:11e8), mock:ivshmem is 1af4:1110",
+			[]string{"replay", "--device", "mock:ivshmem", image}},
+		{78, "the image is for edu (1234:11e8), not for nvme",
+			[]string{"verify", "--board", "nvme", image}},
 	} {
 		exit, stdout, stderr := lm(t, test.args...)
 		if exit != test.exit || !strings.Contains(stderr, test.want) || stdout != "" {
-			t.Errorf("lm %s\n\texits %d: %s%s\twant %d: %s", strings.Join(test.args, " "), exit, stdout, stderr, test.exit, test.want)
+			t.Errorf("lm %s\n\texits %d: %s%s\twant %d: %s", strings.Join(test.args, " "), exit,
+				stdout, stderr, test.exit, test.want)
 		}
 		if strings.Count(stderr, "\n") != 1 {
 			t.Errorf("lm %s: more than one line: %s", strings.Join(test.args, " "), stderr)
@@ -164,7 +193,8 @@ func TestJSONIsOneObjectOnSuccessAndOnFailure(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &object); err != nil {
 			t.Errorf("lm %v: %v: %q", test.args, err, stdout)
 		}
-		if exit != test.exit || object.Exit != exit || object.Code == "" || (object.Reason == "") != (exit == 0) || stderr != "" {
+		if exit != test.exit || object.Exit != exit || object.Code == "" ||
+			(object.Reason == "") != (exit == 0) || stderr != "" {
 			t.Errorf("lm %v exits %d: %s%s", test.args, exit, stdout, stderr)
 		}
 	}
@@ -177,7 +207,8 @@ func TestInfoAndDumpAsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &info); err != nil {
 		t.Fatal(err)
 	}
-	if info.Targets[0].Board != "wormhole" || len(info.Tensors) != 3 || info.Tensors[2].Role != "output" || info.Windows[0].Kind != "tlb" ||
+	if info.Targets[0].Board != "wormhole" || len(info.Tensors) != 3 ||
+		info.Tensors[2].Role != "output" || info.Windows[0].Kind != "tlb" ||
 		info.Sequences[0].Opcodes["check"] < 2 || info.Sequences[0].WaitUs != 1_000_000 {
 		t.Errorf("%s", stdout)
 	}
@@ -202,14 +233,16 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 		binary.LittleEndian.PutUint32(b[4*i:], uint32(-i*997))
 	}
 	npyFile, raw := filepath.Join(folder, "a.npy"), filepath.Join(folder, "b.bin")
-	if err := os.WriteFile(npyFile, npy.Format(&npy.Array{Type: "<i4", Shape: []uint32{256}, Data: a}), 0o644); err != nil {
+	if err := os.WriteFile(npyFile,
+		npy.Format(&npy.Array{Type: "<i4", Shape: []uint32{256}, Data: a}), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(raw, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(folder, "d.npy")
-	exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile, "--input", "b="+raw, "--output", "d="+out, "--loop", "3",
+	exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile,
+		"--input", "b="+raw, "--output", "d="+out, "--loop", "3",
 		filepath.Join(testdata, "images", "wh.twoop.lmb"))
 	if exit != 0 {
 		t.Fatal(stderr)
@@ -229,7 +262,8 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 	if !bytes.Equal(d.Data, want) || d.Type != "<i4" || len(d.Shape) != 1 || d.Shape[0] != 256 {
 		t.Errorf("d = % x..., %s %v", d.Data[:32], d.Type, d.Shape)
 	}
-	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile, "--check-golden", filepath.Join(testdata, "images", "wh.twoop.lmb")); exit != 76 ||
+	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile,
+		"--check-golden", filepath.Join(testdata, "images", "wh.twoop.lmb")); exit != 76 ||
 		!strings.Contains(stderr, "output d: element") {
 		t.Errorf("golden check of another input exits %d: %s", exit, stderr)
 	}
@@ -267,7 +301,8 @@ finish:
 		args []string
 	}{
 		{0, []string{"--before", "begin", "--after", "finish", "--loop", "3"}},
-		{0, []string{"--before", "begin", "--after", "finish", "--loop", "3", "--profile", filepath.Join(t.TempDir(), "p.json")}},
+		{0, []string{"--before", "begin", "--after", "finish", "--loop", "3", "--profile",
+			filepath.Join(t.TempDir(), "p.json")}},
 		{76, nil},
 		{76, []string{"--before", "finish"}},
 		{76, []string{"--before", "begin", "--after", "begin"}},
@@ -293,7 +328,8 @@ func TestInvocationLeavesNothingOpen(t *testing.T) {
 		}
 		return n
 	}
-	for _, args := range [][]string{{"info"}, {"verify"}, {"diff", "../../testdata/images/edu.lmb"}, {"replay", "--device", "mock:edu"}, {"replay", "--device", "mock:wormhole"}} {
+	for _, args := range [][]string{{"info"}, {"verify"}, {"diff", "../../testdata/images/edu.lmb"},
+		{"replay", "--device", "mock:edu"}, {"replay", "--device", "mock:wormhole"}} {
 		lm(t, append(args, "../../testdata/images/edu.lmb")...)
 		if n := open(); n > 0 {
 			t.Errorf("lm %v leaves %d images open", args, n)
@@ -315,7 +351,8 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := again.ParseFlags(args); err == nil && codeOf(stop.Try(func() { noEmptyValue(again, nil) })) != hal.Usage {
+				if err := again.ParseFlags(args); err == nil &&
+					codeOf(stop.Try(func() { noEmptyValue(again, nil) })) != hal.Usage {
 					t.Errorf("lm %s %q is taken", c.Name(), args)
 				}
 			}
@@ -325,7 +362,9 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 		t.Errorf("%d flags", tried)
 	}
 	for _, args := range [][]string{{"--key", ""}, {"--key="}, {"--key", "keys", "--key="}} {
-		if exit, stdout, stderr := lm(t, append([]string{"verify", "../../testdata/images/edu.lmb"}, args...)...); exit != 64 || stdout != "" || !strings.Contains(stderr, "--key needs a value") {
+		if exit, stdout, stderr := lm(t, append([]string{"verify", "../../testdata/images/edu.lmb"},
+			args...)...); exit != 64 || stdout != "" ||
+			!strings.Contains(stderr, "--key needs a value") {
 			t.Errorf("%q: %d, %s%s", args, exit, stdout, stderr)
 		}
 	}

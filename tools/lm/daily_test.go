@@ -73,8 +73,11 @@ func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, a := range []string{"7", "0x7", "[" + strings.Join(list, ",") + "]", "[[" + strings.Join(list[1:], " ") + "], [7]]", in("7.bin"), in("7.csv"), in("7.npy"), in("7.NPY")} {
-		ok(t, "", "replay", "--device", "mock:wormhole", "--input", "a="+a, "--input", "b=100", "--output", "d="+in("d.csv"), twoopImage)
+	for _, a := range []string{"7", "0x7", "[" + strings.Join(list, ",") + "]",
+		"[[" + strings.Join(list[1:], " ") + "], [7]]", in("7.bin"), in("7.csv"), in("7.npy"),
+		in("7.NPY")} {
+		ok(t, "", "replay", "--device", "mock:wormhole", "--input", "a="+a, "--input", "b=100",
+			"--output", "d="+in("d.csv"), twoopImage)
 		got, err := os.ReadFile(in("d.csv"))
 		if err != nil || string(got) != strings.Join(list, ",")+"\n" {
 			t.Errorf("%.20s: %v %.40s", a, err, got)
@@ -87,7 +90,8 @@ func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
 			t.Errorf("by %s: %v %x", to, err, back)
 		}
 	}
-	if exit, _, stderr := lm(t, "tensor", in("0.npy")); exit != 65 || !strings.Contains(stderr, "no elements") {
+	if exit, _, stderr := lm(t, "tensor", in("0.npy")); exit != 65 ||
+		!strings.Contains(stderr, "no elements") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	if got := ok(t, "", "tensor", in("7.npy")); got != strings.Join(list, ",")+"\n" {
@@ -114,7 +118,8 @@ func TestRowsOfACsvFileAreRunsOfTheLastDimension(t *testing.T) {
 			t.Fatal(err)
 		}
 		exit, _, stderr := lm(t, "tensor", "--type", "int8", "--shape", c.shape, path)
-		if c.want == "" && exit != 0 || c.want != "" && (exit != 65 || !strings.Contains(stderr, c.want)) {
+		if c.want == "" && exit != 0 || c.want != "" &&
+			(exit != 65 || !strings.Contains(stderr, c.want)) {
 			t.Errorf("%q as %s: %d %s", c.text, c.shape, exit, stderr)
 		}
 	}
@@ -130,7 +135,8 @@ func TestAFileOfDigitsIsNamedByItsPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	for spec, want := range map[string]string{"a=5": "5,", "a=./5": "6,"} {
-		ok(t, "", "replay", "--device", "mock:wormhole", "--input", spec, "--input", "b=100", "--output", "d=d.csv", image)
+		ok(t, "", "replay", "--device", "mock:wormhole", "--input", spec, "--input", "b=100",
+			"--output", "d=d.csv", image)
 		if got, err := os.ReadFile("d.csv"); err != nil || !strings.HasPrefix(string(got), want) {
 			t.Errorf("%s: %v %.20s", spec, err, got)
 		}
@@ -157,12 +163,14 @@ func TestStandardStreamsAreFiles(t *testing.T) {
 	if got, err := os.ReadFile(in("x.lmb")); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("dump and asm by pipes: %v, %d bytes", err, len(got))
 	}
-	for _, args := range [][]string{{"info", "-"}, {"verify", "-"}, {"report", "-"}, {"diff", twoopImage, "-"}, {"replay", "--device", "mock:wormhole", "--check-golden", "-"}} {
+	for _, args := range [][]string{{"info", "-"}, {"verify", "-"}, {"report", "-"},
+		{"diff", twoopImage, "-"}, {"replay", "--device", "mock:wormhole", "--check-golden", "-"}} {
 		if out := ok(t, twoopImage, args...); out == "" {
 			t.Errorf("lm %v says nothing", args)
 		}
 	}
-	ok(t, filepath.Join(testdata, "captures", "wh.twoop.record"), "import", "--from", "record", "-", "-o", in("r.lmb"))
+	ok(t, filepath.Join(testdata, "captures", "wh.twoop.record"), "import", "--from", "record", "-",
+		"-o", in("r.lmb"))
 	ok(t, twoopImage, "trim", "--marks", "-", "-o", in("t.lmb"))
 }
 
@@ -177,7 +185,8 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 		args  []string
 	}{
 		{sevens, []string{"set", twoopImage, "a=-", "b=-", "-o", out}},
-		{sevens, []string{"replay", "--device", "mock:wormhole", "--input", "a=-", "--input", "b=-", twoopImage}},
+		{sevens, []string{"replay", "--device", "mock:wormhole", "--input", "a=-", "--input", "b=-",
+			twoopImage}},
 		{twoopImage, []string{"verify", "--together", "-", "-"}},
 		{twoopImage, []string{"diff", "-", "-"}},
 	} {
@@ -191,15 +200,19 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 	ok(t, "", "sign", "--key", key, twoopImage, "-o", out)
 	ok(t, out, "verify", "--key", key+".pub", "-")
 	ok(t, key+".pub", "verify", "--key", "-", "--together", out, out)
-	if exit, _, stderr := lmFrom(t, filepath.Join(testdata, "captures", "wh.twoop.record"), "import", "--from", "mmiotrace", "-", "-o", out); exit != 65 || !strings.Contains(stderr, "it looks like --from record") {
+	if exit, _, stderr := lmFrom(t, filepath.Join(testdata, "captures", "wh.twoop.record"),
+		"import", "--from", "mmiotrace", "-", "-o", out); exit != 65 ||
+		!strings.Contains(stderr, "it looks like --from record") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 }
 
 func TestStatisticsAreOfTheRunsThatCount(t *testing.T) {
 	var got outcome
-	text := ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "100", "--warm-up", "3", "--stats", "--json", twoopImage)
-	if err := json.Unmarshal([]byte(text), &got); err != nil || got.Stats == nil || got.Runs != 100 || got.Stats.WarmUp != 3 {
+	text := ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "100", "--warm-up", "3",
+		"--stats", "--json", twoopImage)
+	if err := json.Unmarshal([]byte(text), &got); err != nil || got.Stats == nil ||
+		got.Runs != 100 || got.Stats.WarmUp != 3 {
 		t.Fatalf("%v %s", err, text)
 	}
 	for _, s := range []spread{got.Stats.Device, got.Stats.Wall} {
@@ -207,12 +220,15 @@ func TestStatisticsAreOfTheRunsThatCount(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if text := ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--stats", twoopImage); !strings.Contains(text, "median") {
+	if text := ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--stats",
+		twoopImage); !strings.Contains(text, "median") {
 		t.Error(text)
 	}
 	trace := filepath.Join(t.TempDir(), "run.json")
-	ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--warm-up", "3", "--profile", trace, "--json", twoopImage)
-	if profile, err := os.ReadFile(trace); err != nil || !strings.Contains(string(profile), `"runs":2,`) {
+	ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--warm-up", "3", "--profile",
+		trace, "--json", twoopImage)
+	if profile, err := os.ReadFile(trace); err != nil ||
+		!strings.Contains(string(profile), `"runs":2,`) {
 		t.Errorf("the runs to warm up are in the profile: %v %.400s", err, profile)
 	}
 	times := make([]int64, 0, 200)
@@ -250,20 +266,24 @@ extra:
 	ok(t, "", "trim", "--sequence", "extra", "--marks", image, "-o", small)
 	left, _ := decode(small)
 	if len(left.Sequences) != 2 || len(left.Tensors) != 2 || left.Tensors[1].Name != "y" ||
-		slices.ContainsFunc(left.Sequences[0].Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark }) {
+		slices.ContainsFunc(left.Sequences[0].Commands,
+			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark }) {
 		t.Errorf("%+v", left)
 	}
-	if exit, _, stderr := lm(t, "replay", "--device", "mock:edu", small); exit != 64 || !strings.Contains(stderr, "needs --input x=FILE") {
+	if exit, _, stderr := lm(t, "replay", "--device", "mock:edu", small); exit != 64 ||
+		!strings.Contains(stderr, "needs --input x=FILE") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	out := filepath.Join(t.TempDir(), "y.csv")
 	ok(t, "", "replay", "--device", "mock:edu", "--input", "x=5", "--output", "y="+out, small)
-	if got, err := os.ReadFile(out); err != nil || string(got) != "4294967290\n" { // edu gives the complement
+	// edu gives the complement
+	if got, err := os.ReadFile(out); err != nil || string(got) != "4294967290\n" {
 		t.Errorf("%v %s", err, got)
 	}
 	golden := filepath.Join(t.TempDir(), "golden.lmb")
 	ok(t, "", "trim", "--golden", twoopImage, "-o", golden)
-	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--check-golden", golden); exit != 64 || !strings.Contains(stderr, "no output with recorded data") {
+	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--check-golden",
+		golden); exit != 64 || !strings.Contains(stderr, "no output with recorded data") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 }
@@ -271,7 +291,8 @@ extra:
 func TestWhatAChangeLeavesBehindIsSaid(t *testing.T) {
 	folder := t.TempDir()
 	out, key := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "key")
-	if exit, _, stderr := lm(t, "set", twoopImage, "a=5", "-o", out); exit != 0 || !strings.Contains(stderr, "recorded outputs are what the old inputs made") {
+	if exit, _, stderr := lm(t, "set", twoopImage, "a=5", "-o", out); exit != 0 ||
+		!strings.Contains(stderr, "recorded outputs are what the old inputs made") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	ok(t, "", "trim", "--in-place", "--golden", out)
@@ -309,7 +330,8 @@ func TestSetChangesOneDefault(t *testing.T) {
 		t.Errorf("more than the default of a changed: %v", err)
 	}
 	for _, spec := range []string{"d=5", "a", "a=", "z=1"} {
-		if exit, _, stderr := lm(t, "set", twoopImage, spec, "-o", out); exit != 64 || !strings.Contains(stderr, "lm info lists the inputs") {
+		if exit, _, stderr := lm(t, "set", twoopImage, spec, "-o", out); exit != 64 ||
+			!strings.Contains(stderr, "lm info lists the inputs") {
 			t.Errorf("%s: %d %s", spec, exit, stderr)
 		}
 	}
@@ -325,7 +347,8 @@ func TestCompareHoldsSavedOutputsWithATolerance(t *testing.T) {
 	if err := os.WriteFile(saved, []byte(strings.Join(words, ",")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if exit, _, stderr := lm(t, "compare", twoopImage, "d="+saved); exit != 76 || !strings.Contains(stderr, "element 1 is") {
+	if exit, _, stderr := lm(t, "compare", twoopImage, "d="+saved); exit != 76 ||
+		!strings.Contains(stderr, "element 1 is") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	ok(t, "", "compare", "--absolute", "1", twoopImage, "d="+saved)
@@ -333,7 +356,8 @@ func TestCompareHoldsSavedOutputsWithATolerance(t *testing.T) {
 	if exit, _, _ := lm(t, "compare", "--relative", "0.002", twoopImage, "d="+saved); exit != 76 {
 		t.Error(exit)
 	}
-	if exit, _, stderr := lm(t, "compare", twoopImage, "a="+saved); exit != 64 || !strings.Contains(stderr, "it has d") {
+	if exit, _, stderr := lm(t, "compare", twoopImage, "a="+saved); exit != 64 ||
+		!strings.Contains(stderr, "it has d") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 }

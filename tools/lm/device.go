@@ -15,7 +15,8 @@ func openDevice(name string) hal.Device {
 	case "mock":
 		board := boardNamed(rest, nil)
 		if board.generic {
-			refuse("%s: a stand-in has BARs of some size: mock:FILE, of a board file (lm board-file) or an image", name)
+			refuse("%s: a stand-in has BARs of some size: mock:FILE, of a board file (lm "+
+				"board-file) or an image", name)
 		}
 		d := mock.New(board.Board)
 		d.Subsystem(board.subsystem)

@@ -17,16 +17,20 @@ import (
 
 func setCommand() *cobra.Command {
 	var out string
-	c := command("set IMAGE.lmb NAME=DATA...", between(2, math.MaxInt, "an image and NAME=DATA of inputs"), func(args []string) {
-		stale := false
-		change(args[0], out, func(image *lmb.Image) {
-			stale = slices.ContainsFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleOutput && t.Data != nil })
-			setInputs(image, args[1:])
+	c := command("set IMAGE.lmb NAME=DATA...",
+		between(2, math.MaxInt, "an image and NAME=DATA of inputs"), func(args []string) {
+			stale := false
+			change(args[0], out, func(image *lmb.Image) {
+				stale = slices.ContainsFunc(image.Tensors,
+					func(t lmb.Tensor) bool { return t.Role == gen.RoleOutput && t.Data != nil })
+				setInputs(image, args[1:])
+			})
+			if stale {
+				printLine(stderr,
+					"lm: warning: recorded outputs are what the old inputs made: lm trim "+
+						"--golden, or record anew")
+			}
 		})
-		if stale {
-			printLine(stderr, "lm: warning: recorded outputs are what the old inputs made: lm trim --golden, or record anew")
-		}
-	})
 	outputFlags(c.Flags(), &out)
 	return c
 }
@@ -73,7 +77,8 @@ func setInputs(image *lmb.Image, specs []string) {
 	givenOnce("", specs)
 	for _, spec := range specs {
 		name, path, _ := strings.Cut(spec, "=")
-		i := slices.IndexFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
+		i := slices.IndexFunc(image.Tensors,
+			func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
 		if i < 0 || path == "" {
 			refuse("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
 		}
@@ -86,7 +91,8 @@ func setInputs(image *lmb.Image, specs []string) {
 func dropMarks(image *lmb.Image) {
 	for i := range image.Sequences {
 		s := &image.Sequences[i]
-		s.Commands = slices.DeleteFunc(s.Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
+		s.Commands = slices.DeleteFunc(s.Commands,
+			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
 	}
 }
 
@@ -122,7 +128,8 @@ func dropSequences(image *lmb.Image, names []string) {
 				continue
 			}
 			if c.Opcode == gen.OpcodeCall && !keep[c.Index] {
-				refuse("--sequence %s: %s calls it; leave that out, too", image.Sequences[c.Index].Name, s.Name)
+				refuse("--sequence %s: %s calls it; leave that out, too",
+					image.Sequences[c.Index].Name, s.Name)
 			}
 			if t, ok := tensorOfCommand(&c.Command); ok {
 				used[t] = true
@@ -181,12 +188,14 @@ func compareCommand() *cobra.Command {
 						refuse("--absolute and --relative are finite and not negative")
 					}
 				}
-				judge = &lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute), Second: math.Float32bits(relative)}
+				judge = &lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute),
+					Second: math.Float32bits(relative)}
 			}
 			compare(args[0], args[1:], judge)
 		},
 	}
-	c.Flags().Float32Var(&absolute, "absolute", 0, "how far an element may be from the recorded one")
+	c.Flags().Float32Var(&absolute, "absolute", 0,
+		"how far an element may be from the recorded one")
 	c.Flags().Float32Var(&relative, "relative", 0, "... as a part of the recorded one")
 	return c
 }

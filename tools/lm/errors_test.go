@@ -20,7 +20,8 @@ func TestEveryErrorSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	lmrun := filepath.Join(t.TempDir(), "lmrun")
-	if out, err := exec.Command("go", "build", "-o", lmrun, "lightmetal/tools/lmrun").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", lmrun,
+		"lightmetal/tools/lmrun").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	table := string(mustRead(t, filepath.Join("testdata", "errors.golden")))
@@ -31,10 +32,13 @@ func TestEveryErrorSaysWhatToDo(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
 	for name, text := range map[string]string{
-		"empty.lmb": "", "words": "These are words,\nand no image.\n", "trace": "{\"key\":\"value\"}\n", "cut.mmiotrace": "R 4 1.0 1 0x0 0x0 0x0 0\n",
+		"empty.lmb": "", "words": "These are words,\nand no image.\n",
+		"trace": "{\"key\":\"value\"}\n", "cut.mmiotrace": "R 4 1.0 1 0x0 0x0 0x0 0\n",
 		"simple.trace": "\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2\x04\x00\x00\x00\x00\x00\x00\x00",
 		"old.lmb":      string(mustRead(t, filepath.Join(tree, "bad", "wrong-schema.lmb"))),
-		"short.bin":    "xxx", "bad.csv": "1,2,x\n", "folder/x": "", "mode.lms": "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nmain:\n  frobnicate\n",
+		"short.bin":    "xxx", "bad.csv": "1,2,x\n", "folder/x": "",
+		"mode.lms": "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n" +
+			"window r bar0 offset 0 size 1MiB\nmain:\n  frobnicate\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)

@@ -35,12 +35,16 @@ type fences struct {
 // what a write-combining window still holds back when the device is told of it.
 func fenceWarnings(view *fbs.View) []string {
 	const most = 10
-	f := fences{view: view, calls: map[fenceCall]fenceState{}, seen: map[int]bool{}, list: []string{}}
+	f := fences{view: view, calls: map[fenceCall]fenceState{}, seen: map[int]bool{},
+		list: []string{}}
 	called := calledSequences(view)
 	for i := range view.Sequences {
 		now := f.sequence(i, allFenced)
-		if last := int(view.Sequences[i].First + view.Sequences[i].Count - 1); now.bulk >= 0 && !called[i] {
-			f.warn(last, "command %d ends the sequence, command %d copied in bulk through a write-combining window, and no fence stands between them",
+		if last := int(view.Sequences[i].First + view.Sequences[i].Count - 1); now.bulk >= 0 &&
+			!called[i] {
+			f.warn(last,
+				"command %d ends the sequence, command %d copied in bulk through a "+
+					"write-combining window, and no fence stands between them",
 				now.bulk)
 		}
 	}
@@ -71,11 +75,14 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 		switch c.Opcode {
 		case gen.OpcodeFence:
 			now = allFenced
-		case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeCopyIn, gen.OpcodeFill:
+		case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeCopyIn,
+			gen.OpcodeFill:
 			if host {
 				now.wrote = i
 			} else if now.wrote >= 0 {
-				f.warn(i, "command %d stores to the device, command %d wrote host memory, and no fence stands between them", now.wrote)
+				f.warn(i,
+					"command %d stores to the device, command %d wrote host memory, and no fence "+
+						"stands between them", now.wrote)
 				now.wrote = -1
 			}
 		case gen.OpcodeExpect:
@@ -84,7 +91,9 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 			}
 		case gen.OpcodeCopyOut, gen.OpcodeCompare:
 			if host && now.polled >= 0 {
-				f.warn(i, "command %d reads host memory, command %d polled for it, and no fence stands between them", now.polled)
+				f.warn(i,
+					"command %d reads host memory, command %d polled for it, and no fence stands "+
+						"between them", now.polled)
 				now.polled = -1
 			}
 		case gen.OpcodeCall:
@@ -98,7 +107,8 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 // access through another window may overtake it.
 func (f *fences) combined(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
 	switch c.Opcode {
-	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeExpect, gen.OpcodeCopyOut, gen.OpcodeCompare:
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate,
+		gen.OpcodeExpect, gen.OpcodeCopyOut, gen.OpcodeCompare:
 	default:
 		return bulk
 	}
@@ -106,7 +116,8 @@ func (f *fences) combined(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
 	case combining && c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk:
 		return i
 	case bulk >= 0 && !combining && w.Kind != gen.WindowKindHost:
-		f.warn(i, "command %d accesses the device, command %d copied in bulk through a write-combining window, and no fence stands between them", bulk)
+		f.warn(i, "command %d accesses the device, command %d copied in bulk through a "+
+			"write-combining window, and no fence stands between them", bulk)
 		return -1
 	}
 	return bulk

@@ -33,7 +33,8 @@ func assembledFile(t *testing.T, source string) string {
 // copies through a write-combining window.
 func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 	const told = "stores to the device, command 0 wrote host memory"
-	const overtook = "accesses the device, command 0 copied in bulk through a write-combining window"
+	const overtook = "accesses the device, command 0 copied in bulk through a write-combining " +
+		"window"
 	const read = "reads host memory, command 0 polled for it"
 	for _, test := range []struct {
 		body string
@@ -42,24 +43,35 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 		{"  write.4 h+0x0 0x1\n  write.4 m+0x0 0x1\n", []string{"command 1 " + told}},
 		{"  write.4 h+0x0 0x1\n  fence\n  write.4 m+0x0 0x1\n", nil},
 		{"  write.4 h+0x0 0x1\n  flush.4 m+0x0\n  write.4 m+0x0 0x1\n", nil},
-		{"  copy.4 h+0x0 <- hex 01020304\n  delay 1us\n  fill.4 m+0x0 <- 0x1 size 8\n  write.4 m+0x0 0x1\n", []string{"command 2 " + told}},
+		{"  copy.4 h+0x0 <- hex 01020304\n  delay 1us\n  fill.4 m+0x0 <- 0x1 size 8\n" +
+			"  write.4 m+0x0 0x1\n", []string{"command 2 " + told}},
 		{"  write.4 m+0x0 0x1\n  write.4 h+0x0 0x1\n", nil},
-		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- h+0x0\n", []string{"command 1 " + read}},
-		{"  poll.4 h+0x0 == 0x1 within 1ms\n  compare.4 h+0x0 uint32 == uint32 1\n", []string{"command 1 " + read}},
+		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- h+0x0\n",
+			[]string{"command 1 " + read}},
+		{"  poll.4 h+0x0 == 0x1 within 1ms\n  compare.4 h+0x0 uint32 == uint32 1\n",
+			[]string{"command 1 " + read}},
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  fence\n  copy.4 d[0:64] <- h+0x0\n", nil},
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- m+0x0\n", nil},
-		{"  write.4 h+0x0 0x1\n  call ring\n  call ring\nring:\n  write.4 m+0x0 0x1\n", []string{"command 4 " + told}},
+		{"  write.4 h+0x0 0x1\n  call ring\n  call ring\nring:\n  write.4 m+0x0 0x1\n",
+			[]string{"command 4 " + told}},
 		{"  write.4 h+0x0 0x1\n  call order\n  write.4 m+0x0 0x1\norder:\n  fence\n", nil},
-		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n", []string{"command 1 " + overtook}},
-		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  fence\n  write.4 m+0x0 0x1\n", nil},
-		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  expect.4 m+0x0 == 0x1\n", []string{"command 1 " + overtook}},
+		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n",
+			[]string{"command 1 " + overtook}},
+		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n" +
+			"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  fence\n  write.4 m+0x0 0x1\n", nil},
+		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  expect.4 m+0x0 == 0x1\n",
+			[]string{"command 1 " + overtook}},
 		{"  copy.8 w+0x0 <- hex 0102030405060708\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 m+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n", nil},
-		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n", []string{"command 1 ends the sequence, command 0 copied in bulk through a write-combining window"}},
-		{"  call move\n  fence\n  write.4 m+0x0 0x1\nmove:\n  copy.8 w+0x0 <- hex 0102030405060708 bulk\n", nil},
+		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n",
+			[]string{"command 1 ends the sequence, command 0 copied in bulk through a " +
+				"write-combining window"}},
+		{"  call move\n  fence\n  write.4 m+0x0 0x1\nmove:\n" +
+			"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n", nil},
 	} {
 		if !strings.Contains(test.body, "d[") {
-			test.body = strings.Replace(test.body+"fill:\n  copy.4 d[0:64] <- m+0x0\n", "\n\n", "\n", 1)
+			test.body = strings.Replace(test.body+"fill:\n  copy.4 d[0:64] <- m+0x0\n", "\n\n",
+				"\n", 1)
 		}
 		exit, stdout, stderr := lm(t, "verify", assembledFile(t, fenced+"main:\n"+test.body))
 		var got []string
@@ -67,22 +79,29 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 			text, _, _ := strings.Cut(strings.TrimPrefix(line, "lm: warning: "), ", and no fence")
 			got = append(got, text)
 		}
-		if exit != 0 || !strings.Contains(stdout, "whole and valid") || !reflect.DeepEqual(got, test.want) {
+		if exit != 0 || !strings.Contains(stdout, "whole and valid") ||
+			!reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s%d: %q, want %q", test.body, exit, got, test.want)
 		}
 	}
 }
 
 func TestVerifySaysWhoseRulesWereHeld(t *testing.T) {
-	unknown := strings.Replace(fenced, "ivshmem 1af4:1110 bar2 1MiB\n", "ivshmem 1af4:1111 bar2 1MiB\nrule memory bar2 widths 4 memory\n", 1) + "main:\n  copy.4 d[0:64] <- m+0x0\n"
+	unknown := strings.Replace(fenced, "ivshmem 1af4:1110 bar2 1MiB\n",
+		"ivshmem 1af4:1111 bar2 1MiB\nrule memory bar2 widths 4 memory\n", 1) +
+		"main:\n  copy.4 d[0:64] <- m+0x0\n"
 	exit, _, stderr := lm(t, "verify", assembledFile(t, unknown))
-	if exit != 0 || !strings.Contains(stderr, "target 0: no board has the PCI ids 1af4:1111; rules held are those that the image brings itself: 1") {
+	if exit != 0 || !strings.Contains(stderr,
+		"target 0: no board has the PCI ids 1af4:1111; rules held are those that the image "+
+			"brings itself: 1") {
 		t.Errorf("%d: %s", exit, stderr)
 	}
 	if _, _, stderr := lm(t, "verify", "../../testdata/images/edu.lmb"); stderr != "" {
 		t.Error(stderr)
 	}
-	if _, stdout, _ := lm(t, "verify", "--json", assembledFile(t, unknown)); !strings.Contains(stdout, `"warnings":["target 0: no board has`) {
+	if _, stdout, _ := lm(t, "verify", "--json",
+		assembledFile(t, unknown)); !strings.Contains(stdout,
+		`"warnings":["target 0: no board has`) {
 		t.Error(stdout)
 	}
 }
@@ -90,18 +109,25 @@ func TestVerifySaysWhoseRulesWereHeld(t *testing.T) {
 // TestWorstCaseIsMultipliedOutAndRefusedBeyondAnHour has calls of long waits, and
 // 43 TB of stores that wait for nothing.
 func TestWorstCaseIsMultipliedOutAndRefusedBeyondAnHour(t *testing.T) {
-	fill := "tensor e input uint8[64]\nwindow big bar2 offset 0x0 size 512KiB\nmain:\n" + strings.Repeat("  call stores\n", 300) + "stores:\n" +
+	fill := "tensor e input uint8[64]\nwindow big bar2 offset 0x0 size 512KiB\nmain:\n" +
+		strings.Repeat("  call stores\n", 300) + "stores:\n" +
 		strings.Repeat("  fill.1 big+0x0 <- 0x1 size 512KiB\n", 100) + "  copy.4 d[0:64] <- m+0x0\n"
-	wait := "main:\n" + strings.Repeat("  call waits\n", 401) + "waits:\n  delay 9s\n  copy.4 d[0:64] <- m+0x0\n"
-	for what, test := range map[string]struct{ source, says string }{"stores": {fill, "may take 15728 s"}, "waits": {wait, "may take 3609 s"}} {
+	wait := "main:\n" + strings.Repeat("  call waits\n", 401) +
+		"waits:\n  delay 9s\n  copy.4 d[0:64] <- m+0x0\n"
+	for what, test := range map[string]struct {
+		source,
+		says string
+	}{"stores": {fill, "may take 15728 s"}, "waits": {wait, "may take 3609 s"}} {
 		image := assembledFile(t, fenced+test.source)
-		if exit, _, stderr := lm(t, "verify", image); exit != 65 || !strings.Contains(stderr, `sequence "main" `+test.says) {
+		if exit, _, stderr := lm(t, "verify", image); exit != 65 ||
+			!strings.Contains(stderr, `sequence "main" `+test.says) {
 			t.Errorf("%s: %d, %s", what, exit, stderr)
 		}
 		if exit, _, stderr := lm(t, "verify", "--longest", "5h", image); exit != 0 {
 			t.Errorf("%s: %d, %s", what, exit, stderr)
 		}
-		if exit, _, stderr := lm(t, "replay", "--device", "mock:ivshmem", image); exit != 65 || !strings.Contains(stderr, test.says) {
+		if exit, _, stderr := lm(t, "replay", "--device", "mock:ivshmem", image); exit != 65 ||
+			!strings.Contains(stderr, test.says) {
 			t.Errorf("%s: %d, %s", what, exit, stderr)
 		}
 	}
@@ -117,8 +143,10 @@ func TestWorstCaseIsMultipliedOutAndRefusedBeyondAnHour(t *testing.T) {
 
 // hostRecord is a recording of a device that memory of the program is handed to,
 // behind a bulk copy to its own, and that answers there.
-const hostRecord = "LMRECORD 2\nDEVICE 0 ab1e 0003 card\nBAR 0 0 2 0 1000\nMEM 100000 1000\nHR 100000 8 0102030405060708\n" +
-	"W 0 0 4 01000000\nW 0 4 4 01000000\nW 0 8 4 01000000\nHW 100080 4 09000000\nR 0 800 4 01000000\nEND 9\n"
+const hostRecord = "LMRECORD 2\nDEVICE 0 ab1e 0003 card\nBAR 0 0 2 0 1000\nMEM 100000 1000\n" +
+	"HR 100000 8 0102030405060708\n" +
+	"W 0 0 4 01000000\nW 0 4 4 01000000\nW 0 8 4 01000000\nHW 100080 4 09000000\n" +
+	"R 0 800 4 01000000\nEND 9\n"
 
 func hostRecorded(t *testing.T) (record, image string) {
 	t.Helper()
@@ -127,7 +155,8 @@ func hostRecorded(t *testing.T) (record, image string) {
 	if err := os.WriteFile(record, []byte(hostRecord), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", "--rule", "2=1,2,4,8,memory", record, "-o", image); exit != 0 {
+	if exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", "--rule",
+		"2=1,2,4,8,memory", record, "-o", image); exit != 0 {
 		t.Fatal(stderr)
 	}
 	return record, image
@@ -137,7 +166,8 @@ func hostRecorded(t *testing.T) (record, image string) {
 // bulk copy to the device.
 func TestImportPutsTheFencesThatVerifyAsksFor(t *testing.T) {
 	_, image := hostRecorded(t)
-	if _, stdout, _ := lm(t, "dump", image); !strings.Contains(stdout, "copy.4    bar2+0x0 <- hex 01000000 01000000 01000000 bulk\n") {
+	if _, stdout, _ := lm(t, "dump", image); !strings.Contains(stdout,
+		"copy.4    bar2+0x0 <- hex 01000000 01000000 01000000 bulk\n") {
 		t.Error(stdout)
 	}
 	if exit, _, stderr := lm(t, "verify", image); exit != 0 || strings.Contains(stderr, "fence") {

@@ -65,8 +65,10 @@ func TestNoCommandWritesOverWhatItReads(t *testing.T) {
 	source := edu + "main:\n  copy.4 r+0x80 <- file \"data\"\n"
 	twoop := testFile(t, testFolder(t, "images", "wh.twoop.lmb"))
 	trace := testFile(t, testFolder(t, "captures", "edu.qemutrace"))
-	for name, data := range map[string][]byte{"f.lms": []byte(source), "data": make([]byte, 4), "twoop.lmb": twoop,
-		"a.bin": make([]byte, 1024), "run.json": []byte("{}"), "t.trace": trace, "program": []byte("#!/bin/sh\n")} {
+	for name, data := range map[string][]byte{"f.lms": []byte(source), "data": make([]byte, 4),
+		"twoop.lmb": twoop,
+		"a.bin":     make([]byte, 1024), "run.json": []byte("{}"), "t.trace": trace,
+		"program": []byte("#!/bin/sh\n")} {
 		if err := os.WriteFile(name, data, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -77,12 +79,16 @@ func TestNoCommandWritesOverWhatItReads(t *testing.T) {
 	before := snapshot(t)
 	for _, line := range []string{
 		"sign --key k.pem -o k.pem twoop.lmb", "sign --key k.pem -o ./k.pem twoop.lmb",
-		"asm f.lms -o f.lms", "asm f.lms -o link", "asm link -o f.lms", "asm f.lms -o data", "asm f.lms -o hard",
-		"replay --device mock:wormhole --input a=a.bin --output d=a.bin twoop.lmb", "replay --device mock:wormhole --output d=twoop.lmb twoop.lmb",
-		"replay --device mock:wormhole --output d=x --profile x twoop.lmb", "replay --device mock:wormhole --profile twoop.lmb twoop.lmb",
+		"asm f.lms -o f.lms", "asm f.lms -o link", "asm link -o f.lms", "asm f.lms -o data",
+		"asm f.lms -o hard",
+		"replay --device mock:wormhole --input a=a.bin --output d=a.bin twoop.lmb",
+		"replay --device mock:wormhole --output d=twoop.lmb twoop.lmb",
+		"replay --device mock:wormhole --output d=x --profile x twoop.lmb",
+		"replay --device mock:wormhole --profile twoop.lmb twoop.lmb",
 		"report -o twoop.lmb twoop.lmb", "report --profile run.json -o run.json twoop.lmb",
 		"import --from qemu --region edu-mmio --base 0x10000000 --board edu t.trace -o t.trace",
-		"import --from qemu --region edu-mmio --base 0x10000000 --board edu --host h=0x1000,data t.trace -o hard",
+		"import --from qemu --region edu-mmio --base 0x10000000 --board edu --host h=0x1000,data " +
+			"t.trace -o hard",
 		"capture program -o program",
 	} {
 		exit, stdout, stderr := lm(t, strings.Fields(line)...)
@@ -134,7 +140,8 @@ func checksum(data []byte) string {
 func TestOutputsGoToDevicesAndToStandardOutput(t *testing.T) {
 	t.Chdir(t.TempDir())
 	twoop := testFolder(t, "images", "wh.twoop.lmb")
-	for _, line := range []string{"replay --device mock:wormhole --output d=/dev/null --profile /dev/null " + twoop, "report -o /dev/null " + twoop} {
+	for _, line := range []string{"replay --device mock:wormhole --output d=/dev/null --profile " +
+		"/dev/null " + twoop, "report -o /dev/null " + twoop} {
 		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 0 {
 			t.Errorf("lm %s: %d, %s", line, exit, stderr)
 		}
@@ -150,15 +157,20 @@ func TestOutputsGoToDevicesAndToStandardOutput(t *testing.T) {
 	}
 	image := string(testFile(t, "f.lmb"))
 	for _, line := range []string{"asm f.lms -o -", "asm f.lms -o /dev/stdout"} {
-		if exit, stdout, stderr := process(t, nil, strings.Fields(line)...); exit != 0 || stdout != image {
+		if exit, stdout, stderr := process(t, nil, strings.Fields(line)...); exit != 0 ||
+			stdout != image {
 			t.Errorf("lm %s: %d, %d bytes of %d, %s", line, exit, len(stdout), len(image), stderr)
 		}
 	}
-	golden, _, _ := process(t, nil, "replay", "--device", "mock:wormhole", "--output", "d=d.bin", twoop)
+	golden, _, _ := process(t, nil, "replay", "--device", "mock:wormhole", "--output", "d=d.bin",
+		twoop)
 	for _, flag := range []string{"--json=false", "--json"} {
-		exit, stdout, stderr := process(t, nil, "replay", flag, "--device", "mock:wormhole", "--output", "d=-", twoop)
-		if exit != golden || stdout != string(testFile(t, "d.bin")) || !strings.Contains(stderr, "done") {
-			t.Errorf("%s: exit %d, %d bytes on standard output, %s", flag, exit, len(stdout), stderr)
+		exit, stdout, stderr := process(t, nil, "replay", flag, "--device", "mock:wormhole",
+			"--output", "d=-", twoop)
+		if exit != golden || stdout != string(testFile(t, "d.bin")) ||
+			!strings.Contains(stderr, "done") {
+			t.Errorf("%s: exit %d, %d bytes on standard output, %s", flag, exit, len(stdout),
+				stderr)
 		}
 	}
 }
@@ -172,13 +184,19 @@ func TestStandardOutputThatCannotBeWrittenIsAnInputOutputError(t *testing.T) {
 	}
 	defer full.Close()
 	image, folder := testFolder(t, "images", "edu.lmb"), t.TempDir()
-	for _, line := range []string{"--help", "info --help", "info " + image, "info --json " + image, "dump " + image, "dump --json " + image, "verify " + image,
-		"verify --json " + image, "report " + image, "report --json " + image, "diff " + image + " " + image, "replay --device mock:edu " + image,
-		"replay --json --device mock:edu " + image, "check-board --list", "check-board --list --json", "check-board --collect", "sign --new-key " + folder + "/k",
-		"replay --device mock:edu --json --loop 0 " + image, "asm -o - " + testFolder(t, "listings", "edu-factorial.lms"), "completion bash",
-		"import --from qemu --region edu-mmio --base 0x10000000 --board edu -o " + folder + "/x " + testFolder(t, "captures", "edu.qemutrace")} {
+	for _, line := range []string{"--help", "info --help", "info " + image, "info --json " + image,
+		"dump " + image, "dump --json " + image, "verify " + image,
+		"verify --json " + image, "report " + image, "report --json " + image,
+		"diff " + image + " " + image, "replay --device mock:edu " + image,
+		"replay --json --device mock:edu " + image, "check-board --list",
+		"check-board --list --json", "check-board --collect", "sign --new-key " + folder + "/k",
+		"replay --device mock:edu --json --loop 0 " + image,
+		"asm -o - " + testFolder(t, "listings", "edu-factorial.lms"), "completion bash",
+		"import --from qemu --region edu-mmio --base 0x10000000 --board edu -o " + folder + "/x " +
+			testFolder(t, "captures", "edu.qemutrace")} {
 		exit, _, stderr := process(t, full, strings.Fields(line)...)
-		if exit != 74 || !strings.Contains(stderr, "standard output: no space left on device") || strings.Count(stderr, "no space") != 1 {
+		if exit != 74 || !strings.Contains(stderr, "standard output: no space left on device") ||
+			strings.Count(stderr, "no space") != 1 {
 			t.Errorf("lm %s > /dev/full: exit %d, %s", line, exit, stderr)
 		}
 	}
@@ -188,16 +206,24 @@ func TestStandardOutputThatCannotBeWrittenIsAnInputOutputError(t *testing.T) {
 // of input that there is.
 func TestInputsThatDoNotEndAreRefused(t *testing.T) {
 	t.Chdir(t.TempDir())
-	image, twoop, trace := testFolder(t, "images", "edu.lmb"), testFolder(t, "images", "wh.twoop.lmb"), testFolder(t, "captures", "edu.qemutrace")
-	if err := errors.Join(syscall.Mkfifo("pipe", 0o600), os.WriteFile("f.lms", []byte(edu+"main:\n  copy.4 r+0x80 <- file \"pipe\"\n"), 0o600),
-		os.WriteFile("long.lms", bytes.Repeat([]byte("x"), 64<<20), 0o600), os.Mkdir("folder", 0o755)); err != nil {
+	image, twoop, trace := testFolder(t, "images", "edu.lmb"),
+		testFolder(t, "images", "wh.twoop.lmb"), testFolder(t, "captures", "edu.qemutrace")
+	if err := errors.Join(syscall.Mkfifo("pipe", 0o600),
+		os.WriteFile("f.lms", []byte(edu+"main:\n  copy.4 r+0x80 <- file \"pipe\"\n"), 0o600),
+		os.WriteFile("long.lms", bytes.Repeat([]byte("x"), 64<<20), 0o600),
+		os.Mkdir("folder", 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"/dev/zero", "pipe", "folder"} {
-		for _, line := range []string{"info BAD", "dump BAD", "verify BAD", "verify --key BAD " + image, "asm -o x BAD", "import --from qemu --region r --base 0 --board edu -o x BAD",
-			"import --from mmiotrace --board edu -o x BAD", "import --from record -o x BAD", "import --summary --from qemu BAD", "import --summary --from mmiotrace BAD",
-			"import --from qemu --region edu-mmio --base 0x10000000 --board edu --host h=0x1000,BAD -o x " + trace,
-			"replay --device mock:wormhole --input a=BAD " + twoop, "report --profile BAD " + twoop, "sign --key BAD " + twoop, "sign --key BAD -o x BAD",
+		for _, line := range []string{"info BAD", "dump BAD", "verify BAD",
+			"verify --key BAD " + image, "asm -o x BAD",
+			"import --from qemu --region r --base 0 --board edu -o x BAD",
+			"import --from mmiotrace --board edu -o x BAD", "import --from record -o x BAD",
+			"import --summary --from qemu BAD", "import --summary --from mmiotrace BAD",
+			"import --from qemu --region edu-mmio --base 0x10000000 --board edu --host " +
+				"h=0x1000,BAD -o x " + trace,
+			"replay --device mock:wormhole --input a=BAD " + twoop, "report --profile BAD " + twoop,
+			"sign --key BAD " + twoop, "sign --key BAD -o x BAD",
 			"check-board --kernel-config BAD", "diff BAD " + image, "capture BAD -o x"} {
 			exit, _, stderr := lm(t, strings.Fields(strings.ReplaceAll(line, "BAD", bad))...)
 			if exit != 64 && exit != 65 && exit != 74 || stderr == "" {
@@ -232,7 +258,8 @@ func TestTraceByAPipeHasAnEnd(t *testing.T) {
 	if _, err := writer.WriteString(strings.Repeat("\n", 20)); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := io.ReadAll(in); len(data) != 8 || hal.CodeOf(err) != hal.BadImage || !strings.Contains(fmt.Sprint(err), "read from a file") {
+	if data, err := io.ReadAll(in); len(data) != 8 || hal.CodeOf(err) != hal.BadImage ||
+		!strings.Contains(fmt.Sprint(err), "read from a file") {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }
@@ -243,7 +270,8 @@ func TestTraceByAPipeThatNobodyWritesToSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, from := range []string{"mmiotrace", "qemu", "record"} {
-		if exit, _, stderr := lm(t, "import", "--from", from, "--board", "edu", path, "-o", path+".lmb"); exit != 74 || !strings.Contains(stderr, "nobody writes to it") {
+		if exit, _, stderr := lm(t, "import", "--from", from, "--board", "edu", path, "-o",
+			path+".lmb"); exit != 74 || !strings.Contains(stderr, "nobody writes to it") {
 			t.Errorf("%s: exit %d, %s", from, exit, stderr)
 		}
 	}
@@ -255,12 +283,17 @@ func TestListingReadsFilesFromItsOwnFolderDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(folder)
-	if err := errors.Join(os.MkdirAll("in/below", 0o755), os.WriteFile("secret", []byte("1234"), 0o600), os.WriteFile("in/below/data", []byte("1234"), 0o600),
+	if err := errors.Join(os.MkdirAll("in/below", 0o755),
+		os.WriteFile("secret", []byte("1234"), 0o600),
+		os.WriteFile("in/below/data", []byte("1234"), 0o600),
 		os.Symlink("../secret", "in/link"), os.Symlink("in", "also")); err != nil {
 		t.Fatal(err)
 	}
-	for path, inside := range map[string]bool{"below/data": true, "../secret": false, folder + "/secret": false, folder + "/in/below/data": true, "link": false, "../in/below/data": true, "/etc/passwd": false} {
-		if err := os.WriteFile("in/f.lms", []byte(edu+"main:\n  copy.4 r+0x80 <- file \""+path+"\" from 0 size 4\n"), 0o600); err != nil {
+	for path, inside := range map[string]bool{"below/data": true, "../secret": false,
+		folder + "/secret": false, folder + "/in/below/data": true, "link": false,
+		"../in/below/data": true, "/etc/passwd": false} {
+		if err := os.WriteFile("in/f.lms", []byte(edu+"main:\n  copy.4 r+0x80 <- file \""+path+
+			"\" from 0 size 4\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for _, source := range []string{"in/f.lms", "also/f.lms", folder + "/in/f.lms"} {
@@ -278,22 +311,24 @@ func TestListingReadsFilesFromItsOwnFolderDown(t *testing.T) {
 func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 	image, twoop := testFolder(t, "images", "edu.lmb"), testFolder(t, "images", "wh.twoop.lmb")
 	for line, want := range map[string]string{
-		"replay --device mock:wormhole --window -5 " + twoop:             "--window",
-		"replay --device mock:wormhole --window 65543 " + twoop:          "--window",
-		"replay --device mock:wormhole --window -1 " + twoop:             "--window",
-		"replay --device mock:wormhole --input a=x --input a=y " + twoop: "--input a is given twice",
-		"set " + twoop + " a=1 a=2 -o /dev/null":                         "a is given twice",
-		"tensor --type int8 --shape 4294967298,5 d":                      "4294967298 is no dimension",
-		"set " + twoop + " a=[1,2 -o /dev/null":                          "a list ends with its ]",
-		"tensor --name zz d.npy":                                         "come together",
-		"tensor --image " + twoop + " d.npy":                             "come together",
-		"tensor --image " + twoop + " --name d --type float32 d.npy":     "without --type",
-		"tensor --image " + twoop + " --name d --shape 3 d.npy":          "without --type",
-		"replay -device mock:edu " + image:                               "--device",
-		"info -json " + image:                                            "--json",
-		"import -from qemu x":                                            "--from",
+		"replay --device mock:wormhole --window -5 " + twoop:    "--window",
+		"replay --device mock:wormhole --window 65543 " + twoop: "--window",
+		"replay --device mock:wormhole --window -1 " + twoop:    "--window",
+		"replay --device mock:wormhole --input a=x --input a=y " +
+			twoop: "--input a is given twice",
+		"set " + twoop + " a=1 a=2 -o /dev/null":                     "a is given twice",
+		"tensor --type int8 --shape 4294967298,5 d":                  "4294967298 is no dimension",
+		"set " + twoop + " a=[1,2 -o /dev/null":                      "a list ends with its ]",
+		"tensor --name zz d.npy":                                     "come together",
+		"tensor --image " + twoop + " d.npy":                         "come together",
+		"tensor --image " + twoop + " --name d --type float32 d.npy": "without --type",
+		"tensor --image " + twoop + " --name d --shape 3 d.npy":      "without --type",
+		"replay -device mock:edu " + image:                           "--device",
+		"info -json " + image:                                        "--json",
+		"import -from qemu x":                                        "--from",
 	} {
-		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 64 || !strings.Contains(stderr, want) {
+		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 64 ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("lm %s: exit %d, %s; want %q", line, exit, stderr, want)
 		}
 	}
@@ -310,8 +345,10 @@ func hostileNotes(t *testing.T) (image, forged []byte) {
 	const tensors = "tensor a input uint32[1] = uint32 1\ntensor d output uint32[1] = uint32 7\n"
 	unlike := strings.Repeat("N", len(hostile))
 	image = assembledWhole(t, "lightmetal 1\norigin tool \""+unlike+"\" source \""+unlike+"\"\n"+
-		strings.TrimPrefix(edu, "lightmetal 1\n")+"window "+unlike+" bar0 offset 0 size 4KiB\n"+tensors+
-		"main:\n  begin \""+unlike+"\"\n  copy.4 r+0x4 <- a[0:4]\n  copy.4 d[0:4] <- r+0x4\n  end \""+unlike+"\"\n"+
+		strings.TrimPrefix(edu, "lightmetal 1\n")+"window "+unlike+" bar0 offset 0 size 4KiB\n"+
+		tensors+
+		"main:\n  begin \""+unlike+
+		"\"\n  copy.4 r+0x4 <- a[0:4]\n  copy.4 d[0:4] <- r+0x4\n  end \""+unlike+"\"\n"+
 		"bad:\n  expect.4 r+0x0 == 0x1\nslow:\n  poll.4 r+0x20 & 0x80 == 0x80 within 1ms\n")
 	forged = bytes.ReplaceAll(image, []byte(unlike), []byte(hostile))
 	if bytes.Equal(image, forged) {
@@ -327,8 +364,12 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 	t.Chdir(t.TempDir())
 	file, forged := hostileNotes(t)
 	raw := "x\x9b\x1b[2J\x85y\n"
-	for name, data := range map[string][]byte{"i.lmb": file, "n.lmb": forged, hostile: []byte(raw), hostile + ".lmb": file, "raw": []byte(raw), "f.lms": []byte(edu + "main:\n  " + raw), "g.lms": []byte(raw),
-		"m": []byte("VERSION 20070824\n" + raw), "q": []byte("1@1.0:memory_region_ops_read " + raw), "a.npy": []byte("\x93NUMPY\x01\x00\x10\x00{'" + raw), "p": []byte(`{"` + raw)} {
+	for name, data := range map[string][]byte{"i.lmb": file, "n.lmb": forged, hostile: []byte(raw),
+		hostile + ".lmb": file, "raw": []byte(raw), "f.lms": []byte(edu + "main:\n  " + raw),
+		"g.lms": []byte(raw),
+		"m":     []byte("VERSION 20070824\n" + raw),
+		"q":     []byte("1@1.0:memory_region_ops_read " + raw),
+		"a.npy": []byte("\x93NUMPY\x01\x00\x10\x00{'" + raw), "p": []byte(`{"` + raw)} {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -372,17 +413,24 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 		{"report", hostile + ".lmb"},
 		{"report", "-o", "page", hostile + ".lmb"},
 		{"replay", "--device", "mock:edu", hostile + ".lmb"},
-		{"trim", "--marks", "-o", hostile + "2.lmb", "i.lmb"}, {"dump", "-o", hostile + ".lms", "i.lmb"}, {"sign", "--new-key", hostile + ".key"},
-		{"asm", "f.lms"}, {"asm", "g.lms"}, {"asm", hostile}, {"info", hostile}, {"verify", "--key", "raw", "i.lmb"},
+		{"trim", "--marks", "-o", hostile + "2.lmb", "i.lmb"},
+		{"dump", "-o", hostile + ".lms", "i.lmb"}, {"sign", "--new-key", hostile + ".key"},
+		{"asm", "f.lms"}, {"asm", "g.lms"}, {"asm", hostile}, {"info", hostile},
+		{"verify", "--key", "raw", "i.lmb"},
 		{"sign", "--in-place", "--key", "raw", "i.lmb"},
-		{"import", "--from", "mmiotrace", "m"}, {"import", "--from", "mmiotrace", "--summary", "m"}, {"import", "--from", "qemu", "--region", "r", "--base", "0", "--board", "edu", "q"},
-		{"import", "--from", "record", "raw"}, {"import", "--from", hostile, "raw"}, {"import", "--from", "qemu", "--board", hostile, "q"},
-		{"report", "--profile", "p", "i.lmb"}, {"check-board", hostile}, {"check-board", "--kernel-config", "raw"}, {"capture", "raw"}, {hostile}, {"info", "--" + hostile}, {"info", hostile + "none"},
+		{"import", "--from", "mmiotrace", "m"}, {"import", "--from", "mmiotrace", "--summary", "m"},
+		{"import", "--from", "qemu", "--region", "r", "--base", "0", "--board", "edu", "q"},
+		{"import", "--from", "record", "raw"}, {"import", "--from", hostile, "raw"},
+		{"import", "--from", "qemu", "--board", hostile, "q"},
+		{"report", "--profile", "p", "i.lmb"}, {"check-board", hostile},
+		{"check-board", "--kernel-config", "raw"}, {"capture", "raw"}, {hostile},
+		{"info", "--" + hostile}, {"info", hostile + "none"},
 	}
 	for _, args := range lines {
 		exit, stdout, stderr := lm(t, args...)
 		for _, text := range []string{stdout, stderr} {
-			if at := strings.IndexFunc(text, isControl); at >= 0 || strings.ToValidUTF8(text, "") != text {
+			if at := strings.IndexFunc(text, isControl); at >= 0 ||
+				strings.ToValidUTF8(text, "") != text {
 				t.Errorf("lm %q: exit %d: %q", args, exit, text[max(0, at-40):])
 			}
 			if strings.Contains("\n"+text, "\nforged") {
@@ -401,12 +449,16 @@ func TestFewResourcesAreAnErrorWithItsReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // no child has what this process was given
-	for limit, want := range map[string]string{"-n 4": "ulimit -n", "-n 5": "ulimit -n", "-n 8": "ulimit -n", "-n 12": "ulimit -n", "-v 2000000": "ulimit -v"} {
-		c := exec.Command("sh", "-c", "ulimit "+limit+` && exec "$0" "$@"`, self, "replay", "--device", "mock:edu", image)
+	// no child has what this process was given
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	for limit, want := range map[string]string{"-n 4": "ulimit -n", "-n 5": "ulimit -n",
+		"-n 8": "ulimit -n", "-n 12": "ulimit -n", "-v 2000000": "ulimit -v"} {
+		c := exec.Command("sh", "-c", "ulimit "+limit+` && exec "$0" "$@"`, self, "replay",
+			"--device", "mock:edu", image)
 		c.Env = append(os.Environ(), asLm+"=1")
 		text, _ := c.CombinedOutput()
-		if exit := c.ProcessState.ExitCode(); exit != 74 && exit != 70 || !strings.Contains(string(text), want) {
+		if exit := c.ProcessState.ExitCode(); exit != 74 && exit != 70 ||
+			!strings.Contains(string(text), want) {
 			t.Errorf("ulimit %s: exit %d, %.300s", limit, exit, text)
 		}
 	}
@@ -417,17 +469,23 @@ func TestFewResourcesAreAnErrorWithItsReason(t *testing.T) {
 func TestOutputsComeAfterEverythingElseHeld(t *testing.T) {
 	t.Chdir(t.TempDir())
 	twoop := testFolder(t, "images", "wh.twoop.lmb")
-	if err := errors.Join(os.WriteFile("a.bin", bytes.Repeat([]byte{7}, 1024), 0o600), os.WriteFile("d.bin", []byte("old"), 0o604), os.Chmod("d.bin", 0o604)); err != nil {
+	if err := errors.Join(os.WriteFile("a.bin", bytes.Repeat([]byte{7}, 1024), 0o600),
+		os.WriteFile("d.bin", []byte("old"), 0o604), os.Chmod("d.bin", 0o604)); err != nil {
 		t.Fatal(err)
 	}
 	before := snapshot(t)
-	for line, code := range map[string]int{"--check-golden --input a=a.bin --output d=d.bin": 76, "--after none --output d=d.bin": 64, "--output d=d.bin --output d=none/d.bin": 66} {
-		exit, _, stderr := lm(t, append(append([]string{"replay", "--device", "mock:wormhole"}, strings.Fields(line)...), twoop)...)
+	for line, code := range map[string]int{"--check-golden --input a=a.bin --output d=d.bin": 76,
+		"--after none --output d=d.bin": 64, "--output d=d.bin --output d=none/d.bin": 66} {
+		exit, _, stderr := lm(t,
+			append(append([]string{"replay", "--device", "mock:wormhole"}, strings.Fields(line)...),
+				twoop)...)
 		if after := snapshot(t); exit != code || after != before {
-			t.Errorf("%s: exit %d, %s\nthe folder was\n%s\nand is\n%s", line, exit, stderr, before, after)
+			t.Errorf("%s: exit %d, %s\nthe folder was\n%s\nand is\n%s", line, exit, stderr, before,
+				after)
 		}
 	}
-	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a=a.bin", "--output", "d=d.bin", twoop); exit != 0 || len(testFile(t, "d.bin")) != 1024 {
+	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a=a.bin",
+		"--output", "d=d.bin", twoop); exit != 0 || len(testFile(t, "d.bin")) != 1024 {
 		t.Error(exit, stderr)
 	}
 	if info, _ := os.Stat("d.bin"); info.Mode() != 0o604 {

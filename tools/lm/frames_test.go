@@ -14,7 +14,8 @@ import (
 func TestFlagsThatFindFramesPrintsMakeTheSameImage(t *testing.T) {
 	record, dir := "../../testdata/captures/wh.frames.record.gz", t.TempDir()
 	one, two := filepath.Join(dir, "one.lmb"), filepath.Join(dir, "two.lmb")
-	exit, out, _ := lm(t, "import", "--find-frames", "--json", "--from", "record", record, "-o", one)
+	exit, out, _ := lm(t, "import", "--find-frames", "--json", "--from", "record", record, "-o",
+		one)
 	var report struct {
 		Frames struct {
 			Found      bool
@@ -22,7 +23,8 @@ func TestFlagsThatFindFramesPrintsMakeTheSameImage(t *testing.T) {
 			Candidates []struct{ Times int }
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil || exit != 0 || !report.Frames.Found || report.Frames.Candidates[0].Times != 5 {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || exit != 0 ||
+		!report.Frames.Found || report.Frames.Candidates[0].Times != 5 {
 		t.Fatalf("%d %v %s", exit, err, out)
 	}
 	args := []string{"import", "--from", "record", record, "-o", two}
@@ -37,7 +39,8 @@ func TestFlagsThatFindFramesPrintsMakeTheSameImage(t *testing.T) {
 	if errA != nil || errB != nil || !bytes.Equal(a, b) {
 		t.Error("another image", errA, errB)
 	}
-	exit, out, _ = lm(t, "replay", "--device", "mock:wormhole", "--before", "init", "--sequence", "frame", "--check-golden", one)
+	exit, out, _ = lm(t, "replay", "--device", "mock:wormhole", "--before", "init", "--sequence",
+		"frame", "--check-golden", one)
 	if exit != 0 {
 		t.Error(exit, out)
 	}
@@ -45,22 +48,31 @@ func TestFlagsThatFindFramesPrintsMakeTheSameImage(t *testing.T) {
 
 // Without a frame there is no image; --summary only tells.
 func TestWithoutAFrameThereIsNoImage(t *testing.T) {
-	record, image := "../../testdata/captures/wh.nocdram.record.gz", filepath.Join(t.TempDir(), "x.lmb")
+	record, image := "../../testdata/captures/wh.nocdram.record.gz",
+		filepath.Join(t.TempDir(), "x.lmb")
 	exit, out, errors := lm(t, "import", "--find-frames", "--from", "record", record, "-o", image)
-	if exit != 65 || !strings.Contains(out, "no frame   ") || !strings.Contains(errors, "no frame is made: ") {
+	if exit != 65 || !strings.Contains(out, "no frame   ") ||
+		!strings.Contains(errors, "no frame is made: ") {
 		t.Error(exit, out, errors)
 	}
 	if _, err := os.Stat(image); err == nil {
 		t.Error("an image is there")
 	}
 	for _, flags := range [][]string{nil, {"--json"}} {
-		exit, out, errors = lm(t, append([]string{"import", "--find-frames", "--summary", "--from", "record", record}, flags...)...)
-		if exit != 0 || errors != "" || !strings.Contains(out, map[bool]string{true: `"found":false`, false: "no frame   "}[flags != nil]) {
+		exit, out, errors = lm(t,
+			append([]string{"import", "--find-frames", "--summary", "--from", "record", record},
+				flags...)...)
+		if exit != 0 || errors != "" || !strings.Contains(out,
+			map[bool]string{true: `"found":false`, false: "no frame   "}[flags != nil]) {
 			t.Error(flags, exit, out, errors)
 		}
 	}
-	for _, args := range [][]string{{"--candidate", "1"}, {"--find-frames", "--candidate", "-1"}, {"--find-frames", "--frame", "3..9"}, {"--stop", "9.."}, {"--find-frames", "--without", "fold"}} {
-		if exit, out, errors := lm(t, append([]string{"import", "--from", "record", record, "-o", image}, args...)...); exit != 64 {
+	for _, args := range [][]string{{"--candidate", "1"}, {"--find-frames", "--candidate", "-1"},
+		{"--find-frames", "--frame", "3..9"}, {"--stop", "9.."},
+		{"--find-frames", "--without", "fold"}} {
+		if exit, out, errors := lm(t,
+			append([]string{"import", "--from", "record", record, "-o", image},
+				args...)...); exit != 64 {
 			t.Error(args, exit, out, errors)
 		}
 	}

@@ -42,7 +42,8 @@ func giveText(c *cobra.Command) {
 	if _, err := helpTexts.Open("help/" + c.Name() + ".txt"); err != nil {
 		return // one of cobra's own
 	}
-	words := strings.NewReplacer("{exits}", helpText("exits"), "{tensors}", helpText("tensors"), "{boards}", boardNames(), "{machines}", hostNames(),
+	words := strings.NewReplacer("{exits}", helpText("exits"), "{tensors}", helpText("tensors"),
+		"{boards}", boardNames(), "{machines}", hostNames(),
 		"{passes}", strings.Join(importer.Passes, ", "))
 	_, text, _ := strings.Cut(words.Replace(helpText(c.Name())), "\n\n")
 	c.Long, c.Example, _ = strings.Cut(text, "\n\nExamples:\n")

@@ -32,14 +32,18 @@ const testdata = "../../testdata"
 // recipes say how each image in testdata/images is made: arguments of lm, with
 // paths below testdata.
 var recipes = map[string][]string{
-	"edu.lmb":           {"import", "--from", "qemu", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu", "captures/edu.qemutrace"},
+	"edu.lmb": {"import", "--from", "qemu", "--region", "edu-mmio", "--base",
+		"0x10000000", "--board", "edu", "captures/edu.qemutrace"},
 	"edu-factorial.lmb": {"asm", "listings/edu-factorial.lms"},
 	"edu-dma.lmb":       {"asm", "listings/edu-dma.lms"},
-	"wh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,1,0x20000,int32,256", "--input", "b=1,1,0x21000,int32,256",
+	"wh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,1,0x20000,int32,256",
+		"--input", "b=1,1,0x21000,int32,256",
 		"--output", "d=1,1,0x23000,int32,256", "captures/wh.twoop.mmiotrace"},
-	"bh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,2,0x20000,int32,256", "--input", "b=1,2,0x21000,int32,256",
+	"bh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,2,0x20000,int32,256",
+		"--input", "b=1,2,0x21000,int32,256",
 		"--output", "d=1,2,0x23000,int32,256", "captures/bh.twoop.mmiotrace"},
-	"wh.mlp.lmb": {"import", "--from", "mmiotrace", "--input", "x=1,1,0x20000,int8,64", "--output", "y=1,1,0x25000,int32,10",
+	"wh.mlp.lmb": {"import", "--from", "mmiotrace", "--input", "x=1,1,0x20000,int8,64", "--output",
+		"y=1,1,0x25000,int32,10",
 		"captures/wh.mlp.mmiotrace"},
 }
 
@@ -77,7 +81,8 @@ func TestImagesAreWhatTheirRecipesMake(t *testing.T) {
 			}
 		}
 		if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what its recipe makes (%v); go test ./tools/lm -update writes it anew", path, err)
+			t.Errorf("%s is not what its recipe makes (%v); go test ./tools/lm -update writes it "+
+				"anew", path, err)
 		}
 	}
 }
@@ -142,7 +147,8 @@ func onMock(t *testing.T, path string) *runtime.Replay {
 // heapCounters are the runtime's own, which count what AllocsPerRun may not
 // attribute: every object, every byte, every collection.
 var heapCounters = []metrics.Sample{
-	{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/tiny/allocs:objects"},
+	{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"},
+	{Name: "/gc/heap/tiny/allocs:objects"},
 	{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/memory/classes/total:bytes"},
 }
 
@@ -214,70 +220,92 @@ type wound struct {
 }
 
 var wounds = map[string]wound{
-	"empty.lmb":        {"the file is empty", func(*testing.T) []byte { return nil }},
-	"short.lmb":        {"the file has 60 bytes", func(t *testing.T) []byte { return good(t)[:60] }},
-	"truncated.lmb":    {"and should have", func(t *testing.T) []byte { file := good(t); return file[:len(file)-1] }},
-	"random.lmb":       {"not a Light Metal image", randomBytes},
-	"flipped-bit.lmb":  {"envelope checksum is", func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
-	"wrong-schema.lmb": {"made by another version", func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
-	"newer-format.lmb": {"format 3.0, this program reads 2.0", func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
+	"empty.lmb": {"the file is empty", func(*testing.T) []byte { return nil }},
+	"short.lmb": {"the file has 60 bytes",
+		func(t *testing.T) []byte { return good(t)[:60] }},
+	"truncated.lmb": {"and should have",
+		func(t *testing.T) []byte { file := good(t); return file[:len(file)-1] }},
+	"random.lmb": {"not a Light Metal image", randomBytes},
+	"flipped-bit.lmb": {"envelope checksum is",
+		func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
+	"wrong-schema.lmb": {"made by another version",
+		func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
+	"newer-format.lmb": {"format 3.0, this program reads 2.0",
+		func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
 
-	"unknown-opcode.lmb": {"command 1: unknown opcode 99", func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Opcode = 99 }) }},
-	"outside-window.lmb": {"command 1: 4 bytes at 0x100000 reach outside the window", func(t *testing.T) []byte {
-		return patched(t, func(c *fbs.Command) { c.Offset = 0x100000 })
-	}},
-	"misaligned.lmb": {"command 1: 4 bytes at 0x6 are not aligned", func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Offset = 6 }) }},
-	"poll-without-deadline.lmb": {"command 1: an interval without a deadline", func(t *testing.T) []byte {
+	"unknown-opcode.lmb": {"command 1: unknown opcode 99",
+		func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Opcode = 99 }) }},
+	"outside-window.lmb": {"command 1: 4 bytes at 0x100000 reach outside the window",
+		func(t *testing.T) []byte {
+			return patched(t, func(c *fbs.Command) { c.Offset = 0x100000 })
+		}},
+	"misaligned.lmb": {"command 1: 4 bytes at 0x6 are not aligned",
+		func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Offset = 6 }) }},
+	"poll-without-deadline.lmb": {"command 1: an interval without a deadline",
+		func(t *testing.T) []byte {
+			return patched(t, func(c *fbs.Command) {
+				*c = fbs.Command{Opcode: gen.OpcodeExpect, Width: 4,
+					Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Index: 5,
+					Mask: 1}
+			})
+		}},
+	"payload-outside-segment.lmb": {"command 1: 64 bytes at 0x1000 reach outside the tensor or " +
+		"the payload", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
-			*c = fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Index: 5, Mask: 1}
+			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact),
+				Amount: 64, Value: 0x1000}
 		})
 	}},
-	"payload-outside-segment.lmb": {"command 1: 64 bytes at 0x1000 reach outside the tensor or the payload", func(t *testing.T) []byte {
-		return patched(t, func(c *fbs.Command) {
-			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact), Amount: 64, Value: 0x1000}
-		})
-	}},
-	"width-not-of-the-board.lmb": {"command 1: width 8 is not accepted by edu BAR 0 at 0x8", func(t *testing.T) []byte {
-		return patched(t, func(c *fbs.Command) { c.Width, c.Offset = 8, 8 })
-	}},
-	"rules-overlap.lmb": {"rule 1: 0x7c to 0xfff overlap the rule before", func(t *testing.T) []byte {
-		return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x7c })
-	}},
-	"rules-out-of-order.lmb": {"rule 1: 0x80 to 0xfff overlap the rule before, or belong in front of it", func(t *testing.T) []byte {
+	"width-not-of-the-board.lmb": {"command 1: width 8 is not accepted by edu BAR 0 at 0x8",
+		func(t *testing.T) []byte {
+			return patched(t, func(c *fbs.Command) { c.Width, c.Offset = 8, 8 })
+		}},
+	"rules-overlap.lmb": {"rule 1: 0x7c to 0xfff overlap the rule before",
+		func(t *testing.T) []byte {
+			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x7c })
+		}},
+	"rules-out-of-order.lmb": {"rule 1: 0x80 to 0xfff overlap the rule before, or belong in " +
+		"front of it", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Bar, r.Last = 2, 0xf })
 	}},
-	"rule-outside-bar.lmb": {"rule 1: 0x80 to 0x2fff do not lie in BAR 0", func(t *testing.T) []byte {
-		return patchedRule(t, 1, func(r *fbs.Rule) { r.Last = 0x2fff })
-	}},
-	"rule-misaligned.lmb": {"rule 1: 0x82 to 0xfff begin or end inside an access", func(t *testing.T) []byte {
-		return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
-	}},
+	"rule-outside-bar.lmb": {"rule 1: 0x80 to 0x2fff do not lie in BAR 0",
+		func(t *testing.T) []byte {
+			return patchedRule(t, 1, func(r *fbs.Rule) { r.Last = 0x2fff })
+		}},
+	"rule-misaligned.lmb": {"rule 1: 0x82 to 0xfff begin or end inside an access",
+		func(t *testing.T) []byte {
+			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
+		}},
 	"rule-without-widths.lmb": {"rule 0: widths 0x0 are none of", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
 	}},
 	"rule-of-no-target.lmb": {"rule 0: target 7 does not exist", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Device = 7 })
 	}},
-	"rule-of-a-known-board.lmb": {"rule 0: target 0 is of a board that is known", func(t *testing.T) []byte {
-		file, view := ruled(t)
-		view.Devices[0].Vendor, view.Devices[0].Device = 0x1234, 0x11e8
-		lmb.Stamp(file, uint64(len(file)))
-		return file
-	}},
+	"rule-of-a-known-board.lmb": {"rule 0: target 0 is of a board that is known",
+		func(t *testing.T) []byte {
+			file, view := ruled(t)
+			view.Devices[0].Vendor, view.Devices[0].Device = 0x1234, 0x11e8
+			lmb.Stamp(file, uint64(len(file)))
+			return file
+		}},
 	"too-many-rules.lmb": {"rules: count 4000 is over the limit of 256", func(t *testing.T) []byte {
 		file, view := ruled(t)
-		at := bytes.Index(file, binary.LittleEndian.AppendUint64(nil, view.Rules[0].Last)) - 8 - 4 // the count is in front of the first
+		// the count is in front of the first
+		at := bytes.Index(file, binary.LittleEndian.AppendUint64(nil, view.Rules[0].Last)) - 8 - 4
 		binary.LittleEndian.PutUint32(file[at:], 4000)
 		lmb.Stamp(file, uint64(len(file)))
 		return file
 	}},
-	"outside-the-rules.lmb": {"command 0: nothing at 0x1000 of BAR 0 is a register of stranger", func(t *testing.T) []byte {
-		file, view := ruled(t)
-		view.Commands[0].Offset = 0x1000
-		lmb.Stamp(file, uint64(len(file)))
-		return file
-	}},
-	"width-not-of-the-rules.lmb": {"command 0: width 8 is not accepted by stranger BAR 0 at 0x0 (registers)", func(t *testing.T) []byte {
+	"outside-the-rules.lmb": {"command 0: nothing at 0x1000 of BAR 0 is a register of stranger",
+		func(t *testing.T) []byte {
+			file, view := ruled(t)
+			view.Commands[0].Offset = 0x1000
+			lmb.Stamp(file, uint64(len(file)))
+			return file
+		}},
+	"width-not-of-the-rules.lmb": {"command 0: width 8 is not accepted by stranger BAR 0 at 0x0 " +
+		"(registers)", func(t *testing.T) []byte {
 		file, view := ruled(t)
 		view.Commands[0].Width = 8
 		lmb.Stamp(file, uint64(len(file)))
@@ -293,13 +321,15 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte { return renamed(t, "m\u202e") }},
 	"name-that-is-not-utf8.lmb": {"sequence 0: name of 4 bytes at",
 		func(t *testing.T) []byte { return renamed(t, "ma\xffn") }},
-	"too-many-commands.lmb": {"commands: count 4294967295 is over the limit", func(t *testing.T) []byte {
-		return patchedCount(t, 0xffffffff)
-	}},
+	"too-many-commands.lmb": {"commands: count 4294967295 is over the limit",
+		func(t *testing.T) []byte {
+			return patchedCount(t, 0xffffffff)
+		}},
 	"reservation-of-another.lmb": {"commands, the image has", func(t *testing.T) []byte {
 		return patchedReservation(t, 24, 77)
 	}},
-	"arena-overflow.lmb": {"arena bytes, the tensors need", func(t *testing.T) []byte { return patchedReservation(t, 7, 0xff) }},
+	"arena-overflow.lmb": {"arena bytes, the tensors need",
+		func(t *testing.T) []byte { return patchedReservation(t, 7, 0xff) }},
 	"larger-than-the-machine.lmb": {"the machine has", func(t *testing.T) []byte {
 		return assembled(t, "tensor a input uint8[1048576x1048576]\nmain:\n  write.4 r+0x4 0x1\n")
 	}},
@@ -307,7 +337,8 @@ var wounds = map[string]wound{
 
 func assembled(t *testing.T, body string) []byte {
 	t.Helper()
-	return assembledWhole(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+body)
+	return assembledWhole(t,
+		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+body)
 }
 
 func assembledWhole(t *testing.T, text string) []byte { return lmbtest.File(t, text) }
@@ -338,7 +369,8 @@ func patchedRule(t *testing.T, index int, change func(*fbs.Rule)) []byte {
 }
 
 func good(t *testing.T) []byte {
-	return assembled(t, "main:\n  expect.4 r+0x0 == 0x010000ed\n  write.4 r+0x4 0x1\n  expect.4 r+0x4 == 0xfffffffe\n")
+	return assembled(t, "main:\n  expect.4 r+0x0 == 0x010000ed\n  write.4 r+0x4 0x1\n"+
+		"  expect.4 r+0x4 == 0xfffffffe\n")
 }
 
 func randomBytes(*testing.T) []byte {
@@ -401,7 +433,8 @@ func patchedCount(t *testing.T, count uint32) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := bytes.Index(file, binary.LittleEndian.AppendUint64(nil, view.Commands[0].Value)) - 16 - 4 // value is at byte 16 of a command, the count in front of it
+	// value is at byte 16 of a command, the count in front of it
+	at := bytes.Index(file, binary.LittleEndian.AppendUint64(nil, view.Commands[0].Value)) - 16 - 4
 	binary.LittleEndian.PutUint32(file[at:], count)
 	lmb.Stamp(file, uint64(len(file)))
 	return file

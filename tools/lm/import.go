@@ -49,27 +49,44 @@ func importCommand() *cobra.Command {
 func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "", "format of the trace: mmiotrace, qemu or record")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: TRACE with .lmb)")
-	flags.StringVar(&f.board, "board", "", "board of the device, generic, or a board file (default: by the PCI ids in the trace)")
+	flags.StringVar(&f.board, "board", "",
+		"board of the device, generic, or a board file (default: by the PCI ids in the trace)")
 	flags.StringArrayVar(&f.rules, "rule", nil, ruleHelp)
-	flags.StringVar(&f.device, "device", "", "VVVV:DDDD or BB:DD.F where the trace has several devices (record: DDDD:BB:DD.F)")
-	flags.BoolVar(&f.incomplete, "incomplete", false, "record: take one that says itself that something is missing, or that was cut")
-	flags.StringSliceVar(&f.regions, "region", nil, "qemu: name of the memory region of the device; several: NAME=BAR")
-	flags.StringSliceVar(&f.bases, "base", nil, "qemu: address of each region in the guest, in the same order")
-	flags.Uint8Var(&f.bar, "bar", 0, "BAR that a region of QEMU is, and in which ranges and tensors lie that name none")
-	flags.StringVar(&f.deadline, "deadline", "", "deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
+	flags.StringVar(&f.device, "device", "",
+		"VVVV:DDDD or BB:DD.F where the trace has several devices (record: DDDD:BB:DD.F)")
+	flags.BoolVar(&f.incomplete, "incomplete", false,
+		"record: take one that says itself that something is missing, or that was cut")
+	flags.StringSliceVar(&f.regions, "region", nil,
+		"qemu: name of the memory region of the device; several: NAME=BAR")
+	flags.StringSliceVar(&f.bases, "base", nil,
+		"qemu: address of each region in the guest, in the same order")
+	flags.Uint8Var(&f.bar, "bar", 0,
+		"BAR that a region of QEMU is, and in which ranges and tensors lie that name none")
+	flags.StringVar(&f.deadline, "deadline", "",
+		"deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
 	flags.StringArrayVar(&f.poll, "poll", nil, "treat every load there as a poll: "+placesHelp)
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
-		"carry out loads there, whatever they give: "+placesHelp+"; bus:FIRST-LAST is host memory of a record")
+		"carry out loads there, whatever they give: "+placesHelp+
+			"; bus:FIRST-LAST is host memory of a record")
 	flags.StringArrayVar(&f.inputs, "input", nil,
-		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., barN+ADDRESS or, in host memory of a record, bus:ADDRESS; "+
+		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., "+
+			"barN+ADDRESS or, in host memory of a record, bus:ADDRESS; "+
 			"ADDRESS@LINE takes what is first stored there from that line of the trace on")
-	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, as an input but without @LINE: what is read there, and of several loads the last")
-	flags.StringArrayVar(&f.host, "host", nil, "host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
-	flags.StringVar(&f.part, "part", "", "import FROM..TO alone: lines of the trace, or texts of its marks")
-	flags.StringVar(&f.frame, "frame", "", "cut the image: init up to here, frame FROM..TO; --input and --output are the frame's")
-	flags.StringVar(&f.stop, "stop", "", "with --frame: the sequence stop, FROM..; what is between is left out")
-	flags.BoolVar(&f.find, "find-frames", false, "find what is repeated, and make init, frame and stop of it; with --summary only tell")
-	flags.IntVar(&f.candidate, "candidate", 0, "with --find-frames: which of the repetitions that it lists (default: the best)")
+	flags.StringArrayVar(&f.outputs, "output", nil,
+		"output tensor, as an input but without @LINE: what is read there, and of several loads "+
+			"the last")
+	flags.StringArrayVar(&f.host, "host", nil,
+		"host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
+	flags.StringVar(&f.part, "part", "",
+		"import FROM..TO alone: lines of the trace, or texts of its marks")
+	flags.StringVar(&f.frame, "frame", "",
+		"cut the image: init up to here, frame FROM..TO; --input and --output are the frame's")
+	flags.StringVar(&f.stop, "stop", "",
+		"with --frame: the sequence stop, FROM..; what is between is left out")
+	flags.BoolVar(&f.find, "find-frames", false,
+		"find what is repeated, and make init, frame and stop of it; with --summary only tell")
+	flags.IntVar(&f.candidate, "candidate", 0,
+		"with --find-frames: which of the repetitions that it lists (default: the best)")
 	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
 	flags.BoolVar(&f.summary, "summary", false, "only tell what is in the trace")
 }
@@ -107,7 +124,8 @@ func (f *importFlags) run(path string) {
 	}
 	report.Frames = frames
 	if err := stop.Try(func() { encode(image, f.out, path) }); err != nil {
-		if known := boards.FindByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic && known != nil &&
+		if known := boards.FindByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic &&
+			known != nil &&
 			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
 			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
 		}
@@ -160,19 +178,22 @@ func progress(trace *input, o *importer.Options) func() {
 		return func() {}
 	}
 	bar := progressbar.NewOptions64(size.Size(), progressbar.OptionSetWriter(stderr.to),
-		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("reading"))
+		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetDescription("reading"))
 	o.Progress = func(bytes int64) { _ = bar.Set64(bytes) }
 	return func() { _ = bar.Finish() }
 }
 
 func (f *importFlags) options(path string) importer.Options {
-	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar,
+	o := importer.Options{From: f.from, Device: f.device, Tool: version,
+		Source: filepath.Base(path), Without: f.without, Bar: f.bar,
 		Incomplete: f.incomplete}
 	if f.candidate < 0 || f.candidate > 0 && !f.find {
 		refuse("--candidate takes a number of --find-frames, from 1")
 	}
 	if f.from == "" {
-		refuse("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
+		refuse("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace,
+			importer.FromQemu, importer.FromRecord)
 	}
 	var poll, ignore [][]importer.Range
 	f.setBoard(&o)
@@ -188,7 +209,8 @@ func (f *importFlags) options(path string) importer.Options {
 	return o
 }
 
-const placesHelp = "ADDRESS or FIRST-LAST, or a list of them; each X,Y,FIRST-LAST in a tile has its own flag"
+const placesHelp = "ADDRESS or FIRST-LAST, or a list of them; each X,Y,FIRST-LAST in a tile has " +
+	"its own flag"
 
 // parsed reads the values of a flag that may stand there several times.
 func parsed[T any](to *[]T, specs []string, parse func(string) (T, error)) {
@@ -234,8 +256,10 @@ func (f *importFlags) setBoard(o *importer.Options) {
 	d := boardNamed(f.board, f.rules)
 	o.Board, o.Generic, o.Subsystem = d.Board, d.generic, d.subsystem
 	if f.from == importer.FromQemu && d.generic && !f.summary {
-		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 || len(f.device) != len("VVVV:DDDD") {
-			refuse("--from qemu --board generic takes --device VVVV:DDDD: the trace does not say the PCI ids (lspci -n does)")
+		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 ||
+			len(f.device) != len("VVVV:DDDD") {
+			refuse("--from qemu --board generic takes --device VVVV:DDDD: the trace does not say " +
+				"the PCI ids (lspci -n does)")
 		}
 	}
 }
@@ -275,7 +299,8 @@ func (f *importFlags) setDeadline(o *importer.Options) {
 	d, err := time.ParseDuration(f.deadline)
 	us := d.Microseconds()
 	if err != nil || us < 1 || us > math.MaxUint32 {
-		refuse("--deadline takes a duration such as 500ms, up to %v, not %q", math.MaxUint32*time.Microsecond, f.deadline)
+		refuse("--deadline takes a duration such as 500ms, up to %v, not %q",
+			math.MaxUint32*time.Microsecond, f.deadline)
 	}
 	o.DeadlineUs = uint32(us)
 }

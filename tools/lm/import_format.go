@@ -16,10 +16,13 @@ func otherFormat(trace *input, from string) string {
 		return ""
 	}
 	head, _ := record.Plain(trace.File).Peek(32 << 10)
-	if bytes.HasPrefix(head, []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2")) {
-		return "; this is a binary trace of QEMU's backend simple: the backend log writes text (qemu -trace EVENT -D FILE)"
+	if bytes.HasPrefix(head,
+		[]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2")) {
+		return "; this is a binary trace of QEMU's backend simple: the backend log writes text " +
+			"(qemu -trace EVENT -D FILE)"
 	}
-	for _, f := range []struct{ seems, sign string }{{"record", "^LMRECORD"}, {"mmiotrace", "^VERSION 2"}, {"qemu", "(memory|vfio)_region_"}} {
+	for _, f := range []struct{ seems, sign string }{{"record", "^LMRECORD"},
+		{"mmiotrace", "^VERSION 2"}, {"qemu", "(memory|vfio)_region_"}} {
 		switch {
 		case !regexp.MustCompile(f.sign).Match(head):
 		case f.seems == from:

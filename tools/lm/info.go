@@ -22,16 +22,18 @@ import (
 
 // imageInfo is what lm info tells; its JSON is stable.
 type imageInfo struct {
-	Format      string          `json:"format"`
-	Bytes       int             `json:"bytes"`
-	SignedBy    string          `json:"signed_by,omitempty"` // public key in hex; lm verify --key holds it to be true
+	Format string `json:"format"`
+	Bytes  int    `json:"bytes"`
+	// public key in hex; lm verify --key holds it to be true
+	SignedBy    string          `json:"signed_by,omitempty"`
 	Origin      originInfo      `json:"origin"`
 	Targets     []targetInfo    `json:"targets"`
 	Reservation reservationInfo `json:"reservation"`
-	Rules       []ruleInfo      `json:"rules,omitempty"` // the image's own, of targets that no board has the ids of
-	Windows     []windowInfo    `json:"windows"`
-	Tensors     []report.Tensor `json:"tensors"`
-	Sequences   []sequenceInfo  `json:"sequences"`
+	// the image's own, of targets that no board has the ids of
+	Rules     []ruleInfo      `json:"rules,omitempty"`
+	Windows   []windowInfo    `json:"windows"`
+	Tensors   []report.Tensor `json:"tensors"`
+	Sequences []sequenceInfo  `json:"sequences"`
 }
 
 type originInfo struct {
@@ -86,7 +88,8 @@ type sequenceInfo struct {
 	Host     uint64         `json:"host_bytes"`  // to and from host memory
 	WaitUs   uint64         `json:"wait_max_us"` // sum of all deadlines and delays, calls included
 
-	LongestUs uint64 `json:"longest_us"` // the longest time by FORMAT.md section 6.3, calls included
+	// the longest time by FORMAT.md section 6.3, calls included
+	LongestUs uint64 `json:"longest_us"`
 }
 
 func infoCommand() *cobra.Command {
@@ -125,7 +128,8 @@ func describe(view *fbs.View, size int) *imageInfo {
 		Tensors:     report.Tensors(image),
 	}
 	for _, t := range image.Targets {
-		info.Targets = append(info.Targets, targetInfo{Board: t.Board, Vendor: fmt.Sprintf("%04x", t.Vendor), Device: fmt.Sprintf("%04x", t.Device),
+		info.Targets = append(info.Targets, targetInfo{Board: t.Board,
+			Vendor: fmt.Sprintf("%04x", t.Vendor), Device: fmt.Sprintf("%04x", t.Device),
 			Bars: t.Bars, Subsystem: subsystem(t.Subsystem)})
 	}
 	for _, r := range image.Rules {
@@ -138,14 +142,16 @@ func describe(view *fbs.View, size int) *imageInfo {
 		info.Rules = append(info.Rules, rule)
 	}
 	for _, w := range image.Windows {
-		window := windowInfo{w.Name, strings.ToLower(gen.EnumNamesWindowKind[w.Kind]), w.Device, w.Bar, w.Offset, w.Size, -1}
+		window := windowInfo{w.Name, strings.ToLower(gen.EnumNamesWindowKind[w.Kind]), w.Device,
+			w.Bar, w.Offset, w.Size, -1}
 		if w.Slot != fbs.NoSlot {
 			window.Slot = int(w.Slot)
 		}
 		info.Windows = append(info.Windows, window)
 	}
 	for i, counted := range report.Counts(view) {
-		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, view.WorstCaseUs[i]))
+		info.Sequences = append(info.Sequences,
+			describeSequence(view, i, &counted, view.WorstCaseUs[i]))
 	}
 	return info
 }
@@ -160,7 +166,8 @@ func subsystem(ids uint32) string {
 
 func (r ruleInfo) String() string {
 	widths := strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Widths), " ", ", "), "[]")
-	text := fmt.Sprintf("%s: BAR %d 0x%x to 0x%x, accesses of %s bytes", r.Name, r.Bar, r.First, r.Last, widths)
+	text := fmt.Sprintf("%s: BAR %d 0x%x to 0x%x, accesses of %s bytes", r.Name, r.Bar, r.First,
+		r.Last, widths)
 	if r.Memory {
 		text += ", memory"
 	}
@@ -169,8 +176,10 @@ func (r ruleInfo) String() string {
 
 func describeSequence(view *fbs.View, index int, r *report.Sequence, longest uint64) sequenceInfo {
 	s := &view.Sequences[index]
-	info := sequenceInfo{Name: view.Name(s.Name), Commands: uint32(r.Commands), Opcodes: map[string]int{},
-		BytesIn: r.Written, BytesOut: r.Read + r.Compared, Host: r.Host, WaitUs: r.WaitUs, LongestUs: longest}
+	info := sequenceInfo{Name: view.Name(s.Name), Commands: uint32(r.Commands),
+		Opcodes: map[string]int{},
+		BytesIn: r.Written, BytesOut: r.Read + r.Compared, Host: r.Host, WaitUs: r.WaitUs,
+		LongestUs: longest}
 	for _, c := range view.Commands[s.First : s.First+s.Count] {
 		info.Opcodes[strings.ToLower(gen.EnumNamesOpcode[c.Opcode])]++
 	}
@@ -191,7 +200,8 @@ func (i *imageInfo) String() string {
 	line := func(name, format string, a ...any) {
 		printLine(&b, "%-12s %s", name, fmt.Sprintf(format, a...))
 	}
-	line("image", "format %s, %d bytes, %d of them payload", i.Format, i.Bytes, i.Reservation.PayloadBytes)
+	line("image", "format %s, %d bytes, %d of them payload", i.Format, i.Bytes,
+		i.Reservation.PayloadBytes)
 	if i.SignedBy != "" {
 		line("signed", "by %s, unless lm verify --key says otherwise", i.SignedBy)
 	}
@@ -202,7 +212,8 @@ func (i *imageInfo) String() string {
 	if i.Origin.Git != "" {
 		made += ", revision " + i.Origin.Git
 	}
-	line("origin", "%s from %s%s", cmp.Or(i.Origin.Tool, "unknown"), cmp.Or(i.Origin.Source, "unknown"), made)
+	line("origin", "%s from %s%s", cmp.Or(i.Origin.Tool, "unknown"),
+		cmp.Or(i.Origin.Source, "unknown"), made)
 	for _, t := range i.Targets {
 		text := t.Vendor + ":" + t.Device
 		if t.Subsystem != "" {
@@ -213,12 +224,14 @@ func (i *imageInfo) String() string {
 	for _, r := range i.Rules {
 		line("rule", "%s", r)
 	}
-	line("reserves", "%d bytes of arena, %d of host memory, at load and never after", i.Reservation.ArenaBytes, i.Reservation.HostBytes)
+	line("reserves", "%d bytes of arena, %d of host memory, at load and never after",
+		i.Reservation.ArenaBytes, i.Reservation.HostBytes)
 	for _, w := range i.Windows {
 		line("window", "%s", w)
 	}
 	for _, t := range i.Tensors {
-		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes, map[bool]string{true: ", recorded data in the image"}[t.Recorded])
+		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes,
+			map[bool]string{true: ", recorded data in the image"}[t.Recorded])
 	}
 	for _, s := range i.Sequences {
 		line("sequence", "%s: %s (%s), %d bytes in, %d out, %d of host memory, "+
@@ -239,7 +252,8 @@ func (w windowInfo) String() string {
 		return text + fmt.Sprintf("BAR %d from 0x%x, %d bytes", w.Bar, w.Offset, w.Size)
 	case "tlb":
 		if w.Slot >= 0 {
-			return text + fmt.Sprintf("movable, %d bytes, recorded as hardware window %d", w.Size, w.Slot)
+			return text + fmt.Sprintf("movable, %d bytes, recorded as hardware window %d", w.Size,
+				w.Slot)
 		}
 		return text + fmt.Sprintf("movable, %d bytes", w.Size)
 	}

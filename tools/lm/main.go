@@ -44,7 +44,9 @@ func enough() error {
 	const filesLeast, addressesLeast = 16, 2 << 30
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err == nil && limit.Cur < addressesLeast {
-		return wrong(hal.Internal, "there are %d MiB of address space (ulimit -v), lm takes up to %d", limit.Cur>>20, addressesLeast>>20)
+		return wrong(hal.Internal,
+			"there are %d MiB of address space (ulimit -v), lm takes up to %d", limit.Cur>>20,
+			addressesLeast>>20)
 	}
 	return files.EnsureSpareFDs(filesLeast)
 }
@@ -59,7 +61,9 @@ func run(args []string) int {
 	root.SetArgs(args)
 	err := stop.Try(func() { stop.On(root.Execute()) })
 	command, _, _ := root.Find(args)
-	exit := tellFailure(err, asJSON || command.Flags().Lookup("json") != nil && slices.Contains(args, "--json")) // also behind a mistake
+	// also behind a mistake
+	exit := tellFailure(err, asJSON || command.Flags().Lookup("json") != nil &&
+		slices.Contains(args, "--json"))
 	if err := stdout.end(); err != nil {
 		return tellFailure(err, false)
 	}
@@ -118,8 +122,10 @@ func newRoot() *cobra.Command {
 		}
 		return wrong(hal.Usage, "%v%s; %s --help tells more", err, hint, c.CommandPath())
 	})
-	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), compareCommand(), diffCommand(), dumpCommand(),
-		importCommand(), infoCommand(), manCommand(), recordCommand(), replayCommand(), reportCommand(), serveCommand(), setCommand(), signCommand(),
+	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(),
+		compareCommand(), diffCommand(), dumpCommand(),
+		importCommand(), infoCommand(), manCommand(), recordCommand(), replayCommand(),
+		reportCommand(), serveCommand(), setCommand(), signCommand(),
 		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())
 	giveTexts(root)
 	return root
@@ -149,7 +155,8 @@ func noEmptyValue(c *cobra.Command, _ []string) {
 
 // command makes one of lm's, which stops at the first thing that is wrong.
 func command(use string, args cobra.PositionalArgs, run func(args []string)) *cobra.Command {
-	return &cobra.Command{Use: use, Args: args, Run: func(_ *cobra.Command, args []string) { run(args) }}
+	return &cobra.Command{Use: use, Args: args,
+		Run: func(_ *cobra.Command, args []string) { run(args) }}
 }
 
 // asJSON tells that this invocation is asked for JSON.
@@ -164,7 +171,8 @@ func one(what string) cobra.PositionalArgs { return between(1, 1, "one "+what) }
 func between(least, most int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			refuse("%s takes %s, %d given; lm %s --help tells more", c.Name(), what, len(args), c.Name())
+			refuse("%s takes %s, %d given; lm %s --help tells more", c.Name(), what, len(args),
+				c.Name())
 		}
 		return nil
 	}

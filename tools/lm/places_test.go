@@ -40,7 +40,8 @@ func TestPlaceInATileIsAFlagOfItsOwn(t *testing.T) {
 		}
 	}
 	out := filepath.Join(t.TempDir(), "i.lmb")
-	exit, stdout, stderr := lm(t, "import", "--from", "mmiotrace", "--ignore", "1,1,0x23000-0x233ff", "../../testdata/captures/wh.twoop.mmiotrace", "-o", out)
+	exit, stdout, stderr := lm(t, "import", "--from", "mmiotrace", "--ignore",
+		"1,1,0x23000-0x233ff", "../../testdata/captures/wh.twoop.mmiotrace", "-o", out)
 	if exit != 0 || !strings.Contains(stdout+stderr, "the value of 128 loads is ignored") {
 		t.Errorf("%d\n%s%s", exit, stdout, stderr)
 	}

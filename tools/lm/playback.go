@@ -117,10 +117,12 @@ func recordedBoard(data []byte, name string) (d device) {
 
 // playRecord plays a recording.
 func playRecord(data []byte, board *boards.Board) *mock.Device {
-	trace, list, err := traces.Read(bytes.NewReader(data), traces.Source{From: traces.FromRecord, Board: board})
+	trace, list, err := traces.Read(bytes.NewReader(data),
+		traces.Source{From: traces.FromRecord, Board: board})
 	stop.On(err)
 	if trace.Reached > 0 {
-		stop.On(errors.New("the device reached host memory, which a playback has not: lm verify the image, and replay it on the device"))
+		stop.On(errors.New("the device reached host memory, which a playback has not: lm verify " +
+			"the image, and replay it on the device"))
 	}
 	var accesses []mock.Access
 	for _, a := range list {
@@ -131,7 +133,8 @@ func playRecord(data []byte, board *boards.Board) *mock.Device {
 		if a.Op == traces.OpStore {
 			op = mock.Store
 		}
-		accesses = append(accesses, mock.Access{Op: op, Place: mock.Place{Bar: a.Bar, Address: a.Offset}, Width: a.Width, Value: a.Value})
+		accesses = append(accesses, mock.Access{Op: op,
+			Place: mock.Place{Bar: a.Bar, Address: a.Offset}, Width: a.Width, Value: a.Value})
 	}
 	return mock.PlaybackBytewise(board, stop.Must(mock.Translate(board, accesses)))
 }

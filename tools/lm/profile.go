@@ -14,11 +14,14 @@ import (
 func clockOf(device hal.Device) report.Clock {
 	switch device.(type) {
 	case *mock.Device:
-		return report.Clock{Text: "virtual: the stand-in counts 100 ns for an access, and waits pass at once", Virtual: true}
+		return report.Clock{Text: "virtual: the stand-in counts 100 ns for an access, and waits " +
+			"pass at once", Virtual: true}
 	case *ttsim.Device:
-		return report.Clock{Text: "virtual: the simulator counts 1 us for a load and nothing for a store, and waits pass at once", Virtual: true}
+		return report.Clock{Text: "virtual: the simulator counts 1 us for a load and nothing for " +
+			"a store, and waits pass at once", Virtual: true}
 	}
-	return report.Clock{Text: "this machine's monotonic clock; a store's time is the processor's, and the store may arrive later"}
+	return report.Clock{Text: "this machine's monotonic clock; a store's time is the " +
+		"processor's, and the store may arrive later"}
 }
 
 // runFailed notes that a run of the profiled sequence failed, and stops with its error.

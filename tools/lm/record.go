@@ -37,7 +37,8 @@ func recordCommand() *cobra.Command {
 		Use: "record [flags] -o OUT.record -- PROGRAM [ARGUMENTS]",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				refuse("record takes a program and its arguments behind --; lm record --help tells more")
+				refuse("record takes a program and its arguments behind --; lm record --help " +
+					"tells more")
 			}
 			return nil
 		},
@@ -51,12 +52,16 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 	flags.SetInterspersed(false)
 	flags.StringVarP(&f.out, "out", "o", "", "record to write")
 	flags.StringSliceVar(&f.devices, "device", nil,
-		"only these devices: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: (default: all that the program maps)")
+		"only these devices: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: (default: "+
+			"all that the program maps)")
 	flags.StringArrayVar(&f.files, "file", nil,
-		"a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device reaches: PATH=bus:ADDRESS; memfd:NAME for one without a path")
-	flags.StringVar(&f.hostMemory, "host-memory", "8M", "how much memory that devices reach is compared before each store, such as 64M; 0: none")
+		"a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device reaches: "+
+			"PATH=bus:ADDRESS; memfd:NAME for one without a path")
+	flags.StringVar(&f.hostMemory, "host-memory", "8M",
+		"how much memory that devices reach is compared before each store, such as 64M; 0: none")
 	flags.StringSliceVar(&f.watch, "watch", nil,
-		"FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at the program's next load")
+		"FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at "+
+			"the program's next load")
 	protect := "huge"
 	if runtime.GOARCH != "amd64" {
 		protect = "none" // a recording of DPDK has stores of the program as the device's
@@ -66,13 +71,16 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 			"wrote: huge (its huge pages), all or none")
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
-		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, where it goes on without lm")
+		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, "+
+			"where it goes on without lm")
 }
 
-var deviceName = regexp.MustCompile(`^(?:pci:|vfio:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|[0-9a-f]{4}:[0-9a-f]{4})$`)
+var deviceName = regexp.MustCompile(
+	`^(?:pci:|vfio:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|[0-9a-f]{4}:[0-9a-f]{4})$`)
 
 func (f *recordFlags) run(program []string) {
-	o := recorder.Options{Program: program, Limit: f.limit, GoOn: f.onUnknown == "unrecorded", Complaint: prefixed{stderr}}
+	o := recorder.Options{Program: program, Limit: f.limit, GoOn: f.onUnknown == "unrecorded",
+		Complaint: prefixed{stderr}}
 	switch {
 	case f.out == "":
 		refuse("-o says which file the record becomes")
@@ -82,14 +90,16 @@ func (f *recordFlags) run(program []string) {
 	for _, d := range f.devices {
 		name := deviceName.FindStringSubmatch(strings.ToLower(d))
 		if name == nil {
-			refuse("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids pci:VVVV:DDDD, not %q", d)
+			refuse("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids "+
+				"pci:VVVV:DDDD, not %q", d)
 		}
 		o.Devices = append(o.Devices, name[1])
 	}
 	f.setHost(&o)
 	for _, spec := range f.files {
 		file := parseFile(spec)
-		if slices.ContainsFunc(o.Files, func(other recorder.File) bool { return other.Path == file.Path }) {
+		if slices.ContainsFunc(o.Files,
+			func(other recorder.File) bool { return other.Path == file.Path }) {
 			refuse("--file %s: the file stands for something already", spec)
 		}
 		o.Files = append(o.Files, file)
@@ -110,7 +120,8 @@ func (f *recordFlags) run(program []string) {
 func (f *recordFlags) setHost(o *recorder.Options) {
 	digits := strings.TrimRight(f.hostMemory, "kKMG")
 	n, err := strconv.ParseUint(digits, 0, 32)
-	shift, ok := map[string]int{"": 0, "k": 10, "K": 10, "M": 20, "G": 30}[f.hostMemory[len(digits):]]
+	shift, ok := map[string]int{"": 0, "k": 10, "K": 10, "M": 20,
+		"G": 30}[f.hostMemory[len(digits):]]
 	if err != nil || !ok {
 		refuse("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
 	}
@@ -139,7 +150,8 @@ func (f *recordFlags) setHost(o *recorder.Options) {
 func parseFile(spec string) (f recorder.File) {
 	at := strings.LastIndex(spec, "=")
 	if at < 1 || !standsFor(spec[at+1:], &f) {
-		refuse("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as /dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as "+
+		refuse("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as "+
+			"/dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as "+
 			"/dev/shm/ring=bus:0x10000", spec)
 	}
 	f.Path = spec[:at]
@@ -186,8 +198,10 @@ func recordFailure(err error) error {
 	if !errors.As(err, &failure) {
 		return err
 	}
-	code := map[recorder.Kind]hal.Code{recorder.NoProgram: hal.NoFile, recorder.Forbidden: hal.Denied, recorder.Output: hal.IO}[failure.Kind]
-	return wrong(cmp.Or(code, hal.Internal), "%s", strings.TrimPrefix(failure.Reason, hal.IO.Error()+": "))
+	code := map[recorder.Kind]hal.Code{recorder.NoProgram: hal.NoFile,
+		recorder.Forbidden: hal.Denied, recorder.Output: hal.IO}[failure.Kind]
+	return wrong(cmp.Or(code, hal.Internal), "%s",
+		strings.TrimPrefix(failure.Reason, hal.IO.Error()+": "))
 }
 
 // recorded says what there is, and passes the program's exit status on.
@@ -196,7 +210,9 @@ func recorded(path string, r recorder.Result) {
 	case r.Stopped != "":
 		printLine(stderr, "lm: the program was ended: %s", r.Stopped)
 	case r.Devices == 0:
-		printLine(stderr, "lm: the program mapped no BAR that was to be recorded: --help tells which mappings are seen")
+		printLine(stderr,
+			"lm: the program mapped no BAR that was to be recorded: --help tells which mappings "+
+				"are seen")
 	}
 	whole := ""
 	if r.Gaps > 0 {

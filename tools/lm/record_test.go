@@ -39,10 +39,12 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 		}
 		t.Skip("needs gcc")
 	}
-	folder, program := t.TempDir(), built(t, ".") // a process of its own: what traces waits for all its children
+	// a process of its own: what traces waits for all its children
+	folder, program := t.TempDir(), built(t, ".")
 	path := func(name string) string { return filepath.Join(folder, name) }
 	source := write(t, "program.c", recordProgram)
-	if out, err := exec.Command("gcc", "-O2", "-o", path("program"), source).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-O2", "-o", path("program"),
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if err := os.WriteFile(path("card"), make([]byte, 1<<20), 0o600); err != nil {
@@ -50,7 +52,9 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 	}
 	record := func(want int, args ...string) string {
 		t.Helper()
-		c := exec.Command(program, append([]string{"record", "-o", path("out.record"), "--file", path("card") + "=2,1af4:1110"}, args...)...)
+		c := exec.Command(program,
+			append([]string{"record", "-o", path("out.record"), "--file",
+				path("card") + "=2,1af4:1110"}, args...)...)
 		var said bytes.Buffer
 		c.Stderr = &said
 		var exit *exec.ExitError
@@ -63,10 +67,13 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 		return said.String()
 	}
 	record(3, "--", path("program"), path("card"))
-	if exit, _, stderr := lm(t, "import", "--from", "record", path("out.record"), "-o", path("out.lmb")); exit != 0 {
+	if exit, _, stderr := lm(t, "import", "--from", "record", path("out.record"), "-o",
+		path("out.lmb")); exit != 0 {
 		t.Fatal(stderr)
 	}
-	if exit, stdout, stderr := lm(t, "dump", path("out.lmb")); exit != 0 || !strings.Contains(stdout, "write.4   bar2+0x4 0x24\n") || !strings.Contains(stdout, "expect.4  bar2+0x0 == 0xc\n") {
+	if exit, stdout, stderr := lm(t, "dump", path("out.lmb")); exit != 0 ||
+		!strings.Contains(stdout, "write.4   bar2+0x4 0x24\n") ||
+		!strings.Contains(stdout, "expect.4  bar2+0x0 == 0xc\n") {
 		t.Error(stdout, stderr)
 	}
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:ivshmem", path("out.lmb")); exit != 0 {
@@ -76,16 +83,21 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 	if !strings.Contains(said, "is not recorded") || !strings.Contains(said, "(main+") {
 		t.Error(said)
 	}
-	exit, _, stderr := lm(t, "import", "--from", "record", path("out.record"), "-o", path("out.lmb"))
-	if exit != 65 || !strings.Contains(stderr, "not whole") || !strings.Contains(stderr, "--incomplete") {
+	exit, _, stderr := lm(t, "import", "--from", "record", path("out.record"), "-o",
+		path("out.lmb"))
+	if exit != 65 || !strings.Contains(stderr, "not whole") ||
+		!strings.Contains(stderr, "--incomplete") {
 		t.Error(exit, stderr)
 	}
-	if exit, stdout, stderr := lm(t, "import", "--incomplete", "--from", "record", path("out.record"), "-o", path("out.lmb")); exit != 0 || !strings.Contains(stdout, "not whole") {
+	if exit, stdout, stderr := lm(t, "import", "--incomplete", "--from", "record",
+		path("out.record"), "-o", path("out.lmb")); exit != 0 ||
+		!strings.Contains(stdout, "not whole") {
 		t.Error(exit, stdout, stderr)
 	}
 	record(66, "--", path("nothing"))
 	// What is traced already cannot be traced by another.
-	if said := record(77, "--", program, "record", "-o", path("inner.record"), "--", path("program"), path("card")); !strings.Contains(said, "SYS_PTRACE") {
+	if said := record(77, "--", program, "record", "-o", path("inner.record"), "--",
+		path("program"), path("card")); !strings.Contains(said, "SYS_PTRACE") {
 		t.Error(said)
 	}
 	record(64, "--on-unknown", "stop", "--", path("program"))
@@ -93,14 +105,18 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 }
 
 func TestGenericBoardOfAKnownDeviceSaysWhoseRulesHold(t *testing.T) {
-	record := write(t, "known.record", "LMRECORD 2\nDEVICE 0 1af4 1110 file\nBAR 0 0 0 0 1000\nW 0 100 4 00000000\nEND 3\n")
-	exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", record, "-o", filepath.Join(t.TempDir(), "known.lmb"))
-	if exit != 65 || !strings.Contains(stderr, "which has its rules already: --board ivshmem names the line") {
+	record := write(t, "known.record",
+		"LMRECORD 2\nDEVICE 0 1af4 1110 file\nBAR 0 0 0 0 1000\nW 0 100 4 00000000\nEND 3\n")
+	exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", record, "-o",
+		filepath.Join(t.TempDir(), "known.lmb"))
+	if exit != 65 || !strings.Contains(stderr,
+		"which has its rules already: --board ivshmem names the line") {
 		t.Error(exit, stderr)
 	}
 }
 
-// TestRecordTakesNoFileThatTheProgramNeedsForItsOutput: nor a device or a program that there cannot be.
+// TestRecordTakesNoFileThatTheProgramNeedsForItsOutput: nor a device or a program that there cannot
+// be.
 func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
 	program := write(t, "program", "#!/bin/sh\n")
 	card := write(t, "card", "words")
@@ -112,10 +128,14 @@ func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
 		{64, "is the input", []string{"-o", program, "--", program}},
 		{64, "is the input", []string{"-o", card, "--", program, card}},
 		{64, "is the input", []string{"-o", card, "--file", card + "=0", "--", program}},
-		{64, "stands for something already", []string{"-o", "x.record", "--file", card + "=0", "--file", card + "=bus:0x1000", "--", program}},
+		{64, "stands for something already", []string{"-o", "x.record", "--file", card + "=0",
+			"--file", card + "=bus:0x1000", "--", program}},
 		{64, "pci:DDDD:BB:DD.F", []string{"-o", "x.record", "--device", "card", "--", program}},
-		{74, "lm: input/output error: /dev/full: no space left", []string{"-o", "/dev/full", "--file", card + "=0", "--", "true"}},
-		{77, "permission denied", []string{"-o", filepath.Join(t.TempDir(), "x.record"), "--", program}}, // not executable
+		{74, "lm: input/output error: /dev/full: no space left",
+			[]string{"-o", "/dev/full", "--file", card + "=0", "--", "true"}},
+		// not executable
+		{77, "permission denied", []string{"-o", filepath.Join(t.TempDir(), "x.record"), "--",
+			program}},
 	} {
 		exit, _, stderr := lm(t, append([]string{"record"}, c.args...)...)
 		if exit != c.exit || !strings.Contains(stderr, c.want) {

@@ -48,19 +48,26 @@ func replayCommand() *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.StringArrayVar(&f.devices, "device", nil, "device; once for each target of the image, in order")
+	flags.StringArrayVar(&f.devices, "device", nil,
+		"device; once for each target of the image, in order")
 	flags.StringVar(&f.sequence, "sequence", "main", "sequence to run")
 	flags.StringVar(&f.before, "before", "", "sequence to run once before the first run")
 	flags.StringVar(&f.after, "after", "", "sequence to run once after the last run")
-	flags.StringArrayVar(&f.inputs, "input", nil, "NAME=FILE or NAME=NUMBERS: data of an input tensor")
+	flags.StringArrayVar(&f.inputs, "input", nil,
+		"NAME=FILE or NAME=NUMBERS: data of an input tensor")
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
-	flags.DurationVar(&f.longest, "longest", time.Hour, "refuse an image whose sequences could take longer")
+	flags.DurationVar(&f.longest, "longest", time.Hour,
+		"refuse an image whose sequences could take longer")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
-	flags.BoolVar(&f.stats, "stats", false, "tell the least, median, 99th percentile and most of device and wall time")
+	flags.BoolVar(&f.stats, "stats", false,
+		"tell the least, median, 99th percentile and most of device and wall time")
 	flags.IntVar(&f.warmUp, "warm-up", 0, "run this many times before, which count for nothing")
-	flags.Uint16Var(&window, "window", 0, "hardware window for the first TLB window (default: the recorded one, if free)")
-	flags.BoolVar(&f.checkGolden, "check-golden", false, "hold every output against what was recorded")
-	flags.StringVar(&f.profile, "profile", "", "time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
+	flags.Uint16Var(&window, "window", 0,
+		"hardware window for the first TLB window (default: the recorded one, if free)")
+	flags.BoolVar(&f.checkGolden, "check-golden", false,
+		"hold every output against what was recorded")
+	flags.StringVar(&f.profile, "profile", "",
+		"time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
 	jsonFlag(c, "result as JSON, on failure too")
 	return c
 }
@@ -92,7 +99,8 @@ type outcome struct {
 func (f *replayFlags) run(path string) {
 	s := f.load(path)
 	defer s.close()
-	end := &outcome{Code: hal.OK.Error(), Image: path, Sequence: f.sequence, Command: -1, Virtual: clockOf(s.devices[0]).Virtual}
+	end := &outcome{Code: hal.OK.Error(), Image: path, Sequence: f.sequence, Command: -1,
+		Virtual: clockOf(s.devices[0]).Virtual}
 	err := stop.Try(func() { f.loopRuns(s, end) })
 	err = cmp.Or(err, stop.Try(func() { f.writeProfile(s, end) }))
 	if err == nil {
@@ -166,7 +174,8 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 		}
 		end.Runs++
 		total += took
-		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took), total/int64(end.Runs)
+		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took),
+			total/int64(end.Runs)
 		if f.checkGolden {
 			if err := stop.Try(s.checkGolden); err != nil {
 				s.runFailed(end, err)
@@ -186,7 +195,8 @@ func (end *outcome) fail(s *session, result runtime.Result) error {
 	if result.Code == hal.OK {
 		return nil
 	}
-	end.Command, end.Got, end.Want, end.Mask, end.Element = result.Command, result.Got, result.Want, result.Mask, result.Element
+	end.Command, end.Got, end.Want, end.Mask, end.Element = result.Command, result.Got, result.Want,
+		result.Mask, result.Element
 	if result.SafeRan {
 		end.Safe = result.Safe.Error()
 	}
@@ -201,7 +211,8 @@ func (s *session) failed(r runtime.Result) error {
 		if r.Code == hal.Refused {
 			did = refuser(s.devices) + " refused "
 		}
-		text += fmt.Sprintf(": %scommand %d (%s)", did, r.Command, report.CommandText(s.view, int(r.Command)))
+		text += fmt.Sprintf(": %scommand %d (%s)", did, r.Command,
+			report.CommandText(s.view, int(r.Command)))
 	}
 	text = string(words.AppendObserved([]byte(text), s.view, &r))
 	switch r.Code {
@@ -265,9 +276,11 @@ func (o *outcome) String() string {
 		clock = "virtual"
 	}
 	if o.Runs == 1 {
-		printLine(&b, "%s: %s of %s; %s time %v", o.Code, o.Sequence, o.Image, clock, time.Duration(o.MeanNs))
+		printLine(&b, "%s: %s of %s; %s time %v", o.Code, o.Sequence, o.Image, clock,
+			time.Duration(o.MeanNs))
 	} else {
-		printLine(&b, "%s: %s of %s, %d times; %s time least %v, mean %v, most %v", o.Code, o.Sequence, o.Image, o.Runs,
+		printLine(&b, "%s: %s of %s, %d times; %s time least %v, mean %v, most %v", o.Code,
+			o.Sequence, o.Image, o.Runs,
 			clock, time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
 	}
 	if o.Stats != nil {

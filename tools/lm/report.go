@@ -24,7 +24,8 @@ func reportCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVarP(&f.out, "out", "o", "", "HTML page to write")
 	flags.StringVar(&f.profile, "profile", "", "profile that lm replay wrote")
-	flags.StringVar(&f.sequence, "sequence", "", "count one run of this sequence (default: every command of the file once)")
+	flags.StringVar(&f.sequence, "sequence", "",
+		"count one run of this sequence (default: every command of the file once)")
 	jsonFlag(c, "as JSON")
 	return c
 }
@@ -72,7 +73,9 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 	profile, err := report.ReadTrace(file)
 	bad(hal.BadImage, f.profile, err)
 	if profile.ID != id {
-		stop.With(hal.BadImage, "%s is the profile of another image: of %q with checksum %q, %s has %s", f.profile, profile.Image, profile.ID,
+		stop.With(hal.BadImage,
+			"%s is the profile of another image: of %q with checksum %q, %s has %s", f.profile,
+			profile.Image, profile.ID,
 			image, id)
 	}
 	return profile

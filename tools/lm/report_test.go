@@ -17,12 +17,15 @@ func TestReplayProfileAndReport(t *testing.T) {
 	folder := t.TempDir()
 	profile, page := filepath.Join(folder, "run.json"), filepath.Join(folder, "x.html")
 	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
-	exit, stdout, stderr := lm(t, "replay", "--device", "mock:wormhole", "--loop", "3", "--profile", profile, image)
-	if exit != 0 || !strings.Contains(stdout, "Time by opcode") || !strings.Contains(stdout, "measuring adds 0 ns to each command") ||
+	exit, stdout, stderr := lm(t, "replay", "--device", "mock:wormhole", "--loop", "3", "--profile",
+		profile, image)
+	if exit != 0 || !strings.Contains(stdout, "Time by opcode") ||
+		!strings.Contains(stdout, "measuring adds 0 ns to each command") ||
 		!strings.Contains(stdout, "clock: virtual") {
 		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
 	}
-	if exit, stdout, stderr := lm(t, "report", "--profile", profile, "-o", page, image); exit != 0 || stdout != "" {
+	if exit, stdout, stderr := lm(t, "report", "--profile", profile, "-o", page,
+		image); exit != 0 || stdout != "" {
 		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	file, err := os.ReadFile(page)
@@ -37,7 +40,8 @@ func TestReplayProfileAndReport(t *testing.T) {
 	if !bytes.Contains(file, []byte("longest of 3 runs on mock:wormhole")) {
 		t.Error("the page does not show the profile")
 	}
-	if exit, stdout, _ := lm(t, "report", "--profile", profile, image); exit != 0 || !strings.Contains(stdout, "soft reset") ||
+	if exit, stdout, _ := lm(t, "report", "--profile", profile, image); exit != 0 ||
+		!strings.Contains(stdout, "soft reset") ||
 		!strings.Contains(stdout, "Slowest commands") {
 		t.Errorf("exit %d: %s", exit, stdout)
 	}
@@ -46,17 +50,21 @@ func TestReplayProfileAndReport(t *testing.T) {
 func TestReportAsJSON(t *testing.T) {
 	profile := filepath.Join(t.TempDir(), "run.json")
 	image := filepath.Join(testdata, "images", "edu-factorial.lmb")
-	exit, stdout, _ := lm(t, "replay", "--json", "--device", "mock:edu", "--profile", profile, image)
+	exit, stdout, _ := lm(t, "replay", "--json", "--device", "mock:edu", "--profile", profile,
+		image)
 	var end outcome
-	if err := json.Unmarshal([]byte(stdout), &end); err != nil || exit != 0 || end.Profile == nil || end.Profile.TotalNs != end.MeanNs {
+	if err := json.Unmarshal([]byte(stdout), &end); err != nil || exit != 0 || end.Profile == nil ||
+		end.Profile.TotalNs != end.MeanNs {
 		t.Errorf("exit %d, %v: %s", exit, err, stdout)
 	}
-	exit, stdout, _ = lm(t, "report", "--json", "--sequence", "compute", "--profile", profile, image)
+	exit, stdout, _ = lm(t, "report", "--json", "--sequence", "compute", "--profile", profile,
+		image)
 	var r struct {
 		report.Report
 		Profile *report.Profile
 	}
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil || exit != 0 || r.Profile == nil || r.Profile.Sequence != "main" ||
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || exit != 0 || r.Profile == nil ||
+		r.Profile.Sequence != "main" ||
 		r.Counted != "one run of compute, calls included" || r.Windows[0].Written != 4 {
 		t.Errorf("exit %d, %v: %s", exit, err, stdout)
 	}
@@ -66,10 +74,13 @@ func TestReportAsJSON(t *testing.T) {
 // is wanted most.
 func TestAFailingRunIsProfiledToo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.json")
-	image := assemble(t, edu+"main:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 0x010000ee\n  write.4 r+0x4 2\nsafe:\n  write.4 r+0x20 0\n")
+	image := assemble(t,
+		edu+"main:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 0x010000ee\n  write.4 r+0x4 2\nsafe:\n"+
+			"  write.4 r+0x20 0\n")
 	_, _, want := lm(t, "replay", "--device", "mock:edu", image)
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--profile", path, image)
-	if exit != 76 || stdout != "" || stderr != want || !strings.Contains(want, "command 1 (expect.4 r+0x0 == 0x10000ee)") {
+	if exit != 76 || stdout != "" || stderr != want ||
+		!strings.Contains(want, "command 1 (expect.4 r+0x0 == 0x10000ee)") {
 		t.Errorf("exit %d: %s%s, without a profile %s", exit, stdout, stderr, want)
 	}
 	file, err := os.Open(path)
@@ -81,13 +92,16 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	if err != nil || len(profile.Timeline[0]) != 2 || profile.Commands != 4 {
 		t.Errorf("%v: %+v", err, profile)
 	}
-	if f := profile.Failed; f == nil || f.Code != "expect failed" || f.Command != 1 || f.Ns != 300 || "lm: "+f.Reason+"\n" != want {
+	if f := profile.Failed; f == nil || f.Code != "expect failed" || f.Command != 1 ||
+		f.Ns != 300 || "lm: "+f.Reason+"\n" != want {
 		t.Errorf("%+v", f)
 	}
 	page := filepath.Join(t.TempDir(), "x.html")
 	ok(t, "", "report", "--profile", path, "-o", page, image)
-	for _, text := range []string{string(mustRead(t, page)), ok(t, "", "report", "--profile", path, image)} {
-		if !strings.Contains(text, "FAILED after 300 ns, at command 1: expect failed: ") || !strings.Contains(text, "got 0x10000ed, wanted 0x10000ee") ||
+	for _, text := range []string{string(mustRead(t, page)),
+		ok(t, "", "report", "--profile", path, image)} {
+		if !strings.Contains(text, "FAILED after 300 ns, at command 1: expect failed: ") ||
+			!strings.Contains(text, "got 0x10000ed, wanted 0x10000ee") ||
 			strings.Contains(text, "of one run") {
 			t.Errorf("the failed run is told as\n%s", text)
 		}
@@ -99,11 +113,13 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 func TestASequenceThatFailsAfterTheRunIsNotTheRunsFailure(t *testing.T) {
 	image := assemble(t, edu+"main:\n  write.4 r+0x4 1\nstop:\n  expect.4 r+0x0 == 0x010000ee\n")
 	path := filepath.Join(t.TempDir(), "run.json")
-	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--loop", "2", "--after", "stop", "--profile", path, image)
+	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--loop", "2", "--after",
+		"stop", "--profile", path, image)
 	if exit != 76 || stdout != "" || !strings.Contains(stderr, "(expect.4 r+0x0 == 0x10000ee)") {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
-	if text := ok(t, "", "report", "--profile", path, image); strings.Contains(text, "FAILED") || !strings.Contains(text, ", 2 runs of 100 ns to 100 ns") {
+	if text := ok(t, "", "report", "--profile", path, image); strings.Contains(text, "FAILED") ||
+		!strings.Contains(text, ", 2 runs of 100 ns to 100 ns") {
 		t.Error(text)
 	}
 }
@@ -116,21 +132,26 @@ func TestVirtualTimeIsCalledSo(t *testing.T) {
 	text := ok(t, "", "replay", "--device", "mock:edu", "--stats", "--profile", profile, image)
 	ok(t, "", "report", "--profile", profile, "-o", page, image)
 	whole := string(mustRead(t, page))
-	if !strings.Contains(text, "; virtual time ") || !strings.Contains(text, "\nvirtual ") || strings.Contains(text+whole, "device time") ||
+	if !strings.Contains(text, "; virtual time ") || !strings.Contains(text, "\nvirtual ") ||
+		strings.Contains(text+whole, "device time") ||
 		!strings.Contains(whole, "<span>virtual time</span>") {
 		t.Errorf("%s%s", text, whole)
 	}
 	var end outcome
-	if err := json.Unmarshal([]byte(ok(t, "", "replay", "--device", "mock:edu", "--json", image)), &end); err != nil || !end.Virtual {
+	if err := json.Unmarshal([]byte(ok(t, "", "replay", "--device", "mock:edu", "--json", image)),
+		&end); err != nil || !end.Virtual {
 		t.Errorf("%v: %+v", err, end)
 	}
 }
 
 // TestErrorsOfStandardInputNameIt, and no descriptor of this process.
 func TestErrorsOfStandardInputNameIt(t *testing.T) {
-	for _, args := range [][]string{{"info", "-"}, {"dump", "-"}, {"verify", "-"}, {"replay", "--device", "mock:edu", "-"}} {
-		for _, from := range []string{filepath.Join(testdata, "bad", "truncated.lmb"), filepath.Join(testdata, "bad", "unknown-opcode.lmb")} {
-			if exit, _, stderr := lmFrom(t, from, args...); exit != 65 || !strings.HasPrefix(stderr, "lm: bad image: standard input: ") {
+	for _, args := range [][]string{{"info", "-"}, {"dump", "-"}, {"verify", "-"},
+		{"replay", "--device", "mock:edu", "-"}} {
+		for _, from := range []string{filepath.Join(testdata, "bad", "truncated.lmb"),
+			filepath.Join(testdata, "bad", "unknown-opcode.lmb")} {
+			if exit, _, stderr := lmFrom(t, from, args...); exit != 65 ||
+				!strings.HasPrefix(stderr, "lm: bad image: standard input: ") {
 				t.Errorf("lm %v < %s: %d %s", args, from, exit, stderr)
 			}
 		}
@@ -140,7 +161,8 @@ func TestErrorsOfStandardInputNameIt(t *testing.T) {
 func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
 	image := filepath.Join(testdata, "images", "edu-factorial.lmb")
 	profile := filepath.Join(t.TempDir(), "run.json")
-	if exit := silently(t, "replay", "--device", "mock:edu", "--profile", profile, image); exit != 0 {
+	if exit := silently(t, "replay", "--device", "mock:edu", "--profile", profile,
+		image); exit != 0 {
 		t.Fatal(exit)
 	}
 	for _, test := range []struct {
@@ -151,19 +173,23 @@ func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
 		{64, "report takes one image", []string{"report"}},
 		{64, "no sequence \"nope\"", []string{"report", "--sequence", "nope", image}},
 		{65, "not a profile of lm replay", []string{"report", "--profile", image, image}},
-		{65, "is the profile of another image: of \"edu-factorial.lmb\"", []string{"report", "--profile", profile, filepath.Join(testdata, "images", "edu.lmb")}},
+		{65, "is the profile of another image: of \"edu-factorial.lmb\"",
+			[]string{"report", "--profile", profile, filepath.Join(testdata, "images", "edu.lmb")}},
 		{65, "not a Light Metal image", []string{"report", profile}},
 		{66, "no such file", []string{"report", "--profile", "/nonexistent", image}},
 		{66, "no such file", []string{"report", "/nonexistent"}},
 		{66, "no such file", []string{"report", "-o", "/nonexistent/x.html", image}},
-		{66, "no such file", []string{"replay", "--device", "mock:edu", "--profile", "/nonexistent/x.json", image}},
+		{66, "no such file", []string{"replay", "--device", "mock:edu", "--profile",
+			"/nonexistent/x.json", image}},
 		{64, "diff takes two images, 1 given", []string{"diff", image}},
 		{65, "bad image: " + profile + ": ", []string{"diff", image, profile}},
 		{66, "no such file", []string{"diff", image, "/nonexistent"}},
 	} {
 		exit, stdout, stderr := lm(t, test.args...)
-		if exit != test.exit || !strings.Contains(stderr, test.want) || stdout != "" || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("lm %s\n\texits %d: %s%s\twant %d: %s", strings.Join(test.args, " "), exit, stdout, stderr, test.exit, test.want)
+		if exit != test.exit || !strings.Contains(stderr, test.want) || stdout != "" ||
+			strings.Count(stderr, "\n") != 1 {
+			t.Errorf("lm %s\n\texits %d: %s%s\twant %d: %s", strings.Join(test.args, " "), exit,
+				stdout, stderr, test.exit, test.want)
 		}
 	}
 }
@@ -171,23 +197,27 @@ func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
 func TestDiffExitsByWhatItFinds(t *testing.T) {
 	images := filepath.Join(testdata, "images")
 	a, b := filepath.Join(images, "wh.twoop.lmb"), filepath.Join(images, "bh.twoop.lmb")
-	if exit, stdout, stderr := lm(t, "diff", a, a); exit != 0 || stdout != "the images do the same\n" || stderr != "" {
+	if exit, stdout, stderr := lm(t, "diff", a, a); exit != 0 ||
+		stdout != "the images do the same\n" || stderr != "" {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	exit, stdout, stderr := lm(t, "diff", a, b)
-	if exit != 76 || !strings.Contains(stdout, "+      2  point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
+	if exit != 76 || !strings.Contains(stdout,
+		"+      2  point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	var d report.Difference
 	exit, stdout, _ = lm(t, "diff", "--json", a, b)
-	if err := json.Unmarshal([]byte(stdout), &d); err != nil || exit != 76 || d.Equal || d.First.Command != 2 {
+	if err := json.Unmarshal([]byte(stdout), &d); err != nil || exit != 76 || d.Equal ||
+		d.First.Command != 2 {
 		t.Errorf("exit %d, %v: %s", exit, err, stdout)
 	}
 }
 
 func TestReportCommandsTeach(t *testing.T) {
 	for _, name := range []string{"report", "diff", "replay"} {
-		if exit, stdout, _ := lm(t, name, "--help"); exit != 0 || !strings.Contains(stdout, "Usage:") || len(stdout) < 300 {
+		if exit, stdout, _ := lm(t, name, "--help"); exit != 0 ||
+			!strings.Contains(stdout, "Usage:") || len(stdout) < 300 {
 			t.Errorf("lm %s: exit %d, %d bytes", name, exit, len(stdout))
 		}
 	}

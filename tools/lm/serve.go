@@ -29,13 +29,18 @@ type serveFlags struct {
 
 func serveCommand() *cobra.Command {
 	var f serveFlags
-	c := command("serve --device DEVICE --socket PATH", between(0, 0, "flags alone"), func([]string) { stop.On(f.run()) })
+	c := command("serve --device DEVICE --socket PATH", between(0, 0, "flags alone"),
+		func([]string) { stop.On(f.run()) })
 	flags := c.Flags()
-	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+"), mock:FILE, ttsim:LIBRARY or playback:FILE")
+	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+
+		"), mock:FILE, ttsim:LIBRARY or playback:FILE")
 	flags.StringVar(&f.socket, "socket", "", "where QEMU's vfio-user-pci connects")
-	flags.StringVar(&f.trace, "trace", "", "write every access, and DMA, to this `file`, for lm import --from record")
-	flags.StringSliceVar(&f.without, "without", nil, "capabilities that its configuration space leaves out: "+strings.Join(vfiouser.Capabilities(),
-		", "))
+	flags.StringVar(&f.trace, "trace", "",
+		"write every access, and DMA, to this `file`, for lm import --from record")
+	flags.StringSliceVar(&f.without, "without", nil,
+		"capabilities that its configuration space leaves out: "+
+			strings.Join(vfiouser.Capabilities(),
+				", "))
 	flags.StringArrayVar(&f.faults, "fault", nil, "make something go wrong (above)")
 	return c
 }
@@ -50,7 +55,8 @@ func (f *serveFlags) run() (err error) {
 			refuse("--without %s: there are %s", name, strings.Join(vfiouser.Capabilities(), ", "))
 		}
 	}
-	options := vfiouser.Options{Without: f.without, Log: func(format string, a ...any) { printLine(stderr, "lm serve: "+format, a...) }}
+	options := vfiouser.Options{Without: f.without,
+		Log: func(format string, a ...any) { printLine(stderr, "lm serve: "+format, a...) }}
 	serves := false
 	if f.trace != "" {
 		file, fault := files.Replace(f.trace, 0o666)

@@ -95,10 +95,13 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 				t.Errorf("loaded % x", got)
 			}
 		}, 70, "load of 1 bytes at BAR 0 + 0x0: device refused the access"},
-		{"mock:edu", func(c net.Conn) { _, _ = c.Write(make([]byte, 16)); _, _ = io.ReadAll(c) }, 74, "not a vfio-user request: command 0 has 0 bytes, not 16 to"},
+		{"mock:edu", func(c net.Conn) { _, _ = c.Write(make([]byte, 16)); _, _ = io.ReadAll(c) },
+			74, "not a vfio-user request: command 0 has 0 bytes, not 16 to"},
 		{"playback:" + image, played, 0, "listens on "},
-		{"playback:" + image, func(c net.Conn) { played(c); access(t, c, 4, 4) }, 70, "want nothing after the 2 recorded accesses"},
-		{"playback:" + image, nothing, 70, "the client left while 2 recorded accesses were to come"},
+		{"playback:" + image, func(c net.Conn) { played(c); access(t, c, 4, 4) }, 70,
+			"want nothing after the 2 recorded accesses"},
+		{"playback:" + image, nothing, 70,
+			"the client left while 2 recorded accesses were to come"},
 		{"playback:" + other, nothing, 76, "command 0 (expect.4 r+0x0 == 0x1): got 0x10000ed"},
 		{"playback:none.lmb", nothing, 66, "none.lmb"},
 		{"pci:1234:11e8", nothing, 64, "only stand-ins can be served"},
@@ -107,7 +110,8 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 	} {
 		exit, stderr := served(t, test.client, "--device", test.device)
 		if exit != test.exit || !strings.Contains(stderr, test.says) {
-			t.Errorf("%s: exit %d, want %d with %q; it said:\n%s", test.device, exit, test.exit, test.says, stderr)
+			t.Errorf("%s: exit %d, want %d with %q; it said:\n%s", test.device, exit, test.exit,
+				test.says, stderr)
 		}
 	}
 }
@@ -132,13 +136,16 @@ func TestPlaybackOfAnImageExpectsEveryLoadButThoseOfWaits(t *testing.T) {
 func TestTraceOfAServerIsOneFile(t *testing.T) {
 	folder := t.TempDir()
 	trace := filepath.Join(folder, "edu.record")
-	exit, stderr := served(t, func(c net.Conn) { access(t, c, 4, 4, 0x78, 0x56, 0x34, 0x12) }, "--device", "mock:edu", "--trace", trace)
+	exit, stderr := served(t, func(c net.Conn) { access(t, c, 4, 4, 0x78, 0x56, 0x34, 0x12) },
+		"--device", "mock:edu", "--trace", trace)
 	list, err := os.ReadDir(folder)
 	if exit != 0 || err != nil || len(list) != 1 {
 		t.Fatalf("exit %d, %d files, %v: %s", exit, len(list), err, stderr)
 	}
 	text, err := os.ReadFile(trace)
-	if want := "W 0 4 4 78563412\nEND 4\n"; err != nil || !strings.HasPrefix(string(text), "LMRECORD 2\nDEVICE 0 1234 11e8 served\n") || !strings.HasSuffix(string(text), want) {
+	if want := "W 0 4 4 78563412\nEND 4\n"; err != nil ||
+		!strings.HasPrefix(string(text), "LMRECORD 2\nDEVICE 0 1234 11e8 served\n") ||
+		!strings.HasSuffix(string(text), want) {
 		t.Errorf("%v: %s", err, text)
 	}
 }
@@ -151,15 +158,21 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 		says string
 		args []string
 	}{
-		{64, "a socket's path has at most 107 bytes; use a shorter folder", []string{"--device", "mock:edu", "--socket", "/tmp/" + strings.Repeat("x", 103)}},
+		{64, "a socket's path has at most 107 bytes; use a shorter folder",
+			[]string{"--device", "mock:edu", "--socket", "/tmp/" + strings.Repeat("x", 103)}},
 		{64, "serve takes --device and --socket", []string{"--device", "mock:edu"}},
-		{64, "--fault gone@0: there is no such fault", []string{"--device", "mock:edu", "--socket", socket, "--fault", "gone@0"}},
-		{64, "--fault stuck:0+8=1: it takes BAR+OFFSET=BITS/MASK", []string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:0+8=1"}},
-		{64, "--without vpd: there are power, express, msi", []string{"--device", "mock:edu", "--socket", socket, "--without", "msi,vpd"}},
+		{64, "--fault gone@0: there is no such fault",
+			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "gone@0"}},
+		{64, "--fault stuck:0+8=1: it takes BAR+OFFSET=BITS/MASK",
+			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:0+8=1"}},
+		{64, "--without vpd: there are power, express, msi",
+			[]string{"--device", "mock:edu", "--socket", socket, "--without", "msi,vpd"}},
 		{66, "no such file", []string{"--device", "mock:edu", "--socket", "/no/such/folder/s"}},
 	} {
-		if exit, _, stderr := lm(t, append([]string{"serve"}, test.args...)...); exit != test.exit || !strings.Contains(stderr, test.says) {
-			t.Errorf("%v: exit %d, want %d with %q; it said:\n%s", test.args, exit, test.exit, test.says, stderr)
+		if exit, _, stderr := lm(t, append([]string{"serve"},
+			test.args...)...); exit != test.exit || !strings.Contains(stderr, test.says) {
+			t.Errorf("%v: exit %d, want %d with %q; it said:\n%s", test.args, exit, test.exit,
+				test.says, stderr)
 		}
 	}
 }

@@ -36,7 +36,8 @@ func (f *replayFlags) load(path string) *session {
 	givenOnce("--input ", f.inputs)
 	file, view := verified(path)
 	if len(f.devices) == 0 {
-		refuse("--device says where to replay: mock:%s, %s; lm replay --help lists them", standInOf(view, path), runtime.DeviceNames(view)[0])
+		refuse("--device says where to replay: mock:%s, %s; lm replay --help lists them",
+			standInOf(view, path), runtime.DeviceNames(view)[0])
 	}
 	return f.loadView(path, file, view)
 }
@@ -74,7 +75,8 @@ func (f *replayFlags) open(s *session) {
 		name  string
 		index *int
 	}{{f.sequence, &s.index}, {f.before, &s.before}, {f.after, &s.after}} {
-		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 && (named.name != "" || named.index == &s.index) {
+		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 &&
+			(named.name != "" || named.index == &s.index) {
 			refuse("no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
 		}
 	}
@@ -97,7 +99,8 @@ func (f *replayFlags) loadImage(s *session) (err error) {
 		s.replay, err = runtime.Load(s.view, f.window, s.devices...)
 		return err
 	}
-	if s.profiler, err = report.NewProfiler(s.view, s.index, f.window, clockOf(s.devices[0]), s.devices...); err == nil {
+	if s.profiler, err = report.NewProfiler(s.view, s.index, f.window, clockOf(s.devices[0]),
+		s.devices...); err == nil {
 		s.replay = s.profiler.Replay()
 	}
 	return err
@@ -133,7 +136,8 @@ func (s *session) close() {
 }
 
 func sequenceNames(view *fbs.View) string {
-	return traces.Joined(view.Sequences, ", ", func(s fbs.Sequence) string { return view.Name(s.Name) })
+	return traces.Joined(view.Sequences, ", ",
+		func(s fbs.Sequence) string { return view.Name(s.Name) })
 }
 
 // tensor splits NAME=FILE and finds the tensor.

@@ -24,8 +24,10 @@ func signCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sign --key KEY.pem IMAGE.lmb",
 		Args: func(_ *cobra.Command, args []string) error {
-			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 || fresh != "" && private+out != "" {
-				refuse("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; lm sign --help tells more")
+			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 ||
+				fresh != "" && private+out != "" {
+				refuse("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; lm " +
+					"sign --help tells more")
 			}
 			return nil
 		},
@@ -52,7 +54,8 @@ func newKey(path string) {
 	half := stop.Must(files.Create(path+".pub", 0o644))
 	defer half.Discard()
 	stop.Must(half.Write([]byte(hex.EncodeToString(public) + "\n")))
-	stop.On(files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600, files.Create))
+	stop.On(files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		0o600, files.Create))
 	stop.On(half.Commit())
 	printLine(stdout, "%s signs, and is to be kept secret; %s.pub goes to the targets", path, path)
 }

@@ -48,7 +48,8 @@ func TestSignedImageIsVerifiedByItsKeyAlone(t *testing.T) {
 		SignedBy string `json:"signed_by"`
 	}
 	public, _ := os.ReadFile(ours + ".pub")
-	if err := json.Unmarshal([]byte(check(0, "", "info", "--json", signed)), &info); err != nil || info.SignedBy+"\n" != string(public) {
+	if err := json.Unmarshal([]byte(check(0, "", "info", "--json", signed)), &info); err != nil ||
+		info.SignedBy+"\n" != string(public) {
 		t.Errorf("%v, %v", info, err)
 	}
 	// Signing again replaces the signature, by the same key to the same bytes.
@@ -93,21 +94,26 @@ MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 		{66, "no such file", []string{"--in-place", "--key", key, filepath.Join(dir, "none.lmb")}},
 		{66, "no such file", []string{"--in-place", "--key", filepath.Join(dir, "none"), image}},
 	} {
-		if exit, _, stderr := lm(t, append([]string{"sign"}, test.args...)...); exit != test.exit || !strings.Contains(stderr, test.reason) {
-			t.Errorf("lm sign %v: exit %d, %s; want %d, %s", test.args, exit, stderr, test.exit, test.reason)
+		if exit, _, stderr := lm(t, append([]string{"sign"}, test.args...)...); exit != test.exit ||
+			!strings.Contains(stderr, test.reason) {
+			t.Errorf("lm sign %v: exit %d, %s; want %d, %s", test.args, exit, stderr, test.exit,
+				test.reason)
 		}
 	}
 }
 
 func TestWorstWaitIsThatOfDeadlinesWhateverTheirIntervals(t *testing.T) {
-	image := assemble(t, edu+"main:\n  poll.4 r+0x20 & 0x1 == 0x0 within 10ms every 3ms\n  delay 1ms\n  call sub\nsub:\n  delay 500us\n")
+	image := assemble(t,
+		edu+"main:\n  poll.4 r+0x20 & 0x1 == 0x0 within 10ms every 3ms\n  delay 1ms\n  call sub\n"+
+			"sub:\n  delay 500us\n")
 	_, stdout, _ := lm(t, "info", "--json", image)
 	var info struct {
 		Sequences []struct {
 			WaitMaxUs int `json:"wait_max_us"`
 		}
 	}
-	if err := json.Unmarshal([]byte(stdout), &info); err != nil || info.Sequences[0].WaitMaxUs != 11_500 {
+	if err := json.Unmarshal([]byte(stdout), &info); err != nil ||
+		info.Sequences[0].WaitMaxUs != 11_500 {
 		t.Errorf("%v, %+v", err, info)
 	}
 }

@@ -54,7 +54,8 @@ func golden(t *testing.T, name, got string) {
 		t.Errorf("%s has the same lines in another order", path)
 	}
 	if t.Failed() {
-		t.Logf("go test ./tools/lm -run %s -update writes %s; what is promised is in tools/CHANGES.md", t.Name(), path)
+		t.Logf("go test ./tools/lm -run %s -update writes %s; what is promised is in "+
+			"tools/CHANGES.md", t.Name(), path)
 	}
 }
 
@@ -79,19 +80,23 @@ func promised(t *testing.T) string {
 		command string
 		value   any
 	}{
-		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}}, {"replay", outcome{}}, {"report", reportedImage{}},
-		{"import", importer.Report{}}, {"import --summary", traces.Summary{}}, {"diff", report.Difference{}}, {"check-board", boardReport{}},
+		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}},
+		{"replay", outcome{}}, {"report", reportedImage{}},
+		{"import", importer.Report{}}, {"import --summary", traces.Summary{}},
+		{"diff", report.Difference{}}, {"check-board", boardReport{}},
 	} {
 		fields(&b, "json of "+of.command+": ", reflect.TypeOf(of.value))
 	}
 	for _, of := range []struct{ what, file, pattern string }{
-		{"lmrun -", "usage.go", `(?m)(?:^  |, )-(\w[\w-]*( [A-Z=\[\]]+)?)`}, {"json of lmrun: ", "report.go", "\"(\\w+)\":"},
+		{"lmrun -", "usage.go", `(?m)(?:^  |, )-(\w[\w-]*( [A-Z=\[\]]+)?)`},
+		{"json of lmrun: ", "report.go", "\"(\\w+)\":"},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "lmrun", of.file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, match := range regexp.MustCompile(of.pattern).FindAllStringSubmatch(string(text), -1) {
+		for _, match := range regexp.MustCompile(of.pattern).FindAllStringSubmatch(string(text),
+			-1) {
 			fmt.Fprintf(&b, "%s%s\n", of.what, match[1])
 		}
 	}

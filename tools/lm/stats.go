@@ -8,9 +8,10 @@ import (
 
 // statistics are the times of the runs behind the warm-up, by lm replay --stats.
 type statistics struct {
-	WarmUp       int     `json:"warm_up"` // runs before, which count for nothing
-	Device       spread  `json:"device"`  // by the first device's clock, virtual on a stand-in or simulator
-	Wall         spread  `json:"wall"`    // by this machine's
+	WarmUp int `json:"warm_up"` // runs before, which count for nothing
+	// by the first device's clock, virtual on a stand-in or simulator
+	Device       spread  `json:"device"`
+	Wall         spread  `json:"wall"` // by this machine's
 	device, wall []int64 // of each run, nanoseconds
 }
 
@@ -40,13 +41,15 @@ func spreadOf(times []int64) spread {
 
 // text names the first device's clock as what it is.
 func (s *statistics) text(clock string) string {
-	text := fmt.Sprintf("%-8s%12s%12s%12s%12s   after %d to warm up\n", "", "min", "median", "p99", "max", s.WarmUp)
+	text := fmt.Sprintf("%-8s%12s%12s%12s%12s   after %d to warm up\n", "", "min", "median", "p99",
+		"max", s.WarmUp)
 	for _, row := range []struct {
 		name string
 		spread
 	}{{clock, s.Device}, {"wall", s.Wall}} {
 		text += fmt.Sprintf("%-8s%12v%12v%12v%12v\n", row.name,
-			time.Duration(row.MinNs), time.Duration(row.MedianNs), time.Duration(row.P99Ns), time.Duration(row.MaxNs))
+			time.Duration(row.MinNs), time.Duration(row.MedianNs), time.Duration(row.P99Ns),
+			time.Duration(row.MaxNs))
 	}
 	return text
 }

@@ -31,7 +31,8 @@ type elements struct {
 }
 
 func elementsOf(view *fbs.View, t *fbs.Tensor) elements {
-	return elements{strings.ToLower(gen.EnumNamesRole[t.Role]) + " " + view.Name(t.Name), t.Dtype, t.Shape()[:t.Dims], t.Size}
+	return elements{strings.ToLower(gen.EnumNamesRole[t.Role]) + " " + view.Name(t.Name), t.Dtype,
+		t.Shape()[:t.Dims], t.Size}
 }
 
 // isInline reports whether text is data and not the name of a file: a list in
@@ -77,7 +78,8 @@ func (e *elements) values(from string, words []string) []byte {
 	bad(hal.BadTensor, from, err)
 	if uint64(len(data)) != e.size {
 		stop.With(hal.BadTensor, "%s has %d elements, %s has %d (%s %v)", from, len(words), e.name,
-			e.size/uint64(fbs.DTypeSize(e.dtype)), strings.ToLower(gen.EnumNamesDType[e.dtype]), e.shape)
+			e.size/uint64(fbs.DTypeSize(e.dtype)), strings.ToLower(gen.EnumNamesDType[e.dtype]),
+			e.shape)
 	}
 	return data
 }
@@ -94,7 +96,8 @@ func (e *elements) read(path string) []byte {
 		array, err := npy.Parse(data)
 		bad(hal.BadTensor, path, err)
 		if !npy.Same(array.Type, npy.TypeOf(e.dtype)) || !slices.Equal(array.Shape, e.shape) {
-			stop.With(hal.BadTensor, "%s holds %s %v, %s is %s %v (%s in NumPy)", path, array.Type, array.Shape, e.name,
+			stop.With(hal.BadTensor, "%s holds %s %v, %s is %s %v (%s in NumPy)", path, array.Type,
+				array.Shape, e.name,
 				strings.ToLower(gen.EnumNamesDType[e.dtype]), e.shape, npy.TypeOf(e.dtype))
 		}
 		data = array.Data
@@ -124,7 +127,8 @@ func (e *elements) csvWords(path string, data []byte) []string {
 	bad(hal.BadTensor, path, err)
 	for i, row := range rows {
 		if len(rows) > 1 && len(e.shape) > 1 && len(row) != e.columns() {
-			stop.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d %v", path, i+1, len(row), e.name, e.columns(), e.shape)
+			stop.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d %v", path, i+1,
+				len(row), e.name, e.columns(), e.shape)
 		}
 	}
 	return slices.Concat(rows...)
@@ -152,19 +156,20 @@ func (e *elements) csv(data []byte) []byte {
 func tensorCommand() *cobra.Command {
 	var dtype, image, name string
 	var shape []uint
-	c := command("tensor FROM [TO]", between(1, 2, "a file and the one to write"), func(args []string) {
-		to := "-"
-		if len(args) == 2 {
-			to = args[1]
-		}
-		e := tensorOf(args[0], dtype, shape, image, name)
-		data := e.read(args[0])
-		if len(args) == 1 {
-			stop.Must(stdout.Write(e.csv(data)))
-		} else {
-			writeFile(to, e.file(to, data))
-		}
-	})
+	c := command("tensor FROM [TO]", between(1, 2, "a file and the one to write"),
+		func(args []string) {
+			to := "-"
+			if len(args) == 2 {
+				to = args[1]
+			}
+			e := tensorOf(args[0], dtype, shape, image, name)
+			data := e.read(args[0])
+			if len(args) == 1 {
+				stop.Must(stdout.Write(e.csv(data)))
+			} else {
+				writeFile(to, e.file(to, data))
+			}
+		})
 	flags := c.Flags()
 	flags.StringVar(&dtype, "type", "", "type of the elements, such as int32 or bfloat16")
 	flags.UintSliceVar(&shape, "shape", nil, "length of each dimension, such as 2,3")
@@ -187,10 +192,12 @@ func tensorOf(path, dtype string, shape []uint, image, name string) (e elements)
 	if endingOf(path) == ".npy" {
 		e.fromNpy(path)
 	}
-	if i := slices.IndexFunc(gen.EnumNamesDType[:], func(name string) bool { return strings.ToLower(name) == dtype }); i > 0 {
+	if i := slices.IndexFunc(gen.EnumNamesDType[:],
+		func(name string) bool { return strings.ToLower(name) == dtype }); i > 0 {
 		e.dtype = gen.DType(i)
 	} else if dtype != "" {
-		refuse("--type %s is none of %s", dtype, strings.ToLower(strings.Join(gen.EnumNamesDType[1:], ", ")))
+		refuse("--type %s is none of %s", dtype,
+			strings.ToLower(strings.Join(gen.EnumNamesDType[1:], ", ")))
 	}
 	if shape != nil {
 		e.shape = nil
@@ -202,12 +209,14 @@ func tensorOf(path, dtype string, shape []uint, image, name string) (e elements)
 		e.shape = append(e.shape, uint32(n))
 	}
 	if e.dtype == 0 || e.shape == nil {
-		refuse("--type and --shape say what %s holds: --type int32 --shape 2,3, or --image IMAGE --name NAME", path)
+		refuse("--type and --shape say what %s holds: --type int32 --shape 2,3, or --image IMAGE "+
+			"--name NAME", path)
 	}
 	e.size = uint64(fbs.DTypeSize(e.dtype))
 	for _, n := range e.shape {
 		if n == 0 || e.size > dataMax/uint64(n) {
-			refuse("--shape: %v of %s is nothing, or more than 1 GiB", e.shape, strings.ToLower(gen.EnumNamesDType[e.dtype]))
+			refuse("--shape: %v of %s is nothing, or more than 1 GiB", e.shape,
+				strings.ToLower(gen.EnumNamesDType[e.dtype]))
 		}
 		e.size *= uint64(n)
 	}

@@ -88,7 +88,8 @@ func progressOf(what string, all, long int) func(done int) {
 	if !onTerminal() || all < long {
 		return func(int) {}
 	}
-	bar := progressbar.NewOptions(all, progressbar.OptionSetWriter(stderr.to), progressbar.OptionClearOnFinish(),
+	bar := progressbar.NewOptions(all, progressbar.OptionSetWriter(stderr.to),
+		progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetDescription(what), progressbar.OptionThrottle(100*time.Millisecond))
 	return func(done int) { _ = bar.Set(done) }
 }
@@ -168,16 +169,19 @@ func anew(path string, err error) error {
 		_, reason, _ := strings.Cut(fault.Reason, ": ")
 		err = wrong(fault.Code, "%s: %s", path, reason)
 	}
-	if err == nil || !strings.Contains(err.Error(), ": preamble: ") && !strings.Contains(err.Error(), "the file is empty") {
+	if err == nil || !strings.Contains(err.Error(), ": preamble: ") &&
+		!strings.Contains(err.Error(), "the file is empty") {
 		return err
 	}
-	return fmt.Errorf("%w; images are made by lm import, lm asm and lm capture, anew for each version of the format", err)
+	return fmt.Errorf("%w; images are made by lm import, lm asm and lm capture, anew for each "+
+		"version of the format", err)
 }
 
 // input is an input that is read in parts.
 type input struct {
 	*os.File
-	most, left int64 // bytes that may come, in all and from here on: a device or a pipe may have no end
+	// bytes that may come, in all and from here on: a device or a pipe may have no end
+	most, left int64
 }
 
 func openFile(path string) *input {
@@ -197,7 +201,9 @@ func openFile(path string) *input {
 
 func (in *input) Read(p []byte) (n int, err error) {
 	if in.left == 0 {
-		return 0, wrong(hal.BadImage, "%s has no end within %d bytes; what is longer is read from a file", in.Name(), in.most)
+		return 0,
+			wrong(hal.BadImage, "%s has no end within %d bytes; what is longer is read from a file",
+				in.Name(), in.most)
 	}
 	n, err = in.File.Read(p[:min(int64(len(p)), in.left)])
 	if err == io.EOF && in.left == pipeMax {

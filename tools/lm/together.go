@@ -17,9 +17,12 @@ func (v *verification) tellTogether(paths []string, images []together.Image, war
 	}
 	switch {
 	case asJSON:
-		printJSON(stdout, map[string]any{"exit": code.Exit(), "code": code.Error(), "images": paths, "collisions": collisions, "warnings": warnings})
+		printJSON(stdout, map[string]any{"exit": code.Exit(), "code": code.Error(), "images": paths,
+			"collisions": collisions, "warnings": warnings})
 	case code == hal.OK:
-		printLine(stdout, "%d images, whole and valid: none stores to what a later sequence of another relies on", len(images))
+		printLine(stdout,
+			"%d images, whole and valid: none stores to what a later sequence of another relies on",
+			len(images))
 	default:
 		printLine(stdout, "running one can break another:")
 		for i := range collisions {
@@ -45,6 +48,7 @@ func strangers(images []together.Image) (list []string) {
 
 func shareDevice(a, b *fbs.View) bool {
 	return slices.ContainsFunc(a.Devices, func(t fbs.DeviceInfo) bool {
-		return slices.ContainsFunc(b.Devices, func(o fbs.DeviceInfo) bool { return o.Vendor == t.Vendor && o.Device == t.Device })
+		return slices.ContainsFunc(b.Devices,
+			func(o fbs.DeviceInfo) bool { return o.Vendor == t.Vendor && o.Device == t.Device })
 	})
 }

@@ -27,10 +27,12 @@ func wormholes(t *testing.T) map[string]string {
 			t.Fatalf("lm %q: %d", args, exit)
 		}
 	}
-	make("frames", "import", "--find-frames", "--from", "record", filepath.Join(testdata, "captures", "wh.frames.record.gz"))
+	make("frames", "import", "--find-frames", "--from", "record",
+		filepath.Join(testdata, "captures", "wh.frames.record.gz"))
 	make("trace-one-program", "capture", program, "trace-one-program", "--device", "mock:wormhole")
 	images["network"] = filepath.Join(testdata, "images", "wh.mlp.lmb")
-	make("elsewhere", "asm", write(t, "elsewhere.lms", strings.ReplaceAll(listed(t, images["network"]), "tile 1,1", "tile 8,8")))
+	make("elsewhere", "asm", write(t, "elsewhere.lms",
+		strings.ReplaceAll(listed(t, images["network"]), "tile 1,1", "tile 8,8")))
 	return images
 }
 
@@ -56,7 +58,8 @@ func sideOf(t *testing.T, path string, device hal.Device) side {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replay.SetLimit(20e6) // of the device's time, which is simulated; what is broken waits for what does not come
+	// of the device's time, which is simulated; what is broken waits for what does not come
+	replay.SetLimit(20e6)
 	return side{view, replay}
 }
 
@@ -107,11 +110,13 @@ func TestWhatIsSaidOfPairsIsSo(t *testing.T) {
 						told := named(t, images[a], images[b], y)
 						collides = collides || told && behind[y] != without
 						if !told && behind[y] != without {
-							t.Errorf("%s of %s gives %s behind %s, and %s without; it was said to be fine", y, a, behind[y], b, without)
+							t.Errorf("%s of %s gives %s behind %s, and %s without; it was said "+
+								"to be fine", y, a, behind[y], b, without)
 						}
 					}
 					if want := b != "elsewhere"; collides != want {
-						t.Errorf("%s behind %s: breaks as was said: %v, want %v", a, b, collides, want)
+						t.Errorf("%s behind %s: breaks as was said: %v, want %v", a, b, collides,
+							want)
 					}
 				}
 			}
@@ -122,7 +127,10 @@ func TestWhatIsSaidOfPairsIsSo(t *testing.T) {
 // named tells whether a sequence of an image is said to be in danger from another.
 func named(t *testing.T, a, b, sequence string) bool {
 	list := together.Check([]together.Image{imageOf(t, a, "a"), imageOf(t, b, "b")})
-	return slices.ContainsFunc(list, func(c together.Collision) bool { return c.Image == "a" && c.Sequence == sequence })
+	return slices.ContainsFunc(list, func(c together.Collision) bool {
+		return c.Image == "a" &&
+			c.Sequence == sequence
+	})
 }
 
 func imageOf(t *testing.T, path, name string) together.Image {
@@ -155,11 +163,15 @@ func after(t *testing.T, a, b string, open func(*testing.T) hal.Device) map[stri
 }
 
 func TestTogetherNamesTheTwoCommands(t *testing.T) {
-	a := assemble(t, edu+"init:\n  write.4 r+0x20 0x80\ncompute:\n  write.4 r+0x8 5\n  poll.4 r+0x20 & 0x1 == 0 within 1s\n")
+	a := assemble(t, edu+
+		"init:\n  write.4 r+0x20 0x80\ncompute:\n  write.4 r+0x8 5\n"+
+		"  poll.4 r+0x20 & 0x1 == 0 within 1s\n")
 	b := assemble(t, edu+"main:\n  write.4 r+0x8 3\n  write.4 r+0x20 0\n")
 	c := assemble(t, edu+"main:\n  write.4 r+0x8 3\n")
 	exit, stdout, stderr := lm(t, "verify", "--together", a, b)
-	want := "running one can break another:\n  " + a + ": compute relies on what command 0 (init) left there; command 1 (main) of " + b + " stores there: edu 1234:11e8, BAR 0 0x20 to 0x23\n"
+	want := "running one can break another:\n  " + a +
+		": compute relies on what command 0 (init) left there; command 1 (main) of " + b +
+		" stores there: edu 1234:11e8, BAR 0 0x20 to 0x23\n"
 	if exit != 76 || stdout != want || stderr != "" {
 		t.Errorf("%d, %q, want %q; %s", exit, stdout, want, stderr)
 	}
@@ -169,28 +181,38 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 		Images     []string
 		Collisions []together.Collision
 	}
-	if err := json.Unmarshal([]byte(stdout), &told); err != nil || exit != 76 || told.Exit != 76 || len(told.Images) != 3 || len(told.Collisions) != 1 {
+	if err := json.Unmarshal([]byte(stdout), &told); err != nil || exit != 76 || told.Exit != 76 ||
+		len(told.Images) != 3 || len(told.Collisions) != 1 {
 		t.Fatalf("%d, %v, %s", exit, err, stdout)
 	}
-	if c := told.Collisions[0]; c.Image != a || c.Other != b || c.Sequence != "compute" || c.Left != "init" || c.Command != 0 || c.OtherCommand != 1 || c.First != 0x20 || c.Last != 0x23 || c.Bytes != 4 {
+	if c := told.Collisions[0]; c.Image != a || c.Other != b || c.Sequence != "compute" ||
+		c.Left != "init" || c.Command != 0 || c.OtherCommand != 1 || c.First != 0x20 ||
+		c.Last != 0x23 || c.Bytes != 4 {
 		t.Errorf("%+v", c)
 	}
-	if exit, stdout, stderr := lm(t, "verify", "--together", a, c); exit != 0 || stderr != "" || !strings.HasPrefix(stdout, "2 images, whole and valid: none stores") {
+	if exit, stdout, stderr := lm(t, "verify", "--together", a, c); exit != 0 || stderr != "" ||
+		!strings.HasPrefix(stdout, "2 images, whole and valid: none stores") {
 		t.Errorf("%d, %s%s", exit, stdout, stderr)
 	}
-	if exit, stdout, _ := lm(t, "verify", "--together", "--json", a, c); exit != 0 || !strings.Contains(stdout, `"collisions":[]`) {
+	if exit, stdout, _ := lm(t, "verify", "--together", "--json", a, c); exit != 0 ||
+		!strings.Contains(stdout, `"collisions":[]`) {
 		t.Errorf("%d, %s", exit, stdout)
 	}
 	other := filepath.Join(testdata, "images", "wh.twoop.lmb")
-	if exit, _, stderr := lm(t, "verify", "--together", a, c, other); exit != 0 || !strings.HasSuffix(stderr, other+": shares no device with the others\n") || strings.Count(stderr, "shares no") != 1 {
+	if exit, _, stderr := lm(t, "verify", "--together", a, c, other); exit != 0 ||
+		!strings.HasSuffix(stderr, other+": shares no device with the others\n") ||
+		strings.Count(stderr, "shares no") != 1 {
 		t.Errorf("%d, %s", exit, stderr)
 	}
 	for _, args := range [][]string{{"--together", a}, {a, b}, {"--together"}, {}} {
-		if exit, _, stderr := lm(t, append([]string{"verify"}, args...)...); exit != 64 || !strings.Contains(stderr, "lm verify --help") {
+		if exit, _, stderr := lm(t, append([]string{"verify"}, args...)...); exit != 64 ||
+			!strings.Contains(stderr, "lm verify --help") {
 			t.Errorf("%q: %d, %s", args, exit, stderr)
 		}
 	}
-	if exit, _, stderr := lm(t, "verify", "--together", a, filepath.Join(testdata, "bad", "misaligned.lmb")); exit != 65 || !strings.Contains(stderr, "misaligned.lmb") {
+	if exit, _, stderr := lm(t, "verify", "--together", a,
+		filepath.Join(testdata, "bad", "misaligned.lmb")); exit != 65 ||
+		!strings.Contains(stderr, "misaligned.lmb") {
 		t.Errorf("%d, %s", exit, stderr)
 	}
 }

@@ -28,22 +28,28 @@ type verification struct {
 
 func verifyCommand() *cobra.Command {
 	var v verification
-	c := command("verify IMAGE.lmb [--together IMAGE.lmb...]", v.arguments, func(args []string) { v.run(args) })
+	c := command("verify IMAGE.lmb [--together IMAGE.lmb...]", v.arguments,
+		func(args []string) { v.run(args) })
 	flags := c.Flags()
 	jsonFlag(c, "as JSON")
-	flags.BoolVar(&v.together, "together", false, "several images: that none can break another on one device")
+	flags.BoolVar(&v.together, "together", false,
+		"several images: that none can break another on one device")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one a line")
-	flags.DurationVar(&v.longest, "longest", time.Hour, "refuse an image whose sequences could take longer")
-	flags.StringVar(&v.board, "board", "", "the board it must be for (default: the one in the image)")
+	flags.DurationVar(&v.longest, "longest", time.Hour,
+		"refuse an image whose sequences could take longer")
+	flags.StringVar(&v.board, "board", "",
+		"the board it must be for (default: the one in the image)")
 	return c
 }
 
 func (v *verification) arguments(_ *cobra.Command, args []string) error {
 	switch {
 	case v.together && len(args) < 2:
-		refuse("--together takes two images or more, %d given; lm verify --help tells more", len(args))
+		refuse("--together takes two images or more, %d given; lm verify --help tells more",
+			len(args))
 	case !v.together && len(args) != 1:
-		refuse("verify takes one image, %d given, or several with --together; lm verify --help tells more", len(args))
+		refuse("verify takes one image, %d given, or several with --together; lm verify --help "+
+			"tells more", len(args))
 	}
 	return nil
 }
@@ -101,14 +107,17 @@ func (v *verification) tell(path string, view *fbs.View, warnings []string) {
 		digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
 	}
 	if asJSON {
-		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path, "commands": len(view.Commands) - len(view.Sequences),
-			"digests": digests, "warnings": warnings})
+		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
+			"commands": len(view.Commands) - len(view.Sequences),
+			"digests":  digests, "warnings": warnings})
 		return
 	}
-	printLine(stdout, "%s: whole and valid, %s", path, traces.Counted(len(view.Commands)-len(view.Sequences), "command"))
+	printLine(stdout, "%s: whole and valid, %s", path,
+		traces.Counted(len(view.Commands)-len(view.Sequences), "command"))
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
-		printLine(stdout, "  %-24s %17s, digest %s", view.Name(s.Name), traces.Counted(int(s.Count-1), "command"), digests[view.Name(s.Name)])
+		printLine(stdout, "  %-24s %17s, digest %s", view.Name(s.Name),
+			traces.Counted(int(s.Count-1), "command"), digests[view.Name(s.Name)])
 	}
 }
 
@@ -123,13 +132,16 @@ func checkBoards(view *fbs.View, name string) (own []string) {
 				refuse("no board %q; boards: %s", name, boardNames())
 			}
 			if board.Vendor != t.Vendor || board.Device != t.Device {
-				stop.With(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
+				stop.With(hal.WrongDevice,
+					"the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
 					view.Name(t.Board), t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
 			}
 		}
 		if boards.FindByID(t.Vendor, t.Device) == nil {
-			own = append(own, fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x; rules held are those that the image brings itself: %d",
-				i, t.Vendor, t.Device, len(view.Board(i).Rules)))
+			own = append(own,
+				fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x; rules held are those "+
+					"that the image brings itself: %d",
+					i, t.Vendor, t.Device, len(view.Board(i).Rules)))
 		}
 	}
 	return own

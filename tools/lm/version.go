@@ -23,7 +23,8 @@ type versionInfo struct {
 }
 
 func thisVersion() versionInfo {
-	v := versionInfo{Version: version, Format: fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor), Schema: fmt.Sprintf("%016x", fbs.SchemaHash)}
+	v := versionInfo{Version: version, Format: fmt.Sprintf("%d.%d", fbs.FormatMajor,
+		fbs.FormatMinor), Schema: fmt.Sprintf("%016x", fbs.SchemaHash)}
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
@@ -44,7 +45,8 @@ func thisVersion() versionInfo {
 
 func (v versionInfo) String() string {
 	text := v.Version + "\n"
-	for _, line := range []struct{ name, value string }{{"revision", v.Revision}, {"go", v.Go}, {"tags", v.Tags}, {"format", v.Format},
+	for _, line := range []struct{ name, value string }{{"revision", v.Revision}, {"go", v.Go},
+		{"tags", v.Tags}, {"format", v.Format},
 		{"schema", v.Schema}} {
 		if line.name == "revision" && v.Modified {
 			line.value += ", modified"
@@ -58,17 +60,20 @@ func (v versionInfo) String() string {
 
 // manCommand is for build.sh install.
 func manCommand() *cobra.Command {
-	return &cobra.Command{Use: "man FOLDER", Short: "write the man pages of all commands", Hidden: true, Args: one("folder"),
+	return &cobra.Command{Use: "man FOLDER", Short: "write the man pages of all commands",
+		Hidden: true, Args: one("folder"),
 		Run: func(c *cobra.Command, args []string) {
 			for _, c := range append(c.Root().Commands(), c.Root()) {
 				giveText(c)
 			}
-			stop.On(doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version}, args[0]))
+			stop.On(doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version},
+				args[0]))
 		}}
 }
 
 func versionCommand() *cobra.Command {
-	c := command("version", between(0, 0, "flags alone"), func([]string) { show(stdout, thisVersion()) })
+	c := command("version", between(0, 0, "flags alone"),
+		func([]string) { show(stdout, thisVersion()) })
 	jsonFlag(c, "as JSON")
 	return c
 }

@@ -13,13 +13,16 @@ import (
 
 func TestVersionNamesFormatAndSchema(t *testing.T) {
 	exit, stdout, stderr := lm(t, "version")
-	want := fmt.Sprintf("format    %d.%d\nschema    %016x\n", fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
-	if exit != 0 || stderr != "" || !strings.HasPrefix(stdout, version+"\n") || !strings.HasSuffix(stdout, want) {
+	want := fmt.Sprintf("format    %d.%d\nschema    %016x\n", fbs.FormatMajor, fbs.FormatMinor,
+		fbs.SchemaHash)
+	if exit != 0 || stderr != "" || !strings.HasPrefix(stdout, version+"\n") ||
+		!strings.HasSuffix(stdout, want) {
 		t.Errorf("%d %q %q", exit, stdout, stderr)
 	}
 	exit, stdout, _ = lm(t, "version", "--json")
 	var v versionInfo
-	if err := json.Unmarshal([]byte(stdout), &v); exit != 0 || err != nil || v != thisVersion() || v.Schema == "" {
+	if err := json.Unmarshal([]byte(stdout), &v); exit != 0 || err != nil || v != thisVersion() ||
+		v.Schema == "" {
 		t.Errorf("%d %v %q", exit, err, stdout)
 	}
 	if exit, _, stderr := lm(t, "version", "x"); exit != 64 {
@@ -32,10 +35,12 @@ func TestVersionNamesFormatAndSchema(t *testing.T) {
 
 func TestVersionNamesTheTags(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lm")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-tags", "tagged", "-o", path, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-tags", "tagged", "-o", path,
+		".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if out, err := exec.Command(path, "version").Output(); err != nil || !strings.Contains(string(out), "tags      tagged\n") {
+	if out, err := exec.Command(path, "version").Output(); err != nil ||
+		!strings.Contains(string(out), "tags      tagged\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -24,7 +24,9 @@ func FromView(view *fbs.View) (*Image, error) {
 		commands := make([]Command, 0, s.Count-1)
 		for i := int(s.First); i < int(s.First+s.Count); i++ {
 			for ; len(marks) > 0 && marks[0].Command == i; marks = marks[1:] {
-				commands = append(commands, Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(marks[0].Kind)}, Data: []byte(marks[0].Name)})
+				commands = append(commands,
+					Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(marks[0].Kind)},
+						Data: []byte(marks[0].Name)})
 			}
 			if i < int(s.First+s.Count)-1 {
 				commands = append(commands, CommandAt(view, i))
@@ -41,7 +43,8 @@ func FromView(view *fbs.View) (*Image, error) {
 func Header(view *fbs.View) *Image {
 	notes, err := ReadNotes(view)
 	if err != nil {
-		notes = &Notes{Windows: make([]string, len(view.Windows)), Goldens: make([]Golden, len(view.Tensors))}
+		notes = &Notes{Windows: make([]string, len(view.Windows)),
+			Goldens: make([]Golden, len(view.Tensors))}
 	}
 	return header(view, notes)
 }
@@ -49,7 +52,8 @@ func Header(view *fbs.View) *Image {
 func header(view *fbs.View, notes *Notes) *Image {
 	image := &Image{Origin: notes.Origin}
 	for _, t := range view.Devices {
-		image.Targets = append(image.Targets, Target{view.Name(t.Board), t.Vendor, t.Device, *t.BarSizes(), t.Subsystem})
+		image.Targets = append(image.Targets,
+			Target{view.Name(t.Board), t.Vendor, t.Device, *t.BarSizes(), t.Subsystem})
 	}
 	for _, r := range view.Rules {
 		name := view.Name(r.Name)
@@ -61,8 +65,9 @@ func header(view *fbs.View, notes *Notes) *Image {
 	}
 	for i, t := range view.Tensors {
 		image.Tensors = append(image.Tensors, Tensor{
-			Name: view.Name(t.Name), Role: t.Role, DType: t.Dtype, Shape: append([]uint32(nil), t.Shape()[:t.Dims]...),
-			Data: view.TensorData(&t), Golden: notes.Goldens[i],
+			Name: view.Name(t.Name), Role: t.Role, DType: t.Dtype,
+			Shape: append([]uint32(nil), t.Shape()[:t.Dims]...),
+			Data:  view.TensorData(&t), Golden: notes.Goldens[i],
 		})
 	}
 	for _, s := range view.Sequences {

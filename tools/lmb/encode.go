@@ -69,7 +69,8 @@ type text struct {
 
 func (t *text) name(name string) (fbs.Name, error) {
 	if len(name) == 0 || len(name) > fbs.NameMax || len(t.bytes)+len(name) > fbs.TextMax {
-		return 0, fmt.Errorf("name %q has %d bytes and should have 1 to %d, all names together at most %d", name, len(name), fbs.NameMax, fbs.TextMax)
+		return 0,
+			fmt.Errorf("name %q has %d bytes and should have 1 to %d, all names together at most %d", name, len(name), fbs.NameMax, fbs.TextMax)
 	}
 	if !fbs.IsPlainText([]byte(name)) {
 		return 0, fmt.Errorf("name %+q has a control character, or is not UTF-8", name)
@@ -120,13 +121,15 @@ func (e *encoder) sequence(index int) {
 	for i := range s.Commands {
 		c := &s.Commands[i]
 		if c.Opcode == OpcodeMark {
-			e.notes.Marks = append(e.notes.Marks, Mark{e.commands, gen.MarkKind(c.Mode), string(c.Data)})
+			e.notes.Marks = append(e.notes.Marks,
+				Mark{e.commands, gen.MarkKind(c.Mode), string(c.Data)})
 			continue
 		}
 		e.commands++
 	}
 	e.commands++ // End
-	e.runs = append(e.runs, fbs.Sequence{Name: e.name(fmt.Sprintf("sequence %d", index), s.Name), First: uint32(first),
+	e.runs = append(e.runs, fbs.Sequence{Name: e.name(fmt.Sprintf("sequence %d", index), s.Name),
+		First: uint32(first),
 		Count: uint32(e.commands - first)})
 }
 
@@ -144,9 +147,11 @@ func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 			}
 			if HasPayload(&c) {
 				last := len(places) - 1
-				c.Amount, c.Value, places = uint32(len(s.Commands[i].Data)), places[last], places[:last]
+				c.Amount, c.Value, places = uint32(len(s.Commands[i].Data)), places[last],
+					places[:last]
 			}
-			gen.CreateCommand(b, c.Opcode, c.Width, c.Mode, c.Option, c.Window, c.Index, c.Offset, c.Amount, c.Value, c.Mask)
+			gen.CreateCommand(b, c.Opcode, c.Width, c.Mode, c.Option, c.Window, c.Index, c.Offset,
+				c.Amount, c.Value, c.Mask)
 		}
 	}
 	return b.EndVector(e.commands)
@@ -156,9 +161,10 @@ func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 // which are zeros.
 func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffsetT {
 	commands := e.buildCommands(b)
-	segments := vector(b, gen.ImageStartSegmentsVector, make([]fbs.Segment, e.payload.segments()), func(fbs.Segment) {
-		gen.CreateSegment(b, 0, 0, 0, 0)
-	})
+	segments := vector(b, gen.ImageStartSegmentsVector, make([]fbs.Segment, e.payload.segments()),
+		func(fbs.Segment) {
+			gen.CreateSegment(b, 0, 0, 0, 0)
+		})
 	tensors := e.buildTensors(b)
 	sequences := vector(b, gen.ImageStartSequencesVector, e.runs, func(s fbs.Sequence) {
 		gen.CreateSequence(b, s.Name, s.First, s.Count)
@@ -167,15 +173,20 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 		gen.CreateWindow(b, w.Kind, w.Device, w.Bar, w.Flags, w.Slot, w.Reserved, w.Offset, w.Size)
 	})
 	targets := vector(b, gen.ImageStartDevicesVector, e.image.Targets, func(t Target) {
-		gen.CreateDevice(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], e.text.names[t.Board], t.Vendor, t.Device,
+		gen.CreateDevice(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5],
+			e.text.names[t.Board], t.Vendor, t.Device,
 			t.Subsystem, 0)
 	})
 	rules := vector(b, gen.ImageStartRulesVector, e.image.Rules, func(r Rule) {
-		gen.CreateRule(b, r.First, r.Last, r.Device, r.Bar, r.Widths, r.Memory, e.text.names[r.Name])
+		gen.CreateRule(b, r.First, r.Last, r.Device, r.Bar, r.Widths, r.Memory,
+			e.text.names[r.Name])
 	})
 	text := vector(b, gen.ImageStartTextVector, e.text.bytes, b.PrependByte)
 	// Read in place as a FlatBuffer of its own.
-	notes := vector(b, func(b *flatbuffers.Builder, n int) flatbuffers.UOffsetT { return b.StartVector(1, n, 8) }, noted, b.PrependByte)
+	notes := vector(b, func(b *flatbuffers.Builder,
+		n int) flatbuffers.UOffsetT {
+		return b.StartVector(1, n, 8)
+	}, noted, b.PrependByte)
 
 	gen.ImageStart(b)
 	r := e.reservation()
@@ -195,7 +206,8 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 }
 
 // vector writes a vector of structs or numbers; FlatBuffers are built from the end.
-func vector[T any](b *flatbuffers.Builder, start func(*flatbuffers.Builder, int) flatbuffers.UOffsetT, list []T, add func(T)) flatbuffers.UOffsetT {
+func vector[T any](b *flatbuffers.Builder, start func(*flatbuffers.Builder,
+	int) flatbuffers.UOffsetT, list []T, add func(T)) flatbuffers.UOffsetT {
 	start(b, len(list))
 	for _, element := range slices.Backward(list) {
 		add(element)
@@ -208,7 +220,8 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	e.arena = 0
 	for i := range e.image.Tensors {
 		t := &e.image.Tensors[i]
-		tensor := fbs.Tensor{TensorT: gen.TensorT{Name: e.text.names[t.Name], Role: t.Role, Dtype: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(),
+		tensor := fbs.Tensor{TensorT: gen.TensorT{Name: e.text.names[t.Name], Role: t.Role,
+			Dtype: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(),
 			ArenaOffset: e.arena, DataOffset: e.recorded[i]}}
 		copy(tensor.Shape()[:], t.Shape)
 		if t.Data != nil {
@@ -218,7 +231,8 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 		e.arena = fbs.RoundUp(e.arena+t.Size(), fbs.ArenaAlign)
 	}
 	return vector(b, gen.ImageStartTensorsVector, tensors, func(t fbs.Tensor) {
-		gen.CreateTensor(b, t.Name, t.Role, t.HasData, t.Dtype, t.Dims, t.Size, t.ArenaOffset, t.DataOffset,
+		gen.CreateTensor(b, t.Name, t.Role, t.HasData, t.Dtype, t.Dims, t.Size, t.ArenaOffset,
+			t.DataOffset,
 			t.Shape0, t.Shape1, t.Shape2, t.Shape3, t.Shape4, t.Shape5, t.Shape6, t.Shape7)
 	})
 }

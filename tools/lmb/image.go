@@ -99,5 +99,6 @@ func HasPayload(c *fbs.Command) bool {
 
 // FromInput tells whether a command takes bytes of an input, and which.
 func FromInput(c *fbs.Command) (tensor int, ok bool) {
-	return int(c.Index) - 1, c.Index != 0 && (c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn)
+	return int(c.Index) - 1, c.Index != 0 && (c.Opcode == gen.OpcodeCompare ||
+		c.Opcode == gen.OpcodeCopyIn)
 }

@@ -20,7 +20,8 @@ func (g *Golden) Judge(dtype gen.DType, got, want []byte) string {
 	if g.Kind == gen.JudgementCorrelation {
 		var sums correlation
 		sums.add(dtype, got, want)
-		if c, threshold := sums.coefficient(), math.Float32frombits(g.First); !(c >= float64(threshold)) {
+		if c, threshold := sums.coefficient(),
+			math.Float32frombits(g.First); !(c >= float64(threshold)) {
 			return fmt.Sprintf("correlation is %v, at least %v is wanted", c, threshold)
 		}
 		return ""
@@ -38,8 +39,10 @@ func (g *Golden) Judge(dtype gen.DType, got, want []byte) string {
 // near is written so that a NaN differs from everything. An infinity is near to
 // nothing: any number is within a part of it.
 func (g *Golden) near(got, want float64) bool {
-	absolute, relative := float64(math.Float32frombits(g.First)), float64(math.Float32frombits(g.Second))
-	return g.Kind == gen.JudgementTolerance && !math.IsInf(got, 0) && !math.IsInf(want, 0) && math.Abs(got-want) <= absolute+relative*math.Abs(want)
+	absolute, relative := float64(math.Float32frombits(g.First)),
+		float64(math.Float32frombits(g.Second))
+	return g.Kind == gen.JudgementTolerance && !math.IsInf(got, 0) && !math.IsInf(want, 0) &&
+		math.Abs(got-want) <= absolute+relative*math.Abs(want)
 }
 
 // bits is the little-endian number in data, of up to 8 bytes.

@@ -12,12 +12,14 @@ import (
 // bits alone, whatever the tolerance.
 func TestToleranceIsForNumbers(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
-	judge := Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(1), Second: math.Float32bits(1)}
+	judge := Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(1),
+		Second: math.Float32bits(1)}
 	for _, c := range []struct {
 		got, want float64
 		good      bool
 	}{
-		{7, 3, true}, {7.5, 3, false}, {inf, inf, true}, {7, inf, false}, {inf, 7, false}, {-inf, inf, false}, {nan, nan, true}, {7, nan, false}, {nan, 7, false},
+		{7, 3, true}, {7.5, 3, false}, {inf, inf, true}, {7, inf, false}, {inf, 7, false},
+		{-inf, inf, false}, {nan, nan, true}, {7, nan, false}, {nan, 7, false},
 	} {
 		why := judge.Judge(gen.DTypeFloat32, float32s(c.got), float32s(c.want))
 		if (why == "") != c.good {

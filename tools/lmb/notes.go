@@ -42,7 +42,8 @@ const (
 // ReadNotes reads the notes of a verified file, which nobody has verified. The
 // error is an *fbs.Error.
 func ReadNotes(view *fbs.View) (*Notes, error) {
-	n := &Notes{Windows: make([]string, len(view.Windows)), Goldens: make([]Golden, len(view.Tensors))}
+	n := &Notes{Windows: make([]string, len(view.Windows)),
+		Goldens: make([]Golden, len(view.Tensors))}
 	if len(view.Notes) == 0 {
 		return n, nil
 	}
@@ -75,7 +76,8 @@ func (r *reader) fail(format string, args ...any) {
 func (r *reader) read() {
 	n := r.notes
 	n.Time = fbs.StructField[uint64](r.t, notesTime)
-	n.Tool, n.Source, n.Git = r.string(notesTool, "tool"), r.string(notesSource, "source"), r.string(notesGit, "git")
+	n.Tool, n.Source, n.Git = r.string(notesTool, "tool"), r.string(notesSource, "source"),
+		r.string(notesGit, "git")
 	r.text = fbs.VectorField[byte](r.t, notesText, 1, fbs.NotesMax, "text")
 	windows := fbs.VectorField[fbs.Name](r.t, notesWindows, 4, fbs.WindowsMax, "window names")
 	if len(windows) != 0 && len(windows) != len(n.Windows) {
@@ -88,8 +90,10 @@ func (r *reader) read() {
 		}
 	}
 	for i, m := range fbs.VectorField[gen.MarkT](r.t, notesMarks, 4, fbs.CommandsMax, "marks") {
-		if int(m.Command) >= len(r.view.Commands) || len(n.Marks) > 0 && int(m.Command) < n.Marks[len(n.Marks)-1].Command ||
-			m.Kind < gen.MarkKindPoint || m.Kind > gen.MarkKindEnd || m.Reserved0 != 0 || m.Reserved1 != 0 {
+		if int(m.Command) >= len(r.view.Commands) ||
+			len(n.Marks) > 0 && int(m.Command) < n.Marks[len(n.Marks)-1].Command ||
+			m.Kind < gen.MarkKindPoint || m.Kind > gen.MarkKindEnd || m.Reserved0 != 0 ||
+			m.Reserved1 != 0 {
 			r.fail("mark %d is of no kind, before no command, or not in order", i)
 			return
 		}
@@ -117,7 +121,8 @@ func (r *reader) name(n fbs.Name, what string, index int) string {
 }
 
 func (r *reader) goldens() {
-	for i, g := range fbs.VectorField[gen.GoldenT](r.t, notesGoldens, 4, fbs.TensorsMax, "goldens") {
+	for i, g := range fbs.VectorField[gen.GoldenT](r.t, notesGoldens, 4, fbs.TensorsMax,
+		"goldens") {
 		if int(g.Tensor) >= len(r.view.Tensors) || g.Reserved != 0 {
 			r.fail("golden %d: tensor %d does not exist", i, g.Tensor)
 			return
@@ -128,7 +133,8 @@ func (r *reader) goldens() {
 			r.fail("golden %d: %s", i, reason)
 		}
 		if t.Role != gen.RoleOutput || t.HasData == 0 || r.notes.Goldens[g.Tensor] != (Golden{}) {
-			r.fail("golden %d: tensor %d is no output with recorded data, or has another", i, g.Tensor)
+			r.fail("golden %d: tensor %d is no output with recorded data, or has another", i,
+				g.Tensor)
 		}
 		r.notes.Goldens[g.Tensor] = golden
 	}
@@ -200,14 +206,17 @@ func (n *Notes) build() ([]byte, error) {
 	}
 	for i, g := range n.Goldens {
 		if g != (Golden{}) {
-			goldens = append(goldens, gen.GoldenT{Tensor: uint16(i), Kind: g.Kind, First: g.First, Second: g.Second})
+			goldens = append(goldens, gen.GoldenT{Tensor: uint16(i), Kind: g.Kind, First: g.First,
+				Second: g.Second})
 		}
 	}
 	b := flatbuffers.NewBuilder(1024)
 	vectors := [notesFields]flatbuffers.UOffsetT{
-		notesTool: bytesVector(b, []byte(n.Tool)), notesSource: bytesVector(b, []byte(n.Source)), notesGit: bytesVector(b, []byte(n.Git)),
-		notesText:    bytesVector(b, text.bytes),
-		notesWindows: vector(b, gen.NotesStartWindowsVector, windows, func(name fbs.Name) { b.PrependUint32(name) }),
+		notesTool: bytesVector(b, []byte(n.Tool)), notesSource: bytesVector(b, []byte(n.Source)),
+		notesGit:  bytesVector(b, []byte(n.Git)),
+		notesText: bytesVector(b, text.bytes),
+		notesWindows: vector(b, gen.NotesStartWindowsVector, windows,
+			func(name fbs.Name) { b.PrependUint32(name) }),
 		notesGoldens: vector(b, gen.NotesStartGoldensVector, goldens, func(g gen.GoldenT) {
 			gen.CreateGolden(b, g.Tensor, g.Kind, g.Reserved, g.First, g.Second)
 		}),

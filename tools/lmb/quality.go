@@ -27,7 +27,8 @@ func Quality(view *fbs.View) error {
 	}
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleOutput && !filled[i] {
-			return &fbs.Error{Place: "tensor " + fbs.Quote(view.Name(view.Tensors[i].Name)), Reason: "is an output that no CopyOut fills"}
+			return &fbs.Error{Place: "tensor " + fbs.Quote(view.Name(view.Tensors[i].Name)),
+				Reason: "is an output that no CopyOut fills"}
 		}
 	}
 	return nil
@@ -72,5 +73,6 @@ func names(view *fbs.View) error {
 func Digest(view *fbs.View, sequence int) uint32 {
 	s := &view.Sequences[sequence]
 	list := view.Commands[s.First : s.First+s.Count]
-	return fbs.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), len(list)*int(unsafe.Sizeof(list[0]))))
+	return fbs.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(&list[0])),
+		len(list)*int(unsafe.Sizeof(list[0]))))
 }

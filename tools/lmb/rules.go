@@ -9,7 +9,8 @@ import (
 
 // CompareRules orders rules as an image has them: by target, BAR and place.
 func CompareRules(a, b Rule) int {
-	return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Bar, b.Bar), cmp.Compare(a.First, b.First))
+	return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Bar, b.Bar),
+		cmp.Compare(a.First, b.First))
 }
 
 // Overlap tells whether two rules say something of one byte.
@@ -24,10 +25,12 @@ func (i *Image) BoardOf(target int) *boards.Board {
 	if known := boards.FindByID(t.Vendor, t.Device); known != nil {
 		return known
 	}
-	b := &boards.Board{Name: t.Board, Title: t.Board, Vendor: t.Vendor, Device: t.Device, Bars: t.Bars}
+	b := &boards.Board{Name: t.Board, Title: t.Board, Vendor: t.Vendor, Device: t.Device,
+		Bars: t.Bars}
 	for _, r := range i.Rules {
 		if int(r.Device) == target {
-			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last, Widths: r.Widths, Memory: r.Memory != 0, Name: r.Name})
+			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last,
+				Widths: r.Widths, Memory: r.Memory != 0, Name: r.Name})
 		}
 	}
 	return b
@@ -40,7 +43,8 @@ func RulesOf(b *boards.Board, target uint8, bars [6]uint64) (list []Rule) {
 		if r.First >= bars[r.Bar] || r.LoadOnly {
 			continue
 		}
-		rule := Rule{Name: r.Name, Rule: fbs.Rule{First: r.First, Last: min(r.Last, bars[r.Bar]-1), Device: target, Bar: r.Bar, Widths: r.Widths}}
+		rule := Rule{Name: r.Name, Rule: fbs.Rule{First: r.First, Last: min(r.Last, bars[r.Bar]-1),
+			Device: target, Bar: r.Bar, Widths: r.Widths}}
 		if r.Memory {
 			rule.Memory = 1
 		}

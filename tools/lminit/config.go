@@ -52,7 +52,9 @@ var machineLines = [...]machineLine{
 	{"module", "FILE [PARAMETER...]", 1, 64, loadModule},
 	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
 	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
-	{"mount", "SOURCE FOLDER KIND [ro]", 3, 4, mountAt}, {"collisions", "allowed", 1, 1, func([]string) error { return nil }}, // the last for what makes boot images
+	// the last for what makes boot images
+	{"mount", "SOURCE FOLDER KIND [ro]", 3, 4, mountAt},
+	{"collisions", "allowed", 1, 1, func([]string) error { return nil }},
 }
 
 // configured takes -config FILE out of a command line.
@@ -146,10 +148,13 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 	if len(c.replays) > 0 {
 		return args.UsageError(kind.name + " stands before the first image")
 	}
-	if n := len(values); n < kind.least || n > kind.most || n == 4 && kind.name == "mount" && values[3] != "ro" {
-		return args.UsageError(kind.name + " takes " + kind.form + ", not " + strconv.Quote(strings.Join(values, " ")))
+	if n := len(values); n < kind.least || n > kind.most ||
+		n == 4 && kind.name == "mount" && values[3] != "ro" {
+		return args.UsageError(kind.name + " takes " + kind.form + ", not " +
+			strconv.Quote(strings.Join(values, " ")))
 	}
-	if end := map[string]*ending{"on-success": &c.success, "on-failure": &c.failure}[kind.name]; end != nil {
+	if end := map[string]*ending{"on-success": &c.success,
+		"on-failure": &c.failure}[kind.name]; end != nil {
 		*end, err = parseEnding(values)
 		return err
 	}
@@ -175,9 +180,11 @@ func parseEnding(values []string) (ending, error) {
 			e.restarts, e.then = int(n), values[2]
 		}
 	}
-	known := (len(values) == 1 || e.restarts > 0) && (e.then == "halt" || e.then == "poweroff" || e.then == "reboot")
+	known := (len(values) == 1 || e.restarts > 0) &&
+		(e.then == "halt" || e.then == "poweroff" || e.then == "reboot")
 	if !known || len(values) == 2 {
-		return ending{then: "poweroff"}, args.UsageError(endings + ", not " + strings.Join(values, " "))
+		return ending{then: "poweroff"}, args.UsageError(endings + ", not " +
+			strings.Join(values, " "))
 	}
 	return e, nil
 }

@@ -23,14 +23,21 @@ import (
 )
 
 func TestConfigurationsBecomeCommandLines(t *testing.T) {
-	got, err := parseConfiguration("c", "# a machine\r\n\n  on-failure\trestart 3 reboot\non-success halt\nmodule /vfio.ko a=1 b=2\nhugepages 016\n"+
-		"bind vfio-pci 0000:01:00.0\nmount /dev/sda1 /data ext4 ro\nimage /a b.lmb\n\tdevice  pci:1234:11e8\ninput x=/i=1\nseal\nimage b.lmb\nloop forever\ndeadline 20ms\n")
+	got, err := parseConfiguration("c",
+		"# a machine\r\n\n  on-failure\trestart 3 reboot\non-success halt\n"+
+			"module /vfio.ko a=1 b=2\nhugepages 016\n"+
+			"bind vfio-pci 0000:01:00.0\nmount /dev/sda1 /data ext4 ro\nimage /a b.lmb\n"+
+			"\tdevice  pci:1234:11e8\ninput x=/i=1\nseal\nimage b.lmb\nloop forever\n"+
+			"deadline 20ms\n")
 	want := configuration{
 		preparations: []preparation{
-			{"c:5", &machineLines[2], []string{"/vfio.ko", "a=1", "b=2"}}, {"c:6", &machineLines[3], []string{"16"}},
-			{"c:7", &machineLines[4], []string{"vfio-pci", "0000:01:00.0"}}, {"c:8", &machineLines[5], []string{"/dev/sda1", "/data", "ext4", "ro"}},
+			{"c:5", &machineLines[2], []string{"/vfio.ko", "a=1", "b=2"}},
+			{"c:6", &machineLines[3], []string{"16"}},
+			{"c:7", &machineLines[4], []string{"vfio-pci", "0000:01:00.0"}},
+			{"c:8", &machineLines[5], []string{"/dev/sda1", "/data", "ext4", "ro"}},
 		},
-		replays: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"}, {"-loop=forever", "-deadline=20ms", "b.lmb"}},
+		replays: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"},
+			{"-loop=forever", "-deadline=20ms", "b.lmb"}},
 		success: ending{0, "halt"}, failure: ending{3, "reboot"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -45,31 +52,32 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 
 func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                     "c: no image",
-		"on-success halt":                      "c: no image",
-		"seal":                                 "c:1: seal stands before the first image",
-		"image":                                "c:1: image takes the path",
-		"image -seal":                          "c:1: image takes the path",
-		"image x\n\nfrob 1":                    "c:3: unknown flag -frob",
-		"image x\nfrob":                        "c:2: -frob needs a value, or is unknown",
-		"image x\nseal yes":                    "c:2: seal takes no value",
-		"image x\nloop 0":                      "c:2: -loop takes",
-		"image x\nloop":                        "c:2: -loop needs a value",
-		"image x\ndeadline":                    "c:2: -deadline needs a value",
-		"image x\nhelp":                        "c:2: help belongs on a command line",
-		"image x\ncheck":                       "c:2: check belongs on a command line",
-		"image x\nsupervised":                  "c:2: supervised belongs on a command line",
-		"image x\nversion":                     "c:2: version belongs on a command line",
-		"image x\x00":                          `c:1: image takes the path of an image, not "x\x00"`,
-		"image x\ninput a=b\x00":               "c:2: input takes no zero byte",
-		"mount a b ext4 rw\nimage x":           `c:1: mount takes SOURCE FOLDER KIND [ro], not "a b ext4 rw"`,
-		"image x\nconfig y":                    "c:2: config belongs on a command line",
-		"image x\non-failure halt":             "c:2: on-failure stands before",
-		"on-failure\nimage x":                  "c:1: on-failure takes halt, poweroff, reboot, restart or",
-		"on-failure stop\nimage x":             "c:1: halt, poweroff, reboot",
-		"on-failure restart 3\nimage x":        "c:1: halt, poweroff, reboot",
-		"on-failure halt 3 reboot\nimage x":    "c:1: halt, poweroff, reboot",
-		"on-failure restart 0 reboot\nimage x": "c:1: halt, poweroff, reboot",
+		"":                           "c: no image",
+		"on-success halt":            "c: no image",
+		"seal":                       "c:1: seal stands before the first image",
+		"image":                      "c:1: image takes the path",
+		"image -seal":                "c:1: image takes the path",
+		"image x\n\nfrob 1":          "c:3: unknown flag -frob",
+		"image x\nfrob":              "c:2: -frob needs a value, or is unknown",
+		"image x\nseal yes":          "c:2: seal takes no value",
+		"image x\nloop 0":            "c:2: -loop takes",
+		"image x\nloop":              "c:2: -loop needs a value",
+		"image x\ndeadline":          "c:2: -deadline needs a value",
+		"image x\nhelp":              "c:2: help belongs on a command line",
+		"image x\ncheck":             "c:2: check belongs on a command line",
+		"image x\nsupervised":        "c:2: supervised belongs on a command line",
+		"image x\nversion":           "c:2: version belongs on a command line",
+		"image x\x00":                `c:1: image takes the path of an image, not "x\x00"`,
+		"image x\ninput a=b\x00":     "c:2: input takes no zero byte",
+		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE FOLDER KIND [ro], not "a b ext4 rw"`,
+		"image x\nconfig y":          "c:2: config belongs on a command line",
+		"image x\non-failure halt":   "c:2: on-failure stands before",
+		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
+			"restart or",
+		"on-failure stop\nimage x":                    "c:1: halt, poweroff, reboot",
+		"on-failure restart 3\nimage x":               "c:1: halt, poweroff, reboot",
+		"on-failure halt 3 reboot\nimage x":           "c:1: halt, poweroff, reboot",
+		"on-failure restart 0 reboot\nimage x":        "c:1: halt, poweroff, reboot",
 		"on-failure restart 9999999999 halt\nimage x": "c:1: halt, poweroff, reboot",
 		"on-failure restart 1 restart\nimage x":       "c:1: halt, poweroff, reboot",
 		"hugepages many\nimage x":                     "c:1: hugepages takes a number",
@@ -78,17 +86,20 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"module\nimage x":                             `c:1: module takes FILE [PARAMETER...], not ""`,
 		"image x\nwindow \xff":                        "c:2: -window takes",
 	} {
-		if _, err := parseConfiguration("c", text); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
+		if _, err := parseConfiguration("c", text); hal.CodeOf(err) != hal.Usage ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 }
 
 func TestWhatStandsBeforeAMistakeIsObeyed(t *testing.T) {
-	if c, _ := parseConfiguration("c", "on-failure restart 2 reboot\nfrob\n"); c.failure != (ending{2, "reboot"}) {
+	if c, _ := parseConfiguration("c",
+		"on-failure restart 2 reboot\nfrob\n"); c.failure != (ending{2, "reboot"}) {
 		t.Errorf("%+v", c.failure)
 	}
-	if c, _ := parseConfiguration("c", "on-failure nonsense\n"); c.failure != (ending{0, "poweroff"}) {
+	if c, _ := parseConfiguration("c", "on-failure nonsense\n"); c.failure != (ending{0,
+		"poweroff"}) {
 		t.Errorf("%+v", c.failure)
 	}
 }
@@ -104,7 +115,8 @@ func TestExampleOfThePageIsAConfiguration(t *testing.T) {
 	for i, part := range strings.Split(string(page), "```\n") {
 		text += []string{"", part}[i%2]
 	}
-	if c, err := parseConfiguration("page", text); err != nil || len(c.preparations) < 5 || len(c.replays) != 1 || len(c.replays[0]) < 8 {
+	if c, err := parseConfiguration("page", text); err != nil || len(c.preparations) < 5 ||
+		len(c.replays) != 1 || len(c.replays[0]) < 8 {
 		t.Errorf("%+v, %v\n%s", c, err, text)
 	}
 }
@@ -164,16 +176,19 @@ func configFile(t *testing.T, text string) string {
 
 func TestImagesOfAConfigurationAreReplayedInOrder(t *testing.T) {
 	path := configFile(t, "image edu.lmb\nimage edu.lmb\nsequence none\n")
-	if _, stderr, exit := lminit(t, "-check", "-config", path); exit != 64 || !strings.Contains(stderr, "no sequence none") {
+	if _, stderr, exit := lminit(t, "-check", "-config", path); exit != 64 ||
+		!strings.Contains(stderr, "no sequence none") {
 		t.Errorf("a sequence that is not there: exit %d, %q", exit, stderr)
 	}
 	path = configFile(t, "image edu.lmb\nimage edu.lmb\nsequence main\n")
 	stdout, stderr, exit := lminit(t, "-check", "-config", path)
-	if want := "lmrun: edu.lmb: whole and valid, verified only\nlmrun: edu.lmb: whole and valid, verified only\n"; exit != 0 || stdout != want {
+	if want := "lmrun: edu.lmb: whole and valid, verified only\n" +
+		"lmrun: edu.lmb: whole and valid, verified only\n"; exit != 0 || stdout != want {
 		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
 	}
 	path = configFile(t, "image none.lmb\nimage edu.lmb\n")
-	if stdout, stderr, exit = lminit(t, "-check", "-config", path); exit != 66 || stdout != "" || !strings.Contains(stderr, "none.lmb") {
+	if stdout, stderr, exit = lminit(t, "-check", "-config", path); exit != 66 || stdout != "" ||
+		!strings.Contains(stderr, "none.lmb") {
 		t.Errorf("after a failure: exit %d, %q, %q", exit, stdout, stderr)
 	}
 }
@@ -183,7 +198,8 @@ func TestCheckPreparesNothing(t *testing.T) {
 	if _, stderr, exit := lminit(t, "-config", path, "-check"); exit != 0 {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
-	if _, stderr, exit := lminit(t, "-config", path); exit != 66 || !strings.Contains(stderr, path+":1: module /no/such.ko: ") {
+	if _, stderr, exit := lminit(t, "-config", path); exit != 66 ||
+		!strings.Contains(stderr, path+":1: module /no/such.ko: ") {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -193,11 +209,13 @@ func TestCheckPreparesNothing(t *testing.T) {
 func TestPreparationThatFailsNamesItsReason(t *testing.T) {
 	folder := t.TempDir() + "/at"
 	path := configFile(t, "mount /no/device "+folder+" ext4\nimage edu.lmb\n")
-	if _, stderr, exit := lminit(t, "-config", path); exit == 0 || !strings.Contains(stderr, ": /no/device on "+folder) {
+	if _, stderr, exit := lminit(t, "-config", path); exit == 0 ||
+		!strings.Contains(stderr, ": /no/device on "+folder) {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 	path = configFile(t, "module edu.lmb\nimage edu.lmb\n")
-	if _, stderr, exit := lminit(t, "-config", path); exit != 70 || !strings.Contains(stderr, ":1: module edu.lmb: the kernel refuses it: ") {
+	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
+		!strings.Contains(stderr, ":1: module edu.lmb: the kernel refuses it: ") {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -217,7 +235,8 @@ func TestConfigurationMayBeginWithADash(t *testing.T) {
 func TestMistakeOnTheCommandLineRestartsNothing(t *testing.T) {
 	path := configFile(t, "on-failure restart 1 halt\nimage edu.lmb\n")
 	for _, more := range []string{"-frobnicate=1", "-loop=0", "edu.lmb"} {
-		if _, stderr, exit := lminit(t, "-config", path, more); exit != 64 || strings.Contains(stderr, "restart") || strings.Count(stderr, "\n") != 1 {
+		if _, stderr, exit := lminit(t, "-config", path, more); exit != 64 ||
+			strings.Contains(stderr, "restart") || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: %d, %s", more, exit, stderr)
 		}
 	}
@@ -226,7 +245,8 @@ func TestMistakeOnTheCommandLineRestartsNothing(t *testing.T) {
 func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	path := configFile(t, "on-failure restart 2 reboot\nimage none.lmb\n")
 	_, stderr, exit := lminit(t, "-config", path)
-	if exit != 66 || strings.Count(stderr, "lmrun: no such file") != 3 || strings.Count(stderr, "restart after exit 66") != 2 {
+	if exit != 66 || strings.Count(stderr, "lmrun: no such file") != 3 ||
+		strings.Count(stderr, "restart after exit 66") != 2 {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -256,7 +276,8 @@ func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
 		}
 	}
 	for lines, want := range map[string]int{
-		"image edu.lmb\nsequence none\n": 64, "image edu.lmb\nlongest 1us\n": 65, "image lmrun.conf\n": 65,
+		"image edu.lmb\nsequence none\n": 64, "image edu.lmb\nlongest 1us\n": 65,
+		"image lmrun.conf\n": 65,
 	} {
 		_, stderr, exit := lminit(t, "-config", configFile(t, "on-failure restart 2 halt\n"+lines))
 		if exit != want || strings.Contains(stderr, "restart after") {
@@ -267,9 +288,11 @@ func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
 
 // TestWhatIsOnlyCheckedIsCheckedOnce, done or failed, however often it would run.
 func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
-	for head, want := range map[string]int{"on-success restart\nimage edu.lmb\n": 0, "on-failure restart 2 reboot\nimage none.lmb\n": 66} {
+	for head, want := range map[string]int{"on-success restart\nimage edu.lmb\n": 0,
+		"on-failure restart 2 reboot\nimage none.lmb\n": 66} {
 		stdout, stderr, exit := lminit(t, "-config", configFile(t, head), "-check")
-		if exit != want || strings.Contains(stderr, "restart after") || strings.Count(stdout, "verified only") > 1 {
+		if exit != want || strings.Contains(stderr, "restart after") ||
+			strings.Count(stdout, "verified only") > 1 {
 			t.Errorf("%s%d, %q, %q", head, exit, stdout, stderr)
 		}
 	}
@@ -326,7 +349,8 @@ func TestModuleThatIsAPipeIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = ":1: module pipe: the kernel refuses it: "
-	if _, stderr, exit := lminit(t, "-config", path); exit != 70 || !strings.Contains(stderr, want) {
+	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
+		!strings.Contains(stderr, want) {
 		t.Errorf("exit %d, %s", exit, stderr)
 	}
 }
@@ -381,7 +405,8 @@ func TestSignalEndsASupervisor(t *testing.T) {
 		}
 		c := standIn(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
 		stderr := signalled(t, c, signal)
-		if exit := c.ProcessState.ExitCode(); exit != 66 && exit != 0 || strings.Count(stderr, "restart after exit 66") != 1 {
+		if exit := c.ProcessState.ExitCode(); exit != 66 && exit != 0 ||
+			strings.Count(stderr, "restart after exit 66") != 1 {
 			t.Errorf("%v: exit %d, %q", signal, exit, stderr)
 		}
 	}
@@ -391,10 +416,12 @@ func TestSignalEndsASupervisor(t *testing.T) {
 func standIn(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	folder := t.TempDir()
-	if err := os.Link(filepath.Join(programs, "lminit"), filepath.Join(folder, "lminit")); err != nil {
+	if err := os.Link(filepath.Join(programs, "lminit"),
+		filepath.Join(folder, "lminit")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "lmrun"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "lmrun"), []byte("#!/bin/sh\n"+script),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	return exec.Command(filepath.Join(folder, "lminit"), args...)
@@ -430,7 +457,8 @@ func withPrograms(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(programs)
-	if out, err := exec.Command("go", "build", "-o", programs, "lightmetal/tools/lminit", "lightmetal/tools/lmrun").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", programs, "lightmetal/tools/lminit",
+		"lightmetal/tools/lmrun").CombinedOutput(); err != nil {
 		panic(err.Error() + string(out))
 	}
 	return m.Run()
@@ -451,20 +479,25 @@ func lminit(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 }
 
 func TestLineWithoutAValueIsRefused(t *testing.T) {
-	for _, name := range []string{"device", "sequence", "before", "after", "input", "output", "loop", "deadline", "watchdog", "window", "key", "longest"} {
-		if _, err := parseConfiguration("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "c:2: -"+name+" needs a value") {
+	for _, name := range []string{"device", "sequence", "before", "after", "input", "output",
+		"loop", "deadline", "watchdog", "window", "key", "longest"} {
+		if _, err := parseConfiguration("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage ||
+			!strings.Contains(err.Error(), "c:2: -"+name+" needs a value") {
 			t.Errorf("line %s: %v", name, err)
 		}
 	}
-	for _, line := range [][]string{{}, {"-config", ""}, {"-config=", image}, {"-config", "", image}, {image}} {
-		if _, stderr, exit := lminit(t, line...); exit != 64 || !strings.Contains(stderr, "no -config given") {
+	for _, line := range [][]string{{}, {"-config", ""}, {"-config=", image},
+		{"-config", "", image}, {image}} {
+		if _, stderr, exit := lminit(t, line...); exit != 64 ||
+			!strings.Contains(stderr, "no -config given") {
 			t.Errorf("%q: %d, %s", line, exit, stderr)
 		}
 	}
 	if stdout, _, exit := lminit(t, "-help"); exit != 0 || stdout != usage {
 		t.Errorf("-help: %d, %s", exit, stdout)
 	}
-	if stdout, stderr, exit := lminit(t, "-version"); exit != 0 || stdout != version+"\n" || stderr != "" {
+	if stdout, stderr, exit := lminit(t, "-version"); exit != 0 || stdout != version+"\n" ||
+		stderr != "" {
 		t.Errorf("-version: %d, %s, %s", exit, stdout, stderr)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 // process1 is lminit as a machine's first process. It does not return.
 func runAsPID1() {
-	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}} {
+	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"},
+		{"devtmpfs", "/dev"}} {
 		_ = unix.Mkdir(m.path, 0o755)
 		if err := unix.Mount(m.kind, m.path, m.kind, 0, ""); err != nil && err != unix.EBUSY {
 			printLine("lminit: mounting " + m.path + ": " + err.Error())
@@ -35,7 +36,8 @@ func runAsPID1() {
 			_ = unix.Unmount(p.values[1], 0)
 		}
 	}
-	command := map[string]int{"halt": unix.LINUX_REBOOT_CMD_HALT, "reboot": unix.LINUX_REBOOT_CMD_RESTART}[then]
+	command := map[string]int{"halt": unix.LINUX_REBOOT_CMD_HALT,
+		"reboot": unix.LINUX_REBOOT_CMD_RESTART}[then]
 	if command == 0 {
 		command = unix.LINUX_REBOOT_CMD_POWER_OFF
 	}

@@ -12,7 +12,8 @@ import (
 func (p *preparation) prepare() error {
 	err := p.kind.prepare(p.values)
 	if err != nil {
-		err = hal.NewFault(hal.CodeOf(err), p.place+": "+p.kind.name+" "+strings.Join(p.values, " ")+": "+faultReason(err))
+		err = hal.NewFault(hal.CodeOf(err), p.place+": "+p.kind.name+" "+
+			strings.Join(p.values, " ")+": "+faultReason(err))
 	}
 	return err
 }

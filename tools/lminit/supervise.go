@@ -41,7 +41,8 @@ func (s *supervisor) supervise() (exit int, then string) {
 	s.check, s.signals = o.Check, make(chan os.Signal, 1)
 	// To process 1 they mean what they mean to busybox's init: SIGUSR1 halt,
 	// SIGUSR2 power off, the others reboot.
-	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
+		unix.SIGUSR2)
 	if err := s.read(); err != nil {
 		s.log(err.Error())
 		return hal.CodeOf(err).Exit(), s.failure.then
@@ -83,7 +84,8 @@ func (s *supervisor) run() (exit int, then string) {
 		if exit != 0 {
 			end = &s.failure
 		}
-		if end.restarts == 0 || s.check || s.hopeless(exit) { // what is only checked is checked once
+		// what is only checked is checked once
+		if end.restarts == 0 || s.check || s.hopeless(exit) {
 			return exit, end.then
 		}
 		if end.restarts > 0 {
@@ -97,7 +99,8 @@ func (s *supervisor) run() (exit int, then string) {
 			break
 		}
 	}
-	if then = map[os.Signal]string{unix.SIGUSR1: "halt", unix.SIGUSR2: "poweroff"}[s.ended]; then == "" {
+	if then = map[os.Signal]string{unix.SIGUSR1: "halt",
+		unix.SIGUSR2: "poweroff"}[s.ended]; then == "" {
 		then = "reboot"
 	}
 	return exit, then
@@ -152,10 +155,11 @@ func (s *supervisor) runReplay(flags []string) int {
 	}
 	defer unix.Close(pipe[0])
 	// Where this process is killed, the next one must not find the device in use.
-	pid, err := syscall.ForkExec(filepath.Join(filepath.Dir(self), "lmrun"), words, &syscall.ProcAttr{
-		Files: []uintptr{0, 1, 2, uintptr(pipe[1])}, Env: environment(syscall.Environ()),
-		// A terminal's SIGINT comes once, from here.
-		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}})
+	pid, err := syscall.ForkExec(filepath.Join(filepath.Dir(self), "lmrun"), words,
+		&syscall.ProcAttr{
+			Files: []uintptr{0, 1, 2, uintptr(pipe[1])}, Env: environment(syscall.Environ()),
+			// A terminal's SIGINT comes once, from here.
+			Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}})
 	unix.Close(pipe[1])
 	if err != nil {
 		s.log("starting the replay: " + err.Error())

@@ -32,7 +32,8 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 	for i, name := range [...]string{o.Sequence, o.Before, o.After} {
 		index := view.SequenceByName(name)
 		if name != "" && index < 0 {
-			return f, args.UsageError("no sequence " + name + " in the image; it has" + sequenceNames(view))
+			return f, args.UsageError("no sequence " + name + " in the image; it has" +
+				sequenceNames(view))
 		}
 		*[...]*int{&f.sequence, &f.before, &f.after}[i] = index
 	}
@@ -58,7 +59,8 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 		err = args.UsageError("-window: no window of the image moves")
 	default:
 		if err = runtime.CheckTime(view); err == nil {
-			err = files.RejectAliases(bindingPaths(o.Outputs), append(bindingPaths(o.Inputs), o.Image, o.Key)...)
+			err = files.RejectAliases(bindingPaths(o.Outputs),
+				append(bindingPaths(o.Inputs), o.Image, o.Key)...)
 		}
 	}
 	return f, err

@@ -109,12 +109,14 @@ func frameRuns(t *testing.T, line string) outcome {
 func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
-	if end := frameRuns(t, "-before begin -sequence main -loop 3 -after finish -input a="+in); end.err != nil || end.result.Code != hal.OK || end.runs != 3 {
+	if end := frameRuns(t, "-before begin -sequence main -loop 3 -after finish -input a="+
+		in); end.err != nil || end.result.Code != hal.OK || end.runs != 3 {
 		t.Errorf("%+v", end)
 	}
 	// finish fails without begin, and a failure before leaves no runs.
 	end := frameRuns(t, "-after finish -input a="+in)
-	if end.result.Code != hal.ExpectFailed || end.runs != 1 || !strings.Contains(end.err.Error(), "of finish") {
+	if end.result.Code != hal.ExpectFailed || end.runs != 1 ||
+		!strings.Contains(end.err.Error(), "of finish") {
 		t.Errorf("%+v", end)
 	}
 	end = frameRuns(t, "-before finish -input a="+in)
@@ -122,7 +124,8 @@ func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 		t.Errorf("%+v", end)
 	}
 	for _, flag := range []string{"-before", "-after", "-sequence"} {
-		if end := frameRuns(t, flag+" none -input a="+in); hal.CodeOf(end.err) != hal.Usage || !strings.Contains(end.err.Error(), "no sequence none") {
+		if end := frameRuns(t, flag+" none -input a="+in); hal.CodeOf(end.err) != hal.Usage ||
+			!strings.Contains(end.err.Error(), "no sequence none") {
 			t.Errorf("%s: %+v", flag, end)
 		}
 	}
@@ -151,7 +154,8 @@ func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T)
 		t.Fatal(err)
 	}
 	end := f.runLoop(1)
-	if end.result.Code != hal.DMAFault || !end.result.SafeRan || failureText(end) != "DMA fault: after the last run; sequence safe: done" {
+	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
+		failureText(end) != "DMA fault: after the last run; sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }
@@ -248,7 +252,8 @@ func TestFileIsReadOnceAndWrittenAfterTheLastRun(t *testing.T) {
 	}
 	for _, size := range []int{frameBytes - 1, frameBytes + 1} {
 		_ = os.WriteFile(in, make([]byte, size), 0o600)
-		if end := frameRuns(t, "-input a="+in); hal.CodeOf(end.err) != hal.BadTensor || end.runs != 0 {
+		if end := frameRuns(t, "-input a="+in); hal.CodeOf(end.err) != hal.BadTensor ||
+			end.runs != 0 {
 			t.Errorf("%d bytes: %+v", size, end)
 		}
 	}
@@ -257,13 +262,15 @@ func TestFileIsReadOnceAndWrittenAfterTheLastRun(t *testing.T) {
 // Nothing lies at the first address of any process.
 func TestFileThatCannotBeReadIsAnErrorWithTheKernelsReason(t *testing.T) {
 	end := frameRuns(t, "-input a=/proc/self/mem")
-	if hal.CodeOf(end.err) != hal.IO || !strings.HasSuffix(end.err.Error(), "/proc/self/mem: input/output error") {
+	if hal.CodeOf(end.err) != hal.IO || !strings.HasSuffix(end.err.Error(),
+		"/proc/self/mem: input/output error") {
 		t.Errorf("%+v", end)
 	}
 }
 
 func TestFailedRunMakesNoFileAndLeavesRingsOpen(t *testing.T) {
-	in, out, file := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "ring"), filepath.Join(t.TempDir(), "d")
+	in, out, file := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "ring"),
+		filepath.Join(t.TempDir(), "d")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
 	end := frameRuns(t, "-sequence bad -input a="+in+" -output d=ring:"+out+" -output d="+file)
 	if end.result.Code != hal.ExpectFailed || end.runs != 0 {
@@ -290,7 +297,8 @@ const (
 func peer(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "peer")
-	out, err := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", binary, "testdata/ring_peer.c").CombinedOutput()
+	out, err := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
+		binary, "testdata/ring_peer.c").CombinedOutput()
 	if err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatalf("%v\n%s", err, out)
@@ -336,7 +344,8 @@ func TestRingsGiveEachRunItsDataFromAndToAProgramInC(t *testing.T) {
 			t.Error(err)
 		}
 		if !bytes.Equal(got.Bytes(), results) {
-			t.Errorf("%d slots: %d bytes came back, not those of %d frames", slots, got.Len(), frames)
+			t.Errorf("%d slots: %d bytes came back, not those of %d frames", slots, got.Len(),
+				frames)
 		}
 	}
 }
@@ -366,7 +375,8 @@ func TestCutOffRunIsDoneAgain(t *testing.T) {
 	_ = os.WriteFile(path, data, 0o600)
 	out := filepath.Join(t.TempDir(), "out")
 	made(t, out, resultBytes, 2)
-	o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " -output d=ring:" + out + " x.lmb"))
+	o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " -output d=ring:" + out +
+		" x.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,11 +399,13 @@ func TestCutOffRunIsDoneAgain(t *testing.T) {
 	if f, err = framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
 		t.Fatal(err)
 	}
-	if end := f.runLoop(o.Loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 || read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
+	if end := f.runLoop(o.Loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 ||
+		read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
 		t.Fatalf("%+v", end)
 	}
 	all, _ := os.ReadFile(out)
-	if !bytes.Equal(all[ringHeader:][:resultBytes], results[:resultBytes]) || !bytes.Equal(all[ringHeader+64:][:resultBytes], results[resultBytes:][:resultBytes]) {
+	if !bytes.Equal(all[ringHeader:][:resultBytes], results[:resultBytes]) ||
+		!bytes.Equal(all[ringHeader+64:][:resultBytes], results[resultBytes:][:resultBytes]) {
 		t.Error("the results are not those of the first two frames")
 	}
 }
@@ -406,7 +418,8 @@ func TestRingsGetNothingBeforeAllHaveRoom(t *testing.T) {
 	data := made(t, full, resultBytes, 2)
 	data[ringWritten] = 2
 	_ = os.WriteFile(full, data, 0o600)
-	o, err := args.Parse(strings.Fields("-output d=ring:" + empty + " -output d=ring:" + full + " x.lmb"))
+	o, err := args.Parse(strings.Fields("-output d=ring:" + empty + " -output d=ring:" + full +
+		" x.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +429,8 @@ func TestRingsGetNothingBeforeAllHaveRoom(t *testing.T) {
 	}
 	stopping.Store(1)
 	defer stopping.Store(0)
-	if err := f.sendOutputs(); err == nil || !strings.Contains(err.Error(), "nobody takes the results") {
+	if err := f.sendOutputs(); err == nil || !strings.Contains(err.Error(),
+		"nobody takes the results") {
 		t.Error(err)
 	}
 	for _, path := range []string{empty, full} {
@@ -452,7 +466,8 @@ func TestSignalEndsTheRunsInOrder(t *testing.T) {
 		out := fresh("d")
 		done := make(chan outcome)
 		go func() {
-			done <- frameRuns(t, "-loop forever -before begin -after finish -input a="+input+" -output d="+out)
+			done <- frameRuns(t, "-loop forever -before begin -after finish -input a="+input+
+				" -output d="+out)
 		}()
 		// Both frames are taken when the pipe or the ring is empty.
 		for {
@@ -465,7 +480,8 @@ func TestSignalEndsTheRunsInOrder(t *testing.T) {
 		stopping.Store(1)
 		end := <-done
 		stopping.Store(0)
-		if got, _ := os.ReadFile(out); end.err != nil || end.result.Code != hal.OK || end.runs == 0 || !bytes.Equal(got, results[resultBytes:]) && end.runs == 2 {
+		if got, _ := os.ReadFile(out); end.err != nil || end.result.Code != hal.OK ||
+			end.runs == 0 || !bytes.Equal(got, results[resultBytes:]) && end.runs == 2 {
 			t.Errorf("%s: %+v, %x", input, end, got)
 		}
 	}
@@ -476,7 +492,8 @@ func TestFailureBetweenRunsBringsTheDeviceToRest(t *testing.T) {
 	in := fifo(t)
 	feed(in, inputs[:len(inputs)-1])
 	end := frameRuns(t, "-loop forever -input a="+in)
-	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan || end.result.Safe != hal.OK || !strings.Contains(failureText(end), "sequence safe: done") {
+	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan || end.result.Safe != hal.OK ||
+		!strings.Contains(failureText(end), "sequence safe: done") {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }
@@ -484,7 +501,8 @@ func TestFailureBetweenRunsBringsTheDeviceToRest(t *testing.T) {
 func TestDeadlineHoldsForRunsAlone(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
-	if end := frameRuns(t, "-deadline 500us -before slow -after slow -loop 2 -input a="+in); end.err != nil || end.result.Code != hal.OK || end.runs != 2 {
+	if end := frameRuns(t, "-deadline 500us -before slow -after slow -loop 2 -input a="+
+		in); end.err != nil || end.result.Code != hal.OK || end.runs != 2 {
 		t.Errorf("%+v", end)
 	}
 }
@@ -546,7 +564,8 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 		if moment == 0 {
 			_ = os.Truncate(path, 0)
 		}
-		if end := f.runLoop(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan || end.result.Safe != hal.OK {
+		if end := f.runLoop(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan ||
+			end.result.Safe != hal.OK {
 			t.Errorf("cut at moment %d: %+v", moment, end)
 		}
 	}
@@ -740,7 +759,8 @@ func TestRingThatIsNoneIsRefused(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "in")
 		_ = os.WriteFile(path, spoil(made(t, path, frameBytes, 4)), 0o600)
 		end := frameRuns(t, "-input a=ring:"+path)
-		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) || end.runs != 0 {
+		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) ||
+			end.runs != 0 {
 			t.Errorf("%s: %+v", want, end)
 		}
 	}
@@ -758,11 +778,14 @@ func TestRingThatIsNoneIsRefused(t *testing.T) {
 func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
-	if end := frameRuns(t, "-loop 3 -sequence slow -deadline 2ms -input a="+in); end.err != nil || end.result.Code != hal.OK || end.runs != 3 {
+	if end := frameRuns(t, "-loop 3 -sequence slow -deadline 2ms -input a="+in); end.err != nil ||
+		end.result.Code != hal.OK || end.runs != 3 {
 		t.Errorf("%+v", end)
 	}
 	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
-	if end.result.Code != hal.FrameLate || end.runs != 0 || failureText(end) != "run took longer than its limit: command 6 (number 1 of slow); sequence safe: done" {
+	if end.result.Code != hal.FrameLate || end.runs != 0 ||
+		failureText(end) != "run took longer than its limit: command 6 (number 1 of slow); "+
+			"sequence safe: done" {
 		t.Errorf("%+v, %s", end, failureText(end))
 	}
 }
@@ -777,7 +800,8 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 	}
 	defer reader.Close()
 	for text, code := range map[string]hal.Code{
-		plain: hal.NoDevice, plain + "=10": hal.NoDevice, plain + "=": hal.Usage, plain + "=0": hal.Usage,
+		plain: hal.NoDevice, plain + "=10": hal.NoDevice, plain + "=": hal.Usage,
+		plain + "=0": hal.Usage,
 		plain + "=x": hal.Usage, plain + "=65536": hal.Usage, "/nowhere/watchdog": hal.NoFile,
 		pipe: hal.NoDevice, pipe + "=10": hal.NoDevice, read: hal.NoDevice,
 		"/dev/null": hal.NoDevice,

@@ -70,7 +70,8 @@ func lmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 	}
 	c, err := start(self, args...)
 	if errors.Is(err, syscall.ENOEXEC) { // in QEMU's user mode
-		emulator := "qemu-" + map[string]string{"arm64": "aarch64", "amd64": "x86_64"}[goruntime.GOARCH] + "-static"
+		emulator := "qemu-" + map[string]string{"arm64": "aarch64",
+			"amd64": "x86_64"}[goruntime.GOARCH] + "-static"
 		c, err = start(emulator, append([]string{self}, args...)...)
 	}
 	if exited := new(exec.ExitError); err != nil && !errors.As(err, &exited) {
@@ -120,14 +121,19 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{69, "no such device", []string{"-device", "pci:ffff:00:00.0", image}},
 	} {
 		stdout, stderr, exit := lmrun(t, test.args...)
-		if exit != test.exit || !strings.HasPrefix(stderr, "lmrun: ") || !strings.Contains(stderr, test.want) || stdout != "" {
-			t.Errorf("lmrun %q: exit %d, %q, %q; want %d, %q", test.args, exit, stdout, stderr, test.exit, test.want)
+		if exit != test.exit || !strings.HasPrefix(stderr, "lmrun: ") ||
+			!strings.Contains(stderr, test.want) || stdout != "" {
+			t.Errorf("lmrun %q: exit %d, %q, %q; want %d, %q", test.args, exit, stdout, stderr,
+				test.exit, test.want)
 		}
-		for _, args := range [][]string{append([]string{"-json"}, test.args...), append(test.args, "--json")} {
+		for _, args := range [][]string{append([]string{"-json"}, test.args...),
+			append(test.args, "--json")} {
 			stdout, stderr, exit = lmrun(t, args...)
 			var object struct{ Exit, Command int }
-			if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != test.exit || object.Exit != exit || object.Command != -1 || stderr != "" {
-				t.Errorf("lmrun %q: exit %d, %q, %q, %v; want %d, and no command", args, exit, stdout, stderr, err, test.exit)
+			if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != test.exit ||
+				object.Exit != exit || object.Command != -1 || stderr != "" {
+				t.Errorf("lmrun %q: exit %d, %q, %q, %v; want %d, and no command", args, exit,
+					stdout, stderr, err, test.exit)
 			}
 		}
 	}
@@ -147,7 +153,10 @@ func assembled(t *testing.T, source string) string {
 // how long it may take, of an input that is given twice, of devices by name and
 // number, and of hardware windows.
 func TestWhatNeedsNoDeviceIsCheckedWithoutOneToo(t *testing.T) {
-	long := assembled(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\ntensor n input uint32[]\nmain:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n  write.4 r+0x4 0x1\n"+strings.Repeat("  delay 10s\n", 400))
+	long := assembled(t,
+		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n"+
+			"tensor n input uint32[]\nmain:\n"+strings.Repeat("  call hour\n", 2)+
+			"hour:\n  write.4 r+0x4 0x1\n"+strings.Repeat("  delay 10s\n", 400))
 	for _, test := range []struct {
 		exit  int
 		want  string
@@ -162,13 +171,16 @@ func TestWhatNeedsNoDeviceIsCheckedWithoutOneToo(t *testing.T) {
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input=n=a"}},
 		{64, "names no device", []string{"-longest", "3h", "-device", "pci:1234:11e"}},
 		{64, "names no device", []string{"-longest", "3h", "-device", "pic:1234:11e8"}},
-		{64, "devices: the image is for 1, 2 given", []string{"-longest", "3h", "-device", "pci:1234:11e8", "-device", "tt:/dev/tenstorrent/0"}},
+		{64, "devices: the image is for 1, 2 given",
+			[]string{"-longest", "3h", "-device", "pci:1234:11e8", "-device",
+				"tt:/dev/tenstorrent/0"}},
 		{0, "verified only", []string{"-longest", "3h", "-device", "vfio:0000:01:00.0"}},
 		{64, "-window: no window of the image moves", []string{"-longest", "3h", "-window", "3"}},
 	} {
 		stdout, stderr, exit := lmrun(t, append(append([]string{"-check"}, test.flags...), long)...)
 		if exit != test.exit || !strings.Contains(stdout+stderr, test.want) {
-			t.Errorf("%q: exit %d, %q, %q; want %d, %q", test.flags, exit, stdout, stderr, test.exit, test.want)
+			t.Errorf("%q: exit %d, %q, %q; want %d, %q", test.flags, exit, stdout, stderr,
+				test.exit, test.want)
 		}
 	}
 }
@@ -238,32 +250,45 @@ func TestVersionNamesFormatAndSchema(t *testing.T) {
 	for _, line := range [][]string{{"-version", "-json"}, {"--json", "-version"}} {
 		var object map[string]string
 		stdout, stderr, exit := lmrun(t, line...)
-		want := map[string]string{"version": version, "format": fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor), "schema": fmt.Sprintf("0x%x", fbs.SchemaHash)}
-		if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != 0 || stderr != "" || !maps.Equal(object, want) {
+		want := map[string]string{"version": version,
+			"format": fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor),
+			"schema": fmt.Sprintf("0x%x", fbs.SchemaHash)}
+		if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != 0 ||
+			stderr != "" || !maps.Equal(object, want) {
 			t.Errorf("%q: exit %d, %q, %q, %v", line, exit, stdout, stderr, err)
 		}
 	}
-	want := fmt.Sprintf("%s, format %d.%d, schema 0x%x\n", version, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
+	want := fmt.Sprintf("%s, format %d.%d, schema 0x%x\n", version, fbs.FormatMajor,
+		fbs.FormatMinor, fbs.SchemaHash)
 	if stdout, stderr, exit := lmrun(t, "-version"); exit != 0 || stdout != want || stderr != "" {
 		t.Errorf("exit %d, %q, %q; want %q", exit, stdout, stderr, want)
 	}
 }
 
 func TestCommandLines(t *testing.T) {
-	standard := args.Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot, Image: "x.lmb"}
+	standard := args.Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot,
+		Image: "x.lmb"}
 	with := func(change func(*args.Options)) args.Options { o := standard; change(&o); return o }
 	for _, test := range []struct {
 		line string
 		want args.Options
 	}{
 		{"x.lmb", standard},
-		{"-device pci:1234:11e8 x.lmb --device=tt:/dev/tenstorrent/3", with(func(o *args.Options) { o.Devices = []string{"pci:1234:11e8", "tt:/dev/tenstorrent/3"} })},
-		{"-sequence safe -loop 7 x.lmb", with(func(o *args.Options) { o.Sequence, o.Loop = "safe", 7 })},
+		{"-device pci:1234:11e8 x.lmb --device=tt:/dev/tenstorrent/3",
+			with(func(o *args.Options) {
+				o.Devices = []string{"pci:1234:11e8",
+					"tt:/dev/tenstorrent/3"}
+			})},
+		{"-sequence safe -loop 7 x.lmb",
+			with(func(o *args.Options) { o.Sequence, o.Loop = "safe", 7 })},
 		{"-input a=b=c -output d=e x.lmb", with(func(o *args.Options) {
-			o.Inputs, o.Outputs = []args.Binding{{Name: "a", Path: "b=c"}}, []args.Binding{{Name: "d", Path: "e"}}
+			o.Inputs, o.Outputs = []args.Binding{{Name: "a", Path: "b=c"}},
+				[]args.Binding{{Name: "d", Path: "e"}}
 		})},
-		{"-window 12 -seal --json x.lmb", with(func(o *args.Options) { o.Window, o.Seal, o.JSON = 12, true, true })},
-		{"-loop forever -deadline 20ms x.lmb", with(func(o *args.Options) { o.Loop, o.Deadline = 0, 20_000_000 })},
+		{"-window 12 -seal --json x.lmb",
+			with(func(o *args.Options) { o.Window, o.Seal, o.JSON = 12, true, true })},
+		{"-loop forever -deadline 20ms x.lmb",
+			with(func(o *args.Options) { o.Loop, o.Deadline = 0, 20_000_000 })},
 		{"-deadline 1500us -watchdog /dev/watchdog0=5 -key k x.lmb", with(func(o *args.Options) {
 			o.Deadline, o.Watchdog, o.Key = 1_500_000, "/dev/watchdog0=5", "k"
 		})},
@@ -273,12 +298,16 @@ func TestCommandLines(t *testing.T) {
 		{"-longest 7200s x.lmb", with(func(o *args.Options) { o.Longest = 7200e9 })},
 		{"-h", with(func(o *args.Options) { o.Help, o.Image = true, "" })},
 	} {
-		if got, err := args.Parse(strings.Fields(test.line)); err != nil || !reflect.DeepEqual(got, test.want) {
+		if got, err := args.Parse(strings.Fields(test.line)); err != nil ||
+			!reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, %v", test.line, got, err)
 		}
 	}
-	for _, line := range []string{"", "-loop 0 x", "-loop -1 x", "-loop x x", "-window x x", "-window 65536 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b",
-		"-deadline 0ms x", "-deadline 20 x", "-deadline ms x", "-deadline 20mss x", "-deadline 3601s x", "-deadline -1s x", "-deadline 4294967295s x", "-deadline 2h x", "-longest 9999999h x", "-longest 1d x", "-input a=ring: x"} {
+	for _, line := range []string{"", "-loop 0 x", "-loop -1 x", "-loop x x", "-window x x",
+		"-window 65536 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b",
+		"-deadline 0ms x", "-deadline 20 x", "-deadline ms x", "-deadline 20mss x",
+		"-deadline 3601s x", "-deadline -1s x", "-deadline 4294967295s x", "-deadline 2h x",
+		"-longest 9999999h x", "-longest 1d x", "-input a=ring: x"} {
 		if _, err := args.Parse(strings.Fields(line)); hal.CodeOf(err) != hal.Usage {
 			t.Errorf("%q: %v", line, err)
 		}
@@ -286,9 +315,11 @@ func TestCommandLines(t *testing.T) {
 }
 
 func TestTextInJSONIsTheText(t *testing.T) {
-	for _, text := range []string{"", "plain", "a\"b\\c", "line\nbreak\x00\x1b\x7f\t", "/a b/ü", "\u009b\u2028€😀", "\xff\xe2\x82"} {
+	for _, text := range []string{"", "plain", "a\"b\\c", "line\nbreak\x00\x1b\x7f\t", "/a b/ü",
+		"\u009b\u2028€😀", "\xff\xe2\x82"} {
 		var got string
-		if err := json.Unmarshal(files.EscapeControls([]byte(files.Quote(text))), &got); err != nil || got != string([]rune(text)) {
+		if err := json.Unmarshal(files.EscapeControls([]byte(files.Quote(text))),
+			&got); err != nil || got != string([]rune(text)) {
 			t.Errorf("%q comes back as %q, %v", text, got, err)
 		}
 	}
@@ -301,15 +332,18 @@ func TestReportOfARun(t *testing.T) {
 		t.Error(got)
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
-	end.err = &hal.Fault{Code: hal.ExpectFailed, Reason: "command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf"}
-	if got := failureText(end); got != "expect failed: command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf; sequence safe: done" {
+	end.err = &hal.Fault{Code: hal.ExpectFailed,
+		Reason: "command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf"}
+	if got := failureText(end); got != "expect failed: command 3 (number 4 of main): got 0x7, "+
+		"wanted 0x8 under mask 0xf; sequence safe: done" {
 		t.Error(got)
 	}
 	var object map[string]any
 	if err := json.Unmarshal([]byte(jsonText(o, end, hal.ExpectFailed)), &object); err != nil {
 		t.Fatal(err)
 	}
-	for field, want := range map[string]any{"exit": 76.0, "image": "x.lmb", "sequence": "main", "runs": 4.0, "got": 7.0, "want": 8.0, "mask": 15.0, "safe": "done", "mean_ns": 2500.0} {
+	for field, want := range map[string]any{"exit": 76.0, "image": "x.lmb", "sequence": "main",
+		"runs": 4.0, "got": 7.0, "want": 8.0, "mask": 15.0, "safe": "done", "mean_ns": 2500.0} {
 		if object[field] != want {
 			t.Errorf("%s: %v, want %v", field, object[field], want)
 		}
@@ -321,7 +355,8 @@ func TestReportOfARun(t *testing.T) {
 func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 	dir := t.TempDir()
 	runner, keyFile := filepath.Join(dir, "lmrun"), filepath.Join(dir, "keys")
-	if out, err := exec.Command("go", "build", "-tags", "signed", "-o", runner, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "signed", "-o", runner,
+		".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -338,7 +373,8 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest := sha512.Sum512(plain)
-	signed := append(bytes.Clone(plain), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+	signed := append(bytes.Clone(plain), lmb.SignatureBlock(public,
+		ed25519.Sign(key, digest[:]))...)
 	changed := bytes.Clone(signed)
 	changed[len(plain)/2] ^= 1
 	write("keys", fmt.Appendf(nil, "%x\n", []byte(public)))
@@ -350,15 +386,20 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 		{"changed", write("changed.lmb", changed), keyFile, "does not hold", 77},
 		{"unsigned", image, keyFile, "not signed", 77},
 		{"no image at all", write("junk.lmb", []byte("junk")), keyFile, "not signed", 77},
-		{"of another key", write("signed2.lmb", signed), write("other", fmt.Appendf(nil, "%x\n", []byte(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, 32)).Public().(ed25519.PublicKey)))), "not among", 77},
-		{"of a key that anybody can sign for", write("signed3.lmb", signed), write("zeros", []byte(strings.Repeat("00", 32))), "anybody", 77},
+		{"of another key", write("signed2.lmb", signed),
+			write("other", fmt.Appendf(nil, "%x\n",
+				[]byte(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9},
+					32)).Public().(ed25519.PublicKey)))), "not among", 77},
+		{"of a key that anybody can sign for", write("signed3.lmb", signed),
+			write("zeros", []byte(strings.Repeat("00", 32))), "anybody", 77},
 		{"no key", image, write("empty", nil), "no public key", 77},
 		{"no file of keys", image, filepath.Join(dir, "none"), "no such file", 66},
 	} {
 		c := exec.Command(runner, "-key", test.keys, "-device", "pci:ffff:00:00.0", test.path)
 		out, _ := c.CombinedOutput()
 		if c.ProcessState.ExitCode() != test.exit || !strings.Contains(string(out), test.want) {
-			t.Errorf("%s: exit %d, %s; want %d, %s", test.name, c.ProcessState.ExitCode(), out, test.exit, test.want)
+			t.Errorf("%s: exit %d, %s; want %d, %s", test.name, c.ProcessState.ExitCode(), out,
+				test.exit, test.want)
 		}
 	}
 	help, _ := exec.Command(runner, "-help").Output()
@@ -368,7 +409,8 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 }
 
 // flagsWithValue are all flags that take one.
-var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop", "deadline", "watchdog", "window", "key", "longest"}
+var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop",
+	"deadline", "watchdog", "window", "key", "longest"}
 
 // TestNoFlagTakesAnEmptyValue: a variable that is not set must not
 // switch off what it was to switch on.
@@ -377,21 +419,26 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 		if !strings.Contains(usage+"-key FILE", "-"+name+" ") {
 			t.Errorf("-%s is not in the usage", name)
 		}
-		for _, line := range [][]string{{"-" + name, "", image}, {"-" + name + "=", image}, {"--" + name + "=", image}, {image, "-" + name}, {"-" + name + "=1=x", "-" + name + "=", image}} {
+		for _, line := range [][]string{{"-" + name, "", image}, {"-" + name + "=", image},
+			{"--" + name + "=", image}, {image, "-" + name},
+			{"-" + name + "=1=x", "-" + name + "=", image}} {
 			if _, err := args.Parse(line); hal.CodeOf(err) != hal.Usage {
 				t.Errorf("%q: %v", line, err)
 			}
 		}
 	}
 	for text := range strings.Lines(usage) {
-		if words := strings.Fields(text); strings.HasPrefix(text, "  -") && len(words) > 1 && words[1] == strings.ToUpper(words[1]) {
-			if name, _, _ := strings.Cut(words[0][1:], "="); !slices.Contains(flagsWithValue, name) {
+		if words := strings.Fields(text); strings.HasPrefix(text, "  -") && len(words) > 1 &&
+			words[1] == strings.ToUpper(words[1]) {
+			if name, _, _ := strings.Cut(words[0][1:], "="); !slices.Contains(flagsWithValue,
+				name) {
 				t.Errorf("%s is not tried", words[0])
 			}
 		}
 	}
 	for _, line := range [][]string{{"-key=", image}, {"-key=" + image, "-key=", image}} {
-		if _, stderr, exit := lmrun(t, line...); exit != 64 || !strings.Contains(stderr, "needs a value") {
+		if _, stderr, exit := lmrun(t, line...); exit != 64 ||
+			!strings.Contains(stderr, "needs a value") {
 			t.Errorf("%q: %d, %s", line, exit, stderr)
 		}
 	}

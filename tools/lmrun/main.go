@@ -24,10 +24,12 @@ func main() {
 
 // outcome is how a whole invocation ended, with what there is to tell.
 type outcome struct {
-	err                error          // of a run: "expect failed: command 3 (number 4 of main): got ..."
-	result             runtime.Result // of the last run; with a Code where it, or what came after it, failed
-	runs               uint64         // completed
-	total, least, most int64          // nanoseconds of all completed runs
+	// of a run: "expect failed: command 3 (number 4 of main): got ..."
+	err error
+	// of the last run; with a Code where it, or what came after it, failed
+	result             runtime.Result
+	runs               uint64 // completed
+	total, least, most int64  // nanoseconds of all completed runs
 }
 
 // replay does everything between the command line and the report.
@@ -111,7 +113,8 @@ func (f *frameLoop) stopDevices(devices []hal.Device) (first error) {
 	return first
 }
 
-var openDevice, parseDeviceName = hal.Open, hal.ParseName // with the build tag mock of stand-ins, too
+// with the build tag mock of stand-ins, too
+var openDevice, parseDeviceName = hal.Open, hal.ParseName
 
 // open opens one device for each target of the image.
 func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err error) {

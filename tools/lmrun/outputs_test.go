@@ -71,8 +71,10 @@ func frameFiles(t *testing.T) (folder, in, out string) {
 	t.Helper()
 	folder = t.TempDir()
 	in, out = filepath.Join(folder, "a"), filepath.Join(folder, "d")
-	for path, data := range map[string][]byte{in: bytes.Repeat([]byte{3}, frameBytes), out: []byte("old")} {
-		if err := errors.Join(os.WriteFile(path, data, 0o640), os.Chmod(path, 0o640)); err != nil { // whatever the umask
+	for path, data := range map[string][]byte{in: bytes.Repeat([]byte{3}, frameBytes),
+		out: []byte("old")} {
+		// whatever the umask
+		if err := errors.Join(os.WriteFile(path, data, 0o640), os.Chmod(path, 0o640)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,7 +105,8 @@ func TestSealedProcessPutsItsOutputInPlace(t *testing.T) {
 		if err := os.Symlink("d", link); err != nil {
 			t.Fatal(err)
 		}
-		text, err := framesCommand(t, "end", append(seal, "-input", "a="+in, "-output", "d="+link, "x.lmb")...).CombinedOutput()
+		text, err := framesCommand(t, "end", append(seal, "-input", "a="+in, "-output", "d="+link,
+			"x.lmb")...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %v, %s", seal, err, text)
 		}
@@ -124,10 +127,12 @@ func TestSealedProcessRenamesNothingElse(t *testing.T) {
 	folder, in, out := frameFiles(t)
 	c := framesCommand(t, "rename", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
 	text, _ := c.CombinedOutput()
-	if status := c.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGSYS {
+	if status := c.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() ||
+		status.Signal() != syscall.SIGSYS {
 		t.Errorf("ended with %v, %s; want it killed by SIGSYS", c.ProcessState, text)
 	}
-	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, newOutput) || fileNames(t, folder) != "a d" {
+	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, newOutput) ||
+		fileNames(t, folder) != "a d" {
 		t.Errorf("%x, %v, files %s", got, err, fileNames(t, folder))
 	}
 }
@@ -149,9 +154,11 @@ func TestEnvironmentOfGoEndsNoSealedProcess(t *testing.T) {
 }
 
 func TestFailedRunLeavesOutputsAsTheyWere(t *testing.T) {
-	for _, args := range []string{"-sequence bad", "-seal -sequence bad", "-after bad", "-seal -after bad", "-watchdog /nonexistent"} {
+	for _, args := range []string{"-sequence bad", "-seal -sequence bad", "-after bad",
+		"-seal -after bad", "-watchdog /nonexistent"} {
 		folder, in, out := frameFiles(t)
-		text, err := framesCommand(t, "end", append(strings.Fields(args), "-input", "a="+in, "-output", "d="+out, "x.lmb")...).CombinedOutput()
+		text, err := framesCommand(t, "end", append(strings.Fields(args), "-input", "a="+in,
+			"-output", "d="+out, "x.lmb")...).CombinedOutput()
 		if err == nil {
 			t.Errorf("%s: no failure: %s", args, text)
 		}
@@ -164,14 +171,17 @@ func TestFailedRunLeavesOutputsAsTheyWere(t *testing.T) {
 // TestOutputThatIsReadIsRefused by every name that it has.
 func TestOutputThatIsReadIsRefused(t *testing.T) {
 	folder, in, _ := frameFiles(t)
-	image, link, hard := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "link"), filepath.Join(folder, "hard")
-	for _, err := range []error{os.WriteFile(image, []byte("image"), 0o600), os.Symlink(in, link), os.Link(in, hard)} {
+	image, link, hard := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "link"),
+		filepath.Join(folder, "hard")
+	for _, err := range []error{os.WriteFile(image, []byte("image"), 0o600), os.Symlink(in, link),
+		os.Link(in, hard)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, out := range []string{in, link, hard, image, folder + "/./a"} {
-		text, err := framesCommand(t, "end", "-input", "a="+in, "-output", "d="+out, image).CombinedOutput()
+		text, err := framesCommand(t, "end", "-input", "a="+in, "-output", "d="+out,
+			image).CombinedOutput()
 		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 ||
 			!strings.Contains(string(text), "is the input") {
 			t.Errorf("%s: %v, %s", out, err, text)
@@ -192,8 +202,10 @@ func TestRunWithoutDataIsAFailure(t *testing.T) {
 			writer.Close()
 		}
 	}()
-	text, err := framesCommand(t, "end", "-loop", "forever", "-input", "a="+pipe, "x.lmb").CombinedOutput()
-	if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 65 || !strings.Contains(string(text), "before the first run") {
+	text, err := framesCommand(t, "end", "-loop", "forever", "-input", "a="+pipe,
+		"x.lmb").CombinedOutput()
+	if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 65 ||
+		!strings.Contains(string(text), "before the first run") {
 		t.Errorf("%v, %s", err, text)
 	}
 }
@@ -225,10 +237,12 @@ func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
 	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC),
 		slices.Index(fileCalls, unix.SYS_RENAMEAT2)
 	if synced < 0 || renamed < synced || slices.Index(fileCalls[:synced], unix.SYS_WRITE) < 0 {
-		t.Errorf("calls %v: the data are not on the disk (%d) before they are in place (%d)", fileCalls, synced, renamed)
+		t.Errorf("calls %v: the data are not on the disk (%d) before they are in place (%d)",
+			fileCalls, synced, renamed)
 	}
 	if old < 8 || whole < 2 {
-		t.Errorf("%d steps: %d with the old output, %d with the new one; are the right calls looked at?", steps, old, whole)
+		t.Errorf("%d steps: %d with the old output, %d with the new one; are the right calls "+
+			"looked at?", steps, old, whole)
 	}
 }
 
@@ -244,7 +258,8 @@ func killAtStep(t *testing.T, pid, step int) bool {
 		t.Fatal(err)
 	}
 	const getSyscallInfo = 0x420e // PTRACE_GET_SYSCALL_INFO, linux/ptrace.h
-	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
+	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|
+		unix.PTRACE_O_EXITKILL); err != nil {
 		t.Fatal(err)
 	}
 	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true,
@@ -254,7 +269,8 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	fileCalls = nil
 	for at := pid; ; {
 		signal := 0
-		if status.Stopped() && status.StopSignal() != syscall.SIGTRAP|0x80 && status.StopSignal() != syscall.SIGTRAP && status.StopSignal() != syscall.SIGSTOP {
+		if status.Stopped() && status.StopSignal() != syscall.SIGTRAP|0x80 &&
+			status.StopSignal() != syscall.SIGTRAP && status.StopSignal() != syscall.SIGSTOP {
 			signal = int(status.StopSignal())
 		}
 		if status.Stopped() {
@@ -273,7 +289,8 @@ func killAtStep(t *testing.T, pid, step int) bool {
 			continue
 		}
 		var info [11]uint64 // struct ptrace_syscall_info: op, ip, sp, number, arguments
-		_, _, _ = unix.Syscall6(unix.SYS_PTRACE, getSyscallInfo, uintptr(at), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+		_, _, _ = unix.Syscall6(unix.SYS_PTRACE, getSyscallInfo, uintptr(at), unsafe.Sizeof(info),
+			uintptr(unsafe.Pointer(&info)), 0, 0)
 		if entry := info[0]&0xff == 1; entry {
 			calls[at] = info[3]
 			if files[info[3]] && began {
@@ -285,7 +302,8 @@ func killAtStep(t *testing.T, pid, step int) bool {
 			if step--; step < 0 {
 				_ = unix.Kill(pid, unix.SIGKILL)
 				for {
-					if ended, err := unix.Wait4(-1, &status, unix.WALL, nil); ended == pid && !status.Stopped() || err == unix.ECHILD {
+					if ended, err := unix.Wait4(-1, &status, unix.WALL, nil); ended == pid &&
+						!status.Stopped() || err == unix.ECHILD {
 						return true
 					}
 				}
@@ -302,7 +320,9 @@ func TestStandardOutputThatCannotBeWritten(t *testing.T) {
 		t.Skip(err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"-input", "a=" + in}, {"-json", "-input", "a=" + in}, {"-json", "-sequence", "bad"}, {"-input", "a=" + in, "-output", "d=-"}, {"-seal", "-input", "a=" + in}} {
+	for _, args := range [][]string{{"-input", "a=" + in}, {"-json", "-input", "a=" + in},
+		{"-json", "-sequence", "bad"}, {"-input", "a=" + in, "-output", "d=-"},
+		{"-seal", "-input", "a=" + in}} {
 		c := framesCommand(t, "end", append(args, "x.lmb")...)
 		var errs bytes.Buffer
 		c.Stdout, c.Stderr = full, &errs
@@ -319,7 +339,8 @@ func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
 		c := framesCommand(t, "end", flag, "-input", "a="+in, "-output", "d=-", "x.lmb")
 		var out, errs bytes.Buffer
 		c.Stdout, c.Stderr = &out, &errs
-		if err := c.Run(); err != nil || !bytes.Equal(out.Bytes(), newOutput) || !strings.Contains(errs.String(), "done") {
+		if err := c.Run(); err != nil || !bytes.Equal(out.Bytes(), newOutput) ||
+			!strings.Contains(errs.String(), "done") {
 			t.Errorf("%s: %v, %x, %s", flag, err, out.Bytes(), errs.String())
 		}
 	}
@@ -354,17 +375,21 @@ func TestInputMayBeStandardInput(t *testing.T) {
 	}
 	defer file.Close()
 	two := bytes.Repeat([]byte{3}, 2*frameBytes)
-	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(two), "a pipe that nobody writes to any more": written(t, two)} {
-		c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output", "d="+folder+"/new", "x.lmb")
+	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(two),
+		"a pipe that nobody writes to any more": written(t, two)} {
+		c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output",
+			"d="+folder+"/new", "x.lmb")
 		c.Stdin = stdin
 		text, err := c.CombinedOutput()
-		if got, _ := os.ReadFile(folder + "/new"); err != nil || !bytes.Equal(got, newOutput) || !strings.Contains(string(text), `"runs":2`) {
+		if got, _ := os.ReadFile(folder + "/new"); err != nil || !bytes.Equal(got, newOutput) ||
+			!strings.Contains(string(text), `"runs":2`) {
 			t.Errorf("%s: %v, %s, %x", what, err, text, got)
 		}
 	}
 	c := framesCommand(t, "end", "-input", "a=-", "x.lmb")
 	c.Stdin = strings.NewReader("short")
-	if text, err := c.CombinedOutput(); err == nil || !strings.Contains(string(text), "ends in the middle of a run's data") {
+	if text, err := c.CombinedOutput(); err == nil ||
+		!strings.Contains(string(text), "ends in the middle of a run's data") {
 		t.Errorf("%v, %s", err, text)
 	}
 }
@@ -391,10 +416,12 @@ func written(t *testing.T, data []byte) *os.File {
 // TestFewOpenFilesAreAnErrorWithItsReason, and not one of Go's own, with 2.
 func TestFewOpenFilesAreAnErrorWithItsReason(t *testing.T) {
 	_, in, out := frameFiles(t)
-	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // no child has what this process was given
+	// no child has what this process was given
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	ended := false
 	for limit := 3; limit < 20; limit++ {
-		c := exec.Command("sh", "-c", "ulimit -n "+strconv.Itoa(limit)+` && exec "$0" "$@"`, framesCommand(t, "end").Path, "-input", "a="+in, "-output", "d="+out, "x.lmb")
+		c := exec.Command("sh", "-c", "ulimit -n "+strconv.Itoa(limit)+` && exec "$0" "$@"`,
+			framesCommand(t, "end").Path, "-input", "a="+in, "-output", "d="+out, "x.lmb")
 		c.Env = append(os.Environ(), asFrames+"=end")
 		text, _ := c.CombinedOutput()
 		exit := c.ProcessState.ExitCode()
@@ -415,14 +442,22 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
 	text := "image " + hostile + "\n" + hostile + " " + hostile + "\n"
-	for name, data := range map[string]string{hostile: "junk", "conf": text, "conf2": "image " + hostile + "\n", "conf3": "module " + hostile + "\nimage y\n", "conf4": "on-failure " + hostile + "\n"} {
+	for name, data := range map[string]string{hostile: "junk", "conf": text,
+		"conf2": "image " + hostile + "\n", "conf3": "module " + hostile + "\nimage y\n",
+		"conf4": "on-failure " + hostile + "\n"} {
 		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{hostile}, {hostile + "none"}, {"-device", hostile, imagePath}, {"-" + hostile + "=1", "x"}, {"-deadline", hostile, "x"}, {"-loop", hostile, "x"}, {"-window", hostile, "x"},
-		{"-watchdog", hostile, imagePath}, {"-sequence", hostile, imagePath}, {"-input", hostile + "=x", imagePath}, {"-output", hostile, "x"}, {"-key", hostile, "x"}, {"x", hostile},
-		{"-config", hostile}, {"-config", "conf"}, {"-config", "conf2"}, {"-config", "conf3"}, {"-config", "conf4"}, {"-config", hostile + "none"}, {"-json", hostile}, {"-check", hostile}} {
+	for _, args := range [][]string{{hostile}, {hostile + "none"}, {"-device", hostile, imagePath},
+		{"-" + hostile + "=1", "x"}, {"-deadline", hostile, "x"}, {"-loop", hostile, "x"},
+		{"-window", hostile, "x"},
+		{"-watchdog", hostile, imagePath}, {"-sequence", hostile, imagePath},
+		{"-input", hostile + "=x", imagePath}, {"-output", hostile, "x"}, {"-key", hostile, "x"},
+		{"x", hostile},
+		{"-config", hostile}, {"-config", "conf"}, {"-config", "conf2"}, {"-config", "conf3"},
+		{"-config", "conf4"}, {"-config", hostile + "none"}, {"-json", hostile},
+		{"-check", hostile}} {
 		checkOutputIsSafe(t, false, args...)
 	}
 	data, err := os.ReadFile(imagePath)

@@ -65,7 +65,8 @@ func timingText(end outcome) string {
 	if end.runs == 1 {
 		return ", " + mean + " us"
 	}
-	return fbs.Text(", %d times; us: least ", end.runs) + micros(end.least) + ", mean " + mean + ", most " + micros(end.most)
+	return fbs.Text(", %d times; us: least ", end.runs) + micros(end.least) + ", mean " + mean +
+		", most " + micros(end.most)
 }
 
 // reason says what failed, where, and what was seen.
@@ -80,17 +81,21 @@ func failureText(end outcome) string {
 // jsonText is the one object of -json. From reason to element its fields come
 // on failure only, safe where that ran, and times where a run was done.
 func jsonText(o args.Options, end outcome, code hal.Code) string {
-	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.Exit())) + files.Quote(code.Error()) + `,"image":` + files.Quote(o.Image) +
-		`,"sequence":` + files.Quote(o.Sequence) + fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))
+	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.Exit())) + files.Quote(code.Error()) +
+		`,"image":` + files.Quote(o.Image) +
+		`,"sequence":` + files.Quote(o.Sequence) +
+		fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))
 	if r := &end.result; code != hal.OK {
-		text += `,"reason":` + files.Quote(failureText(end)) + `,"command":` + strconv.Itoa(int(r.Command)) +
+		text += `,"reason":` + files.Quote(failureText(end)) + `,"command":` +
+			strconv.Itoa(int(r.Command)) +
 			fbs.Text(`,"got":%d,"want":%d,"mask":%d,"element":%d`, r.Got, r.Want, r.Mask, r.Element)
 		if r.SafeRan {
 			text += `,"safe":` + files.Quote(r.Safe.Error())
 		}
 	}
 	if end.runs > 0 {
-		text += fbs.Text(`,"least_ns":%d,"mean_ns":%d,"most_ns":%d`, uint64(end.least), uint64(end.total)/end.runs, uint64(end.most))
+		text += fbs.Text(`,"least_ns":%d,"mean_ns":%d,"most_ns":%d`, uint64(end.least),
+			uint64(end.total)/end.runs, uint64(end.most))
 	}
 	return text + "}\n"
 }

@@ -40,7 +40,8 @@ func stopOnSignal() error {
 		action[1] |= actionRestorer
 	}
 	for _, signal := range stopSignals {
-		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[3]), 0, 0); errno != 0 {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal),
+			uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[3]), 0, 0); errno != 0 {
 			return hal.NewFault(hal.Internal, "taking signals: "+errno.Error())
 		}
 	}

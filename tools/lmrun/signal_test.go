@@ -96,14 +96,18 @@ func TestFurtherSignalsSkipNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signals := []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
+	signals := []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGHUP,
+		syscall.SIGINT, syscall.SIGTERM}
 	for _, test := range []struct{ flags, want string }{
-		{"-loop forever -sequence fails", "poll deadline passed: command 0 (number 1 of fails): got 0x0, wanted 0x1 under mask 0xffffffff; sequence safe: done"},
+		{"-loop forever -sequence fails",
+			"poll deadline passed: command 0 (number 1 of fails): got 0x0, wanted 0x1 under mask " +
+				"0xffffffff; sequence safe: done"},
 		{"-loop forever -sequence fails -seal", "sequence safe: done"},
 		{"-sequence endless", "run took longer than its limit: command"},
 		{"-sequence endless -seal", "sequence safe: done"},
 		{"-before endless -sequence passes", "run took longer than its limit: command"},
-		{"-loop forever -sequence passes -after endless", "run took longer than its limit: command"},
+		{"-loop forever -sequence passes -after endless",
+			"run took longer than its limit: command"},
 		{"-loop forever -sequence passes -after last", "lmrun: done: passes of x.lmb, "},
 		{"-loop forever -sequence passes -after last -seal", "lmrun: done: passes of x.lmb, "},
 	} {
@@ -131,7 +135,8 @@ func TestFurtherSignalsSkipNothing(t *testing.T) {
 		if strings.Contains(test.flags, "fails") || strings.Contains(test.flags, "endless") {
 			exit = hal.DeadlinePassed.Exit() // also of a run that is late
 		}
-		if c.ProcessState.ExitCode() != exit || !strings.Contains(text, test.want) || !strings.Contains(text, "at rest") {
+		if c.ProcessState.ExitCode() != exit || !strings.Contains(text, test.want) ||
+			!strings.Contains(text, "at rest") {
 			t.Errorf("%s: %v, %s", test.flags, c.ProcessState, text)
 		}
 	}

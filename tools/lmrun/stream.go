@@ -46,7 +46,8 @@ func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role ge
 				return args.UsageError("-input " + b.Name + " is given twice")
 			}
 		}
-		f.streams = append(f.streams, stream{Binding: b, tensor: index, output: role == gen.RoleOutput})
+		f.streams = append(f.streams, stream{Binding: b, tensor: index,
+			output: role == gen.RoleOutput})
 	}
 	return nil
 }
@@ -56,7 +57,8 @@ func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role ge
 func (s *stream) open(r *runtime.Replay) (err error) {
 	path := strings.TrimPrefix(s.Path, ringPrefix)
 	if s.data = r.Output(s.tensor); !s.output {
-		s.data = r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
+		// also of a pipe, which a sequence before the first run need not wait for
+		s.data = r.Input(s.tensor)
 	}
 	switch {
 	case path != s.Path:
@@ -73,7 +75,8 @@ func (s *stream) open(r *runtime.Replay) (err error) {
 			unix.Close(s.fd)
 		}
 	}
-	if s.live && err == nil { // nothing waits in the kernel for a pipe, where no signal would end that
+	// nothing waits in the kernel for a pipe, where no signal would end that
+	if s.live && err == nil {
 		err = hal.FileFault(path, unix.SetNonblock(s.fd, true))
 	}
 	return err
@@ -89,7 +92,8 @@ func (s *stream) readFile() error {
 	if err != nil || n+more == len(s.data) {
 		return err
 	}
-	return hal.NewFault(hal.BadTensor, s.Path+" has "+[...]string{"fewer", "more"}[more]+fbs.Text(" than the %d bytes of input ", uint64(len(s.data)))+s.Name)
+	return hal.NewFault(hal.BadTensor, s.Path+" has "+[...]string{"fewer", "more"}[more]+
+		fbs.Text(" than the %d bytes of input ", uint64(len(s.data)))+s.Name)
 }
 
 const (

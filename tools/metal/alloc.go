@@ -64,11 +64,13 @@ func (a *allocator) takeAt(address, size uint64) {
 	case address%align != 0:
 		refuse("address %#x is not a multiple of %d", address, align)
 	case want.first < a.limit.first || want.end > a.limit.end || want.end < want.first:
-		refuse("%#x..%#x is not inside %s for buffers, %#x..%#x", want.first, want.end, a.name, a.limit.first, a.limit.end)
+		refuse("%#x..%#x is not inside %s for buffers, %#x..%#x", want.first, want.end, a.name,
+			a.limit.first, a.limit.end)
 	}
 	for _, t := range a.taken {
 		if want.first < t.end && t.first < want.end {
-			refuse("%#x..%#x in %s overlaps a buffer at %#x..%#x", want.first, want.end, a.name, t.first, t.end)
+			refuse("%#x..%#x in %s overlaps a buffer at %#x..%#x", want.first, want.end, a.name,
+				t.first, t.end)
 		}
 	}
 	a.insert(want)

@@ -304,7 +304,8 @@ func (b *Buffer) newTensor(name string, dtype gen.DType, shape []uint32) *tensor
 	case name == "" || len(name) > fbs.NameMax-8:
 		refuse("a tensor's name has 1 to %d bytes", fbs.NameMax-8)
 	case len(shape) > fbs.DimsMax:
-		refuse("tensor %s has %d dimensions, at most %d are possible", name, len(shape), fbs.DimsMax)
+		refuse("tensor %s has %d dimensions, at most %d are possible", name, len(shape),
+			fbs.DimsMax)
 	case size != b.config.Size:
 		refuse("tensor %s of %d bytes is not the buffer's %d", name, size, b.config.Size)
 	}
@@ -334,8 +335,10 @@ func (b *Buffer) runs() (list []run) {
 	size := b.config.PageSize
 	for _, page := range order {
 		p := b.places[page]
-		tile, address, first := b.banks[p.bank], b.address+uint64(p.slot)*b.stride, uint64(page)*size
-		if n := len(list); n == 0 || list[n-1].tile != tile || list[n-1].address+list[n-1].size != address {
+		tile, address, first := b.banks[p.bank], b.address+uint64(p.slot)*b.stride,
+			uint64(page)*size
+		if n := len(list); n == 0 || list[n-1].tile != tile ||
+			list[n-1].address+list[n-1].size != address {
 			list = append(list, run{tile: tile, address: address})
 		}
 		r := &list[len(list)-1]

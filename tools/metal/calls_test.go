@@ -35,8 +35,10 @@ func TestCallsAreRecordedAtDepthOne(t *testing.T) {
 	ok(t, metal.ReleaseProgram(p))
 	ok(t, metal.DeallocateBuffer(a))
 	image := r.end()
-	want := []string{"CreateBuffer", "CreateBuffer", "CreateProgram", "CreateKernel", "SetRuntimeArgsBuffers", "EnqueueWriteBuffer",
-		"EnqueueProgram", "LightMetalCompareToCapture", "Finish", "ReleaseProgram", "DeallocateBuffer"}
+	want := []string{"CreateBuffer", "CreateBuffer", "CreateProgram", "CreateKernel",
+		"SetRuntimeArgsBuffers", "EnqueueWriteBuffer",
+		"EnqueueProgram", "LightMetalCompareToCapture", "Finish", "ReleaseProgram",
+		"DeallocateBuffer"}
 	if got := names(image.Calls); !slices.Equal(got, want) {
 		t.Errorf("recorded %v, want %v", got, want)
 	}
@@ -84,13 +86,19 @@ func TestArgumentsReachKernelsInAllThreeForms(t *testing.T) {
 		set  func(p *metal.Program, k metal.KernelHandle, a, b *metal.Buffer) error
 	}{
 		{"SetRuntimeArgs", func(p *metal.Program, k metal.KernelHandle, a, b *metal.Buffer) error {
-			return metal.SetRuntimeArgs(p, k, metal.CoreRange{}, []uint32{16, uint32(a.Address()), uint32(b.Address()), 2, 1})
+			return metal.SetRuntimeArgs(p, k, metal.CoreRange{},
+				[]uint32{16, uint32(a.Address()), uint32(b.Address()), 2, 1})
 		}},
-		{"SetRuntimeArgsPerCore", func(p *metal.Program, k metal.KernelHandle, a, b *metal.Buffer) error {
-			return metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}}, [][]uint32{{16, uint32(a.Address()), uint32(b.Address()), 2, 1}})
+		{"SetRuntimeArgsPerCore", func(p *metal.Program, k metal.KernelHandle, a,
+			b *metal.Buffer) error {
+			return metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}},
+				[][]uint32{{16, uint32(a.Address()), uint32(b.Address()), 2, 1}})
 		}},
-		{"SetRuntimeArgsBuffers", func(p *metal.Program, k metal.KernelHandle, a, b *metal.Buffer) error {
-			return metal.SetRuntimeArgsBuffers(p, k, metal.CoreRangeSet{{}}, []metal.RuntimeArg{metal.Word(16), metal.AddressOf(a), metal.AddressOf(b), metal.Word(2), metal.Word(1)})
+		{"SetRuntimeArgsBuffers", func(p *metal.Program, k metal.KernelHandle, a,
+			b *metal.Buffer) error {
+			return metal.SetRuntimeArgsBuffers(p, k, metal.CoreRangeSet{{}},
+				[]metal.RuntimeArg{metal.Word(16), metal.AddressOf(a), metal.AddressOf(b),
+					metal.Word(2), metal.Word(1)})
 		}},
 	} {
 		r := mocked(t)
@@ -131,10 +139,12 @@ func TestComparisonsHoldAtReplayAndFailForOtherData(t *testing.T) {
 		device bool   // capture the golden from the device
 	}{
 		{metal.Exact(), data, floats(1, 2, 3, 5), false},
-		{metal.Tolerance(gen.DTypeFloat32, 0.1, 0), floats(1.05, 2, 3, 4), floats(1.2, 2, 3, 4), false},
+		{metal.Tolerance(gen.DTypeFloat32, 0.1, 0), floats(1.05, 2, 3, 4), floats(1.2, 2, 3, 4),
+			false},
 		{metal.Correlation(gen.DTypeFloat32, 0.99), floats(2, 4, 6, 8), floats(4, 3, 2, 1), false},
 		{metal.Exact(), data, floats(1, 2, 3, 5), true},
-		{metal.Tolerance(gen.DTypeFloat32, 0.1, 0), floats(1.05, 2, 3, 4), floats(1.2, 2, 3, 4), true},
+		{metal.Tolerance(gen.DTypeFloat32, 0.1, 0), floats(1.05, 2, 3, 4), floats(1.2, 2, 3, 4),
+			true},
 		{metal.Correlation(gen.DTypeFloat32, 0.99), floats(2, 4, 6, 8), floats(4, 3, 2, 1), true},
 	} {
 		r := mocked(t)
@@ -147,11 +157,14 @@ func TestComparisonsHoldAtReplayAndFailForOtherData(t *testing.T) {
 			ok(t, metal.LightMetalCompareToGolden(r.q, b, data, test.how))
 		}
 		file := r.end().Bytes()
-		for want, input := range map[hal.Code][]byte{hal.OK: test.near, hal.CompareFailed: test.far} {
-			outputs, result := replay(t, file, mock.New(&boards.Wormhole), map[string][]byte{"b": input})
+		for want, input := range map[hal.Code][]byte{hal.OK: test.near,
+			hal.CompareFailed: test.far} {
+			outputs, result := replay(t, file, mock.New(&boards.Wormhole),
+				map[string][]byte{"b": input})
 			got := result.Code
 			for _, out := range must(lmb.Decode(file)).Tensors {
-				if out.Golden.Kind != 0 && out.Golden.Judge(out.DType, outputs[out.Name], out.Data) != "" {
+				if out.Golden.Kind != 0 && out.Golden.Judge(out.DType, outputs[out.Name],
+					out.Data) != "" {
 					got = hal.CompareFailed
 				}
 			}
@@ -164,7 +177,8 @@ func TestComparisonsHoldAtReplayAndFailForOtherData(t *testing.T) {
 
 func TestCompareToCaptureNeedsSomethingThatComputes(t *testing.T) {
 	r := newRig(t, &boards.Wormhole, nil)
-	refused(t, metal.LightMetalCompareToCapture(r.q, r.l1(64), metal.Exact()), "nothing computes at this capture")
+	refused(t, metal.LightMetalCompareToCapture(r.q, r.l1(64), metal.Exact()),
+		"nothing computes at this capture")
 }
 
 func TestComparisonThatMakesNoSenseIsRefused(t *testing.T) {
@@ -180,18 +194,22 @@ func TestComparisonThatMakesNoSenseIsRefused(t *testing.T) {
 		{metal.Tolerance(gen.DTypeFloat32, 0, float32(math.NaN())), b, "tolerance NaN"},
 		{metal.Correlation(gen.DTypeFloat32, 2), b, "correlation 2 is not between"},
 		{metal.Tolerance(gen.DTypeInvalid, 0, 0), b, "a comparison needs a type"},
-		{metal.Tolerance(gen.DTypeFloat64, 0, 0), odd, "pages of 12 bytes do not hold whole elements of 8"},
+		{metal.Tolerance(gen.DTypeFloat64, 0, 0), odd,
+			"pages of 12 bytes do not hold whole elements of 8"},
 	} {
-		refused(t, metal.LightMetalCompareToGolden(r.q, test.b, make([]byte, test.b.Size()), test.how), test.want)
+		refused(t, metal.LightMetalCompareToGolden(r.q, test.b, make([]byte, test.b.Size()),
+			test.how), test.want)
 	}
-	refused(t, metal.LightMetalCompareToGolden(r.q, b, make([]byte, 4), metal.Exact()), "4 golden bytes for buffer 1, which has 64")
+	refused(t, metal.LightMetalCompareToGolden(r.q, b, make([]byte, 4), metal.Exact()),
+		"4 golden bytes for buffer 1, which has 64")
 }
 
 func TestUseAfterReleaseIsRefused(t *testing.T) {
 	r := mocked(t)
 	a, b := r.l1(64), r.l1(64)
 	p := r.local("local.brisc", a, b, 1, 0)
-	k := must(metal.CreateKernel(p, kernels.ELF("writer.ncrisc"), metal.CoreCoord{}, metal.DataMovementConfig{Processor: metal.RISCV1}))
+	k := must(metal.CreateKernel(p, kernels.ELF("writer.ncrisc"), metal.CoreCoord{},
+		metal.DataMovementConfig{Processor: metal.RISCV1}))
 	ok(t, metal.DeallocateBuffer(a))
 	const released = "buffer 1 is released"
 	refused(t, metal.DeallocateBuffer(a), released)
@@ -201,8 +219,10 @@ func TestUseAfterReleaseIsRefused(t *testing.T) {
 	refused(t, metal.LightMetalCompareToGolden(r.q, a, counted(16), metal.Exact()), released)
 	refused(t, metal.NameInput(a, "a", gen.DTypeUint8, 64), released)
 	refused(t, metal.EnqueueProgram(r.q, p, false), released)
-	refused(t, metal.SetRuntimeArgsBuffers(p, k, metal.CoreCoord{}, []metal.RuntimeArg{metal.AddressOf(a)}), released)
-	_, err := metal.CreateCircularBuffer(p, metal.CoreCoord{}, metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{0: 64}, Buffer: a})
+	refused(t, metal.SetRuntimeArgsBuffers(p, k, metal.CoreCoord{},
+		[]metal.RuntimeArg{metal.AddressOf(a)}), released)
+	_, err := metal.CreateCircularBuffer(p, metal.CoreCoord{},
+		metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{0: 64}, Buffer: a})
 	refused(t, err, released)
 	ok(t, metal.ReleaseProgram(p))
 	refused(t, metal.ReleaseProgram(p), "program 3 is released")
@@ -216,29 +236,38 @@ func TestUseAfterReleaseIsRefused(t *testing.T) {
 func TestUnknownObjectsAreRefused(t *testing.T) {
 	r, other := mocked(t), mocked(t)
 	foreign := other.l1(64)
-	refused(t, metal.EnqueueWriteBuffer(r.q, foreign, counted(16), false), "the buffer is not one of this device")
-	refused(t, metal.EnqueueWriteBuffer(r.q, nil, counted(16), false), "the buffer is not one of this device")
+	refused(t, metal.EnqueueWriteBuffer(r.q, foreign, counted(16), false),
+		"the buffer is not one of this device")
+	refused(t, metal.EnqueueWriteBuffer(r.q, nil, counted(16), false),
+		"the buffer is not one of this device")
 	refused(t, metal.EnqueueWriteBuffer(nil, foreign, counted(16), false), "no command queue")
 	refused(t, metal.DeallocateBuffer(&metal.Buffer{}), "no buffer")
 	refused(t, metal.ReleaseProgram(nil), "no program")
-	refused(t, metal.EnqueueProgram(r.q, must(metal.CreateProgram(other.Device)), false), "the program is not one of this device")
+	refused(t, metal.EnqueueProgram(r.q, must(metal.CreateProgram(other.Device)), false),
+		"the program is not one of this device")
 	p := must(metal.CreateProgram(r.Device))
 	refused(t, metal.EnqueueProgram(r.q, p, false), "program 1 has no kernel")
-	refused(t, metal.SetRuntimeArgs(p, 99, metal.CoreCoord{}, nil), "kernel 99 is not one of program 1")
-	refused(t, metal.UpdateCircularBufferTotalSize(p, 99, 64), "circular buffer 99 is not one of program 1")
+	refused(t, metal.SetRuntimeArgs(p, 99, metal.CoreCoord{}, nil),
+		"kernel 99 is not one of program 1")
+	refused(t, metal.UpdateCircularBufferTotalSize(p, 99, 64),
+		"circular buffer 99 is not one of program 1")
 	k := must(metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc))
-	refused(t, metal.SetRuntimeArgsBuffers(p, k, metal.CoreCoord{}, []metal.RuntimeArg{metal.AddressOf(foreign)}), "buffer 1 belongs to another device")
-	refused(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{X: 1}, nil), "kernel 2 is not on core (1,0)")
+	refused(t, metal.SetRuntimeArgsBuffers(p, k, metal.CoreCoord{},
+		[]metal.RuntimeArg{metal.AddressOf(foreign)}), "buffer 1 belongs to another device")
+	refused(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{X: 1}, nil),
+		"kernel 2 is not on core (1,0)")
 }
 
 func TestArgumentBlockThatDoesNotFitIsRefused(t *testing.T) {
 	r := mocked(t)
 	p := must(metal.CreateProgram(r.Device))
 	k := must(metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc))
-	refused(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, make([]uint32, 257)), "257 arguments do not fit: a kernel has room for 256")
+	refused(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, make([]uint32, 257)),
+		"257 arguments do not fit: a kernel has room for 256")
 	ok(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, make([]uint32, 256)))
 	refused(t, metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}}, nil), "1 cores and 0 lists")
-	refused(t, metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}, {}}, [][]uint32{{}, {}}), "core (0,0) is named twice")
+	refused(t, metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}, {}}, [][]uint32{{}, {}}),
+		"core (0,0) is named twice")
 }
 
 func TestKernelsThatDoNotFitAreRefused(t *testing.T) {
@@ -248,7 +277,8 @@ func TestKernelsThatDoNotFitAreRefused(t *testing.T) {
 		binary.LittleEndian.PutUint32(file[at:], value)
 		return file
 	}
-	const entry, flags, header = 24, 36, 52 // offsets in an ELF32 file; the first program header follows
+	// offsets in an ELF32 file; the first program header follows
+	const entry, flags, header = 24, 36, 52
 	for _, test := range []struct {
 		file []byte
 		want string
@@ -287,10 +317,13 @@ func TestKernelsThatDoNotGetAlongAreRefused(t *testing.T) {
 		return err
 	}
 	refused(t, add("copy.brisc", brisc), "core (3,3) has kernel 2 on the same processor")
-	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.RISCV1}), "overlaps kernel 2")
-	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.TRISC0}), "data movement runs on RISCV0")
+	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.RISCV1}),
+		"overlaps kernel 2")
+	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.TRISC0}),
+		"data movement runs on RISCV0")
 	refused(t, add("copy.brisc", metal.DataMovementConfig{NOC: 2}), "there is no NOC2")
-	refused(t, add("copy.brisc", metal.ComputeConfig{Processor: metal.NCRISC}), "compute runs on TRISC0")
+	refused(t, add("copy.brisc", metal.ComputeConfig{Processor: metal.NCRISC}),
+		"compute runs on TRISC0")
 	refused(t, add("copy.brisc", nil), "needs a DataMovementConfig")
 	for _, spec := range []metal.CoreSpec{nil, metal.CoreRangeSet{}} {
 		_, err := metal.CreateKernel(p, kernels.ELF("local.brisc"), spec, brisc)
@@ -312,33 +345,51 @@ func TestBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 	at := func(v uint64) *uint64 { return &v }
 	grid := metal.CoreRange{End: metal.CoreCoord{X: 1, Y: 1}}
 	shard := func(rows, columns, high, wide int) *metal.ShardSpec {
-		return &metal.ShardSpec{Grid: grid, Tensor: [2]int{rows, columns}, Shard: [2]int{high, wide}}
+		return &metal.ShardSpec{Grid: grid, Tensor: [2]int{rows, columns},
+			Shard: [2]int{high, wide}}
 	}
-	must(metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 4096, PageSize: 4096, Type: metal.DRAM, Address: at(0x10000)}))
+	must(metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 4096, PageSize: 4096,
+		Type: metal.DRAM, Address: at(0x10000)}))
 	for _, test := range []struct {
 		c    metal.BufferConfig
 		want string
 	}{
 		{metal.BufferConfig{Size: 64, PageSize: 64}, "in DRAM or in L1"},
-		{metal.BufferConfig{Size: 64, PageSize: 6, Type: metal.L1}, "page size 6 is not a multiple of 4"},
+		{metal.BufferConfig{Size: 64, PageSize: 6, Type: metal.L1},
+			"page size 6 is not a multiple of 4"},
 		{metal.BufferConfig{Size: 64, Type: metal.L1}, "page size 0"},
 		{metal.BufferConfig{PageSize: 64, Type: metal.L1}, "size 0 is not a multiple"},
-		{metal.BufferConfig{Size: 100, PageSize: 64, Type: metal.L1}, "size 100 is not a multiple of the page size 64"},
+		{metal.BufferConfig{Size: 100, PageSize: 64, Type: metal.L1},
+			"size 100 is not a multiple of the page size 64"},
 		{metal.BufferConfig{Size: 1 << 32, PageSize: 64, Type: metal.L1}, "smaller than 4 GiB"},
-		{metal.BufferConfig{Size: 1 << 28, PageSize: 1 << 28, Type: metal.L1}, "L1 has no room for 268435456 bytes a bank"},
-		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.DRAM, Address: at(0x10fc0)}, "0x10fc0..0x11000 in DRAM overlaps a buffer at 0x10000..0x11000"},
-		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.DRAM, Address: at(0x20020)}, "address 0x20020 is not a multiple of 64"},
-		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: at(0x20000)}, "is not inside L1 for buffers"},
-		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: at(1 << 63)}, "is not inside L1 for buffers"},
-		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded}, "belong together"},
-		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: 9}, "buffer layout 9 does not exist"},
-		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded, Shard: shard(2, 1, 1, 1)}, "2 x 1 pages is not the buffer's 4"},
-		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded, Shard: shard(2, 2, 1, 1)}, "as wide as the tensor"},
-		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.WidthSharded, Shard: shard(2, 2, 1, 1)}, "as high as the tensor"},
-		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded, Shard: shard(4, 1, 0, 1)}, "is empty"},
-		{metal.BufferConfig{Size: 512, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded, Shard: shard(8, 1, 1, 1)}, "8 shards need as many cores, the grid has 4"},
-		{metal.BufferConfig{Size: 512, PageSize: 64, Type: metal.L1, Layout: metal.BlockSharded, Shard: shard(4, 2, 1, 1)}, "4 x 2 shards do not fit on a grid of 2 x 2"},
-		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.DRAM, Layout: metal.HeightSharded, Shard: shard(4, 1, 1, 1)}, "(0,1) is no DRAM bank"},
+		{metal.BufferConfig{Size: 1 << 28, PageSize: 1 << 28, Type: metal.L1},
+			"L1 has no room for 268435456 bytes a bank"},
+		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.DRAM, Address: at(0x10fc0)},
+			"0x10fc0..0x11000 in DRAM overlaps a buffer at 0x10000..0x11000"},
+		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.DRAM, Address: at(0x20020)},
+			"address 0x20020 is not a multiple of 64"},
+		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: at(0x20000)},
+			"is not inside L1 for buffers"},
+		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: at(1 << 63)},
+			"is not inside L1 for buffers"},
+		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded},
+			"belong together"},
+		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: 9},
+			"buffer layout 9 does not exist"},
+		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
+			Shard: shard(2, 1, 1, 1)}, "2 x 1 pages is not the buffer's 4"},
+		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
+			Shard: shard(2, 2, 1, 1)}, "as wide as the tensor"},
+		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.WidthSharded,
+			Shard: shard(2, 2, 1, 1)}, "as high as the tensor"},
+		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
+			Shard: shard(4, 1, 0, 1)}, "is empty"},
+		{metal.BufferConfig{Size: 512, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
+			Shard: shard(8, 1, 1, 1)}, "8 shards need as many cores, the grid has 4"},
+		{metal.BufferConfig{Size: 512, PageSize: 64, Type: metal.L1, Layout: metal.BlockSharded,
+			Shard: shard(4, 2, 1, 1)}, "4 x 2 shards do not fit on a grid of 2 x 2"},
+		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.DRAM, Layout: metal.HeightSharded,
+			Shard: shard(4, 1, 1, 1)}, "(0,1) is no DRAM bank"},
 	} {
 		_, err := metal.CreateBuffer(r.Device, test.c)
 		refused(t, err, test.want)
@@ -354,19 +405,28 @@ func TestCircularBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 		return err
 	}
 	ok(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(3, 64)}))
-	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(3, 64)}), "circular buffer 3 exists on core (0,0)")
+	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(3, 64)}),
+		"circular buffer 3 exists on core (0,0)")
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 256}), "needs an index")
-	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(32, 64)}), "indices are 0 to 31")
-	refused(t, add(metal.CircularBufferConfig{TotalSize: 100, PageSizes: one(0, 64)}), "whole number of pages of 64 bytes")
-	refused(t, add(metal.CircularBufferConfig{TotalSize: 4 << 20, PageSizes: one(0, 64)}), "does not fit into L1")
-	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(0, 64), Buffer: r.l1(64)}), "larger than the 64 bytes of buffer")
-	dram := must(metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.DRAM}))
-	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(0, 64), Buffer: dram}), "a sharded buffer in L1")
+	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(32, 64)}),
+		"indices are 0 to 31")
+	refused(t, add(metal.CircularBufferConfig{TotalSize: 100, PageSizes: one(0, 64)}),
+		"whole number of pages of 64 bytes")
+	refused(t, add(metal.CircularBufferConfig{TotalSize: 4 << 20, PageSizes: one(0, 64)}),
+		"does not fit into L1")
+	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(0, 64),
+		Buffer: r.l1(64)}), "larger than the 64 bytes of buffer")
+	dram := must(metal.CreateBuffer(r.Device,
+		metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.DRAM}))
+	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(0, 64), Buffer: dram}),
+		"a sharded buffer in L1")
 	// A buffer that leaves less room than circular buffers take.
 	must(metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc))
 	low := uint64(0x22080)
-	must(metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: &low}))
-	refused(t, metal.EnqueueProgram(r.q, p, false), "circular buffers of program 1 end at 0x22100 on core (0,0), and a buffer is at 0x22080")
+	must(metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1,
+		Address: &low}))
+	refused(t, metal.EnqueueProgram(r.q, p, false),
+		"circular buffers of program 1 end at 0x22100 on core (0,0), and a buffer is at 0x22080")
 }
 
 // Circular buffers end at 0x22080 here. Every buffer counts, whichever was made
@@ -377,17 +437,20 @@ func TestCircularBuffersMayTouchABufferAndNotOverlapIt(t *testing.T) {
 		p := must(metal.CreateProgram(r.Device))
 		must(metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc))
 		for index := range uint8(2) {
-			must(metal.CreateCircularBuffer(p, metal.CoreCoord{}, metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{index: 64}}))
+			must(metal.CreateCircularBuffer(p, metal.CoreCoord{},
+				metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{index: 64}}))
 		}
 		for _, address := range []uint64{0x30000, low, 0x28000} {
-			must(metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: &address}))
+			must(metal.CreateBuffer(r.Device,
+				metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: &address}))
 		}
 		err := metal.EnqueueProgram(r.q, p, false)
 		if fits {
 			ok(t, err)
 			continue
 		}
-		refused(t, err, fmt.Sprintf("circular buffers of program 1 end at 0x22080 on core (0,0), and a buffer is at %#x", low))
+		refused(t, err, fmt.Sprintf("circular buffers of program 1 end at 0x22080 on core (0,0), "+
+			"and a buffer is at %#x", low))
 	}
 }
 
@@ -395,7 +458,8 @@ func TestUpdatesOfCircularBuffersReachTheNextLaunch(t *testing.T) {
 	r := mocked(t)
 	p := must(metal.CreateProgram(r.Device))
 	must(metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc))
-	cb := must(metal.CreateCircularBuffer(p, metal.CoreCoord{}, metal.CircularBufferConfig{TotalSize: 256, PageSizes: map[uint8]uint64{2: 64}}))
+	cb := must(metal.CreateCircularBuffer(p, metal.CoreCoord{},
+		metal.CircularBufferConfig{TotalSize: 256, PageSizes: map[uint8]uint64{2: 64}}))
 	ok(t, metal.EnqueueProgram(r.q, p, false))
 	ok(t, metal.UpdateCircularBufferTotalSize(p, cb, 512))
 	ok(t, metal.UpdateCircularBufferPageSize(p, cb, 2, 128))
@@ -422,12 +486,15 @@ func TestBuffersAndCoresSayWhereTheyAre(t *testing.T) {
 	} {
 		r := newRig(t, board, nil)
 		core := metal.CoreCoord{X: 7, Y: 5}
-		l1, err := metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: metal.WidthSharded,
-			Shard: &metal.ShardSpec{Grid: core, Tensor: [2]int{1, 1}, Shard: [2]int{1, 1}}})
+		l1, err := metal.CreateBuffer(r.Device,
+			metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: metal.WidthSharded,
+				Shard: &metal.ShardSpec{Grid: core, Tensor: [2]int{1, 1}, Shard: [2]int{1, 1}}})
 		ok(t, err)
-		dram, err := metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 1024, PageSize: 64, Type: metal.DRAM})
+		dram, err := metal.CreateBuffer(r.Device,
+			metal.BufferConfig{Size: 1024, PageSize: 64, Type: metal.DRAM})
 		ok(t, err)
-		got := fmt.Sprintf("grid %v, %d banks, core %#x, page %#x, bank %#x", r.GridSize(), r.DRAMBanks(), must(r.WorkerCore(core)), l1.Tile(0), dram.Tile(1))
+		got := fmt.Sprintf("grid %v, %d banks, core %#x, page %#x, bank %#x", r.GridSize(),
+			r.DRAMBanks(), must(r.WorkerCore(core)), l1.Tile(0), dram.Tile(1))
 		if r.Board() != board || got != want {
 			t.Errorf("%s: %s, want %s", board.Name, got, want)
 		}
@@ -440,11 +507,15 @@ func TestTensorNamesThatMakeNoSenseAreRefused(t *testing.T) {
 	r := mocked(t)
 	b := r.l1(64)
 	refused(t, metal.NameInput(b, "", gen.DTypeInt32, 16), "a tensor's name has 1 to")
-	refused(t, metal.NameInput(b, strings.Repeat("x", 300), gen.DTypeInt32, 16), "a tensor's name has 1 to")
-	refused(t, metal.NameOutput(b, "b", gen.DTypeInt32, 15), "tensor b of 60 bytes is not the buffer's 64")
+	refused(t, metal.NameInput(b, strings.Repeat("x", 300), gen.DTypeInt32, 16),
+		"a tensor's name has 1 to")
+	refused(t, metal.NameOutput(b, "b", gen.DTypeInt32, 15),
+		"tensor b of 60 bytes is not the buffer's 64")
 	refused(t, metal.NameOutput(b, "b", gen.DTypeInt32, 16, 1, 1, 1, 1, 1, 1, 1, 1), "9 dimensions")
-	refused(t, metal.EnqueueWriteBuffer(r.q, b, make([]byte, 60), true), "60 bytes for buffer 1, which has 64")
-	refused(t, metal.EnqueueReadBuffer(r.q, b, make([]byte, 60), true), "60 bytes for buffer 1, which has 64")
+	refused(t, metal.EnqueueWriteBuffer(r.q, b, make([]byte, 60), true),
+		"60 bytes for buffer 1, which has 64")
+	refused(t, metal.EnqueueReadBuffer(r.q, b, make([]byte, 60), true),
+		"60 bytes for buffer 1, which has 64")
 }
 
 func TestTensorsAreNumberedWhereANameComesAgain(t *testing.T) {
@@ -459,7 +530,8 @@ func TestTensorsAreNumberedWhereANameComesAgain(t *testing.T) {
 	for _, tensor := range r.end().Image.Tensors {
 		got = append(got, fmt.Sprint(tensor.Name, tensor.Shape))
 	}
-	if want := []string{"in[4 4]", "buffer-1[64]", "in.2[4 4]", "buffer-1.2[64]", "buffer-1.3[64]"}; !slices.Equal(got, want) {
+	if want := []string{"in[4 4]", "buffer-1[64]", "in.2[4 4]", "buffer-1.2[64]",
+		"buffer-1.3[64]"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -469,8 +541,10 @@ func TestProgramThatHangsIsReportedAndLeavesCoresInReset(t *testing.T) {
 	r := newRig(t, &boards.Wormhole, on)
 	p := must(metal.CreateProgram(r.Device))
 	// The writer waits for a page that nobody pushes.
-	k := must(metal.CreateKernel(p, kernels.ELF("writer.ncrisc"), metal.CoreCoord{}, metal.DataMovementConfig{Processor: metal.RISCV1}))
-	must(metal.CreateCircularBuffer(p, metal.CoreCoord{}, metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{16: 64}}))
+	k := must(metal.CreateKernel(p, kernels.ELF("writer.ncrisc"), metal.CoreCoord{},
+		metal.DataMovementConfig{Processor: metal.RISCV1}))
+	must(metal.CreateCircularBuffer(p, metal.CoreCoord{},
+		metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{16: 64}}))
 	ok(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, []uint32{64, 0, 1, 64}))
 	r.Deadline = 1e6 // 1 ms
 	err := metal.EnqueueProgram(r.q, p, true)
@@ -480,7 +554,8 @@ func TestProgramThatHangsIsReportedAndLeavesCoresInReset(t *testing.T) {
 	a, errMap := on.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 1 << 20, Slot: fbs.NoSlot})
 	ok(t, errMap)
 	reset := chips.Of(&boards.Wormhole).Grid.Reset
-	on.ProgramWindow(&a, fbs.TileRange{X: 18, Y: 18, Ordering: gen.OrderingDefault}, reset.Address&^0xfffff)
+	on.ProgramWindow(&a, fbs.TileRange{X: 18, Y: 18, Ordering: gen.OrderingDefault},
+		reset.Address&^0xfffff)
 	if v, c := a.Load(uint32(reset.Address&0xfffff), 4); c != hal.OK || v != uint64(reset.Mask) {
 		t.Errorf("SOFT_RESET_0 is %#x (%v)", v, c)
 	}
@@ -491,11 +566,14 @@ func TestProgramThatHangsIsReportedAndLeavesCoresInReset(t *testing.T) {
 func TestKernelThatFailsIsReportedWithItsNumber(t *testing.T) {
 	r := mocked(t)
 	p := must(metal.CreateProgram(r.Device))
-	k := must(metal.CreateKernel(p, kernels.ELF("eltwise.trisc0"), metal.CoreCoord{}, metal.ComputeConfig{}))
-	must(metal.CreateCircularBuffer(p, metal.CoreCoord{}, metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{16: 64}}))
+	k := must(metal.CreateKernel(p, kernels.ELF("eltwise.trisc0"), metal.CoreCoord{},
+		metal.ComputeConfig{}))
+	must(metal.CreateCircularBuffer(p, metal.CoreCoord{},
+		metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{16: 64}}))
 	ok(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, []uint32{99}))
 	r.Deadline = 1e6
-	refused(t, metal.EnqueueProgram(r.q, p, true), "a kernel's done word is 0xbad00001, not 0x600df00d")
+	refused(t, metal.EnqueueProgram(r.q, p, true),
+		"a kernel's done word is 0xbad00001, not 0x600df00d")
 }
 
 func TestCaptureMisuseIsRefused(t *testing.T) {
@@ -530,12 +608,14 @@ func TestImageNamesTheCallsAndTheirObjects(t *testing.T) {
 			marks = append(marks, string(c.Data))
 		}
 	}
-	if want := []string{"EnqueueWriteBuffer buffer 1", "EnqueueProgram program 3"}; !slices.Equal(marks, want) {
+	if want := []string{"EnqueueWriteBuffer buffer 1",
+		"EnqueueProgram program 3"}; !slices.Equal(marks, want) {
 		t.Errorf("%v, want %v", marks, want)
 	}
 	path := filepath.Join(t.TempDir(), "x.lmb")
 	ok(t, binary.SaveToFile(path))
-	if file := must(os.ReadFile(path)); !bytes.Equal(file, binary.Bytes()) || len(file) != binary.Size() {
+	if file := must(os.ReadFile(path)); !bytes.Equal(file, binary.Bytes()) ||
+		len(file) != binary.Size() {
 		t.Error("the file is not the binary")
 	}
 }

@@ -28,7 +28,8 @@ func (c Call) String() string {
 	for _, o := range []struct {
 		kind string
 		id   uint64
-	}{{"buffer", c.Buffer}, {"program", c.Program}, {"kernel", c.Kernel}, {"circular buffer", c.CircularBuffer}, {"trace", c.Trace}} {
+	}{{"buffer", c.Buffer}, {"program", c.Program}, {"kernel", c.Kernel},
+		{"circular buffer", c.CircularBuffer}, {"trace", c.Trace}} {
 		if o.id != 0 {
 			text += fmt.Sprintf(" %s %d", o.kind, o.id)
 		}
@@ -118,7 +119,8 @@ func (c *capture) image(d *Device) *lmb.Image {
 	}
 	sequences := append([]lmb.Sequence{{Name: "main", Commands: c.main.commands}}, c.sequences...)
 	return &lmb.Image{
-		Origin: lmb.Origin{Tool: tool, Source: c.source}, Targets: targets(d.board), Windows: windows(),
+		Origin: lmb.Origin{Tool: tool, Source: c.source}, Targets: targets(d.board),
+		Windows: windows(),
 		Tensors: tensors, Sequences: append(sequences, c.main.safe(&d.grid)...),
 	}
 }
@@ -170,7 +172,8 @@ func (c *capture) input(t *tensor, data []byte) uint16 {
 		name := numbered(t.name, i)
 		at := c.find(name)
 		if at < 0 {
-			c.tensors = append(c.tensors, lmb.Tensor{Name: name, Role: gen.RoleInput, DType: t.dtype, Shape: t.shape, Data: slices.Clone(data)})
+			c.tensors = append(c.tensors, lmb.Tensor{Name: name, Role: gen.RoleInput,
+				DType: t.dtype, Shape: t.shape, Data: slices.Clone(data)})
 			return uint16(len(c.tensors) - 1)
 		}
 		if c.tensors[at].Role == gen.RoleInput && bytes.Equal(c.tensors[at].Data, data) {
@@ -197,7 +200,8 @@ func outputName(b *Buffer) string {
 }
 
 func outputTensor(b *Buffer, name string) lmb.Tensor {
-	t := lmb.Tensor{Name: name, Role: gen.RoleOutput, DType: gen.DTypeUint8, Shape: []uint32{uint32(b.config.Size)}}
+	t := lmb.Tensor{Name: name, Role: gen.RoleOutput, DType: gen.DTypeUint8,
+		Shape: []uint32{uint32(b.config.Size)}}
 	if b.output != nil {
 		t.DType, t.Shape = b.output.dtype, b.output.shape
 	}
@@ -228,7 +232,8 @@ func Exact() Comparison { return Comparison{dtype: gen.DTypeUint32} }
 // Tolerance wants |got - want| <= absolute + relative |want| of every element.
 // lm replay --check-golden judges it after the run.
 func Tolerance(dtype gen.DType, absolute, relative float32) Comparison {
-	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute),
+	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementTolerance,
+		First:  math.Float32bits(absolute),
 		Second: math.Float32bits(relative)}}
 	for _, v := range []float32{absolute, relative} {
 		if !(v >= 0) || math.IsInf(float64(v), 0) {
@@ -242,7 +247,8 @@ func Tolerance(dtype gen.DType, absolute, relative float32) Comparison {
 // stretch of the buffer that lies in one piece in a bank. lm replay
 // --check-golden judges it after the run.
 func Correlation(dtype gen.DType, threshold float32) Comparison {
-	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementCorrelation, First: math.Float32bits(threshold)}}
+	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementCorrelation,
+		First: math.Float32bits(threshold)}}
 	if !(threshold >= -1 && threshold <= 1) {
 		c.wrong = fmt.Sprintf("correlation %v is not between -1 and 1", threshold)
 	}
@@ -271,7 +277,8 @@ func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) (err
 		return nil
 	}
 	if d.machine == nil {
-		refuse("LightMetalCompareToCapture: nothing computes at this capture, so there is nothing to compare with; capture on a device, or give " +
+		refuse("LightMetalCompareToCapture: nothing computes at this capture, so there is " +
+			"nothing to compare with; capture on a device, or give " +
 			"the data to LightMetalCompareToGolden")
 	}
 	golden, s := make([]byte, b.config.Size), d.machine.pending
@@ -284,7 +291,8 @@ func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) (err
 
 // LightMetalCompareToGolden has every replay compare a buffer with these data.
 // Nothing is read at capture.
-func LightMetalCompareToGolden(q *CommandQueue, b *Buffer, golden []byte, how Comparison) (err error) {
+func LightMetalCompareToGolden(q *CommandQueue, b *Buffer, golden []byte,
+	how Comparison) (err error) {
 	defer stop.Catch(&err)
 	d := q.useBuffer("LightMetalCompareToGolden", b)
 	if uint64(len(golden)) != b.config.Size {
@@ -318,10 +326,13 @@ func (s *stream) compare(r run, golden []byte, how Comparison) {
 			return
 		}
 		s.capture.goldens = append(s.capture.goldens, lmb.Tensor{
-			Name: fmt.Sprintf("golden:%d", len(s.capture.goldens)), Role: gen.RoleOutput, DType: how.dtype,
-			Shape: []uint32{uint32(n) / uint32(fbs.DTypeSize(how.dtype))}, Data: data, Golden: how.golden,
+			Name: fmt.Sprintf("golden:%d", len(s.capture.goldens)), Role: gen.RoleOutput,
+			DType: how.dtype,
+			Shape: []uint32{uint32(n) / uint32(fbs.DTypeSize(how.dtype))}, Data: data,
+			Golden: how.golden,
 		})
-		c := fbs.Command{Opcode: gen.OpcodeCopyOut, Width: width, Mode: uint8(gen.AccessExact), Index: goldenIndex, Amount: uint32(n)}
+		c := fbs.Command{Opcode: gen.OpcodeCopyOut, Width: width, Mode: uint8(gen.AccessExact),
+			Index: goldenIndex, Amount: uint32(n)}
 		s.at(memory, unicast(r.tile), r.address+first, lmb.Command{Command: c})
 	})
 }

@@ -27,7 +27,8 @@ type circular struct {
 }
 
 // CreateCircularBuffer gives cores a circular buffer.
-func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfig) (_ CBHandle, err error) {
+func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfig) (_ CBHandle,
+	err error) {
 	defer stop.Catch(&err)
 	d := p.use()
 	config.PageSizes = maps.Clone(config.PageSizes)
@@ -60,7 +61,8 @@ func (c *circular) check(d *Device) {
 			refuse("circular buffer %d: indices are 0 to %d", index, CircularBuffersMax-1)
 		}
 		if size == 0 || size%16 != 0 || f.TotalSize == 0 || f.TotalSize%size != 0 {
-			refuse("circular buffer %d: %d bytes are not a whole number of pages of %d bytes, which are a multiple of 16", index, f.TotalSize, size)
+			refuse("circular buffer %d: %d bytes are not a whole number of pages of %d bytes, "+
+				"which are a multiple of 16", index, f.TotalSize, size)
 		}
 	}
 	if room := d.l1.limit.end - dataBase; f.TotalSize > room {
@@ -91,7 +93,8 @@ func (c *circular) checkBuffer(d *Device, b *Buffer) {
 // the next launch on.
 func UpdateCircularBufferTotalSize(p *Program, h CBHandle, size uint64) error {
 	return stop.Try(func() {
-		p.update("UpdateCircularBufferTotalSize", h, func(c *CircularBufferConfig) { c.TotalSize = size })
+		p.update("UpdateCircularBufferTotalSize", h,
+			func(c *CircularBufferConfig) { c.TotalSize = size })
 	})
 }
 

@@ -82,9 +82,11 @@ func (g *grid) bankTile(bank chips.Bank) chips.Tile {
 // the board has them, which skips rows that are fused off.
 func (g *grid) tile(c CoreCoord) chips.Tile {
 	t := chips.Tile{X: g.columns[c.X], Y: g.rows[c.Y]}
-	x, y := slices.Index(chips.Of(g.board).Grid.Columns, t.X), slices.Index(chips.Of(g.board).Grid.Lines, t.Y)
+	x, y := slices.Index(chips.Of(g.board).Grid.Columns, t.X),
+		slices.Index(chips.Of(g.board).Grid.Lines, t.Y)
 	if x >= 0 && y >= 0 {
-		t = chips.Tile{X: chips.Of(g.board).Grid.First + uint8(x), Y: chips.Of(g.board).Grid.First + uint8(y)}
+		t = chips.Tile{X: chips.Of(g.board).Grid.First + uint8(x),
+			Y: chips.Of(g.board).Grid.First + uint8(y)}
 	}
 	return t
 }

@@ -47,15 +47,18 @@ func CreateDevice(board *boards.Board, on hal.Device) (_ *Device, err error) {
 	if board == nil || chips.Of(board).Grid == nil || board.TLB == nil {
 		refuse("a board with a grid of cores is needed: wormhole or blackhole")
 	}
-	d := &Device{Deadline: time.Second, grid: newGrid(board), alive: map[uint64]any{}, traces: map[TraceID]*trace{}}
-	l1, dram := chips.Of(board).Grid.Memory(chips.Tensix, 0, 1), chips.Of(board).Grid.Memory(chips.DRAM, 0, 1)
+	d := &Device{Deadline: time.Second, grid: newGrid(board), alive: map[uint64]any{},
+		traces: map[TraceID]*trace{}}
+	l1, dram := chips.Of(board).Grid.Memory(chips.Tensix, 0, 1),
+		chips.Of(board).Grid.Memory(chips.DRAM, 0, 1)
 	d.l1 = allocator{name: "L1", limit: span{dataBase, l1.Last + 1}}
 	// Address 0 stays free, so that a kernel can take it for none.
 	d.dram = allocator{name: "DRAM", limit: span{align, dram.Last + 1}}
 	d.queue.device = d
 	if on != nil {
 		if id := on.Identity(); id.Vendor != board.Vendor || id.Device != board.Device {
-			stop.With(hal.WrongDevice, "%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor, id.Device, board.Name, board.Vendor, board.Device)
+			stop.With(hal.WrongDevice, "%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor,
+				id.Device, board.Name, board.Vendor, board.Device)
 		}
 		d.machine = newMachine(d, on)
 	}

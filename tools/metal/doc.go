@@ -5,7 +5,10 @@
 //
 //	d, _ := metal.CreateDevice(&boards.Wormhole, mock.New(&boards.Wormhole))
 //	metal.LightMetalBeginCapture(d)
-//	b, _ := metal.CreateBuffer(d, metal.BufferConfig{Size: 4096, PageSize: 1024, Type: metal.DRAM})
+//	b, _ := metal.CreateBuffer(d, metal.BufferConfig{Size: 4096, PageSize: 1024, Type:
+//
+// metal.DRAM})
+//
 //	metal.EnqueueWriteBuffer(d.CommandQueue(), b, data, true)
 //	binary, _ := metal.LightMetalEndCapture(d)
 //

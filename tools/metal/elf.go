@@ -35,7 +35,8 @@ func readELF(file []byte) *image {
 	case f.Machine != elf.EM_RISCV:
 		refuse("kernel is an ELF file for %v, not for RISC-V", f.Machine)
 	case f.Class != elf.ELFCLASS32 || f.Data != elf.ELFDATA2LSB:
-		refuse("kernel is %v %v; the cores are 32-bit little endian (-march=rv32im -mabi=ilp32)", f.Class, f.Data)
+		refuse("kernel is %v %v; the cores are 32-bit little endian (-march=rv32im -mabi=ilp32)",
+			f.Class, f.Data)
 	case f.Type != elf.ET_EXEC:
 		refuse("kernel is %v, not a linked executable", f.Type)
 	}
@@ -61,9 +62,11 @@ func readELF(file []byte) *image {
 func (k *image) add(p *elf.Prog) {
 	switch {
 	case p.Memsz > kernelEnd:
-		refuse("kernel segment of %d bytes is too large: kernels have %d bytes of L1", p.Memsz, kernelEnd)
+		refuse("kernel segment of %d bytes is too large: kernels have %d bytes of L1", p.Memsz,
+			kernelEnd)
 	case p.Vaddr >= kernelEnd || p.Vaddr+p.Memsz > kernelEnd:
-		refuse("kernel segment %#x..%#x is outside the part of L1 for kernels, 0x0..%#x", p.Vaddr, p.Vaddr+p.Memsz, kernelEnd)
+		refuse("kernel segment %#x..%#x is outside the part of L1 for kernels, 0x0..%#x", p.Vaddr,
+			p.Vaddr+p.Memsz, kernelEnd)
 	case p.Vaddr%4 != 0:
 		refuse("kernel segment at %#x is not aligned to 4 bytes", p.Vaddr)
 	case p.Filesz > p.Memsz:

@@ -21,7 +21,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	b, err := metal.CreateBuffer(d, metal.BufferConfig{Size: 4096, PageSize: 1024, Type: metal.DRAM})
+	b, err := metal.CreateBuffer(d, metal.BufferConfig{Size: 4096, PageSize: 1024,
+		Type: metal.DRAM})
 	if err != nil {
 		fmt.Println(err)
 		return

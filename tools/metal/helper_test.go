@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 // simulator where the environment names it.
 func machines(t *testing.T, b *boards.Board) map[string]func() hal.Device {
 	list := map[string]func() hal.Device{"mock": func() hal.Device { return mock.New(b) }}
-	variable := map[*boards.Board]string{&boards.Wormhole: "LM_TTSIM_WH", &boards.Blackhole: "LM_TTSIM_BH"}[b]
+	variable := map[*boards.Board]string{&boards.Wormhole: "LM_TTSIM_WH",
+		&boards.Blackhole: "LM_TTSIM_BH"}[b]
 	if library := os.Getenv(variable); library != "" {
 		list["ttsim"] = func() hal.Device {
 			d, err := ttsim.Open("ttsim:" + library)
@@ -51,7 +52,8 @@ func machines(t *testing.T, b *boards.Board) map[string]func() hal.Device {
 
 // replay runs the sequence main of an image on a device, with other data for
 // some inputs, and gives the outputs.
-func replay(t *testing.T, file []byte, on hal.Device, inputs map[string][]byte) (outputs map[string][]byte, result runtime.Result) {
+func replay(t *testing.T, file []byte, on hal.Device,
+	inputs map[string][]byte) (outputs map[string][]byte, result runtime.Result) {
 	t.Helper()
 	view, err := fbs.Verify(file)
 	if err != nil {
@@ -149,8 +151,10 @@ func (r *rig) end() *metal.LightMetalBinary {
 // l1 is a buffer of one page on core (0,0).
 func (r *rig) l1(size uint64) *metal.Buffer {
 	r.t.Helper()
-	b, err := metal.CreateBuffer(r.Device, metal.BufferConfig{Size: size, PageSize: size, Type: metal.L1, Layout: metal.HeightSharded,
-		Shard: &metal.ShardSpec{Grid: metal.CoreCoord{}, Tensor: [2]int{1, 1}, Shard: [2]int{1, 1}}})
+	b, err := metal.CreateBuffer(r.Device, metal.BufferConfig{Size: size, PageSize: size,
+		Type: metal.L1, Layout: metal.HeightSharded,
+		Shard: &metal.ShardSpec{Grid: metal.CoreCoord{}, Tensor: [2]int{1, 1},
+			Shard: [2]int{1, 1}}})
 	ok(r.t, err)
 	return b
 }
@@ -163,7 +167,8 @@ func (r *rig) local(file string, from, to *metal.Buffer, factor, offset uint32) 
 	p := must(metal.CreateProgram(r.Device))
 	k := must(metal.CreateKernel(p, kernels.ELF(file), metal.CoreCoord{}, brisc))
 	ok(r.t, metal.SetRuntimeArgsBuffers(p, k, metal.CoreCoord{}, []metal.RuntimeArg{
-		metal.Word(16), metal.AddressOf(from), metal.AddressOf(to), metal.Word(factor), metal.Word(offset)}))
+		metal.Word(16), metal.AddressOf(from), metal.AddressOf(to), metal.Word(factor),
+		metal.Word(offset)}))
 	return p
 }
 
@@ -177,8 +182,10 @@ func names(calls []metal.Call) (list []string) {
 func replayTraceFile(path string) {
 	data := must(os.ReadFile(path))
 	d := must(metal.CreateDevice(&boards.Wormhole, mock.New(&boards.Wormhole)))
-	config := metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
-		Shard: &metal.ShardSpec{Grid: metal.CoreCoord{}, Tensor: [2]int{1, 1}, Shard: [2]int{1, 1}}}
+	config := metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1,
+		Layout: metal.HeightSharded,
+		Shard: &metal.ShardSpec{Grid: metal.CoreCoord{}, Tensor: [2]int{1, 1},
+			Shard: [2]int{1, 1}}}
 	a, b := must(metal.CreateBuffer(d, config)), must(metal.CreateBuffer(d, config))
 	out := make([]byte, 64)
 	for _, err := range []error{

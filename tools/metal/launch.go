@@ -30,7 +30,8 @@ func (d *Device) newLaunch(p *Program) *launch {
 	if deadline < 1 || deadline >= 1<<32 {
 		refuse("deadline %v is not between 1 us and 71 minutes", d.Deadline)
 	}
-	l := &launch{program: p.id, constant: map[CoreCoord][]block{}, zeroed: map[CoreCoord][]span{}, state: map[CoreCoord]block{},
+	l := &launch{program: p.id, constant: map[CoreCoord][]block{}, zeroed: map[CoreCoord][]span{},
+		state:      map[CoreCoord]block{},
 		processors: map[CoreCoord][]Processor{}, deadlineUs: uint32(deadline)}
 	for _, k := range p.kernels {
 		for _, c := range k.cores {
@@ -60,7 +61,8 @@ func (d *Device) fill(l *launch, p *Program, c CoreCoord) {
 		}
 		args := d.arguments(k.arguments[c])
 		if len(args) > 0 {
-			l.constant[c] = append(l.constant[c], block{argumentBase + argumentStride*uint64(k.processor), words(args...)})
+			l.constant[c] = append(l.constant[c],
+				block{argumentBase + argumentStride*uint64(k.processor), words(args...)})
 		}
 	}
 	l.constant[c] = append(l.constant[c], d.constants(nocs))
@@ -111,12 +113,14 @@ func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count in
 		for _, index := range slices.Sorted(maps.Keys(cb.config.PageSizes)) {
 			page := cb.config.PageSizes[index]
 			list = append(list, block{circularBase + 16*uint64(index),
-				words(uint32(address), uint32(cb.config.TotalSize), uint32(page), uint32(cb.config.TotalSize/page))})
+				words(uint32(address), uint32(cb.config.TotalSize), uint32(page),
+					uint32(cb.config.TotalSize/page))})
 			count = max(count, int(index)+1)
 		}
 	}
 	if lowest := d.l1.lowest(); next > lowest {
-		refuse("circular buffers of program %d end at %#x on core %v, and a buffer is at %#x", p.id, next, c, lowest)
+		refuse("circular buffers of program %d end at %#x on core %v, and a buffer is at %#x", p.id,
+			next, c, lowest)
 	}
 	return list, count
 }

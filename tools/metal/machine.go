@@ -72,7 +72,8 @@ func (m *machine) run() {
 
 func (m *machine) try() {
 	image := &lmb.Image{Targets: targets(m.device.board), Windows: windows(),
-		Sequences: append([]lmb.Sequence{{Name: "main", Commands: m.pending.commands}}, m.pending.safe(&m.device.grid)...)}
+		Sequences: append([]lmb.Sequence{{Name: "main", Commands: m.pending.commands}},
+			m.pending.safe(&m.device.grid)...)}
 	for _, r := range m.reads {
 		image.Tensors = append(image.Tensors, r.tensor)
 	}

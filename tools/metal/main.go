@@ -39,7 +39,8 @@ func mainOf(list []Workload, args []string) (err error) {
 	flags := flag.NewFlagSet("workload", flag.ContinueOnError)
 	name := flags.String("workload", "", "workload to capture; not needed where there is one")
 	board := flags.String("board", "", "wormhole or blackhole; not needed with --device mock:BOARD")
-	device := flags.String("device", "none", "what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
+	device := flags.String("device", "none",
+		"what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
 	out := flags.String("out", "", "image to write")
 	names := flags.Bool("list", false, "print the names of the workloads")
 	if err := flags.Parse(args); err == flag.ErrHelp {

@@ -104,13 +104,15 @@ func TestEveryTensixTileIsACoreAndBack(t *testing.T) {
 				}
 				tiles++
 				c, ok := g.core(chips.Tile{X: uint8(x), Y: uint8(y)})
-				if back, is := chips.Of(b).Grid.NoC0(g.tile(c).X, g.tile(c).Y); !ok || !is || back != (chips.Tile{X: uint8(x), Y: uint8(y)}) {
+				if back, is := chips.Of(b).Grid.NoC0(g.tile(c).X, g.tile(c).Y); !ok || !is ||
+					back != (chips.Tile{X: uint8(x), Y: uint8(y)}) {
 					t.Errorf("%s (%d,%d) is core %v, which is %v", b.Name, x, y, c, back)
 				}
 			}
 		}
 		if tiles != len(g.columns)*len(g.rows) {
-			t.Errorf("%s has %d tiles, %d columns and %d rows", b.Name, tiles, len(g.columns), len(g.rows))
+			t.Errorf("%s has %d tiles, %d columns and %d rows", b.Name, tiles, len(g.columns),
+				len(g.rows))
 		}
 	}
 }
@@ -138,7 +140,8 @@ func TestGlobalIDsDoNotWrap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(binary.Image.Sequences[0].Commands[0].Data), fmt.Sprint("EnqueueWriteBuffer buffer ", uint64(1<<63+1<<32+1)); got != want {
+	if got, want := string(binary.Image.Sequences[0].Commands[0].Data),
+		fmt.Sprint("EnqueueWriteBuffer buffer ", uint64(1<<63+1<<32+1)); got != want {
 		t.Errorf("the image has %q, want %q", got, want)
 	}
 }
@@ -157,7 +160,8 @@ func TestMoreObjectsThanNamesAreCaptured(t *testing.T) {
 func TestLargeTransfersAreCutWhereAWindowEnds(t *testing.T) {
 	d, _ := CreateDevice(&boards.Wormhole, nil)
 	fixed := uint64(windowSize - 4096)
-	b, err := CreateBuffer(d, BufferConfig{Size: 2*windowSize + 8192, PageSize: 2*windowSize + 8192, Type: DRAM, Address: &fixed})
+	b, err := CreateBuffer(d, BufferConfig{Size: 2*windowSize + 8192, PageSize: 2*windowSize + 8192,
+		Type: DRAM, Address: &fixed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +173,8 @@ func TestLargeTransfersAreCutWhereAWindowEnds(t *testing.T) {
 	for _, c := range s.commands {
 		got = append(got, fmt.Sprintf("%#x/%#x+%#x", c.Value, c.Offset, len(c.Data)))
 	}
-	if want := "[0x0/0x0+0x0 0x0/0x1ff000+0x1000 0x200000/0x0+0x0 0x0/0x0+0x200000 0x400000/0x0+0x0 0x0/0x0+0x200000 0x600000/0x0+0x0 0x0/0x0+0x1000]"; fmt.Sprint(got) != want {
+	if want := "[0x0/0x0+0x0 0x0/0x1ff000+0x1000 0x200000/0x0+0x0 0x0/0x0+0x200000 " +
+		"0x400000/0x0+0x0 0x0/0x0+0x200000 0x600000/0x0+0x0 0x0/0x0+0x1000]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 }
@@ -177,10 +182,12 @@ func TestLargeTransfersAreCutWhereAWindowEnds(t *testing.T) {
 func TestJumpReachesBothWays(t *testing.T) {
 	// As riscv64-unknown-elf-as has them: jal x0, +0x4000; +0x800; -0x6000; +0x1fffc.
 	for _, test := range []struct{ from, to, want uint32 }{
-		{0, 0x4000, 0x0000406f}, {0, 0x800, 0x0010006f}, {0x6000, 0, 0x800fa06f}, {0, 0x1fffc, 0x7fd1f06f},
+		{0, 0x4000, 0x0000406f}, {0, 0x800, 0x0010006f}, {0x6000, 0, 0x800fa06f},
+		{0, 0x1fffc, 0x7fd1f06f},
 	} {
 		if got := binary.LittleEndian.Uint32(jump(test.from, test.to).data); got != test.want {
-			t.Errorf("jump from %#x to %#x is %#08x, want %#08x", test.from, test.to, got, test.want)
+			t.Errorf("jump from %#x to %#x is %#08x, want %#08x", test.from, test.to, got,
+				test.want)
 		}
 	}
 }
@@ -190,10 +197,19 @@ func TestJumpReachesBothWays(t *testing.T) {
 func TestCallsThatAreNotRecordedAllocateNothing(t *testing.T) {
 	d, b, data := idle(t)
 	calls := map[string]func() error{
-		"Finish":             func() error { return Finish(d.CommandQueue()) },
-		"EnqueueWriteBuffer": func() error { return EnqueueWriteBuffer(d.CommandQueue(), b, data, false) },
-		"EnqueueReadBuffer":  func() error { return EnqueueReadBuffer(d.CommandQueue(), b, data, false) },
-		"CompareToCapture":   func() error { return LightMetalCompareToCapture(d.CommandQueue(), b, Exact()) },
+		"Finish": func() error { return Finish(d.CommandQueue()) },
+		"EnqueueWriteBuffer": func() error {
+			return EnqueueWriteBuffer(d.CommandQueue(), b, data,
+				false)
+		},
+		"EnqueueReadBuffer": func() error {
+			return EnqueueReadBuffer(d.CommandQueue(), b, data,
+				false)
+		},
+		"CompareToCapture": func() error {
+			return LightMetalCompareToCapture(d.CommandQueue(), b,
+				Exact())
+		},
 	}
 	for name, call := range calls {
 		if n := testing.AllocsPerRun(100, func() {
@@ -240,8 +256,10 @@ func BenchmarkCall(b *testing.B) {
 
 func TestWordsThatDifferOrAreSpoiledChange(t *testing.T) {
 	core := CoreCoord{}
-	one := &launch{constant: map[CoreCoord][]block{core: {{0x100, words(1, 2, 3, 4)}}}, zeroed: map[CoreCoord][]span{core: {{0x200, 0x208}}}}
-	two := &launch{constant: map[CoreCoord][]block{core: {{0x104, words(2, 9)}, {0x1fc, words(5, 6, 7, 8)}}}}
+	one := &launch{constant: map[CoreCoord][]block{core: {{0x100, words(1, 2, 3, 4)}}},
+		zeroed: map[CoreCoord][]span{core: {{0x200, 0x208}}}}
+	two := &launch{constant: map[CoreCoord][]block{core: {{0x104, words(2, 9)},
+		{0x1fc, words(5, 6, 7, 8)}}}}
 	changing := (&trace{launches: []*launch{one, two}}).changing(core)
 	var got []uint64
 	for address := uint64(0); address < 0x300; address += 4 {
@@ -256,11 +274,15 @@ func TestWordsThatDifferOrAreSpoiledChange(t *testing.T) {
 
 func TestCutFillsSmallGaps(t *testing.T) {
 	b := block{0x100, words(0, 1, 2, 3, 4, 5, 6, 7)}
-	wanted := func(address uint64) bool { return address == 0x104 || address == 0x10c || address == 0x118 }
+	wanted := func(address uint64) bool {
+		return address == 0x104 || address == 0x10c ||
+			address == 0x118
+	}
 	for _, test := range []struct {
 		gap  int
 		want string
-	}{{0, "[{260 [1 0 0 0]} {268 [3 0 0 0]} {280 [6 0 0 0]}]"}, {4, "[{260 [1 0 0 0 2 0 0 0 3 0 0 0]} {280 [6 0 0 0]}]"},
+	}{{0, "[{260 [1 0 0 0]} {268 [3 0 0 0]} {280 [6 0 0 0]}]"},
+		{4, "[{260 [1 0 0 0 2 0 0 0 3 0 0 0]} {280 [6 0 0 0]}]"},
 		{8, "[{260 [1 0 0 0 2 0 0 0 3 0 0 0 4 0 0 0 5 0 0 0 6 0 0 0]}]"}} {
 		if got := fmt.Sprint(b.cut(test.gap, wanted)); got != test.want {
 			t.Errorf("gap %d: %s, want %s", test.gap, got, test.want)
@@ -277,7 +299,8 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &launch{constant: map[CoreCoord][]block{}, state: map[CoreCoord]block{}, processors: map[CoreCoord][]Processor{}, deadlineUs: 1}
+	l := &launch{constant: map[CoreCoord][]block{}, state: map[CoreCoord]block{},
+		processors: map[CoreCoord][]Processor{}, deadlineUs: 1}
 	l.cores = d.cores(CoreRange{End: CoreCoord{2, 1}})
 	for i, c := range l.cores {
 		l.constant[c] = []block{{0, words(1)}, {0x100, words(uint32(i))}}
@@ -306,7 +329,8 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 			if c.Window == registers && c.Value != uint64(chips.Of(d.board).Grid.Reset.Mask) {
 				released += len(aim[c.Window])
 				if len(underway) > 0 {
-					t.Errorf("command %d releases cores while stores to %v are under way", i, underway)
+					t.Errorf("command %d releases cores while stores to %v are under way", i,
+						underway)
 				}
 			}
 		}
@@ -326,7 +350,9 @@ func TestKernelsAreToldTheirNetwork(t *testing.T) {
 	}
 	l := d.newLaunch(p)
 	b := l.constant[core][len(l.constant[core])-1]
-	if b.address != constantBase || binary.LittleEndian.Uint32(b.data) != 1 || binary.LittleEndian.Uint32(b.data[4:]) != 1<<NCRISC || binary.LittleEndian.Uint32(b.data[8:]) != 8 || len(b.data) != 12+4*8 {
+	if b.address != constantBase || binary.LittleEndian.Uint32(b.data) != 1 ||
+		binary.LittleEndian.Uint32(b.data[4:]) != 1<<NCRISC ||
+		binary.LittleEndian.Uint32(b.data[8:]) != 8 || len(b.data) != 12+4*8 {
 		t.Errorf("%#x: %v", b.address, b.data)
 	}
 }

@@ -137,7 +137,8 @@ func (p *Program) use() *Device {
 // CreateKernel puts a precompiled kernel, a RISC-V ELF executable, on cores. It
 // is loaded where it is linked, below kernelEnd of L1 (ABI.md); where that is
 // not where the processor starts, a jump is put there.
-func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (_ KernelHandle, err error) {
+func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (_ KernelHandle,
+	err error) {
 	defer stop.Catch(&err)
 	d := p.use()
 	if config == nil {
@@ -164,7 +165,8 @@ func (p *Program) place(k *kernel) {
 	for i, s := range k.spans() {
 		for _, t := range k.spans()[:i] {
 			if s.overlaps(t) {
-				refuse("kernel's own segments, or one and the jump to its entry, overlap at %#x", max(s.first, t.first))
+				refuse("kernel's own segments, or one and the jump to its entry, overlap at %#x",
+					max(s.first, t.first))
 			}
 		}
 	}
@@ -179,7 +181,8 @@ func (p *Program) place(k *kernel) {
 		for _, s := range k.spans() {
 			for _, t := range other.spans() {
 				if s.overlaps(t) {
-					refuse("kernel at %#x..%#x overlaps kernel %d at %#x..%#x on core %v", s.first, s.end, other.id, t.first, t.end, core)
+					refuse("kernel at %#x..%#x overlaps kernel %d at %#x..%#x on core %v", s.first,
+						s.end, other.id, t.first, t.end, core)
 				}
 			}
 		}
@@ -207,12 +210,14 @@ func common(a, b []CoreCoord) (CoreCoord, bool) {
 // SetRuntimeArgs gives the same words to a kernel on some of its cores.
 func SetRuntimeArgs(p *Program, k KernelHandle, cores CoreSpec, args []uint32) error {
 	return stop.Try(func() {
-		p.setArguments("SetRuntimeArgs", k, cores, func(CoreCoord) []RuntimeArg { return wordArguments(args) })
+		p.setArguments("SetRuntimeArgs", k, cores,
+			func(CoreCoord) []RuntimeArg { return wordArguments(args) })
 	})
 }
 
 // SetRuntimeArgsPerCore gives each of a list of cores its own words.
-func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord, args [][]uint32) (err error) {
+func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord,
+	args [][]uint32) (err error) {
 	defer stop.Catch(&err)
 	if len(cores) != len(args) {
 		refuse("%d cores and %d lists of arguments", len(cores), len(args))
@@ -221,13 +226,15 @@ func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord, args [
 	for _, c := range cores {
 		set = append(set, CoreRange{c, c})
 	}
-	p.setArguments("SetRuntimeArgsPerCore", k, set, func(c CoreCoord) []RuntimeArg { return wordArguments(args[slices.Index(cores, c)]) })
+	p.setArguments("SetRuntimeArgsPerCore", k, set,
+		func(c CoreCoord) []RuntimeArg { return wordArguments(args[slices.Index(cores, c)]) })
 	return nil
 }
 
 // SetRuntimeArgsBuffers gives the same arguments, buffers among them, to a
 // kernel on some of its cores. Addresses are those at the time of the launch.
-func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec, args []RuntimeArg) (err error) {
+func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec,
+	args []RuntimeArg) (err error) {
 	defer stop.Catch(&err)
 	args = slices.Clone(args)
 	p.setArguments("SetRuntimeArgsBuffers", k, cores, func(CoreCoord) []RuntimeArg { return args })
@@ -241,7 +248,8 @@ func wordArguments(list []uint32) (args []RuntimeArg) {
 	return args
 }
 
-func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec, of func(CoreCoord) []RuntimeArg) {
+func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec,
+	of func(CoreCoord) []RuntimeArg) {
 	d := p.use()
 	k := p.kernel(handle)
 	cores := d.cores(spec)

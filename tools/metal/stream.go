@@ -23,14 +23,16 @@ const (
 
 func windows() []lmb.Window {
 	tlb := func(name string) lmb.Window {
-		return lmb.Window{Name: name, Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: windowSize}}
+		return lmb.Window{Name: name, Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot,
+			Size: windowSize}}
 	}
 	return []lmb.Window{tlb("memory"), tlb("registers")}
 }
 
 func targets(b *boards.Board) []lmb.Target {
 	// Windows of 2 MiB are in BAR 0, and nothing else is used.
-	return []lmb.Target{{Board: b.Name, Vendor: b.Vendor, Device: b.Device, Bars: [6]uint64{0: b.Bars[0]}}}
+	return []lmb.Target{{Board: b.Name, Vendor: b.Vendor, Device: b.Device,
+		Bars: [6]uint64{0: b.Bars[0]}}}
 }
 
 // stream is a run of commands in the making: it points windows when they have
@@ -42,15 +44,17 @@ type stream struct {
 		target  fbs.TileRange
 		address uint64
 	}
-	held     map[CoreCoord]bool      // cores known to be in reset
-	resident map[TraceID][]CoreCoord // traces whose kernels and constants are in place, with their cores
-	launched []CoreCoord             // cores that were ever let run
-	named    map[string]bool         // marks so far
-	capture  *capture                // whose main sequence it is, nil: none
+	held map[CoreCoord]bool // cores known to be in reset
+	// traces whose kernels and constants are in place, with their cores
+	resident map[TraceID][]CoreCoord
+	launched []CoreCoord     // cores that were ever let run
+	named    map[string]bool // marks so far
+	capture  *capture        // whose main sequence it is, nil: none
 }
 
 func newStream() *stream {
-	return &stream{held: map[CoreCoord]bool{}, resident: map[TraceID][]CoreCoord{}, named: map[string]bool{}}
+	return &stream{held: map[CoreCoord]bool{}, resident: map[TraceID][]CoreCoord{},
+		named: map[string]bool{}}
 }
 
 // lost forgets where the windows point, as after a Call.
@@ -65,7 +69,9 @@ func (s *stream) at(window uint16, t fbs.TileRange, address uint64, c lmb.Comman
 	w, base := &s.windows[window], address&^(windowSize-1)
 	if !w.known || w.target != t || w.address != base {
 		w.known, w.target, w.address = true, t, base
-		s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: base, Mask: t.Pack()}})
+		s.commands = append(s.commands,
+			lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: base,
+				Mask: t.Pack()}})
 	}
 	c.Window, c.Offset = window, uint32(address-base)
 	s.commands = append(s.commands, c)
@@ -104,20 +110,27 @@ func (s *stream) tensor(op gen.Opcode, r run, index uint16) {
 
 // write stores one word.
 func (s *stream) write(window uint16, t fbs.TileRange, address uint64, value uint32) {
-	s.at(window, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Value: uint64(value)}})
+	s.at(window, t, address,
+		lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: width,
+			Value: uint64(value)}})
 }
 
 // arrive makes the stores so far to a tile arrive there.
 func (s *stream) arrive(window uint16, t fbs.TileRange, address uint64) {
 	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
-	s.at(window, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeExpect, Width: width, Mode: uint8(gen.ConditionEqual),
-		Option: uint8(gen.PolicyFail)}})
+	s.at(window, t, address,
+		lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeExpect, Width: width,
+			Mode:   uint8(gen.ConditionEqual),
+			Option: uint8(gen.PolicyFail)}})
 }
 
 // poll waits for a word.
 func (s *stream) poll(t fbs.TileRange, address uint64, value uint32, deadlineUs uint32) {
-	s.at(memory, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeExpect, Width: width, Mode: uint8(gen.ConditionEqual),
-		Option: uint8(gen.PolicyFail), Index: 1, Amount: deadlineUs, Value: uint64(value), Mask: fbs.WidthMask(width)}})
+	s.at(memory, t, address,
+		lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeExpect, Width: width,
+			Mode:   uint8(gen.ConditionEqual),
+			Option: uint8(gen.PolicyFail), Index: 1, Amount: deadlineUs, Value: uint64(value),
+			Mask: fbs.WidthMask(width)}})
 }
 
 // namesMax keeps the marks of a capture inside what the notes of a file hold.
@@ -130,7 +143,9 @@ func (s *stream) mark(name string) {
 		return
 	}
 	s.named[name] = true
-	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Data: []byte(name)})
+	s.commands = append(s.commands,
+		lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)},
+			Data: []byte(name)})
 }
 
 // safe is the sequence that runs when a run fails: all cores go into reset.

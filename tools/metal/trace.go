@@ -77,7 +77,8 @@ func (d *Device) lower(t *trace) {
 	load.store(&d.grid, merge(t.cores, func(c CoreCoord) (list []block) {
 		for _, l := range t.launches {
 			for _, b := range l.constant[c] {
-				list = append(list, b.cut(0, func(address uint64) bool { return !changing[c][address] })...)
+				list = append(list,
+					b.cut(0, func(address uint64) bool { return !changing[c][address] })...)
 			}
 		}
 		return list
@@ -88,7 +89,8 @@ func (d *Device) lower(t *trace) {
 	for _, l := range t.launches {
 		replay.launch(&d.grid, l, func(c CoreCoord) (list []block) {
 			for _, b := range l.constant[c] {
-				list = append(list, b.cut(gapMax, func(address uint64) bool { return changing[c][address] })...)
+				list = append(list, b.cut(gapMax,
+					func(address uint64) bool { return changing[c][address] })...)
 			}
 			return append(list, l.state[c])
 		})
@@ -172,7 +174,8 @@ func (s *stream) sequence(t *trace, name string, commands []lmb.Command) {
 		s.commands = append(s.commands, commands...)
 	} else {
 		index := s.capture.sequence(t.id, name, commands)
-		s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: index}})
+		s.commands = append(s.commands,
+			lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: index}})
 	}
 	for _, c := range t.cores {
 		s.held[c] = true
@@ -188,8 +191,10 @@ func CollectTrace(d *Device, id TraceID) (_ []byte, err error) {
 	d.use()
 	t := d.findTrace(id)
 	return lmb.Encode(&lmb.Image{
-		Origin: lmb.Origin{Tool: tool, Source: "trace"}, Targets: targets(d.board), Windows: windows(),
-		Sequences: []lmb.Sequence{{Name: loadName, Commands: t.load}, {Name: replayName, Commands: t.replay}},
+		Origin: lmb.Origin{Tool: tool, Source: "trace"}, Targets: targets(d.board),
+		Windows: windows(),
+		Sequences: []lmb.Sequence{{Name: loadName, Commands: t.load},
+			{Name: replayName, Commands: t.replay}},
 	})
 }
 
@@ -214,16 +219,19 @@ func LoadTrace(q *CommandQueue, data []byte) (_ TraceID, err error) {
 // adopt checks that an image is a trace for this device.
 func (d *Device) adopt(image *lmb.Image) *trace {
 	q := image.Sequences
-	if len(q) != 2 || q[0].Name != loadName || q[1].Name != replayName || len(image.Tensors) != 0 || !slices.Equal(image.Windows, windows()) {
+	if len(q) != 2 || q[0].Name != loadName || q[1].Name != replayName || len(image.Tensors) != 0 ||
+		!slices.Equal(image.Windows, windows()) {
 		stop.With(hal.BadImage, "the image is no trace of CollectTrace")
 	}
 	if got, want := image.Targets, targets(d.board); !slices.Equal(got, want) {
-		stop.With(hal.WrongDevice, "the trace is for %s, the device is %s", got[0].Board, d.board.Name)
+		stop.With(hal.WrongDevice, "the trace is for %s, the device is %s", got[0].Board,
+			d.board.Name)
 	}
 	t := &trace{load: q[0].Commands, replay: q[1].Commands}
 	for _, c := range slices.Concat(t.load, t.replay) {
 		if c.Opcode == gen.OpcodeCall {
-			stop.With(hal.BadImage, "the trace calls a sequence, which those of CollectTrace do not")
+			stop.With(hal.BadImage,
+				"the trace calls a sequence, which those of CollectTrace do not")
 		}
 		if c.Opcode != gen.OpcodePoint {
 			continue
@@ -231,7 +239,8 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 		target, _ := boards.UnpackTileRange(c.Mask)
 		cores, ok := d.aimed(target)
 		if !ok {
-			stop.With(hal.BadImage, "the trace reaches (%d,%d), which is no core", target.X, target.Y)
+			stop.With(hal.BadImage, "the trace reaches (%d,%d), which is no core", target.X,
+				target.Y)
 		}
 		t.cores = append(t.cores, cores...)
 	}

@@ -92,7 +92,8 @@ func TestReplayStoresOnlyWhatMustChange(t *testing.T) {
 	ok(t, metal.ReplayTrace(r.q, id, false))
 	ok(t, metal.ReplayTrace(r.q, id, false))
 	image := r.end().Image
-	load, run := sequence(image, fmt.Sprintf("trace:%d:load", id)), sequence(image, fmt.Sprintf("trace:%d", id))
+	load, run := sequence(image, fmt.Sprintf("trace:%d:load", id)),
+		sequence(image, fmt.Sprintf("trace:%d", id))
 	// Two kernels, and constants, are loaded once. A launch has its own state,
 	// the arguments, which are in one place, and the word the core starts at.
 	if got, most := stored(run), 2*(32+20)+4; got > most || got == 0 {
@@ -133,7 +134,8 @@ func TestTraceIsLoadedAgainWhenItsCoresWereUsed(t *testing.T) {
 	if got := calls(binary.Image); !slices.Equal(got, []uint16{1, 1, 2}) {
 		t.Errorf("main calls %v, want load, load and replay", got)
 	}
-	if _, result := replay(t, binary.Bytes(), mock.New(&boards.Wormhole), nil); result.Code != hal.OK {
+	if _, result := replay(t, binary.Bytes(), mock.New(&boards.Wormhole),
+		nil); result.Code != hal.OK {
 		t.Errorf("%+v", result)
 	}
 }
@@ -170,7 +172,8 @@ func TestLoadTraceRefusesWhatIsNoTraceForIt(t *testing.T) {
 	}
 	refused(t, load(r, nil), "bad image: trace:")
 	refused(t, load(r, data[:len(data)/2]), "bad image: trace:")
-	refused(t, load(newRig(t, &boards.Blackhole, nil), data), "the trace is for wormhole, the device is blackhole")
+	refused(t, load(newRig(t, &boards.Blackhole, nil), data),
+		"the trace is for wormhole, the device is blackhole")
 	changed := func(c lmb.Command) []byte {
 		image, err := lmb.Decode(data)
 		ok(t, err)
@@ -178,8 +181,10 @@ func TestLoadTraceRefusesWhatIsNoTraceForIt(t *testing.T) {
 		return must(lmb.Encode(image))
 	}
 	dram := fbs.TileRange{Ordering: gen.OrderingDefault}.Pack()
-	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall}})), "the trace calls a sequence")
-	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: dram}})), "the trace reaches (0,0), which is no core")
+	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall}})),
+		"the trace calls a sequence")
+	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint,
+		Mask: dram}})), "the trace reaches (0,0), which is no core")
 	ok(t, metal.EnqueueWriteBuffer(r.q, a, counted(16), false))
 	refused(t, load(r, r.end().Bytes()), "the image is no trace")
 }
@@ -199,7 +204,8 @@ func TestReplayOfALoadedTraceIsCaptured(t *testing.T) {
 		t.Errorf("c[15] = %d, want 247", got)
 	}
 	outputs, result := replay(t, r.end().Bytes(), mock.New(&boards.Wormhole), nil)
-	if got := numbers(outputs[fmt.Sprintf("buffer-%d", c.ID())]); result.Code != hal.OK || got[15] != 247 {
+	if got := numbers(outputs[fmt.Sprintf("buffer-%d", c.ID())]); result.Code != hal.OK ||
+		got[15] != 247 {
 		t.Errorf("%+v %v", result, got)
 	}
 }

@@ -24,7 +24,8 @@ var expected = map[string]func(in map[string][]int32) map[string][]int32{
 	"loopback":          func(in map[string][]int32) map[string][]int32 { return map[string][]int32{"b": in["a"]} },
 	"loopback-per-core": func(in map[string][]int32) map[string][]int32 { return map[string][]int32{"b": in["a"]} },
 	"reader-compute-writer": func(in map[string][]int32) map[string][]int32 {
-		return map[string][]int32{"c": zip(in["a"], in["b"], func(a, b int32) int32 { return a + b })}
+		return map[string][]int32{"c": zip(in["a"], in["b"],
+			func(a, b int32) int32 { return a + b })}
 	},
 	"dynamic-circular-buffer": func(in map[string][]int32) map[string][]int32 {
 		c := zip(in["a"], in["a"], func(a, _ int32) int32 { return -a })
@@ -32,7 +33,8 @@ var expected = map[string]func(in map[string][]int32) map[string][]int32{
 		return map[string][]int32{"c": c, "c.2": c, "here": left, "there": left}
 	},
 	"early-deallocation": func(in map[string][]int32) map[string][]int32 {
-		return map[string][]int32{"c": zip(in["a"], pattern(1024, 2), func(a, b int32) int32 { return a * b })}
+		return map[string][]int32{"c": zip(in["a"], pattern(1024, 2),
+			func(a, b int32) int32 { return a * b })}
 	},
 	"semaphores": func(map[string][]int32) map[string][]int32 {
 		word := int32(1)
@@ -50,7 +52,8 @@ var expected = map[string]func(in map[string][]int32) map[string][]int32{
 	},
 	"trace-one-program": func(in map[string][]int32) map[string][]int32 {
 		sum := func(a, b int32) int32 { return a + b }
-		return map[string][]int32{"c": zip(in["a"], pattern(1024, 2), sum), "c.2": zip(in["a"], pattern(1024, 3), sum)}
+		return map[string][]int32{"c": zip(in["a"], pattern(1024, 2), sum),
+			"c.2": zip(in["a"], pattern(1024, 3), sum)}
 	},
 	"trace-two-programs": func(map[string][]int32) map[string][]int32 {
 		c := zip(pattern(64, 1), pattern(64, 1), func(a, _ int32) int32 { return 15*a + 7 })
@@ -176,13 +179,15 @@ func check(t *testing.T, image *lmb.Image, got, want map[string][]byte) {
 			t.Errorf("nothing is known of output %s", tensor.Name)
 		}
 		if w != nil && !bytes.Equal(got[tensor.Name], w) {
-			t.Errorf("output %s: %.200s, want %.200s", tensor.Name, fmt.Sprint(numbers(got[tensor.Name])), fmt.Sprint(numbers(w)))
+			t.Errorf("output %s: %.200s, want %.200s", tensor.Name,
+				fmt.Sprint(numbers(got[tensor.Name])), fmt.Sprint(numbers(w)))
 		}
 	}
 }
 
 // eachWorkload captures every workload on every machine at hand.
-func eachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b *boards.Board, machine func() hal.Device, binary *metal.LightMetalBinary)) {
+func eachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b *boards.Board,
+	machine func() hal.Device, binary *metal.LightMetalBinary)) {
 	for _, b := range allChips {
 		for name, machine := range machines(t, b) {
 			for i := range workloads.All {
@@ -200,7 +205,8 @@ func eachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b *bo
 }
 
 func TestWorkloadsCaptureWhatTheHostComputes(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board, _ func() hal.Device, binary *metal.LightMetalBinary) {
+	eachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board, _ func() hal.Device,
+		binary *metal.LightMetalBinary) {
 		captured := map[string][]byte{}
 		for _, tensor := range binary.Image.Tensors {
 			captured[tensor.Name] = tensor.Data
@@ -210,7 +216,8 @@ func TestWorkloadsCaptureWhatTheHostComputes(t *testing.T) {
 }
 
 func TestWorkloadsReplayToTheSameOutputs(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board, machine func() hal.Device, binary *metal.LightMetalBinary) {
+	eachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board,
+		machine func() hal.Device, binary *metal.LightMetalBinary) {
 		on := machine()
 		defer on.Close()
 		got, result := replay(t, binary.Bytes(), on, nil)
@@ -226,7 +233,8 @@ func TestWorkloadsReplayToTheSameOutputs(t *testing.T) {
 }
 
 func TestWorkloadsReplayWithNewInputs(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board, machine func() hal.Device, binary *metal.LightMetalBinary) {
+	eachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board,
+		machine func() hal.Device, binary *metal.LightMetalBinary) {
 		inputs := others(binary.Image)
 		if len(inputs) == 0 {
 			return
@@ -242,7 +250,8 @@ func TestWorkloadsReplayWithNewInputs(t *testing.T) {
 }
 
 func TestTwoCapturesAreTheSameBytes(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board, machine func() hal.Device, binary *metal.LightMetalBinary) {
+	eachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board,
+		machine func() hal.Device, binary *metal.LightMetalBinary) {
 		on := machine()
 		defer on.Close()
 		again, err := w.Capture(b, on)
@@ -254,7 +263,8 @@ func TestTwoCapturesAreTheSameBytes(t *testing.T) {
 }
 
 func TestCaptureWithNothingBehindTheDeviceGivesTheSameCommands(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board, machine func() hal.Device, binary *metal.LightMetalBinary) {
+	eachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board,
+		machine func() hal.Device, binary *metal.LightMetalBinary) {
 		planned, err := w.Capture(b, nil)
 		ok(t, err)
 		for i := range binary.Image.Tensors {

@@ -42,7 +42,8 @@ func Parse(file []byte) (*Array, error) {
 	}
 	keys := headerPattern.FindSubmatch(header)
 	if keys == nil {
-		return nil, fmt.Errorf("byte 10: header is not {'descr': ..., 'fortran_order': ..., 'shape': (...)}")
+		return nil,
+			fmt.Errorf("byte 10: header is not {'descr': ..., 'fortran_order': ..., 'shape': (...)}")
 	}
 	a := &Array{Type: string(keys[1]), Data: data}
 	if string(keys[2]) != "False" {
@@ -94,7 +95,8 @@ func parseShape(text string) ([]uint32, error) {
 
 func (a *Array) checkSize() error {
 	// | is for types of one byte, which have no order; = is the machine's.
-	if len(a.Type) < 3 || !strings.ContainsRune("<|=", rune(a.Type[0])) || a.Type[0] == '|' && a.Type[2:] != "1" {
+	if len(a.Type) < 3 || !strings.ContainsRune("<|=", rune(a.Type[0])) ||
+		a.Type[0] == '|' && a.Type[2:] != "1" {
 		return fmt.Errorf("byte 10: type %q is not little endian and plain", a.Type)
 	}
 	size, err := strconv.ParseUint(a.Type[2:], 10, 8)
@@ -108,7 +110,8 @@ func (a *Array) checkSize() error {
 		size *= uint64(n)
 	}
 	if uint64(len(a.Data)) != size {
-		return fmt.Errorf("%d bytes of data, shape %v of %s needs %d", len(a.Data), a.Shape, a.Type, size)
+		return fmt.Errorf("%d bytes of data, shape %v of %s needs %d", len(a.Data), a.Shape, a.Type,
+			size)
 	}
 	return nil
 }
@@ -119,7 +122,8 @@ func Format(a *Array) []byte {
 	for _, n := range a.Shape {
 		shape += fmt.Sprintf("%d, ", n)
 	}
-	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", a.Type, strings.TrimSuffix(shape, " "))
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", a.Type,
+		strings.TrimSuffix(shape, " "))
 	// NumPy aligns the data to 64 bytes and ends the header with a newline.
 	header += strings.Repeat(" ", 63-(10+len(header))%64) + "\n"
 	file := binary.LittleEndian.AppendUint16([]byte(magic+"\x01\x00"), uint16(len(header)))
@@ -131,7 +135,8 @@ func Format(a *Array) []byte {
 var types = map[gen.DType]string{
 	gen.DTypeInt8: "|i1", gen.DTypeUint8: "|u1", gen.DTypeInt16: "<i2", gen.DTypeUint16: "<u2",
 	gen.DTypeInt32: "<i4", gen.DTypeUint32: "<u4", gen.DTypeInt64: "<i8", gen.DTypeUint64: "<u8",
-	gen.DTypeFloat16: "<f2", gen.DTypeBfloat16: "<u2", gen.DTypeFloat32: "<f4", gen.DTypeFloat64: "<f8",
+	gen.DTypeFloat16: "<f2", gen.DTypeBfloat16: "<u2", gen.DTypeFloat32: "<f4",
+	gen.DTypeFloat64: "<f8",
 }
 
 // TypeOf is NumPy's name of an element type, "" for none.

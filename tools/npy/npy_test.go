@@ -15,12 +15,14 @@ func TestFileThatNumPyWroteIsReadAndWrittenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Type != "<i2" || len(a.Shape) != 2 || a.Shape[0] != 1 || a.Shape[1] != 3 || string(a.Data) != "\x01\x00\x02\x00\x03\x00" {
+	if a.Type != "<i2" || len(a.Shape) != 2 || a.Shape[0] != 1 || a.Shape[1] != 3 ||
+		string(a.Data) != "\x01\x00\x02\x00\x03\x00" {
 		t.Errorf("got %+v", a)
 	}
 	if again := Format(a); len(again)%64 != 6 {
 		t.Errorf("data are not aligned to 64 bytes: file of %d", len(again))
-	} else if b, err := Parse(again); err != nil || !bytes.Equal(b.Data, a.Data) || b.Type != a.Type {
+	} else if b, err := Parse(again); err != nil || !bytes.Equal(b.Data, a.Data) ||
+		b.Type != a.Type {
 		t.Errorf("written and read back: %+v, %v", b, err)
 	}
 }
@@ -33,13 +35,15 @@ func TestBadFilesAreRefusedWithAReason(t *testing.T) {
 		{strings.Replace(saved, "\x76\x00{", "\xff\xff{", 1), "header of 65535 bytes"},
 		{strings.Replace(saved, "False", "True ", 1), "Fortran order"},
 		{strings.Replace(saved, "<i2", ">i2", 1), "not little endian"},
-		{strings.Replace(saved, "(1, 3)", "(1, 4)", 1), "6 bytes of data, shape [1 4] of <i2 needs 8"},
+		{strings.Replace(saved, "(1, 3)", "(1, 4)", 1),
+			"6 bytes of data, shape [1 4] of <i2 needs 8"},
 		{strings.Replace(saved, "(1, 3)", "(1, -)", 1), "header is not"},
 		{strings.Replace(saved, "'shape'", "'shapf'", 1), "header is not"},
 		{saved[:len(saved)-1], "5 bytes of data"},
 		{saved + "x", "7 bytes of data"},
 	} {
-		if _, err := Parse([]byte(test.file)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := Parse([]byte(test.file)); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.file, err, test.want)
 		}
 	}
@@ -61,7 +65,8 @@ func FuzzParse(f *testing.F) {
 // TestByteOrderMarks of NumPy's array protocol: <, > and = where there is an
 // order, | where there is none (numpy.org, The array interface protocol).
 func TestByteOrderMarks(t *testing.T) {
-	for descr, right := range map[string]bool{"<i4": true, "=i4": true, ">i4": false, "|i4": false, "i4": false, "!i4": false, "<f8": true, ">f8": false, "=f8": true, "|f8": false,
+	for descr, right := range map[string]bool{"<i4": true, "=i4": true, ">i4": false, "|i4": false,
+		"i4": false, "!i4": false, "<f8": true, ">f8": false, "=f8": true, "|f8": false,
 		"|u1": true, "<u1": true, "=i1": true, "|b1": true, "<i": false, "<i0": false} {
 		size := 8
 		if len(descr) == 3 {
@@ -75,7 +80,8 @@ func TestByteOrderMarks(t *testing.T) {
 	for _, test := range []struct {
 		a, b string
 		same bool
-	}{{"<i4", "=i4", true}, {"|u1", "<u1", true}, {"<i4", "<u4", false}, {"<i4", "<i8", false}, {"<f4", "<i4", false}, {"<u2", "<u2", true}} {
+	}{{"<i4", "=i4", true}, {"|u1", "<u1", true}, {"<i4", "<u4", false}, {"<i4", "<i8", false},
+		{"<f4", "<i4", false}, {"<u2", "<u2", true}} {
 		if Same(test.a, test.b) != test.same {
 			t.Errorf("%s and %s: %v", test.a, test.b, !test.same)
 		}

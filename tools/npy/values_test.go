@@ -39,10 +39,14 @@ func TestValuesRoundAndRefuse(t *testing.T) {
 		word  string
 		bits  uint64
 	}{
-		{gen.DTypeInt8, "-128", 0x80}, {gen.DTypeUint8, "0xff", 0xff}, {gen.DTypeInt64, "-1", math.MaxUint64},
-		{gen.DTypeFloat16, "1", 0x3c00}, {gen.DTypeFloat16, "65519", 0x7bff}, {gen.DTypeFloat16, "-inf", 0xfc00},
-		{gen.DTypeFloat16, "6e-8", 1}, {gen.DTypeFloat16, "2049", 0x6800}, {gen.DTypeFloat16, "2051", 0x6802}, {gen.DTypeFloat16, "nan", 0x7e00},
-		{gen.DTypeBfloat16, "1", 0x3f80}, {gen.DTypeBfloat16, "1.00390625", 0x3f80}, {gen.DTypeBfloat16, "1.01171875", 0x3f82},
+		{gen.DTypeInt8, "-128", 0x80}, {gen.DTypeUint8, "0xff", 0xff},
+		{gen.DTypeInt64, "-1", math.MaxUint64},
+		{gen.DTypeFloat16, "1", 0x3c00}, {gen.DTypeFloat16, "65519", 0x7bff},
+		{gen.DTypeFloat16, "-inf", 0xfc00},
+		{gen.DTypeFloat16, "6e-8", 1}, {gen.DTypeFloat16, "2049", 0x6800},
+		{gen.DTypeFloat16, "2051", 0x6802}, {gen.DTypeFloat16, "nan", 0x7e00},
+		{gen.DTypeBfloat16, "1", 0x3f80}, {gen.DTypeBfloat16, "1.00390625", 0x3f80},
+		{gen.DTypeBfloat16, "1.01171875", 0x3f82},
 	} {
 		got, err := Values(test.dtype, []string{test.word})
 		want := binary.LittleEndian.AppendUint64(nil, test.bits)[:fbs.DTypeSize(test.dtype)]
@@ -51,7 +55,8 @@ func TestValuesRoundAndRefuse(t *testing.T) {
 		}
 	}
 	for dtype, word := range map[gen.DType]string{
-		gen.DTypeInt8: "128", gen.DTypeUint8: "-1", gen.DTypeInt32: "1.5", gen.DTypeFloat32: "1e39", gen.DTypeFloat64: "x", gen.DTypeUint64: "",
+		gen.DTypeInt8: "128", gen.DTypeUint8: "-1", gen.DTypeInt32: "1.5", gen.DTypeFloat32: "1e39",
+		gen.DTypeFloat64: "x", gen.DTypeUint64: "",
 		gen.DTypeFloat16: "65520", gen.DTypeBfloat16: "3.4e38",
 	} {
 		if data, err := Values(dtype, []string{"0", word}); err == nil {

@@ -14,7 +14,8 @@ import (
 
 // elsewhere are the ends of commands that a test of pages does not give, and why.
 var elsewhere = []string{
-	"# on the machine with the card", "# on the board", "# under QEMU", "# with the vendor's simulator",
+	"# on the machine with the card", "# on the board", "# under QEMU",
+	"# with the vendor's simulator",
 	"# takes half an hour", "# in a tree of Buildroot or Yocto", "# with a cross compiler",
 }
 
@@ -72,7 +73,8 @@ func (c *Command) Words() []string {
 
 // Clone copies the tree into a folder, without what was built or recorded there.
 func Clone(folder, root string) error {
-	copying := exec.Command("bash", "-euo", "pipefail", "-c", `tar -c --exclude=./build --exclude=./.git . | tar -x -C "$0"`, folder)
+	copying := exec.Command("bash", "-euo", "pipefail", "-c",
+		`tar -c --exclude=./build --exclude=./.git . | tar -x -C "$0"`, folder)
 	copying.Dir = root
 	if out, err := copying.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s%w", out, err)
@@ -84,10 +86,12 @@ func Clone(folder, root string) error {
 // print. What Go has compiled in one folder serves in all.
 func (c *Command) Give(folder string) error {
 	shell := exec.Command("bash", "-euo", "pipefail", "-c", c.Text)
-	shell.Dir, shell.Env = folder, append(os.Environ(), "PATH="+folder+"/build:"+os.Getenv("PATH"), "GOFLAGS=-buildvcs=false -trimpath")
+	shell.Dir, shell.Env = folder, append(os.Environ(), "PATH="+folder+"/build:"+os.Getenv("PATH"),
+		"GOFLAGS=-buildvcs=false -trimpath")
 	out, err := shell.CombinedOutput()
 	var exit *exec.ExitError
-	if may := exits.FindStringSubmatch(c.Text); may != nil && errors.As(err, &exit) && strconv.Itoa(exit.ExitCode()) == may[1] {
+	if may := exits.FindStringSubmatch(c.Text); may != nil && errors.As(err, &exit) &&
+		strconv.Itoa(exit.ExitCode()) == may[1] {
 		err = nil
 	}
 	for _, want := range c.Want {

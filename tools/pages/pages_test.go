@@ -18,7 +18,8 @@ const root = "../.."
 func all(t *testing.T) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if name, _ := filepath.Rel(root, path); entry.IsDir() && (name == "build" || name == ".git") {
+		if name, _ := filepath.Rel(root, path); entry.IsDir() &&
+			(name == "build" || name == ".git") {
 			return filepath.SkipDir
 		} else if strings.HasSuffix(name, ".md") {
 			list = append(list, name)
@@ -45,14 +46,16 @@ func TestEveryPageIsTrue(t *testing.T) {
 				return
 			}
 			if commands[0].Elsewhere {
-				t.Errorf("the page begins with a command that a fresh clone cannot give: %s", commands[0].Text)
+				t.Errorf("the page begins with a command that a fresh clone cannot give: %s",
+					commands[0].Text)
 			}
 			folder := t.TempDir()
 			if err := Clone(folder, root); err != nil {
 				t.Fatal(err)
 			}
 			for i := range commands {
-				if ok := t.Run(fmt.Sprintf("line %d", commands[i].Line), func(t *testing.T) { give(t, &commands[i], folder) }); !ok {
+				if ok := t.Run(fmt.Sprintf("line %d", commands[i].Line),
+					func(t *testing.T) { give(t, &commands[i], folder) }); !ok {
 					return // what follows needs it
 				}
 			}
@@ -65,7 +68,8 @@ func give(t *testing.T, c *Command, folder string) {
 		t.Skip(c.Text)
 	}
 	program, _, _ := strings.Cut(c.Text, " ")
-	if _, err := exec.LookPath(program); strings.HasSuffix(program, "gcc") && err != nil && os.Getenv("LM_TEST_REQUIRED") == "" {
+	if _, err := exec.LookPath(program); strings.HasSuffix(program, "gcc") && err != nil &&
+		os.Getenv("LM_TEST_REQUIRED") == "" {
 		t.Skip(err)
 	}
 	if err := c.Give(folder); err != nil {
@@ -133,11 +137,17 @@ func TestPathsInPagesStartAtTheTopFolder(t *testing.T) {
 		for _, name := range quoted.FindAllStringSubmatch(string(text), -1) {
 			path, _, _ := strings.Cut(name[1], ".Test")
 			top, _, deep := strings.Cut(path, "/")
-			ours := deep && top != "build" && slices.ContainsFunc(folders, func(f fs.DirEntry) bool { return f.IsDir() && f.Name() == top })
-			if !ours && !strings.HasPrefix(path, "../") && !strings.HasSuffix(path, ".md") && !strings.HasSuffix(path, ".go") {
+			ours := deep && top != "build" &&
+				slices.ContainsFunc(folders, func(f fs.DirEntry) bool {
+					return f.IsDir() &&
+						f.Name() == top
+				})
+			if !ours && !strings.HasPrefix(path, "../") && !strings.HasSuffix(path, ".md") &&
+				!strings.HasSuffix(path, ".go") {
 				continue
 			}
-			if strings.Contains(path, "NAME") || path == "main.go" || page == "runtime/GO.md" && !deep {
+			if strings.Contains(path, "NAME") || path == "main.go" ||
+				page == "runtime/GO.md" && !deep {
 				continue // of whoever reads, or of Go
 			}
 			if _, err := os.Stat(filepath.Join(root, path)); err != nil {

@@ -12,8 +12,11 @@ import (
 
 // foreign is what else begins so, and what makes text of it that is read here.
 var foreign = map[string][2]string{
-	"\xfd7zXZ": {"compressed by xz", "xz -dc"}, "\x28\xb5\x2f\xfd": {"compressed by zstd", "zstd -dc"}, "BZh": {"compressed by bzip2", "bzip2 -dc"},
-	"\xff\xfe": {"text in UTF-16", "iconv -f UTF-16 -t UTF-8"}, "\xfe\xff": {"text in UTF-16", "iconv -f UTF-16 -t UTF-8"},
+	"\xfd7zXZ":         {"compressed by xz", "xz -dc"},
+	"\x28\xb5\x2f\xfd": {"compressed by zstd", "zstd -dc"},
+	"BZh":              {"compressed by bzip2", "bzip2 -dc"},
+	"\xff\xfe":         {"text in UTF-16", "iconv -f UTF-16 -t UTF-8"},
+	"\xfe\xff":         {"text in UTF-16", "iconv -f UTF-16 -t UTF-8"},
 }
 
 const utf8Mark = "\xef\xbb\xbf"
@@ -31,7 +34,8 @@ func Plain(r io.Reader) *bufio.Reader {
 	head, _ := from.Peek(5)
 	for magic, what := range foreign {
 		if strings.HasPrefix(string(head), magic) {
-			u.err = fmt.Errorf("it is %s; text, or text that gzip compressed, is read here: %s FILE | lm import ... -", what[0], what[1])
+			u.err = fmt.Errorf("it is %s; text, or text that gzip compressed, is read here: %s "+
+				"FILE | lm import ... -", what[0], what[1])
 			return bufio.NewReader(&u)
 		}
 	}
@@ -52,7 +56,8 @@ func (u *unpacked) Read(p []byte) (n int, err error) {
 		return 0, &Error{1, 1, u.err}
 	}
 	n, err = u.zip.Read(p)
-	if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)) {
+	if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) ||
+		errors.As(err, new(flate.CorruptInputError)) {
 		err = &Error{1, 1, fmt.Errorf("the compressed text is damaged: %w", err)}
 	}
 	return n, err

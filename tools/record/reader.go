@@ -31,11 +31,12 @@ type Bar struct {
 // Record is one call of the host program, or one access of the device to host
 // memory inside the call before it.
 type Record struct {
-	Line   int // in the text
-	Kind   Kind
-	Bar    uint8  // of BarWrite and BarRead
-	Bdf    uint32 // bus, device, function of ConfigWrite and ConfigRead
-	Offset uint64 // bytes into the BAR or configuration space; the address of HostWrite and HostRead
+	Line int // in the text
+	Kind Kind
+	Bar  uint8  // of BarWrite and BarRead
+	Bdf  uint32 // bus, device, function of ConfigWrite and ConfigRead
+	// bytes into the BAR or configuration space; the address of HostWrite and HostRead
+	Offset uint64
 	Data   []byte // lowest address first; nil for Clock
 	Clocks uint32 // of Clock
 	Size   uint64 // of Memory
@@ -56,11 +57,13 @@ const (
 	Note                        // text of the recorder, in Data
 	Gap                         // Data says what is missing
 	Event                       // Data says what the program did that is no access
-	Memory                      // the device reaches Size bytes of host memory at Offset from here on
+	// the device reaches Size bytes of host memory at Offset from here on
+	Memory
 )
 
 var kinds = map[string]Kind{
-	"W": BarWrite, "R": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead, "CLK": Clock, "MARK": Mark,
+	"W": BarWrite, "R": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite,
+	"HR": HostRead, "CLK": Clock, "MARK": Mark,
 	"NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
 }
 
@@ -105,7 +108,8 @@ func ReadDevice(r io.Reader, device string) (*Capture, error) {
 // the header has the BARs when all is read. What is behind Data is the callee's.
 // The error is an *Error, that of r, or the first that a function gave, after
 // which Each ends.
-func Each(r io.Reader, device string, header func(*Capture) error, record func(*Record) error) error {
+func Each(r io.Reader, device string, header func(*Capture) error,
+	record func(*Record) error) error {
 	p := parser{from: Plain(r), each: record, several: several{wanted: device, header: header}}
 	p.header()
 	if p.err == nil && p.version == 1 {
@@ -302,7 +306,8 @@ func (p *parser) barAccess(r *Record) {
 	}
 	p.access(r)
 	if size := device.Bars[r.Bar].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
-		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset, r.Bar, size)
+		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset,
+			r.Bar, size)
 	}
 }
 

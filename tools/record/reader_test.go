@@ -10,11 +10,13 @@ import (
 	"testing/iotest"
 )
 
-const header = "LMRECORD 1\nDEVICE 1e52 401e\nBAR 0 100000000 20000000\nBAR 2 120000000 100000\nBAR 4 0 0\n"
+const header = "LMRECORD 1\nDEVICE 1e52 401e\nBAR 0 100000000 20000000\nBAR 2 120000000 100000\n" +
+	"BAR 4 0 0\n"
 
 func TestReadGivesEveryKindOfRecord(t *testing.T) {
 	c, err := Read(strings.NewReader(header +
-		"W 0 1fc00530 8 0010040000000000\nR 2 fffff 1 ff\nCW 0 4 4 06000000\nCR 8 0 4 ffffffff\nHW fffffffff0 2 0102\nHR 10 3 aabbCC\nCLK 4294967295\nEND 7\n"))
+		"W 0 1fc00530 8 0010040000000000\nR 2 fffff 1 ff\nCW 0 4 4 06000000\nCR 8 0 4 ffffffff\n" +
+		"HW fffffffff0 2 0102\nHR 10 3 aabbCC\nCLK 4294967295\nEND 7\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +44,8 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 		{"hello\n", `1:1: "hello" where "LMRECORD" belongs`},
 		{"LMRECORD 3\n", `1:10: version 3 is not 1 or 2`},
 		{"LMRECORD 1 \n", `1:12: "" after the end of the record`},
-		{"LMRECORD 1\nDEVICE 1e52 1401e\n", `2:13: device "1401e" is no number in base 16 of 16 bits`},
+		{"LMRECORD 1\nDEVICE 1e52 1401e\n",
+			`2:13: device "1401e" is no number in base 16 of 16 bits`},
 		{"LMRECORD 1\nDEVICE 1e52\n", `2:13: device "" is no number in base 16 of 16 bits`},
 		{"LMRECORD 1\nDEVICE 1e52 401e\nBAR 2 0 0\n", `3:5: "2" where "0" belongs`},
 		{header[:60], "4:1: the recording ends in its header"},
@@ -56,11 +59,15 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 		{header + "W 0 0 4 000000\n", "6:9: the data is not 4 bytes in hexadecimal digits"},
 		{header + "W 0 0 4 0000000g\n", "6:9: the data is not 4 bytes in hexadecimal digits"},
 		{header + "W 0 0 0 \n", "6:9: the data is not 0 bytes in hexadecimal digits"},
-		{header + "W 0 0 4294967296 00\n", `6:7: size "4294967296" is no number in base 10 of 32 bits`},
+		{header + "W 0 0 4294967296 00\n",
+			`6:7: size "4294967296" is no number in base 10 of 32 bits`},
 		{header + "W 0 0 1 00 00\n", `6:12: "00" after the end of the record`},
-		{header + "W 0 20000000 1 00\n", "6:16: 1 bytes at 0x20000000 do not lie in BAR 0, which has 0x20000000 bytes"},
-		{header + "W 0 1fffffff 2 0000\n", "6:16: 2 bytes at 0x1fffffff do not lie in BAR 0, which has 0x20000000 bytes"},
-		{header + "W 0 ffffffffffffffff 2 0000\n", "6:24: 2 bytes at 0xffffffffffffffff do not lie in BAR 0, which has 0x20000000 bytes"},
+		{header + "W 0 20000000 1 00\n",
+			"6:16: 1 bytes at 0x20000000 do not lie in BAR 0, which has 0x20000000 bytes"},
+		{header + "W 0 1fffffff 2 0000\n",
+			"6:16: 2 bytes at 0x1fffffff do not lie in BAR 0, which has 0x20000000 bytes"},
+		{header + "W 0 ffffffffffffffff 2 0000\n",
+			"6:24: 2 bytes at 0xffffffffffffffff do not lie in BAR 0, which has 0x20000000 bytes"},
 		{header + "R 0 0 4\n", "6:9: the data is not 4 bytes in hexadecimal digits"},
 		{header + "CR 0 0 2 0000\n", "6:10: a configuration access of 2 bytes"},
 		{header + "CLK 4294967296\n", `6:5: count "4294967296" is no number in base 10 of 32 bits`},
@@ -90,7 +97,8 @@ func TestLinesMayEndWithCRLF(t *testing.T) {
 	}
 	for at := range 40 { // a line's end on either side of where reading stops
 		data := strings.Repeat("01", 32<<10-at/2)
-		if _, err := Read(strings.NewReader(fmt.Sprintf("%sW 0 %0*d %d %s\r\nEND 1\r\n", header, 1+at%2, 0, len(data)/2, data))); err != nil {
+		if _, err := Read(strings.NewReader(fmt.Sprintf("%sW 0 %0*d %d %s\r\nEND 1\r\n", header,
+			1+at%2, 0, len(data)/2, data))); err != nil {
 			t.Errorf("%d bytes: %v", len(data)/2, err)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 	"lightmetal/tools/lmb/lmbtest"
 )
 
-var update = flag.Bool("update", false, "rewrite the recordings in testdata/captures from the vendor's simulators")
+var update = flag.Bool("update", false,
+	"rewrite the recordings in testdata/captures from the vendor's simulators")
 
 var scratch string // for what gcc builds
 
@@ -60,7 +61,8 @@ type library struct{ board, path string }
 func fakes(t *testing.T) []library {
 	return []library{
 		{"wormhole", gcc(t, "wormhole.so", "-shared", "-fPIC", "testdata/fakesim.c")},
-		{"blackhole", gcc(t, "blackhole.so", "-shared", "-fPIC", "-DBLACKHOLE", "testdata/fakesim.c")},
+		{"blackhole", gcc(t, "blackhole.so", "-shared", "-fPIC", "-DBLACKHOLE",
+			"testdata/fakesim.c")},
 	}
 }
 
@@ -143,9 +145,11 @@ func TestRecordingOfARunIsWhole(t *testing.T) {
 func TestHeaderSaysWhatIsSimulated(t *testing.T) {
 	want := map[string]Capture{
 		"wormhole": {Vendor: 0x1e52, Device: 0x401e, Bars: [6]Bar{
-			0: {0x1_0000_0000, 512 << 20}, 2: {0x1_2000_0000, 1 << 20}, 4: {0x8_0000_0000, 32 << 20}}},
+			0: {0x1_0000_0000, 512 << 20}, 2: {0x1_2000_0000, 1 << 20},
+			4: {0x8_0000_0000, 32 << 20}}},
 		"blackhole": {Vendor: 0x1e52, Device: 0xb140, Bars: [6]Bar{
-			0: {0x1_0000_0000, 512 << 20}, 2: {0x1_2000_0000, 1 << 20}, 4: {0x8_0000_0000, 32 << 30}}},
+			0: {0x1_0000_0000, 512 << 20}, 2: {0x1_2000_0000, 1 << 20},
+			4: {0x8_0000_0000, 32 << 30}}},
 	}
 	for _, l := range fakes(t) {
 		c, _ := recorded(t, l.path, "leave")
@@ -207,7 +211,8 @@ func TestReturnFromMainEndsTheRecording(t *testing.T) {
 }
 
 func TestForkedCopyDoesNotWrite(t *testing.T) {
-	if _, text := recorded(t, fakes(t)[0].path, "fork"); strings.Count(text, "END") != 1 || strings.Contains(text, "CLK 77") {
+	if _, text := recorded(t, fakes(t)[0].path, "fork"); strings.Count(text, "END") != 1 ||
+		strings.Contains(text, "CLK 77") {
 		t.Errorf("%s", text)
 	}
 }
@@ -219,7 +224,8 @@ func TestWhatIsNoRecordingIsNotWrittenOver(t *testing.T) {
 	for _, test := range []struct {
 		suffix, text string
 		kept         bool
-	}{{"", "precious", true}, {"", "LMRECOR", true}, {".2", "precious, and longer than that", true}, {"", "", false}, {"", "LMRECORD 1\nDEVICE 1e52 401e\n", false}} {
+	}{{"", "precious", true}, {"", "LMRECOR", true}, {".2", "precious, and longer than that", true},
+		{"", "", false}, {"", "LMRECORD 1\nDEVICE 1e52 401e\n", false}} {
 		file := filepath.Join(t.TempDir(), "out.record")
 		if err := os.WriteFile(file+test.suffix, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)
@@ -228,8 +234,10 @@ func TestWhatIsNoRecordingIsNotWrittenOver(t *testing.T) {
 		cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+fake, "LM_RECORD_FILE="+file)
 		out, err := cmd.CombinedOutput()
 		text, _ := os.ReadFile(file + test.suffix)
-		if (string(text) == test.text) != test.kept || (err != nil) != test.kept || strings.Contains(string(out), "is no recording") != test.kept {
-			t.Errorf("%q in out.record%s: %v, now %d bytes\n%s", test.text, test.suffix, err, len(text), out)
+		if (string(text) == test.text) != test.kept || (err != nil) != test.kept ||
+			strings.Contains(string(out), "is no recording") != test.kept {
+			t.Errorf("%q in out.record%s: %v, now %d bytes\n%s", test.text, test.suffix, err,
+				len(text), out)
 		}
 	}
 }
@@ -243,7 +251,9 @@ func TestEverySessionHasARecordingOfItsOwn(t *testing.T) {
 		cmd := exec.Command(client, shim, run)
 		cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+fake, "LM_RECORD_FILE="+file)
 		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "lightmetal recorder: session 1 made no access to the device\n") || strings.Count(string(out), "recorder") != 1 {
+		if err != nil || !strings.Contains(string(out),
+			"lightmetal recorder: session 1 made no access to the device\n") ||
+			strings.Count(string(out), "recorder") != 1 {
 			t.Fatalf("%s: %v\n%s", run, err, out)
 		}
 		for i, suffix := range []string{"", ".2", ".3"} {
@@ -261,7 +271,8 @@ func TestEverySessionHasARecordingOfItsOwn(t *testing.T) {
 			}
 			mark, last := c.Records[0], c.Records[len(c.Records)-1]
 			want := []string{"second session", "third session"}[i-1]
-			if mark.Kind != Mark || string(mark.Data) != want || last.Kind != BarRead || last.Data[0] != byte(i+1) {
+			if mark.Kind != Mark || string(mark.Data) != want || last.Kind != BarRead ||
+				last.Data[0] != byte(i+1) {
 				t.Errorf("%s, session %d: %+v ... %+v", run, i+1, mark, last)
 			}
 		}
@@ -270,7 +281,8 @@ func TestEverySessionHasARecordingOfItsOwn(t *testing.T) {
 
 func TestProgramThatNeverOpensTheSimulatorIsToldSo(t *testing.T) {
 	s := run(t, fakes(t)[0].path, "never")
-	if s.err != nil || s.text != "" || !strings.Contains(s.output, "it never called libttsim_init") {
+	if s.err != nil || s.text != "" || !strings.Contains(s.output,
+		"it never called libttsim_init") {
 		t.Errorf("%v, %q: %s", s.err, s.text, s.output)
 	}
 }
@@ -291,7 +303,8 @@ func TestRecorderSaysWhatItLacks(t *testing.T) {
 			cmd := exec.Command(client, shim, "leave")
 			cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+c.library, "LM_RECORD_FILE="+c.file)
 			out, err := cmd.CombinedOutput()
-			if err == nil || !strings.Contains(string(out), "lightmetal recorder: ") || !strings.Contains(string(out), c.want) {
+			if err == nil || !strings.Contains(string(out), "lightmetal recorder: ") ||
+				!strings.Contains(string(out), c.want) {
 				t.Errorf("%v: %s, want %q", err, out, c.want)
 			}
 		})
@@ -301,7 +314,8 @@ func TestRecorderSaysWhatItLacks(t *testing.T) {
 // The simulators are deterministic, so the recordings in the tree can be made
 // again to the byte: go test ./tools/record -update with both variables set.
 func TestRecordingsInTheTreeAreTheVendorsSimulators(t *testing.T) {
-	for _, s := range []struct{ short, variable string }{{"wh", "LM_TTSIM_WH"}, {"bh", "LM_TTSIM_BH"}} {
+	for _, s := range []struct{ short, variable string }{{"wh", "LM_TTSIM_WH"},
+		{"bh", "LM_TTSIM_BH"}} {
 		for run, program := range map[string]string{"twoop": "twoop", "mlp4": "mlp"} {
 			t.Run(s.short+"."+run, func(t *testing.T) {
 				simulator := os.Getenv(s.variable)

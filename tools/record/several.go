@@ -7,7 +7,8 @@ import (
 
 // ErrCut is in the error of a recording without an end: the program crashed,
 // or the simulator rejected the access that the last line announces.
-var ErrCut = errors.New("the recording has no END line: the program ended, or the simulator stopped it, at the last access")
+var ErrCut = errors.New("the recording has no END line: the program ended, or the simulator " +
+	"stopped it, at the last access")
 
 // ErrGap is in the error of a recording in which something is missing.
 var ErrGap = errors.New("the recording is not whole")
@@ -45,7 +46,8 @@ func (p *parser) met(name string) {
 		p.end()
 		return
 	}
-	d := &Capture{Vendor: uint16(p.number("vendor", 16, 16)), Device: uint16(p.number("device", 16, 16)), Name: p.field()}
+	d := &Capture{Vendor: uint16(p.number("vendor", 16, 16)),
+		Device: uint16(p.number("device", 16, 16)), Name: p.field()}
 	p.end()
 	s.devices = append(s.devices, d)
 	p.choose(d)
@@ -61,7 +63,8 @@ func (p *parser) choose(d *Capture) {
 		return
 	}
 	if s.chosen != nil {
-		p.fail("the recording has several such devices, %s (%s) and %s (%s) among them: name one", s.chosen.Name, s.chosen.ids(), d.Name, d.ids())
+		p.fail("the recording has several such devices, %s (%s) and %s (%s) among them: name one",
+			s.chosen.Name, s.chosen.ids(), d.Name, d.ids())
 	}
 	if p.err == nil {
 		s.chosen = d
@@ -76,7 +79,8 @@ func (p *parser) metBar() {
 	s := &p.several
 	device, index := p.number("device", 10, 16), p.number("BAR", 10, 8)
 	bar := Bar{p.number("base", 16, 64), p.number("size", 16, 64)}
-	if device >= uint64(len(s.devices)) || index > 5 || s.devices[device].Bars[index].Size != 0 || bar.Size == 0 {
+	if device >= uint64(len(s.devices)) || index > 5 || s.devices[device].Bars[index].Size != 0 ||
+		bar.Size == 0 {
 		p.fail("BAR %d of device %d is no new one", index, device)
 		return
 	}
@@ -103,14 +107,18 @@ func (p *parser) whole() {
 	s := &p.several
 	switch {
 	case s.chosen == nil && len(s.devices) == 0 && p.err == nil && s.gap == nil:
-		p.err = &Error{1, 1, errors.New("the recorded program mapped no BAR of a device: there is nothing in the recording; `lm record --help` tells " +
-			"which mappings are seen, and --device, where it was given, leaves out all other devices")}
+		p.err = &Error{1, 1,
+			errors.New("the recorded program mapped no BAR of a device: there is nothing in the " +
+				"recording; `lm record --help` tells " +
+				"which mappings are seen, and --device, where it was given, leaves out all other " +
+				"devices")}
 	case s.chosen == nil && len(s.devices) > 0:
 		list := ""
 		for _, d := range s.devices {
 			list += fmt.Sprintf(", %s (%s)", d.Name, d.ids())
 		}
-		p.err = &Error{1, 1, fmt.Errorf("the recording has no device %s; it has%s", s.wanted, list[1:])}
+		p.err = &Error{1, 1, fmt.Errorf("the recording has no device %s; it has%s", s.wanted,
+			list[1:])}
 	case p.err == nil && s.gap != nil:
 		p.err = s.gap
 	}

@@ -12,9 +12,11 @@ import (
 )
 
 // two devices, of which the first has two BARs.
-const two = "LMRECORD 2\nDEVICE 0 8086 100e 0000:00:02.0\nBAR 0 0 0 10000 1000\nDEVICE 1 1b36 0010 0000:00:03.0\nBAR 1 1 0 20000 4000\n"
+const two = "LMRECORD 2\nDEVICE 0 8086 100e 0000:00:02.0\nBAR 0 0 0 10000 1000\n" +
+	"DEVICE 1 1b36 0010 0000:00:03.0\nBAR 1 1 0 20000 4000\n"
 
-const twoRecords = "W 0 10 4 01020304\nNOTE a b  c\nCLK 5\nR 1 3ff8 8 0011223344556677\nBAR 2 0 5 0 10\nR 2 f 1 ff\nEND 10\n"
+const twoRecords = "W 0 10 4 01020304\nNOTE a b  c\nCLK 5\nR 1 3ff8 8 0011223344556677\n" +
+	"BAR 2 0 5 0 10\nR 2 f 1 ff\nEND 10\n"
 
 func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
 	text := two + twoRecords
@@ -22,25 +24,32 @@ func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	note, clock := Record{Line: 7, Kind: Note, Data: []byte("a b  c")}, Record{Line: 8, Kind: Clock, Clocks: 5}
+	note, clock := Record{Line: 7, Kind: Note, Data: []byte("a b  c")},
+		Record{Line: 8, Kind: Clock, Clocks: 5}
 	want := &Capture{
-		Vendor: 0x8086, Device: 0x100e, Name: "0000:00:02.0", Bars: [6]Bar{0: {0x10000, 0x1000}, 5: {0, 16}},
+		Vendor: 0x8086, Device: 0x100e, Name: "0000:00:02.0",
+		Bars: [6]Bar{0: {0x10000, 0x1000}, 5: {0, 16}},
 		Records: []Record{
-			{Line: 6, Kind: BarWrite, Offset: 16, Data: []byte{1, 2, 3, 4}}, note, clock, {Line: 11, Kind: BarRead, Bar: 5, Offset: 15, Data: []byte{255}},
+			{Line: 6, Kind: BarWrite, Offset: 16, Data: []byte{1, 2, 3, 4}}, note, clock,
+			{Line: 11, Kind: BarRead, Bar: 5, Offset: 15, Data: []byte{255}},
 		},
 	}
 	if !reflect.DeepEqual(first, want) {
 		t.Errorf("got  %+v\nwant %+v", first, want)
 	}
 	second, err := ReadDevice(strings.NewReader(text), "1b36:0010")
-	if err != nil || second.Vendor != 0x1b36 || len(second.Records) != 3 || second.Records[2].Offset != 0x3ff8 {
+	if err != nil || second.Vendor != 0x1b36 || len(second.Records) != 3 ||
+		second.Records[2].Offset != 0x3ff8 {
 		t.Errorf("%v: %+v", err, second)
 	}
 	for name, want := range map[string]string{
-		"":             "4:20: the recording has several such devices, 0000:00:02.0 (8086:100e) and 0000:00:03.0 (1b36:0010) among them: name one",
-		"0000:00:04.0": "1:1: the recording has no device 0000:00:04.0; it has 0000:00:02.0 (8086:100e), 0000:00:03.0 (1b36:0010)",
+		"": "4:20: the recording has several such devices, 0000:00:02.0 (8086:100e) " +
+			"and 0000:00:03.0 (1b36:0010) among them: name one",
+		"0000:00:04.0": "1:1: the recording has no device 0000:00:04.0; it has 0000:00:02.0 " +
+			"(8086:100e), 0000:00:03.0 (1b36:0010)",
 	} {
-		if c, err := ReadDevice(strings.NewReader(text), name); c != nil || err == nil || err.Error() != want {
+		if c, err := ReadDevice(strings.NewReader(text), name); c != nil || err == nil ||
+			err.Error() != want {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -57,15 +66,18 @@ func TestSecondVersionSaysWhereItIsWrong(t *testing.T) {
 		"W 0 ffd 4 00000000\n": "6:11: 4 bytes at 0xffd do not lie in BAR 0, which has 0x1000 bytes",
 		"CLK 1\nEND 4\n":       "7:5: END counts 4 records, there are 5",
 	} {
-		if c, err := ReadDevice(strings.NewReader(two+text), "8086:100e"); c != nil || err == nil || err.Error() != want {
+		if c, err := ReadDevice(strings.NewReader(two+text), "8086:100e"); c != nil || err == nil ||
+			err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}
 }
 
 func TestRecordingThatSaysWhatIsMissingIsGivenWithItsGap(t *testing.T) {
-	c, err := ReadDevice(strings.NewReader(two+"W 0 0 1 00\nGAP a locked instruction\nEND 6\n"), "8086:100e")
-	if !errors.Is(err, ErrGap) || !strings.Contains(err.Error(), "7:1: ") || !strings.Contains(err.Error(), "a locked instruction") || c == nil || len(c.Records) != 2 {
+	c, err := ReadDevice(strings.NewReader(two+"W 0 0 1 00\nGAP a locked instruction\nEND 6\n"),
+		"8086:100e")
+	if !errors.Is(err, ErrGap) || !strings.Contains(err.Error(), "7:1: ") ||
+		!strings.Contains(err.Error(), "a locked instruction") || c == nil || len(c.Records) != 2 {
 		t.Errorf("%v, %+v", err, c)
 	}
 }
@@ -84,22 +96,27 @@ func TestCompressedRecordingIsReadUpToWhereItIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	if c, err := ReadDevice(bytes.NewReader(zipped.Bytes()), "8086:100e"); err != nil || len(c.Records) != 2 {
+	if c, err := ReadDevice(bytes.NewReader(zipped.Bytes()), "8086:100e"); err != nil ||
+		len(c.Records) != 2 {
 		t.Errorf("%v, %+v", err, c)
 	}
-	if c, err := ReadDevice(bytes.NewReader(zipped.Bytes()[:cut]), "8086:100e"); !errors.Is(err, ErrCut) || c == nil || len(c.Records) != 2 {
+	if c, err := ReadDevice(bytes.NewReader(zipped.Bytes()[:cut]), "8086:100e"); !errors.Is(err,
+		ErrCut) || c == nil || len(c.Records) != 2 {
 		t.Errorf("cut: %v, %+v", err, c)
 	}
 	damaged := bytes.Clone(zipped.Bytes())
 	damaged[len(damaged)-6] ^= 1
-	if c, err := ReadDevice(bytes.NewReader(damaged), "8086:100e"); err == nil || errors.Is(err, ErrCut) || c != nil {
+	if c, err := ReadDevice(bytes.NewReader(damaged), "8086:100e"); err == nil ||
+		errors.Is(err, ErrCut) || c != nil {
 		t.Errorf("damaged: %v, %+v", err, c)
 	}
 }
 
 // TestErrorShowsAPieceOfALongField, which of a file that is no recording may be all of it.
 func TestErrorShowsAPieceOfALongField(t *testing.T) {
-	for _, text := range []string{strings.Repeat("\x00", 1<<20), "LMRECORD 2\n" + strings.Repeat("W", 1<<20) + "\n", two + "W 0 " + strings.Repeat("f", 1<<20) + " 1 00\n"} {
+	for _, text := range []string{strings.Repeat("\x00", 1<<20),
+		"LMRECORD 2\n" + strings.Repeat("W", 1<<20) + "\n",
+		two + "W 0 " + strings.Repeat("f", 1<<20) + " 1 00\n"} {
 		if _, err := Read(strings.NewReader(text)); err == nil || len(err.Error()) > 400 {
 			t.Errorf("%.20q: an error of %d bytes", text, len(err.Error()))
 		}
@@ -107,7 +124,8 @@ func TestErrorShowsAPieceOfALongField(t *testing.T) {
 }
 
 func TestRecordingOfNothingSaysSo(t *testing.T) {
-	if _, err := Read(strings.NewReader("LMRECORD 2\nEND 0\n")); err == nil || !strings.Contains(err.Error(), "mapped no BAR") {
+	if _, err := Read(strings.NewReader("LMRECORD 2\nEND 0\n")); err == nil ||
+		!strings.Contains(err.Error(), "mapped no BAR") {
 		t.Error(err)
 	}
 }
@@ -115,11 +133,14 @@ func TestRecordingOfNothingSaysSo(t *testing.T) {
 // TestConfigurationIsOfTheDeviceThatIsNamed, and memory and events are
 // everybody's, from before a device was met too.
 func TestConfigurationIsOfTheDeviceThatIsNamed(t *testing.T) {
-	text := "LMRECORD 2\nMEM 10000 2000\nHR 10008 8 0102030405060708\nEVENT a reset\n" + strings.TrimPrefix(two, "LMRECORD 2\n") +
+	text := "LMRECORD 2\nMEM 10000 2000\nHR 10008 8 0102030405060708\nEVENT a reset\n" +
+		strings.TrimPrefix(two, "LMRECORD 2\n") +
 		"CW 0 4 2 0600\nCR 1 0 64 " + strings.Repeat("ab", 64) + "\nHW 11000 1 07\nEND 10\n"
 	for device, want := range map[string]string{
-		"8086:100e": "Memory 10000 2000; HostRead 10008 0102030405060708; Event a reset; ConfigWrite 4 0600; HostWrite 11000 07",
-		"1b36:0010": "Memory 10000 2000; HostRead 10008 0102030405060708; Event a reset; ConfigRead 0 " + strings.Repeat("ab", 64) + "; HostWrite 11000 07",
+		"8086:100e": "Memory 10000 2000; HostRead 10008 0102030405060708; Event a reset; " +
+			"ConfigWrite 4 0600; HostWrite 11000 07",
+		"1b36:0010": "Memory 10000 2000; HostRead 10008 0102030405060708; Event a reset; " +
+			"ConfigRead 0 " + strings.Repeat("ab", 64) + "; HostWrite 11000 07",
 	} {
 		c, err := ReadDevice(strings.NewReader(text), device)
 		if err != nil {
@@ -133,7 +154,8 @@ func TestConfigurationIsOfTheDeviceThatIsNamed(t *testing.T) {
 			case Event:
 				list = append(list, "Event "+string(r.Data))
 			default:
-				name := map[Kind]string{HostRead: "HostRead", HostWrite: "HostWrite", ConfigRead: "ConfigRead", ConfigWrite: "ConfigWrite"}[r.Kind]
+				name := map[Kind]string{HostRead: "HostRead", HostWrite: "HostWrite",
+					ConfigRead: "ConfigRead", ConfigWrite: "ConfigWrite"}[r.Kind]
 				list = append(list, fmt.Sprintf("%s %x %x", name, r.Offset, r.Data))
 			}
 		}
@@ -141,7 +163,8 @@ func TestConfigurationIsOfTheDeviceThatIsNamed(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", device, got, want)
 		}
 	}
-	if _, err := ReadDevice(strings.NewReader(strings.Replace(text, "CR 1 ", "CR 2 ", 1)), "8086:100e"); err == nil || !strings.Contains(err.Error(), "no device has number 2") {
+	if _, err := ReadDevice(strings.NewReader(strings.Replace(text, "CR 1 ", "CR 2 ", 1)),
+		"8086:100e"); err == nil || !strings.Contains(err.Error(), "no device has number 2") {
 		t.Error(err)
 	}
 }

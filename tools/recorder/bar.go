@@ -97,7 +97,8 @@ func (r *recording) identify(t *thread, fd int, offset, length uint64) (*mapped,
 func (r *recording) vfio(t *thread, fd int, offset uint64) (*mapped, error) {
 	name := r.vfioName(t, fd)
 	if name == "" {
-		return nil, fmt.Errorf("which device VFIO's descriptor %d of process %d is, is not known", fd, t.process)
+		return nil, fmt.Errorf("which device VFIO's descriptor %d of process %d is, is not known",
+			fd, t.process)
 	}
 	return r.region(filepath.Join(sysDevices, name), offset)
 }
@@ -113,7 +114,8 @@ func (r *recording) region(folder string, offset uint64) (*mapped, error) {
 
 func (r *recording) uio(name string, offset uint64) (*mapped, error) {
 	folder := filepath.Join("/sys/class/uio", name)
-	base, err := readNumber(filepath.Join(folder, "maps", fmt.Sprintf("map%d", offset>>uioPage), "addr"))
+	base, err := readNumber(filepath.Join(folder, "maps", fmt.Sprintf("map%d", offset>>uioPage),
+		"addr"))
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +155,8 @@ func resources(folder string) (bars [6]struct{ base, size uint64 }, err error) {
 	}
 	for index, line := range strings.SplitN(string(text), "\n", 7) {
 		var first, last, flags uint64
-		if n, _ := fmt.Sscanf(line, "0x%x 0x%x 0x%x", &first, &last, &flags); n == 3 && index < 6 && last > first {
+		if n, _ := fmt.Sscanf(line, "0x%x 0x%x 0x%x", &first, &last, &flags); n == 3 && index < 6 &&
+			last > first {
 			bars[index].base, bars[index].size = first, last-first+1
 		}
 	}
@@ -209,10 +212,12 @@ func (r *recording) device(name string, vendor, id uint16) *device {
 	r.out.line("DEVICE %d %04x %04x %s", d.number, vendor, id, name)
 	if before := r.unused[name]; before != nil {
 		for line := range strings.Lines(before.text.String()) {
-			r.out.line("%s", strings.TrimSpace(strings.Replace(line, "#", fmt.Sprintf("%x", d.number), 1)))
+			r.out.line("%s",
+				strings.TrimSpace(strings.Replace(line, "#", fmt.Sprintf("%x", d.number), 1)))
 		}
 		if delete(r.unused, name); before.lost > 0 {
-			r.gap("%d accesses to configuration space of device %s, before it had a BAR in the record, are not recorded: there were too many", before.lost,
+			r.gap("%d accesses to configuration space of device %s, before it had a BAR in the "+
+				"record, are not recorded: there were too many", before.lost,
 				name)
 		}
 	}
@@ -233,7 +238,8 @@ func (r *recording) bar(d *device, index int, base, size uint64) *bar {
 
 // wants tells whether a device is to be recorded: all are where none is named.
 func (o *Options) wants(name string, vendor, id uint16) bool {
-	return len(o.Devices) == 0 || slices.Contains(o.Devices, name) || slices.Contains(o.Devices, fmt.Sprintf("%04x:%04x", vendor, id))
+	return len(o.Devices) == 0 || slices.Contains(o.Devices, name) ||
+		slices.Contains(o.Devices, fmt.Sprintf("%04x:%04x", vendor, id))
 }
 
 // readNumber reads a file of one number, as /sys has them.

@@ -92,7 +92,8 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 	case unix.SYS_PRCTL, unix.SYS_SECCOMP:
 		return isStrict(c)
 	case unix.SYS_MREMAP:
-		return len(t.space.parts(a[0], a[0]+max(pages(a[1]), 1))) > 0 || a[3]&unix.MREMAP_FIXED != 0 && len(t.space.parts(a[4], a[4]+pages(a[2]))) > 0
+		return len(t.space.parts(a[0], a[0]+max(pages(a[1]), 1))) > 0 ||
+			a[3]&unix.MREMAP_FIXED != 0 && len(t.space.parts(a[4], a[4]+pages(a[2]))) > 0
 	case unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT:
 		return r.enterProtect(t, c, regs)
 	case unix.SYS_CLONE:
@@ -108,7 +109,8 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		return r.enterControl(t, c)
 	case unix.SYS_RT_SIGACTION:
 		return true
-	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_MEMFD_CREATE, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
+	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_MEMFD_CREATE, callOpen, unix.SYS_DUP, callDup2,
+		unix.SYS_DUP3, unix.SYS_FCNTL:
 		return true
 	case unix.SYS_EXIT_GROUP:
 		r.look(byProgram)
@@ -126,7 +128,8 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 // enterMap takes the access out of a mapping of a BAR, and takes the
 // descriptor while it is there.
 func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
-	start, length, prot, flags, fd, offset := c.arguments[0], pages(c.arguments[1]), c.arguments[2], c.arguments[3], int(int32(c.arguments[4])),
+	start, length, prot, flags, fd, offset := c.arguments[0], pages(c.arguments[1]), c.arguments[2],
+		c.arguments[3], int(int32(c.arguments[4])),
 		c.arguments[5]
 	over := flags&unix.MAP_FIXED != 0 && r.covers(t, c, start, start+length)
 	if c.huge = length > 0 && isHuge(t, fd, flags); c.huge {
@@ -300,7 +303,8 @@ func (r *recording) followSuccess(t *thread, c *call, regs *registers) {
 	case unix.SYS_MUNMAP:
 		t.space.remove(c.arguments[0], c.arguments[0]+pages(c.arguments[1]))
 		r.losesHuge(t, c.arguments[0], c.arguments[0]+pages(c.arguments[1]))
-	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_MEMFD_CREATE, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
+	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_MEMFD_CREATE, callOpen, unix.SYS_DUP, callDup2,
+		unix.SYS_DUP3, unix.SYS_FCNTL:
 		r.openedFile(t, regs.result())
 	case unix.SYS_MREMAP:
 		r.exitRemap(t, c, regs.result())
@@ -329,13 +333,15 @@ func (r *recording) exitMap(t *thread, c *call, at uint64) {
 	}
 	v, err := newView(c.fd, c.arguments[5], length)
 	if err != nil {
-		r.gap("BAR %d of %s is mapped by process %d and not recorded: %v", c.mapped.bar.index, c.mapped.bar.device.name, t.process, err)
+		r.gap("BAR %d of %s is mapped by process %d and not recorded: %v", c.mapped.bar.index,
+			c.mapped.bar.device.name, t.process, err)
 		_, _ = r.inject(t, unix.SYS_MPROTECT, at, length, prot)
 		return
 	}
 	t.space.add(area{at, at + length, c.mapped.bar, c.mapped.offset, prot, v, 0, nil, nil})
 	r.stopPointers(t, at, at+length)
-	r.out.line("NOTE process %d maps BAR %d of %s from %x on, %x bytes", t.process, c.mapped.bar.index, c.mapped.bar.device.name, c.mapped.offset,
+	r.out.line("NOTE process %d maps BAR %d of %s from %x on, %x bytes", t.process,
+		c.mapped.bar.index, c.mapped.bar.device.name, c.mapped.offset,
 		length)
 }
 
@@ -370,7 +376,8 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 
 // exitRemap follows areas to where they are now.
 func (r *recording) exitRemap(t *thread, c *call, at uint64) {
-	old, oldLength, length, flags := c.arguments[0], pages(c.arguments[1]), pages(c.arguments[2]), c.arguments[3]
+	old, oldLength, length, flags := c.arguments[0], pages(c.arguments[1]), pages(c.arguments[2]),
+		c.arguments[3]
 	moved := t.space.parts(old, old+max(oldLength, page))
 	for i := range moved {
 		moved[i].view.use() // over the removal
@@ -395,7 +402,8 @@ func (r *recording) exitRemap(t *thread, c *call, at uint64) {
 		}
 	}
 	if len(moved) > 0 && moved[0].guard == nil && (length > oldLength || oldLength == 0) {
-		r.gap("process %d makes a mapping of a BAR larger by mremap: what is beyond %x bytes is not recorded", t.process, oldLength)
+		r.gap("process %d makes a mapping of a BAR larger by mremap: what is beyond %x bytes is "+
+			"not recorded", t.process, oldLength)
 		_, _ = r.inject(t, unix.SYS_MPROTECT, at+oldLength, length-oldLength, moved[0].prot)
 	}
 }
@@ -470,6 +478,7 @@ func (r *recording) vfioName(t *thread, fd int) string {
 // sameFile asks whether two descriptors of a process are copies.
 func sameFile(process, a, b int) bool {
 	const kcmpFile = 0
-	result, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(process), uintptr(process), kcmpFile, uintptr(a), uintptr(b), 0)
+	result, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(process), uintptr(process), kcmpFile,
+		uintptr(a), uintptr(b), 0)
 	return errno == 0 && result == 0
 }

@@ -14,8 +14,9 @@ import (
 // control is a request to a device, by ioctl, that stops the program.
 type control struct {
 	request uint32
-	enter   func(r *recording, t *thread, c *call) bool // tells whether its end matters; nil: it does
-	exit    func(r *recording, t *thread, c *call, result uint64)
+	// tells whether its end matters; nil: it does
+	enter func(r *recording, t *thread, c *call) bool
+	exit  func(r *recording, t *thread, c *call, result uint64)
 }
 
 // Requests that have a device reach memory.
@@ -27,7 +28,8 @@ const (
 // controls are from linux/vfio.h, linux/iommufd.h and tt-kmd's ioctl.h.
 var controls = []control{
 	{0x3b6a, (*recording).namesDevice, (*recording).gotDevice}, // VFIO_GROUP_GET_DEVICE_FD
-	{requestMap, nil, (*recording).mapped},                     // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
+	// VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
+	{requestMap, nil, (*recording).mapped},
 	{0x3b72, (*recording).unmapsBus, (*recording).unmapped},    // VFIO_IOMMU_UNMAP_DMA
 	{requestIOMap, nil, (*recording).mappedByFile},             // IOMMU_IOAS_MAP
 	{0x3b86, (*recording).unmaps, (*recording).unmappedByFile}, // IOMMU_IOAS_UNMAP
@@ -75,7 +77,8 @@ func long(w []uint32, at int) uint64 { return uint64(w[at]) | uint64(w[at+1])<<3
 
 // mapped is told of struct vfio_iommu_type1_dma_map: argsz, flags, address, bus address, bytes.
 func (r *recording) mapped(t *thread, c *call, _ uint64) {
-	if path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, int32(c.arguments[0]))); path == vfioFile {
+	if path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid,
+		int32(c.arguments[0]))); path == vfioFile {
 		r.wasReset(t, c, 0)
 		return
 	}
@@ -118,7 +121,8 @@ func (r *recording) unmapped(t *thread, c *call, _ uint64) {
 	}
 }
 
-// mappedByFile is told of struct iommu_ioas_map: size, flags, space, nothing, address, bytes, bus address.
+// mappedByFile is told of struct iommu_ioas_map: size, flags, space, nothing, address, bytes, bus
+// address.
 func (r *recording) mappedByFile(t *thread, c *call, _ uint64) {
 	r.hosts.translated = true
 	if w, ok := words(t, c.arguments[2], 10); ok {

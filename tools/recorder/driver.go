@@ -35,9 +35,10 @@ const (
 // driven is a device behind Tenstorrent's driver.
 type driven struct {
 	*device
-	folder   string // under /sys
-	board    *boards.Board
-	mappings [6]struct{ base, size uint64 } // in its file, by twice 0, 2, 4 for the BAR, and one for write-combining
+	folder string // under /sys
+	board  *boards.Board
+	// in its file, by twice 0, 2, 4 for the BAR, and one for write-combining
+	mappings [6]struct{ base, size uint64 }
 	windows  []driverWindow
 }
 
@@ -64,18 +65,21 @@ func (r *recording) behind(t *thread, fd int) (*driven, error) {
 	if err := request(own, ttDeviceInfo, unsafe.Pointer(&info)); err != nil {
 		return nil, fmt.Errorf("GET_DEVICE_INFO: %w", err)
 	}
-	name := fmt.Sprintf("%04x:%02x:%02x.%x", info.domain, info.busDevFn>>8, info.busDevFn>>3&31, info.busDevFn&7)
+	name := fmt.Sprintf("%04x:%02x:%02x.%x", info.domain, info.busDevFn>>8, info.busDevFn>>3&31,
+		info.busDevFn&7)
 	for _, d := range r.driven {
 		if d.name == name {
 			return d, nil
 		}
 	}
-	d := &driven{device: r.device(name, info.vendor, info.device), folder: filepath.Join(sysDevices, name), board: boards.FindByID(info.vendor, info.device)}
+	d := &driven{device: r.device(name, info.vendor, info.device),
+		folder: filepath.Join(sysDevices, name), board: boards.FindByID(info.vendor, info.device)}
 	if d.device == nil {
 		return nil, nil
 	}
 	if d.board == nil || d.board.TLB == nil {
-		return nil, fmt.Errorf("%04x:%04x is no device that the driver's windows are known of", info.vendor, info.device)
+		return nil, fmt.Errorf("%04x:%04x is no device that the driver's windows are known of",
+			info.vendor, info.device)
 	}
 	all := struct {
 		count, _ uint32
@@ -129,7 +133,8 @@ func (r *recording) aside(t *thread, c *call, what string) *driven {
 	return d
 }
 
-// allocated is told of a window: size, nothing, id, nothing, offset uncached, offset write-combining.
+// allocated is told of a window: size, nothing, id, nothing, offset uncached, offset
+// write-combining.
 func (r *recording) allocated(t *thread, c *call, _ uint64) {
 	d := r.aside(t, c, "ALLOCATE_TLB")
 	if w, ok := words(t, c.arguments[2], 10); ok && d != nil {
@@ -150,7 +155,8 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	slot, address := int(binary.NativeEndian.Uint32(data[:])), binary.NativeEndian.Uint64(data[8:])
 	target := fbs.TileRange{
 		X: short(16), Y: short(18), XStart: short(20), YStart: short(22),
-		NoC: data[24], Multicast: data[25] != 0, Ordering: ttOrderingZero + gen.Ordering(data[26]), StaticVC: data[28],
+		NoC: data[24], Multicast: data[25] != 0, Ordering: ttOrderingZero + gen.Ordering(data[26]),
+		StaticVC: data[28],
 	}
 	if !target.Multicast {
 		target.XStart, target.YStart = 0, 0
@@ -158,12 +164,14 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	l := d.board.TLB
 	g := l.GroupOf(slot)
 	if g == nil || data[27] != 0 {
-		r.gap("CONFIGURE_TLB of process %d has window %d point in a way that is not recorded (linked: %d)", t.process, slot, data[27])
+		r.gap("CONFIGURE_TLB of process %d has window %d point in a way that is not recorded "+
+			"(linked: %d)", t.process, slot, data[27])
 		return
 	}
 	encoded, ok := l.EncodeWindow(g, target, address)
 	if !ok {
-		r.gap("CONFIGURE_TLB of process %d has window %d point where no board has it: address %x", t.process, slot, address)
+		r.gap("CONFIGURE_TLB of process %d has window %d point where no board has it: address %x",
+			t.process, slot, address)
 		return
 	}
 	m, err := r.pci(d.folder, int(l.ConfigBar), l.ConfigOffset+uint64(slot)*l.ConfigStride)
@@ -174,7 +182,8 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	r.out.line("NOTE process %d has the driver point window %d", t.process, slot)
 	for at := uint64(0); at < l.ConfigStride; at += uint64(l.ConfigWidth) {
 		value := chips.LoadRegister(&encoded, at, l.ConfigWidth)
-		r.out.access('W', m.bar.number, m.offset+at, binary.LittleEndian.AppendUint64(nil, value)[:l.ConfigWidth])
+		r.out.access('W', m.bar.number, m.offset+at,
+			binary.LittleEndian.AppendUint64(nil, value)[:l.ConfigWidth])
 	}
 }
 
@@ -213,13 +222,15 @@ func (r *recording) unpinned(t *thread, c *call, _ uint64) {
 
 func (r *recording) driverReset(t *thread, c *call, _ uint64) {
 	w, _ := words(t, c.arguments[2], 2)
-	r.tell("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay does not", t.process, w[1])
+	r.tell("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay does not",
+		t.process, w[1])
 }
 
 // driverMemory is told of memory: six words, its address on the bus, offset in the
 // file, and bytes. A mapping of it is none of a BAR.
 func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
-	r.tell("process %d has memory of the driver's own (ALLOCATE_DMA_BUF), which is not followed", t.process)
+	r.tell("process %d has memory of the driver's own (ALLOCATE_DMA_BUF), which is not followed",
+		t.process)
 	d := r.aside(t, c, "ALLOCATE_DMA_BUF")
 	if w, ok := words(t, c.arguments[2], 11); ok && d != nil {
 		d.windows = append(d.windows, driverWindow{noWindow, uint64(w[10]), long(w, 8), long(w, 8)})
@@ -227,5 +238,6 @@ func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
 }
 
 func (r *recording) driverCleanup(t *thread, c *call, _ uint64) {
-	r.tell("process %d leaves the driver a store to make when it ends (SET_NOC_CLEANUP): a replay makes its own", t.process)
+	r.tell("process %d leaves the driver a store to make when it ends (SET_NOC_CLEANUP): a "+
+		"replay makes its own", t.process)
 }

@@ -28,17 +28,21 @@ func lists(t *testing.T, r *run) {
 	if r.err != nil {
 		t.Fatalf("the record: %v; the recorder said %s", r.err, r.said)
 	}
-	if difference := differ(r.accesses(), expected(r.output)); difference != "" || len(expected(r.output)) == 0 {
+	if difference := differ(r.accesses(), expected(r.output)); difference != "" ||
+		len(expected(r.output)) == 0 {
 		t.Errorf("%s; exit %d with %q; it said %s", difference, r.exit, r.output, r.said)
 	}
 }
 
 func TestFileWithoutAPathIsABar(t *testing.T) {
-	r := recorded(t, nil, Options{Files: []File{{Path: "memfd:card", Bar: 4, Vendor: 0x1af4, Device: 0x1110}}}, compiled(t, edges, "-O2"), "memfd")
+	r := recorded(t, nil,
+		Options{Files: []File{{Path: "memfd:card", Bar: 4, Vendor: 0x1af4, Device: 0x1110}}},
+		compiled(t, edges, "-O2"), "memfd")
 	if lists(t, r); r.capture.Bars[4].Size != cardSize {
 		t.Errorf("BARs %v", r.capture.Bars)
 	}
-	if told := r.told(); len(told) != 1 || !strings.Contains(told[0], " stores to /memfd:card (deleted) by a system call") {
+	if told := r.told(); len(told) != 1 || !strings.Contains(told[0],
+		" stores to /memfd:card (deleted) by a system call") {
 		t.Errorf("%q", told)
 	}
 }
@@ -56,7 +60,8 @@ func TestFirstThreadMayEndBeforeTheOthers(t *testing.T) {
 // TestWhatTheKernelMovesBetweenFilesIsAGap, once for each call.
 func TestWhatTheKernelMovesBetweenFilesIsAGap(t *testing.T) {
 	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "between")
-	if r.exit != 0 || !errors.Is(r.err, record.ErrGap) || strings.Count(r.said, "(sendfile, splice, copy_file_range) is not recorded") < 3 {
+	if r.exit != 0 || !errors.Is(r.err, record.ErrGap) ||
+		strings.Count(r.said, "(sendfile, splice, copy_file_range) is not recorded") < 3 {
 		t.Errorf("exit %d, %v: %s", r.exit, r.err, r.said)
 	}
 }
@@ -65,7 +70,8 @@ func TestWhatTheKernelMovesBetweenFilesIsAGap(t *testing.T) {
 func TestWaysPastTheRecorderAreNamed(t *testing.T) {
 	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "past")
 	lists(t, r)
-	for _, want := range []string{"sends a descriptor of ", "io_uring", "/mem: accesses to a BAR through it", "Linux's AIO"} {
+	for _, want := range []string{"sends a descriptor of ", "io_uring",
+		"/mem: accesses to a BAR through it", "Linux's AIO"} {
 		if !strings.Contains(r.said, want) {
 			t.Errorf("%q is not said: %s", want, r.said)
 		}
@@ -80,7 +86,9 @@ func TestSystemCallsOnAFileThatStandsForABarAreNamed(t *testing.T) {
 	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "moves")
 	lists(t, r)
 	told := r.told()
-	if len(told) != 2 || !strings.Contains(told[0], " stores to ") || !strings.Contains(told[1], " loads from ") || !strings.Contains(told[0], "by a system call") {
+	if len(told) != 2 || !strings.Contains(told[0], " stores to ") ||
+		!strings.Contains(told[1], " loads from ") ||
+		!strings.Contains(told[0], "by a system call") {
 		t.Errorf("%q", told)
 	}
 }
@@ -94,7 +102,8 @@ func TestSystemCallsOnAFileOfADriverAreNamed(t *testing.T) {
 	defer os.Remove(driver.Name())
 	defer driver.Close()
 	r := recorded(t, nil, Options{}, "/bin/cat", driver.Name())
-	if want := " loads from " + driver.Name() + " by a system call"; r.exit != 0 || !strings.Contains(r.said, want) {
+	if want := " loads from " + driver.Name() + " by a system call"; r.exit != 0 ||
+		!strings.Contains(r.said, want) {
 		t.Errorf("exit %d; %q is not said: %s", r.exit, want, r.said)
 	}
 }
@@ -178,7 +187,8 @@ func outOf(v string) string {
 func TestDeviceOfOnesAndProgramThatDiesLeaveAWholeRecord(t *testing.T) {
 	program := compiled(t, edges, "-O2")
 	ones := recorded(t, nil, Options{}, program, "ones")
-	if list := ones.accesses(); ones.err != nil || ones.exit != 7 || len(list) < 3 || list[len(list)-1] != "R 4 4 ffffffff" {
+	if list := ones.accesses(); ones.err != nil || ones.exit != 7 || len(list) < 3 ||
+		list[len(list)-1] != "R 4 4 ffffffff" {
 		t.Errorf("exit %d, %v, %v", ones.exit, ones.err, list)
 	}
 	dies := recorded(t, nil, Options{}, program, "dies")
@@ -209,7 +219,8 @@ func TestProgramThatIsKilledLeavesAWholeRecord(t *testing.T) {
 	_, _ = io.Copy(io.Discard, pipe)
 	_ = c.Wait()
 	var r run
-	if r.read(out); r.err != nil || c.ProcessState.ExitCode() != 128+int(unix.SIGKILL) || !slices.Equal(r.accesses(), expected(first)) {
+	if r.read(out); r.err != nil || c.ProcessState.ExitCode() != 128+int(unix.SIGKILL) ||
+		!slices.Equal(r.accesses(), expected(first)) {
 		t.Errorf("exit %d, record %v: %v", c.ProcessState.ExitCode(), r.err, r.accesses())
 	}
 }
@@ -236,7 +247,8 @@ func TestTracingThatIsForbiddenIsSaidWithWhatToDo(t *testing.T) {
 	c.Args = []string{launcher, path, "forbidden", c.Path}
 	c.Path = launcher
 	r := finished(t, c, path)
-	if r.exit != 98 || !strings.Contains(r.said, "--cap-add=SYS_PTRACE") || !strings.Contains(r.said, "ptrace_scope") {
+	if r.exit != 98 || !strings.Contains(r.said, "--cap-add=SYS_PTRACE") ||
+		!strings.Contains(r.said, "ptrace_scope") {
 		t.Errorf("exit %d: %s", r.exit, r.said)
 	}
 	if r.read(out); !os.IsNotExist(r.err) {
@@ -257,13 +269,15 @@ func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
 		}
 	}
 	r := &recording{options: &Options{}, out: newWriter(io.Discard)}
-	if m, err := r.region(folder, 2<<vfioShift|0x1230); err != nil || m.bar.index != 2 || m.offset != 0x1230 || m.bar.size != 1<<20 || m.bar.device.name != "0000:03:00.0" {
+	if m, err := r.region(folder, 2<<vfioShift|0x1230); err != nil || m.bar.index != 2 ||
+		m.offset != 0x1230 || m.bar.size != 1<<20 || m.bar.device.name != "0000:03:00.0" {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if m, err := r.region(folder, 7<<vfioShift); err != nil || m != nil {
 		t.Errorf("configuration space: %+v, %v", m, err)
 	}
-	if m, err := r.within(folder, 0x10000ff0); err != nil || m == nil || m.bar.index != 0 || m.offset != 0xff0 {
+	if m, err := r.within(folder, 0x10000ff0); err != nil || m == nil || m.bar.index != 0 ||
+		m.offset != 0xff0 {
 		t.Errorf("a physical address: %+v, %v", m, err)
 	}
 	if m, err := r.within(folder, 0x20000000); err != nil || m != nil {

@@ -33,18 +33,23 @@ var movers = map[uint64]struct{ store, offset, vector bool }{
 	unix.SYS_READ: {}, unix.SYS_WRITE: {store: true},
 	unix.SYS_PREAD64: {offset: true}, unix.SYS_PWRITE64: {store: true, offset: true},
 	unix.SYS_READV: {vector: true}, unix.SYS_WRITEV: {store: true, vector: true},
-	unix.SYS_PREADV: {offset: true, vector: true}, unix.SYS_PWRITEV: {store: true, offset: true, vector: true},
-	unix.SYS_PREADV2: {offset: true, vector: true}, unix.SYS_PWRITEV2: {store: true, offset: true, vector: true},
+	unix.SYS_PREADV:   {offset: true, vector: true},
+	unix.SYS_PWRITEV:  {store: true, offset: true, vector: true},
+	unix.SYS_PREADV2:  {offset: true, vector: true},
+	unix.SYS_PWRITEV2: {store: true, offset: true, vector: true},
 }
 
 // between are the calls that move data from file to file, and which arguments these are.
-var between = map[uint64][2]int{unix.SYS_SENDFILE: {0, 1}, unix.SYS_SPLICE: {0, 2}, unix.SYS_COPY_FILE_RANGE: {0, 2}}
+var between = map[uint64][2]int{unix.SYS_SENDFILE: {0, 1}, unix.SYS_SPLICE: {0, 2},
+	unix.SYS_COPY_FILE_RANGE: {0, 2}}
 
-// openedFile is told of a descriptor. Of one that is a device's, calls that move data stop the program from now on.
+// openedFile is told of a descriptor. Of one that is a device's, calls that move data stop the
+// program from now on.
 func (r *recording) openedFile(t *thread, fd uint64) {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
 	if memoryFile.MatchString(path) {
-		r.tell("process %d opens %s: accesses to a BAR through it are not recorded", t.process, path)
+		r.tell("process %d opens %s: accesses to a BAR through it are not recorded", t.process,
+			path)
 	}
 	if pagemapFile.MatchString(path) {
 		t.space.physical.asked = true
@@ -96,14 +101,16 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 		m.file, m.name = "vfio", r.vfioName(t, int(fd))
 		m.folder = filepath.Join(sysDevices, m.name)
 	case strings.HasPrefix(path, "/dev/vfio/devices/"):
-		m.file, m.folder = "vfio", filepath.Join("/sys/class/vfio-dev", filepath.Base(path), "device")
+		m.file, m.folder = "vfio", filepath.Join("/sys/class/vfio-dev", filepath.Base(path),
+			"device")
 	case functionFile(path):
 		m.folder, m.file = filepath.Split(path)
 	case r.isDevice(path):
 		way := map[bool]string{false: "loads from ", true: "stores to "}[m.store] + path
 		if !r.byCall[way] {
 			r.byCall[way] = true
-			r.tell("process %d %s by a system call: of such a file, what it maps alone is recorded", t.process, way)
+			r.tell("process %d %s by a system call: of such a file, what it maps alone is recorded",
+				t.process, way)
 		}
 		return false
 	default:
@@ -120,7 +127,8 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 	return true
 }
 
-// begins comes before the data is moved. Each store may set the device off: one to configuration space lets it on the bus.
+// begins comes before the data is moved. Each store may set the device off: one to configuration
+// space lets it on the bus.
 func (r *recording) begins(m *moved) {
 	if m.store {
 		r.look(byProgram)
@@ -145,7 +153,8 @@ func (r *recording) exitMove(t *thread, c *call, n uint64) {
 	for list := buffers(t, c, n); n > 0; {
 		data := make([]byte, min(n, most))
 		if list = taken(t, list, data); list == nil {
-			r.gap("%d bytes that process %d moved by a system call, at %x of %s of device %s, are not recorded: its memory cannot be read", n, t.process,
+			r.gap("%d bytes that process %d moved by a system call, at %x of %s of device %s, "+
+				"are not recorded: its memory cannot be read", n, t.process,
 				m.at, m.file, m.name)
 			return
 		}
@@ -171,11 +180,13 @@ func (r *recording) moved(t *thread, m *moved, data []byte) {
 	case m.store && m.file != "vfio":
 		r.tell("process %d stores to %s of device %s: a replay does not", t.process, m.file, m.name)
 	case m.store:
-		r.tell("process %d stores %x to region %d of device %s, at %x: a replay does not", t.process, data, index, m.name, at)
+		r.tell("process %d stores %x to region %d of device %s, at %x: a replay does not",
+			t.process, data, index, m.name, at)
 	}
 }
 
-// buffers are where n bytes that a call moved are in the program, by address. Those that cannot be told are missing.
+// buffers are where n bytes that a call moved are in the program, by address. Those that cannot be
+// told are missing.
 func buffers(t *thread, c *call, n uint64) (list []span) {
 	first, count := c.arguments[1], c.arguments[2]
 	if !movers[c.number].vector {

@@ -20,11 +20,16 @@ var builds = []struct {
 	behind     []string
 }{
 	{"Go", "go", []string{"list", ""}, []string{"build", "-o"}, "./testdata/patterns", nil},
-	{"clang -O0", "clang", []string{"volatile", "mappings", "children", "bulk"}, []string{"-O0", "-o"}, patterns, []string{"-lpthread"}},
-	{"clang -O2", "clang", []string{"volatile", "mappings", "children", "bulk"}, []string{"-O2", "-o"}, patterns, []string{"-lpthread"}},
-	{"clang -O3", "clang", []string{"volatile", "mappings", "children", "bulk"}, []string{"-O3", "-march=native", "-o"}, patterns, []string{"-lpthread"}},
+	{"clang -O0", "clang", []string{"volatile", "mappings", "children", "bulk"},
+		[]string{"-O0", "-o"}, patterns, []string{"-lpthread"}},
+	{"clang -O2", "clang", []string{"volatile", "mappings", "children", "bulk"},
+		[]string{"-O2", "-o"}, patterns, []string{"-lpthread"}},
+	{"clang -O3", "clang", []string{"volatile", "mappings", "children", "bulk"},
+		[]string{"-O3", "-march=native", "-o"}, patterns, []string{"-lpthread"}},
 	{"Rust", "rustc", []string{"list", ""}, []string{"-o"}, "testdata/patterns.rs", nil},
-	{"Rust -O", "rustc", []string{"list", ""}, []string{"-C", "opt-level=3", "-C", "target-cpu=native", "-o"}, "testdata/patterns.rs", nil},
+	{"Rust -O", "rustc", []string{"list", ""},
+		[]string{"-C", "opt-level=3", "-C", "target-cpu=native", "-o"}, "testdata/patterns.rs",
+		nil},
 }
 
 // TestProgramsOfOtherCompilers leave what they leave without the recorder, and
@@ -40,7 +45,8 @@ func TestProgramsOfOtherCompilers(t *testing.T) {
 			}
 			program := filepath.Join(t.TempDir(), "program")
 			args := append(append(b.build, program), b.source)
-			if out, err := exec.Command(b.tool, append(args, b.behind...)...).CombinedOutput(); err != nil {
+			if out, err := exec.Command(b.tool,
+				append(args, b.behind...)...).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			for i, scenario := range b.scenarios {
@@ -49,7 +55,8 @@ func TestProgramsOfOtherCompilers(t *testing.T) {
 				same(t, with, alone(t, nil, command...))
 				if i == len(b.scenarios)-1 {
 					carriedOut(t, with)
-				} else if difference := differ(with.accesses(), expected(with.output)); difference != "" || len(with.accesses()) == 0 {
+				} else if difference := differ(with.accesses(),
+					expected(with.output)); difference != "" || len(with.accesses()) == 0 {
 					t.Errorf("%s: %s", scenario, difference)
 				}
 				t.Logf("evidence: %s: %d accesses recorded", scenario, len(with.accesses()))

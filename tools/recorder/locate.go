@@ -34,7 +34,8 @@ func symbol(path string, offset uint64) string {
 	static, _ := file.Symbols()
 	dynamic, _ := file.DynamicSymbols()
 	for _, s := range append(static, dynamic...) {
-		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && offset >= s.Value && offset < s.Value+max(s.Size, 1) {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && offset >= s.Value &&
+			offset < s.Value+max(s.Size, 1) {
 			return fmt.Sprintf(" (%s+%#x)", s.Name, offset-s.Value)
 		}
 	}

@@ -16,13 +16,17 @@ import (
 // TestSeveralDevicesAndOpensAreInOneRecord, each device's accesses by its name.
 func TestSeveralDevicesAndOpensAreInOneRecord(t *testing.T) {
 	path, other := card(t), card(t)
-	c, out := prepared(t, nil, Options{Files: []File{{Path: other, Vendor: 0x1234, Device: 0x11e8}}}, path, compiled(t, edges, "-O2"), "several", other)
+	c, out := prepared(t, nil,
+		Options{Files: []File{{Path: other, Vendor: 0x1234, Device: 0x11e8}}}, path,
+		compiled(t, edges, "-O2"), "several", other)
 	r := finished(t, c, path)
 	if r.exit != 0 {
 		t.Fatalf("exit %d: %s", r.exit, r.said)
 	}
-	list := expected(r.output) // stores to the card, to the other, to the card again, and a load of the other
-	for name, want := range map[string][]string{"1af4:1110": {list[0], list[2]}, "1234:11e8": {list[1], list[3]}} {
+	// stores to the card, to the other, to the card again, and a load of the other
+	list := expected(r.output)
+	for name, want := range map[string][]string{"1af4:1110": {list[0], list[2]},
+		"1234:11e8": {list[1], list[3]}} {
 		file, err := os.Open(out)
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +64,8 @@ func TestLongRecordIsWrittenAsItGrows(t *testing.T) {
 	}
 	before := heap()
 	for i := range uint64(1 << 20) {
-		w.access('W', 0, i*4096%(1<<20), []byte{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)})
+		w.access('W', 0, i*4096%(1<<20), []byte{byte(i), byte(i >> 8), byte(i >> 16),
+			byte(i >> 24)})
 	}
 	if grown := int64(heap() - before); grown > 1<<20 || out.bytes < 1<<20 {
 		t.Errorf("%d bytes more are held, %d are written", grown, out.bytes)
@@ -77,7 +82,8 @@ func TestLongRecordIsWrittenAsItGrows(t *testing.T) {
 // TestProgressIsToldOnceASecond, where somebody wants to know.
 func TestProgressIsToldOnceASecond(t *testing.T) {
 	var said bytes.Buffer
-	r := &recording{options: &Options{Progress: &said}, accesses: 12345, told: time.Now().Add(-time.Minute)}
+	r := &recording{options: &Options{Progress: &said}, accesses: 12345,
+		told: time.Now().Add(-time.Minute)}
 	for range 3 {
 		r.progress()
 	}

@@ -42,7 +42,8 @@ func (m *memory) Store(address uint64, data []byte) error {
 func (m *memory) IsDevice(address uint64) bool { return m.space.find(address) != nil }
 
 // each cuts an access at the ends of areas. One that lies in an area whole is made whole.
-func (m *memory) each(address uint64, data []byte, bar func(*area, uint64, []byte) error, other func(int, uint64, []byte) int) error {
+func (m *memory) each(address uint64, data []byte, bar func(*area, uint64, []byte) error,
+	other func(int, uint64, []byte) int) error {
 	whole := len(data)
 	for len(data) > 0 {
 		a := m.space.find(address)

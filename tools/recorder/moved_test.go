@@ -25,7 +25,8 @@ func inside(t *testing.T, o Options) (r *recording, self *thread, text func() st
 	t.Helper()
 	var out bytes.Buffer
 	self = another()
-	r = &recording{options: &o, out: newWriter(&out), threads: map[int]*thread{self.tid: self}, unused: map[string]*unused{}}
+	r = &recording{options: &o, out: newWriter(&out), threads: map[int]*thread{self.tid: self},
+		unused: map[string]*unused{}}
 	r.hosts.untold = true
 	return r, self, func() string {
 		if err := r.out.close(); err != nil {
@@ -39,7 +40,11 @@ func inside(t *testing.T, o Options) (r *recording, self *thread, text func() st
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines := slices.DeleteFunc(strings.Split(string(data), "\n"), func(line string) bool { return strings.HasPrefix(line, "CLK ") || strings.HasPrefix(line, "END ") })
+		lines := slices.DeleteFunc(strings.Split(string(data), "\n"),
+			func(line string) bool {
+				return strings.HasPrefix(line, "CLK ") ||
+					strings.HasPrefix(line, "END ")
+			})
 		return strings.Join(lines, "\n")
 	}
 }
@@ -63,7 +68,8 @@ func functionFolder(t *testing.T) string {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"vendor": "0x1234\n", "device": "0x11e8\n", "resource": "0 0 0\n0 0 0\n0x10000000 0x100fffff 0x40200\n"} {
+	for name, text := range map[string]string{"vendor": "0x1234\n", "device": "0x11e8\n",
+		"resource": "0 0 0\n0 0 0\n0x10000000 0x100fffff 0x40200\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -84,8 +90,10 @@ func TestLongAccessBySystemCallIsWhole(t *testing.T) {
 		list = binary.NativeEndian.AppendUint64(list, uint64(len(part)))
 	}
 	for _, c := range []call{
-		{number: unix.SYS_PWRITE64, arguments: [6]uint64{3, address(data), uint64(len(data))}, moved: &moved{file: "vfio", store: true, at: 2<<vfioShift | 0x100}},
-		{number: unix.SYS_PWRITEV, arguments: [6]uint64{3, address(list), 2}, moved: &moved{file: "resource2", store: true, at: 0x100}},
+		{number: unix.SYS_PWRITE64, arguments: [6]uint64{3, address(data), uint64(len(data))},
+			moved: &moved{file: "vfio", store: true, at: 2<<vfioShift | 0x100}},
+		{number: unix.SYS_PWRITEV, arguments: [6]uint64{3, address(list), 2},
+			moved: &moved{file: "resource2", store: true, at: 0x100}},
 	} {
 		r, self, text := inside(t, Options{})
 		c.moved.folder = functionFolder(t)
@@ -103,14 +111,16 @@ func TestLongAccessBySystemCallIsWhole(t *testing.T) {
 			got = append(got, bytes...)
 		}
 		if !bytes.Equal(got, data) || r.result.Gaps != 0 {
-			t.Errorf("%s: %d bytes of %d are in the record, %d gaps", c.moved.file, len(got), len(data), r.result.Gaps)
+			t.Errorf("%s: %d bytes of %d are in the record, %d gaps", c.moved.file, len(got),
+				len(data), r.result.Gaps)
 		}
 	}
 }
 
 // TestAccessWhoseDataCannotBeReadIsAGap: the page behind the first is not there.
 func TestAccessWhoseDataCannotBeReadIsAGap(t *testing.T) {
-	memory, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	memory, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +130,8 @@ func TestAccessWhoseDataCannotBeReadIsAGap(t *testing.T) {
 	}
 	r, self, text := inside(t, Options{})
 	m := &moved{name: "0000:03:00.0", folder: functionFolder(t), file: "resource2", store: true}
-	r.exitMove(self, &call{number: unix.SYS_PWRITE64, arguments: [6]uint64{3, address(memory), 2 * page}, moved: m}, 2*page)
+	r.exitMove(self, &call{number: unix.SYS_PWRITE64,
+		arguments: [6]uint64{3, address(memory), 2 * page}, moved: m}, 2*page)
 	if got := text(); r.result.Gaps != 1 || !strings.Contains(got, "GAP 8192 bytes") {
 		t.Errorf("%d gaps: %.300s", r.result.Gaps, got)
 	}
@@ -129,7 +140,8 @@ func TestAccessWhoseDataCannotBeReadIsAGap(t *testing.T) {
 // TestEveryStoreBySystemCallComesAfterTheMemoryItSetsOff: an I/O BAR, and the
 // bit that lets a device on the bus, too.
 func TestEveryStoreBySystemCallComesAfterTheMemoryItSetsOff(t *testing.T) {
-	for _, m := range []moved{{file: "resource2"}, {file: "config", at: 4}, {file: "vfio", at: 7<<vfioShift | 4}, {file: "vfio", at: 2 << vfioShift}} {
+	for _, m := range []moved{{file: "resource2"}, {file: "config", at: 4},
+		{file: "vfio", at: 7<<vfioShift | 4}, {file: "vfio", at: 2 << vfioShift}} {
 		r, self, text := inside(t, Options{HostMemory: page, Compare: true})
 		memory := make([]byte, 16)
 		r.reach(self, address(memory), 16, 0x1000)
@@ -139,9 +151,11 @@ func TestEveryStoreBySystemCallComesAfterTheMemoryItSetsOff(t *testing.T) {
 		}
 		memory[8] = 0xab
 		r.begins(&m)
-		r.exitMove(self, &call{number: unix.SYS_PWRITE64, arguments: [6]uint64{3, address(memory), 2}, moved: &m}, 2)
+		r.exitMove(self, &call{number: unix.SYS_PWRITE64,
+			arguments: [6]uint64{3, address(memory), 2}, moved: &m}, 2)
 		got := text()
-		host, store := strings.Index(got, "HR 1008 8 ab00000000000000"), strings.Index(got, " 2 0000\n")
+		host, store := strings.Index(got, "HR 1008 8 ab00000000000000"),
+			strings.Index(got, " 2 0000\n")
 		if host < 0 || store < host {
 			t.Errorf("%s: %s", m.file, got)
 		}
@@ -160,8 +174,10 @@ func TestConfigurationBeforeABarIsWholeOrAGap(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := text()
-		said := strings.Contains(got, fmt.Sprintf("GAP %d accesses to configuration space of device 0000:03:00.0", lost))
-		if n := strings.Count(got, "\nCW 0 4 "); n != 3-lost || said != (lost > 0) || r.result.Gaps != min(lost, 1) {
+		said := strings.Contains(got,
+			fmt.Sprintf("GAP %d accesses to configuration space of device 0000:03:00.0", lost))
+		if n := strings.Count(got, "\nCW 0 4 "); n != 3-lost || said != (lost > 0) ||
+			r.result.Gaps != min(lost, 1) {
 			t.Errorf("%d accesses in the record, %d lost, %d gaps", n, lost, r.result.Gaps)
 		}
 	}

@@ -12,7 +12,9 @@ import (
 
 // What is needed of userfaultfd and PAGEMAP_SCAN (linux/userfaultfd.h, linux/fs.h).
 const (
-	faultsOfUser = 1 // UFFD_USER_MODE_ONLY: takes no privilege, and asynchronous protection holds for the kernel's writes all the same
+	// UFFD_USER_MODE_ONLY: takes no privilege, and asynchronous protection holds for the kernel's
+	// writes all the same
+	faultsOfUser = 1
 
 	faultsAPI      = 0xc018aa3f // UFFDIO_API
 	faultsRegister = 0xc020aa00 // UFFDIO_REGISTER
@@ -40,7 +42,8 @@ type pageScan struct {
 type pageRange struct{ start, end, _ uint64 }
 
 func request(fd int, request uint, argument unsafe.Pointer) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(argument)); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request),
+		uintptr(argument)); errno != 0 {
 		return errno
 	}
 	return nil
@@ -85,7 +88,8 @@ func (r *recording) openPages(t *thread, p *pageFiles) error {
 		return fmt.Errorf("%v, %v", err, cerr)
 	}
 	p.faults = os.NewFile(uintptr(own), "userfaultfd")
-	api := struct{ version, features, requests uint64 }{faultsVersion, protectShared | protectEmpty | protectAsync, 0}
+	api := struct{ version, features, requests uint64 }{faultsVersion,
+		protectShared | protectEmpty | protectAsync, 0}
 	if err := request(own, faultsAPI, unsafe.Pointer(&api)); err != nil {
 		return err
 	}
@@ -100,7 +104,8 @@ func (p *pageFiles) close() {
 }
 
 func (p *pageFiles) register(start, end uint64) error {
-	argument := struct{ start, length, mode, requests uint64 }{start, end - start, registerWrites, 0}
+	argument := struct{ start, length, mode, requests uint64 }{start, end - start, registerWrites,
+		0}
 	return request(int(p.faults.Fd()), faultsRegister, unsafe.Pointer(&argument))
 }
 
@@ -111,12 +116,14 @@ func (p *pageFiles) written(start, end uint64, again bool) (list []pageRange, ok
 		var found [64]pageRange
 		scan := pageScan{
 			size: uint64(unsafe.Sizeof(pageScan{})), flags: scanOnlyAsync, start: start, end: end,
-			found: &found[0], length: uint64(len(found)), mask: pageWritten, returnsMask: pageWritten,
+			found: &found[0], length: uint64(len(found)), mask: pageWritten,
+			returnsMask: pageWritten,
 		}
 		if again {
 			scan.flags |= scanProtect
 		}
-		n, _, errno := unix.Syscall(unix.SYS_IOCTL, p.pagemap.Fd(), pagemapScan, uintptr(unsafe.Pointer(&scan)))
+		n, _, errno := unix.Syscall(unix.SYS_IOCTL, p.pagemap.Fd(), pagemapScan,
+			uintptr(unsafe.Pointer(&scan)))
 		if errno != 0 || scan.walkEnd <= start {
 			return nil, false
 		}
@@ -138,7 +145,8 @@ func (m *reached) written(start, end uint64, again bool) (list []pageRange, ok b
 // and then noted nothing.
 func (r *recording) probe(t *thread, p *pageFiles) bool {
 	const rights = unix.PROT_READ | unix.PROT_WRITE
-	at, err := r.inject(t, unix.SYS_MMAP, 0, page, rights, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
+	at, err := r.inject(t, unix.SYS_MMAP, 0, page, rights, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS,
+		^uint64(0), 0)
 	if err != nil {
 		return false
 	}

@@ -16,18 +16,23 @@ import (
 func (r *recording) past(t *thread, c *call) {
 	switch c.number {
 	case unix.SYS_IO_URING_SETUP:
-		r.tell("process %d uses io_uring: what it has that read or write of a device is not recorded", t.process)
+		r.tell("process %d uses io_uring: what it has that read or write of a device is not "+
+			"recorded", t.process)
 	case unix.SYS_IO_SETUP:
-		r.tell("process %d uses Linux's AIO: what it has that read or write of a device is not recorded", t.process)
+		r.tell("process %d uses Linux's AIO: what it has that read or write of a device is not "+
+			"recorded", t.process)
 	case unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_COPY_FILE_RANGE:
 		for _, n := range between[c.number] {
-			if path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, int32(c.arguments[n]))); r.isDevice(path) {
-				r.gap("what process %d has the kernel move between %s and another file (sendfile, splice, copy_file_range) is not recorded", t.process, path)
+			if path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid,
+				int32(c.arguments[n]))); r.isDevice(path) {
+				r.gap("what process %d has the kernel move between %s and another file "+
+					"(sendfile, splice, copy_file_range) is not recorded", t.process, path)
 			}
 		}
 	case unix.SYS_SENDMSG:
 		for _, path := range r.sent(t, c.arguments[1]) {
-			r.tell("process %d sends a descriptor of %s: what a process does with it that the program did not start is not recorded", t.process, path)
+			r.tell("process %d sends a descriptor of %s: what a process does with it that the "+
+				"program did not start is not recorded", t.process, path)
 		}
 	}
 }
@@ -50,9 +55,11 @@ func (r *recording) sent(t *thread, message uint64) (paths []string) {
 		if n < header || n > uint64(len(control)) {
 			break
 		}
-		if binary.NativeEndian.Uint32(control[8:]) == unix.SOL_SOCKET && binary.NativeEndian.Uint32(control[12:]) == unix.SCM_RIGHTS {
+		if binary.NativeEndian.Uint32(control[8:]) == unix.SOL_SOCKET &&
+			binary.NativeEndian.Uint32(control[12:]) == unix.SCM_RIGHTS {
 			for at := uint64(header); at+4 <= n; at += 4 {
-				path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, binary.NativeEndian.Uint32(control[at:])))
+				path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid,
+					binary.NativeEndian.Uint32(control[at:])))
 				if r.isDevice(path) {
 					paths = append(paths, path)
 				}
@@ -65,11 +72,13 @@ func (r *recording) sent(t *thread, message uint64) (paths []string) {
 
 // standsFor tells whether a file stands for a BAR.
 func (r *recording) standsFor(path string) bool {
-	return slices.ContainsFunc(r.options.Files, func(f File) bool { return f.is(path) && !f.Memory })
+	return slices.ContainsFunc(r.options.Files,
+		func(f File) bool { return f.is(path) && !f.Memory })
 }
 
 // isDevice tells whether a file may be mapped, or moved to and from, as a device.
 func (r *recording) isDevice(path string) bool {
 	return r.standsFor(path) || ofVFIO(path) || functionFile(path) ||
-		path == "/dev/mem" || strings.HasPrefix(path, "/dev/uio") || strings.HasPrefix(path, "/dev/tenstorrent/")
+		path == "/dev/mem" || strings.HasPrefix(path, "/dev/uio") ||
+		strings.HasPrefix(path, "/dev/tenstorrent/")
 }

@@ -22,7 +22,8 @@ import (
 const patterns = "testdata/patterns.c"
 
 func TestListIsWhatTheProgramDid(t *testing.T) {
-	for _, flags := range [][]string{{"-O0"}, {"-O2"}, {"-O3", "-march=native"}, {"-O2", "-static"}} {
+	for _, flags := range [][]string{{"-O0"}, {"-O2"}, {"-O3", "-march=native"},
+		{"-O2", "-static"}} {
 		program := compiled(t, patterns, flags...)
 		for _, scenario := range []string{"volatile", "mappings", "children", "exec"} {
 			t.Run(strings.Join(append(flags, scenario), " "), func(t *testing.T) {
@@ -54,7 +55,8 @@ func TestCopiesOfLibrariesAndCompilersLeaveTheSameBytes(t *testing.T) {
 				continue
 			}
 			t.Run(strings.Join(append(flags, name), " "), func(t *testing.T) {
-				with := recorded(t, []string{"GLIBC_TUNABLES=" + tuning}, Options{}, program, "bulk")
+				with := recorded(t, []string{"GLIBC_TUNABLES=" + tuning}, Options{}, program,
+					"bulk")
 				same(t, with, without)
 				carriedOut(t, with)
 				t.Logf("evidence: %d accesses of copies and loops recorded", len(with.accesses()))
@@ -81,11 +83,14 @@ func TestProgramGetsItsOwnFaults(t *testing.T) {
 	for _, scenario := range []string{"readonly", "bus", "none"} {
 		with := recorded(t, nil, Options{}, program, scenario)
 		without := alone(t, nil, program, scenario)
-		if with.exit != without.exit || with.output != without.output || len(with.output) == 0 && scenario != "none" {
-			t.Errorf("%s: exit %d with %q, without the recorder %d with %q", scenario, with.exit, with.output, without.exit, without.output)
+		if with.exit != without.exit || with.output != without.output ||
+			len(with.output) == 0 && scenario != "none" {
+			t.Errorf("%s: exit %d with %q, without the recorder %d with %q", scenario, with.exit,
+				with.output, without.exit, without.output)
 		}
 	}
-	if killed := recorded(t, nil, Options{}, program, "killed"); killed.exit != 128+int(unix.SIGTERM) {
+	if killed := recorded(t, nil, Options{}, program, "killed"); killed.exit != 128+
+		int(unix.SIGTERM) {
 		t.Errorf("killed: exit %d", killed.exit)
 	}
 	if call := recorded(t, nil, Options{}, program, "call"); call.exit != 4 {
@@ -96,10 +101,13 @@ func TestProgramGetsItsOwnFaults(t *testing.T) {
 func TestWhatCannotBeRecordedIsToldAndEndsTheProgram(t *testing.T) {
 	program := compiled(t, patterns, "-O2")
 	ended := recorded(t, nil, Options{}, program, "unknown")
-	if refused := map[string]string{"amd64": "db "}[runtime.GOARCH]; !strings.Contains(ended.said, refused) {
+	if refused := map[string]string{"amd64": "db "}[runtime.GOARCH]; !strings.Contains(ended.said,
+		refused) {
 		t.Errorf("%q is not among the bytes that it said: %s", refused, ended.said)
 	}
-	if ended.exit != 128+int(unix.SIGKILL) || ended.output != "" || !strings.Contains(ended.said, "do_unknown") || !strings.Contains(ended.said, "by an instruction that is not recorded") {
+	if ended.exit != 128+int(unix.SIGKILL) || ended.output != "" ||
+		!strings.Contains(ended.said, "do_unknown") ||
+		!strings.Contains(ended.said, "by an instruction that is not recorded") {
 		t.Errorf("exit %d with %q; it said %s", ended.exit, ended.output, ended.said)
 	}
 	goesOn := recorded(t, nil, Options{GoOn: true}, program, "unknown")
@@ -107,7 +115,8 @@ func TestWhatCannotBeRecordedIsToldAndEndsTheProgram(t *testing.T) {
 		t.Errorf("exit %d with %q; it said %s", goesOn.exit, goesOn.output, goesOn.said)
 	}
 	for _, r := range []*run{ended, goesOn} {
-		if !errors.Is(r.err, record.ErrGap) || !slices.Equal(r.accesses(), []string{"W 0 4 01000000"}) {
+		if !errors.Is(r.err, record.ErrGap) ||
+			!slices.Equal(r.accesses(), []string{"W 0 4 01000000"}) {
 			t.Errorf("the record: %v, %v", r.err, r.accesses())
 		}
 	}
@@ -116,14 +125,17 @@ func TestWhatCannotBeRecordedIsToldAndEndsTheProgram(t *testing.T) {
 func TestLimitEndsTheProgramAndTheRecordIsWhole(t *testing.T) {
 	program := compiled(t, patterns, "-O2")
 	r := recorded(t, nil, Options{Limit: 100}, program, "forever")
-	if r.err != nil || len(r.accesses()) != 100 || r.exit != 128+int(unix.SIGKILL) || !strings.Contains(r.said, "limit") {
-		t.Errorf("exit %d, record %v, %d accesses; it said %s", r.exit, r.err, len(r.accesses()), r.said)
+	if r.err != nil || len(r.accesses()) != 100 || r.exit != 128+int(unix.SIGKILL) ||
+		!strings.Contains(r.said, "limit") {
+		t.Errorf("exit %d, record %v, %d accesses; it said %s", r.exit, r.err, len(r.accesses()),
+			r.said)
 	}
 }
 
 func TestInterruptedRecordIsWhole(t *testing.T) {
 	program := compiled(t, patterns, "-O2")
-	taken := make(chan os.Signal, 1) // what is taken here, a program does not inherit as ignored, as behind a shell's &
+	// what is taken here, a program does not inherit as ignored, as behind a shell's &
+	taken := make(chan os.Signal, 1)
 	signal.Notify(taken, unix.SIGINT)
 	defer signal.Stop(taken)
 	c, out := prepared(t, nil, Options{}, card(t), program, "forever")

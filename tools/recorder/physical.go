@@ -28,7 +28,8 @@ func isHuge(t *thread, fd int, flags uint64) bool {
 		return flags&unix.MAP_HUGETLB != 0
 	}
 	var s unix.Statfs_t
-	return unix.Statfs(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd), &s) == nil && s.Type == unix.HUGETLBFS_MAGIC
+	return unix.Statfs(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd), &s) == nil &&
+		s.Type == unix.HUGETLBFS_MAGIC
 }
 
 // locates has the device reach the huge pages of a program that looks up
@@ -87,8 +88,12 @@ func (p *physical) mapsHuge(start, end uint64) {
 // hasHuge tells whether there are some between two addresses.
 func (r *recording) hasHuge(s *space, start, end uint64) bool {
 	between := func(first, last uint64) bool { return first < end && start < last }
-	return slices.ContainsFunc(s.physical.mapped, func(m pageRange) bool { return between(m.start, m.end) }) ||
-		slices.ContainsFunc(r.hosts.reached, func(m *reached) bool { return m.physical && m.space == s && between(m.start, m.start+m.size()) })
+	return slices.ContainsFunc(s.physical.mapped,
+		func(m pageRange) bool { return between(m.start, m.end) }) ||
+		slices.ContainsFunc(r.hosts.reached, func(m *reached) bool {
+			return m.physical &&
+				m.space == s && between(m.start, m.start+m.size())
+		})
 }
 
 // losesHuge is told that there are none any more between two addresses. Of

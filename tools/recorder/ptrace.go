@@ -12,7 +12,8 @@ import (
 
 const (
 	optionExitKill = 0x100000 // PTRACE_O_EXITKILL: no program goes on without its recorder
-	options        = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK |
+	options        = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE |
+		unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK |
 		unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACESECCOMP | optionExitKill
 
 	stopCall = unix.SIGTRAP | 0x80 // what TRACESYSGOOD makes of a stop at a system call
@@ -23,7 +24,8 @@ const (
 //
 //go:uintptrescapes
 func ptrace(request, tid int, address, data uintptr) error {
-	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), address, data, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), address, data, 0,
+		0)
 	if errno != 0 {
 		return errno
 	}
@@ -78,7 +80,8 @@ func writeMemory(tid int, address uint64, data []byte) int {
 	return transfer(tid, address, data, unix.ProcessVMWritev)
 }
 
-func transfer(tid int, address uint64, data []byte, move func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error)) int {
+func transfer(tid int, address uint64, data []byte,
+	move func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error)) int {
 	if len(data) == 0 {
 		return 0
 	}

@@ -16,7 +16,8 @@ func TestWhatTheKernelWritesArrivesWhereAStackMoves(t *testing.T) {
 	lost := make(chan int)
 	go func() {
 		runtime.LockOSThread() // the tracer's, with a stack that has not grown yet
-		pid, err := syscall.ForkExec("/proc/self/exe", []string{"traced"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Ptrace: true}})
+		pid, err := syscall.ForkExec("/proc/self/exe", []string{"traced"},
+			&syscall.ProcAttr{Sys: &syscall.SysProcAttr{Ptrace: true}})
 		if err == nil {
 			_, _, err = wait(pid)
 		}

@@ -183,7 +183,8 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 	}
 	r.replaced(t, start, size, bus)
 	if total := size + r.hosts.bytes; total > r.options.HostMemory {
-		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory lets %d be compared before each store", total,
+		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory "+
+			"lets %d be compared before each store", total,
 			r.options.HostMemory)
 		for _, m := range r.hosts.reached {
 			m.mirror.drop()
@@ -197,7 +198,8 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 		physical: kind.physical, vfio: kind.vfio,
 	}
 	if !m.read(t.tid, make([]byte, 1), 0) {
-		r.tell("host memory at bus address %x, %d bytes, is not followed: the process's memory cannot be read", bus, size)
+		r.tell("host memory at bus address %x, %d bytes, is not followed: the process's memory "+
+			"cannot be read", bus, size)
 		return nil
 	}
 	r.recall(m)
@@ -213,7 +215,8 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 	r.hosts.insert(m)
 	if !m.scan && !m.watched && !r.hosts.untold {
 		r.hosts.untold = true
-		r.tell("this kernel does not tell who changes host memory (Linux 6.7 and later do): what a device writes outside of --watch is taken for the " +
+		r.tell("this kernel does not tell who changes host memory (Linux 6.7 and later do): what " +
+			"a device writes outside of --watch is taken for the " +
 			"program's")
 	}
 	return m
@@ -228,7 +231,8 @@ func (r *recording) replaced(t *thread, start, size, bus uint64) {
 	for _, m := range slices.Clone(h.reached[from:to]) {
 		m = h.isolate(m, m.pieceOf(max(bus, m.bus)), m.pieceFrom(min(last, m.last())+1))
 		if m.space != t.space || m.bus < bus || m.last() > last {
-			r.tell("host memory at bus address %x, %d bytes, is not followed any more: process %d has a device reach other memory at %x, %d bytes", m.bus,
+			r.tell("host memory at bus address %x, %d bytes, is not followed any more: process "+
+				"%d has a device reach other memory at %x, %d bytes", m.bus,
 				m.size(), t.process, bus, size)
 		}
 		gone = append(gone, m)
@@ -299,7 +303,8 @@ func (r *recording) forget(size uint64) {
 		h.steps++
 		h.formerBytes -= m.size()
 		h.forgotten = append(h.forgotten, span{m.bus, m.bus + m.size()})
-		r.out.line("NOTE what was in host memory at bus address %x, %d bytes, which no device reaches, is forgotten for --host-memory: when one does "+
+		r.out.line("NOTE what was in host memory at bus address %x, %d bytes, which no device "+
+			"reaches, is forgotten for --host-memory: when one does "+
 			"again, all of it is told", m.bus, m.size())
 	}
 }
@@ -541,7 +546,8 @@ func (r *recording) threadOf(s *space) int {
 // there it need not be copied, which takes longer than to compare it.
 func (m *reached) reflect(tid int) {
 	p, err := placeOf(tid, m.start)
-	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end || m.size()%max(p.hugePage(tid), 1) != 0 {
+	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end ||
+		m.size()%max(p.hugePage(tid), 1) != 0 {
 		return
 	}
 	if m.mirror, err = p.view(tid, m.start, m.size()); err == nil {

@@ -32,7 +32,8 @@ func dma(t *testing.T, o Options) *run {
 
 // events gives accesses and what happened in host memory, as the format has them.
 func (r *run) events() (list []string) {
-	names := map[record.Kind]string{record.BarWrite: "W", record.BarRead: "R", record.HostRead: "HR", record.HostWrite: "HW"}
+	names := map[record.Kind]string{record.BarWrite: "W", record.BarRead: "R",
+		record.HostRead: "HR", record.HostWrite: "HW"}
 	for _, a := range r.capture.Records {
 		if name := names[a.Kind]; name != "" {
 			list = append(list, fmt.Sprintf("%s %x %d %x", name, a.Offset, len(a.Data), a.Data))
@@ -72,11 +73,14 @@ func TestHostMemoryIsInTheRecord(t *testing.T) {
 // the device wrote is the program's, and more than the limit is not followed.
 func TestWhatNobodyTellsOfHostMemoryIsSaid(t *testing.T) {
 	unknown := dma(t, Options{Compare: true, HostMemory: 1 << 20})
-	if !strings.Contains(unknown.said, "does not tell who changes host memory") || strings.Contains(strings.Join(unknown.events(), "\n"), "HW") {
+	if !strings.Contains(unknown.said, "does not tell who changes host memory") ||
+		strings.Contains(strings.Join(unknown.events(), "\n"), "HW") {
 		t.Error(unknown.said)
 	}
 	over := dma(t, Options{HostMemory: 4 * page})
-	if !strings.Contains(over.said, "20480 bytes") || !strings.Contains(over.said, "--host-memory") || strings.Contains(strings.Join(over.events(), "\n"), "H") {
+	if !strings.Contains(over.said, "20480 bytes") ||
+		!strings.Contains(over.said, "--host-memory") ||
+		strings.Contains(strings.Join(over.events(), "\n"), "H") {
 		t.Error(over.said, over.events())
 	}
 	for _, r := range []*run{unknown, over} {

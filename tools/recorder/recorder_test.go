@@ -127,7 +127,8 @@ func recorded(t *testing.T, env []string, o Options, program ...string) *run {
 	return r
 }
 
-func prepared(t *testing.T, env []string, o Options, path string, program ...string) (c *exec.Cmd, out string) {
+func prepared(t *testing.T, env []string, o Options, path string, program ...string) (c *exec.Cmd,
+	out string) {
 	t.Helper()
 	out = filepath.Join(t.TempDir(), "out.record")
 	o.Program = append([]string{program[0], path}, program[1:]...)
@@ -166,7 +167,8 @@ func finished(t *testing.T, c *exec.Cmd, path string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{exit: c.ProcessState.ExitCode(), output: output.String(), said: said.String(), card: data}
+	return &run{exit: c.ProcessState.ExitCode(), output: output.String(), said: said.String(),
+		card: data}
 }
 
 // compiled builds a program of testdata.
@@ -190,7 +192,8 @@ func compiled(t *testing.T, source string, flags ...string) string {
 func same(t *testing.T, with, without *run) {
 	t.Helper()
 	if with.exit != without.exit || with.output != without.output {
-		t.Errorf("exit %d with %q, without the recorder %d with %q; it said %s", with.exit, with.output, without.exit, without.output, with.said)
+		t.Errorf("exit %d with %q, without the recorder %d with %q; it said %s", with.exit,
+			with.output, without.exit, without.output, with.said)
 	}
 	if !bytes.Equal(with.card, without.card) {
 		t.Error("the card is not as it is without the recorder")
@@ -209,8 +212,10 @@ func carriedOut(t *testing.T, r *run) {
 		if a.Kind == record.BarWrite {
 			copy(memory[a.Offset:], a.Data)
 		}
-		if got := memory[a.Offset:][:len(a.Data)]; a.Kind == record.BarRead && !bytes.Equal(got, a.Data) {
-			t.Fatalf("line %d: a load of %x at %#x, where %x was stored", a.Line, a.Data, a.Offset, got)
+		if got := memory[a.Offset:][:len(a.Data)]; a.Kind == record.BarRead &&
+			!bytes.Equal(got, a.Data) {
+			t.Fatalf("line %d: a load of %x at %#x, where %x was stored", a.Line, a.Data, a.Offset,
+				got)
 		}
 	}
 	if !bytes.Equal(memory, r.card) {

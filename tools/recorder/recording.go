@@ -26,8 +26,9 @@ type Options struct {
 	Protect Protect
 	Compare bool // the kernel is not asked which pages the program writes, as if it could not tell
 
-	Limit     uint64    // accesses after which the program is ended; 0: none
-	GoOn      bool      // after what cannot be recorded the program goes on unrecorded; else it is ended
+	Limit uint64 // accesses after which the program is ended; 0: none
+	// after what cannot be recorded the program goes on unrecorded; else it is ended
+	GoOn      bool
 	Progress  io.Writer // told now and then how far it is; may be nil
 	Complaint io.Writer // gets what is not recorded, a line each
 }
@@ -61,18 +62,19 @@ const (
 
 // recording is one run.
 type recording struct {
-	options  *Options
-	out      *writer
-	main     int // process
-	threads  map[int]*thread
-	early    map[int]bool // threads that stopped before their parents told of them
-	devices  []*device
-	bars     []*bar
-	hosts    hosts
-	driven   []*driven
-	unused   map[string]*unused // by the device's name
-	opened   []opened
-	byCall   map[string]bool // ways to files of devices, by what is not recorded, that have been named
+	options *Options
+	out     *writer
+	main    int // process
+	threads map[int]*thread
+	early   map[int]bool // threads that stopped before their parents told of them
+	devices []*device
+	bars    []*bar
+	hosts   hosts
+	driven  []*driven
+	unused  map[string]*unused // by the device's name
+	opened  []opened
+	// ways to files of devices, by what is not recorded, that have been named
+	byCall   map[string]bool
 	accesses uint64
 	told     time.Time // when progress was last printed
 	result   Result
@@ -88,7 +90,8 @@ func Run(o Options) (Result, error) {
 	runtime.LockOSThread() // one thread is the tracer
 	defer runtime.UnlockOSThread()
 	out := newWriter(o.Out)
-	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, unused: map[string]*unused{}, byCall: map[string]bool{},
+	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{},
+		unused: map[string]*unused{}, byCall: map[string]bool{},
 		told: time.Now()}
 	if err := r.start(); err != nil {
 		return r.result, err

@@ -35,7 +35,8 @@ func TestMemoryOfAProcessThatEndedIsReachedNoMore(t *testing.T) {
 			r.reach(second, address(b), 2*page, 0x10000)
 			b[8] = 0x22
 			r.look(byProgram)
-			const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\nMEM 10000 2000\nHR 10000 8 0000000000000000\nHR 10008 8 2200000000000000\n"
+			const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\n" +
+				"MEM 10000 2000\nHR 10000 8 0000000000000000\nHR 10008 8 2200000000000000\n"
 			if got := text(); got != want {
 				t.Errorf("got\n%swant\n%s", got, want)
 			}
@@ -52,7 +53,8 @@ func TestMemoryThatIsMappedAnewTakesThePlaceOfWhatWasThere(t *testing.T) {
 	r.reach(self, address(anew), 2*page, 0x10000)
 	old[9], anew[8] = 0x33, 0x22
 	r.look(byProgram)
-	const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\nMEM 10000 2000\nHR 10008 8 2200000000000000\n"
+	const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\nMEM 10000 2000\n" +
+		"HR 10008 8 2200000000000000\n"
 	if got := text(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
@@ -63,7 +65,8 @@ func TestPartThatGetsOtherMemoryEndsTheWholeAndIsSaid(t *testing.T) {
 	r, self, text := inside(t, Options{HostMemory: 4 * page, Compare: true})
 	r.reach(self, address(buffer(2*page, 0)), 2*page, 0x10000)
 	r.reach(self, address(buffer(page, 0)), page, 0x11000)
-	if got := text(); !strings.Contains(got, "EVENT host memory at bus address 10000, 8192 bytes, is not followed any more") {
+	if got := text(); !strings.Contains(got,
+		"EVENT host memory at bus address 10000, 8192 bytes, is not followed any more") {
 		t.Error(got)
 	}
 }
@@ -84,7 +87,8 @@ func TestCopiesOfFormerMemoryAreBounded(t *testing.T) {
 		t.Errorf("forgotten: %x", r.hosts.forgotten)
 	}
 	got := text()
-	if !strings.Contains(got, "NOTE what was in host memory at bus address 10000, 4096 bytes") || !strings.HasSuffix(got, "MEM 10000 1000\nHR 10000 4096 "+strings.Repeat("0", 2*page)+"\n") {
+	if !strings.Contains(got, "NOTE what was in host memory at bus address 10000, 4096 bytes") ||
+		!strings.HasSuffix(got, "MEM 10000 1000\nHR 10000 4096 "+strings.Repeat("0", 2*page)+"\n") {
 		t.Errorf("%.900s", got)
 	}
 }
@@ -102,7 +106,8 @@ func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
 	r, self, text := inside(t, Options{HostMemory: page, Compare: true})
 	b := buffer(page, 0)
 	r.reach(self, address(b), page, 0x10000)
-	a := area{start: address(b), end: address(b) + page, prot: unix.PROT_READ | unix.PROT_WRITE, host: r.hosts.reached[0]}
+	a := area{start: address(b), end: address(b) + page, prot: unix.PROT_READ | unix.PROT_WRITE,
+		host: r.hosts.reached[0]}
 	if err := (&memory{r, self}).storeHost(&a, address(b)+8, []byte{0x22}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +129,8 @@ func shared(t *testing.T) (fd int, b []byte) {
 	if err != nil || unix.Ftruncate(fd, 2*page) != nil {
 		t.Fatal(err)
 	}
-	if b, err = unix.Mmap(fd, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+	if b, err = unix.Mmap(fd, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED); err != nil {
 		t.Fatal(err)
 	}
 	file, err := os.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", address(b), address(b)+2*page))

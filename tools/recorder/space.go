@@ -20,9 +20,10 @@ type area struct {
 	offset     uint64 // of start, in the BAR
 	prot       uint64 // that the program asked for; what it has is none
 	view       *view
-	at         uint64   // of start, in the view
-	host       *reached // instead of a BAR: watched host memory, which without a view is reached by space.file
-	guard      *guard   // instead of both: protected host memory, reached as watched one
+	at         uint64 // of start, in the view
+	// instead of a BAR: watched host memory, which without a view is reached by space.file
+	host  *reached
+	guard *guard // instead of both: protected host memory, reached as watched one
 }
 
 // space is what the threads of a program share that share memory: its areas,
@@ -32,11 +33,13 @@ type space struct {
 	uses     int    // by threads
 	changing int    // threads inside a system call that changes areas
 	gate     uint64 // address of an instruction that calls the kernel, 0: none seen
-	scratch  uint64 // address of a page for instructions that the thread carries out itself, 0: none yet
-	released bool   // areas are the program's own again, unrecorded
+	// address of a page for instructions that the thread carries out itself, 0: none yet
+	scratch  uint64
+	released bool // areas are the program's own again, unrecorded
 	memory   *os.File
-	stops    map[uint64]bool // descriptors by which data is moved to devices: filters of them are there
-	pointed  []pageRange     // where a pointer in a system call stops it: filters of them are there
+	// descriptors by which data is moved to devices: filters of them are there
+	stops    map[uint64]bool
+	pointed  []pageRange // where a pointer in a system call stops it: filters of them are there
 	pages    pageFiles
 	physical physical
 }

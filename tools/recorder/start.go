@@ -25,9 +25,11 @@ func (r *recording) start() error {
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Ptrace: true},
 	})
 	if err == unix.EPERM {
-		return &Failure{Forbidden, "tracing a program is not permitted here: in a container it takes --cap-add=SYS_PTRACE (and no seccomp profile that " +
-			"forbids ptrace), " +
-			"elsewhere /proc/sys/kernel/yama/ptrace_scope below 3"}
+		return &Failure{Forbidden,
+			"tracing a program is not permitted here: in a container it takes " +
+				"--cap-add=SYS_PTRACE (and no seccomp profile that " +
+				"forbids ptrace), " +
+				"elsewhere /proc/sys/kernel/yama/ptrace_scope below 3"}
 	}
 	if err != nil {
 		return notRun(fmt.Errorf("%s: %w", path, err))
@@ -43,7 +45,8 @@ func (r *recording) start() error {
 	}
 	if err := r.installFilter(t); err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
-		return &Failure{Forbidden, fmt.Sprintf("no filter of system calls can be put into %s: %v", path, err)}
+		return &Failure{Forbidden, fmt.Sprintf("no filter of system calls can be put into %s: %v",
+			path, err)}
 	}
 	return nil
 }
@@ -54,7 +57,8 @@ func notRun(err error) error {
 		return &Failure{Forbidden, err.Error()}
 	}
 	if errors.Is(err, unix.ENOEXEC) {
-		err = fmt.Errorf("%w: a program of this machine, or a script that begins with #! and its interpreter", err)
+		err = fmt.Errorf("%w: a program of this machine, or a script that begins with #! and its "+
+			"interpreter", err)
 	}
 	return &Failure{NoProgram, err.Error()}
 }
@@ -95,7 +99,8 @@ func (r *recording) addFilterOf(t *thread, program []byte, flags uint64) error {
 // withPage calls a function with the address of a page that a stopped thread
 // has for the time of the call.
 func (r *recording) withPage(t *thread, use func(at uint64) error) error {
-	at, err := r.inject(t, unix.SYS_MMAP, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
+	at, err := r.inject(t, unix.SYS_MMAP, 0, page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
 	if err != nil {
 		return err
 	}
@@ -132,7 +137,8 @@ func callError(result uint64) unix.Errno {
 
 // until has a stopped thread go on, by requests of ptrace's, to the stop that is
 // awaited. Signals that come meanwhile come again.
-func (r *recording) until(t *thread, request int, awaited func(unix.Signal, signalInfo) bool) error {
+func (r *recording) until(t *thread, request int,
+	awaited func(unix.Signal, signalInfo) bool) error {
 	for {
 		if err := ptrace(request, t.tid, 0, 0); err != nil {
 			return err
@@ -152,7 +158,8 @@ func (r *recording) until(t *thread, request int, awaited func(unix.Signal, sign
 		switch {
 		case awaited(signal, info):
 			return nil
-		case err == nil && signal != stopCall && status.TrapCause() <= 0: // else no signal: the program is stopped as a group, which goes on
+		// else no signal: the program is stopped as a group, which goes on
+		case err == nil && signal != stopCall && status.TrapCause() <= 0:
 			defer func() { _ = unix.Tgkill(t.process, t.tid, signal) }()
 		}
 	}

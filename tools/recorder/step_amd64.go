@@ -30,7 +30,8 @@ func step(tid int, fault uint64, memory *memory) error {
 		},
 		Prepare: memory.prepare, Run: memory.carryOut, Alone: memory.alone,
 	}
-	general := [...]*uint64{&r.Rax, &r.Rcx, &r.Rdx, &r.Rbx, &r.Rsp, &r.Rbp, &r.Rsi, &r.Rdi, &r.R8, &r.R9, &r.R10, &r.R11, &r.R12, &r.R13, &r.R14, &r.R15}
+	general := [...]*uint64{&r.Rax, &r.Rcx, &r.Rdx, &r.Rbx, &r.Rsp, &r.Rbp, &r.Rsi, &r.Rdi, &r.R8,
+		&r.R9, &r.R10, &r.R11, &r.R12, &r.R13, &r.R14, &r.R15}
 	for i, from := range general {
 		s.Reg[i] = *from
 	}
@@ -71,12 +72,14 @@ func (m *memory) prepare(code []byte) (err error) {
 	const rights = unix.PROT_READ | unix.PROT_WRITE | unix.PROT_EXEC
 	for range 2 {
 		if m.space.scratch == 0 {
-			at, err := m.inject(m.thread, unix.SYS_MMAP, 0, page, rights, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
+			at, err := m.inject(m.thread, unix.SYS_MMAP, 0, page, rights,
+				unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
 			if err == nil && at%page != 0 {
 				err = unix.EFAULT
 			}
 			if err != nil {
-				return fmt.Errorf("no page that is written and executed can be mapped for it to compute in: %w", err)
+				return fmt.Errorf("no page that is written and executed can be mapped for it to "+
+					"compute in: %w", err)
 			}
 			m.space.scratch = at
 		}
@@ -117,22 +120,23 @@ const codeStep = 2 // TRAP_TRACE
 // in the same moment takes the step's place: the thread is behind the instruction.
 func (m *memory) singleStep(at uint64) error {
 	var fault *accessFault
-	err := m.until(m.thread, unix.PTRACE_SINGLESTEP, func(signal unix.Signal, info signalInfo) bool {
-		switch code := info.code(); signal {
-		case unix.SIGTRAP:
-			r, err := registersOf(m.tid)
-			done := err == nil && r.pc() != m.space.scratch
-			if done && code != codeStep {
-				_ = unix.Tgkill(m.process, m.tid, signal)
+	err := m.until(m.thread, unix.PTRACE_SINGLESTEP,
+		func(signal unix.Signal, info signalInfo) bool {
+			switch code := info.code(); signal {
+			case unix.SIGTRAP:
+				r, err := registersOf(m.tid)
+				done := err == nil && r.pc() != m.space.scratch
+				if done && code != codeStep {
+					_ = unix.Tgkill(m.process, m.tid, signal)
+				}
+				return done || code == codeStep
+			case unix.SIGFPE, unix.SIGILL, unix.SIGSEGV, unix.SIGBUS:
+				if code > 0 { // of the kernel, not of a process
+					fault = &accessFault{signal, code, at}
+				}
 			}
-			return done || code == codeStep
-		case unix.SIGFPE, unix.SIGILL, unix.SIGSEGV, unix.SIGBUS:
-			if code > 0 { // of the kernel, not of a process
-				fault = &accessFault{signal, code, at}
-			}
-		}
-		return fault != nil
-	})
+			return fault != nil
+		})
 	if fault != nil {
 		return fault
 	}

@@ -27,7 +27,8 @@ func (r *recording) watch(t *thread, m *reached) (watched bool) {
 		}
 		start, end := (m.start+first-m.bus)&^(page-1), pages(m.start+last-m.bus+1)
 		if err := r.watchPages(t, m, start, end); err != nil {
-			r.tell("host memory at bus address %x, %d bytes, is not watched: %v", first, last-first+1, err)
+			r.tell("host memory at bus address %x, %d bytes, is not watched: %v", first,
+				last-first+1, err)
 			continue
 		}
 		watched = true
@@ -93,9 +94,11 @@ func placeOf(tid int, address uint64) (p place, err error) {
 	for line := range strings.Lines(string(text)) {
 		var rights string
 		n, _ := fmt.Sscanf(line, "%x-%x %s %x", &p.start, &p.end, &rights, &p.offset)
-		if fields := strings.SplitN(line, " ", 6); n == 4 && len(fields) == 6 && address >= p.start && address < p.end {
-			p.path = strings.TrimSpace(fields[5]) // behind device and inode; it may have blanks in it
-			for i, right := range "rwx" {         // PROT_READ, PROT_WRITE, PROT_EXEC
+		if fields := strings.SplitN(line, " ", 6); n == 4 && len(fields) == 6 &&
+			address >= p.start && address < p.end {
+			// behind device and inode; it may have blanks in it
+			p.path = strings.TrimSpace(fields[5])
+			for i, right := range "rwx" { // PROT_READ, PROT_WRITE, PROT_EXEC
 				if rune(rights[i]) == right {
 					p.prot |= 1 << i
 				}
@@ -110,7 +113,8 @@ func placeOf(tid int, address uint64) (p place, err error) {
 // hugePage is the size of its pages where they are huge, else 0.
 func (p *place) hugePage(tid int) uint64 {
 	var s unix.Statfs_t
-	if unix.Statfs(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end), &s) != nil || s.Type != unix.HUGETLBFS_MAGIC {
+	if unix.Statfs(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end), &s) != nil ||
+		s.Type != unix.HUGETLBFS_MAGIC {
 		return 0
 	}
 	return uint64(s.Bsize)
@@ -132,7 +136,8 @@ func (m *memory) loadHost(a *area, address uint64, data []byte) error {
 	if err := m.moveHost(a, address, data, false); err != nil {
 		return err
 	}
-	if known := a.host.known(address, len(data)); m.space == a.host.space && known != nil && !bytes.Equal(known, data) {
+	if known := a.host.known(address, len(data)); m.space == a.host.space && known != nil &&
+		!bytes.Equal(known, data) {
 		m.look(byDevice)
 	}
 	return nil

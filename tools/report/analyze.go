@@ -67,7 +67,8 @@ type Opcode struct {
 	Count uint64 `json:"count"`
 	Traffic
 	Accesses [4]uint64 `json:"accesses"` // of 1, 2, 4 and 8 bytes, bulk copies left out
-	Bulk     uint64    `json:"bulk"`     // bytes of bulk copies, whose accesses may be wider than the command says
+	// bytes of bulk copies, whose accesses may be wider than the command says
+	Bulk uint64 `json:"bulk"`
 }
 
 // Window is a window of the image.
@@ -158,11 +159,14 @@ type analysis struct {
 
 func newAnalysis(view *fbs.View) *analysis {
 	a := &analysis{
-		view: view, image: lmb.Header(view), spaces: map[spaceKey]*space{}, tiles: map[tileKey]Traffic{}, aims: make([]aim, len(view.Windows)),
+		view: view, image: lmb.Header(view), spaces: map[spaceKey]*space{},
+		tiles: map[tileKey]Traffic{}, aims: make([]aim, len(view.Windows)),
 	}
 	for i := range view.Devices {
 		t := &view.Devices[i]
-		target := Target{Board: a.image.Targets[i].Board, ID: fmt.Sprintf("%04x:%04x", t.Vendor, t.Device), board: boards.FindByID(t.Vendor, t.Device)}
+		target := Target{Board: a.image.Targets[i].Board,
+			ID:    fmt.Sprintf("%04x:%04x", t.Vendor, t.Device),
+			board: boards.FindByID(t.Vendor, t.Device)}
 		if target.board != nil {
 			target.Title = target.board.Title
 		}
@@ -177,7 +181,8 @@ func newAnalysis(view *fbs.View) *analysis {
 
 func (a *analysis) window(index int) {
 	w := &a.view.Windows[index]
-	window := Window{Index: index, Name: a.image.Windows[index].Name, Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: int(w.Device), Size: w.Size}
+	window := Window{Index: index, Name: a.image.Windows[index].Name,
+		Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: int(w.Device), Size: w.Size}
 	switch w.Kind {
 	case gen.WindowKindBar:
 		window.Place = fmt.Sprintf("BAR %d + 0x%x", w.Bar, w.Offset)
@@ -200,7 +205,8 @@ func (a *analysis) tensors() {
 		a.report.Tensors = append(a.report.Tensors, Used{Tensor: t})
 	}
 	for _, s := range a.view.Segments {
-		a.report.Segments = append(a.report.Segments, Segment{s.Offset, s.Size, fmt.Sprintf("%08x", s.Crc32c)})
+		a.report.Segments = append(a.report.Segments,
+			Segment{s.Offset, s.Size, fmt.Sprintf("%08x", s.Crc32c)})
 	}
 }
 
@@ -208,7 +214,8 @@ func (a *analysis) tensors() {
 func Tensors(image *lmb.Image) []Tensor {
 	list := []Tensor{}
 	for _, t := range image.Tensors {
-		list = append(list, Tensor{t.Name, lower(gen.EnumNamesRole[t.Role]), lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
+		list = append(list, Tensor{t.Name, lower(gen.EnumNamesRole[t.Role]),
+			lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
 	}
 	return list
 }
@@ -241,14 +248,18 @@ func (a *analysis) sequence(index int, weight uint64, progress func(done int)) {
 
 // Counts is what one run of each sequence does at most, calls included.
 func Counts(view *fbs.View) []Sequence {
-	counts, calls := make([]Sequence, len(view.Sequences)), make([]map[uint16]uint64, len(view.Sequences))
+	counts, calls := make([]Sequence, len(view.Sequences)),
+		make([]map[uint16]uint64, len(view.Sequences))
 	for i, s := range view.Sequences {
-		counts[i], calls[i] = Sequence{Name: view.Name(s.Name), Commands: uint64(s.Count) - 1}, map[uint16]uint64{}
+		counts[i], calls[i] = Sequence{Name: view.Name(s.Name), Commands: uint64(s.Count) - 1},
+			map[uint16]uint64{}
 		for at := s.First; at < s.First+s.Count-1; at++ {
 			c := &view.Commands[at]
 			e := lmb.EffectOf(c)
-			one := Sequence{Executed: 1, Loads: e.Loads, Stores: e.Stores, WaitUs: e.WaitUs, Traffic: trafficOf(&e)}
-			if view.Windows[c.Window].Kind == gen.WindowKindHost { // a command without a window moves nothing
+			one := Sequence{Executed: 1, Loads: e.Loads, Stores: e.Stores, WaitUs: e.WaitUs,
+				Traffic: trafficOf(&e)}
+			// a command without a window moves nothing
+			if view.Windows[c.Window].Kind == gen.WindowKindHost {
 				one.Host, one.Traffic = e.Moved(), Traffic{}
 			}
 			counts[i].add(&one, 1)
@@ -326,7 +337,8 @@ func (a *analysis) finish(sequence int) {
 	a.finishSpaces()
 	a.finishTiles()
 	o := &a.image.Origin
-	r.Origin = strings.Join(slices.DeleteFunc([]string{o.Tool, o.Source}, func(s string) bool { return s == "" }), " from ")
+	r.Origin = strings.Join(slices.DeleteFunc([]string{o.Tool, o.Source},
+		func(s string) bool { return s == "" }), " from ")
 }
 
 func trafficOf(e *lmb.Effect) Traffic { return Traffic{e.Written, e.Read, e.Compared} }

@@ -96,7 +96,8 @@ func TestBytesByWindowAreThoseOfTheCommands(t *testing.T) {
 			}
 		}
 		if windows != opcodes || windows != spaces || windows == (Traffic{}) {
-			t.Errorf("%s: by window %+v, by opcode %+v, by space %+v", name, windows, opcodes, spaces)
+			t.Errorf("%s: by window %+v, by opcode %+v, by space %+v", name, windows, opcodes,
+				spaces)
 		}
 	}
 }
@@ -155,11 +156,13 @@ func TestBytesByTileAreThoseTheMockSaw(t *testing.T) {
 		r := Analyze(view, view.SequenceByName("main"), nil)
 		got := map[string]Traffic{}
 		for _, x := range r.Tiles {
-			got[fmt.Sprintf("tile %d,%d", x.X, x.Y)] = Traffic{Written: x.Written, Read: x.Read + x.Compared}
+			got[fmt.Sprintf("tile %d,%d", x.X, x.Y)] = Traffic{Written: x.Written,
+				Read: x.Read + x.Compared}
 		}
 		for _, s := range r.Spaces {
 			if s.Kind == "bar" {
-				got["bar "+s.Name[len("BAR "):]] = Traffic{Written: s.Written, Read: s.Read + s.Compared}
+				got["bar "+s.Name[len("BAR "):]] = Traffic{Written: s.Written,
+					Read: s.Read + s.Compared}
 			}
 		}
 		// A poll loads as often as it takes; the report counts one load.
@@ -235,7 +238,8 @@ func TestCallsCountAsOftenAsTheyAreMade(t *testing.T) {
 
 func TestNumbersDoNotRunOver(t *testing.T) {
 	const big = math.MaxUint64
-	if sum(big, 1) != big || sum(1, 2) != 3 || times(big, 2) != big || times(3, 4) != 12 || times(1<<33, 1<<33) != big {
+	if sum(big, 1) != big || sum(1, 2) != 3 || times(big, 2) != big || times(3, 4) != 12 ||
+		times(1<<33, 1<<33) != big {
 		t.Error("sum or times")
 	}
 }
@@ -302,7 +306,8 @@ func TestRangesHoldEveryByte(t *testing.T) {
 			}
 		}
 		if len(s.list) > count || bytes != written || len(touched) != 0 {
-			t.Fatalf("round %d: %d ranges of at most %d, %d bytes of %d, %d not covered", round, len(s.list), count, bytes, written, len(touched))
+			t.Fatalf("round %d: %d ranges of at most %d, %d bytes of %d, %d not covered", round,
+				len(s.list), count, bytes, written, len(touched))
 		}
 		if s.closed == 0 && len(s.list) == count+1 {
 			t.Fatalf("round %d: gaps closed and not counted", round)
@@ -346,14 +351,17 @@ main:
   copy.4 c+0x8 <- uint32 1 2 3 fifo
 `)), Whole, nil)
 	want := []struct{ name, area string }{
-		{"BAR 0", "ARC CSM"}, {"DRAM tile 0,0", "DRAM"}, {"Tensix tile 1,1", "soft reset"}, {"ARC tile 0,10", "RESET_UNIT_ARC_MISC_CNTL"},
+		{"BAR 0", "ARC CSM"}, {"DRAM tile 0,0", "DRAM"}, {"Tensix tile 1,1", "soft reset"},
+		{"ARC tile 0,10", "RESET_UNIT_ARC_MISC_CNTL"},
 	}
 	for i, w := range want {
-		if i >= len(r.Spaces) || r.Spaces[i].Name != w.name || r.Spaces[i].Ranges[0].Area != w.area {
+		if i >= len(r.Spaces) || r.Spaces[i].Name != w.name ||
+			r.Spaces[i].Ranges[0].Area != w.area {
 			t.Fatalf("%+v", r.Spaces)
 		}
 	}
-	if x := r.Spaces[0].Ranges; len(x) != 1 || x[0].Last != 0x1fe8000b || x[0].Written != 20 { // a FIFO is one register
+	// a FIFO is one register
+	if x := r.Spaces[0].Ranges; len(x) != 1 || x[0].Last != 0x1fe8000b || x[0].Written != 20 {
 		t.Errorf("%+v", x)
 	}
 	if len(r.Tiles) != 3 || r.Tiles[1].X != 1 || r.Tiles[1].Kind != chips.Tensix.String() {
@@ -363,11 +371,16 @@ main:
 
 func TestNumbersForPeople(t *testing.T) {
 	for got, want := range map[string]string{
-		bytesText(0): "0 B", bytesText(1023): "1023 B", bytesText(1024): "1 KiB", bytesText(1536): "1.5 KiB", bytesText(512 << 20): "512 MiB",
-		bytesText(math.MaxUint64): "16 EiB", timeText(0): "0 ns", timeText(999): "999 ns", timeText(1000): "1 us", timeText(43_700): "43.7 us",
-		timeText(1_000_000_000): "1 s", timeText(90_000_000_000): "90 s", waitText(1_000_000): "1 s", countText(0): "0", countText(1234567): "1,234,567",
-		countText(999): "999", shareText(1, 3): "33.3 %", shareText(1, 0): "", plain("a\x1b[2J\n\u202e"): "a\ufffd[2J\ufffd\ufffd",
-		waitText(math.MaxUint64): "longer than 9223372037 s", shortBytes(3290): "3.21K", shortBytes(256): "256",
+		bytesText(0): "0 B", bytesText(1023): "1023 B", bytesText(1024): "1 KiB",
+		bytesText(1536): "1.5 KiB", bytesText(512 << 20): "512 MiB",
+		bytesText(math.MaxUint64): "16 EiB", timeText(0): "0 ns", timeText(999): "999 ns",
+		timeText(1000): "1 us", timeText(43_700): "43.7 us",
+		timeText(1_000_000_000): "1 s", timeText(90_000_000_000): "90 s",
+		waitText(1_000_000): "1 s", countText(0): "0", countText(1234567): "1,234,567",
+		countText(999): "999", shareText(1, 3): "33.3 %", shareText(1, 0): "",
+		plain("a\x1b[2J\n\u202e"): "a\ufffd[2J\ufffd\ufffd",
+		waitText(math.MaxUint64):  "longer than 9223372037 s", shortBytes(3290): "3.21K",
+		shortBytes(256): "256",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -389,7 +402,8 @@ func TestCountsAreThoseOfTheVerifier(t *testing.T) {
 		}
 		for i, s := range Counts(view) {
 			if got := s.Loads + s.Stores + s.WaitUs + constants[i]; got != view.WorstCaseUs[i] {
-				t.Errorf("%s: %s makes %d loads and %d stores and waits %d us: %d us in all, the verifier has %d",
+				t.Errorf("%s: %s makes %d loads and %d stores and waits %d us: %d us in all, the "+
+					"verifier has %d",
 					name, s.Name, s.Loads, s.Stores, s.WaitUs, got, view.WorstCaseUs[i])
 			}
 		}
@@ -419,10 +433,13 @@ func constantUs(view *fbs.View, sequence int) (us uint64) {
 
 // TestHostMemoryIsNoTrafficOfDevices, whichever command touches it.
 func TestHostMemoryIsNoTrafficOfDevices(t *testing.T) {
-	head := "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nwindow h host size 4KiB\n"
-	body := "main:\n  call fill\n  call fill\n  write.4 r+0x4 1\n  expect.4 r+0x4 == 0xfffffffe\nfill:\n  fill.8 h+0x0 <- 0x1 size 64\n  expect.4 h+0x0 == 0x1\n  write.4 r+0x8 5\n"
+	head := "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n" +
+		"window h host size 4KiB\n"
+	body := "main:\n  call fill\n  call fill\n  write.4 r+0x4 1\n  expect.4 r+0x4 == 0xfffffffe\n" +
+		"fill:\n  fill.8 h+0x0 <- 0x1 size 64\n  expect.4 h+0x0 == 0x1\n  write.4 r+0x8 5\n"
 	s := Counts(verify(t, assemble(t, head+body)))[0]
-	if s.Host != 2*(64+4) || s.Traffic != (Traffic{Written: 12, Read: 4}) || s.Commands != 4 || s.Executed != 10 || s.Loads != 3 || s.Stores != 19 {
+	if s.Host != 2*(64+4) || s.Traffic != (Traffic{Written: 12, Read: 4}) || s.Commands != 4 ||
+		s.Executed != 10 || s.Loads != 3 || s.Stores != 19 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -431,9 +448,11 @@ func TestHostMemoryIsNoTrafficOfDevices(t *testing.T) {
 // space still counts on each tile that it reaches. All rectangles of a chip's cores
 // get one word each; how many have a tile in them is worked out apart.
 func TestMoreRectanglesThanSpacesCountOnTheirTiles(t *testing.T) {
-	columns, rows := []int{1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16}, []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	columns, rows := []int{1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16},
+		[]int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	text, count, want := strings.Builder{}, 0, map[[2]int]uint64{}
-	text.WriteString("lightmetal 1\ntarget blackhole 1e52:b140 bar0 512MiB\nwindow w tlb size 2MiB\nmain:\n")
+	text.WriteString("lightmetal 1\ntarget blackhole 1e52:b140 bar0 512MiB\n" +
+		"window w tlb size 2MiB\nmain:\n")
 	for i, x0 := range columns {
 		for _, x1 := range columns[i:] {
 			for j, y0 := range rows {
@@ -441,7 +460,9 @@ func TestMoreRectanglesThanSpacesCountOnTheirTiles(t *testing.T) {
 					if x0 == x1 && y0 == y1 {
 						continue // no rectangle
 					}
-					fmt.Fprintf(&text, "  point w tiles %d,%d to %d,%d address 0x0\n  write.4 w+0x100 7\n", x0, y0, x1, y1)
+					fmt.Fprintf(&text,
+						"  point w tiles %d,%d to %d,%d address 0x0\n  write.4 w+0x100 7\n", x0, y0,
+						x1, y1)
 					count++
 				}
 			}
@@ -459,7 +480,8 @@ func TestMoreRectanglesThanSpacesCountOnTheirTiles(t *testing.T) {
 	}
 	for _, tile := range r.Tiles {
 		if tile.Written != want[[2]int{int(tile.X), int(tile.Y)}] {
-			t.Errorf("%d,%d: %d bytes, want %d", tile.X, tile.Y, tile.Written, want[[2]int{int(tile.X), int(tile.Y)}])
+			t.Errorf("%d,%d: %d bytes, want %d", tile.X, tile.Y, tile.Written,
+				want[[2]int{int(tile.X), int(tile.Y)}])
 		}
 	}
 }

@@ -24,13 +24,16 @@ type Difference struct {
 
 // SequenceDiff sums up how the commands of a sequence differ.
 type SequenceDiff struct {
-	Name     string `json:"name"`
-	A        int    `json:"a"` // commands, -1: it is not in that image
-	B        int    `json:"b"`
-	Changed  int    `json:"changed"`  // commands that differ; where one image has more, those between what both begin and end with
-	DataOnly int    `json:"data"`     // of those, the ones that differ in payload alone
-	Windows  []int  `json:"windows"`  // of image A, that changed commands go to
-	FirstAt  int    `json:"first_at"` // the first that differs, or that one of them alone has, from 1 as a listing has them, marks among them
+	Name string `json:"name"`
+	A    int    `json:"a"` // commands, -1: it is not in that image
+	B    int    `json:"b"`
+	// commands that differ; where one image has more, those between what both begin and end with
+	Changed  int   `json:"changed"`
+	DataOnly int   `json:"data"`    // of those, the ones that differ in payload alone
+	Windows  []int `json:"windows"` // of image A, that changed commands go to
+	// the first that differs, or that one of them alone has, from 1 as a listing has them, marks
+	// among them
+	FirstAt int `json:"first_at"`
 }
 
 // FirstDiff is the first command that differs, with those around it as a
@@ -60,10 +63,12 @@ func Diff(a, b *lmb.Image) *Difference {
 // header compares targets and windows by place.
 func (d *Difference) header(a, b *lmb.Image) {
 	for i := range max(len(a.Targets), len(b.Targets)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("target %d", i), at(a.Targets, i, targetText), at(b.Targets, i, targetText))
+		d.Header = appendDiff(d.Header, fmt.Sprintf("target %d", i), at(a.Targets, i, targetText),
+			at(b.Targets, i, targetText))
 	}
 	for i := range max(len(a.Windows), len(b.Windows)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i), at(a.Windows, i, windowText), at(b.Windows, i, windowText))
+		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i), at(a.Windows, i, windowText),
+			at(b.Windows, i, windowText))
 	}
 }
 
@@ -73,7 +78,8 @@ func targetText(t lmb.Target) string {
 
 func windowText(w lmb.Window) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s of target %d, BAR %d + 0x%x, %s, slot %d, flags %d",
-		plain(w.Name), lower(gen.EnumNamesWindowKind[w.Kind]), w.Device, w.Bar, w.Offset, bytesText(w.Size), w.Slot, w.Flags))
+		plain(w.Name), lower(gen.EnumNamesWindowKind[w.Kind]), w.Device, w.Bar, w.Offset,
+		bytesText(w.Size), w.Slot, w.Flags))
 }
 
 // at is an element as text, empty where the list has none.
@@ -100,12 +106,14 @@ func appendDiff(list []string, what, a, b string) []string {
 func (d *Difference) tensors(a, b *lmb.Image) {
 	for i := range max(len(a.Tensors), len(b.Tensors)) {
 		before := len(d.Tensors)
-		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i), at(a.Tensors, i, tensorText), at(b.Tensors, i, tensorText))
+		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i), at(a.Tensors, i, tensorText),
+			at(b.Tensors, i, tensorText))
 		if len(d.Tensors) > before || i >= min(len(a.Tensors), len(b.Tensors)) {
 			continue
 		}
 		if x, y := a.Tensors[i].Data, b.Tensors[i].Data; !bytes.Equal(x, y) {
-			d.Tensors = append(d.Tensors, fmt.Sprintf("tensor %s: its data differ from byte %d on", plain(a.Tensors[i].Name), firstByte(x, y)))
+			d.Tensors = append(d.Tensors, fmt.Sprintf("tensor %s: its data differ from byte %d on",
+				plain(a.Tensors[i].Name), firstByte(x, y)))
 		}
 	}
 }
@@ -115,7 +123,8 @@ func tensorText(t lmb.Tensor) string {
 	if t.Data != nil {
 		data = "data"
 	}
-	return fmt.Sprintf("%s %s %s %v, %s", plain(t.Name), lower(gen.EnumNamesRole[t.Role]), lower(gen.EnumNamesDType[t.DType]), t.Shape, data)
+	return fmt.Sprintf("%s %s %s %v, %s", plain(t.Name), lower(gen.EnumNamesRole[t.Role]),
+		lower(gen.EnumNamesDType[t.DType]), t.Shape, data)
 }
 
 func firstByte(a, b []byte) int {
@@ -138,19 +147,22 @@ func (d *Difference) sequences(a, b *lmb.Image) {
 		s := &a.Sequences[i]
 		j, ok := byName[s.Name]
 		if !ok {
-			d.Sequence = append(d.Sequence, SequenceDiff{Name: s.Name, A: len(s.Commands), B: -1, Windows: []int{}})
+			d.Sequence = append(d.Sequence, SequenceDiff{Name: s.Name, A: len(s.Commands), B: -1,
+				Windows: []int{}})
 			continue
 		}
 		delete(byName, s.Name)
 		if i != j {
-			d.Header = append(d.Header, fmt.Sprintf("sequence %s is number %d of A and %d of B", plain(s.Name), i, j))
+			d.Header = append(d.Header, fmt.Sprintf("sequence %s is number %d of A and %d of B",
+				plain(s.Name), i, j))
 		}
 		d.commands(a, b, s, &b.Sequences[j])
 	}
 	for i := range b.Sequences {
 		s := &b.Sequences[i]
 		if left, ok := byName[s.Name]; ok && left == i {
-			d.Sequence = append(d.Sequence, SequenceDiff{Name: s.Name, A: -1, B: len(s.Commands), Windows: []int{}})
+			d.Sequence = append(d.Sequence, SequenceDiff{Name: s.Name, A: -1, B: len(s.Commands),
+				Windows: []int{}})
 		}
 	}
 }
@@ -193,7 +205,8 @@ func (d *SequenceDiff) changed(x, y []lmb.Command) {
 		if len(x) == len(y) && x[i].Command == y[i].Command && x[i].Opcode != lmb.OpcodeMark {
 			d.DataOnly++
 		}
-		if i < len(x) && lmb.EffectOf(&x[i].Command).Size > 0 && !slices.Contains(d.Windows, int(x[i].Window)) {
+		if i < len(x) && lmb.EffectOf(&x[i].Command).Size > 0 &&
+			!slices.Contains(d.Windows, int(x[i].Window)) {
 			d.Windows = append(d.Windows, int(x[i].Window))
 		}
 	}
@@ -202,7 +215,8 @@ func (d *SequenceDiff) changed(x, y []lmb.Command) {
 func texts(image *lmb.Image, s *lmb.Sequence, from, to int) []string {
 	list := []string{}
 	for i := max(0, from); i < min(to, len(s.Commands)); i++ {
-		list = append(list, plain(strings.Join(strings.Fields(listing.CommandText(image, &s.Commands[i])), " ")))
+		list = append(list,
+			plain(strings.Join(strings.Fields(listing.CommandText(image, &s.Commands[i])), " ")))
 	}
 	return list
 }
@@ -248,10 +262,12 @@ func (s *SequenceDiff) text() string {
 	case s.A < 0:
 		return fmt.Sprintf("%s is in B only: %s commands", name, countText(uint64(s.B)))
 	}
-	text := fmt.Sprintf("%s: %s commands differ, %s of them in payload alone, from %d on", name, countText(uint64(s.Changed)),
+	text := fmt.Sprintf("%s: %s commands differ, %s of them in payload alone, from %d on", name,
+		countText(uint64(s.Changed)),
 		countText(uint64(s.DataOnly)), s.FirstAt)
 	if s.A != s.B {
-		text += fmt.Sprintf("; A has %s commands, B has %s", countText(uint64(s.A)), countText(uint64(s.B)))
+		text += fmt.Sprintf("; A has %s commands, B has %s", countText(uint64(s.A)),
+			countText(uint64(s.B)))
 	}
 	return text
 }

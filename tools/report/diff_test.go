@@ -18,7 +18,9 @@ func decoded(t *testing.T, file []byte) *lmb.Image {
 }
 
 func TestDiffSaysWhatDiffers(t *testing.T) {
-	base := edu + "tensor n input uint32[2] = uint32 1 2\nmain:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n  copy.4 r+0x4 <- uint32 1 2 3 fifo\n" +
+	base := edu +
+		"tensor n input uint32[2] = uint32 1 2\nmain:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n" +
+		"  copy.4 r+0x4 <- uint32 1 2 3 fifo\n" +
 		"  mark \"m\"\n  copy.4 r+0x8 <- n[0:4]\nsafe:\n  write.4 r+0x20 0\n"
 	for _, test := range []struct{ old, new, want string }{
 		{"", "", "the images do the same"},
@@ -26,17 +28,23 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 		{"window r ", "window s ", "window 0: A has r bar"},
 		{"uint32 1 2\nmain", "uint32 1 3\nmain", "tensor n: its data differ from byte 4 on"},
 		{"uint32[2]", "int32[2]", "tensor 0: A has n input uint32 [2], data; B has n input int32"},
-		{"r+0x4 2\n", "r+0x4 3\n", "sequence main: 1 commands differ, 0 of them in payload alone, from 2 on\n"},
-		{"1 2 3 fifo", "1 2 4 fifo", "sequence main: 1 commands differ, 1 of them in payload alone, from 3 on\n"},
+		{"r+0x4 2\n", "r+0x4 3\n",
+			"sequence main: 1 commands differ, 0 of them in payload alone, from 2 on\n"},
+		{"1 2 3 fifo", "1 2 4 fifo",
+			"sequence main: 1 commands differ, 1 of them in payload alone, from 3 on\n"},
 		{"mark \"m\"", "mark \"x\"", "-      4  mark \"m\"\n"},
-		{"  write.4 r+0x4 2\n", "", "1 commands differ, 0 of them in payload alone, from 2 on; A has 5 commands, B has 4"},
+		{"  write.4 r+0x4 2\n", "",
+			"1 commands differ, 0 of them in payload alone, from 2 on; A has 5 commands, B has 4"},
 		{"  mark \"m\"\n  copy.4 r+0x8 <- n[0:4]\n", "", "+      4  (the sequence ends)"},
 		{"safe:", "unsafe:", "sequence unsafe is in B only: 1 commands"},
 		{"safe:\n  write.4 r+0x20 0\n", "", "sequence safe is in A only: 1 commands"},
-		{"window r bar0 offset 0 size 1MiB\n", "window r bar0 offset 0 size 1MiB\nwindow z bar0 offset 0 size 4\n", "window 1 is in B only: z bar"},
+		{"window r bar0 offset 0 size 1MiB\n",
+			"window r bar0 offset 0 size 1MiB\nwindow z bar0 offset 0 size 4\n",
+			"window 1 is in B only: z bar"},
 	} {
 		text := strings.Replace(base, test.old, test.new, 1)
-		text = strings.ReplaceAll(text, "r+", map[bool]string{true: "s+", false: "r+"}[test.new == "window s "])
+		text = strings.ReplaceAll(text, "r+",
+			map[bool]string{true: "s+", false: "r+"}[test.new == "window s "])
 		a, b := decoded(t, assemble(t, base)), decoded(t, assemble(t, text))
 		b.Origin.Tool = "another"
 		var out bytes.Buffer
@@ -45,7 +53,8 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), test.want) || d.Equal != (test.old == "") {
-			t.Errorf("%q -> %q: equal %v\n%s\twant %s", test.old, test.new, d.Equal, out.String(), test.want)
+			t.Errorf("%q -> %q: equal %v\n%s\twant %s", test.old, test.new, d.Equal, out.String(),
+				test.want)
 		}
 		if back := Diff(b, a); back.Equal != d.Equal {
 			t.Errorf("%q -> %q: the other way round it is %v", test.old, test.new, back.Equal)
@@ -56,10 +65,12 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 func TestDiffShowsTheFirstDifferenceInItsPlace(t *testing.T) {
 	line := "  write.4 r+0x4 1\n"
 	a := decoded(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 10)))
-	b := decoded(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 7)+"  write.4 r+0x4 0x9\n"+strings.Repeat(line, 3)))
+	b := decoded(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 7)+"  write.4 r+0x4 0x9\n"+
+		strings.Repeat(line, 3)))
 	d := Diff(a, b)
 	f := d.First
-	if f == nil || f.Command != 8 || len(f.Before) != contextLines || len(f.A) != 3 || f.B[0] != "write.4 r+0x4 0x9" || d.Sequence[0].Changed != 1 ||
+	if f == nil || f.Command != 8 || len(f.Before) != contextLines || len(f.A) != 3 ||
+		f.B[0] != "write.4 r+0x4 0x9" || d.Sequence[0].Changed != 1 ||
 		len(d.Sequence[0].Windows) != 0 {
 		t.Errorf("%+v %+v", f, d.Sequence)
 	}

@@ -22,7 +22,8 @@ var update = flag.Bool("update", false, "write golden files anew")
 const testdata = "../../testdata"
 
 // images that a mock of one board replays.
-var replayed = []string{"edu.lmb", "edu-factorial.lmb", "wh.twoop.lmb", "wh.mlp.lmb", "bh.twoop.lmb"}
+var replayed = []string{"edu.lmb", "edu-factorial.lmb", "wh.twoop.lmb", "wh.mlp.lmb",
+	"bh.twoop.lmb"}
 
 func read(t testing.TB, name string) []byte {
 	t.Helper()
@@ -61,7 +62,8 @@ func run(t testing.TB, view *fbs.View, d hal.Device, sequence string) runtime.Re
 }
 
 // profiled replays a sequence with one.
-func profiled(t testing.TB, view *fbs.View, d hal.Device, sequence string, runs int) (*Profile, runtime.Result) {
+func profiled(t testing.TB, view *fbs.View, d hal.Device, sequence string, runs int) (*Profile,
+	runtime.Result) {
 	t.Helper()
 	index := view.SequenceByName(sequence)
 	p, err := NewProfiler(view, index, runtime.AnySlot, Clock{"virtual", true}, d)
@@ -100,7 +102,8 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what it was; go test ./tools/report -update writes it anew:\n%s", path, got)
+		t.Errorf("%s is not what it was; go test ./tools/report -update writes it anew:\n%s", path,
+			got)
 	}
 }
 
@@ -110,16 +113,19 @@ func large(t testing.TB, count int) []byte {
 	t.Helper()
 	one := func(op gen.Opcode, mode uint8, at int) lmb.Command {
 		return lmb.Command{Command: fbs.Command{
-			Opcode: op, Mode: mode, Width: 4, Offset: uint32(at*2654435761) % (1 << 18) * 4, Value: uint64(at),
+			Opcode: op, Mode: mode, Width: 4, Offset: uint32(at*2654435761) % (1 << 18) * 4,
+			Value: uint64(at),
 		}}
 	}
 	main := lmb.Sequence{Name: "main"}
 	add := func(c lmb.Command) { main.Commands = append(main.Commands, c) }
 	for i := 0; len(main.Commands) < count; i++ {
 		if i%1000 == 0 {
-			add(lmb.Command{Data: []byte("layer"), Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
+			add(lmb.Command{Data: []byte("layer"),
+				Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: 1}})
-			target := fbs.TileRange{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5), Ordering: gen.OrderingDefault}
+			target := fbs.TileRange{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5),
+				Ordering: gen.OrderingDefault}
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}})
 		}
 		switch {
@@ -128,15 +134,18 @@ func large(t testing.TB, count int) []byte {
 			c.Option, c.Value = uint8(gen.PolicyFail), 0
 			add(c)
 		case i%1000 == 999:
-			add(lmb.Command{Data: []byte("layer"), Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindEnd)}})
+			add(lmb.Command{Data: []byte("layer"),
+				Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindEnd)}})
 		default:
 			add(one(gen.OpcodeWrite, 0, i))
 		}
 	}
 	wormhole := &boards.Wormhole
 	return encode(t, &lmb.Image{
-		Targets: []lmb.Target{{Board: wormhole.Name, Vendor: wormhole.Vendor, Device: wormhole.Device, Bars: [6]uint64{0: 512 << 20}}},
-		Windows: []lmb.Window{{Name: "w", Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 1 << 20}}},
+		Targets: []lmb.Target{{Board: wormhole.Name, Vendor: wormhole.Vendor,
+			Device: wormhole.Device, Bars: [6]uint64{0: 512 << 20}}},
+		Windows: []lmb.Window{{Name: "w", Window: fbs.Window{Kind: gen.WindowKindTlb,
+			Slot: fbs.NoSlot, Size: 1 << 20}}},
 		Sequences: []lmb.Sequence{main, {Name: "callee", Commands: []lmb.Command{
 			{Command: fbs.Command{Opcode: gen.OpcodeDelay, Amount: 3}},
 		}}},

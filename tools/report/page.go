@@ -39,7 +39,8 @@ type figure struct{ Label, Value, Note string }
 // WritePage writes the report as one self-contained page: well-formed XHTML
 // that asks for nothing from a network. profile may be nil.
 func (r *Report) WritePage(w io.Writer, profile *Profile) error {
-	p := page{Title: plain(r.Image), Figures: r.figures(profile), Map: r.mapPicture(), Grids: r.gridPictures()}
+	p := page{Title: plain(r.Image), Figures: r.figures(profile), Map: r.mapPicture(),
+		Grids: r.gridPictures()}
 	p.Subtitle = []string{"for " + r.targetText()}
 	if r.Origin != "" {
 		p.Subtitle = append(p.Subtitle, "from "+plain(r.Origin))
@@ -115,7 +116,8 @@ func (p *Profile) figures() (list []figure) {
 		took.Note = fmt.Sprintf("longest of %d runs on %s", whole, plain(p.Device))
 	}
 	if f := p.Failed; f != nil {
-		list = append(list, figure{"failed", plain(f.Code), "after " + timeText(f.Ns) + " on " + plain(p.Device)})
+		list = append(list, figure{"failed", plain(f.Code),
+			"after " + timeText(f.Ns) + " on " + plain(p.Device)})
 	}
 	if p.Virtual {
 		took.Label = "virtual time"
@@ -143,7 +145,8 @@ type trafficPart struct {
 }
 
 func (t *Traffic) parts() []trafficPart {
-	all := []trafficPart{{"written", "in", t.Written}, {"read", "out", t.Read}, {"compared", "compared", t.Compared}}
+	all := []trafficPart{{"written", "in", t.Written}, {"read", "out", t.Read},
+		{"compared", "compared", t.Compared}}
 	return slices.DeleteFunc(all, func(p trafficPart) bool { return p.Bytes == 0 })
 }
 

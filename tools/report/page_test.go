@@ -45,7 +45,8 @@ func checkPage(t *testing.T, page []byte) map[string]int {
 	if strings.Contains(text, "ZgotmplZ") {
 		t.Error("a value does not fit its place")
 	}
-	count["pictures"] = strings.Count(text, ` role="img" aria-label="`) + strings.Count(text, `<table class="grid" aria-label="`)
+	count["pictures"] = strings.Count(text, ` role="img" aria-label="`) +
+		strings.Count(text, `<table class="grid" aria-label="`)
 	return count
 }
 
@@ -82,7 +83,8 @@ func TestPagesAreWholeAndWellFormed(t *testing.T) {
 		if count["pictures"] != 2+grids {
 			t.Errorf("%s: %d pictures", name, count["pictures"])
 		}
-		if !bytes.Contains(text, []byte("of 2 runs on mock:")) || !bytes.Contains(text, []byte("clock: virtual; measuring adds 0 ns")) {
+		if !bytes.Contains(text, []byte("of 2 runs on mock:")) ||
+			!bytes.Contains(text, []byte("clock: virtual; measuring adds 0 ns")) {
 			t.Errorf("%s: nothing says how the time was taken", name)
 		}
 	}
@@ -104,13 +106,15 @@ func TestThePageSaysWhatTheTablesSay(t *testing.T) {
 
 // TestAPageOfASequenceSaysHowLongThatWaits, and not how long another can.
 func TestAPageOfASequenceSaysHowLongThatWaits(t *testing.T) {
-	view := verify(t, assemble(t, edu+"main:\n  call sub\n  delay 1us\nsub:\n  delay 3us\nlong:\n  delay 7ms\n"))
+	view := verify(t, assemble(t,
+		edu+"main:\n  call sub\n  delay 1us\nsub:\n  delay 3us\nlong:\n  delay 7ms\n"))
 	for sequence, want := range map[int]string{0: "4 us", 1: "3 us", Whole: "7 ms"} {
 		var out bytes.Buffer
 		if err := Analyze(view, sequence, nil).WritePage(&out, nil); err != nil {
 			t.Fatal(err)
 		}
-		if want = "<span>waits at most</span><b>" + want + "</b>"; !strings.Contains(out.String(), want) {
+		if want = "<span>waits at most</span><b>" + want +
+			"</b>"; !strings.Contains(out.String(), want) {
 			t.Errorf("sequence %d: no %s", sequence, want)
 		}
 	}
@@ -127,12 +131,14 @@ func TestTheAxisOfTimeEndsWithTheRun(t *testing.T) {
 			t.Errorf("%d ns: %+v", ns, d)
 		}
 		for i, tick := range d.Ticks {
-			if i > 0 && tick.Left < d.Ticks[i-1].Left+glyph*float64(len(d.Ticks[i-1].Text)) || tick.Left+glyph*float64(len(tick.Text)) > room {
+			if i > 0 && tick.Left < d.Ticks[i-1].Left+glyph*float64(len(d.Ticks[i-1].Text)) ||
+				tick.Left+glyph*float64(len(tick.Text)) > room {
 				t.Errorf("%d ns: %+v is in the way, the end has %v", ns, tick, room)
 			}
 		}
 	}
-	if page := pageOf(t, read(t, "edu.lmb"), 1); !bytes.Contains(page, []byte(`class="axis"`)) || bytes.Contains(page, []byte("op-mixed\" style")) {
+	if page := pageOf(t, read(t, "edu.lmb"), 1); !bytes.Contains(page, []byte(`class="axis"`)) ||
+		bytes.Contains(page, []byte("op-mixed\" style")) {
 		t.Error("no axis, or a command without its colour")
 	}
 }
@@ -143,7 +149,8 @@ func TestALargePageIsSmall(t *testing.T) {
 	if len(text) > 1<<20 || count["i"]+count["div"] > 6000 {
 		t.Errorf("%d bytes, %d boxes", len(text), count["i"]+count["div"])
 	}
-	for _, want := range []string{"What was put together", "neighbouring commands that together take no longer than", "smallest gaps"} {
+	for _, want := range []string{"What was put together",
+		"neighbouring commands that together take no longer than", "smallest gaps"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("nothing says %q", want)
 		}
@@ -158,11 +165,13 @@ func TestNamesCannotHurtThePage(t *testing.T) {
 	}
 	image.Origin.Tool, image.Origin.Source = evil, "http\x00"
 	image.Windows[0].Name = evil
-	image.Tensors = []lmb.Tensor{{Name: evil, Role: gen.RoleInput, DType: gen.DTypeInt8, Shape: []uint32{3}, Data: []byte("abc")}}
+	image.Tensors = []lmb.Tensor{{Name: evil, Role: gen.RoleInput, DType: gen.DTypeInt8,
+		Shape: []uint32{3}, Data: []byte("abc")}}
 	for i := range image.Sequences {
 		for j := range image.Sequences[i].Commands {
 			c := &image.Sequences[i].Commands[j]
-			if name := string(c.Data); c.Opcode == lmb.OpcodeMark && (name == "one" || name == "inner" || name == "a") {
+			if name := string(c.Data); c.Opcode == lmb.OpcodeMark &&
+				(name == "one" || name == "inner" || name == "a") {
 				c.Data = []byte(name + evil)
 			}
 		}
@@ -179,7 +188,8 @@ func TestNamesCannotHurtThePage(t *testing.T) {
 	if err := r.WritePage(&out, back); err != nil {
 		t.Fatal(err)
 	}
-	if count := elements(t, out.Bytes()); count["script"] != 1 || bytes.Contains(out.Bytes(), []byte("alert(1)</script>")) {
+	if count := elements(t, out.Bytes()); count["script"] != 1 ||
+		bytes.Contains(out.Bytes(), []byte("alert(1)</script>")) {
 		t.Errorf("%d scripts", count["script"])
 	}
 	if err := r.Write(&text); err != nil {

@@ -30,7 +30,8 @@ type heat struct{ Class, Text string }
 
 func (r *Report) gridPictures() (pictures []*gridPicture) {
 	for i := range r.Targets {
-		tiles := slices.DeleteFunc(slices.Clone(r.Tiles), func(t Tile) bool { return t.Target != i })
+		tiles := slices.DeleteFunc(slices.Clone(r.Tiles),
+			func(t Tile) bool { return t.Target != i })
 		rows := r.Targets[i].rows(tiles)
 		if rows != nil {
 			pictures = append(pictures, newGrid(r.Targets[i].text(), rows, tiles))
@@ -86,7 +87,8 @@ func newCell(kind chips.Kind, t *Traffic, x, y int, levels levels) gridCell {
 	}
 	place := fmt.Sprintf("%s %d,%d: ", name, x, y)
 	if total := t.total(); total > 0 {
-		return gridCell{fmt.Sprintf("heat%d", levels.of(total)), shortBytes(total), place + t.text()}
+		return gridCell{fmt.Sprintf("heat%d", levels.of(total)), shortBytes(total),
+			place + t.text()}
 	}
 	return gridCell{class, letter, place + "not touched"}
 }
@@ -105,7 +107,8 @@ func kindsText(rows []string) string {
 			kind := chips.Kind(c)
 			if kind != ' ' && kind != chips.Router && !seen[kind] {
 				seen[kind] = true
-				names = append(names, fmt.Sprintf("%c %s", kind, strings.TrimSuffix(kind.String(), " tile")))
+				names = append(names, fmt.Sprintf("%c %s", kind,
+					strings.TrimSuffix(kind.String(), " tile")))
 			}
 		}
 	}
@@ -130,7 +133,8 @@ func (l levels) of(bytes uint64) int {
 	if l.most <= l.least {
 		return heatLevels
 	}
-	return 1 + min(heatLevels-1, int(heatLevels*(math.Log(float64(bytes))-l.least)/(l.most-l.least)))
+	return 1 + min(heatLevels-1,
+		int(heatLevels*(math.Log(float64(bytes))-l.least)/(l.most-l.least)))
 }
 
 func (l levels) legend() (list []heat) {
@@ -138,11 +142,13 @@ func (l levels) legend() (list []heat) {
 	case math.IsInf(l.least, 1):
 		return nil
 	case l.most <= l.least:
-		return []heat{{fmt.Sprintf("heat%d", heatLevels), bytesText(uint64(math.Round(math.Exp(l.most))))}}
+		return []heat{{fmt.Sprintf("heat%d", heatLevels),
+			bytesText(uint64(math.Round(math.Exp(l.most))))}}
 	}
 	for level := range heatLevels {
 		from := math.Exp(l.least + (l.most-l.least)*float64(level)/heatLevels)
-		list = append(list, heat{fmt.Sprintf("heat%d", level+1), "from " + bytesText(uint64(math.Round(from)))})
+		list = append(list, heat{fmt.Sprintf("heat%d", level+1),
+			"from " + bytesText(uint64(math.Round(from)))})
 	}
 	return list
 }

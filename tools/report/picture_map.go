@@ -52,12 +52,15 @@ func (r *Report) mapPicture() *mapPicture {
 		closed += p.row(&groups[i], r.targetPrefix(groups[i].Target))
 	}
 	if len(groups) > mapRowsMax {
-		p.Notes = append(p.Notes, fmt.Sprintf("Device memory: %d of %d rows are drawn.", mapRowsMax, len(groups)))
+		p.Notes = append(p.Notes, fmt.Sprintf("Device memory: %d of %d rows are drawn.", mapRowsMax,
+			len(groups)))
 	}
 	if closed > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("Device memory: a row has at most %d boxes, so the %s smallest gaps between touched ranges are drawn as "+
-			"touched.",
-			mapBoxesMax, countText(uint64(closed))))
+		p.Notes = append(p.Notes,
+			fmt.Sprintf("Device memory: a row has at most %d boxes, so the %s smallest gaps "+
+				"between touched ranges are drawn as "+
+				"touched.",
+				mapBoxesMax, countText(uint64(closed))))
 	}
 	return p
 }
@@ -66,7 +69,8 @@ func (r *Report) groups() (groups []spaceGroup) {
 	known := map[string]int{}
 	for i := range r.Spaces {
 		s := r.Spaces[i]
-		key := fmt.Sprint(s.Target, s.Kind, strings.TrimSuffix(s.Name, coordinates(s.Name)), s.Closed)
+		key := fmt.Sprint(s.Target, s.Kind, strings.TrimSuffix(s.Name, coordinates(s.Name)),
+			s.Closed)
 		for _, x := range s.Ranges {
 			key += fmt.Sprintf(" %x-%x%s", x.First, x.Last, x.Area)
 		}
@@ -74,7 +78,8 @@ func (r *Report) groups() (groups []spaceGroup) {
 		if !ok || s.Kind != "tile" {
 			known[key] = len(groups)
 			s.Ranges = slices.Clone(s.Ranges)
-			groups = append(groups, spaceGroup{Space: s, tiles: s.Kind == "tile", count: 1, where: coordinates(s.Name)})
+			groups = append(groups, spaceGroup{Space: s, tiles: s.Kind == "tile", count: 1,
+				where: coordinates(s.Name)})
 			continue
 		}
 		g := &groups[at]
@@ -101,7 +106,8 @@ func (p *mapPicture) fold(groups []spaceGroup) []spaceGroup {
 	if len(tiles) <= mapTilesMax+1 {
 		return groups
 	}
-	slices.SortStableFunc(tiles, func(a, b *spaceGroup) int { return cmp.Compare(b.Traffic.total(), a.Traffic.total()) })
+	slices.SortStableFunc(tiles,
+		func(a, b *spaceGroup) int { return cmp.Compare(b.Traffic.total(), a.Traffic.total()) })
 	rest := spaceGroup{Space: Space{Kind: "rest", Target: tiles[mapTilesMax].Target}}
 	for _, g := range tiles[mapTilesMax:] {
 		rest.count += g.count
@@ -112,7 +118,9 @@ func (p *mapPicture) fold(groups []spaceGroup) []spaceGroup {
 	}
 	rest.Name = fmt.Sprintf("%d further tiles", rest.count)
 	rest.count = 1
-	p.Notes = append(p.Notes, fmt.Sprintf("Device memory: the %d tiles with most bytes have a row each, %s have one together.", mapTilesMax, rest.Name))
+	p.Notes = append(p.Notes,
+		fmt.Sprintf("Device memory: the %d tiles with most bytes have a row each, %s have one "+
+			"together.", mapTilesMax, rest.Name))
 	return append(slices.DeleteFunc(groups, func(g spaceGroup) bool { return g.count == 0 }), rest)
 }
 
@@ -148,7 +156,8 @@ func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 
 func (r *Range) box(name string) mapBox {
 	first, size := fmt.Sprintf("0x%x", r.First), bytesText(r.Bytes())
-	box := mapBox{Width: 72 + 14*math.Log2(float64(r.Bytes())+1), Area: r.Area, Label: first + ", " + size, Parts: r.Traffic.parts()}
+	box := mapBox{Width: 72 + 14*math.Log2(float64(r.Bytes())+1), Area: r.Area,
+		Label: first + ", " + size, Parts: r.Traffic.parts()}
 	box.Tip = fmt.Sprintf("%s %s to 0x%x, %s: %s", name, first, r.Last, size, r.Traffic.text())
 	if r.Area != "" {
 		box.Tip += " (" + r.Area + ")"

@@ -76,7 +76,8 @@ func drawn(row []Slice, scale float64) (list []timeSlice) {
 		if width < textWidthMin {
 			text = ""
 		}
-		list = append(list, timeSlice{scale * float64(s.Start), max(sliceGap, width-sliceGap), s.class(), text, s.tip()})
+		list = append(list, timeSlice{scale * float64(s.Start), max(sliceGap, width-sliceGap),
+			s.class(), text, s.tip()})
 	}
 	return list
 }
@@ -99,7 +100,8 @@ func (s *Slice) class() string {
 var opcodeWords = opcodeNames[gen.OpcodeWrite:gen.OpcodeCall]
 
 func (s *Slice) tip() string {
-	text := fmt.Sprintf("%s, %s, %s after the start", plain(s.Name), timeText(s.Ns), timeText(s.Start))
+	text := fmt.Sprintf("%s, %s, %s after the start", plain(s.Name), timeText(s.Ns),
+		timeText(s.Start))
 	switch s.Kind {
 	case kindCommand:
 		text += fmt.Sprintf("; command %d", s.Command)
@@ -124,15 +126,20 @@ func (s *Slice) tip() string {
 // in rows that are not drawn.
 func (p *Profile) timelineNotes(merged, deep int) (notes []string) {
 	if p.MergeNs > 0 {
-		notes = append(notes, fmt.Sprintf("Timeline: the profile has neighbouring commands that together take no longer than %s as one, in the colour "+
-			"of the opcode that took most of it.", timeText(p.MergeNs)))
+		notes = append(notes,
+			fmt.Sprintf("Timeline: the profile has neighbouring commands that together take no "+
+				"longer than %s as one, in the colour "+
+				"of the opcode that took most of it.", timeText(p.MergeNs)))
 	}
 	if merged > 0 {
-		notes = append(notes, fmt.Sprintf("Timeline: %s slices too narrow to be seen are drawn together with their neighbours; the trace has them apart.",
-			countText(uint64(merged))))
+		notes = append(notes,
+			fmt.Sprintf("Timeline: %s slices too narrow to be seen are drawn together with their "+
+				"neighbours; the trace has them apart.",
+				countText(uint64(merged))))
 	}
 	if deep > 0 {
-		notes = append(notes, fmt.Sprintf("Timeline: %s slices nested too deep are not drawn.", countText(uint64(deep))))
+		notes = append(notes, fmt.Sprintf("Timeline: %s slices nested too deep are not drawn.",
+			countText(uint64(deep))))
 	}
 	return notes
 }

@@ -18,12 +18,13 @@ import (
 // nanoseconds of the first device's clock. The times of Opcodes add up to
 // TotalNs, and so do those of Windows.
 type Profile struct {
-	Image      string    `json:"image"`
-	ID         string    `json:"id"` // see ImageID
-	Device     string    `json:"device"`
-	Clock      string    `json:"clock"`       // what the clock is
-	Virtual    bool      `json:"virtual"`     // it counts accesses, and times are no machine's
-	OverheadNs int64     `json:"overhead_ns"` // what measuring adds to each command; it is in the times
+	Image   string `json:"image"`
+	ID      string `json:"id"` // see ImageID
+	Device  string `json:"device"`
+	Clock   string `json:"clock"`   // what the clock is
+	Virtual bool   `json:"virtual"` // it counts accesses, and times are no machine's
+	// what measuring adds to each command; it is in the times
+	OverheadNs int64     `json:"overhead_ns"`
 	Sequence   string    `json:"sequence"`
 	Runs       int       `json:"runs"`
 	Commands   uint64    `json:"commands"` // carried out in all runs
@@ -36,9 +37,11 @@ type Profile struct {
 	Windows    []Spent   `json:"windows"`
 	Slowest    []Command `json:"slowest"`
 	Failed     *Failure  `json:"failed,omitempty"`
-	Shown      int       `json:"shown"`    // the run that Timeline shows, counted from 1: the one that failed, or the longest
-	MergeNs    int64     `json:"merge_ns"` // neighbours in the timeline that together are shorter are one slice; 0: none are
-	Timeline   [][]Slice `json:"-"`        // row by row: rowSequences and so on
+	// the run that Timeline shows, counted from 1: the one that failed, or the longest
+	Shown int `json:"shown"`
+	// neighbours in the timeline that together are shorter are one slice; 0: none are
+	MergeNs  int64     `json:"merge_ns"`
+	Timeline [][]Slice `json:"-"` // row by row: rowSequences and so on
 }
 
 // Failure is how the last run ended, where that was not at its end or it was found wanting.
@@ -51,8 +54,9 @@ type Failure struct {
 
 // Spent is the time that went to one thing.
 type Spent struct {
-	Name      string `json:"name"`
-	Kind      string `json:"kind,omitempty"` // scope: between Begin and End; phase: from a Mark to the next or the end of what it is in
+	Name string `json:"name"`
+	// scope: between Begin and End; phase: from a Mark to the next or the end of what it is in
+	Kind      string `json:"kind,omitempty"`
 	Count     uint64 `json:"count"`
 	Bytes     uint64 `json:"bytes,omitempty"`
 	TotalNs   int64  `json:"total_ns"`
@@ -178,7 +182,11 @@ func (d *decoder) keepSlow(index uint32, ns int64) {
 	default:
 		d.slowest[slowestMax-1] = Command{Command: index, Ns: ns}
 	}
-	slices.SortStableFunc(d.slowest, func(a, b Command) int { return cmp.Or(cmp.Compare(b.Ns, a.Ns), cmp.Compare(a.Command, b.Command)) })
+	slices.SortStableFunc(d.slowest,
+		func(a, b Command) int {
+			return cmp.Or(cmp.Compare(b.Ns, a.Ns),
+				cmp.Compare(a.Command, b.Command))
+		})
 }
 
 func (d *decoder) finish(p *Profile) {
@@ -246,7 +254,8 @@ func windowLabel(image *lmb.Image, index int) string {
 
 // sequenceOf is the sequence that a command belongs to.
 func (d *decoder) sequenceOf(command uint32) int {
-	return sort.Search(len(d.view.Sequences), func(i int) bool { return d.view.Sequences[i].First > command }) - 1
+	return sort.Search(len(d.view.Sequences),
+		func(i int) bool { return d.view.Sequences[i].First > command }) - 1
 }
 
 // Write prints the profile for a terminal.
@@ -260,9 +269,11 @@ func (p *Profile) Write(w io.Writer) error {
 }
 
 func (p *Profile) summary() string {
-	text := fmt.Sprintf("profile of %s on %s: %s in %s commands", plain(p.Sequence), plain(p.Device), timeText(p.TotalNs), countText(p.Commands))
+	text := fmt.Sprintf("profile of %s on %s: %s in %s commands", plain(p.Sequence),
+		plain(p.Device), timeText(p.TotalNs), countText(p.Commands))
 	if whole := p.whole(); whole > 1 || whole > 0 && p.Failed != nil {
-		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)), timeText(p.LeastNs), timeText(p.MostNs))
+		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)), timeText(p.LeastNs),
+			timeText(p.MostNs))
 	}
 	return text
 }
@@ -295,24 +306,29 @@ func (p *Profile) lines() []string {
 
 // clockText says how far the times can be trusted.
 func (p *Profile) clockText() string {
-	return fmt.Sprintf("clock: %s; measuring adds %s to each command, which is in the times", plain(p.Clock), timeText(p.OverheadNs))
+	return fmt.Sprintf("clock: %s; measuring adds %s to each command, which is in the times",
+		plain(p.Clock), timeText(p.OverheadNs))
 }
 
 func (p *Profile) tables() []Table {
 	return []Table{
 		p.table("Time by opcode", "opcode", p.Opcodes), p.table("Time by scope", "scope", p.Scopes),
-		p.table("Time by sequence", "sequence", p.Sequences), p.table("Time by window", "window", p.Windows), p.slowTable(),
+		p.table("Time by sequence", "sequence", p.Sequences),
+		p.table("Time by window", "window", p.Windows), p.slowTable(),
 	}
 }
 
 // table has the longest first.
 func (p *Profile) table(title, what string, list []Spent) Table {
-	t := Table{Title: title, Columns: []string{what, "", ">times", ">total", ">share", ">mean", ">longest", ">at command", ">bytes"}}
+	t := Table{Title: title, Columns: []string{what, "", ">times", ">total", ">share", ">mean",
+		">longest", ">at command", ">bytes"}}
 	order := slices.Clone(list)
 	slices.SortStableFunc(order, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
 	t = rows(t, order[:limit(len(order))], func(_ int, s *Spent) []string {
-		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), timeText(s.TotalNs), shareText(float64(s.TotalNs), float64(p.TotalNs)),
-			timeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)), timeText(s.LongestNs), fmt.Sprint(s.Command), none(s.Bytes, bytesText)}
+		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), timeText(s.TotalNs),
+			shareText(float64(s.TotalNs), float64(p.TotalNs)),
+			timeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)),
+			timeText(s.LongestNs), fmt.Sprint(s.Command), none(s.Bytes, bytesText)}
 	})
 	if len(order) > rowsMax {
 		t.Note = fmt.Sprintf("the longest %d of %d", rowsMax, len(order))
@@ -321,7 +337,8 @@ func (p *Profile) table(title, what string, list []Spent) Table {
 }
 
 func (p *Profile) slowTable() Table {
-	t := Table{Title: "Slowest commands", Columns: []string{">command", "sequence", ">time", ">share", "text"}}
+	t := Table{Title: "Slowest commands", Columns: []string{">command", "sequence", ">time",
+		">share", "text"}}
 	for i := range p.Slowest {
 		s := &p.Slowest[i]
 		share := ""

@@ -61,7 +61,8 @@ safe:
 `
 
 func TestTimesAddUp(t *testing.T) {
-	files := map[string][]byte{"scopes": assemble(t, scopes), "multicast": assemble(t, multicast), "large": large(t, 20_000)}
+	files := map[string][]byte{"scopes": assemble(t, scopes), "multicast": assemble(t, multicast),
+		"large": large(t, 20_000)}
 	for _, name := range replayed {
 		files[name] = read(t, name)
 	}
@@ -82,11 +83,14 @@ func TestTimesAddUp(t *testing.T) {
 				count += list[i].Count
 			}
 			if total != p.TotalNs || count != p.Commands {
-				t.Errorf("%s: %s: %d ns in %d commands of %d in %d", name, what, total, count, p.TotalNs, p.Commands)
+				t.Errorf("%s: %s: %d ns in %d commands of %d in %d", name, what, total, count,
+					p.TotalNs, p.Commands)
 			}
 		}
-		if took := tookOf(p.Timeline); took != p.MostNs || p.OverheadNs != 0 || p.LeastNs > p.MostNs {
-			t.Errorf("%s: timeline %d ns, least %d, most %d, overhead %d", name, took, p.LeastNs, p.MostNs, p.OverheadNs)
+		if took := tookOf(p.Timeline); took != p.MostNs || p.OverheadNs != 0 ||
+			p.LeastNs > p.MostNs {
+			t.Errorf("%s: timeline %d ns, least %d, most %d, overhead %d", name, took, p.LeastNs,
+				p.MostNs, p.OverheadNs)
 		}
 	}
 }
@@ -102,18 +106,23 @@ func TestProfilingMakesTheSameAccesses(t *testing.T) {
 		plain, timed := device(view), device(view)
 		run(t, view, plain, "main")
 		profiled(t, view, timed, "main", 1)
-		if len(plain.Journal()) == 0 || !slices.Equal(plain.Journal(), timed.Journal()) || plain.Now() != timed.Now() {
-			t.Errorf("%s: %d accesses in %d ns, with a profile %d in %d", name, len(plain.Journal()), plain.Now(), len(timed.Journal()), timed.Now())
+		if len(plain.Journal()) == 0 || !slices.Equal(plain.Journal(), timed.Journal()) ||
+			plain.Now() != timed.Now() {
+			t.Errorf("%s: %d accesses in %d ns, with a profile %d in %d", name,
+				len(plain.Journal()), plain.Now(), len(timed.Journal()), timed.Now())
 		}
 	}
 }
 
 func TestProfilingMappedMemory(t *testing.T) {
-	view := verify(t, assemble(t, "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\nwindow m bar2 offset 0 size 1MiB\n"+
-		"main:\n  write.4 m+0x0 1\n  write.4 m+0x4 2\n  write.8 m+0x8 3\n  copy.8 m+0x100 <- pattern 0x1 size 4KiB bulk\n  expect.4 m+0x4 == 2\n"))
+	view := verify(t, assemble(t,
+		"lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\nwindow m bar2 offset 0 size 1MiB\n"+
+			"main:\n  write.4 m+0x0 1\n  write.4 m+0x4 2\n  write.8 m+0x8 3\n"+
+			"  copy.8 m+0x100 <- pattern 0x1 size 4KiB bulk\n  expect.4 m+0x4 == 2\n"))
 	d := &mapped{Device: mock.New(&boards.Ivshmem), memory: make([]byte, 1<<20)}
 	p, result := profiled(t, view, d, "main", 1)
-	if result.Code != hal.OK || d.memory[0] != 1 || d.memory[8] != 3 || p.Commands != 6 || p.TotalNs != p.Commands64()*7 || p.OverheadNs != 7 {
+	if result.Code != hal.OK || d.memory[0] != 1 || d.memory[8] != 3 || p.Commands != 6 ||
+		p.TotalNs != p.Commands64()*7 || p.OverheadNs != 7 {
 		t.Errorf("%v: % x, %+v", result, d.memory[:16], p)
 	}
 }
@@ -142,10 +151,12 @@ func TestProfilingChangesNoResult(t *testing.T) {
 	safe := "safe:\n  write.4 r+0x20 0\n"
 	for _, text := range []string{
 		"main:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1\n" + safe,
-		"main:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1 else ignore\n  expect.4 r+0x0 == 2 else ignore\n" + safe,
+		"main:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1 else ignore\n" +
+			"  expect.4 r+0x0 == 2 else ignore\n" + safe,
 		"main:\n  write.4 r+0x4 1\n  poll.4 r+0x20 & 0x80 == 0x80 within 1ms every 10us\n",
 		"main:\n  compare.4 r+0x0 uint32 == uint32 0x010000ee\n" + safe,
-		"main:\n  call sub\n  write.4 r+0x4 2\nsub:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1\n" + safe,
+		"main:\n  call sub\n  write.4 r+0x4 2\nsub:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1\n" +
+			safe,
 		"main:\n  write.4 r+0xc 1\n" + safe, // refused: the device has nothing there
 		"main:\n  expect.4 r+0x0 == 1\nsafe:\n  expect.4 r+0x0 == 2\n",
 		"main:\n  write.4 r+0x4 1\n",
@@ -160,7 +171,8 @@ func TestProfilingChangesNoResult(t *testing.T) {
 		if !slices.Equal(plain.Journal(), timed.Journal()) {
 			t.Errorf("%s: %v, with a profile %v", text, plain.Journal(), timed.Journal())
 		}
-		if want.SafeRan && (len(p.Timeline[rowSequences]) != 2 || p.Timeline[rowSequences][1].Name != "safe") {
+		if want.SafeRan && (len(p.Timeline[rowSequences]) != 2 ||
+			p.Timeline[rowSequences][1].Name != "safe") {
 			t.Errorf("%s: no safe in %+v", text, p.Timeline[rowSequences])
 		}
 		total := int64(0)
@@ -174,7 +186,8 @@ func TestProfilingChangesNoResult(t *testing.T) {
 }
 
 func TestErrorsOfLoadSpeakOfTheImage(t *testing.T) {
-	view := verify(t, assemble(t, edu+"main:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n  write.4 r+0x80 bus(r)\n"))
+	view := verify(t, assemble(t,
+		edu+"main:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n  write.4 r+0x80 bus(r)\n"))
 	_, plain := runtime.Load(view, runtime.AnySlot, mock.New(&boards.Edu))
 	_, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, mock.New(&boards.Edu))
 	if plain == nil || err == nil || err.Error() != plain.Error() {
@@ -186,13 +199,16 @@ func TestErrorsOfLoadSpeakOfTheImage(t *testing.T) {
 }
 
 func TestARunTooLongToProfileIsRefused(t *testing.T) {
-	text := edu + "main:\n" + strings.Repeat("  call sub\n", 6000) + "sub:\n" + strings.Repeat("  delay 1us\n", 6000)
+	text := edu + "main:\n" + strings.Repeat("  call sub\n", 6000) + "sub:\n" +
+		strings.Repeat("  delay 1us\n", 6000)
 	view := verify(t, assemble(t, text))
-	if _, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, mock.New(&boards.Edu)); err == nil || !strings.Contains(err.Error(), "36012001 commands") {
+	if _, err := NewProfiler(view, 0, runtime.AnySlot, Clock{},
+		mock.New(&boards.Edu)); err == nil || !strings.Contains(err.Error(), "36012001 commands") {
 		t.Errorf("%v", err)
 	}
 	// main with End, sub twice, safe
-	text = edu + "main:\n" + strings.Repeat("  call sub\n", 2) + "sub:\n" + strings.Repeat("  delay 1us\n", 6000) + "safe:\n  delay 1us\n"
+	text = edu + "main:\n" + strings.Repeat("  call sub\n", 2) + "sub:\n" +
+		strings.Repeat("  delay 1us\n", 6000) + "safe:\n  delay 1us\n"
 	if n := stampsOf(verify(t, assemble(t, text)), 0); n != 3+2*6001+2 {
 		t.Errorf("%d commands", n)
 	}
@@ -200,7 +216,8 @@ func TestARunTooLongToProfileIsRefused(t *testing.T) {
 
 // The stopwatch is one more device than an image may have.
 func TestImageOfAsManyDevicesAsThereMayBeIsProfiled(t *testing.T) {
-	text := "lightmetal 1\n" + strings.Repeat("target edu 1234:11e8 bar0 1MiB\n", fbs.DevicesMax) + "window regs bar0 offset 0x0 size 1MiB\nmain:\n  write.4 regs+0x4 0x1\n"
+	text := "lightmetal 1\n" + strings.Repeat("target edu 1234:11e8 bar0 1MiB\n", fbs.DevicesMax) +
+		"window regs bar0 offset 0x0 size 1MiB\nmain:\n  write.4 regs+0x4 0x1\n"
 	view := verify(t, assemble(t, text))
 	devices := make([]hal.Device, fbs.DevicesMax)
 	for i := range devices {
@@ -238,11 +255,15 @@ func TestScopesAndPhasesOfARun(t *testing.T) {
 		count      uint64
 		ns         int64
 	}{
-		{"inner", kindScope, 1, 3000}, {"outer", kindScope, 1, 3400}, {"one", kindPhase, 1, 100}, {"two", kindPhase, 1, 200},
-		{"a", kindScope, 1, 11000}, {"b", kindScope, 1, 6000}, {"again", kindScope, 1, 2000}, {"nothing", kindScope, 0, 0}, {"open", kindScope, 0, 0},
-		{"over a call", kindScope, 1, 0}, {"in sub", kindPhase, 2, 16000}, {"within", kindScope, 2, 2000},
+		{"inner", kindScope, 1, 3000}, {"outer", kindScope, 1, 3400}, {"one", kindPhase, 1, 100},
+		{"two", kindPhase, 1, 200},
+		{"a", kindScope, 1, 11000}, {"b", kindScope, 1, 6000}, {"again", kindScope, 1, 2000},
+		{"nothing", kindScope, 0, 0}, {"open", kindScope, 0, 0},
+		{"over a call", kindScope, 1, 0}, {"in sub", kindPhase, 2, 16000},
+		{"within", kindScope, 2, 2000},
 	} {
-		if got := find(profile.Scopes, want.name, want.kind); got.Count != want.count || got.TotalNs != want.ns {
+		if got := find(profile.Scopes, want.name, want.kind); got.Count != want.count ||
+			got.TotalNs != want.ns {
 			t.Errorf("%s %s: %+v", want.kind, want.name, got)
 		}
 	}
@@ -252,7 +273,8 @@ func TestScopesAndPhasesOfARun(t *testing.T) {
 }
 
 func TestABeginForgetsTheOneBefore(t *testing.T) {
-	view := verify(t, assemble(t, edu+"main:\n"+strings.Repeat("  begin \"x\"\n  delay 1us\n", 2*rowsOfTimeline)+"  end \"x\"\n"))
+	view := verify(t, assemble(t, edu+"main:\n"+
+		strings.Repeat("  begin \"x\"\n  delay 1us\n", 2*rowsOfTimeline)+"  end \"x\"\n"))
 	p, _ := profiled(t, view, device(view), "main", 1)
 	if x := find(p.Scopes, "x", kindScope); x.Count != 1 || x.TotalNs != 1000 {
 		t.Errorf("%+v", x)
@@ -268,7 +290,8 @@ func TestTimelineHasARowForEachThatIsOpen(t *testing.T) {
 		fmt.Fprintf(&b, "row %d\n", row)
 		for i := range list {
 			s := &list[i]
-			fmt.Fprintf(&b, "  from %s %s: %s %s, commands: %d, %s\n", timeText(s.Start), timeText(s.Ns), s.Kind, s.Name, s.Count, bytesText(s.Bytes))
+			fmt.Fprintf(&b, "  from %s %s: %s %s, commands: %d, %s\n", timeText(s.Start),
+				timeText(s.Ns), s.Kind, s.Name, s.Count, bytesText(s.Bytes))
 		}
 	}
 	golden(t, "scopes.txt", []byte(b.String()))
@@ -291,7 +314,8 @@ func events(t *testing.T, file []byte) []map[string]any {
 // TestTraceKeepsTheRulesOfTheFormat: known phases, ids, times in microseconds,
 // slices that follow each other on a thread, named threads.
 func TestTraceKeepsTheRulesOfTheFormat(t *testing.T) {
-	files := map[string][]byte{"scopes": assemble(t, scopes), "large": large(t, 120_000), "twoop": read(t, "wh.twoop.lmb")}
+	files := map[string][]byte{"scopes": assemble(t, scopes), "large": large(t, 120_000),
+		"twoop": read(t, "wh.twoop.lmb")}
 	for name, file := range files {
 		view := verify(t, file)
 		p, _ := profiled(t, view, device(view), "main", 1)
@@ -313,7 +337,8 @@ func TestTraceKeepsTheRulesOfTheFormat(t *testing.T) {
 			slices++
 			start, took := e["ts"].(float64), e["dur"].(float64)
 			if start < last[thread]-1e-6 || took < 0 || !named[thread] {
-				t.Fatalf("%s: event %d: %v after %v, thread named: %v", name, i, e, last[thread], named[thread])
+				t.Fatalf("%s: event %d: %v after %v, thread named: %v", name, i, e, last[thread],
+					named[thread])
 			}
 			last[thread] = start + took
 			args := e["args"].(map[string]any)
@@ -350,7 +375,8 @@ func bare(timeline [][]Slice) {
 }
 
 func TestProfileReadBackIsTheSame(t *testing.T) {
-	for name, file := range map[string][]byte{"scopes": assemble(t, scopes), "twoop": read(t, "wh.twoop.lmb"), "large": large(t, 120_000)} {
+	for name, file := range map[string][]byte{"scopes": assemble(t, scopes),
+		"twoop": read(t, "wh.twoop.lmb"), "large": large(t, 120_000)} {
 		view := verify(t, file)
 		p, _ := profiled(t, view, device(view), "main", 2)
 		p.Image, p.ID = name, ImageID(file)
@@ -377,15 +403,18 @@ func TestLongRunsArePutTogether(t *testing.T) {
 	for _, s := range p.Timeline[rowCommands] {
 		slices, commands, ns = slices+1, commands+s.Count, ns+s.Ns
 	}
-	quiet := find(p.Opcodes, "mark", "").Count + find(p.Opcodes, "end", "").Count + find(p.Opcodes, "call", "").Count
+	quiet := find(p.Opcodes, "mark", "").Count + find(p.Opcodes, "end", "").Count +
+		find(p.Opcodes, "call", "").Count
 	if slices > 2*slicesMax || commands != p.Commands-quiet || ns != p.TotalNs {
-		t.Errorf("%d slices, %d commands of %d, %d ns of %d", slices, commands, p.Commands-quiet, ns, p.TotalNs)
+		t.Errorf("%d slices, %d commands of %d, %d ns of %d", slices, commands, p.Commands-quiet,
+			ns, p.TotalNs)
 	}
 }
 
 func TestDamagedProfilesAreRefused(t *testing.T) {
-	view := verify(t, assemble(t, edu+"main:\n  begin \"s\"\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n"+
-		"  write.4 r+0x4 1\n  write.4 r+0x4 1\n  delay 30us\n  write.4 r+0x4 2\n  end \"s\"\n"))
+	view := verify(t, assemble(t,
+		edu+"main:\n  begin \"s\"\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n"+
+			"  write.4 r+0x4 1\n  write.4 r+0x4 1\n  delay 30us\n  write.4 r+0x4 2\n  end \"s\"\n"))
 	p, _ := profiled(t, view, device(view), "main", 1)
 	whole := string(trace(t, p))
 	for _, test := range []struct{ old, new, want string }{
@@ -418,7 +447,8 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 		if text == whole {
 			t.Fatalf("%q is not there", test.old)
 		}
-		if _, err := ReadTrace(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := ReadTrace(strings.NewReader(text)); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%.40q -> %.40q: %v, want %q", test.old, test.new, err, test.want)
 		}
 	}
@@ -427,12 +457,16 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 func TestLargeProfilesAreRefusedBeforeTheyFillMemory(t *testing.T) {
 	for want, text := range map[string]string{
 		"larger than 64 MiB": `{"x":"` + strings.Repeat("x", traceBytesMax) + `"}`,
-		"more than 1048576":  `{"traceEvents":[` + strings.Repeat(`{"ph":"M"},`, traceEventsMax+1) + `{}]}`,
-		`"lightmetal" has`:   `{"lightmetal":[` + strings.Repeat("{},", traceSummaryMax/3) + `{}]}`,
-		"a list of":          `{"lightmetal":{"version":2,"opcodes":[` + strings.Repeat("{},", spentMax+1) + `{}]}}`,
-		"21 slowest":         `{"lightmetal":{"version":2,"slowest":[` + strings.Repeat("{},", slowestMax) + `{}]}}`,
+		"more than 1048576": `{"traceEvents":[` + strings.Repeat(`{"ph":"M"},`, traceEventsMax+1) +
+			`{}]}`,
+		`"lightmetal" has`: `{"lightmetal":[` + strings.Repeat("{},", traceSummaryMax/3) + `{}]}`,
+		"a list of": `{"lightmetal":{"version":2,"opcodes":[` +
+			strings.Repeat("{},", spentMax+1) + `{}]}}`,
+		"21 slowest": `{"lightmetal":{"version":2,"slowest":[` + strings.Repeat("{},", slowestMax) +
+			`{}]}}`,
 	} {
-		if _, err := ReadTrace(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ReadTrace(strings.NewReader(text)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -45,11 +45,13 @@ type Clock struct {
 
 // NewProfiler loads an image on its devices, as runtime.Load does, to run one
 // sequence. The clock is the first device's.
-func NewProfiler(view *fbs.View, sequence, slot int, clock Clock, devices ...hal.Device) (*Profiler, error) {
+func NewProfiler(view *fbs.View, sequence, slot int, clock Clock, devices ...hal.Device) (*Profiler,
+	error) {
 	stamps := stampsOf(view, sequence)
 	if stamps > stampsMax {
-		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("a run of %s runs %d commands; at most %d can be profiled",
-			view.Name(view.Sequences[sequence].Name), stamps, stampsMax)}
+		return nil, &hal.Fault{Code: hal.Usage,
+			Reason: fmt.Sprintf("a run of %s runs %d commands; at most %d can be profiled",
+				view.Name(view.Sequences[sequence].Name), stamps, stampsMax)}
 	}
 	replay, err := runtime.Load(view, slot, devices...)
 	if err != nil {
@@ -60,7 +62,8 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock Clock, devices ...hal
 	replay.Observe(p.stamp)
 	p.decoder.init(view)
 	name := view.Name(view.Sequences[sequence].Name)
-	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock.Text, Virtual: clock.Virtual, Sequence: name}
+	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock.Text,
+		Virtual: clock.Virtual, Sequence: name}
 	return p, nil
 }
 

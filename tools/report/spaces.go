@@ -91,7 +91,8 @@ func (a *analysis) space(key spaceKey) *space {
 // point follows a window to where it is pointed.
 func (a *analysis) point(c *fbs.Command) {
 	t, _ := boards.UnpackTileRange(c.Mask)
-	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb, multicast: t.Multicast}
+	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb,
+		multicast: t.Multicast}
 	x, y := a.noc0(key.device, t.X, t.Y)
 	key.tiles = rectangle{x, y, x, y}
 	if t.Multicast {
@@ -123,7 +124,8 @@ func (a *analysis) reach(key *spaceKey, t Traffic) {
 	r := key.tiles
 	tiles := []chips.Tile{{X: r.x1, Y: r.y1}}
 	if key.multicast {
-		tiles, _ = a.grid(key.device).Reached(boards.TileRange{X: r.x1, Y: r.y1, XStart: r.x0, YStart: r.y0, Multicast: true})
+		tiles, _ = a.grid(key.device).Reached(boards.TileRange{X: r.x1, Y: r.y1, XStart: r.x0,
+			YStart: r.y0, Multicast: true})
 	}
 	for _, tile := range tiles {
 		at := tileKey{key.device, tile.X, tile.Y}
@@ -144,7 +146,8 @@ func (a *analysis) finishTiles() {
 	}
 	a.report.Tiles = []Tile{}
 	for key, t := range a.tiles {
-		a.report.Tiles = append(a.report.Tiles, Tile{int(key.device), key.x, key.y, a.kind(key, ""), t})
+		a.report.Tiles = append(a.report.Tiles,
+			Tile{int(key.device), key.x, key.y, a.kind(key, ""), t})
 	}
 	slices.SortFunc(a.report.Tiles, func(a, b Tile) int {
 		return cmp.Or(a.Target-b.Target, int(a.Y)-int(b.Y), int(a.X)-int(b.X))
@@ -176,7 +179,8 @@ func (a *analysis) finishSpaces() {
 			order = append(order, s)
 		}
 	}
-	slices.SortFunc(order, func(p, q *space) int { return bytes.Compare(p.key.order(), q.key.order()) })
+	slices.SortFunc(order,
+		func(p, q *space) int { return bytes.Compare(p.key.order(), q.key.order()) })
 	a.report.Spaces = []Space{}
 	for _, s := range order {
 		s.ranges.compact(rangesShown)
@@ -184,7 +188,8 @@ func (a *analysis) finishSpaces() {
 			s.ranges.list[i].Area = a.area(&s.key, &s.ranges.list[i])
 		}
 		a.report.Spaces = append(a.report.Spaces, Space{
-			Target: int(s.key.device), Kind: s.key.word(), Name: a.spaceName(&s.key), Size: a.spaceSize(&s.key),
+			Target: int(s.key.device), Kind: s.key.word(), Name: a.spaceName(&s.key),
+			Size:    a.spaceSize(&s.key),
 			Traffic: s.total, Ranges: s.ranges.list, Closed: s.ranges.closed,
 		})
 	}
@@ -201,7 +206,8 @@ func (k *spaceKey) order() []byte {
 		late = 1
 	}
 	t := &k.tiles
-	return []byte{k.device, byte(k.kind), late, byte(k.index >> 8), byte(k.index), t.y1, t.x1, t.y0, t.x0}
+	return []byte{k.device, byte(k.kind), late, byte(k.index >> 8), byte(k.index), t.y1, t.x1, t.y0,
+		t.x0}
 }
 
 // word is the kind of space as reports have it.
@@ -231,7 +237,8 @@ func (a *analysis) spaceName(k *spaceKey) string {
 	case k.multicast:
 		return fmt.Sprintf("tiles %d,%d to %d,%d", k.tiles.x0, k.tiles.y0, k.tiles.x1, k.tiles.y1)
 	}
-	return fmt.Sprintf("%s %d,%d", a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}, "tile"), k.tiles.x1, k.tiles.y1)
+	return fmt.Sprintf("%s %d,%d", a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}, "tile"),
+		k.tiles.x1, k.tiles.y1)
 }
 
 func (a *analysis) spaceSize(k *spaceKey) uint64 {
@@ -256,7 +263,8 @@ func (a *analysis) area(k *spaceKey, r *Range) string {
 	case k.kind == gen.WindowKindBar:
 		return barArea(board, uint8(k.index), r)
 	case k.kind == gen.WindowKindTlb && chips.Of(board).Grid != nil:
-		return tileArea(chips.Of(board).Grid, a.kindOf(tileKey{k.device, k.tiles.x1, k.tiles.y1}), r)
+		return tileArea(chips.Of(board).Grid, a.kindOf(tileKey{k.device, k.tiles.x1, k.tiles.y1}),
+			r)
 	}
 	return ""
 }
@@ -279,7 +287,8 @@ func barArea(board *boards.Board, bar uint8, r *Range) string {
 }
 
 func tileArea(grid *chips.Grid, kind chips.Kind, r *Range) string {
-	if (kind == chips.Tensix || kind == chips.Ethernet) && r.First == grid.Reset.Address && r.Bytes() <= 4 {
+	if (kind == chips.Tensix || kind == chips.Ethernet) && r.First == grid.Reset.Address &&
+		r.Bytes() <= 4 {
 		return "soft reset"
 	}
 	if m := grid.Memory(kind, r.First, r.Bytes()); m != nil {

@@ -49,23 +49,28 @@ func (r *Report) targetPrefix(target int) string {
 }
 
 func (r *Report) tables() []Table {
-	return []Table{r.sequenceTable(), r.opcodeTable(), r.windowTable(), r.rangeTable(), r.tileTable(), r.tensorTable(), r.segmentTable()}
+	return []Table{r.sequenceTable(), r.opcodeTable(), r.windowTable(), r.rangeTable(),
+		r.tileTable(), r.tensorTable(), r.segmentTable()}
 }
 
 func (r *Report) sequenceTable() Table {
 	t := Table{Title: "Sequences", Note: "one run, with what it calls",
-		Columns: []string{"sequence", ">commands", ">carried out", ">loads", ">stores", ">bytes in", ">bytes out", ">compared", ">waits at most"}}
+		Columns: []string{"sequence", ">commands", ">carried out", ">loads", ">stores", ">bytes in",
+			">bytes out", ">compared", ">waits at most"}}
 	return rows(t, r.Sequences, func(_ int, s *Sequence) []string {
-		return []string{plain(s.Name), countText(s.Commands), countText(s.Executed), countText(s.Loads), countText(s.Stores), bytesText(s.Written),
+		return []string{plain(s.Name), countText(s.Commands), countText(s.Executed),
+			countText(s.Loads), countText(s.Stores), bytesText(s.Written),
 			bytesText(s.Read), none(s.Compared, bytesText), waitText(s.WaitUs)}
 	})
 }
 
 func (r *Report) opcodeTable() Table {
 	t := Table{Title: "Opcodes",
-		Columns: []string{"opcode", ">count", ">bytes in", ">bytes out", ">compared", ">1 byte", ">2 bytes", ">4 bytes", ">8 bytes", ">bulk"}}
+		Columns: []string{"opcode", ">count", ">bytes in", ">bytes out", ">compared", ">1 byte",
+			">2 bytes", ">4 bytes", ">8 bytes", ">bulk"}}
 	return rows(t, r.Opcodes, func(_ int, o *Opcode) []string {
-		row := []string{o.Name, countText(o.Count), none(o.Written, bytesText), none(o.Read, bytesText), none(o.Compared, bytesText)}
+		row := []string{o.Name, countText(o.Count), none(o.Written, bytesText),
+			none(o.Read, bytesText), none(o.Compared, bytesText)}
 		for _, n := range o.Accesses {
 			row = append(row, none(n, countText))
 		}
@@ -74,9 +79,11 @@ func (r *Report) opcodeTable() Table {
 }
 
 func (r *Report) windowTable() Table {
-	t := Table{Title: "Windows", Columns: []string{"window", "kind", "place", ">size", ">pointed", ">commands", ">bytes in", ">bytes out", ">compared"}}
+	t := Table{Title: "Windows", Columns: []string{"window", "kind", "place", ">size", ">pointed",
+		">commands", ">bytes in", ">bytes out", ">compared"}}
 	return rows(t, r.Windows, func(_ int, w *Window) []string {
-		return []string{w.label(), w.Kind, r.targetPrefix(w.Target) + w.Place, bytesText(w.Size), none(w.Points, countText), countText(w.Commands),
+		return []string{w.label(), w.Kind, r.targetPrefix(w.Target) + w.Place, bytesText(w.Size),
+			none(w.Points, countText), countText(w.Commands),
 			none(w.Written, bytesText), none(w.Read, bytesText), none(w.Compared, bytesText)}
 	})
 }
@@ -90,14 +97,16 @@ func (w *Window) label() string {
 }
 
 func (r *Report) rangeTable() Table {
-	t := Table{Title: "Device memory", Columns: []string{"space", "first", "last", ">size", "there", ">bytes in", ">bytes out", ">compared"}}
+	t := Table{Title: "Device memory", Columns: []string{"space", "first", "last", ">size", "there",
+		">bytes in", ">bytes out", ">compared"}}
 	total := 0
 	for i := range r.Spaces {
 		s := &r.Spaces[i]
 		total += len(s.Ranges)
 		for j := range s.Ranges[:min(len(s.Ranges), rowsMax-min(rowsMax, len(t.Rows)))] {
 			x := &s.Ranges[j]
-			t.add(r.targetPrefix(s.Target)+s.Name, fmt.Sprintf("0x%x", x.First), fmt.Sprintf("0x%x", x.Last), bytesText(x.Bytes()), x.Area,
+			t.add(r.targetPrefix(s.Target)+s.Name, fmt.Sprintf("0x%x", x.First),
+				fmt.Sprintf("0x%x", x.Last), bytesText(x.Bytes()), x.Area,
 				none(x.Written, bytesText), none(x.Read, bytesText), none(x.Compared, bytesText))
 		}
 	}
@@ -106,15 +115,18 @@ func (r *Report) rangeTable() Table {
 }
 
 func (r *Report) tileTable() Table {
-	t := Table{Title: "Tiles", Note: "a multicast counts on every tile", Columns: []string{"tile", "kind", ">bytes in", ">bytes out", ">compared"}}
+	t := Table{Title: "Tiles", Note: "a multicast counts on every tile",
+		Columns: []string{"tile", "kind", ">bytes in", ">bytes out", ">compared"}}
 	return rows(t, r.Tiles, func(_ int, x *Tile) []string {
-		return []string{fmt.Sprintf("%s%d,%d", r.targetPrefix(x.Target), x.X, x.Y), x.Kind, none(x.Written, bytesText), none(x.Read, bytesText),
+		return []string{fmt.Sprintf("%s%d,%d", r.targetPrefix(x.Target), x.X, x.Y), x.Kind,
+			none(x.Written, bytesText), none(x.Read, bytesText),
 			none(x.Compared, bytesText)}
 	})
 }
 
 func (r *Report) tensorTable() Table {
-	t := Table{Title: "Tensors", Columns: []string{"tensor", "role", "type", "shape", ">size", ">moved", "data"}}
+	t := Table{Title: "Tensors", Columns: []string{"tensor", "role", "type", "shape", ">size",
+		">moved", "data"}}
 	return rows(t, r.Tensors, func(_ int, x *Used) []string {
 		data := "to be given"
 		switch {
@@ -125,7 +137,8 @@ func (r *Report) tensorTable() Table {
 		case x.Role == "output":
 			data = ""
 		}
-		return []string{plain(x.Name), x.Role, x.DType, shapeText(x.Shape), bytesText(x.Bytes), bytesText(x.Moved), data}
+		return []string{plain(x.Name), x.Role, x.DType, shapeText(x.Shape), bytesText(x.Bytes),
+			bytesText(x.Moved), data}
 	})
 }
 
@@ -159,6 +172,7 @@ func (t *Table) cut(total int) {
 	if total <= len(t.Rows) {
 		return
 	}
-	note := fmt.Sprintf("the first %d of %s; --json has them all", len(t.Rows), countText(uint64(total)))
+	note := fmt.Sprintf("the first %d of %s; --json has them all", len(t.Rows),
+		countText(uint64(total)))
 	t.Note = strings.TrimPrefix(t.Note+"; "+note, "; ")
 }

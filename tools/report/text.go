@@ -21,7 +21,8 @@ func bytesText(n uint64) string {
 		value /= 1024
 		unit++
 	}
-	return threeDigits(value) + " " + [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}[unit]
+	return threeDigits(value) + " " + [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB",
+		"EiB"}[unit]
 }
 
 // timeText is a time in nanoseconds for people: "100 ns", "1.2 us", "1 s".
@@ -94,7 +95,8 @@ func shareText(part, whole float64) string {
 // trace: no control characters, and no more than 255 bytes.
 func plain(name string) string {
 	name = strings.Map(func(r rune) rune {
-		if fbs.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Cf, r) || r == 0xfffe || r == 0xffff {
+		if fbs.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Cf, r) || r == 0xfffe ||
+			r == 0xffff {
 			return '\ufffd'
 		}
 		return r

@@ -73,8 +73,9 @@ type walk struct {
 	mergeNs  int64 // what is shorter is put together
 
 	rows  [][]Slice
-	taken []bool         // rows from rowScopes on
-	stack []*frame       // a sequence, what it calls, and behind each the scopes that are open in it
+	taken []bool // rows from rowScopes on
+	// a sequence, what it calls, and behind each the scopes that are open in it
+	stack []*frame
 	open  map[int]*frame // scopes by name, also those that the sequence they began in has left
 	count uint64         // commands so far
 	bytes uint64
@@ -222,7 +223,8 @@ func (w *walk) begin(kind, name string, index, row int, command uint32, start in
 		w.taken[free] = true
 		row += free
 	}
-	return &frame{Slice: Slice{Name: name, Kind: kind, Start: start, Command: command, Count: w.count, Bytes: w.bytes}, index: index, row: row}
+	return &frame{Slice: Slice{Name: name, Kind: kind, Start: start, Command: command,
+		Count: w.count, Bytes: w.bytes}, index: index, row: row}
 }
 
 // release ends the phase in a slice that is no longer open, and makes room in its row.
@@ -254,7 +256,8 @@ func (w *walk) close(f *frame, end int64) {
 
 // enter begins a sequence.
 func (w *walk) enter(kind string, sequence, row int, command uint32, start int64) {
-	w.stack = append(w.stack, w.begin(kind, w.d.image.Sequences[sequence].Name, sequence, row, command, start))
+	w.stack = append(w.stack, w.begin(kind, w.d.image.Sequences[sequence].Name, sequence, row,
+		command, start))
 }
 
 // innermost is where the sequence under way stands in the stack.

@@ -77,8 +77,10 @@ func (p *Profile) WriteTrace(w io.Writer) error {
 }
 
 func (p *Profile) events() []event {
-	list := named(nil, "process_name", traceThread, "lightmetal: "+plain(p.Image)+" on "+plain(p.Device))
-	names := []string{fmt.Sprintf("%s, run %d of %d", plain(p.Sequence), p.Shown, p.Runs), "calls", "commands", "scopes"}
+	list := named(nil, "process_name", traceThread,
+		"lightmetal: "+plain(p.Image)+" on "+plain(p.Device))
+	names := []string{fmt.Sprintf("%s, run %d of %d", plain(p.Sequence), p.Shown, p.Runs), "calls",
+		"commands", "scopes"}
 	for row, slices := range p.Timeline {
 		thread, name := traceThread+row, names[min(row, rowScopes)]
 		if row > rowScopes {
@@ -96,18 +98,22 @@ func (p *Profile) events() []event {
 
 // named appends the name of a process or thread.
 func named(list []event, what string, thread int, name string) []event {
-	list = append(list, event{Phase: "M", Process: traceProcess, Thread: thread, Name: what, Args: arguments{Name: name}})
+	list = append(list, event{Phase: "M", Process: traceProcess, Thread: thread, Name: what,
+		Args: arguments{Name: name}})
 	if what == "thread_name" {
-		list = append(list, event{Phase: "M", Process: traceProcess, Thread: thread, Name: "thread_sort_index", Args: arguments{Sort: &thread}})
+		list = append(list, event{Phase: "M", Process: traceProcess, Thread: thread,
+			Name: "thread_sort_index", Args: arguments{Sort: &thread}})
 	}
 	return list
 }
 
 func (s *Slice) event(thread int) event {
 	return event{
-		Phase: "X", Process: traceProcess, Thread: thread, Time: microseconds(s.Start), Duration: microseconds(s.Ns),
-		Name: plain(s.Name), Category: s.Kind,
-		Args: arguments{Command: &s.Command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly, Window: plain(s.Window), Offset: s.Offset, Bytes: s.Bytes},
+		Phase: "X", Process: traceProcess, Thread: thread, Time: microseconds(s.Start),
+		Duration: microseconds(s.Ns),
+		Name:     plain(s.Name), Category: s.Kind,
+		Args: arguments{Command: &s.Command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly,
+			Window: plain(s.Window), Offset: s.Offset, Bytes: s.Bytes},
 	}
 }
 
@@ -140,7 +146,8 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 	p.Timeline = file.Slices.rows
 	for row, slices := range p.Timeline {
 		if n := len(slices); n > 0 && slices[n-1].End() > tookOf(p.Timeline) {
-			return nil, fmt.Errorf("not a profile of lm replay: thread %d goes on behind the run", traceThread+row)
+			return nil, fmt.Errorf("not a profile of lm replay: thread %d goes on behind the run",
+				traceThread+row)
 		}
 	}
 	return p, nil
@@ -184,7 +191,8 @@ func (s *summaryText) UnmarshalJSON(text []byte) error {
 
 // check refuses numbers that cannot be.
 func (p *Profile) check() error {
-	numbers := []int64{p.OverheadNs, p.TotalNs, p.LeastNs, p.MostNs, p.MergeNs, int64(p.Runs), int64(p.Shown)}
+	numbers := []int64{p.OverheadNs, p.TotalNs, p.LeastNs, p.MostNs, p.MergeNs, int64(p.Runs),
+		int64(p.Shown)}
 	for _, list := range [][]Spent{p.Opcodes, p.Scopes, p.Sequences, p.Windows} {
 		if len(list) > spentMax+1 {
 			return fmt.Errorf("a list of %d", len(list))
@@ -245,7 +253,8 @@ func (t *traceSlices) event(e *event) error {
 		return nil
 	case e.Phase != "X":
 		return fmt.Errorf("phase %q", plain(e.Phase))
-	case e.Process != traceProcess || e.Thread < traceThread || e.Thread >= traceThread+rowsOfTimeline:
+	case e.Process != traceProcess || e.Thread < traceThread ||
+		e.Thread >= traceThread+rowsOfTimeline:
 		return fmt.Errorf("process %d, thread %d", e.Process, e.Thread)
 	}
 	start, err := nanoseconds(e.Time)
@@ -257,8 +266,10 @@ func (t *traceSlices) event(e *event) error {
 		return err
 	}
 	s := Slice{
-		Name: plain(e.Name), Kind: plain(e.Category), Start: start, Ns: took, Count: e.Args.Count, Bytes: e.Args.Bytes,
-		Opcode: plain(e.Args.Opcode), Mostly: plain(e.Args.Mostly), Window: plain(e.Args.Window), Offset: plain(e.Args.Offset),
+		Name: plain(e.Name), Kind: plain(e.Category), Start: start, Ns: took, Count: e.Args.Count,
+		Bytes:  e.Args.Bytes,
+		Opcode: plain(e.Args.Opcode), Mostly: plain(e.Args.Mostly), Window: plain(e.Args.Window),
+		Offset: plain(e.Args.Offset),
 	}
 	if e.Args.Command != nil {
 		s.Command = *e.Args.Command

@@ -7,7 +7,8 @@ func TestCommentsAndBlanksDoNotChangeTheHash(t *testing.T) {
 	if got := canonical(bare); got != bare {
 		t.Fatalf("canonical(%q) = %q, want it unchanged", bare, got)
 	}
-	for _, schema := range []string{"a;\nb;", "// head\n\n  a; // first\n\t\nb;\r\n", "a;\n//\nb;\n\n"} {
+	for _, schema := range []string{"a;\nb;", "// head\n\n  a; // first\n\t\nb;\r\n",
+		"a;\n//\nb;\n\n"} {
 		if schemaHash(schema) != schemaHash(bare) {
 			t.Errorf("hash of %q differs; its canonical text is %q", schema, canonical(schema))
 		}

@@ -46,7 +46,8 @@ func newBreaker(root, folder string) (*breaker, error) {
 		c.Dir, c.Stderr = root, os.Stderr
 		return c.Output()
 	}
-	out, err := run("list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "-tags", targetTags, "./tools/lmrun")
+	out, err := run("list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "-tags",
+		targetTags, "./tools/lmrun")
 	for d := json.NewDecoder(bytes.NewReader(out)); err == nil; {
 		var p listed
 		if err = d.Decode(&p); err == nil {
@@ -57,7 +58,8 @@ func newBreaker(root, folder string) (*breaker, error) {
 		return nil, err
 	}
 	plain := filepath.Join(folder, "plain")
-	if _, err = run("build", "-tags", targetTags, "-gcflags=all=-l", "-o", plain, "./tools/lmrun"); err == nil {
+	if _, err = run("build", "-tags", targetTags, "-gcflags=all=-l", "-o", plain,
+		"./tools/lmrun"); err == nil {
 		out, err = run("tool", "nm", plain)
 	}
 	for line := range strings.Lines(string(out)) {
@@ -70,7 +72,8 @@ func newBreaker(root, folder string) (*breaker, error) {
 
 // typed is what is known of the types in the files of a package.
 func (b *breaker) typed(set *token.FileSet, path string, files []*ast.File) *types.Info {
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{},
+		Uses: map[*ast.Ident]types.Object{}}
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(b.packages[path].Export) }
 	config := types.Config{Importer: importer.ForCompiler(set, "gc", lookup), Error: func(error) {}}
 	_, _ = config.Check(path, set, files, info)
@@ -111,7 +114,8 @@ func (b *breaks) linked(f *ast.FuncDecl) bool {
 	if path == "lightmetal/tools/lmrun" {
 		path = "main"
 	}
-	return strings.Contains(b.symbols, "\n"+path+"."+name+"\n") || strings.Contains(b.symbols, "\n"+path+"."+name+"[")
+	return strings.Contains(b.symbols, "\n"+path+"."+name+"\n") ||
+		strings.Contains(b.symbols, "\n"+path+"."+name+"[")
 }
 
 func (b *breaks) visit(n ast.Node) bool {
@@ -163,7 +167,8 @@ func returns(n *ast.IfStmt) bool {
 // place numbers a way to break something.
 func (b *breaks) place(n ast.Node, kind string) string {
 	where := fmt.Sprintf("%s:%d", b.relative, b.set.Position(n.Pos()).Line)
-	b.places = append(b.places, Place{where, kind + " " + strings.Join(strings.Fields(b.text(n)), " ")})
+	b.places = append(b.places, Place{where, kind + " " +
+		strings.Join(strings.Fields(b.text(n)), " ")})
 	return strconv.Itoa(len(b.places))
 }
 
@@ -216,7 +221,9 @@ func quiet(e ast.Expr) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			name, plain := n.Fun.(*ast.Ident)
-			is = is && plain && slices.Contains([]string{"len", "int", "int64", "uint64", "uint32", "uintptr"}, name.Name)
+			is = is && plain &&
+				slices.Contains([]string{"len", "int", "int64", "uint64", "uint32", "uintptr"},
+					name.Name)
 		case *ast.FuncLit:
 			is = false
 		case *ast.UnaryExpr:
@@ -238,8 +245,10 @@ func (b *breaks) constant(e ast.Expr) bool {
 	case !ok:
 	case basic.Info()&types.IsBoolean != 0:
 		b.around(e, "simulated.Not("+b.place(e, "not")+", ", ")")
-	case basic.Info()&types.IsInteger != 0 && basic.Info()&types.IsUntyped == 0 && b.named(known.Type) != "":
-		b.around(e, "simulated.Next["+b.named(known.Type)+"]("+b.place(e, "one more than")+", ", ")")
+	case basic.Info()&types.IsInteger != 0 && basic.Info()&types.IsUntyped == 0 &&
+		b.named(known.Type) != "":
+		b.around(e, "simulated.Next["+b.named(known.Type)+"]("+b.place(e, "one more than")+", ",
+			")")
 	}
 	return true
 }
@@ -273,7 +282,8 @@ func (b *breaks) arguments(n *ast.CallExpr) {
 	for i := 0; i+1 < len(n.Args); i++ {
 		x, y := n.Args[i], n.Args[i+1]
 		tx, ty := b.info.Types[x], b.info.Types[y]
-		if tx.Value != nil || ty.Value != nil || tx.Type == nil || ty.Type == nil || tx.IsType() || ty.IsType() || !types.Identical(tx.Type, ty.Type) || !quiet(x) || !quiet(y) {
+		if tx.Value != nil || ty.Value != nil || tx.Type == nil || ty.Type == nil || tx.IsType() ||
+			ty.IsType() || !types.Identical(tx.Type, ty.Type) || !quiet(x) || !quiet(y) {
 			continue
 		}
 		number := b.place(n, fmt.Sprintf("swapped %d and %d of", i+1, i+2))

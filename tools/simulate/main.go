@@ -19,7 +19,8 @@ import (
 // has them.
 func build(root, folder, overlay string) (program string, err error) {
 	program = filepath.Join(folder, "world")
-	c := exec.Command("go", "build", "-overlay", overlay, "-tags", "world,"+targetTags, "-o", program, "./tools/lmrun")
+	c := exec.Command("go", "build", "-overlay", overlay, "-tags", "world,"+targetTags, "-o",
+		program, "./tools/lmrun")
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -37,7 +38,9 @@ const (
 // noticed runs a program with something broken. One that hangs or dies has
 // noticed it, too.
 func noticed(folder, broken, program string, arguments ...string) (how string, ok bool) {
-	c := exec.Command("timeout", append([]string{"-s", "KILL", fmt.Sprint(patience.Seconds()), "prlimit", "--cpu=" + cpuMax, program}, arguments...)...)
+	c := exec.Command("timeout",
+		append([]string{"-s", "KILL", fmt.Sprint(patience.Seconds()), "prlimit", "--cpu=" + cpuMax,
+			program}, arguments...)...)
 	c.Dir, c.Env = folder, append(os.Environ(), "LM_BROKEN="+broken, "LM_TEST_REQUIRED=1")
 	out, err := c.CombinedOutput()
 	line, _, _ := strings.Cut(string(out), "\n")
@@ -66,9 +69,11 @@ func main() {
 	flag.DurationVar(&o.limit, "for", 0, "go on until so much time is over")
 	flag.BoolVar(&o.talk, "talk", false, "print every step")
 	flag.BoolVar(&o.past, "past", false, "hold that each past defect is noticed")
-	flag.IntVar(&o.broken, "broken", 0, "break the code at so many places, one after the other, and count what is noticed")
+	flag.IntVar(&o.broken, "broken", 0,
+		"break the code at so many places, one after the other, and count what is noticed")
 	flag.Uint64Var(&o.choice, "choice", 1, "the seed that chooses those places")
-	flag.StringVar(&o.at, "at", "", "run with this broken: the name of a past defect, or the number of a place")
+	flag.StringVar(&o.at, "at", "",
+		"run with this broken: the name of a past defect, or the number of a place")
 	flag.Parse()
 	if err := simulate(o); err != nil {
 		fmt.Fprintln(os.Stderr, "simulate:", err)
@@ -104,7 +109,8 @@ func simulate(o options) error {
 	case o.broken > 0:
 		return breakages(root, folder, file, program, b.places, o)
 	}
-	c := exec.Command(program, "-from", fmt.Sprint(o.from), "-seeds", fmt.Sprint(o.seeds), "-for", o.limit.String(), fmt.Sprintf("-talk=%v", o.talk))
+	c := exec.Command(program, "-from", fmt.Sprint(o.from), "-seeds", fmt.Sprint(o.seeds), "-for",
+		o.limit.String(), fmt.Sprintf("-talk=%v", o.talk))
 	c.Stdout, c.Stderr, c.Env = os.Stdout, os.Stderr, append(os.Environ(), "LM_BROKEN="+o.at)
 	return c.Run()
 }
@@ -151,7 +157,8 @@ func breakages(root, folder, overlay, program string, places []Place, o options)
 		}
 	}
 	byWorlds := len(chosen) - len(left)
-	fmt.Printf("of %d breakages of %d places worlds notice %d\n", len(chosen), len(places), byWorlds)
+	fmt.Printf("of %d breakages of %d places worlds notice %d\n", len(chosen), len(places),
+		byWorlds)
 	players := filepath.Join(folder, "players")
 	c := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", players, "./tools/bench")
 	c.Dir = root
@@ -159,7 +166,8 @@ func breakages(root, folder, overlay, program string, places []Place, o options)
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	play := func(broken string) (how string, ok bool) {
-		return noticed(filepath.Join(root, "tools/bench"), broken, players, "-test.failfast", "-test.run", twoPlayers)
+		return noticed(filepath.Join(root, "tools/bench"), broken, players, "-test.failfast",
+			"-test.run", twoPlayers)
 	}
 	if how, wrong := play(""); wrong {
 		return fmt.Errorf("the two players, with nothing broken: %s", how)
@@ -174,6 +182,7 @@ func breakages(root, folder, overlay, program string, places []Place, o options)
 		}
 		tell(who, n, how)
 	}
-	fmt.Printf("of %d breakages %d are noticed: by worlds %d, by the two players %d more\n", len(chosen), byWorlds+byPlayers, byWorlds, byPlayers)
+	fmt.Printf("of %d breakages %d are noticed: by worlds %d, by the two players %d more\n",
+		len(chosen), byWorlds+byPlayers, byWorlds, byPlayers)
 	return nil
 }

@@ -19,7 +19,8 @@ import (
 // target are the packages of what runs on one, entered those whose functions tell
 // when they begin, and led those whose system calls are led through package kernel.
 var (
-	target  = []string{"fbs", "boards", "hal", "runtime", "runtime/signed", "tools/files", "tools/lmrun", "tools/lmrun/args"}
+	target = []string{"fbs", "boards", "hal", "runtime", "runtime/signed", "tools/files",
+		"tools/lmrun", "tools/lmrun/args"}
 	entered = []string{"tools/lmrun", "tools/files"}
 	led     = []string{"hal", "runtime", "tools/files", "tools/lmrun"}
 )
@@ -76,11 +77,13 @@ func Forget() { vfioShared.files, vfioShared.iommu = nil, false }
 // changeAll changes the files of a package.
 func (s *seams) changeAll(name string) error {
 	paths, _ := filepath.Glob(filepath.Join(s.root, name, "*.go"))
-	paths = slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "_test.go") })
+	paths = slices.DeleteFunc(paths,
+		func(path string) bool { return strings.HasSuffix(path, "_test.go") })
 	set, files, editors := token.NewFileSet(), []*ast.File{}, []*editor{}
 	for _, path := range paths {
 		relative := name + "/" + filepath.Base(path)
-		if s.breaker != nil && !slices.Contains(s.breaker.packages["lightmetal/"+name].GoFiles, filepath.Base(path)) {
+		if s.breaker != nil && !slices.Contains(s.breaker.packages["lightmetal/"+name].GoFiles,
+			filepath.Base(path)) {
 			continue // not built
 		}
 		source, err := os.ReadFile(path)
@@ -94,7 +97,8 @@ func (s *seams) changeAll(name string) error {
 		if err != nil {
 			return fmt.Errorf("%s as changed: %w", relative, err)
 		}
-		files, editors = append(files, file), append(editors, &editor{set: set, source: source, name: name, relative: relative})
+		files, editors = append(files, file),
+			append(editors, &editor{set: set, source: source, name: name, relative: relative})
 	}
 	var info *types.Info
 	if s.breaker != nil {
@@ -124,9 +128,12 @@ func withPast(relative string, source []byte) ([]byte, error) {
 			continue
 		}
 		if bytes.Count(source, []byte(p.Old)) != 1 {
-			return nil, fmt.Errorf("%s: %q is not once in %s: tools/simulate/past.go is to follow", p.Name, p.Old, relative)
+			return nil, fmt.Errorf("%s: %q is not once in %s: tools/simulate/past.go is to follow",
+				p.Name, p.Old, relative)
 		}
-		source = bytes.Replace(source, []byte(p.Old), []byte(strings.ReplaceAll(p.New, "BROKEN", "simulated.Is("+strconv.Quote(p.Name)+")")), 1)
+		source = bytes.Replace(source, []byte(p.Old),
+			[]byte(strings.ReplaceAll(p.New, "BROKEN", "simulated.Is("+strconv.Quote(p.Name)+")")),
+			1)
 	}
 	return source, nil
 }
@@ -152,7 +159,8 @@ func (e *editor) visit(n ast.Node) bool {
 	case *ast.FuncDecl:
 		e.function(n)
 	case *ast.SelectorExpr:
-		if of, ok := n.X.(*ast.Ident); ok && slices.Contains(led, e.name) && slices.Contains(calls[of.Name], n.Sel.Name) {
+		if of, ok := n.X.(*ast.Ident); ok && slices.Contains(led, e.name) &&
+			slices.Contains(calls[of.Name], n.Sel.Name) {
 			e.edits = append(e.edits, edit{e.at(of.Pos()), e.at(of.End()), "simulated", 1 << 30})
 		}
 	}
@@ -161,7 +169,8 @@ func (e *editor) visit(n ast.Node) bool {
 
 // calls are the functions, by their packages, that package kernel has, too.
 var calls = map[string][]string{
-	"unix": {"RawSyscall", "RawSyscall6", "Syscall", "Syscall6", "Open", "Openat", "Close", "Read", "Pread", "Ftruncate", "Fallocate", "Mlock", "MmapPtr", "IoctlSetPointerInt", "IoctlGetInt",
+	"unix": {"RawSyscall", "RawSyscall6", "Syscall", "Syscall6", "Open", "Openat", "Close", "Read",
+		"Pread", "Ftruncate", "Fallocate", "Mlock", "MmapPtr", "IoctlSetPointerInt", "IoctlGetInt",
 		"Readlink", "Fstat", "Mprotect", "EpollCreate1", "Prctl", "Exit"},
 	"args": {"Words"},
 	"time": {"Since"},
@@ -190,7 +199,8 @@ func (e *editor) apply(file *ast.File) []byte {
 	}
 	out.Write(e.source[at:])
 	out.WriteString("\nvar _ = simulated.Is\n")
-	for path, name := range map[string]string{"golang.org/x/sys/unix": "unix.EINVAL", "time": "time.Now", "lightmetal/tools/lmrun/args": "args.Words"} {
+	for path, name := range map[string]string{"golang.org/x/sys/unix": "unix.EINVAL",
+		"time": "time.Now", "lightmetal/tools/lmrun/args": "args.Words"} {
 		if bytes.Contains(e.source, []byte(strconv.Quote(path))) {
 			out.WriteString("var _ = " + name + "\n")
 		}

@@ -72,7 +72,8 @@ func TestWorldsAreVetted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("go", "vet", "-unsafeptr=false", "-overlay", file, "-tags", "world", "./tools/lmrun")
+	c := exec.Command("go", "vet", "-unsafeptr=false", "-overlay", file, "-tags", "world",
+		"./tools/lmrun")
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

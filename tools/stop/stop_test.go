@@ -19,7 +19,8 @@ func TestWhatStopsGivesItsErrorAndDeferredCallsAreMade(t *testing.T) {
 	if !errors.Is(err, os.ErrNotExist) || !closed {
 		t.Errorf("%v, closed %v", err, closed)
 	}
-	if err := Try(func() { With(hal.BadImage, "%d bytes", 3) }); hal.CodeOf(err) != hal.BadImage || !strings.HasSuffix(err.Error(), "3 bytes") {
+	if err := Try(func() { With(hal.BadImage, "%d bytes", 3) }); hal.CodeOf(err) != hal.BadImage ||
+		!strings.HasSuffix(err.Error(), "3 bytes") {
 		t.Error(err)
 	}
 	if err := Try(func() { On(nil) }); err != nil {

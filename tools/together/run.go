@@ -31,7 +31,8 @@ type call struct {
 }
 
 func runOf(view *fbs.View, sequences ...int) *run {
-	r := &run{view: view, aims: make([]aim, len(view.Windows)), stores: map[space][]span{}, found: map[space][]span{},
+	r := &run{view: view, aims: make([]aim, len(view.Windows)), stores: map[space][]span{},
+		found:  map[space][]span{},
 		waited: math.MaxInt, called: map[call]bool{}}
 	for _, s := range sequences {
 		r.sequence(s)
@@ -40,7 +41,8 @@ func runOf(view *fbs.View, sequences ...int) *run {
 		r.stores[s] = earliest(list)
 	}
 	for s, list := range r.found {
-		r.found[s] = without(earliest(list), r.stores[s], func(load, store *span) bool { return s.exact() && store.order < load.order })
+		r.found[s] = without(earliest(list), r.stores[s],
+			func(load, store *span) bool { return s.exact() && store.order < load.order })
 	}
 	return r
 }
@@ -105,7 +107,8 @@ func (r *run) note(to map[space][]span, c *fbs.Command, e *lmb.Effect, index, or
 			at.first, at.last = 0, 0
 		}
 		list := to[s]
-		if n := len(list); n > 0 && order == r.order && list[n-1].order == order-1 && list[n-1].last+1 == at.first {
+		if n := len(list); n > 0 && order == r.order && list[n-1].order == order-1 &&
+			list[n-1].last+1 == at.first {
 			list[n-1].last, list[n-1].order = at.last, order // a run of stores
 			continue
 		}

@@ -30,7 +30,8 @@ type space struct {
 }
 
 func (s space) compare(other space) int {
-	return cmp.Or(cmp.Compare(s.vendor, other.vendor), cmp.Compare(s.device, other.device), cmp.Compare(s.kind, other.kind),
+	return cmp.Or(cmp.Compare(s.vendor, other.vendor), cmp.Compare(s.device, other.device),
+		cmp.Compare(s.kind, other.kind),
 		cmp.Compare(s.y, other.y), cmp.Compare(s.x, other.x), cmp.Compare(s.target, other.target))
 }
 
@@ -149,7 +150,8 @@ func apart(a, b []string) bool {
 	bare := func(name string) string { return name[strings.Index(name, ":")+1:] }
 	return len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(name string) bool {
 		return slices.ContainsFunc(b, func(other string) bool {
-			return bare(name) == bare(other) || strings.HasPrefix(name, "tt:") != strings.HasPrefix(other, "tt:")
+			return bare(name) == bare(other) ||
+				strings.HasPrefix(name, "tt:") != strings.HasPrefix(other, "tt:")
 		})
 	})
 }

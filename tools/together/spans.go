@@ -18,14 +18,16 @@ func earliest(list []span) (done []span) {
 	if disjoint(list) {
 		return list
 	}
-	list = slices.SortedStableFunc(slices.Values(list), func(a, b span) int { return cmp.Compare(a.order, b.order) })
+	list = slices.SortedStableFunc(slices.Values(list),
+		func(a, b span) int { return cmp.Compare(a.order, b.order) })
 	edges := make([]uint64, 0, 2*len(list))
 	for _, s := range list {
 		edges = append(edges, s.first, s.last+1)
 	}
 	slices.Sort(edges)
 	edges = slices.Compact(edges)
-	owner, next := make([]*span, len(edges)), make([]int, len(edges)) // of what begins at an edge; how far it is to one without an owner
+	// of what begins at an edge; how far it is to one without an owner
+	owner, next := make([]*span, len(edges)), make([]int, len(edges))
 	for i := range list {
 		at, _ := slices.BinarySearch(edges, list[i].first)
 		for at = free(next, at); edges[at] <= list[i].last; at = free(next, at) {
@@ -33,7 +35,8 @@ func earliest(list []span) (done []span) {
 		}
 	}
 	for i, s := range owner {
-		if n := len(done); s != nil && n > 0 && done[n-1].command == s.command && done[n-1].last+1 == edges[i] {
+		if n := len(done); s != nil && n > 0 && done[n-1].command == s.command &&
+			done[n-1].last+1 == edges[i] {
 			done[n-1].last = edges[i+1] - 1
 		} else if s != nil {
 			done = append(done, span{edges[i], edges[i+1] - 1, s.command, s.order})

@@ -23,9 +23,11 @@ type Image struct {
 // Collision is a place that an image relies on and another stores to.
 type Collision struct {
 	Image    string `json:"image"`
-	Sequence string `json:"sequence"`          // which relies on it
-	Left     string `json:"left_by,omitempty"` // the sequence of the image that stored it; empty: Sequence loads it without having stored to it
-	Command  int    `json:"command"`           // that stored or loads it
+	Sequence string `json:"sequence"` // which relies on it
+	// the sequence of the image that stored it; empty: Sequence loads it without having stored to
+	// it
+	Left    string `json:"left_by,omitempty"`
+	Command int    `json:"command"` // that stored or loads it
 
 	Other         string `json:"other"`
 	OtherSequence string `json:"other_sequence"`
@@ -33,9 +35,10 @@ type Collision struct {
 
 	Device string `json:"device"`
 	Place  string `json:"place"`
-	First  uint64 `json:"first"` // of the bytes that both commands mean; 0 where which these are is not known
-	Last   uint64 `json:"last"`
-	Bytes  uint64 `json:"bytes"` // in this place, by any commands
+	// of the bytes that both commands mean; 0 where which these are is not known
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+	Bytes uint64 `json:"bytes"` // in this place, by any commands
 }
 
 func (c *Collision) String() string {
@@ -43,11 +46,13 @@ func (c *Collision) String() string {
 	if c.Bytes > 0 {
 		where = fmt.Sprintf("%s 0x%x to 0x%x", c.Place, c.First, c.Last)
 	}
-	relies := fmt.Sprintf("%s relies on what command %d (%s) left there", c.Sequence, c.Command, c.Left)
+	relies := fmt.Sprintf("%s relies on what command %d (%s) left there", c.Sequence, c.Command,
+		c.Left)
 	if c.Left == "" {
 		relies = fmt.Sprintf("command %d (%s) loads what is there", c.Command, c.Sequence)
 	}
-	return fmt.Sprintf("%s: %s; command %d (%s) of %s stores there: %s, %s", c.Image, relies, c.OtherCommand, c.OtherSequence, c.Other, c.Device, where)
+	return fmt.Sprintf("%s: %s; command %d (%s) of %s stores there: %s, %s", c.Image, relies,
+		c.OtherCommand, c.OtherSequence, c.Other, c.Device, where)
 }
 
 // Check gives the collisions of every image with every other, the first of each
@@ -254,6 +259,7 @@ func sequenceName(view *fbs.View, index int) string { return view.Name(view.Sequ
 
 // sequenceOf is the name of the sequence that a command belongs to.
 func sequenceOf(view *fbs.View, command int) string {
-	i, _ := slices.BinarySearchFunc(view.Sequences, command, func(s fbs.Sequence, at int) int { return cmp.Compare(int(s.First+s.Count)-1, at) })
+	i, _ := slices.BinarySearchFunc(view.Sequences, command,
+		func(s fbs.Sequence, at int) int { return cmp.Compare(int(s.First+s.Count)-1, at) })
 	return sequenceName(view, i)
 }

@@ -17,7 +17,8 @@ func (d *Device) Attach(bytes func(address, size uint64) []byte) {
 // host gives memory of Host windows by bus address, nil where none is.
 func (p *process) host(address, size uint64) []byte {
 	for _, h := range p.hosts {
-		if inside := address - h.bus; address >= h.bus && inside < uint64(len(h.data)) && size <= uint64(len(h.data))-inside {
+		if inside := address - h.bus; address >= h.bus && inside < uint64(len(h.data)) &&
+			size <= uint64(len(h.data))-inside {
 			return h.data[inside:][:size]
 		}
 	}
@@ -47,7 +48,8 @@ func (p *process) lend() {
 
 // transfer carries out one request, page by page, as memory may lie in pieces.
 // The answer has one byte that says whether all was there, and what was read.
-func transfer(child io.Reader, r request, buffer []byte, bytes func(address, size uint64) []byte) (answer []byte, err error) {
+func transfer(child io.Reader, r request, buffer []byte,
+	bytes func(address, size uint64) []byte) (answer []byte, err error) {
 	if r.size > chunkMax || r.op != opLoad && r.op != opStore {
 		return nil, fmt.Errorf("transfer %d of %d bytes", r.op, r.size)
 	}
@@ -74,7 +76,8 @@ func transfer(child io.Reader, r request, buffer []byte, bytes func(address, siz
 
 // transferPage copies up to the end of a page and gives the bytes. None: they are
 // not there, or not any more, as those of a file that its owner cuts meanwhile.
-func transferPage(op opcode, at uint64, data []byte, bytes func(address, size uint64) []byte) (n int) {
+func transferPage(op opcode, at uint64, data []byte,
+	bytes func(address, size uint64) []byte) (n int) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // which holds for one goroutine
 	defer func() {
 		if fault := recover(); fault != nil {

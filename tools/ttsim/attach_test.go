@@ -29,13 +29,16 @@ func TestMemoryThatIsTakenAwayIsNotThere(t *testing.T) {
 		op      opcode
 		address uint64
 		there   byte
-	}{{opStore, 0, 1}, {opLoad, 0, 1}, {opStore, pageSize, 0}, {opLoad, pageSize, 0}, {opLoad, pageSize - 4, 0}} {
+	}{{opStore, 0, 1}, {opLoad, 0, 1}, {opStore, pageSize, 0}, {opLoad, pageSize, 0},
+		{opLoad, pageSize - 4, 0}} {
 		if err := unix.Ftruncate(fd, pageSize); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := transfer(bytes.NewReader([]byte("12345678")), request{op: test.op, address: test.address, size: 8}, buffer, lent)
+		answer, err := transfer(bytes.NewReader([]byte("12345678")),
+			request{op: test.op, address: test.address, size: 8}, buffer, lent)
 		if err != nil || answer[0] != test.there {
-			t.Errorf("transfer %d at %#x: there %d, want %d, %v", test.op, test.address, answer[0], test.there, err)
+			t.Errorf("transfer %d at %#x: there %d, want %d, %v", test.op, test.address, answer[0],
+				test.there, err)
 		}
 		if test.op == opLoad && test.there == 1 && string(answer[1:]) != "12345678" {
 			t.Errorf("loaded %q", answer[1:])

@@ -80,14 +80,18 @@ func Open(name string) (*Device, error) {
 
 func open(name string) (*Device, error) {
 	if !built {
-		return nil, errors.New("this program was built without cgo, which loading the simulator takes; build it with CGO_ENABLED=1 and a C compiler")
+		return nil,
+			errors.New("this program was built without cgo, which loading the simulator takes; " +
+				"build it with CGO_ENABLED=1 and a C compiler")
 	}
 	library, err := filepath.Abs(strings.TrimPrefix(name, Prefix))
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(library); err != nil {
-		return nil, errors.New("no simulator library there; github.com/tenstorrent/ttsim has the sources and releases")
+		return nil,
+			errors.New("no simulator library there; github.com/tenstorrent/ttsim has the sources " +
+				"and releases")
 	}
 	p, err := start(library)
 	if err != nil {
@@ -150,15 +154,18 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	o := d.board.Outbound
 	size := (w.Size + pageSize - 1) &^ (pageSize - 1)
-	if o == nil || len(d.process.hosts) == o.Regions || size-1 > min(hostSize-1, o.Last) || d.hostEnd > min(hostSize-1, o.Last)-(size-1) {
-		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see", w.Size)
+	if o == nil || len(d.process.hosts) == o.Regions || size-1 > min(hostSize-1, o.Last) ||
+		d.hostEnd > min(hostSize-1, o.Last)-(size-1) {
+		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see",
+			w.Size)
 	}
 	data, code := make([]byte, size), hal.OK
-	o.ProgramRegion(len(d.process.hosts), d.hostEnd, size, hostBus+d.hostEnd, func(register uint64, value uint32) {
-		if code == hal.OK {
-			code = d.store(barBase[o.Bar]+register, 4, uint64(value))
-		}
-	})
+	o.ProgramRegion(len(d.process.hosts), d.hostEnd, size, hostBus+d.hostEnd,
+		func(register uint64, value uint32) {
+			if code == hal.OK {
+				code = d.store(barBase[o.Bar]+register, 4, uint64(value))
+			}
+		})
 	if code != hal.OK {
 		return d.refuse(code, "%s", d.Refusal())
 	}
@@ -177,7 +184,8 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	}
 	size := d.board.Bars[w.Bar]
 	if w.Offset > size || w.Size > size-w.Offset {
-		return d.refuse(hal.WrongDevice, "BAR %d has %#x bytes, the window needs %#x at %#x", w.Bar, size, w.Size, w.Offset)
+		return d.refuse(hal.WrongDevice, "BAR %d has %#x bytes, the window needs %#x at %#x", w.Bar,
+			size, w.Size, w.Offset)
 	}
 	return hal.NewAperture(&port{device: d, bar: w.Bar, offset: w.Offset}, w.Size, -1), nil
 }
@@ -186,7 +194,8 @@ func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
 		return d.refuse(hal.WrongDevice, "%s has no movable windows", d.board.Title)
 	}
-	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot] != nil })
+	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.identity.Bars,
+		func(slot int) bool { return d.windows[slot] != nil })
 	if slot < 0 {
 		return d.refuse(hal.NoDevice, "no free hardware window of %#x bytes", w.Size)
 	}
@@ -197,7 +206,8 @@ func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 }
 
 func (d *Device) refuse(code hal.Code, format string, values ...any) (hal.Aperture, error) {
-	return hal.Aperture{}, &hal.Fault{Code: code, Reason: d.identity.Name + ": " + fmt.Sprintf(format, values...)}
+	return hal.Aperture{}, &hal.Fault{Code: code,
+		Reason: d.identity.Name + ": " + fmt.Sprintf(format, values...)}
 }
 
 // Point stores the configuration of the hardware window behind a. Where the
@@ -212,13 +222,15 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 	inside := address & (g.Size - 1)
 	words, ok := l.EncodeWindow(g, t, address-inside)
 	if !ok || inside+a.Size > g.Size {
-		d.refusal = fmt.Sprintf("hardware window %d cannot be pointed at %#x of %+v", a.Slot, address, t)
+		d.refusal = fmt.Sprintf("hardware window %d cannot be pointed at %#x of %+v", a.Slot,
+			address, t)
 		return hal.Refused
 	}
 	p.offset = p.start + inside
 	at := barBase[l.ConfigBar] + l.ConfigOffset + uint64(a.Slot)*l.ConfigStride
 	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
-		if code := d.store(at+register, l.ConfigWidth, chips.LoadRegister(&words, register, l.ConfigWidth)); code != hal.OK {
+		if code := d.store(at+register, l.ConfigWidth,
+			chips.LoadRegister(&words, register, l.ConfigWidth)); code != hal.OK {
 			return code
 		}
 	}

@@ -13,7 +13,8 @@ import (
 // and nothing where there is none.
 func TestDeviceReachesMemoryOutside(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
-	pages := map[uint64][]byte{0x7_0000_4000: make([]byte, pageSize), 0x7_0000_5000: make([]byte, pageSize)}
+	pages := map[uint64][]byte{0x7_0000_4000: make([]byte, pageSize),
+		0x7_0000_5000: make([]byte, pageSize)}
 	d.Attach(func(address, size uint64) []byte {
 		page, inside := pages[address&^(pageSize-1)], address%pageSize
 		if page == nil || size > pageSize-inside {
@@ -28,7 +29,8 @@ func TestDeviceReachesMemoryOutside(t *testing.T) {
 	check(t, d, "low half", bar.Store(0, 4, 0x4fe8))
 	check(t, d, "high half", bar.Store(4, 4, 7))
 	check(t, d, "start", bar.Store(16, 4, 1))
-	if got := string(pages[0x7_0000_4000][pageSize-8:]) + string(pages[0x7_0000_5000][:8]); got != "sixteen bytes..." {
+	if got := string(pages[0x7_0000_4000][pageSize-8:]) +
+		string(pages[0x7_0000_5000][:8]); got != "sixteen bytes..." {
 		t.Errorf("the device stored %q", got)
 	}
 	check(t, d, "low half", bar.Store(0, 4, 0x5ff0))
@@ -45,8 +47,10 @@ func TestDeviceReachesMemoryOutside(t *testing.T) {
 func TestRegistersOfWindowsCanBeLoadedByAKernel(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	d.AsHardware()
-	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Offset: 0x1fc00000, Size: 0x1000})
-	also := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Offset: 0x1c00000, Size: 0x1000})
+	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Offset: 0x1fc00000,
+		Size: 0x1000})
+	also := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Offset: 0x1c00000,
+		Size: 0x1000})
 	check(t, d, "all", bar.Store(8, 8, 0x0000_0040_0410_0002))
 	for width, want := range map[uint8]uint64{4: 0x0410_0002, 8: 0x0000_0040_0410_0002} {
 		for _, a := range []*hal.Aperture{bar, also} {

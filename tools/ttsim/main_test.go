@@ -12,7 +12,8 @@ import (
 
 func TestMain(m *testing.M) {
 	ChildMain()
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // or each child takes a second to end under -race
+	// or each child takes a second to end under -race
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	dir, err := os.MkdirTemp("", "ttsim")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

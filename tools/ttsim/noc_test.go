@@ -71,13 +71,15 @@ func (d *tiles) reach(tile chips.Tile, address uint64) uint64 {
 
 func (d *tiles) write(tile chips.Tile, address uint64, data []byte) {
 	d.Helper()
-	d.must("write", d.window.Copy(gen.OpcodeCopyIn, d.reach(tile, address), 4, gen.AccessExact, data))
+	d.must("write", d.window.Copy(gen.OpcodeCopyIn, d.reach(tile, address), 4, gen.AccessExact,
+		data))
 }
 
 func (d *tiles) read(tile chips.Tile, address uint64, size int) []byte {
 	d.Helper()
 	data := make([]byte, size)
-	d.must("read", d.window.Copy(gen.OpcodeCopyOut, d.reach(tile, address), 4, gen.AccessExact, data))
+	d.must("read", d.window.Copy(gen.OpcodeCopyOut, d.reach(tile, address), 4, gen.AccessExact,
+		data))
 	return data
 }
 
@@ -172,7 +174,8 @@ func TestKernelCopiesDRAM(t *testing.T) {
 			r := newTiles(t, d)
 			data := filled(uint64(noc), size)
 			r.write(dram, source, data)
-			r.start(firstTensix(board), nocKernel(t, "noc_copy", board), uint32(noc), size, at.dram, source, at.dram, target, 0x20040, 20_032)
+			r.start(firstTensix(board), nocKernel(t, "noc_copy", board), uint32(noc), size, at.dram,
+				source, at.dram, target, 0x20040, 20_032)
 			r.wait(firstTensix(board))
 			if got := r.read(dram, target, size); !bytes.Equal(got, data) {
 				t.Errorf("NoC %d: wrong copy", noc)
@@ -184,14 +187,16 @@ func TestKernelCopiesDRAM(t *testing.T) {
 // TestKernelGathersFromL1 of two tiles, in pieces that are no multiple of 16.
 func TestKernelGathersFromL1(t *testing.T) {
 	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
-		first, last := firstTensix(board), map[string]chips.Tile{"wormhole": {X: 9, Y: 11}, "blackhole": {X: 16, Y: 11}}[board]
+		first, last := firstTensix(board), map[string]chips.Tile{"wormhole": {X: 9, Y: 11},
+			"blackhole": {X: 16, Y: 11}}[board]
 		for noc, at := range nocPlaces[board] {
 			const source, target, size = 0x30010, 0x48010, 17_008
 			r := newTiles(t, d)
 			near, far := filled(uint64(2+noc), size), filled(uint64(4+noc), size)
 			r.write(first, source, near)
 			r.write(last, source, far)
-			r.start(first, nocKernel(t, "noc_gather", board), uint32(noc), size, source, target, 2, at.first, at.last)
+			r.start(first, nocKernel(t, "noc_gather", board), uint32(noc), size, source, target, 2,
+				at.first, at.last)
 			r.wait(first)
 			if got := r.read(first, target, 2*size); !bytes.Equal(got, append(near, far...)) {
 				t.Errorf("NoC %d: wrong copy", noc)
@@ -205,7 +210,8 @@ func TestKernelsMeetAtASemaphore(t *testing.T) {
 	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
 		const semaphore, words4, total, n = 0x18000, 0x20000, 0x19000, 60
 		master := firstTensix(board)
-		workers := map[string][]chips.Tile{"wormhole": {{X: 2, Y: 1}, {X: 9, Y: 11}}, "blackhole": {{X: 2, Y: 2}, {X: 16, Y: 11}}}[board]
+		workers := map[string][]chips.Tile{"wormhole": {{X: 2, Y: 1}, {X: 9, Y: 11}},
+			"blackhole": {{X: 2, Y: 2}, {X: 16, Y: 11}}}[board]
 		for noc, at := range nocPlaces[board] {
 			neighbour := at.first + 1 // one to the right of the first
 			if board == "wormhole" && noc == 1 {
@@ -217,7 +223,8 @@ func TestKernelsMeetAtASemaphore(t *testing.T) {
 			}
 			for i, worker := range append(workers, master) {
 				if worker == master {
-					r.start(master, program, uint32(noc), semaphore, n, words4, 2, total, neighbour, at.last)
+					r.start(master, program, uint32(noc), semaphore, n, words4, 2, total, neighbour,
+						at.last)
 					continue
 				}
 				data := filled(uint64(i), 4*n)
@@ -225,7 +232,8 @@ func TestKernelsMeetAtASemaphore(t *testing.T) {
 					sum += binary.LittleEndian.Uint32(data[4*j:])
 				}
 				r.write(worker, words4, data)
-				r.start(worker, program, uint32(noc), semaphore, n, words4, 0, at.first, words4+uint32(i)*4*n)
+				r.start(worker, program, uint32(noc), semaphore, n, words4, 0, at.first,
+					words4+uint32(i)*4*n)
 			}
 			for _, worker := range append(workers, master) {
 				r.wait(worker)
@@ -245,7 +253,8 @@ func TestKernelStartsOtherTiles(t *testing.T) {
 		first := firstTensix(board)
 		for noc, at := range nocPlaces[board] {
 			r := newTiles(t, d)
-			right, below := chips.Tile{X: first.X + 1, Y: first.Y}, chips.Tile{X: first.X, Y: first.Y + 1}
+			right, below := chips.Tile{X: first.X + 1, Y: first.Y},
+				chips.Tile{X: first.X, Y: first.Y + 1}
 			opposite := chips.Tile{X: first.X + 1, Y: first.Y + 1}
 			step := uint32(1)
 			if board == "wormhole" && noc == 1 {
@@ -264,13 +273,15 @@ func TestKernelStartsOtherTiles(t *testing.T) {
 				r.write(tile, nocArgs, words(2, 0x20000, 0x21000))
 				r.write(tile, 0x20000, words(uint32(tile.X), uint32(tile.Y)))
 			}
-			r.start(first, nocKernel(t, "noc_start", board), uint32(noc), uint32(len(sum)), program, start, end, 3,
+			r.start(first, nocKernel(t, "noc_start", board), uint32(noc), uint32(len(sum)), program,
+				start, end, 3,
 				at.first+step, at.first+step<<6, at.first+step+step<<6)
 			for _, tile := range []chips.Tile{first, right, below, opposite} {
 				r.wait(tile)
 			}
 			for _, tile := range []chips.Tile{right, below, opposite} {
-				if got := r.read(tile, 0x21000, 4); !bytes.Equal(got, words(uint32(tile.X)+uint32(tile.Y))) {
+				if got := r.read(tile, 0x21000, 4); !bytes.Equal(got,
+					words(uint32(tile.X)+uint32(tile.Y))) {
 					t.Errorf("NoC %d: %v says %x", noc, tile, got)
 				}
 			}
@@ -315,13 +326,15 @@ type niuLayout struct {
 }
 
 var niuLayouts = map[string]*niuLayout{
-	"wormhole":  {stride: 0x400, atData: 0x24, cmdCtrl: 0x28, nodeID: 0x2c, logicalID: 0x138},
-	"blackhole": {stride: 0x800, atData: 0x28, cmdCtrl: 0x40, nodeID: 0x44, logicalID: 0x148, wide: true},
+	"wormhole": {stride: 0x400, atData: 0x24, cmdCtrl: 0x28, nodeID: 0x2c, logicalID: 0x138},
+	"blackhole": {stride: 0x800, atData: 0x28, cmdCtrl: 0x40, nodeID: 0x44, logicalID: 0x148,
+		wide: true},
 }
 
 // addresses of all registers that can be loaded.
 func (l *niuLayout) addresses() (list []uint32) {
-	offsets := []uint32{l.nodeID, l.logicalID, 0x100, 0x104, 0x108, 0x10c, 0x110, 0x200, 0x204, 0x208, 0x21c, 0x228, 0x22c}
+	offsets := []uint32{l.nodeID, l.logicalID, 0x100, 0x104, 0x108, 0x10c, 0x110, 0x200, 0x204,
+		0x208, 0x21c, 0x228, 0x22c}
 	for i := range uint32(16) {
 		offsets = append(offsets, 0x240+4*i, 0x280+4*i)
 	}
@@ -486,9 +499,12 @@ var nocCases = []nocCase{
 	{"atomic", nocAtomic, func(q *nocRequest) {}, "", ""},
 	{"multicast", nocMulticast, func(q *nocRequest) {}, "", ""},
 
-	{"NOC_CMD_CTRL = 2", nocRead, func(q *nocRequest) { q.cmd = 1 }, "noc_regs_wr32: noc_cmd_ctrl[0] data=0x2", ""},
-	{"NOC_PACKET_TAG beyond the transaction id", nocRead, func(q *nocRequest) { q.tag = 1 << 9 }, "noc_packet_tag=0x200", ""},
-	{"transaction id", nocMulticast, func(q *nocRequest) { q.tag = 15 << 10; q.ctrl |= 1 << 17 }, "", ""},
+	{"NOC_CMD_CTRL = 2", nocRead, func(q *nocRequest) { q.cmd = 1 },
+		"noc_regs_wr32: noc_cmd_ctrl[0] data=0x2", ""},
+	{"NOC_PACKET_TAG beyond the transaction id", nocRead, func(q *nocRequest) { q.tag = 1 << 9 },
+		"noc_packet_tag=0x200", ""},
+	{"transaction id", nocMulticast, func(q *nocRequest) { q.tag = 15 << 10; q.ctrl |= 1 << 17 },
+		"", ""},
 	{"byte enables", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 2 }, "byte enable writes", ""},
 	{"linked", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 6 }, "", ""},
 	{"static channel 5", nocWrite, func(q *nocRequest) { q.ctrl |= 1<<7 | 5<<13 }, "", ""},
@@ -496,135 +512,287 @@ var nocCases = []nocCase{
 	{"bit 10", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 10 }, "noc_ctrl=0x410", ""},
 	{"bit 16", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 16 }, "noc_ctrl=0x10010", ""},
 	{"bit 18", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 18 }, "noc_ctrl=0x40010", ""},
-	{"arbitration priority", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 27 }, "noc_ctrl=0x8000010", ""},
-	{"accumulation in L1", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 31 }, "noc_ctrl=0x80000010", ""},
-	{"path reservation", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 8 }, "unicast must not use path reserve", ""},
-	{"source inclusion", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 17 }, "unicast must not use broadcast src_include", ""},
+	{"arbitration priority", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 27 },
+		"noc_ctrl=0x8000010", ""},
+	{"accumulation in L1", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 31 },
+		"noc_ctrl=0x80000010", ""},
+	{"path reservation", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 8 },
+		"unicast must not use path reserve", ""},
+	{"source inclusion", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 17 },
+		"unicast must not use broadcast src_include", ""},
 	{"posted read", nocRead, func(q *nocRequest) { q.ctrl = 0 }, "read should not be posted", ""},
-	{"inline read", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 3 }, "read should not be inline", ""},
-	{"atomic write", nocAtomic, func(q *nocRequest) { q.ctrl |= 1 << 1 }, "atomic should be a read, not a write", ""},
+	{"inline read", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 3 }, "read should not be inline",
+		""},
+	{"atomic write", nocAtomic, func(q *nocRequest) { q.ctrl |= 1 << 1 },
+		"atomic should be a read, not a write", ""},
 	{"inline atomic", nocAtomic, func(q *nocRequest) { q.ctrl |= 1 << 3 }, "", ""},
 
 	{"read from L1", nocRead, func(q *nocRequest) { q.targ = q.ret + 1 }, "", ""},
-	{"read from own L1, overlapping", nocRead, func(q *nocRequest) { q.targ = q.ret; q.retAddress = q.targAddress }, "", ""},
+	{"read from own L1, overlapping", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.retAddress = q.targAddress }, "", ""},
 	{"read of 0 bytes", nocRead, func(q *nocRequest) { q.length = 0 }, "read: noc_at_len_be=0", ""},
 	{"read of a packet", nocRead, func(q *nocRequest) { q.length = 8192 }, "", ""},
-	{"read of more than a packet", nocRead, func(q *nocRequest) { q.length = 8193 }, "read: noc_at_len_be=8193", "wormhole"},
-	{"read of a packet of 16 KiB", nocRead, func(q *nocRequest) { q.length = 16384 }, "", "blackhole"},
-	{"read of more than a packet of 16 KiB", nocRead, func(q *nocRequest) { q.length = 16385 }, "read: noc_at_len_be=16385", "blackhole"},
-	{"read of 1 byte at the same offset", nocRead, func(q *nocRequest) { q.length = 1; q.targAddress += 0x43; q.retAddress += 3 }, "", ""},
-	{"read of DRAM, offsets equal modulo 16 only", nocRead, func(q *nocRequest) { q.retAddress += 16 }, "read: alignment of src_addr", ""},
-	{"read of DRAM, offsets equal modulo 32 only", nocRead, func(q *nocRequest) { q.retAddress += 32 }, "", "wormhole"},
-	{"read of DRAM, offsets equal modulo 32 only", nocRead, func(q *nocRequest) { q.retAddress += 32 }, "read: alignment of src_addr", "blackhole"},
-	{"read of L1, offsets equal modulo 16 only", nocRead, func(q *nocRequest) { q.targ = q.ret; q.retAddress += 16 }, "", ""},
-	{"read of L1, offsets equal modulo 8 only", nocRead, func(q *nocRequest) { q.targ = q.ret; q.retAddress += 8 }, "read: alignment of src_addr", ""},
+	{"read of more than a packet", nocRead, func(q *nocRequest) { q.length = 8193 },
+		"read: noc_at_len_be=8193", "wormhole"},
+	{"read of a packet of 16 KiB", nocRead, func(q *nocRequest) { q.length = 16384 }, "",
+		"blackhole"},
+	{"read of more than a packet of 16 KiB", nocRead, func(q *nocRequest) { q.length = 16385 },
+		"read: noc_at_len_be=16385", "blackhole"},
+	{"read of 1 byte at the same offset", nocRead,
+		func(q *nocRequest) { q.length = 1; q.targAddress += 0x43; q.retAddress += 3 }, "", ""},
+	{"read of DRAM, offsets equal modulo 16 only", nocRead,
+		func(q *nocRequest) { q.retAddress += 16 }, "read: alignment of src_addr", ""},
+	{"read of DRAM, offsets equal modulo 32 only", nocRead,
+		func(q *nocRequest) { q.retAddress += 32 }, "", "wormhole"},
+	{"read of DRAM, offsets equal modulo 32 only", nocRead,
+		func(q *nocRequest) { q.retAddress += 32 }, "read: alignment of src_addr", "blackhole"},
+	{"read of L1, offsets equal modulo 16 only", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.retAddress += 16 }, "", ""},
+	{"read of L1, offsets equal modulo 8 only", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.retAddress += 8 }, "read: alignment of src_addr",
+		""},
 	{"read to another tile", nocRead, func(q *nocRequest) { q.ret++ }, "read: dst_tile_id", ""},
 	{"read to DRAM", nocRead, func(q *nocRequest) { q.ret = q.targ }, "read: dst_tile_type=D", ""},
-	{"read past the end of DRAM", nocRead, func(q *nocRequest) { q.targAddress = 2<<30 - 32; q.retAddress += 32 }, "DRAM read overrun", "wormhole"},
-	{"read past the end of DRAM", nocRead, func(q *nocRequest) { q.targAddress = 4<<30 - 64; q.length = 65 }, "DRAM read overrun", "blackhole"},
-	{"read of the end of DRAM", nocRead, func(q *nocRequest) { q.targAddress = 2<<30 - 64 }, "", ""},
-	{"read to the end of L1 and beyond", nocRead, func(q *nocRequest) { q.retAddress = l1Both - 64; q.length = 65 }, "read: dst_addr=0x16dfc0", "wormhole"},
-	{"read across the end of L1", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = l1Both - 16 }, "access past end of tensix_sram", "wormhole"},
-	{"read of a register", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 4 }, "", ""},
-	{"read of a register, offsets equal modulo 4 only", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.retAddress += 4; q.length = 4 }, "", ""},
-	{"read of half a register", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 2 }, "addr=0xffb121b0 size=2", ""},
-	{"read of two registers", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 8 }, "read: noc_at_len_be=8", ""},
-	{"read of a register, not aligned", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0 + 2; q.length = 4 }, "read: misaligned", ""},
-	{"read of core-local RAM", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = localRAM; q.length = 4 }, "addr=0xffb00000", ""},
-	{"read of Ethernet L1", nocRead, func(q *nocRequest) { q.targ = coordinate(1, 6) }, "", "wormhole"},
-	{"read of Ethernet L1", nocRead, func(q *nocRequest) { q.targ = coordinate(20, 25) }, "", "blackhole"},
-	{"read of CSM, a word", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 10); q.targAddress = 0x8_1000_0000; q.length = 4 }, "", "wormhole"},
-	{"read of CSM, two words", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 10); q.targAddress = 0x8_1000_0000; q.length = 8 }, "read: noc_at_len_be=8", "wormhole"},
+	{"read past the end of DRAM", nocRead,
+		func(q *nocRequest) { q.targAddress = 2<<30 - 32; q.retAddress += 32 }, "DRAM read overrun",
+		"wormhole"},
+	{"read past the end of DRAM", nocRead,
+		func(q *nocRequest) { q.targAddress = 4<<30 - 64; q.length = 65 }, "DRAM read overrun",
+		"blackhole"},
+	{"read of the end of DRAM", nocRead, func(q *nocRequest) { q.targAddress = 2<<30 - 64 }, "",
+		""},
+	{"read to the end of L1 and beyond", nocRead,
+		func(q *nocRequest) { q.retAddress = l1Both - 64; q.length = 65 },
+		"read: dst_addr=0x16dfc0", "wormhole"},
+	{"read across the end of L1", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.targAddress = l1Both - 16 },
+		"access past end of tensix_sram", "wormhole"},
+	{"read of a register", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 4 }, "", ""},
+	{"read of a register, offsets equal modulo 4 only", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.retAddress += 4; q.length = 4 }, "", ""},
+	{"read of half a register", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 2 },
+		"addr=0xffb121b0 size=2", ""},
+	{"read of two registers", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 8 },
+		"read: noc_at_len_be=8", ""},
+	{"read of a register, not aligned", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0 + 2; q.length = 4 },
+		"read: misaligned", ""},
+	{"read of core-local RAM", nocRead,
+		func(q *nocRequest) { q.targ = q.ret; q.targAddress = localRAM; q.length = 4 },
+		"addr=0xffb00000", ""},
+	{"read of Ethernet L1", nocRead, func(q *nocRequest) { q.targ = coordinate(1, 6) }, "",
+		"wormhole"},
+	{"read of Ethernet L1", nocRead, func(q *nocRequest) { q.targ = coordinate(20, 25) }, "",
+		"blackhole"},
+	{"read of CSM, a word", nocRead,
+		func(q *nocRequest) {
+			q.targ = coordinate(0,
+				10)
+			q.targAddress = 0x8_1000_0000
+			q.length = 4
+		}, "", "wormhole"},
+	{"read of CSM, two words", nocRead,
+		func(q *nocRequest) {
+			q.targ = coordinate(0,
+				10)
+			q.targAddress = 0x8_1000_0000
+			q.length = 8
+		}, "read: noc_at_len_be=8", "wormhole"},
 	{"read of CSM, a word across two", nocRead, func(q *nocRequest) {
 		q.targ = coordinate(0, 10)
 		q.targAddress = 0x8_1000_0002
 		q.retAddress += 2
 		q.length = 4
 	}, "read: noc_at_len_be=4", "wormhole"},
-	{"read of CSM", nocRead, func(q *nocRequest) { q.targ = coordinate(8, 0); q.targAddress = 0x1000_0000 }, "", "blackhole"},
-	{"read of host memory", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 3); q.targAddress = 0x8_0000_0000 }, "host memory", "wormhole"},
-	{"read of a router", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 2) }, "coord_to_tile: coord (0,2)", "wormhole"},
-	{"read of an L2CPU tile", nocRead, func(q *nocRequest) { q.targ = coordinate(8, 3) }, "coord_to_tile: coord (8,3)", "blackhole"},
-	{"read of the second PCIe tile", nocRead, func(q *nocRequest) { q.targ = coordinate(11, 0) }, "PCIE tile 1 access", "blackhole"},
-	{"read from outside the grid", nocRead, func(q *nocRequest) { q.targ = coordinate(10, 1) }, "invalid coordinate after virtualization 10,1", "wormhole"},
-	{"read from outside the grid", nocRead, func(q *nocRequest) { q.targ = coordinate(17, 2) }, "invalid coordinate (17,2)", "blackhole"},
-	{"read of DRAM by a translated column", nocRead, func(q *nocRequest) { q.targ = coordinate(17, 2) }, "invalid coordinate after virtualization 17,2", "wormhole"},
-	{"read of DRAM by a translated row", nocRead, func(q *nocRequest) { q.targ = coordinate(5, 18) }, "", "wormhole"},
-	{"read of DRAM by a plain coordinate of column 0", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 5) }, "invalid coordinate (0,5)", "blackhole"},
-	{"read of DRAM by a plain coordinate of column 9", nocRead, func(q *nocRequest) { q.targ = coordinate(9, 5) }, "", "blackhole"},
-	{"read of DRAM by a plain coordinate of row 0", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 0) }, "", ""},
-	{"read of Tensix, translated", nocRead, func(q *nocRequest) { q.targ = coordinate(19, 18) }, "", "wormhole"},
-	{"coordinate with a third number", nocRead, func(q *nocRequest) { q.targ |= 1 << 12 }, "src_coordinate", ""},
-	{"address of more than 36 bits", nocRead, func(q *nocRequest) { q.targAddress |= 1 << 60 }, "DRAM read overrun", "blackhole"},
-	{"destination of more than 32 bits", nocRead, func(q *nocRequest) { q.retAddress |= 1 << 32 }, "read: dst_addr", ""},
+	{"read of CSM", nocRead,
+		func(q *nocRequest) { q.targ = coordinate(8, 0); q.targAddress = 0x1000_0000 }, "",
+		"blackhole"},
+	{"read of host memory", nocRead,
+		func(q *nocRequest) { q.targ = coordinate(0, 3); q.targAddress = 0x8_0000_0000 },
+		"host memory", "wormhole"},
+	{"read of a router", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 2) },
+		"coord_to_tile: coord (0,2)", "wormhole"},
+	{"read of an L2CPU tile", nocRead, func(q *nocRequest) { q.targ = coordinate(8, 3) },
+		"coord_to_tile: coord (8,3)", "blackhole"},
+	{"read of the second PCIe tile", nocRead, func(q *nocRequest) { q.targ = coordinate(11, 0) },
+		"PCIE tile 1 access", "blackhole"},
+	{"read from outside the grid", nocRead, func(q *nocRequest) { q.targ = coordinate(10, 1) },
+		"invalid coordinate after virtualization 10,1", "wormhole"},
+	{"read from outside the grid", nocRead, func(q *nocRequest) { q.targ = coordinate(17, 2) },
+		"invalid coordinate (17,2)", "blackhole"},
+	{"read of DRAM by a translated column", nocRead,
+		func(q *nocRequest) { q.targ = coordinate(17, 2) },
+		"invalid coordinate after virtualization 17,2", "wormhole"},
+	{"read of DRAM by a translated row", nocRead,
+		func(q *nocRequest) { q.targ = coordinate(5, 18) }, "", "wormhole"},
+	{"read of DRAM by a plain coordinate of column 0", nocRead,
+		func(q *nocRequest) { q.targ = coordinate(0, 5) }, "invalid coordinate (0,5)", "blackhole"},
+	{"read of DRAM by a plain coordinate of column 9", nocRead,
+		func(q *nocRequest) { q.targ = coordinate(9, 5) }, "", "blackhole"},
+	{"read of DRAM by a plain coordinate of row 0", nocRead,
+		func(q *nocRequest) { q.targ = coordinate(0, 0) }, "", ""},
+	{"read of Tensix, translated", nocRead, func(q *nocRequest) { q.targ = coordinate(19, 18) }, "",
+		"wormhole"},
+	{"coordinate with a third number", nocRead, func(q *nocRequest) { q.targ |= 1 << 12 },
+		"src_coordinate", ""},
+	{"address of more than 36 bits", nocRead, func(q *nocRequest) { q.targAddress |= 1 << 60 },
+		"DRAM read overrun", "blackhole"},
+	{"destination of more than 32 bits", nocRead, func(q *nocRequest) { q.retAddress |= 1 << 32 },
+		"read: dst_addr", ""},
 
 	{"write to DRAM", nocWrite, func(q *nocRequest) { q.ret = coordinate(5, 2) }, "", "wormhole"},
-	{"write to DRAM, offsets equal modulo 16 only", nocWrite, func(q *nocRequest) { q.ret = coordinate(17, 15); q.retAddress += 16 }, "", "blackhole"},
+	{"write to DRAM, offsets equal modulo 16 only", nocWrite,
+		func(q *nocRequest) { q.ret = coordinate(17, 15); q.retAddress += 16 }, "", "blackhole"},
 	{"posted write", nocWrite, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
-	{"write of 0 bytes", nocWrite, func(q *nocRequest) { q.length = 0 }, "write: noc_at_len_be=0", ""},
-	{"write of more than a packet", nocWrite, func(q *nocRequest) { q.length = 16385 }, "write: noc_at_len_be=16385", ""},
-	{"write, offsets equal modulo 8 only", nocWrite, func(q *nocRequest) { q.retAddress += 8 }, "write: alignment of src_addr", ""},
-	{"write from another tile", nocWrite, func(q *nocRequest) { q.targ++ }, "write: src_tile_id", ""},
-	{"write from beyond L1", nocWrite, func(q *nocRequest) { q.targAddress = 2 << 20 }, "write: src_addr=0x200000", ""},
-	{"write across the end of L1", nocWrite, func(q *nocRequest) { q.retAddress = l1Both - 16 }, "access past end of tensix_sram", "wormhole"},
-	{"write past the end of DRAM", nocWrite, func(q *nocRequest) { q.ret = coordinate(0, 0); q.retAddress = 4<<30 - 32 }, "DRAM write overrun", ""},
-	{"write of a register", nocWrite, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 4 }, "", ""},
-	{"write of two registers", nocWrite, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 8 }, "addr=0xffb20100", ""},
-	{"write of a register that is none", nocWrite, func(q *nocRequest) { q.retAddress = 0xffb20200; q.length = 4 }, "noc_regs_wr32: offset=0x200", ""},
+	{"write of 0 bytes", nocWrite, func(q *nocRequest) { q.length = 0 }, "write: noc_at_len_be=0",
+		""},
+	{"write of more than a packet", nocWrite, func(q *nocRequest) { q.length = 16385 },
+		"write: noc_at_len_be=16385", ""},
+	{"write, offsets equal modulo 8 only", nocWrite, func(q *nocRequest) { q.retAddress += 8 },
+		"write: alignment of src_addr", ""},
+	{"write from another tile", nocWrite, func(q *nocRequest) { q.targ++ }, "write: src_tile_id",
+		""},
+	{"write from beyond L1", nocWrite, func(q *nocRequest) { q.targAddress = 2 << 20 },
+		"write: src_addr=0x200000", ""},
+	{"write across the end of L1", nocWrite, func(q *nocRequest) { q.retAddress = l1Both - 16 },
+		"access past end of tensix_sram", "wormhole"},
+	{"write past the end of DRAM", nocWrite,
+		func(q *nocRequest) { q.ret = coordinate(0, 0); q.retAddress = 4<<30 - 32 },
+		"DRAM write overrun", ""},
+	{"write of a register", nocWrite,
+		func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 4 }, "", ""},
+	{"write of two registers", nocWrite,
+		func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 8 }, "addr=0xffb20100", ""},
+	{"write of a register that is none", nocWrite,
+		func(q *nocRequest) { q.retAddress = 0xffb20200; q.length = 4 },
+		"noc_regs_wr32: offset=0x200", ""},
 
-	{"inline write to L1", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 0x44; q.length = 0xf0 }, "", "wormhole"},
-	{"inline write to L1, enables counted from 32", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 0x54; q.length = 0xf0_0000 }, "", "wormhole"},
-	{"inline write to L1", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 0x44; q.length = 0xf0 }, "inline write to an L1 address is unsafe on Blackhole", "blackhole"},
-	{"inline write of 2 bytes", nocInline, func(q *nocRequest) { q.targAddress = nocMemory; q.length = 3 }, "inline write: noc_at_len_be=0x3", "wormhole"},
-	{"inline write of nothing", nocInline, func(q *nocRequest) { q.targAddress = nocMemory; q.length = 0 }, "inline write: noc_at_len_be=0x0", "wormhole"},
-	{"inline write, enables of another word", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 4; q.length = 0xf }, "inline write: src_addr=0x20004 shift=0", "wormhole"},
-	{"inline write across words", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 2; q.length = 0x3c }, "inline write: noc_at_len_be=0x3c", "wormhole"},
-	{"inline write of a register, enables of nothing", nocInline, func(q *nocRequest) { q.length = 0 }, "", ""},
-	{"inline write of a register, not aligned", nocInline, func(q *nocRequest) { q.targAddress += 2 }, "inline write: misaligned", ""},
-	{"inline write beyond L1", nocInline, func(q *nocRequest) { q.targAddress = 2 << 20 }, "inline write: src_addr=0x200000", "wormhole"},
-	{"inline write to DRAM", nocInline, func(q *nocRequest) { q.targ = coordinate(0, 0) }, "inline write: src_tile_type=D", ""},
-	{"inline write from another tile", nocInline, func(q *nocRequest) { q.ret++ }, "inline write: dst_tile_id", ""},
+	{"inline write to L1", nocInline, func(q *nocRequest) {
+		q.targAddress = nocMemory +
+			0x44
+		q.length = 0xf0
+	}, "", "wormhole"},
+	{"inline write to L1, enables counted from 32", nocInline,
+		func(q *nocRequest) { q.targAddress = nocMemory + 0x54; q.length = 0xf0_0000 }, "",
+		"wormhole"},
+	{"inline write to L1", nocInline, func(q *nocRequest) {
+		q.targAddress = nocMemory +
+			0x44
+		q.length = 0xf0
+	}, "inline write to an L1 address is unsafe on Blackhole", "blackhole"},
+	{"inline write of 2 bytes", nocInline,
+		func(q *nocRequest) { q.targAddress = nocMemory; q.length = 3 },
+		"inline write: noc_at_len_be=0x3", "wormhole"},
+	{"inline write of nothing", nocInline,
+		func(q *nocRequest) { q.targAddress = nocMemory; q.length = 0 },
+		"inline write: noc_at_len_be=0x0", "wormhole"},
+	{"inline write, enables of another word", nocInline,
+		func(q *nocRequest) { q.targAddress = nocMemory + 4; q.length = 0xf },
+		"inline write: src_addr=0x20004 shift=0", "wormhole"},
+	{"inline write across words", nocInline, func(q *nocRequest) {
+		q.targAddress = nocMemory +
+			2
+		q.length = 0x3c
+	}, "inline write: noc_at_len_be=0x3c", "wormhole"},
+	{"inline write of a register, enables of nothing", nocInline,
+		func(q *nocRequest) { q.length = 0 }, "", ""},
+	{"inline write of a register, not aligned", nocInline,
+		func(q *nocRequest) { q.targAddress += 2 }, "inline write: misaligned", ""},
+	{"inline write beyond L1", nocInline, func(q *nocRequest) { q.targAddress = 2 << 20 },
+		"inline write: src_addr=0x200000", "wormhole"},
+	{"inline write to DRAM", nocInline, func(q *nocRequest) { q.targ = coordinate(0, 0) },
+		"inline write: src_tile_type=D", ""},
+	{"inline write from another tile", nocInline, func(q *nocRequest) { q.ret++ },
+		"inline write: dst_tile_id", ""},
 	{"inline write, posted", nocInline, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
-	{"inline write of SOFT_RESET_0 = 1", nocInline, func(q *nocRequest) { q.data = 1 }, "SOFT_RESET_0=0x1", ""},
-	{"inline write to the interface of another tile", nocInline, func(q *nocRequest) { q.targAddress = 0xffb20000; q.data = 5 }, "", ""},
+	{"inline write of SOFT_RESET_0 = 1", nocInline, func(q *nocRequest) { q.data = 1 },
+		"SOFT_RESET_0=0x1", ""},
+	{"inline write to the interface of another tile", nocInline,
+		func(q *nocRequest) { q.targAddress = 0xffb20000; q.data = 5 }, "", ""},
 
-	{"inline write that starts an empty request", nocInline, func(q *nocRequest) { q.targAddress = 0xffb20028; q.data = 1 }, "read should not be posted", "wormhole"},
-	{"inline write that starts an empty request", nocInline, func(q *nocRequest) { q.targAddress = 0xffb20040; q.data = 1 }, "read should not be posted", "blackhole"},
+	{"inline write that starts an empty request", nocInline,
+		func(q *nocRequest) { q.targAddress = 0xffb20028; q.data = 1 }, "read should not be posted",
+		"wormhole"},
+	{"inline write that starts an empty request", nocInline,
+		func(q *nocRequest) { q.targAddress = 0xffb20040; q.data = 1 }, "read should not be posted",
+		"blackhole"},
 
 	{"atomic in own tile", nocAtomic, func(q *nocRequest) { q.targ = q.ret }, "", ""},
-	{"atomic whose answer goes to its place", nocAtomic, func(q *nocRequest) { q.targ = q.ret; q.retAddress = q.targAddress }, "", ""},
+	{"atomic whose answer goes to its place", nocAtomic,
+		func(q *nocRequest) { q.targ = q.ret; q.retAddress = q.targAddress }, "", ""},
 	{"posted atomic", nocAtomic, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
 	{"atomic that wraps", nocAtomic, func(q *nocRequest) { q.data = 0xffff_ffff }, "", ""},
-	{"atomic, answer at a multiple of 4", nocAtomic, func(q *nocRequest) { q.retAddress += 4 }, "", ""},
-	{"atomic, answer at a multiple of 2", nocAtomic, func(q *nocRequest) { q.retAddress += 2 }, "atomic: misaligned dst_addr", ""},
-	{"atomic at a multiple of 8", nocAtomic, func(q *nocRequest) { q.targAddress += 8 }, "atomic: misaligned src_addr", ""},
-	{"atomic of another kind", nocAtomic, func(q *nocRequest) { q.length = 0x207c }, "atomic: noc_at_len_be=0x207c", ""},
-	{"atomic in DRAM", nocAtomic, func(q *nocRequest) { q.targ = coordinate(0, 0) }, "atomic: src_tile_type=D", ""},
-	{"atomic with the answer to another tile", nocAtomic, func(q *nocRequest) { q.ret = q.targ }, "atomic: dst_tile_id", ""},
-	{"atomic beyond L1", nocAtomic, func(q *nocRequest) { q.targAddress = 2 << 20 }, "addr=0x200000", ""},
-	{"atomic with the answer beyond L1", nocAtomic, func(q *nocRequest) { q.retAddress = 2 << 20 }, "atomic: dst_addr=0x200000", ""},
+	{"atomic, answer at a multiple of 4", nocAtomic, func(q *nocRequest) { q.retAddress += 4 }, "",
+		""},
+	{"atomic, answer at a multiple of 2", nocAtomic, func(q *nocRequest) { q.retAddress += 2 },
+		"atomic: misaligned dst_addr", ""},
+	{"atomic at a multiple of 8", nocAtomic, func(q *nocRequest) { q.targAddress += 8 },
+		"atomic: misaligned src_addr", ""},
+	{"atomic of another kind", nocAtomic, func(q *nocRequest) { q.length = 0x207c },
+		"atomic: noc_at_len_be=0x207c", ""},
+	{"atomic in DRAM", nocAtomic, func(q *nocRequest) { q.targ = coordinate(0, 0) },
+		"atomic: src_tile_type=D", ""},
+	{"atomic with the answer to another tile", nocAtomic, func(q *nocRequest) { q.ret = q.targ },
+		"atomic: dst_tile_id", ""},
+	{"atomic beyond L1", nocAtomic, func(q *nocRequest) { q.targAddress = 2 << 20 },
+		"addr=0x200000", ""},
+	{"atomic with the answer beyond L1", nocAtomic, func(q *nocRequest) { q.retAddress = 2 << 20 },
+		"atomic: dst_addr=0x200000", ""},
 
-	{"multicast to the own tile too", nocMulticast, func(q *nocRequest) { q.ctrl |= 1 << 17 }, "", ""},
+	{"multicast to the own tile too", nocMulticast, func(q *nocRequest) { q.ctrl |= 1 << 17 }, "",
+		""},
 	{"posted multicast", nocMulticast, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
-	{"multicast without path reservation", nocMulticast, func(q *nocRequest) { q.ctrl &^= 1 << 8 }, "multicast must use path reserve", ""},
-	{"multicast read", nocMulticast, func(q *nocRequest) { q.ctrl &^= 1 << 1 }, "multicast reads", ""},
-	{"multicast atomic", nocMulticast, func(q *nocRequest) { q.ctrl |= 1 }, "multicast atomics", ""},
-	{"multicast inline write", nocMulticast, func(q *nocRequest) { q.ctrl |= 1 << 3 }, "multicast inline writes", ""},
-	{"multicast around DRAM", nocMulticast, func(q *nocRequest) { q.ret = coordinate(6, 2) | coordinate(4, 1)<<12 }, "", "wormhole"},
-	{"multicast around DRAM", nocMulticast, func(q *nocRequest) { q.ret = coordinate(10, 3) | coordinate(7, 2)<<12 }, "", "blackhole"},
-	{"multicast from a corner without a tile", nocMulticast, func(q *nocRequest) { q.ret = coordinate(2, 2) | coordinate(0, 2)<<12 }, "", "wormhole"},
-	{"multicast to everything", nocMulticast, func(q *nocRequest) { q.ret = coordinate(9, 11) | coordinate(0, 0)<<12 }, "", "wormhole"},
-	{"multicast to the tile only that it leaves out", nocMulticast, func(q *nocRequest) { q.ret = q.targ | q.targ<<12 }, "", ""},
-	{"multicast to a column that the router leaves out", nocMulticast, func(q *nocRequest) { q.router = 1<<2 | 0x321 }, "", ""},
-	{"router that leaves no column out", nocMulticast, func(q *nocRequest) { q.router = 2 }, "router_cfg_1=0x2", ""},
-	{"multicast backwards", nocMulticast, func(q *nocRequest) { q.ret = q.targ | (q.targ+1)<<12 }, "dst_start_x=2 dst_end_x=1", ""},
-	{"multicast of SOFT_RESET_0", nocMulticast, func(q *nocRequest) { q.retAddress = softReset0; q.length = 4 }, "SOFT_RESET_0", ""},
-	{"multicast of a register", nocMulticast, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 4 }, "", ""},
-	{"multicast of two registers", nocMulticast, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 8 }, "multicast register write", ""},
-	{"multicast of two registers of no tile", nocMulticast, func(q *nocRequest) { q.ret = q.targ | q.targ<<12; q.retAddress = 0xffb20100; q.length = 8 }, "multicast register write", ""},
-	{"multicast, offsets equal modulo 8 only", nocMulticast, func(q *nocRequest) { q.retAddress += 8 }, "multicast: alignment", ""},
-	{"multicast across the end of L1", nocMulticast, func(q *nocRequest) { q.retAddress = l1Both - 16 }, "multicast: dst_addr", "wormhole"},
-	{"multicast of 0 bytes", nocMulticast, func(q *nocRequest) { q.length = 0 }, "multicast: noc_at_len_be=0", ""},
+	{"multicast without path reservation", nocMulticast, func(q *nocRequest) { q.ctrl &^= 1 << 8 },
+		"multicast must use path reserve", ""},
+	{"multicast read", nocMulticast, func(q *nocRequest) { q.ctrl &^= 1 << 1 }, "multicast reads",
+		""},
+	{"multicast atomic", nocMulticast, func(q *nocRequest) { q.ctrl |= 1 }, "multicast atomics",
+		""},
+	{"multicast inline write", nocMulticast, func(q *nocRequest) { q.ctrl |= 1 << 3 },
+		"multicast inline writes", ""},
+	{"multicast around DRAM", nocMulticast, func(q *nocRequest) {
+		q.ret = coordinate(6, 2) |
+			coordinate(4, 1)<<12
+	}, "", "wormhole"},
+	{"multicast around DRAM", nocMulticast, func(q *nocRequest) {
+		q.ret = coordinate(10, 3) |
+			coordinate(7, 2)<<12
+	}, "", "blackhole"},
+	{"multicast from a corner without a tile", nocMulticast,
+		func(q *nocRequest) { q.ret = coordinate(2, 2) | coordinate(0, 2)<<12 }, "", "wormhole"},
+	{"multicast to everything", nocMulticast,
+		func(q *nocRequest) { q.ret = coordinate(9, 11) | coordinate(0, 0)<<12 }, "", "wormhole"},
+	{"multicast to the tile only that it leaves out", nocMulticast,
+		func(q *nocRequest) { q.ret = q.targ | q.targ<<12 }, "", ""},
+	{"multicast to a column that the router leaves out", nocMulticast,
+		func(q *nocRequest) { q.router = 1<<2 | 0x321 }, "", ""},
+	{"router that leaves no column out", nocMulticast, func(q *nocRequest) { q.router = 2 },
+		"router_cfg_1=0x2", ""},
+	{"multicast backwards", nocMulticast, func(q *nocRequest) { q.ret = q.targ | (q.targ+1)<<12 },
+		"dst_start_x=2 dst_end_x=1", ""},
+	{"multicast of SOFT_RESET_0", nocMulticast,
+		func(q *nocRequest) { q.retAddress = softReset0; q.length = 4 }, "SOFT_RESET_0", ""},
+	{"multicast of a register", nocMulticast,
+		func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 4 }, "", ""},
+	{"multicast of two registers", nocMulticast,
+		func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 8 }, "multicast register write",
+		""},
+	{"multicast of two registers of no tile", nocMulticast,
+		func(q *nocRequest) {
+			q.ret = q.targ |
+				q.targ<<12
+			q.retAddress = 0xffb20100
+			q.length = 8
+		}, "multicast register write", ""},
+	{"multicast, offsets equal modulo 8 only", nocMulticast,
+		func(q *nocRequest) { q.retAddress += 8 }, "multicast: alignment", ""},
+	{"multicast across the end of L1", nocMulticast,
+		func(q *nocRequest) { q.retAddress = l1Both - 16 }, "multicast: dst_addr", "wormhole"},
+	{"multicast of 0 bytes", nocMulticast, func(q *nocRequest) { q.length = 0 },
+		"multicast: noc_at_len_be=0", ""},
 }
 
 // eachCase runs a test for each request in the table on each board it is for.
@@ -635,7 +803,8 @@ func eachCase(t *testing.T, test func(t *testing.T, board string, list []uint32,
 			if c.only == "" || c.only == board {
 				q := base(board, 0, c.ctrl)
 				c.change(&q)
-				t.Run(board+"/"+c.name, func(t *testing.T) { test(t, board, q.list(niuLayouts[board]), c) })
+				t.Run(board+"/"+c.name,
+					func(t *testing.T) { test(t, board, q.list(niuLayouts[board]), c) })
 			}
 		}
 	}
@@ -710,7 +879,8 @@ func randomRequest(random *rand.Rand, board string) nocRequest {
 		q.targAddress, q.retAddress = offset(), offset()
 	}
 	if one(6) {
-		registers := []uint64{softReset0, 0xffb20100, 0xffb30104, 0xffb20208, 0xffb1_2228, 0xffb2_0000}
+		registers := []uint64{softReset0, 0xffb20100, 0xffb30104, 0xffb20208, 0xffb1_2228,
+			0xffb2_0000}
 		q.targAddress = registers[random.IntN(len(registers))]
 		q.length = 4
 	}

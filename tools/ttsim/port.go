@@ -10,7 +10,8 @@ func (d *Device) touch() { d.loadClocks = 1 }
 
 func (d *Device) load(address uint64, width uint8) (uint64, hal.Code) {
 	clocks := d.clocks(address)
-	return d.process.call(request{op: opLoad, size: uint32(width), address: address, value: clocks}, nil, nil)
+	return d.process.call(request{op: opLoad, size: uint32(width), address: address, value: clocks},
+		nil, nil)
 }
 
 // clocks is how many of them a load of an address lets pass.
@@ -26,7 +27,8 @@ func (d *Device) clocks(address uint64) uint64 {
 
 func (d *Device) store(address uint64, width uint8, value uint64) hal.Code {
 	d.touch()
-	_, code := d.process.call(request{op: opStore, size: uint32(width), address: address, value: value}, nil, nil)
+	_, code := d.process.call(request{op: opStore, size: uint32(width), address: address,
+		value: value}, nil, nil)
 	return code
 }
 
@@ -57,7 +59,8 @@ func (p *port) Store(offset uint64, width uint8, value uint64) hal.Code {
 // CopyIn writes data at offset in as few accesses as the library takes.
 func (p *port) CopyIn(offset uint64, data []byte) hal.Code {
 	return p.pieces(offset, data, func(address uint64, piece []byte) hal.Code {
-		_, code := p.device.process.call(request{op: opCopyIn, size: uint32(len(piece)), address: address}, piece, nil)
+		_, code := p.device.process.call(request{op: opCopyIn, size: uint32(len(piece)),
+			address: address}, piece, nil)
 		return code
 	})
 }
@@ -65,7 +68,8 @@ func (p *port) CopyIn(offset uint64, data []byte) hal.Code {
 // CopyOut reads into data from offset in as few accesses as the library takes.
 func (p *port) CopyOut(offset uint64, data []byte) hal.Code {
 	return p.pieces(offset, data, func(address uint64, piece []byte) hal.Code {
-		_, code := p.device.process.call(request{op: opCopyOut, size: uint32(len(piece)), address: address}, nil, piece)
+		_, code := p.device.process.call(request{op: opCopyOut, size: uint32(len(piece)),
+			address: address}, nil, piece)
 		return code
 	})
 }
@@ -159,7 +163,8 @@ func (c *config) Store(offset uint64, width uint8, value uint64) hal.Code {
 	shift := offset % 4 * 8
 	mask := uint64(1<<(8*width)-1) << shift
 	word = word&^mask | value<<shift&mask
-	_, code = c.device.process.call(request{op: opConfigStore, address: offset &^ 3, value: word}, nil, nil)
+	_, code = c.device.process.call(request{op: opConfigStore, address: offset &^ 3, value: word},
+		nil, nil)
 	return code
 }
 

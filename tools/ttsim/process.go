@@ -47,7 +47,9 @@ type lent struct {
 // until the library is up.
 func start(library string) (*process, error) {
 	if os.Getenv(childVariable) != "" {
-		return nil, errors.New("this program starts itself for each simulator, so main must call ttsim.ChildMain first")
+		return nil,
+			errors.New("this program starts itself for each simulator, so main must call " +
+				"ttsim.ChildMain first")
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -56,7 +58,8 @@ func start(library string) (*process, error) {
 	p := &process{missing: refused}
 	p.memory = p.host
 	var theirs, asks *os.File
-	defer func() { closeAll(theirs, asks) }() // the child's ends, or ours would never read as closed
+	// the child's ends, or ours would never read as closed
+	defer func() { closeAll(theirs, asks) }()
 	if p.socket, theirs, err = stream(); err == nil {
 		p.dma, asks, err = stream()
 	}
@@ -76,7 +79,9 @@ func start(library string) (*process, error) {
 	if _, err := io.ReadFull(p.socket, p.reply[:]); err != nil {
 		p.reap()
 		if p.cmd.ProcessState.Success() {
-			return nil, errors.New("the child ended before it loaded the library; main must call ttsim.ChildMain first")
+			return nil,
+				errors.New("the child ended before it loaded the library; main must call " +
+					"ttsim.ChildMain first")
 		}
 		return nil, errors.New(p.lastWord)
 	}

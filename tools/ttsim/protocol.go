@@ -42,14 +42,15 @@ const (
 type opcode uint32
 
 const (
-	opLoad        opcode = 1 + iota // reply: size bytes (1, 2, 4 or 8) at address; then value clocks pass
-	opStore                         // size bytes (1, 2, 4 or 8) of value to address
-	opCopyIn                        // size bytes of data to address
-	opCopyOut                       // size bytes of data from address
-	opConfigLoad                    // reply: the dword at address of PCI configuration space
-	opConfigStore                   // value to the dword at address of PCI configuration space
-	opClock                         // value clocks pass
-	opExit                          // shut the library down and end the process
+	// reply: size bytes (1, 2, 4 or 8) at address; then value clocks pass
+	opLoad        opcode = 1 + iota
+	opStore              // size bytes (1, 2, 4 or 8) of value to address
+	opCopyIn             // size bytes of data to address
+	opCopyOut            // size bytes of data from address
+	opConfigLoad         // reply: the dword at address of PCI configuration space
+	opConfigStore        // value to the dword at address of PCI configuration space
+	opClock              // value clocks pass
+	opExit               // shut the library down and end the process
 )
 
 type request struct {

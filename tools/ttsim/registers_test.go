@@ -21,23 +21,32 @@ func TestTilesTellWhoTheyAre(t *testing.T) {
 	whole := map[string]uint32{"wormhole": 12<<19 | 10<<12, "blackhole": 12<<19 | 17<<12}
 	places := map[string][]place{
 		"wormhole": {
-			{chips.Tile{X: 1, Y: 1}, 0xffb2002c, 1<<28 | 1<<6 | 1}, {chips.Tile{X: 1, Y: 1}, 0xffb3002c, 10<<6 | 8},
+			{chips.Tile{X: 1, Y: 1}, 0xffb2002c, 1<<28 | 1<<6 | 1},
+			{chips.Tile{X: 1, Y: 1}, 0xffb3002c, 10<<6 | 8},
 			{chips.Tile{X: 25, Y: 27}, 0xffb2002c, 1<<28 | 11<<6 | 9}, // translated
-			{chips.Tile{X: 1, Y: 6}, 0xffb2002c, 1<<28 | 6<<6 | 1}, {chips.Tile{X: 1, Y: 6}, 0xffb3002c, 5<<6 | 8},
-			{chips.Tile{X: 0, Y: 10}, 0x88005002c, 1<<28 | 10<<6}, {chips.Tile{X: 0, Y: 10}, 0x88005802c, 1<<6 | 9},
-			{chips.Tile{X: 5, Y: 2}, 0x10008002c, 1<<28 | 2<<6 | 5}, {chips.Tile{X: 5, Y: 10}, 0x10008802c, 1<<6 | 4},
+			{chips.Tile{X: 1, Y: 6}, 0xffb2002c, 1<<28 | 6<<6 | 1},
+			{chips.Tile{X: 1, Y: 6}, 0xffb3002c, 5<<6 | 8},
+			{chips.Tile{X: 0, Y: 10}, 0x88005002c, 1<<28 | 10<<6},
+			{chips.Tile{X: 0, Y: 10}, 0x88005802c, 1<<6 | 9},
+			{chips.Tile{X: 5, Y: 2}, 0x10008002c, 1<<28 | 2<<6 | 5},
+			{chips.Tile{X: 5, Y: 10}, 0x10008802c, 1<<6 | 4},
 		},
 		"blackhole": {
-			{chips.Tile{X: 1, Y: 2}, 0xffb20044, 1<<28 | 2<<6 | 1}, {chips.Tile{X: 1, Y: 2}, 0xffb30044, 9<<6 | 15},
+			{chips.Tile{X: 1, Y: 2}, 0xffb20044, 1<<28 | 2<<6 | 1},
+			{chips.Tile{X: 1, Y: 2}, 0xffb30044, 9<<6 | 15},
 			{chips.Tile{X: 16, Y: 11}, 0xffb20044, 1<<28 | 11<<6 | 16},
-			{chips.Tile{X: 20, Y: 25}, 0xffb20044, 1<<28 | 1<<6 | 1}, {chips.Tile{X: 20, Y: 25}, 0xffb30044, 10<<6 | 15},
-			{chips.Tile{X: 8, Y: 0}, 0x80050044, 1<<28 | 8}, {chips.Tile{X: 8, Y: 0}, 0x80058044, 11<<6 | 8},
+			{chips.Tile{X: 20, Y: 25}, 0xffb20044, 1<<28 | 1<<6 | 1},
+			{chips.Tile{X: 20, Y: 25}, 0xffb30044, 10<<6 | 15},
+			{chips.Tile{X: 8, Y: 0}, 0x80050044, 1<<28 | 8},
+			{chips.Tile{X: 8, Y: 0}, 0x80058044, 11<<6 | 8},
 			{chips.Tile{X: 19, Y: 24}, 0xffffffffff000044, 1<<28 | 2},
 		},
 	}
 	logical := map[string][]place{ // NOC_ID_LOGICAL: the translated coordinate
-		"wormhole":  {{chips.Tile{X: 1, Y: 1}, 0xffb20138, 18<<6 | 18}, {chips.Tile{X: 9, Y: 0}, 0xffb20138, 16<<6 | 25}},
-		"blackhole": {{chips.Tile{X: 7, Y: 3}, 0xffb20148, 3<<6 | 7}, {chips.Tile{X: 16, Y: 1}, 0xffb20148, 25<<6 | 21}},
+		"wormhole": {{chips.Tile{X: 1, Y: 1}, 0xffb20138, 18<<6 | 18},
+			{chips.Tile{X: 9, Y: 0}, 0xffb20138, 16<<6 | 25}},
+		"blackhole": {{chips.Tile{X: 7, Y: 3}, 0xffb20148, 3<<6 | 7},
+			{chips.Tile{X: 16, Y: 1}, 0xffb20148, 25<<6 | 21}},
 	}
 	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
 		if d, ok := d.(*mock.Device); ok {
@@ -45,7 +54,8 @@ func TestTilesTellWhoTheyAre(t *testing.T) {
 		}
 		r := newTiles(t, d)
 		for _, p := range places[board] {
-			if got := binary.LittleEndian.Uint32(r.read(p.tile, p.address, 4)); got != p.want|whole[board] {
+			if got := binary.LittleEndian.Uint32(r.read(p.tile, p.address, 4)); got != p.want|
+				whole[board] {
 				t.Errorf("%+v %#x: %#x, want %#x", p.tile, p.address, got, p.want|whole[board])
 			}
 		}
@@ -78,7 +88,9 @@ func TestBRISCSetsWhereOtherCoresStart(t *testing.T) {
 		}
 		r, tile := newTiles(t, d), firstTensix(board)
 		r.write(tile, softReset0, words(nocHeld))
-		r.write(tile, 0, words(lui(1, 0xffef0000), lui(2, 0x1000), sw(2, 1, 0x27c), addi(3, 2), sw(3, 1, 0x284), // TRISC1
+		// TRISC1
+		r.write(tile, 0, words(lui(1, 0xffef0000), lui(2, 0x1000), sw(2, 1, 0x27c), addi(3, 2),
+			sw(3, 1, 0x284),
 			lui(2, 0x2000), sw(2, 1, 0x288), addi(3, 1), sw(3, 1, 0x28c), jumpToItself)) // NCRISC
 		r.write(tile, 0x1000, words(lui(1, nocFlag), addi(2, 0x7d), sw(2, 1, 0), jumpToItself))
 		r.write(tile, 0x2000, words(lui(1, nocFlag), addi(2, 0x7e), sw(2, 1, 4), jumpToItself))
@@ -90,7 +102,8 @@ func TestBRISCSetsWhereOtherCoresStart(t *testing.T) {
 		for range 50 {
 			r.read(tile, nocFlag, 4)
 		}
-		if first, second := r.read(tile, nocFlag, 4)[0], r.read(tile, nocFlag+4, 4)[0]; first != 0x7d || second != 0x7e {
+		if first, second := r.read(tile, nocFlag, 4)[0],
+			r.read(tile, nocFlag+4, 4)[0]; first != 0x7d || second != 0x7e {
 			t.Errorf("flags %#x and %#x", first, second)
 		}
 	})

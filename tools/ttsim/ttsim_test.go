@@ -62,7 +62,8 @@ func words(values ...uint32) []byte {
 // twoop runs the kernel d = relu(a + b - 100) on tile (1, 2) the way an image
 // does: reset, load, release, poll, read.
 func twoop(t *testing.T, d *Device, program []byte) {
-	const n, flag, arguments, a, b, c, sum = 64, 0x10000, 0x10010, 0x20000, 0x21000, 0x22000, 0x23000
+	const n, flag, arguments, a, b, c, sum = 64, 0x10000, 0x10010, 0x20000, 0x21000, 0x22000,
+		0x23000
 	registers := pointed(t, d, 1, 2, softReset0&^0xfffff)
 	l1 := pointed(t, d, 1, 2, 0)
 	var left, right, want []uint32
@@ -73,7 +74,8 @@ func twoop(t *testing.T, d *Device, program []byte) {
 	check(t, d, "hold", registers.Store(softReset0&0xfffff, 4, 0x47800))
 	check(t, d, "program", l1.Copy(gen.OpcodeCopyIn, 0, 4, gen.AccessBulk, program))
 	check(t, d, "flag", l1.Store(flag, 4, 0))
-	check(t, d, "arguments", l1.Copy(gen.OpcodeCopyIn, arguments, 4, gen.AccessExact, words(n, a, b, c, sum)))
+	check(t, d, "arguments", l1.Copy(gen.OpcodeCopyIn, arguments, 4, gen.AccessExact,
+		words(n, a, b, c, sum)))
 	check(t, d, "a", l1.Copy(gen.OpcodeCopyIn, a, 4, gen.AccessBulk, words(left...)))
 	check(t, d, "b", l1.Copy(gen.OpcodeCopyIn, b, 8, gen.AccessExact, words(right...)))
 	check(t, d, "release", registers.Store(softReset0&0xfffff, 4, 0x47000))
@@ -122,7 +124,8 @@ func TestIdentityIsTheLibrarys(t *testing.T) {
 	ids := map[string]uint16{"wormhole": 0x401e, "blackhole": 0xb140}
 	for board, library := range fakes(t) {
 		got := opened(t, library).Identity()
-		want := hal.Identity{Name: "ttsim:" + library, Address: got.Address, Vendor: 0x1e52, Device: ids[board], Bars: got.Bars}
+		want := hal.Identity{Name: "ttsim:" + library, Address: got.Address, Vendor: 0x1e52,
+			Device: ids[board], Bars: got.Bars}
 		if got != want || got.Bars[0] != 512<<20 {
 			t.Errorf("%s: %+v", board, got)
 		}
@@ -156,11 +159,13 @@ func TestMapSaysWhatDoesNotFit(t *testing.T) {
 		mapped(t, d, tlbWindow(16<<20, fbs.NoSlot))
 	}
 	for want, w := range map[string]fbs.Window{
-		"no free hardware window of 0x1000000 bytes":         tlbWindow(16<<20, fbs.NoSlot),
-		"no free hardware window of 0x2000000 bytes":         tlbWindow(32<<20, fbs.NoSlot),
-		"there is no BAR 1":                                  {Kind: gen.WindowKindBar, Bar: 1, Size: 4},
-		"BAR 2 has 0x100000 bytes, the window needs 0x8 at ": {Kind: gen.WindowKindBar, Bar: 2, Offset: 0xffffc, Size: 8},
-		"no 0x100000000 bytes of host memory are left":       {Kind: gen.WindowKindHost, Size: 4 << 30},
+		"no free hardware window of 0x1000000 bytes": tlbWindow(16<<20, fbs.NoSlot),
+		"no free hardware window of 0x2000000 bytes": tlbWindow(32<<20, fbs.NoSlot),
+		"there is no BAR 1": {Kind: gen.WindowKindBar, Bar: 1,
+			Size: 4},
+		"BAR 2 has 0x100000 bytes, the window needs 0x8 at ": {Kind: gen.WindowKindBar, Bar: 2,
+			Offset: 0xffffc, Size: 8},
+		"no 0x100000000 bytes of host memory are left": {Kind: gen.WindowKindHost, Size: 4 << 30},
 	} {
 		_, err := d.Map(w)
 		var fault *hal.Fault
@@ -189,7 +194,8 @@ func TestSmallWindowReachesItsAddress(t *testing.T) {
 func TestMulticastReachesEveryTile(t *testing.T) {
 	eachFake(t, func(t *testing.T, d *Device) {
 		a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
-		rectangle := fbs.TileRange{X: 2, Y: 3, XStart: 1, YStart: 2, Multicast: true, Ordering: gen.OrderingDefault}
+		rectangle := fbs.TileRange{X: 2, Y: 3, XStart: 1, YStart: 2, Multicast: true,
+			Ordering: gen.OrderingDefault}
 		check(t, d, "point", d.ProgramWindow(a, rectangle, 0))
 		check(t, d, "store", a.Store(8, 8, 0x1122334455667788))
 		for _, tile := range [][2]uint8{{1, 2}, {2, 2}, {1, 3}, {2, 3}} {
@@ -205,7 +211,8 @@ func TestImpossibleTargetIsRefusedWithItsReason(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
 	check(t, d, "possible", d.ProgramWindow(a, unicast(1, 1), 1<<20))
-	if code := d.ProgramWindow(a, unicast(64, 1), 0); code != hal.Refused || !strings.Contains(d.Refusal(), "cannot be pointed") {
+	if code := d.ProgramWindow(a, unicast(64, 1), 0); code != hal.Refused ||
+		!strings.Contains(d.Refusal(), "cannot be pointed") {
 		t.Errorf("tile: %v: %q", code, d.Refusal())
 	}
 	if code := d.ProgramWindow(a, unicast(1, 1), 0x1000); code != hal.Refused {
@@ -220,7 +227,8 @@ func TestEveryWidthReachesItsBytes(t *testing.T) {
 	eachFake(t, func(t *testing.T, d *Device) {
 		a := pointed(t, d, 1, 2, 0)
 		for _, width := range []uint8{1, 2, 4, 8} {
-			check(t, d, "fill", a.Copy(gen.OpcodeCopyIn, 0, 8, gen.AccessBulk, bytes.Repeat([]byte{0xee}, 24)))
+			check(t, d, "fill", a.Copy(gen.OpcodeCopyIn, 0, 8, gen.AccessBulk,
+				bytes.Repeat([]byte{0xee}, 24)))
 			value := 0x8877665544332211 & fbs.WidthMask(width)
 			check(t, d, "store", a.Store(8, width, value))
 			got := make([]byte, 24)
@@ -256,7 +264,8 @@ func TestBlockCopyStopsAtTheEndOfEachWindow(t *testing.T) {
 		t.Error("the data comes back changed")
 	}
 	second := make([]byte, len(data)-99_990)
-	check(t, d, "second tile", pointed(t, d, 2, 1, 0).Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, second))
+	check(t, d, "second tile", pointed(t, d, 2, 1, 0).Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk,
+		second))
 	if !bytes.Equal(second, data[99_990:]) {
 		t.Error("the second window's part is not at address 0 of its tile")
 	}
@@ -280,7 +289,8 @@ func TestRefusalReachesTheCaller(t *testing.T) {
 			t.Errorf("refusal before any: %q", d.Refusal())
 		}
 		code := bar.Store(0x1f000000, 4, 0)
-		if want := "[0] ERROR: Fake: write of 4 bytes at 0x11f000000"; code != hal.Refused || d.Refusal() != want {
+		if want := "[0] ERROR: Fake: write of 4 bytes at 0x11f000000"; code != hal.Refused ||
+			d.Refusal() != want {
 			t.Errorf("%v: %q, want %q", code, d.Refusal(), want)
 		}
 		if v, code := bar.Load(0, 4); code != hal.Refused || v != ^uint64(0) {
@@ -297,7 +307,8 @@ func TestRefusalInsideAClockReachesTheCaller(t *testing.T) {
 	registers := pointed(t, d, 1, 2, softReset0&^0xfffff)
 	check(t, d, "release", registers.Store(softReset0&0xfffff, 4, 0x47000))
 	d.Sleep(5000)
-	if _, code := registers.Load(softReset0&0xfffff, 4); code != hal.Refused || !strings.Contains(d.Refusal(), "illegal instruction") {
+	if _, code := registers.Load(softReset0&0xfffff, 4); code != hal.Refused ||
+		!strings.Contains(d.Refusal(), "illegal instruction") {
 		t.Errorf("%v: %q", code, d.Refusal())
 	}
 }
@@ -312,7 +323,8 @@ func TestDeviceReachesHostWindows(t *testing.T) {
 		t.Errorf("tiles see the windows at %#x and %#x", first.Bus, second.Bus)
 	}
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 0x3200})
-	for at, want := range map[uint64]uint64{0x1404: 0x88280000, 0x1408: 0x2000, 0x140c: 0, 0x1410: 0x3fff, 0x1414: hostBus + 0x2000, 0x1418: 0} {
+	for at, want := range map[uint64]uint64{0x1404: 0x88280000, 0x1408: 0x2000, 0x140c: 0,
+		0x1410: 0x3fff, 0x1414: hostBus + 0x2000, 0x1418: 0} {
 		if v, code := bar.Load(uint32(at), 4); v != want || code != hal.OK {
 			t.Errorf("register %#x holds %#x, want %#x; %v", at, v, want, code)
 		}
@@ -332,8 +344,10 @@ func TestDeviceReachesHostWindows(t *testing.T) {
 	if string(got) != string(data) {
 		t.Errorf("in bulk: %q", got)
 	}
-	check(t, d, "address", bar.Store(0, 4, hostBus+0x2000+0x2000-16)) // the last words of the window
-	if code := bar.Store(16, 4, 1); code != hal.Refused || !strings.Contains(d.Refusal(), "the device writes 16 bytes of host memory at 0x10004000") {
+	// the last words of the window
+	check(t, d, "address", bar.Store(0, 4, hostBus+0x2000+0x2000-16))
+	if code := bar.Store(16, 4, 1); code != hal.Refused ||
+		!strings.Contains(d.Refusal(), "the device writes 16 bytes of host memory at 0x10004000") {
 		t.Errorf("%v: %q", code, d.Refusal())
 	}
 	if _, code := second.Load(0, 4); code != hal.Refused {
@@ -349,7 +363,8 @@ func TestHostWindowsAreAsManyAsTheIATUHasRegions(t *testing.T) {
 	for range 16 {
 		mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
 	}
-	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindHost, Size: 1}); err == nil || !strings.Contains(err.Error(), "no 0x1 bytes of host memory are left") {
+	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindHost, Size: 1}); err == nil ||
+		!strings.Contains(err.Error(), "no 0x1 bytes of host memory are left") {
 		t.Error(err)
 	}
 }
@@ -360,7 +375,8 @@ func TestDeviceMayNotTouchOtherHostMemory(t *testing.T) {
 	check(t, d, "low half", bar.Store(0, 4, 0x5000))
 	check(t, d, "high half", bar.Store(4, 4, 7))
 	code := bar.Store(16, 4, 1)
-	if code != hal.Refused || !strings.Contains(d.Refusal(), "the device reads 16 bytes of host memory at 0x700005000") {
+	if code != hal.Refused || !strings.Contains(d.Refusal(),
+		"the device reads 16 bytes of host memory at 0x700005000") {
 		t.Errorf("%v: %q", code, d.Refusal())
 	}
 }
@@ -375,7 +391,8 @@ func TestKilledSimulatorIsAGoneDevice(t *testing.T) {
 	for i := 0; code == hal.OK && i < 1_000_000; i++ { // the signal takes its time
 		_, code = a.Load(0, 4)
 	}
-	if code != hal.DeviceGone || d.Refusal() != "the simulator's process ended: signal: killed" || d.Alive() {
+	if code != hal.DeviceGone || d.Refusal() != "the simulator's process ended: signal: killed" ||
+		d.Alive() {
 		t.Errorf("%v: %q", code, d.Refusal())
 	}
 }
@@ -400,14 +417,19 @@ func TestTimePassesWithLoadsAndSleeps(t *testing.T) {
 		{"nothing", func(d *Device, a *hal.Aperture) {}, 0, 0},
 		{"store", func(d *Device, a *hal.Aperture) { a.Store(0, 4, 0) }, 0, 0},
 		{"load", func(d *Device, a *hal.Aperture) { a.Load(0, 4) }, 1, 1000},
-		{"loads of two addresses", func(d *Device, a *hal.Aperture) { a.Load(0, 4); a.Load(4, 4) }, 2, 2000},
+		{"loads of two addresses", func(d *Device, a *hal.Aperture) { a.Load(0, 4); a.Load(4, 4) },
+			2, 2000},
 		{"loads of one address", func(d *Device, a *hal.Aperture) {
 			for range 10 {
 				a.Load(0, 4)
 			}
 		}, 1 + 2 + 4 + 8 + 16 + 32 + 4*64, 10_000},
-		{"loads of one address with a store between", func(d *Device, a *hal.Aperture) { a.Load(0, 4); a.Store(0, 4, 0); a.Load(0, 4) }, 2, 2000},
-		{"loads of one address with a sleep between", func(d *Device, a *hal.Aperture) { a.Load(0, 4); d.Sleep(100); a.Load(0, 4) }, 102, 2100},
+		{"loads of one address with a store between",
+			func(d *Device, a *hal.Aperture) { a.Load(0, 4); a.Store(0, 4, 0); a.Load(0, 4) }, 2,
+			2000},
+		{"loads of one address with a sleep between",
+			func(d *Device, a *hal.Aperture) { a.Load(0, 4); d.Sleep(100); a.Load(0, 4) }, 102,
+			2100},
 		{"loads of one address with a copy between", func(d *Device, a *hal.Aperture) {
 			a.Load(0, 4)
 			a.Copy(gen.OpcodeCopyOut, 8, 4, gen.AccessBulk, make([]byte, 4))
@@ -461,17 +483,24 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ name, library, want string }{
 		{"no file", "/nowhere/libttsim.so", "no simulator library there"},
 		{"no library", file("text.so", "hello\n"), "ERROR: "},
-		{"another library", compiled(t, "empty", file("empty.c", "int nothing;\n")), "libttsim_init"},
-		{"unknown chip", compiled(t, "unknown", fakeSource, "-DIDS=0xfeed1e52"), "it simulates 1e52:feed, and there is no such board"},
-		{"library that ends at once", compiled(t, "ends", file("ends.c", "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { _Exit(3); }\n")),
+		{"another library", compiled(t, "empty", file("empty.c", "int nothing;\n")),
+			"libttsim_init"},
+		{"unknown chip", compiled(t, "unknown", fakeSource, "-DIDS=0xfeed1e52"),
+			"it simulates 1e52:feed, and there is no such board"},
+		{"library that ends at once", compiled(t, "ends",
+			file("ends.c",
+				"#include <stdlib.h>\n__attribute__((constructor)) void f(void) { _Exit(3); }\n")),
 			"ended without a word: exit status 3"},
-		{"main without ChildMain", compiled(t, "quits", file("quits.c", "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { _Exit(0); }\n")),
+		{"main without ChildMain", compiled(t, "quits",
+			file("quits.c",
+				"#include <stdlib.h>\n__attribute__((constructor)) void f(void) { _Exit(0); }\n")),
 			"main must call ttsim.ChildMain first"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Open(Prefix + c.library)
 			var fault *hal.Fault
-			if !errors.As(err, &fault) || fault.Code != hal.NoDevice || !strings.Contains(fault.Reason, c.want) {
+			if !errors.As(err, &fault) || fault.Code != hal.NoDevice ||
+				!strings.Contains(fault.Reason, c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
@@ -526,7 +555,8 @@ func TestReplayCanBeRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := c.Records[len(c.Records)-1]
-	if last.Kind != record.BarWrite || last.Offset != 8 || !bytes.Equal(last.Data, []byte{0x34, 0x12}) {
+	if last.Kind != record.BarWrite || last.Offset != 8 ||
+		!bytes.Equal(last.Data, []byte{0x34, 0x12}) {
 		t.Errorf("%+v", last)
 	}
 }

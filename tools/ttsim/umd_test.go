@@ -37,10 +37,19 @@ func TestRecordingsOfTheVendorsDriverReplay(t *testing.T) {
 		}
 		name := strings.TrimSuffix(filepath.Base(path), ".record.gz")
 		replayed := func(name string, open func(t *testing.T, board string) hal.Device) {
-			t.Run(name, func(t *testing.T) { replayOnce(t, image, open(t, board[filepath.Base(path)[:2]])) })
+			t.Run(name, func(t *testing.T) {
+				replayOnce(t, image,
+					open(t, board[filepath.Base(path)[:2]]))
+			})
 		}
-		replayed(name+"/mock", func(_ *testing.T, board string) hal.Device { return mock.New(chips.ByName(board)) })
-		replayed(name+"/ttsim", func(t *testing.T, board string) hal.Device { return opened(t, vendors(t, board)) })
+		replayed(name+"/mock", func(_ *testing.T,
+			board string) hal.Device {
+			return mock.New(chips.ByName(board))
+		})
+		replayed(name+"/ttsim", func(t *testing.T,
+			board string) hal.Device {
+			return opened(t, vendors(t, board))
+		})
 	}
 }
 
@@ -67,7 +76,8 @@ func replayOnce(t *testing.T, image *lmb.Image, device hal.Device) {
 	}
 	defer replay.Close()
 	if r := replay.Run(0); r.Code != hal.OK {
-		t.Fatalf("%v at command %d: got %#x, want %#x mask %#x; %s", r.Code, r.Command, r.Got, r.Want, r.Mask, device.(refuser).Refusal())
+		t.Fatalf("%v at command %d: got %#x, want %#x mask %#x; %s", r.Code, r.Command, r.Got,
+			r.Want, r.Mask, device.(refuser).Refusal())
 	}
 	for i := range view.Sequences {
 		if view.Name(view.Sequences[i].Name) != "safe" {

@@ -126,7 +126,8 @@ func (c *client) send(command uint16, body []byte, fds ...int) ([]byte, unix.Err
 	if _, err := io.ReadFull(c.conn, answer); err != nil {
 		c.t.Fatal(err)
 	}
-	if le.Uint16(header[0:]) != c.id || le.Uint16(header[2:]) != command || le.Uint32(header[8:])&flagTypeMask != flagReply {
+	if le.Uint16(header[0:]) != c.id || le.Uint16(header[2:]) != command ||
+		le.Uint32(header[8:])&flagTypeMask != flagReply {
 		c.t.Fatalf("the answer to request %d is %x", command, header)
 	}
 	return answer, unix.Errno(le.Uint32(header[12:]))
@@ -156,7 +157,8 @@ func (c *client) load(region uint32, offset uint64, width int) uint64 {
 
 func (c *client) store(region uint32, offset uint64, width int, value uint64) {
 	c.t.Helper()
-	c.must(cmdRegionWrite, append(at(region, offset, width), binary.LittleEndian.AppendUint64(nil, value)[:width]...))
+	c.must(cmdRegionWrite, append(at(region, offset, width),
+		binary.LittleEndian.AppendUint64(nil, value)[:width]...))
 }
 
 // leave ends the connection and gives the server's error.
@@ -215,7 +217,8 @@ func openOf(t *testing.T, fd int) (count int) {
 	}
 	for _, entry := range list {
 		number, err := strconv.Atoi(entry.Name())
-		if err == nil && unix.Fstat(number, &got) == nil && got.Dev == want.Dev && got.Ino == want.Ino {
+		if err == nil && unix.Fstat(number, &got) == nil && got.Dev == want.Dev &&
+			got.Ino == want.Ino {
 			count++
 		}
 	}

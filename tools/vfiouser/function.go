@@ -35,7 +35,8 @@ const (
 type Options struct {
 	Log   func(format string, a ...any) // what was refused, and why; nil: nowhere
 	Trace io.Writer                     // gets every access, as tools/record reads it; nil: nowhere
-	// folder for what of the trace has to wait for its end; empty, or where there can be none: that of temporary files
+	// folder for what of the trace has to wait for its end; empty, or where there can be none: that
+	// of temporary files
 	Spool   string
 	Without []string // capabilities that are left out
 }
@@ -123,7 +124,8 @@ func mapBar(d hal.Device, bar uint8, size uint64) (hal.Port, error) {
 	const most = 1 << 32
 	var parts parts
 	for offset := uint64(0); offset < size; offset += most {
-		a, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: offset, Size: min(size-offset, most)})
+		a, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: offset,
+			Size: min(size-offset, most)})
 		if err != nil {
 			return nil, err
 		}
@@ -146,12 +148,14 @@ func (p parts) Store(offset uint64, width uint8, value uint64) hal.Code {
 // reach is client memory for the device, while it may master the bus.
 func (f *Function) reach(address, size uint64) []byte {
 	if !f.config.master() {
-		f.options.Log("the device reaches for %d bytes of memory at %#x, and does not master the bus", size, address)
+		f.options.Log("the device reaches for %d bytes of memory at %#x, and does not master the "+
+			"bus", size, address)
 		return nil
 	}
 	data := f.memory.bytes(address, size)
 	if data == nil {
-		f.options.Log("the device reaches for %d bytes of memory at %#x, and not all of it is mapped", size, address)
+		f.options.Log("the device reaches for %d bytes of memory at %#x, and not all of it is "+
+			"mapped", size, address)
 		return nil
 	}
 	f.trace.reach(address, data)
@@ -190,7 +194,8 @@ func (f *Function) reset() error {
 		for bar := range f.bars {
 			f.bars[bar] = absent{}
 		}
-		err = fmt.Errorf("the device does not come back from its reset, and answers all ones: %w", err)
+		err = fmt.Errorf("the device does not come back from its reset, and answers all ones: %w",
+			err)
 	}
 	return err
 }
@@ -252,7 +257,10 @@ func (f *Function) store(region uint32, offset uint64, data []byte) error {
 	copy(all[:], data)
 	width, value := uint8(len(data)), binary.LittleEndian.Uint64(all[:])
 	f.trace.access('W', region, offset, data)
-	if _, code := f.access(func() (uint64, hal.Code) { return 0, f.bars[region].Store(offset, width, value) }); code != hal.OK {
+	if _, code := f.access(func() (uint64, hal.Code) {
+		return 0,
+			f.bars[region].Store(offset, width, value)
+	}); code != hal.OK {
 		f.refuse("store", region, offset, width, code)
 	}
 	return nil

@@ -67,15 +67,18 @@ func (f *Function) irqInfo(m *message) ([]byte, error) {
 // setIRQs takes the eventfd of MSI, or with none gives it up.
 func (f *Function) setIRQs(m *message) ([]byte, error) {
 	le := binary.LittleEndian
-	flags, index, start, count := le.Uint32(m.body[4:]), le.Uint32(m.body[8:]), le.Uint32(m.body[12:]), le.Uint32(m.body[16:])
+	flags, index, start, count := le.Uint32(m.body[4:]), le.Uint32(m.body[8:]),
+		le.Uint32(m.body[12:]), le.Uint32(m.body[16:])
 	switch {
 	case count == 0:
 		if index == irqMSI {
 			f.irq.close()
 		}
 		return nil, nil
-	case index != irqMSI || start != 0 || count != 1 || flags != irqEventFD|irqTrigger || len(m.fds) != 1 || slices.Contains(f.options.Without, "msi"):
-		return nil, fmt.Errorf("%w: %d interrupts from %d on of kind %d, flags %#x, %d descriptors", unix.EINVAL, count, start, index, flags, len(m.fds))
+	case index != irqMSI || start != 0 || count != 1 || flags != irqEventFD|irqTrigger ||
+		len(m.fds) != 1 || slices.Contains(f.options.Without, "msi"):
+		return nil, fmt.Errorf("%w: %d interrupts from %d on of kind %d, flags %#x, %d descriptors",
+			unix.EINVAL, count, start, index, flags, len(m.fds))
 	}
 	if !isEventFD(m.fds[0]) {
 		return nil, fmt.Errorf("%w: the descriptor of an interrupt is no eventfd", unix.EINVAL)

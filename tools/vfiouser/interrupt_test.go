@@ -67,8 +67,10 @@ func TestClientIsToldOfInterruptsAsLongAsItWants(t *testing.T) {
 			t.Errorf("%s: %v", name, number)
 		}
 	}
-	if _, number := c.send(cmdSetIRQs, set, first, second); number != unix.EINVAL || openOf(t, first) != before {
-		t.Errorf("two for one: %v, %d descriptors open, %d before", number, openOf(t, first), before)
+	if _, number := c.send(cmdSetIRQs, set, first, second); number != unix.EINVAL ||
+		openOf(t, first) != before {
+		t.Errorf("two for one: %v, %d descriptors open, %d before", number, openOf(t, first),
+			before)
 	}
 	c.must(cmdSetIRQs, words(20, 1|irqTrigger, irqMSI, 0, 0))
 	c.store(0, 0x60, 4, 1)
@@ -89,8 +91,10 @@ func TestClientThatDoesNotListenHoldsNothingUp(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	before := openOf(t, int(w.Fd()))
-	if _, number := c.send(cmdSetIRQs, set, int(w.Fd())); number != unix.EINVAL || openOf(t, int(w.Fd())) != before {
-		t.Fatalf("a pipe: %v, %d descriptors open, %d before", number, openOf(t, int(w.Fd())), before)
+	if _, number := c.send(cmdSetIRQs, set, int(w.Fd())); number != unix.EINVAL ||
+		openOf(t, int(w.Fd())) != before {
+		t.Fatalf("a pipe: %v, %d descriptors open, %d before", number, openOf(t, int(w.Fd())),
+			before)
 	}
 	full, err := unix.Eventfd(0, unix.EFD_CLOEXEC) // a write to it waits
 	if err != nil {
@@ -132,7 +136,8 @@ func TestCapabilitiesCanBeLeftOut(t *testing.T) {
 			}
 		}
 		body, err := f.irqInfo(&message{body: words(16, 0, irqMSI, 0)})
-		if count := binary.LittleEndian.Uint32(body[12:]); err != nil || (count == 0) != (without == "msi") {
+		if count := binary.LittleEndian.Uint32(body[12:]); err != nil ||
+			(count == 0) != (without == "msi") {
 			t.Errorf("without %s: %d messages, %v", without, count, err)
 		}
 	}

@@ -54,7 +54,8 @@ func (m *memory) add(address, size, offset uint64, flags uint32, fds []int) erro
 	}
 	for _, p := range m.pieces {
 		if address < p.address+p.size && p.address < address+size {
-			return fmt.Errorf("%w: memory of %#x bytes at %#x overlaps what is mapped at %#x", unix.EEXIST, size, address, p.address)
+			return fmt.Errorf("%w: memory of %#x bytes at %#x overlaps what is mapped at %#x",
+				unix.EEXIST, size, address, p.address)
 		}
 	}
 	p := piece{address: address, size: size, writable: flags&dmaWrite != 0}
@@ -77,7 +78,8 @@ func mapPiece(fd int, offset, size uint64, writable bool) ([]byte, error) {
 		return nil, err
 	}
 	if end := uint64(status.Size); offset > end || size > end-offset {
-		return nil, fmt.Errorf("%w: the memory's file has %#x bytes, not %#x at %#x", unix.EINVAL, status.Size, size, offset)
+		return nil, fmt.Errorf("%w: the memory's file has %#x bytes, not %#x at %#x", unix.EINVAL,
+			status.Size, size, offset)
 	}
 	protection := unix.PROT_READ
 	if writable {

@@ -66,7 +66,8 @@ func readMessage(c *net.UnixConn) (m message, err error) {
 		return m, err
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
-		return m, fmt.Errorf("%w: more than %d descriptors came with it", errProtocol, descriptorsMax)
+		return m, fmt.Errorf("%w: more than %d descriptors came with it", errProtocol,
+			descriptorsMax)
 	}
 	if _, err = io.ReadFull(c, header[n:]); err != nil {
 		return m, fmt.Errorf("%w: it ends inside its header", errProtocol)
@@ -75,10 +76,12 @@ func readMessage(c *net.UnixConn) (m message, err error) {
 	m.flags = binary.LittleEndian.Uint32(header[8:])
 	size := binary.LittleEndian.Uint32(header[4:])
 	if size < headerSize || size > messageMax {
-		return m, fmt.Errorf("%w: command %d has %d bytes, not %d to %d", errProtocol, m.command, size, headerSize, messageMax)
+		return m, fmt.Errorf("%w: command %d has %d bytes, not %d to %d", errProtocol, m.command,
+			size, headerSize, messageMax)
 	}
 	if m.flags&flagTypeMask != 0 {
-		return m, fmt.Errorf("%w: command %d is a reply, and nothing was asked", errProtocol, m.command)
+		return m, fmt.Errorf("%w: command %d is a reply, and nothing was asked", errProtocol,
+			m.command)
 	}
 	m.body = make([]byte, size-headerSize)
 	if _, err = io.ReadFull(c, m.body); err != nil {

@@ -28,13 +28,17 @@ const socketPathMax = 107
 // over; every other file is left alone.
 func Listen(path string) (*net.UnixListener, error) {
 	if len(path) > socketPathMax {
-		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("%s: a socket's path has at most %d bytes; use a shorter folder, such as /tmp", path,
-			socketPathMax)}
+		return nil, &hal.Fault{Code: hal.Usage,
+			Reason: fmt.Sprintf("%s: a socket's path has at most %d bytes; use a shorter folder, "+
+				"such as /tmp", path,
+				socketPathMax)}
 	}
 	address := &net.UnixAddr{Name: path, Net: "unix"}
 	l, err := net.ListenUnix("unix", address)
 	if folder := filepath.Dir(path); errors.Is(err, syscall.ENOENT) {
-		return nil, &hal.Fault{Code: hal.NoFile, Reason: "there is no folder " + folder + " for a socket; mkdir -p " + folder + " makes it"}
+		return nil, &hal.Fault{Code: hal.NoFile,
+			Reason: "there is no folder " + folder + " for a socket; mkdir -p " + folder +
+				" makes it"}
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return l, err
@@ -70,7 +74,8 @@ func Serve(ctx context.Context, l *net.UnixListener, f *Function) error {
 	defer stopClient()
 	go turnAway(l, f.options.Log)
 	err = f.serve(client)
-	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
 	return err
@@ -114,7 +119,8 @@ func (f *Function) await(c *net.UnixConn) error {
 	}
 	for ready := false; !ready; {
 		if err := raw.Read(func(fd uintptr) bool {
-			n, e := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(tick/time.Millisecond))
+			n, e := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+				int(tick/time.Millisecond))
 			ready = n > 0 || e != nil && e != unix.EINTR
 			return true
 		}); err != nil {
@@ -175,13 +181,15 @@ func (f *Function) version(m *message) ([]byte, error) {
 	if major := binary.LittleEndian.Uint16(m.body); major != 0 {
 		return nil, fmt.Errorf("%w: protocol version %d", unix.EINVAL, major)
 	}
-	text := fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d}}`, descriptorsMax, messageMax-headerSize-regionAccessSize)
+	text := fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d}}`,
+		descriptorsMax, messageMax-headerSize-regionAccessSize)
 	return append([]byte{0, 0, 0, 0}, text+"\x00"...), nil
 }
 
 func (f *Function) dmaMap(m *message) ([]byte, error) {
 	le := binary.LittleEndian
-	return nil, f.memory.add(le.Uint64(m.body[16:]), le.Uint64(m.body[24:]), le.Uint64(m.body[8:]), le.Uint32(m.body[4:]), m.fds)
+	return nil, f.memory.add(le.Uint64(m.body[16:]), le.Uint64(m.body[24:]), le.Uint64(m.body[8:]),
+		le.Uint32(m.body[4:]), m.fds)
 }
 
 func (f *Function) dmaUnmap(m *message) ([]byte, error) {
@@ -253,7 +261,8 @@ func (f *Function) place(m *message) (offset uint64, region, count uint32, err e
 	case count == 0 || region != configRegion && (count&^accessWidths != 0 || count&(count-1) != 0):
 		err = fmt.Errorf("%w: an access of %d bytes", unix.EINVAL, count)
 	case offset > size || uint64(count) > size-offset:
-		err = fmt.Errorf("%w: %d bytes at %#x of region %d, which has %#x", unix.EINVAL, count, offset, region, size)
+		err = fmt.Errorf("%w: %d bytes at %#x of region %d, which has %#x", unix.EINVAL, count,
+			offset, region, size)
 	}
 	return offset, region, count, err
 }

@@ -29,7 +29,8 @@ func TestFunctionLooksLikeTheDevice(t *testing.T) {
 				t.Errorf("ids %#x", got)
 			}
 			// Wormhole is B0, revision 1, or tt-umd does not take it (pci_device.cpp).
-			if got, want := c.load(configRegion, regClass, 1), map[string]uint64{"wormhole": 1, "nvme": 2, "edu": 0x10}[b.Name]; got != want {
+			if got, want := c.load(configRegion, regClass, 1),
+				map[string]uint64{"wormhole": 1, "nvme": 2, "edu": 0x10}[b.Name]; got != want {
 				t.Errorf("revision %#x, want %#x", got, want)
 			}
 			for bar, size := range b.Bars {
@@ -112,12 +113,16 @@ func TestAccessesArriveInWidthOrderAndValue(t *testing.T) {
 		offset uint64
 		data   string
 	}{
-		{record.BarWrite, 0x100, "\x88\x77\x66\x55\x44\x33\x22\x11"}, {record.BarWrite, 0x100, "\xaa"}, {record.BarWrite, 0x106, "\xcc\xbb"},
-		{record.BarRead, 0x100, "\xaa\x77\x66\x55"}, {record.BarRead, 0x100, "\xaa\x77\x66\x55\x44\x33\xcc\xbb"},
+		{record.BarWrite, 0x100, "\x88\x77\x66\x55\x44\x33\x22\x11"},
+		{record.BarWrite, 0x100, "\xaa"}, {record.BarWrite, 0x106, "\xcc\xbb"},
+		{record.BarRead, 0x100, "\xaa\x77\x66\x55"},
+		{record.BarRead, 0x100, "\xaa\x77\x66\x55\x44\x33\xcc\xbb"},
 	}
-	capture.Records = slices.DeleteFunc(capture.Records, func(r record.Record) bool { return r.Kind == record.Clock })
+	capture.Records = slices.DeleteFunc(capture.Records,
+		func(r record.Record) bool { return r.Kind == record.Clock })
 	for i, w := range want {
-		if r := capture.Records[i]; r.Kind != w.kind || r.Bar != 2 || r.Offset != w.offset || string(r.Data) != w.data {
+		if r := capture.Records[i]; r.Kind != w.kind || r.Bar != 2 || r.Offset != w.offset ||
+			string(r.Data) != w.data {
 			t.Errorf("record %d: %+v", i, r)
 		}
 	}
@@ -295,8 +300,11 @@ func TestMemoryThatShrinksUnderTheDeviceEndsTheTransferAlone(t *testing.T) {
 
 func TestResetMakesTheDeviceNew(t *testing.T) {
 	for name, reset := range map[string]func(*client){
-		"by request":              func(c *client) { c.must(cmdDeviceReset, nil) },
-		"at the function's level": func(c *client) { c.store(configRegion, expressControl, 2, controlReset) },
+		"by request": func(c *client) { c.must(cmdDeviceReset, nil) },
+		"at the function's level": func(c *client) {
+			c.store(configRegion, expressControl, 2,
+				controlReset)
+		},
 	} {
 		c, _ := serving(t, opened(&boards.Edu), nil)
 		c.store(configRegion, regCommand, 2, 6)
@@ -325,7 +333,8 @@ func TestDeviceThatDoesNotOpenAgainIsOffTheBus(t *testing.T) {
 			t.Error("a reset that failed is answered as done")
 		}
 		c.store(0, 4, 4, 1)
-		if bar, config := c.load(0, 0, 4), c.load(configRegion, 0, 4); bar != 0xffffffff || config != 0xffffffff {
+		if bar, config := c.load(0, 0, 4), c.load(configRegion, 0, 4); bar != 0xffffffff ||
+			config != 0xffffffff {
 			t.Errorf("BAR 0 answers %#x, configuration space %#x", bar, config)
 		}
 	}
@@ -376,7 +385,8 @@ func TestRequestsThatMakeNoSenseAreAnswered(t *testing.T) {
 		{"three bytes", cmdRegionRead, at(0, 0, 3), unix.EINVAL},
 		{"sixteen bytes", cmdRegionRead, at(0, 0, 16), unix.EINVAL},
 		{"too much of configuration space", cmdRegionRead, at(configRegion, 4000, 97), unix.EINVAL},
-		{"more announced than there is", cmdRegionWrite, append(at(0, 0, 8), 1, 2, 3, 4), unix.EINVAL},
+		{"more announced than there is", cmdRegionWrite, append(at(0, 0, 8), 1, 2, 3, 4),
+			unix.EINVAL},
 		{"information on no region", cmdRegionInfo, words(32, 0, 9, 0, 0, 0, 0, 0), unix.EINVAL},
 		{"interrupts", cmdSetIRQs, words(20, 0, 1, 0, 1), unix.EINVAL},
 	} {
@@ -499,22 +509,28 @@ func TestSocketIsTakenOverOnlyFromTheDead(t *testing.T) {
 		t.Errorf("over a file: %v", err)
 	}
 	var code hal.Code
-	if _, err := Listen("/" + strings.Repeat("x", socketPathMax)); !errors.As(err, &code) || code != hal.Usage {
+	if _, err := Listen("/" + strings.Repeat("x", socketPathMax)); !errors.As(err, &code) ||
+		code != hal.Usage {
 		t.Errorf("path too long: %v", err)
 	}
-	if _, err := Listen("/no/such/folder/s"); !errors.As(err, &code) || code != hal.NoFile || !strings.Contains(err.Error(), "mkdir -p /no/such/folder makes it") {
+	if _, err := Listen("/no/such/folder/s"); !errors.As(err, &code) || code != hal.NoFile ||
+		!strings.Contains(err.Error(), "mkdir -p /no/such/folder makes it") {
 		t.Errorf("no folder: %v", err)
 	}
 }
 
 // FuzzServer feeds a connection with bytes. The server ends, or waits for more.
 func FuzzServer(f *testing.F) {
-	version := append([]byte{1, 0, cmdVersion, 0}, append(words(16+7, 0, 0), "\x00\x00\x00\x00{}\x00"...)...)
+	version := append([]byte{1, 0, cmdVersion, 0},
+		append(words(16+7, 0, 0), "\x00\x00\x00\x00{}\x00"...)...)
 	f.Add(version)
-	f.Add(append(version, append([]byte{2, 0, cmdRegionRead, 0}, append(words(32, 0, 0), at(0, 0, 4)...)...)...))
-	f.Add(append(version, append([]byte{2, 0, cmdRegionWrite, 0}, append(words(36, flagNoReply, 0), append(at(0, 4, 4), 1, 2, 3, 4)...)...)...))
+	f.Add(append(version, append([]byte{2, 0, cmdRegionRead, 0},
+		append(words(32, 0, 0), at(0, 0, 4)...)...)...))
+	f.Add(append(version, append([]byte{2, 0, cmdRegionWrite, 0},
+		append(words(36, flagNoReply, 0), append(at(0, 4, 4), 1, 2, 3, 4)...)...)...))
 	f.Add(append([]byte{2, 0, cmdDMAMap, 0}, append(words(48, 0, 0), dma(3, 0, 0, 4096)...)...))
-	f.Add(append([]byte{2, 0, cmdDMAUnmap, 0}, append(words(40, 0, 0), unmap(unmapAll, 0, 0)...)...))
+	f.Add(append([]byte{2, 0, cmdDMAUnmap, 0},
+		append(words(40, 0, 0), unmap(unmapAll, 0, 0)...)...))
 	f.Add(append([]byte{2, 0, cmdDeviceReset, 0}, words(16, 0, 0)...))
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		function, err := New(opened(&boards.Edu), Options{})

@@ -61,7 +61,8 @@ const barStride = 0x10_0000_0000
 const flushEvery = time.Second
 
 func newTrace(to io.Writer, folder string, id hal.Identity, board *boards.Board) (*trace, error) {
-	t := &trace{exact: board == nil || board.Outbound == nil, to: bufio.NewWriter(to), known: map[uint64]*[pageSize]byte{}, last: time.Now()}
+	t := &trace{exact: board == nil || board.Outbound == nil, to: bufio.NewWriter(to),
+		known: map[uint64]*[pageSize]byte{}, last: time.Now()}
 	t.device = fmt.Sprintf("LMRECORD 2\nDEVICE 0 %04x %04x served\n", id.Vendor, id.Device)
 	t.lines = 1
 	for bar, size := range id.Bars {
@@ -99,7 +100,9 @@ func (t *trace) access(kind byte, bar uint32, offset uint64, data []byte) {
 	}
 	now := time.Now()
 	t.lines += 2
-	fmt.Fprintf(&t.held, "CLK %d\n%c %d %x %d %x\n", min(now.Sub(t.last).Nanoseconds(), math.MaxUint32), kind, t.bars[bar], offset, len(data), data)
+	fmt.Fprintf(&t.held, "CLK %d\n%c %d %x %d %x\n",
+		min(now.Sub(t.last).Nanoseconds(), math.MaxUint32), kind, t.bars[bar], offset, len(data),
+		data)
 	t.last = now
 	if now.Sub(t.flushed) > flushEvery {
 		t.flushed = now

@@ -97,7 +97,8 @@ func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
 	if err := trace.end(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := out.String(), "MEM 0 1000\nHR 0 1 01\nEND 4\n"; !strings.HasSuffix(got, want) || strings.Contains(got, "1000 4096") {
+	if got, want := out.String(), "MEM 0 1000\nHR 0 1 01\nEND 4\n"; !strings.HasSuffix(got, want) ||
+		strings.Contains(got, "1000 4096") {
 		t.Errorf("got %s, want %s at its end alone", got, want)
 	}
 }
@@ -132,7 +133,8 @@ func TestLongSessionIsInAFileAndNotInMemory(t *testing.T) {
 			}
 		}
 		capture, err := record.Read(bytes.NewReader(left))
-		if !record.Incomplete(err) || capture == nil || len(capture.Records) != 2 || capture.Records[1].Kind != record.BarWrite {
+		if !record.Incomplete(err) || capture == nil || len(capture.Records) != 2 ||
+			capture.Records[1].Kind != record.BarWrite {
 			t.Errorf("%s: %q is left, %v", b.Name, left, err)
 		}
 		if err := trace.end(); err != nil {

@@ -18,7 +18,8 @@ func sType(funct3, rs1, rs2 uint32, imm int32) uint32 {
 
 func bType(funct3, rs1, rs2 uint32, offset int32) uint32 {
 	u := uint32(offset)
-	return u>>12&1<<31 | u>>5&0x3f<<25 | rs2<<20 | rs1<<15 | funct3<<12 | u>>1&0xf<<8 | u>>11&1<<7 | opBranch
+	return u>>12&1<<31 | u>>5&0x3f<<25 | rs2<<20 | rs1<<15 | funct3<<12 | u>>1&0xf<<8 | u>>11&1<<7 |
+		opBranch
 }
 
 func uType(opcode, rd, imm uint32) uint32 { return imm&^0xfff | rd<<7 | opcode }
@@ -56,7 +57,8 @@ var (
 		{"div", 4, 1}, {"divu", 5, 1}, {"rem", 6, 1}, {"remu", 7, 1},
 	}
 	immOps = []op{
-		{"addi", 0, 0}, {"slti", 2, 0}, {"sltiu", 3, 0}, {"xori", 4, 0}, {"ori", 6, 0}, {"andi", 7, 0},
+		{"addi", 0, 0}, {"slti", 2, 0}, {"sltiu", 3, 0}, {"xori", 4, 0}, {"ori", 6, 0},
+		{"andi", 7, 0},
 	}
 	shiftOps  = []op{{"slli", 1, 0}, {"srli", 5, 0}, {"srai", 5, 0x20}}
 	branchOps = []op{
@@ -75,7 +77,10 @@ func encode(name string, rd, rs1, rs2 uint32, imm int32) uint32 {
 	}{
 		{regOps, func(o op) uint32 { return rType(opReg, o.funct3, o.funct7, rd, rs1, rs2) }},
 		{immOps, func(o op) uint32 { return iType(opImm, o.funct3, rd, rs1, imm) }},
-		{shiftOps, func(o op) uint32 { return iType(opImm, o.funct3, rd, rs1, imm&31|int32(o.funct7)<<5) }},
+		{shiftOps, func(o op) uint32 {
+			return iType(opImm, o.funct3, rd, rs1,
+				imm&31|int32(o.funct7)<<5)
+		}},
 		{branchOps, func(o op) uint32 { return bType(o.funct3, rs1, rs2, imm) }},
 		{loadOps, func(o op) uint32 { return iType(opLoad, o.funct3, rd, rs1, imm) }},
 		{storeOps, func(o op) uint32 { return sType(o.funct3, rs1, rs2, imm) }},

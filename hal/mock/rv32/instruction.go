@@ -19,9 +19,11 @@ func (i instruction) immS() uint32 {
 }
 
 func (i instruction) immB() uint32 {
-	return uint32(int32(i)>>31)<<12 | uint32(i)>>7&1<<11 | uint32(i)>>25&0x3f<<5 | uint32(i)>>8&0xf<<1
+	return uint32(int32(i)>>31)<<12 | uint32(i)>>7&1<<11 | uint32(i)>>25&0x3f<<5 |
+		uint32(i)>>8&0xf<<1
 }
 
 func (i instruction) immJ() uint32 {
-	return uint32(int32(i)>>31)<<20 | uint32(i)&0xff000 | uint32(i)>>20&1<<11 | uint32(i)>>21&0x3ff<<1
+	return uint32(int32(i)>>31)<<20 | uint32(i)&0xff000 | uint32(i)>>20&1<<11 |
+		uint32(i)>>21&0x3ff<<1
 }

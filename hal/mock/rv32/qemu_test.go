@@ -26,7 +26,8 @@ const (
 )
 
 // special values go into registers and data more often than chance would have.
-var special = []uint32{0, 1, 2, minus1, minInt, minInt + 1, maxInt, 31, 32, 0xff, 0x80, 0x7fff, 0x8000, 0xffff, 0xfffffffe}
+var special = []uint32{0, 1, 2, minus1, minInt, minInt + 1, maxInt, 31, 32, 0xff, 0x80, 0x7fff,
+	0x8000, 0xffff, 0xfffffffe}
 
 // generator writes one program: code, then data, then room for registers.
 type generator struct {
@@ -219,10 +220,12 @@ func elf(size int) []byte {
 		}
 	}
 	image = append(image, "\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
-	u16(2, 243)                                                    // ET_EXEC, EM_RISCV
-	u32(1, origin+headers, 52, 0, 0)                               // version, entry, program headers at, no section headers, flags
-	u16(52, 32, 1, 0, 0, 0)                                        // sizes and counts of headers
-	u32(1, 0, origin, origin, uint32(size), uint32(size), 7, 4096) // PT_LOAD, file offset, addresses, sizes, rwx, align
+	u16(2, 243) // ET_EXEC, EM_RISCV
+	// version, entry, program headers at, no section headers, flags
+	u32(1, origin+headers, 52, 0, 0)
+	u16(52, 32, 1, 0, 0, 0) // sizes and counts of headers
+	// PT_LOAD, file offset, addresses, sizes, rwx, align
+	u32(1, 0, origin, origin, uint32(size), uint32(size), 7, 4096)
 	return image[:size]
 }
 
@@ -273,7 +276,8 @@ func TestRandomProgramsEndAsUnderQEMU(t *testing.T) {
 			t.Fatalf("program %d: %s", seed, difference(got, want))
 		}
 	}
-	for _, ops := range [][]op{regOps, immOps, shiftOps, branchOps, loadOps, storeOps, {{name: "lui"}, {name: "auipc"}, {name: "jal"}, {name: "jalr"}}} {
+	for _, ops := range [][]op{regOps, immOps, shiftOps, branchOps, loadOps, storeOps,
+		{{name: "lui"}, {name: "auipc"}, {name: "jal"}, {name: "jalr"}}} {
 		for _, o := range ops {
 			if g.seen[o.name] < programs/4 {
 				t.Errorf("only %d times %s", g.seen[o.name], o.name)

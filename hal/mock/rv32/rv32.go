@@ -23,8 +23,9 @@ type Bus interface {
 // cores have beyond RV32IM (Zba, Zbb, Zaamo) no kernel of a capture or workload
 // uses, and it stops a core.
 type Core struct {
-	Bus   Bus
-	Fence bool       // accepts fence, as Blackhole's cores do; on Wormhole's it orders nothing, so ttsim refuses it
+	Bus Bus
+	// accepts fence, as Blackhole's cores do; on Wormhole's it orders nothing, so ttsim refuses it
+	Fence bool
 	X     [32]uint32 // X[0] is always 0
 	PC    uint32     // of the next instruction, or of the one that stopped the core
 	Stop  Stop       // why the core stopped; zero while it runs

@@ -110,27 +110,41 @@ func TestRegisterInstructions(t *testing.T) {
 		{"sub", 1, 2, minus1}, {"sub", minInt, 1, maxInt}, {"sub", 5, 5, 0},
 		{"sll", 1, 31, minInt}, {"sll", 1, 32, 1}, {"sll", 3, 0xffffffe1, 6},
 		{"slt", minus1, 0, 1}, {"slt", 0, minus1, 0}, {"slt", minInt, maxInt, 1}, {"slt", 7, 7, 0},
-		{"sltu", minus1, 0, 0}, {"sltu", 0, minus1, 1}, {"sltu", maxInt, minInt, 1}, {"sltu", 7, 7, 0},
+		{"sltu", minus1, 0, 0}, {"sltu", 0, minus1, 1}, {"sltu", maxInt, minInt, 1},
+		{"sltu", 7, 7, 0},
 		{"xor", 0xff00ff00, 0x0ff00ff0, 0xf0f0f0f0},
 		{"or", 0xff00ff00, 0x0ff00ff0, 0xfff0fff0},
 		{"and", 0xff00ff00, 0x0ff00ff0, 0x0f000f00},
 		{"srl", minInt, 31, 1}, {"srl", minInt, 32, minInt}, {"srl", minus1, 4, 0x0fffffff},
-		{"sra", minInt, 31, minus1}, {"sra", minInt, 32, minInt}, {"sra", 0x40000000, 4, 0x04000000},
+		{"sra", minInt, 31, minus1}, {"sra", minInt, 32, minInt},
+		{"sra", 0x40000000, 4, 0x04000000},
 
-		{"mul", 3, minus1, 0xfffffffd}, {"mul", 0x10000, 0x10000, 0}, {"mul", minInt, minInt, 0}, {"mul", minInt, minus1, minInt},
-		{"mulh", minInt, minInt, 0x40000000}, {"mulh", minus1, minus1, 0}, {"mulh", minus1, 1, minus1}, {"mulh", maxInt, maxInt, 0x3fffffff}, {"mulh", minInt, maxInt, 0xc0000000},
-		{"mulhsu", minus1, minus1, minus1}, {"mulhsu", minInt, minus1, minInt}, {"mulhsu", 1, minus1, 0}, {"mulhsu", maxInt, minus1, 0x7ffffffe}, {"mulhsu", minus1, 1, minus1},
-		{"mulhu", minus1, minus1, 0xfffffffe}, {"mulhu", minInt, 2, 1}, {"mulhu", minInt, minInt, 0x40000000},
-		{"div", 20, 6, 3}, {"div", 0xffffffec, 6, 0xfffffffd}, {"div", 20, 0xfffffffa, 0xfffffffd}, {"div", 0xffffffec, 0xfffffffa, 3},
-		{"div", 1, 0, minus1}, {"div", minInt, 0, minus1}, {"div", 0, 0, minus1}, {"div", minInt, minus1, minInt}, {"div", minInt, 1, minInt},
-		{"divu", 20, 6, 3}, {"divu", minus1, 2, maxInt}, {"divu", minInt, minus1, 0}, {"divu", 1, 0, minus1}, {"divu", 0, 0, minus1},
-		{"rem", 20, 6, 2}, {"rem", 0xffffffec, 6, 0xfffffffe}, {"rem", 20, 0xfffffffa, 2}, {"rem", 0xffffffec, 0xfffffffa, 0xfffffffe},
+		{"mul", 3, minus1, 0xfffffffd}, {"mul", 0x10000, 0x10000, 0}, {"mul", minInt, minInt, 0},
+		{"mul", minInt, minus1, minInt},
+		{"mulh", minInt, minInt, 0x40000000}, {"mulh", minus1, minus1, 0},
+		{"mulh", minus1, 1, minus1}, {"mulh", maxInt, maxInt, 0x3fffffff},
+		{"mulh", minInt, maxInt, 0xc0000000},
+		{"mulhsu", minus1, minus1, minus1}, {"mulhsu", minInt, minus1, minInt},
+		{"mulhsu", 1, minus1, 0}, {"mulhsu", maxInt, minus1, 0x7ffffffe},
+		{"mulhsu", minus1, 1, minus1},
+		{"mulhu", minus1, minus1, 0xfffffffe}, {"mulhu", minInt, 2, 1},
+		{"mulhu", minInt, minInt, 0x40000000},
+		{"div", 20, 6, 3}, {"div", 0xffffffec, 6, 0xfffffffd}, {"div", 20, 0xfffffffa, 0xfffffffd},
+		{"div", 0xffffffec, 0xfffffffa, 3},
+		{"div", 1, 0, minus1}, {"div", minInt, 0, minus1}, {"div", 0, 0, minus1},
+		{"div", minInt, minus1, minInt}, {"div", minInt, 1, minInt},
+		{"divu", 20, 6, 3}, {"divu", minus1, 2, maxInt}, {"divu", minInt, minus1, 0},
+		{"divu", 1, 0, minus1}, {"divu", 0, 0, minus1},
+		{"rem", 20, 6, 2}, {"rem", 0xffffffec, 6, 0xfffffffe}, {"rem", 20, 0xfffffffa, 2},
+		{"rem", 0xffffffec, 0xfffffffa, 0xfffffffe},
 		{"rem", 7, 0, 7}, {"rem", minInt, 0, minInt}, {"rem", minInt, minus1, 0},
-		{"remu", 20, 6, 2}, {"remu", minus1, 10, 5}, {"remu", minInt, minus1, minInt}, {"remu", 7, 0, 7},
+		{"remu", 20, 6, 2}, {"remu", minus1, 10, 5}, {"remu", minInt, minus1, minInt},
+		{"remu", 7, 0, 7},
 	} {
 		core, _ := run(t, 1, c.a, c.b, encode(c.name, 1, 2, 3, 0))
 		if core.Stop.Reason != Running || core.X[1] != c.want {
-			t.Errorf("%s %#x, %#x: %#x, want %#x (%v)", c.name, c.a, c.b, core.X[1], c.want, core.Stop)
+			t.Errorf("%s %#x, %#x: %#x, want %#x (%v)", c.name, c.a, c.b, core.X[1], c.want,
+				core.Stop)
 		}
 	}
 }
@@ -145,7 +159,8 @@ func TestImmediateInstructions(t *testing.T) {
 	}{
 		{"addi", 0, -2048, 0xfffff800}, {"addi", 1, 2047, 2048}, {"addi", maxInt, 1, minInt},
 		{"slti", minus1, 0, 1}, {"slti", 0, -1, 0}, {"slti", minInt, -2048, 1}, {"slti", 5, 5, 0},
-		{"sltiu", 0, 1, 1}, {"sltiu", 1, -1, 1}, {"sltiu", minus1, -1, 0}, {"sltiu", 0xfffff7ff, -2048, 1},
+		{"sltiu", 0, 1, 1}, {"sltiu", 1, -1, 1}, {"sltiu", minus1, -1, 0},
+		{"sltiu", 0xfffff7ff, -2048, 1},
 		{"xori", 0x0f0f0f0f, -1, 0xf0f0f0f0}, {"xori", 5, 3, 6},
 		{"ori", 0x100, -2048, 0xfffff900}, {"ori", 5, 3, 7},
 		{"andi", minus1, -2048, 0xfffff800}, {"andi", 5, 3, 1},
@@ -155,7 +170,8 @@ func TestImmediateInstructions(t *testing.T) {
 	} {
 		core, _ := run(t, 1, c.a, 0, encode(c.name, 1, 2, 0, c.imm))
 		if core.Stop.Reason != Running || core.X[1] != c.want {
-			t.Errorf("%s %#x, %d: %#x, want %#x (%v)", c.name, c.a, c.imm, core.X[1], c.want, core.Stop)
+			t.Errorf("%s %#x, %d: %#x, want %#x (%v)", c.name, c.a, c.imm, core.X[1], c.want,
+				core.Stop)
 		}
 	}
 }
@@ -177,10 +193,14 @@ func TestBranches(t *testing.T) {
 	}{
 		{"beq", 5, 5, true}, {"beq", 5, 6, false},
 		{"bne", 5, 5, false}, {"bne", 5, 6, true},
-		{"blt", minus1, 0, true}, {"blt", 0, minus1, false}, {"blt", 5, 5, false}, {"blt", minInt, maxInt, true},
-		{"bge", minus1, 0, false}, {"bge", 0, minus1, true}, {"bge", 5, 5, true}, {"bge", minInt, maxInt, false},
-		{"bltu", minus1, 0, false}, {"bltu", 0, minus1, true}, {"bltu", 5, 5, false}, {"bltu", minInt, maxInt, false},
-		{"bgeu", minus1, 0, true}, {"bgeu", 0, minus1, false}, {"bgeu", 5, 5, true}, {"bgeu", minInt, maxInt, true},
+		{"blt", minus1, 0, true}, {"blt", 0, minus1, false}, {"blt", 5, 5, false},
+		{"blt", minInt, maxInt, true},
+		{"bge", minus1, 0, false}, {"bge", 0, minus1, true}, {"bge", 5, 5, true},
+		{"bge", minInt, maxInt, false},
+		{"bltu", minus1, 0, false}, {"bltu", 0, minus1, true}, {"bltu", 5, 5, false},
+		{"bltu", minInt, maxInt, false},
+		{"bgeu", minus1, 0, true}, {"bgeu", 0, minus1, false}, {"bgeu", 5, 5, true},
+		{"bgeu", minInt, maxInt, true},
 	} {
 		for _, offset := range []int32{8, 4094 &^ 3, -4, -4096} {
 			core, _ := run(t, 1, c.a, c.b, encode(c.name, 0, 2, 3, offset))
@@ -189,7 +209,8 @@ func TestBranches(t *testing.T) {
 				want = 0x1000 + uint32(offset)
 			}
 			if core.PC != want || core.X[1] != 0 {
-				t.Errorf("%s %#x, %#x, %d: pc %#x, want %#x", c.name, c.a, c.b, offset, core.PC, want)
+				t.Errorf("%s %#x, %#x, %d: pc %#x, want %#x", c.name, c.a, c.b, offset, core.PC,
+					want)
 			}
 		}
 	}
@@ -223,7 +244,8 @@ func TestLoads(t *testing.T) {
 		{"lh", 0, 0x7f80}, {"lh", 2, 0xffffff01}, {"lhu", 2, 0xff01},
 		{"lw", 0, 0xff017f80}, {"lw", -4, 0x11223344},
 	} {
-		core, _ := run(t, 1, 0x1010, 0, encode(c.name, 1, 2, 0, c.imm), 0, 0, 0x11223344, 0xff017f80)
+		core, _ := run(t, 1, 0x1010, 0, encode(c.name, 1, 2, 0, c.imm), 0, 0, 0x11223344,
+			0xff017f80)
 		if core.Stop.Reason != Running || core.X[1] != c.want {
 			t.Errorf("%s %d: %#x, want %#x (%v)", c.name, c.imm, core.X[1], c.want, core.Stop)
 		}
@@ -237,9 +259,11 @@ func TestStores(t *testing.T) {
 		imm  int32
 		want uint32
 	}{
-		{"sb", 0, 0x111111d4}, {"sb", 3, 0xd4111111}, {"sh", 0, 0x1111c3d4}, {"sh", 2, 0xc3d41111}, {"sw", 0, 0xa1b2c3d4},
+		{"sb", 0, 0x111111d4}, {"sb", 3, 0xd4111111}, {"sh", 0, 0x1111c3d4}, {"sh", 2, 0xc3d41111},
+		{"sw", 0, 0xa1b2c3d4},
 	} {
-		core, m := run(t, 1, 0x1010, 0xa1b2c3d4, encode(c.name, 0, 2, 3, c.imm), 0, 0, 0x22222222, 0x11111111, 0x22222222)
+		core, m := run(t, 1, 0x1010, 0xa1b2c3d4, encode(c.name, 0, 2, 3, c.imm), 0, 0, 0x22222222,
+			0x11111111, 0x22222222)
 		got, _ := m.Load(0x1010, 4)
 		before, _ := m.Load(0x100c, 4)
 		after, _ := m.Load(0x1014, 4)
@@ -275,10 +299,13 @@ func TestStops(t *testing.T) {
 		reason Reason
 		text   string
 	}{
-		{0x00000000, 0, Coprocessor, "pc 0x00001000: Tensix coprocessor instruction, which is not modelled, instruction 0x00000000"},
+		{0x00000000, 0, Coprocessor,
+			"pc 0x00001000: Tensix coprocessor instruction, which is not modelled, instruction " +
+				"0x00000000"},
 		{0xffffffff, 0, Illegal, "pc 0x00001000: illegal instruction, instruction 0xffffffff"},
 		{0x00004501, 0, Coprocessor, ""},
-		{ecall, 0, EnvironmentCall, "pc 0x00001000: ecall, and there is no semihosting, instruction 0x00000073"},
+		{ecall, 0, EnvironmentCall,
+			"pc 0x00001000: ecall, and there is no semihosting, instruction 0x00000073"},
 		{ebreak, 0, Breakpoint, ""},
 		{0x30200073, 0, Illegal, ""},                            // mret
 		{iType(opSystem, 1, 0, 1, 0x7c0), 0, Illegal, ""},       // csrrw
@@ -287,7 +314,9 @@ func TestStops(t *testing.T) {
 		{iType(opMiscMem, 2, 0, 0, 0), 0, Illegal, ""},          // reserved
 		{iType(opJalr, 1, 1, 2, 0), 0x1000, Illegal, ""},        // reserved funct3
 		{bType(2, 2, 3, 8), 0, Illegal, ""}, {bType(3, 2, 3, 8), 0, Illegal, ""},
-		{iType(opLoad, 3, 1, 2, 0), 0x1000, Illegal, ""}, {iType(opLoad, 6, 1, 2, 0), 0x1000, Illegal, ""}, {iType(opLoad, 7, 1, 2, 0), 0x1000, Illegal, ""},
+		{iType(opLoad, 3, 1, 2, 0), 0x1000, Illegal, ""},
+		{iType(opLoad, 6, 1, 2, 0), 0x1000, Illegal, ""},
+		{iType(opLoad, 7, 1, 2, 0), 0x1000, Illegal, ""},
 		{sType(3, 2, 3, 0), 0x1000, Illegal, ""}, {sType(4, 2, 3, 0), 0x1000, Illegal, ""},
 		{iType(opImm, 1, 1, 2, 0x20), 0, Illegal, ""},    // slli of 32, RV64 only
 		{iType(opImm, 5, 1, 2, 0x420), 0, Illegal, ""},   // srai of 32
@@ -297,20 +326,25 @@ func TestStops(t *testing.T) {
 		{rType(0x2f, 2, 0x03<<2, 1, 2, 3), 0x1000, Illegal, ""}, // sc.w
 		{rType(0x2f, 2, 0x05<<2, 1, 2, 3), 0x1000, Illegal, ""},
 		{rType(0x2f, 3, 0, 1, 2, 3), 0x1000, Illegal, ""}, // amoadd.d
-		{encode("lh", 1, 2, 0, 1), 0x1000, LoadMisaligned, "pc 0x00001000: misaligned load, address 0x00001001, instruction 0x00111083"},
+		{encode("lh", 1, 2, 0, 1), 0x1000, LoadMisaligned,
+			"pc 0x00001000: misaligned load, address 0x00001001, instruction 0x00111083"},
 		{encode("lhu", 1, 2, 0, 1), 0x1000, LoadMisaligned, ""},
 		{encode("lw", 1, 2, 0, 2), 0x1000, LoadMisaligned, ""},
 		{encode("sh", 0, 2, 3, 1), 0x1000, StoreMisaligned, ""},
 		{encode("sw", 0, 2, 3, 2), 0x1000, StoreMisaligned, ""},
-		{encode("lb", 1, 2, 0, -1), 0x1000, LoadRefused, "pc 0x00001000: load refused, address 0x00000fff, instruction 0xfff10083"},
+		{encode("lb", 1, 2, 0, -1), 0x1000, LoadRefused,
+			"pc 0x00001000: load refused, address 0x00000fff, instruction 0xfff10083"},
 		{encode("sw", 0, 2, 3, 0), 0x2000, StoreRefused, ""},
 		{encode("lw", 1, 2, 0, 0), 0xfffffffc, LoadRefused, ""},
-		{jType(1, 2), 0, JumpMisaligned, "pc 0x00001000: jump to a misaligned address, address 0x00001002, instruction 0x002000ef"},
+		{jType(1, 2), 0, JumpMisaligned,
+			"pc 0x00001000: jump to a misaligned address, address 0x00001002, instruction " +
+				"0x002000ef"},
 		{iType(opJalr, 0, 1, 2, 2), 0x1000, JumpMisaligned, ""},
 		{bType(0, 2, 2, 6), 0, JumpMisaligned, ""},
 	} {
 		core, m := run(t, 5, c.x2, 0xa1b2c3d4, c.in)
-		if core.Stop.Reason != c.reason || core.Stop.PC != 0x1000 || core.PC != 0x1000 || core.Stop.Instruction != c.in {
+		if core.Stop.Reason != c.reason || core.Stop.PC != 0x1000 || core.PC != 0x1000 ||
+			core.Stop.Instruction != c.in {
 			t.Errorf("%#08x: %v; want %s", c.in, core.Stop, c.reason)
 		}
 		if c.text != "" && core.Stop.String() != c.text {
@@ -339,7 +373,8 @@ func TestFetchOutsideMemoryStops(t *testing.T) {
 // TestBranchNotTakenToMisalignedTargetGoesOn: only a taken branch raises
 // (chapter 2.5).
 func TestBranchNotTakenToMisalignedTargetGoesOn(t *testing.T) {
-	if core, _ := run(t, 1, 1, 1, bType(1, 2, 3, 6)); core.PC != 0x1004 || core.Stop.Reason != Running {
+	if core, _ := run(t, 1, 1, 1, bType(1, 2, 3, 6)); core.PC != 0x1004 ||
+		core.Stop.Reason != Running {
 		t.Error(core.PC, core.Stop)
 	}
 }
@@ -357,7 +392,8 @@ func TestWormholeHasNoFence(t *testing.T) {
 			t.Errorf("%#08x without: %v", in, core.Stop)
 		}
 	}
-	for name, in := range map[string]uint32{"sh1add": 0x21f120b3, "clz": 0x60011093, "amoadd.w": 0x01f120af} {
+	for name, in := range map[string]uint32{"sh1add": 0x21f120b3, "clz": 0x60011093,
+		"amoadd.w": 0x01f120af} {
 		if core, _ := run(t, 1, 0x1000, 0, in); core.Stop.Reason != Illegal {
 			t.Errorf("%s: %v", name, core.Stop)
 		}
@@ -376,15 +412,18 @@ func TestResetGoesOnWithTheRegistersKept(t *testing.T) {
 // TestStepAllocatesNothing over a loop of loads, stores and arithmetic, and
 // when it stops.
 func TestStepAllocatesNothing(t *testing.T) {
-	m := newRAM(0, 0x100, encode("lw", 1, 0, 0, 0x40), addi(1, 1, 1), encode("sw", 0, 0, 1, 0x40), encode("mul", 2, 1, 1, 0), jType(0, -16))
+	m := newRAM(0, 0x100, encode("lw", 1, 0, 0, 0x40), addi(1, 1, 1), encode("sw", 0, 0, 1, 0x40),
+		encode("mul", 2, 1, 1, 0), jType(0, -16))
 	core := &Core{Bus: m}
-	if n := testing.AllocsPerRun(100, func() { core.Step(100); core.Reset(0x80); core.Step(1); core.Reset(0) }); n != 0 {
+	if n := testing.AllocsPerRun(100,
+		func() { core.Step(100); core.Reset(0x80); core.Step(1); core.Reset(0) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkStep(b *testing.B) {
-	m := newRAM(0, 0x100, encode("lw", 1, 0, 0, 0x40), addi(1, 1, 1), encode("sw", 0, 0, 1, 0x40), encode("mul", 2, 1, 1, 0), jType(0, -16))
+	m := newRAM(0, 0x100, encode("lw", 1, 0, 0, 0x40), addi(1, 1, 1), encode("sw", 0, 0, 1, 0x40),
+		encode("mul", 2, 1, 1, 0), jType(0, -16))
 	core := &Core{Bus: m}
 	core.Step(b.N)
 }

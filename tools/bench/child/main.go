@@ -79,7 +79,8 @@ func open(path string) *child {
 	c := &child{path: path}
 	file, view := verified(path)
 	c.file = file
-	c.memory = must(unix.Mmap(memoryFile, 0, int(plain.Size(view)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
+	c.memory = must(unix.Mmap(memoryFile, 0, int(plain.Size(view)), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED))
 	c.replay = c.load(view)
 	return c
 }
@@ -148,7 +149,8 @@ func (c *child) run(sequence, count int) {
 	}
 	took := now() - began
 	text := number(took)
-	for _, n := range []int64{int64(result.Code.Exit()), int64(result.Command), int64(c.outputs()), int64(result.Ignored)} {
+	for _, n := range []int64{int64(result.Code.Exit()), int64(result.Command), int64(c.outputs()),
+		int64(result.Ignored)} {
 		text += " " + number(n)
 	}
 	say(1, text+"\n")
@@ -211,7 +213,8 @@ func (c *child) frames(sequence, count int, period int64) {
 // sleepUntil is a raw system call, as all behind Freeze.
 func sleepUntil(next *unix.Timespec) {
 	for {
-		_, _, errno := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(next)), 0, 0, 0)
+		_, _, errno := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC,
+			unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(next)), 0, 0, 0)
 		if errno != unix.EINTR {
 			return
 		}

@@ -60,7 +60,8 @@ func Devices(view *fbs.View, memory []byte) []hal.Device {
 	devices := make([]hal.Device, len(view.Devices))
 	for i := range devices {
 		d := &device{shared: s, target: i}
-		if board := boards.FindByID(view.Devices[i].Vendor, view.Devices[i].Device); board != nil && board.TLB != nil {
+		if board := boards.FindByID(view.Devices[i].Vendor, view.Devices[i].Device); board != nil &&
+			board.TLB != nil {
 			d.tlb, d.registers = board.TLB, hal.AddressOf(memory[Size(view)-page:])
 		}
 		devices[i] = d
@@ -117,7 +118,8 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 		d.tiles += roundUp(w.Size)
 		d.slots++
 	default:
-		return hal.Aperture{}, &hal.Fault{Code: hal.NoDevice, Reason: "plain memory has no configuration space"}
+		return hal.Aperture{}, &hal.Fault{Code: hal.NoDevice,
+			Reason: "plain memory has no configuration space"}
 	}
 	a := hal.MappedAperture(d.memory, start, w.Size, slot)
 	a.Bus = BusBase + start
@@ -125,13 +127,15 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 }
 
 // Aim implements hal.Device.
-func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRange, address uint64, c *fbs.Command) (registers, home uintptr, code hal.Code) {
+func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRange, address uint64,
+	c *fbs.Command) (registers, home uintptr, code hal.Code) {
 	g := group(d.view, &fbs.Window{Kind: gen.WindowKindTlb, Device: uint8(d.target), Size: a.Size})
 	words, ok := d.tlb.EncodeWindow(g, t, address)
 	if !ok {
 		return 0, 0, hal.Refused
 	}
-	c.Offset, c.Width, c.Amount, c.Value, c.Mask = 16*uint32(a.Slot), d.tlb.ConfigWidth, 0, words[0], words[1]
+	c.Offset, c.Width, c.Amount, c.Value, c.Mask = 16*uint32(a.Slot), d.tlb.ConfigWidth, 0,
+		words[0], words[1]
 	return d.registers, a.Base, hal.OK
 }
 

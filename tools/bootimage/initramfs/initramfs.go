@@ -32,7 +32,8 @@ func Pack(w io.Writer, files []File) error {
 		return err
 	}
 	for _, f := range entries {
-		header := &cpio.Header{Name: strings.Trim(f.Path, "/"), Mode: cpio.TypeReg | cpio.FileMode(f.Mode), Size: int64(len(f.Data)), Links: 1}
+		header := &cpio.Header{Name: strings.Trim(f.Path, "/"),
+			Mode: cpio.TypeReg | cpio.FileMode(f.Mode), Size: int64(len(f.Data)), Links: 1}
 		if strings.HasSuffix(f.Path, "/") {
 			header.Mode, header.Links = cpio.TypeDir|0o755, 2
 		}
@@ -56,8 +57,10 @@ func Nodes(w io.Writer) error {
 		mode         int
 		major, minor int
 	}{{"dev", folder, 0, 0}, {"dev/console", device, 5, 1}, {"dev/null", device | 0o066, 1, 3}} {
-		// Magic, inode, mode, owner, group, links, time, size, device, node, length of the name, sum.
-		header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", 0, n.mode, 0, 0, 1, 0, 0, 0, 0, n.major, n.minor,
+		// Magic, inode, mode, owner, group, links, time, size, device, node, length of the name,
+		// sum.
+		header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", 0,
+			n.mode, 0, 0, 1, 0, 0, 0, 0, n.major, n.minor,
 			len(n.name)+1, 0)
 		entry := header + n.name + "\x00"
 		if _, err := io.WriteString(w, entry+"\x00\x00\x00"[:-len(entry)&3]); err != nil {

@@ -22,7 +22,8 @@ func packed(t *testing.T, files ...File) []byte {
 }
 
 func TestArchiveHasEachFolderBeforeWhatLiesInIt(t *testing.T) {
-	archive := packed(t, File{"/m/b/x", 0o644, []byte("x")}, File{"/init", 0o755, []byte("i")}, File{"/proc/", 0, nil}, File{"/m-", 0o644, nil})
+	archive := packed(t, File{"/m/b/x", 0o644, []byte("x")}, File{"/init", 0o755, []byte("i")},
+		File{"/proc/", 0, nil}, File{"/m-", 0o644, nil})
 	r, got := cpio.NewReader(bytes.NewReader(archive)), []string{}
 	for {
 		h, err := r.Next()
@@ -50,7 +51,8 @@ func TestOrderOfTheFilesDoesNotMatter(t *testing.T) {
 }
 
 func TestBadPathsAreRefused(t *testing.T) {
-	for _, paths := range []string{"x", "", "/", "//x", "/a/../b", "/a,/a", "/a,/a/b", "/a/b,/a", "/a//"} {
+	for _, paths := range []string{"x", "", "/", "//x", "/a/../b", "/a,/a", "/a,/a/b", "/a/b,/a",
+		"/a//"} {
 		var files []File
 		for _, p := range strings.Split(paths, ",") {
 			files = append(files, File{Path: p})

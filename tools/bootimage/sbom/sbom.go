@@ -42,13 +42,16 @@ type File struct {
 // a name. The time in it is the given one, since a document must have one.
 func Document(name string, created time.Time, files []File) ([]byte, error) {
 	d := document{
-		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
+		DocumentName: name,
 		CreationInfo: &spdx.CreationInfo{
-			Created: created.UTC().Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "lightmetal-bootimage"}},
+			Created:  created.UTC().Format(time.RFC3339),
+			Creators: []common.Creator{{CreatorType: "Tool", Creator: "lightmetal-bootimage"}},
 		},
 	}
 	all := sha256.New()
-	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	files = slices.SortedFunc(slices.Values(files),
+		func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	for _, f := range files {
 		d.addFile(f)
 		fmt.Fprintf(all, "%s %x\n", f.Path, sha256.Sum256(f.Data))
@@ -59,7 +62,8 @@ func Document(name string, created time.Time, files []File) ([]byte, error) {
 		}
 	}
 	// Unique to the contents, and not an address of anything.
-	d.DocumentNamespace = "https://lightmetal.invalid/spdx/" + url.PathEscape(name) + "-" + hex.EncodeToString(all.Sum(nil))
+	d.DocumentNamespace = "https://lightmetal.invalid/spdx/" + url.PathEscape(name) + "-" +
+		hex.EncodeToString(all.Sum(nil))
 	text, err := json.MarshalIndent(d, "", "  ")
 	return append(text, '\n'), err
 }
@@ -93,14 +97,16 @@ func (d *document) addProgram(f File, info *debug.BuildInfo) error {
 	if said := version.FindSubmatch(f.Data); said != nil {
 		info.Main.Version = string(said[1])
 	}
-	modules := append([]*debug.Module{{Path: "std", Version: info.GoVersion}, {Path: info.Main.Path, Version: info.Main.Version}}, info.Deps...)
+	modules := append([]*debug.Module{{Path: "std", Version: info.GoVersion},
+		{Path: info.Main.Path, Version: info.Main.Version}}, info.Deps...)
 	for _, m := range modules {
 		p, err := packageOf(m)
 		if err != nil {
 			return err
 		}
 		id := p.PackageSPDXIdentifier
-		if !slices.ContainsFunc(d.Packages, func(have *spdx.Package) bool { return have.PackageSPDXIdentifier == id }) {
+		if !slices.ContainsFunc(d.Packages,
+			func(have *spdx.Package) bool { return have.PackageSPDXIdentifier == id }) {
 			d.Packages = append(d.Packages, p)
 		}
 		kind := common.TypeRelationshipStaticLink
@@ -120,19 +126,24 @@ func packageOf(m *debug.Module) (*spdx.Package, error) {
 	case m.Replace != nil:
 		return nil, fmt.Errorf("module %s is replaced by %s", m.Path, m.Replace.Path)
 	}
-	p := &spdx.Package{PackageName: m.Path, PackageSPDXIdentifier: identifier("Package", m.Path+"-"+m.Version), PackageVersion: m.Version,
-		PackageDownloadLocation: none, PackageLicenseConcluded: licence, PackageLicenseDeclared: licence, PackageCopyrightText: none,
-		PackageExternalReferences: []*spdx.PackageExternalReference{{Category: "PACKAGE-MANAGER", RefType: common.TypePackageManagerPURL,
+	p := &spdx.Package{PackageName: m.Path, PackageSPDXIdentifier: identifier("Package",
+		m.Path+"-"+m.Version), PackageVersion: m.Version,
+		PackageDownloadLocation: none, PackageLicenseConcluded: licence,
+		PackageLicenseDeclared: licence, PackageCopyrightText: none,
+		PackageExternalReferences: []*spdx.PackageExternalReference{{Category: "PACKAGE-MANAGER",
+			RefType: common.TypePackageManagerPURL,
 			Locator: "pkg:golang/" + m.Path + "@" + url.QueryEscape(m.Version)}}}
 	if m.Sum != "" {
 		p.PackageComment = "go.sum: " + m.Sum
-		p.PackageDownloadLocation = "https://proxy.golang.org/" + m.Path + "/@v/" + m.Version + ".zip"
+		p.PackageDownloadLocation = "https://proxy.golang.org/" + m.Path + "/@v/" + m.Version +
+			".zip"
 	}
 	return p, nil
 }
 
 func (d *document) relate(element common.ElementID, kind string, related common.ElementID) {
 	d.Relationships = append(d.Relationships, &spdx.Relationship{
-		RefA: common.MakeDocElementID("", string(element)), Relationship: kind, RefB: common.MakeDocElementID("", string(related)),
+		RefA: common.MakeDocElementID("", string(element)), Relationship: kind,
+		RefB: common.MakeDocElementID("", string(related)),
 	})
 }

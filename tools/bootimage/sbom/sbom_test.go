@@ -24,7 +24,8 @@ func quoted(flags []string) (text string) {
 func lmrun(t *testing.T, flags ...string) File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lmrun")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w "+quoted(flags), "-o", path, "lightmetal/tools/lmrun")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags",
+		"-s -w "+quoted(flags), "-o", path, "lightmetal/tools/lmrun")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -114,7 +115,8 @@ func TestModulesAreThoseGoLists(t *testing.T) {
 			got = append(got, p.Name+" "+strings.TrimSuffix(p.Version, "(devel)"))
 		}
 	}
-	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{end}}", "lightmetal/tools/lmrun")
+	list := exec.Command("go", "list", "-deps", "-f",
+		"{{with .Module}}{{.Path}} {{.Version}}{{end}}", "lightmetal/tools/lmrun")
 	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	out, err := list.Output()
 	if err != nil {
@@ -126,7 +128,8 @@ func TestModulesAreThoseGoLists(t *testing.T) {
 	if want = slices.Compact(want); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if version, _ := exec.Command("go", "env", "GOVERSION").Output(); d.Packages[0].Name != "std" || d.Packages[0].Version != strings.TrimSpace(string(version)) {
+	if version, _ := exec.Command("go", "env", "GOVERSION").Output(); d.Packages[0].Name != "std" ||
+		d.Packages[0].Version != strings.TrimSpace(string(version)) {
 		t.Errorf("Go is %s %s, want %s", d.Packages[0].Name, d.Packages[0].Version, version)
 	}
 }
@@ -135,8 +138,10 @@ func TestModulesAreThoseGoLists(t *testing.T) {
 // to 11: fields, the form and uniqueness of identifiers, their references.
 func TestDocumentKeepsTheRulesOfSPDX(t *testing.T) {
 	text, d := made(t, lmrun(t), File{"edu.lmb", []byte("image")}, File{"sub/lmrun.conf", nil})
-	if d.Version != "SPDX-2.3" || d.License != "CC0-1.0" || d.ID != "SPDXRef-DOCUMENT" || len(d.Creation.Creators) == 0 ||
-		!regexp.MustCompile(`^https://[^ #]+$`).MatchString(d.Namespace) || d.Creation.Created != "1970-01-01T00:00:00Z" {
+	if d.Version != "SPDX-2.3" || d.License != "CC0-1.0" || d.ID != "SPDXRef-DOCUMENT" ||
+		len(d.Creation.Creators) == 0 ||
+		!regexp.MustCompile(`^https://[^ #]+$`).MatchString(d.Namespace) ||
+		d.Creation.Created != "1970-01-01T00:00:00Z" {
 		t.Errorf("document: %+v", d)
 	}
 	ids := map[string]bool{d.ID: true}
@@ -148,14 +153,16 @@ func TestDocumentKeepsTheRulesOfSPDX(t *testing.T) {
 	}
 	for _, p := range d.Packages {
 		add(p.ID)
-		if p.Name == "" || p.Version == "" || p.Location == "" || p.Declared == "" || !strings.HasPrefix(p.Refs[0].Locator, "pkg:golang/") {
+		if p.Name == "" || p.Version == "" || p.Location == "" || p.Declared == "" ||
+			!strings.HasPrefix(p.Refs[0].Locator, "pkg:golang/") {
 			t.Errorf("package: %+v", p)
 		}
 	}
 	described := 0
 	for _, f := range d.Files {
 		add(f.ID)
-		if !strings.HasPrefix(f.Name, "./") || f.Sums[0].Algorithm != "SHA1" || len(f.Sums[0].Value) != 40 || len(f.Sums[1].Value) != 64 {
+		if !strings.HasPrefix(f.Name, "./") || f.Sums[0].Algorithm != "SHA1" ||
+			len(f.Sums[0].Value) != 40 || len(f.Sums[1].Value) != 64 {
 			t.Errorf("file: %+v", f)
 		}
 	}
@@ -200,7 +207,8 @@ func TestModuleOfUnknownLicenceIsRefused(t *testing.T) {
 	licence := licences["golang.org/x/sys"]
 	delete(licences, "golang.org/x/sys")
 	defer func() { licences["golang.org/x/sys"] = licence }()
-	if _, err := Document("test", time.Unix(0, 0), []File{program}); err == nil || !strings.Contains(err.Error(), "golang.org/x/sys") {
+	if _, err := Document("test", time.Unix(0, 0), []File{program}); err == nil ||
+		!strings.Contains(err.Error(), "golang.org/x/sys") {
 		t.Error(err)
 	}
 }
@@ -209,7 +217,8 @@ func TestModuleOfUnknownLicenceIsRefused(t *testing.T) {
 // lightmetal in its document.
 func TestVersionIsTheProgramsOwn(t *testing.T) {
 	f := lmrun(t, "-X", "main.version=lmrun 0.7 (0123abc-modified, tags backend_vfio)")
-	if text, _ := made(t, f); !bytes.Contains(text, []byte(`"versionInfo": "0.7 (0123abc-modified, tags backend_vfio)"`)) {
+	if text, _ := made(t, f); !bytes.Contains(text,
+		[]byte(`"versionInfo": "0.7 (0123abc-modified, tags backend_vfio)"`)) {
 		t.Errorf("%s", text)
 	}
 }

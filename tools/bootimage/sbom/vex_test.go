@@ -51,7 +51,8 @@ func TestVEXSaysWhatIsSo(t *testing.T) {
 	if err := reader.Decode(&d); err != nil {
 		t.Fatal(err)
 	}
-	if d.Context != "https://openvex.dev/ns/v0.2.0" || d.ID == "" || d.Author == "" || d.Timestamp == "" || d.Version < 1 || len(d.Statements) == 0 {
+	if d.Context != "https://openvex.dev/ns/v0.2.0" || d.ID == "" || d.Author == "" ||
+		d.Timestamp == "" || d.Version < 1 || len(d.Statements) == 0 {
 		t.Errorf("%+v is no OpenVEX document", d)
 	}
 	_, listed := made(t, lmrun(t))
@@ -63,7 +64,8 @@ func TestVEXSaysWhatIsSo(t *testing.T) {
 	absent := regexp.MustCompile(`^package (\S+) is not linked$`)
 	for _, s := range d.Statements {
 		name := s.Vulnerability.Name
-		if !regexp.MustCompile(`^CVE-\d{4}-\d{4,}$`).MatchString(name) || len(s.Products) != 1 || s.Products[0].ID != "pkg:golang/lightmetal" || len(s.Products[0].Subcomponents) != 1 {
+		if !regexp.MustCompile(`^CVE-\d{4}-\d{4,}$`).MatchString(name) || len(s.Products) != 1 ||
+			s.Products[0].ID != "pkg:golang/lightmetal" || len(s.Products[0].Subcomponents) != 1 {
 			t.Errorf("%+v names no vulnerability, or not one part of one product", s)
 			continue
 		}
@@ -72,8 +74,10 @@ func TestVEXSaysWhatIsSo(t *testing.T) {
 		}
 		switch what := absent.FindStringSubmatch(s.Impact); {
 		case s.Status == "fixed" && s.StatusNotes != "":
-		case s.Status != "not_affected" || s.Justification != "vulnerable_code_not_present" || what == nil:
-			t.Errorf("%s: %s, %s, %q: nothing that this test could hold", name, s.Status, s.Justification, s.Impact)
+		case s.Status != "not_affected" || s.Justification != "vulnerable_code_not_present" ||
+			what == nil:
+			t.Errorf("%s: %s, %s, %q: nothing that this test could hold", name, s.Status,
+				s.Justification, s.Impact)
 		case slices.Contains(linked, what[1]):
 			t.Errorf("%s: package %s is linked", name, what[1])
 		}

@@ -41,7 +41,8 @@ var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+`)
 
 // Judged is a file with what the verifier of this process says.
 func Judged(file []byte) Image {
-	aligned := append(make([]byte, 0, len(file)+8), file...) // where slices begin at a multiple of 8
+	// where slices begin at a multiple of 8
+	aligned := append(make([]byte, 0, len(file)+8), file...)
 	view, err := fbs.Verify(aligned)
 	if err != nil {
 		return Image{File: file, Refusal: strings.Clone(err.Error())}
@@ -66,7 +67,8 @@ func each(file []byte, visit func(changed []byte)) {
 		}
 		behind := at >= 40 || at < 4
 		for _, value := range edges(binary.LittleEndian.Uint32(file[at:])) {
-			change(behind, func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], value); return b })
+			change(behind,
+				func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], value); return b })
 		}
 		for i := range 4 {
 			for _, value := range []byte{0, 1, 2, 3, 4, 9, 0xff} {
@@ -75,7 +77,8 @@ func each(file []byte, visit func(changed []byte)) {
 		}
 	}
 	at = -1
-	for _, size := range []int{0, 1, fbs.PreambleSize - 1, fbs.PreambleSize, envelope, len(file) - 1} {
+	for _, size := range []int{0, 1, fbs.PreambleSize - 1, fbs.PreambleSize, envelope,
+		len(file) - 1} {
 		change(false, func(b []byte) []byte { return b[:size] })
 	}
 	change(false, func(b []byte) []byte { return append(b, 0) })
@@ -105,5 +108,6 @@ func each(file []byte, visit func(changed []byte)) {
 
 // edges are the values beside one, and those at which numbers end.
 func edges(old uint32) []uint32 {
-	return []uint32{0, 1, 2, old + 1, old - 1, old + 4, old << 1, old ^ 1<<31, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 12, 1<<16 - 1}
+	return []uint32{0, 1, 2, old + 1, old - 1, old + 4, old << 1, old ^ 1<<31, 1<<31 - 1, 1 << 31,
+		1<<32 - 1, 1 << 12, 1<<16 - 1}
 }

@@ -56,7 +56,8 @@ func TestCutFileHasItsPayloadInSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut, err := fbs.Verify(Cut(file, pagesOf(file, 1)))
-	if err != nil || string(cut.Payload) != string(before.Payload) || len(cut.Segments) != (len(before.Payload)+fbs.SegmentAlign-1)/fbs.SegmentAlign {
+	if err != nil || string(cut.Payload) != string(before.Payload) ||
+		len(cut.Segments) != (len(before.Payload)+fbs.SegmentAlign-1)/fbs.SegmentAlign {
 		t.Errorf("%v, %d bytes", err, len(before.Payload))
 	}
 }

@@ -41,7 +41,8 @@ func (o *opened) vtable() uint32 {
 
 // cut ends the file behind so many bytes, or puts zeros there.
 func (o *opened) cut(size int) {
-	o.file = append(o.file[:min(size, len(o.file)):min(size, len(o.file))], make([]byte, max(0, size-len(o.file)))...)
+	o.file = append(o.file[:min(size, len(o.file)):min(size, len(o.file))],
+		make([]byte, max(0, size-len(o.file)))...)
 }
 
 // changes make of a file with every kind of command, two segments at least and rules
@@ -54,7 +55,8 @@ var changes = []func(*opened){
 	func(o *opened) { binary.LittleEndian.PutUint16(o.file[o.vtable()+2:], 0xfffc) },
 	func(o *opened) { binary.LittleEndian.PutUint16(o.file[o.vtable()+4:], 2) },
 	func(o *opened) { // a field outside the table
-		binary.LittleEndian.PutUint16(o.file[o.vtable()+4:], binary.LittleEndian.Uint16(o.file[o.vtable()+2:])-2)
+		binary.LittleEndian.PutUint16(o.file[o.vtable()+4:],
+			binary.LittleEndian.Uint16(o.file[o.vtable()+2:])-2)
 	},
 	func(o *opened) { // the table of fields ends behind the envelope
 		at := uint32(len(o.Envelope) - 4)
@@ -168,15 +170,20 @@ func crowd(image *lmb.Image) {
 	const long = "ü€😀\" and so on, for more than thirty-two bytes"
 	image.Targets[0].Board, image.Rules[0].Name = long, long
 	for i := range 40 {
-		image.Windows = append(image.Windows, lmb.Window{Window: image.Windows[0].Window, Name: fmt.Sprint("w", i)})
-		image.Sequences = append(image.Sequences, lmb.Sequence{Name: long + strings.Repeat("x", i), Commands: []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeFence}}}})
+		image.Windows = append(image.Windows,
+			lmb.Window{Window: image.Windows[0].Window, Name: fmt.Sprint("w", i)})
+		image.Sequences = append(image.Sequences,
+			lmb.Sequence{Name: long + strings.Repeat("x", i),
+				Commands: []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeFence}}}})
 	}
 	for i := range image.Tensors {
 		image.Tensors[i].Name += long
 	}
 	var copies []lmb.Command
 	for i := range 160 { // none of which lies in two pages
-		copies = append(copies, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact)}, Data: bytes.Repeat([]byte{byte(i), 1, 2, 3}, 64)})
+		copies = append(copies,
+			lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4,
+				Mode: uint8(gen.AccessExact)}, Data: bytes.Repeat([]byte{byte(i), 1, 2, 3}, 64)})
 	}
 	main := &image.Sequences[0]
 	main.Commands = append(copies, main.Commands...)

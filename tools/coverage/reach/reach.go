@@ -18,10 +18,13 @@ type Calls struct {
 // them so: package runtime knows devices, walks know ports, devices know lanes, and
 // all of hal but walks knows the kernel. Deferred functions are called by Go itself.
 var seams = map[string]*regexp.Regexp{
-	"lightmetal/runtime":       regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
-	"lightmetal/hal.(*Walk)":   regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
-	"lightmetal/hal":           regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
-	"lightmetal/hal.(*device)": regexp.MustCompile(`^lightmetal/hal\.(\(\*tt\)\.point|\(\*vfio\)\.faultLogged)$`),
+	"lightmetal/runtime": regexp.MustCompile(
+		`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
+	"lightmetal/hal.(*Walk)": regexp.MustCompile(
+		`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
+	"lightmetal/hal": regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
+	"lightmetal/hal.(*device)": regexp.MustCompile(
+		`^lightmetal/hal\.(\(\*tt\)\.point|\(\*vfio\)\.faultLogged)$`),
 }
 
 // Behind is what a function that calls through an interface may come to.
@@ -53,7 +56,8 @@ func FromRun(functions map[string]*Calls) (names []string, err error) {
 			f.Names = append(f.Names, Behind(names[i], functions)...)
 		}
 		for _, callee := range f.Names {
-			if !strings.HasPrefix(callee, "runtime.") && !slices.Contains(names, callee) && functions[callee] != nil {
+			if !strings.HasPrefix(callee, "runtime.") && !slices.Contains(names, callee) &&
+				functions[callee] != nil {
 				names = append(names, callee)
 			}
 		}

@@ -20,7 +20,8 @@ const (
 // Flags are QEMU's for a log that Follow understands. One thread carries out all
 // processors, so that lines of one do not come between those of another.
 func (p *Program) Flags(log string) []string {
-	return []string{"-accel", "tcg,thread=single", "-d", "exec,nochain,int", "-dfilter", fmt.Sprintf("%#x..%#x", p.Start, p.End-1), "-D", log}
+	return []string{"-accel", "tcg,thread=single", "-d", "exec,nochain,int", "-dfilter",
+		fmt.Sprintf("%#x..%#x", p.Start, p.End-1), "-D", log}
 }
 
 const processorsMax = 8
@@ -85,7 +86,8 @@ func (f *follower) line(line []byte) bool {
 	case bytes.HasPrefix(line, exceptionLine):
 		f.exception(line)
 	case bytes.HasPrefix(line, addressDetail):
-		f.at(f.faulted, hexadecimal(bytes.TrimPrefix(line[len(addressDetail):], []byte("0x"))), f.fault)
+		f.at(f.faulted, hexadecimal(bytes.TrimPrefix(line[len(addressDetail):], []byte("0x"))),
+			f.fault)
 	default:
 		return bytes.HasPrefix(line, returnLine) || bytes.HasPrefix(line, detailLine)
 	}
@@ -93,7 +95,8 @@ func (f *follower) line(line []byte) bool {
 }
 
 // block: "Trace 1: 0x7f5d5a458840 [00003001/000000000008af20/00000001/ff000200] ": the
-// second of four is the address, and the last has in its 9 lowest bits how many instructions there are at most.
+// second of four is the address, and the last has in its 9 lowest bits how many instructions there
+// are at most.
 func (f *follower) block(line []byte) {
 	processor, rest, _ := bytes.Cut(line[len(traceLine):], []byte(":"))
 	_, rest, _ = bytes.Cut(rest, []byte("/"))
@@ -111,7 +114,8 @@ func (f *follower) block(line []byte) {
 // exception: "Taking exception 5 [IRQ] on CPU 1". Interrupts, and aborts of a fetch,
 // come between blocks, all others in the middle of one.
 func (f *follower) exception(line []byte) {
-	f.fault = !bytes.Contains(line, []byte("[IRQ]")) && !bytes.Contains(line, []byte("[FIQ]")) && !bytes.Contains(line, []byte("[Prefetch Abort]"))
+	f.fault = !bytes.Contains(line, []byte("[IRQ]")) && !bytes.Contains(line, []byte("[FIQ]")) &&
+		!bytes.Contains(line, []byte("[Prefetch Abort]"))
 	f.faulted = f.last
 	if _, processor, ok := bytes.Cut(line, []byte(" on CPU ")); ok {
 		f.faulted = int(hexadecimal(processor)) % processorsMax

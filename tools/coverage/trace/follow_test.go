@@ -31,12 +31,18 @@ func followed(t *testing.T, words []uint32, lines ...string) (seen []Seen, rest 
 		switch _, _ = fmt.Sscan(line, &kind); kind {
 		case "t":
 			_, _ = fmt.Sscan(line, &kind, &at, &limit)
-			fmt.Fprintf(&log, "Trace 1: 0x7f56165f4700 [00003001/%016x/00000001/ff0%05x] \n", start+4*at, 0x20200|limit)
+			fmt.Fprintf(&log, "Trace 1: 0x7f56165f4700 [00003001/%016x/00000001/ff0%05x] \n",
+				start+4*at, 0x20200|limit)
 		case "e":
 			_, _ = fmt.Sscan(line, &kind, &name, &at)
-			fmt.Fprintf(&log, "Taking exception 4 [%s] on CPU 1\n...from EL0 to EL1\n...with ESR 0x24/0x92000007\n...with ELR %#x\n...to EL1 PC 0xfffffbfffdbf7c00 PSTATE 0x3c5\n", strings.ReplaceAll(name, "_", " "), start+4*at)
+			fmt.Fprintf(&log,
+				"Taking exception 4 [%s] on CPU 1\n...from EL0 to EL1\n"+
+					"...with ESR 0x24/0x92000007\n...with ELR %#x\n"+
+					"...to EL1 PC 0xfffffbfffdbf7c00 PSTATE 0x3c5\n",
+				strings.ReplaceAll(name, "_", " "), start+4*at)
 		case "stopped":
-			fmt.Fprintf(&log, "Stopped execution of TB chain before 0x7f56165f4700 [%016x] \n", start)
+			fmt.Fprintf(&log, "Stopped execution of TB chain before 0x7f56165f4700 [%016x] \n",
+				start)
 		case "rewound":
 			_, _ = fmt.Sscan(line, &kind, &at)
 			fmt.Fprintf(&log, "cpu_io_recompile: rewound execution of TB to %016x\n", start+4*at)
@@ -69,21 +75,36 @@ func TestLogTellsWhatRanAndWhichWay(t *testing.T) {
 		log   []string
 		want  []Seen
 	}{
-		{"a branch that is not taken", []uint32{load, forward, nop, nop, ret}, []string{"t 0", "t 2", "t 9"}, []Seen{Ran, Ran | Passed, Ran, Ran, Ran}},
-		{"a branch that is taken", []uint32{load, forward, nop, nop, ret}, []string{"t 0", "t 4", "t 9"}, []Seen{Ran, Ran | Taken, 0, 0, Ran}},
-		{"both ways", []uint32{load, forward, nop, nop, ret}, []string{"t 0", "t 4", "t 0", "t 2", "t 9"}, []Seen{Ran, Ran | Taken | Passed, Ran, Ran, Ran}},
-		{"a fault in the middle", []uint32{nop, load, forward, nop, nop, ret}, []string{"t 0", "e Data_Abort 1"}, []Seen{Ran, 0, 0, 0, 0, 0}},
-		{"a fault at the first instruction", []uint32{load, nop, ret}, []string{"t 0", "e Data_Abort 0"}, []Seen{0, 0, 0}},
-		{"a fault, and on from there", []uint32{nop, load, ret}, []string{"t 0", "e Data_Abort 1", "t 1", "t 9"}, []Seen{Ran, Ran, Ran}},
+		{"a branch that is not taken", []uint32{load, forward, nop, nop, ret},
+			[]string{"t 0", "t 2", "t 9"}, []Seen{Ran, Ran | Passed, Ran, Ran, Ran}},
+		{"a branch that is taken", []uint32{load, forward, nop, nop, ret},
+			[]string{"t 0", "t 4", "t 9"}, []Seen{Ran, Ran | Taken, 0, 0, Ran}},
+		{"both ways", []uint32{load, forward, nop, nop, ret},
+			[]string{"t 0", "t 4", "t 0", "t 2", "t 9"},
+			[]Seen{Ran, Ran | Taken | Passed, Ran, Ran, Ran}},
+		{"a fault in the middle", []uint32{nop, load, forward, nop, nop, ret},
+			[]string{"t 0", "e Data_Abort 1"}, []Seen{Ran, 0, 0, 0, 0, 0}},
+		{"a fault at the first instruction", []uint32{load, nop, ret},
+			[]string{"t 0", "e Data_Abort 0"}, []Seen{0, 0, 0}},
+		{"a fault, and on from there", []uint32{nop, load, ret},
+			[]string{"t 0", "e Data_Abort 1", "t 1", "t 9"}, []Seen{Ran, Ran, Ran}},
 		{"a system call", []uint32{nop, svc, ret}, []string{"t 0", "e SVC 2"}, []Seen{Ran, Ran, 0}},
-		{"an interrupt behind a branch", []uint32{nop, nop, back, ret}, []string{"t 0", "e IRQ 1"}, []Seen{Ran, Ran, Ran | Taken, 0}},
-		{"a fault where a branch would lead", []uint32{nop, load, back, ret}, []string{"t 0", "e Data_Abort 1"}, []Seen{Ran, 0, 0, 0}},
-		{"an aborted fetch behind a branch", []uint32{nop, nop, back, ret}, []string{"t 0", "e Prefetch_Abort 3"}, []Seen{Ran, Ran, Ran | Passed, 0}},
-		{"an aborted fetch of what a branch leads back to", []uint32{nop, nop, back, ret}, []string{"t 0", "e Prefetch_Abort 1"}, []Seen{Ran, Ran, Ran | Taken, 0}},
+		{"an interrupt behind a branch", []uint32{nop, nop, back, ret}, []string{"t 0", "e IRQ 1"},
+			[]Seen{Ran, Ran, Ran | Taken, 0}},
+		{"a fault where a branch would lead", []uint32{nop, load, back, ret},
+			[]string{"t 0", "e Data_Abort 1"}, []Seen{Ran, 0, 0, 0}},
+		{"an aborted fetch behind a branch", []uint32{nop, nop, back, ret},
+			[]string{"t 0", "e Prefetch_Abort 3"}, []Seen{Ran, Ran, Ran | Passed, 0}},
+		{"an aborted fetch of what a branch leads back to", []uint32{nop, nop, back, ret},
+			[]string{"t 0", "e Prefetch_Abort 1"}, []Seen{Ran, Ran, Ran | Taken, 0}},
 		{"a page's end before a loop", loop, []string{"t 1020", "t 1024"}, across},
-		{"a block that did not begin", []uint32{nop, ret}, []string{"t 0", "stopped", "t 1", "t 9"}, []Seen{0, Ran}},
-		{"an access to a device", []uint32{nop, load, back, ret}, []string{"t 0", "rewound 1", "t 1 1", "t 2", "t 3", "t 9"}, []Seen{Ran, Ran, Ran | Passed, Ran}},
-		{"a block of one instruction before a branch to what follows it", []uint32{load, nop, back, ret}, []string{"t 0 1", "t 1"}, []Seen{Ran, 0, 0, 0}},
+		{"a block that did not begin", []uint32{nop, ret}, []string{"t 0", "stopped", "t 1", "t 9"},
+			[]Seen{0, Ran}},
+		{"an access to a device", []uint32{nop, load, back, ret},
+			[]string{"t 0", "rewound 1", "t 1 1", "t 2", "t 3", "t 9"},
+			[]Seen{Ran, Ran, Ran | Passed, Ran}},
+		{"a block of one instruction before a branch to what follows it",
+			[]uint32{load, nop, back, ret}, []string{"t 0 1", "t 1"}, []Seen{Ran, 0, 0, 0}},
 		{"a page's end", long, []string{"t 0", "e IRQ 1024"}, half},
 		{"the program's end", []uint32{nop, nop}, []string{"t 0"}, []Seen{0, 0}},
 	} {
@@ -100,8 +121,11 @@ func TestBranchThatGoesNowhereIsAnError(t *testing.T) {
 }
 
 func TestLinesOfOthersAreHandedOn(t *testing.T) {
-	const line = "memory_region_ops_write cpu 1 mr 0x560a3ad702d0 addr 0x10000004 value 0x11111111 size 4 name 'edu-mmio'"
-	if _, rest, err := followed(t, []uint32{ret}, "t 0", line, "Exception return from AArch64 EL1 to AArch64 EL0 PC 0x8b8e4"); err != nil || rest != line+"\n" {
+	const line = "memory_region_ops_write cpu 1 mr 0x560a3ad702d0 addr 0x10000004 value " +
+		"0x11111111 size 4 name 'edu-mmio'"
+	if _, rest, err := followed(t, []uint32{ret}, "t 0", line,
+		"Exception return from AArch64 EL1 to AArch64 EL0 PC 0x8b8e4"); err != nil ||
+		rest != line+"\n" {
 		t.Errorf("%q, %v", rest, err)
 	}
 }
@@ -114,7 +138,8 @@ func TestWhatWasSeenAddsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := p.Load(folder); err != nil || !slices.Equal(got, []Seen{Ran, Ran, Ran | Taken | Passed}) {
+	if got, err := p.Load(folder); err != nil ||
+		!slices.Equal(got, []Seen{Ran, Ran, Ran | Taken | Passed}) {
 		t.Error(got, err)
 	}
 	p.Words = p.Words[:2]

@@ -30,7 +30,8 @@ func Open(file []byte) (*Program, error) {
 		return nil, err
 	}
 	text, table := program.Section(".text"), program.Section(".gopclntab")
-	if text == nil || table == nil || program.Type != elf.ET_EXEC || program.Machine != elf.EM_AARCH64 {
+	if text == nil || table == nil || program.Type != elf.ET_EXEC ||
+		program.Machine != elf.EM_AARCH64 {
 		return nil, errors.New("not a Go program for arm64 that lies at one address")
 	}
 	code, err := text.Data()
@@ -55,7 +56,8 @@ func Open(file []byte) (*Program, error) {
 		}
 	}
 	if p.Start < text.Addr || p.End > text.Addr+text.Size {
-		return nil, fmt.Errorf("functions of this project are at %#x to %#x, the code at %#x", p.Start, p.End, text.Addr)
+		return nil, fmt.Errorf("functions of this project are at %#x to %#x, the code at %#x",
+			p.Start, p.End, text.Addr)
 	}
 	p.Words = make([]uint32, (p.End-p.Start)/4)
 	_, err = binary.Decode(code[p.Start-text.Addr:], binary.LittleEndian, p.Words)

@@ -24,7 +24,8 @@ func (p *Program) Load(folder string) ([]Seen, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return seen, nil
 	case err == nil && len(data) != len(seen):
-		return nil, fmt.Errorf("%s: %d bytes, the program has %d instructions", p.Path(folder), len(data), len(seen))
+		return nil, fmt.Errorf("%s: %d bytes, the program has %d instructions", p.Path(folder),
+			len(data), len(seen))
 	}
 	for i := range data {
 		seen[i] = Seen(data[i])

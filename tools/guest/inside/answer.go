@@ -21,7 +21,10 @@ import (
 // would say, or what happens right before one, in words:
 //
 //	ioctl 1=0xfa0d #2 =-19             the second with this argument 1 fails with ENODEV
-//	pread64 /config @0:ffff            of a file whose path ends so: other bytes from 0 on, each time
+//	pread64 /config @0:ffff            of a file whose path ends so: other bytes from 0 on, each
+//
+// time
+//
 //	ioctl 1=0xfa0f =0 ?                it need not come
 //	nanosleep #1 !truncate /i.lmb 4096 the first, which the kernel gets, behind a file that is cut
 type answer struct {
@@ -45,12 +48,18 @@ var calls = map[string]struct {
 	number uint64
 	data   int
 }{
-	"openat": {unix.SYS_OPENAT, 1}, "read": {unix.SYS_READ, 1}, "pread64": {unix.SYS_PREAD64, 1}, "pwrite64": {unix.SYS_PWRITE64, 1},
-	"write": {unix.SYS_WRITE, 1}, "ioctl": {unix.SYS_IOCTL, 2}, "fstat": {unix.SYS_FSTAT, 1}, "statx": {unix.SYS_STATX, 4}, "mmap": {unix.SYS_MMAP, 0},
-	"munmap": {unix.SYS_MUNMAP, 0}, "mlock": {unix.SYS_MLOCK, 0}, "readlinkat": {unix.SYS_READLINKAT, 2}, "getdents64": {unix.SYS_GETDENTS64, 1},
-	"nanosleep": {unix.SYS_NANOSLEEP, 0}, "seccomp": {unix.SYS_SECCOMP, 2}, "prctl": {unix.SYS_PRCTL, 1}, "rt_sigaction": {unix.SYS_RT_SIGACTION, 1},
-	"fcntl": {unix.SYS_FCNTL, 2}, "mprotect": {unix.SYS_MPROTECT, 0}, "lseek": {unix.SYS_LSEEK, 0}, "getrandom": {unix.SYS_GETRANDOM, 0},
-	"fsync": {unix.SYS_FSYNC, 0}, "linkat": {unix.SYS_LINKAT, 1}, "renameat": {unix.SYS_RENAMEAT, 1}, "unlinkat": {unix.SYS_UNLINKAT, 1},
+	"openat": {unix.SYS_OPENAT, 1}, "read": {unix.SYS_READ, 1}, "pread64": {unix.SYS_PREAD64, 1},
+	"pwrite64": {unix.SYS_PWRITE64, 1},
+	"write":    {unix.SYS_WRITE, 1}, "ioctl": {unix.SYS_IOCTL, 2}, "fstat": {unix.SYS_FSTAT, 1},
+	"statx": {unix.SYS_STATX, 4}, "mmap": {unix.SYS_MMAP, 0},
+	"munmap": {unix.SYS_MUNMAP, 0}, "mlock": {unix.SYS_MLOCK, 0},
+	"readlinkat": {unix.SYS_READLINKAT, 2}, "getdents64": {unix.SYS_GETDENTS64, 1},
+	"nanosleep": {unix.SYS_NANOSLEEP, 0}, "seccomp": {unix.SYS_SECCOMP, 2},
+	"prctl": {unix.SYS_PRCTL, 1}, "rt_sigaction": {unix.SYS_RT_SIGACTION, 1},
+	"fcntl": {unix.SYS_FCNTL, 2}, "mprotect": {unix.SYS_MPROTECT, 0}, "lseek": {unix.SYS_LSEEK, 0},
+	"getrandom": {unix.SYS_GETRANDOM, 0},
+	"fsync":     {unix.SYS_FSYNC, 0}, "linkat": {unix.SYS_LINKAT, 1},
+	"renameat": {unix.SYS_RENAMEAT, 1}, "unlinkat": {unix.SYS_UNLINKAT, 1},
 }
 
 // parseAnswers reads answers with semicolons between.
@@ -124,7 +133,8 @@ func (a *answer) matches(tid int, r *registers) bool {
 // pathOf is the path that a call names, or that of its file.
 func pathOf(tid int, r *registers) string {
 	switch r[8] {
-	case unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_UNLINKAT, unix.SYS_LINKAT, unix.SYS_RENAMEAT:
+	case unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_UNLINKAT, unix.SYS_LINKAT,
+		unix.SYS_RENAMEAT:
 		var text [256]byte
 		_, _ = unix.PtracePeekData(tid, uintptr(r[1]), text[:]) // what is there of it
 		path, _, _ := bytes.Cut(text[:], []byte{0})
@@ -233,7 +243,8 @@ func (a *asked) follow() (exit int) {
 		case !a.threads[tid], signal == unix.SIGTRAP: // its first stop, or news of another thread
 			a.threads[tid] = true
 			const exitKill = 0x100000
-			_ = unix.PtraceSetOptions(tid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|exitKill)
+			_ = unix.PtraceSetOptions(tid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|
+				exitKill)
 			signal = 0
 		}
 		_ = unix.PtraceSyscall(tid, int(signal))
@@ -251,7 +262,8 @@ func (r *registers) bytes() []byte {
 // registerSet reads or writes one of a thread's sets.
 func registerSet(request, tid, set int, data []byte) error {
 	vector := unix.Iovec{Base: &data[0], Len: uint64(len(data))}
-	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), uintptr(set), uintptr(unsafe.Pointer(&vector)), 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), uintptr(set),
+		uintptr(unsafe.Pointer(&vector)), 0, 0); errno != 0 {
 		return errno
 	}
 	return nil

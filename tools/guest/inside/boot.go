@@ -27,7 +27,8 @@ func init() {
 
 // compute are lmrun's arguments for a factorial of edu's: n in, result out.
 func compute(flags ...string) []string {
-	return append([]string{"-sequence", "compute", "-input", "n=/tmp/n", "-output", "result=/tmp/result", "/factorial.lmb"}, flags...)
+	return append([]string{"-sequence", "compute", "-input", "n=/tmp/n", "-output",
+		"result=/tmp/result", "/factorial.lmb"}, flags...)
 }
 
 // computes runs lmrun whole with an input of its own and holds its output
@@ -95,7 +96,8 @@ func kills(args []string) int {
 			return 1
 		}
 	}
-	fmt.Printf("inside: killed %d of %d within a run's %v; %v\n", killed, count, whole, time.Since(began))
+	fmt.Printf("inside: killed %d of %d within a run's %v; %v\n", killed, count, whole,
+		time.Since(began))
 	return 0
 }
 
@@ -130,9 +132,11 @@ func signals([]string) int {
 		said, death := processOne(test.signal)
 		// The replay ends in order, unless the signal comes before it has begun.
 		text := replayDone.ReplaceAllString(said, "")
-		want := []string{"lminit: /endless.conf: images: 1", "lminit: ending on " + unix.SignalName(test.signal), "lmrun: exit 0", test.says}
+		want := []string{"lminit: /endless.conf: images: 1",
+			"lminit: ending on " + unix.SignalName(test.signal), "lmrun: exit 0", test.says}
 		if death != test.death || !strings.HasPrefix(text, strings.Join(want, "\n")) {
-			fmt.Printf("inside: %v: died of %v, want %v; said\n%s\n", test.signal, death, test.death, said)
+			fmt.Printf("inside: %v: died of %v, want %v; said\n%s\n", test.signal, death,
+				test.death, said)
 			failed = 1
 		}
 		if err := computes(7); err != nil {

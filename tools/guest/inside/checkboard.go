@@ -17,7 +17,8 @@ func checkBoard(lane string) int {
 	judge("plain")
 	judge("before", "--image", image)
 	b := &bench{lane: lane}
-	for ids, name := range map[string]*string{eduIDs: &b.edu, ivshmemIDs: &b.ivshmem, nvmeIDs: &b.nvme} {
+	for ids, name := range map[string]*string{eduIDs: &b.edu, ivshmemIDs: &b.ivshmem,
+		nvmeIDs: &b.nvme} {
 		at, err := address(ids)
 		if err != nil {
 			fmt.Println("inside:", err)

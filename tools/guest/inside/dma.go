@@ -43,7 +43,8 @@ type bench struct {
 // scenario.
 func onLane(lane string, scenario func(*bench)) int {
 	b := &bench{lane: lane}
-	for ids, name := range map[string]*string{eduIDs: &b.edu, ivshmemIDs: &b.ivshmem, nvmeIDs: &b.nvme} {
+	for ids, name := range map[string]*string{eduIDs: &b.edu, ivshmemIDs: &b.ivshmem,
+		nvmeIDs: &b.nvme} {
 		at, err := address(ids)
 		if err != nil {
 			fmt.Println("inside:", err)
@@ -86,7 +87,8 @@ func (b *bench) prepare() error {
 	if b.lane == "pci" {
 		return reserveHugePages(8)
 	}
-	if err := insmod("vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko"); err != nil {
+	if err := insmod("vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko",
+		"vfio-pci.ko"); err != nil {
 		return err
 	}
 	for _, device := range []string{b.edu, b.ivshmem, b.nvme} {
@@ -109,7 +111,8 @@ func (b *bench) lmrun(want int, text, image string, devices []string, flags ...s
 		b.failed = true
 		return
 	}
-	fmt.Printf("inside: %s: lmrun %s %s: %d after %v\n", b.lane, strings.Join(flags, " "), image, want, time.Since(began).Round(time.Millisecond))
+	fmt.Printf("inside: %s: lmrun %s %s: %d after %v\n", b.lane, strings.Join(flags, " "), image,
+		want, time.Since(began).Round(time.Millisecond))
 }
 
 // transfers replays new data, and wants them back.
@@ -118,7 +121,8 @@ func (b *bench) transfers(image string, devices []string, input, output string) 
 	if err != nil {
 		b.fail("%v", err)
 	}
-	b.lmrun(0, "done", image, devices, "-sequence", "transfer", "-input", input+"=/input/"+input, "-output", output+"=/tmp/output")
+	b.lmrun(0, "done", image, devices, "-sequence", "transfer", "-input", input+"=/input/"+input,
+		"-output", output+"=/tmp/output")
 	if got, err := os.ReadFile("/tmp/output"); err != nil || !bytes.Equal(got, data) {
 		b.fail("%s: other data came back, %v", image, err)
 	}
@@ -134,7 +138,8 @@ func dma(b *bench) {
 	b.lmrun(0, "done", "edu-dma.lmb", []string{b.edu})
 	b.transfers("edu-dma.lmb", []string{b.edu}, "data", "result")
 	b.lmrun(0, "done", "nvme.lmb", []string{b.nvme})
-	b.lmrun(0, "100 times", "nvme.lmb", []string{b.nvme}, "-seal", "-loop", "100", "-sequence", "frames")
+	b.lmrun(0, "100 times", "nvme.lmb", []string{b.nvme}, "-seal", "-loop", "100", "-sequence",
+		"frames")
 	b.transfers("nvme.lmb", []string{b.nvme}, "blocks", "result")
 }
 
@@ -168,7 +173,8 @@ func encrypted(b *bench) {
 	random := rand.NewChaCha8([32]byte{})
 	for range 3 {
 		flags := []string{"-sequence", "encrypt", "-output", "result=/tmp/result"}
-		data := map[string][]byte{"key": make([]byte, 16), "iv": make([]byte, 16), "text": make([]byte, 64)}
+		data := map[string][]byte{"key": make([]byte, 16), "iv": make([]byte, 16),
+			"text": make([]byte, 64)}
 		for name, content := range data {
 			_, _ = random.Read(content)
 			if err := os.WriteFile("/tmp/"+name, content, 0o600); err != nil {
@@ -195,11 +201,14 @@ func encrypted(b *bench) {
 func killed(b *bench) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3 {
-		b.kill("edu-dma.lmb", b.edu, time.Duration(random.IntN(200))*time.Millisecond, "-loop", "1000")
-		b.transfers("edu-dma.lmb", []string{b.edu}, "data", "result") // not those of the transfer under way
+		b.kill("edu-dma.lmb", b.edu, time.Duration(random.IntN(200))*time.Millisecond, "-loop",
+			"1000")
+		// not those of the transfer under way
+		b.transfers("edu-dma.lmb", []string{b.edu}, "data", "result")
 	}
 	for range 5 {
-		b.kill("nvme.lmb", b.nvme, time.Duration(random.IntN(50))*time.Millisecond, "-loop", "100000", "-sequence", "frames")
+		b.kill("nvme.lmb", b.nvme, time.Duration(random.IntN(50))*time.Millisecond, "-loop",
+			"100000", "-sequence", "frames")
 		b.transfers("nvme.lmb", []string{b.nvme}, "blocks", "result")
 	}
 }
@@ -220,7 +229,8 @@ func (b *bench) kill(image, device string, after time.Duration, flags ...string)
 // sealed starts a replay and waits until lmrun has sealed itself, which it does
 // right before the first run.
 func (b *bench) sealed(image, device string, flags ...string) *exec.Cmd {
-	c, err := spawn("/lmrun", append(flags, "-seal", "-device", device, filepath.Join("/images", image))...)
+	c, err := spawn("/lmrun", append(flags, "-seal", "-device", device,
+		filepath.Join("/images", image))...)
 	if err != nil {
 		b.fail("%v", err)
 		return nil
@@ -250,13 +260,22 @@ var mistakes = []struct {
 	// What no IOMMU stops is noticed by what is missing: the controller says
 	// CSTS.CFS and not RDY, or takes zeros for what it cannot read and success
 	// for what it cannot write, as QEMU's does, or a buffer is as it was before.
-	{"edu-out-of-reach", onEdu, end{76, "golden mismatch: command 1 (number 2 of main): element 0: got 0xa5,"}, end{71, "DMA fault: command 1"}, 0},
-	{"queues-out-of-reach", onNvme, end{76, "expect failed: command 27 (number 19 of init): got 0x2, wanted 0x1"},
+	{"edu-out-of-reach", onEdu,
+		end{76, "golden mismatch: command 1 (number 2 of main): element 0: got 0xa5,"},
+		end{71, "DMA fault: command 1"}, 0},
+	{"queues-out-of-reach", onNvme,
+		end{76, "expect failed: command 27 (number 19 of init): got 0x2, wanted 0x1"},
 		end{71, "DMA fault: command 26 (number 18 of init)"}, 0},
-	{"data-out-of-reach", onNvme, end{76, "golden mismatch: command 2 (number 3 of main): element 3584: got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
-	{"too-small", onNvme, end{76, "golden mismatch: command 2 (number 3 of main): element 3584: got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
-	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 27 (number 19 of init)"}, same, 4},
-	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 (number 2 of main)"}, same, 4},
+	{"data-out-of-reach", onNvme,
+		end{76, "golden mismatch: command 2 (number 3 of main): element 3584: got 0x0,"},
+		end{71, "DMA fault: command 2"}, 0},
+	{"too-small", onNvme,
+		end{76, "golden mismatch: command 2 (number 3 of main): element 3584: got 0x0,"},
+		end{71, "DMA fault: command 2"}, 0},
+	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 27 (number 19 of init)"},
+		same, 4},
+	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 (number 2 of main)"}, same,
+		4},
 	{"decoding-off", onNvme, end{71, "device gone: "}, same, 2},
 	{"too-large", onEdu, end{65, "bad image: the image reserves"}, same, 0},
 }
@@ -311,7 +330,8 @@ func dmaErrors(b *bench) {
 func (b *bench) faultsLogged() {
 	text := make([]byte, 1<<20)
 	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, text)
-	if got := strings.Contains(string(text[:max(n, 0)]), "event 0x10 received"); err != nil || got != (b.lane == "vfio") {
+	if got := strings.Contains(string(text[:max(n, 0)]), "event 0x10 received"); err != nil ||
+		got != (b.lane == "vfio") {
 		b.fail("an IOMMU fault in the kernel's log: %v, %v", got, err)
 	}
 }
@@ -380,16 +400,21 @@ func (b *bench) command(device string, clear, set byte) byte {
 // wrongLane opens devices by lanes that they are not ready for.
 func (b *bench) wrongLane() {
 	if b.lane == "pci" {
-		b.lmrun(69, "no driver has the device; hand it to vfio-pci", "edu-dma.lmb", []string{"vfio:" + eduIDs})
+		b.lmrun(69, "no driver has the device; hand it to vfio-pci", "edu-dma.lmb",
+			[]string{"vfio:" + eduIDs})
 		return
 	}
-	b.lmrun(69, "the kernel driver vfio-pci owns the device; open it as vfio:", "edu-dma.lmb", []string{"pci:" + eduIDs})
+	b.lmrun(69, "the kernel driver vfio-pci owns the device; open it as vfio:", "edu-dma.lmb",
+		[]string{"pci:" + eduIDs})
 	for _, device := range []string{b.edu, b.ivshmem} {
-		if err := os.WriteFile("/sys/bus/pci/drivers/vfio-pci/unbind", []byte(strings.TrimPrefix(device, "vfio:")), 0); err != nil {
+		if err := os.WriteFile("/sys/bus/pci/drivers/vfio-pci/unbind",
+			[]byte(strings.TrimPrefix(device, "vfio:")), 0); err != nil {
 			b.fail("%v", err)
 		}
 	}
 	b.lmrun(69, "no driver has the device; hand it to vfio-pci", "edu-dma.lmb", []string{b.edu})
-	b.lmrun(69, "an IOMMU stands between the device and memory; open it as vfio:", "edu-dma.lmb", []string{"pci:" + eduIDs})
-	b.lmrun(64, "open both as pci:, or both as vfio:", "nvme-p2p.lmb", []string{b.nvme, "pci:" + ivshmemIDs})
+	b.lmrun(69, "an IOMMU stands between the device and memory; open it as vfio:", "edu-dma.lmb",
+		[]string{"pci:" + eduIDs})
+	b.lmrun(64, "open both as pci:, or both as vfio:", "nvme-p2p.lmb",
+		[]string{b.nvme, "pci:" + ivshmemIDs})
 }

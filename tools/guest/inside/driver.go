@@ -49,7 +49,8 @@ func vendorsDriver(args []string) int {
 
 // request makes one ioctl on the card.
 func request(fd int, number uint, argument unsafe.Pointer) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(number), uintptr(argument)); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(number),
+		uintptr(argument)); errno != 0 {
 		return errno
 	}
 	return nil
@@ -167,7 +168,9 @@ func (b *bench) resetUnderTheDriver(ids string) {
 	fmt.Println("inside: reset in the middle:", got)
 	b.lmrun(69, "POST_RESET", "twoop.lmb", []string{b.edu})
 	// A reset leaves a command register of zeros, by which the driver knows it.
-	if at, err := address(ids); err != nil || os.WriteFile(filepath.Join("/sys/bus/pci/devices", at, "config"), make([]byte, 6), 0) != nil {
+	if at, err := address(ids); err != nil ||
+		os.WriteFile(filepath.Join("/sys/bus/pci/devices", at, "config"), make([]byte, 6),
+			0) != nil {
 		b.fail("the command register: %v", err)
 	}
 	if err := resetCard(postReset); err != nil {

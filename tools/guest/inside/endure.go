@@ -25,7 +25,8 @@ func endure(args []string) int {
 	b := &bench{lane: args[0], edu: found[0]}
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 4 {
-		b.kill("twoop.lmb", b.edu, time.Duration(random.IntN(100))*time.Millisecond, "-loop", "forever")
+		b.kill("twoop.lmb", b.edu, time.Duration(random.IntN(100))*time.Millisecond, "-loop",
+			"forever")
 	}
 	b.again("four kills")
 	if err := b.frames(); err != nil {
@@ -53,7 +54,8 @@ func (b *bench) frames() error {
 		return err
 	}
 	start := func() (*exec.Cmd, error) {
-		return spawn("/lmrun", "-loop", "forever", "-seal", "-device", b.edu, "-input", "a=ring:/tmp/a", "-output", "d=ring:/tmp/results",
+		return spawn("/lmrun", "-loop", "forever", "-seal", "-device", b.edu, "-input",
+			"a=ring:/tmp/a", "-output", "d=ring:/tmp/results",
 			"/images/twoop.lmb")
 	}
 	c, err := start()

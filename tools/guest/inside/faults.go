@@ -27,7 +27,8 @@ func bar(ids string, number int) (hal.Aperture, string, error) {
 	if err != nil {
 		return hal.Aperture{}, "", err
 	}
-	file, err := os.OpenFile(filepath.Join(devices, at, fmt.Sprintf("resource%d", number)), os.O_RDWR, 0)
+	file, err := os.OpenFile(filepath.Join(devices, at, fmt.Sprintf("resource%d", number)),
+		os.O_RDWR, 0)
 	if err != nil {
 		return hal.Aperture{}, "", err
 	}
@@ -125,7 +126,8 @@ func decodingOff([]string) int {
 		fmt.Println("inside:", err)
 		return 1
 	}
-	if !expect(0, "done", "/lmrun", "-device", "pci:1234:11e8", "-sequence", "again", "/image.lmb") {
+	if !expect(0, "done", "/lmrun", "-device", "pci:1234:11e8", "-sequence", "again",
+		"/image.lmb") {
 		return 1
 	}
 	return 0
@@ -163,13 +165,15 @@ func narrowAccess([]string) int {
 		fmt.Println("inside:", err)
 		return 1
 	}
-	for name, want := range map[string]hal.Code{"narrow-load": hal.BusFault, "narrow-store": hal.BusFault, "main": hal.OK} {
+	for name, want := range map[string]hal.Code{"narrow-load": hal.BusFault,
+		"narrow-store": hal.BusFault, "main": hal.OK} {
 		r, err := runtime.Load(view, runtime.AnySlot, masked{device})
 		if err != nil {
 			fmt.Println("inside:", err)
 			return 1
 		}
-		if result := r.Run(view.SequenceByName(name)); result.Code != want || want != hal.OK && (!result.SafeRan || result.Safe != hal.OK) {
+		if result := r.Run(view.SequenceByName(name)); result.Code != want ||
+			want != hal.OK && (!result.SafeRan || result.Safe != hal.OK) {
 			fmt.Printf("inside: %s: %+v\n", name, result)
 			return 1
 		}
@@ -182,9 +186,11 @@ func narrowAccess([]string) int {
 func breakSeal(args []string) int {
 	if len(args) == 0 {
 		const killed = 128 + int(unix.SIGSYS)
-		for what, want := range map[string]int{"nothing": 0, "open": killed, "map": killed, "heap": killed} {
+		for what, want := range map[string]int{"nothing": 0, "open": killed, "map": killed,
+			"heap": killed} {
 			if output, exit := run("/init", "break-seal", what); exit != want {
-				fmt.Printf("inside: %s under the seal: exit %d, want %d: %s\n", what, exit, want, output)
+				fmt.Printf("inside: %s under the seal: exit %d, want %d: %s\n", what, exit, want,
+					output)
 				return 1
 			}
 		}

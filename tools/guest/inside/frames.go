@@ -14,7 +14,8 @@ func init() { scenarios["frames"] = framesFromPipes }
 // pipe, and holds what comes back by another against its own factorials. The
 // end of the numbers is the end of lmrun, in order.
 func framesFromPipes([]string) int {
-	const config = "image factorial.lmb\nsequence compute\nloop forever\nseal\ndeadline 10s\ninput n=/tmp/in\noutput result=/tmp/out\n"
+	const config = "image factorial.lmb\nsequence compute\nloop forever\nseal\ndeadline 10s\n" +
+		"input n=/tmp/in\noutput result=/tmp/out\n"
 	const frames = 1000
 	for _, path := range []string{"/tmp/in", "/tmp/out"} {
 		if err := syscall.Mkfifo(path, 0o600); err != nil {

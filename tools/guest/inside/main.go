@@ -24,7 +24,8 @@ func main() {
 	if os.Getpid() != 1 { // a scenario's own child
 		os.Exit(scenarios[os.Args[1]](os.Args[2:]))
 	}
-	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}} {
+	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"},
+		{"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}} {
 		_ = os.MkdirAll(m.path, 0o755)
 		if err := unix.Mount(m.kind, m.path, m.kind, 0, ""); err != nil && err != unix.EBUSY {
 			fmt.Println("inside: mounting", m.path, err)
@@ -98,7 +99,8 @@ func as(want int, text, output string, exit int, program []string) bool {
 	if exit == want && strings.Contains(output, text) {
 		return true
 	}
-	fmt.Printf("inside: %s: exit %d, want %d with %q; it said:\n%s\n", strings.Join(program, " "), exit, want, text, output)
+	fmt.Printf("inside: %s: exit %d, want %d with %q; it said:\n%s\n", strings.Join(program, " "),
+		exit, want, text, output)
 	return false
 }
 
@@ -106,7 +108,8 @@ func as(want int, text, output string, exit int, program []string) bool {
 func insmod(names ...string) error {
 	for _, name := range names {
 		file, err := os.Open(filepath.Join("/modules", name))
-		if os.IsNotExist(err) && (name == "vfio_virqfd.ko" || name == "virtio-iommu.ko") { // in the others from Linux 6.4 on; of a kernel that has it
+		// in the others from Linux 6.4 on; of a kernel that has it
+		if os.IsNotExist(err) && (name == "vfio_virqfd.ko" || name == "virtio-iommu.ko") {
 			continue
 		}
 		if err != nil {
@@ -143,7 +146,8 @@ func addresses(ids string) (found []string, err error) {
 	for _, e := range entries {
 		v, _ := os.ReadFile(filepath.Join(devices, e.Name(), "vendor"))
 		d, _ := os.ReadFile(filepath.Join(devices, e.Name(), "device"))
-		if strings.TrimSpace(string(v)) == "0x"+vendor && strings.TrimSpace(string(d)) == "0x"+device {
+		if strings.TrimSpace(string(v)) == "0x"+vendor &&
+			strings.TrimSpace(string(d)) == "0x"+device {
 			found = append(found, e.Name())
 		}
 	}
@@ -156,11 +160,13 @@ func addresses(ids string) (found []string, err error) {
 // bind gives a PCI function to a driver.
 func bind(driver, address string) error {
 	folder := filepath.Join(devices, address)
-	if err := os.WriteFile(filepath.Join(folder, "driver_override"), []byte(driver), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "driver_override"), []byte(driver),
+		0); err != nil {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(folder, "driver")); err == nil {
-		if err := os.WriteFile(filepath.Join(folder, "driver", "unbind"), []byte(address), 0); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "driver", "unbind"), []byte(address),
+			0); err != nil {
 			return err
 		}
 	}

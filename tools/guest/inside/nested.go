@@ -23,8 +23,10 @@ func nested(args []string) int {
 		return 1
 	}
 	const trace = "/tmp/trace"
-	output, exit := run("/usr/bin/qemu-system-aarch64", "-M", "virt,highmem=off", "-accel", "tcg", "-cpu", "cortex-a53", "-m", "16", "-nodefaults", "-display", "none",
-		"-device", "vfio-pci,host="+at+",x-no-mmap=on,addr=1,rombar=0", "-kernel", "/program", "-trace", "vfio_region_*", "-D", trace)
+	output, exit := run("/usr/bin/qemu-system-aarch64", "-M", "virt,highmem=off", "-accel", "tcg",
+		"-cpu", "cortex-a53", "-m", "16", "-nodefaults", "-display", "none",
+		"-device", "vfio-pci,host="+at+",x-no-mmap=on,addr=1,rombar=0", "-kernel", "/program",
+		"-trace", "vfio_region_*", "-D", trace)
 	fmt.Println("inside:", output)
 	lines, _ := os.ReadFile(trace)
 	for line := range strings.Lines(string(lines)) {

@@ -17,7 +17,8 @@ func init() { scenarios["record"] = recorded }
 
 // byUIO are modules, and the names of their drivers: of a card that, as edu, has
 // its registers in BAR 0, and of any that interrupts by a line.
-var byUIO = map[string][2]string{"uio": {"uio_cif.ko", "hilscher"}, "uio_pci_generic": {"uio_pci_generic.ko", "uio_pci_generic"}}
+var byUIO = map[string][2]string{"uio": {"uio_cif.ko", "hilscher"},
+	"uio_pci_generic": {"uio_pci_generic.ko", "uio_pci_generic"}}
 
 // recorded runs a program of this guest under lm record, on a resource of the
 // only device with these ids, or on the device by VFIO, and prints the record:
@@ -59,7 +60,8 @@ func programs(at, resource string) (list [][]string) {
 	lines, _ := os.ReadFile("/arguments")
 	bars, _ := os.ReadFile(filepath.Join(devices, at, "resource"))
 	first, _, _ := strings.Cut(string(bars), " ")
-	names := strings.NewReplacer("PATH", filepath.Join(devices, at, resource), "DEVICE", at, "ADDRESS", first)
+	names := strings.NewReplacer("PATH", filepath.Join(devices, at, resource), "DEVICE", at,
+		"ADDRESS", first)
 	for part := range strings.SplitSeq(names.Replace(string(lines)), "\n\n") {
 		list = append(list, strings.Split(part, "\n"))
 	}

@@ -35,7 +35,8 @@ func filledRing(path string, slots [][]byte) error {
 	size := len(slots[0])
 	mem := make([]byte, ringFirst+len(slots)*((size+63)&^63))
 	r := ring{mem}
-	*r.word(ringSize), *r.word(ringSlots), *r.word(ringWritten) = uint64(size), uint64(len(slots)), uint64(len(slots))
+	*r.word(ringSize), *r.word(ringSlots), *r.word(ringWritten) = uint64(size), uint64(len(slots)),
+		uint64(len(slots))
 	for i, data := range slots {
 		copy(r.slot(uint64(i)), data)
 	}
@@ -52,7 +53,8 @@ func openedRing(path string) (r ring, err error) {
 			continue
 		}
 		info, _ := file.Stat()
-		r.mem, err = unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		r.mem, err = unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED)
 		file.Close()
 		if err == nil && len(r.mem) > ringFirst && string(r.mem[:7]) == "LMRING1" {
 			return r, nil

@@ -101,7 +101,8 @@ func ready(lane, ids string) (names []string, err error) {
 	case "tt", "pci":
 		err = reserveHugePages(8)
 	default:
-		err = insmod("virtio-iommu.ko", "vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko")
+		err = insmod("virtio-iommu.ko", "vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko",
+			"vfio-pci-core.ko", "vfio-pci.ko")
 	}
 	if err != nil {
 		return nil, err

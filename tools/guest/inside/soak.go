@@ -22,34 +22,40 @@ type load struct {
 	flags                     []string
 	size                      uint64            // of both, in bytes
 	want                      func(data []byte) // makes of an input what is to come out
-	clear                     byte              // of the command register, which is a fault of the device's
-	exit                      int               // that this ends in
+	// of the command register, which is a fault of the device's
+	clear byte
+	exit  int // that this ends in
 }
 
-// loads by name. By sysfs a kill leaves the cores of a Wormhole going, which safe ends. The program of the capture of twoop computes max(a + b - 100, 0),
-// with the b of /soak/b.
+// loads by name. By sysfs a kill leaves the cores of a Wormhole going, which safe ends. The program
+// of the capture of twoop computes max(a + b - 100, 0), with the b of /soak/b.
 var loads = map[string]load{
-	"nvme": {"nvme.lmb", "blocks", "result", nvmeIDs, []string{"-before", "init", "-sequence", "frame", "-after", "stop"}, 32 << 10, func([]byte) {}, 4, 69},
-	"wormhole": {"twoop.lmb", "a", "d", "1e52:401e", []string{"-before", "safe"}, 1024, func(data []byte) {
-		b, _ := os.ReadFile("/soak/b")
-		for i := 0; i < len(b); i += 4 {
-			sum := int32(binary.LittleEndian.Uint32(data[i:])) + int32(binary.LittleEndian.Uint32(b[i:])) - 100
-			binary.LittleEndian.PutUint32(data[i:], uint32(max(sum, 0)))
-		}
-	}, 2, 71},
+	"nvme": {"nvme.lmb", "blocks", "result", nvmeIDs,
+		[]string{"-before", "init", "-sequence", "frame", "-after", "stop"}, 32 << 10,
+		func([]byte) {}, 4, 69},
+	"wormhole": {"twoop.lmb", "a", "d", "1e52:401e", []string{"-before", "safe"}, 1024,
+		func(data []byte) {
+			b, _ := os.ReadFile("/soak/b")
+			for i := 0; i < len(b); i += 4 {
+				sum := int32(binary.LittleEndian.Uint32(data[i:])) + int32(
+					binary.LittleEndian.Uint32(b[i:])) - 100
+				binary.LittleEndian.PutUint32(data[i:], uint32(max(sum, 0)))
+			}
+		}, 2, 71},
 }
 
 // soaking is a soak that goes on.
 type soaking struct {
 	load
 	bench
-	in, out                  ring
-	runner                   *exec.Cmd
-	said                     *bytes.Buffer
-	ended                    chan struct{} // closed when runner has ended
-	sent, got                uint32
-	kills, faults, repeated  int
-	mayRepeat                int // runs that were cut off, each of which may have handed on its results
+	in, out                 ring
+	runner                  *exec.Cmd
+	said                    *bytes.Buffer
+	ended                   chan struct{} // closed when runner has ended
+	sent, got               uint32
+	kills, faults, repeated int
+	// runs that were cut off, each of which may have handed on its results
+	mayRepeat                int
 	expected, repeatExpected []byte
 }
 
@@ -73,7 +79,9 @@ func soak(args []string) int {
 	if err == nil {
 		err = s.end(uint32(frames))
 	}
-	fmt.Printf("inside: %s: %d frames of %d bytes, %d kills, %d faults of the device, %d frames twice, %v\n", args[0], s.got, s.size, s.kills, s.faults, s.repeated, time.Since(began).Round(time.Millisecond))
+	fmt.Printf("inside: %s: %d frames of %d bytes, %d kills, %d faults of the device, %d frames "+
+		"twice, %v\n", args[0], s.got, s.size, s.kills, s.faults, s.repeated,
+		time.Since(began).Round(time.Millisecond))
 	if err != nil || s.failed {
 		fmt.Println("inside:", err, s.said)
 		return 1
@@ -119,7 +127,9 @@ func (s *soaking) frame(n uint32) []byte {
 
 func (s *soaking) start() error {
 	s.said, s.ended = new(bytes.Buffer), make(chan struct{})
-	s.runner = exec.Command("/lmrun", append(s.flags, "-loop", "forever", "-seal", "-device", s.nvme, "-input", s.input+"=ring:/tmp/in", "-output", s.output+"=ring:/tmp/out", "/images/"+s.image)...)
+	s.runner = exec.Command("/lmrun", append(s.flags, "-loop", "forever", "-seal", "-device",
+		s.nvme, "-input", s.input+"=ring:/tmp/in", "-output", s.output+"=ring:/tmp/out",
+		"/images/"+s.image)...)
 	s.runner.Stdout, s.runner.Stderr = s.said, s.said
 	if err := s.runner.Start(); err != nil {
 		return err
@@ -133,7 +143,8 @@ func (s *soaking) start() error {
 
 // feed puts inputs where there is room.
 func (s *soaking) feed(frames uint32) {
-	for ; s.sent < frames && *s.in.word(ringWritten)-atomic.LoadUint64(s.in.word(ringRead)) < *s.in.word(ringSlots); s.sent++ {
+	for ; s.sent < frames &&
+		*s.in.word(ringWritten)-atomic.LoadUint64(s.in.word(ringRead)) < *s.in.word(ringSlots); s.sent++ {
 		copy(s.in.slot(uint64(s.sent)), s.frame(s.sent))
 		atomic.StoreUint64(s.in.word(ringWritten), uint64(s.sent)+1)
 	}
@@ -146,7 +157,8 @@ func (s *soaking) step(frames uint32) error {
 	for limit := time.Now().Add(runLimit); atomic.LoadUint64(s.out.word(ringWritten)) == taken; {
 		select {
 		case <-s.ended:
-			return fmt.Errorf("lmrun ended by itself with %d after %d frames", status(s.runner.ProcessState), s.got)
+			return fmt.Errorf("lmrun ended by itself with %d after %d frames",
+				status(s.runner.ProcessState), s.got)
 		case <-time.After(50 * time.Microsecond):
 		}
 		if time.Now().After(limit) {
@@ -189,15 +201,18 @@ func (s *soaking) interrupt(frames uint32) error {
 		select {
 		case <-s.ended:
 			s.mayRepeat++
-			if got := status(s.runner.ProcessState); kill && got != 128+int(unix.SIGKILL) || !kill && (got != s.exit || !strings.Contains(s.said.String(), "sequence safe: ")) {
-				return fmt.Errorf("interrupted after %d frames, killed %v: lmrun ended with %d", s.got, kill, got)
+			if got := status(s.runner.ProcessState); kill && got != 128+int(unix.SIGKILL) ||
+				!kill && (got != s.exit || !strings.Contains(s.said.String(), "sequence safe: ")) {
+				return fmt.Errorf("interrupted after %d frames, killed %v: lmrun ended with %d",
+					s.got, kill, got)
 			}
 			return s.start()
 		case <-limit:
 			return fmt.Errorf("interrupted after %d frames, killed %v: lmrun goes on", s.got, kill)
 		case <-time.After(time.Millisecond):
 			s.feed(frames)
-			if taken := *s.out.word(ringRead); !kill && atomic.LoadUint64(s.out.word(ringWritten)) != taken {
+			if taken := *s.out.word(ringRead); !kill &&
+				atomic.LoadUint64(s.out.word(ringWritten)) != taken {
 				if err := s.hold(s.out.slot(taken)); err != nil {
 					return err
 				}
@@ -216,7 +231,8 @@ func (s *soaking) end(frames uint32) error {
 		_ = s.runner.Process.Kill()
 	}
 	<-s.ended
-	if got, read := status(s.runner.ProcessState), *s.in.word(ringRead); got != 0 || read != uint64(frames) || s.got != frames {
+	if got, read := status(s.runner.ProcessState), *s.in.word(ringRead); got != 0 ||
+		read != uint64(frames) || s.got != frames {
 		return fmt.Errorf("lmrun ended with %d, %d inputs taken, %d frames came", got, read, s.got)
 	}
 	return nil

@@ -70,9 +70,11 @@ func fileSystem() error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(os.WriteFile(disk+"/plain.lmb", signed, 0o644), os.WriteFile(disk+"/verity.lmb", signed, 0o644), enableVerity(disk+"/verity.lmb"))
+	err = errors.Join(os.WriteFile(disk+"/plain.lmb", signed, 0o644),
+		os.WriteFile(disk+"/verity.lmb", signed, 0o644), enableVerity(disk+"/verity.lmb"))
 	unix.Sync()
-	return errors.Join(err, unix.Mount(disk, bound, "", unix.MS_BIND, ""), unix.Mount("", bound, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	return errors.Join(err, unix.Mount(disk, bound, "", unix.MS_BIND, ""),
+		unix.Mount("", bound, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 }
 
 // enableVerity has the kernel hold a file against a tree of SHA-256 of its
@@ -89,7 +91,8 @@ func enableVerity(path string) error {
 		return err
 	}
 	defer file.Close()
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, file.Fd(), request, uintptr(unsafe.Pointer(&argument))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, file.Fd(), request,
+		uintptr(unsafe.Pointer(&argument))); errno != 0 {
 		return fmt.Errorf("fs-verity of %s: %w", path, errno)
 	}
 	return nil
@@ -110,12 +113,14 @@ func replayChanged(path, through string, mapped bool, refused error) error {
 		return err
 	}
 	text := new(strings.Builder)
-	c := exec.Command("/lmrun", "-key", "/keys", "-loop", "1", "-input", "go=/tmp/in", "-output", "got=/tmp/out", path)
+	c := exec.Command("/lmrun", "-key", "/keys", "-loop", "1", "-input", "go=/tmp/in", "-output",
+		"got=/tmp/out", path)
 	c.Stdout, c.Stderr = text, text
 	if err := c.Start(); err != nil {
 		return err
 	}
-	pipe, err := os.OpenFile("/tmp/in", os.O_WRONLY, 0) // waits for lmrun, which has verified by then
+	// waits for lmrun, which has verified by then
+	pipe, err := os.OpenFile("/tmp/in", os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -134,7 +139,8 @@ func replayChanged(path, through string, mapped bool, refused error) error {
 	case !errors.Is(changed, refused):
 		err = fmt.Errorf("a writer got %v, want %v", changed, refused)
 	case len(got) < 1<<16 || !bytes.Contains(signed, got):
-		err = fmt.Errorf("the device got other data than were signed: %d bytes, % x", len(got), got[:min(16, len(got))])
+		err = fmt.Errorf("the device got other data than were signed: %d bytes, % x", len(got),
+			got[:min(16, len(got))])
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -29,7 +29,9 @@ func watchdog(args []string) int {
 		}
 	}
 	run := func(timeout string, flags ...string) (*exec.Cmd, error) {
-		return spawn("/lmrun", append([]string{"-device", "pci:1234:11e8", "-watchdog", "/dev/watchdog0=" + timeout}, append(flags, "/image.lmb")...)...)
+		return spawn("/lmrun",
+			append([]string{"-device", "pci:1234:11e8", "-watchdog", "/dev/watchdog0=" + timeout},
+				append(flags, "/image.lmb")...)...)
 	}
 	var c *exec.Cmd
 	var err error

@@ -90,7 +90,8 @@ func longest(most int, equal func(n int) bool) int {
 		far *= 2
 	}
 	near := far / 2
-	return near + sort.Search(min(far-1, most)-near, func(more int) bool { return !equal(near + more + 1) })
+	return near + sort.Search(min(far-1, most)-near,
+		func(more int) bool { return !equal(near + more + 1) })
 }
 
 // forward is how many elements from a and from b, which is behind a, are equal.

@@ -18,7 +18,8 @@ func byHand(list []uint32) (found []Run) {
 			whole := n >= period
 			left := start > 0 && list[start-1] == list[start-1+period]
 			r := Run{start, n + period, period}
-			primitive := !slices.ContainsFunc(before, func(b Run) bool { return period%b.Period == 0 && b.Length >= r.Length })
+			primitive := !slices.ContainsFunc(before,
+				func(b Run) bool { return period%b.Period == 0 && b.Length >= r.Length })
 			before = append(before, r)
 			if whole && !left && primitive {
 				found = append(found, r)

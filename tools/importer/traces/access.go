@@ -97,7 +97,9 @@ func (l *lineReader) each(do func(text []byte) error) error {
 	case errors.As(err, &packed):
 		return Refuse(0, "%v", packed.Err)
 	case err == errCut || err == io.ErrUnexpectedEOF: // the latter where it is compressed
-		return Refuse(l.line+1, "the last line has no newline: the trace was cut here (if it is whole, end it with a newline)")
+		return Refuse(l.line+1,
+			"the last line has no newline: the trace was cut here (if it is whole, end it with a "+
+				"newline)")
 	case err == bufio.ErrTooLong:
 		return Refuse(l.line+1, "longer than %d bytes: this is no trace", lineMax)
 	}

@@ -56,7 +56,8 @@ func readMmiotrace(r io.Reader, o Source, to Sink) (*Trace, error) {
 }
 
 func newMmiotrace(r io.Reader, o Source) *mmiotrace {
-	return &mmiotrace{lineReader: newLineReader(r, o.Progress), o: o, slots: map[string][]*pciDevice{}}
+	return &mmiotrace{lineReader: newLineReader(r, o.Progress), o: o,
+		slots: map[string][]*pciDevice{}}
 }
 
 func (m *mmiotrace) record(text []byte) error {
@@ -74,8 +75,10 @@ func (m *mmiotrace) record(text []byte) error {
 	case record == nil:
 		return Refuse(m.line, "%s is no record of mmiotrace", shown(text))
 	case !m.version && string(kind) != "VERSION" && string(kind) != "LSPCI":
-		return Refuse(m.line, "%s before VERSION, which stands in trace_pipe alone: cat /sys/kernel/tracing/trace_pipe >FILE "+
-			"before mmiotrace is switched on", kind)
+		return Refuse(m.line,
+			"%s before VERSION, which stands in trace_pipe alone: cat "+
+				"/sys/kernel/tracing/trace_pipe >FILE "+
+				"before mmiotrace is switched on", kind)
 	}
 	return record(m, string(kind), f)
 }
@@ -92,7 +95,8 @@ func (m *mmiotrace) cut(kind, field string, got []byte) error {
 // mmio_print_rw and mmio_print_map.
 func (m *mmiotrace) columns(kind string, f *fields, list ...column) error {
 	if bad, text := f.parse(list); bad < len(list) {
-		return m.cut(kind, strings.Clone(list[bad].name), text) // else the values of each line would be garbage
+		// else the values of each line would be garbage
+		return m.cut(kind, strings.Clone(list[bad].name), text)
 	}
 	return nil
 }
@@ -110,22 +114,29 @@ func (m *mmiotrace) whole(kind string, f *fields, list ...column) error {
 
 func (m *mmiotrace) versionRecord(_ string, f fields) error {
 	if v := f.next(); string(v) != mmiotraceVersion {
-		return Refuse(m.line, "version %s of mmiotrace is unknown, only %s is", shown(v), mmiotraceVersion)
+		return Refuse(m.line, "version %s of mmiotrace is unknown, only %s is", shown(v),
+			mmiotraceVersion)
 	}
 	m.version = true
 	return nil
 }
 
 func (m *mmiotrace) mapRecord(kind string, f fields) error {
-	return m.whole(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil}, column{"address", hex, nil},
-		column{"virtual address", hex, nil}, column{"length", hex, nil}, column{"pc", hex, nil}, column{"pid", signed, nil})
+	return m.whole(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil},
+		column{"address", hex, nil},
+		column{"virtual address", hex, nil}, column{"length", hex, nil}, column{"pc", hex, nil},
+		column{"pid", signed, nil})
 }
 
 func (m *mmiotrace) unmapRecord(kind string, f fields) error {
-	return m.whole(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil}, column{"pc", hex, nil}, column{"pid", signed, nil})
+	return m.whole(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil},
+		column{"pc", hex, nil}, column{"pid", signed, nil})
 }
 
-func (m *mmiotrace) lspciRecord(kind string, f fields) error { return m.hides(kind+" record", f.rest) }
+func (m *mmiotrace) lspciRecord(kind string, f fields) error {
+	return m.hides(kind+" record",
+		f.rest)
+}
 
 // hides refuses free text with an access in it: the line before has lost its end.
 func (m *mmiotrace) hides(kind string, text []byte) error {
@@ -139,11 +150,15 @@ var accessInText = regexp.MustCompile(`[RW] [1248] [0-9]+\.[0-9]+ -?[0-9]+ 0x[0-
 
 func (m *mmiotrace) unknownRecord(kind string, f fields) error {
 	var address uint64
-	if err := m.whole(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil}, column{"address", hex, &address},
-		column{"opcode bytes", opcodes, nil}, column{"pc", hex, nil}, column{"pid", signed, nil}); err != nil {
+	if err := m.whole(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil},
+		column{"address", hex, &address},
+		column{"opcode bytes", opcodes, nil}, column{"pc", hex, nil},
+		column{"pid", signed, nil}); err != nil {
 		return err
 	}
-	lost := Refuse(m.line, "UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: the access is lost", address)
+	lost := Refuse(m.line,
+		"UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: the access is "+
+			"lost", address)
 	r := m.find(address)
 	switch {
 	case r == nil && (m.o.Device == "" || m.only):
@@ -191,7 +206,9 @@ var lostEvents = regexp.MustCompile(`^(?:CPU:[0-9]+ \[LOST|Lost) ([0-9]+) (?:eve
 
 func (m *mmiotrace) lostRecord(text []byte) error {
 	n := lostEvents.FindSubmatch(text)[1]
-	return Refuse(m.line, "the kernel lost %s events: the trace is incomplete (record again with a larger buffer_size_kb)", n)
+	return Refuse(m.line,
+		"the kernel lost %s events: the trace is incomplete (record again with a larger "+
+			"buffer_size_kb)", n)
 }
 
 // give has the sink take an access or a mark, once it is known what the trace is of.
@@ -208,7 +225,8 @@ func (m *mmiotrace) pcidevRecord(kind string, f fields) error {
 	text := string(bytes.TrimSpace(f.rest))
 	var slot, ids uint64
 	var resources [14]uint64
-	if err := m.columns(kind, &f, column{"bus and function", hexDigits, &slot}, column{"vendor and device", hexDigits, &ids},
+	if err := m.columns(kind, &f, column{"bus and function", hexDigits, &slot},
+		column{"vendor and device", hexDigits, &ids},
 		column{"irq", hexDigits, nil}); err != nil {
 		return err
 	}
@@ -235,7 +253,8 @@ func (m *mmiotrace) pcidevRecord(kind string, f fields) error {
 		vendor: uint16(ids >> 16), device: uint16(ids),
 	}
 	for i := range d.ranges {
-		d.ranges[i] = pciRange{of: d, bar: uint8(i), base: resources[i] &^ 0xf, size: resources[7+i]}
+		d.ranges[i] = pciRange{of: d, bar: uint8(i), base: resources[i] &^ 0xf,
+			size: resources[7+i]}
 		if i < expansionROM && resources[i]&1 != 0 {
 			d.ranges[i].size = 0 // I/O ports
 		}
@@ -246,8 +265,10 @@ func (m *mmiotrace) pcidevRecord(kind string, f fields) error {
 
 func (m *mmiotrace) accessRecord(kind string, f fields) error {
 	var width, at, address, value uint64
-	if err := m.whole(kind, &f, column{"width", decimal, &width}, column{"time", seconds, &at}, column{"map id", signed, nil},
-		column{"address", hex, &address}, column{"value", hex, &value}, column{"pc", hex, nil}, column{"pid", signed, nil}); err != nil {
+	if err := m.whole(kind, &f, column{"width", decimal, &width}, column{"time", seconds, &at},
+		column{"map id", signed, nil},
+		column{"address", hex, &address}, column{"value", hex, &value}, column{"pc", hex, nil},
+		column{"pid", signed, nil}); err != nil {
 		return err
 	}
 	r := m.find(address)
@@ -262,13 +283,15 @@ func (m *mmiotrace) accessRecord(kind string, f fields) error {
 		op = OpLoad
 	}
 	return m.take(r, Access{
-		Line: m.line, Op: op, Width: uint8(width), Bar: r.bar, Offset: address - r.base, Value: value, Time: int64(at),
+		Line: m.line, Op: op, Width: uint8(width), Bar: r.bar, Offset: address - r.base,
+		Value: value, Time: int64(at),
 	})
 }
 
 func (m *mmiotrace) take(r *pciRange, a Access) error {
 	if uint64(a.Width) > r.size-a.Offset {
-		return Refuse(m.line, "%d bytes at offset 0x%x reach over the end of %s of %s", a.Width, a.Offset, r.name(), r.of)
+		return Refuse(m.line, "%d bytes at offset 0x%x reach over the end of %s of %s", a.Width,
+			a.Offset, r.name(), r.of)
 	}
 	r.stats.count(a)
 	r.of.accesses++
@@ -276,7 +299,8 @@ func (m *mmiotrace) take(r *pciRange, a Access) error {
 		return nil
 	}
 	if r.bar == expansionROM {
-		return Refuse(m.line, "offset 0x%x of %s of %s: an image cannot access that", a.Offset, r.name(), r.of)
+		return Refuse(m.line, "offset 0x%x of %s of %s: an image cannot access that", a.Offset,
+			r.name(), r.of)
 	}
 	if m.chosen == nil {
 		m.choice(r.of)
@@ -307,23 +331,29 @@ func (m *mmiotrace) trace() (*Trace, error) {
 	}
 	t := &Trace{Board: m.board, Vendor: d.vendor, Device: d.device, Lines: m.line}
 	if t.Board == nil {
-		return nil, Usage("no board for %s; boards: %s; --board generic takes any, and name both, device and board, if one of them is like it", d,
-			BoardList())
+		return nil,
+			Usage("no board for %s; boards: %s; --board generic takes any, and name both, device "+
+				"and board, if one of them is like it", d,
+				BoardList())
 	}
 	if b := t.Board; b.Vendor != 0 && (b.Vendor != d.vendor || b.Device != d.device) {
-		t.Warnings = append(t.Warnings, Warning{0, fmt.Sprintf("%s is imported as board %s (%04x:%04x)", d, t.Board.Name, t.Board.Vendor, t.Board.Device)})
+		t.Warnings = append(t.Warnings, Warning{0,
+			fmt.Sprintf("%s is imported as board %s (%04x:%04x)", d, t.Board.Name, t.Board.Vendor,
+				t.Board.Device)})
 	}
 	for _, other := range m.devices {
 		if other != d && other.accesses > 0 {
 			t.Ignored = append(t.Ignored, Count{"accesses to " + other.String(), other.accesses})
 		}
 		if other != d && other.unknowns > 0 {
-			t.Ignored = append(t.Ignored, Count{"accesses that the kernel could not decode to " + other.String(), other.unknowns})
+			t.Ignored = append(t.Ignored, Count{"accesses that the kernel could not decode to " +
+				other.String(), other.unknowns})
 		}
 	}
 	if m.outside > 0 {
 		t.Ignored = append(t.Ignored, Count{"accesses outside every BAR", m.outside})
-		t.Warnings = append(t.Warnings, Warning{m.lost, "the first access that lies in no BAR of a PCIDEV line and was left out"})
+		t.Warnings = append(t.Warnings, Warning{m.lost,
+			"the first access that lies in no BAR of a PCIDEV line and was left out"})
 	}
 	return t, nil
 }

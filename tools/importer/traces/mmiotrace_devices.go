@@ -89,7 +89,8 @@ func (m *mmiotrace) find(address uint64) (found *pciRange) {
 		return 1
 	})
 	for i := after - 1; i >= 0 && m.ranges[i].furthest > address; i-- {
-		if r := m.ranges[i]; address-r.base < r.size && (found == nil || r.of.order < found.of.order) {
+		if r := m.ranges[i]; address-r.base < r.size &&
+			(found == nil || r.of.order < found.of.order) {
 			found = r
 		}
 	}
@@ -151,9 +152,11 @@ func (m *mmiotrace) choose() (*pciDevice, error) {
 	case len(chosen) == 1:
 		return chosen[0], nil
 	case len(chosen) > 1:
-		return nil, Usage("accesses to several devices: %s; choose one by VVVV:DDDD or BB:DD.F", deviceList(chosen))
+		return nil, Usage("accesses to several devices: %s; choose one by VVVV:DDDD or BB:DD.F",
+			deviceList(chosen))
 	case m.o.Device != "":
-		return nil, Usage("no access to device %s; devices in the trace: %s", m.o.Device, deviceList(m.devices))
+		return nil, Usage("no access to device %s; devices in the trace: %s", m.o.Device,
+			deviceList(m.devices))
 	case m.o.Board != nil:
 		return nil, Usage("no access to board %s (%04x:%04x); devices in the trace: %s",
 			m.o.Board.Name, m.o.Board.Vendor, m.o.Board.Device, deviceList(m.devices))

@@ -28,7 +28,8 @@ type Region struct {
 	mr uint64 // QEMU's own number of it: another device's of that name has another; 0: not seen yet
 }
 
-// qemuEvents are the trace events that hold an access (QEMU, system/trace-events and hw/vfio/trace-events).
+// qemuEvents are the trace events that hold an access (QEMU, system/trace-events and
+// hw/vfio/trace-events).
 var qemuEvents = map[string]struct {
 	take func(*qemu, Op, fields, int64) error
 	op   Op
@@ -66,13 +67,16 @@ type qemu struct {
 }
 
 func newQemu(r io.Reader, o Source, to Sink) *qemu {
-	return &qemu{lineReader: newLineReader(r, o.Progress), o: o, to: to, regions: slices.Clone(o.Regions), seen: map[string]*RegionSummary{},
+	return &qemu{lineReader: newLineReader(r, o.Progress), o: o, to: to,
+		regions: slices.Clone(o.Regions), seen: map[string]*RegionSummary{},
 		other: map[string]int{}, apart: map[uint64]int{}}
 }
 
 func readQemu(r io.Reader, o Source, to Sink) (*Trace, error) {
 	if o.Board == nil {
-		return nil, Usage("a trace of QEMU does not say which device it is of: name the board; boards: %s", BoardList())
+		return nil,
+			Usage("a trace of QEMU does not say which device it is of: name the board; boards: %s",
+				BoardList())
 	}
 	q := newQemu(r, o, to)
 	if err := q.checkRegions(); err != nil {
@@ -111,7 +115,8 @@ func (q *qemu) record(text []byte) error {
 			record, known = qemuEvents[string(event)]
 		}
 	}
-	// Nothing may hide an access: neither one that is cut, nor one that another writer's text has got in front of.
+	// Nothing may hide an access: neither one that is cut, nor one that another writer's text has
+	// got in front of.
 	hidden := text
 	if known {
 		hidden = f.rest
@@ -122,7 +127,8 @@ func (q *qemu) record(text []byte) error {
 			break
 		}
 		if !vfioOther[string(rest[at[0]:at[1]])] {
-			return Refuse(q.line, "%s looks like a %s event and is none", shown(rest[at[0]:]), rest[at[2]:at[3]])
+			return Refuse(q.line, "%s looks like a %s event and is none", shown(rest[at[0]:]),
+				rest[at[2]:at[3]])
 		}
 		rest = rest[at[1]:]
 	}
@@ -156,8 +162,10 @@ var accessEvent = regexp.MustCompile(`(memory_region_ops|vfio_region)_[a-z0-9_]*
 
 // vfioOther are the vfio_region events that hold no access (QEMU, hw/vfio/trace-events).
 var vfioOther = map[string]bool{
-	"vfio_region_setup": true, "vfio_region_mmap": true, "vfio_region_mmap_fault": true, "vfio_region_exit": true, "vfio_region_finalize": true,
-	"vfio_region_mmaps_set_enabled": true, "vfio_region_unmap": true, "vfio_region_sparse_mmap_header": true, "vfio_region_sparse_mmap_entry": true,
+	"vfio_region_setup": true, "vfio_region_mmap": true, "vfio_region_mmap_fault": true,
+	"vfio_region_exit": true, "vfio_region_finalize": true,
+	"vfio_region_mmaps_set_enabled": true, "vfio_region_unmap": true,
+	"vfio_region_sparse_mmap_header": true, "vfio_region_sparse_mmap_entry": true,
 }
 
 // timestamp takes off the TID@SECONDS.MICROSECONDS: that -msg timestamp=on puts in front.
@@ -189,7 +197,8 @@ func isoTime(text []byte) (rest []byte, ns int64, ok bool) {
 	if err != nil {
 		return text, 0, false
 	}
-	if thread, after, found := bytes.Cut(rest, []byte("): ")); found && len(thread) > 0 && thread[0] == '(' {
+	if thread, after, found := bytes.Cut(rest, []byte("): ")); found && len(thread) > 0 &&
+		thread[0] == '(' {
 		rest = after
 	}
 	return rest, at.UnixNano(), true
@@ -213,7 +222,8 @@ func (q *qemu) count(event []byte) {
 // name 'edu-mmio'`; addr is guest-physical.
 func (q *qemu) ops(op Op, f fields, at int64) error {
 	var mr, address, value, size uint64
-	for _, c := range [...]column{{"cpu", signed, nil}, {"mr", hex, &mr}, {"addr", sharp, &address}, {"value", sharp, &value},
+	for _, c := range [...]column{{"cpu", signed, nil}, {"mr", hex, &mr}, {"addr", sharp, &address},
+		{"value", sharp, &value},
 		{"size", decimal, &size}} {
 		if c.to == nil && bytes.HasPrefix(f.rest, []byte("mr ")) {
 			continue // before QEMU 2.5
@@ -221,8 +231,11 @@ func (q *qemu) ops(op Op, f fields, at int64) error {
 		key, text := f.next(), f.next()
 		n, ok := c.parse(text)
 		if string(key) != c.name || !ok {
-			return Refuse(q.line, "memory_region_ops event: %q expected with its number, not %s: the line is cut or of an unknown form",
-				strings.Clone(c.name), shown(bytes.TrimSpace(append(append(key[:len(key):len(key)], ' '), text...))))
+			return Refuse(q.line,
+				"memory_region_ops event: %q expected with its number, not %s: the line is cut "+
+					"or of an unknown form",
+				strings.Clone(c.name),
+				shown(bytes.TrimSpace(append(append(key[:len(key):len(key)], ' '), text...))))
 		}
 		if c.to != nil {
 			*c.to = n
@@ -251,14 +264,18 @@ func (q *qemu) name(rest []byte) (string, error) {
 	}
 	quoted, ok := bytes.CutPrefix(rest, []byte("name '"))
 	if !ok || len(quoted) < 1 || quoted[len(quoted)-1] != '\'' {
-		return "", Refuse(q.line, "memory_region_ops event: %s is no region's name: the line is cut or of an unknown form", shown(rest))
+		return "",
+			Refuse(q.line,
+				"memory_region_ops event: %s is no region's name: the line is cut or of an "+
+					"unknown form", shown(rest))
 	}
 	return string(quoted[:len(quoted)-1]), nil
 }
 
 func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at int64) error {
 	if op == OpLoad && size < 8 {
-		value &= fbs.WidthMask(uint8(max(size, 1))) // QEMU prints what the device's function returned, not what the guest saw
+		// QEMU prints what the device's function returned, not what the guest saw
+		value &= fbs.WidthMask(uint8(max(size, 1)))
 	}
 	r := q.chosen(name, mr, address)
 	if reason := checkAccess(size, address, value, r != nil && !q.only); reason != "" {
@@ -272,24 +289,31 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 		return nil
 	case r.Base == 0:
 		q.baseless = r.Name
-		a.Bar, a.Offset = r.Bar, address&(q.o.Board.Bars[r.Bar]-1) // of one BAR, which is aligned to its size
-		return q.give(&a)                                          // for a summary; trace refuses
+		// of one BAR, which is aligned to its size
+		a.Bar, a.Offset = r.Bar, address&(q.o.Board.Bars[r.Bar]-1)
+		return q.give(&a) // for a summary; trace refuses
 	case r.mr != mr && r.mr != 0 && q.o.Board.Vendor == 0:
-		return Refuse(q.line, "a second region of QEMU's is called %q: a board file with the size of BAR %d tells them apart", name, r.Bar)
+		return Refuse(q.line,
+			"a second region of QEMU's is called %q: a board file with the size of BAR %d tells "+
+				"them apart", name, r.Bar)
 	case r.mr == mr && q.apart[mr] != 0:
-		return Refuse(q.line, "region %q was not at 0x%x in line %d: the guest moved the BAR", name, r.Base, q.apart[mr])
+		return Refuse(q.line, "region %q was not at 0x%x in line %d: the guest moved the BAR", name,
+			r.Base, q.apart[mr])
 	case address < r.Base:
-		return Refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address, r.Base, name)
+		return Refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address,
+			r.Base, name)
 	}
 	a.Bar, a.Offset = r.Bar, address-r.Base
 	if a.Offset >= q.o.Board.Bars[r.Bar] && q.o.Board.FindRule(r.Bar, a.Offset, size) == nil {
-		return Refuse(q.line, "address 0x%x lies outside BAR %d of %s, 0x%x bytes from 0x%x on: is the base right?",
+		return Refuse(q.line,
+			"address 0x%x lies outside BAR %d of %s, 0x%x bytes from 0x%x on: is the base right?",
 			address, r.Bar, q.o.Board.Name, q.o.Board.Bars[r.Bar], r.Base)
 	}
 	return q.give(&a)
 }
 
-// give has the sink take an access, unless it is not known where in the BAR it is; a summary takes those, too.
+// give has the sink take an access, unless it is not known where in the BAR it is; a summary takes
+// those, too.
 func (q *qemu) give(a *Access) error {
 	q.taken++
 	if q.baseless != "" && !q.only {
@@ -310,11 +334,15 @@ func (q *qemu) vfio(op Op, f fields, at int64) error {
 		value &= fbs.WidthMask(uint8(max(size, 1)))
 	}
 	name := fmt.Sprintf("%s:region%d", place, number)
-	taken := slices.ContainsFunc(q.regions, func(r Region) bool { return r.Name == name || r.Name == place })
+	taken := slices.ContainsFunc(q.regions, func(r Region) bool {
+		return r.Name == name ||
+			r.Name == place
+	})
 	if reason := checkAccess(size, offset, value, taken && !q.only); reason != "" {
 		return Refuse(q.line, "%s", reason)
 	}
-	a := Access{Line: q.line, Op: op, Width: uint8(size), Bar: uint8(number), Offset: offset, Value: value, Time: at}
+	a := Access{Line: q.line, Op: op, Width: uint8(size), Bar: uint8(number), Offset: offset,
+		Value: value, Time: at}
 	q.stats(name).count(a)
 	if !taken {
 		q.outside++

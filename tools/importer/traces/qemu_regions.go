@@ -13,12 +13,15 @@ import (
 func (q *qemu) trace() (*Trace, error) {
 	switch {
 	case len(q.seen) == 0:
-		return nil, Refuse(0, "the trace holds no memory_region_ops or vfio_region event (QEMU writes them with -trace 'memory_region_ops_*')")
+		return nil,
+			Refuse(0, "the trace holds no memory_region_ops or vfio_region event (QEMU writes "+
+				"them with -trace 'memory_region_ops_*')")
 	case len(q.regions) == 0:
 		return nil, Usage("choose the device's region by name and base; regions: %s", q.list())
 	case q.baseless != "":
-		return nil, Usage("region %q needs the guest-physical address of its BAR as base%s; regions: %s",
-			q.baseless, q.baseHint(q.baseless), q.list())
+		return nil,
+			Usage("region %q needs the guest-physical address of its BAR as base%s; regions: %s",
+				q.baseless, q.baseHint(q.baseless), q.list())
 	case q.taken == 0:
 		return nil, Usage("no access to region %s; regions: %s", q.wantedList(), q.list())
 	}
@@ -30,8 +33,10 @@ func (q *qemu) trace() (*Trace, error) {
 		t.Ignored = append(t.Ignored, Count{"lines of " + c.Name, c.N})
 	}
 	if q.other["memory_region_ram_device_read"]+q.other["memory_region_ram_device_write"] > 0 {
-		t.Warnings = append(t.Warnings, Warning{0, "the trace has memory_region_ram_device events, which are left out: " +
-			"a BAR that QEMU maps into the guest cannot be traced whole (x-no-mmap=on stops that)"})
+		t.Warnings = append(t.Warnings, Warning{0,
+			"the trace has memory_region_ram_device events, which are left out: " +
+				"a BAR that QEMU maps into the guest cannot be traced whole (x-no-mmap=on stops " +
+				"that)"})
 	}
 	return t, nil
 }
@@ -126,5 +131,9 @@ func (q *qemu) stats(name string) *RegionSummary {
 }
 
 func BoardList() string {
-	return Joined(boards.All, ", ", func(b *boards.Board) string { return fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor, b.Device) })
+	return Joined(boards.All, ", ",
+		func(b *boards.Board) string {
+			return fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor,
+				b.Device)
+		})
 }

@@ -48,7 +48,8 @@ func (s *RegionSummary) count(a Access) {
 }
 
 func (s RegionSummary) String() string {
-	return fmt.Sprintf("%q at 0x%x..0x%x (%d loads, %d stores)", s.Name, s.First, s.Last, s.Loads, s.Stores)
+	return fmt.Sprintf("%q at 0x%x..0x%x (%d loads, %d stores)", s.Name, s.First, s.Last, s.Loads,
+		s.Stores)
 }
 
 // Summarize reads a trace and counts what is in it, device by device and

@@ -22,7 +22,8 @@ const FromMmiotrace, FromQemu, FromRecord = "mmiotrace", "qemu", "record"
 type Source struct {
 	From  string        // FromMmiotrace, FromQemu or FromRecord
 	Board *boards.Board // nil: by the PCI ids in the trace; one without ids is of any device
-	// mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several devices, or one that no board has the ids of
+	// mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several
+	// devices, or one that no board has the ids of
 	Device string
 
 	Incomplete bool // record: take one that is not whole

@@ -9,15 +9,18 @@ import (
 	"lightmetal/boards"
 )
 
-var edu = Source{From: FromQemu, Board: &boards.Edu, Regions: []Region{{Name: "edu-mmio", Base: 0x10000000}}}
+var edu = Source{From: FromQemu, Board: &boards.Edu,
+	Regions: []Region{{Name: "edu-mmio", Base: 0x10000000}}}
 
 func TestMmiotraceGivesEveryFieldOfAnAccess(t *testing.T) {
 	text := "LSPCI 01:00.0 Processing accelerators\n" +
 		"# tracer: mmiotrace\n" +
 		"VERSION 20070824\n" +
 		"PCIDEV 0000 80861237 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \n" +
-		"PCIDEV 0100 1e52401e 0 10000000c 0 c0000000 0 200000004 0 0 20000000 0 100000 0 2000000 0 0 tenstorrent\n" +
-		"MAP 4294967295.000001 1 0x100000000 0xffffc90000000000 0x20000000 0xffffffff81234567 1234\n" +
+		"PCIDEV 0100 1e52401e 0 10000000c 0 c0000000 0 200000004 0 0 20000000 0 100000 0 2000000 " +
+		"0 0 tenstorrent\n" +
+		"MAP 4294967295.000001 1 0x100000000 0xffffc90000000000 0x20000000 0xffffffff81234567 " +
+		"1234\n" +
 		"W 8 1.000002 1 0x11fc00530 0x40000410ff 0xffffffffa0001000 77\n" +
 		"R 1 1.25 -1 0x10b000001 0xFf 0x0 -1\n" +
 		"MARK 1.500000  begin  here \n" +
@@ -29,7 +32,8 @@ func TestMmiotraceGivesEveryFieldOfAnAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Access{
-		{Line: 7, Op: OpStore, Width: 8, Offset: 0x1fc00530, Value: 0x40000410ff, Time: 1_000_002_000},
+		{Line: 7, Op: OpStore, Width: 8, Offset: 0x1fc00530, Value: 0x40000410ff,
+			Time: 1_000_002_000},
 		{Line: 8, Op: OpLoad, Width: 1, Offset: 0x0b000001, Value: 0xff, Time: 1_250_000_000},
 		{Line: 9, Op: OpMark, Name: "begin  here", Time: 1_500_000_000},
 		{Line: 11, Op: OpLoad, Width: 2, Offset: 0x0b000002, Value: 0x1234, Time: 2_000_000_000},
@@ -48,9 +52,12 @@ func TestMmiotraceGivesEveryFieldOfAnAccess(t *testing.T) {
 }
 
 func TestQemuGivesEveryFieldOfAnAccess(t *testing.T) {
-	text := "memory_region_ops_read cpu 0 mr 0x55b6bee1c320 addr 0x8000004 value 0x8 size 4 name 'gic_dist'\n" +
-		"memory_region_ops_write cpu -1 mr 0x55b6bee1c320 addr 0x10000080 value 0x1122334455667788 size 8 name 'edu-mmio'\n" +
-		"719585@1608130130.441190:memory_region_ops_read cpu 1 mr 0x7f addr 0x10000000 value 0xFFFFFFFFffffffff size 4 name 'edu-mmio'\n" +
+	text := "memory_region_ops_read cpu 0 mr 0x55b6bee1c320 addr 0x8000004 value 0x8 size 4 name " +
+		"'gic_dist'\n" +
+		"memory_region_ops_write cpu -1 mr 0x55b6bee1c320 addr 0x10000080 value " +
+		"0x1122334455667788 size 8 name 'edu-mmio'\n" +
+		"719585@1608130130.441190:memory_region_ops_read cpu 1 mr 0x7f addr 0x10000000 value " +
+		"0xFFFFFFFFffffffff size 4 name 'edu-mmio'\n" +
 		"pci_nvme_mmio_write addr 0x1000 data 0x1 size 4\n" +
 		"\n" +
 		"[    0.000000] Booting Linux\n" +
@@ -68,7 +75,8 @@ func TestQemuGivesEveryFieldOfAnAccess(t *testing.T) {
 	if !slices.Equal(list, want) {
 		t.Errorf("got  %+v\nwant %+v", list, want)
 	}
-	wantIgnored := []Count{{"accesses to other regions", 2}, {"lines of other text", 2}, {"lines of pci_nvme_mmio_write", 1}}
+	wantIgnored := []Count{{"accesses to other regions", 2}, {"lines of other text", 2},
+		{"lines of pci_nvme_mmio_write", 1}}
 	if !slices.Equal(trace.Ignored, wantIgnored) {
 		t.Errorf("ignored %+v, want %+v", trace.Ignored, wantIgnored)
 	}
@@ -77,8 +85,11 @@ func TestQemuGivesEveryFieldOfAnAccess(t *testing.T) {
 // From 10.2 on QEMU writes times as ISO 8601 where -msg timestamp=on asks for
 // them, in UTC, and a thread behind them where it is asked for.
 func TestISOTimesOfQEMUAreRead(t *testing.T) {
-	const event = "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x1 size 4 name 'edu-mmio'\n"
-	text := "2026-11-22T05:06:07.123456Z " + event + "2026-11-22T05:06:07.623456Z (4711:CPU 0/TCG): " + event + "7@1608130130.441190:" + event + event
+	const event = "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x1 size 4 name " +
+		"'edu-mmio'\n"
+	text := "2026-11-22T05:06:07.123456Z " + event +
+		"2026-11-22T05:06:07.623456Z (4711:CPU 0/TCG): " + event + "7@1608130130.441190:" + event +
+		event
 	trace, list, err := Read(strings.NewReader(text), edu)
 	if err != nil || len(list) != 4 || len(trace.Ignored) != 0 {
 		t.Fatalf("%+v, %v", trace, err)

@@ -72,7 +72,9 @@ func Parse(args []string) (Options, error) {
 
 // Toggle sets a flag without a value; false where there is none of that name.
 func (o *Options) Toggle(name string) bool {
-	for _, flag := range [...]flagTarget[bool]{{"seal", &o.Seal}, {"check", &o.Check}, {"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}, {"version", &o.Version}, {"supervised", &o.Supervised}} {
+	for _, flag := range [...]flagTarget[bool]{{"seal", &o.Seal}, {"check", &o.Check},
+		{"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}, {"version", &o.Version},
+		{"supervised", &o.Supervised}} {
 		if flag.name == name {
 			*flag.to = true
 			return true
@@ -93,7 +95,8 @@ func (o *Options) Set(name, value string) error {
 	if value == "" {
 		return UsageError("-" + name + " needs a value, or is unknown; lmrun -help lists the flags")
 	}
-	for _, text := range [...]flagTarget[string]{{"sequence", &o.Sequence}, {"before", &o.Before}, {"after", &o.After}, {"watchdog", &o.Watchdog}, {"key", &o.Key}} {
+	for _, text := range [...]flagTarget[string]{{"sequence", &o.Sequence}, {"before", &o.Before},
+		{"after", &o.After}, {"watchdog", &o.Watchdog}, {"key", &o.Key}} {
 		if text.name == name {
 			*text.to = value
 			return nil
@@ -124,7 +127,9 @@ func (o *Options) Set(name, value string) error {
 			to, most = &o.Deadline, 3600e9
 		}
 		if *to = parseDuration(value); *to == 0 || *to > most {
-			return UsageError("-" + name + " takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most that), not " + value)
+			return UsageError("-" + name +
+				" takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most that), not " +
+				value)
 		}
 	case "window":
 		n, ok := hal.ParseNumber(value, 10, 1<<16-1)

@@ -38,7 +38,8 @@ func signedBits(code uint32, high, low int) uint64 {
 
 // decode takes an instruction apart, or gives a reason to refuse it.
 func decode(code uint32) (i instruction, reason string) {
-	i = instruction{code: code, base: uint8(bits(code, 9, 5)), registers: []uint8{uint8(bits(code, 4, 0))}}
+	i = instruction{code: code, base: uint8(bits(code, 9, 5)),
+		registers: []uint8{uint8(bits(code, 4, 0))}}
 	switch {
 	case bits(code, 31, 12) == 0xd50b7:
 		return i, i.cacheLine()

@@ -34,7 +34,8 @@ func random(r *rand.Rand) uint32 {
 }
 
 // known are the instructions that are executed.
-var known = regexp.MustCompile(`^(ld|st)(n?p|[ut]?r|psw|[ut]?rs?[bhw]|apu?r(s?[bhw])?|lu?r[bh]?|l?ar[bh]?|llr[bh]?|1r?)$|^dc$`)
+var known = regexp.MustCompile(
+	`^(ld|st)(n?p|[ut]?r|psw|[ut]?rs?[bhw]|apu?r(s?[bhw])?|lu?r[bh]?|l?ar[bh]?|llr[bh]?|1r?)$|^dc$`)
 
 var (
 	element  = regexp.MustCompile(`\{v\d+\.([bhsd])\}\[`)
@@ -57,7 +58,8 @@ func width(name, operands string) int {
 		return n * sizes[m[2]]
 	}
 	switch {
-	case strings.HasSuffix(name, "sw"), strings.HasSuffix(name, "sb"), strings.HasSuffix(name, "sh"), strings.HasSuffix(name, "rb"), strings.HasSuffix(name, "rh"):
+	case strings.HasSuffix(name, "sw"), strings.HasSuffix(name, "sb"),
+		strings.HasSuffix(name, "sh"), strings.HasSuffix(name, "rb"), strings.HasSuffix(name, "rh"):
 		return sizes[name[len(name)-1:]]
 	}
 	if m := register.FindStringSubmatch(operands); m != nil {
@@ -92,7 +94,9 @@ func wrong(i *instruction, name, operands string) string {
 	if offset == "" {
 		offset = "0"
 	}
-	if m[1] != want || !i.index && offset != strconv.FormatInt(int64(i.offset), 10) || i.post != (m[3] != "" || strings.Contains(operands, "], x") || strings.HasPrefix(operands, "{")) {
+	if m[1] != want || !i.index && offset != strconv.FormatInt(int64(i.offset), 10) ||
+		i.post != (m[3] != "" || strings.Contains(operands, "], x") ||
+			strings.HasPrefix(operands, "{")) {
 		return fmt.Sprintf("base %s offset %d post %v", want, int64(i.offset), i.post)
 	}
 	return ""
@@ -158,7 +162,8 @@ func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("evidence: %d random words decoded as objdump does, of %d tried; %d wrong", len(taken), tried, failed)
+	t.Logf("evidence: %d random words decoded as objdump does, of %d tried; %d wrong", len(taken),
+		tried, failed)
 }
 
 // memoryOf is memory where everything is, and gives nothing back.
@@ -205,7 +210,8 @@ func FuzzStep(f *testing.F) {
 		var memory memoryOf
 		if err := Step(code, fault, &s, &memory); err != nil {
 			s.Vectors = nil
-			if refusal, ok := err.(*Refusal); !ok || refusal.Reason == "" || memory.accesses != 0 || s.X != before.X || s.SP != before.SP {
+			if refusal, ok := err.(*Refusal); !ok || refusal.Reason == "" || memory.accesses != 0 ||
+				s.X != before.X || s.SP != before.SP {
 				t.Errorf("%08x: %v after %d accesses", code, err, memory.accesses)
 			}
 		}

@@ -24,7 +24,8 @@ func onCopy(loads, stores bool) func(*machine) error {
 		}
 		code := m.moved()
 		if len(code) > 15 {
-			return m.refuse("with another operand it would have %d bytes, more than an instruction can", len(code))
+			return m.refuse("with another operand it would have %d bytes, more than an "+
+				"instruction can", len(code))
 		}
 		var data [64]byte
 		operand := data[:m.memoryWidth()]
@@ -56,5 +57,6 @@ func onCopy(loads, stores bool) func(*machine) error {
 func (m *machine) moved() []byte {
 	rest := m.code[m.operandEnd:m.length]
 	code := append([]byte(nil), m.code[:m.operandAt]...)
-	return append(append(code, m.code[m.operandAt]&0x38|5, byte(DataAt-m.operandAt-5-len(rest)), 0, 0, 0), rest...)
+	return append(append(code, m.code[m.operandAt]&0x38|5, byte(DataAt-m.operandAt-5-len(rest)), 0,
+		0, 0), rest...)
 }

@@ -108,7 +108,8 @@ func (m *machine) within(address uint64, size int) error {
 		m.seen = true
 		return nil
 	}
-	return m.refuse("its operand is %d bytes at %#x, and the fault was at %#x", size, address, m.fault)
+	return m.refuse("its operand is %d bytes at %#x, and the fault was at %#x", size, address,
+		m.fault)
 }
 
 func (m *machine) load(data []byte) error {

@@ -56,7 +56,9 @@ const (
 // immediate is how many bytes of the instruction are one.
 func (f *form) immediate(i *instruction) int {
 	switch {
-	case f.wants == noImmediate, (i.opcode == 0xf6 || i.opcode == 0xf7) && i.table == 0 && i.reg&7 > 1: // group 3: TEST alone has one
+	// group 3: TEST alone has one
+	case f.wants == noImmediate, (i.opcode == 0xf6 || i.opcode == 0xf7) && i.table == 0 &&
+		i.reg&7 > 1:
 		return 0
 	case f.wants == oneByte:
 		return 1
@@ -83,10 +85,13 @@ func (f *form) check(i *instruction) string {
 		return "a register where none belongs"
 	case i.broadcast:
 		return "a broadcast of what cannot be one"
-	case i.encoding != legacy && f.lengths != 0 && f.lengths>>i.vector&1 == 0, i.encoding == vex && !f.wVex.fits(i), i.encoding == evex &&
+	case i.encoding != legacy && f.lengths != 0 && f.lengths>>i.vector&1 == 0, i.encoding == vex &&
+		!f.wVex.fits(i), i.encoding == evex &&
 		!f.wEvex.fits(i):
 		return "no instruction of this length and width"
-	case f.vectors == evex && f.groups != 0 && i.opcode != 0x71 && i.reg&3 == 2 && i.wide != (i.opcode == 0x73): // shifts of D, of Q
+	// shifts of D, of Q
+	case f.vectors == evex && f.groups != 0 && i.opcode != 0x71 && i.reg&3 == 2 &&
+		i.wide != (i.opcode == 0x73):
 		return "no instruction of this width"
 	case i.encoding == evex && f.toMask && (i.reg > 7 || i.zeroing):
 		return "no such mask register"

@@ -81,7 +81,8 @@ func plain(i *instruction) bool {
 	return i.form.shape == modRM && !i.address32 && (i.base >= 0 || i.ipRelative)
 }
 
-var widths = map[string]int{"BYTE": 1, "WORD": 2, "DWORD": 4, "QWORD": 8, "XMMWORD": 16, "YMMWORD": 32, "ZMMWORD": 64}
+var widths = map[string]int{"BYTE": 1, "WORD": 2, "DWORD": 4, "QWORD": 8, "XMMWORD": 16,
+	"YMMWORD": 32, "ZMMWORD": 64}
 
 // noIndex is how objdump shows that there is none.
 var noIndex = regexp.MustCompile(`\+riz\*\d`)
@@ -123,7 +124,8 @@ func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
 	if err := os.WriteFile(path, blob.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "-M", "intel", "-w", path).Output()
+	out, err := exec.Command("objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "-M", "intel",
+		"-w", path).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,16 +158,20 @@ func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
 	if seen != len(taken) {
 		t.Errorf("objdump shows %d of %d instructions", seen, len(taken))
 	}
-	t.Logf("evidence: %d random inputs decoded as objdump does, of %d tried; %d wrong", len(taken), tried, wrong)
+	t.Logf("evidence: %d random inputs decoded as objdump does, of %d tried; %d wrong", len(taken),
+		tried, wrong)
 }
 
 // TestWhatLooksLikeAnotherInstructionIsRefused: XSAVEOPT stores, a flush makes no access.
 func TestWhatLooksLikeAnotherInstructionIsRefused(t *testing.T) {
 	for code, want := range map[string]bool{
-		"\x0f\xae\x37": false, "\x48\x0f\xae\x37": false, "\xf3\x0f\xae\x37": false, // XSAVEOPT, of 64 bits, CLRSSBSY
-		"\x0f\xae\x3f": true, "\x66\x0f\xae\x3f": true, "\x66\x0f\xae\x37": true, // CLFLUSH, CLFLUSHOPT, CLWB
+		// XSAVEOPT, of 64 bits, CLRSSBSY
+		"\x0f\xae\x37": false, "\x48\x0f\xae\x37": false, "\xf3\x0f\xae\x37": false,
+		// CLFLUSH, CLFLUSHOPT, CLWB
+		"\x0f\xae\x3f": true, "\x66\x0f\xae\x3f": true, "\x66\x0f\xae\x37": true,
 		"\x0f\xae\x2f": false, "\x66\x0f\xae\x2f": false, // XRSTOR
-		"\x63\x07": true, "\x48\x63\x07": true, "\x66\x63\x07": false, // MOVSXD, that of 16 bits: how much it loads differs
+		// MOVSXD, that of 16 bits: how much it loads differs
+		"\x63\x07": true, "\x48\x63\x07": true, "\x66\x63\x07": false,
 	} {
 		if _, err := decode([]byte(code)); (err == nil) != want {
 			t.Errorf("% x: %v", code, err)
@@ -176,13 +182,23 @@ func TestWhatLooksLikeAnotherInstructionIsRefused(t *testing.T) {
 // TestWhatNeedsNoPageToComputeInIsWhatThePageOfTheRecorderSays, by (%rdi).
 func TestWhatNeedsNoPageToComputeInIsWhatThePageOfTheRecorderSays(t *testing.T) {
 	for code, own := range map[string]bool{
-		"\x89\x07": true, "\x0f\xb6\x07": true, "\x0f\xbe\x07": true, "\x48\x63\x07": true, "\x0f\xc3\x07": true, // MOV, MOVZX, MOVSX, MOVSXD, MOVNTI
-		"\x01\x07": true, "\x3b\x07": true, "\x85\x07": true, "\xff\x37": true, "\x8f\x07": true, "\xf3\xaa": true, // ADD, CMP, TEST, PUSH, POP, REP STOS
-		"\x0f\x11\x07": true, "\x0f\x17\x07": true, "\x66\x0f\x7e\x07": true, "\x62\xf1\x7c\x49\x11\x07": true, // MOVUPS, MOVHPS, MOVD, VMOVUPS with a mask
-		"\xc4\xe2\x6d\x2e\x1f": true, "\x0f\x10\x07": true, "\xf3\x0f\x10\x07": true, // VMASKMOVPS; loads: MOVUPS, MOVSS
-		"\x66\x0f\x3a\x16\x07\x00": false, "\xc4\xe3\x7d\x19\x07\x01": false, "\x0f\x94\x07": false, // PEXTRD, VEXTRACTF128, SETE
-		"\x0f\x38\xf1\x07": false, "\x0f\x44\x07": false, "\xfe\x07": false, "\x0f\x12\x07": false, // MOVBE, CMOVE, INC, MOVLPS
-		"\x62\xf1\x7c\x49\x10\x07": false, "\xc4\xe2\x7d\x18\x07": false, // VMOVUPS with a mask, VBROADCASTSS
+		// MOV, MOVZX, MOVSX, MOVSXD, MOVNTI
+		"\x89\x07": true, "\x0f\xb6\x07": true, "\x0f\xbe\x07": true, "\x48\x63\x07": true,
+		"\x0f\xc3\x07": true,
+		// ADD, CMP, TEST, PUSH, POP, REP STOS
+		"\x01\x07": true, "\x3b\x07": true, "\x85\x07": true, "\xff\x37": true, "\x8f\x07": true,
+		"\xf3\xaa": true,
+		// MOVUPS, MOVHPS, MOVD, VMOVUPS with a mask
+		"\x0f\x11\x07": true, "\x0f\x17\x07": true, "\x66\x0f\x7e\x07": true,
+		"\x62\xf1\x7c\x49\x11\x07": true,
+		// VMASKMOVPS; loads: MOVUPS, MOVSS
+		"\xc4\xe2\x6d\x2e\x1f": true, "\x0f\x10\x07": true, "\xf3\x0f\x10\x07": true,
+		// PEXTRD, VEXTRACTF128, SETE
+		"\x66\x0f\x3a\x16\x07\x00": false, "\xc4\xe3\x7d\x19\x07\x01": false, "\x0f\x94\x07": false,
+		// MOVBE, CMOVE, INC, MOVLPS
+		"\x0f\x38\xf1\x07": false, "\x0f\x44\x07": false, "\xfe\x07": false, "\x0f\x12\x07": false,
+		// VMOVUPS with a mask, VBROADCASTSS
+		"\x62\xf1\x7c\x49\x10\x07": false, "\xc4\xe2\x7d\x18\x07": false,
 	} {
 		s := State{Vectors: func() (*Vectors, error) { return &Vectors{}, nil }}
 		s.Reg[rcx], s.Reg[rdi] = 1, 4096
@@ -214,7 +230,8 @@ func FuzzStep(f *testing.F) {
 	for range 200 {
 		f.Add(random(r), r.Uint64(), r.Uint64())
 	}
-	f.Add([]byte("\x8fDDD"), uint64(0), uint64(0)) // POP by RSP, whose operand lies behind what it pops
+	// POP by RSP, whose operand lies behind what it pops
+	f.Add([]byte("\x8fDDD"), uint64(0), uint64(0))
 	f.Fuzz(func(t *testing.T, code []byte, fault, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		s := State{IP: r.Uint64(), Flags: r.Uint64()}

@@ -15,10 +15,12 @@ import (
 // place, host memory, and two windows onto tiles.
 var windows = []lmb.Window{
 	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Size: 8192}},
-	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 8, Size: 4096, Flags: fbs.FlagWriteCombining}},
+	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 8, Size: 4096,
+		Flags: fbs.FlagWriteCombining}},
 	{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 5000}},
 	{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 4096}},
-	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Offset: odd, Size: 4096}},
+	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Offset: odd,
+		Size: 4096}},
 	{Window: fbs.Window{Kind: gen.WindowKindTlb, Device: 1, Slot: fbs.NoSlot, Size: 1 << 20}},
 	{Window: fbs.Window{Kind: gen.WindowKindTlb, Device: 2, Slot: fbs.NoSlot, Size: 2 << 20}},
 }
@@ -34,8 +36,9 @@ const (
 // A Maker makes commands by chance.
 type Maker struct {
 	*rand.Rand
-	Aim   func(random *rand.Rand, window fbs.Window) (target fbs.TileRange, address uint64) // of a Point
-	Fails int                                                                               // one of so many checks ends the run where it does not hold
+	// of a Point
+	Aim   func(random *rand.Rand, window fbs.Window) (target fbs.TileRange, address uint64)
+	Fails int // one of so many checks ends the run where it does not hold
 
 	Windows []lmb.Window // nil: those of Empty. Others have no Address commands
 }
@@ -77,7 +80,8 @@ func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.Tile
 
 // anyTarget returns a target that a command can express.
 func anyTarget(random *rand.Rand, window fbs.Window) (t fbs.TileRange, address uint64) {
-	t = fbs.TileRange{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)), NoC: uint8(random.IntN(2)), Ordering: gen.Ordering(1 + random.IntN(3))}
+	t = fbs.TileRange{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)),
+		NoC: uint8(random.IntN(2)), Ordering: gen.Ordering(1 + random.IntN(3))}
 	if t.StaticVC = uint8(random.IntN(2)); window.Device > 1 {
 		t.StaticVC = uint8(random.IntN(9))
 	}
@@ -115,8 +119,10 @@ func (m *Maker) Empty() *lmb.Image {
 	return &lmb.Image{
 		Targets: []lmb.Target{
 			{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 8192, 2: 5000}},
-			{Board: boards.Wormhole.Name, Vendor: boards.Wormhole.Vendor, Device: boards.Wormhole.Device},
-			{Board: boards.Blackhole.Name, Vendor: boards.Blackhole.Vendor, Device: boards.Blackhole.Device},
+			{Board: boards.Wormhole.Name, Vendor: boards.Wormhole.Vendor,
+				Device: boards.Wormhole.Device},
+			{Board: boards.Blackhole.Name, Vendor: boards.Blackhole.Vendor,
+				Device: boards.Blackhole.Device},
 		},
 		Rules: []lmb.Rule{
 			{Name: "memory", Rule: fbs.Rule{Last: 8191, Widths: 15, Memory: 1}},
@@ -124,8 +130,10 @@ func (m *Maker) Empty() *lmb.Image {
 		},
 		Windows: windows,
 		Tensors: []lmb.Tensor{
-			{Name: "in", Role: gen.RoleInput, DType: gen.DTypeUint8, Shape: []uint32{TensorBytes}, Data: data},
-			{Name: "out", Role: gen.RoleOutput, DType: gen.DTypeUint8, Shape: []uint32{TensorBytes}},
+			{Name: "in", Role: gen.RoleInput, DType: gen.DTypeUint8, Shape: []uint32{TensorBytes},
+				Data: data},
+			{Name: "out", Role: gen.RoleOutput, DType: gen.DTypeUint8,
+				Shape: []uint32{TensorBytes}},
 		},
 	}
 }
@@ -139,14 +147,17 @@ func (m *Maker) Points() (list []lmb.Command) {
 }
 
 // kinds is how often each opcode comes. A Call is of sequence 1.
-var kinds = []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeCopyIn, gen.OpcodeCopyIn, gen.OpcodeFill,
-	gen.OpcodeCopyOut, gen.OpcodeExpect, gen.OpcodeExpect, gen.OpcodeCompare, gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeCall}
+var kinds = []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate,
+	gen.OpcodeCopyIn, gen.OpcodeCopyIn, gen.OpcodeFill,
+	gen.OpcodeCopyOut, gen.OpcodeExpect, gen.OpcodeExpect, gen.OpcodeCompare, gen.OpcodePoint,
+	gen.OpcodeFence, gen.OpcodeCall}
 
 // Commands is count commands of any kind, and what has to stand behind a Call.
 func (m *Maker) Commands(count int) (list []lmb.Command) {
 	for range count {
 		opcode := kinds[m.IntN(len(kinds))]
-		if m.Windows != nil && (opcode == gen.OpcodeRelocate || opcode == gen.OpcodePoint && len(m.movable()) == 0) {
+		if m.Windows != nil && (opcode == gen.OpcodeRelocate ||
+			opcode == gen.OpcodePoint && len(m.movable()) == 0) {
 			opcode = gen.OpcodeFence
 		}
 		c := m.Command(opcode)
@@ -160,7 +171,8 @@ func (m *Maker) Commands(count int) (list []lmb.Command) {
 
 func (m *Maker) point(window uint16) lmb.Command {
 	target, address := m.Aim(m.Rand, m.windows()[window].Window)
-	return single(fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: target.Pack()})
+	return single(fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address,
+		Mask: target.Pack()})
 }
 
 func single(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }

@@ -14,7 +14,8 @@ import (
 )
 
 // Between, where it is set, makes or answers a system call; do makes it.
-var Between func(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno)
+var Between func(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
+	unix.Errno)
 
 // Entered, where it is set, is called where a function of the runner begins.
 var Entered func(name string)
@@ -71,7 +72,8 @@ func Exit(status int) {
 	End(status)
 }
 
-func call(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno) {
+func call(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
+	unix.Errno) {
 	if Between == nil {
 		return do()
 	}
@@ -168,11 +170,13 @@ func Mprotect(memory []byte, protection int) error {
 }
 
 func EpollCreate1(flags int) (int, error) {
-	return counted(unix.SYS_EPOLL_CREATE1, -1, func() (int, error) { return unix.EpollCreate1(flags) })
+	return counted(unix.SYS_EPOLL_CREATE1, -1,
+		func() (int, error) { return unix.EpollCreate1(flags) })
 }
 
 func Prctl(option int, a, b, c, d uintptr) error {
-	_, errno := call(unix.SYS_PRCTL, [6]uintptr{uintptr(option), a, b, c, d}, func() (uintptr, unix.Errno) { return 0, unix.EINVAL })
+	_, errno := call(unix.SYS_PRCTL, [6]uintptr{uintptr(option), a, b, c, d},
+		func() (uintptr, unix.Errno) { return 0, unix.EINVAL })
 	if errno != 0 {
 		return errno
 	}
@@ -188,7 +192,10 @@ func Read(fd int, data []byte) (int, error) {
 }
 
 func Pread(fd int, data []byte, offset int64) (int, error) {
-	return counted(unix.SYS_PREAD64, fd, func() (int, error) { return unix.Pread(fd, data, offset) })
+	return counted(unix.SYS_PREAD64, fd, func() (int,
+		error) {
+		return unix.Pread(fd, data, offset)
+	})
 }
 
 func Ftruncate(fd int, size int64) error {
@@ -196,14 +203,17 @@ func Ftruncate(fd int, size int64) error {
 }
 
 func Fallocate(fd int, mode uint32, offset, size int64) error {
-	return of(unix.SYS_FALLOCATE, fd, func() error { return unix.Fallocate(fd, mode, offset, size) })
+	return of(unix.SYS_FALLOCATE, fd,
+		func() error { return unix.Fallocate(fd, mode, offset, size) })
 }
 
 func Mlock([]byte) error {
-	return of(unix.SYS_MLOCK, -1, func() error { return nil }) // who is not root may lock less than all worlds together have
+	// who is not root may lock less than all worlds together have
+	return of(unix.SYS_MLOCK, -1, func() error { return nil })
 }
 
-func MmapPtr(fd int, offset int64, address unsafe.Pointer, length uintptr, protection, flags int) (pointer unsafe.Pointer, err error) {
+func MmapPtr(fd int, offset int64, address unsafe.Pointer, length uintptr, protection,
+	flags int) (pointer unsafe.Pointer, err error) {
 	err = of(unix.SYS_MMAP, fd, func() (err error) {
 		pointer, err = unix.MmapPtr(fd, offset, address, length, protection, flags)
 		return err
@@ -219,7 +229,8 @@ func IoctlSetPointerInt(fd int, request uint, value int) error {
 // IoctlGetInt is told to call with the request, and above it the value of one that
 // sets something.
 func IoctlGetInt(fd int, request uint) (int, error) {
-	n, errno := call(unix.SYS_IOCTL, [6]uintptr{uintptr(fd), uintptr(request)}, func() (uintptr, unix.Errno) { return 0, unix.ENOTTY })
+	n, errno := call(unix.SYS_IOCTL, [6]uintptr{uintptr(fd), uintptr(request)},
+		func() (uintptr, unix.Errno) { return 0, unix.ENOTTY })
 	if errno != 0 {
 		return 0, errno
 	}
@@ -245,7 +256,8 @@ func Never[T ~bool](n int, condition T) T { return condition && n != brokenAt }
 func Edge[T ~bool](n int, condition, equal T) T { return condition != (n == brokenAt && equal) }
 
 // Next is a number, or the next.
-func Next[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr](n int, number T) T {
+func Next[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
+	~uintptr](n int, number T) T {
 	if n == brokenAt {
 		return number + 1
 	}

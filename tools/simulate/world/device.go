@@ -119,20 +119,23 @@ func (d *device) Map(window fbs.Window) (hal.Aperture, error) {
 
 func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
 	window := d.w.slots[a.Slot+1000*d.index]
-	_, code := d.w.access(d, access{kind: point, window: window, value: address, mask: t.Pack()}, func() (uint64, hal.Code) {
-		return 0, d.Device.ProgramWindow(a, t, address)
-	})
+	_, code := d.w.access(d, access{kind: point, window: window, value: address, mask: t.Pack()},
+		func() (uint64, hal.Code) {
+			return 0, d.Device.ProgramWindow(a, t, address)
+		})
 	return code
 }
 
 func (a *aperture) Load(offset uint64, width uint8) (uint64, hal.Code) {
-	return a.d.w.access(a.d, access{kind: load, window: a.index, width: width, offset: offset}, func() (uint64, hal.Code) {
-		return a.inner.Load(offset, width)
-	})
+	return a.d.w.access(a.d, access{kind: load, window: a.index, width: width, offset: offset},
+		func() (uint64, hal.Code) {
+			return a.inner.Load(offset, width)
+		})
 }
 
 func (a *aperture) Store(offset uint64, width uint8, value uint64) hal.Code {
-	_, code := a.d.w.access(a.d, access{kind: store, window: a.index, width: width, offset: offset, value: value}, func() (uint64, hal.Code) {
+	_, code := a.d.w.access(a.d, access{kind: store, window: a.index, width: width, offset: offset,
+		value: value}, func() (uint64, hal.Code) {
 		return 0, a.inner.Store(offset, width, value)
 	})
 	return code
@@ -215,7 +218,8 @@ func (w *world) access(d *device, a access, do func() (uint64, hal.Code)) (uint6
 func (w *world) within(a access) {
 	window := &w.view.Windows[a.window]
 	width := uint64(a.width)
-	if width != 1 && width != 2 && width != 4 && width != 8 || a.offset > window.Size || width > window.Size-a.offset {
+	if width != 1 && width != 2 && width != 4 && width != 8 || a.offset > window.Size ||
+		width > window.Size-a.offset {
 		w.violate("%+v is outside its window of %#x bytes", a, window.Size)
 		return
 	}

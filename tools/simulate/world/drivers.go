@@ -45,7 +45,8 @@ func longs(at unsafe.Pointer, count int) []uint64 { return unsafe.Slice((*uint64
 func octets(at unsafe.Pointer, count int) []byte  { return unsafe.Slice((*byte)(at), count) }
 
 // ioctl answers for drivers and the watchdog.
-func (m *machine) ioctl(fd int, f *pciFunction, what string, request uintptr, at unsafe.Pointer) (uintptr, unix.Errno) {
+func (m *machine) ioctl(fd int, f *pciFunction, what string, request uintptr,
+	at unsafe.Pointer) (uintptr, unix.Errno) {
 	if errno := m.requests[request&0xffffffff]; errno != 0 {
 		m.w.say("ioctl %#x fails: %v", request, errno)
 		return ^uintptr(0), errno
@@ -53,7 +54,8 @@ func (m *machine) ioctl(fd int, f *pciFunction, what string, request uintptr, at
 	switch {
 	case request&0xffffffff == watchSet:
 		if m.feeds.timeout = int64(request>>32) * 1e9; m.feeds.timeout != m.feeds.wanted*1e9 {
-			m.w.violate("the watchdog is set to %d s, %d are asked for", m.feeds.timeout/1e9, m.feeds.wanted)
+			m.w.violate("the watchdog is set to %d s, %d are asked for", m.feeds.timeout/1e9,
+				m.feeds.wanted)
 		}
 		return 0, 0
 	case request == watchGet:
@@ -74,7 +76,8 @@ func (m *machine) ioctl(fd int, f *pciFunction, what string, request uintptr, at
 }
 
 func (m *machine) vfioGroup(path string, request uintptr, at unsafe.Pointer) (uintptr, unix.Errno) {
-	m.calls = append(m.calls, map[uintptr]string{vfioStatus: "status", vfioAttach: "attach", vfioDevice: "device"}[request])
+	m.calls = append(m.calls, map[uintptr]string{vfioStatus: "status", vfioAttach: "attach",
+		vfioDevice: "device"}[request])
 	switch request {
 	case vfioStatus:
 		if w := words(at, 2); w[0] == 8 {
@@ -90,7 +93,8 @@ func (m *machine) vfioGroup(path string, request uintptr, at unsafe.Pointer) (ui
 			if f.address != name || m.container == 0 {
 				continue
 			}
-			fd, err := unix.Open(m.w.file("machine"+f.folder()+"/config"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+			fd, err := unix.Open(m.w.file("machine"+f.folder()+"/config"),
+				unix.O_RDWR|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return ^uintptr(0), unix.EIO
 			}
@@ -114,7 +118,8 @@ func (m *machine) vfioContainer(request uintptr, at unsafe.Pointer) (uintptr, un
 	case request == vfioMapDMA && w[0] == 32 && w[1] == 3:
 		r := vfioRange{l[2], l[3], l[1]}
 		const hole, holeEnd = 0x800_0000, 0x810_0000 // of interrupts, as on QEMU's virt
-		if (r.iova|r.size|r.address)%4096 != 0 || r.size == 0 || r.iova < holeEnd && r.iova+r.size > hole {
+		if (r.iova|r.size|r.address)%4096 != 0 || r.size == 0 ||
+			r.iova < holeEnd && r.iova+r.size > hole {
 			return ^uintptr(0), unix.EINVAL
 		}
 		for _, other := range m.dma {
@@ -126,7 +131,10 @@ func (m *machine) vfioContainer(request uintptr, at unsafe.Pointer) (uintptr, un
 		return 0, 0
 	case request == vfioUnmapDMA && w[0] == 24 && w[1] == 0:
 		n := len(m.dma)
-		m.dma = slices.DeleteFunc(m.dma, func(r vfioRange) bool { return r.iova == l[1] && r.size == l[2] })
+		m.dma = slices.DeleteFunc(m.dma, func(r vfioRange) bool {
+			return r.iova == l[1] &&
+				r.size == l[2]
+		})
 		if len(m.dma) < n {
 			return 0, 0
 		}
@@ -193,7 +201,8 @@ func (m *machine) tt(f *pciFunction, request uintptr, at unsafe.Pointer) (uintpt
 	case ttConfigure:
 		h, b, id := halves(at), octets(at, 48), w[0]
 		start, size := hardware(f, int(id))
-		if address := longs(at, 2)[1]; !f.slots[id] || size == 0 || address%size != 0 || start == 1 {
+		if address := longs(at, 2)[1]; !f.slots[id] || size == 0 || address%size != 0 ||
+			start == 1 {
 			return ^uintptr(0), unix.EINVAL
 		} else {
 			f.aims[int(id)] = ttAim{address, h[8], h[9], h[10], h[11], b[24], b[25], b[26], b[28]}

@@ -102,7 +102,8 @@ func (e *errand) opened(path string, fd int) {
 func (e *errand) prepare() error {
 	w, random := e.w, e.w.random
 	lane := []string{"pci", "vfio", "tt"}[random.IntN(3)]
-	e.machine = &machine{w: w, lane: lane, files: map[int]string{}, errors: map[string]unix.Errno{}, requests: map[uintptr]unix.Errno{}, pages: 1 << 32}
+	e.machine = &machine{w: w, lane: lane, files: map[int]string{}, errors: map[string]unix.Errno{},
+		requests: map[uintptr]unix.Errno{}, pages: 1 << 32}
 	image, err := lmb.Encode(e.image(lane))
 	if err != nil {
 		return err
@@ -116,7 +117,8 @@ func (e *errand) prepare() error {
 	}
 	w.payload = slices.Clone(w.view.Payload)
 	for i := range w.view.Devices {
-		e.machine.add(w.view.Devices[i].Vendor, w.view.Devices[i].Device, *w.view.Devices[i].BarSizes())
+		e.machine.add(w.view.Devices[i].Vendor, w.view.Devices[i].Device,
+			*w.view.Devices[i].BarSizes())
 	}
 	e.machine.write("/sys/bus/pci/devices/0000:00:00.0/modalias", modalias(0x1b36, 8, 0))
 	e.machine.write("/proc/self/pagemap", "")
@@ -151,7 +153,9 @@ func (e *errand) again() error {
 // options decides how the runner is called.
 func (e *errand) options() {
 	w, random := e.w, e.w.random
-	w.options = args.Options{Image: w.file("image"), Sequence: "main", Loop: uint64(1 + random.IntN(6)), Longest: 3600e9, Window: runtime.AnySlot, JSON: random.IntN(2) == 0,
+	w.options = args.Options{Image: w.file("image"), Sequence: "main",
+		Loop: uint64(1 + random.IntN(6)), Longest: 3600e9, Window: runtime.AnySlot,
+		JSON: random.IntN(2) == 0,
 		Seal: random.IntN(3) == 0, Check: random.IntN(20) == 0}
 	o := &w.options
 	if random.IntN(4) == 0 {
@@ -181,7 +185,8 @@ func (e *errand) options() {
 	case 0:
 		o.Outputs = []args.Binding{{Name: "out", Path: w.file("out")}}
 	case 2:
-		o.Outputs = []args.Binding{{Name: "out", Path: w.file("out")}, {Name: "out", Path: w.file("again")}}
+		o.Outputs = []args.Binding{{Name: "out", Path: w.file("out")},
+			{Name: "out", Path: w.file("again")}}
 	case 1:
 		path := w.file("out.pipe")
 		_ = unix.Mkfifo(path, 0o600)
@@ -199,7 +204,8 @@ func (e *errand) options() {
 		e.machine.feeds.timeout = []int64{1, 4, 60}[random.IntN(3)] * 1e9
 	}
 	for random.IntN(2) == 0 {
-		e.turns = append(e.turns, turn{1 + random.IntN(6), random.IntN(turns), random.IntN(len(e.machine.functions))})
+		e.turns = append(e.turns, turn{1 + random.IntN(6), random.IntN(turns),
+			random.IntN(len(e.machine.functions))})
 	}
 }
 
@@ -251,7 +257,8 @@ func (e *errand) smaller() {
 	f := e.first()
 	f.bars[0] /= 2
 	text, _ := os.ReadFile(e.w.file("machine" + f.folder() + "/resource"))
-	line := fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", uint64(1)<<44, uint64(1)<<44+f.bars[0]-1, 0x14220c)
+	line := fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", uint64(1)<<44, uint64(1)<<44+f.bars[0]-1,
+		0x14220c)
 	e.machine.write(f.folder()+"/resource", line+string(text[len(line):]))
 }
 
@@ -281,7 +288,8 @@ func (e *errand) words() (list []string) {
 	for _, b := range o.Outputs {
 		set("output", b.Name+"="+b.Path)
 	}
-	if e.machine.lane != "pci" || len(e.mishaps) > 0 || random.IntN(2) == 0 { // else by the ids in the image
+	// else by the ids in the image
+	if e.machine.lane != "pci" || len(e.mishaps) > 0 || random.IntN(2) == 0 {
 		for _, name := range o.Devices {
 			set("device", name)
 		}

@@ -51,7 +51,8 @@ func (e *errand) foretell() {
 	e.play()
 	if e.random().IntN(3) == 0 && len(e.told.waits) > 0 {
 		longest := slices.Max(e.told.waits)
-		e.w.options.Deadline = []int64{max(4*longest/1000, 1000) * 1000, max(longest/4000, 1) * 1000}[e.random().IntN(2)]
+		e.w.options.Deadline = []int64{max(4*longest/1000, 1000) * 1000,
+			max(longest/4000, 1) * 1000}[e.random().IntN(2)]
 		if e.play(); e.shadow.unclear {
 			e.w.options.Deadline = 0
 			e.play()
@@ -160,7 +161,8 @@ func (e *errand) sequence(name string) bool {
 		return true
 	}
 	e.told.code, e.told.exit, e.told.command, e.told.seen = code, code.Exit(), m.index, m.seen
-	e.told.say = fmt.Sprintf("command %d (number %d of %s)", m.index, m.index-int(e.w.view.Sequences[e.within(m.index)].First)+1, e.w.name(e.within(m.index)))
+	e.told.say = fmt.Sprintf("command %d (number %d of %s)", m.index,
+		m.index-int(e.w.view.Sequences[e.within(m.index)].First)+1, e.w.name(e.within(m.index)))
 	e.foretellSafe()
 	return false
 }
@@ -190,14 +192,16 @@ func (e *errand) judge() {
 		return
 	}
 	if e.status != t.exit {
-		w.violate("status %d, %d is right (%s): %q %q", e.status, t.exit, t.say, w.said[1], w.said[2])
+		w.violate("status %d, %d is right (%s): %q %q", e.status, t.exit, t.say, w.said[1],
+			w.said[2])
 		return
 	}
 	e.judgeReport()
 	if !t.ran {
 		e.shadow = &shadow{machine: e.machine}
 		for _, f := range e.machine.functions {
-			if f.wasMaster && t.say != "stays on" && !slices.ContainsFunc(e.mishaps, func(m mishap) bool { return m.at > atLoad }) {
+			if f.wasMaster && t.say != "stays on" &&
+				!slices.ContainsFunc(e.mishaps, func(m mishap) bool { return m.at > atLoad }) {
 				w.violate("function %d mastered the bus, and nothing ran", f.index)
 			}
 		}
@@ -245,7 +249,8 @@ func (e *errand) judgeMachine() {
 		}
 	}
 	for _, path := range m.files {
-		if real, _ := m.path(path); real != path || strings.HasPrefix(path, "vfio:") { // the machine's
+		// the machine's
+		if real, _ := m.path(path); real != path || strings.HasPrefix(path, "vfio:") {
 			e.w.violate("%s is left open", path)
 		}
 	}
@@ -271,8 +276,10 @@ func (e *errand) judgeCleanup(f *pciFunction) {
 	if f.cleanup != nil {
 		got = *f.cleanup
 	}
-	if e.told.ran && (got.address != want.address || got.data != want.data || (got.address != 0) != (want.address != 0)) {
-		e.w.violate("the driver of function %d was told to store %+v at the end, %+v is right", f.index, got, want)
+	if e.told.ran && (got.address != want.address || got.data != want.data ||
+		(got.address != 0) != (want.address != 0)) {
+		e.w.violate("the driver of function %d was told to store %+v at the end, %+v is right",
+			f.index, got, want)
 	}
 }
 
@@ -286,7 +293,8 @@ func (e *errand) judgeReport() {
 		w.violate("%q is not for a terminal", text)
 	}
 	if !w.options.JSON || len(e.mistakes) > 0 {
-		if t.exit == 0 && !strings.Contains(string(out), "lmrun: ") || t.exit != 0 && len(w.said[2]) == 0 && !w.options.JSON {
+		if t.exit == 0 && !strings.Contains(string(out), "lmrun: ") ||
+			t.exit != 0 && len(w.said[2]) == 0 && !w.options.JSON {
 			w.violate("status %d with %q and %q", t.exit, out, w.said[2])
 		}
 		return
@@ -308,11 +316,15 @@ func (e *errand) judgeReport() {
 	case r.Exit != t.exit || r.Image != w.options.Image || r.Sequence != w.options.Sequence:
 		w.violate("%s, of an exit with %d", out, t.exit)
 	case !t.ran:
-	case r.Code != t.code.Error() || r.Runs != t.runs || r.Ignored != uint64(t.ignored) && (t.command >= 0 || t.exit == 0) || r.Safe != t.safe:
-		w.violate("%s; %v, %d runs, %d ignored, safe %q are right", out, t.code, t.runs, t.ignored, t.safe)
-	case t.exit != 0 && t.command >= 0 && (r.Command != t.command || (t.exit == 75 || t.exit == 76) && (seen{r.Got, r.Want, r.Mask, r.Element}) != t.seen):
+	case r.Code != t.code.Error() || r.Runs != t.runs ||
+		r.Ignored != uint64(t.ignored) && (t.command >= 0 || t.exit == 0) || r.Safe != t.safe:
+		w.violate("%s; %v, %d runs, %d ignored, safe %q are right", out, t.code, t.runs, t.ignored,
+			t.safe)
+	case t.exit != 0 && t.command >= 0 && (r.Command != t.command ||
+		(t.exit == 75 || t.exit == 76) && (seen{r.Got, r.Want, r.Mask, r.Element}) != t.seen):
 		w.violate("%s; command %d, %+v are right", out, t.command, t.seen)
-	case t.runs > 0 && (r.Least > r.Mean || r.Mean > r.Most || r.Least < slices.Min(t.waits) || r.Most < slices.Max(t.waits)):
+	case t.runs > 0 && (r.Least > r.Mean || r.Mean > r.Most || r.Least < slices.Min(t.waits) ||
+		r.Most < slices.Max(t.waits)):
 		w.violate("%s; runs wait for %d ns", out, t.waits)
 	}
 }
@@ -333,9 +345,11 @@ func (e *errand) judgeOutputs() {
 	}
 	got, err := os.ReadFile(w.file("out"))
 	if !bytes.Equal(got, want) && (err == nil || t.ran) {
-		w.violate("status %d, and the output has %d bytes (%.3q), %d (%.3q) are right", e.status, len(got), got, len(want), want)
+		w.violate("status %d, and the output has %d bytes (%.3q), %d (%.3q) are right", e.status,
+			len(got), got, len(want), want)
 	}
-	if again, err := os.ReadFile(w.file("again")); len(w.options.Outputs) == 2 && len(e.mishaps) == 0 && (err == nil) != t.wrote || err == nil && !bytes.Equal(again, got) {
+	if again, err := os.ReadFile(w.file("again")); len(w.options.Outputs) == 2 &&
+		len(e.mishaps) == 0 && (err == nil) != t.wrote || err == nil && !bytes.Equal(again, got) {
 		w.violate("status %d, and the other output has %d bytes: %v", e.status, len(again), err)
 	}
 	if status, err := os.Stat(w.file("out")); err == nil && status.Mode().Perm() != 0o640 {

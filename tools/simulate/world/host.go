@@ -40,10 +40,14 @@ type syscallFault struct {
 
 // failable are system calls that can fail on a machine, and how.
 var failable = []syscallFault{
-	{number: unix.SYS_OPENAT, errno: unix.EMFILE}, {number: unix.SYS_MMAP, errno: unix.ENOMEM}, {number: unix.SYS_FALLOCATE, errno: unix.ENOSPC},
-	{number: unix.SYS_FTRUNCATE, errno: unix.EIO}, {number: unix.SYS_WRITE, errno: unix.ENOSPC}, {number: unix.SYS_WRITE, errno: unix.EINTR},
-	{number: unix.SYS_READ, errno: unix.EIO}, {number: unix.SYS_READ, errno: unix.EINTR}, {number: unix.SYS_FSYNC, errno: unix.EIO},
-	{number: unix.SYS_RENAMEAT2, errno: unix.EIO}, {number: unix.SYS_MLOCK, errno: unix.ENOMEM}, {number: unix.SYS_PREAD64, errno: unix.EIO},
+	{number: unix.SYS_OPENAT, errno: unix.EMFILE}, {number: unix.SYS_MMAP, errno: unix.ENOMEM},
+	{number: unix.SYS_FALLOCATE, errno: unix.ENOSPC},
+	{number: unix.SYS_FTRUNCATE, errno: unix.EIO}, {number: unix.SYS_WRITE, errno: unix.ENOSPC},
+	{number: unix.SYS_WRITE, errno: unix.EINTR},
+	{number: unix.SYS_READ, errno: unix.EIO}, {number: unix.SYS_READ, errno: unix.EINTR},
+	{number: unix.SYS_FSYNC, errno: unix.EIO},
+	{number: unix.SYS_RENAMEAT2, errno: unix.EIO}, {number: unix.SYS_MLOCK, errno: unix.ENOMEM},
+	{number: unix.SYS_PREAD64, errno: unix.EIO},
 }
 
 // bounds of a life that is not at its end by then: after the first a signal comes,
@@ -111,13 +115,15 @@ func (w *world) happens(kind byte) {
 }
 
 // between is every system call of the runner.
-func (w *world) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno) {
+func (w *world) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
+	unix.Errno) {
 	if w.asleep {
 		return do()
 	}
 	w.step()
 	const watchdogFood = 1
-	if number == unix.SYS_FSYNC || number == unix.SYS_RENAMEAT2 || number == unix.SYS_WRITE && a[0] > 2 && a[2] > watchdogFood {
+	if number == unix.SYS_FSYNC || number == unix.SYS_RENAMEAT2 ||
+		number == unix.SYS_WRITE && a[0] > 2 && a[2] > watchdogFood {
 		w.committing = true
 	}
 	for i := range w.calls {
@@ -142,7 +148,8 @@ func (w *world) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.E
 	case number == unix.SYS_RT_SIGACTION:
 		return 0, 0
 	case number == unix.SYS_WRITE && (a[0] == 1 || a[0] == 2):
-		w.said[a[0]] = append(w.said[a[0]], unsafe.Slice((*byte)(unsafe.Pointer(a[1])), int(a[2]))...)
+		w.said[a[0]] = append(w.said[a[0]], unsafe.Slice((*byte)(unsafe.Pointer(a[1])),
+			int(a[2]))...)
 		return a[2], 0
 	}
 	n, errno := w.noted(number, a, do)
@@ -153,7 +160,8 @@ func (w *world) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.E
 }
 
 // noted makes a system call, and notes what it maps, unmaps and closes.
-func (w *world) noted(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno) {
+func (w *world) noted(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
+	unix.Errno) {
 	n, errno := do()
 	switch {
 	case errno != 0:
@@ -201,7 +209,8 @@ func (r *partner) there() bool {
 	if n, _ := file.Read(magic); err != nil || n != 8 || string(magic) != "LMRING1\x00" {
 		return false
 	}
-	r.memory, _ = unix.Mmap(int(file.Fd()), 0, int(status.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	r.memory, _ = unix.Mmap(int(file.Fd()), 0, int(status.Size()), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
 	return r.memory != nil
 }
 
@@ -243,7 +252,8 @@ func (w *world) look() {
 		for written := r.count(writtenAt); r.moved < written; r.moved++ {
 			switch {
 			case written-r.moved > 1 || len(w.results) == 0:
-				w.violate("%d slots are written at once, of %d results", written-r.moved, len(w.results))
+				w.violate("%d slots are written at once, of %d results", written-r.moved,
+					len(w.results))
 			case !bytes.Equal(r.slot(r.moved), w.results[len(w.results)-1]):
 				w.violate("slot %d does not have the results of the last run", r.moved)
 			}

@@ -13,7 +13,8 @@ import (
 )
 
 // documented are the statuses that lmrun -help lists.
-var documented = map[int]bool{0: true, 64: true, 65: true, 66: true, 69: true, 70: true, 71: true, 74: true, 75: true, 76: true, 77: true, 78: true}
+var documented = map[int]bool{0: true, 64: true, 65: true, 66: true, 69: true, 70: true, 71: true,
+	74: true, 75: true, 76: true, 77: true, 78: true}
 
 // judge holds how a life ended against what happened in it.
 func (w *world) judge(f *frameLoop, end outcome, status int) {
@@ -45,7 +46,8 @@ func (w *world) judgeReport(end outcome, status int) {
 	to := w.said[1]
 	if w.options.JSON {
 		var object struct{ Exit int }
-		if err := json.Unmarshal(to, &object); len(to) > 0 && (err != nil || object.Exit != status) {
+		if err := json.Unmarshal(to, &object); len(to) > 0 &&
+			(err != nil || object.Exit != status) {
 			w.violate("status %d, and on standard output %q", status, to)
 		}
 	}
@@ -65,13 +67,18 @@ func (w *world) judgeRuns(f *frameLoop, end outcome, status int) {
 	switch {
 	case f.replay == nil && (m.begun > 0 || w.armed > 0):
 		w.violate("load refused, and %d sequences ran, %d resets are armed", m.begun, w.armed)
-	case m.failed != nil && (code != m.result.code || result.Code != code || int(result.Command) != m.result.command || result.Ignored != m.result.ignored):
-		w.violate("%v, command %d, %d ignored is reported, %v, %d, %d is right", result.Code, result.Command, result.Ignored, m.result.code, m.result.command, m.result.ignored)
+	case m.failed != nil && (code != m.result.code || result.Code != code ||
+		int(result.Command) != m.result.command || result.Ignored != m.result.ignored):
+		w.violate("%v, command %d, %d ignored is reported, %v, %d, %d is right", result.Code,
+			result.Command, result.Ignored, m.result.code, m.result.command, m.result.ignored)
 	case m.failed != nil && (status == 75 || status == 76) && got != m.result.seen:
 		w.violate("%+v is reported, %+v was seen", got, m.result.seen)
-	case m.failed != nil && hasSafe && (m.safe == 0 && w.marked || !result.SafeRan || result.Safe != m.result.safe):
-		w.violate("safe: %d times, reported %v %v, %v is right", m.safe, result.SafeRan, result.Safe, m.result.safe)
-	case m.failed == nil && m.begun > 0 && code != hal.OK && !w.committing && !w.closed() && hasSafe && m.safe != 1:
+	case m.failed != nil && hasSafe && (m.safe == 0 && w.marked || !result.SafeRan ||
+		result.Safe != m.result.safe):
+		w.violate("safe: %d times, reported %v %v, %v is right", m.safe, result.SafeRan,
+			result.Safe, m.result.safe)
+	case m.failed == nil && m.begun > 0 && code != hal.OK && !w.committing && !w.closed() &&
+		hasSafe && m.safe != 1:
 		w.violate("%v after runs, and safe ran %d times", code, m.safe)
 	case m.safe > 0 && code == hal.OK:
 		w.violate("safe ran, and all is well")
@@ -79,7 +86,8 @@ func (w *world) judgeRuns(f *frameLoop, end outcome, status int) {
 		w.violate("all is well, and a device says %v", w.state())
 	case w.marked && end.runs != m.runs:
 		w.violate("%d runs are reported, %d were", end.runs, m.runs)
-	case w.marked && code == hal.OK && w.options.Loop != 0 && m.runs < w.options.Loop && stopping.Load() == 0 && len(w.options.Inputs) == 0:
+	case w.marked && code == hal.OK && w.options.Loop != 0 && m.runs < w.options.Loop &&
+		stopping.Load() == 0 && len(w.options.Inputs) == 0:
 		w.violate("%d runs of %d, and all is well", m.runs, w.options.Loop)
 	case w.marked && code == hal.OK && m.runs == 0 && stopping.Load() == 0:
 		w.violate("no run, and all is well")
@@ -92,7 +100,9 @@ func (w *world) judgeRuns(f *frameLoop, end outcome, status int) {
 
 // troubled tells whether something went wrong, beside a failed run.
 func (w *world) troubled() bool {
-	return w.hurt || w.in.cut || w.out.cut || w.rewritten || w.state() != hal.OK || stopping.Load() != 0 || w.cuts != 0 || len(w.frames) == 0 || w.mapFails >= 0 || w.masterFails
+	return w.hurt || w.in.cut || w.out.cut || w.rewritten || w.state() != hal.OK ||
+		stopping.Load() != 0 || w.cuts != 0 || len(w.frames) == 0 || w.mapFails >= 0 ||
+		w.masterFails
 }
 
 // closed tells whether the runner has ended the ring that it writes.
@@ -123,7 +133,9 @@ func (w *world) judgeFiles(status int) {
 		}
 	}
 	switch {
-	case fresh == 1 && !w.hurt && !same && status >= 0, fresh == 0 && !same && status == 0 && w.model.runs > 0 && len(w.options.Outputs) == 2, fresh > 0 && w.unsynced, fresh > 0 && status > 0 && !w.hurt:
+	case fresh == 1 && !w.hurt && !same && status >= 0, fresh == 0 && !same && status == 0 &&
+		w.model.runs > 0 && len(w.options.Outputs) == 2, fresh > 0 && w.unsynced, fresh > 0 &&
+		status > 0 && !w.hurt:
 		w.violate("status %d, and %d of 2 outputs are new", status, fresh)
 	}
 	if parts, _ := filepath.Glob(w.file(".*.part")); status >= 0 && len(parts) > 0 {
@@ -131,7 +143,8 @@ func (w *world) judgeFiles(status int) {
 	}
 	food, _ := os.ReadFile(w.file("watchdog"))
 	stopped := bytes.Contains(food, []byte("V"))
-	if stopped && status > 0 && status != 74 || !stopped && status == 0 && w.options.Watchdog != "" && !w.hurt {
+	if stopped && status > 0 && status != 74 ||
+		!stopped && status == 0 && w.options.Watchdog != "" && !w.hurt {
 		w.violate("status %d, and the watchdog is stopped: %v", status, stopped)
 	}
 }

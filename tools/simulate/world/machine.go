@@ -109,7 +109,8 @@ func (f *pciFunction) folder() string { return sysfsFolder + f.address }
 
 // add gives the machine a function.
 func (m *machine) add(vendor, device uint16, bars [6]uint64) *pciFunction {
-	f := &pciFunction{index: len(m.functions), vendor: vendor, device: device, bars: bars, slots: map[uint32]bool{}, aims: map[int]ttAim{}}
+	f := &pciFunction{index: len(m.functions), vendor: vendor, device: device, bars: bars,
+		slots: map[uint32]bool{}, aims: map[int]ttAim{}}
 	f.address = fmt.Sprintf("0001:%02x:1f.5", f.index+1)
 	m.functions = append(m.functions, f)
 	binary.LittleEndian.PutUint16(f.config[0:], vendor)
@@ -128,7 +129,8 @@ func (m *machine) add(vendor, device uint16, bars [6]uint64) *pciFunction {
 		_ = os.Truncate(m.bar(f, i), int64(bars[i]))
 		m.link(fmt.Sprintf("%s/resource%d_wc", f.folder(), i), fmt.Sprintf("resource%d", i))
 	}
-	for name, text := range map[string]string{"modalias": modalias(vendor, device, 0x5678), "resource": resource, "enable": "0\n", "config": string(f.config[:]), "reset": ""} {
+	for name, text := range map[string]string{"modalias": modalias(vendor, device, 0x5678),
+		"resource": resource, "enable": "0\n", "config": string(f.config[:]), "reset": ""} {
 		m.write(f.folder()+"/"+name, text)
 	}
 	group := fmt.Sprint(7 + f.index/2) // two in one
@@ -268,7 +270,8 @@ func (m *machine) mmap(a [6]uintptr) (n uintptr, errno unix.Errno, answered bool
 		if flags&huge != 0 && m.requests[huge] != 0 {
 			return ^uintptr(0), m.requests[huge], true
 		}
-		n, _, errno = unix.Syscall6(unix.SYS_MMAP, 0, size, a[2], uintptr(flags&^(huge|63<<26|unix.MAP_LOCKED|unix.MAP_POPULATE)), ^uintptr(0), 0)
+		n, _, errno = unix.Syscall6(unix.SYS_MMAP, 0, size, a[2],
+			uintptr(flags&^(huge|63<<26|unix.MAP_LOCKED|unix.MAP_POPULATE)), ^uintptr(0), 0)
 		if errno == 0 {
 			m.pages += 1 << 30
 			m.mapped = append(m.mapped, mapping{n, size, -1, -1, 0, m.pages})
@@ -283,8 +286,10 @@ func (m *machine) mmap(a [6]uintptr) (n uintptr, errno unix.Errno, answered bool
 	if _, err := fmt.Sscanf(what, "resource%d", &bar); err != nil {
 		bar, offset = m.region(f, offset)
 	}
-	if bar < 0 || f.bars[bar] == 0 || offset+uint64(size) > f.bars[bar] && offset+uint64(size) > (f.bars[bar]+4095)&^4095 {
-		m.w.violate("%#x bytes at %#x of BAR %d of function %d are mapped", size, offset, bar, f.index)
+	if bar < 0 || f.bars[bar] == 0 || offset+uint64(size) > f.bars[bar] &&
+		offset+uint64(size) > (f.bars[bar]+4095)&^4095 {
+		m.w.violate("%#x bytes at %#x of BAR %d of function %d are mapped", size, offset, bar,
+			f.index)
 		return ^uintptr(0), unix.EINVAL, true
 	}
 	file, err := os.OpenFile(m.bar(f, bar), os.O_RDWR, 0)
@@ -292,7 +297,8 @@ func (m *machine) mmap(a [6]uintptr) (n uintptr, errno unix.Errno, answered bool
 		return ^uintptr(0), unix.ENOENT, true
 	}
 	defer file.Close()
-	n, _, errno = unix.Syscall6(unix.SYS_MMAP, 0, size, a[2], unix.MAP_SHARED, file.Fd(), uintptr(offset))
+	n, _, errno = unix.Syscall6(unix.SYS_MMAP, 0, size, a[2], unix.MAP_SHARED, file.Fd(),
+		uintptr(offset))
 	if errno == 0 {
 		m.mapped = append(m.mapped, mapping{n, size, f.index, bar, offset, 0})
 		m.w.say("function %d: %#x bytes at %#x of BAR %d are mapped", f.index, size, offset, bar)
@@ -373,7 +379,9 @@ func (m *machine) reached(f *pciFunction, bus uint64) []byte {
 		}
 		for region := range uint64(16) {
 			r := m.bytesAt(f, 2, from+region*0x200, 0x24)
-			base, limit := binary.LittleEndian.Uint64(r[8:]), uint64(binary.LittleEndian.Uint32(r[16:]))|uint64(binary.LittleEndian.Uint32(r[32:]))<<32
+			base, limit := binary.LittleEndian.Uint64(r[8:]),
+				uint64(binary.LittleEndian.Uint32(r[16:]))|
+					uint64(binary.LittleEndian.Uint32(r[32:]))<<32
 			if binary.LittleEndian.Uint32(r[4:]) != 0 {
 				m.w.violate("region %d of function %d translates at the end", region, f.index)
 			}
@@ -388,7 +396,9 @@ func (m *machine) reached(f *pciFunction, bus uint64) []byte {
 			return l.data[bus-l.bus:]
 		}
 		for _, r := range m.history {
-			if at := bus - r.iova + r.address; m.lane != "pci" && bus >= r.iova && bus < r.iova+r.size && at >= uint64(l.address) && at < uint64(l.address)+uint64(len(l.data)) {
+			if at := bus - r.iova + r.address; m.lane != "pci" && bus >= r.iova &&
+				bus < r.iova+r.size && at >= uint64(l.address) &&
+				at < uint64(l.address)+uint64(len(l.data)) {
 				return l.data[at-uint64(l.address):]
 			}
 		}

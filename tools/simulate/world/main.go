@@ -25,14 +25,16 @@ func main() {
 		wrong, hash, status := play(seed, *talk)
 		ended[status]++
 		if wrong != "" {
-			fmt.Printf("seed %d: %s\nagain, step by step: go run ./tools/simulate -from %d -talk\n", seed, wrong, seed)
+			fmt.Printf("seed %d: %s\nagain, step by step: go run ./tools/simulate -from %d -talk\n",
+				seed, wrong, seed)
 			os.Exit(1)
 		}
 		if *talk {
 			fmt.Printf("seed %d: %016x, status %d\n", seed, hash, status)
 		}
 	}
-	fmt.Printf("seeds %d in %v, ended %v\n", seeds, time.Since(began).Round(time.Millisecond), ended)
+	fmt.Printf("seeds %d in %v, ended %v\n", seeds, time.Since(began).Round(time.Millisecond),
+		ended)
 }
 
 func bytesOf(address, size uintptr) []byte {

@@ -109,64 +109,114 @@ var mishaps = []mishap{
 	word("needs a value", "-sequence="),
 	spoilt(atImage, 66, "image", func(e *errand) { os.Remove(e.w.file("image")) }),
 	spoilt(atImage, 65, "empty", func(e *errand) { _ = os.Truncate(e.w.file("image"), 0) }),
-	spoilt(atImage, 65, "directory", func(e *errand) { os.Remove(e.w.file("image")); _ = os.Mkdir(e.w.file("image"), 0o700) }),
+	spoilt(atImage, 65, "directory",
+		func(e *errand) { os.Remove(e.w.file("image")); _ = os.Mkdir(e.w.file("image"), 0o700) }),
 	opening(atImage, 77, unix.EACCES, func(e *errand) string { return e.w.file("image") }),
-	spoilt(atKey, 66, "keys", func(e *errand) { e.w.options.Key = e.w.file("keys"); os.Remove(e.w.file("keys")) }),
+	spoilt(atKey, 66, "keys",
+		func(e *errand) { e.w.options.Key = e.w.file("keys"); os.Remove(e.w.file("keys")) }),
 	spoilt(atKey, 77, "no public key", func(e *errand) { e.keys("# none\n") }),
-	spoilt(atKey, 77, "64 hex digits", func(e *errand) { e.keys(strings.Repeat("0123456789abcdeg", 4) + "\n") }),
+	spoilt(atKey, 77, "64 hex digits",
+		func(e *errand) { e.keys(strings.Repeat("0123456789abcdeg", 4) + "\n") }),
 	spoilt(atKey, 77, "not among those given", func(e *errand) { e.keys(e.otherKey()) }),
-	spoilt(atKey, 77, "anybody can sign", func(e *errand) { e.keys("01" + strings.Repeat("00", 31) + "\n") }),
-	spoilt(atKey, 77, "not signed", func(e *errand) { e.keys(""); e.patch(func(image []byte) []byte { return image[:len(image)-128] }) }),
+	spoilt(atKey, 77, "anybody can sign",
+		func(e *errand) { e.keys("01" + strings.Repeat("00", 31) + "\n") }),
+	spoilt(atKey, 77, "not signed",
+		func(e *errand) {
+			e.keys("")
+			e.patch(
+				func(image []byte) []byte { return image[:len(image)-128] })
+		}),
 	spoilt(atKey, 77, "", func(e *errand) { e.keys(""); e.flip(-1 - e.random().IntN(128)) }),
 	spoilt(atKey, 77, "does not hold", func(e *errand) { e.keys(""); e.forge() }),
-	spoilt(atVerify, 65, "", func(e *errand) { e.flip(e.random().IntN(len(e.w.image) - 128)); e.w.options.Key = "" }),
+	spoilt(atVerify, 65, "",
+		func(e *errand) { e.flip(e.random().IntN(len(e.w.image) - 128)); e.w.options.Key = "" }),
 	spoilt(atVerify, 65, "", func(e *errand) {
 		e.w.options.Key = ""
 		e.patch(func(image []byte) []byte { return image[:e.random().IntN(len(image)-129)+1] })
 	}),
 	spoilt(atPlan, 64, "no sequence", func(e *errand) { e.w.options.Sequence = "nothing" }),
-	spoilt(atPlan, 64, `\u001b[31m`, func(e *errand) { e.w.options.Sequence = "red\x1b[31m" }), // no terminal obeys
+	// no terminal obeys
+	spoilt(atPlan, 64, `\u001b[31m`, func(e *errand) { e.w.options.Sequence = "red\x1b[31m" }),
 	spoilt(atPlan, 64, "no sequence", func(e *errand) { e.w.options.After = "nothing" }),
-	spoilt(atPlan, 64, "no such input", func(e *errand) { e.w.options.Inputs = []args.Binding{{Name: "out", Path: e.w.file("in")}} }),
-	spoilt(atPlan, 64, "no such output", func(e *errand) { e.w.options.Outputs = []args.Binding{{Name: "in", Path: e.w.file("out")}} }),
+	spoilt(atPlan, 64, "no such input",
+		func(e *errand) {
+			e.w.options.Inputs = []args.Binding{{Name: "out",
+				Path: e.w.file("in")}}
+		}),
+	spoilt(atPlan, 64, "no such output",
+		func(e *errand) {
+			e.w.options.Outputs = []args.Binding{{Name: "in",
+				Path: e.w.file("out")}}
+		}),
 	spoilt(atPlan, 64, "given twice", func(e *errand) {
-		e.w.options.Inputs = []args.Binding{{Name: "in", Path: e.w.file("in")}, {Name: "in", Path: e.w.file("in")}}
+		e.w.options.Inputs = []args.Binding{{Name: "in", Path: e.w.file("in")},
+			{Name: "in", Path: e.w.file("in")}}
 	}),
-	spoilt(atPlan, 64, "is the input", func(e *errand) { e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.file("image")}} }),
+	spoilt(atPlan, 64, "is the input",
+		func(e *errand) {
+			e.w.options.Outputs = []args.Binding{{Name: "out",
+				Path: e.w.file("image")}}
+		}),
 	spoilt(atPlan, 64, "is the same file as output", func(e *errand) {
 		os.Remove(e.w.file("out"))
-		e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.file("out")}, {Name: "out", Path: e.w.dir + "/./out"}}
+		e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.file("out")},
+			{Name: "out", Path: e.w.dir + "/./out"}}
 	}),
-	spoilt(atPlan, 64, "-watchdog takes", func(e *errand) { e.w.options.Watchdog = e.w.file("watchdog") + "=0" }),
+	spoilt(atPlan, 64, "-watchdog takes",
+		func(e *errand) { e.w.options.Watchdog = e.w.file("watchdog") + "=0" }),
 	spoilt(atPlan, 64, "write pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
-	spoilt(atPlan, 64, "names no device", func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
+	spoilt(atPlan, 64, "names no device",
+		func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
 	spoilt(atPlan, 65, "may take", func(e *errand) { e.w.options.Longest = 1000 }),
-	spoilt(atOpen, 69, "no such device", func(e *errand) { e.w.options.Devices[0] = e.machine.name("0000:77:00.0") }),
-	{atOpen, 64, "name one by its address", func(e *errand) bool { e.twins(); return e.machine.lane != "tt" }},
-	{atOpen, 69, "driver nvme", func(e *errand) bool { return e.only("pci", func() { e.owner("nvme") }) }},
-	{atOpen, 69, "has the device", func(e *errand) bool { return e.only("vfio", func() { e.owner("nvme") }) }},
+	spoilt(atOpen, 69, "no such device",
+		func(e *errand) { e.w.options.Devices[0] = e.machine.name("0000:77:00.0") }),
+	{atOpen, 64, "name one by its address",
+		func(e *errand) bool { e.twins(); return e.machine.lane != "tt" }},
+	{atOpen, 69, "driver nvme",
+		func(e *errand) bool { return e.only("pci", func() { e.owner("nvme") }) }},
+	{atOpen, 69, "has the device",
+		func(e *errand) bool { return e.only("vfio", func() { e.owner("nvme") }) }},
 	{atOpen, 69, "no IOMMU is on", func(e *errand) bool {
-		return e.only("vfio", func() { os.Remove(e.w.file("machine" + e.first().folder() + "/iommu_group")) })
+		return e.only("vfio",
+			func() { os.Remove(e.w.file("machine" + e.first().folder() + "/iommu_group")) })
 	}},
-	{atOpen, 71, "all ones", func(e *errand) bool { e.first().gone = true; return e.machine.lane == "pci" }},
+	{atOpen, 71, "all ones",
+		func(e *errand) bool { e.first().gone = true; return e.machine.lane == "pci" }},
 	{atOpen, 71, "", func(e *errand) bool {
 		return e.only("tt", func() { binary.LittleEndian.PutUint16(e.first().config[4:], 0) })
 	}},
-	opening(atOpen, 77, unix.EACCES, func(e *errand) string { return e.inLane("pci vfio", "/resource") }),
+	opening(atOpen, 77, unix.EACCES,
+		func(e *errand) string { return e.inLane("pci vfio", "/resource") }),
 	{atOpen, 69, "not two addresses", func(e *errand) bool {
 		e.machine.write(e.first().folder()+"/resource", "0x0000000000000001\n")
 		return e.machine.lane != "tt"
 	}},
-	asking(atOpen, 69, "tt", ttDriver, unix.EIO), asking(atOpen, 69, "tt", ttInfo, unix.EIO), asking(atOpen, 69, "tt", ttMaps, unix.ENODEV),
-	opening(atOpen, 69, unix.EAGAIN, func(e *errand) string { return map[bool]string{true: e.first().node()}[e.machine.lane == "tt"] }),
-	spoilt(atLoad, 64, "devices", func(e *errand) { e.w.options.Devices = append(e.w.options.Devices, e.w.options.Devices[0]) }),
+	asking(atOpen, 69, "tt", ttDriver, unix.EIO), asking(atOpen, 69, "tt", ttInfo, unix.EIO),
+	asking(atOpen, 69, "tt", ttMaps, unix.ENODEV),
+	opening(atOpen, 69, unix.EAGAIN,
+		func(e *errand) string { return map[bool]string{true: e.first().node()}[e.machine.lane == "tt"] }),
+	spoilt(atLoad, 64, "devices",
+		func(e *errand) {
+			e.w.options.Devices = append(e.w.options.Devices,
+				e.w.options.Devices[0])
+		}),
 	spoilt(atLoad, 78, "", func(e *errand) { e.smaller() }),
 	{atLoad, 78, "subsystem", func(e *errand) bool {
 		f := e.first()
-		return e.w.view.Devices[0].Subsystem != 0 && e.only(e.machine.lane, func() { e.machine.write(f.folder()+"/modalias", modalias(f.vendor, f.device, 0x5679)) })
+		return e.w.view.Devices[0].Subsystem != 0 &&
+			e.only(e.machine.lane,
+				func() {
+					e.machine.write(f.folder()+"/modalias",
+						modalias(f.vendor, f.device, 0x5679))
+				})
 	}},
 	{atLoad, 77, "", func(e *errand) bool {
-		return e.only("pci", func() { e.first().config[4] = 0; e.machine.errors[e.first().folder()+"/enable"] = unix.EACCES })
+		return e.only("pci",
+			func() {
+				e.first().config[4] = 0
+				e.machine.errors[e.first().folder()+
+					"/enable"] = unix.EACCES
+			})
 	}},
 	{atLoad, 69, "memory decoding stays off", func(e *errand) bool {
 		e.first().config[4], e.first().stuckOff = 0, commandMemory
@@ -176,35 +226,65 @@ var mishaps = []mishap{
 		e.first().config[4], e.first().stuckOn = commandMemory|commandMaster, commandMaster
 		return e.machine.lane == "pci"
 	}},
-	{atLoad, 69, "another replay", func(e *errand) bool { e.first().locked = true; return e.machine.lane == "tt" }},
-	asking(atLoad, 69, "vfio", vfioStatus, unix.EIO), asking(atLoad, 69, "vfio", vfioAttach, unix.EBUSY), asking(atLoad, 77, "vfio", vfioSet, unix.EPERM),
-	asking(atLoad, 69, "vfio", vfioSet, unix.ENODEV), asking(atLoad, 69, "vfio", vfioDevice, unix.EIO), asking(atLoad, 69, "vfio", vfioInfo, unix.EINVAL),
-	{atLoad, 69, "another program has", func(e *errand) bool { e.machine.errors["/dev/vfio/7"] = unix.EBUSY; return e.machine.lane == "vfio" }},
+	{atLoad, 69, "another replay",
+		func(e *errand) bool { e.first().locked = true; return e.machine.lane == "tt" }},
+	asking(atLoad, 69, "vfio", vfioStatus, unix.EIO),
+	asking(atLoad, 69, "vfio", vfioAttach, unix.EBUSY),
+	asking(atLoad, 77, "vfio", vfioSet, unix.EPERM),
+	asking(atLoad, 69, "vfio", vfioSet, unix.ENODEV),
+	asking(atLoad, 69, "vfio", vfioDevice, unix.EIO),
+	asking(atLoad, 69, "vfio", vfioInfo, unix.EINVAL),
+	{atLoad, 69, "another program has",
+		func(e *errand) bool { e.machine.errors["/dev/vfio/7"] = unix.EBUSY; return e.machine.lane == "vfio" }},
 	asking(atLoad, 71, "tt", ttLock, unix.ENODEV),
-	{atMaster, 69, "stays off", func(e *errand) bool { e.first().stuckOff = commandMaster; return e.masters() }},
-	spoilt(atInput, 66, "in", func(e *errand) { e.w.options.Inputs = []args.Binding{{Name: "in", Path: e.w.file("missing")}} }),
+	{atMaster, 69, "stays off",
+		func(e *errand) bool { e.first().stuckOff = commandMaster; return e.masters() }},
+	spoilt(atInput, 66, "in",
+		func(e *errand) {
+			e.w.options.Inputs = []args.Binding{{Name: "in",
+				Path: e.w.file("missing")}}
+		}),
 	spoilt(atInput, 65, "fewer", func(e *errand) { e.input(511) }),
 	spoilt(atInput, 65, "more", func(e *errand) { e.input(513) }),
-	spoilt(atOutput, 66, "nowhere", func(e *errand) { e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.file("nowhere/out")}} }),
-	spoilt(atOutput, 74, "", func(e *errand) { e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.dir}} }),
-	spoilt(atWatchdog, 66, "missing", func(e *errand) { e.w.options.Watchdog = e.w.file("missing") }),
-	spoilt(atWatchdog, 69, "another process", func(e *errand) { e.watched(); e.machine.errors[e.w.file("watchdog")] = unix.EBUSY }),
-	spoilt(atWatchdog, 69, "no watchdog", func(e *errand) { e.watched(); e.machine.requests[watchGet] = unix.ENOTTY }),
+	spoilt(atOutput, 66, "nowhere",
+		func(e *errand) {
+			e.w.options.Outputs = []args.Binding{{Name: "out",
+				Path: e.w.file("nowhere/out")}}
+		}),
+	spoilt(atOutput, 74, "",
+		func(e *errand) { e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.dir}} }),
+	spoilt(atWatchdog, 66, "missing",
+		func(e *errand) { e.w.options.Watchdog = e.w.file("missing") }),
+	spoilt(atWatchdog, 69, "another process",
+		func(e *errand) { e.watched(); e.machine.errors[e.w.file("watchdog")] = unix.EBUSY }),
+	spoilt(atWatchdog, 69, "no watchdog",
+		func(e *errand) { e.watched(); e.machine.requests[watchGet] = unix.ENOTTY }),
 	spoilt(atWatchdog, 69, "no watchdog", func(e *errand) {
 		e.watched()
 		e.w.options.Watchdog += "=7"
 		e.machine.requests[watchSet] = unix.EINVAL
 	}),
 	spoilt(atFreeze, 77, "locking", func(e *errand) { e.failing(unix.SYS_MLOCK, unix.ENOMEM) }),
-	spoilt(atFreeze, 74, "files that Go opens", func(e *errand) { e.failing(unix.SYS_EPOLL_CREATE1, unix.EMFILE) }),
-	spoilt(atFreeze, 70, "signals", func(e *errand) { e.failing(unix.SYS_RT_SIGACTION, unix.EINVAL); e.w.calls[len(e.w.calls)-1].at = 2 }),
-	spoilt(atFreeze, 77, "seccomp", func(e *errand) { e.w.options.Seal = true; e.failing(unix.SYS_SECCOMP, unix.EINVAL) }),
+	spoilt(atFreeze, 74, "files that Go opens",
+		func(e *errand) { e.failing(unix.SYS_EPOLL_CREATE1, unix.EMFILE) }),
+	spoilt(atFreeze, 70, "signals",
+		func(e *errand) {
+			e.failing(unix.SYS_RT_SIGACTION,
+				unix.EINVAL)
+			e.w.calls[len(e.w.calls)-1].at = 2
+		}),
+	spoilt(atFreeze, 77, "seccomp",
+		func(e *errand) { e.w.options.Seal = true; e.failing(unix.SYS_SECCOMP, unix.EINVAL) }),
 	{atFinish, 74, "", func(e *errand) bool {
 		e.failing(unix.SYS_FSYNC, unix.EIO)
 		e.w.calls[len(e.w.calls)-1].at = len(e.w.options.Outputs) // of the last
 		return e.toFile()
 	}},
-	{atFinish, 74, "", func(e *errand) bool { e.failing(unix.SYS_RENAMEAT2, unix.EIO); return e.toFile() }},
+	{atFinish, 74, "", func(e *errand) bool {
+		e.failing(unix.SYS_RENAMEAT2,
+			unix.EIO)
+		return e.toFile()
+	}},
 }
 
 // keys signs nothing: it gives the runner a file of keys, with ours where the text
@@ -233,7 +313,8 @@ func (e *errand) watched() { e.w.options.Watchdog = e.w.file("watchdog") }
 
 // failing has a system call fail from now on.
 func (e *errand) failing(number uintptr, errno unix.Errno) {
-	e.w.calls = append(e.w.calls, syscallFault{number: number, at: 1, length: 1 << 20, errno: errno})
+	e.w.calls = append(e.w.calls, syscallFault{number: number, at: 1, length: 1 << 20,
+		errno: errno})
 }
 
 func (e *errand) input(size int) {

@@ -105,7 +105,8 @@ func (m *model) live(yield func(access) bool) {
 	}
 	for _, name := range [...]string{"main", "safe"} {
 		sequence := m.w.view.SequenceByName(name)
-		if m.w.marked || sequence < 0 || name == "safe" && m.failed == nil && m.w.state() == hal.OK {
+		if m.w.marked || sequence < 0 || name == "safe" && m.failed == nil &&
+			m.w.state() == hal.OK {
 			continue
 		}
 		m.fresh(sequence)
@@ -207,7 +208,8 @@ func (m *model) late() bool {
 }
 
 func (m *model) command(do func(access) hal.Code, c *fbs.Command) hal.Code {
-	a := access{kind: store, window: c.Window, width: c.Width, offset: uint64(c.Offset), value: c.Value}
+	a := access{kind: store, window: c.Window, width: c.Width, offset: uint64(c.Offset),
+		value: c.Value}
 	switch c.Opcode {
 	case gen.OpcodeWrite:
 		return do(a)
@@ -326,7 +328,8 @@ func (m *model) expect(a access) {
 		m.want, _ = m.next()
 	}
 	want := m.want
-	if want.bulk != 0 && a.offset >= want.offset && a.offset+uint64(a.width) <= want.offset+uint64(want.bulk) {
+	if want.bulk != 0 && a.offset >= want.offset &&
+		a.offset+uint64(a.width) <= want.offset+uint64(want.bulk) {
 		want.offset, want.width, want.bulk = a.offset, a.width, 0
 	}
 	if want.any || a.kind == load {

@@ -64,7 +64,8 @@ func ourImage(random *rand.Rand) *lmb.Image {
 	m := images.Maker{Rand: random, Aim: tame, Fails: 20 + random.IntN(200)}
 	image := m.Empty()
 	add := func(name string, commands []lmb.Command) {
-		mark := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: markWindow, Offset: markOffset, Value: uint64(len(image.Sequences) + 1)}}
+		mark := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4,
+			Window: markWindow, Offset: markOffset, Value: uint64(len(image.Sequences) + 1)}}
 		images.Add(image, name, append([]lmb.Command{mark}, commands...))
 	}
 	main := append(m.Points(), m.Command(gen.OpcodeCopyOut))
@@ -73,7 +74,9 @@ func ourImage(random *rand.Rand) *lmb.Image {
 		main = append(main, m.Commands(600)...)
 	}
 	if random.IntN(3) == 0 {
-		main = append(main, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1 + random.Uint32N(3000)}})
+		main = append(main,
+			lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeDelay,
+				Amount: 1 + random.Uint32N(3000)}})
 	}
 	for i := range main { // long enough to look less often
 		if c := &main[i]; c.Opcode == gen.OpcodeExpect && random.IntN(4) == 0 {
@@ -90,11 +93,13 @@ func ourImage(random *rand.Rand) *lmb.Image {
 	add("before", append(m.Points(), m.Command(gen.OpcodeWrite)))
 	add("after", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeExpect)))
 	if random.IntN(4) > 0 {
-		add("safe", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeFill), m.Command(gen.OpcodeExpect)))
+		add("safe", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeFill),
+			m.Command(gen.OpcodeExpect)))
 	}
 	if random.IntN(4) == 0 { // lets a core run, which a driver is told of
 		let := fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingStrict}
-		add("boot", []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: 5, Value: 0xffb00000, Mask: let.Pack()}},
+		add("boot", []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: 5,
+			Value: 0xffb00000, Mask: let.Pack()}},
 			{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 5, Offset: 0x121b0}}})
 	}
 	return image
@@ -103,7 +108,8 @@ func ourImage(random *rand.Rand) *lmb.Image {
 // newFate decides everything but what happens by chance on the way.
 func newFate(w *world) (p fate, err error) {
 	random := w.random
-	p.options = args.Options{Sequence: "main", Image: w.file("image"), Longest: 3600e9, Loop: 1, Window: runtime.AnySlot, JSON: random.IntN(2) == 0}
+	p.options = args.Options{Sequence: "main", Image: w.file("image"), Longest: 3600e9, Loop: 1,
+		Window: runtime.AnySlot, JSON: random.IntN(2) == 0}
 	p.mapFails = -1
 	if random.IntN(20) == 0 && len(samples) > 0 {
 		p.image, err = os.ReadFile(samples[random.IntN(len(samples))])
@@ -172,7 +178,8 @@ func soon(random *rand.Rand, bits int) int { return 1 + random.IntN(1<<random.In
 
 func (p *fate) misfortune(random *rand.Rand) {
 	for random.IntN(2) == 0 {
-		f := fault{kind: byte(random.IntN(int(faultKinds))), at: soon(random, 11), length: soon(random, 8), bit: 1 << random.IntN(64)}
+		f := fault{kind: byte(random.IntN(int(faultKinds))), at: soon(random, 11),
+			length: soon(random, 8), bit: 1 << random.IntN(64)}
 		p.faults = append(p.faults, faultOf{random.IntN(3), f})
 	}
 	for p.marked && random.IntN(3) == 0 {
@@ -197,7 +204,8 @@ func (p *fate) spoil(random *rand.Rand) {
 	}
 	commands := len(view.Envelope) - 32*len(view.Commands)
 	for at := 72; at < len(view.Envelope)-32; at += 4 {
-		if p.image[at] == 1 && p.image[at+1] == 4 && binary.LittleEndian.Uint32(p.image[at+8:]) == markOffset {
+		if p.image[at] == 1 && p.image[at+1] == 4 &&
+			binary.LittleEndian.Uint32(p.image[at+8:]) == markOffset {
 			commands = at
 			break
 		}
@@ -209,7 +217,8 @@ func (p *fate) spoil(random *rand.Rand) {
 	at := commands + random.IntN(min(32*len(view.Commands), len(view.Envelope)-commands))
 	p.image[at] = []byte{p.image[at] ^ 1<<random.IntN(8), 0, byte(random.Uint32())}[random.IntN(3)]
 	binary.LittleEndian.PutUint32(p.image[12:], fbs.EnvelopeChecksum(p.image[:len(view.Envelope)]))
-	p.marked, p.options = false, args.Options{Sequence: "main", Image: p.options.Image, Longest: 500e6, Loop: 1, Window: runtime.AnySlot}
+	p.marked, p.options = false, args.Options{Sequence: "main", Image: p.options.Image,
+		Longest: 500e6, Loop: 1, Window: runtime.AnySlot}
 	p.events, p.calls, p.mapFails, p.masterFails = nil, nil, -1, false
 }
 
@@ -232,7 +241,8 @@ func (w *world) build() (list []hal.Device) {
 			d.Device = mock.NewWith(board, d.memory)
 		}
 		for _, f := range w.faults {
-			lacks := w.ours && i == 2 && (f.kind == lostDMA || f.kind == noMaster) // it is no master
+			// it is no master
+			lacks := w.ours && i == 2 && (f.kind == lostDMA || f.kind == noMaster)
 			if (f.device == i || len(w.view.Devices) == 1) && !lacks {
 				d.faults = append(d.faults, f.fault)
 			}
@@ -250,5 +260,7 @@ func (w *world) build() (list []hal.Device) {
 func (w *world) file(name string) string { return filepath.Join(w.dir, name) }
 
 func (f faultOf) String() string {
-	return fmt.Sprintf("device %d, access %d, for %d: %s", f.device, f.at, f.length, [...]string{"bus error", "unplugged", "all ones", "wrong bit", "late", "stuck bit", "reset", "DMA lost", "no master"}[f.kind])
+	return fmt.Sprintf("device %d, access %d, for %d: %s", f.device, f.at, f.length,
+		[...]string{"bus error", "unplugged", "all ones", "wrong bit", "late", "stuck bit", "reset",
+			"DMA lost", "no master"}[f.kind])
 }

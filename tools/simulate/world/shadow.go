@@ -44,7 +44,9 @@ type aimed struct {
 }
 
 func newShadow(m *machine, model *model) *shadow {
-	s := &shadow{model: model, machine: m, bars: map[[2]int]map[uint64]byte{}, host: map[int][]byte{}, slots: map[int]int{}, aims: map[int]aimed{}, tellers: map[[2]int]map[uint64]teller{}, broken: map[[2]int]bool{}}
+	s := &shadow{model: model, machine: m, bars: map[[2]int]map[uint64]byte{},
+		host: map[int][]byte{}, slots: map[int]int{}, aims: map[int]aimed{},
+		tellers: map[[2]int]map[uint64]teller{}, broken: map[[2]int]bool{}}
 	model.still = s
 	forced := m.w.options.Window
 	for i, w := range m.w.view.Windows {
@@ -201,7 +203,8 @@ func (s *shadow) barDiffers(f *pciFunction, bar int) string {
 				continue
 			}
 			if b != want[at] {
-				return fmt.Sprintf("BAR %d of function %d has %#x at %#x, %#x is right", bar, f.index, b, at, want[at])
+				return fmt.Sprintf("BAR %d of function %d has %#x at %#x, %#x is right", bar,
+					f.index, b, at, want[at])
 			}
 			if b != 0 {
 				stored++
@@ -233,15 +236,19 @@ func (s *shadow) aimsDiffer(f *pciFunction) string {
 			if t.Multicast {
 				multicast = 1
 			}
-			want := ttAim{home, uint16(t.X), uint16(t.Y), uint16(t.XStart), uint16(t.YStart), t.NoC, multicast, uint8(t.Ordering - 1), t.StaticVC}
+			want := ttAim{home, uint16(t.X), uint16(t.Y), uint16(t.XStart), uint16(t.YStart), t.NoC,
+				multicast, uint8(t.Ordering - 1), t.StaticVC}
 			if got := f.aims[id]; got != want {
-				return fmt.Sprintf("the driver was told %+v of window %d, %+v is right", got, id, want)
+				return fmt.Sprintf("the driver was told %+v of window %d, %+v is right", got, id,
+					want)
 			}
 			continue
 		}
 		want := registers(f, size, home, t)
-		if got := s.machine.bytesAt(f, 0, 0x1fc00000+uint64(id*len(want)), len(want)); !bytes.Equal(got, want) {
-			return fmt.Sprintf("the registers of window %d of function %d hold %x, %x is right", id, f.index, got, want)
+		if got := s.machine.bytesAt(f, 0, 0x1fc00000+uint64(id*len(want)),
+			len(want)); !bytes.Equal(got, want) {
+			return fmt.Sprintf("the registers of window %d of function %d hold %x, %x is right", id,
+				f.index, got, want)
 		}
 	}
 	return ""
@@ -268,7 +275,8 @@ func registers(f *pciFunction, size, address uint64, t fbs.TileRange) []byte {
 		}
 		tail = [][2]uint64{{1, 0}, {1, is(t.StaticVC != 0)}, {1, 0}, {3, vc}}
 	}
-	fields := append([][2]uint64{{uint64(above), address / size}, {6, uint64(t.X)}, {6, uint64(t.Y)}, {6, uint64(t.XStart)}, {6, uint64(t.YStart)},
+	fields := append([][2]uint64{{uint64(above), address / size}, {6, uint64(t.X)},
+		{6, uint64(t.Y)}, {6, uint64(t.XStart)}, {6, uint64(t.YStart)},
 		{uint64(noc), uint64(t.NoC)}, {1, is(t.Multicast)}, {2, uint64(t.Ordering - 1)}}, tail...)
 	data, at := make([]byte, count), 0
 	for _, field := range fields {
@@ -291,8 +299,10 @@ func (s *shadow) hostDiffers() string {
 			}
 			address := binary.LittleEndian.Uint64(s.machine.bytesAt(f, bar[1], at, 8)) - told.behind
 			want := s.host[told.window]
-			if got := s.machine.reached(f, address); len(got) < len(want) || !bytes.Equal(got[:len(want)], want) {
-				return fmt.Sprintf("function %d is told that host window %d is at %#x, where it is not, or not as it should be", f.index, told.window, address)
+			if got := s.machine.reached(f, address); len(got) < len(want) ||
+				!bytes.Equal(got[:len(want)], want) {
+				return fmt.Sprintf("function %d is told that host window %d is at %#x, where it "+
+					"is not, or not as it should be", f.index, told.window, address)
 			}
 		}
 	}

@@ -47,7 +47,8 @@ func (e *errand) turn(t turn) {
 		f.gone = true
 		for _, h := range m.mapped {
 			if h.function == f.index && h.bar >= 0 {
-				for memory := bytesOf(h.address, h.size); len(memory) > 0 && !e.shadow.broken[[2]int{f.index, h.bar}]; memory = memory[1:] {
+				for memory := bytesOf(h.address, h.size); len(memory) > 0 &&
+					!e.shadow.broken[[2]int{f.index, h.bar}]; memory = memory[1:] {
 					memory[0] = 0xff
 				}
 			}
@@ -71,7 +72,8 @@ func (e *errand) turn(t turn) {
 }
 
 // between is every system call of an errand.
-func (e *errand) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno) {
+func (e *errand) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
+	unix.Errno) {
 	w, m := e.w, e.machine
 	if w.asleep {
 		return do()
@@ -161,8 +163,10 @@ func (d *feeding) eat(e *errand, food []byte) {
 
 // between is asked where a run begins, and with it whether the one before fed.
 func (d *feeding) between(e *errand) {
-	if e.w.options.Watchdog != "" && e.received > 0 && (d.meals == 0 || e.w.now-d.last > d.timeout/4+1e6) {
-		e.w.violate("a run is over, and the watchdog was fed %d times, lastly %d ns ago, of %d", d.meals, e.w.now-d.last, d.timeout)
+	if e.w.options.Watchdog != "" && e.received > 0 &&
+		(d.meals == 0 || e.w.now-d.last > d.timeout/4+1e6) {
+		e.w.violate("a run is over, and the watchdog was fed %d times, lastly %d ns ago, of %d",
+			d.meals, e.w.now-d.last, d.timeout)
 	}
 }
 
@@ -172,7 +176,8 @@ func (d *feeding) judge(e *errand) {
 		return
 	}
 	refused := slices.ContainsFunc(e.mishaps, func(m mishap) bool { return m.at == atWatchdog })
-	if want := e.told.exit == 0 && e.told.ran || refused && e.received == 0; d.stopped != want && !refused {
+	if want := e.told.exit == 0 && e.told.ran ||
+		refused && e.received == 0; d.stopped != want && !refused {
 		e.w.violate("status %d, and the watchdog was stopped: %v", e.status, d.stopped)
 	}
 }

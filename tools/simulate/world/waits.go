@@ -25,9 +25,11 @@ func (m *model) wait(do func(access) hal.Code, c *fbs.Command, a access) hal.Cod
 		late := m.end != 0 && m.arrived > m.end
 		switch {
 		case pause > most+m.w.jumped || loads > hogMost && c.Index == 0:
-			m.w.violate("load %d of a wait comes %d ns after the one before, at most %d are right", loads, pause, most)
+			m.w.violate("load %d of a wait comes %d ns after the one before, at most %d are right",
+				loads, pause, most)
 		case pause < int64(c.Index)*1000 && m.arrived < deadline && !late:
-			m.w.violate("load %d of a wait comes %d ns after the one before, which is too early", loads, pause)
+			m.w.violate("load %d of a wait comes %d ns after the one before, which is too early",
+				loads, pause)
 		}
 		m.w.jumped = 0
 		switch {

@@ -82,11 +82,14 @@ func (w *world) say(format string, values ...any) {
 
 // digest adds an access to what two runs of a seed have to have in common.
 func (w *world) digest(a access) {
-	for _, n := range [...]uint64{uint64(w.now), uint64(a.kind), uint64(a.window), a.offset, uint64(a.width), a.value} {
+	for _, n := range [...]uint64{uint64(w.now), uint64(a.kind), uint64(a.window), a.offset,
+		uint64(a.width), a.value} {
 		w.hash = (w.hash ^ n) * 0x100000001b3
 	}
 	if w.talk {
-		w.say("%s window %d +%#x width %d value %#x", [...]string{"", "load", "store", "point", "nap"}[a.kind], a.window, a.offset, a.width, a.value)
+		w.say("%s window %d +%#x width %d value %#x",
+			[...]string{"", "load", "store", "point", "nap"}[a.kind], a.window, a.offset, a.width,
+			a.value)
 	}
 }
 
@@ -99,10 +102,12 @@ func (w *world) name(sequence int) string {
 
 // play lets a world go by, and gives what was wrong in it.
 func play(seed uint64, talk bool) (wrong string, hash uint64, ended int) {
-	w := &world{random: rand.New(rand.NewPCG(seed, 0x516)), talk: talk, pipe: -1, asleep: true, nowhere: nowherePage()}
+	w := &world{random: rand.New(rand.NewPCG(seed, 0x516)), talk: talk, pipe: -1, asleep: true,
+		nowhere: nowherePage()}
 	defer func() { _ = unix.Munmap(bytesOf(w.nowhere, 4096)) }()
 	var err error
-	if w.dir, err = os.MkdirTemp("/dev/shm", "world"); err != nil { // memory, where there is a place for it
+	// memory, where there is a place for it
+	if w.dir, err = os.MkdirTemp("/dev/shm", "world"); err != nil {
 		w.dir, err = os.MkdirTemp("", "world")
 	}
 	if err != nil {
@@ -212,10 +217,12 @@ func (w *world) life(number int) (status int) {
 	for _, name := range []string{"out", "again"} {
 		w.old[name], _ = os.ReadFile(w.file(name))
 	}
-	w.view, _ = fbs.Verify(bytes.Clone(w.image)) // what a later look is held against; of a spoilt file, mostly nothing
+	// what a later look is held against; of a spoilt file, mostly nothing
+	w.view, _ = fbs.Verify(bytes.Clone(w.image))
 	stopping.Store(0)
 	w.model, w.devices = nil, nil
-	w.said, w.hurt, w.committing, w.unsynced, w.armed, w.open, w.maps = [3][]byte{}, false, false, false, 0, nil, map[uintptr]uintptr{}
+	w.said, w.hurt, w.committing, w.unsynced, w.armed, w.open, w.maps = [3][]byte{}, false, false,
+		false, 0, nil, map[uintptr]uintptr{}
 	w.born, w.steps, w.over, status = w.now, 0, 0, -1
 	if w.piped {
 		w.pipe, _ = unix.Open(w.file("in.pipe"), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -307,7 +314,8 @@ func (w *world) begins(sequence int) {
 		m.before = true
 	case name == "main":
 		if m.after || m.before != (o.Before != "") || m.stopped || o.Loop != 0 && m.runs >= o.Loop {
-			w.violate("main runs after %d runs, stopped %v, after %v, before %v", m.runs, m.stopped, m.after, m.before)
+			w.violate("main runs after %d runs, stopped %v, after %v, before %v", m.runs, m.stopped,
+				m.after, m.before)
 		}
 		w.input()
 	case name == "after":

@@ -37,7 +37,8 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	bar, err := syscall.Mmap(int(file.Fd()), 0, 1<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	bar, err := syscall.Mmap(int(file.Fd()), 0, 1<<20, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_SHARED)
 	if err != nil {
 		panic(err)
 	}
@@ -59,7 +60,8 @@ func main() {
 		copy(bar[40001:], bar[4096:4096+n])
 		clear(bar[80000 : 80000+n])
 		back := bytes.Clone(bar[40001 : 40001+n])
-		sum += len(back) + bytes.Compare(back, from[:n]) + bytes.IndexByte(bar[4096:4096+n], 200) + bytes.Count(bar[4096:4096+n], []byte{7})
+		sum += len(back) + bytes.Compare(back, from[:n]) + bytes.IndexByte(bar[4096:4096+n],
+			200) + bytes.Count(bar[4096:4096+n], []byte{7})
 	}
 	one := block{[5]uint64{1, 2, 3, 4, 5}, 6, [12]byte{7}}
 	*(*block)(unsafe.Pointer(&bar[0x20000])) = one
