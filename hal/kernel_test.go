@@ -217,8 +217,8 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 		large.Size != 0x3001 {
 		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.Bus, large.Size, large.Bus)
 	}
-	if len(d.hostMemory) != 1 {
-		t.Errorf("%d mappings", len(d.hostMemory))
+	if len(d.memory.mappings) != 1 {
+		t.Errorf("%d mappings", len(d.memory.mappings))
 	}
 	for offset := uint64(0); offset < 0x3001; offset++ {
 		if v, code := large.Load(uint32(offset), 1); v != 0 || code != OK {
@@ -279,8 +279,8 @@ func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
 	}{{hugePage - 4096, 1}, {4096, 1}, {1, 2}, {hugePage, 3}, {hugePage + 1, 4},
 		{hugePage - 4096, 4}, {1, 5}} {
 		mustMap(t, d, host(c.size))
-		if len(d.hostMemory) != c.maps {
-			t.Errorf("window %d: %d mappings, want %d", i, len(d.hostMemory), c.maps)
+		if len(d.memory.mappings) != c.maps {
+			t.Errorf("window %d: %d mappings, want %d", i, len(d.memory.mappings), c.maps)
 		}
 	}
 }
@@ -542,7 +542,7 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	}
 	status(1 << 13)
 	want("a bit that was there before", OK) // the file keeps the ones
-	d.staleStatus = 0
+	d.busMaster.staleStatus = 0
 	for bit := range 16 {
 		status(1 << bit)
 		want(fmt.Sprintf("status bit %d", bit),

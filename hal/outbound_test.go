@@ -58,7 +58,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 			if err := d.SetBusMaster(true); err != nil {
 				t.Fatal(err)
 			}
-			first, second := d.outboundRegions[0].bus, d.outboundRegions[1].bus
+			first, second := d.outbound.regions[0].bus, d.outbound.regions[1].bus
 			want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first),
 				fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
 			if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) ||
@@ -113,7 +113,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		"its memory for another": other.AssignBusAddress(own, d),
 		"a mock":                 d.AssignBusAddress(own, still{}),
 	} {
-		wantFault(t, what, err, Usage, "cannot reach memory", "tiles reach nothing but")
+		wantFault(t, what, err, Usage, "cannot reach memory", "tiles reach only their own")
 	}
 	if err := other.AssignBusAddress(bar, d); err != nil || bar.Bus == 0 {
 		t.Errorf("its BAR for another: %v", err)
@@ -125,7 +125,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	wantFault(t, "17 windows", err, NoDevice, "no 0x1000 bytes are left", "region of 16")
 	d.Close()
 	d = f.openVFIO()
-	d.nextOutbound = 0xfffd_0000
+	d.outbound.next = 0xfffd_0000
 	mustMap(t, d, host(0x10000)) // to the last offset
 	_, err = d.Map(host(1))
 	wantFault(t, "over the end", err, NoDevice, "no 0x1000 bytes are left")
@@ -179,9 +179,9 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 		for cutAt := range moments {
 			cut(mega)
 			d := f.open()
-			o := *d.outbound
+			o := *d.outbound.translation
 			o.Offset, o.Regions, o.Stride = offset, regions, stride
-			d.outbound = &o
+			d.outbound.translation = &o
 			a := mustMap(t, d, host(1))
 			for now, moment := range moments {
 				if now == cutAt {
@@ -190,7 +190,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 				on, stores := strings.HasPrefix(moment, "load"), true
 				var err error
 				if moment == "close" {
-					stores = d.busMaster
+					stores = d.busMaster.on
 					err = d.Close()
 				} else {
 					err = d.SetBusMaster(on)
@@ -205,7 +205,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if f.command() != configCommandMemory || d.hostMemory != nil {
+			if f.command() != configCommandMemory || d.memory.mappings != nil {
 				t.Errorf("registers from %#x: command %#x", offset, f.command())
 			}
 		}
@@ -259,8 +259,8 @@ func TestDefectInTheTranslationIsNoBusError(t *testing.T) {
 	fakeFrames(t, 0x12_4000_0000)
 	d := addWormhole(t).open()
 	mustMap(t, d, host(1))
-	o := d.outbound
-	d.outbound = nil
+	o := d.outbound.translation
+	d.outbound.translation = nil
 	wantFault(t, "a nil pointer", d.SetBusMaster(true), Internal, "reset the device")
-	d.outbound = o
+	d.outbound.translation = o
 }

@@ -742,7 +742,7 @@ func TestOtherFunctionThatIsRemovedIsNoObstacle(t *testing.T) {
 			t.Errorf("at read %v: %v", atRead, err)
 			continue
 		}
-		if got := d.(*device).address; got != "0000:00:01.0" {
+		if got := d.(*device).function.Address; got != "0000:00:01.0" {
 			t.Errorf("at read %v: opened %s", atRead, got)
 		}
 		d.Close()

@@ -150,7 +150,7 @@ func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !orderPages(table, mem) {
+	if !replacePages(table, mem) {
 		t.Fatal("none found")
 	}
 	syscalls.close(table)

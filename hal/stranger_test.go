@@ -40,12 +40,12 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 		k := fakeVFIOKernel(t)
 		_, v := addVFIOEdu(k)
 		v.resets = true
-		v.patch(t, vfioRegionConfig, configCommand, []byte{6, 0})
+		v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0})
 		for _, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11e8"} {
 			look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
 				[6]uint64{mega}})
 		}
-		if command := v.at(t, vfioRegionConfig, configCommand, 1)[0]; command != 6 ||
+		if command := v.at(t, vfioConfigRegionIndex, configCommand, 1)[0]; command != 6 ||
 			k.resets != 0 || k.kind != 0 {
 			t.Errorf("command register %#x, %d resets, IOMMU of type %d", command, k.resets, k.kind)
 		}

@@ -299,7 +299,7 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 		if a.Slot != c.slot || a.Size != c.size {
 			t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.Slot, a.Size)
 		}
-		window := d.tlbWindows[a.Slot].Size
+		window := d.tlb.windows[a.Slot].Size
 		address := 9*window + window - c.size
 		to := tile
 		to.Multicast, to.XStart, to.YStart = c.wc, b2u(c.wc), 2*b2u(c.wc)
@@ -421,7 +421,7 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 	}
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
 	wantFault(t, "another size", err, Internal, "window 185 for one of 0x100000 bytes")
-	d.tlb = nil
+	d.tlb.layout = nil
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
 	wantFault(t, "no windows", err, WrongDevice, "none that move")
 }

@@ -1,0 +1,173 @@
+package hal
+
+// A device is a PCI function that a program opened. This file has its life from the first Map to
+// Close, and what a backend has to provide. Each part of it has a file of its own.
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// device implements Device with one backend. A backend refers to its device and uses the parts
+// that it needs; it has none of the methods of a Device.
+type device struct {
+	backend backend
+	scheme  string // of the backend in names: pci, vfio or tt
+	locator string // the rest of the name; PCI ids and addresses in small letters
+	byIDs   bool   // locator is a pair of PCI ids
+
+	acquired     bool  // the first Map acquired the device, or failed to
+	acquireError error // of the first Map; each later one returns it too
+
+	function  function    // identity, address and BARs (sysfs_linux.go)
+	config    configSpace // (config_linux.go)
+	busMaster busMaster   // (busmaster_linux.go)
+	memory    hostMemory  // (hostmem_linux.go)
+	tlb       tlbWindows  // (tlb_linux.go)
+	outbound  outbound    // address translation for tiles (outbound_linux.go)
+	cleanups  cleanups    // (cleanup_linux.go)
+}
+
+// backend is one way in which the kernel hands out a PCI function.
+type backend interface {
+	// probe finds the device and reads its identity. It stores nothing to the device.
+	probe() error
+	// acquire claims the device for this program, before its first window is mapped. Memory
+	// decoding is then on, bus mastering is off, and DMA that a killed program left running has
+	// been stopped.
+	acquire() error
+	// mapBarRange maps a range of a BAR with mapFile. Write-combining is a wish.
+	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (Aperture, error)
+	// mapForDevice returns the address at which the device reaches whole pages of host memory,
+	// and keeps the pages where they are. Huge pages stay where they are anyway.
+	mapForDevice(mem []byte, huge bool) (bus uint64, err error)
+	// assignBusAddress implements AssignBusAddress for an owner with the same backend.
+	assignBusAddress(a *Aperture, owner *device) error
+}
+
+// fault returns a fault that begins with the name of the device.
+//
+//go:noinline
+func (d *device) fault(code Code, text string) error {
+	return NewFault(code, d.function.Name+": "+text)
+}
+
+// Identity implements Device.
+func (d *device) Identity() Identity { return d.function.Identity }
+
+// Map implements Device.
+func (d *device) Map(w fbs.Window) (Aperture, error) {
+	if !d.acquired {
+		d.acquired = true
+		d.acquireError = d.backend.acquire()
+	}
+	if d.acquireError != nil {
+		return Aperture{}, d.acquireError
+	}
+	switch w.Kind {
+	case gen.WindowKindBar:
+		return d.mapBar(w.Bar, w.Flags&fbs.FlagWriteCombining != 0, w.Offset, w.Size)
+	case gen.WindowKindTlb:
+		return d.mapTLB(w)
+	case gen.WindowKindConfig:
+		return d.mapConfig(w.Size)
+	case gen.WindowKindHost:
+		return d.mapHost(w.Size)
+	}
+	return Aperture{}, d.fault(Internal, fbs.Text("window of unknown kind %d", uint64(w.Kind)))
+}
+
+// mapBar maps a range of a BAR, which must lie inside of it.
+func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (Aperture, error) {
+	name := "BAR " + strconv.Itoa(int(bar))
+	if bar >= configBars || d.function.Bars[bar] == 0 {
+		return Aperture{}, d.fault(WrongDevice,
+			name+" does not exist or is not memory; is the image for this device?")
+	}
+	barSize := d.function.Bars[bar]
+	if size == 0 || offset > barSize || size > barSize-offset {
+		return Aperture{}, d.fault(WrongDevice, name+
+			fbs.Text(" has %x bytes, the window needs %x at %x", barSize, size, offset)+
+			"; is the image for this device, and did the firmware grant the whole BAR?")
+	}
+	return d.backend.mapBarRange(bar, writeCombining, offset, size)
+}
+
+// mapFile maps a range of a file until Close: only the pages that it needs. Two mappings of one
+// page with different memory types do not go together (on x86 the kernel refuses the second, or
+// makes it uncached: arch/x86/mm/pat/memtype.c), and the kernel builds the page table of a
+// mapping at once.
+func (d *device) mapFile(fd int, offset, size uint64, path string) (Aperture, error) {
+	inside := offset % pageSize()
+	mem, err := syscalls.mmap(fd, int64(offset-inside), int(inside+size),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == unix.EINVAL {
+		return Aperture{}, NewFault(NoDevice, "mmap "+path+": "+err.Error()+
+			"; do other windows or processes map these pages with another memory type?")
+	}
+	if err != nil {
+		return Aperture{}, callFault("mmap", path, err)
+	}
+	d.cleanups.add(func() error {
+		return callFault("munmap", d.function.Name, syscalls.munmap(mem))
+	})
+	return MappedAperture(mem, inside, size, -1), nil
+}
+
+// pageSize returns the size of a page of the processor in bytes.
+func pageSize() uint64 { return uint64(unix.Getpagesize()) }
+
+// AssignBusAddress implements Device. Tiles have addresses of their own for the Host windows of
+// their device and for nothing else. A kernel driver maps memory for its own device only.
+func (d *device) AssignBusAddress(a *Aperture, of Device) error {
+	owner, reachable := of.(*device)
+	switch {
+	case !reachable:
+	case d.busMaster.keptOn:
+		reachable = owner == d
+	case d.hasOutbound():
+		reachable = owner == d && a.isHost
+	default:
+		reachable = owner.scheme == d.scheme && !(owner.hasOutbound() && a.isHost)
+	}
+	if !reachable {
+		return NewFault(Usage, d.function.Name+" cannot reach memory of "+of.Identity().Name+
+			"; open both as pci:, or both as vfio:; tiles reach only their own device's Host "+
+			"windows, which nothing else reaches")
+	}
+	return d.backend.assignBusAddress(a, owner)
+}
+
+// Alive implements Device.
+func (d *device) Alive() bool { return isAlive(d.config.readHeader()) }
+
+// isAlive reports whether a device with these first 8 bytes of configuration space answers.
+func isAlive(header uint64) bool {
+	return uint16(header) != 0xffff && header>>(8*configCommand)&configCommandMemory != 0
+}
+
+// Diagnose implements Device.
+func (d *device) Diagnose() Code {
+	header := d.config.readHeader()
+	if !isAlive(header) {
+		return DeviceGone
+	}
+	return d.busMaster.diagnose(header)
+}
+
+// Close implements Device. Bus mastering is switched off before the memory that the device
+// reaches is released. Memory decoding stays on: cores that the image started may still run.
+func (d *device) Close() error {
+	err := d.SetBusMaster(false)
+	if e := d.cleanups.run(); err == nil {
+		err = e
+	}
+	d.memory.unmap()
+	d.unmapOutbound()
+	d.config.fd = -1
+	return err
+}
