@@ -109,10 +109,10 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 const seeKernelLog = "; `lspci -vv` and `dmesg` may say why"
 
 // mapConfig returns an aperture onto configuration space. Verified images store nothing there.
-func (d *device) mapConfig(size uint64) (Aperture, error) {
+func (d *device) mapConfig(size uint64) (*Aperture, error) {
 	if d.config.size < size {
-		return Aperture{}, d.fault(WrongDevice,
+		return nil, d.fault(WrongDevice,
 			fbs.Text("configuration space has %d bytes, the window needs %d", d.config.size, size))
 	}
-	return Aperture{Port: &d.config, Size: size, Slot: -1}, nil
+	return &Aperture{Port: &d.config, Size: size, Slot: -1}, nil
 }

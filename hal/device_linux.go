@@ -41,7 +41,7 @@ type backend interface {
 	// been stopped.
 	acquire() error
 	// mapBarRange maps a range of a BAR with mapFile. Write-combining is a wish.
-	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (Aperture, error)
+	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
 	// mapForDevice returns the address at which the device reaches whole pages of host memory,
 	// and keeps the pages where they are. Huge pages stay where they are anyway.
 	mapForDevice(mem []byte, huge bool) (bus uint64, err error)
@@ -61,12 +61,21 @@ func (d *device) Identity() Identity { return d.function.Identity }
 
 // Map implements Device.
 func (d *device) Map(w fbs.Window) (Aperture, error) {
+	a, err := d.mapWindow(&w)
+	if err != nil {
+		return Aperture{}, err
+	}
+	return *a, nil
+}
+
+// mapWindow acquires the device for its first window and maps a window.
+func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	if !d.acquired {
 		d.acquired = true
 		d.acquireError = d.backend.acquire()
 	}
 	if d.acquireError != nil {
-		return Aperture{}, d.acquireError
+		return nil, d.acquireError
 	}
 	switch w.Kind {
 	case gen.WindowKindBar:
@@ -78,19 +87,19 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	case gen.WindowKindHost:
 		return d.mapHost(w.Size)
 	}
-	return Aperture{}, d.fault(Internal, fbs.Text("window of unknown kind %d", uint64(w.Kind)))
+	return nil, d.fault(Internal, fbs.Text("window of unknown kind %d", uint64(w.Kind)))
 }
 
 // mapBar maps a range of a BAR, which must lie inside of it.
-func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (Aperture, error) {
+func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	name := "BAR " + strconv.Itoa(int(bar))
 	if bar >= configBars || d.function.Bars[bar] == 0 {
-		return Aperture{}, d.fault(WrongDevice,
+		return nil, d.fault(WrongDevice,
 			name+" does not exist or is not memory; is the image for this device?")
 	}
 	barSize := d.function.Bars[bar]
 	if size == 0 || offset > barSize || size > barSize-offset {
-		return Aperture{}, d.fault(WrongDevice, name+
+		return nil, d.fault(WrongDevice, name+
 			fbs.Text(" has %x bytes, the window needs %x at %x", barSize, size, offset)+
 			"; is the image for this device, and did the firmware grant the whole BAR?")
 	}
@@ -101,21 +110,22 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (Ap
 // page with different memory types do not go together (on x86 the kernel refuses the second, or
 // makes it uncached: arch/x86/mm/pat/memtype.c), and the kernel builds the page table of a
 // mapping at once.
-func (d *device) mapFile(fd int, offset, size uint64, path string) (Aperture, error) {
+func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, error) {
 	inside := offset % pageSize()
 	mem, err := syscalls.mmap(fd, int64(offset-inside), int(inside+size),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == unix.EINVAL {
-		return Aperture{}, NewFault(NoDevice, "mmap "+path+": "+err.Error()+
+		return nil, NewFault(NoDevice, "mmap "+path+": "+err.Error()+
 			"; do other windows or processes map these pages with another memory type?")
 	}
 	if err != nil {
-		return Aperture{}, callFault("mmap", path, err)
+		return nil, callFault("mmap", path, err)
 	}
 	d.cleanups.add(func() error {
 		return callFault("munmap", d.function.Name, syscalls.munmap(mem))
 	})
-	return MappedAperture(mem, inside, size, -1), nil
+	a := MappedAperture(mem, inside, size, -1)
+	return &a, nil
 }
 
 // pageSize returns the size of a page of the processor in bytes.

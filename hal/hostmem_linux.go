@@ -20,21 +20,21 @@ type hostMemory struct {
 }
 
 // mapHost reserves host memory that the device reaches.
-func (d *device) mapHost(size uint64) (Aperture, error) {
+func (d *device) mapHost(size uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
-		return Aperture{}, err
+		return nil, err
 	}
 	bus, err := d.backend.mapForDevice(mem, huge)
 	if err == nil && d.hasOutbound() {
 		bus, err = d.addOutboundRegion(bus, uint64(len(mem)))
 	}
 	if err != nil {
-		return Aperture{}, err
+		return nil, err
 	}
 	a := MappedAperture(mem, 0, size, -1)
 	a.Bus, a.isHost = bus, true
-	return a, nil
+	return &a, nil
 }
 
 // allocatePages reserves whole pages of host memory, huge ones if the kernel has some: those stay

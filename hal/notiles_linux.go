@@ -27,7 +27,7 @@ func (d *device) tilesFault() error {
 		"this program was built with -tags notiles, for devices without tiles; build it without")
 }
 
-func (d *device) mapTLB(fbs.Window) (Aperture, error) { return Aperture{}, d.tilesFault() }
+func (d *device) mapTLB(*fbs.Window) (*Aperture, error) { return nil, d.tilesFault() }
 
 // EncodeWindow implements Device.
 func (d *device) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (registers,

@@ -15,7 +15,7 @@ import (
 // outbound is the translation of a device and the host memory that its tiles reach.
 type outbound struct {
 	translation *boards.Outbound // nil if the device uses bus addresses as they are
-	registers   Aperture         // of all regions, size 0 if not mapped
+	registers   *Aperture        // of all regions, nil if not mapped
 	regions     []outboundRegion
 	next        uint64 // offset at which the next region may begin
 }
@@ -30,7 +30,7 @@ func (d *device) hasOutbound() bool { return d.outbound.translation != nil }
 // stays free after each region, and the addresses are the same in every run.
 func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.translation
-	if o.registers.Size == 0 {
+	if o.registers == nil {
 		o.registers, err = d.mapBar(t.Bar, false, t.Offset, uint64(t.Regions)*t.Stride)
 		if err != nil {
 			return 0, err
@@ -51,8 +51,8 @@ func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 // that another program left there, or nothing at all. The registers may be gone with the device:
 // a store that faults is an error.
 func (d *device) programOutbound(on bool) error {
-	registers := &d.outbound.registers
-	if registers.Size == 0 {
+	registers := d.outbound.registers
+	if registers == nil {
 		return nil
 	}
 	ended := d.outbound.program(on)
@@ -85,4 +85,4 @@ func (o *outbound) program(on bool) (ended Panic) {
 }
 
 // unmapOutbound forgets the registers, which Close has unmapped.
-func (d *device) unmapOutbound() { d.outbound.registers.Size = 0 }
+func (d *device) unmapOutbound() { d.outbound.registers = nil }

@@ -125,8 +125,8 @@ func writeFile(path, text string) error {
 	if err != nil {
 		return callFault("open", path, err)
 	}
-	defer syscalls.close(fd)
 	_, err = syscalls.pwrite(fd, []byte(text), 0)
+	_ = syscalls.close(fd)
 	return callFault("write", path, err)
 }
 
@@ -163,7 +163,7 @@ func (p *pci) readHeader() error {
 
 // mapBarRange implements backend. Only prefetchable BARs have a file for write-combining. A file
 // begins at the page that its BAR begins in.
-func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (Aperture, error) {
+func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	path := p.dev.function.dir() + "/resource" + strconv.Itoa(int(bar))
 	fd, err := -1, error(unix.ENOENT)
 	if writeCombining {
@@ -175,12 +175,12 @@ func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 		path += "_wc"
 	}
 	if err != nil {
-		return Aperture{}, callFault("open", path, err)
+		return nil, callFault("open", path, err)
 	}
-	defer syscalls.close(fd) // the mapping stays
 	inside := p.dev.function.barStarts[bar] % pageSize()
 	a, err := p.dev.mapFile(fd, inside+offset, size, path)
-	if bus := p.barBusAddresses[bar]; bus != 0 {
+	_ = syscalls.close(fd) // the mapping stays
+	if bus := p.barBusAddresses[bar]; err == nil && bus != 0 {
 		a.Bus = bus + offset
 	}
 	return a, err

@@ -140,14 +140,14 @@ func readAll(call, path string, flags int, read func(fd int, data []byte) (int, 
 	if err != nil {
 		return "", callFault("open", path, err)
 	}
-	defer syscalls.close(fd)
 	page := make([]byte, 4096) // the most that sysfs returns at a time
-	for n := 1; n > 0; text += string(page[:n]) {
-		if n, err = read(fd, page); err != nil {
-			return "", callFault(call, path, err)
-		}
+	n := 1
+	for n > 0 && err == nil {
+		n, err = read(fd, page)
+		text += string(page[:max(n, 0)])
 	}
-	return text, nil
+	_ = syscalls.close(fd)
+	return text, callFault(call, path, err)
 }
 
 // linkTarget returns the last part of the path that a symbolic link contains, "" if there is no
@@ -164,7 +164,17 @@ func linkTarget(path string) string {
 
 // listDir returns the names in a directory, in any order.
 func listDir(path string) (names []string, err error) {
-	entries, err := readAll("getdents", path, unix.O_RDONLY|unix.O_DIRECTORY, unix.Getdents)
-	_, _, names = unix.ParseDirent([]byte(entries), -1, nil)
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY
+	entries, err := readAll("getdents", path, flags, unix.Getdents)
+	for len(entries) > 0 {
+		// An entry has its size in bytes 16 and 17, and its name, which a zero ends, from byte 19
+		// on (man 2 getdents, struct linux_dirent64).
+		size := int(entries[16]) | int(entries[17])<<8
+		name, _ := Cut(entries[19:size], 0)
+		if name != "." && name != ".." {
+			names = append(names, name)
+		}
+		entries = entries[size:]
+	}
 	return names, err
 }

@@ -15,14 +15,14 @@ type tlbWindows struct {
 	layout    *boards.TLB // nil if the device has none
 	driver    tlbDriver   // kernel driver that programs them; nil if registers do
 	registers uintptr     // address of the first window's registers, 0 if not mapped yet
-	windows   []Aperture  // by slot: the complete hardware window, size 0 if it is free
+	windows   []*Aperture // by slot: the complete hardware window, nil if it is free
 }
 
 // tlbDriver is a kernel driver that owns the TLB windows of a device.
 type tlbDriver interface {
 	// allocateWindow reserves a window of at least a size and maps it completely. The slot is -1
 	// if none is free.
-	allocateWindow(size uint64, writeCombining bool) (slot int, a Aperture, err error)
+	allocateWindow(size uint64, writeCombining bool) (slot int, a *Aperture, err error)
 	// programWindow implements ProgramWindow.
 	programWindow(a *Aperture, t fbs.TileRange, address uint64) Code
 }
@@ -42,15 +42,15 @@ func (d *device) findTileParts() {
 
 // mapTLB reserves a TLB window and maps it completely, so that ProgramWindow can move the
 // aperture inside.
-func (d *device) mapTLB(w fbs.Window) (Aperture, error) {
+func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	if d.tlb.layout == nil {
-		return Aperture{}, d.fault(WrongDevice, "the image moves windows and the device has none "+
+		return nil, d.fault(WrongDevice, "the image moves windows and the device has none "+
 			"that move; is the image for this device?")
 	}
 	if d.tlb.windows == nil {
 		groups := d.tlb.layout.Groups
 		last := &groups[len(groups)-1]
-		d.tlb.windows = make([]Aperture, last.First+last.Count)
+		d.tlb.windows = make([]*Aperture, last.First+last.Count)
 	}
 	slot, a, err := d.allocateTLBWindow(w.Slot, w.Size, w.Flags&fbs.FlagWriteCombining != 0)
 	if err == nil && slot < 0 {
@@ -58,18 +58,16 @@ func (d *device) mapTLB(w fbs.Window) (Aperture, error) {
 			"too many, or too large, Tlb windows for this device", w.Size))
 	}
 	if err != nil {
-		return Aperture{}, err
+		return nil, err
 	}
-	a.Slot = slot
-	a.Bus = 0 // what the aperture shows changes, so that it has no bus address
 	d.tlb.windows[slot] = a
-	a.Size = w.Size
-	return a, nil
+	// The aperture is a part of the window. It moves, so that it has no bus address.
+	return &Aperture{Base: a.Base, Size: w.Size, Slot: slot}, nil
 }
 
 // allocateTLBWindow reserves a window and maps it, and maps all registers with the first window.
 func (d *device) allocateTLBWindow(prefer uint16, size uint64, writeCombining bool) (slot int,
-	a Aperture, err error) {
+	a *Aperture, err error) {
 	t := &d.tlb
 	if t.driver != nil {
 		return t.driver.allocateWindow(size, writeCombining)
@@ -78,11 +76,11 @@ func (d *device) allocateTLBWindow(prefer uint16, size uint64, writeCombining bo
 		registersSize := t.layout.ConfigStride * uint64(len(t.windows))
 		a, err = d.mapBar(t.layout.ConfigBar, false, t.layout.ConfigOffset, registersSize)
 		if err != nil {
-			return -1, a, err
+			return -1, nil, err
 		}
 		t.registers = a.Base
 	}
-	inUse := func(slot int) bool { return t.windows[slot].Size != 0 }
+	inUse := func(slot int) bool { return t.windows[slot] != nil }
 	slot = t.layout.ChooseWindow(prefer, size, &d.function.Bars, inUse)
 	if slot >= 0 {
 		g := t.layout.GroupOf(slot)
@@ -96,10 +94,10 @@ func (d *device) allocateTLBWindow(prefer uint16, size uint64, writeCombining bo
 // device that numbers them (tt-kmd wormhole.c, blackhole.c).
 func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
 	c *fbs.Command) (registers, home uintptr, code Code) {
-	if a.Slot < 0 || a.Slot >= len(d.tlb.windows) || d.tlb.windows[a.Slot].Size == 0 {
+	if a.Slot < 0 || a.Slot >= len(d.tlb.windows) || d.tlb.windows[a.Slot] == nil {
 		return 0, 0, Internal
 	}
-	layout, window := d.tlb.layout, &d.tlb.windows[a.Slot]
+	layout, window := d.tlb.layout, d.tlb.windows[a.Slot]
 	inside := address & (window.Size - 1)
 	words, ok := layout.EncodeWindow(layout.GroupOf(a.Slot), t, address-inside)
 	if d.tlb.driver != nil && t.StaticVC > layout.Fields[boards.UseStaticVC] {

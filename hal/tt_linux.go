@@ -151,7 +151,7 @@ func (t *tt) acquire() error {
 }
 
 // mapBarRange implements backend.
-func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (Aperture, error) {
+func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	if writeCombining && t.mappings[bar|1].size != 0 {
 		bar |= 1
 	}

@@ -13,7 +13,7 @@ import (
 
 // allocateWindow implements tlbDriver. The driver chooses a free window of a size; the image's
 // preference is not possible.
-func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, Aperture, error) {
+func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, error) {
 	layout := t.dev.tlb.layout
 	for i := range layout.Groups {
 		g := &layout.Groups[i]
@@ -27,9 +27,9 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, Aperture, er
 		case err == unix.ENOMEM:
 			continue // none is free: try a larger size
 		case err != nil:
-			return -1, Aperture{}, callFault("ALLOCATE_TLB", t.dev.locator, err)
+			return -1, nil, callFault("ALLOCATE_TLB", t.dev.locator, err)
 		case layout.GroupOf(int(window.id)) != g:
-			return -1, Aperture{}, t.dev.fault(Internal,
+			return -1, nil, t.dev.fault(Internal,
 				fbs.Text("the driver returned window %d for one of %x bytes", uint64(window.id),
 					g.Size))
 		}
@@ -41,7 +41,7 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, Aperture, er
 		a, err := t.dev.mapFile(t.fd, offset, g.Size, t.dev.locator)
 		return int(window.id), a, err
 	}
-	return -1, Aperture{}, nil
+	return -1, nil, nil
 }
 
 // programWindow implements tlbDriver.

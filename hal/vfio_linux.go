@@ -111,15 +111,15 @@ func (v *vfio) regionInfo(index uint32) (*vfioRegion, error) {
 }
 
 // mapBarRange implements backend. VFIO maps everything uncached.
-func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (Aperture, error) {
+func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
 	name := " BAR " + strconv.Itoa(int(bar))
 	// Ask where the BAR is in the function's file, and whether it can be mapped.
 	r, err := v.regionInfo(uint32(bar))
 	if err != nil {
-		return Aperture{}, err
+		return nil, err
 	}
 	if r.flags&vfioRegionFlagMMap == 0 {
-		return Aperture{}, v.dev.fault(NoDevice, "VFIO does not let"+name+
+		return nil, v.dev.fault(NoDevice, "VFIO does not let"+name+
 			" be mapped (smaller than a page, or not alone in it)")
 	}
 	return v.dev.mapFile(v.dev.config.fd, r.offset+offset, size, v.dev.function.Address+name)
