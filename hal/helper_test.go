@@ -1,7 +1,9 @@
 package hal
 
 import (
+	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -44,6 +46,21 @@ func scramble(b []byte, seed uint64) {
 // copyBulk copies text to an aperture.
 func copyBulk(a *Aperture, offset uint64, text string) {
 	a.Copy(gen.OpcodeCopyIn, offset, 1, gen.AccessBulk, []byte(text))
+}
+
+// wantFault checks the code of an error and that its reason has these words.
+func wantFault(t *testing.T, what string, err error, code Code, words ...string) {
+	t.Helper()
+	var fault *Fault
+	if !errors.As(err, &fault) || fault.Code != code {
+		t.Errorf("%s: error %v, want a fault %q", what, err, code)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(fault.Reason, word) {
+			t.Errorf("%s: %q does not say %q", what, fault.Reason, word)
+		}
+	}
 }
 
 // calls is system calls with methods, of which stand-ins replace some.

@@ -79,7 +79,7 @@ func replacePages(table int, mem []byte) bool {
 		err := mapPoolPage(mem, fd, offset)
 		address, present := pageAddress(table, mem)
 		if err != nil || !present {
-			return false // the pool is empty
+			break // the pool is empty
 		}
 		found = insertPage(found, poolPage{address, offset})
 		first := findAdjacent(found, count)

@@ -1,8 +1,9 @@
+//go:build !notiles
+
 package hal
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -162,21 +163,6 @@ func (f *fakeFunction) must(a Aperture, err error) *Aperture {
 		f.t.Fatal(err)
 	}
 	return &a
-}
-
-// wantFault checks the code of an error and that its reason has these words.
-func wantFault(t *testing.T, what string, err error, code Code, words ...string) {
-	t.Helper()
-	var fault *Fault
-	if !errors.As(err, &fault) || fault.Code != code {
-		t.Errorf("%s: error %v, want a fault %q", what, err, code)
-		return
-	}
-	for _, word := range words {
-		if !strings.Contains(fault.Reason, word) {
-			t.Errorf("%s: %q does not say %q", what, fault.Reason, word)
-		}
-	}
 }
 
 const mega = 1 << 20

@@ -1,7 +1,11 @@
+//go:build !notiles
+
 package hal
 
 import (
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"lightmetal/boards"
@@ -290,6 +294,23 @@ func TestPointDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(10, func() { pointTo(d, a, tile, 5*mega) }); n != 0 {
 			t.Errorf("%s: %v allocations", board.Name, n)
 		}
+	}
+}
+
+// TestProgramWithoutTilesIsBuiltAndRun runs the tests of notiles_test.go, which need the tag.
+func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
+	for _, tags := range []string{"notiles", "notiles,backend_pci", "notiles,backend_vfio"} {
+		t.Run(tags, func(t *testing.T) {
+			run := exec.Command("go", "test", "-tags", tags, "-run", "TestNoTiles", "-v", ".")
+			text, err := run.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			wanted := "--- PASS: TestNoTilesNames"
+			if !strings.Contains(string(text), wanted) {
+				t.Errorf("no %q in\n%s", wanted, text)
+			}
+		})
 	}
 }
 

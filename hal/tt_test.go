@@ -1,3 +1,5 @@
+//go:build !notiles
+
 package hal
 
 import (
