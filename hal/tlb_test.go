@@ -3,6 +3,7 @@
 package hal
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -299,6 +300,13 @@ func TestPointDoesNotAllocate(t *testing.T) {
 
 // TestProgramWithoutTilesIsBuiltAndRun runs the tests of notiles_test.go, which need the tag.
 func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
+	// Go runs a test again if a file that it opened has changed.
+	for _, file := range []string{"notiles_linux.go", "notiles_test.go", "tt_none.go",
+		"../boards/all_notiles.go"} {
+		if _, err := os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, tags := range []string{"notiles", "notiles,backend_pci", "notiles,backend_vfio"} {
 		t.Run(tags, func(t *testing.T) {
 			run := exec.Command("go", "test", "-tags", tags, "-run", "TestNoTiles", "-v", ".")
