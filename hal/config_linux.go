@@ -86,8 +86,8 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 		code = d.config.Store(configCommand, 2, want)
 	}
 	if code != OK {
-		return d.fault(code, "the command register in configuration space cannot be stored to "+
-			"(only root may, and not under kernel lockdown)")
+		return d.fault(code, "the command register cannot be written; only root may, and not "+
+			"under kernel lockdown")
 	}
 	// Read the register back: a device or a hypervisor may ignore the store.
 	is, _ := d.config.Load(configCommand, 2)

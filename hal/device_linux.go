@@ -146,8 +146,8 @@ func (d *device) AssignBusAddress(a *Aperture, of Device) error {
 	}
 	if !reachable {
 		return NewFault(Usage, d.function.Name+" cannot reach memory of "+of.Identity().Name+
-			"; open both as pci:, or both as vfio:; tiles reach only their own device's Host "+
-			"windows, which nothing else reaches")
+			"; open both as pci: or as vfio:; tiles reach Host windows of their own device, which "+
+			"no other device reaches, and nothing else")
 	}
 	return d.backend.assignBusAddress(a, owner)
 }

@@ -49,8 +49,8 @@ func parseDevice(name string) (*device, error) {
 		ok = rest != "" && rest[0] == '/'
 	}
 	if d.backend == nil || !ok {
-		return nil, NewFault(Usage, "unknown device \""+name+"\"; write pci:VVVV:DDDD or "+
-			"pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N")
+		return nil, NewFault(Usage, "unknown device \""+name+"\"; devices: pci:VVVV:DDDD or "+
+			"pci:DDDD:BB:DD.F (hex), vfio: with the same, tt:/dev/tenstorrent/N")
 	}
 	return d, nil
 }

@@ -38,8 +38,8 @@ func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	}
 	offset := o.next
 	if len(o.regions) == t.Regions || offset > t.Last || size-1 > t.Last-offset {
-		return 0, d.fault(NoDevice, fbs.Text("no %x bytes are left of what the device's tiles see "+
-			"of host memory, or no region of %d; the image has too many, or too large, Host windows",
+		return 0, d.fault(NoDevice, fbs.Text("tiles have no address left for %x bytes of host "+
+			"memory (%d regions); the image has too many, or too large, Host windows",
 			size, uint64(t.Regions)))
 	}
 	o.regions = append(o.regions, outboundRegion{offset, size, bus})

@@ -195,7 +195,7 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	size := uint64(len(mem))
 	if !huge {
 		return 0, p.dev.fault(NoDevice, fbs.Text("%x bytes of host memory are ordinary pages, "+
-			"which the kernel may move under the device", size)+hugePageAdvice(size))
+			"which the kernel may move", size)+hugePageAdvice(size))
 	}
 	// The kernel reports the physical address of each page of this process.
 	table, err := syscalls.open(pagemap, unix.O_RDONLY)

@@ -25,10 +25,10 @@ func (p *pci) physicalAddress(table int, mem []byte) (start uint64, contiguous b
 		address, present := pageAddress(table, mem[offset:])
 		switch {
 		case !present:
-			return 0, false, p.dev.fault(NoDevice, pagemap+" does not say where host memory lies")
+			return 0, false, p.dev.fault(NoDevice, pagemap+" does not show host memory")
 		case address == 0:
-			return 0, false, p.dev.fault(Denied, "this user may not know where host memory lies "+
-				"(CAP_SYS_ADMIN); run as root, or open the device as vfio:")
+			return 0, false, p.dev.fault(Denied, "this user may not know physical addresses "+
+				"(CAP_SYS_ADMIN); run as root, or use vfio:")
 		case offset == 0:
 			start = address
 		case address != start+offset:

@@ -605,7 +605,7 @@ func TestUnknownWindowsAreRefused(t *testing.T) {
 	_, err := d.Map(fbs.Window{Size: 4096})
 	wantFault(t, "invalid", err, Internal, "unknown kind 0")
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 4096, Slot: fbs.NoSlot})
-	wantFault(t, "tlb", err, WrongDevice, "none that move")
+	wantFault(t, "tlb", err, WrongDevice, "no TLB windows")
 }
 
 func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {

@@ -202,7 +202,7 @@ func TestHostMemoryOfTheKernelsPoolLiesSideBySide(t *testing.T) {
 	a, err := d.Map(host(needed * hugePage))
 	if err != nil {
 		d.Close()
-		if after := free(); after != before || !strings.Contains(err.Error(), "side by side") {
+		if after := free(); after != before || !strings.Contains(err.Error(), "not contiguous") {
 			t.Errorf("%v; %d huge pages are free, %d were", err, after, before)
 		}
 		t.Skip("a pool whose pages lie apart: ", err)

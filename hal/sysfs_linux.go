@@ -48,7 +48,7 @@ func (f *function) find(locator string, byIDs bool) error {
 	switch count {
 	case 0:
 		return NewFault(NoDevice, f.Name+": no such device; `ls /sys/bus/pci/devices` lists what "+
-			"is there, `echo 1 > /sys/bus/pci/rescan` searches again")
+			"is there, `echo 1 > /sys/bus/pci/rescan` looks again")
 	case 1:
 		return f.read()
 	}

@@ -44,8 +44,8 @@ func (d *device) findTileParts() {
 // aperture inside.
 func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	if d.tlb.layout == nil {
-		return nil, d.fault(WrongDevice, "the image moves windows and the device has none "+
-			"that move; is the image for this device?")
+		return nil, d.fault(WrongDevice,
+			"the device has no TLB windows; is the image for this device?")
 	}
 	if d.tlb.windows == nil {
 		groups := d.tlb.layout.Groups
@@ -54,8 +54,8 @@ func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	}
 	slot, a, err := d.allocateTLBWindow(w.Slot, w.Size, w.Flags&fbs.FlagWriteCombining != 0)
 	if err == nil && slot < 0 {
-		err = d.fault(NoDevice, fbs.Text("no hardware window of %x bytes is left; the image has "+
-			"too many, or too large, Tlb windows for this device", w.Size))
+		err = d.fault(NoDevice, fbs.Text("no TLB window of %x bytes is free; the image has too "+
+			"many, or too large, Tlb windows", w.Size))
 	}
 	if err != nil {
 		return nil, err

@@ -258,9 +258,9 @@ func TestHardwareWindowsAreChosen(t *testing.T) {
 		f.must(d.Map(tlb(16*mega, fbs.NoSlot)))
 	}
 	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
-	wantFault(t, "all taken", err, NoDevice, "no hardware window of 0x1000000 bytes is left")
+	wantFault(t, "all taken", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
 	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
-	wantFault(t, "too large", err, NoDevice, "no hardware window of 0x2000000 bytes is left")
+	wantFault(t, "too large", err, NoDevice, "no TLB window of 0x2000000 bytes is free")
 }
 
 // Firmware may grant a smaller BAR 4: its windows end where it ends.
@@ -272,7 +272,7 @@ func TestWindowsOutsideASmallerBarAreNotUsed(t *testing.T) {
 		t.Errorf("slot %d", a.Slot)
 	}
 	_, err := d.Map(tlb(4*giga, fbs.NoSlot))
-	wantFault(t, "second", err, NoDevice, "is left")
+	wantFault(t, "second", err, NoDevice, "is free")
 }
 
 func TestRegistersOutsideTheBarAreAFault(t *testing.T) {

@@ -100,9 +100,8 @@ func (t *tt) queryMappings() error {
 	_, err := syscalls.ioctl(t.fd, ttQueryMappings, 0, structPointer(&all))
 	switch {
 	case err == unix.ENODEV: // during a reset the driver answers only requests for information
-		return d.fault(NoDevice, "the device is being reset, and the program that does it has not "+
-			"ended it (POST_RESET); wait for that program, or reset the device again with "+
-			"`tt-smi -r`")
+		return d.fault(NoDevice, "the device is being reset by another program, without "+
+			"POST_RESET yet; wait for it, or reset the device again with `tt-smi -r`")
 	case err != nil:
 		return callFault("QUERY_MAPPINGS", d.locator, err)
 	case !d.Alive():

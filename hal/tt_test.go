@@ -399,14 +399,14 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 		mustMap(t, d, tlb(16*mega, fbs.NoSlot))
 	}
 	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
-	wantFault(t, "used up", err, NoDevice, "no hardware window of 0x1000000 bytes is left")
+	wantFault(t, "used up", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
 	for range 10 {
 		mustMap(t, d, tlb(2*mega, fbs.NoSlot))
 	}
 	_, err = d.Map(tlb(2*mega, fbs.NoSlot))
-	wantFault(t, "used up", err, NoDevice, "no hardware window of 0x200000 bytes is left")
+	wantFault(t, "used up", err, NoDevice, "no TLB window of 0x200000 bytes is free")
 	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
-	wantFault(t, "too large", err, NoDevice, "is left")
+	wantFault(t, "too large", err, NoDevice, "is free")
 	if a := mustMap(t, d, tlb(mega, fbs.NoSlot)); a.Slot != 0 {
 		t.Errorf("window %d", a.Slot)
 	}
@@ -425,7 +425,7 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 	wantFault(t, "another size", err, Internal, "window 185 for one of 0x100000 bytes")
 	d.tlb.layout = nil
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
-	wantFault(t, "no windows", err, WrongDevice, "none that move")
+	wantFault(t, "no windows", err, WrongDevice, "no TLB windows")
 }
 
 func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
@@ -447,10 +447,10 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	k.errors["ioctl fa07"] = unix.EINVAL
 	_, err = d.Map(host(3 << 20))
 	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes",
-		"side by side, though they are huge pages", "hugepages=4")
+		"not contiguous, though they are huge pages", "hugepages=4")
 	k.errors["mmap huge"] = unix.ENOMEM
 	_, err = d.Map(host(3 << 20))
-	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "side by side",
+	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "not contiguous",
 		"echo 4 > /proc/sys/vm/nr_hugepages")
 	k.journal = nil
 	d.Close()

@@ -557,7 +557,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		}, NoDevice, []string{"memory decoding stays off"}},
 		"config denied": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
 			k.errors["pread function 0000:00:01.0"] = unix.EIO
-		}, IO, []string{"cannot be stored to"}},
+		}, IO, []string{"cannot be written"}},
 		"stays master": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {
 			v.patch(k.t, vfioConfigRegionIndex, configCommand, []byte{6})
 			k.stubborn = true

@@ -382,7 +382,7 @@ func (b *bench) command(device string, clear, set byte) byte {
 // wrongLane opens devices by lanes that they are not ready for.
 func (b *bench) wrongLane() {
 	if b.lane == "pci" {
-		b.lmrun(69, "no driver has the device; hand it to vfio-pci", "edu-dma.lmb",
+		b.lmrun(69, "no driver has the device; bind vfio-pci", "edu-dma.lmb",
 			[]string{"vfio:" + eduIDs})
 		return
 	}
@@ -394,7 +394,7 @@ func (b *bench) wrongLane() {
 			b.fail("%v", err)
 		}
 	}
-	b.lmrun(69, "no driver has the device; hand it to vfio-pci", "edu-dma.lmb", []string{b.edu})
+	b.lmrun(69, "no driver has the device; bind vfio-pci", "edu-dma.lmb", []string{b.edu})
 	b.lmrun(69, "an IOMMU stands between the device and memory; open it as vfio:", "edu-dma.lmb",
 		[]string{"pci:" + eduIDs})
 	b.lmrun(64, "open both as pci:, or both as vfio:", "nvme-p2p.lmb",
