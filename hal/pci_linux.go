@@ -202,13 +202,13 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	if err != nil {
 		return 0, callFault("open", pagemap, err)
 	}
-	defer syscalls.close(table)
 	bus, contiguous, err := p.physicalAddress(table, mem)
 	// If the pages are not adjacent, look for others that are.
 	mappings := p.dev.memory.mappings
 	if err == nil && !contiguous && replacePages(table, mappings[len(mappings)-1]) {
 		bus, contiguous, err = p.physicalAddress(table, mem)
 	}
+	_ = syscalls.close(table)
 	if err == nil && !contiguous {
 		err = p.dev.notContiguous(size, true)
 	}

@@ -63,15 +63,14 @@ const poolTries = 1024
 // adjacent in physical memory, and reports whether it found such. The pool returns pages in any
 // order, after a boot from the last to the first. A file of huge pages can be mapped page by page
 // in any order; pages that are not needed go back to the pool.
-func replacePages(table int, mem []byte) bool {
-	count := len(mem) / hugePage
+func replacePages(table int, mem []byte) (replaced bool) {
 	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | hugePageLog)
 	if err != nil {
 		return false
 	}
-	defer syscalls.close(fd)
 	// The pages of mem go back first: they may be adjacent to others.
 	_ = mapOver(mem, -1, 0, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	count := len(mem) / hugePage
 	var found []poolPage // sorted by address
 	for tries := range 4*count + poolTries {
 		// Take the next page from the pool and look where it is.
@@ -93,9 +92,11 @@ func replacePages(table int, mem []byte) bool {
 		}
 		returnPages(fd, found[:first])
 		returnPages(fd, found[first+count:])
-		return true
+		replaced = true
+		break
 	}
-	return false
+	_ = syscalls.close(fd)
+	return replaced
 }
 
 // returnPages returns pages of a file to the pool.

@@ -136,7 +136,6 @@ func sharedFile(path string) *vfioFile {
 // other function may join in between.
 func (v *vfio) leaveGroup() error {
 	vfioShared.Lock()
-	defer vfioShared.Unlock()
 	for i := len(v.shared) - 1; i >= 0; i-- {
 		f := v.shared[i]
 		f.users--
@@ -148,6 +147,7 @@ func (v *vfio) leaveGroup() error {
 			vfioShared.iommu = false
 		}
 	}
+	vfioShared.Unlock()
 	v.shared = nil
 	return nil
 }

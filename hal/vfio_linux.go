@@ -147,7 +147,9 @@ func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 
 // mapDMA makes the IOMMU map memory until Close, and returns the address for the device.
 func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
+	vfioShared.Lock()
 	iova, err = v.mapNext(address, size)
+	vfioShared.Unlock()
 	switch err {
 	case nil:
 	case unix.EINVAL:
@@ -169,10 +171,8 @@ func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 
 // mapNext maps memory at the next addresses that the IOMMU can map: there are holes, for
 // interrupts and for firmware. The addresses are the same in every run. A page stays free after
-// each range, so that a transfer over its end is a fault.
+// each range, so that a transfer over its end is a fault. The caller holds the lock.
 func (v *vfio) mapNext(address, size uint64) (iova uint64, err error) {
-	vfioShared.Lock()
-	defer vfioShared.Unlock()
 	m := vfioMap{
 		argsz: 32,
 		flags: vfioDMAFlagRead | vfioDMAFlagWrite,
