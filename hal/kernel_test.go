@@ -152,7 +152,7 @@ func (k *fakeKernel) pwrite(fd int, data []byte, offset int64) (int, error) {
 	return k.linux.pwrite(fd, data, offset)
 }
 
-// substitute makes a file that stands for another.
+// substitute makes a file that is opened in place of another.
 func (k *fakeKernel) substitute(path, text string) string {
 	real := filepath.Join(k.t.TempDir(), "file")
 	if err := os.WriteFile(real, []byte(text), 0o600); err != nil {
@@ -162,7 +162,7 @@ func (k *fakeKernel) substitute(path, text string) string {
 	return real
 }
 
-// at gives the position of a call in the journal, and complains if it is not there.
+// at returns the position of a call in the journal, and fails the test if it is not there.
 func (k *fakeKernel) at(call string) int {
 	k.t.Helper()
 	i := slices.IndexFunc(k.journal, func(s string) bool { return strings.HasPrefix(s, call) })
@@ -288,52 +288,81 @@ func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
 }
 
 func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
-	for what, c := range map[string]struct {
-		spoil func(k *frames, f *fakeFunction)
-		code  Code
-		words []string
+	failing := func(call string, err error) func(*frames, *fakeFunction) {
+		return func(k *frames, _ *fakeFunction) { k.errors[call] = err }
+	}
+	scattered := func(size uint64) func(*frames, *fakeFunction) {
+		return func(k *frames, f *fakeFunction) { k.gap, f.window = 1, size }
+	}
+	const notContiguous = "0x3000 bytes of host memory are not contiguous, though they are huge"
+	for name, c := range map[string]struct {
+		change func(*frames, *fakeFunction)
+		code   Code
+		words  []string
 	}{
-		"no memory to lock": {func(k *frames, _ *fakeFunction) {
-			k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.EAGAIN
-		}, Denied, []string{"0x3000 bytes", "resource temporarily unavailable", "ulimit -l"}},
-		"ordinary pages": {func(k *frames,
-			_ *fakeFunction) {
-			k.errors["mmap huge"] = unix.ENOMEM
-		}, NoDevice, []string{"0x3000 bytes", "may move", "echo 2 > /proc/sys/vm/nr_hugepages"}},
-		"scattered pages": {func(k *frames, _ *fakeFunction) { k.gap = 1 }, NoDevice,
-			[]string{"0x3000 bytes", "not contiguous, though they are huge pages", "hugepages=2",
-				"at most 2 MiB"}},
-		"a whole huge page": {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage },
-			NoDevice, []string{"hugepages=2"}},
-		"a page and a byte": {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage+1 },
-			NoDevice, []string{"hugepages=4"}},
-		"the last elsewhere": {func(k *frames, _ *fakeFunction) { k.ends = 2 }, NoDevice,
-			[]string{"not contiguous, though they are huge pages"}},
-		"frames untold": {func(k *frames, _ *fakeFunction) { k.first = 0 }, Denied,
-			[]string{"CAP_SYS_ADMIN", "run as root"}},
-		"pages not there": {func(k *frames, _ *fakeFunction) { k.flags = 0 }, NoDevice,
-			[]string{pagemap}},
-		"no pagemap": {func(k *frames, _ *fakeFunction) { k.errors["open "+pagemap] = unix.EACCES },
-			Denied, []string{pagemap, "run as root"}},
-		"IOMMU": {func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") }, NoDevice,
-			[]string{"an IOMMU stands between the device and memory",
-				"open it as vfio:0000:00:01.0"}},
-		"IOMMU of the bridge": {func(_ *frames,
-			f *fakeFunction) {
-			f.mkdir("../of_node")
-			f.write("../of_node/iommu-map", "\x00")
-		}, NoDevice,
-			[]string{"between the host bridge and memory", "open it as vfio:0000:00:01.0"}},
+		"no memory to lock": {
+			func(k *frames, _ *fakeFunction) {
+				k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.EAGAIN
+			},
+			Denied, []string{"0x3000 bytes", "resource temporarily unavailable", "ulimit -l"},
+		},
+		"ordinary pages": {
+			failing("mmap huge", unix.ENOMEM),
+			NoDevice, []string{"0x3000 bytes", "may move", "echo 2 > /proc/sys/vm/nr_hugepages"},
+		},
+		"scattered pages": {
+			scattered(0x2001),
+			NoDevice, []string{notContiguous, "hugepages=2", "at most 2 MiB"},
+		},
+		"scattered, a huge page": {
+			scattered(hugePage),
+			NoDevice, []string{"hugepages=2"},
+		},
+		"scattered, a huge page and a byte": {
+			scattered(hugePage + 1),
+			NoDevice, []string{"hugepages=4"},
+		},
+		"the last page elsewhere": {
+			func(k *frames, _ *fakeFunction) { k.ends = 2 },
+			NoDevice, []string{notContiguous},
+		},
+		"physical addresses denied": {
+			func(k *frames, _ *fakeFunction) { k.first = 0 },
+			Denied, []string{"CAP_SYS_ADMIN", "run as root"},
+		},
+		"pages not present": {
+			func(k *frames, _ *fakeFunction) { k.flags = 0 },
+			NoDevice, []string{pagemap},
+		},
+		"no pagemap": {
+			failing("open "+pagemap, unix.EACCES),
+			Denied, []string{pagemap, "run as root"},
+		},
+		"IOMMU of the device": {
+			func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") },
+			NoDevice, []string{"an IOMMU stands between the device and memory",
+				"open it as vfio:0000:00:01.0"},
+		},
+		"IOMMU of the bridge": {
+			func(_ *frames, f *fakeFunction) {
+				f.mkdir("../of_node")
+				f.write("../of_node/iommu-map", "\x00")
+			},
+			NoDevice, []string{"between the host bridge and memory",
+				"open it as vfio:0000:00:01.0"},
+		},
 	} {
-		fakeSysfs(t)
-		k := fakeFrames(t, 0x4000_0000)
-		f := addEdu(t)
-		f.window = 0x2001
-		c.spoil(k, f)
-		d := f.open()
-		_, err := d.Map(host(f.window))
-		wantFault(t, what, err, c.code, c.words...)
-		d.Close()
+		t.Run(name, func(t *testing.T) {
+			fakeSysfs(t)
+			k := fakeFrames(t, 0x4000_0000)
+			f := addEdu(t)
+			f.window = 0x2001
+			c.change(k, f)
+			d := f.open()
+			_, err := d.Map(host(f.window))
+			wantFault(t, "Map", err, c.code, c.words...)
+			d.Close()
+		})
 	}
 }
 
@@ -354,7 +383,7 @@ func TestAnIOMMUThatTranslatesNothingIsNoObstacle(t *testing.T) {
 	}
 }
 
-// link makes a symbolic link whose last part is what matters.
+// link makes a symbolic link to a path with this last part.
 func (f *fakeFunction) link(name, to string) {
 	f.t.Helper()
 	if err := os.Symlink("../../somewhere/"+to, f.path(name)); err != nil {
@@ -369,10 +398,9 @@ func (f *fakeFunction) mkdir(name string) {
 	}
 }
 
-// command is the command register, as its file has it.
+// command returns the command register, read from the file of configuration space.
 func (f *fakeFunction) command() uint64 {
-	return loadLittleEndian(f.at("config", configCommand,
-		2))
+	return loadLittleEndian(f.at("config", configCommand, 2))
 }
 
 func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
@@ -402,25 +430,32 @@ func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
 }
 
 func TestADeviceThatDoesNotBecomeMasterIsAFault(t *testing.T) {
-	for what, c := range map[string]struct {
-		spoil func(k *frames)
-		on    bool
-		code  Code
-		words []string
+	for name, c := range map[string]struct {
+		change func(k *frames)
+		code   Code
+		words  []string
 	}{
-		"stays off": {func(k *frames) { k.writes = func(int, []byte, int64) bool { return true } },
-			true, MasterOff, []string{"bus mastering stays off"}},
-		"not stored": {func(k *frames) { k.errors["pwrite"] = unix.EPERM }, true, Denied,
-			[]string{"command register", "only root"}},
-		"removed": {func(k *frames) { k.errors["pwrite"] = unix.ENODEV }, true, DeviceGone,
-			[]string{"command register"}},
+		"the bit stays off": {
+			func(k *frames) { k.writes = func(int, []byte, int64) bool { return true } },
+			MasterOff, []string{"bus mastering stays off"},
+		},
+		"the store is denied": {
+			func(k *frames) { k.errors["pwrite"] = unix.EPERM },
+			Denied, []string{"command register", "only root"},
+		},
+		"the device is removed": {
+			func(k *frames) { k.errors["pwrite"] = unix.ENODEV },
+			DeviceGone, []string{"command register"},
+		},
 	} {
-		fakeSysfs(t)
-		k := fakeFrames(t, 0x4000_0000)
-		d := addEdu(t).open()
-		c.spoil(k)
-		wantFault(t, what, d.SetBusMaster(c.on), c.code, c.words...)
-		d.Close()
+		t.Run(name, func(t *testing.T) {
+			fakeSysfs(t)
+			k := fakeFrames(t, 0x4000_0000)
+			d := addEdu(t).open()
+			c.change(k)
+			wantFault(t, "SetBusMaster", d.SetBusMaster(true), c.code, c.words...)
+			d.Close()
+		})
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// fakeTT is a stand-in for Tenstorrent's driver with one device (tt-kmd 2.x,
+// fakeTT is a fake of Tenstorrent's driver with one device (tt-kmd 2.x,
 // chardev.c, memory.c, tlb.c). Behind its file lie the BARs, and the windows a
 // second time.
 type fakeTT struct {
@@ -231,47 +231,78 @@ func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 }
 
 func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
-	for what, c := range map[string]struct {
-		spoil func(k *fakeTT)
-		code  Code
-		words []string
+	failing := func(call string, err error) func(*fakeTT) {
+		return func(k *fakeTT) { k.errors[call] = err }
+	}
+	for name, c := range map[string]struct {
+		change func(k *fakeTT)
+		code   Code
+		words  []string
 	}{
-		"no node": {func(k *fakeTT) { delete(k.paths, ttNode) }, NoDevice,
-			[]string{"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent",
-				"modprobe tenstorrent"}},
-		"exclusive": {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EAGAIN }, NoDevice,
-			[]string{"has the device for itself"}},
-		"denied": {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EACCES }, Denied,
-			[]string{"open /dev/tenstorrent/0: permission denied"}},
-		"no driver": {func(k *fakeTT) { k.errors["ioctl fa05"] = unix.ENOTTY }, NoDevice,
-			[]string{"GET_DRIVER_INFO /dev/tenstorrent/0: inappropriate ioctl for device"}},
-		"old driver": {func(k *fakeTT) { k.api = 1 }, NoDevice,
-			[]string{"has API 1, 2 is needed", "tt-kmd 2.0"}},
-		"no info": {func(k *fakeTT) { k.errors["ioctl fa00"] = unix.ENODEV }, NoDevice,
-			[]string{"GET_DEVICE_INFO"}},
-		"no folder": {func(k *fakeTT) { k.device.domain = 0 }, NoDevice,
-			[]string{"0000:b3:1f.5/modalias: no such file or directory"}},
-		"no config": {func(k *fakeTT) { k.f.remove("config") }, NoDevice,
-			[]string{"0001:b3:1f.5/config: no such file or directory"}},
-		"all ones": {func(k *fakeTT) {
-			k.f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff,
-				0xff)
-		}, DeviceGone, []string{"tt-smi -r"}},
-		"no mappings": {func(k *fakeTT) { k.errors["ioctl fa02"] = unix.EFAULT }, NoDevice,
-			[]string{"QUERY_MAPPINGS"}},
-		"no lock": {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.EINVAL }, NoDevice,
-			[]string{"LOCK_CTL"}},
-		"being reset": {func(k *fakeTT) { k.reset = true }, NoDevice,
-			[]string{"the device is being reset", "POST_RESET", "tt-smi -r"}},
-		"reset since": {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.ENODEV }, DeviceGone,
-			[]string{"another program has reset the device since it was opened"}},
-		"another replay": {func(k *fakeTT) { k.locked = true }, NoDevice,
-			[]string{"another replay has the device", "fuser -v /dev/tenstorrent/0"}},
+		"no node": {
+			func(k *fakeTT) { delete(k.paths, ttNode) },
+			NoDevice, []string{"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent",
+				"modprobe tenstorrent"},
+		},
+		"opened exclusively": {
+			failing("open "+ttNode, unix.EAGAIN),
+			NoDevice, []string{"has the device for itself"},
+		},
+		"denied": {
+			failing("open "+ttNode, unix.EACCES),
+			Denied, []string{"open /dev/tenstorrent/0: permission denied"},
+		},
+		"another driver": {
+			failing("ioctl fa05", unix.ENOTTY),
+			NoDevice, []string{"GET_DRIVER_INFO /dev/tenstorrent/0: inappropriate ioctl for device"},
+		},
+		"old driver": {
+			func(k *fakeTT) { k.api = 1 },
+			NoDevice, []string{"has API 1, 2 is needed", "tt-kmd 2.0"},
+		},
+		"no info": {
+			failing("ioctl fa00", unix.ENODEV),
+			NoDevice, []string{"GET_DEVICE_INFO"},
+		},
+		"no directory in sysfs": {
+			func(k *fakeTT) { k.device.domain = 0 },
+			NoDevice, []string{"0000:b3:1f.5/modalias: no such file or directory"},
+		},
+		"no configuration space": {
+			func(k *fakeTT) { k.f.remove("config") },
+			NoDevice, []string{"0001:b3:1f.5/config: no such file or directory"},
+		},
+		"all ones": {
+			func(k *fakeTT) { k.f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) },
+			DeviceGone, []string{"tt-smi -r"},
+		},
+		"no mappings": {
+			failing("ioctl fa02", unix.EFAULT),
+			NoDevice, []string{"QUERY_MAPPINGS"},
+		},
+		"no lock": {
+			failing("ioctl fa08", unix.EINVAL),
+			NoDevice, []string{"LOCK_CTL"},
+		},
+		"being reset": {
+			func(k *fakeTT) { k.reset = true },
+			NoDevice, []string{"the device is being reset", "POST_RESET", "tt-smi -r"},
+		},
+		"reset since it was opened": {
+			failing("ioctl fa08", unix.ENODEV),
+			DeviceGone, []string{"another program has reset the device since it was opened"},
+		},
+		"another replay": {
+			func(k *fakeTT) { k.locked = true },
+			NoDevice, []string{"another replay has the device", "fuser -v /dev/tenstorrent/0"},
+		},
 	} {
-		k := fakeTTKernel(t, &boards.Wormhole)
-		c.spoil(k)
-		_, err := taken("tt:/dev/tenstorrent/0")
-		wantFault(t, what, err, c.code, c.words...)
+		t.Run(name, func(t *testing.T) {
+			k := fakeTTKernel(t, &boards.Wormhole)
+			c.change(k)
+			_, err := taken("tt:/dev/tenstorrent/0")
+			wantFault(t, "open", err, c.code, c.words...)
+		})
 	}
 }
 
@@ -319,16 +350,14 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 			t.Errorf("%s: the file holds %#x", c.board.Name, got)
 		}
 		k.aimed = make([]ttConfigure, 0, 100)
-		lane := d.backend.(*tt)
-		standIn := testing.AllocsPerRun(10, func() {
-			_,
-				_ = syscalls.ioctl(lane.fd, ProgramWindowRequest, 0,
-				structPointer(&lane.configureRequest))
+		backend := d.backend.(*tt)
+		request := structPointer(&backend.configureRequest)
+		ofFake := testing.AllocsPerRun(10, func() {
+			_, _ = syscalls.ioctl(backend.fd, ProgramWindowRequest, 0, request)
 		})
-		// which allocates by chance
-		if n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) }); n > standIn &&
-			!underRace {
-			t.Errorf("%s: %v allocations, %v of them the stand-in's", c.board.Name, n, standIn)
+		n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) })
+		if n > ofFake && !underRace { // the race detector allocates by chance
+			t.Errorf("%s: %v allocations, %v of them the fake's", c.board.Name, n, ofFake)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// fakeVFIO is a stand-in for VFIO and an IOMMU, strict about the order of calls
+// fakeVFIO is a fake of VFIO and an IOMMU, strict about the order of calls
 // and the sizes of structs (drivers/vfio/vfio_main.c, vfio_iommu_type1.c,
 // pci/vfio_pci_core.c of Linux 6.1).
 type fakeVFIO struct {
@@ -245,8 +245,7 @@ func (k *fakeVFIO) mapDMA(m *vfioMap) (int, error) {
 	if m.argsz != 32 || m.flags != vfioDMAFlagRead|vfioDMAFlagWrite || k.kind == 0 || m.size == 0 ||
 		(m.vaddr|m.size)%4096 != 0 || m.iova%k.pageSize != 0 ||
 		!slices.ContainsFunc(k.can, func(r [2]uint64) bool {
-			return r[0] <= m.iova &&
-				m.iova+m.size-1 <= r[1]
+			return r[0] <= m.iova && m.iova+m.size-1 <= r[1]
 		}) {
 		return -1, unix.EINVAL
 	}
@@ -262,8 +261,7 @@ func (k *fakeVFIO) mapDMA(m *vfioMap) (int, error) {
 
 func (k *fakeVFIO) unmapDMA(u *vfioUnmap) (int, error) {
 	i := slices.IndexFunc(k.dma, func(m vfioMap) bool {
-		return m.iova == u.iova &&
-			m.size == u.size
+		return m.iova == u.iova && m.size == u.size
 	})
 	if u.argsz != 24 || u.flags != 0 || i < 0 {
 		return -1, unix.EINVAL
@@ -461,117 +459,147 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 }
 
+// vfioSetup is a fake kernel with an edu that vfio-pci has.
+type vfioSetup struct {
+	*fakeVFIO
+	edu     *fakeFunction
+	regions *vfioFunction
+}
+
 func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
-	for what, c := range map[string]struct {
-		spoil func(k *fakeVFIO, f *fakeFunction, v *vfioFunction)
-		code  Code
-		words []string
+	failing := func(call string, err error) func(vfioSetup) {
+		return func(s vfioSetup) { s.errors[call] = err }
+	}
+	ignoreStores := func(s vfioSetup) {
+		s.writes = func(int, []byte, int64) bool { return true }
+	}
+	for name, c := range map[string]struct {
+		change func(vfioSetup)
+		code   Code
+		words  []string
 	}{
-		"no such device": {func(_ *fakeVFIO, f *fakeFunction,
-			_ *vfioFunction) {
-			os.RemoveAll(f.folder)
-		}, NoDevice, []string{"lists what is there"}},
-		"no ids": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("modalias") },
-			NoDevice, []string{"modalias: no such file or directory"}},
-		"no driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver") },
+		"no such device": {
+			func(s vfioSetup) { os.RemoveAll(s.edu.folder) },
+			NoDevice, []string{"lists what is there"},
+		},
+		"no ids": {
+			func(s vfioSetup) { s.edu.remove("modalias") },
+			NoDevice, []string{"modalias: no such file or directory"},
+		},
+		"no driver": {
+			func(s vfioSetup) { s.edu.remove("driver") },
 			NoDevice, []string{"no driver has the device",
 				"`modprobe vfio-pci; echo vfio-pci > " +
 					"/sys/bus/pci/devices/0000:00:01.0/driver_override; echo 0000:00:01.0 > " +
 					"/sys/bus/pci/drivers/vfio-pci/bind`", "EINVAL", "no IOMMU",
-				"pci:0000:00:01.0"}},
-		"another driver": {func(_ *fakeVFIO, f *fakeFunction,
-			_ *vfioFunction) {
-			f.remove("driver")
-			f.bind("nvme")
-		}, NoDevice,
-			[]string{"the kernel driver nvme has the device",
+				"pci:0000:00:01.0"},
+		},
+		"another driver": {
+			func(s vfioSetup) {
+				s.edu.remove("driver")
+				s.edu.bind("nvme")
+			},
+			NoDevice, []string{"the kernel driver nvme has the device",
 				"driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/nvme/unbind; echo " +
-					"0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`"}},
-		"no IOMMU": {func(_ *fakeVFIO, f *fakeFunction,
-			_ *vfioFunction) {
-			f.remove("iommu_group")
-		}, NoDevice, []string{"no IOMMU is on", "pci:0000:00:01.0"}},
-		"no group": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			delete(k.paths, "/dev/vfio/7")
-		}, NoDevice, []string{"/dev/vfio/7 does not exist", "devtmpfs"}},
-		"group in use": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["open /dev/vfio/7"] = unix.EBUSY
-		}, NoDevice, []string{"another program", "fuser -v /dev/vfio/7"}},
-		"group denied": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["open /dev/vfio/7"] = unix.EACCES
-		}, Denied, []string{"open /dev/vfio/7: permission denied", "run as root"}},
-		"not viable": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.hidden = true },
-			NoDevice,
-			[]string{"cannot tell the device from others",
-				"ls /sys/kernel/iommu_groups/7/devices"}},
-		"no status": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["ioctl 3b67"] = unix.ENOTTY
-		}, NoDevice, []string{"VFIO_GROUP_GET_STATUS", "inappropriate ioctl for device"}},
-		"no container": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			delete(k.paths, vfioContainer)
-		}, NoDevice, []string{"/dev/vfio/vfio does not exist", "modprobe"}},
-		"no module": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["open "+vfioContainer] = unix.ENODEV
-		}, NoDevice, []string{"modprobe vfio_iommu_type1"}},
-		"container denied": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["open "+vfioContainer] = unix.EPERM
-		}, Denied, []string{"open /dev/vfio/vfio"}},
-		"group not attached": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["ioctl 3b68"] = unix.EINVAL
-		}, NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: invalid argument"}},
-		"another IOMMU": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["ioctl 3b66"] = unix.ENODEV
-		}, NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"}},
-		"GICv2": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["ioctl 3b66"] = unix.EPERM
-		}, Denied, []string{"GICv2", "allow_unsafe_interrupts"}},
-		"IOMMU not set": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["ioctl 3b66"] = unix.EBUSY
-		}, NoDevice, []string{"VFIO_SET_IOMMU", "device or resource busy"}},
-		"no function": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["ioctl 3b6a"] = unix.ENODEV
-		}, NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "no such device"}},
-		"no regions": {func(k *fakeVFIO, _ *fakeFunction,
-			_ *vfioFunction) {
-			k.errors["ioctl 3b6c"] = unix.EINVAL
-		}, NoDevice, []string{"VFIO_DEVICE_GET_REGION_INFO"}},
-		"all ones": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {
-			v.patch(k.t, vfioConfigRegionIndex, 0, []byte(strings.Repeat("\xff", 64)))
-			k.stubborn = true
-			k.writes = func(int, []byte, int64) bool { return true }
-		}, DeviceGone, []string{"all ones"}},
-		"decoding off": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
-			k.writes = func(int, []byte, int64) bool { return true }
-		}, NoDevice, []string{"memory decoding stays off"}},
-		"config denied": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
-			k.errors["pread function 0000:00:01.0"] = unix.EIO
-		}, IO, []string{"cannot be written"}},
-		"stays master": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {
-			v.patch(k.t, vfioConfigRegionIndex, configCommand, []byte{6})
-			k.stubborn = true
-			k.writes = func(int, []byte, int64) bool { return true }
-		}, Internal, []string{"bus mastering stays on"}},
+					"0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`"},
+		},
+		"no IOMMU": {
+			func(s vfioSetup) { s.edu.remove("iommu_group") },
+			NoDevice, []string{"no IOMMU is on", "pci:0000:00:01.0"},
+		},
+		"no group": {
+			func(s vfioSetup) { delete(s.paths, "/dev/vfio/7") },
+			NoDevice, []string{"/dev/vfio/7 does not exist", "devtmpfs"},
+		},
+		"group in use": {
+			failing("open /dev/vfio/7", unix.EBUSY),
+			NoDevice, []string{"another program", "fuser -v /dev/vfio/7"},
+		},
+		"group denied": {
+			failing("open /dev/vfio/7", unix.EACCES),
+			Denied, []string{"open /dev/vfio/7: permission denied", "run as root"},
+		},
+		"group not viable": {
+			func(s vfioSetup) { s.hidden = true },
+			NoDevice, []string{"cannot tell the device from others",
+				"ls /sys/kernel/iommu_groups/7/devices"},
+		},
+		"no status": {
+			failing("ioctl 3b67", unix.ENOTTY),
+			NoDevice, []string{"VFIO_GROUP_GET_STATUS", "inappropriate ioctl for device"},
+		},
+		"no container": {
+			func(s vfioSetup) { delete(s.paths, vfioContainer) },
+			NoDevice, []string{"/dev/vfio/vfio does not exist", "modprobe"},
+		},
+		"no module": {
+			failing("open "+vfioContainer, unix.ENODEV),
+			NoDevice, []string{"modprobe vfio_iommu_type1"},
+		},
+		"container denied": {
+			failing("open "+vfioContainer, unix.EPERM),
+			Denied, []string{"open /dev/vfio/vfio"},
+		},
+		"group not attached": {
+			failing("ioctl 3b68", unix.EINVAL),
+			NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: invalid argument"},
+		},
+		"another IOMMU": {
+			failing("ioctl 3b66", unix.ENODEV),
+			NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"},
+		},
+		"GICv2": {
+			failing("ioctl 3b66", unix.EPERM),
+			Denied, []string{"GICv2", "allow_unsafe_interrupts"},
+		},
+		"IOMMU not set": {
+			failing("ioctl 3b66", unix.EBUSY),
+			NoDevice, []string{"VFIO_SET_IOMMU", "device or resource busy"},
+		},
+		"no function": {
+			failing("ioctl 3b6a", unix.ENODEV),
+			NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "no such device"},
+		},
+		"no regions": {
+			failing("ioctl 3b6c", unix.EINVAL),
+			NoDevice, []string{"VFIO_DEVICE_GET_REGION_INFO"},
+		},
+		"all ones": {
+			func(s vfioSetup) {
+				ones := []byte(strings.Repeat("\xff", 64))
+				s.regions.patch(s.t, vfioConfigRegionIndex, 0, ones)
+				s.stubborn = true
+				ignoreStores(s)
+			},
+			DeviceGone, []string{"all ones"},
+		},
+		"memory decoding stays off": {
+			ignoreStores,
+			NoDevice, []string{"memory decoding stays off"},
+		},
+		"configuration space denied": {
+			failing("pread function 0000:00:01.0", unix.EIO),
+			IO, []string{"cannot be written"},
+		},
+		"bus mastering stays on": {
+			func(s vfioSetup) {
+				s.regions.patch(s.t, vfioConfigRegionIndex, configCommand, []byte{6})
+				s.stubborn = true
+				ignoreStores(s)
+			},
+			Internal, []string{"bus mastering stays on"},
+		},
 	} {
-		k := fakeVFIOKernel(t)
-		f, v := addVFIOEdu(k)
-		c.spoil(k, f, v)
-		_, err := taken("vfio:0000:00:01.0")
-		wantFault(t, what, err, c.code, c.words...)
-		if len(k.opened) > 0 || len(inUse()) > 0 {
-			t.Errorf("%s: still open: %v, %v", what, k.opened, inUse())
-		}
+		t.Run(name, func(t *testing.T) {
+			k := fakeVFIOKernel(t)
+			f, v := addVFIOEdu(k)
+			c.change(vfioSetup{k, f, v})
+			_, err := taken("vfio:0000:00:01.0")
+			wantFault(t, "open", err, c.code, c.words...)
+			if len(k.opened) > 0 || len(inUse()) > 0 {
+				t.Errorf("still open: %v, %v", k.opened, inUse())
+			}
+		})
 	}
 }
 
