@@ -15,7 +15,7 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// regionsOf gives what enabled regions of an iATU show, from its registers
+// regionsOf returns what enabled regions of an iATU translate, read from its registers
 // (offsets as in tt-kmd wormhole.c and blackhole.c).
 func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []string) {
 	for i := range 16 {
@@ -34,7 +34,7 @@ func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []
 	return list
 }
 
-// Tiles see host memory through the iATU, which somebody may have left aimed.
+// Tiles reach host memory through the iATU. Another program may have left regions enabled.
 func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 	fakeSysfs(t)
 	fakeFrames(t, 0x12_4000_0000)
@@ -44,8 +44,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 	}{{addWormhole(t), &boards.Wormhole}, {addBlackhole(t, 4<<30), &boards.Blackhole}} {
 		o := c.board.Outbound
 		register := func(offset uint64) uint64 {
-			return loadLittleEndian(c.f.at("resource2", offset,
-				4))
+			return loadLittleEndian(c.f.at("resource2", offset, 4))
 		}
 		c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
 		d := c.f.open()
@@ -71,7 +70,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := regionsOf(o, register); len(got) != 0 {
-				t.Errorf("%s, at rest: %q", c.board.Name, got)
+				t.Errorf("%s, without bus mastering: %q", c.board.Name, got)
 			}
 		}
 		program := func() { d.programOutbound(true); d.programOutbound(false) }
@@ -153,7 +152,7 @@ func TestClosedTwiceTheIATUIsLeftAlone(t *testing.T) {
 	k.writes = func(int, []byte, int64) bool { return true }
 	wantFault(t, "gone", d.Close(), DeviceGone, "all ones")
 	if d.Close() == nil {
-		t.Error("at rest, though it was not asked")
+		t.Error("no error, though bus mastering was not switched off")
 	}
 }
 
@@ -224,8 +223,7 @@ func storesBehind(o *boards.Outbound, on bool, a *Aperture, end uint64) (behind 
 			size = a.Size
 		}
 		o.ProgramRegion(i, 0, size, 0, func(register uint64, _ uint32) {
-			behind = behind ||
-				register >= end
+			behind = behind || register >= end
 		})
 	}
 	return behind

@@ -308,74 +308,94 @@ func TestAFunctionThatIsEnabledNeedsNoEnableFile(t *testing.T) {
 }
 
 func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
-	resource := "0x0000000000000000 0x0000000000000fff 0x0000000000040200\n"
-	for what, c := range map[string]struct {
-		spoil func(f *fakeFunction)
-		code  Code
-		words []string
+	const (
+		line    = "0x0000000000000000 0x0000000000000fff 0x0000000000040200\n"
+		missing = "no such file or directory"
+	)
+	writing := func(name, text string) func(*fakeFunction) {
+		return func(f *fakeFunction) { f.write(name, text) }
+	}
+	removing := func(name string) func(*fakeFunction) {
+		return func(f *fakeFunction) { f.remove(name) }
+	}
+	for name, c := range map[string]struct {
+		change func(*fakeFunction)
+		code   Code
+		words  []string
 	}{
-		"memory decoding stays off": {func(f *fakeFunction) {
-			f.patch("config", configCommand, 4)
-			// and says nothing
-			syscalls.pwrite = func(_ int, data []byte, _ int64) (int, error) {
-				return len(data),
-					nil
-			}
-		}, NoDevice, []string{"memory decoding stays off"}},
-		"cannot be enabled": {func(f *fakeFunction) {
-			f.patch("config", configCommand, 0)
-			f.remove("enable")
-		}, NoDevice, []string{"enable", "no such file or directory"}},
-		"all ones": {func(f *fakeFunction) {
-			f.patch("config", 0, 0xff, 0xff, 0xff, 0xff,
-				0xff, 0xff)
-		}, DeviceGone, []string{"all ones", "rescan"}},
-		"short config": {func(f *fakeFunction) { f.write("config", "\x34\x12\xe8\x11\x02") },
-			NoDevice, []string{"config", "5 bytes"}},
-		"no config": {func(f *fakeFunction) { f.remove("config") }, NoDevice,
-			[]string{"config", "no such file or directory"}},
-		"no resource": {func(f *fakeFunction) { f.remove("resource") }, NoDevice,
-			[]string{"resource", "no such file or directory"}},
-		"empty resource": {func(f *fakeFunction) { f.write("resource", "") }, NoDevice,
-			[]string{"resource", "line 1"}},
-		"short resource": {func(f *fakeFunction) {
-			f.write("resource",
-				strings.Repeat(resource, 4))
-		}, NoDevice, []string{"resource", "line 5"}},
-		"odd resource": {func(f *fakeFunction) { f.write("resource", resource+"0x0 0xfff\n") },
-			NoDevice, []string{"resource", "line 2"}},
-		"backward resource": {func(f *fakeFunction) {
-			f.write("resource", strings.Replace(resource, "0x0000000000000000",
-				"0x0000000000001000", 1))
-		}, NoDevice, []string{"resource", "line 1"}},
-		"resource no hex": {func(f *fakeFunction) {
-			f.write("resource",
-				strings.Replace(resource, "0fff", "0 ff", 1))
-		}, NoDevice, []string{"resource", "line 1"}},
-		"no modalias": {func(f *fakeFunction) { f.remove("modalias") }, NoDevice,
-			[]string{"modalias", "no such file or directory"}},
-		"short modalias": {func(f *fakeFunction) { f.write("modalias", modalias(1, 2, 3, 4)[:41]) },
-			NoDevice, []string{"modalias", "holds no PCI ids"}},
-		"odd modalias": {func(f *fakeFunction) {
-			f.write("modalias",
-				strings.Repeat("platform:", 6))
-		}, NoDevice, []string{"modalias", "holds no PCI ids"}},
-		"a folder": {func(f *fakeFunction) {
-			f.remove("modalias")
-			os.Mkdir(f.path("modalias"),
-				0o755)
-		}, NoDevice, []string{"read", "modalias", "is a directory"}},
+		"memory decoding stays off": {
+			func(f *fakeFunction) {
+				f.patch("config", configCommand, 4)
+				syscalls.pwrite = func(_ int, data []byte, _ int64) (int, error) {
+					return len(data), nil // and stores nothing
+				}
+			},
+			NoDevice, []string{"memory decoding stays off"},
+		},
+		"cannot be enabled": {
+			func(f *fakeFunction) {
+				f.patch("config", configCommand, 0)
+				f.remove("enable")
+			},
+			NoDevice, []string{"enable", missing},
+		},
+		"all ones": {
+			func(f *fakeFunction) { f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) },
+			DeviceGone, []string{"all ones", "rescan"},
+		},
+		"short configuration space": {
+			writing("config", "\x34\x12\xe8\x11\x02"),
+			NoDevice, []string{"config", "5 bytes"},
+		},
+		"no configuration space": {removing("config"), NoDevice, []string{"config", missing}},
+		"no resource":            {removing("resource"), NoDevice, []string{"resource", missing}},
+		"empty resource":         {writing("resource", ""), NoDevice, []string{"resource", "line 1"}},
+		"short resource": {
+			writing("resource", strings.Repeat(line, 4)),
+			NoDevice, []string{"resource", "line 5"},
+		},
+		"resource with a short line": {
+			writing("resource", line+"0x0 0xfff\n"),
+			NoDevice, []string{"resource", "line 2"},
+		},
+		"resource that ends before it begins": {
+			writing("resource",
+				strings.Replace(line, "0x0000000000000000", "0x0000000000001000", 1)),
+			NoDevice, []string{"resource", "line 1"},
+		},
+		"resource without hex digits": {
+			writing("resource", strings.Replace(line, "0fff", "0 ff", 1)),
+			NoDevice, []string{"resource", "line 1"},
+		},
+		"no modalias": {removing("modalias"), NoDevice, []string{"modalias", missing}},
+		"short modalias": {
+			writing("modalias", modalias(1, 2, 3, 4)[:41]),
+			NoDevice, []string{"modalias", "holds no PCI ids"},
+		},
+		"modalias of another bus": {
+			writing("modalias", strings.Repeat("platform:", 6)),
+			NoDevice, []string{"modalias", "holds no PCI ids"},
+		},
+		"modalias that is a directory": {
+			func(f *fakeFunction) {
+				f.remove("modalias")
+				os.Mkdir(f.path("modalias"), 0o755)
+			},
+			NoDevice, []string{"read", "modalias", "is a directory"},
+		},
 	} {
-		fakeSysfs(t)
-		f := addEdu(t)
-		c.spoil(f)
-		before := openFiles(t)
-		_, err := taken("pci:0000:00:01.0")
-		wantFault(t, what, err, c.code, c.words...)
-		if after := openFiles(t); after != before {
-			t.Errorf("%s: %d files open, %d before", what, after, before)
-		}
-		syscalls = real
+		t.Run(name, func(t *testing.T) {
+			fakeSysfs(t)
+			f := addEdu(t)
+			c.change(f)
+			defer func() { syscalls = real }()
+			before := openFiles(t)
+			_, err := taken("pci:0000:00:01.0")
+			wantFault(t, "open", err, c.code, c.words...)
+			if after := openFiles(t); after != before {
+				t.Errorf("%d files open, %d before", after, before)
+			}
+		})
 	}
 }
 

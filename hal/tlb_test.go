@@ -30,7 +30,7 @@ func tlb(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
 }
 
-// pointTo aims a window at once, as a run does at its Point.
+// pointTo programs a window, as a run does at its Point command.
 func pointTo(d *device, a *Aperture, t fbs.TileRange, address uint64) Code {
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
 	registers, home, code := d.EncodeWindow(a, t, address, &list[0])
@@ -74,8 +74,8 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 			t.Errorf("slot %d: configuration %#x, want %#x", c.slot, got, want)
 		}
 		a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
-		if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != 0xcafe0000+
-			uint64(c.slot) {
+		stored := 0xcafe0000 + uint64(c.slot)
+		if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != stored {
 			t.Errorf("slot %d: the window holds %#x", c.slot, got)
 		}
 	}
@@ -182,8 +182,8 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 			t.Errorf("address %#x: the window is at megabyte %d", address, got)
 		}
 		a.Store(0xfffc, 4, address|1)
-		if got := loadLittleEndian(f.at("resource0", 2*mega+address%mega+0xfffc,
-			4)); got != address|1 {
+		at := 2*mega + address%mega + 0xfffc
+		if got := loadLittleEndian(f.at("resource0", at, 4)); got != address|1 {
 			t.Errorf("address %#x: loaded %#x", address, got)
 		}
 	}
@@ -201,17 +201,21 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	corner.XStart = 1
 	far.X = 64
 	disordered.Ordering = 0
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		target  fbs.TileRange
 		address uint64
 	}{
-		"start corner of a unicast": {corner, 0}, "x of 7 bits": {far, 0},
-		"no ordering":    {disordered, 0},
-		"37-bit address": {tile, 1 << 36}, "aperture over the end": {tile, 0xf8000},
+		"start corner of a unicast": {corner, 0},
+		"x of 7 bits":               {far, 0},
+		"no ordering":               {disordered, 0},
+		"37-bit address":            {tile, 1 << 36},
+		"aperture over the end":     {tile, 0xf8000},
 	} {
-		if code := pointTo(d, a, c.target, c.address); code != Refused {
-			t.Errorf("%s: %v", what, code)
-		}
+		t.Run(name, func(t *testing.T) {
+			if code := pointTo(d, a, c.target, c.address); code != Refused {
+				t.Errorf("code %v, want %v", code, Refused)
+			}
+		})
 	}
 	if got := loadLittleEndian(f.at("resource0", 0x1fc00010, 8)); got != 0 {
 		t.Errorf("a refused Point stored %#x", got)
@@ -221,11 +225,11 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	none := NewAperture(newTape(), mega, 1000)
 	for _, a := range []*Aperture{bar, &free, &none} {
 		if code := pointTo(d, a, tile, 0); code != Internal {
-			t.Errorf("Point of slot %d, which is not mapped: %v", a.Slot, code)
+			t.Errorf("EncodeWindow of slot %d, which is not mapped: %v", a.Slot, code)
 		}
 	}
 	if code := d.ProgramWindow(a, tile, 0); code != Internal {
-		t.Errorf("Point of what registers aim: %v", code)
+		t.Errorf("ProgramWindow of a window that registers program: %v", code)
 	}
 }
 
@@ -258,7 +262,7 @@ func TestHardwareWindowsAreChosen(t *testing.T) {
 		f.must(d.Map(tlb(16*mega, fbs.NoSlot)))
 	}
 	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
-	wantFault(t, "all taken", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
+	wantFault(t, "all in use", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
 	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
 	wantFault(t, "too large", err, NoDevice, "no TLB window of 0x2000000 bytes is free")
 }
