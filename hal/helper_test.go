@@ -58,12 +58,12 @@ func wantFault(t *testing.T, what string, err error, code Code, words ...string)
 	}
 	for _, word := range words {
 		if !strings.Contains(fault.Reason, word) {
-			t.Errorf("%s: %q does not say %q", what, fault.Reason, word)
+			t.Errorf("%s: %q does not contain %q", what, fault.Reason, word)
 		}
 	}
 }
 
-// calls is system calls with methods, of which stand-ins replace some.
+// calls has the system calls as methods, so that fakes can replace some.
 type calls interface {
 	open(path string, flags int) (int, error)
 	close(fd int) error
@@ -76,13 +76,13 @@ type calls interface {
 	memfd(flags int) (int, error)
 }
 
-// use has hal make its system calls by k.
+// use makes hal call k instead of the kernel.
 func use(k calls) {
 	syscalls = syscallTable{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite,
 		k.memfd}
 }
 
-// linux is the real ones.
+// linux makes the real system calls.
 type linux struct{}
 
 var real = syscalls
@@ -105,7 +105,7 @@ func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
 	return real.pwrite(fd, data, offset)
 }
 
-func TestPanicsSayWhatTheirCauseSays(t *testing.T) {
+func TestPanicTextOfEachKindOfCause(t *testing.T) {
 	texts := map[any]string{"text": "text", error(BusFault): "bus fault", 7: "of no known kind"}
 	for cause, want := range texts {
 		if got := PanicText(cause); got != want {

@@ -271,7 +271,7 @@ func mustMap(t testing.TB, d Device, w fbs.Window) *Aperture {
 	return &a
 }
 
-func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
+func TestHostWindowsShareHugePages(t *testing.T) {
 	fakeSysfs(t)
 	fakeFrames(t, 0x4000_0000)
 	d := addEdu(t).open()
@@ -480,7 +480,7 @@ func TestMasterThatCannotBeSwitchedOffIsAFault(t *testing.T) {
 	wantFault(t, "gone", d.Close(), DeviceGone, "all ones")
 }
 
-func TestWhoMayNotStoreToConfigurationSpaceCannotMaster(t *testing.T) {
+func TestBusMasteringNeedsWriteAccessToConfigurationSpace(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeFrames(t, 0x4000_0000)
 	f := addEdu(t)
@@ -552,7 +552,7 @@ func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
 	}
 	f.patch("config", configCommand, 6)
 	k.writes = func(int, []byte, int64) bool { return true }
-	_, err := taken("pci:1234:11e8")
+	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "stays on", err, Internal, "bus mastering stays on")
 }
 
@@ -612,7 +612,7 @@ type still struct {
 func (s still) Alive() bool        { return s.alive }
 func (s still) Identity() Identity { return Identity{Name: "mock:still"} }
 
-func TestStandinAimsAndReachesNothing(t *testing.T) {
+func TestBaseDeviceDoesNothing(t *testing.T) {
 	registers, home, code := BaseDevice{}.EncodeWindow(nil, tile, 0, nil)
 	if registers != 0 || home != 0 || code != OK ||
 		(BaseDevice{}).AssignBusAddress(nil, nil) != nil ||
@@ -627,7 +627,7 @@ func TestStandinAimsAndReachesNothing(t *testing.T) {
 	}
 }
 
-func TestDevicesOfOneKindReachEachOther(t *testing.T) {
+func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 	fakeSysfs(t)
 	fakeFrames(t, 0x4000_0000)
 	f := addEdu(t)
@@ -652,19 +652,19 @@ func TestSystemCallsThatFailAreNamed(t *testing.T) {
 	k := fakeSystem(t)
 	f := addEdu(t)
 	k.errors["pread "+f.path("config")] = unix.EIO
-	_, err := taken("pci:1234:11e8")
+	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "config", err, NoDevice, "read "+f.path("config")+": input/output error")
 	clear(k.errors)
 	f.patch("config", configCommand, 0)
 	k.errors["pwrite"] = unix.EBUSY
-	_, err = taken("pci:1234:11e8")
+	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "enable", err, NoDevice, "write "+f.path("enable")+": device or resource busy")
 	clear(k.errors)
 	f.write("modalias", "one\n")
-	_, err = taken("pci:1234:11e8")
+	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "modalias", err, NoDevice, "modalias: holds no PCI ids")
 	k.substitute(sysfsDevices, "no folder")
-	_, err = taken("pci:1234:11e8")
+	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "folder", err, NoDevice, "getdents "+sysfsDevices+": not a directory")
 }
 
@@ -681,7 +681,7 @@ func TestMappingsThatFailAreFaults(t *testing.T) {
 	wantFault(t, "page of two kinds", err, NoDevice, "invalid argument", "another memory type")
 }
 
-func TestAFailureToUnmapIsTold(t *testing.T) {
+func TestCloseReportsAFailedUnmap(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeFrames(t, 0x4000_0000)
 	d := addEdu(t).open()
@@ -690,8 +690,8 @@ func TestAFailureToUnmapIsTold(t *testing.T) {
 	wantFault(t, "munmap", d.Close(), NoDevice, "munmap", "invalid argument")
 }
 
-// taken opens a device as the first Map takes it.
-func taken(name string) (Device, error) {
+// openAndAcquire opens a device and acquires it, as the first Map does.
+func openAndAcquire(name string) (Device, error) {
 	d, err := Open(name)
 	if err != nil {
 		return nil, err

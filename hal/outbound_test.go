@@ -137,9 +137,9 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	wantFault(t, "no registers", err, NoDevice, "mmap 0000:01:00.0 BAR 2: cannot allocate memory")
 }
 
-// TestClosedTwiceTheIATUIsLeftAlone: of a device that does not stop, Close asks
+// TestSecondCloseStoresNothingToTheIATU: of a device that does not stop, Close asks
 // again, when the registers are no longer mapped.
-func TestClosedTwiceTheIATUIsLeftAlone(t *testing.T) {
+func TestSecondCloseStoresNothingToTheIATU(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeFrames(t, 0x12_4000_0000)
 	f := addWormhole(t)
@@ -238,7 +238,7 @@ func needFaultAddress(t *testing.T) {
 	}
 }
 
-// faultNow loads from a file behind its end.
+// faultNow loads from a file past its end.
 func faultNow(t *testing.T) {
 	fd, err := unix.MemfdCreate("empty", 0)
 	if err != nil {

@@ -29,8 +29,7 @@ func (p *fakePool) mmap(fd int, offset int64, length, prot, flags int) ([]byte, 
 	return mem, err
 }
 
-// pread answers from pagemap: what /proc/self/maps says of the file's mappings says which of its
-// pages are where.
+// pread answers for pagemap: /proc/self/maps shows which pages of the file are mapped where.
 func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
 	if p.opened[fd] != pagemap {
 		return p.fakeKernel.pread(fd, data, offset)
@@ -215,7 +214,7 @@ func TestHostMemoryOfTheKernelsPoolLiesSideBySide(t *testing.T) {
 		if after := free(); after != before || !strings.Contains(err.Error(), "not contiguous") {
 			t.Errorf("%v; %d huge pages are free, %d were", err, after, before)
 		}
-		t.Skip("a pool whose pages lie apart: ", err)
+		t.Skip("no contiguous pages in the pool: ", err)
 	}
 	if left := free(); left != before-needed {
 		t.Errorf("%d huge pages are free, %d were, %d are needed", left, before, needed)

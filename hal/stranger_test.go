@@ -23,7 +23,7 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 			for _, command := range []byte{0, configCommandMaster,
 				configCommandMemory | configCommandMaster} {
 				f.patch("config", configCommand, command, 0)
-				look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
+				checkOnlyOpened(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
 					[6]uint64{mega}})
 				if got := f.command(); got != uint64(command) ||
 					string(f.at("enable", 0, 2)) != "0\n" {
@@ -44,7 +44,7 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 		v.resets = true
 		v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0})
 		for _, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11e8"} {
-			look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
+			checkOnlyOpened(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
 				[6]uint64{mega}})
 		}
 		if command := v.at(t, vfioConfigRegionIndex, configCommand, 1)[0]; command != 6 ||
@@ -54,7 +54,7 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 	})
 	t.Run("tt", func(t *testing.T) {
 		k := fakeTTKernel(t, &boards.Wormhole)
-		look(t, k.fakeKernel, "tt:"+ttNode, Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e,
+		checkOnlyOpened(t, k.fakeKernel, "tt:"+ttNode, Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e,
 			0, boards.Wormhole.Bars})
 		if k.taken || len(k.powers) > 0 || !k.quiet {
 			t.Errorf("locked %v, power %v, asked for none at open %v", k.taken, k.powers, k.quiet)
@@ -62,8 +62,8 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 	})
 }
 
-// look opens a device, and sees that nothing was stored or reset.
-func look(t *testing.T, k *fakeKernel, name string, want Identity) {
+// checkOnlyOpened opens a device and checks that nothing was stored or reset.
+func checkOnlyOpened(t *testing.T, k *fakeKernel, name string, want Identity) {
 	t.Helper()
 	k.journal = nil
 	d, err := Open(name)
@@ -93,7 +93,7 @@ func (f *fakeFunction) openOnly() Device {
 	return d
 }
 
-// A device whose first Map failed gives no window later.
+// A device whose first Map failed maps no window later.
 func TestADeviceThatCannotBeTakenStaysSo(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.locked = true

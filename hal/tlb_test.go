@@ -147,7 +147,7 @@ func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 	}
 }
 
-func TestWriteCombiningWindowsAreAimedThroughTheUncachedMapping(t *testing.T) {
+func TestWriteCombiningWindowsAreProgrammedThroughTheUncachedMapping(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
@@ -233,7 +233,7 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	}
 }
 
-func TestHardwareWindowsAreChosen(t *testing.T) {
+func TestTLBWindowsAreChosen(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()

@@ -24,24 +24,24 @@ import (
 // second time.
 type fakeTT struct {
 	*fakeKernel
-	f       *fakeFunction
-	board   *boards.Board
-	file    string
-	api     uint32
-	bars    []ttMapping
-	device  ttDeviceInfo
-	used    map[uint32]bool // windows
-	aimed   []ttConfigure
-	pins    []ttPin
-	noc     uint64 // of the next pin
-	locked  bool   // by another
-	cleanup ttCleanup
-	stale   bool // the device was reset by another
-	reset   bool // the device is between reset and post-reset
-	taken   bool // by this program
-	minor   uint8
-	powers  []uint16 // features that were asked for, one after the other
-	quiet   bool     // the file is one of who asks for power by himself (O_APPEND)
+	f          *fakeFunction
+	board      *boards.Board
+	file       string
+	api        uint32
+	bars       []ttMapping
+	device     ttDeviceInfo
+	used       map[uint32]bool // windows
+	programmed []ttConfigure
+	pins       []ttPin
+	noc        uint64 // of the next pin
+	locked     bool   // by another
+	cleanup    ttCleanup
+	stale      bool // the device was reset by another
+	reset      bool // the device is between reset and post-reset
+	taken      bool // by this program
+	minor      uint8
+	powers     []uint16 // features that were asked for, one after the other
+	quiet      bool     // the program asks for power by itself (O_APPEND)
 }
 
 const (
@@ -166,7 +166,7 @@ func (k *fakeTT) configure(c ttConfigure) (int, error) {
 	case c.address%k.board.TLB.GroupOf(int(c.id)).Size != 0:
 		return -1, unix.EINVAL
 	}
-	k.aimed = append(k.aimed, c)
+	k.programmed = append(k.programmed, c)
 	return 0, nil
 }
 
@@ -180,7 +180,7 @@ func (k *fakeTT) pin(p *ttPin) (int, error) {
 	return 0, nil
 }
 
-// at gives bytes of the driver's file.
+// bytes returns bytes of the driver's file.
 func (k *fakeTT) bytes(offset uint64, n int) []byte {
 	k.t.Helper()
 	return (&fakeFunction{t: k.t, folder: filepath.Dir(k.file)}).at(filepath.Base(k.file), offset,
@@ -189,7 +189,7 @@ func (k *fakeTT) bytes(offset uint64, n int) []byte {
 
 func (k *fakeTT) openTT() *device {
 	k.t.Helper()
-	d, err := taken("tt:" + ttNode)
+	d, err := openAndAcquire("tt:" + ttNode)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -300,13 +300,13 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := fakeTTKernel(t, &boards.Wormhole)
 			c.change(k)
-			_, err := taken("tt:/dev/tenstorrent/0")
+			_, err := openAndAcquire("tt:/dev/tenstorrent/0")
 			wantFault(t, "open", err, c.code, c.words...)
 		})
 	}
 }
 
-func TestTheDriverGivesAndAimsWindows(t *testing.T) {
+func TestDriverAllocatesAndProgramsWindows(t *testing.T) {
 	for _, c := range []struct {
 		board *boards.Board
 		size  uint64
@@ -342,14 +342,14 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 		want := ttConfigure{id: uint32(c.slot), address: 9 * window, xEnd: 3, yEnd: 5,
 			xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc),
 			ordering: 1}
-		if k.aimed[0] != want {
-			t.Errorf("%s: aimed %+v, want %+v", c.board.Name, k.aimed[0], want)
+		if k.programmed[0] != want {
+			t.Errorf("%s: programmed %+v, want %+v", c.board.Name, k.programmed[0], want)
 		}
 		a.Store(4, 4, 0xbeef)
 		if got := loadLittleEndian(k.bytes(ttWindows+c.start+window-c.size+4, 4)); got != 0xbeef {
 			t.Errorf("%s: the file holds %#x", c.board.Name, got)
 		}
-		k.aimed = make([]ttConfigure, 0, 100)
+		k.programmed = make([]ttConfigure, 0, 100)
 		backend := d.backend.(*tt)
 		request := structPointer(&backend.configureRequest)
 		ofFake := testing.AllocsPerRun(10, func() {
@@ -369,7 +369,7 @@ func b2u(b bool) uint8 {
 	return 0
 }
 
-func TestWhatTheDriverCannotAimIsRefused(t *testing.T) {
+func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
 	with := func(change func(*fbs.TileRange)) fbs.TileRange {
 		to := tile
 		change(&to)
@@ -396,8 +396,8 @@ func TestWhatTheDriverCannotAimIsRefused(t *testing.T) {
 		d := k.openTT()
 		a := mustMap(t, d, tlb(0x10000, fbs.NoSlot))
 		if code := d.ProgramWindow(a, c.target, c.address); code != c.want ||
-			len(k.aimed) != int(b2u(c.want == OK)) {
-			t.Errorf("%s: %v, aimed %d times", c.what, code, len(k.aimed))
+			len(k.programmed) != int(b2u(c.want == OK)) {
+			t.Errorf("%s: %v, programmed %d times", c.what, code, len(k.programmed))
 		}
 	}
 	k := fakeTTKernel(t, &boards.Wormhole)
@@ -488,7 +488,7 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	}
 }
 
-func TestTheDriverKeepsMastering(t *testing.T) {
+func TestDriverKeepsBusMasteringOn(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.f.patch("config", configCommand, 6)
 	k.f.patch("config", configStatus, 0, 0x10)
@@ -505,21 +505,21 @@ func TestTheDriverKeepsMastering(t *testing.T) {
 	}
 }
 
-// aimed is an image of two Wormholes, with a BAR window, and a TLB window of each.
-func aimed(commands ...fbs.Command) *fbs.View {
+// wormholeImage returns an image of two Wormholes, with a BAR window, and a TLB window of each.
+func wormholeImage(commands ...fbs.Command) *fbs.View {
 	wormhole := fbs.DeviceInfo{DeviceT: gen.DeviceT{Vendor: 0x1e52, Device: 0x401e}}
 	return &fbs.View{Devices: []fbs.DeviceInfo{wormhole, wormhole}, Commands: commands,
 		Windows: []fbs.Window{{Kind: gen.WindowKindBar}, {Kind: gen.WindowKindTlb},
 			{Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
 }
 
-// aimAt points a window at a tile, and run stores to its register of resets.
-func aimAt(window uint16, address uint64, tile fbs.TileRange) fbs.Command {
+// pointAt returns a Point command to a tile, and storeReset a store to its reset register.
+func pointAt(window uint16, address uint64, tile fbs.TileRange) fbs.Command {
 	tile.Ordering = gen.OrderingDefault
 	return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: tile.Pack()}
 }
 
-func run(window uint16, value uint64) fbs.Command {
+func storeReset(window uint16, value uint64) fbs.Command {
 	return fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: window, Offset: 0x121b0,
 		Value: value}
 }
@@ -530,9 +530,9 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 		return fbs.Command{Opcode: gen.OpcodeModify, Width: 4, Window: 1, Offset: 0x121b0,
 			Value: value, Mask: mask}
 	}
-	point, one, two := aimAt(1, at, fbs.TileRange{X: 1, Y: 2}), fbs.TileRange{X: 1, Y: 2},
+	point, one, two := pointAt(1, at, fbs.TileRange{X: 1, Y: 2}), fbs.TileRange{X: 1, Y: 2},
 		fbs.TileRange{X: 3, Y: 3, NoC: 1}
-	elsewhere := run(1, 1)
+	elsewhere := storeReset(1, 1)
 	elsewhere.Offset = 0x21b4
 	for _, test := range []struct {
 		what     string
@@ -540,24 +540,24 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 		want     fbs.TileRange // X 0: none
 	}{
 		{"no reset", []fbs.Command{point, {Opcode: gen.OpcodeDelay, Amount: 1}, elsewhere,
-			run(0, running)}, fbs.TileRange{}},
-		{"a window that is aimed later", []fbs.Command{run(1, running), point}, fbs.TileRange{}},
-		{"the first of two", []fbs.Command{point, aimAt(2, at, two), run(1, running),
-			run(2, running)}, one},
-		{"put into reset first", []fbs.Command{point, aimAt(2, at, two), run(1, resting),
-			run(2, running)}, two},
-		{"put into reset alone", []fbs.Command{point, run(1, resting)}, fbs.TileRange{}},
+			storeReset(0, running)}, fbs.TileRange{}},
+		{"a window that is pointed later", []fbs.Command{storeReset(1, running), point}, fbs.TileRange{}},
+		{"the first of two", []fbs.Command{point, pointAt(2, at, two), storeReset(1, running),
+			storeReset(2, running)}, one},
+		{"put into reset first", []fbs.Command{point, pointAt(2, at, two), storeReset(1, resting),
+			storeReset(2, running)}, two},
+		{"put into reset alone", []fbs.Command{point, storeReset(1, resting)}, fbs.TileRange{}},
 		{"a bit that is no core's", []fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRange{}},
 		{"one core of several", []fbs.Command{point, bits(0, 0x800)}, one},
 		{"many at once",
-			[]fbs.Command{aimAt(1, at, fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1,
-				Multicast: true}), run(1, running)}, fbs.TileRange{}},
-		{"moved away", []fbs.Command{point, aimAt(1, 0, one), run(1, running)}, fbs.TileRange{}},
-		{"of the other device", []fbs.Command{aimAt(3, at, one), run(3, running)}, fbs.TileRange{}},
-		{"aimed at the register itself", []fbs.Command{aimAt(1, 0xffb121b0, one)}, fbs.TileRange{}},
+			[]fbs.Command{pointAt(1, at, fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1,
+				Multicast: true}), storeReset(1, running)}, fbs.TileRange{}},
+		{"moved away", []fbs.Command{point, pointAt(1, 0, one), storeReset(1, running)}, fbs.TileRange{}},
+		{"of the other device", []fbs.Command{pointAt(3, at, one), storeReset(3, running)}, fbs.TileRange{}},
+		{"pointed at the register itself", []fbs.Command{pointAt(1, 0xffb121b0, one)}, fbs.TileRange{}},
 	} {
 		k := fakeTTKernel(t, &boards.Wormhole)
-		note, err := k.openTT().RegisterExitCleanup(aimed(test.commands...), 0)
+		note, err := k.openTT().RegisterExitCleanup(wormholeImage(test.commands...), 0)
 		want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y, noc: test.want.NoC,
 			address: 0xffb121b0, data: resting}
 		if test.want.X == 0 {
@@ -570,7 +570,7 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 }
 
 func TestCleanupIsHandedToTheDriver(t *testing.T) {
-	image, rests := aimed(aimAt(1, 0xffb00000, tile), run(1, 0)), aimed(aimAt(1, 0xffb00000, tile))
+	image, rests := wormholeImage(pointAt(1, 0xffb00000, tile), storeReset(1, 0)), wormholeImage(pointAt(1, 0xffb00000, tile))
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.errors["ioctl fa0e"] = unix.EOPNOTSUPP
 	_, err := k.openTT().RegisterExitCleanup(image, 0)
@@ -578,7 +578,7 @@ func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	k = fakeTTKernel(t, &boards.Wormhole)
 	k.minor = 1
 	d := k.openTT()
-	// A line: that of the next device stands behind it.
+	// One line: the next device may add its own.
 	if note, err := d.RegisterExitCleanup(image, 0); !strings.Contains(note,
 		"go on running; tt-kmd 2.2") || strings.Index(note, "\n") != len(note)-1 || err != nil {
 		t.Errorf("tt-kmd 2.1: %q, %v", note, err)
@@ -588,7 +588,7 @@ func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	}
 	fakeSysfs(t)
 	if note, err := addEdu(t).open().RegisterExitCleanup(image, 0); note != "" || err != nil {
-		t.Errorf("a lane without a driver: %q, %v", note, err)
+		t.Errorf("a backend without a driver: %q, %v", note, err)
 	}
 }
 

@@ -56,7 +56,7 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 	k.substitute(vfioContainer, "")
 	t.Cleanup(func() {
 		if len(k.dma) > 0 || len(inUse()) > 0 {
-			t.Errorf("left behind: %v, %v", k.dma, inUse())
+			t.Errorf("not released: %v, %v", k.dma, inUse())
 		}
 	})
 	return k
@@ -137,7 +137,7 @@ func addVFIOEdu(k *fakeVFIO) (*fakeFunction, *vfioFunction) {
 
 func (f *fakeFunction) openVFIO() *device {
 	f.t.Helper()
-	d, err := taken("vfio:" + f.address)
+	d, err := openAndAcquire("vfio:" + f.address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 	v.resets = true
 	for i, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11E8"} {
 		v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0}) // left mastering
-		d, err := taken(name)
+		d, err := openAndAcquire(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -399,7 +399,7 @@ func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
 	}
 }
 
-func TestAnIOMMUWithLittleIsUsedUp(t *testing.T) {
+func TestIOMMUWithoutFreeAddressesIsAFault(t *testing.T) {
 	k := fakeVFIOKernel(t)
 	f, _ := addVFIOEdu(k)
 	k.pageSize = 0x10000
@@ -594,7 +594,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 			k := fakeVFIOKernel(t)
 			f, v := addVFIOEdu(k)
 			c.change(vfioSetup{k, f, v})
-			_, err := taken("vfio:0000:00:01.0")
+			_, err := openAndAcquire("vfio:0000:00:01.0")
 			wantFault(t, "open", err, c.code, c.words...)
 			if len(k.opened) > 0 || len(inUse()) > 0 {
 				t.Errorf("still open: %v, %v", k.opened, inUse())
@@ -760,7 +760,7 @@ func TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce(t *testing.T) {
 	for _, name := range names {
 		all.Go(func() {
 			for range 100 {
-				d, err := taken(name)
+				d, err := openAndAcquire(name)
 				if err != nil {
 					t.Error(err)
 					return
