@@ -375,30 +375,32 @@ func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
 		change(&to)
 		return to
 	}
-	for _, c := range []struct {
-		what    string
+	vc := func(channel uint8) fbs.TileRange {
+		return with(func(t *fbs.TileRange) { t.StaticVC = channel })
+	}
+	far := with(func(t *fbs.TileRange) { t.X = 64 })
+	for name, c := range map[string]struct {
 		board   *boards.Board
 		target  fbs.TileRange
 		address uint64
 		want    Code
 	}{
-		{"plain", &boards.Wormhole, tile, 0, OK},
-		{"x of 7 bits", &boards.Wormhole, with(func(t *fbs.TileRange) { t.X = 64 }), 0, Refused},
-		{"over the end", &boards.Wormhole, tile, 0xf8000, Refused},
-		{"channel 0, which the driver leaves out", &boards.Wormhole,
-			with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, Refused},
-		{"channel 0, which is a bit", &boards.Blackhole,
-			with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, OK},
-		{"channel 1", &boards.Blackhole, with(func(t *fbs.TileRange) { t.StaticVC = 2 }), 0,
-			Refused},
+		"a tile":       {&boards.Wormhole, tile, 0, OK},
+		"x of 7 bits":  {&boards.Wormhole, far, 0, Refused},
+		"over the end": {&boards.Wormhole, tile, 0xf8000, Refused},
+		"channel 0, which the driver does not set": {&boards.Wormhole, vc(1), 0, Refused},
+		"channel 0, which is a bit":                {&boards.Blackhole, vc(1), 0, OK},
+		"channel 1":                                {&boards.Blackhole, vc(2), 0, Refused},
 	} {
-		k := fakeTTKernel(t, c.board)
-		d := k.openTT()
-		a := mustMap(t, d, tlb(0x10000, fbs.NoSlot))
-		if code := d.ProgramWindow(a, c.target, c.address); code != c.want ||
-			len(k.programmed) != int(b2u(c.want == OK)) {
-			t.Errorf("%s: %v, programmed %d times", c.what, code, len(k.programmed))
-		}
+		t.Run(name, func(t *testing.T) {
+			k := fakeTTKernel(t, c.board)
+			d := k.openTT()
+			a := mustMap(t, d, tlb(0x10000, fbs.NoSlot))
+			code := d.ProgramWindow(a, c.target, c.address)
+			if code != c.want || len(k.programmed) != int(b2u(c.want == OK)) {
+				t.Errorf("%v, programmed %d times", code, len(k.programmed))
+			}
+		})
 	}
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
@@ -525,52 +527,62 @@ func storeReset(window uint16, value uint64) fbs.Command {
 }
 
 func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
-	const at, running, resting = 0xffb00000, 0x47000, 0x47800
+	const at, running, inReset = 0xffb00000, 0x47000, 0x47800
 	bits := func(value, mask uint64) fbs.Command {
 		return fbs.Command{Opcode: gen.OpcodeModify, Width: 4, Window: 1, Offset: 0x121b0,
 			Value: value, Mask: mask}
 	}
-	point, one, two := pointAt(1, at, fbs.TileRange{X: 1, Y: 2}), fbs.TileRange{X: 1, Y: 2},
-		fbs.TileRange{X: 3, Y: 3, NoC: 1}
+	one, two := fbs.TileRange{X: 1, Y: 2}, fbs.TileRange{X: 3, Y: 3, NoC: 1}
+	several := fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1, Multicast: true}
+	point, pointTwo := pointAt(1, at, one), pointAt(2, at, two)
 	elsewhere := storeReset(1, 1)
 	elsewhere.Offset = 0x21b4
-	for _, test := range []struct {
-		what     string
+	delay := fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1}
+	for name, test := range map[string]struct {
 		commands []fbs.Command
 		want     fbs.TileRange // X 0: none
 	}{
-		{"no reset", []fbs.Command{point, {Opcode: gen.OpcodeDelay, Amount: 1}, elsewhere,
-			storeReset(0, running)}, fbs.TileRange{}},
-		{"a window that is pointed later", []fbs.Command{storeReset(1, running), point}, fbs.TileRange{}},
-		{"the first of two", []fbs.Command{point, pointAt(2, at, two), storeReset(1, running),
-			storeReset(2, running)}, one},
-		{"put into reset first", []fbs.Command{point, pointAt(2, at, two), storeReset(1, resting),
-			storeReset(2, running)}, two},
-		{"put into reset alone", []fbs.Command{point, storeReset(1, resting)}, fbs.TileRange{}},
-		{"a bit that is no core's", []fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRange{}},
-		{"one core of several", []fbs.Command{point, bits(0, 0x800)}, one},
-		{"many at once",
-			[]fbs.Command{pointAt(1, at, fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1,
-				Multicast: true}), storeReset(1, running)}, fbs.TileRange{}},
-		{"moved away", []fbs.Command{point, pointAt(1, 0, one), storeReset(1, running)}, fbs.TileRange{}},
-		{"of the other device", []fbs.Command{pointAt(3, at, one), storeReset(3, running)}, fbs.TileRange{}},
-		{"pointed at the register itself", []fbs.Command{pointAt(1, 0xffb121b0, one)}, fbs.TileRange{}},
+		"no store to the register": {
+			[]fbs.Command{point, delay, elsewhere, storeReset(0, running)}, fbs.TileRange{}},
+		"a window that is pointed later": {
+			[]fbs.Command{storeReset(1, running), point}, fbs.TileRange{}},
+		"the first of two": {
+			[]fbs.Command{point, pointTwo, storeReset(1, running), storeReset(2, running)}, one},
+		"the first is put into reset": {
+			[]fbs.Command{point, pointTwo, storeReset(1, inReset), storeReset(2, running)}, two},
+		"put into reset only": {
+			[]fbs.Command{point, storeReset(1, inReset)}, fbs.TileRange{}},
+		"a bit that is no core's": {
+			[]fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRange{}},
+		"one core of several": {
+			[]fbs.Command{point, bits(0, 0x800)}, one},
+		"several tiles at once": {
+			[]fbs.Command{pointAt(1, at, several), storeReset(1, running)}, fbs.TileRange{}},
+		"a window that was moved away": {
+			[]fbs.Command{point, pointAt(1, 0, one), storeReset(1, running)}, fbs.TileRange{}},
+		"a tile of another device": {
+			[]fbs.Command{pointAt(3, at, one), storeReset(3, running)}, fbs.TileRange{}},
+		"pointed at the register itself": {
+			[]fbs.Command{pointAt(1, 0xffb121b0, one)}, fbs.TileRange{}},
 	} {
-		k := fakeTTKernel(t, &boards.Wormhole)
-		note, err := k.openTT().RegisterExitCleanup(wormholeImage(test.commands...), 0)
-		want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y, noc: test.want.NoC,
-			address: 0xffb121b0, data: resting}
-		if test.want.X == 0 {
-			want = ttCleanup{}
-		}
-		if k.cleanup != want || note != "" || err != nil {
-			t.Errorf("%s: %+v, want %+v; %q, %v", test.what, k.cleanup, want, note, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			k := fakeTTKernel(t, &boards.Wormhole)
+			note, err := k.openTT().RegisterExitCleanup(wormholeImage(test.commands...), 0)
+			want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y,
+				noc: test.want.NoC, address: 0xffb121b0, data: inReset}
+			if test.want.X == 0 {
+				want = ttCleanup{}
+			}
+			if k.cleanup != want || note != "" || err != nil {
+				t.Errorf("%+v, want %+v; %q, %v", k.cleanup, want, note, err)
+			}
+		})
 	}
 }
 
 func TestCleanupIsHandedToTheDriver(t *testing.T) {
-	image, rests := wormholeImage(pointAt(1, 0xffb00000, tile), storeReset(1, 0)), wormholeImage(pointAt(1, 0xffb00000, tile))
+	point := pointAt(1, 0xffb00000, tile)
+	image, leavesReset := wormholeImage(point, storeReset(1, 0)), wormholeImage(point)
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.errors["ioctl fa0e"] = unix.EOPNOTSUPP
 	_, err := k.openTT().RegisterExitCleanup(image, 0)
@@ -583,8 +595,8 @@ func TestCleanupIsHandedToTheDriver(t *testing.T) {
 		"go on running; tt-kmd 2.2") || strings.Index(note, "\n") != len(note)-1 || err != nil {
 		t.Errorf("tt-kmd 2.1: %q, %v", note, err)
 	}
-	if note, err := d.RegisterExitCleanup(rests, 0); note != "" || err != nil {
-		t.Errorf("tt-kmd 2.1, nothing to see to: %q, %v", note, err)
+	if note, err := d.RegisterExitCleanup(leavesReset, 0); note != "" || err != nil {
+		t.Errorf("tt-kmd 2.1, nothing to clean up: %q, %v", note, err)
 	}
 	fakeSysfs(t)
 	if note, err := addEdu(t).open().RegisterExitCleanup(image, 0); note != "" || err != nil {

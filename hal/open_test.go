@@ -23,8 +23,8 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 			for _, command := range []byte{0, configCommandMaster,
 				configCommandMemory | configCommandMaster} {
 				f.patch("config", configCommand, command, 0)
-				checkOnlyOpened(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
-					[6]uint64{mega}})
+				want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}}
+				checkOnlyOpened(t, k.fakeKernel, name, want)
 				if got := f.command(); got != uint64(command) ||
 					string(f.at("enable", 0, 2)) != "0\n" {
 					t.Errorf("%s: command register %#x, was %#x; enable holds %q", name, got,
@@ -44,8 +44,8 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 		v.resets = true
 		v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0})
 		for _, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11e8"} {
-			checkOnlyOpened(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
-				[6]uint64{mega}})
+			want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}}
+			checkOnlyOpened(t, k.fakeKernel, name, want)
 		}
 		if command := v.at(t, vfioConfigRegionIndex, configCommand, 1)[0]; command != 6 ||
 			k.resets != 0 || k.kind != 0 {
@@ -54,8 +54,8 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 	})
 	t.Run("tt", func(t *testing.T) {
 		k := fakeTTKernel(t, &boards.Wormhole)
-		checkOnlyOpened(t, k.fakeKernel, "tt:"+ttNode, Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e,
-			0, boards.Wormhole.Bars})
+		want := Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e, 0, boards.Wormhole.Bars}
+		checkOnlyOpened(t, k.fakeKernel, "tt:"+ttNode, want)
 		if k.taken || len(k.powers) > 0 || !k.quiet {
 			t.Errorf("locked %v, power %v, asked for none at open %v", k.taken, k.powers, k.quiet)
 		}
