@@ -1,4 +1,4 @@
-//go:build !notiles
+//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
 
 package hal
 
