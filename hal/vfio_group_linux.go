@@ -31,54 +31,52 @@ var vfioShared struct {
 	nextIOVA uint64      // the next address to use
 }
 
-// joinGroup opens the container and the function's group. The first function of a group puts it
-// into the container, and the first group there makes the container get its IOMMU. The caller
-// holds the lock.
+// joinGroup opens the container and the function's group, and prepares both unless another
+// function has done so. The caller holds the lock.
 func (v *vfio) joinGroup() (group *vfioFile, err error) {
 	v.dev.cleanups.add(v.leaveGroup)
-	path := vfioDir + v.group
-	// The container holds the addresses that the IOMMU maps.
+	// The container has the addresses that the IOMMU maps.
 	container, err := v.openShared(vfioContainer)
 	if err != nil {
 		return nil, err
 	}
 	v.container = container.fd
-	// The group holds the function, and all others that the IOMMU cannot tell from it.
-	group, err = v.openShared(path)
+	// The group has the function, and all others that the IOMMU cannot tell from it.
+	group, err = v.openShared(vfioDir + v.group)
 	if err != nil {
 		return nil, err
 	}
-	if group.users > 1 {
-		return group, nil // another function of the group has done the rest
+	if group.users == 1 {
+		err = v.attachGroup(group)
 	}
+	if err == nil && !vfioShared.iommu {
+		err = v.setIOMMU()
+	}
+	return group, err
+}
+
+// attachGroup puts a group into the container.
+func (v *vfio) attachGroup(group *vfioFile) error {
 	// Ask whether the group can be used: no other driver may have a function of it, since that
 	// function could reach the same memory.
 	status := vfioStatus{argsz: 8}
-	err = ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
-		"VFIO_GROUP_GET_STATUS", path)
+	err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
+		"VFIO_GROUP_GET_STATUS", group.path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if status.flags&vfioGroupFlagsViable == 0 {
-		return nil, v.dev.fault(NoDevice, "the IOMMU cannot tell the device from others that "+
+		return v.dev.fault(NoDevice, "the IOMMU cannot tell the device from others that "+
 			"drivers have; bind all of `ls /sys/kernel/iommu_groups/"+v.group+
 			"/devices` to vfio-pci, or unbind them from their drivers")
 	}
 	// Put the group into the container: its functions get the container's addresses.
-	fd := int32(container.fd)
-	err = ioctlStruct(group.fd, vfioGroupSetContainer, structPointer(&fd),
-		"VFIO_GROUP_SET_CONTAINER", path)
-	if err != nil {
-		return nil, err
-	}
-	if vfioShared.iommu {
-		return group, nil
-	}
-	// Choose the kind of IOMMU, which a container without groups cannot have.
-	return group, v.setIOMMU()
+	fd := int32(v.container)
+	return ioctlStruct(group.fd, vfioGroupSetContainer, structPointer(&fd),
+		"VFIO_GROUP_SET_CONTAINER", group.path)
 }
 
-// setIOMMU makes the container get its IOMMU.
+// setIOMMU makes the container get its IOMMU, which is possible once it has a group.
 func (v *vfio) setIOMMU() error {
 	_, err := syscalls.ioctl(v.container, vfioSetIOMMU, vfioType1v2IOMMU, nil)
 	switch err {
