@@ -23,16 +23,16 @@ type device struct {
 	acquired     bool  // the first Map acquired the device, or failed to
 	acquireError error // of the first Map; each later one returns it too
 
-	function  function    // identity, address and BARs (sysfs_linux.go)
-	config    configSpace // (config_linux.go)
-	busMaster busMaster   // (busmaster_linux.go)
-	memory    hostMemory  // (hostmem_linux.go)
-	tlb       tlbWindows  // (tlb_linux.go)
-	outbound  outbound    // address translation for tiles (outbound_linux.go)
-	cleanups  cleanups    // (cleanup_linux.go)
+	function  function    // identity, address and BARs: sysfs_linux.go
+	config    configSpace // configuration space: config_linux.go
+	busMaster busMaster   // whether it masters the bus: busmaster_linux.go
+	memory    hostMemory  // memory of its Host windows: hostmem_linux.go
+	tlb       tlbWindows  // TLB windows: tlb_linux.go
+	outbound  outbound    // address translation for tiles: outbound_linux.go
+	cleanups  cleanups    // what Close releases: cleanup_linux.go
 }
 
-// backend is one way in which the kernel hands out a PCI function.
+// backend is one of the ways in which the kernel offers a PCI function to user space.
 type backend interface {
 	// probe finds the device and reads its identity. It stores nothing to the device.
 	probe() error
@@ -40,7 +40,7 @@ type backend interface {
 	// decoding is then on, bus mastering is off, and DMA that a killed program left running has
 	// been stopped.
 	acquire() error
-	// mapBarRange maps a range of a BAR with mapFile. Write-combining is a wish.
+	// mapBarRange maps a range of a BAR with mapFile. It may ignore writeCombining.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
 	// mapForDevice returns the address at which the device reaches whole pages of host memory,
 	// and keeps the pages where they are. Huge pages stay where they are anyway.

@@ -139,7 +139,7 @@ func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	}
 	first := uint64(a.Base) &^ (pageSize() - 1)
 	inside := uint64(a.Base) - first
-	// The owner unmaps it again: its Close ends the window.
+	// The owner maps it, so that its Close unmaps it together with the window.
 	bus, err := owner.backend.(*vfio).mapDMA(first, fbs.RoundUp(inside+a.Size, pageSize()))
 	a.Bus = bus + inside
 	return err
