@@ -8,16 +8,18 @@ import (
 	"lightmetal/fbs"
 )
 
-// Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2).
+// Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2), with the names of
+// linux/pci_regs.h.
 const (
-	configCommand       = 0x04 // R/W u16
-	configCommandMemory = 1 << 1
-	configCommandMaster = 1 << 2
-	configStatus        = 0x06 // R/W1C u16
-	configBars          = 6
+	configCommand       = 0x04   // PCI_COMMAND, R/W u16
+	configCommandMemory = 1 << 1 // PCI_COMMAND_MEMORY
+	configCommandMaster = 1 << 2 // PCI_COMMAND_MASTER
+	configStatus        = 0x06   // PCI_STATUS, R/W1C u16
+	configBars          = 6      // PCI_STD_NUM_BARS
 
-	// A transfer of the device's own failed: parity error of data it asked for, target abort,
-	// master abort, poisoned data.
+	// A transfer of the device's own failed: parity error of data that it read, target abort,
+	// master abort, poisoned data (PCI_STATUS_PARITY, _REC_TARGET_ABORT, _REC_MASTER_ABORT,
+	// _DETECTED_PARITY).
 	configStatusDMA = 1<<8 | 1<<12 | 1<<13 | 1<<15
 )
 

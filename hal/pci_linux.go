@@ -13,13 +13,14 @@ import (
 	"lightmetal/fbs"
 )
 
-// Registers of the header of configuration space (PCI Local Bus 3.0, 6.2.5.1).
+// Registers of the header of configuration space (PCI Local Bus 3.0, 6.2.5.1), with the names of
+// linux/pci_regs.h.
 const (
-	configBar0   = 0x10 // R/W u32 each
+	configBar0   = 0x10 // PCI_BASE_ADDRESS_0, R/W u32 each
 	configHeader = configBar0 + 4*configBars
-	barIO        = 1 << 0 // an I/O port range
-	barType      = 3 << 1
-	barType64    = 2 << 1 // this register and the next are one address
+	barIO        = 1 << 0 // PCI_BASE_ADDRESS_SPACE_IO: a range of I/O ports
+	barType      = 3 << 1 // PCI_BASE_ADDRESS_MEM_TYPE_MASK
+	barType64    = 2 << 1 // PCI_BASE_ADDRESS_MEM_TYPE_64: this register and the next are one
 	barAddress   = ^uint64(0xf)
 )
 

@@ -19,11 +19,11 @@ const (
 	ttSetNoCCleanup = 0xfa0e
 	ttSetPowerState = 0xfa0f
 
-	ttPowerFlags = 15     // ttPower.validity: so many flags count, all there can be
-	ttPowerAll   = 0x7fff // ttPower.flags
-	ttPowerClock = 1 << 0 // of the Tensix cores: high
+	ttPowerFlags = 15     // ttPower.validity: the number of valid flags, which is all
+	ttPowerAll   = 0x7fff // ttPower.flags: everything on
+	ttPowerClock = 1 << 0 // ttPower.flags: high clock of the Tensix cores
 
-	ttPinNoC = 1 << 1 // ttPin.flags: over the NoC too
+	ttPinNoC = 1 << 1 // ttPin.flags: reachable over the NoC too
 )
 
 // ttDeviceInfo is struct tenstorrent_get_device_info.
