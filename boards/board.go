@@ -98,9 +98,6 @@ const (
 	StaticVC    // one bit: on; else the channel number
 )
 
-// All lists every board.
-var All = []*Board{&Edu, &Ivshmem, &Nvme, &Wormhole, &Blackhole}
-
 // ByID finds the board of a PCI device, nil if there is none.
 func FindByID(vendor, device uint16) *Board {
 	for _, b := range All {

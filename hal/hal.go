@@ -6,7 +6,7 @@
 // between it and memory, for bring-up. vfio: puts an IOMMU there, and is for
 // production. tt: lives beside Tenstorrent's own driver. All map BARs and host memory,
 // so a Fence, MFENCE or DSB SY, is a full barrier on each. Each gives parts to the one type
-// that is a Device (function_linux.go); tags backend_pci, backend_vfio, backend_tt pick some.
+// that is a Device (device_linux.go); tags backend_pci, backend_vfio, backend_tt pick some.
 //
 // A BAR is not memory. The Go compiler merges and deletes plain stores, and
 // copy uses overlapping unaligned pairs, so every access to mapped device

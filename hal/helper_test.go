@@ -1,7 +1,9 @@
 package hal
 
 import (
+	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -46,7 +48,22 @@ func copyBulk(a *Aperture, offset uint64, text string) {
 	a.Copy(gen.OpcodeCopyIn, offset, 1, gen.AccessBulk, []byte(text))
 }
 
-// calls is system calls with methods, of which stand-ins replace some.
+// wantFault checks the code of an error and that its reason has these words.
+func wantFault(t *testing.T, what string, err error, code Code, words ...string) {
+	t.Helper()
+	var fault *Fault
+	if !errors.As(err, &fault) || fault.Code != code {
+		t.Errorf("%s: error %v, want a fault %q", what, err, code)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(fault.Reason, word) {
+			t.Errorf("%s: %q does not contain %q", what, fault.Reason, word)
+		}
+	}
+}
+
+// calls has the system calls as methods, so that fakes can replace some.
 type calls interface {
 	open(path string, flags int) (int, error)
 	close(fd int) error
@@ -59,13 +76,13 @@ type calls interface {
 	memfd(flags int) (int, error)
 }
 
-// use has hal make its system calls by k.
+// use makes hal call k instead of the kernel.
 func use(k calls) {
 	syscalls = syscallTable{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite,
 		k.memfd}
 }
 
-// linux is the real ones.
+// linux makes the real system calls.
 type linux struct{}
 
 var real = syscalls
@@ -88,7 +105,7 @@ func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
 	return real.pwrite(fd, data, offset)
 }
 
-func TestPanicsSayWhatTheirCauseSays(t *testing.T) {
+func TestPanicTextOfEachKindOfCause(t *testing.T) {
 	texts := map[any]string{"text": "text", error(BusFault): "bus fault", 7: "of no known kind"}
 	for cause, want := range texts {
 		if got := PanicText(cause); got != want {

@@ -1,3 +1,5 @@
+//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+
 package hal
 
 import (
@@ -150,7 +152,7 @@ func (k *fakeKernel) pwrite(fd int, data []byte, offset int64) (int, error) {
 	return k.linux.pwrite(fd, data, offset)
 }
 
-// substitute makes a file that stands for another.
+// substitute makes a file that is opened in place of another.
 func (k *fakeKernel) substitute(path, text string) string {
 	real := filepath.Join(k.t.TempDir(), "file")
 	if err := os.WriteFile(real, []byte(text), 0o600); err != nil {
@@ -160,7 +162,7 @@ func (k *fakeKernel) substitute(path, text string) string {
 	return real
 }
 
-// at gives the position of a call in the journal, and complains if it is not there.
+// at returns the position of a call in the journal, and fails the test if it is not there.
 func (k *fakeKernel) at(call string) int {
 	k.t.Helper()
 	i := slices.IndexFunc(k.journal, func(s string) bool { return strings.HasPrefix(s, call) })
@@ -217,8 +219,8 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 		large.Size != 0x3001 {
 		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.Bus, large.Size, large.Bus)
 	}
-	if len(d.hostMemory) != 1 {
-		t.Errorf("%d mappings", len(d.hostMemory))
+	if len(d.memory.mappings) != 1 {
+		t.Errorf("%d mappings", len(d.memory.mappings))
 	}
 	for offset := uint64(0); offset < 0x3001; offset++ {
 		if v, code := large.Load(uint32(offset), 1); v != 0 || code != OK {
@@ -269,7 +271,7 @@ func mustMap(t testing.TB, d Device, w fbs.Window) *Aperture {
 	return &a
 }
 
-func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
+func TestHostWindowsShareHugePages(t *testing.T) {
 	fakeSysfs(t)
 	fakeFrames(t, 0x4000_0000)
 	d := addEdu(t).open()
@@ -279,59 +281,88 @@ func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
 	}{{hugePage - 4096, 1}, {4096, 1}, {1, 2}, {hugePage, 3}, {hugePage + 1, 4},
 		{hugePage - 4096, 4}, {1, 5}} {
 		mustMap(t, d, host(c.size))
-		if len(d.hostMemory) != c.maps {
-			t.Errorf("window %d: %d mappings, want %d", i, len(d.hostMemory), c.maps)
+		if len(d.memory.mappings) != c.maps {
+			t.Errorf("window %d: %d mappings, want %d", i, len(d.memory.mappings), c.maps)
 		}
 	}
 }
 
 func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
-	for what, c := range map[string]struct {
-		spoil func(k *frames, f *fakeFunction)
-		code  Code
-		words []string
+	failing := func(call string, err error) func(*frames, *fakeFunction) {
+		return func(k *frames, _ *fakeFunction) { k.errors[call] = err }
+	}
+	scattered := func(size uint64) func(*frames, *fakeFunction) {
+		return func(k *frames, f *fakeFunction) { k.gap, f.window = 1, size }
+	}
+	const notContiguous = "0x3000 bytes of host memory are not contiguous, though they are huge"
+	for name, c := range map[string]struct {
+		change func(*frames, *fakeFunction)
+		code   Code
+		words  []string
 	}{
-		"no memory to lock": {func(k *frames, _ *fakeFunction) {
-			k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.EAGAIN
-		}, Denied, []string{"0x3000 bytes", "resource temporarily unavailable", "ulimit -l"}},
-		"ordinary pages": {func(k *frames,
-			_ *fakeFunction) {
-			k.errors["mmap huge"] = unix.ENOMEM
-		}, NoDevice, []string{"0x3000 bytes", "may move", "echo 2 > /proc/sys/vm/nr_hugepages"}},
-		"scattered pages": {func(k *frames, _ *fakeFunction) { k.gap = 1 }, NoDevice,
-			[]string{"0x3000 bytes", "side by side, though they are huge pages", "hugepages=2",
-				"at most 2 MiB"}},
-		"a whole huge page": {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage },
-			NoDevice, []string{"hugepages=2"}},
-		"a page and a byte": {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage+1 },
-			NoDevice, []string{"hugepages=4"}},
-		"the last elsewhere": {func(k *frames, _ *fakeFunction) { k.ends = 2 }, NoDevice,
-			[]string{"side by side, though they are huge pages"}},
-		"frames untold": {func(k *frames, _ *fakeFunction) { k.first = 0 }, Denied,
-			[]string{"CAP_SYS_ADMIN", "run as root"}},
-		"pages not there": {func(k *frames, _ *fakeFunction) { k.flags = 0 }, NoDevice,
-			[]string{pagemap}},
-		"no pagemap": {func(k *frames, _ *fakeFunction) { k.errors["open "+pagemap] = unix.EACCES },
-			Denied, []string{pagemap, "run as root"}},
-		"IOMMU": {func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") }, NoDevice,
-			[]string{"an IOMMU stands between the device and memory",
-				"open it as vfio:0000:00:01.0"}},
-		"IOMMU of the bridge": {func(_ *frames,
-			f *fakeFunction) {
-			f.mkdir("../of_node")
-			f.write("../of_node/iommu-map", "\x00")
-		}, NoDevice,
-			[]string{"between the host bridge and memory", "open it as vfio:0000:00:01.0"}},
+		"no memory to lock": {
+			func(k *frames, _ *fakeFunction) {
+				k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.EAGAIN
+			},
+			Denied, []string{"0x3000 bytes", "resource temporarily unavailable", "ulimit -l"},
+		},
+		"ordinary pages": {
+			failing("mmap huge", unix.ENOMEM),
+			NoDevice, []string{"0x3000 bytes", "may move", "echo 2 > /proc/sys/vm/nr_hugepages"},
+		},
+		"scattered pages": {
+			scattered(0x2001),
+			NoDevice, []string{notContiguous, "hugepages=2", "at most 2 MiB"},
+		},
+		"scattered, a huge page": {
+			scattered(hugePage),
+			NoDevice, []string{"hugepages=2"},
+		},
+		"scattered, a huge page and a byte": {
+			scattered(hugePage + 1),
+			NoDevice, []string{"hugepages=4"},
+		},
+		"the last page elsewhere": {
+			func(k *frames, _ *fakeFunction) { k.ends = 2 },
+			NoDevice, []string{notContiguous},
+		},
+		"physical addresses denied": {
+			func(k *frames, _ *fakeFunction) { k.first = 0 },
+			Denied, []string{"CAP_SYS_ADMIN", "run as root"},
+		},
+		"pages not present": {
+			func(k *frames, _ *fakeFunction) { k.flags = 0 },
+			NoDevice, []string{pagemap},
+		},
+		"no pagemap": {
+			failing("open "+pagemap, unix.EACCES),
+			Denied, []string{pagemap, "run as root"},
+		},
+		"IOMMU of the device": {
+			func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") },
+			NoDevice, []string{"an IOMMU stands between the device and memory",
+				"open it as vfio:0000:00:01.0"},
+		},
+		"IOMMU of the bridge": {
+			func(_ *frames, f *fakeFunction) {
+				f.mkdir("../of_node")
+				f.write("../of_node/iommu-map", "\x00")
+			},
+			NoDevice, []string{"between the host bridge and memory",
+				"open it as vfio:0000:00:01.0"},
+		},
 	} {
-		fakeSysfs(t)
-		k := fakeFrames(t, 0x4000_0000)
-		f := addEdu(t)
-		f.window = 0x2001
-		c.spoil(k, f)
-		d := f.open()
-		_, err := d.Map(host(f.window))
-		wantFault(t, what, err, c.code, c.words...)
-		d.Close()
+		t.Run(name, func(t *testing.T) {
+			fakeSysfs(t)
+			k := fakeFrames(t, 0x4000_0000)
+			f := addEdu(t)
+			f.window = 0x2001
+			c.change(k, f)
+			d := f.open()
+			_, err := d.Map(host(f.window))
+			wantFault(t, "Map", err, c.code, c.words...)
+			d.Close()
+		})
 	}
 }
 
@@ -352,7 +383,7 @@ func TestAnIOMMUThatTranslatesNothingIsNoObstacle(t *testing.T) {
 	}
 }
 
-// link makes a symbolic link whose last part is what matters.
+// link makes a symbolic link to a path with this last part.
 func (f *fakeFunction) link(name, to string) {
 	f.t.Helper()
 	if err := os.Symlink("../../somewhere/"+to, f.path(name)); err != nil {
@@ -367,10 +398,9 @@ func (f *fakeFunction) mkdir(name string) {
 	}
 }
 
-// command is the command register, as its file has it.
+// command returns the command register, read from the file of configuration space.
 func (f *fakeFunction) command() uint64 {
-	return loadLittleEndian(f.at("config", configCommand,
-		2))
+	return loadLittleEndian(f.at("config", configCommand, 2))
 }
 
 func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
@@ -400,25 +430,32 @@ func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
 }
 
 func TestADeviceThatDoesNotBecomeMasterIsAFault(t *testing.T) {
-	for what, c := range map[string]struct {
-		spoil func(k *frames)
-		on    bool
-		code  Code
-		words []string
+	for name, c := range map[string]struct {
+		change func(k *frames)
+		code   Code
+		words  []string
 	}{
-		"stays off": {func(k *frames) { k.writes = func(int, []byte, int64) bool { return true } },
-			true, MasterOff, []string{"bus mastering stays off"}},
-		"not stored": {func(k *frames) { k.errors["pwrite"] = unix.EPERM }, true, Denied,
-			[]string{"command register", "only root"}},
-		"removed": {func(k *frames) { k.errors["pwrite"] = unix.ENODEV }, true, DeviceGone,
-			[]string{"command register"}},
+		"the bit stays off": {
+			func(k *frames) { k.writes = func(int, []byte, int64) bool { return true } },
+			MasterOff, []string{"bus mastering stays off"},
+		},
+		"the store is denied": {
+			func(k *frames) { k.errors["pwrite"] = unix.EPERM },
+			Denied, []string{"command register", "only root"},
+		},
+		"the device is removed": {
+			func(k *frames) { k.errors["pwrite"] = unix.ENODEV },
+			DeviceGone, []string{"command register"},
+		},
 	} {
-		fakeSysfs(t)
-		k := fakeFrames(t, 0x4000_0000)
-		d := addEdu(t).open()
-		c.spoil(k)
-		wantFault(t, what, d.SetBusMaster(c.on), c.code, c.words...)
-		d.Close()
+		t.Run(name, func(t *testing.T) {
+			fakeSysfs(t)
+			k := fakeFrames(t, 0x4000_0000)
+			d := addEdu(t).open()
+			c.change(k)
+			wantFault(t, "SetBusMaster", d.SetBusMaster(true), c.code, c.words...)
+			d.Close()
+		})
 	}
 }
 
@@ -443,7 +480,7 @@ func TestMasterThatCannotBeSwitchedOffIsAFault(t *testing.T) {
 	wantFault(t, "gone", d.Close(), DeviceGone, "all ones")
 }
 
-func TestWhoMayNotStoreToConfigurationSpaceCannotMaster(t *testing.T) {
+func TestBusMasteringNeedsWriteAccessToConfigurationSpace(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeFrames(t, 0x4000_0000)
 	f := addEdu(t)
@@ -515,7 +552,7 @@ func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
 	}
 	f.patch("config", configCommand, 6)
 	k.writes = func(int, []byte, int64) bool { return true }
-	_, err := taken("pci:1234:11e8")
+	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "stays on", err, Internal, "bus mastering stays on")
 }
 
@@ -542,7 +579,7 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	}
 	status(1 << 13)
 	want("a bit that was there before", OK) // the file keeps the ones
-	d.staleStatus = 0
+	d.busMaster.staleStatus = 0
 	for bit := range 16 {
 		status(1 << bit)
 		want(fmt.Sprintf("status bit %d", bit),
@@ -575,7 +612,7 @@ type still struct {
 func (s still) Alive() bool        { return s.alive }
 func (s still) Identity() Identity { return Identity{Name: "mock:still"} }
 
-func TestStandinAimsAndReachesNothing(t *testing.T) {
+func TestBaseDeviceDoesNothing(t *testing.T) {
 	registers, home, code := BaseDevice{}.EncodeWindow(nil, tile, 0, nil)
 	if registers != 0 || home != 0 || code != OK ||
 		(BaseDevice{}).AssignBusAddress(nil, nil) != nil ||
@@ -590,7 +627,7 @@ func TestStandinAimsAndReachesNothing(t *testing.T) {
 	}
 }
 
-func TestDevicesOfOneKindReachEachOther(t *testing.T) {
+func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 	fakeSysfs(t)
 	fakeFrames(t, 0x4000_0000)
 	f := addEdu(t)
@@ -615,19 +652,19 @@ func TestSystemCallsThatFailAreNamed(t *testing.T) {
 	k := fakeSystem(t)
 	f := addEdu(t)
 	k.errors["pread "+f.path("config")] = unix.EIO
-	_, err := taken("pci:1234:11e8")
+	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "config", err, NoDevice, "read "+f.path("config")+": input/output error")
 	clear(k.errors)
 	f.patch("config", configCommand, 0)
 	k.errors["pwrite"] = unix.EBUSY
-	_, err = taken("pci:1234:11e8")
+	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "enable", err, NoDevice, "write "+f.path("enable")+": device or resource busy")
 	clear(k.errors)
 	f.write("modalias", "one\n")
-	_, err = taken("pci:1234:11e8")
+	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "modalias", err, NoDevice, "modalias: holds no PCI ids")
 	k.substitute(sysfsDevices, "no folder")
-	_, err = taken("pci:1234:11e8")
+	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "folder", err, NoDevice, "getdents "+sysfsDevices+": not a directory")
 }
 
@@ -644,7 +681,7 @@ func TestMappingsThatFailAreFaults(t *testing.T) {
 	wantFault(t, "page of two kinds", err, NoDevice, "invalid argument", "another memory type")
 }
 
-func TestAFailureToUnmapIsTold(t *testing.T) {
+func TestCloseReportsAFailedUnmap(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeFrames(t, 0x4000_0000)
 	d := addEdu(t).open()
@@ -653,8 +690,8 @@ func TestAFailureToUnmapIsTold(t *testing.T) {
 	wantFault(t, "munmap", d.Close(), NoDevice, "munmap", "invalid argument")
 }
 
-// taken opens a device as the first Map takes it.
-func taken(name string) (Device, error) {
+// openAndAcquire opens a device and acquires it, as the first Map does.
+func openAndAcquire(name string) (Device, error) {
 	d, err := Open(name)
 	if err != nil {
 		return nil, err

@@ -1,3 +1,5 @@
+//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+
 package hal
 
 import (
@@ -13,7 +15,7 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// regionsOf gives what enabled regions of an iATU show, from its registers
+// regionsOf returns what enabled regions of an iATU translate, read from its registers
 // (offsets as in tt-kmd wormhole.c and blackhole.c).
 func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []string) {
 	for i := range 16 {
@@ -32,7 +34,7 @@ func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []
 	return list
 }
 
-// Tiles see host memory through the iATU, which somebody may have left aimed.
+// Tiles reach host memory through the iATU. Another program may have left regions enabled.
 func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 	fakeSysfs(t)
 	fakeFrames(t, 0x12_4000_0000)
@@ -42,8 +44,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 	}{{addWormhole(t), &boards.Wormhole}, {addBlackhole(t, 4<<30), &boards.Blackhole}} {
 		o := c.board.Outbound
 		register := func(offset uint64) uint64 {
-			return loadLittleEndian(c.f.at("resource2", offset,
-				4))
+			return loadLittleEndian(c.f.at("resource2", offset, 4))
 		}
 		c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
 		d := c.f.open()
@@ -58,7 +59,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 			if err := d.SetBusMaster(true); err != nil {
 				t.Fatal(err)
 			}
-			first, second := d.outboundRegions[0].bus, d.outboundRegions[1].bus
+			first, second := d.outbound.regions[0].bus, d.outbound.regions[1].bus
 			want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first),
 				fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
 			if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) ||
@@ -69,7 +70,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := regionsOf(o, register); len(got) != 0 {
-				t.Errorf("%s, at rest: %q", c.board.Name, got)
+				t.Errorf("%s, without bus mastering: %q", c.board.Name, got)
 			}
 		}
 		program := func() { d.programOutbound(true); d.programOutbound(false) }
@@ -113,7 +114,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		"its memory for another": other.AssignBusAddress(own, d),
 		"a mock":                 d.AssignBusAddress(own, still{}),
 	} {
-		wantFault(t, what, err, Usage, "cannot reach memory", "tiles reach nothing but")
+		wantFault(t, what, err, Usage, "cannot reach memory", "tiles reach Host windows of their own")
 	}
 	if err := other.AssignBusAddress(bar, d); err != nil || bar.Bus == 0 {
 		t.Errorf("its BAR for another: %v", err)
@@ -122,13 +123,13 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		mustMap(t, d, host(1))
 	}
 	_, err := d.Map(host(1))
-	wantFault(t, "17 windows", err, NoDevice, "no 0x1000 bytes are left", "region of 16")
+	wantFault(t, "17 windows", err, NoDevice, "no address left for 0x1000 bytes", "16 regions")
 	d.Close()
 	d = f.openVFIO()
-	d.nextOutbound = 0xfffd_0000
+	d.outbound.next = 0xfffd_0000
 	mustMap(t, d, host(0x10000)) // to the last offset
 	_, err = d.Map(host(1))
-	wantFault(t, "over the end", err, NoDevice, "no 0x1000 bytes are left")
+	wantFault(t, "over the end", err, NoDevice, "no address left for 0x1000 bytes")
 	d.Close()
 	d = f.openVFIO()
 	k.errors["mmap"] = unix.ENOMEM
@@ -136,9 +137,9 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	wantFault(t, "no registers", err, NoDevice, "mmap 0000:01:00.0 BAR 2: cannot allocate memory")
 }
 
-// TestClosedTwiceTheIATUIsLeftAlone: of a device that does not stop, Close asks
+// TestSecondCloseStoresNothingToTheIATU: of a device that does not stop, Close asks
 // again, when the registers are no longer mapped.
-func TestClosedTwiceTheIATUIsLeftAlone(t *testing.T) {
+func TestSecondCloseStoresNothingToTheIATU(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeFrames(t, 0x12_4000_0000)
 	f := addWormhole(t)
@@ -151,7 +152,7 @@ func TestClosedTwiceTheIATUIsLeftAlone(t *testing.T) {
 	k.writes = func(int, []byte, int64) bool { return true }
 	wantFault(t, "gone", d.Close(), DeviceGone, "all ones")
 	if d.Close() == nil {
-		t.Error("at rest, though it was not asked")
+		t.Error("no error, though bus mastering was not switched off")
 	}
 }
 
@@ -179,9 +180,9 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 		for cutAt := range moments {
 			cut(mega)
 			d := f.open()
-			o := *d.outbound
+			o := *d.outbound.translation
 			o.Offset, o.Regions, o.Stride = offset, regions, stride
-			d.outbound = &o
+			d.outbound.translation = &o
 			a := mustMap(t, d, host(1))
 			for now, moment := range moments {
 				if now == cutAt {
@@ -190,7 +191,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 				on, stores := strings.HasPrefix(moment, "load"), true
 				var err error
 				if moment == "close" {
-					stores = d.busMaster
+					stores = d.busMaster.on
 					err = d.Close()
 				} else {
 					err = d.SetBusMaster(on)
@@ -205,7 +206,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if f.command() != configCommandMemory || d.hostMemory != nil {
+			if f.command() != configCommandMemory || d.memory.mappings != nil {
 				t.Errorf("registers from %#x: command %#x", offset, f.command())
 			}
 		}
@@ -222,8 +223,7 @@ func storesBehind(o *boards.Outbound, on bool, a *Aperture, end uint64) (behind 
 			size = a.Size
 		}
 		o.ProgramRegion(i, 0, size, 0, func(register uint64, _ uint32) {
-			behind = behind ||
-				register >= end
+			behind = behind || register >= end
 		})
 	}
 	return behind
@@ -238,7 +238,7 @@ func needFaultAddress(t *testing.T) {
 	}
 }
 
-// faultNow loads from a file behind its end.
+// faultNow loads from a file past its end.
 func faultNow(t *testing.T) {
 	fd, err := unix.MemfdCreate("empty", 0)
 	if err != nil {
@@ -259,8 +259,8 @@ func TestDefectInTheTranslationIsNoBusError(t *testing.T) {
 	fakeFrames(t, 0x12_4000_0000)
 	d := addWormhole(t).open()
 	mustMap(t, d, host(1))
-	o := d.outbound
-	d.outbound = nil
+	o := d.outbound.translation
+	d.outbound.translation = nil
 	wantFault(t, "a nil pointer", d.SetBusMaster(true), Internal, "reset the device")
-	d.outbound = o
+	d.outbound.translation = o
 }

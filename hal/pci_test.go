@@ -1,8 +1,9 @@
+//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+
 package hal
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -101,7 +102,7 @@ func (f *fakeFunction) write(name, text string) {
 	}
 }
 
-// at gives n bytes at an offset in a file.
+// at returns n bytes at an offset in a file.
 func (f *fakeFunction) at(name string, offset uint64, n int) []byte {
 	f.t.Helper()
 	file, err := os.Open(f.path(name))
@@ -147,7 +148,7 @@ func (f *fakeFunction) bind(driver string) {
 // open opens the function and closes it when the test ends.
 func (f *fakeFunction) open() *device {
 	f.t.Helper()
-	d, err := taken("pci:" + f.address)
+	d, err := openAndAcquire("pci:" + f.address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -162,21 +163,6 @@ func (f *fakeFunction) must(a Aperture, err error) *Aperture {
 		f.t.Fatal(err)
 	}
 	return &a
-}
-
-// wantFault checks the code of an error and that its reason has these words.
-func wantFault(t *testing.T, what string, err error, code Code, words ...string) {
-	t.Helper()
-	var fault *Fault
-	if !errors.As(err, &fault) || fault.Code != code {
-		t.Errorf("%s: error %v, want a fault %q", what, err, code)
-		return
-	}
-	for _, word := range words {
-		if !strings.Contains(fault.Reason, word) {
-			t.Errorf("%s: %q does not say %q", what, fault.Reason, word)
-		}
-	}
 }
 
 const mega = 1 << 20
@@ -203,7 +189,7 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 		"pci:ABCD:EF01":     cardIdentity,
 		"pci:10000:E1:1F.7": cardIdentity,
 	} {
-		d, err := taken(name)
+		d, err := openAndAcquire(name)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -224,7 +210,7 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
+func TestInvalidDeviceNamesAreRefused(t *testing.T) {
 	fakeSysfs(t)
 	for _, name := range []string{
 		"", "pci", "pci:", "edu", "mock:edu", "vfio:", "vfio:0000:00:01", "tt:", "tt:0",
@@ -237,7 +223,7 @@ func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
 		"pci:0000:00:1.0", "pci:0000:00:01.0:", "pci:0000:00:01.0.0",
 		"pci:../..:00:01.0", "pci:0000:00:01.0/..", "pci: 234:11e8", "pci:1234:11e8\n",
 	} {
-		_, err := taken(name)
+		_, err := openAndAcquire(name)
 		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:VVVV:DDDD", "pci:DDDD:BB:DD.F")
 		_, err = ParseName(name)
 		wantFault(t, fmt.Sprintf("%q, not looked for", name), err, Usage, name)
@@ -250,28 +236,28 @@ func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
 	}
 }
 
-func TestNoDeviceAndSeveralDevicesAreToldApart(t *testing.T) {
+func TestNoMatchAndSeveralMatchesAreDifferentFaults(t *testing.T) {
 	fakeSysfs(t)
-	_, err := taken("pci:1234:11e8")
+	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "empty folder", err, NoDevice, "pci:1234:11e8", "lists what is there")
 	addFunction(t, "0000:03:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:01:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:02:00.0", 0x1234, 0x11e9, nil)
-	_, err = taken("pci:1234:11e7")
+	_, err = openAndAcquire("pci:1234:11e7")
 	wantFault(t, "other device", err, NoDevice, "pci:1234:11e7", "lists what is there")
-	_, err = taken("pci:0000:04:00.0")
+	_, err = openAndAcquire("pci:0000:04:00.0")
 	wantFault(t, "other address", err, NoDevice, "pci:0000:04:00.0", "lists what is there")
-	_, err = taken("pci:1234:11e8")
+	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "two devices", err, Usage, "2 devices", "by its address:", " pci:0000:01:00.0",
 		" pci:0000:03:00.0")
 	sysfsDevices += "/nothing"
-	_, err = taken("pci:1234:11e8")
+	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "no sysfs", err, NoDevice, sysfsDevices, "no such file or directory")
 }
 
-func TestManyFunctionsAreAllLookedAt(t *testing.T) {
+func TestLongDirectoryIsReadToItsEnd(t *testing.T) {
 	fakeSysfs(t)
-	for i := range 300 { // more than one getdents call gives
+	for i := range 300 { // more than one call of getdents returns
 		f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices,
 			fmt.Sprintf("%04x:00:00.0", i))}
 		if err := os.Mkdir(f.folder, 0o755); err != nil {
@@ -280,7 +266,7 @@ func TestManyFunctionsAreAllLookedAt(t *testing.T) {
 		f.write("modalias", modalias(0x1234, uint16(i%150), 0, 0))
 	}
 	for _, id := range []uint16{0, 149} {
-		_, err := taken(fmt.Sprintf("pci:1234:%04x", id))
+		_, err := openAndAcquire(fmt.Sprintf("pci:1234:%04x", id))
 		wantFault(t, "ids", err, Usage, "by its address:", fmt.Sprintf(" pci:%04x:00:00.0", id),
 			fmt.Sprintf(" pci:%04x:00:00.0", id+150))
 	}
@@ -291,7 +277,7 @@ func TestAFunctionThatADriverOwnsIsRefused(t *testing.T) {
 		fakeSysfs(t)
 		f := addEdu(t)
 		f.bind(driver)
-		_, err := taken("pci:1234:11e8")
+		_, err := openAndAcquire("pci:1234:11e8")
 		wantFault(t, driver, err, NoDevice, driver,
 			"echo 0000:00:01.0 > /sys/bus/pci/drivers/"+driver+"/unbind")
 		if got := string(f.at("enable", 0, 2)); got != "0\n" {
@@ -300,13 +286,13 @@ func TestAFunctionThatADriverOwnsIsRefused(t *testing.T) {
 	}
 }
 
-func TestAFunctionThatPciStubKeepsIsOpenedWhereItIsEnabled(t *testing.T) {
+func TestFunctionBoundToPciStubIsOpenedIfItIsEnabled(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
 	f.bind("pci-stub")
 	f.open()
 	f.patch("config", configCommand, 0)
-	_, err := taken("pci:1234:11e8")
+	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "memory decoding off", err, NoDevice, "memory decoding is off",
 		"drivers/pci-stub/unbind")
 	if got := string(f.at("enable", 0, 2)); got != "0\n" {
@@ -322,74 +308,94 @@ func TestAFunctionThatIsEnabledNeedsNoEnableFile(t *testing.T) {
 }
 
 func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
-	resource := "0x0000000000000000 0x0000000000000fff 0x0000000000040200\n"
-	for what, c := range map[string]struct {
-		spoil func(f *fakeFunction)
-		code  Code
-		words []string
+	const (
+		line    = "0x0000000000000000 0x0000000000000fff 0x0000000000040200\n"
+		missing = "no such file or directory"
+	)
+	writing := func(name, text string) func(*fakeFunction) {
+		return func(f *fakeFunction) { f.write(name, text) }
+	}
+	removing := func(name string) func(*fakeFunction) {
+		return func(f *fakeFunction) { f.remove(name) }
+	}
+	for name, c := range map[string]struct {
+		change func(*fakeFunction)
+		code   Code
+		words  []string
 	}{
-		"memory decoding stays off": {func(f *fakeFunction) {
-			f.patch("config", configCommand, 4)
-			// and says nothing
-			syscalls.pwrite = func(_ int, data []byte, _ int64) (int, error) {
-				return len(data),
-					nil
-			}
-		}, NoDevice, []string{"memory decoding stays off"}},
-		"cannot be enabled": {func(f *fakeFunction) {
-			f.patch("config", configCommand, 0)
-			f.remove("enable")
-		}, NoDevice, []string{"enable", "no such file or directory"}},
-		"all ones": {func(f *fakeFunction) {
-			f.patch("config", 0, 0xff, 0xff, 0xff, 0xff,
-				0xff, 0xff)
-		}, DeviceGone, []string{"all ones", "rescan"}},
-		"short config": {func(f *fakeFunction) { f.write("config", "\x34\x12\xe8\x11\x02") },
-			NoDevice, []string{"config", "5 bytes"}},
-		"no config": {func(f *fakeFunction) { f.remove("config") }, NoDevice,
-			[]string{"config", "no such file or directory"}},
-		"no resource": {func(f *fakeFunction) { f.remove("resource") }, NoDevice,
-			[]string{"resource", "no such file or directory"}},
-		"empty resource": {func(f *fakeFunction) { f.write("resource", "") }, NoDevice,
-			[]string{"resource", "line 1"}},
-		"short resource": {func(f *fakeFunction) {
-			f.write("resource",
-				strings.Repeat(resource, 4))
-		}, NoDevice, []string{"resource", "line 5"}},
-		"odd resource": {func(f *fakeFunction) { f.write("resource", resource+"0x0 0xfff\n") },
-			NoDevice, []string{"resource", "line 2"}},
-		"backward resource": {func(f *fakeFunction) {
-			f.write("resource", strings.Replace(resource, "0x0000000000000000",
-				"0x0000000000001000", 1))
-		}, NoDevice, []string{"resource", "line 1"}},
-		"resource no hex": {func(f *fakeFunction) {
-			f.write("resource",
-				strings.Replace(resource, "0fff", "0 ff", 1))
-		}, NoDevice, []string{"resource", "line 1"}},
-		"no modalias": {func(f *fakeFunction) { f.remove("modalias") }, NoDevice,
-			[]string{"modalias", "no such file or directory"}},
-		"short modalias": {func(f *fakeFunction) { f.write("modalias", modalias(1, 2, 3, 4)[:41]) },
-			NoDevice, []string{"modalias", "holds no PCI ids"}},
-		"odd modalias": {func(f *fakeFunction) {
-			f.write("modalias",
-				strings.Repeat("platform:", 6))
-		}, NoDevice, []string{"modalias", "holds no PCI ids"}},
-		"a folder": {func(f *fakeFunction) {
-			f.remove("modalias")
-			os.Mkdir(f.path("modalias"),
-				0o755)
-		}, NoDevice, []string{"read", "modalias", "is a directory"}},
+		"memory decoding stays off": {
+			func(f *fakeFunction) {
+				f.patch("config", configCommand, 4)
+				syscalls.pwrite = func(_ int, data []byte, _ int64) (int, error) {
+					return len(data), nil // and stores nothing
+				}
+			},
+			NoDevice, []string{"memory decoding stays off"},
+		},
+		"cannot be enabled": {
+			func(f *fakeFunction) {
+				f.patch("config", configCommand, 0)
+				f.remove("enable")
+			},
+			NoDevice, []string{"enable", missing},
+		},
+		"all ones": {
+			func(f *fakeFunction) { f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) },
+			DeviceGone, []string{"all ones", "rescan"},
+		},
+		"short configuration space": {
+			writing("config", "\x34\x12\xe8\x11\x02"),
+			NoDevice, []string{"config", "5 bytes"},
+		},
+		"no configuration space": {removing("config"), NoDevice, []string{"config", missing}},
+		"no resource":            {removing("resource"), NoDevice, []string{"resource", missing}},
+		"empty resource":         {writing("resource", ""), NoDevice, []string{"resource", "line 1"}},
+		"short resource": {
+			writing("resource", strings.Repeat(line, 4)),
+			NoDevice, []string{"resource", "line 5"},
+		},
+		"resource with a short line": {
+			writing("resource", line+"0x0 0xfff\n"),
+			NoDevice, []string{"resource", "line 2"},
+		},
+		"resource that ends before it begins": {
+			writing("resource",
+				strings.Replace(line, "0x0000000000000000", "0x0000000000001000", 1)),
+			NoDevice, []string{"resource", "line 1"},
+		},
+		"resource without hex digits": {
+			writing("resource", strings.Replace(line, "0fff", "0 ff", 1)),
+			NoDevice, []string{"resource", "line 1"},
+		},
+		"no modalias": {removing("modalias"), NoDevice, []string{"modalias", missing}},
+		"short modalias": {
+			writing("modalias", modalias(1, 2, 3, 4)[:41]),
+			NoDevice, []string{"modalias", "holds no PCI ids"},
+		},
+		"modalias of another bus": {
+			writing("modalias", strings.Repeat("platform:", 6)),
+			NoDevice, []string{"modalias", "holds no PCI ids"},
+		},
+		"modalias that is a directory": {
+			func(f *fakeFunction) {
+				f.remove("modalias")
+				os.Mkdir(f.path("modalias"), 0o755)
+			},
+			NoDevice, []string{"read", "modalias", "is a directory"},
+		},
 	} {
-		fakeSysfs(t)
-		f := addEdu(t)
-		c.spoil(f)
-		before := openFiles(t)
-		_, err := taken("pci:0000:00:01.0")
-		wantFault(t, what, err, c.code, c.words...)
-		if after := openFiles(t); after != before {
-			t.Errorf("%s: %d files open, %d before", what, after, before)
-		}
-		syscalls = real
+		t.Run(name, func(t *testing.T) {
+			fakeSysfs(t)
+			f := addEdu(t)
+			c.change(f)
+			defer func() { syscalls = real }()
+			before := openFiles(t)
+			_, err := openAndAcquire("pci:0000:00:01.0")
+			wantFault(t, "open", err, c.code, c.words...)
+			if after := openFiles(t); after != before {
+				t.Errorf("%d files open, %d before", after, before)
+			}
+		})
 	}
 }
 
@@ -418,7 +424,7 @@ func openFiles(t *testing.T) (count int) {
 	return count
 }
 
-func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
+func TestMissingPermissionIsDenied(t *testing.T) {
 	for _, name := range []string{"config", "resource0", "resource0_wc"} {
 		fakeSysfs(t)
 		f := addEdu(t)
@@ -426,7 +432,7 @@ func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
 			t.Fatal(err)
 		}
 		asNobody(t, func() {
-			d, err := taken("pci:0000:00:01.0")
+			d, err := openAndAcquire("pci:0000:00:01.0")
 			for _, flags := range []uint8{0, fbs.FlagWriteCombining} {
 				if err == nil {
 					_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4096, Flags: flags})
@@ -442,7 +448,7 @@ func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	asNobody(t, func() {
-		_, err := taken("pci:0000:00:01.0")
+		_, err := openAndAcquire("pci:0000:00:01.0")
 		wantFault(t, "enable", err, Denied, "enable: permission denied", "run as root")
 	})
 }
@@ -542,7 +548,7 @@ func TestABarWithoutWriteCombiningIsMappedUncached(t *testing.T) {
 	}
 }
 
-func TestABarThatBeginsInsideAPageIsFoundThere(t *testing.T) {
+func TestBarMayBeginInsideAPage(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
 	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+
@@ -619,7 +625,7 @@ func TestUnknownWindowsAreRefused(t *testing.T) {
 	_, err := d.Map(fbs.Window{Size: 4096})
 	wantFault(t, "invalid", err, Internal, "unknown kind 0")
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 4096, Slot: fbs.NoSlot})
-	wantFault(t, "tlb", err, WrongDevice, "none that move")
+	wantFault(t, "tlb", err, WrongDevice, "no TLB windows")
 }
 
 func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
@@ -650,7 +656,7 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 	if a.Size != 4096 || again.Size != 256 || a.Bus != 0 {
 		t.Errorf("sizes %d and %d, bus address %#x", a.Size, again.Size, a.Bus)
 	}
-	// A user who is not root gets the first 64 bytes.
+	// A user who is not root can read the first 64 bytes only.
 	if err := os.Truncate(f.path("config"), 64); err != nil {
 		t.Fatal(err)
 	}
@@ -704,7 +710,7 @@ func TestAliveReadsVendorAndMemoryDecoding(t *testing.T) {
 	}
 }
 
-func TestCloseGivesBackEverything(t *testing.T) {
+func TestCloseReleasesEverything(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
 	before := openFiles(t)
@@ -725,13 +731,13 @@ func TestCloseGivesBackEverything(t *testing.T) {
 	}
 }
 
-// TestOtherFunctionThatIsRemovedIsNoObstacle to a look-up by ids: the folder was listed, and
+// TestSearchByIDsSkipsRemovedFunctions to a look-up by ids: the folder was listed, and
 // is gone when its ids are read, or the kernel no longer answers for it.
-func TestOtherFunctionThatIsRemovedIsNoObstacle(t *testing.T) {
+func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 	for _, atRead := range []bool{false, true} {
 		fakeSysfs(t)
 		k := fakeSystem(t)
-		others := []string{"0000:00:00.0", "0000:00:02.0", "0000:7f:00.0"} // in front and behind
+		others := []string{"0000:00:00.0", "0000:00:02.0", "0000:7f:00.0"} // listed before and after it
 		for _, address := range others {
 			addFunction(t, address, 0x1af4, 0x1110, nil)
 		}
@@ -742,7 +748,7 @@ func TestOtherFunctionThatIsRemovedIsNoObstacle(t *testing.T) {
 			t.Errorf("at read %v: %v", atRead, err)
 			continue
 		}
-		if got := d.(*device).address; got != "0000:00:01.0" {
+		if got := d.(*device).function.Address; got != "0000:00:01.0" {
 			t.Errorf("at read %v: opened %s", atRead, got)
 		}
 		d.Close()

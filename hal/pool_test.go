@@ -1,3 +1,5 @@
+//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+
 package hal
 
 import (
@@ -27,8 +29,7 @@ func (p *fakePool) mmap(fd int, offset int64, length, prot, flags int) ([]byte, 
 	return mem, err
 }
 
-// pread answers from pagemap: what /proc/self/maps says of the file's mappings says which of its
-// pages are where.
+// pread answers for pagemap: /proc/self/maps shows which pages of the file are mapped where.
 func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
 	if p.opened[fd] != pagemap {
 		return p.fakeKernel.pread(fd, data, offset)
@@ -57,43 +58,53 @@ func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
 }
 
 func TestHugePagesAreTakenFromThePoolUntilSomeLieSideBySide(t *testing.T) {
-	const window = 2*hugePage + 1
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		order []uint64
 		first uint64 // of the three pages; 0: the window is refused
 	}{
-		"as they come":          {[]uint64{5, 6, 7}, 5},
-		"from the last":         {[]uint64{7, 6, 5}, 5},
-		"mixed":                 {[]uint64{6, 2, 9, 5, 12, 4}, 4},
-		"a later run":           {[]uint64{1, 3, 5, 7, 11, 13, 12, 8}, 11},
-		"joined by the last":    {[]uint64{20, 9, 18, 3, 19, 21}, 18},
-		"two, and two":          {[]uint64{4, 3, 8, 9}, 0},
-		"none beside another":   {[]uint64{2, 4, 6, 8, 10}, 0},
-		"fewer than are needed": {[]uint64{8, 7}, 0},
+		"as they come":               {[]uint64{5, 6, 7}, 5},
+		"from the last":              {[]uint64{7, 6, 5}, 5},
+		"mixed":                      {[]uint64{6, 2, 9, 5, 12, 4}, 4},
+		"a later range":              {[]uint64{1, 3, 5, 7, 11, 13, 12, 8}, 11},
+		"joined by the last":         {[]uint64{20, 9, 18, 3, 19, 21}, 18},
+		"two, and two":               {[]uint64{4, 3, 8, 9}, 0},
+		"no two that are contiguous": {[]uint64{2, 4, 6, 8, 10}, 0},
+		"fewer than are needed":      {[]uint64{8, 7}, 0},
 	} {
-		fakeSysfs(t)
-		k := &fakePool{fakeKernel: fakeSystem(t), order: c.order}
-		use(k)
-		d := addEdu(t).open()
-		before := openMemfds(t)
-		a, err := d.Map(host(window))
-		if c.first == 0 {
-			wantFault(t, what, err, NoDevice, "host memory")
-		} else if err != nil || a.Bus != c.first*hugePage {
-			t.Errorf("%s: bus address %#x, want %#x; %v", what, a.Bus, c.first*hugePage, err)
-		} else {
-			for offset := uint64(0); offset < window; offset += hugePage {
-				a.Store(uint32(offset), 1, 7)
+		t.Run(name, func(t *testing.T) {
+			before := openMemfds(t)
+			mapFromPool(t, c.order, c.first)
+			if after := openMemfds(t); after != before {
+				t.Errorf("%d files of huge pages open, %d before", after, before)
 			}
-			next := mustMap(t, d, host(16)) // behind it in the last huge page
-			if next.Bus != a.Bus+2*hugePage+4096 {
-				t.Errorf("%s: the next window is at %#x", what, next.Bus)
-			}
-		}
-		if after := openMemfds(t); after != before {
-			t.Errorf("%s: %d files of huge pages open, %d before", what, after, before)
-		}
-		d.Close()
+		})
+	}
+}
+
+// mapFromPool maps a window of two huge pages and a byte from a pool with this order of pages,
+// and checks that it begins at a page, or is refused if that is 0.
+func mapFromPool(t *testing.T, order []uint64, first uint64) {
+	t.Helper()
+	const size = 2*hugePage + 1
+	fakeSysfs(t)
+	use(&fakePool{fakeKernel: fakeSystem(t), order: order})
+	d := addEdu(t).open()
+	defer d.Close()
+	a, err := d.Map(host(size))
+	if first == 0 {
+		wantFault(t, "Map", err, NoDevice, "host memory")
+		return
+	}
+	if err != nil || a.Bus != first*hugePage {
+		t.Errorf("bus address %#x, want %#x; %v", a.Bus, first*hugePage, err)
+		return
+	}
+	for offset := uint64(0); offset < size; offset += hugePage {
+		a.Store(uint32(offset), 1, 7)
+	}
+	next := mustMap(t, d, host(16)) // the rest of the last huge page
+	if next.Bus != a.Bus+2*hugePage+4096 {
+		t.Errorf("the next window is at %#x", next.Bus)
 	}
 }
 
@@ -150,7 +161,7 @@ func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !orderPages(table, mem) {
+	if !replacePages(table, mem) {
 		t.Fatal("none found")
 	}
 	syscalls.close(table)
@@ -200,10 +211,10 @@ func TestHostMemoryOfTheKernelsPoolLiesSideBySide(t *testing.T) {
 	a, err := d.Map(host(needed * hugePage))
 	if err != nil {
 		d.Close()
-		if after := free(); after != before || !strings.Contains(err.Error(), "side by side") {
+		if after := free(); after != before || !strings.Contains(err.Error(), "not contiguous") {
 			t.Errorf("%v; %d huge pages are free, %d were", err, after, before)
 		}
-		t.Skip("a pool whose pages lie apart: ", err)
+		t.Skip("no contiguous pages in the pool: ", err)
 	}
 	if left := free(); left != before-needed {
 		t.Errorf("%d huge pages are free, %d were, %d are needed", left, before, needed)

@@ -34,9 +34,9 @@ func TestRawCallsReadAndWriteAndAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestWriteThatTakesNothingFails: a device's driver may say that it took no byte
-// of some. A filter of system calls says so here, of one thread, which ends.
-func TestWriteThatTakesNothingFails(t *testing.T) {
+// TestWriteThatAcceptsNoByteFails: a driver may answer that it accepted none of some bytes. A
+// filter of system calls answers so here, for one thread, which ends.
+func TestWriteThatAcceptsNoByteFails(t *testing.T) {
 	const nowhere = 1 << 20 // no descriptor
 	got := make(chan [2]error)
 	go func() {

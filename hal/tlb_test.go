@@ -1,7 +1,12 @@
+//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+
 package hal
 
 import (
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"lightmetal/boards"
@@ -25,7 +30,7 @@ func tlb(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
 }
 
-// pointTo aims a window at once, as a run does at its Point.
+// pointTo programs a window, as a run does at its Point command.
 func pointTo(d *device, a *Aperture, t fbs.TileRange, address uint64) Code {
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
 	registers, home, code := d.EncodeWindow(a, t, address, &list[0])
@@ -69,8 +74,8 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 			t.Errorf("slot %d: configuration %#x, want %#x", c.slot, got, want)
 		}
 		a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
-		if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != 0xcafe0000+
-			uint64(c.slot) {
+		stored := 0xcafe0000 + uint64(c.slot)
+		if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != stored {
 			t.Errorf("slot %d: the window holds %#x", c.slot, got)
 		}
 	}
@@ -142,7 +147,7 @@ func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 	}
 }
 
-func TestWriteCombiningWindowsAreAimedThroughTheUncachedMapping(t *testing.T) {
+func TestWriteCombiningWindowsAreProgrammedThroughTheUncachedMapping(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
@@ -177,8 +182,8 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 			t.Errorf("address %#x: the window is at megabyte %d", address, got)
 		}
 		a.Store(0xfffc, 4, address|1)
-		if got := loadLittleEndian(f.at("resource0", 2*mega+address%mega+0xfffc,
-			4)); got != address|1 {
+		at := 2*mega + address%mega + 0xfffc
+		if got := loadLittleEndian(f.at("resource0", at, 4)); got != address|1 {
 			t.Errorf("address %#x: loaded %#x", address, got)
 		}
 	}
@@ -196,17 +201,21 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	corner.XStart = 1
 	far.X = 64
 	disordered.Ordering = 0
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		target  fbs.TileRange
 		address uint64
 	}{
-		"start corner of a unicast": {corner, 0}, "x of 7 bits": {far, 0},
-		"no ordering":    {disordered, 0},
-		"37-bit address": {tile, 1 << 36}, "aperture over the end": {tile, 0xf8000},
+		"start corner of a unicast": {corner, 0},
+		"x of 7 bits":               {far, 0},
+		"no ordering":               {disordered, 0},
+		"37-bit address":            {tile, 1 << 36},
+		"aperture over the end":     {tile, 0xf8000},
 	} {
-		if code := pointTo(d, a, c.target, c.address); code != Refused {
-			t.Errorf("%s: %v", what, code)
-		}
+		t.Run(name, func(t *testing.T) {
+			if code := pointTo(d, a, c.target, c.address); code != Refused {
+				t.Errorf("code %v, want %v", code, Refused)
+			}
+		})
 	}
 	if got := loadLittleEndian(f.at("resource0", 0x1fc00010, 8)); got != 0 {
 		t.Errorf("a refused Point stored %#x", got)
@@ -216,15 +225,15 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	none := NewAperture(newTape(), mega, 1000)
 	for _, a := range []*Aperture{bar, &free, &none} {
 		if code := pointTo(d, a, tile, 0); code != Internal {
-			t.Errorf("Point of slot %d, which is not mapped: %v", a.Slot, code)
+			t.Errorf("EncodeWindow of slot %d, which is not mapped: %v", a.Slot, code)
 		}
 	}
 	if code := d.ProgramWindow(a, tile, 0); code != Internal {
-		t.Errorf("Point of what registers aim: %v", code)
+		t.Errorf("ProgramWindow of a window that registers program: %v", code)
 	}
 }
 
-func TestHardwareWindowsAreChosen(t *testing.T) {
+func TestTLBWindowsAreChosen(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
@@ -253,9 +262,9 @@ func TestHardwareWindowsAreChosen(t *testing.T) {
 		f.must(d.Map(tlb(16*mega, fbs.NoSlot)))
 	}
 	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
-	wantFault(t, "all taken", err, NoDevice, "no hardware window of 0x1000000 bytes is left")
+	wantFault(t, "all in use", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
 	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
-	wantFault(t, "too large", err, NoDevice, "no hardware window of 0x2000000 bytes is left")
+	wantFault(t, "too large", err, NoDevice, "no TLB window of 0x2000000 bytes is free")
 }
 
 // Firmware may grant a smaller BAR 4: its windows end where it ends.
@@ -267,7 +276,7 @@ func TestWindowsOutsideASmallerBarAreNotUsed(t *testing.T) {
 		t.Errorf("slot %d", a.Slot)
 	}
 	_, err := d.Map(tlb(4*giga, fbs.NoSlot))
-	wantFault(t, "second", err, NoDevice, "is left")
+	wantFault(t, "second", err, NoDevice, "is free")
 }
 
 func TestRegistersOutsideTheBarAreAFault(t *testing.T) {
@@ -290,6 +299,30 @@ func TestPointDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(10, func() { pointTo(d, a, tile, 5*mega) }); n != 0 {
 			t.Errorf("%s: %v allocations", board.Name, n)
 		}
+	}
+}
+
+// TestProgramWithoutTilesIsBuiltAndRun runs the tests of notiles_test.go, which need the tag.
+func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
+	// Go runs a test again if a file that it opened has changed.
+	for _, file := range []string{"notiles_linux.go", "notiles_test.go", "tt_none.go",
+		"../boards/all_notiles.go"} {
+		if _, err := os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tags := range []string{"notiles", "notiles,backend_pci", "notiles,backend_vfio"} {
+		t.Run(tags, func(t *testing.T) {
+			run := exec.Command("go", "test", "-tags", tags, "-run", "TestNoTiles", "-v", ".")
+			text, err := run.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			wanted := "--- PASS: TestNoTilesNames"
+			if !strings.Contains(string(text), wanted) {
+				t.Errorf("no %q in\n%s", wanted, text)
+			}
+		})
 	}
 }
 

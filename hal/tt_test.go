@@ -1,3 +1,5 @@
+//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+
 package hal
 
 import (
@@ -17,29 +19,29 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// fakeTT is a stand-in for Tenstorrent's driver with one device (tt-kmd 2.x,
+// fakeTT is a fake of Tenstorrent's driver with one device (tt-kmd 2.x,
 // chardev.c, memory.c, tlb.c). Behind its file lie the BARs, and the windows a
 // second time.
 type fakeTT struct {
 	*fakeKernel
-	f       *fakeFunction
-	board   *boards.Board
-	file    string
-	api     uint32
-	bars    []ttMapping
-	device  ttDeviceInfo
-	used    map[uint32]bool // windows
-	aimed   []ttConfigure
-	pins    []ttPin
-	noc     uint64 // of the next pin
-	locked  bool   // by another
-	cleanup ttCleanup
-	stale   bool // the device was reset by another
-	reset   bool // the device is between reset and post-reset
-	taken   bool // by this program
-	minor   uint8
-	powers  []uint16 // features that were asked for, one after the other
-	quiet   bool     // the file is one of who asks for power by himself (O_APPEND)
+	f          *fakeFunction
+	board      *boards.Board
+	file       string
+	api        uint32
+	bars       []ttMapping
+	device     ttDeviceInfo
+	used       map[uint32]bool // windows
+	programmed []ttConfigure
+	pins       []ttPin
+	noc        uint64 // of the next pin
+	locked     bool   // by another
+	cleanup    ttCleanup
+	stale      bool // the device was reset by another
+	reset      bool // the device is between reset and post-reset
+	taken      bool // by this program
+	minor      uint8
+	powers     []uint16 // features that were asked for, one after the other
+	quiet      bool     // the program asks for power by itself (O_APPEND)
 }
 
 const (
@@ -164,7 +166,7 @@ func (k *fakeTT) configure(c ttConfigure) (int, error) {
 	case c.address%k.board.TLB.GroupOf(int(c.id)).Size != 0:
 		return -1, unix.EINVAL
 	}
-	k.aimed = append(k.aimed, c)
+	k.programmed = append(k.programmed, c)
 	return 0, nil
 }
 
@@ -178,7 +180,7 @@ func (k *fakeTT) pin(p *ttPin) (int, error) {
 	return 0, nil
 }
 
-// at gives bytes of the driver's file.
+// bytes returns bytes of the driver's file.
 func (k *fakeTT) bytes(offset uint64, n int) []byte {
 	k.t.Helper()
 	return (&fakeFunction{t: k.t, folder: filepath.Dir(k.file)}).at(filepath.Base(k.file), offset,
@@ -187,7 +189,7 @@ func (k *fakeTT) bytes(offset uint64, n int) []byte {
 
 func (k *fakeTT) openTT() *device {
 	k.t.Helper()
-	d, err := taken("tt:" + ttNode)
+	d, err := openAndAcquire("tt:" + ttNode)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -229,51 +231,82 @@ func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 }
 
 func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
-	for what, c := range map[string]struct {
-		spoil func(k *fakeTT)
-		code  Code
-		words []string
+	failing := func(call string, err error) func(*fakeTT) {
+		return func(k *fakeTT) { k.errors[call] = err }
+	}
+	for name, c := range map[string]struct {
+		change func(k *fakeTT)
+		code   Code
+		words  []string
 	}{
-		"no node": {func(k *fakeTT) { delete(k.paths, ttNode) }, NoDevice,
-			[]string{"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent",
-				"modprobe tenstorrent"}},
-		"exclusive": {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EAGAIN }, NoDevice,
-			[]string{"has the device for itself"}},
-		"denied": {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EACCES }, Denied,
-			[]string{"open /dev/tenstorrent/0: permission denied"}},
-		"no driver": {func(k *fakeTT) { k.errors["ioctl fa05"] = unix.ENOTTY }, NoDevice,
-			[]string{"GET_DRIVER_INFO /dev/tenstorrent/0: inappropriate ioctl for device"}},
-		"old driver": {func(k *fakeTT) { k.api = 1 }, NoDevice,
-			[]string{"has API 1, 2 is needed", "tt-kmd 2.0"}},
-		"no info": {func(k *fakeTT) { k.errors["ioctl fa00"] = unix.ENODEV }, NoDevice,
-			[]string{"GET_DEVICE_INFO"}},
-		"no folder": {func(k *fakeTT) { k.device.domain = 0 }, NoDevice,
-			[]string{"0000:b3:1f.5/modalias: no such file or directory"}},
-		"no config": {func(k *fakeTT) { k.f.remove("config") }, NoDevice,
-			[]string{"0001:b3:1f.5/config: no such file or directory"}},
-		"all ones": {func(k *fakeTT) {
-			k.f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff,
-				0xff)
-		}, DeviceGone, []string{"tt-smi -r"}},
-		"no mappings": {func(k *fakeTT) { k.errors["ioctl fa02"] = unix.EFAULT }, NoDevice,
-			[]string{"QUERY_MAPPINGS"}},
-		"no lock": {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.EINVAL }, NoDevice,
-			[]string{"LOCK_CTL"}},
-		"being reset": {func(k *fakeTT) { k.reset = true }, NoDevice,
-			[]string{"the device is being reset", "POST_RESET", "tt-smi -r"}},
-		"reset since": {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.ENODEV }, DeviceGone,
-			[]string{"another program has reset the device since it was opened"}},
-		"another replay": {func(k *fakeTT) { k.locked = true }, NoDevice,
-			[]string{"another replay has the device", "fuser -v /dev/tenstorrent/0"}},
+		"no node": {
+			func(k *fakeTT) { delete(k.paths, ttNode) },
+			NoDevice, []string{"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent",
+				"modprobe tenstorrent"},
+		},
+		"opened exclusively": {
+			failing("open "+ttNode, unix.EAGAIN),
+			NoDevice, []string{"has the device for itself"},
+		},
+		"denied": {
+			failing("open "+ttNode, unix.EACCES),
+			Denied, []string{"open /dev/tenstorrent/0: permission denied"},
+		},
+		"another driver": {
+			failing("ioctl fa05", unix.ENOTTY),
+			NoDevice, []string{"GET_DRIVER_INFO /dev/tenstorrent/0: inappropriate ioctl for device"},
+		},
+		"old driver": {
+			func(k *fakeTT) { k.api = 1 },
+			NoDevice, []string{"has API 1, 2 is needed", "tt-kmd 2.0"},
+		},
+		"no info": {
+			failing("ioctl fa00", unix.ENODEV),
+			NoDevice, []string{"GET_DEVICE_INFO"},
+		},
+		"no directory in sysfs": {
+			func(k *fakeTT) { k.device.domain = 0 },
+			NoDevice, []string{"0000:b3:1f.5/modalias: no such file or directory"},
+		},
+		"no configuration space": {
+			func(k *fakeTT) { k.f.remove("config") },
+			NoDevice, []string{"0001:b3:1f.5/config: no such file or directory"},
+		},
+		"all ones": {
+			func(k *fakeTT) { k.f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) },
+			DeviceGone, []string{"tt-smi -r"},
+		},
+		"no mappings": {
+			failing("ioctl fa02", unix.EFAULT),
+			NoDevice, []string{"QUERY_MAPPINGS"},
+		},
+		"no lock": {
+			failing("ioctl fa08", unix.EINVAL),
+			NoDevice, []string{"LOCK_CTL"},
+		},
+		"being reset": {
+			func(k *fakeTT) { k.reset = true },
+			NoDevice, []string{"the device is being reset", "POST_RESET", "tt-smi -r"},
+		},
+		"reset since it was opened": {
+			failing("ioctl fa08", unix.ENODEV),
+			DeviceGone, []string{"another program has reset the device since it was opened"},
+		},
+		"another replay": {
+			func(k *fakeTT) { k.locked = true },
+			NoDevice, []string{"another replay has the device", "fuser -v /dev/tenstorrent/0"},
+		},
 	} {
-		k := fakeTTKernel(t, &boards.Wormhole)
-		c.spoil(k)
-		_, err := taken("tt:/dev/tenstorrent/0")
-		wantFault(t, what, err, c.code, c.words...)
+		t.Run(name, func(t *testing.T) {
+			k := fakeTTKernel(t, &boards.Wormhole)
+			c.change(k)
+			_, err := openAndAcquire("tt:/dev/tenstorrent/0")
+			wantFault(t, "open", err, c.code, c.words...)
+		})
 	}
 }
 
-func TestTheDriverGivesAndAimsWindows(t *testing.T) {
+func TestDriverAllocatesAndProgramsWindows(t *testing.T) {
 	for _, c := range []struct {
 		board *boards.Board
 		size  uint64
@@ -299,7 +332,7 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 		if a.Slot != c.slot || a.Size != c.size {
 			t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.Slot, a.Size)
 		}
-		window := d.tlbWindows[a.Slot].Size
+		window := d.tlb.windows[a.Slot].Size
 		address := 9*window + window - c.size
 		to := tile
 		to.Multicast, to.XStart, to.YStart = c.wc, b2u(c.wc), 2*b2u(c.wc)
@@ -309,24 +342,22 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 		want := ttConfigure{id: uint32(c.slot), address: 9 * window, xEnd: 3, yEnd: 5,
 			xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc),
 			ordering: 1}
-		if k.aimed[0] != want {
-			t.Errorf("%s: aimed %+v, want %+v", c.board.Name, k.aimed[0], want)
+		if k.programmed[0] != want {
+			t.Errorf("%s: programmed %+v, want %+v", c.board.Name, k.programmed[0], want)
 		}
 		a.Store(4, 4, 0xbeef)
 		if got := loadLittleEndian(k.bytes(ttWindows+c.start+window-c.size+4, 4)); got != 0xbeef {
 			t.Errorf("%s: the file holds %#x", c.board.Name, got)
 		}
-		k.aimed = make([]ttConfigure, 0, 100)
-		lane := d.backend.(*tt)
-		standIn := testing.AllocsPerRun(10, func() {
-			_,
-				_ = syscalls.ioctl(lane.fd, ProgramWindowRequest, 0,
-				structPointer(&lane.configureRequest))
+		k.programmed = make([]ttConfigure, 0, 100)
+		backend := d.backend.(*tt)
+		request := structPointer(&backend.configureRequest)
+		ofFake := testing.AllocsPerRun(10, func() {
+			_, _ = syscalls.ioctl(backend.fd, ProgramWindowRequest, 0, request)
 		})
-		// which allocates by chance
-		if n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) }); n > standIn &&
-			!underRace {
-			t.Errorf("%s: %v allocations, %v of them the stand-in's", c.board.Name, n, standIn)
+		n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) })
+		if n > ofFake && !underRace { // the race detector allocates by chance
+			t.Errorf("%s: %v allocations, %v of them the fake's", c.board.Name, n, ofFake)
 		}
 	}
 }
@@ -338,36 +369,38 @@ func b2u(b bool) uint8 {
 	return 0
 }
 
-func TestWhatTheDriverCannotAimIsRefused(t *testing.T) {
+func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
 	with := func(change func(*fbs.TileRange)) fbs.TileRange {
 		to := tile
 		change(&to)
 		return to
 	}
-	for _, c := range []struct {
-		what    string
+	vc := func(channel uint8) fbs.TileRange {
+		return with(func(t *fbs.TileRange) { t.StaticVC = channel })
+	}
+	far := with(func(t *fbs.TileRange) { t.X = 64 })
+	for name, c := range map[string]struct {
 		board   *boards.Board
 		target  fbs.TileRange
 		address uint64
 		want    Code
 	}{
-		{"plain", &boards.Wormhole, tile, 0, OK},
-		{"x of 7 bits", &boards.Wormhole, with(func(t *fbs.TileRange) { t.X = 64 }), 0, Refused},
-		{"over the end", &boards.Wormhole, tile, 0xf8000, Refused},
-		{"channel 0, which the driver leaves out", &boards.Wormhole,
-			with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, Refused},
-		{"channel 0, which is a bit", &boards.Blackhole,
-			with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, OK},
-		{"channel 1", &boards.Blackhole, with(func(t *fbs.TileRange) { t.StaticVC = 2 }), 0,
-			Refused},
+		"a tile":       {&boards.Wormhole, tile, 0, OK},
+		"x of 7 bits":  {&boards.Wormhole, far, 0, Refused},
+		"over the end": {&boards.Wormhole, tile, 0xf8000, Refused},
+		"channel 0, which the driver does not set": {&boards.Wormhole, vc(1), 0, Refused},
+		"channel 0, which is a bit":                {&boards.Blackhole, vc(1), 0, OK},
+		"channel 1":                                {&boards.Blackhole, vc(2), 0, Refused},
 	} {
-		k := fakeTTKernel(t, c.board)
-		d := k.openTT()
-		a := mustMap(t, d, tlb(0x10000, fbs.NoSlot))
-		if code := d.ProgramWindow(a, c.target, c.address); code != c.want ||
-			len(k.aimed) != int(b2u(c.want == OK)) {
-			t.Errorf("%s: %v, aimed %d times", c.what, code, len(k.aimed))
-		}
+		t.Run(name, func(t *testing.T) {
+			k := fakeTTKernel(t, c.board)
+			d := k.openTT()
+			a := mustMap(t, d, tlb(0x10000, fbs.NoSlot))
+			code := d.ProgramWindow(a, c.target, c.address)
+			if code != c.want || len(k.programmed) != int(b2u(c.want == OK)) {
+				t.Errorf("%v, programmed %d times", code, len(k.programmed))
+			}
+		})
 	}
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
@@ -397,14 +430,14 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 		mustMap(t, d, tlb(16*mega, fbs.NoSlot))
 	}
 	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
-	wantFault(t, "used up", err, NoDevice, "no hardware window of 0x1000000 bytes is left")
+	wantFault(t, "used up", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
 	for range 10 {
 		mustMap(t, d, tlb(2*mega, fbs.NoSlot))
 	}
 	_, err = d.Map(tlb(2*mega, fbs.NoSlot))
-	wantFault(t, "used up", err, NoDevice, "no hardware window of 0x200000 bytes is left")
+	wantFault(t, "used up", err, NoDevice, "no TLB window of 0x200000 bytes is free")
 	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
-	wantFault(t, "too large", err, NoDevice, "is left")
+	wantFault(t, "too large", err, NoDevice, "is free")
 	if a := mustMap(t, d, tlb(mega, fbs.NoSlot)); a.Slot != 0 {
 		t.Errorf("window %d", a.Slot)
 	}
@@ -421,9 +454,9 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 	}
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
 	wantFault(t, "another size", err, Internal, "window 185 for one of 0x100000 bytes")
-	d.tlb = nil
+	d.tlb.layout = nil
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
-	wantFault(t, "no windows", err, WrongDevice, "none that move")
+	wantFault(t, "no windows", err, WrongDevice, "no TLB windows")
 }
 
 func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
@@ -445,10 +478,10 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	k.errors["ioctl fa07"] = unix.EINVAL
 	_, err = d.Map(host(3 << 20))
 	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes",
-		"side by side, though they are huge pages", "hugepages=4")
+		"not contiguous, though they are huge pages", "hugepages=4")
 	k.errors["mmap huge"] = unix.ENOMEM
 	_, err = d.Map(host(3 << 20))
-	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "side by side",
+	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "not contiguous",
 		"echo 4 > /proc/sys/vm/nr_hugepages")
 	k.journal = nil
 	d.Close()
@@ -457,7 +490,7 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	}
 }
 
-func TestTheDriverKeepsMastering(t *testing.T) {
+func TestDriverKeepsBusMasteringOn(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.f.patch("config", configCommand, 6)
 	k.f.patch("config", configStatus, 0, 0x10)
@@ -474,72 +507,82 @@ func TestTheDriverKeepsMastering(t *testing.T) {
 	}
 }
 
-// aimed is an image of two Wormholes, with a BAR window, and a TLB window of each.
-func aimed(commands ...fbs.Command) *fbs.View {
+// wormholeImage returns an image of two Wormholes, with a BAR window, and a TLB window of each.
+func wormholeImage(commands ...fbs.Command) *fbs.View {
 	wormhole := fbs.DeviceInfo{DeviceT: gen.DeviceT{Vendor: 0x1e52, Device: 0x401e}}
 	return &fbs.View{Devices: []fbs.DeviceInfo{wormhole, wormhole}, Commands: commands,
 		Windows: []fbs.Window{{Kind: gen.WindowKindBar}, {Kind: gen.WindowKindTlb},
 			{Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
 }
 
-// aimAt points a window at a tile, and run stores to its register of resets.
-func aimAt(window uint16, address uint64, tile fbs.TileRange) fbs.Command {
+// pointAt returns a Point command to a tile, and storeReset a store to its reset register.
+func pointAt(window uint16, address uint64, tile fbs.TileRange) fbs.Command {
 	tile.Ordering = gen.OrderingDefault
 	return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: tile.Pack()}
 }
 
-func run(window uint16, value uint64) fbs.Command {
+func storeReset(window uint16, value uint64) fbs.Command {
 	return fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: window, Offset: 0x121b0,
 		Value: value}
 }
 
 func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
-	const at, running, resting = 0xffb00000, 0x47000, 0x47800
+	const at, running, inReset = 0xffb00000, 0x47000, 0x47800
 	bits := func(value, mask uint64) fbs.Command {
 		return fbs.Command{Opcode: gen.OpcodeModify, Width: 4, Window: 1, Offset: 0x121b0,
 			Value: value, Mask: mask}
 	}
-	point, one, two := aimAt(1, at, fbs.TileRange{X: 1, Y: 2}), fbs.TileRange{X: 1, Y: 2},
-		fbs.TileRange{X: 3, Y: 3, NoC: 1}
-	elsewhere := run(1, 1)
+	one, two := fbs.TileRange{X: 1, Y: 2}, fbs.TileRange{X: 3, Y: 3, NoC: 1}
+	several := fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1, Multicast: true}
+	point, pointTwo := pointAt(1, at, one), pointAt(2, at, two)
+	elsewhere := storeReset(1, 1)
 	elsewhere.Offset = 0x21b4
-	for _, test := range []struct {
-		what     string
+	delay := fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1}
+	for name, test := range map[string]struct {
 		commands []fbs.Command
 		want     fbs.TileRange // X 0: none
 	}{
-		{"no reset", []fbs.Command{point, {Opcode: gen.OpcodeDelay, Amount: 1}, elsewhere,
-			run(0, running)}, fbs.TileRange{}},
-		{"a window that is aimed later", []fbs.Command{run(1, running), point}, fbs.TileRange{}},
-		{"the first of two", []fbs.Command{point, aimAt(2, at, two), run(1, running),
-			run(2, running)}, one},
-		{"put into reset first", []fbs.Command{point, aimAt(2, at, two), run(1, resting),
-			run(2, running)}, two},
-		{"put into reset alone", []fbs.Command{point, run(1, resting)}, fbs.TileRange{}},
-		{"a bit that is no core's", []fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRange{}},
-		{"one core of several", []fbs.Command{point, bits(0, 0x800)}, one},
-		{"many at once",
-			[]fbs.Command{aimAt(1, at, fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1,
-				Multicast: true}), run(1, running)}, fbs.TileRange{}},
-		{"moved away", []fbs.Command{point, aimAt(1, 0, one), run(1, running)}, fbs.TileRange{}},
-		{"of the other device", []fbs.Command{aimAt(3, at, one), run(3, running)}, fbs.TileRange{}},
-		{"aimed at the register itself", []fbs.Command{aimAt(1, 0xffb121b0, one)}, fbs.TileRange{}},
+		"no store to the register": {
+			[]fbs.Command{point, delay, elsewhere, storeReset(0, running)}, fbs.TileRange{}},
+		"a window that is pointed later": {
+			[]fbs.Command{storeReset(1, running), point}, fbs.TileRange{}},
+		"the first of two": {
+			[]fbs.Command{point, pointTwo, storeReset(1, running), storeReset(2, running)}, one},
+		"the first is put into reset": {
+			[]fbs.Command{point, pointTwo, storeReset(1, inReset), storeReset(2, running)}, two},
+		"put into reset only": {
+			[]fbs.Command{point, storeReset(1, inReset)}, fbs.TileRange{}},
+		"a bit that is no core's": {
+			[]fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRange{}},
+		"one core of several": {
+			[]fbs.Command{point, bits(0, 0x800)}, one},
+		"several tiles at once": {
+			[]fbs.Command{pointAt(1, at, several), storeReset(1, running)}, fbs.TileRange{}},
+		"a window that was moved away": {
+			[]fbs.Command{point, pointAt(1, 0, one), storeReset(1, running)}, fbs.TileRange{}},
+		"a tile of another device": {
+			[]fbs.Command{pointAt(3, at, one), storeReset(3, running)}, fbs.TileRange{}},
+		"pointed at the register itself": {
+			[]fbs.Command{pointAt(1, 0xffb121b0, one)}, fbs.TileRange{}},
 	} {
-		k := fakeTTKernel(t, &boards.Wormhole)
-		note, err := k.openTT().RegisterExitCleanup(aimed(test.commands...), 0)
-		want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y, noc: test.want.NoC,
-			address: 0xffb121b0, data: resting}
-		if test.want.X == 0 {
-			want = ttCleanup{}
-		}
-		if k.cleanup != want || note != "" || err != nil {
-			t.Errorf("%s: %+v, want %+v; %q, %v", test.what, k.cleanup, want, note, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			k := fakeTTKernel(t, &boards.Wormhole)
+			note, err := k.openTT().RegisterExitCleanup(wormholeImage(test.commands...), 0)
+			want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y,
+				noc: test.want.NoC, address: 0xffb121b0, data: inReset}
+			if test.want.X == 0 {
+				want = ttCleanup{}
+			}
+			if k.cleanup != want || note != "" || err != nil {
+				t.Errorf("%+v, want %+v; %q, %v", k.cleanup, want, note, err)
+			}
+		})
 	}
 }
 
 func TestCleanupIsHandedToTheDriver(t *testing.T) {
-	image, rests := aimed(aimAt(1, 0xffb00000, tile), run(1, 0)), aimed(aimAt(1, 0xffb00000, tile))
+	point := pointAt(1, 0xffb00000, tile)
+	image, leavesReset := wormholeImage(point, storeReset(1, 0)), wormholeImage(point)
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.errors["ioctl fa0e"] = unix.EOPNOTSUPP
 	_, err := k.openTT().RegisterExitCleanup(image, 0)
@@ -547,17 +590,17 @@ func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	k = fakeTTKernel(t, &boards.Wormhole)
 	k.minor = 1
 	d := k.openTT()
-	// A line: that of the next device stands behind it.
+	// One line: the next device may add its own.
 	if note, err := d.RegisterExitCleanup(image, 0); !strings.Contains(note,
 		"go on running; tt-kmd 2.2") || strings.Index(note, "\n") != len(note)-1 || err != nil {
 		t.Errorf("tt-kmd 2.1: %q, %v", note, err)
 	}
-	if note, err := d.RegisterExitCleanup(rests, 0); note != "" || err != nil {
-		t.Errorf("tt-kmd 2.1, nothing to see to: %q, %v", note, err)
+	if note, err := d.RegisterExitCleanup(leavesReset, 0); note != "" || err != nil {
+		t.Errorf("tt-kmd 2.1, nothing to clean up: %q, %v", note, err)
 	}
 	fakeSysfs(t)
 	if note, err := addEdu(t).open().RegisterExitCleanup(image, 0); note != "" || err != nil {
-		t.Errorf("a lane without a driver: %q, %v", note, err)
+		t.Errorf("a backend without a driver: %q, %v", note, err)
 	}
 }
 

@@ -2,9 +2,12 @@
 
 package hal
 
+// The backend vfio: drives a function behind an IOMMU (Linux, Documentation/driver-api/vfio.rst).
+// The device reaches the host memory of this process's Host windows, windows of other functions
+// if the image says so, and nothing else.
+
 import (
 	"strconv"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -12,358 +15,181 @@ import (
 )
 
 const (
-	vfioDir       = "/dev/vfio/"
-	vfioContainer = vfioDir + "vfio"
-	kernelLog     = "/dev/kmsg"
-
-	// The first address that a device sees host memory at: low enough for those
-	// with few address bits, and not zero, which devices take for "none".
+	// The first address at which a device sees host memory: low enough for devices with few
+	// address bits, and not zero, which devices take for "none".
 	iovaFirst = 0x10_0000
 	iovaUnit  = 64 << 10 // the largest page of a processor here, and so of its IOMMU
 	iovaStep  = 1 << 20  // from an address that the IOMMU cannot map to the next that is tried
 	iovaTries = 1 << 16
 )
 
-// VFIO (linux/vfio.h).
-const (
-	vfioSetIOMMU            = 0x3b66
-	vfioGroupGetStatus      = 0x3b67
-	vfioGroupSetContainer   = 0x3b68
-	vfioGroupGetDevice      = 0x3b6a
-	vfioDeviceGetRegionInfo = 0x3b6c
-	vfioIOMMUMapDMA         = 0x3b71
-	vfioIOMMUUnmapDMA       = 0x3b72
-
-	vfioType1v2 = 3 // a kind of IOMMU
-
-	vfioGroupViable  = 1 << 0 // vfioStatus.flags
-	vfioRegionMMap   = 1 << 2 // vfioRegion.flags
-	vfioDMARead      = 1 << 0 // vfioMap.flags
-	vfioDMAWrite     = 1 << 1
-	vfioRegionConfig = 7
-)
-
-type vfioStatus struct{ argsz, flags uint32 }
-
-type vfioRegion struct {
-	argsz, flags, index, capOffset uint32
-	size, offset                   uint64
-}
-
-type vfioMap struct {
-	argsz, flags uint32
-	vaddr        uint64
-	iova, size   uint64
-}
-
-type vfioUnmap struct {
-	argsz, flags uint32
-	iova, size   uint64
-}
-
-// vfio is a function behind an IOMMU (Linux, Documentation/driver-api/vfio.rst).
-// It reaches the host memory of this process's Host windows, windows of other
-// functions where the image says so, and nothing else.
+// vfio is the backend vfio: of a device.
 type vfio struct {
-	*function
-	group     string // number of its group
-	container int
-	shared    []*vfioFile // of which this function is a user
-
-	kernelLogFD int // the kernel's log, from when the function was opened; -1: not to be read
-	logRecord   [8192]byte
-	faultSeen   bool // a fault
+	dev       *device
+	group     string      // number of its group
+	container int         // the open container, which has the mappings of the IOMMU
+	shared    []*vfioFile // files that this function is a user of
 }
 
-func newVFIO(d *function) backend { return &vfio{function: d, kernelLogFD: -1} }
+func newVFIO(d *device) backend { return &vfio{dev: d} }
 
-// open finds the function's group, which exists where vfio-pci has the function
-// and an IOMMU is on for it.
-func (d *vfio) probe() error {
-	if err := d.findInSysfs(); err != nil {
+// probe implements backend.
+func (v *vfio) probe() error {
+	d := v.dev
+	// Find the function's directory in sysfs, with its ids, BARs and driver.
+	if err := d.function.find(d.locator, d.byIDs); err != nil {
 		return err
 	}
-	d.dmaFaulted = d.sawDMAFault
-	if d.boundDriver != "vfio-pci" {
-		bind := "modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/" + d.address +
-			"/driver_override; "
-		owner := "no driver"
-		if d.boundDriver != "" {
-			owner = "the kernel driver " + d.boundDriver
-			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + d.boundDriver + "/unbind; "
-		}
-		return NewFault(NoDevice, d.identity.Name+": "+owner+
-			" has the device; hand it to vfio-pci with `"+bind+"echo "+d.address+
-			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU "+
-			"is on for it: switch that on, or open it as pci:"+d.address)
+	// The driver vfio-pci must own the function: it offers it to user space.
+	if d.function.boundDriver != "vfio-pci" {
+		return d.fault(NoDevice, v.bindAdvice())
 	}
-	if d.group = linkTarget(d.sysfsDir() + "/iommu_group"); d.group == "" {
-		return NewFault(NoDevice, d.identity.Name+
-			": no IOMMU is on for the device; switch it on (firmware, kernel command line), or "+
-			"open it as pci:"+d.address)
+	// The group exists if an IOMMU is on for the function.
+	v.group = linkTarget(d.function.dir() + "/iommu_group")
+	if v.group == "" {
+		return d.fault(NoDevice, "no IOMMU is on for the device; switch it on (firmware, kernel "+
+			"command line), or open it as pci:"+d.function.Address)
 	}
 	return nil
 }
 
-// take implements lane. To open a function in its group stops it from mastering
-// the bus and resets it where it can be: what a killed program left going ends
-// there (Linux, vfio_pci_core_enable).
-func (d *vfio) acquire() error {
+// bindAdvice returns a message: how to bind vfio-pci to the function.
+func (v *vfio) bindAdvice() string {
+	f := &v.dev.function
+	echo := "echo " + f.Address + " > /sys/bus/pci/drivers/"
+	owner, unbind := "no driver", ""
+	if f.boundDriver != "" {
+		owner = "the kernel driver " + f.boundDriver
+		unbind = echo + f.boundDriver + "/unbind; "
+	}
+	return owner + " has the device; bind vfio-pci with `modprobe vfio-pci; " +
+		"echo vfio-pci > /sys/bus/pci/devices/" + f.Address + "/driver_override; " + unbind + echo +
+		"vfio-pci/bind` (EINVAL: no IOMMU is on for it; switch that on, or open it as pci:" +
+		f.Address + ")"
+}
+
+// acquire implements backend. Opening a function in its group stops it from mastering the bus and
+// resets it if it can be reset: this ends what a killed program left running (Linux,
+// vfio_pci_core_enable).
+func (v *vfio) acquire() error {
+	d := v.dev
+	// Open the group and the container, and put the group into the container.
 	vfioShared.Lock()
-	group, err := d.joinGroup()
+	group, err := v.joinGroup()
 	vfioShared.Unlock()
 	if err != nil {
 		return err
 	}
-	address := append([]byte(d.address), 0)
-	if d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDevice, 0,
-		structPointer(&address[0])); err != nil {
-		return callFault("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
+	// Ask the group for the file of the function, by its address as a C string.
+	address := append([]byte(d.function.Address), 0)
+	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
+	if err != nil {
+		return callFault("VFIO_GROUP_GET_DEVICE_FD", d.function.Address, err)
 	}
-	d.closeFileLater(d.config.fd)
-	config, err := d.regionInfo(vfioRegionConfig)
+	d.cleanups.closeFile(d.config.fd)
+	// Ask at which offset of that file configuration space begins.
+	config, err := v.regionInfo(vfioConfigRegionIndex)
 	if err != nil {
 		return err
 	}
-	d.config.offset, d.config.size = int64(config.offset), config.size
-	if d.kernelLogFD, err = d.openUntilClose(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
-		_, _ = unix.Seek(d.kernelLogFD, 0, unix.SEEK_END)
-	}
+	d.config.offset = int64(config.offset)
+	d.config.size = config.size
+	// Make sure that the function does not master the bus, even if it could not be reset.
 	if err := d.setCommandBit(configCommandMaster, false); err != nil {
 		return err
 	}
+	// Switch on memory decoding, which vfio-pci leaves off: without it, no BAR answers.
 	return d.setCommandBit(configCommandMemory, true)
 }
 
-// region tells where configuration space, or a BAR, is in the function's file.
-func (d *vfio) regionInfo(index uint32) (*vfioRegion, error) {
+// regionInfo returns where configuration space, or a BAR, is in the function's file.
+func (v *vfio) regionInfo(index uint32) (*vfioRegion, error) {
 	r := &vfioRegion{argsz: 32, index: index}
-	return r, ioctlStruct(d.config.fd, vfioDeviceGetRegionInfo, structPointer(r),
-		"VFIO_DEVICE_GET_REGION_INFO", d.address)
+	err := ioctlStruct(v.dev.config.fd, vfioDeviceGetRegionInfo, structPointer(r),
+		"VFIO_DEVICE_GET_REGION_INFO", v.dev.function.Address)
+	return r, err
 }
 
-// mapFile implements lane: VFIO maps everything uncached.
-func (d *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (Aperture, error) {
-	what := " BAR " + strconv.Itoa(int(bar))
-	r, err := d.regionInfo(uint32(bar))
+// mapBarRange implements backend. VFIO maps everything uncached.
+func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
+	name := " BAR " + strconv.Itoa(int(bar))
+	// Ask where the BAR is in the function's file, and whether it can be mapped.
+	r, err := v.regionInfo(uint32(bar))
 	if err != nil {
-		return Aperture{}, err
+		return nil, err
 	}
-	if r.flags&vfioRegionMMap == 0 {
-		return Aperture{}, NewFault(NoDevice,
-			d.identity.Name+": VFIO does not let"+what+
-				" be mapped (smaller than a page, or not alone in it)")
+	if r.flags&vfioRegionFlagMMap == 0 {
+		return nil, v.dev.fault(NoDevice, "VFIO does not let"+name+
+			" be mapped (smaller than a page, or not alone in it)")
 	}
-	return d.mapRange(d.config.fd, r.offset+offset, size, d.address+what)
+	return v.dev.mapFile(v.dev.config.fd, r.offset+offset, size, v.dev.function.Address+name)
 }
 
-// host implements lane: the IOMMU maps the memory at an address of our own, and
-// its driver pins it.
-func (d *vfio) mapForDevice(mem []byte, _ bool) (bus uint64, err error) {
-	return d.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)))
+// mapForDevice implements backend. The IOMMU maps the memory at an address of our choice, and its
+// driver pins the pages.
+func (v *vfio) mapForDevice(mem []byte, _ bool) (bus uint64, err error) {
+	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)))
 }
 
-// reach implements lane. All functions that this process opens share the IOMMU's
-// mappings, so that a window that one reaches is reached by all.
-func (d *vfio) assignBusAddress(a *Aperture, owner *function) error {
+// assignBusAddress implements backend. All functions that this process opens share the mappings
+// of the IOMMU, so that a window that one function reaches is reached by all.
+func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	if a.Bus != 0 || a.Base == 0 || a.Slot >= 0 {
-		return nil
+		return nil // it has an address, or it cannot have one
 	}
-	page := uint64(unix.Getpagesize())
-	first := uint64(a.Base) &^ (page - 1)
+	first := uint64(a.Base) &^ (pageSize() - 1)
 	inside := uint64(a.Base) - first
-	bus, err := owner.backend.(*vfio).mapDMA(first, fbs.RoundUp(inside+a.Size, page))
+	// The owner maps it, so that its Close unmaps it together with the window.
+	bus, err := owner.backend.(*vfio).mapDMA(first, fbs.RoundUp(inside+a.Size, pageSize()))
 	a.Bus = bus + inside
 	return err
 }
 
-// mapDMA has the IOMMU map memory at the next addresses that it can: there are
-// holes, for interrupts and for firmware. They are the same in every run, and a
-// page stays free after each range, so that running over the end of one is a fault.
-func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
+// mapDMA makes the IOMMU map memory until Close, and returns the address for the device.
+func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	vfioShared.Lock()
+	iova, err = v.mapNext(address, size)
+	vfioShared.Unlock()
+	switch err {
+	case nil:
+	case unix.EINVAL:
+		return 0, v.dev.fault(NoDevice, fbs.Text("the IOMMU has no %x bytes of addresses left", size))
+	case unix.ENOMEM:
+		return 0, v.dev.fault(Denied,
+			fbs.Text("%x bytes of host memory cannot be pinned: ENOMEM", size)+raiseMemlock)
+	default:
+		return 0, callFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
+	}
+	// Unmap it before the memory is released: until then the device may reach it.
+	v.dev.cleanups.add(func() error {
+		u := vfioUnmap{argsz: 24, iova: iova, size: size}
+		return ioctlStruct(v.container, vfioIOMMUUnmapDMA, structPointer(&u),
+			"VFIO_IOMMU_UNMAP_DMA", v.dev.function.Address)
+	})
+	return iova, nil
+}
+
+// mapNext maps memory at the next addresses that the IOMMU can map: there are holes, for
+// interrupts and for firmware. The addresses are the same in every run. A page stays free after
+// each range, so that a transfer over its end is a fault. The caller holds the lock.
+func (v *vfio) mapNext(address, size uint64) (iova uint64, err error) {
 	m := vfioMap{
-		argsz: 32, flags: vfioDMARead | vfioDMAWrite,
-		vaddr: address, iova: vfioShared.nextIOVA, size: size,
+		argsz: 32,
+		flags: vfioDMAFlagRead | vfioDMAFlagWrite,
+		vaddr: address,
+		iova:  vfioShared.nextIOVA,
+		size:  size,
 	}
 	for range iovaTries {
-		if _, err = syscalls.ioctl(d.container, vfioIOMMUMapDMA, 0,
-			structPointer(&m)); err != unix.EINVAL {
-			break
+		_, err = syscalls.ioctl(v.container, vfioIOMMUMapDMA, 0, structPointer(&m))
+		if err == nil {
+			vfioShared.nextIOVA = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
+			return m.iova, nil
 		}
-		m.iova += iovaStep
-	}
-	if err == nil {
-		vfioShared.nextIOVA = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
-	}
-	vfioShared.Unlock()
-	switch err {
-	case nil:
-		u := vfioUnmap{argsz: 24, iova: m.iova, size: size}
-		d.deferClose(func() error {
-			return ioctlStruct(d.container, vfioIOMMUUnmapDMA, structPointer(&u),
-				"VFIO_IOMMU_UNMAP_DMA", d.address)
-		})
-		return m.iova, nil
-	case unix.EINVAL:
-		return 0, NewFault(NoDevice, d.identity.Name+
-			fbs.Text(": the IOMMU has no %x bytes of addresses left", size))
-	case unix.ENOMEM:
-		return 0, NewFault(Denied, d.identity.Name+
-			fbs.Text(": %x bytes of host memory cannot be pinned: ENOMEM; raise RLIMIT_MEMLOCK "+
-				"(`ulimit -l unlimited`)", size))
-	}
-	return 0, callFault("VFIO_IOMMU_MAP_DMA", d.address, err)
-}
-
-// faultLogged reads the new records of the kernel's log, of which each read
-// gives one. EPIPE: some are lost. What a device tells of an access that the
-// IOMMU refuses is up to it: a read ends in an abort that most note in their
-// status register, a write just vanishes. The IOMMU's driver logs both, without
-// this function's name where it is an SMMU: any IOMMU fault there since the
-// function was taken counts.
-func (d *vfio) sawDMAFault() bool {
-	for {
-		n, err := syscalls.read(d.kernelLogFD, d.logRecord[:])
-		switch {
-		case err == unix.EPIPE:
-		case err != nil || n == 0:
-			return d.faultSeen
-		default:
-			d.faultSeen = d.faultSeen || isFaultRecord(d.logRecord[:n])
+		if err != unix.EINVAL {
+			return 0, err
 		}
+		m.iova += iovaStep // in a hole: skip it
 	}
-}
-
-// faultWords are what drivers of IOMMUs log (drivers/iommu of Linux 6.1:
-// arm-smmu-v3.c, arm-smmu.c, intel/dmar.c, amd/iommu.c).
-var faultWords = [...][2]string{{"smmu", "event"}, {"smmu", "fault"}, {"DMAR", "fault"},
-	{"AMD-Vi", "FAULT"}}
-
-func isFaultRecord(record []byte) bool {
-	for _, words := range &faultWords {
-		if contains(record, words[0]) && contains(record, words[1]) {
-			return true
-		}
-	}
-	return false
-}
-
-func contains(data []byte, word string) bool {
-	for i := 0; i+len(word) <= len(data); i++ {
-		if string(data[i:i+len(word)]) == word {
-			return true
-		}
-	}
-	return false
-}
-
-// vfioFile is the container, whose addresses all functions of this process share, or a
-// group, of functions that the IOMMU cannot tell apart. Each can be open once in a process.
-type vfioFile struct {
-	path      string
-	fd, users int
-}
-
-// vfioShared is what all functions of this process share. The lock orders the calls of
-// threads that each load or close a device of their own.
-var vfioShared struct {
-	sync.Mutex
-	files    []*vfioFile // that are open, or were
-	iommu    bool        // the container has its IOMMU
-	nextIOVA uint64      // the next address to use
-}
-
-// share opens a file that is not open yet, and counts this function among its users. The
-// caller holds the lock.
-func (d *vfio) openShared(path string) (f *vfioFile, err error) {
-	at := 0
-	for at < len(vfioShared.files) && vfioShared.files[at].path != path {
-		at++
-	}
-	if at == len(vfioShared.files) {
-		vfioShared.files = append(vfioShared.files, &vfioFile{path: path})
-	}
-	if f = vfioShared.files[at]; f.users == 0 {
-		f.fd, err = syscalls.open(path, unix.O_RDWR)
-	}
-	switch err {
-	case nil:
-		f.users++
-		d.shared = append(d.shared, f)
-		return f, nil
-	case unix.ENOENT, unix.ENODEV:
-		return nil, NewFault(NoDevice, d.identity.Name+": "+path+
-			" does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?")
-	case unix.EBUSY:
-		return nil, NewFault(NoDevice, d.identity.Name+": another program has "+path+
-			" open; `fuser -v "+path+"` names it")
-	}
-	return nil, callFault("open", path, err)
-}
-
-// leave closes the function's group and the container if no other function uses them. Both
-// happen under one lock: the kernel takes the IOMMU from a container without groups, which
-// no other function may join in between.
-func (d *vfio) leave() error {
-	vfioShared.Lock()
-	for at := len(d.shared) - 1; at >= 0; at-- {
-		f := d.shared[at]
-		if f.users--; f.users == 0 {
-			_ = syscalls.close(f.fd)
-			vfioShared.iommu = vfioShared.iommu && f.path != vfioContainer
-		}
-	}
-	vfioShared.Unlock()
-	d.shared = nil
-	return nil
-}
-
-// join opens the function's group. The first function of a group puts it into the container,
-// and the first group there has the container get its IOMMU. The caller holds the lock.
-func (d *vfio) joinGroup() (group *vfioFile, err error) {
-	d.deferClose(d.leave)
-	path := vfioDir + d.group
-	all, err := d.openShared(vfioContainer)
-	if err == nil {
-		group, err = d.openShared(path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if d.container = all.fd; group.users > 1 {
-		return group, nil
-	}
-	status := vfioStatus{argsz: 8}
-	if err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
-		"VFIO_GROUP_GET_STATUS", path); err != nil {
-		return nil, err
-	}
-	if status.flags&vfioGroupViable == 0 {
-		return nil, NewFault(NoDevice, d.identity.Name+
-			": the IOMMU cannot tell the device from others that drivers have; hand all of `ls "+
-			"/sys/kernel/iommu_groups/"+d.group+
-			"/devices` to vfio-pci, or unbind them from their drivers")
-	}
-	fd := int32(all.fd)
-	err = ioctlStruct(group.fd, vfioGroupSetContainer, structPointer(&fd),
-		"VFIO_GROUP_SET_CONTAINER", path)
-	if err != nil || vfioShared.iommu {
-		return group, err
-	}
-	_, err = syscalls.ioctl(all.fd, vfioSetIOMMU, vfioType1v2, nil)
-	switch err {
-	case nil:
-		vfioShared.iommu, vfioShared.nextIOVA = true, iovaFirst
-	case unix.ENODEV:
-		return nil, NewFault(NoDevice, d.identity.Name+
-			": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`")
-	case unix.EPERM:
-		return nil, NewFault(Denied, d.identity.Name+
-			": the interrupt controller does not keep the device's interrupts apart (GICv2 does "+
-			"not); "+
-			"where you trust the device, `echo 1 > "+
-			"/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
-	}
-	return group, callFault("VFIO_SET_IOMMU", vfioContainer, err)
+	return 0, err
 }

@@ -172,7 +172,7 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 	r.add(hal.Usage, "2 given", "-check", "-device", "pci:1af4:1110", "-device", "pci:1234:11e8",
 		"/i.lmb")
 	for _, name := range []string{"usb:1", "pci:12:34", "vfio:", "tt:", "tt:0"} {
-		r.add(hal.Usage, "names no device", "-device", name, "/i.lmb")
+		r.add(hal.Usage, "unknown device", "-device", name, "/i.lmb")
 	}
 	r.add(hal.Usage, "no window of the image moves", "-window", "3", "/i.lmb")
 	r.add(hal.NoFile, "", "/none")

@@ -122,7 +122,6 @@ func (e *errand) prepare() error {
 	}
 	e.machine.write("/sys/bus/pci/devices/0000:00:00.0/modalias", modalias(0x1b36, 8, 0))
 	e.machine.write("/proc/self/pagemap", "")
-	e.machine.write("/dev/kmsg", "")
 	_ = os.WriteFile(w.file("image"), w.image, 0o600)
 	_ = os.WriteFile(w.file("watchdog"), nil, 0o600)
 	_ = os.WriteFile(w.file("out"), []byte("old"), 0o640)

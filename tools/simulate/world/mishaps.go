@@ -165,7 +165,7 @@ var mishaps = []mishap{
 	spoilt(atPlan, 64, "-watchdog takes",
 		func(e *errand) { e.w.options.Watchdog = e.w.file("watchdog") + "=0" }),
 	spoilt(atPlan, 64, "write pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
-	spoilt(atPlan, 64, "names no device",
+	spoilt(atPlan, 64, "unknown device",
 		func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
 	spoilt(atPlan, 65, "may take", func(e *errand) { e.w.options.Longest = 1000 }),
 	spoilt(atOpen, 69, "no such device",

@@ -1,3 +1,5 @@
+//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+
 package hal
 
 import (
@@ -21,8 +23,8 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 			for _, command := range []byte{0, configCommandMaster,
 				configCommandMemory | configCommandMaster} {
 				f.patch("config", configCommand, command, 0)
-				look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
-					[6]uint64{mega}})
+				want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}}
+				checkOnlyOpened(t, k.fakeKernel, name, want)
 				if got := f.command(); got != uint64(command) ||
 					string(f.at("enable", 0, 2)) != "0\n" {
 					t.Errorf("%s: command register %#x, was %#x; enable holds %q", name, got,
@@ -40,28 +42,28 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 		k := fakeVFIOKernel(t)
 		_, v := addVFIOEdu(k)
 		v.resets = true
-		v.patch(t, vfioRegionConfig, configCommand, []byte{6, 0})
+		v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0})
 		for _, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11e8"} {
-			look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
-				[6]uint64{mega}})
+			want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}}
+			checkOnlyOpened(t, k.fakeKernel, name, want)
 		}
-		if command := v.at(t, vfioRegionConfig, configCommand, 1)[0]; command != 6 ||
+		if command := v.at(t, vfioConfigRegionIndex, configCommand, 1)[0]; command != 6 ||
 			k.resets != 0 || k.kind != 0 {
 			t.Errorf("command register %#x, %d resets, IOMMU of type %d", command, k.resets, k.kind)
 		}
 	})
 	t.Run("tt", func(t *testing.T) {
 		k := fakeTTKernel(t, &boards.Wormhole)
-		look(t, k.fakeKernel, "tt:"+ttNode, Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e,
-			0, boards.Wormhole.Bars})
+		want := Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e, 0, boards.Wormhole.Bars}
+		checkOnlyOpened(t, k.fakeKernel, "tt:"+ttNode, want)
 		if k.taken || len(k.powers) > 0 || !k.quiet {
 			t.Errorf("locked %v, power %v, asked for none at open %v", k.taken, k.powers, k.quiet)
 		}
 	})
 }
 
-// look opens a device, and sees that nothing was stored or reset.
-func look(t *testing.T, k *fakeKernel, name string, want Identity) {
+// checkOnlyOpened opens a device and checks that nothing was stored or reset.
+func checkOnlyOpened(t *testing.T, k *fakeKernel, name string, want Identity) {
 	t.Helper()
 	k.journal = nil
 	d, err := Open(name)
@@ -91,7 +93,7 @@ func (f *fakeFunction) openOnly() Device {
 	return d
 }
 
-// A device whose first Map failed gives no window later.
+// A device whose first Map failed maps no window later.
 func TestADeviceThatCannotBeTakenStaysSo(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.locked = true

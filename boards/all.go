@@ -1,0 +1,6 @@
+//go:build !notiles
+
+package boards
+
+// All lists every board.
+var All = []*Board{&Edu, &Ivshmem, &Nvme, &Wormhole, &Blackhole}
