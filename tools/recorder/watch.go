@@ -3,10 +3,12 @@
 package recorder
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -110,14 +112,43 @@ func placeOf(tid int, address uint64) (p place, err error) {
 	return p, fmt.Errorf("nothing is mapped at %#x", address)
 }
 
-// hugePage is the size of its pages where they are huge, else 0.
+// smallestHugePage is the size of the smallest huge page of amd64 and arm64.
+const smallestHugePage = 64 << 10
+
+// hugePage returns the size of the mapping's pages if they are huge, else 0. It reads
+// smaps, which needs no more rights than maps: what map_files has of a mapping needs
+// CAP_CHECKPOINT_RESTORE.
 func (p *place) hugePage(tid int) uint64 {
-	var s unix.Statfs_t
-	if unix.Statfs(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end), &s) != nil ||
-		s.Type != unix.HUGETLBFS_MAGIC {
+	if (p.start|p.end)%smallestHugePage != 0 {
+		return 0 // smaps is long, and most mappings are small
+	}
+	file, err := os.Open(fmt.Sprintf("/proc/%d/smaps", tid))
+	if err != nil {
 		return 0
 	}
-	return uint64(s.Bsize)
+	defer file.Close()
+	return hugePageIn(file, fmt.Sprintf("%08x-%08x ", p.start, p.end))
+}
+
+// hugePageIn returns the size of the pages of the mapping whose line in smaps begins
+// with a range of addresses, 0: they are not huge.
+func hugePageIn(smaps io.Reader, addresses string) uint64 {
+	found, size := false, uint64(0)
+	for lines := bufio.NewScanner(smaps); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		switch {
+		case strings.HasPrefix(name, addresses):
+			found = true
+		case found && name == "KernelPageSize":
+			_, _ = fmt.Sscanf(value, "%d kB", &size)
+		case found && name == "VmFlags":
+			if !slices.Contains(strings.Fields(value), "ht") {
+				return 0
+			}
+			return size << 10
+		}
+	}
+	return 0
 }
 
 // view maps a part of it in the recorder too.
