@@ -57,6 +57,7 @@ func (r *recording) enter(t *thread) bool {
 	if t.forbidden(regs.call()) {
 		return false
 	}
+	r.out.line("NOTE zz call tid %d %d args %x %x %x", t.tid, regs.call(), *regs.argument(0), *regs.argument(1), *regs.argument(2))
 	t.space.gate = regs.pc() - uint64(len(callCode))
 	c := &call{number: regs.call()}
 	for n := range c.arguments {
@@ -132,15 +133,16 @@ func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 		c.arguments[3], int(int32(c.arguments[4])),
 		c.arguments[5]
 	over := flags&unix.MAP_FIXED != 0 && r.covers(t, c, start, start+length)
-	if c.huge = length > 0 && isHuge(t, fd, flags); c.huge {
-		return true
-	}
+	c.huge = length > 0 && isHuge(t, fd, flags)
 	if flags&unix.MAP_ANONYMOUS != 0 || length == 0 {
-		return over
+		return over || c.huge
 	}
 	m, err := r.identify(t, fd, offset, length)
 	if m != nil && m.bar == nil {
-		c.memory = m
+		c.memory, c.huge = m, false // its bus address is the one of --file
+		return true
+	}
+	if c.huge {
 		return true
 	}
 	if err == nil && m != nil {

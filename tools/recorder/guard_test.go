@@ -72,12 +72,33 @@ func TestProtectedPageHasWhoWroteEachWord(t *testing.T) {
 	}
 }
 
-// TestHugePageHasWhoWroteEachWord without being asked for.
-func TestHugePageHasWhoWroteEachWord(t *testing.T) {
-	text, _ := os.ReadFile("/proc/sys/vm/nr_hugepages")
-	if n, _ := strconv.Atoi(strings.TrimSpace(string(text))); n == 0 {
-		t.Skip("needs a huge page: /proc/sys/vm/nr_hugepages is 0")
+// reserveHugePages has the kernel reserve a huge page if none is free and the test may
+// ask for it. The number is put back at the end of the test.
+func reserveHugePages(t *testing.T) {
+	t.Helper()
+	const setting = "/proc/sys/vm/nr_hugepages"
+	text, err := os.ReadFile(setting)
+	if err != nil {
+		t.Skipf("needs a kernel with huge pages: %v", err)
 	}
+	before, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	if before > 0 {
+		return
+	}
+	if err := os.WriteFile(setting, []byte("4"), 0); err != nil {
+		t.Skipf("needs a huge page: %s is 0, and cannot be changed: %v", setting, err)
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(setting, text, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHugePageHasWhoWroteEachWord: the memory of a program and a device is in a huge
+// page, which the recorder protects by default.
+func TestHugePageHasWhoWroteEachWord(t *testing.T) {
+	reserveHugePages(t)
 	r := crowded(t, Options{}, true)
 	if difference := differ(sortedBetween(r.events()),
 		sortedBetween(expected(r.output))); difference != "" && runtime.GOARCH == "amd64" {
