@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"errors"
+	"math/bits"
 	"runtime/debug"
 	"unsafe"
 
@@ -64,18 +65,31 @@ func (v *view) bytes() []byte { return unsafe.Slice((*byte)(v.base), v.size) }
 // would have got SIGBUS.
 var errBus = errors.New("bus fault")
 
-// load makes one access of len(data) bytes, 1 to 64.
+// load makes one access if the processor has one of len(data) bytes: 1, 2, 4, 8, 16, and
+// on amd64 32 and 64. It makes several for other lengths.
 func (v *view) load(at uint64, data []byte) (err error) {
 	defer caught(&err)()
-	loadDevice(unsafe.Add(v.base, at), &data[0], len(data))
+	for len(data) > 0 {
+		n := widestAccess(len(data))
+		loadDevice(unsafe.Add(v.base, at), &data[0], n)
+		at, data = at+uint64(n), data[n:]
+	}
 	return nil
 }
 
+// store makes accesses of the same widths as load.
 func (v *view) store(at uint64, data []byte) (err error) {
 	defer caught(&err)()
-	storeDevice(unsafe.Add(v.base, at), &data[0], len(data))
+	for len(data) > 0 {
+		n := widestAccess(len(data))
+		storeDevice(unsafe.Add(v.base, at), &data[0], n)
+		at, data = at+uint64(n), data[n:]
+	}
 	return nil
 }
+
+// widestAccess returns the width of the widest access of at most n bytes.
+func widestAccess(n int) int { return min(1<<(bits.Len(uint(n))-1), mostWidth) }
 
 // caught makes an error of a fault until the function it gives is called.
 func caught(err *error) func() {

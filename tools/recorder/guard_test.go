@@ -3,6 +3,8 @@
 package recorder
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // sortedBetween sorts what happened between two stores to a BAR, whose order in the
@@ -103,5 +107,39 @@ func TestHugePageHasWhoWroteEachWord(t *testing.T) {
 	if difference := differ(sortedBetween(r.events()),
 		sortedBetween(expected(r.output))); difference != "" && runtime.GOARCH == "amd64" {
 		t.Errorf("%s\n%s", difference, r.said)
+	}
+}
+
+// TestStoreAcrossWordsIsTheProgramsAlone: before a store the recorder compares the whole
+// words that it touches, which are more bytes than an access has.
+func TestStoreAcrossWordsIsTheProgramsAlone(t *testing.T) {
+	for _, size := range []int{2, 4, 8, 16} {
+		for at := uint64(64); at < 64+16; at++ {
+			t.Run(fmt.Sprintf("%d bytes at %d", size, at), func(t *testing.T) {
+				fd, b := sharedMemory(t)
+				v, err := newView(fd, 0, 2*page)
+				if err != nil {
+					t.Fatal(err)
+				}
+				copy(b[64:], "what the program stored there before")
+				r, self, text := inside(t, Options{HostMemory: 2 * page, Compare: true})
+				m := r.reach(self, address(b), 2*page, 0x10000)
+				self.space.add(area{
+					start: m.start, end: m.start + m.size(), view: v,
+					prot: unix.PROT_READ | unix.PROT_WRITE,
+					guard: &guard{owner: self.space, unit: page, open: map[uint64]bool{},
+						stores: map[uint64]int{}},
+				})
+				stored := []byte("0123456789abcdef")[:size]
+				if err := (&memory{r, self}).Store(m.start+at, stored); err != nil {
+					t.Fatal(err)
+				}
+				r.look(byProgram)
+				if got := text(); strings.Contains(got, "HW") ||
+					!bytes.Equal(b[at:at+uint64(size)], stored) {
+					t.Errorf("memory has %q, the record:\n%s", b[at:at+uint64(size)], got)
+				}
+			})
+		}
 	}
 }

@@ -6,6 +6,7 @@ const (
 	auditArch = unix.AUDIT_ARCH_X86_64
 	callOpen  = unix.SYS_OPEN
 	x32       = 1 << 30 // set in the number of a system call with 32-bit pointers
+	mostWidth = 64      // bytes of the widest access of an instruction
 )
 
 // callCode is the instruction that calls the kernel.

@@ -13,6 +13,8 @@ const (
 	callVfork      = ^uint64(0) // a flag of clone here
 	callKeepsFirst = false      // the result lies in the register of the first argument
 
+	mostWidth = 16 // bytes of the widest access of an instruction
+
 	setGeneral = 1 // NT_PRSTATUS
 	setVectors = 2 // NT_PRFPREG
 	callNumber = 8 // X8

@@ -121,9 +121,8 @@ func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
 	}
 }
 
-// shared is memory of two pages, of a file that the kernel lets this process open
-// by the mapping. Where it does not for any mapping, the test cannot run.
-func shared(t *testing.T) (fd int, b []byte) {
+// sharedMemory returns memory of two pages, and its file.
+func sharedMemory(t *testing.T) (fd int, b []byte) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC)
 	if err != nil || unix.Ftruncate(fd, 2*page) != nil {
@@ -133,6 +132,15 @@ func shared(t *testing.T) (fd int, b []byte) {
 		unix.MAP_SHARED); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd, b
+}
+
+// shared is sharedMemory that the kernel lets this process open by the mapping. Where
+// it does not for any mapping, the test cannot run.
+func shared(t *testing.T) (fd int, b []byte) {
+	t.Helper()
+	fd, b = sharedMemory(t)
 	file, err := os.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", address(b), address(b)+2*page))
 	if err != nil {
 		t.Skipf("needs CAP_CHECKPOINT_RESTORE: %v", err)
