@@ -362,22 +362,55 @@ func (r *recording) notGuarded(s *space, start, end uint64) {
 	}
 }
 
-// readingCalls are system calls that store nothing where their pointers point.
-var readingCalls = map[uint64]bool{
-	unix.SYS_WRITE: true, unix.SYS_PWRITE64: true, unix.SYS_WRITEV: true, unix.SYS_PWRITEV: true,
-	unix.SYS_PWRITEV2: true, unix.SYS_SENDTO: true,
-	unix.SYS_SENDMSG: true, unix.SYS_FUTEX: true, unix.SYS_MSYNC: true, unix.SYS_MLOCK: true,
-	unix.SYS_MUNLOCK: true, unix.SYS_EXECVE: true,
-	unix.SYS_EXIT: true, unix.SYS_EXIT_GROUP: true,
+// resultArguments has, by system call, the arguments that point at memory to which the
+// kernel stores, besides lists of buffers. All arguments of other calls may. It names the
+// calls that a driver makes often, or waits in: registers in which they have no argument
+// keep what was in them, such as a pointer into protected memory.
+var resultArguments = map[uint64][]int{
+	unix.SYS_WRITE: nil, unix.SYS_PWRITE64: nil, unix.SYS_WRITEV: nil, unix.SYS_PWRITEV: nil,
+	unix.SYS_PWRITEV2: nil, unix.SYS_SENDTO: nil, unix.SYS_SENDMSG: nil,
+	unix.SYS_FUTEX: nil, unix.SYS_MSYNC: nil, unix.SYS_MLOCK: nil, unix.SYS_MUNLOCK: nil,
+	unix.SYS_EXECVE: nil, unix.SYS_EXIT: nil, unix.SYS_EXIT_GROUP: nil,
+	unix.SYS_OPENAT: nil, unix.SYS_CLOSE: nil, unix.SYS_LSEEK: nil, unix.SYS_FTRUNCATE: nil,
+	unix.SYS_FLOCK: nil, unix.SYS_DUP: nil, unix.SYS_BRK: nil, unix.SYS_SCHED_YIELD: nil,
+	unix.SYS_GETPID: nil, unix.SYS_GETTID: nil, unix.SYS_TGKILL: nil,
+	unix.SYS_READV: nil, unix.SYS_PREADV: nil, unix.SYS_PREADV2: nil,
+	unix.SYS_READ: {1}, unix.SYS_PREAD64: {1}, unix.SYS_GETDENTS64: {1}, unix.SYS_FSTAT: {1},
+	unix.SYS_RECVMSG: {1}, unix.SYS_RECVFROM: {1, 4, 5}, unix.SYS_GETRANDOM: {0},
+	unix.SYS_PPOLL: {0, 2}, callPoll: {0}, unix.SYS_EPOLL_PWAIT: {1}, callEpoll: {1},
+	unix.SYS_READLINKAT: {2},
+	unix.SYS_NANOSLEEP:  {1}, unix.SYS_CLOCK_NANOSLEEP: {3}, unix.SYS_CLOCK_GETTIME: {1},
+	unix.SYS_IOCTL: {2}, unix.SYS_FCNTL: {2},
+}
+
+// storesOfKernel returns the memory to which the kernel may store in a call.
+func storesOfKernel(t *thread, c *call) (list []span) {
+	arguments, known := resultArguments[c.number]
+	for i, p := range pointers(t, c) {
+		if !known || slices.Contains(arguments, i) ||
+			i >= len(c.arguments) && !isWriting(c.number) {
+			list = append(list, p)
+		}
+	}
+	return append(list, mappedForDevice(t, c)...)
+}
+
+// isWriting reports whether a call with a list of buffers only reads them.
+func isWriting(number uint64) bool {
+	switch number {
+	case unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_PWRITEV2, unix.SYS_SENDMSG:
+		return true
+	}
+	return false
 }
 
 // closedPages returns the closed pages that the kernel stores to in a call.
 func (t *thread) closedPages(c *call) (list []span) {
-	if readingCalls[c.number] || isAboutMemory(c.number) ||
+	if isAboutMemory(c.number) ||
 		!slices.ContainsFunc(t.space.areas, func(a area) bool { return a.guard != nil }) {
 		return nil
 	}
-	for _, p := range append(pointers(t, c), mappedForDevice(t, c)...) {
+	for _, p := range storesOfKernel(t, c) {
 		for i := range t.space.areas {
 			a := &t.space.areas[i]
 			if a.guard == nil || p.first >= a.end || p.end <= a.start {

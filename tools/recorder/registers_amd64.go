@@ -5,6 +5,8 @@ import "golang.org/x/sys/unix"
 const (
 	auditArch = unix.AUDIT_ARCH_X86_64
 	callOpen  = unix.SYS_OPEN
+	callPoll  = unix.SYS_POLL
+	callEpoll = unix.SYS_EPOLL_WAIT
 	x32       = 1 << 30 // set in the number of a system call with 32-bit pointers
 	mostWidth = 64      // bytes of the widest access of an instruction
 )

@@ -10,6 +10,8 @@ const (
 	auditArch      = unix.AUDIT_ARCH_AARCH64
 	callOpen       = 1 << 31    // openat is the only one here
 	callDup2       = 1<<31 + 1  // dup3 is
+	callPoll       = 1<<31 + 2  // ppoll is
+	callEpoll      = 1<<31 + 3  // epoll_pwait is
 	callVfork      = ^uint64(0) // a flag of clone here
 	callKeepsFirst = false      // the result lies in the register of the first argument
 
