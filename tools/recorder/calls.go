@@ -57,7 +57,6 @@ func (r *recording) enter(t *thread) bool {
 	if t.forbidden(regs.call()) {
 		return false
 	}
-	r.out.line("NOTE zz call tid %d %d args %x %x %x", t.tid, regs.call(), *regs.argument(0), *regs.argument(1), *regs.argument(2))
 	t.space.gate = regs.pc() - uint64(len(callCode))
 	c := &call{number: regs.call()}
 	for n := range c.arguments {

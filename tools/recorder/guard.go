@@ -141,7 +141,10 @@ func (r *recording) guardNew(t *thread) {
 		if m.watched || m.guarded >= m.size() {
 			continue
 		}
-		from, tid := m.start+m.guarded, r.threadOf(m.space)
+		from, tid := m.start+m.guarded, t.tid
+		if m.space != t.space {
+			tid = r.threadOf(m.space)
+		}
 		m.guarded = m.size()
 		for at := from; at < m.start+m.size(); {
 			p, err := placeOf(tid, at)

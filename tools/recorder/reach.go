@@ -5,6 +5,8 @@ package recorder
 import (
 	"bytes"
 	"cmp"
+	"fmt"
+	"os"
 	"slices"
 	"time"
 )
@@ -532,14 +534,21 @@ func (r *recording) present(m *reached, from, to uint64) []byte {
 	return r.hosts.now
 }
 
-// threadOf returns a thread that has a memory, 0: there is none.
+// threadOf returns a thread that has a memory, 0: there is none. A thread that has ended
+// has none any more, also if the recorder has not been notified yet.
 func (r *recording) threadOf(s *space) int {
 	for tid, t := range r.threads {
-		if t.space == s {
+		if t.space == s && hasMemory(tid) {
 			return tid
 		}
 	}
 	return 0
+}
+
+// hasMemory reports whether a thread has not ended: the kernel names its program.
+func hasMemory(tid int) bool {
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", tid))
+	return err == nil
 }
 
 // reflect maps memory that is shared, of one file, in the recorder too: looked at
