@@ -63,7 +63,7 @@ func (r *recording) enter(t *thread) bool {
 		c.arguments[n] = *regs.argument(n)
 	}
 	c.opened, t.opened = t.opened, nil
-	if list := t.closedPages(c); c.opened == nil && len(list) > 0 && r.putOff(t, c, regs, list) {
+	if list := t.closedPages(c); c.opened == nil && len(list) > 0 && r.postponeCall(t, c, regs, list) {
 		return true
 	}
 	if a := t.pointedArea(c); a != nil {
@@ -113,7 +113,7 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		unix.SYS_DUP3, unix.SYS_FCNTL:
 		return true
 	case unix.SYS_EXIT_GROUP:
-		r.look(byProgram)
+		r.recordChanges(byProgram)
 	case unix.SYS_CLOSE:
 		path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, a[0]))
 		return ofVFIO(path) && r.unmaps(t, c)
@@ -256,10 +256,10 @@ func (r *recording) exit(t *thread) {
 		return
 	}
 	if c.opens != nil {
-		r.makeAgain(t, c, regs)
+		r.restartCall(t, c, regs)
 		return
 	}
-	r.closeAfter(t, c)
+	r.closePagesAfter(t, c)
 	if c.pointed != nil && callError(regs.result()) == unix.EFAULT {
 		r.badPointer(t, c)
 	}
@@ -321,7 +321,7 @@ func (r *recording) followSuccess(t *thread, c *call, regs *registers) {
 func (r *recording) exitMap(t *thread, c *call, at uint64) {
 	length, prot := pages(c.arguments[1]), c.arguments[2]
 	t.space.remove(at, at+length)
-	r.notGuarded(t.space, at, at+length)
+	r.resetProtected(t.space, at, at+length)
 	r.losesHuge(t, at, at+length)
 	if c.huge {
 		t.space.physical.mapsHuge(at, at+length)
@@ -354,7 +354,7 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 	}
 	if !failed {
 		t.space.protect(c.arguments[0], first, c.arguments[2])
-		r.notGuarded(t.space, c.arguments[0], first)
+		r.resetProtected(t.space, c.arguments[0], first)
 	}
 	for _, s := range c.rest {
 		if failed {
@@ -371,7 +371,7 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 			return
 		}
 		t.space.protect(s.start, s.end, c.arguments[2])
-		r.notGuarded(t.space, s.start, s.end)
+		r.resetProtected(t.space, s.start, s.end)
 	}
 }
 
@@ -424,7 +424,7 @@ func (r *recording) exitRemapPages(t *thread, c *call) {
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
 		case a.host != nil:
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
-			r.tell("process %d maps other memory over watched host memory at %x "+
+			r.report("process %d maps other memory over watched host memory at %x "+
 				"(remap_file_pages): it is not watched any more", t.process, a.start)
 		case to < v.offset || to+a.end-a.start > v.offset+v.size:
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)

@@ -91,7 +91,7 @@ func (r *recording) mapped(t *thread, c *call, _ uint64) {
 // unmaps looks at memory for the last time.
 func (r *recording) unmaps(*thread, *call) bool {
 	if slices.ContainsFunc(r.hosts.reached, func(m *reached) bool { return m.scan }) {
-		r.look(byDevice)
+		r.recordChanges(byDevice)
 	}
 	return true
 }
@@ -107,7 +107,7 @@ func (r *recording) unmapsBus(t *thread, c *call) bool {
 	last := first + min(long(w, 4)-1, ^uint64(0)-first)
 	from, to := r.hosts.overlapping(first, last)
 	if slices.ContainsFunc(r.hosts.reached[from:to], func(m *reached) bool { return m.scan }) {
-		r.lookAt(byDevice, first, last)
+		r.recordChangesBetween(byDevice, first, last)
 	}
 	return true
 }
@@ -159,5 +159,5 @@ func (r *recording) closedVFIO(t *thread) {
 
 func (r *recording) wasReset(t *thread, c *call, _ uint64) {
 	name := r.vfioName(t, int(int32(c.arguments[0])))
-	r.tell("process %d resets device %s: a replay does not", t.process, name)
+	r.report("process %d resets device %s: a replay does not", t.process, name)
 }

@@ -222,14 +222,14 @@ func (r *recording) unpinned(t *thread, c *call, _ uint64) {
 
 func (r *recording) driverReset(t *thread, c *call, _ uint64) {
 	w, _ := words(t, c.arguments[2], 2)
-	r.tell("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay does not",
+	r.report("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay does not",
 		t.process, w[1])
 }
 
 // driverMemory is told of memory: six words, its address on the bus, offset in the
 // file, and bytes. A mapping of it is none of a BAR.
 func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
-	r.tell("process %d has memory of the driver's own (ALLOCATE_DMA_BUF), which is not followed",
+	r.report("process %d has memory of the driver's own (ALLOCATE_DMA_BUF), which is not followed",
 		t.process)
 	d := r.aside(t, c, "ALLOCATE_DMA_BUF")
 	if w, ok := words(t, c.arguments[2], 11); ok && d != nil {
@@ -238,6 +238,6 @@ func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
 }
 
 func (r *recording) driverCleanup(t *thread, c *call, _ uint64) {
-	r.tell("process %d leaves the driver a store to make when it ends (SET_NOC_CLEANUP): a "+
+	r.report("process %d leaves the driver a store to make when it ends (SET_NOC_CLEANUP): a "+
 		"replay makes its own", t.process)
 }

@@ -52,14 +52,14 @@ func (g *guard) copy() *guard {
 	return &guard{owner: g.owner, unit: g.unit, open: maps.Clone(g.open), stores: map[uint64]int{}}
 }
 
-// closes reports whether an address is in a closed page.
-func (s *space) closes(address uint64) bool {
+// isClosedAt reports whether an address is in a closed page.
+func (s *space) isClosedAt(address uint64) bool {
 	a := s.find(address)
 	return a != nil && a.isClosed(address)
 }
 
-// opens reports whether an address is in a protected page that is open.
-func (s *space) opens(address uint64) bool {
+// isOpenAt reports whether an address is in a protected page that is open.
+func (s *space) isOpenAt(address uint64) bool {
 	a := s.find(address)
 	return a != nil && a.guard != nil && !a.isClosed(address)
 }
@@ -68,13 +68,13 @@ func (a *area) isClosed(address uint64) bool {
 	return a.guard != nil && !a.guard.open[a.guard.page(address)]
 }
 
-// lookBeforeStore writes down what has changed in host memory before a thread's
+// recordBeforeStore writes down what has changed in host memory before a thread's
 // store to a BAR, after which the device may write there. Pages are closed for the
 // program first, so that no store of another thread falls between.
-func (r *recording) lookBeforeStore(t *thread) {
+func (r *recording) recordBeforeStore(t *thread) {
 	closed := r.closePages(t)
-	r.look(byProgram)
-	closed.mark()
+	r.recordChanges(byProgram)
+	closed.markClosed()
 }
 
 // closing is pages that the program cannot store to any more, and that count as
@@ -84,7 +84,7 @@ type closing []struct {
 	page uint64
 }
 
-func (c closing) mark() {
+func (c closing) markClosed() {
 	for _, p := range c {
 		delete(p.open, p.page)
 		delete(p.stores, p.page)
@@ -93,10 +93,10 @@ func (c closing) mark() {
 
 // closePages closes all open pages of a thread's memory that a device reaches.
 func (r *recording) closePages(t *thread) (list closing) {
-	if t.space.released || r.hosts.over {
+	if t.space.released || r.hosts.overLimit {
 		return nil
 	}
-	r.guardNew(t)
+	r.protectNewMemory(t)
 	for i := range t.space.areas {
 		if a := &t.space.areas[i]; a.guard != nil && a.guard.owner == t.space &&
 			len(a.guard.open) > 0 {
@@ -130,8 +130,8 @@ func (r *recording) closeRange(t *thread, a *area, start, end uint64) (list clos
 	return list
 }
 
-// guardNew makes areas of the memory that devices reach and that has none yet.
-func (r *recording) guardNew(t *thread) {
+// protectNewMemory makes areas of the memory that devices reach and that has none yet.
+func (r *recording) protectNewMemory(t *thread) {
 	if !slices.ContainsFunc(r.hosts.reached, func(m *reached) bool {
 		return !m.watched && m.guarded < m.size()
 	}) {
@@ -147,31 +147,31 @@ func (r *recording) guardNew(t *thread) {
 		}
 		m.guarded = m.size()
 		for at := from; at < m.start+m.size(); {
-			p, err := placeOf(tid, at)
+			p, err := mappingAt(tid, at)
 			if err != nil {
 				break // the program has unmapped it
 			}
-			huge := p.hugePage(tid)
+			huge := p.hugePageSize(tid)
 			wanted := huge > 0 || r.options.Protect == ProtectAll
-			if reason := r.guardPlace(t, m, &p, at, huge); reason != "" && wanted && !m.mixed {
+			if reason := r.protectMapping(t, m, &p, at, huge); reason != "" && wanted && !m.mixed {
 				m.mixed = true
 				pages := ""
 				if huge > 0 {
 					pages = "is in huge pages, and "
 				}
-				r.tell("host memory at bus address %x, %d bytes, %s%s: what "+
+				r.report("host memory at bus address %x, %d bytes, %s%s: what "+
 					"a device writes there counts as the program's where both "+
 					"write to one page", m.bus, m.size(), pages, reason)
 			}
 			at = p.end
 		}
 	}
-	r.stopGuarded(t)
+	r.stopCallsWithPointers(t)
 }
 
-// stopGuarded has system calls stop that get a pointer to protected memory. What
+// stopCallsWithPointers has system calls stop that get a pointer to protected memory. What
 // cannot be protected against them is not protected.
-func (r *recording) stopGuarded(t *thread) {
+func (r *recording) stopCallsWithPointers(t *thread) {
 	areas := slices.DeleteFunc(slices.Clone(t.space.areas),
 		func(a area) bool { return a.guard == nil })
 	for i := 0; i < len(areas); {
@@ -180,17 +180,17 @@ func (r *recording) stopGuarded(t *thread) {
 			end = areas[i].end
 		}
 		if !r.stopPointers(t, start, end) {
-			r.unguard(t, start, end)
-			r.tell("host memory of process %d at %x, %d bytes, is not protected: it has too many "+
+			r.endProtection(t, start, end)
+			r.report("host memory of process %d at %x, %d bytes, is not protected: it has too many "+
 				"mappings; what a device writes there counts as the "+
 				"program's where both write to one page", t.process, start, end-start)
 		}
 	}
 }
 
-// guardPlace makes areas with open pages of the part of m that lies in a mapping,
+// protectMapping makes areas with open pages of the part of m that lies in a mapping,
 // from an address on. The reason says why it cannot.
-func (r *recording) guardPlace(t *thread, m *reached, p *place, from, huge uint64) (reason string) {
+func (r *recording) protectMapping(t *thread, m *reached, p *place, from, huge uint64) (reason string) {
 	all := r.options.Protect == ProtectAll
 	switch {
 	case p.prot&unix.PROT_WRITE == 0:
@@ -230,10 +230,10 @@ func (r *recording) guardPlace(t *thread, m *reached, p *place, from, huge uint6
 	return ""
 }
 
-// giveBack gives the program the pages between two addresses back, after what its
+// openPagesAgain gives the program the pages between two addresses back, after what its
 // device has written there. why: the record says that from here on the two are not
 // told apart; empty: they are closed again before the program goes on.
-func (r *recording) giveBack(t *thread, a *area, start, end uint64, why string) error {
+func (r *recording) openPagesAgain(t *thread, a *area, start, end uint64, why string) error {
 	g := a.guard
 	start, end = max(g.page(start), a.start), min((end+g.unit-1)&^(g.unit-1), a.end)
 	bus := uint64(0)
@@ -243,7 +243,7 @@ func (r *recording) giveBack(t *thread, a *area, start, end uint64, why string) 
 			continue
 		}
 		bus = m.bus + first - m.start
-		r.lookAt(byDevice, bus, m.bus+last-m.start-1)
+		r.recordChangesBetween(byDevice, bus, m.bus+last-m.start-1)
 	}
 	if _, err := r.inject(t, unix.SYS_MPROTECT, start, end-start, a.prot); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (r *recording) giveBack(t *thread, a *area, start, end uint64, why string) 
 	}
 	if key := fmt.Sprintf("open %x", bus); why != "" && bus != 0 && !r.byCall[key] {
 		r.byCall[key] = true
-		r.tell("host memory at bus address %x: until the next store to a BAR, what a device "+
+		r.report("host memory at bus address %x: until the next store to a BAR, what a device "+
 			"writes in this page counts as the program's: %s", bus, why)
 	}
 	return nil
@@ -279,7 +279,7 @@ func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 		why = fmt.Sprintf("it has more than %d stores", guardStores)
 	}
 	if a = t.space.find(fault); why != "" && a != nil && a.guard != nil { // areas may have moved
-		return r.giveBack(t, a, at, at+1, why) == nil
+		return r.openPagesAgain(t, a, at, at+1, why) == nil
 	}
 	return true
 }
@@ -296,7 +296,7 @@ func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 			m.deviceWrote(a, h, at, n)
 		})
 	}
-	if err := m.moveHost(a, address, data, true); err != nil {
+	if err := m.accessHost(a, address, data, true); err != nil {
 		return fmt.Errorf("its memory cannot be stored to: %w", err)
 	}
 	if mine {
@@ -326,14 +326,14 @@ func (m *memory) deviceWrote(a *area, h *reached, at, n uint64) {
 	first, end := at&^(word-1), min((at+n+word-1)&^(word-1), h.size())
 	now := make([]byte, end-first)
 	if address := h.start + first; address < a.start || address+uint64(len(now)) > a.end ||
-		m.moveHost(a, address, now, false) != nil {
+		m.accessHost(a, address, now, false) != nil {
 		return
 	}
-	list := h.differing(int(first), now, completed)
+	list := h.differingWords(int(first), now, completed)
 	if len(list) == 0 {
 		return
 	}
-	for _, c := range h.storedThere() { // it came before
+	for _, c := range h.takeStored() { // it came before
 		m.out.host(c)
 	}
 	for _, c := range list {
@@ -342,9 +342,9 @@ func (m *memory) deviceWrote(a *area, h *reached, at, n uint64) {
 	copy(h.copy[first:], now)
 }
 
-// unguard gives a process the protected memory between two addresses back for good.
+// endProtection gives a process the protected memory between two addresses back for good.
 // t is a thread of it.
-func (r *recording) unguard(t *thread, start, end uint64) {
+func (r *recording) endProtection(t *thread, start, end uint64) {
 	for _, a := range t.space.parts(start, end) {
 		if a.guard == nil {
 			continue
@@ -356,8 +356,8 @@ func (r *recording) unguard(t *thread, start, end uint64) {
 	}
 }
 
-// notGuarded notes that memory between two addresses has lost its areas.
-func (r *recording) notGuarded(s *space, start, end uint64) {
+// resetProtected notes that memory between two addresses has lost its areas.
+func (r *recording) resetProtected(s *space, start, end uint64) {
 	for _, m := range r.hosts.reached {
 		if m.space == s && m.start < end && start < m.start+m.size() {
 			m.guarded = 0
@@ -462,9 +462,9 @@ func mappedForDevice(t *thread, c *call) []span {
 	return []span{{first, first + n}}
 }
 
-// putOff has the kernel skip a call, as it could not store its result: pages are
+// postponeCall has the kernel skip a call, as it could not store its result: pages are
 // opened at its end, and the thread makes it again.
-func (r *recording) putOff(t *thread, c *call, regs *registers, pages []span) bool {
+func (r *recording) postponeCall(t *thread, c *call, regs *registers, pages []span) bool {
 	if regs.skip(t.tid) != nil {
 		return false
 	}
@@ -472,12 +472,12 @@ func (r *recording) putOff(t *thread, c *call, regs *registers, pages []span) bo
 	return ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0) == nil
 }
 
-// makeAgain has a thread make a call that was put off.
-func (r *recording) makeAgain(t *thread, c *call, regs *registers) {
+// restartCall has a thread make a call that was put off.
+func (r *recording) restartCall(t *thread, c *call, regs *registers) {
 	for _, p := range c.opens {
 		for _, a := range t.space.parts(p.first, p.end) {
 			if a.guard != nil {
-				_ = r.giveBack(t, &a, a.start, a.end, "")
+				_ = r.openPagesAgain(t, &a, a.start, a.end, "")
 			}
 		}
 	}
@@ -488,7 +488,7 @@ func (r *recording) makeAgain(t *thread, c *call, regs *registers) {
 }
 
 // closeAfter closes pages again into which the kernel has stored for the program.
-func (r *recording) closeAfter(t *thread, c *call) {
+func (r *recording) closePagesAfter(t *thread, c *call) {
 	for _, p := range c.opened {
 		var closed closing
 		for _, a := range t.space.parts(p.first, p.end) {
@@ -499,10 +499,10 @@ func (r *recording) closeAfter(t *thread, c *call) {
 			for _, m := range slices.Clone(r.hosts.reached) {
 				if first, end := max(m.start, a.start),
 					min(m.start+m.size(), a.end); m.space == t.space && first < end {
-					r.lookAt(byProgram, m.bus+first-m.start, m.bus+end-1-m.start)
+					r.recordChangesBetween(byProgram, m.bus+first-m.start, m.bus+end-1-m.start)
 				}
 			}
 		}
-		closed.mark()
+		closed.markClosed()
 	}
 }

@@ -134,7 +134,7 @@ func TestStoreAcrossWordsIsTheProgramsAlone(t *testing.T) {
 				if err := (&memory{r, self}).Store(m.start+at, stored); err != nil {
 					t.Fatal(err)
 				}
-				r.look(byProgram)
+				r.recordChanges(byProgram)
 				if got := text(); strings.Contains(got, "HW") ||
 					!bytes.Equal(b[at:at+uint64(size)], stored) {
 					t.Errorf("memory has %q, the record:\n%s", b[at:at+uint64(size)], got)

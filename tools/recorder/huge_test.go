@@ -50,8 +50,8 @@ func TestHugePagesAreKnownWithoutPrivileges(t *testing.T) {
 			}
 			defer unix.Munmap(b)
 			withoutPrivileges(t, func() {
-				p, err := placeOf(unix.Getpid(), address(b))
-				if got := p.hugePage(unix.Getpid()); err != nil || got != c.want {
+				p, err := mappingAt(unix.Getpid(), address(b))
+				if got := p.hugePageSize(unix.Getpid()); err != nil || got != c.want {
 					t.Errorf("pages of %d bytes, %v, want %d", got, err, c.want)
 				}
 			})

@@ -16,10 +16,10 @@ import (
 func (r *recording) past(t *thread, c *call) {
 	switch c.number {
 	case unix.SYS_IO_URING_SETUP:
-		r.tell("process %d uses io_uring: what it has that read or write of a device is not "+
+		r.report("process %d uses io_uring: what it has that read or write of a device is not "+
 			"recorded", t.process)
 	case unix.SYS_IO_SETUP:
-		r.tell("process %d uses Linux's AIO: what it has that read or write of a device is not "+
+		r.report("process %d uses Linux's AIO: what it has that read or write of a device is not "+
 			"recorded", t.process)
 	case unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_COPY_FILE_RANGE:
 		for _, n := range between[c.number] {
@@ -31,7 +31,7 @@ func (r *recording) past(t *thread, c *call) {
 		}
 	case unix.SYS_SENDMSG:
 		for _, path := range r.sent(t, c.arguments[1]) {
-			r.tell("process %d sends a descriptor of %s: what a process does with it that the "+
+			r.report("process %d sends a descriptor of %s: what a process does with it that the "+
 				"program did not start is not recorded", t.process, path)
 		}
 	}

@@ -37,7 +37,7 @@ func isHuge(t *thread, fd int, flags uint64) bool {
 // front of the device the program says itself what it reaches.
 func (r *recording) locates(t *thread) {
 	p := &t.space.physical
-	if !p.asked || len(p.mapped) == 0 || r.hosts.translated || r.hosts.over {
+	if !p.asked || len(p.mapped) == 0 || r.hosts.translated || r.hosts.overLimit {
 		return
 	}
 	p.mapped = slices.DeleteFunc(p.mapped, func(m pageRange) bool {

@@ -48,13 +48,13 @@ type space struct {
 // a thread that lives: the first one may have ended before the others.
 func (s *space) file(tid int) *os.File {
 	if s.memory == nil {
-		s.memory = ofProcess(fmt.Sprintf("/proc/%d/mem", tid))
+		s.memory = openOfProcess(fmt.Sprintf("/proc/%d/mem", tid))
 	}
 	return s.memory // of which nil reads nothing
 }
 
 // ofProcess opens a file under /proc to read and to write, nil where it cannot.
-func ofProcess(path string) *os.File {
+func openOfProcess(path string) *os.File {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil

@@ -29,7 +29,7 @@ func (r *recording) watch(t *thread, m *reached) (watched bool) {
 		}
 		start, end := (m.start+first-m.bus)&^(page-1), pages(m.start+last-m.bus+1)
 		if err := r.watchPages(t, m, start, end); err != nil {
-			r.tell("host memory at bus address %x, %d bytes, is not watched: %v", first,
+			r.report("host memory at bus address %x, %d bytes, is not watched: %v", first,
 				last-first+1, err)
 			continue
 		}
@@ -39,11 +39,11 @@ func (r *recording) watch(t *thread, m *reached) (watched bool) {
 }
 
 func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
-	p, err := placeOf(t.tid, start)
+	p, err := mappingAt(t.tid, start)
 	if err != nil {
 		return err
 	}
-	if huge := p.hugePage(t.tid); huge > 0 { // which is protected whole
+	if huge := p.hugePageSize(t.tid); huge > 0 { // which is protected whole
 		start, end = start&^(huge-1), (end+huge-1)&^(huge-1)
 		if start < m.start || end > m.start+m.size() {
 			return fmt.Errorf("the device reaches only a part of a huge page of %d bytes", huge)
@@ -65,8 +65,8 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 	return err
 }
 
-// unwatch gives the program its memory back.
-func (r *recording) unwatch(t *thread, m *reached) {
+// endWatch gives the program its memory back.
+func (r *recording) endWatch(t *thread, m *reached) {
 	for _, a := range t.space.parts(m.start&^(page-1), pages(m.start+m.size())) {
 		if a.host == m {
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
@@ -76,7 +76,7 @@ func (r *recording) unwatch(t *thread, m *reached) {
 }
 
 // watches tells whether an address is watched.
-func (s *space) watches(address uint64) bool {
+func (s *space) isWatchedAt(address uint64) bool {
 	a := s.find(address)
 	return a != nil && a.host != nil
 }
@@ -88,7 +88,7 @@ type place struct {
 	path                     string // of its file
 }
 
-func placeOf(tid int, address uint64) (p place, err error) {
+func mappingAt(tid int, address uint64) (p place, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", tid))
 	if err != nil {
 		return p, err
@@ -115,10 +115,10 @@ func placeOf(tid int, address uint64) (p place, err error) {
 // smallestHugePage is the size of the smallest huge page of amd64 and arm64.
 const smallestHugePage = 64 << 10
 
-// hugePage returns the size of the mapping's pages if they are huge, else 0. It reads
+// hugePageSize returns the size of the mapping's pages if they are huge, else 0. It reads
 // smaps, which needs no more rights than maps: what map_files has of a mapping needs
 // CAP_CHECKPOINT_RESTORE.
-func (p *place) hugePage(tid int) uint64 {
+func (p *place) hugePageSize(tid int) uint64 {
 	if (p.start|p.end)%smallestHugePage != 0 {
 		return 0 // smaps is long, and most mappings are small
 	}
@@ -127,12 +127,12 @@ func (p *place) hugePage(tid int) uint64 {
 		return 0
 	}
 	defer file.Close()
-	return hugePageIn(file, fmt.Sprintf("%08x-%08x ", p.start, p.end))
+	return hugePageSizeIn(file, fmt.Sprintf("%08x-%08x ", p.start, p.end))
 }
 
-// hugePageIn returns the size of the pages of the mapping whose line in smaps begins
+// hugePageSizeIn returns the size of the pages of the mapping whose line in smaps begins
 // with a range of addresses, 0: they are not huge.
-func hugePageIn(smaps io.Reader, addresses string) uint64 {
+func hugePageSizeIn(smaps io.Reader, addresses string) uint64 {
 	found, size := false, uint64(0)
 	for lines := bufio.NewScanner(smaps); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), ":")
@@ -153,7 +153,7 @@ func hugePageIn(smaps io.Reader, addresses string) uint64 {
 
 // view maps a part of it in the recorder too.
 func (p *place) view(tid int, start, size uint64) (*view, error) {
-	file := ofProcess(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end))
+	file := openOfProcess(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end))
 	if file == nil {
 		return nil, errors.New("it is shared memory, which takes CAP_CHECKPOINT_RESTORE")
 	}
@@ -164,19 +164,19 @@ func (p *place) view(tid int, start, size uint64) (*view, error) {
 // loadHost makes a load of the program's from watched memory. Where that gives
 // something new the device has written, and all that it wrote is looked for.
 func (m *memory) loadHost(a *area, address uint64, data []byte) error {
-	if err := m.moveHost(a, address, data, false); err != nil {
+	if err := m.accessHost(a, address, data, false); err != nil {
 		return err
 	}
 	if known := a.host.known(address, len(data)); m.space == a.host.space && known != nil &&
 		!bytes.Equal(known, data) {
-		m.look(byDevice)
+		m.recordChanges(byDevice)
 	}
 	return nil
 }
 
 // storeHost makes a store, which is told with all others before the next one to the device.
 func (m *memory) storeHost(a *area, address uint64, data []byte) error {
-	if err := m.moveHost(a, address, data, true); err != nil {
+	if err := m.accessHost(a, address, data, true); err != nil {
 		return err
 	}
 	known := a.host.known(address, len(data))
@@ -202,8 +202,8 @@ func (m *reached) noteStored(at, n uint64) {
 // span is a part of memory, by offsets in it.
 type span struct{ first, end uint64 }
 
-// storedThere gives what the program stored to watched memory since the last time.
-func (m *reached) storedThere() (list []change) {
+// takeStored gives what the program stored to watched memory since the last time.
+func (m *reached) takeStored() (list []change) {
 	slices.SortFunc(m.stored, func(a, b span) int { return cmp.Compare(a.first, b.first) })
 	for i, s := range m.stored {
 		for k := i + 1; k < len(m.stored) && m.stored[k].first <= s.end; k++ {
@@ -227,8 +227,8 @@ func (m *reached) known(address uint64, size int) []byte {
 	return nil
 }
 
-// moveHost makes an access to watched memory.
-func (m *memory) moveHost(a *area, address uint64, data []byte, store bool) error {
+// accessHost makes an access to watched memory.
+func (m *memory) accessHost(a *area, address uint64, data []byte, store bool) error {
 	if need := uint64(unix.PROT_READ) << map[bool]int{true: 1}[store]; a.prot&need == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
