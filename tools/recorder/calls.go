@@ -63,7 +63,8 @@ func (r *recording) enter(t *thread) bool {
 		c.arguments[n] = *regs.argument(n)
 	}
 	c.opened, t.opened = t.opened, nil
-	if list := t.closedPages(c); c.opened == nil && len(list) > 0 && r.postponeCall(t, c, regs, list) {
+	pages := t.closedPages(c)
+	if c.opened == nil && len(pages) > 0 && r.postponeCall(t, c, regs, pages) {
 		return true
 	}
 	if a := t.pointedArea(c); a != nil {
@@ -79,7 +80,7 @@ func (r *recording) enter(t *thread) bool {
 	return ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0) == nil
 }
 
-// follow tells whether the end of a call matters, and changes its arguments.
+// follow reports whether the end of a call matters, and changes its arguments.
 func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 	a := &c.arguments
 	switch c.number {
@@ -163,7 +164,7 @@ func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 	return true
 }
 
-// covers tells whether a call takes away something that matters.
+// covers reports whether a call unmaps a BAR, or memory that a device reaches.
 func (r *recording) covers(t *thread, c *call, start, end uint64) bool {
 	huge := r.hasHuge(t.space, start, end)
 	if huge {

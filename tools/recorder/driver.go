@@ -222,8 +222,8 @@ func (r *recording) unpinned(t *thread, c *call, _ uint64) {
 
 func (r *recording) driverReset(t *thread, c *call, _ uint64) {
 	w, _ := words(t, c.arguments[2], 2)
-	r.report("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay does not",
-		t.process, w[1])
+	r.report("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay "+
+		"does not", t.process, w[1])
 }
 
 // driverMemory is told of memory: six words, its address on the bus, offset in the

@@ -109,8 +109,8 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 		way := map[bool]string{false: "loads from ", true: "stores to "}[m.store] + path
 		if !r.byCall[way] {
 			r.byCall[way] = true
-			r.report("process %d %s by a system call: of such a file, what it maps alone is recorded",
-				t.process, way)
+			r.report("process %d %s by a system call: of such a file, what it maps alone is "+
+				"recorded", t.process, way)
 		}
 		return false
 	default:
@@ -178,7 +178,8 @@ func (r *recording) moved(t *thread, m *moved, data []byte) {
 		index, _ := strconv.Atoi(strings.TrimSuffix(m.file[len("resource"):], "_wc"))
 		r.movedBar(t, m, index, m.at, data)
 	case m.store && m.file != "vfio":
-		r.report("process %d stores to %s of device %s: a replay does not", t.process, m.file, m.name)
+		r.report("process %d stores to %s of device %s: a replay does not", t.process, m.file,
+			m.name)
 	case m.store:
 		r.report("process %d stores %x to region %d of device %s, at %x: a replay does not",
 			t.process, data, index, m.name, at)

@@ -19,12 +19,12 @@ import (
 // program gets the page back until the next store to a BAR, and the record says
 // that what the device writes there meanwhile counts as the program's.
 
-// Protect says which host memory is protected so.
+// Protect selects the host memory that is protected in this way.
 type Protect uint8
 
 // The kinds of Protect.
 const (
-	ProtectHuge Protect = iota // what lies in huge pages
+	ProtectHuge Protect = iota // memory in huge pages
 	ProtectAll
 	ProtectNone
 )
@@ -34,9 +34,9 @@ const (
 const guardStores = 2048
 
 // guard is the state of the pages of an area of protected memory. They are closed,
-// so that stores to them fault, or open.
+// which makes stores to them fault, or open.
 type guard struct {
-	owner  *space          // whose memory the device reaches: a child has a copy of the area
+	owner  *space          // memory that the device reaches: a child has a copy of the area
 	unit   uint64          // bytes of a page
 	open   map[uint64]bool // by the address of the page
 	stores map[uint64]int  // executed in a page since it was closed
@@ -77,8 +77,8 @@ func (r *recording) recordBeforeStore(t *thread) {
 	closed.markClosed()
 }
 
-// closing is pages that the program cannot store to any more, and that count as
-// open until what it has stored is written down.
+// closing is a list of pages that the program cannot store to any more. They count as
+// open until the record has what the program stored to them.
 type closing []struct {
 	*guard
 	page uint64
@@ -130,7 +130,7 @@ func (r *recording) closeRange(t *thread, a *area, start, end uint64) (list clos
 	return list
 }
 
-// protectNewMemory makes areas of the memory that devices reach and that has none yet.
+// protectNewMemory adds areas for memory that devices reach and that has no areas yet.
 func (r *recording) protectNewMemory(t *thread) {
 	if !slices.ContainsFunc(r.hosts.reached, func(m *reached) bool {
 		return !m.watched && m.guarded < m.size()
@@ -159,9 +159,9 @@ func (r *recording) protectNewMemory(t *thread) {
 				if huge > 0 {
 					pages = "is in huge pages, and "
 				}
-				r.report("host memory at bus address %x, %d bytes, %s%s: what "+
-					"a device writes there counts as the program's where both "+
-					"write to one page", m.bus, m.size(), pages, reason)
+				r.report("host memory at bus address %x, %d bytes, %s%s: what a device writes "+
+					"there counts as the program's where both write to one page", m.bus, m.size(),
+					pages, reason)
 			}
 			at = p.end
 		}
@@ -169,8 +169,8 @@ func (r *recording) protectNewMemory(t *thread) {
 	r.stopCallsWithPointers(t)
 }
 
-// stopCallsWithPointers has system calls stop that get a pointer to protected memory. What
-// cannot be protected against them is not protected.
+// stopCallsWithPointers has the kernel stop system calls that get a pointer to protected
+// memory. Memory for which it cannot is not protected any more.
 func (r *recording) stopCallsWithPointers(t *thread) {
 	areas := slices.DeleteFunc(slices.Clone(t.space.areas),
 		func(a area) bool { return a.guard == nil })
@@ -181,16 +181,18 @@ func (r *recording) stopCallsWithPointers(t *thread) {
 		}
 		if !r.stopPointers(t, start, end) {
 			r.endProtection(t, start, end)
-			r.report("host memory of process %d at %x, %d bytes, is not protected: it has too many "+
-				"mappings; what a device writes there counts as the "+
-				"program's where both write to one page", t.process, start, end-start)
+			r.report("host memory of process %d at %x, %d bytes, is not protected: it has too "+
+				"many mappings; what a device writes there counts as the program's where both "+
+				"write to one page", t.process, start, end-start)
 		}
 	}
 }
 
-// protectMapping makes areas with open pages of the part of m that lies in a mapping,
-// from an address on. The reason says why it cannot.
-func (r *recording) protectMapping(t *thread, m *reached, p *place, from, huge uint64) (reason string) {
+// protectMapping adds areas with open pages for the part of m that lies in a mapping,
+// beginning at an address. If it cannot, it returns the reason.
+func (r *recording) protectMapping(
+	t *thread, m *reached, p *place, from, huge uint64,
+) (reason string) {
 	all := r.options.Protect == ProtectAll
 	switch {
 	case p.prot&unix.PROT_WRITE == 0:
@@ -230,9 +232,10 @@ func (r *recording) protectMapping(t *thread, m *reached, p *place, from, huge u
 	return ""
 }
 
-// openPagesAgain gives the program the pages between two addresses back, after what its
-// device has written there. why: the record says that from here on the two are not
-// told apart; empty: they are closed again before the program goes on.
+// openPagesAgain opens the pages between two addresses to stores of the program, after the
+// record has what the device wrote there. If why is not empty, the record says that from
+// here on program and device are not distinguished, and why. If it is empty, the pages are
+// closed again before the program continues.
 func (r *recording) openPagesAgain(t *thread, a *area, start, end uint64, why string) error {
 	g := a.guard
 	start, end = max(g.page(start), a.start), min((end+g.unit-1)&^(g.unit-1), a.end)
@@ -259,8 +262,8 @@ func (r *recording) openPagesAgain(t *thread, a *area, start, end uint64, why st
 	return nil
 }
 
-// storeFaulted handles a store of a thread to a closed page. false: the fault is
-// the program's own.
+// storeFaulted handles a store of a thread to a closed page. It returns false if the fault
+// is the program's own.
 func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 	fault := info.address()
 	regs, err := registersOf(t.tid)
@@ -269,7 +272,7 @@ func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 		return false
 	}
 	if !a.isClosed(fault) {
-		return true // another thread has had the page opened: the store comes again
+		return true // the page was opened for another thread: the thread repeats the store
 	}
 	g, at := a.guard, a.guard.page(fault)
 	why := ""
@@ -284,14 +287,14 @@ func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 	return true
 }
 
-// storeGuarded makes a store of the program's to protected memory. What the device
-// has written in the same words is written down before.
+// storeGuarded makes a store of the program to protected memory. Before that it records
+// what the device has written to the same words.
 func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 	if a.prot&unix.PROT_WRITE == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
-	mine := m.space == a.guard.owner || a.view != nil // else it is a child's own copy
-	if mine {
+	isReached := m.space == a.guard.owner || a.view != nil // else it is a child's own copy
+	if isReached {
 		m.eachReached(a.guard.owner, address, uint64(len(data)), func(h *reached, at, n, _ uint64) {
 			m.deviceWrote(a, h, at, n)
 		})
@@ -299,7 +302,7 @@ func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 	if err := m.accessHost(a, address, data, true); err != nil {
 		return fmt.Errorf("its memory cannot be stored to: %w", err)
 	}
-	if mine {
+	if isReached {
 		m.eachReached(a.guard.owner, address, uint64(len(data)),
 			func(h *reached, at, n, from uint64) {
 				copy(h.copy[at:], data[from:from+n])
@@ -309,8 +312,8 @@ func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 	return nil
 }
 
-// eachReached calls a function with the parts of memory at an address that a device
-// reaches: where they are in it, and in the n bytes.
+// eachReached calls a function for each part of n bytes of memory that a device reaches:
+// with the offsets of the part in m and in the n bytes, and its length.
 func (r *recording) eachReached(s *space, address, n uint64,
 	do func(m *reached, at, n, from uint64)) {
 	for _, m := range r.hosts.reached {
@@ -321,7 +324,7 @@ func (r *recording) eachReached(s *space, address, n uint64,
 	}
 }
 
-// deviceWrote writes down what a device has written in the words of a part of m.
+// deviceWrote records what a device has written to the words of a part of h.
 func (m *memory) deviceWrote(a *area, h *reached, at, n uint64) {
 	first, end := at&^(word-1), min((at+n+word-1)&^(word-1), h.size())
 	now := make([]byte, end-first)
@@ -333,7 +336,7 @@ func (m *memory) deviceWrote(a *area, h *reached, at, n uint64) {
 	if len(list) == 0 {
 		return
 	}
-	for _, c := range h.takeStored() { // it came before
+	for _, c := range h.takeStored() { // these stores came before
 		m.out.host(c)
 	}
 	for _, c := range list {
@@ -342,8 +345,8 @@ func (m *memory) deviceWrote(a *area, h *reached, at, n uint64) {
 	copy(h.copy[first:], now)
 }
 
-// endProtection gives a process the protected memory between two addresses back for good.
-// t is a thread of it.
+// endProtection ends the protection of memory between two addresses. t is a thread of the
+// process.
 func (r *recording) endProtection(t *thread, start, end uint64) {
 	for _, a := range t.space.parts(start, end) {
 		if a.guard == nil {
@@ -356,7 +359,8 @@ func (r *recording) endProtection(t *thread, start, end uint64) {
 	}
 }
 
-// resetProtected notes that memory between two addresses has lost its areas.
+// resetProtected has memory between two addresses, which has lost its areas, protected
+// again at the next store to a BAR.
 func (r *recording) resetProtected(s *space, start, end uint64) {
 	for _, m := range r.hosts.reached {
 		if m.space == s && m.start < end && start < m.start+m.size() {
@@ -462,8 +466,8 @@ func mappedForDevice(t *thread, c *call) []span {
 	return []span{{first, first + n}}
 }
 
-// postponeCall has the kernel skip a call, as it could not store its result: pages are
-// opened at its end, and the thread makes it again.
+// postponeCall has the kernel skip a call whose result it could not store. Pages are opened
+// at the end of the skipped call, and the thread makes the call again.
 func (r *recording) postponeCall(t *thread, c *call, regs *registers, pages []span) bool {
 	if regs.skip(t.tid) != nil {
 		return false
@@ -472,7 +476,7 @@ func (r *recording) postponeCall(t *thread, c *call, regs *registers, pages []sp
 	return ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0) == nil
 }
 
-// restartCall has a thread make a call that was put off.
+// restartCall has a thread make a postponed call.
 func (r *recording) restartCall(t *thread, c *call, regs *registers) {
 	for _, p := range c.opens {
 		for _, a := range t.space.parts(p.first, p.end) {
@@ -487,7 +491,8 @@ func (r *recording) restartCall(t *thread, c *call, regs *registers) {
 	_ = regs.put(t.tid)
 }
 
-// closeAfter closes pages again into which the kernel has stored for the program.
+// closePagesAfter closes the pages again that were open for a call, and records what the
+// kernel stored there for the program.
 func (r *recording) closePagesAfter(t *thread, c *call) {
 	for _, p := range c.opened {
 		var closed closing

@@ -19,14 +19,14 @@ type reached struct {
 	bus    uint64   // of the first byte, as the device has it
 	copy   []byte   // what the record says is in it
 	pieces []uint64 // bus addresses at which the mappings in it begin, in order
-	stored []span   // by the program, where it is watched, and not told yet
-	scan   bool     // the kernel tells which pages the program writes
+	stored []span   // by the program, to watched or protected pages; not in the record yet
+	scan   bool     // the kernel notes which pages the program writes
 	mirror *view    // the memory itself, mapped in the recorder too; nil: it is the process's alone
 
 	mirrored uint64 // bytes for which a mirror was last tried
 	watched  bool   // some of it is watched
 	guarded  uint64 // bytes of it for which protection was tried
-	mixed    bool   // the record says that device and program are not told apart
+	mixed    bool   // the record says that device and program are not distinguished
 	physical bool   // it is in huge pages that the program knows the addresses of
 	vfio     bool   // VFIO maps it, as long as the program has a file of its
 }
@@ -105,15 +105,15 @@ func (m *reached) append(next *reached) {
 // hosts is what devices reach of the memory of a recording's programs.
 type hosts struct {
 	reached           []*reached // by bus addresses, of which no two have the same
-	retired           []*reached // which the device does not reach now: their bytes may come back
-	forgotten         []span     // bus addresses of former ones that there was no room for
+	retired           []*reached // which the device does not reach now, but may again
+	forgotten         []span     // bus addresses of retired ones that there was no room for
 	now               []byte     // room for what is there, where it is not mapped here
 	overLimit         bool       // more than the limit: nothing is followed any more
-	saidUnknownWriter bool       // it was said that nobody tells who writes
+	saidUnknownWriter bool       // it was reported that the kernel does not note who writes
 
 	translated bool // a program has an IOMMU map memory for a device
 
-	bytes, retiredBytes uint64 // of reached and of former
+	bytes, retiredBytes uint64 // of reached and of retired
 	mappings            int    // that were reached so far
 	// entries of these lists looked at, and requests to the kernel about memory
 	steps uint64
@@ -185,9 +185,8 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 	}
 	r.replaced(t, start, size, bus)
 	if total := size + r.hosts.bytes; total > r.options.HostMemory {
-		r.report("host memory is not followed: devices reach %d bytes of it at once, --host-memory "+
-			"lets %d be compared before each store", total,
-			r.options.HostMemory)
+		r.report("host memory is not followed: devices reach %d bytes of it at once, "+
+			"--host-memory lets %d be compared before each store", total, r.options.HostMemory)
 		for _, m := range r.hosts.reached {
 			m.mirror.drop()
 			m.mirror = nil // where it is watched it is still looked at
@@ -217,9 +216,8 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 	r.hosts.insert(m)
 	if !m.scan && !m.watched && !r.hosts.saidUnknownWriter {
 		r.hosts.saidUnknownWriter = true
-		r.report("this kernel does not tell who changes host memory (Linux 6.7 and later do): what " +
-			"a device writes outside of --watch is taken for the " +
-			"program's")
+		r.report("this kernel does not tell who changes host memory (Linux 6.7 and later do): " +
+			"what a device writes outside of --watch is taken for the program's")
 	}
 	return m
 }
@@ -243,7 +241,7 @@ func (r *recording) replaced(t *thread, start, size, bus uint64) {
 }
 
 // recall fills the copy of m with what the record says of its bus addresses.
-// What is forgotten is made to differ from what is there: all of it is told.
+// The copy of forgotten bytes is made to differ from memory, so that all are recorded.
 func (r *recording) recall(m *reached) {
 	h := &r.hosts
 	h.steps += uint64(len(h.forgotten) + len(h.retired))
@@ -311,8 +309,8 @@ func (r *recording) forget(size uint64) {
 	}
 }
 
-// unreach is told that a device does not reach bus addresses any more: the
-// mappings that begin there.
+// unreach ends the following of mappings that begin at bus addresses which a device does
+// not reach any more.
 func (r *recording) unreach(t *thread, bus, size uint64) {
 	if size == 0 {
 		return
@@ -375,7 +373,8 @@ func (r *recording) retireList(t *thread, gone []*reached) {
 		if t != nil && t.space == m.space {
 			r.endWatch(t, m)
 			r.endProtection(t, m.start, m.start+m.size())
-			r.resetProtected(t.space, m.start, m.start+m.size()) // of a page that another part has too
+			// a page may be in another part too
+			r.resetProtected(t.space, m.start, m.start+m.size())
 		}
 		m.space = nil
 		h.bytes -= m.size()
@@ -383,7 +382,7 @@ func (r *recording) retireList(t *thread, gone []*reached) {
 	}
 }
 
-// read gives what is in it now. false: it cannot be told.
+// read reads what is in m now. It returns false if the memory cannot be read.
 func (m *reached) read(tid int, data []byte, at uint64) bool {
 	if m.space == nil {
 		return false
@@ -407,13 +406,13 @@ const (
 	byProgram
 )
 
-// recordChanges writes down what has changed in host memory: first what devices wrote,
-// then what the program did. Where pages do not tell who it was, it was last.
+// recordChanges records what has changed in host memory: first what devices wrote, then
+// what the program did. Changes whose author is not known are those of last.
 func (r *recording) recordChanges(last author) {
 	r.recordChangesBetween(last, 0, ^uint64(0))
 }
 
-// recordChangesBetween is look, of the memory between two bus addresses.
+// recordChangesBetween records what has changed between two bus addresses.
 func (r *recording) recordChangesBetween(last author, first, end uint64) {
 	began := time.Now()
 	defer func() { r.comparing += time.Since(began) }()
@@ -459,7 +458,7 @@ func overlap(a, b []change) bool {
 	return false
 }
 
-const word = 8 // bytes: what changes is told in these, so that an address is whole
+const word = 8 // bytes: changes are recorded in words, so that an address is whole
 
 // changed compares a part of memory, by offsets in it, with its copy, which it
 // brings up to date. What is there when a device first reaches it the program
@@ -484,7 +483,7 @@ func (r *recording) changed(m *reached, from, to uint64, last author, first bool
 	for at := from; at < to; {
 		n := min(to-at, page-(m.start+at)%page)
 		if there := all[at-from:][:n]; !bytes.Equal(there, m.copy[at:at+n]) {
-			now := bytes.Clone(there) // it may change again while it is told
+			now := bytes.Clone(there) // it may change again meanwhile
 			who, address := last, m.start+at
 			switch {
 			case first:
@@ -516,8 +515,8 @@ func inRanges(list []pageRange, address uint64) bool {
 	return i < len(list) && address >= list[i].start
 }
 
-// currentBytes returns what is in a part of m, nil where the program has unmapped it.
-// It is valid until memory is looked at again.
+// currentBytes returns what is in a part of m, nil if the program has unmapped it. The
+// bytes are valid until the next call.
 func (r *recording) currentBytes(m *reached, from, to uint64) []byte {
 	if m.mirrored != m.size() {
 		m.mirrored = m.size()
@@ -551,8 +550,8 @@ func hasMemory(tid int) bool {
 	return err == nil
 }
 
-// mapMirror maps memory that is shared, of one file, in the recorder too: looked at
-// there it need not be copied, which takes longer than to compare it.
+// mapMirror maps shared memory of one file in the recorder too. There it is compared
+// without being copied first, which takes longer than the comparison.
 func (m *reached) mapMirror(tid int) {
 	p, err := mappingAt(tid, m.start)
 	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end ||
@@ -564,15 +563,15 @@ func (m *reached) mapMirror(tid int) {
 	}
 }
 
-// writtenSince asks whether the program has written a page since the pages were asked
-// for that it had written: then it, and no device, may have changed it.
+// writtenSince reports whether the program has written a page since the written pages were
+// queried: then the change may be the program's.
 func (r *recording) writtenSince(m *reached, address uint64) bool {
 	r.hosts.steps++
 	list, _ := m.written(address&^(page-1), address&^(page-1)+page, false)
 	return len(list) > 0
 }
 
-// differingWords gives the runs of words of a page that are not as in the copy.
+// differingWords returns the runs of words of a page that differ from the copy.
 func (m *reached) differingWords(at int, now []byte, who author) (list []change) {
 	first := -1
 	for i := 0; i <= len(now); i += word {

@@ -19,8 +19,8 @@ import (
 // Range is bus addresses, from the first to the last.
 type Range struct{ First, Last uint64 }
 
-// watch has the program's accesses to the watched pages of m made by the
-// recorder, as those to a BAR. false: m has none.
+// watch takes the watched pages of m from the program, so that the recorder makes the
+// accesses to them, as those to a BAR. It returns false if m has no watched pages.
 func (r *recording) watch(t *thread, m *reached) (watched bool) {
 	for _, w := range r.options.Watch {
 		first, last := max(w.First, m.bus), min(w.Last, m.bus+m.size()-1)
@@ -43,17 +43,17 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 	if err != nil {
 		return err
 	}
-	if huge := p.hugePageSize(t.tid); huge > 0 { // which is protected whole
+	if huge := p.hugePageSize(t.tid); huge > 0 { // mprotect takes whole huge pages
 		start, end = start&^(huge-1), (end+huge-1)&^(huge-1)
 		if start < m.start || end > m.start+m.size() {
 			return fmt.Errorf("the device reaches only a part of a huge page of %d bytes", huge)
 		}
 	}
 	if end > p.end {
-		return fmt.Errorf("it is no single mapping")
+		return fmt.Errorf("it is in several mappings")
 	}
 	a := area{start: start, end: end, host: m, prot: p.prot}
-	if p.shared { // a forced store would be refused there
+	if p.shared { // the kernel does not let /proc/PID/mem store to a shared mapping that is closed
 		if a.view, err = p.view(t.tid, start, end-start); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 	return err
 }
 
-// endWatch gives the program its memory back.
+// endWatch opens the watched pages of m to the program again.
 func (r *recording) endWatch(t *thread, m *reached) {
 	for _, a := range t.space.parts(m.start&^(page-1), pages(m.start+m.size())) {
 		if a.host == m {
@@ -75,19 +75,20 @@ func (r *recording) endWatch(t *thread, m *reached) {
 	}
 }
 
-// watches tells whether an address is watched.
+// isWatchedAt reports whether an address is in a watched page.
 func (s *space) isWatchedAt(address uint64) bool {
 	a := s.find(address)
 	return a != nil && a.host != nil
 }
 
-// place is a mapping of a program, as /proc/PID/maps has it.
+// place is a mapping of a program, as /proc/PID/maps describes it.
 type place struct {
 	start, end, offset, prot uint64
 	shared                   bool
 	path                     string // of its file
 }
 
+// mappingAt returns the mapping that has an address.
 func mappingAt(tid int, address uint64) (p place, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", tid))
 	if err != nil {
@@ -98,7 +99,7 @@ func mappingAt(tid int, address uint64) (p place, err error) {
 		n, _ := fmt.Sscanf(line, "%x-%x %s %x", &p.start, &p.end, &rights, &p.offset)
 		if fields := strings.SplitN(line, " ", 6); n == 4 && len(fields) == 6 &&
 			address >= p.start && address < p.end {
-			// behind device and inode; it may have blanks in it
+			// the path follows device and inode, and may have blanks
 			p.path = strings.TrimSpace(fields[5])
 			for i, right := range "rwx" { // PROT_READ, PROT_WRITE, PROT_EXEC
 				if rune(rights[i]) == right {
@@ -151,7 +152,7 @@ func hugePageSizeIn(smaps io.Reader, addresses string) uint64 {
 	return 0
 }
 
-// view maps a part of it in the recorder too.
+// view maps a part of a program's mapping in the recorder too.
 func (p *place) view(tid int, start, size uint64) (*view, error) {
 	file := openOfProcess(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end))
 	if file == nil {
@@ -161,8 +162,8 @@ func (p *place) view(tid int, start, size uint64) (*view, error) {
 	return newView(int(file.Fd()), p.offset+start-p.start, size)
 }
 
-// loadHost makes a load of the program's from watched memory. Where that gives
-// something new the device has written, and all that it wrote is looked for.
+// loadHost makes a load of the program from watched memory. If it returns something new,
+// the device has written there, and all that the device wrote is recorded.
 func (m *memory) loadHost(a *area, address uint64, data []byte) error {
 	if err := m.accessHost(a, address, data, false); err != nil {
 		return err
@@ -174,7 +175,8 @@ func (m *memory) loadHost(a *area, address uint64, data []byte) error {
 	return nil
 }
 
-// storeHost makes a store, which is told with all others before the next one to the device.
+// storeHost makes a store of the program to watched memory. The record has it, with all
+// others, before the next store to the device.
 func (m *memory) storeHost(a *area, address uint64, data []byte) error {
 	if err := m.accessHost(a, address, data, true); err != nil {
 		return err
@@ -188,7 +190,7 @@ func (m *memory) storeHost(a *area, address uint64, data []byte) error {
 	return nil
 }
 
-// noteStored keeps where the program has stored n bytes.
+// noteStored notes that the program has stored n bytes at an offset in m.
 func (m *reached) noteStored(at, n uint64) {
 	first, end := at&^(word-1), min((at+n+word-1)&^(word-1), m.size())
 	if n := len(m.stored); n > 0 && first <= m.stored[n-1].end && end >= m.stored[n-1].end &&
@@ -202,13 +204,13 @@ func (m *reached) noteStored(at, n uint64) {
 // span is a part of memory, by offsets in it.
 type span struct{ first, end uint64 }
 
-// takeStored gives what the program stored to watched memory since the last time.
+// takeStored returns what the program stored to m since the last call.
 func (m *reached) takeStored() (list []change) {
 	slices.SortFunc(m.stored, func(a, b span) int { return cmp.Compare(a.first, b.first) })
 	for i, s := range m.stored {
 		for k := i + 1; k < len(m.stored) && m.stored[k].first <= s.end; k++ {
 			s.end = max(s.end, m.stored[k].end)
-			m.stored[k].end = 0 // told with this one
+			m.stored[k].end = 0 // it is a part of this one
 		}
 		if s.end > s.first {
 			list = append(list, change{byProgram, m.bus + s.first,
@@ -219,7 +221,8 @@ func (m *reached) takeStored() (list []change) {
 	return list
 }
 
-// known is the part of the copy at an address, nil where the device does not reach so far.
+// known returns the part of the copy at an address, nil if the device does not reach all
+// of it.
 func (m *reached) known(address uint64, size int) []byte {
 	if at := address - m.start; address >= m.start && at+uint64(size) <= m.size() {
 		return m.copy[at:][:size]
@@ -227,7 +230,7 @@ func (m *reached) known(address uint64, size int) []byte {
 	return nil
 }
 
-// accessHost makes an access to watched memory.
+// accessHost makes an access to watched or protected memory.
 func (m *memory) accessHost(a *area, address uint64, data []byte, store bool) error {
 	if need := uint64(unix.PROT_READ) << map[bool]int{true: 1}[store]; a.prot&need == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
