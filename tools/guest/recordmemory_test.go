@@ -70,8 +70,8 @@ func TestHugePageHasWhoWroteEachWord(t *testing.T) {
 				m.addProgram(t, "../recorder/testdata/crowded.c")
 				m.extra = append(m.extra, cmbDevice...)
 				m.extra = append(m.extra, "-cpu", processor) // QEMU uses the last one
-				m.files["/arguments"] = []byte(strings.Join([]string{"--file",
-					"memfd:crowded=bus:0x200000", "--", "/program", "PATH", "crowded", "huge"}, "\n"))
+				m.files["/arguments"] = []byte("--file\nmemfd:crowded=bus:0x200000\n--\n" +
+					"/program\nPATH\ncrowded\nhuge")
 			}, "record", fmt.Sprintf("%04x:%04x", cmb.vendor, cmb.device), "resource2")
 			records, file := recordsOf(t, console)
 			got, want := betweenStores(eventsOf(records)), betweenStores(announced(console))
@@ -79,7 +79,7 @@ func TestHugePageHasWhoWroteEachWord(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 			if text := unzipped(t, file); strings.Contains(text, "EVENT host memory") {
-				t.Errorf("a page was given back:\n%s", text)
+				t.Errorf("a page was opened to the program:\n%s", text)
 			}
 		})
 	}
@@ -185,7 +185,7 @@ func behindAnIOMMU(t *testing.T, image, device string, setUp func(*machine)) {
 
 // TestMemoryThatTheVendorsDriverPinsIsRecorded, of a program that a core of the
 // chip moves data for: what is imported of the record has it moved again. That it
-// is unpinned, and pinned anew, and that the driver resets the card, is in a
+// is unpinned, and pinned again, and that the driver resets the card, is in a
 // record too.
 func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
 	onDriver(t, func(t *testing.T, m *machine, c *card) {

@@ -173,7 +173,7 @@ func (r *recording) covers(t *thread, c *call, start, end uint64) bool {
 	return huge || len(t.space.parts(start, end)) > 0
 }
 
-// take gives a descriptor of the program's as the recorder's own, or -1 where
+// take returns a descriptor of the program's as the recorder's own, or -1 where
 // its mode does not allow the mapping.
 func (r *recording) take(t *thread, fd int, prot, flags uint64) (int, error) {
 	own, err := takeDescriptor(t, fd)
@@ -447,7 +447,7 @@ type opened struct {
 	device      string
 }
 
-// inherit gives a child the descriptors of its parent.
+// inherit returns a child the descriptors of its parent.
 func (r *recording) inherit(parent, child int) {
 	for _, o := range r.opened {
 		if o.process == parent {
@@ -456,7 +456,7 @@ func (r *recording) inherit(parent, child int) {
 	}
 }
 
-// vfioName tells which device a descriptor is: the one it was last opened as,
+// vfioName returns the device of a descriptor: the one it was last opened as,
 // else the one that has the same file behind it, else the only one there is.
 func (r *recording) vfioName(t *thread, fd int) string {
 	only, several := "", false

@@ -43,7 +43,7 @@ var movers = map[uint64]struct{ store, offset, vector bool }{
 var between = map[uint64][2]int{unix.SYS_SENDFILE: {0, 1}, unix.SYS_SPLICE: {0, 2},
 	unix.SYS_COPY_FILE_RANGE: {0, 2}}
 
-// openedFile is told of a descriptor. Of one that is a device's, calls that move data stop the
+// openedFile follows a new descriptor. Of one that is a device's, calls that move data stop the
 // program from now on.
 func (r *recording) openedFile(t *thread, fd uint64) {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
@@ -67,7 +67,7 @@ func (r *recording) openedFile(t *thread, fd uint64) {
 	t.space.stops[fd] = true
 }
 
-// functionFile tells whether a path is a file that acts on a PCI function.
+// functionFile reports whether a path is a file that acts on a PCI function.
 func functionFile(path string) bool {
 	folder, name := filepath.Split(path)
 	if !strings.HasPrefix(path, "/sys/") || !function.MatchString(filepath.Base(folder)) {

@@ -37,7 +37,7 @@ func (r *recording) past(t *thread, c *call) {
 	}
 }
 
-// sent gives the files of devices whose descriptors a message has: struct
+// sent returns the files of devices whose descriptors a message has: struct
 // msghdr, with its control data of struct cmsghdr.
 func (r *recording) sent(t *thread, message uint64) (paths []string) {
 	const (
@@ -70,13 +70,13 @@ func (r *recording) sent(t *thread, message uint64) (paths []string) {
 	return paths
 }
 
-// standsFor tells whether a file stands for a BAR.
+// standsFor reports whether a file stands for a BAR.
 func (r *recording) standsFor(path string) bool {
 	return slices.ContainsFunc(r.options.Files,
 		func(f File) bool { return f.is(path) && !f.Memory })
 }
 
-// isDevice tells whether a file may be mapped, or moved to and from, as a device.
+// isDevice reports whether a file may be mapped, or moved to and from, as a device.
 func (r *recording) isDevice(path string) bool {
 	return r.standsFor(path) || ofVFIO(path) || functionFile(path) ||
 		path == "/dev/mem" || strings.HasPrefix(path, "/dev/uio") ||

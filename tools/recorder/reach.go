@@ -89,8 +89,8 @@ func (m *reached) extends(next *reached) bool {
 		!m.watched && !next.watched && m.start+m.size() == next.start && m.bus+m.size() == next.bus
 }
 
-// mergedSize is from which size on memory stays a part of its own: there is not so
-// much of it, and what is one mapping the recorder can map too, and need not copy.
+// mergedSize is the size from which on a mapping is not merged with its neighbours: there
+// are few such mappings, and a single mapping the recorder can map too instead of copying it.
 const mergedSize = 1 << 20
 
 // append adds next, which continues m.
@@ -533,8 +533,8 @@ func (r *recording) currentBytes(m *reached, from, to uint64) []byte {
 	return r.hosts.now
 }
 
-// threadOf returns a thread that has a memory, 0: there is none. A thread that has ended
-// has none any more, also if the recorder has not been notified yet.
+// threadOf returns a thread of a space, 0: it has no thread. A thread that has ended has no
+// memory any more, also if the recorder has not been notified yet.
 func (r *recording) threadOf(s *space) int {
 	for tid, t := range r.threads {
 		if t.space == s && hasMemory(tid) {

@@ -33,7 +33,7 @@ func (r *registers) argument(n int) *uint64 {
 	return [...]*uint64{&r.Rdi, &r.Rsi, &r.Rdx, &r.R10, &r.R8, &r.R9}[n]
 }
 
-// foreign tells whether a thread runs code of 32 bits, or with its calls.
+// foreign reports whether a thread runs code of 32 bits, or with its calls.
 func (r *registers) foreign() bool {
 	return r.Cs != 0x33 || r.Orig_rax&x32 != 0 && int64(r.Orig_rax) > 0
 }

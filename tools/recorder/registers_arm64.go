@@ -53,7 +53,7 @@ func (r *registers) result() uint64         { return r.X[0] }
 func (r *registers) setResult(v uint64)     { r.X[0] = v }
 func (r *registers) argument(n int) *uint64 { return &r.X[n] }
 
-// foreign tells whether a thread runs code of 32 bits.
+// foreign reports whether a thread runs code of 32 bits.
 func (r *registers) foreign() bool { return r.PS&(1<<4) != 0 }
 
 // skip has the kernel skip the call that a thread is on its way into.

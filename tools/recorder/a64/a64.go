@@ -1,5 +1,5 @@
-// Package a64 carries out one instruction of arm64 that reaches memory, with
-// the memory given by its caller: the recorder of programs (tools/recorder)
+// Package a64 executes one instruction of arm64 that reaches memory, with
+// the memory that its caller provides: the recorder of programs (tools/recorder)
 // makes each access to a device itself.
 //
 // It knows the loads and stores of general and vector registers, pairs of them,
@@ -57,7 +57,7 @@ type Memory interface {
 	IsDevice(address uint64) bool
 }
 
-// Refusal is why an instruction is not carried out. Nothing has happened.
+// Refusal is the reason why an instruction is not executed. Nothing has changed.
 type Refusal struct {
 	Code   uint32
 	Reason string
@@ -65,8 +65,8 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%08x: %s", r.Code, r.Reason) }
 
-// Step carries out an instruction, which made a page fault at an address, and
-// changes the state. The error is a *Refusal, or that of the memory or of the
+// Step executes an instruction, which made a page fault at an address, and changes
+// the state. The error is a *Refusal, or that of the memory or of the
 // vectors. Then no register has changed, unless a copy or a set has moved some
 // bytes before memory failed: its registers are those of what is left to move.
 // A long one is executed in parts: PC stays, and the program faults again.
@@ -118,7 +118,7 @@ func (s *State) pointer(n uint8) *uint64 {
 	return &s.X[n]
 }
 
-// address gives where the access begins, and what the base becomes.
+// address returns the address of the access, and the new value of the base.
 func (m *machine) address() (at, base uint64) {
 	base = *m.pointer(m.base)
 	offset := m.offset

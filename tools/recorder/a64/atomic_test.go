@@ -87,7 +87,8 @@ func TestCompareAndSwap(t *testing.T) {
 						string(part) != before[n*c.width:][:c.width] {
 						t.Errorf("memory %x, want %d", part, want)
 					}
-					if got := s.X[int(c.compare)+n]; got != number([]byte(before[n*c.width:][:c.width])) {
+					loaded := number([]byte(before[n*c.width:][:c.width]))
+					if got := s.X[int(c.compare)+n]; got != loaded {
 						t.Errorf("register %#x, memory had %x", got, before)
 					}
 				}
@@ -157,7 +158,8 @@ func TestAtomicsNeedMemoryOfTheirOwn(t *testing.T) {
 			change(s)
 			before, sum := s.X, m.sum()
 			err := Step(code, s.X[0], s, m)
-			if _, refused := err.(*Refusal); !refused || s.X != before || m.sum() != sum || s.PC != 0 {
+			_, refused := err.(*Refusal)
+			if !refused || s.X != before || m.sum() != sum || s.PC != 0 {
 				t.Errorf("%08x, %s: %v", code, name, err)
 			}
 		}
