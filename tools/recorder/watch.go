@@ -156,7 +156,7 @@ func hugePageSizeIn(smaps io.Reader, addresses string) uint64 {
 func (p *place) view(tid int, start, size uint64) (*view, error) {
 	file := openOfProcess(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end))
 	if file == nil {
-		return nil, errors.New("it is shared memory, which takes CAP_CHECKPOINT_RESTORE")
+		return nil, errors.New("mapping shared memory needs CAP_CHECKPOINT_RESTORE")
 	}
 	defer file.Close()
 	return newView(int(file.Fd()), p.offset+start-p.start, size)
