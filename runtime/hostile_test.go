@@ -394,6 +394,7 @@ func FuzzReplay(f *testing.F) {
 	f.Add(encoded(f, cheap(300, 0)))
 	f.Add(encoded(f, ivshmem+"main:\n  call asks\n  call asks\nasks:\n"+
 		strings.Repeat("  expect.4 m+0x0 == 0x1 else ignore\n", 20)+safe))
+	f.Add(encoded(f, twoTargets))
 	for _, pattern := range []string{"../testdata/images/*.lmb", "../testdata/bad/*.lmb"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {
@@ -412,7 +413,36 @@ func FuzzReplay(f *testing.F) {
 		tryHostile(t, "as it is", file)
 		mend(file)
 		tryHostile(t, "mended", file)
+		tryOneFunction(t, file)
 	})
+}
+
+// twoTargets is an image for two equal devices.
+const twoTargets = "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
+	"target ivshmem 1af4:1110 bar2 1MiB\n" +
+	"window a bar2 offset 0x0 size 4KiB\nwindow b bar2 offset 0x0 size 4KiB target 1\n" +
+	"main:\n  write.4 a+0x0 0x1\n  write.4 b+0x0 0x1\n"
+
+// tryOneFunction loads a file for several devices with as many handles of one function:
+// it is rejected, and no window is mapped.
+func tryOneFunction(t *testing.T, file []byte) {
+	view, err := fbs.Verify(file)
+	if err != nil || len(view.Devices) < 2 {
+		return
+	}
+	mapped := 0
+	devices := make([]hal.Device, len(view.Devices))
+	for i := range devices {
+		devices[i] = handle{mock.New(view.Board(i)), fmt.Sprintf("handle %d", i), "0000:01:00.0",
+			&mapped}
+	}
+	replay, err := runtime.Load(view, runtime.AnySlot, devices...)
+	if err == nil {
+		replay.Close()
+	}
+	if err == nil || mapped != 0 {
+		t.Errorf("%d handles of one function: %v, %d windows mapped", len(devices), err, mapped)
+	}
 }
 
 // alignedCopy gives bytes at a multiple of 8, as a mapped file has them.

@@ -46,8 +46,8 @@ func (m *machine) addProgram(t *testing.T, source string) {
 	m.add(t, "/program", program)
 }
 
-// recordsOf takes the records from the console, one behind the other, and gives
-// the last file too.
+// recordsOf returns the records of the console, one after the other, and the file of the
+// last one.
 func recordsOf(t *testing.T, console string) (all []record.Record, file []byte) {
 	t.Helper()
 	var text strings.Builder
@@ -73,8 +73,8 @@ func recordsOf(t *testing.T, console string) (all []record.Record, file []byte) 
 	return all, file
 }
 
-// equalToTrace holds what was recorded of a BAR against what QEMU saw: order,
-// width, address and value. QEMU cuts a store that is not aligned into bytes,
+// equalToTrace compares what was recorded of a BAR with what QEMU saw: order, width,
+// address and value. QEMU cuts a store that is not aligned into bytes,
 // and makes two loads of one.
 func equalToTrace(t *testing.T, records []record.Record, of region, trace []access) {
 	t.Helper()
@@ -121,7 +121,7 @@ func equalToTrace(t *testing.T, records []record.Record, of region, trace []acce
 }
 
 // recordedIn runs a program of the guest under lm record, on the device that
-// has a region, by a resource or by vfio; a number behind it is the scenario's
+// has a region, by a resource or by vfio; a number after it is the scenario's
 // SECONDS.
 func recordedIn(t *testing.T, of region, resource string, setUp func(*machine),
 	args ...string) (file []byte, trace []access) {
@@ -283,8 +283,8 @@ var nvmeBar = region{"nvme", 0x1b36, 0x0010, 0, 16 << 10}
 // TestBlockDriverOfQemuIsRecorded records qemu-io, whose driver of NVMe is a
 // program's own: it maps the BAR twice, the doorbells to write only. What is
 // imported of that, host memory and all, replays on the mock and on QEMU's
-// controller. A kernel that does not tell who writes takes the completion queues
-// by name. What the controller says of itself is another's on the mock, and is
+// controller. For a kernel that does not report who writes, --watch names the completion
+// queues. What the controller says of itself is another's on the mock, and is
 // ignored, as is how the run before left CC.
 //
 // Without the recorder too it hangs here in some of its runs, before its first

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +56,84 @@ func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	behindAnIOMMU(t, path, "vfio:1234:11e8", nil) // where two huge pages need not lie side by side
+}
+
+// TestHugePageHasWhoWroteEachWord: a program and a device, which is another process, write
+// to one huge page, the program by atomics too: exclusives on a processor without LSE, and
+// single instructions on one that has it.
+func TestHugePageHasWhoWroteEachWord(t *testing.T) {
+	for name, processor := range map[string]string{"exclusives": "cortex-a72", "LSE": "max"} {
+		t.Run(name, func(t *testing.T) {
+			_, console := inside(t, func(m *machine) {
+				withRecorder(t, m)
+				m.kernel, m.kernelArgs = tool(t, "LM_GUEST_NEW_KERNEL"), " hugepages=16"
+				m.addProgram(t, "../recorder/testdata/crowded.c")
+				m.extra = append(m.extra, cmbDevice...)
+				m.extra = append(m.extra, "-cpu", processor) // QEMU uses the last one
+				m.files["/arguments"] = []byte("--file\nmemfd:crowded=bus:0x200000\n--\n" +
+					"/program\nPATH\ncrowded\nhuge")
+			}, "record", fmt.Sprintf("%04x:%04x", cmb.vendor, cmb.device), "resource2")
+			records, file := recordsOf(t, console)
+			got, want := betweenStores(eventsOf(records)), betweenStores(announced(console))
+			if !slices.Equal(got, want) || len(want) < 20 {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			if text := unzipped(t, file); strings.Contains(text, "EVENT host memory") {
+				t.Errorf("a page was opened to the program:\n%s", text)
+			}
+		})
+	}
+}
+
+// eventsOf returns stores to BARs and what changed in host memory, as crowded.c prints them.
+func eventsOf(records []record.Record) (list []string) {
+	names := map[record.Kind]string{record.BarWrite: "W", record.HostRead: "HR",
+		record.HostWrite: "HW"}
+	for _, r := range records {
+		if name := names[r.Kind]; name != "" {
+			list = append(list, fmt.Sprintf("%s %x %d %x", name, r.Offset, len(r.Data), r.Data))
+		}
+	}
+	return list
+}
+
+// announcedEvent is a line in which a program says what the record of it must have. The
+// console may have something else before it.
+var announcedEvent = regexp.MustCompile(`= ((?:W|HR|HW) [0-9a-f]+ \d+ [0-9a-f]+)`)
+
+func announced(console string) (list []string) {
+	for _, match := range announcedEvent.FindAllStringSubmatch(console, -1) {
+		list = append(list, match[1])
+	}
+	return list
+}
+
+// betweenStores sorts what happened between two stores to a BAR, whose order in the record
+// is that in which it was noticed.
+func betweenStores(list []string) []string {
+	start := 0
+	for i, line := range list {
+		if strings.HasPrefix(line, "W ") {
+			slices.Sort(list[start:i])
+			start = i + 1
+		}
+	}
+	slices.Sort(list[start:])
+	return list
+}
+
+// unzipped returns the text of a record.
+func unzipped(t *testing.T, file []byte) string {
+	t.Helper()
+	zip, err := gzip.NewReader(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(zip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // TestContainerThatIsClosedReachesNoMemory: VFIO unmaps what a program has it map
@@ -105,7 +185,7 @@ func behindAnIOMMU(t *testing.T, image, device string, setUp func(*machine)) {
 
 // TestMemoryThatTheVendorsDriverPinsIsRecorded, of a program that a core of the
 // chip moves data for: what is imported of the record has it moved again. That it
-// is unpinned, and pinned anew, and that the driver resets the card, is in a
+// is unpinned, and pinned again, and that the driver resets the card, is in a
 // record too.
 func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
 	onDriver(t, func(t *testing.T, m *machine, c *card) {

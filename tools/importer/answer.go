@@ -20,7 +20,7 @@ func (c cell) compare(o cell) int {
 
 // findAnswers finds the words of memory that the device stored: those that
 // give, in a load of their own, something else than the program stored there.
-// A load among others beside it reads a result, not a flag.
+// A load among others next to it reads a result, not a flag.
 func (f *folder) findAnswers() {
 	var cells []cell
 	for i := range f.steps.n {
@@ -70,8 +70,8 @@ func (f *folder) store(cells []cell, s *step) {
 	}
 }
 
-// lone tells whether a step loads from memory, and the steps beside it do not
-// load what lies beside it.
+// lone reports whether a step loads from memory, and the steps next to it do not
+// load what lies next to it.
 func (f *folder) lone(i int) bool {
 	s := f.steps.at(i)
 	if s.op != stepLoad || s.tensor() >= 0 || !s.is(memoryStep) || s.run() > 1 {
@@ -85,7 +85,7 @@ func (f *folder) lone(i int) bool {
 		!(i+1 < f.steps.n && beside(s, f.steps.at(i+1)))
 }
 
-// reaches tells whether a store reaches a tile, or the BAR, of a cell.
+// reaches reports whether a store reaches a tile, or the BAR, of a cell.
 func (f *folder) reaches(s *step, tile uint32) bool {
 	if s.aim < 0 {
 		return tile == uint32(f.windows[s.window].bar)

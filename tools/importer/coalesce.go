@@ -54,8 +54,8 @@ type pos struct {
 }
 
 // make makes the commands, and points windows where that changes something. The
-// loads that are left are held against what they gave when recorded, or, without
-// the pass expect, carried out and forgotten.
+// loads that are left are compared with what they returned when recorded, or, without
+// the pass expect, executed and forgotten.
 func (m *maker) make() (out outcome, err error) {
 	m.sweep()
 	front, did := m.front()
@@ -167,7 +167,7 @@ func (m *maker) command(at pos) (next pos) {
 	return m.single(m.element(s, 0), at)
 }
 
-// single makes a command of the access s at a place, and of those behind it
+// single makes a command of the access s at a place, and of those after it
 // that belong to it.
 func (m *maker) single(s step, at pos) (next pos) {
 	c := lmb.Command{Command: fbs.Command{Width: s.width, Window: s.window, Offset: s.offset}}

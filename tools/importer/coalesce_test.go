@@ -225,7 +225,7 @@ expect tlb0+0xc w4 0x4 mask 0xffffffff
 }
 
 // TestRegistersThatAreReadInARowTakeTimeByTheirNumber: looking from each at all
-// behind it would be 45 billion steps.
+// after it would be 45 billion steps.
 func TestRegistersThatAreReadInARowTakeTimeByTheirNumber(t *testing.T) {
 	const n = 300_000
 	text := []byte("LMRECORD 2\nDEVICE 0 abcd 0001 0000:00:04.0\nBAR 0 0 0 10000000 1000000\n")

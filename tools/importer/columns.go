@@ -299,7 +299,7 @@ var kindsOfWord = []struct {
 
 func small16(w uint32) bool { return int16(w) > -1<<12 && int16(w) < 1<<12 }
 
-// usual tells whether the exponent of a float32 is one that data has: up to
+// usual reports whether the exponent of a float32 is one that data has: up to
 // 2^20, and no smaller than 2^-20.
 func usual(w uint32) bool {
 	const bias = 127

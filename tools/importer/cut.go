@@ -16,13 +16,13 @@ type segment uint8
 const (
 	segmentInit segment = iota
 	segmentFrame
-	segmentBetween // the frame and stop, or behind stop: left out
+	segmentBetween // the frame and stop, or after stop: left out
 	segmentStop
 )
 
 func (s segment) String() string { return [...]string{"init", "frame", "", "stop"}[s] }
 
-// cutState tells which sequence an access belongs to.
+// cutState notes which sequence an access belongs to.
 type cutState struct {
 	frame, stop partState
 	on, stops   bool
@@ -36,7 +36,7 @@ func (c *cutState) init(o *Options) {
 	c.stop.init(o.Stop)
 }
 
-// at gives the segment of an access, or of a mark.
+// at returns the segment of an access, or of a mark.
 func (c *cutState) at(a *traces.Access) segment {
 	frame := c.frame.has(a)
 	stop := c.stops && c.frame.began && !frame && c.stop.has(a)
@@ -62,7 +62,7 @@ func (c *cutState) check(lines int) error {
 	return c.stop.check("stop", lines)
 }
 
-// inside tells whether the image has an access, or a mark, in it, and begins
+// inside reports whether the image has an access, or a mark, in it, and begins
 // the sequence that it is the first of.
 func (l *lifter) inside(a *traces.Access) bool {
 	in := l.part.has(a)
@@ -161,13 +161,13 @@ func lineNumber(text string) int {
 	return n
 }
 
-// partState tells which accesses belong to the part.
+// partState notes which accesses belong to the part.
 type partState struct {
 	Part
 	first, last  int // lines, 0: a mark, or none
 	inside       bool
 	began, ended bool
-	left         int // accesses before and behind
+	left         int // accesses before and after
 }
 
 func (s *partState) init(p Part) {
@@ -189,7 +189,7 @@ func (s *partState) line(line int) {
 	}
 }
 
-// has tells whether an access belongs to the part, or a mark, where a part may
+// has reports whether an access belongs to the part, or a mark, where a part may
 // begin or end; the mark that ends it belongs to it.
 func (s *partState) has(a *traces.Access) bool {
 	s.line(a.Line)

@@ -13,7 +13,7 @@ type extent struct {
 	wide      uint8  // the widest access
 }
 
-// worth tells whether an extent is long enough for a command of its own kind.
+// worth reports whether an extent is long enough for a command of its own kind.
 func (e *extent) worth(s *step) bool {
 	if s.is(memoryStep) {
 		return e.n >= memoryRunMin
@@ -30,7 +30,7 @@ func (e *extent) span(c *lmb.Command, s *step) {
 	}
 }
 
-// next is the access behind another.
+// next is the access after another.
 func (m *maker) next(at pos) pos {
 	if at.k+1 < m.steps.at(at.i).run() {
 		return pos{at.i, at.k + 1}
@@ -38,7 +38,7 @@ func (m *maker) next(at pos) pos {
 	return pos{at.i + 1, 0}
 }
 
-// extends tells whether the access behind an extent accesses the bytes behind
+// extends reports whether the access after an extent accesses the bytes after
 // those of it, and can be part of the same command.
 func (m *maker) extends(e *extent) bool {
 	if e.size >= runBytesMax || e.end.i >= m.steps.n {
@@ -82,8 +82,8 @@ func (m *maker) extent(at pos) extent {
 	return e
 }
 
-// storeRun is extent for stores; it tells whether all of them store one value,
-// and ends before, or behind, enough equal stores to be a fill of their own.
+// storeRun is extent for stores; it reports whether all of them store one value,
+// and ends before, or after, enough equal stores to be a fill of their own.
 func (m *maker) storeRun(at pos) (e extent, fill bool) {
 	if m.steps.at(at.i).tensor() >= 0 || !m.with("coalesce") {
 		return m.extent(at), false

@@ -16,7 +16,7 @@ const deadlineMinUs = 1_000_000
 const deadlineFactor = 10
 
 // register is what two loads have in common that read the same thing: not the
-// window, but what lies behind it.
+// window, but what lies after it.
 type register struct {
 	tile    uint32 // 0x10000 | x | y << 8, or the BAR
 	address uint64
@@ -48,7 +48,7 @@ type folder struct {
 	loops, folded, singles, polls int
 }
 
-// ends tells whether a step ends the runs of loads before it.
+// ends reports whether a step ends the runs of loads before it.
 func (s *step) ends() bool {
 	return s.op == stepStore || s.op == stepRelocate || s.op == stepHost || s.op == stepCut
 }
@@ -65,7 +65,7 @@ type block struct {
 // run makes polls of loops that wait for the device.
 //
 // Between two stores, all loads of one register form a run. Where its value
-// changes, the program waited for it to change: the run is cut behind the first
+// changes, the program waited for it to change: the run is cut after the first
 // load that gave its final value, what came before becomes one poll for that
 // value, and what is left is a run again. Loads of other registers in between
 // do not matter, so a program that watches two of them in turn is understood.
@@ -201,7 +201,7 @@ func (f *folder) cut(r run) {
 			if s.count > 1 {
 				f.singles += int(s.count - 1)
 				f.polls++
-				s.count = 2 // what comes behind the final value is one poll
+				s.count = 2 // what comes after the final value is one poll
 			}
 			f.loops++
 			f.folded += int(n)
@@ -272,7 +272,7 @@ func (f *folder) pollVolatile() {
 	}
 }
 
-// hasVolatile tells whether one of a run of loads changes by itself.
+// hasVolatile reports whether one of a run of loads changes by itself.
 func (f *folder) hasVolatile(s *step) bool {
 	r := f.registerOf(s)
 	if uint64(len(f.volatile)) < s.size() {
@@ -292,7 +292,7 @@ func (f *folder) hasVolatile(s *step) bool {
 	return false
 }
 
-// listed tells whether the board or the user says that what a step loads
+// listed reports whether the board or the user says that what a step loads
 // changes by itself, and which bits count.
 func (p *program) listed(s *step) (mask uint64, ok bool) {
 	full := p.significant(s)

@@ -226,7 +226,7 @@ func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
 	}
 }
 
-// Two traces one behind the other, or lines that somebody sorted.
+// Two traces one after the other, or lines that somebody sorted.
 func TestTimeThatGoesBackIsWarnedOf(t *testing.T) {
 	_, report := mustImport(t, lines(eduDevice, "@5.0 W 4 0x8 0x5", "@4.9 W 4 0x8 0x6",
 		"@4.905 W 4 0x8 0x7"), Options{})

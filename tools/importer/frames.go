@@ -11,7 +11,7 @@ import (
 )
 
 // Frames is what FindFrames proposes: the repeated part of a trace as a frame,
-// what comes before and behind it as init and stop, and what differs between
+// what comes before and after it as init and stop, and what differs between
 // the repetitions as inputs and outputs.
 type Frames struct {
 	Found      bool        `json:"found"`  // false: no frame can be made; Why says it
@@ -40,14 +40,14 @@ type Candidate struct {
 
 	run    runs.Run
 	from   int   // token
-	next   int   // line behind the last repetition, 0: the trace ends there
+	next   int   // line after the last repetition, 0: the trace ends there
 	behind int   // token of next
 	reps   []int // tokens that repetitions begin with
-	cycle  int   // repetitions after which what counts begins anew, 0: not seen
+	cycle  int   // repetitions after which what counts begins again, 0: not seen
 
 	slight     bool    // not worth to be shown
 	hands      bool    // the program stores to host memory in each repetition, the device in some
-	endless    bool    // something counts and was not seen to begin anew
+	endless    bool    // something counts and was not seen to begin again
 	polls      []Range // that wait where the first repetition had not to
 	deadlineUs uint32  // of the longest wait
 }
@@ -159,7 +159,7 @@ func (f *finder) choose(which int) (*Frames, error) {
 	return found, nil
 }
 
-// differs tells whether a run is another than those that are listed: not the
+// differs reports whether a run is another than those that are listed: not the
 // same period once more, nor part of a shorter one.
 func (f *finder) differs(list []Candidate, r runs.Run) bool {
 	return !slices.ContainsFunc(list, func(c Candidate) bool {
@@ -193,7 +193,7 @@ func best(list []Candidate) int {
 // a longer one. A loop of two or three more often feeds or drains a port.
 const commandsAlike = 8
 
-// heaviest gives the runs that explain most of the trace, the best first.
+// heaviest returns the runs that explain most of the trace, the best first.
 func (f *finder) heaviest() []runs.Run {
 	weight, length, same := map[runs.Run]int{}, map[uint64]int{}, make([]uint64, len(f.runs))
 	for i, r := range f.runs {
@@ -273,7 +273,7 @@ func (f *finder) look(r runs.Run) Candidate {
 }
 
 // rotation is the token that a frame begins with: of those that leave as many
-// whole repetitions, one that stores behind one that looks, and of these the
+// whole repetitions, one that stores after one that looks, and of these the
 // one that the program took most time before.
 func (f *finder) rotation(r runs.Run) int {
 	best, most, pause := r.Start, -1, int64(0)
@@ -307,7 +307,7 @@ func (f *finder) begins(at int) int {
 	return score
 }
 
-// later finds the runs behind a candidate that are more of the same.
+// later finds the runs after a candidate that are more of the same.
 func (f *finder) later(c *Candidate) {
 	end := c.run.End()
 	var more []runs.Run
@@ -334,14 +334,14 @@ func (f *finder) later(c *Candidate) {
 	}
 }
 
-// again tells whether a run repeats the same period, from any of its places on.
+// again reports whether a run repeats the same period, from any of its places on.
 func (f *finder) again(a, b runs.Run) bool {
 	shift := f.shift(a.Start, b)
 	return slices.Equal(f.ids[a.Start:a.Start+a.Period],
 		f.ids[b.Start+shift:b.Start+shift+b.Period])
 }
 
-// shift is how far behind its start a run has the period that begins with a
+// shift is how far after its start a run has the period that begins with a
 // token, if it has it.
 func (f *finder) shift(from int, r runs.Run) int {
 	mine, other := f.ids[from:from+r.Period], f.ids[r.Start:r.Start+r.Period]

@@ -206,7 +206,7 @@ func TestFramesOfARealClientAreFoundAndDoWhatWasRecorded(t *testing.T) {
 		if !bytes.Equal(replay.Output(2), take(0x50000)) {
 			t.Errorf("frame %d gives another result", i)
 		}
-		// The one tile has another number behind the device's translation.
+		// The one tile has another number after the device's translation.
 		tile := device.Journal()[before].Place
 		tiles := map[string]string{fmt.Sprintf("(%d,%d)", tile.X, tile.Y): "(18,18)"}
 		if got := whReached(device, tiles, before); !slices.Equal(got.list, record.list) {
@@ -517,7 +517,7 @@ func TestWhatCountsInATraceIsTold(t *testing.T) {
 	}
 }
 
-// Counters that begin anew after numbers without a common factor are no ring
+// Counters that begin again after numbers without a common factor are no ring
 // that was seen to go round, however long that would take.
 func TestTurnsThatMultiplyBeyondTheTraceAreNotTaken(t *testing.T) {
 	var m made
@@ -768,7 +768,7 @@ func TestStepsOfSettingUpAreNoFrame(t *testing.T) {
 
 // Frames of a device that fetches its input from host memory and leaves its
 // output there: with the data of each frame, and with other data, the stand-in's
-// DMA gives what belongs to it.
+// DMA returns what belongs to it.
 func TestFramesInHostMemoryTakeNewData(t *testing.T) {
 	const size = 64
 	data := func(k int) []byte {

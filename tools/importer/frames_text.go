@@ -50,7 +50,7 @@ func (f *finder) longestWait() (us uint32) {
 	return us
 }
 
-// String gives the candidates as a table, what differs in the one that was
+// String returns the candidates as a table, what differs in the one that was
 // taken, and the flags that do the same by hand.
 func (f *Frames) String() string {
 	var b strings.Builder

@@ -59,7 +59,7 @@ func (o *Options) checkHost() error {
 	return nil
 }
 
-// inHost tells whether an address lies in host memory that the user gave, or
+// inHost reports whether an address lies in host memory that the user gave, or
 // that a recording says the device reaches.
 func (p *program) inHost(address uint64) bool {
 	return slices.ContainsFunc(p.hosts, func(h hostSpace) bool {
@@ -118,7 +118,7 @@ func (l *lifter) mapping(a *traces.Access, inside bool) error {
 	return l.host.access(a)
 }
 
-// front gives the commands that bring host memory to what was recorded,
+// front returns the commands that bring host memory to what was recorded,
 // addresses in it to what they are on the target.
 func (m *maker) front() (list []lmb.Command, did string) {
 	var pointers []lmb.Command

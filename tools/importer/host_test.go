@@ -96,7 +96,7 @@ func TestAddressesInHostMemoryBecomeThoseOfTheReplay(t *testing.T) {
 	ring := make([]byte, 0x3000)
 	ring[0], ring[2], ring[40] = 6, 1, 1                    // Identify controller, as command 1
 	binary.LittleEndian.PutUint64(ring[24:], bus+0x2000)    // into the third page
-	binary.LittleEndian.PutUint64(ring[0x100:], bus+0x3000) // behind the memory
+	binary.LittleEndian.PutUint64(ring[0x100:], bus+0x3000) // after the memory
 	text, o := qemuTrace(
 		"w 24 4 0x10001", "w 28 4 0x43080000", "w 2c 4 0x1", "w 34 4 0x1", "w 30 4 0x43081000",
 		"r 30 8 0x143081000",
@@ -148,7 +148,7 @@ func TestControllerOfLinuxIsImportedWithItsQueues(t *testing.T) {
 	}
 }
 
-// commandTexts are the commands behind the first, in a line.
+// commandTexts are the commands after the first, in a line.
 func commandTexts(image *lmb.Image) string {
 	var list []string
 	for i := range image.Sequences[0].Commands[1:] {

@@ -12,7 +12,7 @@ import (
 // that the device writes in them.
 type hostRange struct {
 	hostStore          // what is there now
-	after     [][]byte // what was there behind each repetition
+	after     [][]byte // what was there after each repetition
 }
 
 // comparedMax is how much of host memory is compared, in bytes, times the
@@ -96,7 +96,7 @@ func (c *columns) hostRegion(r *hostRange, s span, wrote bool, who string) {
 	}
 }
 
-// addresses tells whether a word that differs is an address of host memory in each
+// addresses reports whether a word that differs is an address of host memory in each
 // repetition: a driver takes another buffer each time.
 func (c *columns) addresses(r *hostRange, s span) bool {
 	for at := s.from &^ 7; at < s.to && at+8 <= uint64(len(r.data)); at += 8 {
@@ -111,7 +111,7 @@ func (c *columns) addresses(r *hostRange, s span) bool {
 	return false
 }
 
-// waits tells whether a frame waits for something that is no output.
+// waits reports whether a frame waits for something that is no output.
 func (c *columns) waits() bool {
 	if slices.ContainsFunc(c.pieces, func(p piece) bool { return p.op == stepPoll }) {
 		return true
@@ -164,7 +164,7 @@ func hostRing(reps [][]hostStore) (s hostStore, stride int64) {
 }
 
 // follow goes through what happens to ranges of host memory, from the start of
-// the trace on, and keeps what is there behind each repetition. It tells whether
+// the trace on, and keeps what is there after each repetition. It reports whether
 // that is not too much.
 func (c *columns) follow(ranges []hostRange, wrote bool) bool {
 	size := 0
@@ -251,7 +251,7 @@ func (l *lifter) exactAt(bus uint64) *hostSpace {
 	return nil
 }
 
-// ignores tells whether what the device writes there does not matter to the
+// ignores reports whether what the device writes there does not matter to the
 // user. A replay then neither waits for it nor looks at it.
 func (l *lifter) ignores(s hostStore) bool {
 	first := l.hosts[s.host].bus + s.offset

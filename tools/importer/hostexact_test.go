@@ -216,7 +216,7 @@ func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
 		lines := append([]string{"LMRECORD 2", "DEVICE 0 15ad 07b0 0000:00:06.0",
 			"BAR 0 0 1 10000000 1000", "MEM 143080000 2000"}, strings.Split(c.list, ",")...)
 		text := strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines)-1)
-		// behind the memory's zeros and a fence
+		// after the memory's zeros and a fence
 		got := strings.Split(strings.TrimSpace(commandLines(t, text, o)), "\n")[2:]
 		if strings.Join(got, ",") != c.want {
 			t.Errorf("%s: got %q", c.list, got)

@@ -133,7 +133,7 @@ func (l *lifter) addHost(h hostSpace) {
 	l.hosts = append(l.hosts, h)
 }
 
-// learn takes what was read from host memory, and gives what the program must
+// learn takes what was read from host memory, and returns what the program must
 // have stored since the last time; what nobody had read before was there from
 // the start, as is everything where early is set.
 func (l *lifter) learn(s hostStore, early bool) (stored []hostStore) {
@@ -313,7 +313,7 @@ type hostAct struct {
 	wrote  bool  // by the device
 }
 
-// act takes a step that is one, and tells whether it is.
+// act takes a step that is one, and reports whether it is.
 func (f *finder) act(s *step, index int) bool {
 	wrote := s.touches() && f.windows[s.window].Kind == gen.WindowKindHost
 	if s.op != stepHost && !wrote {
@@ -333,9 +333,9 @@ func (f *finder) lead(at int) int {
 	return line
 }
 
-// actsOf gives what happened to host memory in a repetition from one token to
+// actsOf returns what happened to host memory in a repetition from one token to
 // another: what the program stored in front of its commands, or what the device
-// had written behind them.
+// had written after them.
 func (f *finder) actsOf(from, to int, wrote bool) (list []hostAct) {
 	if wrote {
 		from, to = from+1, to+1

@@ -18,7 +18,7 @@ type hostTensors struct {
 	*program
 	list   []int         // tensors
 	copies map[int][]int // tensors that are copied at a step
-	done   bool          // behind the frame
+	done   bool          // after the frame
 	own    []string      // warnings of outputs that the image stores itself
 }
 
@@ -134,7 +134,7 @@ func (t *tensor) overlap(host int, offset, n uint64) (from, to uint64) {
 // hold takes what is stored, as far as it lies in the tensor.
 func (t *tensor) hold(s hostStore) { s.onto(hostStore{t.host, t.Address, t.data}) }
 
-// touches tells whether a step is one that stores to an input, or gives of an
+// touches reports whether a step is one that stores to an input, or gives of an
 // output.
 func (h *hostTensors) touches(s *step, t *tensor) bool {
 	if t.role == gen.RoleInput {
@@ -156,7 +156,7 @@ func (h *hostTensors) wrote(s *step, t *tensor) (from, to uint64) {
 }
 
 // step appends a step without what tensors have of it, and copies of these. n is
-// its number. It tells whether that is done: with what is one of host memory.
+// its number. It reports whether that is done: with what is one of host memory.
 func (h *hostTensors) step(s step, n int, within bool, out *steps) bool {
 	for _, i := range h.copies[n] {
 		defer h.copy(i, out)
@@ -234,7 +234,7 @@ func (h *hostTensors) loaded(s step, within bool, out *steps) {
 	}
 }
 
-// given tells whether a step lies in an output.
+// given reports whether a step lies in an output.
 func (h *hostTensors) given(s *step) bool {
 	return slices.ContainsFunc(h.list, func(i int) bool {
 		from, to := h.wrote(s, &h.tensors[i])
@@ -322,7 +322,7 @@ func (h *hostSpace) limit(r *regions) uint64 {
 	return hostApart
 }
 
-// page gives a page. Of exact memory nothing is unknown: it begins as zeros.
+// page returns a page. Of exact memory nothing is unknown: it begins as zeros.
 func (h *hostSpace) page(offset uint64) *hostPage {
 	g := h.pages[offset/hostPageSize]
 	if g == nil {
@@ -357,7 +357,7 @@ func (h *hostSpace) parts(offset uint64, data []byte) iter.Seq[hostPart] {
 	}
 }
 
-// has tells whether it is known what is in the page where a byte of the data
+// has reports whether it is known what is in the page where a byte of the data
 // goes, and whether that is the same.
 func (p *hostPart) has(k int) (known, equal bool) {
 	at := p.at + uint64(k)

@@ -9,7 +9,7 @@
 //	host      addresses in host memory become relocations
 //	tensors   stores to an input and loads from an output become copies
 //	fold      loops that wait become polls with a deadline
-//	expect    commands are made; all other loads are held against what they gave when recorded
+//	expect    commands are made; all other loads are compared with the recorded values
 //	drop      windows are pointed only where that changes something
 //	coalesce  neighbouring accesses are copies, fills and compares
 //	fence     bulk copies are complete before anything that may depend on them
@@ -61,7 +61,7 @@ type Options struct {
 
 	DeadlineUs uint32  // of every poll; 0: ten times what the recorded loop took, at least a second
 	Poll       []Range // loads from here are always polls
-	Ignore     []Range // loads from here are carried out, whatever they give
+	Ignore     []Range // loads from here are executed, whatever they give
 
 	Inputs, Outputs []TensorSpec
 
@@ -94,7 +94,7 @@ type Report struct {
 	Frames   *Frames          `json:"frames,omitempty"` // where they were looked for
 }
 
-// String gives what was found, one line a pass and one line a warning.
+// String returns what was found, one line a pass and one line a warning.
 func (r *Report) String() string {
 	var b strings.Builder
 	if r.Frames != nil {
@@ -252,5 +252,5 @@ func (o *Options) check() error {
 	return o.checkHost()
 }
 
-// with tells whether a pass is to run.
+// with reports whether a pass is to run.
 func (p *program) with(pass string) bool { return !slices.Contains(p.o.Without, pass) }

@@ -19,7 +19,7 @@ type slot struct {
 	known  uint32   // one bit a byte of them that was stored
 	line   int      // of the last store to them
 	fresh  bool     // stored to, and no access followed
-	moved  bool     // configured anew, and no access followed that makes a step
+	moved  bool     // configured again, and no access followed that makes a step
 
 	target  fbs.TileRange // of the configuration in force
 	address uint64        // in the tile, of the recorded window's first byte
@@ -174,7 +174,7 @@ func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) 
 	return nil
 }
 
-// hole adds a step that does nothing yet, and gives its number.
+// hole adds a step that does nothing yet, and returns its number.
 func (l *lifter) hole(line int, time int64) int {
 	l.steps.add(step{line: uint32(line), time: time, count: 1, aim: -1, to: -1})
 	return l.steps.n - 1
@@ -251,7 +251,7 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	return true, l.add(&next, data)
 }
 
-// aim follows a window to where an access goes. It tells whether the program
+// aim follows a window to where an access goes. It reports whether the program
 // pointed it there, or the access leaves the page that the last one was in.
 func (l *lifter) aim(s *slot, at *aim, index int, group *boards.Group) (pointed bool) {
 	if s.window < 0 {

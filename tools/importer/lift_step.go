@@ -82,7 +82,7 @@ func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error
 	return s, true, nil
 }
 
-// behindTLB tells whether an access goes through a movable window, so that the
+// behindTLB reports whether an access goes through a movable window, so that the
 // rules of the BAR do not tell what it reaches.
 func (l *lifter) behindTLB(a *traces.Access) bool {
 	if l.board.TLB == nil {
@@ -103,7 +103,7 @@ func (l *lifter) configures(a *traces.Access) bool {
 	return ok
 }
 
-// barWindow gives the window over a BAR, or over the 4 GiB of it that hold offset.
+// barWindow returns the window over a BAR, or over the 4 GiB of it that hold offset.
 func (l *lifter) barWindow(bar uint8, offset uint64) uint16 {
 	base := offset &^ (fbs.WindowMax - 1)
 	for i := range l.windows {
@@ -256,7 +256,7 @@ func mirror(v, size uint8) uint8 {
 	return v
 }
 
-// tileMemory tells whether a range is memory in every tile that a window reaches.
+// tileMemory reports whether a range is memory in every tile that a window reaches.
 func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
 	for _, k := range a.kinds {
 		if k == 0 || l.chip.Grid.Memory(k, address, size) == nil {

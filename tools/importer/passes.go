@@ -11,7 +11,7 @@ import (
 )
 
 // point points the window of a step, where it does not show yet what the step
-// accesses; of a mark behind a configuration that of the access behind it.
+// accesses; of a mark after a configuration that of the access after it.
 func (m *maker) point(i int) {
 	for m.steps.at(i).is(pointedStep) && m.steps.at(i).op == stepMark && i+1 < m.steps.n {
 		i++
@@ -33,7 +33,7 @@ func (p *program) pointTo(window uint16, at int32) *lmb.Command {
 		Value: a.address, Mask: a.target.Pack()}}
 }
 
-// fencer puts a store fence behind every run of bulk copies: they may go
+// fencer puts a store fence after every run of bulk copies: they may go
 // through a write-combining mapping, and what comes next may start the device,
 // move the window they went through, or read them back. So it does between
 // stores to host memory and the device, and between a wait in host memory and
@@ -45,7 +45,7 @@ type fencer struct {
 	n      int
 }
 
-// before tells whether a fence belongs in front of a command.
+// before reports whether a fence belongs in front of a command.
 func (f *fencer) before(p *program, c *lmb.Command) bool {
 	if c.Opcode == lmb.OpcodeMark {
 		return false
@@ -68,7 +68,7 @@ func (f *fencer) before(p *program, c *lmb.Command) bool {
 	return fence
 }
 
-// end puts a fence behind the last command where one is due.
+// end puts a fence after the last command where one is due.
 func (f *fencer) end(m *maker) {
 	if (f.bulk || f.wrote) && m.with("fence") {
 		m.emitFence()
@@ -128,7 +128,7 @@ type hold struct {
 	offset uint32 // of the reset register
 }
 
-// isReset tells whether a step accesses the register that holds the cores of a
+// isReset reports whether a step accesses the register that holds the cores of a
 // tile in reset.
 func (p *program) isReset(at *aim, s *step) bool {
 	cores := at.kinds[0] == chips.Tensix || at.kinds[0] == chips.Ethernet

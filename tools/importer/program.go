@@ -133,7 +133,7 @@ var addressRegisters = []struct {
 	{"edu", 0, 0x88, 0x40000, 0x40fff, "the DMA destination address"},
 }
 
-// takesAddresses tells whether a register is one of them.
+// takesAddresses reports whether a register is one of them.
 func takesAddresses(board string, bar uint8, offset uint64) bool {
 	for _, h := range addressRegisters {
 		if h.board == board && h.bar == bar && offset >= h.offset && offset < h.offset+8 {

@@ -343,7 +343,7 @@ func TestUnknownFormatAndPassAreUsage(t *testing.T) {
 	}
 }
 
-// QEMU numbers regions anew in each run: what one trace has taught is not held
+// QEMU numbers regions again in each run: what one trace has taught is not held
 // against the next.
 func TestOptionsServeForSeveralTraces(t *testing.T) {
 	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})

@@ -132,7 +132,7 @@ expect host0+0x20 w4 0xdeadbeef mask 0xffffffff
 	}
 }
 
-// Regions that nothing reaches leave nothing behind; without the iATU's rule no
+// Regions that nothing reaches leave nothing in the image; without the iATU's rule no
 // image could be loaded. A trace that does not tell what the device reached
 // says so.
 func TestRegionsThatNothingReachesAreDropped(t *testing.T) {

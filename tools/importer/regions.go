@@ -47,7 +47,7 @@ func newRegions(b *boards.Board) *regions {
 	return r
 }
 
-// covers tells whether an access is of the registers.
+// covers reports whether an access is of the registers.
 func (r *regions) covers(a *traces.Access, size uint64) bool {
 	return r.Regions > 0 && a.Bar == r.Bar && a.Offset+size > r.Offset &&
 		a.Offset < r.Offset+uint64(r.Regions)*r.Stride
@@ -79,7 +79,7 @@ func (r *regions) access(a *traces.Access) error {
 
 func (r *regions) stride() uint32 { return uint32(r.Stride) }
 
-// get gives an outbound region, if it is enabled.
+// get returns an outbound region, if it is enabled.
 func (r *regions) get(number uint32) (g region, ok bool) {
 	register := func(at uint32) uint64 { return uint64(r.registers[number*r.stride()+at]) }
 	if register(iatuControl)&iatuEnable == 0 {
@@ -95,7 +95,7 @@ func (r *regions) get(number uint32) (g region, ok bool) {
 	return g, limit >= g.base
 }
 
-// all gives the regions that are enabled now.
+// all returns the regions that are enabled now.
 func (r *regions) all() iter.Seq[region] {
 	return func(yield func(region) bool) {
 		for number := range uint32(r.Regions) {

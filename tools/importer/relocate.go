@@ -10,7 +10,7 @@ import (
 )
 
 // relocator makes a relocation of every store of an address in host memory. Loads
-// of one are carried out and not held against the recording.
+// of one are executed and not compared with the recording.
 type relocator struct {
 	*program
 	out           outcome
@@ -64,7 +64,7 @@ func (r *relocator) lacking() error {
 	return nil
 }
 
-// relocates tells whether a stored value is an address of host memory there.
+// relocates reports whether a stored value is an address of host memory there.
 func (r *relocator) relocates(s *step, value uint64) (index int, inside uint64) {
 	index, inside = r.hostAddress(value, s.width)
 	if index >= 0 && r.hosts[index].bus == 0 && !r.hosts[index].whole &&
@@ -206,7 +206,7 @@ func (r *relocator) inHalves(a, b *step) bool {
 	return true
 }
 
-// halfOf tells whether two stores may be of one register.
+// halfOf reports whether two stores may be of one register.
 func (s *step) halfOf(o *step) bool {
 	word := func(s *step) bool {
 		return s.op == stepStore && s.width == 4 && s.count == 1 &&

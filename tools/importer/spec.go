@@ -38,7 +38,7 @@ func (p Place) String() string {
 	return ""
 }
 
-// in gives a place that is in no tile and not named the BAR that it is in.
+// in returns a place that is in no tile and not named the BAR that it is in.
 func (p Place) in(bar uint8) Place {
 	if !p.Tile && !p.Named && !p.Bus {
 		p.Named, p.Bar = true, bar

@@ -54,7 +54,7 @@ const (
 	pointedStep
 )
 
-// touches tells whether a step accesses the device.
+// touches reports whether a step accesses the device.
 func (s *step) touches() bool { return s.op >= stepStore && s.op <= stepPoll }
 
 func (s *step) is(flag uint8) bool { return s.flags&flag != 0 }
@@ -133,7 +133,7 @@ func (l *steps) cut(n int) {
 	}
 }
 
-// rewrite has do append each step to the list anew, or others in its place.
+// rewrite has do append each step to the list again, or others in its place.
 func (l *steps) rewrite(do func(s *step, out *steps) error) error {
 	old := l.chunks
 	*l = steps{}
@@ -186,7 +186,7 @@ func (a *arena) bytes(at, size uint64) []byte {
 }
 
 // extend appends to the size bytes at a place, if they are the last and room
-// is left behind them.
+// is left after them.
 func (a *arena) extend(at, size uint64, data []byte) bool {
 	c := &a.chunks[at>>32]
 	if at>>32 != uint64(len(a.chunks)-1) || at&(1<<32-1)+size != uint64(len(*c)) ||

@@ -43,7 +43,7 @@ func (t *tensor) span() string {
 	return text
 }
 
-// mixed tells whether any is set, and whether all are alike.
+// mixed reports whether any is set, and whether all are alike.
 func mixed(list []bool) (some, alike bool) {
 	some = slices.Contains(list, true)
 	return some, !some || !slices.Contains(list, false)
@@ -68,7 +68,7 @@ func (t *tensor) missingRanges() string {
 	return strings.Join(list, ", ")
 }
 
-// imageTensors gives the tensors with the recorded data: the default of an
+// imageTensors returns the tensors with the recorded data: the default of an
 // input, the golden data of an output.
 func (p *program) imageTensors() (list []lmb.Tensor) {
 	for i := range p.tensors {
@@ -109,7 +109,7 @@ func (a *assigner) stored(s *step, index int) {
 	}
 }
 
-// takes tells whether a step that reaches a tensor is one of its own: of one that
+// takes reports whether a step that reaches a tensor is one of its own: of one that
 // begins at a line the first store to each byte, and loads of what that left. all
 // is false where parts of the step are not.
 func (t *tensor) takes(s *step, address uint64) (taken, all bool) {
@@ -128,7 +128,7 @@ func (t *tensor) takes(s *step, address uint64) (taken, all bool) {
 	return s.lineOf(s.run()-1) >= t.Line && (!some || !alike), s.lineOf(0) >= t.Line && !some
 }
 
-// within gives the bytes of a tensor that a step reaches.
+// within returns the bytes of a tensor that a step reaches.
 func (t *tensor) within(s *step, address uint64) (from, to uint64) {
 	end := t.Address + t.size
 	return min(max(address, t.Address), end) - t.Address,

@@ -133,7 +133,7 @@ func (p *program) checkPlace(who string, place Place) error {
 	return nil
 }
 
-// at gives the address that a step accesses in a place; ok is false where it
+// at returns the address that a step accesses in a place; ok is false where it
 // accesses another.
 func (p *program) at(s *step, place Place) (address uint64, ok bool) {
 	if s.aim >= 0 {
@@ -234,7 +234,7 @@ func (a *assigner) tensorWith(s *step, role gen.Role) (index int, whole bool, er
 	return index, whole, nil
 }
 
-// inRange tells whether a step accesses one of the ranges, and whether all of
+// inRange reports whether a step accesses one of the ranges, and whether all of
 // it does that, or nothing.
 func (p *program) inRange(s *step, ranges []Range) (in, all bool) {
 	all = true
@@ -319,7 +319,7 @@ func (a *assigner) use(out *steps, s step, index int) error {
 	return nil
 }
 
-// take takes one byte into a tensor. An input is stored anew in every pass of
+// take takes one byte into a tensor. An input is stored again in every pass of
 // a workload, but then with the same data, or it is no input of the whole. Of
 // an output the last load counts: that is also what a replay gives.
 func (a *assigner) take(out *steps, t *tensor, line, index int, offset uint64, value byte) error {

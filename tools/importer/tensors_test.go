@@ -27,9 +27,9 @@ func tensors(t *testing.T, specs ...string) (o Options) {
 func TestStoresToAnInputAndLoadsFromAnOutputBecomeCopies(t *testing.T) {
 	text := l1(
 		access("W", 8, wh166+0x100, 0x0807060504030201), access("W", 4, wh166+0x108, 0x0c0b0a09),
-		access("W", 4, wh166+0x10c, 0x55), // behind the input
+		access("W", 4, wh166+0x10c, 0x55), // after the input
 		access("R", 4, wh166+0x200, 0x11), access("R", 4, wh166+0x204, 0x22),
-		access("R", 4, wh166+0x208, 0x33), // behind the output
+		access("R", 4, wh166+0x208, 0x33), // after the output
 	)
 	image, report := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,3",
 		"out d=1,1,0x200,int16,2x2"))

@@ -123,10 +123,10 @@ func (f *finder) add(s *step, o occurrence) {
 	f.ids, f.where = append(f.ids, id), append(f.where, o)
 }
 
-// of gives the step of a token.
+// of returns the step of a token.
 func (f *finder) of(at int) *step { return f.steps.at(int(f.where[at].step)) }
 
-// stores tells whether a token is a store.
+// stores reports whether a token is a store.
 func (f *finder) stores(at int) bool {
 	op := f.of(at).op
 	return op == stepStore || op == stepRelocate
@@ -138,7 +138,7 @@ func (f *finder) lineOf(at int) int { return f.of(at).lineOf(f.where[at].first) 
 // lastLine is the last line of a token, as far as it is known.
 func (f *finder) lastLine(at int) int { return f.of(at).lineOf(max(f.where[at].end, 1) - 1) }
 
-// splits tells whether a token begins in the middle of a line.
+// splits reports whether a token begins in the middle of a line.
 func (f *finder) splits(at int) bool {
 	return at > 0 && f.lineOf(at) == f.lastLine(at-1)
 }

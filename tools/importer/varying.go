@@ -72,7 +72,7 @@ func (c *columns) take(v Varying, values [][]byte, first *piece) {
 	c.c.Varies = append(c.c.Varies, v)
 }
 
-// twice tells whether what differs is part of another that does: the same data
+// twice reports whether what differs is part of another that does: the same data
 // is stored, or loaded, twice.
 func (c *columns) twice(v *Varying) bool {
 	for i := range c.c.Varies {
@@ -92,7 +92,7 @@ func (c *columns) twice(v *Varying) bool {
 	return false
 }
 
-// given tells whether the user has named a tensor there.
+// given reports whether the user has named a tensor there.
 func (c *columns) given(v *Varying) bool {
 	list := c.o.Inputs
 	if v.Role == "output" {
@@ -104,7 +104,7 @@ func (c *columns) given(v *Varying) bool {
 	})
 }
 
-// readBack tells whether a load gives what the frame stored there before.
+// readBack reports whether a load gives what the frame stored there before.
 func (c *columns) readBack(p *piece, address uint64, values [][]byte) bool {
 	for _, b := range c.patches(stepStore) {
 		last := b[len(b)-1].end()
@@ -151,7 +151,7 @@ func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) st
 const countsMin = 3
 
 // counts says how small values go from repetition to repetition, empty if they
-// do not count. Where they begin anew, the candidate learns after how many.
+// do not count. Where they begin again, the candidate learns after how many.
 func (c *columns) counts(values [][]byte) string {
 	times := c.c.run.Times()
 	if times < countsMin || len(values[0]) > 8 {
@@ -233,8 +233,8 @@ func (c *columns) countsInside(v *Varying, values [][]byte) {
 	}
 }
 
-// progression tells whether numbers go by one step, perhaps with turns: then
-// all are below turn, where they begin anew.
+// progression reports whether numbers go by one step, perhaps with turns: then
+// all are below turn, where they begin again.
 func progression(list []uint64, width uint64) (step, turn uint64, ok bool) {
 	steps := map[uint64]int{}
 	for i := range list[1:] {
@@ -268,7 +268,7 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// follows tells whether small values are those that the frame read in the same
+// follows reports whether small values are those that the frame read in the same
 // place before, but for bits that are always changed.
 func (c *columns) follows(p *piece, address uint64, values [][]byte) bool {
 	if len(values[0]) > 8 {
@@ -292,7 +292,7 @@ func (c *columns) follows(p *piece, address uint64, values [][]byte) bool {
 	return false
 }
 
-// storedAgain tells whether the frame stores other data to the same bytes, and
+// storedAgain reports whether the frame stores other data to the same bytes, and
 // notes where it does so all the time, with what differs from frame to frame.
 func (c *columns) storedAgain(b patch, v *Varying, values [][]byte) (again bool) {
 	address, size, differ := v.Address, v.Size, uint64(0)

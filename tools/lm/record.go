@@ -7,7 +7,6 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,11 +61,7 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.watch, "watch", nil,
 		"FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at "+
 			"the program's next load")
-	protect := "huge"
-	if runtime.GOARCH != "amd64" {
-		protect = "none" // a recording of DPDK has stores of the program as the device's
-	}
-	flags.StringVar(&f.protect, "protect", protect,
+	flags.StringVar(&f.protect, "protect", "huge",
 		"host memory that the program stores to only through lm, so that the record knows who "+
 			"wrote: huge (its huge pages), all or none")
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")

@@ -76,7 +76,7 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %v", e.Line, e.Column, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Incomplete tells that an error is ErrCut or ErrGap, about a recording that is
+// Incomplete reports whether an error is ErrCut or ErrGap, about a recording that is
 // sound as far as it goes.
 func Incomplete(err error) bool { return errors.Is(err, ErrCut) || errors.Is(err, ErrGap) }
 
@@ -103,7 +103,7 @@ func ReadDevice(r io.Reader, device string) (*Capture, error) {
 	return capture, err
 }
 
-// Each gives the header of a recording, without records, and then every record
+// Each returns the header of a recording, without records, and then every record
 // of a device: VVVV:DDDD, or its name; empty: there is only one. Of version 2
 // the header has the BARs when all is read. What is behind Data is the callee's.
 // The error is an *Error, that of r, or the first that a function gave, after
@@ -141,7 +141,7 @@ type parser struct {
 	line   int
 	fields []string
 	taken  int  // of fields
-	long   bool // the line goes on behind the last field, which is cut
+	long   bool // the line continues after the last field, which is cut
 }
 
 // fail names the field that was taken last.

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// gcc builds a file once and gives its path.
+// gcc builds a file once and returns its path.
 func gcc(t *testing.T, name string, arguments ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {

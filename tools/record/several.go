@@ -13,7 +13,7 @@ var ErrCut = errors.New("the recording has no END line: the program ended, or th
 // ErrGap is in the error of a recording in which something is missing.
 var ErrGap = errors.New("the recording is not whole")
 
-// several is what version 2 tells of devices and BARs, each numbered from 0 in
+// several has the devices and BARs of version 2, each numbered from 0 in
 // the order they are met.
 type several struct {
 	wanted  string // device, empty: the only one

@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"errors"
+	"math/bits"
 	"runtime/debug"
 	"unsafe"
 
@@ -32,21 +33,21 @@ func newView(fd int, offset, size uint64) (*view, error) {
 	return &view{base, size, 0, offset}, nil
 }
 
-// mode tells what a descriptor was opened for.
+// mode reports whether a descriptor was opened to read and to write.
 func mode(fd int) (read, write bool) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	flags &= unix.O_ACCMODE
 	return err == nil && flags != unix.O_WRONLY, err == nil && flags == unix.O_RDWR
 }
 
-// use begins one use. Memory of a program itself has no view.
+// use begins one use. v is nil for memory that is reached by /proc/PID/mem.
 func (v *view) use() {
 	if v != nil {
 		v.uses++
 	}
 }
 
-// drop ends one use. The last one unmaps: an open mapping keeps a device from being closed.
+// drop ends one use. The last one unmaps the view: a mapping keeps a device open.
 func (v *view) drop() {
 	if v == nil {
 		return
@@ -56,28 +57,42 @@ func (v *view) drop() {
 	}
 }
 
-// bytes is all of a view of memory, which others write meanwhile. A file that has
-// been cut faults: caught.
+// bytes returns all of a view of memory, which others write at the same time. Reading it
+// faults if the file has become shorter: the reader calls caught.
 func (v *view) bytes() []byte { return unsafe.Slice((*byte)(v.base), v.size) }
 
-// errBus is what a device or a file that ends answers to an access: the program
-// would have got SIGBUS.
+// errBus is the error of an access for which the program would have got SIGBUS: of a device,
+// or beyond the end of a file.
 var errBus = errors.New("bus fault")
 
-// load makes one access of len(data) bytes, 1 to 64.
+// load makes one access if the processor has one of len(data) bytes: 1, 2, 4, 8, 16, and
+// on amd64 32 and 64. It makes several for other lengths.
 func (v *view) load(at uint64, data []byte) (err error) {
 	defer caught(&err)()
-	loadDevice(unsafe.Add(v.base, at), &data[0], len(data))
+	for len(data) > 0 {
+		n := widestAccess(len(data))
+		loadDevice(unsafe.Add(v.base, at), &data[0], n)
+		at, data = at+uint64(n), data[n:]
+	}
 	return nil
 }
 
+// store makes accesses of the same widths as load.
 func (v *view) store(at uint64, data []byte) (err error) {
 	defer caught(&err)()
-	storeDevice(unsafe.Add(v.base, at), &data[0], len(data))
+	for len(data) > 0 {
+		n := widestAccess(len(data))
+		storeDevice(unsafe.Add(v.base, at), &data[0], n)
+		at, data = at+uint64(n), data[n:]
+	}
 	return nil
 }
 
-// caught makes an error of a fault until the function it gives is called.
+// widestAccess returns the width of the widest access of at most n bytes.
+func widestAccess(n int) int { return min(1<<(bits.Len(uint(n))-1), mostWidth) }
+
+// caught has faults of the goroutine end in an error, until the function that it returns
+// is called.
 func caught(err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
@@ -97,7 +112,7 @@ func caught(err *error) func() {
 //go:noescape
 func loadDevice(device unsafe.Pointer, data *byte, width int)
 
-// storeDevice is the other way.
+// storeDevice writes width bytes in one access, as loadDevice reads them.
 //
 //go:noescape
 func storeDevice(device unsafe.Pointer, data *byte, width int)

@@ -29,7 +29,7 @@ type bar struct {
 	base, size uint64
 }
 
-// File is a file that stands for a BAR.
+// File is a file that represents a BAR.
 type File struct {
 	Path           string // as /proc/PID/fd has it; memfd:NAME for one without
 	Bar            int
@@ -39,7 +39,7 @@ type File struct {
 	Bus    uint64 // of its first byte, as the device has it
 }
 
-// is tells whether a path, as /proc has it, is the file's.
+// is reports whether a path, as /proc has it, is the file's.
 func (f *File) is(path string) bool {
 	path = strings.TrimSuffix(path, " (deleted)")
 	return path == f.Path || path == "/"+f.Path
@@ -61,8 +61,8 @@ const (
 	uioPage    = 12 // UIO counts its maps in pages of the offset
 )
 
-// identify tells what a file, by the name that /proc has for a descriptor, is
-// of a device, from an offset on. nil: of none that is to be recorded.
+// identify returns what of a device a descriptor's file is, from an offset on, by the name
+// that /proc has for the descriptor. nil: it is not of a device that is recorded.
 func (r *recording) identify(t *thread, fd int, offset, length uint64) (*mapped, error) {
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
 	if err != nil {
@@ -163,7 +163,7 @@ func resources(folder string) (bars [6]struct{ base, size uint64 }, err error) {
 	return bars, nil
 }
 
-// pci gives the BAR of a device of a folder under /sys.
+// pci returns the BAR of a device of a folder under /sys.
 func (r *recording) pci(folder string, index int, offset uint64) (*mapped, error) {
 	folder, err := filepath.EvalSymlinks(folder)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *recording) pci(folder string, index int, offset uint64) (*mapped, error
 	return &mapped{r.bar(d, index, bars[index].base, bars[index].size), offset}, nil
 }
 
-// file gives the BAR that a file stands for.
+// file returns the BAR that a file stands for.
 func (r *recording) file(t *thread, fd int, f File, offset, length uint64) (*mapped, error) {
 	var info unix.Stat_t
 	if err := unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd), &info); err != nil {
@@ -236,7 +236,7 @@ func (r *recording) bar(d *device, index int, base, size uint64) *bar {
 	return b
 }
 
-// wants tells whether a device is to be recorded: all are where none is named.
+// wants reports whether a device is to be recorded: all are where none is named.
 func (o *Options) wants(name string, vendor, id uint16) bool {
 	return len(o.Devices) == 0 || slices.Contains(o.Devices, name) ||
 		slices.Contains(o.Devices, fmt.Sprintf("%04x:%04x", vendor, id))

@@ -63,7 +63,8 @@ func (r *recording) enter(t *thread) bool {
 		c.arguments[n] = *regs.argument(n)
 	}
 	c.opened, t.opened = t.opened, nil
-	if list := t.closedPages(c); c.opened == nil && len(list) > 0 && r.putOff(t, c, regs, list) {
+	pages := t.closedPages(c)
+	if c.opened == nil && len(pages) > 0 && r.postponeCall(t, c, regs, pages) {
 		return true
 	}
 	if a := t.pointedArea(c); a != nil {
@@ -79,7 +80,7 @@ func (r *recording) enter(t *thread) bool {
 	return ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0) == nil
 }
 
-// follow tells whether the end of a call matters, and changes its arguments.
+// follow reports whether the end of a call matters, and changes its arguments.
 func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 	a := &c.arguments
 	switch c.number {
@@ -113,7 +114,7 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		unix.SYS_DUP3, unix.SYS_FCNTL:
 		return true
 	case unix.SYS_EXIT_GROUP:
-		r.look(byProgram)
+		r.recordChanges(byProgram)
 	case unix.SYS_CLOSE:
 		path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, a[0]))
 		return ofVFIO(path) && r.unmaps(t, c)
@@ -132,15 +133,16 @@ func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 		c.arguments[3], int(int32(c.arguments[4])),
 		c.arguments[5]
 	over := flags&unix.MAP_FIXED != 0 && r.covers(t, c, start, start+length)
-	if c.huge = length > 0 && isHuge(t, fd, flags); c.huge {
-		return true
-	}
+	c.huge = length > 0 && isHuge(t, fd, flags)
 	if flags&unix.MAP_ANONYMOUS != 0 || length == 0 {
-		return over
+		return over || c.huge
 	}
 	m, err := r.identify(t, fd, offset, length)
 	if m != nil && m.bar == nil {
-		c.memory = m
+		c.memory, c.huge = m, false // its bus address is the one of --file
+		return true
+	}
+	if c.huge {
 		return true
 	}
 	if err == nil && m != nil {
@@ -162,7 +164,7 @@ func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 	return true
 }
 
-// covers tells whether a call takes away something that matters.
+// covers reports whether a call unmaps a BAR, or memory that a device reaches.
 func (r *recording) covers(t *thread, c *call, start, end uint64) bool {
 	huge := r.hasHuge(t.space, start, end)
 	if huge {
@@ -171,7 +173,7 @@ func (r *recording) covers(t *thread, c *call, start, end uint64) bool {
 	return huge || len(t.space.parts(start, end)) > 0
 }
 
-// take gives a descriptor of the program's as the recorder's own, or -1 where
+// take returns a descriptor of the program's as the recorder's own, or -1 where
 // its mode does not allow the mapping.
 func (r *recording) take(t *thread, fd int, prot, flags uint64) (int, error) {
 	own, err := takeDescriptor(t, fd)
@@ -255,10 +257,10 @@ func (r *recording) exit(t *thread) {
 		return
 	}
 	if c.opens != nil {
-		r.makeAgain(t, c, regs)
+		r.restartCall(t, c, regs)
 		return
 	}
-	r.closeAfter(t, c)
+	r.closePagesAfter(t, c)
 	if c.pointed != nil && callError(regs.result()) == unix.EFAULT {
 		r.badPointer(t, c)
 	}
@@ -320,7 +322,7 @@ func (r *recording) followSuccess(t *thread, c *call, regs *registers) {
 func (r *recording) exitMap(t *thread, c *call, at uint64) {
 	length, prot := pages(c.arguments[1]), c.arguments[2]
 	t.space.remove(at, at+length)
-	r.notGuarded(t.space, at, at+length)
+	r.resetProtected(t.space, at, at+length)
 	r.losesHuge(t, at, at+length)
 	if c.huge {
 		t.space.physical.mapsHuge(at, at+length)
@@ -353,7 +355,7 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 	}
 	if !failed {
 		t.space.protect(c.arguments[0], first, c.arguments[2])
-		r.notGuarded(t.space, c.arguments[0], first)
+		r.resetProtected(t.space, c.arguments[0], first)
 	}
 	for _, s := range c.rest {
 		if failed {
@@ -370,7 +372,7 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 			return
 		}
 		t.space.protect(s.start, s.end, c.arguments[2])
-		r.notGuarded(t.space, s.start, s.end)
+		r.resetProtected(t.space, s.start, s.end)
 	}
 }
 
@@ -423,7 +425,7 @@ func (r *recording) exitRemapPages(t *thread, c *call) {
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
 		case a.host != nil:
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
-			r.tell("process %d maps other memory over watched host memory at %x "+
+			r.report("process %d maps other memory over watched host memory at %x "+
 				"(remap_file_pages): it is not watched any more", t.process, a.start)
 		case to < v.offset || to+a.end-a.start > v.offset+v.size:
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
@@ -445,7 +447,7 @@ type opened struct {
 	device      string
 }
 
-// inherit gives a child the descriptors of its parent.
+// inherit returns a child the descriptors of its parent.
 func (r *recording) inherit(parent, child int) {
 	for _, o := range r.opened {
 		if o.process == parent {
@@ -454,7 +456,7 @@ func (r *recording) inherit(parent, child int) {
 	}
 }
 
-// vfioName tells which device a descriptor is: the one it was last opened as,
+// vfioName returns the device of a descriptor: the one it was last opened as,
 // else the one that has the same file behind it, else the only one there is.
 func (r *recording) vfioName(t *thread, fd int) string {
 	only, several := "", false

@@ -75,7 +75,8 @@ func words(t *thread, address uint64, n int) (list []uint32, ok bool) {
 
 func long(w []uint32, at int) uint64 { return uint64(w[at]) | uint64(w[at+1])<<32 }
 
-// mapped is told of struct vfio_iommu_type1_dma_map: argsz, flags, address, bus address, bytes.
+// mapped follows a request with struct vfio_iommu_type1_dma_map: argsz,
+// flags, address, bus address, bytes.
 func (r *recording) mapped(t *thread, c *call, _ uint64) {
 	if path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid,
 		int32(c.arguments[0]))); path == vfioFile {
@@ -91,7 +92,7 @@ func (r *recording) mapped(t *thread, c *call, _ uint64) {
 // unmaps looks at memory for the last time.
 func (r *recording) unmaps(*thread, *call) bool {
 	if slices.ContainsFunc(r.hosts.reached, func(m *reached) bool { return m.scan }) {
-		r.look(byDevice)
+		r.recordChanges(byDevice)
 	}
 	return true
 }
@@ -107,12 +108,13 @@ func (r *recording) unmapsBus(t *thread, c *call) bool {
 	last := first + min(long(w, 4)-1, ^uint64(0)-first)
 	from, to := r.hosts.overlapping(first, last)
 	if slices.ContainsFunc(r.hosts.reached[from:to], func(m *reached) bool { return m.scan }) {
-		r.lookAt(byDevice, first, last)
+		r.recordChangesBetween(byDevice, first, last)
 	}
 	return true
 }
 
-// unmapped is told of struct vfio_iommu_type1_dma_unmap: argsz, flags, bus address, bytes.
+// unmapped follows a request with struct vfio_iommu_type1_dma_unmap: argsz,
+// flags, bus address, bytes.
 func (r *recording) unmapped(t *thread, c *call, _ uint64) {
 	if w, ok := words(t, c.arguments[2], 6); ok && w[1]&2 != 0 { // VFIO_DMA_UNMAP_FLAG_ALL
 		r.unreach(t, 0, ^uint64(0))
@@ -121,8 +123,8 @@ func (r *recording) unmapped(t *thread, c *call, _ uint64) {
 	}
 }
 
-// mappedByFile is told of struct iommu_ioas_map: size, flags, space, nothing, address, bytes, bus
-// address.
+// mappedByFile follows a request with struct iommu_ioas_map: size, flags, space,
+// nothing, address, bytes, bus address.
 func (r *recording) mappedByFile(t *thread, c *call, _ uint64) {
 	r.hosts.translated = true
 	if w, ok := words(t, c.arguments[2], 10); ok {
@@ -130,17 +132,17 @@ func (r *recording) mappedByFile(t *thread, c *call, _ uint64) {
 	}
 }
 
-// unmappedByFile is told of struct iommu_ioas_unmap: size, space, bus address, bytes.
+// unmappedByFile follows a request with struct iommu_ioas_unmap: size, space, bus address, bytes.
 func (r *recording) unmappedByFile(t *thread, c *call, _ uint64) {
 	if w, ok := words(t, c.arguments[2], 6); ok {
 		r.unreach(t, long(w, 2), long(w, 4))
 	}
 }
 
-// ofVFIO tells whether a path is of a container, a group or a device.
+// ofVFIO reports whether a path is of a container, a group or a device.
 func ofVFIO(path string) bool { return path == vfioFile || strings.HasPrefix(path, "/dev/vfio/") }
 
-// closedVFIO is told that a process has closed a file of VFIO's. Where no process
+// closedVFIO follows the closing of a file of VFIO. Where no process
 // has one any more, nor a BAR mapped, no device reaches what VFIO had mapped.
 func (r *recording) closedVFIO(t *thread) {
 	for _, other := range r.threads {
@@ -159,5 +161,5 @@ func (r *recording) closedVFIO(t *thread) {
 
 func (r *recording) wasReset(t *thread, c *call, _ uint64) {
 	name := r.vfioName(t, int(int32(c.arguments[0])))
-	r.tell("process %d resets device %s: a replay does not", t.process, name)
+	r.report("process %d resets device %s: a replay does not", t.process, name)
 }

@@ -7,8 +7,8 @@
 // The program is traced by ptrace. A seccomp filter stops it at the few system
 // calls that map, unmap or open; a mapping of a BAR it gets without access,
 // and the recorder maps the same descriptor itself. Each access then faults.
-// The recorder carries out the faulting instruction (x86, a64): it makes the
+// The recorder executes the faulting instruction (x86, a64): it makes the
 // access with the same width, writes it down, sets the registers, and the
-// program goes on behind the instruction. Nothing is single-stepped, and no
-// mapping is ever opened for a moment, so threads cannot slip past.
+// program continues after the instruction. No mapping of a BAR is ever opened for a
+// moment, so threads cannot slip past.
 package recorder

@@ -100,7 +100,7 @@ func (r *recording) behind(t *thread, fd int) (*driven, error) {
 	return d, nil
 }
 
-// throughDriver tells what is mapped of the driver's file.
+// throughDriver returns the part of a device that a mapping of the driver's file has.
 func (r *recording) throughDriver(t *thread, fd int, offset, length uint64) (*mapped, error) {
 	d, err := r.behind(t, fd)
 	if d == nil || err != nil {
@@ -124,7 +124,7 @@ func (r *recording) throughDriver(t *thread, fd int, offset, length uint64) (*ma
 	return nil, errors.New("the driver has not told what it is")
 }
 
-// aside gives what is behind a request's descriptor, nil for no such device.
+// aside returns what is behind a request's descriptor, nil for no such device.
 func (r *recording) aside(t *thread, c *call, what string) *driven {
 	d, err := r.behind(t, int(int32(c.arguments[0])))
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *recording) aside(t *thread, c *call, what string) *driven {
 	return d
 }
 
-// allocated is told of a window: size, nothing, id, nothing, offset uncached, offset
+// allocated follows the allocation of a window: size, nothing, id, nothing, offset uncached, offset
 // write-combining.
 func (r *recording) allocated(t *thread, c *call, _ uint64) {
 	d := r.aside(t, c, "ALLOCATE_TLB")
@@ -142,7 +142,7 @@ func (r *recording) allocated(t *thread, c *call, _ uint64) {
 	}
 }
 
-// pointed is told where the driver has made a window point, which it does by
+// pointed follows a request by which the driver points a window, which it does by
 // stores: id, nothing, address, the corners, and four bytes and one of settings.
 // They come into the record as the program's.
 func (r *recording) pointed(t *thread, c *call, _ uint64) {
@@ -187,7 +187,7 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	}
 }
 
-// pinned is told of memory: bytes of the answer, flags, address, bytes, address
+// pinned follows a request that pins memory: bytes of the answer, flags, address, bytes, address
 // on the bus, and where the flags ask for it on the NoC.
 func (r *recording) pinned(t *thread, c *call, _ uint64) {
 	const onNoC = 2
@@ -202,7 +202,7 @@ func (r *recording) pinned(t *thread, c *call, _ uint64) {
 	r.reach(t, long(w, 2), long(w, 4), bus)
 }
 
-// unpinned is told of memory by its address.
+// unpinned follows a request that unpins memory, by its address.
 func (r *recording) unpinned(t *thread, c *call, _ uint64) {
 	w, ok := words(t, c.arguments[2], 4)
 	if !ok {
@@ -222,14 +222,14 @@ func (r *recording) unpinned(t *thread, c *call, _ uint64) {
 
 func (r *recording) driverReset(t *thread, c *call, _ uint64) {
 	w, _ := words(t, c.arguments[2], 2)
-	r.tell("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay does not",
-		t.process, w[1])
+	r.report("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay "+
+		"does not", t.process, w[1])
 }
 
-// driverMemory is told of memory: six words, its address on the bus, offset in the
-// file, and bytes. A mapping of it is none of a BAR.
+// driverMemory follows the allocation of memory of the driver: six words, its
+// address on the bus, offset in the file, and bytes. A mapping of it is none of a BAR.
 func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
-	r.tell("process %d has memory of the driver's own (ALLOCATE_DMA_BUF), which is not followed",
+	r.report("process %d has memory of the driver's own (ALLOCATE_DMA_BUF), which is not followed",
 		t.process)
 	d := r.aside(t, c, "ALLOCATE_DMA_BUF")
 	if w, ok := words(t, c.arguments[2], 11); ok && d != nil {
@@ -238,6 +238,6 @@ func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
 }
 
 func (r *recording) driverCleanup(t *thread, c *call, _ uint64) {
-	r.tell("process %d leaves the driver a store to make when it ends (SET_NOC_CLEANUP): a "+
+	r.report("process %d leaves the driver a store to make when it ends (SET_NOC_CLEANUP): a "+
 		"replay makes its own", t.process)
 }

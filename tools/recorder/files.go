@@ -43,12 +43,12 @@ var movers = map[uint64]struct{ store, offset, vector bool }{
 var between = map[uint64][2]int{unix.SYS_SENDFILE: {0, 1}, unix.SYS_SPLICE: {0, 2},
 	unix.SYS_COPY_FILE_RANGE: {0, 2}}
 
-// openedFile is told of a descriptor. Of one that is a device's, calls that move data stop the
+// openedFile follows a new descriptor. Of one that is a device's, calls that move data stop the
 // program from now on.
 func (r *recording) openedFile(t *thread, fd uint64) {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
 	if memoryFile.MatchString(path) {
-		r.tell("process %d opens %s: accesses to a BAR through it are not recorded", t.process,
+		r.report("process %d opens %s: accesses to a BAR through it are not recorded", t.process,
 			path)
 	}
 	if pagemapFile.MatchString(path) {
@@ -67,7 +67,7 @@ func (r *recording) openedFile(t *thread, fd uint64) {
 	t.space.stops[fd] = true
 }
 
-// functionFile tells whether a path is a file that acts on a PCI function.
+// functionFile reports whether a path is a file that acts on a PCI function.
 func functionFile(path string) bool {
 	folder, name := filepath.Split(path)
 	if !strings.HasPrefix(path, "/sys/") || !function.MatchString(filepath.Base(folder)) {
@@ -109,8 +109,8 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 		way := map[bool]string{false: "loads from ", true: "stores to "}[m.store] + path
 		if !r.byCall[way] {
 			r.byCall[way] = true
-			r.tell("process %d %s by a system call: of such a file, what it maps alone is recorded",
-				t.process, way)
+			r.report("process %d %s by a system call: of such a file, what it maps alone is "+
+				"recorded", t.process, way)
 		}
 		return false
 	default:
@@ -131,7 +131,7 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 // space lets it on the bus.
 func (r *recording) begins(m *moved) {
 	if m.store {
-		r.look(byProgram)
+		r.recordChanges(byProgram)
 	}
 }
 
@@ -147,7 +147,7 @@ func (r *recording) exitMove(t *thread, c *call, n uint64) {
 	const most = 64 << 10 // bytes of a piece
 	m := *c.moved
 	if m.store {
-		defer func() { r.closePages(t).mark() }()
+		defer func() { r.closePages(t).markClosed() }()
 		r.locates(t) // not before the call: a thread makes no other on its way into one
 	}
 	for list := buffers(t, c, n); n > 0; {
@@ -178,9 +178,10 @@ func (r *recording) moved(t *thread, m *moved, data []byte) {
 		index, _ := strconv.Atoi(strings.TrimSuffix(m.file[len("resource"):], "_wc"))
 		r.movedBar(t, m, index, m.at, data)
 	case m.store && m.file != "vfio":
-		r.tell("process %d stores to %s of device %s: a replay does not", t.process, m.file, m.name)
+		r.report("process %d stores to %s of device %s: a replay does not", t.process, m.file,
+			m.name)
 	case m.store:
-		r.tell("process %d stores %x to region %d of device %s, at %x: a replay does not",
+		r.report("process %d stores %x to region %d of device %s, at %x: a replay does not",
 			t.process, data, index, m.name, at)
 	}
 }

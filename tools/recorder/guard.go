@@ -19,12 +19,12 @@ import (
 // program gets the page back until the next store to a BAR, and the record says
 // that what the device writes there meanwhile counts as the program's.
 
-// Protect says which host memory is protected so.
+// Protect selects the host memory that is protected in this way.
 type Protect uint8
 
 // The kinds of Protect.
 const (
-	ProtectHuge Protect = iota // what lies in huge pages
+	ProtectHuge Protect = iota // memory in huge pages
 	ProtectAll
 	ProtectNone
 )
@@ -34,9 +34,9 @@ const (
 const guardStores = 2048
 
 // guard is the state of the pages of an area of protected memory. They are closed,
-// so that stores to them fault, or open.
+// which makes stores to them fault, or open.
 type guard struct {
-	owner  *space          // whose memory the device reaches: a child has a copy of the area
+	owner  *space          // memory that the device reaches: a child has a copy of the area
 	unit   uint64          // bytes of a page
 	open   map[uint64]bool // by the address of the page
 	stores map[uint64]int  // executed in a page since it was closed
@@ -52,14 +52,14 @@ func (g *guard) copy() *guard {
 	return &guard{owner: g.owner, unit: g.unit, open: maps.Clone(g.open), stores: map[uint64]int{}}
 }
 
-// closes reports whether an address is in a closed page.
-func (s *space) closes(address uint64) bool {
+// isClosedAt reports whether an address is in a closed page.
+func (s *space) isClosedAt(address uint64) bool {
 	a := s.find(address)
 	return a != nil && a.isClosed(address)
 }
 
-// opens reports whether an address is in a protected page that is open.
-func (s *space) opens(address uint64) bool {
+// isOpenAt reports whether an address is in a protected page that is open.
+func (s *space) isOpenAt(address uint64) bool {
 	a := s.find(address)
 	return a != nil && a.guard != nil && !a.isClosed(address)
 }
@@ -68,23 +68,23 @@ func (a *area) isClosed(address uint64) bool {
 	return a.guard != nil && !a.guard.open[a.guard.page(address)]
 }
 
-// lookBeforeStore writes down what has changed in host memory before a thread's
+// recordBeforeStore writes down what has changed in host memory before a thread's
 // store to a BAR, after which the device may write there. Pages are closed for the
 // program first, so that no store of another thread falls between.
-func (r *recording) lookBeforeStore(t *thread) {
+func (r *recording) recordBeforeStore(t *thread) {
 	closed := r.closePages(t)
-	r.look(byProgram)
-	closed.mark()
+	r.recordChanges(byProgram)
+	closed.markClosed()
 }
 
-// closing is pages that the program cannot store to any more, and that count as
-// open until what it has stored is written down.
+// closing is a list of pages that the program cannot store to any more. They count as
+// open until the record has what the program stored to them.
 type closing []struct {
 	*guard
 	page uint64
 }
 
-func (c closing) mark() {
+func (c closing) markClosed() {
 	for _, p := range c {
 		delete(p.open, p.page)
 		delete(p.stores, p.page)
@@ -93,10 +93,10 @@ func (c closing) mark() {
 
 // closePages closes all open pages of a thread's memory that a device reaches.
 func (r *recording) closePages(t *thread) (list closing) {
-	if t.space.released || r.hosts.over {
+	if t.space.released || r.hosts.overLimit {
 		return nil
 	}
-	r.guardNew(t)
+	r.protectNewMemory(t)
 	for i := range t.space.areas {
 		if a := &t.space.areas[i]; a.guard != nil && a.guard.owner == t.space &&
 			len(a.guard.open) > 0 {
@@ -130,8 +130,8 @@ func (r *recording) closeRange(t *thread, a *area, start, end uint64) (list clos
 	return list
 }
 
-// guardNew makes areas of the memory that devices reach and that has none yet.
-func (r *recording) guardNew(t *thread) {
+// protectNewMemory adds areas for memory that devices reach and that has no areas yet.
+func (r *recording) protectNewMemory(t *thread) {
 	if !slices.ContainsFunc(r.hosts.reached, func(m *reached) bool {
 		return !m.watched && m.guarded < m.size()
 	}) {
@@ -141,34 +141,37 @@ func (r *recording) guardNew(t *thread) {
 		if m.watched || m.guarded >= m.size() {
 			continue
 		}
-		from, tid := m.start+m.guarded, r.threadOf(m.space)
+		from, tid := m.start+m.guarded, t.tid
+		if m.space != t.space {
+			tid = r.threadOf(m.space)
+		}
 		m.guarded = m.size()
 		for at := from; at < m.start+m.size(); {
-			p, err := placeOf(tid, at)
+			p, err := mappingAt(tid, at)
 			if err != nil {
 				break // the program has unmapped it
 			}
-			huge := p.hugePage(tid)
+			huge := p.hugePageSize(tid)
 			wanted := huge > 0 || r.options.Protect == ProtectAll
-			if reason := r.guardPlace(t, m, &p, at, huge); reason != "" && wanted && !m.mixed {
+			if reason := r.protectMapping(t, m, &p, at, huge); reason != "" && wanted && !m.mixed {
 				m.mixed = true
 				pages := ""
 				if huge > 0 {
 					pages = "is in huge pages, and "
 				}
-				r.tell("host memory at bus address %x, %d bytes, %s%s: what "+
-					"a device writes there counts as the program's where both "+
-					"write to one page", m.bus, m.size(), pages, reason)
+				r.report("host memory at bus address %x, %d bytes, %s%s: what a device writes "+
+					"there counts as the program's where both write to one page", m.bus, m.size(),
+					pages, reason)
 			}
 			at = p.end
 		}
 	}
-	r.stopGuarded(t)
+	r.stopCallsWithPointers(t)
 }
 
-// stopGuarded has system calls stop that get a pointer to protected memory. What
-// cannot be protected against them is not protected.
-func (r *recording) stopGuarded(t *thread) {
+// stopCallsWithPointers has the kernel stop system calls that get a pointer to protected
+// memory. Memory for which it cannot is not protected any more.
+func (r *recording) stopCallsWithPointers(t *thread) {
 	areas := slices.DeleteFunc(slices.Clone(t.space.areas),
 		func(a area) bool { return a.guard == nil })
 	for i := 0; i < len(areas); {
@@ -177,17 +180,19 @@ func (r *recording) stopGuarded(t *thread) {
 			end = areas[i].end
 		}
 		if !r.stopPointers(t, start, end) {
-			r.unguard(t, start, end)
-			r.tell("host memory of process %d at %x, %d bytes, is not protected: it has too many "+
-				"mappings; what a device writes there counts as the "+
-				"program's where both write to one page", t.process, start, end-start)
+			r.endProtection(t, start, end)
+			r.report("host memory of process %d at %x, %d bytes, is not protected: it has too "+
+				"many mappings; what a device writes there counts as the program's where both "+
+				"write to one page", t.process, start, end-start)
 		}
 	}
 }
 
-// guardPlace makes areas with open pages of the part of m that lies in a mapping,
-// from an address on. The reason says why it cannot.
-func (r *recording) guardPlace(t *thread, m *reached, p *place, from, huge uint64) (reason string) {
+// protectMapping adds areas with open pages for the part of m that lies in a mapping,
+// beginning at an address. If it cannot, it returns the reason.
+func (r *recording) protectMapping(
+	t *thread, m *reached, p *place, from, huge uint64,
+) (reason string) {
 	all := r.options.Protect == ProtectAll
 	switch {
 	case p.prot&unix.PROT_WRITE == 0:
@@ -227,10 +232,11 @@ func (r *recording) guardPlace(t *thread, m *reached, p *place, from, huge uint6
 	return ""
 }
 
-// giveBack gives the program the pages between two addresses back, after what its
-// device has written there. why: the record says that from here on the two are not
-// told apart; empty: they are closed again before the program goes on.
-func (r *recording) giveBack(t *thread, a *area, start, end uint64, why string) error {
+// openPagesAgain opens the pages between two addresses to stores of the program, after the
+// record has what the device wrote there. If why is not empty, the record says that from
+// here on program and device are not distinguished, and why. If it is empty, the pages are
+// closed again before the program continues.
+func (r *recording) openPagesAgain(t *thread, a *area, start, end uint64, why string) error {
 	g := a.guard
 	start, end = max(g.page(start), a.start), min((end+g.unit-1)&^(g.unit-1), a.end)
 	bus := uint64(0)
@@ -240,7 +246,7 @@ func (r *recording) giveBack(t *thread, a *area, start, end uint64, why string) 
 			continue
 		}
 		bus = m.bus + first - m.start
-		r.lookAt(byDevice, bus, m.bus+last-m.start-1)
+		r.recordChangesBetween(byDevice, bus, m.bus+last-m.start-1)
 	}
 	if _, err := r.inject(t, unix.SYS_MPROTECT, start, end-start, a.prot); err != nil {
 		return err
@@ -250,14 +256,14 @@ func (r *recording) giveBack(t *thread, a *area, start, end uint64, why string) 
 	}
 	if key := fmt.Sprintf("open %x", bus); why != "" && bus != 0 && !r.byCall[key] {
 		r.byCall[key] = true
-		r.tell("host memory at bus address %x: until the next store to a BAR, what a device "+
+		r.report("host memory at bus address %x: until the next store to a BAR, what a device "+
 			"writes in this page counts as the program's: %s", bus, why)
 	}
 	return nil
 }
 
-// storeFaulted handles a store of a thread to a closed page. false: the fault is
-// the program's own.
+// storeFaulted handles a store of a thread to a closed page. It returns false if the fault
+// is the program's own.
 func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 	fault := info.address()
 	regs, err := registersOf(t.tid)
@@ -266,7 +272,7 @@ func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 		return false
 	}
 	if !a.isClosed(fault) {
-		return true // another thread has had the page opened: the store comes again
+		return true // the page was opened for another thread: the thread repeats the store
 	}
 	g, at := a.guard, a.guard.page(fault)
 	why := ""
@@ -276,27 +282,27 @@ func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 		why = fmt.Sprintf("it has more than %d stores", guardStores)
 	}
 	if a = t.space.find(fault); why != "" && a != nil && a.guard != nil { // areas may have moved
-		return r.giveBack(t, a, at, at+1, why) == nil
+		return r.openPagesAgain(t, a, at, at+1, why) == nil
 	}
 	return true
 }
 
-// storeGuarded makes a store of the program's to protected memory. What the device
-// has written in the same words is written down before.
+// storeGuarded makes a store of the program to protected memory. Before that it records
+// what the device has written to the same words.
 func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 	if a.prot&unix.PROT_WRITE == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
-	mine := m.space == a.guard.owner || a.view != nil // else it is a child's own copy
-	if mine {
+	isReached := m.space == a.guard.owner || a.view != nil // else it is a child's own copy
+	if isReached {
 		m.eachReached(a.guard.owner, address, uint64(len(data)), func(h *reached, at, n, _ uint64) {
 			m.deviceWrote(a, h, at, n)
 		})
 	}
-	if err := m.moveHost(a, address, data, true); err != nil {
+	if err := m.accessHost(a, address, data, true); err != nil {
 		return fmt.Errorf("its memory cannot be stored to: %w", err)
 	}
-	if mine {
+	if isReached {
 		m.eachReached(a.guard.owner, address, uint64(len(data)),
 			func(h *reached, at, n, from uint64) {
 				copy(h.copy[at:], data[from:from+n])
@@ -306,8 +312,8 @@ func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 	return nil
 }
 
-// eachReached calls a function with the parts of memory at an address that a device
-// reaches: where they are in it, and in the n bytes.
+// eachReached calls a function for each part of n bytes of memory that a device reaches:
+// with the offsets of the part in m and in the n bytes, and its length.
 func (r *recording) eachReached(s *space, address, n uint64,
 	do func(m *reached, at, n, from uint64)) {
 	for _, m := range r.hosts.reached {
@@ -318,19 +324,19 @@ func (r *recording) eachReached(s *space, address, n uint64,
 	}
 }
 
-// deviceWrote writes down what a device has written in the words of a part of m.
+// deviceWrote records what a device has written to the words of a part of h.
 func (m *memory) deviceWrote(a *area, h *reached, at, n uint64) {
 	first, end := at&^(word-1), min((at+n+word-1)&^(word-1), h.size())
 	now := make([]byte, end-first)
 	if address := h.start + first; address < a.start || address+uint64(len(now)) > a.end ||
-		m.moveHost(a, address, now, false) != nil {
+		m.accessHost(a, address, now, false) != nil {
 		return
 	}
-	list := h.differing(int(first), now, completed)
+	list := h.differingWords(int(first), now, completed)
 	if len(list) == 0 {
 		return
 	}
-	for _, c := range h.storedThere() { // it came before
+	for _, c := range h.takeStored() { // these stores came before
 		m.out.host(c)
 	}
 	for _, c := range list {
@@ -339,9 +345,9 @@ func (m *memory) deviceWrote(a *area, h *reached, at, n uint64) {
 	copy(h.copy[first:], now)
 }
 
-// unguard gives a process the protected memory between two addresses back for good.
-// t is a thread of it.
-func (r *recording) unguard(t *thread, start, end uint64) {
+// endProtection ends the protection of memory between two addresses. t is a thread of the
+// process.
+func (r *recording) endProtection(t *thread, start, end uint64) {
 	for _, a := range t.space.parts(start, end) {
 		if a.guard == nil {
 			continue
@@ -353,8 +359,9 @@ func (r *recording) unguard(t *thread, start, end uint64) {
 	}
 }
 
-// notGuarded notes that memory between two addresses has lost its areas.
-func (r *recording) notGuarded(s *space, start, end uint64) {
+// resetProtected has memory between two addresses, which has lost its areas, protected
+// again at the next store to a BAR.
+func (r *recording) resetProtected(s *space, start, end uint64) {
 	for _, m := range r.hosts.reached {
 		if m.space == s && m.start < end && start < m.start+m.size() {
 			m.guarded = 0
@@ -362,22 +369,55 @@ func (r *recording) notGuarded(s *space, start, end uint64) {
 	}
 }
 
-// readingCalls are system calls that store nothing where their pointers point.
-var readingCalls = map[uint64]bool{
-	unix.SYS_WRITE: true, unix.SYS_PWRITE64: true, unix.SYS_WRITEV: true, unix.SYS_PWRITEV: true,
-	unix.SYS_PWRITEV2: true, unix.SYS_SENDTO: true,
-	unix.SYS_SENDMSG: true, unix.SYS_FUTEX: true, unix.SYS_MSYNC: true, unix.SYS_MLOCK: true,
-	unix.SYS_MUNLOCK: true, unix.SYS_EXECVE: true,
-	unix.SYS_EXIT: true, unix.SYS_EXIT_GROUP: true,
+// resultArguments has, by system call, the arguments that point at memory to which the
+// kernel stores, besides lists of buffers. All arguments of other calls may. It names the
+// calls that a driver makes often, or waits in: registers in which they have no argument
+// keep what was in them, such as a pointer into protected memory.
+var resultArguments = map[uint64][]int{
+	unix.SYS_WRITE: nil, unix.SYS_PWRITE64: nil, unix.SYS_WRITEV: nil, unix.SYS_PWRITEV: nil,
+	unix.SYS_PWRITEV2: nil, unix.SYS_SENDTO: nil, unix.SYS_SENDMSG: nil,
+	unix.SYS_FUTEX: nil, unix.SYS_MSYNC: nil, unix.SYS_MLOCK: nil, unix.SYS_MUNLOCK: nil,
+	unix.SYS_EXECVE: nil, unix.SYS_EXIT: nil, unix.SYS_EXIT_GROUP: nil,
+	unix.SYS_OPENAT: nil, unix.SYS_CLOSE: nil, unix.SYS_LSEEK: nil, unix.SYS_FTRUNCATE: nil,
+	unix.SYS_FLOCK: nil, unix.SYS_DUP: nil, unix.SYS_BRK: nil, unix.SYS_SCHED_YIELD: nil,
+	unix.SYS_GETPID: nil, unix.SYS_GETTID: nil, unix.SYS_TGKILL: nil,
+	unix.SYS_READV: nil, unix.SYS_PREADV: nil, unix.SYS_PREADV2: nil,
+	unix.SYS_READ: {1}, unix.SYS_PREAD64: {1}, unix.SYS_GETDENTS64: {1}, unix.SYS_FSTAT: {1},
+	unix.SYS_RECVMSG: {1}, unix.SYS_RECVFROM: {1, 4, 5}, unix.SYS_GETRANDOM: {0},
+	unix.SYS_PPOLL: {0, 2}, callPoll: {0}, unix.SYS_EPOLL_PWAIT: {1}, callEpoll: {1},
+	unix.SYS_READLINKAT: {2},
+	unix.SYS_NANOSLEEP:  {1}, unix.SYS_CLOCK_NANOSLEEP: {3}, unix.SYS_CLOCK_GETTIME: {1},
+	unix.SYS_IOCTL: {2}, unix.SYS_FCNTL: {2},
+}
+
+// storesOfKernel returns the memory to which the kernel may store in a call.
+func storesOfKernel(t *thread, c *call) (list []span) {
+	arguments, known := resultArguments[c.number]
+	for i, p := range pointers(t, c) {
+		if !known || slices.Contains(arguments, i) ||
+			i >= len(c.arguments) && !isWriting(c.number) {
+			list = append(list, p)
+		}
+	}
+	return append(list, mappedForDevice(t, c)...)
+}
+
+// isWriting reports whether a call with a list of buffers only reads them.
+func isWriting(number uint64) bool {
+	switch number {
+	case unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_PWRITEV2, unix.SYS_SENDMSG:
+		return true
+	}
+	return false
 }
 
 // closedPages returns the closed pages that the kernel stores to in a call.
 func (t *thread) closedPages(c *call) (list []span) {
-	if readingCalls[c.number] || isAboutMemory(c.number) ||
+	if isAboutMemory(c.number) ||
 		!slices.ContainsFunc(t.space.areas, func(a area) bool { return a.guard != nil }) {
 		return nil
 	}
-	for _, p := range append(pointers(t, c), mappedForDevice(t, c)...) {
+	for _, p := range storesOfKernel(t, c) {
 		for i := range t.space.areas {
 			a := &t.space.areas[i]
 			if a.guard == nil || p.first >= a.end || p.end <= a.start {
@@ -426,9 +466,9 @@ func mappedForDevice(t *thread, c *call) []span {
 	return []span{{first, first + n}}
 }
 
-// putOff has the kernel skip a call, as it could not store its result: pages are
-// opened at its end, and the thread makes it again.
-func (r *recording) putOff(t *thread, c *call, regs *registers, pages []span) bool {
+// postponeCall has the kernel skip a call whose result it could not store. Pages are opened
+// at the end of the skipped call, and the thread makes the call again.
+func (r *recording) postponeCall(t *thread, c *call, regs *registers, pages []span) bool {
 	if regs.skip(t.tid) != nil {
 		return false
 	}
@@ -436,12 +476,12 @@ func (r *recording) putOff(t *thread, c *call, regs *registers, pages []span) bo
 	return ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0) == nil
 }
 
-// makeAgain has a thread make a call that was put off.
-func (r *recording) makeAgain(t *thread, c *call, regs *registers) {
+// restartCall has a thread make a postponed call.
+func (r *recording) restartCall(t *thread, c *call, regs *registers) {
 	for _, p := range c.opens {
 		for _, a := range t.space.parts(p.first, p.end) {
 			if a.guard != nil {
-				_ = r.giveBack(t, &a, a.start, a.end, "")
+				_ = r.openPagesAgain(t, &a, a.start, a.end, "")
 			}
 		}
 	}
@@ -451,8 +491,9 @@ func (r *recording) makeAgain(t *thread, c *call, regs *registers) {
 	_ = regs.put(t.tid)
 }
 
-// closeAfter closes pages again into which the kernel has stored for the program.
-func (r *recording) closeAfter(t *thread, c *call) {
+// closePagesAfter closes the pages again that were open for a call, and records what the
+// kernel stored there for the program.
+func (r *recording) closePagesAfter(t *thread, c *call) {
 	for _, p := range c.opened {
 		var closed closing
 		for _, a := range t.space.parts(p.first, p.end) {
@@ -463,10 +504,10 @@ func (r *recording) closeAfter(t *thread, c *call) {
 			for _, m := range slices.Clone(r.hosts.reached) {
 				if first, end := max(m.start, a.start),
 					min(m.start+m.size(), a.end); m.space == t.space && first < end {
-					r.lookAt(byProgram, m.bus+first-m.start, m.bus+end-1-m.start)
+					r.recordChangesBetween(byProgram, m.bus+first-m.start, m.bus+end-1-m.start)
 				}
 			}
 		}
-		closed.mark()
+		closed.markClosed()
 	}
 }

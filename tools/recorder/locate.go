@@ -10,7 +10,7 @@ import (
 // locate says where an address in a process is: in which file, and in which
 // function if the file has symbols.
 func locate(process int, address uint64) string {
-	p, err := placeOf(process, address)
+	p, err := mappingAt(process, address)
 	if err != nil || p.path == "" {
 		return fmt.Sprintf("%#x", address)
 	}

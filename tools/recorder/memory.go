@@ -80,7 +80,7 @@ func piece(n, whole uint64) uint64 {
 func (m *memory) loadBar(a *area, address uint64, data []byte) error {
 	switch {
 	case a.guard != nil:
-		return m.moveHost(a, address, data, false)
+		return m.accessHost(a, address, data, false)
 	case a.host != nil:
 		return m.loadHost(a, address, data)
 	}
@@ -107,7 +107,7 @@ func (m *memory) storeBar(a *area, address uint64, data []byte) error {
 	to := *a // the list of areas may grow below, and what a points at is moved
 	a = &to
 	m.locates(m.thread)
-	m.lookBeforeStore(m.thread)
+	m.recordBeforeStore(m.thread)
 	if err := a.view.store(a.at+address-a.start, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}

@@ -27,7 +27,7 @@ func inside(t *testing.T, o Options) (r *recording, self *thread, text func() st
 	self = another()
 	r = &recording{options: &o, out: newWriter(&out), threads: map[int]*thread{self.tid: self},
 		unused: map[string]*unused{}}
-	r.hosts.untold = true
+	r.hosts.saidUnknownWriter = true
 	return r, self, func() string {
 		if err := r.out.close(); err != nil {
 			t.Fatal(err)

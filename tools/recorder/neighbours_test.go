@@ -30,7 +30,7 @@ func pageByPage(t *testing.T, n int) (mapping, looking, unmapping uint64) {
 	}
 	mapping = r.hosts.steps
 	b[page*uint64(n/2)+8] = 0x22
-	r.look(byProgram)
+	r.recordChanges(byProgram)
 	looking = r.hosts.steps - mapping
 	for at := uint64(0); at < size; at += page {
 		request := make([]byte, 24) // struct vfio_iommu_type1_dma_unmap
@@ -42,11 +42,11 @@ func pageByPage(t *testing.T, n int) (mapping, looking, unmapping uint64) {
 	}
 	unmapping = r.hosts.steps - looking - mapping
 	got := text()
-	if len(r.hosts.reached) != 0 || r.hosts.bytes != 0 || r.hosts.formerBytes != size ||
+	if len(r.hosts.reached) != 0 || r.hosts.bytes != 0 || r.hosts.retiredBytes != size ||
 		strings.Count(got, "\nMEM ") != n ||
 		!strings.Contains(got, fmt.Sprintf("\nHR %x 8 2200000000000000\n", 0x10008+n/2*page)) {
 		t.Errorf("%d parts, %d and %d bytes are left: %.300s", len(r.hosts.reached), r.hosts.bytes,
-			r.hosts.formerBytes, got)
+			r.hosts.retiredBytes, got)
 	}
 	return mapping, looking, unmapping
 }
@@ -101,7 +101,7 @@ func TestPartOfNeighboursIsUnmappedAlone(t *testing.T) {
 	}
 	r.unreach(self, 0x11000, 2*page)
 	b[page+8], b[3*page] = 0x33, 0x44
-	r.look(byProgram)
+	r.recordChanges(byProgram)
 	r.reach(self, at+page, page, 0x11000)
 	const want = "LMRECORD 2\nMEM 10000 1000\nHR 10000 8 0000000000000011\nMEM 11000 1000\nMEM " +
 		"12000 1000\nMEM 13000 1000\n" +
@@ -109,9 +109,9 @@ func TestPartOfNeighboursIsUnmappedAlone(t *testing.T) {
 	if got := text(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if len(r.hosts.reached) != 2 || r.hosts.bytes != 3*page || r.hosts.formerBytes != page {
+	if len(r.hosts.reached) != 2 || r.hosts.bytes != 3*page || r.hosts.retiredBytes != page {
 		t.Errorf("%d parts, %d bytes, %d former ones", len(r.hosts.reached), r.hosts.bytes,
-			r.hosts.formerBytes)
+			r.hosts.retiredBytes)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestNeighbourThatTheProgramUnmapsHidesNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	b[0], b[3*page] = 0x55, 0x66
-	r.look(byProgram)
+	r.recordChanges(byProgram)
 	if got := text(); !strings.Contains(got,
 		"HR 10000 8 5500000000000000\nHR 13000 8 6600000000000000\n") {
 		t.Error(got)

@@ -49,7 +49,7 @@ func request(fd int, request uint, argument unsafe.Pointer) error {
 	return nil
 }
 
-// pageFiles are those by which a kernel tells what a program writes.
+// pageFiles are the files by which a kernel reports which pages a program writes.
 type pageFiles struct {
 	tried           bool
 	faults, pagemap *os.File // nil: it does not
@@ -109,8 +109,8 @@ func (p *pageFiles) register(start, end uint64) error {
 	return request(int(p.faults.Fd()), faultsRegister, unsafe.Pointer(&argument))
 }
 
-// written gives the pages that the program has written since it was last asked
-// so with again, after which a page counts anew.
+// written returns the pages that the program has written since the last call with again
+// set, which resets what the kernel has noted.
 func (p *pageFiles) written(start, end uint64, again bool) (list []pageRange, ok bool) {
 	for start < end {
 		var found [64]pageRange
@@ -133,7 +133,8 @@ func (p *pageFiles) written(start, end uint64, again bool) (list []pageRange, ok
 	return list, true
 }
 
-// written is what the kernel tells of m. ok is false where it tells nothing.
+// written returns the pages of m that the program has written. ok is false if the kernel
+// does not note them.
 func (m *reached) written(start, end uint64, again bool) (list []pageRange, ok bool) {
 	if !m.scan {
 		return nil, false

@@ -16,10 +16,10 @@ import (
 func (r *recording) past(t *thread, c *call) {
 	switch c.number {
 	case unix.SYS_IO_URING_SETUP:
-		r.tell("process %d uses io_uring: what it has that read or write of a device is not "+
+		r.report("process %d uses io_uring: what it has that read or write of a device is not "+
 			"recorded", t.process)
 	case unix.SYS_IO_SETUP:
-		r.tell("process %d uses Linux's AIO: what it has that read or write of a device is not "+
+		r.report("process %d uses Linux's AIO: what it has that read or write of a device is not "+
 			"recorded", t.process)
 	case unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_COPY_FILE_RANGE:
 		for _, n := range between[c.number] {
@@ -31,13 +31,13 @@ func (r *recording) past(t *thread, c *call) {
 		}
 	case unix.SYS_SENDMSG:
 		for _, path := range r.sent(t, c.arguments[1]) {
-			r.tell("process %d sends a descriptor of %s: what a process does with it that the "+
+			r.report("process %d sends a descriptor of %s: what a process does with it that the "+
 				"program did not start is not recorded", t.process, path)
 		}
 	}
 }
 
-// sent gives the files of devices whose descriptors a message has: struct
+// sent returns the files of devices whose descriptors a message has: struct
 // msghdr, with its control data of struct cmsghdr.
 func (r *recording) sent(t *thread, message uint64) (paths []string) {
 	const (
@@ -70,13 +70,13 @@ func (r *recording) sent(t *thread, message uint64) (paths []string) {
 	return paths
 }
 
-// standsFor tells whether a file stands for a BAR.
+// standsFor reports whether a file stands for a BAR.
 func (r *recording) standsFor(path string) bool {
 	return slices.ContainsFunc(r.options.Files,
 		func(f File) bool { return f.is(path) && !f.Memory })
 }
 
-// isDevice tells whether a file may be mapped, or moved to and from, as a device.
+// isDevice reports whether a file may be mapped, or moved to and from, as a device.
 func (r *recording) isDevice(path string) bool {
 	return r.standsFor(path) || ofVFIO(path) || functionFile(path) ||
 		path == "/dev/mem" || strings.HasPrefix(path, "/dev/uio") ||

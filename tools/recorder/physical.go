@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pagemapFile tells where pages lie: a program that opens it may give physical
-// addresses to a device that no IOMMU is in front of.
+// pagemapFile is the name of a file with the physical addresses of pages: a program that
+// opens it may pass these to a device that is not behind an IOMMU.
 var pagemapFile = regexp.MustCompile(`^/proc/\d+/pagemap$`)
 
 // physical is what a program has in huge pages, which stay where they are.
@@ -22,7 +22,7 @@ type physical struct {
 	mapped []pageRange // that the device is not known to reach yet
 }
 
-// isHuge tells whether a mapping is of huge pages.
+// isHuge reports whether a mapping is of huge pages.
 func isHuge(t *thread, fd int, flags uint64) bool {
 	if flags&unix.MAP_ANONYMOUS != 0 {
 		return flags&unix.MAP_HUGETLB != 0
@@ -37,7 +37,7 @@ func isHuge(t *thread, fd int, flags uint64) bool {
 // front of the device the program says itself what it reaches.
 func (r *recording) locates(t *thread) {
 	p := &t.space.physical
-	if !p.asked || len(p.mapped) == 0 || r.hosts.translated || r.hosts.over {
+	if !p.asked || len(p.mapped) == 0 || r.hosts.translated || r.hosts.overLimit {
 		return
 	}
 	p.mapped = slices.DeleteFunc(p.mapped, func(m pageRange) bool {
@@ -53,7 +53,7 @@ func (r *recording) locates(t *thread) {
 type physicalRun struct{ at, size, bus uint64 }
 
 // physicalRuns reads where memory lies, nil where it is not there yet, or the
-// kernel does not tell (it takes CAP_SYS_ADMIN).
+// kernel does not say (it takes CAP_SYS_ADMIN).
 func physicalRuns(tid int, start, end uint64) (list []physicalRun) {
 	const present, frame = 1 << 63, 1<<55 - 1 // of an entry
 	entries := make([]byte, (end-start)/page*8)
@@ -80,12 +80,12 @@ func physicalRuns(tid int, start, end uint64) (list []physicalRun) {
 	return list
 }
 
-// mapsHuge is told of huge pages at an address.
+// mapsHuge notes huge pages between two addresses.
 func (p *physical) mapsHuge(start, end uint64) {
 	p.mapped = append(p.mapped, pageRange{start: start, end: end})
 }
 
-// hasHuge tells whether there are some between two addresses.
+// hasHuge reports whether there are huge pages between two addresses.
 func (r *recording) hasHuge(s *space, start, end uint64) bool {
 	between := func(first, last uint64) bool { return first < end && start < last }
 	return slices.ContainsFunc(s.physical.mapped,
@@ -96,8 +96,8 @@ func (r *recording) hasHuge(s *space, start, end uint64) bool {
 		})
 }
 
-// losesHuge is told that there are none any more between two addresses. Of
-// memory that is left of a mapping the addresses are looked up again.
+// losesHuge notes that there are no huge pages between two addresses any more. The bus
+// addresses of what is left of a mapping are looked up again.
 func (r *recording) losesHuge(t *thread, start, end uint64) {
 	p := &t.space.physical
 	before := p.mapped

@@ -153,7 +153,7 @@ func (r *recording) badPointer(t *thread, c *call) {
 		return
 	}
 	r.byCall[key] = true
-	r.tell("%s of process %d failed (EFAULT): its pointer is into %s, which the kernel cannot "+
+	r.report("%s of process %d failed (EFAULT): its pointer is into %s, which the kernel cannot "+
 		"reach under lm record; pass a buffer, and copy",
 		callName(c.number), t.process, name)
 }

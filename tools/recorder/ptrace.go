@@ -32,7 +32,7 @@ func ptrace(request, tid int, address, data uintptr) error {
 	return nil
 }
 
-// wait waits for the next that a thread has to tell, -1: any.
+// wait waits for the next stop or the end of a thread, -1: of any thread.
 func wait(tid int) (which int, status unix.WaitStatus, err error) {
 	for {
 		which, err = unix.Wait4(tid, &status, unix.WALL, nil)
@@ -42,7 +42,7 @@ func wait(tid int) (which int, status unix.WaitStatus, err error) {
 	}
 }
 
-// registerSet reads or writes one of a thread's sets, and gives how much of it there is.
+// registerSet reads or writes one of a thread's sets, and returns its length.
 func registerSet(request, tid, set int, data []byte) (int, error) {
 	vector := unix.Iovec{Base: &data[0], Len: uint64(len(data))}
 	err := ptrace(request, tid, uintptr(set), uintptr(unsafe.Pointer(&vector)))
@@ -70,8 +70,8 @@ func signalOf(tid int) (s signalInfo, err error) {
 // what lies before a hole is read.
 const page = 4096
 
-// readMemory reads a program's memory with the rights of the program, and gives
-// how much of it there is.
+// readMemory reads a program's memory with the rights of the program, and returns the
+// number of bytes that could be read.
 func readMemory(tid int, address uint64, data []byte) int {
 	return transfer(tid, address, data, unix.ProcessVMReadv)
 }

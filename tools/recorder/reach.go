@@ -5,6 +5,8 @@ package recorder
 import (
 	"bytes"
 	"cmp"
+	"fmt"
+	"os"
 	"slices"
 	"time"
 )
@@ -17,14 +19,14 @@ type reached struct {
 	bus    uint64   // of the first byte, as the device has it
 	copy   []byte   // what the record says is in it
 	pieces []uint64 // bus addresses at which the mappings in it begin, in order
-	stored []span   // by the program, where it is watched, and not told yet
-	scan   bool     // the kernel tells which pages the program writes
+	stored []span   // by the program, to watched or protected pages; not in the record yet
+	scan   bool     // the kernel notes which pages the program writes
 	mirror *view    // the memory itself, mapped in the recorder too; nil: it is the process's alone
 
 	mirrored uint64 // bytes for which a mirror was last tried
 	watched  bool   // some of it is watched
 	guarded  uint64 // bytes of it for which protection was tried
-	mixed    bool   // the record says that device and program are not told apart
+	mixed    bool   // the record says that device and program are not distinguished
 	physical bool   // it is in huge pages that the program knows the addresses of
 	vfio     bool   // VFIO maps it, as long as the program has a file of its
 }
@@ -87,8 +89,8 @@ func (m *reached) extends(next *reached) bool {
 		!m.watched && !next.watched && m.start+m.size() == next.start && m.bus+m.size() == next.bus
 }
 
-// mergedSize is from which size on memory stays a part of its own: there is not so
-// much of it, and what is one mapping the recorder can map too, and need not copy.
+// mergedSize is the size from which on a mapping is not merged with its neighbours: there
+// are few such mappings, and a single mapping the recorder can map too instead of copying it.
 const mergedSize = 1 << 20
 
 // append adds next, which continues m.
@@ -102,17 +104,17 @@ func (m *reached) append(next *reached) {
 
 // hosts is what devices reach of the memory of a recording's programs.
 type hosts struct {
-	reached   []*reached // by bus addresses, of which no two have the same
-	former    []*reached // which the device does not reach now: their bytes may come back
-	forgotten []span     // bus addresses of former ones that there was no room for
-	now       []byte     // room for what is there, where it is not mapped here
-	over      bool       // more than the limit: nothing is followed any more
-	untold    bool       // it was said that nobody tells who writes
+	reached           []*reached // by bus addresses, of which no two have the same
+	retired           []*reached // which the device does not reach now, but may again
+	forgotten         []span     // bus addresses of retired ones that there was no room for
+	now               []byte     // room for what is there, where it is not mapped here
+	overLimit         bool       // more than the limit: nothing is followed any more
+	saidUnknownWriter bool       // it was reported that the kernel does not note who writes
 
 	translated bool // a program has an IOMMU map memory for a device
 
-	bytes, formerBytes uint64 // of reached and of former
-	mappings           int    // that were reached so far
+	bytes, retiredBytes uint64 // of reached and of retired
+	mappings            int    // that were reached so far
 	// entries of these lists looked at, and requests to the kernel about memory
 	steps uint64
 }
@@ -157,16 +159,16 @@ func (h *hosts) isolate(m *reached, from, to uint64) *reached {
 }
 
 // keepFormer keeps what the record says of memory that is not reached any more.
-func (h *hosts) keepFormer(m *reached) {
-	h.formerBytes += m.size()
-	if n := len(h.former); n > 0 {
-		last := h.former[n-1]
+func (h *hosts) keepRetired(m *reached) {
+	h.retiredBytes += m.size()
+	if n := len(h.retired); n > 0 {
+		last := h.retired[n-1]
 		if last.bus+last.size() == m.bus {
 			last.append(m)
 			return
 		}
 	}
-	h.former = append(h.former, m)
+	h.retired = append(h.retired, m)
 }
 
 // reach takes memory in that a device reaches from now on, nil: it is not
@@ -178,19 +180,18 @@ func (r *recording) reach(t *thread, start, size, bus uint64) *reached {
 
 // reachBy is reach, of a kind of memory.
 func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *reached {
-	if r.hosts.over || size == 0 || bus+size-1 < bus {
+	if r.hosts.overLimit || size == 0 || bus+size-1 < bus {
 		return nil
 	}
 	r.replaced(t, start, size, bus)
 	if total := size + r.hosts.bytes; total > r.options.HostMemory {
-		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory "+
-			"lets %d be compared before each store", total,
-			r.options.HostMemory)
+		r.report("host memory is not followed: devices reach %d bytes of it at once, "+
+			"--host-memory lets %d be compared before each store", total, r.options.HostMemory)
 		for _, m := range r.hosts.reached {
 			m.mirror.drop()
 			m.mirror = nil // where it is watched it is still looked at
 		}
-		r.hosts = hosts{over: true, mappings: r.hosts.mappings}
+		r.hosts = hosts{overLimit: true, mappings: r.hosts.mappings}
 		return nil
 	}
 	m := &reached{
@@ -198,7 +199,7 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 		physical: kind.physical, vfio: kind.vfio,
 	}
 	if !m.read(t.tid, make([]byte, 1), 0) {
-		r.tell("host memory at bus address %x, %d bytes, is not followed: the process's memory "+
+		r.report("host memory at bus address %x, %d bytes, is not followed: the process's memory "+
 			"cannot be read", bus, size)
 		return nil
 	}
@@ -213,11 +214,10 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 	}
 	m.mirrored = 0
 	r.hosts.insert(m)
-	if !m.scan && !m.watched && !r.hosts.untold {
-		r.hosts.untold = true
-		r.tell("this kernel does not tell who changes host memory (Linux 6.7 and later do): what " +
-			"a device writes outside of --watch is taken for the " +
-			"program's")
+	if !m.scan && !m.watched && !r.hosts.saidUnknownWriter {
+		r.hosts.saidUnknownWriter = true
+		r.report("this kernel does not tell who changes host memory (Linux 6.7 and later do): " +
+			"what a device writes outside of --watch is taken for the program's")
 	}
 	return m
 }
@@ -231,7 +231,7 @@ func (r *recording) replaced(t *thread, start, size, bus uint64) {
 	for _, m := range slices.Clone(h.reached[from:to]) {
 		m = h.isolate(m, m.pieceOf(max(bus, m.bus)), m.pieceFrom(min(last, m.last())+1))
 		if m.space != t.space || m.bus < bus || m.last() > last {
-			r.tell("host memory at bus address %x, %d bytes, is not followed any more: process "+
+			r.report("host memory at bus address %x, %d bytes, is not followed any more: process "+
 				"%d has a device reach other memory at %x, %d bytes", m.bus,
 				m.size(), t.process, bus, size)
 		}
@@ -241,10 +241,10 @@ func (r *recording) replaced(t *thread, start, size, bus uint64) {
 }
 
 // recall fills the copy of m with what the record says of its bus addresses.
-// What is forgotten is made to differ from what is there: all of it is told.
+// The copy of forgotten bytes is made to differ from memory, so that all are recorded.
 func (r *recording) recall(m *reached) {
 	h := &r.hosts
-	h.steps += uint64(len(h.forgotten) + len(h.former))
+	h.steps += uint64(len(h.forgotten) + len(h.retired))
 	h.forgotten = slices.DeleteFunc(h.forgotten, func(s span) bool {
 		first, end := max(s.first, m.bus), min(s.end, m.bus+m.size())
 		if first >= end {
@@ -258,10 +258,10 @@ func (r *recording) recall(m *reached) {
 		return first == s.first && end == s.end
 	})
 	var former []*reached
-	for _, old := range h.former {
+	for _, old := range h.retired {
 		former = append(former, m.inherit(h, old)...)
 	}
-	h.former = former
+	h.retired = former
 }
 
 // inherit takes over what the record says of bus addresses that were another's,
@@ -272,7 +272,7 @@ func (m *reached) inherit(h *hosts, old *reached) (left []*reached) {
 		return []*reached{old}
 	}
 	copy(m.copy[first-m.bus:], old.copy[first-old.bus:last-old.bus+1])
-	h.formerBytes -= old.size()
+	h.retiredBytes -= old.size()
 	if from := old.pieceOf(first); from > old.bus {
 		rest := old.split(from)
 		left, old = append(left, old), rest
@@ -284,7 +284,7 @@ func (m *reached) inherit(h *hosts, old *reached) (left []*reached) {
 		left = append(left, old)
 	}
 	for _, l := range left {
-		h.formerBytes += l.size()
+		h.retiredBytes += l.size()
 	}
 	return left
 }
@@ -293,15 +293,15 @@ func (m *reached) inherit(h *hosts, old *reached) (left []*reached) {
 // with those of what is they are no more than the limit. The oldest goes first.
 func (r *recording) forget(size uint64) {
 	h := &r.hosts
-	for len(h.former) > 0 && size+h.bytes+h.formerBytes > r.options.HostMemory {
-		m := h.former[0]
+	for len(h.retired) > 0 && size+h.bytes+h.retiredBytes > r.options.HostMemory {
+		m := h.retired[0]
 		if to := m.pieceFrom(m.bus + 1); to <= m.last() {
-			h.former[0] = m.split(to)
+			h.retired[0] = m.split(to)
 		} else {
-			h.former = slices.Delete(h.former, 0, 1)
+			h.retired = slices.Delete(h.retired, 0, 1)
 		}
 		h.steps++
-		h.formerBytes -= m.size()
+		h.retiredBytes -= m.size()
 		h.forgotten = append(h.forgotten, span{m.bus, m.bus + m.size()})
 		r.out.line("NOTE what was in host memory at bus address %x, %d bytes, which no device "+
 			"reaches, is forgotten for --host-memory: when one does "+
@@ -309,8 +309,8 @@ func (r *recording) forget(size uint64) {
 	}
 }
 
-// unreach is told that a device does not reach bus addresses any more: the
-// mappings that begin there.
+// unreach ends the following of mappings that begin at bus addresses which a device does
+// not reach any more.
 func (r *recording) unreach(t *thread, bus, size uint64) {
 	if size == 0 {
 		return
@@ -365,23 +365,24 @@ func (r *recording) retireList(t *thread, gone []*reached) {
 	})
 	h.reached = slices.Replace(h.reached, from, to, left...)
 	for _, m := range gone {
-		for _, c := range m.storedThere() {
+		for _, c := range m.takeStored() {
 			r.out.host(c)
 		}
 		m.mirror.drop()
 		m.mirror = nil
 		if t != nil && t.space == m.space {
-			r.unwatch(t, m)
-			r.unguard(t, m.start, m.start+m.size())
-			r.notGuarded(t.space, m.start, m.start+m.size()) // of a page that another part has too
+			r.endWatch(t, m)
+			r.endProtection(t, m.start, m.start+m.size())
+			// a page may be in another part too
+			r.resetProtected(t.space, m.start, m.start+m.size())
 		}
 		m.space = nil
 		h.bytes -= m.size()
-		h.keepFormer(m)
+		h.keepRetired(m)
 	}
 }
 
-// read gives what is in it now. false: it cannot be told.
+// read reads what is in m now. It returns false if the memory cannot be read.
 func (m *reached) read(tid int, data []byte, at uint64) bool {
 	if m.space == nil {
 		return false
@@ -405,20 +406,20 @@ const (
 	byProgram
 )
 
-// look writes down what has changed in host memory: first what devices wrote,
-// then what the program did. Where pages do not tell who it was, it was last.
-func (r *recording) look(last author) {
-	r.lookAt(last, 0, ^uint64(0))
+// recordChanges records what has changed in host memory: first what devices wrote, then
+// what the program did. Changes whose author is not known are those of last.
+func (r *recording) recordChanges(last author) {
+	r.recordChangesBetween(last, 0, ^uint64(0))
 }
 
-// lookAt is look, of the memory between two bus addresses.
-func (r *recording) lookAt(last author, first, end uint64) {
+// recordChangesBetween records what has changed between two bus addresses.
+func (r *recording) recordChangesBetween(last author, first, end uint64) {
 	began := time.Now()
 	defer func() { r.comparing += time.Since(began) }()
 	var list []change
 	from, to := r.hosts.overlapping(first, end)
 	for _, m := range r.hosts.reached[from:to] {
-		stored := m.storedThere()
+		stored := m.takeStored()
 		changes := r.changed(m, max(first, m.bus)-m.bus, min(end, m.last())-m.bus+1, last, false)
 		switch {
 		case last == byProgram && !overlap(stored, changes):
@@ -457,14 +458,14 @@ func overlap(a, b []change) bool {
 	return false
 }
 
-const word = 8 // bytes: what changes is told in these, so that an address is whole
+const word = 8 // bytes: changes are recorded in words, so that an address is whole
 
 // changed compares a part of memory, by offsets in it, with its copy, which it
 // brings up to date. What is there when a device first reaches it the program
 // has put there.
 func (r *recording) changed(m *reached, from, to uint64, last author, first bool) (list []change) {
 	r.hosts.steps++
-	all := r.present(m, from, to)
+	all := r.currentBytes(m, from, to)
 	if all == nil {
 		middle := m.pieceFrom(m.bus+from+(to-from)/2) - m.bus
 		if middle >= to {
@@ -482,20 +483,20 @@ func (r *recording) changed(m *reached, from, to uint64, last author, first bool
 	for at := from; at < to; {
 		n := min(to-at, page-(m.start+at)%page)
 		if there := all[at-from:][:n]; !bytes.Equal(there, m.copy[at:at+n]) {
-			now := bytes.Clone(there) // it may change again while it is told
+			now := bytes.Clone(there) // it may change again meanwhile
 			who, address := last, m.start+at
 			switch {
 			case first:
-			case m.space.watches(address) || m.space.closes(address):
+			case m.space.isWatchedAt(address) || m.space.isClosedAt(address):
 				who = completed
-			case m.space.opens(address): // kernels lose note of what is written after mprotect
+			case m.space.isOpenAt(address): // kernels lose note of what is written after mprotect
 				who = byProgram
-			case known && (inRanges(written, address) || r.late(m, address)):
+			case known && (inRanges(written, address) || r.writtenSince(m, address)):
 				who = byProgram
 			case known:
 				who = byDevice
 			}
-			list = append(list, m.differing(int(at), now, who)...)
+			list = append(list, m.differingWords(int(at), now, who)...)
 			copy(m.copy[at:], now)
 		}
 		at += n
@@ -514,12 +515,12 @@ func inRanges(list []pageRange, address uint64) bool {
 	return i < len(list) && address >= list[i].start
 }
 
-// present returns what is in a part of m, nil where the program has unmapped it.
-// It is valid until memory is looked at again.
-func (r *recording) present(m *reached, from, to uint64) []byte {
+// currentBytes returns what is in a part of m, nil if the program has unmapped it. The
+// bytes are valid until the next call.
+func (r *recording) currentBytes(m *reached, from, to uint64) []byte {
 	if m.mirrored != m.size() {
 		m.mirrored = m.size()
-		m.reflect(r.threadOf(m.space))
+		m.mapMirror(r.threadOf(m.space))
 	}
 	var edge [1]byte
 	if m.mirror != nil && m.read(0, edge[:], from) && m.read(0, edge[:], to-1) {
@@ -532,22 +533,29 @@ func (r *recording) present(m *reached, from, to uint64) []byte {
 	return r.hosts.now
 }
 
-// threadOf returns a thread that has a memory, 0: there is none.
+// threadOf returns a thread of a space, 0: it has no thread. A thread that has ended has no
+// memory any more, also if the recorder has not been notified yet.
 func (r *recording) threadOf(s *space) int {
 	for tid, t := range r.threads {
-		if t.space == s {
+		if t.space == s && hasMemory(tid) {
 			return tid
 		}
 	}
 	return 0
 }
 
-// reflect maps memory that is shared, of one file, in the recorder too: looked at
-// there it need not be copied, which takes longer than to compare it.
-func (m *reached) reflect(tid int) {
-	p, err := placeOf(tid, m.start)
+// hasMemory reports whether a thread has not ended: the kernel names its program.
+func hasMemory(tid int) bool {
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", tid))
+	return err == nil
+}
+
+// mapMirror maps shared memory of one file in the recorder too. There it is compared
+// without being copied first, which takes longer than the comparison.
+func (m *reached) mapMirror(tid int) {
+	p, err := mappingAt(tid, m.start)
 	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end ||
-		m.size()%max(p.hugePage(tid), 1) != 0 {
+		m.size()%max(p.hugePageSize(tid), 1) != 0 {
 		return
 	}
 	if m.mirror, err = p.view(tid, m.start, m.size()); err == nil {
@@ -555,16 +563,16 @@ func (m *reached) reflect(tid int) {
 	}
 }
 
-// late asks whether the program has written a page since the pages were asked
-// for that it had written: then it, and no device, may have changed it.
-func (r *recording) late(m *reached, address uint64) bool {
+// writtenSince reports whether the program has written a page since the written pages were
+// queried: then the change may be the program's.
+func (r *recording) writtenSince(m *reached, address uint64) bool {
 	r.hosts.steps++
 	list, _ := m.written(address&^(page-1), address&^(page-1)+page, false)
 	return len(list) > 0
 }
 
-// differing gives the runs of words of a page that are not as in the copy.
-func (m *reached) differing(at int, now []byte, who author) (list []change) {
+// differingWords returns the runs of words of a page that differ from the copy.
+func (m *reached) differingWords(at int, now []byte, who author) (list []change) {
 	first := -1
 	for i := 0; i <= len(now); i += word {
 		end := min(i+word, len(now))

@@ -5,11 +5,14 @@ package recorder
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"lightmetal/tools/record"
+
+	"golang.org/x/sys/unix"
 )
 
 // dma runs testdata/dma.c under the recorder, which takes a file for the memory
@@ -87,5 +90,30 @@ func TestWhatNobodyTellsOfHostMemoryIsSaid(t *testing.T) {
 		if len(r.told()) == 0 {
 			t.Error("the record does not say it")
 		}
+	}
+}
+
+// TestThreadThatHasEndedHasNoMemory: the recorder is notified of the end of a thread
+// later, and must not take its memory, which is gone, for that of the process.
+func TestThreadThatHasEndedHasNoMemory(t *testing.T) {
+	c := exec.Command("/bin/true")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := c.Process.Pid
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, ended, &info, unix.WEXITED|unix.WNOWAIT,
+		nil); err != nil {
+		t.Fatal(err)
+	}
+	r, self, _ := inside(t, Options{})
+	r.threads[ended] = &thread{tid: ended, space: self.space}
+	for range 100 { // the order of a map differs
+		if got := r.threadOf(self.space); got != self.tid {
+			t.Fatalf("thread %d, which has ended, want %d", got, self.tid)
+		}
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -70,7 +70,7 @@ type run struct {
 	err          error // of reading the record
 }
 
-// accesses gives the loads and stores as the format has them, without the BAR.
+// accesses returns the loads and stores as the format has them, without the BAR.
 func (r *run) accesses() (list []string) {
 	for _, a := range r.capture.Records {
 		switch a.Kind {
@@ -93,7 +93,7 @@ func (r *run) told() (list []string) {
 	return list
 }
 
-// card makes a file that stands for a BAR.
+// card makes a file that represents a BAR.
 func card(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("/dev/shm", "lm-recorder-")
@@ -188,7 +188,7 @@ func compiled(t *testing.T, source string, flags ...string) string {
 	return program
 }
 
-// same holds a recorded run against one without the recorder.
+// same compares a recorded run with one without the recorder.
 func same(t *testing.T, with, without *run) {
 	t.Helper()
 	if with.exit != without.exit || with.output != without.output {
@@ -233,7 +233,7 @@ func expected(output string) (list []string) {
 	return list
 }
 
-// differ tells where two lists part.
+// differ returns where two lists differ first.
 func differ(got, want []string) string {
 	for n := range max(len(got), len(want)) {
 		at := func(list []string) string {

@@ -178,9 +178,9 @@ func (r *recording) gap(format string, a ...any) {
 	r.say("GAP ", fmt.Sprintf(format, a...))
 }
 
-// tell writes down, and says, what the program did that is no access, or that
+// report writes down, and says, what the program did that is no access, or that
 // the record does not have for a reason of the user's.
-func (r *recording) tell(format string, a ...any) {
+func (r *recording) report(format string, a ...any) {
 	r.say("EVENT ", fmt.Sprintf(format, a...))
 }
 

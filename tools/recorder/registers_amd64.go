@@ -5,7 +5,10 @@ import "golang.org/x/sys/unix"
 const (
 	auditArch = unix.AUDIT_ARCH_X86_64
 	callOpen  = unix.SYS_OPEN
+	callPoll  = unix.SYS_POLL
+	callEpoll = unix.SYS_EPOLL_WAIT
 	x32       = 1 << 30 // set in the number of a system call with 32-bit pointers
+	mostWidth = 64      // bytes of the widest access of an instruction
 )
 
 // callCode is the instruction that calls the kernel.
@@ -30,7 +33,7 @@ func (r *registers) argument(n int) *uint64 {
 	return [...]*uint64{&r.Rdi, &r.Rsi, &r.Rdx, &r.R10, &r.R8, &r.R9}[n]
 }
 
-// foreign tells whether a thread runs code of 32 bits, or with its calls.
+// foreign reports whether a thread runs code of 32 bits, or with its calls.
 func (r *registers) foreign() bool {
 	return r.Cs != 0x33 || r.Orig_rax&x32 != 0 && int64(r.Orig_rax) > 0
 }

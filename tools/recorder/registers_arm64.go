@@ -10,8 +10,12 @@ const (
 	auditArch      = unix.AUDIT_ARCH_AARCH64
 	callOpen       = 1 << 31    // openat is the only one here
 	callDup2       = 1<<31 + 1  // dup3 is
+	callPoll       = 1<<31 + 2  // ppoll is
+	callEpoll      = 1<<31 + 3  // epoll_pwait is
 	callVfork      = ^uint64(0) // a flag of clone here
 	callKeepsFirst = false      // the result lies in the register of the first argument
+
+	mostWidth = 16 // bytes of the widest access of an instruction
 
 	setGeneral = 1 // NT_PRSTATUS
 	setVectors = 2 // NT_PRFPREG
@@ -49,7 +53,7 @@ func (r *registers) result() uint64         { return r.X[0] }
 func (r *registers) setResult(v uint64)     { r.X[0] = v }
 func (r *registers) argument(n int) *uint64 { return &r.X[n] }
 
-// foreign tells whether a thread runs code of 32 bits.
+// foreign reports whether a thread runs code of 32 bits.
 func (r *registers) foreign() bool { return r.PS&(1<<4) != 0 }
 
 // skip has the kernel skip the call that a thread is on its way into.

@@ -34,7 +34,7 @@ func TestMemoryOfAProcessThatEndedIsReachedNoMore(t *testing.T) {
 			b := buffer(2*page, 0)
 			r.reach(second, address(b), 2*page, 0x10000)
 			b[8] = 0x22
-			r.look(byProgram)
+			r.recordChanges(byProgram)
 			const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\n" +
 				"MEM 10000 2000\nHR 10000 8 0000000000000000\nHR 10008 8 2200000000000000\n"
 			if got := text(); got != want {
@@ -52,7 +52,7 @@ func TestMemoryThatIsMappedAnewTakesThePlaceOfWhatWasThere(t *testing.T) {
 	r.reach(self, address(old), 2*page, 0x10000)
 	r.reach(self, address(anew), 2*page, 0x10000)
 	old[9], anew[8] = 0x33, 0x22
-	r.look(byProgram)
+	r.recordChanges(byProgram)
 	const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\nMEM 10000 2000\n" +
 		"HR 10008 8 2200000000000000\n"
 	if got := text(); got != want {
@@ -78,7 +78,7 @@ func TestCopiesOfFormerMemoryAreBounded(t *testing.T) {
 	for i := range uint64(4) {
 		r.reach(self, address(buffer(page, 0x11)), page, 0x10000+i*page)
 		r.unreach(self, 0x10000+i*page, page)
-		if total := sizes(r.hosts.reached) + sizes(r.hosts.former); total > r.options.HostMemory {
+		if total := sizes(r.hosts.reached) + sizes(r.hosts.retired); total > r.options.HostMemory {
 			t.Errorf("%d bytes are kept", total)
 		}
 	}
@@ -114,16 +114,15 @@ func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
 	r.unmaps(self, nil)
 	r.unreach(self, 0x10000, page)
 	r.reach(self, address(b), page, 0x10000)
-	r.look(byProgram)
+	r.recordChanges(byProgram)
 	const want = "LMRECORD 2\nMEM 10000 1000\nHR 10008 8 2200000000000000\nMEM 10000 1000\n"
 	if got := text(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
 
-// shared is memory of two pages, of a file that the kernel lets this process open
-// by the mapping. Where it does not for any mapping, the test cannot run.
-func shared(t *testing.T) (fd int, b []byte) {
+// sharedMemory returns memory of two pages, and its file.
+func sharedMemory(t *testing.T) (fd int, b []byte) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC)
 	if err != nil || unix.Ftruncate(fd, 2*page) != nil {
@@ -133,6 +132,15 @@ func shared(t *testing.T) (fd int, b []byte) {
 		unix.MAP_SHARED); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd, b
+}
+
+// shared is sharedMemory that the kernel lets this process open by the mapping. Where
+// it does not for any mapping, the test cannot run.
+func shared(t *testing.T) (fd int, b []byte) {
+	t.Helper()
+	fd, b = sharedMemory(t)
 	file, err := os.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", address(b), address(b)+2*page))
 	if err != nil {
 		t.Skipf("needs CAP_CHECKPOINT_RESTORE: %v", err)
@@ -147,11 +155,11 @@ func TestMemoryThatIsTooMuchIsMappedNoMore(t *testing.T) {
 	_, b := shared(t)
 	r, self, _ := inside(t, Options{HostMemory: 2 * page, Compare: true})
 	m := r.reach(self, address(b), 2*page, 0x10000)
-	r.look(byProgram)
+	r.recordChanges(byProgram)
 	v := m.mirror
 	r.reach(self, address(buffer(page, 0)), page, 0x20000)
-	if !r.hosts.over || v == nil || v.uses != 0 || m.mirror != nil {
-		t.Errorf("over %v, the mapping %+v is still there", r.hosts.over, v)
+	if !r.hosts.overLimit || v == nil || v.uses != 0 || m.mirror != nil {
+		t.Errorf("over %v, the mapping %+v is still there", r.hosts.overLimit, v)
 	}
 }
 
@@ -163,7 +171,7 @@ func TestSharedMemoryIsLookedAtWhereItIs(t *testing.T) {
 	r, self, text := inside(t, Options{HostMemory: 2 * page, Compare: true})
 	r.reach(self, address(b), 2*page, 0x10000)
 	b[page+8], r.hosts.now = 0x22, nil
-	r.look(byProgram)
+	r.recordChanges(byProgram)
 	v := r.hosts.reached[0].mirror
 	if v == nil {
 		t.Fatal("it is not mapped here too")
@@ -174,7 +182,7 @@ func TestSharedMemoryIsLookedAtWhereItIs(t *testing.T) {
 	if err := unix.Ftruncate(fd, page); err != nil {
 		t.Fatal(err)
 	}
-	r.look(byProgram)
+	r.recordChanges(byProgram)
 	if r.unreach(self, 0x10000, 2*page); v.uses != 0 {
 		t.Errorf("%d uses of the mapping are left", v.uses)
 	}

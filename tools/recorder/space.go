@@ -33,7 +33,7 @@ type space struct {
 	uses     int    // by threads
 	changing int    // threads inside a system call that changes areas
 	gate     uint64 // address of an instruction that calls the kernel, 0: none seen
-	// address of a page for instructions that the thread carries out itself, 0: none yet
+	// address of a page for instructions that the thread executes itself, 0: none yet
 	scratch  uint64
 	released bool // areas are the program's own again, unrecorded
 	memory   *os.File
@@ -48,13 +48,13 @@ type space struct {
 // a thread that lives: the first one may have ended before the others.
 func (s *space) file(tid int) *os.File {
 	if s.memory == nil {
-		s.memory = ofProcess(fmt.Sprintf("/proc/%d/mem", tid))
+		s.memory = openOfProcess(fmt.Sprintf("/proc/%d/mem", tid))
 	}
 	return s.memory // of which nil reads nothing
 }
 
 // ofProcess opens a file under /proc to read and to write, nil where it cannot.
-func ofProcess(path string) *os.File {
+func openOfProcess(path string) *os.File {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
@@ -62,7 +62,7 @@ func ofProcess(path string) *os.File {
 	return os.NewFile(uintptr(fd), path)
 }
 
-// find gives the area that an address lies in, or nil.
+// find returns the area that an address lies in, or nil.
 func (s *space) find(address uint64) *area {
 	for i := range s.areas {
 		if a := &s.areas[i]; address >= a.start && address < a.end {
@@ -72,7 +72,7 @@ func (s *space) find(address uint64) *area {
 	return nil
 }
 
-// next is where the first area behind an address begins.
+// next returns where the first area after an address begins.
 func (s *space) next(address uint64) uint64 {
 	for i := range s.areas {
 		if s.areas[i].start > address {
@@ -97,7 +97,7 @@ func (a area) part(start, end uint64) area {
 	return a
 }
 
-// parts gives what lies between two addresses.
+// parts returns what lies between two addresses.
 func (s *space) parts(start, end uint64) (list []area) {
 	for _, a := range s.areas {
 		if p := a.part(start, end); p.start < p.end {

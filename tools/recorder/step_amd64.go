@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step carries out the instruction that a thread faulted in. Registers change
+// step executes the instruction that a thread faulted in. Registers change
 // as far as it got, whatever the error.
 func step(tid int, fault uint64, memory *memory) error {
 	r, err := registersOf(tid)
@@ -91,7 +91,7 @@ func (m *memory) prepare(code []byte) (err error) {
 	return err
 }
 
-// carryOut has the thread carry out the instruction that is prepared, on data.
+// carryOut has the thread execute the prepared instruction on data.
 // A signal of the instruction's is the program's, at the one it has there.
 func (m *memory) carryOut(data []byte) error {
 	before, err := registersOf(m.tid)
@@ -117,7 +117,7 @@ func (m *memory) carryOut(data []byte) error {
 const codeStep = 2 // TRAP_TRACE
 
 // singleStep ends where the instruction has. A SIGTRAP that the program was sent
-// in the same moment takes the step's place: the thread is behind the instruction.
+// in the same moment takes the step's place: the thread is after the instruction.
 func (m *memory) singleStep(at uint64) error {
 	var fault *accessFault
 	err := m.until(m.thread, unix.PTRACE_SINGLESTEP,

@@ -27,7 +27,7 @@ func (r *recording) resume(t *thread, signal unix.Signal) {
 	_ = ptrace(unix.PTRACE_CONT, t.tid, 0, uintptr(signal))
 }
 
-// ended is told of the end of a thread.
+// ended follows the end of a thread.
 func (r *recording) ended(t *thread, status unix.WaitStatus) {
 	t.leave()
 	delete(r.threads, t.tid)
@@ -136,8 +136,8 @@ func cloneFlags(tid int) uint64 {
 	return 0
 }
 
-// executed is told that a process runs another program: its other threads
-// are gone, and so is all it had mapped.
+// executed follows execve: the other threads of the process are gone, and so is all that it
+// had mapped.
 func (r *recording) executed(t *thread, former int) {
 	if old := r.threads[former]; old != nil && former != t.tid {
 		t.leave()
@@ -195,7 +195,8 @@ func (r *recording) faulted(t *thread) {
 	r.resume(t, 0)
 }
 
-// unknown is what happens where an instruction cannot be carried out.
+// unknown handles an instruction that cannot be executed: the program ends, or continues
+// unrecorded.
 func (r *recording) unknown(t *thread, err error) {
 	place := ""
 	if regs, rerr := registersOf(t.tid); rerr == nil {
@@ -209,11 +210,12 @@ func (r *recording) unknown(t *thread, err error) {
 	r.release(t)
 }
 
-// release gives a program its mappings back. What it does from now on is not recorded.
+// release makes a program's mappings accessible to it. What it does from now on is not
+// recorded.
 func (r *recording) release(t *thread) {
 	for _, a := range t.space.areas {
 		if _, err := r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot); err != nil {
-			r.end("its mappings could not be given back")
+			r.end("its mappings could not be made accessible to it")
 			return
 		}
 	}

@@ -1,11 +1,12 @@
-// Package a64 carries out one instruction of arm64 that reaches memory, with
-// the memory given by its caller: the recorder of programs (tools/recorder)
+// Package a64 executes one instruction of arm64 that reaches memory, with
+// the memory that its caller provides: the recorder of programs (tools/recorder)
 // makes each access to a device itself.
 //
 // It knows the loads and stores of general and vector registers, pairs of them,
-// those with ordering, DC ZVA, contiguous accesses of SVE, and the copies and
-// sets of FEAT_MOPS. Exclusives, atomics, gathers and scatters and what it does
-// not know it refuses by name: it never guesses. Source: Arm ARM (DDI 0487)
+// those with ordering, DC ZVA, contiguous accesses of SVE, the copies and sets of
+// FEAT_MOPS, and, in memory that no other thread stores to meanwhile, exclusives and
+// atomics. Gathers and scatters and what it does not know it refuses by name: it never
+// guesses. Source: Arm ARM (DDI 0487)
 // C4.1.94, "Loads and Stores", whose names of fields are used.
 package a64
 
@@ -20,6 +21,11 @@ type State struct {
 	SP, PC uint64
 	Flags  uint64 // PSTATE: N, Z, C and V are bits 31 to 28
 	Zero   uint64 // bytes that DC ZVA clears, a power of two
+
+	// Alone reports whether no other thread can store to an address while this one
+	// executes. Atomics and exclusives are executed there alone; nil: nowhere.
+	Alone   func(address uint64) bool
+	Monitor Monitor
 
 	// OptionB reports which format the processor uses for the registers of
 	// copies and sets (FEAT_MOPS) between their stages: option A or option B.
@@ -51,7 +57,7 @@ type Memory interface {
 	IsDevice(address uint64) bool
 }
 
-// Refusal is why an instruction is not carried out. Nothing has happened.
+// Refusal is the reason why an instruction is not executed. Nothing has changed.
 type Refusal struct {
 	Code   uint32
 	Reason string
@@ -59,12 +65,15 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%08x: %s", r.Code, r.Reason) }
 
-// Step carries out an instruction, which made a page fault at an address, and
-// changes the state. The error is a *Refusal, or that of the memory or of the
+// Step executes an instruction, which made a page fault at an address, and changes
+// the state. The error is a *Refusal, or that of the memory or of the
 // vectors. Then no register has changed, unless a copy or a set has moved some
 // bytes before memory failed: its registers are those of what is left to move.
 // A long one is executed in parts: PC stays, and the program faults again.
 func Step(code uint32, fault uint64, s *State, memory Memory) error {
+	if a, ok := decodeAtomic(code); ok && s.Alone != nil {
+		return a.run(code, s, memory)
+	}
 	i, reason := decode(code)
 	if reason != "" {
 		return &Refusal{code, reason}
@@ -109,7 +118,7 @@ func (s *State) pointer(n uint8) *uint64 {
 	return &s.X[n]
 }
 
-// address gives where the access begins, and what the base becomes.
+// address returns the address of the access, and the new value of the base.
 func (m *machine) address() (at, base uint64) {
 	base = *m.pointer(m.base)
 	offset := m.offset

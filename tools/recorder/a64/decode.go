@@ -36,7 +36,7 @@ func signedBits(code uint32, high, low int) uint64 {
 	return uint64(int64(uint64(bits(code, high, low))<<shift) >> shift)
 }
 
-// decode takes an instruction apart, or gives a reason to refuse it.
+// decode takes an instruction apart, or returns the reason why it is not executed.
 func decode(code uint32) (i instruction, reason string) {
 	i = instruction{code: code, base: uint8(bits(code, 9, 5)),
 		registers: []uint8{uint8(bits(code, 4, 0))}}
@@ -196,7 +196,7 @@ func (i *instruction) registerOffset() string {
 // ordered is LDAR, STLR, LDLAR, STLLR, among the exclusives.
 func (i *instruction) ordered() string {
 	if bits(i.code, 23, 23) == 0 {
-		return "an exclusive: what it tells the processor cannot be told for the program"
+		return "an exclusive: the recorder cannot set the processor's monitor for the program"
 	}
 	if bits(i.code, 21, 21) == 1 {
 		return "an atomic (CAS): a load and a store in one cannot be made for the program"

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// random gives a word that is a load or store more often than chance has it.
+// random returns a word that is a load or a store more often than by chance.
 func random(r *rand.Rand) uint32 {
 	w := r.Uint32()
 	switch r.IntN(8) {
@@ -166,7 +166,7 @@ func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
 		tried, failed)
 }
 
-// memoryOf is memory where everything is, and gives nothing back.
+// memoryOf is memory that has all addresses, of which loads read nothing.
 type memoryOf struct{ accesses int }
 
 func (m *memoryOf) Load(_ uint64, data []byte) error { return m.note(data) }
@@ -183,7 +183,7 @@ func (m *memoryOf) note(data []byte) error {
 	return nil
 }
 
-// FuzzStep: whatever word there is, an instruction is carried out or refused,
+// FuzzStep: whatever word there is, an instruction is executed or refused,
 // and a refusal has done nothing.
 func FuzzStep(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
