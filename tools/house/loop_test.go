@@ -102,10 +102,13 @@ func reachable(t *testing.T, functions map[string]*function) (names []string) {
 // taking are Go's own functions that take memory from the heap, start a
 // goroutine, or may.
 var taking = regexp.MustCompile(
-	`^runtime\.(malloc|new|make|grow|concat|convT|slicebyteto|stringtoslice|intstring|rawstring|rawbyte|map|chan|typeAssert|interfaceSwitch|gopanic|deferproc|typedslicecopy|assertE2I|bgsweep|GC)`)
+	`^runtime\.(malloc|new|make|grow|concat|convT|slicebyteto|stringtoslice|intstring|` +
+		`rawstring|rawbyte|map|chan|typeAssert|interfaceSwitch|` +
+		`gopanic|deferproc|typedslicecopy|assertE2I|bgsweep|GC)`)
 
 // errnos are functions that make an errno an error.
-var errnos = []string{"lightmetal/hal.raw", "lightmetal/hal.ioctl", "lightmetal/hal.answer"}
+var errnos = []string{"lightmetal/hal.rawSyscall", "lightmetal/hal.ioctl",
+	"lightmetal/hal.syscallResult"}
 
 // TestCompiledLoopCallsNoAllocator looks at what the compiler made of a run,
 // for arm64: whatever the source says, none of it may call what allocates.
@@ -117,7 +120,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 			// An errno becomes an error by convT64, which takes numbers below 256
 			// from a table.
 			// After a fault a run is over, and asks once what it was.
-			if name == "lightmetal/runtime.guard" && callee == "runtime.typeAssert" {
+			if name == "lightmetal/runtime.recoverFault" && callee == "runtime.typeAssert" {
 				continue
 			}
 			errno := callee == "runtime.convT64" &&
@@ -127,9 +130,10 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 			}
 		}
 	}
-	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).check",
-		"hal.(*configSpace).Load", "hal.(*device).Point", "hal.(*tt).point",
-		"hal.(*vfio).faultLogged", "hal.pread", "hal.walk"} {
+	for _, needed := range []string{"runtime.(*Replay).executeSequence",
+		"runtime.(*Replay).expect",
+		"hal.(*configSpace).Load", "hal.(*device).ProgramWindow", "hal.(*tt).programWindow",
+		"hal.(*vfio).sawDMAFault", "hal.pread", "hal.walk"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not looked at", needed)
@@ -150,7 +154,7 @@ func TestDeepestCallFitsTheStackThatFreezeReserves(t *testing.T) {
 	deepest = func(name string, above []string) (most int, path []string) {
 		// A sequence calls another one, which calls none.
 		repeated := strings.Count(strings.Join(above, " ")+" ", name+" ")
-		if repeated == 2 && strings.HasSuffix(name, ".execute") {
+		if repeated == 2 && strings.HasSuffix(name, ".executeSequence") {
 			return 0, nil
 		} else if repeated > 1 || repeated > 0 && !strings.Contains(name, "Replay).") {
 			t.Fatalf("%s calls itself: %v", name, above)

@@ -11,12 +11,13 @@ import (
 
 // behindFreeze are where all that lmrun does behind Freeze begins, but for closing
 // what was open when the runs are over.
-var behindFreeze = []string{"main.(*frames).loop", "main.tell", "lightmetal/runtime.(*Replay).Rest"}
+var behindFreeze = []string{"main.(*frameLoop).runLoop", "main.printOutcome",
+	"lightmetal/runtime.(*Replay).StopDMA"}
 
 // beyond are the functions that it calls through interfaces.
 var beyond = map[string]*regexp.Regexp{
 	"main.":              regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.Now$`),
-	"lightmetal/runtime": regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.Master$`),
+	"lightmetal/runtime": regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.SetBusMaster$`),
 }
 
 // TestCallsBehindFreezeAreRaw looks at what the compiler made of all that lmrun
@@ -59,8 +60,8 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 			}
 		}
 	}
-	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).move", "files.WriteFull",
-		"files.Outputs.Commit", "hal.Pause", "hal.Write", "hal.pwrite"} {
+	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).transfer",
+		"files.WriteFull", "files.Outputs.Commit", "hal.SleepRaw", "hal.Write", "hal.pwrite"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not looked at", needed)
