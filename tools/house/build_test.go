@@ -99,7 +99,8 @@ func TestBootImageForSignedImagesWantsAKey(t *testing.T) {
 // tests pass and skip some of their cases.
 func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 	const fake = "[ \"$1\" = test ] || exit 0\ncat <<'END'\n" +
-		"=== RUN   TestA\n    a_test.go:7: a line of a test that passes\n--- PASS: TestA (0.00s)\n" +
+		"=== RUN   TestA\n    a_test.go:7: a line of a test that passes\n" +
+		"--- PASS: TestA (0.00s)\n" +
 		"=== RUN   TestB\n    a_test.go:9: no device here\n--- SKIP: TestB (0.00s)\n" +
 		"=== RUN   TestC\n=== RUN   TestC/one\n    a_test.go:12: no second one: really\n" +
 		"    --- SKIP: TestC/one (0.00s)\n--- PASS: TestC (3.21s)\n" +
