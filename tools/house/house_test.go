@@ -312,3 +312,13 @@ func TestToolchainIsTheOneThatWasTried(t *testing.T) {
 		t.Logf("this is %s, not %s", goruntime.Version(), toolchain)
 	}
 }
+
+// parseSource parses the text of a file.
+func parseSource(t *testing.T, text string) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
