@@ -76,6 +76,43 @@ func TestStatementsOfCAreCounted(t *testing.T) {
 	}
 }
 
+func TestDensityCountsLinesOfCode(t *testing.T) {
+	tests := []struct {
+		name, source      string
+		lines, characters int
+	}{
+		{"empty", "", 0, 0},
+		{"comments and blanks", "// a\n\n/* b\nc */\n\t// d\n", 0, 0},
+		{"white space at either end", "\t\tx := 1 \n}\n", 2, 7},
+		{"comment after code", "x // y\n", 1, 6},
+		{"characters of two bytes", "ü\n", 1, 1},
+		{"code after a block", "/* a */\nb\n", 1, 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			lines, characters := Density([]byte(test.source))
+			if lines != test.lines || characters != test.characters {
+				t.Errorf("%d lines of %d characters, want %d of %d", lines, characters,
+					test.lines, test.characters)
+			}
+		})
+	}
+}
+
+func TestFunctionsHaveTheirLines(t *testing.T) {
+	source := "package p\n\nfunc short() {}\n\nfunc declared()\n\nfunc (t) long() {\n\tf()\n}\n"
+	got, err := Functions("x.go", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []Function{{"short", 1}, {"long", 3}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if _, err := Functions("x.go", []byte("package")); err == nil {
+		t.Error("a source that does not parse has functions")
+	}
+}
+
 func TestOneProductCompilesWhatItsTagsSay(t *testing.T) {
 	all, err := Compiled("../../..", "tools/lmrun", "")
 	if err != nil {
