@@ -20,11 +20,13 @@ type set struct {
 	folders  string
 }
 
+const targetSet, lminitSet = "target", "lminit"
+
 // sets are all folders with sources, each in the set that names it or the nearest
 // folder above it. C, tests and generated code are counted apart.
 var sets = []set{
-	{"target", 4_820, 4_700, "boards fbs hal runtime tools/lmrun tools/files"},
-	{"lminit", 374, 350, "tools/lminit"},
+	{targetSet, 4_820, 4_700, "boards fbs hal runtime tools/lmrun tools/files"},
+	{lminitSet, 374, 350, "tools/lminit"},
 	{"models: mock, rv32, chips, hosts", 2_874, 2_700, "hal/mock boards/chips boards/hosts"},
 	{"host product", 20_730, 19_000, "tools/lm tools/importer tools/recorder tools/record " +
 		"tools/listing tools/lmb tools/report tools/boardfile tools/bootimage tools/metal " +
@@ -80,7 +82,11 @@ func setOf(path string, isGenerated bool) *set {
 	case strings.HasSuffix(path, "_test.go"):
 		return &tests
 	}
-	var found *set
+	return folderSet(path)
+}
+
+// folderSet returns the set that names the nearest folder above a file, nil if there is none.
+func folderSet(path string) (found *set) {
 	longest := 0
 	for i := range sets {
 		for _, folder := range strings.Fields(sets[i].folders) {
@@ -160,7 +166,8 @@ const (
 // isTargetSource reports whether a path is a Go source or assembly of the set "target".
 func isTargetSource(path string) bool {
 	ext := filepath.Ext(path)
-	return setOf(path, false) == &sets[0] && (ext == ".go" || ext == ".s")
+	s := setOf(path, false)
+	return s != nil && s.name == targetSet && (ext == ".go" || ext == ".s")
 }
 
 // TestTargetIsReadable prints how dense the lines of the target are, and how long its functions are. It fails

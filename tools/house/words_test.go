@@ -3,9 +3,9 @@ package house
 import (
 	"fmt"
 	"go/ast"
+	"go/parser"
 	"go/scanner"
 	"go/token"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,12 +13,33 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/house/measure"
 )
 
-// targetFolders are the packages whose names and texts these tests read: what runs on a target,
-// without generated code, mocks and what only hosts use.
-var targetFolders = []string{"boards", "fbs", "hal", "runtime", "runtime/capi", "runtime/report",
-	"runtime/signed", "tools/lmrun", "tools/lmrun/args", "tools/lminit", "tools/files"}
+// eachTargetFile calls f with the path and text of every source of what runs on a target:
+// without generated code, tests, mocks and what only hosts use.
+func eachTargetFile(t *testing.T, f func(path string, source []byte)) {
+	t.Helper()
+	eachFile(t, func(path string) {
+		s := folderSet(path)
+		if s == nil || s.name != targetSet && s.name != lminitSet ||
+			strings.Contains(path, "/testdata/") || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		isGenerated, err := measure.IsGenerated(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		source, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !isGenerated {
+			f(path, source)
+		}
+	})
+}
 
 // bannedNames are identifiers that were renamed because they do not say what they name.
 var bannedNames = strings.Fields("odd through gave taken aside settle patience remember engage " +
@@ -81,17 +102,27 @@ func isBanned(n declaredName) bool {
 
 // TestTargetDeclaresNoBannedName: names that were replaced do not come back.
 func TestTargetDeclaresNoBannedName(t *testing.T) {
-	for _, folder := range targetFolders {
-		files := sources(t, folder)
-		for _, path := range slices.Sorted(maps.Keys(files)) {
-			for _, n := range declaredNames(files[path]) {
-				if isBanned(n) {
-					line := positions.Position(n.at).Line
-					t.Errorf("%s:%d: declares %s; name it after what it does or returns", path,
-						line, n.name)
-				}
+	read := 0
+	eachTargetFile(t, func(path string, source []byte) {
+		if filepath.Ext(path) != ".go" {
+			return
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := declaredNames(file)
+		read += len(names)
+		for _, n := range names {
+			if isBanned(n) {
+				t.Errorf("%v: declares %s; name it after what it does or returns",
+					set.Position(n.at), n.name)
 			}
 		}
+	})
+	if read < 1000 {
+		t.Errorf("only %d names were read", read)
 	}
 }
 
@@ -206,12 +237,7 @@ func findPhrases(texts []excerpt) (found []finding) {
 }
 
 // excerptsOf returns the texts of a source of the target, none for other files.
-func excerptsOf(t *testing.T, path string) []excerpt {
-	t.Helper()
-	source, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+func excerptsOf(path string, source []byte) []excerpt {
 	switch filepath.Ext(path) {
 	case ".go":
 		return excerptsOfGo(source)
@@ -224,29 +250,18 @@ func excerptsOf(t *testing.T, path string) []excerpt {
 // TestTextsOfTheTargetArePlain looks for the phrases in the comments and messages of the target.
 func TestTextsOfTheTargetArePlain(t *testing.T) {
 	found, used, read := map[string][]string{}, map[int]bool{}, 0
-	for _, folder := range targetFolders {
-		paths, err := filepath.Glob(filepath.Join(root, folder, "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range paths {
-			path, _ = filepath.Rel(root, path)
-			if info, err := os.Stat(filepath.Join(root, path)); err != nil || info.IsDir() ||
-				strings.HasSuffix(path, "_test.go") {
+	eachTargetFile(t, func(path string, source []byte) {
+		texts := excerptsOf(path, source)
+		read += len(texts)
+		for _, f := range findPhrases(texts) {
+			if i := exceptionFor(path, f.text); i >= 0 {
+				used[i] = true
 				continue
 			}
-			texts := excerptsOf(t, path)
-			read += len(texts)
-			for _, f := range findPhrases(texts) {
-				if i := exceptionFor(path, f.text); i >= 0 {
-					used[i] = true
-					continue
-				}
-				found[path] = append(found[path], fmt.Sprintf("%s:%d: %q (%s)", path, f.line,
-					f.text, f.instead))
-			}
+			found[path] = append(found[path], fmt.Sprintf("%s:%d: %q (%s)", path, f.line, f.text,
+				f.instead))
 		}
-	}
+	})
 	if read < 2000 {
 		t.Errorf("only %d comments and strings were read", read)
 	}
