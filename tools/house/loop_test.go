@@ -28,8 +28,8 @@ var (
 		`\t(?:MOVD\.W R30, -(\d+)\(RSP\)|SUB \$(\d+), RSP, (?:RSP|R20))`)
 )
 
-// asShipped is the line of build.sh that says how what ships is compiled.
-var asShipped = regexp.MustCompile(`(?m)^compiled=\((.+)\)$`)
+// asShipped is the list of build.sh with the flags that what ships is compiled with.
+var asShipped = regexp.MustCompile(`(?m)^compiled=\(([^)]+)\)$`)
 
 // buildProgram builds lmrun or lminit for arm64 as it ships, but with its symbols.
 func buildProgram(t *testing.T, name, tags string) (binary string) {
