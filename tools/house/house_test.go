@@ -222,25 +222,28 @@ func TestRunnerLinksNothingHeavy(t *testing.T) {
 	}
 }
 
-// TestTagsPickLanes: what is built with lane_... has those lanes and no other;
-// without any, all.
-func TestTagsPickLanes(t *testing.T) {
-	lanes := []string{"pci", "vfio", "tt"}
+// TestTagsPickBackends checks that a program built with tags backend_... links those backends
+// and no other, and without any such tag links all.
+func TestTagsPickBackends(t *testing.T) {
+	backends := []string{"pci", "vfio", "tt"}
 	for tags, want := range map[string]string{"": "pci vfio tt", "backend_pci": "pci",
 		"backend_vfio": "vfio", "backend_tt": "tt", "backend_pci,backend_tt": "pci tt"} {
-		symbols := symbolsOf(t, "lmrun", tags)
-		for _, lane := range lanes {
-			has := slices.ContainsFunc(symbols,
-				func(s string) bool { return strings.HasPrefix(s, "lightmetal/hal.(*"+lane+").") })
-			if has != slices.Contains(strings.Fields(want), lane) {
-				t.Errorf("-tags %q: lane %s linked: %v", tags, lane, has)
+		t.Run("tags "+tags, func(t *testing.T) {
+			symbols := symbolsOf(t, "lmrun", tags)
+			for _, backend := range backends {
+				method := "lightmetal/hal.(*" + backend + ")."
+				has := slices.ContainsFunc(symbols,
+					func(s string) bool { return strings.HasPrefix(s, method) })
+				if has != slices.Contains(strings.Fields(want), backend) {
+					t.Errorf("backend %s is linked: %v; wanted are: %s", backend, has, want)
+				}
 			}
-		}
+		})
 	}
 }
 
 // TestNoTargetLinksTheHostsPart: nothing of the oracle, or of what host tools
-// alone use, is in a runner with all lanes or in what starts it.
+// alone use, is in a runner with all backends or in what starts it.
 func TestNoTargetLinksTheHostsPart(t *testing.T) {
 	of := functionsOf(t, "hal/oracle.go", "boards/host.go", "runtime/host.go",
 		"tools/files/host.go")

@@ -65,8 +65,7 @@ func TestInstallIntoAFolderThatCannotBeIsNamed(t *testing.T) {
 	install.Dir = root
 	said, _ := install.CombinedOutput()
 	if exit := install.ProcessState.ExitCode(); exit != 77 ||
-		string(said) != "install: nothing can be written to /proc/x; name another folder, or "+
-			"become root\n" {
+		string(said) != "install: /proc/x is not writable; name another folder, or become root\n" {
 		t.Errorf("exit %d: %s", exit, said)
 	}
 }

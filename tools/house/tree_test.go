@@ -75,13 +75,13 @@ func TestTheFrontPageSaysWhatTheTargetWeighs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sizes := regexp.MustCompile(
-		`lane_max=\$\(\((\d+) \* 1024\)\).* all_max=\$\(\((\d+) \* 1024\)\)`).FindSubmatch(script)
+	sizes := regexp.MustCompile(`(?s) backend_max=\$\(\((\d+) \* 1024\)\)\n` +
+		`.* all_max=\$\(\((\d+) \* 1024\)\)\n`).FindSubmatch(script)
 	if sizes == nil {
 		t.Fatal("build.sh has no limits of sizes where they are looked for")
 	}
 	for _, want := range []string{
-		string(sizes[1]) + " KiB of code and data beyond an empty Go program with one lane",
+		string(sizes[1]) + " KiB of code and data beyond an empty Go program with one backend",
 		string(sizes[2]) + " with all",
 	} {
 		if !bytes.Contains(page, []byte(want)) {
