@@ -90,7 +90,7 @@ const productTags = "backend_vfio"
 var notLinked = []string{"runtime/check.go", "tools/files/read.go"}
 
 // never are files in their folders that no target links: the oracle, which is the
-// walk of other architectures, what host tools alone use, and stand-ins for devices.
+// walk of other architectures, what only host tools use, and mock devices.
 var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "runtime/host.go",
 	"tools/files/host.go", "runtime/capi/device_mock.go", "tools/lmrun/open_mock.go",
 	"runtime/capi/export_mock.go"}
@@ -121,7 +121,7 @@ func sources(t *testing.T, folder string) map[string]*ast.File {
 		files[name] = file
 	}
 	if len(files) == 0 {
-		t.Fatalf("no source in %s", folder)
+		t.Fatalf("%s has no Go source", folder)
 	}
 	return files
 }
@@ -139,7 +139,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		for name, file := range sources(t, folder) {
 			for _, path := range importsOf(file) {
 				if !slices.Contains(strings.Fields(allowed), path) {
-					t.Errorf("%s imports %s", name, path)
+					t.Errorf("%s imports %s, which the table of imports does not allow", name, path)
 				}
 			}
 		}
@@ -153,14 +153,14 @@ func TestUnsafeStandsInNamedFiles(t *testing.T) {
 			if slices.Contains(importsOf(file), "unsafe") {
 				used[name] = true
 				if !slices.Contains(unsafeFiles, name) {
-					t.Errorf("%s imports unsafe", name)
+					t.Errorf("%s imports unsafe and is not in unsafeFiles", name)
 				}
 			}
 		}
 	}
 	for _, name := range unsafeFiles {
 		if !used[name] {
-			t.Errorf("%s is listed and does not import unsafe", name)
+			t.Errorf("%s is in unsafeFiles and does not import unsafe; remove it", name)
 		}
 	}
 }
@@ -189,19 +189,19 @@ func TestRunnerLinksTwoDependencies(t *testing.T) {
 	}
 	for _, path := range strings.Fields(string(out)) {
 		if !strings.HasPrefix(path, "lightmetal/") && !slices.Contains(linked, path) {
-			t.Errorf("lmrun links %s", path)
+			t.Errorf("lmrun links package %s, which is not in linked", path)
 		}
 	}
 }
 
-// symbolsOf builds a program for a target and gives the symbols in it.
+// symbolsOf builds a program for arm64 and returns the names of its symbols.
 func symbolsOf(t *testing.T, name, tags string) []string {
 	text, err := exec.Command("go", "tool", "nm", buildProgram(t, name, tags)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), "lightmetal/hal.") {
-		t.Fatalf("the symbols are not those of %s", name)
+		t.Fatalf("go tool nm lists no function of package hal in %s", name)
 	}
 	var symbols []string
 	for _, line := range strings.Split(string(text), "\n") {
@@ -216,7 +216,7 @@ func TestRunnerLinksNothingHeavy(t *testing.T) {
 	for _, symbol := range symbolsOf(t, "lmrun", "") {
 		for _, prefix := range heavy {
 			if strings.HasPrefix(symbol, prefix) {
-				t.Errorf("lmrun links %s", symbol)
+				t.Errorf("lmrun links %s, of a package that is too large for a target", symbol)
 			}
 		}
 	}
@@ -253,7 +253,7 @@ func TestNoTargetLinksTheHostsPart(t *testing.T) {
 	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).executeCommand",
 		"boards.TileRange.Pack", "runtime.(*Replay).Window", "tools/files.Create"} {
 		if !of["lightmetal/"+name] {
-			t.Errorf("%s is not where it is looked for", name)
+			t.Errorf("%s is not declared where this test looks for it", name)
 		}
 	}
 }
@@ -263,7 +263,7 @@ func TestProductLinksNothingForSignatures(t *testing.T) {
 	linksNoneOf(t, "lmrun", productTags, functionsOf(t, notLinked...))
 }
 
-// functionsOf gives the symbols of the functions in files.
+// functionsOf returns the symbols of the functions in files.
 func functionsOf(t *testing.T, files ...string) map[string]bool {
 	t.Helper()
 	of := map[string]bool{}
@@ -288,7 +288,7 @@ func linksNoneOf(t *testing.T, program, tags string, functions map[string]bool) 
 	t.Helper()
 	for _, symbol := range symbolsOf(t, program, tags) {
 		if functions[symbol] {
-			t.Errorf("%s links %s", program, symbol)
+			t.Errorf("%s links %s, which belongs to hosts or to signatures", program, symbol)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func TestPointersBecomeNumbersInSystemCallsOnly(t *testing.T) {
 		}
 	}
 	if len(found) != len(addressNumbers) {
-		t.Errorf("exceptions are %v; in use are %v", addressNumbers, found)
+		t.Errorf("exceptions are %v, of which only these are needed: %v", addressNumbers, found)
 	}
 	if inCalls < 5 {
 		t.Errorf("%d conversions in system calls: this test looks in the wrong place", inCalls)

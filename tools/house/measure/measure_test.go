@@ -31,9 +31,12 @@ func TestStatementsOfGoDoNotDependOnLines(t *testing.T) {
 		{"var table = []int{1, 2, 3, 4, 5, 6, 7, 8}\n", 3},
 		{"var table = []int{\n\t1,\n\t2,\n\t3,\n}\n", 1},
 	} {
-		if got, err := Go("x.go", []byte("package p\n"+c.source)); err != nil || got != c.want {
-			t.Errorf("%s%d, want %d; %v", c.source, got, c.want, err)
-		}
+		t.Run(c.source, func(t *testing.T) {
+			got, err := Go("x.go", []byte("package p\n"+c.source))
+			if err != nil || got != c.want {
+				t.Errorf("%d statements, want %d; error: %v", got, c.want, err)
+			}
+		})
 	}
 	if _, err := Go("x.go", []byte("package")); err == nil {
 		t.Error("a source that does not parse is counted")
@@ -70,9 +73,11 @@ func TestStatementsOfCAreCounted(t *testing.T) {
 		{"int f(void) { if (x) g(); else h(); }\n", 4},
 		{"int f(int x) { switch (x) { case ';': return 1; default: return 2; } }\n", 6},
 	} {
-		if got := C([]byte(c.source)); got != c.want {
-			t.Errorf("%s%d, want %d", c.source, got, c.want)
-		}
+		t.Run(c.source, func(t *testing.T) {
+			if got := C([]byte(c.source)); got != c.want {
+				t.Errorf("%d statements, want %d", got, c.want)
+			}
+		})
 	}
 }
 
