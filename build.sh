@@ -833,8 +833,8 @@ cmd_archive() {
 		archive $arch "$out/$name-$arch.a" "${tags#,}"
 		firmware "$example-$arch" "$out/$name-$arch.a"
 		firmware "$out/_empty/c-$arch"
-		say "$name-$arch.a: $(wc -c <"$out/$name-$arch.a") bytes; the firmware of" \
-			"testdata/firmware, static and stripped:" \
+		say "$name-$arch.a: $(wc -c <"$out/$name-$arch.a") bytes;" \
+			"  the firmware of testdata/firmware, static and stripped:" \
 			"  $(wc -c <"$example-$arch") bytes, an empty C program $(wc -c <"$out/_empty/c-$arch")"
 	done
 }

@@ -269,7 +269,11 @@ func functionsOf(t *testing.T, files ...string) map[string]bool {
 	of := map[string]bool{}
 	for _, file := range files {
 		folder := filepath.Dir(file)
-		for _, declaration := range sources(t, folder)[file].Decls {
+		source := sources(t, folder)[file]
+		if source == nil {
+			t.Fatalf("%s does not exist; name its functions' new file in this test", file)
+		}
+		for _, declaration := range source.Decls {
 			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil {
 				of["lightmetal/"+folder+"."+f.Name.Name] = true
 			} else if ok {
