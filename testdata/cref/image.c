@@ -55,7 +55,8 @@ static struct table root_of(const struct image *image, unsigned most) {
 }
 
 // field gives the position of a table's field, 0 where it is absent.
-static uint64_t field(const struct image *image, const struct table *t, unsigned id, unsigned size) {
+static uint64_t field(
+	const struct image *image, const struct table *t, unsigned id, unsigned size) {
 	uint64_t offset = bad || id >= t->fields ? 0 : take(image->data + t->vtable + 4 + 2 * id, 2);
 	if (offset && (offset < 4 || offset > t->size || size > t->size - offset))
 		bad = "a field lies outside its table";
@@ -63,7 +64,9 @@ static uint64_t field(const struct image *image, const struct table *t, unsigned
 }
 
 // follow gives what the reference at pos points at.
-static uint64_t follow(const struct image *image, uint64_t pos) { return pos + take(image->data + pos, 4); }
+static uint64_t follow(const struct image *image, uint64_t pos) {
+	return pos + take(image->data + pos, 4);
+}
 
 // zero tells whether the bytes from start to end are.
 static int zero(const uint8_t *data, uint64_t start, uint64_t end) {
@@ -76,7 +79,8 @@ static int zero(const uint8_t *data, uint64_t start, uint64_t end) {
 static const uint32_t limits[] = {1, 8, 4096, 4096, 4096, 4096, 1 << 24, 16 << 20, 256 << 20, 256};
 
 // vector gives the first element of a vector of structs or bytes.
-static const void *vector(struct image *image, const struct table *t, unsigned id, uint64_t size, uint64_t align) {
+static const void *vector(
+	struct image *image, const struct table *t, unsigned id, uint64_t size, uint64_t align) {
 	uint64_t pos = field(image, t, id, 4);
 	if (!pos || !inside(image, pos, 4, 4) || !inside(image, pos = follow(image, pos), 4, 4))
 		return image->data;
@@ -95,7 +99,8 @@ const char *image_counts(const struct image *image) {
 		unsigned id;
 		uint32_t count;
 		int needed;
-	} list[] = {{1, r->targets, 1}, {2, r->windows, 1}, {3, r->sequences, 1}, {5, r->segments, 0}, {4, r->tensors, 0}, {6, r->commands, 1}};
+	} list[] = {{1, r->targets, 1}, {2, r->windows, 1}, {3, r->sequences, 1}, {5, r->segments, 0},
+		{4, r->tensors, 0}, {6, r->commands, 1}};
 	for (unsigned i = 0; i < sizeof list / sizeof *list; i++) {
 		if (list[i].needed && image->counts[list[i].id] == 0)
 			return "a vector that has to be there is empty";
@@ -113,11 +118,13 @@ static void check_rules(const struct image *image) {
 		const struct rule *r = &image->rules[i], *before = i ? r - 1 : r;
 		int order = (r->target - before->target) * 256 + r->bar - before->bar;
 		uint64_t least = r->widths & -r->widths;
-		if (r->target >= image->reservation.targets || r->bar > 5 || r->last >= image->targets[r->target].bars[r->bar])
+		if (r->target >= image->reservation.targets || r->bar > 5 ||
+			r->last >= image->targets[r->target].bars[r->bar])
 			bad = "a rule is of no BAR, or reaches outside it";
 		else if (r->first > r->last || order < 0 || (order == 0 && r->first < next))
 			bad = "the rules are not in order, or overlap";
-		else if (least == 0 || r->widths > 15 || r->memory > 1 || r->first % least || (r->last + 1) % least)
+		else if (least == 0 || r->widths > 15 || r->memory > 1 || r->first % least ||
+			(r->last + 1) % least)
 			bad = "a rule is of no width, or begins or ends inside an access";
 		next = r->last + 1;
 	}
@@ -126,7 +133,8 @@ static void check_rules(const struct image *image) {
 static void check_sequences(const struct image *image) {
 	for (uint32_t i = 0; i < image->reservation.sequences && !bad; i++) {
 		const struct sequence *s = &image->sequences[i];
-		if (s->count == 0 || s->first > image->reservation.commands || s->count > image->reservation.commands - s->first)
+		if (s->count == 0 || s->first > image->reservation.commands ||
+			s->count > image->reservation.commands - s->first)
 			bad = "a sequence has commands that do not exist";
 		else if (image->commands[s->first + s->count - 1].opcode != END)
 			bad = "a sequence does not end with End";
@@ -158,7 +166,8 @@ const char *image_read(struct image *image, const char *path) {
 		return "no identifier LMB1";
 	if (take(image->data + 8, 2) != 2 || take(image->data + 10, 2) != 0)
 		return "not format 2.0";
-	if (take(image->data + 24, 8) != image->size || image->envelope > image->size || image->envelope < 72)
+	if (take(image->data + 24, 8) != image->size || image->envelope > image->size ||
+		image->envelope < 72)
 		return "sizes do not fit the file";
 	if (!zero(image->data, 40, 72))
 		return "bytes that have to be zero are not";
@@ -195,7 +204,8 @@ const char *image_open(struct image *image, const char *path) {
 
 int image_named(const struct image *image, uint32_t name, const char *text) {
 	uint32_t first = name >> 8, size = name & 0xff;
-	return size == strlen(text) && first + size <= image->text_size && memcmp(image->text + first, text, size) == 0;
+	return size == strlen(text) && first + size <= image->text_size &&
+		memcmp(image->text + first, text, size) == 0;
 }
 
 const char *image_segments(const struct image *image, uint32_t *at) {

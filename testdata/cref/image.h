@@ -12,7 +12,10 @@
 #error "the reader takes the file's integers as they lie, and the file is little endian"
 #endif
 
-enum opcode { WRITE = 1, CHANGE, ADDRESS, COPY_IN, FILL, COPY_OUT, CHECK, COMPARE, POINT, FENCE, DELAY, CALL, END, OPCODES };
+enum opcode {
+	WRITE = 1, CHANGE, ADDRESS, COPY_IN, FILL, COPY_OUT, CHECK, COMPARE,
+	POINT, FENCE, DELAY, CALL, END, OPCODES
+};
 enum access { EXACT = 1, FIXED, BULK };
 enum condition { EQUAL = 1, NOT_EQUAL };
 enum policy { FAIL = 1, IGNORE };
@@ -118,6 +121,8 @@ void image_close(struct image *image);
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t size);
 
-static inline uint64_t round_up(uint64_t n, uint64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+static inline uint64_t round_up(uint64_t n, uint64_t multiple) {
+	return (n + multiple - 1) / multiple * multiple;
+}
 
 #endif

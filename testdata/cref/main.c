@@ -9,11 +9,12 @@
 //
 //	pin CPU                      -> 0
 //	run SEQUENCE COUNT WAY       -> TIME STATUS COMMAND CRC IGNORED
-//	                                of all runs; WAY 0: memcpy, 1: streaming stores; 2 more: threaded code; CRC of all outputs;
+//	                                of all runs; WAY 0: memcpy, 1: streaming stores;
+//	                                2 more: threaded code; CRC of all outputs;
 //	                                failures ignored in the last run
 //	load COUNT                   -> TIME                       open, check, load, close
-//	hash COUNT                   -> TIME                       open, CRC-32C of the whole file, close
-//	frames SEQUENCE COUNT PERIOD -> COUNT, then COUNT times as 8-byte integers
+//	hash COUNT                   -> TIME                       open, CRC-32C of the whole file,
+//close 	frames SEQUENCE COUNT PERIOD -> COUNT, then COUNT times as 8-byte integers
 #define _GNU_SOURCE
 #include "replay.h"
 #include "player.h"
@@ -48,7 +49,8 @@ static uint32_t outputs_crc(const struct replay *r) {
 	uint32_t crc = 0;
 	for (uint32_t i = 0; i < r->image->reservation.tensors; i++)
 		if (r->image->tensors[i].role == OUTPUT)
-			crc = crc32c(crc, r->arena + r->image->tensors[i].arena_offset, r->image->tensors[i].size);
+			crc = crc32c(
+				crc, r->arena + r->image->tensors[i].arena_offset, r->image->tensors[i].size);
 	return crc;
 }
 
@@ -59,7 +61,8 @@ static void run(struct replay *r, uint32_t sequence, uint64_t count, unsigned wa
 	while (count-- && result.status == DONE)
 		result = replay_run(r, sequence);
 	int64_t took = now() - began;
-	printf("%lld %d %d %u %u\n", (long long)took, result.status, result.command, outputs_crc(r), r->ignored);
+	printf("%lld %d %d %u %u\n", (long long)took, result.status, result.command, outputs_crc(r),
+		r->ignored);
 }
 
 static void load(const char *path, uint8_t *device, uint64_t count) {
@@ -67,7 +70,8 @@ static void load(const char *path, uint8_t *device, uint64_t count) {
 	while (count--) {
 		struct image image;
 		struct replay r;
-		if (image_open(&image, path) || image_check(&image) || replay_load(&r, &image, device) != DONE)
+		if (image_open(&image, path) || image_check(&image) ||
+			replay_load(&r, &image, device) != DONE)
 			exit(fail(BAD_IMAGE, path));
 		replay_close(&r);
 		image_close(&image);
@@ -114,15 +118,18 @@ static int serve(const struct image *image, const char *path) {
 	struct replay r;
 	uint8_t *device = map_device(image);
 	if (!device || replay_load(&r, image, device) != DONE)
-		return fail(WRONG_DEVICE, "the image needs more than plain memory, or more memory than there is");
+		return fail(
+			WRONG_DEVICE, "the image needs more than plain memory, or more memory than there is");
 	while (fgets(line, sizeof line, stdin)) {
-		if (sscanf(line, "run %llu %llu %llu", &a, &b, &c) == 3 && a < image->reservation.sequences) {
+		if (sscanf(line, "run %llu %llu %llu", &a, &b, &c) == 3 &&
+			a < image->reservation.sequences) {
 			run(&r, a, b, c);
 		} else if (sscanf(line, "load %llu", &a) == 1) {
 			load(path, device, a);
 		} else if (sscanf(line, "hash %llu", &a) == 1) {
 			hash(path, a);
-		} else if (sscanf(line, "frames %llu %llu %llu", &a, &b, &c) == 3 && a < image->reservation.sequences) {
+		} else if (sscanf(line, "frames %llu %llu %llu", &a, &b, &c) == 3 &&
+			a < image->reservation.sequences) {
 			frames(&r, a, b, c);
 		} else if (sscanf(line, "pin %llu", &a) == 1) {
 			cpu_set_t set;
@@ -146,7 +153,8 @@ static int once(const struct image *image) {
 		return fail(BAD_IMAGE, bad);
 	uint8_t *device = map_device(image);
 	if (!device || replay_load(&r, image, device) != DONE)
-		return fail(WRONG_DEVICE, "the image needs more than plain memory, or more memory than there is");
+		return fail(
+			WRONG_DEVICE, "the image needs more than plain memory, or more memory than there is");
 	return replay_run(&r, 0).status;
 }
 
@@ -185,9 +193,12 @@ int main(int argc, char **argv) {
 		return wrong ? fail(BAD_IMAGE, wrong) : player_run(&image, atoi(argv[3]), atoll(argv[4]));
 	}
 	if (argc != 3)
-		return fail(USAGE, "usage: cref check|serve|once IMAGE, cref BOARDS LIST, cref play IMAGE FAULT AFTER, or cref spin");
+		return fail(USAGE,
+			"usage: cref check|serve|once IMAGE, cref BOARDS LIST, "
+			"cref play IMAGE FAULT AFTER, or cref spin");
 	const char *bad;
-	if (strcmp(argv[1], "serve") != 0 && strcmp(argv[1], "once") != 0 && strcmp(argv[1], "check") != 0)
+	if (strcmp(argv[1], "serve") != 0 && strcmp(argv[1], "once") != 0 &&
+		strcmp(argv[1], "check") != 0)
 		return verify(argv[1], argv[2]);
 	bad = image_open(&image, argv[2]);
 	if (bad)

@@ -26,7 +26,9 @@ enum { ACCESS_NS = 100, LATE_NS = 5050 };
 
 static int fails(struct player *p) { return p->fault != NO_FAULT && p->stores >= p->after; }
 
-static int dead(struct player *p) { return fails(p) && (p->fault == ERRORS || p->fault == ALL_ONES); }
+static int dead(struct player *p) {
+	return fails(p) && (p->fault == ERRORS || p->fault == ALL_ONES);
+}
 
 static uint64_t width_bits(unsigned width) { return ~0ull >> (64 - 8 * width); }
 
@@ -70,7 +72,9 @@ static uint8_t *memory_of(struct player *p, const struct command *c) {
 	return p->arena + p->image->tensors[c->index - 1].arena_offset + c->value;
 }
 
-static int holds(const struct command *c, uint64_t v) { return ((v & c->mask) == c->value) == (c->mode == EQUAL); }
+static int holds(const struct command *c, uint64_t v) {
+	return ((v & c->mask) == c->value) == (c->mode == EQUAL);
+}
 
 static int check(struct player *p, const struct command *c) {
 	uint64_t at = place(p, c) + c->offset, v = get(p, at, c->width);
@@ -82,7 +86,8 @@ static int check(struct player *p, const struct command *c) {
 			p->got = v, p->want = c->value, p->mask = c->mask;
 			return c->amount ? 75 : 76;
 		}
-		int64_t left = deadline - p->now, pause = c->index ? c->index * 1000ll : (p->now - began) / 32;
+		int64_t left = deadline - p->now;
+		int64_t pause = c->index ? c->index * 1000ll : (p->now - began) / 32;
 		p->now += left > 0 ? (pause < left ? pause : left) : 0;
 		late = p->now >= deadline;
 	}
@@ -132,7 +137,8 @@ static int copy(struct player *p, const struct command *c) {
 	if (p->gone)
 		return GONE;
 	uint32_t last = c->amount < c->width ? c->amount : c->width;
-	return c->opcode == COPY_OUT && dead(p) && all_ones(memory_of(p, c) + c->amount, last) ? GONE : 0;
+	int check = c->opcode == COPY_OUT && dead(p);
+	return check && all_ones(memory_of(p, c) + c->amount, last) ? GONE : 0;
 }
 
 static int change(struct player *p, const struct command *c) {
@@ -178,7 +184,8 @@ static int carry_out(struct player *p, const struct command *c) {
 	case COMPARE:
 		return settle(p, c, compare(p, c));
 	case POINT:
-		printf("P %u %llx %llx\n", c->window, (unsigned long long)c->value, (unsigned long long)c->mask);
+		printf("P %u %llx %llx\n", c->window, (unsigned long long)c->value,
+			(unsigned long long)c->mask);
 		return 0;
 	case DELAY:
 		p->now += c->amount * 1000ll;
@@ -244,7 +251,9 @@ int player_run(const struct image *image, unsigned fault, uint64_t after) {
 		}
 	if (status != 75 && status != 76)
 		got = want = mask = 0;
-	printf("end %d %d %llx %llx %llx %u %d %d\n", status, status ? p.at : 0, (unsigned long long)got, (unsigned long long)want, (unsigned long long)mask, ignored, ran, safe);
+	printf("end %d %d %llx %llx %llx %u %d %d\n", status, status ? p.at : 0,
+		(unsigned long long)got, (unsigned long long)want, (unsigned long long)mask, ignored, ran,
+		safe);
 	for (uint32_t n = 0; n < image->reservation.tensors; n++) {
 		const struct tensor *t = &image->tensors[n];
 		if (t->role == OUTPUT)

@@ -56,52 +56,54 @@ static inline void store(volatile void *at, unsigned width, uint64_t value) {
 static inline uint64_t width_mask(unsigned width) { return ~0ULL >> (64 - 8 * width); }
 
 // Loops of accesses of one width; the device's address moves by step.
-#define LOOPS(TYPE)                                                                                                \
-	static void in_##TYPE(uint8_t *device, size_t step, const uint8_t *data, size_t size) {                        \
-		for (; size; size -= sizeof(TYPE), device += step, data += sizeof(TYPE))                                   \
-			*(volatile TYPE *)device = *(const TYPE *)data;                                                        \
-	}                                                                                                              \
-	static void out_##TYPE(const uint8_t *device, size_t step, uint8_t *data, size_t size) {                       \
-		for (; size; size -= sizeof(TYPE), device += step, data += sizeof(TYPE))                                   \
-			*(TYPE *)data = *(const volatile TYPE *)device;                                                        \
-	}                                                                                                              \
-	static void fill_##TYPE(uint8_t *device, size_t step, uint64_t value, size_t size) {                           \
-		for (; size; size -= sizeof(TYPE), device += step)                                                         \
-			*(volatile TYPE *)device = value;                                                                      \
-	}                                                                                                              \
-	static int same_##TYPE(const uint8_t *device, const uint8_t *data, size_t size) {                              \
-		for (; size; size -= sizeof(TYPE), device += sizeof(TYPE), data += sizeof(TYPE))                           \
-			if (*(const volatile TYPE *)device != *(const TYPE *)data)                                             \
-				return 0;                                                                                          \
-		return 1;                                                                                                  \
+#define LOOPS(TYPE)                                                                                \
+	static void in_##TYPE(uint8_t *device, size_t step, const uint8_t *data, size_t size) {        \
+		for (; size; size -= sizeof(TYPE), device += step, data += sizeof(TYPE))                   \
+			*(volatile TYPE *)device = *(const TYPE *)data;                                        \
+	}                                                                                              \
+	static void out_##TYPE(const uint8_t *device, size_t step, uint8_t *data, size_t size) {       \
+		for (; size; size -= sizeof(TYPE), device += step, data += sizeof(TYPE))                   \
+			*(TYPE *)data = *(const volatile TYPE *)device;                                        \
+	}                                                                                              \
+	static void fill_##TYPE(uint8_t *device, size_t step, uint64_t value, size_t size) {           \
+		for (; size; size -= sizeof(TYPE), device += step)                                         \
+			*(volatile TYPE *)device = value;                                                      \
+	}                                                                                              \
+	static int same_##TYPE(const uint8_t *device, const uint8_t *data, size_t size) {              \
+		for (; size; size -= sizeof(TYPE), device += sizeof(TYPE), data += sizeof(TYPE))           \
+			if (*(const volatile TYPE *)device != *(const TYPE *)data)                             \
+				return 0;                                                                          \
+		return 1;                                                                                  \
 	}
 LOOPS(uint8_t)
 LOOPS(uint16_t)
 LOOPS(uint32_t)
 LOOPS(uint64_t)
 
-#define BY_WIDTH(WIDTH, CALL)                                                                                      \
-	switch (WIDTH) {                                                                                               \
-	case 1:                                                                                                        \
-		CALL(uint8_t);                                                                                             \
-		break;                                                                                                     \
-	case 2:                                                                                                        \
-		CALL(uint16_t);                                                                                            \
-		break;                                                                                                     \
-	case 4:                                                                                                        \
-		CALL(uint32_t);                                                                                            \
-		break;                                                                                                     \
-	case 8:                                                                                                        \
-		CALL(uint64_t);                                                                                            \
-		break;                                                                                                     \
+#define BY_WIDTH(WIDTH, CALL)                                                                      \
+	switch (WIDTH) {                                                                               \
+	case 1:                                                                                        \
+		CALL(uint8_t);                                                                             \
+		break;                                                                                     \
+	case 2:                                                                                        \
+		CALL(uint16_t);                                                                            \
+		break;                                                                                     \
+	case 4:                                                                                        \
+		CALL(uint32_t);                                                                            \
+		break;                                                                                     \
+	case 8:                                                                                        \
+		CALL(uint64_t);                                                                            \
+		break;                                                                                     \
 	}
 
 // A line at a time past the cache. The device side is aligned to 64.
 #if defined __x86_64__
 #include <immintrin.h>
-__attribute__((target("avx"))) static void stream_avx(uint8_t *device, const uint8_t *data, size_t lines) {
+__attribute__((target("avx"))) static void stream_avx(uint8_t *device,
+	const uint8_t *data, size_t lines) {
 	for (; lines; lines--, device += 64, data += 64) {
-		__m256i a = _mm256_loadu_si256((const __m256i *)data), b = _mm256_loadu_si256((const __m256i *)data + 1);
+		__m256i a = _mm256_loadu_si256((const __m256i *)data);
+		__m256i b = _mm256_loadu_si256((const __m256i *)data + 1);
 		_mm256_stream_si256((__m256i *)device, a);
 		_mm256_stream_si256((__m256i *)device + 1, b);
 	}
@@ -121,7 +123,8 @@ static void stream_lines(uint8_t *device, const uint8_t *data, size_t lines) {
 #elif defined __aarch64__
 static void stream_lines(uint8_t *device, const uint8_t *data, size_t lines) {
 	for (; lines; lines--, device += 64, data += 64)
-		__asm__ volatile("ldp q0, q1, [%1]\n\tldp q2, q3, [%1, #32]\n\tstnp q0, q1, [%0]\n\tstnp q2, q3, [%0, #32]"
+		__asm__ volatile("ldp q0, q1, [%1]\n\tldp q2, q3, [%1, #32]\n\t"
+						 "stnp q0, q1, [%0]\n\tstnp q2, q3, [%0, #32]"
 						 ::"r"(device), "r"(data) : "v0", "v1", "v2", "v3", "memory");
 }
 #else
@@ -292,9 +295,11 @@ static enum status switched(struct replay *r, const struct command *c) {
 
 static enum status threaded(struct replay *r, const struct command *c) {
 	static const void *const labels[OPCODES] = {
-		[0] = &&unknown, [WRITE] = &&write, [CHANGE] = &&change, [ADDRESS] = &&unknown, [COPY_IN] = &&copy_in,
-		[FILL] = &&fill, [COPY_OUT] = &&copy_out, [CHECK] = &&check, [COMPARE] = &&compare, [POINT] = &&point,
-		[FENCE] = &&fence, [DELAY] = &&delay, [CALL] = &&call, [END] = &&end};
+		[0] = &&unknown, [WRITE] = &&write, [CHANGE] = &&change, [ADDRESS] = &&unknown,
+		[COPY_IN] = &&copy_in, [FILL] = &&fill, [COPY_OUT] = &&copy_out, [CHECK] = &&check,
+		[COMPARE] = &&compare, [POINT] = &&point, [FENCE] = &&fence, [DELAY] = &&delay,
+		[CALL] = &&call, [END] = &&end,
+	};
 	uint8_t *const *windows = r->windows;
 	enum status status;
 	c--;
@@ -353,7 +358,8 @@ failed:
 }
 
 static enum status execute(struct replay *r, const struct sequence *s) {
-	return r->way & THREADED ? threaded(r, r->commands + s->first) : switched(r, r->commands + s->first);
+	return r->way & THREADED ? threaded(r, r->commands + s->first)
+							 : switched(r, r->commands + s->first);
 }
 
 struct result replay_run(struct replay *r, uint32_t sequence) {
@@ -390,7 +396,8 @@ uint64_t device_size(const struct image *image) {
 		if (image->windows[i].kind == TLB)
 			tiles += round_up(image->windows[i].size, 4096);
 	}
-	return bar_start(image, image->reservation.targets, 0) + image->reservation.host_bytes + tiles + 4096;
+	uint64_t bars = bar_start(image, image->reservation.targets, 0);
+	return bars + image->reservation.host_bytes + tiles + 4096;
 }
 
 // What the registers of a window hold: bits of the address in units of the
@@ -400,17 +407,22 @@ uint64_t device_size(const struct image *image) {
 static int encode(const struct image *image, struct command *c) {
 	const struct window *w = &image->windows[c->window];
 	int wormhole = image->targets[w->device].device == 0x401e;
-	int low = wormhole ? (w->size == 1 << 20 ? 16 : w->size == 2 << 20 ? 15 : w->size == 16 << 20 ? 12 : 0)
-					   : (w->size == 2 << 20 ? 43 : 0);
+	int low = 0; // position of the corners, after the bits of the address
+	if (wormhole)
+		low = w->size == 1 << 20 ? 16 : w->size == 2 << 20 ? 15 : w->size == 16 << 20 ? 12 : 0;
+	else if (w->size == 2 << 20)
+		low = 43;
 	if (low == 0)
 		return 0;
 	uint64_t t = c->mask, channel = t >> 48 & 0xff;
-	unsigned __int128 corners = (t & 0x3f) | (t >> 8 & 0x3f) << 6 | (t >> 16 & 0x3f) << 12 | (t >> 24 & 0x3f) << 18;
+	unsigned __int128 corners = (t & 0x3f) | (t >> 8 & 0x3f) << 6
+		| (t >> 16 & 0x3f) << 12 | (t >> 24 & 0x3f) << 18;
 	unsigned __int128 rest = (t >> 32 & 1), words;
 	if (wormhole)
 		rest |= (t >> 56) << 1 | ((t >> 40 & 3) - 1) << 2 | channel << 5;
 	else
-		rest |= (t >> 56) << 2 | ((t >> 40 & 3) - 1) << 3 | (channel ? 1ull << 6 | (channel - 1) << 8 : 0);
+		rest |= (t >> 56) << 2 | ((t >> 40 & 3) - 1) << 3 |
+			(channel ? 1ull << 6 | (channel - 1) << 8 : 0);
 	words = c->value / w->size | corners << low | rest << (low + 24);
 	c->value = words, c->mask = words >> 64, c->width = wormhole ? 8 : 4;
 	return 1;
@@ -433,20 +445,24 @@ enum status replay_load(struct replay *r, const struct image *image, uint8_t *de
 		if (w->kind == HOST)
 			start = next, next += round_up(w->size, 4096);
 		if (w->kind == TLB)
-			start = tiles, tiles += round_up(w->size, 4096), registers_of[i] = registers, registers += 16;
+			start = tiles, registers_of[i] = registers,
+			tiles += round_up(w->size, 4096), registers += 16;
 		r->windows[i] = device + start;
 		bus[i] = BUS_BASE + start;
 	}
 	r->registers = device + tiles;
 	r->memories[0] = (uint8_t *)image->payload;
 	if (n->arena_bytes) {
-		r->arena = mmap(NULL, n->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		r->arena = mmap(NULL, n->arena_bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (r->arena == MAP_FAILED || mlock(r->arena, n->arena_bytes) != 0)
 			return INTERNAL;
 	}
 	for (uint32_t i = 0; i < n->tensors; i++) {
-		const struct tensor *t = &image->tensors[i]; // of an input only the recorded data are known here
-		r->memories[1 + i] = t->role == OUTPUT ? r->arena + t->arena_offset : (uint8_t *)image->payload + t->recorded_offset;
+		const struct tensor *t = &image->tensors[i];
+		// Of an input only the recorded data are known here.
+		r->memories[1 + i] = t->role == OUTPUT ? r->arena + t->arena_offset
+			: (uint8_t *)image->payload + t->recorded_offset;
 	}
 	r->commands = malloc(n->commands * sizeof *r->commands);
 	memcpy(r->commands, image->commands, n->commands * sizeof *r->commands);

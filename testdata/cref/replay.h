@@ -10,7 +10,16 @@
 enum way { MEMCPY = 0, STREAM = 1, SWITCH = 0, THREADED = 2 };
 
 // Exit statuses of lightmetal's programs.
-enum status { DONE = 0, USAGE = 64, BAD_IMAGE = 65, INTERNAL = 70, DEADLINE_PASSED = 75, EXPECT_FAILED = 76, COMPARE_FAILED = 76, WRONG_DEVICE = 78 };
+enum status {
+	DONE = 0,
+	USAGE = 64,
+	BAD_IMAGE = 65,
+	INTERNAL = 70,
+	DEADLINE_PASSED = 75,
+	EXPECT_FAILED = 76,
+	COMPARE_FAILED = 76,
+	WRONG_DEVICE = 78,
+};
 
 struct result {
 	enum status status;

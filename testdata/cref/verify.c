@@ -56,7 +56,9 @@ static int power_of_two(uint64_t n) { return n && !(n & (n - 1)); }
 static int plain_text(const uint8_t *text, unsigned size) {
 	while (size) {
 		uint32_t c = *text;
-		unsigned more = c < 0x80 ? 0 : c < 0xc2 ? 4 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : c < 0xf5 ? 3 : 4;
+		unsigned more = c < 0x80 ? 0 : c < 0xc2 ? 4 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
+		if (c >= 0xf5)
+			more = 4;
 		if (more > 3 || more >= size)
 			return 0;
 		c &= more ? 0x3f >> more : 0x7f;
@@ -65,7 +67,8 @@ static int plain_text(const uint8_t *text, unsigned size) {
 				return 0;
 			c = c << 6 | (text[n] & 0x3f);
 		}
-		if ((more == 2 && c < 0x800) || (more == 3 && c < 0x10000) || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+		if ((more == 2 && c < 0x800) || (more == 3 && c < 0x10000) || c > 0x10ffff ||
+			(c >= 0xd800 && c < 0xe000))
 			return 0;
 		if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f)
 			return 0;
@@ -92,7 +95,9 @@ static int is_known(const struct target *t) {
 
 static const char *check_target(const struct image *i, uint32_t n) {
 	const struct target *t = &i->targets[n];
-	return t->reserved || !named(i, t->board) ? at("target", n, "a name is missing, or a reserved field is not zero") : NULL;
+	if (t->reserved || !named(i, t->board))
+		return at("target", n, "a name is missing, or a reserved field is not zero");
+	return NULL;
 }
 
 static const char *check_rule(const struct image *i, uint32_t n) {
@@ -105,18 +110,24 @@ static const char *check_rule(const struct image *i, uint32_t n) {
 		return at("rule", n, "the board is known, or the range is outside");
 	if (!r->widths || r->widths > 15 || r->memory > 1 || r->first % least || (r->last + 1) % least)
 		return at("rule", n, "widths");
-	if (b && (r->target < b->target || (r->target == b->target && (r->bar < b->bar || (r->bar == b->bar && r->first <= b->last)))))
+	if (b && r->target < b->target)
+		return at("rule", n, "order");
+	if (b && r->target == b->target &&
+		(r->bar < b->bar || (r->bar == b->bar && r->first <= b->last)))
 		return at("rule", n, "order");
 	return named(i, r->name) ? NULL : at("rule", n, "name");
 }
 
 static const char *check_window(const struct image *i, uint32_t n) {
 	const struct window *w = &i->windows[n];
-	if (w->kind < BAR || w->kind > CONFIG || w->device >= i->reservation.targets || w->flags > 1 || w->reserved)
+	if (w->kind < BAR || w->kind > CONFIG || w->device >= i->reservation.targets || w->flags > 1 ||
+		w->reserved)
 		return at("window", n, "kind, target, flags or reserved field");
-	if (!w->size || w->size > window_max || (w->kind != TLB && w->slot != 0xffff) || (w->kind != BAR && (w->bar || w->offset)))
+	if (!w->size || w->size > window_max || (w->kind != TLB && w->slot != 0xffff) ||
+		(w->kind != BAR && (w->bar || w->offset)))
 		return at("window", n, "size, slot, BAR or offset");
-	if ((w->kind == TLB && !power_of_two(w->size)) || (w->kind == CONFIG && w->size != 256 && w->size != 4096))
+	if ((w->kind == TLB && !power_of_two(w->size)) ||
+		(w->kind == CONFIG && w->size != 256 && w->size != 4096))
 		return at("window", n, "size");
 	if (w->kind == BAR) {
 		uint64_t bar = w->bar > 5 ? 0 : i->targets[w->device].bars[w->bar];
@@ -142,7 +153,9 @@ static const char *check_place(const struct image *i, uint32_t n) {
 	const struct segment *s = &i->segments[n];
 	uint64_t start = n ? s[-1].offset + s[-1].size : round_up(i->envelope, 4096);
 	int odd = n + 1 < i->reservation.segments && s->size % 4096;
-	return odd || !s->size || s->size > bytes_max || s->offset > bytes_max || s->offset != start || s->reserved ? at("segment", n, "size, offset or reserved field") : NULL;
+	if (odd || !s->size || s->size > bytes_max || s->reserved)
+		return at("segment", n, "size or reserved field");
+	return s->offset > bytes_max || s->offset != start ? at("segment", n, "offset") : NULL;
 }
 
 static uint64_t element(unsigned dtype) {
@@ -165,8 +178,10 @@ static int in_payload(const struct image *i, uint64_t offset, uint64_t size) {
 
 static const char *check_tensor(const struct image *i, uint32_t n) {
 	const struct tensor *t = &i->tensors[n];
-	uint64_t start = n ? round_up(t[-1].arena_offset + t[-1].size, 64) : 0, size = element(t->dtype);
-	if (!named(i, t->name) || (t->role != INPUT && t->role != OUTPUT) || t->recorded > 1 || t->dims > 8)
+	uint64_t start = n ? round_up(t[-1].arena_offset + t[-1].size, 64) : 0;
+	uint64_t size = element(t->dtype);
+	if (!named(i, t->name) || (t->role != INPUT && t->role != OUTPUT) || t->recorded > 1 ||
+		t->dims > 8)
 		return at("tensor", n, "name, role, recorded or dimensions");
 	for (unsigned d = 0; d < 8; d++) {
 		if ((d < t->dims) != (t->shape[d] != 0))
@@ -240,17 +255,24 @@ static const char *fields(const struct command *c) {
 }
 
 // rule_of finds the rule that holds a byte of a BAR, in the image or of a board.
-static int rule_of(const struct image *i, const struct window *w, uint64_t offset, struct known *out) {
+static int rule_of(const struct image *i, const struct window *w, uint64_t offset,
+	struct known *out) {
 	const struct target *t = &i->targets[w->device];
 	for (int k = 0; k < known_count; k++)
-		if (known[k].vendor == t->vendor && known[k].device == t->device && known[k].bar == w->bar && offset >= known[k].first && offset <= known[k].last) {
+		if (known[k].vendor == t->vendor && known[k].device == t->device &&
+			known[k].bar == w->bar && offset >= known[k].first && offset <= known[k].last) {
 			*out = known[k];
 			return 1;
 		}
 	for (uint32_t n = 0; n < i->rule_count && !is_known(t); n++) {
 		const struct rule *r = &i->rules[n];
 		if (r->target == w->device && r->bar == w->bar && offset >= r->first && offset <= r->last) {
-			*out = (struct known){.first = r->first, .last = r->last, .widths = r->widths, .memory = r->memory};
+			*out = (struct known){
+				.first = r->first,
+				.last = r->last,
+				.widths = r->widths,
+				.memory = r->memory,
+			};
 			return 1;
 		}
 	}
@@ -265,7 +287,9 @@ static const char *access_of(const struct image *i, const struct command *c) {
 	uint64_t size = forms[c->opcode].bytes && !fixed ? c->amount : c->width;
 	if (c->offset > w->size || size > w->size - c->offset)
 		return "outside the window";
-	if (!bulk && (c->offset % c->width || (forms[c->opcode].bytes && c->amount % c->width) || w->offset % c->width))
+	if (!bulk &&
+		(c->offset % c->width || (forms[c->opcode].bytes && c->amount % c->width) ||
+			w->offset % c->width))
 		return "alignment";
 	if (w->kind == CONFIG && c->width == 8)
 		return "width of configuration space";
@@ -274,7 +298,8 @@ static const char *access_of(const struct image *i, const struct command *c) {
 		uint64_t first = w->offset + c->offset;
 		if (!rule_of(i, w, first, &r) || size - 1 > r.last - first)
 			return "no rule holds all of it";
-		if (!(r.widths & c->width) || ((bulk || w->flags & 1) && !r.memory) || (forms[c->opcode].stores && r.load_only))
+		if (!(r.widths & c->width) || ((bulk || w->flags & 1) && !r.memory) ||
+			(forms[c->opcode].stores && r.load_only))
 			return "the rule does not accept it";
 		if (bulk && r.widths != 15)
 			return "bulk where not every width is taken";
@@ -312,7 +337,8 @@ static const char *index_of(const struct image *i, const struct command *c) {
 			return in_payload(i, c->value, c->amount) ? NULL : "payload";
 		__attribute__((fallthrough));
 	case MEMORY_OUT:
-		if (c->index == 0 || c->index > i->reservation.tensors || t->role != (forms[c->opcode].index == MEMORY_IN ? INPUT : OUTPUT))
+		if (c->index == 0 || c->index > i->reservation.tensors ||
+			t->role != (forms[c->opcode].index == MEMORY_IN ? INPUT : OUTPUT))
 			return "memory";
 		return c->value <= t->size && c->amount <= t->size - c->value ? NULL : "outside the tensor";
 	}
@@ -346,7 +372,8 @@ static int is_closed(const struct image *i, const struct window *w, const uint8_
 }
 
 static const char *point_of(const struct image *i, const struct command *c) {
-	const uint8_t *t = (const uint8_t *)&c->mask; // x, y, x_start, y_start, noc, ordering, static_vc, multicast
+	// x, y, x_start, y_start, noc, ordering, static_vc, multicast
+	const uint8_t *t = (const uint8_t *)&c->mask;
 	if (c->value % i->windows[c->window].size)
 		return "address of a point";
 	if (t[4] > 1 || t[5] < 1 || t[5] > 3 || t[6] > 8 || t[7] > 1 || (!t[7] && (t[2] || t[3])))
@@ -355,24 +382,28 @@ static const char *point_of(const struct image *i, const struct command *c) {
 }
 
 // check_command looks at one command; pointed has a byte a window.
-static const char *check_command(const struct image *i, const struct command *c, int last, uint8_t *pointed) {
+static const char *check_command(const struct image *i, const struct command *c, int last,
+	uint8_t *pointed) {
 	if (c->opcode < WRITE || c->opcode >= OPCODES || last != (c->opcode == END))
 		return "opcode";
 	const struct form *f = &forms[c->opcode];
-	if (c->mode > 7 || !(f->modes >> c->mode & 1) || c->option > 7 || !(f->options >> c->option & 1))
+	if (c->mode > 7 || !(f->modes >> c->mode & 1) || c->option > 7 ||
+		!(f->options >> c->option & 1))
 		return "mode or option";
 	if (f->widths ? !power_of_two(c->width) || !(f->widths & c->width) : c->width || c->offset)
 		return "width";
 	const char *bad = NULL;
 	if (!f->kinds) {
 		bad = c->window ? "window" : NULL;
-	} else if (c->window >= i->reservation.windows || !(f->kinds >> i->windows[c->window].kind & 1)) {
+	} else if (c->window >= i->reservation.windows ||
+		!(f->kinds >> i->windows[c->window].kind & 1)) {
 		bad = "window";
 	} else if (c->opcode == POINT) {
 		bad = point_of(i, c);
 		pointed[c->window] = 1;
 	} else {
-		bad = i->windows[c->window].kind == TLB && !pointed[c->window] ? "not pointed" : access_of(i, c);
+		int unset = i->windows[c->window].kind == TLB && !pointed[c->window];
+		bad = unset ? "not pointed" : access_of(i, c);
 	}
 	if (!bad)
 		bad = fields(c);
@@ -413,15 +444,20 @@ static const char *check_sums(const struct image *i) {
 		commands += i->sequences[n].count;
 	if (commands != i->reservation.commands)
 		return in("sequences", "do not cover the commands");
-	if (host != i->reservation.host_bytes || payload_bytes(i) != i->reservation.payload_bytes || arena != i->reservation.arena_bytes)
+	if (host != i->reservation.host_bytes || payload_bytes(i) != i->reservation.payload_bytes ||
+		arena != i->reservation.arena_bytes)
 		return in("reservation", "is not the sum");
 	return NULL;
 }
 
 static const char *check_all(const struct image *i) {
-	static const char *(*const elements[])(const struct image *, uint32_t) = {check_target, check_rule, check_window, check_sequence, check_place, check_tensor};
+	static const char *(*const elements[])(const struct image *, uint32_t) = {
+		check_target, check_rule, check_window, check_sequence, check_place, check_tensor,
+	};
 	const struct reservation *r = &i->reservation;
-	const uint32_t counts[] = {r->targets, i->rule_count, r->windows, r->sequences, r->segments, r->tensors};
+	const uint32_t counts[] = {
+		r->targets, i->rule_count, r->windows, r->sequences, r->segments, r->tensors,
+	};
 	const char *bad = image_counts(i);
 	if (bad)
 		return in(strstr(bad, "reservation") ? "reservation" : "image", bad);
@@ -454,5 +490,7 @@ const char *image_verify(struct image *image, const char *path) {
 	bad = image_segments(image, &segment);
 	if (!bad)
 		return NULL;
-	return segment < image->reservation.segments ? at("segment", segment, bad) : in("segments", bad);
+	if (segment < image->reservation.segments)
+		return at("segment", segment, bad);
+	return in("segments", bad);
 }

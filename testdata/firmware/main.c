@@ -99,7 +99,8 @@ static int factorials(void)
 	const void *result;
 	int status;
 	if ((status = prepare(&w, "/edu.lmb", NULL, "compute")) != LM_OK ||
-	    (status = input(&w, "n", 4, &n)) != LM_OK || (status = output(&w, "result", 4, &result)) != LM_OK)
+		(status = input(&w, "n", 4, &n)) != LM_OK ||
+		(status = output(&w, "result", 4, &result)) != LM_OK)
 		return status;
 	if ((status = lm_freeze(w.image)) != LM_OK || (status = lm_seal(w.image)) != LM_OK)
 		return failed(w.image, "freezing", status);
@@ -133,8 +134,9 @@ static int sums(void)
 	const void *d;
 	int status;
 	if ((status = prepare(&w, "/twoop.lmb", wormhole, "main")) != LM_OK ||
-	    (status = input(&w, "a", 4 * elements, &a)) != LM_OK || (status = input(&w, "b", 4 * elements, &b)) != LM_OK ||
-	    (status = output(&w, "d", 4 * elements, &d)) != LM_OK)
+		(status = input(&w, "a", 4 * elements, &a)) != LM_OK ||
+		(status = input(&w, "b", 4 * elements, &b)) != LM_OK ||
+		(status = output(&w, "d", 4 * elements, &d)) != LM_OK)
 		return status;
 	if ((status = lm_freeze(w.image)) != LM_OK)
 		return failed(w.image, "freezing", status);
@@ -170,7 +172,8 @@ static const struct job {
  * alone: a copy of a process with Go in it can do nothing but exec. */
 static int child(const char *job)
 {
-	char *const argv[] = {"firmware", (char *)job, wormhole ? NULL : "card", NULL}, *const environment[] = {NULL};
+	char *const argv[] = {"firmware", (char *)job, wormhole ? NULL : "card", NULL};
+	char *const environment[] = {NULL};
 	pid_t pid;
 	int status;
 	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environment) != 0)
@@ -185,11 +188,14 @@ static int child(const char *job)
 /* Process 1. It makes no lm_ call, so that /proc is there before the first. */
 static int init(void)
 {
-	static const struct { const char *kind, *path; } mounts[] = {{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}};
+	static const struct {
+		const char *kind, *path;
+	} mounts[] = {{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}};
 	int status = LM_OK;
 	for (size_t i = 0; i < COUNT(mounts); i++) {
 		mkdir(mounts[i].path, 0755);
-		mount(mounts[i].kind, mounts[i].path, mounts[i].kind, 0, NULL); /* the kernel may have done it */
+		/* The kernel may have done it. */
+		mount(mounts[i].kind, mounts[i].path, mounts[i].kind, 0, NULL);
 	}
 	for (size_t i = 0; i < COUNT(jobs) && status == LM_OK; i++)
 		status = child(jobs[i].name);

@@ -1,5 +1,5 @@
-/* y = x * w, n int32, wrapping. Runs on several tiles: w and the arguments are multicast to the same address on
-   all of them, x is each tile's own. args at 0x10010: n, w, x, y */
+/* y = x * w, n int32, wrapping. Runs on several tiles: w and the arguments are multicast to the
+   same address on all of them, x is each tile's own. args at 0x10010: n, w, x, y */
 typedef unsigned u32;
 int main(void) {
 	volatile u32 *arg = (u32 *)0x10010;

@@ -1,8 +1,10 @@
-/* Workers send words to a master, which adds up the words of all, wrapping, and tells them that it has.
+/* Workers send words to a master, which adds up the words of all, wrapping, and tells them that it
+   has.
    args at 0x10010: noc, semaphore, n, a multiple of 4, words, workers
    of a worker, whose workers is 0, further: master, place of its words there
-   of the master, whose words are those of all workers, one behind the other: total, then the coordinate of each worker
-   The semaphore is at the same address in every tile; the word behind it is overwritten. */
+   of the master, whose words are those of all workers, one after the other: total, then the
+   coordinate of each worker
+   The semaphore is at the same address in every tile; the word after it is overwritten. */
 #include "noc.h"
 static void work(volatile u32 *arg, u32 noc, u32 semaphore, u32 n, u32 words) {
 	noc_write(noc, words, arg[5], arg[6], 4 * n);

@@ -1,5 +1,5 @@
-/* Loads n bytes, a program, at 0 of the tiles of a rectangle beside this one and starts BRISC there: by one multicast, and
-   by a store to each one's SOFT_RESET_0.
+/* Loads n bytes, a program, at 0 of the tiles of a rectangle beside this one and starts BRISC
+   there: by one multicast, and by a store to each one's SOFT_RESET_0.
    args at 0x10010: noc, n, program, start corner, end corner, tiles, then the coordinate of each */
 #include "noc.h"
 int main(void) {

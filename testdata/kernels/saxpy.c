@@ -1,4 +1,5 @@
-/* y = alpha * x + y, Q16.16 fixed point, product rounded down, wrapping. args at 0x10010: n, alpha, x, y */
+/* y = alpha * x + y, Q16.16 fixed point, product rounded down, wrapping.
+   args at 0x10010: n, alpha, x, y */
 typedef int i32;
 typedef unsigned u32;
 typedef long long i64;

@@ -1,7 +1,8 @@
 /* Entered at 0, where BRISC starts. The flag at 0x10000 tells the host that
    main has returned. The core then idles until it is put back in reset. */
 #ifndef STACK
-#define STACK 0xFFB00FF0 /* core-local RAM ends at 0xFFB01000 on Wormhole, 0xFFB02000 on Blackhole */
+/* Core-local RAM ends at 0xFFB01000 on Wormhole, 0xFFB02000 on Blackhole. */
+#define STACK 0xFFB00FF0
 #endif
 .section .text.start
 .globl _start

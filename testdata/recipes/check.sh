@@ -26,23 +26,28 @@ place() {
 	# Another file of the same contents: which one is where, the inode tells.
 	local first=$(stat -c %i "$data")
 	lightmetal-place "$image" "$data"
-	[[ $(stat -c %i "$data.previous") == "$first" && $(stat -c %i "$data") != "$first" ]] || fail "the previous image was not kept"
+	[[ $(stat -c %i "$data.previous") == "$first" && $(stat -c %i "$data") != "$first" ]] ||
+		fail "the previous image was not kept"
 	lightmetal-place --back "$data"
-	[[ $(stat -c %i "$data") == "$first" && $(ls "$dir/data") == model.lmb ]] || fail "the previous image did not come back"
-	! lightmetal-place "$image" "$data" "$dir/none.pub" 2>/dev/null || fail "an image was placed without its key"
+	[[ $(stat -c %i "$data") == "$first" && $(ls "$dir/data") == model.lmb ]] ||
+		fail "the previous image did not come back"
+	! lightmetal-place "$image" "$data" "$dir/none.pub" 2>/dev/null ||
+		fail "an image was placed without its key"
 }
 
 unit() {
-	sed "s|/usr/bin/lminit|$dir/bin/lminit|" "$here/systemd/lightmetal.service" >"$dir/lightmetal.service"
-	systemd-analyze verify "$dir/lightmetal.service"
+	local service=$dir/lightmetal.service
+	sed "s|/usr/bin/lminit|$dir/bin/lminit|" "$here/systemd/lightmetal.service" >"$service"
+	systemd-analyze verify "$service"
 	# In tenths; 10 is no protection at all.
-	systemd-analyze security --offline=yes --threshold=20 "$dir/lightmetal.service" >"$dir/security" || fail "$(tail -1 "$dir/security")"
+	systemd-analyze security --offline=yes --threshold=20 "$service" >"$dir/security" ||
+		fail "$(tail -1 "$dir/security")"
 	tail -1 "$dir/security"
 }
 
 keys() {
-	openssl req -x509 -newkey rsa:2048 -nodes -keyout "$dir/key.pem" -out "$dir/cert.pem" -days 1 -subj /CN=test \
-		-addext extendedKeyUsage=emailProtection 2>/dev/null
+	openssl req -x509 -newkey rsa:2048 -nodes -keyout "$dir/key.pem" -out "$dir/cert.pem" \
+		-days 1 -subj /CN=test -addext extendedKeyUsage=emailProtection 2>/dev/null
 }
 
 # A bundle is built and read, and its hook called as RAUC calls it.
@@ -50,12 +55,15 @@ rauc_bundle() {
 	mkdir "$dir/bundle"
 	install "$here/update/rauc/hook" "$here/update/rauc/manifest.raucm" "$dir/bundle"
 	cp "$image" "$dir/bundle/model.img"
-	rauc --cert="$dir/cert.pem" --key="$dir/key.pem" bundle "$dir/bundle" "$dir/model.raucb" >"$dir/rauc.log" 2>&1 || fail "$(cat "$dir/rauc.log")"
-	rauc --keyring="$dir/cert.pem" info "$dir/model.raucb" >"$dir/rauc.info" 2>/dev/null || fail "the bundle cannot be read"
+	rauc --cert="$dir/cert.pem" --key="$dir/key.pem" bundle "$dir/bundle" "$dir/model.raucb" \
+		>"$dir/rauc.log" 2>&1 || fail "$(cat "$dir/rauc.log")"
+	rauc --keyring="$dir/cert.pem" info "$dir/model.raucb" >"$dir/rauc.info" 2>/dev/null ||
+		fail "the bundle cannot be read"
 	grep -q "Hooks:  *install" "$dir/rauc.info" || fail "the bundle has no hook"
 	RAUC_IMAGE_NAME=$image RAUC_SLOT_DEVICE=$dir/data/hook.lmb "$dir/bundle/hook" slot-install
 	same "$dir/data/hook.lmb" "$image" "the hook placed nothing"
-	! RAUC_IMAGE_NAME=$dir/cut.lmb RAUC_SLOT_DEVICE=$dir/data/hook.lmb "$dir/bundle/hook" slot-install 2>/dev/null || fail "the hook took a cut image"
+	! RAUC_IMAGE_NAME=$dir/cut.lmb RAUC_SLOT_DEVICE=$dir/data/hook.lmb \
+		"$dir/bundle/hook" slot-install 2>/dev/null || fail "the hook took a cut image"
 }
 
 # An update is packed and verified, and its script run.
@@ -64,13 +72,18 @@ swupdate_file() {
 	mkdir "$to" && cd "$to"
 	sed "s|/data/lightmetal|$dir/data|g" "$from/place.sh" >place.sh
 	cp "$image" model.lmb
-	sed "s|/data/lightmetal|$dir/data|; s/@SHA256@/$(sha256sum model.lmb | cut -c1-64)/; s/@SHA256_PLACE@/$(sha256sum place.sh | cut -c1-64)/" \
+	sed "s|/data/lightmetal|$dir/data|
+		s/@SHA256@/$(sha256sum model.lmb | cut -c1-64)/
+		s/@SHA256_PLACE@/$(sha256sum place.sh | cut -c1-64)/" \
 		"$from/sw-description" >sw-description
-	openssl cms -sign -in sw-description -out sw-description.sig -signer "$dir/cert.pem" -inkey "$dir/key.pem" -outform DER -nosmimecap -binary
-	printf '%s\n' sw-description sw-description.sig model.lmb place.sh | cpio -o -H crc >../model.swu 2>/dev/null
+	openssl cms -sign -in sw-description -out sw-description.sig -signer "$dir/cert.pem" \
+		-inkey "$dir/key.pem" -outform DER -nosmimecap -binary
+	printf '%s\n' sw-description sw-description.sig model.lmb place.sh |
+		cpio -o -H crc >../model.swu 2>/dev/null
 	# What it says counts: it can say that all is well and then fall over its own threads.
-	timeout 60 swupdate -H board:1.0 -k "$dir/cert.pem" -c -i ../model.swu >"$dir/swupdate.log" 2>&1 || true
-	grep -q 'SWUPDATE successful' "$dir/swupdate.log" && ! grep -q 'ERROR' "$dir/swupdate.log" || fail "$(cat "$dir/swupdate.log")"
+	local log=$dir/swupdate.log
+	timeout 60 swupdate -H board:1.0 -k "$dir/cert.pem" -c -i ../model.swu >"$log" 2>&1 || true
+	grep -q 'SWUPDATE successful' "$log" && ! grep -q 'ERROR' "$log" || fail "$(cat "$log")"
 	cp "$image" "$dir/data/model.lmb.new" && sh place.sh
 	same "$dir/data/model.lmb" "$image" "the script placed nothing"
 	cp "$dir/cut.lmb" "$dir/data/model.lmb.new"

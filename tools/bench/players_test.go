@@ -87,7 +87,8 @@ func judged(t *testing.T, program string, paths []string) []string {
 }
 
 var places = regexp.MustCompile(
-	`^(preamble|reservation|sequences|segments|(target|rule|window|sequence|segment|tensor|command) \d+)$`)
+	`^(preamble|reservation|sequences|segments|` +
+		`(target|rule|window|sequence|segment|tensor|command) \d+)$`)
 
 // place is where the runtime finds a file wrong; what a FlatBuffer's tables are
 // made of has no place of its own.

@@ -29,7 +29,8 @@ func TestRecordedClientOfTheVendorsLibrary(t *testing.T) {
 			records, file := recordsOf(t, console)
 			trace, n := m.clientsOwn(t, c), accessesTo(records, 0)
 			if n >= len(trace) {
-				t.Fatalf("%d accesses recorded; %d reached the device with and without the recorder", n, len(trace))
+				t.Fatalf("%d accesses recorded; %d reached the device with and without the "+
+					"recorder", n, len(trace))
 			}
 			equalToTrace(t, records, region{bar: 0}, trace[:n])
 			t.Logf("evidence: %d accesses without the recorder", len(trace)-n)

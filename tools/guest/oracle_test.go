@@ -85,12 +85,15 @@ func expanded(t *testing.T, image *lmb.Image, sequence string) *plan {
 }
 
 func TestTraceKeepsOrderWidthPlaceAndValueOfOneRegion(t *testing.T) {
-	const log = `memory_region_ops_read cpu 0 mr 0x55b6 addr 0x8000004 value 0x8 size 4 name 'gic_dist'
-memory_region_ops_read cpu 1 mr 0x55b7 addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'
-EDU: clamping DMA 0x418a6000 to 0x018a6000!
-memory_region_ops_write cpu 1 mr 0x55b7 addr 0x10000080 value 0x1122334455667788 size 8 name 'edu-mmio'
-memory_region_ops_read cpu 0 mr 0x55b7 addr 0x10000084 value 0xffffffffffffffff size 4 name 'edu-mmio'
-`
+	const log = "memory_region_ops_read cpu 0 mr 0x55b6 " +
+		"addr 0x8000004 value 0x8 size 4 name 'gic_dist'\n" +
+		"memory_region_ops_read cpu 1 mr 0x55b7 " +
+		"addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'\n" +
+		"EDU: clamping DMA 0x418a6000 to 0x018a6000!\n" +
+		"memory_region_ops_write cpu 1 mr 0x55b7 " +
+		"addr 0x10000080 value 0x1122334455667788 size 8 name 'edu-mmio'\n" +
+		"memory_region_ops_read cpu 0 mr 0x55b7 " +
+		"addr 0x10000084 value 0xffffffffffffffff size 4 name 'edu-mmio'\n"
 	got, err := parseTrace(strings.NewReader(log), edu)
 	want := []access{{false, 0, 4, 0x10000ed}, {true, 0x80, 8, 0x1122334455667788},
 		{false, 0x84, 4, 0xffffffff}}

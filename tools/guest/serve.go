@@ -54,7 +54,8 @@ func (m *machine) serve() (args []string, servers []*served, stop func(), err er
 		}
 		servers = append(servers, s)
 		args = append(args, "-device",
-			fmt.Sprintf(`{"driver":"vfio-user-pci","addr":"%d","socket":{"path":"%s","type":"unix"}}`, servedSlot+i, s.socket))
+			fmt.Sprintf(`{"driver":"vfio-user-pci","addr":"%d",`+
+				`"socket":{"path":"%s","type":"unix"}}`, servedSlot+i, s.socket))
 	}
 	return args, servers, stop, nil
 }

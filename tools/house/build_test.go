@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// copyOfBuild gives a folder with build.sh and a go command that does what a
-// shell script says.
+// copyOfBuild returns a folder with build.sh and a go command that is the shell script fake.
 func copyOfBuild(t *testing.T, fake string) (dir string, run func(args ...string) *exec.Cmd) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir()) // as a shell names it
@@ -42,7 +41,7 @@ func copyOfBuild(t *testing.T, fake string) (dir string, run func(args ...string
 }
 
 // TestTwoMachinesAtOnceHaveFoldersOfTheirOwn: the guest tool is a script here,
-// which tells its arguments and then waits for its input to end.
+// which prints its arguments and then waits for its input to end.
 func TestTwoMachinesAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
 	if _, err := exec.LookPath("flock"); err != nil {
 		t.Skip(err)
@@ -74,24 +73,36 @@ func TestTwoMachinesAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
 		defer func() { wait.Close(); _ = c.Wait() }()
 	}
 	if lines[0] == lines[1] {
-		t.Errorf("both run as %s", lines[0])
+		t.Errorf("both machines run with the same arguments: %s", lines[0])
 	}
 }
 
-// TestBootImageForSignedImagesWantsAKey: without one, its lmrun would carry out
-// any image. The go command here builds what packs boot images, and none of the
-// programs in one.
+// TestBootImageForSignedImagesWantsAKey checks that --signed needs a key: without one, lmrun of
+// the boot image would execute any image. The go command here builds what packs boot images, and
+// none of the programs in one.
 func TestBootImageForSignedImagesWantsAKey(t *testing.T) {
 	_, run := copyOfBuild(t, "[ \"$2\" = -o ] || exit 3\n")
-	for line, wants := range map[string]bool{"--signed x.lmb": true, "x.lmb --signed": true,
-		"--signed --key /k x.lmb": false, "--signed --config=c x.lmb": false, "x.lmb": false} {
-		c := run(append([]string{"image", "qemu-virt"}, strings.Fields(line)...)...)
-		out, _ := c.CombinedOutput()
-		exit := c.ProcessState.ExitCode()
-		if want := map[bool]int{true: 64, false: 3}[wants]; exit != want ||
-			strings.Contains(string(out), "--key /keys.pub") != wants {
-			t.Errorf("%s: exit %d, want %d: %s", line, exit, want, out)
-		}
+	const usage, fromGo = 64, 3
+	tests := []struct {
+		arguments string
+		exit      int
+	}{
+		{"--signed x.lmb", usage},
+		{"x.lmb --signed", usage},
+		{"--signed --key /k x.lmb", fromGo},
+		{"--signed --config=c x.lmb", fromGo},
+		{"x.lmb", fromGo},
+	}
+	for _, test := range tests {
+		t.Run(test.arguments, func(t *testing.T) {
+			c := run(append([]string{"image", "qemu-virt"}, strings.Fields(test.arguments)...)...)
+			out, _ := c.CombinedOutput()
+			exit := c.ProcessState.ExitCode()
+			advises := strings.Contains(string(out), "--key /keys.pub")
+			if exit != test.exit || advises != (test.exit == usage) {
+				t.Errorf("exit status %d, want %d: %s", exit, test.exit, out)
+			}
+		})
 	}
 }
 
@@ -99,7 +110,8 @@ func TestBootImageForSignedImagesWantsAKey(t *testing.T) {
 // tests pass and skip some of their cases.
 func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 	const fake = "[ \"$1\" = test ] || exit 0\ncat <<'END'\n" +
-		"=== RUN   TestA\n    a_test.go:7: a line of a test that passes\n--- PASS: TestA (0.00s)\n" +
+		"=== RUN   TestA\n    a_test.go:7: a line of a test that passes\n" +
+		"--- PASS: TestA (0.00s)\n" +
 		"=== RUN   TestB\n    a_test.go:9: no device here\n--- SKIP: TestB (0.00s)\n" +
 		"=== RUN   TestC\n=== RUN   TestC/one\n    a_test.go:12: no second one: really\n" +
 		"    --- SKIP: TestC/one (0.00s)\n--- PASS: TestC (3.21s)\n" +
@@ -112,12 +124,12 @@ func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 		"purego: TestB: no device here\n", "purego: TestC/one: no second one: really\n",
 		"purego: TestD\n", "\nin all   ", "\nDONE\n"} {
 		if !strings.Contains(summary, want) {
-			t.Errorf("no %q in the summary", want)
+			t.Errorf("the summary has no %q", want)
 		}
 	}
 	if want := "== slowest tests\n     3.2 s  purego   example TestC\n" +
 		"     0.0 s  purego   example TestA\n"; !strings.Contains(string(out), want) {
-		t.Errorf("no %q", want)
+		t.Errorf("the output has no %q", want)
 	}
 	if err != nil || t.Failed() {
 		t.Errorf("%v\n%s", err, out)

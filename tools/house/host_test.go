@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// notHost are the folders that are no host tools, and why.
-var notHost = map[string]string{
+// foldersOfOthers are the folders that do not belong to the host tools, with the reason.
+var foldersOfOthers = map[string]string{
 	"fbs":                              "the target's, or made from the schema",
 	"boards":                           "the target's",
-	"hal":                              "the target's, its oracle and its test doubles beside it",
+	"hal":                              "the target's, with its oracle and test doubles",
 	"runtime":                          "the target's",
 	"runtime/capi":                     "the target's",
 	"runtime/report":                   "the target's",
@@ -42,10 +42,10 @@ var notHost = map[string]string{
 	"testdata/kernels/metal":           "what only tests run: programs that are captured",
 }
 
-// functionMax is how many lines a function of the host tools has at most.
+// functionMax is the largest number of lines of a function of the host tools.
 const functionMax = 60
 
-// hostFiles are the sources of the host tools, tests left out.
+// hostFiles returns the paths of the sources of the host tools, without tests.
 func hostFiles(t *testing.T) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -58,13 +58,14 @@ func hostFiles(t *testing.T) (list []string) {
 			return fs.SkipDir
 		}
 		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") &&
-			notHost[filepath.Dir(name)] == "" {
+			foldersOfOthers[filepath.Dir(name)] == "" {
 			list = append(list, name)
 		}
 		return nil
 	})
 	if err != nil || len(list) < 100 {
-		t.Fatalf("%d sources, %v", len(list), err)
+		t.Fatalf("%d sources of host tools were found, at least 100 expected; error: %v", len(list),
+			err)
 	}
 	return list
 }
@@ -85,7 +86,7 @@ func TestFunctionsAreShort(t *testing.T) {
 			}
 			first, last := set.Position(f.Pos()).Line, set.Position(f.End()).Line
 			if n := last - first + 1; n > functionMax {
-				t.Errorf("%s: %s has %d lines, %d at most; divide it", name, f.Name.Name, n,
+				t.Errorf("%s: %s has %d lines, at most %d; split it", name, f.Name.Name, n,
 					functionMax)
 			}
 		}

@@ -90,7 +90,7 @@ const productTags = "backend_vfio"
 var notLinked = []string{"runtime/check.go", "tools/files/read.go"}
 
 // never are files in their folders that no target links: the oracle, which is the
-// walk of other architectures, what host tools alone use, and stand-ins for devices.
+// walk of other architectures, what only host tools use, and mock devices.
 var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "runtime/host.go",
 	"tools/files/host.go", "runtime/capi/device_mock.go", "tools/lmrun/open_mock.go",
 	"runtime/capi/export_mock.go"}
@@ -121,7 +121,7 @@ func sources(t *testing.T, folder string) map[string]*ast.File {
 		files[name] = file
 	}
 	if len(files) == 0 {
-		t.Fatalf("no source in %s", folder)
+		t.Fatalf("%s has no Go source", folder)
 	}
 	return files
 }
@@ -139,7 +139,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		for name, file := range sources(t, folder) {
 			for _, path := range importsOf(file) {
 				if !slices.Contains(strings.Fields(allowed), path) {
-					t.Errorf("%s imports %s", name, path)
+					t.Errorf("%s imports %s, which the table of imports does not allow", name, path)
 				}
 			}
 		}
@@ -153,14 +153,14 @@ func TestUnsafeStandsInNamedFiles(t *testing.T) {
 			if slices.Contains(importsOf(file), "unsafe") {
 				used[name] = true
 				if !slices.Contains(unsafeFiles, name) {
-					t.Errorf("%s imports unsafe", name)
+					t.Errorf("%s imports unsafe and is not in unsafeFiles", name)
 				}
 			}
 		}
 	}
 	for _, name := range unsafeFiles {
 		if !used[name] {
-			t.Errorf("%s is listed and does not import unsafe", name)
+			t.Errorf("%s is in unsafeFiles and does not import unsafe; remove it", name)
 		}
 	}
 }
@@ -189,19 +189,19 @@ func TestRunnerLinksTwoDependencies(t *testing.T) {
 	}
 	for _, path := range strings.Fields(string(out)) {
 		if !strings.HasPrefix(path, "lightmetal/") && !slices.Contains(linked, path) {
-			t.Errorf("lmrun links %s", path)
+			t.Errorf("lmrun links package %s, which is not in linked", path)
 		}
 	}
 }
 
-// symbolsOf builds a program for a target and gives the symbols in it.
+// symbolsOf builds a program for arm64 and returns the names of its symbols.
 func symbolsOf(t *testing.T, name, tags string) []string {
 	text, err := exec.Command("go", "tool", "nm", buildProgram(t, name, tags)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), "lightmetal/hal.") {
-		t.Fatalf("the symbols are not those of %s", name)
+		t.Fatalf("go tool nm lists no function of package hal in %s", name)
 	}
 	var symbols []string
 	for _, line := range strings.Split(string(text), "\n") {
@@ -216,41 +216,44 @@ func TestRunnerLinksNothingHeavy(t *testing.T) {
 	for _, symbol := range symbolsOf(t, "lmrun", "") {
 		for _, prefix := range heavy {
 			if strings.HasPrefix(symbol, prefix) {
-				t.Errorf("lmrun links %s", symbol)
+				t.Errorf("lmrun links %s, of a package that is too large for a target", symbol)
 			}
 		}
 	}
 }
 
-// TestTagsPickLanes: what is built with lane_... has those lanes and no other;
-// without any, all.
-func TestTagsPickLanes(t *testing.T) {
-	lanes := []string{"pci", "vfio", "tt"}
+// TestTagsPickBackends checks that a program built with tags backend_... links those backends
+// and no other, and without any such tag links all.
+func TestTagsPickBackends(t *testing.T) {
+	backends := []string{"pci", "vfio", "tt"}
 	for tags, want := range map[string]string{"": "pci vfio tt", "backend_pci": "pci",
 		"backend_vfio": "vfio", "backend_tt": "tt", "backend_pci,backend_tt": "pci tt"} {
-		symbols := symbolsOf(t, "lmrun", tags)
-		for _, lane := range lanes {
-			has := slices.ContainsFunc(symbols,
-				func(s string) bool { return strings.HasPrefix(s, "lightmetal/hal.(*"+lane+").") })
-			if has != slices.Contains(strings.Fields(want), lane) {
-				t.Errorf("-tags %q: lane %s linked: %v", tags, lane, has)
+		t.Run("tags "+tags, func(t *testing.T) {
+			symbols := symbolsOf(t, "lmrun", tags)
+			for _, backend := range backends {
+				method := "lightmetal/hal.(*" + backend + ")."
+				has := slices.ContainsFunc(symbols,
+					func(s string) bool { return strings.HasPrefix(s, method) })
+				if has != slices.Contains(strings.Fields(want), backend) {
+					t.Errorf("backend %s is linked: %v; wanted are: %s", backend, has, want)
+				}
 			}
-		}
+		})
 	}
 }
 
 // TestNoTargetLinksTheHostsPart: nothing of the oracle, or of what host tools
-// alone use, is in a runner with all lanes or in what starts it.
+// alone use, is in a runner with all backends or in what starts it.
 func TestNoTargetLinksTheHostsPart(t *testing.T) {
 	of := functionsOf(t, "hal/oracle.go", "boards/host.go", "runtime/host.go",
 		"tools/files/host.go")
 	for _, program := range []string{"lmrun", "lminit"} {
 		linksNoneOf(t, program, "", of)
 	}
-	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).step", "boards.Target.Pack",
-		"runtime.(*Replay).Window", "tools/files.Create"} {
+	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).executeCommand",
+		"boards.TileRange.Pack", "runtime.(*Replay).Window", "tools/files.Create"} {
 		if !of["lightmetal/"+name] {
-			t.Errorf("%s is not where it is looked for", name)
+			t.Errorf("%s is not declared where this test looks for it", name)
 		}
 	}
 }
@@ -260,13 +263,17 @@ func TestProductLinksNothingForSignatures(t *testing.T) {
 	linksNoneOf(t, "lmrun", productTags, functionsOf(t, notLinked...))
 }
 
-// functionsOf gives the symbols of the functions in files.
+// functionsOf returns the symbols of the functions in files.
 func functionsOf(t *testing.T, files ...string) map[string]bool {
 	t.Helper()
 	of := map[string]bool{}
 	for _, file := range files {
 		folder := filepath.Dir(file)
-		for _, declaration := range sources(t, folder)[file].Decls {
+		source := sources(t, folder)[file]
+		if source == nil {
+			t.Fatalf("%s does not exist; name its functions' new file in this test", file)
+		}
+		for _, declaration := range source.Decls {
 			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil {
 				of["lightmetal/"+folder+"."+f.Name.Name] = true
 			} else if ok {
@@ -285,7 +292,7 @@ func linksNoneOf(t *testing.T, program, tags string, functions map[string]bool) 
 	t.Helper()
 	for _, symbol := range symbolsOf(t, program, tags) {
 		if functions[symbol] {
-			t.Errorf("%s links %s", program, symbol)
+			t.Errorf("%s links %s, which belongs to hosts or to signatures", program, symbol)
 		}
 	}
 }
@@ -311,4 +318,14 @@ func TestToolchainIsTheOneThatWasTried(t *testing.T) {
 	if goruntime.Version() != toolchain {
 		t.Logf("this is %s, not %s", goruntime.Version(), toolchain)
 	}
+}
+
+// parseSource parses the text of a file.
+func parseSource(t *testing.T, text string) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

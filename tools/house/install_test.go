@@ -36,6 +36,7 @@ func TestPackageIsInstalledAndRemoved(t *testing.T) {
 	give(t, system, "mkdir -p var/lib/dpkg/info var/lib/dpkg/updates && touch var/lib/dpkg/status")
 	dpkg := "dpkg --force-not-root --force-bad-path --root=" + system + " --log=/dev/null "
 	give(t, system, dpkg+"-i "+first)
+	const programs = "lminit-amd64\nlminit-arm64\nlmrun-amd64\nlmrun-arm64\n"
 	for command, want := range map[string]string{
 		"usr/bin/lm version":     "lm 0.1 (given)\n",
 		"usr/bin/lmrun -version": "lmrun 0.1 (given), format ",
@@ -46,7 +47,7 @@ func TestPackageIsInstalledAndRemoved(t *testing.T) {
 		"cat usr/share/fish/vendor_completions.d/lm.fish":                        "lm",
 		"cat usr/share/zsh/site-functions/_lm":                                   "#compdef lm",
 		"bash -c '. usr/share/bash-completion/completions/lm && complete -p lm'": "__start_lm",
-		"ls usr/lib/lightmetal":                                                  "lminit-amd64\nlminit-arm64\nlmrun-amd64\nlmrun-arm64\n",
+		"ls usr/lib/lightmetal":                                                  programs,
 	} {
 		if got := give(t, system, command); !strings.Contains(got, want) {
 			t.Errorf("%s says %q, not %q", command, got, want)
@@ -64,8 +65,7 @@ func TestInstallIntoAFolderThatCannotBeIsNamed(t *testing.T) {
 	install.Dir = root
 	said, _ := install.CombinedOutput()
 	if exit := install.ProcessState.ExitCode(); exit != 77 ||
-		string(said) != "install: nothing can be written to /proc/x; name another folder, or "+
-			"become root\n" {
+		string(said) != "install: /proc/x is not writable; name another folder, or become root\n" {
 		t.Errorf("exit %d: %s", exit, said)
 	}
 }

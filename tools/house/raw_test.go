@@ -9,29 +9,30 @@ import (
 	"lightmetal/tools/coverage/reach"
 )
 
-// behindFreeze are where all that lmrun does behind Freeze begins, but for closing
-// what was open when the runs are over.
-var behindFreeze = []string{"main.(*frames).loop", "main.tell", "lightmetal/runtime.(*Replay).Rest"}
+// afterFreeze are the functions from which lmrun calls everything that it does after Freeze,
+// except closing what is open when the runs are over.
+var afterFreeze = []string{"main.(*frameLoop).runLoop", "main.printOutcome",
+	"lightmetal/runtime.(*Replay).StopDMA"}
 
-// beyond are the functions that it calls through interfaces.
-var beyond = map[string]*regexp.Regexp{
+// calledByInterface are the functions that these call through interfaces, by the caller's prefix.
+var calledByInterface = map[string]*regexp.Regexp{
 	"main.":              regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.Now$`),
-	"lightmetal/runtime": regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.Master$`),
+	"lightmetal/runtime": regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.SetBusMaster$`),
 }
 
-// TestCallsBehindFreezeAreRaw looks at what the compiler made of all that lmrun
-// does once it is frozen: none of it tells Go of a system call. Go would hand the
-// processor on meanwhile, and have a thread made for it.
+// TestCallsBehindFreezeAreRaw reads the compiled code of all that lmrun does after Freeze: no
+// function announces a system call to Go's scheduler, which would pass the processor on and might
+// start a thread for that.
 func TestCallsBehindFreezeAreRaw(t *testing.T) {
 	functions := compiled(t)
 	if functions["syscall.Syscall"] == nil ||
 		!slices.Contains(functions["syscall.Syscall"].Names, "runtime.entersyscall") {
-		t.Fatal("syscall.Syscall does not tell Go: this test looks for the wrong name")
+		t.Fatal("syscall.Syscall does not call entersyscall: this test looks for the wrong name")
 	}
 	names, calls := reachable(t, functions), callsOf(functions)
-	for i := -len(behindFreeze); i < len(names); i++ {
+	for i := -len(afterFreeze); i < len(names); i++ {
 		if i < 0 {
-			names = append(names, behindFreeze[i+len(behindFreeze)])
+			names = append(names, afterFreeze[i+len(afterFreeze)])
 			continue
 		}
 		f := functions[names[i]]
@@ -39,7 +40,7 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 			t.Fatalf("%s is not in the program", names[i])
 		}
 		called := slices.Clone(f.Names)
-		for prefix, pattern := range beyond {
+		for prefix, pattern := range calledByInterface {
 			for name := range functions {
 				if f.Indirect && strings.HasPrefix(names[i], prefix) && pattern.MatchString(name) {
 					called = append(called, name)
@@ -51,7 +52,7 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 		}
 		for _, callee := range called {
 			if strings.HasSuffix(callee, ".entersyscall") {
-				t.Errorf("%s tells Go of a system call", names[i])
+				t.Errorf("%s enters a system call through Go's scheduler", names[i])
 			}
 			if !strings.HasPrefix(callee, "runtime.") && !slices.Contains(names, callee) &&
 				functions[callee] != nil {
@@ -59,13 +60,13 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 			}
 		}
 	}
-	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).move", "files.WriteFull",
-		"files.Outputs.Commit", "hal.Pause", "hal.Write", "hal.pwrite"} {
+	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).transfer",
+		"files.WriteFull", "files.Outputs.Commit", "hal.SleepRaw", "hal.Write", "hal.pwrite"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {
-			t.Errorf("%s was not looked at", needed)
+			t.Errorf("%s was not found among the functions called after Freeze", needed)
 		}
 	}
-	t.Logf("evidence: %d compiled functions behind Freeze looked at for system calls that are "+
+	t.Logf("evidence: %d compiled functions after Freeze searched for system calls that are "+
 		"not raw", len(names))
 }

@@ -3,7 +3,9 @@ package house
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,17 +20,19 @@ type set struct {
 	folders  string
 }
 
+const targetSet, lminitSet = "target", "lminit"
+
 // sets are all folders with sources, each in the set that names it or the nearest
 // folder above it. C, tests and generated code are counted apart.
 var sets = []set{
-	{"target", 4_820, 4_700, "boards fbs hal runtime tools/lmrun tools/files"},
-	{"lminit", 374, 350, "tools/lminit"},
+	{targetSet, 4_820, 4_700, "boards fbs hal runtime tools/lmrun tools/files"},
+	{lminitSet, 374, 350, "tools/lminit"},
 	{"models: mock, rv32, chips, hosts", 2_874, 2_700, "hal/mock boards/chips boards/hosts"},
 	{"host product", 20_730, 19_000, "tools/lm tools/importer tools/recorder tools/record " +
 		"tools/listing tools/lmb tools/report tools/boardfile tools/bootimage tools/metal " +
 		"tools/npy tools/ttsim tools/vfiouser tools/together tools/stop"},
-	{"our own checks", 8_950, 6_300, "tools/guest tools/simulate tools/bench tools/coverage " +
-		"tools/pages tools/house tools/schemahash tools/lmb/lmbtest " +
+	{"workshop: our own checks", 8_950, 6_300, "tools/guest tools/simulate tools/bench " +
+		"tools/coverage tools/pages tools/house tools/schemahash tools/lmb/lmbtest " +
 		"tools/recorder/testdata testdata"},
 }
 
@@ -78,7 +82,11 @@ func setOf(path string, isGenerated bool) *set {
 	case strings.HasSuffix(path, "_test.go"):
 		return &tests
 	}
-	var found *set
+	return folderSet(path)
+}
+
+// folderSet returns the set that names the nearest folder above a file, nil if there is none.
+func folderSet(path string) (found *set) {
 	longest := 0
 	for i := range sets {
 		for _, folder := range strings.Fields(sets[i].folders) {
@@ -124,7 +132,11 @@ func TestSizeOfEverySetIsPrinted(t *testing.T) {
 	}
 	for _, p := range products {
 		product := set{name: fmt.Sprintf("lmrun with tags %q", p.tags), recorded: p.recorded}
-		report(t, &product, compiledSize(t, p.tags))
+		n, err := measure.Product(root, "tools/lmrun", p.tags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report(t, &product, n)
 	}
 }
 
@@ -143,19 +155,68 @@ func report(t *testing.T, s *set, n int) {
 	}
 }
 
-// compiledSize counts what one product compiles, generated code left out.
-func compiledSize(t *testing.T, tags string) (n int) {
-	t.Helper()
-	paths, err := measure.Compiled(root, "tools/lmrun", tags)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		count, err := measure.File(path)
+// Bounds of the target's text.
+const (
+	charactersWanted = 28.0 // of a line of code on average; more is reported
+	functionMedian   = 8    // lines; more is reported
+	functionMost     = 24   // lines of nine functions in ten; more is reported
+	functionLongest  = 60   // lines; more is a failure
+)
+
+// isTargetSource reports whether a path is a Go source or assembly of the set "target".
+func isTargetSource(path string) bool {
+	ext := filepath.Ext(path)
+	s := setOf(path, false)
+	return s != nil && s.name == targetSet && (ext == ".go" || ext == ".s")
+}
+
+// TestTargetIsReadable prints how dense the lines of the target are, and how long its functions
+// are. It fails if one is longer than functionLongest.
+func TestTargetIsReadable(t *testing.T) {
+	var functions []measure.Function
+	lines, characters := 0, 0
+	eachFile(t, func(path string) {
+		if !isTargetSource(path) {
+			return
+		}
+		source, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			t.Fatal(err)
 		}
-		n += count
+		isGenerated, err := measure.IsGenerated(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isGenerated {
+			return
+		}
+		n, sum := measure.Density(source)
+		lines, characters = lines+n, characters+sum
+		if filepath.Ext(path) == ".go" {
+			list, err := measure.Functions(path, source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			functions = append(functions, list...)
+		}
+	})
+	if lines == 0 || len(functions) == 0 {
+		t.Fatal("the target has no source: this test looks in the wrong place")
 	}
-	return n
+	average := float64(characters) / float64(lines)
+	t.Logf("target: %.1f characters in a line of code on average, wanted %.0f", average,
+		charactersWanted)
+	slices.SortFunc(functions, func(a, b measure.Function) int { return a.Lines - b.Lines })
+	median := functions[len(functions)/2]
+	most := functions[len(functions)*9/10]
+	longest := functions[len(functions)-1]
+	t.Logf("target: %d functions of %d lines at the median, %d at nine tenths, %d at most (%s)",
+		len(functions), median.Lines, most.Lines, longest.Lines, longest.Name)
+	if median.Lines > functionMedian || most.Lines > functionMost {
+		t.Logf("target: wanted are %d lines at the median and %d at nine tenths", functionMedian,
+			functionMost)
+	}
+	if longest.Lines > functionLongest {
+		t.Errorf("%s has %d lines, at most %d", longest.Name, longest.Lines, functionLongest)
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// topLevel is all that may stand in the top folder.
+// topLevel lists everything that may be in the top folder.
 var topLevel = []string{
 	".ci", ".gitignore", "README.md", "boards", "build.sh", "fbs", "go.mod", "go.sum", "hal",
 	"runtime", "testdata", "tools",
@@ -33,7 +33,7 @@ func tracked(t *testing.T) []string {
 func TestTopFolderHoldsWhatWasAgreed(t *testing.T) {
 	for _, path := range tracked(t) {
 		if first, _, _ := strings.Cut(path, "/"); !slices.Contains(topLevel, first) {
-			t.Errorf("%s stands in the top folder", first)
+			t.Errorf("%s is in the top folder; only topLevel may be", first)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestNoProgramIsInTheTree(t *testing.T) {
 		}
 		if data, err := readStart(filepath.Join(root, path)); err == nil &&
 			string(data) == "\x7fELF" {
-			t.Errorf("%s is a program", path)
+			t.Errorf("%s is an ELF file; build it below build/ instead", path)
 		}
 	}
 }
@@ -75,13 +75,13 @@ func TestTheFrontPageSaysWhatTheTargetWeighs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sizes := regexp.MustCompile(
-		`lane_max=\$\(\((\d+) \* 1024\)\).* all_max=\$\(\((\d+) \* 1024\)\)`).FindSubmatch(script)
+	sizes := regexp.MustCompile(`(?s) backend_max=\$\(\((\d+) \* 1024\)\)\n` +
+		`.* all_max=\$\(\((\d+) \* 1024\)\)\n`).FindSubmatch(script)
 	if sizes == nil {
-		t.Fatal("build.sh has no limits of sizes where they are looked for")
+		t.Fatal("build.sh has no line with backend_max or all_max in the expected form")
 	}
 	for _, want := range []string{
-		string(sizes[1]) + " KiB of code and data beyond an empty Go program with one lane",
+		string(sizes[1]) + " KiB of code and data beyond an empty Go program with one backend",
 		string(sizes[2]) + " with all",
 	} {
 		if !bytes.Contains(page, []byte(want)) {
@@ -95,8 +95,7 @@ func TestTheFrontPageIsShort(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	const most = 1_300
 	if words := len(strings.Fields(string(text))); err != nil || words > most {
-		t.Errorf("README.md has %d words, %d at most; put the rest on the page of what it "+
-			"describes; %v",
-			words, most, err)
+		t.Errorf("README.md has %d words, at most %d; move text to the page of its subject; "+
+			"error: %v", words, most, err)
 	}
 }

@@ -23,7 +23,7 @@ var writers = map[string][]string{
 	"ioutil": {"WriteFile", "TempFile"},
 }
 
-// notOutputs are the files that write what is nobody's output, and why.
+// notOutputs are the files that write something other than an output, with the reason.
 var notOutputs = map[string]string{
 	"tools/lmrun/ring.go":      "memory shared with another process",
 	"tools/lmrun/watchdog.go":  "a device",
@@ -39,7 +39,7 @@ var notOutputs = map[string]string{
 	"tools/bootimage/image.go": "a folder of its own that is put in place whole",
 }
 
-// writes gives what a source has to write files with.
+// writes returns the identifiers of a source that write files.
 func writes(file *ast.File) (list []string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
@@ -91,8 +91,8 @@ func printsUnescaped(call *ast.CallExpr) bool {
 	return ok && slices.Contains([]string{"stdout", "stderr", "tell"}, name.Name)
 }
 
-// TestToolsWriteFilesInOnePlace holds every tool to tools/files, where devices,
-// links, modes, failures and full disks are thought of. Programs that only tests
+// TestToolsWriteFilesInOnePlace checks that every tool writes through tools/files, which handles
+// devices, links, modes, failures and full disks. Programs that only tests
 // run inside of a guest are left out.
 func TestToolsWriteFilesInOnePlace(t *testing.T) {
 	seen := 0
@@ -116,11 +116,11 @@ func TestToolsWriteFilesInOnePlace(t *testing.T) {
 			}
 			seen++
 			for _, how := range writes(file) {
-				t.Errorf("%s writes by %s and not by tools/files", name, how)
+				t.Errorf("%s writes with %s; write with tools/files", name, how)
 			}
 			return nil
 		})
 	if err != nil || seen < 50 {
-		t.Errorf("%d sources looked at, %v", seen, err)
+		t.Errorf("%d sources were read, at least 50 expected; error: %v", seen, err)
 	}
 }

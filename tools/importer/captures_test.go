@@ -408,7 +408,8 @@ func TestSummaryOfMmiotrace(t *testing.T) {
 	if err != nil || len(s.Regions) != 1 || s.Lines != 428 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if r := s.Regions[0]; r.String() != `"01:00.0 1e52:401e BAR 0" at 0xb000000..0x1fc00537 (42 loads, 375 stores)` || r.Widths != [4]int{2: 42, 3: 375} {
+	const region = `"01:00.0 1e52:401e BAR 0" at 0xb000000..0x1fc00537 (42 loads, 375 stores)`
+	if r := s.Regions[0]; r.String() != region || r.Widths != [4]int{2: 42, 3: 375} {
 		t.Errorf("%v %v", r, r.Widths)
 	}
 	if len(s.Other) != 1 || s.Other[0] != (traces.Count{Name: "marks", N: 8}) {

@@ -512,7 +512,8 @@ func TestWhatCountsInATraceIsTold(t *testing.T) {
 		m.add(access("W", 4, wh166+0x3818, 32*i))
 	}
 	f, err := FindFrames(strings.NewReader(m.text()), Options{From: FromMmiotrace}, 0)
-	if want := "counts     (1,1) 0x3818, 4 stores from line 24 on: 0x0, 0x20, 0x40, 0x60 ...\n"; err != nil || !strings.Contains(f.String(), want) {
+	want := "counts     (1,1) 0x3818, 4 stores from line 24 on: 0x0, 0x20, 0x40, 0x60 ...\n"
+	if err != nil || !strings.Contains(f.String(), want) {
 		t.Errorf("%v\n%s", err, f)
 	}
 }

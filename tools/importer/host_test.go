@@ -211,7 +211,8 @@ func TestHostMemoryIsRefusedWhereItMakesNoSense(t *testing.T) {
 		"ring=q,f":     `host memory "ring=q,f": the form is ` + hostForm,
 		"=0x1000,f": `host memory "=0x1000,f": the name is empty (the form is ` + hostForm +
 			")",
-		"a b=0x1000,f":  `host memory "a b=0x1000,f": the name has blanks, commas or control characters (the form is ` + hostForm + ")",
+		"a b=0x1000,f": `host memory "a b=0x1000,f": the name has blanks, commas or control ` +
+			`characters (the form is ` + hostForm + ")",
 		"ring=0x1000,f": "",
 	} {
 		h, file, err := ParseHost(spec)

@@ -37,24 +37,30 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 				"-trace 'memory_region_ops_*')"},
 		{"cut in the name",
 			good +
-				"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 4 name 'edu-\n",
-			`line 2: memory_region_ops event: "name 'edu-" is no region's name: the line is cut or of an unknown form`},
+				"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 4 name " +
+				"'edu-\n",
+			`line 2: memory_region_ops event: "name 'edu-" is no region's name: the line is cut ` +
+				`or of an unknown form`},
 		{"cut in the size",
 			good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size\n",
-			`line 2: memory_region_ops event: "size" expected with its number, not "size": the line is cut or of an unknown form`},
+			`line 2: memory_region_ops event: "size" expected with its number, not "size": the ` +
+				`line is cut or of an unknown form`},
 		{"cut in the value", good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 val\n",
-			`line 2: memory_region_ops event: "value" expected with its number, not "val": the line is cut or of an unknown form`},
+			`line 2: memory_region_ops event: "value" expected with its number, not "val": the ` +
+				`line is cut or of an unknown form`},
 		{"cut in the event", good + "memory_region_ops_re\n",
 			`line 2: "memory_region_ops_re" looks like a memory_region_ops event and is none`},
 		{"cut and joined",
 			good +
 				"pci_nvme_mmio_read addr 0x1c simemory_region_ops_read cpu 0 mr 0x7f addr " +
 				"0x10000000 value 0x1 size 4 name 'edu-mmio'\n",
-			`line 2: "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0"... looks like a memory_region_ops event and is none`},
+			`line 2: "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0"... looks ` +
+				`like a memory_region_ops event and is none`},
 		{"no number", good +
 			"memory_region_ops_read cpu 0 mr 0x7f addr 0x1000000q value 0x1 size 4 name " +
 			"'edu-mmio'\n",
-			`line 2: memory_region_ops event: "addr" expected with its number, not "addr 0x1000000q": the line is cut or of an unknown form`},
+			`line 2: memory_region_ops event: "addr" expected with its number, not "addr ` +
+				`0x1000000q": the line is cut or of an unknown form`},
 		{"no newline", strings.TrimSuffix(good, "\n"),
 			"line 1: the last line has no newline: the trace was cut here (if it is whole, end " +
 				"it with a newline)"},
@@ -93,7 +99,8 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 	}
 }
 
-const eduRegions = `"edu-mmio" at 0x10000000..0x10000023 (2 loads, 0 stores); "gic_dist" at 0x8000000..0x8000003 (0 loads, 1 stores)`
+const eduRegions = `"edu-mmio" at 0x10000000..0x10000023 (2 loads, 0 stores); "gic_dist" at ` +
+	`0x8000000..0x8000003 (0 loads, 1 stores)`
 
 func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
 	text := "memory_region_ops_write cpu 0 mr 0x7f addr 0x8000000 value 0x0 size 4 name " +
@@ -111,7 +118,8 @@ func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
 		{"no region", edu(Options{}), "choose the device's region by name and base; regions: " +
 			eduRegions},
 		{"no base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio"}}}),
-			`region "edu-mmio" needs the guest-physical address of its BAR as base (0x10000000, if it is BAR 0 of edu); regions: ` + eduRegions},
+			`region "edu-mmio" needs the guest-physical address of its BAR as base (0x10000000, ` +
+				`if it is BAR 0 of edu); regions: ` + eduRegions},
 		{"no such region", edu(Options{Regions: []traces.Region{{Name: "edu", Base: eduBase}}}),
 			`no access to region "edu" at 0x10000000; regions: ` + eduRegions},
 		{"nothing in the range", edu(Options{Regions: []traces.Region{{Base: 0x20000000}}}),
@@ -179,7 +187,8 @@ func TestQemuTellsDevicesOfOneNameApart(t *testing.T) {
 	refused(t, ops("r 00 4 0x10000ed")+near, Options{From: FromQemu, Board: generic, Generic: true,
 		Device:  "1234:11e8",
 		Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}},
-		`line 2: a second region of QEMU's is called "edu-mmio": a board file with the size of BAR 0 tells them apart`)
+		`line 2: a second region of QEMU's is called "edu-mmio": a board file with the size of `+
+			`BAR 0 tells them apart`)
 }
 
 // Up to QEMU 2.4 there was no cpu, up to 2.6 no 0x in front of 0; the backends
@@ -266,7 +275,8 @@ func TestVfioRegionRefusesWithTheLine(t *testing.T) {
 	refused(t, "vfio_region_write  (0000:01:00.0:region7+0x4, 0x1, 4)\n", o,
 		"line 1: region 7 is no BAR of board edu")
 	refused(t, "vfio_region_write  (0000:01:00.0:region256+0x4, 0x1, 4)\n", o,
-		`line 1: vfio_region event: "(0000:01:00.0:region256+0x4, 0x1, 4)" is cut or of an unknown form`)
+		`line 1: vfio_region event: "(0000:01:00.0:region256+0x4, 0x1, 4)" is cut or of an `+
+			`unknown form`)
 }
 
 func TestRamDeviceEventsAreWarnedOf(t *testing.T) {

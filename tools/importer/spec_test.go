@@ -65,7 +65,8 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 			`"4294967296" is no line that accesses a device, from 1 on`},
 		{"a=1,1,-1,int32,256", `address "-1" is no number`},
 		{"a=1,1,0x20000,int,256",
-			`element type "int" is none of int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64`},
+			`element type "int" is none of int8, uint8, int16, uint16, int32, uint32, int64, ` +
+				`uint64, float16, bfloat16, float32, float64`},
 		{"a=1,1,0x20000,Int32,256", `element type "Int32" is none of ` +
 			strings.Join(lmb.DTypes[1:], ", ")},
 		{"a=1,1,0x20000,invalid,256", `element type "invalid" is none of ` +
@@ -100,8 +101,10 @@ func TestRangeSpec(t *testing.T) {
 		}
 	}
 	for spec, want := range map[string]string{
-		"":         `range "": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or FIRST-LAST where the device has no tiles`,
-		"1,2":      `range "1,2": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or FIRST-LAST where the device has no tiles`,
+		"": `range "": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
+			`FIRST-LAST where the device has no tiles`,
+		"1,2": `range "1,2": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
+			`FIRST-LAST where the device has no tiles`,
 		"x,2,0":    `range "x,2,0": tile "x","2" is no pair of numbers up to 255`,
 		"0x20-":    `range "0x20-": "" is no address at or behind the first`,
 		"0x20-0x1": `range "0x20-0x1": "0x1" is no address at or behind the first`,

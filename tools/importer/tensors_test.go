@@ -266,7 +266,8 @@ func TestTensorsAreRefused(t *testing.T) {
 			"input a: nothing at (2,1) 0x100..0x103 is stored in this capture; tiles that are: " +
 				"(1,1)"},
 		{"nothing read", half, []string{"out d=1,1,0x100,int32,1"},
-			"output d: nothing at (1,1) 0x100..0x103 is read in this capture; tiles that are: (1,1)"},
+			"output d: nothing at (1,1) 0x100..0x103 is read in this capture; tiles that are: " +
+				"(1,1)"},
 		{"other data", l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2),
 			access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
 			[]string{"in w=1,1,0x100,int32,2"},

@@ -23,14 +23,16 @@ copy proc/sys/kernel/arch proc/sys/kernel/osrelease proc/sys/kernel/version
 copy proc/config.gz "boot/config-$(cat proc/sys/kernel/osrelease)"
 copy proc/device-tree/compatible proc/device-tree/model proc/meminfo
 copy proc/self/status proc/self/limits proc/self/smaps proc/sys/kernel/seccomp/actions_avail
-mark proc/device-tree/pci*/iommu-map proc/device-tree/*/pci*/iommu-map proc/device-tree/*/*/pci*/iommu-map
+mark proc/device-tree/pci*/iommu-map proc/device-tree/*/pci*/iommu-map \
+	proc/device-tree/*/*/pci*/iommu-map
 mark proc/self/pagemap dev/watchdog0
 copy sys/class/dmi/id/sys_vendor sys/class/dmi/id/product_name sys/class/watchdog/watchdog0/identity
 copy sys/kernel/iommu_groups/*/type
 copy sys/kernel/security/lockdown sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages
 mark sys/bus/pci/drivers/vfio-pci
 for device in sys/bus/pci/devices/*; do
-	for file in vendor device config resource current_link_speed current_link_width max_link_speed max_link_width; do
+	for file in vendor device config resource current_link_speed current_link_width \
+		max_link_speed max_link_width; do
 		copy "$device/$file"
 	done
 	mark "$device"/resource?_wc "$device"/resource?_resize

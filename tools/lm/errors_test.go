@@ -34,9 +34,10 @@ func TestEveryErrorSaysWhatToDo(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty.lmb": "", "words": "These are words,\nand no image.\n",
 		"trace": "{\"key\":\"value\"}\n", "cut.mmiotrace": "R 4 1.0 1 0x0 0x0 0x0 0\n",
-		"simple.trace": "\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2\x04\x00\x00\x00\x00\x00\x00\x00",
-		"old.lmb":      string(mustRead(t, filepath.Join(tree, "bad", "wrong-schema.lmb"))),
-		"short.bin":    "xxx", "bad.csv": "1,2,x\n", "folder/x": "",
+		"simple.trace": strings.Repeat("\xff", 8) + "\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2\x04" +
+			strings.Repeat("\x00", 7),
+		"old.lmb":   string(mustRead(t, filepath.Join(tree, "bad", "wrong-schema.lmb"))),
+		"short.bin": "xxx", "bad.csv": "1,2,x\n", "folder/x": "",
 		"mode.lms": "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n" +
 			"window r bar0 offset 0 size 1MiB\nmain:\n  frobnicate\n",
 	} {

@@ -137,7 +137,8 @@ func (f *serveFlags) standIn() hal.Device {
 	case "mock", "ttsim", "playback":
 		return openDevice(f.device)
 	}
-	refuse("%s: only stand-ins can be served: mock:BOARD, mock:FILE, ttsim:LIBRARY or playback:FILE", f.device)
+	refuse("%s: only stand-ins can be served: mock:BOARD, mock:FILE, ttsim:LIBRARY or "+
+		"playback:FILE", f.device)
 	return nil
 }
 

@@ -70,7 +70,8 @@ type text struct {
 func (t *text) name(name string) (fbs.Name, error) {
 	if len(name) == 0 || len(name) > fbs.NameMax || len(t.bytes)+len(name) > fbs.TextMax {
 		return 0,
-			fmt.Errorf("name %q has %d bytes and should have 1 to %d, all names together at most %d", name, len(name), fbs.NameMax, fbs.TextMax)
+			fmt.Errorf("name %q has %d bytes and should have 1 to %d, all names together at "+
+				"most %d", name, len(name), fbs.NameMax, fbs.TextMax)
 	}
 	if !fbs.IsPlainText([]byte(name)) {
 		return 0, fmt.Errorf("name %+q has a control character, or is not UTF-8", name)

@@ -84,7 +84,8 @@ func (c *circular) checkBuffer(d *Device, b *Buffer) {
 	}
 	for _, core := range c.cores {
 		if room := uint64(tiles[word(d.tile(core))]) * b.stride; room < c.config.TotalSize {
-			refuse("circular buffer of %d bytes is larger than the %d bytes of buffer %d on core %v", c.config.TotalSize, room, b.id, core)
+			refuse("circular buffer of %d bytes is larger than the %d bytes of buffer %d on "+
+				"core %v", c.config.TotalSize, room, b.id, core)
 		}
 	}
 }

@@ -28,7 +28,8 @@ type Array struct {
 const magic = "\x93NUMPY"
 
 // headerPattern has its three keys in any order.
-var headerPattern = regexp.MustCompile(`^\{(?:\s*'(?:descr'\s*:\s*'([^']*)'|fortran_order'\s*:\s*(True|False)|` +
+var headerPattern = regexp.MustCompile(`^\{(?:\s*'(?:descr'\s*:\s*'([^']*)'|` +
+	`fortran_order'\s*:\s*(True|False)|` +
 	`shape'\s*:\s*\(([0-9, ]*)\))\s*,?){3}\s*\}\s*$`)
 
 // Parse reads a whole file.
@@ -43,7 +44,8 @@ func Parse(file []byte) (*Array, error) {
 	keys := headerPattern.FindSubmatch(header)
 	if keys == nil {
 		return nil,
-			fmt.Errorf("byte 10: header is not {'descr': ..., 'fortran_order': ..., 'shape': (...)}")
+			fmt.Errorf("byte 10: header is not {'descr': ..., 'fortran_order': ..., 'shape': " +
+				"(...)}")
 	}
 	a := &Array{Type: string(keys[1]), Data: data}
 	if string(keys[2]) != "False" {

@@ -187,7 +187,8 @@ func TestRejectedAccessIsTheLastLine(t *testing.T) {
 	if s.err == nil || !strings.Contains(s.output, "TLB region overrun") {
 		t.Fatalf("%v: %s", s.err, s.output)
 	}
-	if want := "\nW 0 b000000 16 00000000000000000000000000000000\nR 0 bfffff8 16"; !strings.HasSuffix(s.text, want) {
+	want := "\nW 0 b000000 16 00000000000000000000000000000000\nR 0 bfffff8 16"
+	if !strings.HasSuffix(s.text, want) {
 		t.Errorf("the recording ends with %q", s.text[max(0, len(s.text)-80):])
 	}
 	c, err := Read(strings.NewReader(s.text))

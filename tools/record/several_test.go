@@ -57,14 +57,15 @@ func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
 
 func TestSecondVersionSaysWhereItIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"DEVICE 1 1 1 a\n":     "6:8: DEVICE 1 where 2 belongs",
-		"BAR 2 2 0 0 10\n":     "6:13: BAR 0 of device 2 is no new one",
-		"BAR 2 0 0 0 10\n":     "6:13: BAR 0 of device 0 is no new one",
-		"BAR 2 0 6 0 10\n":     "6:13: BAR 6 of device 0 is no new one",
-		"BAR 2 0 1 0 0\n":      "6:13: BAR 1 of device 0 is no new one",
-		"W 2 0 4 00000000\n":   "6:3: no BAR has number 2",
-		"W 0 ffd 4 00000000\n": "6:11: 4 bytes at 0xffd do not lie in BAR 0, which has 0x1000 bytes",
-		"CLK 1\nEND 4\n":       "7:5: END counts 4 records, there are 5",
+		"DEVICE 1 1 1 a\n":   "6:8: DEVICE 1 where 2 belongs",
+		"BAR 2 2 0 0 10\n":   "6:13: BAR 0 of device 2 is no new one",
+		"BAR 2 0 0 0 10\n":   "6:13: BAR 0 of device 0 is no new one",
+		"BAR 2 0 6 0 10\n":   "6:13: BAR 6 of device 0 is no new one",
+		"BAR 2 0 1 0 0\n":    "6:13: BAR 1 of device 0 is no new one",
+		"W 2 0 4 00000000\n": "6:3: no BAR has number 2",
+		"W 0 ffd 4 00000000\n": "6:11: 4 bytes at 0xffd do not lie in BAR 0, which has 0x1000 " +
+			"bytes",
+		"CLK 1\nEND 4\n": "7:5: END counts 4 records, there are 5",
 	} {
 		if c, err := ReadDevice(strings.NewReader(two+text), "8086:100e"); c != nil || err == nil ||
 			err.Error() != want {

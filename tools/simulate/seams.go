@@ -172,7 +172,7 @@ var calls = map[string][]string{
 	"unix": {"RawSyscall", "RawSyscall6", "Syscall", "Syscall6", "Open", "Openat", "Close", "Read",
 		"Pread", "Ftruncate", "Fallocate", "Mlock", "MmapPtr", "IoctlSetPointerInt", "IoctlGetInt",
 		"Readlink", "Fstat", "Mprotect", "EpollCreate1", "Prctl", "Exit"},
-	"args": {"Words"},
+	"args": {"CommandLine"},
 	"time": {"Since"},
 }
 
@@ -200,7 +200,7 @@ func (e *editor) apply(file *ast.File) []byte {
 	out.Write(e.source[at:])
 	out.WriteString("\nvar _ = simulated.Is\n")
 	for path, name := range map[string]string{"golang.org/x/sys/unix": "unix.EINVAL",
-		"time": "time.Now", "lightmetal/tools/lmrun/args": "args.Words"} {
+		"time": "time.Now", "lightmetal/tools/lmrun/args": "args.CommandLine"} {
 		if bytes.Contains(e.source, []byte(strconv.Quote(path))) {
 			out.WriteString("var _ = " + name + "\n")
 		}

@@ -41,7 +41,8 @@ func TestNothingIsWrongInSimulatedWorldsAndEachPastDefectWouldBe(t *testing.T) {
 		}
 	}
 	t.Logf("evidence: %d simulated worlds with nothing wrong (%s)", seeds, how)
-	t.Logf("evidence: %d past defects noticed by simulated worlds (each by the reverse of its mend)", len(past))
+	t.Logf("evidence: %d past defects noticed by simulated worlds (each by the reverse of its "+
+		"mend)", len(past))
 }
 
 func TestASeedGivesTheSameRunToTheLastAccess(t *testing.T) {

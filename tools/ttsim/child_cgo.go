@@ -13,7 +13,8 @@ package ttsim
 
 static void (*sim_init)(void);
 static void (*sim_exit)(void);
-static void (*sim_set_dma)(void (*)(uint64_t, void *, uint32_t), void (*)(uint64_t, const void *, uint32_t));
+static void (*sim_set_dma)(void (*)(uint64_t, void *, uint32_t),
+	void (*)(uint64_t, const void *, uint32_t));
 static uint32_t (*sim_config_rd)(uint32_t, uint32_t);
 static void (*sim_config_wr)(uint32_t, uint32_t, uint32_t);
 static void (*sim_rd)(uint64_t, void *, uint32_t);
@@ -47,7 +48,8 @@ static void ask(uint32_t op, uint64_t address, void *p, uint32_t size) {
 			stream(read, p, n);
 		if (answer == REFUSED) {
 			printf("ERROR: the device %s %u bytes of host memory at 0x%llx; "
-			       "no Host window of the image is there\n", op == LOAD ? "reads" : "writes", size, (unsigned long long)address);
+			       "no Host window of the image is there\n",
+			       op == LOAD ? "reads" : "writes", size, (unsigned long long)address);
 			fflush(stdout);
 			_Exit(1);
 		}
@@ -57,7 +59,10 @@ static void ask(uint32_t op, uint64_t address, void *p, uint32_t size) {
 }
 
 static void dma_rd(uint64_t address, void *p, uint32_t size) { ask(LOAD, address, p, size); }
-static void dma_wr(uint64_t address, const void *p, uint32_t size) { ask(STORE, address, (void *)p, size); }
+static void dma_wr(uint64_t address, const void *p, uint32_t size)
+{
+	ask(STORE, address, (void *)p, size);
+}
 
 // sim_open gives NULL, or what is wrong with the library.
 static const char *sim_open(const char *path) {

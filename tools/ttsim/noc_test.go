@@ -570,7 +570,11 @@ var nocCases = []nocCase{
 	{"read of a register", nocRead,
 		func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 4 }, "", ""},
 	{"read of a register, offsets equal modulo 4 only", nocRead,
-		func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.retAddress += 4; q.length = 4 }, "", ""},
+		func(q *nocRequest) {
+			q.targ, q.targAddress = q.ret, softReset0
+			q.retAddress += 4
+			q.length = 4
+		}, "", ""},
 	{"read of half a register", nocRead,
 		func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 2 },
 		"addr=0xffb121b0 size=2", ""},
@@ -914,7 +918,8 @@ func TestRandomRequestsAreCarriedOutAlike(t *testing.T) {
 					continue
 				}
 				if refused != mockRefused || !bytes.Equal(got, want) {
-					t.Errorf("request %d, %+v: the simulator says %q, the mock %q; difference at %d",
+					t.Errorf("request %d, %+v: the simulator says %q, the mock %q; difference "+
+						"at %d",
 						i, q, simulator.Refusal(), d.Refusal(), firstDifference(got, want))
 				}
 			}

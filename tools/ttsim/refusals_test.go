@@ -425,7 +425,8 @@ var refusalCases = []refusalCase{
 		same},
 	{"blackhole", "load across the end of a window of 4 GiB",
 		then(bh(202, 17, 12, 0, 0), load(4, 0xfffffffc, 8)),
-		"UnsupportedFunctionality: tlb_translate_bar4: TLB region overrun: offset=0xfffffffc size=8", same},
+		"UnsupportedFunctionality: tlb_translate_bar4: TLB region overrun: offset=0xfffffffc " +
+			"size=8", same},
 	{"blackhole", "last word of L1", then(bh(0, 1, 2, 0, 0), load(0, bhL1-4, 4)), "", same},
 	{"blackhole", "load across the end of L1", then(bh(0, 1, 2, 0, 0), load(0, bhL1-4, 8)),
 		"UndefinedBehavior: tile_rd_bytes: access past end of tensix_sram", same},

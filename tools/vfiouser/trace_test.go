@@ -42,8 +42,10 @@ func TestRecordingHasWhatTheDeviceDidToMemory(t *testing.T) {
 			}
 		}
 	}
-	const want = `memory 100000, memory 101000, read 100000 from client to device to client, command 1, command 3, ` +
-		`wrote 101000 from cli, wrote 101008 ent to d, wrote 101010 evice to, wrote 101018  client, command 1, command 3`
+	const want = `memory 100000, memory 101000, read 100000 from client to device to client, ` +
+		`command 1, command 3, ` +
+		`wrote 101000 from cli, wrote 101008 ent to d, wrote 101010 evice to, wrote 101018  ` +
+		`client, command 1, command 3`
 	if s := strings.Join(got, ", "); s != want {
 		t.Errorf("got  %s\nwant %s", s, want)
 	}
@@ -75,7 +77,9 @@ func TestWhatTheDeviceReadsBackIsNotTheClients(t *testing.T) {
 			got += fmt.Sprintf("%d %x %q, ", r.Kind, r.Offset, r.Data)
 		}
 	}
-	want := fmt.Sprintf(`%d 1008 "client..", %d 0 "\x01", %d 1000 "devices.", %[3]d 1008 "DEVICE..", `, record.HostRead, record.BarWrite, record.HostWrite)
+	want := fmt.Sprintf(
+		`%d 1008 "client..", %d 0 "\x01", %d 1000 "devices.", %[3]d 1008 "DEVICE..", `,
+		record.HostRead, record.BarWrite, record.HostWrite)
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -15,7 +15,9 @@ enum { A = 0x0 / 4, B = 0x40 / 4, SUM = 0x80 / 4, N = 4 };  // vectors in BAR 2
 
 static void *map(const char *path, size_t size) {
 	int file = open(path, O_RDWR | O_SYNC);
-	void *bar = file < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	void *bar = MAP_FAILED;
+	if (file >= 0)
+		bar = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	if (bar == MAP_FAILED) {
 		perror(path);
 		exit(1);

@@ -184,7 +184,8 @@ func TestDocumentKeepsTheRulesOfSPDX(t *testing.T) {
 
 func TestDigestIsTheFiles(t *testing.T) {
 	_, d := made(t, File{"x", []byte("abc")}) // FIPS 180-4, the example
-	if got := d.Files[0].Sums[1].Value; got != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
+	const want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+	if got := d.Files[0].Sums[1].Value; got != want {
 		t.Error(got)
 	}
 }

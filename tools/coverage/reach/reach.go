@@ -19,12 +19,13 @@ type Calls struct {
 // all of hal but walks knows the kernel. Deferred functions are called by Go itself.
 var seams = map[string]*regexp.Regexp{
 	"lightmetal/runtime": regexp.MustCompile(
-		`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
+		`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|ProgramWindow|Diagnose)$|` +
+			`^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
 	"lightmetal/hal.(*Walk)": regexp.MustCompile(
 		`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
 	"lightmetal/hal": regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
 	"lightmetal/hal.(*device)": regexp.MustCompile(
-		`^lightmetal/hal\.(\(\*tt\)\.point|\(\*vfio\)\.faultLogged)$`),
+		`^lightmetal/hal\.(\(\*tt\)\.programWindow|\(\*vfio\)\.sawDMAFault)$`),
 }
 
 // Behind is what a function that calls through an interface may come to.

@@ -143,8 +143,11 @@ func (s *soaking) start() error {
 
 // feed puts inputs where there is room.
 func (s *soaking) feed(frames uint32) {
-	for ; s.sent < frames &&
-		*s.in.word(ringWritten)-atomic.LoadUint64(s.in.word(ringRead)) < *s.in.word(ringSlots); s.sent++ {
+	hasRoom := func() bool {
+		waiting := *s.in.word(ringWritten) - atomic.LoadUint64(s.in.word(ringRead))
+		return waiting < *s.in.word(ringSlots)
+	}
+	for ; s.sent < frames && hasRoom(); s.sent++ {
 		copy(s.in.slot(uint64(s.sent)), s.frame(s.sent))
 		atomic.StoreUint64(s.in.word(ringWritten), uint64(s.sent)+1)
 	}

@@ -1,6 +1,7 @@
 // Package measure counts what a reader has to understand of sources, however their
 // lines are broken: statements, declared names, fields and rows of tables of Go,
-// instructions of assembly, and statements of C. Comments are free.
+// instructions of assembly, and statements of C. Comments are free. It also measures
+// how dense the lines are, and how long the functions.
 package measure
 
 import (
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // elementsPerRow is how many elements of a composite literal count as one: a row of a
@@ -116,6 +118,48 @@ func C(source []byte) (n int) {
 	return n
 }
 
+// Density counts the lines of code of a source, and their characters without white space
+// at either end. Empty lines and lines that are all comment do not count.
+func Density(source []byte) (lines, characters int) {
+	inComment := false
+	for line := range bytes.Lines(source) {
+		line = bytes.TrimSpace(line)
+		opens := bytes.HasPrefix(line, []byte("/*"))
+		switch {
+		case len(line) == 0:
+		case inComment || opens || bytes.HasPrefix(line, []byte("//")):
+			inComment = (inComment || opens) && !bytes.Contains(line, []byte("*/"))
+		default:
+			lines++
+			characters += utf8.RuneCount(line)
+		}
+	}
+	return lines, characters
+}
+
+// Function is a function of a Go source, with how many lines it has.
+type Function struct {
+	Name  string
+	Lines int
+}
+
+// Functions returns the functions of a Go source that have a body. The name is for
+// messages.
+func Functions(name string, source []byte) (list []Function, err error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	for _, declaration := range file.Decls {
+		if f, ok := declaration.(*ast.FuncDecl); ok && f.Body != nil {
+			lines := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1
+			list = append(list, Function{f.Name.Name, lines})
+		}
+	}
+	return list, nil
+}
+
 // Compiled lists the files of this module's own packages that go build compiles into a
 // program for arm64 with these build tags, generated ones left out.
 func Compiled(root, program, tags string) (paths []string, err error) {
@@ -144,6 +188,23 @@ func Compiled(root, program, tags string) (paths []string, err error) {
 }
 
 var generatedMark = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// Product counts the statements of what go build compiles into a program for arm64 with
+// these build tags, generated code left out.
+func Product(root, program, tags string) (n int, err error) {
+	paths, err := Compiled(root, program, tags)
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range paths {
+		count, err := File(path)
+		if err != nil {
+			return 0, err
+		}
+		n += count
+	}
+	return n, nil
+}
 
 // IsGenerated reports whether a file has the line that Go's tools go by.
 func IsGenerated(path string) (bool, error) {

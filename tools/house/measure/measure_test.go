@@ -31,9 +31,12 @@ func TestStatementsOfGoDoNotDependOnLines(t *testing.T) {
 		{"var table = []int{1, 2, 3, 4, 5, 6, 7, 8}\n", 3},
 		{"var table = []int{\n\t1,\n\t2,\n\t3,\n}\n", 1},
 	} {
-		if got, err := Go("x.go", []byte("package p\n"+c.source)); err != nil || got != c.want {
-			t.Errorf("%s%d, want %d; %v", c.source, got, c.want, err)
-		}
+		t.Run(c.source, func(t *testing.T) {
+			got, err := Go("x.go", []byte("package p\n"+c.source))
+			if err != nil || got != c.want {
+				t.Errorf("%d statements, want %d; error: %v", got, c.want, err)
+			}
+		})
 	}
 	if _, err := Go("x.go", []byte("package")); err == nil {
 		t.Error("a source that does not parse is counted")
@@ -70,9 +73,48 @@ func TestStatementsOfCAreCounted(t *testing.T) {
 		{"int f(void) { if (x) g(); else h(); }\n", 4},
 		{"int f(int x) { switch (x) { case ';': return 1; default: return 2; } }\n", 6},
 	} {
-		if got := C([]byte(c.source)); got != c.want {
-			t.Errorf("%s%d, want %d", c.source, got, c.want)
-		}
+		t.Run(c.source, func(t *testing.T) {
+			if got := C([]byte(c.source)); got != c.want {
+				t.Errorf("%d statements, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDensityCountsLinesOfCode(t *testing.T) {
+	tests := []struct {
+		name, source      string
+		lines, characters int
+	}{
+		{"empty", "", 0, 0},
+		{"comments and blanks", "// a\n\n/* b\nc */\n\t// d\n", 0, 0},
+		{"white space at either end", "\t\tx := 1 \n}\n", 2, 7},
+		{"comment after code", "x // y\n", 1, 6},
+		{"characters of two bytes", "ü\n", 1, 1},
+		{"code after a block", "/* a */\nb\n", 1, 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			lines, characters := Density([]byte(test.source))
+			if lines != test.lines || characters != test.characters {
+				t.Errorf("%d lines of %d characters, want %d of %d", lines, characters,
+					test.lines, test.characters)
+			}
+		})
+	}
+}
+
+func TestFunctionsHaveTheirLines(t *testing.T) {
+	source := "package p\n\nfunc short() {}\n\nfunc declared()\n\nfunc (t) long() {\n\tf()\n}\n"
+	got, err := Functions("x.go", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []Function{{"short", 1}, {"long", 3}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if _, err := Functions("x.go", []byte("package")); err == nil {
+		t.Error("a source that does not parse has functions")
 	}
 }
 

@@ -42,8 +42,9 @@ var qemuEvents = map[string]struct {
 
 // backendPrefix is what ftrace, with the time, and syslog put in front of what
 // QEMU's backends of these names write.
-var backendPrefix = regexp.MustCompile(`^(?:[^[]*-\d+ +\[\d+\] [^:]* (\d+\.\d+): tracing_mark_write: |` +
-	`(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8} )?\S+ [^ :]+\[\d+\]: )`)
+var backendPrefix = regexp.MustCompile(
+	`^(?:[^[]*-\d+ +\[\d+\] [^:]* (\d+\.\d+): tracing_mark_write: |` +
+		`(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8} )?\S+ [^ :]+\[\d+\]: )`)
 
 // unnamed is how a summary calls what QEMU gave no name.
 const unnamed = "(no name)"

@@ -68,8 +68,12 @@ static inline void cb_pop_front(u32 id, u32 pages)
 	store(CB_POPPED(id), WORD(CB_POPPED(id)) + pages);
 }
 
-static inline u32 get_write_ptr(u32 id) { return CB_ADDRESS(id) + load(CB_PUSHED(id)) % CB_PAGES(id) * CB_PAGE(id); }
-static inline u32 get_read_ptr(u32 id) { return CB_ADDRESS(id) + load(CB_POPPED(id)) % CB_PAGES(id) * CB_PAGE(id); }
+static inline u32 get_write_ptr(u32 id) {
+	return CB_ADDRESS(id) + load(CB_PUSHED(id)) % CB_PAGES(id) * CB_PAGE(id);
+}
+static inline u32 get_read_ptr(u32 id) {
+	return CB_ADDRESS(id) + load(CB_POPPED(id)) % CB_PAGES(id) * CB_PAGE(id);
+}
 
 /* Semaphores of the own core. */
 #define SEMAPHORE(id) (SEMAPHORES + 16 * (id))
@@ -166,9 +170,15 @@ static void noc_async_write_barrier(void)
 #define BANKS WORD(CONSTANTS + 8)
 #define BANK(i) WORD(CONSTANTS + 12 + 4 * (i))
 static inline u32 page_tile(u32 page) { return BANK(page % BANKS); }
-static inline u32 page_address(u32 base, u32 page, u32 size) { return base + page / BANKS * ((size + 63) & ~63u); }
+static inline u32 page_address(u32 base, u32 page, u32 size) {
+	return base + page / BANKS * ((size + 63) & ~63u);
+}
 
-static inline void read_page(u32 base, u32 page, u32 size, u32 l1) { noc_async_read(page_tile(page), page_address(base, page, size), l1, size); }
-static inline void write_page(u32 l1, u32 base, u32 page, u32 size) { noc_async_write(l1, page_tile(page), page_address(base, page, size), size); }
+static inline void read_page(u32 base, u32 page, u32 size, u32 l1) {
+	noc_async_read(page_tile(page), page_address(base, page, size), l1, size);
+}
+static inline void write_page(u32 l1, u32 base, u32 page, u32 size) {
+	noc_async_write(l1, page_tile(page), page_address(base, page, size), size);
+}
 
 #endif

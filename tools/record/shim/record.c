@@ -172,7 +172,9 @@ static void put_end(void)
 __attribute__((destructor)) static void at_exit(void)
 {
 	if (!device && session == 1 && !ended && getpid() == owner)
-		fprintf(stderr, "lightmetal recorder: the program loaded the simulator and did not open it (it never called libttsim_init): nothing is recorded\n");
+		fprintf(stderr,
+			"lightmetal recorder: the program loaded the simulator and did not open it "
+			"(it never called libttsim_init): nothing is recorded\n");
 	if (device)
 		put_end();
 }
@@ -220,12 +222,14 @@ static void open_session(void)
 	const char *to = getenv("LM_RECORD_FILE");
 	char name[4096];
 	session = last_session() + 1;
-	int n = session == 1 ? snprintf(name, sizeof name, "%s", to) : snprintf(name, sizeof name, "%s.%u", to, session);
+	int n = session == 1 ? snprintf(name, sizeof name, "%s", to)
+						 : snprintf(name, sizeof name, "%s.%u", to, session);
 	if (n < 0 || (size_t)n >= sizeof name)
 		die("LM_RECORD_FILE: the name is too long");
 	struct stat of_capture, of_library;
 	const char *library = getenv("LM_RECORD_LIBRARY");
-	if (library && !stat(library, &of_library) && !stat(name, &of_capture) && of_library.st_dev == of_capture.st_dev && of_library.st_ino == of_capture.st_ino)
+	if (library && !stat(library, &of_library) && !stat(name, &of_capture) &&
+		of_library.st_dev == of_capture.st_dev && of_library.st_ino == of_capture.st_ino)
 		die("LM_RECORD_FILE %s is LM_RECORD_LIBRARY", name);
 	file = open_record(name);
 	if (file < 0)
@@ -286,12 +290,14 @@ static void put_header(void)
 		if (ids == (devices[i].vendor | (uint32_t)devices[i].device << 16))
 			device = &devices[i];
 	if (!device)
-		die("the library simulates %04x:%04x, which the recorder does not know", ids & 0xffff, ids >> 16);
+		die("the library simulates %04x:%04x, which the recorder does not know", ids & 0xffff,
+			ids >> 16);
 	if (real.pci_config_rd32(1 << 3, 0) != UINT32_MAX)
 		die("the library simulates several chips; one can be recorded");
 	put(&now, "LMRECORD 1\nDEVICE %04x %04x\n", device->vendor, device->device);
 	for (uint32_t bar = 0; bar < 6; bar += 2) {
-		uint64_t low = real.pci_config_rd32(0, 0x10 + 4 * bar), high = real.pci_config_rd32(0, 0x14 + 4 * bar);
+		uint64_t low = real.pci_config_rd32(0, 0x10 + 4 * bar);
+		uint64_t high = real.pci_config_rd32(0, 0x14 + 4 * bar);
 		base[bar] = (low & ~15ull) | high << 32;
 		put(&now, "BAR %u %" PRIx64 " %" PRIx64 "\n", bar, base[bar], device->size[bar]);
 	}
@@ -426,7 +432,8 @@ EXPORT void libttsim_tile_rd_bytes(uint32_t x, uint32_t y, uint64_t address, voi
 	real.tile_rd_bytes(x, y, address, p, size);
 }
 
-EXPORT void libttsim_tile_wr_bytes(uint32_t x, uint32_t y, uint64_t address, const void *p, uint32_t size)
+EXPORT void libttsim_tile_wr_bytes(uint32_t x, uint32_t y, uint64_t address, const void *p,
+	uint32_t size)
 {
 	real.tile_wr_bytes(x, y, address, p, size);
 }

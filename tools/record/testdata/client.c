@@ -29,7 +29,8 @@
 
 static void (*initialise)(void);
 static void (*shutdown)(void);
-static void (*set_dma)(void (*)(uint64_t, void *, uint32_t), void (*)(uint64_t, const void *, uint32_t));
+static void (*set_dma)(
+	void (*)(uint64_t, void *, uint32_t), void (*)(uint64_t, const void *, uint32_t));
 static uint32_t (*config_read)(uint32_t, uint32_t);
 static void (*mem_read)(uint64_t, void *, uint32_t);
 static void (*mem_write)(uint64_t, const void *, uint32_t);
@@ -95,9 +96,13 @@ static void point(struct rectangle r, uint64_t address)
 
 static uint64_t through(uint64_t address) { return BAR0 + window + (address & (window_size - 1)); }
 
-static void point_at(struct rectangle r, uint64_t address) { point(r, address & ~(window_size - 1)); }
+static void point_at(struct rectangle r, uint64_t address) {
+	point(r, address & ~(window_size - 1));
+}
 
-static void put(uint64_t address, const void *p, uint32_t size) { mem_write(through(address), p, size); }
+static void put(uint64_t address, const void *p, uint32_t size) {
+	mem_write(through(address), p, size);
+}
 
 static void put_word(uint64_t address, uint32_t value) { put(address, &value, 4); }
 
@@ -169,7 +174,8 @@ static void run_twoop(void)
 {
 	enum { n = 256, a = 0x20000, b = 0x21000, c = 0x22000, d = 0x23000 };
 	uint32_t arguments[] = {n, a, b, c, d};
-	struct rectangle tile = blackhole ? (struct rectangle){1, 2, 1, 2} : (struct rectangle){1, 1, 1, 1};
+	struct rectangle tile = blackhole ? (struct rectangle){1, 2, 1, 2}
+									  : (struct rectangle){1, 1, 1, 1};
 	memcpy(l1 + ARGUMENTS, arguments, sizeof arguments);
 	some_words(a, n, -500, 500);
 	some_words(b, n, -500, 500);
@@ -193,7 +199,8 @@ static void run_mlp4(void)
 {
 	enum { x = 0x20000, w1 = 0x21000, b1 = 0x22000, w2 = 0x23000, b2 = 0x24000, y = 0x25000 };
 	uint32_t arguments[] = {x, w1, b1, w2, b2, y};
-	struct rectangle all = blackhole ? (struct rectangle){1, 2, 2, 3} : (struct rectangle){1, 1, 2, 2};
+	struct rectangle all = blackhole ? (struct rectangle){1, 2, 2, 3}
+									 : (struct rectangle){1, 1, 2, 2};
 	struct rectangle tile[4];
 	static int8_t inputs[4][64];
 	for (int i = 0; i < 4; i++) {
@@ -234,8 +241,12 @@ static void run_mlp4(void)
 
 static uint8_t host[64];
 
-static void host_read(uint64_t address, void *p, uint32_t size) { memcpy(p, host + (address & 31), size); }
-static void host_write(uint64_t address, const void *p, uint32_t size) { memcpy(host + (address & 31), p, size); }
+static void host_read(uint64_t address, void *p, uint32_t size) {
+	memcpy(p, host + (address & 31), size);
+}
+static void host_write(uint64_t address, const void *p, uint32_t size) {
+	memcpy(host + (address & 31), p, size);
+}
 
 static void run_dma(void)
 {

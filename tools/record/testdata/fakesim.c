@@ -66,7 +66,8 @@ static struct target translate(uint64_t offset, uint32_t size)
 	if (inside + (uint64_t)size > 1 << 21)
 		refuse("TLB region overrun: offset=0x%x size=%u", inside, size);
 	return (struct target){
-		c[1] >> 11 & 63, c[1] >> 17 & 63, c[1] >> 23 & 63, c[1] >> 29 | (c[2] & 7) << 3, c[2] >> 5 & 1,
+		c[1] >> 11 & 63, c[1] >> 17 & 63, c[1] >> 23 & 63, c[1] >> 29 | (c[2] & 7) << 3,
+		c[2] >> 5 & 1,
 		((uint64_t)(c[1] & 0x7ff) << 32 | c[0]) << 21 | inside,
 	};
 }
@@ -74,8 +75,13 @@ static struct target translate(uint64_t offset, uint32_t size)
 static struct target translate(uint64_t offset, uint32_t size)
 {
 	int shift = offset < 0x9c00000 ? 20 : offset < 0xb000000 ? 21 : 24, n = 36 - shift;
-	uint64_t slot = shift == 20 ? offset >> 20 : shift == 21 ? 156 + ((offset - 0x9c00000) >> 21) : 166 + ((offset - 0xb000000) >> 24);
-	uint64_t c = config[2 * slot] | (uint64_t)config[2 * slot + 1] << 32, inside = offset & ((1u << shift) - 1);
+	uint64_t slot = offset >> 20;
+	if (shift == 21)
+		slot = 156 + ((offset - 0x9c00000) >> 21);
+	else if (shift != 20)
+		slot = 166 + ((offset - 0xb000000) >> 24);
+	uint64_t c = config[2 * slot] | (uint64_t)config[2 * slot + 1] << 32;
+	uint64_t inside = offset & ((1u << shift) - 1);
 	if (inside + size > 1u << shift)
 		refuse("TLB region overrun: offset=0x%" PRIx64 " size=%u", inside, size);
 	uint64_t address = (c & ((1ull << n) - 1)) << shift | inside;
@@ -144,7 +150,8 @@ void libttsim_exit(void)
 	printf("[%" PRIu64 "] 0.0 seconds\n", now);
 }
 
-void libttsim_set_pci_dma_mem_callbacks(void (*rd)(uint64_t, void *, uint32_t), void (*wr)(uint64_t, const void *, uint32_t))
+void libttsim_set_pci_dma_mem_callbacks(void (*rd)(uint64_t, void *, uint32_t),
+	void (*wr)(uint64_t, const void *, uint32_t))
 {
 	hostRead = rd;
 	hostWrite = wr;

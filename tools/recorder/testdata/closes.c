@@ -19,11 +19,13 @@ static int session(const char *name, int group_number, uint64_t bus, const char 
 	char path[64];
 	snprintf(path, sizeof path, "/dev/vfio/%d", group_number);
 	int container = open("/dev/vfio/vfio", O_RDWR), group = open(path, O_RDWR);
-	if (ioctl(group, VFIO_GROUP_SET_CONTAINER, &container) || ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
+	if (ioctl(group, VFIO_GROUP_SET_CONTAINER, &container) ||
+		ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
 		return perror("container"), 1;
 	int device = ioctl(group, VFIO_GROUP_GET_DEVICE_FD, name);
 	char *memory = mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct vfio_iommu_type1_dma_map map = {sizeof map, VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE, (uintptr_t)memory, bus, SIZE};
+	struct vfio_iommu_type1_dma_map map = {
+		sizeof map, VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE, (uintptr_t)memory, bus, SIZE};
 	if (ioctl(container, VFIO_IOMMU_MAP_DMA, &map))
 		return perror("memory"), 1;
 	uint16_t command = 6;
@@ -54,5 +56,6 @@ int main(int count, char **arguments) {
 	if (readlink(path, link, sizeof link - 1) < 0)
 		return perror(path), 1;
 	int group = atoi(strrchr(link, '/') + 1);
-	return session(arguments[1], group, 0x100000, "first 8") || session(arguments[1], group, 0x800000, "other 8");
+	return session(arguments[1], group, 0x100000, "first 8") ||
+		session(arguments[1], group, 0x800000, "other 8");
 }

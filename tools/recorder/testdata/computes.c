@@ -90,7 +90,8 @@ static int do_signals(int number) {
 		signal(SIGTRAP, count_it);
 		for (int i = 0; i < 200; i++) {
 			pthread_kill(threads[i % 8], SIGTRAP);
-			for (int n = 0; n < 1000 && came <= i; n++) // in the moment of a tracer's own SIGTRAP the kernel makes one of both
+			// In the moment of a tracer's own SIGTRAP the kernel makes one of both.
+			for (int n = 0; n < 1000 && came <= i; n++)
 				sched_yield();
 		}
 	} else {
@@ -105,7 +106,8 @@ static int do_signals(int number) {
 		pthread_join(threads[i], &sum);
 		printf("%f\n", *(double *)sum);
 	}
-	// A stop is taken by a thread of the kernel's choice, before the handler is there or once behind it.
+	// A stop is taken by a thread of the kernel's choice, before the handler is there or once
+	// behind it.
 	printf("came: %d\n", number == SIGTRAP ? came > 0 : came > 1);
 	return 0;
 }

@@ -61,7 +61,12 @@ static int do_past(void) {
 	int pair[2];
 	char one = 1, control[CMSG_SPACE(sizeof fd)] = {0}, setup[120] = {0};
 	struct iovec vector = {&one, 1};
-	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	struct msghdr message = {
+		.msg_iov = &vector,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof control,
+	};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
 	c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof fd);
 	memcpy(CMSG_DATA(c), &fd, sizeof fd);
@@ -70,14 +75,17 @@ static int do_past(void) {
 	unsigned long context = 0;
 	syscall(SYS_io_setup, 1, &context);
 	int memory = open("/proc/self/mem", O_RDWR);
-	return socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || sendmsg(pair[0], &message, 0) != 1 || memory < 0 ? 3 : 0;
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || sendmsg(pair[0], &message, 0) != 1)
+		return 3;
+	return memory < 0 ? 3 : 0;
 }
 
 // System calls on a file that stands for a BAR.
 static int do_moves(void) {
 	uint32_t v = 9;
 	store(map(fd), 4, 1);
-	return pwrite(fd, &v, 4, 64) != 4 || pwrite(dup(fd), &v, 4, 68) != 4 || preadv2(fd, &(struct iovec){&v, 4}, 1, 64, 0) != 4;
+	return pwrite(fd, &v, 4, 64) != 4 || pwrite(dup(fd), &v, 4, 68) != 4 ||
+		preadv2(fd, &(struct iovec){&v, 4}, 1, 64, 0) != 4;
 }
 
 // What the kernel moves between the file and another one.
@@ -85,8 +93,9 @@ static int do_between(void) {
 	int ends[2];
 	store(map(fd), 4, 1);
 	off_t at = 0;
-	return pipe(ends) || sendfile(ends[1], fd, &at, 4) != 4 || splice(ends[0], 0, fd, &(loff_t){64}, 4, 0) != 4 ||
-	       copy_file_range(fd, &(loff_t){0}, fd, &(loff_t){512}, 4, 0) != 4;
+	return pipe(ends) || sendfile(ends[1], fd, &at, 4) != 4 ||
+		splice(ends[0], 0, fd, &(loff_t){64}, 4, 0) != 4 ||
+		copy_file_range(fd, &(loff_t){0}, fd, &(loff_t){512}, 4, 0) != 4;
 }
 
 // The first thread ends before another opens and maps the file.
@@ -175,7 +184,8 @@ static int do_forbidden(char **program) {
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog filter = {sizeof code / sizeof *code, code};
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
 		return 8;
 	execv(program[0], program);
 	return 9;

@@ -44,8 +44,10 @@ enum { BAR_AT = 0x10000000, MEMORY_AT = 0x20000000, SIZE = 4096, MIDDLE = 1024 }
 
 int main(int count, char **arguments) {
 	int fd = open(arguments[1], O_RDWR);
-	uint8_t *bar = mmap((void *)BAR_AT, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
-	uint8_t *memory = mmap((void *)MEMORY_AT, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	uint8_t *bar = mmap((void *)BAR_AT, SIZE, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+	uint8_t *memory = mmap((void *)MEMORY_AT, SIZE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	static uint8_t copy[SIZE];
 	if (count != 2 || bar != (void *)BAR_AT || memory != (void *)MEMORY_AT)
 		return 64;

@@ -16,7 +16,8 @@
 enum { HUGE = 2 << 20 };
 
 static volatile char *huge(void) {
-	char *p = mmap(0, HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
+	char *p = mmap(0, HUGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
 	if (p == MAP_FAILED)
 		perror("huge page");
 	return p;
@@ -54,7 +55,8 @@ int main(int count, char **arguments) {
 	if (count != 2)
 		return 64;
 	int fd = open(arguments[1], O_RDWR);
-	volatile char *bar = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *from = huge(), *to = huge();
+	volatile char *bar = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	volatile char *from = huge(), *to = huge();
 	if (bar == MAP_FAILED || from == MAP_FAILED || to == MAP_FAILED)
 		return 1;
 	if (!physical(from) || !physical(to) || !master(arguments[1]))

@@ -42,7 +42,8 @@ static void line(char kind, size_t offset, int size, uint64_t v) {
 	printf("\n");
 }
 
-#define STORE(type, offset, v) (*(volatile type *)(p + (offset)) = (v), line('W', offset, sizeof(type), (type)(v)))
+#define STORE(type, offset, v)                                                                     \
+	(*(volatile type *)(p + (offset)) = (v), line('W', offset, sizeof(type), (type)(v)))
 #define LOAD(type, offset) line('R', offset, sizeof(type), *(volatile type *)(p + (offset)))
 
 static int do_volatile(void) {
@@ -95,7 +96,8 @@ static int do_bulk(void) {
 			memset(p + 2048 + at, 0, n);
 			memmove(p + 512 + at, p + at, n);
 			memcpy(to, p + 512 + at, n);
-			s = s * 31 + sum(to, n) + (memcmp(p + at, from + 1, n) == 0) + (memcmp(p + at, from, n) < 0);
+			s = s * 31 + sum(to, n) + (memcmp(p + at, from + 1, n) == 0) +
+				(memcmp(p + at, from, n) < 0);
 		}
 	for (size_t n = 4096; n <= sizeof from; n *= 2) {
 		memcpy(p + 65536, from, n);
@@ -107,7 +109,8 @@ static int do_bulk(void) {
 	*(struct block *)(p + 4096) = one;
 	two = *(struct block *)(p + 4096);
 	strcpy((char *)p + 8192, "a string of some length, to be measured and found");
-	s = s * 31 + sum((uint8_t *)&two, sizeof two) + strlen((char *)p + 8192) + (strchr((char *)p + 8192, 'm') - (char *)p);
+	s = s * 31 + sum((uint8_t *)&two, sizeof two) + strlen((char *)p + 8192) +
+		(strchr((char *)p + 8192, 'm') - (char *)p);
 	// Loops that compilers make vectors of.
 	float *f = (float *)(p + 16384);
 	uint32_t *w = (uint32_t *)(p + 32768), total = 0;
@@ -237,7 +240,8 @@ static int do_signals(void) {
 static void *seen;
 static void fault(int s, siginfo_t *info, void *context) {
 	(void)context;
-	printf("signal %d code %d at +%zx\n", s, info->si_code, (size_t)((char *)info->si_addr - (char *)seen));
+	printf("signal %d code %d at +%zx\n", s, info->si_code,
+		(size_t)((char *)info->si_addr - (char *)seen));
 	fflush(stdout);
 	_exit(3);
 }
@@ -289,8 +293,10 @@ int main(int count, char **arguments) {
 	const struct {
 		const char *name;
 		int (*run)(void);
-	} all[] = {{"volatile", do_volatile}, {"bulk", do_bulk}, {"threads", do_threads}, {"mappings", do_mappings}, {"children", do_children},
-		{"exec", do_exec}, {"signals", do_signals}, {"unknown", do_unknown}, {"forever", do_forever}, {"call", do_call}};
+	} all[] = {{"volatile", do_volatile}, {"bulk", do_bulk}, {"threads", do_threads},
+		{"mappings", do_mappings}, {"children", do_children}, {"exec", do_exec},
+		{"signals", do_signals}, {"unknown", do_unknown}, {"forever", do_forever},
+		{"call", do_call}};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!strcmp(arguments[2], all[i].name))
 			return all[i].run();

@@ -10,7 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAPPINGS = 0xfa02, ALLOCATE = 0xfa03, RESET = 0xfa06, PIN = 0xfa07, UNPIN = 0xfa0a, PAGE = 4096 }; // tt-kmd's ioctl.h
+// tt-kmd's ioctl.h
+enum { MAPPINGS = 0xfa02, ALLOCATE = 0xfa03, RESET = 0xfa06, PIN = 0xfa07, UNPIN = 0xfa0a };
+enum { PAGE = 4096 };
 
 static int pin(int fd, char *page) {
 	struct {

@@ -36,8 +36,10 @@ int main(int count, char **arguments) {
 		fd = open("/dev/uio0", O_RDWR);
 	else {
 		uint16_t command;
-		int config = opened(arguments[2], "config", O_RDWR), reset = opened(arguments[3], "reset", O_WRONLY);
-		if (pread(config, &command, 2, 4) != 2 || (command |= 4, pwrite(config, &command, 2, 4)) != 2)
+		int config = opened(arguments[2], "config", O_RDWR);
+		int reset = opened(arguments[3], "reset", O_WRONLY);
+		if (pread(config, &command, 2, 4) != 2 ||
+			(command |= 4, pwrite(config, &command, 2, 4)) != 2)
 			return 2;
 		uint32_t bar;
 		config = dup2(dup(config), 77);

@@ -61,8 +61,8 @@ var (
 	End  func(status int)
 )
 
-// Words stands for args.Words.
-func Words() []string { return Line }
+// CommandLine stands for args.Words.
+func CommandLine() []string { return Line }
 
 // Exit stands for unix.Exit.
 func Exit(status int) {

@@ -194,7 +194,9 @@ var mishaps = []mishap{
 	asking(atOpen, 69, "tt", ttDriver, unix.EIO), asking(atOpen, 69, "tt", ttInfo, unix.EIO),
 	asking(atOpen, 69, "tt", ttMaps, unix.ENODEV),
 	opening(atOpen, 69, unix.EAGAIN,
-		func(e *errand) string { return map[bool]string{true: e.first().node()}[e.machine.lane == "tt"] }),
+		func(e *errand) string {
+			return map[bool]string{true: e.first().node()}[e.machine.lane == "tt"]
+		}),
 	spoilt(atLoad, 64, "devices",
 		func(e *errand) {
 			e.w.options.Devices = append(e.w.options.Devices,
@@ -235,7 +237,10 @@ var mishaps = []mishap{
 	asking(atLoad, 69, "vfio", vfioDevice, unix.EIO),
 	asking(atLoad, 69, "vfio", vfioInfo, unix.EINVAL),
 	{atLoad, 69, "another program has",
-		func(e *errand) bool { e.machine.errors["/dev/vfio/7"] = unix.EBUSY; return e.machine.lane == "vfio" }},
+		func(e *errand) bool {
+			e.machine.errors["/dev/vfio/7"] = unix.EBUSY
+			return e.machine.lane == "vfio"
+		}},
 	asking(atLoad, 71, "tt", ttLock, unix.ENODEV),
 	{atMaster, 69, "stays off",
 		func(e *errand) bool { e.first().stuckOff = commandMaster; return e.masters() }},

@@ -24,7 +24,7 @@ func (e *errand) step(name string) {
 	if w.wrong != "" {
 		goruntime.Goexit()
 	}
-	if name == "receive" {
+	if name == "receiveInputs" { // of frameLoop
 		e.machine.feeds.between(e)
 		e.received++
 		for _, t := range e.turns {

@@ -1,5 +1,6 @@
 /* Rows of a dense int8 layer: y = saturate(relu((W x + b) >> shift)), or plain int32.
-   W is an interleaved DRAM buffer with a row a page, b and y have a 64-byte page a row, x is one page.
+   W is an interleaved DRAM buffer with a row a page, b and y have a 64-byte page a row, x is one
+   page.
    arguments: W, b, x, y, first row, rows, columns, shift or 255 for int32, L1 scratch */
 #include "metal.h"
 int main(void)

@@ -23,7 +23,8 @@ int main(void)
 		if (two)
 			cb_wait_front(1, 1);
 		cb_reserve_back(16, 1);
-		i32 *a = (i32 *)get_read_ptr(0), *b = (i32 *)(two ? get_read_ptr(1) : 0), *c = (i32 *)get_write_ptr(16);
+		i32 *a = (i32 *)get_read_ptr(0), *b = (i32 *)(two ? get_read_ptr(1) : 0),
+			*c = (i32 *)get_write_ptr(16);
 		for (u32 i = 0; i < n; i++)
 			c[i] = apply(operation, a[i], two ? b[i] : 0);
 		(void)*(volatile i32 *)&c[n - 1];

@@ -3,7 +3,8 @@
 #include "metal.h"
 int main(void)
 {
-	u32 n = get_arg(5), row_bytes = 4 * n, b_at = get_arg(6), a_at = b_at + n * row_bytes, c_at = a_at + row_bytes;
+	u32 n = get_arg(5), row_bytes = 4 * n, b_at = get_arg(6), a_at = b_at + n * row_bytes,
+		c_at = a_at + row_bytes;
 	for (u32 k = 0; k < n; k++)
 		read_page(get_arg(1), k, row_bytes, b_at + k * row_bytes);
 	for (u32 row = get_arg(3), end = row + get_arg(4); row != end; row++) {
