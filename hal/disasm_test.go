@@ -46,10 +46,10 @@ func header() string {
 		}
 	}
 	for name, value := range map[string]any{
-		"opWrite": opWrite, "opChange": opModify, "opCopyIn": opCopyIn, "opFill": opFill,
-		"opCopyOut": opCopyOut, "opCheck": opExpect, "opCompare": opCompare,
+		"opWrite": opWrite, "opModify": opModify, "opCopyIn": opCopyIn, "opFill": opFill,
+		"opCopyOut": opCopyOut, "opExpect": opExpect, "opCompare": opCompare,
 		"opPoint": opPoint, "opFence": opFence, "equal": equal, "fixed": fixed, "bulk": bulk,
-		"Loaded": Loaded, "Differs": Mismatch, "Taken": AllOnes,
+		"Loaded": Loaded, "Mismatch": Mismatch, "AllOnes": AllOnes,
 	} {
 		text += fmt.Sprintf("#define const_%s %d\n", name, value)
 	}
