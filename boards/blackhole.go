@@ -9,7 +9,6 @@ package boards
 // lib/tenstorrent/bh_arc/noc_init.c, pcie.c and pcie.h.
 var Blackhole = Board{
 	Name:   "blackhole",
-	Title:  "Tenstorrent Blackhole",
 	Vendor: 0x1e52, Device: 0xb140, // tt-kmd enumerate.h
 	// BAR 4 is smaller where the firmware of the host grants less; the 4 GiB
 	// windows end where it ends ([KMD], blackhole_init).

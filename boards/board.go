@@ -7,17 +7,12 @@ package boards
 // Board is one kind of PCIe device.
 type Board struct {
 	Name           string    // as it stands in images and after "mock:"
-	Title          string    // for people
 	Vendor, Device uint16    // PCI ids
 	Bars           [6]uint64 // usual size in bytes of each BAR an image may use, 0: none
 
 	// Rules says which accesses a BAR accepts. The first rule that covers an
 	// access decides; what none covers is refused.
 	Rules []Rule
-
-	// Status lists registers that change by themselves. An importer makes a
-	// bounded poll of every read of one.
-	Status []Status
 
 	// TLB describes movable windows; nil where the device has none.
 	TLB *TLB
@@ -41,14 +36,6 @@ type Rule struct {
 	Memory      bool  // plain memory: bulk copies may widen accesses, stores have no side effects
 	LoadOnly    bool  // an image may load and not store
 	Name        string
-}
-
-// Status is a register whose value changes without a store.
-type Status struct {
-	Bar    uint8
-	Offset uint64
-	Mask   uint64 // the bits to poll; the rest may be anything
-	Name   string
 }
 
 // Reset is a register of a tile: a core runs while its bit is clear.

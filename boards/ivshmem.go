@@ -4,7 +4,6 @@ package boards
 // docs/specs/ivshmem-spec.rst of QEMU 7.2).
 var Ivshmem = Board{
 	Name:   "ivshmem",
-	Title:  "QEMU ivshmem-plain",
 	Vendor: 0x1af4, Device: 0x1110,
 	// BAR 2 is as large as the memory backend; 4 MiB is only what a stand-in has.
 	Bars: [6]uint64{0: 256, 2: 4 << 20},

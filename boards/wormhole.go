@@ -8,7 +8,6 @@ package boards
 // v1.10.0, the maker's simulator.
 var Wormhole = Board{
 	Name:   "wormhole",
-	Title:  "Tenstorrent Wormhole",
 	Vendor: 0x1e52, Device: 0x401e, // tt-kmd enumerate.h
 	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 20}, // [TLBs]
 	Rules: []Rule{

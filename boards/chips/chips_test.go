@@ -16,15 +16,34 @@ func TestAliasesLieInTheBarsTheyShow(t *testing.T) {
 	}
 }
 
+func TestStatusRegistersCanBePolled(t *testing.T) {
+	registers := 0
+	for _, c := range All {
+		for _, s := range c.Status {
+			registers++
+			if c.FindRule(s.Bar, s.Offset, 4) == nil || s.Mask == 0 {
+				t.Errorf("%s: status register %s cannot be polled", c.Name, s.Name)
+			}
+		}
+	}
+	if registers != 4 {
+		t.Errorf("%d status registers, want 4", registers)
+	}
+}
+
 func TestBoardHasANameAndAChip(t *testing.T) {
 	for _, b := range boards.All {
 		if ByName(b.Name) != b {
 			t.Errorf("%s: not found by name", b.Name)
 		}
 		c := Of(b)
-		if c.Board.Name != b.Name || (c.Grid != nil) != (b.Reset.Mask != 0) {
+		if c.Board != b || c.Title == "" || (c.Grid != nil) != (b.Reset.Mask != 0) {
 			t.Errorf("%s: %+v", b.Name, c)
 		}
+	}
+	unknown := Of(&boards.Board{Name: "adder"})
+	if unknown.Title != "adder" || unknown.Grid != nil || len(unknown.Status) > 0 {
+		t.Errorf("unknown board: %+v", unknown)
 	}
 	if ByName("") != nil || ByName("grayskull") != nil {
 		t.Error("found a board that is not there")
