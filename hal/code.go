@@ -62,7 +62,7 @@ var codeTable = [codeCount + 1]struct {
 }
 
 // Exit is the exit status of a program that ends with c.
-func (c Code) Exit() int { return codeTable[min(c, codeCount)].exit }
+func (c Code) ExitStatus() int { return codeTable[min(c, codeCount)].exit }
 
 // Error makes a Code an error. The text has no place in it; Fault adds one.
 func (c Code) Error() string { return codeTable[min(c, codeCount)].text }

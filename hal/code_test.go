@@ -17,12 +17,12 @@ func TestEveryCodeHasATextAndAnExitStatus(t *testing.T) {
 			t.Errorf("code %d: text %q is empty or also that of %d", c, text, other)
 		}
 		texts[text] = c
-		if exit := c.Exit(); (exit == 0) != (c == OK) || exit > 125 || exit < 0 {
+		if exit := c.ExitStatus(); (exit == 0) != (c == OK) || exit > 125 || exit < 0 {
 			t.Errorf("%v: exit status %d", c, exit)
 		}
 	}
-	if c := codeCount; c.Exit() != Internal.Exit() || c.Error() == "" {
-		t.Errorf("a code that does not exist: exit status %d, text %q", c.Exit(), c.Error())
+	if c := codeCount; c.ExitStatus() != Internal.ExitStatus() || c.Error() == "" {
+		t.Errorf("a code that does not exist: exit status %d, text %q", c.ExitStatus(), c.Error())
 	}
 }
 
@@ -32,7 +32,7 @@ func TestExitStatusesAreThoseOfTheManual(t *testing.T) {
 		BusFault: 71, IO: 74,
 		DeadlinePassed: 75, ExpectFailed: 76, CompareFailed: 76, Denied: 77, WrongDevice: 78,
 	} {
-		if got := c.Exit(); got != want {
+		if got := c.ExitStatus(); got != want {
 			t.Errorf("%v: exit status %d, want %d", c, got, want)
 		}
 	}

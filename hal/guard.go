@@ -23,7 +23,7 @@ func Recover(before bool, ended *Panic) {
 }
 
 // In reports whether an access to size bytes at base faulted.
-func (p *Panic) In(base uintptr, size uint64) bool {
+func (p *Panic) FaultedIn(base uintptr, size uint64) bool {
 	return p.IsFault && p.Address-base < uintptr(size)
 }
 

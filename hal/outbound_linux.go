@@ -46,7 +46,7 @@ func (d *function) programOutbound(on bool) error {
 		return nil
 	}
 	code := Internal
-	if ended.In(a.Base, a.Size) || ended.In(0, 1) {
+	if ended.FaultedIn(a.Base, a.Size) || ended.FaultedIn(0, 1) {
 		code = BusFault
 	}
 	return NewFault(code, d.identity.Name+
