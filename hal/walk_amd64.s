@@ -256,8 +256,8 @@ programWindow:
 	CMPL    WIDTH, $4
 	JEQ     programWindow4
 
-	// One register of 8 bytes. The load returns after the store has taken effect;
-	// the barrier keeps later accesses behind the load.
+	// One register of 8 bytes. The load returns after the store has taken effect.
+	// Barrier: later accesses must not start before that load.
 	MOVQ    VALUE, (DST)
 	MOVQ    (DST), VALUE
 	MFENCE

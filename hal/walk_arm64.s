@@ -251,8 +251,8 @@ programWindow:
 	CMP   $4, WIDTH
 	BEQ   programWindow4
 
-	// One register of 8 bytes. The load returns after the store has taken effect;
-	// the barrier keeps later accesses behind the load.
+	// One register of 8 bytes. The load returns after the store has taken effect.
+	// Barrier: later accesses must not start before that load.
 	MOVD  VALUE, (DST)
 	MOVD  (DST), VALUE
 	DSB   $15
