@@ -83,7 +83,7 @@ func newArc(d *Device) *arc {
 	}
 	for i := range arcLayouts {
 		if a := (&arc{&arcLayouts[i], d}); a.board == d.board {
-			a.start()
+			a.boot()
 			return a
 		}
 	}
@@ -91,75 +91,75 @@ func newArc(d *Device) *arc {
 }
 
 // word is a 32-bit word at an offset from a place.
-func (a *arc) word(at Place, offset uint64) uint64 {
+func (a *arc) loadWord(at Place, offset uint64) uint64 {
 	at.Address += offset
-	value, _ := a.device.behind(at).Load(at, 4) // no model refuses these
+	value, _ := a.device.modelAt(at).Load(at, 4) // no model refuses these
 	return value
 }
 
-func (a *arc) set(at Place, offset, value uint64) {
+func (a *arc) storeWord(at Place, offset, value uint64) {
 	at.Address += offset
-	a.device.behind(at).Store(at, 4, value)
+	a.device.modelAt(at).Store(at, 4, value)
 }
 
 // start has it as after its own boot.
-func (a *arc) start() {
+func (a *arc) boot() {
 	for place, value := range a.ready {
-		a.set(place, 0, value)
+		a.storeWord(place, 0, value)
 	}
-	a.set(a.registers, a.control, arcCSM+arcControl)
-	a.set(a.csm, arcControl, arcCSM+arcQueue-a.queueAt)
-	a.set(a.csm, arcControl+4, arcEntries)
-	a.set(a.registers, a.table, arcCSM+arcTable)
-	a.set(a.registers, a.data, arcCSM+arcData)
+	a.storeWord(a.registers, a.control, arcCSM+arcControl)
+	a.storeWord(a.csm, arcControl, arcCSM+arcQueue-a.queueAt)
+	a.storeWord(a.csm, arcControl+4, arcEntries)
+	a.storeWord(a.registers, a.table, arcCSM+arcTable)
+	a.storeWord(a.registers, a.data, arcCSM+arcData)
 	// Clocks in MHz; degrees have 16 bits behind the point.
 	table := [...][2]uint64{{tagAIClock, a.idle}, {tagASICTemperature, 40 << 16},
 		{tagBoardIDHigh, a.card << 4}, {tagBoardIDLow, 1},
 		{tagFlashBundleVersion, arcFirmware}, {tagAIClockLimitMax, a.busyClock}, {tagPCIeUsage, 1},
 		{tagEnabledEth, 0xfff}}
-	a.set(a.csm, arcTable, arcTelemetry)
-	a.set(a.csm, arcTable+4, uint64(len(table)))
+	a.storeWord(a.csm, arcTable, arcTelemetry)
+	a.storeWord(a.csm, arcTable+4, uint64(len(table)))
 	for i, entry := range table {
-		a.set(a.csm, arcTable+8+4*uint64(i), entry[0]|uint64(i)<<16)
-		a.set(a.csm, arcData+4*uint64(i), entry[1])
+		a.storeWord(a.csm, arcTable+8+4*uint64(i), entry[0]|uint64(i)<<16)
+		a.storeWord(a.csm, arcData+4*uint64(i), entry[1])
 	}
 }
 
 // stored has it look at its messages where a store asks for that.
-func (a *arc) stored(at Place, value uint64) {
+func (a *arc) handleStore(at Place, value uint64) {
 	if a == nil || at != a.interrupt || value&a.interruptBit != a.interruptBit {
 		return
 	}
-	a.set(at, 0, value&^a.interruptBit)
+	a.storeWord(at, 0, value&^a.interruptBit)
 	if a.message != 0 { // WH_FW_MESSAGE_PRESENT | id; the answer is the id, and 0 above it
-		if text := a.word(a.registers, a.message); text>>8 == 0xaa {
-			a.set(a.registers, a.message, text&0xff)
+		if text := a.loadWord(a.registers, a.message); text>>8 == 0xaa {
+			a.storeWord(a.registers, a.message, text&0xff)
 			if text&0xff == getAIClock {
-				a.set(a.registers, scratchRes0, a.word(a.csm, arcData))
+				a.storeWord(a.registers, scratchRes0, a.loadWord(a.csm, arcData))
 			}
 		}
 	}
 	const wrap = 2 * arcEntries
-	end := a.word(a.csm, arcQueue+requestsEnd)
-	for at := a.word(a.csm, arcQueue+requestsBegin); at%wrap != end%wrap; at++ {
-		a.answer(a.word(a.csm, arcQueue+arcHeader+at%arcEntries*arcMessage))
-		a.set(a.csm, arcQueue+requestsBegin, (at+1)%wrap)
+	end := a.loadWord(a.csm, arcQueue+requestsEnd)
+	for at := a.loadWord(a.csm, arcQueue+requestsBegin); at%wrap != end%wrap; at++ {
+		a.executeMessage(a.loadWord(a.csm, arcQueue+arcHeader+at%arcEntries*arcMessage))
+		a.storeWord(a.csm, arcQueue+requestsBegin, (at+1)%wrap)
 	}
 }
 
 // answer carries out a message by its first word, and answers that it has.
-func (a *arc) answer(header uint64) {
+func (a *arc) executeMessage(header uint64) {
 	if header&0xff == a.power {
 		clock := a.idle
 		if header>>16&maxAIClock != 0 {
 			clock = a.busyClock
 		}
-		a.set(a.csm, arcData, clock)
+		a.storeWord(a.csm, arcData, clock)
 	}
-	at := a.word(a.csm, arcQueue+responsesEnd)
+	at := a.loadWord(a.csm, arcQueue+responsesEnd)
 	slot := arcQueue + arcHeader + (arcEntries+at%arcEntries)*arcMessage
 	for i := range uint64(arcMessage / 4) {
-		a.set(a.csm, slot+4*i, 0)
+		a.storeWord(a.csm, slot+4*i, 0)
 	}
-	a.set(a.csm, arcQueue+responsesEnd, (at+1)%(2*arcEntries))
+	a.storeWord(a.csm, arcQueue+responsesEnd, (at+1)%(2*arcEntries))
 }

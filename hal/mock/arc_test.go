@@ -33,7 +33,7 @@ func TestARCAnswersADriver(t *testing.T) {
 		d.AsHardware()
 		load := func(at Place, offset uint64) uint64 {
 			at.Address += offset
-			value, code := d.behind(at).Load(at, 4)
+			value, code := d.modelAt(at).Load(at, 4)
 			if code != hal.OK {
 				t.Fatal(code)
 			}
@@ -91,11 +91,11 @@ func TestARCTakesSingleMessages(t *testing.T) {
 	for at, value := range map[Place]uint64{scratch: 0xaa11, control: 1 << 15} {
 		d.storeAt(at, 4, value)
 	}
-	if got, _ := d.behind(scratch).Load(scratch, 4); got != 0xaa11 {
+	if got, _ := d.modelAt(scratch).Load(scratch, 4); got != 0xaa11 {
 		t.Errorf("%#x without an interrupt", got)
 	}
 	d.storeAt(control, 4, 1<<16|1<<15)
-	if got, _ := d.behind(scratch).Load(scratch, 4); got != 0x11 {
+	if got, _ := d.modelAt(scratch).Load(scratch, 4); got != 0x11 {
 		t.Errorf("%#x, want the message's number and no error", got)
 	}
 }

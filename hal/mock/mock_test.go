@@ -80,7 +80,7 @@ func TestDeviceSaysWhatItIs(t *testing.T) {
 		}
 	}
 	d := New(&boards.Ivshmem)
-	d.Resize(2, 64<<20)
+	d.ResizeBAR(2, 64<<20)
 	if got := d.Identity().Bars[2]; got != 64<<20 {
 		t.Errorf("resized BAR has %d bytes", got)
 	}
@@ -243,7 +243,7 @@ func TestMapPrefersTheWindowAskedFor(t *testing.T) {
 
 func TestMapRefusesWhatTheDeviceDoesNotHave(t *testing.T) {
 	small := New(&boards.Blackhole)
-	small.Resize(4, 8<<30)
+	small.ResizeBAR(4, 8<<30)
 	closed := New(&boards.Edu)
 	closed.Close()
 	for _, c := range []struct {
@@ -295,7 +295,7 @@ func TestWindowsRunOut(t *testing.T) {
 		t.Errorf("a twentieth large window: %v", err)
 	}
 	small := New(&boards.Blackhole)
-	small.Resize(4, 8<<30)
+	small.ResizeBAR(4, 8<<30)
 	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
 	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
 	if _, err := small.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot,

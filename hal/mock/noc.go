@@ -103,29 +103,29 @@ type niuRegister struct {
 }
 
 func withRegisters(c nocTraits) *nocTraits {
-	kept := niuRegister{(*niu).kept, (*niu).keep}
+	kept := niuRegister{(*niu).loadWord, (*niu).storeWord}
 	c.registers = map[uint64]niuRegister{
 		c.nodeID:    {load: (*niu).nodeID},
 		c.logicalID: {load: (*niu).logicalID},
 		c.clear:     {store: (*niu).clearOutstanding},
 		niuCfg0:     kept,
 		routerCfg0:  kept,
-		routerCfg1:  {(*niu).kept, (*niu).setRouter},
+		routerCfg1:  {(*niu).loadWord, (*niu).setRouter},
 		routerCfg2:  kept,
-		routerCfg3:  {(*niu).kept, (*niu).setRouter},
+		routerCfg3:  {(*niu).loadWord, (*niu).setRouter},
 	}
 	for _, counter := range []uint64{niuMstAtomicRespReceived, niuMstWrAckReceived,
 		niuMstRdRespReceived,
 		niuMstPostedAtomicSent, niuMstNonpostedWrReqSent, niuMstPostedWrReqSent} {
-		c.registers[counter] = niuRegister{load: (*niu).kept}
+		c.registers[counter] = niuRegister{load: (*niu).loadWord}
 	}
 	for id := range uint64(transactionIDs) {
-		c.registers[niuMstReqsOutstandingID+4*id] = niuRegister{load: (*niu).kept}
-		c.registers[niuMstWriteReqsOutgoingID+4*id] = niuRegister{load: (*niu).kept}
+		c.registers[niuMstReqsOutstandingID+4*id] = niuRegister{load: (*niu).loadWord}
+		c.registers[niuMstWriteReqsOutgoingID+4*id] = niuRegister{load: (*niu).loadWord}
 	}
 	for i := range uint64(8) {
 		if c.tables != 0 {
-			c.registers[c.tables+4*i] = niuRegister{load: (*niu).translations}
+			c.registers[c.tables+4*i] = niuRegister{load: (*niu).translationTable}
 		}
 	}
 	for buffer := range uint64(commandBuffers) {
@@ -136,7 +136,7 @@ func withRegisters(c nocTraits) *nocTraits {
 
 // addBuffer adds the registers of a command buffer.
 func (c *nocTraits) addBuffer(first uint64) {
-	kept := niuRegister{(*niu).kept, (*niu).keep}
+	kept := niuRegister{(*niu).loadWord, (*niu).storeWord}
 	for _, r := range []uint64{nocTargAddr, nocTargAddr + 4, nocRetAddr, nocRetAddr + 4, nocCtrl,
 		nocAtLenBE, c.atData} {
 		c.registers[first+r] = kept
@@ -148,8 +148,8 @@ func (c *nocTraits) addBuffer(first uint64) {
 	if c.exclude != 0 {
 		c.registers[first+c.exclude] = niuRegister{store: (*niu).setExclude}
 	}
-	c.registers[first+nocPacketTag] = niuRegister{(*niu).kept, (*niu).setTag}
-	c.registers[first+c.cmdCtrl] = niuRegister{(*niu).kept, (*niu).command} // 0: free
+	c.registers[first+nocPacketTag] = niuRegister{(*niu).loadWord, (*niu).setTag}
+	c.registers[first+c.cmdCtrl] = niuRegister{(*niu).loadWord, (*niu).startRequest} // 0: free
 }
 
 // niu is one of the two network interfaces of a tile, as far as its own cores
@@ -183,7 +183,7 @@ func notTensix(g *chips.Grid) (columns, rows uint32) {
 }
 
 // has tells whether a register can be loaded, or stored to.
-func (n *niu) has(offset uint64, op Op) bool {
+func (n *niu) hasRegister(offset uint64, op Op) bool {
 	r := n.traits.registers[offset]
 	return op == Load && r.load != nil || op == Store && r.store != nil
 }
@@ -202,9 +202,9 @@ func (n *niu) store(offset uint64, value uint32) error {
 	return errors.New("no such register of the network interface, or none to store to")
 }
 
-func (n *niu) kept(offset uint64) uint32 { return n.words[offset] }
+func (n *niu) loadWord(offset uint64) uint32 { return n.words[offset] }
 
-func (n *niu) keep(offset uint64, value uint32) error {
+func (n *niu) storeWord(offset uint64, value uint32) error {
 	n.words[offset] = value
 	return nil
 }
@@ -235,7 +235,7 @@ func coordinateOf(t chips.Tile) uint32 { return uint32(t.Y)<<6 | uint32(t.X) }
 
 // translations gives one of eight tables, four of columns and four of rows, of
 // eight coordinates each, 4 bits a coordinate: what they stand for on this NoC.
-func (n *niu) translations(offset uint64) (value uint32) {
+func (n *niu) translationTable(offset uint64) (value uint32) {
 	g, table := n.grid(), (offset-n.traits.tables)/4
 	columns, rows := n.size()
 	last, further := columns-1, g.Columns
@@ -274,7 +274,7 @@ func (n *niu) setRouter(offset uint64, leftOut uint32) error {
 		return fmt.Errorf("ROUTER_CFG would have multicasts reach columns or rows without Tensix "+
 			"tiles: %#x", leftOut)
 	}
-	return n.keep(offset, leftOut)
+	return n.storeWord(offset, leftOut)
 }
 
 func (n *niu) setExclude(_ uint64, value uint32) error {
@@ -290,12 +290,12 @@ func (n *niu) setTag(offset uint64, value uint32) error {
 		return fmt.Errorf("NOC_PACKET_TAG is %#x, with more than a transaction id in bits 10 to 13",
 			value)
 	}
-	return n.keep(offset, value)
+	return n.storeWord(offset, value)
 }
 
 // command carries out the request in a command buffer, which by storing to a register may start
 // another.
-func (n *niu) command(offset uint64, value uint32) error {
+func (n *niu) startRequest(offset uint64, value uint32) error {
 	if value != 1 {
 		return fmt.Errorf("NOC_CMD_CTRL takes 1 only, not %#x", value)
 	}
@@ -303,7 +303,7 @@ func (n *niu) command(offset uint64, value uint32) error {
 	err := errors.New("a request that another one started starts a third")
 	if chip.requests < requestsMax {
 		chip.requests++
-		err = n.carryOut(buffer * n.traits.stride)
+		err = n.executeRequest(buffer * n.traits.stride)
 		chip.requests--
 	}
 	if err != nil {

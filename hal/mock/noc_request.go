@@ -14,43 +14,43 @@ type request struct {
 	ctrl, length uint32 // length is bytes, or which of them
 	id           uint32 // of the transaction
 	data         uint32 // NOC_AT_DATA
-	targ, ret    end
+	targ, ret    endpoint
 }
 
 // end is a place that a request goes to or comes from; of a multicast, a rectangle.
-type end struct {
+type endpoint struct {
 	coordinate  uint32
 	address     uint64
 	first, tile chips.Tile // the same unless it is a multicast
 }
 
-func (n *niu) carryOut(buffer uint64) error {
+func (n *niu) executeRequest(buffer uint64) error {
 	q := request{
 		niu:    n,
 		ctrl:   n.words[buffer+nocCtrl],
 		length: n.words[buffer+nocAtLenBE],
 		id:     n.words[buffer+nocPacketTag] >> tagID,
 		data:   n.words[buffer+n.traits.atData],
-		targ:   n.end(buffer + nocTargAddr),
-		ret:    n.end(buffer + nocRetAddr),
+		targ:   n.endpointAt(buffer + nocTargAddr),
+		ret:    n.endpointAt(buffer + nocRetAddr),
 	}
-	if err := q.find(&q.targ, false); err != nil {
+	if err := q.resolveEndpoint(&q.targ, false); err != nil {
 		return err
 	}
-	if err := q.find(&q.ret, q.ctrl&ctrlMulticast != 0); err != nil {
+	if err := q.resolveEndpoint(&q.ret, q.ctrl&ctrlMulticast != 0); err != nil {
 		return err
 	}
 	switch kind, answers := q.ctrl&^(ctrlIgnored|ctrlResponse), q.ctrl&ctrlResponse != 0; {
 	case kind == 0 && answers:
-		return q.read()
+		return q.executeRead()
 	case kind == ctrlWrite:
-		return q.write()
+		return q.executeWrite()
 	case kind == ctrlWrite|ctrlInline:
-		return q.writeInline()
+		return q.executeInlineWrite()
 	case kind&^ctrlInline == ctrlAtomic:
-		return q.increment()
+		return q.executeIncrement()
 	case kind&^ctrlSrcInclude == ctrlWrite|ctrlMulticast|ctrlPathReserve:
-		return q.multicast()
+		return q.executeMulticast()
 	}
 	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not have: of reads it has those "+
 		"with an answer, of multicasts writes that reserve "+
@@ -58,16 +58,16 @@ func (n *niu) carryOut(buffer uint64) error {
 }
 
 // end takes apart the address registers at an offset.
-func (n *niu) end(offset uint64) end {
+func (n *niu) endpointAt(offset uint64) endpoint {
 	lo, mid := uint64(n.words[offset]), uint64(n.words[offset+4])
 	if n.traits.wide {
-		return end{coordinate: n.words[offset+8], address: mid<<32 | lo}
+		return endpoint{coordinate: n.words[offset+8], address: mid<<32 | lo}
 	}
-	return end{coordinate: uint32(mid >> 4), address: mid&0xf<<32 | lo}
+	return endpoint{coordinate: uint32(mid >> 4), address: mid&0xf<<32 | lo}
 }
 
 // find tells which tiles an end means.
-func (q *request) find(e *end, multicast bool) (err error) {
+func (q *request) resolveEndpoint(e *endpoint, multicast bool) (err error) {
 	first := e.coordinate
 	if multicast {
 		first, e.coordinate = e.coordinate>>coordinateBits, e.coordinate&(1<<coordinateBits-1)
@@ -117,19 +117,19 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 }
 
 // own checks that an end is in the L1 of the tile that makes the request.
-func (q *request) own(e end, size uint64) error {
+func (q *request) checkOwnL1(e endpoint, size uint64) error {
 	if e.tile != q.tile.at {
 		return fmt.Errorf("the end at (%d,%d) is not the tile that makes the request", e.tile.X,
 			e.tile.Y)
 	}
-	if !q.tile.l1.holds(e.address, size) {
+	if !q.tile.l1.containsRange(e.address, size) {
 		return fmt.Errorf("%d bytes at %#x are not in L1", size, e.address)
 	}
 	return nil
 }
 
 // aligned checks that both ends are equally far past a multiple of align.
-func (q *request) aligned(align uint64) error {
+func (q *request) checkAlignment(align uint64) error {
 	if (q.targ.address^q.ret.address)%align != 0 {
 		return fmt.Errorf("the addresses %#x and %#x differ modulo %d", q.targ.address,
 			q.ret.address, align)
@@ -145,7 +145,7 @@ func (q *request) checkLength() error {
 }
 
 // read is from another tile, which may be the same, to L1.
-func (q *request) read() error {
+func (q *request) executeRead() error {
 	align, kind := uint64(16), q.grid().Kind(q.targ.tile)
 	isRegister := kind != chips.DRAM && kind != chips.PCIe && q.targ.address >= localRAM
 	switch {
@@ -156,7 +156,7 @@ func (q *request) read() error {
 	case isRegister:
 		align = 4
 	}
-	err := cmp.Or(q.checkLength(), q.own(q.ret, uint64(q.length)), q.aligned(align))
+	err := cmp.Or(q.checkLength(), q.checkOwnL1(q.ret, uint64(q.length)), q.checkAlignment(align))
 	if err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func (q *request) read() error {
 }
 
 // write is from L1 to another tile, which may be the same.
-func (q *request) write() error {
-	if err := cmp.Or(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
+func (q *request) executeWrite() error {
+	if err := cmp.Or(q.checkLength(), q.checkOwnL1(q.targ, uint64(q.length)), q.checkAlignment(16)); err != nil {
 		return err
 	}
 	if err := q.tile.tiles.writeTile(q.ret.tile, q.ret.address, q.payload()); err != nil {
@@ -202,15 +202,15 @@ func (q *request) countWrite() {
 
 // multicast is a write to all Tensix tiles of a rectangle but those in columns
 // and rows that the router leaves out, and the own one unless it is asked for.
-func (q *request) multicast() error {
-	if err := cmp.Or(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
+func (q *request) executeMulticast() error {
+	if err := cmp.Or(q.checkLength(), q.checkOwnL1(q.targ, uint64(q.length)), q.checkAlignment(16)); err != nil {
 		return err
 	}
 	if q.ret.address >= q.tile.l1.size && (q.length != 4 || q.ret.address%4 != 0) {
 		return fmt.Errorf("%d bytes to %#x, where there is at most a register", q.length,
 			q.ret.address)
 	}
-	first, last, err := q.corners()
+	first, last, err := q.multicastCorners()
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (q *request) multicast() error {
 	for y := first.Y; y <= last.Y; y++ {
 		for x := first.X; x <= last.X; x++ {
 			t := chips.Tile{X: x, Y: y}
-			if q.leavesOut(t) {
+			if q.isExcluded(t) {
 				continue
 			}
 			if err := q.tile.tiles.writeTile(t, q.ret.address, data); err != nil {
@@ -234,7 +234,7 @@ func (q *request) multicast() error {
 
 // corners of a multicast in NoC 0 coordinates. NoC 1 goes through them the other
 // way; the simulator does not have those that wrap round.
-func (q *request) corners() (first, last chips.Tile, err error) {
+func (q *request) multicastCorners() (first, last chips.Tile, err error) {
 	first, last = q.ret.first, q.ret.tile
 	if q.second {
 		first, last = last, first
@@ -247,7 +247,7 @@ func (q *request) corners() (first, last chips.Tile, err error) {
 	return first, last, err
 }
 
-func (q *request) leavesOut(t chips.Tile) bool {
+func (q *request) isExcluded(t chips.Tile) bool {
 	return q.words[routerCfg1]>>t.X&1 != 0 || q.words[routerCfg3]>>t.Y&1 != 0 ||
 		t == q.tile.at && q.ctrl&ctrlSrcInclude == 0
 }
@@ -266,7 +266,7 @@ func (q *request) countMulticast(reached uint32) {
 
 // increment adds to a word of another tile. What was there before goes to L1, of posted requests
 // too.
-func (q *request) increment() error {
+func (q *request) executeIncrement() error {
 	switch kind := q.grid().Kind(q.targ.tile); {
 	case q.length != atIncrement:
 		return fmt.Errorf("NOC_AT_LEN_BE is %#x; of atomics the simulator has %#x only, get and "+
@@ -277,14 +277,14 @@ func (q *request) increment() error {
 	case kind != chips.Tensix && kind != chips.Ethernet:
 		return fmt.Errorf("an atomic in a %s", kind)
 	}
-	if err := q.own(q.ret, 4); err != nil {
+	if err := q.checkOwnL1(q.ret, 4); err != nil {
 		return err
 	}
 	var before, after [4]byte
 	if err := q.tile.tiles.readTile(q.targ.tile, q.targ.address, before[:]); err != nil {
 		return err
 	}
-	put(after[:], 4, get(before[:], 4)+uint64(q.data))
+	storeLittleEndian(after[:], 4, loadLittleEndian(before[:], 4)+uint64(q.data))
 	if err := q.tile.tiles.writeTile(q.targ.tile, q.targ.address, after[:]); err != nil {
 		return err
 	}
@@ -299,13 +299,13 @@ func (q *request) increment() error {
 
 // writeInline stores NOC_AT_DATA to a register of a tile or, on Wormhole, to
 // L1. NOC_AT_LEN_BE says which bytes there; registers are stored whole.
-func (q *request) writeInline() error {
+func (q *request) executeInlineWrite() error {
 	kind, address := q.grid().Kind(q.targ.tile), q.targ.address
 	switch {
 	case kind != chips.Tensix && kind != chips.Ethernet:
 		return fmt.Errorf("inline data to a %s", kind)
 	case q.ret.tile != q.tile.at:
-		return q.own(q.ret, 0)
+		return q.checkOwnL1(q.ret, 0)
 	case address >= localRAM:
 	case q.traits.wide:
 		return fmt.Errorf("inline data to %#x: unsafe but to registers on Blackhole", address)
@@ -317,7 +317,7 @@ func (q *request) writeInline() error {
 		return fmt.Errorf("inline data to %#x, not a multiple of 4", address)
 	}
 	var data [4]byte
-	put(data[:], 4, uint64(q.data))
+	storeLittleEndian(data[:], 4, uint64(q.data))
 	if err := q.tile.tiles.writeTile(q.targ.tile, address, data[:]); err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ type nvmeQueue struct {
 	interrupts bool   // of a completion queue
 }
 
-func (q *nvmeQueue) after(i uint32) uint32 { return (i + 1) % q.entries }
+func (q *nvmeQueue) following(i uint32) uint32 { return (i + 1) % q.entries }
 
 // NewNvme gives an Nvme that is disabled and whose namespace is all zero.
 func NewNvme() *Nvme {
@@ -126,14 +126,14 @@ func (n *Nvme) Advance(nanoseconds int64) {
 	}
 	if n.due -= nanoseconds; n.due <= 0 {
 		n.due = 0
-		n.work()
+		n.process()
 	}
 }
 
 // Load implements Model.
 func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 	var value uint64
-	register, shift := n.register(at.Address)
+	register, shift := n.registerAt(at.Address)
 	switch register {
 	case nvmeCAP:
 		value = nvmeCapabilities
@@ -157,7 +157,7 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 
 // register is where the register begins that an address lies in, and how many bits before the
 // address.
-func (n *Nvme) register(address uint64) (first uint64, shift int) {
+func (n *Nvme) registerAt(address uint64) (first uint64, shift int) {
 	switch address {
 	case nvmeCAP + 4, nvmeASQ + 4, nvmeACQ + 4:
 		return address - 4, 32
@@ -168,9 +168,9 @@ func (n *Nvme) register(address uint64) (first uint64, shift int) {
 // Store implements Model.
 func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	if at.Address >= nvmeDoorbell {
-		return n.ring(at.Address-nvmeDoorbell, uint32(value))
+		return n.storeDoorbell(at.Address-nvmeDoorbell, uint32(value))
 	}
-	register, shift := n.register(at.Address)
+	register, shift := n.registerAt(at.Address)
 	admin, ok := n.admin[register]
 	switch {
 	case register == nvmeINTMS:
@@ -205,7 +205,7 @@ func (n *Nvme) configure(value uint32) hal.Code {
 }
 
 // ring is a store to a doorbell: the last two of section 3.1.
-func (n *Nvme) ring(offset uint64, value uint32) hal.Code {
+func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 	id := offset / 8
 	queues, kind := &n.sq, "submission"
 	if offset&4 != 0 {
@@ -247,16 +247,16 @@ func (n *Nvme) refuse(format string, args ...any) hal.Code {
 }
 
 // work does what was asked for: what CC says, then what is in the queues.
-func (n *Nvme) work() {
+func (n *Nvme) process() {
 	switch {
 	case n.cc&ccEN == 0:
 		n.csts, n.sq, n.cq = 0, [nvmeQueues]nvmeQueue{}, [nvmeQueues]nvmeQueue{}
 	case n.csts&cstsCFS != 0:
 	case n.csts&cstsRDY == 0:
-		n.start()
+		n.createAdminQueues()
 	default:
 		for id := range n.sq {
-			n.drain(uint32(id))
+			n.executeQueue(uint32(id))
 		}
 	}
 	if n.cc&ccSHN != 0 {
@@ -267,7 +267,7 @@ func (n *Nvme) work() {
 }
 
 // start makes the admin queues: sections 3.1.8 to 3.1.10.
-func (n *Nvme) start() {
+func (n *Nvme) createAdminQueues() {
 	aqa, asq, acq := uint32(n.admin[nvmeAQA]), n.admin[nvmeASQ], n.admin[nvmeACQ]
 	n.sq[0] = nvmeQueue{bus: asq, entries: aqa&0xfff + 1}
 	n.cq[0] = nvmeQueue{bus: acq, entries: aqa>>16&0xfff + 1, phase: phaseOfStatus,
@@ -282,11 +282,11 @@ func (n *Nvme) start() {
 }
 
 // drain carries out the commands of a submission queue while their completions find room.
-func (n *Nvme) drain(id uint32) {
+func (n *Nvme) executeQueue(id uint32) {
 	q := &n.sq[id]
 	for q.head != q.tail && n.csts&cstsCFS == 0 {
 		c := &n.cq[q.cq]
-		if c.after(c.tail) == c.head {
+		if c.following(c.tail) == c.head {
 			return
 		}
 		command := n.host.Bytes(q.bus+uint64(q.head)*submission, submission)
@@ -294,15 +294,15 @@ func (n *Nvme) drain(id uint32) {
 			n.csts = cstsCFS
 			return
 		}
-		q.head = q.after(q.head)
+		q.head = q.following(q.head)
 		entry := nvmeCommand(command) // a copy: what it transfers may overwrite it
 		result, status := n.execute(id, &entry)
-		n.complete(id, entry.dw(0)>>16, result, status)
+		n.postCompletion(id, entry.dw(0)>>16, result, status)
 	}
 }
 
 // complete puts an entry into the completion queue: section 4.6.
-func (n *Nvme) complete(id, command, result uint32, status nvmeStatus) {
+func (n *Nvme) postCompletion(id, command, result uint32, status nvmeStatus) {
 	q := &n.sq[id]
 	c := &n.cq[q.cq]
 	entry := n.host.Bytes(c.bus+uint64(c.tail)*completion, completion)
@@ -310,10 +310,10 @@ func (n *Nvme) complete(id, command, result uint32, status nvmeStatus) {
 		n.csts = cstsCFS
 		return
 	}
-	put(entry, 8, uint64(result))
-	put(entry[8:], 4, uint64(q.head|id<<16))
-	put(entry[12:], 4, uint64(command|c.phase|uint32(status)<<17))
-	if c.tail = c.after(c.tail); c.tail == 0 {
+	storeLittleEndian(entry, 8, uint64(result))
+	storeLittleEndian(entry[8:], 4, uint64(q.head|id<<16))
+	storeLittleEndian(entry[12:], 4, uint64(command|c.phase|uint32(status)<<17))
+	if c.tail = c.following(c.tail); c.tail == 0 {
 		c.phase ^= phaseOfStatus
 	}
 	if c.interrupts && n.masked&1 == 0 && n.raise != nil {

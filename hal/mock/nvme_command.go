@@ -71,7 +71,7 @@ func (n *Nvme) setFeatures(c *nvmeCommand) (result uint32, s nvmeStatus) {
 }
 
 // create checks what both kinds of queues have in common: sections 5.3 and 5.4.
-func (n *Nvme) create(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (q *nvmeQueue, s nvmeStatus) {
+func (n *Nvme) newQueue(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (q *nvmeQueue, s nvmeStatus) {
 	id, last := c.dw(10)&0xffff, c.dw(10)>>16
 	switch {
 	case id == 0 || id >= nvmeQueues || queues[id].entries != 0:
@@ -87,7 +87,7 @@ func (n *Nvme) create(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (q *nvmeQue
 }
 
 func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
-	q, s := n.create(c, &n.cq)
+	q, s := n.newQueue(c, &n.cq)
 	switch {
 	case s != nvmeOK:
 		return s
@@ -102,7 +102,7 @@ func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 }
 
 func (n *Nvme) createSQ(c *nvmeCommand) nvmeStatus {
-	q, s := n.create(c, &n.sq)
+	q, s := n.newQueue(c, &n.sq)
 	cq := c.dw(11) >> 16
 	switch {
 	case s != nvmeOK:
@@ -161,14 +161,14 @@ func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 		return nvmeInvalidNamespace
 	case cns == cnsNamespace:
 		for _, offset := range [...]int{0, 8, 16} { // NSZE, NCAP, NUSE
-			put(page[offset:], 8, nvmeBlocks)
+			storeLittleEndian(page[offset:], 8, nvmeBlocks)
 		}
 		page[130] = 9 // LBAF0.LBADS: 512 bytes
 	case cns == cnsController:
 		identifyController(page)
 	case cns == cnsList:
 		if namespace == 0 {
-			put(page, 4, 1)
+			storeLittleEndian(page, 4, 1)
 		}
 	case cns == cnsDescriptors:
 		page[0], page[1], page[4] = descriptorCSI, 1, commandSetNVM
@@ -180,16 +180,16 @@ func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 }
 
 func identifyController(page []byte) {
-	put(page[0:], 2, nvmeVendor)
-	put(page[2:], 2, 0x1af4)
+	storeLittleEndian(page[0:], 2, nvmeVendor)
+	storeLittleEndian(page[2:], 2, 0x1af4)
 	copy(page[4:24], "lightmetal          ")
 	copy(page[24:64], "mock NVMe Ctrl                          ")
 	copy(page[64:72], "1       ")
 	page[77] = 7 // MDTS: 128 pages
-	put(page[80:], 4, nvmeVersion)
+	storeLittleEndian(page[80:], 4, nvmeVersion)
 	page[111] = 1                     // CNTRLTYPE: for I/O
 	page[512], page[513] = 0x66, 0x44 // SQES, CQES
-	put(page[516:], 4, 1)             // NN
+	storeLittleEndian(page[516:], 4, 1)             // NN
 	copy(page[768:], nvmeName)        // SUBNQN
 }
 
@@ -241,7 +241,7 @@ func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 		page, size = next, min(pageSize, uint64(len(data)))
 		if list {
 			s := nvmeOK
-			if page, next, s = n.entry(next, uint64(len(data)) > pageSize); s != nvmeOK {
+			if page, next, s = n.listEntry(next, uint64(len(data)) > pageSize); s != nvmeOK {
 				return s
 			}
 		}
@@ -254,7 +254,7 @@ func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 // entry reads the entry of a PRP list at a bus address, and gives where the
 // next one is. The last entry of a page names the list's next page if more
 // than that entry is to follow.
-func (n *Nvme) entry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
+func (n *Nvme) listEntry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
 	if at%prpEntry != 0 {
 		return 0, 0, nvmeInvalidPRP
 	}
@@ -262,12 +262,12 @@ func (n *Nvme) entry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
 	if memory == nil {
 		return 0, 0, nvmeTransferError
 	}
-	page = get(memory, prpEntry)
+	page = loadLittleEndian(memory, prpEntry)
 	if more && at%pageSize == pageSize-prpEntry {
 		if page%pageSize != 0 {
 			return 0, 0, nvmeInvalidPRP
 		}
-		return n.entry(page, false)
+		return n.listEntry(page, false)
 	}
 	return page, at + prpEntry, nvmeOK
 }

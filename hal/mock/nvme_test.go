@@ -178,10 +178,10 @@ func (b *nvmeBench) list(offset, size uint32) uint32 {
 	list := at
 	for ; page < uint32(b.bus)+end; page += pageSize {
 		if last := page+pageSize >= uint32(b.bus)+end; at%pageSize == pageSize-prpEntry && !last {
-			put(b.memory[at:], 8, b.bus+atList+2*pageSize)
+			storeLittleEndian(b.memory[at:], 8, b.bus+atList+2*pageSize)
 			at = atList + 2*pageSize
 		}
-		put(b.memory[at:], 8, uint64(page))
+		storeLittleEndian(b.memory[at:], 8, uint64(page))
 		at += prpEntry
 	}
 	return uint32(b.bus) + list
@@ -281,20 +281,20 @@ func refuse(t *testing.T, d *Device, a *hal.Aperture, offset, value uint64, reas
 func TestNvmeWaitsForRoomInTheCompletionQueue(t *testing.T) {
 	b := newNvmeBench(t).queues()
 	for slot := range uint32(benchEntries - 1) {
-		put(b.memory[atSQ+slot*submission:], 8, 1<<32|uint64(slot)<<16|ioFlush)
+		storeLittleEndian(b.memory[atSQ+slot*submission:], 8, 1<<32|uint64(slot)<<16|ioFlush)
 		b.store(nvmeDoorbell+8, 4, uint64(slot+1))
 		b.d.Sleep(nvmeWorkNs)
 	}
 	last := b.memory[atCQ+(benchEntries-1)*completion:][:completion]
-	put(b.memory[atSQ+(benchEntries-1)*submission:], 8, 1<<32|77<<16|ioFlush)
+	storeLittleEndian(b.memory[atSQ+(benchEntries-1)*submission:], 8, 1<<32|77<<16|ioFlush)
 	b.store(nvmeDoorbell+8, 4, 0)
 	b.d.Sleep(nvmeWorkNs)
-	if get(last[12:], 4) != 0 {
+	if loadLittleEndian(last[12:], 4) != 0 {
 		t.Errorf("a fourth completion in a queue with room for three: %x", last)
 	}
 	b.store(nvmeDoorbell+12, 4, 1)
 	b.d.Sleep(nvmeWorkNs)
-	if get(last[12:], 4) != phaseOfStatus|77 {
+	if loadLittleEndian(last[12:], 4) != phaseOfStatus|77 {
 		t.Errorf("no completion although there is room: %x", last)
 	}
 }
@@ -400,13 +400,13 @@ func TestNvmeShutsDown(t *testing.T) {
 
 func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 	a, m, small := New(&boards.Nvme), New(&boards.Ivshmem), New(&boards.Ivshmem)
-	small.Resize(2, 256)
+	small.ResizeBAR(2, 256)
 	Connect(a, m, small)
 	end := mapped(t, small, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 256}).Bus + 256
 	memory := mapped(t, m, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x3000,
 		Size: 0x2000})
 	store(t, m, &memory, 8, 4, 0x12345678)
-	if got := a.host.Bytes(memory.Bus+8, 4); len(got) != 4 || get(got, 4) != 0x12345678 {
+	if got := a.host.Bytes(memory.Bus+8, 4); len(got) != 4 || loadLittleEndian(got, 4) != 0x12345678 {
 		t.Errorf("another device has %x there", got)
 	}
 	size := m.Identity().Bars[2]
@@ -435,7 +435,7 @@ func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 // TestNvmeInterruptsForCompletions of queues that want it, unless it is masked.
 func TestNvmeInterruptsForCompletions(t *testing.T) {
 	b, count := newNvmeBench(t), 0
-	b.d.Interrupts(func() { count++ })
+	b.d.SetInterruptHandler(func() { count++ })
 	told := func(name string, want int) {
 		t.Helper()
 		if count != want {

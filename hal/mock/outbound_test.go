@@ -13,7 +13,7 @@ func TestTilesReachWhatTheirTranslationShows(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		d, o := New(b), b.Outbound
 		var asked uint64
-		d.Attach(func(bus, size uint64) []byte {
+		d.AttachHostMemory(func(bus, size uint64) []byte {
 			asked = bus
 			return make([]byte, size)
 		})

@@ -127,12 +127,12 @@ func TestPlaybackTakesTheSameAccessesThroughAnyWindow(t *testing.T) {
 		accesses := translated(t, c.board, c.name)
 		d := Playback(c.board, accesses)
 		d.Record(true)
-		if d.Left() < len(accesses)*8/10 {
-			t.Errorf("%s: %d of %d left at first", c.name, d.Left(), len(accesses))
+		if d.RemainingAccesses() < len(accesses)*8/10 {
+			t.Errorf("%s: %d of %d left at first", c.name, d.RemainingAccesses(), len(accesses))
 		}
 		replay(t, d, accesses, c.slot, c.size)
-		if d.Left() != 0 {
-			t.Errorf("%s: %d accesses left", c.name, d.Left())
+		if d.RemainingAccesses() != 0 {
+			t.Errorf("%s: %d accesses left", c.name, d.RemainingAccesses())
 		}
 		if !slices.Equal(d.Journal(), accesses) {
 			t.Errorf("%s: the journal is not what was played", c.name)
@@ -152,8 +152,8 @@ func TestPlaybackTakesTheRecordingItself(t *testing.T) {
 			expect(t, d, &a, want.Place.Address, want.Width, want.Value)
 		}
 	}
-	if d.Left() != 0 {
-		t.Errorf("%d accesses left", d.Left())
+	if d.RemainingAccesses() != 0 {
+		t.Errorf("%d accesses left", d.RemainingAccesses())
 	}
 }
 
@@ -194,8 +194,8 @@ func TestPlaybackRefusesEverythingElse(t *testing.T) {
 			!strings.Contains(d.Refusal(), c.reason) {
 			t.Errorf("%s: %v, want %q, got %q", c.name, code, c.reason, d.Refusal())
 		}
-		if d.Left() != c.left {
-			t.Errorf("%s: want %d left, got %d", c.name, c.left, d.Left())
+		if d.RemainingAccesses() != c.left {
+			t.Errorf("%s: want %d left, got %d", c.name, c.left, d.RemainingAccesses())
 		}
 	}
 }
@@ -333,8 +333,8 @@ func TestLoadsThatGaveTheSameAgainNeedNotCome(t *testing.T) {
 				code = d.store(access{op: Store, width: 4, offset: a.Place.Address}, a.Value)
 			}
 		}
-		if refused := code != hal.OK; refused != c.refuse || !refused && d.Left() != c.left {
-			t.Errorf("%s: code %d, %d left", c.name, code, d.Left())
+		if refused := code != hal.OK; refused != c.refuse || !refused && d.RemainingAccesses() != c.left {
+			t.Errorf("%s: code %d, %d left", c.name, code, d.RemainingAccesses())
 		}
 	}
 }

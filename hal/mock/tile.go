@@ -53,17 +53,17 @@ func (g *Tiles) Advance(nanoseconds int64) {
 	g.clock += nanoseconds
 	instructions := (g.clock - g.ran) / instructionNs
 	g.ran += instructions * instructionNs
-	for instructions > 0 && !g.turn(min(instructions, turnInstructions)) {
+	for instructions > 0 && !g.runTiles(min(instructions, turnInstructions)) {
 		instructions -= turnInstructions
 	}
 }
 
 // turn has each tile run up to n instructions, and tells whether none of them
 // can do anything more. Requests to the network may add to the tiles.
-func (g *Tiles) turn(n int64) (idle bool) {
+func (g *Tiles) runTiles(n int64) (idle bool) {
 	idle = true
 	for i := 0; i < len(g.order); i++ {
-		idle = g.order[i].run(n) && idle
+		idle = g.order[i].runCores(n) && idle
 	}
 	return idle
 }
@@ -73,16 +73,16 @@ func (g *Tiles) Reason() string { return g.reason }
 
 // Load implements Model.
 func (g *Tiles) Load(at Place, width uint8) (uint64, hal.Code) {
-	t := g.find(at)
+	t := g.tensixAt(at)
 	switch {
 	case t == nil:
 		if id, ok := g.identity(at); ok {
 			return uint64(id), hal.OK
 		}
 		return g.Memory.Load(at, width)
-	case t.takeFault():
+	case t.reportFault():
 		return 0, hal.Refused
-	case t.l1.covers(at.Address):
+	case t.l1.contains(at.Address):
 		return t.l1.load(at.Address, width), hal.OK
 	}
 	if value, ok := t.loadRegister(at.Address); ok && width == 4 {
@@ -93,13 +93,13 @@ func (g *Tiles) Load(at Place, width uint8) (uint64, hal.Code) {
 
 // Store implements Model.
 func (g *Tiles) Store(at Place, width uint8, value uint64) hal.Code {
-	t := g.find(at)
+	t := g.tensixAt(at)
 	switch {
 	case t == nil:
 		return g.Memory.Store(at, width, value)
-	case t.takeFault():
+	case t.reportFault():
 		return hal.Refused
-	case t.l1.covers(at.Address):
+	case t.l1.contains(at.Address):
 		t.l1.store(at.Address, width, value)
 		return hal.OK
 	}
@@ -114,25 +114,25 @@ func (g *Tiles) Store(at Place, width uint8, value uint64) hal.Code {
 
 // HasRegister implements Registers.
 func (g *Tiles) HasRegister(at Place, op Op) bool {
-	if t := g.find(at); t != nil {
-		n, offset := t.niu(at.Address)
-		return n != nil && n.has(offset, op)
+	if t := g.tensixAt(at); t != nil {
+		n, offset := t.networkInterface(at.Address)
+		return n != nil && n.hasRegister(offset, op)
 	}
 	_, ok := g.identity(at)
 	return ok && op == Load
 }
 
 // find gives the Tensix tile at a place, nil if it is none.
-func (g *Tiles) find(at Place) *tensix {
+func (g *Tiles) tensixAt(at Place) *tensix {
 	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile || g.grid.Kind(c) != chips.Tensix {
 		return nil
 	}
-	return g.tile(c)
+	return g.tensixTile(c)
 }
 
 // tile gives a Tensix tile. They come into being when they are first accessed.
-func (g *Tiles) tile(c chips.Tile) *tensix {
+func (g *Tiles) tensixTile(c chips.Tile) *tensix {
 	t := g.tensix[c]
 	if t == nil {
 		t = newTensix(g, c)

@@ -123,7 +123,7 @@ func stored(trace []barAccess, offset uint64, size int) []byte {
 	data := make([]byte, size+8)
 	for _, a := range trace {
 		if a.op == Store && a.offset >= offset && a.offset < offset+uint64(size) {
-			put(data[a.offset-offset:], a.width, a.value)
+			storeLittleEndian(data[a.offset-offset:], a.width, a.value)
 		}
 	}
 	return data[:size]
@@ -135,7 +135,7 @@ func replace(trace []barAccess, offset uint64, data []byte) []barAccess {
 	for i := range trace {
 		if a := &trace[i]; a.op == Store && a.offset >= offset &&
 			a.offset < offset+uint64(len(data)) {
-			a.value = get(data[a.offset-offset:], a.width)
+			a.value = loadLittleEndian(data[a.offset-offset:], a.width)
 		}
 	}
 	return trace

@@ -99,28 +99,28 @@ func configuredStart(c *chips.Core) {
 }
 
 // configures tells whether a core stores a start address.
-func (c *core) configures(address uint32) bool {
+func (c *core) isStartRegister(address uint32) bool {
 	return c.tile.tiles.traits.configures && c.reset.Name != "NCRISC" && address >= triscResetPC &&
 		address <= ncriscResetPCOverride
 }
 
 // held tells whether a value of SOFT_RESET_0 keeps the core in reset.
-func (c *core) held(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
+func (c *core) isInReset(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
 
 // run has every core that is out of reset carry out n instructions, in turn.
 // Once all of them jump to themselves nothing more can happen of itself, and
 // the rest is skipped.
-func (t *tensix) run(n int64) (idle bool) {
+func (t *tensix) runCores(n int64) (idle bool) {
 	for ; n > 0 && !idle; n-- {
 		idle = true
 		for i := range t.cores {
 			c := &t.cores[i]
-			if c.held(t.softReset) || c.hart.Stop.Reason != rv32.Running {
+			if c.isInReset(t.softReset) || c.hart.Stop.Reason != rv32.Running {
 				continue
 			}
 			pc := c.hart.PC
 			if !c.hart.Step(1) && t.fault == "" {
-				t.fault = c.stopped()
+				t.fault = c.stopText()
 			}
 			idle = idle && c.hart.PC == pc
 		}
@@ -129,7 +129,7 @@ func (t *tensix) run(n int64) (idle bool) {
 }
 
 // stopped says why a core has stopped.
-func (c *core) stopped() string {
+func (c *core) stopText() string {
 	text := fmt.Sprintf("tile (%d,%d): %s stopped at %v", c.tile.at.X, c.tile.at.Y, c.reset.Name,
 		c.hart.Stop)
 	if c.why != nil {
@@ -139,7 +139,7 @@ func (c *core) stopped() string {
 }
 
 // takeFault tells, once, that a core has stopped.
-func (t *tensix) takeFault() bool {
+func (t *tensix) reportFault() bool {
 	if t.fault == "" {
 		return false
 	}
@@ -149,7 +149,7 @@ func (t *tensix) takeFault() bool {
 
 // Fetch is from L1 only: Wormhole's instruction RAM of NCRISC is not modelled.
 func (c *core) Fetch(address uint32) (uint32, bool) {
-	if !c.tile.l1.covers(uint64(address)) {
+	if !c.tile.l1.contains(uint64(address)) {
 		return 0, false
 	}
 	return uint32(c.tile.l1.load(uint64(address), 4)), true
@@ -175,7 +175,7 @@ func (c *core) Store(address uint32, width uint8, value uint32) bool {
 	if width != 4 {
 		return false
 	}
-	if c.configures(address) {
+	if c.isStartRegister(address) {
 		c.tile.registers[uint64(address)] = value
 		return true
 	}
@@ -184,11 +184,11 @@ func (c *core) Store(address uint32, width uint8, value uint32) bool {
 }
 
 func (c *core) memory(address uint32) (m *ram, offset uint64) {
-	if c.tile.l1.covers(uint64(address)) {
+	if c.tile.l1.contains(uint64(address)) {
 		return &c.tile.l1, uint64(address)
 	}
 	// below localRAM it wraps round to far beyond
-	if offset = uint64(address - localRAM); c.local.covers(offset) {
+	if offset = uint64(address - localRAM); c.local.contains(offset) {
 		return &c.local, offset
 	}
 	return nil, 0
@@ -204,7 +204,7 @@ func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 	case wallClock1, wallClock1At:
 		return uint32(t.tiles.clock >> 32), true
 	}
-	if n, offset := t.niu(address); n != nil {
+	if n, offset := t.networkInterface(address); n != nil {
 		return n.load(offset)
 	}
 	r := t.tiles.grid.Register(chips.Tensix, address)
@@ -212,7 +212,7 @@ func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 }
 
 // niu gives the network interface at an address, nil if there is none.
-func (t *tensix) niu(address uint64) (n *niu, offset uint64) {
+func (t *tensix) networkInterface(address uint64) (n *niu, offset uint64) {
 	if address < niu0 || address >= niu1+niuSize {
 		return nil, 0
 	}
@@ -243,7 +243,7 @@ func (t *tensix) storeRegister(address uint64, value uint32) error {
 	if address == t.tiles.grid.Reset.Address {
 		return t.setSoftReset(value)
 	}
-	if n, offset := t.niu(address); n != nil {
+	if n, offset := t.networkInterface(address); n != nil {
 		return n.store(offset, value)
 	}
 	if t.tiles.grid.Register(chips.Tensix, address) == nil {
@@ -261,8 +261,8 @@ func (t *tensix) setSoftReset(value uint32) error {
 		return fmt.Errorf("SOFT_RESET_0 = %#x has bits outside %#x", value, reset.Mask)
 	}
 	for i := range t.cores {
-		if c := &t.cores[i]; c.held(t.softReset) && !c.held(value) {
-			c.hart.Reset(t.start(&c.reset))
+		if c := &t.cores[i]; c.isInReset(t.softReset) && !c.isInReset(value) {
+			c.hart.Reset(t.startAddress(&c.reset))
 			c.why = nil
 		}
 	}
@@ -271,7 +271,7 @@ func (t *tensix) setSoftReset(value uint32) error {
 }
 
 // start is the address a core starts at.
-func (t *tensix) start(c *chips.Core) uint32 {
+func (t *tensix) startAddress(c *chips.Core) uint32 {
 	if t.registers[c.OverrideRegister]>>c.OverrideBit&1 != 0 {
 		return t.registers[c.PCRegister]
 	}

@@ -15,25 +15,25 @@ type ram struct {
 }
 
 // covers tells whether an aligned access at an address is inside.
-func (m *ram) covers(address uint64) bool { return address < m.size }
+func (m *ram) contains(address uint64) bool { return address < m.size }
 
 // holds tells whether size bytes at an address are inside.
-func (m *ram) holds(address, size uint64) bool { return size <= m.size && address <= m.size-size }
+func (m *ram) containsRange(address, size uint64) bool { return size <= m.size && address <= m.size-size }
 
 func (m *ram) load(address uint64, width uint8) uint64 {
 	n := address / pageSize
 	if m.pages == nil || m.pages[n] == nil {
 		return 0
 	}
-	return get(m.pages[n][address%pageSize:], width)
+	return loadLittleEndian(m.pages[n][address%pageSize:], width)
 }
 
 func (m *ram) store(address uint64, width uint8, value uint64) {
-	put(m.from(address), width, value)
+	storeLittleEndian(m.bytesFrom(address), width, value)
 }
 
 // from is memory from an address to the end of its page.
-func (m *ram) from(address uint64) []byte {
+func (m *ram) bytesFrom(address uint64) []byte {
 	if m.pages == nil {
 		m.pages = make([]*page, (m.size+pageSize-1)/pageSize)
 	}
@@ -46,20 +46,20 @@ func (m *ram) from(address uint64) []byte {
 
 func (m *ram) read(address uint64, data []byte) {
 	for i := 0; i < len(data); {
-		i += copy(data[i:], m.from(address+uint64(i)))
+		i += copy(data[i:], m.bytesFrom(address+uint64(i)))
 	}
 }
 
 func (m *ram) write(address uint64, data []byte) {
 	for i := 0; i < len(data); {
-		i += copy(m.from(address+uint64(i)), data[i:])
+		i += copy(m.bytesFrom(address+uint64(i)), data[i:])
 	}
 }
 
 // readTile reads memory of a tile, host memory behind the PCIe tile, or one
 // register of a Tensix tile. Registers of others are not modelled.
 func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
-	if pages, ok := g.pages(at, address, uint64(len(data))); ok {
+	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
 			data = data[copy(data, page):]
 		}
@@ -67,8 +67,8 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 	}
 	kind := g.grid.Kind(at)
 	if kind == chips.Tensix && len(data) == 4 {
-		if value, ok := g.tile(at).loadRegister(address); ok {
-			put(data, 4, uint64(value))
+		if value, ok := g.tensixTile(at).loadRegister(address); ok {
+			storeLittleEndian(data, 4, uint64(value))
 			return nil
 		}
 	}
@@ -78,7 +78,7 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 
 // writeTile is as readTile.
 func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
-	if pages, ok := g.pages(at, address, uint64(len(data))); ok {
+	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
 			data = data[copy(page, data):]
 		}
@@ -86,7 +86,7 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 	}
 	kind := g.grid.Kind(at)
 	if kind == chips.Tensix && len(data) == 4 {
-		if err := g.tile(at).storeRegister(address, uint32(get(data, 4))); err != nil {
+		if err := g.tensixTile(at).storeRegister(address, uint32(loadLittleEndian(data, 4))); err != nil {
 			return fmt.Errorf("register %#x of the %s (%d,%d): %w", address, kind, at.X, at.Y, err)
 		}
 		return nil
@@ -97,17 +97,17 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 
 // pages gives size bytes at an address of a tile, a page each: its memory, or
 // behind the PCIe tile the host's. Not ok: not all of it is there.
-func (g *Tiles) pages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
+func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
 	from := func(address, _ uint64) []byte {
 		home := g.grid.Home(at)
 		return g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})
 	}
 	switch kind := g.grid.Kind(at); {
 	case kind == chips.Tensix:
-		l1 := &g.tile(at).l1
-		ok, from = l1.holds(address, size), func(address,
+		l1 := &g.tensixTile(at).l1
+		ok, from = l1.containsRange(address, size), func(address,
 			_ uint64) []byte {
-			return l1.from(address)
+			return l1.bytesFrom(address)
 		}
 	case kind == chips.PCIe && g.host != nil:
 		ok, from = true, g.host.Bytes
