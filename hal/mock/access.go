@@ -85,7 +85,7 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 // route describes where an access goes: to the configuration of a TLB window, through a
 // TLB window, or directly to a place.
 type route struct {
-	configures, window bool // if neither is set, the access goes to place
+	configures, window bool   // if neither is set, the access goes to place
 	slot               int    // number of the TLB window
 	inside             uint64 // offset in its configuration, or in the range that it shows
 	place              Place

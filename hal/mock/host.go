@@ -14,11 +14,11 @@ const hostMemory = 8
 // Host is the memory that a device reaches while it is bus master: the Host windows of an
 // image, each at its own bus address, and the memory in the BARs of devices on its bus.
 type Host struct {
-	buffers []*hostPort
-	isBusMaster  func() bool // nil means always
-	peers   []*Device
-	unreachable     bool                          // the fault NoDMA has been injected
-	outside func(bus, size uint64) []byte // memory of another process; may be nil
+	buffers     []*hostPort
+	isBusMaster func() bool // nil means always
+	peers       []*Device
+	unreachable bool                          // the fault NoDMA has been injected
+	outside     func(bus, size uint64) []byte // memory of another process; may be nil
 }
 
 // AttachHostMemory makes the device use memory outside of this process instead of its own

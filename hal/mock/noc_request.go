@@ -1,5 +1,7 @@
 package mock
 
+// This file executes the requests of network interfaces.
+
 import (
 	"cmp"
 	"fmt"
@@ -8,22 +10,23 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// request is what a command buffer says.
+// request is the content of a command buffer.
 type request struct {
 	*niu
-	ctrl, length uint32 // length is bytes, or which of them
+	ctrl, length uint32 // length is the number of bytes, or the byte enables
 	id           uint32 // of the transaction
 	data         uint32 // NOC_AT_DATA
 	targ, ret    endpoint
 }
 
-// end is a place that a request goes to or comes from; of a multicast, a rectangle.
+// endpoint is the source or destination of a request; for a multicast, a rectangle.
 type endpoint struct {
 	coordinate  uint32
 	address     uint64
-	first, tile chips.Tile // the same unless it is a multicast
+	first, tile chips.Tile // corners; equal unless it is a multicast
 }
 
+// executeRequest executes the request in the command buffer at an offset.
 func (n *niu) executeRequest(buffer uint64) error {
 	q := request{
 		niu:    n,
@@ -57,7 +60,7 @@ func (n *niu) executeRequest(buffer uint64) error {
 		"their path", q.ctrl)
 }
 
-// end takes apart the address registers at an offset.
+// endpointAt decodes the address registers at an offset.
 func (n *niu) endpointAt(offset uint64) endpoint {
 	lo, mid := uint64(n.words[offset]), uint64(n.words[offset+4])
 	if n.traits.wide {
@@ -66,7 +69,7 @@ func (n *niu) endpointAt(offset uint64) endpoint {
 	return endpoint{coordinate: uint32(mid >> 4), address: mid&0xf<<32 | lo}
 }
 
-// find tells which tiles an end means.
+// resolveEndpoint finds the tiles of an endpoint.
 func (q *request) resolveEndpoint(e *endpoint, multicast bool) (err error) {
 	first := e.coordinate
 	if multicast {
@@ -86,11 +89,10 @@ func (q *request) resolveEndpoint(e *endpoint, multicast bool) (err error) {
 	return nil
 }
 
-// tileOf gives the tile that a coordinate means on this NoC. NoC 1 of
-// Wormhole counts from the opposite corner; translated coordinates mean the
-// same on both, and Blackhole's are all translated. The simulator does not know
-// every name of a tile in the columns of DRAM (ttsim v1.10.0 src/tile.cpp,
-// remap_virtual_coordinate).
+// tileOf returns the tile at a coordinate of this NoC. NoC 1 of Wormhole counts from the opposite
+// corner. Translated coordinates are the same on both NoCs, and all of Blackhole's are
+// translated. The simulator rejects some names of tiles in the columns of DRAM (ttsim v1.10.0
+// src/tile.cpp, remap_virtual_coordinate).
 func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	x, y := uint8(coordinate&63), uint8(coordinate>>6&63)
 	columns, rows := n.size()
@@ -116,7 +118,7 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	return t, nil
 }
 
-// own checks that an end is in the L1 of the tile that makes the request.
+// checkOwnL1 checks that an endpoint is in the L1 of the tile that makes the request.
 func (q *request) checkOwnL1(e endpoint, size uint64) error {
 	if e.tile != q.tile.at {
 		return fmt.Errorf("the end at (%d,%d) is not the tile that makes the request", e.tile.X,
@@ -128,7 +130,7 @@ func (q *request) checkOwnL1(e endpoint, size uint64) error {
 	return nil
 }
 
-// aligned checks that both ends are equally far past a multiple of align.
+// checkAlignment checks that both addresses are equal modulo align.
 func (q *request) checkAlignment(align uint64) error {
 	if (q.targ.address^q.ret.address)%align != 0 {
 		return fmt.Errorf("the addresses %#x and %#x differ modulo %d", q.targ.address,
@@ -144,7 +146,7 @@ func (q *request) checkLength() error {
 	return nil
 }
 
-// read is from another tile, which may be the same, to L1.
+// executeRead copies from a tile, which may be the same one, to L1.
 func (q *request) executeRead() error {
 	align, kind := uint64(16), q.grid().Kind(q.targ.tile)
 	isRegister := kind != chips.DRAM && kind != chips.PCIe && q.targ.address >= localRAM
@@ -172,7 +174,7 @@ func (q *request) executeRead() error {
 	return nil
 }
 
-// write is from L1 to another tile, which may be the same.
+// executeWrite copies from L1 to a tile, which may be the same one.
 func (q *request) executeWrite() error {
 	if err := cmp.Or(q.checkLength(), q.checkOwnL1(q.targ, uint64(q.length)), q.checkAlignment(16)); err != nil {
 		return err
@@ -184,7 +186,7 @@ func (q *request) executeWrite() error {
 	return nil
 }
 
-// payload is what a write takes from L1.
+// payload returns the bytes in L1 that a write copies.
 func (q *request) payload() []byte {
 	data := make([]byte, q.length)
 	q.tile.l1.read(q.targ.address, data)
@@ -200,8 +202,8 @@ func (q *request) countWrite() {
 	q.words[niuMstWrAckReceived]++
 }
 
-// multicast is a write to all Tensix tiles of a rectangle but those in columns
-// and rows that the router leaves out, and the own one unless it is asked for.
+// executeMulticast writes to all Tensix tiles of a rectangle, except those in columns and rows
+// that the router skips, and except the sender unless the request includes it.
 func (q *request) executeMulticast() error {
 	if err := cmp.Or(q.checkLength(), q.checkOwnL1(q.targ, uint64(q.length)), q.checkAlignment(16)); err != nil {
 		return err
@@ -232,8 +234,8 @@ func (q *request) executeMulticast() error {
 	return nil
 }
 
-// corners of a multicast in NoC 0 coordinates. NoC 1 goes through them the other
-// way; the simulator does not have those that wrap round.
+// multicastCorners returns the corners of a multicast in NoC 0 coordinates. NoC 1 uses the opposite
+// direction. The simulator does not implement rectangles that wrap around.
 func (q *request) multicastCorners() (first, last chips.Tile, err error) {
 	first, last = q.ret.first, q.ret.tile
 	if q.second {
@@ -252,7 +254,7 @@ func (q *request) isExcluded(t chips.Tile) bool {
 		t == q.tile.at && q.ctrl&ctrlSrcInclude == 0
 }
 
-// countMulticast: there is one request, and an answer from each tile.
+// countMulticast counts one request and an answer from each tile.
 func (q *request) countMulticast(reached uint32) {
 	if q.ctrl&ctrlResponse == 0 {
 		q.words[niuMstPostedWrReqSent]++
@@ -264,8 +266,8 @@ func (q *request) countMulticast(reached uint32) {
 	q.words[outstanding] = uint32(uint8(q.words[outstanding] + 1 - reached))
 }
 
-// increment adds to a word of another tile. What was there before goes to L1, of posted requests
-// too.
+// executeIncrement adds to a word of another tile and writes the previous value to L1, for posted
+// requests too.
 func (q *request) executeIncrement() error {
 	switch kind := q.grid().Kind(q.targ.tile); {
 	case q.length != atIncrement:
@@ -297,8 +299,8 @@ func (q *request) executeIncrement() error {
 	return nil
 }
 
-// writeInline stores NOC_AT_DATA to a register of a tile or, on Wormhole, to
-// L1. NOC_AT_LEN_BE says which bytes there; registers are stored whole.
+// executeInlineWrite stores NOC_AT_DATA to a register of a tile or, on Wormhole, to L1.
+// NOC_AT_LEN_BE selects the bytes in L1; registers are always stored completely.
 func (q *request) executeInlineWrite() error {
 	kind, address := q.grid().Kind(q.targ.tile), q.targ.address
 	switch {
@@ -325,8 +327,8 @@ func (q *request) executeInlineWrite() error {
 	return nil
 }
 
-// enablesWord tells whether byte enables are those of the word at an address, counted from a
-// multiple of 16 or 32.
+// enablesWord reports whether byte enables select exactly the word at an address. They count
+// from a multiple of 16 or 32.
 func enablesWord(enables uint32, address uint64) bool {
 	shift := bits.TrailingZeros32(enables)
 	return enables != 0 && enables>>shift == 0xf && uint64(shift%16) == address%16

@@ -1,5 +1,7 @@
 package mock
 
+// This file models the tiles of a chip.
+
 import (
 	"fmt"
 
@@ -8,38 +10,37 @@ import (
 	"lightmetal/hal"
 )
 
-// instructionNs is how long a core takes for an instruction. On silicon it
-// depends: the clock has 1 ns, a load from L1 takes several. Ten keep a wait for
-// a program that never ends bearable.
+// instructionNs is the time of one instruction of a core, in nanoseconds. On silicon it varies:
+// a clock cycle takes 1 ns, a load from L1 several. With 10 ns, waiting for a program that
+// never ends does not take too long.
 const instructionNs = 10
 
-// turnInstructions is how many instructions a tile runs before the next one
-// does: about as many as a request takes on silicon from one to the other.
+// turnInstructions is the number of instructions that a tile executes before the next tile
+// does: about the time that a request takes on silicon from one tile to another.
 const turnInstructions = 50
 
-// Tiles is the Model of a Wormhole or Blackhole: Tensix tiles with RISC-V cores
-// that run, as strict as ttsim v1.10.0, and a Memory for everything else. A
-// core that does something it cannot stops, and the next access of the host to
-// its tile is refused, once, with the reason.
+// Tiles is the Model of a Wormhole or Blackhole: Tensix tiles with RISC-V cores that execute
+// programs, as strictly as ttsim v1.10.0, and a Memory for everything else. A core stops at
+// an invalid operation, and the next access of the host to its tile is rejected, once, with
+// the reason.
 //
-// Cores run while the device's clock moves and at no other time, so that
-// everything is deterministic.
+// Cores execute only while the device's clock advances, so that everything is deterministic.
 type Tiles struct {
 	*Memory
 	board    string // its name
 	grid     *chips.Grid
 	traits   *coreTraits
 	tensix   map[chips.Tile]*tensix
-	order    []*tensix // as they were first accessed, in which order they run too
-	clock    int64     // nanoseconds since power-up, which are cycles of the wall clock
-	ran      int64     // of these, what the cores have had
-	requests int       // to the network that are under way, inside each other
-	host     *Host     // behind the PCIe tile, nil: nothing
-	reason   string    // of the last refusal
+	order    []*tensix // in the order of their first access, which is also the order of execution
+	clock    int64     // nanoseconds since power-up, also the cycles of the wall clock
+	ran      int64     // how many of these the cores have used
+	requests int       // depth of nested requests to the network
+	host     *Host     // host memory, which the PCIe tile leads to; may be nil
+	reason   string    // of the last rejection
 }
 
-// NewTiles gives the tiles of Wormhole or Blackhole as after power-up: all
-// cores in reset, all memory zero.
+// NewTiles returns the tiles of Wormhole or Blackhole in the state after power-up: all cores in
+// reset, all memory zero.
 func NewTiles(b *boards.Board) *Tiles {
 	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.Of(b).Grid,
 		traits: coreTraitsOf[b.Name], tensix: map[chips.Tile]*tensix{}}
@@ -58,8 +59,8 @@ func (g *Tiles) Advance(nanoseconds int64) {
 	}
 }
 
-// turn has each tile run up to n instructions, and tells whether none of them
-// can do anything more. Requests to the network may add to the tiles.
+// runTiles makes each tile execute up to n instructions. It reports whether no tile has
+// anything left to do. Requests to the network may add tiles to g.order.
 func (g *Tiles) runTiles(n int64) (idle bool) {
 	idle = true
 	for i := 0; i < len(g.order); i++ {
@@ -122,7 +123,7 @@ func (g *Tiles) HasRegister(at Place, op Op) bool {
 	return ok && op == Load
 }
 
-// find gives the Tensix tile at a place, nil if it is none.
+// tensixAt returns the Tensix tile at a place, nil if there is none.
 func (g *Tiles) tensixAt(at Place) *tensix {
 	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile || g.grid.Kind(c) != chips.Tensix {
@@ -131,7 +132,7 @@ func (g *Tiles) tensixAt(at Place) *tensix {
 	return g.tensixTile(c)
 }
 
-// tile gives a Tensix tile. They come into being when they are first accessed.
+// tensixTile returns a Tensix tile. It is allocated at its first access.
 func (g *Tiles) tensixTile(c chips.Tile) *tensix {
 	t := g.tensix[c]
 	if t == nil {
@@ -142,6 +143,7 @@ func (g *Tiles) tensixTile(c chips.Tile) *tensix {
 	return t
 }
 
+// refuse rejects an access and stores the reason.
 func (g *Tiles) refuse(at Place, format string, args ...any) hal.Code {
 	g.reason = fmt.Sprintf("%s does not take "+format, append([]any{at}, args...)...)
 	return hal.Refused
