@@ -22,7 +22,9 @@ type Outbound struct {
 const (
 	regionType    = 0x00
 	regionControl = 0x04
-	regionBase    = 0x08 // lower half; upper half, lower half of the limit, and the bus address follow
+	// The lower and upper half of the first offset, the lower half of the limit, and the lower
+	// and upper half of the bus address.
+	regionBase = 0x08
 )
 
 // ProgramRegion makes tiles reach size bytes at a bus address through a region that starts

@@ -108,7 +108,7 @@ func (d *Device) routeAccess(at access) (h route) {
 func (d *Device) placeOfLoad(h route, at access) (Place, hal.Code) {
 	switch {
 	case h.configures:
-		return Place{}, d.refuse("the configuration of window %d cannot be read", h.slot)
+		return Place{}, d.refuse("the configuration of TLB window %d cannot be read", h.slot)
 	case !h.window:
 		return d.placeOutsideWindows(h.place, at, 0)
 	}
@@ -118,7 +118,7 @@ func (d *Device) placeOfLoad(h route, at access) (Place, hal.Code) {
 	}
 	if w.target.Multicast {
 		return Place{},
-			d.refuse("window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
+			d.refuse("TLB window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
 				h.slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
 	if c := d.checkClosed(h.slot, w.target, w.address+h.inside, uint64(at.width)); c != hal.OK {
@@ -239,10 +239,10 @@ func (d *Device) checkAccess(at access) hal.Code {
 		return d.checkWidth(at, 4, "registers of the kernel driver")
 	}
 	if r == nil {
-		return d.refuse("no rule of board %s covers it", d.board.Name)
+		return d.refuse("no rule of board %s covers the access", d.board.Name)
 	}
 	if h := d.routeAccess(at); h.window && h.inside+width > d.board.TLB.GroupOf(h.slot).Size {
-		return d.refuse("it crosses the end of window %d", h.slot)
+		return d.refuse("the access crosses the end of TLB window %d", h.slot)
 	}
 	return d.checkWidth(at, r.Widths, r.Name)
 }
@@ -273,9 +273,9 @@ func (d *Device) addReason(c hal.Code) hal.Code {
 		return c
 	}
 	if e, ok := d.model.(Explainer); ok {
-		return d.refuse("the model refuses it: %s", e.Reason())
+		return d.refuse("the model rejects it: %s", e.Reason())
 	}
-	return d.refuse("the model refuses it")
+	return d.refuse("the model rejects it")
 }
 
 func (a access) String() string {

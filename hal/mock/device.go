@@ -142,7 +142,7 @@ func (d *Device) Identity() hal.Identity {
 // Map implements hal.Device.
 func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 	if d.closed {
-		return hal.Aperture{}, d.fault(hal.NoDevice, "it is closed")
+		return hal.Aperture{}, d.fault(hal.NoDevice, "the device is closed")
 	}
 	switch w.Kind {
 	case gen.WindowKindBar:
@@ -173,12 +173,12 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 
 func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
-		return hal.Aperture{}, d.fault(hal.WrongDevice, "it has no movable windows")
+		return hal.Aperture{}, d.fault(hal.WrongDevice, "the device has no TLB windows")
 	}
 	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.bars,
 		func(slot int) bool { return d.windows[slot].port != nil })
 	if slot < 0 {
-		return hal.Aperture{}, d.fault(hal.NoDevice, "no window of %d bytes is free", w.Size)
+		return hal.Aperture{}, d.fault(hal.NoDevice, "no TLB window of %d bytes is free", w.Size)
 	}
 	g := d.board.TLB.GroupOf(slot)
 	d.windows[slot].port = &port{d: d, bar: g.Bar, base: g.WindowOffset(slot), size: w.Size}
@@ -198,7 +198,7 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 	slot := a.Slot
 	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
 		d.at = access{op: point}
-		return d.refuse("aperture of window %d was not mapped from a Tlb window of this device",
+		return d.refuse("aperture of TLB window %d was not mapped from a Tlb window of this device",
 			slot)
 	}
 	l := d.board.TLB
@@ -207,7 +207,7 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 	words, ok := l.EncodeWindow(g, t, address-inside)
 	d.at = access{op: point}
 	if !ok || inside+a.Size > g.Size {
-		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size,
+		return d.refuse("TLB window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size,
 			t, address)
 	}
 	if c := d.checkClosed(slot, t, address, a.Size); c != hal.OK {

@@ -152,7 +152,8 @@ func (c *nocTraits) addBuffer(first uint64) {
 		c.registers[first+c.exclude] = niuRegister{store: (*niu).setExclude}
 	}
 	c.registers[first+nocPacketTag] = niuRegister{(*niu).loadWord, (*niu).setTag}
-	c.registers[first+c.cmdCtrl] = niuRegister{(*niu).loadWord, (*niu).startRequest} // reads 0, which means free
+	// Always reads 0, which means that the buffer is free.
+	c.registers[first+c.cmdCtrl] = niuRegister{(*niu).loadWord, (*niu).startRequest}
 }
 
 // niu is one of the two network interfaces of a tile, through which the cores of the tile make

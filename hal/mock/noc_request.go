@@ -55,9 +55,8 @@ func (n *niu) executeRequest(buffer uint64) error {
 	case kind&^ctrlSrcInclude == ctrlWrite|ctrlMulticast|ctrlPathReserve:
 		return q.executeMulticast()
 	}
-	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not have: of reads it has those "+
-		"with an answer, of multicasts writes that reserve "+
-		"their path", q.ctrl)
+	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not implement: reads need an answer, "+
+		"multicasts must be writes that reserve their path", q.ctrl)
 }
 
 // endpointAt decodes the address registers at an offset.
@@ -112,7 +111,7 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 		ok = ok && (x < columns || x >= n.grid().First+2)
 	}
 	if !ok || coordinate>>coordinateBits != 0 {
-		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), means no tile on NoC %d",
+		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), is not a tile on NoC %d",
 			coordinate, x, y, n.number())
 	}
 	return t, nil
@@ -176,7 +175,8 @@ func (q *request) executeRead() error {
 
 // executeWrite copies from L1 to a tile, which may be the same one.
 func (q *request) executeWrite() error {
-	if err := cmp.Or(q.checkLength(), q.checkOwnL1(q.targ, uint64(q.length)), q.checkAlignment(16)); err != nil {
+	source := q.checkOwnL1(q.targ, uint64(q.length))
+	if err := cmp.Or(q.checkLength(), source, q.checkAlignment(16)); err != nil {
 		return err
 	}
 	if err := q.tile.tiles.writeTile(q.ret.tile, q.ret.address, q.payload()); err != nil {
@@ -205,7 +205,8 @@ func (q *request) countWrite() {
 // executeMulticast writes to all Tensix tiles of a rectangle, except those in columns and rows
 // that the router skips, and except the sender unless the request includes it.
 func (q *request) executeMulticast() error {
-	if err := cmp.Or(q.checkLength(), q.checkOwnL1(q.targ, uint64(q.length)), q.checkAlignment(16)); err != nil {
+	source := q.checkOwnL1(q.targ, uint64(q.length))
+	if err := cmp.Or(q.checkLength(), source, q.checkAlignment(16)); err != nil {
 		return err
 	}
 	if q.ret.address >= q.tile.l1.size && (q.length != 4 || q.ret.address%4 != 0) {

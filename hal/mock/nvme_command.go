@@ -74,7 +74,8 @@ func (n *Nvme) setFeatures(c *nvmeCommand) (result uint32, s nvmeStatus) {
 
 // newQueue checks the fields that both kinds of queues have, and returns the new queue:
 // sections 5.3 and 5.4.
-func (n *Nvme) newQueue(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (q *nvmeQueue, s nvmeStatus) {
+func (n *Nvme) newQueue(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (
+	q *nvmeQueue, s nvmeStatus) {
 	id, last := c.dw(10)&0xffff, c.dw(10)>>16
 	switch {
 	case id == 0 || id >= nvmeQueues || queues[id].entries != 0:

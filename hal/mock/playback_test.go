@@ -236,7 +236,7 @@ func TestTranslateRefusesWhatTheDeviceWould(t *testing.T) {
 		reason   string
 	}{
 		{"bad access", []Access{ld(0, 0, 4)},
-			"access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: window 0 is not pointed"},
+			"access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: TLB window 0 is not pointed"},
 		{"tile", []Access{{Op: Load, Place: Place{Tile: true}, Width: 4}},
 			"access 1 of 1 is no load or store of a BAR"},
 		{"no operation", []Access{{Width: 4}}, "is no load or store"},

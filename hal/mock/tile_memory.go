@@ -91,7 +91,8 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 	}
 	kind := g.grid.Kind(at)
 	if kind == chips.Tensix && len(data) == 4 {
-		if err := g.tensixTile(at).storeRegister(address, uint32(loadLittleEndian(data, 4))); err != nil {
+		value := uint32(loadLittleEndian(data, 4))
+		if err := g.tensixTile(at).storeRegister(address, value); err != nil {
 			return fmt.Errorf("register %#x of the %s (%d,%d): %w", address, kind, at.X, at.Y, err)
 		}
 		return nil

@@ -27,7 +27,7 @@ type window struct {
 func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) hal.Code {
 	l := d.board.TLB
 	if l.GroupOf(slot).OwnedByKernel(slot) && !d.hardware {
-		return d.refuse("window %d belongs to the kernel driver", slot)
+		return d.refuse("TLB window %d belongs to the kernel driver", slot)
 	}
 	w := &d.windows[slot]
 	chips.StoreRegister(&w.words, inside, width, value)
@@ -49,23 +49,23 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	l := d.board.TLB
 	g := l.GroupOf(slot)
 	if w.written != 1<<(l.ConfigStride/4)-1 {
-		return w, d.refuse("window %d is not pointed", slot)
+		return w, d.refuse("TLB window %d is not pointed", slot)
 	}
 	if chips.Extract(l, g, w.words, boards.Linked) != 0 {
-		return w, d.refuse("window %d is linked", slot)
+		return w, d.refuse("TLB window %d is linked", slot)
 	}
 	if chips.Extract(l, g, w.words, boards.Ordering) == 3 {
-		return w, d.refuse("window %d has ordering 3", slot)
+		return w, d.refuse("TLB window %d has ordering 3", slot)
 	}
 	xStart, yStart := chips.Extract(l, g, w.words, boards.XStart),
 		chips.Extract(l, g, w.words, boards.YStart)
 	if chips.Extract(l, g, w.words, boards.Multicast) == 0 && xStart|yStart != 0 {
-		return w, d.refuse("window %d is a unicast with the start corner (%d,%d)", slot, xStart,
+		return w, d.refuse("TLB window %d is a unicast with the start corner (%d,%d)", slot, xStart,
 			yStart)
 	}
 	target, address, ok := chips.Decode(l, g, w.words)
 	if !ok {
-		return w, d.refuse("window %d has the configuration %#x, with bits that mean nothing", slot,
+		return w, d.refuse("TLB window %d has the configuration %#x, which sets reserved bits", slot,
 			w.words)
 	}
 	w.target, w.address = target, address
@@ -82,33 +82,33 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 	w, grid := &d.windows[slot], chips.Of(d.board).Grid
 	switch {
 	case t.NoC != 0:
-		return d.refuse("window %d goes over NoC %d, which the simulator does not have for windows",
+		return d.refuse("TLB window %d uses NoC %d, which the simulator does not implement for TLB windows",
 			slot, t.NoC)
 	case t.StaticVC != 0 && d.board.TLB.Fields[boards.UseStaticVC] != 0:
-		return d.refuse("window %d has a static virtual channel, which the simulator does not "+
-			"have on this board", slot)
+		return d.refuse("TLB window %d has a static virtual channel, which the simulator does "+
+			"not implement on this board", slot)
 	case t.Multicast && g.Size == 4<<30:
-		return d.refuse("window %d of 4 GiB is a multicast, which the simulator does not have",
+		return d.refuse("TLB window %d of 4 GiB is a multicast, which the simulator does not implement",
 			slot)
 	}
 	var ok bool
 	if w.last, ok = grid.NoC0(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {
-		return d.refuse("window %d points at (%d,%d), where there is no tile", slot, t.X, t.Y)
+		return d.refuse("TLB window %d points at (%d,%d), where there is no tile", slot, t.X, t.Y)
 	}
 	if !t.Multicast {
 		w.first = w.last
 		return hal.OK
 	}
 	if w.first, ok = grid.NoC0(t.XStart, t.YStart); !ok {
-		return d.refuse("window %d starts at (%d,%d), where there is no tile", slot, t.XStart,
+		return d.refuse("TLB window %d starts at (%d,%d), where there is no tile", slot, t.XStart,
 			t.YStart)
 	}
 	if w.first.X > w.last.X || w.first.Y > w.last.Y {
-		return d.refuse("window %d is a multicast whose start (%d,%d) is past its end (%d,%d)",
+		return d.refuse("TLB window %d is a multicast whose start (%d,%d) is past its end (%d,%d)",
 			slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
 	if grid.Kind(w.first) != chips.Tensix || grid.Kind(w.last) != chips.Tensix {
-		return d.refuse("window %d is a multicast with a corner that is no Tensix tile", slot)
+		return d.refuse("TLB window %d is a multicast with a corner that is no Tensix tile", slot)
 	}
 	return hal.OK
 }
@@ -120,7 +120,7 @@ func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) ha
 	if closed == nil || d.hardware {
 		return hal.OK
 	}
-	return d.refuse("window %d may show %#x to %#x of %s, which is closed to images",
+	return d.refuse("TLB window %d may show %#x to %#x of %s, which is closed to images",
 		slot, closed.First, closed.Last, closed.Name)
 }
 
