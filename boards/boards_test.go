@@ -1,6 +1,9 @@
 package boards
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestBoardIsFoundByItsID(t *testing.T) {
 	for _, b := range All {
@@ -45,14 +48,16 @@ func TestRuleCoversWholeAccessesOnly(t *testing.T) {
 		{&Blackhole, 0, 0x1fc009d8, 4, ""}, // strided multicast
 		{&Blackhole, 4, 32<<30 - 8, 8, "windows"},
 	} {
-		got := ""
-		if r := c.board.FindRule(c.bar, c.offset, c.size); r != nil {
-			got = r.Name
-		}
-		if got != c.want {
-			t.Errorf("%s BAR %d + %#x, %d bytes: want rule %q, got %q", c.board.Name, c.bar,
-				c.offset, c.size, c.want, got)
-		}
+		t.Run(fmt.Sprint(c.board.Name, " ", c.bar, " ", c.offset), func(t *testing.T) {
+			got := ""
+			if r := c.board.FindRule(c.bar, c.offset, c.size); r != nil {
+				got = r.Name
+			}
+			if got != c.want {
+				t.Errorf("%s BAR %d + %#x, %d bytes: want rule %q, got %q", c.board.Name, c.bar,
+					c.offset, c.size, c.want, got)
+			}
+		})
 	}
 }
 

@@ -19,7 +19,7 @@ func aimed(o *Outbound, region int, offset, size, bus uint64) (list []registerSt
 // The registers end as tt-umd left them in a recording of region 1 of Wormhole
 // (offset 0x40000000, 1 GiB, to the same address), but for the bits that tt-kmd
 // sets beside the enabled one.
-func TestRegionIsAimedAsItsDriversDo(t *testing.T) {
+func TestRegionIsProgrammedAsByTheDrivers(t *testing.T) {
 	want := []registerStore{{0x1404, 0}, {0x1408, 0x40000000}, {0x140c, 0}, {0x1410, 0x7fffffff},
 		{0x1414, 0x40000000}, {0x1418, 0}, {0x1400, 0}, {0x1404, 0x88280000}}
 	if got := aimed(Wormhole.Outbound, 1, 0x4000_0000, 0x4000_0000, 0x4000_0000); !slices.Equal(got,

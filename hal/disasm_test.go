@@ -568,7 +568,7 @@ func (m *machine) checkTouches(what string, want ...touch) {
 	}
 }
 
-func TestTheWalkIsAllAssemblyThereIs(t *testing.T) {
+func TestWalkIsTheOnlyAssembly(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		delete(m.functions, "detectAVX") // touches no device; amd64 only
 		if len(m.functions) != 1 || m.functions["walk"] == nil {
@@ -583,7 +583,7 @@ func at(opcode gen.Opcode, width uint8, mode gen.Access, offset, amount uint64) 
 		Offset: uint32(offset), Amount: uint32(amount)}
 }
 
-func TestFenceIsTheFullBarrierOfDevices(t *testing.T) {
+func TestFenceIsAFullBarrier(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		fence := fbs.Command{Opcode: gen.OpcodeFence}
 		if _, done := m.run(fence, fence, fence); done != 3 || m.fences != 3 ||
@@ -711,10 +711,10 @@ func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 	}
 }
 
-// TestEveryAccessIsThatOfTheCommandThatNextNames holds lists of commands, of
+// TestEveryAccessBelongsToTheCommandInNext holds lists of commands, of
 // every kind but bulk, against what oracle.go does with them one by one: the
 // accesses, what each leaves, and which command a fault would be of.
-func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
+func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		random := rand.New(rand.NewPCG(1, 1))
 		ended := map[uint64]int{}

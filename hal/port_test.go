@@ -1,6 +1,7 @@
 package hal
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -105,7 +106,7 @@ func want(c fbs.Command, lead uint64) (touches []touch) {
 	return touches
 }
 
-func TestAPortsFirstFailureEndsTheCommand(t *testing.T) {
+func TestFirstFailureOfAPortEndsTheCommand(t *testing.T) {
 	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn,
 		gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {
@@ -144,7 +145,7 @@ func TestBlockPortServesBulkCopiesOnly(t *testing.T) {
 	}
 }
 
-func TestAPortLeavesTheRestToOthers(t *testing.T) {
+func TestPortLeavesOtherCommandsUnhandled(t *testing.T) {
 	p := newTape()
 	for _, opcode := range []gen.Opcode{gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeEnd} {
 		if w, code := on1(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK ||
@@ -154,8 +155,8 @@ func TestAPortLeavesTheRestToOthers(t *testing.T) {
 	}
 }
 
-// TestAChangeIsLoadedAndLeft: also what a Check of its value and mask would find to hold.
-func TestAChangeIsLoadedAndLeft(t *testing.T) {
+// TestModifyStopsAfterItsLoad: also what a Check of its value and mask would find to hold.
+func TestModifyStopsAfterItsLoad(t *testing.T) {
 	p, device := newTape(), make([]byte, 16)
 	change := fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 8, Mask: 0xff}
 	w, code := on1(p, 0, change, nil)
@@ -171,7 +172,7 @@ func TestAChangeIsLoadedAndLeft(t *testing.T) {
 	}
 }
 
-func TestNothingOnAPortAllocates(t *testing.T) {
+func TestExecuteOnPortDoesNotAllocate(t *testing.T) {
 	p := newTape()
 	p.touches = make([]touch, 0, 1<<20)
 	memory := make([]byte, 64)
@@ -195,23 +196,25 @@ func TestNothingOnAPortAllocates(t *testing.T) {
 	}
 }
 
-func TestAnAperturesCommandsGoToMemoryOrPort(t *testing.T) {
+func TestApertureCommandsGoToMemoryOrPort(t *testing.T) {
 	p := newTape()
 	device := make([]byte, 512)
 	for name, a := range map[string]Aperture{"port": NewAperture(p, 512, 7),
 		"memory": MappedAperture(device, 0, 512, 7)} {
-		if a.Size != 512 || a.Slot != 7 || (a.Port == nil) == (a.Base == 0) {
-			t.Errorf("%s: size %d, slot %d, base %#x", name, a.Size, a.Slot, a.Base)
-		}
-		data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
-		back := make([]byte, 8)
-		in, stored := a.Copy(gen.OpcodeCopyIn, 16, 4, gen.AccessExact, data), a.Store(20, 2, 0xffff)
-		out := a.Copy(gen.OpcodeCopyOut, 16, 4, gen.AccessExact, back)
-		got, loaded := a.Load(16, 8)
-		if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 ||
-			loadLittleEndian(back) != got {
-			t.Errorf("%s: %#x, % x", name, got, back)
-		}
+		t.Run(name, func(t *testing.T) {
+			if a.Size != 512 || a.Slot != 7 || (a.Port == nil) == (a.Base == 0) {
+				t.Errorf("%s: size %d, slot %d, base %#x", name, a.Size, a.Slot, a.Base)
+			}
+			data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+			back := make([]byte, 8)
+			in, stored := a.Copy(gen.OpcodeCopyIn, 16, 4, gen.AccessExact, data), a.Store(20, 2, 0xffff)
+			out := a.Copy(gen.OpcodeCopyOut, 16, 4, gen.AccessExact, back)
+			got, loaded := a.Load(16, 8)
+			if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 ||
+				loadLittleEndian(back) != got {
+				t.Errorf("%s: %#x, % x", name, got, back)
+			}
+		})
 	}
 	p.allowed = 0
 	a := NewAperture(p, 512, -1)
@@ -232,7 +235,7 @@ func TestMappedApertureStaysInsideTheMapping(t *testing.T) {
 
 // Configuration space of a real device is loaded from; all else is left to who
 // verified the image.
-func TestAPortWithoutACarrierTakesLoads(t *testing.T) {
+func TestConfigurationSpacePortAcceptsLoadsOnly(t *testing.T) {
 	p := newTape()
 	a := Aperture{Port: p, Size: 64, Slot: -1}
 	p.Store(4, 2, 6)
@@ -247,11 +250,13 @@ func TestAPortWithoutACarrierTakesLoads(t *testing.T) {
 		next int
 		why  uint64
 	}{{0, Loaded}, {1, Loaded}, {2, Unhandled}, {3, Unhandled}} {
-		w := Walk{Next: &list[i], StopReason: AllOnes}
-		if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] ||
-			w.StopReason != want.why || want.why == Loaded && w.Got != 6 {
-			t.Errorf("command %d: %v, %+v", i, code, w)
-		}
+		t.Run(fmt.Sprint(want.next, " ", want.why), func(t *testing.T) {
+			w := Walk{Next: &list[i], StopReason: AllOnes}
+			if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] ||
+				w.StopReason != want.why || want.why == Loaded && w.Got != 6 {
+				t.Errorf("command %d: %v, %+v", i, code, w)
+			}
+		})
 	}
 	if want := []touch{{4, 2, true}, {4, 2, false}, {4, 2, false}}; !slices.Equal(p.touches, want) {
 		t.Errorf("accesses %+v, want %+v", p.touches, want)

@@ -133,7 +133,7 @@ func (p *place) compare(t testing.TB, oracle *place, done, want int, what any) {
 	}
 }
 
-func TestWalksLeaveWhatPlainGoLeaves(t *testing.T) {
+func TestWalkMatchesPlainGo(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	p, oracle := newPlace(t, 512), newPlace(t, 512)
 	ended := map[uint64]int{}
@@ -157,7 +157,7 @@ func TestWalksLeaveWhatPlainGoLeaves(t *testing.T) {
 	}
 }
 
-func TestAWalkEndsAtStopAndGoesOnFromThere(t *testing.T) {
+func TestWalkStopsAtStopAndContinues(t *testing.T) {
 	p := newPlace(t, 64)
 	list := make([]fbs.Command, 9)
 	for i := range list {
@@ -247,7 +247,7 @@ func bulkCopies(t *testing.T, size, shift int) {
 	}
 }
 
-func TestNothingInAWalkAllocates(t *testing.T) {
+func TestWalkDoesNotAllocate(t *testing.T) {
 	p := newPlace(t, 512)
 	random := rand.New(rand.NewPCG(3, 3))
 	list := make([]fbs.Command, 201)
@@ -268,7 +268,7 @@ func TestNothingInAWalkAllocates(t *testing.T) {
 
 // A device that is gone, or a file that was cut short, answers with SIGBUS in
 // the middle of the assembly.
-func TestAFaultIsAPanicThatKnowsItsCommand(t *testing.T) {
+func TestFaultLeavesNextAtItsCommand(t *testing.T) {
 	page := unix.Getpagesize()
 	fd, err := unix.MemfdCreate("device", 0)
 	if err != nil {

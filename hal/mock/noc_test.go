@@ -107,9 +107,9 @@ func TestNoCKernelGathersL1(t *testing.T) {
 	}
 }
 
-// TestTilesMeetAtASemaphore while the host looks away: they take turns in one
+// TestTilesSynchronizeThroughASemaphore while the host looks away: they take turns in one
 // long Sleep, however often they wait for each other.
-func TestTilesMeetAtASemaphore(t *testing.T) {
+func TestTilesSynchronizeThroughASemaphore(t *testing.T) {
 	const semaphore, words, total, n = 0x18000, 0x20000, 0x19000, 48
 	for _, c := range allChips {
 		for noc, coordinates := range c.coordinates {
@@ -203,8 +203,8 @@ func (c *chip) commandOf(ctrl, length, targ, targAddress, ret, retAddress uint32
 	return append(list, niu+c.cmdCtrl, 1)
 }
 
-// TestRefusedRequestStopsTheCore at the store that starts it, with the reason.
-func TestRefusedRequestStopsTheCore(t *testing.T) {
+// TestRejectedRequestStopsTheCore at the store that starts it, with the reason.
+func TestRejectedRequestStopsTheCore(t *testing.T) {
 	for i := range allChips {
 		c := &allChips[i]
 		near, far, dram := c.coordinates[0][0], c.coordinates[0][1], c.dramAt[0]
@@ -320,8 +320,8 @@ func TestTilesReachHostMemory(t *testing.T) {
 	}
 }
 
-// TestMulticastExclusionIsRefused: Blackhole's alone, and 0 is none.
-func TestMulticastExclusionIsRefused(t *testing.T) {
+// TestMulticastExclusionIsRejected: Blackhole's alone, and 0 is none.
+func TestMulticastExclusionIsRejected(t *testing.T) {
 	r := newRig(t, &boards.Blackhole).at(chips.Tile{X: 1, Y: 2})
 	r.runProgram(poke, niu0+0x82c, 0, niu0+0x82c, 1)
 	if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused ||

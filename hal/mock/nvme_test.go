@@ -2,6 +2,7 @@ package mock
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -117,7 +118,7 @@ func (b *nvmeBench) wants(want nvmeStatus, queue uint32, c sqe) {
 	}
 }
 
-func TestNvmeSaysWhatItIs(t *testing.T) {
+func TestNvmeIdentity(t *testing.T) {
 	b := newNvmeBench(t)
 	expect(t, b.d, &b.regs, nvmeCAP, 8, 0x004018200f0107ff)
 	expect(t, b.d, &b.regs, nvmeCAP, 4, 0x0f0107ff)
@@ -142,7 +143,7 @@ func TestNvmeSaysWhatItIs(t *testing.T) {
 
 // Every way to name pages: one, two, a list, a list that goes on in another
 // page, each from an offset on.
-func TestNvmeWritesAndReadsWhatThePagesHold(t *testing.T) {
+func TestNvmeTransfersPagesOfPRPLists(t *testing.T) {
 	for _, blocks := range []uint32{1, 7, 8, 9, 16, 17, 64, 1024} {
 		for _, offset := range []uint32{0, 4, 512, 4092} {
 			b := newNvmeBench(t).queues()
@@ -187,7 +188,7 @@ func (b *nvmeBench) list(offset, size uint32) uint32 {
 	return uint32(b.bus) + list
 }
 
-func TestNvmeAnswersMistakesWithTheirStatus(t *testing.T) {
+func TestNvmeReturnsTheStatusOfEachError(t *testing.T) {
 	for _, m := range []struct {
 		name  string
 		want  nvmeStatus
@@ -241,17 +242,19 @@ func TestNvmeAnswersMistakesWithTheirStatus(t *testing.T) {
 			sqe{0: adminSetFeatures, 10: featureQueues}},
 		{"another feature", nvmeInvalidField, 0, sqe{0: adminSetFeatures, 10: 1}},
 	} {
-		b := newNvmeBench(t).queues()
-		if m.c[6] == 1 { // good memory
-			m.c[6] = uint32(b.bus + atData)
-		}
-		if _, got := b.run(m.queue, m.c); got != m.want {
-			t.Errorf("%s: status %#x, want %#x", m.name, got, m.want)
-		}
+		t.Run(m.name, func(t *testing.T) {
+			b := newNvmeBench(t).queues()
+			if m.c[6] == 1 { // good memory
+				m.c[6] = uint32(b.bus + atData)
+			}
+			if _, got := b.run(m.queue, m.c); got != m.want {
+				t.Errorf("%s: status %#x, want %#x", m.name, got, m.want)
+			}
+		})
 	}
 }
 
-func TestNvmeQueuesGoInOrder(t *testing.T) {
+func TestNvmeQueuesKeepTheirOrder(t *testing.T) {
 	b := newNvmeBench(t)
 	b.enable(ccUsable | ccEN)
 	if result, s := b.run(0, sqe{0: adminSetFeatures, 10: featureQueues}); s != nvmeOK ||
@@ -299,7 +302,7 @@ func TestNvmeWaitsForRoomInTheCompletionQueue(t *testing.T) {
 	}
 }
 
-func TestNvmeRefusesWhatTheSpecificationForbids(t *testing.T) {
+func TestNvmeRejectsWhatTheSpecificationForbids(t *testing.T) {
 	for _, m := range []struct {
 		offset, value uint64
 		reason        string
@@ -317,8 +320,10 @@ func TestNvmeRefusesWhatTheSpecificationForbids(t *testing.T) {
 		{nvmeDoorbell + 16, 1, "queue 2, which does not exist"},
 		{nvmeDoorbell + 8*nvmeQueues, 1, "queue 4, which does not exist"},
 	} {
-		b := newNvmeBench(t).queues()
-		refuse(t, b.d, &b.regs, m.offset, m.value, m.reason)
+		t.Run(m.reason, func(t *testing.T) {
+			b := newNvmeBench(t).queues()
+			refuse(t, b.d, &b.regs, m.offset, m.value, m.reason)
+		})
 	}
 	b := newNvmeBench(t)
 	if _, c := b.regs.Load(nvmeDoorbell, 4); c != hal.Refused {
@@ -331,7 +336,7 @@ func TestNvmeRefusesWhatTheSpecificationForbids(t *testing.T) {
 	refuse(t, b.d, &b.regs, nvmeCC, ccUsable|ccEN, "before CSTS.RDY is 0")
 }
 
-func TestNvmeFailsForGoodWhenItsQueuesAreOutOfReach(t *testing.T) {
+func TestNvmeFailsPermanentlyIfItsQueuesAreUnreachable(t *testing.T) {
 	for name, spoil := range map[string]func(b *nvmeBench){
 		"bus master off": func(b *nvmeBench) {
 			b.d.config.Store(Place{Bar: ConfigSpace, Address: 4}, 2, 2)
@@ -348,22 +353,26 @@ func TestNvmeFailsForGoodWhenItsQueuesAreOutOfReach(t *testing.T) {
 				3)
 		},
 	} {
-		b := newNvmeBench(t).queues()
-		spoil(b)
-		if got := b.status(); got != cstsCFS {
-			t.Errorf("%s: CSTS is %#x", name, got)
-		}
-		b.store(nvmeDoorbell, 4, 0) // of no effect
-		b.store(nvmeCC, 4, 0)
-		if got := b.status(); got != 0 {
-			t.Errorf("%s: CSTS is %#x after the reset", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			b := newNvmeBench(t).queues()
+			spoil(b)
+			if got := b.status(); got != cstsCFS {
+				t.Errorf("%s: CSTS is %#x", name, got)
+			}
+			b.store(nvmeDoorbell, 4, 0) // of no effect
+			b.store(nvmeCC, 4, 0)
+			if got := b.status(); got != 0 {
+				t.Errorf("%s: CSTS is %#x after the reset", name, got)
+			}
+		})
 	}
 	for name, cc := range map[string]uint64{"entries of other sizes": 0x450000 | ccEN,
 		"pages of 8 KiB": ccUsable | 1<<7 | ccEN, "another command set": ccUsable | 1<<4 | ccEN} {
-		if got := newNvmeBench(t).enable(cc); got != cstsCFS {
-			t.Errorf("%s: CSTS is %#x", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := newNvmeBench(t).enable(cc); got != cstsCFS {
+				t.Errorf("%s: CSTS is %#x", name, got)
+			}
+		})
 	}
 	for name, set := range map[string]struct {
 		aqa      uint64
@@ -374,14 +383,16 @@ func TestNvmeFailsForGoodWhenItsQueuesAreOutOfReach(t *testing.T) {
 		"submissions across two pages": {0x1_0001, atASQ + 64, atACQ},
 		"completions across two pages": {0x1_0001, atASQ, atACQ + 16},
 	} {
-		b := newNvmeBench(t)
-		b.store(nvmeAQA, 4, set.aqa)
-		b.store(nvmeASQ, 8, b.bus+set.asq)
-		b.store(nvmeACQ, 8, b.bus+set.acq)
-		b.store(nvmeCC, 4, ccUsable|ccEN)
-		if got := b.status(); got != cstsCFS {
-			t.Errorf("%s: CSTS is %#x", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			b := newNvmeBench(t)
+			b.store(nvmeAQA, 4, set.aqa)
+			b.store(nvmeASQ, 8, b.bus+set.asq)
+			b.store(nvmeACQ, 8, b.bus+set.acq)
+			b.store(nvmeCC, 4, ccUsable|ccEN)
+			if got := b.status(); got != cstsCFS {
+				t.Errorf("%s: CSTS is %#x", name, got)
+			}
+		})
 	}
 }
 
@@ -414,9 +425,11 @@ func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 		{memory.Bus + 0xffc, 8}, {memory.Bus - 0x3000 - 1, 1}, {memory.Bus - 0x3000 + size, 1},
 		{bar(t, m, 0).Bus, 4}, {bar(t, a, 0).Bus, 4}, {end, 1}, {end - 4, 8},
 	} {
-		if a.host.Bytes(c.bus, c.size) != nil {
-			t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
-		}
+		t.Run(fmt.Sprint(c.bus, " ", c.size), func(t *testing.T) {
+			if a.host.Bytes(c.bus, c.size) != nil {
+				t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
+			}
+		})
 	}
 	if a.host.Bytes(end-4, 4) == nil {
 		t.Error("the end of a small BAR is not reached")
@@ -470,9 +483,9 @@ func TestNvmeInterruptsForCompletions(t *testing.T) {
 	told("not masked", 1)
 }
 
-// TestNvmeTakesAllCommandSets, of which NVM is the only one: what Linux asks
+// TestNvmeAcceptsAllCommandSets, of which NVM is the only one: what Linux asks
 // where CAP.CSS has it.
-func TestNvmeTakesAllCommandSets(t *testing.T) {
+func TestNvmeAcceptsAllCommandSets(t *testing.T) {
 	b := newNvmeBench(t)
 	if got := b.enable(ccUsable | ccAllSets | ccEN); got != cstsRDY {
 		t.Fatalf("CSTS is %#x after enabling", got)

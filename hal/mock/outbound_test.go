@@ -7,9 +7,9 @@ import (
 	"lightmetal/hal"
 )
 
-// TestTilesReachWhatTheirTranslationShows of memory outside, and nothing of it
+// TestTilesReachMemoryThroughTheAddressTranslation of memory outside, and nothing of it
 // while no region does.
-func TestTilesReachWhatTheirTranslationShows(t *testing.T) {
+func TestTilesReachMemoryThroughTheAddressTranslation(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		d, o := New(b), b.Outbound
 		var asked uint64

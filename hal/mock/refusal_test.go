@@ -202,7 +202,7 @@ var refusals = []struct {
 		"no register to load at 0x84"},
 }
 
-func TestRefusals(t *testing.T) {
+func TestRejections(t *testing.T) {
 	for _, c := range refusals {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(c.board)
@@ -224,7 +224,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // A window of 4 GiB has limits of its own.
-func TestRefusalsOfLargeWindows(t *testing.T) {
+func TestRejectionsOfLargeWindows(t *testing.T) {
 	config := func(w0, w1, w2 uint64) []Access {
 		first := uint64(0x1fc00000 + 202*12)
 		return []Access{st(0, first, 4, w0), st(0, first+4, 4, w1), st(0, first+8, 4, w2)}
@@ -244,15 +244,17 @@ func TestRefusalsOfLargeWindows(t *testing.T) {
 		{"channel bits alone", append(config(0, 1|2<<6, 1), st(4, 0, 4, 0)),
 			"which sets reserved bits"},
 	} {
-		d := New(&boards.Blackhole)
-		if code := raw(d, c.accesses...); code != hal.Refused ||
-			!strings.Contains(d.Refusal(), c.reason) {
-			t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
-		}
+		t.Run(c.name, func(t *testing.T) {
+			d := New(&boards.Blackhole)
+			if code := raw(d, c.accesses...); code != hal.Refused ||
+				!strings.Contains(d.Refusal(), c.reason) {
+				t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
+			}
+		})
 	}
 }
 
-func TestRefusalsOfPoint(t *testing.T) {
+func TestRejectionsOfProgramWindow(t *testing.T) {
 	wormhole := New(&boards.Wormhole)
 	small := tlb(t, wormhole, 0, 1<<20, nil, 0)
 	fixed := bar(t, wormhole, 0)
@@ -275,19 +277,21 @@ func TestRefusalsOfPoint(t *testing.T) {
 			Multicast: true,
 			Ordering:  gen.OrderingDefault}, 0, "closed to images"},
 	} {
-		wormhole.refusal = ""
-		if code := wormhole.ProgramWindow(c.a, c.target, c.address); code != hal.Refused ||
-			!strings.Contains(wormhole.Refusal(), c.reason) {
-			t.Errorf("%s: %v, %s", c.name, code, wormhole.Refusal())
-		}
+		t.Run(c.name, func(t *testing.T) {
+			wormhole.refusal = ""
+			if code := wormhole.ProgramWindow(c.a, c.target, c.address); code != hal.Refused ||
+				!strings.Contains(wormhole.Refusal(), c.reason) {
+				t.Errorf("%s: %v, %s", c.name, code, wormhole.Refusal())
+			}
+		})
 	}
 	must(t, wormhole, wormhole.ProgramWindow(&small,
 		fbs.TileRange{X: 1, Y: 1, StaticVC: 1, Ordering: gen.OrderingPosted}, 0))
 }
 
-// TestPointRefusesWhatTheVerifierRefuses points windows of several sizes at and
+// TestProgramWindowRejectsWhatTheVerifierRejects points windows of several sizes at and
 // beside what is closed.
-func TestPointRefusesWhatTheVerifierRefuses(t *testing.T) {
+func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		closed := 0
 		for _, c := range b.Closed {
@@ -318,7 +322,7 @@ func TestPointRefusesWhatTheVerifierRefuses(t *testing.T) {
 	}
 }
 
-func TestRefusalsOfHostMemoryAndConfigurationSpace(t *testing.T) {
+func TestRejectionsOfHostMemoryAndConfigurationSpace(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		window fbs.Window
@@ -339,22 +343,24 @@ func TestRefusalsOfHostMemoryAndConfigurationSpace(t *testing.T) {
 		{"outside configuration space", fbs.Window{Kind: gen.WindowKindConfig, Size: 256}, 256, 4,
 			"outside the aperture"},
 	} {
-		d := New(&boards.Edu)
-		a := mapped(t, d, c.window)
-		if code := a.Store(uint32(c.offset), c.width, 0); code != hal.Refused ||
-			!strings.Contains(d.Refusal(), c.reason) {
-			t.Errorf("store %s: %v, %s", c.name, code, d.Refusal())
-		}
-		d = New(&boards.Edu)
-		a = mapped(t, d, c.window)
-		if _, code := a.Load(uint32(c.offset), c.width); code != hal.Refused ||
-			!strings.Contains(d.Refusal(), c.reason) {
-			t.Errorf("load %s: %v, %s", c.name, code, d.Refusal())
-		}
+		t.Run(c.name, func(t *testing.T) {
+			d := New(&boards.Edu)
+			a := mapped(t, d, c.window)
+			if code := a.Store(uint32(c.offset), c.width, 0); code != hal.Refused ||
+				!strings.Contains(d.Refusal(), c.reason) {
+				t.Errorf("store %s: %v, %s", c.name, code, d.Refusal())
+			}
+			d = New(&boards.Edu)
+			a = mapped(t, d, c.window)
+			if _, code := a.Load(uint32(c.offset), c.width); code != hal.Refused ||
+				!strings.Contains(d.Refusal(), c.reason) {
+				t.Errorf("load %s: %v, %s", c.name, code, d.Refusal())
+			}
+		})
 	}
 }
 
-func TestClosedDeviceRefusesAccesses(t *testing.T) {
+func TestClosedDeviceRejectsAccesses(t *testing.T) {
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)
 	d.Close()
@@ -363,7 +369,7 @@ func TestClosedDeviceRefusesAccesses(t *testing.T) {
 	}
 }
 
-func TestFirstRefusalIsKept(t *testing.T) {
+func TestFirstRejectionIsKept(t *testing.T) {
 	d := New(&boards.Edu)
 	raw(d, ld(0, 0, 1))
 	raw(d, ld(0, 0, 2))
@@ -373,7 +379,7 @@ func TestFirstRefusalIsKept(t *testing.T) {
 }
 
 // A refused store must not have happened.
-func TestRefusedStoreChangesNothing(t *testing.T) {
+func TestRejectedStoreChangesNothing(t *testing.T) {
 	d := New(&boards.Wormhole)
 	a := tlb(t, d, 0, 1<<20, tile(1, 1), 0xffb00000)
 	if c := a.Store(0x121b0, 4, 0xffffffff); c != hal.Refused {

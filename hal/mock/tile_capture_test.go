@@ -204,8 +204,8 @@ func mlp(in [][]byte) (output []byte) {
 
 func word(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
-// TestRecordingsGiveWhatTtsimGave: every load outside the polls, to the bit.
-func TestRecordingsGiveWhatTtsimGave(t *testing.T) {
+// TestRecordingsReplayAsOnTtsim: every load outside the polls, to the bit.
+func TestRecordingsReplayAsOnTtsim(t *testing.T) {
 	for _, c := range captures {
 		trace := mmiotrace(t, c.name)
 		output, err := feed(NewWith(c.board, NewTiles(c.board)), trace)
@@ -249,9 +249,9 @@ func randomBytes(r *rand.Rand, size int) []byte {
 	return b
 }
 
-// TestRecordedPollsEndAfterAsManyLoadsEveryTime: cores and clock are
+// TestRecordedPollsEndAfterTheSameNumberOfLoads: cores and clock are
 // deterministic.
-func TestRecordedPollsEndAfterAsManyLoadsEveryTime(t *testing.T) {
+func TestRecordedPollsEndAfterTheSameNumberOfLoads(t *testing.T) {
 	trace := mmiotrace(t, "wh.mlp.mmiotrace")
 	operations := 0
 	for range 3 {

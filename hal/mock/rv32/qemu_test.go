@@ -256,9 +256,9 @@ func qemu(t *testing.T) string {
 	return path
 }
 
-// TestRandomProgramsEndAsUnderQEMU compares every register but x0 and 4 KiB of
+// TestRandomProgramsMatchQEMU compares every register but x0 and 4 KiB of
 // data after each of the programs, and that every instruction was among them.
-func TestRandomProgramsEndAsUnderQEMU(t *testing.T) {
+func TestRandomProgramsMatchQEMU(t *testing.T) {
 	emulator, file := qemu(t), filepath.Join(t.TempDir(), "program")
 	g := &generator{seen: map[string]int{}}
 	for seed := range uint64(programs) {
