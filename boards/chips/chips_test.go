@@ -169,8 +169,8 @@ func TestTranslatedCoordinates(t *testing.T) {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.x, " ", c.y), func(t *testing.T) {
 			got, ok := c.board.Grid.NoC0(c.x, c.y)
 			if ok != c.ok || ok && got != c.want {
-				t.Errorf("%s (%d,%d): want %v %v, got %v %v", c.board.Name, c.x, c.y, c.want, c.ok, got,
-					ok)
+				t.Errorf("%s (%d,%d): want %v %v, got %v %v", c.board.Name, c.x, c.y,
+					c.want, c.ok, got, ok)
 			}
 		})
 	}

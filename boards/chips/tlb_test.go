@@ -93,7 +93,8 @@ func TestEncodeWindowMatchesRecordings(t *testing.T) {
 			l := c.board.TLB
 			got, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
 			if !ok || got != c.want {
-				t.Errorf("%s %+v %#x: want %#x, got %#x %v", c.board.Name, c.target, c.address, c.want,
+				t.Errorf("%s %+v %#x: want %#x, got %#x %v", c.board.Name, c.target, c.address,
+					c.want,
 					got, ok)
 			}
 		})

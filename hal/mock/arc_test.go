@@ -54,7 +54,8 @@ func TestARCAnswersADriver(t *testing.T) {
 			queue, entries := load(c.csm, control)+c.queueAt-arcCSM, load(c.csm, control+4)&0xff
 			table, data := load(c.registers, c.table)-arcCSM, load(c.registers, c.data)-arcCSM
 			if tag := load(c.csm, table+8); tag != 14 || load(c.csm, data) != c.idle {
-				t.Errorf("%s: the first tag is %#x, its value %d", c.board.Name, tag, load(c.csm, data))
+				t.Errorf("%s: the first tag is %#x, its value %d", c.board.Name, tag,
+					load(c.csm, data))
 			}
 			for i := range 3 * entries {
 				header, clock := c.power|1<<16, c.busy
@@ -136,7 +137,8 @@ func TestARCRegistersExistForDriversOnly(t *testing.T) {
 			for address, want := range c.noc {
 				w := tlb(t, d, 0, size, c.tile, address&^(size-1))
 				if got := load(t, d, &w, address&(size-1), 4); got != want {
-					t.Errorf("%s: %#x at %#x of tile %v, want %#x", c.board.Name, got, address, *c.tile,
+					t.Errorf("%s: %#x at %#x of tile %v, want %#x", c.board.Name, got, address,
+						*c.tile,
 						want)
 				}
 				d.windows[0].port = nil

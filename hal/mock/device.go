@@ -207,7 +207,8 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 	words, ok := l.EncodeWindow(g, t, address-inside)
 	d.at = access{op: point}
 	if !ok || inside+a.Size > g.Size {
-		return d.refuse("TLB window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size,
+		return d.refuse("TLB window %d of %d bytes cannot be pointed at %+v, address %#x", slot,
+			g.Size,
 			t, address)
 	}
 	if c := d.checkClosed(slot, t, address, a.Size); c != hal.OK {

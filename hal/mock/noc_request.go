@@ -55,8 +55,8 @@ func (n *niu) executeRequest(buffer uint64) error {
 	case kind&^ctrlSrcInclude == ctrlWrite|ctrlMulticast|ctrlPathReserve:
 		return q.executeMulticast()
 	}
-	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not implement: reads need an answer, "+
-		"multicasts must be writes that reserve their path", q.ctrl)
+	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not implement: "+
+		"reads need an answer, multicasts must be writes that reserve their path", q.ctrl)
 }
 
 // endpointAt decodes the address registers at an offset.

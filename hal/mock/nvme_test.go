@@ -417,7 +417,8 @@ func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 	memory := mapped(t, m, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x3000,
 		Size: 0x2000})
 	store(t, m, &memory, 8, 4, 0x12345678)
-	if got := a.host.Bytes(memory.Bus+8, 4); len(got) != 4 || loadLittleEndian(got, 4) != 0x12345678 {
+	got := a.host.Bytes(memory.Bus+8, 4)
+	if len(got) != 4 || loadLittleEndian(got, 4) != 0x12345678 {
 		t.Errorf("another device has %x there", got)
 	}
 	size := m.Identity().Bars[2]

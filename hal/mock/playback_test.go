@@ -242,7 +242,8 @@ func TestTranslateRejectsWhatTheDeviceRejects(t *testing.T) {
 		reason   string
 	}{
 		{"bad access", []Access{ld(0, 0, 4)},
-			"access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: TLB window 0 is not pointed"},
+			"access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: " +
+				"TLB window 0 is not pointed"},
 		{"tile", []Access{{Op: Load, Place: Place{Tile: true}, Width: 4}},
 			"access 1 of 1 is no load or store of a BAR"},
 		{"no operation", []Access{{Width: 4}}, "is no load or store"},
@@ -342,7 +343,8 @@ func TestRepeatedLoadsAreOptional(t *testing.T) {
 					code = d.store(access{op: Store, width: 4, offset: a.Place.Address}, a.Value)
 				}
 			}
-			if refused := code != hal.OK; refused != c.refuse || !refused && d.RemainingAccesses() != c.left {
+			rejected := code != hal.OK
+			if rejected != c.refuse || !rejected && d.RemainingAccesses() != c.left {
 				t.Errorf("%s: code %d, %d left", c.name, code, d.RemainingAccesses())
 			}
 		})

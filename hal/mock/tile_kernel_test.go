@@ -278,7 +278,8 @@ func TestMulticastKernelRunsOnFourTiles(t *testing.T) {
 			r.rectangle(p.first, p.last).reset(briscReleased)
 			for i, tile := range p.tiles {
 				r.at(tile).wait()
-				if got, want := r.read(y, 400), products(weights, inputs[i]); !bytes.Equal(got, want) {
+				got, want := r.read(y, 400), products(weights, inputs[i])
+				if !bytes.Equal(got, want) {
 					t.Errorf("%s %v:\n%x, want\n%x", p.board.Name, tile, got, want)
 				}
 			}

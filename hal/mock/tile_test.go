@@ -334,7 +334,9 @@ func TestHostAccessesATile(t *testing.T) {
 	}{{&boards.Wormhole, 1464 << 10}, {&boards.Blackhole, 1536 << 10}} {
 		t.Run(c.board.Name, func(t *testing.T) {
 			g := NewTiles(c.board)
-			at := func(address uint64) Place { return Place{Tile: true, X: 2, Y: 3, Address: address} }
+			at := func(address uint64) Place {
+				return Place{Tile: true, X: 2, Y: 3, Address: address}
+			}
 			for _, width := range []uint8{1, 2, 4, 8} {
 				last := at(c.l1End - uint64(width))
 				value := uint64(0x8877665544332211) >> (64 - 8*width)

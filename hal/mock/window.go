@@ -65,7 +65,8 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	}
 	target, address, ok := chips.Decode(l, g, w.words)
 	if !ok {
-		return w, d.refuse("TLB window %d has the configuration %#x, which sets reserved bits", slot,
+		return w, d.refuse("TLB window %d has the configuration %#x, which sets reserved bits",
+			slot,
 			w.words)
 	}
 	w.target, w.address = target, address
@@ -82,14 +83,14 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 	w, grid := &d.windows[slot], chips.Of(d.board).Grid
 	switch {
 	case t.NoC != 0:
-		return d.refuse("TLB window %d uses NoC %d, which the simulator does not implement for TLB windows",
+		return d.refuse("TLB window %d uses NoC %d, which the simulator does not implement",
 			slot, t.NoC)
 	case t.StaticVC != 0 && d.board.TLB.Fields[boards.UseStaticVC] != 0:
 		return d.refuse("TLB window %d has a static virtual channel, which the simulator does "+
 			"not implement on this board", slot)
 	case t.Multicast && g.Size == 4<<30:
-		return d.refuse("TLB window %d of 4 GiB is a multicast, which the simulator does not implement",
-			slot)
+		return d.refuse("TLB window %d of 4 GiB is a multicast, which the simulator does not "+
+			"implement", slot)
 	}
 	var ok bool
 	if w.last, ok = grid.NoC0(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {

@@ -275,12 +275,14 @@ func TestStores(t *testing.T) {
 		{"sw", 0, 0xa1b2c3d4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core, m := run(t, 1, 0x1010, 0xa1b2c3d4, encode(c.name, 0, 2, 3, c.imm), 0, 0, 0x22222222,
+			core, m := run(t, 1, 0x1010, 0xa1b2c3d4, encode(c.name, 0, 2, 3, c.imm), 0, 0,
+				0x22222222,
 				0x11111111, 0x22222222)
 			got, _ := m.Load(0x1010, 4)
 			before, _ := m.Load(0x100c, 4)
 			after, _ := m.Load(0x1014, 4)
-			if core.Stop.Reason != Running || got != c.want || before != 0x22222222 || after != before {
+			if core.Stop.Reason != Running || got != c.want || before != 0x22222222 ||
+				after != before {
 				t.Errorf("%s %d: %#x, want %#x (%v)", c.name, c.imm, got, c.want, core.Stop)
 			}
 		})
