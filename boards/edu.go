@@ -1,6 +1,6 @@
 package boards
 
-// Edu is QEMU's teaching device (hw/misc/edu.c, docs/specs/edu.rst of QEMU 7.2).
+// Edu describes QEMU's teaching device (hw/misc/edu.c, docs/specs/edu.rst of QEMU 7.2).
 var Edu = Board{
 	Name:   "edu",
 	Vendor: 0x1234, Device: 0x11e8,

@@ -1,9 +1,8 @@
 package boards
 
-// Nvme is QEMU's NVMe controller without a controller memory buffer
-// (hw/nvme/ctrl.c of QEMU 7.2). Registers and their order as in NVM Express
-// 1.4, section 3.1, whose subsection stands behind each: they are accessed in
-// their own width or by aligned halves.
+// Nvme describes QEMU's NVMe controller without a controller memory buffer (hw/nvme/ctrl.c of
+// QEMU 7.2). Names and order of the registers are those of NVM Express 1.4, section 3.1; each
+// line names the subsection. A register is accessed in its own width or by aligned halves.
 var Nvme = Board{
 	Name:   "nvme",
 	Vendor: 0x1b36, Device: 0x0010,

@@ -235,7 +235,7 @@ func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
 			mask |= 1 << c.Bit
 			if c.PCRegister != 0 && (b.Grid.Register(Tensix, c.PCRegister) == nil ||
 				b.Grid.Register(Tensix, c.OverrideRegister) == nil) {
-				t.Errorf("%s %s: start address register is none", b.Name, c.Name)
+				t.Errorf("%s %s: start address is not in a register", b.Name, c.Name)
 			}
 		}
 		if mask != r.Mask || r.Mask&r.Ignored != 0 || r.Initial&^r.Mask != 0 || len(r.Cores) != 5 {

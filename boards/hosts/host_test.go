@@ -26,7 +26,7 @@ func TestHostIsFoundByNameAndByHardwareIDs(t *testing.T) {
 			}
 		}
 		if len(h.Compatible)+len(h.RootPorts) == 0 || h.Title == "" {
-			t.Errorf("%s: nothing tells it", h.Name)
+			t.Errorf("%s: no way to identify it", h.Name)
 		}
 	}
 	if ByName("") != nil || ByName("rpi3") != nil || ByCompatible(nil) != nil ||

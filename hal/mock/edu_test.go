@@ -11,7 +11,7 @@ import (
 	"lightmetal/hal"
 )
 
-// What QEMU 7.2 answered: testdata/captures/edu.qemutrace and runs beside it.
+// Values that QEMU 7.2 returned: testdata/captures/edu.qemutrace and similar runs.
 func TestEduIdentifiesItselfAndInverts(t *testing.T) {
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)

@@ -91,14 +91,14 @@ func TestListingsMoveRecordedAndNewData(t *testing.T) {
 			input := g.r.Input(view.TensorByName(tensors[0]))
 			if got := g.output(tensors[1]); !bytes.Equal(got, input) ||
 				!bytes.Equal(got, view.TensorData(&view.Tensors[view.TensorByName(tensors[1])])) {
-				t.Errorf("%s: main gives other data than it takes", name)
+				t.Errorf("%s: main returns other data than its input", name)
 			}
 			for i := range input {
 				input[i] = byte(i * 13)
 			}
 			g.runs("transfer")
 			if !bytes.Equal(g.output(tensors[1]), input) {
-				t.Errorf("%s: transfer gives other data than it takes", name)
+				t.Errorf("%s: transfer returns other data than its input", name)
 			}
 			if g.nvme != nil && !bytes.Equal(g.nvme.Disk()[:len(input)], input) {
 				t.Errorf("%s: the disk holds other data", name)
@@ -142,7 +142,7 @@ func TestNvmeFramesRepeatWithoutLimit(t *testing.T) {
 			input[frame] = byte(frame + 1)
 			g.runs("frame")
 			if !bytes.Equal(g.output("result"), input) {
-				t.Fatalf("%s: frame %d gives other data than it takes", name, frame)
+				t.Fatalf("%s: frame %d returns other data than its input", name, frame)
 			}
 		}
 		if n := testing.AllocsPerRun(20, func() { g.runs("frame") }); n != 0 {
@@ -172,7 +172,7 @@ func TestPeerToPeerListingDiffersInItsWindowsOnly(t *testing.T) {
 		return rest
 	}
 	if program("nvme.lms") != program("nvme-p2p.lms") {
-		t.Error("nvme.lms and nvme-p2p.lms differ behind their windows")
+		t.Error("nvme.lms and nvme-p2p.lms differ after their windows")
 	}
 }
 
@@ -214,7 +214,7 @@ func nvmeListing(t *testing.T) string {
 	return strings.ReplaceAll(string(text), " within 2s", " within 1ms")
 }
 
-// Each mistake in the listing ends with a code of its own.
+// Each mistake in the listing ends with a different code.
 func TestNvmeMistakesEndWithDifferentCodes(t *testing.T) {
 	text := nvmeListing(t)
 	for _, m := range []struct {

@@ -31,7 +31,7 @@ func bar(t *testing.T, d *Device, n uint8) hal.Aperture {
 		Size: d.bars[n]})
 }
 
-// tlb maps a movable window, and points it if target is not nil.
+// tlb maps a TLB window, and points it if target is not nil.
 func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.TileRange,
 	address uint64) hal.Aperture {
 	t.Helper()

@@ -256,7 +256,7 @@ func TestRejectedRequestStopsTheCore(t *testing.T) {
 	}
 }
 
-// TestTilesReachHostMemory behind the PCIe tile, in the windows of the image
+// TestTilesReachHostMemory through the PCIe tile, in the windows of the image
 // and nowhere else, and while the device masters the bus.
 func TestTilesReachHostMemory(t *testing.T) {
 	pcie := map[*boards.Board]uint32{&boards.Wormhole: at(0, 3), &boards.Blackhole: at(19, 24)}
@@ -320,7 +320,7 @@ func TestTilesReachHostMemory(t *testing.T) {
 	}
 }
 
-// TestMulticastExclusionIsRejected: Blackhole's alone, and 0 is none.
+// TestMulticastExclusionIsRejected: only Blackhole has it, and 0 excludes nothing.
 func TestMulticastExclusionIsRejected(t *testing.T) {
 	r := newRig(t, &boards.Blackhole).at(chips.Tile{X: 1, Y: 2})
 	r.runProgram(poke, niu0+0x82c, 0, niu0+0x82c, 1)

@@ -50,7 +50,7 @@ func (b *nvmeBench) store(offset uint64, width uint8, value uint64) {
 	store(b.T, b.d, &b.regs, offset, width, value)
 }
 
-// enable brings the controller to CSTS.RDY or CFS, and gives CSTS.
+// enable enables the controller, waits for CSTS.RDY or CFS, and returns CSTS.
 func (b *nvmeBench) enable(cc uint64) uint64 {
 	b.Helper()
 	b.tails = [nvmeQueues]uint32{}
@@ -85,7 +85,7 @@ func (b *nvmeBench) queues() *nvmeBench {
 // sqe is a command by its dwords. Bus addresses here have 32 bits.
 type sqe [16]uint32
 
-// run submits a command, takes its completion and gives dword 0 and status.
+// run submits a command, consumes its completion and returns dword 0 and the status.
 func (b *nvmeBench) run(queue uint32, c sqe) (result uint32, s nvmeStatus) {
 	b.Helper()
 	sq, cq := uint32(atASQ), uint32(atACQ)
@@ -168,7 +168,7 @@ func TestNvmeTransfersPagesOfPRPLists(t *testing.T) {
 	}
 }
 
-// list gives PRP2 for a transfer at atData + offset. A list begins at the end
+// list returns PRP2 for a transfer at atData + offset. A list begins at the end
 // of its page, so that it has to go on.
 func (b *nvmeBench) list(offset, size uint32) uint32 {
 	page := uint32(b.bus) + atData + pageSize
@@ -280,7 +280,7 @@ func refuse(t *testing.T, d *Device, a *hal.Aperture, offset, value uint64, reas
 	}
 }
 
-// Completions that nobody takes keep the next ones back.
+// Completions that are not consumed delay the next ones.
 func TestNvmeWaitsForRoomInTheCompletionQueue(t *testing.T) {
 	b := newNvmeBench(t).queues()
 	for slot := range uint32(benchEntries - 1) {

@@ -97,7 +97,7 @@ func TestTranslationsOfOneProgramOnTwoBoardsAgree(t *testing.T) {
 	}
 }
 
-// replay makes the accesses again, as a client with windows of its own.
+// replay repeats the accesses through other TLB windows.
 func replay(t *testing.T, d *Device, accesses []Access, slot uint16, size uint64) {
 	t.Helper()
 	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
@@ -330,7 +330,7 @@ func TestRepeatedLoadsAreOptional(t *testing.T) {
 			[]Access{r(8, 1), r(12, 5), w}, 0, false},
 		{"the last", []Access{r(8, 1), r(8, 1)}, []Access{r(8, 1)}, 0, false},
 		{"another value", []Access{r(8, 1), r(8, 2), w}, []Access{r(8, 1), w}, 0, true},
-		{"behind a store", []Access{r(8, 1), w, r(8, 1), w}, []Access{r(8, 1), w, w}, 0, true},
+		{"after a store", []Access{r(8, 1), w, r(8, 1), w}, []Access{r(8, 1), w, w}, 0, true},
 		{"none", []Access{r(8, 1), r(8, 1)}, nil, 2, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -165,7 +165,7 @@ var refusals = []struct {
 		"window 0 may show 0x0 to 0xffffffffffffffff of the PCIe tile, which is closed to images"},
 	{"store to the PCIe tile", &boards.Wormhole, []Access{wh(3<<22 | 0x8000), st(0, 0, 4, 0)},
 		"of the PCIe tile, which is closed to images"},
-	{"SCRATCH 6, beside SCRATCH 5", &boards.Wormhole,
+	{"SCRATCH 6, next to SCRATCH 5", &boards.Wormhole,
 		[]Access{wh(10<<22 | 0x8800), ld(0, 0x30074, 4), st(0, 0x30078, 4, 0)},
 		"of the PCIe sideband, which is closed to images"},
 	{"the ARC's windows", &boards.Wormhole, []Access{wh(10<<22 | 0x8a00), st(0, 0, 4, 0)},
@@ -223,7 +223,7 @@ func TestRejections(t *testing.T) {
 	}
 }
 
-// A window of 4 GiB has limits of its own.
+// A window of 4 GiB has different limits.
 func TestRejectionsOfLargeWindows(t *testing.T) {
 	config := func(w0, w1, w2 uint64) []Access {
 		first := uint64(0x1fc00000 + 202*12)
@@ -290,7 +290,7 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 }
 
 // TestProgramWindowRejectsWhatTheVerifierRejects points windows of several sizes at and
-// beside what is closed.
+// next to closed ranges.
 func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		closed := 0

@@ -15,7 +15,7 @@ import (
 )
 
 // The kernels in testdata/kernels, run as a host without a driver would: through
-// a movable window.
+// a TLB window.
 
 const (
 	flagAddress = 0x10000
@@ -26,7 +26,7 @@ const (
 	briscReleased = 0x47000
 )
 
-// kernel gives the program in an ELF file, which is linked at 0.
+// kernel returns the program in an ELF file, which is linked at 0.
 func kernel(t testing.TB, name string) []byte {
 	return lmbtest.Kernel(t, "../../testdata/kernels/"+name+".elf")
 }
@@ -63,7 +63,7 @@ func (r *rig) rectangle(first, last chips.Tile) *rig {
 	return r
 }
 
-// reach points the window at an address and gives the offset of it.
+// reach points the window at an address and returns its offset.
 func (r *rig) reach(address uint64) uint64 {
 	r.Helper()
 	inside := address % (1 << 21)
@@ -134,7 +134,7 @@ func (r *rig) run(args ...uint32) {
 	r.reset(allHeld)
 }
 
-// places gives a Tensix tile in the middle of each board, and its last.
+// places returns a Tensix tile in the middle of each board, and its last.
 var places = []struct {
 	board *boards.Board
 	tile  chips.Tile

@@ -221,12 +221,12 @@ func TestCoreRunsOnlyOutOfResetAndWhileTheClockAdvances(t *testing.T) {
 		}
 	}
 	step("in reset", allHeld, 1000, 0)
-	step("released, clock stands", briscReleased, 0, 0)
+	step("released, clock stopped", briscReleased, 0, 0)
 	step("three instructions", briscReleased, 39, 1) // 1 ns short of the jump
 	step("its jump, and three more but 1 ns", briscReleased, 40, 2)
 	step("a loop takes 40 ns", briscReleased, 400, 12)
 	step("in reset again", allHeld, 1000, 12)
-	step("started anew: two instructions, 9 ns were left over", briscReleased, 20, 12)
+	step("restarted: two instructions, 9 ns were left over", briscReleased, 20, 12)
 	step("the third", briscReleased, 1, 13)
 }
 

@@ -247,7 +247,8 @@ func TestNoTargetLinksTheHostsPart(t *testing.T) {
 	for _, program := range []string{"lmrun", "lminit"} {
 		linksNoneOf(t, program, "", of)
 	}
-	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).step", "boards.Target.Pack",
+	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).executeCommand",
+		"boards.TileRange.Pack",
 		"runtime.(*Replay).Window", "tools/files.Create"} {
 		if !of["lightmetal/"+name] {
 			t.Errorf("%s is not where it is looked for", name)

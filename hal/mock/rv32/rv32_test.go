@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEncodings holds the assembler of these tests against GNU as 2.40: rd x1,
+// TestEncodings compares the assembler of these tests with GNU as 2.40: rd x1,
 // rs1 x2, rs2 x31, immediates -1365 (shifts 19), branch offset -2732.
 func TestEncodings(t *testing.T) {
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestEncodings(t *testing.T) {
 				imm = -1365
 			}
 			if got := encode(c.name, 1, 2, 31, imm); got != c.want {
-				t.Errorf("%s: %#08x, as gives %#08x", c.name, got, c.want)
+				t.Errorf("%s: %#08x, GNU as: %#08x", c.name, got, c.want)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestEncodings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c[0] != c[1] {
-				t.Errorf("%s: %#08x, as gives %#08x", name, c[0], c[1])
+				t.Errorf("%s: %#08x, GNU as: %#08x", name, c[0], c[1])
 			}
 		})
 	}
