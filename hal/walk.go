@@ -99,3 +99,21 @@ const (
 	fixed     = gen.AccessFixed
 	bulk      = gen.AccessBulk
 )
+
+// The assembly relies on this layout. A constant expression below is negative, and does
+// not compile, if a field has another offset or size.
+const (
+	// The opcode and width are compared as one word.
+	_ = -unsafe.Offsetof(command{}.Opcode)
+	_ = -(unsafe.Offsetof(command{}.Width) - 1)
+
+	_ = -(unsafe.Sizeof(command{}.Opcode) - 1)
+	_ = -(unsafe.Sizeof(command{}.Width) - 1)
+	_ = -(unsafe.Sizeof(command{}.Mode) - 1)
+	_ = -(unsafe.Sizeof(command{}.Window) - 2)
+	_ = -(unsafe.Sizeof(command{}.Index) - 2)
+	_ = -(unsafe.Sizeof(command{}.Offset) - 4)
+	_ = -(unsafe.Sizeof(command{}.Amount) - 4)
+	_ = -(unsafe.Sizeof(command{}.Value) - 8)
+	_ = -(unsafe.Sizeof(command{}.Mask) - 8)
+)

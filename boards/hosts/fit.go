@@ -63,9 +63,9 @@ var prefetchable = map[string][]int{"wormhole": {0, 4}, "blackhole": {0, 4}, "iv
 const guessedPrefetchable = 64 << 20
 
 // candidates returns lists of BARs that a device may have, the most likely first. For a known
-// board it is one list: the kernel places all BARs of the board, whether the image uses them or not. For an
-// unknown device only the sizes that the image needs are known, and not which BARs are
-// prefetchable: any list that fits is accepted.
+// board it is one list: the kernel places all BARs of the board, whether the image uses them or
+// not. For an unknown device only the sizes that the image needs are known, and not which BARs
+// are prefetchable: any list that fits is accepted.
 func candidates(board *boards.Board, least [6]uint64) (lists [][]BAR) {
 	if board != nil {
 		for i, size := range board.Bars {
