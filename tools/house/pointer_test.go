@@ -14,7 +14,7 @@ import (
 // arguments, with the reason why the memory stays where it is.
 var addressNumbers = map[string]string{
 	"fbs/flat.go Root":  "looks at the alignment, and keeps no number",
-	"hal/walk.go Index": "subtracts two addresses, and keeps no number",
+	"hal/walk.go NextIndex": "subtracts two addresses, and keeps no number",
 	"hal/walk.go AddressOf": "for tables of a Walk; the caller keeps the memory, never a " +
 		"stack's",
 	"tools/files/output.go address": "of names in memory that hal.Mmap mapped, which stays",
