@@ -13,7 +13,7 @@ import (
 // addressNumbers are the functions that may make a pointer a number outside a system call's
 // arguments, with the reason why the memory stays where it is.
 var addressNumbers = map[string]string{
-	"fbs/flat.go Root":  "looks at the alignment, and keeps no number",
+	"fbs/flat.go Root":      "looks at the alignment, and keeps no number",
 	"hal/walk.go NextIndex": "subtracts two addresses, and keeps no number",
 	"hal/walk.go AddressOf": "for tables of a Walk; the caller keeps the memory, never a " +
 		"stack's",
