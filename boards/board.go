@@ -1,89 +1,78 @@
-// Package boards describes devices as data: PCI ids, BARs, which accesses they
-// accept, and how their windows are configured. Every constant names its
-// source. There is one file a board, all with the same order of things;
-// README.md says how to add one.
+// Package boards describes kinds of PCIe devices as data: PCI ids, BARs, which accesses
+// they accept, and how their TLB windows are programmed. Every constant names its
+// source. Each board has one file, and all files have the same order. README.md explains
+// how to add a board.
 package boards
 
 // Board is one kind of PCIe device.
 type Board struct {
-	Name           string    // as it stands in images and after "mock:"
-	Title          string    // for people
+	Name           string    // in images and after "mock:"
 	Vendor, Device uint16    // PCI ids
-	Bars           [6]uint64 // usual size in bytes of each BAR an image may use, 0: none
+	Bars           [6]uint64 // usual bytes of each BAR that images may use, 0: none
 
-	// Rules says which accesses a BAR accepts. The first rule that covers an
-	// access decides; what none covers is refused.
+	// Rules lists the accesses that a BAR accepts. The first rule that covers an access
+	// applies; an access that no rule covers is rejected.
 	Rules []Rule
 
-	// Status lists registers that change by themselves. An importer makes a
-	// bounded poll of every read of one.
-	Status []Status
-
-	// TLB describes movable windows; nil where the device has none.
+	// TLB describes the TLB windows; nil if the device has none.
 	TLB *TLB
 
-	// Reset holds the cores of a tile in reset; zero where the device has no
-	// tiles.
+	// Reset is the register that keeps a tile's cores in reset; zero if the device has
+	// no tiles.
 	Reset Reset
 
-	// Closed lists what no window may show of tiles.
+	// Closed lists the ranges of tile addresses that no window may show.
 	Closed []Closed
 
-	// Outbound is how tiles reach host memory; nil where there are none.
+	// Outbound is the address translation through which tiles reach host memory; nil if
+	// there is none.
 	Outbound *Outbound
 }
 
-// Rule covers the bytes First..Last of a BAR.
+// Rule describes which accesses the bytes First to Last of a BAR accept.
 type Rule struct {
 	Bar         uint8
 	First, Last uint64
-	Widths      uint8 // accepted access widths in bytes, ORed: 1|2|4|8; always naturally aligned
-	Memory      bool  // plain memory: bulk copies may widen accesses, stores have no side effects
-	LoadOnly    bool  // an image may load and not store
+	Widths      uint8 // accepted widths in bytes, ORed: 1|2|4|8; accesses must be aligned
+	Memory      bool  // no side effects: bulk copies may use other widths
+	LoadOnly    bool  // images may load but not store
 	Name        string
 }
 
-// Status is a register whose value changes without a store.
-type Status struct {
-	Bar    uint8
-	Offset uint64
-	Mask   uint64 // the bits to poll; the rest may be anything
-	Name   string
-}
-
-// Reset is a register of a tile: a core runs while its bit is clear.
+// Reset is a register that every tile with cores has: a core runs while its bit is 0.
 type Reset struct {
 	Address uint64
-	Mask    uint32 // the cores' bits; setting others stops parts a replay has no use for
+	Mask    uint32 // the cores' bits; other bits stop parts that a replay does not use
 }
 
-// TLB is the layout of a device's movable windows and of the registers that
-// aim them, 8 bytes a window or 3 x 4, little endian.
+// TLB is the layout of a device's TLB windows and of the registers that program them.
+// Each window has one register of 8 bytes or three of 4 bytes, little endian.
 type TLB struct {
 	Groups []Group
 	Fields FieldWidths
 
 	ConfigBar    uint8
-	ConfigOffset uint64 // of the first window's registers in ConfigBar
-	ConfigStride uint64 // bytes of one window's registers; the next's follow
-	ConfigWidth  uint8  // bytes of one store to them, lowest address first: 4 or 8
+	ConfigOffset uint64 // of the first window's registers, in ConfigBar
+	ConfigStride uint64 // bytes from one window's registers to the next window's
+	ConfigWidth  uint8  // bytes of one register: 4 or 8
 }
 
-// Group is a run of windows of one size.
+// Group is a range of consecutive TLB windows of one size.
 type Group struct {
 	Bar         uint8
 	First       int // index of the first window
 	Count       int
-	Offset      uint64 // of the first window in the BAR
+	Offset      uint64 // of the first window, in the BAR
 	Size        uint64 // bytes of each window, a power of two
-	AddressBits uint8  // the lowest of a configuration: address / Size
-	KernelOwned int    // this many at the end belong to the kernel driver
+	AddressBits uint8  // width of the lowest field of a configuration, which is address / Size
+	KernelOwned int    // number of windows at the end that the kernel driver uses
 }
 
-// Fields is how many bits each part of a configuration has, from the address
-// upwards; 0: the device does not have it.
+// FieldWidths lists the number of bits of each field of a configuration, from the one
+// above the address upwards. A width of 0 means that the device has no such field.
 type FieldWidths [11]uint8
 
+// Indices of FieldWidths.
 const (
 	XEnd = iota
 	YEnd
@@ -92,13 +81,13 @@ const (
 	NoC
 	Multicast
 	Ordering    // 0 default, 1 strict, 2 posted
-	Linked      // never set
-	UseStaticVC // where StaticVC is a number: on
-	Unused      // never set
-	StaticVC    // one bit: on; else the channel number
+	Linked      // always 0
+	UseStaticVC // 1 selects the channel in StaticVC, if that is a number
+	Unused      // always 0
+	StaticVC    // if it has one bit: use the channel; otherwise the channel's number
 )
 
-// ByID finds the board of a PCI device, nil if there is none.
+// FindByID returns the board of a PCI device, nil if it is unknown.
 func FindByID(vendor, device uint16) *Board {
 	for _, b := range All {
 		if b.Vendor == vendor && b.Device == device {
@@ -108,8 +97,8 @@ func FindByID(vendor, device uint16) *Board {
 	return nil
 }
 
-// Rule gives the rule that covers a whole access of size bytes, nil if the
-// access is refused.
+// FindRule returns the rule that covers an access of size bytes completely, nil if the
+// board rejects the access.
 func (b *Board) FindRule(bar uint8, offset, size uint64) *Rule {
 	for i := range b.Rules {
 		r := &b.Rules[i]

@@ -1,12 +1,10 @@
 package boards
 
-// Nvme is QEMU's NVMe controller without a controller memory buffer
-// (hw/nvme/ctrl.c of QEMU 7.2). Registers and their order as in NVM Express
-// 1.4, section 3.1, whose subsection stands behind each: they are accessed in
-// their own width or by aligned halves.
+// Nvme describes QEMU's NVMe controller without a controller memory buffer (hw/nvme/ctrl.c of
+// QEMU 7.2). Names and order of the registers are those of NVM Express 1.4, section 3.1; each
+// line names the subsection. A register is accessed in its own width or by aligned halves.
 var Nvme = Board{
 	Name:   "nvme",
-	Title:  "QEMU nvme",
 	Vendor: 0x1b36, Device: 0x0010,
 	Bars: [6]uint64{0: 16 << 10},
 	Rules: []Rule{
@@ -23,9 +21,5 @@ var Nvme = Board{
 		{Bar: 0, First: 0x38, Last: 0xfff, Widths: 4 | 8, Name: "optional registers"},
 		// Doorbells are 32 bits wide and 4 bytes apart (CAP.DSTRD is 0).
 		{Bar: 0, First: 0x1000, Last: 0x3fff, Widths: 4, Name: "doorbells"},
-	},
-	Status: []Status{
-		// RDY, CFS and SHST.
-		{Bar: 0, Offset: 0x1c, Mask: 0xf, Name: "CSTS"},
 	},
 }

@@ -10,7 +10,7 @@ type registerStore struct {
 	value    uint32
 }
 
-func aimed(o *Outbound, region int, offset, size, bus uint64) (list []registerStore) {
+func stores(o *Outbound, region int, offset, size, bus uint64) (list []registerStore) {
 	o.ProgramRegion(region, offset, size, bus,
 		func(register uint64, value uint32) { list = append(list, registerStore{register, value}) })
 	return list
@@ -18,24 +18,25 @@ func aimed(o *Outbound, region int, offset, size, bus uint64) (list []registerSt
 
 // The registers end as tt-umd left them in a recording of region 1 of Wormhole
 // (offset 0x40000000, 1 GiB, to the same address), but for the bits that tt-kmd
-// sets beside the enabled one.
-func TestRegionIsAimedAsItsDriversDo(t *testing.T) {
+// sets in addition to the enabled one.
+func TestRegionIsProgrammedAsByTheDrivers(t *testing.T) {
 	want := []registerStore{{0x1404, 0}, {0x1408, 0x40000000}, {0x140c, 0}, {0x1410, 0x7fffffff},
 		{0x1414, 0x40000000}, {0x1418, 0}, {0x1400, 0}, {0x1404, 0x88280000}}
-	if got := aimed(Wormhole.Outbound, 1, 0x4000_0000, 0x4000_0000, 0x4000_0000); !slices.Equal(got,
-		want) {
+	got := stores(Wormhole.Outbound, 1, 0x4000_0000, 0x4000_0000, 0x4000_0000)
+	if !slices.Equal(got, want) {
 		t.Errorf("Wormhole: %#x, want %#x", got, want)
 	}
 	want = []registerStore{{0x2e04, 0}, {0x2e08, 0x1000}, {0x2e0c, 0x2}, {0x2e10, 0x1fff},
 		{0x2e14, 0x89abc000}, {0x2e18, 0x567}, {0x2e20, 0x2}, {0x2e00, 0x2000},
 		{0x2e04, 0x80000000}}
-	if got := aimed(Blackhole.Outbound, 15, 0x2_0000_1000, 0x1000,
-		0x567_89ab_c000); !slices.Equal(got, want) {
+	got = stores(Blackhole.Outbound, 15, 0x2_0000_1000, 0x1000, 0x567_89ab_c000)
+	if !slices.Equal(got, want) {
 		t.Errorf("Blackhole: %#x, want %#x", got, want)
 	}
 	for _, b := range []*Board{&Wormhole, &Blackhole} {
 		o := b.Outbound
-		if got := aimed(o, 2, 1, 0, 3); !slices.Equal(got, []registerStore{{o.Offset + 0x404, 0}}) {
+		disable := []registerStore{{o.Offset + 0x404, 0}}
+		if got := stores(o, 2, 1, 0, 3); !slices.Equal(got, disable) {
 			t.Errorf("%s, disabled: %#x", b.Name, got)
 		}
 		last := o.Offset + uint64(o.Regions)*o.Stride - 4

@@ -1,10 +1,12 @@
 package boards
 
+// This file declares which tiles a TLB window shows.
+
 import "lightmetal/fbs/gen"
 
-// Target is where a TLB window points: a tile, or a rectangle of tiles from
-// (XStart, YStart) to (X, Y) when Multicast is set. The address inside the
-// tile is not part of it.
+// TileRange describes where a TLB window points: to one tile, or, if Multicast is set, to
+// the rectangle of tiles from (XStart, YStart) to (X, Y). The address within the tile is
+// not part of it.
 type TileRange struct {
 	X, Y           uint8 // the tile, or the far corner
 	XStart, YStart uint8 // zero unless Multicast
@@ -14,9 +16,9 @@ type TileRange struct {
 	Multicast      bool
 }
 
-// UnpackTarget gives the target that Command.Mask of a Point command holds: one
-// byte a field in the order of Target's declaration, X in the lowest. ok is false
-// where p is not the packing of any target.
+// UnpackTileRange returns the tile range in Command.Mask of a Point: one byte for each
+// field in the order of the declaration, X in the lowest byte. ok is false if p does not
+// describe any tile range.
 func UnpackTileRange(p uint64) (t TileRange, ok bool) {
 	t = TileRange{
 		X: uint8(p), Y: uint8(p >> 8), XStart: uint8(p >> 16), YStart: uint8(p >> 24),

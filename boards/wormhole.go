@@ -1,19 +1,18 @@
 package boards
 
-// Wormhole is Tenstorrent's Wormhole B0.
+// Wormhole describes Tenstorrent's Wormhole B0.
 //
 // Sources: [TLBs] tt-isa-documentation WormholeB0/PCIExpressTile/TLBs.md and
-// README.md beside it; [Coordinates] WormholeB0/NoC/Coordinates.md; [SoftReset]
+// README.md in the same folder; [Coordinates] WormholeB0/NoC/Coordinates.md; [SoftReset]
 // WormholeB0/TensixTile/SoftReset.md; [KMD] tt-kmd wormhole.c; [ttsim] ttsim
 // v1.10.0, the maker's simulator.
 var Wormhole = Board{
 	Name:   "wormhole",
-	Title:  "Tenstorrent Wormhole",
 	Vendor: 0x1e52, Device: 0x401e, // tt-kmd enumerate.h
 	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 20}, // [TLBs]
 	Rules: []Rule{
-		// A rule cannot say where a hardware window points: an image stores through TLB
-		// windows, which it points.
+		// Load only, because a rule cannot know where a TLB window points. Images store through
+		// windows of kind Tlb, whose target is checked when they point them.
 		{
 			Bar: 0, First: 0x00000000, Last: 0x1effffff,
 			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
@@ -33,10 +32,10 @@ var Wormhole = Board{
 			Widths: 4, LoadOnly: true, Name: "PCIe sideband",
 		},
 		{Bar: 0, First: 0x1ff30080, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
-		// For loads only: WormholeB0/ARCTile/README.md, APB peripherals.
+		// Load only: WormholeB0/ARCTile/README.md, APB peripherals.
 		{Bar: 0, First: 0x1ff50000, Last: 0x1ff50fff, Widths: 4, LoadOnly: true, Name: "ARC NIU 0"},
-		// Not the DMA engine below the iATU: it starts transfers that no command of an image waits
-		// for.
+		// The DMA engine below the iATU is not included: it starts transfers that no command of an
+		// image waits for.
 		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, LoadOnly: true, Name: "iATU"},
 		{
 			Bar: 4, First: 0x00000000, Last: 0x00ffffff,
@@ -57,7 +56,7 @@ var Wormhole = Board{
 	},
 	TLB: &TLB{
 		// [TLBs], table of windows and table of configuration bits: addresses
-		// have 36 bits, and N = 16, 15, 12 of them are left above the window.
+		// have 36 bits, and N = 16, 15, 12 of them are above the offset in the window.
 		// The kernel driver keeps window 185: tt-kmd wormhole.c, KERNEL_TLB_INDEX.
 		Groups: []Group{
 			{Bar: 0, First: 0, Count: 156, Offset: 0x00000000, Size: 1 << 20, AddressBits: 16},
@@ -70,12 +69,12 @@ var Wormhole = Board{
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
-	// Columns and rows by all their names: [Coordinates], coordinate translation. Rows
-	// from 18 on are those of Tensix tiles, in an order that depends on the chip; what
-	// has no name stands for the first column and row.
+	// All names of columns and rows: [Coordinates], coordinate translation. Rows from 18 on are
+	// those of Tensix tiles, in an order that depends on the chip. Every undefined number is the
+	// first column or row.
 	Closed: []Closed{
 		// Tile (0,3), on NoC 1 (9,8): [KMD], PCIE_NOC_X and those after it. Registers of the
-		// controller (PCIE_DBI_ADDR), and memory of the host past the runtime.
+		// controller (PCIE_DBI_ADDR), and host memory that is not the image's.
 		{
 			Ways: overNoC0, X: 1<<0 | 1<<16 | from26, Y: 1<<3 | from18,
 			Last: all, Name: "the PCIe tile",
@@ -102,13 +101,13 @@ var Wormhole = Board{
 			Ways: overNoC1, X: 1<<9 | 1<<16 | from26, Y: 1 << 1,
 			First: 0x8_9000_0000, Last: 0x8_ffff_ffff, Name: "the ARC's windows",
 		},
-		// The column of both. Column 17 is to the right of columns from 18 on: a rectangle
-		// that starts there wraps round.
+		// The column of both tiles. Column 17 is to the right of columns from 18 on: a rectangle
+		// that starts there wraps around.
 		{
 			Ways: multicastNoC0, X: 1<<0 | 1<<16 | 1<<17 | from26, Y: all,
 			Last: all, Name: "the PCIe tile",
 		},
-		// NoC 1 goes through translated columns the other way round.
+		// NoC 1 traverses translated columns in the opposite direction.
 		{Ways: multicastNoC1, X: 1<<9 | from16, Y: all, Last: all, Name: "the PCIe tile"},
 	},
 	// [KMD], IATU_* and wormhole_configure_outbound_atu: enabled, and the bypass

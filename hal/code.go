@@ -1,38 +1,40 @@
 package hal
 
-// Code says how an operation ended. It is a uint8, so that handing one around,
-// even as an error, never allocates.
+// This file declares the result codes of all operations, their texts and exit statuses.
+
+// Code is the result of an operation. It is a uint8 so that passing one, even as an
+// error, never allocates.
 type Code uint8
 
-// The numbers are those of enum lm_code in lightmetal.h, which firmware was
-// compiled with: they never change their meaning, and new ones come last.
+// The numbers are those of enum lm_code in lightmetal.h, with which firmware is
+// compiled: no number ever changes its meaning, and new codes are appended.
 const (
 	OK             Code = iota
-	Usage               // the caller asked for something that makes no sense
-	BadImage            // the file is not a whole, valid image
+	Usage               // the caller passed invalid arguments
+	BadImage            // the file is not a complete, valid image
 	NoFile              // there is no such file
-	NoDevice            // the device is not there or cannot be opened
-	Internal            // a defect of this program
-	DeviceGone          // the device reads all ones and its configuration space does too
-	BusFault            // a load or store was answered with a bus error
+	NoDevice            // the device does not exist or cannot be opened
+	Internal            // this program has a defect
+	DeviceGone          // loads from the device and its configuration space return all ones
+	BusFault            // a load or store caused a bus error
 	IO                  // reading or writing a file failed
-	DeadlinePassed      // a poll's condition did not hold in time
-	ExpectFailed        // an expect's condition did not hold
-	CompareFailed       // a range of the device differs from the golden payload
-	Denied              // not permitted, or a bad signature
+	DeadlinePassed      // the condition of a poll did not become true in time
+	ExpectFailed        // the condition of an expect was false
+	CompareFailed       // a range of the device differs from the golden data
+	Denied              // no permission, or an invalid signature
 	WrongDevice         // the image is for another device
-	Refused             // the device, or a stricter stand-in for it, rejects the access
-	BadTensor           // tensor data do not have the size or type the image wants
-	InputMissing        // an input tensor has neither data nor a recorded default
+	Refused             // the device, or its mock, which is stricter, rejects the access
+	BadTensor           // tensor data do not have the size or type that the image declares
+	InputMissing        // an input tensor has neither data nor a default
 	Disabled            // an earlier failure disabled the replay; load the image again
 	FrameLate           // a run took longer than its limit
-	MasterOff           // the device may not reach memory: bus mastering is off
-	DMAFault            // a transfer of the device's own did not reach memory
+	MasterOff           // the device cannot access memory: bus mastering is off
+	DMAFault            // a transfer that the device started did not reach memory
 	codeCount
 )
 
-// codeTable holds, for each code, the exit status of a program that ends with
-// it (sysexits.h, then lightmetal's own from 71 on) and its text.
+// codeTable lists, for each code, its text and the exit status of a program that ends
+// with it. Statuses below 71 are those of sysexits.h; lightmetal defines those from 71 on.
 var codeTable = [codeCount + 1]struct {
 	exit int
 	text string
@@ -58,33 +60,34 @@ var codeTable = [codeCount + 1]struct {
 	BadTensor:      {65, "tensor data do not fit"},
 	InputMissing:   {64, "input has no data"},
 	Disabled:       {70, "replay is disabled after a failure"},
-	codeCount:      {70, "no known code"}, // for whatever has a larger number
+	codeCount:      {70, "no known code"}, // for all larger numbers
 }
 
-// Exit is the exit status of a program that ends with c.
-func (c Code) Exit() int { return codeTable[min(c, codeCount)].exit }
+// ExitStatus returns the exit status of a program that ends with c.
+func (c Code) ExitStatus() int { return codeTable[min(c, codeCount)].exit }
 
-// Error makes a Code an error. The text has no place in it; Fault adds one.
+// Error returns the text of c. It says nothing about the place; a Fault does.
 func (c Code) Error() string { return codeTable[min(c, codeCount)].text }
 
-// Fault is a Code with a place and a reason, for everything before the first
-// store. It allocates.
+// Fault is an error with a Code and a reason that names the place. Making one
+// allocates: it is for everything before the first store to a device.
 type Fault struct {
 	Code   Code
 	Reason string // "pci:1234:11e8: no such device; `lspci -nn` lists what is there"
 }
 
-// NewFault returns a Fault. A call takes less program than a literal does.
+// NewFault returns a Fault. It is not inlined because a call is smaller than a literal.
 //
 //go:noinline
 func NewFault(code Code, reason string) error { return &Fault{code, reason} }
 
+// Error returns the text of the code and the reason.
 func (f *Fault) Error() string { return f.Code.Error() + ": " + f.Reason }
 
-// Unwrap lets errors.Is and errors.As find the code.
+// Unwrap returns the code, for errors.Is and errors.As.
 func (f *Fault) Unwrap() error { return f.Code }
 
-// CodeOf is the code in err: OK for nil, Internal where there is none.
+// CodeOf returns the code in err: OK for nil, Internal if err has no code.
 func CodeOf(err error) Code {
 	switch e := err.(type) {
 	case nil:

@@ -2,6 +2,7 @@ package hal
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"testing"
@@ -17,24 +18,26 @@ func TestEveryCodeHasATextAndAnExitStatus(t *testing.T) {
 			t.Errorf("code %d: text %q is empty or also that of %d", c, text, other)
 		}
 		texts[text] = c
-		if exit := c.Exit(); (exit == 0) != (c == OK) || exit > 125 || exit < 0 {
+		if exit := c.ExitStatus(); (exit == 0) != (c == OK) || exit > 125 || exit < 0 {
 			t.Errorf("%v: exit status %d", c, exit)
 		}
 	}
-	if c := codeCount; c.Exit() != Internal.Exit() || c.Error() == "" {
-		t.Errorf("a code that does not exist: exit status %d, text %q", c.Exit(), c.Error())
+	if c := codeCount; c.ExitStatus() != Internal.ExitStatus() || c.Error() == "" {
+		t.Errorf("a code that does not exist: exit status %d, text %q", c.ExitStatus(), c.Error())
 	}
 }
 
-func TestExitStatusesAreThoseOfTheManual(t *testing.T) {
+func TestExitStatusesMatchTheManual(t *testing.T) {
 	for c, want := range map[Code]int{
 		OK: 0, Usage: 64, BadImage: 65, NoFile: 66, NoDevice: 69, Internal: 70, DeviceGone: 71,
 		BusFault: 71, IO: 74,
 		DeadlinePassed: 75, ExpectFailed: 76, CompareFailed: 76, Denied: 77, WrongDevice: 78,
 	} {
-		if got := c.Exit(); got != want {
-			t.Errorf("%v: exit status %d, want %d", c, got, want)
-		}
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			if got := c.ExitStatus(); got != want {
+				t.Errorf("%v: exit status %d, want %d", c, got, want)
+			}
+		})
 	}
 }
 
@@ -65,17 +68,19 @@ func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 		unix.ENOENT: NoFile, unix.ENOTDIR: NoFile, unix.EACCES: Denied, unix.EPERM: Denied,
 		unix.EROFS: Denied, unix.ENOSPC: IO, unix.EMFILE: IO,
 	} {
-		words := []string{"x.lmb: " + errno.Error()}
-		switch errno {
-		case unix.EMFILE:
-			words = append(words, "ulimit -n")
-		case unix.ENOENT:
-			words = []string{"x.lmb"}
-			if got := FileFault("x.lmb", errno).Error(); got != "no such file: x.lmb" {
-				t.Errorf("it says %q", got)
+		t.Run(fmt.Sprint(errno), func(t *testing.T) {
+			words := []string{"x.lmb: " + errno.Error()}
+			switch errno {
+			case unix.EMFILE:
+				words = append(words, "ulimit -n")
+			case unix.ENOENT:
+				words = []string{"x.lmb"}
+				if got := FileFault("x.lmb", errno).Error(); got != "no such file: x.lmb" {
+					t.Errorf("it says %q", got)
+				}
 			}
-		}
-		wantFault(t, errno.Error(), FileFault("x.lmb", errno), want, words...)
+			wantFault(t, errno.Error(), FileFault("x.lmb", errno), want, words...)
+		})
 	}
 	if err := FileFault("x.lmb", nil); err != nil {
 		t.Error(err)
@@ -86,9 +91,9 @@ func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 	}
 }
 
-// TestNumbersAreDigitsWithinALimit: strconv.ParseUint, which programs of a target
+// TestParseNumberMatchesStrconv: strconv.ParseUint, which programs of a target
 // do without, tells what is one.
-func TestNumbersAreDigitsWithinALimit(t *testing.T) {
+func TestParseNumberMatchesStrconv(t *testing.T) {
 	for _, bits := range []int{4, 16, 32, 64} {
 		for _, base := range []int{10, 16} {
 			most := uint64(1)<<(bits-1)<<1 - 1 // of 64 bits: 0 - 1

@@ -23,12 +23,11 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// The tests here disassemble the assembly of both architectures, on whichever
-// they run, and carry out the instructions one by one on four pieces of memory:
-// the device, the memory side, the stack, and a Walk with its tables and
-// commands. An instruction that the machine below does not know fails the test,
-// and so do calls, write-back addressing and anything else that has no business
-// on a device.
+// These tests disassemble the assembly of both architectures, on any architecture, and
+// interpret the instructions on four ranges of memory: the device, the memory of copies,
+// the stack, and a Walk with its tables and commands. An instruction that the interpreter
+// does not implement fails the test. That includes calls, write-back addressing and
+// everything else that must not access a device.
 
 //go:embed walk_amd64.s
 var sourceAMD64 string
@@ -36,7 +35,7 @@ var sourceAMD64 string
 //go:embed walk_arm64.s
 var sourceARM64 string
 
-// header is what the compiler writes to go_asm.h for them.
+// header returns the text that the compiler writes to go_asm.h.
 func header() string {
 	text := ""
 	for _, t := range []reflect.Type{reflect.TypeFor[Walk](), reflect.TypeFor[command]()} {
@@ -46,10 +45,10 @@ func header() string {
 		}
 	}
 	for name, value := range map[string]any{
-		"opWrite": opWrite, "opChange": opModify, "opCopyIn": opCopyIn, "opFill": opFill,
-		"opCopyOut": opCopyOut, "opCheck": opExpect, "opCompare": opCompare,
+		"opWrite": opWrite, "opModify": opModify, "opCopyIn": opCopyIn, "opFill": opFill,
+		"opCopyOut": opCopyOut, "opExpect": opExpect, "opCompare": opCompare,
 		"opPoint": opPoint, "opFence": opFence, "equal": equal, "fixed": fixed, "bulk": bulk,
-		"Loaded": Loaded, "Differs": Mismatch, "Taken": AllOnes,
+		"Loaded": Loaded, "Mismatch": Mismatch, "AllOnes": AllOnes,
 	} {
 		text += fmt.Sprintf("#define const_%s %d\n", name, value)
 	}
@@ -62,8 +61,8 @@ const (
 	stackBase  = 0x3000000
 	walkBase   = 0x4000000
 
-	// In the fourth piece: the Walk, two windows and registers, two memories,
-	// two homes, commands.
+	// Offsets in the fourth range, after the Walk: two windows and the registers, two memories,
+	// two TLB windows, commands.
 	windowsAt  = 80
 	memoriesAt = 128
 	homesAt    = 160
@@ -84,7 +83,7 @@ type instruction struct {
 	operands [3]operand
 }
 
-// Where execution goes after an instruction, unless to an address.
+// Results of an instruction other than the address of the next one.
 const (
 	on = iota
 	back
@@ -114,12 +113,12 @@ type machine struct {
 	less        bool // signed
 	avx         uint64
 	touches     []touch
-	whose       []int // command that Next named at each touch
+	whose       []int // index of the command in Next at each touch
 	fences      int
-	unordered   bool // stores past the cache, that no fence has followed yet
+	unordered   bool // non-temporal stores since the last fence
 }
 
-// machines gives a machine for each architecture, and each way to run it.
+// machines runs a test on a machine for each architecture and variant.
 func machines(t *testing.T, test func(t *testing.T, m *machine)) {
 	for _, arch := range []struct {
 		name, source string
@@ -128,7 +127,7 @@ func machines(t *testing.T, test func(t *testing.T, m *machine)) {
 	}{
 		{"amd64", sourceAMD64, (*machine).amd64, 0},
 		{"amd64", sourceAMD64, (*machine).amd64, 1},
-		{"amd64, all past the cache", strings.Replace(sourceAMD64, "$(4<<20)", "$0", 1),
+		{"amd64, all non-temporal", strings.Replace(sourceAMD64, "$(4<<20)", "$0", 1),
 			(*machine).amd64, 1},
 		{"arm64", sourceARM64, (*machine).arm64, 0},
 	} {
@@ -144,11 +143,11 @@ func machines(t *testing.T, test func(t *testing.T, m *machine)) {
 	}
 }
 
-// disassemble gives the instructions of each function in an assembly file.
+// disassemble returns the instructions of each function in an assembly file.
 func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
-		t.Skip("the go command is not here, and it is what assembles and disassembles")
+		t.Skip("no go command, which assembles and disassembles")
 	}
 	folder := t.TempDir()
 	file, object := filepath.Join(folder, "walk.s"), filepath.Join(folder, "walk.o")
@@ -266,10 +265,10 @@ func parseOperand(t *testing.T, s string) operand {
 	return operand{register: s}
 }
 
-// run has the machine walk a list on the device as window 1, with the memory
-// side as memory 1; window 0 and memory 0 are not there. The registers, window 2,
-// and the home of window 1 are the device, too. It gives the Walk as it is then,
-// and how many commands Next has gone on.
+// run makes the machine walk a list. Window 1 is the device, and memory 1 the memory of copies;
+// window 0 and memory 0 do not exist. Window 2, which holds the registers, and the TLB window
+// of window 1 are also the device. It returns the Walk after the run, and the number of
+// commands that Next has advanced.
 func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	m.t.Helper()
 	clear(m.registers)
@@ -301,7 +300,7 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	}
 }
 
-// next is which command Next names.
+// next returns the index of the command in Next.
 func (m *machine) next() int {
 	return int(binary.LittleEndian.Uint64(m.walk)-walkBase-listAt) / 32
 }
@@ -315,7 +314,7 @@ func (m *machine) find(code []instruction, pc uint64) int {
 	return at
 }
 
-// bytes gives the memory of an access.
+// bytes returns the memory of an access.
 func (m *machine) bytes(o operand, width int, store bool) []byte {
 	if o.register == "IP" {
 		return binary.LittleEndian.AppendUint64(nil, m.avx)
@@ -388,7 +387,7 @@ var amd64Moves = map[string]int{"MOVB": 1, "MOVW": 2, "MOVL": 4, "MOVQ": 8}
 
 var amd64Vectors = map[string]int{"MOVDQU": 16, "VMOVDQU": 32, "VMOVNTDQ": 32}
 
-// amd64 executes one instruction and says where to go.
+// amd64 executes one instruction and returns the next address, on or back.
 func (m *machine) amd64(i *instruction) uint64 {
 	a := &i.operands
 	if width, ok := amd64Moves[i.op]; ok {
@@ -459,7 +458,7 @@ func (m *machine) amd64(i *instruction) uint64 {
 		return a[0].value
 	case "RET":
 		if m.unordered {
-			m.t.Fatalf("%#x: stores past the cache are not fenced", i.pc)
+			m.t.Fatalf("%#x: non-temporal stores are not fenced", i.pc)
 		}
 		return back
 	case "SFENCE":
@@ -468,7 +467,7 @@ func (m *machine) amd64(i *instruction) uint64 {
 		m.fences++
 	case "VZEROUPPER":
 	default:
-		m.t.Fatalf("%#x: instruction %s has no business here", i.pc, i.op)
+		m.t.Fatalf("%#x: instruction %s is not allowed", i.pc, i.op)
 	}
 	return on
 }
@@ -555,12 +554,12 @@ func (m *machine) arm64(i *instruction) uint64 {
 		}
 		m.fences++
 	default:
-		m.t.Fatalf("%#x: instruction %s has no business here", i.pc, i.op)
+		m.t.Fatalf("%#x: instruction %s is not allowed", i.pc, i.op)
 	}
 	return on
 }
 
-// checkTouches holds the accesses of the last call against what they should be.
+// checkTouches compares the accesses of the last run with those expected.
 func (m *machine) checkTouches(what string, want ...touch) {
 	m.t.Helper()
 	if !slices.Equal(m.touches, want) {
@@ -568,22 +567,22 @@ func (m *machine) checkTouches(what string, want ...touch) {
 	}
 }
 
-func TestTheWalkIsAllAssemblyThereIs(t *testing.T) {
+func TestWalkIsTheOnlyAssembly(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		delete(m.functions, "detectAVX") // touches no device; amd64 only
 		if len(m.functions) != 1 || m.functions["walk"] == nil {
-			t.Errorf("functions %v, tests are for walk", slices.Collect(maps.Keys(m.functions)))
+			t.Errorf("functions %v, want only walk", slices.Collect(maps.Keys(m.functions)))
 		}
 	})
 }
 
-// at is a command of window 1 and memory 1.
+// at returns a command of window 1 and memory 1.
 func at(opcode gen.Opcode, width uint8, mode gen.Access, offset, amount uint64) fbs.Command {
 	return fbs.Command{Opcode: opcode, Width: width, Mode: uint8(mode), Window: 1, Index: 1,
 		Offset: uint32(offset), Amount: uint32(amount)}
 }
 
-func TestFenceIsTheFullBarrierOfDevices(t *testing.T) {
+func TestFenceIsAFullBarrier(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		fence := fbs.Command{Opcode: gen.OpcodeFence}
 		if _, done := m.run(fence, fence, fence); done != 3 || m.fences != 3 ||
@@ -606,7 +605,7 @@ func TestLoadAndStoreAreOneInstruction(t *testing.T) {
 			load.Window, store.Value = 1, 0x8877665544332211
 			if w, done := m.run(load); done != 0 || w.StopReason != Loaded ||
 				w.Got != loadLittleEndian(m.device[offset:][:width]) {
-				t.Errorf("load of %d bytes gives %#x, %d", width, w.Got, w.StopReason)
+				t.Errorf("load of %d bytes returns %#x, stop reason %d", width, w.Got, w.StopReason)
 			}
 			m.checkTouches("load", want)
 			want.store = true
@@ -661,7 +660,7 @@ func (m *machine) checkExact(width uint8, mode gen.Access, count uint64) {
 			copy(m.memory[5:], m.device[first:][:count*uint64(width)])
 		}
 		if _, done := m.run(c); done != 1 {
-			m.t.Fatalf("%v%s is not done", opcode, what)
+			m.t.Fatalf("%v%s is not complete", opcode, what)
 		}
 		m.checkTouches(opcode.String()+what, want...)
 	}
@@ -692,7 +691,7 @@ func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 	c := at(opcode, 1, gen.AccessBulk, offset, size)
 	c.Value = size*7%16 + offset%3
 	if w, done := m.run(c); done != 1 && w.StopReason != AllOnes {
-		m.t.Fatalf("%s is not done", what())
+		m.t.Fatalf("%s is not complete", what())
 	}
 	if string(m.device[offset:][:size]) != string(m.memory[c.Value:][:size]) {
 		m.t.Fatalf("%s: the bytes differ", what())
@@ -711,10 +710,10 @@ func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 	}
 }
 
-// TestEveryAccessIsThatOfTheCommandThatNextNames holds lists of commands, of
-// every kind but bulk, against what oracle.go does with them one by one: the
-// accesses, what each leaves, and which command a fault would be of.
-func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
+// TestEveryAccessBelongsToTheCommandInNext compares lists of commands of every kind except bulk
+// copies with oracle.go, which executes them one by one: the accesses, the memory after each
+// list, and the command that Next points to at each access.
+func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		random := rand.New(rand.NewPCG(1, 1))
 		ended := map[uint64]int{}
@@ -774,7 +773,7 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 			}
 		}
 		if len(ended) != 4 {
-			t.Errorf("walks ended %v, some of each kind should", ended)
+			t.Errorf("stop reasons of the walks: %v, want some of each", ended)
 		}
 	})
 }

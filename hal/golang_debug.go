@@ -4,6 +4,6 @@ package hal
 
 import "runtime/debug"
 
-// PanicOnFault sets whether a fault at any address is a panic of this goroutine rather than
-// the end of the process, and returns what was set before.
+// PanicOnFault sets whether a fault at any address is a panic of this goroutine instead
+// of the end of the process, and returns the previous setting.
 func PanicOnFault(on bool) (before bool) { return debug.SetPanicOnFault(on) }

@@ -1,33 +1,37 @@
 package hal
 
-// Panic is a panic that Recover has ended. The zero value stands for none.
+// This file turns memory faults into values: a load or store of mapped memory may
+// fault when a device is gone or a file has been truncated.
+
+// Panic describes a panic that Recover has stopped. The zero value means none.
 type Panic struct {
-	Cause   any
-	IsFault bool    // an access faulted; else it is a defect of a program, as a nil pointer is
-	Address uintptr // of that access, 0 if unknown: an arm64 processor may not report it
+	Cause   any     // the value that recover returned; nil if there was no panic
+	IsFault bool    // a memory access faulted; otherwise the program has a defect
+	Address uintptr // of the access, 0 if unknown: arm64 processors need not report it
 }
 
-// Recover ends a panic and stores it, and sets PanicOnFault as it was before. A function that
-// accesses memory which may be gone defers it first:
+// Recover stops a panic, stores it in ended, and restores PanicOnFault to before. A
+// function that accesses memory which may be gone defers it first:
 //
 //	defer Recover(PanicOnFault(true), &ended)
 //
-// It allocates nothing and makes no system call.
+// It does not allocate and makes no system call.
 func Recover(before bool, ended *Panic) {
 	PanicOnFault(before)
 	ended.Cause = recover()
 	fault, isFault := ended.Cause.(interface{ Addr() uintptr })
-	if ended.IsFault = isFault; isFault {
+	ended.IsFault = isFault
+	if isFault {
 		ended.Address = fault.Addr()
 	}
 }
 
-// In reports whether an access to size bytes at base faulted.
-func (p *Panic) In(base uintptr, size uint64) bool {
+// FaultedIn reports whether an access to one of the size bytes at base faulted.
+func (p *Panic) FaultedIn(base uintptr, size uint64) bool {
 	return p.IsFault && p.Address-base < uintptr(size)
 }
 
-// PanicText returns what the cause of a panic says.
+// PanicText returns the text of a panic's cause.
 func PanicText(cause any) string {
 	switch c := cause.(type) {
 	case error:

@@ -8,30 +8,40 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// What no target links (tools/house looks): ports that are stand-ins for a
-// device, single accesses for tests, and the walk in plain Go that the assembly
-// is tested against.
+// This file holds what no target links (tools/house checks that): parts of mock
+// devices, single accesses for tests, and the walk in plain Go, which the assembly is
+// tested against.
 
-// Standin is embedded by devices that aim no windows, never reach memory by
-// themselves, are always there, and hold nothing.
+// BaseDevice implements parts of Device for mocks to embed: a device without TLB
+// windows and DMA that is always present and has nothing to release.
 type BaseDevice struct{}
 
-// Aim implements Device: Point does it.
-func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (registers,
-	home uintptr, code Code) {
+// EncodeWindow implements Device: no register programs a window.
+func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (
+	registers, home uintptr, code Code) {
 	return 0, 0, OK
 }
 
-// The rest of what a Device needs that does nothing.
-
+// ProgramWindow implements Device: there are no TLB windows.
 func (BaseDevice) ProgramWindow(*Aperture, fbs.TileRange, uint64) Code { return Internal }
-func (BaseDevice) AssignBusAddress(*Aperture, Device) error            { return nil }
-func (BaseDevice) SetBusMaster(bool) error                             { return nil }
-func (BaseDevice) Alive() bool                                         { return true }
-func (BaseDevice) Diagnose() Code                                      { return OK }
-func (BaseDevice) Close() error                                        { return nil }
 
-// Answers is Diagnose of a device that may be gone.
+// AssignBusAddress implements Device and assigns none.
+func (BaseDevice) AssignBusAddress(*Aperture, Device) error { return nil }
+
+// SetBusMaster implements Device and does nothing.
+func (BaseDevice) SetBusMaster(bool) error { return nil }
+
+// Alive implements Device and returns true.
+func (BaseDevice) Alive() bool { return true }
+
+// Diagnose implements Device and returns OK.
+func (BaseDevice) Diagnose() Code { return OK }
+
+// Close implements Device and does nothing.
+func (BaseDevice) Close() error { return nil }
+
+// DiagnoseAlive returns DeviceGone if d is not alive, else OK. Mocks whose device may
+// be gone use it as their Diagnose.
 func DiagnoseAlive(d Device) Code {
 	if !d.Alive() {
 		return DeviceGone
@@ -39,22 +49,24 @@ func DiagnoseAlive(d Device) Code {
 	return OK
 }
 
-// BlockPort is a Port that copies ranges of memory in one go, as a simulator
-// does. It serves access Bulk only.
+// BlockPort is a Port that copies a range of memory in one call, as a simulator does.
+// Only bulk copies use it.
 type BlockPort interface {
 	CopyIn(offset uint64, data []byte) Code
 	CopyOut(offset uint64, data []byte) Code
 }
 
-// NewAperture is an aperture of size bytes onto a port. slot is the hardware
-// window of a Tlb window, -1 for every other kind.
+// NewAperture returns an aperture of size bytes onto a port, on which every command can
+// be executed. slot is the number of the TLB window, -1 for other kinds of windows.
 func NewAperture(port Port, size uint64, slot int) Aperture {
-	block, _ := port.(BlockPort) // asked now: to ask may allocate
-	carry := func(w *Walk, lead uint64) Code { return w.executeCommand(port, block, 0, lead) }
-	return Aperture{Port: port, execute: carry, Size: size, Slot: slot}
+	block, _ := port.(BlockPort) // here, because a type assertion may allocate
+	execute := func(w *Walk, lead uint64) Code {
+		return w.executeCommand(port, block, 0, lead)
+	}
+	return Aperture{Port: port, execute: execute, Size: size, Slot: slot}
 }
 
-// Load makes one load of width bytes. On mapped memory the code is OK.
+// Load makes one load of width bytes. On mapped memory the code is always OK.
 func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	if a.Port != nil {
 		return a.Port.Load(uint64(offset), width)
@@ -62,14 +74,20 @@ func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	return a.executeOne(loadCommand(offset, width)), OK
 }
 
-// unheld is a Check that never holds, and so a load.
+// loadCommand returns an Expect whose condition is never true: it stops the walk, which
+// then has the loaded value. Its mask is 0 and its value 1.
 func loadCommand(offset uint32, width uint8) fbs.Command {
-	return fbs.Command{Opcode: gen.OpcodeExpect, Width: width, Mode: uint8(gen.ConditionEqual),
-		Offset: offset, Value: 1}
+	return fbs.Command{
+		Opcode: gen.OpcodeExpect,
+		Width:  width,
+		Mode:   uint8(gen.ConditionEqual),
+		Offset: offset,
+		Value:  1,
+	}
 }
 
-// Store makes one store of width bytes; bits of value above them are ignored.
-// On mapped memory the code is OK, and the store may still be on its way.
+// Store makes one store of width bytes and ignores higher bits of value. On mapped
+// memory the code is always OK, and the store may not have reached the device yet.
 func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	if a.Port != nil {
 		return a.Port.Store(uint64(offset), width, value)
@@ -78,11 +96,17 @@ func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	return OK
 }
 
-// Copy carries out a CopyIn or CopyOut of data.
+// Copy executes a CopyIn or CopyOut of data.
 func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access,
 	data []byte) Code {
-	list, address := [2]fbs.Command{{Opcode: opcode, Width: width, Mode: uint8(access),
-		Offset: uint32(offset), Amount: uint32(len(data))}}, AddressOf(data)
+	list := [2]fbs.Command{{
+		Opcode: opcode,
+		Width:  width,
+		Mode:   uint8(access),
+		Offset: uint32(offset),
+		Amount: uint32(len(data)),
+	}}
+	address := AddressOf(data)
 	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base, Memories: &address}
 	if a.Base == 0 {
 		return w.ExecuteOnPort(a, 0)
@@ -91,7 +115,9 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 	return OK
 }
 
-// step is what a command means on a port. base is added to the port's offsets.
+// executeCommand executes Next on a port. It defines what each command does. base is
+// added to the port's offsets; lead is as for ExecuteOnPort. block is p if p copies
+// ranges, else nil.
 func (w *Walk) executeCommand(p Port, block BlockPort, base, lead uint64) (code Code) {
 	c := w.Next
 	w.StopReason = Unhandled
@@ -131,32 +157,38 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, lead uint64) (code 
 	return code
 }
 
+// expect makes the load of an Expect or Modify. It stops the walk unless the condition
+// is Equal and true. All ones stop it too: the device may be gone. A Modify has no
+// condition and always stops the walk.
 func (w *Walk) expect(p Port, at uint64) Code {
 	c := w.Next
 	got, code := p.Load(at, c.Width)
-	if gen.Condition(c.Mode) != gen.ConditionEqual || got&c.Mask != c.Value ||
-		got == fbs.WidthMask(c.Width) {
+	isEqual := gen.Condition(c.Mode) == gen.ConditionEqual && got&c.Mask == c.Value
+	if !isEqual || got == fbs.WidthMask(c.Width) {
 		w.StopReason, w.Got = Loaded, got
 	}
 	return code
 }
 
-// memory is the range that the next command's index, value and amount name.
+// commandMemory returns the memory that Next copies from or to, or compares with.
 func (w *Walk) commandMemory() []byte {
 	c := w.Next
 	return bytesAt(*tableEntry(w.Memories, c.Index)+uintptr(c.Value), c.Amount)
 }
 
-// entry is an element of a table.
+// tableEntry returns the pointer to an entry of a table of the Walk.
 func tableEntry(table *uintptr, index uint16) *uintptr {
-	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), uintptr(index)*unsafe.Sizeof(*table)))
+	offset := uintptr(index) * unsafe.Sizeof(*table)
+	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), offset))
 }
 
-// bytesAt is the size bytes at an address.
+// bytesAt returns the size bytes at an address.
 func bytesAt(address uintptr, size uint32) []byte {
 	return unsafe.Slice((*byte)(toPointer(address)), size)
 }
 
+// compare loads a range element by element and stops the walk at the first that differs
+// from the golden data.
 func (w *Walk) compare(p Port, at uint64) Code {
 	c, golden := w.Next, w.commandMemory()
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
@@ -172,6 +204,7 @@ func (w *Walk) compare(p Port, at uint64) Code {
 	return OK
 }
 
+// copyIn stores data to the device.
 func (w *Walk) copyIn(p Port, at, lead uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
 		n := nextWidth(c, at+lead, uint64(len(data)))
@@ -184,6 +217,7 @@ func (w *Walk) copyIn(p Port, at, lead uint64, data []byte) Code {
 	return OK
 }
 
+// copyOut loads data from the device.
 func (w *Walk) copyOut(p Port, at, lead uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
 		n := nextWidth(c, at+lead, uint64(len(data)))
@@ -198,6 +232,7 @@ func (w *Walk) copyOut(p Port, at, lead uint64, data []byte) Code {
 	return OK
 }
 
+// fill stores one value to a range.
 func (w *Walk) fill(p Port, at uint64) Code {
 	c := w.Next
 	for size := c.Amount; size > 0; size -= uint32(c.Width) {
@@ -209,7 +244,7 @@ func (w *Walk) fill(p Port, at uint64) Code {
 	return OK
 }
 
-// get and put hold the bytes of one access as they lie on the bus: little endian.
+// loadLittleEndian returns the value of the bytes of one access.
 func loadLittleEndian(data []byte) (value uint64) {
 	for i := len(data) - 1; i >= 0; i-- {
 		value = value<<8 | uint64(data[i])
@@ -217,6 +252,7 @@ func loadLittleEndian(data []byte) (value uint64) {
 	return value
 }
 
+// storeLittleEndian sets the bytes of one access to a value.
 func storeLittleEndian(data []byte, value uint64) {
 	for i := range data {
 		data[i] = byte(value)
@@ -224,9 +260,9 @@ func storeLittleEndian(data []byte, value uint64) {
 	}
 }
 
-// next is the width of the next access of a copy at an address with size bytes
-// left: that of the command, or in bulk the widest naturally aligned one that is
-// no wider.
+// nextWidth returns the width of the next access of a copy, at an address and with size
+// bytes left: the command's width, or in a bulk copy the widest naturally aligned one up
+// to the command's width.
 func nextWidth(c *fbs.Command, address, size uint64) uint8 {
 	width := c.Width
 	if gen.Access(c.Mode) == gen.AccessBulk {
@@ -237,7 +273,7 @@ func nextWidth(c *fbs.Command, address, size uint64) uint8 {
 	return width
 }
 
-// step is how far an access of n bytes moves the device's address.
+// addressStep returns what an access of n bytes adds to the device's address.
 func addressStep(c *fbs.Command, n uint8) uint64 {
 	if gen.Access(c.Mode) == gen.AccessFixed {
 		return 0
@@ -245,8 +281,8 @@ func addressStep(c *fbs.Command, n uint8) uint64 {
 	return uint64(n)
 }
 
-// walkGeneric is the walk in plain Go: a port that is memory. It is what there
-// is without assembly, and what the assembly is tested against.
+// walkGeneric is the walk in plain Go. It replaces the assembly on other processors, and
+// the assembly is tested against it.
 func walkGeneric(w *Walk) {
 	w.StopReason = Unhandled
 	for w.Next != w.Stop && w.StopReason == Unhandled {
@@ -257,7 +293,7 @@ func walkGeneric(w *Walk) {
 			w.Advance()
 			continue
 		case gen.OpcodePoint:
-			if c.Width == 0 {
+			if c.Width == 0 { // EncodeWindow has not encoded it
 				return
 			}
 			w.programWindow(memoryPort{})
@@ -273,8 +309,9 @@ func walkGeneric(w *Walk) {
 	}
 }
 
-// point stores what Aim put into a Point, loads the last of it, and moves the
-// window.
+// programWindow stores the registers that EncodeWindow put into a Point, and loads the
+// last of them, so that they have taken effect. Then it moves the window's entry in
+// Windows.
 func (w *Walk) programWindow(p Port) {
 	c := w.Next
 	at := uint64(*tableEntry(w.Windows, c.Index)) + uint64(c.Offset)
@@ -294,10 +331,11 @@ func (w *Walk) programWindow(p Port) {
 	w.Advance()
 }
 
-// fenced orders memory, which is as much as Go without assembly offers.
+// fenceCount counts fences. The atomic addition orders accesses to memory; Go without
+// assembly offers no stronger barrier.
 var fenceCount atomic.Uint32
 
-// memory is a port whose offsets are addresses.
+// memoryPort is a port whose offsets are addresses of mapped memory.
 type memoryPort struct{}
 
 func (memoryPort) Load(address uint64, width uint8) (uint64, Code) {

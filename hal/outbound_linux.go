@@ -60,7 +60,7 @@ func (d *device) programOutbound(on bool) error {
 		return nil
 	}
 	code := Internal
-	if ended.In(registers.Base, registers.Size) || ended.In(0, 1) {
+	if ended.FaultedIn(registers.Base, registers.Size) || ended.FaultedIn(0, 1) {
 		code = BusFault
 	}
 	return d.fault(code,

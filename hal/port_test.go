@@ -1,6 +1,7 @@
 package hal
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -8,8 +9,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// tape is a port that is memory and remembers each access. It fails with IO
-// once it has made as many as it may.
+// tape is a port that is memory and records each access. It returns IO after the allowed number
+// of accesses.
 type tape struct {
 	memory  [512]byte
 	touches []touch
@@ -54,8 +55,8 @@ func (p *blockTape) CopyOut(offset uint64, data []byte) Code {
 
 func newTape() *tape { return &tape{allowed: 1 << 30} }
 
-// on carries out one command on a port, with a memory.
-func on1(p Port, lead uint64, c fbs.Command, memory []byte) (w Walk, code Code) {
+// executeOnTape executes one command on a port, with a memory.
+func executeOnTape(p Port, lead uint64, c fbs.Command, memory []byte) (w Walk, code Code) {
 	list := [2]fbs.Command{c}
 	table := [2]uintptr{1: AddressOf(memory)}
 	w = Walk{Next: &list[0], Memories: &table[0]}
@@ -75,7 +76,7 @@ func TestPortAccessesHaveTheirWidthAndOrder(t *testing.T) {
 		}
 		for _, lead := range []uint64{0, 4, 7} {
 			p := newTape()
-			w, code := on1(p, lead, c, data)
+			w, code := executeOnTape(p, lead, c, data)
 			if code != OK || w.Next != nil || !slices.Equal(p.touches, want(c, lead)) {
 				t.Fatalf("%+v: %v, accesses %+v, want %+v", c, code, p.touches, want(c, lead))
 			}
@@ -83,8 +84,8 @@ func TestPortAccessesHaveTheirWidthAndOrder(t *testing.T) {
 	})
 }
 
-// want is the accesses of a block, by another way of counting: width by width
-// where the block is aligned, else the largest power of two that fits.
+// want returns the accesses of a block, computed differently: in bulk copies the largest power
+// of two that fits and is aligned, else the width.
 func want(c fbs.Command, lead uint64) (touches []touch) {
 	offset, width, access, size := uint64(c.Offset), c.Width, gen.Access(c.Mode), uint64(c.Amount)
 	for done := uint64(0); done < size; {
@@ -105,7 +106,7 @@ func want(c fbs.Command, lead uint64) (touches []touch) {
 	return touches
 }
 
-func TestAPortsFirstFailureEndsTheCommand(t *testing.T) {
+func TestFirstFailureOfAPortEndsTheCommand(t *testing.T) {
 	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn,
 		gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {
@@ -118,7 +119,7 @@ func TestAPortsFirstFailureEndsTheCommand(t *testing.T) {
 				} else if allowed > 0 {
 					continue
 				}
-				w, code := on1(p, 0, c, make([]byte, 16))
+				w, code := executeOnTape(p, 0, c, make([]byte, 16))
 				if code != IO || len(p.touches) != p.allowed || w.Next == nil {
 					t.Errorf("%v %v after %d accesses: %v, %d accesses", opcode, access, p.allowed,
 						code, len(p.touches))
@@ -132,8 +133,8 @@ func TestBlockPortServesBulkCopiesOnly(t *testing.T) {
 	for _, access := range accesses {
 		p := &blockTape{*newTape()}
 		data := make([]byte, 4)
-		on1(p, 0, at(gen.OpcodeCopyIn, 4, access, 16, 4), data)
-		on1(p, 0, at(gen.OpcodeCopyOut, 4, access, 16, 4), data)
+		executeOnTape(p, 0, at(gen.OpcodeCopyIn, 4, access, 16, 4), data)
+		executeOnTape(p, 0, at(gen.OpcodeCopyOut, 4, access, 16, 4), data)
 		width := 4
 		if access == gen.AccessBulk {
 			width = 0
@@ -144,21 +145,21 @@ func TestBlockPortServesBulkCopiesOnly(t *testing.T) {
 	}
 }
 
-func TestAPortLeavesTheRestToOthers(t *testing.T) {
+func TestPortLeavesOtherCommandsUnhandled(t *testing.T) {
 	p := newTape()
 	for _, opcode := range []gen.Opcode{gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeEnd} {
-		if w, code := on1(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK ||
+		if w, code := executeOnTape(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK ||
 			w.Next == nil || w.StopReason != Unhandled || len(p.touches) != 0 {
 			t.Errorf("%v: %v, %+v", opcode, code, w)
 		}
 	}
 }
 
-// TestAChangeIsLoadedAndLeft: also what a Check of its value and mask would find to hold.
-func TestAChangeIsLoadedAndLeft(t *testing.T) {
+// TestModifyStopsAfterItsLoad: even if an Expect with its value and mask would be true.
+func TestModifyStopsAfterItsLoad(t *testing.T) {
 	p, device := newTape(), make([]byte, 16)
 	change := fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 8, Mask: 0xff}
-	w, code := on1(p, 0, change, nil)
+	w, code := executeOnTape(p, 0, change, nil)
 	if code != OK || w.StopReason != Loaded || !slices.Equal(p.touches, []touch{{8, 2, false}}) {
 		t.Errorf("%v, %+v, accesses %+v", code, w, p.touches)
 	}
@@ -171,7 +172,7 @@ func TestAChangeIsLoadedAndLeft(t *testing.T) {
 	}
 }
 
-func TestNothingOnAPortAllocates(t *testing.T) {
+func TestExecuteOnPortDoesNotAllocate(t *testing.T) {
 	p := newTape()
 	p.touches = make([]touch, 0, 1<<20)
 	memory := make([]byte, 64)
@@ -195,23 +196,26 @@ func TestNothingOnAPortAllocates(t *testing.T) {
 	}
 }
 
-func TestAnAperturesCommandsGoToMemoryOrPort(t *testing.T) {
+func TestApertureCommandsGoToMemoryOrPort(t *testing.T) {
 	p := newTape()
 	device := make([]byte, 512)
 	for name, a := range map[string]Aperture{"port": NewAperture(p, 512, 7),
 		"memory": MappedAperture(device, 0, 512, 7)} {
-		if a.Size != 512 || a.Slot != 7 || (a.Port == nil) == (a.Base == 0) {
-			t.Errorf("%s: size %d, slot %d, base %#x", name, a.Size, a.Slot, a.Base)
-		}
-		data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
-		back := make([]byte, 8)
-		in, stored := a.Copy(gen.OpcodeCopyIn, 16, 4, gen.AccessExact, data), a.Store(20, 2, 0xffff)
-		out := a.Copy(gen.OpcodeCopyOut, 16, 4, gen.AccessExact, back)
-		got, loaded := a.Load(16, 8)
-		if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 ||
-			loadLittleEndian(back) != got {
-			t.Errorf("%s: %#x, % x", name, got, back)
-		}
+		t.Run(name, func(t *testing.T) {
+			if a.Size != 512 || a.Slot != 7 || (a.Port == nil) == (a.Base == 0) {
+				t.Errorf("%s: size %d, slot %d, base %#x", name, a.Size, a.Slot, a.Base)
+			}
+			data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+			back := make([]byte, 8)
+			in := a.Copy(gen.OpcodeCopyIn, 16, 4, gen.AccessExact, data)
+			stored := a.Store(20, 2, 0xffff)
+			out := a.Copy(gen.OpcodeCopyOut, 16, 4, gen.AccessExact, back)
+			got, loaded := a.Load(16, 8)
+			if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 ||
+				loadLittleEndian(back) != got {
+				t.Errorf("%s: %#x, % x", name, got, back)
+			}
+		})
 	}
 	p.allowed = 0
 	a := NewAperture(p, 512, -1)
@@ -230,9 +234,8 @@ func TestMappedApertureStaysInsideTheMapping(t *testing.T) {
 	MappedAperture(make([]byte, 64), 48, 32, -1)
 }
 
-// Configuration space of a real device is loaded from; all else is left to who
-// verified the image.
-func TestAPortWithoutACarrierTakesLoads(t *testing.T) {
+// Configuration space of a real device accepts loads; other commands remain unhandled.
+func TestConfigurationSpacePortAcceptsLoadsOnly(t *testing.T) {
 	p := newTape()
 	a := Aperture{Port: p, Size: 64, Slot: -1}
 	p.Store(4, 2, 6)
@@ -247,11 +250,13 @@ func TestAPortWithoutACarrierTakesLoads(t *testing.T) {
 		next int
 		why  uint64
 	}{{0, Loaded}, {1, Loaded}, {2, Unhandled}, {3, Unhandled}} {
-		w := Walk{Next: &list[i], StopReason: AllOnes}
-		if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] ||
-			w.StopReason != want.why || want.why == Loaded && w.Got != 6 {
-			t.Errorf("command %d: %v, %+v", i, code, w)
-		}
+		t.Run(fmt.Sprint(want.next, " ", want.why), func(t *testing.T) {
+			w := Walk{Next: &list[i], StopReason: AllOnes}
+			if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] ||
+				w.StopReason != want.why || want.why == Loaded && w.Got != 6 {
+				t.Errorf("command %d: %v, %+v", i, code, w)
+			}
+		})
 	}
 	if want := []touch{{4, 2, true}, {4, 2, false}, {4, 2, false}}; !slices.Equal(p.touches, want) {
 		t.Errorf("accesses %+v, want %+v", p.touches, want)

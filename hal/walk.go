@@ -1,5 +1,8 @@
 package hal
 
+// This file declares the walk: the loop over commands that the assembly executes on
+// mapped memory.
+
 import (
 	"unsafe"
 
@@ -7,50 +10,57 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Walk carries out commands of an image that have been verified, on mapped
-// memory: Write, CopyIn, Fill, CopyOut, Compare, Fence, Check where Equal holds
-// and not all ones are read, and a Point that Aim completed. Of a Change it makes
-// the load. What ends it is for the caller, who looks at Next and Why, and may go
-// on behind it, or have a Check loaded again.
+// Walk executes the commands of a verified image on mapped memory: Write, CopyIn,
+// Fill, CopyOut, Compare, Fence, a Point that EncodeWindow has encoded, and an Expect
+// whose condition is Equal and holds, unless it loads all ones. Of a Modify it makes
+// the load. Every other command stops the walk. The caller then reads Next and
+// StopReason, and may Advance and Run again.
 type Walk struct {
-	// where to begin, and then what ended the walk; noted before each command, so that it is whose
-	// access faulted
-	Next           *fbs.Command
-	Windows        *uintptr     // table of the addresses of windows' first bytes, 0: not mapped
-	Memories       *uintptr     // table of the addresses of what a copy's index names
-	Stop           *fbs.Command // where to end; nil: where nothing else does
-	StopReason     uint64       // Left, Loaded, Differs or Taken
-	Got            uint64       // what was loaded
-	Want           uint64       // Differs: the golden element
-	MismatchOffset uint64       // Differs: bytes in front of it
-	// table of the addresses of the hardware windows behind windows that registers aim
+	// Next is the first command, and later the command that stopped the walk. It is
+	// stored before each command, so that it names the command whose access faults.
+	Next     *fbs.Command
+	Windows  *uintptr     // table of the addresses of windows' first bytes, 0: not mapped
+	Memories *uintptr     // table of the addresses that a copy's Index selects from
+	Stop     *fbs.Command // where to stop; nil: only where a command stops the walk
+
+	StopReason     uint64 // Unhandled, Loaded, Mismatch or AllOnes
+	Got            uint64 // Loaded, Mismatch: the value that was loaded
+	Want           uint64 // Mismatch: the golden element
+	MismatchOffset uint64 // Mismatch: the element's offset in the range, in bytes
+
+	// TLBWindows is a table of the addresses of TLB windows' first bytes, for windows
+	// that registers program.
 	TLBWindows *uintptr
 }
 
-// Why a walk ended.
+// Values of Walk.StopReason.
 const (
-	Unhandled = iota // nothing of Next was done: it is Stop, not mapped, or not for a Walk
-	Loaded           // Next is a Check or a Change; its one load gave Got
-	Mismatch         // Next is a Compare, with an element that is Got and not Want
-	AllOnes          // Next is a CopyOut that was carried out; the last byte is all ones
+	Unhandled = iota // Next was not started: it is Stop, not mapped, or not for a Walk
+	Loaded           // Next is an Expect or Modify, and Got is what its one load returned
+	Mismatch         // Next is a Compare with an element that is Got instead of Want
+	AllOnes          // Next is a CopyOut that is complete, and its last byte is 0xff
 )
 
-// Run carries out commands until one ends it. It is not preempted.
+// Run executes commands until one stops it. It is not preempted.
 func (w *Walk) Run() { walk(w) }
 
-// Skip goes on behind Next, which lies in a list that does not end there. It
-// adds to a number: the compiler takes a pointer stored through another as one
-// that escapes, and a list on the stack is to stay there.
-func (w *Walk) Advance() { *(*uintptr)(unsafe.Pointer(&w.Next)) += unsafe.Sizeof(*w.Next) }
-
-// Index is that of Next in its list.
-func (w *Walk) NextIndex(list []fbs.Command) int {
-	return int((uintptr(unsafe.Pointer(w.Next)) - uintptr(
-		unsafe.Pointer(unsafe.SliceData(list)))) / unsafe.Sizeof(list[0]))
+// Advance moves Next to the following command; there must be one in the list. It adds
+// to a number because the compiler assumes that a pointer stored through another
+// pointer escapes, and a list on the stack must stay there.
+func (w *Walk) Advance() {
+	next := (*uintptr)(unsafe.Pointer(&w.Next))
+	*next += unsafe.Sizeof(*w.Next)
 }
 
-// do carries out one command on a mapped aperture, by the way of a run, and gives
-// what it loaded. It allocates nothing.
+// NextIndex returns the index of Next in its list.
+func (w *Walk) NextIndex(list []fbs.Command) int {
+	next := uintptr(unsafe.Pointer(w.Next))
+	first := uintptr(unsafe.Pointer(unsafe.SliceData(list)))
+	return int((next - first) / unsafe.Sizeof(list[0]))
+}
+
+// executeOne executes one command on a mapped aperture, as a run would, and returns
+// the value that it loaded. It does not allocate.
 func (a *Aperture) executeOne(c fbs.Command) uint64 {
 	list := [2]fbs.Command{c}
 	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
@@ -58,19 +68,21 @@ func (a *Aperture) executeOne(c fbs.Command) uint64 {
 	return w.Got
 }
 
-// pointer makes an address of mapped memory a pointer. Vet takes the plain
-// conversion for a mistake, which it is for memory that Go manages.
-func toPointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
+// toPointer returns the pointer to an address of mapped memory. go vet rejects the
+// plain conversion, which is a mistake for memory that Go manages.
+func toPointer(address uintptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}
 
-// AddressOf is the address of the first byte of mem, for the tables of a Walk.
-// The caller keeps mem reachable. It is a variable, so that mem escapes: a buffer
-// on a stack would move.
+// AddressOf returns the address of the first byte of mem, for the tables of a Walk.
+// The caller keeps mem reachable. It is a variable so that mem escapes to the heap: a
+// buffer on a stack would move.
 var AddressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// What the assembly knows of commands, beside the fields of a Walk and why one
-// ends: the compiler writes it to go_asm.h.
+// The compiler writes these constants and the offsets of the fields of Walk and
+// command to go_asm.h, which the assembly includes.
 type command fbs.Command
 
 const (
@@ -86,4 +98,22 @@ const (
 	equal     = gen.ConditionEqual
 	fixed     = gen.AccessFixed
 	bulk      = gen.AccessBulk
+)
+
+// The assembly relies on this layout. A constant expression below is negative, and does
+// not compile, if a field has another offset or size.
+const (
+	// The opcode and width are compared as one word.
+	_ = -unsafe.Offsetof(command{}.Opcode)
+	_ = -(unsafe.Offsetof(command{}.Width) - 1)
+
+	_ = -(unsafe.Sizeof(command{}.Opcode) - 1)
+	_ = -(unsafe.Sizeof(command{}.Width) - 1)
+	_ = -(unsafe.Sizeof(command{}.Mode) - 1)
+	_ = -(unsafe.Sizeof(command{}.Window) - 2)
+	_ = -(unsafe.Sizeof(command{}.Index) - 2)
+	_ = -(unsafe.Sizeof(command{}.Offset) - 4)
+	_ = -(unsafe.Sizeof(command{}.Amount) - 4)
+	_ = -(unsafe.Sizeof(command{}.Value) - 8)
+	_ = -(unsafe.Sizeof(command{}.Mask) - 8)
 )

@@ -2,7 +2,7 @@
 
 package hal
 
-// hasAVX is read by bulk copies.
+// hasAVX reports whether bulk copies may use 32-byte loads and stores.
 //
 //lint:ignore U1000 only the assembly reads it
 var hasAVX = detectAVX()

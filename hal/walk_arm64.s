@@ -1,308 +1,371 @@
-// The walker, arm64.
+// The arm64 version of the walk: executeCommand and its parts in oracle.go, in
+// assembly. Labels have the names of the Go functions.
 //
-// R0 is the Walk, R1 the command, R2 the windows, R3 the memories, R4 where to
-// stop. An access through a device's address is one instruction, as wide as the
-// command says, and naturally aligned, because Device memory faults otherwise
-// (Arm ARM, "Device memory"). None has write-back, which leaves a hypervisor
-// without a syndrome to emulate it from (Arm ARM, ISS encoding of Data Aborts,
-// ISV). Pairs leave it without one too: they occur only in bulk copies, on memory.
+// Every load or store through a device's address is one instruction, exactly as
+// wide as the command requires, and naturally aligned, because unaligned accesses
+// to Device memory fault (Arm ARM, "Device memory"). No access uses write-back:
+// a hypervisor that emulates the device would get no syndrome to decode (Arm ARM,
+// ISS encoding of Data Aborts, ISV). Load and store pairs have no syndrome either:
+// they occur only in bulk copies, whose range is memory.
 
 //go:build !purego
 
 #include "textflag.h"
 #include "go_asm.h"
 
-// On from the command at R1. R17 holds WRITE4.
-#define DISPATCH \
-	CMP   R4, R1             \
-	BEQ   done               \
-	MOVWU (R1), R5           \
-	CMP   R17, R5            \
-	BEQ   write4             \
-	B     other
+// Registers that keep their meaning during the whole walk.
+#define WALK R0     // the Walk
+#define CMD R1      // the command that Walk.Next points to
+#define WINDOWS R2  // the table Walk.Windows
+#define MEMORIES R3 // the table Walk.Memories
+#define STOP R4     // Walk.Stop
+#define WRITE4 R17  // the first four bytes of a Write of width 4
 
-// On to the next command. It is noted before anything of it is done, so that a
-// fault knows whose it was.
-#define NEXT \
-	ADD  $command__size, R1 \
-	MOVD R1, Walk_Next(R0)  \
+// Registers of one command.
+#define OPCODE R5    // only until the opcode has been dispatched
+#define VALUE R5     // the value of one access
+#define WIDTH R6     // command.Width
+#define MODE R7      // command.Mode
+#define DST R8       // where the next store goes; for Expect and Compare, the device's address
+#define SRC R9       // where the next load of a copy comes from; for Compare, the golden data
+#define LEFT R10     // bytes of the command that are left
+#define DST_STEP R11 // what an access adds to DST
+#define SRC_STEP R12 // what an access adds to SRC
+#define TO_ALIGN R13 // bulk: bytes up to an aligned address, modulo 16
+#define WANT R11     // Compare: the golden element
+#define SCRATCH R9
+
+// Stop at Walk.Stop. Otherwise go to the command's code. A Write of 4 bytes, the
+// most frequent command, is recognized by one comparison.
+#define DISPATCH \
+	CMP   STOP, CMD          \
+	BEQ   stop               \
+	MOVWU (CMD), VALUE       \
+	CMP   WRITE4, VALUE      \
+	BEQ   write4             \
+	B     decode
+
+// Go on to the next command. Walk.Next is stored before any access of that
+// command, so that it names the command whose access faults.
+#define ADVANCE \
+	ADD  $command__size, CMD   \
+	MOVD CMD, Walk_Next(WALK)  \
 	DISPATCH
 
-// R8 is the device's address. What is not mapped is left to Go.
-#define DEVICE \
-	MOVHU command_Window(R1), R9 \
-	MOVD  (R2)(R9<<3), R9 \
-	MOVWU command_Offset(R1), R8 \
-	CBZ   R9, done        \
-	ADD   R9, R8
+// Set DST to the device's address: the window's first byte plus command.Offset.
+// Stop if the window is not mapped; Go executes such commands on a port.
+#define DEVICE_ADDRESS \
+	MOVHU command_Window(CMD), SCRATCH       \
+	MOVD  (WINDOWS)(SCRATCH<<3), SCRATCH     \
+	MOVWU command_Offset(CMD), DST           \
+	CBZ   SCRATCH, stop                      \
+	ADD   SCRATCH, DST
 
-// AT is the address in the command's memory.
-#define MEMORY(AT) \
-	MOVHU command_Index(R1), AT  \
-	MOVD  (R3)(AT<<3), AT \
-	MOVD  command_Value(R1), R5  \
+// Set AT to the address in the command's memory (commandMemory in oracle.go).
+#define MEMORY_ADDRESS(AT) \
+	MOVHU command_Index(CMD), AT   \
+	MOVD  (MEMORIES)(AT<<3), AT    \
+	MOVD  command_Value(CMD), R5   \
 	ADD   R5, AT
 
-// On by the width in R6.
-#define WIDTHS(W1, W2, W4, W8) \
-	CMP $4, R6 \
-	BEQ W4     \
-	CMP $8, R6 \
-	BEQ W8     \
-	CMP $2, R6 \
-	BEQ W2     \
+// Go to the code for the command's width.
+#define BY_WIDTH(W1, W2, W4, W8) \
+	CMP $4, WIDTH \
+	BEQ W4        \
+	CMP $8, WIDTH \
+	BEQ W8        \
+	CMP $2, WIDTH \
+	BEQ W2        \
 	B   W1
 
 // func walk(w *Walk)
 TEXT ·walk(SB), NOSPLIT, $0-8
-	MOVD w+0(FP), R0
-	MOVD Walk_Next(R0), R1
-	MOVD Walk_Windows(R0), R2
-	MOVD Walk_Memories(R0), R3
-	MOVD Walk_Stop(R0), R4
-	MOVD ZR, Walk_StopReason(R0)
-	MOVD $(const_opWrite | 4<<8), R17
+	// Load the fields of the Walk. Walk.StopReason is Unhandled, which is 0, until
+	// something else stops the walk.
+	MOVD w+0(FP), WALK
+	MOVD Walk_Next(WALK), CMD
+	MOVD Walk_Windows(WALK), WINDOWS
+	MOVD Walk_Memories(WALK), MEMORIES
+	MOVD Walk_Stop(WALK), STOP
+	MOVD ZR, Walk_StopReason(WALK)
+	MOVD $(const_opWrite | 4<<8), WRITE4
 	DISPATCH
 
+// Write of 4 bytes: one store of command.Value.
 write4:
-	DEVICE
-	MOVWU command_Value(R1), R5
-	MOVW  R5, (R8)
-	NEXT
+	DEVICE_ADDRESS
+	MOVWU command_Value(CMD), VALUE
+	MOVW  VALUE, (DST)
+	ADVANCE
 
-other:
-	MOVBU (R1), R5
-	MOVBU command_Width(R1), R6
-	CMP   $const_opPoint, R5
-	BHS   apart
-	DEVICE
-	MOVWU command_Amount(R1), R10
-	MOVBU command_Mode(R1), R7
-	CMP   $const_opExpect, R5
-	BEQ   check
-	CMP   $const_opCopyIn, R5
+// Go to the code of the opcode. Opcodes below Point access a window.
+decode:
+	MOVBU (CMD), OPCODE
+	MOVBU command_Width(CMD), WIDTH
+	CMP   $const_opPoint, OPCODE
+	BHS   withoutAccess
+	DEVICE_ADDRESS
+	MOVWU command_Amount(CMD), LEFT
+	MOVBU command_Mode(CMD), MODE
+	CMP   $const_opExpect, OPCODE
+	BEQ   expect
+	CMP   $const_opCopyIn, OPCODE
 	BEQ   copyIn
-	CMP   $const_opWrite, R5
+	CMP   $const_opWrite, OPCODE
 	BEQ   write
-	CMP   $const_opCompare, R5
+	CMP   $const_opCompare, OPCODE
 	BEQ   compare
-	CMP   $const_opCopyOut, R5
+	CMP   $const_opCopyOut, OPCODE
 	BEQ   copyOut
-	CMP   $const_opFill, R5
+	CMP   $const_opFill, OPCODE
 	BEQ   fill
-	CMP   $const_opModify, R5
-	BEQ   check // whose mode is none: Go has what was loaded
+	CMP   $const_opModify, OPCODE
+	BEQ   expect // its mode is 0, no condition: the walk stops after the load, and Go stores
 	RET
 
-// Opcodes from Point on have no window that is accessed.
-apart:
-	BEQ point
-	CMP $const_opFence, R5
-	BNE done
-	DSB $15 // SY: what is before it is done, to devices too; Linux's mb() (arch/arm64/include/asm/barrier.h)
-	NEXT
+// Point, Fence, or an opcode that Go executes. The flags are of the comparison
+// with Point.
+withoutAccess:
+	BEQ programWindow
+	CMP $const_opFence, OPCODE
+	BNE stop
+	// SY: all earlier accesses are complete, on devices too, before any later one.
+	// It is Linux's mb() (arch/arm64/include/asm/barrier.h).
+	DSB $15
+	ADVANCE
 
+// Write of 1, 2 or 8 bytes. Those of 1 and 2 bytes are a fill of one access:
+// command.Amount is 0, which ends the loop after it.
 write:
-	CMP  $8, R6
-	BNE  fill // of one access
-	MOVD command_Value(R1), R5
-	MOVD R5, (R8)
-	NEXT
+	CMP  $8, WIDTH
+	BNE  fill
+	MOVD command_Value(CMD), VALUE
+	MOVD VALUE, (DST)
+	ADVANCE
 
-// Copies go from (R9) to (R8), R10 bytes. Those of one width move R9 by R12 and
-// R8 by R11 after each access: by the width, or by zero where it is a FIFO or the
-// value of a fill. AT is the device's address, and STEP what moves it; in bulk R13
-// is that address.
-#define COPY(AT, STEP) \
-	MOVD AT, R13          \
-	CMP  $const_bulk, R7  \
-	BEQ  bulk             \
-	MOVD R6, STEP         \
-	CMP  $const_fixed, R7 \
-	BNE  move             \
-	MOVD ZR, STEP         \
-	B    move
+// Choose how to copy LEFT bytes from SRC to DST: in bulk, or one access of the
+// command's width after the other. DEVICE is the device's address, which is SRC or
+// DST, and STEP is what an access adds to it: the width, or 0 in mode Fixed.
+#define START_COPY(DEVICE, STEP) \
+	MOVD DEVICE, TO_ALIGN   \
+	CMP  $const_bulk, MODE  \
+	BEQ  bulk               \
+	MOVD WIDTH, STEP        \
+	CMP  $const_fixed, MODE \
+	BNE  copy               \
+	MOVD ZR, STEP           \
+	B    copy
 
+// CopyIn: from the command's memory to the device.
 copyIn:
-	MEMORY(R9)
-	MOVD R6, R12
-	COPY(R8, R11)
+	MEMORY_ADDRESS(SRC)
+	MOVD WIDTH, SRC_STEP
+	START_COPY(DST, DST_STEP)
 
+// Fill: from command.Value, again and again, to the device.
 fill:
-	ADD  $command_Value, R1, R9
-	MOVD ZR, R12
-	COPY(R8, R11)
+	ADD  $command_Value, CMD, SRC
+	MOVD ZR, SRC_STEP
+	START_COPY(DST, DST_STEP)
 
+// CopyOut: from the device to the command's memory.
 copyOut:
-	MOVD R8, R9
-	MEMORY(R8)
-	MOVD R6, R11
-	COPY(R9, R12)
+	MOVD DST, SRC
+	MEMORY_ADDRESS(DST)
+	MOVD WIDTH, DST_STEP
+	START_COPY(SRC, SRC_STEP)
 
-move:
-	WIDTHS(move1, move2, move4, move8)
+copy:
+	BY_WIDTH(copy1, copy2, copy4, copy8)
 
-check:
-	WIDTHS(check1, check2, check4, check8)
+// Expect: one load from the device, compared with command.Value.
+expect:
+	BY_WIDTH(expect1, expect2, expect4, expect8)
 
+// Compare: loads from the device, compared with the command's memory.
 compare:
-	MEMORY(R9)
-	WIDTHS(same1, same2, same4, same8)
+	MEMORY_ADDRESS(SRC)
+	BY_WIDTH(compare1, compare2, compare4, compare8)
 
-// What is done in one WIDTH. MOVE copies. CHECK loads, and ONES may be of a device
-// that is gone. SAME compares: R10 bytes are left of the range at R8 and of the
-// golden ones at R9.
-#define EACH(WIDTH, LOAD, STORE, ONES, MOVE, CHECK, SAME) \
-MOVE:                 \
-	LOAD  (R9), R5    \
-	STORE R5, (R8)    \
-	ADD   R12, R9     \
-	ADD   R11, R8     \
-	SUBS  $WIDTH, R10 \
-	BHI   MOVE        \
-	B     moved       \
-CHECK:                \
-	LOAD  (R8), R5    \
-	MOVD  $ONES, R9   \
-	B     looked      \
-SAME:                 \
-	LOAD  (R8), R5    \
-	LOAD  (R9), R11   \
-	CMP   R11, R5     \
-	BNE   differs     \
-	ADD   $WIDTH, R8  \
-	ADD   $WIDTH, R9  \
-	SUBS  $WIDTH, R10 \
-	BHI   SAME        \
-	NEXT
+// The loops for accesses of BYTES bytes.
+//
+// COPY: load an element from SRC and store it to DST.
+// EXPECT: load from the device; ONES is the value that a device that is gone reads as.
+// COMPARE: load an element from the device and one of the golden data; stop if
+// they differ.
+#define EACH(BYTES, LOAD, STORE, ONES, COPY, EXPECT, COMPARE) \
+COPY:                  \
+	LOAD  (SRC), VALUE     \
+	STORE VALUE, (DST)     \
+	ADD   SRC_STEP, SRC    \
+	ADD   DST_STEP, DST    \
+	SUBS  $BYTES, LEFT     \
+	BHI   COPY             \
+	B     copyDone         \
+EXPECT:                \
+	LOAD  (DST), VALUE     \
+	MOVD  $ONES, SCRATCH   \
+	B     checkCondition   \
+COMPARE:               \
+	LOAD  (DST), VALUE     \
+	LOAD  (SRC), WANT      \
+	CMP   WANT, VALUE      \
+	BNE   mismatch         \
+	ADD   $BYTES, DST      \
+	ADD   $BYTES, SRC      \
+	SUBS  $BYTES, LEFT     \
+	BHI   COMPARE          \
+	ADVANCE
 
-EACH(1, MOVBU, MOVB, 0xff, move1, check1, same1)
-EACH(2, MOVHU, MOVH, 0xffff, move2, check2, same2)
-EACH(4, MOVWU, MOVW, 0xffffffff, move4, check4, same4)
-EACH(8, MOVD, MOVD, -1, move8, check8, same8)
+EACH(1, MOVBU, MOVB, 0xff, copy1, expect1, compare1)
+EACH(2, MOVHU, MOVH, 0xffff, copy2, expect2, compare2)
+EACH(4, MOVWU, MOVW, 0xffffffff, copy4, expect4, compare4)
+EACH(8, MOVD, MOVD, -1, copy8, expect8, compare8)
 
-// The first fence keeps earlier stores from landing where the window points
-// next, the load shows that the registers have taken what they hold, and the
-// last fence keeps later accesses behind it.
-point:
-	CBZ   R6, done
-	MOVHU command_Index(R1), R7
-	MOVD  (R2)(R7<<3), R8
-	MOVWU command_Offset(R1), R7
-	ADD   R7, R8
-	MOVHU command_Window(R1), R9
-	MOVD  Walk_TLBWindows(R0), R7
+// Point: store the TLB window's registers that EncodeWindow put into the command,
+// and move the window's entry in Walk.Windows. A width of 0 means that Go does it.
+programWindow:
+	CBZ   WIDTH, stop
+
+	// DST is the address of the registers: entry command.Index of Walk.Windows
+	// plus command.Offset.
+	MOVHU command_Index(CMD), R7
+	MOVD  (WINDOWS)(R7<<3), DST
+	MOVWU command_Offset(CMD), R7
+	ADD   R7, DST
+
+	// The window's first byte is now command.Amount bytes into its TLB window.
+	MOVHU command_Window(CMD), R9
+	MOVD  Walk_TLBWindows(WALK), R7
 	MOVD  (R7)(R9<<3), R7
-	MOVWU command_Amount(R1), R10
+	MOVWU command_Amount(CMD), R10
 	ADD   R10, R7
-	MOVD  R7, (R2)(R9<<3)
-	MOVD  command_Value(R1), R5
-	MOVD  command_Mask(R1), R9
-	DSB   $15
-	CMP   $4, R6
-	BEQ   point4
-	MOVD  R5, (R8)
-	MOVD  (R8), R5
-	DSB   $15
-	NEXT
-point4:
-	MOVW  R5, (R8)
-	LSR   $32, R5
-	MOVW  R5, 4(R8)
-	MOVW  R9, 8(R8)
-	MOVWU 8(R8), R5
-	DSB   $15
-	NEXT
+	MOVD  R7, (WINDOWS)(R9<<3)
 
-// All ones, and the rest of what does not hold, are for Go, which gets what was
-// loaded.
-looked:
-	CMP   R9, R5
+	// The values of the registers.
+	MOVD  command_Value(CMD), VALUE
+	MOVD  command_Mask(CMD), R9
+
+	// Barrier: earlier stores through the TLB window must arrive where it still points.
+	DSB   $15
+	CMP   $4, WIDTH
+	BEQ   programWindow4
+
+	// One register of 8 bytes. The load returns after the store has taken effect.
+	// Barrier: later accesses must not start before that load.
+	MOVD  VALUE, (DST)
+	MOVD  (DST), VALUE
+	DSB   $15
+	ADVANCE
+
+	// Three registers of 4 bytes, the lowest address first, and a load of the last.
+programWindow4:
+	MOVW  VALUE, (DST)
+	LSR   $32, VALUE
+	MOVW  VALUE, 4(DST)
+	MOVW  R9, 8(DST)
+	MOVWU 8(DST), VALUE
+	DSB   $15
+	ADVANCE
+
+// Expect, after the load: go on if the mode is Equal, the masked value is
+// command.Value, and the value is not all ones (SCRATCH). Otherwise Go decides.
+checkCondition:
+	CMP   SCRATCH, VALUE
 	BEQ   loaded
-	CMP   $const_equal, R7
+	CMP   $const_equal, MODE
 	BNE   loaded
-	MOVD  command_Mask(R1), R9
-	AND   R5, R9
-	MOVD  command_Value(R1), R10
+	MOVD  command_Mask(CMD), R9
+	AND   VALUE, R9
+	MOVD  command_Value(CMD), R10
 	CMP   R10, R9
 	BNE   loaded
-	NEXT
+	ADVANCE
 
+// Stop after the load of an Expect or Modify, with the loaded value in Walk.Got.
 loaded:
-	MOVD R5, Walk_Got(R0)
+	MOVD VALUE, Walk_Got(WALK)
 	MOVD $const_Loaded, R9
-	B    ended
+	B    stopWithReason
 
-differs:
-	MOVD  R5, Walk_Got(R0)
-	MOVD  R11, Walk_Want(R0)
-	MOVWU command_Amount(R1), R5
-	SUB   R10, R5
-	MOVD  R5, Walk_MismatchOffset(R0)
+// Stop a Compare at the first element that differs. Its offset is command.Amount
+// minus the bytes that are left.
+mismatch:
+	MOVD  VALUE, Walk_Got(WALK)
+	MOVD  WANT, Walk_Want(WALK)
+	MOVWU command_Amount(CMD), R5
+	SUB   LEFT, R5
+	MOVD  R5, Walk_MismatchOffset(WALK)
 	MOVD  $const_Mismatch, R9
-	B     ended
+	B     stopWithReason
 
-// One access of a bulk copy, if OF has the bit of its WIDTH (1 << BIT) set: R13,
-// the bytes to where the device's address is aligned, or R10, those that are left.
-// On to the tail when fewer are left.
-#define PART(NAME, LOAD, STORE, WIDTH, BIT, OF, ON) \
+// One access of a bulk copy, of BYTES (1 << BIT) bytes, if that bit is set in OF:
+// TO_ALIGN before the loop, LEFT after it. ON is the next step. If fewer than BYTES
+// bytes are left, go to the tail.
+#define BULK_STEP(NAME, LOAD, STORE, BYTES, BIT, OF, ON) \
 NAME:                       \
 	TBZ   $BIT, OF, ON      \
-	CMP   $WIDTH, R10       \
+	CMP   $BYTES, LEFT      \
 	BLO   tail              \
-	LOAD  (R9), R5          \
-	STORE R5, (R8)          \
-	ADD   $WIDTH, R9        \
-	ADD   $WIDTH, R8        \
-	SUB   $WIDTH, R10
+	LOAD  (SRC), VALUE      \
+	STORE VALUE, (DST)      \
+	ADD   $BYTES, SRC       \
+	ADD   $BYTES, DST       \
+	SUB   $BYTES, LEFT
 
-// Naturally aligned on the device, lowest address first, never overlapping.
-// Subtracting 32 leaves the lower five bits of R10 alone, so they still count
-// what follows the loop.
+// Bulk copy: the lowest address first, each access naturally aligned on the device,
+// none overlapping another. First single accesses up to an address that is a
+// multiple of 16.
 bulk:
-	NEG R13, R13
-PART(align1, MOVBU, MOVB, 1, 0, R13, align2)
-PART(align2, MOVHU, MOVH, 2, 1, R13, align4)
-PART(align4, MOVWU, MOVW, 4, 2, R13, align8)
-PART(align8, MOVD, MOVD, 8, 3, R13, aligned)
+	NEG TO_ALIGN, TO_ALIGN
+BULK_STEP(align1, MOVBU, MOVB, 1, 0, TO_ALIGN, align2)
+BULK_STEP(align2, MOVHU, MOVH, 2, 1, TO_ALIGN, align4)
+BULK_STEP(align4, MOVWU, MOVW, 4, 2, TO_ALIGN, align8)
+BULK_STEP(align8, MOVD, MOVD, 8, 3, TO_ALIGN, aligned)
+
+// Then 32 bytes at a time. Subtracting 32 does not change the lower five bits of
+// LEFT: after the loop, which ends below zero, they still count the bytes that are
+// left.
 aligned:
-	SUBS $32, R10
+	SUBS $32, LEFT
 	BLO  tail
 by32:
-	LDP  0(R9), (R5, R6)
-	LDP  16(R9), (R7, R11)
-	STP  (R5, R6), 0(R8)
-	STP  (R7, R11), 16(R8)
-	ADD  $32, R9
-	ADD  $32, R8
-	SUBS $32, R10
+	LDP  0(SRC), (R5, R6)
+	LDP  16(SRC), (R7, R11)
+	STP  (R5, R6), 0(DST)
+	STP  (R7, R11), 16(DST)
+	ADD  $32, SRC
+	ADD  $32, DST
+	SUBS $32, LEFT
 	BHS  by32
+
+// Then 16, 8, 4, 2 and 1 bytes, as the bits of LEFT require.
 tail:
-	TBZ  $4, R10, tail8
-	LDP  (R9), (R5, R6)
-	STP  (R5, R6), (R8)
-	ADD  $16, R9
-	ADD  $16, R8
-PART(tail8, MOVD, MOVD, 8, 3, R10, tail4)
-PART(tail4, MOVWU, MOVW, 4, 2, R10, tail2)
-PART(tail2, MOVHU, MOVH, 2, 1, R10, tail1)
-PART(tail1, MOVBU, MOVB, 1, 0, R10, moved)
+	TBZ  $4, LEFT, tail8
+	LDP  (SRC), (R5, R6)
+	STP  (R5, R6), (DST)
+	ADD  $16, SRC
+	ADD  $16, DST
+BULK_STEP(tail8, MOVD, MOVD, 8, 3, LEFT, tail4)
+BULK_STEP(tail4, MOVWU, MOVW, 4, 2, LEFT, tail2)
+BULK_STEP(tail2, MOVHU, MOVH, 2, 1, LEFT, tail1)
+BULK_STEP(tail1, MOVBU, MOVB, 1, 0, LEFT, copyDone)
 
-// A device that is gone reads all ones: where what was copied out ends with a
-// byte of them, Go looks.
-moved:
-	MOVBU (R1), R5
-	CMP   $const_opCopyOut, R5
-	BNE   next
-	MOVBU -1(R8), R5
-	CMP   $0xff, R5
-	BEQ   taken
-next:
-	NEXT
-taken:
+// A copy or fill is done. A device that is gone reads all ones: if the last byte of
+// a CopyOut is 0xff, stop, and Go checks the device.
+copyDone:
+	MOVBU (CMD), OPCODE
+	CMP   $const_opCopyOut, OPCODE
+	BNE   advance
+	MOVBU -1(DST), VALUE
+	CMP   $0xff, VALUE
+	BEQ   allOnes
+advance:
+	ADVANCE
+allOnes:
 	MOVD $const_AllOnes, R9
-ended:
-	MOVD R9, Walk_StopReason(R0)
+stopWithReason:
+	MOVD R9, Walk_StopReason(WALK)
 
-done:
+stop:
 	RET

@@ -2,9 +2,9 @@
 
 package hal
 
-// walk is Walk.Run. It is the one routine that touches mapped devices: it calls
-// nothing and has no frame, so that a fault in it unwinds, and a walk is not
-// interrupted.
+// walk implements Walk.Run in assembly. It is the only routine that accesses mapped
+// devices. It calls nothing and has no frame, so that a fault in it unwinds, and the
+// scheduler does not interrupt it.
 //
 //go:noescape
 func walk(w *Walk)

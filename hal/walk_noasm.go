@@ -2,6 +2,6 @@
 
 package hal
 
-// walk without assembly is for stand-ins. Do not drive a device through this
-// file: the compiler promises nothing about the accesses that it makes.
+// walk without assembly is for mocks only. It must not access a device: the compiler
+// does not guarantee how many accesses it makes, nor how wide they are.
 func walk(w *Walk) { walkGeneric(w) }

@@ -15,11 +15,10 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// anyList gives up to 20 commands as verified images have them, for a window 1
-// and a memory 1 of so many bytes. Some are not for a walk, and some of a window
-// 0 that is not mapped.
+// anyList returns up to 20 random commands of the kinds that verified images have, for window 1
+// and memory 1 of size bytes. Some are not for a walk, and some use window 0, which is not mapped.
 func anyList(random *rand.Rand, size uint32) []fbs.Command {
-	// a pointer behind the last one is still one into it
+	// the capacity keeps a pointer after the last command inside the array
 	list := make([]fbs.Command, 1+random.IntN(20), 21)
 	for i := range list {
 		list[i] = anyCommand(random, size)
@@ -78,31 +77,32 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 	return c
 }
 
-// place is a device, a memory and the tables of a Walk. Registers that aim window
-// 1, and what it shows, are in the device, too.
-type place struct {
+// bench is a device, a memory and the tables of a Walk. The registers that program window 1, and
+// the memory that it shows, are also in the device.
+type bench struct {
 	device, memory  []byte
 	windows         [3]uintptr
 	memories, homes [2]uintptr
 	walk            Walk
 }
 
-// newPlace has size bytes of each at the end of pages, where reading too far faults.
-func newPlace(t testing.TB, size int) *place {
+// newBench has size bytes of each at the end of pages: an access after the end faults.
+func newBench(t testing.TB, size int) *bench {
 	page := unix.Getpagesize()
 	last := func() []byte {
 		pages := mapped(t, (size+page-1)/page*page)
 		return pages[len(pages)-size:]
 	}
-	p := &place{device: last(), memory: last()}
+	p := &bench{device: last(), memory: last()}
 	p.homes[1], p.memories[1] = AddressOf(p.device), AddressOf(p.memory)
 	p.windows = [3]uintptr{0, p.homes[1], p.homes[1]}
 	p.walk.Windows, p.walk.Memories, p.walk.TLBWindows = &p.windows[0], &p.memories[0], &p.homes[0]
 	return p
 }
 
-// run walks a list to its end or to what ends it, and says how many are done.
-func (p *place) run(run func(w *Walk), list []fbs.Command) (done int) {
+// run walks a list until it ends or a command stops the walk. It returns the number of complete
+// commands.
+func (p *bench) run(run func(w *Walk), list []fbs.Command) (done int) {
 	// Stop lies in the list too.
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
 	p.windows[1] = p.homes[1]
@@ -112,14 +112,14 @@ func (p *place) run(run func(w *Walk), list []fbs.Command) (done int) {
 	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
 }
 
-func (p *place) one(t testing.TB, c fbs.Command) {
+func (p *bench) one(t testing.TB, c fbs.Command) {
 	if done := p.run((*Walk).Run, []fbs.Command{c}); done != 1 && p.walk.StopReason != AllOnes {
-		t.Fatalf("%+v ends a walk: %d", c, p.walk.StopReason)
+		t.Fatalf("%+v stops the walk: %d", c, p.walk.StopReason)
 	}
 }
 
-// compare holds what was reached, by the assembly and by plain Go, against each other.
-func (p *place) compare(t testing.TB, oracle *place, done, want int, what any) {
+// compare checks that the assembly and plain Go have the same result.
+func (p *bench) compare(t testing.TB, oracle *bench, done, want int, what any) {
 	t.Helper()
 	got, expect := p.walk, oracle.walk
 	if done != want || got.StopReason != expect.StopReason ||
@@ -133,9 +133,9 @@ func (p *place) compare(t testing.TB, oracle *place, done, want int, what any) {
 	}
 }
 
-func TestWalksLeaveWhatPlainGoLeaves(t *testing.T) {
+func TestWalkMatchesPlainGo(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	p, oracle := newPlace(t, 512), newPlace(t, 512)
+	p, oracle := newBench(t, 512), newBench(t, 512)
 	ended := map[uint64]int{}
 	for range 20_000 {
 		list := anyList(random, 512)
@@ -153,12 +153,12 @@ func TestWalksLeaveWhatPlainGoLeaves(t *testing.T) {
 		ended[p.walk.StopReason]++
 	}
 	if len(ended) != 4 {
-		t.Errorf("walks ended %v, some of each kind should", ended)
+		t.Errorf("stop reasons of the walks: %v, want some of each", ended)
 	}
 }
 
-func TestAWalkEndsAtStopAndGoesOnFromThere(t *testing.T) {
-	p := newPlace(t, 64)
+func TestWalkStopsAtStopAndContinues(t *testing.T) {
+	p := newBench(t, 64)
 	list := make([]fbs.Command, 9)
 	for i := range list {
 		list[i] = fbs.Command{Opcode: gen.OpcodeWrite, Width: 1, Window: 1, Offset: uint32(i),
@@ -176,7 +176,7 @@ func TestAWalkEndsAtStopAndGoesOnFromThere(t *testing.T) {
 	}
 	w.Next = &list[3]
 	if w.Advance(); w.Next != &list[4] {
-		t.Errorf("behind command 3 comes %d", w.NextIndex(list))
+		t.Errorf("command after 3: %d, want 4", w.NextIndex(list))
 	}
 }
 
@@ -209,7 +209,7 @@ func everyBlock(f func(c fbs.Command)) {
 }
 
 func TestCopiesOfEveryShape(t *testing.T) {
-	p, oracle := newPlace(t, 512), newPlace(t, 512)
+	p, oracle := newBench(t, 512), newBench(t, 512)
 	scramble(p.device, 1)
 	copy(oracle.device, p.device)
 	n := byte(0)
@@ -230,7 +230,7 @@ func TestBulkCopiesOfManyPagesUpToTheGuardPage(t *testing.T) {
 }
 
 func bulkCopies(t *testing.T, size, shift int) {
-	p := newPlace(t, size)
+	p := newBench(t, size)
 	want := make([]byte, size)
 	scramble(p.memory, uint64(shift))
 	copy(want, p.memory)
@@ -247,8 +247,8 @@ func bulkCopies(t *testing.T, size, shift int) {
 	}
 }
 
-func TestNothingInAWalkAllocates(t *testing.T) {
-	p := newPlace(t, 512)
+func TestWalkDoesNotAllocate(t *testing.T) {
+	p := newBench(t, 512)
 	random := rand.New(rand.NewPCG(3, 3))
 	list := make([]fbs.Command, 201)
 	for i := range 200 {
@@ -266,9 +266,9 @@ func TestNothingInAWalkAllocates(t *testing.T) {
 	}
 }
 
-// A device that is gone, or a file that was cut short, answers with SIGBUS in
-// the middle of the assembly.
-func TestAFaultIsAPanicThatKnowsItsCommand(t *testing.T) {
+// An access to a device that is gone, or to a file that was truncated, raises SIGBUS in the
+// assembly.
+func TestFaultLeavesNextAtItsCommand(t *testing.T) {
 	page := unix.Getpagesize()
 	fd, err := unix.MemfdCreate("device", 0)
 	if err != nil {
@@ -286,7 +286,7 @@ func TestAFaultIsAPanicThatKnowsItsCommand(t *testing.T) {
 	if err := unix.Ftruncate(fd, 0); err != nil {
 		t.Fatal(err)
 	}
-	p := newPlace(t, 512)
+	p := newBench(t, 512)
 	windows := [3]uintptr{0, AddressOf(p.device), AddressOf(mem)}
 	p.walk.Windows = &windows[0]
 	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn,
@@ -323,7 +323,7 @@ func catch(f func()) (fault runtime.Error) {
 }
 
 func BenchmarkWalk(b *testing.B) {
-	p := newPlace(b, 1<<20)
+	p := newBench(b, 1<<20)
 	list := make([]fbs.Command, 1001)
 	each := func(name string, size int64, command func(i int) fbs.Command) {
 		b.Run(name, func(b *testing.B) {
@@ -340,7 +340,7 @@ func BenchmarkWalk(b *testing.B) {
 	for _, width := range widths {
 		each(fmt.Sprint("Write", width), int64(width),
 			func(i int) fbs.Command { return at(gen.OpcodeWrite, width, 0, uint64(i*8), 0) })
-		each(fmt.Sprint("Check", width), int64(width), func(i int) fbs.Command {
+		each(fmt.Sprint("Expect", width), int64(width), func(i int) fbs.Command {
 			return at(gen.OpcodeExpect, width, gen.Access(gen.ConditionEqual), uint64(i*8), 0)
 		})
 	}

@@ -145,7 +145,7 @@ func (f *File) inspect(check func(data []byte) error) error {
 	fault, hasCode := err.(*hal.Fault)
 	code, reason := hal.BadImage, ""
 	switch {
-	case ended.In(hal.AddressOf(f.data), uint64(len(f.data))):
+	case ended.FaultedIn(hal.AddressOf(f.data), uint64(len(f.data))):
 		code, reason = hal.IO, CutShort
 	case ended.Cause != nil:
 		code, reason = hal.Internal, "panic: "+hal.PanicText(ended.Cause)

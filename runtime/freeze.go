@@ -70,7 +70,7 @@ func (r *Replay) guarded(sequence int) hal.Code {
 	switch {
 	case ended.Cause == nil:
 		return code
-	case ended.In(hal.AddressOf(payload), uint64(len(payload))):
+	case ended.FaultedIn(hal.AddressOf(payload), uint64(len(payload))):
 		r.failure = Result{FileLost: true}
 		return hal.IO
 	case ended.IsFault && (ended.Address == 0 || r.isDevice(&ended)):
@@ -96,7 +96,7 @@ func (r *Replay) isDevice(fault *hal.Panic) bool {
 	c := r.walk.Next
 	for i := range r.apertures {
 		a := &r.apertures[i]
-		inWindow := r.windows[i] != 0 && fault.In(r.windows[i], a.Size)
+		inWindow := r.windows[i] != 0 && fault.FaultedIn(r.windows[i], a.Size)
 		if inWindow || a.Port != nil && int(c.Window) == i {
 			return true
 		}

@@ -49,7 +49,7 @@ func (d *impatient) Sleep(int64) {}
 // startedByAValue finds what models alone can refuse: registers that they do not
 // have, edu's transfers, and what nvme's CC and doorbells say.
 var startedByAValue = regexp.MustCompile(
-	`the model refuses it: .*(register|out of bounds|not mapped|\bCC\b|queue)`)
+	`the model rejects it: .*(register|out of bounds|not mapped|\bCC\b|queue)`)
 
 // tryHostile verifies, loads and runs all sequences of a file of unknown
 // content. It tells how far the file came; the mock refuses nothing of what

@@ -337,12 +337,12 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 		return err
 	}
 	small := mock.New(&boards.Ivshmem)
-	small.Resize(2, 1<<16)
+	small.ResizeBAR(2, 1<<16)
 	const own = "lightmetal 1\ntarget ivshmem 1af4:1110 subsystem 1af4:1100 bar2 1MiB\n" +
 		"window m bar2 offset 0 size 1MiB\nmain:\n  write.1 m+0x0 0x1\n"
 	of := func(subsystem uint32) error {
 		device := mock.New(&boards.Ivshmem)
-		device.Subsystem(subsystem)
+		device.SetSubsystem(subsystem)
 		_, err := runtime.Load(view(t, own), runtime.AnySlot, device)
 		return err
 	}

@@ -299,7 +299,7 @@ func faultSealed(args []string) error {
 	if !result.SafeRan || result.Safe != hal.OK {
 		unix.Exit(1)
 	}
-	unix.Exit(result.Code.Exit())
+	unix.Exit(result.Code.ExitStatus())
 	return nil
 }
 

@@ -4,6 +4,7 @@ import "lightmetal/boards"
 
 var blackhole = Chip{
 	Board: &boards.Blackhole,
+	Title: "Tenstorrent Blackhole",
 	Grid: &Grid{
 		// [UMD], *_CORES_NOC0; [ttsim] src/tile.cpp, coord_to_tile.
 		Rows: []string{

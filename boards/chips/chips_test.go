@@ -1,12 +1,13 @@
 package chips
 
 import (
+	"fmt"
 	"testing"
 
 	"lightmetal/boards"
 )
 
-func TestAliasesLieInTheBarsTheyShow(t *testing.T) {
+func TestAliasesLieInTheirBARs(t *testing.T) {
 	for _, b := range All {
 		for _, a := range b.Aliases {
 			if a.Size != b.Bars[a.Bar] || a.Offset+a.Size > b.Bars[a.Of] {
@@ -16,15 +17,34 @@ func TestAliasesLieInTheBarsTheyShow(t *testing.T) {
 	}
 }
 
+func TestStatusRegistersCanBePolled(t *testing.T) {
+	registers := 0
+	for _, c := range All {
+		for _, s := range c.Status {
+			registers++
+			if c.FindRule(s.Bar, s.Offset, 4) == nil || s.Mask == 0 {
+				t.Errorf("%s: status register %s cannot be polled", c.Name, s.Name)
+			}
+		}
+	}
+	if registers != 4 {
+		t.Errorf("%d status registers, want 4", registers)
+	}
+}
+
 func TestBoardHasANameAndAChip(t *testing.T) {
 	for _, b := range boards.All {
 		if ByName(b.Name) != b {
 			t.Errorf("%s: not found by name", b.Name)
 		}
 		c := Of(b)
-		if c.Board.Name != b.Name || (c.Grid != nil) != (b.Reset.Mask != 0) {
+		if c.Board != b || c.Title == "" || (c.Grid != nil) != (b.Reset.Mask != 0) {
 			t.Errorf("%s: %+v", b.Name, c)
 		}
+	}
+	unknown := Of(&boards.Board{Name: "adder"})
+	if unknown.Title != "adder" || unknown.Grid != nil || len(unknown.Status) > 0 {
+		t.Errorf("unknown board: %+v", unknown)
 	}
 	if ByName("") != nil || ByName("grayskull") != nil {
 		t.Error("found a board that is not there")
@@ -32,7 +52,7 @@ func TestBoardHasANameAndAChip(t *testing.T) {
 }
 
 // An access must be judged the same whichever of its two names it goes by.
-func TestAliasHasTheRulesOfTheBarItShows(t *testing.T) {
+func TestAliasHasTheRulesOfTheOriginal(t *testing.T) {
 	for _, b := range All {
 		for _, a := range b.Aliases {
 			for offset := uint64(0); offset < a.Size; offset += 0x80 {
@@ -47,7 +67,7 @@ func TestAliasHasTheRulesOfTheBarItShows(t *testing.T) {
 	}
 }
 
-func TestGridIsWhole(t *testing.T) {
+func TestGridIsComplete(t *testing.T) {
 	for _, c := range []struct {
 		board         *Chip
 		width, height int
@@ -58,33 +78,35 @@ func TestGridIsWhole(t *testing.T) {
 		{&blackhole, 17, 12, map[Kind]int{Tensix: 140, DRAM: 24, Ethernet: 14, ARC: 1, PCIe: 2,
 			L2CPU: 4, Security: 1, Router: 18}},
 	} {
-		g := c.board.Grid
-		if len(g.Rows) != c.height {
-			t.Fatalf("%s: %d rows", c.board.Name, len(g.Rows))
-		}
-		tiles, names := map[Kind]int{}, map[string]bool{}
-		for y, row := range g.Rows {
-			if len(row) != c.width {
-				t.Errorf("%s: row %d has %d tiles", c.board.Name, y, len(row))
+		t.Run(c.board.Name, func(t *testing.T) {
+			g := c.board.Grid
+			if len(g.Rows) != c.height {
+				t.Fatalf("%s: %d rows", c.board.Name, len(g.Rows))
 			}
-			for x := range row {
-				kind := g.Kind(Tile{uint8(x), uint8(y)})
-				tiles[kind]++
-				names[kind.String()] = true
+			tiles, names := map[Kind]int{}, map[string]bool{}
+			for y, row := range g.Rows {
+				if len(row) != c.width {
+					t.Errorf("%s: row %d has %d tiles", c.board.Name, y, len(row))
+				}
+				for x := range row {
+					kind := g.Kind(Tile{uint8(x), uint8(y)})
+					tiles[kind]++
+					names[kind.String()] = true
+				}
 			}
-		}
-		if len(names) != len(c.tiles) {
-			t.Errorf("%s: two kinds of tiles have one name: %v", c.board.Name, names)
-		}
-		for k, n := range c.tiles {
-			if tiles[k] != n {
-				t.Errorf("%s: want %d tiles %c, got %d", c.board.Name, n, k, tiles[k])
+			if len(names) != len(c.tiles) {
+				t.Errorf("%s: two kinds of tiles have one name: %v", c.board.Name, names)
 			}
-			delete(tiles, k)
-		}
-		if len(tiles) != 0 {
-			t.Errorf("%s: tiles of no kind: %v", c.board.Name, tiles)
-		}
+			for k, n := range c.tiles {
+				if tiles[k] != n {
+					t.Errorf("%s: want %d tiles %c, got %d", c.board.Name, n, k, tiles[k])
+				}
+				delete(tiles, k)
+			}
+			if len(tiles) != 0 {
+				t.Errorf("%s: tiles of no kind: %v", c.board.Name, tiles)
+			}
+		})
 	}
 }
 
@@ -144,16 +166,18 @@ func TestTranslatedCoordinates(t *testing.T) {
 		{&blackhole, 1, 12, Tile{}, false},
 		{&blackhole, 63, 63, Tile{}, false},
 	} {
-		got, ok := c.board.Grid.NoC0(c.x, c.y)
-		if ok != c.ok || ok && got != c.want {
-			t.Errorf("%s (%d,%d): want %v %v, got %v %v", c.board.Name, c.x, c.y, c.want, c.ok, got,
-				ok)
-		}
+		t.Run(fmt.Sprint(c.board.Name, " ", c.x, " ", c.y), func(t *testing.T) {
+			got, ok := c.board.Grid.NoC0(c.x, c.y)
+			if ok != c.ok || ok && got != c.want {
+				t.Errorf("%s (%d,%d): want %v %v, got %v %v", c.board.Name, c.x, c.y,
+					c.want, c.ok, got, ok)
+			}
+		})
 	}
 }
 
 // Two translated names for one tile would make two places of one.
-func TestTranslationKeepsTilesApart(t *testing.T) {
+func TestTranslatedCoordinatesAreUnique(t *testing.T) {
 	for _, b := range []*Chip{&wormhole, &blackhole} {
 		g := b.Grid
 		seen := map[Tile]bool{}
@@ -195,9 +219,11 @@ func TestTileMemoriesAndRegisters(t *testing.T) {
 		{"last scratch", wh.Register(ARC, 0x88003007c) != nil, true},
 		{"past the last scratch", wh.Register(ARC, 0x880030080) != nil, false},
 	} {
-		if c.got != c.want {
-			t.Errorf("%s: want %v", c.name, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if c.got != c.want {
+				t.Errorf("%s: want %v", c.name, c.want)
+			}
+		})
 	}
 }
 
@@ -209,7 +235,7 @@ func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
 			mask |= 1 << c.Bit
 			if c.PCRegister != 0 && (b.Grid.Register(Tensix, c.PCRegister) == nil ||
 				b.Grid.Register(Tensix, c.OverrideRegister) == nil) {
-				t.Errorf("%s %s: start address register is none", b.Name, c.Name)
+				t.Errorf("%s %s: start address is not in a register", b.Name, c.Name)
 			}
 		}
 		if mask != r.Mask || r.Mask&r.Ignored != 0 || r.Initial&^r.Mask != 0 || len(r.Cores) != 5 {

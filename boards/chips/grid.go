@@ -1,12 +1,14 @@
 package chips
 
+// This file describes the tiles of a chip and their coordinates.
+
 import "lightmetal/boards"
 
-// Kind is what a tile is. Its value is the letter that stands for it in Grid.Rows.
+// Kind is the kind of a tile. Its value is its letter in Grid.Rows.
 type Kind byte
 
 const (
-	Router   Kind = '.' // nothing but a router: not a target
+	Router   Kind = '.' // only a router: windows cannot point to it
 	Tensix   Kind = 'T'
 	DRAM     Kind = 'D'
 	Ethernet Kind = 'E'
@@ -29,17 +31,16 @@ func (k Kind) String() string {
 	return kindNames[Router]
 }
 
-// Grid describes the tiles of a device, all of them whole: on a card some rows
-// or columns are fused off ("harvested") and translated coordinates skip those.
+// Grid describes all tiles of a chip. On a card some rows or columns are disabled ("harvested"),
+// and translated coordinates skip them.
 type Grid struct {
 	// Rows is a map in NoC 0 coordinates: one string a row, from y = 0 on,
 	// one Kind a column, from x = 0 on.
 	Rows []string
 
-	// Translated coordinates are a second name for a tile. Coordinates below
-	// the size of the grid stand for themselves. Further ones go column by
-	// column and row by row, where Columns[i] is what x = First+i stands for
-	// and Lines[i] what y = First+i stands for; or pair by pair.
+	// Translated coordinates are second names of tiles. Coordinates below the size of the grid
+	// are not translated. Others are translated separately for columns and rows, x = First+i to
+	// Columns[i] and y = First+i to Lines[i], or as pairs of both.
 	First          uint8
 	Columns, Lines []uint8
 	Pairs          []Pair
@@ -53,32 +54,32 @@ type Grid struct {
 // Tile is a place in NoC 0 coordinates.
 type Tile struct{ X, Y uint8 }
 
-// Pair is one translated coordinate and what it stands for.
+// Pair is a translated coordinate and the tile that it means.
 type Pair struct{ Translated, NoC0 Tile }
 
-// Bank is DRAM that several tiles give access to. Each sees the whole of it.
+// Bank is DRAM that several tiles provide access to. Each provides access to all of it.
 type Bank []Tile
 
-// Memory is a range of plain memory in every tile of a kind. Accesses of 1, 2,
-// 4 and 8 bytes are fine.
+// Memory is a range of plain memory in every tile of a kind. It accepts accesses of 1, 2, 4 and
+// 8 bytes.
 type Memory struct {
 	Kind        Kind
 	First, Last uint64
 	Name        string
 }
 
-// Register is a run of Count 32-bit registers in every tile of a kind. They
-// take aligned 4-byte accesses only.
+// Register is a range of Count 32-bit registers in every tile of a kind. They accept only
+// aligned accesses of 4 bytes.
 type Register struct {
 	Kind      Kind
 	Address   uint64
 	Count     uint64
 	StoreOnly bool
-	Name      string // the manual's
+	Name      string // as in the manual
 }
 
-// Reset is the register that holds the cores of a Tensix or Ethernet tile in
-// reset, and what is known of it beyond what a target uses.
+// Reset describes the register that keeps the cores of a Tensix or Ethernet tile in reset, with
+// the details that a target does not use.
 type Reset struct {
 	boards.Reset
 	Ignored uint32 // bits that may be set and have no effect on the cores
@@ -86,9 +87,9 @@ type Reset struct {
 	Cores   []Core
 }
 
-// Core is a RISC-V core of a Tensix tile. It starts at PC, or at what register
-// PCRegister holds where bit OverrideBit of OverrideRegister is set. Registers
-// that cannot be reached from the NoC are 0.
+// Core is a RISC-V core of a Tensix tile. It starts at PC or, if bit OverrideBit of
+// OverrideRegister is set, at the value of PCRegister. The address of a register that cannot be
+// reached over the NoC is 0.
 type Core struct {
 	Name             string
 	Bit              uint8 // in the reset register
@@ -98,8 +99,7 @@ type Core struct {
 	OverrideBit      uint8
 }
 
-// NoC0 gives the tile that a coordinate, translated or not, stands for; ok is
-// false where that is none.
+// NoC0 returns the tile at a coordinate, which may be translated; ok is false if there is none.
 func (g *Grid) NoC0(x, y uint8) (t Tile, ok bool) {
 	for i := range g.Pairs {
 		if p := &g.Pairs[i]; p.Translated == (Tile{x, y}) {
@@ -121,8 +121,8 @@ func translate(v, size, first uint8, table []uint8) (uint8, bool) {
 	return table[v-first], true
 }
 
-// Reached is the tiles that a window with this target shows: one, or with multicast
-// the Tensix tiles of its rectangle. ok is false where that is not known.
+// Reached returns the tiles that a window shows: one tile, or for a multicast the Tensix tiles of
+// its rectangle. ok is false if they are unknown.
 func (g *Grid) Reached(t boards.TileRange) (tiles []Tile, ok bool) {
 	if g == nil || t.NoC != 0 {
 		return nil, false
@@ -142,11 +142,11 @@ func (g *Grid) Reached(t boards.TileRange) (tiles []Tile, ok bool) {
 	return tiles, ok && known && first.X <= last.X && first.Y <= last.Y
 }
 
-// Kind is what tile t of the grid is.
+// Kind returns the kind of a tile.
 func (g *Grid) Kind(t Tile) Kind { return Kind(g.Rows[t.Y][t.X]) }
 
-// Home is the tile itself, or the first tile of its bank if it is DRAM: two
-// tiles with one home show the same memory.
+// Home returns the first tile of the bank that t belongs to, or t if it is not DRAM. Tiles with
+// the same home provide access to the same memory.
 func (g *Grid) Home(t Tile) Tile {
 	for _, bank := range g.Banks {
 		for _, b := range bank {
@@ -158,8 +158,8 @@ func (g *Grid) Home(t Tile) Tile {
 	return t
 }
 
-// Memory is the memory of a kind of tile that holds all of an access of size
-// bytes, nil if there is none.
+// Memory returns the memory of a kind of tile that contains all size bytes of an access, nil if
+// there is none.
 func (g *Grid) Memory(k Kind, address, size uint64) *Memory {
 	for i := range g.Memories {
 		m := &g.Memories[i]
@@ -170,8 +170,8 @@ func (g *Grid) Memory(k Kind, address, size uint64) *Memory {
 	return nil
 }
 
-// Register is the register of a kind of tile at an address, nil if none is
-// known there. The reset register is not one of them.
+// Register returns the registers of a kind of tile that include an address, nil if none are
+// known. The reset register is not among them.
 func (g *Grid) Register(k Kind, address uint64) *Register {
 	for i := range g.Registers {
 		r := &g.Registers[i]

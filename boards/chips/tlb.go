@@ -1,15 +1,18 @@
 package chips
 
+// This file decodes the configuration of TLB windows.
+
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
-// Decode is the inverse of Encode: what a configuration points at. ok is false
-// where it sets bits that no target sets (linked, reserved).
-func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (t fbs.TileRange, address uint64,
-	ok bool) {
+// Decode returns the tiles and address that a configuration points to: it is the inverse of
+// TLB.EncodeWindow. ok is false if the configuration sets bits that EncodeWindow never sets
+// (linked, reserved).
+func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
+	t fbs.TileRange, address uint64, ok bool) {
 	field := func(i int) uint8 { return uint8(Extract(l, g, w, i)) }
 	t = fbs.TileRange{
 		X: field(boards.XEnd), Y: field(boards.YEnd), XStart: field(boards.XStart),
@@ -22,7 +25,7 @@ func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (t fbs.TileRa
 		t.StaticVC = (t.StaticVC + 1) * field(boards.UseStaticVC)
 	}
 	address = w[0] & (1<<g.AddressBits - 1) * g.Size
-	// What Encode does not give back has bits that mean nothing here.
+	// If encoding the result does not restore w, then w sets other bits.
 	again, ok := l.EncodeWindow(g, t, address)
 	if !ok || again != w {
 		return fbs.TileRange{}, 0, false
@@ -30,7 +33,7 @@ func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (t fbs.TileRa
 	return t, address, true
 }
 
-// Extract gives the bits of one field of a configuration, valid or not.
+// Extract returns the bits of one field of a configuration, which may be invalid.
 func Extract(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) uint64 {
 	low := g.AddressBits
 	for _, bits := range l.Fields[:field] {
@@ -43,19 +46,19 @@ func Extract(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) u
 	return v & (1<<l.Fields[field] - 1)
 }
 
-// LoadRegister gives what a register of a configuration holds.
+// LoadRegister returns the value of a register of a configuration. inside is its offset.
 func LoadRegister(w *boards.WindowConfig, inside uint64, width uint8) uint64 {
 	return w[inside/8] >> (8 * (inside % 8)) & fbs.WidthMask(width)
 }
 
-// StoreRegister stores to a register of a configuration.
+// StoreRegister sets a register of a configuration. inside is its offset.
 func StoreRegister(w *boards.WindowConfig, inside uint64, width uint8, value uint64) {
 	shift := 8 * (inside % 8)
 	w[inside/8] = w[inside/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
 }
 
-// Slot gives the window that covers an offset in a BAR, and the offset inside
-// it; ok is false where no window lies.
+// Slot returns the number of the TLB window at an offset in a BAR, and the offset inside it; ok
+// is false if there is no window.
 func Slot(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	for i := range l.Groups {
 		g := &l.Groups[i]
@@ -67,9 +70,8 @@ func Slot(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok 
 	return 0, 0, false
 }
 
-// Config gives the window that the register at an offset in a BAR configures,
-// and the offset inside that window's registers; ok is false where the
-// register is none of a window's.
+// Config returns the number of the TLB window that a register at an offset in a BAR configures,
+// and the offset in that window's registers; ok is false if it is not such a register.
 func Config(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {
 		return 0, 0, false

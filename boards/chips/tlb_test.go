@@ -1,6 +1,7 @@
 package chips
 
 import (
+	"fmt"
 	"math/rand"
 	"testing"
 
@@ -71,7 +72,7 @@ func FuzzEncodeIsTheInverseOfDecode(f *testing.F) {
 }
 
 // The stores that real host software made, from testdata/captures.
-func TestEncodeGivesWhatWasRecorded(t *testing.T) {
+func TestEncodeWindowMatchesRecordings(t *testing.T) {
 	for _, c := range []struct {
 		board   *boards.Board
 		slot    int
@@ -88,16 +89,19 @@ func TestEncodeGivesWhatWasRecorded(t *testing.T) {
 		{&boards.Blackhole, 0, fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0,
 			boards.WindowConfig{0x40800_00000000}},
 	} {
-		l := c.board.TLB
-		got, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
-		if !ok || got != c.want {
-			t.Errorf("%s %+v %#x: want %#x, got %#x %v", c.board.Name, c.target, c.address, c.want,
-				got, ok)
-		}
+		t.Run(fmt.Sprint(c.board.Name, " ", c.slot, " ", c.address), func(t *testing.T) {
+			l := c.board.TLB
+			got, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
+			if !ok || got != c.want {
+				t.Errorf("%s %+v %#x: want %#x, got %#x %v", c.board.Name, c.target, c.address,
+					c.want,
+					got, ok)
+			}
+		})
 	}
 }
 
-func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
+func TestEncodeWindowRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 	plain := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingDefault}
 	with := func(change func(*fbs.TileRange)) fbs.TileRange {
 		t := plain
@@ -146,15 +150,17 @@ func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 		{"multicast through 4 GiB", &boards.Blackhole, 202,
 			with(func(t *fbs.TileRange) { t.XStart, t.Multicast = 1, true }), 0, true},
 	} {
-		l := c.board.TLB
-		_, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
-		if ok != c.ok {
-			t.Errorf("%s: want %v, got %v", c.name, c.ok, ok)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			l := c.board.TLB
+			_, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
+			if ok != c.ok {
+				t.Errorf("%s: want %v, got %v", c.name, c.ok, ok)
+			}
+		})
 	}
 }
 
-func TestDecodeRefusesBitsThatNoTargetSets(t *testing.T) {
+func TestDecodeRejectsReservedBits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		board *boards.Board
@@ -181,10 +187,12 @@ func TestDecodeRefusesBitsThatNoTargetSets(t *testing.T) {
 		{"NoC 2", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 4}, false},
 		{"above the highest field", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 14}, false},
 	} {
-		l := c.board.TLB
-		if _, _, ok := Decode(l, l.GroupOf(c.slot), c.w); ok != c.ok {
-			t.Errorf("%s, %s: want %v", c.board.Name, c.name, c.ok)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			l := c.board.TLB
+			if _, _, ok := Decode(l, l.GroupOf(c.slot), c.w); ok != c.ok {
+				t.Errorf("%s, %s: want %v", c.board.Name, c.name, c.ok)
+			}
+		})
 	}
 }
 
@@ -197,20 +205,22 @@ func TestFieldsOfAGroupFillItsConfiguration(t *testing.T) {
 		{&boards.Wormhole, []int{46, 45, 42}},
 		{&boards.Blackhole, []int{78, 67}},
 	} {
-		l := c.board.TLB
-		for i := range l.Groups {
-			end := int(l.Groups[i].AddressBits)
-			for _, bits := range l.Fields {
-				end += int(bits)
+		t.Run(c.board.Name, func(t *testing.T) {
+			l := c.board.TLB
+			for i := range l.Groups {
+				end := int(l.Groups[i].AddressBits)
+				for _, bits := range l.Fields {
+					end += int(bits)
+				}
+				if end != c.ends[i] || end > 8*int(l.ConfigStride) {
+					t.Errorf("%s: a configuration of group %d has %d bits", c.board.Name, i, end)
+				}
 			}
-			if end != c.ends[i] || end > 8*int(l.ConfigStride) {
-				t.Errorf("%s: a configuration of group %d has %d bits", c.board.Name, i, end)
-			}
-		}
+		})
 	}
 }
 
-func TestWindowsOfABoardLieSideBySide(t *testing.T) {
+func TestWindowsOfABoardAreContiguous(t *testing.T) {
 	for _, b := range withTLB {
 		next := 0
 		for i := range b.TLB.Groups {
@@ -279,8 +289,10 @@ func TestKernelDriverOwnsTheLastLargeWindow(t *testing.T) {
 		{&boards.Blackhole, 201, true}, {&boards.Blackhole, 202, false},
 		{&boards.Blackhole, 209, false},
 	} {
-		if got := c.board.TLB.GroupOf(c.slot).OwnedByKernel(c.slot); got != c.want {
-			t.Errorf("%s window %d: want %v", c.board.Name, c.slot, c.want)
-		}
+		t.Run(fmt.Sprint(c.board.Name, " ", c.slot), func(t *testing.T) {
+			if got := c.board.TLB.GroupOf(c.slot).OwnedByKernel(c.slot); got != c.want {
+				t.Errorf("%s window %d: want %v", c.board.Name, c.slot, c.want)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import "lightmetal/boards"
 
 var wormhole = Chip{
 	Board: &boards.Wormhole,
+	Title: "Tenstorrent Wormhole",
 	// The kernel driver aims BAR 4 there: [KMD], BAR4_SOC_TARGET_ADDRESS.
 	Aliases: []Alias{{Bar: 4, Size: 32 << 20, Of: 0, Offset: 0x1e000000}},
 	Grid: &Grid{

@@ -1,5 +1,7 @@
 package hosts
 
+// This file finds the ports of a host with room for a device.
+
 import (
 	"math/bits"
 	"slices"
@@ -17,10 +19,10 @@ type Room struct {
 // Fit says whether a host has room for a device.
 type Fit struct {
 	Rooms []Room // ports with room
-	BARs  []BAR  // what is asked of a port
+	BARs  []BAR  // what the device needs
 
-	// Known is set if the windows of some port are known. Otherwise no port has room
-	// as far as is known.
+	// Known is set if the windows of at least one port are known. Otherwise Rooms is empty because
+	// nothing is known.
 	Known bool
 }
 
@@ -28,9 +30,8 @@ type Fit struct {
 // leaves them unassigned then, and cannot switch the device on.
 func (f *Fit) NoRoom() bool { return f.Known && len(f.Rooms) == 0 }
 
-// Fit finds the ports with room for a device of a board, nil if no board has its ids,
-// of which an image needs BARs of these sizes at least. It is the only answer to that
-// question: lm check-board and bootimage both ask here.
+// Fit finds the ports with room for a device. board is nil if no board has its ids. least are the
+// smallest BAR sizes that the image needs. Both lm check-board and bootimage use it.
 func (h *Host) Fit(board *boards.Board, least [6]uint64) Fit {
 	var fit Fit
 	for _, bars := range candidates(board, least) {
@@ -61,10 +62,10 @@ var prefetchable = map[string][]int{"wormhole": {0, 4}, "blackhole": {0, 4}, "iv
 // most likely prefetchable: no window below 4 GiB has room for much larger ones.
 const guessedPrefetchable = 64 << 20
 
-// candidates returns what a device may ask of a port, the likeliest first. It is one
-// list if the board is known: the kernel places all BARs of the board, whether an
-// image uses them or not. Of an unknown device only the sizes that the image needs are
-// known, and not which BARs are prefetchable: any list that fits will do.
+// candidates returns lists of BARs that a device may have, the most likely first. For a known
+// board it is one list: the kernel places all BARs of the board, whether the image uses them or
+// not. For an unknown device only the sizes that the image needs are known, and not which BARs
+// are prefetchable: any list that fits is accepted.
 func candidates(board *boards.Board, least [6]uint64) (lists [][]BAR) {
 	if board != nil {
 		for i, size := range board.Bars {

@@ -1,10 +1,10 @@
-// Package hosts describes, as data (hosts.yaml), arm64 machines that can carry an accelerator:
-// where their PCIe windows lie and how large they are, whether host memory can be shared with a
-// device, what is known to be broken, and how they boot. Host tools read it; nothing on a target
-// imports it.
+// Package hosts describes, as data (hosts.yaml), arm64 machines that an accelerator can be plugged
+// into: the addresses and sizes of their PCIe windows, whether host memory can be shared with a
+// device, known defects, and how they boot. Host tools read it; no target imports it.
 //
-// Every value stands beside the document it was read from; what was tried says so (Measured), and
-// all else never was. What no document confirmed has no source and is unknown.
+// Every value has a source, which is the document that it was read from. The source of a value that
+// was measured begins with Measured; all other values are untested. A value without a source is
+// unknown.
 package hosts
 
 import (
@@ -18,20 +18,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Fact is a value and where it comes from. Without a source the value is unknown, and the zero
-// value.
+// Fact is a value and its source. If there is no source, the value is unknown and zero.
 type Fact[T any] struct {
 	Value  T
 	Source string
 }
 
-// Measured begins the source of what was tried, and not only read.
+// Measured is the beginning of the source of a value that was measured.
 const Measured = "measured on "
 
-// Known tells whether a source stands behind the value.
+// Known reports whether the value has a source.
 func (f Fact[T]) Known() bool { return f.Source != "" }
 
-// String is the value for people.
+// String returns the value as text, "unknown" if it is unknown.
 func (f Fact[T]) String() string {
 	if !f.Known() {
 		return "unknown"
@@ -39,7 +38,7 @@ func (f Fact[T]) String() string {
 	return fmt.Sprint(f.Value)
 }
 
-// UnmarshalYAML takes [value, source].
+// UnmarshalYAML reads [value, source].
 func (f *Fact[T]) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.SequenceNode || len(node.Content) != 2 {
 		return fmt.Errorf("line %d: a fact is [value, source]", node.Line)
@@ -47,35 +46,35 @@ func (f *Fact[T]) UnmarshalYAML(node *yaml.Node) error {
 	return cmp.Or(node.Content[0].Decode(&f.Value), node.Content[1].Decode(&f.Source))
 }
 
-// Host is one kind of machine, as its maker's device tree or firmware has it.
+// Host is one kind of machine, described as in its maker's device tree or firmware.
 type Host struct {
-	Name  string // as it is typed
+	Name  string // for flags
 	Title string // for people
 
-	// Compatible has strings of the root of its device tree; RootPorts the ids of its PCIe root
-	// ports, for machines that have no device tree. Any one that is found means this host.
+	// Compatible lists strings in the root of its device tree, RootPorts the ids of its PCIe root
+	// ports, for machines without a device tree. One match identifies the host.
 	Compatible []string
 	RootPorts  []ID `yaml:"root-ports"`
 
 	Ports []Port
 
-	// Inbound is what a device reaches without an IOMMU. A known empty list
-	// means that all of memory is there at its physical address.
+	// Inbound lists the memory that a device reaches without an IOMMU. A known empty list means all
+	// memory, at its physical addresses.
 	Inbound   Fact[[]Inbound]
 	Coherence Fact[Coherence]
 	IOMMU     Fact[IOMMU] // in front of the PCIe ports
 	// of resourceN_wc: stores may be merged and may be unaligned
 	WriteCombining Fact[Health]   `yaml:"write-combining"`
 	Wide           Fact[Health]   // of single accesses of 8 bytes
-	PageSize       Fact[uint64]   `yaml:"page-size"` // bytes, of the kernel its maker ships
-	Faults         []Fact[string] // whatever else a user has to know
-	Options        []Option       // of the kernel, beside those every host needs
+	PageSize       Fact[uint64]   `yaml:"page-size"` // bytes, of the maker's kernel
+	Faults         []Fact[string] // other defects that users must know
+	Options        []Option       // kernel options, in addition to those of every host
 	Workaround     Fact[string]   // the kernel option that makes write-combining harmless
 
 	Boot       Fact[Boot]
 	Console    Fact[string] // value of the kernel's console=
 	DeviceTree Fact[string] `yaml:"device-tree"` // file below arch/arm64/boot/dts of the kernel
-	// where the boot loader wants a kernel before it starts it
+	// address to which the boot loader must load a kernel
 	LoadAddress Fact[uint64] `yaml:"load-address"`
 }
 
@@ -85,9 +84,9 @@ type ID struct{ Vendor, Device uint16 }
 // Port is one PCIe root port that leads off the chip.
 type Port struct {
 	Name    string         // of its controller in the device tree or manual
-	Where   string         // what it leads to on this board, empty: not told
+	Where   string         // what it is connected to on this board; "" if unknown
 	Gen     Fact[uint8]    // 1 is 2.5 GT/s, 2 is 5, 3 is 8, 4 is 16
-	Lanes   Fact[uint8]    // wired on this board
+	Lanes   Fact[uint8]    // PCIe lanes that this board connects
 	Windows Fact[[]Window] // for memory
 }
 
@@ -109,7 +108,7 @@ const (
 	NotCoherent Coherence = "not coherent"
 )
 
-// IOMMU is what translates the addresses of PCIe devices.
+// IOMMU is the unit that translates the addresses of PCIe devices.
 type IOMMU string
 
 const (
@@ -118,7 +117,7 @@ const (
 	SMMUv3  IOMMU = "SMMUv3"
 )
 
-// Health says whether something that arm64 and PCIe allow works.
+// Health says whether a feature that arm64 and PCIe allow works.
 type Health string
 
 const (
@@ -135,7 +134,7 @@ const (
 	UEFI Boot = "UEFI"                 // the kernel as an EFI application, and an initramfs
 )
 
-// Option is a kernel option a host needs.
+// Option is a kernel option that a host needs.
 type Option struct {
 	Name   string // with CONFIG_
 	Why    string
@@ -145,15 +144,15 @@ type Option struct {
 //go:embed hosts.yaml
 var text []byte
 
-// read is what hosts.yaml has.
+// read returns the content of hosts.yaml.
 var read = sync.OnceValue(func() (all struct {
 	Every []Option
 	Hosts []*Host
 }) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true) // but for what is inside of facts, which a test holds
+	d.KnownFields(true) // a test checks the keys inside of facts
 	if err := d.Decode(&all); err != nil {
-		panic(err) // data of our own
+		panic(err) // the file is embedded in this program
 	}
 	return all
 })
@@ -161,7 +160,7 @@ var read = sync.OnceValue(func() (all struct {
 // All lists every host.
 func All() []*Host { return read().Hosts }
 
-// Options lists what the kernel of every host needs, and of this one, nil: no more.
+// Options lists the kernel options that every host needs and, unless h is nil, those that h needs.
 func Options(h *Host) []Option {
 	if h == nil {
 		return read().Every
@@ -169,11 +168,12 @@ func Options(h *Host) []Option {
 	return slices.Concat(read().Every, h.Options)
 }
 
-// ByName finds a host, nil if there is none of that name.
+// ByName returns the host of that name, nil if there is none.
 func ByName(name string) *Host { return find(func(h *Host) bool { return h.Name == name }) }
 
-// ByCompatible finds the host that one of a device tree's compatible strings means. The list is in
-// the tree's order, from the board to the chip, so that the first match is the closest.
+// ByCompatible returns the host that matches one of a device tree's compatible strings, nil if none
+// does. The list has the tree's order, from the board to the chip, so that the first match is the
+// most specific.
 func ByCompatible(list []string) *Host {
 	for _, c := range list {
 		if h := find(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {
@@ -183,7 +183,7 @@ func ByCompatible(list []string) *Host {
 	return nil
 }
 
-// ByRootPort finds the host that has a root port with these ids.
+// ByRootPort returns the host that has a root port with these ids, nil if there is none.
 func ByRootPort(id ID) *Host {
 	return find(func(h *Host) bool { return slices.Contains(h.RootPorts, id) })
 }

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-func TestHostIsFoundByNameAndByWhatTheMachineSays(t *testing.T) {
+func TestHostIsFoundByNameAndByHardwareIDs(t *testing.T) {
 	for _, h := range All() {
 		if ByName(h.Name) != h {
 			t.Errorf("%s: not found by name", h.Name)
@@ -26,7 +26,7 @@ func TestHostIsFoundByNameAndByWhatTheMachineSays(t *testing.T) {
 			}
 		}
 		if len(h.Compatible)+len(h.RootPorts) == 0 || h.Title == "" {
-			t.Errorf("%s: nothing tells it", h.Name)
+			t.Errorf("%s: no way to identify it", h.Name)
 		}
 	}
 	if ByName("") != nil || ByName("rpi3") != nil || ByCompatible(nil) != nil ||
@@ -78,9 +78,9 @@ func TestEveryKnownValueHasASource(t *testing.T) {
 	}
 }
 
-// TestEveryWordIsOneThatIsKnown: what decides is compared with these, so that
+// TestEnumeratedValuesAreKnown: what decides is compared with these, so that
 // another word would pass for none.
-func TestEveryWordIsOneThatIsKnown(t *testing.T) {
+func TestEnumeratedValuesAreKnown(t *testing.T) {
 	for _, h := range All() {
 		for what, ok := range map[string]bool{
 			"coherence": slices.Contains([]Coherence{"", Coherent, NotCoherent},
@@ -134,7 +134,7 @@ func TestNoWindowHasAMistypedKey(t *testing.T) {
 	}
 }
 
-func TestWindowsOfAPortAreApart(t *testing.T) {
+func TestWindowsOfAPortAreDisjoint(t *testing.T) {
 	for _, h := range All() {
 		if len(h.Ports) == 0 {
 			t.Errorf("%s: no port", h.Name)
@@ -190,16 +190,18 @@ func TestBarsOfKnownAcceleratorsFitWhereTheWindowsAreLargeEnough(t *testing.T) {
 		{"j721e", "pcie1 pcie0", ""}, // 4 GiB
 		{"altra", "RCA2 RCA3 RCB0 RCB1 RCB2 RCB3", "RCA2 RCA3 RCB0 RCB1 RCB2 RCB3"},
 	} {
-		if got := fits(ByName(c.host), wormhole); got != c.wormhole {
-			t.Errorf("%s: Wormhole fits %q, want %q", c.host, got, c.wormhole)
-		}
-		if got := fits(ByName(c.host), blackhole); got != c.blackhole {
-			t.Errorf("%s: Blackhole fits %q, want %q", c.host, got, c.blackhole)
-		}
+		t.Run(c.host, func(t *testing.T) {
+			if got := fits(ByName(c.host), wormhole); got != c.wormhole {
+				t.Errorf("%s: Wormhole fits %q, want %q", c.host, got, c.wormhole)
+			}
+			if got := fits(ByName(c.host), blackhole); got != c.blackhole {
+				t.Errorf("%s: Blackhole fits %q, want %q", c.host, got, c.blackhole)
+			}
+		})
 	}
 }
 
-func TestPlacementIsTheOneWorkedOutByHand(t *testing.T) {
+func TestPlacementMatchesManualResults(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		windows []Window
@@ -226,14 +228,16 @@ func TestPlacementIsTheOneWorkedOutByHand(t *testing.T) {
 		{"nothing to place", nil, []BAR{{}}, []uint64{0}},
 		{"no windows known", nil, wormhole, nil},
 	} {
-		p := Port{Windows: Fact[[]Window]{Value: c.windows}}
-		if got := p.Place(c.bars); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: got %#x, want %#x", c.name, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			p := Port{Windows: Fact[[]Window]{Value: c.windows}}
+			if got := p.Place(c.bars); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%s: got %#x, want %#x", c.name, got, c.want)
+			}
+		})
 	}
 }
 
-func TestPlacedBarsAreAlignedApartAndInsideAWindow(t *testing.T) {
+func TestPlacedBARsAreAlignedDisjointAndInsideAWindow(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	placements := 0
 	for range 20000 {

@@ -1,9 +1,11 @@
 package hosts
 
-// BAR is what a device asks of a port.
+// This file assigns bus addresses to BARs as Linux does.
+
+// BAR is the address space that a device needs for one of its BARs.
 type BAR struct {
 	Size         uint64 // bytes, a power of two; 0: none
-	Prefetchable bool   // and wide: it takes addresses above 4 GiB
+	Prefetchable bool   // and 64 bits wide: it accepts addresses above 4 GiB
 }
 
 const (
@@ -11,7 +13,7 @@ const (
 	narrowEnd  = 1 << 32
 )
 
-// run is BARs of one kind, which follow each other: the largest first, so that
+// run is a sequence of BARs of one kind at consecutive addresses. The largest is first, so that
 // each is aligned to its size.
 type run struct {
 	prefetchable bool
@@ -19,16 +21,15 @@ type run struct {
 	largest, sum uint64 // bytes
 }
 
-// Place gives the PCI address of each BAR of a device behind the port, nil
-// where they do not all fit. As Linux does it, prefetchable BARs go
-// through the root port's prefetchable window and all others through its other
-// one, which ends below 4 GiB; each is one run of addresses, and the
-// prefetchable one may lie in a window of the host that is not (drivers/pci
-// setup-bus.c and setup-res.c).
+// Place returns the PCI address of each BAR of a device at the port, nil if they do not all fit. As
+// in Linux, prefetchable BARs use the root port's prefetchable window, and all others its other
+// window, which ends below 4 GiB. Each of these windows is one range of addresses. The prefetchable
+// one may lie in a window of the host that is not prefetchable (drivers/pci setup-bus.c and
+// setup-res.c).
 func (p *Port) Place(bars []BAR) []uint64 {
 	runs := runsOf(bars)
 	if runs[0].largest < runs[1].largest {
-		runs[0], runs[1] = runs[1], runs[0] // the largest is the harder to align
+		runs[0], runs[1] = runs[1], runs[0] // the larger one is harder to align
 	}
 	placed := make([]uint64, len(bars))
 	next := make([]uint64, len(p.Windows.Value)) // first free address of each window
@@ -48,6 +49,7 @@ func (p *Port) Place(bars []BAR) []uint64 {
 	return placed
 }
 
+// runsOf returns the prefetchable BARs and the others.
 func runsOf(bars []BAR) [2]run {
 	runs := [2]run{{prefetchable: true}, {}}
 	for size := uint64(1) << 63; size > 0; size >>= 1 {
@@ -62,7 +64,7 @@ func runsOf(bars []BAR) [2]run {
 	return runs
 }
 
-// room takes addresses for a run from the first window that holds it.
+// room allocates addresses for a run in the first window with enough space.
 func (p *Port) room(r *run, next []uint64) (start uint64, ok bool) {
 	if r.sum == 0 {
 		return 0, true

@@ -1,5 +1,7 @@
 package mock
 
+// This file checks loads and stores and passes them to the model.
+
 import (
 	"fmt"
 
@@ -8,32 +10,32 @@ import (
 	"lightmetal/hal"
 )
 
-// configSize is that of the configuration space of a PCI Express function.
+// configSize is the size in bytes of a PCI Express function's configuration space.
 const configSize = 4096
 
-// Op is what an access does.
+// Op is the kind of an access.
 type Op uint8
 
 const (
 	Load  Op = 1
 	Store Op = 2
-	point Op = 3 // only in refusals
+	point Op = 3 // only in texts of rejections
 )
 
 func (o Op) String() string {
 	return [...]string{Load: "load", Store: "store", point: "point"}[o]
 }
 
-// access is one load or store as it comes to the front of the device.
+// access is one load or store as a client makes it.
 type access struct {
 	op      Op
 	width   uint8
 	bar     uint8
 	offset  uint64 // in the BAR
-	outside bool   // not inside the aperture it came through
+	outside bool   // not inside the aperture that it was made through
 }
 
-// port is an aperture's way to the device.
+// port implements hal.Port for an aperture of the device.
 type port struct {
 	d    *Device
 	bar  uint8
@@ -55,41 +57,41 @@ func (p *port) access(op Op, offset uint64, width uint8) access {
 }
 
 func (d *Device) load(at access) (uint64, hal.Code) {
-	if c := d.begin(at); c != hal.OK {
+	if c := d.startOperation(at); c != hal.OK {
 		return 0, c
 	}
 	if d.gone {
 		return fbs.WidthMask(at.width), hal.OK
 	}
-	if c := d.check(at); c != hal.OK {
+	if c := d.checkAccess(at); c != hal.OK {
 		return 0, c
 	}
-	h := d.hit(at)
+	h := d.routeAccess(at)
 	if h.configures && d.hardware {
 		return chips.LoadRegister(&d.windows[h.slot].words, h.inside, at.width), hal.OK
 	}
-	place, c := d.locate(h, at)
+	place, c := d.placeOfLoad(h, at)
 	if c != hal.OK {
 		return 0, c
 	}
-	value, c := d.behind(place).Load(place, at.width)
+	value, c := d.modelAt(place).Load(place, at.width)
 	if c != hal.OK {
-		return 0, d.explain(c)
+		return 0, d.addReason(c)
 	}
-	value = d.stick(place, at.width, value)
-	return value, d.record(Access{Load, place, at.width, value})
+	value = d.applyStuckBits(place, at.width, value)
+	return value, d.recordAccess(Access{Load, place, at.width, value})
 }
 
-// hit is what an access means: the configuration of a window, what a window
-// shows, or neither.
-type hit struct {
-	configures, window bool
-	slot               int    // of the window
-	inside             uint64 // bytes into its configuration, or into what it shows
-	place              Place  // of neither
+// route describes where an access goes: to the configuration of a TLB window, through a
+// TLB window, or directly to a place.
+type route struct {
+	configures, window bool   // if neither is set, the access goes to place
+	slot               int    // number of the TLB window
+	inside             uint64 // offset in its configuration, or in the range that it shows
+	place              Place
 }
 
-func (d *Device) hit(at access) (h hit) {
+func (d *Device) routeAccess(at access) (h route) {
 	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
 	h.place = Place{Bar: bar, Address: offset}
 	if l := d.board.TLB; l != nil && bar != ConfigSpace {
@@ -100,23 +102,23 @@ func (d *Device) hit(at access) (h hit) {
 	return h
 }
 
-// locate is where a load goes. Configuration registers cannot be read: the
-// simulator has no loads of them (ttsim v1.10.0 src/libttsim.cpp,
-// pci_mem_rd_cur). Neither can a rectangle of tiles.
-func (d *Device) locate(h hit, at access) (Place, hal.Code) {
+// placeOfLoad returns the place that a load reads. It rejects loads of configuration
+// registers, which the simulator does not implement (ttsim v1.10.0 src/libttsim.cpp,
+// pci_mem_rd_cur), and loads from a rectangle of tiles.
+func (d *Device) placeOfLoad(h route, at access) (Place, hal.Code) {
 	switch {
 	case h.configures:
-		return Place{}, d.refuse("the configuration of window %d cannot be read", h.slot)
+		return Place{}, d.refuse("the configuration of TLB window %d cannot be read", h.slot)
 	case !h.window:
-		return d.direct(h.place, at, 0)
+		return d.placeOutsideWindows(h.place, at, 0)
 	}
-	w, c := d.aim(h.slot)
+	w, c := d.pointedWindow(h.slot)
 	if c != hal.OK {
 		return Place{}, c
 	}
 	if w.target.Multicast {
 		return Place{},
-			d.refuse("window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
+			d.refuse("TLB window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
 				h.slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
 	if c := d.checkClosed(h.slot, w.target, w.address+h.inside, uint64(at.width)); c != hal.OK {
@@ -126,32 +128,32 @@ func (d *Device) locate(h hit, at access) (Place, hal.Code) {
 }
 
 func (d *Device) store(at access, value uint64) hal.Code {
-	if c := d.begin(at); c != hal.OK || d.gone {
+	if c := d.startOperation(at); c != hal.OK || d.gone {
 		return c
 	}
-	if c := d.check(at); c != hal.OK {
+	if c := d.checkAccess(at); c != hal.OK {
 		return c
 	}
 	value &= fbs.WidthMask(at.width)
-	h := d.hit(at)
+	h := d.routeAccess(at)
 	switch {
 	case h.configures:
 		return d.configure(h.slot, h.inside, at.width, value)
 	case h.window:
 		return d.storeTiles(h.slot, h.inside, at, value)
 	}
-	place, c := d.direct(h.place, at, value)
+	place, c := d.placeOutsideWindows(h.place, at, value)
 	if c != hal.OK {
 		return c
 	}
 	return d.storeAt(place, at.width, value)
 }
 
-// storeTiles stores to each tile a window points at. A multicast leaves out
-// the tiles in its rectangle that are not Tensix (ttsim v1.10.0
-// src/libttsim.cpp, tlb_window_write).
+// storeTiles stores to each tile that a TLB window points to. A multicast skips the tiles
+// of its rectangle that are not Tensix tiles (ttsim v1.10.0 src/libttsim.cpp,
+// tlb_window_write).
 func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) hal.Code {
-	w, c := d.aim(slot)
+	w, c := d.pointedWindow(slot)
 	if c != hal.OK {
 		return c
 	}
@@ -177,29 +179,31 @@ func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) ha
 }
 
 func (d *Device) storeAt(place Place, width uint8, value uint64) hal.Code {
-	if c := d.behind(place).Store(place, width, value); c != hal.OK {
-		return d.explain(c)
+	if c := d.modelAt(place).Store(place, width, value); c != hal.OK {
+		return d.addReason(c)
 	}
-	if c := d.record(Access{Store, place, width, value}); c != hal.OK {
+	if c := d.recordAccess(Access{Store, place, width, value}); c != hal.OK {
 		return c
 	}
-	d.arc.stored(place, value)
+	d.arc.handleStore(place, value)
 	return hal.OK
 }
 
-// behind is what answers at a place: the device's own configuration space, or the model.
-func (d *Device) behind(place Place) Model {
+// modelAt returns the model that serves a place: configuration space, the registers for
+// drivers, or the device's model.
+func (d *Device) modelAt(place Place) Model {
 	if !place.Tile && place.Bar == ConfigSpace {
 		return d.config
 	}
-	if d.forDriver(place) {
+	if d.isDriverRegister(place) {
 		return &d.driver
 	}
 	return d.model
 }
 
-// begin counts an operation, lets its time pass and has it fail if that is its fate.
-func (d *Device) begin(at access) hal.Code {
+// startOperation counts an operation, advances the clock, and applies the faults that were
+// injected for this operation.
+func (d *Device) startOperation(at access) hal.Code {
 	d.at = at
 	d.operations++
 	d.Sleep(accessNs)
@@ -214,8 +218,9 @@ func (d *Device) begin(at access) hal.Code {
 	return hal.OK
 }
 
-// check holds an access against everything that does not depend on where the windows point.
-func (d *Device) check(at access) hal.Code {
+// checkAccess rejects invalid accesses, as far as that does not depend on where TLB windows
+// point.
+func (d *Device) checkAccess(at access) hal.Code {
 	width := uint64(at.width)
 	switch {
 	case d.closed:
@@ -230,14 +235,14 @@ func (d *Device) check(at access) hal.Code {
 		return d.checkWidth(at, 1|2|4|8, "host memory")
 	}
 	r := d.board.FindRule(at.bar, at.offset, width)
-	if r == nil && d.forDriver(Place{Bar: at.bar, Address: at.offset}) {
+	if r == nil && d.isDriverRegister(Place{Bar: at.bar, Address: at.offset}) {
 		return d.checkWidth(at, 4, "registers of the kernel driver")
 	}
 	if r == nil {
-		return d.refuse("no rule of board %s covers it", d.board.Name)
+		return d.refuse("no rule of board %s covers the access", d.board.Name)
 	}
-	if h := d.hit(at); h.window && h.inside+width > d.board.TLB.GroupOf(h.slot).Size {
-		return d.refuse("it crosses the end of window %d", h.slot)
+	if h := d.routeAccess(at); h.window && h.inside+width > d.board.TLB.GroupOf(h.slot).Size {
+		return d.refuse("the access crosses the end of TLB window %d", h.slot)
 	}
 	return d.checkWidth(at, r.Widths, r.Name)
 }
@@ -252,7 +257,7 @@ func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 	return hal.OK
 }
 
-// refuse keeps the reason of the first refusal.
+// refuse rejects an access. It stores the reason if this is the first rejection.
 func (d *Device) refuse(format string, args ...any) hal.Code {
 	if d.refusal == "" {
 		d.refusal = fmt.Sprintf("operation %d: %s: %s", d.operations, d.at,
@@ -261,15 +266,16 @@ func (d *Device) refuse(format string, args ...any) hal.Code {
 	return hal.Refused
 }
 
-// explain passes on what a model answered, with its reason if it refused.
-func (d *Device) explain(c hal.Code) hal.Code {
+// addReason returns the code of a model. If the model rejected an access, it stores the
+// reason.
+func (d *Device) addReason(c hal.Code) hal.Code {
 	if c != hal.Refused {
 		return c
 	}
 	if e, ok := d.model.(Explainer); ok {
-		return d.refuse("the model refuses it: %s", e.Reason())
+		return d.refuse("the model rejects it: %s", e.Reason())
 	}
-	return d.refuse("the model refuses it")
+	return d.refuse("the model rejects it")
 }
 
 func (a access) String() string {

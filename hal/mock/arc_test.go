@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"fmt"
 	"testing"
 
 	"lightmetal/boards"
@@ -29,61 +30,64 @@ func TestARCAnswersADriver(t *testing.T) {
 			Place{Tile: true, X: 8, Address: 0x800b0000},
 			0x408, 5, 0, 0x42c, 0x434, 0x430, 0, 0x21, 800, 1350, 0x90},
 	} {
-		d := New(c.board)
-		d.AsHardware()
-		load := func(at Place, offset uint64) uint64 {
-			at.Address += offset
-			value, code := d.behind(at).Load(at, 4)
-			if code != hal.OK {
-				t.Fatal(code)
+		t.Run(c.board.Name, func(t *testing.T) {
+			d := New(c.board)
+			d.AsHardware()
+			load := func(at Place, offset uint64) uint64 {
+				at.Address += offset
+				value, code := d.modelAt(at).Load(at, 4)
+				if code != hal.OK {
+					t.Fatal(code)
+				}
+				return value
 			}
-			return value
-		}
-		store := func(at Place, offset, value uint64) {
-			at.Address += offset
-			if code := d.storeAt(at, 4, value); code != hal.OK {
-				t.Fatal(code)
+			store := func(at Place, offset, value uint64) {
+				at.Address += offset
+				if code := d.storeAt(at, 4, value); code != hal.OK {
+					t.Fatal(code)
+				}
 			}
-		}
-		if got := load(c.registers, c.ready); got != c.readyValue {
-			t.Errorf("%s: %#x says that it runs", c.board.Name, got)
-		}
-		control := load(c.registers, c.control) - arcCSM
-		queue, entries := load(c.csm, control)+c.queueAt-arcCSM, load(c.csm, control+4)&0xff
-		table, data := load(c.registers, c.table)-arcCSM, load(c.registers, c.data)-arcCSM
-		if tag := load(c.csm, table+8); tag != 14 || load(c.csm, data) != c.idle {
-			t.Errorf("%s: the first tag is %#x, its value %d", c.board.Name, tag, load(c.csm, data))
-		}
-		for i := range 3 * entries {
-			header, clock := c.power|1<<16, c.busy
-			if i%3 == 1 {
-				header, clock = c.power|0x7ffe<<16, c.idle
-			} else if i%3 == 2 {
-				header, clock = c.other, c.idle
+			if got := load(c.registers, c.ready); got != c.readyValue {
+				t.Errorf("%s: %#x says that it runs", c.board.Name, got)
 			}
-			at := load(c.csm, queue)
-			answer := queue + 32 + 32*(entries+load(c.csm, queue+4)%entries)
-			store(c.csm, answer, 0xffffffff)
-			store(c.csm, queue+32+32*(at%entries), header)
-			store(c.csm, queue, (at+1)%(2*entries))
-			if load(c.csm, queue+0x10) != at {
-				t.Errorf("%s: message %d was taken before the interrupt", c.board.Name, i)
-			}
-			store(c.interrupt, 0, c.bell)
-			if got := load(c.csm, queue+0x14); got != (at+1)%(2*entries) ||
-				load(c.csm, queue+0x10) != got || load(c.csm, answer) != 0 ||
-				load(c.csm, data) != clock {
-				t.Errorf("%s, message %d: answers to %d, taken to %d, answer %#x, clock %d",
-					c.board.Name, i, got, load(c.csm, queue+0x10), load(c.csm, answer),
+			control := load(c.registers, c.control) - arcCSM
+			queue, entries := load(c.csm, control)+c.queueAt-arcCSM, load(c.csm, control+4)&0xff
+			table, data := load(c.registers, c.table)-arcCSM, load(c.registers, c.data)-arcCSM
+			if tag := load(c.csm, table+8); tag != 14 || load(c.csm, data) != c.idle {
+				t.Errorf("%s: the first tag is %#x, its value %d", c.board.Name, tag,
 					load(c.csm, data))
 			}
-			store(c.csm, queue+4, (at+1)%(2*entries))
-		}
+			for i := range 3 * entries {
+				header, clock := c.power|1<<16, c.busy
+				if i%3 == 1 {
+					header, clock = c.power|0x7ffe<<16, c.idle
+				} else if i%3 == 2 {
+					header, clock = c.other, c.idle
+				}
+				at := load(c.csm, queue)
+				answer := queue + 32 + 32*(entries+load(c.csm, queue+4)%entries)
+				store(c.csm, answer, 0xffffffff)
+				store(c.csm, queue+32+32*(at%entries), header)
+				store(c.csm, queue, (at+1)%(2*entries))
+				if load(c.csm, queue+0x10) != at {
+					t.Errorf("%s: message %d was taken before the interrupt", c.board.Name, i)
+				}
+				store(c.interrupt, 0, c.bell)
+				if got := load(c.csm, queue+0x14); got != (at+1)%(2*entries) ||
+					load(c.csm, queue+0x10) != got || load(c.csm, answer) != 0 ||
+					load(c.csm, data) != clock {
+					t.Errorf("%s, message %d: answers to %d, taken to %d, answer %#x, clock %d",
+						c.board.Name, i, got, load(c.csm, queue+0x10), load(c.csm, answer),
+						load(c.csm, data))
+				}
+				store(c.csm, queue+4, (at+1)%(2*entries))
+			}
+		})
 	}
 }
 
-// TestARCTakesSingleMessages by Wormhole's scratch registers.
-func TestARCTakesSingleMessages(t *testing.T) {
+// TestARCAnswersSingleMessages by Wormhole's scratch registers.
+func TestARCAnswersSingleMessages(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()
 	scratch, control := Place{Tile: true, Y: 10, Address: 0x8_8003_0074},
@@ -91,20 +95,20 @@ func TestARCTakesSingleMessages(t *testing.T) {
 	for at, value := range map[Place]uint64{scratch: 0xaa11, control: 1 << 15} {
 		d.storeAt(at, 4, value)
 	}
-	if got, _ := d.behind(scratch).Load(scratch, 4); got != 0xaa11 {
+	if got, _ := d.modelAt(scratch).Load(scratch, 4); got != 0xaa11 {
 		t.Errorf("%#x without an interrupt", got)
 	}
 	d.storeAt(control, 4, 1<<16|1<<15)
-	if got, _ := d.behind(scratch).Load(scratch, 4); got != 0x11 {
+	if got, _ := d.modelAt(scratch).Load(scratch, 4); got != 0x11 {
 		t.Errorf("%#x, want the message's number and no error", got)
 	}
 }
 
-// TestARCShowsToThoseWhoLookForIt: what tt-umd asks before it takes a card for
+// TestARCRegistersExistForDriversOnly: what tt-umd asks before it takes a card for
 // one that is well, in the BAR and over the network, where the maker's simulator
 // has it too (ttsim v1.10.0 src/libttsim.cpp and src/tile.cpp). An image finds
 // none of the driver's there.
-func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
+func TestARCRegistersExistForDriversOnly(t *testing.T) {
 	arc, pcie := &fbs.TileRange{X: 0, Y: 10, Ordering: gen.OrderingDefault},
 		&fbs.TileRange{X: 2, Y: 0, Ordering: gen.OrderingDefault}
 	for _, c := range []struct {
@@ -120,23 +124,26 @@ func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
 		{&boards.Blackhole, map[uint64]uint64{0x1fd04044: 0x10611002, 0x1fd04100: 1 << 14}, pcie,
 			map[uint64]uint64{0xffff_ffff_ff00_0044: 0x10611002}},
 	} {
-		d := New(c.board)
-		d.AsHardware()
-		b := bar(t, d, 0)
-		for offset, want := range c.bar {
-			if got := load(t, d, &b, offset, 4); got != want {
-				t.Errorf("%s: %#x at %#x of BAR 0, want %#x", c.board.Name, got, offset, want)
+		t.Run(c.board.Name, func(t *testing.T) {
+			d := New(c.board)
+			d.AsHardware()
+			b := bar(t, d, 0)
+			for offset, want := range c.bar {
+				if got := load(t, d, &b, offset, 4); got != want {
+					t.Errorf("%s: %#x at %#x of BAR 0, want %#x", c.board.Name, got, offset, want)
+				}
 			}
-		}
-		size := c.board.TLB.Groups[0].Size
-		for address, want := range c.noc {
-			w := tlb(t, d, 0, size, c.tile, address&^(size-1))
-			if got := load(t, d, &w, address&(size-1), 4); got != want {
-				t.Errorf("%s: %#x at %#x of tile %v, want %#x", c.board.Name, got, address, *c.tile,
-					want)
+			size := c.board.TLB.Groups[0].Size
+			for address, want := range c.noc {
+				w := tlb(t, d, 0, size, c.tile, address&^(size-1))
+				if got := load(t, d, &w, address&(size-1), 4); got != want {
+					t.Errorf("%s: %#x at %#x of tile %v, want %#x", c.board.Name, got, address,
+						*c.tile,
+						want)
+				}
+				d.windows[0].port = nil
 			}
-			d.windows[0].port = nil
-		}
+		})
 	}
 	for _, c := range []struct {
 		board   *boards.Board
@@ -149,28 +156,30 @@ func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
 		// ARC_MSI_FIFO
 		{&boards.Blackhole, &fbs.TileRange{X: 8, Y: 0, Ordering: gen.OrderingDefault}, 0x800b_0000},
 	} {
-		for hardware, want := range map[bool]hal.Code{false: hal.Refused, true: hal.OK} {
-			d := New(c.board)
-			if hardware {
-				d.AsHardware()
+		t.Run(fmt.Sprint(c.board.Name, " ", c.address), func(t *testing.T) {
+			for hardware, want := range map[bool]hal.Code{false: hal.Refused, true: hal.OK} {
+				d := New(c.board)
+				if hardware {
+					d.AsHardware()
+				}
+				size := c.board.TLB.Groups[0].Size
+				w := tlb(t, d, 0, size, nil, 0)
+				// which the PCIe tile is closed to
+				code := d.ProgramWindow(&w, *c.tile, c.address&^(size-1))
+				if code == hal.OK {
+					_, code = w.Load(uint32(c.address&(size-1)), 4)
+				}
+				if code != want {
+					t.Errorf("%s, seen by a kernel %v: %v at %#x of tile %v, want %v", c.board.Name,
+						hardware, code, c.address, *c.tile, want)
+				}
 			}
-			size := c.board.TLB.Groups[0].Size
-			w := tlb(t, d, 0, size, nil, 0)
-			// which the PCIe tile is closed to
-			code := d.ProgramWindow(&w, *c.tile, c.address&^(size-1))
-			if code == hal.OK {
-				_, code = w.Load(uint32(c.address&(size-1)), 4)
-			}
-			if code != want {
-				t.Errorf("%s, seen by a kernel %v: %v at %#x of tile %v, want %v", c.board.Name,
-					hardware, code, c.address, *c.tile, want)
-			}
-		}
+		})
 	}
 }
 
-// TestARCTellsItsClock to a message: in its register, in MHz.
-func TestARCTellsItsClock(t *testing.T) {
+// TestARCReportsItsClock to a message: in its register, in MHz.
+func TestARCReportsItsClock(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()
 	b := bar(t, d, 0)

@@ -1,5 +1,7 @@
 package mock
 
+// This file implements hal.Device.
+
 import (
 	"fmt"
 	"sync/atomic"
@@ -11,24 +13,24 @@ import (
 	"lightmetal/hal"
 )
 
-// accessNs is how long one access takes on the virtual clock. It is not zero,
-// so that a poll without an interval meets its deadline.
+// accessNs is the time that one access takes on the virtual clock, in nanoseconds. It is
+// not zero, so that a poll without an interval reaches its deadline.
 const accessNs = 100
 
-// barBus is where BAR n of the first device on a bus is seen by other devices:
-// n times barBusStride further. The next device's follow deviceBusStride later.
+// Bus addresses of BARs, as other devices on the bus see them. BAR n of the first device
+// is at barBus + n * barBusStride; each further device is deviceBusStride later.
 const (
 	barBus          = 0x80_0000_0000
 	barBusStride    = 0x10_0000_0000
 	deviceBusStride = 0x80_0000_0000
 )
 
-// Device is a stand-in for one PCIe function. It implements hal.Device.
+// Device is a mock of one PCIe function. It implements hal.Device.
 type Device struct {
 	hal.BaseDevice
 	board   *boards.Board
 	model   Model
-	clock   Clocked // model, where it is one
+	clock   Clocked // the model if it implements Clocked, else nil
 	address string  // as in hal.Identity
 	bars    [6]uint64
 	system  uint32
@@ -37,52 +39,51 @@ type Device struct {
 	host    Host
 	config  *Memory // configuration space
 
-	at         access // the operation under way
+	at         access // the current operation
 	operations int
 	now        int64
 	gone       bool
 
-	hardware bool   // it is seen by a kernel
-	arc      *arc   // then
-	driver   Memory // registers for its driver
+	hardware bool   // a kernel uses the device: see AsHardware
+	arc      *arc   // the ARC processor, if hardware is set
+	driver   Memory // registers that only drivers use
 	closed   bool
 	refusal  string
 
 	faults      []Fault
 	recording   bool
 	journal     []Access
-	journalMost int // accesses of the journal
+	journalMost int // largest number of accesses in the journal
 }
 
-// made counts the devices made by this process, which numbers them.
-var made atomic.Int64
+// deviceCount counts the devices that this process has made, and numbers them.
+var deviceCount atomic.Int64
 
-// New gives a device of the board with the model that suits it.
-func New(b *boards.Board) *Device { return NewWith(b, modelOf(b)) }
+// New returns a device of the board with the board's own model.
+func New(b *boards.Board) *Device { return NewWith(b, defaultModel(b)) }
 
-// NewWith gives a device of the board with a model of the caller's.
+// NewWith returns a device of the board with the caller's model.
 func NewWith(b *boards.Board, m Model) *Device {
-	address := fmt.Sprintf("mock device %d", made.Add(1))
+	address := fmt.Sprintf("mock device %d", deviceCount.Add(1))
 	d := &Device{board: b, model: m, address: address, bars: b.Bars, bus: barBus}
 	d.clock, _ = m.(Clocked)
 	if b.TLB != nil {
 		last := b.TLB.Groups[len(b.TLB.Groups)-1]
 		d.windows = make([]window, last.First+last.Count)
 	}
-	if master, ok := m.(Master); ok {
+	if master, ok := m.(BusMaster); ok {
 		master.Connect(&d.host)
 	}
 	d.config = &Memory{}
 	d.config.Store(Place{Bar: ConfigSpace, Address: 0}, 2, uint64(b.Vendor))
 	d.config.Store(Place{Bar: ConfigSpace, Address: 2}, 2, uint64(b.Device))
 	d.config.Store(Place{Bar: ConfigSpace, Address: 4}, 2, 6) // memory decoding and bus master on
-	d.host.master = d.isMaster
+	d.host.isBusMaster = d.isBusMaster
 	return d
 }
 
-// Connect puts devices on one bus, where each that is a Master reaches the
-// memory in the others' BARs, and gives them one clock. It comes before the
-// first Map.
+// Connect connects devices to one bus and to one clock. A device whose model is a BusMaster
+// then reaches the memory in the BARs of the others. Call Connect before the first Map.
 func Connect(devices ...*Device) {
 	for i, d := range devices {
 		d.bus = barBus + uint64(i)*deviceBusStride
@@ -90,14 +91,15 @@ func Connect(devices ...*Device) {
 	}
 }
 
-// isMaster tells whether the bus master bit of the command register is set.
-func (d *Device) isMaster() bool {
+// isBusMaster reports whether the bus master bit of the command register is set.
+func (d *Device) isBusMaster() bool {
 	command, _ := d.config.Load(Place{Bar: ConfigSpace, Address: 4}, 2)
 	return command&4 != 0
 }
 
-// shared is plain memory in a BAR, by bus address and within one page; nil where there is none.
-func (d *Device) shared(bus, size uint64) []byte {
+// sharedMemory returns plain memory in a BAR by its bus address. The range must lie within
+// one page. It returns nil if there is no such memory.
+func (d *Device) sharedMemory(bus, size uint64) []byte {
 	memory, ok := d.model.(*Memory)
 	if !ok || d.gone || d.closed || size > pageSize-bus%pageSize {
 		return nil
@@ -114,18 +116,18 @@ func (d *Device) shared(bus, size uint64) []byte {
 	return nil
 }
 
-// Resize gives a BAR another size than the board's, 0 takes it away. It comes before the first Map.
-func (d *Device) Resize(bar uint8, size uint64) { d.bars[bar] = size }
+// ResizeBAR changes the size of a BAR; 0 removes it. Call it before the first Map.
+func (d *Device) ResizeBAR(bar uint8, size uint64) { d.bars[bar] = size }
 
-// Subsystem gives the device the ids of a card, as at 0x2c of configuration space.
-func (d *Device) Subsystem(ids uint32) {
+// SetSubsystem sets the ids of the card, which are at 0x2c of configuration space.
+func (d *Device) SetSubsystem(ids uint32) {
 	d.system = ids
 	d.config.Store(Place{Bar: ConfigSpace, Address: 0x2c}, 4, uint64(ids))
 }
 
-// AsHardware makes the device one that a kernel sees: the registers that aim
-// windows can be loaded, which the maker's simulator refuses, and the window of
-// the kernel driver is there for it, as is a processor that answers it.
+// AsHardware prepares the device for use by a kernel driver. The registers that program TLB
+// windows can then be loaded, which the maker's simulator rejects; the kernel driver's TLB
+// window is usable; and the ARC processor answers messages.
 func (d *Device) AsHardware() {
 	d.hardware = true
 	d.arc = newArc(d)
@@ -140,7 +142,7 @@ func (d *Device) Identity() hal.Identity {
 // Map implements hal.Device.
 func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 	if d.closed {
-		return hal.Aperture{}, d.fault(hal.NoDevice, "it is closed")
+		return hal.Aperture{}, d.fault(hal.NoDevice, "the device is closed")
 	}
 	switch w.Kind {
 	case gen.WindowKindBar:
@@ -171,12 +173,12 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 
 func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
-		return hal.Aperture{}, d.fault(hal.WrongDevice, "it has no movable windows")
+		return hal.Aperture{}, d.fault(hal.WrongDevice, "the device has no TLB windows")
 	}
 	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.bars,
 		func(slot int) bool { return d.windows[slot].port != nil })
 	if slot < 0 {
-		return hal.Aperture{}, d.fault(hal.NoDevice, "no window of %d bytes is free", w.Size)
+		return hal.Aperture{}, d.fault(hal.NoDevice, "no TLB window of %d bytes is free", w.Size)
 	}
 	g := d.board.TLB.GroupOf(slot)
 	d.windows[slot].port = &port{d: d, bar: g.Bar, base: g.WindowOffset(slot), size: w.Size}
@@ -184,19 +186,19 @@ func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 }
 
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
-	p := d.host.reserve(d, w.Size)
+	p := d.host.reserveBuffer(d, w.Size)
 	a := hal.NewAperture(p, w.Size, -1)
 	a.Bus = p.bus
 	return a, nil
 }
 
-// Point implements hal.Device. It makes the stores that a client without a driver would make, and
-// they count as operations.
+// ProgramWindow implements hal.Device. It makes the stores that a client without a driver
+// would make; they count as operations.
 func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
 	slot := a.Slot
 	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
 		d.at = access{op: point}
-		return d.refuse("aperture of window %d was not mapped from a Tlb window of this device",
+		return d.refuse("aperture of TLB window %d was not mapped from a Tlb window of this device",
 			slot)
 	}
 	l := d.board.TLB
@@ -205,7 +207,8 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 	words, ok := l.EncodeWindow(g, t, address-inside)
 	d.at = access{op: point}
 	if !ok || inside+a.Size > g.Size {
-		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size,
+		return d.refuse("TLB window %d of %d bytes cannot be pointed at %+v, address %#x", slot,
+			g.Size,
 			t, address)
 	}
 	if c := d.checkClosed(slot, t, address, a.Size); c != hal.OK {
@@ -220,51 +223,53 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 		}
 	}
 	if d.gone {
-		return hal.OK // the stores went nowhere
+		return hal.OK // the stores had no effect
 	}
-	_, c := d.aim(slot)
+	_, c := d.pointedWindow(slot)
 	return c
 }
 
-// Alive and Diagnose implement hal.Device.
-func (d *Device) Alive() bool        { return !d.gone && !d.closed }
+// Alive implements hal.Device.
+func (d *Device) Alive() bool { return !d.gone && !d.closed }
+
+// Diagnose implements hal.Device.
 func (d *Device) Diagnose() hal.Code { return hal.DiagnoseAlive(d) }
 
-// Now implements hal.Device: virtual nanoseconds since the device was made.
+// Now implements hal.Device. It returns virtual nanoseconds since the device was made.
 func (d *Device) Now() int64 { return d.now }
 
-// Sleep implements hal.Device. It returns at once.
+// Sleep implements hal.Device. It advances the virtual clock and returns immediately.
 func (d *Device) Sleep(nanoseconds int64) {
 	if nanoseconds <= 0 {
 		return
 	}
 	if d.host.peers == nil {
-		d.advance(nanoseconds)
+		d.advanceClock(nanoseconds)
 	}
 	for _, peer := range d.host.peers {
-		peer.advance(nanoseconds)
+		peer.advanceClock(nanoseconds)
 	}
 }
 
-func (d *Device) advance(nanoseconds int64) {
+func (d *Device) advanceClock(nanoseconds int64) {
 	d.now += nanoseconds
 	if d.clock != nil {
 		d.clock.Advance(nanoseconds)
 	}
 }
 
-// Close implements hal.Device. Apertures refuse every access afterwards.
+// Close implements hal.Device. Afterwards apertures reject every access.
 func (d *Device) Close() error {
 	d.closed = true
 	return nil
 }
 
-// Operations is the number of loads and stores so far that went to the device,
-// those of Point among them. Host memory is not the device.
+// Operations returns the number of loads from and stores to the device so far, including the
+// stores of ProgramWindow. Accesses to host memory do not count.
 func (d *Device) Operations() int { return d.operations }
 
-// Refusal says why the device answered hal.Refused for the first time, empty
-// if it never did. Later refusals are mostly consequences.
+// Refusal returns the reason for the first hal.Refused, "" if there was none. Later
+// rejections are usually consequences of the first.
 func (d *Device) Refusal() string { return d.refusal }
 
 func (d *Device) fault(c hal.Code, format string, args ...any) error {

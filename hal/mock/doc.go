@@ -1,13 +1,13 @@
-// Package mock is a strict stand-in for a device, in process. It refuses
-// whatever a real device, or its maker's simulator, would refuse or silently
-// get wrong: odd widths, misalignment, accesses that no rule of the board
-// covers, windows that are not pointed or pointed badly, tiles and registers
-// that are not there. It writes down what it saw, plays back what it should
-// see, and fails on demand.
+// Package mock implements mocks (device models) of the boards in this process. A mock is
+// strict: it rejects what the device or its maker's simulator rejects or handles wrongly
+// without notice. That is: invalid widths, misaligned accesses, accesses that no rule of
+// the board covers, TLB windows that are not pointed or pointed wrongly, and tiles and
+// registers that do not exist. A mock can also record all accesses, play a recording back,
+// and inject faults.
 //
-// Its clock is virtual: an access takes 100 ns, Sleep takes what it is asked
-// for, and nothing else takes time. A Device belongs to one goroutine.
+// The clock is virtual: an access takes 100 ns, Sleep takes the requested time, and nothing
+// else takes time. Only one goroutine may use a Device.
 //
-// Fence is a full barrier because every access, of device or host memory, has
-// happened when it returns, and transfers happen within accesses.
+// A Fence is a full barrier because every access to the device or to host memory is complete
+// when it returns, and DMA transfers happen during accesses.
 package mock

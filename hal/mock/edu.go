@@ -1,5 +1,7 @@
 package mock
 
+// This file models QEMU's edu device.
+
 import (
 	"fmt"
 
@@ -10,8 +12,8 @@ import (
 // Registers of edu: docs/specs/edu.rst and hw/misc/edu.c of QEMU 7.2.
 const (
 	eduIdentification = 0x00 // load
-	eduLiveness       = 0x04 // load gives the inverse of the last store
-	eduFactorial      = 0x08 // store starts the computation of n!, load gives the result
+	eduLiveness       = 0x04 // a load returns the inverse of the last store
+	eduFactorial      = 0x08 // a store starts the computation of n!, a load returns the result
 	eduStatus         = 0x20
 	eduIRQStatus      = 0x24 // load
 	eduIRQRaise       = 0x60 // store
@@ -38,18 +40,19 @@ const (
 	eduBufferStart = 0x40000 // of the device's own memory, as DMA sees it
 	eduBufferSize  = 4096
 
-	// three loads see it under way; in QEMU a transfer takes 100 ms
+	// Duration of a computation or transfer: three loads return that it is in progress. In QEMU
+	// a transfer takes 100 ms.
 	eduWorkNs = 3*accessNs + accessNs/2
 )
 
-// Edu is a Model of QEMU's edu device. Unlike QEMU's it refuses registers that
-// do not exist, and transfers that would end the virtual machine or that reach
-// memory nobody mapped. A transfer happens at its end.
+// Edu is a Model of QEMU's edu device. Unlike QEMU's, it rejects registers that do not
+// exist, transfers that would stop the virtual machine, and transfers from or to memory
+// that is not mapped. All bytes of a transfer are copied at its end.
 type Edu struct {
 	liveness, factorial, irq uint32
 	irqWanted                bool   // eduStatusIRQ
-	raise                    func() // sends a message, nil: to nobody
-	computing, transferring  int64  // nanoseconds until it ends, 0: it is not under way
+	raise                    func() // sends an interrupt message; may be nil
+	computing, transferring  int64  // nanoseconds that are left, 0 if not in progress
 
 	dma    map[uint64]uint64 // registers
 	buffer [eduBufferSize]byte
@@ -57,7 +60,7 @@ type Edu struct {
 	reason string
 }
 
-// NewEdu gives an Edu as after a reset.
+// NewEdu returns an Edu in the state after a reset.
 func NewEdu() *Edu { return &Edu{host: &Host{}, dma: map[uint64]uint64{}} }
 
 // Connect implements Master.
@@ -65,16 +68,17 @@ func (e *Edu) Connect(host *Host) { e.host = host }
 
 // Advance implements Clocked.
 func (e *Edu) Advance(nanoseconds int64) {
-	if ended(&e.computing, nanoseconds) {
-		e.finish()
+	if countDown(&e.computing, nanoseconds) {
+		e.finishFactorial()
 	}
-	if ended(&e.transferring, nanoseconds) {
-		e.transfer()
+	if countDown(&e.transferring, nanoseconds) {
+		e.finishTransfer()
 	}
 }
 
-// ended lets time go by, and tells whether what is under way ended in it.
-func ended(left *int64, nanoseconds int64) bool {
+// countDown subtracts nanoseconds from the time that is left. It reports whether the time
+// became 0.
+func countDown(left *int64, nanoseconds int64) bool {
 	if *left == 0 {
 		return false
 	}
@@ -85,7 +89,8 @@ func ended(left *int64, nanoseconds int64) bool {
 // Reason implements Explainer.
 func (e *Edu) Reason() string { return e.reason }
 
-// Load implements Model. Registers are loaded whole or, from eduDMASource on, by their lower half.
+// Load implements Model. Loads return a whole register or, from eduDMASource on, also its
+// lower half.
 func (e *Edu) Load(at Place, width uint8) (value uint64, c hal.Code) {
 	switch at.Address {
 	case eduIdentification:
@@ -112,7 +117,7 @@ func (e *Edu) Store(at Place, width uint8, value uint64) hal.Code {
 	case eduLiveness:
 		e.liveness = uint32(value)
 	case eduFactorial:
-		e.compute(uint32(value))
+		e.startFactorial(uint32(value))
 	case eduStatus:
 		e.irqWanted = value&eduStatusIRQ != 0
 	case eduIRQRaise:
@@ -130,7 +135,7 @@ func (e *Edu) Store(at Place, width uint8, value uint64) hal.Code {
 // Interrupt implements Interrupter.
 func (e *Edu) Interrupt(raise func()) { e.raise = raise }
 
-// interrupt raises bits of the interrupt status, each time by a message.
+// interrupt sets bits of the interrupt status and sends a message.
 func (e *Edu) interrupt(bits uint32) {
 	e.irq |= bits
 	if e.irq != 0 && e.raise != nil {
@@ -138,15 +143,15 @@ func (e *Edu) interrupt(bits uint32) {
 	}
 }
 
-// compute starts a computation; one under way goes on instead.
-func (e *Edu) compute(n uint32) {
+// startFactorial starts a computation unless one is in progress.
+func (e *Edu) startFactorial(n uint32) {
 	if e.computing == 0 {
 		e.factorial, e.computing = n, eduWorkNs
 	}
 }
 
-// finish gives n! modulo 2^32, which is 0 from 34! on.
-func (e *Edu) finish() {
+// finishFactorial computes n! modulo 2^32, which is 0 from 34! on.
+func (e *Edu) finishFactorial() {
 	result := uint32(1)
 	for n := e.factorial; n > 0 && result != 0; n-- {
 		result *= n
@@ -168,7 +173,8 @@ func (e *Edu) status() uint64 {
 	return value
 }
 
-// storeDMA ignores stores while a transfer is under way, as the device does.
+// storeDMA stores to a DMA register. Like the device, it ignores stores while a transfer is
+// in progress.
 func (e *Edu) storeDMA(register, value uint64) hal.Code {
 	if e.transferring != 0 {
 		return hal.OK
@@ -177,17 +183,17 @@ func (e *Edu) storeDMA(register, value uint64) hal.Code {
 	if register != eduDMACommand || value&eduDMARun == 0 {
 		return hal.OK
 	}
-	if _, _, c := e.ends(); c != hal.OK {
-		e.dma[eduDMACommand] &^= eduDMARun // as QEMU's, which ends a transfer that reached nothing
+	if _, _, c := e.transferRanges(); c != hal.OK {
+		e.dma[eduDMACommand] &^= eduDMARun // as in QEMU, where the transfer ends without any effect
 		return c
 	}
 	e.transferring = eduWorkNs
 	return hal.OK
 }
 
-// transfer is the end of one, at which the run bit falls.
-func (e *Edu) transfer() {
-	if to, from, c := e.ends(); c == hal.OK {
+// finishTransfer copies the bytes and clears the run bit.
+func (e *Edu) finishTransfer() {
+	if to, from, c := e.transferRanges(); c == hal.OK {
 		copy(to, from)
 	}
 	e.dma[eduDMACommand] &^= eduDMARun
@@ -196,9 +202,9 @@ func (e *Edu) transfer() {
 	}
 }
 
-// ends gives what a transfer copies. QEMU 7.2 takes a range that ends with the
-// buffer for one that is out of bounds, and stops the machine.
-func (e *Edu) ends() (to, from []byte, c hal.Code) {
+// transferRanges returns the destination and source of a transfer. QEMU 7.2 treats a range
+// that ends exactly at the end of the buffer as out of bounds, and stops the machine.
+func (e *Edu) transferRanges() (to, from []byte, c hal.Code) {
 	device, bus, count, out := e.dma[eduDMATarget], e.dma[eduDMASource], e.dma[eduDMACount],
 		e.dma[eduDMACommand]&eduDMAToHost != 0
 	if out {

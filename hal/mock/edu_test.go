@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 	"lightmetal/hal"
 )
 
-// What QEMU 7.2 answered: testdata/captures/edu.qemutrace and runs beside it.
+// Values that QEMU 7.2 returned: testdata/captures/edu.qemutrace and similar runs.
 func TestEduIdentifiesItselfAndInverts(t *testing.T) {
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)
@@ -24,15 +25,17 @@ func TestEduIdentifiesItselfAndInverts(t *testing.T) {
 func TestEduComputesFactorials(t *testing.T) {
 	for n, want := range map[uint64]uint64{0: 1, 1: 1, 5: 120, 6: 720, 10: 3628800, 12: 479001600,
 		13: 1932053504, 34: 0, 0xffffffff: 0} {
-		d := New(&boards.Edu)
-		a := bar(t, d, 0)
-		store(t, d, &a, 0x08, 4, n)
-		for load(t, d, &a, 0x20, 4)&1 != 0 {
-			if d.Operations() > 100 {
-				t.Fatal("it never ends")
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			d := New(&boards.Edu)
+			a := bar(t, d, 0)
+			store(t, d, &a, 0x08, 4, n)
+			for load(t, d, &a, 0x20, 4)&1 != 0 {
+				if d.Operations() > 100 {
+					t.Fatal("it never ends")
+				}
 			}
-		}
-		expect(t, d, &a, 0x08, 4, want)
+			expect(t, d, &a, 0x08, 4, want)
+		})
 	}
 }
 
@@ -47,7 +50,7 @@ func TestEduIsBusyForThreeLoads(t *testing.T) {
 	expect(t, d, &a, 0x08, 4, 120)
 }
 
-func TestEduEndsItsWorkInTimeIfNobodyLooks(t *testing.T) {
+func TestEduWorkEndsWithoutLoads(t *testing.T) {
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)
 	store(t, d, &a, 0x08, 4, 5)
@@ -79,7 +82,7 @@ func TestEduInterruptStatus(t *testing.T) {
 	expect(t, d, &a, 0x20, 4, 0)
 }
 
-func TestEduDMARegistersKeepWhatIsStored(t *testing.T) {
+func TestEduDMARegistersKeepStoredValues(t *testing.T) {
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)
 	for _, offset := range []uint64{0x80, 0x88, 0x90} {
@@ -120,7 +123,7 @@ func TestEduCopiesFromAndToHostMemory(t *testing.T) {
 	expect(t, d, &a, 0x24, 4, 0x100)
 }
 
-func TestEduRefusesTransfersThatWouldGoWrong(t *testing.T) {
+func TestEduRejectsInvalidTransfers(t *testing.T) {
 	for _, c := range []struct {
 		name                           string
 		source, target, count, command uint64 // 0 in place of a host address: that of a mapped page
@@ -135,22 +138,24 @@ func TestEduRefusesTransfersThatWouldGoWrong(t *testing.T) {
 		{"from no memory", 4096, 0x40000, 4, 1, "host memory at 0x1000 that is not mapped"},
 		{"past the end of a page", hostBus + 4094, 0x40000, 4, 1, "not mapped"},
 	} {
-		d := New(&boards.Edu)
-		a := bar(t, d, 0)
-		h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
-		host := func(address uint64) uint64 {
-			if address == 0 {
-				return h.Bus
+		t.Run(c.name, func(t *testing.T) {
+			d := New(&boards.Edu)
+			a := bar(t, d, 0)
+			h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+			host := func(address uint64) uint64 {
+				if address == 0 {
+					return h.Bus
+				}
+				return address
 			}
-			return address
-		}
-		store(t, d, &a, 0x80, 8, host(c.source))
-		store(t, d, &a, 0x88, 8, host(c.target))
-		store(t, d, &a, 0x90, 8, c.count)
-		if code := a.Store(0x98, 8, c.command); code != hal.Refused ||
-			!strings.Contains(d.Refusal(), c.reason) {
-			t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
-		}
+			store(t, d, &a, 0x80, 8, host(c.source))
+			store(t, d, &a, 0x88, 8, host(c.target))
+			store(t, d, &a, 0x90, 8, c.count)
+			if code := a.Store(0x98, 8, c.command); code != hal.Refused ||
+				!strings.Contains(d.Refusal(), c.reason) {
+				t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
+			}
+		})
 	}
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)

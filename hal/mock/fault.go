@@ -1,43 +1,45 @@
 package mock
 
-// FaultKind is a way to fail.
+// This file injects faults.
+
+// FaultKind is a kind of fault.
 type FaultKind uint8
 
 const (
-	// Stuck: the bits of Mask at Place read as those of Value.
+	// Stuck: loads of Place return the bits of Value in the bits of Mask.
 	Stuck FaultKind = iota + 1
-	// Late: like Stuck, until Loads loads would have read something else.
+	// Late: like Stuck, but only for the first Loads loads whose result it changes.
 	Late
-	// AllOnes: from operation Operation on the device is gone: loads give all ones, stores are
-	// lost, Alive is false.
+	// AllOnes: the device is gone from operation Operation on: loads return all ones, stores have
+	// no effect, and Alive returns false.
 	AllOnes
-	// BusFault: operation Operation does not happen and gives hal.BusFault.
+	// BusFault: operation Operation returns hal.BusFault and has no effect.
 	BusFault
-	// NoDMA: the device reaches no memory, of the host or of its peers.
+	// NoDMA: the device reaches neither host memory nor memory of other devices.
 	NoDMA
 )
 
-// Fault is one thing that goes wrong. Operations are counted from 1, as Device.Operations counts
-// them.
+// Fault describes a fault to inject. Operations are numbered from 1, as Device.Operations
+// counts them.
 type Fault struct {
 	Kind      FaultKind
-	Operation int // of AllOnes and BusFault
+	Operation int // for AllOnes and BusFault
 
-	// Of Stuck and Late. Mask and Value hold the bytes from Place.Address on,
-	// lowest first, whatever the width they are loaded with.
+	// For Stuck and Late. Mask and Value hold the bytes from Place.Address on, the lowest
+	// first, for loads of any width.
 	Place       Place
 	Mask, Value uint64
-	Loads       int // of Late
+	Loads       int // for Late
 }
 
-// Inject makes a fault happen. Faults add up.
+// Inject adds a fault to those injected before.
 func (d *Device) Inject(f Fault) {
 	d.faults = append(d.faults, f)
-	d.host.cut = d.host.cut || f.Kind == NoDMA
+	d.host.unreachable = d.host.unreachable || f.Kind == NoDMA
 }
 
-// stick gives a loaded value as the faults show it.
-func (d *Device) stick(place Place, width uint8, value uint64) uint64 {
+// applyStuckBits returns a loaded value after the faults Stuck and Late.
+func (d *Device) applyStuckBits(place Place, width uint8, value uint64) uint64 {
 	for i := range d.faults {
 		f := &d.faults[i]
 		mask, stuck, ok := f.bits(place, width)
@@ -55,7 +57,7 @@ func (d *Device) stick(place Place, width uint8, value uint64) uint64 {
 	return value
 }
 
-// bits is the part of a fault that an access sees.
+// bits returns the bits of a load that a fault changes, and their values.
 func (f *Fault) bits(place Place, width uint8) (mask, stuck uint64, ok bool) {
 	if f.Kind != Stuck && f.Kind != Late {
 		return 0, 0, false
@@ -63,7 +65,7 @@ func (f *Fault) bits(place Place, width uint8) (mask, stuck uint64, ok bool) {
 	at := f.Place
 	at.Address = place.Address
 	for i := range uint64(width) {
-		// before the fault's first byte it wraps round to far beyond
+		// an address below the fault's first byte wraps around to a large number
 		if of := place.Address + i - f.Place.Address; at == place && of < 8 {
 			mask |= f.Mask >> (8 * of) & 0xff << (8 * i)
 			stuck |= f.Value >> (8 * of) & 0xff << (8 * i)

@@ -1,13 +1,14 @@
 package mock
 
 import (
+	"fmt"
 	"testing"
 
 	"lightmetal/boards"
 	"lightmetal/hal"
 )
 
-func TestStuckBitsStayAsTheyAre(t *testing.T) {
+func TestStuckBitsIgnoreStores(t *testing.T) {
 	d := New(&boards.Ivshmem)
 	a := bar(t, d, 2)
 	d.Inject(Fault{Kind: Stuck, Place: Place{Bar: 2, Address: 0x10}, Mask: 0xf0, Value: 0x50})
@@ -22,7 +23,7 @@ func TestStuckBitsStayAsTheyAre(t *testing.T) {
 
 // The bits are in memory, not in an access: every access that covers them sees
 // them.
-func TestStuckBitsAreSeenByEveryWidth(t *testing.T) {
+func TestStuckBitsAffectLoadsOfEveryWidth(t *testing.T) {
 	for _, c := range []struct {
 		offset uint64
 		width  uint8
@@ -31,22 +32,24 @@ func TestStuckBitsAreSeenByEveryWidth(t *testing.T) {
 		{0x10, 8, 0x0000ff0000000000}, {0x14, 4, 0xff00}, {0x14, 2, 0xff00}, {0x15, 1, 0xff},
 		{0x10, 4, 0}, {0x16, 2, 0}, {0x14, 1, 0}, {0x18, 8, 0}, {0x08, 8, 0},
 	} {
-		// one byte, named from eight addresses
-		for address := uint64(0x0e); address <= 0x15; address++ {
-			d := New(&boards.Ivshmem)
-			a := bar(t, d, 2)
-			mask := uint64(0xff) << (8 * (0x15 - address))
-			d.Inject(Fault{Kind: Stuck, Place: Place{Bar: 2, Address: address}, Mask: mask,
-				Value: mask})
-			if got := load(t, d, &a, c.offset, c.width); got != c.want {
-				t.Errorf("mask %#x at %#x, %d bytes at %#x: want %#x, got %#x", mask, address,
-					c.width, c.offset, c.want, got)
+		t.Run(fmt.Sprint(c.offset, " ", c.width), func(t *testing.T) {
+			// one byte, named from eight addresses
+			for address := uint64(0x0e); address <= 0x15; address++ {
+				d := New(&boards.Ivshmem)
+				a := bar(t, d, 2)
+				mask := uint64(0xff) << (8 * (0x15 - address))
+				d.Inject(Fault{Kind: Stuck, Place: Place{Bar: 2, Address: address}, Mask: mask,
+					Value: mask})
+				if got := load(t, d, &a, c.offset, c.width); got != c.want {
+					t.Errorf("mask %#x at %#x, %d bytes at %#x: want %#x, got %#x", mask, address,
+						c.width, c.offset, c.want, got)
+				}
 			}
-		}
+		})
 	}
 }
 
-func TestStuckBitsOfATileAreNotThoseOfAnother(t *testing.T) {
+func TestStuckBitsAffectOneTileOnly(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.Inject(Fault{Kind: Stuck, Place: Place{Tile: true, X: 1, Y: 1, Address: 0x100}, Mask: 1,
 		Value: 1})
@@ -71,7 +74,7 @@ func TestLateBitsChangeAfterTheGivenNumberOfLoads(t *testing.T) {
 	}
 }
 
-func TestDeviceGoneGivesAllOnesAndLosesStores(t *testing.T) {
+func TestGoneDeviceReadsAllOnesAndIgnoresStores(t *testing.T) {
 	d := New(&boards.Wormhole)
 	a := tlb(t, d, 0, 1<<20, tile(1, 1), 0) // operation 1
 	d.Inject(Fault{Kind: AllOnes, Operation: 4})
@@ -98,7 +101,7 @@ func TestDeviceGoneGivesAllOnesAndLosesStores(t *testing.T) {
 
 // A run is made to fail at each of its operations in turn: each of them must
 // be reached, and what comes before it must have happened.
-func TestBusFaultStrikesExactlyItsOperation(t *testing.T) {
+func TestBusFaultAffectsExactlyItsOperation(t *testing.T) {
 	run := func(d *Device) (done int, c hal.Code) {
 		a := bar(t, d, 2)
 		for i := range uint64(5) {
@@ -133,7 +136,7 @@ func TestBusFaultStrikesExactlyItsOperation(t *testing.T) {
 	}
 }
 
-func TestPointFailsWithTheFaultOfItsStore(t *testing.T) {
+func TestProgramWindowReturnsTheFaultOfItsStore(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		d := New(&boards.Blackhole)
 		a := tlb(t, d, 0, 2<<20, nil, 0)

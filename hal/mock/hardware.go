@@ -1,31 +1,33 @@
 package mock
 
+// This file lists registers that only kernel drivers use.
+
 import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
-// registers is a run of registers that keep what is stored to them, or a part of a BAR that shows
-// those of a tile.
-type registers struct {
+// registerRange is a range of registers that keep the stored value, or, if shows is set, a
+// range of a BAR that mirrors registers of a tile.
+type registerRange struct {
 	board *boards.Board
 	first Place
 	size  uint64
 	shows Place
 }
 
-// driverOnly is there where a kernel sees the device: registers that Tenstorrent's
-// drivers touch and no image may, and parts of a BAR that show those of a tile, some
-// of which a board's rules give to images too. Source: tt-kmd; of the ARC's tile, and of what
-// shows in a BAR, tt-umd 0.9.9, {wormhole,blackhole}_implementation.hpp, and ttsim
-// v1.10.0 src/libttsim.cpp, pci_mem_rd_cur.
-var driverOnly = []registers{
+// driverOnly lists registers that exist after AsHardware: those that Tenstorrent's drivers
+// use and no image may, and ranges of a BAR that mirror registers of a tile. The board's
+// rules allow images some of the latter. Sources: tt-kmd; for the ARC's tile and the
+// mirrored ranges, tt-umd 0.9.9, {wormhole,blackhole}_implementation.hpp, and ttsim v1.10.0
+// src/libttsim.cpp, pci_mem_rd_cur.
+var driverOnly = []registerRange{
 	// Strided windows: blackhole.c, TLB_STRIDED_REGS_OFFSET and TLB_STRIDED_COUNT.
 	{&boards.Blackhole, Place{Bar: 0, Address: 0x1fc009d8}, 32 * 4, Place{}},
 	// The ARC's interrupt: blackhole.c, ARC_MSI_FIFO.
 	{&boards.Blackhole, Place{Tile: true, X: 8, Y: 0, Address: 0x800b0000}, 4, Place{}},
-	// The PCIe controller's own configuration, seen over the NoC: wormhole.c,
+	// The PCIe controller's configuration, accessed over the NoC: wormhole.c,
 	// PCIE_DBI_ADDR, PCIE_NOC_X and PCIE_NOC_Y; blackhole.c.
 	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 3, Address: 0x8_0000_0000}, 0x1000, Place{}},
 	{&boards.Blackhole, Place{Tile: true, X: 2, Y: 0, Address: 0xf800_0000_0000_0000}, 0x1000,
@@ -47,35 +49,36 @@ var driverOnly = []registers{
 		Place{Tile: true, X: 2, Y: 0, Address: pcieNIU}},
 }
 
-// direct is where an access goes that is to no window.
-func (d *Device) direct(place Place, at access, value uint64) (Place, hal.Code) {
-	if m := d.mirrored(place); m.Tile {
+// placeOutsideWindows returns the place of an access that does not use a TLB window.
+func (d *Device) placeOutsideWindows(place Place, at access, value uint64) (Place, hal.Code) {
+	if m := d.mirroredPlace(place); m.Tile {
 		return d.tilePlace(chips.Tile{X: m.X, Y: m.Y}, m.Address, at, value)
 	}
 	return place, hal.OK
 }
 
-// mirrored gives the place in a tile that shows at one in a BAR of a device that a kernel sees;
-// elsewhere Tile is false.
-func (d *Device) mirrored(place Place) (tile Place) {
-	if r, inside := find(d.board, place); d.hardware && r != nil && r.shows.Tile {
+// mirroredPlace returns the place in a tile that a place in a BAR mirrors. Tile is false if
+// the place mirrors none.
+func (d *Device) mirroredPlace(place Place) (tile Place) {
+	if r, inside := findRegisters(d.board, place); d.hardware && r != nil && r.shows.Tile {
 		tile = r.shows
 		tile.Address += inside
 	}
 	return tile
 }
 
-// forDriver tells whether a place holds one of those, and is seen by a kernel.
-func (d *Device) forDriver(at Place) bool { return d.hardware && DriverOnly(d.board, at) }
+// isDriverRegister reports whether a place holds a register that only drivers use and that
+// exists.
+func (d *Device) isDriverRegister(at Place) bool { return d.hardware && DriverOnly(d.board, at) }
 
-// DriverOnly tells whether a place of a board holds a register that only a driver has a use for.
+// DriverOnly reports whether a place of a board holds a register that only drivers use.
 func DriverOnly(b *boards.Board, at Place) bool {
-	r, _ := find(b, at)
+	r, _ := findRegisters(b, at)
 	return r != nil && !r.shows.Tile
 }
 
-// find gives the run that a place is in, and how far from its first.
-func find(b *boards.Board, at Place) (r *registers, inside uint64) {
+// findRegisters returns the range of driverOnly that a place is in, and the offset in it.
+func findRegisters(b *boards.Board, at Place) (r *registerRange, inside uint64) {
 	for i := range driverOnly {
 		r, inside, first := &driverOnly[i], at.Address-driverOnly[i].first.Address, at
 		first.Address = r.first.Address

@@ -1,31 +1,33 @@
 package mock
 
+// This file models the node id registers of tiles without modelled cores.
+
 import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 )
 
-// Where tiles without modelled cores have the registers of their network
-// interfaces: ttsim v1.10.0 data/{wh,bh}/tile_regs.json and src/tile.cpp,
-// tile_rd_bytes. Of these, hosts read who the tile is.
+// Addresses of the network interfaces' registers in tiles without modelled cores: ttsim
+// v1.10.0 data/{wh,bh}/tile_regs.json and src/tile.cpp, tile_rd_bytes. Host programs read
+// only the tile's node id.
 const (
 	dramNIUs = 0x1_0008_0000 // Wormhole: three ports of two interfaces
 	dramNIU  = 0x8000        // bytes of one
 	dramLast = dramNIUs + 6*dramNIU - 1
 
-	arcNIU0 = 0x50000 // from the tile's registers on
+	arcNIU0 = 0x50000 // from arcRegisters on
 	arcNIU1 = 0x58000
 	arcNIU  = 0xf_ffb2_0000 // Wormhole, NoC 0: src/tile.cpp, ARC_NOC_NIU0_BASE
 
 	pcieNIU = 0xffff_ffff_ff00_0000 // Blackhole, NoC 0
 )
 
-// arcRegisters is where the registers of the ARC tile begin.
+// arcRegisters maps the name of a board to the address of the ARC tile's first register.
 var arcRegisters = map[string]uint64{boards.Wormhole.Name: 0x8_8000_0000,
 	boards.Blackhole.Name: 0x8000_0000}
 
-// identity gives NOC_NODE_ID, or NOC_ID_LOGICAL, of a tile that is not a Tensix tile; ok is false
-// where there is neither.
+// identity returns the value of NOC_NODE_ID or NOC_ID_LOGICAL of a tile that is not a Tensix
+// tile; ok is false if neither register is at this place.
 func (g *Tiles) identity(at Place) (id uint32, ok bool) {
 	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile {
@@ -43,8 +45,8 @@ func (g *Tiles) identity(at Place) (id uint32, ok bool) {
 	return 0, false
 }
 
-// interfaceAt gives the network interface of a kind of tile that has a register at an address, and
-// the register's offset in it.
+// interfaceAt returns the network interface that has a register at an address in a kind of
+// tile, and the register's offset.
 func (g *Tiles) interfaceAt(k chips.Kind, address uint64) (noc int, offset uint64, ok bool) {
 	wide := g.traits.noc.wide // Blackhole
 	arc := address - arcRegisters[g.board]

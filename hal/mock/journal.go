@@ -1,5 +1,7 @@
 package mock
 
+// This file records the accesses that a device has executed.
+
 import (
 	"fmt"
 	"math"
@@ -7,13 +9,13 @@ import (
 	"lightmetal/hal"
 )
 
-// Access is a load or a store as it arrived at its place. What configured the
-// windows on the way is not in it.
+// Access is a load or store with its final place. Accesses that configure TLB windows are not
+// recorded.
 type Access struct {
 	Op    Op
 	Place Place
 	Width uint8
-	Value uint64 // stored, or given to the loader
+	Value uint64 // the value that was stored or loaded
 }
 
 // Record switches the journal on or off. It is off at first.
@@ -22,10 +24,10 @@ func (d *Device) Record(on bool) { d.recording, d.journalMost = on, math.MaxInt 
 // RecordAtMost switches the journal on and rejects every access after the first most.
 func (d *Device) RecordAtMost(most int) { d.recording, d.journalMost = true, most }
 
-// Journal is every access that went well while the journal was on.
+// Journal returns every access that succeeded while the journal was on.
 func (d *Device) Journal() []Access { return d.journal }
 
-func (d *Device) record(a Access) hal.Code {
+func (d *Device) recordAccess(a Access) hal.Code {
 	switch {
 	case !d.recording:
 	case len(d.journal) >= d.journalMost:

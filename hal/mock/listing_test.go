@@ -84,28 +84,30 @@ func (g *rig) output(name string) []byte { return g.r.Output(g.r.View().TensorBy
 func TestListingsMoveRecordedAndNewData(t *testing.T) {
 	for name, tensors := range map[string][2]string{"edu-dma.lms": {"data", "result"},
 		"nvme.lms": {"blocks", "result"}, "nvme-p2p.lms": {"blocks", "result"}} {
-		g := newRig(t, name)
-		g.runs("main")
-		view := g.r.View()
-		input := g.r.Input(view.TensorByName(tensors[0]))
-		if got := g.output(tensors[1]); !bytes.Equal(got, input) ||
-			!bytes.Equal(got, view.TensorData(&view.Tensors[view.TensorByName(tensors[1])])) {
-			t.Errorf("%s: main gives other data than it takes", name)
-		}
-		for i := range input {
-			input[i] = byte(i * 13)
-		}
-		g.runs("transfer")
-		if !bytes.Equal(g.output(tensors[1]), input) {
-			t.Errorf("%s: transfer gives other data than it takes", name)
-		}
-		if g.nvme != nil && !bytes.Equal(g.nvme.Disk()[:len(input)], input) {
-			t.Errorf("%s: the disk holds other data", name)
-		}
-		if result := g.run("main"); result.Code != hal.CompareFailed || !result.SafeRan ||
-			result.Safe != hal.OK {
-			t.Errorf("%s: main with other data ends with %+v", name, result)
-		}
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, name)
+			g.runs("main")
+			view := g.r.View()
+			input := g.r.Input(view.TensorByName(tensors[0]))
+			if got := g.output(tensors[1]); !bytes.Equal(got, input) ||
+				!bytes.Equal(got, view.TensorData(&view.Tensors[view.TensorByName(tensors[1])])) {
+				t.Errorf("%s: main returns other data than its input", name)
+			}
+			for i := range input {
+				input[i] = byte(i * 13)
+			}
+			g.runs("transfer")
+			if !bytes.Equal(g.output(tensors[1]), input) {
+				t.Errorf("%s: transfer returns other data than its input", name)
+			}
+			if g.nvme != nil && !bytes.Equal(g.nvme.Disk()[:len(input)], input) {
+				t.Errorf("%s: the disk holds other data", name)
+			}
+			if result := g.run("main"); result.Code != hal.CompareFailed || !result.SafeRan ||
+				result.Safe != hal.OK {
+				t.Errorf("%s: main with other data ends with %+v", name, result)
+			}
+		})
 	}
 }
 
@@ -131,7 +133,7 @@ func TestHostMemoryAndDeviceKeepTheOrderOfCommands(t *testing.T) {
 }
 
 // A frame leaves the queues as it found them, the phase among it.
-func TestNvmeFramesGoOnForEver(t *testing.T) {
+func TestNvmeFramesRepeatWithoutLimit(t *testing.T) {
 	for _, name := range []string{"nvme.lms", "nvme-p2p.lms"} {
 		g := newRig(t, name)
 		input := g.r.Input(g.r.View().TensorByName("blocks"))
@@ -140,7 +142,7 @@ func TestNvmeFramesGoOnForEver(t *testing.T) {
 			input[frame] = byte(frame + 1)
 			g.runs("frame")
 			if !bytes.Equal(g.output("result"), input) {
-				t.Fatalf("%s: frame %d gives other data than it takes", name, frame)
+				t.Fatalf("%s: frame %d returns other data than its input", name, frame)
 			}
 		}
 		if n := testing.AllocsPerRun(20, func() { g.runs("frame") }); n != 0 {
@@ -170,13 +172,13 @@ func TestPeerToPeerListingDiffersInItsWindowsOnly(t *testing.T) {
 		return rest
 	}
 	if program("nvme.lms") != program("nvme-p2p.lms") {
-		t.Error("nvme.lms and nvme-p2p.lms differ behind their windows")
+		t.Error("nvme.lms and nvme-p2p.lms differ after their windows")
 	}
 }
 
 // Whatever operation fails, the run ends there and leaves a controller that
 // reaches for no memory; the next replay finds it usable.
-func TestNvmeIsAtRestAfterAFaultAtAnyOperation(t *testing.T) {
+func TestNvmeIsQuiescedAfterAFaultAtAnyOperation(t *testing.T) {
 	text := nvmeListing(t)
 	good := newRig(t, "nvme.lms")
 	good.runs("main")
@@ -212,8 +214,8 @@ func nvmeListing(t *testing.T) string {
 	return strings.ReplaceAll(string(text), " within 2s", " within 1ms")
 }
 
-// Each mistake in the listing ends with a code of its own.
-func TestNvmeMistakesAreToldApart(t *testing.T) {
+// Each mistake in the listing ends with a different code.
+func TestNvmeMistakesEndWithDifferentCodes(t *testing.T) {
 	text := nvmeListing(t)
 	for _, m := range []struct {
 		name, from, to string
@@ -233,21 +235,23 @@ func TestNvmeMistakesAreToldApart(t *testing.T) {
 		{"buffer too small", "window data host size 32KiB", "window data host size 28KiB", hal.OK,
 			0},
 	} {
-		wrong := strings.ReplaceAll(text, m.from, m.to)
-		if wrong == text {
-			t.Fatalf("%s: %q is not in the listing", m.name, m.from)
-		}
-		if m.code == hal.OK {
-			if _, err := listing.Parse("nvme.lms", []byte(wrong), nil); err == nil {
-				t.Errorf("%s: accepted", m.name)
+		t.Run(m.name, func(t *testing.T) {
+			wrong := strings.ReplaceAll(text, m.from, m.to)
+			if wrong == text {
+				t.Fatalf("%s: %q is not in the listing", m.name, m.from)
 			}
-			continue
-		}
-		g := rigOf(t, m.name, wrong)
-		result := g.run("main")
-		if result.Code != m.code || result.Got != m.got || result.Safe != hal.OK ||
-			!result.SafeRan {
-			t.Errorf("%s: %+v, want %v, got %#x", m.name, result, m.code, m.got)
-		}
+			if m.code == hal.OK {
+				if _, err := listing.Parse("nvme.lms", []byte(wrong), nil); err == nil {
+					t.Errorf("%s: accepted", m.name)
+				}
+				return
+			}
+			g := rigOf(t, m.name, wrong)
+			result := g.run("main")
+			if result.Code != m.code || result.Got != m.got || result.Safe != hal.OK ||
+				!result.SafeRan {
+				t.Errorf("%s: %+v, want %v, got %#x", m.name, result, m.code, m.got)
+			}
+		})
 	}
 }

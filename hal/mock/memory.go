@@ -1,5 +1,7 @@
 package mock
 
+// This file models plain memory.
+
 import (
 	"encoding/binary"
 
@@ -12,25 +14,25 @@ const pageSize = 4096
 
 type page [pageSize]byte
 
-// Memory is a Model in which every place keeps what was stored to it: RAM,
-// DRAM and L1 as they are, registers as good as it gets. It is sparse; pages
-// come into being, all zero, when they are first touched.
+// Memory is a Model in which every place keeps the last value that was stored to it. That is
+// exact for RAM, DRAM and L1, and an approximation for registers. Pages are allocated when
+// they are first accessed, and are zero then.
 type Memory struct {
-	grid  *chips.Grid     // for reset registers; nil: there are none
+	grid  *chips.Grid     // the tiles, which have reset registers; may be nil
 	pages map[Place]*page // by the place of their first byte
 
-	// The page of the access before, for runs of neighbours.
+	// The page of the previous access, because consecutive accesses are often close together.
 	last     Place
 	lastPage *page
 }
 
-// NewMemory gives a Memory in which reset registers read as they do after power-up and keep the
-// cores' bits only.
+// NewMemory returns a Memory in which reset registers have their value after power-up and keep
+// only the bits of cores.
 func NewMemory(b *boards.Board) *Memory { return &Memory{grid: chips.Of(b).Grid} }
 
 // Load implements Model.
 func (m *Memory) Load(at Place, width uint8) (uint64, hal.Code) {
-	return get(m.bytes(at), width), hal.OK
+	return loadLittleEndian(m.bytes(at), width), hal.OK
 }
 
 // Store implements Model.
@@ -38,11 +40,12 @@ func (m *Memory) Store(at Place, width uint8, value uint64) hal.Code {
 	if m.isReset(at) {
 		value &= uint64(m.grid.Reset.Mask)
 	}
-	put(m.bytes(at), width, value)
+	storeLittleEndian(m.bytes(at), width, value)
 	return hal.OK
 }
 
-// bytes is memory from a place to the end of its page. An aligned access does not cross that.
+// bytes returns the memory from a place to the end of its page. An aligned access does not
+// cross that.
 func (m *Memory) bytes(at Place) []byte {
 	inside := at.Address % pageSize
 	at.Address -= inside
@@ -65,7 +68,7 @@ func (m *Memory) page(first Place) *page {
 		reset := first
 		reset.Address = m.grid.Reset.Address
 		if inside := reset.Address - first.Address; inside < pageSize && m.isReset(reset) {
-			put(p[inside:], 4, uint64(m.grid.Reset.Initial))
+			storeLittleEndian(p[inside:], 4, uint64(m.grid.Reset.Initial))
 		}
 	}
 	return p
@@ -76,8 +79,9 @@ func (m *Memory) isReset(at Place) bool {
 		hasReset(m.grid.Kind(chips.Tile{X: at.X, Y: at.Y}))
 }
 
-func get(b []byte, width uint8) (value uint64) {
-	if width == 4 { // what cores and registers take
+// loadLittleEndian returns the value of the first width bytes of b.
+func loadLittleEndian(b []byte, width uint8) (value uint64) {
+	if width == 4 { // the most frequent width
 		return uint64(binary.LittleEndian.Uint32(b))
 	}
 	for i := range width {
@@ -86,7 +90,8 @@ func get(b []byte, width uint8) (value uint64) {
 	return value
 }
 
-func put(b []byte, width uint8, value uint64) {
+// storeLittleEndian sets the first width bytes of b.
+func storeLittleEndian(b []byte, width uint8, value uint64) {
 	for i := range width {
 		b[i] = byte(value >> (8 * i))
 	}

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func bar(t *testing.T, d *Device, n uint8) hal.Aperture {
 		Size: d.bars[n]})
 }
 
-// tlb maps a movable window, and points it if target is not nil.
+// tlb maps a TLB window, and points it if target is not nil.
 func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.TileRange,
 	address uint64) hal.Aperture {
 	t.Helper()
@@ -71,7 +72,7 @@ func tile(x, y uint8) *fbs.TileRange {
 	return &fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}
 }
 
-func TestDeviceSaysWhatItIs(t *testing.T) {
+func TestDeviceIdentity(t *testing.T) {
 	for _, b := range boards.All {
 		id := New(b).Identity()
 		if id.Name != "mock:"+b.Name || id.Vendor != b.Vendor || id.Device != b.Device ||
@@ -80,7 +81,7 @@ func TestDeviceSaysWhatItIs(t *testing.T) {
 		}
 	}
 	d := New(&boards.Ivshmem)
-	d.Resize(2, 64<<20)
+	d.ResizeBAR(2, 64<<20)
 	if got := d.Identity().Bars[2]; got != 64<<20 {
 		t.Errorf("resized BAR has %d bytes", got)
 	}
@@ -119,20 +120,22 @@ func TestWindowsLeadToTheirTiles(t *testing.T) {
 		{&boards.Blackhole, 200, 2 << 20, tile(1, 1), tile(20, 25)},
 		{&boards.Blackhole, 202, 4 << 30, tile(16, 11), tile(16, 11)},
 	} {
-		d := New(c.board)
-		first := tlb(t, d, c.slot, c.size, c.plain, 0)
-		second := tlb(t, d, fbs.NoSlot, c.size, c.other, 0)
-		if first.Slot != int(c.slot) || second.Slot == first.Slot {
-			t.Errorf("%s: windows %d and %d", c.board.Name, first.Slot, second.Slot)
-		}
-		store(t, d, &first, 0x1000, 4, 0x600df00d)
-		expect(t, d, &second, 0x1000, 4, 0x600df00d)
-		elsewhere := tlb(t, d, fbs.NoSlot, c.size, tile(2, 2), 0)
-		expect(t, d, &elsewhere, 0x1000, 4, 0)
+		t.Run(fmt.Sprint(c.board.Name, " ", c.slot, " ", c.size), func(t *testing.T) {
+			d := New(c.board)
+			first := tlb(t, d, c.slot, c.size, c.plain, 0)
+			second := tlb(t, d, fbs.NoSlot, c.size, c.other, 0)
+			if first.Slot != int(c.slot) || second.Slot == first.Slot {
+				t.Errorf("%s: windows %d and %d", c.board.Name, first.Slot, second.Slot)
+			}
+			store(t, d, &first, 0x1000, 4, 0x600df00d)
+			expect(t, d, &second, 0x1000, 4, 0x600df00d)
+			elsewhere := tlb(t, d, fbs.NoSlot, c.size, tile(2, 2), 0)
+			expect(t, d, &elsewhere, 0x1000, 4, 0)
+		})
 	}
 }
 
-func TestPointMovesAWindow(t *testing.T) {
+func TestProgramWindowMovesAWindow(t *testing.T) {
 	d := New(&boards.Wormhole)
 	a := tlb(t, d, 0, 1<<20, tile(0, 0), 0)
 	store(t, d, &a, 8, 8, 1)
@@ -185,21 +188,23 @@ func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
 		{&boards.Blackhole, chips.Tile{X: 1, Y: 2}, chips.Tile{X: 16, Y: 11}, 140,
 			chips.Tile{X: 10, Y: 3}, chips.Tile{X: 10, Y: 1}},
 	} {
-		d := New(c.board)
-		d.Record(true)
-		target := &fbs.TileRange{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y,
-			Multicast: true, Ordering: gen.OrderingDefault}
-		a := tlb(t, d, 0, 1<<20, target, 0)
-		before := d.Operations()
-		store(t, d, &a, 0x100, 4, 42)
-		if n := len(d.Journal()); n != c.tensix || d.Operations() != before+1 {
-			t.Errorf("%s: one store reached %d tiles in %d operations", c.board.Name, n,
-				d.Operations()-before)
-		}
-		in := tlb(t, d, fbs.NoSlot, 1<<20, tile(c.inside.X, c.inside.Y), 0)
-		expect(t, d, &in, 0x100, 4, 42)
-		out := tlb(t, d, fbs.NoSlot, 1<<20, tile(c.beyond.X, c.beyond.Y), 0)
-		expect(t, d, &out, 0x100, 4, 0)
+		t.Run(c.board.Name, func(t *testing.T) {
+			d := New(c.board)
+			d.Record(true)
+			target := &fbs.TileRange{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y,
+				Multicast: true, Ordering: gen.OrderingDefault}
+			a := tlb(t, d, 0, 1<<20, target, 0)
+			before := d.Operations()
+			store(t, d, &a, 0x100, 4, 42)
+			if n := len(d.Journal()); n != c.tensix || d.Operations() != before+1 {
+				t.Errorf("%s: one store reached %d tiles in %d operations", c.board.Name, n,
+					d.Operations()-before)
+			}
+			in := tlb(t, d, fbs.NoSlot, 1<<20, tile(c.inside.X, c.inside.Y), 0)
+			expect(t, d, &in, 0x100, 4, 42)
+			out := tlb(t, d, fbs.NoSlot, 1<<20, tile(c.beyond.X, c.beyond.Y), 0)
+			expect(t, d, &out, 0x100, 4, 0)
+		})
 	}
 }
 
@@ -217,7 +222,7 @@ func TestResetRegisterKeepsTheBitsOfItsMask(t *testing.T) {
 	}
 }
 
-func TestMapPrefersTheWindowAskedFor(t *testing.T) {
+func TestMapPrefersTheRequestedWindow(t *testing.T) {
 	d := New(&boards.Wormhole)
 	for _, c := range []struct {
 		name string
@@ -234,16 +239,18 @@ func TestMapPrefersTheWindowAskedFor(t *testing.T) {
 		{"any", fbs.NoSlot, 1 << 20, 1},
 		{"any of an odd size", fbs.NoSlot, 4096, 2},
 	} {
-		a := tlb(t, d, c.slot, c.size, nil, 0)
-		if a.Slot != c.want || a.Size != c.size {
-			t.Errorf("%s: want window %d, got %d of %d bytes", c.name, c.want, a.Slot, a.Size)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			a := tlb(t, d, c.slot, c.size, nil, 0)
+			if a.Slot != c.want || a.Size != c.size {
+				t.Errorf("%s: want window %d, got %d of %d bytes", c.name, c.want, a.Slot, a.Size)
+			}
+		})
 	}
 }
 
-func TestMapRefusesWhatTheDeviceDoesNotHave(t *testing.T) {
+func TestMapRejectsWhatTheDeviceDoesNotHave(t *testing.T) {
 	small := New(&boards.Blackhole)
-	small.Resize(4, 8<<30)
+	small.ResizeBAR(4, 8<<30)
 	closed := New(&boards.Edu)
 	closed.Close()
 	for _, c := range []struct {
@@ -266,26 +273,28 @@ func TestMapRefusesWhatTheDeviceDoesNotHave(t *testing.T) {
 		{"BAR 6", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Bar: 6, Size: 4},
 			hal.WrongDevice, "not in BAR 6"},
 		{"no windows", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindTlb, Size: 4096},
-			hal.WrongDevice, "no movable windows"},
+			hal.WrongDevice, "no TLB windows"},
 		{"window too large", New(&boards.Wormhole),
 			fbs.Window{Kind: gen.WindowKindTlb, Size: 32 << 20}, hal.NoDevice,
-			"no window of 33554432 bytes"},
+			"no TLB window of 33554432 bytes"},
 		{"window outside a small BAR", small,
 			fbs.Window{Kind: gen.WindowKindTlb, Slot: 204, Size: 8 << 30}, hal.NoDevice,
-			"no window"},
+			"no TLB window"},
 		{"configuration space too large", New(&boards.Edu),
 			fbs.Window{Kind: gen.WindowKindConfig, Size: 8192}, hal.WrongDevice, "4096 bytes"},
 		{"no kind", New(&boards.Edu), fbs.Window{Size: 4}, hal.Usage, "kind 0"},
 		{"closed", closed, fbs.Window{Kind: gen.WindowKindBar, Size: 4}, hal.NoDevice, "closed"},
 	} {
-		_, err := c.device.Map(c.window)
-		if hal.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.reason) {
-			t.Errorf("%s: want %v, %q, got %v", c.name, c.code, c.reason, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			_, err := c.device.Map(c.window)
+			if hal.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.reason) {
+				t.Errorf("%s: want %v, %q, got %v", c.name, c.code, c.reason, err)
+			}
+		})
 	}
 }
 
-func TestWindowsRunOut(t *testing.T) {
+func TestMapFailsWhenNoWindowIsFree(t *testing.T) {
 	d := New(&boards.Wormhole)
 	for range 19 { // the twentieth is the kernel driver's
 		tlb(t, d, fbs.NoSlot, 16<<20, nil, 0)
@@ -295,7 +304,7 @@ func TestWindowsRunOut(t *testing.T) {
 		t.Errorf("a twentieth large window: %v", err)
 	}
 	small := New(&boards.Blackhole)
-	small.Resize(4, 8<<30)
+	small.ResizeBAR(4, 8<<30)
 	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
 	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
 	if _, err := small.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot,
@@ -304,7 +313,7 @@ func TestWindowsRunOut(t *testing.T) {
 	}
 }
 
-func TestClockMovesByAccessesAndSleepOnly(t *testing.T) {
+func TestClockAdvancesByAccessesAndSleepOnly(t *testing.T) {
 	d := New(&boards.Wormhole)
 	if d.Now() != 0 {
 		t.Errorf("starts at %d", d.Now())
@@ -336,7 +345,7 @@ func TestConfigurationSpaceHoldsTheIDs(t *testing.T) {
 	expect(t, d, &a, 4, 2, 2)
 }
 
-func TestHostMemoryHasBusAddressesThatDoNotMeet(t *testing.T) {
+func TestHostBuffersHaveDisjointBusAddresses(t *testing.T) {
 	d := New(&boards.Edu)
 	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 	b := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
@@ -356,13 +365,15 @@ func TestHostMemoryHasBusAddressesThatDoNotMeet(t *testing.T) {
 	}
 	for _, c := range []struct{ bus, size uint64 }{{0, 1}, {a.Bus - 1, 1}, {a.Bus + 4090, 8},
 		{a.Bus + 4096, 1}, {a.Bus + 4097, 1}, {a.Bus, ^uint64(0)}, {b.Bus + 100, 1}} {
-		if d.host.Bytes(c.bus, c.size) != nil {
-			t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
-		}
+		t.Run(fmt.Sprint(c.bus, " ", c.size), func(t *testing.T) {
+			if d.host.Bytes(c.bus, c.size) != nil {
+				t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
+			}
+		})
 	}
 }
 
-func TestBarsHaveBusAddressesThatDoNotMeet(t *testing.T) {
+func TestBARsHaveDisjointBusAddresses(t *testing.T) {
 	d := New(&boards.Blackhole)
 	a, b := bar(t, d, 0), bar(t, d, 4)
 	if a.Bus == 0 || b.Bus == 0 || a.Bus < b.Bus+b.Size && b.Bus < a.Bus+a.Size {
@@ -409,7 +420,7 @@ type clocked struct {
 
 func (c *clocked) Advance(nanoseconds int64) { c.ns += nanoseconds }
 
-func TestModelIsToldOfTime(t *testing.T) {
+func TestModelClockAdvances(t *testing.T) {
 	m := &clocked{}
 	d := NewWith(&boards.Ivshmem, m)
 	a := bar(t, d, 2)

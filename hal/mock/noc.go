@@ -1,5 +1,7 @@
 package mock
 
+// This file models the registers of the network interfaces of Tensix tiles.
+
 import (
 	"errors"
 	"fmt"
@@ -7,11 +9,11 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// Registers of a network interface (NIU) that lie at the same offset on both chips: ttsim v1.10.0
+// Registers of a network interface (NIU) with the same offset on both chips: ttsim v1.10.0
 // data/{wh,bh}/tile_regs.json.
 const (
-	// Once for each command buffer. A coordinate and address takes LO, MID and, on Blackhole, HI,
-	// one behind the other.
+	// For each command buffer. A coordinate and address consists of the consecutive registers LO,
+	// MID and, on Blackhole, HI.
 	nocTargAddr  = 0x00
 	nocRetAddr   = 0x0c
 	nocPacketTag = 0x18
@@ -20,9 +22,9 @@ const (
 
 	niuCfg0    = 0x100
 	routerCfg0 = 0x104
-	routerCfg1 = 0x108 // columns that multicasts leave out
+	routerCfg1 = 0x108 // columns that multicasts skip
 	routerCfg2 = 0x10c
-	routerCfg3 = 0x110 // rows that multicasts leave out
+	routerCfg3 = 0x110 // rows that multicasts skip
 
 	niuMstAtomicRespReceived = 0x200
 	niuMstWrAckReceived      = 0x204
@@ -31,7 +33,8 @@ const (
 	niuMstNonpostedWrReqSent = 0x228
 	niuMstPostedWrReqSent    = 0x22c
 
-	// Once for each transaction id. The second is always 0: requests end before the core goes on.
+	// For each transaction id. The second is always 0: a request is complete before the core
+	// continues.
 	niuMstReqsOutstandingID   = 0x240 // 8 bits wide
 	niuMstWriteReqsOutgoingID = 0x280
 )
@@ -41,7 +44,7 @@ const (
 	transactionIDs = 16
 	tagID          = 10 // bit of NOC_PACKET_TAG where the transaction id starts
 	coordinateBits = 12
-	requestsMax    = 2      // inside each other: without a limit some would never end
+	requestsMax    = 2      // depth of nested requests; without a limit some would never end
 	tableEntries   = 8      // coordinates in a translation table
 	atIncrement    = 0x107c // NOC_AT_LEN_BE: get and increment, with all 32 bits before it wraps
 )
@@ -54,31 +57,30 @@ const (
 	ctrlResponse    = 1 << 4 // not posted
 	ctrlMulticast   = 1 << 5
 	ctrlPathReserve = 1 << 8
-	ctrlSrcInclude  = 1 << 17 // multicasts reach the tile they come from too
+	ctrlSrcInclude  = 1 << 17 // a multicast includes the tile that sends it
 
-	// Linked, static channel and its number change the way, not the result.
+	// Linked, static channel and its number do not change the result.
 	ctrlIgnored = 1<<6 | 1<<7 | 7<<13
 )
 
-// nocTraits is where the network interfaces of the chips differ: ttsim v1.10.0
-// data/{wh,bh}/tile_regs.json, src/config.h and src/tile.cpp.
+// nocTraits describes the differences between the network interfaces of the chips: ttsim
+// v1.10.0 data/{wh,bh}/tile_regs.json, src/config.h and src/tile.cpp.
 type nocTraits struct {
-	stride    uint64 // bytes from the registers of one command buffer to the next's
+	stride    uint64 // bytes from the registers of one command buffer to those of the next
 	atData    uint64 // NOC_AT_DATA
 	cmdCtrl   uint64 // NOC_CMD_CTRL
-	exclude   uint64 // NOC_BRCST_EXCLUDE, 0: there is none
+	exclude   uint64 // NOC_BRCST_EXCLUDE, 0 if there is none
 	nodeID    uint64 // NOC_NODE_ID
 	clear     uint64 // NOC_CLEAR_OUTSTANDING_REQ_CNT
-	tables    uint64 // NOC_X_ID_TRANSLATE_TABLE_0, 0: there is none
+	tables    uint64 // NOC_X_ID_TRANSLATE_TABLE_0, 0 if there is none
 	logicalID uint64 // NOC_ID_LOGICAL
 
-	// wide: addresses have 64 bits, and the coordinate has a register of its
-	// own, NOC_*_ADDR_HI; else it follows 36 bits of address. Wide interfaces
-	// also take the same coordinates on both NoCs, and write no inline data to
-	// L1.
+	// wide means that addresses have 64 bits, and that the coordinate is in the separate register
+	// NOC_*_ADDR_HI; otherwise it is above 36 bits of address. Wide interfaces also use the same
+	// coordinates on both NoCs, and do not write inline data to L1.
 	wide      bool
-	packetMax uint32 // bytes of a request
-	dramAlign uint64 // in which source and destination of a load from DRAM agree
+	packetMax uint32 // most bytes of a request
+	dramAlign uint64 // alignment in which source and destination of a load from DRAM agree
 
 	registers map[uint64]niuRegister // by offset
 }
@@ -96,36 +98,37 @@ var (
 	})
 )
 
-// niuRegister is what a register does; nil where it cannot be loaded or stored.
+// niuRegister implements a register. load or store is nil if the register does not support it.
 type niuRegister struct {
 	load  func(n *niu, offset uint64) uint32
 	store func(n *niu, offset uint64, value uint32) error
 }
 
+// withRegisters returns c with its table of registers.
 func withRegisters(c nocTraits) *nocTraits {
-	kept := niuRegister{(*niu).kept, (*niu).keep}
+	kept := niuRegister{(*niu).loadWord, (*niu).storeWord}
 	c.registers = map[uint64]niuRegister{
 		c.nodeID:    {load: (*niu).nodeID},
 		c.logicalID: {load: (*niu).logicalID},
 		c.clear:     {store: (*niu).clearOutstanding},
 		niuCfg0:     kept,
 		routerCfg0:  kept,
-		routerCfg1:  {(*niu).kept, (*niu).setRouter},
+		routerCfg1:  {(*niu).loadWord, (*niu).setRouter},
 		routerCfg2:  kept,
-		routerCfg3:  {(*niu).kept, (*niu).setRouter},
+		routerCfg3:  {(*niu).loadWord, (*niu).setRouter},
 	}
 	for _, counter := range []uint64{niuMstAtomicRespReceived, niuMstWrAckReceived,
 		niuMstRdRespReceived,
 		niuMstPostedAtomicSent, niuMstNonpostedWrReqSent, niuMstPostedWrReqSent} {
-		c.registers[counter] = niuRegister{load: (*niu).kept}
+		c.registers[counter] = niuRegister{load: (*niu).loadWord}
 	}
 	for id := range uint64(transactionIDs) {
-		c.registers[niuMstReqsOutstandingID+4*id] = niuRegister{load: (*niu).kept}
-		c.registers[niuMstWriteReqsOutgoingID+4*id] = niuRegister{load: (*niu).kept}
+		c.registers[niuMstReqsOutstandingID+4*id] = niuRegister{load: (*niu).loadWord}
+		c.registers[niuMstWriteReqsOutgoingID+4*id] = niuRegister{load: (*niu).loadWord}
 	}
 	for i := range uint64(8) {
 		if c.tables != 0 {
-			c.registers[c.tables+4*i] = niuRegister{load: (*niu).translations}
+			c.registers[c.tables+4*i] = niuRegister{load: (*niu).translationTable}
 		}
 	}
 	for buffer := range uint64(commandBuffers) {
@@ -136,7 +139,7 @@ func withRegisters(c nocTraits) *nocTraits {
 
 // addBuffer adds the registers of a command buffer.
 func (c *nocTraits) addBuffer(first uint64) {
-	kept := niuRegister{(*niu).kept, (*niu).keep}
+	kept := niuRegister{(*niu).loadWord, (*niu).storeWord}
 	for _, r := range []uint64{nocTargAddr, nocTargAddr + 4, nocRetAddr, nocRetAddr + 4, nocCtrl,
 		nocAtLenBE, c.atData} {
 		c.registers[first+r] = kept
@@ -148,13 +151,13 @@ func (c *nocTraits) addBuffer(first uint64) {
 	if c.exclude != 0 {
 		c.registers[first+c.exclude] = niuRegister{store: (*niu).setExclude}
 	}
-	c.registers[first+nocPacketTag] = niuRegister{(*niu).kept, (*niu).setTag}
-	c.registers[first+c.cmdCtrl] = niuRegister{(*niu).kept, (*niu).command} // 0: free
+	c.registers[first+nocPacketTag] = niuRegister{(*niu).loadWord, (*niu).setTag}
+	// Always reads 0, which means that the buffer is free.
+	c.registers[first+c.cmdCtrl] = niuRegister{(*niu).loadWord, (*niu).startRequest}
 }
 
-// niu is one of the two network interfaces of a tile, as far as its own cores
-// make requests by it. A request is carried out at once, before the store that
-// starts it ends.
+// niu is one of the two network interfaces of a tile, through which the cores of the tile make
+// requests. A request is executed during the store that starts it.
 type niu struct {
 	tile   *tensix
 	traits *nocTraits
@@ -168,7 +171,7 @@ func newNIU(t *tensix, second bool) niu {
 		words: map[uint64]uint32{routerCfg1: columns, routerCfg3: rows}}
 }
 
-// notTensix gives the columns and rows of a grid that have no Tensix tiles, one bit each.
+// notTensix returns the columns and rows of a grid that have no Tensix tiles, one bit each.
 func notTensix(g *chips.Grid) (columns, rows uint32) {
 	columns, rows = 1<<len(g.Rows[0])-1, 1<<len(g.Rows)-1
 	for y, row := range g.Rows {
@@ -182,8 +185,8 @@ func notTensix(g *chips.Grid) (columns, rows uint32) {
 	return columns, rows
 }
 
-// has tells whether a register can be loaded, or stored to.
-func (n *niu) has(offset uint64, op Op) bool {
+// hasRegister reports whether there is a register that can be loaded or stored to.
+func (n *niu) hasRegister(offset uint64, op Op) bool {
 	r := n.traits.registers[offset]
 	return op == Load && r.load != nil || op == Store && r.store != nil
 }
@@ -202,16 +205,16 @@ func (n *niu) store(offset uint64, value uint32) error {
 	return errors.New("no such register of the network interface, or none to store to")
 }
 
-func (n *niu) kept(offset uint64) uint32 { return n.words[offset] }
+func (n *niu) loadWord(offset uint64) uint32 { return n.words[offset] }
 
-func (n *niu) keep(offset uint64, value uint32) error {
+func (n *niu) storeWord(offset uint64, value uint32) error {
 	n.words[offset] = value
 	return nil
 }
 
-// nodeID tells who the tile is in the network: x and y, 6 bits each, the size
-// of the grid, 7 bits each, and whether packets travel right and down. NoC 1
-// counts from the opposite corner.
+// nodeID returns the tile's coordinate with 6 bits each for x and y, the size of the grid with
+// 7 bits each, and a bit that is set if packets travel right and down. NoC 1 counts from the
+// opposite corner.
 func (n *niu) nodeID(uint64) uint32 { return nodeID(n.grid(), n.tile.at, n.second) }
 
 func nodeID(g *chips.Grid, at chips.Tile, second bool) uint32 {
@@ -233,9 +236,9 @@ func (n *niu) size() (columns, rows uint8) {
 
 func coordinateOf(t chips.Tile) uint32 { return uint32(t.Y)<<6 | uint32(t.X) }
 
-// translations gives one of eight tables, four of columns and four of rows, of
-// eight coordinates each, 4 bits a coordinate: what they stand for on this NoC.
-func (n *niu) translations(offset uint64) (value uint32) {
+// translationTable returns one of eight tables, four for columns and four for rows. Each has
+// eight entries of 4 bits: the physical coordinates on this NoC.
+func (n *niu) translationTable(offset uint64) (value uint32) {
 	g, table := n.grid(), (offset-n.traits.tables)/4
 	columns, rows := n.size()
 	last, further := columns-1, g.Columns
@@ -274,7 +277,7 @@ func (n *niu) setRouter(offset uint64, leftOut uint32) error {
 		return fmt.Errorf("ROUTER_CFG would have multicasts reach columns or rows without Tensix "+
 			"tiles: %#x", leftOut)
 	}
-	return n.keep(offset, leftOut)
+	return n.storeWord(offset, leftOut)
 }
 
 func (n *niu) setExclude(_ uint64, value uint32) error {
@@ -290,12 +293,12 @@ func (n *niu) setTag(offset uint64, value uint32) error {
 		return fmt.Errorf("NOC_PACKET_TAG is %#x, with more than a transaction id in bits 10 to 13",
 			value)
 	}
-	return n.keep(offset, value)
+	return n.storeWord(offset, value)
 }
 
-// command carries out the request in a command buffer, which by storing to a register may start
-// another.
-func (n *niu) command(offset uint64, value uint32) error {
+// startRequest executes the request in a command buffer. A request that stores to a register may
+// start another one.
+func (n *niu) startRequest(offset uint64, value uint32) error {
 	if value != 1 {
 		return fmt.Errorf("NOC_CMD_CTRL takes 1 only, not %#x", value)
 	}
@@ -303,7 +306,7 @@ func (n *niu) command(offset uint64, value uint32) error {
 	err := errors.New("a request that another one started starts a third")
 	if chip.requests < requestsMax {
 		chip.requests++
-		err = n.carryOut(buffer * n.traits.stride)
+		err = n.executeRequest(buffer * n.traits.stride)
 		chip.requests--
 	}
 	if err != nil {

@@ -1,5 +1,7 @@
 package mock
 
+// This file executes the requests of network interfaces.
+
 import (
 	"cmp"
 	"fmt"
@@ -8,66 +10,66 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// request is what a command buffer says.
+// request is the content of a command buffer.
 type request struct {
 	*niu
-	ctrl, length uint32 // length is bytes, or which of them
+	ctrl, length uint32 // length is the number of bytes, or the byte enables
 	id           uint32 // of the transaction
 	data         uint32 // NOC_AT_DATA
-	targ, ret    end
+	targ, ret    endpoint
 }
 
-// end is a place that a request goes to or comes from; of a multicast, a rectangle.
-type end struct {
+// endpoint is the source or destination of a request; for a multicast, a rectangle.
+type endpoint struct {
 	coordinate  uint32
 	address     uint64
-	first, tile chips.Tile // the same unless it is a multicast
+	first, tile chips.Tile // corners; equal unless it is a multicast
 }
 
-func (n *niu) carryOut(buffer uint64) error {
+// executeRequest executes the request in the command buffer at an offset.
+func (n *niu) executeRequest(buffer uint64) error {
 	q := request{
 		niu:    n,
 		ctrl:   n.words[buffer+nocCtrl],
 		length: n.words[buffer+nocAtLenBE],
 		id:     n.words[buffer+nocPacketTag] >> tagID,
 		data:   n.words[buffer+n.traits.atData],
-		targ:   n.end(buffer + nocTargAddr),
-		ret:    n.end(buffer + nocRetAddr),
+		targ:   n.endpointAt(buffer + nocTargAddr),
+		ret:    n.endpointAt(buffer + nocRetAddr),
 	}
-	if err := q.find(&q.targ, false); err != nil {
+	if err := q.resolveEndpoint(&q.targ, false); err != nil {
 		return err
 	}
-	if err := q.find(&q.ret, q.ctrl&ctrlMulticast != 0); err != nil {
+	if err := q.resolveEndpoint(&q.ret, q.ctrl&ctrlMulticast != 0); err != nil {
 		return err
 	}
 	switch kind, answers := q.ctrl&^(ctrlIgnored|ctrlResponse), q.ctrl&ctrlResponse != 0; {
 	case kind == 0 && answers:
-		return q.read()
+		return q.executeRead()
 	case kind == ctrlWrite:
-		return q.write()
+		return q.executeWrite()
 	case kind == ctrlWrite|ctrlInline:
-		return q.writeInline()
+		return q.executeInlineWrite()
 	case kind&^ctrlInline == ctrlAtomic:
-		return q.increment()
+		return q.executeIncrement()
 	case kind&^ctrlSrcInclude == ctrlWrite|ctrlMulticast|ctrlPathReserve:
-		return q.multicast()
+		return q.executeMulticast()
 	}
-	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not have: of reads it has those "+
-		"with an answer, of multicasts writes that reserve "+
-		"their path", q.ctrl)
+	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not implement: "+
+		"reads need an answer, multicasts must be writes that reserve their path", q.ctrl)
 }
 
-// end takes apart the address registers at an offset.
-func (n *niu) end(offset uint64) end {
+// endpointAt decodes the address registers at an offset.
+func (n *niu) endpointAt(offset uint64) endpoint {
 	lo, mid := uint64(n.words[offset]), uint64(n.words[offset+4])
 	if n.traits.wide {
-		return end{coordinate: n.words[offset+8], address: mid<<32 | lo}
+		return endpoint{coordinate: n.words[offset+8], address: mid<<32 | lo}
 	}
-	return end{coordinate: uint32(mid >> 4), address: mid&0xf<<32 | lo}
+	return endpoint{coordinate: uint32(mid >> 4), address: mid&0xf<<32 | lo}
 }
 
-// find tells which tiles an end means.
-func (q *request) find(e *end, multicast bool) (err error) {
+// resolveEndpoint finds the tiles of an endpoint.
+func (q *request) resolveEndpoint(e *endpoint, multicast bool) (err error) {
 	first := e.coordinate
 	if multicast {
 		first, e.coordinate = e.coordinate>>coordinateBits, e.coordinate&(1<<coordinateBits-1)
@@ -86,11 +88,10 @@ func (q *request) find(e *end, multicast bool) (err error) {
 	return nil
 }
 
-// tileOf gives the tile that a coordinate means on this NoC. NoC 1 of
-// Wormhole counts from the opposite corner; translated coordinates mean the
-// same on both, and Blackhole's are all translated. The simulator does not know
-// every name of a tile in the columns of DRAM (ttsim v1.10.0 src/tile.cpp,
-// remap_virtual_coordinate).
+// tileOf returns the tile at a coordinate of this NoC. NoC 1 of Wormhole counts from the opposite
+// corner. Translated coordinates are the same on both NoCs, and all of Blackhole's are
+// translated. The simulator rejects some names of tiles in the columns of DRAM (ttsim v1.10.0
+// src/tile.cpp, remap_virtual_coordinate).
 func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	x, y := uint8(coordinate&63), uint8(coordinate>>6&63)
 	columns, rows := n.size()
@@ -110,26 +111,26 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 		ok = ok && (x < columns || x >= n.grid().First+2)
 	}
 	if !ok || coordinate>>coordinateBits != 0 {
-		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), means no tile on NoC %d",
+		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), is not a tile on NoC %d",
 			coordinate, x, y, n.number())
 	}
 	return t, nil
 }
 
-// own checks that an end is in the L1 of the tile that makes the request.
-func (q *request) own(e end, size uint64) error {
+// checkOwnL1 checks that an endpoint is in the L1 of the tile that makes the request.
+func (q *request) checkOwnL1(e endpoint, size uint64) error {
 	if e.tile != q.tile.at {
 		return fmt.Errorf("the end at (%d,%d) is not the tile that makes the request", e.tile.X,
 			e.tile.Y)
 	}
-	if !q.tile.l1.holds(e.address, size) {
+	if !q.tile.l1.containsRange(e.address, size) {
 		return fmt.Errorf("%d bytes at %#x are not in L1", size, e.address)
 	}
 	return nil
 }
 
-// aligned checks that both ends are equally far past a multiple of align.
-func (q *request) aligned(align uint64) error {
+// checkAlignment checks that both addresses are equal modulo align.
+func (q *request) checkAlignment(align uint64) error {
 	if (q.targ.address^q.ret.address)%align != 0 {
 		return fmt.Errorf("the addresses %#x and %#x differ modulo %d", q.targ.address,
 			q.ret.address, align)
@@ -144,8 +145,8 @@ func (q *request) checkLength() error {
 	return nil
 }
 
-// read is from another tile, which may be the same, to L1.
-func (q *request) read() error {
+// executeRead copies from a tile, which may be the same one, to L1.
+func (q *request) executeRead() error {
 	align, kind := uint64(16), q.grid().Kind(q.targ.tile)
 	isRegister := kind != chips.DRAM && kind != chips.PCIe && q.targ.address >= localRAM
 	switch {
@@ -156,7 +157,7 @@ func (q *request) read() error {
 	case isRegister:
 		align = 4
 	}
-	err := cmp.Or(q.checkLength(), q.own(q.ret, uint64(q.length)), q.aligned(align))
+	err := cmp.Or(q.checkLength(), q.checkOwnL1(q.ret, uint64(q.length)), q.checkAlignment(align))
 	if err != nil {
 		return err
 	}
@@ -172,9 +173,10 @@ func (q *request) read() error {
 	return nil
 }
 
-// write is from L1 to another tile, which may be the same.
-func (q *request) write() error {
-	if err := cmp.Or(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
+// executeWrite copies from L1 to a tile, which may be the same one.
+func (q *request) executeWrite() error {
+	source := q.checkOwnL1(q.targ, uint64(q.length))
+	if err := cmp.Or(q.checkLength(), source, q.checkAlignment(16)); err != nil {
 		return err
 	}
 	if err := q.tile.tiles.writeTile(q.ret.tile, q.ret.address, q.payload()); err != nil {
@@ -184,7 +186,7 @@ func (q *request) write() error {
 	return nil
 }
 
-// payload is what a write takes from L1.
+// payload returns the bytes in L1 that a write copies.
 func (q *request) payload() []byte {
 	data := make([]byte, q.length)
 	q.tile.l1.read(q.targ.address, data)
@@ -200,17 +202,18 @@ func (q *request) countWrite() {
 	q.words[niuMstWrAckReceived]++
 }
 
-// multicast is a write to all Tensix tiles of a rectangle but those in columns
-// and rows that the router leaves out, and the own one unless it is asked for.
-func (q *request) multicast() error {
-	if err := cmp.Or(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
+// executeMulticast writes to all Tensix tiles of a rectangle, except those in columns and rows
+// that the router skips, and except the sender unless the request includes it.
+func (q *request) executeMulticast() error {
+	source := q.checkOwnL1(q.targ, uint64(q.length))
+	if err := cmp.Or(q.checkLength(), source, q.checkAlignment(16)); err != nil {
 		return err
 	}
 	if q.ret.address >= q.tile.l1.size && (q.length != 4 || q.ret.address%4 != 0) {
 		return fmt.Errorf("%d bytes to %#x, where there is at most a register", q.length,
 			q.ret.address)
 	}
-	first, last, err := q.corners()
+	first, last, err := q.multicastCorners()
 	if err != nil {
 		return err
 	}
@@ -219,7 +222,7 @@ func (q *request) multicast() error {
 	for y := first.Y; y <= last.Y; y++ {
 		for x := first.X; x <= last.X; x++ {
 			t := chips.Tile{X: x, Y: y}
-			if q.leavesOut(t) {
+			if q.isExcluded(t) {
 				continue
 			}
 			if err := q.tile.tiles.writeTile(t, q.ret.address, data); err != nil {
@@ -232,9 +235,9 @@ func (q *request) multicast() error {
 	return nil
 }
 
-// corners of a multicast in NoC 0 coordinates. NoC 1 goes through them the other
-// way; the simulator does not have those that wrap round.
-func (q *request) corners() (first, last chips.Tile, err error) {
+// multicastCorners returns the corners of a multicast in NoC 0 coordinates. NoC 1 uses the opposite
+// direction. The simulator does not implement rectangles that wrap around.
+func (q *request) multicastCorners() (first, last chips.Tile, err error) {
 	first, last = q.ret.first, q.ret.tile
 	if q.second {
 		first, last = last, first
@@ -247,12 +250,12 @@ func (q *request) corners() (first, last chips.Tile, err error) {
 	return first, last, err
 }
 
-func (q *request) leavesOut(t chips.Tile) bool {
+func (q *request) isExcluded(t chips.Tile) bool {
 	return q.words[routerCfg1]>>t.X&1 != 0 || q.words[routerCfg3]>>t.Y&1 != 0 ||
 		t == q.tile.at && q.ctrl&ctrlSrcInclude == 0
 }
 
-// countMulticast: there is one request, and an answer from each tile.
+// countMulticast counts one request and an answer from each tile.
 func (q *request) countMulticast(reached uint32) {
 	if q.ctrl&ctrlResponse == 0 {
 		q.words[niuMstPostedWrReqSent]++
@@ -264,9 +267,9 @@ func (q *request) countMulticast(reached uint32) {
 	q.words[outstanding] = uint32(uint8(q.words[outstanding] + 1 - reached))
 }
 
-// increment adds to a word of another tile. What was there before goes to L1, of posted requests
-// too.
-func (q *request) increment() error {
+// executeIncrement adds to a word of another tile and writes the previous value to L1, for posted
+// requests too.
+func (q *request) executeIncrement() error {
 	switch kind := q.grid().Kind(q.targ.tile); {
 	case q.length != atIncrement:
 		return fmt.Errorf("NOC_AT_LEN_BE is %#x; of atomics the simulator has %#x only, get and "+
@@ -277,14 +280,14 @@ func (q *request) increment() error {
 	case kind != chips.Tensix && kind != chips.Ethernet:
 		return fmt.Errorf("an atomic in a %s", kind)
 	}
-	if err := q.own(q.ret, 4); err != nil {
+	if err := q.checkOwnL1(q.ret, 4); err != nil {
 		return err
 	}
 	var before, after [4]byte
 	if err := q.tile.tiles.readTile(q.targ.tile, q.targ.address, before[:]); err != nil {
 		return err
 	}
-	put(after[:], 4, get(before[:], 4)+uint64(q.data))
+	storeLittleEndian(after[:], 4, loadLittleEndian(before[:], 4)+uint64(q.data))
 	if err := q.tile.tiles.writeTile(q.targ.tile, q.targ.address, after[:]); err != nil {
 		return err
 	}
@@ -297,15 +300,15 @@ func (q *request) increment() error {
 	return nil
 }
 
-// writeInline stores NOC_AT_DATA to a register of a tile or, on Wormhole, to
-// L1. NOC_AT_LEN_BE says which bytes there; registers are stored whole.
-func (q *request) writeInline() error {
+// executeInlineWrite stores NOC_AT_DATA to a register of a tile or, on Wormhole, to L1.
+// NOC_AT_LEN_BE selects the bytes in L1; registers are always stored completely.
+func (q *request) executeInlineWrite() error {
 	kind, address := q.grid().Kind(q.targ.tile), q.targ.address
 	switch {
 	case kind != chips.Tensix && kind != chips.Ethernet:
 		return fmt.Errorf("inline data to a %s", kind)
 	case q.ret.tile != q.tile.at:
-		return q.own(q.ret, 0)
+		return q.checkOwnL1(q.ret, 0)
 	case address >= localRAM:
 	case q.traits.wide:
 		return fmt.Errorf("inline data to %#x: unsafe but to registers on Blackhole", address)
@@ -317,7 +320,7 @@ func (q *request) writeInline() error {
 		return fmt.Errorf("inline data to %#x, not a multiple of 4", address)
 	}
 	var data [4]byte
-	put(data[:], 4, uint64(q.data))
+	storeLittleEndian(data[:], 4, uint64(q.data))
 	if err := q.tile.tiles.writeTile(q.targ.tile, address, data[:]); err != nil {
 		return err
 	}
@@ -325,8 +328,8 @@ func (q *request) writeInline() error {
 	return nil
 }
 
-// enablesWord tells whether byte enables are those of the word at an address, counted from a
-// multiple of 16 or 32.
+// enablesWord reports whether byte enables select exactly the word at an address. They count
+// from a multiple of 16 or 32.
 func enablesWord(enables uint32, address uint64) bool {
 	shift := bits.TrailingZeros32(enables)
 	return enables != 0 && enables>>shift == 0xf && uint64(shift%16) == address%16

@@ -107,9 +107,9 @@ func TestNoCKernelGathersL1(t *testing.T) {
 	}
 }
 
-// TestTilesMeetAtASemaphore while the host looks away: they take turns in one
+// TestTilesSynchronizeThroughASemaphore while the host looks away: they take turns in one
 // long Sleep, however often they wait for each other.
-func TestTilesMeetAtASemaphore(t *testing.T) {
+func TestTilesSynchronizeThroughASemaphore(t *testing.T) {
 	const semaphore, words, total, n = 0x18000, 0x20000, 0x19000, 48
 	for _, c := range allChips {
 		for noc, coordinates := range c.coordinates {
@@ -203,8 +203,8 @@ func (c *chip) commandOf(ctrl, length, targ, targAddress, ret, retAddress uint32
 	return append(list, niu+c.cmdCtrl, 1)
 }
 
-// TestRefusedRequestStopsTheCore at the store that starts it, with the reason.
-func TestRefusedRequestStopsTheCore(t *testing.T) {
+// TestRejectedRequestStopsTheCore at the store that starts it, with the reason.
+func TestRejectedRequestStopsTheCore(t *testing.T) {
 	for i := range allChips {
 		c := &allChips[i]
 		near, far, dram := c.coordinates[0][0], c.coordinates[0][1], c.dramAt[0]
@@ -218,13 +218,13 @@ func TestRefusedRequestStopsTheCore(t *testing.T) {
 			{c.commandOf(0x10, 64, c.nowhere, 0, near, 0x1000),
 				"which the simulator does not have as a target"},
 			{c.commandOf(0x10, 64, at(40, 1), 0, near, 0x1000),
-				"which is (40,1), means no tile on NoC 0"},
+				"which is (40,1), is not a tile on NoC 0"},
 			{c.commandOf(0x12, 64, far, 0, dram, 0), "is not the tile that makes the request"},
 			{c.commandOf(0x12, 64, near, 0x17fff0, dram, 0x30),
 				"64 bytes at 0x17fff0 are not in L1"},
 			{c.commandOf(0x14, 64, dram, 0, near, 0x1000),
-				"NOC_CTRL is 0x14, which the simulator does not have"},
-			{c.commandOf(0, 64, dram, 0, near, 0x1000), "of reads it has those with an answer"},
+				"NOC_CTRL is 0x14, which the simulator does not implement"},
+			{c.commandOf(0, 64, dram, 0, near, 0x1000), "reads need an answer"},
 			{c.commandOf(0x12, 4, near, 0x200, far, 0xffb121b0),
 				"register 0xffb121b0 of the Tensix tile"},
 			{c.commandOf(0x12, 4, near, 0x40+c.cmdCtrl%16, near, niu0+c.cmdCtrl),
@@ -256,7 +256,7 @@ func TestRefusedRequestStopsTheCore(t *testing.T) {
 	}
 }
 
-// TestTilesReachHostMemory behind the PCIe tile, in the windows of the image
+// TestTilesReachHostMemory through the PCIe tile, in the windows of the image
 // and nowhere else, and while the device masters the bus.
 func TestTilesReachHostMemory(t *testing.T) {
 	pcie := map[*boards.Board]uint32{&boards.Wormhole: at(0, 3), &boards.Blackhole: at(19, 24)}
@@ -320,8 +320,8 @@ func TestTilesReachHostMemory(t *testing.T) {
 	}
 }
 
-// TestMulticastExclusionIsRefused: Blackhole's alone, and 0 is none.
-func TestMulticastExclusionIsRefused(t *testing.T) {
+// TestMulticastExclusionIsRejected: only Blackhole has it, and 0 excludes nothing.
+func TestMulticastExclusionIsRejected(t *testing.T) {
 	r := newRig(t, &boards.Blackhole).at(chips.Tile{X: 1, Y: 2})
 	r.runProgram(poke, niu0+0x82c, 0, niu0+0x82c, 1)
 	if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused ||

@@ -1,5 +1,7 @@
 package mock
 
+// This file models QEMU's NVMe controller: its registers and queues.
+
 import (
 	"fmt"
 
@@ -24,8 +26,8 @@ const (
 )
 
 const (
-	// As QEMU 7.2 answers: up to 2048 entries a queue, contiguous queues only,
-	// 7.5 s to get ready, NVM command set, pages of 4 to 64 KiB.
+	// As in QEMU 7.2: up to 2048 entries in a queue, contiguous queues only, up to
+	// 7.5 s until ready, NVM command set, pages of 4 to 64 KiB.
 	nvmeCapabilities = 0x0040_1820_0f01_07ff
 	nvmeVersion      = 0x0001_0400
 	nvmeEntriesMax   = 2048
@@ -34,14 +36,14 @@ const (
 	ccSHN      = 3 << 14
 	ccSettings = 0xff3ff0 // CSS, MPS, AMS, IOSQES, IOCQES
 	ccUsable   = 0x460000 // all of them 0, 64-byte submissions and 16-byte completions
-	// CSS may also be this: all I/O command sets, of which NVM is the only one
+	// another valid value of CSS: all I/O command sets, of which NVM is the only one
 	ccAllSets = 6 << 4
 	cstsRDY   = 1 << 0
 	cstsCFS   = 1 << 1
 	cstsSHST  = 3 << 2
 	cstsDone  = 2 << 2 // CSTS.SHST: shutdown complete
 
-	nvmeQueues    = 4 // the admin queues among them
+	nvmeQueues    = 4 // with the admin queues
 	nvmeBlock     = 512
 	nvmeBlocks    = 2048
 	nvmePagesMax  = 128 // of one transfer: MDTS is 7
@@ -72,16 +74,15 @@ const (
 	nvmeInvalidDeletion  nvmeStatus = 0x10c
 )
 
-// Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB and one
-// interrupt. What a command does wrong it answers with a status, what makes
-// its queues unusable with CSTS.CFS, as the specification has it; what the
-// specification forbids without saying what comes of it, it refuses.
+// Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB and one interrupt. As
+// specified, an invalid command completes with a status, and invalid queues set CSTS.CFS. If
+// the specification forbids something without defining the effect, the model rejects it.
 type Nvme struct {
 	cc, csts uint32
 	admin    map[uint64]uint64 // registers of the admin queues
 	masked   uint32            // INTMS
-	raise    func()            // sends the interrupt, nil: to nobody
-	due      int64             // nanoseconds until what was asked for is done, 0: all is
+	raise    func()            // sends the interrupt message; may be nil
+	due      int64             // nanoseconds until pending work is done, 0 if there is none
 	sq, cq   [nvmeQueues]nvmeQueue
 	disk     []byte
 	scratch  [pageSize]byte
@@ -92,22 +93,22 @@ type Nvme struct {
 // nvmeQueue is a ring in memory. Entries 0 of sq and cq are the admin queues.
 type nvmeQueue struct {
 	bus        uint64
-	entries    uint32 // 0: there is no such queue
+	entries    uint32 // 0 if the queue does not exist
 	head, tail uint32
 	phase      uint32 // of a completion queue: phaseOfStatus or 0
-	cq         uint32 // of a submission queue: where its completions go
+	cq         uint32 // of a submission queue: its completion queue
 	interrupts bool   // of a completion queue
 }
 
-func (q *nvmeQueue) after(i uint32) uint32 { return (i + 1) % q.entries }
+func (q *nvmeQueue) following(i uint32) uint32 { return (i + 1) % q.entries }
 
-// NewNvme gives an Nvme that is disabled and whose namespace is all zero.
+// NewNvme returns an Nvme that is disabled and whose namespace is all zero.
 func NewNvme() *Nvme {
 	return &Nvme{disk: make([]byte, nvmeBlocks*nvmeBlock), host: &Host{},
 		admin: map[uint64]uint64{nvmeAQA: 0, nvmeASQ: 0, nvmeACQ: 0}}
 }
 
-// Disk is the namespace.
+// Disk returns the content of the namespace.
 func (n *Nvme) Disk() []byte { return n.disk }
 
 // Connect implements Master.
@@ -126,14 +127,14 @@ func (n *Nvme) Advance(nanoseconds int64) {
 	}
 	if n.due -= nanoseconds; n.due <= 0 {
 		n.due = 0
-		n.work()
+		n.process()
 	}
 }
 
 // Load implements Model.
 func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 	var value uint64
-	register, shift := n.register(at.Address)
+	register, shift := n.registerAt(at.Address)
 	switch register {
 	case nvmeCAP:
 		value = nvmeCapabilities
@@ -155,9 +156,9 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 	return value >> shift & fbs.WidthMask(width), hal.OK
 }
 
-// register is where the register begins that an address lies in, and how many bits before the
-// address.
-func (n *Nvme) register(address uint64) (first uint64, shift int) {
+// registerAt returns the address of the register that an address lies in, and the number of bits
+// before that address.
+func (n *Nvme) registerAt(address uint64) (first uint64, shift int) {
 	switch address {
 	case nvmeCAP + 4, nvmeASQ + 4, nvmeACQ + 4:
 		return address - 4, 32
@@ -168,9 +169,9 @@ func (n *Nvme) register(address uint64) (first uint64, shift int) {
 // Store implements Model.
 func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	if at.Address >= nvmeDoorbell {
-		return n.ring(at.Address-nvmeDoorbell, uint32(value))
+		return n.storeDoorbell(at.Address-nvmeDoorbell, uint32(value))
 	}
-	register, shift := n.register(at.Address)
+	register, shift := n.registerAt(at.Address)
 	admin, ok := n.admin[register]
 	switch {
 	case register == nvmeINTMS:
@@ -189,7 +190,7 @@ func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// configure takes a new CC: section 3.1.5.
+// configure sets CC: section 3.1.5.
 func (n *Nvme) configure(value uint32) hal.Code {
 	enabled, enable := n.cc&ccEN != 0, value&ccEN != 0
 	switch {
@@ -204,8 +205,8 @@ func (n *Nvme) configure(value uint32) hal.Code {
 	return hal.OK
 }
 
-// ring is a store to a doorbell: the last two of section 3.1.
-func (n *Nvme) ring(offset uint64, value uint32) hal.Code {
+// storeDoorbell executes a store to a doorbell: the last two parts of section 3.1.
+func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 	id := offset / 8
 	queues, kind := &n.sq, "submission"
 	if offset&4 != 0 {
@@ -213,7 +214,7 @@ func (n *Nvme) ring(offset uint64, value uint32) hal.Code {
 	}
 	switch {
 	case n.csts&cstsCFS != 0:
-		return hal.OK // whoever has not seen it yet will
+		return hal.OK // a later load of CSTS shows the fault
 	case n.csts&cstsRDY == 0 || id >= nvmeQueues || queues[id].entries == 0:
 		return n.refuse("the doorbell of %s queue %d, which does not exist, is rung", kind, id)
 	case value >= queues[id].entries:
@@ -221,8 +222,7 @@ func (n *Nvme) ring(offset uint64, value uint32) hal.Code {
 			value)
 	}
 	q := &queues[id]
-	// Of the entries between head and tail, submissions come in at the tail and completions go at
-	// the head.
+	// A store to a submission doorbell moves the tail, one to a completion doorbell the head.
 	inside, moved := (q.tail+q.entries-q.head)%q.entries, (value+q.entries-q.head)%q.entries
 	if kind == "completion" {
 		if moved == 0 || moved > inside {
@@ -246,17 +246,17 @@ func (n *Nvme) refuse(format string, args ...any) hal.Code {
 	return hal.Refused
 }
 
-// work does what was asked for: what CC says, then what is in the queues.
-func (n *Nvme) work() {
+// process does the pending work: it applies CC, then executes the commands in the queues.
+func (n *Nvme) process() {
 	switch {
 	case n.cc&ccEN == 0:
 		n.csts, n.sq, n.cq = 0, [nvmeQueues]nvmeQueue{}, [nvmeQueues]nvmeQueue{}
 	case n.csts&cstsCFS != 0:
 	case n.csts&cstsRDY == 0:
-		n.start()
+		n.createAdminQueues()
 	default:
 		for id := range n.sq {
-			n.drain(uint32(id))
+			n.executeQueue(uint32(id))
 		}
 	}
 	if n.cc&ccSHN != 0 {
@@ -266,8 +266,8 @@ func (n *Nvme) work() {
 	}
 }
 
-// start makes the admin queues: sections 3.1.8 to 3.1.10.
-func (n *Nvme) start() {
+// createAdminQueues creates the admin queues: sections 3.1.8 to 3.1.10.
+func (n *Nvme) createAdminQueues() {
 	aqa, asq, acq := uint32(n.admin[nvmeAQA]), n.admin[nvmeASQ], n.admin[nvmeACQ]
 	n.sq[0] = nvmeQueue{bus: asq, entries: aqa&0xfff + 1}
 	n.cq[0] = nvmeQueue{bus: acq, entries: aqa>>16&0xfff + 1, phase: phaseOfStatus,
@@ -281,12 +281,12 @@ func (n *Nvme) start() {
 	n.csts |= cstsRDY
 }
 
-// drain carries out the commands of a submission queue while their completions find room.
-func (n *Nvme) drain(id uint32) {
+// executeQueue executes the commands of a submission queue until its completion queue is full.
+func (n *Nvme) executeQueue(id uint32) {
 	q := &n.sq[id]
 	for q.head != q.tail && n.csts&cstsCFS == 0 {
 		c := &n.cq[q.cq]
-		if c.after(c.tail) == c.head {
+		if c.following(c.tail) == c.head {
 			return
 		}
 		command := n.host.Bytes(q.bus+uint64(q.head)*submission, submission)
@@ -294,15 +294,15 @@ func (n *Nvme) drain(id uint32) {
 			n.csts = cstsCFS
 			return
 		}
-		q.head = q.after(q.head)
-		entry := nvmeCommand(command) // a copy: what it transfers may overwrite it
+		q.head = q.following(q.head)
+		entry := nvmeCommand(command) // a copy, because its transfer may overwrite it
 		result, status := n.execute(id, &entry)
-		n.complete(id, entry.dw(0)>>16, result, status)
+		n.postCompletion(id, entry.dw(0)>>16, result, status)
 	}
 }
 
-// complete puts an entry into the completion queue: section 4.6.
-func (n *Nvme) complete(id, command, result uint32, status nvmeStatus) {
+// postCompletion writes an entry to the completion queue: section 4.6.
+func (n *Nvme) postCompletion(id, command, result uint32, status nvmeStatus) {
 	q := &n.sq[id]
 	c := &n.cq[q.cq]
 	entry := n.host.Bytes(c.bus+uint64(c.tail)*completion, completion)
@@ -310,10 +310,10 @@ func (n *Nvme) complete(id, command, result uint32, status nvmeStatus) {
 		n.csts = cstsCFS
 		return
 	}
-	put(entry, 8, uint64(result))
-	put(entry[8:], 4, uint64(q.head|id<<16))
-	put(entry[12:], 4, uint64(command|c.phase|uint32(status)<<17))
-	if c.tail = c.after(c.tail); c.tail == 0 {
+	storeLittleEndian(entry, 8, uint64(result))
+	storeLittleEndian(entry[8:], 4, uint64(q.head|id<<16))
+	storeLittleEndian(entry[12:], 4, uint64(command|c.phase|uint32(status)<<17))
+	if c.tail = c.following(c.tail); c.tail == 0 {
 		c.phase ^= phaseOfStatus
 	}
 	if c.interrupts && n.masked&1 == 0 && n.raise != nil {

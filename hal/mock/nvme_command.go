@@ -1,5 +1,7 @@
 package mock
 
+// This file executes the commands of QEMU's NVMe controller.
+
 import "encoding/binary"
 
 // nvmeCommand is a submission queue entry: NVM Express 1.4, section 4.2.
@@ -25,14 +27,14 @@ const (
 
 	featureQueues = 7
 
-	// Of dword 12 of a read or a write: limited retry and force unit access are
-	// wishes, as are the hints in the lowest byte of dword 13.
+	// In dword 12 of a read or write, limited retry and force unit access may be ignored, as may
+	// the hints in the lowest byte of dword 13.
 	rwFlags = 0x3fff_0000
 )
 
-// execute carries out a command of submission queue id.
+// execute executes a command of submission queue id.
 func (n *Nvme) execute(id uint32, c *nvmeCommand) (result uint32, s nvmeStatus) {
-	// Neither fused operations nor scatter gather lists nor metadata.
+	// Fused operations, scatter gather lists and metadata are not supported.
 	if c[1] != 0 || c.dw(2)|c.dw(3)|c.dw(4)|c.dw(5) != 0 {
 		return 0, nvmeInvalidField
 	}
@@ -56,7 +58,7 @@ func (n *Nvme) execute(id uint32, c *nvmeCommand) (result uint32, s nvmeStatus) 
 	return 0, nvmeInvalidOpcode
 }
 
-// setFeatures knows the number of queues (section 5.21.1.7), which is fixed.
+// setFeatures supports only the number of queues (section 5.21.1.7), which is fixed.
 func (n *Nvme) setFeatures(c *nvmeCommand) (result uint32, s nvmeStatus) {
 	if c.dw(10) != featureQueues || c.dw(11)&0xffff == 0xffff || c.dw(11)>>16 == 0xffff {
 		return 0, nvmeInvalidField
@@ -70,8 +72,10 @@ func (n *Nvme) setFeatures(c *nvmeCommand) (result uint32, s nvmeStatus) {
 	return most | most<<16, nvmeOK
 }
 
-// create checks what both kinds of queues have in common: sections 5.3 and 5.4.
-func (n *Nvme) create(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (q *nvmeQueue, s nvmeStatus) {
+// newQueue checks the fields that both kinds of queues have, and returns the new queue:
+// sections 5.3 and 5.4.
+func (n *Nvme) newQueue(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (
+	q *nvmeQueue, s nvmeStatus) {
 	id, last := c.dw(10)&0xffff, c.dw(10)>>16
 	switch {
 	case id == 0 || id >= nvmeQueues || queues[id].entries != 0:
@@ -87,7 +91,7 @@ func (n *Nvme) create(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (q *nvmeQue
 }
 
 func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
-	q, s := n.create(c, &n.cq)
+	q, s := n.newQueue(c, &n.cq)
 	switch {
 	case s != nvmeOK:
 		return s
@@ -102,7 +106,7 @@ func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 }
 
 func (n *Nvme) createSQ(c *nvmeCommand) nvmeStatus {
-	q, s := n.create(c, &n.sq)
+	q, s := n.newQueue(c, &n.sq)
 	cq := c.dw(11) >> 16
 	switch {
 	case s != nvmeOK:
@@ -139,7 +143,7 @@ func (n *Nvme) deleteCQ(id uint32) nvmeStatus {
 	return nvmeOK
 }
 
-// What identify is asked for: section 5.15.1, and TP 4056 for command sets.
+// Pages that identify returns: section 5.15.1, and TP 4056 for command sets.
 const (
 	cnsNamespace   = 0
 	cnsController  = 1
@@ -151,7 +155,7 @@ const (
 	nvmeName       = "nqn.2019-08.org.qemu:mock"
 )
 
-// identify gives the page that is asked for: section 5.15.
+// identify returns the requested page: section 5.15.
 func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 	page := n.scratch[:]
 	clear(page)
@@ -161,14 +165,14 @@ func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 		return nvmeInvalidNamespace
 	case cns == cnsNamespace:
 		for _, offset := range [...]int{0, 8, 16} { // NSZE, NCAP, NUSE
-			put(page[offset:], 8, nvmeBlocks)
+			storeLittleEndian(page[offset:], 8, nvmeBlocks)
 		}
 		page[130] = 9 // LBAF0.LBADS: 512 bytes
 	case cns == cnsController:
 		identifyController(page)
 	case cns == cnsList:
 		if namespace == 0 {
-			put(page, 4, 1)
+			storeLittleEndian(page, 4, 1)
 		}
 	case cns == cnsDescriptors:
 		page[0], page[1], page[4] = descriptorCSI, 1, commandSetNVM
@@ -180,20 +184,20 @@ func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 }
 
 func identifyController(page []byte) {
-	put(page[0:], 2, nvmeVendor)
-	put(page[2:], 2, 0x1af4)
+	storeLittleEndian(page[0:], 2, nvmeVendor)
+	storeLittleEndian(page[2:], 2, 0x1af4)
 	copy(page[4:24], "lightmetal          ")
 	copy(page[24:64], "mock NVMe Ctrl                          ")
 	copy(page[64:72], "1       ")
 	page[77] = 7 // MDTS: 128 pages
-	put(page[80:], 4, nvmeVersion)
-	page[111] = 1                     // CNTRLTYPE: for I/O
-	page[512], page[513] = 0x66, 0x44 // SQES, CQES
-	put(page[516:], 4, 1)             // NN
-	copy(page[768:], nvmeName)        // SUBNQN
+	storeLittleEndian(page[80:], 4, nvmeVersion)
+	page[111] = 1                       // CNTRLTYPE: for I/O
+	page[512], page[513] = 0x66, 0x44   // SQES, CQES
+	storeLittleEndian(page[516:], 4, 1) // NN
+	copy(page[768:], nvmeName)          // SUBNQN
 }
 
-// executeIO is the NVM command set: section 6.
+// executeIO executes the NVM command set: section 6.
 func (n *Nvme) executeIO(c *nvmeCommand) nvmeStatus {
 	opcode := c.opcode()
 	switch {
@@ -215,9 +219,8 @@ func (n *Nvme) executeIO(c *nvmeCommand) nvmeStatus {
 	return n.transfer(c, n.disk[first*nvmeBlock:][:count*nvmeBlock], opcode == ioRead)
 }
 
-// transfer copies between the device and the pages that a command's PRP
-// entries name (section 4.3): the first page from an offset on, then either
-// one more or those of a list.
+// transfer copies between the device and the pages of a command's PRP entries (section 4.3): the
+// first page from an offset on, then either one more page or those of a list.
 func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 	page, next := c.prp1(), c.prp2()
 	if page%4 != 0 {
@@ -241,7 +244,7 @@ func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 		page, size = next, min(pageSize, uint64(len(data)))
 		if list {
 			s := nvmeOK
-			if page, next, s = n.entry(next, uint64(len(data)) > pageSize); s != nvmeOK {
+			if page, next, s = n.listEntry(next, uint64(len(data)) > pageSize); s != nvmeOK {
 				return s
 			}
 		}
@@ -251,10 +254,9 @@ func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 	}
 }
 
-// entry reads the entry of a PRP list at a bus address, and gives where the
-// next one is. The last entry of a page names the list's next page if more
-// than that entry is to follow.
-func (n *Nvme) entry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
+// listEntry returns the entry of a PRP list at a bus address, and the address of the next one. The
+// last entry of a page is the address of the list's next page if more than one entry follows.
+func (n *Nvme) listEntry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
 	if at%prpEntry != 0 {
 		return 0, 0, nvmeInvalidPRP
 	}
@@ -262,12 +264,12 @@ func (n *Nvme) entry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
 	if memory == nil {
 		return 0, 0, nvmeTransferError
 	}
-	page = get(memory, prpEntry)
+	page = loadLittleEndian(memory, prpEntry)
 	if more && at%pageSize == pageSize-prpEntry {
 		if page%pageSize != 0 {
 			return 0, 0, nvmeInvalidPRP
 		}
-		return n.entry(page, false)
+		return n.listEntry(page, false)
 	}
 	return page, at + prpEntry, nvmeOK
 }

@@ -2,6 +2,7 @@ package mock
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func (b *nvmeBench) store(offset uint64, width uint8, value uint64) {
 	store(b.T, b.d, &b.regs, offset, width, value)
 }
 
-// enable brings the controller to CSTS.RDY or CFS, and gives CSTS.
+// enable enables the controller, waits for CSTS.RDY or CFS, and returns CSTS.
 func (b *nvmeBench) enable(cc uint64) uint64 {
 	b.Helper()
 	b.tails = [nvmeQueues]uint32{}
@@ -84,7 +85,7 @@ func (b *nvmeBench) queues() *nvmeBench {
 // sqe is a command by its dwords. Bus addresses here have 32 bits.
 type sqe [16]uint32
 
-// run submits a command, takes its completion and gives dword 0 and status.
+// run submits a command, consumes its completion and returns dword 0 and the status.
 func (b *nvmeBench) run(queue uint32, c sqe) (result uint32, s nvmeStatus) {
 	b.Helper()
 	sq, cq := uint32(atASQ), uint32(atACQ)
@@ -117,7 +118,7 @@ func (b *nvmeBench) wants(want nvmeStatus, queue uint32, c sqe) {
 	}
 }
 
-func TestNvmeSaysWhatItIs(t *testing.T) {
+func TestNvmeIdentity(t *testing.T) {
 	b := newNvmeBench(t)
 	expect(t, b.d, &b.regs, nvmeCAP, 8, 0x004018200f0107ff)
 	expect(t, b.d, &b.regs, nvmeCAP, 4, 0x0f0107ff)
@@ -142,7 +143,7 @@ func TestNvmeSaysWhatItIs(t *testing.T) {
 
 // Every way to name pages: one, two, a list, a list that goes on in another
 // page, each from an offset on.
-func TestNvmeWritesAndReadsWhatThePagesHold(t *testing.T) {
+func TestNvmeTransfersPagesOfPRPLists(t *testing.T) {
 	for _, blocks := range []uint32{1, 7, 8, 9, 16, 17, 64, 1024} {
 		for _, offset := range []uint32{0, 4, 512, 4092} {
 			b := newNvmeBench(t).queues()
@@ -167,7 +168,7 @@ func TestNvmeWritesAndReadsWhatThePagesHold(t *testing.T) {
 	}
 }
 
-// list gives PRP2 for a transfer at atData + offset. A list begins at the end
+// list returns PRP2 for a transfer at atData + offset. A list begins at the end
 // of its page, so that it has to go on.
 func (b *nvmeBench) list(offset, size uint32) uint32 {
 	page := uint32(b.bus) + atData + pageSize
@@ -178,16 +179,16 @@ func (b *nvmeBench) list(offset, size uint32) uint32 {
 	list := at
 	for ; page < uint32(b.bus)+end; page += pageSize {
 		if last := page+pageSize >= uint32(b.bus)+end; at%pageSize == pageSize-prpEntry && !last {
-			put(b.memory[at:], 8, b.bus+atList+2*pageSize)
+			storeLittleEndian(b.memory[at:], 8, b.bus+atList+2*pageSize)
 			at = atList + 2*pageSize
 		}
-		put(b.memory[at:], 8, uint64(page))
+		storeLittleEndian(b.memory[at:], 8, uint64(page))
 		at += prpEntry
 	}
 	return uint32(b.bus) + list
 }
 
-func TestNvmeAnswersMistakesWithTheirStatus(t *testing.T) {
+func TestNvmeReturnsTheStatusOfEachError(t *testing.T) {
 	for _, m := range []struct {
 		name  string
 		want  nvmeStatus
@@ -241,17 +242,19 @@ func TestNvmeAnswersMistakesWithTheirStatus(t *testing.T) {
 			sqe{0: adminSetFeatures, 10: featureQueues}},
 		{"another feature", nvmeInvalidField, 0, sqe{0: adminSetFeatures, 10: 1}},
 	} {
-		b := newNvmeBench(t).queues()
-		if m.c[6] == 1 { // good memory
-			m.c[6] = uint32(b.bus + atData)
-		}
-		if _, got := b.run(m.queue, m.c); got != m.want {
-			t.Errorf("%s: status %#x, want %#x", m.name, got, m.want)
-		}
+		t.Run(m.name, func(t *testing.T) {
+			b := newNvmeBench(t).queues()
+			if m.c[6] == 1 { // good memory
+				m.c[6] = uint32(b.bus + atData)
+			}
+			if _, got := b.run(m.queue, m.c); got != m.want {
+				t.Errorf("%s: status %#x, want %#x", m.name, got, m.want)
+			}
+		})
 	}
 }
 
-func TestNvmeQueuesGoInOrder(t *testing.T) {
+func TestNvmeQueuesKeepTheirOrder(t *testing.T) {
 	b := newNvmeBench(t)
 	b.enable(ccUsable | ccEN)
 	if result, s := b.run(0, sqe{0: adminSetFeatures, 10: featureQueues}); s != nvmeOK ||
@@ -277,29 +280,29 @@ func refuse(t *testing.T, d *Device, a *hal.Aperture, offset, value uint64, reas
 	}
 }
 
-// Completions that nobody takes keep the next ones back.
+// Completions that are not consumed delay the next ones.
 func TestNvmeWaitsForRoomInTheCompletionQueue(t *testing.T) {
 	b := newNvmeBench(t).queues()
 	for slot := range uint32(benchEntries - 1) {
-		put(b.memory[atSQ+slot*submission:], 8, 1<<32|uint64(slot)<<16|ioFlush)
+		storeLittleEndian(b.memory[atSQ+slot*submission:], 8, 1<<32|uint64(slot)<<16|ioFlush)
 		b.store(nvmeDoorbell+8, 4, uint64(slot+1))
 		b.d.Sleep(nvmeWorkNs)
 	}
 	last := b.memory[atCQ+(benchEntries-1)*completion:][:completion]
-	put(b.memory[atSQ+(benchEntries-1)*submission:], 8, 1<<32|77<<16|ioFlush)
+	storeLittleEndian(b.memory[atSQ+(benchEntries-1)*submission:], 8, 1<<32|77<<16|ioFlush)
 	b.store(nvmeDoorbell+8, 4, 0)
 	b.d.Sleep(nvmeWorkNs)
-	if get(last[12:], 4) != 0 {
+	if loadLittleEndian(last[12:], 4) != 0 {
 		t.Errorf("a fourth completion in a queue with room for three: %x", last)
 	}
 	b.store(nvmeDoorbell+12, 4, 1)
 	b.d.Sleep(nvmeWorkNs)
-	if get(last[12:], 4) != phaseOfStatus|77 {
+	if loadLittleEndian(last[12:], 4) != phaseOfStatus|77 {
 		t.Errorf("no completion although there is room: %x", last)
 	}
 }
 
-func TestNvmeRefusesWhatTheSpecificationForbids(t *testing.T) {
+func TestNvmeRejectsWhatTheSpecificationForbids(t *testing.T) {
 	for _, m := range []struct {
 		offset, value uint64
 		reason        string
@@ -317,8 +320,10 @@ func TestNvmeRefusesWhatTheSpecificationForbids(t *testing.T) {
 		{nvmeDoorbell + 16, 1, "queue 2, which does not exist"},
 		{nvmeDoorbell + 8*nvmeQueues, 1, "queue 4, which does not exist"},
 	} {
-		b := newNvmeBench(t).queues()
-		refuse(t, b.d, &b.regs, m.offset, m.value, m.reason)
+		t.Run(m.reason, func(t *testing.T) {
+			b := newNvmeBench(t).queues()
+			refuse(t, b.d, &b.regs, m.offset, m.value, m.reason)
+		})
 	}
 	b := newNvmeBench(t)
 	if _, c := b.regs.Load(nvmeDoorbell, 4); c != hal.Refused {
@@ -331,7 +336,7 @@ func TestNvmeRefusesWhatTheSpecificationForbids(t *testing.T) {
 	refuse(t, b.d, &b.regs, nvmeCC, ccUsable|ccEN, "before CSTS.RDY is 0")
 }
 
-func TestNvmeFailsForGoodWhenItsQueuesAreOutOfReach(t *testing.T) {
+func TestNvmeFailsPermanentlyIfItsQueuesAreUnreachable(t *testing.T) {
 	for name, spoil := range map[string]func(b *nvmeBench){
 		"bus master off": func(b *nvmeBench) {
 			b.d.config.Store(Place{Bar: ConfigSpace, Address: 4}, 2, 2)
@@ -348,22 +353,26 @@ func TestNvmeFailsForGoodWhenItsQueuesAreOutOfReach(t *testing.T) {
 				3)
 		},
 	} {
-		b := newNvmeBench(t).queues()
-		spoil(b)
-		if got := b.status(); got != cstsCFS {
-			t.Errorf("%s: CSTS is %#x", name, got)
-		}
-		b.store(nvmeDoorbell, 4, 0) // of no effect
-		b.store(nvmeCC, 4, 0)
-		if got := b.status(); got != 0 {
-			t.Errorf("%s: CSTS is %#x after the reset", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			b := newNvmeBench(t).queues()
+			spoil(b)
+			if got := b.status(); got != cstsCFS {
+				t.Errorf("%s: CSTS is %#x", name, got)
+			}
+			b.store(nvmeDoorbell, 4, 0) // of no effect
+			b.store(nvmeCC, 4, 0)
+			if got := b.status(); got != 0 {
+				t.Errorf("%s: CSTS is %#x after the reset", name, got)
+			}
+		})
 	}
 	for name, cc := range map[string]uint64{"entries of other sizes": 0x450000 | ccEN,
 		"pages of 8 KiB": ccUsable | 1<<7 | ccEN, "another command set": ccUsable | 1<<4 | ccEN} {
-		if got := newNvmeBench(t).enable(cc); got != cstsCFS {
-			t.Errorf("%s: CSTS is %#x", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := newNvmeBench(t).enable(cc); got != cstsCFS {
+				t.Errorf("%s: CSTS is %#x", name, got)
+			}
+		})
 	}
 	for name, set := range map[string]struct {
 		aqa      uint64
@@ -374,14 +383,16 @@ func TestNvmeFailsForGoodWhenItsQueuesAreOutOfReach(t *testing.T) {
 		"submissions across two pages": {0x1_0001, atASQ + 64, atACQ},
 		"completions across two pages": {0x1_0001, atASQ, atACQ + 16},
 	} {
-		b := newNvmeBench(t)
-		b.store(nvmeAQA, 4, set.aqa)
-		b.store(nvmeASQ, 8, b.bus+set.asq)
-		b.store(nvmeACQ, 8, b.bus+set.acq)
-		b.store(nvmeCC, 4, ccUsable|ccEN)
-		if got := b.status(); got != cstsCFS {
-			t.Errorf("%s: CSTS is %#x", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			b := newNvmeBench(t)
+			b.store(nvmeAQA, 4, set.aqa)
+			b.store(nvmeASQ, 8, b.bus+set.asq)
+			b.store(nvmeACQ, 8, b.bus+set.acq)
+			b.store(nvmeCC, 4, ccUsable|ccEN)
+			if got := b.status(); got != cstsCFS {
+				t.Errorf("%s: CSTS is %#x", name, got)
+			}
+		})
 	}
 }
 
@@ -400,13 +411,14 @@ func TestNvmeShutsDown(t *testing.T) {
 
 func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 	a, m, small := New(&boards.Nvme), New(&boards.Ivshmem), New(&boards.Ivshmem)
-	small.Resize(2, 256)
+	small.ResizeBAR(2, 256)
 	Connect(a, m, small)
 	end := mapped(t, small, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 256}).Bus + 256
 	memory := mapped(t, m, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x3000,
 		Size: 0x2000})
 	store(t, m, &memory, 8, 4, 0x12345678)
-	if got := a.host.Bytes(memory.Bus+8, 4); len(got) != 4 || get(got, 4) != 0x12345678 {
+	got := a.host.Bytes(memory.Bus+8, 4)
+	if len(got) != 4 || loadLittleEndian(got, 4) != 0x12345678 {
 		t.Errorf("another device has %x there", got)
 	}
 	size := m.Identity().Bars[2]
@@ -414,9 +426,11 @@ func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 		{memory.Bus + 0xffc, 8}, {memory.Bus - 0x3000 - 1, 1}, {memory.Bus - 0x3000 + size, 1},
 		{bar(t, m, 0).Bus, 4}, {bar(t, a, 0).Bus, 4}, {end, 1}, {end - 4, 8},
 	} {
-		if a.host.Bytes(c.bus, c.size) != nil {
-			t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
-		}
+		t.Run(fmt.Sprint(c.bus, " ", c.size), func(t *testing.T) {
+			if a.host.Bytes(c.bus, c.size) != nil {
+				t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
+			}
+		})
 	}
 	if a.host.Bytes(end-4, 4) == nil {
 		t.Error("the end of a small BAR is not reached")
@@ -435,7 +449,7 @@ func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 // TestNvmeInterruptsForCompletions of queues that want it, unless it is masked.
 func TestNvmeInterruptsForCompletions(t *testing.T) {
 	b, count := newNvmeBench(t), 0
-	b.d.Interrupts(func() { count++ })
+	b.d.SetInterruptHandler(func() { count++ })
 	told := func(name string, want int) {
 		t.Helper()
 		if count != want {
@@ -470,9 +484,9 @@ func TestNvmeInterruptsForCompletions(t *testing.T) {
 	told("not masked", 1)
 }
 
-// TestNvmeTakesAllCommandSets, of which NVM is the only one: what Linux asks
+// TestNvmeAcceptsAllCommandSets, of which NVM is the only one: what Linux asks
 // where CAP.CSS has it.
-func TestNvmeTakesAllCommandSets(t *testing.T) {
+func TestNvmeAcceptsAllCommandSets(t *testing.T) {
 	b := newNvmeBench(t)
 	if got := b.enable(ccUsable | ccAllSets | ccEN); got != cstsRDY {
 		t.Fatalf("CSTS is %#x after enabling", got)

@@ -1,11 +1,14 @@
 package mock
 
-// enabled is the bit of region_ctrl_2 that has a region show something (tt-kmd, REGION_EN).
+// This file models the address translation (iATU) of devices with tiles.
+
+// enabled is the bit of region_ctrl_2 that enables a region (tt-kmd, REGION_EN).
 const enabled = 1 << 31
 
-// shown gives the bus address behind one that tiles use, where a region of the
-// iATU shows all of size bytes there. Offsets of registers: boards.Outbound.Aim.
-func (d *Device) shown(noc, size uint64) (bus uint64, ok bool) {
+// busAddress translates an address that tiles use into a bus address. ok is false unless one
+// region covers all size bytes. For the offsets of the registers, see
+// boards.Outbound.ProgramRegion.
+func (d *Device) busAddress(noc, size uint64) (bus uint64, ok bool) {
 	o := d.board.Outbound
 	register := func(region int, at uint64) uint64 {
 		value, _ := d.model.Load(Place{Bar: o.Bar,

@@ -7,13 +7,13 @@ import (
 	"lightmetal/hal"
 )
 
-// TestTilesReachWhatTheirTranslationShows of memory outside, and nothing of it
+// TestTilesReachMemoryThroughTheAddressTranslation of memory outside, and nothing of it
 // while no region does.
-func TestTilesReachWhatTheirTranslationShows(t *testing.T) {
+func TestTilesReachMemoryThroughTheAddressTranslation(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		d, o := New(b), b.Outbound
 		var asked uint64
-		d.Attach(func(bus, size uint64) []byte {
+		d.AttachHostMemory(func(bus, size uint64) []byte {
 			asked = bus
 			return make([]byte, size)
 		})

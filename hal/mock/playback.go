@@ -1,5 +1,7 @@
 package mock
 
+// This file plays a recording back: the mock expects the recorded accesses.
+
 import (
 	"fmt"
 
@@ -12,25 +14,25 @@ import (
 // what was recorded.
 type playback struct {
 	want     []expected
-	next     int // the access that is to come
-	part     int // of its parts, the one that is to come
-	done     int // parts of all accesses before that
-	total    int // parts of all accesses
+	next     int // index of the next expected access
+	part     int // index of its next expected part
+	done     int // number of parts before that
+	total    int // number of parts of all accesses
 	reason   string
-	bytewise func(at Place, width uint8) bool // nil: nothing is
+	bytewise func(at Place, width uint8) bool // nil means false
 }
 
-// expected is an access that is to come. One that returns what the load of its place before it
-// returned, with no store between, need not: a poll may make fewer loads.
+// expected is an expected access. It is optional if again is set: it repeats the previous load
+// of its place with the same result and no store in between. A poll may make fewer loads.
 type expected struct {
 	Access
 	again bool
 }
 
-// PlaybackBytewise gives a device that expects exactly these accesses: the same width
-// and place each, and of stores the same value; but in memory, which a client copies in widths of
-// its own, each byte counts by itself. Translate makes them of the recording of a BAR. How the
-// windows are configured is up to the client, as long as they lead to the right places.
+// PlaybackBytewise returns a device that expects exactly these accesses, with the same width,
+// place and, for stores, value. In memory, which clients may copy in other widths, each byte is
+// expected separately. Translate makes such accesses from the recording of a BAR. The client
+// may configure TLB windows differently as long as they lead to the same places.
 func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 	grid := chips.Of(b).Grid
 	p := &playback{bytewise: func(at Place, width uint8) bool {
@@ -55,13 +57,13 @@ func (p *playback) expect(accesses []Access) {
 		again := a.Op == Load && last[a.Place] == a
 		last[a.Place] = a
 		p.want = append(p.want, expected{a, again})
-		p.total += p.parts(&a)
+		p.total += p.partCount(&a)
 	}
 }
 
-// parts returns in how many parts an access is expected: in memory each byte counts by itself,
-// of anything else the whole access.
-func (p *playback) parts(a *Access) int {
+// partCount returns the number of parts of an access: in memory each byte is a part, elsewhere
+// the whole access is one.
+func (p *playback) partCount(a *Access) int {
 	if p.bytewise == nil || !p.bytewise(a.Place, a.Width) {
 		return 1
 	}
@@ -70,28 +72,28 @@ func (p *playback) parts(a *Access) int {
 
 // partOf returns one part of an access.
 func (p *playback) partOf(a Access, part int) Access {
-	if p.parts(&a) == 1 {
+	if p.partCount(&a) == 1 {
 		return a
 	}
 	a.Place.Address += uint64(part)
 	return Access{a.Op, a.Place, 1, a.Value >> (8 * part) & 0xff}
 }
 
-// current returns the part of an access that is to come; there must be one.
-func (p *playback) current() Access { return p.partOf(p.want[p.next].Access, p.part) }
+// currentPart returns the next expected part of an access; there must be one.
+func (p *playback) currentPart() Access { return p.partOf(p.want[p.next].Access, p.part) }
 
-// advance passes over the part that is to come.
-func (p *playback) advance() {
+// skipPart advances to the next part.
+func (p *playback) skipPart() {
 	p.done++
-	if p.part++; p.part == p.parts(&p.want[p.next].Access) {
+	if p.part++; p.part == p.partCount(&p.want[p.next].Access) {
 		p.next, p.part = p.next+1, 0
 	}
 }
 
-// comes reports whether an access is the next; it passes over what need not come.
-func (p *playback) comes(got Access) bool {
-	for ; p.next < len(p.want); p.advance() {
-		want := p.current()
+// isExpected reports whether an access is the next one. It skips optional accesses.
+func (p *playback) isExpected(got Access) bool {
+	for ; p.next < len(p.want); p.skipPart() {
+		want := p.currentPart()
 		if got.Op == Load {
 			want.Value = 0
 		}
@@ -102,35 +104,38 @@ func (p *playback) comes(got Access) bool {
 	return false
 }
 
-// Left is the number of accesses a playback still waits for; 0 of any other device.
-func (d *Device) Left() int {
+// RemainingAccesses returns the number of accesses that a playback still expects. For any other
+// device it returns 0.
+func (d *Device) RemainingAccesses() int {
 	p, ok := d.model.(*playback)
-	if !ok || p.comes(Access{}) {
+	if !ok || p.isExpected(Access{}) {
 		return 0
 	}
 	return p.total - p.done
 }
 
+// Load implements Model.
 func (p *playback) Load(at Place, width uint8) (value uint64, code hal.Code) {
 	whole := Access{Op: Load, Place: at, Width: width}
-	for part := range p.parts(&whole) {
-		if !p.comes(p.partOf(whole, part)) {
+	for part := range p.partCount(&whole) {
+		if !p.isExpected(p.partOf(whole, part)) {
 			return 0, p.refuse(fmt.Sprintf("load of %d bytes at %s", width, at))
 		}
-		value |= p.current().Value << (8 * part)
-		p.advance()
+		value |= p.currentPart().Value << (8 * part)
+		p.skipPart()
 	}
 	return value, hal.OK
 }
 
+// Store implements Model.
 func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
 	whole := Access{Store, at, width, value}
-	for part := range p.parts(&whole) {
+	for part := range p.partCount(&whole) {
 		got := p.partOf(whole, part)
-		if !p.comes(got) {
+		if !p.isExpected(got) {
 			return p.refuse(got.String())
 		}
-		p.advance()
+		p.skipPart()
 	}
 	return hal.OK
 }
@@ -141,19 +146,19 @@ func (p *playback) refuse(got string) hal.Code {
 			p.total)
 	} else {
 		p.reason = fmt.Sprintf("got a %s, want access %d of %d: %s", got, p.done+1, p.total,
-			p.current())
+			p.currentPart())
 	}
 	return hal.Refused
 }
 
+// Reason implements Explainer.
 func (p *playback) Reason() string { return p.reason }
 
-// Translate gives the places that the accesses of a raw recording, all of them
-// to BARs, arrive at: windows are followed, the stores that configure them
-// disappear, and a multicast becomes one store a tile. A recording that the
-// device would refuse is an error.
+// Translate replaces the BAR offsets of a raw recording by the final places: it follows TLB
+// windows, removes the stores that configure them, and turns a multicast into one store for
+// each tile. It returns an error if the device would reject an access.
 func Translate(b *boards.Board, raw []Access) ([]Access, error) {
-	t := &tape{}
+	t := &constantModel{}
 	d := NewWith(b, t)
 	d.Record(true)
 	for i, a := range raw {
@@ -175,8 +180,8 @@ func Translate(b *boards.Board, raw []Access) ([]Access, error) {
 	return d.Journal(), nil
 }
 
-// tape is a Model that gives back one value and takes everything.
-type tape struct{ value uint64 }
+// constantModel is a Model that accepts every access. All loads return value.
+type constantModel struct{ value uint64 }
 
-func (t *tape) Load(Place, uint8) (uint64, hal.Code) { return t.value, hal.OK }
-func (t *tape) Store(Place, uint8, uint64) hal.Code  { return hal.OK }
+func (t *constantModel) Load(Place, uint8) (uint64, hal.Code) { return t.value, hal.OK }
+func (t *constantModel) Store(Place, uint8, uint64) hal.Code  { return hal.OK }

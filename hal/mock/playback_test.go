@@ -56,25 +56,27 @@ func translated(t *testing.T, b *boards.Board, name string) []Access {
 	return accesses
 }
 
-func TestTranslateLeadsRecordingsToTheirTiles(t *testing.T) {
+func TestTranslateFindsTheTilesOfRecordings(t *testing.T) {
 	for _, c := range []struct {
 		board *boards.Board
 		name  string
 		y     uint8
 	}{{&boards.Wormhole, "wh.twoop.mmiotrace", 1}, {&boards.Blackhole, "bh.twoop.mmiotrace", 2},
 		{&boards.Wormhole, "wh.mlp.mmiotrace", 1}} {
-		accesses := translated(t, c.board, c.name)
-		reset := Place{Tile: true, X: 1, Y: c.y, Address: 0xffb121b0}
-		first, last := accesses[0], accesses[len(accesses)-1]
-		if first != (Access{Load, reset, 4, 0x47800}) ||
-			last != (Access{Store, reset, 4, 0x47800}) {
-			t.Errorf("%s: starts with %v, ends with %v", c.name, first, last)
-		}
-		for _, a := range accesses {
-			if !a.Place.Tile || a.Place.X != 1 || a.Place.Y != c.y {
-				t.Errorf("%s: %v", c.name, a)
+		t.Run(c.name, func(t *testing.T) {
+			accesses := translated(t, c.board, c.name)
+			reset := Place{Tile: true, X: 1, Y: c.y, Address: 0xffb121b0}
+			first, last := accesses[0], accesses[len(accesses)-1]
+			if first != (Access{Load, reset, 4, 0x47800}) ||
+				last != (Access{Store, reset, 4, 0x47800}) {
+				t.Errorf("%s: starts with %v, ends with %v", c.name, first, last)
 			}
-		}
+			for _, a := range accesses {
+				if !a.Place.Tile || a.Place.X != 1 || a.Place.Y != c.y {
+					t.Errorf("%s: %v", c.name, a)
+				}
+			}
+		})
 	}
 }
 
@@ -95,7 +97,7 @@ func TestTranslationsOfOneProgramOnTwoBoardsAgree(t *testing.T) {
 	}
 }
 
-// replay makes the accesses again, as a client with windows of its own.
+// replay repeats the accesses through other TLB windows.
 func replay(t *testing.T, d *Device, accesses []Access, slot uint16, size uint64) {
 	t.Helper()
 	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
@@ -111,7 +113,7 @@ func replay(t *testing.T, d *Device, accesses []Access, slot uint16, size uint64
 	}
 }
 
-func TestPlaybackTakesTheSameAccessesThroughAnyWindow(t *testing.T) {
+func TestPlaybackAcceptsTheSameAccessesThroughAnyWindow(t *testing.T) {
 	for _, c := range []struct {
 		board *boards.Board
 		name  string
@@ -124,24 +126,26 @@ func TestPlaybackTakesTheSameAccessesThroughAnyWindow(t *testing.T) {
 		{&boards.Blackhole, "bh.twoop.mmiotrace", 0, 2 << 20},
 		{&boards.Blackhole, "bh.twoop.mmiotrace", 205, 4 << 30},
 	} {
-		accesses := translated(t, c.board, c.name)
-		d := Playback(c.board, accesses)
-		d.Record(true)
-		if d.Left() < len(accesses)*8/10 {
-			t.Errorf("%s: %d of %d left at first", c.name, d.Left(), len(accesses))
-		}
-		replay(t, d, accesses, c.slot, c.size)
-		if d.Left() != 0 {
-			t.Errorf("%s: %d accesses left", c.name, d.Left())
-		}
-		if !slices.Equal(d.Journal(), accesses) {
-			t.Errorf("%s: the journal is not what was played", c.name)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			accesses := translated(t, c.board, c.name)
+			d := Playback(c.board, accesses)
+			d.Record(true)
+			if d.RemainingAccesses() < len(accesses)*8/10 {
+				t.Errorf("%s: %d of %d left at first", c.name, d.RemainingAccesses(), len(accesses))
+			}
+			replay(t, d, accesses, c.slot, c.size)
+			if d.RemainingAccesses() != 0 {
+				t.Errorf("%s: %d accesses left", c.name, d.RemainingAccesses())
+			}
+			if !slices.Equal(d.Journal(), accesses) {
+				t.Errorf("%s: the journal is not what was played", c.name)
+			}
+		})
 	}
 }
 
 // The recorded stores of the configuration registers themselves play as well.
-func TestPlaybackTakesTheRecordingItself(t *testing.T) {
+func TestPlaybackAcceptsTheRecordingItself(t *testing.T) {
 	raw := recording(t, "bh.twoop.mmiotrace")
 	d := Playback(&boards.Blackhole, translated(t, &boards.Blackhole, "bh.twoop.mmiotrace"))
 	a := bar(t, d, 0)
@@ -152,12 +156,12 @@ func TestPlaybackTakesTheRecordingItself(t *testing.T) {
 			expect(t, d, &a, want.Place.Address, want.Width, want.Value)
 		}
 	}
-	if d.Left() != 0 {
-		t.Errorf("%d accesses left", d.Left())
+	if d.RemainingAccesses() != 0 {
+		t.Errorf("%d accesses left", d.RemainingAccesses())
 	}
 }
 
-func TestPlaybackRefusesEverythingElse(t *testing.T) {
+func TestPlaybackRejectsEverythingElse(t *testing.T) {
 	want := []Access{st(2, 0, 4, 1), ld(2, 8, 8), st(2, 16, 2, 3)}
 	want[1].Value = 7
 	for _, c := range []struct {
@@ -185,18 +189,20 @@ func TestPlaybackRefusesEverythingElse(t *testing.T) {
 		{"a load more", append(slices.Clone(want), want[1]),
 			"want nothing after the 3 recorded accesses", 0},
 	} {
-		d := Playback(&boards.Ivshmem, want)
-		last := len(c.accesses) - 1
-		if code := raw(d, c.accesses[:last]...); code != hal.OK {
-			t.Fatalf("%s: refused too early: %s", c.name, d.Refusal())
-		}
-		if code := raw(d, c.accesses[last]); code != hal.Refused ||
-			!strings.Contains(d.Refusal(), c.reason) {
-			t.Errorf("%s: %v, want %q, got %q", c.name, code, c.reason, d.Refusal())
-		}
-		if d.Left() != c.left {
-			t.Errorf("%s: want %d left, got %d", c.name, c.left, d.Left())
-		}
+		t.Run(c.name, func(t *testing.T) {
+			d := Playback(&boards.Ivshmem, want)
+			last := len(c.accesses) - 1
+			if code := raw(d, c.accesses[:last]...); code != hal.OK {
+				t.Fatalf("%s: refused too early: %s", c.name, d.Refusal())
+			}
+			if code := raw(d, c.accesses[last]); code != hal.Refused ||
+				!strings.Contains(d.Refusal(), c.reason) {
+				t.Errorf("%s: %v, want %q, got %q", c.name, code, c.reason, d.Refusal())
+			}
+			if d.RemainingAccesses() != c.left {
+				t.Errorf("%s: want %d left, got %d", c.name, c.left, d.RemainingAccesses())
+			}
+		})
 	}
 }
 
@@ -229,26 +235,29 @@ func TestTranslateExpandsMulticastAndDropsConfiguration(t *testing.T) {
 	}
 }
 
-func TestTranslateRefusesWhatTheDeviceWould(t *testing.T) {
+func TestTranslateRejectsWhatTheDeviceRejects(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		accesses []Access
 		reason   string
 	}{
 		{"bad access", []Access{ld(0, 0, 4)},
-			"access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: window 0 is not pointed"},
+			"access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: " +
+				"TLB window 0 is not pointed"},
 		{"tile", []Access{{Op: Load, Place: Place{Tile: true}, Width: 4}},
 			"access 1 of 1 is no load or store of a BAR"},
 		{"no operation", []Access{{Width: 4}}, "is no load or store"},
 	} {
-		if _, err := Translate(&boards.Wormhole, c.accesses); err == nil ||
-			!strings.Contains(err.Error(), c.reason) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := Translate(&boards.Wormhole, c.accesses); err == nil ||
+				!strings.Contains(err.Error(), c.reason) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		})
 	}
 }
 
-func TestJournalIsOffUntilAskedFor(t *testing.T) {
+func TestJournalIsOffByDefault(t *testing.T) {
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)
 	store(t, d, &a, 4, 4, 1)
@@ -306,7 +315,7 @@ func TestEduAnswersAsQEMUDid(t *testing.T) {
 
 // A poll asks less often than the program did that waited in vain, and another
 // value, a store or another register in between cannot be left out.
-func TestLoadsThatGaveTheSameAgainNeedNotCome(t *testing.T) {
+func TestRepeatedLoadsAreOptional(t *testing.T) {
 	r := func(at, v uint64) Access { return Access{Load, Place{Address: at}, 4, v} }
 	w := Access{Store, Place{Address: 4}, 4, 1}
 	for _, c := range []struct {
@@ -321,20 +330,23 @@ func TestLoadsThatGaveTheSameAgainNeedNotCome(t *testing.T) {
 			[]Access{r(8, 1), r(12, 5), w}, 0, false},
 		{"the last", []Access{r(8, 1), r(8, 1)}, []Access{r(8, 1)}, 0, false},
 		{"another value", []Access{r(8, 1), r(8, 2), w}, []Access{r(8, 1), w}, 0, true},
-		{"behind a store", []Access{r(8, 1), w, r(8, 1), w}, []Access{r(8, 1), w, w}, 0, true},
+		{"after a store", []Access{r(8, 1), w, r(8, 1), w}, []Access{r(8, 1), w, w}, 0, true},
 		{"none", []Access{r(8, 1), r(8, 1)}, nil, 2, false},
 	} {
-		d := Playback(&boards.Edu, c.want)
-		code := hal.OK
-		for _, a := range c.asks {
-			if a.Op == Load {
-				_, code = d.load(access{op: Load, width: 4, offset: a.Place.Address})
-			} else {
-				code = d.store(access{op: Store, width: 4, offset: a.Place.Address}, a.Value)
+		t.Run(c.name, func(t *testing.T) {
+			d := Playback(&boards.Edu, c.want)
+			code := hal.OK
+			for _, a := range c.asks {
+				if a.Op == Load {
+					_, code = d.load(access{op: Load, width: 4, offset: a.Place.Address})
+				} else {
+					code = d.store(access{op: Store, width: 4, offset: a.Place.Address}, a.Value)
+				}
 			}
-		}
-		if refused := code != hal.OK; refused != c.refuse || !refused && d.Left() != c.left {
-			t.Errorf("%s: code %d, %d left", c.name, code, d.Left())
-		}
+			rejected := code != hal.OK
+			if rejected != c.refuse || !rejected && d.RemainingAccesses() != c.left {
+				t.Errorf("%s: code %d, %d left", c.name, code, d.RemainingAccesses())
+			}
+		})
 	}
 }

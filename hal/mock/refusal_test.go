@@ -76,7 +76,7 @@ var refusals = []struct {
 		"outside the aperture"},
 	{"offset that wraps", &boards.Edu, []Access{ld(0, ^uint64(0)-3, 4)}, "outside the aperture"},
 	{"no rule", &boards.Wormhole, []Access{ld(0, 0x1f000000, 4)},
-		"no rule of board wormhole covers it"},
+		"no rule of board wormhole covers the access"},
 	{"second operation", &boards.Edu, []Access{ld(0, 0, 4), ld(0, 0, 1)}, "operation 2:"},
 
 	// Windows and their configuration.
@@ -88,9 +88,9 @@ var refusals = []struct {
 	{"neighbour of the window pointed", &boards.Wormhole, []Access{wh(whTile11), ld(0, 1<<20, 4)},
 		"window 1 is not pointed"},
 	{"access crosses a window", &boards.Wormhole, []Access{wh(whTile11), ld(0, 1<<20-4, 8)},
-		"crosses the end of window 0"},
+		"crosses the end of TLB window 0"},
 	{"access crosses the last window", &boards.Blackhole, []Access{ld(4, 4<<30-2, 4)},
-		"crosses the end of window 202"},
+		"crosses the end of TLB window 202"},
 	{"misaligned in a window", &boards.Wormhole, []Access{wh(whTile11), ld(0, 2, 4)},
 		"windows: misaligned"},
 	{"configuration of one byte", &boards.Wormhole, []Access{st(0, 0x1fc00000, 1, 0)},
@@ -100,7 +100,7 @@ var refusals = []struct {
 	{"configuration misaligned", &boards.Wormhole, []Access{st(0, 0x1fc00004, 8, 0)},
 		"window configuration: misaligned"},
 	{"configuration read", &boards.Wormhole, []Access{wh(whTile11), ld(0, 0x1fc00000, 8)},
-		"configuration of window 0 cannot be read"},
+		"configuration of TLB window 0 cannot be read"},
 	{"configuration of the kernel's window on Wormhole", &boards.Wormhole,
 		[]Access{st(0, 0x1fc005c8, 8, 0)}, "window 185 belongs to the kernel driver"},
 	{"the same by way of BAR 4", &boards.Wormhole, []Access{st(4, 0x01c005c8, 8, 0)},
@@ -123,13 +123,13 @@ var refusals = []struct {
 	{"unicast with a start corner on Blackhole", &boards.Blackhole,
 		append(bh(0, bhTile12, 1), st(0, 0, 4, 0)), "unicast with the start corner (0,8)"},
 	{"reserved bits", &boards.Wormhole, []Access{wh(whTile11 | 1<<46), ld(0, 0, 4)},
-		"bits that mean nothing"},
+		"which sets reserved bits"},
 	{"stream header", &boards.Blackhole, append(bh(0, bhTile12, 1<<10), ld(0, 0, 4)),
-		"bits that mean nothing"},
+		"which sets reserved bits"},
 	{"NoC 1 on Wormhole", &boards.Wormhole, []Access{wh(whTile11 | 1<<40), ld(0, 0, 4)},
-		"window 0 goes over NoC 1"},
+		"window 0 uses NoC 1"},
 	{"NoC 1 on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 1<<3), ld(0, 0, 4)),
-		"window 0 goes over NoC 1"},
+		"window 0 uses NoC 1"},
 	{"static channel on Blackhole", &boards.Blackhole, append(bh(0, bhTile12, 1<<9), ld(0, 0, 4)),
 		"static virtual channel"},
 	{"router", &boards.Wormhole, []Access{wh(2 << 22), ld(0, 0, 4)},
@@ -165,7 +165,7 @@ var refusals = []struct {
 		"window 0 may show 0x0 to 0xffffffffffffffff of the PCIe tile, which is closed to images"},
 	{"store to the PCIe tile", &boards.Wormhole, []Access{wh(3<<22 | 0x8000), st(0, 0, 4, 0)},
 		"of the PCIe tile, which is closed to images"},
-	{"SCRATCH 6, beside SCRATCH 5", &boards.Wormhole,
+	{"SCRATCH 6, next to SCRATCH 5", &boards.Wormhole,
 		[]Access{wh(10<<22 | 0x8800), ld(0, 0x30074, 4), st(0, 0x30078, 4, 0)},
 		"of the PCIe sideband, which is closed to images"},
 	{"the ARC's windows", &boards.Wormhole, []Access{wh(10<<22 | 0x8a00), st(0, 0, 4, 0)},
@@ -202,7 +202,7 @@ var refusals = []struct {
 		"no register to load at 0x84"},
 }
 
-func TestRefusals(t *testing.T) {
+func TestRejections(t *testing.T) {
 	for _, c := range refusals {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(c.board)
@@ -223,8 +223,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A window of 4 GiB has limits of its own.
-func TestRefusalsOfLargeWindows(t *testing.T) {
+// A window of 4 GiB has different limits.
+func TestRejectionsOfLargeWindows(t *testing.T) {
 	config := func(w0, w1, w2 uint64) []Access {
 		first := uint64(0x1fc00000 + 202*12)
 		return []Access{st(0, first, 4, w0), st(0, first+4, 4, w1), st(0, first+8, 4, w2)}
@@ -242,17 +242,19 @@ func TestRefusalsOfLargeWindows(t *testing.T) {
 			"static virtual channel"},
 		{"ordering 3", append(config(0, 1|2<<6|3<<27, 0), st(4, 0, 4, 0)), "ordering 3"},
 		{"channel bits alone", append(config(0, 1|2<<6, 1), st(4, 0, 4, 0)),
-			"bits that mean nothing"},
+			"which sets reserved bits"},
 	} {
-		d := New(&boards.Blackhole)
-		if code := raw(d, c.accesses...); code != hal.Refused ||
-			!strings.Contains(d.Refusal(), c.reason) {
-			t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
-		}
+		t.Run(c.name, func(t *testing.T) {
+			d := New(&boards.Blackhole)
+			if code := raw(d, c.accesses...); code != hal.Refused ||
+				!strings.Contains(d.Refusal(), c.reason) {
+				t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
+			}
+		})
 	}
 }
 
-func TestRefusalsOfPoint(t *testing.T) {
+func TestRejectionsOfProgramWindow(t *testing.T) {
 	wormhole := New(&boards.Wormhole)
 	small := tlb(t, wormhole, 0, 1<<20, nil, 0)
 	fixed := bar(t, wormhole, 0)
@@ -275,19 +277,21 @@ func TestRefusalsOfPoint(t *testing.T) {
 			Multicast: true,
 			Ordering:  gen.OrderingDefault}, 0, "closed to images"},
 	} {
-		wormhole.refusal = ""
-		if code := wormhole.ProgramWindow(c.a, c.target, c.address); code != hal.Refused ||
-			!strings.Contains(wormhole.Refusal(), c.reason) {
-			t.Errorf("%s: %v, %s", c.name, code, wormhole.Refusal())
-		}
+		t.Run(c.name, func(t *testing.T) {
+			wormhole.refusal = ""
+			if code := wormhole.ProgramWindow(c.a, c.target, c.address); code != hal.Refused ||
+				!strings.Contains(wormhole.Refusal(), c.reason) {
+				t.Errorf("%s: %v, %s", c.name, code, wormhole.Refusal())
+			}
+		})
 	}
 	must(t, wormhole, wormhole.ProgramWindow(&small,
 		fbs.TileRange{X: 1, Y: 1, StaticVC: 1, Ordering: gen.OrderingPosted}, 0))
 }
 
-// TestPointRefusesWhatTheVerifierRefuses points windows of several sizes at and
-// beside what is closed.
-func TestPointRefusesWhatTheVerifierRefuses(t *testing.T) {
+// TestProgramWindowRejectsWhatTheVerifierRejects points windows of several sizes at and
+// next to closed ranges.
+func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		closed := 0
 		for _, c := range b.Closed {
@@ -318,7 +322,7 @@ func TestPointRefusesWhatTheVerifierRefuses(t *testing.T) {
 	}
 }
 
-func TestRefusalsOfHostMemoryAndConfigurationSpace(t *testing.T) {
+func TestRejectionsOfHostMemoryAndConfigurationSpace(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		window fbs.Window
@@ -339,22 +343,24 @@ func TestRefusalsOfHostMemoryAndConfigurationSpace(t *testing.T) {
 		{"outside configuration space", fbs.Window{Kind: gen.WindowKindConfig, Size: 256}, 256, 4,
 			"outside the aperture"},
 	} {
-		d := New(&boards.Edu)
-		a := mapped(t, d, c.window)
-		if code := a.Store(uint32(c.offset), c.width, 0); code != hal.Refused ||
-			!strings.Contains(d.Refusal(), c.reason) {
-			t.Errorf("store %s: %v, %s", c.name, code, d.Refusal())
-		}
-		d = New(&boards.Edu)
-		a = mapped(t, d, c.window)
-		if _, code := a.Load(uint32(c.offset), c.width); code != hal.Refused ||
-			!strings.Contains(d.Refusal(), c.reason) {
-			t.Errorf("load %s: %v, %s", c.name, code, d.Refusal())
-		}
+		t.Run(c.name, func(t *testing.T) {
+			d := New(&boards.Edu)
+			a := mapped(t, d, c.window)
+			if code := a.Store(uint32(c.offset), c.width, 0); code != hal.Refused ||
+				!strings.Contains(d.Refusal(), c.reason) {
+				t.Errorf("store %s: %v, %s", c.name, code, d.Refusal())
+			}
+			d = New(&boards.Edu)
+			a = mapped(t, d, c.window)
+			if _, code := a.Load(uint32(c.offset), c.width); code != hal.Refused ||
+				!strings.Contains(d.Refusal(), c.reason) {
+				t.Errorf("load %s: %v, %s", c.name, code, d.Refusal())
+			}
+		})
 	}
 }
 
-func TestClosedDeviceRefusesAccesses(t *testing.T) {
+func TestClosedDeviceRejectsAccesses(t *testing.T) {
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)
 	d.Close()
@@ -363,7 +369,7 @@ func TestClosedDeviceRefusesAccesses(t *testing.T) {
 	}
 }
 
-func TestFirstRefusalIsKept(t *testing.T) {
+func TestFirstRejectionIsKept(t *testing.T) {
 	d := New(&boards.Edu)
 	raw(d, ld(0, 0, 1))
 	raw(d, ld(0, 0, 2))
@@ -373,7 +379,7 @@ func TestFirstRefusalIsKept(t *testing.T) {
 }
 
 // A refused store must not have happened.
-func TestRefusedStoreChangesNothing(t *testing.T) {
+func TestRejectedStoreChangesNothing(t *testing.T) {
 	d := New(&boards.Wormhole)
 	a := tlb(t, d, 0, 1<<20, tile(1, 1), 0xffb00000)
 	if c := a.Store(0x121b0, 4, 0xffffffff); c != hal.Refused {

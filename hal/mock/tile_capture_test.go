@@ -18,7 +18,7 @@ import (
 )
 
 // The recordings in testdata/captures were made on ttsim. Fed to the mock
-// access by access they must give what ttsim gave, and with other inputs what
+// access by access they must return what ttsim returned, and with other inputs what
 // the kernels' sources say.
 
 // barAccess is one line of a recording: an access to BAR 0.
@@ -67,10 +67,10 @@ func number(t testing.TB, s string) uint64 {
 	return v
 }
 
-// feed makes the accesses of a recording on the device, and gives the bytes of
+// feed makes the accesses of a recording on the device, and returns the bytes of
 // the output. Where one address is loaded again and again, as many loads as it
 // takes to the last value will do; every other load outside the output must
-// give what was recorded.
+// return what was recorded.
 func feed(d *Device, trace []barAccess) (output []byte, err error) {
 	bar, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 512 << 20})
 	if err != nil {
@@ -108,7 +108,7 @@ func feed(d *Device, trace []barAccess) (output []byte, err error) {
 	return output, nil
 }
 
-// recorded gives the output as the recording has it.
+// recorded returns the output in the recording.
 func recorded(trace []barAccess) (output []byte) {
 	for _, a := range trace {
 		if a.output {
@@ -118,24 +118,24 @@ func recorded(trace []barAccess) (output []byte) {
 	return output
 }
 
-// stored gives size bytes that a recording stores from an offset on.
+// stored returns size bytes that a recording stores from an offset on.
 func stored(trace []barAccess, offset uint64, size int) []byte {
 	data := make([]byte, size+8)
 	for _, a := range trace {
 		if a.op == Store && a.offset >= offset && a.offset < offset+uint64(size) {
-			put(data[a.offset-offset:], a.width, a.value)
+			storeLittleEndian(data[a.offset-offset:], a.width, a.value)
 		}
 	}
 	return data[:size]
 }
 
-// replace gives the recording with other data stored from an offset on.
+// replace returns the recording with other data stored from an offset on.
 func replace(trace []barAccess, offset uint64, data []byte) []barAccess {
 	trace = append([]barAccess(nil), trace...)
 	for i := range trace {
 		if a := &trace[i]; a.op == Store && a.offset >= offset &&
 			a.offset < offset+uint64(len(data)) {
-			a.value = get(data[a.offset-offset:], a.width)
+			a.value = loadLittleEndian(data[a.offset-offset:], a.width)
 		}
 	}
 	return trace
@@ -204,8 +204,8 @@ func mlp(in [][]byte) (output []byte) {
 
 func word(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
-// TestRecordingsGiveWhatTtsimGave: every load outside the polls, to the bit.
-func TestRecordingsGiveWhatTtsimGave(t *testing.T) {
+// TestRecordingsReplayAsOnTtsim: every load outside the polls, to the bit.
+func TestRecordingsReplayAsOnTtsim(t *testing.T) {
 	for _, c := range captures {
 		trace := mmiotrace(t, c.name)
 		output, err := feed(NewWith(c.board, NewTiles(c.board)), trace)
@@ -240,7 +240,7 @@ func TestRecordingsComputeWithOtherInputs(t *testing.T) {
 	}
 }
 
-// randomBytes gives words that are random in all bits, or small.
+// randomBytes returns words that are random in all bits, or small.
 func randomBytes(r *rand.Rand, size int) []byte {
 	b := make([]byte, size)
 	for i := 0; i < size; i += 4 {
@@ -249,9 +249,9 @@ func randomBytes(r *rand.Rand, size int) []byte {
 	return b
 }
 
-// TestRecordedPollsEndAfterAsManyLoadsEveryTime: cores and clock are
+// TestRecordedPollsEndAfterTheSameNumberOfLoads: cores and clock are
 // deterministic.
-func TestRecordedPollsEndAfterAsManyLoadsEveryTime(t *testing.T) {
+func TestRecordedPollsEndAfterTheSameNumberOfLoads(t *testing.T) {
 	trace := mmiotrace(t, "wh.mlp.mmiotrace")
 	operations := 0
 	for range 3 {

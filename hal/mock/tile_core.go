@@ -1,5 +1,7 @@
 package mock
 
+// This file models Tensix tiles and their RISC-V cores.
+
 import (
 	"errors"
 	"fmt"
@@ -10,12 +12,12 @@ import (
 	"lightmetal/hal/mock/rv32"
 )
 
-// Addresses in a Tensix tile beside those that boards knows: ttsim v1.10.0
-// data/{wh,bh}/tile_regs.json. The host reaches all but localRAM.
+// Addresses in a Tensix tile that package boards does not list: ttsim v1.10.0
+// data/{wh,bh}/tile_regs.json. The host reaches all of them except localRAM.
 const (
-	localRAM = 0xffb00000 // a core's own
+	localRAM = 0xffb00000 // of each core
 
-	wallClock0   = 0xffb121f0 // cycles of 1 ns, low word
+	wallClock0   = 0xffb121f0 // low word of the number of cycles of 1 ns
 	wallClock1   = 0xffb121f4 // high word
 	wallClock1At = 0xffb121f8 // high word; latched with the low one on silicon, not in ttsim
 
@@ -30,11 +32,11 @@ const (
 	ncriscResetPCOverride = 0xffef028c
 )
 
-// coreTraits is what the cores of a chip have (ttsim v1.10.0 src/config.h, src/riscv_impl.h), and
-// their network interfaces.
+// coreTraits describes the differences between the cores of the chips (ttsim v1.10.0
+// src/config.h, src/riscv_impl.h), and between their network interfaces.
 type coreTraits struct {
-	fence      bool     // see rv32.Core
-	configures bool     // start addresses are configuration, see triscResetPC
+	fence      bool     // see rv32.Core.Fence
+	configures bool     // start addresses are in configuration registers, see triscResetPC
 	local      []uint64 // bytes at localRAM, in the order of chips.Reset.Cores
 	noc        *nocTraits
 }
@@ -46,26 +48,26 @@ var coreTraitsOf = map[string]*coreTraits{
 		fence: true},
 }
 
-// tensix is one Tensix tile. The coprocessor, the mailboxes and the overlay of the network
+// tensix is a Tensix tile. Its coprocessor, its mailboxes and the overlay of its network
 // interfaces are not modelled.
 type tensix struct {
 	tiles     *Tiles
 	at        chips.Tile
 	l1        ram
 	softReset uint32            // SOFT_RESET_0
-	registers map[uint64]uint32 // the board's others, by address
+	registers map[uint64]uint32 // the other registers that the board lists, by address
 	cores     []core
 	noc       [2]niu
-	fault     string // why a core stopped, until the host is told
+	fault     string // why a core stopped; "" after it has been reported to the host
 }
 
-// core is one core and what it sees.
+// core is a RISC-V core of a Tensix tile, with the memory and registers that it accesses.
 type core struct {
 	hart  rv32.Core
 	reset chips.Core
 	tile  *tensix
 	local ram
-	why   error // its last store was refused, where there is more to say than that
+	why   error // why its last store was rejected, if known
 }
 
 func newTensix(g *Tiles, at chips.Tile) *tensix {
@@ -86,7 +88,7 @@ func newTensix(g *Tiles, at chips.Tile) *tensix {
 	return t
 }
 
-// configuredStart adds where Wormhole's cores take their start addresses from.
+// configuredStart sets the registers that hold the start address of one of Wormhole's cores.
 func configuredStart(c *chips.Core) {
 	switch c.Name {
 	case "TRISC0", "TRISC1", "TRISC2":
@@ -98,29 +100,30 @@ func configuredStart(c *chips.Core) {
 	}
 }
 
-// configures tells whether a core stores a start address.
-func (c *core) configures(address uint32) bool {
+// isStartRegister reports whether a core may store to an address because it is a start
+// address register.
+func (c *core) isStartRegister(address uint32) bool {
 	return c.tile.tiles.traits.configures && c.reset.Name != "NCRISC" && address >= triscResetPC &&
 		address <= ncriscResetPCOverride
 }
 
-// held tells whether a value of SOFT_RESET_0 keeps the core in reset.
-func (c *core) held(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
+// isInReset reports whether a value of SOFT_RESET_0 keeps the core in reset.
+func (c *core) isInReset(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
 
-// run has every core that is out of reset carry out n instructions, in turn.
-// Once all of them jump to themselves nothing more can happen of itself, and
-// the rest is skipped.
-func (t *tensix) run(n int64) (idle bool) {
+// runCores makes every core that is out of reset execute n instructions, one core after the
+// other. If all cores execute a jump to itself, their state can no longer change, and the
+// remaining instructions are skipped.
+func (t *tensix) runCores(n int64) (idle bool) {
 	for ; n > 0 && !idle; n-- {
 		idle = true
 		for i := range t.cores {
 			c := &t.cores[i]
-			if c.held(t.softReset) || c.hart.Stop.Reason != rv32.Running {
+			if c.isInReset(t.softReset) || c.hart.Stop.Reason != rv32.Running {
 				continue
 			}
 			pc := c.hart.PC
 			if !c.hart.Step(1) && t.fault == "" {
-				t.fault = c.stopped()
+				t.fault = c.stopText()
 			}
 			idle = idle && c.hart.PC == pc
 		}
@@ -128,8 +131,8 @@ func (t *tensix) run(n int64) (idle bool) {
 	return idle
 }
 
-// stopped says why a core has stopped.
-func (c *core) stopped() string {
+// stopText returns a text about why a core has stopped.
+func (c *core) stopText() string {
 	text := fmt.Sprintf("tile (%d,%d): %s stopped at %v", c.tile.at.X, c.tile.at.Y, c.reset.Name,
 		c.hart.Stop)
 	if c.why != nil {
@@ -138,8 +141,8 @@ func (c *core) stopped() string {
 	return text
 }
 
-// takeFault tells, once, that a core has stopped.
-func (t *tensix) takeFault() bool {
+// reportFault reports whether a core has stopped, once for each time.
+func (t *tensix) reportFault() bool {
 	if t.fault == "" {
 		return false
 	}
@@ -147,15 +150,16 @@ func (t *tensix) takeFault() bool {
 	return true
 }
 
-// Fetch is from L1 only: Wormhole's instruction RAM of NCRISC is not modelled.
+// Fetch implements rv32.Bus. It reads L1 only: the instruction RAM of Wormhole's NCRISC is not
+// modelled.
 func (c *core) Fetch(address uint32) (uint32, bool) {
-	if !c.tile.l1.covers(uint64(address)) {
+	if !c.tile.l1.contains(uint64(address)) {
 		return 0, false
 	}
 	return uint32(c.tile.l1.load(uint64(address), 4)), true
 }
 
-// Load reaches L1, the core's own RAM and, 32 bits wide, the registers.
+// Load implements rv32.Bus. It reads L1, the core's local RAM and, with 32 bits, registers.
 func (c *core) Load(address uint32, width uint8) (uint32, bool) {
 	if m, offset := c.memory(address); m != nil {
 		return uint32(m.load(offset, width)), true
@@ -166,7 +170,7 @@ func (c *core) Load(address uint32, width uint8) (uint32, bool) {
 	return c.tile.loadRegister(uint64(address))
 }
 
-// Store is as Load.
+// Store implements rv32.Bus. It writes to what Load reads.
 func (c *core) Store(address uint32, width uint8, value uint32) bool {
 	if m, offset := c.memory(address); m != nil {
 		m.store(offset, width, uint64(value))
@@ -175,7 +179,7 @@ func (c *core) Store(address uint32, width uint8, value uint32) bool {
 	if width != 4 {
 		return false
 	}
-	if c.configures(address) {
+	if c.isStartRegister(address) {
 		c.tile.registers[uint64(address)] = value
 		return true
 	}
@@ -184,17 +188,17 @@ func (c *core) Store(address uint32, width uint8, value uint32) bool {
 }
 
 func (c *core) memory(address uint32) (m *ram, offset uint64) {
-	if c.tile.l1.covers(uint64(address)) {
+	if c.tile.l1.contains(uint64(address)) {
 		return &c.tile.l1, uint64(address)
 	}
-	// below localRAM it wraps round to far beyond
-	if offset = uint64(address - localRAM); c.local.covers(offset) {
+	// an address below localRAM wraps around to a large number
+	if offset = uint64(address - localRAM); c.local.contains(offset) {
 		return &c.local, offset
 	}
 	return nil, 0
 }
 
-// loadRegister is a 32-bit load of a register, by the host or a core.
+// loadRegister executes a 32-bit load of a register, by the host or a core.
 func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 	switch address {
 	case t.tiles.grid.Reset.Address:
@@ -204,23 +208,23 @@ func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 	case wallClock1, wallClock1At:
 		return uint32(t.tiles.clock >> 32), true
 	}
-	if n, offset := t.niu(address); n != nil {
+	if n, offset := t.networkInterface(address); n != nil {
 		return n.load(offset)
 	}
 	r := t.tiles.grid.Register(chips.Tensix, address)
 	return t.registers[address], r != nil && !r.StoreOnly
 }
 
-// niu gives the network interface at an address, nil if there is none.
-func (t *tensix) niu(address uint64) (n *niu, offset uint64) {
+// networkInterface returns the network interface at an address, nil if there is none.
+func (t *tensix) networkInterface(address uint64) (n *niu, offset uint64) {
 	if address < niu0 || address >= niu1+niuSize {
 		return nil, 0
 	}
 	return &t.noc[(address-niu0)/niuSize], (address - niu0) % niuSize
 }
 
-// logicalTile gives the translated coordinate of a Tensix or Ethernet tile, which is its own where
-// a grid has none for it.
+// logicalTile returns the translated coordinate of a Tensix or Ethernet tile. If the grid has
+// none for it, that is its NoC 0 coordinate.
 func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 	if x := slices.Index(g.Columns, t.X); x >= 0 {
 		t.X = g.First + uint8(x)
@@ -238,12 +242,12 @@ func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 
 var errNoRegister = errors.New("no register that can be stored to")
 
-// storeRegister is a 32-bit store to a register, by the host or a core.
+// storeRegister executes a 32-bit store to a register, by the host or a core.
 func (t *tensix) storeRegister(address uint64, value uint32) error {
 	if address == t.tiles.grid.Reset.Address {
 		return t.setSoftReset(value)
 	}
-	if n, offset := t.niu(address); n != nil {
+	if n, offset := t.networkInterface(address); n != nil {
 		return n.store(offset, value)
 	}
 	if t.tiles.grid.Register(chips.Tensix, address) == nil {
@@ -261,8 +265,8 @@ func (t *tensix) setSoftReset(value uint32) error {
 		return fmt.Errorf("SOFT_RESET_0 = %#x has bits outside %#x", value, reset.Mask)
 	}
 	for i := range t.cores {
-		if c := &t.cores[i]; c.held(t.softReset) && !c.held(value) {
-			c.hart.Reset(t.start(&c.reset))
+		if c := &t.cores[i]; c.isInReset(t.softReset) && !c.isInReset(value) {
+			c.hart.Reset(t.startAddress(&c.reset))
 			c.why = nil
 		}
 	}
@@ -270,8 +274,8 @@ func (t *tensix) setSoftReset(value uint32) error {
 	return nil
 }
 
-// start is the address a core starts at.
-func (t *tensix) start(c *chips.Core) uint32 {
+// startAddress returns the address that a core starts at.
+func (t *tensix) startAddress(c *chips.Core) uint32 {
 	if t.registers[c.OverrideRegister]>>c.OverrideBit&1 != 0 {
 		return t.registers[c.PCRegister]
 	}

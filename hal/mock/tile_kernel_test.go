@@ -15,7 +15,7 @@ import (
 )
 
 // The kernels in testdata/kernels, run as a host without a driver would: through
-// a movable window.
+// a TLB window.
 
 const (
 	flagAddress = 0x10000
@@ -26,7 +26,7 @@ const (
 	briscReleased = 0x47000
 )
 
-// kernel gives the program in an ELF file, which is linked at 0.
+// kernel returns the program in an ELF file, which is linked at 0.
 func kernel(t testing.TB, name string) []byte {
 	return lmbtest.Kernel(t, "../../testdata/kernels/"+name+".elf")
 }
@@ -63,7 +63,7 @@ func (r *rig) rectangle(first, last chips.Tile) *rig {
 	return r
 }
 
-// reach points the window at an address and gives the offset of it.
+// reach points the window at an address and returns its offset.
 func (r *rig) reach(address uint64) uint64 {
 	r.Helper()
 	inside := address % (1 << 21)
@@ -134,7 +134,7 @@ func (r *rig) run(args ...uint32) {
 	r.reset(allHeld)
 }
 
-// places gives a Tensix tile in the middle of each board, and its last.
+// places returns a Tensix tile in the middle of each board, and its last.
 var places = []struct {
 	board *boards.Board
 	tile  chips.Tile
@@ -149,13 +149,15 @@ var places = []struct {
 // hold what the recordings load at 0.
 func TestKernelsAreTheRecordedPrograms(t *testing.T) {
 	for name, recordings := range map[string][]capture{"twoop": captures[:2], "mlp": captures[2:]} {
-		program := kernel(t, name)
-		for _, c := range recordings {
-			if got := stored(mmiotrace(t, c.name), c.l1,
-				(len(program)+7)&^7); !bytes.Equal(got[:len(program)], program) {
-				t.Errorf("%s.elf is not what %s loads", name, c.name)
+		t.Run(name, func(t *testing.T) {
+			program := kernel(t, name)
+			for _, c := range recordings {
+				if got := stored(mmiotrace(t, c.name), c.l1,
+					(len(program)+7)&^7); !bytes.Equal(got[:len(program)], program) {
+					t.Errorf("%s.elf is not what %s loads", name, c.name)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -220,17 +222,19 @@ func TestKernelsCompute(t *testing.T) {
 			return r.read(c, 400), products(w, x)
 		}},
 	} {
-		for _, p := range places {
-			random := rand.New(rand.NewPCG(3, 4))
-			r := newRig(t, p.board).at(p.tile)
-			r.write(0, kernel(t, k.name))
-			for run := range 20 {
-				if got, want := k.run(r, random); !bytes.Equal(got, want) {
-					t.Fatalf("%s on %s %v, run %d:\n%x, want\n%x", k.name, p.board.Name, p.tile,
-						run, got, want)
+		t.Run(k.name, func(t *testing.T) {
+			for _, p := range places {
+				random := rand.New(rand.NewPCG(3, 4))
+				r := newRig(t, p.board).at(p.tile)
+				r.write(0, kernel(t, k.name))
+				for run := range 20 {
+					if got, want := k.run(r, random); !bytes.Equal(got, want) {
+						t.Fatalf("%s on %s %v, run %d:\n%x, want\n%x", k.name, p.board.Name, p.tile,
+							run, got, want)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -256,26 +260,29 @@ func TestMulticastKernelRunsOnFourTiles(t *testing.T) {
 		{&boards.Blackhole, chips.Tile{X: 7, Y: 2}, chips.Tile{X: 10, Y: 3},
 			[]chips.Tile{{X: 7, Y: 2}, {X: 10, Y: 2}, {X: 7, Y: 3}, {X: 10, Y: 3}}},
 	} {
-		random := rand.New(rand.NewPCG(5, 6))
-		r := newRig(t, p.board)
-		weights := randomBytes(random, 400)
-		r.rectangle(p.first, p.last)
-		r.write(0, kernel(t, "mcast"))
-		r.writeWords(argsAddress, 100, w, x, y)
-		r.writeWords(flagAddress, 0)
-		r.write(w, weights)
-		var inputs [][]byte
-		for _, tile := range p.tiles {
-			in := randomBytes(random, 400)
-			inputs = append(inputs, in)
-			r.at(tile).write(x, in)
-		}
-		r.rectangle(p.first, p.last).reset(briscReleased)
-		for i, tile := range p.tiles {
-			r.at(tile).wait()
-			if got, want := r.read(y, 400), products(weights, inputs[i]); !bytes.Equal(got, want) {
-				t.Errorf("%s %v:\n%x, want\n%x", p.board.Name, tile, got, want)
+		t.Run(p.board.Name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(5, 6))
+			r := newRig(t, p.board)
+			weights := randomBytes(random, 400)
+			r.rectangle(p.first, p.last)
+			r.write(0, kernel(t, "mcast"))
+			r.writeWords(argsAddress, 100, w, x, y)
+			r.writeWords(flagAddress, 0)
+			r.write(w, weights)
+			var inputs [][]byte
+			for _, tile := range p.tiles {
+				in := randomBytes(random, 400)
+				inputs = append(inputs, in)
+				r.at(tile).write(x, in)
 			}
-		}
+			r.rectangle(p.first, p.last).reset(briscReleased)
+			for i, tile := range p.tiles {
+				r.at(tile).wait()
+				got, want := r.read(y, 400), products(weights, inputs[i])
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s %v:\n%x, want\n%x", p.board.Name, tile, got, want)
+				}
+			}
+		})
 	}
 }

@@ -1,39 +1,42 @@
 package mock
 
+// This file models the memory of tiles as requests from the network access it.
+
 import (
 	"fmt"
 
 	"lightmetal/boards/chips"
 )
 
-// ram is the memory of a tile or core. Unlike Memory it is fast where accesses
-// jump about, as those of a core do. Pages come into being when they are
-// stored to.
+// ram is the memory of a tile or core. Unlike Memory it is fast for random accesses, such as
+// those of a core. Pages are allocated at the first store.
 type ram struct {
 	size  uint64
 	pages []*page
 }
 
-// covers tells whether an aligned access at an address is inside.
-func (m *ram) covers(address uint64) bool { return address < m.size }
+// contains reports whether an aligned access at an address is inside.
+func (m *ram) contains(address uint64) bool { return address < m.size }
 
-// holds tells whether size bytes at an address are inside.
-func (m *ram) holds(address, size uint64) bool { return size <= m.size && address <= m.size-size }
+// containsRange reports whether size bytes at an address are inside.
+func (m *ram) containsRange(address, size uint64) bool {
+	return size <= m.size && address <= m.size-size
+}
 
 func (m *ram) load(address uint64, width uint8) uint64 {
 	n := address / pageSize
 	if m.pages == nil || m.pages[n] == nil {
 		return 0
 	}
-	return get(m.pages[n][address%pageSize:], width)
+	return loadLittleEndian(m.pages[n][address%pageSize:], width)
 }
 
 func (m *ram) store(address uint64, width uint8, value uint64) {
-	put(m.from(address), width, value)
+	storeLittleEndian(m.bytesFrom(address), width, value)
 }
 
-// from is memory from an address to the end of its page.
-func (m *ram) from(address uint64) []byte {
+// bytesFrom returns the memory from an address to the end of its page.
+func (m *ram) bytesFrom(address uint64) []byte {
 	if m.pages == nil {
 		m.pages = make([]*page, (m.size+pageSize-1)/pageSize)
 	}
@@ -44,22 +47,24 @@ func (m *ram) from(address uint64) []byte {
 	return (*p)[address%pageSize:]
 }
 
+// read copies memory to data.
 func (m *ram) read(address uint64, data []byte) {
 	for i := 0; i < len(data); {
-		i += copy(data[i:], m.from(address+uint64(i)))
+		i += copy(data[i:], m.bytesFrom(address+uint64(i)))
 	}
 }
 
+// write copies data to memory.
 func (m *ram) write(address uint64, data []byte) {
 	for i := 0; i < len(data); {
-		i += copy(m.from(address+uint64(i)), data[i:])
+		i += copy(m.bytesFrom(address+uint64(i)), data[i:])
 	}
 }
 
-// readTile reads memory of a tile, host memory behind the PCIe tile, or one
-// register of a Tensix tile. Registers of others are not modelled.
+// readTile reads memory of a tile, host memory through the PCIe tile, or one register of a
+// Tensix tile. Registers of other tiles are not modelled.
 func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
-	if pages, ok := g.pages(at, address, uint64(len(data))); ok {
+	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
 			data = data[copy(data, page):]
 		}
@@ -67,8 +72,8 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 	}
 	kind := g.grid.Kind(at)
 	if kind == chips.Tensix && len(data) == 4 {
-		if value, ok := g.tile(at).loadRegister(address); ok {
-			put(data, 4, uint64(value))
+		if value, ok := g.tensixTile(at).loadRegister(address); ok {
+			storeLittleEndian(data, 4, uint64(value))
 			return nil
 		}
 	}
@@ -76,9 +81,9 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 		address)
 }
 
-// writeTile is as readTile.
+// writeTile writes to what readTile reads.
 func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
-	if pages, ok := g.pages(at, address, uint64(len(data))); ok {
+	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
 			data = data[copy(page, data):]
 		}
@@ -86,7 +91,8 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 	}
 	kind := g.grid.Kind(at)
 	if kind == chips.Tensix && len(data) == 4 {
-		if err := g.tile(at).storeRegister(address, uint32(get(data, 4))); err != nil {
+		value := uint32(loadLittleEndian(data, 4))
+		if err := g.tensixTile(at).storeRegister(address, value); err != nil {
 			return fmt.Errorf("register %#x of the %s (%d,%d): %w", address, kind, at.X, at.Y, err)
 		}
 		return nil
@@ -95,20 +101,18 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 		len(data), address)
 }
 
-// pages gives size bytes at an address of a tile, a page each: its memory, or
-// behind the PCIe tile the host's. Not ok: not all of it is there.
-func (g *Tiles) pages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
+// tilePages returns size bytes at an address of a tile, divided into pages: the tile's memory
+// or, for the PCIe tile, host memory. ok is false if a part of the range does not exist.
+func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
 	from := func(address, _ uint64) []byte {
 		home := g.grid.Home(at)
 		return g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})
 	}
 	switch kind := g.grid.Kind(at); {
 	case kind == chips.Tensix:
-		l1 := &g.tile(at).l1
-		ok, from = l1.holds(address, size), func(address,
-			_ uint64) []byte {
-			return l1.from(address)
-		}
+		l1 := &g.tensixTile(at).l1
+		ok = l1.containsRange(address, size)
+		from = func(address, _ uint64) []byte { return l1.bytesFrom(address) }
 	case kind == chips.PCIe && g.host != nil:
 		ok, from = true, g.host.Bytes
 	default:

@@ -2,6 +2,7 @@ package mock
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -59,10 +60,10 @@ func (r *rig) runProgram(program []uint32, list ...uint32) {
 	r.Sleep(10_000)
 }
 
-// TestCoreSeesItsTile: L1, its own RAM at both ends, the reset register and who
+// TestCoreAccessesItsTile: L1, its own RAM at both ends, the reset register and who
 // the tile is on both networks, as ttsim v1.10.0 says it; first and last tile of
 // each board.
-func TestCoreSeesItsTile(t *testing.T) {
+func TestCoreAccessesItsTile(t *testing.T) {
 	const node, logical = 0, 1
 	wormholeNIU, blackholeNIU := [2]uint32{0x2c, 0x138}, [2]uint32{0x44, 0x148}
 	const wormholeSize, blackholeSize = 10<<12 | 12<<19, 17<<12 | 12<<19
@@ -84,21 +85,23 @@ func TestCoreSeesItsTile(t *testing.T) {
 		{&boards.Blackhole, chips.Tile{X: 16, Y: 11}, blackholeNIU, 0xffb02000,
 			[4]uint32{1<<28 | blackholeSize | 11<<6 | 16, 11<<6 | 16, blackholeSize, 11<<6 | 16}},
 	} {
-		r := newRig(t, c.board).at(c.tile)
-		r.runProgram(poke, 0xffb00000, 0x1234, c.localEnd-4, 0x5678)
-		r.runProgram(peek, 0xffb00000, c.localEnd-4, 0xffb00004, 0xffb121b0,
-			0xffb20000+c.niu[node], 0xffb20000+c.niu[logical], 0xffb30000+c.niu[node],
-			0xffb30000+c.niu[logical])
-		want := append([]uint32{0x1234, 0x5678, 0, briscReleased}, c.want[:]...)
-		if got := r.read(0x300, 4*len(want)); !bytes.Equal(got, wordBytes(want...)) {
-			t.Errorf("%s %v: %x, want %x (%s)", c.board.Name, c.tile, got, wordBytes(want...),
-				r.Refusal())
-		}
+		t.Run(c.board.Name, func(t *testing.T) {
+			r := newRig(t, c.board).at(c.tile)
+			r.runProgram(poke, 0xffb00000, 0x1234, c.localEnd-4, 0x5678)
+			r.runProgram(peek, 0xffb00000, c.localEnd-4, 0xffb00004, 0xffb121b0,
+				0xffb20000+c.niu[node], 0xffb20000+c.niu[logical], 0xffb30000+c.niu[node],
+				0xffb30000+c.niu[logical])
+			want := append([]uint32{0x1234, 0x5678, 0, briscReleased}, c.want[:]...)
+			if got := r.read(0x300, 4*len(want)); !bytes.Equal(got, wordBytes(want...)) {
+				t.Errorf("%s %v: %x, want %x (%s)", c.board.Name, c.tile, got, wordBytes(want...),
+					r.Refusal())
+			}
+		})
 	}
 }
 
-// TestCoreSeesTheWallClock: cycles of 1 ns, carried over to the high word.
-func TestCoreSeesTheWallClock(t *testing.T) {
+// TestCoreReadsTheWallClock: cycles of 1 ns, carried over to the high word.
+func TestCoreReadsTheWallClock(t *testing.T) {
 	r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 1})
 	r.Sleep(7 << 32)
 	r.runProgram(peek, wallClock0, wallClock1, wallClock1At)
@@ -108,9 +111,9 @@ func TestCoreSeesTheWallClock(t *testing.T) {
 	}
 }
 
-// TestCoreThatGoesAstrayStops, and the host hears of it once: the reason comes
+// TestInvalidAccessStopsTheCore, and the host hears of it once: the reason comes
 // with the next access to that tile, and no other.
-func TestCoreThatGoesAstrayStops(t *testing.T) {
+func TestInvalidAccessStopsTheCore(t *testing.T) {
 	here, elsewhere := chips.Tile{X: 1, Y: 2}, chips.Tile{X: 2, Y: 2}
 	for i, c := range []struct {
 		board   *boards.Board
@@ -148,27 +151,29 @@ func TestCoreThatGoesAstrayStops(t *testing.T) {
 		// NCRISC_RESET_PC, for stores only
 		{&boards.Blackhole, peek, []uint32{0xffb12238}, "load refused, address 0xffb12238"},
 	} {
-		r := newRig(t, c.board).at(here)
-		r.runProgram(c.program, c.list...)
-		r.at(elsewhere).readWord(0)
-		if r.Refusal() != "" {
-			t.Errorf("another tile: %s", r.Refusal())
-		}
-		offset := r.at(here).reach(0)
-		var code hal.Code
-		if i%2 == 0 {
-			_, code = r.window.Load(uint32(offset), 4)
-		} else {
-			code = r.window.Store(uint32(offset), 4, 0)
-		}
-		if code != hal.Refused || !strings.Contains(r.Refusal(), c.reason) {
-			t.Errorf("%x, %x: %v, %q; want %q", c.program, c.list, code, r.Refusal(), c.reason)
-		}
-		r.readWord(0)
-		r.runProgram(poke, 0x100, 77)
-		if r.readWord(0x100) != 77 {
-			t.Error("the core does not start again")
-		}
+		t.Run(fmt.Sprint(c.board.Name, " ", c.reason), func(t *testing.T) {
+			r := newRig(t, c.board).at(here)
+			r.runProgram(c.program, c.list...)
+			r.at(elsewhere).readWord(0)
+			if r.Refusal() != "" {
+				t.Errorf("another tile: %s", r.Refusal())
+			}
+			offset := r.at(here).reach(0)
+			var code hal.Code
+			if i%2 == 0 {
+				_, code = r.window.Load(uint32(offset), 4)
+			} else {
+				code = r.window.Store(uint32(offset), 4, 0)
+			}
+			if code != hal.Refused || !strings.Contains(r.Refusal(), c.reason) {
+				t.Errorf("%x, %x: %v, %q; want %q", c.program, c.list, code, r.Refusal(), c.reason)
+			}
+			r.readWord(0)
+			r.runProgram(poke, 0x100, 77)
+			if r.readWord(0x100) != 77 {
+				t.Error("the core does not start again")
+			}
+		})
 	}
 }
 
@@ -186,8 +191,8 @@ func TestBlackholeCoreHasFence(t *testing.T) {
 	}
 }
 
-// TestHostHearsOfTheFirstCoreThatStopped where two do.
-func TestHostHearsOfTheFirstCoreThatStopped(t *testing.T) {
+// TestFirstStoppedCoreIsReportedToTheHost where two do.
+func TestFirstStoppedCoreIsReportedToTheHost(t *testing.T) {
 	g := NewTiles(&boards.Wormhole)
 	// BRISC and TRISC0, into zeros
 	g.Store(Place{Tile: true, X: 1, Y: 1, Address: 0xffb121b0}, 4, allHeld&^0x1800)
@@ -198,9 +203,9 @@ func TestHostHearsOfTheFirstCoreThatStopped(t *testing.T) {
 	}
 }
 
-// TestCoreRunsOnlyOutOfResetAndWhileTheClockMoves, one instruction in 10 ns,
+// TestCoreRunsOnlyOutOfResetAndWhileTheClockAdvances, one instruction in 10 ns,
 // and starts at 0 each time it leaves reset.
-func TestCoreRunsOnlyOutOfResetAndWhileTheClockMoves(t *testing.T) {
+func TestCoreRunsOnlyOutOfResetAndWhileTheClockAdvances(t *testing.T) {
 	g := NewTiles(&boards.Wormhole)
 	l1 := func(address uint64) Place { return Place{Tile: true, X: 1, Y: 1, Address: address} }
 	counted := func() uint64 { v, _ := g.Load(l1(0x100), 4); return v }
@@ -216,17 +221,17 @@ func TestCoreRunsOnlyOutOfResetAndWhileTheClockMoves(t *testing.T) {
 		}
 	}
 	step("in reset", allHeld, 1000, 0)
-	step("released, clock stands", briscReleased, 0, 0)
+	step("released, clock stopped", briscReleased, 0, 0)
 	step("three instructions", briscReleased, 39, 1) // 1 ns short of the jump
 	step("its jump, and three more but 1 ns", briscReleased, 40, 2)
 	step("a loop takes 40 ns", briscReleased, 400, 12)
 	step("in reset again", allHeld, 1000, 12)
-	step("started anew: two instructions, 9 ns were left over", briscReleased, 20, 12)
+	step("restarted: two instructions, 9 ns were left over", briscReleased, 20, 12)
 	step("the third", briscReleased, 1, 13)
 }
 
-// TestReleasedCoreIsNotStartedAnew by another store of the same bits.
-func TestReleasedCoreIsNotStartedAnew(t *testing.T) {
+// TestReleasedCoreIsNotRestarted by another store of the same bits.
+func TestReleasedCoreIsNotRestarted(t *testing.T) {
 	r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 1})
 	r.runProgram(poke, 0x100, 5)
 	r.writeWords(0x204, 6)
@@ -241,9 +246,9 @@ func TestReleasedCoreIsNotStartedAnew(t *testing.T) {
 	}
 }
 
-// TestIdleCoreCostsNothingAndWakes: a core that jumps to itself is skipped, a
+// TestIdleCoreIsSkippedUntilItsStateChanges: a core that jumps to itself is skipped, a
 // day of it takes no time, and yet it goes on where the host changes the jump.
-func TestIdleCoreCostsNothingAndWakes(t *testing.T) {
+func TestIdleCoreIsSkippedUntilItsStateChanges(t *testing.T) {
 	r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 1})
 	r.runProgram([]uint32{0x0000006f}) // j .
 	r.Sleep(24 * 3600 * 1e9)
@@ -255,8 +260,8 @@ func TestIdleCoreCostsNothingAndWakes(t *testing.T) {
 	}
 }
 
-// TestCoresOfATileStartWhereTheyShould: each releases the next, and says so.
-func TestCoresOfATileStartWhereTheyShould(t *testing.T) {
+// TestStartAddressesOfCores: each releases the next, and says so.
+func TestStartAddressesOfCores(t *testing.T) {
 	// sw of its reset pc's upper bits to where the host looks
 	say := func(slot uint32) []uint32 {
 		return []uint32{
@@ -278,18 +283,20 @@ func TestCoresOfATileStartWhereTheyShould(t *testing.T) {
 			0xffb12238, 0x4000, 0xffb1223c, 1,
 		}},
 	} {
-		r := newRig(t, c.board).at(chips.Tile{X: 1, Y: 2})
-		for i := 0; i < len(c.before); i += 2 {
-			r.writeWords(uint64(c.before[i]), c.before[i+1])
-		}
-		for slot, start := range c.starts {
-			r.writeWords(uint64(start), say(uint32(slot))...)
-		}
-		r.runProgram(poke, 0xffb121b0, 0) // BRISC releases the other four
-		r.Sleep(1000)
-		if got := r.read(0x400, 16); !bytes.Equal(got, wordBytes(1, 1, 1, 1)) {
-			t.Errorf("%s: %x, %s", c.board.Name, got, r.Refusal())
-		}
+		t.Run(c.board.Name, func(t *testing.T) {
+			r := newRig(t, c.board).at(chips.Tile{X: 1, Y: 2})
+			for i := 0; i < len(c.before); i += 2 {
+				r.writeWords(uint64(c.before[i]), c.before[i+1])
+			}
+			for slot, start := range c.starts {
+				r.writeWords(uint64(start), say(uint32(slot))...)
+			}
+			r.runProgram(poke, 0xffb121b0, 0) // BRISC releases the other four
+			r.Sleep(1000)
+			if got := r.read(0x400, 16); !bytes.Equal(got, wordBytes(1, 1, 1, 1)) {
+				t.Errorf("%s: %x, %s", c.board.Name, got, r.Refusal())
+			}
+		})
 	}
 }
 
@@ -298,72 +305,78 @@ func TestCoresOfATileStartWhereTheyShould(t *testing.T) {
 // does not keep the other from counting.
 func TestCoresOfATileTakeTurns(t *testing.T) {
 	for what, trisc0 := range map[string][]uint32{"count": count, "idle": {0x0000006f}} {
-		g := NewTiles(&boards.Wormhole)
-		store := func(address int, w uint32) {
-			g.Store(Place{Tile: true, X: 1, Y: 1, Address: uint64(address)}, 4, uint64(w))
-		}
-		for i, w := range count {
-			store(4*i, w)
-		}
-		for i, w := range trisc0 {
-			store(0x6000+4*i, w)
-		}
-		store(0xffb121b0, allHeld&^0x1800) // BRISC and TRISC0
-		g.Advance(4000)
-		if v, _ := g.Load(Place{Tile: true, X: 1, Y: 1, Address: 0x100}, 4); v != 100 {
-			t.Errorf("%s: counted to %d, want 100", what, v)
-		}
+		t.Run(what, func(t *testing.T) {
+			g := NewTiles(&boards.Wormhole)
+			store := func(address int, w uint32) {
+				g.Store(Place{Tile: true, X: 1, Y: 1, Address: uint64(address)}, 4, uint64(w))
+			}
+			for i, w := range count {
+				store(4*i, w)
+			}
+			for i, w := range trisc0 {
+				store(0x6000+4*i, w)
+			}
+			store(0xffb121b0, allHeld&^0x1800) // BRISC and TRISC0
+			g.Advance(4000)
+			if v, _ := g.Load(Place{Tile: true, X: 1, Y: 1, Address: 0x100}, 4); v != 100 {
+				t.Errorf("%s: counted to %d, want 100", what, v)
+			}
+		})
 	}
 }
 
-// TestHostSeesATile: which widths and places the host can reach, straight at
+// TestHostAccessesATile: which widths and places the host can reach, straight at
 // the model.
-func TestHostSeesATile(t *testing.T) {
+func TestHostAccessesATile(t *testing.T) {
 	for _, c := range []struct {
 		board *boards.Board
 		l1End uint64
 	}{{&boards.Wormhole, 1464 << 10}, {&boards.Blackhole, 1536 << 10}} {
-		g := NewTiles(c.board)
-		at := func(address uint64) Place { return Place{Tile: true, X: 2, Y: 3, Address: address} }
-		for _, width := range []uint8{1, 2, 4, 8} {
-			last := at(c.l1End - uint64(width))
-			value := uint64(0x8877665544332211) >> (64 - 8*width)
-			if code := g.Store(last, width, value); code != hal.OK {
-				t.Errorf("store of %d bytes: %v", width, code)
+		t.Run(c.board.Name, func(t *testing.T) {
+			g := NewTiles(c.board)
+			at := func(address uint64) Place {
+				return Place{Tile: true, X: 2, Y: 3, Address: address}
 			}
-			if got, code := g.Load(last, width); code != hal.OK || got != value {
-				t.Errorf("load of %d bytes: %#x, %v", width, got, code)
+			for _, width := range []uint8{1, 2, 4, 8} {
+				last := at(c.l1End - uint64(width))
+				value := uint64(0x8877665544332211) >> (64 - 8*width)
+				if code := g.Store(last, width, value); code != hal.OK {
+					t.Errorf("store of %d bytes: %v", width, code)
+				}
+				if got, code := g.Load(last, width); code != hal.OK || got != value {
+					t.Errorf("load of %d bytes: %#x, %v", width, got, code)
+				}
+				if code := g.Store(at(c.l1End), width, 0); code != hal.Refused ||
+					!strings.Contains(g.Reason(), "tile (2,3)") {
+					t.Errorf("store of %d bytes beyond L1: %v, %q", width, code, g.Reason())
+				}
+				if _, code := g.Load(at(0xffb121b0), width); (code == hal.OK) != (width == 4) {
+					t.Errorf("SOFT_RESET_0, load of %d bytes: %v", width, code)
+				}
+				if code := g.Store(at(0xffb121b0), width, 0); width != 4 && code != hal.Refused {
+					t.Errorf("SOFT_RESET_0, store of %d bytes: %v", width, code)
+				}
+				g.Store(at(0xffb121b0), 4, allHeld)
 			}
-			if code := g.Store(at(c.l1End), width, 0); code != hal.Refused ||
-				!strings.Contains(g.Reason(), "tile (2,3)") {
-				t.Errorf("store of %d bytes beyond L1: %v, %q", width, code, g.Reason())
+			if v, _ := g.Load(at(0xffb121b0), 4); v != allHeld {
+				t.Errorf("SOFT_RESET_0 is %#x after power-up", v)
 			}
-			if _, code := g.Load(at(0xffb121b0), width); (code == hal.OK) != (width == 4) {
-				t.Errorf("SOFT_RESET_0, load of %d bytes: %v", width, code)
+			for address, value := range map[uint64]uint64{0xffb121b0: 0x47801, 0xffb00000: 0,
+				0x1_ffb1_21b0: 0x47800, 0xffb20200: 0} {
+				if code := g.Store(at(address), 4, value); code != hal.Refused {
+					t.Errorf("store of %#x at %#x: %v", value, address, code)
+				}
 			}
-			if code := g.Store(at(0xffb121b0), width, 0); width != 4 && code != hal.Refused {
-				t.Errorf("SOFT_RESET_0, store of %d bytes: %v", width, code)
+			if _, code := g.Load(at(0xffb00000), 4); code != hal.Refused {
+				t.Errorf("the host reaches a core's own RAM: %v", code)
 			}
-			g.Store(at(0xffb121b0), 4, allHeld)
-		}
-		if v, _ := g.Load(at(0xffb121b0), 4); v != allHeld {
-			t.Errorf("SOFT_RESET_0 is %#x after power-up", v)
-		}
-		for address, value := range map[uint64]uint64{0xffb121b0: 0x47801, 0xffb00000: 0,
-			0x1_ffb1_21b0: 0x47800, 0xffb20200: 0} {
-			if code := g.Store(at(address), 4, value); code != hal.Refused {
-				t.Errorf("store of %#x at %#x: %v", value, address, code)
-			}
-		}
-		if _, code := g.Load(at(0xffb00000), 4); code != hal.Refused {
-			t.Errorf("the host reaches a core's own RAM: %v", code)
-		}
+		})
 	}
 }
 
-// TestTilesKeepTheirOwn: L1 of one tile is not another's; DRAM of a bank is the
+// TestTilesHaveSeparateMemory: L1 of one tile is not another's; DRAM of a bank is the
 // same through each of its tiles.
-func TestTilesKeepTheirOwn(t *testing.T) {
+func TestTilesHaveSeparateMemory(t *testing.T) {
 	r := newRig(t, &boards.Wormhole)
 	r.at(chips.Tile{X: 1, Y: 1}).writeWords(0x1000, 11)
 	r.at(chips.Tile{X: 2, Y: 1}).writeWords(0x1000, 22)

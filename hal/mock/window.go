@@ -1,5 +1,7 @@
 package mock
 
+// This file models TLB windows.
+
 import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
@@ -7,25 +9,25 @@ import (
 	"lightmetal/hal"
 )
 
-// window is the state of one hardware window.
+// window is the state of one TLB window.
 type window struct {
-	port    *port // of the aperture that Map made
+	port    *port // of the aperture that Map returned; nil if the window is free
 	words   boards.WindowConfig
-	written uint8 // one bit for each 4 bytes of words that were ever stored
+	written uint8 // one bit for each 4 bytes of words that have been stored
 
-	// What words means, while known is set.
+	// The decoded words, valid while known is set.
 	known       bool
 	target      fbs.TileRange
 	address     uint64
-	first, last chips.Tile // corners in NoC 0 coordinates; the same tile of a unicast
+	first, last chips.Tile // corners in NoC 0 coordinates; equal for a single tile
 }
 
-// configure stores to a configuration register. Registers are judged when the
-// window is used: between the stores of one configuration they make no sense.
+// configure stores to a configuration register. The registers are checked when the TLB window
+// is used, because they are inconsistent between the stores of one configuration.
 func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) hal.Code {
 	l := d.board.TLB
 	if l.GroupOf(slot).OwnedByKernel(slot) && !d.hardware {
-		return d.refuse("window %d belongs to the kernel driver", slot)
+		return d.refuse("TLB window %d belongs to the kernel driver", slot)
 	}
 	w := &d.windows[slot]
 	chips.StoreRegister(&w.words, inside, width, value)
@@ -36,10 +38,10 @@ func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) h
 	return hal.OK
 }
 
-// aim gives the window as it is pointed, if it is, and in a way that the
-// maker's simulator accepts (ttsim v1.10.0 src/libttsim.cpp, tlb_translate and
-// tlb_translate_bar4).
-func (d *Device) aim(slot int) (*window, hal.Code) {
+// pointedWindow returns a TLB window with its configuration decoded. It rejects a window that is
+// not pointed, and a configuration that the maker's simulator rejects (ttsim v1.10.0
+// src/libttsim.cpp, tlb_translate and tlb_translate_bar4).
+func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	w := &d.windows[slot]
 	if w.known {
 		return w, hal.OK
@@ -47,23 +49,24 @@ func (d *Device) aim(slot int) (*window, hal.Code) {
 	l := d.board.TLB
 	g := l.GroupOf(slot)
 	if w.written != 1<<(l.ConfigStride/4)-1 {
-		return w, d.refuse("window %d is not pointed", slot)
+		return w, d.refuse("TLB window %d is not pointed", slot)
 	}
 	if chips.Extract(l, g, w.words, boards.Linked) != 0 {
-		return w, d.refuse("window %d is linked", slot)
+		return w, d.refuse("TLB window %d is linked", slot)
 	}
 	if chips.Extract(l, g, w.words, boards.Ordering) == 3 {
-		return w, d.refuse("window %d has ordering 3", slot)
+		return w, d.refuse("TLB window %d has ordering 3", slot)
 	}
 	xStart, yStart := chips.Extract(l, g, w.words, boards.XStart),
 		chips.Extract(l, g, w.words, boards.YStart)
 	if chips.Extract(l, g, w.words, boards.Multicast) == 0 && xStart|yStart != 0 {
-		return w, d.refuse("window %d is a unicast with the start corner (%d,%d)", slot, xStart,
+		return w, d.refuse("TLB window %d is a unicast with the start corner (%d,%d)", slot, xStart,
 			yStart)
 	}
 	target, address, ok := chips.Decode(l, g, w.words)
 	if !ok {
-		return w, d.refuse("window %d has the configuration %#x, with bits that mean nothing", slot,
+		return w, d.refuse("TLB window %d has the configuration %#x, which sets reserved bits",
+			slot,
 			w.words)
 	}
 	w.target, w.address = target, address
@@ -74,55 +77,56 @@ func (d *Device) aim(slot int) (*window, hal.Code) {
 	return w, hal.OK
 }
 
-// checkTarget refuses targets that the registers can express and the simulator
-// does not follow, or that are not there, and finds the tiles of the rest.
+// checkTarget rejects tiles that do not exist, and configurations that the simulator does not
+// implement. Otherwise it stores the window's tiles.
 func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Code {
 	w, grid := &d.windows[slot], chips.Of(d.board).Grid
 	switch {
 	case t.NoC != 0:
-		return d.refuse("window %d goes over NoC %d, which the simulator does not have for windows",
+		return d.refuse("TLB window %d uses NoC %d, which the simulator does not implement",
 			slot, t.NoC)
 	case t.StaticVC != 0 && d.board.TLB.Fields[boards.UseStaticVC] != 0:
-		return d.refuse("window %d has a static virtual channel, which the simulator does not "+
-			"have on this board", slot)
+		return d.refuse("TLB window %d has a static virtual channel, which the simulator does "+
+			"not implement on this board", slot)
 	case t.Multicast && g.Size == 4<<30:
-		return d.refuse("window %d of 4 GiB is a multicast, which the simulator does not have",
-			slot)
+		return d.refuse("TLB window %d of 4 GiB is a multicast, which the simulator does not "+
+			"implement", slot)
 	}
 	var ok bool
 	if w.last, ok = grid.NoC0(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {
-		return d.refuse("window %d points at (%d,%d), where there is no tile", slot, t.X, t.Y)
+		return d.refuse("TLB window %d points at (%d,%d), where there is no tile", slot, t.X, t.Y)
 	}
 	if !t.Multicast {
 		w.first = w.last
 		return hal.OK
 	}
 	if w.first, ok = grid.NoC0(t.XStart, t.YStart); !ok {
-		return d.refuse("window %d starts at (%d,%d), where there is no tile", slot, t.XStart,
+		return d.refuse("TLB window %d starts at (%d,%d), where there is no tile", slot, t.XStart,
 			t.YStart)
 	}
 	if w.first.X > w.last.X || w.first.Y > w.last.Y {
-		return d.refuse("window %d is a multicast whose start (%d,%d) is past its end (%d,%d)",
+		return d.refuse("TLB window %d is a multicast whose start (%d,%d) is past its end (%d,%d)",
 			slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
 	if grid.Kind(w.first) != chips.Tensix || grid.Kind(w.last) != chips.Tensix {
-		return d.refuse("window %d is a multicast with a corner that is no Tensix tile", slot)
+		return d.refuse("TLB window %d is a multicast with a corner that is no Tensix tile", slot)
 	}
 	return hal.OK
 }
 
-// checkClosed refuses size bytes, from an address of a target on, that are closed
-// to images. A kernel's driver may access them.
+// checkClosed rejects size bytes from an address of the tiles t on if a part of them is closed to
+// images (boards.Closed). A kernel driver may access them.
 func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) hal.Code {
 	closed := d.board.ClosedTo(t, address, size)
 	if closed == nil || d.hardware {
 		return hal.OK
 	}
-	return d.refuse("window %d may show %#x to %#x of %s, which is closed to images",
+	return d.refuse("TLB window %d may show %#x to %#x of %s, which is closed to images",
 		slot, closed.First, closed.Last, closed.Name)
 }
 
-// tilePlace is the place of an address in a tile, if something is there that takes the access.
+// tilePlace returns the place of an address in a tile. It rejects the access if the tile has
+// nothing there that accepts it.
 func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place,
 	hal.Code) {
 	grid := chips.Of(d.board).Grid
@@ -132,7 +136,7 @@ func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uin
 	if grid.Memory(kind, address, uint64(at.width)) != nil {
 		return place, hal.OK
 	}
-	place.X, place.Y = tile.X, tile.Y // registers are a tile's own
+	place.X, place.Y = tile.X, tile.Y // registers are not shared with other tiles
 	return place, d.checkRegister(kind, place, at, value)
 }
 
@@ -141,7 +145,7 @@ func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value ui
 	r := chips.Of(d.board).Grid.Register(kind, place.Address)
 	isReset := hasReset(kind) && place.Address == reset.Address
 	switch {
-	case r == nil && !isReset && !d.models(place, at.op) && !d.forDriver(place):
+	case r == nil && !isReset && !d.modelHasRegister(place, at.op) && !d.isDriverRegister(place):
 		return d.refuse("the %s (%d,%d) has nothing at %#x", kind, place.X, place.Y, place.Address)
 	case at.width != 4:
 		return d.refuse("register %#x of the %s (%d,%d): accesses of %d bytes are not allowed",
@@ -155,11 +159,11 @@ func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value ui
 	return hal.OK
 }
 
-// models tells whether the model has a register that the board does not list.
-func (d *Device) models(place Place, op Op) bool {
+// modelHasRegister reports whether the model has a register that the board does not list.
+func (d *Device) modelHasRegister(place Place, op Op) bool {
 	m, ok := d.model.(Registers)
 	return ok && m.HasRegister(place, op)
 }
 
-// hasReset tells whether tiles of a kind have the reset register.
+// hasReset reports whether tiles of a kind have the reset register.
 func hasReset(k chips.Kind) bool { return k == chips.Tensix || k == chips.Ethernet }

@@ -101,7 +101,7 @@ func callOnImage(handle int32, least stage, call func(*image) outcome) int32 {
 	}
 	im.last = end
 	im.busy.Store(false)
-	return int32(end.code.Exit())
+	return int32(end.code.ExitStatus())
 }
 
 // change carries out a call that changes the process, on an image that has come just
@@ -137,7 +137,7 @@ func recordOutcome(end outcome) int32 {
 		none.last = end
 		none.busy.Store(false)
 	}
-	return int32(end.code.Exit())
+	return int32(end.code.ExitStatus())
 }
 
 // place finds room for another image. setup is held, so that a place without

@@ -147,7 +147,7 @@ func wants(t *testing.T, what string, handle, status int32, want hal.Code, says 
 	if got := lastErrorOf(handle, &e, nil); got != 0 {
 		t.Fatalf("%s: no report: status %d", what, got)
 	}
-	if status != int32(want.Exit()) || int32(e.status) != status || int32(e.code) != int32(want) ||
+	if status != int32(want.ExitStatus()) || int32(e.status) != status || int32(e.code) != int32(want) ||
 		!strings.Contains(told(t, handle), says) {
 		t.Errorf("%s: status %d, %+v, %q; want %v and %q", what, status, e, told(t, handle), want,
 			says)
@@ -449,7 +449,7 @@ func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
 		device, err := plain(name)
 		return master{device, &calls}, err
 	}
-	if status := lm_close(frozenImage(t, sum)); status != int32(hal.IO.Exit()) ||
+	if status := lm_close(frozenImage(t, sum)); status != int32(hal.IO.ExitStatus()) ||
 		fmt.Sprint(calls) != "[master false close]" {
 		t.Errorf("closing gave status %d and made the calls %v", status, calls)
 	}
@@ -519,7 +519,7 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		wants(t, test.command, handle, lm_run(handle, 0), test.code, test.says)
 		var e lastError
 		lastErrorOf(handle, &e, nil)
-		test.e.status, test.e.code = _Ctype_int32_t(test.code.Exit()), _Ctype_int32_t(test.code)
+		test.e.status, test.e.code = _Ctype_int32_t(test.code.ExitStatus()), _Ctype_int32_t(test.code)
 		// the mask of a comparison is none of the caller's
 		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask
 		if e != test.e {
@@ -661,8 +661,8 @@ func TestEveryCodeHasItsNumberForEver(t *testing.T) {
 			t.Errorf("%s should be %d for ever: lightmetal.h has %d, Go %d", c.name, number,
 				inHeader["LM_CODE_"+c.name], c.code)
 		}
-		if !slices.Contains(statuses, c.code.Exit()) {
-			t.Errorf("%s has status %d, which lightmetal.h does not have", c.name, c.code.Exit())
+		if !slices.Contains(statuses, c.code.ExitStatus()) {
+			t.Errorf("%s has status %d, which lightmetal.h does not have", c.name, c.code.ExitStatus())
 		}
 	}
 	codes := 0

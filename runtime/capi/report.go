@@ -18,10 +18,10 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 	if handle != 0 {
 		var end outcome
 		if im, end = acquireImage(handle); im == nil {
-			return int32(end.code.Exit())
+			return int32(end.code.ExitStatus())
 		}
 	} else if !im.busy.CompareAndSwap(false, true) {
-		return int32(hal.Usage.Exit())
+		return int32(hal.Usage.ExitStatus())
 	}
 	if info != nil {
 		*info = im.last.errorInfo()
@@ -32,7 +32,7 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 }
 
 func (o *outcome) errorInfo() C.struct_lm_error {
-	e := C.struct_lm_error{status: C.int32_t(o.code.Exit()), code: C.int32_t(o.code), command: -1,
+	e := C.struct_lm_error{status: C.int32_t(o.code.ExitStatus()), code: C.int32_t(o.code), command: -1,
 		safe: -1}
 	if !o.ran {
 		return e

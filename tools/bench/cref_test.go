@@ -95,7 +95,7 @@ func ours(t *testing.T, path string, before []byte) left {
 			outputs = append(outputs, replay.Output(i)...)
 		}
 	}
-	return left{int64(result.Code.Exit()), int64(result.Command), int64(result.Ignored),
+	return left{int64(result.Code.ExitStatus()), int64(result.Command), int64(result.Ignored),
 		fbs.Checksum(outputs), bytes.Clone(m.bytes)}
 }
 

@@ -198,15 +198,15 @@ func played(t *testing.T, path string, fault, after int) []string {
 		ran = 1
 	}
 	got, want, mask := r.Got, r.Want, r.Mask
-	if exit := r.Code.Exit(); exit != 75 && exit != 76 {
+	if exit := r.Code.ExitStatus(); exit != 75 && exit != 76 {
 		got, want, mask = 0, 0, 0
 	}
 	command := int32(0)
 	if r.Code != hal.OK {
 		command = r.Command
 	}
-	lines := append(f.log, fmt.Sprintf("end %d %d %x %x %x %d %d %d", r.Code.Exit(), command, got,
-		want, mask, r.Ignored, ran, r.Safe.Exit()))
+	lines := append(f.log, fmt.Sprintf("end %d %d %x %x %x %d %d %d", r.Code.ExitStatus(), command, got,
+		want, mask, r.Ignored, ran, r.Safe.ExitStatus()))
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleOutput {
 			lines = append(lines, fmt.Sprintf("output %x", fbs.Checksum(replay.Output(i))))

@@ -56,7 +56,7 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(code.Exit())
+		os.Exit(code.ExitStatus())
 	}
 }
 

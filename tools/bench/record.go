@@ -59,7 +59,7 @@ func recorded(count int) (nanoseconds float64, forbidden string) {
 	var complaint bytes.Buffer
 	command.Stderr = &complaint
 	out, err := command.Output()
-	if command.ProcessState != nil && command.ProcessState.ExitCode() == hal.Denied.Exit() {
+	if command.ProcessState != nil && command.ProcessState.ExitCode() == hal.Denied.ExitStatus() {
 		return 0, strings.TrimSpace(complaint.String())
 	}
 	if err != nil {
@@ -78,7 +78,7 @@ func recordChild(count string) {
 	switch n, _ := strconv.Atoi(count); {
 	case errors.As(err, &failure) && failure.Kind == recorder.Forbidden:
 		fmt.Fprintln(os.Stderr, failure)
-		os.Exit(hal.Denied.Exit())
+		os.Exit(hal.Denied.ExitStatus())
 	case err != nil:
 		stop.On(err)
 	case result.Exit != 0 || result.Gaps != 0 || result.Accesses != uint64(n):

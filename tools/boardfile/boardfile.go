@@ -60,7 +60,7 @@ const anyBar = 1 << 40
 // Generic is a device of any ids and BARs that takes 32-bit accesses everywhere,
 // but for what rules say (ParseRule).
 func Generic(rules []string) (*boards.Board, error) {
-	b := &boards.Board{Name: "generic", Title: "generic"}
+	b := &boards.Board{Name: "generic"}
 	for bar := range b.Bars {
 		b.Bars[bar] = anyBar
 	}

@@ -41,7 +41,7 @@ func exitOf(err error) int {
 	if errors.As(err, &code); errors.As(err, &refused) && refused.ExitCode() > 0 {
 		return refused.ExitCode()
 	}
-	return code.Exit()
+	return code.ExitStatus()
 }
 
 func run(args []string, out io.Writer) (err error) {

@@ -102,14 +102,14 @@ func wentDown(t *testing.T, m *machine) string {
 func (b booted) says(t *testing.T, exit hal.Code, down string, lines ...string) {
 	t.Helper()
 	got := strings.Split(strings.TrimSpace(b.console), "\n")
-	good := b.exit == exit.Exit() && b.down == down && len(got) == len(lines)
+	good := b.exit == exit.ExitStatus() && b.down == down && len(got) == len(lines)
 	for i := 0; good && i < len(lines); i++ {
 		start, any := strings.CutSuffix(lines[i], "*")
 		good = got[i] == lines[i] || any && strings.HasPrefix(got[i], start)
 	}
 	if !good {
 		t.Errorf("exit %d, want %d; machine %s, want %s; the console:\n%s\nwant\n%s", b.exit,
-			exit.Exit(), b.down, down, b.console, strings.Join(lines, "\n"))
+			exit.ExitStatus(), b.down, down, b.console, strings.Join(lines, "\n"))
 	}
 }
 

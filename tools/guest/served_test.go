@@ -350,7 +350,7 @@ func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
 				m.serveArgs = []string{"--fault", c.fault}
 				c.setUp(t, m)
 			}, "faulty",
-				append([]string{strconv.Itoa(c.want.Exit()),
+				append([]string{strconv.Itoa(c.want.ExitStatus()),
 					fmt.Sprintf("%04x:%04x", b.Vendor, b.Device)}, c.flags...)...)
 			if (m.served != nil) != c.refused {
 				t.Errorf("the server's end: %v; %s", m.served, console)

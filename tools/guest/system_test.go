@@ -57,8 +57,8 @@ func replayOn(t *testing.T, want hal.Code, path string, flags ...string) replaye
 	if err != nil {
 		t.Fatal(err)
 	}
-	if exit != want.Exit() {
-		t.Fatalf("exit status %d, want %d (%v); the console says:\n%s", exit, want.Exit(), want,
+	if exit != want.ExitStatus() {
+		t.Fatalf("exit status %d, want %d (%v); the console says:\n%s", exit, want.ExitStatus(), want,
 			console.String())
 	}
 	return replayed{m, exit, console.String()}

@@ -70,7 +70,7 @@ func TestCopyStaysInsideOneRule(t *testing.T) {
 // A loader takes bulk copies where memory takes every width, and refuses others: what
 // takes 4 bytes alone is copied so.
 func TestMemoryThatTakesSomeWidthsIsCopiedInThose(t *testing.T) {
-	b := &boards.Board{Name: "narrow", Title: "narrow", Vendor: 0x1234, Device: 0x11e8,
+	b := &boards.Board{Name: "narrow", Vendor: 0x1234, Device: 0x11e8,
 		Bars: [6]uint64{4096}}
 	b.Rules = []boards.Rule{{Last: 4095, Widths: 4, Memory: true, Name: "memory"}}
 	image, _ := mustImport(t, lines(eduDevice,
@@ -233,7 +233,7 @@ func TestRegistersThatAreReadInARowTakeTimeByTheirNumber(t *testing.T) {
 		text = fmt.Appendf(text, "R 0 %x 4 %02x000000\n", 4*i, i&0xff)
 	}
 	text = fmt.Appendf(text, "END %d\n", n+2)
-	device := &boards.Board{Name: "generic", Title: "generic", Bars: [6]uint64{1 << 24},
+	device := &boards.Board{Name: "generic", Bars: [6]uint64{1 << 24},
 		Rules: []boards.Rule{{Last: 1<<24 - 1, Widths: 4, Name: "registers"}}}
 	image, _ := mustImport(t, string(text), Options{From: FromRecord, Board: device, Generic: true})
 	if got := len(image.Sequences[0].Commands); got != n {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/tools/importer/traces"
 )
@@ -299,7 +300,7 @@ func (p *program) listed(s *step) (mask uint64, ok bool) {
 	in, _ := p.inRange(s, p.o.Poll)
 	if s.aim < 0 {
 		w := &p.windows[s.window]
-		for _, r := range p.board.Status {
+		for _, r := range chips.Of(p.board).Status {
 			delta := r.Offset - (w.base + uint64(s.offset))
 			if r.Bar != w.bar || delta >= uint64(s.width) {
 				continue

@@ -198,7 +198,7 @@ func TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts(t *testing.T) {
 // TestHalvesOfAnAddressInTwoRegistersAreOfOne where no register takes it whole,
 // and the upper half is zero on the target.
 func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
-	device := &boards.Board{Name: "generic", Title: "generic", Bars: [6]uint64{1: 4096},
+	device := &boards.Board{Name: "generic", Bars: [6]uint64{1: 4096},
 		Rules: []boards.Rule{{Bar: 1, Last: 4095, Widths: 4, Name: "registers"}}}
 	o := Options{From: FromRecord, Board: device, Generic: true}
 	for _, c := range []struct{ list, want string }{

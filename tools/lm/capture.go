@@ -122,7 +122,7 @@ func runProgram(to io.Writer, executable string, args ...string) {
 	}
 	code := hal.Internal
 	for c := hal.Usage; c <= hal.DMAFault; c++ {
-		if c.Exit() == exit.ExitCode() {
+		if c.ExitStatus() == exit.ExitCode() {
 			code = c
 			break
 		}

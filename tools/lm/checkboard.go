@@ -134,7 +134,7 @@ func (r *boardReport) print() {
 	if r.host != nil {
 		r.Board = r.host.Name
 	}
-	r.Exit, r.Code = code.Exit(), code.Error()
+	r.Exit, r.Code = code.ExitStatus(), code.Error()
 	show(stdout, r)
 	if code != hal.OK {
 		stop.On(reported{code})

@@ -19,7 +19,7 @@ func openDevice(name string) hal.Device {
 				"board-file) or an image", name)
 		}
 		d := mock.New(board.Board)
-		d.Subsystem(board.subsystem)
+		d.SetSubsystem(board.subsystem)
 		return d
 	case "playback":
 		return openPlayback(rest)

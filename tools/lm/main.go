@@ -86,11 +86,11 @@ func tellFailure(err error, asJSON bool) int {
 	switch {
 	case err == nil || errors.As(err, &already):
 	case asJSON:
-		printJSON(stdout, failure{code.Exit(), code.Error(), err.Error()})
+		printJSON(stdout, failure{code.ExitStatus(), code.Error(), err.Error()})
 	default:
 		fmt.Fprintln(stderr, "lm: "+strings.ReplaceAll(err.Error(), "\n", "\n    "))
 	}
-	return code.Exit()
+	return code.ExitStatus()
 }
 
 // failure is what --json prints when a command fails.

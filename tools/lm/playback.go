@@ -32,7 +32,7 @@ func openPlayback(spec string) *mock.Device {
 	var stand *mock.Device
 	at("playback:"+spec, stop.Try(func() { d = recordedBoard(data, board) }))
 	bad(hal.BadImage, "playback:"+spec, stop.Try(func() { stand = playRecord(data, d.Board) }))
-	stand.Subsystem(d.subsystem)
+	stand.SetSubsystem(d.subsystem)
 	return stand
 }
 
@@ -56,7 +56,7 @@ func playImage(name string, image []byte) *mock.Device {
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
 	stand := &asked{mock.New(board), map[int]bool{}}
-	stand.Subsystem(view.Devices[0].Subsystem)
+	stand.SetSubsystem(view.Devices[0].Subsystem)
 	most := max(len(view.Envelope)+len(view.Payload), playedLeast) / playedPart
 	s := f.loadView(name, file, view, stand)
 	defer s.close()
@@ -68,7 +68,7 @@ func playImage(name string, image []byte) *mock.Device {
 		stop.On(s.failed(r))
 	}
 	played := mock.PlaybackBytewise(board, stand.looked())
-	played.Subsystem(view.Devices[0].Subsystem)
+	played.SetSubsystem(view.Devices[0].Subsystem)
 	return played
 }
 

@@ -108,7 +108,7 @@ func (f *replayFlags) run(path string) {
 	}
 	if asJSON && err != nil {
 		code := codeOf(err)
-		end.Exit, end.Code, end.Reason = code.Exit(), code.Error(), err.Error()
+		end.Exit, end.Code, end.Reason = code.ExitStatus(), code.Error(), err.Error()
 		printJSON(f.tell(), end)
 		stop.On(reported{code})
 	}

@@ -144,8 +144,8 @@ func (f *serveFlags) standIn() hal.Device {
 
 // unplayed is the error of a recording that was not played to its end.
 func unplayed(device hal.Device, what string) error {
-	if m, ok := device.(*mock.Device); ok && m.Left() > 0 {
-		return wrong(hal.Refused, "%s while %d recorded accesses were to come", what, m.Left())
+	if m, ok := device.(*mock.Device); ok && m.RemainingAccesses() > 0 {
+		return wrong(hal.Refused, "%s while %d recorded accesses were to come", what, m.RemainingAccesses())
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func TestPlaybackOfAnImageExpectsEveryLoadButThoseOfWaits(t *testing.T) {
 	}
 	const poll = "  write.4 r+0x8 10\n  poll.4 r+0x20 & 0x1 == 0x0 within 1s\n"
 	waits := openPlayback(assemble(t, edu+"main:\n"+poll))
-	if n := waits.Left(); n < 3 || n > 1+16+1 {
+	if n := waits.RemainingAccesses(); n < 3 || n > 1+16+1 {
 		t.Errorf("%d accesses are expected of a store and a wait", n)
 	}
 }

@@ -63,7 +63,7 @@ func promised(t *testing.T) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "format %d.%d\n", fbs.FormatMajor, fbs.FormatMinor)
 	for code := hal.OK; code <= hal.DMAFault; code++ {
-		fmt.Fprintf(&b, "exit %d: %s\n", code.Exit(), code.Error())
+		fmt.Fprintf(&b, "exit %d: %s\n", code.ExitStatus(), code.Error())
 	}
 	var commands func(c *cobra.Command)
 	commands = func(c *cobra.Command) {

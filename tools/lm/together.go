@@ -17,7 +17,7 @@ func (v *verification) tellTogether(paths []string, images []together.Image, war
 	}
 	switch {
 	case asJSON:
-		printJSON(stdout, map[string]any{"exit": code.Exit(), "code": code.Error(), "images": paths,
+		printJSON(stdout, map[string]any{"exit": code.ExitStatus(), "code": code.Error(), "images": paths,
 			"collisions": collisions, "warnings": warnings})
 	case code == hal.OK:
 		printLine(stdout,

@@ -25,7 +25,7 @@ func (i *Image) BoardOf(target int) *boards.Board {
 	if known := boards.FindByID(t.Vendor, t.Device); known != nil {
 		return known
 	}
-	b := &boards.Board{Name: t.Board, Title: t.Board, Vendor: t.Vendor, Device: t.Device,
+	b := &boards.Board{Name: t.Board, Vendor: t.Vendor, Device: t.Device,
 		Bars: t.Bars}
 	for _, r := range i.Rules {
 		if int(r.Device) == target {

@@ -337,7 +337,7 @@ func TestFailedWaitIsAnInternalError(t *testing.T) {
 	over := make(chan waited, 1)
 	reapChildren(1<<30, over)
 	s := supervisor{}
-	if exit := s.exitStatus(<-over); exit != hal.Internal.Exit() {
+	if exit := s.exitStatus(<-over); exit != hal.Internal.ExitStatus() {
 		t.Errorf("exit %d", exit)
 	}
 }

@@ -47,7 +47,7 @@ func main() {
 		unix.Exit(0)
 	case path == "":
 		writeText(2, "lminit: no -config given; lminit -help tells more\n")
-		unix.Exit(hal.Usage.Exit())
+		unix.Exit(hal.Usage.ExitStatus())
 	}
 	s := supervisor{path: path, flags: rest}
 	exit, _ := s.supervise()

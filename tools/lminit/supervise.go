@@ -45,7 +45,7 @@ func (s *supervisor) supervise() (exit int, then string) {
 		unix.SIGUSR2)
 	if err := s.read(); err != nil {
 		s.log(err.Error())
-		return hal.CodeOf(err).Exit(), s.failure.then
+		return hal.CodeOf(err).ExitStatus(), s.failure.then
 	}
 	return s.run()
 }
@@ -119,7 +119,7 @@ func (s *supervisor) pollSignal() bool {
 // hopeless reports whether a failure would come again: a mistake, what is not permitted,
 // or an image that was refused. Data of an input that did not fit may fit the next time.
 func (s *supervisor) hopeless(exit int) bool {
-	return exit == hal.Usage.Exit() || exit == hal.Denied.Exit() || s.refused
+	return exit == hal.Usage.ExitStatus() || exit == hal.Denied.ExitStatus() || s.refused
 }
 
 // attempt makes the machine ready and replays every image, up to the first
@@ -129,7 +129,7 @@ func (s *supervisor) runImagesOnce() (exit int) {
 	for i := 0; i < len(s.preparations) && !s.check; i++ {
 		if err := s.preparations[i].prepare(); err != nil {
 			s.log(err.Error())
-			return hal.CodeOf(err).Exit()
+			return hal.CodeOf(err).ExitStatus()
 		}
 	}
 	for i := 0; i < len(s.replays) && exit == 0 && s.ended == nil; i++ {
@@ -146,12 +146,12 @@ func (s *supervisor) runReplay(flags []string) int {
 	self, err := os.Executable()
 	if err != nil {
 		s.log("finding lmrun: " + err.Error())
-		return hal.Internal.Exit()
+		return hal.Internal.ExitStatus()
 	}
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		s.log("making a pipe for the replay: " + err.Error())
-		return hal.Internal.Exit()
+		return hal.Internal.ExitStatus()
 	}
 	defer unix.Close(pipe[0])
 	// Where this process is killed, the next one must not find the device in use.
@@ -163,7 +163,7 @@ func (s *supervisor) runReplay(flags []string) int {
 	unix.Close(pipe[1])
 	if err != nil {
 		s.log("starting the replay: " + err.Error())
-		return hal.Internal.Exit()
+		return hal.Internal.ExitStatus()
 	}
 	over := make(chan waited)
 	go reapChildren(pid, over)
@@ -173,7 +173,7 @@ func (s *supervisor) runReplay(flags []string) int {
 		select {
 		case w := <-over:
 			exit := s.exitStatus(w)
-			s.refused = exit == hal.BadImage.Exit() && !r.read()
+			s.refused = exit == hal.BadImage.ExitStatus() && !r.read()
 			return exit
 		case s.ended = <-s.signals:
 			s.log("ending on " + unix.SignalName(s.ended.(unix.Signal)))
@@ -253,7 +253,7 @@ func (s *supervisor) exitStatus(w waited) int {
 	switch {
 	case w.err != nil:
 		s.log("waiting for the replay: " + w.err.Error())
-		return hal.Internal.Exit()
+		return hal.Internal.ExitStatus()
 	case !w.status.Signaled():
 		return w.status.ExitStatus()
 	case s.ended != nil && w.status.Signal() == unix.SIGTERM:
@@ -261,9 +261,9 @@ func (s *supervisor) exitStatus(w waited) int {
 	}
 	s.log("the replay was ended by signal " + unix.SignalName(w.status.Signal()))
 	if w.status.Signal() == unix.SIGBUS {
-		return hal.BusFault.Exit()
+		return hal.BusFault.ExitStatus()
 	}
-	return hal.Internal.Exit()
+	return hal.Internal.ExitStatus()
 }
 
 // say tells people; standard output is the replay's.

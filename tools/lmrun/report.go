@@ -45,7 +45,7 @@ func printOutcome(o args.Options, end outcome) int {
 		_ = printLine(2, "lmrun: standard output: "+err.Error())
 		code = hal.IO
 	}
-	return code.Exit()
+	return code.ExitStatus()
 }
 
 // print writes a text, made safe for a terminal: all that people read.
@@ -81,7 +81,7 @@ func failureText(end outcome) string {
 // jsonText is the one object of -json. From reason to element its fields come
 // on failure only, safe where that ran, and times where a run was done.
 func jsonText(o args.Options, end outcome, code hal.Code) string {
-	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.Exit())) + files.Quote(code.Error()) +
+	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.ExitStatus())) + files.Quote(code.Error()) +
 		`,"image":` + files.Quote(o.Image) +
 		`,"sequence":` + files.Quote(o.Sequence) +
 		fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))

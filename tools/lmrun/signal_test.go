@@ -133,7 +133,7 @@ func TestFurtherSignalsSkipNothing(t *testing.T) {
 		_ = c.Wait()
 		exit := 0
 		if strings.Contains(test.flags, "fails") || strings.Contains(test.flags, "endless") {
-			exit = hal.DeadlinePassed.Exit() // also of a run that is late
+			exit = hal.DeadlinePassed.ExitStatus() // also of a run that is late
 		}
 		if c.ProcessState.ExitCode() != exit || !strings.Contains(text, test.want) ||
 			!strings.Contains(text, "at rest") {

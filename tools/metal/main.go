@@ -30,7 +30,7 @@ func Main(list []Workload) {
 	ttsim.ChildMain()
 	if err := mainOf(list, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, files.Line(err.Error()))
-		os.Exit(hal.CodeOf(err).Exit())
+		os.Exit(hal.CodeOf(err).ExitStatus())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
@@ -168,7 +169,7 @@ func newAnalysis(view *fbs.View) *analysis {
 			ID:    fmt.Sprintf("%04x:%04x", t.Vendor, t.Device),
 			board: boards.FindByID(t.Vendor, t.Device)}
 		if target.board != nil {
-			target.Title = target.board.Title
+			target.Title = chips.Of(target.board).Title
 		}
 		a.report.Targets = append(a.report.Targets, target)
 	}

@@ -275,8 +275,8 @@ func barArea(board *boards.Board, bar uint8, r *Range) string {
 			return "window configuration"
 		}
 	}
-	for i := range board.Status {
-		if s := &board.Status[i]; s.Bar == bar && s.Offset == r.First && r.Bytes() <= 4 {
+	for _, s := range chips.Of(board).Status {
+		if s.Bar == bar && s.Offset == r.First && r.Bytes() <= 4 {
 			return s.Name
 		}
 	}

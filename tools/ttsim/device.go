@@ -192,7 +192,7 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 
 func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
-		return d.refuse(hal.WrongDevice, "%s has no movable windows", d.board.Title)
+		return d.refuse(hal.WrongDevice, "%s has no movable windows", chips.Of(d.board).Title)
 	}
 	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.identity.Bars,
 		func(slot int) bool { return d.windows[slot] != nil })

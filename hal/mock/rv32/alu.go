@@ -1,6 +1,8 @@
 package rv32
 
-// alu carries out the register-register instructions of RV32I and M.
+// This file computes the results of register instructions.
+
+// alu executes the register-register instructions of RV32I and M.
 func alu(i instruction, a, b uint32) (value uint32, ok bool) {
 	switch i.funct7() {
 	case 0x00:
@@ -18,8 +20,8 @@ func alu(i instruction, a, b uint32) (value uint32, ok bool) {
 	return 0, false
 }
 
-// aluImm carries out the register-immediate instructions of RV32I. Shifts
-// encode the amount in the immediate, the rest is funct7.
+// aluImm executes the register-immediate instructions of RV32I. Shifts encode the amount in the
+// lower bits of the immediate and funct7 in the others.
 func aluImm(i instruction, a uint32) (value uint32, ok bool) {
 	f, imm := i.funct3(), i.immI()
 	shift := f == 1 || f == 5
@@ -52,9 +54,9 @@ func integer(funct3, a, b uint32) uint32 {
 	return a & b // and, andi
 }
 
-// muldiv is chapter 7. Dividing by zero gives all ones and the dividend as
-// remainder; the most negative number over -1 gives itself and remainder 0
-// (table 7.1), which is also what Go's wrapping division gives.
+// muldiv executes the instructions of chapter 7. The quotient of a division by zero is all ones
+// and the remainder is the dividend. The most negative number divided by -1 is itself, with
+// remainder 0 (table 7.1), as in Go.
 func muldiv(funct3, a, b uint32) uint32 {
 	if b == 0 && funct3 >= 4 {
 		if funct3 < 6 {

@@ -68,7 +68,7 @@ var (
 	storeOps = []op{{"sb", 0, 0}, {"sh", 1, 0}, {"sw", 2, 0}}
 )
 
-// encode gives the instruction of that name from rd, rs1 and rs2 or imm,
+// encode returns the instruction of that name from rd, rs1 and rs2 or imm,
 // whichever its format has.
 func encode(name string, rd, rs1, rs2 uint32, imm int32) uint32 {
 	formats := []struct {

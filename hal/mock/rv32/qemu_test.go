@@ -134,7 +134,7 @@ func (g *generator) blocks(count int) {
 	}
 }
 
-// jump gives three instructions at index at that end at index to, by jal or by
+// jump returns three instructions at index at that end at index to, by jal or by
 // jalr with a random immediate, bit 0 sometimes set.
 func (g *generator) jump(at, to int, link uint32) []uint32 {
 	if g.IntN(2) == 0 {
@@ -165,7 +165,7 @@ func (g *generator) prologue(data uint32) []uint32 {
 	return code
 }
 
-// epilogue stores every register but the base behind the data, writes both to
+// epilogue stores every register but the base after the data, writes both to
 // standard output (Linux system call 64) and exits (93).
 func (g *generator) epilogue(data uint32) []uint32 {
 	code := []uint32{addi(g.base, g.base, 2044)}
@@ -181,7 +181,7 @@ func (g *generator) epilogue(data uint32) []uint32 {
 	return append(code, addi(a7, 0, 64), ecall, addi(a0, 0, 0), addi(a7, 0, 93), ecall)
 }
 
-// program gives a program as a static ELF.
+// program returns a program as a static ELF.
 func (g *generator) program() []byte {
 	g.base = 1 + g.Uint32N(31)
 	g.emit(g.prologue(0)...)
@@ -205,7 +205,7 @@ func (g *generator) program() []byte {
 }
 
 // elf starts an ELF file of size bytes: one segment that holds the whole
-// file, readable, writable and executable, entered behind the headers (System V
+// file, readable, writable and executable, entered after the headers (System V
 // ABI, chapters 4 and 5).
 func elf(size int) []byte {
 	image := make([]byte, 0, size)
@@ -229,7 +229,7 @@ func elf(size int) []byte {
 	return image[:size]
 }
 
-// interpret runs a program on a Core up to its write system call and gives what
+// interpret runs a program on a Core up to its write system call and returns what
 // that writes.
 func interpret(image []byte) ([]byte, error) {
 	m := &ram{base: origin, data: bytes.Clone(image)}
@@ -256,9 +256,9 @@ func qemu(t *testing.T) string {
 	return path
 }
 
-// TestRandomProgramsEndAsUnderQEMU compares every register but x0 and 4 KiB of
+// TestRandomProgramsMatchQEMU compares every register but x0 and 4 KiB of
 // data after each of the programs, and that every instruction was among them.
-func TestRandomProgramsEndAsUnderQEMU(t *testing.T) {
+func TestRandomProgramsMatchQEMU(t *testing.T) {
 	emulator, file := qemu(t), filepath.Join(t.TempDir(), "program")
 	g := &generator{seen: map[string]int{}}
 	for seed := range uint64(programs) {
@@ -286,7 +286,7 @@ func TestRandomProgramsEndAsUnderQEMU(t *testing.T) {
 	}
 }
 
-// emulate gives what a program writes under QEMU.
+// emulate returns what a program writes under QEMU.
 func emulate(t *testing.T, emulator, file string) []byte {
 	cmd := exec.Command(emulator, "-cpu", "rv32", file)
 	var out, text bytes.Buffer

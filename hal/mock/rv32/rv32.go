@@ -4,14 +4,14 @@
 //
 // Source: The RISC-V Instruction Set Manual, Volume I, version 20191213,
 // chapters 2 (RV32I) and 7 (M). Where the manual leaves a choice to the
-// implementation, and for everything beyond RV32IM, a core does what ttsim
-// v1.10.0 does (src/riscv_impl.h): what ttsim refuses stops the core.
+// implementation, and for everything beyond RV32IM, a core behaves as in ttsim
+// v1.10.0 (src/riscv_impl.h): what ttsim rejects stops the core.
 //
 // There are no caches, no interrupts and no traps. Every instruction takes one
 // step and is complete before the next begins. A step allocates nothing.
 package rv32
 
-// Bus is what a core reaches. ok is false where nothing answers, or not to
+// Bus accesses memory for a core. ok is false if nothing at the address accepts an access of
 // that width; the core then stops. The core checks alignment itself.
 type Bus interface {
 	Fetch(address uint32) (instruction uint32, ok bool)
@@ -19,24 +19,25 @@ type Bus interface {
 	Store(address uint32, width uint8, value uint32) (ok bool)
 }
 
-// Core is one hart. The zero value with a Bus starts at address 0. What Blackhole's
-// cores have beyond RV32IM (Zba, Zbb, Zaamo) no kernel of a capture or workload
-// uses, and it stops a core.
+// Core is one hart. The zero value with a Bus starts at address 0. Extensions beyond RV32IM that
+// Blackhole's cores have (Zba, Zbb, Zaamo) are not implemented and stop a core; no kernel of a
+// capture or workload uses them.
 type Core struct {
 	Bus Bus
-	// accepts fence, as Blackhole's cores do; on Wormhole's it orders nothing, so ttsim refuses it
+	// Fence: the core accepts fence, as on Blackhole. On Wormhole, fence does not order accesses,
+	// and ttsim rejects it.
 	Fence bool
 	X     [32]uint32 // X[0] is always 0
 	PC    uint32     // of the next instruction, or of the one that stopped the core
 	Stop  Stop       // why the core stopped; zero while it runs
 }
 
-// Reset makes the core go on at pc. Registers keep their values, as in ttsim.
+// Reset makes the core continue at pc. Registers keep their values, as in ttsim.
 func (c *Core) Reset(pc uint32) {
 	c.PC, c.Stop = pc, Stop{}
 }
 
-// Step carries out up to n instructions. It reports whether the core still runs.
+// Step executes up to n instructions. It reports whether the core still runs.
 func (c *Core) Step(n int) bool {
 	for ; n > 0 && c.Stop.Reason == Running; n-- {
 		c.step()
@@ -44,8 +45,8 @@ func (c *Core) Step(n int) bool {
 	return c.Stop.Reason == Running
 }
 
-// step carries out one instruction. One that stops the core changes no
-// register, no memory and leaves PC at itself.
+// step executes one instruction. An instruction that stops the core changes neither registers
+// nor memory, and PC remains at it.
 func (c *Core) step() {
 	in, ok := c.Bus.Fetch(c.PC)
 	if !ok {
@@ -81,8 +82,8 @@ const (
 	opSystem  = 0x73
 )
 
-// execute gives what i writes, to which register (x0 for none), and where
-// execution goes on. It touches memory and Stop only.
+// execute returns the register that i writes (x0 for none), its value, and the address of the
+// next instruction. It changes only memory and Stop.
 func (c *Core) execute(i instruction) (rd, value, next uint32) {
 	a, b := c.X[i.rs1()], c.X[i.rs2()]
 	rd, next = i.rd(), c.PC+4
@@ -125,7 +126,7 @@ func (c *Core) execute(i instruction) (rd, value, next uint32) {
 	return rd, value, next
 }
 
-// compare decides a branch; ok is false for the two reserved funct3.
+// compare reports whether a branch is taken; ok is false for the two reserved funct3.
 func compare(funct3, a, b uint32) (taken, ok bool) {
 	switch funct3 {
 	case 0: // beq
@@ -144,8 +145,8 @@ func compare(funct3, a, b uint32) (taken, ok bool) {
 	return false, false
 }
 
-// load carries out lb, lh, lw, lbu and lhu. ok is false for other funct3; where
-// the access itself fails the core is stopped.
+// load executes lb, lh, lw, lbu and lhu. ok is false for other funct3. If the access fails, the
+// core stops.
 func (c *Core) load(i instruction, address uint32) (value uint32, ok bool) {
 	f := i.funct3()
 	if f&3 == 3 || f == 6 {
@@ -161,7 +162,7 @@ func (c *Core) load(i instruction, address uint32) (value uint32, ok bool) {
 	return value, ok
 }
 
-// store carries out sb, sh and sw.
+// store executes sb, sh and sw.
 func (c *Core) store(i instruction, address, value uint32) (ok bool) {
 	f := i.funct3()
 	return f <= 2 && c.write(i, address, 1<<f, value)
@@ -191,8 +192,8 @@ func (c *Core) write(i instruction, address uint32, width uint8, value uint32) (
 	return ok
 }
 
-// system stops the core: there is no semihosting and no debugger, and neither
-// chip's Zicsr reaches anything that a program needs.
+// system stops the core: there is no semihosting and no debugger, and no program needs what
+// Zicsr accesses on either chip.
 func (c *Core) system(i instruction) {
 	switch i {
 	case 0x00000073:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEncodings holds the assembler of these tests against GNU as 2.40: rd x1,
+// TestEncodings compares the assembler of these tests with GNU as 2.40: rd x1,
 // rs1 x2, rs2 x31, immediates -1365 (shifts 19), branch offset -2732.
 func TestEncodings(t *testing.T) {
 	for _, c := range []struct {
@@ -54,21 +54,23 @@ func TestEncodings(t *testing.T) {
 		{"bltu", 0xd5f16a63},
 		{"bgeu", 0xd5f17a63},
 	} {
-		imm := int32(-1365)
-		switch c.name[0] {
-		case 'b':
-			imm = -2732
-		case 's':
-			if strings.HasPrefix(c.name, "sl") || strings.HasPrefix(c.name, "sr") {
-				imm = 19
+		t.Run(c.name, func(t *testing.T) {
+			imm := int32(-1365)
+			switch c.name[0] {
+			case 'b':
+				imm = -2732
+			case 's':
+				if strings.HasPrefix(c.name, "sl") || strings.HasPrefix(c.name, "sr") {
+					imm = 19
+				}
 			}
-		}
-		if strings.HasPrefix(c.name, "slti") {
-			imm = -1365
-		}
-		if got := encode(c.name, 1, 2, 31, imm); got != c.want {
-			t.Errorf("%s: %#08x, as gives %#08x", c.name, got, c.want)
-		}
+			if strings.HasPrefix(c.name, "slti") {
+				imm = -1365
+			}
+			if got := encode(c.name, 1, 2, 31, imm); got != c.want {
+				t.Errorf("%s: %#08x, GNU as: %#08x", c.name, got, c.want)
+			}
+		})
 	}
 	for name, c := range map[string][2]uint32{
 		"jal":   {jType(1, -699052), 0xd54550ef},
@@ -76,9 +78,11 @@ func TestEncodings(t *testing.T) {
 		"lui":   {lui(1, 0xabcde000), 0xabcde0b7},
 		"auipc": {uType(opAuipc, 1, 0xabcde000), 0xabcde097},
 	} {
-		if c[0] != c[1] {
-			t.Errorf("%s: %#08x, as gives %#08x", name, c[0], c[1])
-		}
+		t.Run(name, func(t *testing.T) {
+			if c[0] != c[1] {
+				t.Errorf("%s: %#08x, GNU as: %#08x", name, c[0], c[1])
+			}
+		})
 	}
 }
 
@@ -141,11 +145,13 @@ func TestRegisterInstructions(t *testing.T) {
 		{"remu", 20, 6, 2}, {"remu", minus1, 10, 5}, {"remu", minInt, minus1, minInt},
 		{"remu", 7, 0, 7},
 	} {
-		core, _ := run(t, 1, c.a, c.b, encode(c.name, 1, 2, 3, 0))
-		if core.Stop.Reason != Running || core.X[1] != c.want {
-			t.Errorf("%s %#x, %#x: %#x, want %#x (%v)", c.name, c.a, c.b, core.X[1], c.want,
-				core.Stop)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			core, _ := run(t, 1, c.a, c.b, encode(c.name, 1, 2, 3, 0))
+			if core.Stop.Reason != Running || core.X[1] != c.want {
+				t.Errorf("%s %#x, %#x: %#x, want %#x (%v)", c.name, c.a, c.b, core.X[1], c.want,
+					core.Stop)
+			}
+		})
 	}
 }
 
@@ -168,11 +174,13 @@ func TestImmediateInstructions(t *testing.T) {
 		{"srli", minInt, 31, 1}, {"srli", minus1, 1, maxInt}, {"srli", 5, 0, 5},
 		{"srai", minInt, 31, minus1}, {"srai", maxInt, 30, 1}, {"srai", minInt, 0, minInt},
 	} {
-		core, _ := run(t, 1, c.a, 0, encode(c.name, 1, 2, 0, c.imm))
-		if core.Stop.Reason != Running || core.X[1] != c.want {
-			t.Errorf("%s %#x, %d: %#x, want %#x (%v)", c.name, c.a, c.imm, core.X[1], c.want,
-				core.Stop)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			core, _ := run(t, 1, c.a, 0, encode(c.name, 1, 2, 0, c.imm))
+			if core.Stop.Reason != Running || core.X[1] != c.want {
+				t.Errorf("%s %#x, %d: %#x, want %#x (%v)", c.name, c.a, c.imm, core.X[1], c.want,
+					core.Stop)
+			}
+		})
 	}
 }
 
@@ -202,17 +210,19 @@ func TestBranches(t *testing.T) {
 		{"bgeu", minus1, 0, true}, {"bgeu", 0, minus1, false}, {"bgeu", 5, 5, true},
 		{"bgeu", minInt, maxInt, true},
 	} {
-		for _, offset := range []int32{8, 4094 &^ 3, -4, -4096} {
-			core, _ := run(t, 1, c.a, c.b, encode(c.name, 0, 2, 3, offset))
-			want := uint32(0x1004)
-			if c.taken {
-				want = 0x1000 + uint32(offset)
+		t.Run(c.name, func(t *testing.T) {
+			for _, offset := range []int32{8, 4094 &^ 3, -4, -4096} {
+				core, _ := run(t, 1, c.a, c.b, encode(c.name, 0, 2, 3, offset))
+				want := uint32(0x1004)
+				if c.taken {
+					want = 0x1000 + uint32(offset)
+				}
+				if core.PC != want || core.X[1] != 0 {
+					t.Errorf("%s %#x, %#x, %d: pc %#x, want %#x", c.name, c.a, c.b, offset, core.PC,
+						want)
+				}
 			}
-			if core.PC != want || core.X[1] != 0 {
-				t.Errorf("%s %#x, %#x, %d: pc %#x, want %#x", c.name, c.a, c.b, offset, core.PC,
-					want)
-			}
-		}
+		})
 	}
 }
 
@@ -244,11 +254,13 @@ func TestLoads(t *testing.T) {
 		{"lh", 0, 0x7f80}, {"lh", 2, 0xffffff01}, {"lhu", 2, 0xff01},
 		{"lw", 0, 0xff017f80}, {"lw", -4, 0x11223344},
 	} {
-		core, _ := run(t, 1, 0x1010, 0, encode(c.name, 1, 2, 0, c.imm), 0, 0, 0x11223344,
-			0xff017f80)
-		if core.Stop.Reason != Running || core.X[1] != c.want {
-			t.Errorf("%s %d: %#x, want %#x (%v)", c.name, c.imm, core.X[1], c.want, core.Stop)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			core, _ := run(t, 1, 0x1010, 0, encode(c.name, 1, 2, 0, c.imm), 0, 0, 0x11223344,
+				0xff017f80)
+			if core.Stop.Reason != Running || core.X[1] != c.want {
+				t.Errorf("%s %d: %#x, want %#x (%v)", c.name, c.imm, core.X[1], c.want, core.Stop)
+			}
+		})
 	}
 }
 
@@ -262,14 +274,18 @@ func TestStores(t *testing.T) {
 		{"sb", 0, 0x111111d4}, {"sb", 3, 0xd4111111}, {"sh", 0, 0x1111c3d4}, {"sh", 2, 0xc3d41111},
 		{"sw", 0, 0xa1b2c3d4},
 	} {
-		core, m := run(t, 1, 0x1010, 0xa1b2c3d4, encode(c.name, 0, 2, 3, c.imm), 0, 0, 0x22222222,
-			0x11111111, 0x22222222)
-		got, _ := m.Load(0x1010, 4)
-		before, _ := m.Load(0x100c, 4)
-		after, _ := m.Load(0x1014, 4)
-		if core.Stop.Reason != Running || got != c.want || before != 0x22222222 || after != before {
-			t.Errorf("%s %d: %#x, want %#x (%v)", c.name, c.imm, got, c.want, core.Stop)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			core, m := run(t, 1, 0x1010, 0xa1b2c3d4, encode(c.name, 0, 2, 3, c.imm), 0, 0,
+				0x22222222,
+				0x11111111, 0x22222222)
+			got, _ := m.Load(0x1010, 4)
+			before, _ := m.Load(0x100c, 4)
+			after, _ := m.Load(0x1014, 4)
+			if core.Stop.Reason != Running || got != c.want || before != 0x22222222 ||
+				after != before {
+				t.Errorf("%s %d: %#x, want %#x (%v)", c.name, c.imm, got, c.want, core.Stop)
+			}
+		})
 	}
 	core, m := run(t, 1, 0x1810, 7, encode("sw", 0, 2, 3, -2048))
 	if got, _ := m.Load(0x1010, 4); got != 7 {
@@ -342,23 +358,25 @@ func TestStops(t *testing.T) {
 		{iType(opJalr, 0, 1, 2, 2), 0x1000, JumpMisaligned, ""},
 		{bType(0, 2, 2, 6), 0, JumpMisaligned, ""},
 	} {
-		core, m := run(t, 5, c.x2, 0xa1b2c3d4, c.in)
-		if core.Stop.Reason != c.reason || core.Stop.PC != 0x1000 || core.PC != 0x1000 ||
-			core.Stop.Instruction != c.in {
-			t.Errorf("%#08x: %v; want %s", c.in, core.Stop, c.reason)
-		}
-		if c.text != "" && core.Stop.String() != c.text {
-			t.Errorf("%#08x says %q,\nwant %q", c.in, core.Stop, c.text)
-		}
-		if core.X[1] != 0 || core.X[2] != c.x2 {
-			t.Errorf("%#08x changed a register", c.in)
-		}
-		if got, _ := m.Load(0x1000, 4); got != c.in {
-			t.Errorf("%#08x changed memory", c.in)
-		}
-		if core.Step(1) {
-			t.Errorf("%#08x: a stopped core goes on", c.in)
-		}
+		t.Run(c.text, func(t *testing.T) {
+			core, m := run(t, 5, c.x2, 0xa1b2c3d4, c.in)
+			if core.Stop.Reason != c.reason || core.Stop.PC != 0x1000 || core.PC != 0x1000 ||
+				core.Stop.Instruction != c.in {
+				t.Errorf("%#08x: %v; want %s", c.in, core.Stop, c.reason)
+			}
+			if c.text != "" && core.Stop.String() != c.text {
+				t.Errorf("%#08x says %q,\nwant %q", c.in, core.Stop, c.text)
+			}
+			if core.X[1] != 0 || core.X[2] != c.x2 {
+				t.Errorf("%#08x changed a register", c.in)
+			}
+			if got, _ := m.Load(0x1000, 4); got != c.in {
+				t.Errorf("%#08x changed memory", c.in)
+			}
+			if core.Step(1) {
+				t.Errorf("%#08x: a stopped core goes on", c.in)
+			}
+		})
 	}
 }
 
@@ -370,9 +388,9 @@ func TestFetchOutsideMemoryStops(t *testing.T) {
 	}
 }
 
-// TestBranchNotTakenToMisalignedTargetGoesOn: only a taken branch raises
+// TestBranchNotTakenIgnoresAMisalignedTarget: only a taken branch raises
 // (chapter 2.5).
-func TestBranchNotTakenToMisalignedTargetGoesOn(t *testing.T) {
+func TestBranchNotTakenIgnoresAMisalignedTarget(t *testing.T) {
 	if core, _ := run(t, 1, 1, 1, bType(1, 2, 3, 6)); core.PC != 0x1004 ||
 		core.Stop.Reason != Running {
 		t.Error(core.PC, core.Stop)
@@ -394,14 +412,16 @@ func TestWormholeHasNoFence(t *testing.T) {
 	}
 	for name, in := range map[string]uint32{"sh1add": 0x21f120b3, "clz": 0x60011093,
 		"amoadd.w": 0x01f120af} {
-		if core, _ := run(t, 1, 0x1000, 0, in); core.Stop.Reason != Illegal {
-			t.Errorf("%s: %v", name, core.Stop)
-		}
+		t.Run(name, func(t *testing.T) {
+			if core, _ := run(t, 1, 0x1000, 0, in); core.Stop.Reason != Illegal {
+				t.Errorf("%s: %v", name, core.Stop)
+			}
+		})
 	}
 }
 
-// TestResetGoesOnWithTheRegistersKept as ttsim does.
-func TestResetGoesOnWithTheRegistersKept(t *testing.T) {
+// TestResetKeepsRegisters as ttsim does.
+func TestResetKeepsRegisters(t *testing.T) {
 	core, _ := run(t, 9, 77, 0, addi(1, 2, 1), ebreak)
 	core.Reset(0x1000)
 	if core.X[1] != 78 || core.Stop.Reason != Running || !core.Step(1) || core.PC != 0x1004 {

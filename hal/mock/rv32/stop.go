@@ -2,7 +2,7 @@ package rv32
 
 import "fmt"
 
-// Reason says why a core does not run.
+// Reason is the reason why a core does not run.
 type Reason string
 
 const (
@@ -20,10 +20,10 @@ const (
 	Breakpoint      Reason = "ebreak, and there is no debugger"
 )
 
-// illegal tells apart why i is not carried out. Words whose low two bits are
-// not both set are for the Tensix coprocessor. Fences exist, but Wormhole's
-// order nothing and fence.i leaves the instruction cache as it is on either
-// chip (all ttsim v1.10.0 src/riscv_impl.h).
+// illegal returns the reason why i is not executed. Words whose low two bits are not both set
+// are for the Tensix coprocessor. Fences exist, but Wormhole's do not order accesses, and
+// fence.i does not change the instruction cache on either chip (all ttsim v1.10.0
+// src/riscv_impl.h).
 func illegal(i instruction) Reason {
 	switch {
 	case i&3 != 3:
@@ -34,15 +34,15 @@ func illegal(i instruction) Reason {
 	return Illegal
 }
 
-// Stop is why and where a core stopped.
+// Stop is the reason and place where a core stopped.
 type Stop struct {
 	Reason      Reason
 	PC          uint32
 	Instruction uint32
-	Address     uint32 // that was loaded from, stored to or jumped to; else PC
+	Address     uint32 // of the load, store or jump; otherwise PC
 }
 
-// String is a line for people, such as
+// String returns a line for people, such as
 // "pc 0x00000024: misaligned load, address 0x00010011, instruction 0x00052503".
 func (s Stop) String() string {
 	text := fmt.Sprintf("pc %#08x: %s", s.PC, s.Reason)

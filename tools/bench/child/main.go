@@ -35,7 +35,7 @@ func main() {
 	c := open(words[1])
 	check(c.replay.Freeze())
 	if words[0] == "once" {
-		unix.Exit(c.replay.Run(0).Code.Exit())
+		unix.Exit(c.replay.Run(0).Code.ExitStatus())
 	}
 	c.serve()
 }
@@ -51,7 +51,7 @@ type child struct {
 // end is how a child that cannot go on ends.
 func end(err error) {
 	say(2, "child: "+err.Error()+"\n")
-	unix.Exit(max(hal.CodeOf(err).Exit(), 1))
+	unix.Exit(max(hal.CodeOf(err).ExitStatus(), 1))
 }
 
 func check(err error) {
@@ -149,7 +149,7 @@ func (c *child) run(sequence, count int) {
 	}
 	took := now() - began
 	text := number(took)
-	for _, n := range []int64{int64(result.Code.Exit()), int64(result.Command), int64(c.outputs()),
+	for _, n := range []int64{int64(result.Code.ExitStatus()), int64(result.Command), int64(c.outputs()),
 		int64(result.Ignored)} {
 		text += " " + number(n)
 	}

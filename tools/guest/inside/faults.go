@@ -86,7 +86,7 @@ func truncateUnderMapping([]string) int {
 		return 1
 	}
 	a.Store(0, 4, 2)
-	if ended(c, hal.IO.Exit()) != 0 {
+	if ended(c, hal.IO.ExitStatus()) != 0 {
 		return 1
 	}
 	if got, _ := a.Load(4, 4); got != 0x5afe {
@@ -119,7 +119,7 @@ func decodingOff([]string) int {
 		fmt.Println("inside:", err)
 		return 1
 	}
-	if ended(c, hal.DeviceGone.Exit()) != 0 {
+	if ended(c, hal.DeviceGone.ExitStatus()) != 0 {
 		return 1
 	}
 	if _, err := config.WriteAt([]byte{2, 0}, 4); err != nil {

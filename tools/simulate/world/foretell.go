@@ -107,7 +107,7 @@ func (e *errand) play() {
 		return
 	}
 	if code := e.machine.state(); code != hal.OK {
-		e.told.exit, e.told.code, e.told.say = code.Exit(), code, "after the last run"
+		e.told.exit, e.told.code, e.told.say = code.ExitStatus(), code, "after the last run"
 		e.foretellSafe()
 		return
 	}
@@ -160,7 +160,7 @@ func (e *errand) sequence(name string) bool {
 	if e.told.ignored = m.ignored; code == hal.OK {
 		return true
 	}
-	e.told.code, e.told.exit, e.told.command, e.told.seen = code, code.Exit(), m.index, m.seen
+	e.told.code, e.told.exit, e.told.command, e.told.seen = code, code.ExitStatus(), m.index, m.seen
 	e.told.say = fmt.Sprintf("command %d (number %d of %s)", m.index,
 		m.index-int(e.w.view.Sequences[e.within(m.index)].First)+1, e.w.name(e.within(m.index)))
 	e.foretellSafe()

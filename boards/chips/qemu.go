@@ -1,0 +1,27 @@
+package chips
+
+// This file names QEMU's devices and their status registers. They have no tiles.
+
+import "lightmetal/boards"
+
+// QEMU 7.2, hw/misc/edu.c.
+var edu = Chip{
+	Board: &boards.Edu,
+	Title: "QEMU edu",
+	Status: []Status{
+		{Bar: 0, Offset: 0x20, Mask: 1, Name: "EDU_STATUS_COMPUTING"},
+		{Bar: 0, Offset: 0x24, Mask: 0xffffffff, Name: "interrupt status"},
+		{Bar: 0, Offset: 0x98, Mask: 1, Name: "EDU_DMA_RUN"},
+	},
+}
+
+var ivshmem = Chip{Board: &boards.Ivshmem, Title: "QEMU ivshmem-plain"}
+
+var nvme = Chip{
+	Board: &boards.Nvme,
+	Title: "QEMU nvme",
+	Status: []Status{
+		// RDY, CFS and SHST (NVM Express 1.4, 3.1.6).
+		{Bar: 0, Offset: 0x1c, Mask: 0xf, Name: "CSTS"},
+	},
+}
