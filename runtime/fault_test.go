@@ -491,11 +491,11 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 			t.Fatal(err)
 		}
 		result := r.Run(0)
-		if result.Code != hal.IO || !result.FileLost || result.Command != test.command ||
+		if result.Code != hal.IO || !result.FileTruncated || result.Command != test.command ||
 			!result.SafeRan || result.Safe != test.safe {
 			t.Errorf("cut to %d: %+v", test.size, result)
 		}
-		const says = "command 1 (number 2 of main): " + runtime.CutShort
+		const says = "command 1 of main: " + runtime.FileTruncatedText
 		if text := string(report.AppendFailure(nil, r.View(), &result)); text != says {
 			t.Errorf("cut to %d: %s", test.size, text)
 		}

@@ -115,7 +115,7 @@ func checkCount(t *testing.T, what string, view *fbs.View, device hal.Device) {
 	if safe := view.SequenceByName("safe"); safe > 0 {
 		most += view.WorstCaseUs[safe]
 	}
-	replay.Observe(func(int) { count++ })
+	replay.SetObserver(func(int) { count++ })
 	if replay.Run(0); count > most {
 		t.Errorf("%s: a run of %d commands, which may take %d us", what, count, most)
 	}

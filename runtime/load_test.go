@@ -175,7 +175,7 @@ func TestRelocationNeedsABusAddress(t *testing.T) {
 	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnySlot,
 		device)
 	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(),
-		"command 0: window 0 has no bus address") {
+		"command 0 of main: window 0 has no bus address") {
 		t.Error(err)
 	}
 }
@@ -344,7 +344,7 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 		r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first,
 			cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note})
 		if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) ||
-			err == nil && r.Notice != test.note+test.note {
+			err == nil && r.Warnings != test.note+test.note {
 			t.Errorf("%s: %v, told %v", test.what, err, told)
 		}
 		if err == nil {
@@ -382,8 +382,8 @@ func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if r.Window(0).Slot != 20 || r.Window(1).Slot != 21 {
-		t.Errorf("windows %d and %d", r.Window(0).Slot, r.Window(1).Slot)
+	if r.Aperture(0).Slot != 20 || r.Aperture(1).Slot != 21 {
+		t.Errorf("windows %d and %d", r.Aperture(0).Slot, r.Aperture(1).Slot)
 	}
 }
 
@@ -408,7 +408,7 @@ func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
 		_, err := runtime.Load(v, c.slot, c.device)
 		if hal.CodeOf(err) != hal.NoDevice ||
 			!strings.Contains(err.Error(),
-				"too small, in use, or the kernel driver's; on a tt: device the driver chooses") {
+				"too small, in use, or the kernel driver's; on a tt: device only the driver chooses") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -459,7 +459,7 @@ func TestFileCutBeforeItsInputsAreCopiedIsAnInputOutputError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := file.Verify()
-	if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), path+": "+runtime.CutShort) {
+	if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), path+": "+runtime.FileTruncatedText) {
 		t.Error(err)
 	}
 }

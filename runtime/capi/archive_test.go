@@ -172,13 +172,13 @@ func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 func TestFailedRunsFromC(t *testing.T) {
 	for _, test := range []struct{ sequence, status, code, says string }{
 		{"late", "75", "9",
-			"poll deadline passed: command 9 (number 1 of late): got 0x0, wanted 0x7 under mask " +
+			"poll deadline passed: command 0 of late: got 0x0, wanted 0x7 under mask " +
 				"0xffffffff\n"},
 		{"expect", "76", "10",
-			"expect failed: command 11 (number 1 of expect): got 0x0, wanted 0x7 under mask " +
+			"expect failed: command 0 of expect: got 0x0, wanted 0x7 under mask " +
 				"0xffffffff\n"},
 		{"compare", "76", "11",
-			"golden mismatch: command 13 (number 1 of compare): element 0: got 0x0, wanted 0x3"},
+			"golden mismatch: command 0 of compare: element 0: got 0x0, wanted 0x3"},
 	} {
 		if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status,
 			test.code); !strings.HasPrefix(out, test.says) {

@@ -268,7 +268,7 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 		t.Fatal(told(t, 0))
 	}
 	t.Cleanup(func() { lm_close(handle) })
-	const want = "targets 0 and 1 have the same device, 0000:01:00.0"
+	const want = "devices 0 and 1 are the same, 0000:01:00.0"
 	wants(t, "default names", handle, load(handle, nil, anyWindow), hal.Usage, want)
 	names := []string{"pci:1af4:1110", "pci:0000:01:00.0"}
 	wants(t, "two names", handle, load(handle, names, anyWindow), hal.Usage, want)
@@ -505,15 +505,15 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 	}{
 		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7",
 			lastError{command: 1, got: 5, want: 7, mask: 255},
-			"expect failed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask 0xff; " +
+			"expect failed: command 1 of main: got 0x5, wanted 0x7 under mask 0xff; " +
 				"sequence safe: done"},
 		{hal.DeadlinePassed, "poll.4 m+0x0 == 0x7 within 1ms",
 			lastError{command: 1, got: 5, want: 7, mask: 1<<32 - 1},
-			"poll deadline passed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask " +
+			"poll deadline passed: command 1 of main: got 0x5, wanted 0x7 under mask " +
 				"0xffffffff; sequence safe: done"},
 		{hal.CompareFailed, "compare.4 m+0x0 uint32 == uint32 5 9",
 			lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
-			"golden mismatch: command 1 (number 2 of main): element 1: got 0x0, wanted 0x9"},
+			"golden mismatch: command 1 of main: element 1: got 0x0, wanted 0x9"},
 	} {
 		handle := frozenImage(t, source(test.command))
 		wants(t, test.command, handle, lm_run(handle, 0), test.code, test.says)
@@ -610,7 +610,7 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
-	wants(t, "the last of all", handle, lm_run(handle, 2), hal.ExpectFailed, "number 1 of fails")
+	wants(t, "the last of all", handle, lm_run(handle, 2), hal.ExpectFailed, "command 0 of fails")
 	if n := testing.AllocsPerRun(100,
 		func() { lm_run(handle, 2); lastErrorOf(handle, &e, buffer) }); n != 0 {
 		t.Errorf("a failed run and its report allocate %v times", n)

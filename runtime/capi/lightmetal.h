@@ -305,7 +305,7 @@ int lm_run(lm_handle image, uint32_t sequence);
  * and text may be NULL. text gets one line without a newline, cut to size bytes
  * with a final zero, or none where no image has the handle or another thread is in
  * a call on it (LM_USAGE), such as
- *   poll deadline passed: command 3 (number 4 of main): got 0x81, wanted 0x0 under mask 0x1; sequence safe: done
+ *   poll deadline passed: command 3 of main: got 0x81, wanted 0x0 under mask 0x1; sequence safe: done
  */
 int lm_last_error(lm_handle image, struct lm_error *error, char *text, size_t size);
 

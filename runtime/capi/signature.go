@@ -13,5 +13,5 @@ func checkSignature(file *runtime.File, text string) error {
 	if err != nil {
 		return err
 	}
-	return file.Inspect(keys.Check)
+	return file.Inspect(keys.CheckSignature)
 }

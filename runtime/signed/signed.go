@@ -70,7 +70,7 @@ func isForgeable(key ed25519.PublicKey) bool {
 
 // Check refuses a file that none of the keys has signed. It reads nothing of
 // the image but its size and its bytes as such. The error is a *hal.Fault.
-func (k Keys) Check(data []byte) error {
+func (k Keys) CheckSignature(data []byte) error {
 	image, signature, err := fbs.SplitSignature(data)
 	switch {
 	case err != nil:

@@ -58,7 +58,7 @@ func TestSignedFileIsBelieved(t *testing.T) {
 	file := sign(image(t), key(1))
 	for _, k := range []signed.Keys{keys(t, key(1)), keys(t, key(2), key(1)),
 		keys(t, key(1), key(2))} {
-		if err := k.Check(file); err != nil {
+		if err := k.CheckSignature(file); err != nil {
 			t.Error(err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestSignedFileIsBelieved(t *testing.T) {
 
 func refused(t *testing.T, what, want string, k signed.Keys, file []byte) {
 	t.Helper()
-	if err := k.Check(file); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), want) {
+	if err := k.CheckSignature(file); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), want) {
 		t.Errorf("%s: %v, want %q", what, err, want)
 	}
 }
@@ -98,13 +98,13 @@ func TestEveryFlippedBitOfASignedFileIsRefused(t *testing.T) {
 	for i := range file {
 		bit := byte(1) << (i % 8)
 		file[i] ^= bit
-		if err := k.Check(file); hal.CodeOf(err) != hal.Denied {
+		if err := k.CheckSignature(file); hal.CodeOf(err) != hal.Denied {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 		file[i] ^= bit
 	}
 	for size := range file {
-		if err := k.Check(file[:size]); hal.CodeOf(err) != hal.Denied {
+		if err := k.CheckSignature(file[:size]); hal.CodeOf(err) != hal.Denied {
 			t.Fatalf("cut to %d bytes: %v", size, err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestOpenSSLAgrees(t *testing.T) {
 	}
 	file := append(bytes.Clone(plain), lmb.SignatureBlock(key(3).Public().(ed25519.PublicKey),
 		value)...)
-	if err := keys(t, key(3)).Check(file); err != nil {
+	if err := keys(t, key(3)).CheckSignature(file); err != nil {
 		t.Error(err)
 	}
 }

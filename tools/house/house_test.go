@@ -87,7 +87,7 @@ var heavy = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "co
 // files that lmrun uses for signatures alone and lminit always.
 const productTags = "backend_vfio"
 
-var notLinked = []string{"runtime/check.go", "tools/files/read.go"}
+var notLinked = []string{"runtime/inspect.go", "tools/files/read.go"}
 
 // never are files in their folders that no target links: the oracle, which is the
 // walk of other architectures, what host tools alone use, and stand-ins for devices.

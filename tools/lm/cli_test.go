@@ -133,7 +133,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{66, "no such file", []string{"info", "/nonexistent.lmb"}},
 		{66, "no such file", []string{"asm", "/nonexistent.lms"}},
 		{66, "no such file", []string{"import", "--from", "qemu", "/nonexistent"}},
-		{69, "hardware window 185", []string{"replay", "--device", "mock:wormhole", "--window",
+		{69, "TLB window 185", []string{"replay", "--device", "mock:wormhole", "--window",
 			"185", twoop}},
 		{69, "pci:dead:beef", []string{"replay", "--device", "pci:dead:beef", image}},
 		{69, "no simulator library", []string{"replay", "--device", "ttsim:/nonexistent.so",

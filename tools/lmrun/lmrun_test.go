@@ -333,8 +333,8 @@ func TestReportOfARun(t *testing.T) {
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
 	end.err = &hal.Fault{Code: hal.ExpectFailed,
-		Reason: "command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf"}
-	if got := failureText(end); got != "expect failed: command 3 (number 4 of main): got 0x7, "+
+		Reason: "command 3 of main: got 0x7, wanted 0x8 under mask 0xf"}
+	if got := failureText(end); got != "expect failed: command 3 of main: got 0x7, "+
 		"wanted 0x8 under mask 0xf; sequence safe: done" {
 		t.Error(got)
 	}
