@@ -641,3 +641,23 @@ func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandIsCountedWithinItsSequence: from 0, in whichever sequence of the image it is.
+func TestCommandIsCountedWithinItsSequence(t *testing.T) {
+	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nmain:\n  delay 1us\n"+
+		"  delay 2us\nsafe:\n  delay 3us\n")
+	for index, want := range map[int]string{
+		-1: "", // no command was executed
+		0:  "command 0 of main",
+		1:  "command 1 of main",
+		2:  "command 2 of main", // the End
+		3:  "command 0 of safe",
+		5:  "",
+	} {
+		t.Run(want, func(t *testing.T) {
+			if got := string(runtime.AppendCommand(nil, v, index)); got != want {
+				t.Errorf("index %d: got %q, want %q", index, got, want)
+			}
+		})
+	}
+}

@@ -58,7 +58,7 @@ func bpfJumpEqual(value uint32, yes, no int) unix.SockFilter {
 //
 // also are further instructions of the filter, which may allow more calls. They must load what
 // they test, and jump behind their last instruction if they do not decide.
-func Seal(also ...unix.SockFilter) error {
+func Seal(also ...unix.SockFilter) (err error) {
 	var room [len(sealAllowed) + 9]unix.SockFilter // on the stack, if also is empty
 	program := appendSealProgram(room[:0], also)
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
@@ -72,12 +72,12 @@ func Seal(also ...unix.SockFilter) error {
 	const sealing = "sealing the process (seccomp): "
 	switch {
 	case errno != 0:
-		return hal.NewFault(hal.Denied, sealing+errno.Error())
+		err = hal.NewFault(hal.Denied, sealing+errno.Error())
 	case thread != 0: // the kernel returns a thread that it could not synchronize
-		return hal.NewFault(hal.Denied,
+		err = hal.NewFault(hal.Denied,
 			sealing+fbs.Text("thread %d already has another filter", uint64(thread)))
 	}
-	return nil
+	return err
 }
 
 // appendSealProgram appends the instructions of the filter.
