@@ -644,8 +644,8 @@ func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
 
 // TestCommandIsCountedWithinItsSequence: from 0, in whichever sequence of the image it is.
 func TestCommandIsCountedWithinItsSequence(t *testing.T) {
-	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nmain:\n  delay 1us\n"+
-		"  delay 2us\nsafe:\n  delay 3us\n")
+	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 4KiB\n"+
+		"main:\n  delay 1us\n  delay 2us\nsafe:\n  delay 3us\n")
 	for index, want := range map[int]string{
 		-1: "", // no command was executed
 		0:  "command 0 of main",

@@ -295,7 +295,7 @@ func TestFirstCallWithoutProcIsRefused(t *testing.T) {
 	if errors.Is(err, fs.ErrPermission) {
 		t.Skip("changing the root folder takes root")
 	}
-	if err != nil || !strings.Contains(string(out), "/proc was not mounted before the first call") {
+	if err != nil || !strings.Contains(string(out), "/proc was not mounted at the first call") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

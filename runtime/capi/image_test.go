@@ -172,7 +172,7 @@ func TestFramesGoInAndOut(t *testing.T) {
 		lm_find_sequence(handle, text("main"), &main) != 0 {
 		t.Fatal(told(t, handle))
 	}
-	wants(t, "run without input", handle, lm_run(handle, main), hal.InputMissing, "needs lm_input")
+	wants(t, "run without input", handle, lm_run(handle, main), hal.InputMissing, "call lm_input")
 	lm_close(handle)
 
 	handle = frozenImage(t, sum)
@@ -194,7 +194,7 @@ func TestImageIsDescribed(t *testing.T) {
 	handle := openedImage(t, sum)
 	var info imageInfo
 	if lm_image_info(handle, &info) != 0 ||
-		info != (imageInfo{arena_bytes: 192, payload_bytes: 32, targets: 1, sequences: 2,
+		info != (imageInfo{arena_bytes: 192, payload_bytes: 32, devices: 1, sequences: 2,
 			tensors: 3, commands: 5}) {
 		t.Errorf("%+v", info)
 	}
@@ -203,7 +203,7 @@ func TestImageIsDescribed(t *testing.T) {
 		t.Fatal(told(t, handle))
 	}
 	want := tensorInfo{size: 32, role: _Ctype_uint32_t(gen.RoleInput),
-		dtype: _Ctype_uint32_t(gen.DTypeUint32), recorded: 1, dims: 2,
+		dtype: _Ctype_uint32_t(gen.DTypeUint32), has_data: 1, dims: 2,
 		shape: [8]_Ctype_uint32_t{4, 2}}
 	want.name[0] = 'b'
 	if b != want {
@@ -214,7 +214,7 @@ func TestImageIsDescribed(t *testing.T) {
 		t.Errorf("%q", name)
 	}
 	data, status := tensor(handle, 1, gen.RoleInput, 32)
-	wants(t, "input before lm_load", handle, status, hal.Usage, "lm_load comes before")
+	wants(t, "input before lm_load", handle, status, hal.Usage, "call lm_load before")
 	if data != nil {
 		t.Error("there is an input before lm_load")
 	}
@@ -289,9 +289,9 @@ func TestMisuseIsAnError(t *testing.T) {
 	if old := []byte("what was there"); lastErrorOf(handle+1, nil, old) != 64 || old[0] != 0 {
 		t.Errorf("no report, and the text is %q", old)
 	}
-	wants(t, "a window that is none", handle, load(handle, nil, -2), hal.Usage, "window is")
+	wants(t, "a window that is none", handle, load(handle, nil, -2), hal.Usage, "window must be")
 	wants(t, "two devices", handle, load(handle, []string{"", ""}, anyWindow), hal.Usage,
-		"count is not")
+		"count must be")
 	wants(t, "no such device", handle, load(handle, []string{"pci:ffff:ffff"}, anyWindow),
 		hal.NoDevice, "pci:ffff:ffff: no such device")
 	wants(t, "a variable that is not set", handle, load(handle, []string{""}, anyWindow), hal.Usage,
@@ -299,7 +299,7 @@ func TestMisuseIsAnError(t *testing.T) {
 	wants(t, "loaded after failures", handle, load(handle, nil, anyWindow), hal.OK, "done")
 	wants(t, "loaded twice", handle, load(handle, nil, anyWindow), hal.Usage, "loaded already")
 	wants(t, "longest too late", handle, lm_longest(handle, 1), hal.Usage, "before lm_load")
-	wants(t, "not frozen", handle, lm_run(handle, 0), hal.Usage, "lm_freeze comes before")
+	wants(t, "not frozen", handle, lm_run(handle, 0), hal.Usage, "call lm_freeze before")
 	wants(t, "frozen", handle, lm_freeze(handle), hal.OK, "done")
 	wants(t, "frozen twice", handle, lm_freeze(handle), hal.Usage, "frozen already")
 
@@ -323,7 +323,7 @@ func TestMisuseIsAnError(t *testing.T) {
 		"NULL")
 	wants(t, "no such name", handle, lm_find_sequence(handle, text("a"), new(uint32)), hal.Usage,
 		"nothing of this name")
-	wants(t, "negative limit", handle, lm_limit(handle, 1<<63), hal.Usage, "292 years")
+	wants(t, "negative limit", handle, lm_limit(handle, 1<<63), hal.Usage, "below 2^63 ns")
 	wants(t, "nowhere for the handle", 0, lm_open(text("x"), nil), hal.Usage, "NULL")
 	wants(t, "nowhere for the version", 0, lm_version(nil), hal.Usage, "NULL")
 	wants(t, "memory that is no image", 0, openMemory(make([]byte, 80), new(int32)), hal.BadImage,
@@ -406,7 +406,7 @@ func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
 	procMissing.Store(true)
 	defer procMissing.Store(false)
 	wants(t, "a blind process", 0, lm_open(text(written(t, sum)), new(int32)), hal.NoFile,
-		"/proc was not mounted before the first call")
+		"/proc was not mounted at the first call")
 }
 
 // master is a device that reaches memory, and remembers what was asked of it.
@@ -482,11 +482,11 @@ func TestPanicEndsInAStatus(t *testing.T) {
 		hal.Internal, "panic: a device that panics")
 	for cause, want := range map[any]string{"text": "text", error(hal.BusFault): "bus fault",
 		7: "of no known kind"} {
-		wants(t, want, handle, callOnImage(handle, stageOpened,
+		wants(t, want, handle, withImage(handle, stageOpened,
 			func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
 	}
 	wants(t, "an index out of range", handle,
-		callOnImage(handle, stageOpened,
+		withImage(handle, stageOpened,
 			func(im *image) outcome { _ = im.devices[3]; return outcome{} }), hal.Internal,
 		"index out of range")
 	wants(t, "loaded all the same", handle, load(handle, nil, anyWindow), hal.OK, "")
@@ -590,21 +590,21 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 		t.Fatal(told(t, handle))
 	}
 	for name, call := range map[string]func(){
-		"run":             func() { lm_run(handle, 0) },
-		"an empty run":    func() { lm_run(handle, 1) },
-		"report":          func() { lastErrorOf(handle, &e, buffer) },
-		"find a sequence": func() { lm_find_sequence(handle, text("nothing"), &index) },
-		"find a tensor":   func() { lm_find_tensor(handle, text("d"), &index) },
-		"find nothing":    func() { lm_find_tensor(handle, text("none"), &index) },
-		"describe":        func() { lm_image_info(handle, &info) },
-		"tensor info":     func() { lm_tensor_info(handle, 1, &described) },
-		"sequence name":   func() { sequenceName(handle, 1, buffer) },
-		"input":           func() { tensor(handle, 0, gen.RoleInput, 8) },
-		"output":          func() { tensor(handle, 2, gen.RoleOutput, 4) },
-		"limit":           func() { lm_limit(handle, 0) },
-		"misuse":          func() { lm_run(handle, 99) },
-		"a bad handle":    func() { lm_run(99, 0) },
-		"version":         func() { lm_version(new(versionInfo)) },
+		"run":              func() { lm_run(handle, 0) },
+		"an empty run":     func() { lm_run(handle, 1) },
+		"report":           func() { lastErrorOf(handle, &e, buffer) },
+		"find a sequence":  func() { lm_find_sequence(handle, text("nothing"), &index) },
+		"find a tensor":    func() { lm_find_tensor(handle, text("d"), &index) },
+		"find nothing":     func() { lm_find_tensor(handle, text("none"), &index) },
+		"writeDescription": func() { lm_image_info(handle, &info) },
+		"tensor info":      func() { lm_tensor_info(handle, 1, &described) },
+		"sequence name":    func() { sequenceName(handle, 1, buffer) },
+		"input":            func() { tensor(handle, 0, gen.RoleInput, 8) },
+		"output":           func() { tensor(handle, 2, gen.RoleOutput, 4) },
+		"limit":            func() { lm_limit(handle, 0) },
+		"misuse":           func() { lm_run(handle, 99) },
+		"a bad handle":     func() { lm_run(99, 0) },
+		"version":          func() { lm_version(new(versionInfo)) },
 	} {
 		if n := testing.AllocsPerRun(100, call); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)

@@ -7,7 +7,7 @@ import (
 	"lightmetal/runtime/signed"
 )
 
-// checkSignature refuses a file that none of the keys has signed.
+// checkSignature rejects a file that none of the keys has signed.
 func checkSignature(file *runtime.File, text string) error {
 	keys, err := signed.ParseKeys(text)
 	if err != nil {
