@@ -102,7 +102,7 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 			"want nothing after the 2 recorded accesses"},
 		{"playback:" + image, nothing, 70,
 			"the client left while 2 recorded accesses were to come"},
-		{"playback:" + other, nothing, 76, "command 0 (expect.4 r+0x0 == 0x1): got 0x10000ed"},
+		{"playback:" + other, nothing, 76, "command 0 of main (expect.4 r+0x0 == 0x1): got 0x10000ed"},
 		{"playback:none.lmb", nothing, 66, "none.lmb"},
 		{"pci:1234:11e8", nothing, 64, "only stand-ins can be served"},
 		{"mock:none", nothing, 64, "no board \"none\""},
