@@ -369,3 +369,25 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 		}
 	}
 }
+
+// TestDumpNumbersCommandsAsMessagesDo: from 0 within each sequence, marks not counted; and the
+// numbers are comments, so that the listing makes the same image.
+func TestDumpNumbersCommandsAsMessagesDo(t *testing.T) {
+	image := assemble(t, edu+"main:\n  mark \"m\"\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n"+
+		"safe:\n  write.4 r+0x20 0\n")
+	exit, text, stderr := lm(t, "dump", "--numbers", image)
+	if exit != 0 || stderr != "" {
+		t.Fatalf("exit %d: %s", exit, stderr)
+	}
+	for _, want := range []string{
+		"mark      \"m\"\n", "r+0x4 0x1  # 0\n", "r+0x4 0x2  # 1\n", "r+0x20 0x0  # 0\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the listing lacks %q:\n%s", want, text)
+		}
+	}
+	again := assemble(t, text)
+	if got, want := mustRead(t, again), mustRead(t, image); !bytes.Equal(got, want) {
+		t.Errorf("the numbered listing makes another image: %d bytes, want %d", len(got), len(want))
+	}
+}

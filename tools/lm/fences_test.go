@@ -53,7 +53,7 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  fence\n  copy.4 d[0:64] <- h+0x0\n", nil},
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- m+0x0\n", nil},
 		{"  write.4 h+0x0 0x1\n  call ring\n  call ring\nring:\n  write.4 m+0x0 0x1\n",
-			[]string{"command 4 of main " + told}},
+			[]string{"command 0 of ring " + told}},
 		{"  write.4 h+0x0 0x1\n  call order\n  write.4 m+0x0 0x1\norder:\n  fence\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n",
 			[]string{"command 1 of main " + overtook}},

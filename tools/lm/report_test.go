@@ -203,13 +203,13 @@ func TestDiffExitsByWhatItFinds(t *testing.T) {
 	}
 	exit, stdout, stderr := lm(t, "diff", a, b)
 	if exit != 76 || !strings.Contains(stdout,
-		"+      2  point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
+		"+ point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	var d report.Difference
 	exit, stdout, _ = lm(t, "diff", "--json", a, b)
 	if err := json.Unmarshal([]byte(stdout), &d); err != nil || exit != 76 || d.Equal ||
-		d.First.Command != 2 {
+		d.First.Command != 0 {
 		t.Errorf("exit %d, %v: %s", exit, err, stdout)
 	}
 }
