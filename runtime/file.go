@@ -155,7 +155,8 @@ func (f *File) copyInputs(view *fbs.View) error {
 // inspectGuarded calls check with the bytes of the file and returns its error, with the path in
 // front. A file that is truncated meanwhile is an error too, and so is a panic.
 func (f *File) inspectGuarded(check func(data []byte) error) error {
-	ended, err := f.callRecovering(check)
+	var err error
+	ended := recoverPanic(func() { err = check(f.data) })
 	fault, hasCode := err.(*hal.Fault)
 	code, reason := hal.BadImage, ""
 	switch {
@@ -173,12 +174,12 @@ func (f *File) inspectGuarded(check func(data []byte) error) error {
 	return hal.NewFault(code, f.path+": "+reason)
 }
 
-// callRecovering calls check with the bytes of the file, and returns its error, or the panic that
-// ended it.
-func (f *File) callRecovering(check func(data []byte) error) (ended hal.Panic, err error) {
+// recoverPanic calls a function and returns the panic that ended it, if one did. Memory faults are
+// panics meanwhile.
+func recoverPanic(call func()) (ended hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &ended)
-	err = check(f.data)
-	return ended, err
+	call()
+	return ended
 }
 
 // Close unmaps the file. No View or Replay of it may be used afterwards.

@@ -72,7 +72,8 @@ func DedicateProcess() {
 // that faults, BusFault for an access to a device that does, Internal for any other panic, which
 // is a defect of this program or of a device model.
 func (r *Replay) runGuarded(sequence int) hal.Code {
-	code, ended := r.runRecovering(sequence)
+	var code hal.Code
+	ended := recoverPanic(func() { code = r.executeRun(sequence) })
 	payload := r.view.Payload
 	switch {
 	case ended.Cause == nil:
@@ -86,15 +87,14 @@ func (r *Replay) runGuarded(sequence int) hal.Code {
 	return hal.Internal
 }
 
-// runRecovering executes a sequence and returns its code, or the panic that ended it.
-func (r *Replay) runRecovering(sequence int) (code hal.Code, ended hal.Panic) {
-	defer hal.Recover(hal.PanicOnFault(true), &ended)
+// executeRun executes a sequence and, if SetLimit limits the run, reads the clock at its end.
+func (r *Replay) executeRun(sequence int) hal.Code {
 	r.commandsToClockRead = r.clockInterval
-	code = r.executeSequence(sequence)
+	code := r.executeSequence(sequence)
 	if code == hal.OK && r.clockInterval == limitedClockInterval {
 		code = r.checkClock()
 	}
-	return code, ended
+	return code
 }
 
 // isDeviceFault reports whether the access that faulted was to a device: to a mapped window, to

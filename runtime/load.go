@@ -54,8 +54,8 @@ func CheckWorstCase(view *fbs.View) error {
 		if us > limit {
 			const text = " may take %d s %d us, %d s %d us are allowed; " +
 				"--longest or lm_longest allows more"
-			name := fbs.Quote(view.Name(view.Sequences[i].Name))
-			return hal.NewFault(hal.BadImage, "sequence "+name+
+			name := view.Name(view.Sequences[i].Name) // verified: no control characters
+			return hal.NewFault(hal.BadImage, "sequence \""+name+"\""+
 				fbs.Text(text, us/1e6, us%1e6, limit/1e6, limit%1e6))
 		}
 	}
@@ -163,15 +163,16 @@ func (r *Replay) mapWindows(slot int) error {
 // buildAddressTables sets the addresses of the bytes that commands name: of the payload, and of
 // each tensor in the arena, or in the payload if it is an input with default data.
 func (r *Replay) buildAddressTables() {
+	arena, payload := hal.AddressOf(r.arena), hal.AddressOf(r.view.Payload)
 	r.memories = make([]uintptr, 1+len(r.view.Tensors))
-	r.memories[0] = hal.AddressOf(r.view.Payload)
+	r.memories[0] = payload
 	for i := range r.view.Tensors {
 		t := &r.view.Tensors[i]
 		switch {
 		case t.Role == gen.RoleOutput:
-			r.memories[1+i] = hal.AddressOf(r.Output(i))
+			r.memories[1+i] = arena + uintptr(t.ArenaOffset)
 		case t.HasData != 0:
-			r.memories[1+i] = hal.AddressOf(r.view.TensorData(t))
+			r.memories[1+i] = payload + uintptr(t.DataOffset)
 		default:
 			r.missingInputs++
 		}
