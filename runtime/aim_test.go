@@ -78,7 +78,8 @@ func TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad(t *testing.T) {
 		"  write.4 a+0x0 0x1\n")
 	memory := make([]byte, memories.Size(v))
 	_, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
-	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), "command 1 of main: the device's TLB cannot") {
+	const want = "command 1 of main: the device's TLB cannot"
+	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 }

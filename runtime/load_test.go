@@ -216,7 +216,8 @@ func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
 			"ivshmem reaches ivshmem, ivshmem masters true"},
 		{"an address of another",
 			two +
-				"window h host size 4KiB\nmain:\n  write.8 r+0x80 bus(h)\n  write.8 r+0x88 bus(m)\n",
+				"window h host size 4KiB\n" +
+				"main:\n  write.8 r+0x80 bus(h)\n  write.8 r+0x88 bus(m)\n",
 			"edu reaches edu, edu reaches ivshmem, edu masters true"},
 		{"an address in host memory",
 			two + "window h host size 4KiB target 1\nmain:\n  write.8 h+0x0 bus(r)\n",
@@ -405,12 +406,14 @@ func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
 		"the kernel driver's": {185, mock.New(&boards.Wormhole)},
 		"the driver chooses":  {20, chooser{mock.New(&boards.Wormhole)}},
 	} {
-		_, err := runtime.Load(v, c.slot, c.device)
-		if hal.CodeOf(err) != hal.NoDevice ||
-			!strings.Contains(err.Error(),
-				"too small, in use, or the kernel driver's; on a tt: device only the driver chooses") {
-			t.Errorf("%s: %v", what, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			const want = "too small, in use, or the kernel driver's; " +
+				"on a tt: device only the driver chooses"
+			_, err := runtime.Load(v, c.slot, c.device)
+			if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), want) {
+				t.Errorf("Load: %v, want %q", err, want)
+			}
+		})
 	}
 }
 
@@ -644,7 +647,8 @@ func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
 
 // TestCommandIsCountedWithinItsSequence: from 0, in whichever sequence of the image it is.
 func TestCommandIsCountedWithinItsSequence(t *testing.T) {
-	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 4KiB\n"+
+	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n"+
+		"window r bar0 offset 0x0 size 4KiB\n"+
 		"main:\n  delay 1us\n  delay 2us\nsafe:\n  delay 3us\n")
 	for index, want := range map[int]string{
 		-1: "", // no command was executed

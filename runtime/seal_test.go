@@ -81,7 +81,8 @@ func countFrozenRuns(args []string) error {
 		return fmt.Errorf("%v: %v before, %v after", heapCounters, before, after)
 	}
 	if percent := debug.SetGCPercent(-1); percent != -1 {
-		return fmt.Errorf("the collector is on, at %d percent: it comes by itself every two minutes", percent)
+		return fmt.Errorf("the collector is on, at %d percent: it also runs every two minutes",
+			percent)
 	}
 	return nil
 }

@@ -151,7 +151,11 @@ func TestSignatureCoversWhatIsVerified(t *testing.T) {
 	path := written(t, encoded(t, honest))
 	file := opened(t, path)
 	var seen []byte
-	if err := file.Inspect(func(data []byte) error { seen = bytes.Clone(data); return nil }); err != nil {
+	see := func(data []byte) error {
+		seen = bytes.Clone(data)
+		return nil
+	}
+	if err := file.Inspect(see); err != nil {
 		t.Fatal(err)
 	}
 	for _, rewrite := range rewrites(t) {
@@ -459,7 +463,8 @@ func TestFileCutBeforeItsInputsAreCopiedIsAnInputOutputError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := file.Verify()
-	if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), path+": "+runtime.FileTruncatedText) {
+	want := path + ": " + runtime.FileTruncatedText
+	if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), want) {
 		t.Error(err)
 	}
 }
@@ -500,9 +505,13 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 		before func(v *fbs.View) *fbs.View
 		after  func(r *runtime.Replay)
 	}{
-		"assigned before":    {func(v *fbs.View) *fbs.View { assign(v); return v }, nil},
-		"assigned to a copy": {func(v *fbs.View) *fbs.View { copied := *v; assign(&copied); return &copied }, nil},
-		"assigned after":     {nil, func(r *runtime.Replay) { assign(r.View()) }},
+		"assigned before": {func(v *fbs.View) *fbs.View { assign(v); return v }, nil},
+		"assigned to a copy": {func(v *fbs.View) *fbs.View {
+			copied := *v
+			assign(&copied)
+			return &copied
+		}, nil},
+		"assigned after": {nil, func(r *runtime.Replay) { assign(r.View()) }},
 	} {
 		v, device := view(t, source), mock.New(&boards.Ivshmem)
 		if test.before != nil {

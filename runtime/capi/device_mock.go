@@ -24,7 +24,7 @@ func openMock(name string) (hal.Device, error) {
 		for _, b := range boards.All {
 			names += " " + b.Name
 		}
-		return nil, &hal.Fault{Code: hal.Usage, Reason: "unknown board in " + name + "; boards:" + names}
+		return nil, hal.NewFault(hal.Usage, "unknown board in "+name+"; boards:"+names)
 	}
 	return mock.New(board), nil
 }

@@ -17,8 +17,10 @@ func TestFailureNamesCommandAndSequence(t *testing.T) {
 	}
 	const main = fbs.Name(len("main")) // at the start of Text
 	view := &fbs.View{
-		Text:      []byte("main"),
-		Sequences: []fbs.Sequence{{Name: main, First: 0, Count: 3}, {Name: main, First: 3, Count: 5}},
+		Text: []byte("main"),
+		Sequences: []fbs.Sequence{
+			{Name: main, First: 0, Count: 3}, {Name: main, First: 3, Count: 5},
+		},
 		Commands: []fbs.Command{2: {}, 3: check(gen.ConditionEqual),
 			4: check(gen.ConditionNotEqual), 5: {Opcode: gen.OpcodeCompare}, 7: {}},
 	}

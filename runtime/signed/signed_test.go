@@ -69,7 +69,8 @@ func TestSignedFileIsBelieved(t *testing.T) {
 
 func refused(t *testing.T, what, want string, k signed.Keys, file []byte) {
 	t.Helper()
-	if err := k.CheckSignature(file); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), want) {
+	err := k.CheckSignature(file)
+	if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), want) {
 		t.Errorf("%s: %v, want %q", what, err, want)
 	}
 }

@@ -248,7 +248,7 @@ func TestNoTargetLinksTheHostsPart(t *testing.T) {
 		linksNoneOf(t, program, "", of)
 	}
 	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).step", "boards.Target.Pack",
-		"runtime.(*Replay).Window", "tools/files.Create"} {
+		"runtime.(*Replay).Aperture", "tools/files.Create"} {
 		if !of["lightmetal/"+name] {
 			t.Errorf("%s is not where it is looked for", name)
 		}

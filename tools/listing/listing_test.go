@@ -401,11 +401,11 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 		want   string
 	}{
 		{"stray field", func(i *lmb.Image) { i.Sequences[0].Commands[0].Mask = 5 },
-			"listing: command 0 of main cannot be written: it has a value that the language has no " +
-				"text for"},
+			"listing: command 0 of main cannot be written: it has a value that the language " +
+				"has no text for"},
 		{"stray data", func(i *lmb.Image) { i.Sequences[0].Commands[0].Data = []byte{1} },
-			"listing: command 0 of main cannot be written: it has a value that the language has no " +
-				"text for"},
+			"listing: command 0 of main cannot be written: it has a value that the language " +
+				"has no text for"},
 		{"unknown opcode", func(i *lmb.Image) { i.Sequences[0].Commands[0].Opcode = 99 },
 			"listing: command 0 of main cannot be written: '?' means nothing here"},
 		{"call of nothing", func(i *lmb.Image) {

@@ -33,8 +33,8 @@ func assembledFile(t *testing.T, source string) string {
 // copies through a write-combining window.
 func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 	const told = "stores to the device, command 0 of main wrote host memory"
-	const overtook = "accesses the device, command 0 of main copied in bulk through a write-combining " +
-		"window"
+	const overtook = "accesses the device, command 0 of main copied in bulk through a " +
+		"write-combining window"
 	const read = "reads host memory, command 0 of main polled for it"
 	for _, test := range []struct {
 		body string
@@ -64,8 +64,8 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 		{"  copy.8 w+0x0 <- hex 0102030405060708\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 m+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n",
-			[]string{"command 1 of main ends the sequence, command 0 of main copied in bulk through a " +
-				"write-combining window"}},
+			[]string{"command 1 of main ends the sequence, command 0 of main copied in bulk " +
+				"through a write-combining window"}},
 		{"  call move\n  fence\n  write.4 m+0x0 0x1\nmove:\n" +
 			"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n", nil},
 	} {

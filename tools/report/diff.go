@@ -272,9 +272,8 @@ func (s *SequenceDiff) text() string {
 	case s.A < 0:
 		return fmt.Sprintf("%s is in B only: %s commands", name, countText(uint64(s.B)))
 	}
-	text := fmt.Sprintf("%s: %s commands differ, %s of them in payload alone, from command %d on", name,
-		countText(uint64(s.Changed)),
-		countText(uint64(s.DataOnly)), s.FirstAt)
+	text := fmt.Sprintf("%s: %s commands differ, %s of them in payload alone, from command %d on",
+		name, countText(uint64(s.Changed)), countText(uint64(s.DataOnly)), s.FirstAt)
 	if s.A != s.B {
 		text += fmt.Sprintf("; A has %s commands, B has %s", countText(uint64(s.A)),
 			countText(uint64(s.B)))

@@ -34,7 +34,8 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 			"sequence main: 1 commands differ, 1 of them in payload alone, from command 2 on\n"},
 		{"mark \"m\"", "mark \"x\"", "- mark \"m\"\n"},
 		{"  write.4 r+0x4 2\n", "",
-			"1 commands differ, 0 of them in payload alone, from command 1 on; A has 5 commands, B has 4"},
+			"1 commands differ, 0 of them in payload alone, from command 1 on; " +
+				"A has 5 commands, B has 4"},
 		{"  mark \"m\"\n  copy.4 r+0x8 <- n[0:4]\n", "", "+ (the sequence ends)"},
 		{"safe:", "unsafe:", "sequence unsafe is in B only: 1 commands"},
 		{"safe:\n  write.4 r+0x20 0\n", "", "sequence safe is in A only: 1 commands"},

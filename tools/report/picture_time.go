@@ -106,7 +106,8 @@ func (s *Slice) tip() string {
 	case kindCommand:
 		text += fmt.Sprintf("; index %d in the image", s.Command)
 	case kindCommands:
-		text += fmt.Sprintf("; %s commands from index %d in the image on", countText(s.Count), s.Command)
+		text += fmt.Sprintf("; %s commands from index %d in the image on", countText(s.Count),
+			s.Command)
 		if s.Mostly != "" {
 			text += ", most of the time " + plain(s.Mostly)
 		}
