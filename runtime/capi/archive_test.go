@@ -322,8 +322,9 @@ func prototypes(t *testing.T, path string) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(
-		`(?m)^(?:extern )?(?:int|uint32_t|GoInt32|GoUint32) (lm_\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+	prototype := regexp.MustCompile(
+		`(?m)^(?:extern )?(?:int|uint32_t|GoInt32|GoUint32) (lm_\w+)\(`)
+	for _, m := range prototype.FindAllStringSubmatch(string(text), -1) {
 		names = append(names, m[1])
 	}
 	slices.Sort(names)

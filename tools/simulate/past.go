@@ -16,29 +16,32 @@ const (
 
 var past = []Past{
 	{"a check that all ones satisfy holds on a device that is gone", "44108fe", replay,
-		"code := r.gave(c, loaded)\n\tswitch",
-		"code := hal.OK\n\tif !BROKEN || r.deadline != 0 {\n\t\tcode = r.gave(c, loaded)\n\t}\n" +
+		"code := r.checkDevicePresent(c, loaded)\n\tswitch",
+		"code := hal.OK\n\tif !BROKEN || r.deadline != 0 {\n" +
+			"\t\tcode = r.checkDevicePresent(c, loaded)\n\t}\n" +
 			"\tswitch"},
 	{"a poll does not notice a device that goes while it waits", "13432dd", replay,
-		"switch holds := (loaded",
-		"if BROKEN && r.deadline != 0 && code == hal.DeviceGone {\n\t\tcode = hal.OK\n\t}\n" +
-			"\tswitch holds := (loaded"},
+		"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n\tcase isMet:",
+		"\tif BROKEN && r.deadline != 0 && code == hal.DeviceGone {\n\t\tcode = hal.OK\n\t}\n" +
+			"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n\tcase isMet:"},
 	{"what a device that is gone reads is stored back", "fe773e8", replay,
-		"if code := r.gave(c, loaded); code != hal.OK {\n\t\treturn code\n\t}\n\tr.access",
-		"if code := r.gave(c, loaded); code != hal.OK && !(BROKEN && code == hal.DeviceGone) {\n" +
-			"\t\treturn code\n\t}\n\tr.access"},
+		"if code := r.checkDevicePresent(c, loaded); code != hal.OK {\n" +
+			"\t\treturn code\n\t}\n\tstore",
+		"if code := r.checkDevicePresent(c, loaded); code != hal.OK && " +
+			"!(BROKEN && code == hal.DeviceGone) {\n" +
+			"\t\treturn code\n\t}\n\tstore"},
 	{"what failed is asked of masters alone", "fe773e8", replay,
 		"if code := device.Diagnose(); code",
-		"if _, masters := device.(hal.Cleaner); BROKEN && !masters {\n\t\t\tcontinue\n\t\t}\n" +
+		"if _, masters := device.(hal.ExitCleaner); BROKEN && !masters {\n\t\t\tcontinue\n\t\t}\n" +
 			"\t\tif code := device.Diagnose(); code"},
 	{"the last look comes before the deadline", "f13f453", replay,
-		"\t\tr.wait(c)\n",
-		"\t\tr.wait(c)\n\t\tif BROKEN && r.last == hal.DeadlinePassed {\n" +
-			"\t\t\tr.waits, r.detail = nil, Result{Want: c.Value, Mask: c.Mask}\n" +
-			"\t\t\treturn r.settle(c, hal.DeadlinePassed)\n\t\t}\n"},
+		"\t\tr.waitForPoll(c)\n",
+		"\t\tr.waitForPoll(c)\n\t\tif BROKEN && r.timeoutCode == hal.DeadlinePassed {\n" +
+			"\t\t\tr.polling, r.failure = nil, Result{Want: c.Value, Mask: c.Mask}\n" +
+			"\t\t\treturn r.applyPolicy(c, hal.DeadlinePassed)\n\t\t}\n"},
 	{"a poll without an interval never pauses", "deeee3a", replay,
-		"return min(waited/patience, left)",
-		"if BROKEN {\n\t\treturn 0\n\t}\n\treturn min(waited/patience, left)"},
+		"return min(waited/pollBackoffDivisor, left)",
+		"if BROKEN {\n\t\treturn 0\n\t}\n\treturn min(waited/pollBackoffDivisor, left)"},
 	{"DMA that no command looked at is lost without a word", "44108fe", loop,
 		"code := f.replay.Diagnose()",
 		"code := f.replay.Diagnose()\n\t\tif BROKEN {\n\t\t\tcode = hal.OK\n\t\t}"},
@@ -46,8 +49,8 @@ var past = []Past{
 		"if safe := f.replay.View().SequenceByName(\"safe\"); safe >= 0",
 		"if safe := f.replay.View().SequenceByName(\"safe\"); safe >= 0 && !BROKEN"},
 	{"the limit of a run is that of the sequences before and after", "5e15e1a", loop,
-		"f.replay.Limit(limit)",
-		"if BROKEN && limit == 0 {\n\t\tlimit = f.limit\n\t}\n\tf.replay.Limit(limit)"},
+		"f.replay.SetLimit(limit)",
+		"if BROKEN && limit == 0 {\n\t\tlimit = f.limit\n\t}\n\tf.replay.SetLimit(limit)"},
 	{"no data is success", "2830ccc", loop,
 		"if ended && end.runs == 0 &&", "if ended && !BROKEN && end.runs == 0 &&"},
 	{"a ring that is cut ends the process", "471f1bd", loop,
@@ -60,7 +63,7 @@ var past = []Past{
 		"case waits && stopping.Load() == 0:",
 		"case waits && (stopping.Load() == 0 || BROKEN && s.ring != nil):"},
 	{"a reader that is started again takes a closed ring for the end", "89ec100", rings,
-		"r.stale = !writer &&", "r.stale = !BROKEN && !writer &&"},
+		"r.closedBefore = !writer &&", "r.closedBefore = !BROKEN && !writer &&"},
 	{"nobody waits for room in a ring", "ebdaa34", rings,
 		"case writer && waiting < r.count:", "case writer && (waiting < r.count || BROKEN):"},
 	{"an output is in place before the others are on the disk", "6ddb63a", "tools/files/output.go",
@@ -74,10 +77,10 @@ var past = []Past{
 			"unix.O_WRONLY|unix.O_TRUNC, 0)\n\t\t} else {\n" +
 			"\t\t\terr = f.createTemp(mode, &status)\n\t\t}"},
 	{"a reset is armed by an image that is refused", "ba3dc36", "runtime/load.go",
-		"r.masters, err = true, device.Master(true)",
-		"if cleaner, ok := device.(hal.Cleaner); ok && BROKEN {\n" +
-			"\t\t\t\t_, _ = cleaner.Cleanup(r.view, i)\n\t\t\t}\n" +
-			"\t\t\tr.masters, err = true, device.Master(true)"},
+		"r.busMaster, err = true, device.SetBusMaster(true)",
+		"if cleaner, ok := device.(hal.ExitCleaner); ok && BROKEN {\n" +
+			"\t\t\t\t_, _ = cleaner.RegisterExitCleanup(r.view, i)\n\t\t\t}\n" +
+			"\t\t\tr.busMaster, err = true, device.SetBusMaster(true)"},
 	{"zeros are a command", "5e15e1a", "fbs/pass.go",
 		"\tc.heads = [64]uint64{1}\n",
 		"\tc.heads = [64]uint64{1}\n\tif BROKEN {\n\t\tc.heads[0] = 0\n\t}\n"},
