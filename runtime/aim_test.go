@@ -18,7 +18,7 @@ const aimedHead = "lightmetal 1\ntarget wormhole 1e52:401e bar0 1MiB\nwindow a t
 
 // TestPointStoresWhatLoadPutIntoIt has registers and windows that are plain
 // memory: what each is to hold is the board's own encoding, which tests of
-// boards and of mapped lanes hold.
+// boards and of mapped backends hold.
 func TestPointStoresWhatLoadPutIntoIt(t *testing.T) {
 	v := view(t, aimedHead+`main:
   point a tile 1,2 address 0x100000 ordering strict

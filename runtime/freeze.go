@@ -15,8 +15,8 @@ import (
 )
 
 // Freeze prepares for runs that allocate nothing: it locks commands and arena into memory, turns
-// the garbage collector off and gives the calling goroutine all the stack that a run needs. The
-// error is a *hal.Fault.
+// the garbage collector off, and grows the stack of the calling goroutine to the size that a run
+// needs. The error is a *hal.Fault.
 //
 // Not locked are the payload in the page cache, default data of inputs for which Input was not
 // called, and the program itself. The kernel may drop such pages; a run then waits until they are

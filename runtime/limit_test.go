@@ -16,7 +16,7 @@ import (
 
 const safe = "safe:\n  write.4 m+0x40 0x5afe\n"
 
-// limited runs a body under a limit and gives what it took of the device's time.
+// limited runs a body under a limit and returns the time that it took by the device's clock.
 func limited(t *testing.T, limitUs int64, want hal.Code, body string) (took int64, safeRan bool) {
 	t.Helper()
 	r, device := on(t, "main:\n"+body+safe)
@@ -68,7 +68,7 @@ func TestLateRunMakesNoFurtherAccess(t *testing.T) {
 		t.Errorf("late at command %d", result.Command)
 	}
 	if got := parseMeminfo(t, device, 0x80, 1); got[0] != 0 {
-		t.Error("the store behind it was made")
+		t.Error("the store after the late command was made")
 	}
 }
 

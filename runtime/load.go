@@ -82,7 +82,7 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
-// mismatch returns why a device is not the one that device i of the image stands for, "" if it is.
+// mismatch returns why a device is not device i of the image, "" if it is.
 func mismatch(view *fbs.View, i int, got hal.Identity) string {
 	want := &view.Devices[i]
 	switch {

@@ -294,7 +294,7 @@ func (s *stranger) SetBusMaster(bool) error { s.touched = true; return nil }
 func (s *stranger) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
 func (s *stranger) Diagnose() hal.Code                               { return hal.OK }
 
-// A lane takes a device at the first Map: until its identity is known to be
+// A backend acquires a device at the first Map: until its identity is known to be
 // right, no window is mapped of any.
 func TestADeviceThatIsAnotherThanTheImagesIsNotTouched(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n"+
@@ -486,7 +486,7 @@ func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
 	}
 }
 
-// TestFileRewrittenDuringARunDoesNotRunOn changes commands behind the verifier's
+// TestFileRewrittenDuringARunDoesNotRunOn changes commands after the verifier's
 // back: what the loop can still notice at no cost, it does.
 func TestFileRewrittenDuringARunDoesNotRunOn(t *testing.T) {
 	for what, change := range map[string]func(c []fbs.Command){
@@ -605,7 +605,7 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 		if code := r.Diagnose(); code != state {
 			t.Errorf("%v, want %v", code, state)
 		}
-		// What is wrong with a device is no condition that may be passed over.
+		// A broken device is a failure that no policy may ignore.
 		if result := r.Run(r.View().SequenceByName("look")); result.Code != state {
 			t.Errorf("%+v, want %v", result, state)
 		}

@@ -99,7 +99,7 @@ main:
 	}
 	run(t, r, hal.OK)
 	if got := words(r.Output(1)); got != [4]int32{3, 4, 1, 2} {
-		t.Errorf("recorded input gives %v", got)
+		t.Errorf("output for the default input: %v", got)
 	}
 	input := r.Input(0)
 	if got := words(input); got != [4]int32{1, 2, 3, 4} {
@@ -108,7 +108,7 @@ main:
 	binary.LittleEndian.PutUint32(input[4:], 99)
 	run(t, r, hal.OK)
 	if got := words(r.Output(1)); got != [4]int32{3, 4, 1, 99} {
-		t.Errorf("new input gives %v", got)
+		t.Errorf("output for the new input: %v", got)
 	}
 }
 

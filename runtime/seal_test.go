@@ -312,7 +312,7 @@ func TestBusErrorUnderTheSealIsReported(t *testing.T) {
 	}
 }
 
-// makeGarbage leaves the collector with memory to give back in the background.
+// makeGarbage leaves memory that the collector returns in the background.
 func makeGarbage() {
 	var list [][]byte
 	for range 64 {
@@ -415,7 +415,7 @@ func TestSealedProcessIsKilledWhenItWouldTakeSomething(t *testing.T) {
 }
 
 // TestSealThatMissesAThreadIsAnError holds Seal to all threads or none: the
-// kernel cannot seal a thread that has a filter of its own.
+// kernel cannot seal a thread that already has another filter.
 func TestSealThatMissesAThreadIsAnError(t *testing.T) {
 	ready, finish := make(chan unix.Errno), make(chan struct{})
 	defer close(finish)

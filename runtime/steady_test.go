@@ -32,7 +32,7 @@ wait:
 
 const steadyFrom, steadyTo = "runs begin", "runs end"
 
-// runSteady freezes the process, seals it if it is told to, and makes runs
+// runSteady freezes the process, seals it if requested, and makes runs
 // between two lines of output.
 func runSteady(args []string) error {
 	r, _, err := loadPlain(args[0])
@@ -92,7 +92,7 @@ func TestFrozenRunsAskTheKernelForNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		runner, own, others, monitor := between(t, text)
-		t.Logf("evidence: %d system calls of frozen runs beside their waits (Go's monitor made "+
+		t.Logf("evidence: %d system calls of frozen runs except waits (Go's monitor made "+
 			"%d by itself)", own-10+others, monitor)
 		if own == 10 && (others == 0 || others == 2 && again > 0 && met(text, runner)) {
 			if others == 0 {

@@ -32,7 +32,7 @@ const (
 		"bulk\nsafe:\n  write.4 m+0xc 0xbad\n"
 )
 
-// stored is what honest and hostile leave behind: the first 16 bytes, and one
+// stored returns what the honest and the hostile image have stored: the first 16 bytes, and one
 // of the payload.
 func (d *plain) stored() string { return fmt.Sprintf("% x %x", d.memory[:16], d.memory[0x1000+8]) }
 
@@ -73,7 +73,7 @@ func opened(t *testing.T, path string) *runtime.File {
 	return file
 }
 
-// TestFileRewrittenUnderARunChangesNoAccess: what was verified is carried out,
+// TestFileRewrittenUnderARunChangesNoAccess: the verified commands are executed,
 // whenever the file changes after Open. Only payload is the file's own, and of
 // one that was checked, as for a signature, not even that.
 func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
@@ -392,7 +392,7 @@ func TestLongestTimeDoesNotRunOver(t *testing.T) {
 	}
 }
 
-// recorded has recorded inputs behind other payload, and a run that copies one to the device.
+// recorded has default data of inputs after other payload, and a run that copies one to the device.
 const recorded = ivshmem + `
 tensor g output uint8[8192] = pattern 0x9 size 8192
 tensor a input uint8[8192] = pattern 0x3 size 8192

@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// archive builds the archive of a tree into a folder and gives its path.
+// archive builds the archive of a tree into a directory and returns its path.
 func archive(tree, folder string, flags ...string) (string, error) {
 	path := filepath.Join(folder, "liblightmetal.a")
 	args := append([]string{"build", "-buildmode=c-archive", "-trimpath", "-ldflags",
@@ -293,14 +293,14 @@ func TestFirstCallWithoutProcIsRefused(t *testing.T) {
 	c.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
 	out, err := c.CombinedOutput()
 	if errors.Is(err, fs.ErrPermission) {
-		t.Skip("changing the root folder takes root")
+		t.Skip("changing the root directory requires root")
 	}
 	if err != nil || !strings.Contains(string(out), "/proc was not mounted at the first call") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
-// symbols gives the functions lm_* that an archive defines for others.
+// symbols returns the functions lm_* that an archive exports.
 func symbols(t *testing.T, library string) (names []string) {
 	t.Helper()
 	out, err := exec.Command("nm", "-g", "--defined-only", library).Output()
@@ -315,7 +315,7 @@ func symbols(t *testing.T, library string) (names []string) {
 	return names
 }
 
-// prototypes gives the functions that a header declares.
+// prototypes returns the functions that a header declares.
 func prototypes(t *testing.T, path string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -473,7 +473,7 @@ func TestArchiveIsTheSameFromAnyFolder(t *testing.T) {
 		}
 		if bytes.Contains(archives[i], []byte(dir)) ||
 			bytes.Contains(archives[i], []byte(os.Getenv("GOTMPDIR"))) {
-			t.Errorf("the archive names the folder it was built in")
+			t.Errorf("the archive contains the name of the directory it was built in")
 		}
 	}
 	if !bytes.Equal(archives[0], archives[1]) {

@@ -56,7 +56,7 @@ func sequenceName(handle int32, sequence uint32, name []byte) int32 {
 	return lm_sequence_name(handle, sequence, start(name), size(len(name)))
 }
 
-// tensor gives the bytes of an input or output.
+// tensor returns the bytes of an input or output.
 func tensor(handle int32, index uint32, role gen.Role, bytes size) (data []byte, status int32) {
 	var at *byte
 	if role == gen.RoleInput {
@@ -91,7 +91,7 @@ func written(t testing.TB, source string) string {
 	return path
 }
 
-// stand puts stand-ins in the place of devices and gives the one opened last.
+// stand replaces devices by mocks and returns the one opened last.
 func stand(t testing.TB) func() *mock.Device {
 	t.Helper()
 	var last *mock.Device
@@ -140,7 +140,7 @@ func told(t testing.TB, handle int32) string {
 	return string(text[:strings.IndexByte(string(text), 0)])
 }
 
-// wants holds a status, the code and the text against what is expected.
+// wants compares a status, the code and the text with the expected ones.
 func wants(t *testing.T, what string, handle, status int32, want hal.Code, says string) {
 	t.Helper()
 	var e lastError
@@ -222,7 +222,7 @@ func TestImageIsDescribed(t *testing.T) {
 
 // TestLongTimesAreAllowed: an image that may take two hours is loaded once that
 // is allowed, and not with a second less. Its 800 delays, 2 calls and 3 ends count
-// 1 us each beside the time of the delays.
+// 1 us each, plus the time of the delays.
 func TestLongTimesAreAllowed(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+
@@ -520,7 +520,7 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		var e lastError
 		lastErrorOf(handle, &e, nil)
 		test.e.status, test.e.code = _Ctype_int32_t(test.code.Exit()), _Ctype_int32_t(test.code)
-		// the mask of a comparison is none of the caller's
+		// a comparison has no mask for the caller
 		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask
 		if e != test.e {
 			t.Errorf("%s: got %+v, want %+v", test.command, e, test.e)
@@ -617,7 +617,7 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 	}
 }
 
-// header gives the numbers of an enum in lightmetal.h, by name.
+// header returns the numbers of an enum in lightmetal.h, by name.
 func header(t *testing.T, enum string) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile("lightmetal.h")
@@ -637,7 +637,7 @@ func header(t *testing.T, enum string) map[string]int {
 }
 
 // codeNames are the names in lightmetal.h, in the order of their numbers, and
-// the codes they stand for.
+// their codes.
 var codeNames = []struct {
 	name string
 	code hal.Code

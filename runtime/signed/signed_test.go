@@ -28,7 +28,7 @@ func key(seed byte) ed25519.PrivateKey {
 
 func keys(t *testing.T, private ...ed25519.PrivateKey) signed.Keys {
 	t.Helper()
-	text := "# who may sign\n\n"
+	text := "# accepted keys\n\n"
 	for _, p := range private {
 		text += hex.EncodeToString(p.Public().(ed25519.PublicKey)) + "\n"
 	}
@@ -79,17 +79,17 @@ func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
 	plain := image(t)
 	refused(t, "unsigned", "not signed", keys(t, key(1)), plain)
 	refused(t, "empty", "not signed", keys(t, key(1)), nil)
-	refused(t, "of somebody else", "not among", keys(t, key(2)), sign(plain, key(1)))
+	refused(t, "of somebody else", "not in the key file", keys(t, key(2)), sign(plain, key(1)))
 	// Names a key that is believed, signed with another.
 	digest := sha512.Sum512(plain)
 	forged := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey),
 		ed25519.Sign(key(2), digest[:]))...)
-	refused(t, "forged", "does not hold", keys(t, key(1), key(2)), forged)
+	refused(t, "forged", "invalid signature", keys(t, key(1), key(2)), forged)
 	// A signature of something else.
 	other := sha512.Sum512(plain[1:])
 	moved := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey),
 		ed25519.Sign(key(1), other[:]))...)
-	refused(t, "moved", "does not hold", keys(t, key(1)), moved)
+	refused(t, "moved", "invalid signature", keys(t, key(1)), moved)
 }
 
 // TestEveryFlippedBitOfASignedFileIsRefused holds the signature alone: nothing
@@ -230,10 +230,10 @@ func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
 	}
 	good := hex.EncodeToString(key(1).Public().(ed25519.PublicKey))
 	for _, point := range points {
-		if _, err := signed.ParseKeys(good + "\n" +
-			hex.EncodeToString(point)); hal.CodeOf(err) != hal.Denied ||
-			!strings.Contains(err.Error(), "anybody can sign") {
-			t.Errorf("%x: %v", point, err)
+		text := good + "\n" + hex.EncodeToString(point)
+		_, err := signed.ParseKeys(text)
+		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "anybody can sign") {
+			t.Errorf("key %x: %v, want it rejected", point, err)
 		}
 	}
 	for seed := range byte(20) {

@@ -189,7 +189,7 @@ static void misuse(char **args)
 	IS(lm_output(image, 1, 4, &out), LM_USAGE);
 	IS(lm_limit(image, 0), LM_USAGE);
 	IS(lm_load(image, NULL, 1, LM_ANY_WINDOW), LM_USAGE);
-	IS(lm_load(image, edu, 0, LM_ANY_WINDOW), LM_USAGE); /* a name that nobody would look at */
+	IS(lm_load(image, edu, 0, LM_ANY_WINDOW), LM_USAGE); /* a name that would be ignored */
 	IS(lm_load(image, NULL, 0, LM_ANY_WINDOW), LM_NO_DEVICE); /* 0 names: by PCI ids */
 	IS(lm_load(image, nine, 9, LM_ANY_WINDOW), LM_USAGE);
 	IS(lm_load(image, edu, UINT32_MAX, LM_ANY_WINDOW), LM_USAGE);
@@ -478,7 +478,7 @@ static void chain(int s, siginfo_t *info, void *context)
 	gos.sa_sigaction(s, info, context);
 }
 
-/* signals PATH DEVICE: the host's signals go on working, and Go's behind a
+/* signals PATH DEVICE: the host's signals continue to work, and Go's under a
  * handler of the host's. */
 static void signals(char **args)
 {
