@@ -127,7 +127,7 @@ var mishaps = []mishap{
 				func(image []byte) []byte { return image[:len(image)-128] })
 		}),
 	spoilt(atKey, 77, "", func(e *errand) { e.keys(""); e.flip(-1 - e.random().IntN(128)) }),
-	spoilt(atKey, 77, "does not hold", func(e *errand) { e.keys(""); e.forge() }),
+	spoilt(atKey, 77, "invalid signature", func(e *errand) { e.keys(""); e.forge() }),
 	spoilt(atVerify, 65, "",
 		func(e *errand) { e.flip(e.random().IntN(len(e.w.image) - 128)); e.w.options.Key = "" }),
 	spoilt(atVerify, 65, "", func(e *errand) {
