@@ -18,7 +18,7 @@ const aimedHead = "lightmetal 1\ntarget wormhole 1e52:401e bar0 1MiB\nwindow a t
 
 // TestPointStoresWhatLoadPutIntoIt has registers and windows that are plain
 // memory: what each is to hold is the board's own encoding, which tests of
-// boards and of mapped lanes hold.
+// boards and of mapped backends hold.
 func TestPointStoresWhatLoadPutIntoIt(t *testing.T) {
 	v := view(t, aimedHead+`main:
   point a tile 1,2 address 0x100000 ordering strict
@@ -78,7 +78,8 @@ func TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad(t *testing.T) {
 		"  write.4 a+0x0 0x1\n")
 	memory := make([]byte, memories.Size(v))
 	_, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
-	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), "command 1: ") {
+	const want = "command 1 of main: the device's TLB cannot"
+	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 }

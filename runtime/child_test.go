@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	// As in programs that link no profiler: the first allocation that one samples maps
-	// memory, and behind a seal a child that prints would end by it.
+	// memory, and a sealed child that prints would be killed.
 	goruntime.MemProfileRate = 0
 	if os.Getenv(childTask) != "shared" {
 		runtime.DedicateProcess()
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// child runs a task and gives what it printed and how it ended.
+// child runs a task and returns its output and how it ended.
 func child(t *testing.T, task string, args ...string) (stdout string, status syscall.WaitStatus) {
 	t.Helper()
 	self, err := os.Executable()
@@ -89,7 +89,7 @@ func child(t *testing.T, task string, args ...string) (stdout string, status sys
 }
 
 // plain is a device that is mapped memory and nothing else: an aperture onto
-// it is what a BAR on Linux gives, without the device behind it.
+// it is memory like a BAR on Linux, without a device.
 type plain struct {
 	hal.BaseDevice
 	memory []byte
@@ -147,7 +147,7 @@ func repeat(r *runtime.Replay, name string, times int) error {
 	return nil
 }
 
-// written writes an image file and gives its path.
+// written writes an image file and returns its path.
 func written(t *testing.T, file []byte) string {
 	t.Helper()
 	path := t.TempDir() + "/image.lmb"

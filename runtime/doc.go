@@ -1,38 +1,39 @@
-// Package runtime replays Light Metal binaries:
+// Package runtime replays Light Metal images on devices:
 //
-//	file, err := runtime.Open("model.lmb")     // map the file
-//	view, err := file.Verify()                  // check all of it
+//	file, err := runtime.Open("model.lmb")      // map the file
+//	view, err := file.Verify()                  // check every byte
 //	replay, err := runtime.Load(view, runtime.AnySlot, device) // check the device, reserve
-//
-// everything
-//
-//	err = replay.Freeze()                       // nothing is allocated after this; see Alone
+//	err = replay.Freeze()                       // allocate nothing from here on
 //	result := replay.Run(sequence)              // as often as wanted
-//	replay.Close()
+//	replay.Close()                              // stop DMA, free the memory
 //
-// From file to store:
+// From file to store, step by step:
 //
-//   - Open copies the envelope into memory of our own and maps the payload; Verify copies
-//     recorded inputs before it reads them (file.go).
-//   - Verify reads one table of vectors (fbs/flat.go), holds all but the commands
-//     against each other (fbs/tables.go), and passes over every command once; limits
-//     follow from what a command begins with and are known for those alike
-//     (fbs/pass.go, fbs/forms.go). The pass adds up checksum and longest time.
-//   - Load holds device and longest time against the image, maps windows, and takes
-//     one arena for tensors. Points and Addresses are completed in a copy of the
-//     commands: what registers are to hold that aim a window, and the bus address
-//     (load.go). Two tables of addresses are left, one
-//     of windows and one of memories.
-//   - Run is a loop of walks (replay.go). A walk is one assembly routine over the
-//     commands as they lie, hal/walk_arm64.s: it takes the address of a command's
-//     window from the table, adds the offset, and makes the store. It ends at what
-//     needs a decision: a check that does not hold, a wait, a call, a port.
-//   - What ended it is for Replay.odd, which goes on behind it. What a command
-//     means is written down in Go too, in hal/port.go and hal/oracle.go: for
-//     ports, and for the tests of the assembly.
+//   - Open copies the envelope (tables and commands) into private memory and maps the payload
+//     (file.go). Inspect shows the bytes to a function that checks a signature (inspect.go).
+//   - Verify checks the tables (fbs/flat.go, fbs/tables.go), then every command in one pass,
+//     which also sums up the checksum and the worst-case time (fbs/pass.go, fbs/forms.go).
+//     It copies the default data of inputs before it reads them.
+//   - Load compares the image with the devices, maps the windows and reserves one arena for all
+//     tensors. In a copy of the commands it replaces each Relocate by a Write of the bus address,
+//     and puts the register values of the TLB window into each Point (load.go). It leaves two
+//     tables of addresses: one of windows and registers, one of payload and tensors.
+//   - Freeze locks commands and arena into memory and turns the garbage collector off
+//     (freeze.go). Seal then has the kernel kill the process if it asks for anything more
+//     (seal.go).
+//   - Run executes a sequence as a loop of walks (replay.go). A walk is one assembly routine
+//     (hal/walk_arm64.s) that executes commands in place: it takes the address of the window
+//     from the table, adds the offset, and loads or stores. It stops at a command that needs a
+//     decision: an expectation that is not met, a wait, a call, or a window without an address.
+//     Replay.handleStop finishes that command, and the next walk starts after it.
+//   - Close stops DMA and frees the arena.
+//
+// Windows that have no address, such as configuration space and the devices of tests, are
+// ports: hal/port.go executes their commands in Go. hal/oracle.go states in Go what every
+// command does; tests compare the assembly with it.
 //
 // Verify and Load trust nothing and check everything; Run checks nothing again.
 //
-// A Replay belongs to one goroutine. Nothing here prints, logs, reads the
-// environment or exits.
+// A Replay belongs to one goroutine. The package does not print, log, read the environment or
+// end the process.
 package runtime

@@ -8,8 +8,8 @@ import (
 	"lightmetal/runtime"
 )
 
-// A program replays a file on a device: here on a stand-in, on a target on what
-// hal.Open gives for "vfio:0000:01:00.0".
+// A program replays a file on a device: here on a mock, on a target on the device that
+// hal.Open opens for "vfio:0000:01:00.0".
 func Example() {
 	file, err := runtime.Open("../testdata/images/edu-factorial.lmb")
 	if err != nil {

@@ -46,7 +46,7 @@ type subject struct {
 // gone waits no longer than the good run takes.
 const pollUsMax = 500
 
-// subjects gives every image in testdata, and one that calls.
+// subjects returns every image in testdata, and one with a call.
 func subjects(t *testing.T) []*subject {
 	t.Helper()
 	paths, err := filepath.Glob("../testdata/images/*.lmb")
@@ -112,7 +112,7 @@ func newSubject(t *testing.T, name string, file []byte) *subject {
 	return s
 }
 
-// addSafe gives the image a sequence "safe" if it has none: one store that no
+// addSafe adds a sequence "safe" to an image without one: a store that no
 // other command makes.
 func (s *subject) addSafe() {
 	for i := range s.image.Sequences {
@@ -196,7 +196,7 @@ func (s *subject) countSteps(t *testing.T) {
 	}
 }
 
-// at gives the step that makes an operation.
+// at returns the step that makes an operation.
 func (s *subject) at(operation int) int {
 	i := 0
 	for s.steps[i].operations < operation {
@@ -214,7 +214,7 @@ func (s *subject) loads(i int) []mock.Access {
 	return s.good[first:s.steps[i].journal]
 }
 
-// ended checks what a failed run left behind: the code, the command, that
+// ended checks the state after a failed run: the code, the command, that
 // nothing but "safe" came after, and that the replay stays disabled.
 func (s *subject) ended(t *testing.T, what string, replay *runtime.Replay, device *mock.Device,
 	result runtime.Result, code hal.Code, at, accesses int) {
@@ -239,7 +239,7 @@ func (s *subject) ended(t *testing.T, what string, replay *runtime.Replay, devic
 	}
 }
 
-// sameAccesses compares all but what loads give, which depends on the past.
+// sameAccesses compares everything but loaded values, which depend on earlier accesses.
 func sameAccesses(got, want []mock.Access) bool {
 	return slices.EqualFunc(got, want, func(a, b mock.Access) bool {
 		if a.Op == mock.Load {
@@ -272,7 +272,7 @@ func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
 	}
 }
 
-// notices tells whether a step of a run on a device that is gone from an
+// notices reports whether a step of a run on a device that is gone from an
 // operation of that step or an earlier one on sees that it is.
 func (s *subject) notices(i, operation int) bool {
 	c := &s.steps[i].command
@@ -323,7 +323,7 @@ func TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad(t *testing.T) {
 	}
 }
 
-// breaking gives a fault for each bit of a checked value that, stuck, keeps the
+// breaking returns a fault for each bit of a checked value that, stuck, keeps the
 // step from ever holding.
 func (s *subject) breaking(i int) (faults []mock.Fault) {
 	c, loads := &s.steps[i].command, s.loads(i)
@@ -436,7 +436,7 @@ func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 	}
 }
 
-// withPayload is an image whose payload has pages of its own in the file.
+// withPayload is an image whose payload begins at a page of the file.
 const withPayload = ivshmem + `
 main:
   write.4 m+0x0 0x1
@@ -491,11 +491,11 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 			t.Fatal(err)
 		}
 		result := r.Run(0)
-		if result.Code != hal.IO || !result.FileLost || result.Command != test.command ||
+		if result.Code != hal.IO || !result.FileTruncated || result.Command != test.command ||
 			!result.SafeRan || result.Safe != test.safe {
 			t.Errorf("cut to %d: %+v", test.size, result)
 		}
-		const says = "command 1 (number 2 of main): " + runtime.CutShort
+		const says = "command 1 of main: " + runtime.FileTruncatedText
 		if text := string(report.AppendFailure(nil, r.View(), &result)); text != says {
 			t.Errorf("cut to %d: %s", test.size, text)
 		}

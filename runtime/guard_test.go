@@ -46,7 +46,7 @@ func TestFaultOfNeitherFileNorDeviceIsAnInternalError(t *testing.T) {
 	}
 	defer r.Close()
 	result := run(t, r, hal.Internal)
-	if result.Command != 1 || !result.SafeRan || result.Safe != hal.OK || result.FileLost {
+	if result.Command != 1 || !result.SafeRan || result.Safe != hal.OK || result.FileTruncated {
 		t.Errorf("%+v", result)
 	}
 }

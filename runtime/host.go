@@ -2,10 +2,11 @@ package runtime
 
 import "lightmetal/hal"
 
-// What host tools and tests alone use: no target links it (tools/house looks).
+// Methods for host tools and tests only; tools/house checks that no target links them.
 
-// Bytes is the file. Reading payload that somebody has cut off is a bus error.
+// Bytes returns the bytes of the file. Reading payload that was cut off the file meanwhile is a
+// bus error.
 func (f *File) Bytes() []byte { return f.data }
 
-// Window gives the aperture of a window, as Load mapped it.
-func (r *Replay) Window(index int) *hal.Aperture { return &r.apertures[index] }
+// Aperture returns the aperture of a window, as Load mapped it.
+func (r *Replay) Aperture(index int) *hal.Aperture { return &r.apertures[index] }

@@ -52,7 +52,7 @@ var startedByAValue = regexp.MustCompile(
 	`the model rejects it: .*(register|out of bounds|not mapped|\bCC\b|queue)`)
 
 // tryHostile verifies, loads and runs all sequences of a file of unknown
-// content. It tells how far the file came; the mock refuses nothing of what
+// content. It returns how far the file came; the mock refuses nothing of what
 // was loaded, or the test fails.
 func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) {
 	view, err := fbs.Verify(file)
@@ -115,7 +115,7 @@ func checkCount(t *testing.T, what string, view *fbs.View, device hal.Device) {
 	if safe := view.SequenceByName("safe"); safe > 0 {
 		most += view.WorstCaseUs[safe]
 	}
-	replay.Observe(func(int) { count++ })
+	replay.SetObserver(func(int) { count++ })
 	if replay.Run(0); count > most {
 		t.Errorf("%s: a run of %d commands, which may take %d us", what, count, most)
 	}
@@ -127,7 +127,7 @@ func cheap(calls, fences int) string {
 		strings.Repeat("  fence\n", fences)
 }
 
-// mend makes the checksum right again behind a change, so that the change itself
+// mend corrects the checksum after a change, so that the change itself
 // is what the verifier has to judge.
 func mend(file []byte) {
 	if len(file) < 72 {
@@ -235,7 +235,7 @@ func (o *object) mutate(f func(what string)) (fields int) {
 	return fields
 }
 
-// valuesOf gives the edge values of a field's type.
+// valuesOf returns the edge values of a field's type.
 func valuesOf(old reflect.Value) (values []reflect.Value) {
 	if old.Kind() == reflect.Bool {
 		return []reflect.Value{reflect.ValueOf(!old.Bool())}
@@ -360,7 +360,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 	}
 }
 
-// checkFieldCounts holds the fields that were tried against the Go structs that
+// checkFieldCounts compares the fields that were tried with the Go structs that
 // the verifier reads.
 func checkFieldCounts(t *testing.T, fields map[string]int) {
 	for kind, want := range map[string]int{
@@ -445,7 +445,7 @@ func tryOneFunction(t *testing.T, file []byte) {
 	}
 }
 
-// alignedCopy gives bytes at a multiple of 8, as a mapped file has them.
+// alignedCopy returns a copy at a multiple of 8, like a mapped file.
 func alignedCopy(data []byte) []byte {
 	return append(make([]byte, 0, len(data)+8), data...)
 }

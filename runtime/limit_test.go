@@ -16,7 +16,7 @@ import (
 
 const safe = "safe:\n  write.4 m+0x40 0x5afe\n"
 
-// limited runs a body under a limit and gives what it took of the device's time.
+// limited runs a body under a limit and returns the time that it took by the device's clock.
 func limited(t *testing.T, limitUs int64, want hal.Code, body string) (took int64, safeRan bool) {
 	t.Helper()
 	r, device := on(t, "main:\n"+body+safe)
@@ -68,7 +68,7 @@ func TestLateRunMakesNoFurtherAccess(t *testing.T) {
 		t.Errorf("late at command %d", result.Command)
 	}
 	if got := parseMeminfo(t, device, 0x80, 1); got[0] != 0 {
-		t.Error("the store behind it was made")
+		t.Error("the store after the late command was made")
 	}
 }
 
@@ -279,11 +279,11 @@ func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 		r, device := on(t, "main:\n"+strings.Repeat("  call some\n", 3000)+"some:\n"+
 			strings.Repeat("  write.4 m+0x0 0x1\n", callee)+safe)
 		executed := 0
-		r.Observe(func(int) { executed++ })
+		r.SetObserver(func(int) { executed++ })
 		if r.Run(0).Code != hal.OK || executed != 3000*(callee+2)+1 {
 			t.Fatalf("%d commands", executed)
 		}
-		r.Observe(nil)
+		r.SetObserver(nil)
 		before := device.Now()
 		r.SetLimit(1)
 		result := r.Run(0)
@@ -299,7 +299,7 @@ func TestObserverIsCalledBeforeEachCommand(t *testing.T) {
 	r, _ := on(t, "main:\n  write.4 m+0x0 0x1\n  call sub\n  expect.4 m+0x0 == 0x2\n  fence\n"+
 		"sub:\n  fence\n  fence\nsafe:\n  write.4 m+0x0 0x5\n")
 	var got []int
-	r.Observe(func(command int) { got = append(got, command) })
+	r.SetObserver(func(command int) { got = append(got, command) })
 	run(t, r, hal.ExpectFailed)
 	if want := []int{0, 1, 5, 6, 7, 2, 8, 9}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

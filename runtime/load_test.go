@@ -175,7 +175,7 @@ func TestRelocationNeedsABusAddress(t *testing.T) {
 	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnySlot,
 		device)
 	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(),
-		"command 0: window 0 has no bus address") {
+		"command 0 of main: window 0 has no bus address") {
 		t.Error(err)
 	}
 }
@@ -216,7 +216,8 @@ func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
 			"ivshmem reaches ivshmem, ivshmem masters true"},
 		{"an address of another",
 			two +
-				"window h host size 4KiB\nmain:\n  write.8 r+0x80 bus(h)\n  write.8 r+0x88 bus(m)\n",
+				"window h host size 4KiB\n" +
+				"main:\n  write.8 r+0x80 bus(h)\n  write.8 r+0x88 bus(m)\n",
 			"edu reaches edu, edu reaches ivshmem, edu masters true"},
 		{"an address in host memory",
 			two + "window h host size 4KiB target 1\nmain:\n  write.8 h+0x0 bus(r)\n",
@@ -293,7 +294,7 @@ func (s *stranger) SetBusMaster(bool) error { s.touched = true; return nil }
 func (s *stranger) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
 func (s *stranger) Diagnose() hal.Code                               { return hal.OK }
 
-// A lane takes a device at the first Map: until its identity is known to be
+// A backend acquires a device at the first Map: until its identity is known to be
 // right, no window is mapped of any.
 func TestADeviceThatIsAnotherThanTheImagesIsNotTouched(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n"+
@@ -344,7 +345,7 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 		r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first,
 			cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note})
 		if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) ||
-			err == nil && r.Notice != test.note+test.note {
+			err == nil && r.Warnings != test.note+test.note {
 			t.Errorf("%s: %v, told %v", test.what, err, told)
 		}
 		if err == nil {
@@ -382,8 +383,8 @@ func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if r.Window(0).Slot != 20 || r.Window(1).Slot != 21 {
-		t.Errorf("windows %d and %d", r.Window(0).Slot, r.Window(1).Slot)
+	if r.Aperture(0).Slot != 20 || r.Aperture(1).Slot != 21 {
+		t.Errorf("windows %d and %d", r.Aperture(0).Slot, r.Aperture(1).Slot)
 	}
 }
 
@@ -405,12 +406,14 @@ func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
 		"the kernel driver's": {185, mock.New(&boards.Wormhole)},
 		"the driver chooses":  {20, chooser{mock.New(&boards.Wormhole)}},
 	} {
-		_, err := runtime.Load(v, c.slot, c.device)
-		if hal.CodeOf(err) != hal.NoDevice ||
-			!strings.Contains(err.Error(),
-				"too small, in use, or the kernel driver's; on a tt: device the driver chooses") {
-			t.Errorf("%s: %v", what, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			const want = "too small, in use, or the kernel driver's; " +
+				"on a tt: device only the driver chooses"
+			_, err := runtime.Load(v, c.slot, c.device)
+			if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), want) {
+				t.Errorf("Load: %v, want %q", err, want)
+			}
+		})
 	}
 }
 
@@ -483,7 +486,7 @@ func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
 	}
 }
 
-// TestFileRewrittenDuringARunDoesNotRunOn changes commands behind the verifier's
+// TestFileRewrittenDuringARunDoesNotRunOn changes commands after the verifier's
 // back: what the loop can still notice at no cost, it does.
 func TestFileRewrittenDuringARunDoesNotRunOn(t *testing.T) {
 	for what, change := range map[string]func(c []fbs.Command){
@@ -602,7 +605,7 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 		if code := r.Diagnose(); code != state {
 			t.Errorf("%v, want %v", code, state)
 		}
-		// What is wrong with a device is no condition that may be passed over.
+		// A broken device is a failure that no policy may ignore.
 		if result := r.Run(r.View().SequenceByName("look")); result.Code != state {
 			t.Errorf("%+v, want %v", result, state)
 		}
@@ -639,5 +642,26 @@ func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
 		if code := r.Diagnose(); code != hal.OK {
 			t.Errorf("%q: %v of no device", window, code)
 		}
+	}
+}
+
+// TestCommandIsCountedWithinItsSequence: from 0, in whichever sequence of the image it is.
+func TestCommandIsCountedWithinItsSequence(t *testing.T) {
+	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n"+
+		"window r bar0 offset 0x0 size 4KiB\n"+
+		"main:\n  delay 1us\n  delay 2us\nsafe:\n  delay 3us\n")
+	for index, want := range map[int]string{
+		-1: "", // no command was executed
+		0:  "command 0 of main",
+		1:  "command 1 of main",
+		2:  "command 2 of main", // the End
+		3:  "command 0 of safe",
+		5:  "",
+	} {
+		t.Run(want, func(t *testing.T) {
+			if got := string(runtime.AppendCommand(nil, v, index)); got != want {
+				t.Errorf("index %d: got %q, want %q", index, got, want)
+			}
+		})
 	}
 }

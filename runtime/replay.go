@@ -1,5 +1,7 @@
 package runtime
 
+// Run: executing the sequences of a loaded image.
+
 import (
 	"sync/atomic"
 
@@ -9,77 +11,80 @@ import (
 	"lightmetal/hal"
 )
 
-// Replay is a loaded image on its devices. The zero value is of no use; Load
-// makes one.
+// Replay is an image loaded on its devices. Load makes one; the zero value cannot be used.
 type Replay struct {
-	Notice string // lines on what Load could not see to, empty if nothing
+	Warnings string // one line for each thing that Load could not arrange, empty if none
 
-	// of the view, or a copy in the arena with relocations and points resolved
-	commands  []fbs.Command
-	view      *fbs.View // as Verify made it
-	shown     *fbs.View // that of the caller, who may assign to its fields
-	devices   []hal.Device
-	apertures []hal.Aperture // one a window
-	// first byte of the hardware window behind each window, where registers aim it
+	// The commands that run: those of the view, or a copy in the arena in which relocations and
+	// points are filled in.
+	commands   []fbs.Command
+	view       *fbs.View // as Verify returned it
+	callerView *fbs.View // the caller's copy of view, which the caller may modify
+	devices    []hal.Device
+	apertures  []hal.Aperture // of each window
+	// For each window, the first byte of its TLB window if registers of the device set that.
 	tlbWindows []uintptr
-	arena      []byte // all tensors, and behind them commands that had to be completed, read-only
+	// All tensors, followed by the copy of the commands, if there is one, in read-only pages.
+	arena []byte
 
-	// address of each window's first byte now, 0: a port; behind them, of the registers of each
-	// device
+	// The address of the first byte of each window, 0 for a port; then, for each device, the
+	// address of the registers that set its TLB windows.
 	windows       []uintptr
-	memories      []uintptr // of the payload, then of each tensor: recorded data or arena
-	missingInputs int       // inputs that have no data yet
-	safeSequence  int       // sequence that brings the device to rest, or -1
+	memories      []uintptr // of the payload, then of each tensor: in the payload or the arena
+	missingInputs int       // inputs without data
+	safeSequence  int       // index of the sequence "safe", -1 if the image has none
 
-	busMaster bool // a device masters the bus
-	disabled  bool // by a failure, until loaded anew
+	busMaster bool // a device may start DMA
+	disabled  bool // by a failure or Close: every further run fails
 	walk      hal.Walk
-	storeWalk hal.Walk
-	scratch   [2]fbs.Command // one store of odd's, with room behind it
+	storeWalk hal.Walk       // the store of a Modify
+	scratch   [2]fbs.Command // commands made by modify and encodePoint; the second is only an end
 
-	allowed int64 // nanoseconds that any run may take: View.AllowedUs
-	limitNs int64 // nanoseconds that a run may take, 0: allowed
-	// time after which this run is late, 0: set at the next look at the clock
-	endTime   int64
-	every     int               // commands of a sequence between two looks at the clock
-	due       int               // commands left until the next look
-	stop      *atomic.Uint32    // not 0: a run ends after StopGrace, nil: no requests to stop
-	stoppable bool              // this run looks at stop
-	observer  func(command int) // called before each command, nil: none
+	allowedNs int64 // how long any run may take, from View.TimeLimitUs
+	limitNs   int64 // how long a run may take, set by SetLimit; 0: allowedNs
+	// When this run becomes late; 0: to be set when the clock is first read.
+	endTime             int64
+	clockInterval       int               // commands of a sequence between two reads of the clock
+	commandsToClockRead int               // until the next read
+	stopFlag            *atomic.Uint32    // not 0: end runs after StopGrace; nil: no flag
+	obeysStopFlag       bool              // in this run
+	observer            func(command int) // called before each command; nil: none
 
-	// a Check that did not hold when it was loaded last, nil: none. The walk may have gone on
-	polling     *fbs.Command
-	deadline    int64    // of that, 0: not known yet
-	timeoutCode hal.Code // how that ends where its next load does not hold, OK: it is waited for
-	ignored     uint32   // failures of policy Ignore in this run
-	failure     Result   // what the failing command saw
+	// The Expect that was not met by its last load, nil if there is none.
+	polling  *fbs.Command
+	deadline int64 // of polling, 0 until it is known
+	// The failure if the next load of polling does not meet it either; OK: keep waiting.
+	timeoutCode hal.Code
+	ignored     uint32 // failures in this run that policy Ignore passed over
+	failure     Result // what the failing command saw
 }
 
-// Result says how a run ended. Everything but Code is zero after a good one.
+// Result describes how a run ended. After a run without a failure all fields but Code and Ignored
+// are zero.
 type Result struct {
 	Code    hal.Code
-	Safe    hal.Code // how the sequence "safe" ended, where it ran
+	Safe    hal.Code // how the sequence "safe" ended, if SafeRan
 	SafeRan bool
-	Command int32  // index of the command that failed, -1: none was carried out
-	Got     uint64 // what a Check loaded last, or Compare at Element
-	Want    uint64
-	Mask    uint64
-	Element uint64 // Compare: the first element that differs
-	Ignored uint32 // failures that policy Ignore passed over, good run or not
+	Command int32  // index in the image of the failing command; -1: no command was executed
+	Got     uint64 // the value that an Expect loaded last, or of a Compare the differing element
+	Want    uint64 // the value that was expected
+	Mask    uint64 // the bits of both that count
+	Element uint64 // of a Compare: index of the first element that differs
+	Ignored uint32 // failures that policy Ignore passed over, also after a run without a failure
 
-	FileLost bool // with IO: payload could not be read from the image file, which was cut short
+	FileTruncated bool // with code IO: the image file was cut short during the run
 }
 
-// View returns the view that Load was called with. Runs use a copy of their own.
-func (r *Replay) View() *fbs.View { return r.shown }
+// View returns the view that Load was called with. Runs use a copy of it.
+func (r *Replay) View() *fbs.View { return r.callerView }
 
-// Input returns the arena of an input tensor, for the caller to fill before Run. The first
-// call copies the recorded default there, if there is one; from then on runs take the arena's
-// bytes. The default is memory of this process (see File), and so cannot fault.
+// Input returns the arena bytes of an input tensor, which the caller fills before Run. The first
+// call copies the default data of the tensor there, if it has any; from then on runs read the
+// arena. The default data are private memory (see File), so the copy cannot fault.
 func (r *Replay) Input(tensor int) []byte {
 	t, data := &r.view.Tensors[tensor], r.Output(tensor)
-	if at := hal.AddressOf(data); r.memories[1+tensor] != at {
-		r.memories[1+tensor] = at
+	if address := hal.AddressOf(data); r.memories[1+tensor] != address {
+		r.memories[1+tensor] = address
 		copy(data, r.view.TensorData(t))
 		if t.HasData == 0 {
 			r.missingInputs--
@@ -88,43 +93,42 @@ func (r *Replay) Input(tensor int) []byte {
 	return data
 }
 
-// Output is the arena of an output tensor, filled by Run.
+// Output returns the arena bytes of an output tensor, which Run fills.
 func (r *Replay) Output(tensor int) []byte {
 	t := &r.view.Tensors[tensor]
 	return r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
 }
 
-// Limit makes runs fail with FrameLate that take longer than this, 0 for the
-// time that View.AllowedUs allows. Waits end in time; the clock is read every
-// limitEvery commands of a sequence, and at its end. The sequence "safe" may take
-// what View.AllowedUs allows.
+// SetLimit makes each later run fail with FrameLate if it takes longer than the limit. With 0 the
+// limit is View.TimeLimitUs. Waits end at the limit; otherwise the clock is read every
+// limitedClockInterval commands of a sequence and at the end of the run. The sequence "safe" is
+// not limited: it may take View.TimeLimitUs.
 func (r *Replay) SetLimit(nanoseconds int64) { r.limitNs = nanoseconds }
 
-// Commands of a sequence between two reads of the clock. With those of a sequence
-// that it calls there are twice as many at most. A read takes as long as 50 stores
-// to memory, too long for runs whose only bound is an hour.
+// Commands of a sequence between two reads of the clock, in a run that SetLimit limits and in any
+// other. A call of another sequence at most doubles them. A read takes as long as 50 stores to
+// memory, which is too long for runs that are limited to an hour only.
 const (
-	commandsPerClockCheck = 256
-	boundEvery            = 4096
+	limitedClockInterval = 256
+	defaultClockInterval = 4096
 )
 
-// StopGrace is how long a run may continue after a request to stop, in nanoseconds:
-// long enough for a frame, and what a supervisor usually waits before it kills.
+// StopGrace is how long, in nanoseconds, a run may continue after a request to stop. It is enough
+// to finish a frame, and supervisors usually wait as long before they kill.
 const StopGrace = 10_000_000_000
 
-// SetStopFlag makes a run end with FrameLate, after the sequence "safe", when it
-// continues for longer than StopGrace after flag became other than 0. A run that
-// has a limit of its own ends by that, and "safe" as without a flag.
-func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stop = flag }
+// SetStopFlag makes a run end with FrameLate, followed by the sequence "safe", if it is still
+// running StopGrace after flag became non-zero. The flag is ignored by runs with a limit of their
+// own (SetLimit) and by the sequence "safe".
+func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
 
-// Observe has runs call observer before each command, with its index in the image,
-// until observer is nil. It is for profilers: runs of stores take many times longer.
-func (r *Replay) Observe(observer func(command int)) { r.observer = observer }
+// SetObserver makes runs call observer before each command, with its index in the image; nil ends
+// that. It is for profilers: consecutive stores take many times longer with it.
+func (r *Replay) SetObserver(observer func(command int)) { r.observer = observer }
 
-// Run carries out a sequence. It allocates nothing and, on mapped devices,
-// makes no system call but for waiting, and to ask a device that reads all ones
-// whether it is there. After a failure the sequence "safe" runs, if the image
-// has one, and the Replay stays disabled.
+// Run executes a sequence. It allocates nothing and, on mapped devices, makes no system call
+// except to wait, and to find out whether a device that reads all ones is still present. After a
+// failure it runs the sequence "safe", if the image has one, and disables the Replay.
 func (r *Replay) Run(sequence int) Result {
 	switch {
 	case r.disabled:
@@ -132,39 +136,42 @@ func (r *Replay) Run(sequence int) Result {
 	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
-	r.ignored, r.endTime, r.every = 0, 0, boundEvery
-	r.stoppable = r.stop != nil && r.limitNs == 0 && sequence != r.safeSequence
+	r.ignored, r.endTime, r.clockInterval = 0, 0, defaultClockInterval
+	r.obeysStopFlag = r.stopFlag != nil && r.limitNs == 0 && sequence != r.safeSequence
 	if r.limitNs != 0 {
-		r.endTime, r.every = r.devices[0].Now()+min(r.limitNs, r.allowed), commandsPerClockCheck
+		r.endTime = r.devices[0].Now() + min(r.limitNs, r.allowedNs)
+		r.clockInterval = limitedClockInterval
 	}
-	code := r.guarded(sequence)
+	code := r.runGuarded(sequence)
 	if code == hal.OK {
 		return Result{Ignored: r.ignored}
 	}
 	return r.finishFailedRun(sequence, code)
 }
 
-// failed is the result of a run that ended with a code, after "safe".
+// finishFailedRun disables the Replay, runs "safe", and returns the result of a run that failed
+// with code.
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failure
-	result.Code, result.Command, result.Ignored = code, int32(r.walk.NextIndex(r.commands)),
-		r.ignored
+	result.Code = code
+	result.Command = int32(r.walk.NextIndex(r.commands))
+	result.Ignored = r.ignored
 	r.failure, r.disabled = Result{}, true
 	if r.safeSequence >= 0 && r.safeSequence != sequence {
-		r.endTime, r.every, r.stoppable = 0, boundEvery, false
-		result.Safe, result.SafeRan = r.guarded(r.safeSequence), true
+		r.endTime, r.clockInterval, r.obeysStopFlag = 0, defaultClockInterval, false
+		result.Safe, result.SafeRan = r.runGuarded(r.safeSequence), true
 	}
 	return result
 }
 
-// checkClock returns FrameLate when this run has taken longer than it may.
+// checkClock returns FrameLate if this run has taken longer than it may.
 func (r *Replay) checkClock() hal.Code {
 	now := r.devices[0].Now()
 	if r.endTime == 0 {
-		r.endTime = now + r.allowed
+		r.endTime = now + r.allowedNs
 	}
-	if r.stoppable && r.stop.Load() != 0 {
-		// of the first look after the request: later ones give more
+	if r.obeysStopFlag && r.stopFlag.Load() != 0 {
+		// The first read after the request counts: min keeps later ones from extending it.
 		r.endTime = min(r.endTime, now+StopGrace)
 	}
 	if now > r.endTime {
@@ -173,31 +180,31 @@ func (r *Replay) checkClock() hal.Code {
 	return hal.OK
 }
 
-// sleepMax is the longest time in nanoseconds between two looks at the clock and
-// at the request to stop while a run waits.
-const sleepMax = 100_000_000
+// sleepMaxNs is the longest time that a waiting run lets pass before it reads the clock and the
+// stop flag again.
+const sleepMaxNs = 100_000_000
 
-// sleep lets a device's time pass, but not beyond the end of the run, which is
-// then late.
+// sleep lets time of a device pass. It returns FrameLate when the run ends before that.
 func (r *Replay) sleep(device hal.Device, nanoseconds int64) hal.Code {
 	code := r.checkClock()
-	for ; code == hal.OK && nanoseconds > 0; code = r.checkClock() {
-		part := min(nanoseconds, sleepMax, r.endTime-r.devices[0].Now()+1)
+	for code == hal.OK && nanoseconds > 0 {
+		part := min(nanoseconds, sleepMaxNs, r.endTime-r.devices[0].Now()+1)
 		device.Sleep(part)
 		nanoseconds -= part
+		code = r.checkClock()
 	}
 	return code
 }
 
-// execute is the loop: it runs the commands of one sequence, by walks and what
-// ends them. Everything about the commands has been verified; only the device is
-// still unknown.
+// executeSequence executes the commands of one sequence: it walks, finishes the command at which
+// the walk stopped, and walks on. The commands have been verified; only the answers of the device
+// are unknown.
 func (r *Replay) executeSequence(sequence int) hal.Code {
 	s, w := &r.view.Sequences[sequence], &r.walk
-	at, last := int(s.First), int(s.First+s.Count)-1
+	at, last := int(s.First), int(s.First+s.Count)-1 // last is the End
 	w.Next, r.polling = &r.commands[at], nil
 	for at < last {
-		next := min(at+r.due, last)
+		next := min(at+r.commandsToClockRead, last)
 		if r.observer != nil {
 			r.observer(at)
 			next = at + 1
@@ -208,11 +215,12 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 			if code := r.handleStop(w.Next); code != hal.OK {
 				return code
 			}
-			w.Stop = stop // a sequence that was called had another
+			w.Stop = stop // a called sequence has changed it
 		}
-		r.due -= next - at
-		if at = next; r.due <= 0 {
-			r.due = r.every
+		r.commandsToClockRead -= next - at
+		at = next
+		if r.commandsToClockRead <= 0 {
+			r.commandsToClockRead = r.clockInterval
 			if code := r.checkClock(); code != hal.OK {
 				return code
 			}
@@ -224,7 +232,8 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 	return hal.OK
 }
 
-// odd carries out what ended a walk, or the rest of it, and goes on behind it.
+// handleStop executes the command at which a walk stopped, or the rest of it, and moves the walk
+// on to the next command.
 func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
 	if code = r.execOnPort(w, c); code != hal.OK || w.Next != c {
@@ -236,8 +245,10 @@ func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
 	case w.StopReason == hal.Loaded:
 		code = r.expect(c, w.Got)
 	case w.StopReason == hal.Mismatch:
-		r.failure = Result{Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width),
-			Element: w.MismatchOffset / uint64(c.Width)}
+		r.failure = Result{
+			Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width),
+			Element: w.MismatchOffset / uint64(c.Width),
+		}
 		code = r.applyPolicy(c, hal.CompareFailed)
 	case w.StopReason == hal.AllOnes:
 		code = r.finishCopyOut(c)
@@ -258,7 +269,7 @@ func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// through carries out on a port what a walk has left, because the window is one.
+// execOnPort executes the command at which a walk stopped because its window is a port.
 func (r *Replay) execOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
 	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.Unhandled {
 		return w.ExecuteOnPort(a, r.view.Windows[c.Window].Offset)
@@ -266,11 +277,13 @@ func (r *Replay) execOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
 	return hal.OK
 }
 
+// deviceOf returns the device of the window that a command accesses.
 func (r *Replay) deviceOf(c *fbs.Command) hal.Device {
 	return r.devices[r.view.Windows[c.Window].Device]
 }
 
-// gave asks whether a device that gave a value is there: one that is gone reads all ones.
+// checkDevicePresent returns DeviceGone if the loaded value is all ones, as from a device that is
+// gone, and the device does not answer.
 func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
 	if loaded == fbs.WidthMask(c.Width) && !r.deviceOf(c).Alive() {
 		return hal.DeviceGone
@@ -278,29 +291,31 @@ func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
 	return hal.OK
 }
 
-// change stores what was loaded with the bits of the mask changed. The store is a
-// walk of its own: the Change stays Next of the run's, whose a fault is.
+// modify stores the loaded value with the masked bits replaced. The store runs in a second Walk,
+// so that r.walk.Next still names the Modify command if the store faults.
 func (r *Replay) modify(c *fbs.Command, loaded uint64) hal.Code {
 	if code := r.checkDevicePresent(c, loaded); code != hal.OK {
 		return code
 	}
-	r.scratch[0] = *c
-	r.scratch[0].Opcode, r.scratch[0].Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
-	r.storeWalk = hal.Walk{Next: &r.scratch[0], Stop: &r.scratch[1], Windows: r.walk.Windows}
+	store := &r.scratch[0]
+	*store = *c
+	store.Opcode, store.Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
+	r.storeWalk = hal.Walk{Next: store, Stop: &r.scratch[1], Windows: r.walk.Windows}
 	r.storeWalk.Run()
 	return r.execOnPort(&r.storeWalk, c)
 }
 
-// point aims a window that no registers do: the device does it.
+// programWindow executes a Point on a device whose driver, not registers, sets TLB windows.
 func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
-	target, _ := boards.UnpackTileRange(c.Mask)
+	tiles, _ := boards.UnpackTileRange(c.Mask)
 	a := &r.apertures[c.Window]
-	code = r.deviceOf(c).ProgramWindow(a, target, c.Value)
+	code = r.deviceOf(c).ProgramWindow(a, tiles, c.Value)
 	r.windows[c.Window] = a.Base
 	return code
 }
 
-// taken sees to a CopyOut that ended with a byte of ones.
+// finishCopyOut checks, if the last element copied from a device is all ones, that the device is
+// still present. The walk has stopped because the last byte is 0xff.
 func (r *Replay) finishCopyOut(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
 	for _, b := range data[max(0, len(data)-int(c.Width)):] {
@@ -311,21 +326,23 @@ func (r *Replay) finishCopyOut(c *fbs.Command) hal.Code {
 	return r.checkDevicePresent(c, fbs.WidthMask(c.Width))
 }
 
-// check is what comes of a load of a Check. With a deadline it is waited for until it
-// holds, and stays Next of the walk, which loads again; the last load comes after the
-// deadline, so that a reader that was kept off the processor still looks once.
+// expect evaluates a load of an Expect. If the value does not meet the condition before the
+// deadline, it waits, and r.polling makes the walk load again. The last load comes after the
+// deadline, so that a process that was not scheduled meanwhile still looks once.
 func (r *Replay) expect(c *fbs.Command, loaded uint64) hal.Code {
 	if r.polling != c {
 		r.polling, r.deadline, r.timeoutCode = c, 0, hal.OK
-		if c.Amount == 0 {
+		if c.Amount == 0 { // no deadline: a single load decides
 			r.timeoutCode = hal.ExpectFailed
 		}
 	}
+	isEqual := loaded&c.Mask == c.Value
+	isMet := isEqual == (gen.Condition(c.Mode) == gen.ConditionEqual)
 	code := r.checkDevicePresent(c, loaded)
-	switch holds := (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual); {
+	switch {
 	case code != hal.OK:
 		return code
-	case holds:
+	case isMet:
 	case r.timeoutCode == hal.OK:
 		r.waitForPoll(c)
 		return hal.OK
@@ -337,38 +354,39 @@ func (r *Replay) expect(c *fbs.Command, loaded uint64) hal.Code {
 	return code
 }
 
-// wait lets time pass until a Check is to be loaded again.
+// waitForPoll lets time pass until an Expect is to be loaded again, and sets timeoutCode if that
+// load is the last.
 func (r *Replay) waitForPoll(c *fbs.Command) {
-	device, allowed := r.deviceOf(c), int64(c.Amount)*1000
+	device, timeout := r.deviceOf(c), int64(c.Amount)*1000
 	now := device.Now()
 	if r.deadline == 0 {
-		r.deadline = now + allowed
+		r.deadline = now + timeout
 	}
 	left := r.deadline - now
-	r.timeoutCode = r.sleep(device, pollPause(c, allowed-left, left))
+	r.timeoutCode = r.sleep(device, pollDelayNs(c, timeout-left, left))
 	if r.timeoutCode == hal.OK && device.Now() >= r.deadline {
 		r.timeoutCode = hal.DeadlinePassed
 	}
 }
 
-// patience is how much longer than needed a Check without an interval may take:
-// a part of 32. It waits awake for some 3 ms, and from then on lets others run
-// (hal's Sleep does below and above 100 us).
+// pollBackoffDivisor bounds the delay between two loads of an Expect without an interval: at most
+// 1/32 of the time it has waited already, so that it notices the change at most 1/32 late. Up to
+// about 3 ms it waits busily, later it lets other threads run (hal's Sleep changes at 100 us).
 const pollBackoffDivisor = 32
 
-// pause is the time between two loads of a Check that waited so long already and
-// has so much left, in nanoseconds.
-func pollPause(c *fbs.Command, waited, left int64) int64 {
-	if c.Index != 0 {
+// pollDelayNs returns the time until the next load of an Expect that has waited so long, and has
+// so long left until its deadline, in nanoseconds.
+func pollDelayNs(c *fbs.Command, waited, left int64) int64 {
+	if c.Index != 0 { // the interval
 		return min(int64(c.Index)*1000, left)
 	}
 	return min(waited/pollBackoffDivisor, left)
 }
 
-// settle applies the policy of a Check or Compare that does not hold, for which code
-// stands. Only that can be passed over, never a late frame or a device that fails.
-// That may be another one than was looked at: what one device waits for in host
-// memory, another may have been unable to write.
+// applyPolicy returns the code of an Expect or Compare that failed with code: OK if its policy
+// ignores the failure. A late run or a device that is broken is never ignored. Every device is
+// diagnosed, because another one than the command accessed may be the cause: it was to write the
+// host memory that the command polled.
 func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 	ignore := code != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnose(!ignore)
@@ -383,13 +401,13 @@ func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 	return code
 }
 
-// faultDelay is the time, in nanoseconds, that news of a DMA that went wrong
-// may take: an IOMMU's driver writes it to the kernel's log from a thread.
+// dmaFaultDelayNs is how long it may take until a failed DMA is known: the IOMMU driver writes it
+// to the kernel log from a thread of its own.
 const dmaFaultDelayNs = 5_000_000
 
-// Diagnose says what is wrong with the devices, whatever the commands saw: OK,
-// DeviceGone, and of those that master the bus MasterOff or DMAFault. Where one
-// masters the bus it waits for news, and is for the end of a run.
+// Diagnose returns the state of the devices, independent of what commands saw: OK, DeviceGone, or
+// for a bus master MasterOff or DMAFault. If a device is a bus master it waits dmaFaultDelayNs, so
+// it is for the end of a run.
 func (r *Replay) Diagnose() hal.Code { return r.diagnose(true) }
 
 func (r *Replay) diagnose(wait bool) hal.Code {

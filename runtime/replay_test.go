@@ -99,7 +99,7 @@ main:
 	}
 	run(t, r, hal.OK)
 	if got := words(r.Output(1)); got != [4]int32{3, 4, 1, 2} {
-		t.Errorf("recorded input gives %v", got)
+		t.Errorf("output for the default input: %v", got)
 	}
 	input := r.Input(0)
 	if got := words(input); got != [4]int32{1, 2, 3, 4} {
@@ -108,7 +108,7 @@ main:
 	binary.LittleEndian.PutUint32(input[4:], 99)
 	run(t, r, hal.OK)
 	if got := words(r.Output(1)); got != [4]int32{3, 4, 1, 99} {
-		t.Errorf("new input gives %v", got)
+		t.Errorf("output for the new input: %v", got)
 	}
 }
 
@@ -412,7 +412,7 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 	} {
 		_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
 		if hal.CodeOf(err) != hal.Usage ||
-			!strings.Contains(err.Error(), "targets 0 and 1 have the same device, ") ||
+			!strings.Contains(err.Error(), "devices 0 and 1 are the same, ") ||
 			!strings.Contains(err.Error(), "by its address") || len(err.Error()) > 160 ||
 			mapped != 0 {
 			t.Errorf("%s: %v; %d windows mapped", name, err, mapped)
@@ -579,8 +579,8 @@ func TestRelocationAddsTheBusAddress(t *testing.T) {
 	r, device := on(t, "main:\n  write.8 m+0x0 bus(m)+0x40\n")
 	run(t, r, hal.OK)
 	if got := binary.LittleEndian.Uint64(parseMeminfo(t, device, 0,
-		8)); got != r.Window(0).Bus+0x40 || r.Window(0).Bus == 0 {
-		t.Errorf("stored 0x%x, bus address 0x%x", got, r.Window(0).Bus)
+		8)); got != r.Aperture(0).Bus+0x40 || r.Aperture(0).Bus == 0 {
+		t.Errorf("stored 0x%x, bus address 0x%x", got, r.Aperture(0).Bus)
 	}
 	_, err := runtime.Load(view(t, ivshmem+"main:\n  write.4 m+0x0 bus(m)+0x0\n"), runtime.AnySlot,
 		device)

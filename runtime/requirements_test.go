@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// testsOf gives the test and fuzz functions in a folder's test files.
+// testsOf returns the test and fuzz functions in the test files of a directory.
 func testsOf(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
@@ -34,7 +34,7 @@ func testsOf(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// namedTests gives every folder.Test in a text.
+// namedTests returns every directory.Test in a text.
 func namedTests(text string) [][]string {
 	return regexp.MustCompile(`([a-z][a-z0-9/]*)\.((?:Test|Fuzz)\w+)`).FindAllStringSubmatch(text,
 		-1)

@@ -81,7 +81,8 @@ func countFrozenRuns(args []string) error {
 		return fmt.Errorf("%v: %v before, %v after", heapCounters, before, after)
 	}
 	if percent := debug.SetGCPercent(-1); percent != -1 {
-		return fmt.Errorf("the collector is on, at %d percent: it comes by itself every two minutes", percent)
+		return fmt.Errorf("the collector is on, at %d percent: it also runs every two minutes",
+			percent)
 	}
 	return nil
 }
@@ -311,7 +312,7 @@ func TestBusErrorUnderTheSealIsReported(t *testing.T) {
 	}
 }
 
-// makeGarbage leaves the collector with memory to give back in the background.
+// makeGarbage leaves memory that the collector returns in the background.
 func makeGarbage() {
 	var list [][]byte
 	for range 64 {
@@ -414,7 +415,7 @@ func TestSealedProcessIsKilledWhenItWouldTakeSomething(t *testing.T) {
 }
 
 // TestSealThatMissesAThreadIsAnError holds Seal to all threads or none: the
-// kernel cannot seal a thread that has a filter of its own.
+// kernel cannot seal a thread that already has another filter.
 func TestSealThatMissesAThreadIsAnError(t *testing.T) {
 	ready, finish := make(chan unix.Errno), make(chan struct{})
 	defer close(finish)

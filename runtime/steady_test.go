@@ -32,7 +32,7 @@ wait:
 
 const steadyFrom, steadyTo = "runs begin", "runs end"
 
-// runSteady freezes the process, seals it if it is told to, and makes runs
+// runSteady freezes the process, seals it if requested, and makes runs
 // between two lines of output.
 func runSteady(args []string) error {
 	r, _, err := loadPlain(args[0])
@@ -92,7 +92,7 @@ func TestFrozenRunsAskTheKernelForNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		runner, own, others, monitor := between(t, text)
-		t.Logf("evidence: %d system calls of frozen runs beside their waits (Go's monitor made "+
+		t.Logf("evidence: %d system calls of frozen runs except waits (Go's monitor made "+
 			"%d by itself)", own-10+others, monitor)
 		if own == 10 && (others == 0 || others == 2 && again > 0 && met(text, runner)) {
 			if others == 0 {
@@ -118,13 +118,13 @@ func telling(log []byte, runner string) (text string) {
 	return text
 }
 
-// met tells whether the one pair of futexes is Go's monitor that waits for the
-// scheduler's lock, and the runner that lets go of it: they meet there when the
-// kernel takes the processor away from the runner within those instructions,
-// once in hours of a machine with far too much to do (GO.md).
+// met reports whether the only pair of futexes is of Go's monitor, which waits for the scheduler's
+// lock, and of the runner, which releases it. They meet if the kernel deschedules the runner while
+// it holds the lock: once in hours on an overloaded machine (GO.md).
 func met(log []byte, runner string) bool {
-	waited := regexp.MustCompile(
-		`(?m)^(\d+) +sched_yield\(\) += 0\n\d+ +futex\(\w+, FUTEX_WAIT_PRIVATE, 4294967295, NULL`).FindSubmatch(log)
+	waits := regexp.MustCompile(`(?m)^(\d+) +sched_yield\(\) += 0\n` +
+		`\d+ +futex\(\w+, FUTEX_WAIT_PRIVATE, 4294967295, NULL`)
+	waited := waits.FindSubmatch(log)
 	return waited != nil && string(waited[1]) != runner
 }
 

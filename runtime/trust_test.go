@@ -32,7 +32,7 @@ const (
 		"bulk\nsafe:\n  write.4 m+0xc 0xbad\n"
 )
 
-// stored is what honest and hostile leave behind: the first 16 bytes, and one
+// stored returns what the honest and the hostile image have stored: the first 16 bytes, and one
 // of the payload.
 func (d *plain) stored() string { return fmt.Sprintf("% x %x", d.memory[:16], d.memory[0x1000+8]) }
 
@@ -73,7 +73,7 @@ func opened(t *testing.T, path string) *runtime.File {
 	return file
 }
 
-// TestFileRewrittenUnderARunChangesNoAccess: what was verified is carried out,
+// TestFileRewrittenUnderARunChangesNoAccess: the verified commands are executed,
 // whenever the file changes after Open. Only payload is the file's own, and of
 // one that was checked, as for a signature, not even that.
 func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
@@ -151,7 +151,11 @@ func TestSignatureCoversWhatIsVerified(t *testing.T) {
 	path := written(t, encoded(t, honest))
 	file := opened(t, path)
 	var seen []byte
-	if err := file.Inspect(func(data []byte) error { seen = bytes.Clone(data); return nil }); err != nil {
+	see := func(data []byte) error {
+		seen = bytes.Clone(data)
+		return nil
+	}
+	if err := file.Inspect(see); err != nil {
 		t.Fatal(err)
 	}
 	for _, rewrite := range rewrites(t) {
@@ -388,7 +392,7 @@ func TestLongestTimeDoesNotRunOver(t *testing.T) {
 	}
 }
 
-// recorded has recorded inputs behind other payload, and a run that copies one to the device.
+// recorded has default data of inputs after other payload, and a run that copies one to the device.
 const recorded = ivshmem + `
 tensor g output uint8[8192] = pattern 0x9 size 8192
 tensor a input uint8[8192] = pattern 0x3 size 8192
@@ -459,7 +463,8 @@ func TestFileCutBeforeItsInputsAreCopiedIsAnInputOutputError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := file.Verify()
-	if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), path+": "+runtime.CutShort) {
+	want := path + ": " + runtime.FileTruncatedText
+	if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), want) {
 		t.Error(err)
 	}
 }
@@ -500,9 +505,13 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 		before func(v *fbs.View) *fbs.View
 		after  func(r *runtime.Replay)
 	}{
-		"assigned before":    {func(v *fbs.View) *fbs.View { assign(v); return v }, nil},
-		"assigned to a copy": {func(v *fbs.View) *fbs.View { copied := *v; assign(&copied); return &copied }, nil},
-		"assigned after":     {nil, func(r *runtime.Replay) { assign(r.View()) }},
+		"assigned before": {func(v *fbs.View) *fbs.View { assign(v); return v }, nil},
+		"assigned to a copy": {func(v *fbs.View) *fbs.View {
+			copied := *v
+			assign(&copied)
+			return &copied
+		}, nil},
+		"assigned after": {nil, func(r *runtime.Replay) { assign(r.View()) }},
 	} {
 		v, device := view(t, source), mock.New(&boards.Ivshmem)
 		if test.before != nil {

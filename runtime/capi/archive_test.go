@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// archive builds the archive of a tree into a folder and gives its path.
+// archive builds the archive of a tree into a directory and returns its path.
 func archive(tree, folder string, flags ...string) (string, error) {
 	path := filepath.Join(folder, "liblightmetal.a")
 	args := append([]string{"build", "-buildmode=c-archive", "-trimpath", "-ldflags",
@@ -172,13 +172,13 @@ func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 func TestFailedRunsFromC(t *testing.T) {
 	for _, test := range []struct{ sequence, status, code, says string }{
 		{"late", "75", "9",
-			"poll deadline passed: command 9 (number 1 of late): got 0x0, wanted 0x7 under mask " +
+			"poll deadline passed: command 0 of late: got 0x0, wanted 0x7 under mask " +
 				"0xffffffff\n"},
 		{"expect", "76", "10",
-			"expect failed: command 11 (number 1 of expect): got 0x0, wanted 0x7 under mask " +
+			"expect failed: command 0 of expect: got 0x0, wanted 0x7 under mask " +
 				"0xffffffff\n"},
 		{"compare", "76", "11",
-			"golden mismatch: command 13 (number 1 of compare): element 0: got 0x0, wanted 0x3"},
+			"golden mismatch: command 0 of compare: element 0: got 0x0, wanted 0x3"},
 	} {
 		if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status,
 			test.code); !strings.HasPrefix(out, test.says) {
@@ -293,14 +293,14 @@ func TestFirstCallWithoutProcIsRefused(t *testing.T) {
 	c.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
 	out, err := c.CombinedOutput()
 	if errors.Is(err, fs.ErrPermission) {
-		t.Skip("changing the root folder takes root")
+		t.Skip("changing the root directory requires root")
 	}
-	if err != nil || !strings.Contains(string(out), "/proc was not mounted before the first call") {
+	if err != nil || !strings.Contains(string(out), "/proc was not mounted at the first call") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
-// symbols gives the functions lm_* that an archive defines for others.
+// symbols returns the functions lm_* that an archive exports.
 func symbols(t *testing.T, library string) (names []string) {
 	t.Helper()
 	out, err := exec.Command("nm", "-g", "--defined-only", library).Output()
@@ -315,15 +315,16 @@ func symbols(t *testing.T, library string) (names []string) {
 	return names
 }
 
-// prototypes gives the functions that a header declares.
+// prototypes returns the functions that a header declares.
 func prototypes(t *testing.T, path string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(
-		`(?m)^(?:extern )?(?:int|uint32_t|GoInt32|GoUint32) (lm_\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+	prototype := regexp.MustCompile(
+		`(?m)^(?:extern )?(?:int|uint32_t|GoInt32|GoUint32) (lm_\w+)\(`)
+	for _, m := range prototype.FindAllStringSubmatch(string(text), -1) {
 		names = append(names, m[1])
 	}
 	slices.Sort(names)
@@ -472,7 +473,7 @@ func TestArchiveIsTheSameFromAnyFolder(t *testing.T) {
 		}
 		if bytes.Contains(archives[i], []byte(dir)) ||
 			bytes.Contains(archives[i], []byte(os.Getenv("GOTMPDIR"))) {
-			t.Errorf("the archive names the folder it was built in")
+			t.Errorf("the archive contains the name of the directory it was built in")
 		}
 	}
 	if !bytes.Equal(archives[0], archives[1]) {

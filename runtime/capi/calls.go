@@ -3,8 +3,8 @@ package main
 /*
 #include "lightmetal.h"
 
-// C's const has no counterpart in Go, and cgo writes the names of these types
-// into its prototypes, which the compiler then holds against the header's.
+// C's const has no counterpart in Go. cgo writes the names of these types into its prototypes,
+// and the compiler compares those with the prototypes of the header.
 typedef const char *lm_text;
 typedef const char *const *lm_texts;
 typedef const void *lm_bytes;
@@ -23,12 +23,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls of lightmetal.h, in its order; what each does is said there. A type of
-// Go's stands for one of C's where the compiler finds both prototypes alike.
+// The functions of lightmetal.h, in its order; the header documents them. Parameters have types of
+// Go if the compiler finds the prototypes equal all the same.
 
 const (
-	pathMax   = 4095
-	windowMax = 0xfffe
+	pathMax      = 4095
+	tlbWindowMax = 0xfffe
 )
 
 //export lm_abi
@@ -41,7 +41,7 @@ func lm_abi() uint32 {
 func lm_version(info *C.struct_lm_version) int32 {
 	checkFirstCall()
 	if info == nil {
-		return recordOutcome(usageError("version is NULL"))
+		return finishWithoutImage(usageError("version is NULL"))
 	}
 	*info = C.struct_lm_version{schema_hash: C.uint64_t(fbs.SchemaHash), abi: C.LM_ABI,
 		format_major: fbs.FormatMajor, format_minor: fbs.FormatMinor}
@@ -53,19 +53,19 @@ func lm_open(path C.lm_text, handle *int32) int32 { return openFile(path, handle
 
 //export lm_open_signed
 func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
-	text, end := borrowString(keys, pathMax)
+	text, end := stringOf(keys, pathMax)
 	if end.code != hal.OK {
-		return recordOutcome(end)
+		return finishWithoutImage(end)
 	}
 	return openFile(path, handle,
 		func(file *runtime.File) error { return checkSignature(file, string([]byte(text))) })
 }
 
-// openFile opens a file. Where there is a check, that looks at it before it is verified.
+// openFile opens a file. check, if it is not nil, is called before the file is verified.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
-	name, end := borrowString(path, pathMax)
+	name, end := stringOf(path, pathMax)
 	if end.code != hal.OK {
-		return recordOutcome(end)
+		return finishWithoutImage(end)
 	}
 	return openImage(handle, func(im *image) outcome {
 		file, err := runtime.Open(string([]byte(name)))
@@ -83,7 +83,7 @@ func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int3
 //export lm_open_memory
 func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	if data == nil || size > fbs.BytesMax {
-		return recordOutcome(usageError("data is NULL, or size larger than any image"))
+		return finishWithoutImage(usageError("data is NULL, or size larger than any image"))
 	}
 	return openImage(handle, func(im *image) outcome {
 		view, err := fbs.Verify(unsafe.Slice((*byte)(data), int(size)))
@@ -95,22 +95,22 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	})
 }
 
+// openImage opens an image in a free slot, by a function that verifies it, and returns its handle.
 func openImage(handle *int32, verify func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
 	checkFirstCall()
-	im, number := freeSlot()
+	im, number := findFreeSlot()
 	switch {
 	case handle == nil:
-		return recordOutcome(usageError("image is NULL"))
+		return finishWithoutImage(usageError("image is NULL"))
 	case sealed.Load():
-		return recordOutcome(isSealed)
+		return finishWithoutImage(sealedOutcome)
 	case procMissing.Load():
-		return recordOutcome(outcome{code: hal.NoFile,
-			reason: "/proc was not mounted before the first call; mount it and start the process " +
-				"again"})
+		return finishWithoutImage(outcome{code: hal.NoFile,
+			reason: "/proc was not mounted at the first call; mount it and restart the process"})
 	case im == nil:
-		return recordOutcome(usageError("as many images are open as can be; close one"))
+		return finishWithoutImage(usageError("16 images are open, which is the limit; close one"))
 	}
 	end := recoverPanic(im, verify)
 	if end.code == hal.OK {
@@ -121,16 +121,17 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	} else {
 		im.release()
 	}
-	return recordOutcome(end)
+	return finishWithoutImage(end)
 }
 
-// looked and blind tell whether a first call has come, and that it came too early.
+// firstCallSeen is set by the first call of the process, and procMissing if /proc was not mounted
+// then.
 var firstCallSeen, procMissing atomic.Bool
 
-// look comes first in every call that may be a process's first. At a thread's first call
-// into Go, Go asks the C library for the bounds of the thread's stack, which for
-// the first thread of a process come from /proc/self/maps. Without an answer it
-// asks again at every call, also under the seal, which kills for that.
+// checkFirstCall begins every call that may be the first of a process. At the first call of a
+// thread into Go, Go queries the C library for the bounds of the thread's stack, which for the
+// first thread of a process come from /proc/self/maps. If that fails, Go queries again at every
+// call, also in a sealed process, which the kernel then kills.
 func checkFirstCall() {
 	if !firstCallSeen.Load() && !firstCallSeen.Swap(true) {
 		procMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
@@ -139,9 +140,9 @@ func checkFirstCall() {
 
 //export lm_longest
 func lm_longest(handle int32, nanoseconds C.uint64_t) int32 {
-	return callOnImage(handle, stageOpened, func(im *image) outcome {
+	return withImage(handle, stageOpened, func(im *image) outcome {
 		if im.stage != stageOpened {
-			return usageError("lm_longest comes before lm_load")
+			return usageError("lm_longest must be called before lm_load")
 		}
 		im.view.TimeLimitUs = uint64(nanoseconds) / 1000
 		return outcome{}
@@ -150,48 +151,35 @@ func lm_longest(handle int32, nanoseconds C.uint64_t) int32 {
 
 //export lm_load
 func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32 {
-	return callOnProcess(handle, stageOpened, func(im *image) outcome {
+	return withImageSetup(handle, stageOpened, func(im *image) outcome {
 		switch {
 		case count > fbs.DevicesMax || (devices == nil) != (count == 0):
-			return usageError("count is larger than any image's, or 0 and devices is not NULL, " +
-				"or the other way round")
-		case window < C.LM_ANY_WINDOW || window > windowMax:
-			return usageError("window is the number of a hardware window, or LM_ANY_WINDOW")
+			return usageError("count must be 0 if devices is NULL, else from 1 to 8")
+		case window < C.LM_ANY_WINDOW || window > tlbWindowMax:
+			return usageError("window must be from 0 to 65534, or LM_ANY_WINDOW")
 		}
 		return im.load(unsafe.Slice((**C.char)(devices), int(count)), int(window))
 	})
 }
 
-// openDevice opens a device by its name. Tests put stand-ins in its place.
+// openDevice opens a device by its name. The mock archive and tests replace it.
 var openDevice = hal.Open
 
-// load opens the devices, NULL being the one with the image's PCI ids, and reserves what runs need.
-func (im *image) load(names []*C.char, window int) (end outcome) {
-	found := runtime.DeviceNames(im.view)
-	if len(names) > 0 && len(names) != len(found) {
-		return usageError("count is not the number of the image's targets")
+// load opens the devices and reserves everything that runs need. A name that is NULL means the
+// device with the image's PCI ids.
+func (im *image) load(texts []*C.char, window int) (end outcome) {
+	names, end := deviceNames(im.view, texts)
+	if end.code != hal.OK {
+		return end
 	}
-	for i, text := range names {
-		if text == nil {
-			continue
-		}
-		name, end := borrowString(text, pathMax)
-		if name == "" && end.code == hal.OK {
-			end = usageError("the name of a device is empty; NULL stands for the only one that " +
-				"the image is for")
-		}
-		if found[i] = string([]byte(name)); end.code != hal.OK {
-			return end
-		}
-	}
-	devices := make([]hal.Device, len(found))
-	// A panic of a device must leave no other open either.
+	devices := make([]hal.Device, len(names))
+	// Deferred, so that a panic of one device leaves no other open either.
 	defer func() {
 		if im.stage != stageLoaded {
 			_ = closeDevices(devices)
 		}
 	}()
-	for i, name := range found {
+	for i, name := range names {
 		device, err := openDevice(name)
 		if err != nil {
 			return outcomeOf(err)
@@ -206,9 +194,32 @@ func (im *image) load(names []*C.char, window int) (end outcome) {
 	return outcome{}
 }
 
+// deviceNames returns the name of each device of the image: as in texts, or by its PCI ids.
+func deviceNames(view *fbs.View, texts []*C.char) ([]string, outcome) {
+	names := runtime.DeviceNames(view)
+	if len(texts) > 0 && len(texts) != len(names) {
+		return nil, usageError("count must be the number of devices of the image")
+	}
+	for i, text := range texts {
+		if text == nil {
+			continue
+		}
+		name, end := stringOf(text, pathMax)
+		if end.code != hal.OK {
+			return nil, end
+		}
+		if name == "" {
+			return nil, usageError("the name of a device is empty; " +
+				"pass NULL for the only one that the image is for")
+		}
+		names[i] = string([]byte(name)) // a copy: C may free its own
+	}
+	return names, outcome{}
+}
+
 //export lm_freeze
 func lm_freeze(handle int32) int32 {
-	return callOnProcess(handle, stageLoaded, func(im *image) outcome {
+	return withImageSetup(handle, stageLoaded, func(im *image) outcome {
 		if err := im.replay.Freeze(); err != nil {
 			return outcomeOf(err)
 		}
@@ -221,7 +232,7 @@ func lm_freeze(handle int32) int32 {
 
 //export lm_seal
 func lm_seal(handle int32) int32 {
-	return callOnProcess(handle, stageFrozen, func(*image) outcome {
+	return withImageSetup(handle, stageFrozen, func(*image) outcome {
 		err := runtime.Seal()
 		sealed.Store(err == nil)
 		return outcomeOf(err)
@@ -230,7 +241,7 @@ func lm_seal(handle int32) int32 {
 
 //export lm_image_info
 func lm_image_info(handle int32, info *C.struct_lm_image) int32 {
-	return callOnImage(handle, stageOpened, func(im *image) outcome {
+	return withImage(handle, stageOpened, func(im *image) outcome {
 		if info == nil {
 			return usageError("info is NULL")
 		}
@@ -238,7 +249,7 @@ func lm_image_info(handle int32, info *C.struct_lm_image) int32 {
 		*info = C.struct_lm_image{
 			arena_bytes: C.uint64_t(r.ArenaBytes), host_bytes: C.uint64_t(r.HostBytes),
 			payload_bytes: C.uint64_t(r.PayloadBytes),
-			targets:       C.uint32_t(r.Devices), sequences: C.uint32_t(r.Sequences),
+			devices:       C.uint32_t(r.Devices), sequences: C.uint32_t(r.Sequences),
 			tensors: C.uint32_t(r.Tensors), commands: C.uint32_t(r.Commands),
 		}
 		return outcome{}
@@ -247,24 +258,24 @@ func lm_image_info(handle int32, info *C.struct_lm_image) int32 {
 
 //export lm_find_sequence
 func lm_find_sequence(handle int32, name C.lm_text, sequence *uint32) int32 {
-	return findByName(handle, name, sequence, (*fbs.View).SequenceByName)
+	return findIndex(handle, name, sequence, (*fbs.View).SequenceByName)
 }
 
 //export lm_find_tensor
 func lm_find_tensor(handle int32, name C.lm_text, tensor *uint32) int32 {
-	return findByName(handle, name, tensor, (*fbs.View).TensorByName)
+	return findIndex(handle, name, tensor, (*fbs.View).TensorByName)
 }
 
-// find gives the index of what a method of the view finds by its name.
-func findByName(handle int32, name *C.char, index *uint32, in func(*fbs.View, string) int) int32 {
-	return callOnImage(handle, stageOpened, func(im *image) outcome {
-		wanted, end := borrowString(name, fbs.NameMax)
+// findIndex sets index to the result of a method of the view that finds by name.
+func findIndex(handle int32, name *C.char, index *uint32, in func(*fbs.View, string) int) int32 {
+	return withImage(handle, stageOpened, func(im *image) outcome {
+		wanted, end := stringOf(name, fbs.NameMax)
 		i := in(im.view, wanted)
 		switch {
 		case end.code != hal.OK:
 			return end
 		case index == nil:
-			return usageError("there is nowhere to put the index: NULL")
+			return usageError("the pointer for the index is NULL")
 		case i < 0:
 			return usageError("the image has nothing of this name")
 		}
@@ -275,13 +286,13 @@ func findByName(handle int32, name *C.char, index *uint32, in func(*fbs.View, st
 
 //export lm_sequence_name
 func lm_sequence_name(handle int32, sequence uint32, text *C.char, size C.size_t) int32 {
-	return callOnImage(handle, stageOpened, func(im *image) outcome {
-		name := callerBuffer(text, size)
+	return withImage(handle, stageOpened, func(im *image) outcome {
+		name := bufferOf(text, size)
 		switch {
 		case uint64(sequence) >= uint64(len(im.view.Sequences)):
 			return usageError("the image has no sequence of this number")
 		case len(name) == 0:
-			return usageError("name is NULL or of no size")
+			return usageError("name is NULL, or its size 0")
 		}
 		terminate(name, copy(name, im.view.NameBytes(im.view.Sequences[sequence].Name)))
 		return outcome{}
@@ -290,7 +301,7 @@ func lm_sequence_name(handle int32, sequence uint32, text *C.char, size C.size_t
 
 //export lm_tensor_info
 func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32 {
-	return callOnImage(handle, stageOpened, func(im *image) outcome {
+	return withImage(handle, stageOpened, func(im *image) outcome {
 		switch {
 		case uint64(tensor) >= uint64(len(im.view.Tensors)):
 			return usageError("the image has no tensor of this number")
@@ -299,11 +310,11 @@ func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32
 		}
 		t := &im.view.Tensors[tensor]
 		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role),
-			dtype: C.uint32_t(t.Dtype), recorded: C.uint32_t(t.HasData), dims: C.uint32_t(t.Dims)}
+			dtype: C.uint32_t(t.Dtype), has_data: C.uint32_t(t.HasData), dims: C.uint32_t(t.Dims)}
 		for i, side := range t.Shape()[:t.Dims] {
 			info.shape[i] = C.uint32_t(side)
 		}
-		copy(callerBuffer(&info.name[0], C.LM_NAME_MAX), im.view.NameBytes(t.Name))
+		copy(bufferOf(&info.name[0], C.LM_NAME_MAX), im.view.NameBytes(t.Name))
 		return outcome{}
 	})
 }
@@ -318,10 +329,10 @@ func lm_output(handle int32, tensor uint32, size C.size_t, data *C.lm_bytes) int
 	return tensorMemory(handle, tensor, size, gen.RoleOutput, (*unsafe.Pointer)(data))
 }
 
-// arena gives the place of an input or output.
+// tensorMemory returns the arena bytes of an input or output.
 func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 	data *unsafe.Pointer) int32 {
-	return callOnImage(handle, stageLoaded, func(im *image) outcome {
+	return withImage(handle, stageLoaded, func(im *image) outcome {
 		switch tensors := im.view.Tensors; {
 		case data == nil:
 			return usageError("data is NULL")
@@ -344,9 +355,9 @@ func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 
 //export lm_limit
 func lm_limit(handle int32, nanoseconds C.uint64_t) int32 {
-	return callOnImage(handle, stageLoaded, func(im *image) outcome {
+	return withImage(handle, stageLoaded, func(im *image) outcome {
 		if int64(nanoseconds) < 0 {
-			return usageError("a limit of 292 years and more is none; 0 is")
+			return usageError("the limit must be below 2^63 ns; 0 means none")
 		}
 		im.replay.SetLimit(int64(nanoseconds))
 		return outcome{}
@@ -355,7 +366,7 @@ func lm_limit(handle int32, nanoseconds C.uint64_t) int32 {
 
 //export lm_run
 func lm_run(handle int32, sequence uint32) int32 {
-	return callOnImage(handle, stageFrozen, func(im *image) outcome {
+	return withImage(handle, stageFrozen, func(im *image) outcome {
 		if uint64(sequence) >= uint64(len(im.view.Sequences)) {
 			return usageError("the image has no sequence of this number")
 		}
@@ -370,16 +381,16 @@ func lm_close(handle int32) int32 {
 	defer setupMutex.Unlock()
 	im, end := acquireImage(handle)
 	if im == nil {
-		return recordOutcome(end)
+		return finishWithoutImage(end)
 	}
 	end = recoverPanic(im, (*image).release)
 	im.handle.Store(0)
 	im.busy.Store(false)
-	return recordOutcome(end)
+	return finishWithoutImage(end)
 }
 
-// borrow is a C string without a copy, for as long as C keeps it.
-func borrowString(text *C.char, lengthMax int) (string, outcome) {
+// stringOf returns a C string without copying it; it is valid until the call from C returns.
+func stringOf(text *C.char, lengthMax int) (string, outcome) {
 	if text == nil {
 		return "", usageError("a text is NULL")
 	}
@@ -389,11 +400,11 @@ func borrowString(text *C.char, lengthMax int) (string, outcome) {
 			return unsafe.String(first, length), outcome{}
 		}
 	}
-	return "", usageError("a text is longer than it can be")
+	return "", usageError("a text has no end within its maximum length")
 }
 
-// buffer is the caller's buffer as a slice. No text needs more than a page.
-func callerBuffer(text *C.char, size C.size_t) []byte {
+// bufferOf returns the caller's buffer as a slice of at most a page, which every text fits.
+func bufferOf(text *C.char, size C.size_t) []byte {
 	if text == nil {
 		return nil
 	}

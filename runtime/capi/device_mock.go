@@ -9,9 +9,8 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// With the build tag mock the archive has devices of the kind mock:BOARD,
-// for trying a firmware without its hardware. They allocate while they run and
-// so do not live under the seal.
+// With the build tag mock the archive has devices mock:BOARD, to try a firmware without its
+// hardware. They allocate while they run, so a sealed process that uses them is killed.
 func init() { openDevice = openMock }
 
 func openMock(name string) (hal.Device, error) {
@@ -25,7 +24,7 @@ func openMock(name string) (hal.Device, error) {
 		for _, b := range boards.All {
 			names += " " + b.Name
 		}
-		return nil, &hal.Fault{Code: hal.Usage, Reason: name + ": no such board; boards:" + names}
+		return nil, hal.NewFault(hal.Usage, "unknown board in "+name+"; boards:"+names)
 	}
 	return mock.New(board), nil
 }

@@ -9,8 +9,8 @@ import "C"
 
 import "runtime"
 
-// lm_mock_allocations tells how many objects and bytes Go's heap has given out
-// so far, and how often it was collected. It is there for tests.
+// lm_mock_allocations returns how many objects and bytes Go has allocated so far, and the number
+// of collections. It is for tests.
 //
 //export lm_mock_allocations
 func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {

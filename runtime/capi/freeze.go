@@ -7,17 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Threads come in from C, each locked to its goroutine, so that Go hands its
-// processors from thread to thread and may want more of them. What it would
-// make later it makes before the seal.
+// Calls come on threads of C, each locked to a goroutine. Go hands its processors from thread to
+// thread for them and may start more threads, which must happen before the process is sealed.
 
-// threadsSpare are the threads beside those that run at once: one waits in a
-// system call, the others have let go of a processor and are not at rest yet.
+// threadsSpare is how many threads Go may need beyond those that run at once: one waits in a
+// system call, the others have released a processor and do not sleep yet.
 const threadsSpare = 4
 
-// makeThreads has Go make threads now. They stay when their goroutine ends. To
-// read the memory statistics Go stops all processors, and so waits for those
-// that another thread was still being made for.
+// makeThreads makes Go start threads now. They stay when their goroutine ends. Reading the memory
+// statistics stops all processors, and so waits for threads that are still starting.
 func makeThreads() {
 	var begun, ended sync.WaitGroup
 	count := goruntime.GOMAXPROCS(0) + threadsSpare
@@ -35,9 +33,9 @@ func makeThreads() {
 	goruntime.ReadMemStats(&statistics)
 }
 
-// blockPreemption keeps the signal away from this thread by which Go interrupts
-// a goroutine anywhere. Its first arrival maps memory (Go 1.26,
-// runtime/preempt_xreg.go). The actions of the host's process stay as they are.
+// blockPreemption blocks, on this thread, the signal by which Go interrupts a goroutine anywhere.
+// Its first arrival maps memory (Go 1.26, runtime/preempt_xreg.go). The signal actions of the
+// host process stay as they are.
 func blockPreemption() {
 	set := unix.Sigset_t{Val: [len(unix.Sigset_t{}.Val)]uint64{1 << (unix.SIGURG - 1)}}
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)

@@ -1,5 +1,7 @@
 package main
 
+// The open images, and the order of calls on them.
+
 import (
 	"sync"
 	"sync/atomic"
@@ -12,7 +14,7 @@ import (
 // imagesMax is how many images may be open at once.
 const imagesMax = 16
 
-// stage is how far an image has come.
+// stage is the progress of an image through the calls.
 type stage uint8
 
 const (
@@ -23,9 +25,9 @@ const (
 
 // image is one open image.
 type image struct {
-	busy    atomic.Bool  // a call is under way; it alone touches what follows
+	busy    atomic.Bool  // a call is running, which alone uses the other fields
 	handle  atomic.Int32 // 0: not open
-	uses    int32        // how often this place was opened
+	uses    int32        // how many images were opened in this slot
 	stage   stage
 	file    *runtime.File // nil: the bytes are the host's
 	view    *fbs.View
@@ -34,8 +36,7 @@ type image struct {
 	last    outcome
 }
 
-// outcome is how a call ended. A reason is kept from before the first run, a
-// result from a run.
+// outcome is how a call ended: with a reason, or with the result of a run.
 type outcome struct {
 	code   hal.Code
 	reason string
@@ -44,29 +45,30 @@ type outcome struct {
 }
 
 var (
-	// images[0] keeps the failures of calls that have no image.
+	// imageSlots[0] keeps the last failure of a call without an image.
 	imageSlots [1 + imagesMax]image
 
-	// setup keeps calls apart that change the process. lm_run takes no lock.
+	// setupMutex serializes the calls that change the process. lm_run does not lock it.
 	setupMutex sync.Mutex
 
-	sealed   atomic.Bool
-	isSealed = outcome{code: hal.Denied, reason: "the process is sealed"}
+	sealed        atomic.Bool
+	sealedOutcome = outcome{code: hal.Denied, reason: "the process is sealed"}
 )
 
-// handleStep is the distance of two handles that one place in images has in
-// turn, so that the handle of a closed image is not soon another's.
-const handleStep = 32
+// handleStride is the difference of two successive handles of one slot. The handle of a closed
+// image thus does not return soon.
+const handleStride = 32
 
-// enter gives the image of a handle to this call alone until it leaves.
+// acquireImage returns the image of a handle, and excludes other calls on it until busy is
+// cleared.
 func acquireImage(handle int32) (*image, outcome) {
-	place := handle % handleStep
-	if handle <= 0 || place == 0 || int(place) >= len(imageSlots) {
+	slot := handle % handleStride
+	if handle <= 0 || slot == 0 || int(slot) >= len(imageSlots) {
 		return nil, usageError("no image has this handle")
 	}
-	im := &imageSlots[place]
-	// Looked at before the place is taken too: a handle that is wrong must not
-	// keep the right one out.
+	im := &imageSlots[slot]
+	// Compared before the slot is acquired too: a call with a wrong handle must not exclude one
+	// with the right handle.
 	if im.handle.Load() == handle {
 		if !im.busy.CompareAndSwap(false, true) {
 			return nil, usageError("another thread is in a call on this image")
@@ -79,20 +81,19 @@ func acquireImage(handle int32) (*image, outcome) {
 	return nil, usageError("the image of this handle was closed, or never opened")
 }
 
-// before and already say that an image has not come as far as a call needs, and that
-// it has come further.
+// tooEarly and tooLate are the reasons of a call that comes before or after its stage.
 var (
-	tooEarly = [...]string{stageLoaded: "lm_load comes before this call",
-		stageFrozen: "lm_freeze comes before this call"}
+	tooEarly = [...]string{stageLoaded: "call lm_load before this",
+		stageFrozen: "call lm_freeze before this"}
 	tooLate = [...]string{stageOpened: "the image is loaded already",
 		stageLoaded: "the image is frozen already"}
 )
 
-// on carries out a call on an image that has come as far as the call needs.
-func callOnImage(handle int32, least stage, call func(*image) outcome) int32 {
+// withImage executes a call on an image that has reached a stage, and keeps its outcome.
+func withImage(handle int32, least stage, call func(*image) outcome) int32 {
 	im, end := acquireImage(handle)
 	if im == nil {
-		return recordOutcome(end)
+		return finishWithoutImage(end)
 	}
 	if im.stage >= least {
 		end = recoverPanic(im, call)
@@ -104,23 +105,22 @@ func callOnImage(handle int32, least stage, call func(*image) outcome) int32 {
 	return int32(end.code.ExitStatus())
 }
 
-// change carries out a call that changes the process, on an image that has come just
-// as far as the call needs.
-func callOnProcess(handle int32, from stage, call func(*image) outcome) int32 {
+// withImageSetup executes a call that changes the process, on an image that is exactly at a stage.
+func withImageSetup(handle int32, from stage, call func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
-	return callOnImage(handle, from, func(im *image) outcome {
+	return withImage(handle, from, func(im *image) outcome {
 		switch {
 		case im.stage > from:
 			return usageError(tooLate[from])
 		case sealed.Load():
-			return isSealed
+			return sealedOutcome
 		}
 		return call(im)
 	})
 }
 
-// contained turns a panic into an outcome: none may reach C.
+// recoverPanic executes a call and turns a panic into an outcome: none may reach C.
 func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -130,9 +130,9 @@ func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
 	return call(im)
 }
 
-// without ends a call that has no image. Where two of them fail at once, one
-// failure is kept.
-func recordOutcome(end outcome) int32 {
+// finishWithoutImage returns the status of a call that has no image, and keeps its failure. If two
+// such calls fail at once, it keeps one failure.
+func finishWithoutImage(end outcome) int32 {
 	if none := &imageSlots[0]; end.code != hal.OK && none.busy.CompareAndSwap(false, true) {
 		none.last = end
 		none.busy.Store(false)
@@ -140,19 +140,19 @@ func recordOutcome(end outcome) int32 {
 	return int32(end.code.ExitStatus())
 }
 
-// place finds room for another image. setup is held, so that a place without
-// a handle has nobody in it. Handles of one place never come twice, short of 67
-// million of them.
-func freeSlot() (*image, int32) {
+// findFreeSlot returns a slot without an image, and the handle for it. The caller has locked
+// setupMutex, so that no other call uses a slot without a handle. A handle repeats only after 67
+// million images in one slot.
+func findFreeSlot() (*image, int32) {
 	for i := range imageSlots {
 		if im := &imageSlots[i]; i > 0 && im.handle.Load() == 0 {
-			return im, int32(i) + handleStep*(im.uses&(1<<26-1))
+			return im, int32(i) + handleStride*(im.uses&(1<<26-1))
 		}
 	}
 	return nil, 0
 }
 
-// release closes what an image holds.
+// release closes the devices, the replay and the file of an image, and returns the first error.
 func (im *image) release() outcome {
 	var first error
 	keep := func(err error) {
@@ -161,8 +161,7 @@ func (im *image) release() outcome {
 		}
 	}
 	if sealed.Load() {
-		// All of closing that a sealed process can do: no device reaches memory
-		// any more. The kernel takes the rest back when the process ends.
+		// A sealed process can only end DMA. The kernel frees the rest when the process ends.
 		if im.replay != nil {
 			keep(im.replay.StopDMA())
 		}
@@ -190,7 +189,7 @@ func closeDevices(devices []hal.Device) (first error) {
 	return first
 }
 
-// failed is the outcome for an error.
+// outcomeOf returns the outcome for an error.
 func outcomeOf(err error) outcome {
 	end := outcome{code: hal.CodeOf(err)}
 	if fault, ok := err.(*hal.Fault); ok {
@@ -201,6 +200,6 @@ func outcomeOf(err error) outcome {
 	return end
 }
 
-// usage is the outcome for a call that makes no sense. The reason is a
-// constant, so that even misuse allocates nothing.
+// usageError returns the outcome of an invalid call. reason is a constant, so that even misuse
+// allocates nothing.
 func usageError(reason string) outcome { return outcome{code: hal.Usage, reason: reason} }

@@ -56,7 +56,7 @@ func sequenceName(handle int32, sequence uint32, name []byte) int32 {
 	return lm_sequence_name(handle, sequence, start(name), size(len(name)))
 }
 
-// tensor gives the bytes of an input or output.
+// tensor returns the bytes of an input or output.
 func tensor(handle int32, index uint32, role gen.Role, bytes size) (data []byte, status int32) {
 	var at *byte
 	if role == gen.RoleInput {
@@ -91,7 +91,7 @@ func written(t testing.TB, source string) string {
 	return path
 }
 
-// stand puts stand-ins in the place of devices and gives the one opened last.
+// stand replaces devices by mocks and returns the one opened last.
 func stand(t testing.TB) func() *mock.Device {
 	t.Helper()
 	var last *mock.Device
@@ -140,7 +140,7 @@ func told(t testing.TB, handle int32) string {
 	return string(text[:strings.IndexByte(string(text), 0)])
 }
 
-// wants holds a status, the code and the text against what is expected.
+// wants compares a status, the code and the text with the expected ones.
 func wants(t *testing.T, what string, handle, status int32, want hal.Code, says string) {
 	t.Helper()
 	var e lastError
@@ -172,7 +172,7 @@ func TestFramesGoInAndOut(t *testing.T) {
 		lm_find_sequence(handle, text("main"), &main) != 0 {
 		t.Fatal(told(t, handle))
 	}
-	wants(t, "run without input", handle, lm_run(handle, main), hal.InputMissing, "needs lm_input")
+	wants(t, "run without input", handle, lm_run(handle, main), hal.InputMissing, "call lm_input")
 	lm_close(handle)
 
 	handle = frozenImage(t, sum)
@@ -194,7 +194,7 @@ func TestImageIsDescribed(t *testing.T) {
 	handle := openedImage(t, sum)
 	var info imageInfo
 	if lm_image_info(handle, &info) != 0 ||
-		info != (imageInfo{arena_bytes: 192, payload_bytes: 32, targets: 1, sequences: 2,
+		info != (imageInfo{arena_bytes: 192, payload_bytes: 32, devices: 1, sequences: 2,
 			tensors: 3, commands: 5}) {
 		t.Errorf("%+v", info)
 	}
@@ -203,7 +203,7 @@ func TestImageIsDescribed(t *testing.T) {
 		t.Fatal(told(t, handle))
 	}
 	want := tensorInfo{size: 32, role: _Ctype_uint32_t(gen.RoleInput),
-		dtype: _Ctype_uint32_t(gen.DTypeUint32), recorded: 1, dims: 2,
+		dtype: _Ctype_uint32_t(gen.DTypeUint32), has_data: 1, dims: 2,
 		shape: [8]_Ctype_uint32_t{4, 2}}
 	want.name[0] = 'b'
 	if b != want {
@@ -214,7 +214,7 @@ func TestImageIsDescribed(t *testing.T) {
 		t.Errorf("%q", name)
 	}
 	data, status := tensor(handle, 1, gen.RoleInput, 32)
-	wants(t, "input before lm_load", handle, status, hal.Usage, "lm_load comes before")
+	wants(t, "input before lm_load", handle, status, hal.Usage, "call lm_load before")
 	if data != nil {
 		t.Error("there is an input before lm_load")
 	}
@@ -222,7 +222,7 @@ func TestImageIsDescribed(t *testing.T) {
 
 // TestLongTimesAreAllowed: an image that may take two hours is loaded once that
 // is allowed, and not with a second less. Its 800 delays, 2 calls and 3 ends count
-// 1 us each beside the time of the delays.
+// 1 us each, plus the time of the delays.
 func TestLongTimesAreAllowed(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+
@@ -268,7 +268,7 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 		t.Fatal(told(t, 0))
 	}
 	t.Cleanup(func() { lm_close(handle) })
-	const want = "targets 0 and 1 have the same device, 0000:01:00.0"
+	const want = "devices 0 and 1 are the same, 0000:01:00.0"
 	wants(t, "default names", handle, load(handle, nil, anyWindow), hal.Usage, want)
 	names := []string{"pci:1af4:1110", "pci:0000:01:00.0"}
 	wants(t, "two names", handle, load(handle, names, anyWindow), hal.Usage, want)
@@ -289,9 +289,9 @@ func TestMisuseIsAnError(t *testing.T) {
 	if old := []byte("what was there"); lastErrorOf(handle+1, nil, old) != 64 || old[0] != 0 {
 		t.Errorf("no report, and the text is %q", old)
 	}
-	wants(t, "a window that is none", handle, load(handle, nil, -2), hal.Usage, "window is")
+	wants(t, "a window that is none", handle, load(handle, nil, -2), hal.Usage, "window must be")
 	wants(t, "two devices", handle, load(handle, []string{"", ""}, anyWindow), hal.Usage,
-		"count is not")
+		"count must be")
 	wants(t, "no such device", handle, load(handle, []string{"pci:ffff:ffff"}, anyWindow),
 		hal.NoDevice, "pci:ffff:ffff: no such device")
 	wants(t, "a variable that is not set", handle, load(handle, []string{""}, anyWindow), hal.Usage,
@@ -299,7 +299,7 @@ func TestMisuseIsAnError(t *testing.T) {
 	wants(t, "loaded after failures", handle, load(handle, nil, anyWindow), hal.OK, "done")
 	wants(t, "loaded twice", handle, load(handle, nil, anyWindow), hal.Usage, "loaded already")
 	wants(t, "longest too late", handle, lm_longest(handle, 1), hal.Usage, "before lm_load")
-	wants(t, "not frozen", handle, lm_run(handle, 0), hal.Usage, "lm_freeze comes before")
+	wants(t, "not frozen", handle, lm_run(handle, 0), hal.Usage, "call lm_freeze before")
 	wants(t, "frozen", handle, lm_freeze(handle), hal.OK, "done")
 	wants(t, "frozen twice", handle, lm_freeze(handle), hal.Usage, "frozen already")
 
@@ -323,7 +323,7 @@ func TestMisuseIsAnError(t *testing.T) {
 		"NULL")
 	wants(t, "no such name", handle, lm_find_sequence(handle, text("a"), new(uint32)), hal.Usage,
 		"nothing of this name")
-	wants(t, "negative limit", handle, lm_limit(handle, 1<<63), hal.Usage, "292 years")
+	wants(t, "negative limit", handle, lm_limit(handle, 1<<63), hal.Usage, "below 2^63 ns")
 	wants(t, "nowhere for the handle", 0, lm_open(text("x"), nil), hal.Usage, "NULL")
 	wants(t, "nowhere for the version", 0, lm_version(nil), hal.Usage, "NULL")
 	wants(t, "memory that is no image", 0, openMemory(make([]byte, 80), new(int32)), hal.BadImage,
@@ -406,7 +406,7 @@ func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
 	procMissing.Store(true)
 	defer procMissing.Store(false)
 	wants(t, "a blind process", 0, lm_open(text(written(t, sum)), new(int32)), hal.NoFile,
-		"/proc was not mounted before the first call")
+		"/proc was not mounted at the first call")
 }
 
 // master is a device that reaches memory, and remembers what was asked of it.
@@ -482,11 +482,11 @@ func TestPanicEndsInAStatus(t *testing.T) {
 		hal.Internal, "panic: a device that panics")
 	for cause, want := range map[any]string{"text": "text", error(hal.BusFault): "bus fault",
 		7: "of no known kind"} {
-		wants(t, want, handle, callOnImage(handle, stageOpened,
+		wants(t, want, handle, withImage(handle, stageOpened,
 			func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
 	}
 	wants(t, "an index out of range", handle,
-		callOnImage(handle, stageOpened,
+		withImage(handle, stageOpened,
 			func(im *image) outcome { _ = im.devices[3]; return outcome{} }), hal.Internal,
 		"index out of range")
 	wants(t, "loaded all the same", handle, load(handle, nil, anyWindow), hal.OK, "")
@@ -505,22 +505,22 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 	}{
 		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7",
 			lastError{command: 1, got: 5, want: 7, mask: 255},
-			"expect failed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask 0xff; " +
+			"expect failed: command 1 of main: got 0x5, wanted 0x7 under mask 0xff; " +
 				"sequence safe: done"},
 		{hal.DeadlinePassed, "poll.4 m+0x0 == 0x7 within 1ms",
 			lastError{command: 1, got: 5, want: 7, mask: 1<<32 - 1},
-			"poll deadline passed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask " +
+			"poll deadline passed: command 1 of main: got 0x5, wanted 0x7 under mask " +
 				"0xffffffff; sequence safe: done"},
 		{hal.CompareFailed, "compare.4 m+0x0 uint32 == uint32 5 9",
 			lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
-			"golden mismatch: command 1 (number 2 of main): element 1: got 0x0, wanted 0x9"},
+			"golden mismatch: command 1 of main: element 1: got 0x0, wanted 0x9"},
 	} {
 		handle := frozenImage(t, source(test.command))
 		wants(t, test.command, handle, lm_run(handle, 0), test.code, test.says)
 		var e lastError
 		lastErrorOf(handle, &e, nil)
 		test.e.status, test.e.code = _Ctype_int32_t(test.code.ExitStatus()), _Ctype_int32_t(test.code)
-		// the mask of a comparison is none of the caller's
+		// a comparison has no mask for the caller
 		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask
 		if e != test.e {
 			t.Errorf("%s: got %+v, want %+v", test.command, e, test.e)
@@ -590,34 +590,34 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 		t.Fatal(told(t, handle))
 	}
 	for name, call := range map[string]func(){
-		"run":             func() { lm_run(handle, 0) },
-		"an empty run":    func() { lm_run(handle, 1) },
-		"report":          func() { lastErrorOf(handle, &e, buffer) },
-		"find a sequence": func() { lm_find_sequence(handle, text("nothing"), &index) },
-		"find a tensor":   func() { lm_find_tensor(handle, text("d"), &index) },
-		"find nothing":    func() { lm_find_tensor(handle, text("none"), &index) },
-		"describe":        func() { lm_image_info(handle, &info) },
-		"tensor info":     func() { lm_tensor_info(handle, 1, &described) },
-		"sequence name":   func() { sequenceName(handle, 1, buffer) },
-		"input":           func() { tensor(handle, 0, gen.RoleInput, 8) },
-		"output":          func() { tensor(handle, 2, gen.RoleOutput, 4) },
-		"limit":           func() { lm_limit(handle, 0) },
-		"misuse":          func() { lm_run(handle, 99) },
-		"a bad handle":    func() { lm_run(99, 0) },
-		"version":         func() { lm_version(new(versionInfo)) },
+		"run":              func() { lm_run(handle, 0) },
+		"an empty run":     func() { lm_run(handle, 1) },
+		"report":           func() { lastErrorOf(handle, &e, buffer) },
+		"find a sequence":  func() { lm_find_sequence(handle, text("nothing"), &index) },
+		"find a tensor":    func() { lm_find_tensor(handle, text("d"), &index) },
+		"find nothing":     func() { lm_find_tensor(handle, text("none"), &index) },
+		"writeDescription": func() { lm_image_info(handle, &info) },
+		"tensor info":      func() { lm_tensor_info(handle, 1, &described) },
+		"sequence name":    func() { sequenceName(handle, 1, buffer) },
+		"input":            func() { tensor(handle, 0, gen.RoleInput, 8) },
+		"output":           func() { tensor(handle, 2, gen.RoleOutput, 4) },
+		"limit":            func() { lm_limit(handle, 0) },
+		"misuse":           func() { lm_run(handle, 99) },
+		"a bad handle":     func() { lm_run(99, 0) },
+		"version":          func() { lm_version(new(versionInfo)) },
 	} {
 		if n := testing.AllocsPerRun(100, call); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
-	wants(t, "the last of all", handle, lm_run(handle, 2), hal.ExpectFailed, "number 1 of fails")
+	wants(t, "the last of all", handle, lm_run(handle, 2), hal.ExpectFailed, "command 0 of fails")
 	if n := testing.AllocsPerRun(100,
 		func() { lm_run(handle, 2); lastErrorOf(handle, &e, buffer) }); n != 0 {
 		t.Errorf("a failed run and its report allocate %v times", n)
 	}
 }
 
-// header gives the numbers of an enum in lightmetal.h, by name.
+// header returns the numbers of an enum in lightmetal.h, by name.
 func header(t *testing.T, enum string) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile("lightmetal.h")
@@ -637,7 +637,7 @@ func header(t *testing.T, enum string) map[string]int {
 }
 
 // codeNames are the names in lightmetal.h, in the order of their numbers, and
-// the codes they stand for.
+// their codes.
 var codeNames = []struct {
 	name string
 	code hal.Code

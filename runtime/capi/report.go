@@ -1,5 +1,7 @@
 package main
 
+// lm_last_error: outcomes as numbers and as text.
+
 // #include "lightmetal.h"
 import "C"
 
@@ -13,7 +15,7 @@ import (
 //
 //export lm_last_error
 func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.size_t) int32 {
-	im, words := &imageSlots[0], callerBuffer(text, size)
+	im, words := &imageSlots[0], bufferOf(text, size)
 	terminate(words, 0)
 	if handle != 0 {
 		var end outcome
@@ -26,20 +28,23 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 	if info != nil {
 		*info = im.last.errorInfo()
 	}
-	im.describe(words)
+	im.writeDescription(words)
 	im.busy.Store(false)
 	return 0
 }
 
+// errorInfo returns the numbers of an outcome.
 func (o *outcome) errorInfo() C.struct_lm_error {
-	e := C.struct_lm_error{status: C.int32_t(o.code.ExitStatus()), code: C.int32_t(o.code), command: -1,
-		safe: -1}
+	e := C.struct_lm_error{
+		status: C.int32_t(o.code.ExitStatus()), code: C.int32_t(o.code),
+		command: -1, safe: -1,
+	}
 	if !o.ran {
 		return e
 	}
 	r := &o.result
-	e.got, e.want, e.mask, e.element = C.uint64_t(r.Got), C.uint64_t(r.Want), C.uint64_t(r.Mask),
-		C.uint64_t(r.Element)
+	e.got, e.want, e.mask = C.uint64_t(r.Got), C.uint64_t(r.Want), C.uint64_t(r.Mask)
+	e.element = C.uint64_t(r.Element)
 	e.ignored = C.uint32_t(r.Ignored)
 	if o.code != hal.OK {
 		e.command = C.int32_t(r.Command)
@@ -50,9 +55,9 @@ func (o *outcome) errorInfo() C.struct_lm_error {
 	return e
 }
 
-// tell says it in words, as lmrun does: a line in the caller's buffer, cut where that
-// ends.
-func (im *image) describe(buffer []byte) {
+// writeDescription writes the outcome of the last call to the caller's buffer: one line, worded as
+// lmrun does, cut to the size of the buffer.
+func (im *image) writeDescription(buffer []byte) {
 	end, length := &im.last, 0
 	add := func(text string) { length += copy(buffer[length:], text) }
 	add(end.code.Error())
@@ -67,7 +72,7 @@ func (im *image) describe(buffer []byte) {
 			length += copy(buffer[length:], text)
 		}
 		if end.code == hal.InputMissing {
-			add(": an input without recorded data needs lm_input")
+			add(": call lm_input for every input without default data")
 		}
 		if end.result.SafeRan {
 			add("; sequence safe: ")
@@ -78,8 +83,8 @@ func (im *image) describe(buffer []byte) {
 	terminate(buffer, length)
 }
 
-// clean leaves printable ASCII: a name in an image may hold control characters of both sets, C0 and
-// C1.
+// replaceNonASCII replaces every byte that is not printable ASCII by a question mark: a name in an
+// image may contain any UTF-8.
 func replaceNonASCII(text []byte) {
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {
@@ -88,7 +93,7 @@ func replaceNonASCII(text []byte) {
 	}
 }
 
-// terminate puts the final zero behind the first length bytes, or in the last.
+// terminate puts the final zero after length bytes, or in the last byte of a shorter buffer.
 func terminate(text []byte, length int) {
 	if len(text) > 0 {
 		text[min(length, len(text)-1)] = 0

@@ -7,11 +7,11 @@ import (
 	"lightmetal/runtime/signed"
 )
 
-// checkSignature refuses a file that none of the keys has signed.
+// checkSignature rejects a file that none of the keys has signed.
 func checkSignature(file *runtime.File, text string) error {
 	keys, err := signed.ParseKeys(text)
 	if err != nil {
 		return err
 	}
-	return file.Inspect(keys.Check)
+	return file.Inspect(keys.CheckSignature)
 }

@@ -7,8 +7,8 @@ import (
 	"lightmetal/runtime"
 )
 
-// checkSignature refuses every file: this archive knows nothing of signatures,
-// and must not pass over the wish for one.
+// checkSignature rejects every file: this archive cannot check signatures, and must not ignore that
+// the caller requires one.
 func checkSignature(*runtime.File, string) error {
 	return &hal.Fault{Code: hal.Denied,
 		Reason: "this archive cannot check signatures; make one with `./build.sh archive --signed`"}

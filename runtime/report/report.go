@@ -1,4 +1,5 @@
-// Package report says in words where a run failed, for lmrun, lm and hosts in C.
+// Package report words the failure of a run: the command and the value that it saw. lmrun, lm
+// and the C archive use it.
 package report
 
 import (
@@ -7,25 +8,18 @@ import (
 	"lightmetal/runtime"
 )
 
-// Append adds the command that ended a run, by its index in the image and its number in
-// its sequence (from 1, marks left out, as a listing has them), and what it saw, if there
-// is one. It allocates nothing where the text has room for 128 bytes and a name.
+// AppendFailure appends where a run ended and what the command there saw: "command 3 of main:
+// got ...". It allocates nothing if the text has room for 128 bytes and a name.
 func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
-	for i := range view.Sequences {
-		s := &view.Sequences[i]
-		if r.Command >= int32(s.First) && r.Command < int32(s.First+s.Count) {
-			text = fbs.AppendText(text, "command %d (number %d of ", uint64(r.Command),
-				uint64(r.Command)-uint64(s.First)+1)
-			text = append(append(text, view.NameBytes(s.Name)...), ')')
-		}
-	}
-	if r.FileLost {
-		text = append(append(text, ": "...), runtime.CutShort...)
+	text = runtime.AppendCommand(text, view, int(r.Command))
+	if r.FileTruncated {
+		text = append(append(text, ": "...), runtime.FileTruncatedText...)
 	}
 	return AppendObserved(text, view, r)
 }
 
-// AppendSeen adds what the command saw and what was wanted, if it looked at anything.
+// AppendObserved appends the value that the failing command loaded and the value that it
+// expected. It appends nothing for a command that does not compare.
 func AppendObserved(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	if r.Mask == 0 {
 		return text

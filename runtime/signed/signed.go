@@ -1,6 +1,5 @@
-// Package signed tells whether a file was signed by somebody who is believed.
-// It is apart from package runtime because Ed25519 and SHA-512 are larger than
-// all the rest of a target.
+// Package signed checks the signature of an image file against a list of public keys. It is a
+// package of its own because Ed25519 and SHA-512 are larger than the rest of the target program.
 package signed
 
 import (
@@ -12,12 +11,12 @@ import (
 	"lightmetal/hal"
 )
 
-// Keys are the public keys that are believed.
+// Keys are the public keys whose signatures are accepted.
 type Keys []ed25519.PublicKey
 
-// ParseKeys reads public keys: one a line of 64 hex digits, empty lines and
-// lines that begin with # apart. No key at all is an error, as nothing could
-// ever be believed. The error is a *hal.Fault.
+// ParseKeys returns the public keys in a text: one key of 64 hex digits a line; empty lines and
+// lines that begin with # are skipped. A text without a key is an error, because no file could ever
+// be accepted. The error is a *hal.Fault.
 func ParseKeys(text string) (keys Keys, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -26,7 +25,7 @@ func ParseKeys(text string) (keys Keys, err error) {
 		}
 		key, ok := parseKey(line)
 		if !ok {
-			return nil, deniedFault("a public key is 64 hex digits, not " + fbs.Quote(line))
+			return nil, deniedFault("a public key must be 64 hex digits, not " + fbs.Quote(line))
 		}
 		if isForgeable(key) {
 			return nil, deniedFault("anybody can sign for the public key " + fbs.Quote(line))
@@ -34,7 +33,7 @@ func ParseKeys(text string) (keys Keys, err error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, deniedFault("no public key; one is 64 hex digits")
+		return nil, deniedFault("no public key in the file; a key is a line of 64 hex digits")
 	}
 	return keys, nil
 }
@@ -54,9 +53,9 @@ func parseKey(digits string) (ed25519.PublicKey, bool) {
 	return key, true
 }
 
-// forgeable tells whether anybody can sign for a key, as for a point of small
-// order: a signature of the neutral point and zero, made without any secret,
-// then holds for one message in eight at least.
+// isForgeable reports whether everyone can sign for a key because it is a point of small order. The
+// signature of the neutral point and zero, which needs no secret, is then valid for at least one
+// message in eight.
 func isForgeable(key ed25519.PublicKey) bool {
 	forged := make([]byte, ed25519.SignatureSize)
 	forged[0] = 1
@@ -68,15 +67,15 @@ func isForgeable(key ed25519.PublicKey) bool {
 	return false
 }
 
-// Check refuses a file that none of the keys has signed. It reads nothing of
-// the image but its size and its bytes as such. The error is a *hal.Fault.
-func (k Keys) Check(data []byte) error {
+// CheckSignature rejects a file that none of the keys has signed. It does not interpret the image:
+// it uses only its size and a digest of its bytes. The error is a *hal.Fault.
+func (k Keys) CheckSignature(data []byte) error {
 	image, signature, err := fbs.SplitSignature(data)
 	switch {
 	case err != nil:
 		return deniedFault(err.Error())
 	case signature == nil:
-		return deniedFault("the file is not signed, or not whole; `lm sign` signs one")
+		return deniedFault("the file is not signed, or is truncated; sign images with `lm sign`")
 	}
 	digest := sha512.Sum512(image)
 	for _, key := range k {
@@ -86,9 +85,9 @@ func (k Keys) Check(data []byte) error {
 		if ed25519.Verify(key, digest[:], signature.Value[:]) {
 			return nil
 		}
-		return deniedFault("the signature does not hold: the file was changed after it was signed")
+		return deniedFault("invalid signature: the file was changed after it was signed")
 	}
-	return deniedFault("signed by a key that is not among those given")
+	return deniedFault("signed by a key that is not in the key file")
 }
 
 func deniedFault(reason string) error { return hal.NewFault(hal.Denied, reason) }

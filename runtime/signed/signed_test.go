@@ -28,7 +28,7 @@ func key(seed byte) ed25519.PrivateKey {
 
 func keys(t *testing.T, private ...ed25519.PrivateKey) signed.Keys {
 	t.Helper()
-	text := "# who may sign\n\n"
+	text := "# accepted keys\n\n"
 	for _, p := range private {
 		text += hex.EncodeToString(p.Public().(ed25519.PublicKey)) + "\n"
 	}
@@ -58,7 +58,7 @@ func TestSignedFileIsBelieved(t *testing.T) {
 	file := sign(image(t), key(1))
 	for _, k := range []signed.Keys{keys(t, key(1)), keys(t, key(2), key(1)),
 		keys(t, key(1), key(2))} {
-		if err := k.Check(file); err != nil {
+		if err := k.CheckSignature(file); err != nil {
 			t.Error(err)
 		}
 	}
@@ -69,7 +69,8 @@ func TestSignedFileIsBelieved(t *testing.T) {
 
 func refused(t *testing.T, what, want string, k signed.Keys, file []byte) {
 	t.Helper()
-	if err := k.Check(file); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), want) {
+	err := k.CheckSignature(file)
+	if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), want) {
 		t.Errorf("%s: %v, want %q", what, err, want)
 	}
 }
@@ -78,17 +79,17 @@ func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
 	plain := image(t)
 	refused(t, "unsigned", "not signed", keys(t, key(1)), plain)
 	refused(t, "empty", "not signed", keys(t, key(1)), nil)
-	refused(t, "of somebody else", "not among", keys(t, key(2)), sign(plain, key(1)))
+	refused(t, "of somebody else", "not in the key file", keys(t, key(2)), sign(plain, key(1)))
 	// Names a key that is believed, signed with another.
 	digest := sha512.Sum512(plain)
 	forged := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey),
 		ed25519.Sign(key(2), digest[:]))...)
-	refused(t, "forged", "does not hold", keys(t, key(1), key(2)), forged)
+	refused(t, "forged", "invalid signature", keys(t, key(1), key(2)), forged)
 	// A signature of something else.
 	other := sha512.Sum512(plain[1:])
 	moved := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey),
 		ed25519.Sign(key(1), other[:]))...)
-	refused(t, "moved", "does not hold", keys(t, key(1)), moved)
+	refused(t, "moved", "invalid signature", keys(t, key(1)), moved)
 }
 
 // TestEveryFlippedBitOfASignedFileIsRefused holds the signature alone: nothing
@@ -98,13 +99,13 @@ func TestEveryFlippedBitOfASignedFileIsRefused(t *testing.T) {
 	for i := range file {
 		bit := byte(1) << (i % 8)
 		file[i] ^= bit
-		if err := k.Check(file); hal.CodeOf(err) != hal.Denied {
+		if err := k.CheckSignature(file); hal.CodeOf(err) != hal.Denied {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 		file[i] ^= bit
 	}
 	for size := range file {
-		if err := k.Check(file[:size]); hal.CodeOf(err) != hal.Denied {
+		if err := k.CheckSignature(file[:size]); hal.CodeOf(err) != hal.Denied {
 			t.Fatalf("cut to %d bytes: %v", size, err)
 		}
 	}
@@ -188,7 +189,7 @@ func TestOpenSSLAgrees(t *testing.T) {
 	}
 	file := append(bytes.Clone(plain), lmb.SignatureBlock(key(3).Public().(ed25519.PublicKey),
 		value)...)
-	if err := keys(t, key(3)).Check(file); err != nil {
+	if err := keys(t, key(3)).CheckSignature(file); err != nil {
 		t.Error(err)
 	}
 }
@@ -229,10 +230,10 @@ func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
 	}
 	good := hex.EncodeToString(key(1).Public().(ed25519.PublicKey))
 	for _, point := range points {
-		if _, err := signed.ParseKeys(good + "\n" +
-			hex.EncodeToString(point)); hal.CodeOf(err) != hal.Denied ||
-			!strings.Contains(err.Error(), "anybody can sign") {
-			t.Errorf("%x: %v", point, err)
+		text := good + "\n" + hex.EncodeToString(point)
+		_, err := signed.ParseKeys(text)
+		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "anybody can sign") {
+			t.Errorf("key %x: %v, want it rejected", point, err)
 		}
 	}
 	for seed := range byte(20) {

@@ -64,7 +64,7 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 		named := err != nil && strings.Contains(err.Error(), "/a.lmb: ") &&
 			strings.Contains(err.Error(), "compute") &&
 			strings.Contains(err.Error(),
-				"command 1 (main) of /b.lmb stores there: edu 1234:11e8, BAR 0 0x20 to 0x23")
+				"command 1 of main in /b.lmb stores there: edu 1234:11e8, BAR 0 0x20 to 0x23")
 		if test.broken != named || !test.broken && err != nil {
 			t.Errorf("%s%v", test.config, err)
 		}

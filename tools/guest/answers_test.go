@@ -212,11 +212,11 @@ var driven = []aCase{
 	{hal.NoDevice, "", "ioctl 1=0xfa0e =-5; ", "-sequence go"},
 	{hal.OK, "go on running", "ioctl 1=0xfa05 =0 @8:02000000 @12:0201; ", ""},
 	{hal.NoDevice, "has no bus address", "", "/tt-bar.lmb"},
-	{hal.Refused, "cannot aim a window so", "", "/tt-vc.lmb"},
+	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-vc.lmb"},
 	// Wormhole's windows have the bit for channel 0, but the driver sets none.
-	{hal.Refused, "cannot aim a window so", "", "/tt-on.lmb"},
-	{hal.Refused, "cannot aim a window so", "", "/tt-far.lmb"},
-	{hal.Refused, "cannot aim a window so", "", "/tt-tile.lmb"},
+	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-on.lmb"},
+	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-far.lmb"},
+	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-tile.lmb"},
 	{hal.NoDevice, "no hardware window", "ioctl 1=0xfa0b =-12; ", ""},
 	{hal.WrongDevice, "does not fit the register", "ioctl 1=0xfa07 =0 @32:ffffffffffffffff; ", ""},
 }

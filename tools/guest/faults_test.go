@@ -35,7 +35,7 @@ main:
 safe:
   write.4 m+0x4 0x5afe
 `), "truncate")
-	const says = "input/output error: command 2 (number 3 of main): the image file was cut short"
+	const says = "input/output error: command 2 of main: the image file was cut short"
 	if !strings.Contains(console, says) || !strings.Contains(console, "sequence safe: done") {
 		t.Error(console)
 	}

@@ -229,7 +229,8 @@ func (m *machine) addChip(t *testing.T, c *card, lane string) {
 			"  point l1 tile %[3]s address 0x0\nnever:\n  point l1 tile %[3]s address 0x0 vc 0\n",
 			c.board, c.ids, c.tile))
 	if lane == "tt" && c.board == "wormhole" { // whose driver sets none
-		r.add(hal.Refused, "cannot aim a window so", "-device", device, "/images/channel.lmb")
+		r.add(hal.Refused, "TLB cannot encode this tile range", "-device", device,
+			"/images/channel.lmb")
 	} else {
 		r.add(hal.OK, "done", "-device", device, "/images/channel.lmb")
 	}

@@ -87,7 +87,7 @@ var heavy = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "co
 // files that lmrun uses for signatures alone and lminit always.
 const productTags = "backend_vfio"
 
-var notLinked = []string{"runtime/check.go", "tools/files/read.go"}
+var notLinked = []string{"runtime/inspect.go", "tools/files/read.go"}
 
 // never are files in their folders that no target links: the oracle, which is the
 // walk of other architectures, what only host tools use, and mock devices.
@@ -251,7 +251,7 @@ func TestNoTargetLinksTheHostsPart(t *testing.T) {
 		linksNoneOf(t, program, "", of)
 	}
 	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).executeCommand",
-		"boards.TileRange.Pack", "runtime.(*Replay).Window", "tools/files.Create"} {
+		"boards.TileRange.Pack", "runtime.(*Replay).Aperture", "tools/files.Create"} {
 		if !of["lightmetal/"+name] {
 			t.Errorf("%s is not declared where this test looks for it", name)
 		}

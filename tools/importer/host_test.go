@@ -26,7 +26,8 @@ func hostBytes(t *testing.T, replay *runtime.Replay, name string) []byte {
 			continue
 		}
 		data := make([]byte, w.Size)
-		if c := replay.Window(i).Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, data); c != hal.OK {
+		aperture := replay.Aperture(i)
+		if c := aperture.Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, data); c != hal.OK {
 			t.Fatal(c)
 		}
 		return data

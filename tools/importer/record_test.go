@@ -212,11 +212,11 @@ write tlb0+0x100 w4 0x1
 	replay, device := load(t, image, runtime.AnySlot)
 	mustRun(t, replay, device)
 	var moved [8]byte
-	if c := replay.Window(0).Copy(gen.OpcodeCopyOut, 0x208, 8, gen.AccessExact,
+	if c := replay.Aperture(0).Copy(gen.OpcodeCopyOut, 0x208, 8, gen.AccessExact,
 		moved[:]); c != hal.OK {
 		t.Fatal(c)
 	}
-	if bus := replay.Window(1).Bus; binary.LittleEndian.Uint64(moved[:]) != bus+0x40 {
+	if bus := replay.Aperture(1).Bus; binary.LittleEndian.Uint64(moved[:]) != bus+0x40 {
 		t.Errorf("the tile has %x, the host memory is at %#x", moved, bus)
 	}
 }

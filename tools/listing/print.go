@@ -21,7 +21,13 @@ import (
 // much larger than the payload either. Every line is parsed back and compared with the image:
 // what Print writes without an error means that image and no other. An image that fbs.Verify
 // rejects may be one that no listing can hold; that is an error, and so is a failing w.
-func Print(w io.Writer, image *lmb.Image) error {
+func Print(w io.Writer, image *lmb.Image) error { return printListing(w, image, false) }
+
+// PrintNumbered writes the listing that Print writes, with the number of each command within its
+// sequence as a comment: from 0, marks not counted, as messages of other tools count.
+func PrintNumbered(w io.Writer, image *lmb.Image) error { return printListing(w, image, true) }
+
+func printListing(w io.Writer, image *lmb.Image, numbered bool) error {
 	p := newPrinter(image)
 	p.column, p.bytes, p.golden = len("compare.4"), p.sharedOrBlock, firstGolden(image, true)
 	p.shared = image.Shared()
@@ -45,16 +51,24 @@ func Print(w io.Writer, image *lmb.Image) error {
 			func() bool { return check.image.Sequences[i].Name == s.Name }); why != "" {
 			return cannotWrite(fmt.Sprintf("sequence %d", i), why)
 		}
+		number := 0
 		for j := range s.Commands {
 			if _, err := p.out.WriteTo(out); err != nil {
 				return err
 			}
 			p.printf("  ")
 			p.command(&s.Commands[j])
+			isMark := s.Commands[j].Opcode == lmb.OpcodeMark
+			if numbered && !isMark {
+				p.printf("  # %d", number)
+			}
 			p.printf("\n")
 			if why := p.readBack(check,
 				func() bool { return p.isCommand(check, &s.Commands[j]) }); why != "" {
-				return cannotWrite(fmt.Sprintf("%s: command %d", s.Name, j), why)
+				return cannotWrite(fmt.Sprintf("command %d of %s", number, s.Name), why)
+			}
+			if !isMark {
+				number++
 			}
 		}
 	}

@@ -121,14 +121,20 @@ func decode(path string) (*lmb.Image, *runtime.File) {
 }
 
 func dumpCommand() *cobra.Command {
+	var numbers bool
 	c := command("dump IMAGE.lmb", one("image"), func(args []string) {
 		image, _ := decode(args[0])
-		if asJSON {
+		switch {
+		case asJSON:
 			dumpJSON(image)
-		} else {
+		case numbers:
+			stop.On(listing.PrintNumbered(stdout, image))
+		default:
 			stop.On(listing.Print(stdout, image))
 		}
 	})
+	c.Flags().BoolVar(&numbers, "numbers", false,
+		"add the number of each command within its sequence, as messages have it")
 	jsonFlag(c, "one JSON object a command")
 	return c
 }
@@ -137,6 +143,7 @@ func dumpCommand() *cobra.Command {
 type dumpedCommand struct {
 	Index    int    `json:"index"`
 	Sequence string `json:"sequence"`
+	Number   int    `json:"number"` // within the sequence
 	Opcode   string `json:"opcode"`
 	Width    uint8  `json:"width,omitempty"`
 	Window   uint16 `json:"window"`
@@ -153,15 +160,16 @@ func dumpJSON(image *lmb.Image) {
 	encoder.SetEscapeHTML(false)
 	index := 0
 	for _, s := range image.Sequences {
+		first := index
 		for j := range s.Commands {
 			c := &s.Commands[j]
 			if c.Opcode == lmb.OpcodeMark {
 				continue // a target has no command for it
 			}
-			line := dumpedCommand{index, s.Name, gen.EnumNamesOpcode[c.Opcode], c.Width, c.Window,
-				c.Offset, c.Amount, c.Value, c.Mask,
-				listing.CommandText(image, c)}
-			stop.On(encoder.Encode(line))
+			stop.On(encoder.Encode(dumpedCommand{
+				index, s.Name, index - first, gen.EnumNamesOpcode[c.Opcode], c.Width, c.Window,
+				c.Offset, c.Amount, c.Value, c.Mask, listing.CommandText(image, c),
+			}))
 			index++
 		}
 		index++ // End, which a listing does not show

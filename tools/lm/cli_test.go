@@ -133,20 +133,20 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{66, "no such file", []string{"info", "/nonexistent.lmb"}},
 		{66, "no such file", []string{"asm", "/nonexistent.lms"}},
 		{66, "no such file", []string{"import", "--from", "qemu", "/nonexistent"}},
-		{69, "hardware window 185", []string{"replay", "--device", "mock:wormhole", "--window",
+		{69, "TLB window 185", []string{"replay", "--device", "mock:wormhole", "--window",
 			"185", twoop}},
 		{69, "pci:dead:beef", []string{"replay", "--device", "pci:dead:beef", image}},
 		{69, "no simulator library", []string{"replay", "--device", "ttsim:/nonexistent.so",
 			twoop}},
-		{70, "the device refused command 1 (write.4 l1+0x121b0 0xf0000): ",
+		{70, "the device refused command 1 of main (write.4 l1+0x121b0 0xf0000): ",
 			[]string{"replay", "--device", "mock:wormhole",
 				assemble(t,
 					"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n"+
 						"window l1 tlb size 1MiB\n"+
 						"main:\n  point l1 tile 1,1 address 0xffb00000\n"+
 						"  write.4 l1+0x121b0 0xf0000\n")}},
-		{75, "command 0 (poll.4 w0+0x20 & 0x80 == 0x80 within 1ms): got 0x0, wanted 0x80 under " +
-			"mask 0x80; sequence safe: done",
+		{75, "command 0 of main (poll.4 w0+0x20 & 0x80 == 0x80 within 1ms): got 0x0, wanted 0x80 " +
+			"under mask 0x80; sequence safe: done",
 			[]string{"replay", "--device", "mock:edu",
 				assemble(t, strings.Replace(edu, "window r", "window w0", 1)+
 					"main:\n  poll.4 w0+0x20 & 0x80 == 0x80 within 1ms\nsafe:\n"+
@@ -368,5 +368,27 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 			!strings.Contains(stderr, "--key needs a value") {
 			t.Errorf("%q: %d, %s%s", args, exit, stdout, stderr)
 		}
+	}
+}
+
+// TestDumpNumbersCommandsAsMessagesDo: from 0 within each sequence, marks not counted; and the
+// numbers are comments, so that the listing makes the same image.
+func TestDumpNumbersCommandsAsMessagesDo(t *testing.T) {
+	image := assemble(t, edu+"main:\n  mark \"m\"\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n"+
+		"safe:\n  write.4 r+0x20 0\n")
+	exit, text, stderr := lm(t, "dump", "--numbers", image)
+	if exit != 0 || stderr != "" {
+		t.Fatalf("exit %d: %s", exit, stderr)
+	}
+	for _, want := range []string{
+		"mark      \"m\"\n", "r+0x4 0x1  # 0\n", "r+0x4 0x2  # 1\n", "r+0x20 0x0  # 0\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the listing lacks %q:\n%s", want, text)
+		}
+	}
+	again := assemble(t, text)
+	if got, want := mustRead(t, again), mustRead(t, image); !bytes.Equal(got, want) {
+		t.Errorf("the numbered listing makes another image: %d bytes, want %d", len(got), len(want))
 	}
 }

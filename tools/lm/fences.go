@@ -5,6 +5,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/runtime"
 )
 
 // fenceState is what no fence has followed yet: the commands that wrote host
@@ -43,7 +44,7 @@ func fenceWarnings(view *fbs.View) []string {
 		if last := int(view.Sequences[i].First + view.Sequences[i].Count - 1); now.bulk >= 0 &&
 			!called[i] {
 			f.warn(last,
-				"command %d ends the sequence, command %d copied in bulk through a "+
+				"%s ends the sequence, %s copied in bulk through a "+
 					"write-combining window, and no fence stands between them",
 				now.bulk)
 		}
@@ -81,7 +82,7 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 				now.wrote = i
 			} else if now.wrote >= 0 {
 				f.warn(i,
-					"command %d stores to the device, command %d wrote host memory, and no fence "+
+					"%s stores to the device, %s wrote host memory, and no fence "+
 						"stands between them", now.wrote)
 				now.wrote = -1
 			}
@@ -92,7 +93,7 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 		case gen.OpcodeCopyOut, gen.OpcodeCompare:
 			if host && now.polled >= 0 {
 				f.warn(i,
-					"command %d reads host memory, command %d polled for it, and no fence stands "+
+					"%s reads host memory, %s polled for it, and no fence stands "+
 						"between them", now.polled)
 				now.polled = -1
 			}
@@ -116,7 +117,7 @@ func (f *fences) combined(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
 	case combining && c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk:
 		return i
 	case bulk >= 0 && !combining && w.Kind != gen.WindowKindHost:
-		f.warn(i, "command %d accesses the device, command %d copied in bulk through a "+
+		f.warn(i, "%s accesses the device, %s copied in bulk through a "+
 			"write-combining window, and no fence stands between them", bulk)
 		return -1
 	}
@@ -136,6 +137,10 @@ func (f *fences) call(callee uint16, now fenceState) fenceState {
 func (f *fences) warn(at int, format string, before int) {
 	if !f.seen[at] {
 		f.seen[at] = true
-		f.list = append(f.list, fmt.Sprintf(format, at, before))
+		f.list = append(f.list, fmt.Sprintf(format, f.commandName(at), f.commandName(before)))
 	}
+}
+
+func (f *fences) commandName(index int) []byte {
+	return runtime.AppendCommand(nil, f.view, index)
 }

@@ -32,40 +32,40 @@ func assembledFile(t *testing.T, source string) string {
 // TestVerifyWarnsOfFencesThatAreMissing around host memory, and behind bulk
 // copies through a write-combining window.
 func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
-	const told = "stores to the device, command 0 wrote host memory"
-	const overtook = "accesses the device, command 0 copied in bulk through a write-combining " +
-		"window"
-	const read = "reads host memory, command 0 polled for it"
+	const told = "stores to the device, command 0 of main wrote host memory"
+	const overtook = "accesses the device, command 0 of main copied in bulk through a " +
+		"write-combining window"
+	const read = "reads host memory, command 0 of main polled for it"
 	for _, test := range []struct {
 		body string
 		want []string
 	}{
-		{"  write.4 h+0x0 0x1\n  write.4 m+0x0 0x1\n", []string{"command 1 " + told}},
+		{"  write.4 h+0x0 0x1\n  write.4 m+0x0 0x1\n", []string{"command 1 of main " + told}},
 		{"  write.4 h+0x0 0x1\n  fence\n  write.4 m+0x0 0x1\n", nil},
 		{"  write.4 h+0x0 0x1\n  flush.4 m+0x0\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.4 h+0x0 <- hex 01020304\n  delay 1us\n  fill.4 m+0x0 <- 0x1 size 8\n" +
-			"  write.4 m+0x0 0x1\n", []string{"command 2 " + told}},
+			"  write.4 m+0x0 0x1\n", []string{"command 2 of main " + told}},
 		{"  write.4 m+0x0 0x1\n  write.4 h+0x0 0x1\n", nil},
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- h+0x0\n",
-			[]string{"command 1 " + read}},
+			[]string{"command 1 of main " + read}},
 		{"  poll.4 h+0x0 == 0x1 within 1ms\n  compare.4 h+0x0 uint32 == uint32 1\n",
-			[]string{"command 1 " + read}},
+			[]string{"command 1 of main " + read}},
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  fence\n  copy.4 d[0:64] <- h+0x0\n", nil},
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- m+0x0\n", nil},
 		{"  write.4 h+0x0 0x1\n  call ring\n  call ring\nring:\n  write.4 m+0x0 0x1\n",
-			[]string{"command 4 " + told}},
+			[]string{"command 0 of ring " + told}},
 		{"  write.4 h+0x0 0x1\n  call order\n  write.4 m+0x0 0x1\norder:\n  fence\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n",
-			[]string{"command 1 " + overtook}},
+			[]string{"command 1 of main " + overtook}},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n" +
 			"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  fence\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  expect.4 m+0x0 == 0x1\n",
-			[]string{"command 1 " + overtook}},
+			[]string{"command 1 of main " + overtook}},
 		{"  copy.8 w+0x0 <- hex 0102030405060708\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 m+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n",
-			[]string{"command 1 ends the sequence, command 0 copied in bulk through a " +
-				"write-combining window"}},
+			[]string{"command 1 of main ends the sequence, command 0 of main copied in bulk " +
+				"through a write-combining window"}},
 		{"  call move\n  fence\n  write.4 m+0x0 0x1\nmove:\n" +
 			"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n", nil},
 	} {

@@ -211,7 +211,8 @@ func (s *session) failed(r runtime.Result) error {
 		if r.Code == hal.Refused {
 			did = refuser(s.devices) + " refused "
 		}
-		text += fmt.Sprintf(": %scommand %d (%s)", did, r.Command,
+		text += fmt.Sprintf(": %s%s (%s)", did,
+			runtime.AppendCommand(nil, s.view, int(r.Command)),
 			report.CommandText(s.view, int(r.Command)))
 	}
 	text = string(words.AppendObserved([]byte(text), s.view, &r))

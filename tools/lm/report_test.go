@@ -80,7 +80,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	_, _, want := lm(t, "replay", "--device", "mock:edu", image)
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--profile", path, image)
 	if exit != 76 || stdout != "" || stderr != want ||
-		!strings.Contains(want, "command 1 (expect.4 r+0x0 == 0x10000ee)") {
+		!strings.Contains(want, "command 1 of main (expect.4 r+0x0 == 0x10000ee)") {
 		t.Errorf("exit %d: %s%s, without a profile %s", exit, stdout, stderr, want)
 	}
 	file, err := os.Open(path)
@@ -100,7 +100,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	ok(t, "", "report", "--profile", path, "-o", page, image)
 	for _, text := range []string{string(mustRead(t, page)),
 		ok(t, "", "report", "--profile", path, image)} {
-		if !strings.Contains(text, "FAILED after 300 ns, at command 1: expect failed: ") ||
+		if !strings.Contains(text, "FAILED after 300 ns: expect failed: ") ||
 			!strings.Contains(text, "got 0x10000ed, wanted 0x10000ee") ||
 			strings.Contains(text, "of one run") {
 			t.Errorf("the failed run is told as\n%s", text)
@@ -203,13 +203,13 @@ func TestDiffExitsByWhatItFinds(t *testing.T) {
 	}
 	exit, stdout, stderr := lm(t, "diff", a, b)
 	if exit != 76 || !strings.Contains(stdout,
-		"+      2  point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
+		"+ point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	var d report.Difference
 	exit, stdout, _ = lm(t, "diff", "--json", a, b)
 	if err := json.Unmarshal([]byte(stdout), &d); err != nil || exit != 76 || d.Equal ||
-		d.First.Command != 2 {
+		d.First.Command != 0 {
 		t.Errorf("exit %d, %v: %s", exit, err, stdout)
 	}
 }

@@ -81,7 +81,7 @@ func (f *replayFlags) open(s *session) {
 		}
 	}
 	at(s.path, f.loadImage(s))
-	if notice := s.replay.Notice; notice != "" {
+	if notice := s.replay.Warnings; notice != "" {
 		fmt.Fprint(stderr, "lm: warning: "+notice)
 	}
 	for _, spec := range f.inputs {

@@ -170,7 +170,7 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 	c := assemble(t, edu+"main:\n  write.4 r+0x8 3\n")
 	exit, stdout, stderr := lm(t, "verify", "--together", a, b)
 	want := "running one can break another:\n  " + a +
-		": compute relies on what command 0 (init) left there; command 1 (main) of " + b +
+		": compute relies on what command 0 of init left there; command 1 of main in " + b +
 		" stores there: edu 1234:11e8, BAR 0 0x20 to 0x23\n"
 	if exit != 76 || stdout != want || stderr != "" {
 		t.Errorf("%d, %q, want %q; %s", exit, stdout, want, stderr)

@@ -89,11 +89,11 @@ func (v *verification) run(args []string) {
 func (v *verification) image(path string) (view *fbs.View, warnings []string) {
 	file := openImage(path)
 	if v.keys != "" {
-		stop.On(file.Inspect(v.trusted.Check))
+		stop.On(file.Inspect(v.trusted.CheckSignature))
 	}
 	view = verifiedFile(path, file)
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
-	stop.On(runtime.CheckTime(view))
+	stop.On(runtime.CheckWorstCase(view))
 	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
 		stop.With(hal.BadImage, "%s: harmless, and meant by nobody: %v", path, err)

@@ -58,7 +58,7 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 	case o.Window != runtime.AnySlot && !moves:
 		err = args.UsageError("-window: no window of the image moves")
 	default:
-		if err = runtime.CheckTime(view); err == nil {
+		if err = runtime.CheckWorstCase(view); err == nil {
 			err = files.RejectAliases(bindingPaths(o.Outputs),
 				append(bindingPaths(o.Inputs), o.Image, o.Key)...)
 		}

@@ -784,7 +784,7 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	}
 	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
 	if end.result.Code != hal.FrameLate || end.runs != 0 ||
-		failureText(end) != "run took longer than its limit: command 6 (number 1 of slow); "+
+		failureText(end) != "run took longer than its limit: command 0 of slow; "+
 			"sequence safe: done" {
 		t.Errorf("%+v, %s", end, failureText(end))
 	}

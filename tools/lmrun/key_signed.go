@@ -24,5 +24,5 @@ func checkSignature(file *runtime.File, path string) error {
 	if err != nil {
 		return hal.NewFault(hal.CodeOf(err), path+": "+err.(*hal.Fault).Reason)
 	}
-	return file.Inspect(keys.Check)
+	return file.Inspect(keys.CheckSignature)
 }

@@ -333,8 +333,8 @@ func TestReportOfARun(t *testing.T) {
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
 	end.err = &hal.Fault{Code: hal.ExpectFailed,
-		Reason: "command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf"}
-	if got := failureText(end); got != "expect failed: command 3 (number 4 of main): got 0x7, "+
+		Reason: "command 3 of main: got 0x7, wanted 0x8 under mask 0xf"}
+	if got := failureText(end); got != "expect failed: command 3 of main: got 0x7, "+
 		"wanted 0x8 under mask 0xf; sequence safe: done" {
 		t.Error(got)
 	}
@@ -383,13 +383,13 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 		exit                   int
 	}{
 		{"signed", write("signed.lmb", signed), keyFile, "no such device", 69},
-		{"changed", write("changed.lmb", changed), keyFile, "does not hold", 77},
+		{"changed", write("changed.lmb", changed), keyFile, "invalid signature", 77},
 		{"unsigned", image, keyFile, "not signed", 77},
 		{"no image at all", write("junk.lmb", []byte("junk")), keyFile, "not signed", 77},
 		{"of another key", write("signed2.lmb", signed),
 			write("other", fmt.Appendf(nil, "%x\n",
 				[]byte(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9},
-					32)).Public().(ed25519.PublicKey)))), "not among", 77},
+					32)).Public().(ed25519.PublicKey)))), "not in the key file", 77},
 		{"of a key that anybody can sign for", write("signed3.lmb", signed),
 			write("zeros", []byte(strings.Repeat("00", 32))), "anybody", 77},
 		{"no key", image, write("empty", nil), "no public key", 77},

@@ -24,7 +24,7 @@ func main() {
 
 // outcome is how a whole invocation ended, with what there is to tell.
 type outcome struct {
-	// of a run: "expect failed: command 3 (number 4 of main): got ..."
+	// of a run: "expect failed: command 3 of main: got ..."
 	err error
 	// of the last run; with a Code where it, or what came after it, failed
 	result             runtime.Result
@@ -82,7 +82,7 @@ func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Opt
 	if err != nil {
 		return err
 	}
-	if notice := r.Notice; notice != "" {
+	if notice := r.Warnings; notice != "" {
 		_ = writeText(2, "lmrun: "+notice)
 	}
 	err = f.openStreams(r, devices[0])

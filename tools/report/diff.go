@@ -31,8 +31,8 @@ type SequenceDiff struct {
 	Changed  int   `json:"changed"`
 	DataOnly int   `json:"data"`    // of those, the ones that differ in payload alone
 	Windows  []int `json:"windows"` // of image A, that changed commands go to
-	// the first that differs, or that one of them alone has, from 1 as a listing has them, marks
-	// among them
+	// number within the sequence of the first that differs, or that only one image has: from 0,
+	// marks not counted
 	FirstAt int `json:"first_at"`
 }
 
@@ -40,7 +40,7 @@ type SequenceDiff struct {
 // listing has them.
 type FirstDiff struct {
 	Sequence string   `json:"sequence"`
-	Command  int      `json:"command"` // in the sequence, from 1
+	Command  int      `json:"command"` // number in the sequence: from 0, marks not counted
 	Before   []string `json:"before"`  // the same in both
 	A        []string `json:"a"`
 	B        []string `json:"b"`
@@ -176,7 +176,7 @@ func (d *Difference) commands(a, b *lmb.Image, s, t *lmb.Sequence) {
 	if x, y = x[first:], y[first:]; len(x)+len(y) == 0 {
 		return
 	}
-	diff.FirstAt = first + 1
+	diff.FirstAt = number(s.Commands[:first])
 	for len(x) > 0 && len(y) > 0 && same(&x[len(x)-1], &y[len(y)-1]) {
 		x, y = x[:len(x)-1], y[:len(y)-1]
 	}
@@ -189,6 +189,16 @@ func (d *Difference) commands(a, b *lmb.Image, s, t *lmb.Sequence) {
 			A: texts(a, s, first, first+contextLines), B: texts(b, t, first, first+contextLines),
 		}
 	}
+}
+
+// number returns how many commands a list has; marks do not count.
+func number(list []lmb.Command) (n int) {
+	for i := range list {
+		if list[i].Opcode != lmb.OpcodeMark {
+			n++
+		}
+	}
+	return n
 }
 
 func same(c, e *lmb.Command) bool {
@@ -235,22 +245,22 @@ func (d *Difference) Write(w io.Writer) error {
 		fmt.Fprintln(out, d.Sequence[i].text())
 	}
 	if f := d.First; f != nil {
-		fmt.Fprintf(out, "\nfirst difference: %s, command %d\n", plain(f.Sequence), f.Command)
-		for i, line := range f.Before {
-			fmt.Fprintf(out, "  %6d  %s\n", f.Command-len(f.Before)+i, line)
+		fmt.Fprintf(out, "\nfirst difference: command %d of %s\n", f.Command, plain(f.Sequence))
+		for _, line := range f.Before {
+			fmt.Fprintf(out, "  %s\n", line)
 		}
-		side(out, "-", f.Command, f.A)
-		side(out, "+", f.Command, f.B)
+		side(out, "-", f.A)
+		side(out, "+", f.B)
 	}
 	return out.Flush()
 }
 
-func side(w io.Writer, sign string, from int, lines []string) {
-	for i, line := range lines {
-		fmt.Fprintf(w, "%s %6d  %s\n", sign, from+i, line)
+func side(w io.Writer, sign string, lines []string) {
+	for _, line := range lines {
+		fmt.Fprintf(w, "%s %s\n", sign, line)
 	}
 	if len(lines) == 0 {
-		fmt.Fprintf(w, "%s %6d  (the sequence ends)\n", sign, from)
+		fmt.Fprintf(w, "%s (the sequence ends)\n", sign)
 	}
 }
 
@@ -262,9 +272,8 @@ func (s *SequenceDiff) text() string {
 	case s.A < 0:
 		return fmt.Sprintf("%s is in B only: %s commands", name, countText(uint64(s.B)))
 	}
-	text := fmt.Sprintf("%s: %s commands differ, %s of them in payload alone, from %d on", name,
-		countText(uint64(s.Changed)),
-		countText(uint64(s.DataOnly)), s.FirstAt)
+	text := fmt.Sprintf("%s: %s commands differ, %s of them in payload alone, from command %d on",
+		name, countText(uint64(s.Changed)), countText(uint64(s.DataOnly)), s.FirstAt)
 	if s.A != s.B {
 		text += fmt.Sprintf("; A has %s commands, B has %s", countText(uint64(s.A)),
 			countText(uint64(s.B)))

@@ -29,13 +29,14 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 		{"uint32 1 2\nmain", "uint32 1 3\nmain", "tensor n: its data differ from byte 4 on"},
 		{"uint32[2]", "int32[2]", "tensor 0: A has n input uint32 [2], data; B has n input int32"},
 		{"r+0x4 2\n", "r+0x4 3\n",
-			"sequence main: 1 commands differ, 0 of them in payload alone, from 2 on\n"},
+			"sequence main: 1 commands differ, 0 of them in payload alone, from command 1 on\n"},
 		{"1 2 3 fifo", "1 2 4 fifo",
-			"sequence main: 1 commands differ, 1 of them in payload alone, from 3 on\n"},
-		{"mark \"m\"", "mark \"x\"", "-      4  mark \"m\"\n"},
+			"sequence main: 1 commands differ, 1 of them in payload alone, from command 2 on\n"},
+		{"mark \"m\"", "mark \"x\"", "- mark \"m\"\n"},
 		{"  write.4 r+0x4 2\n", "",
-			"1 commands differ, 0 of them in payload alone, from 2 on; A has 5 commands, B has 4"},
-		{"  mark \"m\"\n  copy.4 r+0x8 <- n[0:4]\n", "", "+      4  (the sequence ends)"},
+			"1 commands differ, 0 of them in payload alone, from command 1 on; " +
+				"A has 5 commands, B has 4"},
+		{"  mark \"m\"\n  copy.4 r+0x8 <- n[0:4]\n", "", "+ (the sequence ends)"},
 		{"safe:", "unsafe:", "sequence unsafe is in B only: 1 commands"},
 		{"safe:\n  write.4 r+0x20 0\n", "", "sequence safe is in A only: 1 commands"},
 		{"window r bar0 offset 0 size 1MiB\n",
@@ -69,7 +70,7 @@ func TestDiffShowsTheFirstDifferenceInItsPlace(t *testing.T) {
 		strings.Repeat(line, 3)))
 	d := Diff(a, b)
 	f := d.First
-	if f == nil || f.Command != 8 || len(f.Before) != contextLines || len(f.A) != 3 ||
+	if f == nil || f.Command != 7 || len(f.Before) != contextLines || len(f.A) != 3 ||
 		f.B[0] != "write.4 r+0x4 0x9" || d.Sequence[0].Changed != 1 ||
 		len(d.Sequence[0].Windows) != 0 {
 		t.Errorf("%+v %+v", f, d.Sequence)

@@ -104,9 +104,10 @@ func (s *Slice) tip() string {
 		timeText(s.Start))
 	switch s.Kind {
 	case kindCommand:
-		text += fmt.Sprintf("; command %d", s.Command)
+		text += fmt.Sprintf("; index %d in the image", s.Command)
 	case kindCommands:
-		text += fmt.Sprintf("; %s commands from %d on", countText(s.Count), s.Command)
+		text += fmt.Sprintf("; %s commands from index %d in the image on", countText(s.Count),
+			s.Command)
 		if s.Mostly != "" {
 			text += ", most of the time " + plain(s.Mostly)
 		}

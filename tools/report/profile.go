@@ -11,6 +11,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/runtime"
 	"lightmetal/tools/lmb"
 )
 
@@ -62,6 +63,7 @@ type Spent struct {
 	TotalNs   int64  `json:"total_ns"`
 	LongestNs int64  `json:"longest_ns"`
 	Command   uint32 `json:"command"` // index in the image of the longest
+	At        string `json:"at"`      // the same command within its sequence: "command 3 of main"
 }
 
 func (s *Spent) add(command uint32, ns int64, bytes uint64) {
@@ -75,8 +77,9 @@ func (s *Spent) add(command uint32, ns int64, bytes uint64) {
 
 // Command is one command of the image and its longest time.
 type Command struct {
-	Command  uint32 `json:"command"`
+	Command  uint32 `json:"command"` // index in the image
 	Sequence string `json:"sequence"`
+	Number   uint32 `json:"number"` // within the sequence
 	Text     string `json:"text"`
 	Ns       int64  `json:"ns"`
 }
@@ -208,10 +211,17 @@ func (d *decoder) finish(p *Profile) {
 	for _, list := range []*[]Spent{&p.Sequences, &p.Windows, &p.Scopes} {
 		*list = shorten(*list)
 	}
+	for _, list := range [...][]Spent{p.Opcodes, p.Sequences, p.Windows, p.Scopes} {
+		for i := range list {
+			list[i].At = string(runtime.AppendCommand(nil, d.view, int(list[i].Command)))
+		}
+	}
 	p.Slowest = slices.DeleteFunc(p.Slowest, func(s Command) bool { return s.Ns == 0 })
 	for i := range p.Slowest {
 		s := &p.Slowest[i]
-		s.Sequence = d.image.Sequences[d.sequenceOf(s.Command)].Name
+		sequence := d.sequenceOf(s.Command)
+		s.Sequence = d.image.Sequences[sequence].Name
+		s.Number = s.Command - d.view.Sequences[sequence].First
 		s.Text = CommandText(d.view, int(s.Command))
 	}
 }
@@ -288,11 +298,7 @@ func (p *Profile) whole() int {
 
 // text says how the last run failed.
 func (f *Failure) text() string {
-	text := "FAILED after " + timeText(f.Ns)
-	if f.Command >= 0 {
-		text += fmt.Sprintf(", at command %d", f.Command)
-	}
-	return text + ": " + plain(f.Reason)
+	return "FAILED after " + timeText(f.Ns) + ": " + plain(f.Reason)
 }
 
 // lines are what stands above the tables.
@@ -321,14 +327,14 @@ func (p *Profile) tables() []Table {
 // table has the longest first.
 func (p *Profile) table(title, what string, list []Spent) Table {
 	t := Table{Title: title, Columns: []string{what, "", ">times", ">total", ">share", ">mean",
-		">longest", ">at command", ">bytes"}}
+		">longest", "longest at", ">bytes"}}
 	order := slices.Clone(list)
 	slices.SortStableFunc(order, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
 	t = rows(t, order[:limit(len(order))], func(_ int, s *Spent) []string {
 		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), timeText(s.TotalNs),
 			shareText(float64(s.TotalNs), float64(p.TotalNs)),
 			timeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)),
-			timeText(s.LongestNs), fmt.Sprint(s.Command), none(s.Bytes, bytesText)}
+			timeText(s.LongestNs), plain(s.At), none(s.Bytes, bytesText)}
 	})
 	if len(order) > rowsMax {
 		t.Note = fmt.Sprintf("the longest %d of %d", rowsMax, len(order))
@@ -345,7 +351,7 @@ func (p *Profile) slowTable() Table {
 		if p.Runs == 1 {
 			share = shareText(float64(s.Ns), float64(p.TotalNs))
 		}
-		t.add(fmt.Sprint(s.Command), plain(s.Sequence), timeText(s.Ns), share, plain(s.Text))
+		t.add(fmt.Sprint(s.Number), plain(s.Sequence), timeText(s.Ns), share, plain(s.Text))
 	}
 	return t
 }

@@ -59,7 +59,7 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock Clock, devices ...hal
 	}
 	p := &Profiler{view: view, replay: replay, clock: devices[0],
 		at: make([]int64, 0, stamps+1), commands: make([]uint32, 0, stamps+1)}
-	replay.Observe(p.stamp)
+	replay.SetObserver(p.stamp)
 	p.decoder.init(view)
 	name := view.Name(view.Sequences[sequence].Name)
 	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock.Text,

@@ -21,15 +21,15 @@ var past = []Past{
 			"\t\tcode = r.checkDevicePresent(c, loaded)\n\t}\n" +
 			"\tswitch"},
 	{"a poll does not notice a device that goes while it waits", "13432dd", replay,
-		"switch holds := (loaded",
-		"if BROKEN && r.deadline != 0 && code == hal.DeviceGone {\n\t\tcode = hal.OK\n\t}\n" +
-			"\tswitch holds := (loaded"},
+		"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n\tcase isMet:",
+		"\tif BROKEN && r.deadline != 0 && code == hal.DeviceGone {\n\t\tcode = hal.OK\n\t}\n" +
+			"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n\tcase isMet:"},
 	{"what a device that is gone reads is stored back", "fe773e8", replay,
 		"if code := r.checkDevicePresent(c, loaded); code != hal.OK {\n" +
-			"\t\treturn code\n\t}\n\tr.scratch",
+			"\t\treturn code\n\t}\n\tstore",
 		"if code := r.checkDevicePresent(c, loaded); code != hal.OK && " +
 			"!(BROKEN && code == hal.DeviceGone) {\n" +
-			"\t\treturn code\n\t}\n\tr.scratch"},
+			"\t\treturn code\n\t}\n\tstore"},
 	{"what failed is asked of masters alone", "fe773e8", replay,
 		"if code := device.Diagnose(); code",
 		"if _, masters := device.(hal.ExitCleaner); BROKEN && !masters {\n\t\t\tcontinue\n\t\t}\n" +

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"lightmetal/fbs"
+	"lightmetal/runtime"
 )
 
 // Image is a verified image, under the name that people know it by.
@@ -27,11 +28,11 @@ type Collision struct {
 	// the sequence of the image that stored it; empty: Sequence loads it without having stored to
 	// it
 	Left    string `json:"left_by,omitempty"`
-	Command int    `json:"command"` // that stored or loads it
+	Command int    `json:"command"` // that stored or loads it, by its index in the image
 
 	Other         string `json:"other"`
 	OtherSequence string `json:"other_sequence"`
-	OtherCommand  int    `json:"other_command"` // that stores to it
+	OtherCommand  int    `json:"other_command"` // that stores to it, by its index in the image
 
 	Device string `json:"device"`
 	Place  string `json:"place"`
@@ -39,6 +40,8 @@ type Collision struct {
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
 	Bytes uint64 `json:"bytes"` // in this place, by any commands
+
+	at, otherAt string // both commands within their sequences: "command 3 of main"
 }
 
 func (c *Collision) String() string {
@@ -46,13 +49,12 @@ func (c *Collision) String() string {
 	if c.Bytes > 0 {
 		where = fmt.Sprintf("%s 0x%x to 0x%x", c.Place, c.First, c.Last)
 	}
-	relies := fmt.Sprintf("%s relies on what command %d (%s) left there", c.Sequence, c.Command,
-		c.Left)
+	relies := fmt.Sprintf("%s relies on what %s left there", c.Sequence, c.at)
 	if c.Left == "" {
-		relies = fmt.Sprintf("command %d (%s) loads what is there", c.Command, c.Sequence)
+		relies = c.at + " loads what is there"
 	}
-	return fmt.Sprintf("%s: %s; command %d (%s) of %s stores there: %s, %s", c.Image, relies,
-		c.OtherCommand, c.OtherSequence, c.Other, c.Device, where)
+	return fmt.Sprintf("%s: %s; %s in %s stores there: %s, %s", c.Image, relies, c.otherAt,
+		c.Other, c.Device, where)
 }
 
 // Check gives the collisions of every image with every other, the first of each
@@ -253,6 +255,8 @@ func meet(s space, relied []span, stores places) *Collision {
 
 func (c *Collision) name(a, b Image) {
 	c.Image, c.Other, c.OtherSequence = a.Name, b.Name, sequenceOf(b.View, c.OtherCommand)
+	c.at = string(runtime.AppendCommand(nil, a.View, c.Command))
+	c.otherAt = string(runtime.AppendCommand(nil, b.View, c.OtherCommand))
 }
 
 func sequenceName(view *fbs.View, index int) string { return view.Name(view.Sequences[index].Name) }

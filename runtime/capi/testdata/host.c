@@ -1,7 +1,6 @@
 /*
- * A host of the C archive, for archive_test.go: `host SCENARIO ARGS...` carries
- * out one and exits with 0 where all it looked at was right. The archive is
- * the one with mock devices.
+ * A host of the C archive, for archive_test.go: `host SCENARIO ARGS...` runs one scenario and exits
+ * with 0 if all its checks pass. It is linked with the archive that has mock devices.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,7 +23,7 @@
 
 static int wrong;
 
-/* Looks at a number, and says where it is another than expected. */
+/* Compares two numbers, and prints the line if they differ. */
 #define IS(got, want) is(__LINE__, #got, (long long)(got), (long long)(want))
 static void is(int line, const char *what, long long got, long long want)
 {
@@ -32,7 +31,8 @@ static void is(int line, const char *what, long long got, long long want)
 		return;
 	char text[LM_TEXT_MAX] = "";
 	lm_last_error(LM_NO_IMAGE, NULL, text, sizeof text);
-	printf("host.c:%d: %s is %lld, want %lld (last failure without an image: %s)\n", line, what, got, want, text);
+	printf("host.c:%d: %s is %lld, want %lld (last failure without an image: %s)\n", line, what,
+	    got, want, text);
 	if (++wrong == 10)
 		exit(1);
 }
@@ -69,19 +69,44 @@ static uint32_t sequence(lm_handle image, const char *name)
 
 /* layout: sizes and offsets of the structs, as the compiler sees them. */
 #define STRUCT(s) printf(#s " %zu\n", sizeof(struct s))
-#define FIELD(s, f) printf(#s " " #f " %zu %zu\n", offsetof(struct s, f), sizeof(((struct s *)0)->f))
+#define FIELD(s, f) \
+	printf(#s " " #f " %zu %zu\n", offsetof(struct s, f), sizeof(((struct s *)0)->f))
 
 static void layout(char **args)
 {
 	(void)args;
-	STRUCT(lm_error); FIELD(lm_error, status); FIELD(lm_error, code); FIELD(lm_error, command); FIELD(lm_error, safe);
-	FIELD(lm_error, got); FIELD(lm_error, want); FIELD(lm_error, mask); FIELD(lm_error, element);
-	FIELD(lm_error, ignored); FIELD(lm_error, reserved);
-	STRUCT(lm_image); FIELD(lm_image, arena_bytes); FIELD(lm_image, host_bytes); FIELD(lm_image, payload_bytes);
-	FIELD(lm_image, targets); FIELD(lm_image, sequences); FIELD(lm_image, tensors); FIELD(lm_image, commands);
-	STRUCT(lm_tensor); FIELD(lm_tensor, name); FIELD(lm_tensor, size); FIELD(lm_tensor, role); FIELD(lm_tensor, dtype);
-	FIELD(lm_tensor, recorded); FIELD(lm_tensor, dims); FIELD(lm_tensor, shape);
-	STRUCT(lm_version); FIELD(lm_version, schema_hash); FIELD(lm_version, abi); FIELD(lm_version, format_major); FIELD(lm_version, format_minor);
+	STRUCT(lm_error);
+	FIELD(lm_error, status);
+	FIELD(lm_error, code);
+	FIELD(lm_error, command);
+	FIELD(lm_error, safe);
+	FIELD(lm_error, got);
+	FIELD(lm_error, want);
+	FIELD(lm_error, mask);
+	FIELD(lm_error, element);
+	FIELD(lm_error, ignored);
+	FIELD(lm_error, reserved);
+	STRUCT(lm_image);
+	FIELD(lm_image, arena_bytes);
+	FIELD(lm_image, host_bytes);
+	FIELD(lm_image, payload_bytes);
+	FIELD(lm_image, devices);
+	FIELD(lm_image, sequences);
+	FIELD(lm_image, tensors);
+	FIELD(lm_image, commands);
+	STRUCT(lm_tensor);
+	FIELD(lm_tensor, name);
+	FIELD(lm_tensor, size);
+	FIELD(lm_tensor, role);
+	FIELD(lm_tensor, dtype);
+	FIELD(lm_tensor, has_data);
+	FIELD(lm_tensor, dims);
+	FIELD(lm_tensor, shape);
+	STRUCT(lm_version);
+	FIELD(lm_version, schema_hash);
+	FIELD(lm_version, abi);
+	FIELD(lm_version, format_major);
+	FIELD(lm_version, format_minor);
 }
 
 /* misuse GOOD BAD: every argument of every function wrong in turn. */
@@ -96,7 +121,8 @@ static void misuse(char **args)
 	void *in = NULL;
 	const void *out = NULL;
 	char text[64], longest[5000];
-	const char *nobody[] = {"mock:nobody"}, *none[] = {NULL}, *edu[] = {"mock:edu"}, *endless[] = {longest}, *nine[9] = {NULL};
+	const char *nobody[] = {"mock:nobody"}, *none[] = {NULL}, *edu[] = {"mock:edu"},
+	           *endless[] = {longest}, *nine[9] = {NULL};
 	memset(longest, 'x', sizeof longest - 1);
 	longest[sizeof longest - 1] = 0;
 
@@ -163,7 +189,7 @@ static void misuse(char **args)
 	IS(lm_output(image, 1, 4, &out), LM_USAGE);
 	IS(lm_limit(image, 0), LM_USAGE);
 	IS(lm_load(image, NULL, 1, LM_ANY_WINDOW), LM_USAGE);
-	IS(lm_load(image, edu, 0, LM_ANY_WINDOW), LM_USAGE); /* a name that nobody would look at */
+	IS(lm_load(image, edu, 0, LM_ANY_WINDOW), LM_USAGE); /* a name that would be ignored */
 	IS(lm_load(image, NULL, 0, LM_ANY_WINDOW), LM_NO_DEVICE); /* 0 names: by PCI ids */
 	IS(lm_load(image, nine, 9, LM_ANY_WINDOW), LM_USAGE);
 	IS(lm_load(image, edu, UINT32_MAX, LM_ANY_WINDOW), LM_USAGE);
@@ -182,7 +208,7 @@ static void misuse(char **args)
 
 	IS(lm_image_info(image, NULL), LM_USAGE);
 	IS(lm_image_info(image, &info), LM_OK);
-	IS(info.targets, 1);
+	IS(info.devices, 1);
 	IS(info.tensors, 2);
 	IS(lm_find_sequence(image, NULL, &index), LM_USAGE);
 	IS(lm_find_sequence(image, "main", NULL), LM_USAGE);
@@ -202,7 +228,9 @@ static void misuse(char **args)
 	IS(lm_tensor_info(image, 0, NULL), LM_USAGE);
 	IS(lm_tensor_info(image, 0, &described), LM_OK);
 	IS(strcmp(described.name, "n"), 0);
-	IS(described.role == LM_INPUT && described.dtype == LM_UINT32 && described.recorded == 1 && described.dims == 1 && described.shape[0] == 1, 1);
+	IS(described.role == LM_INPUT && described.dtype == LM_UINT32 && described.has_data == 1 &&
+	        described.dims == 1 && described.shape[0] == 1,
+	    1);
 	IS(lm_input(image, 0, 4, NULL), LM_USAGE);
 	IS(lm_input(image, 0, 5, &in), LM_BAD_IMAGE);
 	IS(lm_input(image, 0, 0, &in), LM_BAD_IMAGE);
@@ -328,7 +356,8 @@ static void million(char **args)
 	uint32_t in, index;
 	int bad = 0;
 	lm_handle image = ready(args[0], args[1]);
-	uint32_t frame = sequence(image, "frame"), empty = sequence(image, "empty"), sleeps = sequence(image, "sleeps");
+	uint32_t frame = sequence(image, "frame"), empty = sequence(image, "empty"),
+	         sleeps = sequence(image, "sleeps");
 	IS(lm_find_tensor(image, "a", &in), LM_OK);
 	IS(lm_find_tensor(image, "d", &index), LM_OK);
 	IS(lm_input(image, in, 4, &data), LM_OK);
@@ -354,13 +383,17 @@ static void million(char **args)
 	}
 	lm_mock_allocations(&after[0], &after[1], &after[2]);
 	if (bad || memcmp(before, after, sizeof before) != 0) {
-		int n = snprintf(text, sizeof text, "%d failures; objects %llu, bytes %llu, collections %llu in a million runs\n", bad,
-			(unsigned long long)(after[0] - before[0]), (unsigned long long)(after[1] - before[1]), (unsigned long long)(after[2] - before[2]));
+		int n = snprintf(text, sizeof text,
+		    "%d failures; objects %llu, bytes %llu, collections %llu in a million runs\n", bad,
+		    (unsigned long long)(after[0] - before[0]), (unsigned long long)(after[1] - before[1]),
+		    (unsigned long long)(after[2] - before[2]));
 		_exit(write(1, text, (size_t)n) != n || 1);
 	}
 	if (strcmp(args[2], "seal") == 0) {
-		bad += lm_open(args[0], &image) != LM_DENIED || lm_load(image, NULL, 0, LM_ANY_WINDOW) != LM_USAGE;
-		bad += lm_seal(image) != LM_DENIED || lm_close(image) != LM_OK || lm_close(image) != LM_USAGE;
+		bad += lm_open(args[0], &image) != LM_DENIED ||
+		       lm_load(image, NULL, 0, LM_ANY_WINDOW) != LM_USAGE;
+		bad +=
+		    lm_seal(image) != LM_DENIED || lm_close(image) != LM_OK || lm_close(image) != LM_USAGE;
 		_exit(bad);
 	}
 	IS(lm_close(image), LM_OK);
@@ -384,11 +417,14 @@ static void cost(char **args)
 		for (int i = 0; i < runs; i++)
 			found += (uint32_t)lm_find_tensor(image, "a", &found);
 		int64_t t3 = now();
-		double took[3] = {(double)(t1 - t0) / runs, (double)(t2 - t1) / runs, (double)(t3 - t2) / runs};
+		double took[3] = {
+		    (double)(t1 - t0) / runs, (double)(t2 - t1) / runs, (double)(t3 - t2) / runs};
 		for (int i = 0; i < 3; i++)
 			best[i] = took[i] < best[i] ? took[i] : best[i];
 	}
-	printf("ns, best of %d rounds: lm_abi %.1f, lm_run of an empty sequence %.1f, lm_find_tensor %.1f\n", rounds, best[0], best[1], best[2]);
+	printf("ns, best of %d rounds: ", rounds);
+	printf("lm_abi %.1f, lm_run of an empty sequence %.1f, lm_find_tensor %.1f\n", best[0],
+	    best[1], best[2]);
 }
 
 /* process PATH DEVICE: what the archive does to a process: signals that are
@@ -407,19 +443,23 @@ static void process(char **args)
 			die("/proc/thread-self/status");
 		while (fgets(line, sizeof line, f))
 			for (int i = 0; i < 6; i++) {
-				static const char *const keys[] = {"SigBlk:", "SigIgn:", "SigCgt:", "Threads:", "VmRSS:", "VmSize:"};
+				static const char *const keys[] = {
+				    "SigBlk:", "SigIgn:", "SigCgt:", "Threads:", "VmRSS:", "VmSize:"};
 				size_t n = strlen(keys[i]);
 				if (strncmp(line, keys[i], n) == 0)
-					printf(" %s%ld", keys[i], i < 3 ? strtol(line + n, NULL, 16) : strtol(line + n, NULL, 10));
+					printf(" %s%ld", keys[i],
+					    i < 3 ? strtol(line + n, NULL, 16) : strtol(line + n, NULL, 10));
 			}
 		fclose(f);
 		printf("\n");
 	}
 	for (int s = 1; s < 65; s++) {
 		struct sigaction a;
-		if (syscall(SYS_rt_sigaction, s, NULL, NULL, 8) != 0 || sigaction(s, NULL, &a) != 0 || a.sa_handler == SIG_DFL)
+		if (syscall(SYS_rt_sigaction, s, NULL, NULL, 8) != 0 || sigaction(s, NULL, &a) != 0 ||
+		    a.sa_handler == SIG_DFL)
 			continue;
-		printf("signal %d onstack %d siginfo %d restart %d\n", s, !!(a.sa_flags & SA_ONSTACK), !!(a.sa_flags & SA_SIGINFO), !!(a.sa_flags & SA_RESTART));
+		printf("signal %d onstack %d siginfo %d restart %d\n", s, !!(a.sa_flags & SA_ONSTACK),
+		    !!(a.sa_flags & SA_SIGINFO), !!(a.sa_flags & SA_RESTART));
 	}
 }
 
@@ -438,7 +478,7 @@ static void chain(int s, siginfo_t *info, void *context)
 	gos.sa_sigaction(s, info, context);
 }
 
-/* signals PATH DEVICE: the host's signals go on working, and Go's behind a
+/* signals PATH DEVICE: the host's signals continue to work, and Go's under a
  * handler of the host's. */
 static void signals(char **args)
 {
@@ -446,7 +486,8 @@ static void signals(char **args)
 	a.sa_handler = count;
 	lm_handle image = ready(args[0], args[1]);
 	uint32_t frame = sequence(image, "main");
-	if (sigaction(SIGUSR1, &a, NULL) || sigaction(SIGALRM, &a, NULL) || sigaction(SIGPROF, &a, NULL))
+	if (sigaction(SIGUSR1, &a, NULL) || sigaction(SIGALRM, &a, NULL) ||
+	    sigaction(SIGPROF, &a, NULL))
 		die("sigaction");
 	for (int i = 0; i < 1000; i++) {
 		kill(getpid(), i % 2 ? SIGUSR1 : SIGPROF); /* to any thread, Go's too */
@@ -477,7 +518,11 @@ static void crash(char **args)
 	*nowhere = 1;
 }
 
-struct work { const char *path, *device; size_t stack; int status; };
+struct work {
+	const char *path, *device;
+	size_t stack;
+	int status;
+};
 
 static void *worker(void *data)
 {
@@ -508,7 +553,8 @@ static void threads(char **args)
 			pthread_attr_t attributes;
 			works[i] = (struct work){args[0], args[1], (size_t)64 << 10 << i, -1};
 			pthread_attr_init(&attributes);
-			if (pthread_attr_setstacksize(&attributes, works[i].stack) || pthread_create(&ids[i], &attributes, worker, &works[i]))
+			if (pthread_attr_setstacksize(&attributes, works[i].stack) ||
+			    pthread_create(&ids[i], &attributes, worker, &works[i]))
 				die("a thread");
 		}
 		for (int i = 0; i < 4; i++) {
@@ -519,13 +565,19 @@ static void threads(char **args)
 }
 
 /* What is a thread's own, and another runtime in the process could change. */
-struct own { int policy, priority, nice, slack; cpu_set_t cpus; sigset_t blocked; };
+struct own {
+	int policy, priority, nice, slack;
+	cpu_set_t cpus;
+	sigset_t blocked;
+};
 
 static void look(struct own *o)
 {
 	struct sched_param p;
 	memset(o, 0, sizeof *o);
-	if (pthread_getschedparam(pthread_self(), &o->policy, &p) || sched_getaffinity(0, sizeof o->cpus, &o->cpus) || pthread_sigmask(SIG_BLOCK, NULL, &o->blocked))
+	if (pthread_getschedparam(pthread_self(), &o->policy, &p) ||
+	    sched_getaffinity(0, sizeof o->cpus, &o->cpus) ||
+	    pthread_sigmask(SIG_BLOCK, NULL, &o->blocked))
 		die("a thread's own");
 	o->priority = p.sched_priority;
 	o->nice = getpriority(PRIO_PROCESS, 0); /* on Linux of this thread */
@@ -546,8 +598,11 @@ static void *beside(void *changed)
 	CPU_ZERO(&before.cpus);
 	CPU_SET(first, &before.cpus);
 	sigaddset(&before.blocked, SIGUSR2);
-	if (sched_setaffinity(0, sizeof before.cpus, &before.cpus) || pthread_sigmask(SIG_BLOCK, &before.blocked, NULL) ||
-	    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none) || setpriority(PRIO_PROCESS, 0, before.nice < 14 ? before.nice + 5 : 19) || prctl(PR_SET_TIMERSLACK, 12345))
+	if (sched_setaffinity(0, sizeof before.cpus, &before.cpus) ||
+	    pthread_sigmask(SIG_BLOCK, &before.blocked, NULL) ||
+	    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none) ||
+	    setpriority(PRIO_PROCESS, 0, before.nice < 14 ? before.nice + 5 : 19) ||
+	    prctl(PR_SET_TIMERSLACK, 12345))
 		die("a thread beside");
 	look(&before);
 	pthread_barrier_wait(&frozen);
@@ -576,8 +631,9 @@ static void own(char **args)
 	lm_handle image = 0;
 	IS(lm_open(args[0], &image), LM_OK);
 	IS(lm_load(image, (const char *const *)&args[1], 1, LM_ANY_WINDOW), LM_OK);
-	if (sigaction(SIGUSR1, &a, NULL) || sigaction(SIGTERM, &a, NULL) || signal(SIGHUP, SIG_IGN) == SIG_ERR ||
-	    pthread_barrier_init(&frozen, NULL, 2) || pthread_create(&other, NULL, beside, &changed))
+	if (sigaction(SIGUSR1, &a, NULL) || sigaction(SIGTERM, &a, NULL) ||
+	    signal(SIGHUP, SIG_IGN) == SIG_ERR || pthread_barrier_init(&frozen, NULL, 2) ||
+	    pthread_create(&other, NULL, beside, &changed))
 		die("a host");
 	pthread_barrier_wait(&frozen);
 	actions(act_before);
@@ -594,7 +650,8 @@ static void own(char **args)
 	for (int s = 1; s < 65; s++) {
 		IS(act_after[s].sa_flags, act_before[s].sa_flags);
 		IS(act_after[s].sa_handler == act_before[s].sa_handler, 1);
-		IS(memcmp(&act_before[s].sa_mask, &act_after[s].sa_mask, 8), 0); /* the kernel's 64 signals */
+		/* 8 bytes: the kernel's 64 signals */
+		IS(memcmp(&act_before[s].sa_mask, &act_after[s].sa_mask, 8), 0);
 	}
 	IS(sigismember(&after.blocked, SIGURG), 1);
 	sigaddset(&before.blocked, SIGURG);
@@ -622,7 +679,8 @@ static void blind(char **args)
 	lm_handle image;
 	char text[LM_TEXT_MAX];
 	IS(lm_abi(), LM_ABI);
-	if (mkdir("/proc", 0755) || mkdir("/proc/self", 0755) || close(open("/proc/self/maps", O_CREAT | O_WRONLY, 0644)))
+	if (mkdir("/proc", 0755) || mkdir("/proc/self", 0755) ||
+	    close(open("/proc/self/maps", O_CREAT | O_WRONLY, 0644)))
 		die("/proc");
 	IS(lm_open(args[0], &image), LM_NO_FILE);
 	IS(lm_last_error(LM_NO_IMAGE, NULL, text, sizeof text), LM_OK);
@@ -631,10 +689,26 @@ static void blind(char **args)
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; void (*run)(char **); int args; } scenarios[] = {
-		{"layout", layout, 0}, {"misuse", misuse, 2}, {"status", status, 5}, {"cut", cut, 2}, {"memory", memory, 1}, {"signed", is_signed, 3}, {"million", million, 3},
-		{"cost", cost, 2}, {"process", process, 2}, {"signals", signals, 2}, {"crash", crash, 0}, {"threads", threads, 2},
-		{"own", own, 2}, {"spawn", spawn, 2}, {"blind", blind, 1},
+	static const struct {
+		const char *name;
+		void (*run)(char **);
+		int args;
+	} scenarios[] = {
+	    {"layout", layout, 0},
+	    {"misuse", misuse, 2},
+	    {"status", status, 5},
+	    {"cut", cut, 2},
+	    {"memory", memory, 1},
+	    {"signed", is_signed, 3},
+	    {"million", million, 3},
+	    {"cost", cost, 2},
+	    {"process", process, 2},
+	    {"signals", signals, 2},
+	    {"crash", crash, 0},
+	    {"threads", threads, 2},
+	    {"own", own, 2},
+	    {"spawn", spawn, 2},
+	    {"blind", blind, 1},
 	};
 	for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (argc > 1 && strcmp(argv[1], scenarios[i].name) == 0 && argc == 2 + scenarios[i].args) {

@@ -161,8 +161,8 @@ func (e *errand) sequence(name string) bool {
 		return true
 	}
 	e.told.code, e.told.exit, e.told.command, e.told.seen = code, code.ExitStatus(), m.index, m.seen
-	e.told.say = fmt.Sprintf("command %d (number %d of %s)", m.index,
-		m.index-int(e.w.view.Sequences[e.within(m.index)].First)+1, e.w.name(e.within(m.index)))
+	e.told.say = fmt.Sprintf("command %d of %s",
+		m.index-int(e.w.view.Sequences[e.within(m.index)].First), e.w.name(e.within(m.index)))
 	e.foretellSafe()
 	return false
 }

@@ -117,7 +117,7 @@ var mishaps = []mishap{
 	spoilt(atKey, 77, "no public key", func(e *errand) { e.keys("# none\n") }),
 	spoilt(atKey, 77, "64 hex digits",
 		func(e *errand) { e.keys(strings.Repeat("0123456789abcdeg", 4) + "\n") }),
-	spoilt(atKey, 77, "not among those given", func(e *errand) { e.keys(e.otherKey()) }),
+	spoilt(atKey, 77, "not in the key file", func(e *errand) { e.keys(e.otherKey()) }),
 	spoilt(atKey, 77, "anybody can sign",
 		func(e *errand) { e.keys("01" + strings.Repeat("00", 31) + "\n") }),
 	spoilt(atKey, 77, "not signed",
@@ -127,7 +127,7 @@ var mishaps = []mishap{
 				func(image []byte) []byte { return image[:len(image)-128] })
 		}),
 	spoilt(atKey, 77, "", func(e *errand) { e.keys(""); e.flip(-1 - e.random().IntN(128)) }),
-	spoilt(atKey, 77, "does not hold", func(e *errand) { e.keys(""); e.forge() }),
+	spoilt(atKey, 77, "invalid signature", func(e *errand) { e.keys(""); e.forge() }),
 	spoilt(atVerify, 65, "",
 		func(e *errand) { e.flip(e.random().IntN(len(e.w.image) - 128)); e.w.options.Key = "" }),
 	spoilt(atVerify, 65, "", func(e *errand) {
