@@ -430,7 +430,7 @@ func TestRingsGetNothingBeforeAllHaveRoom(t *testing.T) {
 	stopping.Store(1)
 	defer stopping.Store(0)
 	if err := f.sendOutputs(); err == nil || !strings.Contains(err.Error(),
-		"nobody takes the results") {
+		"the reader is not consuming outputs") {
 		t.Error(err)
 	}
 	for _, path := range []string{empty, full} {
@@ -808,7 +808,7 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 	} {
 		w, err := parseWatchdog(text)
 		if err == nil {
-			err = w.probe()
+			err = w.start()
 		}
 		if hal.CodeOf(err) != code || err == nil || code != hal.Usage && w.fd != -1 {
 			t.Errorf("%s: %v, %v", text, w, err)
@@ -820,7 +820,7 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 	if n, _ := unix.IoctlGetInt(int(reader.Fd()), unix.TIOCINQ); n != 0 {
 		t.Errorf("%d bytes are in the pipe", n)
 	}
-	if w, err := parseWatchdog(""); err != nil || w.probe() != nil || w.fd != -1 {
+	if w, err := parseWatchdog(""); err != nil || w.start() != nil || w.fd != -1 {
 		t.Errorf("%v, %v", w, err)
 	}
 }
@@ -831,7 +831,7 @@ func TestWatchdogIsFedEveryQuarterOfItsTimeout(t *testing.T) {
 	if err := syscall.Pipe(ends[:]); err != nil {
 		t.Fatal(err)
 	}
-	w := watchdog{fd: ends[1], every: 1000}
+	w := watchdog{fd: ends[1], intervalNs: 1000}
 	for now := int64(1000); now <= 10_000; now += 100 {
 		w.feed(now)
 	}

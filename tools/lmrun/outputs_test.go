@@ -44,7 +44,7 @@ func framesChild() {
 			f, err := planRuns(view, o)
 			end := outcome{err: err}
 			if err == nil {
-				end = f.runOn([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
+				end = f.runOnDevices([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
 			}
 			if os.Getenv(asFrames) == "rename" {
 				_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
