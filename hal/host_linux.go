@@ -1,9 +1,8 @@
 package hal
 
 import (
-	"golang.org/x/sys/unix"
-
 	"lightmetal/fbs"
+	"lightmetal/hal/unix"
 )
 
 const (

@@ -1,10 +1,9 @@
 package hal
 
 import (
-	"golang.org/x/sys/unix"
-
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/hal/unix"
 )
 
 // region is host memory as the tiles of a device see it, through its address

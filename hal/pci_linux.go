@@ -5,9 +5,8 @@ package hal
 import (
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
 	"lightmetal/fbs"
+	"lightmetal/hal/unix"
 )
 
 const (

@@ -3,9 +3,8 @@
 package hal
 
 import (
-	"golang.org/x/sys/unix"
-
 	"lightmetal/fbs"
+	"lightmetal/hal/unix"
 )
 
 // openConfig opens configuration space in the function's folder; a user who may

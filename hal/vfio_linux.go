@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"lightmetal/fbs"
+	"lightmetal/hal/unix"
 )
 
 const (

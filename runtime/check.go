@@ -3,8 +3,7 @@ package runtime
 import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // Check has a function look at the bytes of the file, such as one that verifies

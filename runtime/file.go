@@ -6,8 +6,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // File is an image in memory. The envelope, whose commands a run executes, and the recorded

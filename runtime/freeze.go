@@ -3,13 +3,11 @@ package runtime
 import (
 	"math"
 	goruntime "runtime"
-	"time"
 	"unsafe"
 
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // Freeze makes a replay ready for runs that allocate nothing: arena and
@@ -33,7 +31,7 @@ func (r *Replay) Freeze() error {
 	setMemoryLimit(math.MaxInt64) // or GOMEMLIMIT would start the collector all the same
 	// The first timer makes Go open the files by which it waits for others, and
 	// Go has timers of its own: memory is given back by one.
-	time.Sleep(time.Nanosecond)
+	sleep(1)
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
 	_ = reserveStack()
 	return nil

@@ -5,8 +5,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // AnySlot leaves the choice of hardware windows to image and device.

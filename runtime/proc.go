@@ -2,8 +2,7 @@ package runtime
 
 import (
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // available is how many bytes of memory the machine can still give, and how

@@ -6,8 +6,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // sealAllowed are the system calls of a sealed process: output, waiting, time,

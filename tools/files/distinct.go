@@ -2,8 +2,7 @@ package files
 
 import (
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // RejectAliases returns an error if an output is the same file as an input or as

@@ -2,8 +2,7 @@ package files
 
 import (
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // What host tools alone use: no target links it (tools/house looks).

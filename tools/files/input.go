@@ -2,8 +2,7 @@ package files
 
 import (
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // OpenInput opens a file to read from, "-" being standard input, and without

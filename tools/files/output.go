@@ -6,8 +6,7 @@ import (
 	"unsafe"
 
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // Output is an output that is being written. Every one ends with Commit, Discard

@@ -4,8 +4,7 @@ import (
 	"strconv"
 
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // Open opens a file to read from and does not wait for the writer of a pipe:

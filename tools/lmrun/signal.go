@@ -5,8 +5,7 @@ import (
 	"unsafe"
 
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
+	"lightmetal/hal/unix"
 )
 
 // This file lets signals end the runs in order. No goroutine waits for them, since that

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unsafe"
 
+	target "lightmetal/hal/unix"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -47,12 +49,12 @@ var Opened func(path string, fd int)
 // Clock, where it is set, is how much time is over.
 var Clock func() time.Duration
 
-// Since stands for time.Since.
-func Since(t time.Time) time.Duration {
+// Nanotime replaces the function of package hal/unix.
+func Nanotime() int64 {
 	if Clock == nil {
-		return time.Since(t)
+		return target.Nanotime()
 	}
-	return Clock()
+	return int64(Clock())
 }
 
 // Line is the command line of the runner, and Exit, where it is set, ends it.
@@ -61,8 +63,8 @@ var (
 	End  func(status int)
 )
 
-// Words stands for args.Words.
-func Words() []string { return Line }
+// CommandLine replaces the function of package args.
+func CommandLine() []string { return Line }
 
 // Exit stands for unix.Exit.
 func Exit(status int) {
@@ -156,8 +158,8 @@ func Readlink(path string, target []byte) (int, error) {
 }
 
 // Fstat reports a file with the name watchdog as a device of characters.
-func Fstat(fd int, status *unix.Stat_t) error {
-	err := of(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
+func Fstat(fd int, status *target.Stat_t) error {
+	err := of(unix.SYS_FSTAT, fd, func() error { return target.Fstat(fd, status) })
 	if path, _ := os.Readlink("/proc/self/fd/" +
 		strconv.Itoa(fd)); filepath.Base(path) == "watchdog" {
 		status.Mode = status.Mode&^unix.S_IFMT | unix.S_IFCHR
