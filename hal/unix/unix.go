@@ -63,7 +63,7 @@ func SetNonblock(fd int, on bool) error { return syscall.SetNonblock(fd, on) }
 
 // FcntlInt calls fcntl(2) with an integer as argument.
 func FcntlInt(fd uintptr, command, argument int) (int, error) {
-	n, _, errno := Syscall(syscall.SYS_FCNTL, fd, uintptr(command), uintptr(argument))
+	n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, uintptr(command), uintptr(argument))
 	return int(n), errorOf(errno)
 }
 
@@ -112,7 +112,7 @@ func callWithPath(number uintptr, dir int, path string, buffer unsafe.Pointer, l
 	if err != nil {
 		return 0, err
 	}
-	n, _, errno := Syscall6(number, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(buffer),
+	n, _, errno := syscall.Syscall6(number, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(buffer),
 		uintptr(last), 0, 0)
 	return int(n), errorOf(errno)
 }
@@ -133,7 +133,7 @@ func Statx(dir int, path string, flags, mask int, status *Statx_t) error {
 	if err != nil {
 		return err
 	}
-	_, _, errno := Syscall6(sysStatx, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags),
+	_, _, errno := syscall.Syscall6(sysStatx, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags),
 		uintptr(mask), uintptr(unsafe.Pointer(status)), 0)
 	return errorOf(errno)
 }
@@ -148,7 +148,7 @@ func ParseDirent(entries []byte, most int, names []string) (consumed, count int,
 
 // Getrandom fills data with random bytes. Data must not be empty.
 func Getrandom(data []byte, flags int) (n int, err error) {
-	got, _, errno := Syscall(sysGetrandom, uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)),
+	got, _, errno := syscall.Syscall(sysGetrandom, uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)),
 		uintptr(flags))
 	return int(got), errorOf(errno)
 }
@@ -158,7 +158,7 @@ func EpollCreate1(flags int) (fd int, err error) { return syscall.EpollCreate1(f
 
 // IoctlGetInt makes an ioctl request that writes an integer.
 func IoctlGetInt(fd int, request uint) (value int, err error) {
-	_, _, errno := Syscall(SYS_IOCTL, uintptr(fd), uintptr(request),
+	_, _, errno := syscall.Syscall(SYS_IOCTL, uintptr(fd), uintptr(request),
 		uintptr(unsafe.Pointer(&value)))
 	return value, errorOf(errno)
 }
@@ -166,7 +166,7 @@ func IoctlGetInt(fd int, request uint) (value int, err error) {
 // IoctlSetPointerInt makes an ioctl request that reads a C int.
 func IoctlSetPointerInt(fd int, request uint, value int) error {
 	number := int32(value)
-	_, _, errno := Syscall(SYS_IOCTL, uintptr(fd), uintptr(request),
+	_, _, errno := syscall.Syscall(SYS_IOCTL, uintptr(fd), uintptr(request),
 		uintptr(unsafe.Pointer(&number)))
 	return errorOf(errno)
 }
@@ -180,14 +180,14 @@ func MemfdCreate(name string, flags int) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	file, _, errno := Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(text)), uintptr(flags), 0)
+	file, _, errno := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(text)), uintptr(flags), 0)
 	return int(file), errorOf(errno)
 }
 
 // MmapPtr maps a file, or memory if fd is -1, at an address if flags has MAP_FIXED.
 func MmapPtr(fd int, offset int64, at unsafe.Pointer, length uintptr, protection, flags int) (
 	unsafe.Pointer, error) {
-	address, _, errno := Syscall6(SYS_MMAP, uintptr(at), length, uintptr(protection),
+	address, _, errno := syscall.Syscall6(SYS_MMAP, uintptr(at), length, uintptr(protection),
 		uintptr(flags), uintptr(fd), uintptr(offset))
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address)), errorOf(errno)
 }
