@@ -349,7 +349,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := Outputs{f}.Pin()
-	dir, temp, name := uintptr(f.dir), nameAddress(f.names), nameAddress(f.names[f.to:])
+	dir, temp, name := uintptr(f.dir), nameAddress(f.names), nameAddress(f.names[f.nameAt:])
 	for _, call := range [][]uintptr{
 		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
 		{unix.SYS_UNLINKAT, dir, temp, 0},
@@ -514,9 +514,9 @@ func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
 		code hal.Code
 		want string
 	}{
-		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "more than the 4 bytes"},
+		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "more than 4 bytes"},
 		{"/empty", 0, hal.OK, ""}, {"/none", 9, hal.NoFile, "no such file"},
-		{"/pipe", 9, hal.IO, "nobody writes to"}, {"", 9, hal.IO, "is a directory"},
+		{"/pipe", 9, hal.IO, "without a writer"}, {"", 9, hal.IO, "is a directory"},
 	} {
 		got, err := Read(folder+test.path, test.most)
 		if hal.CodeOf(err) != test.code || err == nil && string(got) != test.want ||
