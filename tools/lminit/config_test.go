@@ -54,7 +54,7 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                           "c: no image",
 		"on-success halt":            "c: no image",
-		"seal":                       "c:1: seal stands before the first image",
+		"seal":                       "c:1: seal must be before the first image",
 		"image":                      "c:1: image takes the path",
 		"image -seal":                "c:1: image takes the path",
 		"image x\n\nfrob 1":          "c:3: unknown flag -frob",
@@ -63,15 +63,15 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"image x\nloop 0":            "c:2: -loop takes",
 		"image x\nloop":              "c:2: -loop needs a value",
 		"image x\ndeadline":          "c:2: -deadline needs a value",
-		"image x\nhelp":              "c:2: help belongs on a command line",
-		"image x\ncheck":             "c:2: check belongs on a command line",
-		"image x\nsupervised":        "c:2: supervised belongs on a command line",
-		"image x\nversion":           "c:2: version belongs on a command line",
+		"image x\nhelp":              "c:2: help is for the command line of lminit only",
+		"image x\ncheck":             "c:2: check is for the command line of lminit only",
+		"image x\nsupervised":        "c:2: supervised is for the command line of lminit only",
+		"image x\nversion":           "c:2: version is for the command line of lminit only",
 		"image x\x00":                `c:1: image takes the path of an image, not "x\x00"`,
 		"image x\ninput a=b\x00":     "c:2: input takes no zero byte",
-		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE FOLDER KIND [ro], not "a b ext4 rw"`,
-		"image x\nconfig y":          "c:2: config belongs on a command line",
-		"image x\non-failure halt":   "c:2: on-failure stands before",
+		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE DIRECTORY TYPE [ro], not "a b ext4 rw"`,
+		"image x\nconfig y":          "c:2: config is for the command line of lminit only",
+		"image x\non-failure halt":   "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
 			"restart or",
 		"on-failure stop\nimage x":                    "c:1: halt, poweroff, reboot",
@@ -82,7 +82,7 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"on-failure restart 1 restart\nimage x":       "c:1: halt, poweroff, reboot",
 		"hugepages many\nimage x":                     "c:1: hugepages takes a number",
 		"bind vfio-pci\nimage x":                      `c:1: bind takes DRIVER ADDRESS, not "vfio-pci"`,
-		"mount a b\nimage x":                          `c:1: mount takes SOURCE FOLDER KIND [ro], not "a b"`,
+		"mount a b\nimage x":                          `c:1: mount takes SOURCE DIRECTORY TYPE [ro], not "a b"`,
 		"module\nimage x":                             `c:1: module takes FILE [PARAMETER...], not ""`,
 		"image x\nwindow \xff":                        "c:2: -window takes",
 	} {
@@ -215,7 +215,7 @@ func TestPreparationThatFailsNamesItsReason(t *testing.T) {
 	}
 	path = configFile(t, "module edu.lmb\nimage edu.lmb\n")
 	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
-		!strings.Contains(stderr, ":1: module edu.lmb: the kernel refuses it: ") {
+		!strings.Contains(stderr, ":1: module edu.lmb: the kernel rejects it: ") {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -348,7 +348,7 @@ func TestModuleThatIsAPipeIsAnError(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const want = ":1: module pipe: the kernel refuses it: "
+	const want = ":1: module pipe: the kernel rejects it: "
 	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
 		!strings.Contains(stderr, want) {
 		t.Errorf("exit %d, %s", exit, stderr)
