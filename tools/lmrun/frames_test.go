@@ -24,8 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adder is an image whose one output is its input and what an earlier run left
-// behind it.
+// adder is an image whose output is its input a followed by its input b.
 const adder = `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
@@ -131,7 +130,7 @@ func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 	}
 }
 
-// master is a device that finds out late that its DMA went nowhere.
+// master is a device that reports only when it is asked that its DMA did not reach memory.
 type master struct {
 	waiter
 	state hal.Code
@@ -141,7 +140,7 @@ func (m *master) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil 
 func (m *master) Diagnose() hal.Code                               { return m.state }
 func (m *master) SetBusMaster(bool) error                          { return nil }
 
-func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T) {
+func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	device := &master{waiter: waiter{mock.New(&boards.Ivshmem)}, state: hal.DMAFault}
 	o, err := args.Parse([]string{"-sequence", "begin", "x.lmb"})
 	if err != nil {
@@ -160,7 +159,7 @@ func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T)
 	}
 }
 
-// frameData are n inputs, each unlike the others, and the results they give.
+// frameData returns n different inputs and the results of their runs.
 func frameData(n int) (inputs, results []byte) {
 	for i := range n {
 		frame := make([]byte, frameBytes)
@@ -350,7 +349,7 @@ func TestRingsGiveEachRunItsDataFromAndToAProgramInC(t *testing.T) {
 	}
 }
 
-// made writes the header of a ring, and gives its bytes.
+// made writes an empty ring to a file and returns its bytes.
 func made(t *testing.T, path string, slot, slots int) []byte {
 	t.Helper()
 	data := make([]byte, ringHeader+slots*((slot+63)&^63))
@@ -363,8 +362,8 @@ func made(t *testing.T, path string, slot, slots int) []byte {
 	return data
 }
 
-// TestCutOffRunIsDoneAgain: a slot is given back when its result is out.
-func TestCutOffRunIsDoneAgain(t *testing.T) {
+// TestInterruptedRunIsRepeated: an input slot is returned after its result is written.
+func TestInterruptedRunIsRepeated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
 	data := made(t, path, frameBytes, 4)
 	inputs, results := frameData(4)
@@ -410,9 +409,9 @@ func TestCutOffRunIsDoneAgain(t *testing.T) {
 	}
 }
 
-// TestRingsGetNothingBeforeAllHaveRoom: of two, the second is full, and whoever ends
-// lmrun while it waits finds nothing of the run in the first.
-func TestRingsGetNothingBeforeAllHaveRoom(t *testing.T) {
+// TestNoRingAdvancesBeforeAllHaveRoom: the second of two rings is full. If lmrun ends while it
+// waits, the first ring has nothing of the run.
+func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	empty, full := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "full")
 	made(t, empty, resultBytes, 2)
 	data := made(t, full, resultBytes, 2)
@@ -487,7 +486,7 @@ func TestSignalEndsTheRunsInOrder(t *testing.T) {
 	}
 }
 
-func TestFailureBetweenRunsBringsTheDeviceToRest(t *testing.T) {
+func TestFailureBetweenRunsRunsTheSequenceSafe(t *testing.T) {
 	inputs, _ := frameData(3)
 	in := fifo(t)
 	feed(in, inputs[:len(inputs)-1])
@@ -507,8 +506,8 @@ func TestDeadlineHoldsForRunsAlone(t *testing.T) {
 	}
 }
 
-// cutter is a clock that cuts a file short when it is asked for the so-many-th time:
-// 1 is in front of a run, 2 behind it.
+// cutter is a clock that truncates a file when it is read for the left-th time: the first
+// read is before a run, the second after it.
 type cutter struct {
 	waiter
 	path string
@@ -522,8 +521,8 @@ func (c *cutter) Now() int64 {
 	return c.waiter.Now()
 }
 
-// TestRingThatIsCutShortIsAnInputOutputError cuts at every moment: once it is
-// mapped, before the first run, in a run, before its input is given back.
+// TestRingThatIsCutShortIsAnInputOutputError truncates the file at every moment: after it is
+// mapped, before the first run, in a run, and before its input slot is returned.
 func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ring")
 	header := func() {
@@ -596,9 +595,8 @@ func TestRingThatWasNotFinishedIsCompleted(t *testing.T) {
 	}
 }
 
-// TestFileThatIsNoRingIsLeftAsItIs, also if it begins with zeros, and a link is not
-// followed.
-func TestFileThatIsNoRingIsLeftAsItIs(t *testing.T) {
+// TestFileThatIsNotARingStaysAsItIs, also if it begins with zeros. A link is not followed.
+func TestFileThatIsNotARingStaysAsItIs(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "in")
 	zeros := func(size, at int) []byte {
@@ -743,7 +741,7 @@ func TestRingThatAnEarlierWriterClosedWaitsForTheNext(t *testing.T) {
 	}
 }
 
-func TestRingThatIsNoneIsRefused(t *testing.T) {
+func TestFileThatIsNotThisRingIsRejected(t *testing.T) {
 	change := func(offset int, value byte) func([]byte) []byte {
 		return func(data []byte) []byte { data[offset] = value; return data }
 	}
@@ -759,12 +757,14 @@ func TestRingThatIsNoneIsRefused(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "in")
 		_ = os.WriteFile(path, spoil(made(t, path, frameBytes, 4)), 0o600)
 		end := frameRuns(t, "-input a=ring:"+path)
-		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) ||
-			end.runs != 0 {
-			t.Errorf("%s: %+v", want, end)
+		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
+			t.Errorf("%v, want %s", end.err, want)
+		}
+		if end.runs != 0 {
+			t.Errorf("%s: %d runs", want, end.runs)
 		}
 	}
-	// Counters that no writer leaves.
+	// More slots are written than there are.
 	path := filepath.Join(t.TempDir(), "in")
 	_ = os.WriteFile(path, change(ringWritten+7, 0xff)(made(t, path, frameBytes, 4)), 0o600)
 	if end := frameRuns(t, "-input a=ring:"+path); hal.CodeOf(end.err) != hal.BadTensor {
@@ -790,8 +790,9 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoWatchdogIsRefused and stays as it is; a pipe keeps it waiting for no reader.
-func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
+// TestFileThatIsNotAWatchdogIsRejected, and stays as it is. lmrun does not wait for the reader
+// of a pipe.
+func TestFileThatIsNotAWatchdogIsRejected(t *testing.T) {
 	plain, pipe, read := filepath.Join(t.TempDir(), "plain"), fifo(t), fifo(t)
 	_ = os.WriteFile(plain, []byte("text"), 0o600)
 	reader, err := os.OpenFile(read, os.O_RDWR, 0)
@@ -806,13 +807,18 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 		pipe: hal.NoDevice, pipe + "=10": hal.NoDevice, read: hal.NoDevice,
 		"/dev/null": hal.NoDevice,
 	} {
-		w, err := parseWatchdog(text)
-		if err == nil {
-			err = w.start()
-		}
-		if hal.CodeOf(err) != code || err == nil || code != hal.Usage && w.fd != -1 {
-			t.Errorf("%s: %v, %v", text, w, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			w, err := parseWatchdog(text)
+			if err == nil {
+				err = w.start()
+			}
+			if err == nil || hal.CodeOf(err) != code {
+				t.Errorf("%v, want %v", err, code)
+			}
+			if code != hal.Usage && w.fd != -1 {
+				t.Errorf("descriptor %d stays open", w.fd)
+			}
+		})
 	}
 	if data, _ := os.ReadFile(plain); string(data) != "text" {
 		t.Errorf("the file holds %q", data)
@@ -825,7 +831,7 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 	}
 }
 
-// TestWatchdogIsFedEveryQuarterOfItsTimeout has a pipe in the watchdog's place.
+// TestWatchdogIsFedEveryQuarterOfItsTimeout uses a pipe in place of a watchdog.
 func TestWatchdogIsFedEveryQuarterOfItsTimeout(t *testing.T) {
 	var ends [2]int
 	if err := syscall.Pipe(ends[:]); err != nil {

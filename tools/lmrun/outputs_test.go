@@ -27,32 +27,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asFrames makes a copy of the test program replay adder on a mock, with what
-// its value is to be done afterwards.
+// asFrames is the environment variable with which a copy of the test program replays adder on
+// a mock device. Its value is "end", or "rename": to rename an output afterwards.
 const asFrames = "LM_TEST_FRAMES"
 
 // framesChild is that copy. It does not return.
 func framesChild() {
 	o, err := args.Parse(os.Args[1:])
+	end := outcome{err: err}
 	if err == nil {
-		var image *lmb.Image
-		if image, err = listing.Parse("adder.lms", []byte(adder), nil); err == nil {
-			var file []byte
-			var view *fbs.View
-			file, _ = lmb.Encode(image)
-			view, err = fbs.Verify(file)
-			f, err := planRuns(view, o)
-			end := outcome{err: err}
-			if err == nil {
-				end = f.runOnDevices([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
-			}
-			if os.Getenv(asFrames) == "rename" {
-				_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
-			}
-			unix.Exit(printOutcome(o, end))
-		}
+		end = replayAdder(o)
 	}
-	unix.Exit(printOutcome(o, outcome{err: err}))
+	if os.Getenv(asFrames) == "rename" {
+		_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
+	}
+	unix.Exit(printOutcome(o, end))
+}
+
+func replayAdder(o args.Options) outcome {
+	image, err := listing.Parse("adder.lms", []byte(adder), nil)
+	if err != nil {
+		return outcome{err: err}
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		return outcome{err: err}
+	}
+	view, err := fbs.Verify(file)
+	if err != nil {
+		return outcome{err: err}
+	}
+	f, err := planRuns(view, o)
+	if err != nil {
+		return outcome{err: err}
+	}
+	return f.runOnDevices([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
 }
 
 func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
@@ -145,11 +154,13 @@ func TestEnvironmentOfGoEndsNoSealedProcess(t *testing.T) {
 		"GOMEMLIMIT=1KiB", "GOMEMLIMIT=4MiB", "GOGC=1", "GOGC=off", "GOTRACEBACK=crash",
 		"GODEBUG=gctrace=1,scavtrace=1",
 	} {
-		c := framesCommand(t, "end", "-seal", "-loop", "100000", "-input", "a="+in, "x.lmb")
-		c.Env = append(c.Env, variable)
-		if text, err := c.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v, %s", variable, err, text)
-		}
+		t.Run(variable, func(t *testing.T) {
+			c := framesCommand(t, "end", "-seal", "-loop", "100000", "-input", "a="+in, "x.lmb")
+			c.Env = append(c.Env, variable)
+			if text, err := c.CombinedOutput(); err != nil {
+				t.Errorf("%v, %s", err, text)
+			}
+		})
 	}
 }
 
@@ -312,7 +323,7 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	}
 }
 
-// TestStandardOutputThatCannotBeWritten is 74, whatever else there was to tell.
+// TestStandardOutputThatCannotBeWritten is status 74, whatever else lmrun had to report.
 func TestStandardOutputThatCannotBeWritten(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -332,7 +343,7 @@ func TestStandardOutputThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestOutputOnStandardOutputIsDataAlone, and people are told elsewhere.
+// TestOutputOnStandardOutputIsDataAlone: the report goes to standard error.
 func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	for _, flag := range []string{"-loop=1", "-json"} {
@@ -376,7 +387,7 @@ func TestInputMayBeStandardInput(t *testing.T) {
 	defer file.Close()
 	two := bytes.Repeat([]byte{3}, 2*frameBytes)
 	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(two),
-		"a pipe that nobody writes to any more": written(t, two)} {
+		"a pipe whose writer has closed it": written(t, two)} {
 		c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output",
 			"d="+folder+"/new", "x.lmb")
 		c.Stdin = stdin
