@@ -18,10 +18,14 @@ const (
 
 // Flags of open(2), and of system calls that take a directory.
 const (
-	O_ACCMODE, O_APPEND, O_CLOEXEC               = syscall.O_ACCMODE, syscall.O_APPEND, syscall.O_CLOEXEC
-	O_CREAT, O_DIRECTORY, O_EXCL                 = syscall.O_CREAT, syscall.O_DIRECTORY, syscall.O_EXCL
-	O_NOCTTY, O_NOFOLLOW, O_NONBLOCK             = syscall.O_NOCTTY, syscall.O_NOFOLLOW, syscall.O_NONBLOCK
-	O_RDONLY, O_RDWR, O_WRONLY                   = syscall.O_RDONLY, syscall.O_RDWR, syscall.O_WRONLY
+	O_ACCMODE, O_APPEND                          = syscall.O_ACCMODE, syscall.O_APPEND
+	O_CLOEXEC                                    = syscall.O_CLOEXEC
+	O_CREAT, O_DIRECTORY                         = syscall.O_CREAT, syscall.O_DIRECTORY
+	O_EXCL                                       = syscall.O_EXCL
+	O_NOCTTY, O_NOFOLLOW                         = syscall.O_NOCTTY, syscall.O_NOFOLLOW
+	O_NONBLOCK                                   = syscall.O_NONBLOCK
+	O_RDONLY, O_RDWR                             = syscall.O_RDONLY, syscall.O_RDWR
+	O_WRONLY                                     = syscall.O_WRONLY
 	AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW = 0x1000, -100, 0x100
 	O_PATH                                       = 0x200000
 )
@@ -46,9 +50,11 @@ const (
 
 // Files: locks, descriptors, space, renaming, attributes.
 const (
-	EPOLL_CLOEXEC, F_DUPFD_CLOEXEC                             = syscall.EPOLL_CLOEXEC, syscall.F_DUPFD_CLOEXEC
+	EPOLL_CLOEXEC                                              = syscall.EPOLL_CLOEXEC
+	F_DUPFD_CLOEXEC                                            = syscall.F_DUPFD_CLOEXEC
 	F_GETFL                                                    = syscall.F_GETFL
-	LOCK_EX, LOCK_NB, LOCK_UN                                  = syscall.LOCK_EX, syscall.LOCK_NB, syscall.LOCK_UN
+	LOCK_EX, LOCK_NB                                           = syscall.LOCK_EX, syscall.LOCK_NB
+	LOCK_UN                                                    = syscall.LOCK_UN
 	PathMax                                                    = syscall.PathMax
 	FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, RENAME_EXCHANGE = 1, 2, 2
 	RENAME_NOREPLACE, SEEK_END, STATX_ATTR_VERITY              = 1, 2, 0x100000
@@ -63,8 +69,10 @@ const (
 
 // Seccomp filters (linux/seccomp.h, linux/filter.h, linux/audit.h) and prctl(2).
 const (
-	BPF_ABS, BPF_JEQ, BPF_JMP                                  = syscall.BPF_ABS, syscall.BPF_JEQ, syscall.BPF_JMP
-	BPF_K, BPF_LD, BPF_RET                                     = syscall.BPF_K, syscall.BPF_LD, syscall.BPF_RET
+	BPF_ABS, BPF_JEQ                                           = syscall.BPF_ABS, syscall.BPF_JEQ
+	BPF_JMP                                                    = syscall.BPF_JMP
+	BPF_K, BPF_LD                                              = syscall.BPF_K, syscall.BPF_LD
+	BPF_RET                                                    = syscall.BPF_RET
 	BPF_W                                                      = syscall.BPF_W
 	AUDIT_ARCH_AARCH64, AUDIT_ARCH_X86_64, PR_SET_NO_NEW_PRIVS = 0xc00000b7, 0xc000003e, 38
 	SECCOMP_FILTER_FLAG_TSYNC, SECCOMP_RET_ALLOW               = 1, 0x7fff0000
@@ -78,7 +86,8 @@ const (
 	SYS_CLOSE                              = syscall.SYS_CLOSE
 	SYS_EPOLL_PWAIT, SYS_EXIT              = syscall.SYS_EPOLL_PWAIT, syscall.SYS_EXIT
 	SYS_EXIT_GROUP                         = syscall.SYS_EXIT_GROUP
-	SYS_FSYNC, SYS_FUTEX, SYS_GETPID       = syscall.SYS_FSYNC, syscall.SYS_FUTEX, syscall.SYS_GETPID
+	SYS_FSYNC, SYS_FUTEX                   = syscall.SYS_FSYNC, syscall.SYS_FUTEX
+	SYS_GETPID                             = syscall.SYS_GETPID
 	SYS_GETTID, SYS_GETTIMEOFDAY           = syscall.SYS_GETTID, syscall.SYS_GETTIMEOFDAY
 	SYS_IOCTL                              = syscall.SYS_IOCTL
 	SYS_MMAP, SYS_MUNMAP                   = syscall.SYS_MMAP, syscall.SYS_MUNMAP

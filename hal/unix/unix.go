@@ -112,8 +112,8 @@ func callWithPath(number uintptr, dir int, path string, buffer unsafe.Pointer, l
 	if err != nil {
 		return 0, err
 	}
-	n, _, errno := syscall.Syscall6(number, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(buffer),
-		uintptr(last), 0, 0)
+	n, _, errno := syscall.Syscall6(number, uintptr(dir), uintptr(unsafe.Pointer(name)),
+		uintptr(buffer), uintptr(last), 0, 0)
 	return int(n), errorOf(errno)
 }
 
@@ -133,8 +133,8 @@ func Statx(dir int, path string, flags, mask int, status *Statx_t) error {
 	if err != nil {
 		return err
 	}
-	_, _, errno := syscall.Syscall6(sysStatx, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags),
-		uintptr(mask), uintptr(unsafe.Pointer(status)), 0)
+	_, _, errno := syscall.Syscall6(sysStatx, uintptr(dir), uintptr(unsafe.Pointer(name)),
+		uintptr(flags), uintptr(mask), uintptr(unsafe.Pointer(status)), 0)
 	return errorOf(errno)
 }
 
@@ -148,8 +148,8 @@ func ParseDirent(entries []byte, most int, names []string) (consumed, count int,
 
 // Getrandom fills data with random bytes. Data must not be empty.
 func Getrandom(data []byte, flags int) (n int, err error) {
-	got, _, errno := syscall.Syscall(sysGetrandom, uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)),
-		uintptr(flags))
+	got, _, errno := syscall.Syscall(sysGetrandom, uintptr(unsafe.Pointer(&data[0])),
+		uintptr(len(data)), uintptr(flags))
 	return int(got), errorOf(errno)
 }
 
@@ -180,7 +180,8 @@ func MemfdCreate(name string, flags int) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	file, _, errno := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(text)), uintptr(flags), 0)
+	file, _, errno := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(text)),
+		uintptr(flags), 0)
 	return int(file), errorOf(errno)
 }
 

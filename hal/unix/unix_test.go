@@ -93,18 +93,20 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, step := range map[string]func() (int, error){
-		"space":          func() (int, error) { return 0, Fallocate(fd, 0, 0, 4) },
-		"lock":           func() (int, error) { return 0, Flock(fd, LOCK_EX|LOCK_NB) },
-		"mode":           func() (int, error) { return 0, Fchmod(fd, 0o640) },
-		"owner":          func() (int, error) { return 0, Fchown(fd, os.Getuid(), os.Getgid()) },
-		"status":         func() (int, error) { return 0, Stat("link", &status) },
-		"open status":    func() (int, error) { return 0, Fstat(fd, &status) },
-		"directory":      func() (int, error) { return 0, Fstatat(directory, "file", &other, 0) },
-		"link 4":         func() (int, error) { return Readlink("link", target) },
-		"link at 4":      func() (int, error) { return Readlinkat(directory, "link", target) },
-		"random 4":       func() (int, error) { return Getrandom(data, 0) },
-		"nonblocking":    func() (int, error) { return 0, SetNonblock(fd, true) },
-		"descriptor 100": func() (int, error) { return FcntlInt(uintptr(fd), F_DUPFD_CLOEXEC, 100) },
+		"space":       func() (int, error) { return 0, Fallocate(fd, 0, 0, 4) },
+		"lock":        func() (int, error) { return 0, Flock(fd, LOCK_EX|LOCK_NB) },
+		"mode":        func() (int, error) { return 0, Fchmod(fd, 0o640) },
+		"owner":       func() (int, error) { return 0, Fchown(fd, os.Getuid(), os.Getgid()) },
+		"status":      func() (int, error) { return 0, Stat("link", &status) },
+		"open status": func() (int, error) { return 0, Fstat(fd, &status) },
+		"directory":   func() (int, error) { return 0, Fstatat(directory, "file", &other, 0) },
+		"link 4":      func() (int, error) { return Readlink("link", target) },
+		"link at 4":   func() (int, error) { return Readlinkat(directory, "link", target) },
+		"random 4":    func() (int, error) { return Getrandom(data, 0) },
+		"nonblocking": func() (int, error) { return 0, SetNonblock(fd, true) },
+		"descriptor 100": func() (int, error) {
+			return FcntlInt(uintptr(fd), F_DUPFD_CLOEXEC, 100)
+		},
 	} {
 		n, err := step()
 		want := 0

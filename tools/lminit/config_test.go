@@ -105,7 +105,7 @@ func TestWhatStandsBeforeAMistakeIsObeyed(t *testing.T) {
 }
 
 // TestExampleOfThePageIsAConfiguration: what CONFIGURATION.md shows, its blocks
-// one behind the other, is read as it stands there.
+// one after the other, is read as it is there.
 func TestExampleOfThePageIsAConfiguration(t *testing.T) {
 	page, err := os.ReadFile("CONFIGURATION.md")
 	if err != nil {
@@ -156,7 +156,7 @@ func TestConfigurationIsFoundOnACommandLine(t *testing.T) {
 	}
 }
 
-// configFile writes a configuration beside a copy of an image.
+// configFile writes a configuration next to a copy of an image.
 func configFile(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -204,13 +204,13 @@ func TestCheckPreparesNothing(t *testing.T) {
 	}
 }
 
-// TestPreparationThatFailsNamesItsReason: the source of a mount, not the folder
+// TestPreparationThatFailsNamesItsReason: the source of a mount, not the dir
 // that was just made, and of a module's file that is there, the kernel.
 func TestPreparationThatFailsNamesItsReason(t *testing.T) {
-	folder := t.TempDir() + "/at"
-	path := configFile(t, "mount /no/device "+folder+" ext4\nimage edu.lmb\n")
+	dir := t.TempDir() + "/at"
+	path := configFile(t, "mount /no/device "+dir+" ext4\nimage edu.lmb\n")
 	if _, stderr, exit := lminit(t, "-config", path); exit == 0 ||
-		!strings.Contains(stderr, ": /no/device on "+folder) {
+		!strings.Contains(stderr, ": /no/device on "+dir) {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 	path = configFile(t, "module edu.lmb\nimage edu.lmb\n")
@@ -254,7 +254,7 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 // TestWhatWouldFailAgainIsNotRestarted: a mistake, what is not permitted, and an image
 // that the replay refused, for which no restart is a remedy. Data of an input that do not
 // fit may, the next time. What counts is what the replay reports, by descriptor 3, and
-// not what the image is afterwards: lmrun.conf is none.
+// not what the image is afterwards.
 func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
 	for _, test := range []struct {
 		restarts     int
@@ -270,7 +270,7 @@ func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
 		{2, "exit 75", "image lmrun.conf\n"},
 	} {
 		path := configFile(t, "on-failure restart 2 halt\n"+test.text)
-		out, _ := standIn(t, test.script, "-config", path).CombinedOutput()
+		out, _ := withScript(t, test.script, "-config", path).CombinedOutput()
 		if n := strings.Count(string(out), "restart after exit"); n != test.restarts {
 			t.Errorf("%+v: %d restarts: %s", test, n, out)
 		}
@@ -302,7 +302,7 @@ func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
 // lmrun has no use for, and of some variables a sealed replay dies.
 func TestReplayGetsNoVariablesOfGo(t *testing.T) {
 	const script = "echo $GOMAXPROCS $GOMEMLIMIT $GOGC $GODEBUG $GOTRACEBACK $KEPT\n"
-	c := standIn(t, script, "-config", configFile(t, "image edu.lmb\n"))
+	c := withScript(t, script, "-config", configFile(t, "image edu.lmb\n"))
 	c.Env = append(os.Environ(), "GOMAXPROCS=8", "GOMEMLIMIT=1MiB", "GOGC=1",
 		"GODEBUG=harddecommit=1", "GOTRACEBACK=crash", "KEPT=yes")
 	if out, err := c.Output(); err != nil || string(out) != "1 yes\n" {
@@ -320,7 +320,7 @@ func TestReplaysAreStartedByTheMainThread(t *testing.T) {
 	const replays = 100
 	path := configFile(t, strings.Repeat("image edu.lmb\n", replays))
 	const script = "read children </proc/$PPID/task/$PPID/children; echo $children of $$\n"
-	out, err := standIn(t, script, "-config", path).Output()
+	out, err := withScript(t, script, "-config", path).Output()
 	lines := strings.Fields(strings.ReplaceAll(strings.TrimSpace(string(out)), " of ", "="))
 	if err != nil || len(lines) != replays {
 		t.Fatalf("%d lines, %v", len(lines), err)
@@ -363,7 +363,7 @@ func TestReplayDiesWithItsSupervisor(t *testing.T) {
 	if err := syscall.Mkfifo(word, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := standIn(t, "echo begun; read x <word; echo alive\n", "-config", path)
+	c := withScript(t, "echo begun; read x <word; echo alive\n", "-config", path)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -403,7 +403,7 @@ func TestSignalEndsASupervisor(t *testing.T) {
 		if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := standIn(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
+		c := withScript(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
 		stderr := signalled(t, c, signal)
 		if exit := c.ProcessState.ExitCode(); exit != 66 && exit != 0 ||
 			strings.Count(stderr, "restart after exit 66") != 1 {
@@ -412,19 +412,19 @@ func TestSignalEndsASupervisor(t *testing.T) {
 	}
 }
 
-// standIn is lminit beside a shell script in lmrun's place.
-func standIn(t *testing.T, script string, args ...string) *exec.Cmd {
+// withScript is lminit next to a shell script in lmrun's place.
+func withScript(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
-	folder := t.TempDir()
+	dir := t.TempDir()
 	if err := os.Link(filepath.Join(programs, "lminit"),
-		filepath.Join(folder, "lminit")); err != nil {
+		filepath.Join(dir, "lminit")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "lmrun"), []byte("#!/bin/sh\n"+script),
+	if err := os.WriteFile(filepath.Join(dir, "lmrun"), []byte("#!/bin/sh\n"+script),
 		0o755); err != nil {
 		t.Fatal(err)
 	}
-	return exec.Command(filepath.Join(folder, "lminit"), args...)
+	return exec.Command(filepath.Join(dir, "lminit"), args...)
 }
 
 func signalled(t *testing.T, c *exec.Cmd, signal syscall.Signal) (stderr string) {
@@ -446,7 +446,7 @@ func signalled(t *testing.T, c *exec.Cmd, signal syscall.Signal) (stderr string)
 	return stderr
 }
 
-// programs is a folder with lminit and lmrun.
+// programs is a dir with lminit and lmrun.
 var programs string
 
 func TestMain(m *testing.M) { os.Exit(withPrograms(m)) }
@@ -545,7 +545,7 @@ func TestReplayThatHangsIsKilledWhateverItsImageBecame(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		like := standIn(t, "trap '' TERM; "+report+"echo begun; read x <never\n", "-config", path)
+		like := withScript(t, "trap '' TERM; "+report+"echo begun; read x <never\n", "-config", path)
 		c := exec.CommandContext(ctx, like.Path, like.Args[1:]...)
 		var errs bytes.Buffer
 		c.Stderr = &errs

@@ -37,7 +37,8 @@ func loadModule(values []string) error {
 	}
 	defer unix.Close(fd)
 	if err := unix.FinitModule(fd, parameters, 0); err != nil && err != unix.EEXIST {
-		return hal.NewFault(hal.Internal, "the kernel rejects it: "+err.Error()+"; dmesg has the reason")
+		reason := "the kernel rejects it: " + err.Error() + "; dmesg has the reason"
+		return hal.NewFault(hal.Internal, reason)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (end *outcome) countRun(took int64) {
 }
 
 // runSequence runs one sequence, if there is one, for at most limit nanoseconds (0: no
-// limit of its own).
+// deadline).
 func (f *frameLoop) runSequence(sequence int, limit int64, end *outcome) error {
 	if sequence < 0 {
 		return nil

@@ -597,8 +597,8 @@ func TestRingThatWasNotFinishedIsCompleted(t *testing.T) {
 
 // TestFileThatIsNotARingStaysAsItIs, also if it begins with zeros. A link is not followed.
 func TestFileThatIsNotARingStaysAsItIs(t *testing.T) {
-	folder := t.TempDir()
-	path := filepath.Join(folder, "in")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "in")
 	zeros := func(size, at int) []byte {
 		data := make([]byte, size)
 		if at < size {
@@ -626,7 +626,7 @@ func TestFileThatIsNotARingStaysAsItIs(t *testing.T) {
 			}
 		}
 	}
-	link, pipe := filepath.Join(folder, "link"), filepath.Join(folder, "pipe")
+	link, pipe := filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
 	if err := errors.Join(os.Symlink("new", link), syscall.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -636,8 +636,8 @@ func TestFileThatIsNotARingStaysAsItIs(t *testing.T) {
 			t.Errorf("%s: %v", want, end.err)
 		}
 	}
-	if names := fileNames(t, folder); names != "in link pipe" {
-		t.Errorf("the folder holds %s", names)
+	if names := fileNames(t, dir); names != "in link pipe" {
+		t.Errorf("the dir holds %s", names)
 	}
 }
 
@@ -664,8 +664,8 @@ func TestRingThatStaysLockedIsAnError(t *testing.T) {
 
 // TestSignalBeforeTheFirstRunClosesRings, which their readers wait for.
 func TestSignalBeforeTheFirstRunClosesRings(t *testing.T) {
-	folder := t.TempDir()
-	in, out, file := folder+"/a", folder+"/d", folder+"/file"
+	dir := t.TempDir()
+	in, out, file := dir+"/a", dir+"/d", dir+"/file"
 	made(t, in, frameBytes, 4)
 	stopping.Store(1)
 	defer stopping.Store(0)

@@ -76,10 +76,10 @@ func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
 }
 
 // frameFiles are an input, and an output that is there already.
-func frameFiles(t *testing.T) (folder, in, out string) {
+func frameFiles(t *testing.T) (dir, in, out string) {
 	t.Helper()
-	folder = t.TempDir()
-	in, out = filepath.Join(folder, "a"), filepath.Join(folder, "d")
+	dir = t.TempDir()
+	in, out = filepath.Join(dir, "a"), filepath.Join(dir, "d")
 	for path, data := range map[string][]byte{in: bytes.Repeat([]byte{3}, frameBytes),
 		out: []byte("old")} {
 		// whatever the umask
@@ -87,15 +87,15 @@ func frameFiles(t *testing.T) (folder, in, out string) {
 			t.Fatal(err)
 		}
 	}
-	return folder, in, out
+	return dir, in, out
 }
 
 var newOutput = append(bytes.Repeat([]byte{3}, frameBytes), 7, 0, 0, 0)
 
-func fileNames(t *testing.T, folder string) string {
+func fileNames(t *testing.T, dir string) string {
 	t.Helper()
 	var names []string
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +109,8 @@ func fileNames(t *testing.T, folder string) string {
 // of what it replaces, and leaves nothing beside it.
 func TestSealedProcessPutsItsOutputInPlace(t *testing.T) {
 	for _, seal := range [][]string{nil, {"-seal"}} {
-		folder, in, out := frameFiles(t)
-		link := filepath.Join(folder, "link")
+		dir, in, out := frameFiles(t)
+		link := filepath.Join(dir, "link")
 		if err := os.Symlink("d", link); err != nil {
 			t.Fatal(err)
 		}
@@ -126,14 +126,14 @@ func TestSealedProcessPutsItsOutputInPlace(t *testing.T) {
 		if info, err := os.Stat(out); err != nil || info.Mode() != 0o640 {
 			t.Errorf("%v: mode %v, %v", seal, info.Mode(), err)
 		}
-		if names := fileNames(t, folder); names != "a d link" {
+		if names := fileNames(t, dir); names != "a d link" {
 			t.Errorf("%v: left behind: %s", seal, names)
 		}
 	}
 }
 
 func TestSealedProcessRenamesNothingElse(t *testing.T) {
-	folder, in, out := frameFiles(t)
+	dir, in, out := frameFiles(t)
 	c := framesCommand(t, "rename", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
 	text, _ := c.CombinedOutput()
 	if status := c.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() ||
@@ -141,8 +141,8 @@ func TestSealedProcessRenamesNothingElse(t *testing.T) {
 		t.Errorf("ended with %v, %s; want it killed by SIGSYS", c.ProcessState, text)
 	}
 	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, newOutput) ||
-		fileNames(t, folder) != "a d" {
-		t.Errorf("%x, %v, files %s", got, err, fileNames(t, folder))
+		fileNames(t, dir) != "a d" {
+		t.Errorf("%x, %v, files %s", got, err, fileNames(t, dir))
 	}
 }
 
@@ -167,30 +167,30 @@ func TestEnvironmentOfGoEndsNoSealedProcess(t *testing.T) {
 func TestFailedRunLeavesOutputsAsTheyWere(t *testing.T) {
 	for _, args := range []string{"-sequence bad", "-seal -sequence bad", "-after bad",
 		"-seal -after bad", "-watchdog /nonexistent"} {
-		folder, in, out := frameFiles(t)
+		dir, in, out := frameFiles(t)
 		text, err := framesCommand(t, "end", append(strings.Fields(args), "-input", "a="+in,
 			"-output", "d="+out, "x.lmb")...).CombinedOutput()
 		if err == nil {
 			t.Errorf("%s: no failure: %s", args, text)
 		}
-		if got, _ := os.ReadFile(out); string(got) != "old" || fileNames(t, folder) != "a d" {
-			t.Errorf("%s: %q, files %s; %s", args, got, fileNames(t, folder), text)
+		if got, _ := os.ReadFile(out); string(got) != "old" || fileNames(t, dir) != "a d" {
+			t.Errorf("%s: %q, files %s; %s", args, got, fileNames(t, dir), text)
 		}
 	}
 }
 
 // TestOutputThatIsReadIsRefused by every name that it has.
 func TestOutputThatIsReadIsRefused(t *testing.T) {
-	folder, in, _ := frameFiles(t)
-	image, link, hard := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "link"),
-		filepath.Join(folder, "hard")
+	dir, in, _ := frameFiles(t)
+	image, link, hard := filepath.Join(dir, "x.lmb"), filepath.Join(dir, "link"),
+		filepath.Join(dir, "hard")
 	for _, err := range []error{os.WriteFile(image, []byte("image"), 0o600), os.Symlink(in, link),
 		os.Link(in, hard)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, out := range []string{in, link, hard, image, folder + "/./a"} {
+	for _, out := range []string{in, link, hard, image, dir + "/./a"} {
 		text, err := framesCommand(t, "end", "-input", "a="+in, "-output", "d="+out,
 			image).CombinedOutput()
 		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 ||
@@ -228,7 +228,7 @@ func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
 	defer goruntime.UnlockOSThread()
 	old, whole, steps := 0, 0, 0
 	for killed := true; killed; steps++ {
-		folder, in, out := frameFiles(t)
+		dir, in, out := frameFiles(t)
 		c := framesCommand(t, "end", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
 		c.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
 		if err := c.Start(); err != nil {
@@ -242,7 +242,7 @@ func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
 		case err == nil && bytes.Equal(got, newOutput):
 			whole++
 		default:
-			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, folder, got, err)
+			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, dir, got, err)
 		}
 	}
 	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC),
@@ -379,7 +379,7 @@ func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
 // TestInputMayBeStandardInput, a file that is read once, or a pipe with the data of
 // each run.
 func TestInputMayBeStandardInput(t *testing.T) {
-	folder, in, _ := frameFiles(t)
+	dir, in, _ := frameFiles(t)
 	file, err := os.Open(in)
 	if err != nil {
 		t.Fatal(err)
@@ -389,10 +389,10 @@ func TestInputMayBeStandardInput(t *testing.T) {
 	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(two),
 		"a pipe whose writer has closed it": written(t, two)} {
 		c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output",
-			"d="+folder+"/new", "x.lmb")
+			"d="+dir+"/new", "x.lmb")
 		c.Stdin = stdin
 		text, err := c.CombinedOutput()
-		if got, _ := os.ReadFile(folder + "/new"); err != nil || !bytes.Equal(got, newOutput) ||
+		if got, _ := os.ReadFile(dir + "/new"); err != nil || !bytes.Equal(got, newOutput) ||
 			!strings.Contains(string(text), `"runs":2`) {
 			t.Errorf("%s: %v, %s, %x", what, err, text, got)
 		}
@@ -450,8 +450,8 @@ func TestFewOpenFilesAreAnErrorWithItsReason(t *testing.T) {
 // have them, in files, flags, images and configurations.
 func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 	const hostile = "x\x1b[2J\u009b31m\x07\u0085\x9b\u2028\u202ey\nforged: done"
-	folder := t.TempDir()
-	t.Chdir(folder)
+	dir := t.TempDir()
+	t.Chdir(dir)
 	text := "image " + hostile + "\n" + hostile + " " + hostile + "\n"
 	for name, data := range map[string]string{hostile: "junk", "conf": text,
 		"conf2": "image " + hostile + "\n", "conf3": "module " + hostile + "\nimage y\n",

@@ -44,7 +44,7 @@ type header struct {
 	_       [36]byte
 	written uint64 // slots written since the ring was made
 	_       [56]byte
-	read    uint64 // slots that the reader has given back
+	read    uint64 // slots that the reader has returned
 }
 
 // ring passes the data of one tensor from one writer to one reader through a file in
@@ -216,7 +216,7 @@ func (r *ring) transfer(data []byte) (int, error) {
 	slot := r.memory[ringHeader+index*r.stride():][:r.size]
 	switch writer := r.ownCounter == &r.written; {
 	case waiting > r.count:
-		return -1, r.fault("has impossible counters: more slots are written and not read than it has")
+		return -1, r.fault("has impossible counters: more unread slots than it has")
 	case writer && waiting < r.count:
 		return copy(slot, data), nil
 	case !writer && waiting > 0:

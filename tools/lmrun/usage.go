@@ -23,7 +23,8 @@ data:
   -input NAME=FILE    raw bytes of an input tensor; default: those in the image. A file is
                       read once, a pipe for each run until it ends; -: standard input
   -output NAME=FILE   raw bytes of an output tensor. A file is replaced after the last run,
-                      completely or not at all, a pipe gets each run; -: standard output` + ringUsage + `
+                      completely or not at all, a pipe gets each run; -: standard output` +
+	ringUsage + `
 
 limits:
   -deadline TIME      a run that takes longer, such as 20ms, fails after the sequence safe
