@@ -116,7 +116,7 @@ func (c *configuration) parseLine(place, name, value string) error {
 		}
 	}
 	if len(c.replays) == 0 {
-		return args.UsageError(name + " must be before the first image, or is unknown")
+		return args.UsageError(name + " must follow an image, or is unknown")
 	}
 	flag, err := flagOf(name, value)
 	if err != nil {
@@ -160,10 +160,10 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 	}
 	switch kind.name {
 	case "on-success":
-		c.success, err = parseEnding(values)
+		c.success, err = parseEnding(kind.name, values)
 		return err
 	case "on-failure":
-		c.failure, err = parseEnding(values)
+		c.failure, err = parseEnding(kind.name, values)
 		return err
 	case "hugepages":
 		n, err := strconv.ParseUint(values[0], 10, 32)
@@ -180,7 +180,7 @@ const endings = "halt, poweroff, reboot, restart or `restart N` with one of the 
 
 // parseEnding parses the values of on-success or on-failure. After a mistake the machine
 // powers off.
-func parseEnding(values []string) (ending, error) {
+func parseEnding(name string, values []string) (ending, error) {
 	e := ending{then: values[0]}
 	if values[0] == "restart" {
 		e = ending{restarts: -1, then: "poweroff"}
@@ -192,7 +192,7 @@ func parseEnding(values []string) (ending, error) {
 	known := (len(values) == 1 || e.restarts > 0) &&
 		(e.then == "halt" || e.then == "poweroff" || e.then == "reboot")
 	if !known || len(values) == 2 {
-		return ending{then: "poweroff"}, args.UsageError(endings + ", not " +
+		return ending{then: "poweroff"}, args.UsageError(name + " takes " + endings + ", not " +
 			strings.Join(values, " "))
 	}
 	return e, nil

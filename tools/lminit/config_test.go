@@ -52,55 +52,60 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 
 func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                           "c: no image",
-		"on-success halt":            "c: no image",
-		"seal":                       "c:1: seal must be before the first image",
-		"image":                      "c:1: image takes the path",
-		"image -seal":                "c:1: image takes the path",
-		"image x\n\nfrob 1":          "c:3: unknown flag -frob",
-		"image x\nfrob":              "c:2: -frob needs a value, or is unknown",
-		"image x\nseal yes":          "c:2: seal takes no value",
-		"image x\nloop 0":            "c:2: -loop takes",
-		"image x\nloop":              "c:2: -loop needs a value",
-		"image x\ndeadline":          "c:2: -deadline needs a value",
-		"image x\nhelp":              "c:2: help is for the command line of lminit only",
-		"image x\ncheck":             "c:2: check is for the command line of lminit only",
-		"image x\nsupervised":        "c:2: supervised is for the command line of lminit only",
-		"image x\nversion":           "c:2: version is for the command line of lminit only",
-		"image x\x00":                `c:1: image takes the path of an image, not "x\x00"`,
-		"image x\ninput a=b\x00":     "c:2: input takes no zero byte",
-		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE DIRECTORY TYPE [ro], not "a b ext4 rw"`,
-		"image x\nconfig y":          "c:2: config is for the command line of lminit only",
-		"image x\non-failure halt":   "c:2: on-failure must be before",
+		"":                       "c: no image",
+		"on-success halt":        "c: no image",
+		"seal":                   "c:1: seal must follow an image, or is unknown",
+		"image":                  "c:1: image takes the path",
+		"image -seal":            "c:1: image takes the path",
+		"image x\n\nfrob 1":      "c:3: unknown flag -frob",
+		"image x\nfrob":          "c:2: -frob needs a value, or is unknown",
+		"image x\nseal yes":      "c:2: seal takes no value",
+		"image x\nloop 0":        "c:2: -loop takes",
+		"image x\nloop":          "c:2: -loop needs a value",
+		"image x\ndeadline":      "c:2: -deadline needs a value",
+		"image x\nhelp":          "c:2: help is for the command line of lminit only",
+		"image x\ncheck":         "c:2: check is for the command line of lminit only",
+		"image x\nsupervised":    "c:2: supervised is for the command line of lminit only",
+		"image x\nversion":       "c:2: version is for the command line of lminit only",
+		"image x\x00":            `c:1: image takes the path of an image, not "x\x00"`,
+		"image x\ninput a=b\x00": "c:2: input takes no zero byte",
+		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE DIRECTORY TYPE [ro], ` +
+			`not "a b ext4 rw"`,
+		"image x\nconfig y":        "c:2: config is for the command line of lminit only",
+		"image x\non-failure halt": "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
 			"restart or",
-		"on-failure stop\nimage x":                    "c:1: halt, poweroff, reboot",
-		"on-failure restart 3\nimage x":               "c:1: halt, poweroff, reboot",
-		"on-failure halt 3 reboot\nimage x":           "c:1: halt, poweroff, reboot",
-		"on-failure restart 0 reboot\nimage x":        "c:1: halt, poweroff, reboot",
-		"on-failure restart 9999999999 halt\nimage x": "c:1: halt, poweroff, reboot",
-		"on-failure restart 1 restart\nimage x":       "c:1: halt, poweroff, reboot",
+		"on-failure stop\nimage x":                    "c:1: on-failure takes halt, poweroff, reboot",
+		"on-failure restart 3\nimage x":               "c:1: on-failure takes halt, poweroff, reboot",
+		"on-failure halt 3 reboot\nimage x":           "c:1: on-failure takes halt, poweroff, reboot",
+		"on-failure restart 0 reboot\nimage x":        "c:1: on-failure takes halt, poweroff, reboot",
+		"on-failure restart 9999999999 halt\nimage x": "c:1: on-failure takes halt, poweroff, reboot",
+		"on-failure restart 1 restart\nimage x":       "c:1: on-failure takes halt, poweroff, reboot",
 		"hugepages many\nimage x":                     "c:1: hugepages takes a number",
 		"bind vfio-pci\nimage x":                      `c:1: bind takes DRIVER ADDRESS, not "vfio-pci"`,
 		"mount a b\nimage x":                          `c:1: mount takes SOURCE DIRECTORY TYPE [ro], not "a b"`,
 		"module\nimage x":                             `c:1: module takes FILE [PARAMETER...], not ""`,
 		"image x\nwindow \xff":                        "c:2: -window takes",
 	} {
-		if _, err := parseConfiguration("c", text); hal.CodeOf(err) != hal.Usage ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			_, err := parseConfiguration("c", text)
+			if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
 	}
 }
 
-func TestWhatStandsBeforeAMistakeIsObeyed(t *testing.T) {
-	if c, _ := parseConfiguration("c",
-		"on-failure restart 2 reboot\nfrob\n"); c.failure != (ending{2, "reboot"}) {
-		t.Errorf("%+v", c.failure)
-	}
-	if c, _ := parseConfiguration("c", "on-failure nonsense\n"); c.failure != (ending{0,
-		"poweroff"}) {
-		t.Errorf("%+v", c.failure)
+func TestLinesBeforeAMistakeCount(t *testing.T) {
+	for text, want := range map[string]ending{
+		"on-failure restart 2 reboot\nfrob\n": {2, "reboot"},
+		"on-failure nonsense\n":               {0, "poweroff"},
+	} {
+		t.Run(text, func(t *testing.T) {
+			if c, _ := parseConfiguration("c", text); c.failure != want {
+				t.Errorf("%+v, want %+v", c.failure, want)
+			}
+		})
 	}
 }
 
@@ -251,11 +256,10 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	}
 }
 
-// TestWhatWouldFailAgainIsNotRestarted: a mistake, what is not permitted, and an image
-// that the replay refused, for which no restart is a remedy. Data of an input that do not
-// fit may, the next time. What counts is what the replay reports, by descriptor 3, and
-// not what the image is afterwards.
-func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
+// TestFailureThatWouldComeAgainIsNotRestarted: a mistake, a missing permission, and an image
+// that the replay rejected. Input data that do not fit may fit the next time. lminit relies on
+// what the replay reports through descriptor 3, and does not read the image afterwards.
+func TestFailureThatWouldComeAgainIsNotRestarted(t *testing.T) {
 	for _, test := range []struct {
 		restarts     int
 		script, text string
@@ -545,7 +549,8 @@ func TestReplayThatHangsIsKilledWhateverItsImageBecame(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		like := withScript(t, "trap '' TERM; "+report+"echo begun; read x <never\n", "-config", path)
+		script := "trap '' TERM; " + report + "echo begun; read x <never\n"
+		like := withScript(t, script, "-config", path)
 		c := exec.CommandContext(ctx, like.Path, like.Args[1:]...)
 		var errs bytes.Buffer
 		c.Stderr = &errs

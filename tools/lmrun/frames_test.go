@@ -693,8 +693,10 @@ func TestPanicThatIsNoRingsNamesNoRing(t *testing.T) {
 	defer unix.Munmap(page)
 	for want, problem := range map[string]func() byte{
 		"internal error: runtime error: index out of range": func() byte { return page[len(page)] },
-		"internal error: runtime error: invalid memory":     func() byte { return byte((*ring)(nil).size) },
-		"internal error: runtime error: invalid memory ad":  func() byte { return page[0] },
+		"internal error: runtime error: invalid memory": func() byte {
+			return byte((*ring)(nil).size)
+		},
+		"internal error: runtime error: invalid memory ad": func() byte { return page[0] },
 	} {
 		ring := &ring{path: "PATH", memory: make([]byte, 64)}
 		f := &frameLoop{streams: []stream{{}, {ring: ring}}}

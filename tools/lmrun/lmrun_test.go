@@ -221,17 +221,22 @@ safe:
 		exit    int
 		seconds float64 // -1: there is no report
 	}{
-		"": {69, 5 + 4}, "-after last": {69, 5 + 1 + 4},
-		"-deadline 100ms": {69, 0.1 + 4}, "-deadline 1h": {69, 5 + 4},
-		"-sequence last": {69, 1 + 4}, "-sequence last -before main": {69, 5 + 4},
-		"-before last -after main": {69, 5 + 5 + 4},
+		"":                            {69, 5 + 4},
+		"-after last":                 {69, 5 + 1 + 4},
+		"-deadline 100ms":             {69, 0.1 + 4},
+		"-deadline 1h":                {69, 5 + 4},
+		"-sequence last":              {69, 1 + 4},
+		"-sequence last -before main": {69, 5 + 4},
+		"-before last -after main":    {69, 5 + 5 + 4},
 		// A run without a deadline is bounded by runtime.StopGrace, one with it is not.
 		"-sequence hour":                        {69, 10 + 4},
 		"-sequence hour -deadline 25s":          {69, 25 + 4},
 		"-sequence hour -deadline 2s":           {69, 2 + 4},
 		"-before hour -after hour":              {69, 10 + 10 + 4},
 		"-deadline 1s -before hour -after last": {69, 10 + 1 + 4},
-		"-longest 3s":                           {65, -1}, "-check": {0, -1}, "-sequence none": {64, -1},
+		"-longest 3s":                           {65, -1},
+		"-check":                                {0, -1},
+		"-sequence none":                        {64, -1},
 	} {
 		t.Run(flags, func(t *testing.T) {
 			reader, writer, err := os.Pipe()
