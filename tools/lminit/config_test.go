@@ -51,6 +51,7 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 }
 
 func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
+	const onFailure = "c:1: on-failure takes halt, poweroff, reboot"
 	for text, want := range map[string]string{
 		"":                       "c: no image",
 		"on-success halt":        "c: no image",
@@ -75,16 +76,16 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"image x\non-failure halt": "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
 			"restart or",
-		"on-failure stop\nimage x":                    "c:1: on-failure takes halt, poweroff, reboot",
-		"on-failure restart 3\nimage x":               "c:1: on-failure takes halt, poweroff, reboot",
-		"on-failure halt 3 reboot\nimage x":           "c:1: on-failure takes halt, poweroff, reboot",
-		"on-failure restart 0 reboot\nimage x":        "c:1: on-failure takes halt, poweroff, reboot",
-		"on-failure restart 9999999999 halt\nimage x": "c:1: on-failure takes halt, poweroff, reboot",
-		"on-failure restart 1 restart\nimage x":       "c:1: on-failure takes halt, poweroff, reboot",
+		"on-failure stop\nimage x":                    onFailure,
+		"on-failure restart 3\nimage x":               onFailure,
+		"on-failure halt 3 reboot\nimage x":           onFailure,
+		"on-failure restart 0 reboot\nimage x":        onFailure,
+		"on-failure restart 9999999999 halt\nimage x": onFailure,
+		"on-failure restart 1 restart\nimage x":       onFailure,
 		"hugepages many\nimage x":                     "c:1: hugepages takes a number",
-		"bind vfio-pci\nimage x":                      `c:1: bind takes DRIVER ADDRESS, not "vfio-pci"`,
-		"mount a b\nimage x":                          `c:1: mount takes SOURCE DIRECTORY TYPE [ro], not "a b"`,
-		"module\nimage x":                             `c:1: module takes FILE [PARAMETER...], not ""`,
+		"bind vfio-pci\nimage x":                      `bind takes DRIVER ADDRESS, not "vfio-pci"`,
+		"mount a b\nimage x":                          `[ro], not "a b"`,
+		"module\nimage x":                             `module takes FILE [PARAMETER...], not ""`,
 		"image x\nwindow \xff":                        "c:2: -window takes",
 	} {
 		t.Run(text, func(t *testing.T) {
