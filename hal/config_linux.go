@@ -1,8 +1,9 @@
 package hal
 
 import (
+	"golang.org/x/sys/unix"
+
 	"lightmetal/fbs"
-	"lightmetal/hal/unix"
 )
 
 // Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2).

@@ -3,10 +3,11 @@ package hal
 import (
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/hal/unix"
 )
 
 // device is a function with the methods of a Device. Lanes hold functions, and so

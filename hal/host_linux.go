@@ -1,8 +1,9 @@
 package hal
 
 import (
+	"golang.org/x/sys/unix"
+
 	"lightmetal/fbs"
-	"lightmetal/hal/unix"
 )
 
 const (

@@ -3,8 +3,9 @@ package hal
 import (
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"lightmetal/boards"
-	"lightmetal/hal/unix"
 )
 
 // sysfs has one folder a PCI function (Linux, Documentation/PCI/sysfs-pci.rst).

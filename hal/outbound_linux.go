@@ -1,9 +1,10 @@
 package hal
 
 import (
+	"golang.org/x/sys/unix"
+
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/hal/unix"
 )
 
 // region is host memory as the tiles of a device see it, through its address

@@ -5,8 +5,9 @@ package hal
 import (
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"lightmetal/fbs"
-	"lightmetal/hal/unix"
 )
 
 const (

@@ -3,8 +3,9 @@
 package hal
 
 import (
+	"golang.org/x/sys/unix"
+
 	"lightmetal/fbs"
-	"lightmetal/hal/unix"
 )
 
 // openConfig opens configuration space in the function's folder; a user who may

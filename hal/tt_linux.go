@@ -5,10 +5,11 @@ package hal
 import (
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/hal/unix"
 )
 
 const (

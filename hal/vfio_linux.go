@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"lightmetal/fbs"
-	"lightmetal/hal/unix"
 )
 
 const (

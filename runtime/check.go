@@ -3,7 +3,8 @@ package runtime
 import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // Check has a function look at the bytes of the file, such as one that verifies

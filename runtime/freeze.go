@@ -3,11 +3,13 @@ package runtime
 import (
 	"math"
 	goruntime "runtime"
+	"time"
 	"unsafe"
 
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // Freeze makes a replay ready for runs that allocate nothing: arena and
@@ -31,7 +33,7 @@ func (r *Replay) Freeze() error {
 	setMemoryLimit(math.MaxInt64) // or GOMEMLIMIT would start the collector all the same
 	// The first timer makes Go open the files by which it waits for others, and
 	// Go has timers of its own: memory is given back by one.
-	sleep(1)
+	time.Sleep(time.Nanosecond)
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
 	_ = reserveStack()
 	return nil

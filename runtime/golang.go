@@ -13,8 +13,3 @@ func setGCPercent(percent int32) (before int32)
 
 //go:linkname setMemoryLimit runtime/debug.setMemoryLimit
 func setMemoryLimit(limit int64) (before int64)
-
-// sleep is time.Sleep, which Go's own runtime has. Package time would bring 109 KB.
-//
-//go:linkname sleep time.Sleep
-func sleep(nanoseconds int64)

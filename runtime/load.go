@@ -5,7 +5,8 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // AnySlot leaves the choice of hardware windows to image and device.

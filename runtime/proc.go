@@ -2,7 +2,8 @@ package runtime
 
 import (
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // available is how many bytes of memory the machine can still give, and how

@@ -6,7 +6,8 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // sealAllowed are the system calls of a sealed process: output, waiting, time,

@@ -323,7 +323,7 @@ func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
 }
 
 // allowed runs the instructions of Pin for a system call, as seccomp does.
-func allowed(program []syscall.SockFilter, number uintptr, args [6]uintptr) bool {
+func allowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
 	words := []uint32{uint32(number), 0, 0, 0} // struct seccomp_data
 	for _, arg := range args {
 		words = append(words, uint32(arg), uint32(arg>>32))

@@ -2,7 +2,8 @@ package files
 
 import (
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file has what only host tools use: no target links it (tools/house checks that).

@@ -2,7 +2,8 @@ package files
 
 import (
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file opens inputs, and standard input and output.

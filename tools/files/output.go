@@ -5,7 +5,8 @@ import (
 	"unsafe"
 
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file writes outputs: it creates a temporary file, writes and syncs it, and exchanges

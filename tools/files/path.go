@@ -4,7 +4,8 @@ import (
 	"strings"
 
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file resolves the path of an output to an open directory and a name in it.

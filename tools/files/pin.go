@@ -1,6 +1,6 @@
 package files
 
-import "lightmetal/hal/unix"
+import "golang.org/x/sys/unix"
 
 // This file describes to a seal which system calls the end of outputs needs.
 

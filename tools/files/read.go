@@ -4,7 +4,8 @@ import (
 	"strconv"
 
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file reads complete files of limited size.

@@ -27,15 +27,13 @@ var imports = map[string]string{
 	"boards": "lightmetal/fbs/gen",
 	// which hal/mock and tools alone use
 	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen",
-	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal/unix strconv " +
-		"sync sync/atomic unsafe " + // sync for what all VFIO functions of a process share
+	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
+		"sync sync/atomic time unsafe " + // sync for what all VFIO functions of a process share
 		"runtime/debug", // with -tags nolinkname only
-	// time with -tags nolinkname only
-	"hal/unix": "syscall time unsafe",
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal " +
 		"github.com/google/flatbuffers/go " +
-		// runtime/debug and time with -tags nolinkname only
-		"lightmetal/hal/unix math runtime runtime/debug slices strconv sync/atomic time unsafe",
+		// runtime/debug with -tags nolinkname only
+		"golang.org/x/sys/unix math runtime runtime/debug slices strconv sync/atomic time unsafe",
 	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/runtime",
 	// with -tags signed only
 	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings",
@@ -47,14 +45,14 @@ var imports = map[string]string{
 	"tools/lmrun": "lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal " +
 		"lightmetal/hal/mock lightmetal/runtime lightmetal/runtime/report " +
 		"lightmetal/runtime/signed " +
-		"lightmetal/tools/files lightmetal/tools/lmrun/args lightmetal/hal/unix strconv " +
+		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv " +
 		"strings sync/atomic unsafe",
 	// os with -tags nolinkname only
 	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime os strings unsafe",
 	"tools/lminit": "lightmetal/hal lightmetal/tools/files lightmetal/tools/lmrun/args " +
 		"golang.org/x/sys/unix math os os/signal path/filepath runtime slices strconv " +
 		"strings syscall time",
-	"tools/files": "lightmetal/fbs lightmetal/hal lightmetal/hal/unix strconv strings " +
+	"tools/files": "lightmetal/fbs lightmetal/hal golang.org/x/sys/unix strconv strings " +
 		"unicode/utf8 unsafe",
 }
 
@@ -64,8 +62,6 @@ var unsafeFiles = []string{
 	"hal/walk.go",                // device memory and commands
 	"hal/golang.go",              // a function of Go's runtime
 	"hal/oracle.go",              // tables of addresses, where there is no assembly
-	"hal/unix/unix.go",           // arguments of system calls
-	"hal/unix/clock.go",          // a function of Go's runtime
 	"hal/system_linux.go",        // structs of ioctls, system calls that Go is not told of
 	"runtime/freeze.go",          // one system call
 	"runtime/golang.go",          // a function of Go's runtime
@@ -79,7 +75,7 @@ var unsafeFiles = []string{
 }
 
 // linked is what lmrun may link beyond the standard library and itself.
-var linked = []string{"github.com/google/flatbuffers/go"}
+var linked = []string{"github.com/google/flatbuffers/go", "golang.org/x/sys/unix"}
 
 // heavy are starts of symbols that a target does without: each costs size,
 // start-up work or reflection. Package runtime/debug imports fmt and os, so the

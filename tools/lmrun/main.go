@@ -5,10 +5,11 @@ package main
 import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file has the steps of an invocation in their order: parse the command line, open

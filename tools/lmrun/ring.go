@@ -8,8 +8,9 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
 	"lightmetal/tools/files"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file implements rings in shared memory, which RING.md specifies. The build tag

@@ -5,7 +5,8 @@ import (
 	"unsafe"
 
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file lets signals end the runs in order. No goroutine waits for them, since that

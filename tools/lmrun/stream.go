@@ -6,10 +6,11 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file moves tensor data between runs and files, pipes and rings.

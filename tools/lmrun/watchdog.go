@@ -4,8 +4,9 @@ package main
 
 import (
 	"lightmetal/hal"
-	"lightmetal/hal/unix"
 	"lightmetal/tools/lmrun/args"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file feeds a watchdog device. The build tag nowatchdog leaves it out.

@@ -10,8 +10,6 @@ import (
 	"time"
 	"unsafe"
 
-	target "lightmetal/hal/unix"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -49,12 +47,12 @@ var Opened func(path string, fd int)
 // Clock, where it is set, is how much time is over.
 var Clock func() time.Duration
 
-// Nanotime replaces the function of package hal/unix.
-func Nanotime() int64 {
+// Since stands for time.Since.
+func Since(t time.Time) time.Duration {
 	if Clock == nil {
-		return target.Nanotime()
+		return time.Since(t)
 	}
-	return int64(Clock())
+	return Clock()
 }
 
 // Line is the command line of the runner, and Exit, where it is set, ends it.
@@ -63,8 +61,8 @@ var (
 	End  func(status int)
 )
 
-// CommandLine replaces the function of package args.
-func CommandLine() []string { return Line }
+// Words stands for args.Words.
+func Words() []string { return Line }
 
 // Exit stands for unix.Exit.
 func Exit(status int) {
@@ -158,8 +156,8 @@ func Readlink(path string, target []byte) (int, error) {
 }
 
 // Fstat reports a file with the name watchdog as a device of characters.
-func Fstat(fd int, status *target.Stat_t) error {
-	err := of(unix.SYS_FSTAT, fd, func() error { return target.Fstat(fd, status) })
+func Fstat(fd int, status *unix.Stat_t) error {
+	err := of(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
 	if path, _ := os.Readlink("/proc/self/fd/" +
 		strconv.Itoa(fd)); filepath.Base(path) == "watchdog" {
 		status.Mode = status.Mode&^unix.S_IFMT | unix.S_IFCHR
