@@ -6,45 +6,69 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RejectAliases returns an error if an output is the same file as an input or as
-// another output, whatever names and links lead to it. Callers ask before they open
-// anything for writing. Devices and pipes may be both. "-" is standard input or output.
+// This file rejects outputs that would overwrite an input or each other.
+
+// RejectAliases returns an error if an output is the same file as an input or as another
+// output, whatever names and links lead to it. Callers call it before they open a file for
+// writing. Devices and pipes may be both. "-" is standard input or output.
 func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
 		here, ok := identityOf(path)
-		for j, other := range append(inputs[:len(inputs):len(inputs)], outputs[:i]...) {
-			reason, real := " is the input ", other
-			if j >= len(inputs) {
-				reason = " is the same file as output "
-			} else if other == "-" {
-				real = "/dev/stdin" // a file that the shell opened counts too
+		if !ok {
+			continue
+		}
+		for _, input := range inputs {
+			file := input
+			if input == "-" {
+				file = "/dev/stdin" // a file that the shell opened counts too
 			}
-			if there, found := identityOf(real); ok && found && here == there {
-				return hal.NewFault(hal.Usage, "output "+path+reason+other+"; name another file")
+			if isFile(file, here) {
+				return aliasError(path, " is the input ", input)
+			}
+		}
+		for _, other := range outputs[:i] {
+			if isFile(other, here) {
+				return aliasError(path, " is the same file as output ", other)
 			}
 		}
 	}
 	return nil
 }
 
-// place is a file, or, where none is there yet, its folder and its name in it.
+func aliasError(path, relation, other string) error {
+	return hal.NewFault(hal.Usage, "output "+path+relation+other+"; name another file")
+}
+
+// isFile reports whether a path leads to a file.
+func isFile(path string, file fileIdentity) bool {
+	identity, ok := identityOf(path)
+	return ok && identity == file
+}
+
+// fileIdentity is what distinguishes a file from all others: device and inode, or those of
+// its directory and its name if there is no file yet.
 type fileIdentity struct {
 	device, inode uint64
 	name          string
 }
 
+// identityOf returns the identity of a file that must not be an output twice. It is false
+// for pipes and character devices, and if the path leads nowhere.
 func identityOf(path string) (p fileIdentity, ok bool) {
-	var status unix.Stat_t
 	if IsStdout(path) {
 		return fileIdentity{name: "-"}, true
 	}
+	var status unix.Stat_t
 	if unix.Stat(path, &status) == nil {
-		if status.Mode&unix.S_IFMT == unix.S_IFBLK { // which may have several nodes
+		switch status.Mode & unix.S_IFMT {
+		case unix.S_IFBLK: // several nodes can mean one device
 			return fileIdentity{device: status.Rdev}, true
+		case unix.S_IFREG:
+			return fileIdentity{device: status.Dev, inode: status.Ino}, true
 		}
-		return fileIdentity{status.Dev, status.Ino, ""}, status.Mode&unix.S_IFMT == unix.S_IFREG
+		return fileIdentity{}, false
 	}
-	dir, name, err := follow(path, &status)
+	dir, name, err := followLinks(path, &status)
 	ok = err == nil && unix.Fstat(dir, &status) == nil
 	closeDir(dir)
 	return fileIdentity{status.Dev, status.Ino, name}, ok

@@ -18,11 +18,11 @@ import (
 
 func write(path, text string) error { return Write(path, []byte(text), 0o666, Replace) }
 
-// only fails unless a folder holds exactly these files.
-func only(t *testing.T, folder, want string) {
+// only fails unless a dir holds exactly these files.
+func only(t *testing.T, dir, want string) {
 	t.Helper()
 	var names []string
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func only(t *testing.T, folder, want string) {
 		names = append(names, e.Name())
 	}
 	if got := strings.Join(names, " "); got != want {
-		t.Errorf("the folder holds %q, want %q", got, want)
+		t.Errorf("the dir holds %q, want %q", got, want)
 	}
 }
 
@@ -43,9 +43,9 @@ func holds(t *testing.T, path, want string) {
 
 func TestFileIsReplacedWithItsModeKept(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o027))
-	folder := t.TempDir()
+	dir := t.TempDir()
 	for _, mode := range []os.FileMode{0o600, 0o644, 0o755, 0o666} {
-		path := filepath.Join(folder, "f")
+		path := filepath.Join(dir, "f")
 		if err := errors.Join(os.WriteFile(path, []byte("old and longer"), 0o600),
 			os.Chmod(path, mode)); err != nil {
 			t.Fatal(err)
@@ -58,14 +58,14 @@ func TestFileIsReplacedWithItsModeKept(t *testing.T) {
 			t.Errorf("mode %v became %v", mode, info.Mode())
 		}
 	}
-	path := filepath.Join(folder, "g")
+	path := filepath.Join(dir, "g")
 	if err := write(path, "new"); err != nil {
 		t.Fatal(err)
 	}
 	if info, _ := os.Stat(path); info.Mode() != 0o640 {
 		t.Errorf("a new file has mode %v", info.Mode())
 	}
-	only(t, folder, "f g")
+	only(t, dir, "f g")
 }
 
 func TestOwnerOfAReplacedFileStays(t *testing.T) {
@@ -83,41 +83,41 @@ func TestOwnerOfAReplacedFileStays(t *testing.T) {
 	}
 }
 
-// TestLinksAreFollowed also from another folder, and to what is not there yet.
+// TestLinksAreFollowed also from another dir, and to what is not there yet.
 func TestLinksAreFollowed(t *testing.T) {
-	folder := t.TempDir()
-	if err := errors.Join(os.Mkdir(folder+"/far", 0o755), os.WriteFile(folder+"/far/f", nil, 0o600),
-		os.Symlink("far/f", folder+"/a"), os.Symlink(folder+"/a", folder+"/far/b"),
-		os.Symlink("far/new", folder+"/c"), os.Symlink("self", folder+"/self")); err != nil {
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(dir+"/far", 0o755), os.WriteFile(dir+"/far/f", nil, 0o600),
+		os.Symlink("far/f", dir+"/a"), os.Symlink(dir+"/a", dir+"/far/b"),
+		os.Symlink("far/new", dir+"/c"), os.Symlink("self", dir+"/self")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(write(folder+"/far/b", "one"), write(folder+"/c", "two")); err != nil {
+	if err := errors.Join(write(dir+"/far/b", "one"), write(dir+"/c", "two")); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, folder+"/far/f", "one")
-	holds(t, folder+"/far/new", "two")
-	only(t, folder, "a c far self")
-	only(t, folder+"/far", "b f new")
+	holds(t, dir+"/far/f", "one")
+	holds(t, dir+"/far/new", "two")
+	only(t, dir, "a c far self")
+	only(t, dir+"/far", "b f new")
 	for _, link := range []string{"/a", "/far/b", "/c"} {
-		if info, err := os.Lstat(folder + link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		if info, err := os.Lstat(dir + link); err != nil || info.Mode()&os.ModeSymlink == 0 {
 			t.Errorf("%s is no link any more: %v, %v", link, info, err)
 		}
 	}
-	if err := write(folder+"/self", "x"); hal.CodeOf(err) != hal.IO {
+	if err := write(dir+"/self", "x"); hal.CodeOf(err) != hal.IO {
 		t.Errorf("a link to itself: %v", err)
 	}
 }
 
 func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
-	folder := t.TempDir()
-	if err := errors.Join(os.Symlink("/dev/null", folder+"/null"),
-		syscall.Mkfifo(folder+"/pipe", 0o600)); err != nil {
+	dir := t.TempDir()
+	if err := errors.Join(os.Symlink("/dev/null", dir+"/null"),
+		syscall.Mkfifo(dir+"/pipe", 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	nodes := []string{folder + "/null"}
+	nodes := []string{dir + "/null"}
 	// of memory, null
-	if err := syscall.Mknod(folder+"/node", syscall.S_IFCHR|0o666, 1<<8|3); err == nil {
-		nodes = append(nodes, folder+"/node")
+	if err := syscall.Mknod(dir+"/node", syscall.S_IFCHR|0o666, 1<<8|3); err == nil {
+		nodes = append(nodes, dir+"/node")
 	}
 	for _, path := range nodes {
 		before, _ := os.Stat(path)
@@ -127,19 +127,19 @@ func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
 			t.Errorf("%s: %v; %v became %v", path, err, before.Mode(), after.Mode())
 		}
 	}
-	_ = os.Remove(folder + "/node")
+	_ = os.Remove(dir + "/node")
 	text := make(chan string)
 	go func() {
-		got, _ := os.ReadFile(folder + "/pipe")
+		got, _ := os.ReadFile(dir + "/pipe")
 		text <- string(got)
 	}()
-	if err := write(folder+"/pipe", "through"); err != nil {
+	if err := write(dir+"/pipe", "through"); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-text; got != "through" {
 		t.Errorf("%q came through the pipe", got)
 	}
-	only(t, folder, "null pipe")
+	only(t, dir, "null pipe")
 	if err := write("/dev/full", "x"); hal.CodeOf(err) != hal.IO ||
 		!strings.Contains(err.Error(), "no space") {
 		t.Errorf("/dev/full: %v", err)
@@ -150,21 +150,21 @@ func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
 // after Replace leads Commit and Discard nowhere else.
 func TestOutputStaysInItsDirectory(t *testing.T) {
 	for _, commit := range []bool{true, false} {
-		folder := t.TempDir()
-		err := errors.Join(os.Mkdir(folder+"/a", 0o755), os.Mkdir(folder+"/b", 0o755),
-			os.Symlink("a", folder+"/at"), os.Symlink("../at/f", folder+"/b/link"))
+		dir := t.TempDir()
+		err := errors.Join(os.Mkdir(dir+"/a", 0o755), os.Mkdir(dir+"/b", 0o755),
+			os.Symlink("a", dir+"/at"), os.Symlink("../at/f", dir+"/b/link"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := Replace(folder+"/b/link", 0o600)
+		f, err := Replace(dir+"/b/link", 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.Write([]byte("new")); err != nil {
 			t.Fatal(err)
 		}
-		err = errors.Join(os.Remove(folder+"/at"), os.Symlink("b", folder+"/at"),
-			os.Rename(folder+"/a", folder+"/moved"))
+		err = errors.Join(os.Remove(dir+"/at"), os.Symlink("b", dir+"/at"),
+			os.Rename(dir+"/a", dir+"/moved"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,8 +176,8 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		only(t, folder+"/moved", want)
-		only(t, folder+"/b", "link")
+		only(t, dir+"/moved", want)
+		only(t, dir+"/b", "link")
 	}
 }
 
@@ -191,25 +191,25 @@ func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
 		{0o666, 0o600, false}, {0o600, 0o666, false}, {0, 0o600, false},
 		{0o640, 0o640, true}, {0o640, 0, true},
 	} {
-		folder := t.TempDir()
+		dir := t.TempDir()
 		make := func(name string, mode os.FileMode) {
 			if mode == 0 {
 				return
 			}
-			err := os.WriteFile(folder+name, []byte("old"), 0o600)
-			if err := errors.Join(err, os.Chmod(folder+name, mode)); err != nil {
+			err := os.WriteFile(dir+name, []byte("old"), 0o600)
+			if err := errors.Join(err, os.Chmod(dir+name, mode)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		make("/f", test.first)
-		f, err := Replace(folder+"/f", 0o644)
+		f, err := Replace(dir+"/f", 0o644)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.Write([]byte("new")); err != nil {
 			t.Fatal(err)
 		}
-		_ = os.Remove(folder + "/f")
+		_ = os.Remove(dir + "/f")
 		make("/f", test.second)
 		err = f.Commit()
 		f.Discard()
@@ -220,11 +220,11 @@ func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
 		if (err == nil) != test.replaced || err != nil && hal.CodeOf(err) != hal.IO {
 			t.Errorf("%+v: %v", test, err)
 		}
-		holds(t, folder+"/f", want)
-		if info, _ := os.Stat(folder + "/f"); info.Mode() != mode {
+		holds(t, dir+"/f", want)
+		if info, _ := os.Stat(dir + "/f"); info.Mode() != mode {
 			t.Errorf("%+v: mode %v", test, info.Mode())
 		}
-		only(t, folder, "f")
+		only(t, dir, "f")
 	}
 }
 
@@ -232,13 +232,13 @@ func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
 // output with another file, all the time, each file is either replaced by one of its
 // owner and mode or stays. If it renames the output away and back, no other file changes.
 func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
-	folder := t.TempDir()
-	f, g := folder+"/f", folder+"/g"
+	dir := t.TempDir()
+	f, g := dir+"/f", dir+"/g"
 	exchange := func() error {
 		return unix.Renameat2(unix.AT_FDCWD, f, unix.AT_FDCWD, g, unix.RENAME_EXCHANGE)
 	}
 	away := func() error {
-		return errors.Join(os.Rename(f, folder+"/h"), os.Rename(folder+"/h", f))
+		return errors.Join(os.Rename(f, dir+"/h"), os.Rename(dir+"/h", f))
 	}
 	made := func(path string, mode os.FileMode) {
 		_ = os.Remove(path)
@@ -277,7 +277,7 @@ func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
 			ended.Store(true)
 			<-exchanged
 			modes := os.FileMode(0)
-			for _, path := range []string{f, g, folder + "/h"} {
+			for _, path := range []string{f, g, dir + "/h"} {
 				if info, err := os.Stat(path); err == nil {
 					modes |= 1 << (info.Mode() & 7)
 				}
@@ -293,8 +293,8 @@ func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
 // TestFileIsReplacedWhateverLeadsToIt: a path through /proc or /dev/fd is judged by
 // the file, which is replaced as a whole. One without a name is rejected.
 func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
-	folder := t.TempDir()
-	t.Chdir(folder)
+	dir := t.TempDir()
+	t.Chdir(dir)
 	paths := []string{"/proc/self/cwd/f", "/proc/thread-self/cwd/f", "/proc/self/fd/", "/dev/fd/"}
 	for _, path := range paths {
 		if err := os.WriteFile("f", []byte("old and longer"), 0o600); err != nil {
@@ -318,7 +318,7 @@ func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
 			}
 		}
 		open.Close()
-		only(t, folder, "f")
+		only(t, dir, "f")
 	}
 }
 
@@ -349,7 +349,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := Outputs{f}.Pin()
-	dir, temp, name := uintptr(f.dir), nameAddress(f.names), nameAddress(f.names[f.to:])
+	dir, temp, name := uintptr(f.dir), nameAddress(f.names), nameAddress(f.names[f.nameAt:])
 	for _, call := range [][]uintptr{
 		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
 		{unix.SYS_UNLINKAT, dir, temp, 0},
@@ -383,23 +383,23 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	f.Discard()
 }
 
-// TestNothingIsLeftOfWhatFails on a file system that is full, where the folder
+// TestNothingIsLeftOfWhatFails on a file system that is full, where the dir
 // is missing, and where writing was given up.
 func TestNothingIsLeftOfWhatFails(t *testing.T) {
-	folder := t.TempDir()
-	for path, code := range map[string]hal.Code{folder: hal.IO, folder + "/none/f": hal.NoFile,
-		folder + "/none/": hal.IO, "": hal.IO} {
+	dir := t.TempDir()
+	for path, code := range map[string]hal.Code{dir: hal.IO, dir + "/none/f": hal.NoFile,
+		dir + "/none/": hal.IO, "": hal.IO} {
 		if err := write(path, "x"); hal.CodeOf(err) != code {
 			t.Errorf("%q: %v, want %v", path, err, code)
 		}
 	}
-	if err := os.WriteFile(folder+"/f", []byte("old"), 0o600); err != nil {
+	if err := os.WriteFile(dir+"/f", []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, begin := range []func(string, uint32) (*Output, error){Replace, Create} {
-		path := folder + "/f"
+		path := dir + "/f"
 		if fmt.Sprintf("%p", begin) == fmt.Sprintf("%p", Create) {
-			path = folder + "/g"
+			path = dir + "/g"
 		}
 		f, err := begin(path, 0o600)
 		if err != nil {
@@ -411,24 +411,24 @@ func TestNothingIsLeftOfWhatFails(t *testing.T) {
 		f.Discard()
 		f.Discard()
 	}
-	holds(t, folder+"/f", "old")
-	only(t, folder, "f")
-	if _, err := Create(folder+"/f", 0o600); hal.CodeOf(err) != hal.Usage {
+	holds(t, dir+"/f", "old")
+	only(t, dir, "f")
+	if _, err := Create(dir+"/f", 0o600); hal.CodeOf(err) != hal.Usage {
 		t.Errorf("a file is there: %v", err)
 	}
-	if err := syscall.Mount("lightmetal", folder, "tmpfs", 0, "size=8k"); err != nil {
+	if err := syscall.Mount("lightmetal", dir, "tmpfs", 0, "size=8k"); err != nil {
 		t.Skipf("the full disk is not tried, only root can make one: %v", err)
 	}
-	defer func() { _ = syscall.Unmount(folder, 0) }()
-	if err := write(folder+"/f", "old"); err != nil {
+	defer func() { _ = syscall.Unmount(dir, 0) }()
+	if err := write(dir+"/f", "old"); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(folder+"/f", strings.Repeat("x", 1<<20)); hal.CodeOf(err) != hal.IO ||
+	if err := write(dir+"/f", strings.Repeat("x", 1<<20)); hal.CodeOf(err) != hal.IO ||
 		!strings.Contains(err.Error(), "no space") {
 		t.Errorf("a full disk: %v", err)
 	}
-	holds(t, folder+"/f", "old")
-	only(t, folder, "f")
+	holds(t, dir+"/f", "old")
+	only(t, dir, "f")
 }
 
 func TestWhatCouldNotBeBegunIsDiscardedWithoutAFile(t *testing.T) {
@@ -439,7 +439,7 @@ func TestWhatCouldNotBeBegunIsDiscardedWithoutAFile(t *testing.T) {
 	defer unix.Close(first)
 	f, err := Replace(t.TempDir()+"/none/", 0o600)
 	if hal.CodeOf(err) != hal.IO {
-		t.Fatalf("a folder to write to: %v", err)
+		t.Fatalf("a dir to write to: %v", err)
 	}
 	f.Discard()
 	if _, err := unix.FcntlInt(0, unix.F_GETFD, 0); err != nil {
@@ -449,8 +449,8 @@ func TestWhatCouldNotBeBegunIsDiscardedWithoutAFile(t *testing.T) {
 }
 
 func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
-	folder := t.TempDir()
-	t.Chdir(folder)
+	dir := t.TempDir()
+	t.Chdir(dir)
 	if err := errors.Join(os.WriteFile("in", nil, 0o600), os.WriteFile("other", nil, 0o600),
 		os.Symlink("in", "link"), os.Link("in", "hard"),
 		os.Mkdir("far", 0o755), os.Symlink("../new", "far/new")); err != nil {
@@ -461,11 +461,11 @@ func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
 		refused         bool
 	}{
 		{"in", "in", true}, {"link", "in", true}, {"in", "link", true}, {"hard", "in", true},
-		{"./far/../in", "in", true}, {folder + "/in", "in", true},
+		{"./far/../in", "in", true}, {dir + "/in", "in", true},
 		{"other", "in", false}, {"new", "in", false}, {"new other", "in", false},
 		{"new", "new", true}, {"new", "far/new", true},
 		{"new new", "", true}, {"new ./new", "", true}, {"other far/../other", "", true},
-		{"new " + folder + "/new", "", true}, {"new far/old", "", false},
+		{"new " + dir + "/new", "", true}, {"new far/old", "", false},
 		{"/dev/null /dev/null", "/dev/null", false}, {"- /dev/stdout", "", true},
 		{"-", "in", false},
 	} {
@@ -502,10 +502,10 @@ func TestBlockDeviceIsOneFileWhateverItsNodes(t *testing.T) {
 }
 
 func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
-	folder := t.TempDir()
-	if err := errors.Join(syscall.Mkfifo(folder+"/pipe", 0o600),
-		os.WriteFile(folder+"/f", []byte("12345"), 0o600),
-		os.WriteFile(folder+"/empty", nil, 0o600)); err != nil {
+	dir := t.TempDir()
+	if err := errors.Join(syscall.Mkfifo(dir+"/pipe", 0o600),
+		os.WriteFile(dir+"/f", []byte("12345"), 0o600),
+		os.WriteFile(dir+"/empty", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -514,11 +514,11 @@ func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
 		code hal.Code
 		want string
 	}{
-		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "more than the 4 bytes"},
+		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "more than 4 bytes"},
 		{"/empty", 0, hal.OK, ""}, {"/none", 9, hal.NoFile, "no such file"},
-		{"/pipe", 9, hal.IO, "nobody writes to"}, {"", 9, hal.IO, "is a directory"},
+		{"/pipe", 9, hal.IO, "without a writer"}, {"", 9, hal.IO, "is a directory"},
 	} {
-		got, err := Read(folder+test.path, test.most)
+		got, err := Read(dir+test.path, test.most)
 		if hal.CodeOf(err) != test.code || err == nil && string(got) != test.want ||
 			err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s, %d: %q, %v; want %v, %s", test.path, test.most, got, err, test.code,

@@ -6,13 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What host tools alone use: no target links it (tools/house looks).
+// This file has what only host tools use: no target links it (tools/house checks that).
 
 // Create begins a file that must not exist yet.
 func Create(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1}
 	dir, name, err := openDir(unix.AT_FDCWD, path)
-	if f.dir = dir; err == nil {
+	f.dir = dir
+	if err == nil {
 		f.Fd, err = open(dir, name, createNew, mode)
 	}
 	if err == nil {
@@ -21,13 +22,14 @@ func Create(path string, mode uint32) (*Output, error) {
 	}
 	f.Discard()
 	if err == unix.EEXIST {
-		err = hal.NewFault(hal.Usage, path+" is there and is not replaced")
+		reason := path + " exists and is not replaced; name another file or remove it"
+		err = hal.NewFault(hal.Usage, reason)
 	}
 	return nil, hal.FileFault(path, err)
 }
 
-// Write is Replace, or Create for a file that is not to be replaced, and all that
-// follows.
+// Write writes a complete file. The parameter begin is Replace, or Create for a file that
+// must not exist yet.
 func Write(path string, data []byte, mode uint32,
 	begin func(string, uint32) (*Output, error)) error {
 	f, err := begin(path, mode)
@@ -49,5 +51,5 @@ func (f *Output) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Commit puts in place what was written.
+// Commit syncs and renames the file.
 func (f *Output) Commit() error { return Outputs{f}.Commit() }

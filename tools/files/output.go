@@ -2,7 +2,6 @@ package files
 
 import (
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"lightmetal/hal"
@@ -10,35 +9,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Output is an output that is being written. Every one ends with Commit, Discard
-// or both. Both make raw system calls, since lmrun commits after Freeze: see hal.Write.
+// This file writes outputs: it creates a temporary file, writes and syncs it, and exchanges
+// it with the file that it replaces.
+
+// Output is an output that is being written. Every one ends with Commit, Discard or both.
+// Both make raw system calls, since lmrun commits after Freeze: see hal.Write.
 type Output struct {
 	Path   string
-	Fd     int  // for data that Write is not to wait with
+	Fd     int  // for data that must not wait in Write
 	Stream bool // a reader gets the data at once, see isStream
-	// dir is the open directory of both names, -1: none. Its path is followed once, so
-	// that links and renamed directories lead to no other file afterwards.
+	// dir is the open directory of both names, -1: none. Its path is followed once, so that
+	// links and renamed directories lead to no other file afterwards.
 	dir int
-	// names are the temporary file and the file that it replaces, each with a zero
-	// after it, in memory that cannot be written to. Empty: there is no temporary file.
+	// names are the temporary file and the file that it replaces, each followed by a zero,
+	// in memory that is mapped read-only. Empty: there is no temporary file.
 	names  []byte
-	to     int // offset of the second name, 0: the file is not renamed
-	pinned bool
-	// was is what the replaced file must have at Commit, which has the kernel write
-	// a unix.Stat_t to now. A seal allows that system call with the address of now only.
-	was ownership
-	now [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
+	nameAt int  // offset of the second name, 0: the file is not renamed
+	pinned bool // a seal forbids to close descriptors
+	// expected is what the replaced file must have at Commit, for which the kernel writes
+	// its status to status. A seal allows that system call with the address of status only.
+	expected ownership
+	status   [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
 }
 
-// ownership is what a new file takes over from the one that it replaces.
+// ownership is what a new file gets from the one that it replaces.
 type ownership struct{ mode, uid, gid uint32 }
 
 func ownershipOf(status *unix.Stat_t) ownership {
 	return ownership{status.Mode, status.Uid, status.Gid}
 }
 
-// Replace begins to write to path. Mode is that of a file that does not exist yet,
-// less the umask. For a pipe it waits for its reader.
+// Replace begins to write to path. Mode is that of a file that does not exist yet, less the
+// umask. For a pipe, Replace waits for its reader.
 func Replace(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1, dir: -1}
 	var status unix.Stat_t
@@ -57,9 +59,10 @@ func Replace(path string, mode uint32) (*Output, error) {
 		err = unix.Fstat(f.Fd, &status)
 	}
 	if inPlace && err == nil && status.Mode&unix.S_IFMT == unix.S_IFREG {
-		err = irreplaceable(path)
+		err = irreplaceable(path) // a regular file since it was opened
 	}
-	if f.Stream = isStream(&status); err != nil {
+	f.Stream = isStream(&status)
+	if err != nil {
 		f.Discard()
 	}
 	return f, hal.FileFault(f.Path, err)
@@ -70,39 +73,34 @@ func IsStdout(path string) bool {
 	return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1"
 }
 
+// irreplaceable returns the error for a file that another process deletes or replaces.
 func irreplaceable(path string) error {
-	return hal.NewFault(hal.IO, path+": cannot be replaced: deleted, or renamed meanwhile")
+	reason := path + ": cannot be replaced: another process deleted, renamed or changed it"
+	return hal.NewFault(hal.IO, reason)
 }
 
-// createTemp creates the temporary file in the directory of the file that it
-// replaces, and with that file's owner and mode. There is what the kernel finds at the
-// path, zeros if nothing: what a link in /proc/self/fd reads as may be no path of it.
-func (f *Output) createTemp(mode uint32, there *unix.Stat_t) error {
-	var random [8]byte
+// createTemp creates the temporary file in the directory of the file that it replaces, with
+// that file's owner and mode. The parameter found is the status of what the kernel finds at
+// the path, zeros if there is nothing.
+func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	var status unix.Stat_t
-	dir, name, err := follow(f.Path, &status)
-	if f.dir = dir; err == nil && (there.Dev != status.Dev || there.Ino != status.Ino) {
-		err = irreplaceable(f.Path)
-	}
-	if err == nil {
-		_, err = unix.Getrandom(random[:], 0)
-	}
+	dir, name, err := followLinks(f.Path, &status)
+	f.dir = dir
 	if err != nil {
 		return err
 	}
-	const nameMax = 200 // of 255, for what is added
-	temp := "." + name[:min(len(name), nameMax)] + "."
-	for _, b := range random {
-		temp += strconv.FormatUint(uint64(b), 16)
+	// The text of a link in /proc/self/fd need not be the path of the file.
+	if found.Dev != status.Dev || found.Ino != status.Ino {
+		return irreplaceable(f.Path)
 	}
-	temp += ".part"
-	const writable, private = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
-	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, writable, private)
+	temp, err := tempName(name)
 	if err != nil {
 		return err
 	}
-	copy(names, temp+"\x00"+name)
-	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail: the pages are our own
+	names, err := mapNames(temp, name)
+	if err != nil {
+		return err
+	}
 	replaces := status.Mode != 0
 	if replaces {
 		mode = 0o600 // until the file has its owner
@@ -111,68 +109,46 @@ func (f *Output) createTemp(mode uint32, there *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	f.names, f.to = names, len(temp)+1
+	f.names, f.nameAt = names, len(temp)+1
 	if replaces {
-		_ = unix.Fchown(f.Fd, int(status.Uid), int(status.Gid)) // where that is permitted
+		// The owner first: a change of owner can clear bits of the mode.
+		_ = unix.Fchown(f.Fd, int(status.Uid), int(status.Gid)) // if that is permitted
 		err = unix.Fchmod(f.Fd, status.Mode&0o777)
 	} else {
 		err = unix.Fstat(f.Fd, &status)
 	}
-	f.was = ownershipOf(&status)
+	f.expected = ownershipOf(&status)
 	return err
+}
+
+// tempName returns the name of a temporary file, which is not guessable.
+func tempName(name string) (string, error) {
+	const nameMax = 200 // of 255 bytes, for what is added
+	var random [8]byte
+	if _, err := unix.Getrandom(random[:], 0); err != nil {
+		return "", err
+	}
+	temp := "." + name[:min(len(name), nameMax)] + "."
+	for _, b := range random {
+		temp += strconv.FormatUint(uint64(b), 16)
+	}
+	return temp + ".part", nil
+}
+
+// mapNames copies both names, each followed by a zero, to memory that is then read-only.
+func mapNames(temp, name string) ([]byte, error) {
+	const writable, private = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
+	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, writable, private)
+	if err != nil {
+		return nil, err
+	}
+	copy(names, temp+"\x00"+name)
+	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail: the pages are this process's
+	return names, nil
 }
 
 // createNew are the flags to create a file that must not exist yet.
 const createNew = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
-
-// follow follows the symbolic links at the end of a path. It returns the open
-// directory that the last one leads to and the name in it, and fills in the status of
-// the file of that name: zeros if there is no such file.
-func follow(path string, status *unix.Stat_t) (dir int, name string, err error) {
-	const linksMax = 40 // as in the kernel
-	var target [unix.PathMax]byte
-	from := unix.AT_FDCWD
-	for range linksMax {
-		dir, name, err = openDir(from, path)
-		closeDir(from)
-		if err != nil {
-			return -1, "", err
-		}
-		n, err := unix.Readlinkat(dir, name, target[:])
-		if err == unix.EINVAL { // no link
-			err = unix.Fstatat(dir, name, status, unix.AT_SYMLINK_NOFOLLOW)
-		}
-		if n <= 0 || err != nil {
-			if err == unix.ENOENT {
-				err = nil
-			}
-			return dir, name, err
-		}
-		from, path = dir, string(target[:n])
-	}
-	return from, "", unix.ELOOP
-}
-
-// openDir opens the directory of a path that begins in another one.
-func openDir(from int, path string) (dir int, name string, err error) {
-	slash := strings.LastIndexByte(path, '/') + 1
-	if name = path[slash:]; name == "" {
-		return -1, "", unix.EISDIR
-	}
-	dir, err = open(from, path[:slash]+".", unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err == unix.ENOENT {
-		parent := path[:slash]
-		reason := "there is no folder " + parent + " to write to; mkdir -p " + parent + " makes it"
-		err = hal.NewFault(hal.NoFile, reason)
-	}
-	return dir, name, err
-}
-
-func closeDir(dir int) {
-	if dir >= 0 {
-		_ = unix.Close(dir)
-	}
-}
 
 // WriteFull writes all of data to a descriptor. The error is the kernel's.
 func WriteFull(fd int, data []byte) error {
@@ -186,71 +162,89 @@ func WriteFull(fd int, data []byte) error {
 	return nil
 }
 
-// sync waits until all that was written is on the disk.
+// sync waits until all data are on the disk.
 func (f *Output) sync() error {
 	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.Fd), 0, 0)
-	if errno != 0 && errno != unix.EINVAL && errno != unix.EROFS { // of pipes and devices
-		return hal.FileFault(f.Path, errno)
+	cannotSync := errno == unix.EINVAL || errno == unix.EROFS // a pipe or a device
+	if errno == 0 || cannotSync {
+		return nil
 	}
-	return nil
+	return hal.FileFault(f.Path, errno)
 }
 
-// rename exchanges the temporary file and the file that it replaces. If that has
-// another owner or mode than the new one was given, the two are exchanged again, which
-// is an error. Some file systems cannot exchange files: there the check comes first. It
-// allocates nothing.
+// rename puts the new file in the place of the one that it replaces. It is an error if that
+// file has another owner or mode than the new one was given. It allocates nothing.
 func (f *Output) rename() error {
-	if f.to == 0 { // written in place, or by Create
-		return f.complete()
+	if f.nameAt == 0 { // written in place, or by Create
+		return f.release()
 	}
+	// Exchange the two files, so that the replaced one can be checked after the fact.
 	errno := f.renameAt(unix.RENAME_EXCHANGE)
-	if errno == unix.ENOENT { // there is no file to replace
-		switch errno = f.renameAt(unix.RENAME_NOREPLACE); errno {
-		case 0:
-			return f.complete()
-		case unix.EEXIST:
-			return irreplaceable(f.Path)
-		}
+	if errno == 0 {
+		return f.checkExchanged()
 	}
-	replaced, exchanged := f.names[f.to:], errno == 0
-	if exchanged {
-		replaced = f.names
+	// There is no file to replace: rename, unless one has been created meanwhile.
+	if errno == unix.ENOENT {
+		errno = f.renameAt(unix.RENAME_NOREPLACE)
 	}
-	_, _, errno = unix.RawSyscall6(unix.SYS_NEWFSTATAT,
-		uintptr(f.dir), nameAddress(replaced), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
-	if errno == 0 && ownershipOf((*unix.Stat_t)(unsafe.Pointer(&f.now))) != f.was {
-		if exchanged && f.renameAt(unix.RENAME_EXCHANGE) != 0 {
-			f.renameAt(unix.RENAME_NOREPLACE) // the new file is no longer there
-			f.names = nil
-		}
+	switch errno {
+	case 0:
+		return f.release()
+	case unix.EEXIST:
 		return irreplaceable(f.Path)
 	}
-	if exchanged {
-		f.Discard() // removes the replaced file
-		return nil
+	// The file system cannot exchange files: check the file, then rename over it.
+	if f.hasOtherOwnership(f.names[f.nameAt:]) {
+		return irreplaceable(f.Path)
 	}
 	if errno = f.renameAt(0); errno != 0 {
 		return hal.FileFault(f.Path, errno)
 	}
-	return f.complete()
+	return f.release()
 }
 
-// complete ends an output that has no temporary file any more.
-func (f *Output) complete() error {
+// checkExchanged removes the replaced file, which has the temporary name now. If it has
+// another owner or mode, the files are exchanged again.
+func (f *Output) checkExchanged() error {
+	if !f.hasOtherOwnership(f.names) {
+		f.Discard()
+		return nil
+	}
+	if f.renameAt(unix.RENAME_EXCHANGE) != 0 {
+		// Another process has moved the new file: the replaced one gets its name back.
+		f.renameAt(unix.RENAME_NOREPLACE)
+		f.names = nil
+	}
+	return irreplaceable(f.Path)
+}
+
+// hasOtherOwnership reports whether the file of a name has another owner or mode than
+// expected.
+func (f *Output) hasOtherOwnership(name []byte) bool {
+	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
+		uintptr(f.dir), nameAddress(name), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+	status := (*unix.Stat_t)(unsafe.Pointer(&f.status))
+	return errno == 0 && ownershipOf(status) != f.expected
+}
+
+// renameAt renames the temporary file to the name of the other one.
+func (f *Output) renameAt(flags uintptr) unix.Errno {
+	dir := uintptr(f.dir)
+	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
+		dir, nameAddress(f.names), dir, nameAddress(f.names[f.nameAt:]), flags, 0)
+	return errno
+}
+
+// release ends an output that has no temporary file any more.
+func (f *Output) release() error {
 	f.names = nil
 	f.Discard()
 	return nil
 }
 
-func (f *Output) renameAt(flags uintptr) unix.Errno {
-	dir := uintptr(f.dir)
-	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
-		dir, nameAddress(f.names), dir, nameAddress(f.names[f.to:]), flags, 0)
-	return errno
-}
-
-// Discard removes what Commit has not renamed. A file that is written in place stays
-// as it is. Descriptors of a pinned file stay open, since a seal forbids to close.
+// Discard removes the temporary file, unless Commit has renamed it. A file that is written
+// in place stays as it is. Descriptors of a pinned file stay open, since a seal forbids to
+// close.
 func (f *Output) Discard() {
 	if f.names != nil {
 		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dir), nameAddress(f.names), 0)
@@ -266,9 +260,9 @@ func (f *Output) Discard() {
 
 func nameAddress(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
 
-func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.now)) }
+func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.status)) }
 
-// Outputs are outputs that come together.
+// Outputs are outputs that are committed together.
 type Outputs []*Output
 
 // Commit renames all files, and none before all are on the disk.
@@ -283,50 +277,9 @@ func (list Outputs) Commit() (err error) {
 	return err
 }
 
-// Discard removes what is not in place.
+// Discard removes the files that were not renamed.
 func (list Outputs) Discard() {
 	for _, f := range list {
 		f.Discard()
 	}
-}
-
-// Pin returns the instructions by which a seccomp filter allows what Commit and
-// Discard do with these files: fsync, and status, rename and removal of exactly these
-// names in these directories. A filter sees addresses and not what is there, so a
-// process that may neither map nor protect memory can rename nothing else, and one
-// that may neither open nor close has no other directory of that number. Where no
-// instruction allows, they end after the last.
-func (list Outputs) Pin() []unix.SockFilter {
-	program := appendAllow(nil, unix.SYS_FSYNC)
-	for _, f := range list {
-		if f.pinned = true; f.to != 0 {
-			dir, temp, name := uintptr(f.dir), nameAddress(f.names), nameAddress(f.names[f.to:])
-			program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, name, f.statusAddress())
-			program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, temp, f.statusAddress())
-			program = appendAllow(program, unix.SYS_RENAMEAT2, dir, temp, dir, name)
-			program = appendAllow(program, unix.SYS_UNLINKAT, dir, temp, 0)
-		}
-	}
-	return program
-}
-
-// allow adds instructions that allow a system call with these arguments.
-func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []unix.SockFilter {
-	left := 4 * len(args) // instructions before the answer
-	only := func(offset int, value uint32) {
-		program = append(program, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS,
-			K: uint32(offset)},
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: uint8(left + 1),
-				K: value})
-		left -= 2
-	}
-	// struct seccomp_data (linux/seccomp.h): the number at 0, arguments of 64
-	// bits from 16 on, of little endian.
-	only(0, number)
-	for i, arg := range args {
-		only(16+8*i, uint32(arg))
-		only(20+8*i, uint32(arg>>32))
-	}
-	return append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K,
-		K: unix.SECCOMP_RET_ALLOW})
 }

@@ -8,8 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a file to read from and does not wait for the writer of a pipe:
-// without one, nothing is there to read.
+// This file reads complete files of limited size.
+
+// Open opens a file to read from. It does not wait for the writer of a pipe: reading a pipe
+// without a writer ends at once.
 func Open(path string) (fd int, stream bool, err error) {
 	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
 		return -1, false, err
@@ -17,11 +19,11 @@ func Open(path string) (fd int, stream bool, err error) {
 	return fd, stream, hal.FileFault(path, unix.SetNonblock(fd, false))
 }
 
-// streamMax bounds what a pipe or a device gives, which has no size to know it by.
+// streamMax is the most bytes that are read from a pipe or a device, which has no size.
 const streamMax = 64 << 20
 
-// Read gives the whole of a file of so many bytes at most. A pipe that nobody
-// writes to and a device without an end are errors, and keep nobody waiting.
+// Read returns the content of a file of at most so many bytes. A pipe without a writer and a
+// device without an end are errors; Read does not wait for them.
 func Read(path string, most int) ([]byte, error) {
 	fd, stream, err := Open(path)
 	if err != nil {
@@ -35,8 +37,8 @@ func Read(path string, most int) ([]byte, error) {
 	if stream {
 		most = min(most, streamMax)
 	}
-	tooLarge := hal.NewFault(hal.BadImage, path+" has more than the "+strconv.Itoa(most)+
-		" bytes that can be read here")
+	tooLarge := hal.NewFault(hal.BadImage, path+" has more than "+strconv.Itoa(most)+
+		" bytes, the most that are accepted here")
 	if status.Size > int64(most) {
 		return nil, tooLarge
 	}
@@ -52,7 +54,7 @@ func Read(path string, most int) ([]byte, error) {
 		case err != nil:
 			return nil, hal.FileFault(path, err)
 		case n == 0 && stream && len(data) == 0 && status.Mode&unix.S_IFMT == unix.S_IFIFO:
-			return nil, hal.NewFault(hal.IO, path+" is a pipe that nobody writes to")
+			return nil, hal.NewFault(hal.IO, path+" is a pipe without a writer")
 		case n == 0:
 			return data, nil
 		}

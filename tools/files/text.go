@@ -6,8 +6,10 @@ import (
 	"lightmetal/fbs"
 )
 
-// Safe returns text without the control characters of fbs.IsControl, except line feeds
-// and tabs. The others become \uXXXX, which is the same character in JSON, and bytes
+// This file escapes text for terminals and JSON.
+
+// EscapeControls returns text without the control characters of fbs.IsControl, except line
+// feeds and tabs. The others become \uXXXX, which is the same character in JSON, and bytes
 // that are not UTF-8 become \xXX.
 func EscapeControls(text []byte) []byte {
 	for _, b := range text {
@@ -18,20 +20,21 @@ func EscapeControls(text []byte) []byte {
 	return text
 }
 
-// Line returns text as Safe does, in one line: a line feed becomes \n, a tab \t.
+// Line returns text as EscapeControls does, in one line: a line feed becomes \n, a tab \t.
 func Line(text string) string { return string(escaped([]byte(text), forLine)) }
 
 // Quote returns a JSON string that is safe for a terminal. Bytes that are not UTF-8
 // become U+FFFD, as in encoding/json.
 func Quote(text string) string { return `"` + string(escaped([]byte(text), forJSON)) + `"` }
 
-// The places that text is escaped for.
+// Places that text is escaped for.
 const (
 	forTerminal = iota // line feeds and tabs stay
 	forLine
 	forJSON
 )
 
+// escaped returns a copy of text that is escaped for a place.
 func escaped(text []byte, place int) []byte {
 	const digits = "0123456789abcdef"
 	safe := make([]byte, 0, len(text)+16)

@@ -9,37 +9,39 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// bootConfiguration is what process 1 obeys unless its arguments name another.
+// This file parses configurations, which CONFIGURATION.md describes.
+
+// bootConfiguration is the file that PID 1 reads unless its arguments name another.
 const bootConfiguration = "/lmrun.conf"
 
-// configuration is what a file says: how to make the machine ready, which
-// images to replay in which order, and what follows.
+// configuration is the content of a file: how to prepare the machine, which images to replay
+// in which order, and what follows.
 type configuration struct {
 	preparations []preparation
-	replays      [][]string // flags of one image, and the image last
+	replays      [][]string // flags of one image, followed by the image
 	success      ending     // when all are done
 	failure      ending     // when one of them, or a preparation, has failed
 }
 
-// powersOff is what happens where nothing else is said.
+// powersOff is the configuration of an empty file.
 var powersOff = configuration{success: ending{then: "poweroff"}, failure: ending{then: "poweroff"}}
 
-// ending begins again so many times (-1: always), and then leaves the machine
-// halted, switched off or rebooted. Outside process 1 lmrun only ends.
+// ending is what follows the last image or a failure. Outside PID 1, lminit ends instead of
+// halting, rebooting or powering off.
 type ending struct {
-	restarts int
+	restarts int    // how often to begin again, -1: always
 	then     string // halt, poweroff or reboot
 }
 
-// preparation is a line that makes the machine ready. It is carried out at
-// every start anew and does nothing where that was done.
+// preparation is a line that prepares the machine. It is executed at every start, also after
+// a restart, and does nothing if its effect is there.
 type preparation struct {
 	place  string // "/lmrun.conf:3"
 	kind   *machineLine
 	values []string
 }
 
-// machineLine is a kind of line that is about the machine and not about one image.
+// machineLine is a kind of line that concerns the machine and not one image.
 type machineLine struct {
 	name, form  string
 	least, most int // values
@@ -52,12 +54,12 @@ var machineLines = [...]machineLine{
 	{"module", "FILE [PARAMETER...]", 1, 64, loadModule},
 	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
 	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
-	// the last for what makes boot images
-	{"mount", "SOURCE FOLDER KIND [ro]", 3, 4, mountAt},
+	// collisions concerns ./build.sh image, which checks the images
+	{"mount", "SOURCE DIRECTORY TYPE [ro]", 3, 4, mountAt},
 	{"collisions", "allowed", 1, 1, func([]string) error { return nil }},
 }
 
-// configured takes -config FILE out of a command line.
+// splitConfigFlag returns the file of -config and the rest of a command line.
 func splitConfigFlag(args []string) (path string, rest []string) {
 	for i, arg := range args {
 		name, value, inline := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
@@ -69,16 +71,16 @@ func splitConfigFlag(args []string) (path string, rest []string) {
 		case !inline && i+1 < len(args) && args[i+1] != "":
 			return args[i+1], append(rest, args[i+2:]...)
 		default:
-			rest = append(rest, arg) // parse says what is missing
+			rest = append(rest, arg) // args.Parse reports the missing value
 		}
 	}
 	return "", rest
 }
 
-// configure reads a configuration file: one `name value` a line, or a bare
-// name, blank lines and lines that begin with #. The names are lmrun's flags,
-// and those of a machine before the first image. What was understood before a
-// mistake is there, so that on-failure is obeyed.
+// parseConfiguration parses the text of a configuration: one `name value` a line, or a name
+// alone, blank lines, and comments that begin with #. The names are lmrun's flags and, before
+// the first image, those of machineLines. If it returns an error, the configuration has the
+// lines before it, so that their on-failure counts.
 func parseConfiguration(path, text string) (configuration, error) {
 	c := powersOff
 	for i, line := range strings.Split(text, "\n") {
@@ -94,11 +96,12 @@ func parseConfiguration(path, text string) (configuration, error) {
 		}
 	}
 	if len(c.replays) == 0 {
-		return c, args.UsageError(path + ": no image is named")
+		return c, args.UsageError(path + ": no image; add a line `image PATH`")
 	}
 	return c, nil
 }
 
+// parseLine adds one line. The place is for messages.
 func (c *configuration) parseLine(place, name, value string) error {
 	if name == "image" {
 		if value == "" || value[0] == '-' || strings.IndexByte(value, 0) >= 0 {
@@ -113,7 +116,7 @@ func (c *configuration) parseLine(place, name, value string) error {
 		}
 	}
 	if len(c.replays) == 0 {
-		return args.UsageError(name + " stands before the first image, or is unknown")
+		return args.UsageError(name + " must follow an image, or is unknown")
 	}
 	flag, err := flagOf(name, value)
 	if err != nil {
@@ -125,14 +128,14 @@ func (c *configuration) parseLine(place, name, value string) error {
 	return nil
 }
 
-// flagOf makes a command line's flag of a configuration's line.
+// flagOf returns the command line flag for a line of a configuration.
 func flagOf(name, value string) (string, error) {
 	var o args.Options
 	toggle := o.Toggle(name)
 	onCommandLine := [...]string{"help", "h", "version", "config", "check", "supervised"}
 	switch {
 	case slices.Contains(onCommandLine[:], name):
-		return "", args.UsageError(name + " belongs on a command line")
+		return "", args.UsageError(name + " is for the command line of lminit only")
 	case strings.IndexByte(value, 0) >= 0:
 		return "", args.UsageError(name + " takes no zero byte")
 	case toggle && value != "":
@@ -143,22 +146,26 @@ func flagOf(name, value string) (string, error) {
 	return "-" + name + "=" + value, o.Set(name, value)
 }
 
+// addPreparation checks a line that concerns the machine, and adds it.
 func (c *configuration) addPreparation(p preparation) (err error) {
 	kind, values := p.kind, p.values
 	if len(c.replays) > 0 {
-		return args.UsageError(kind.name + " stands before the first image")
+		return args.UsageError(kind.name + " must be before the first image")
 	}
-	if n := len(values); n < kind.least || n > kind.most ||
-		n == 4 && kind.name == "mount" && values[3] != "ro" {
+	n := len(values)
+	isMountOption := kind.name == "mount" && n == 4
+	if n < kind.least || n > kind.most || isMountOption && values[3] != "ro" {
 		return args.UsageError(kind.name + " takes " + kind.form + ", not " +
 			strconv.Quote(strings.Join(values, " ")))
 	}
-	if end := map[string]*ending{"on-success": &c.success,
-		"on-failure": &c.failure}[kind.name]; end != nil {
-		*end, err = parseEnding(values)
+	switch kind.name {
+	case "on-success":
+		c.success, err = parseEnding(kind.name, values)
 		return err
-	}
-	if kind.name == "hugepages" {
+	case "on-failure":
+		c.failure, err = parseEnding(kind.name, values)
+		return err
+	case "hugepages":
 		n, err := strconv.ParseUint(values[0], 10, 32)
 		if err != nil {
 			return args.UsageError("hugepages takes a number, not " + values[0])
@@ -171,7 +178,9 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 
 const endings = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
 
-func parseEnding(values []string) (ending, error) {
+// parseEnding parses the values of on-success or on-failure. After a mistake the machine
+// powers off.
+func parseEnding(name string, values []string) (ending, error) {
 	e := ending{then: values[0]}
 	if values[0] == "restart" {
 		e = ending{restarts: -1, then: "poweroff"}
@@ -183,7 +192,7 @@ func parseEnding(values []string) (ending, error) {
 	known := (len(values) == 1 || e.restarts > 0) &&
 		(e.then == "halt" || e.then == "poweroff" || e.then == "reboot")
 	if !known || len(values) == 2 {
-		return ending{then: "poweroff"}, args.UsageError(endings + ", not " +
+		return ending{then: "poweroff"}, args.UsageError(name + " takes " + endings + ", not " +
 			strings.Join(values, " "))
 	}
 	return e, nil

@@ -51,61 +51,67 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 }
 
 func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
+	const onFailure = "c:1: on-failure takes halt, poweroff, reboot"
 	for text, want := range map[string]string{
-		"":                           "c: no image",
-		"on-success halt":            "c: no image",
-		"seal":                       "c:1: seal stands before the first image",
-		"image":                      "c:1: image takes the path",
-		"image -seal":                "c:1: image takes the path",
-		"image x\n\nfrob 1":          "c:3: unknown flag -frob",
-		"image x\nfrob":              "c:2: -frob needs a value, or is unknown",
-		"image x\nseal yes":          "c:2: seal takes no value",
-		"image x\nloop 0":            "c:2: -loop takes",
-		"image x\nloop":              "c:2: -loop needs a value",
-		"image x\ndeadline":          "c:2: -deadline needs a value",
-		"image x\nhelp":              "c:2: help belongs on a command line",
-		"image x\ncheck":             "c:2: check belongs on a command line",
-		"image x\nsupervised":        "c:2: supervised belongs on a command line",
-		"image x\nversion":           "c:2: version belongs on a command line",
-		"image x\x00":                `c:1: image takes the path of an image, not "x\x00"`,
-		"image x\ninput a=b\x00":     "c:2: input takes no zero byte",
-		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE FOLDER KIND [ro], not "a b ext4 rw"`,
-		"image x\nconfig y":          "c:2: config belongs on a command line",
-		"image x\non-failure halt":   "c:2: on-failure stands before",
+		"":                       "c: no image",
+		"on-success halt":        "c: no image",
+		"seal":                   "c:1: seal must follow an image, or is unknown",
+		"image":                  "c:1: image takes the path",
+		"image -seal":            "c:1: image takes the path",
+		"image x\n\nfrob 1":      "c:3: unknown flag -frob",
+		"image x\nfrob":          "c:2: -frob needs a value, or is unknown",
+		"image x\nseal yes":      "c:2: seal takes no value",
+		"image x\nloop 0":        "c:2: -loop takes",
+		"image x\nloop":          "c:2: -loop needs a value",
+		"image x\ndeadline":      "c:2: -deadline needs a value",
+		"image x\nhelp":          "c:2: help is for the command line of lminit only",
+		"image x\ncheck":         "c:2: check is for the command line of lminit only",
+		"image x\nsupervised":    "c:2: supervised is for the command line of lminit only",
+		"image x\nversion":       "c:2: version is for the command line of lminit only",
+		"image x\x00":            `c:1: image takes the path of an image, not "x\x00"`,
+		"image x\ninput a=b\x00": "c:2: input takes no zero byte",
+		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE DIRECTORY TYPE [ro], ` +
+			`not "a b ext4 rw"`,
+		"image x\nconfig y":        "c:2: config is for the command line of lminit only",
+		"image x\non-failure halt": "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
 			"restart or",
-		"on-failure stop\nimage x":                    "c:1: halt, poweroff, reboot",
-		"on-failure restart 3\nimage x":               "c:1: halt, poweroff, reboot",
-		"on-failure halt 3 reboot\nimage x":           "c:1: halt, poweroff, reboot",
-		"on-failure restart 0 reboot\nimage x":        "c:1: halt, poweroff, reboot",
-		"on-failure restart 9999999999 halt\nimage x": "c:1: halt, poweroff, reboot",
-		"on-failure restart 1 restart\nimage x":       "c:1: halt, poweroff, reboot",
+		"on-failure stop\nimage x":                    onFailure,
+		"on-failure restart 3\nimage x":               onFailure,
+		"on-failure halt 3 reboot\nimage x":           onFailure,
+		"on-failure restart 0 reboot\nimage x":        onFailure,
+		"on-failure restart 9999999999 halt\nimage x": onFailure,
+		"on-failure restart 1 restart\nimage x":       onFailure,
 		"hugepages many\nimage x":                     "c:1: hugepages takes a number",
-		"bind vfio-pci\nimage x":                      `c:1: bind takes DRIVER ADDRESS, not "vfio-pci"`,
-		"mount a b\nimage x":                          `c:1: mount takes SOURCE FOLDER KIND [ro], not "a b"`,
-		"module\nimage x":                             `c:1: module takes FILE [PARAMETER...], not ""`,
+		"bind vfio-pci\nimage x":                      `bind takes DRIVER ADDRESS, not "vfio-pci"`,
+		"mount a b\nimage x":                          `[ro], not "a b"`,
+		"module\nimage x":                             `module takes FILE [PARAMETER...], not ""`,
 		"image x\nwindow \xff":                        "c:2: -window takes",
 	} {
-		if _, err := parseConfiguration("c", text); hal.CodeOf(err) != hal.Usage ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			_, err := parseConfiguration("c", text)
+			if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
 	}
 }
 
-func TestWhatStandsBeforeAMistakeIsObeyed(t *testing.T) {
-	if c, _ := parseConfiguration("c",
-		"on-failure restart 2 reboot\nfrob\n"); c.failure != (ending{2, "reboot"}) {
-		t.Errorf("%+v", c.failure)
-	}
-	if c, _ := parseConfiguration("c", "on-failure nonsense\n"); c.failure != (ending{0,
-		"poweroff"}) {
-		t.Errorf("%+v", c.failure)
+func TestLinesBeforeAMistakeCount(t *testing.T) {
+	for text, want := range map[string]ending{
+		"on-failure restart 2 reboot\nfrob\n": {2, "reboot"},
+		"on-failure nonsense\n":               {0, "poweroff"},
+	} {
+		t.Run(text, func(t *testing.T) {
+			if c, _ := parseConfiguration("c", text); c.failure != want {
+				t.Errorf("%+v, want %+v", c.failure, want)
+			}
+		})
 	}
 }
 
 // TestExampleOfThePageIsAConfiguration: what CONFIGURATION.md shows, its blocks
-// one behind the other, is read as it stands there.
+// one after the other, is read as it is there.
 func TestExampleOfThePageIsAConfiguration(t *testing.T) {
 	page, err := os.ReadFile("CONFIGURATION.md")
 	if err != nil {
@@ -156,7 +162,7 @@ func TestConfigurationIsFoundOnACommandLine(t *testing.T) {
 	}
 }
 
-// configFile writes a configuration beside a copy of an image.
+// configFile writes a configuration next to a copy of an image.
 func configFile(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -204,18 +210,18 @@ func TestCheckPreparesNothing(t *testing.T) {
 	}
 }
 
-// TestPreparationThatFailsNamesItsReason: the source of a mount, not the folder
+// TestPreparationThatFailsNamesItsReason: the source of a mount, not the dir
 // that was just made, and of a module's file that is there, the kernel.
 func TestPreparationThatFailsNamesItsReason(t *testing.T) {
-	folder := t.TempDir() + "/at"
-	path := configFile(t, "mount /no/device "+folder+" ext4\nimage edu.lmb\n")
+	dir := t.TempDir() + "/at"
+	path := configFile(t, "mount /no/device "+dir+" ext4\nimage edu.lmb\n")
 	if _, stderr, exit := lminit(t, "-config", path); exit == 0 ||
-		!strings.Contains(stderr, ": /no/device on "+folder) {
+		!strings.Contains(stderr, ": /no/device on "+dir) {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 	path = configFile(t, "module edu.lmb\nimage edu.lmb\n")
 	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
-		!strings.Contains(stderr, ":1: module edu.lmb: the kernel refuses it: ") {
+		!strings.Contains(stderr, ":1: module edu.lmb: the kernel rejects it: ") {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -251,11 +257,10 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	}
 }
 
-// TestWhatWouldFailAgainIsNotRestarted: a mistake, what is not permitted, and an image
-// that the replay refused, for which no restart is a remedy. Data of an input that do not
-// fit may, the next time. What counts is what the replay reports, by descriptor 3, and
-// not what the image is afterwards: lmrun.conf is none.
-func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
+// TestFailureThatWouldComeAgainIsNotRestarted: a mistake, a missing permission, and an image
+// that the replay rejected. Input data that do not fit may fit the next time. lminit relies on
+// what the replay reports through descriptor 3, and does not read the image afterwards.
+func TestFailureThatWouldComeAgainIsNotRestarted(t *testing.T) {
 	for _, test := range []struct {
 		restarts     int
 		script, text string
@@ -270,7 +275,7 @@ func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
 		{2, "exit 75", "image lmrun.conf\n"},
 	} {
 		path := configFile(t, "on-failure restart 2 halt\n"+test.text)
-		out, _ := standIn(t, test.script, "-config", path).CombinedOutput()
+		out, _ := withScript(t, test.script, "-config", path).CombinedOutput()
 		if n := strings.Count(string(out), "restart after exit"); n != test.restarts {
 			t.Errorf("%+v: %d restarts: %s", test, n, out)
 		}
@@ -302,7 +307,7 @@ func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
 // lmrun has no use for, and of some variables a sealed replay dies.
 func TestReplayGetsNoVariablesOfGo(t *testing.T) {
 	const script = "echo $GOMAXPROCS $GOMEMLIMIT $GOGC $GODEBUG $GOTRACEBACK $KEPT\n"
-	c := standIn(t, script, "-config", configFile(t, "image edu.lmb\n"))
+	c := withScript(t, script, "-config", configFile(t, "image edu.lmb\n"))
 	c.Env = append(os.Environ(), "GOMAXPROCS=8", "GOMEMLIMIT=1MiB", "GOGC=1",
 		"GODEBUG=harddecommit=1", "GOTRACEBACK=crash", "KEPT=yes")
 	if out, err := c.Output(); err != nil || string(out) != "1 yes\n" {
@@ -320,7 +325,7 @@ func TestReplaysAreStartedByTheMainThread(t *testing.T) {
 	const replays = 100
 	path := configFile(t, strings.Repeat("image edu.lmb\n", replays))
 	const script = "read children </proc/$PPID/task/$PPID/children; echo $children of $$\n"
-	out, err := standIn(t, script, "-config", path).Output()
+	out, err := withScript(t, script, "-config", path).Output()
 	lines := strings.Fields(strings.ReplaceAll(strings.TrimSpace(string(out)), " of ", "="))
 	if err != nil || len(lines) != replays {
 		t.Fatalf("%d lines, %v", len(lines), err)
@@ -348,7 +353,7 @@ func TestModuleThatIsAPipeIsAnError(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const want = ":1: module pipe: the kernel refuses it: "
+	const want = ":1: module pipe: the kernel rejects it: "
 	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
 		!strings.Contains(stderr, want) {
 		t.Errorf("exit %d, %s", exit, stderr)
@@ -363,7 +368,7 @@ func TestReplayDiesWithItsSupervisor(t *testing.T) {
 	if err := syscall.Mkfifo(word, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := standIn(t, "echo begun; read x <word; echo alive\n", "-config", path)
+	c := withScript(t, "echo begun; read x <word; echo alive\n", "-config", path)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -403,7 +408,7 @@ func TestSignalEndsASupervisor(t *testing.T) {
 		if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := standIn(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
+		c := withScript(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
 		stderr := signalled(t, c, signal)
 		if exit := c.ProcessState.ExitCode(); exit != 66 && exit != 0 ||
 			strings.Count(stderr, "restart after exit 66") != 1 {
@@ -412,19 +417,19 @@ func TestSignalEndsASupervisor(t *testing.T) {
 	}
 }
 
-// standIn is lminit beside a shell script in lmrun's place.
-func standIn(t *testing.T, script string, args ...string) *exec.Cmd {
+// withScript is lminit next to a shell script in lmrun's place.
+func withScript(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
-	folder := t.TempDir()
+	dir := t.TempDir()
 	if err := os.Link(filepath.Join(programs, "lminit"),
-		filepath.Join(folder, "lminit")); err != nil {
+		filepath.Join(dir, "lminit")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "lmrun"), []byte("#!/bin/sh\n"+script),
+	if err := os.WriteFile(filepath.Join(dir, "lmrun"), []byte("#!/bin/sh\n"+script),
 		0o755); err != nil {
 		t.Fatal(err)
 	}
-	return exec.Command(filepath.Join(folder, "lminit"), args...)
+	return exec.Command(filepath.Join(dir, "lminit"), args...)
 }
 
 func signalled(t *testing.T, c *exec.Cmd, signal syscall.Signal) (stderr string) {
@@ -446,7 +451,7 @@ func signalled(t *testing.T, c *exec.Cmd, signal syscall.Signal) (stderr string)
 	return stderr
 }
 
-// programs is a folder with lminit and lmrun.
+// programs is a dir with lminit and lmrun.
 var programs string
 
 func TestMain(m *testing.M) { os.Exit(withPrograms(m)) }
@@ -545,7 +550,8 @@ func TestReplayThatHangsIsKilledWhateverItsImageBecame(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		like := standIn(t, "trap '' TERM; "+report+"echo begun; read x <never\n", "-config", path)
+		script := "trap '' TERM; " + report + "echo begun; read x <never\n"
+		like := withScript(t, script, "-config", path)
 		c := exec.CommandContext(ctx, like.Path, like.Args[1:]...)
 		var errs bytes.Buffer
 		c.Stderr = &errs

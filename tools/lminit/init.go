@@ -8,16 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process1 is lminit as a machine's first process. It does not return.
+// This file has what lminit does as a machine's first process.
+
+// runAsPID1 supervises the replays and then halts, reboots or powers off the machine. It
+// does not return.
 func runAsPID1() {
-	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"},
-		{"devtmpfs", "/dev"}} {
-		_ = unix.Mkdir(m.path, 0o755)
-		if err := unix.Mount(m.kind, m.path, m.kind, 0, ""); err != nil && err != unix.EBUSY {
-			printLine("lminit: mounting " + m.path + ": " + err.Error())
-		}
-	}
-	// Control-Alt-Delete is SIGINT then, instead of a reset at once.
+	mountKernelFileSystems()
+	// From now on Control-Alt-Delete sends SIGINT instead of an immediate reset.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF)
 	path, rest := splitConfigFlag(args.CommandLine())
 	if path == "" && unix.Access(bootConfiguration, unix.F_OK) == nil {
@@ -29,18 +26,41 @@ func runAsPID1() {
 	if path != "" {
 		printLine("lminit: " + then)
 	}
+	// End all other processes, so that nothing writes any more.
 	_ = unix.Kill(-1, unix.SIGKILL)
 	unix.Sync()
+	// Unmount in reverse order, since one may be mounted in another.
 	for i := len(s.preparations) - 1; i >= 0; i-- {
 		if p := &s.preparations[i]; p.kind.name == "mount" {
 			_ = unix.Unmount(p.values[1], 0)
 		}
 	}
-	command := map[string]int{"halt": unix.LINUX_REBOOT_CMD_HALT,
-		"reboot": unix.LINUX_REBOOT_CMD_RESTART}[then]
-	if command == 0 {
-		command = unix.LINUX_REBOOT_CMD_POWER_OFF
+	_ = unix.Reboot(rebootCommand(then))
+	unix.Exit(exit) // a container may not reboot
+}
+
+// mountKernelFileSystems mounts /proc, /sys and /dev unless they are mounted.
+func mountKernelFileSystems() {
+	mounts := [...]struct{ kind, path string }{
+		{"proc", "/proc"},
+		{"sysfs", "/sys"},
+		{"devtmpfs", "/dev"},
 	}
-	_ = unix.Reboot(command)
-	unix.Exit(exit) // in a container that may not
+	for _, m := range mounts {
+		_ = unix.Mkdir(m.path, 0o755)
+		if err := unix.Mount(m.kind, m.path, m.kind, 0, ""); err != nil && err != unix.EBUSY {
+			printLine("lminit: mounting " + m.path + ": " + err.Error())
+		}
+	}
+}
+
+// rebootCommand returns the argument of reboot(2) for an ending.
+func rebootCommand(then string) int {
+	switch then {
+	case "halt":
+		return unix.LINUX_REBOOT_CMD_HALT
+	case "reboot":
+		return unix.LINUX_REBOOT_CMD_RESTART
+	}
+	return unix.LINUX_REBOOT_CMD_POWER_OFF
 }

@@ -1,6 +1,6 @@
-// Lminit starts lmrun, which lies beside it: once for each image that a
-// configuration names, again where that is wanted, and as a machine's process 1,
-// for which it mounts what is needed, reaps, and in the end powers off.
+// Lminit starts lmrun, which is in the same directory, once for each image that a
+// configuration names, and restarts it after a failure if the configuration says so. As a
+// machine's PID 1 it also mounts file systems, reaps processes, and in the end powers off.
 // CONFIGURATION.md is its manual.
 package main
 
@@ -21,12 +21,12 @@ const usage = `lminit starts lmrun for every image that a configuration names.
 usage: lminit -config FILE [flags of lmrun for every image]
 
   -config FILE  images and their flags, one "name value" a line, and what follows a failure
-  -check        only verify configuration and images, and touch nothing
+  -check        only verify configuration and images, and change nothing
   -help         this text
-  -version      which lminit this is; lmrun -version tells which images are replayed
+  -version      version of this lminit; lmrun -version prints which images are replayed
 
-As process 1 it reads /lmrun.conf where there is one, and else hands its arguments to lmrun.
-The exit status is the last replay's; lmrun -help lists them.
+As PID 1 it reads /lmrun.conf if that exists, and otherwise passes its arguments to lmrun.
+The exit status is that of the last replay; lmrun -help lists them.
 `
 
 func main() {
@@ -46,7 +46,7 @@ func main() {
 		writeText(1, version+"\n")
 		unix.Exit(0)
 	case path == "":
-		writeText(2, "lminit: no -config given; lminit -help tells more\n")
+		writeText(2, "lminit: no -config given; lminit -help shows the usage\n")
 		unix.Exit(hal.Usage.ExitStatus())
 	}
 	s := supervisor{path: path, flags: rest}
@@ -54,11 +54,12 @@ func main() {
 	unix.Exit(exit)
 }
 
-// print writes a text, made safe for a terminal. There is nobody to tell when that fails.
+// writeText writes a text with its control characters escaped. A failure cannot be reported
+// anywhere.
 func writeText(fd int, text string) { _ = files.WriteFull(fd, files.EscapeControls([]byte(text))) }
 
 // printLine prints text to standard error as one line: a line feed in it is escaped.
 func printLine(text string) { writeText(2, files.Line(text)+"\n") }
 
-// readFile reads a configuration, or a file in /proc.
+// readFile reads a configuration or a file of /proc.
 func readFile(path string) ([]byte, error) { return files.Read(path, 4<<20) }

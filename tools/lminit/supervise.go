@@ -21,26 +21,28 @@ const (
 	graceTime    = 2 * time.Second        // from SIGTERM to SIGKILL, beyond what the replay reports
 )
 
-// supervisor replays images one after the other, each in a child, so that
-// whatever becomes of it, a seal that kills included, is noticed.
+// This file runs the replays of a configuration, restarts them, and passes signals on.
+
+// supervisor replays images one after the other, each in a child process, so that it learns
+// of every end, also by the kill of a seal.
 type supervisor struct {
 	configuration
-	path    string   // of the configuration, empty: a command line
-	flags   []string // of the command line, for every image
-	check   bool     // and nothing else
-	signals chan os.Signal
-	ended   os.Signal // the one that ends this, or nil
-	refused bool      // the last replay refused its image, for which no restart is a remedy
+	path     string   // of the configuration, empty: a command line
+	flags    []string // of the command line, for every image
+	check    bool     // only verify, with -check
+	signals  chan os.Signal
+	ended    os.Signal // the signal that ends the supervisor, or nil
+	rejected bool      // the last replay rejected its image, so a restart would fail again
 }
 
-// supervise carries out a configuration, or a command line where path is
-// empty, until that is done, has failed or is ended by a signal. It gives the
-// exit status, and what is to become of the machine.
+// supervise executes a configuration, or a command line if path is empty, until it is done,
+// fails, or a signal ends it. It returns the exit status, and how to leave the machine: halt,
+// poweroff or reboot.
 func (s *supervisor) supervise() (exit int, then string) {
 	o, _ := args.Parse(s.flags)
 	s.check, s.signals = o.Check, make(chan os.Signal, 1)
-	// To process 1 they mean what they mean to busybox's init: SIGUSR1 halt,
-	// SIGUSR2 power off, the others reboot.
+	// PID 1 handles them as busybox's init does: SIGUSR1 halts, SIGUSR2 powers off, the
+	// others reboot.
 	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
 		unix.SIGUSR2)
 	if err := s.read(); err != nil {
@@ -50,7 +52,7 @@ func (s *supervisor) supervise() (exit int, then string) {
 	return s.run()
 }
 
-// read reads the configuration; paths in it begin at its folder.
+// read reads the configuration and changes to its directory, where paths in it begin.
 func (s *supervisor) read() error {
 	s.configuration = powersOff
 	if s.path == "" {
@@ -74,6 +76,7 @@ func (s *supervisor) read() error {
 	return err
 }
 
+// run replays all images, and again as on-success or on-failure says.
 func (s *supervisor) run() (exit int, then string) {
 	for {
 		exit = s.runImagesOnce()
@@ -84,8 +87,7 @@ func (s *supervisor) run() (exit int, then string) {
 		if exit != 0 {
 			end = &s.failure
 		}
-		// what is only checked is checked once
-		if end.restarts == 0 || s.check || s.hopeless(exit) {
+		if end.restarts == 0 || s.check || s.wouldFailAgain(exit) {
 			return exit, end.then
 		}
 		if end.restarts > 0 {
@@ -99,15 +101,17 @@ func (s *supervisor) run() (exit int, then string) {
 			break
 		}
 	}
-	if then = map[os.Signal]string{unix.SIGUSR1: "halt",
-		unix.SIGUSR2: "poweroff"}[s.ended]; then == "" {
-		then = "reboot"
+	switch s.ended {
+	case unix.SIGUSR1:
+		return exit, "halt"
+	case unix.SIGUSR2:
+		return exit, "poweroff"
 	}
-	return exit, then
+	return exit, "reboot"
 }
 
-// look takes a signal that came between two replays, and tells whether one
-// ends this.
+// pollSignal receives a signal that came between two replays, and reports whether one ends
+// the supervisor.
 func (s *supervisor) pollSignal() bool {
 	select {
 	case s.ended = <-s.signals:
@@ -116,16 +120,16 @@ func (s *supervisor) pollSignal() bool {
 	return s.ended != nil
 }
 
-// hopeless reports whether a failure would come again: a mistake, what is not permitted,
-// or an image that was refused. Data of an input that did not fit may fit the next time.
-func (s *supervisor) hopeless(exit int) bool {
-	return exit == hal.Usage.ExitStatus() || exit == hal.Denied.ExitStatus() || s.refused
+// wouldFailAgain reports whether a restart would have the same failure: a mistake, a missing
+// permission, or an image that was rejected. Input data that did not fit may fit the next
+// time.
+func (s *supervisor) wouldFailAgain(exit int) bool {
+	return exit == hal.Usage.ExitStatus() || exit == hal.Denied.ExitStatus() || s.rejected
 }
 
-// attempt makes the machine ready and replays every image, up to the first
-// that fails.
+// runImagesOnce prepares the machine and replays every image, up to the first that fails.
 func (s *supervisor) runImagesOnce() (exit int) {
-	s.refused = false
+	s.rejected = false
 	for i := 0; i < len(s.preparations) && !s.check; i++ {
 		if err := s.preparations[i].prepare(); err != nil {
 			s.log(err.Error())
@@ -138,48 +142,66 @@ func (s *supervisor) runImagesOnce() (exit int) {
 	return exit
 }
 
-// replay runs lmrun, which lies next to this program, for one image and returns its exit
-// status. lmrun reports by a pipe that it accepts the image, and how long its end can
-// take. What the file is by the time of the end is not looked at.
+// runReplay runs lmrun for one image and returns its exit status.
 func (s *supervisor) runReplay(flags []string) int {
-	words := append(append([]string{"lmrun", "-supervised"}, flags...), s.flags...)
-	self, err := os.Executable()
-	if err != nil {
-		s.log("finding lmrun: " + err.Error())
-		return hal.Internal.ExitStatus()
-	}
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		s.log("making a pipe for the replay: " + err.Error())
-		return hal.Internal.ExitStatus()
-	}
-	defer unix.Close(pipe[0])
-	// Where this process is killed, the next one must not find the device in use.
-	pid, err := syscall.ForkExec(filepath.Join(filepath.Dir(self), "lmrun"), words,
-		&syscall.ProcAttr{
-			Files: []uintptr{0, 1, 2, uintptr(pipe[1])}, Env: environment(syscall.Environ()),
-			// A terminal's SIGINT comes once, from here.
-			Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}})
-	unix.Close(pipe[1])
+	pid, reports, err := s.startReplay(flags)
 	if err != nil {
 		s.log("starting the replay: " + err.Error())
 		return hal.Internal.ExitStatus()
 	}
+	defer unix.Close(reports)
+	return s.awaitReplay(pid, report{fd: reports})
+}
+
+// startReplay starts lmrun, which is in the directory of this program. It returns the
+// reading end of the pipe through which lmrun reports that it accepts the image, and how
+// long its end can take. The image's file is not read again at the end: it may be another
+// by then.
+func (s *supervisor) startReplay(flags []string) (pid, reports int, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, 0, err
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return 0, 0, err
+	}
+	words := append(append([]string{"lmrun", "-supervised"}, flags...), s.flags...)
+	attributes := &syscall.ProcAttr{
+		Files: []uintptr{0, 1, 2, uintptr(pipe[1])},
+		Env:   environment(syscall.Environ()),
+		Sys: &syscall.SysProcAttr{
+			// If this process is killed, the next one must not find the device in use.
+			Pdeathsig: syscall.SIGKILL,
+			// A terminal's SIGINT reaches this process only, which then ends the replay.
+			Setpgid: true,
+		},
+	}
+	pid, err = syscall.ForkExec(filepath.Join(filepath.Dir(self), "lmrun"), words, attributes)
+	unix.Close(pipe[1])
+	if err != nil {
+		unix.Close(pipe[0])
+	}
+	return pid, pipe[0], err
+}
+
+// awaitReplay waits for the end of a replay, passes signals on to it, and kills it if it has
+// not ended in time after one. It returns the exit status.
+func (s *supervisor) awaitReplay(pid int, r report) int {
 	over := make(chan waited)
 	go reapChildren(pid, over)
-	r := report{fd: pipe[0]}
 	var timeout <-chan time.Time
 	for {
 		select {
 		case w := <-over:
 			exit := s.exitStatus(w)
-			s.refused = exit == hal.BadImage.ExitStatus() && !r.read()
+			s.rejected = exit == hal.BadImage.ExitStatus() && !r.read()
 			return exit
 		case s.ended = <-s.signals:
 			s.log("ending on " + unix.SignalName(s.ended.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			// Read after the signal: a replay that has not reported by now has not taken
-			// over the signal either, which therefore ends it.
+			// Read after the signal: a replay that has not reported yet has not installed
+			// its handler either, so the signal ends it.
 			if timeout == nil {
 				timeout = time.After(r.grace())
 			}
@@ -189,8 +211,8 @@ func (s *supervisor) runReplay(flags []string) int {
 	}
 }
 
-// environment leaves out the variables of Go's own, of which a sealed replay could die,
-// and adds one: with one processor from the start, Go makes less, and starts sooner.
+// environment removes the variables of Go's runtime, since some would end a sealed replay,
+// and adds GOMAXPROCS=1: Go then starts faster, with fewer threads and less memory.
 func environment(variables []string) []string {
 	kept := []string{"GOMAXPROCS=1"}
 	for _, variable := range variables {
@@ -203,7 +225,7 @@ func environment(variables []string) []string {
 	return kept
 }
 
-// report is what lmrun -supervised writes: that it accepts the image, by the number of
+// report is what lmrun -supervised writes after it has accepted the image: the number of
 // microseconds that its end can take after a signal.
 type report struct {
 	fd   int
@@ -227,14 +249,14 @@ func (r *report) grace() time.Duration {
 	return graceTime + time.Duration(min(r.us, most))*time.Microsecond
 }
 
-// waited is how a replay ended, or why that is not known.
+// waited is how a replay ended, or the error of waiting for it.
 type waited struct {
 	status unix.WaitStatus
 	err    error
 }
 
-// reap waits for every child that ends, also those that process 1 inherits, until the
-// one of pid has.
+// reapChildren waits for children, also those that PID 1 inherits, until the one with pid has
+// ended.
 func reapChildren(pid int, over chan<- waited) {
 	for {
 		var w waited
@@ -247,8 +269,8 @@ func reapChildren(pid int, over chan<- waited) {
 	}
 }
 
-// exit returns the exit status of a replay. One that a signal ended counts as a bus
-// fault for SIGBUS, as done where that was asked for, else as internal.
+// exitStatus returns the exit status of a replay. If a signal ended it, that is 0 for a
+// SIGTERM that the supervisor sent, a bus fault for SIGBUS, and else an internal error.
 func (s *supervisor) exitStatus(w waited) int {
 	switch {
 	case w.err != nil:
@@ -266,5 +288,5 @@ func (s *supervisor) exitStatus(w waited) int {
 	return hal.Internal.ExitStatus()
 }
 
-// say tells people; standard output is the replay's.
+// log prints a line to standard error, since standard output is the replay's.
 func (s *supervisor) log(text string) { printLine("lminit: " + text) }

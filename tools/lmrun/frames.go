@@ -1,171 +1,129 @@
 package main
 
 import (
-	"strings"
-
-	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/report"
 	"lightmetal/tools/files"
-	"lightmetal/tools/lmrun/args"
 )
 
-// frames runs one sequence again and again, with new data each time.
+// This file runs a sequence in a loop, with new data for each run. What it calls between
+// prepareRuns and the end allocates nothing and makes no system call that a seal forbids.
+
+// frameLoop has what the runs of an invocation need.
 type frameLoop struct {
 	replay   *runtime.Replay
 	sequence int
-	before   int // -1: none
-	after    int // the same
-	clock    hal.Device
+	before   int           // index of the sequence of -before, -1: none
+	after    int           // index of the sequence of -after, -1: none
+	clock    hal.Device    // its Now measures the runs
 	limit    int64         // of a run, in nanoseconds; 0: none
-	streams  []stream      // inputs, and behind them outputs
-	files    files.Outputs // of the outputs that are no rings
+	streams  []stream      // inputs, followed by outputs
+	files    files.Outputs // of the outputs that are not rings
 	watchdog watchdog
 	sealed   bool
 }
 
-// plan holds the options against the image, before a device is opened for it.
-func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
-	f = &frameLoop{limit: o.Deadline}
-	for i, name := range [...]string{o.Sequence, o.Before, o.After} {
-		index := view.SequenceByName(name)
-		if name != "" && index < 0 {
-			return f, args.UsageError("no sequence " + name + " in the image; it has" +
-				sequenceNames(view))
-		}
-		*[...]*int{&f.sequence, &f.before, &f.after}[i] = index
-	}
-	if err = f.bindTensors(view, o.Inputs, gen.RoleInput); err == nil {
-		err = f.bindTensors(view, o.Outputs, gen.RoleOutput)
-	}
-	if err == nil {
-		f.watchdog, err = parseWatchdog(o.Watchdog)
-	}
-	view.TimeLimitUs = uint64(o.Longest) / 1000
-	for i := 0; i < len(o.Devices) && err == nil; i++ {
-		_, err = parseDeviceName(o.Devices[i])
-	}
-	moves := false
-	for i := range view.Windows {
-		moves = moves || view.Windows[i].Kind == gen.WindowKindTlb
-	}
-	switch devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices)); {
-	case err != nil:
-	case o.Check && devices != 0 && devices != targets: // Load asks otherwise
-		err = args.UsageError(fbs.Text("devices: the image is for %d, %d given", targets, devices))
-	case o.Window != runtime.AnySlot && !moves:
-		err = args.UsageError("-window: no window of the image moves")
-	default:
-		if err = runtime.CheckWorstCase(view); err == nil {
-			err = files.RejectAliases(bindingPaths(o.Outputs),
-				append(bindingPaths(o.Inputs), o.Image, o.Key)...)
-		}
-	}
-	return f, err
-}
-
-// longestStopUs returns the longest time, in microseconds, from a signal to the end: the
-// run that goes on or the sequence before it, the sequence after, and safe. No sum
-// overflows, since CheckTime has bounded each by -longest, which is below 2^62 ns.
-func (f *frameLoop) longestStopUs(view *fbs.View) uint64 {
-	longest := func(sequence int) uint64 {
-		if sequence < 0 {
-			return 0
-		}
-		return view.WorstCaseUs[sequence]
-	}
-	run := longest(f.sequence)
-	if f.limit != 0 {
-		run = min(run, uint64(f.limit)/1000)
-	}
-	return max(run, longest(f.before)) + longest(f.after) + longest(view.SequenceByName("safe"))
-}
-
-func bindingPaths(bindings []args.Binding) (list []string) {
-	for _, b := range bindings {
-		list = append(list, strings.TrimPrefix(b.Path, ringPrefix))
-	}
-	return list
-}
-
-// open opens all that the runs need, before the seal and before the first store,
-// so that a bad path costs no run. The watchdog comes last: from then on there is no
-// way back but a run or a reset.
+// openStreams opens inputs, outputs and the watchdog, before the seal and before the
+// first store, so that a bad path costs no run. The watchdog comes last: once it is
+// started, only a completed run or a reset ends it.
 func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverRingFault(&err)
 	f.replay, f.clock = r, clock
 	r.SetStopFlag(&stopping)
-	for i := 0; i < len(f.streams) && err == nil; i++ {
+	for i := range f.streams {
 		s := &f.streams[i]
-		if err = s.open(r); s.file != nil {
+		err = s.open(r)
+		if s.file != nil {
 			f.files = append(f.files, s.file)
 		}
+		if err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = f.watchdog.probe()
-	}
-	return err
+	return f.watchdog.start()
 }
 
-// loop carries out all runs. A failure that is no command's brings the devices to
-// rest as one of a command does, but for one of handing on the last results.
+// runLoop executes all runs and finishes the outputs. If something other than a command
+// fails, such as an input, the sequence safe runs as well, except if the results of the
+// last run cannot be written.
 func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	end.least = 1<<63 - 1
 	end.err = f.runFrames(count, &end)
-	if end.err != nil && end.result.Code == hal.OK {
-		end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
-		if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
-			f.replay.SetLimit(0)
-			end.result.Safe, end.result.SafeRan = f.replay.Run(safe).Code, true
-		}
-	}
 	if end.err == nil {
 		end.err = f.finishOutputs(end.runs)
+		return end
+	}
+	if end.result.Code == hal.OK {
+		f.runSafe(&end)
 	}
 	return end
 }
 
-// runs runs until the count is reached (0: never), the inputs end, a signal
-// comes or a run fails. Then it asks the devices whether all went well that no
-// command looked at: one may go on as if its DMA had reached memory.
+// runSafe runs the sequence safe, if there is one, after a failure that no command
+// caused.
+func (f *frameLoop) runSafe(end *outcome) {
+	end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
+	if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
+		f.replay.SetLimit(0)
+		end.result.Safe, end.result.SafeRan = f.replay.Run(safe).Code, true
+	}
+}
+
+// runFrames runs the sequence before, the runs, and the sequence after. The runs end when
+// count is reached (0: never), the inputs end, a signal comes or a run fails.
 func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 	err := f.runSequence(f.before, 0, end)
-	for err == nil && (count == 0 || end.runs < count) && stopping.Load() == 0 {
-		ended, fault := f.receiveInputs()
-		if ended && end.runs == 0 && stopping.Load() == 0 {
-			fault = hal.NewFault(hal.BadTensor, "the inputs ended before the first run")
-		}
-		if err = fault; ended || err != nil {
-			break
-		}
-		began := f.clock.Now()
-		if err = f.runSequence(f.sequence, f.limit, end); err != nil {
-			break
-		}
-		now := f.clock.Now()
-		end.runs++
-		end.total += now - began
-		end.least, end.most = min(end.least, now-began), max(end.most, now-began)
-		if err = f.sendOutputs(); err == nil {
-			f.watchdog.feed(now)
-		}
+	ended := false
+	for err == nil && !ended && (count == 0 || end.runs < count) && stopping.Load() == 0 {
+		ended, err = f.runFrame(end)
 	}
 	if err == nil {
 		err = f.runSequence(f.after, 0, end)
 	}
-	if err == nil {
-		code := f.replay.Diagnose()
-		if code != hal.OK {
-			err = hal.NewFault(code, "after the last run")
-		}
+	if err != nil {
+		return err
+	}
+	// A device may complete all commands although its DMA did not reach memory.
+	code := f.replay.Diagnose()
+	if code != hal.OK {
+		err = hal.NewFault(code, "after the last run")
 	}
 	return err
 }
 
-// run runs one sequence, if there is one, for so many nanoseconds at most (0:
-// as long as it takes).
+// runFrame receives the inputs of one run, runs the sequence, sends the outputs and feeds
+// the watchdog. It reports whether the inputs ended in place of the run.
+func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
+	ended, err = f.receiveInputs()
+	if ended && end.runs == 0 && stopping.Load() == 0 {
+		err = hal.NewFault(hal.BadTensor, "the inputs ended before the first run")
+	}
+	if ended || err != nil {
+		return ended, err
+	}
+	start := f.clock.Now()
+	if err = f.runSequence(f.sequence, f.limit, end); err != nil {
+		return false, err
+	}
+	now := f.clock.Now()
+	end.countRun(now - start)
+	if err = f.sendOutputs(); err == nil {
+		f.watchdog.feed(now)
+	}
+	return false, err
+}
+
+// countRun adds a completed run, which took so many nanoseconds.
+func (end *outcome) countRun(took int64) {
+	end.runs++
+	end.total += took
+	end.least = min(end.least, took)
+	end.most = max(end.most, took)
+}
+
+// runSequence runs one sequence, if there is one, for at most limit nanoseconds (0: no
+// deadline).
 func (f *frameLoop) runSequence(sequence int, limit int64, end *outcome) error {
 	if sequence < 0 {
 		return nil
@@ -176,15 +134,16 @@ func (f *frameLoop) runSequence(sequence int, limit int64, end *outcome) error {
 	case hal.OK:
 		return nil
 	case hal.InputMissing:
-		return hal.NewFault(code, "an input without recorded data needs -input NAME=FILE")
+		return hal.NewFault(code, "an input without default data needs -input NAME=FILE")
 	default:
-		return hal.NewFault(code, string(report.AppendFailure(nil, f.replay.View(), &end.result)))
+		text := report.AppendFailure(nil, f.replay.View(), &end.result)
+		return hal.NewFault(code, string(text))
 	}
 }
 
-// recoverRingFault, deferred, returns a fault in the memory of a ring as an error of
-// its file. Any other panic is an internal error with the panic's own text, after which
-// the sequence safe runs too.
+// recoverRingFault, deferred, turns a fault in the memory of a ring into an error that
+// names its file. Any other panic becomes an internal error with the panic's text, after
+// which the sequence safe runs too.
 func (f *frameLoop) recoverRingFault(err *error) {
 	problem := recover()
 	if problem == nil {
@@ -192,8 +151,11 @@ func (f *frameLoop) recoverRingFault(err *error) {
 	}
 	*err = hal.NewFault(hal.Internal, problem.(error).Error())
 	fault, ok := problem.(interface{ Addr() uintptr })
+	if !ok {
+		return
+	}
 	for i := range f.streams {
-		if r := f.streams[i].ring; ok && r != nil && r.contains(fault.Addr()) {
+		if r := f.streams[i].ring; r != nil && r.contains(fault.Addr()) {
 			const reason = ": the memory of the ring is gone; was the file cut short?"
 			*err = hal.NewFault(hal.IO, r.path+reason)
 		}

@@ -3,13 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
-	"runtime/debug"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,12 +15,9 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
-
-	"golang.org/x/sys/unix"
 )
 
-// adder is an image whose one output is its input and what an earlier run left
-// behind it.
+// adder is an image whose output is its input a followed by its input b.
 const adder = `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
@@ -131,7 +123,7 @@ func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 	}
 }
 
-// master is a device that finds out late that its DMA went nowhere.
+// master is a device that reports only when it is asked that its DMA did not reach memory.
 type master struct {
 	waiter
 	state hal.Code
@@ -141,7 +133,7 @@ func (m *master) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil 
 func (m *master) Diagnose() hal.Code                               { return m.state }
 func (m *master) SetBusMaster(bool) error                          { return nil }
 
-func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T) {
+func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	device := &master{waiter: waiter{mock.New(&boards.Ivshmem)}, state: hal.DMAFault}
 	o, err := args.Parse([]string{"-sequence", "begin", "x.lmb"})
 	if err != nil {
@@ -160,7 +152,7 @@ func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T)
 	}
 }
 
-// frameData are n inputs, each unlike the others, and the results they give.
+// frameData returns n different inputs and the results of their runs.
 func frameData(n int) (inputs, results []byte) {
 	for i := range n {
 		frame := make([]byte, frameBytes)
@@ -268,226 +260,7 @@ func TestFileThatCannotBeReadIsAnErrorWithTheKernelsReason(t *testing.T) {
 	}
 }
 
-func TestFailedRunMakesNoFileAndLeavesRingsOpen(t *testing.T) {
-	in, out, file := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "ring"),
-		filepath.Join(t.TempDir(), "d")
-	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
-	end := frameRuns(t, "-sequence bad -input a="+in+" -output d=ring:"+out+" -output d="+file)
-	if end.result.Code != hal.ExpectFailed || end.runs != 0 {
-		t.Errorf("%+v", end)
-	}
-	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("the output's file: %v", err)
-	}
-	if data, _ := os.ReadFile(out); data[ringClosed] != 0 || data[ringWritten] != 0 {
-		t.Errorf("closed %d, written %d", data[ringClosed], data[ringWritten])
-	}
-}
-
-// Where these lie in a ring (RING.md).
-const (
-	ringSlot    = 8
-	ringSlots   = 16
-	ringClosed  = 24
-	ringWritten = 64
-	ringRead    = 128
-)
-
-// peer builds the C side of a ring.
-func peer(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "peer")
-	out, err := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
-		binary, "testdata/ring_peer.c").CombinedOutput()
-	if err != nil {
-		if os.Getenv("LM_TEST_REQUIRED") == "1" {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		t.Skipf("no C compiler here: %v", err)
-	}
-	return binary
-}
-
-func TestRingsGiveEachRunItsDataFromAndToAProgramInC(t *testing.T) {
-	const frames = 500       // many times around
-	goruntime.LockOSThread() // the death signal comes when the thread that started them ends
-	defer goruntime.UnlockOSThread()
-	program, inputs := peer(t), []byte(nil)
-	inputs, results := frameData(frames)
-	for _, slots := range []int{1, 3, ringSlotsNew} {
-		in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
-		writer := exec.Command(program, "write", in, strconv.Itoa(frameBytes), strconv.Itoa(slots))
-		reader := exec.Command(program, "read", out, strconv.Itoa(resultBytes), strconv.Itoa(slots))
-		// They wait for ever where this program dies.
-		for _, c := range []*exec.Cmd{writer, reader} {
-			c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		}
-		var got bytes.Buffer
-		writer.Stdin, reader.Stdout = bytes.NewReader(inputs), &got
-		// The side that makes a ring with this many slots comes first.
-		made(t, in, frameBytes, slots)
-		made(t, out, resultBytes, slots)
-		if err := writer.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if err := reader.Start(); err != nil {
-			t.Fatal(err)
-		}
-		end := frameRuns(t, "-loop forever -input a=ring:"+in+" -output d=ring:"+out)
-		if end.err != nil || end.runs != frames {
-			t.Errorf("%d slots: %+v", slots, end)
-		}
-		if err := writer.Wait(); err != nil {
-			t.Error(err)
-		}
-		if err := reader.Wait(); err != nil {
-			t.Error(err)
-		}
-		if !bytes.Equal(got.Bytes(), results) {
-			t.Errorf("%d slots: %d bytes came back, not those of %d frames", slots, got.Len(),
-				frames)
-		}
-	}
-}
-
-// made writes the header of a ring, and gives its bytes.
-func made(t *testing.T, path string, slot, slots int) []byte {
-	t.Helper()
-	data := make([]byte, ringHeader+slots*((slot+63)&^63))
-	copy(data, "LMRING1")
-	binary.NativeEndian.PutUint64(data[ringSlot:], uint64(slot))
-	binary.NativeEndian.PutUint64(data[ringSlots:], uint64(slots))
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-// TestCutOffRunIsDoneAgain: a slot is given back when its result is out.
-func TestCutOffRunIsDoneAgain(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "in")
-	data := made(t, path, frameBytes, 4)
-	inputs, results := frameData(4)
-	for i := range 4 {
-		copy(data[ringHeader+64*i:], inputs[frameBytes*i:][:frameBytes])
-	}
-	data[ringWritten], data[ringClosed] = 4, 1
-	_ = os.WriteFile(path, data, 0o600)
-	out := filepath.Join(t.TempDir(), "out")
-	made(t, out, resultBytes, 2)
-	o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " -output d=ring:" + out +
-		" x.lmb"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := func(name string, at int) byte {
-		t.Helper()
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data[at]
-	}
-	f, err := framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The first run has taken its data and is cut off.
-	if ended, err := f.receiveInputs(); ended || err != nil || read(path, ringRead) != 0 {
-		t.Fatalf("%v, %v, %d read", ended, err, read(path, ringRead))
-	}
-	if f, err = framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
-		t.Fatal(err)
-	}
-	if end := f.runLoop(o.Loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 ||
-		read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
-		t.Fatalf("%+v", end)
-	}
-	all, _ := os.ReadFile(out)
-	if !bytes.Equal(all[ringHeader:][:resultBytes], results[:resultBytes]) ||
-		!bytes.Equal(all[ringHeader+64:][:resultBytes], results[resultBytes:][:resultBytes]) {
-		t.Error("the results are not those of the first two frames")
-	}
-}
-
-// TestRingsGetNothingBeforeAllHaveRoom: of two, the second is full, and whoever ends
-// lmrun while it waits finds nothing of the run in the first.
-func TestRingsGetNothingBeforeAllHaveRoom(t *testing.T) {
-	empty, full := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "full")
-	made(t, empty, resultBytes, 2)
-	data := made(t, full, resultBytes, 2)
-	data[ringWritten] = 2
-	_ = os.WriteFile(full, data, 0o600)
-	o, err := args.Parse(strings.Fields("-output d=ring:" + empty + " -output d=ring:" + full +
-		" x.lmb"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopping.Store(1)
-	defer stopping.Store(0)
-	if err := f.sendOutputs(); err == nil || !strings.Contains(err.Error(),
-		"nobody takes the results") {
-		t.Error(err)
-	}
-	for _, path := range []string{empty, full} {
-		if got, _ := os.ReadFile(path); got[ringWritten] != map[string]byte{full: 2}[path] {
-			t.Errorf("%s: %d written", path, got[ringWritten])
-		}
-	}
-}
-
-// TestSignalEndsTheRunsInOrder: whatever the runs wait for, the sequence after
-// them runs, and the outputs are written.
-func TestSignalEndsTheRunsInOrder(t *testing.T) {
-	inputs, results := frameData(2)
-	fresh := func(name string) string { return filepath.Join(t.TempDir(), name) }
-	waiting := fifo(t)
-	keep, err := os.OpenFile(waiting, os.O_RDWR, 0) // a writer that stays and writes no more
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer keep.Close()
-	if _, err := keep.Write(inputs); err != nil {
-		t.Fatal(err)
-	}
-	ring := fresh("ring")
-	data := made(t, ring, frameBytes, 4)
-	copy(data[ringHeader:], inputs[:frameBytes])
-	copy(data[ringHeader+64:], inputs[frameBytes:])
-	data[ringWritten] = 2
-	if err := os.WriteFile(ring, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, input := range []string{waiting, "ring:" + ring} {
-		out := fresh("d")
-		done := make(chan outcome)
-		go func() {
-			done <- frameRuns(t, "-loop forever -before begin -after finish -input a="+input+
-				" -output d="+out)
-		}()
-		// Both frames are taken when the pipe or the ring is empty.
-		for {
-			left, _ := unix.IoctlGetInt(int(keep.Fd()), unix.TIOCINQ)
-			state, _ := os.ReadFile(ring)
-			if input == waiting && left == 0 || input != waiting && state[ringRead] == 2 {
-				break
-			}
-		}
-		stopping.Store(1)
-		end := <-done
-		stopping.Store(0)
-		if got, _ := os.ReadFile(out); end.err != nil || end.result.Code != hal.OK ||
-			end.runs == 0 || !bytes.Equal(got, results[resultBytes:]) && end.runs == 2 {
-			t.Errorf("%s: %+v, %x", input, end, got)
-		}
-	}
-}
-
-func TestFailureBetweenRunsBringsTheDeviceToRest(t *testing.T) {
+func TestFailureBetweenRunsRunsTheSequenceSafe(t *testing.T) {
 	inputs, _ := frameData(3)
 	in := fifo(t)
 	feed(in, inputs[:len(inputs)-1])
@@ -507,274 +280,6 @@ func TestDeadlineHoldsForRunsAlone(t *testing.T) {
 	}
 }
 
-// cutter is a clock that cuts a file short when it is asked for the so-many-th time:
-// 1 is in front of a run, 2 behind it.
-type cutter struct {
-	waiter
-	path string
-	left int
-}
-
-func (c *cutter) Now() int64 {
-	if c.left--; c.left == 0 {
-		_ = os.Truncate(c.path, 0)
-	}
-	return c.waiter.Now()
-}
-
-// TestRingThatIsCutShortIsAnInputOutputError cuts at every moment: once it is
-// mapped, before the first run, in a run, before its input is given back.
-func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ring")
-	header := func() {
-		data := made(t, path, frameBytes, 4)
-		data[ringWritten] = 2
-		_ = os.WriteFile(path, data, 0o600)
-	}
-	header()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &ring{path: path, size: frameBytes}
-	if err := r.mapFile(int(file.Fd())); err != nil {
-		t.Fatal(err)
-	}
-	_ = os.Truncate(path, 0)
-	f := &frameLoop{streams: []stream{{}, {ring: r}}}
-	check := func() (err error) {
-		defer f.recoverRingFault(&err)
-		return r.checkHeader(true)
-	}
-	if err := check(); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), path) {
-		t.Errorf("cut while it is opened: %v", err)
-	}
-	file.Close()
-	for moment := range 3 {
-		header()
-		o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " x.lmb"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := framesOf(loaded(t), o, &cutter{waiter{mock.New(&boards.Ivshmem)}, path, moment})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if moment == 0 {
-			_ = os.Truncate(path, 0)
-		}
-		if end := f.runLoop(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan ||
-			end.result.Safe != hal.OK {
-			t.Errorf("cut at moment %d: %+v", moment, end)
-		}
-	}
-}
-
-// opened opens a ring as lmrun does.
-func opened(path string, writer bool) (*ring, error) {
-	r := &ring{path: path, size: frameBytes}
-	return r, r.open(writer)
-}
-
-// TestRingThatWasNotFinishedIsCompleted: a file without data becomes a ring, and one
-// of the size of a ring whose header is still zeros is completed.
-func TestRingThatWasNotFinishedIsCompleted(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "in")
-	for size, slots := range map[int]uint64{
-		0: ringSlotsNew, ringHeader + 64: 1, ringHeader + 64*3: 3,
-		ringHeader + 64*ringSlotsMax: ringSlotsMax,
-	} {
-		_ = os.WriteFile(path, make([]byte, size), 0o600)
-		r, err := opened(path, false)
-		if err != nil || r.count != slots || uint64(len(r.memory)) != r.bytes(slots) {
-			t.Fatalf("%d bytes of zeros: %d slots, %v", size, r.count, err)
-		}
-		if again, err := opened(path, true); err != nil || again.count != slots {
-			t.Errorf("%d bytes of zeros, then opened again: %+v, %v", size, again, err)
-		}
-	}
-}
-
-// TestFileThatIsNoRingIsLeftAsItIs, also if it begins with zeros, and a link is not
-// followed.
-func TestFileThatIsNoRingIsLeftAsItIs(t *testing.T) {
-	folder := t.TempDir()
-	path := filepath.Join(folder, "in")
-	zeros := func(size, at int) []byte {
-		data := make([]byte, size)
-		if at < size {
-			data[at] = 1
-		}
-		return data
-	}
-	for want, data := range map[string][]byte{
-		"bad magic": zeros(14_000, 8_000), "bad magic)": zeros(ringHeader+64, 8),
-		" (bad magic)":                   zeros(ringHeader+64, ringHeader-1),
-		"(bad magic)":                    zeros(ringHeader+63, ringHeader+63),
-		"is not a ring file (bad magic)": zeros(ringHeader, ringHeader),
-		"too short":                      zeros(100, 100), "too short)": zeros(ringHeader-1, 0),
-	} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, flags := range []string{"-input a=ring:", "-output d=ring:"} {
-			end := frameRuns(t, flags+path)
-			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
-				t.Errorf("%s: %d bytes became %d, %v", want, len(data), len(got), err)
-			}
-			if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
-				t.Errorf("%s: %v", want, end.err)
-			}
-		}
-	}
-	link, pipe := filepath.Join(folder, "link"), filepath.Join(folder, "pipe")
-	if err := errors.Join(os.Symlink("new", link), syscall.Mkfifo(pipe, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	for want, path := range map[string]string{"a symbolic link": link, "not a regular file": pipe} {
-		end := frameRuns(t, "-output d=ring:"+path)
-		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
-			t.Errorf("%s: %v", want, end.err)
-		}
-	}
-	if names := fileNames(t, folder); names != "in link pipe" {
-		t.Errorf("the folder holds %s", names)
-	}
-}
-
-// TestRingThatStaysLockedIsAnError: a peer that keeps the lock does not keep lmrun
-// waiting for ever. The test holds it by a description of its own, as a peer does.
-func TestRingThatStaysLockedIsAnError(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "in")
-	made(t, path, frameBytes, 4)
-	peer, err := os.Open(path)
-	if err == nil {
-		err = unix.Flock(int(peer.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	defer func(tries int) { ringLockTries = tries }(ringLockTries)
-	ringLockTries = 3
-	end := frameRuns(t, "-input a=ring:"+path)
-	if hal.CodeOf(end.err) != hal.IO || !strings.Contains(end.err.Error(), "locked") {
-		t.Errorf("%+v", end)
-	}
-}
-
-// TestSignalBeforeTheFirstRunClosesRings, which their readers wait for.
-func TestSignalBeforeTheFirstRunClosesRings(t *testing.T) {
-	folder := t.TempDir()
-	in, out, file := folder+"/a", folder+"/d", folder+"/file"
-	made(t, in, frameBytes, 4)
-	stopping.Store(1)
-	defer stopping.Store(0)
-	end := frameRuns(t, "-loop forever -input a=ring:"+in+" -output d=ring:"+out+" -output d="+file)
-	data, err := os.ReadFile(out)
-	if err != nil || end.err != nil || end.runs != 0 || data[ringClosed] != 1 {
-		t.Errorf("%+v, %v, closed %d", end, err, data[ringClosed])
-	}
-	if data, _ := os.ReadFile(in); data[ringClosed] != 0 {
-		t.Error("the input, which is another's to close, is closed")
-	}
-	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("an output of no run: %v", err)
-	}
-}
-
-// TestPanicThatIsNoRingsNamesNoRing: a defect and a fault at another address are
-// errors of their own.
-func TestPanicThatIsNoRingsNamesNoRing(t *testing.T) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Munmap(page)
-	for want, problem := range map[string]func() byte{
-		"internal error: runtime error: index out of range": func() byte { return page[len(page)] },
-		"internal error: runtime error: invalid memory":     func() byte { return byte((*ring)(nil).size) },
-		"internal error: runtime error: invalid memory ad":  func() byte { return page[0] },
-	} {
-		ring := &ring{path: "PATH", memory: make([]byte, 64)}
-		f := &frameLoop{streams: []stream{{}, {ring: ring}}}
-		run := func() (err error) {
-			defer f.recoverRingFault(&err)
-			problem()
-			return nil
-		}
-		err := run()
-		if err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "PATH") {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
-}
-
-// TestRingThatAnEarlierWriterClosedWaitsForTheNext has the reader come first in
-// a second session.
-func TestRingThatAnEarlierWriterClosedWaitsForTheNext(t *testing.T) {
-	inputs, _ := frameData(1)
-	path := filepath.Join(t.TempDir(), "in")
-	data := made(t, path, frameBytes, 4)
-	data[ringClosed] = 1
-	_ = os.WriteFile(path, data, 0o600)
-	reader, err := opened(path, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		writer, err := opened(path, true)
-		if err == nil {
-			_, _ = writer.transfer(inputs)
-			writer.advance()
-			writer.markClosed()
-		}
-	}()
-	got, input := make([]byte, frameBytes), stream{ring: reader}
-	if n, err := input.transfer(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
-		t.Fatalf("%v, %v, %x", n, err, got)
-	}
-	reader.advance()
-	if n, err := input.transfer(got); n != 0 || err != nil {
-		t.Errorf("%v, %v", n, err)
-	}
-}
-
-func TestRingThatIsNoneIsRefused(t *testing.T) {
-	change := func(offset int, value byte) func([]byte) []byte {
-		return func(data []byte) []byte { data[offset] = value; return data }
-	}
-	for want, spoil := range map[string]func([]byte) []byte{
-		"(bad magic)":            change(0, 'X'),
-		"has slots of 17 bytes":  change(ringSlot, 17),
-		"has 0 slots":            change(ringSlots, 0),
-		"slots, from 1 to 65536": change(ringSlots+4, 1),
-		"its header means":       change(ringSlots, 3),
-		"too short":              func(data []byte) []byte { return data[:100] },
-		"its header means ":      func(data []byte) []byte { return data[:len(data)-1] },
-	} {
-		path := filepath.Join(t.TempDir(), "in")
-		_ = os.WriteFile(path, spoil(made(t, path, frameBytes, 4)), 0o600)
-		end := frameRuns(t, "-input a=ring:"+path)
-		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) ||
-			end.runs != 0 {
-			t.Errorf("%s: %+v", want, end)
-		}
-	}
-	// Counters that no writer leaves.
-	path := filepath.Join(t.TempDir(), "in")
-	_ = os.WriteFile(path, change(ringWritten+7, 0xff)(made(t, path, frameBytes, 4)), 0o600)
-	if end := frameRuns(t, "-input a=ring:"+path); hal.CodeOf(end.err) != hal.BadTensor {
-		t.Errorf("%+v", end)
-	}
-	if end := frameRuns(t, "-input a=ring:/nowhere/ring"); hal.CodeOf(end.err) != hal.NoFile {
-		t.Errorf("%+v", end)
-	}
-}
-
 func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
@@ -787,58 +292,5 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 		failureText(end) != "run took longer than its limit: command 0 of slow; "+
 			"sequence safe: done" {
 		t.Errorf("%+v, %s", end, failureText(end))
-	}
-}
-
-// TestWhatIsNoWatchdogIsRefused and stays as it is; a pipe keeps it waiting for no reader.
-func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
-	plain, pipe, read := filepath.Join(t.TempDir(), "plain"), fifo(t), fifo(t)
-	_ = os.WriteFile(plain, []byte("text"), 0o600)
-	reader, err := os.OpenFile(read, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	for text, code := range map[string]hal.Code{
-		plain: hal.NoDevice, plain + "=10": hal.NoDevice, plain + "=": hal.Usage,
-		plain + "=0": hal.Usage,
-		plain + "=x": hal.Usage, plain + "=65536": hal.Usage, "/nowhere/watchdog": hal.NoFile,
-		pipe: hal.NoDevice, pipe + "=10": hal.NoDevice, read: hal.NoDevice,
-		"/dev/null": hal.NoDevice,
-	} {
-		w, err := parseWatchdog(text)
-		if err == nil {
-			err = w.probe()
-		}
-		if hal.CodeOf(err) != code || err == nil || code != hal.Usage && w.fd != -1 {
-			t.Errorf("%s: %v, %v", text, w, err)
-		}
-	}
-	if data, _ := os.ReadFile(plain); string(data) != "text" {
-		t.Errorf("the file holds %q", data)
-	}
-	if n, _ := unix.IoctlGetInt(int(reader.Fd()), unix.TIOCINQ); n != 0 {
-		t.Errorf("%d bytes are in the pipe", n)
-	}
-	if w, err := parseWatchdog(""); err != nil || w.probe() != nil || w.fd != -1 {
-		t.Errorf("%v, %v", w, err)
-	}
-}
-
-// TestWatchdogIsFedEveryQuarterOfItsTimeout has a pipe in the watchdog's place.
-func TestWatchdogIsFedEveryQuarterOfItsTimeout(t *testing.T) {
-	var ends [2]int
-	if err := syscall.Pipe(ends[:]); err != nil {
-		t.Fatal(err)
-	}
-	w := watchdog{fd: ends[1], every: 1000}
-	for now := int64(1000); now <= 10_000; now += 100 {
-		w.feed(now)
-	}
-	w.stop()
-	syscall.Close(ends[1])
-	data := make([]byte, 100)
-	if n, _ := syscall.Read(ends[0], data); string(data[:n]) != strings.Repeat("\x00", 10)+"V" {
-		t.Errorf("the watchdog saw %q", data[:n])
 	}
 }

@@ -7,10 +7,11 @@ import (
 	"lightmetal/runtime"
 )
 
+// This file replaces key_signed.go in a program that cannot check signatures.
+
 const keyUsage = ""
 
-// checkSignature refuses every file: this program knows nothing of signatures,
-// and must not pass over the wish for one.
+// checkSignature rejects every image: -key must not be ignored.
 func checkSignature(*runtime.File, string) error {
 	return hal.NewFault(hal.Denied,
 		"-key: this lmrun cannot check signatures; build one with `go build -tags signed`")

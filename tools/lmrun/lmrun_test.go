@@ -29,14 +29,14 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// asRunner makes a copy of the test program lmrun itself.
+// asRunner is the environment variable with which a copy of the test program is lmrun.
 const asRunner = "LM_TEST_RUNNER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asRunner)+os.Getenv(asFrames)+os.Getenv(asSignalled) != "" {
-		// As the shipped program, which links no profiler, and begins with one processor:
-		// the first allocation that one samples, or of a processor that another one gave
-		// its work to, maps memory, and ends a sealed child.
+		// As in the shipped program, which links no profiler and starts with one processor:
+		// the first allocation that a profiler samples, or that a second processor makes,
+		// maps memory, and the seal would kill the child.
 		goruntime.MemProfileRate = 0
 		runtime.DedicateProcess()
 	}
@@ -120,22 +120,32 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{77, "cannot check signatures", []string{"-key", "key.pub", image}},
 		{69, "no such device", []string{"-device", "pci:ffff:00:00.0", image}},
 	} {
-		stdout, stderr, exit := lmrun(t, test.args...)
-		if exit != test.exit || !strings.HasPrefix(stderr, "lmrun: ") ||
-			!strings.Contains(stderr, test.want) || stdout != "" {
-			t.Errorf("lmrun %q: exit %d, %q, %q; want %d, %q", test.args, exit, stdout, stderr,
-				test.exit, test.want)
-		}
-		for _, args := range [][]string{append([]string{"-json"}, test.args...),
-			append(test.args, "--json")} {
-			stdout, stderr, exit = lmrun(t, args...)
-			var object struct{ Exit, Command int }
-			if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != test.exit ||
-				object.Exit != exit || object.Command != -1 || stderr != "" {
-				t.Errorf("lmrun %q: exit %d, %q, %q, %v; want %d, and no command", args, exit,
-					stdout, stderr, err, test.exit)
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			stdout, stderr, exit := lmrun(t, test.args...)
+			isReported := strings.HasPrefix(stderr, "lmrun: ") &&
+				strings.Contains(stderr, test.want)
+			if exit != test.exit || !isReported || stdout != "" {
+				t.Errorf("exit %d, %q, %q; want %d, %q", exit, stdout, stderr, test.exit,
+					test.want)
 			}
-		}
+			checkJSONFailure(t, test.exit, append([]string{"-json"}, test.args...))
+			checkJSONFailure(t, test.exit, append(test.args, "--json"))
+		})
+	}
+}
+
+// checkJSONFailure runs lmrun with -json. The object must have the exit status and no
+// command.
+func checkJSONFailure(t *testing.T, want int, args []string) {
+	t.Helper()
+	stdout, stderr, exit := lmrun(t, args...)
+	var object struct{ Exit, Command int }
+	err := json.Unmarshal([]byte(stdout), &object)
+	if err != nil || exit != want || object.Exit != exit {
+		t.Errorf("%q: exit %d, %q, %v; want %d", args, exit, stdout, err, want)
+	}
+	if object.Command != -1 || stderr != "" {
+		t.Errorf("%q: command %d, %q; want none", args, object.Command, stderr)
 	}
 }
 
@@ -149,10 +159,9 @@ func assembled(t *testing.T, source string) string {
 	return path
 }
 
-// TestWhatNeedsNoDeviceIsCheckedWithoutOneToo: -check says what a run would of
-// how long it may take, of an input that is given twice, of devices by name and
-// number, and of hardware windows.
-func TestWhatNeedsNoDeviceIsCheckedWithoutOneToo(t *testing.T) {
+// TestCheckReportsWhatARunWouldReportBeforeItOpensADevice: the longest time, an input that is
+// given twice, names and number of devices, and hardware windows.
+func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 	long := assembled(t,
 		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n"+
 			"tensor n input uint32[]\nmain:\n"+strings.Repeat("  call hour\n", 2)+
@@ -177,16 +186,19 @@ func TestWhatNeedsNoDeviceIsCheckedWithoutOneToo(t *testing.T) {
 		{0, "verified only", []string{"-longest", "3h", "-device", "vfio:0000:01:00.0"}},
 		{64, "-window: no window of the image moves", []string{"-longest", "3h", "-window", "3"}},
 	} {
-		stdout, stderr, exit := lmrun(t, append(append([]string{"-check"}, test.flags...), long)...)
-		if exit != test.exit || !strings.Contains(stdout+stderr, test.want) {
-			t.Errorf("%q: exit %d, %q, %q; want %d, %q", test.flags, exit, stdout, stderr,
-				test.exit, test.want)
-		}
+		t.Run(strings.Join(test.flags, " "), func(t *testing.T) {
+			args := append([]string{"-check"}, test.flags...)
+			stdout, stderr, exit := lmrun(t, append(args, long)...)
+			if exit != test.exit || !strings.Contains(stdout+stderr, test.want) {
+				t.Errorf("exit %d, %q, %q; want %d, %q", exit, stdout, stderr, test.exit,
+					test.want)
+			}
+		})
 	}
 }
 
 // TestSupervisedRunReportsItsLongestEnd: the longest of what can go on after a signal,
-// of the image that was verified, before a device is opened; nothing of one that is refused.
+// of the image that was verified, before a device is opened; nothing if it is rejected.
 func TestSupervisedRunReportsItsLongestEnd(t *testing.T) {
 	slow := assembled(t, `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
@@ -198,6 +210,10 @@ pause:
   delay 2s
 last:
   delay 1s
+hour:
+  delay 10s
+  delay 10s
+  delay 10s
 safe:
   delay 4s
 `)
@@ -205,32 +221,45 @@ safe:
 		exit    int
 		seconds float64 // -1: there is no report
 	}{
-		"": {69, 5 + 4}, "-after last": {69, 5 + 1 + 4},
-		"-deadline 100ms": {69, 0.1 + 4}, "-deadline 1h": {69, 5 + 4},
-		"-sequence last": {69, 1 + 4}, "-sequence last -before main": {69, 5 + 4},
-		"-before last -after main": {69, 5 + 5 + 4},
-		"-longest 3s":              {65, -1}, "-check": {0, -1}, "-sequence none": {64, -1},
+		"":                            {69, 5 + 4},
+		"-after last":                 {69, 5 + 1 + 4},
+		"-deadline 100ms":             {69, 0.1 + 4},
+		"-deadline 1h":                {69, 5 + 4},
+		"-sequence last":              {69, 1 + 4},
+		"-sequence last -before main": {69, 5 + 4},
+		"-before last -after main":    {69, 5 + 5 + 4},
+		// A run without a deadline is bounded by runtime.StopGrace, one with it is not.
+		"-sequence hour":                        {69, 10 + 4},
+		"-sequence hour -deadline 25s":          {69, 25 + 4},
+		"-sequence hour -deadline 2s":           {69, 2 + 4},
+		"-before hour -after hour":              {69, 10 + 10 + 4},
+		"-deadline 1s -before hour -after last": {69, 10 + 1 + 4},
+		"-longest 3s":                           {65, -1},
+		"-check":                                {0, -1},
+		"-sequence none":                        {64, -1},
 	} {
-		reader, writer, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := runnerCommand(t, append(strings.Fields("-supervised -device pci:ffff:00:00.0 "+flags),
-			slow)...)
-		c.ExtraFiles = []*os.File{writer}
-		text, _ := c.CombinedOutput()
-		writer.Close()
-		report, _ := io.ReadAll(reader)
-		reader.Close()
-		us, err := strconv.ParseFloat(strings.TrimSuffix(string(report), "\n"), 64)
-		least := want.seconds * 1e6 // and some microseconds for the accesses
-		isRight := err == nil && us >= least && us <= least+100
-		if want.seconds < 0 {
-			isRight = len(report) == 0
-		}
-		if c.ProcessState.ExitCode() != want.exit || !isRight {
-			t.Errorf("%s: %v, report %q; want %+v; %s", flags, c.ProcessState, report, want, text)
-		}
+		t.Run(flags, func(t *testing.T) {
+			reader, writer, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := strings.Fields("-supervised -device pci:ffff:00:00.0 " + flags)
+			c := runnerCommand(t, append(args, slow)...)
+			c.ExtraFiles = []*os.File{writer}
+			text, _ := c.CombinedOutput()
+			writer.Close()
+			report, _ := io.ReadAll(reader)
+			reader.Close()
+			us, err := strconv.ParseFloat(strings.TrimSuffix(string(report), "\n"), 64)
+			least := want.seconds * 1e6 // and some microseconds for the accesses
+			isRight := err == nil && us >= least && us <= least+100
+			if want.seconds < 0 {
+				isRight = len(report) == 0
+			}
+			if c.ProcessState.ExitCode() != want.exit || !isRight {
+				t.Errorf("%v, report %q; want %+v; %s", c.ProcessState, report, want, text)
+			}
+		})
 	}
 	c := runnerCommand(t, "-supervised", "-device", "pci:ffff:00:00.0", slow)
 	text, _ := c.CombinedOutput()
@@ -298,19 +327,23 @@ func TestCommandLines(t *testing.T) {
 		{"-longest 7200s x.lmb", with(func(o *args.Options) { o.Longest = 7200e9 })},
 		{"-h", with(func(o *args.Options) { o.Help, o.Image = true, "" })},
 	} {
-		if got, err := args.Parse(strings.Fields(test.line)); err != nil ||
-			!reflect.DeepEqual(got, test.want) {
-			t.Errorf("%s: %+v, %v", test.line, got, err)
-		}
+		t.Run(test.line, func(t *testing.T) {
+			got, err := args.Parse(strings.Fields(test.line))
+			if err != nil || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%+v, %v; want %+v", got, err, test.want)
+			}
+		})
 	}
 	for _, line := range []string{"", "-loop 0 x", "-loop -1 x", "-loop x x", "-window x x",
 		"-window 65536 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b",
 		"-deadline 0ms x", "-deadline 20 x", "-deadline ms x", "-deadline 20mss x",
 		"-deadline 3601s x", "-deadline -1s x", "-deadline 4294967295s x", "-deadline 2h x",
 		"-longest 9999999h x", "-longest 1d x", "-input a=ring: x"} {
-		if _, err := args.Parse(strings.Fields(line)); hal.CodeOf(err) != hal.Usage {
-			t.Errorf("%q: %v", line, err)
-		}
+		t.Run(line, func(t *testing.T) {
+			if _, err := args.Parse(strings.Fields(line)); hal.CodeOf(err) != hal.Usage {
+				t.Errorf("%v, want a usage error", err)
+			}
+		})
 	}
 }
 
@@ -395,16 +428,18 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 		{"no key", image, write("empty", nil), "no public key", 77},
 		{"no file of keys", image, filepath.Join(dir, "none"), "no such file", 66},
 	} {
-		c := exec.Command(runner, "-key", test.keys, "-device", "pci:ffff:00:00.0", test.path)
-		out, _ := c.CombinedOutput()
-		if c.ProcessState.ExitCode() != test.exit || !strings.Contains(string(out), test.want) {
-			t.Errorf("%s: exit %d, %s; want %d, %s", test.name, c.ProcessState.ExitCode(), out,
-				test.exit, test.want)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			c := exec.Command(runner, "-key", test.keys, "-device", "pci:ffff:00:00.0", test.path)
+			out, _ := c.CombinedOutput()
+			exit := c.ProcessState.ExitCode()
+			if exit != test.exit || !strings.Contains(string(out), test.want) {
+				t.Errorf("exit %d, %s; want %d, %s", exit, out, test.exit, test.want)
+			}
+		})
 	}
 	help, _ := exec.Command(runner, "-help").Output()
 	if !strings.Contains(string(help), "-key FILE") || strings.Contains(usage, "-key") {
-		t.Error("-key stands in the help of one that cannot, or not in that of one that can")
+		t.Error("-key must be in the help of a program with the tag signed, and in no other")
 	}
 }
 
@@ -412,8 +447,8 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop",
 	"deadline", "watchdog", "window", "key", "longest"}
 
-// TestNoFlagTakesAnEmptyValue: a variable that is not set must not
-// switch off what it was to switch on.
+// TestNoFlagTakesAnEmptyValue: a shell variable that is not set must not switch off what it
+// was meant to switch on.
 func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 	for _, name := range flagsWithValue {
 		if !strings.Contains(usage+"-key FILE", "-"+name+" ") {

@@ -1,5 +1,5 @@
-// Lmrun replays one Light Metal binary on one device (or one device a target) and
-// exits with a documented status. What starts it as often as wanted is lminit.
+// Lmrun replays one Light Metal binary on one device (or one device per target) and
+// exits with a documented status. A supervisor, such as lminit, restarts it if needed.
 package main
 
 import (
@@ -12,21 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file has the steps of an invocation in their order: parse the command line, open
+// and verify the image, check the options against it, open the devices, load the image,
+// open inputs and outputs, freeze, seal, run, and stop.
+
 func main() {
 	runtime.DedicateProcess()
-	o, err := args.Parse(args.CommandLine())
-	end := outcome{err: err}
-	if err == nil && !o.Help && !o.Version {
-		end = replay(o)
+	options, err := args.Parse(args.CommandLine())
+	if err == nil {
+		err = checkBuild(options)
 	}
-	unix.Exit(printOutcome(o, end))
+	end := outcome{err: err}
+	if err == nil && !options.Help && !options.Version {
+		end = replay(options)
+	}
+	unix.Exit(printOutcome(options, end))
 }
 
-// outcome is how a whole invocation ended, with what there is to tell.
+// outcome is how an invocation ended, as printOutcome reports it.
 type outcome struct {
-	// of a run: "expect failed: command 3 of main: got ..."
+	// err is nil after success. Of a failed run it reads, for example,
+	// "expect failed: command 3 of main: got ...".
 	err error
-	// of the last run; with a Code where it, or what came after it, failed
+	// result is that of the last run. If something else failed between or after the
+	// runs, its Code is the code of err.
 	result             runtime.Result
 	runs               uint64 // completed
 	total, least, most int64  // nanoseconds of all completed runs
@@ -34,14 +43,7 @@ type outcome struct {
 
 // replay does everything between the command line and the report.
 func replay(o args.Options) outcome {
-	file, err := runtime.Open(o.Image)
-	if err == nil && o.Key != "" {
-		err = checkSignature(file, o.Key)
-	}
-	if err != nil {
-		return outcome{err: err}
-	}
-	view, err := file.Verify()
+	view, err := openImage(o)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -50,73 +52,46 @@ func replay(o args.Options) outcome {
 		return outcome{err: err}
 	}
 	if o.Supervised {
-		if err = files.WriteFull(3, []byte(fbs.Text("%d\n", f.longestStopUs(view)))); err != nil {
-			return outcome{err: args.UsageError("-supervised: descriptor 3: " + err.Error())}
-		}
+		err = reportLongestStop(f.longestStopUs(view))
+	}
+	if err != nil {
+		return outcome{err: err}
 	}
 	devices, err := openDevices(o, view)
 	if err != nil {
 		return outcome{err: err}
 	}
-	return f.runOn(devices, view, o)
+	return f.runOnDevices(devices, view, o)
 }
 
-// runOn does what comes after the devices are open, and closes them.
-func (f *frameLoop) runOn(devices []hal.Device, view *fbs.View, o args.Options) (end outcome) {
-	if end.err = f.prepareRuns(devices, view, o); end.err == nil {
-		end = f.runLoop(o.Loop)
+// openImage opens the image, checks its signature if -key asks for one, and verifies it.
+func openImage(o args.Options) (*fbs.View, error) {
+	file, err := runtime.Open(o.Image)
+	if err == nil && o.Key != "" {
+		err = checkSignature(file, o.Key)
 	}
-	f.files.Discard()
-	if err := f.stopDevices(devices); end.err == nil {
-		end.err = err
-	}
-	if end.err == nil {
-		f.watchdog.stop()
-	}
-	return end
-}
-
-// prepare takes everything that the runs need, up to the seal.
-func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
-	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if notice := r.Warnings; notice != "" {
-		_ = writeText(2, "lmrun: "+notice)
-	}
-	err = f.openStreams(r, devices[0])
-	spare := func() error { return files.EnsureSpareFDs(2) } // which Freeze has Go open
-	for _, step := range [...]func() error{spare, stopOnSignal, r.Freeze} {
-		if err == nil {
-			err = step()
-		}
-	}
-	if err == nil && o.Seal {
-		err = runtime.Seal(f.files.Pin()...)
-		f.sealed = err == nil
-	}
-	return err
+	return file.Verify()
 }
 
-// rest stops the devices' DMA, all of it before any is given back. A sealed process
-// cannot give anything back, but for what its end does.
-func (f *frameLoop) stopDevices(devices []hal.Device) (first error) {
-	if f.replay != nil {
-		first = f.replay.StopDMA()
+// reportLongestStop writes the time from a signal to the end to descriptor 3, where the
+// supervisor that passed -supervised reads it.
+func reportLongestStop(us uint64) error {
+	const descriptor = 3
+	err := files.WriteFull(descriptor, []byte(fbs.Text("%d\n", us)))
+	if err == nil {
+		return nil
 	}
-	for i := 0; i < len(devices) && !f.sealed; i++ {
-		if err := devices[i].Close(); first == nil {
-			first = err
-		}
-	}
-	return first
+	return args.UsageError("-supervised: writing to descriptor 3: " + err.Error())
 }
 
-// with the build tag mock of stand-ins, too
+// openDevice and parseDeviceName also accept mock devices with the build tag mock.
 var openDevice, parseDeviceName = hal.Open, hal.ParseName
 
-// open opens one device for each target of the image.
+// openDevices opens one device for each target of the image: those of -device, or those
+// that the image names.
 func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
 	if len(names) == 0 {
@@ -129,9 +104,62 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 	return devices, err
 }
 
-func sequenceNames(view *fbs.View) (names string) {
-	for i := range view.Sequences {
-		names += " " + view.Name(view.Sequences[i].Name)
+// runOnDevices prepares the runs, executes them, and closes the devices.
+func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
+	end := outcome{err: f.prepareRuns(devices, view, o)}
+	if end.err == nil {
+		end = f.runLoop(o.Loop)
 	}
-	return names
+	f.files.Discard()
+	if err := f.stopDevices(devices); end.err == nil {
+		end.err = err
+	}
+	if end.err == nil {
+		f.watchdog.stop()
+	}
+	return end
+}
+
+// prepareRuns acquires everything that the runs need, up to the seal.
+func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
+	r, err := runtime.Load(view, o.Window, devices...)
+	if err != nil {
+		return err
+	}
+	if r.Warnings != "" {
+		_ = writeText(2, "lmrun: "+r.Warnings)
+	}
+	err = f.openStreams(r, devices[0])
+	if err == nil {
+		// Freeze has Go open descriptors; with none left, Go would end the process.
+		err = files.EnsureSpareFDs(2)
+	}
+	if err == nil {
+		err = stopOnSignal()
+	}
+	if err == nil {
+		err = r.Freeze()
+	}
+	if err == nil && o.Seal {
+		err = runtime.Seal(f.files.Pin()...)
+		f.sealed = err == nil
+	}
+	return err
+}
+
+// stopDevices stops the DMA of all devices before it closes the first one. A sealed
+// process cannot close devices; the kernel does so when it ends.
+func (f *frameLoop) stopDevices(devices []hal.Device) (first error) {
+	if f.replay != nil {
+		first = f.replay.StopDMA()
+	}
+	if f.sealed {
+		return first
+	}
+	for _, device := range devices {
+		if err := device.Close(); first == nil {
+			first = err
+		}
+	}
+	return first
 }

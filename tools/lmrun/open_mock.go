@@ -10,12 +10,15 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// With the build tag mock there are devices of the kind mock:BOARD, to try frames and
-// rings without hardware.
+// This file adds devices mock:BOARD with the build tag mock, to try runs and rings without
+// hardware.
+
 func init() {
 	openDevice, parseDeviceName = openDeviceOrMock(hal.Open), openDeviceOrMock(hal.ParseName)
 }
 
+// openDeviceOrMock returns a function that opens mock:BOARD itself, and passes any other name
+// on.
 func openDeviceOrMock(other func(string) (hal.Device, error)) func(string) (hal.Device, error) {
 	return func(name string) (hal.Device, error) {
 		if board := chips.ByName(strings.TrimPrefix(name, "mock:")); board != nil {

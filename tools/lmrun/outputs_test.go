@@ -27,32 +27,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asFrames makes a copy of the test program replay adder on a mock, with what
-// its value is to be done afterwards.
+// asFrames is the environment variable with which a copy of the test program replays adder on
+// a mock device. Its value is "end", or "rename": to rename an output afterwards.
 const asFrames = "LM_TEST_FRAMES"
 
 // framesChild is that copy. It does not return.
 func framesChild() {
 	o, err := args.Parse(os.Args[1:])
+	end := outcome{err: err}
 	if err == nil {
-		var image *lmb.Image
-		if image, err = listing.Parse("adder.lms", []byte(adder), nil); err == nil {
-			var file []byte
-			var view *fbs.View
-			file, _ = lmb.Encode(image)
-			view, err = fbs.Verify(file)
-			f, err := planRuns(view, o)
-			end := outcome{err: err}
-			if err == nil {
-				end = f.runOn([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
-			}
-			if os.Getenv(asFrames) == "rename" {
-				_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
-			}
-			unix.Exit(printOutcome(o, end))
-		}
+		end = replayAdder(o)
 	}
-	unix.Exit(printOutcome(o, outcome{err: err}))
+	if os.Getenv(asFrames) == "rename" {
+		_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
+	}
+	unix.Exit(printOutcome(o, end))
+}
+
+func replayAdder(o args.Options) outcome {
+	image, err := listing.Parse("adder.lms", []byte(adder), nil)
+	if err != nil {
+		return outcome{err: err}
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		return outcome{err: err}
+	}
+	view, err := fbs.Verify(file)
+	if err != nil {
+		return outcome{err: err}
+	}
+	f, err := planRuns(view, o)
+	if err != nil {
+		return outcome{err: err}
+	}
+	return f.runOnDevices([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
 }
 
 func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
@@ -67,10 +76,10 @@ func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
 }
 
 // frameFiles are an input, and an output that is there already.
-func frameFiles(t *testing.T) (folder, in, out string) {
+func frameFiles(t *testing.T) (dir, in, out string) {
 	t.Helper()
-	folder = t.TempDir()
-	in, out = filepath.Join(folder, "a"), filepath.Join(folder, "d")
+	dir = t.TempDir()
+	in, out = filepath.Join(dir, "a"), filepath.Join(dir, "d")
 	for path, data := range map[string][]byte{in: bytes.Repeat([]byte{3}, frameBytes),
 		out: []byte("old")} {
 		// whatever the umask
@@ -78,15 +87,15 @@ func frameFiles(t *testing.T) (folder, in, out string) {
 			t.Fatal(err)
 		}
 	}
-	return folder, in, out
+	return dir, in, out
 }
 
 var newOutput = append(bytes.Repeat([]byte{3}, frameBytes), 7, 0, 0, 0)
 
-func fileNames(t *testing.T, folder string) string {
+func fileNames(t *testing.T, dir string) string {
 	t.Helper()
 	var names []string
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +109,8 @@ func fileNames(t *testing.T, folder string) string {
 // of what it replaces, and leaves nothing beside it.
 func TestSealedProcessPutsItsOutputInPlace(t *testing.T) {
 	for _, seal := range [][]string{nil, {"-seal"}} {
-		folder, in, out := frameFiles(t)
-		link := filepath.Join(folder, "link")
+		dir, in, out := frameFiles(t)
+		link := filepath.Join(dir, "link")
 		if err := os.Symlink("d", link); err != nil {
 			t.Fatal(err)
 		}
@@ -117,14 +126,14 @@ func TestSealedProcessPutsItsOutputInPlace(t *testing.T) {
 		if info, err := os.Stat(out); err != nil || info.Mode() != 0o640 {
 			t.Errorf("%v: mode %v, %v", seal, info.Mode(), err)
 		}
-		if names := fileNames(t, folder); names != "a d link" {
+		if names := fileNames(t, dir); names != "a d link" {
 			t.Errorf("%v: left behind: %s", seal, names)
 		}
 	}
 }
 
 func TestSealedProcessRenamesNothingElse(t *testing.T) {
-	folder, in, out := frameFiles(t)
+	dir, in, out := frameFiles(t)
 	c := framesCommand(t, "rename", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
 	text, _ := c.CombinedOutput()
 	if status := c.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() ||
@@ -132,8 +141,8 @@ func TestSealedProcessRenamesNothingElse(t *testing.T) {
 		t.Errorf("ended with %v, %s; want it killed by SIGSYS", c.ProcessState, text)
 	}
 	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, newOutput) ||
-		fileNames(t, folder) != "a d" {
-		t.Errorf("%x, %v, files %s", got, err, fileNames(t, folder))
+		fileNames(t, dir) != "a d" {
+		t.Errorf("%x, %v, files %s", got, err, fileNames(t, dir))
 	}
 }
 
@@ -145,41 +154,43 @@ func TestEnvironmentOfGoEndsNoSealedProcess(t *testing.T) {
 		"GOMEMLIMIT=1KiB", "GOMEMLIMIT=4MiB", "GOGC=1", "GOGC=off", "GOTRACEBACK=crash",
 		"GODEBUG=gctrace=1,scavtrace=1",
 	} {
-		c := framesCommand(t, "end", "-seal", "-loop", "100000", "-input", "a="+in, "x.lmb")
-		c.Env = append(c.Env, variable)
-		if text, err := c.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v, %s", variable, err, text)
-		}
+		t.Run(variable, func(t *testing.T) {
+			c := framesCommand(t, "end", "-seal", "-loop", "100000", "-input", "a="+in, "x.lmb")
+			c.Env = append(c.Env, variable)
+			if text, err := c.CombinedOutput(); err != nil {
+				t.Errorf("%v, %s", err, text)
+			}
+		})
 	}
 }
 
 func TestFailedRunLeavesOutputsAsTheyWere(t *testing.T) {
 	for _, args := range []string{"-sequence bad", "-seal -sequence bad", "-after bad",
 		"-seal -after bad", "-watchdog /nonexistent"} {
-		folder, in, out := frameFiles(t)
+		dir, in, out := frameFiles(t)
 		text, err := framesCommand(t, "end", append(strings.Fields(args), "-input", "a="+in,
 			"-output", "d="+out, "x.lmb")...).CombinedOutput()
 		if err == nil {
 			t.Errorf("%s: no failure: %s", args, text)
 		}
-		if got, _ := os.ReadFile(out); string(got) != "old" || fileNames(t, folder) != "a d" {
-			t.Errorf("%s: %q, files %s; %s", args, got, fileNames(t, folder), text)
+		if got, _ := os.ReadFile(out); string(got) != "old" || fileNames(t, dir) != "a d" {
+			t.Errorf("%s: %q, files %s; %s", args, got, fileNames(t, dir), text)
 		}
 	}
 }
 
 // TestOutputThatIsReadIsRefused by every name that it has.
 func TestOutputThatIsReadIsRefused(t *testing.T) {
-	folder, in, _ := frameFiles(t)
-	image, link, hard := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "link"),
-		filepath.Join(folder, "hard")
+	dir, in, _ := frameFiles(t)
+	image, link, hard := filepath.Join(dir, "x.lmb"), filepath.Join(dir, "link"),
+		filepath.Join(dir, "hard")
 	for _, err := range []error{os.WriteFile(image, []byte("image"), 0o600), os.Symlink(in, link),
 		os.Link(in, hard)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, out := range []string{in, link, hard, image, folder + "/./a"} {
+	for _, out := range []string{in, link, hard, image, dir + "/./a"} {
 		text, err := framesCommand(t, "end", "-input", "a="+in, "-output", "d="+out,
 			image).CombinedOutput()
 		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 ||
@@ -217,7 +228,7 @@ func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
 	defer goruntime.UnlockOSThread()
 	old, whole, steps := 0, 0, 0
 	for killed := true; killed; steps++ {
-		folder, in, out := frameFiles(t)
+		dir, in, out := frameFiles(t)
 		c := framesCommand(t, "end", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
 		c.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
 		if err := c.Start(); err != nil {
@@ -231,7 +242,7 @@ func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
 		case err == nil && bytes.Equal(got, newOutput):
 			whole++
 		default:
-			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, folder, got, err)
+			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, dir, got, err)
 		}
 	}
 	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC),
@@ -312,7 +323,7 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	}
 }
 
-// TestStandardOutputThatCannotBeWritten is 74, whatever else there was to tell.
+// TestStandardOutputThatCannotBeWritten is status 74, whatever else lmrun had to report.
 func TestStandardOutputThatCannotBeWritten(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -332,7 +343,7 @@ func TestStandardOutputThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestOutputOnStandardOutputIsDataAlone, and people are told elsewhere.
+// TestOutputOnStandardOutputIsDataAlone: the report goes to standard error.
 func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	for _, flag := range []string{"-loop=1", "-json"} {
@@ -368,7 +379,7 @@ func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
 // TestInputMayBeStandardInput, a file that is read once, or a pipe with the data of
 // each run.
 func TestInputMayBeStandardInput(t *testing.T) {
-	folder, in, _ := frameFiles(t)
+	dir, in, _ := frameFiles(t)
 	file, err := os.Open(in)
 	if err != nil {
 		t.Fatal(err)
@@ -376,12 +387,12 @@ func TestInputMayBeStandardInput(t *testing.T) {
 	defer file.Close()
 	two := bytes.Repeat([]byte{3}, 2*frameBytes)
 	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(two),
-		"a pipe that nobody writes to any more": written(t, two)} {
+		"a pipe whose writer has closed it": written(t, two)} {
 		c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output",
-			"d="+folder+"/new", "x.lmb")
+			"d="+dir+"/new", "x.lmb")
 		c.Stdin = stdin
 		text, err := c.CombinedOutput()
-		if got, _ := os.ReadFile(folder + "/new"); err != nil || !bytes.Equal(got, newOutput) ||
+		if got, _ := os.ReadFile(dir + "/new"); err != nil || !bytes.Equal(got, newOutput) ||
 			!strings.Contains(string(text), `"runs":2`) {
 			t.Errorf("%s: %v, %s, %x", what, err, text, got)
 		}
@@ -439,8 +450,8 @@ func TestFewOpenFilesAreAnErrorWithItsReason(t *testing.T) {
 // have them, in files, flags, images and configurations.
 func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 	const hostile = "x\x1b[2J\u009b31m\x07\u0085\x9b\u2028\u202ey\nforged: done"
-	folder := t.TempDir()
-	t.Chdir(folder)
+	dir := t.TempDir()
+	t.Chdir(dir)
 	text := "image " + hostile + "\n" + hostile + " " + hostile + "\n"
 	for name, data := range map[string]string{hostile: "junk", "conf": text,
 		"conf2": "image " + hostile + "\n", "conf3": "module " + hostile + "\nimage y\n",

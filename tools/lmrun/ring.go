@@ -1,3 +1,5 @@
+//go:build !norings
+
 package main
 
 import (
@@ -11,45 +13,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	ringMagic  = 0x31474e49524d4c // "LMRING1" and a zero, of little endian
-	ringHeader = 4096
-	ringAlign  = 64 // slots begin at multiples of it
+// This file implements rings in shared memory, which RING.md specifies. The build tag
+// norings leaves it out.
 
-	ringSlotsNew = 8       // of a ring that lmrun makes
-	ringSlotsMax = 1 << 16 // of one that it finds
+const (
+	hasRings  = true
+	ringUsage = ringHelp
+)
+
+const (
+	ringMagic  = 0x31474e49524d4c // "LMRING1" and a zero, little endian
+	ringHeader = 4096             // bytes before the first slot
+	ringAlign  = 64               // slots begin at multiples of it
+
+	ringSlotsNew = 8       // slots of a ring that lmrun makes
+	ringSlotsMax = 1 << 16 // slots of a ring that another process made
 
 	ringLockPauseNs = 10_000_000 // between two attempts to lock the file
 )
 
-// ringLockTries is how often lmrun tries to lock the file before it fails: for 10 s. A
-// peer holds the lock only while it makes or checks a ring. Tests try less often.
+// ringLockTries is how often lmrun tries to lock the file before it fails: for 10 s. The
+// other process locks it only while it makes or checks a ring. Tests try less often.
 var ringLockTries = 1000
 
-// header is how the file of a ring begins.
+// header is the beginning of the file of a ring.
 type header struct {
 	magic   uint64
 	slot    uint64 // bytes of data in a slot
 	slots   uint64
-	closed  uint32 // not zero when the writer has ended
+	closed  uint32 // not zero after the writer has ended
 	_       [36]byte
 	written uint64 // slots written since the ring was made
 	_       [56]byte
-	read    uint64
+	read    uint64 // slots that the reader has returned
 }
 
-// ring hands the data of one tensor from run to run through a file in shared
-// memory, between one writer and one reader. RING.md is its specification.
+// ring passes the data of one tensor from one writer to one reader through a file in
+// shared memory, one slot for each run.
 type ring struct {
 	path   string
-	memory []byte
+	memory []byte // the file, mapped
 	*header
-	size, count  uint64  // of a slot and in slots, of which the header had the same once
-	ownCounter   *uint64 // written or read: the one that this side changes
-	closedBefore bool    // closed by an earlier writer; the next one opens it
+	// size is the bytes of data in a slot and count the number of slots. They are copies
+	// from when the header was checked: the other process can write to the header.
+	size, count  uint64
+	ownCounter   *uint64 // &written or &read: the one that this side changes
+	closedBefore bool    // an earlier writer closed the ring; the next one opens it
 }
 
-// open maps the ring of a tensor, to write or to read, and makes it if the file is new.
+func newRing(path string, size uint64) *ring { return &ring{path: path, size: size} }
+
+// open maps the ring of a tensor as its writer or its reader, and makes the ring if the
+// file is new.
 func (r *ring) open(writer bool) error {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Open(r.path, flags, 0o660)
@@ -60,7 +75,8 @@ func (r *ring) open(writer bool) error {
 		return hal.FileFault(r.path, err)
 	}
 	defer unix.Close(fd)
-	defer unix.Flock(fd, unix.LOCK_UN) // the mapping would keep the lock
+	// Closing fd alone would not unlock the file, since the mapping refers to it too.
+	defer unix.Flock(fd, unix.LOCK_UN)
 	if err = r.lock(fd); err == nil {
 		err = r.mapFile(fd)
 	}
@@ -70,7 +86,7 @@ func (r *ring) open(writer bool) error {
 	return hal.FileFault(r.path, err)
 }
 
-// lock locks the file, and waits for a limited time while another process has it locked.
+// lock locks the file. It waits for a limited time if another process has it locked.
 func (r *ring) lock(fd int) error {
 	for range ringLockTries {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
@@ -79,30 +95,19 @@ func (r *ring) lock(fd int) error {
 		}
 		hal.SleepRaw(ringLockPauseNs)
 	}
-	const reason = ": another process keeps the ring locked (flock), for 10 s by now"
+	const reason = ": another process has kept the ring locked (flock) for 10 s"
 	return hal.NewFault(hal.IO, r.path+reason)
 }
 
-// mapFile maps the file of a ring, and nothing else. An empty file, and one of the size
-// of a ring that begins with 4096 zeros, which its maker did not complete, become one.
+// mapFile maps the file if it is a ring. It makes a ring of an empty file, and completes a
+// ring whose maker was killed: a file of the size of a ring that begins with 4096 zeros.
 func (r *ring) mapFile(fd int) error {
-	var status unix.Stat_t
-	err := unix.Fstat(fd, &status)
-	if err == nil && status.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = r.notRing("not a regular file")
-	}
-	if err == nil && status.Size == 0 {
-		status.Size = int64(r.bytes(ringSlotsNew))
-		err = unix.Fallocate(fd, 0, 0, status.Size)
-	}
-	head, size := make([]byte, ringHeader), uint64(status.Size)
-	if err == nil && size < ringHeader {
-		err = r.notRing("too short")
-	}
-	if err == nil {
-		_, err = unix.Pread(fd, head, 0)
-	}
+	size, err := r.fileSize(fd)
 	if err != nil {
+		return err
+	}
+	head := make([]byte, ringHeader)
+	if _, err = unix.Pread(fd, head, 0); err != nil {
 		return err
 	}
 	slots := (size - ringHeader) / r.stride()
@@ -124,6 +129,25 @@ func (r *ring) mapFile(fd int) error {
 	return err
 }
 
+// fileSize returns the size of the file, which has room for a header. It allocates the
+// space of a new ring if the file is empty.
+func (r *ring) fileSize(fd int) (uint64, error) {
+	var status unix.Stat_t
+	err := unix.Fstat(fd, &status)
+	switch {
+	case err != nil:
+		return 0, err
+	case status.Mode&unix.S_IFMT != unix.S_IFREG:
+		return 0, r.notRing("not a regular file")
+	case status.Size == 0:
+		size := r.bytes(ringSlotsNew)
+		return size, unix.Fallocate(fd, 0, 0, int64(size))
+	case status.Size < ringHeader:
+		return 0, r.notRing("too short")
+	}
+	return uint64(status.Size), nil
+}
+
 func isZero(data []byte) bool {
 	for _, b := range data {
 		if b != 0 {
@@ -135,13 +159,10 @@ func isZero(data []byte) bool {
 
 func validSlots(slots uint64) bool { return slots >= 1 && slots <= ringSlotsMax }
 
-// checkHeader checks the header against the tensor and the file. A ring that is in use
-// stays as it is.
+// checkHeader compares the header with the tensor and the file, and takes the ring into
+// use with the counters that it has.
 func (r *ring) checkHeader(writer bool) error {
 	h := (*header)(unsafe.Pointer(&r.memory[0]))
-	if r.header, r.ownCounter = h, &h.read; writer {
-		r.ownCounter = &h.written
-	}
 	size := uint64(len(r.memory))
 	switch slot, slots := h.slot, h.slots; {
 	case slot != r.size:
@@ -153,24 +174,29 @@ func (r *ring) checkHeader(writer bool) error {
 	default:
 		r.count = slots
 	}
+	r.header = h
+	r.ownCounter = &h.read
 	if writer {
+		r.ownCounter = &h.written
 		atomic.StoreUint32(&h.closed, 0)
 	}
 	r.closedBefore = !writer && atomic.LoadUint32(&h.closed) != 0
 	return nil
 }
 
+// stride returns the distance of two slots.
 func (r *ring) stride() uint64 { return (r.size + ringAlign - 1) &^ (ringAlign - 1) }
 
 // bytes returns the size of the file of a ring with so many slots.
 func (r *ring) bytes(slots uint64) uint64 { return ringHeader + slots*r.stride() }
 
+// fault returns the error for a ring that does not fit the tensor or the file.
 func (r *ring) fault(reason string) error {
 	reason = r.path + ": the ring " + reason + "; without this file, lmrun makes a new one"
 	return hal.NewFault(hal.BadTensor, reason)
 }
 
-// notRing is the error for a file that lmrun leaves as it is.
+// notRing returns the error for a file that is not a ring, and that lmrun does not change.
 func (r *ring) notRing(reason string) error {
 	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+")")
 }
@@ -180,17 +206,18 @@ func (r *ring) contains(address uintptr) bool {
 	return r.memory != nil && address-hal.AddressOf(r.memory) < uintptr(len(r.memory))
 }
 
-// move copies the oldest slot, or fills the next one, and answers as read(2) and
-// write(2) do of a pipe that is not to wait. Data that are there come before the
-// end. The slot is the other side's after step.
+// transfer copies the oldest slot to data, or data to the next free slot, and returns what
+// read(2) and write(2) return for a non-blocking pipe. All data of a closed ring are read
+// before its end is reported. The other side sees the change after advance.
 func (r *ring) transfer(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
 	waiting := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)
 	r.closedBefore = r.closedBefore && closed && waiting == 0
-	slot := r.memory[ringHeader+atomic.LoadUint64(r.ownCounter)%r.count*r.stride():][:r.size]
+	index := atomic.LoadUint64(r.ownCounter) % r.count
+	slot := r.memory[ringHeader+index*r.stride():][:r.size]
 	switch writer := r.ownCounter == &r.written; {
 	case waiting > r.count:
-		return -1, r.fault("has counters of the other side's that make no sense")
+		return -1, r.fault("has impossible counters: more unread slots than it has")
 	case writer && waiting < r.count:
 		return copy(slot, data), nil
 	case !writer && waiting > 0:
@@ -201,8 +228,8 @@ func (r *ring) transfer(data []byte) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// step gives the slot that was moved to the other side.
+// advance makes the slot that was transferred available to the other side.
 func (r *ring) advance() { atomic.AddUint64(r.ownCounter, 1) }
 
-// close tells the reader that no more comes.
+// markClosed reports to the reader that no more data follow.
 func (r *ring) markClosed() { atomic.StoreUint32(&r.closed, 1) }

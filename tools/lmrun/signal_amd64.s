@@ -1,12 +1,12 @@
 #include "textflag.h"
 
-// A C function of the kernel's: it may use what the signal's frame saves, which
-// is all registers, and returns to the restorer.
+// stop is the signal handler, called by the kernel as a C function. It may use all
+// registers, since the frame of the signal saves them, and returns to the restorer.
 TEXT ·stop(SB), NOSPLIT|NOFRAME, $0
 	MOVL $1, ·stopping(SB)
 	RET
 
-// rt_sigreturn, which takes the frame off the stack.
+// restore calls rt_sigreturn, which removes the frame from the stack.
 TEXT ·restore(SB), NOSPLIT|NOFRAME, $0
 	MOVL $15, AX
 	SYSCALL

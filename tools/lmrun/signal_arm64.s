@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// A C function of the kernel's: it may use what the signal's frame saves, which
-// is all registers, and returns to the vDSO.
+// stop is the signal handler, called by the kernel as a C function. It may use all
+// registers, since the frame of the signal saves them, and returns to the vDSO.
 TEXT ·stop(SB), NOSPLIT|NOFRAME, $0
 	MOVD $1, R0
 	MOVD $·stopping(SB), R1

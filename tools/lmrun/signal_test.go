@@ -20,11 +20,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asSignalled makes a copy of the test program run a sequence on a mock.
+// asSignalled is the environment variable with which a copy of the test program runs a
+// sequence on a mock device.
 const asSignalled = "LM_TEST_SIGNALLED"
 
-// stubborn never does what is waited for.
-const stubborn = `lightmetal 1
+// neverReady is an image whose polls never succeed on a mock device.
+const neverReady = `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
 fails:
@@ -37,43 +38,43 @@ safe:
   write.4 m+0x0 0x5afe
 `
 
-// halfAnHour is the sequence endless of stubborn that waits for half an hour.
+// halfAnHour is the sequence endless of neverReady that waits for half an hour.
 var halfAnHour = "endless:\n" + strings.Repeat("  delay 10s\n", 180)
 
-// loud says once that it waits, and that its DMA is stopped.
-type loud struct {
+// announcer is a device that prints once that it waits, and when its DMA is stopped.
+type announcer struct {
 	*mock.Device
-	said *atomic.Bool
+	printed *atomic.Bool
 }
 
-func (l loud) Sleep(nanoseconds int64) {
-	if !l.said.Swap(true) {
+func (l announcer) Sleep(nanoseconds int64) {
+	if !l.printed.Swap(true) {
 		writeText(1, "waiting\n")
 	}
-	hal.SleepRaw(min(nanoseconds, 1_000_000)) // the mock's clock goes on by all of them
+	hal.SleepRaw(min(nanoseconds, 1_000_000)) // the mock's clock advances by all of them
 	l.Device.Sleep(nanoseconds)
 }
 
-func (loud) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
-func (loud) Diagnose() hal.Code                               { return hal.OK }
-func (loud) SetBusMaster(on bool) error {
+func (announcer) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
+func (announcer) Diagnose() hal.Code                               { return hal.OK }
+func (announcer) SetBusMaster(on bool) error {
 	if !on {
-		writeText(1, "at rest\n")
+		writeText(1, "DMA stopped\n")
 	}
 	return nil
 }
 
-// signalledMain does what lmrun does from Load on, with a mock for a device.
+// signalledMain does what lmrun does from Load on, with a mock device.
 func signalledMain(flags []string) {
 	o, err := args.Parse(append(flags, "x.lmb"))
 	exitOn(err)
-	image, err := listing.Parse("stubborn.lms", []byte(stubborn+halfAnHour), nil)
+	image, err := listing.Parse("never.lms", []byte(neverReady+halfAnHour), nil)
 	exitOn(err)
 	file, err := lmb.Encode(image)
 	exitOn(err)
 	view, err := fbs.Verify(file)
 	exitOn(err)
-	device := loud{mock.New(&boards.Ivshmem), new(atomic.Bool)}
+	device := announcer{mock.New(&boards.Ivshmem), new(atomic.Bool)}
 	f, err := planRuns(view, o)
 	exitOn(err)
 	exitOn(f.prepareRuns([]hal.Device{device}, view, o))
@@ -111,33 +112,40 @@ func TestFurtherSignalsSkipNothing(t *testing.T) {
 		{"-loop forever -sequence passes -after last", "lmrun: done: passes of x.lmb, "},
 		{"-loop forever -sequence passes -after last -seal", "lmrun: done: passes of x.lmb, "},
 	} {
-		c := exec.Command(self, strings.Fields(test.flags)...)
-		c.Env = append(os.Environ(), asSignalled+"=1")
-		out, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Stderr = c.Stdout
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		text := ""
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			text += lines.Text() + "\n"
-			if lines.Text() == "waiting" {
+		t.Run(test.flags, func(t *testing.T) {
+			c := exec.Command(self, strings.Fields(test.flags)...)
+			c.Env = append(os.Environ(), asSignalled+"=1")
+			out, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Stderr = c.Stdout
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			text := ""
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				text += lines.Text() + "\n"
+				if lines.Text() != "waiting" {
+					continue
+				}
 				for _, signal := range signals {
 					_ = c.Process.Signal(signal)
 				}
 			}
-		}
-		_ = c.Wait()
-		exit := 0
-		if strings.Contains(test.flags, "fails") || strings.Contains(test.flags, "endless") {
-			exit = hal.DeadlinePassed.ExitStatus() // also of a run that is late
-		}
-		if c.ProcessState.ExitCode() != exit || !strings.Contains(text, test.want) ||
-			!strings.Contains(text, "at rest") {
-			t.Errorf("%s: %v, %s", test.flags, c.ProcessState, text)
-		}
+			_ = c.Wait()
+			want := 0
+			if strings.Contains(test.flags, "fails") || strings.Contains(test.flags, "endless") {
+				want = hal.DeadlinePassed.ExitStatus() // also of a run that is late
+			}
+			if c.ProcessState.ExitCode() != want {
+				t.Errorf("%v, want %d; %s", c.ProcessState, want, text)
+			}
+			for _, part := range []string{test.want, "DMA stopped"} {
+				if !strings.Contains(text, part) {
+					t.Errorf("%q is missing: %s", part, text)
+				}
+			}
+		})
 	}
 }

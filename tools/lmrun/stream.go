@@ -13,98 +13,126 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stream is where the data of one tensor come from or go to. A file is read
-// once before the first run, and written after the last. A pipe or another
-// device of characters, and a ring, are live: they take part in every run.
+// This file moves tensor data between runs and files, pipes and rings.
+
+// stream connects one tensor with a file, a pipe or a ring. A file is read once before
+// the first run, and written after the last. Pipes, other character devices and rings are
+// live: each run reads or writes them.
 type stream struct {
 	args.Binding
 	tensor int
 	output bool
 	live   bool
-	data   []byte        // of the tensor, which each run takes or gives
+	data   []byte        // of the tensor
 	fd     int           // of a file or a pipe
-	file   *files.Output // of an output that is no ring
-	ring   *ring
+	file   *files.Output // of an output that is not a ring
+	ring   *ring         // nil: not a ring
 }
 
 // ringPrefix marks the path of a ring.
 const ringPrefix = "ring:"
 
-// bind finds the tensors of the bindings of one kind. Of an input there is one.
+// bindTensors adds a stream for each binding of -input or -output, by role. An input can
+// have one binding, an output several.
 func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.Role) error {
-	flag := "-input"
-	if role == gen.RoleOutput {
-		flag = "-output"
+	isInput, what := role == gen.RoleInput, "output"
+	if isInput {
+		what = "input"
 	}
 	for _, b := range bindings {
 		index := view.TensorByName(b.Name)
 		if index < 0 || view.Tensors[index].Role != role {
-			return args.UsageError(flag + " " + b.Name + ": the image has no such " + flag[1:])
+			return args.UsageError("-" + what + " " + b.Name + ": the image has no such " + what)
 		}
-		for i := range f.streams {
-			if role == gen.RoleInput && f.streams[i].tensor == index {
-				return args.UsageError("-input " + b.Name + " is given twice")
-			}
+		if isInput && f.isBound(index) {
+			return args.UsageError("-input " + b.Name + " is given twice")
 		}
-		f.streams = append(f.streams, stream{Binding: b, tensor: index,
-			output: role == gen.RoleOutput})
+		f.streams = append(f.streams, stream{Binding: b, tensor: index, output: !isInput})
 	}
 	return nil
 }
 
-// open opens a ring, waits for the other side of a pipe, begins a file that is an
-// output, or reads one that is an input.
+func (f *frameLoop) isBound(tensor int) bool {
+	for i := range f.streams {
+		if f.streams[i].tensor == tensor {
+			return true
+		}
+	}
+	return false
+}
+
+// open opens a ring, waits for the other side of a pipe, creates the temporary file of an
+// output, or reads the file of an input.
 func (s *stream) open(r *runtime.Replay) (err error) {
-	path := strings.TrimPrefix(s.Path, ringPrefix)
-	if s.data = r.Output(s.tensor); !s.output {
-		// also of a pipe, which a sequence before the first run need not wait for
+	if s.output {
+		s.data = r.Output(s.tensor)
+	} else {
+		// Marks the tensor as filled, also for a pipe: the sequence before the first run
+		// does not wait for its data.
 		s.data = r.Input(s.tensor)
 	}
+	path := strings.TrimPrefix(s.Path, ringPrefix)
 	switch {
 	case path != s.Path:
 		s.live = true
-		s.ring = &ring{path: path, size: uint64(len(s.data))}
+		s.ring = newRing(path, uint64(len(s.data)))
 		return s.ring.open(s.output)
 	case s.output:
-		if s.file, err = files.Replace(path, 0o644); err == nil {
-			s.Path, s.fd, s.live = s.file.Path, s.file.Fd, s.file.Stream
-		}
+		err = s.openOutput(path)
 	default:
-		if s.fd, s.live, err = files.OpenInput(path, 0); err == nil && !s.live {
-			err = s.readFile()
-			unix.Close(s.fd)
-		}
+		err = s.openInput(path)
 	}
-	// nothing waits in the kernel for a pipe, where no signal would end that
-	if s.live && err == nil {
-		err = hal.FileFault(path, unix.SetNonblock(s.fd, true))
-	}
-	return err
-}
-
-// readFile fills the tensor from a file of exactly that size.
-func (s *stream) readFile() error {
-	n, err := s.transfer(s.data)
-	more := 0
-	if err == nil {
-		more, err = s.transfer(make([]byte, 1))
-	}
-	if err != nil || n+more == len(s.data) {
+	if err != nil || !s.live {
 		return err
 	}
-	return hal.NewFault(hal.BadTensor, s.Path+" has "+[...]string{"fewer", "more"}[more]+
+	// transfer waits for a pipe, not the kernel, where a signal would not end the wait.
+	return hal.FileFault(path, unix.SetNonblock(s.fd, true))
+}
+
+func (s *stream) openOutput(path string) error {
+	file, err := files.Replace(path, 0o644)
+	if err != nil {
+		return err
+	}
+	s.file = file
+	s.Path, s.fd, s.live = file.Path, file.Fd, file.Stream
+	return nil
+}
+
+func (s *stream) openInput(path string) (err error) {
+	s.fd, s.live, err = files.OpenInput(path, 0)
+	if err != nil || s.live {
+		return err
+	}
+	defer unix.Close(s.fd)
+	return s.readFile()
+}
+
+// readFile fills the tensor from a file, which must have exactly its size.
+func (s *stream) readFile() error {
+	n, err := s.transfer(s.data)
+	extra := 0
+	if err == nil {
+		extra, err = s.transfer(make([]byte, 1))
+	}
+	if err != nil || n+extra == len(s.data) {
+		return err
+	}
+	comparison := [...]string{"fewer", "more"}[extra]
+	return hal.NewFault(hal.BadTensor, s.Path+" has "+comparison+
 		fbs.Text(" than the %d bytes of input ", uint64(len(s.data)))+s.Name)
 }
 
 const (
-	streamLooks   = 100    // at what makes a run wait, before it sleeps
-	streamPauseNs = 50_000 // between two looks from then on
+	streamSpins   = 100    // attempts before a waiting transfer sleeps between two
+	streamPauseNs = 50_000 // between two attempts from then on
 )
 
-// move reads or writes until all of data are moved, nothing more comes, or a signal
-// ends the wait, which for a result that nobody takes is an error.
+// transfer reads or writes until all of data are transferred, the other side has closed,
+// or a signal ends the wait. If a signal ends the wait for a reader, that is an error,
+// since results would be lost.
 func (s *stream) transfer(data []byte) (n int, err error) {
-	for looks, moved := 0, 0; n < len(data); looks++ {
+	for spins, moved := 0, 0; n < len(data); spins++ {
 		switch {
 		case s.ring != nil:
 			moved, err = s.ring.transfer(data)
@@ -116,13 +144,13 @@ func (s *stream) transfer(data []byte) (n int, err error) {
 		waits := err == unix.EAGAIN
 		switch {
 		case moved > 0:
-			n, looks = n+moved, 0
+			n, spins = n+moved, 0
 		case waits && stopping.Load() == 0:
-			if looks > streamLooks {
+			if spins > streamSpins {
 				hal.SleepRaw(streamPauseNs)
 			}
 		case waits && s.output:
-			return n, hal.NewFault(hal.IO, s.Path+": nobody takes the results")
+			return n, hal.NewFault(hal.IO, s.Path+": the reader is not consuming outputs")
 		case waits || moved == 0:
 			return n, nil
 		case err != unix.EINTR:
@@ -132,65 +160,80 @@ func (s *stream) transfer(data []byte) (n int, err error) {
 	return n, nil
 }
 
-// receive takes the data of the next run. ended is the orderly end: a signal, or
-// the other side has closed where a run's data would begin. A process that fails
-// here allocates only what the heap has room for.
+// receiveInputs reads the data of the next run. It reports whether the inputs have ended:
+// by a signal, or because the other side has closed before the data of a run. The error
+// that it returns is allocated from what the heap has free, also under the seal.
 func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	defer f.recoverRingFault(&err)
-	began := false // an input had data for this run
+	hasData := false // an input before had data for this run
 	for i := range f.streams {
 		s := &f.streams[i]
 		if s.output || !s.live {
 			continue
 		}
 		got, err := s.transfer(s.data)
+		isShort := got < len(s.data)
+		closedBetweenRuns := got == 0 && !hasData
 		switch {
 		case err != nil:
 			return false, err
-		case got < len(s.data) && (stopping.Load() != 0 || got == 0 && !began):
+		case isShort && (stopping.Load() != 0 || closedBetweenRuns):
 			return true, nil
-		case got < len(s.data):
+		case isShort:
 			return false, hal.NewFault(hal.BadTensor, s.Path+": ends in the middle of a run's data")
 		}
-		began = true
+		hasData = true
 	}
 	return false, nil
 }
 
-// send gives the results of a run to pipes and rings, and its inputs back. Rings
-// show nothing of it before all is out: a process that is killed while it waits has
-// put nothing into any.
+// sendOutputs writes the results of a run to pipes and rings, and returns the slots of its
+// inputs. No ring advances before all results are written, so a process that is killed
+// while it waits has published none of them.
 func (f *frameLoop) sendOutputs() (err error) {
 	defer f.recoverRingFault(&err)
-	for i := range f.streams {
-		if s := &f.streams[i]; s.output && s.live && err == nil {
-			_, err = s.transfer(s.data)
-		}
+	if err = f.writeOutputs(true); err != nil {
+		return err
 	}
-	for i := len(f.streams) - 1; i >= 0 && err == nil; i-- { // outputs lie behind inputs
+	// Outputs follow inputs in the list: an input is returned after its result is out.
+	for i := len(f.streams) - 1; i >= 0; i-- {
 		if ring := f.streams[i].ring; ring != nil {
 			ring.advance()
 		}
 	}
-	return err
+	return nil
 }
 
-// finish ends the runs in order: it writes the results of the last run to files, if
-// there was a run, and then closes the rings, so that their readers end.
-func (f *frameLoop) finishOutputs(runs uint64) (err error) {
-	defer f.recoverRingFault(&err)
+// writeOutputs writes the results of a run to the outputs that are live, or to the others.
+func (f *frameLoop) writeOutputs(live bool) error {
 	for i := range f.streams {
-		if s := &f.streams[i]; s.output && !s.live && runs > 0 && err == nil {
-			_, err = s.transfer(s.data)
+		s := &f.streams[i]
+		if !s.output || s.live != live {
+			continue
+		}
+		if _, err := s.transfer(s.data); err != nil {
+			return err
 		}
 	}
-	if runs > 0 && err == nil {
-		err = f.files.Commit()
+	return nil
+}
+
+// finishOutputs writes the results of the last run to files, if there was a run, and then
+// closes the rings, so that their readers end.
+func (f *frameLoop) finishOutputs(runs uint64) (err error) {
+	defer f.recoverRingFault(&err)
+	if runs > 0 {
+		if err = f.writeOutputs(false); err == nil {
+			err = f.files.Commit()
+		}
+	}
+	if err != nil {
+		return err
 	}
 	for i := range f.streams {
-		if s := &f.streams[i]; s.output && s.ring != nil && err == nil {
+		if s := &f.streams[i]; s.output && s.ring != nil {
 			s.ring.markClosed()
 		}
 	}
-	return err
+	return nil
 }

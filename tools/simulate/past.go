@@ -74,7 +74,7 @@ var past = []Past{
 	{"an output is written over the old one", "2830ccc", "tools/files/output.go",
 		"err = f.createTemp(mode, &status)",
 		"if BROKEN && err == nil {\n\t\t\tf.Fd, err = open(unix.AT_FDCWD, path, " +
-			"unix.O_WRONLY|unix.O_TRUNC, 0)\n\t\t} else {\n" +
+			"unix.O_WRONLY|01000, 0)\n\t\t} else {\n" +
 			"\t\t\terr = f.createTemp(mode, &status)\n\t\t}"},
 	{"a reset is armed by an image that is refused", "ba3dc36", "runtime/load.go",
 		"r.busMaster, err = true, device.SetBusMaster(true)",

@@ -1,5 +1,5 @@
-// Package args is the command line of lmrun, which a configuration of lminit
-// spells line by line.
+// Package args parses the command line of lmrun. A configuration of lminit has the same
+// flags, one a line.
 package args
 
 import (
@@ -9,7 +9,7 @@ import (
 	"lightmetal/runtime"
 )
 
-// Options is what the command line says.
+// Options is what a command line says.
 type Options struct {
 	Image    string
 	Devices  []string
@@ -20,44 +20,49 @@ type Options struct {
 
 	Loop     uint64 // 0: forever
 	Deadline int64  // nanoseconds, 0: none
-	Longest  int64  // nanoseconds that a sequence may take at worst
+	Longest  int64  // nanoseconds that a sequence may take at most
 	Watchdog string
 	Key      string
-	Window   int // runtime.AnySlot: the choice of image and device
+	Window   int // runtime.AnySlot: the window that image and device choose
 
 	Seal, Check, JSON, Help, Version bool
-	Supervised                       bool // descriptor 3 gets the longest time to an orderly end
+	Supervised                       bool // descriptor 3 gets the longest time to the end
 }
 
 // Binding is one NAME=FILE.
 type Binding struct{ Name, Path string }
 
-// Words is the command line of this process without the program's name.
-func CommandLine() []string { return processArguments()[min(1, len(processArguments())):] }
+// CommandLine returns the command line of this process without the program's name.
+func CommandLine() []string {
+	all := processArguments()
+	return all[min(1, len(all)):]
+}
 
-// Parse reads a command line without the program's name. What it understood
-// so far is in the options even when it fails, and -json wherever it stands.
+// Parse parses a command line without the program's name. If it returns an error, the
+// options have what was parsed before, and -json from anywhere on the line, so that the
+// error can be reported as JSON.
 func Parse(args []string) (Options, error) {
 	o := Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot}
 	for _, word := range args {
 		o.JSON = o.JSON || word == "-json" || word == "--json"
 	}
 	for len(args) > 0 {
-		flag := args[0]
+		word := args[0]
 		args = args[1:]
-		if !strings.HasPrefix(flag, "-") || flag == "-" {
+		if !strings.HasPrefix(word, "-") || word == "-" {
 			if o.Image != "" {
-				return o, UsageError("one image at a time: " + o.Image + " or " + flag)
+				return o, UsageError("one image at a time: " + o.Image + " or " + word)
 			}
-			o.Image = flag
+			o.Image = word
 			continue
 		}
-		flag = strings.TrimPrefix(flag[1:], "-")
+		flag := strings.TrimPrefix(word[1:], "-") // one dash or two
 		name, value := hal.Cut(flag, '=')
-		if name == flag && o.Toggle(name) {
+		hasValue := name != flag
+		if !hasValue && o.Toggle(name) {
 			continue
 		}
-		if name == flag && len(args) > 0 {
+		if !hasValue && len(args) > 0 {
 			value, args = args[0], args[1:]
 		}
 		if err := o.Set(name, value); err != nil {
@@ -65,16 +70,30 @@ func Parse(args []string) (Options, error) {
 		}
 	}
 	if o.Image == "" && !o.Help && !o.Version {
-		return o, UsageError("no image given; lmrun -help tells more")
+		return o, UsageError("no image given; lmrun -help shows the usage")
 	}
 	return o, nil
 }
 
-// Toggle sets a flag without a value; false where there is none of that name.
+// namedTarget is a flag and the option that it sets. Flags are in lists, since a map links
+// 20 KB of Go's runtime.
+type namedTarget[T any] struct {
+	name string
+	to   *T
+}
+
+// Toggle sets a flag that takes no value. It reports whether there is one of that name.
 func (o *Options) Toggle(name string) bool {
-	for _, flag := range [...]flagTarget[bool]{{"seal", &o.Seal}, {"check", &o.Check},
-		{"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}, {"version", &o.Version},
-		{"supervised", &o.Supervised}} {
+	toggles := [...]namedTarget[bool]{
+		{"seal", &o.Seal},
+		{"check", &o.Check},
+		{"json", &o.JSON},
+		{"help", &o.Help},
+		{"h", &o.Help},
+		{"version", &o.Version},
+		{"supervised", &o.Supervised},
+	}
+	for _, flag := range toggles {
 		if flag.name == name {
 			*flag.to = true
 			return true
@@ -83,54 +102,42 @@ func (o *Options) Toggle(name string) bool {
 	return false
 }
 
-// named are in lists, as a map takes 20 KB of Go's runtime.
-type flagTarget[T any] struct {
-	name string
-	to   *T
-}
-
-// Set takes the value of a flag, or of a line in a configuration. None takes an
-// empty one: of a variable that is not set, nothing is to be believed.
+// Set sets a flag that takes a value, also for a line of a configuration. An empty value is
+// an error: a shell variable that is not set must not change what runs.
 func (o *Options) Set(name, value string) error {
 	if value == "" {
 		return UsageError("-" + name + " needs a value, or is unknown; lmrun -help lists the flags")
 	}
-	for _, text := range [...]flagTarget[string]{{"sequence", &o.Sequence}, {"before", &o.Before},
-		{"after", &o.After}, {"watchdog", &o.Watchdog}, {"key", &o.Key}} {
-		if text.name == name {
-			*text.to = value
+	texts := [...]namedTarget[string]{
+		{"sequence", &o.Sequence},
+		{"before", &o.Before},
+		{"after", &o.After},
+		{"watchdog", &o.Watchdog},
+		{"key", &o.Key},
+	}
+	for _, flag := range texts {
+		if flag.name == name {
+			*flag.to = value
 			return nil
 		}
 	}
 	switch name {
 	case "device":
 		o.Devices = append(o.Devices, value)
-	case "input", "output":
-		tensor, path := hal.Cut(value, '=')
-		if tensor == "" || path == "" || path == "ring:" {
-			return UsageError("-" + name + " takes NAME=FILE, not " + value)
-		}
-		list := &o.Inputs
-		if name == "output" {
-			list = &o.Outputs
-		}
-		*list = append(*list, Binding{tensor, path})
+	case "input":
+		return appendBinding(&o.Inputs, name, value)
+	case "output":
+		return appendBinding(&o.Outputs, name, value)
 	case "loop":
 		n, _ := hal.ParseNumber(value, 10, 1<<64-1)
 		if n == 0 && value != "forever" {
 			return UsageError("-loop takes a number from 1 on or forever, not " + value)
 		}
 		o.Loop = n
-	case "deadline", "longest":
-		to, most := &o.Longest, int64(1<<62)
-		if name == "deadline" {
-			to, most = &o.Deadline, 3600e9
-		}
-		if *to = parseDuration(value); *to == 0 || *to > most {
-			return UsageError("-" + name +
-				" takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most that), not " +
-				value)
-		}
+	case "deadline":
+		return setDuration(&o.Deadline, name, value, 3600e9)
+	case "longest":
+		return setDuration(&o.Longest, name, value, 1<<62)
 	case "window":
 		n, ok := hal.ParseNumber(value, 10, 1<<16-1)
 		if !ok {
@@ -143,17 +150,43 @@ func (o *Options) Set(name, value string) error {
 	return nil
 }
 
-// duration reads a whole number of us, ms, s, m or h as nanoseconds, 0 where it is none.
+// appendBinding parses NAME=FILE.
+func appendBinding(list *[]Binding, flag, value string) error {
+	tensor, path := hal.Cut(value, '=')
+	if tensor == "" || path == "" || path == "ring:" {
+		return UsageError("-" + flag + " takes NAME=FILE, not " + value)
+	}
+	*list = append(*list, Binding{tensor, path})
+	return nil
+}
+
+// setDuration parses a time, of at most so many nanoseconds.
+func setDuration(to *int64, flag, value string, most int64) error {
+	ns := parseDuration(value)
+	if ns == 0 || ns > most {
+		return UsageError("-" + flag +
+			" takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most that), not " + value)
+	}
+	*to = ns
+	return nil
+}
+
+// parseDuration returns a whole number of us, ms, s, m or h in nanoseconds, 0 if text is
+// something else.
 func parseDuration(text string) int64 {
-	for i, unit := range [...]string{"us", "ms", "s", "m", "h"} {
-		at, ns := max(len(text)-len(unit), 0), [...]uint64{1e3, 1e6, 1e9, 60e9, 3600e9}[i]
-		if text[at:] == unit {
-			n, _ := hal.ParseNumber(text[:at], 10, 1<<62/ns)
-			return int64(n * ns)
+	units := [...]struct {
+		name string
+		ns   uint64
+	}{{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}
+	for _, unit := range units {
+		at := max(len(text)-len(unit.name), 0)
+		if text[at:] == unit.name {
+			n, _ := hal.ParseNumber(text[:at], 10, 1<<62/unit.ns)
+			return int64(n * unit.ns)
 		}
 	}
 	return 0
 }
 
-// Bad is a mistake in what was asked for.
+// UsageError returns the error for a mistake on the command line.
 func UsageError(reason string) error { return hal.NewFault(hal.Usage, reason) }

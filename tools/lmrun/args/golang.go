@@ -4,7 +4,8 @@ package args
 
 import _ "unsafe" // for go:linkname
 
-// Package os would bring 128 KB with it. Go's own runtime names this function for it
+// processArguments returns the command line. Package os, which has it too, would bring
+// 128 KB of program. Go's own runtime names this function for package os
 // (runtime/GO.md).
 //
 //go:linkname processArguments os.runtime_args

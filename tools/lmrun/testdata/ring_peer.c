@@ -1,5 +1,5 @@
-/* Both sides of a ring (see RING.md), as a program that feeds lmrun or takes
- * its results could have them. C11, Linux.
+/* Both sides of a ring (RING.md), for a program that writes the inputs of lmrun or reads its
+ * outputs. C11, Linux.
  *
  *   ring_peer write FILE SLOT_BYTES SLOTS < DATA     until the input ends
  *   ring_peer read FILE SLOT_BYTES SLOTS > DATA      until the ring is closed
@@ -28,11 +28,14 @@ struct ring {
 	char pad3[4096 - 136];
 	unsigned char data[];
 };
-_Static_assert(offsetof(struct ring, written) == 64 && offsetof(struct ring, read) == 128 && offsetof(struct ring, data) == 4096, "RING.md");
+_Static_assert(offsetof(struct ring, written) == 64, "RING.md");
+_Static_assert(offsetof(struct ring, read) == 128, "RING.md");
+_Static_assert(offsetof(struct ring, data) == 4096, "RING.md");
 
+/* Distance of two slots. */
 static uint64_t stride(uint64_t slot_bytes) { return (slot_bytes + 63) / 64 * 64; }
 
-/* 1 if the file begins with a header of zeros. */
+/* Returns 1 if the file begins with a header of zeros. */
 static int header_is_zero(int fd)
 {
 	static const char zeros[4096];
@@ -41,30 +44,42 @@ static int header_is_zero(int fd)
 		memcmp(header, zeros, sizeof header) == 0;
 }
 
-/* Makes the ring of an empty file, or completes one; leaves any other file as it is. */
+/* Maps a ring, or returns NULL. It makes a ring in an empty file, completes one whose maker was
+ * killed, and does not change any other file. */
 static struct ring *ring_open(const char *path, uint64_t slot_bytes, uint64_t slots)
 {
 	struct stat st;
 	const off_t size = 4096 + slots * stride(slot_bytes);
-	struct { char magic[8]; uint64_t slot_bytes, slots; } begin = {"LMRING1", slot_bytes, slots};
+	struct {
+		char magic[8];
+		uint64_t slot_bytes, slots;
+	} begin = {"LMRING1", slot_bytes, slots};
+
+	/* The lock keeps lmrun from opening the ring before it is complete. */
 	int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0660);
 	if (fd < 0 || flock(fd, LOCK_EX) != 0 || fstat(fd, &st) != 0)
 		return NULL;
+	/* Allocate the space first: a full file system must not be noticed in a run. */
 	if (st.st_size == 0 && posix_fallocate(fd, 0, size) != 0)
 		return NULL;
-	if ((st.st_size != 0 && st.st_size != size) ||
-	    (header_is_zero(fd) && pwrite(fd, &begin, sizeof begin, 0) != sizeof begin))
+	if (st.st_size != 0 && st.st_size != size)
+		return NULL;
+	/* One write: a killed process leaves either zeros or a complete header. */
+	if (header_is_zero(fd) && pwrite(fd, &begin, sizeof begin, 0) != sizeof begin)
 		return NULL;
 	struct ring *r = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (r == MAP_FAILED)
 		return NULL;
-	flock(fd, LOCK_UN); /* the mapping would keep it */
+	flock(fd, LOCK_UN); /* close alone would not unlock: the mapping refers to the file too */
 	close(fd);
-	return memcmp(r->magic, "LMRING1", 8) == 0 && r->slot_bytes == slot_bytes && r->slots == slots ? r : NULL;
+	int matches = memcmp(r->magic, "LMRING1", 8) == 0 && r->slot_bytes == slot_bytes &&
+		r->slots == slots;
+	return matches ? r : NULL;
 }
 
 static void pause_20us(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
 
+/* Waits for a free slot, fills it, and makes it visible to the reader. */
 static void ring_write(struct ring *r, const void *data)
 {
 	uint64_t n = atomic_load_explicit(&r->written, memory_order_relaxed);
@@ -74,7 +89,7 @@ static void ring_write(struct ring *r, const void *data)
 	atomic_store_explicit(&r->written, n + 1, memory_order_release);
 }
 
-/* 0 at the end. */
+/* Waits for a slot, copies it, and returns it to the writer. Returns 0 at the end. */
 static int ring_read(struct ring *r, void *data)
 {
 	uint64_t n = atomic_load_explicit(&r->read, memory_order_relaxed);

@@ -289,7 +289,7 @@ func (w *world) run() (f *frameLoop, end outcome) {
 	}
 	devices := w.build()
 	w.model = newModel(w)
-	return f, f.runOn(devices, view, w.options)
+	return f, f.runOnDevices(devices, view, w.options)
 }
 
 // begins is told of each run of an image of ours.

@@ -1,0 +1,47 @@
+//go:build !nojson
+
+package main
+
+import (
+	"strconv"
+
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/tools/files"
+	"lightmetal/tools/lmrun/args"
+)
+
+// This file prints the object of -json. The build tag nojson leaves it out.
+
+const (
+	hasJSON   = true
+	jsonUsage = jsonHelp
+)
+
+// jsonText returns the object of -json. The fields from reason to element are there after
+// a failure only, safe if that sequence ran, and times if a run was completed.
+func jsonText(o args.Options, end outcome, code hal.Code) string {
+	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.ExitStatus())) + files.Quote(code.Error()) +
+		`,"image":` + files.Quote(o.Image) +
+		`,"sequence":` + files.Quote(o.Sequence) +
+		fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))
+	if code != hal.OK {
+		text += failureFields(end)
+	}
+	if end.runs > 0 {
+		text += fbs.Text(`,"least_ns":%d,"mean_ns":%d,"most_ns":%d`, uint64(end.least),
+			uint64(end.total)/end.runs, uint64(end.most))
+	}
+	return text + "}\n"
+}
+
+func failureFields(end outcome) string {
+	r := &end.result
+	text := `,"reason":` + files.Quote(failureText(end)) +
+		`,"command":` + strconv.Itoa(int(r.Command)) +
+		fbs.Text(`,"got":%d,"want":%d,"mask":%d,"element":%d`, r.Got, r.Want, r.Mask, r.Element)
+	if r.SafeRan {
+		text += `,"safe":` + files.Quote(r.Safe.Error())
+	}
+	return text
+}

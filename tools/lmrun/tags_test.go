@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/lmb/lmbtest"
+)
+
+// This file tests programs from which build tags leave out what a product does not need.
+
+// omittable are the build tags that leave out an option.
+var omittable = []struct {
+	tag   string
+	flags []string // each is rejected, with a message that names the tag
+	help  string   // text of -help that goes with the tag
+}{
+	{"norings", []string{"-input a=ring:NONE", "-output d=ring:NONE"}, "ring:FILE"},
+	{"nowatchdog", []string{"-watchdog /nowhere/watchdog"}, "-watchdog"},
+	{"nojson", []string{"-json"}, "-json"},
+}
+
+// buildRunner builds lmrun with build tags and the mock devices.
+func buildRunner(t *testing.T, tags string) string {
+	t.Helper()
+	runner := filepath.Join(t.TempDir(), "lmrun")
+	build := exec.Command("go", "build", "-tags", "mock,"+tags, "-o", runner, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return runner
+}
+
+func TestOptionThatATagLeftOutIsAUsageErrorThatNamesTheTag(t *testing.T) {
+	all := []string{}
+	for _, o := range omittable {
+		all = append(all, o.tag)
+	}
+	dir := t.TempDir()
+	image, input := filepath.Join(dir, "image.lmb"), filepath.Join(dir, "a")
+	inputs, results := frameData(1)
+	if err := os.WriteFile(image, lmbtest.File(t, adder), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(input, inputs, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tags := range append([]string{strings.Join(all, ",")}, all...) {
+		t.Run(tags, func(t *testing.T) {
+			runner := buildRunner(t, tags)
+			help, err := exec.Command(runner, "-help").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range omittable {
+				if isLeftOut := strings.Contains(tags, o.tag); isLeftOut {
+					checkRejected(t, runner, image, o.tag, o.flags)
+				}
+				hasHelp := strings.Contains(string(help), o.help)
+				if hasHelp == strings.Contains(tags, o.tag) {
+					t.Errorf("-help has %s: %v", o.help, hasHelp)
+				}
+			}
+			// A replay on a mock device works as without the tags.
+			output := filepath.Join(t.TempDir(), "d")
+			out, err := exec.Command(runner, "-device", "mock:ivshmem", "-input", "a="+input,
+				"-output", "d="+output, image).CombinedOutput()
+			if err != nil || !strings.HasPrefix(string(out), "lmrun: done: main") {
+				t.Errorf("replay: %v, %s", err, out)
+			}
+			if got, err := os.ReadFile(output); string(got) != string(results) {
+				t.Errorf("output: %x, %v; want %x", got, err, results)
+			}
+		})
+	}
+}
+
+// checkRejected runs lmrun with each flag. It must end with status 64 and name the tag.
+func checkRejected(t *testing.T, runner, image, tag string, flags []string) {
+	t.Helper()
+	for _, flag := range flags {
+		c := exec.Command(runner, append(strings.Fields(flag), "-check", image)...)
+		out, _ := c.CombinedOutput()
+		want := "built with the tag " + tag
+		if c.ProcessState.ExitCode() != 64 || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, %s; want 64 and %q", flag, c.ProcessState, out, want)
+		}
+	}
+}
