@@ -296,14 +296,14 @@ func TestFlatcReadsAnImage(t *testing.T) {
 			Value  uint64
 		}
 		Tensors []struct{ Dtype string }
-		Targets []struct{ Vendor int }
+		Devices []struct{ Vendor int }
 	}
 	if err := json.Unmarshal(text, &image); err != nil {
 		t.Fatal(err)
 	}
 	if len(image.Commands) != 19 || image.Commands[1].Opcode != "Write" ||
 		image.Commands[1].Value != 5 ||
-		image.Tensors[1].Dtype != "Float16" || image.Targets[0].Vendor != 0x1e52 {
+		image.Tensors[1].Dtype != "Float16" || image.Devices[0].Vendor != 0x1e52 {
 		t.Errorf("flatc reads %+v", image)
 	}
 }
