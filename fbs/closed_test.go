@@ -378,7 +378,7 @@ func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
 	} {
 		c.target.Ordering = gen.OrderingDefault
 		err := newPointer(t, c.board).verdict(t, c.target, c.address, 1<<20)
-		const begins = "command 0: the window may show "
+		const begins = "command 0: point: the window may show "
 		if err == nil || !strings.HasPrefix(err.Error(), begins) ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %+v: %v, want %q", c.board.Name, c.target, err, c.want)

@@ -92,12 +92,6 @@ func CommandsIn(memory []byte) []Command {
 		len(memory)/CommandSize)
 }
 
-// head is all of a command in front of the offset: opcode to index.
-func headBits(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(m)) }
-
-// both is amount << 32 | offset.
-func amountAndOffset(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(&m.Offset)) }
-
 // Target is where a TLB window points.
 type TileRange = boards.TileRange
 

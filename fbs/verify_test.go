@@ -238,7 +238,7 @@ func TestARuleOfTheImageHoldsAsABoardsDoes(t *testing.T) {
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
 		{"nothing at 0x9fc of BAR 1 is a register of stranger",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x9fc}},
-		{"or outside one register: 0x0 to 0x800",
+		{"outside one register or memory: 0x0 to 0x7ff",
 			fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400,
 				Amount: 0x404}},
 		{"bulk access, which is for memory that takes every width, is not accepted by stranger " +
@@ -462,11 +462,11 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 
 		{"command 1: unknown opcode 77", set(1, func(c *fbs.Command) { c.Opcode = 77 })},
 		{"command 1: unknown opcode 0", set(1, func(c *fbs.Command) { c.Opcode = 0 })},
-		{"command 1: End must be the last", set(1,
+		{"command 1: end: must be the last", set(1,
 			func(c *fbs.Command) { *c = fbs.Command{Opcode: gen.OpcodeEnd} })},
-		{"command 1: width 3 is not one of write", set(1, func(c *fbs.Command) { c.Width = 3 })},
-		{"command 1: width 0 is not one of write", set(1, func(c *fbs.Command) { c.Width = 0 })},
-		{"command 1: window 9 does not exist", set(1, func(c *fbs.Command) { c.Window = 9 })},
+		{"command 1: write: invalid width 3; must be 1, 2, 4 or 8", set(1, func(c *fbs.Command) { c.Width = 3 })},
+		{"command 1: write: invalid width 0; must be 1, 2, 4 or 8", set(1, func(c *fbs.Command) { c.Width = 0 })},
+		{"command 1: write: window 9 does not exist", set(1, func(c *fbs.Command) { c.Window = 9 })},
 		{"4 bytes at 0x10000 reach outside the window",
 			set(1, func(c *fbs.Command) { c.Offset = 0x10000 })},
 		{"4 bytes at 0x0 reach outside the window of 0x2 bytes", func(i *lmb.Image) {
@@ -475,31 +475,33 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		}},
 		{"4 bytes at 0xfffffffc reach outside the window",
 			set(1, func(c *fbs.Command) { c.Offset = 0xfffffffc })},
-		{"4 bytes at 0xa are not aligned to the width 4",
+		{"offset 0xa is not aligned to the width 4",
 			set(1, func(c *fbs.Command) { c.Offset = 10 })},
-		{"the window starts at 0x1001, which is not aligned",
+		{"the window starts at 0x1001 of its BAR, which is not aligned",
 			func(i *lmb.Image) { i.Windows[0].Offset = 0x1001 }},
-		{"command 1: a field that this command does not use",
+		{"command 1: write: mode, option, index, amount and mask must be 0",
 			set(1, func(c *fbs.Command) { c.Amount = 1 })},
-		{"command 1: a field that this command does not use",
+		{"command 1: write: mode, option, index, amount and mask must be 0",
 			set(1, func(c *fbs.Command) { c.Index = 1 })},
-		{"command 1: a field that this command does not use",
+		{"command 1: write: mode, option, index, amount and mask must be 0",
 			set(1, func(c *fbs.Command) { c.Mask = 1 })},
-		{"has bits that 4 bytes have not", set(1, func(c *fbs.Command) { c.Value = 1 << 32 })},
-		{"unknown mode 2 of write", set(1, func(c *fbs.Command) { c.Mode = 2 })},
-		{"unknown mode 200 of write", set(1, func(c *fbs.Command) { c.Mode = 200 })},
-		{"unknown option 1 of write", set(1, func(c *fbs.Command) { c.Option = 1 })},
-		{"width 2 is not one of address", set(2, func(c *fbs.Command) { c.Width = 2 })},
-		{"command 2: window 8 does not exist", set(2, func(c *fbs.Command) { c.Index = 8 })},
+		{"command 1: write: value 0x100000000 does not fit 4 bytes", set(1, func(c *fbs.Command) { c.Value = 1 << 32 })},
+		{"command 1: write: mode, option, index, amount and mask must be 0", set(1, func(c *fbs.Command) { c.Mode = 2 })},
+		{"command 1: write: mode, option, index, amount and mask must be 0", set(1, func(c *fbs.Command) { c.Mode = 200 })},
+		{"command 1: write: mode, option, index, amount and mask must be 0", set(1, func(c *fbs.Command) { c.Option = 1 })},
+		{"relocate: invalid width 2; must be 4 or 8", set(2, func(c *fbs.Command) { c.Width = 2 })},
+		{"relocate: value 0x100000000 does not fit 4 bytes",
+			set(2, func(c *fbs.Command) { c.Width, c.Value = 4, 1<<32 })},
+		{"command 2: relocate: window 8 does not exist", set(2, func(c *fbs.Command) { c.Index = 8 })},
 		{"only BAR and host windows have a bus address",
 			set(2, func(c *fbs.Command) { c.Index = 3 })},
 		{"bus address 0x1389 beyond the start of window 2",
 			set(2, func(c *fbs.Command) { c.Value = 5001 })},
-		{"command 3: an interval without a deadline", set(3, func(c *fbs.Command) { c.Index = 1 })},
-		{"unknown mode 9 of check", set(3, func(c *fbs.Command) { c.Mode = 9 })},
-		{"unknown option 0 of check", set(3, func(c *fbs.Command) { c.Option = 0 })},
+		{"command 3: expect: an interval without a deadline", set(3, func(c *fbs.Command) { c.Index = 1 })},
+		{"expect: invalid mode 9; must be 1 (equal) or 2 (not equal)", set(3, func(c *fbs.Command) { c.Mode = 9 })},
+		{"expect: invalid option 0; must be 1 (fail) or 2 (ignore)", set(3, func(c *fbs.Command) { c.Option = 0 })},
 		{"value 0x5 has bits outside the mask 0x1", set(3, func(c *fbs.Command) { c.Mask = 1 })},
-		{"has bits that 2 bytes have not", set(3, func(c *fbs.Command) { c.Mask = 0x10000 })},
+		{"mask 0x10000 does not fit 2 bytes", set(3, func(c *fbs.Command) { c.Mask = 0x10000 })},
 		{"command 3: can never hold",
 			set(3, func(c *fbs.Command) {
 				c.Mode, c.Mask, c.Value = uint8(gen.ConditionNotEqual), 0,
@@ -507,50 +509,50 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 			})},
 		{"command 4: can never hold: mask is zero", set(4, func(c *fbs.Command) { c.Mask = 0 })},
 		{"command 4: poll of no bits", set(4, func(c *fbs.Command) { c.Mode, c.Mask = equal, 0 })},
-		{"command 5: point does not go to window 0, which is a BAR window",
+		{"command 5: point: cannot access window 0, which is a BAR window",
 			set(5, func(c *fbs.Command) { c.Window = 0 })},
 		{"address 0x1000 is not a multiple of the window's 0x1000000",
 			set(5, func(c *fbs.Command) { c.Value = 0x1000 })},
 		{"has impossible fields", set(5, func(c *fbs.Command) { c.Mask |= 2 << 56 })},
 		{"has impossible fields", set(5, func(c *fbs.Command) { c.Mask |= 1 << 16 })},
-		{"command 5: a field that this command does not use",
+		{"command 5: point: all fields except window, value and mask must be 0",
 			set(5, func(c *fbs.Command) { c.Offset = 1 })},
-		{"command 5: width 1 is not one of point", set(5, func(c *fbs.Command) { c.Width = 1 })},
-		{"command 6: window 1 is used before it is pointed", func(i *lmb.Image) {
+		{"command 5: point: all fields except window, value and mask must be 0", set(5, func(c *fbs.Command) { c.Width = 1 })},
+		{"command 6: copy in: window 1 is used before it is pointed", func(i *lmb.Image) {
 			i.Sequences[0].Commands[5] = command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1})
 		}},
-		{"command 6: copy in of no bytes",
+		{"command 6: copy in: amount must not be 0",
 			func(i *lmb.Image) { i.Sequences[0].Commands[6].Data = nil }},
-		{"unknown mode 0 of copy in", set(6, func(c *fbs.Command) { c.Mode = 0 })},
-		{"unknown option 1 of copy in", set(6, func(c *fbs.Command) { c.Option = 1 })},
-		{"command 7: memory 5 does not exist", set(7, func(c *fbs.Command) { c.Index = 5 })},
-		{"tensor \"d\" is on the wrong side", set(7, func(c *fbs.Command) { c.Index = 2 })},
+		{"copy in: invalid mode 0; must be 1 (exact), 2 (fixed) or 3 (bulk)", set(6, func(c *fbs.Command) { c.Mode = 0 })},
+		{"copy in: option and mask must be 0", set(6, func(c *fbs.Command) { c.Option = 1 })},
+		{"command 7: copy in: memory 5 does not exist", set(7, func(c *fbs.Command) { c.Index = 5 })},
+		{"tensor \"d\" is an output", set(7, func(c *fbs.Command) { c.Index = 2 })},
 		{"30 bytes at 0x8 reach outside the tensor", set(7, func(c *fbs.Command) { c.Value = 8 })},
-		{"99 bytes are no whole number of accesses of 2",
+		{"99 bytes are not a whole number of accesses of 2 bytes",
 			set(8, func(c *fbs.Command) { c.Width = 2 })},
-		{"unknown mode 3 of fill", set(8, func(c *fbs.Command) { c.Mode = modeBulk })},
-		{"has bits that 1 bytes have not", set(8, func(c *fbs.Command) { c.Value = 256 })},
-		{"memory 0 does not exist, or is none of copy out",
+		{"fill: invalid mode 3; must be 1 (exact) or 2 (fixed)", set(8, func(c *fbs.Command) { c.Mode = modeBulk })},
+		{"value 0x100 does not fit 1 bytes", set(8, func(c *fbs.Command) { c.Value = 256 })},
+		{"copy out: memory 0 does not exist",
 			set(9, func(c *fbs.Command) { c.Index = 0 })},
-		{"tensor \"a\" is on the wrong side", set(9, func(c *fbs.Command) { c.Index = 1 })},
-		{"command 10: unknown mode 1 of compare", set(10, func(c *fbs.Command) { c.Mode = 1 })},
-		{"command 10: a field that this command does not use",
+		{"tensor \"a\" is an input", set(9, func(c *fbs.Command) { c.Index = 1 })},
+		{"command 10: compare: mode and mask must be 0", set(10, func(c *fbs.Command) { c.Mode = 1 })},
+		{"command 10: compare: mode and mask must be 0",
 			set(10, func(c *fbs.Command) { c.Mask = 1 })},
-		{"4 bytes at 0x2 are not aligned to the width 4",
+		{"offset 0x2 is not aligned to the width 4",
 			set(10, func(c *fbs.Command) { c.Offset = 2 })},
-		{"command 0: width 4 is not one of fence", set(0, func(c *fbs.Command) { c.Width = 4 })},
-		{"command 0: a field that this command does not use",
+		{"command 0: fence: all fields must be 0", set(0, func(c *fbs.Command) { c.Width = 4 })},
+		{"command 0: fence: all fields must be 0",
 			set(0, func(c *fbs.Command) { c.Window = 1 })},
-		{"command 0: a field that this command does not use",
+		{"command 0: fence: all fields must be 0",
 			set(0, func(c *fbs.Command) { c.Value = 1 })},
-		{"delay of 0 us", set(13, func(c *fbs.Command) { c.Amount = 0 })},
-		{"delay of 10000001 us", set(13, func(c *fbs.Command) { c.Amount = 10_000_001 })},
-		{"command 14: sequence 5 does not exist", set(14, func(c *fbs.Command) { c.Index = 5 })},
+		{"delay: 0 us is not between 1 and 10000000", set(13, func(c *fbs.Command) { c.Amount = 0 })},
+		{"delay: 10000001 us is not between 1 and 10000000", set(13, func(c *fbs.Command) { c.Amount = 10_000_001 })},
+		{"command 14: call: sequence 5 does not exist", set(14, func(c *fbs.Command) { c.Index = 5 })},
 		{"calls do not nest", set(14, func(c *fbs.Command) { c.Index = 0 })},
-		{"command 16: mask is zero", func(i *lmb.Image) { i.Sequences[1].Commands[0].Mask = 0 }},
-		{"command 17: width 8 is not accepted by configuration space",
+		{"command 16: modify: mask must not be 0", func(i *lmb.Image) { i.Sequences[1].Commands[0].Mask = 0 }},
+		{"command 17: expect: width 8 is not accepted by configuration space",
 			func(i *lmb.Image) { i.Sequences[1].Commands[1].Width = 8 }},
-		{"fill does not go to window 3, which is configuration space, read-only",
+		{"fill: cannot access window 3, which is configuration space, read-only",
 			set(8, func(c *fbs.Command) { c.Window = 3 })},
 
 		// What the board says.
@@ -560,7 +562,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 			ofWormhole(i, 0, 0x1fe80000)
 			i.Sequences[0].Commands[1].Width = 2
 		}},
-		{"command 1: a store (declare a TLB or a host window instead) is not accepted by " +
+		{"command 1: write: a store (declare a TLB or a host window instead) is not accepted by " +
 			"wormhole BAR 2 at 0x1208 (iATU)", func(i *lmb.Image) {
 			i.Targets[0].Bars[2] = 1 << 20
 			ofWormhole(i, 2, 0x1200)
@@ -577,7 +579,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 				*c = append([]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4,
 					Mode: modeBulk}, Data: []byte("1234")}}, *c...)
 			}},
-		{"16 bytes at 0xfff8 reach outside the window, or outside one register",
+		{"16 bytes at 0xfff8 reach outside the window of 0x10000 bytes",
 			func(i *lmb.Image) {
 				ofWormhole(i, 0, 0x1efffff8-0xfff8)
 				c := &i.Sequences[0].Commands
@@ -617,7 +619,7 @@ func TestAWindowPointedByACalleeMustBePointedAgain(t *testing.T) {
 	commands := &image.Sequences[0].Commands
 	*commands = append(*commands, (*commands)[6])
 	if _, err := lmb.Encode(image); err == nil ||
-		!strings.Contains(err.Error(), "command 15: window 1 is used before it is pointed") {
+		!strings.Contains(err.Error(), "command 15: copy in: window 1 is used before it is pointed") {
 		t.Error(err)
 	}
 }
@@ -654,13 +656,13 @@ func TestWriteLikeTheOneBeforeIsCheckedAsMuch(t *testing.T) {
 			{"reach outside", func(c *fbs.Command) { c.Offset = math.MaxUint32 &^ 7 }},
 			{"not aligned", func(c *fbs.Command) { c.Offset = 1 }},
 			{"not aligned", func(c *fbs.Command) { c.Offset = uint32(width) / 2 }},
-			{"does not use is not zero", func(c *fbs.Command) { c.Amount = 1 }},
-			{"does not use is not zero", func(c *fbs.Command) { c.Index = 1 }},
-			{"does not use is not zero", func(c *fbs.Command) { c.Mask = 1 }},
-			{"option", func(c *fbs.Command) { c.Option = 1 }},
+			{"must be 0", func(c *fbs.Command) { c.Amount = 1 }},
+			{"must be 0", func(c *fbs.Command) { c.Index = 1 }},
+			{"must be 0", func(c *fbs.Command) { c.Mask = 1 }},
+			{"mode, option,", func(c *fbs.Command) { c.Option = 1 }},
 			{"does not exist", func(c *fbs.Command) { c.Window = 999 }},
 			{"before it is pointed", func(c *fbs.Command) { c.Window = 1 }},
-			{"mode", func(c *fbs.Command) { c.Mode = 99 }},
+			{"mode, option,", func(c *fbs.Command) { c.Mode = 99 }},
 			{"width", func(c *fbs.Command) { c.Width = 3 }},
 			{"unknown opcode", func(c *fbs.Command) { c.Opcode = 99 }},
 		} {
@@ -699,7 +701,7 @@ func TestWriteLikeTheOneBeforeIsCheckedAsMuch(t *testing.T) {
 	image.Sequences[0].Commands = append([]lmb.Command{command(wide), command(wider)},
 		image.Sequences[0].Commands...)
 	if _, err := lmb.Encode(image); err == nil ||
-		!strings.Contains(err.Error(), "command 1: value") {
+		!strings.Contains(err.Error(), "command 1: write: value") {
 		t.Error(err)
 	}
 }

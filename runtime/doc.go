@@ -17,7 +17,7 @@
 //   - Verify reads one table of vectors (fbs/flat.go), holds all but the commands
 //     against each other (fbs/tables.go), and passes over every command once; limits
 //     follow from what a command begins with and are known for those alike
-//     (fbs/pass.go, fbs/forms.go). The pass adds up checksum and longest time.
+//     (fbs/commands.go). The pass adds up checksum and longest time.
 //   - Load holds device and longest time against the image, maps windows, and takes
 //     one arena for tensors. Points and Addresses are completed in a copy of the
 //     commands: what registers are to hold that aim a window, and the bus address
