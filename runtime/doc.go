@@ -14,10 +14,9 @@
 //
 //   - Open copies the envelope into memory of our own and maps the payload; Verify copies
 //     recorded inputs before it reads them (file.go).
-//   - Verify reads one table of vectors (fbs/flat.go), holds all but the commands
-//     against each other (fbs/tables.go), and passes over every command once; limits
-//     follow from what a command begins with and are known for those alike
-//     (fbs/commands.go). The pass adds up checksum and longest time.
+//   - Verify reads the table of vectors (fbs/flat.go), checks the tables and compares
+//     them with each other (fbs/tables.go), and checks every command once; the same
+//     loop computes the checksum and the longest time (fbs/commands.go).
 //   - Load holds device and longest time against the image, maps windows, and takes
 //     one arena for tensors. Points and Addresses are completed in a copy of the
 //     commands: what registers are to hold that aim a window, and the bus address

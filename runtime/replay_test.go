@@ -516,7 +516,7 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 				source := source + fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n  "+store+"\n", at, at)
 				if err := verdict(t, source); err == nil ||
 					!strings.Contains(err.Error(),
-						"command 1: write: a store (declare a TLB or a host window instead) is not "+
+						": a store (declare a TLB or a host window instead) is not "+
 							"accepted by ") {
 					t.Errorf("%s: %v", source, err)
 				}
