@@ -11,8 +11,9 @@ type Signature struct {
 }
 
 const (
-	SignatureBytes = 128
-	SignatureMagic = "LMBSIGN1"
+	SignatureBytes          = 128
+	signatureChecksumOffset = 8
+	SignatureMagic          = "LMBSIGN1"
 )
 
 // SplitSignature parts a file into image and signature, nil where there is
