@@ -1,4 +1,4 @@
-//go:build armbe || arm64be || m68k || mips || mips64 || mips64p32 || ppc || ppc64 || s390 || s390x || shbe || sparc || sparc64
+//go:build armbe || arm64be || mips || mips64 || ppc || ppc64 || s390 || s390x || sparc64
 
 package fbs
 

@@ -52,7 +52,7 @@ func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 		{"size is 8, shape and element type make 6",
 			func(i *gen.Image) { tensor(i).MutateSize(8) }},
 		{"do not continue at command", func(i *gen.Image) { sequence(i).MutateFirst(3) }},
-		{"sequence 0: its last command, 15, is no End",
+		{"sequence 0: its last command, 15, is not End",
 			func(i *gen.Image) {
 				x := new(gen.Command)
 				i.Commands(x,
@@ -64,17 +64,17 @@ func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 		{"payload bytes, the segments have", func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
 		{"segments: end at 0x1000000",
 			func(i *gen.Image) { segment(i).MutateSize(1 << 40); i.Reservation(nil).MutatePayloadBytes(1 << 40) }},
-		{"are none, or more than 64 TiB", func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
+		{"size is 0, or size or offset more than 64 TiB", func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
 		{"reserved field is not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
 		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
 		{"reserved field is not zero", func(i *gen.Image) { window(i).MutateReserved(99) }},
-		{"target 1: reserved field is not zero",
+		{"device 1: reserved field is not zero",
 			func(i *gen.Image) { x := new(gen.Device); i.Devices(x, 1); x.MutateReserved(1) }},
 		{"rule 2: name of 255 bytes at 0xffff lies outside the text of",
 			func(i *gen.Image) { x := new(gen.Rule); i.Rules(x, 2); x.MutateName(0xffffff) }},
 		{"lies outside the text of", func(i *gen.Image) { tensor(i).MutateName(0xffff01) }},
 		{"sequence 1: has no name", func(i *gen.Image) { sequence(i).MutateName(0x100) }},
-		{"recorded is 2 and should be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
+		{"has_data is 2 and should be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
 		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateDims(9) }},
 		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateShape7(1) }},
 	} {
@@ -117,7 +117,7 @@ func TestOffsetOfDataThatAreNotRecordedIsRefused(t *testing.T) {
 	tensor.MutateHasData(0)
 	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
 	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "and no recorded data") {
+		!strings.Contains(err.Error(), "the tensor has no data") {
 		t.Error(err)
 	}
 }
@@ -328,11 +328,11 @@ func TestNamesWithControlCharactersAreRejected(t *testing.T) {
 		"\xffbc", "ab\xc3", "\xed\xa0\x80", "\xc0\x8ab"}
 	for _, text := range append(bad, "\u00e4b", "\u5b57", "a\"b") {
 		want := slices.Contains(bad, text)
-		for _, place := range []string{"target 0", "rule 0", "tensor 0", "sequence 0"} {
+		for _, place := range []string{"device 0", "rule 0", "tensor 0", "sequence 0"} {
 			image := sample()
 			const name = "QXZ" // of which the text is to take the place
 			switch place {
-			case "target 0":
+			case "device 0":
 				image.Targets[0].Board = name
 			case "rule 0":
 				image.Rules[0].Name = name

@@ -276,13 +276,13 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
 		}},
-	"rule-without-widths.lmb": {"rule 0: widths 0x0 are none of", func(t *testing.T) []byte {
+	"rule-without-widths.lmb": {"rule 0: widths 0x0; must be a sum of", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
 	}},
-	"rule-of-no-target.lmb": {"rule 0: target 7 does not exist", func(t *testing.T) []byte {
+	"rule-of-no-target.lmb": {"rule 0: device 7 does not exist", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Device = 7 })
 	}},
-	"rule-of-a-known-board.lmb": {"rule 0: target 0 is of a board that is known",
+	"rule-of-a-known-board.lmb": {"rule 0: device 0 has a known board",
 		func(t *testing.T) []byte {
 			file, view := ruled(t)
 			view.Devices[0].Vendor, view.Devices[0].Device = 0x1234, 0x11e8
