@@ -456,7 +456,7 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) s
 	if offset+size > w.end {
 		return c.outsideRange(m, size, w)
 	}
-	if m.Width&w.widths == 0 || m.Width&(m.Width-1) != 0 {
+	if m.Width&w.widths == 0 || !isPowerOfTwo(m.Width) {
 		return c.invalidWidth(m)
 	}
 	if kind&^w.kinds != 0 {
@@ -468,10 +468,9 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) s
 	return ""
 }
 
-// checkAccessInNewRange sets the state of the command's window to the range that
-// holds its offset, and checks the access again.
-func (c *commandChecker) checkAccessInNewRange(m *Command, size uint64,
-	kind accessKind) string {
+// checkAccessInNewRange sets the state of the command's window to the range that contains
+// its offset, and checks the access again. Only a Bar window has several ranges.
+func (c *commandChecker) checkAccessInNewRange(m *Command, size uint64, kind accessKind) string {
 	w := &c.windows[m.Window]
 	window := &c.view.Windows[m.Window]
 	if window.Kind == gen.WindowKindTlb && w.end == 0 {
@@ -482,8 +481,9 @@ func (c *commandChecker) checkAccessInNewRange(m *Command, size uint64,
 	}
 	rule := c.findRule(m)
 	if rule == nil {
-		return Text("nothing at %x of BAR %d is a register of ",
-			window.Offset+uint64(m.Offset), uint64(window.Bar)) + c.boards[window.Device].Name
+		first := window.Offset + uint64(m.Offset)
+		return Text("nothing at %x of BAR %d is a register of ", first, uint64(window.Bar)) +
+			c.boards[window.Device].Name
 	}
 	if window.Flags&FlagWriteCombining != 0 && !rule.Memory {
 		return c.notAccepted("a write-combining window, which is for memory,", m)
@@ -499,6 +499,8 @@ func (c *commandChecker) checkAccessInNewRange(m *Command, size uint64,
 	}
 	return c.checkAccess(m, size, kind)
 }
+
+func isPowerOfTwo(width uint8) bool { return width&(width-1) == 0 }
 
 // findRule returns the rule for the first byte that a command accesses.
 func (c *commandChecker) findRule(m *Command) *boards.Rule {
@@ -521,7 +523,7 @@ func (c *commandChecker) outsideRange(m *Command, size uint64, w *windowState) s
 }
 
 func (c *commandChecker) invalidWidth(m *Command) string {
-	if m.Width == 0 || m.Width > 8 || m.Width&(m.Width-1) != 0 {
+	if m.Width&widthsAll == 0 || !isPowerOfTwo(m.Width) {
 		return Text("invalid width %d; must be 1, 2, 4 or 8", uint64(m.Width))
 	}
 	return c.notAccepted(Text("width %d", uint64(m.Width)), m)
@@ -538,15 +540,16 @@ func (c *commandChecker) invalidKind(m *Command, kind accessKind) string {
 	return c.notAccepted("a store (declare a TLB or a host window instead)", m)
 }
 
-// notAccepted returns that a kind of access is not accepted at a command's offset.
+// notAccepted returns the reason that the device does not accept an access at the
+// command's offset. what names the access.
 func (c *commandChecker) notAccepted(what string, m *Command) string {
 	w := &c.view.Windows[m.Window]
 	what += " is not accepted by "
 	if w.Kind == gen.WindowKindConfig {
 		return what + "configuration space"
 	}
-	return what + c.boards[w.Device].Name + Text(" BAR %d at %x (", uint64(w.Bar),
-		w.Offset+uint64(m.Offset)) + c.findRule(m).Name + ")"
+	place := Text(" BAR %d at %x (", uint64(w.Bar), w.Offset+uint64(m.Offset))
+	return what + c.boards[w.Device].Name + place + c.findRule(m).Name + ")"
 }
 
 func misaligned(m *Command, w *windowState) string {
@@ -604,11 +607,8 @@ func (c *commandChecker) checkMemory(m *Command, role gen.Role) string {
 }
 
 func (c *commandChecker) wrongTensor(t *Tensor) string {
-	name := "tensor " + Quote(c.view.Name(t.Name))
-	if t.Role == gen.RoleInput {
-		return name + " is an input; results are copied to an output"
-	}
-	return name + " is an output; a device gets its data from an input"
+	return "tensor " + Quote(c.view.Name(t.Name)) + " has the wrong role: copy in and compare " +
+		"use inputs, copy out uses outputs"
 }
 
 // verifyCalls checks that calls do not nest, and adds the longest times of called
