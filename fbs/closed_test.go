@@ -15,16 +15,15 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// translation is what firmware may have a NoC of a chip make of coordinates. Of
-// the coordinates of that NoC itself, raw ones, (0,0) is the corner that the NoC
-// counts from.
+// translation is a table by which firmware may translate coordinates of a NoC to raw
+// ones, whose (0,0) is the corner that the NoC counts from.
 type translation struct {
 	x, y   [32]uint8 // raw coordinates, by what a window says
 	plainX [32]bool  // rows whose columns are not translated
 }
 
-// chip is what this test knows of a chip by itself, from the sources that are
-// named at each function, without the tables of package boards.
+// chip is a model of a chip from the sources that each function names. It does not use the
+// tables of package boards.
 type chip struct {
 	board         *boards.Board
 	columns, rows uint8
@@ -32,8 +31,8 @@ type chip struct {
 	secret        func(x, y uint8) (ranges [][2]uint64) // in the tile at raw coordinates of NoC 0
 }
 
-// plain is a NoC without translation.
-func printable() (t translation) {
+// untranslated returns the translation of a NoC that does not translate.
+func untranslated() (t translation) {
 	for i := range t.x {
 		t.x[i], t.y[i] = uint8(i), uint8(i)
 	}
@@ -42,7 +41,7 @@ func printable() (t translation) {
 
 // wormholeTranslation: tt-isa-documentation WormholeB0/NoC/Coordinates.md.
 func wormholeTranslation(r *rand.Rand, noc uint8) translation {
-	t := printable()
+	t := untranslated()
 	if r.IntN(4) == 0 {
 		return t
 	}
@@ -81,7 +80,7 @@ func wormholeTranslation(r *rand.Rand, noc uint8) translation {
 // blackholeTranslation: tt-zephyr-platforms lib/tenstorrent/bh_arc/noc_init.c,
 // ComputeNocTranslation and CopyNoc0ToNoc1.
 func blackholeTranslation(r *rand.Rand, noc uint8) translation {
-	t := printable()
+	t := untranslated()
 	if r.IntN(4) == 0 {
 		return t
 	}
@@ -213,7 +212,7 @@ func newPointer(t *testing.T, board *boards.Board) *pointer {
 	})}
 }
 
-// verdict returns what the verifier says of a Point.
+// verdict returns the error of Verify for a Point.
 func (p *pointer) verdict(t *testing.T, target fbs.TileRange, address, size uint64) error {
 	t.Helper()
 	file := slices.Clone(p.file)
@@ -228,9 +227,9 @@ func (p *pointer) verdict(t *testing.T, target fbs.TileRange, address, size uint
 	return err
 }
 
-// TestNoPointReachesThePCIeController points windows at random, over both NoCs, by
-// every name that a tile may have, at rectangles too: what may show a byte of the
-// PCIe controller, or of what leads to it, is rejected.
+// TestNoPointReachesThePCIeController points windows at random tiles and rectangles, over
+// both NoCs and by all coordinates of a tile. A window that may show a byte of the PCIe
+// controller, or of a range that leads to it, is rejected.
 func TestNoPointReachesThePCIeController(t *testing.T) {
 	rounds := 40_000
 	if testing.Short() {
@@ -352,9 +351,9 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 	}
 }
 
-// TestWhatLeadsToThePCIeControllerIsClosed names the routes, each with what a
-// Point, a store and a bus address are rejected with.
-func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
+// TestRoutesToThePCIeControllerAreClosed checks the message with which a Point, a store and
+// a bus address are rejected, for each route.
+func TestRoutesToThePCIeControllerAreClosed(t *testing.T) {
 	for _, c := range []struct {
 		board   *boards.Board
 		target  fbs.TileRange
@@ -378,7 +377,7 @@ func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
 	} {
 		c.target.Ordering = gen.OrderingDefault
 		err := newPointer(t, c.board).verdict(t, c.target, c.address, 1<<20)
-		const begins = "command 0: the window may show "
+		const begins = "command 0: point: the window may show "
 		if err == nil || !strings.HasPrefix(err.Error(), begins) ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %+v: %v, want %q", c.board.Name, c.target, err, c.want)
@@ -396,9 +395,9 @@ func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
 				Sequences: []lmb.Sequence{{Name: "main", Commands: make([]lmb.Command, 1)}},
 			}
 			for _, test := range []struct {
-				c       fbs.Command
-				refused bool
-				want    string
+				c        fbs.Command
+				rejected bool
+				want     string
 			}{
 				{fbs.Command{Opcode: gen.OpcodeWrite, Width: 4}, rule.LoadOnly,
 					"a store (declare a TLB or a host window instead) is not accepted"},
@@ -410,7 +409,7 @@ func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
 			} {
 				image.Sequences[0].Commands[0] = command(test.c)
 				_, err := lmb.Encode(image)
-				if test.refused != (err != nil) ||
+				if test.rejected != (err != nil) ||
 					err != nil && !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%s, %s, %v: %v", board.Name, rule.Name, test.c.Opcode, err)
 				}

@@ -15,8 +15,8 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// changed gives the sample's file after a change through flatc's accessors,
-// with the checksum mended.
+// changed returns the sample's file after a change through flatc's accessors, with the
+// checksum fixed up.
 func changed(t *testing.T, change func(*gen.Image)) []byte {
 	t.Helper()
 	file := encode(t, sample())
@@ -25,14 +25,13 @@ func changed(t *testing.T, change func(*gen.Image)) []byte {
 	return file
 }
 
-// TestFilesThatNoEncoderWritesAreRefusedWithAReason has wounds that lmb.Encode
-// heals by itself.
-func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
+// TestFilesThatNoEncoderWritesAreRejectedWithAReason has corruptions of fields that
+// lmb.Encode computes itself.
+func TestFilesThatNoEncoderWritesAreRejectedWithAReason(t *testing.T) {
 	tensor := func(i *gen.Image) *gen.Tensor { x := new(gen.Tensor); i.Tensors(x, 1); return x }
 	sequence := func(i *gen.Image) *gen.Sequence {
 		x := new(gen.Sequence)
-		i.Sequences(x,
-			1)
+		i.Sequences(x, 1)
 		return x
 	}
 	segment := func(i *gen.Image) *gen.Segment { x := new(gen.Segment); i.Segments(x, 0); return x }
@@ -52,42 +51,44 @@ func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 		{"size is 8, shape and element type make 6",
 			func(i *gen.Image) { tensor(i).MutateSize(8) }},
 		{"do not continue at command", func(i *gen.Image) { sequence(i).MutateFirst(3) }},
-		{"sequence 0: its last command, 15, is no End",
+		{"sequence 0: its last command, 15, is not End",
 			func(i *gen.Image) {
 				x := new(gen.Command)
-				i.Commands(x,
-					15)
+				i.Commands(x, 15)
 				x.MutateOpcode(gen.OpcodeFence)
 			}},
 		{"cover 17 of 19 commands", func(i *gen.Image) { sequence(i).MutateCount(1) }},
 		{"offset is 0x2000 and should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
 		{"payload bytes, the segments have", func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
-		{"segments: end at 0x1000000",
-			func(i *gen.Image) { segment(i).MutateSize(1 << 40); i.Reservation(nil).MutatePayloadBytes(1 << 40) }},
-		{"are none, or more than 64 TiB", func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
+		{"segments: end at 0x1000000", func(i *gen.Image) {
+			segment(i).MutateSize(1 << 40)
+			i.Reservation(nil).MutatePayloadBytes(1 << 40)
+		}},
+		{"size is 0, or size or offset more than 64 TiB",
+			func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
 		{"reserved field is not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
 		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
 		{"reserved field is not zero", func(i *gen.Image) { window(i).MutateReserved(99) }},
-		{"target 1: reserved field is not zero",
+		{"device 1: reserved field is not zero",
 			func(i *gen.Image) { x := new(gen.Device); i.Devices(x, 1); x.MutateReserved(1) }},
 		{"rule 2: name of 255 bytes at 0xffff lies outside the text of",
 			func(i *gen.Image) { x := new(gen.Rule); i.Rules(x, 2); x.MutateName(0xffffff) }},
 		{"lies outside the text of", func(i *gen.Image) { tensor(i).MutateName(0xffff01) }},
 		{"sequence 1: has no name", func(i *gen.Image) { sequence(i).MutateName(0x100) }},
-		{"recorded is 2 and should be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
+		{"has_data is 2 and should be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
 		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateDims(9) }},
 		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateShape7(1) }},
 	} {
-		if _, err := fbs.Verify(changed(t, test.change)); err == nil ||
-			!strings.Contains(err.Error(), test.want) {
-			t.Errorf("%v\n\twant %q", err, test.want)
-		}
+		t.Run(test.want, func(t *testing.T) {
+			_, err := fbs.Verify(changed(t, test.change))
+			wantError(t, err, test.want)
+		})
 	}
 }
 
-// TestCountsAreHeldBeforeAnyTableIsLookedAt: two readers of one file that is wrong
-// twice name the same place (FORMAT.md, section 1.2).
-func TestCountsAreHeldBeforeAnyTableIsLookedAt(t *testing.T) {
+// TestCountsAreCheckedBeforeTables checks the order of FORMAT.md section 1.2: all readers
+// report the same one of two faults.
+func TestCountsAreCheckedBeforeTables(t *testing.T) {
 	_, err := fbs.Verify(changed(t, func(i *gen.Image) {
 		target := new(gen.Device)
 		i.Devices(target, 0)
@@ -99,7 +100,7 @@ func TestCountsAreHeldBeforeAnyTableIsLookedAt(t *testing.T) {
 	}
 }
 
-func TestFileLongerThanItsSegmentsIsRefused(t *testing.T) {
+func TestFileLongerThanItsSegmentsIsRejected(t *testing.T) {
 	file := append(encode(t, sample()), 0)
 	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
 	if _, err := fbs.Verify(file); err == nil ||
@@ -108,7 +109,7 @@ func TestFileLongerThanItsSegmentsIsRefused(t *testing.T) {
 	}
 }
 
-func TestOffsetOfDataThatAreNotRecordedIsRefused(t *testing.T) {
+func TestDataOffsetWithoutDataIsRejected(t *testing.T) {
 	image := sample()
 	image.Tensors[1].Data = []byte{1, 2, 3, 4, 5, 6}
 	file := encode(t, image)
@@ -117,12 +118,12 @@ func TestOffsetOfDataThatAreNotRecordedIsRefused(t *testing.T) {
 	tensor.MutateHasData(0)
 	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
 	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "and no recorded data") {
+		!strings.Contains(err.Error(), "the tensor has no data") {
 		t.Error(err)
 	}
 }
 
-func TestFileAtAnOddAddressIsRefused(t *testing.T) {
+func TestFileAtAnOddAddressIsRejected(t *testing.T) {
 	file := append(make([]byte, 1), encode(t, sample())...)[1:]
 	if _, err := fbs.Verify(file); err == nil ||
 		!strings.Contains(err.Error(), "does not lie at a multiple of 8") {
@@ -146,14 +147,14 @@ func TestNamesAreFoundOrNot(t *testing.T) {
 		}
 	}
 	if got := view.TensorData(&view.Tensors[0]); !bytes.Equal(got, bytes.Repeat([]byte{7}, 32)) {
-		t.Errorf("recorded data are % x", got)
+		t.Errorf("data are % x", got)
 	}
 	if got := view.TensorData(&view.Tensors[1]); got != nil {
-		t.Errorf("recorded data of a tensor without any are % x", got)
+		t.Errorf("data of a tensor without data are % x", got)
 	}
 }
 
-func TestTargetsPackAndUnpack(t *testing.T) {
+func TestTileRangesPackAndUnpack(t *testing.T) {
 	for _, want := range []fbs.TileRange{
 		{X: 1, Y: 2, Ordering: gen.OrderingDefault},
 		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted, StaticVC: 8,
@@ -194,7 +195,7 @@ func TestElementSizes(t *testing.T) {
 	}
 }
 
-// TestNamesInMessagesAreHarmless: the text of a key file goes to a terminal, too.
+// TestNamesInMessagesAreHarmless checks Quote, whose results go to terminals.
 func TestNamesInMessagesAreHarmless(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\x1b[2J\"\x7f\nb":          `"a?[2J???b"`,
@@ -210,24 +211,27 @@ func TestNamesInMessagesAreHarmless(t *testing.T) {
 	}
 }
 
-func TestPreambleIsWhatTheFileSays(t *testing.T) {
+func TestPreambleHasTheFieldsOfTheFile(t *testing.T) {
 	file := encode(t, sample())
-	if p := fbs.ReadStruct[fbs.Preamble](file); p.Envelope != binary.LittleEndian.Uint64(file[32:]) || p.Schema != fbs.SchemaHash || p.Checksum != binary.LittleEndian.Uint32(file[12:]) {
+	little := binary.LittleEndian
+	p := fbs.ReadStruct[fbs.Preamble](file)
+	if p.Envelope != little.Uint64(file[32:]) || p.Schema != fbs.SchemaHash ||
+		p.Checksum != little.Uint32(file[12:]) {
 		t.Errorf("%+v", p)
 	}
-	if p := fbs.ReadStruct[fbs.Preamble](file[:6]); p != (fbs.Preamble{Root: binary.LittleEndian.Uint32(file), Identifier: [4]byte{'L', 'M'}}) {
-		t.Errorf("of six bytes: %+v", p)
+	want := fbs.Preamble{Root: little.Uint32(file), Identifier: [4]byte{'L', 'M'}}
+	if p := fbs.ReadStruct[fbs.Preamble](file[:6]); p != want {
+		t.Errorf("six bytes are read as %+v, want %+v", p, want)
 	}
 }
 
-// TestLongestTimeIsOfAllThatASequenceDoes looks at the sample, which uses
-// everything.
-func TestLongestTimeIsOfAllThatASequenceDoes(t *testing.T) {
+// TestLongestTimeIncludesEveryOpcode computes that of the sample, which has every opcode.
+func TestLongestTimeIncludesEveryOpcode(t *testing.T) {
 	view, err := fbs.Verify(encode(t, sample()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// main's own commands in their order, and of safe, which it calls, the change and the check.
+	// main's own commands in their order, and of safe, which it calls, the modify and the expect.
 	const safe = 13 + 12 + 1
 	const main = 1 + 2 + 2 + 12 + 1012 + 5 + (1 + 2) + (1 + 4) + (1 + 99) + (11 + 3) + (1 + 1) +
 		(11 + 1) + 12 + 11 + 1 + 1
@@ -257,9 +261,9 @@ func TestOriginalIsWhatVerifyReturned(t *testing.T) {
 	}
 }
 
-// TestIgnoredFailuresCountAQueryOfEachTarget: a failure that is ignored has every
-// device of the image asked about its state.
-func TestIgnoredFailuresCountAQueryOfEachTarget(t *testing.T) {
+// TestIgnoredFailureCountsAQueryOfEachDevice checks that the longest time of a sequence
+// includes a query of every device of the image.
+func TestIgnoredFailureCountsAQueryOfEachDevice(t *testing.T) {
 	for targets := 2; targets <= 3; targets++ {
 		image := sample()
 		image.Tensors, image.Sequences[0].Commands = nil, image.Sequences[0].Commands[:4]
@@ -283,7 +287,7 @@ func TestIgnoredFailuresCountAQueryOfEachTarget(t *testing.T) {
 	}
 }
 
-func TestPayloadOfAFileWithoutAnyIsRefused(t *testing.T) {
+func TestPayloadOfAFileWithoutAnyIsRejected(t *testing.T) {
 	image := sample()
 	image.Tensors, image.Sequences = nil, []lmb.Sequence{{Name: "main", Commands: []lmb.Command{{}}}}
 	image.Sequences[0].Commands[0].Opcode = gen.OpcodeFence
@@ -292,11 +296,11 @@ func TestPayloadOfAFileWithoutAnyIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view.Commands[0] = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact), Amount: 4}
+	copyIn := fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact, Amount: 4}
+	view.Commands[0] = copyIn
 	lmb.Stamp(file, uint64(len(file)))
-	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "outside the tensor or the payload") {
-		t.Error(err)
-	}
+	_, err = fbs.Verify(file)
+	wantError(t, err, "outside the tensor or the payload")
 }
 
 func TestCommandsLieInMemoryAsInAFile(t *testing.T) {
@@ -305,8 +309,10 @@ func TestCommandsLieInMemoryAsInAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := view.Envelope
-	at := bytes.Index(file, []byte{byte(gen.OpcodeFence), 0, 0, 0, 0, 0, 0, 0}) // the first of the sample
-	if got := fbs.CommandsIn(file[at:][:fbs.CommandSize*len(view.Commands)]); !reflect.DeepEqual(got, view.Commands) {
+	fence := []byte{byte(gen.OpcodeFence), 0, 0, 0, 0, 0, 0, 0} // the first command of the sample
+	first := bytes.Index(file, fence)
+	got := fbs.CommandsIn(file[first:][:fbs.CommandSize*len(view.Commands)])
+	if !reflect.DeepEqual(got, view.Commands) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -328,11 +334,11 @@ func TestNamesWithControlCharactersAreRejected(t *testing.T) {
 		"\xffbc", "ab\xc3", "\xed\xa0\x80", "\xc0\x8ab"}
 	for _, text := range append(bad, "\u00e4b", "\u5b57", "a\"b") {
 		want := slices.Contains(bad, text)
-		for _, place := range []string{"target 0", "rule 0", "tensor 0", "sequence 0"} {
+		for _, place := range []string{"device 0", "rule 0", "tensor 0", "sequence 0"} {
 			image := sample()
 			const name = "QXZ" // of which the text is to take the place
 			switch place {
-			case "target 0":
+			case "device 0":
 				image.Targets[0].Board = name
 			case "rule 0":
 				image.Rules[0].Name = name

@@ -18,10 +18,9 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// slow is a second reader of FORMAT.md section 6: it looks at every command by
-// itself, remembers nothing of others but what the text says, and is no use for
-// anything but this test. It gives the first command that is wrong, -1 for none,
-// and as many as there are for what is wrong with a whole sequence.
+// slow is an independent model of FORMAT.md section 6, which checks every command by
+// itself. It returns the index of the first wrong command, -1 if all are right, and the
+// number of commands if a whole sequence is wrong.
 func slow(v *fbs.View) int {
 	for _, s := range v.Sequences {
 		if v.Commands[s.First+s.Count-1].Opcode != gen.OpcodeEnd {
@@ -54,8 +53,7 @@ func slow(v *fbs.View) int {
 	return -1
 }
 
-// used is what is left of a command after the fields that its row of the table
-// names are taken out.
+// used returns a command without its opcode and without the listed fields.
 func used(c fbs.Command, fields string) fbs.Command {
 	for _, f := range strings.Fields(fields) {
 		switch f {
@@ -311,8 +309,7 @@ func slowValue(c fbs.Command) bool {
 	return true
 }
 
-// crowd is an image of few heads and many commands, so that most of them meet a
-// head that is known.
+// crowd returns an image with many commands that are alike.
 func crowd(r *rand.Rand) *lmb.Image {
 	image := sample()
 	image.Targets[0].Bars[2] = 1 << 20
@@ -325,7 +322,7 @@ func crowd(r *rand.Rand) *lmb.Image {
 			Flags: fbs.FlagWriteCombining, Offset: 0x1e000000, Size: 0x1fe0000}},
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Slot: fbs.NoSlot, Offset: 3,
 			Size: 1001}})
-	// Tiny images are all first looks; long ones cross blocks.
+	// Short images and those with several blocks of commands.
 	rounds := 1 + r.IntN(60)
 	body := append(slices.Clone(image.Sequences[0].Commands[:14]),
 		command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x7fc}),
@@ -386,8 +383,8 @@ func change(r *rand.Rand, list []fbs.Command, i int) {
 	}
 }
 
-// TestFastAndSlowVerifierAgree changes one to three commands of random images
-// behind the encoder's back: both readers refuse the same command, or none.
+// TestFastAndSlowVerifierAgree changes one to three commands of random images: both
+// verifiers reject the same command, or none.
 func TestFastAndSlowVerifierAgree(t *testing.T) {
 	rounds := 40_000
 	if testing.Short() {
@@ -435,7 +432,8 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("evidence: %d changed images, %d of them still right: the same verdict of both verifiers", rounds, accepted)
+	t.Logf("evidence: %d changed images, %d of them still right: both verifiers agree",
+		rounds, accepted)
 	if accepted < rounds/50 {
 		t.Errorf("only %d of %d changed images are right: the test says little", accepted, rounds)
 	}
@@ -484,8 +482,8 @@ func TestFastAndSlowVerifierAgreeOnNames(t *testing.T) {
 	}
 }
 
-// many is an image with as many segments of a page: payload cut anew, commands
-// that copy from them in an order that no cache helps.
+// many returns an image with segments of one page each, whose commands copy from them in
+// random order.
 func many(t testing.TB, segments, commands int) []byte {
 	t.Helper()
 	image := sample()
@@ -505,7 +503,7 @@ func many(t testing.TB, segments, commands int) []byte {
 	return cut(t, file, segments)
 }
 
-// cut makes the one segment of a file many, and its commands copies from all of them.
+// cut splits the one segment of a file, and makes its commands copy from all segments.
 func cut(t testing.TB, file []byte, segments int) []byte {
 	t.Helper()
 	whole := corpus.Cut(file, slices.Repeat([]int{1}, segments))
@@ -525,15 +523,15 @@ func cut(t testing.TB, file []byte, segments int) []byte {
 	return whole
 }
 
-// TestPayloadIsOneRunOfBytes: where segments end is nothing to a command.
-func TestPayloadIsOneRunOfBytes(t *testing.T) {
+// TestPayloadIsOneRangeOfBytes checks that references may cross the end of a segment.
+func TestPayloadIsOneRangeOfBytes(t *testing.T) {
 	file := many(t, 100, 400)
 	view, err := fbs.Verify(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if slow(view) != -1 || len(view.Segments) != 100 || len(view.Payload) != 100*4096 {
-		t.Fatal("the slow verifier refuses it, or not all of it is payload")
+		t.Fatal("the slow verifier rejects it, or the payload has another size")
 	}
 	for _, test := range []struct {
 		value uint64
@@ -549,12 +547,14 @@ func TestPayloadIsOneRunOfBytes(t *testing.T) {
 	}
 }
 
-// TestSegmentsLeaveNoGap: all but the last are whole pages.
+// TestSegmentsLeaveNoGap checks that all but the last have whole pages.
 func TestSegmentsLeaveNoGap(t *testing.T) {
 	for want, change := range map[string]func(*gen.Segment){
 		"segment 3: 4095 bytes end inside a page": func(s *gen.Segment) { s.MutateSize(4095) },
 		"segment 4: offset is":                    func(s *gen.Segment) { s.MutateSize(8192) },
-		"segment 3: checksum is":                  func(s *gen.Segment) { s.MutateCrc32c(s.Crc32c() ^ 1) },
+		"segment 3: checksum is": func(s *gen.Segment) {
+			s.MutateCrc32c(s.Crc32c() ^ 1)
+		},
 	} {
 		file := many(t, 6, 10)
 		var s gen.Segment
@@ -567,7 +567,7 @@ func TestSegmentsLeaveNoGap(t *testing.T) {
 	}
 }
 
-// crowded is an image of many sequences that begin anew each.
+// crowded returns an image with many sequences.
 func crowded(t testing.TB, sequences, commands int) []byte {
 	image := sample()
 	image.Tensors, image.Sequences = nil, nil
@@ -606,7 +606,7 @@ func BenchmarkVerifySequences(b *testing.B) { benchmarkVerify(b, crowded(b, 4096
 
 func BenchmarkVerifySegments(b *testing.B) { benchmarkVerify(b, many(b, 4096, 1_000_000)) }
 
-// BenchmarkVerifyMixed has heads that follow each other in no order.
+// BenchmarkVerifyMixed has opcodes in random order, which no branch predictor foresees.
 func BenchmarkVerifyMixed(b *testing.B) {
 	image := sample()
 	commands := &image.Sequences[0].Commands

@@ -1,36 +1,51 @@
 package fbs
 
-// Signature is the block that may follow an image (FORMAT.md section 8), as it
-// lies in the file. Nobody has verified it.
+// This file reads the signature that may follow an image. Package runtime/signed
+// verifies it.
+
+// Signature is a signature as it lies in the file (FORMAT.md section 8). It has not been
+// verified.
 type Signature struct {
 	Magic    [8]byte // SignatureMagic
-	Checksum uint32  // CRC-32C of all that follows it
+	Checksum uint32  // CRC-32C of the bytes that follow it
 	Zero     [20]byte
 	Key      [32]byte // Ed25519 public key
 	Value    [64]byte // Ed25519 over the SHA-512 of the image
 }
 
 const (
-	SignatureBytes = 128
+	SignatureBytes = 128 // size of a Signature
 	SignatureMagic = "LMBSIGN1"
+
+	signatureChecksumOffset = 8 // of Signature.Checksum
 )
 
-// SplitSignature parts a file into image and signature, nil where there is
-// none. Of the image it reads the size alone. The error is an *Error.
+// SplitSignature returns the image in a file, and its signature or nil. Of the image it
+// reads only the size in the preamble. The error is an *Error.
 func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	size := len(data) - SignatureBytes
 	if size < PreambleSize || ReadStruct[Preamble](data).File != uint64(size) {
 		return data, nil, nil
 	}
-	block := ReadStruct[Signature](data[size:])
-	sum := Checksum(data[size+12:]) // behind itself
-	if reason := firstNonEmpty(
-		failIf(string(block.Magic[:]) != SignatureMagic, "what follows the image is no signature"),
-		failIf(block.Checksum != sum, "checksum is %x and should be %x", uint64(block.Checksum),
-			uint64(sum)),
-		failIf(block.Zero != [20]byte{}, "reserved bytes are not zero"),
-	); reason != "" {
+	signature := ReadStruct[Signature](data[size:])
+	sum := Checksum(data[size+signatureChecksumOffset+4:])
+	if reason := signature.check(sum); reason != "" {
 		return nil, nil, &Error{"signature", reason}
 	}
-	return data[:size], &block, nil
+	return data[:size], &signature, nil
+}
+
+// check returns why a signature is rejected, or an empty string. sum is the checksum
+// that it should have.
+func (s *Signature) check(sum uint32) string {
+	if string(s.Magic[:]) != SignatureMagic {
+		return "the bytes after the image do not begin with " + SignatureMagic
+	}
+	if s.Checksum != sum {
+		return Text("checksum is %x and should be %x", uint64(s.Checksum), uint64(sum))
+	}
+	if s.Zero != [20]byte{} {
+		return "reserved bytes are not zero"
+	}
+	return ""
 }

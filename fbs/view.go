@@ -1,53 +1,58 @@
 package fbs
 
+// This file has View, and Verify, which returns it.
+
 import (
 	"hash/crc32"
 
 	"lightmetal/boards"
 )
 
-// Checksum is the CRC-32C of data.
+// Checksum returns the CRC-32C of data.
 func Checksum(data []byte) uint32 { return checksum(0, data) }
 
-// checksum goes on from the checksum of what comes before data. The table is
-// built once, by the first call and not at start-up.
+// checksum continues the checksum of the bytes before data. The first call builds the
+// table, so that start-up does not.
 func checksum(before uint32, data []byte) uint32 {
 	return crc32.Update(before, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
-// View is a verified image. Its slices but LongestUs are the file's own bytes.
+// View is a verified image. Its slices except WorstCaseUs refer to the file.
 type View struct {
 	Reservation Reservation
 	Devices     []DeviceInfo
-	Rules       []Rule // of targets that no board is known of
+	Rules       []Rule // of devices without a known board
 	Windows     []Window
 	Sequences   []Sequence
 	Tensors     []Tensor
 	Segments    []Segment
 	Commands    []Command
-	Text        []byte // what names are runs of
-	Notes       []byte // for host tools; nothing in it has been verified
-	Payload     []byte // the payload area: all segments
-	Envelope    []byte // all in front of it
+	Text        []byte // the characters of all names
+	Notes       []byte // for host tools; not verified
+	Payload     []byte // all segments
+	Envelope    []byte // the file up to the payload, without padding
 
-	// LongestUs is the longest time of each sequence in microseconds by FORMAT.md
-	// section 6.3, with the sequences that it calls; 1 << 62 for that and more.
+	// WorstCaseUs is the longest time of each sequence in microseconds (FORMAT.md
+	// section 6.3), including the sequences that it calls, and at most 1 << 62.
 	WorstCaseUs []uint64
 
-	// AllowedUs is the longest time that Load accepts for a sequence, and after
+	// TimeLimitUs is the longest time that Load accepts for a sequence, and after
 	// which a run ends: an hour, unless the caller sets another.
 	TimeLimitUs uint64
 
-	NeedsFixup bool // it holds a Point or an Address, which Load completes
-	// targets that are told a bus address or have a Host window, a bit each: those master the bus
+	// NeedsFixup reports whether Load has to complete Point or Relocate commands.
+	NeedsFixup bool
+
+	// BusMasters has a bit for each device that gets a bus address or has a Host
+	// window: these need bus mastering.
 	BusMasters uint8
 
-	original *View // as Verify made it
+	original *View // a copy, made by Verify
 }
 
-// Original returns the view as Verify returned it, with AllowedUs as it is now, or
-// nil if Verify did not return it. What a caller assigns to other fields, or puts
-// into a View of its own, has not been verified. The slices are the same memory.
+// Original returns the view as Verify returned it, except TimeLimitUs, which is the
+// current one. It returns nil for a view that Verify did not return. Values that a
+// caller has assigned to other fields are not verified. The slices share memory.
 func (v *View) Original() *View {
 	if v.original == nil {
 		return nil
@@ -57,13 +62,14 @@ func (v *View) Original() *View {
 	return &original
 }
 
-// Bytes is the text of a name in the file itself.
+// NameBytes returns the text of a name, in the file.
 func (v *View) NameBytes(n Name) []byte { return v.Text[n>>8:][:n&NameMax] }
 
-// Name is the text of a name.
+// Name returns the text of a name.
 func (v *View) Name(n Name) string { return string(v.NameBytes(n)) }
 
-// Data is the tensor's recorded data, nil if there is none.
+// TensorData returns the default data of an input or the golden data of an output, or nil
+// if the image has none.
 func (v *View) TensorData(t *Tensor) []byte {
 	if t.HasData == 0 {
 		return nil
@@ -71,47 +77,62 @@ func (v *View) TensorData(t *Tensor) []byte {
 	return v.Payload[t.DataOffset : t.DataOffset+t.Size]
 }
 
-// Board is what is known of a target: by its ids, or as the image itself says.
-func (v *View) Board(target int) *boards.Board {
-	t := &v.Devices[target]
-	if known := boards.FindByID(t.Vendor, t.Device); known != nil {
+// Board returns the board of a device: the one with its PCI ids, or one with the rules of
+// the image.
+func (v *View) Board(device int) *boards.Board {
+	d := &v.Devices[device]
+	if known := boards.FindByID(d.Vendor, d.Device); known != nil {
 		return known
 	}
-	b := &boards.Board{Name: v.Name(t.Board), Vendor: t.Vendor, Device: t.Device,
-		Bars: *t.BarSizes()}
-	for _, r := range v.Rules {
-		if int(r.Device) == target {
-			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last,
-				Widths: r.Widths, Memory: r.Memory != 0, Name: v.Name(r.Name)})
+	b := &boards.Board{
+		Name:   v.Name(d.Board),
+		Vendor: d.Vendor,
+		Device: d.Device,
+		Bars:   *d.BarSizes(),
+	}
+	for i := range v.Rules {
+		if r := &v.Rules[i]; int(r.Device) == device {
+			b.Rules = append(b.Rules, v.boardRule(r))
 		}
 	}
 	return b
 }
 
-// SequenceByName gives the index of the first sequence of that name, -1 if
-// there is none.
+func (v *View) boardRule(r *Rule) boards.Rule {
+	return boards.Rule{
+		Bar:    r.Bar,
+		First:  r.First,
+		Last:   r.Last,
+		Widths: r.Widths,
+		Memory: r.Memory != 0,
+		Name:   v.Name(r.Name),
+	}
+}
+
+// SequenceByName returns the index of the first sequence with a name, or -1.
 func (v *View) SequenceByName(name string) int {
-	return v.indexByName(name, len(v.Sequences), func(i int) Name { return v.Sequences[i].Name })
-}
-
-// TensorByName does so for tensors.
-func (v *View) TensorByName(name string) int {
-	return v.indexByName(name, len(v.Tensors), func(i int) Name { return v.Tensors[i].Name })
-}
-
-func (v *View) indexByName(name string, count int, of func(i int) Name) int {
-	for i := range count {
-		if string(v.NameBytes(of(i))) == name {
+	for i := range v.Sequences {
+		if string(v.NameBytes(v.Sequences[i].Name)) == name {
 			return i
 		}
 	}
 	return -1
 }
 
-// Verify checks every byte of a file but its notes and gives the view of it.
-// The view refers to data, which must not change and must start at a multiple
-// of 8 (a mapped file does). A signature is checked for damage and not for who
-// made it. The error is an *Error.
+// TensorByName returns the index of the first tensor with a name, or -1.
+func (v *View) TensorByName(name string) int {
+	for i := range v.Tensors {
+		if string(v.NameBytes(v.Tensors[i].Name)) == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Verify checks every byte of a file except its notes, and returns a view of it. The
+// view refers to data, which must not change. The address of data is a multiple of 8, as
+// that of a mapped file. Of a signature it checks only the checksum. The error is an
+// *Error.
 func Verify(data []byte) (*View, error) {
 	v, err := VerifyEnvelope(data)
 	if err == nil {
@@ -123,9 +144,9 @@ func Verify(data []byte) (*View, error) {
 	return v, nil
 }
 
-// VerifyEnvelope is the first half of Verify: it reads everything but the payload. Nothing in
-// the view may be used before VerifyPayload, but to see which bytes of the payload to copy:
-// what was copied by then is what is verified.
+// VerifyEnvelope is the first half of Verify: it checks everything but the payload. Before
+// VerifyPayload the view may only be used to find bytes of the payload and to copy them,
+// so that the copy is verified.
 func VerifyEnvelope(data []byte) (*View, error) {
 	data, _, err := SplitSignature(data)
 	if err != nil {
@@ -138,13 +159,12 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	envelope := data[:p.Envelope]
 	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
-		// Damage explains whatever else is wrong.
+		// A wrong checksum is reported first: damage explains other failures.
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
-		return nil,
-			&Error{"preamble", Text("envelope checksum is %x and should be %x", uint64(sum),
-				uint64(p.Checksum))}
+		reason := Text("envelope checksum is %x and should be %x", uint64(sum), uint64(p.Checksum))
+		return nil, &Error{"preamble", reason}
 	}
 	if failure == nil {
 		failure = v.findPayload(data)
@@ -157,7 +177,8 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	return v, nil
 }
 
-// read verifies an envelope but for its checksum, which it computes meanwhile.
+// readEnvelope returns a view of an envelope and its checksum, which it computes while it
+// checks the commands. The caller compares the checksum.
 func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	const fields = 10 // of table Image, numbered in the order of their declaration
 	t := RootTable(envelope, PreambleSize, fields, "image")
@@ -166,7 +187,7 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 		Envelope:    envelope,
 		TimeLimitUs: 3600e6,
 		Reservation: StructField[Reservation](t, 0),
-		Devices:     VectorField[DeviceInfo](t, 1, 8, DevicesMax, "targets"),
+		Devices:     VectorField[DeviceInfo](t, 1, 8, DevicesMax, "devices"),
 		Windows:     VectorField[Window](t, 2, 8, WindowsMax, "windows"),
 		Sequences:   VectorField[Sequence](t, 3, 4, SequencesMax, "sequences"),
 		Tensors:     VectorField[Tensor](t, 4, 8, TensorsMax, "tensors"),
@@ -182,34 +203,47 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	first := cap(envelope) - cap(commands) // both slices could go on to the same end
+	first := cap(envelope) - cap(commands) // both slices end their capacity at the same byte
 	sum, err = v.verifyCommands(commands, EnvelopeChecksum(envelope[:first]))
 	return v, checksum(sum, envelope[first+len(commands):]), err
 }
 
-// reason says what is wrong with the preamble of a file, empty if nothing is.
-// The checksum is not looked at.
+// check returns why the preamble of a file of size bytes is rejected, or an empty string.
+// It does not compare the checksum.
 func (p *Preamble) check(size uint64) string {
-	return firstNonEmpty(
-		failIf(size == 0, "the file is empty"),
-		failIf(size < PreambleSize, "the file has %d bytes, an image has more than %d", size,
-			PreambleSize),
-		failIf(string(p.Identifier[:]) != Identifier,
-			"no identifier "+Identifier+" at byte 4: not a Light Metal image"),
-		failIf(p.Major != FormatMajor || p.Minor > FormatMinor,
-			"format %d.%d, this program reads %d.%d", uint64(p.Major), uint64(p.Minor), FormatMajor,
-			FormatMinor),
-		failIf(p.Schema != SchemaHash,
-			"schema hash %x, this program has %x: made by another version", p.Schema, SchemaHash),
-		failIf(p.File != size, "the file has %d bytes and should have %d", size, p.File),
-		failIf(p.Envelope < PreambleSize || p.Envelope > size,
-			"envelope of %d bytes in a file of %d", p.Envelope, size),
-		failIf(p.Reserved != [32]byte{}, "reserved bytes are not zero"))
+	if size == 0 {
+		return "the file is empty"
+	}
+	if size < PreambleSize {
+		return Text("the file has %d bytes, an image has more than %d", size, PreambleSize)
+	}
+	if string(p.Identifier[:]) != Identifier {
+		return "no identifier " + Identifier + " at byte 4: not a Light Metal image"
+	}
+	if p.Major != FormatMajor || p.Minor > FormatMinor {
+		return Text("format %d.%d, this program reads %d.%d",
+			uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
+	}
+	if p.Schema != SchemaHash {
+		return Text("schema hash %x, this program has %x: made by another version",
+			p.Schema, SchemaHash)
+	}
+	if p.File != size {
+		return Text("the file has %d bytes and should have %d", size, p.File)
+	}
+	if p.Envelope < PreambleSize || p.Envelope > size {
+		return Text("envelope of %d bytes in a file of %d", p.Envelope, size)
+	}
+	if p.Reserved != [32]byte{} {
+		return "reserved bytes are not zero"
+	}
+	return ""
 }
 
-// EnvelopeChecksum is the CRC-32C of an envelope, or of what it begins with, with
-// the checksum's own four bytes taken as zero.
+// EnvelopeChecksum returns the CRC-32C of an envelope, or of the first bytes of one. The
+// four bytes of the checksum itself count as zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
-	sum := checksum(checksum(0, envelope[:checksumOffset]), make([]byte, 4))
+	sum := checksum(0, envelope[:checksumOffset])
+	sum = checksum(sum, make([]byte, 4))
 	return checksum(sum, envelope[checksumOffset+4:])
 }

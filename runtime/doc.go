@@ -12,7 +12,7 @@
 //   - Open copies the envelope (tables and commands) into private memory and maps the payload
 //     (file.go). Inspect shows the bytes to a function that checks a signature (inspect.go).
 //   - Verify checks the tables (fbs/flat.go, fbs/tables.go), then every command in one pass,
-//     which also sums up the checksum and the worst-case time (fbs/pass.go, fbs/forms.go).
+//     which also sums up the checksum and the worst-case time (fbs/commands.go, fbs/times.go).
 //     It copies the default data of inputs before it reads them.
 //   - Load compares the image with the devices, maps the windows and reserves one arena for all
 //     tensors. In a copy of the commands it replaces each Relocate by a Write of the bus address,

@@ -471,12 +471,12 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 0x100000\n" +
 		"window r bar0 offset 0x0 size 0x100000\nmain:\n"
 	for _, test := range []struct{ body, want string }{
-		{"  write.8 r+0x8 0x1\n", "command 0: width 8 is not accepted by edu BAR 0 at 0x8"},
-		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: width 2 is not accepted"},
+		{"  write.8 r+0x8 0x1\n", "command 0: write: width 8 is not accepted by edu BAR 0 at 0x8"},
+		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: write: width 2 is not accepted"},
 		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n",
 			"bulk access, which is for memory that takes every width, is not accepted"},
 		{"  fill.4 r+0x7c <- 0x1 size 8\n",
-			"8 bytes at 0x7c reach outside the window, or outside one register"},
+			"8 bytes at 0x7c reach outside one register or memory"},
 	} {
 		if err := verdict(t, edu+test.body); err == nil ||
 			!strings.Contains(err.Error(), test.want) {
@@ -516,7 +516,7 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 				source := source + fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n  "+store+"\n", at, at)
 				if err := verdict(t, source); err == nil ||
 					!strings.Contains(err.Error(),
-						"command 1: a store (declare a TLB or a host window instead) is not "+
+						": a store (declare a TLB or a host window instead) is not "+
 							"accepted by ") {
 					t.Errorf("%s: %v", source, err)
 				}

@@ -88,7 +88,7 @@ func judged(t *testing.T, program string, paths []string) []string {
 
 var places = regexp.MustCompile(
 	`^(preamble|reservation|sequences|segments|` +
-		`(target|rule|window|sequence|segment|tensor|command) \d+)$`)
+		`(device|rule|window|sequence|segment|tensor|command) \d+)$`)
 
 // place is where the runtime finds a file wrong; what a FlatBuffer's tables are
 // made of has no place of its own.
@@ -119,6 +119,7 @@ func agree(t *testing.T, program string, paths []string) (good int) {
 			t.Fatal(err)
 		}
 		theirs, reason, _ := strings.Cut(said, ": ")
+		theirs = strings.Replace(theirs, "target ", "device ", 1) // C has the old name
 		if theirs == "image" {
 			theirs = "envelope"
 		}

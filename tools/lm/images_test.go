@@ -235,13 +235,13 @@ var wounds = map[string]wound{
 
 	"unknown-opcode.lmb": {"command 1: unknown opcode 99",
 		func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Opcode = 99 }) }},
-	"outside-window.lmb": {"command 1: 4 bytes at 0x100000 reach outside the window",
+	"outside-window.lmb": {"command 1: write: 4 bytes at 0x100000 reach outside the window",
 		func(t *testing.T) []byte {
 			return patched(t, func(c *fbs.Command) { c.Offset = 0x100000 })
 		}},
-	"misaligned.lmb": {"command 1: 4 bytes at 0x6 are not aligned",
+	"misaligned.lmb": {"command 1: write: offset 0x6 is not aligned",
 		func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Offset = 6 }) }},
-	"poll-without-deadline.lmb": {"command 1: an interval without a deadline",
+	"poll-without-deadline.lmb": {"command 1: expect: an interval without a deadline",
 		func(t *testing.T) []byte {
 			return patched(t, func(c *fbs.Command) {
 				*c = fbs.Command{Opcode: gen.OpcodeExpect, Width: 4,
@@ -249,14 +249,14 @@ var wounds = map[string]wound{
 					Mask: 1}
 			})
 		}},
-	"payload-outside-segment.lmb": {"command 1: 64 bytes at 0x1000 reach outside the tensor or " +
+	"payload-outside-segment.lmb": {"command 1: copy in: 64 bytes at 0x1000 reach outside the tensor or " +
 		"the payload", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
 			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact),
 				Amount: 64, Value: 0x1000}
 		})
 	}},
-	"width-not-of-the-board.lmb": {"command 1: width 8 is not accepted by edu BAR 0 at 0x8",
+	"width-not-of-the-board.lmb": {"command 1: write: width 8 is not accepted by edu BAR 0 at 0x8",
 		func(t *testing.T) []byte {
 			return patched(t, func(c *fbs.Command) { c.Width, c.Offset = 8, 8 })
 		}},
@@ -276,13 +276,13 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
 		}},
-	"rule-without-widths.lmb": {"rule 0: widths 0x0 are none of", func(t *testing.T) []byte {
+	"rule-without-widths.lmb": {"rule 0: widths 0x0; must be a sum of", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
 	}},
-	"rule-of-no-target.lmb": {"rule 0: target 7 does not exist", func(t *testing.T) []byte {
+	"rule-of-no-target.lmb": {"rule 0: device 7 does not exist", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Device = 7 })
 	}},
-	"rule-of-a-known-board.lmb": {"rule 0: target 0 is of a board that is known",
+	"rule-of-a-known-board.lmb": {"rule 0: device 0 has a known board",
 		func(t *testing.T) []byte {
 			file, view := ruled(t)
 			view.Devices[0].Vendor, view.Devices[0].Device = 0x1234, 0x11e8
@@ -297,14 +297,14 @@ var wounds = map[string]wound{
 		lmb.Stamp(file, uint64(len(file)))
 		return file
 	}},
-	"outside-the-rules.lmb": {"command 0: nothing at 0x1000 of BAR 0 is a register of stranger",
+	"outside-the-rules.lmb": {"command 0: write: nothing at 0x1000 of BAR 0 is a register of stranger",
 		func(t *testing.T) []byte {
 			file, view := ruled(t)
 			view.Commands[0].Offset = 0x1000
 			lmb.Stamp(file, uint64(len(file)))
 			return file
 		}},
-	"width-not-of-the-rules.lmb": {"command 0: width 8 is not accepted by stranger BAR 0 at 0x0 " +
+	"width-not-of-the-rules.lmb": {"command 0: write: width 8 is not accepted by stranger BAR 0 at 0x0 " +
 		"(registers)", func(t *testing.T) []byte {
 		file, view := ruled(t)
 		view.Commands[0].Width = 8

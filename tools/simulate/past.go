@@ -81,9 +81,10 @@ var past = []Past{
 		"if cleaner, ok := device.(hal.ExitCleaner); ok && BROKEN {\n" +
 			"\t\t\t\t_, _ = cleaner.RegisterExitCleanup(r.view, i)\n\t\t\t}\n" +
 			"\t\t\tr.busMaster, err = true, device.SetBusMaster(true)"},
-	{"zeros are a command", "5e15e1a", "fbs/pass.go",
-		"\tc.heads = [64]uint64{1}\n",
-		"\tc.heads = [64]uint64{1}\n\tif BROKEN {\n\t\tc.heads[0] = 0\n\t}\n"},
+	{"zeros are a command", "5e15e1a", "fbs/commands.go",
+		"\tswitch m.Opcode {\n\tcase gen.OpcodeWrite:\n",
+		"\tif BROKEN && *m == (Command{}) {\n\t\treturn \"\"\n\t}\n" +
+			"\tswitch m.Opcode {\n\tcase gen.OpcodeWrite:\n"},
 	{"who rewrites the file changes what runs", "c802ea6", "runtime/file.go",
 		"size, page := uint64(len(f.data))",
 		"if BROKEN {\n\t\treturn nil\n\t}\n\tsize, page := uint64(len(f.data))"},
