@@ -209,7 +209,7 @@ func TestInfoAndDumpAsJSON(t *testing.T) {
 	}
 	if info.Targets[0].Board != "wormhole" || len(info.Tensors) != 3 ||
 		info.Tensors[2].Role != "output" || info.Windows[0].Kind != "tlb" ||
-		info.Sequences[0].Opcodes["check"] < 2 || info.Sequences[0].WaitUs != 1_000_000 {
+		info.Sequences[0].Opcodes["expect"] < 2 || info.Sequences[0].WaitUs != 1_000_000 {
 		t.Errorf("%s", stdout)
 	}
 	_, stdout, _ = lm(t, "dump", "--json", image)
