@@ -16,7 +16,7 @@ import (
 // text is rules as a listing has them.
 func text(t *testing.T, b *boards.Board, bars [6]uint64) string {
 	t.Helper()
-	image := &lmb.Image{Targets: []lmb.Target{{Board: "x", Vendor: 1, Device: 2, Bars: bars}},
+	image := &lmb.Image{Devices: []lmb.Device{{Board: "x", Vendor: 1, Device: 2, Bars: bars}},
 		Rules: lmb.RulesOf(b, 0, bars)}
 	var out bytes.Buffer
 	if err := listing.Print(&out, image); err != nil {

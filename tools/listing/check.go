@@ -24,7 +24,7 @@ func (p *printer) readBack(check *parser, means func() bool) string {
 // isHeader reports whether the declarations in front of data and tensors are those of the image.
 func (p *printer) isHeader(got *lmb.Image) bool {
 	want := p.image
-	return want.Origin == got.Origin && slices.Equal(want.Targets, got.Targets) &&
+	return want.Origin == got.Origin && slices.Equal(want.Devices, got.Devices) &&
 		slices.Equal(want.Rules, got.Rules) &&
 		slices.Equal(want.Windows, got.Windows)
 }

@@ -47,10 +47,10 @@ func (p *parser) origin() {
 var barWords = []string{"bar0", "bar1", "bar2", "bar3", "bar4", "bar5"}
 
 func (p *parser) target() {
-	if len(p.image.Targets) == fbs.DevicesMax {
+	if len(p.image.Devices) == fbs.DevicesMax {
 		p.fail(p.head, "more than %d targets", fbs.DevicesMax)
 	}
-	t := lmb.Target{Board: p.name("a board")}
+	t := lmb.Device{Board: p.name("a board")}
 	t.Vendor = p.pciID()
 	p.expect(":")
 	t.Device = p.pciID()
@@ -64,7 +64,7 @@ func (p *parser) target() {
 			func() { t.Bars[bar] = p.size("the least size of " + word) }})
 	}
 	p.settings(settings...)
-	p.image.Targets = append(p.image.Targets, t)
+	p.image.Devices = append(p.image.Devices, t)
 }
 
 // window declares a window. One with a mistake is declared with size 0, so
@@ -131,15 +131,15 @@ func (p *parser) windowKind(w *lmb.Window) {
 }
 
 // targetOf is the target of a window or rule that has no mistake so far, nil for none.
-func (p *parser) targetOf(number uint8, at token, whose string) *lmb.Target {
+func (p *parser) targetOf(number uint8, at token, whose string) *lmb.Device {
 	switch {
 	case p.failed:
 		return nil
-	case int(number) >= len(p.image.Targets):
+	case int(number) >= len(p.image.Devices):
 		p.fail(at, "there is no target %d; targets are declared before their %s", number, whose)
 		return nil
 	}
-	return &p.image.Targets[number]
+	return &p.image.Devices[number]
 }
 
 func (p *parser) checkWindow(w *lmb.Window, sizeAt, targetAt token) {

@@ -336,7 +336,7 @@ main:
 `)
 	want := &lmb.Image{
 		Origin: lmb.Origin{Tool: "t", Source: "s", Time: 5, Git: "g"},
-		Targets: []lmb.Target{{Board: "edu", Vendor: 0x1234, Device: 0x11e8,
+		Devices: []lmb.Device{{Board: "edu", Vendor: 0x1234, Device: 0x11e8,
 			Bars: [6]uint64{0: 1 << 20, 5: 3}}, {Board: "two words", Vendor: 0xffff, Device: 1}},
 		Windows: []lmb.Window{
 			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar,

@@ -159,8 +159,8 @@ func (p *printer) printf(format string, args ...any) { fmt.Fprintf(&p.out, forma
 func (p *printer) header() {
 	p.printf("lightmetal %d\n", languageVersion)
 	p.origin()
-	for i := range p.image.Targets {
-		t := &p.image.Targets[i]
+	for i := range p.image.Devices {
+		t := &p.image.Devices[i]
 		p.printf("target %s %04x:%04x", nameText(t.Board), t.Vendor, t.Device)
 		if t.Subsystem != 0 {
 			p.printf(" subsystem %04x:%04x", t.Subsystem&0xffff, t.Subsystem>>16)

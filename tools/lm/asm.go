@@ -25,7 +25,7 @@ func asmCommand() *cobra.Command {
 	var out, board string
 	var rules []string
 	var anywhere bool
-	c := command("asm LISTING.lms", one("listing"), func(args []string) {
+	c := command("asm LISTING.lms", exactlyOne("listing"), func(args []string) {
 		var d device
 		if board != "" {
 			d = boardNamed(board, rules)
@@ -52,7 +52,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(path), file)
 		}
-		if !anywhere && !below(filepath.Dir(path), file) {
+		if !anywhere && !isInside(filepath.Dir(path), file) {
 			return nil, fmt.Errorf("%s is not below the listing's folder; --anywhere permits that",
 				name)
 		}
@@ -63,7 +63,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	stop.As(hal.BadImage, err)
 	stop.On(files.RejectAliases([]string{out}, inputs...))
 	if board != nil {
-		bad(hal.BadImage, path, boardfile.ForImage(image, board))
+		failIf(hal.BadImage, path, boardfile.ForImage(image, board))
 	}
 	file, err := lmb.Encode(image)
 	if refused, ok := err.(*fbs.Error); ok {
@@ -72,20 +72,20 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 			path = fmt.Sprintf("%s:%d", path, listing.LineOf(source, read, n))
 		}
 	}
-	for _, t := range image.Targets {
+	for _, t := range image.Devices {
 		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil &&
 			strings.HasSuffix(err.Error(), "register of "+t.Board) {
 			err = fmt.Errorf("%w: no board has its ids, and the listing no rules; --board "+
 				"generic, or a board file (lm board-file), has some", err)
 		}
 	}
-	bad(hal.BadImage, path, err)
+	failIf(hal.BadImage, path, err)
 	writeFile(out, file)
 }
 
 // below tells that a file stands in a folder or further down, symbolic links
 // followed. What is not there is as far below as its name says.
-func below(folder, file string) bool {
+func isInside(folder, file string) bool {
 	folder, _ = filepath.Abs(folder)
 	file, _ = filepath.Abs(file)
 	if real, err := filepath.EvalSymlinks(file); err == nil {
@@ -98,7 +98,7 @@ func below(folder, file string) bool {
 
 // besideOf is where an image goes when nothing else is said: the source's path
 // with another ending, or standard output.
-func besideOf(source, ending string) string {
+func defaultOutput(source, ending string) string {
 	if source == "-" {
 		return source
 	}
@@ -108,20 +108,20 @@ func besideOf(source, ending string) string {
 // encode writes an image.
 func encode(image *lmb.Image, path, source string) {
 	file, err := lmb.Encode(image)
-	bad(hal.BadImage, source, err)
+	failIf(hal.BadImage, source, err)
 	writeFile(path, file)
 }
 
 // decode maps, verifies and decodes an image.
 func decode(path string) (*lmb.Image, *runtime.File) {
-	file, view := verified(path)
+	file, view := openVerified(path)
 	image, err := lmb.FromView(view)
-	bad(hal.BadImage, path, err)
+	failIf(hal.BadImage, path, err)
 	return image, file
 }
 
 func dumpCommand() *cobra.Command {
-	c := command("dump IMAGE.lmb", one("image"), func(args []string) {
+	c := command("dump IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		image, _ := decode(args[0])
 		if asJSON {
 			dumpJSON(image)

@@ -26,10 +26,10 @@ const boardFileMax = 1 << 20
 func boardFileCommand() *cobra.Command {
 	var out, name, device string
 	var rules []string
-	c := command("board-file pci:DDDD:BB:DD.F|FOLDER|RECORD", one("device or recording"),
+	c := command("board-file pci:DDDD:BB:DD.F|FOLDER|RECORD", exactlyOne("device or recording"),
 		func(args []string) {
 			image := describeDevice(args[0], device)
-			image.Targets[0].Board = cmp.Or(name, image.Targets[0].Board)
+			image.Devices[0].Board = cmp.Or(name, image.Devices[0].Board)
 			if len(rules) > 0 {
 				b, err := boardfile.With(image.BoardOf(0), rules)
 				stop.As(hal.Usage, err)
@@ -74,7 +74,7 @@ func describeDevice(source, device string) *lmb.Image {
 			"%s is no recording of lm record's: lm import takes other traces with --board "+
 				"generic and --rule", source)
 	}
-	bad(hal.BadImage, source, err)
+	failIf(hal.BadImage, source, err)
 	return image
 }
 
@@ -95,7 +95,7 @@ func boardNamed(name string, rules []string) (d device) {
 		d.generic = true
 		d.Board, err = boardfile.Generic(rules)
 	case known != nil && len(rules) > 0:
-		refuse("--rule is for devices that no board is known of; %s has its own rules", name)
+		failUsage("--rule is for devices that no board is known of; %s has its own rules", name)
 	case known != nil:
 		d.Board = known
 	default:
@@ -109,7 +109,7 @@ func boardNamed(name string, rules []string) (d device) {
 
 func boardInFile(path string) (d device) {
 	if !strings.ContainsAny(path, "./") {
-		refuse("no board %q; boards: %s, generic, or a board file (lm board-file --help)", path,
+		failUsage("no board %q; boards: %s, generic, or a board file (lm board-file --help)", path,
 			boardNames())
 	}
 	text := readFile(path, dataMax)
@@ -121,5 +121,5 @@ func boardInFile(path string) (d device) {
 		err = fmt.Errorf("%s is neither a board file nor an image: %w", path, err)
 	}
 	stop.As(hal.BadImage, err)
-	return device{Board: image.BoardOf(0), subsystem: image.Targets[0].Subsystem}
+	return device{Board: image.BoardOf(0), subsystem: image.Devices[0].Subsystem}
 }

@@ -30,7 +30,7 @@ type captureFlags struct {
 func captureCommand() *cobra.Command {
 	var f captureFlags
 	c := command("capture PROGRAM [WORKLOAD]",
-		between(1, 2, "one program and at most one workload"),
+		argumentCount(1, 2, "one program and at most one workload"),
 		func(args []string) { f.run(args[0], args[1:]) })
 	flags := c.Flags()
 	flags.StringVar(&f.device, "device", "none",
@@ -43,7 +43,7 @@ func captureCommand() *cobra.Command {
 }
 
 // capturedTo returns the default of lm capture --out.
-func capturedTo(_ *cobra.Command, args []string) string {
+func defaultCaptureOutput(_ *cobra.Command, args []string) string {
 	return filepath.Base(filepath.Clean(args[len(args)-1])) + ".lmb"
 }
 
@@ -60,13 +60,13 @@ func (f *captureFlags) run(program string, workload []string) {
 	if len(workload) == 1 {
 		args = append(args, "--workload", workload[0])
 	}
-	runProgram(tell(f.out), executable, args...)
+	runProgram(messageWriter(f.out), executable, args...)
 	file, err := files.Read(filepath.Join(folder, "image"), math.MaxInt)
 	if err != nil {
 		stop.With(hal.BadImage, "%s wrote no image; its main function calls metal.Main", program)
 	}
 	_, err = lmb.Decode(file)
-	at(program, err)
+	failAt(program, err)
 	writeFile(f.out, file)
 }
 
@@ -77,22 +77,22 @@ func buildProgram(program, folder string) string {
 	if !status.IsDir() {
 		return stop.Must(filepath.Abs(program))
 	}
-	overlay := withoutKernels(program, folder)
+	overlay := writeKernelOverlay(program, folder)
 	executable := filepath.Join(folder, "program")
 	command := exec.Command("go", "build", "-overlay", overlay, "-o", executable, ".")
 	command.Dir = program
 	if out, err := command.CombinedOutput(); err != nil {
-		refuse("go build in %s: %v\n%s", program, err, bytes.TrimSpace(out))
+		failUsage("go build in %s: %v\n%s", program, err, bytes.TrimSpace(out))
 	}
 	if status, err := os.Stat(executable); err != nil || status.Mode()&0o111 == 0 {
-		refuse("%s holds no main package", program)
+		failUsage("%s holds no main package", program)
 	}
 	return executable
 }
 
 // withoutKernels writes an overlay (go help build) for a package that uses no cgo, in
 // which the sources in C beside it, which are kernels, are not there.
-func withoutKernels(program, folder string) (overlay string) {
+func writeKernelOverlay(program, folder string) (overlay string) {
 	replace := map[string]string{}
 	in, _ := build.ImportDir(program, 0) // go build says better what is wrong with the folder
 	if in != nil && len(in.CgoFiles) == 0 {
@@ -118,7 +118,7 @@ func runProgram(to io.Writer, executable string, args ...string) {
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		refuse("%s cannot be run: %v", executable, err)
+		failUsage("%s cannot be run: %v", executable, err)
 	}
 	code := hal.Internal
 	for c := hal.Usage; c <= hal.DMAFault; c++ {

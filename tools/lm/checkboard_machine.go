@@ -84,7 +84,7 @@ func readMachine(root string, config *kernelConfig, host *hosts.Host) *machine {
 	if m.live {
 		m.tree = "/"
 	} else {
-		isFolder(root)
+		isDirectory(root)
 	}
 	m.release = m.text("/proc/sys/kernel/osrelease")
 	if !m.config.known() {

@@ -150,7 +150,7 @@ func gunzip(data []byte) ([]byte, error) {
 }
 
 // isFolder refuses a path that is none.
-func isFolder(path string) {
+func isDirectory(path string) {
 	if !stop.Must(os.Stat(path)).IsDir() {
 		stop.With(hal.NoFile, "%s: not a folder", path)
 	}

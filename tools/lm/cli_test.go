@@ -207,7 +207,7 @@ func TestInfoAndDumpAsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &info); err != nil {
 		t.Fatal(err)
 	}
-	if info.Targets[0].Board != "wormhole" || len(info.Tensors) != 3 ||
+	if info.Devices[0].Board != "wormhole" || len(info.Tensors) != 3 ||
 		info.Tensors[2].Role != "output" || info.Windows[0].Kind != "tlb" ||
 		info.Sequences[0].Opcodes["expect"] < 2 || info.Sequences[0].WaitUs != 1_000_000 {
 		t.Errorf("%s", stdout)
@@ -352,7 +352,7 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err := again.ParseFlags(args); err == nil &&
-					codeOf(stop.Try(func() { noEmptyValue(again, nil) })) != hal.Usage {
+					codeOf(stop.Try(func() { rejectEmptyValues(again, nil) })) != hal.Usage {
 					t.Errorf("lm %s %q is taken", c.Name(), args)
 				}
 			}

@@ -15,7 +15,7 @@ func openDevice(name string) hal.Device {
 	case "mock":
 		board := boardNamed(rest, nil)
 		if board.generic {
-			refuse("%s: a stand-in has BARs of some size: mock:FILE, of a board file (lm "+
+			failUsage("%s: a stand-in has BARs of some size: mock:FILE, of a board file (lm "+
 				"board-file) or an image", name)
 		}
 		d := mock.New(board.Board)
@@ -41,7 +41,7 @@ func connect(devices []hal.Device) {
 }
 
 // refusal is why a device refused an access, in its own words.
-func refusal(devices []hal.Device) string {
+func refusalReason(devices []hal.Device) string {
 	for _, device := range devices {
 		if d, ok := device.(interface{ Refusal() string }); ok && d.Refusal() != "" {
 			return d.Refusal()
@@ -51,7 +51,7 @@ func refusal(devices []hal.Device) string {
 }
 
 // refuser says who refuses accesses to these devices.
-func refuser(devices []hal.Device) string {
+func refusedBy(devices []hal.Device) string {
 	for _, device := range devices {
 		if _, ok := device.(*ttsim.Device); ok {
 			return "the simulator"

@@ -18,9 +18,9 @@ import (
 func setCommand() *cobra.Command {
 	var out string
 	c := command("set IMAGE.lmb NAME=DATA...",
-		between(2, math.MaxInt, "an image and NAME=DATA of inputs"), func(args []string) {
+		argumentCount(2, math.MaxInt, "an image and NAME=DATA of inputs"), func(args []string) {
 			stale := false
-			change(args[0], out, func(image *lmb.Image) {
+			editImage(args[0], out, func(image *lmb.Image) {
 				stale = slices.ContainsFunc(image.Tensors,
 					func(t lmb.Tensor) bool { return t.Role == gen.RoleOutput && t.Data != nil })
 				setInputs(image, args[1:])
@@ -39,11 +39,11 @@ func trimCommand() *cobra.Command {
 	var out string
 	var drop []string
 	var marks, golden bool
-	c := command("trim IMAGE.lmb", one("image"), func(args []string) {
+	c := command("trim IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		if len(drop) == 0 && !marks && !golden {
-			refuse("--sequence NAME, --marks or --golden says what is left out")
+			failUsage("--sequence NAME, --marks or --golden says what is left out")
 		}
-		change(args[0], out, func(image *lmb.Image) {
+		editImage(args[0], out, func(image *lmb.Image) {
 			if marks {
 				dropMarks(image)
 			}
@@ -62,7 +62,7 @@ func trimCommand() *cobra.Command {
 }
 
 // change writes an image that something was changed in.
-func change(path, out string, edit func(*lmb.Image)) {
+func editImage(path, out string, edit func(*lmb.Image)) {
 	image, file := decode(path)
 	edit(image)
 	encode(image, out, path) // which verifies
@@ -70,21 +70,21 @@ func change(path, out string, edit func(*lmb.Image)) {
 	if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 		again = "; sign it again"
 	}
-	printLine(tell(out), "%s: written and verified%s", out, again)
+	printLine(messageWriter(out), "%s: written and verified%s", out, again)
 }
 
 func setInputs(image *lmb.Image, specs []string) {
-	givenOnce("", specs)
+	rejectDuplicates("", specs)
 	for _, spec := range specs {
 		name, path, _ := strings.Cut(spec, "=")
 		i := slices.IndexFunc(image.Tensors,
 			func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
 		if i < 0 || path == "" {
-			refuse("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
+			failUsage("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
 		}
 		t := &image.Tensors[i]
 		e := elements{"input " + name, t.DType, t.Shape, t.Size()}
-		t.Data = e.read(path)
+		t.Data = e.readData(path)
 	}
 }
 
@@ -116,7 +116,7 @@ func dropSequences(image *lmb.Image, names []string) {
 	for _, name := range names {
 		i := slices.IndexFunc(image.Sequences, func(s lmb.Sequence) bool { return s.Name == name })
 		if i < 0 {
-			refuse("--sequence: there is no %q; lm info lists the sequences", name)
+			failUsage("--sequence: there is no %q; lm info lists the sequences", name)
 		}
 		keep[i] = false
 	}
@@ -128,7 +128,7 @@ func dropSequences(image *lmb.Image, names []string) {
 				continue
 			}
 			if c.Opcode == gen.OpcodeCall && !keep[c.Index] {
-				refuse("--sequence %s: %s calls it; leave that out, too",
+				failUsage("--sequence %s: %s calls it; leave that out, too",
 					image.Sequences[c.Index].Name, s.Name)
 			}
 			if t, ok := tensorOfCommand(&c.Command); ok {
@@ -136,7 +136,7 @@ func dropSequences(image *lmb.Image, names []string) {
 			}
 		}
 	}
-	renumber(image, keep, used)
+	keepOnly(image, keep, used)
 }
 
 // tensorOfCommand is the index of the input or output that a command names.
@@ -148,10 +148,10 @@ func tensorOfCommand(c *fbs.Command) (int, bool) {
 }
 
 // renumber leaves out what is not kept, and mends the numbers that name the rest.
-func renumber(image *lmb.Image, keep, used []bool) {
+func keepOnly(image *lmb.Image, keep, used []bool) {
 	var sequences, tensors []uint16 // numbers, afterwards
-	image.Sequences, sequences = kept(image.Sequences, keep)
-	image.Tensors, tensors = kept(image.Tensors, used)
+	image.Sequences, sequences = keepMarked(image.Sequences, keep)
+	image.Tensors, tensors = keepMarked(image.Tensors, used)
 	for _, s := range image.Sequences {
 		for j := range s.Commands {
 			c := &s.Commands[j].Command
@@ -165,7 +165,7 @@ func renumber(image *lmb.Image, keep, used []bool) {
 }
 
 // kept is what is kept of a list, and the number that each then has.
-func kept[T any](list []T, keep []bool) (rest []T, numbers []uint16) {
+func keepMarked[T any](list []T, keep []bool) (rest []T, numbers []uint16) {
 	for i := range list {
 		numbers = append(numbers, uint16(len(rest)))
 		if keep[i] {
@@ -179,13 +179,13 @@ func compareCommand() *cobra.Command {
 	var absolute, relative float32
 	c := &cobra.Command{
 		Use:  "compare IMAGE.lmb NAME=FILE...",
-		Args: between(2, math.MaxInt, "an image and NAME=FILE of outputs"),
+		Args: argumentCount(2, math.MaxInt, "an image and NAME=FILE of outputs"),
 		Run: func(c *cobra.Command, args []string) {
 			var judge *lmb.Golden
 			if c.Flags().Changed("absolute") || c.Flags().Changed("relative") {
 				for _, f := range []float32{absolute, relative} {
 					if !(f >= 0 && f <= math.MaxFloat32) {
-						refuse("--absolute and --relative are finite and not negative")
+						failUsage("--absolute and --relative are finite and not negative")
 					}
 				}
 				judge = &lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute),
@@ -201,21 +201,21 @@ func compareCommand() *cobra.Command {
 }
 
 func compare(path string, specs []string, judge *lmb.Golden) {
-	_, view := verified(path)
+	_, view := openVerified(path)
 	notes := stop.Must(lmb.ReadNotes(view))
 	for _, spec := range specs {
 		name, file, ok := strings.Cut(spec, "=")
 		if !ok || file == "" {
-			refuse("lm compare takes NAME=FILE, not %q", spec)
+			failUsage("lm compare takes NAME=FILE, not %q", spec)
 		}
 		index := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
 		t := &view.Tensors[index]
 		golden := view.TensorData(t)
 		if golden == nil {
-			refuse("output %s of %s has no recorded data to compare with", name, path)
+			failUsage("output %s of %s has no recorded data to compare with", name, path)
 		}
 		e := elementsOf(view, t)
-		got := e.read(file)
+		got := e.readData(file)
 		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.Dtype, got, golden); why != "" {
 			stop.With(hal.CompareFailed, "%s: output %s: %s", file, name, why)
 		}

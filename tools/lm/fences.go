@@ -39,7 +39,7 @@ func fenceWarnings(view *fbs.View) []string {
 		list: []string{}}
 	called := calledSequences(view)
 	for i := range view.Sequences {
-		now := f.sequence(i, allFenced)
+		now := f.walkSequence(i, allFenced)
 		if last := int(view.Sequences[i].First + view.Sequences[i].Count - 1); now.bulk >= 0 &&
 			!called[i] {
 			f.warn(last,
@@ -65,13 +65,13 @@ func calledSequences(view *fbs.View) []bool {
 	return called
 }
 
-func (f *fences) sequence(index int, now fenceState) fenceState {
+func (f *fences) walkSequence(index int, now fenceState) fenceState {
 	s := &f.view.Sequences[index]
 	for i := int(s.First); i < int(s.First+s.Count); i++ {
 		c := &f.view.Commands[i]
 		w := &f.view.Windows[c.Window] // of commands without a window it does not matter
 		host := w.Kind == gen.WindowKindHost
-		now.bulk = f.combined(i, c, w, now.bulk)
+		now.bulk = f.bulkCopyAfter(i, c, w, now.bulk)
 		switch c.Opcode {
 		case gen.OpcodeFence:
 			now = allFenced
@@ -97,7 +97,7 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 				now.polled = -1
 			}
 		case gen.OpcodeCall:
-			now = f.call(c.Index, now)
+			now = f.walkCall(c.Index, now)
 		}
 	}
 	return now
@@ -105,7 +105,7 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 
 // combined gives the bulk copy that no fence has followed behind command i. An
 // access through another window may overtake it.
-func (f *fences) combined(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
+func (f *fences) bulkCopyAfter(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
 	switch c.Opcode {
 	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate,
 		gen.OpcodeExpect, gen.OpcodeCopyOut, gen.OpcodeCompare:
@@ -123,11 +123,11 @@ func (f *fences) combined(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
 	return bulk
 }
 
-func (f *fences) call(callee uint16, now fenceState) fenceState {
+func (f *fences) walkCall(callee uint16, now fenceState) fenceState {
 	key := fenceCall{callee, now.wrote >= 0, now.polled >= 0, now.bulk >= 0}
 	then, known := f.calls[key]
 	if !known {
-		then = f.sequence(int(callee), now)
+		then = f.walkSequence(int(callee), now)
 		f.calls[key] = then
 	}
 	return then

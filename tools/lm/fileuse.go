@@ -25,7 +25,7 @@ type fileRole struct {
 var (
 	noFile       = &fileRole{paths: func(string) []string { return nil }}
 	readsFile    = &fileRole{form: "FILE", paths: itself}
-	readsSysfs   = &fileRole{form: "FILE", paths: deviceFolderFiles}
+	readsSysfs   = &fileRole{form: "FILE", paths: deviceDirectoryFiles}
 	readsSource  = &fileRole{form: "FILE", paths: sourceFiles}
 	readsProgram = &fileRole{form: "FILE", paths: programFiles}
 	readsBoard   = &fileRole{form: "FILE", paths: boardFiles}
@@ -45,7 +45,7 @@ func keyFiles(value string) []string { return []string{value, value + ".pub"} }
 
 // deviceFolderFiles returns a recording, or the files that describe the device of a
 // folder below /sys or of a copy of it.
-func deviceFolderFiles(value string) []string {
+func deviceDirectoryFiles(value string) []string {
 	list := []string{value}
 	for _, name := range boardfile.DeviceFiles {
 		list = append(list, filepath.Join(value, name))
@@ -151,7 +151,7 @@ var fileUses = map[string]fileUse{
 	"asm": {
 		args:  []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "rule": noFile},
-		out:   func(_ *cobra.Command, args []string) string { return besideOf(args[0], ".lms") },
+		out:   func(_ *cobra.Command, args []string) string { return defaultOutput(args[0], ".lms") },
 	},
 	"board-file": {
 		args: []*fileRole{readsSysfs},
@@ -161,7 +161,7 @@ var fileUses = map[string]fileUse{
 	"capture": {
 		args:  []*fileRole{readsSource, noFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": noFile, "device": readsDevice},
-		out:   capturedTo,
+		out:   defaultCaptureOutput,
 	},
 	"check-board": {
 		args: []*fileRole{noFile},
@@ -177,7 +177,7 @@ var fileUses = map[string]fileUse{
 			"from": noFile, "rule": noFile, "device": noFile, "region": noFile, "base": noFile,
 			"deadline": noFile, "poll": noFile, "ignore": noFile, "input": noFile,
 			"output": noFile, "part": noFile, "frame": noFile, "stop": noFile, "without": noFile},
-		out: importedTo,
+		out: defaultImportOutput,
 	},
 	"info": {args: []*fileRole{readsFile}},
 	"man":  {args: []*fileRole{writesFile}},
@@ -287,7 +287,7 @@ func checkFiles(c *cobra.Command, args []string) {
 		}
 	}
 	if len(standard) > 1 {
-		refuse("standard input can be read once, and is named by %s and by %s; put one into a file",
+		failUsage("standard input can be read once, and is named by %s and by %s; put one into a file",
 			standard[0], standard[1])
 	}
 	err := files.RejectAliases(slices.DeleteFunc(outputs, isEmpty), inputs...)
@@ -316,12 +316,12 @@ func checkInPlace(c *cobra.Command, args []string) (inPlace bool) {
 	inPlace = flag.Value.String() == "true"
 	switch {
 	case inPlace && out.Changed:
-		refuse("-o FILE and --in-place exclude each other")
+		failUsage("-o FILE and --in-place exclude each other")
 	case !inPlace && !out.Changed:
-		refuse("lm %s needs -o FILE for the image that it writes, or --in-place to write over %s",
+		failUsage("lm %s needs -o FILE for the image that it writes, or --in-place to write over %s",
 			c.Name(), args[0])
 	case inPlace && args[0] == "-":
-		refuse("--in-place needs an image's path, not -; use -o FILE, or -o - for standard output")
+		failUsage("--in-place needs an image's path, not -; use -o FILE, or -o - for standard output")
 	case inPlace:
 		stop.On(c.Flags().Set(out.Name, args[0]))
 	}

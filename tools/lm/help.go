@@ -25,7 +25,7 @@ func helpText(name string) string {
 
 // giveTexts gives all commands their lines, and the rest of its text to one that is
 // shown: what {WORD} stands for takes its time.
-func giveTexts(root *cobra.Command) {
+func setHelpTexts(root *cobra.Command) {
 	for _, c := range append(root.Commands(), root) {
 		if !c.Hidden {
 			c.Short, _, _ = strings.Cut(helpText(c.Name()), "\n\n")
@@ -33,12 +33,12 @@ func giveTexts(root *cobra.Command) {
 	}
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
-		giveText(c)
+		setHelpText(c)
 		show(c, args)
 	})
 }
 
-func giveText(c *cobra.Command) {
+func setHelpText(c *cobra.Command) {
 	if _, err := helpTexts.Open("help/" + c.Name() + ".txt"); err != nil {
 		return // one of cobra's own
 	}

@@ -40,7 +40,7 @@ type importFlags struct {
 
 func importCommand() *cobra.Command {
 	var f importFlags
-	c := command("import TRACE", one("trace"), func(args []string) { f.run(args[0]) })
+	c := command("import TRACE", exactlyOne("trace"), func(args []string) { f.run(args[0]) })
 	f.define(c.Flags())
 	jsonFlag(c, "report as JSON")
 	return c
@@ -96,11 +96,11 @@ func boardNames() string {
 }
 
 // importedTo returns the default of lm import --out, empty if no image is written.
-func importedTo(c *cobra.Command, args []string) string {
+func defaultImportOutput(c *cobra.Command, args []string) string {
 	if c.Flags().Changed("summary") {
 		return ""
 	}
-	return besideOf(args[0], filepath.Ext(args[0]))
+	return defaultOutput(args[0], filepath.Ext(args[0]))
 }
 
 func (f *importFlags) run(path string) {
@@ -115,7 +115,7 @@ func (f *importFlags) run(path string) {
 	defer done()
 	var frames *importer.Frames
 	if f.find {
-		at(path, stop.Try(func() { frames = f.findFrames(trace, &o) }))
+		failAt(path, stop.Try(func() { frames = f.findFrames(trace, &o) }))
 	}
 	image, report, err := importer.Import(trace, o)
 	done()
@@ -124,14 +124,14 @@ func (f *importFlags) run(path string) {
 	}
 	report.Frames = frames
 	if err := stop.Try(func() { encode(image, f.out, path) }); err != nil {
-		if known := boards.FindByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic &&
+		if known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device); o.Generic &&
 			known != nil &&
 			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
 			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
 		}
 		stop.On(err)
 	}
-	show(tell(f.out), report)
+	printResult(messageWriter(f.out), report)
 }
 
 // summarize only tells what is in the trace, or what frames.
@@ -140,13 +140,13 @@ func (f *importFlags) summarize(path string, trace *input, o *importer.Options) 
 	if f.find {
 		frames, err := importer.FindFrames(trace, *o, f.candidate)
 		done()
-		at(path, err)
-		show(stdout, frames)
+		failAt(path, err)
+		printResult(stdout, frames)
 		return
 	}
 	summary, err := importer.Summarize(trace, *o)
 	done()
-	at(path, err)
+	failAt(path, err)
 	if summary.Lines == 0 {
 		stop.With(hal.BadImage, "%s: the trace is empty", path)
 	}
@@ -156,12 +156,12 @@ func (f *importFlags) summarize(path string, trace *input, o *importer.Options) 
 // findFrames reads the trace a first time, and has the options say what is repeated in it.
 func (f *importFlags) findFrames(trace *input, o *importer.Options) *importer.Frames {
 	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
-		refuse("--find-frames reads the trace twice: give it a file")
+		failUsage("--find-frames reads the trace twice: give it a file")
 	}
 	frames := stop.Must(importer.FindFrames(trace, *o, f.candidate))
 	if !frames.Found {
 		if !asJSON {
-			fmt.Fprint(tell(f.out), frames)
+			fmt.Fprint(messageWriter(f.out), frames)
 		}
 		stop.With(hal.BadImage, "no frame is made: %s", frames.Why)
 	}
@@ -189,22 +189,22 @@ func (f *importFlags) options(path string) importer.Options {
 		Source: filepath.Base(path), Without: f.without, Bar: f.bar,
 		Incomplete: f.incomplete}
 	if f.candidate < 0 || f.candidate > 0 && !f.find {
-		refuse("--candidate takes a number of --find-frames, from 1")
+		failUsage("--candidate takes a number of --find-frames, from 1")
 	}
 	if f.from == "" {
-		refuse("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace,
+		failUsage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace,
 			importer.FromQemu, importer.FromRecord)
 	}
 	var poll, ignore [][]importer.Range
 	f.setBoard(&o)
 	f.setRegions(&o)
-	parsed(&o.Inputs, f.inputs, importer.ParseTensor)
-	parsed(&o.Outputs, f.outputs, importer.ParseTensor)
+	parseAll(&o.Inputs, f.inputs, importer.ParseTensor)
+	parseAll(&o.Outputs, f.outputs, importer.ParseTensor)
 	f.setParts(&o)
-	f.setHost(&o)
+	f.readHostMemory(&o)
 	f.setDeadline(&o)
-	parsed(&poll, f.poll, importer.ParseRanges)
-	parsed(&ignore, f.ignore, importer.ParseRanges)
+	parseAll(&poll, f.poll, importer.ParseRanges)
+	parseAll(&ignore, f.ignore, importer.ParseRanges)
 	o.Poll, o.Ignore = slices.Concat(poll...), slices.Concat(ignore...)
 	return o
 }
@@ -213,7 +213,7 @@ const placesHelp = "ADDRESS or FIRST-LAST, or a list of them; each X,Y,FIRST-LAS
 	"its own flag"
 
 // parsed reads the values of a flag that may stand there several times.
-func parsed[T any](to *[]T, specs []string, parse func(string) (T, error)) {
+func parseAll[T any](to *[]T, specs []string, parse func(string) (T, error)) {
 	for _, spec := range specs {
 		one, err := parse(spec)
 		stop.As(hal.Usage, err)
@@ -235,7 +235,7 @@ func (f *importFlags) setParts(o *importer.Options) {
 	}
 }
 
-func (f *importFlags) setHost(o *importer.Options) {
+func (f *importFlags) readHostMemory(o *importer.Options) {
 	for _, spec := range f.host {
 		host, file, err := importer.ParseHost(spec)
 		stop.As(hal.Usage, err)
@@ -248,7 +248,7 @@ func (f *importFlags) setHost(o *importer.Options) {
 // QEMU has none, so that they are --device's.
 func (f *importFlags) setBoard(o *importer.Options) {
 	if f.board == "" && len(f.rules) > 0 {
-		refuse("--rule goes with --board generic, or with a board file")
+		failUsage("--rule goes with --board generic, or with a board file")
 	}
 	if f.board == "" {
 		return
@@ -258,7 +258,7 @@ func (f *importFlags) setBoard(o *importer.Options) {
 	if f.from == importer.FromQemu && d.generic && !f.summary {
 		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 ||
 			len(f.device) != len("VVVV:DDDD") {
-			refuse("--from qemu --board generic takes --device VVVV:DDDD: the trace does not say " +
+			failUsage("--from qemu --board generic takes --device VVVV:DDDD: the trace does not say " +
 				"the PCI ids (lspci -n does)")
 		}
 	}
@@ -267,21 +267,21 @@ func (f *importFlags) setBoard(o *importer.Options) {
 // setRegions pairs --region with --base. The first is the device's main one.
 func (f *importFlags) setRegions(o *importer.Options) {
 	if len(f.bases) > len(f.regions) {
-		refuse("--base without its --region")
+		failUsage("--base without its --region")
 	}
 	for i, name := range f.regions {
 		region := traces.Region{Name: name, Bar: f.bar}
 		if before, bar, ok := strings.Cut(name, "="); ok {
 			n, err := strconv.ParseUint(bar, 0, 8)
 			if err != nil || n > 5 {
-				refuse("--region %s: a BAR is 0 to 5", name)
+				failUsage("--region %s: a BAR is 0 to 5", name)
 			}
 			region.Name, region.Bar = before, uint8(n)
 		}
 		if i < len(f.bases) {
 			base, err := strconv.ParseUint(f.bases[i], 0, 64)
 			if err != nil {
-				refuse("--base %s is not an address", f.bases[i])
+				failUsage("--base %s is not an address", f.bases[i])
 			}
 			region.Base = base
 		}
@@ -299,7 +299,7 @@ func (f *importFlags) setDeadline(o *importer.Options) {
 	d, err := time.ParseDuration(f.deadline)
 	us := d.Microseconds()
 	if err != nil || us < 1 || us > math.MaxUint32 {
-		refuse("--deadline takes a duration such as 500ms, up to %v, not %q",
+		failUsage("--deadline takes a duration such as 500ms, up to %v, not %q",
 			math.MaxUint32*time.Microsecond, f.deadline)
 	}
 	o.DeadlineUs = uint32(us)

@@ -27,7 +27,7 @@ type imageInfo struct {
 	// public key in hex; lm verify --key holds it to be true
 	SignedBy    string          `json:"signed_by,omitempty"`
 	Origin      originInfo      `json:"origin"`
-	Targets     []targetInfo    `json:"targets"`
+	Devices     []deviceInfo    `json:"devices"`
 	Reservation reservationInfo `json:"reservation"`
 	// the image's own, of targets that no board has the ids of
 	Rules     []ruleInfo      `json:"rules,omitempty"`
@@ -43,7 +43,7 @@ type originInfo struct {
 	Git    string `json:"git"`
 }
 
-type targetInfo struct {
+type deviceInfo struct {
 	Board  string    `json:"board"`
 	Vendor string    `json:"vendor"`
 	Device string    `json:"device"`
@@ -54,7 +54,7 @@ type targetInfo struct {
 
 type ruleInfo struct {
 	Name   string `json:"name"`
-	Target uint8  `json:"target"`
+	Device uint8  `json:"device"`
 	Bar    uint8  `json:"bar"`
 	First  uint64 `json:"first"`
 	Last   uint64 `json:"last"`
@@ -72,7 +72,7 @@ type reservationInfo struct {
 type windowInfo struct {
 	Name   string `json:"name"`
 	Kind   string `json:"kind"`
-	Target uint8  `json:"target"`
+	Device uint8  `json:"device"`
 	Bar    uint8  `json:"bar"`
 	Offset uint64 `json:"offset"`
 	Size   uint64 `json:"size"`
@@ -93,32 +93,32 @@ type sequenceInfo struct {
 }
 
 func infoCommand() *cobra.Command {
-	c := command("info IMAGE.lmb", one("image"), func(args []string) {
-		file, view := verified(args[0])
-		info := describe(view, len(file.Bytes()))
+	c := command("info IMAGE.lmb", exactlyOne("image"), func(args []string) {
+		file, view := openVerified(args[0])
+		info := describeImage(view, len(file.Bytes()))
 		if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 			info.SignedBy = hex.EncodeToString(signature.Key[:])
 		}
-		show(stdout, info)
+		printResult(stdout, info)
 	})
 	jsonFlag(c, "as JSON")
 	return c
 }
 
-func verified(path string) (*runtime.File, *fbs.View) {
+func openVerified(path string) (*runtime.File, *fbs.View) {
 	file := openImage(path)
-	return file, verifiedFile(path, file)
+	return file, verifyFile(path, file)
 }
 
-func verifiedFile(path string, file *runtime.File) *fbs.View {
+func verifyFile(path string, file *runtime.File) *fbs.View {
 	view, err := file.Verify()
-	stop.On(anew(path, err))
+	stop.On(explainImageError(path, err))
 	_, err = lmb.ReadNotes(view)
-	bad(hal.BadImage, path, err)
+	failIf(hal.BadImage, path, err)
 	return view
 }
 
-func describe(view *fbs.View, size int) *imageInfo {
+func describeImage(view *fbs.View, size int) *imageInfo {
 	r, image := view.Reservation, lmb.Header(view)
 	info := &imageInfo{
 		Format:      fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor),
@@ -127,8 +127,8 @@ func describe(view *fbs.View, size int) *imageInfo {
 		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands},
 		Tensors:     report.Tensors(image),
 	}
-	for _, t := range image.Targets {
-		info.Targets = append(info.Targets, targetInfo{Board: t.Board,
+	for _, t := range image.Devices {
+		info.Devices = append(info.Devices, deviceInfo{Board: t.Board,
 			Vendor: fmt.Sprintf("%04x", t.Vendor), Device: fmt.Sprintf("%04x", t.Device),
 			Bars: t.Bars, Subsystem: subsystem(t.Subsystem)})
 	}
@@ -214,7 +214,7 @@ func (i *imageInfo) String() string {
 	}
 	line("origin", "%s from %s%s", cmp.Or(i.Origin.Tool, "unknown"),
 		cmp.Or(i.Origin.Source, "unknown"), made)
-	for _, t := range i.Targets {
+	for _, t := range i.Devices {
 		text := t.Vendor + ":" + t.Device
 		if t.Subsystem != "" {
 			text += ", subsystem " + t.Subsystem
@@ -231,7 +231,7 @@ func (i *imageInfo) String() string {
 	}
 	for _, t := range i.Tensors {
 		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes,
-			map[bool]string{true: ", recorded data in the image"}[t.Recorded])
+			map[bool]string{true: ", recorded data in the image"}[t.HasData])
 	}
 	for _, s := range i.Sequences {
 		line("sequence", "%s: %s (%s), %d bytes in, %d out, %d of host memory, "+

@@ -24,14 +24,14 @@ func openPlayback(spec string) *mock.Device {
 	data := readFile(path, dataMax)
 	if len(data) > 8 && string(data[4:8]) == fbs.Identifier {
 		if named {
-			refuse("playback:%s: an image has its own board", spec)
+			failUsage("playback:%s: an image has its own board", spec)
 		}
 		return playImage("playback:"+path, data)
 	}
 	var d device
 	var stand *mock.Device
-	at("playback:"+spec, stop.Try(func() { d = recordedBoard(data, board) }))
-	bad(hal.BadImage, "playback:"+spec, stop.Try(func() { stand = playRecord(data, d.Board) }))
+	failAt("playback:"+spec, stop.Try(func() { d = recordedBoard(data, board) }))
+	failIf(hal.BadImage, "playback:"+spec, stop.Try(func() { stand = playRecord(data, d.Board) }))
 	stand.Subsystem(d.subsystem)
 	return stand
 }
@@ -48,50 +48,50 @@ const (
 // mock of its board. The name is for messages.
 func playImage(name string, image []byte) *mock.Device {
 	file := openImageData(name, image)
-	view := verifiedFile(name, file)
+	view := verifyFile(name, file)
 	if len(view.Devices) != 1 {
-		refuse("%s: the image is for %d devices; only one for a single device can be played", name,
+		failUsage("%s: the image is for %d devices; only one for a single device can be played", name,
 			len(view.Devices))
 	}
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
-	stand := &asked{mock.New(board), map[int]bool{}}
+	stand := &pollRecorder{mock.New(board), map[int]bool{}}
 	stand.Subsystem(view.Devices[0].Subsystem)
 	most := max(len(view.Envelope)+len(view.Payload), playedLeast) / playedPart
-	s := f.loadView(name, file, view, stand)
+	s := f.prepareView(name, file, view, stand)
 	defer s.close()
 	stand.RecordAtMost(most)
 	if r := s.run(false); r.Code != hal.OK && len(stand.Journal()) == most {
 		stop.With(hal.BadImage, "%s: a run of main makes more than %d accesses, too many to keep; "+
-			"use mock:%s", name, most, standInOf(view, name))
+			"use mock:%s", name, most, mockNameOf(view, name))
 	} else if r.Code != hal.OK {
-		stop.On(s.failed(r))
+		stop.On(s.runError(r))
 	}
-	played := mock.PlaybackBytewise(board, stand.looked())
+	played := mock.PlaybackBytewise(board, stand.shortenedJournal())
 	played.Subsystem(view.Devices[0].Subsystem)
 	return played
 }
 
 // asked is a stand-in that notes which loads a poll makes again: it asks for the
 // time before each, and nothing else in a run without a limit does.
-type asked struct {
+type pollRecorder struct {
 	*mock.Device
-	again map[int]bool // by index in the journal
+	repeated map[int]bool // by index in the journal
 }
 
-func (d *asked) Now() int64 {
-	d.again[len(d.Journal())] = true
+func (d *pollRecorder) Now() int64 {
+	d.repeated[len(d.Journal())] = true
 	return d.Device.Now()
 }
 
 // looked is the journal with waits shortened: a stand-in is asked every 100 ns, and
 // a real program that pauses between would wait past its deadline to be asked as
 // often. What no poll loads again stays, be it the same ever so often.
-func (d *asked) looked() (out []mock.Access) {
+func (d *pollRecorder) shortenedJournal() (out []mock.Access) {
 	const most = 16 // loads of one poll that give the same, one after the other
 	same, accesses := 0, d.Journal()
 	for i, a := range accesses {
-		if same++; i == 0 || !d.again[i] || a != accesses[i-1] {
+		if same++; i == 0 || !d.repeated[i] || a != accesses[i-1] {
 			same = 1
 		}
 		if same <= most {

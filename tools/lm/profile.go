@@ -25,7 +25,7 @@ func clockOf(device hal.Device) report.Clock {
 }
 
 // runFailed notes that a run of the profiled sequence failed, and stops with its error.
-func (s *session) runFailed(end *outcome, err error) {
+func (s *session) stopAfterFailure(end *outcome, err error) {
 	if s.profiler != nil {
 		s.profiler.Fail(codeOf(err).Error(), err.Error(), end.Command)
 	}

@@ -37,7 +37,7 @@ func recordCommand() *cobra.Command {
 		Use: "record [flags] -o OUT.record -- PROGRAM [ARGUMENTS]",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				refuse("record takes a program and its arguments behind --; lm record --help " +
+				failUsage("record takes a program and its arguments behind --; lm record --help " +
 					"tells more")
 			}
 			return nil
@@ -83,24 +83,24 @@ func (f *recordFlags) run(program []string) {
 		Complaint: prefixed{stderr}}
 	switch {
 	case f.out == "":
-		refuse("-o says which file the record becomes")
+		failUsage("-o says which file the record becomes")
 	case f.onUnknown != "end" && !o.GoOn:
-		refuse("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
+		failUsage("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
 	}
 	for _, d := range f.devices {
 		name := deviceName.FindStringSubmatch(strings.ToLower(d))
 		if name == nil {
-			refuse("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids "+
+			failUsage("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids "+
 				"pci:VVVV:DDDD, not %q", d)
 		}
 		o.Devices = append(o.Devices, name[1])
 	}
-	f.setHost(&o)
+	f.setHostMemory(&o)
 	for _, spec := range f.files {
 		file := parseFile(spec)
 		if slices.ContainsFunc(o.Files,
 			func(other recorder.File) bool { return other.Path == file.Path }) {
-			refuse("--file %s: the file stands for something already", spec)
+			failUsage("--file %s: the file stands for something already", spec)
 		}
 		o.Files = append(o.Files, file)
 	}
@@ -113,23 +113,23 @@ func (f *recordFlags) run(program []string) {
 	result, err := recorder.Run(o)
 	stop.On(recordFailure(err))
 	stop.On(out.Commit())
-	recorded(f.out, result)
+	printRecorded(f.out, result)
 }
 
 // setHost reads what is wanted of host memory.
-func (f *recordFlags) setHost(o *recorder.Options) {
+func (f *recordFlags) setHostMemory(o *recorder.Options) {
 	digits := strings.TrimRight(f.hostMemory, "kKMG")
 	n, err := strconv.ParseUint(digits, 0, 32)
 	shift, ok := map[string]int{"": 0, "k": 10, "K": 10, "M": 20,
 		"G": 30}[f.hostMemory[len(digits):]]
 	if err != nil || !ok {
-		refuse("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
+		failUsage("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
 	}
 	o.HostMemory = n << shift
 	protect, known := map[string]recorder.Protect{"huge": recorder.ProtectHuge,
 		"all": recorder.ProtectAll, "none": recorder.ProtectNone}[f.protect]
 	if !known {
-		refuse("--protect must be huge, all or none, not %q", f.protect)
+		failUsage("--protect must be huge, all or none, not %q", f.protect)
 	}
 	o.Protect = protect
 	for _, spec := range f.watch {
@@ -140,7 +140,7 @@ func (f *recordFlags) setHost(o *recorder.Options) {
 		a, aerr := strconv.ParseUint(first, 0, 64)
 		b, berr := strconv.ParseUint(last, 0, 64)
 		if aerr != nil || berr != nil || !pair || b < a {
-			refuse("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, not %q", spec)
+			failUsage("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, not %q", spec)
 		}
 		o.Watch = append(o.Watch, recorder.Range{First: a, Last: b})
 	}
@@ -149,8 +149,8 @@ func (f *recordFlags) setHost(o *recorder.Options) {
 // parseFile reads PATH=BAR[,VVVV:DDDD], or PATH=bus:ADDRESS.
 func parseFile(spec string) (f recorder.File) {
 	at := strings.LastIndex(spec, "=")
-	if at < 1 || !standsFor(spec[at+1:], &f) {
-		refuse("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as "+
+	if at < 1 || !parseFileMeaning(spec[at+1:], &f) {
+		failUsage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as "+
 			"/dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as "+
 			"/dev/shm/ring=bus:0x10000", spec)
 	}
@@ -165,7 +165,7 @@ func parseFile(spec string) (f recorder.File) {
 }
 
 // standsFor reads what a file stands for.
-func standsFor(text string, f *recorder.File) (ok bool) {
+func parseFileMeaning(text string, f *recorder.File) (ok bool) {
 	var err error
 	if address, memory := strings.CutPrefix(text, "bus:"); memory {
 		f.Memory = true
@@ -200,12 +200,12 @@ func recordFailure(err error) error {
 	}
 	code := map[recorder.Kind]hal.Code{recorder.NoProgram: hal.NoFile,
 		recorder.Forbidden: hal.Denied, recorder.Output: hal.IO}[failure.Kind]
-	return wrong(cmp.Or(code, hal.Internal), "%s",
+	return newFault(cmp.Or(code, hal.Internal), "%s",
 		strings.TrimPrefix(failure.Reason, hal.IO.Error()+": "))
 }
 
 // recorded says what there is, and passes the program's exit status on.
-func recorded(path string, r recorder.Result) {
+func printRecorded(path string, r recorder.Result) {
 	switch {
 	case r.Stopped != "":
 		printLine(stderr, "lm: the program was ended: %s", r.Stopped)

@@ -39,7 +39,7 @@ func replayCommand() *cobra.Command {
 	var window uint16
 	c := &cobra.Command{
 		Use:  "replay IMAGE.lmb",
-		Args: one("image"),
+		Args: exactlyOne("image"),
 		Run: func(c *cobra.Command, args []string) {
 			if c.Flags().Changed("window") {
 				f.window = int(window)
@@ -97,25 +97,25 @@ type outcome struct {
 }
 
 func (f *replayFlags) run(path string) {
-	s := f.load(path)
+	s := f.prepare(path)
 	defer s.close()
 	end := &outcome{Code: hal.OK.Error(), Image: path, Sequence: f.sequence, Command: -1,
 		Virtual: clockOf(s.devices[0]).Virtual}
 	err := stop.Try(func() { f.loopRuns(s, end) })
 	err = cmp.Or(err, stop.Try(func() { f.writeProfile(s, end) }))
 	if err == nil {
-		err = stop.Try(func() { f.finish(s) })
+		err = stop.Try(func() { f.writeOutputs(s) })
 	}
 	if asJSON && err != nil {
 		code := codeOf(err)
 		end.Exit, end.Code, end.Reason = code.Exit(), code.Error(), err.Error()
-		printJSON(f.tell(), end)
+		printJSON(f.messageWriter(), end)
 		stop.On(reported{code})
 	}
 	stop.On(err)
-	show(f.tell(), end)
+	printResult(f.messageWriter(), end)
 	if !asJSON && end.Profile != nil {
-		stop.On(end.Profile.Write(f.tell()))
+		stop.On(end.Profile.Write(f.messageWriter()))
 	}
 }
 
@@ -126,7 +126,7 @@ func (r reported) Error() string { return r.code.Error() }
 func (r reported) Unwrap() error { return r.code }
 
 // written are the files that a replay writes.
-func (f *replayFlags) written() []string {
+func (f *replayFlags) writtenFiles() []string {
 	var list []string
 	for _, spec := range f.outputs {
 		list = append(list, outputFiles(spec)...)
@@ -137,15 +137,15 @@ func (f *replayFlags) written() []string {
 	return list
 }
 
-func (f *replayFlags) tell() io.Writer { return tell(f.written()...) }
+func (f *replayFlags) messageWriter() io.Writer { return messageWriter(f.writtenFiles()...) }
 
 // givenOnce refuses a name that two of NAME=FILE have.
-func givenOnce(flag string, specs []string) {
+func rejectDuplicates(flag string, specs []string) {
 	seen := map[string]bool{}
 	for _, spec := range specs {
 		name, _, _ := strings.Cut(spec, "=")
 		if seen[name] {
-			refuse("%s%s is given twice", flag, name)
+			failUsage("%s%s is given twice", flag, name)
 		}
 		seen[name] = true
 	}
@@ -155,7 +155,7 @@ func givenOnce(flag string, specs []string) {
 func (f *replayFlags) loopRuns(s *session, end *outcome) {
 	bar := progressOf("runs", f.loop, 1000)
 	total := int64(0)
-	stop.On(end.fail(s, s.once(s.before)))
+	stop.On(end.noteFailure(s, s.runOnce(s.before)))
 	times := statistics{WarmUp: f.warmUp}
 	for n := -f.warmUp; n < f.loop; n++ {
 		start, began := time.Now(), s.devices[0].Now()
@@ -163,12 +163,12 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 		took, wall := s.devices[0].Now()-began, time.Since(start)
 		end.Ignored += result.Ignored
 		if result.Code != hal.OK {
-			s.runFailed(end, end.fail(s, result))
+			s.stopAfterFailure(end, end.noteFailure(s, result))
 		}
 		if n < 0 {
 			continue
 		}
-		times.add(took, int64(wall))
+		times.addRun(took, int64(wall))
 		if end.Runs == 0 {
 			end.LeastNs = took
 		}
@@ -178,20 +178,20 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 			total/int64(end.Runs)
 		if f.checkGolden {
 			if err := stop.Try(s.checkGolden); err != nil {
-				s.runFailed(end, err)
+				s.stopAfterFailure(end, err)
 			}
 		}
 		bar(end.Runs)
 	}
-	times.finish()
+	times.summarize()
 	if f.stats {
 		end.Stats = &times
 	}
-	stop.On(end.fail(s, s.once(s.after)))
+	stop.On(end.noteFailure(s, s.runOnce(s.after)))
 }
 
 // fail keeps what a failed run saw, and gives its error.
-func (end *outcome) fail(s *session, result runtime.Result) error {
+func (end *outcome) noteFailure(s *session, result runtime.Result) error {
 	if result.Code == hal.OK {
 		return nil
 	}
@@ -200,16 +200,16 @@ func (end *outcome) fail(s *session, result runtime.Result) error {
 	if result.SafeRan {
 		end.Safe = result.Safe.Error()
 	}
-	return s.failed(result)
+	return s.runError(result)
 }
 
 // failed says which command failed, as the listing has it, and what was seen.
-func (s *session) failed(r runtime.Result) error {
+func (s *session) runError(r runtime.Result) error {
 	text := s.path
 	if r.Command >= 0 {
 		did := ""
 		if r.Code == hal.Refused {
-			did = refuser(s.devices) + " refused "
+			did = refusedBy(s.devices) + " refused "
 		}
 		text += fmt.Sprintf(": %scommand %d (%s)", did, r.Command,
 			report.CommandText(s.view, int(r.Command)))
@@ -217,17 +217,17 @@ func (s *session) failed(r runtime.Result) error {
 	text = string(words.AppendObserved([]byte(text), s.view, &r))
 	switch r.Code {
 	case hal.Refused, hal.BusFault:
-		if why := refusal(s.devices); why != "" {
+		if why := refusalReason(s.devices); why != "" {
 			text += ": " + why
 		}
 	case hal.InputMissing:
-		name := s.missing()
+		name := s.missingInput()
 		text += fmt.Sprintf(": input %s has no recorded data and needs --input %s=FILE", name, name)
 	}
 	if r.SafeRan {
 		text += "; sequence safe: " + r.Safe.Error()
 	}
-	return wrong(r.Code, "%s", text)
+	return newFault(r.Code, "%s", text)
 }
 
 // checkGolden holds every output against its recorded data.
@@ -246,21 +246,21 @@ func (s *session) checkGolden() {
 		}
 	}
 	if checked == 0 {
-		refuse("--check-golden: %s has no output with recorded data", s.path)
+		failUsage("--check-golden: %s has no output with recorded data", s.path)
 	}
 }
 
 // finish writes the outputs: all or none, as far as a file system can do that.
-func (f *replayFlags) finish(s *session) {
+func (f *replayFlags) writeOutputs(s *session) {
 	for _, device := range s.devices {
-		stop.On(unplayed(device, "the run ended"))
+		stop.On(unplayedError(device, "the run ended"))
 	}
 	var list files.Outputs
 	defer func() { list.Discard() }()
 	for _, spec := range f.outputs {
-		index, path := s.tensor(spec, gen.RoleOutput, "--output")
+		index, path := s.findTensor(spec, gen.RoleOutput, "--output")
 		e := elementsOf(s.view, &s.view.Tensors[index])
-		data := e.file(path, s.replay.Output(index))
+		data := e.formatFile(path, s.replay.Output(index))
 		file := stop.Must(files.Replace(path, 0o666))
 		list = append(list, file)
 		stop.Must(file.Write(data))

@@ -29,7 +29,7 @@ type serveFlags struct {
 
 func serveCommand() *cobra.Command {
 	var f serveFlags
-	c := command("serve --device DEVICE --socket PATH", between(0, 0, "flags alone"),
+	c := command("serve --device DEVICE --socket PATH", argumentCount(0, 0, "flags alone"),
 		func([]string) { stop.On(f.run()) })
 	flags := c.Flags()
 	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+
@@ -47,12 +47,12 @@ func serveCommand() *cobra.Command {
 
 func (f *serveFlags) run() (err error) {
 	if f.device == "" || f.socket == "" {
-		refuse("serve takes --device and --socket; lm serve --help tells more")
+		failUsage("serve takes --device and --socket; lm serve --help tells more")
 	}
 	parseFaults(f.faults)
 	for _, name := range f.without {
 		if !slices.Contains(vfiouser.Capabilities(), name) {
-			refuse("--without %s: there are %s", name, strings.Join(vfiouser.Capabilities(), ", "))
+			failUsage("--without %s: there are %s", name, strings.Join(vfiouser.Capabilities(), ", "))
 		}
 	}
 	options := vfiouser.Options{Without: f.without,
@@ -76,7 +76,7 @@ func (f *serveFlags) run() (err error) {
 			options.Spool = filepath.Dir(f.trace)
 		}
 	}
-	function, err := vfiouser.New(f.open, options)
+	function, err := vfiouser.New(f.openWithFaults, options)
 	if err != nil {
 		return err
 	}
@@ -93,10 +93,10 @@ func (f *serveFlags) run() (err error) {
 	printLine(stderr, "lm serve: %s listens on %s", f.device, f.socket)
 	err = cmp.Or(vfiouser.Serve(ctx, listener, function), function.Close())
 	if n := function.Refused(); err == nil && n > 0 {
-		err = wrong(hal.Refused, "the device refused %d accesses", n)
+		err = newFault(hal.Refused, "the device refused %d accesses", n)
 	}
 	if err == nil {
-		err = unplayed(function.Device(), "the client left")
+		err = unplayedError(function.Device(), "the client left")
 	}
 	return err
 }
@@ -113,9 +113,9 @@ func cancelOnSignal(cancel func()) {
 }
 
 // open gives the device, with its faults.
-func (f *serveFlags) open() (_ hal.Device, err error) {
+func (f *serveFlags) openWithFaults() (_ hal.Device, err error) {
 	defer stop.Catch(&err)
-	device := f.standIn()
+	device := f.openPlain()
 	device.(interface{ AsHardware() }).AsHardware() // both have it
 	m, ok := device.(*mock.Device)
 	if len(f.faults) == 0 {
@@ -123,7 +123,7 @@ func (f *serveFlags) open() (_ hal.Device, err error) {
 	}
 	if !ok {
 		device.Close()
-		refuse("%s: faults happen to a mock only", f.device)
+		failUsage("%s: faults happen to a mock only", f.device)
 	}
 	for _, fault := range parseFaults(f.faults) {
 		m.Inject(fault)
@@ -132,19 +132,19 @@ func (f *serveFlags) open() (_ hal.Device, err error) {
 }
 
 // standIn gives the device without them.
-func (f *serveFlags) standIn() hal.Device {
+func (f *serveFlags) openPlain() hal.Device {
 	switch kind, _, _ := strings.Cut(f.device, ":"); kind {
 	case "mock", "ttsim", "playback":
 		return openDevice(f.device)
 	}
-	refuse("%s: only stand-ins can be served: mock:BOARD, mock:FILE, ttsim:LIBRARY or playback:FILE", f.device)
+	failUsage("%s: only stand-ins can be served: mock:BOARD, mock:FILE, ttsim:LIBRARY or playback:FILE", f.device)
 	return nil
 }
 
 // unplayed is the error of a recording that was not played to its end.
-func unplayed(device hal.Device, what string) error {
+func unplayedError(device hal.Device, what string) error {
 	if m, ok := device.(*mock.Device); ok && m.Left() > 0 {
-		return wrong(hal.Refused, "%s while %d recorded accesses were to come", what, m.Left())
+		return newFault(hal.Refused, "%s while %d recorded accesses were to come", what, m.Left())
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func parseFaults(texts []string) (faults []mock.Fault) {
 	for _, text := range texts {
 		fault, err := parseFault(text)
 		if err != nil {
-			refuse("--fault %s: %v; lm serve --help lists them", text, err)
+			failUsage("--fault %s: %v; lm serve --help lists them", text, err)
 		}
 		faults = append(faults, fault)
 	}

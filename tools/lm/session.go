@@ -17,37 +17,37 @@ import (
 
 // session is an image loaded on its devices.
 type session struct {
-	path     string
-	view     *fbs.View
-	devices  []hal.Device
-	replay   *runtime.Replay
-	profiler *report.Profiler // nil: no profile is wanted
-	index    int              // of the sequence
-	before   int              // of the one before, -1: none
-	after    int
-	given    map[int]bool // inputs that --input filled
+	path           string
+	view           *fbs.View
+	devices        []hal.Device
+	replay         *runtime.Replay
+	profiler       *report.Profiler // nil: no profile is wanted
+	index          int              // of the sequence
+	before         int              // of the one before, -1: none
+	after          int
+	suppliedInputs map[int]bool // inputs that --input filled
 }
 
 // load does everything that comes before the first store.
-func (f *replayFlags) load(path string) *session {
+func (f *replayFlags) prepare(path string) *session {
 	if f.loop < 1 || f.warmUp < 0 {
-		refuse("--loop %d --warm-up %d: at least once, and none or more before", f.loop, f.warmUp)
+		failUsage("--loop %d --warm-up %d: at least once, and none or more before", f.loop, f.warmUp)
 	}
-	givenOnce("--input ", f.inputs)
-	file, view := verified(path)
+	rejectDuplicates("--input ", f.inputs)
+	file, view := openVerified(path)
 	if len(f.devices) == 0 {
-		refuse("--device says where to replay: mock:%s, %s; lm replay --help lists them",
-			standInOf(view, path), runtime.DeviceNames(view)[0])
+		failUsage("--device says where to replay: mock:%s, %s; lm replay --help lists them",
+			mockNameOf(view, path), runtime.DeviceNames(view)[0])
 	}
-	return f.loadView(path, file, view)
+	return f.prepareView(path, file, view)
 }
 
 // loadView loads an image that is verified. Opened devices come before those of
 // --device.
-func (f *replayFlags) loadView(path string, file *runtime.File, view *fbs.View,
+func (f *replayFlags) prepareView(path string, file *runtime.File, view *fbs.View,
 	opened ...hal.Device) *session {
-	s := &session{path: path, view: view, devices: opened, given: map[int]bool{}}
-	if err := stop.Try(func() { f.open(s) }); err != nil {
+	s := &session{path: path, view: view, devices: opened, suppliedInputs: map[int]bool{}}
+	if err := stop.Try(func() { f.openSession(s) }); err != nil {
 		s.close()
 		stop.On(err)
 	}
@@ -59,14 +59,14 @@ func (f *replayFlags) loadView(path string, file *runtime.File, view *fbs.View,
 }
 
 // standInOf is what follows mock: for the first device of an image.
-func standInOf(view *fbs.View, path string) string {
+func mockNameOf(view *fbs.View, path string) string {
 	if t := &view.Devices[0]; boards.FindByID(t.Vendor, t.Device) == nil {
 		return path
 	}
 	return view.Board(0).Name
 }
 
-func (f *replayFlags) open(s *session) {
+func (f *replayFlags) openSession(s *session) {
 	for _, name := range f.devices {
 		s.devices = append(s.devices, openDevice(name))
 	}
@@ -77,10 +77,10 @@ func (f *replayFlags) open(s *session) {
 	}{{f.sequence, &s.index}, {f.before, &s.before}, {f.after, &s.after}} {
 		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 &&
 			(named.name != "" || named.index == &s.index) {
-			refuse("no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
+			failUsage("no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
 		}
 	}
-	at(s.path, f.loadImage(s))
+	failAt(s.path, f.loadImage(s))
 	if notice := s.replay.Notice; notice != "" {
 		fmt.Fprint(stderr, "lm: warning: "+notice)
 	}
@@ -88,7 +88,7 @@ func (f *replayFlags) open(s *session) {
 		s.readInput(spec)
 	}
 	for _, spec := range f.outputs {
-		s.tensor(spec, gen.RoleOutput, "--output")
+		s.findTensor(spec, gen.RoleOutput, "--output")
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *session) run(warmUp bool) runtime.Result {
 
 // once runs a sequence that counts as no run and is not profiled, if there is
 // one.
-func (s *session) once(index int) runtime.Result {
+func (s *session) runOnce(index int) runtime.Result {
 	switch {
 	case index < 0:
 		return runtime.Result{}
@@ -141,10 +141,10 @@ func sequenceNames(view *fbs.View) string {
 }
 
 // tensor splits NAME=FILE and finds the tensor.
-func (s *session) tensor(spec string, role gen.Role, flag string) (index int, path string) {
+func (s *session) findTensor(spec string, role gen.Role, flag string) (index int, path string) {
 	name, path, ok := strings.Cut(spec, "=")
 	if !ok || name == "" || path == "" {
-		refuse("%s takes NAME=FILE, not %q", flag, spec)
+		failUsage("%s takes NAME=FILE, not %q", flag, spec)
 	}
 	return tensorNamed(s.view, s.path, name, flag, role), path
 }
@@ -154,16 +154,16 @@ const npyHeaderMax = 1 << 20
 
 // readInput fills an input tensor.
 func (s *session) readInput(spec string) {
-	index, path := s.tensor(spec, gen.RoleInput, "--input")
+	index, path := s.findTensor(spec, gen.RoleInput, "--input")
 	e := elementsOf(s.view, &s.view.Tensors[index])
-	copy(s.replay.Input(index), e.read(path))
-	s.given[index] = true
+	copy(s.replay.Input(index), e.readData(path))
+	s.suppliedInputs[index] = true
 }
 
 // missing is the first input that has no data.
-func (s *session) missing() string {
+func (s *session) missingInput() string {
 	for i := range s.view.Tensors {
-		if t := &s.view.Tensors[i]; t.Role == gen.RoleInput && t.HasData == 0 && !s.given[i] {
+		if t := &s.view.Tensors[i]; t.Role == gen.RoleInput && t.HasData == 0 && !s.suppliedInputs[i] {
 			return s.view.Name(t.Name)
 		}
 	}

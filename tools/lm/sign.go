@@ -26,7 +26,7 @@ func signCommand() *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 ||
 				fresh != "" && private+out != "" {
-				refuse("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; lm " +
+				failUsage("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; lm " +
 					"sign --help tells more")
 			}
 			return nil
@@ -62,27 +62,27 @@ func newKey(path string) {
 
 func sign(path, keyPath, out string) {
 	key := privateKey(keyPath)
-	file, _ := verified(path)
+	file, _ := openVerified(path)
 	image, _, err := fbs.SplitSignature(file.Bytes())
 	stop.On(err)
 	digest := sha512.Sum512(image)
 	public := key.Public().(ed25519.PublicKey)
 	whole := append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
 	writeFile(out, whole)
-	printLine(tell(out), "%s: signed by %x", out, public)
+	printLine(messageWriter(out), "%s: signed by %x", out, public)
 }
 
 func privateKey(path string) ed25519.PrivateKey {
 	text := readFile(path, keysMax)
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" {
-		refuse("%s is no private key in PEM (PKCS #8); lm sign --new-key makes one", path)
+		failUsage("%s is no private key in PEM (PKCS #8); lm sign --new-key makes one", path)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	bad(hal.Usage, path, err)
+	failIf(hal.Usage, path, err)
 	private, ok := key.(ed25519.PrivateKey)
 	if !ok {
-		refuse("%s is a key of another kind than Ed25519; lm sign --new-key makes one", path)
+		failUsage("%s is a key of another kind than Ed25519; lm sign --new-key makes one", path)
 	}
 	return private
 }

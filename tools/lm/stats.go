@@ -22,11 +22,11 @@ type spread struct {
 	MaxNs    int64 `json:"max_ns"`
 }
 
-func (s *statistics) add(device, wall int64) {
+func (s *statistics) addRun(device, wall int64) {
 	s.device, s.wall = append(s.device, device), append(s.wall, wall)
 }
 
-func (s *statistics) finish() { s.Device, s.Wall = spreadOf(s.device), spreadOf(s.wall) }
+func (s *statistics) summarize() { s.Device, s.Wall = spreadOf(s.device), spreadOf(s.wall) }
 
 // spreadOf takes of an even number the lower median, and the least time that 99 of
 // 100 runs do not exceed.

@@ -21,16 +21,16 @@ import (
 
 // stdout and stderr take all text that people see, and nothing else writes to a
 // terminal: names come from files that strangers made.
-var stdout, stderr = &text{}, &text{}
+var stdout, stderr = &safeWriter{}, &safeWriter{}
 
 // text makes what is written safe for a terminal, and keeps the first error.
-type text struct {
+type safeWriter struct {
 	to   *os.File
 	rest []byte // of a character that is not whole yet
 	err  error
 }
 
-func (t *text) Write(p []byte) (int, error) {
+func (t *safeWriter) Write(p []byte) (int, error) {
 	data := append(t.rest, p...)
 	whole := len(data)
 	for back := 1; back < utf8.UTFMax && back <= len(data); back++ {
@@ -38,23 +38,23 @@ func (t *text) Write(p []byte) (int, error) {
 			whole = start
 		}
 	}
-	t.put(data[:whole])
+	t.writeSafe(data[:whole])
 	t.rest = append([]byte(nil), data[whole:]...)
 	return len(p), nil // end gives the error, once
 }
 
-func (t *text) put(data []byte) {
+func (t *safeWriter) writeSafe(data []byte) {
 	if t.err == nil && len(data) > 0 {
 		_, t.err = t.to.Write(files.EscapeControls(data))
 	}
 }
 
 // end writes what is left, and tells whether all was written.
-func (t *text) end() error {
-	t.put(t.rest)
+func (t *safeWriter) finish() error {
+	t.writeSafe(t.rest)
 	t.rest = nil
 	if t.err != nil {
-		return wrong(hal.IO, "standard output: %v", reasonOf(t.err))
+		return newFault(hal.IO, "standard output: %v", reasonOf(t.err))
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func printLine(w io.Writer, format string, a ...any) {
 
 // tell is where people are told what was done: not among the data of an output
 // that is standard output.
-func tell(outputs ...string) io.Writer {
+func messageWriter(outputs ...string) io.Writer {
 	for _, path := range outputs {
 		if files.IsStdout(path) {
 			return stderr
@@ -138,7 +138,7 @@ func openImage(path string) *runtime.File {
 }
 
 // descriptors is the folder of this process's open files.
-const descriptors = "/proc/self/fd/"
+const descriptorsDir = "/proc/self/fd/"
 
 // openImageData opens an image that was read from path.
 func openImageData(path string, data []byte) *runtime.File {
@@ -146,13 +146,13 @@ func openImageData(path string, data []byte) *runtime.File {
 	stop.On(hal.FileFault(path, err))
 	defer unix.Close(fd)
 	stop.On(hal.FileFault(path, files.WriteFull(fd, data)))
-	return openImageAt(path, fmt.Sprint(descriptors, fd))
+	return openImageAt(path, fmt.Sprint(descriptorsDir, fd))
 }
 
 // openImageAt opens the file of an image; path names it in messages.
 func openImageAt(path, file string) *runtime.File {
 	image, err := runtime.Open(file)
-	stop.On(anew(path, err))
+	stop.On(explainImageError(path, err))
 	openImages = append(openImages, image)
 	return image
 }
@@ -160,14 +160,14 @@ func openImageAt(path, file string) *runtime.File {
 // anew completes an error of opening or verifying an image: it names the source of one
 // that was copied to a file without a name, and adds what to do if a file is no image,
 // or not one of this version.
-func anew(path string, err error) error {
+func explainImageError(path string, err error) error {
 	fault := (*hal.Fault)(nil)
-	if errors.As(err, &fault) && strings.HasPrefix(fault.Reason, descriptors) {
+	if errors.As(err, &fault) && strings.HasPrefix(fault.Reason, descriptorsDir) {
 		if path == "-" {
 			path = "standard input"
 		}
 		_, reason, _ := strings.Cut(fault.Reason, ": ")
-		err = wrong(fault.Code, "%s: %s", path, reason)
+		err = newFault(fault.Code, "%s: %s", path, reason)
 	}
 	if err == nil || !strings.Contains(err.Error(), ": preamble: ") &&
 		!strings.Contains(err.Error(), "the file is empty") {
@@ -202,12 +202,12 @@ func openFile(path string) *input {
 func (in *input) Read(p []byte) (n int, err error) {
 	if in.left == 0 {
 		return 0,
-			wrong(hal.BadImage, "%s has no end within %d bytes; what is longer is read from a file",
+			newFault(hal.BadImage, "%s has no end within %d bytes; what is longer is read from a file",
 				in.Name(), in.most)
 	}
 	n, err = in.File.Read(p[:min(int64(len(p)), in.left)])
 	if err == io.EOF && in.left == pipeMax {
-		return 0, wrong(hal.IO, "%s: nothing came out of this pipe: nobody writes to it", in.Name())
+		return 0, newFault(hal.IO, "%s: nothing came out of this pipe: nobody writes to it", in.Name())
 	}
 	in.left -= int64(n)
 	return n, err

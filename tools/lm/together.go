@@ -10,7 +10,7 @@ import (
 )
 
 // tellTogether tells of collisions, which are an error of their own.
-func (v *verification) tellTogether(paths []string, images []together.Image, warnings []string) {
+func (v *verification) printTogether(paths []string, images []together.Image, warnings []string) {
 	collisions, code := together.Check(images), hal.OK
 	if len(collisions) > 0 {
 		code = hal.ExpectFailed
@@ -36,7 +36,7 @@ func (v *verification) tellTogether(paths []string, images []together.Image, war
 
 // strangers names images that no other shares a device with: what is asked says
 // nothing of them.
-func strangers(images []together.Image) (list []string) {
+func imagesWithoutSharedDevice(images []together.Image) (list []string) {
 	for i := range images {
 		share := func(other together.Image) bool { return shareDevice(images[i].View, other.View) }
 		if !slices.ContainsFunc(images[:i], share) && !slices.ContainsFunc(images[i+1:], share) {

@@ -134,7 +134,7 @@ func named(t *testing.T, a, b, sequence string) bool {
 }
 
 func imageOf(t *testing.T, path, name string) together.Image {
-	_, view := verified(path)
+	_, view := openVerified(path)
 	return together.Image{Name: name, View: view}
 }
 

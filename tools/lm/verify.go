@@ -28,7 +28,7 @@ type verification struct {
 
 func verifyCommand() *cobra.Command {
 	var v verification
-	c := command("verify IMAGE.lmb [--together IMAGE.lmb...]", v.arguments,
+	c := command("verify IMAGE.lmb [--together IMAGE.lmb...]", v.checkArguments,
 		func(args []string) { v.run(args) })
 	flags := c.Flags()
 	jsonFlag(c, "as JSON")
@@ -42,13 +42,13 @@ func verifyCommand() *cobra.Command {
 	return c
 }
 
-func (v *verification) arguments(_ *cobra.Command, args []string) error {
+func (v *verification) checkArguments(_ *cobra.Command, args []string) error {
 	switch {
 	case v.together && len(args) < 2:
-		refuse("--together takes two images or more, %d given; lm verify --help tells more",
+		failUsage("--together takes two images or more, %d given; lm verify --help tells more",
 			len(args))
 	case !v.together && len(args) != 1:
-		refuse("verify takes one image, %d given, or several with --together; lm verify --help "+
+		failUsage("verify takes one image, %d given, or several with --together; lm verify --help "+
 			"tells more", len(args))
 	}
 	return nil
@@ -61,7 +61,7 @@ func (v *verification) run(args []string) {
 	var images []together.Image
 	warnings := []string{}
 	for _, path := range args {
-		view, more := v.image(path)
+		view, more := v.verifyImage(path)
 		for _, text := range more {
 			if v.together {
 				text = path + ": " + text
@@ -71,7 +71,7 @@ func (v *verification) run(args []string) {
 		images = append(images, together.Image{Name: path, View: view})
 	}
 	if v.together {
-		warnings = append(warnings, strangers(images)...)
+		warnings = append(warnings, imagesWithoutSharedDevice(images)...)
 	}
 	for _, text := range warnings {
 		if !asJSON {
@@ -79,19 +79,19 @@ func (v *verification) run(args []string) {
 		}
 	}
 	if v.together {
-		v.tellTogether(args, images, warnings)
+		v.printTogether(args, images, warnings)
 		return
 	}
-	v.tell(args[0], images[0].View, warnings)
+	v.printVerified(args[0], images[0].View, warnings)
 }
 
 // image holds all that is said of one image.
-func (v *verification) image(path string) (view *fbs.View, warnings []string) {
+func (v *verification) verifyImage(path string) (view *fbs.View, warnings []string) {
 	file := openImage(path)
 	if v.keys != "" {
 		stop.On(file.Inspect(v.trusted.Check))
 	}
-	view = verifiedFile(path, file)
+	view = verifyFile(path, file)
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
 	stop.On(runtime.CheckTime(view))
 	warnings = checkBoards(view, v.board)
@@ -101,10 +101,10 @@ func (v *verification) image(path string) (view *fbs.View, warnings []string) {
 	return view, append(warnings, fenceWarnings(view)...)
 }
 
-func (v *verification) tell(path string, view *fbs.View, warnings []string) {
+func (v *verification) printVerified(path string, view *fbs.View, warnings []string) {
 	digests := map[string]string{}
 	for i := range view.Sequences {
-		digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
+		digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.SequenceChecksum(view, i))
 	}
 	if asJSON {
 		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
@@ -129,7 +129,7 @@ func checkBoards(view *fbs.View, name string) (own []string) {
 		if name != "" {
 			board := chips.ByName(name)
 			if board == nil {
-				refuse("no board %q; boards: %s", name, boardNames())
+				failUsage("no board %q; boards: %s", name, boardNames())
 			}
 			if board.Vendor != t.Vendor || board.Device != t.Device {
 				stop.With(hal.WrongDevice,

@@ -61,10 +61,10 @@ func (v versionInfo) String() string {
 // manCommand is for build.sh install.
 func manCommand() *cobra.Command {
 	return &cobra.Command{Use: "man FOLDER", Short: "write the man pages of all commands",
-		Hidden: true, Args: one("folder"),
+		Hidden: true, Args: exactlyOne("folder"),
 		Run: func(c *cobra.Command, args []string) {
 			for _, c := range append(c.Root().Commands(), c.Root()) {
-				giveText(c)
+				setHelpText(c)
 			}
 			stop.On(doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version},
 				args[0]))
@@ -72,8 +72,8 @@ func manCommand() *cobra.Command {
 }
 
 func versionCommand() *cobra.Command {
-	c := command("version", between(0, 0, "flags alone"),
-		func([]string) { show(stdout, thisVersion()) })
+	c := command("version", argumentCount(0, 0, "flags alone"),
+		func([]string) { printResult(stdout, thisVersion()) })
 	jsonFlag(c, "as JSON")
 	return c
 }

@@ -52,8 +52,8 @@ func Header(view *fbs.View) *Image {
 func header(view *fbs.View, notes *Notes) *Image {
 	image := &Image{Origin: notes.Origin}
 	for _, t := range view.Devices {
-		image.Targets = append(image.Targets,
-			Target{view.Name(t.Board), t.Vendor, t.Device, *t.BarSizes(), t.Subsystem})
+		image.Devices = append(image.Devices,
+			Device{view.Name(t.Board), t.Vendor, t.Device, *t.BarSizes(), t.Subsystem})
 	}
 	for _, r := range view.Rules {
 		name := view.Name(r.Name)

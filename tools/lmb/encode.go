@@ -49,16 +49,16 @@ func encode(image *Image) ([]byte, *fbs.View, error) {
 
 // encoder turns an image into the tables of image.fbs.
 type encoder struct {
-	image    *Image
-	text     text
-	notes    *Notes
-	payload  payload
-	recorded []uint64 // payload offset of each tensor's data
-	places   []uint64 // payload offsets of the commands' data, in their order
-	commands int
-	arena    uint64 // bytes of the tensors that are built
-	runs     []fbs.Sequence
-	err      error
+	image          *Image
+	text           text
+	notes          *Notes
+	payload        payload
+	dataOffsets    []uint64 // payload offset of each tensor's data
+	payloadOffsets []uint64 // payload offsets of the commands' data, in their order
+	commands       int
+	arena          uint64 // bytes of the tensors that are built
+	runs           []fbs.Sequence
+	err            error
 }
 
 // text is what names are runs of; equal ones are one.
@@ -97,9 +97,9 @@ func (e *encoder) name(what, name string) fbs.Name {
 func (e *encoder) layOut() {
 	offsets := e.payload.layOut(e.image.pieces())
 	tensors := len(e.image.Tensors)
-	e.recorded, e.places = offsets[:tensors], offsets[tensors:]
-	for i := range e.image.Targets {
-		e.name(fmt.Sprintf("target %d", i), e.image.Targets[i].Board)
+	e.dataOffsets, e.payloadOffsets = offsets[:tensors], offsets[tensors:]
+	for i := range e.image.Devices {
+		e.name(fmt.Sprintf("target %d", i), e.image.Devices[i].Board)
 	}
 	for i := range e.image.Rules {
 		e.name(fmt.Sprintf("rule %d", i), e.image.Rules[i].Name)
@@ -136,7 +136,7 @@ func (e *encoder) sequence(index int) {
 // buildCommands writes the commands of all sequences, from the last one on: a
 // list of them beside the image's own would be the most that encoding takes.
 func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
-	places := e.places
+	places := e.payloadOffsets
 	gen.ImageStartCommandsVector(b, e.commands)
 	for _, s := range slices.Backward(e.image.Sequences) {
 		gen.CreateCommand(b, gen.OpcodeEnd, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -172,7 +172,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 	windows := vector(b, gen.ImageStartWindowsVector, e.image.Windows, func(w Window) {
 		gen.CreateWindow(b, w.Kind, w.Device, w.Bar, w.Flags, w.Slot, w.Reserved, w.Offset, w.Size)
 	})
-	targets := vector(b, gen.ImageStartDevicesVector, e.image.Targets, func(t Target) {
+	targets := vector(b, gen.ImageStartDevicesVector, e.image.Devices, func(t Device) {
 		gen.CreateDevice(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5],
 			e.text.names[t.Board], t.Vendor, t.Device,
 			t.Subsystem, 0)
@@ -222,7 +222,7 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 		t := &e.image.Tensors[i]
 		tensor := fbs.Tensor{TensorT: gen.TensorT{Name: e.text.names[t.Name], Role: t.Role,
 			Dtype: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(),
-			ArenaOffset: e.arena, DataOffset: e.recorded[i]}}
+			ArenaOffset: e.arena, DataOffset: e.dataOffsets[i]}}
 		copy(tensor.Shape()[:], t.Shape)
 		if t.Data != nil {
 			tensor.HasData = 1
@@ -246,7 +246,7 @@ func (e *encoder) reservation() fbs.Reservation {
 		Tensors:      uint32(len(e.image.Tensors)),
 		Sequences:    uint32(len(e.runs)),
 		Segments:     uint32(e.payload.segments()),
-		Devices:      uint32(len(e.image.Targets)),
+		Devices:      uint32(len(e.image.Devices)),
 	}
 	for _, w := range e.image.Windows {
 		if w.Kind == gen.WindowKindHost {

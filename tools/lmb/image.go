@@ -12,7 +12,7 @@ import (
 // Image is one .lmb file.
 type Image struct {
 	Origin    Origin
-	Targets   []Target
+	Devices   []Device
 	Rules     []Rule // of targets that no board has the ids of, in order
 	Windows   []Window
 	Tensors   []Tensor
@@ -28,7 +28,7 @@ type Origin struct {
 }
 
 // Target is a device the image is for.
-type Target struct {
+type Device struct {
 	Board          string
 	Vendor, Device uint16
 	Bars           [6]uint64 // least size of each BAR

@@ -12,13 +12,13 @@ import (
 // checks that cannot hold, an output that nothing fills. Encode makes no such
 // image and lm verify reports one. The error is an *fbs.Error.
 func Quality(view *fbs.View) error {
-	if err := names(view); err != nil {
+	if err := checkNames(view); err != nil {
 		return err
 	}
 	filled := make([]bool, len(view.Tensors))
 	for i := range view.Commands {
 		c := &view.Commands[i]
-		if reason := checkReason(c); reason != "" {
+		if reason := expectReason(c); reason != "" {
 			return &fbs.Error{Place: fbs.Text("command %d", uint64(i)), Reason: reason}
 		}
 		if c.Opcode == gen.OpcodeCopyOut {
@@ -34,7 +34,7 @@ func Quality(view *fbs.View) error {
 	return nil
 }
 
-func checkReason(c *fbs.Command) string {
+func expectReason(c *fbs.Command) string {
 	switch {
 	case c.Opcode != gen.OpcodeExpect || c.Mask != 0:
 		return ""
@@ -46,7 +46,7 @@ func checkReason(c *fbs.Command) string {
 	return ""
 }
 
-func names(view *fbs.View) error {
+func checkNames(view *fbs.View) error {
 	sequences, tensors := map[string]bool{}, map[string]bool{}
 	check := func(n fbs.Name, what string, index int, taken map[string]bool) error {
 		name, place := view.Name(n), fbs.Text(what+" %d", uint64(index))
@@ -70,7 +70,7 @@ func names(view *fbs.View) error {
 }
 
 // Digest is the CRC-32C of the commands of a sequence.
-func Digest(view *fbs.View, sequence int) uint32 {
+func SequenceChecksum(view *fbs.View, sequence int) uint32 {
 	s := &view.Sequences[sequence]
 	list := view.Commands[s.First : s.First+s.Count]
 	return fbs.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(&list[0])),

@@ -21,7 +21,7 @@ func Overlap(a, b *Rule) bool {
 // BoardOf is what is known of a target: by its ids, or by the rules of the image.
 // fbs.View.Board is the same of a verified file.
 func (i *Image) BoardOf(target int) *boards.Board {
-	t := &i.Targets[target]
+	t := &i.Devices[target]
 	if known := boards.FindByID(t.Vendor, t.Device); known != nil {
 		return known
 	}

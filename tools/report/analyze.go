@@ -23,7 +23,7 @@ type Report struct {
 	Bytes     uint64     `json:"bytes"`
 	Origin    string     `json:"origin"`
 	Counted   string     `json:"counted"` // what the numbers below are of
-	Targets   []Target   `json:"targets"`
+	Devices   []Device   `json:"devices"`
 	Sequences []Sequence `json:"sequences"`
 	Opcodes   []Opcode   `json:"opcodes"`
 	Windows   []Window   `json:"windows"`
@@ -42,7 +42,7 @@ type Traffic struct {
 }
 
 // Target is a device the image is for.
-type Target struct {
+type Device struct {
 	Board string `json:"board"`
 	Title string `json:"title"` // for people, empty where the board is not known
 	ID    string `json:"pci"`
@@ -76,7 +76,7 @@ type Window struct {
 	Index    int    `json:"index"`
 	Name     string `json:"name"`
 	Kind     string `json:"kind"`
-	Target   int    `json:"target"`
+	Device   int    `json:"device"`
 	Place    string `json:"place"` // "BAR 0 + 0x0", "movable"
 	Size     uint64 `json:"size"`
 	Commands uint64 `json:"commands"`
@@ -87,7 +87,7 @@ type Window struct {
 // Tile is what goes to and comes from one tile, in NoC 0 coordinates where the
 // board is known. A multicast counts on every tile that it reaches.
 type Tile struct {
-	Target int    `json:"target"`
+	Device int    `json:"device"`
 	X      uint8  `json:"x"`
 	Y      uint8  `json:"y"`
 	Kind   string `json:"kind"` // empty where the board is not known
@@ -96,12 +96,12 @@ type Tile struct {
 
 // Tensor is an input or an output.
 type Tensor struct {
-	Name     string   `json:"name"`
-	Role     string   `json:"role"`
-	DType    string   `json:"dtype"`
-	Shape    []uint32 `json:"shape"`
-	Bytes    uint64   `json:"bytes"`
-	Recorded bool     `json:"recorded"`
+	Name    string   `json:"name"`
+	Role    string   `json:"role"`
+	DType   string   `json:"dtype"`
+	Shape   []uint32 `json:"shape"`
+	Bytes   uint64   `json:"bytes"`
+	HasData bool     `json:"has_data"`
 }
 
 // Used is a tensor and its traffic.
@@ -130,7 +130,7 @@ func Analyze(view *fbs.View, sequence int, progress func(done int)) *Report {
 	a := newAnalysis(view)
 	weights := a.weights(sequence)
 	for i := range view.Sequences {
-		a.sequence(i, weights[i], progress)
+		a.countSequence(i, weights[i], progress)
 	}
 	a.finish(sequence)
 	return &a.report
@@ -164,25 +164,25 @@ func newAnalysis(view *fbs.View) *analysis {
 	}
 	for i := range view.Devices {
 		t := &view.Devices[i]
-		target := Target{Board: a.image.Targets[i].Board,
+		target := Device{Board: a.image.Devices[i].Board,
 			ID:    fmt.Sprintf("%04x:%04x", t.Vendor, t.Device),
 			board: boards.FindByID(t.Vendor, t.Device)}
 		if target.board != nil {
 			target.Title = target.board.Title
 		}
-		a.report.Targets = append(a.report.Targets, target)
+		a.report.Devices = append(a.report.Devices, target)
 	}
 	for i := range view.Windows {
-		a.window(i)
+		a.addWindow(i)
 	}
-	a.tensors()
+	a.addTensors()
 	return a
 }
 
-func (a *analysis) window(index int) {
+func (a *analysis) addWindow(index int) {
 	w := &a.view.Windows[index]
 	window := Window{Index: index, Name: a.image.Windows[index].Name,
-		Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: int(w.Device), Size: w.Size}
+		Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Device: int(w.Device), Size: w.Size}
 	switch w.Kind {
 	case gen.WindowKindBar:
 		window.Place = fmt.Sprintf("BAR %d + 0x%x", w.Bar, w.Offset)
@@ -194,12 +194,12 @@ func (a *analysis) window(index int) {
 		window.Place = "configuration space"
 	}
 	if w.Kind != gen.WindowKindTlb {
-		a.fixed(index)
+		a.placeFixedWindow(index)
 	}
 	a.report.Windows = append(a.report.Windows, window)
 }
 
-func (a *analysis) tensors() {
+func (a *analysis) addTensors() {
 	a.report.Tensors, a.report.Segments, a.report.Opcodes = []Used{}, []Segment{}, []Opcode{}
 	for _, t := range Tensors(a.image) {
 		a.report.Tensors = append(a.report.Tensors, Used{Tensor: t})
@@ -236,10 +236,10 @@ func (a *analysis) weights(sequence int) []uint64 {
 	return weights
 }
 
-func (a *analysis) sequence(index int, weight uint64, progress func(done int)) {
+func (a *analysis) countSequence(index int, weight uint64, progress func(done int)) {
 	s := &a.view.Sequences[index]
 	for i := s.First; weight > 0 && i < s.First+s.Count-1; i++ { // End does nothing to a device
-		a.command(&a.view.Commands[i], weight)
+		a.countCommand(&a.view.Commands[i], weight)
 		if progress != nil && i%progressEvery == 0 {
 			progress(int(i))
 		}
@@ -276,7 +276,7 @@ func Counts(view *fbs.View) []Sequence {
 	return counts
 }
 
-func (a *analysis) command(c *fbs.Command, weight uint64) {
+func (a *analysis) countCommand(c *fbs.Command, weight uint64) {
 	e := lmb.EffectOf(c)
 	traffic := trafficOf(&e)
 	o := &a.opcodes[c.Opcode]
@@ -289,20 +289,20 @@ func (a *analysis) command(c *fbs.Command, weight uint64) {
 		n := &o.Accesses[bits.TrailingZeros8(c.Width)]
 		*n = sum(*n, times(e.Loads+e.Stores, weight))
 	}
-	a.tensorCommand(c, weight)
+	a.countTensor(c, weight)
 	switch {
 	case c.Opcode == gen.OpcodePoint:
 		a.report.Windows[c.Window].Points = sum(a.report.Windows[c.Window].Points, weight)
-		a.point(c)
+		a.followPoint(c)
 	case e.Size > 0:
 		w := &a.report.Windows[c.Window]
 		w.Commands = sum(w.Commands, weight)
 		w.Traffic.add(traffic, weight)
-		a.touch(&a.aims[c.Window], uint64(c.Offset), e.Size, traffic.by(weight))
+		a.addTraffic(&a.aims[c.Window], uint64(c.Offset), e.Size, traffic.by(weight))
 	}
 }
 
-func (a *analysis) tensorCommand(c *fbs.Command, weight uint64) {
+func (a *analysis) countTensor(c *fbs.Command, weight uint64) {
 	_, in := lmb.FromInput(c)
 	if c.Opcode == gen.OpcodeCopyOut || in {
 		t := &a.report.Tensors[c.Index-1]

@@ -62,17 +62,17 @@ func Diff(a, b *lmb.Image) *Difference {
 
 // header compares targets and windows by place.
 func (d *Difference) header(a, b *lmb.Image) {
-	for i := range max(len(a.Targets), len(b.Targets)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("target %d", i), at(a.Targets, i, targetText),
-			at(b.Targets, i, targetText))
+	for i := range max(len(a.Devices), len(b.Devices)) {
+		d.Header = appendDiff(d.Header, fmt.Sprintf("target %d", i), textAt(a.Devices, i, deviceText),
+			textAt(b.Devices, i, deviceText))
 	}
 	for i := range max(len(a.Windows), len(b.Windows)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i), at(a.Windows, i, windowText),
-			at(b.Windows, i, windowText))
+		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i), textAt(a.Windows, i, windowText),
+			textAt(b.Windows, i, windowText))
 	}
 }
 
-func targetText(t lmb.Target) string {
+func deviceText(t lmb.Device) string {
 	return fmt.Sprintf("%s %04x:%04x, BARs %v", plain(t.Board), t.Vendor, t.Device, t.Bars)
 }
 
@@ -83,7 +83,7 @@ func windowText(w lmb.Window) string {
 }
 
 // at is an element as text, empty where the list has none.
-func at[T any](list []T, index int, text func(T) string) string {
+func textAt[T any](list []T, index int, text func(T) string) string {
 	if index >= len(list) {
 		return ""
 	}
@@ -106,8 +106,8 @@ func appendDiff(list []string, what, a, b string) []string {
 func (d *Difference) tensors(a, b *lmb.Image) {
 	for i := range max(len(a.Tensors), len(b.Tensors)) {
 		before := len(d.Tensors)
-		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i), at(a.Tensors, i, tensorText),
-			at(b.Tensors, i, tensorText))
+		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i), textAt(a.Tensors, i, tensorText),
+			textAt(b.Tensors, i, tensorText))
 		if len(d.Tensors) > before || i >= min(len(a.Tensors), len(b.Tensors)) {
 			continue
 		}

@@ -41,7 +41,7 @@ type figure struct{ Label, Value, Note string }
 func (r *Report) WritePage(w io.Writer, profile *Profile) error {
 	p := page{Title: plain(r.Image), Figures: r.figures(profile), Map: r.mapPicture(),
 		Grids: r.gridPictures()}
-	p.Subtitle = []string{"for " + r.targetText()}
+	p.Subtitle = []string{"for " + r.devicesText()}
 	if r.Origin != "" {
 		p.Subtitle = append(p.Subtitle, "from "+plain(r.Origin))
 	}
@@ -68,7 +68,7 @@ func filled(tables []Table) (list []Table) {
 		widths := t.widths()
 		full := Table{Title: t.Title, Note: t.Note, Columns: pick(t.Columns, widths)}
 		for _, row := range t.Rows {
-			full.add(pick(row, widths)...)
+			full.addRow(pick(row, widths)...)
 		}
 		list = append(list, full)
 	}

@@ -29,19 +29,19 @@ type gridCell struct{ Class, Text, Tip string }
 type heat struct{ Class, Text string }
 
 func (r *Report) gridPictures() (pictures []*gridPicture) {
-	for i := range r.Targets {
+	for i := range r.Devices {
 		tiles := slices.DeleteFunc(slices.Clone(r.Tiles),
-			func(t Tile) bool { return t.Target != i })
-		rows := r.Targets[i].rows(tiles)
+			func(t Tile) bool { return t.Device != i })
+		rows := r.Devices[i].rows(tiles)
 		if rows != nil {
-			pictures = append(pictures, newGrid(r.Targets[i].text(), rows, tiles))
+			pictures = append(pictures, newGrid(r.Devices[i].text(), rows, tiles))
 		}
 	}
 	return pictures
 }
 
 // rows is the map of the target's tiles, nil where there is none to draw.
-func (t *Target) rows(tiles []Tile) []string {
+func (t *Device) rows(tiles []Tile) []string {
 	if t.board != nil && chips.Of(t.board).Grid != nil {
 		return chips.Of(t.board).Grid.Rows
 	}

@@ -49,7 +49,7 @@ func (r *Report) mapPicture() *mapPicture {
 	groups := p.fold(r.groups())
 	closed := 0
 	for i := range groups[:min(len(groups), mapRowsMax)] {
-		closed += p.row(&groups[i], r.targetPrefix(groups[i].Target))
+		closed += p.row(&groups[i], r.devicePrefix(groups[i].Device))
 	}
 	if len(groups) > mapRowsMax {
 		p.Notes = append(p.Notes, fmt.Sprintf("Device memory: %d of %d rows are drawn.", mapRowsMax,
@@ -69,7 +69,7 @@ func (r *Report) groups() (groups []spaceGroup) {
 	known := map[string]int{}
 	for i := range r.Spaces {
 		s := r.Spaces[i]
-		key := fmt.Sprint(s.Target, s.Kind, strings.TrimSuffix(s.Name, coordinates(s.Name)),
+		key := fmt.Sprint(s.Device, s.Kind, strings.TrimSuffix(s.Name, coordinates(s.Name)),
 			s.Closed)
 		for _, x := range s.Ranges {
 			key += fmt.Sprintf(" %x-%x%s", x.First, x.Last, x.Area)
@@ -108,7 +108,7 @@ func (p *mapPicture) fold(groups []spaceGroup) []spaceGroup {
 	}
 	slices.SortStableFunc(tiles,
 		func(a, b *spaceGroup) int { return cmp.Compare(b.Traffic.total(), a.Traffic.total()) })
-	rest := spaceGroup{Space: Space{Kind: "rest", Target: tiles[mapTilesMax].Target}}
+	rest := spaceGroup{Space: Space{Kind: "rest", Device: tiles[mapTilesMax].Device}}
 	for _, g := range tiles[mapTilesMax:] {
 		rest.count += g.count
 		rest.Traffic.add(g.Traffic, 1)

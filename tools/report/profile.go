@@ -324,11 +324,11 @@ func (p *Profile) table(title, what string, list []Spent) Table {
 		">longest", ">at command", ">bytes"}}
 	order := slices.Clone(list)
 	slices.SortStableFunc(order, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
-	t = rows(t, order[:limit(len(order))], func(_ int, s *Spent) []string {
+	t = fillTable(t, order[:limitRows(len(order))], func(_ int, s *Spent) []string {
 		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), timeText(s.TotalNs),
 			shareText(float64(s.TotalNs), float64(p.TotalNs)),
 			timeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)),
-			timeText(s.LongestNs), fmt.Sprint(s.Command), none(s.Bytes, bytesText)}
+			timeText(s.LongestNs), fmt.Sprint(s.Command), emptyIfZero(s.Bytes, bytesText)}
 	})
 	if len(order) > rowsMax {
 		t.Note = fmt.Sprintf("the longest %d of %d", rowsMax, len(order))
@@ -345,7 +345,7 @@ func (p *Profile) slowTable() Table {
 		if p.Runs == 1 {
 			share = shareText(float64(s.Ns), float64(p.TotalNs))
 		}
-		t.add(fmt.Sprint(s.Command), plain(s.Sequence), timeText(s.Ns), share, plain(s.Text))
+		t.addRow(fmt.Sprint(s.Command), plain(s.Sequence), timeText(s.Ns), share, plain(s.Text))
 	}
 	return t
 }

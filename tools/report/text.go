@@ -76,7 +76,7 @@ func countText(n uint64) string {
 }
 
 // none leaves a cell empty where there is nothing to count.
-func none(n uint64, text func(uint64) string) string {
+func emptyIfZero(n uint64, text func(uint64) string) string {
 	if n == 0 {
 		return ""
 	}
@@ -121,7 +121,7 @@ type Table struct {
 	Rows    [][]string
 }
 
-func (t *Table) add(cells ...string) { t.Rows = append(t.Rows, cells) }
+func (t *Table) addRow(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // write prints a filled table for a terminal.
 func (t *Table) write(w io.Writer) {
@@ -135,9 +135,9 @@ func (t *Table) write(w io.Writer) {
 	for i, name := range t.Columns {
 		header[i] = strings.TrimPrefix(name, ">")
 	}
-	t.line(w, header, widths)
+	t.writeLine(w, header, widths)
 	for _, row := range t.Rows {
-		t.line(w, row, widths)
+		t.writeLine(w, row, widths)
 	}
 }
 
@@ -157,7 +157,7 @@ func (t *Table) widths() []int {
 	return widths
 }
 
-func (t *Table) line(w io.Writer, cells []string, widths []int) {
+func (t *Table) writeLine(w io.Writer, cells []string, widths []int) {
 	var b strings.Builder
 	for i, cell := range cells {
 		space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))

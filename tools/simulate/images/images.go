@@ -117,7 +117,7 @@ func (m *Maker) Empty() *lmb.Image {
 		data[i] = byte(m.Uint32())
 	}
 	return &lmb.Image{
-		Targets: []lmb.Target{
+		Devices: []lmb.Device{
 			{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 8192, 2: 5000}},
 			{Board: boards.Wormhole.Name, Vendor: boards.Wormhole.Vendor,
 				Device: boards.Wormhole.Device},
