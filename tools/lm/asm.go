@@ -9,7 +9,6 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/boardfile"
@@ -34,15 +33,15 @@ func asmCommand() *cobra.Command {
 	})
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: LISTING.lmb)")
 	c.Flags().StringVar(&board, "board", "",
-		"generic or a board file: rules of a target that no board has the ids of and the listing "+
-			"no rules for")
+		"generic or a board file: rules for a device whose PCI ids no board has, if the listing "+
+			"has no rules for it")
 	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
-	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its folder")
+	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its directory")
 	return c
 }
 
-// assembleFile makes an image. A board, if there is one, gives rules to targets that
-// have none.
+// assembleFile writes the image of a listing. A board, if there is one, adds its rules to
+// devices that have none.
 func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	inputs := []string{path}
 	source := readFile(path, dataMax)
@@ -53,7 +52,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 			file = filepath.Join(filepath.Dir(path), file)
 		}
 		if !anywhere && !isInside(filepath.Dir(path), file) {
-			return nil, fmt.Errorf("%s is not below the listing's folder; --anywhere permits that",
+			return nil, fmt.Errorf("%s is outside the listing's directory; --anywhere permits that",
 				name)
 		}
 		inputs = append(inputs, file)
@@ -75,29 +74,29 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	for _, t := range image.Devices {
 		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil &&
 			strings.HasSuffix(err.Error(), "register of "+t.Board) {
-			err = fmt.Errorf("%w: no board has its ids, and the listing no rules; --board "+
-				"generic, or a board file (lm board-file), has some", err)
+			err = fmt.Errorf("%w: no board has its PCI ids and the listing has no rules; use --board "+
+				"generic or a board file (lm board-file)", err)
 		}
 	}
 	failIf(hal.BadImage, path, err)
 	writeFile(out, file)
 }
 
-// below tells that a file stands in a folder or further down, symbolic links
-// followed. What is not there is as far below as its name says.
-func isInside(folder, file string) bool {
-	folder, _ = filepath.Abs(folder)
+// isInside reports whether a file is in a directory or below it, with symbolic links
+// followed. A file that does not exist is judged by its name.
+func isInside(directory, file string) bool {
+	directory, _ = filepath.Abs(directory)
 	file, _ = filepath.Abs(file)
 	if real, err := filepath.EvalSymlinks(file); err == nil {
 		file = real
-		folder, _ = filepath.EvalSymlinks(folder)
+		directory, _ = filepath.EvalSymlinks(directory)
 	}
-	way, err := filepath.Rel(folder, file)
+	way, err := filepath.Rel(directory, file)
 	return err == nil && filepath.IsLocal(way)
 }
 
-// besideOf is where an image goes when nothing else is said: the source's path
-// with another ending, or standard output.
+// defaultOutput returns the path of an image that is written without -o: the source's path
+// with another ending, or standard output if the source is standard input.
 func defaultOutput(source, ending string) string {
 	if source == "-" {
 		return source
@@ -105,7 +104,7 @@ func defaultOutput(source, ending string) string {
 	return strings.TrimSuffix(source, ending) + ".lmb"
 }
 
-// encode writes an image.
+// encode writes the file of an image.
 func encode(image *lmb.Image, path, source string) {
 	file, err := lmb.Encode(image)
 	failIf(hal.BadImage, source, err)
@@ -156,9 +155,9 @@ func dumpJSON(image *lmb.Image) {
 		for j := range s.Commands {
 			c := &s.Commands[j]
 			if c.Opcode == lmb.OpcodeMark {
-				continue // a target has no command for it
+				continue // no command of the image
 			}
-			line := dumpedCommand{index, s.Name, gen.EnumNamesOpcode[c.Opcode], c.Width, c.Window,
+			line := dumpedCommand{index, s.Name, lmb.OpcodeName(c.Opcode), c.Width, c.Window,
 				c.Offset, c.Amount, c.Value, c.Mask,
 				listing.CommandText(image, c)}
 			stop.On(encoder.Encode(line))

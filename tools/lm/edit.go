@@ -27,8 +27,8 @@ func setCommand() *cobra.Command {
 			})
 			if stale {
 				printLine(stderr,
-					"lm: warning: recorded outputs are what the old inputs made: lm trim "+
-						"--golden, or record anew")
+					"lm: warning: the golden data are those of the old inputs; drop them "+
+						"(lm trim --golden) or record again")
 			}
 		})
 	outputFlags(c.Flags(), &out)
@@ -41,7 +41,7 @@ func trimCommand() *cobra.Command {
 	var marks, golden bool
 	c := command("trim IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		if len(drop) == 0 && !marks && !golden {
-			failUsage("--sequence NAME, --marks or --golden says what is left out")
+			failUsage("nothing to leave out: use --sequence NAME, --marks or --golden")
 		}
 		editImage(args[0], out, func(image *lmb.Image) {
 			if marks {
@@ -57,11 +57,11 @@ func trimCommand() *cobra.Command {
 	outputFlags(flags, &out)
 	flags.StringArrayVar(&drop, "sequence", nil, "leave out this sequence")
 	flags.BoolVar(&marks, "marks", false, "leave out marks")
-	flags.BoolVar(&golden, "golden", false, "leave out recorded data of outputs")
+	flags.BoolVar(&golden, "golden", false, "leave out the golden data of outputs")
 	return c
 }
 
-// change writes an image that something was changed in.
+// editImage decodes an image, edits it and writes it.
 func editImage(path, out string, edit func(*lmb.Image)) {
 	image, file := decode(path)
 	edit(image)
@@ -80,7 +80,7 @@ func setInputs(image *lmb.Image, specs []string) {
 		i := slices.IndexFunc(image.Tensors,
 			func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
 		if i < 0 || path == "" {
-			failUsage("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
+			failUsage("%q is not NAME=DATA of an input; lm info lists the inputs", spec)
 		}
 		t := &image.Tensors[i]
 		e := elements{"input " + name, t.DType, t.Shape, t.Size()}
@@ -116,7 +116,7 @@ func dropSequences(image *lmb.Image, names []string) {
 	for _, name := range names {
 		i := slices.IndexFunc(image.Sequences, func(s lmb.Sequence) bool { return s.Name == name })
 		if i < 0 {
-			failUsage("--sequence: there is no %q; lm info lists the sequences", name)
+			failUsage("--sequence %s: there is no such sequence; lm info lists the sequences", name)
 		}
 		keep[i] = false
 	}
@@ -128,7 +128,7 @@ func dropSequences(image *lmb.Image, names []string) {
 				continue
 			}
 			if c.Opcode == gen.OpcodeCall && !keep[c.Index] {
-				failUsage("--sequence %s: %s calls it; leave that out, too",
+				failUsage("--sequence %s: sequence %s calls it; leave that out, too",
 					image.Sequences[c.Index].Name, s.Name)
 			}
 			if t, ok := tensorOfCommand(&c.Command); ok {
@@ -147,9 +147,9 @@ func tensorOfCommand(c *fbs.Command) (int, bool) {
 	return lmb.FromInput(c)
 }
 
-// renumber leaves out what is not kept, and mends the numbers that name the rest.
+// keepOnly drops the other sequences and tensors, and renumbers the references to those kept.
 func keepOnly(image *lmb.Image, keep, used []bool) {
-	var sequences, tensors []uint16 // numbers, afterwards
+	var sequences, tensors []uint16 // new indexes
 	image.Sequences, sequences = keepMarked(image.Sequences, keep)
 	image.Tensors, tensors = keepMarked(image.Tensors, used)
 	for _, s := range image.Sequences {
@@ -164,7 +164,7 @@ func keepOnly(image *lmb.Image, keep, used []bool) {
 	}
 }
 
-// kept is what is kept of a list, and the number that each then has.
+// keepMarked returns the marked elements of a list, and the new index of each.
 func keepMarked[T any](list []T, keep []bool) (rest []T, numbers []uint16) {
 	for i := range list {
 		numbers = append(numbers, uint16(len(rest)))
@@ -185,7 +185,7 @@ func compareCommand() *cobra.Command {
 			if c.Flags().Changed("absolute") || c.Flags().Changed("relative") {
 				for _, f := range []float32{absolute, relative} {
 					if !(f >= 0 && f <= math.MaxFloat32) {
-						failUsage("--absolute and --relative are finite and not negative")
+						failUsage("--absolute and --relative must be finite and not negative")
 					}
 				}
 				judge = &lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute),
@@ -195,8 +195,8 @@ func compareCommand() *cobra.Command {
 		},
 	}
 	c.Flags().Float32Var(&absolute, "absolute", 0,
-		"how far an element may be from the recorded one")
-	c.Flags().Float32Var(&relative, "relative", 0, "... as a part of the recorded one")
+		"how far an element may be from the golden one")
+	c.Flags().Float32Var(&relative, "relative", 0, "... as a fraction of the golden one")
 	return c
 }
 
@@ -206,19 +206,19 @@ func compare(path string, specs []string, judge *lmb.Golden) {
 	for _, spec := range specs {
 		name, file, ok := strings.Cut(spec, "=")
 		if !ok || file == "" {
-			failUsage("lm compare takes NAME=FILE, not %q", spec)
+			failUsage("%q is not NAME=FILE of an output", spec)
 		}
 		index := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
 		t := &view.Tensors[index]
 		golden := view.TensorData(t)
 		if golden == nil {
-			failUsage("output %s of %s has no recorded data to compare with", name, path)
+			failUsage("output %s of %s has no golden data to compare with", name, path)
 		}
 		e := elementsOf(view, t)
 		got := e.readData(file)
 		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.Dtype, got, golden); why != "" {
 			stop.With(hal.CompareFailed, "%s: output %s: %s", file, name, why)
 		}
-		printLine(stdout, "%s: as good as the recorded %s", file, name)
+		printLine(stdout, "%s: output %s matches the golden data", file, name)
 	}
 }

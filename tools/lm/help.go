@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpTexts are what --help and the man pages tell of each command beside its
-// flags: a line that says what it does, the rest of the text, and examples.
+// helpTexts has the text of --help and the man pages for each command, apart from its
+// flags: a line that says what it does, the description, and examples.
 //
 //go:embed help
 var helpTexts embed.FS
@@ -18,13 +18,13 @@ var helpTexts embed.FS
 func helpText(name string) string {
 	text, err := helpTexts.ReadFile("help/" + name + ".txt")
 	if err != nil {
-		panic(err) // a command of our own without a text
+		panic(err) // a command of lm without a text
 	}
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// giveTexts gives all commands their lines, and the rest of its text to one that is
-// shown: what {WORD} stands for takes its time.
+// setHelpTexts sets the short texts of all commands. The long text of a command is set when
+// it is shown, because some of its {WORD}s take long to compute.
 func setHelpTexts(root *cobra.Command) {
 	for _, c := range append(root.Commands(), root) {
 		if !c.Hidden {
@@ -40,7 +40,7 @@ func setHelpTexts(root *cobra.Command) {
 
 func setHelpText(c *cobra.Command) {
 	if _, err := helpTexts.Open("help/" + c.Name() + ".txt"); err != nil {
-		return // one of cobra's own
+		return // a command of cobra
 	}
 	words := strings.NewReplacer("{exits}", helpText("exits"), "{tensors}", helpText("tensors"),
 		"{boards}", boardNames(), "{machines}", hostNames(),

@@ -24,8 +24,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version stands in the origin of every image that lm writes. build.sh has the
-// linker add the revision and the tags.
+// version is in the origin of every image that lm writes. build.sh adds the revision and
+// the tags through the linker.
 var version = "lm 0.1"
 
 func main() {
@@ -37,21 +37,20 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// enough refuses a machine on which Go would end lm in the middle of something,
-// with status 2: every thread reserves address space, and files are opened at
-// times of its own.
+// checkProcessLimits fails on a machine on which Go would end lm at any time with status 2:
+// every thread reserves address space, and the Go runtime opens files when it needs them.
 func checkProcessLimits() error {
 	const filesLeast, addressesLeast = 16, 2 << 30
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err == nil && limit.Cur < addressesLeast {
 		return newFault(hal.Internal,
-			"there are %d MiB of address space (ulimit -v), lm takes up to %d", limit.Cur>>20,
+			"the address space is limited to %d MiB (ulimit -v), lm needs up to %d MiB", limit.Cur>>20,
 			addressesLeast>>20)
 	}
 	return files.EnsureSpareFDs(filesLeast)
 }
 
-// run is a whole invocation; it gives the exit status.
+// run executes a command line and returns the exit status.
 func run(args []string) int {
 	*stdout, *stderr, asJSON = safeWriter{to: os.Stdout}, safeWriter{to: os.Stderr}, false
 	defer closeImages()
@@ -61,7 +60,7 @@ func run(args []string) int {
 	root.SetArgs(args)
 	err := stop.Try(func() { stop.On(root.Execute()) })
 	command, _, _ := root.Find(args)
-	// also behind a mistake
+	// also after a mistake
 	exit := printFailure(err, asJSON || command.Flags().Lookup("json") != nil &&
 		slices.Contains(args, "--json"))
 	if err := stdout.finish(); err != nil {
@@ -70,8 +69,8 @@ func run(args []string) int {
 	return exit
 }
 
-// tellFailure prints an error that is not printed yet. A line that follows is
-// set in, so that no text from a file looks like one of lm's own.
+// printFailure prints an error that is not printed yet, and returns the exit status. Further
+// lines are indented, so that no text from a file looks like a message of lm.
 func printFailure(err error, asJSON bool) int {
 	var program programStatus
 	if errors.As(err, &program) {
@@ -120,7 +119,7 @@ func newRoot() *cobra.Command {
 		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
 			hint = "; this flag has two dashes, --" + name
 		}
-		return newFault(hal.Usage, "%v%s; %s --help tells more", err, hint, c.CommandPath())
+		return newFault(hal.Usage, "%v%s; see %s --help", err, hint, c.CommandPath())
 	})
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(),
 		compareCommand(), diffCommand(), dumpCommand(),
@@ -131,58 +130,58 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// noSuchCommand is what becomes of a word that is no command.
+// unknownCommand fails if the first argument is no command.
 func unknownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	c.SuggestionsMinimumDistance = 2
 	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-		failUsage("there is no lm %s; is it lm %s?", args[0], strings.Join(like, " or lm "))
+		failUsage("there is no lm %s; did you mean lm %s?", args[0], strings.Join(like, " or lm "))
 	}
 	return newFault(hal.Usage, "there is no lm %s; lm --help lists the commands", args[0])
 }
 
-// noEmptyValue refuses a flag with an empty value: a variable that is not set
-// must not switch off what it was to switch on, such as --key.
+// rejectEmptyValues fails if a flag has an empty value: a shell variable that is not set
+// must not switch a check off, such as that of --key.
 func rejectEmptyValues(c *cobra.Command, _ []string) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if values := flagValues(f); len(values) == 0 || slices.Contains(values, "") {
-			failUsage("--%s needs a value; lm %s --help tells more", f.Name, c.Name())
+			failUsage("--%s needs a value; see lm %s --help", f.Name, c.Name())
 		}
 	})
 }
 
-// command makes one of lm's, which stops at the first thing that is wrong.
+// command returns a command of lm that stops at the first error.
 func command(use string, args cobra.PositionalArgs, run func(args []string)) *cobra.Command {
 	return &cobra.Command{Use: use, Args: args,
 		Run: func(_ *cobra.Command, args []string) { run(args) }}
 }
 
-// asJSON tells that this invocation is asked for JSON.
+// asJSON says that this invocation prints JSON.
 var asJSON bool
 
 func jsonFlag(c *cobra.Command, help string) { c.Flags().BoolVar(&asJSON, "json", false, help) }
 
-// one is a command's argument check: exactly one file.
+// exactlyOne returns an argument check that requires one file.
 func exactlyOne(what string) cobra.PositionalArgs { return argumentCount(1, 1, "one "+what) }
 
-// between holds the number of arguments.
+// argumentCount returns an argument check that requires least to most arguments.
 func argumentCount(least, most int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			failUsage("%s takes %s, %d given; lm %s --help tells more", c.Name(), what, len(args),
+			failUsage("%s takes %s, %d given; see lm %s --help", c.Name(), what, len(args),
 				c.Name())
 		}
 		return nil
 	}
 }
 
-// refuse stops with what is wrong with how lm is called.
+// failUsage stops with an error in the command line.
 func failUsage(format string, a ...any) { stop.With(hal.Usage, format, a...) }
 
-// bad stops with what is wrong with a file, if there is something; at keeps the code
-// that the error has.
+// failIf stops with an error of a file, if there is one. failAt does so with the code that
+// the error has.
 func failIf(code hal.Code, path string, err error) {
 	if err != nil {
 		stop.With(code, "%s: %v", path, err)
@@ -195,8 +194,8 @@ func failAt(path string, err error) {
 	}
 }
 
-// codeOf gives the code that stands for an error. Errors of cobra and of the
-// standard library have none of ours.
+// codeOf returns the code of an error. Errors of cobra and of the standard library have no
+// code of lightmetal.
 func codeOf(err error) hal.Code {
 	var code hal.Code
 	var image *fbs.Error
@@ -214,7 +213,7 @@ func codeOf(err error) hal.Code {
 	return hal.Usage
 }
 
-// show prints what a command has to tell, for people or as JSON.
+// printResult prints the result of a command as text or as JSON.
 func printResult(w io.Writer, what fmt.Stringer) {
 	if asJSON {
 		printJSON(w, what)
@@ -226,12 +225,12 @@ func printResult(w io.Writer, what fmt.Stringer) {
 func printJSON(w io.Writer, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // a value of our own that JSON cannot hold
+		panic(err) // a type that JSON cannot express
 	}
 	fmt.Fprintf(w, "%s\n", text)
 }
 
-// wrong makes an error of a code whose text stands alone.
+// newFault returns an error with a code and a text.
 func newFault(code hal.Code, format string, a ...any) error {
 	return &hal.Fault{Code: code, Reason: fmt.Sprintf(format, a...)}
 }

@@ -37,8 +37,7 @@ func recordCommand() *cobra.Command {
 		Use: "record [flags] -o OUT.record -- PROGRAM [ARGUMENTS]",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				failUsage("record takes a program and its arguments behind --; lm record --help " +
-					"tells more")
+				failUsage("record needs a program and its arguments after --; see lm record --help")
 			}
 			return nil
 		},
@@ -50,29 +49,30 @@ func recordCommand() *cobra.Command {
 
 func (f *recordFlags) define(flags *pflag.FlagSet) {
 	flags.SetInterspersed(false)
-	flags.StringVarP(&f.out, "out", "o", "", "record to write")
+	flags.StringVarP(&f.out, "out", "o", "", "recording to write")
 	flags.StringSliceVar(&f.devices, "device", nil,
 		"only these devices: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: (default: "+
 			"all that the program maps)")
 	flags.StringArrayVar(&f.files, "file", nil,
-		"a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device reaches: "+
+		"a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device can access: "+
 			"PATH=bus:ADDRESS; memfd:NAME for one without a path")
 	flags.StringVar(&f.hostMemory, "host-memory", "8M",
-		"how much memory that devices reach is compared before each store, such as 64M; 0: none")
+		"how much memory that devices can access is compared before each store, such as 64M; "+
+			"0: none")
 	flags.StringSliceVar(&f.watch, "watch", nil,
-		"FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at "+
-			"the program's next load")
+		"FIRST-LAST, bus addresses of host memory, or all: memory whose changes by a device are "+
+			"recorded at the program's next load")
 	protect := "huge"
 	if runtime.GOARCH != "amd64" {
 		protect = "none" // a recording of DPDK has stores of the program as the device's
 	}
 	flags.StringVar(&f.protect, "protect", protect,
-		"host memory that the program stores to only through lm, so that the record knows who "+
-			"wrote: huge (its huge pages), all or none")
-	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")
+		"host memory whose stores by the program lm executes, to tell them from those of the "+
+			"device: huge (its huge pages), all or none")
+	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
-		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, "+
-			"where it goes on without lm")
+		"what happens to the program at an access that cannot be recorded: end (it is ended) or "+
+			"unrecorded (it goes on without lm)")
 }
 
 var deviceName = regexp.MustCompile(
@@ -83,7 +83,7 @@ func (f *recordFlags) run(program []string) {
 		Complaint: prefixed{stderr}}
 	switch {
 	case f.out == "":
-		failUsage("-o says which file the record becomes")
+		failUsage("-o FILE is missing: the recording to write")
 	case f.onUnknown != "end" && !o.GoOn:
 		failUsage("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
 	}
@@ -100,7 +100,7 @@ func (f *recordFlags) run(program []string) {
 		file := parseFile(spec)
 		if slices.ContainsFunc(o.Files,
 			func(other recorder.File) bool { return other.Path == file.Path }) {
-			failUsage("--file %s: the file stands for something already", spec)
+			failUsage("--file %s: this file is named twice", spec)
 		}
 		o.Files = append(o.Files, file)
 	}
@@ -116,14 +116,14 @@ func (f *recordFlags) run(program []string) {
 	printRecorded(f.out, result)
 }
 
-// setHost reads what is wanted of host memory.
+// setHostMemory sets the options that concern host memory.
 func (f *recordFlags) setHostMemory(o *recorder.Options) {
 	digits := strings.TrimRight(f.hostMemory, "kKMG")
 	n, err := strconv.ParseUint(digits, 0, 32)
 	shift, ok := map[string]int{"": 0, "k": 10, "K": 10, "M": 20,
 		"G": 30}[f.hostMemory[len(digits):]]
 	if err != nil || !ok {
-		failUsage("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
+		failUsage("--host-memory takes a size such as 8M, not %q", f.hostMemory)
 	}
 	o.HostMemory = n << shift
 	protect, known := map[string]recorder.Protect{"huge": recorder.ProtectHuge,
@@ -164,7 +164,7 @@ func parseFile(spec string) (f recorder.File) {
 	return f
 }
 
-// standsFor reads what a file stands for.
+// parseFileMeaning reads which BAR or host memory a file is.
 func parseFileMeaning(text string, f *recorder.File) (ok bool) {
 	var err error
 	if address, memory := strings.CutPrefix(text, "bus:"); memory {
@@ -185,7 +185,7 @@ func parseFileMeaning(text string, f *recorder.File) (ok bool) {
 	return both && verr == nil && derr == nil
 }
 
-// prefixed puts what a line is from in front of it.
+// prefixed writes lines with "lm: " in front.
 type prefixed struct{ to io.Writer }
 
 func (p prefixed) Write(text []byte) (int, error) {
@@ -204,19 +204,19 @@ func recordFailure(err error) error {
 		strings.TrimPrefix(failure.Reason, hal.IO.Error()+": "))
 }
 
-// recorded says what there is, and passes the program's exit status on.
+// printRecorded prints how much was recorded, and passes the program's exit status on.
 func printRecorded(path string, r recorder.Result) {
 	switch {
 	case r.Stopped != "":
 		printLine(stderr, "lm: the program was ended: %s", r.Stopped)
 	case r.Devices == 0:
 		printLine(stderr,
-			"lm: the program mapped no BAR that was to be recorded: --help tells which mappings "+
-				"are seen")
+			"lm: the program mapped none of the BARs to record; lm record --help lists which "+
+				"mappings are seen")
 	}
 	whole := ""
 	if r.Gaps > 0 {
-		whole = ", which is not whole: lm import takes it with --incomplete only"
+		whole = ", incomplete: lm import needs --incomplete"
 	}
 	printLine(stderr, "lm: %d accesses recorded in %s%s", r.Accesses, path, whole)
 	if r.Gaps > 0 && r.Stopped != "" {

@@ -49,7 +49,7 @@ func replayCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&f.devices, "device", nil,
-		"device; once for each target of the image, in order")
+		"device; once for each device of the image, in order")
 	flags.StringVar(&f.sequence, "sequence", "main", "sequence to run")
 	flags.StringVar(&f.before, "before", "", "sequence to run once before the first run")
 	flags.StringVar(&f.after, "after", "", "sequence to run once after the last run")
@@ -57,22 +57,22 @@ func replayCommand() *cobra.Command {
 		"NAME=FILE or NAME=NUMBERS: data of an input tensor")
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
 	flags.DurationVar(&f.longest, "longest", time.Hour,
-		"refuse an image whose sequences could take longer")
+		"reject an image whose sequences could take longer")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
 	flags.BoolVar(&f.stats, "stats", false,
-		"tell the least, median, 99th percentile and most of device and wall time")
-	flags.IntVar(&f.warmUp, "warm-up", 0, "run this many times before, which count for nothing")
+		"print minimum, median, 99th percentile and maximum of device and wall time")
+	flags.IntVar(&f.warmUp, "warm-up", 0, "run this many times before, without counting them")
 	flags.Uint16Var(&window, "window", 0,
-		"hardware window for the first TLB window (default: the recorded one, if free)")
+		"hardware TLB window for the first tlb window (default: the one in the image, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false,
-		"hold every output against what was recorded")
+		"compare every output with its golden data")
 	flags.StringVar(&f.profile, "profile", "",
 		"time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
 	jsonFlag(c, "result as JSON, on failure too")
 	return c
 }
 
-// outcome is what lm replay --json prints.
+// outcome is the result of lm replay, which --json prints.
 type outcome struct {
 	Exit     int    `json:"exit"`
 	Code     string `json:"code"`
@@ -125,7 +125,7 @@ type reported struct{ code hal.Code }
 func (r reported) Error() string { return r.code.Error() }
 func (r reported) Unwrap() error { return r.code }
 
-// written are the files that a replay writes.
+// writtenFiles returns the paths that a replay writes to.
 func (f *replayFlags) writtenFiles() []string {
 	var list []string
 	for _, spec := range f.outputs {
@@ -139,13 +139,13 @@ func (f *replayFlags) writtenFiles() []string {
 
 func (f *replayFlags) messageWriter() io.Writer { return messageWriter(f.writtenFiles()...) }
 
-// givenOnce refuses a name that two of NAME=FILE have.
+// rejectDuplicates fails if two of NAME=FILE have the same name.
 func rejectDuplicates(flag string, specs []string) {
 	seen := map[string]bool{}
 	for _, spec := range specs {
 		name, _, _ := strings.Cut(spec, "=")
 		if seen[name] {
-			failUsage("%s%s is given twice", flag, name)
+			failUsage("%s%s is named twice", flag, name)
 		}
 		seen[name] = true
 	}
@@ -190,7 +190,7 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 	stop.On(end.noteFailure(s, s.runOnce(s.after)))
 }
 
-// fail keeps what a failed run saw, and gives its error.
+// noteFailure keeps what a failed run saw, and returns its error.
 func (end *outcome) noteFailure(s *session, result runtime.Result) error {
 	if result.Code == hal.OK {
 		return nil
@@ -203,13 +203,14 @@ func (end *outcome) noteFailure(s *session, result runtime.Result) error {
 	return s.runError(result)
 }
 
-// failed says which command failed, as the listing has it, and what was seen.
+// runError returns an error with the command that failed, as a listing has it, and what was
+// loaded.
 func (s *session) runError(r runtime.Result) error {
 	text := s.path
 	if r.Command >= 0 {
 		did := ""
 		if r.Code == hal.Refused {
-			did = refusedBy(s.devices) + " refused "
+			did = refusedBy(s.devices) + " rejected "
 		}
 		text += fmt.Sprintf(": %scommand %d (%s)", did, r.Command,
 			report.CommandText(s.view, int(r.Command)))
@@ -222,7 +223,7 @@ func (s *session) runError(r runtime.Result) error {
 		}
 	case hal.InputMissing:
 		name := s.missingInput()
-		text += fmt.Sprintf(": input %s has no recorded data and needs --input %s=FILE", name, name)
+		text += fmt.Sprintf(": input %s has no default data; use --input %s=FILE", name, name)
 	}
 	if r.SafeRan {
 		text += "; sequence safe: " + r.Safe.Error()
@@ -230,7 +231,7 @@ func (s *session) runError(r runtime.Result) error {
 	return newFault(r.Code, "%s", text)
 }
 
-// checkGolden holds every output against its recorded data.
+// checkGolden compares every output with its golden data.
 func (s *session) checkGolden() {
 	notes := stop.Must(lmb.ReadNotes(s.view))
 	checked := 0
@@ -246,11 +247,11 @@ func (s *session) checkGolden() {
 		}
 	}
 	if checked == 0 {
-		failUsage("--check-golden: %s has no output with recorded data", s.path)
+		failUsage("--check-golden: %s has no output with golden data", s.path)
 	}
 }
 
-// finish writes the outputs: all or none, as far as a file system can do that.
+// writeOutputs writes the outputs: all or none, as far as a file system can do that.
 func (f *replayFlags) writeOutputs(s *session) {
 	for _, device := range s.devices {
 		stop.On(unplayedError(device, "the run ended"))
@@ -268,7 +269,7 @@ func (f *replayFlags) writeOutputs(s *session) {
 	stop.On(list.Commit())
 }
 
-// String is the text for people.
+// String formats the result as text.
 func (o *outcome) String() string {
 	var b strings.Builder
 	clock := "device"
@@ -276,18 +277,18 @@ func (o *outcome) String() string {
 		clock = "virtual"
 	}
 	if o.Runs == 1 {
-		printLine(&b, "%s: %s of %s; %s time %v", o.Code, o.Sequence, o.Image, clock,
-			time.Duration(o.MeanNs))
+		printLine(&b, "%s: %s of %s; %s time %s", o.Code, o.Sequence, o.Image, clock,
+			lmb.TimeText(o.MeanNs))
 	} else {
-		printLine(&b, "%s: %s of %s, %d times; %s time least %v, mean %v, most %v", o.Code,
+		printLine(&b, "%s: %s of %s, %d times; %s time least %s, mean %s, most %s", o.Code,
 			o.Sequence, o.Image, o.Runs,
-			clock, time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
+			clock, lmb.TimeText(o.LeastNs), lmb.TimeText(o.MeanNs), lmb.TimeText(o.MostNs))
 	}
 	if o.Stats != nil {
 		b.WriteString(o.Stats.text(clock))
 	}
 	if o.Ignored > 0 {
-		printLine(&b, "%d checks failed and were to be ignored", o.Ignored)
+		printLine(&b, "%d expects failed and were ignored, as the image says (else ignore)", o.Ignored)
 	}
 	return b.String()
 }

@@ -21,29 +21,28 @@ type session struct {
 	view           *fbs.View
 	devices        []hal.Device
 	replay         *runtime.Replay
-	profiler       *report.Profiler // nil: no profile is wanted
+	profiler       *report.Profiler // nil: no profile
 	index          int              // of the sequence
 	before         int              // of the one before, -1: none
 	after          int
 	suppliedInputs map[int]bool // inputs that --input filled
 }
 
-// load does everything that comes before the first store.
+// prepare does everything that comes before the first store.
 func (f *replayFlags) prepare(path string) *session {
 	if f.loop < 1 || f.warmUp < 0 {
-		failUsage("--loop %d --warm-up %d: at least once, and none or more before", f.loop, f.warmUp)
+		failUsage("--loop %d --warm-up %d: --loop must be at least 1, and --warm-up at least 0", f.loop, f.warmUp)
 	}
 	rejectDuplicates("--input ", f.inputs)
 	file, view := openVerified(path)
 	if len(f.devices) == 0 {
-		failUsage("--device says where to replay: mock:%s, %s; lm replay --help lists them",
+		failUsage("no device: use --device mock:%s or --device %s; lm replay --help lists all kinds",
 			mockNameOf(view, path), runtime.DeviceNames(view)[0])
 	}
 	return f.prepareView(path, file, view)
 }
 
-// loadView loads an image that is verified. Opened devices come before those of
-// --device.
+// prepareView loads a verified image. Opened devices come before those of --device.
 func (f *replayFlags) prepareView(path string, file *runtime.File, view *fbs.View,
 	opened ...hal.Device) *session {
 	s := &session{path: path, view: view, devices: opened, suppliedInputs: map[int]bool{}}
@@ -58,7 +57,7 @@ func (f *replayFlags) prepareView(path string, file *runtime.File, view *fbs.Vie
 	return s
 }
 
-// standInOf is what follows mock: for the first device of an image.
+// mockNameOf returns the name that follows mock: for the first device of an image.
 func mockNameOf(view *fbs.View, path string) string {
 	if t := &view.Devices[0]; boards.FindByID(t.Vendor, t.Device) == nil {
 		return path
@@ -77,7 +76,7 @@ func (f *replayFlags) openSession(s *session) {
 	}{{f.sequence, &s.index}, {f.before, &s.before}, {f.after, &s.after}} {
 		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 &&
 			(named.name != "" || named.index == &s.index) {
-			failUsage("no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
+			failUsage("there is no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
 		}
 	}
 	failAt(s.path, f.loadImage(s))
@@ -92,7 +91,7 @@ func (f *replayFlags) openSession(s *session) {
 	}
 }
 
-// loadImage loads the image, instrumented where a profile is wanted.
+// loadImage loads the image, instrumented if a profile is wanted.
 func (f *replayFlags) loadImage(s *session) (err error) {
 	s.view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
 	if f.profile == "" {
@@ -106,7 +105,7 @@ func (f *replayFlags) loadImage(s *session) (err error) {
 	return err
 }
 
-// run runs the sequence once, in earnest or to warm up.
+// run runs the sequence once; a profile does not count a warm-up.
 func (s *session) run(warmUp bool) runtime.Result {
 	if s.profiler != nil {
 		return s.profiler.Run(s.index, warmUp)
@@ -114,8 +113,8 @@ func (s *session) run(warmUp bool) runtime.Result {
 	return s.replay.Run(s.index)
 }
 
-// once runs a sequence that counts as no run and is not profiled, if there is
-// one.
+// runOnce runs a sequence that is neither counted nor profiled. It does nothing if index is
+// negative.
 func (s *session) runOnce(index int) runtime.Result {
 	switch {
 	case index < 0:
@@ -140,7 +139,7 @@ func sequenceNames(view *fbs.View) string {
 		func(s fbs.Sequence) string { return view.Name(s.Name) })
 }
 
-// tensor splits NAME=FILE and finds the tensor.
+// findTensor splits NAME=FILE and finds the tensor.
 func (s *session) findTensor(spec string, role gen.Role, flag string) (index int, path string) {
 	name, path, ok := strings.Cut(spec, "=")
 	if !ok || name == "" || path == "" {
@@ -160,7 +159,7 @@ func (s *session) readInput(spec string) {
 	s.suppliedInputs[index] = true
 }
 
-// missing is the first input that has no data.
+// missingInput returns the name of the first input without data.
 func (s *session) missingInput() string {
 	for i := range s.view.Tensors {
 		if t := &s.view.Tensors[i]; t.Role == gen.RoleInput && t.HasData == 0 && !s.suppliedInputs[i] {

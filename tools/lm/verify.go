@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// verification is what lm verify is asked to hold.
+// verification has the flags of lm verify.
 type verification struct {
 	together    bool
 	board, keys string
@@ -33,23 +33,23 @@ func verifyCommand() *cobra.Command {
 	flags := c.Flags()
 	jsonFlag(c, "as JSON")
 	flags.BoolVar(&v.together, "together", false,
-		"several images: that none can break another on one device")
+		"several images: check that none can break another on one device")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one a line")
 	flags.DurationVar(&v.longest, "longest", time.Hour,
-		"refuse an image whose sequences could take longer")
+		"reject an image whose sequences could take longer")
 	flags.StringVar(&v.board, "board", "",
-		"the board it must be for (default: the one in the image)")
+		"the board that the image must be for (default: the one in the image)")
 	return c
 }
 
 func (v *verification) checkArguments(_ *cobra.Command, args []string) error {
 	switch {
 	case v.together && len(args) < 2:
-		failUsage("--together takes two images or more, %d given; lm verify --help tells more",
+		failUsage("--together takes two images or more, %d given; see lm verify --help",
 			len(args))
 	case !v.together && len(args) != 1:
-		failUsage("verify takes one image, %d given, or several with --together; lm verify --help "+
-			"tells more", len(args))
+		failUsage("verify takes one image, %d given, or several with --together; see lm verify "+
+			"--help", len(args))
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (v *verification) run(args []string) {
 	v.printVerified(args[0], images[0].View, warnings)
 }
 
-// image holds all that is said of one image.
+// verifyImage checks one image and returns its warnings.
 func (v *verification) verifyImage(path string) (view *fbs.View, warnings []string) {
 	file := openImage(path)
 	if v.keys != "" {
@@ -96,40 +96,40 @@ func (v *verification) verifyImage(path string) (view *fbs.View, warnings []stri
 	stop.On(runtime.CheckTime(view))
 	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
-		stop.With(hal.BadImage, "%s: harmless, and meant by nobody: %v", path, err)
+		stop.With(hal.BadImage, "%s: suspicious, but does not affect a replay: %v", path, err)
 	}
 	return view, append(warnings, fenceWarnings(view)...)
 }
 
 func (v *verification) printVerified(path string, view *fbs.View, warnings []string) {
-	digests := map[string]string{}
+	checksums := map[string]string{}
 	for i := range view.Sequences {
-		digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.SequenceChecksum(view, i))
+		checksums[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.SequenceChecksum(view, i))
 	}
 	if asJSON {
 		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
-			"commands": len(view.Commands) - len(view.Sequences),
-			"digests":  digests, "warnings": warnings})
+			"commands":  len(view.Commands) - len(view.Sequences),
+			"checksums": checksums, "warnings": warnings})
 		return
 	}
-	printLine(stdout, "%s: whole and valid, %s", path,
+	printLine(stdout, "%s: valid, %s", path,
 		traces.Counted(len(view.Commands)-len(view.Sequences), "command"))
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
-		printLine(stdout, "  %-24s %17s, digest %s", view.Name(s.Name),
-			traces.Counted(int(s.Count-1), "command"), digests[view.Name(s.Name)])
+		printLine(stdout, "  %-24s %17s, checksum %s", view.Name(s.Name),
+			traces.Counted(int(s.Count-1), "command"), checksums[view.Name(s.Name)])
 	}
 }
 
-// checkBoards holds an image against the boards it is for, and says where the
-// rules that were held are the image's own.
+// checkBoards checks that an image is for the named board, and warns of devices whose rules
+// are the image's own.
 func checkBoards(view *fbs.View, name string) (own []string) {
 	own = []string{}
 	for i, t := range view.Devices {
 		if name != "" {
 			board := chips.ByName(name)
 			if board == nil {
-				failUsage("no board %q; boards: %s", name, boardNames())
+				failUsage("there is no board %q; boards: %s", name, boardNames())
 			}
 			if board.Vendor != t.Vendor || board.Device != t.Device {
 				stop.With(hal.WrongDevice,
@@ -139,8 +139,8 @@ func checkBoards(view *fbs.View, name string) (own []string) {
 		}
 		if boards.FindByID(t.Vendor, t.Device) == nil {
 			own = append(own,
-				fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x; rules held are those "+
-					"that the image brings itself: %d",
+				fmt.Sprintf("device %d: no board has the PCI ids %04x:%04x, so the rules "+
+					"in the image were used: %d",
 					i, t.Vendor, t.Device, len(view.Board(i).Rules)))
 		}
 	}

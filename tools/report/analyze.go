@@ -15,7 +15,7 @@ import (
 )
 
 // Report is what an image does, counted without running it. Its JSON is stable.
-// Checks count as one load, the least they make, and a bulk copy as accesses of
+// Expects count as one load, the least they make, and a bulk copy as accesses of
 // its width. Numbers that do not fit 64 bits are the largest that do.
 type Report struct {
 	Image     string     `json:"image"`
@@ -37,11 +37,11 @@ type Report struct {
 // Traffic is bytes moved between host and device.
 type Traffic struct {
 	Written  uint64 `json:"written"`
-	Read     uint64 `json:"read"`     // to an output, or looked at by a check or a change
-	Compared uint64 `json:"compared"` // loaded and held against golden data
+	Read     uint64 `json:"read"`     // to an output, or loaded by an expect or a modify
+	Compared uint64 `json:"compared"` // loaded and compared with golden data
 }
 
-// Target is a device the image is for.
+// Device is a device that the image is for.
 type Device struct {
 	Board string `json:"board"`
 	Title string `json:"title"` // for people, empty where the board is not known
@@ -164,13 +164,13 @@ func newAnalysis(view *fbs.View) *analysis {
 	}
 	for i := range view.Devices {
 		t := &view.Devices[i]
-		target := Device{Board: a.image.Devices[i].Board,
+		device := Device{Board: a.image.Devices[i].Board,
 			ID:    fmt.Sprintf("%04x:%04x", t.Vendor, t.Device),
 			board: boards.FindByID(t.Vendor, t.Device)}
-		if target.board != nil {
-			target.Title = target.board.Title
+		if device.board != nil {
+			device.Title = device.board.Title
 		}
-		a.report.Devices = append(a.report.Devices, target)
+		a.report.Devices = append(a.report.Devices, device)
 	}
 	for i := range view.Windows {
 		a.addWindow(i)
@@ -214,13 +214,13 @@ func (a *analysis) addTensors() {
 func Tensors(image *lmb.Image) []Tensor {
 	list := []Tensor{}
 	for _, t := range image.Tensors {
-		list = append(list, Tensor{t.Name, lower(gen.EnumNamesRole[t.Role]),
-			lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
+		list = append(list, Tensor{t.Name, lmb.RoleName(t.Role),
+			lmb.DTypes[t.DType], t.Shape, t.Size(), t.Data != nil})
 	}
 	return list
 }
 
-// weights is how often each sequence is carried out in what is counted.
+// weights returns how often each sequence is executed in what is counted.
 func (a *analysis) weights(sequence int) []uint64 {
 	if sequence == Whole {
 		return slices.Repeat([]uint64{1}, len(a.view.Sequences))
@@ -330,7 +330,7 @@ func (a *analysis) finish(sequence int) {
 	r.Sequences = Counts(a.view)
 	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
 		if o := &a.opcodes[op]; o.Count > 0 {
-			o.Name = lower(gen.EnumNamesOpcode[op])
+			o.Name = lmb.OpcodeName(op)
 			r.Opcodes = append(r.Opcodes, *o)
 		}
 	}

@@ -60,10 +60,10 @@ func Diff(a, b *lmb.Image) *Difference {
 	return d
 }
 
-// header compares targets and windows by place.
+// header compares devices and windows by index.
 func (d *Difference) header(a, b *lmb.Image) {
 	for i := range max(len(a.Devices), len(b.Devices)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("target %d", i), textAt(a.Devices, i, deviceText),
+		d.Header = appendDiff(d.Header, fmt.Sprintf("device %d", i), textAt(a.Devices, i, deviceText),
 			textAt(b.Devices, i, deviceText))
 	}
 	for i := range max(len(a.Windows), len(b.Windows)) {
@@ -77,9 +77,9 @@ func deviceText(t lmb.Device) string {
 }
 
 func windowText(w lmb.Window) string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s of target %d, BAR %d + 0x%x, %s, slot %d, flags %d",
+	return strings.TrimSpace(fmt.Sprintf("%s %s of device %d, BAR %d + 0x%x, %s, slot %d, flags %d",
 		plain(w.Name), lower(gen.EnumNamesWindowKind[w.Kind]), w.Device, w.Bar, w.Offset,
-		bytesText(w.Size), w.Slot, w.Flags))
+		lmb.SizeText(w.Size), w.Slot, w.Flags))
 }
 
 // at is an element as text, empty where the list has none.
@@ -123,8 +123,8 @@ func tensorText(t lmb.Tensor) string {
 	if t.Data != nil {
 		data = "data"
 	}
-	return fmt.Sprintf("%s %s %s %v, %s", plain(t.Name), lower(gen.EnumNamesRole[t.Role]),
-		lower(gen.EnumNamesDType[t.DType]), t.Shape, data)
+	return fmt.Sprintf("%s %s %s, %s", plain(t.Name), lmb.RoleName(t.Role),
+		lmb.TypeText(t.DType, t.Shape), data)
 }
 
 func firstByte(a, b []byte) int {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"lightmetal/tools/lmb"
 )
 
 const (
@@ -133,7 +135,7 @@ func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 	set.compact(mapBoxesMax)
 	row := mapRow{Name: plain(g.Name), Note: plain(prefix) + g.Traffic.text()}
 	if g.Size > 0 {
-		row.Name += ", " + bytesText(g.Size)
+		row.Name += ", " + lmb.SizeText(g.Size)
 	}
 	if g.count > 1 {
 		row.Name = fmt.Sprintf("%d × %s", g.count, g.Kind)
@@ -155,7 +157,7 @@ func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 }
 
 func (r *Range) box(name string) mapBox {
-	first, size := fmt.Sprintf("0x%x", r.First), bytesText(r.Bytes())
+	first, size := fmt.Sprintf("0x%x", r.First), lmb.SizeText(r.Bytes())
 	box := mapBox{Width: 72 + 14*math.Log2(float64(r.Bytes())+1), Area: r.Area,
 		Label: first + ", " + size, Parts: r.Traffic.parts()}
 	box.Tip = fmt.Sprintf("%s %s to 0x%x, %s: %s", name, first, r.Last, size, r.Traffic.text())

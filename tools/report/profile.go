@@ -193,7 +193,7 @@ func (d *decoder) finish(p *Profile) {
 	p.Opcodes, p.Scopes, p.Sequences, p.Windows = []Spent{}, []Spent{}, []Spent{}, []Spent{}
 	p.Slowest = append([]Command{}, d.slowest...)
 	for op := range d.opcodes {
-		keep(&p.Opcodes, d.opcodes[op], lower(gen.EnumNamesOpcode[gen.Opcode(op)]), "")
+		keep(&p.Opcodes, d.opcodes[op], lmb.OpcodeName(gen.Opcode(op)), "")
 	}
 	for i := range d.sequences {
 		keep(&p.Sequences, d.sequences[i], d.image.Sequences[i].Name, "")
@@ -270,10 +270,10 @@ func (p *Profile) Write(w io.Writer) error {
 
 func (p *Profile) summary() string {
 	text := fmt.Sprintf("profile of %s on %s: %s in %s commands", plain(p.Sequence),
-		plain(p.Device), timeText(p.TotalNs), countText(p.Commands))
+		plain(p.Device), lmb.TimeText(p.TotalNs), countText(p.Commands))
 	if whole := p.whole(); whole > 1 || whole > 0 && p.Failed != nil {
-		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)), timeText(p.LeastNs),
-			timeText(p.MostNs))
+		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)), lmb.TimeText(p.LeastNs),
+			lmb.TimeText(p.MostNs))
 	}
 	return text
 }
@@ -288,7 +288,7 @@ func (p *Profile) whole() int {
 
 // text says how the last run failed.
 func (f *Failure) text() string {
-	text := "FAILED after " + timeText(f.Ns)
+	text := "FAILED after " + lmb.TimeText(f.Ns)
 	if f.Command >= 0 {
 		text += fmt.Sprintf(", at command %d", f.Command)
 	}
@@ -307,7 +307,7 @@ func (p *Profile) lines() []string {
 // clockText says how far the times can be trusted.
 func (p *Profile) clockText() string {
 	return fmt.Sprintf("clock: %s; measuring adds %s to each command, which is in the times",
-		plain(p.Clock), timeText(p.OverheadNs))
+		plain(p.Clock), lmb.TimeText(p.OverheadNs))
 }
 
 func (p *Profile) tables() []Table {
@@ -325,10 +325,10 @@ func (p *Profile) table(title, what string, list []Spent) Table {
 	order := slices.Clone(list)
 	slices.SortStableFunc(order, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
 	t = fillTable(t, order[:limitRows(len(order))], func(_ int, s *Spent) []string {
-		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), timeText(s.TotalNs),
+		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), lmb.TimeText(s.TotalNs),
 			shareText(float64(s.TotalNs), float64(p.TotalNs)),
-			timeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)),
-			timeText(s.LongestNs), fmt.Sprint(s.Command), emptyIfZero(s.Bytes, bytesText)}
+			lmb.TimeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)),
+			lmb.TimeText(s.LongestNs), fmt.Sprint(s.Command), emptyIfZero(s.Bytes, lmb.SizeText)}
 	})
 	if len(order) > rowsMax {
 		t.Note = fmt.Sprintf("the longest %d of %d", rowsMax, len(order))
@@ -345,7 +345,7 @@ func (p *Profile) slowTable() Table {
 		if p.Runs == 1 {
 			share = shareText(float64(s.Ns), float64(p.TotalNs))
 		}
-		t.addRow(fmt.Sprint(s.Command), plain(s.Sequence), timeText(s.Ns), share, plain(s.Text))
+		t.addRow(fmt.Sprint(s.Command), plain(s.Sequence), lmb.TimeText(s.Ns), share, plain(s.Text))
 	}
 	return t
 }

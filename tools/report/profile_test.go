@@ -15,6 +15,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
 )
 
 // scopes has scopes of every kind: nested, through a call, crossing, begun
@@ -290,8 +291,8 @@ func TestTimelineHasARowForEachThatIsOpen(t *testing.T) {
 		fmt.Fprintf(&b, "row %d\n", row)
 		for i := range list {
 			s := &list[i]
-			fmt.Fprintf(&b, "  from %s %s: %s %s, commands: %d, %s\n", timeText(s.Start),
-				timeText(s.Ns), s.Kind, s.Name, s.Count, bytesText(s.Bytes))
+			fmt.Fprintf(&b, "  from %s %s: %s %s, commands: %d, %s\n", lmb.TimeText(s.Start),
+				lmb.TimeText(s.Ns), s.Kind, s.Name, s.Count, lmb.SizeText(s.Bytes))
 		}
 	}
 	golden(t, "scopes.txt", []byte(b.String()))

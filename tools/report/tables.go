@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"lightmetal/tools/lmb"
 )
 
 // rowsMax bounds the rows of a table on a terminal or a page.
@@ -13,7 +15,7 @@ const rowsMax = 100
 // Write prints the report for a terminal.
 func (r *Report) Write(w io.Writer) error {
 	out := bufio.NewWriter(w) // keeps its first error
-	fmt.Fprintf(out, "%s: %s, for %s\n", plain(r.Image), bytesText(r.Bytes), r.devicesText())
+	fmt.Fprintf(out, "%s: %s, for %s\n", plain(r.Image), lmb.SizeText(r.Bytes), r.devicesText())
 	if r.Origin != "" {
 		fmt.Fprintf(out, "from %s\n", plain(r.Origin))
 	}
@@ -40,12 +42,12 @@ func (t *Device) text() string {
 	return name + " (PCI " + t.ID + ")"
 }
 
-// targetPrefix names the target where there is more than one.
-func (r *Report) devicePrefix(target int) string {
+// devicePrefix names a device if the image is for several.
+func (r *Report) devicePrefix(device int) string {
 	if len(r.Devices) == 1 {
 		return ""
 	}
-	return fmt.Sprintf("%s %d: ", plain(r.Devices[target].Board), target)
+	return fmt.Sprintf("%s %d: ", plain(r.Devices[device].Board), device)
 }
 
 func (r *Report) tables() []Table {
@@ -55,12 +57,12 @@ func (r *Report) tables() []Table {
 
 func (r *Report) sequenceTable() Table {
 	t := Table{Title: "Sequences", Note: "one run, with what it calls",
-		Columns: []string{"sequence", ">commands", ">carried out", ">loads", ">stores", ">bytes in",
+		Columns: []string{"sequence", ">commands", ">executed", ">loads", ">stores", ">bytes in",
 			">bytes out", ">compared", ">waits at most"}}
 	return fillTable(t, r.Sequences, func(_ int, s *Sequence) []string {
 		return []string{plain(s.Name), countText(s.Commands), countText(s.Executed),
-			countText(s.Loads), countText(s.Stores), bytesText(s.Written),
-			bytesText(s.Read), emptyIfZero(s.Compared, bytesText), waitText(s.WaitUs)}
+			countText(s.Loads), countText(s.Stores), lmb.SizeText(s.Written),
+			lmb.SizeText(s.Read), emptyIfZero(s.Compared, lmb.SizeText), lmb.WaitText(s.WaitUs)}
 	})
 }
 
@@ -69,12 +71,12 @@ func (r *Report) opcodeTable() Table {
 		Columns: []string{"opcode", ">count", ">bytes in", ">bytes out", ">compared", ">1 byte",
 			">2 bytes", ">4 bytes", ">8 bytes", ">bulk"}}
 	return fillTable(t, r.Opcodes, func(_ int, o *Opcode) []string {
-		row := []string{o.Name, countText(o.Count), emptyIfZero(o.Written, bytesText),
-			emptyIfZero(o.Read, bytesText), emptyIfZero(o.Compared, bytesText)}
+		row := []string{o.Name, countText(o.Count), emptyIfZero(o.Written, lmb.SizeText),
+			emptyIfZero(o.Read, lmb.SizeText), emptyIfZero(o.Compared, lmb.SizeText)}
 		for _, n := range o.Accesses {
 			row = append(row, emptyIfZero(n, countText))
 		}
-		return append(row, emptyIfZero(o.Bulk, bytesText))
+		return append(row, emptyIfZero(o.Bulk, lmb.SizeText))
 	})
 }
 
@@ -82,9 +84,9 @@ func (r *Report) windowTable() Table {
 	t := Table{Title: "Windows", Columns: []string{"window", "kind", "place", ">size", ">pointed",
 		">commands", ">bytes in", ">bytes out", ">compared"}}
 	return fillTable(t, r.Windows, func(_ int, w *Window) []string {
-		return []string{w.label(), w.Kind, r.devicePrefix(w.Device) + w.Place, bytesText(w.Size),
+		return []string{w.label(), w.Kind, r.devicePrefix(w.Device) + w.Place, lmb.SizeText(w.Size),
 			emptyIfZero(w.Points, countText), countText(w.Commands),
-			emptyIfZero(w.Written, bytesText), emptyIfZero(w.Read, bytesText), emptyIfZero(w.Compared, bytesText)}
+			emptyIfZero(w.Written, lmb.SizeText), emptyIfZero(w.Read, lmb.SizeText), emptyIfZero(w.Compared, lmb.SizeText)}
 	})
 }
 
@@ -106,8 +108,8 @@ func (r *Report) rangeTable() Table {
 		for j := range s.Ranges[:min(len(s.Ranges), rowsMax-min(rowsMax, len(t.Rows)))] {
 			x := &s.Ranges[j]
 			t.addRow(r.devicePrefix(s.Device)+s.Name, fmt.Sprintf("0x%x", x.First),
-				fmt.Sprintf("0x%x", x.Last), bytesText(x.Bytes()), x.Area,
-				emptyIfZero(x.Written, bytesText), emptyIfZero(x.Read, bytesText), emptyIfZero(x.Compared, bytesText))
+				fmt.Sprintf("0x%x", x.Last), lmb.SizeText(x.Bytes()), x.Area,
+				emptyIfZero(x.Written, lmb.SizeText), emptyIfZero(x.Read, lmb.SizeText), emptyIfZero(x.Compared, lmb.SizeText))
 		}
 	}
 	t.noteCut(total)
@@ -119,8 +121,8 @@ func (r *Report) tileTable() Table {
 		Columns: []string{"tile", "kind", ">bytes in", ">bytes out", ">compared"}}
 	return fillTable(t, r.Tiles, func(_ int, x *Tile) []string {
 		return []string{fmt.Sprintf("%s%d,%d", r.devicePrefix(x.Device), x.X, x.Y), x.Kind,
-			emptyIfZero(x.Written, bytesText), emptyIfZero(x.Read, bytesText),
-			emptyIfZero(x.Compared, bytesText)}
+			emptyIfZero(x.Written, lmb.SizeText), emptyIfZero(x.Read, lmb.SizeText),
+			emptyIfZero(x.Compared, lmb.SizeText)}
 	})
 }
 
@@ -128,35 +130,28 @@ func (r *Report) tensorTable() Table {
 	t := Table{Title: "Tensors", Columns: []string{"tensor", "role", "type", "shape", ">size",
 		">moved", "data"}}
 	return fillTable(t, r.Tensors, func(_ int, x *Used) []string {
-		data := "to be given"
+		data := "none, needs --input"
 		switch {
 		case x.HasData && x.Role == "output":
 			data = "golden"
 		case x.HasData:
-			data = "recorded"
+			data = "default"
 		case x.Role == "output":
 			data = ""
 		}
-		return []string{plain(x.Name), x.Role, x.DType, shapeText(x.Shape), bytesText(x.Bytes),
-			bytesText(x.Moved), data}
+		return []string{plain(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape), lmb.SizeText(x.Bytes),
+			lmb.SizeText(x.Moved), data}
 	})
-}
-
-func shapeText(shape []uint32) string {
-	if len(shape) == 0 {
-		return "scalar"
-	}
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", " x ")
 }
 
 func (r *Report) segmentTable() Table {
 	t := Table{Title: "Payload", Columns: []string{"segment", ">offset", ">size", ">CRC-32C"}}
 	return fillTable(t, r.Segments, func(i int, s *Segment) []string {
-		return []string{fmt.Sprint(i), fmt.Sprintf("0x%x", s.Offset), bytesText(s.Bytes), s.CRC32C}
+		return []string{fmt.Sprint(i), fmt.Sprintf("0x%x", s.Offset), lmb.SizeText(s.Bytes), s.CRC32C}
 	})
 }
 
-// rows fills a table with what a list has, as far as tables go, by index.
+// fillTable adds a row for each element of a list, up to rowsMax.
 func fillTable[T any](t Table, list []T, cells func(int, *T) []string) Table {
 	for i := range limitRows(len(list)) {
 		t.addRow(cells(i, &list[i])...)
@@ -167,7 +162,7 @@ func fillTable[T any](t Table, list []T, cells func(int, *T) []string) Table {
 
 func limitRows(n int) int { return min(n, rowsMax) }
 
-// cut says that rows were left out.
+// noteCut notes that rows were left out.
 func (t *Table) noteCut(total int) {
 	if total <= len(t.Rows) {
 		return

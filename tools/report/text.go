@@ -3,64 +3,13 @@ package report
 import (
 	"fmt"
 	"io"
-	"lightmetal/fbs"
-	"math"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"lightmetal/fbs"
 )
-
-// bytesText is a number of bytes for people: "172 B", "4 KiB", "2.9 KiB".
-func bytesText(n uint64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < 6 {
-		value /= 1024
-		unit++
-	}
-	return threeDigits(value) + " " + [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB",
-		"EiB"}[unit]
-}
-
-// timeText is a time in nanoseconds for people: "100 ns", "1.2 us", "1 s".
-func timeText(ns int64) string {
-	value, unit := float64(ns), 0
-	for math.Abs(value) >= 1000 && unit < 3 {
-		value /= 1000
-		unit++
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d ns", ns)
-	}
-	return threeDigits(value) + " " + [...]string{"ns", "us", "ms", "s"}[unit]
-}
-
-// waitText is a time in microseconds.
-func waitText(us uint64) string {
-	if us > math.MaxInt64/1000 {
-		return "longer than " + timeText(math.MaxInt64)
-	}
-	return timeText(int64(us) * 1000)
-}
-
-// threeDigits has no more digits than are worth reading, and no zeros at the end.
-func threeDigits(value float64) string {
-	decimals := 2
-	switch size := math.Abs(value); {
-	case size >= 99.95:
-		decimals = 0
-	case size >= 9.995:
-		decimals = 1
-	}
-	text := strconv.FormatFloat(value, 'f', decimals, 64)
-	if strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
-}
 
 // countText is a number with its thousands apart.
 func countText(n uint64) string {

@@ -207,7 +207,7 @@ func (s *Slice) spent() (shares [gen.OpcodeEnd]int64) {
 // opcodeNames are the opcodes as reports have them, by number; 0 has none.
 var opcodeNames = func() (names [gen.OpcodeEnd]string) {
 	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
-		names[op] = lower(gen.EnumNamesOpcode[op])
+		names[op] = lmb.OpcodeName(op)
 	}
 	return names
 }()

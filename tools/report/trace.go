@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"lightmetal/tools/lmb"
 )
 
 // What a profile that is read back may have at most.
@@ -127,7 +129,7 @@ func microseconds(ns int64) json.Number {
 func ReadTrace(r io.Reader) (*Profile, error) {
 	text, err := io.ReadAll(io.LimitReader(r, traceBytesMax+1))
 	if len(text) > traceBytesMax {
-		return nil, fmt.Errorf("the profile is larger than %s", bytesText(traceBytesMax))
+		return nil, fmt.Errorf("the profile is larger than %s", lmb.SizeText(traceBytesMax))
 	}
 	var file struct {
 		Summary summaryText `json:"lightmetal"`
