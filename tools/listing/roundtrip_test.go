@@ -65,7 +65,7 @@ func (g *generator) random(n uint32) []byte {
 	return data
 }
 
-// upTo gives a multiple of unit in [0, most].
+// upTo returns a multiple of unit in [0, most].
 func (g *generator) upTo(most, unit uint64) uint64 { return g.Uint64N(most/unit+1) * unit }
 
 func (g *generator) make() *lmb.Image {
@@ -74,7 +74,7 @@ func (g *generator) make() *lmb.Image {
 		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)),
 			Time: g.Uint64N(3) << 62, Git: "\u2027"}
 	}
-	g.targets()
+	g.devices()
 	g.windows()
 	g.tensors()
 	taken := map[string]bool{}
@@ -87,7 +87,7 @@ func (g *generator) make() *lmb.Image {
 	return g.image
 }
 
-func (g *generator) targets() {
+func (g *generator) devices() {
 	for range 1 + g.IntN(3) {
 		t := lmb.Device{Board: g.name(map[string]bool{}), Vendor: uint16(g.Uint32()),
 			Device: uint16(g.Uint32())}

@@ -119,7 +119,8 @@ func newRoot() *cobra.Command {
 		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
 			hint = "; this flag has two dashes, --" + name
 		}
-		return newFault(hal.Usage, "%v%s; see %s --help", err, hint, c.CommandPath())
+		text, _, _ := strings.Cut(err.Error(), " flag: ") // leaves out the parser's own text
+		return newFault(hal.Usage, "%s%s; see %s --help", text, hint, c.CommandPath())
 	})
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(),
 		compareCommand(), diffCommand(), dumpCommand(),
