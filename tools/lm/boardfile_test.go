@@ -46,7 +46,7 @@ func TestBoardFileOfARecordingHasTheWidthsThatWereUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `target adder ab1e:0001 bar0 4KiB bar2 4KiB
+	const want = `device adder ab1e:0001 bar0 4KiB bar2 4KiB
 rule registers bar0 offset 0x0 size 24 widths 4
 rule "at 0x18" bar0 offset 0x18 size 8 widths 8
 rule registers bar0 offset 0x20 size 4064 widths 4

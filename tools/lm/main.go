@@ -119,7 +119,10 @@ func newRoot() *cobra.Command {
 		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
 			hint = "; this flag has two dashes, --" + name
 		}
-		text, _, _ := strings.Cut(err.Error(), " flag: ") // leaves out the parser's own text
+		text := err.Error()
+		if fault, _, ok := strings.Cut(text, " flag: "); ok && strings.HasSuffix(fault, `"`) {
+			text = fault // without the text of the parser of numbers and times
+		}
 		return newFault(hal.Usage, "%s%s; see %s --help", text, hint, c.CommandPath())
 	})
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(),
