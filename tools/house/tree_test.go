@@ -81,7 +81,7 @@ func TestTheFrontPageSaysWhatTheTargetWeighs(t *testing.T) {
 		t.Fatal("build.sh has no limits of sizes where they are looked for")
 	}
 	for _, want := range []string{
-		string(sizes[1]) + " KiB of code and data beyond an empty Go program with one lane",
+		string(sizes[1]) + " KiB of code and data beyond an empty Go program with one backend",
 		string(sizes[2]) + " with all",
 	} {
 		if !bytes.Contains(page, []byte(want)) {

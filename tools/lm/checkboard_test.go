@@ -163,7 +163,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{"proc/sys/kernel/seccomp/actions_avail", "-", "seccomp", fine, "there"},
 		{"proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.1\n", "preemption", fine,
 			"real time"},
-		{"proc/self/status", "-", "user", warning, "not told"},
+		{"proc/self/status", "-", "user", warning, "unknown"},
 		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000000000\n", "user", missing,
 			"uid 1000 without CAP_SYS_ADMIN"},
 		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000200000\n", "locked memory", fine,
@@ -247,7 +247,7 @@ func TestPreemptionIsReadFromTheVersionWhereThereIsNoConfiguration(t *testing.T)
 	for version, want := range map[string]string{
 		"#1 SMP Debian 6.1.192-2": "voluntary or none", "#1 SMP PREEMPT Debian": "full",
 		"#1 SMP PREEMPT_RT Debian":      "real time",
-		"#1 SMP PREEMPT_DYNAMIC Debian": "not told", "": "not told",
+		"#1 SMP PREEMPT_DYNAMIC Debian": "unknown", "": "unknown",
 	} {
 		files["proc/sys/kernel/version"] = version
 		_, r := judge(t, "--root", plant(t, files))
@@ -290,23 +290,23 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		state       state
 		want        string
 	}{
-		{"fits", plain, nil, "target 0, wormhole (1e52:401e) BARs", fine, "as large"},
-		{"found by address", plain, nil, "target 0, wormhole (1e52:401e)", fine,
+		{"fits", plain, nil, "device 0, wormhole (1e52:401e) BARs", fine, "as large"},
+		{"found by address", plain, nil, "device 0, wormhole (1e52:401e)", fine,
 			"pci:0001:01:00.0"},
 		{"no such device", assemble(t, edu+"main:\n  read.4 r+0\n"), nil,
-			"target 0, edu (1234:11e8)", missing, "not among 2"},
+			"device 0, edu (1234:11e8)", missing, "not among 2"},
 		{"BAR too small", plain,
 			map[string]string{resource: "0x1800000000 0x180fffffff 0x14220c\n"},
-			"target 0, wormhole (1e52:401e) BAR 0", missing,
+			"device 0, wormhole (1e52:401e) BAR 0", missing,
 			"256 MiB assigned, the image needs 512 MiB"},
 		{"BAR not assigned", plain, map[string]string{resource: "0x0 0x1fffffff 0x2014220c\n"},
-			"target 0, wormhole (1e52:401e) BAR 0", missing, "0 bytes assigned"},
-		{"windows find a place", tlb, nil, "target 0, wormhole (1e52:401e) windows", fine,
+			"device 0, wormhole (1e52:401e) BAR 0", missing, "0 bytes assigned"},
+		{"windows find a place", tlb, nil, "device 0, wormhole (1e52:401e) windows", fine,
 			"2 movable"},
 		{"no hardware window in what is left of BAR 0", tlb,
 			map[string]string{resource: "0x1800000000 0x1800ffffff 0x14220c\n"},
-			"target 0, wormhole (1e52:401e) windows", missing, "none left for window 0"},
-		{"more windows than the device has", many, nil, "target 0, wormhole (1e52:401e) windows",
+			"device 0, wormhole (1e52:401e) windows", missing, "none left for window 0"},
+		{"more windows than the device has", many, nil, "device 0, wormhole (1e52:401e) windows",
 			missing, "none left for window 19"},
 		{"cached host memory", host, nil, "coherence", missing,
 			"do not see the processor's caches"},
@@ -318,7 +318,7 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "2"},
 			"huge pages", fine, "2 of 2 MiB free"},
-		{"addresses", host, nil, "pagemap", fine, "tells addresses"},
+		{"addresses", host, nil, "pagemap", fine, "shows addresses"},
 		{"no addresses for the user", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing,
 			"does not tell this user"},
@@ -409,14 +409,14 @@ func TestTwoTargetsTakeTwoDevices(t *testing.T) {
 		"window a bar0 offset 0 size 4KiB\nwindow b bar0 offset 0 size 4KiB target 1\nmain:\n"+
 		"  read.4 a+0\n  read.4 b+0\n")
 	_, r := judge(t, "--root", plant(t, files), "--image", two)
-	if s, text := r.find("target 0, wormhole (1e52:401e)"); s != warning ||
+	if s, text := r.find("device 0, wormhole (1e52:401e)"); s != warning ||
 		!strings.Contains(text, "2 of them") {
 		t.Errorf("%s %s", s, text)
 	}
-	if s, _ := r.find("target 0, wormhole (1e52:401e) BARs"); s != fine {
+	if s, _ := r.find("device 0, wormhole (1e52:401e) BARs"); s != fine {
 		t.Errorf("the first device's BARs: %s", s)
 	}
-	if s, _ := r.find("target 1, wormhole (1e52:401e) BAR 0"); s != missing {
+	if s, _ := r.find("device 1, wormhole (1e52:401e) BAR 0"); s != missing {
 		t.Errorf("the second device's BAR: %s", s)
 	}
 }
@@ -444,15 +444,15 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 		check        string
 		want         string
 	}{
-		{"rpi5", narrow, 0, "target 0, wormhole fits",
+		{"rpi5", narrow, 0, "device 0, wormhole fits",
 			"pcie1, Gen2 x1, the flat cable connector (BAR 0 at 0x400000000, 2 at 0x0, 4 at " +
 				"0x420000000)"},
-		{"imx8mp", narrow, 69, "target 0, wormhole fits", "no port; pcie0: 32-bit of 127 MiB"},
-		{"rpi5", black, 69, "target 0, blackhole fits", "4: 32 GiB"},
-		{"altra", black, 0, "target 0, blackhole fits", "RCA2"},
-		{"qemu-virt", black, 0, "target 0, blackhole fits", "pcie@10000000"},
-		{"imx8mp", unknown, 69, "target 0, acme fits", "0: 128 MiB"},
-		{"j721e", huge, 0, "target 0, acme fits", "0 at 0x10000000"},
+		{"imx8mp", narrow, 69, "device 0, wormhole fits", "no port; pcie0: 32-bit of 127 MiB"},
+		{"rpi5", black, 69, "device 0, blackhole fits", "4: 32 GiB"},
+		{"altra", black, 0, "device 0, blackhole fits", "RCA2"},
+		{"qemu-virt", black, 0, "device 0, blackhole fits", "pcie@10000000"},
+		{"imx8mp", unknown, 69, "device 0, acme fits", "0: 128 MiB"},
+		{"j721e", huge, 0, "device 0, acme fits", "0 at 0x10000000"},
 		{"cm4", narrow, 0, "8-byte accesses", "the image makes none"},
 		{"cm4", wide, 69, "8-byte accesses", "make the image with width 4"},
 		{"cm4", bulk, 69, "8-byte accesses", "make the image with width 4"},

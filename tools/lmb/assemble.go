@@ -13,8 +13,8 @@ const (
 	preambleInsertion = 72 - 8 // bytes of the preamble behind the identifier
 )
 
-// payload is data on its way into a file: where each piece of it goes. Nothing
-// is copied before the file is there.
+// payload collects data for a file and assigns its offsets. Nothing is copied before the
+// file is allocated.
 type payload struct {
 	pieces []piece
 	size   uint64
@@ -25,7 +25,7 @@ type piece struct {
 	data   []byte
 }
 
-// place gives data a place behind what is there, and its offset.
+// place appends data and returns its offset.
 func (p *payload) place(data []byte) uint64 {
 	if len(data) == 0 {
 		return 0
@@ -36,7 +36,7 @@ func (p *payload) place(data []byte) uint64 {
 	return offset
 }
 
-// segments is how many segments the data lies in.
+// segments returns the number of segments of the file.
 func (p *payload) segments() int {
 	if p.size == 0 {
 		return 0
