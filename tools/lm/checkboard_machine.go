@@ -84,7 +84,7 @@ func readMachine(root string, config *kernelConfig, host *hosts.Host) *machine {
 	if m.live {
 		m.tree = "/"
 	} else {
-		isDirectory(root)
+		requireDirectory(root)
 	}
 	m.release = m.text("/proc/sys/kernel/osrelease")
 	if !m.config.known() {

@@ -160,7 +160,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 			"integrity / a kernel in lockdown"},
 		// the configuration has none
 		{"sys/kernel/security/lockdown", "-", "lockdown", fine, "off"},
-		{"proc/sys/kernel/seccomp/actions_avail", "-", "seccomp", fine, "there"},
+		{"proc/sys/kernel/seccomp/actions_avail", "-", "seccomp", fine, "supported"},
 		{"proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.1\n", "preemption", fine,
 			"real time"},
 		{"proc/self/status", "-", "user", warning, "unknown"},
@@ -179,7 +179,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
 			wormholeAt + " BAR 0", warning, "256 MiB where 512 MiB is usual"},
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
-			wormholeAt + " BAR 0", warning, "firmware: look there"},
+			wormholeAt + " BAR 0", warning, "the firmware of the device or the machine sets its size"},
 		{device + "resource", edit(device+"resource",
 			"0x0000001b00000000 0x0000001b000fffff 0x0000000000140204",
 			"0x0000000000000000 0x0000000000000000 0x0000000000000000"),
@@ -187,7 +187,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "resource", "garbage", wormholeAt + " BAR 4", missing, "not there"},
 		{device + "resource0_wc", "-", wormholeAt + " BAR 0", warning, "without resource0_wc"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
-			"nvme / two masters"},
+			"nvme / two drivers"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
 			"echo 0001:01:00.0 > /sys/bus/pci/devices/0001:01:00.0/driver/unbind"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/tenstorrent", wormholeAt + " driver",
@@ -267,7 +267,7 @@ func TestMachineWithoutAWatchdogIsToldSo(t *testing.T) {
 	}
 }
 
-// listing is an image of a Wormhole's with some windows.
+// wormholeImage returns the path of an image for a Wormhole with some windows.
 func wormholeImage(t *testing.T, bars, windows, commands string) string {
 	return assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e "+bars+"\n"+windows+"main:\n"+
 		commands)
@@ -321,7 +321,7 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"addresses", host, nil, "pagemap", fine, "shows addresses"},
 		{"no addresses for the user", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing,
-			"does not tell this user"},
+			"does not show addresses to this user"},
 		{"not enough may be locked", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n",
 				"proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory",
@@ -559,8 +559,8 @@ func TestReportForPeopleSaysWhyAndWhatNext(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	files["sys/kernel/security/lockdown"] = "none [confidentiality]"
 	exit, stdout, stderr := lm(t, "check-board", "--root", plant(t, files))
-	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown lets " +
-		"nobody map a BAR, root included\n         next  start the kernel without lockdown= "
+	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown does not " +
+		"allow to map a BAR, not even for root\n         next  start the kernel without lockdown= "
 	if exit != 69 || stderr != "" || !strings.Contains(stdout, want) ||
 		!strings.HasPrefix(stdout,
 			"board    Raspberry Pi 5 (rpi5)\nmachine  Raspberry Pi 5 Model B Rev 1.0, Linux "+
@@ -632,7 +632,7 @@ func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
 		// as large as its user wanted
 		"ivshmem 0000:00:03.0 BAR 2": {fine, "1 MiB at 0x8001000000, write-combining possible"},
 		"ivshmem 0000:00:03.0 IOMMU": {fine, "group 2, passes addresses through"},
-		"nvme 0000:00:04.0 driver":   {missing, "nvme / two masters"},
+		"nvme 0000:00:04.0 driver":   {missing, "nvme / two drivers"},
 		"lockdown":                   {warning, "mount -t securityfs"},
 		"kernel configuration":       {warning, "not found"},
 	} {

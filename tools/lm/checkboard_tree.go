@@ -149,9 +149,9 @@ func gunzip(data []byte) ([]byte, error) {
 	return unpacked, err
 }
 
-// isFolder refuses a path that is none.
-func isDirectory(path string) {
+// requireDirectory fails if a path is not a directory.
+func requireDirectory(path string) {
 	if !stop.Must(os.Stat(path)).IsDir() {
-		stop.With(hal.NoFile, "%s: not a folder", path)
+		stop.With(hal.NoFile, "%s is not a directory", path)
 	}
 }

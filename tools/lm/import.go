@@ -96,7 +96,7 @@ func boardNames() string {
 	return traces.Joined(boards.All, ", ", func(b *boards.Board) string { return b.Name })
 }
 
-// importedTo returns the default of lm import --out, empty if no image is written.
+// defaultImportOutput returns the default of lm import --out, empty if no image is written.
 func defaultImportOutput(c *cobra.Command, args []string) string {
 	if c.Flags().Changed("summary") {
 		return ""

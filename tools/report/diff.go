@@ -82,7 +82,7 @@ func windowText(w lmb.Window) string {
 		lmb.SizeText(w.Size), w.Slot, w.Flags))
 }
 
-// at is an element as text, empty where the list has none.
+// textAt formats an element of a list; it returns an empty string if the list is too short.
 func textAt[T any](list []T, index int, text func(T) string) string {
 	if index >= len(list) {
 		return ""

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write golden files anew")
 
 const testdata = "../../testdata"
 
-// images that a mock of one board replays.
+// replayed are images that a mock of one board replays.
 var replayed = []string{"edu.lmb", "edu-factorial.lmb", "wh.twoop.lmb", "wh.mlp.lmb",
 	"bh.twoop.lmb"}
 

@@ -41,7 +41,7 @@ func (r *Report) gridPictures() (pictures []*gridPicture) {
 	return pictures
 }
 
-// rows is the map of the target's tiles, nil where there is none to draw.
+// rows returns the map of the device's tiles, nil if there is none to draw.
 func (t *Device) rows(tiles []Tile) []string {
 	if t.board != nil && chips.Of(t.board).Grid != nil {
 		return chips.Of(t.board).Grid.Rows

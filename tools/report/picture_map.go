@@ -37,7 +37,7 @@ type mapBox struct {
 	Parts            []trafficPart
 }
 
-// spaceGroup is spaces of one target with the same ranges touched: many tiles
+// spaceGroup is spaces of one device with the same ranges touched: many tiles
 // that do the same are one row.
 type spaceGroup struct {
 	Space

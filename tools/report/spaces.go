@@ -63,7 +63,7 @@ func (a *analysis) addTraffic(w *aim, offset, size uint64, t Traffic) {
 	}
 }
 
-// fixed aims a window that does not move.
+// placeFixedWindow sets what a window that does not move shows.
 func (a *analysis) placeFixedWindow(window int) {
 	w := &a.view.Windows[window]
 	key := spaceKey{device: w.Device, kind: w.Kind}
@@ -88,7 +88,7 @@ func (a *analysis) space(key spaceKey) *space {
 	return s
 }
 
-// point follows a window to where it is pointed.
+// followPoint sets what a window shows after a Point.
 func (a *analysis) followPoint(c *fbs.Command) {
 	t, _ := boards.UnpackTileRange(c.Mask)
 	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb,
@@ -118,8 +118,8 @@ func (a *analysis) grid(device uint8) *chips.Grid {
 	return nil
 }
 
-// reach counts what went to a space on its tiles. A multicast reaches the Tensix
-// tiles of its rectangle; of a device whose tiles are not known it counts on none.
+// addToTiles adds the traffic of a space to its tiles. A multicast counts on the Tensix
+// tiles of its rectangle; on a device whose tiles are unknown it counts on none.
 func (a *analysis) addToTiles(key *spaceKey, t Traffic) {
 	r := key.tiles
 	tiles := []chips.Tile{{X: r.x1, Y: r.y1}}
@@ -135,7 +135,7 @@ func (a *analysis) addToTiles(key *spaceKey, t Traffic) {
 	}
 }
 
-// tileKey is a tile of a target.
+// tileKey is a tile of a device.
 type tileKey struct{ device, x, y uint8 }
 
 func (a *analysis) finishTiles() {
@@ -170,8 +170,8 @@ func (a *analysis) kindOf(key tileKey) chips.Kind {
 	return grid.Kind(chips.Tile{X: key.x, Y: key.y})
 }
 
-// finishSpaces orders what was touched: by target, BARs before tiles before
-// host memory.
+// finishSpaces lists the spaces that were accessed: by device, and of each the BARs, then
+// tiles, then host memory.
 func (a *analysis) finishSpaces() {
 	order := make([]*space, 0, len(a.spaces))
 	for _, s := range a.spaces {
@@ -195,8 +195,8 @@ func (a *analysis) finishSpaces() {
 	}
 }
 
-// order is where a space stands: those of a target together, a tile before
-// rectangles, what came after spacesMax last, rows from the top.
+// order returns the sort key of a space: by device, tiles before rectangles, those beyond
+// spacesMax last, rows from the top.
 func (k *spaceKey) order() []byte {
 	late := byte(0)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"lightmetal/fbs"
 )
 
-// countText is a number with its thousands apart.
+// countText formats a number with separated thousands.
 func countText(n uint64) string {
 	digits := strconv.FormatUint(n, 10)
 	var b strings.Builder
@@ -24,7 +24,7 @@ func countText(n uint64) string {
 	return b.String()
 }
 
-// none leaves a cell empty where there is nothing to count.
+// emptyIfZero formats a number, and returns an empty cell for 0.
 func emptyIfZero(n uint64, text func(uint64) string) string {
 	if n == 0 {
 		return ""
@@ -32,7 +32,7 @@ func emptyIfZero(n uint64, text func(uint64) string) string {
 	return text(n)
 }
 
-// shareText is a part of a whole in percent.
+// shareText formats a part of a whole in percent.
 func shareText(part, whole float64) string {
 	if whole <= 0 {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// The windows of every image: three ranges of two BARs, one that begins at an odd
+// windows are those of every image: three ranges of two BARs, one that begins at an odd
 // place, host memory, and two windows onto tiles.
 var windows = []lmb.Window{
 	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Size: 8192}},
@@ -33,7 +33,7 @@ const (
 	TensorBytes = 512
 )
 
-// A Maker makes commands by chance.
+// Maker makes random commands.
 type Maker struct {
 	*rand.Rand
 	// of a Point
