@@ -12,6 +12,7 @@ import (
 	"lightmetal/runtime"
 	words "lightmetal/runtime/report"
 	"lightmetal/tools/files"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/report"
 	"lightmetal/tools/stop"
@@ -94,6 +95,9 @@ type outcome struct {
 
 	Stats   *statistics     `json:"stats,omitempty"`
 	Profile *report.Profile `json:"profile,omitempty"`
+
+	written  []string // a line for each output file
+	compared int      // outputs that matched their golden data in each run
 }
 
 func (f *replayFlags) run(path string) {
@@ -104,7 +108,7 @@ func (f *replayFlags) run(path string) {
 	err := stop.Try(func() { f.loopRuns(s, end) })
 	err = cmp.Or(err, stop.Try(func() { f.writeProfile(s, end) }))
 	if err == nil {
-		err = stop.Try(func() { f.writeOutputs(s) })
+		err = stop.Try(func() { end.written = f.writeOutputs(s) })
 	}
 	if asJSON && err != nil {
 		code := codeOf(err)
@@ -177,7 +181,8 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took),
 			total/int64(end.Runs)
 		if f.checkGolden {
-			if err := stop.Try(s.checkGolden); err != nil {
+			err := stop.Try(func() { end.compared = s.checkGolden() })
+			if err != nil {
 				s.stopAfterFailure(end, err)
 			}
 		}
@@ -231,10 +236,9 @@ func (s *session) runError(r runtime.Result) error {
 	return newFault(r.Code, "%s", text)
 }
 
-// checkGolden compares every output with its golden data.
-func (s *session) checkGolden() {
+// checkGolden compares every output with its golden data, and returns how many it compared.
+func (s *session) checkGolden() (checked int) {
 	notes := stop.Must(lmb.ReadNotes(s.view))
-	checked := 0
 	for i := range s.view.Tensors {
 		t := &s.view.Tensors[i]
 		golden := s.view.TensorData(t)
@@ -249,10 +253,12 @@ func (s *session) checkGolden() {
 	if checked == 0 {
 		failUsage("--check-golden: %s has no output with golden data", s.path)
 	}
+	return checked
 }
 
-// writeOutputs writes the outputs: all or none, as far as a file system can do that.
-func (f *replayFlags) writeOutputs(s *session) {
+// writeOutputs writes the outputs: all or none, as far as a file system can do that. It
+// returns a line for each.
+func (f *replayFlags) writeOutputs(s *session) (lines []string) {
 	for _, device := range s.devices {
 		stop.On(unplayedError(device, "the run ended"))
 	}
@@ -265,8 +271,11 @@ func (f *replayFlags) writeOutputs(s *session) {
 		file := stop.Must(files.Replace(path, 0o666))
 		list = append(list, file)
 		stop.Must(file.Write(data))
+		lines = append(lines, fmt.Sprintf("%s: %s %s written", path,
+			s.view.Name(s.view.Tensors[index].Name), lmb.TypeText(e.dtype, e.shape)))
 	}
 	stop.On(list.Commit())
+	return lines
 }
 
 // String formats the result as text.
@@ -283,6 +292,12 @@ func (o *outcome) String() string {
 		printLine(&b, "%s: %s of %s, %d times; %s time least %s, mean %s, most %s", o.Code,
 			o.Sequence, o.Image, o.Runs,
 			clock, lmb.TimeText(o.LeastNs), lmb.TimeText(o.MeanNs), lmb.TimeText(o.MostNs))
+	}
+	if o.compared > 0 {
+		printLine(&b, "%s compared with golden data, all match", traces.Counted(o.compared, "output"))
+	}
+	for _, line := range o.written {
+		printLine(&b, "%s", line)
 	}
 	if o.Stats != nil {
 		b.WriteString(o.Stats.text(clock))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
@@ -72,14 +73,37 @@ func (d *Difference) header(a, b *lmb.Image) {
 	}
 }
 
+// deviceText formats all fields of a device.
 func deviceText(t lmb.Device) string {
-	return fmt.Sprintf("%s %04x:%04x, BARs %v", plain(t.Board), t.Vendor, t.Device, t.Bars)
+	text := fmt.Sprintf("%s %04x:%04x", plain(t.Board), t.Vendor, t.Device)
+	if t.Subsystem != 0 {
+		text += fmt.Sprintf(", subsystem %04x:%04x", t.Subsystem&0xffff, t.Subsystem>>16)
+	}
+	for bar, size := range t.Bars {
+		if size != 0 {
+			text += fmt.Sprintf(", BAR %d %s", bar, lmb.SizeText(size))
+		}
+	}
+	return text
 }
 
+// windowText formats all fields that a window of its kind has.
 func windowText(w lmb.Window) string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s of device %d, BAR %d + 0x%x, %s, slot %d, flags %d",
-		plain(w.Name), lower(gen.EnumNamesWindowKind[w.Kind]), w.Device, w.Bar, w.Offset,
-		lmb.SizeText(w.Size), w.Slot, w.Flags))
+	text := lower(gen.EnumNamesWindowKind[w.Kind])
+	if w.Kind == gen.WindowKindBar {
+		text = fmt.Sprintf("BAR %d + 0x%x", w.Bar, w.Offset)
+	}
+	text = fmt.Sprintf("%s of device %d, %s", text, w.Device, lmb.SizeText(w.Size))
+	if w.Name != "" {
+		text = plain(w.Name) + ": " + text
+	}
+	if w.Slot != fbs.NoSlot {
+		text += fmt.Sprintf(", TLB window %d", w.Slot)
+	}
+	if w.Flags&fbs.FlagWriteCombining != 0 {
+		text += ", write-combining"
+	}
+	return text
 }
 
 // textAt formats an element of a list; it returns an empty string if the list is too short.
