@@ -241,11 +241,19 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(folder, "d.npy")
-	exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile,
+	exit, stdout, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile,
 		"--input", "b="+raw, "--output", "d="+out, "--loop", "3",
 		filepath.Join(testdata, "images", "wh.twoop.lmb"))
 	if exit != 0 {
 		t.Fatal(stderr)
+	}
+	if !strings.HasSuffix(stdout, "\n"+out+": d int32[256] written\n") {
+		t.Errorf("the text does not name the output file: %s", stdout)
+	}
+	exit, stdout, _ = lm(t, "replay", "--device", "mock:wormhole", "--check-golden",
+		filepath.Join(testdata, "images", "wh.twoop.lmb"))
+	if exit != 0 || !strings.HasSuffix(stdout, "\n1 output compared with golden data, all match\n") {
+		t.Errorf("exit %d, and the text does not say what was compared: %s", exit, stdout)
 	}
 	file, err := os.ReadFile(out)
 	if err != nil {
