@@ -149,7 +149,7 @@ func (p *parser) setJudgement(g *lmb.Golden, kind gen.Judgement, at token) {
 // goldenPrefix begins the names of outputs that belong to a compare.
 const goldenPrefix = "golden:"
 
-// compareOnHost turns a compare with a tolerance into a copy to an output of its own, whose
+// compareOnHost turns a compare with a tolerance into a copy to a separate output, whose
 // golden data are the expected bytes. The host compares them after the run.
 func (p *parser) compareOnHost(c *lmb.Command, dtype gen.DType, golden lmb.Golden) {
 	name := fmt.Sprintf("%s%d", goldenPrefix, p.goldens)

@@ -298,7 +298,7 @@ func isGolden(image *lmb.Image, c *lmb.Command, n int) bool {
 const blockLine = 32
 
 // block writes all of data: on the line if it fits, else as a block whose
-// closing brace stands at the indent.
+// closing brace is indented.
 func (p *printer) block(data []byte, indent string) {
 	switch {
 	case len(data) == 0:

@@ -25,7 +25,7 @@ func checkBoardCommand() *cobra.Command {
 	c := command("check-board [BOARD]", argumentCount(0, 1, "one board"),
 		func(args []string) { f.run(strings.Join(args, "")) })
 	flags := c.Flags()
-	flags.StringVar(&f.image, "image", "", "hold this image against the machine or board")
+	flags.StringVar(&f.image, "image", "", "check whether the machine or board fits this image")
 	flags.StringVar(&f.root, "root", "", "read a tree copied from a target instead of this machine")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "",
 		"the kernel's configuration (default: /proc/config.gz, or /boot/config-RELEASE)")

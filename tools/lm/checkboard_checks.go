@@ -65,7 +65,7 @@ func (r *boardReport) rootText(m *machine) string {
 	return string(m.tree)
 }
 
-// checkConfig holds a kernel's configuration against what the host needs.
+// checkConfig compares a kernel's configuration with the options that the host needs.
 // hint is what to do where there is no configuration, empty: the usual.
 func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint string) {
 	if !config.known() {

@@ -17,7 +17,7 @@ type need struct {
 	view       *fbs.View // nil: no image
 	arenaBytes uint64
 	hostBytes  uint64 // of all Host windows
-	shared     bool   // drivers of the kernel tell the devices where host memory lies
+	shared     bool   // kernel drivers provide the bus addresses of host memory
 	combining  bool   // a window asks for write-combining
 	wide       bool   // a command makes accesses of 8 bytes, or lets the runtime choose
 }
@@ -311,13 +311,13 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 		if in.PCI != in.CPU && h.IOMMU.Value == hosts.NoIOMMU {
 			r.add(missing, "inbound window",
 				fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU),
-				"lightmetal gives a device physical addresses ("+h.Inbound.Source+")",
+				"lightmetal programs physical addresses into a device ("+h.Inbound.Source+")",
 				"use an image without host memory, or another board")
 		} else if in.Size < 1<<40 {
 			r.add(warning, "inbound window",
 				fmt.Sprintf("a device reaches the first %s of memory only", lmb.SizeText(in.Size)),
 				"host memory may lie beyond ("+h.Inbound.Source+")",
-				"give the kernel no more: mem="+fmt.Sprint(in.Size>>20)+"M on its command line")
+				"limit the kernel to that: mem="+fmt.Sprint(in.Size>>20)+"M on its command line")
 		}
 	}
 }

@@ -67,8 +67,8 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 		protect = "none" // a recording of DPDK has stores of the program as the device's
 	}
 	flags.StringVar(&f.protect, "protect", protect,
-		"host memory whose stores by the program lm executes, to tell them from those of the "+
-			"device: huge (its huge pages), all or none")
+		"host memory whose stores by the program lm executes, to distinguish them from those of "+
+			"the device: huge (its huge pages), all or none")
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
 		"what happens to the program at an access that cannot be recorded: end (it is ended) or "+

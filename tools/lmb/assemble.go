@@ -10,7 +10,7 @@ import (
 
 const (
 	payloadAlign      = 64     // each payload starts at a multiple of it
-	preambleInsertion = 72 - 8 // bytes of the preamble behind the identifier
+	preambleInsertion = 72 - 8 // bytes of the preamble after the identifier
 )
 
 // payload collects data for a file and assigns its offsets. Nothing is copied before the
@@ -44,7 +44,7 @@ func (p *payload) segments() int {
 	return 1
 }
 
-// assemble makes the file: a finished envelope, with the preamble behind its
+// assemble makes the file: a finished envelope, with the preamble after its
 // identifier, and the payload. segments is the place of the envelope's segments,
 // counted from its end. The preamble's size is a multiple of every alignment in
 // the schema, so all objects stay aligned.
@@ -61,7 +61,7 @@ func (p *payload) assemble(flat []byte, segments flatbuffers.UOffsetT) []byte {
 		for _, piece := range p.pieces {
 			copy(file[start+piece.offset:], piece.data)
 		}
-		segment := file[size-uint64(segments)+4:] // behind the length
+		segment := file[size-uint64(segments)+4:] // after the length
 		little.PutUint64(segment, start)
 		little.PutUint64(segment[8:], p.size)
 		little.PutUint32(segment[16:], fbs.Checksum(file[start:]))

@@ -183,7 +183,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 			e.text.names[r.Name])
 	})
 	text := vector(b, gen.ImageStartTextVector, e.text.bytes, b.PrependByte)
-	// Read in place as a FlatBuffer of its own.
+	// A separate FlatBuffer, which is read in place.
 	notes := vector(b, func(b *flatbuffers.Builder,
 		n int) flatbuffers.UOffsetT {
 		return b.StartVector(1, n, 8)

@@ -125,7 +125,7 @@ const progressEvery = 1 << 16
 
 // Analyze counts what an image does: a sequence, with what it calls as often
 // as it calls it, or every command once where sequence is Whole. progress, if
-// there is one, is told now and then how many commands of the file are done.
+// it is not nil, is called now and then with the number of commands that are done.
 func Analyze(view *fbs.View, sequence int, progress func(done int)) *Report {
 	a := newAnalysis(view)
 	weights := a.weights(sequence)

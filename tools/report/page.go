@@ -35,7 +35,7 @@ type page struct {
 	Notes    []string
 }
 
-// figure is a number that stands out.
+// figure is a highlighted number.
 type figure struct{ Label, Value, Note string }
 
 // WritePage writes the report as one self-contained page: well-formed XHTML

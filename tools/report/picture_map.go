@@ -25,7 +25,7 @@ type mapPicture struct {
 type mapRow struct {
 	Name, Note string
 	Boxes      []mapBox
-	More       bool // the space goes on behind the last
+	More       bool // the space continues after the last
 }
 
 // mapBox is a range. Boxes grow with the logarithm of their size, as far as a row has
@@ -129,7 +129,7 @@ func (p *mapPicture) fold(groups []spaceGroup) []spaceGroup {
 // coordinates is the end of a tile's name.
 func coordinates(name string) string { return name[strings.LastIndex(name, " ")+1:] }
 
-// row draws a space and gives the number of gaps that closed in it.
+// row draws a space and returns the number of gaps that it left out.
 func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 	set := rangeSet{list: g.Ranges, closed: g.Closed}
 	set.compact(mapBoxesMax)

@@ -27,7 +27,7 @@ type Profile struct {
 	OverheadNs int64     `json:"overhead_ns"`
 	Sequence   string    `json:"sequence"`
 	Runs       int       `json:"runs"`
-	Commands   uint64    `json:"commands"` // carried out in all runs
+	Commands   uint64    `json:"commands"` // executed in all runs
 	TotalNs    int64     `json:"total_ns"`
 	LeastNs    int64     `json:"least_ns"` // of whole runs; with MostNs 0 where the only one failed
 	MostNs     int64     `json:"most_ns"`
@@ -48,7 +48,7 @@ type Profile struct {
 type Failure struct {
 	Code    string `json:"code"`
 	Reason  string `json:"reason"`
-	Command int32  `json:"command"` // index in the image, -1: all were carried out
+	Command int32  `json:"command"` // index in the image, -1: all were executed
 	Ns      int64  `json:"ns"`      // until then
 }
 
@@ -85,7 +85,7 @@ const (
 	// slowestMax is how many commands a profile names as the slowest.
 	slowestMax = 20
 
-	// spentMax is how many scopes, sequences and windows it tells apart.
+	// spentMax is how many scopes, sequences and windows have a row each.
 	spentMax = 1000
 )
 
@@ -295,7 +295,7 @@ func (f *Failure) text() string {
 	return text + ": " + plain(f.Reason)
 }
 
-// lines are what stands above the tables.
+// lines returns the text above the tables.
 func (p *Profile) lines() []string {
 	lines := []string{p.summary(), p.clockText()}
 	if p.Failed != nil {

@@ -28,7 +28,7 @@ type Space struct {
 // counted together.
 const spacesMax = 4096
 
-// spaceKey tells spaces apart.
+// spaceKey identifies a space.
 type spaceKey struct {
 	device    uint8
 	kind      gen.WindowKind
@@ -101,7 +101,7 @@ func (a *analysis) followPoint(c *fbs.Command) {
 	a.aims[c.Window] = aim{space: a.space(key), address: c.Value, key: key}
 }
 
-// noc0 gives NoC 0 coordinates, or the ones given where they mean nothing.
+// noc0 translates coordinates to those of NoC 0; it returns unknown ones unchanged.
 func (a *analysis) noc0(device, x, y uint8) (uint8, uint8) {
 	if grid := a.grid(device); grid != nil {
 		if t, ok := grid.NoC0(x, y); ok {

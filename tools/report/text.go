@@ -61,8 +61,8 @@ func plain(name string) string {
 	return name
 }
 
-// Table is rows of text under a title. Columns whose name starts with ">" stand
-// to the right.
+// Table is rows of text under a title. Columns whose name starts with ">" are
+// aligned to the right.
 type Table struct {
 	Title   string
 	Note    string
