@@ -99,7 +99,8 @@ func (p *parser) reference(c *lmb.Command) place {
 	p.expect("+")
 	offset := p.size("an offset")
 	if offset >= w.Size {
-		p.fail(p.last, "offset 0x%x is outside the window, whose size is %s", offset, lmb.SizeText(w.Size))
+		p.fail(p.last, "offset 0x%x is outside the window, whose size is %s", offset,
+			lmb.SizeText(w.Size))
 	}
 	c.Offset = uint32(offset)
 	return place{w, p.last}
@@ -128,7 +129,8 @@ func (p *parser) windowIndex() uint16 {
 	switch {
 	case p.failed:
 	case len(found) > 1:
-		p.fail(t, "%d windows are named %s; use %s instead", len(found), name, oneOf(numbered(found)))
+		p.fail(t, "%d windows are named %s; use %s instead", len(found), name,
+			oneOf(numbered(found)))
 	case len(found) == 1:
 		return p.usable(found[0])
 	case p.isTensor(name):

@@ -62,7 +62,8 @@ func (p *parser) condition(c *lmb.Command) {
 	}
 	c.Value = p.value("a value", c.Width)
 	if c.Value&^c.Mask != 0 {
-		p.fail(p.last, "0x%x has bits outside the mask 0x%x, so the result would always be the same",
+		p.fail(p.last, "0x%x has bits outside the mask 0x%x, so the result would always be the "+
+			"same",
 			c.Value, c.Mask)
 	}
 }
@@ -141,7 +142,8 @@ func (p *parser) setJudgement(g *lmb.Golden, kind gen.Judgement, at token) {
 		p.fail(at, "use either tolerances or a correlation, not both")
 	}
 	if g.Kind = kind; kind != 0 && slices.Contains(p.seen, "else") {
-		p.fail(at, "leave out else: a comparison with a tolerance ends no run, lm replay --check-golden "+
+		p.fail(at, "leave out else: a comparison with a tolerance ends no run, lm replay "+
+			"--check-golden "+
 			"makes it afterwards")
 	}
 }
@@ -156,9 +158,11 @@ func (p *parser) compareOnHost(c *lmb.Command, dtype gen.DType, golden lmb.Golde
 	_, taken := p.tensors[name]
 	switch {
 	case taken:
-		p.fail(p.head, "tensor %s is declared already, but this compare needs that name; rename the tensor", name)
+		p.fail(p.head, "tensor %s is declared already, but this compare needs that name; rename "+
+			"the tensor", name)
 	case c.Index != 0:
-		p.fail(p.head, "a comparison with an input must be exact; leave out the tolerance or correlation")
+		p.fail(p.head, "a comparison with an input must be exact; leave out the tolerance or "+
+			"correlation")
 	case len(p.image.Tensors) == fbs.TensorsMax:
 		p.fail(p.head, "too many tensors: at most %d", fbs.TensorsMax)
 	}

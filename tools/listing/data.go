@@ -126,7 +126,8 @@ func (p *parser) part(at token, name string, data []byte) []byte {
 		size = p.size("a size")
 	}
 	if length := uint64(len(data)); !p.failed && (from > length || size > length-from) {
-		p.fail(at, "%s has %d bytes, so %d bytes from byte %d on are outside it", name, length, size, from)
+		p.fail(at, "%s has %d bytes, so %d bytes from byte %d on are outside it", name, length,
+			size, from)
 	}
 	if p.failed {
 		return nil
@@ -142,7 +143,8 @@ func (p *parser) patternBytes() []byte {
 	p.expect("size")
 	size := p.size("a size")
 	if size > p.patternLeft {
-		p.fail(p.last, "the patterns of a listing may have at most %s in all", lmb.SizeText(patternMax))
+		p.fail(p.last, "the patterns of a listing may have at most %s in all",
+			lmb.SizeText(patternMax))
 	}
 	if p.failed {
 		return nil

@@ -115,7 +115,8 @@ func (p *parser) windowName() string {
 	case !numbered || p.tok.kind != tokenWord:
 		return p.name("a window")
 	case n != own:
-		p.fail(p.tok, "names like %s are reserved for unnamed windows; quote it, choose another, or write w%d",
+		p.fail(p.tok, "names like %s are reserved for unnamed windows; quote it, choose "+
+			"another, or write w%d",
 			p.tok.text, own)
 	}
 	p.accept(p.tok.text)
@@ -163,7 +164,8 @@ func (p *parser) checkWindow(w *lmb.Window, sizeAt, deviceAt token) {
 	case w.Size > fbs.WindowMax:
 		p.fail(sizeAt, "a window may have at most 4 GiB")
 	case w.Kind == gen.WindowKindBar && bar == 0:
-		p.fail(deviceAt, "device %s declares no bar%d; add its size to the device", device.Board, w.Bar)
+		p.fail(deviceAt, "device %s declares no bar%d; add its size to the device", device.Board,
+			w.Bar)
 	case w.Kind == gen.WindowKindBar && (w.Offset > bar || w.Size > bar-w.Offset):
 		p.fail(sizeAt, "%s at 0x%x end outside bar%d of %s, whose size is %s",
 			lmb.SizeText(w.Size), w.Offset, w.Bar, device.Board, lmb.SizeText(bar))
@@ -210,7 +212,8 @@ func (p *parser) tensor() {
 		dataAt := p.tok
 		t.Data = p.data()
 		if uint64(len(t.Data)) != t.Size() {
-			p.fail(dataAt, "tensor %s needs %d bytes, the data have %d", t.Name, t.Size(), len(t.Data))
+			p.fail(dataAt, "tensor %s needs %d bytes, the data have %d", t.Name, t.Size(),
+				len(t.Data))
 		}
 		if role == gen.RoleOutput {
 			p.judgement(&t.Golden, nil)

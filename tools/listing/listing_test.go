@@ -366,7 +366,8 @@ func TestCommandTextIsOneLine(t *testing.T) {
 		context+"main:\n  copy.4 regs+0x0 <- pattern 1 size 64 bulk\n  fence\nother:\n")
 	commands := image.Sequences[0].Commands
 	if got, want := CommandText(image, &commands[0]),
-		"copy.4 regs+0x0 <- hex 21200400 01060804 c5a8cc9d 4f995512 ... (64 bytes) bulk"; got != want {
+		"copy.4 regs+0x0 <- hex 21200400 01060804 c5a8cc9d 4f995512 ... (64 bytes) "+
+			"bulk"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := CommandText(image, &commands[1]); got != "fence" {

@@ -83,7 +83,8 @@ func TestIvshmemListingMakesTheMemoryThatItPromises(t *testing.T) {
 	copy(scratch, bytes.Repeat([]byte{0x5a}, 4096))
 	copy(scratch[0x1000:], bytes.Repeat([]byte{0xef, 0xbe}, 2048))
 	copy(scratch[0x2000:], bytes.Repeat([]byte{0xef, 0xbe, 0xad, 0xde}, 1024))
-	copy(scratch[0x3000:], bytes.Repeat([]byte{0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01}, 512))
+	copy(scratch[0x3000:], bytes.Repeat([]byte{0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01},
+		512))
 	clear(scratch[0x4000:0x6000])
 	copy(scratch[0x4000:], []byte{0xfe, 0xca})
 	copy(scratch[0x5000:], []byte{
@@ -102,7 +103,8 @@ func TestIvshmemListingMakesTheMemoryThatItPromises(t *testing.T) {
 	if !bytes.Equal(m.bytes, want) {
 		t.Error("the memory holds something else")
 	}
-	if output := image.Tensors[1]; output.Role != gen.RoleOutput || !bytes.Equal(m.output, output.Data) {
+	if output := image.Tensors[1]; output.Role != gen.RoleOutput || !bytes.Equal(m.output,
+		output.Data) {
 		t.Errorf("the output %s is not its golden data", output.Name)
 	}
 }

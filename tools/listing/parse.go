@@ -308,7 +308,8 @@ func (p *parser) resolveCalls() {
 			p.fail(c.at, "there is no sequence %s%s", c.name,
 				hint(c.name, slices.Sorted(maps.Keys(p.sequences))))
 		case callers[index]:
-			p.fail(c.at, "%s contains a call; a sequence that is called must not call others", c.name)
+			p.fail(c.at, "%s contains a call; a sequence that is called must not call others",
+				c.name)
 		default:
 			p.image.Sequences[c.from].Commands[c.command].Index = uint16(index)
 		}

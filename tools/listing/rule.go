@@ -54,12 +54,14 @@ func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized boo
 	place, _ := slices.BinarySearchFunc(p.image.Rules, *r, lmb.CompareRules)
 	switch board := boards.FindByID(t.Vendor, t.Device); {
 	case board != nil:
-		p.fail(at, "leave out the rule: %04x:%04x is %s, which has its own rules", t.Vendor, t.Device, board.Name)
+		p.fail(at, "leave out the rule: %04x:%04x is %s, which has its own rules", t.Vendor,
+			t.Device, board.Name)
 	case size == 0:
 		p.fail(at, "the rule has no bytes in bar%d of %s, whose size is %s", r.Bar, t.Board,
 			lmb.SizeText(bar))
 	case offset > bar || size > bar-offset:
-		p.fail(at, "%s at 0x%x end outside bar%d of %s, whose size is %s", lmb.SizeText(size), offset,
+		p.fail(at, "%s at 0x%x end outside bar%d of %s, whose size is %s", lmb.SizeText(size),
+			offset,
 			r.Bar, t.Board, lmb.SizeText(bar))
 	case len(p.image.Rules) == fbs.RulesMax:
 		p.fail(at, "too many rules: at most %d", fbs.RulesMax)

@@ -36,7 +36,8 @@ func asmCommand() *cobra.Command {
 		"generic or a board file: rules for a device whose PCI ids no board has, if the listing "+
 			"has no rules for it")
 	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
-	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its directory")
+	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its "+
+		"directory")
 	return c
 }
 
@@ -74,7 +75,8 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	for _, t := range image.Devices {
 		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil &&
 			strings.HasSuffix(err.Error(), "register of "+t.Board) {
-			err = fmt.Errorf("%w: no board has its PCI ids and the listing has no rules; use --board "+
+			err = fmt.Errorf("%w: no board has its PCI ids and the listing has no rules; use "+
+				"--board "+
 				"generic or a board file (lm board-file)", err)
 		}
 	}

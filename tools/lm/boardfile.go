@@ -109,7 +109,8 @@ func boardNamed(name string, rules []string) (d device) {
 
 func boardInFile(path string) (d device) {
 	if !strings.ContainsAny(path, "./") {
-		failUsage("there is no board %q; boards: %s, generic, or a board file (see lm board-file --help)", path,
+		failUsage("there is no board %q; boards: %s, generic, or a board file (see lm "+
+			"board-file --help)", path,
 			boardNames())
 	}
 	text := readFile(path, dataMax)

@@ -63,7 +63,8 @@ func (f *captureFlags) run(program string, workload []string) {
 	runProgram(messageWriter(f.out), executable, args...)
 	file, err := files.Read(filepath.Join(directory, "image"), math.MaxInt)
 	if err != nil {
-		stop.With(hal.BadImage, "%s wrote no image; its main function must call metal.Main", program)
+		stop.With(hal.BadImage, "%s wrote no image; its main function must call metal.Main",
+			program)
 	}
 	_, err = lmb.Decode(file)
 	failAt(program, err)

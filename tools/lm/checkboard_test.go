@@ -179,7 +179,8 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
 			wormholeAt + " BAR 0", warning, "256 MiB where 512 MiB is usual"},
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
-			wormholeAt + " BAR 0", warning, "the firmware of the device or the machine sets its size"},
+			wormholeAt + " BAR 0", warning, "the firmware of the device or the machine sets its " +
+				"size"},
 		{device + "resource", edit(device+"resource",
 			"0x0000001b00000000 0x0000001b000fffff 0x0000000000140204",
 			"0x0000000000000000 0x0000000000000000 0x0000000000000000"),

@@ -98,13 +98,15 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{64, "there is no lm frobnicate; lm --help lists", []string{"frobnicate"}},
 		{64, "lm info --help", []string{"info"}},
 		{64, "lm dump --help", []string{"dump", "--frob", image}},
-		{64, "no device: use --device mock:edu or --device pci:1234:11e8", []string{"replay", image}},
+		{64, "no device: use --device mock:edu or --device pci:1234:11e8", []string{"replay",
+			image}},
 		{64, "no board \"nope\"; boards: edu,", []string{"replay", "--device", "mock:nope", image}},
 		{64, "no sequence \"nope\"", []string{"replay", "--device", "mock:edu", "--sequence",
 			"nope", image}},
 		{64, "--input takes NAME=FILE", []string{"replay", "--device", "mock:wormhole", "--input",
 			"a", twoop}},
-		{64, "there is no input \"z\" in", []string{"replay", "--device", "mock:wormhole", "--input",
+		{64, "there is no input \"z\" in", []string{"replay", "--device", "mock:wormhole",
+			"--input",
 			"z=x.npy", twoop}},
 		{64, "--loop 0", []string{"replay", "--device", "mock:edu", "--loop", "0", image}},
 		{64, "--check-golden: ", []string{"replay", "--device", "mock:edu", "--check-golden",
@@ -141,7 +143,8 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{70, "the device rejected command 1 (write.4 l1+0x121b0 0xf0000): ",
 			[]string{"replay", "--device", "mock:wormhole",
 				assemble(t,
-					"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow l1 tlb size 1MiB\n"+
+					"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow l1 tlb size "+
+						"1MiB\n"+
 						"main:\n  point l1 tile 1,1 address 0xffb00000\n"+
 						"  write.4 l1+0x121b0 0xf0000\n")}},
 		{75, "command 0 (poll.4 w0+0x20 & 0x80 == 0x80 within 1ms): got 0x0, wanted 0x80 under " +
@@ -252,7 +255,8 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 	}
 	exit, stdout, _ = lm(t, "replay", "--device", "mock:wormhole", "--check-golden",
 		filepath.Join(testdata, "images", "wh.twoop.lmb"))
-	if exit != 0 || !strings.HasSuffix(stdout, "\n1 output compared with golden data, all match\n") {
+	if exit != 0 || !strings.HasSuffix(stdout, "\n1 output compared with golden data, all "+
+		"match\n") {
 		t.Errorf("exit %d, and the text does not say what was compared: %s", exit, stdout)
 	}
 	file, err := os.ReadFile(out)

@@ -411,7 +411,8 @@ main:
 		"x=1e999", "n=0xffffffffffffffffff"} {
 		exit, _, stderr := lm(t, "set", image, spec, "-o", "out.lmb")
 		if _, text, _ := strings.Cut(spec, "="); exit != 65 ||
-			!strings.Contains(stderr, "is not a value of type") || !strings.Contains(stderr, "./"+text) {
+			!strings.Contains(stderr, "is not a value of type") || !strings.Contains(stderr,
+			"./"+text) {
 			t.Errorf("%s: exit %d, %s", spec, exit, stderr)
 		}
 	}

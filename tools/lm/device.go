@@ -15,7 +15,8 @@ func openDevice(name string) hal.Device {
 	case "mock":
 		board := boardNamed(rest, nil)
 		if board.generic {
-			failUsage("%s: a mock needs the sizes of its BARs; use mock:FILE with a board file (lm "+
+			failUsage("%s: a mock needs the sizes of its BARs; use mock:FILE with a board file "+
+				"(lm "+
 				"board-file) or an image", name)
 		}
 		d := mock.New(board.Board)

@@ -64,7 +64,8 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 		{"  copy.8 w+0x0 <- hex 0102030405060708\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 m+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n",
-			[]string{"command 1 ends the sequence without a fence after command 0, which copies in " +
+			[]string{"command 1 ends the sequence without a fence after command 0, which copies " +
+				"in " +
 				"bulk through a write-combining window"}},
 		{"  call move\n  fence\n  write.4 m+0x0 0x1\nmove:\n" +
 			"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n", nil},

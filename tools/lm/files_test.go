@@ -271,7 +271,8 @@ func TestTraceByAPipeThatNobodyWritesToSaysSo(t *testing.T) {
 	}
 	for _, from := range []string{"mmiotrace", "qemu", "record"} {
 		if exit, _, stderr := lm(t, "import", "--from", from, "--board", "edu", path, "-o",
-			path+".lmb"); exit != 74 || !strings.Contains(stderr, "the pipe is empty and has no writer") {
+			path+".lmb"); exit != 74 || !strings.Contains(stderr, "the pipe is empty and has no "+
+			"writer") {
 			t.Errorf("%s: exit %d, %s", from, exit, stderr)
 		}
 	}
@@ -316,8 +317,9 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 		"replay --device mock:wormhole --window -1 " + twoop:    "--window",
 		"replay --device mock:wormhole --input a=x --input a=y " +
 			twoop: "--input a is named twice",
-		"set " + twoop + " a=1 a=2 -o /dev/null":                     "a is named twice",
-		"tensor --type int8 --shape 4294967298,5 d":                  "4294967298 is too large for a dimension",
+		"set " + twoop + " a=1 a=2 -o /dev/null": "a is named twice",
+		"tensor --type int8 --shape 4294967298,5 d": "4294967298 is too large " +
+			"for a dimension",
 		"set " + twoop + " a=[1,2 -o /dev/null":                      "a list must end with ]",
 		"tensor --name zz d.npy":                                     "must be used together",
 		"tensor --image " + twoop + " d.npy":                         "must be used together",

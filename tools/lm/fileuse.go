@@ -151,7 +151,10 @@ var fileUses = map[string]fileUse{
 	"asm": {
 		args:  []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "rule": noFile},
-		out:   func(_ *cobra.Command, args []string) string { return defaultOutput(args[0], ".lms") },
+		out: func(_ *cobra.Command, args []string) string {
+			return defaultOutput(args[0],
+				".lms")
+		},
 	},
 	"board-file": {
 		args: []*fileRole{readsSysfs},
@@ -321,7 +324,8 @@ func checkInPlace(c *cobra.Command, args []string) (inPlace bool) {
 		failUsage("lm %s needs -o FILE, or --in-place to overwrite %s",
 			c.Name(), args[0])
 	case inPlace && args[0] == "-":
-		failUsage("--in-place does not work with standard input; use -o FILE, or -o - for standard output")
+		failUsage("--in-place does not work with standard input; use -o FILE, or -o - for " +
+			"standard output")
 	case inPlace:
 		stop.On(c.Flags().Set(out.Name, args[0]))
 	}

@@ -194,7 +194,8 @@ func (f *importFlags) options(path string) importer.Options {
 		failUsage("--candidate takes the number of a repetition that --find-frames lists, from 1")
 	}
 	if f.from == "" {
-		failUsage("--from is missing: the format of the trace is %s, %s or %s", importer.FromMmiotrace,
+		failUsage("--from is missing: the format of the trace is %s, %s or %s",
+			importer.FromMmiotrace,
 			importer.FromQemu, importer.FromRecord)
 	}
 	var poll, ignore [][]importer.Range
@@ -260,7 +261,8 @@ func (f *importFlags) setBoard(o *importer.Options) {
 	if f.from == importer.FromQemu && d.generic && !f.summary {
 		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 ||
 			len(f.device) != len("VVVV:DDDD") {
-			failUsage("--from qemu --board generic needs --device VVVV:DDDD: a QEMU trace has no PCI " +
+			failUsage("--from qemu --board generic needs --device VVVV:DDDD: a QEMU trace has " +
+				"no PCI " +
 				"ids (lspci -n lists them)")
 		}
 	}

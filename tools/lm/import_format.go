@@ -8,8 +8,8 @@ import (
 	"lightmetal/tools/record"
 )
 
-// otherFormat returns a hint if a file seems to have another format than --from says. QEMU's binary traces begin with an event of number ~0 and a
-// magic number (trace/simple.c).
+// otherFormat returns a hint if a file seems to have another format than --from says. QEMU's
+// binary traces begin with an event of number ~0 and a magic number (trace/simple.c).
 func otherFormat(trace *input, from string) string {
 	if _, err := trace.Seek(0, io.SeekStart); err != nil { // a pipe
 		return ""

@@ -44,7 +44,8 @@ func checkProcessLimits() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err == nil && limit.Cur < addressesLeast {
 		return newFault(hal.Internal,
-			"the address space is limited to %d MiB (ulimit -v), lm needs up to %d MiB", limit.Cur>>20,
+			"the address space is limited to %d MiB (ulimit -v), lm needs up to %d "+
+				"MiB", limit.Cur>>20,
 			addressesLeast>>20)
 	}
 	return files.EnsureSpareFDs(filesLeast)

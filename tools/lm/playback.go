@@ -61,7 +61,8 @@ func playImage(name string, image []byte) *mock.Device {
 	defer s.close()
 	recorder.RecordAtMost(most)
 	if r := s.run(false); r.Code != hal.OK && len(recorder.Journal()) == most {
-		stop.With(hal.BadImage, "%s: a run of main makes more than %d accesses, which is too many to "+
+		stop.With(hal.BadImage, "%s: a run of main makes more than %d accesses, which is too "+
+			"many to "+
 			"record; use mock:%s", name, most, mockNameOf(view, name))
 	} else if r.Code != hal.OK {
 		stop.On(s.runError(r))

@@ -140,7 +140,8 @@ func (f *recordFlags) setHostMemory(o *recorder.Options) {
 		a, aerr := strconv.ParseUint(first, 0, 64)
 		b, berr := strconv.ParseUint(last, 0, 64)
 		if aerr != nil || berr != nil || !pair || b < a {
-			failUsage("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, not %q", spec)
+			failUsage("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, "+
+				"not %q", spec)
 		}
 		o.Watch = append(o.Watch, recorder.Range{First: a, Last: b})
 	}

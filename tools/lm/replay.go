@@ -294,7 +294,8 @@ func (o *outcome) String() string {
 			clock, lmb.TimeText(o.LeastNs), lmb.TimeText(o.MeanNs), lmb.TimeText(o.MostNs))
 	}
 	if o.compared > 0 {
-		printLine(&b, "%s compared with golden data, all match", traces.Counted(o.compared, "output"))
+		printLine(&b, "%s compared with golden data, all match", traces.Counted(o.compared,
+			"output"))
 	}
 	for _, line := range o.written {
 		printLine(&b, "%s", line)
@@ -303,7 +304,8 @@ func (o *outcome) String() string {
 		b.WriteString(o.Stats.text(clock))
 	}
 	if o.Ignored > 0 {
-		printLine(&b, "%d expects failed and were ignored, as the image says (else ignore)", o.Ignored)
+		printLine(&b, "%d expects failed and were ignored, as the image says (else ignore)",
+			o.Ignored)
 	}
 	return b.String()
 }

@@ -41,7 +41,8 @@ func (f *reportFlags) run(path string) {
 	sequence := report.Whole
 	if f.sequence != "" {
 		if sequence = view.SequenceByName(f.sequence); sequence < 0 {
-			failUsage("there is no sequence %q in %s; it has %s", f.sequence, path, sequenceNames(view))
+			failUsage("there is no sequence %q in %s; it has %s", f.sequence, path,
+				sequenceNames(view))
 		}
 	}
 	id := report.ImageID(file.Bytes())
@@ -74,7 +75,8 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 	failIf(hal.BadImage, f.profile, err)
 	if profile.ID != id {
 		stop.With(hal.BadImage,
-			"%s is the profile of another image: %q with checksum %q; %s has checksum %s", f.profile,
+			"%s is the profile of another image: %q with checksum %q; %s has checksum "+
+				"%s", f.profile,
 			profile.Image, profile.ID,
 			image, id)
 	}

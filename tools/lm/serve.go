@@ -53,7 +53,8 @@ func (f *serveFlags) run() (err error) {
 	parseFaults(f.faults)
 	for _, name := range f.without {
 		if !slices.Contains(vfiouser.Capabilities(), name) {
-			failUsage("--without %s: there is no such capability; it must be one of %s", name, strings.Join(vfiouser.Capabilities(), ", "))
+			failUsage("--without %s: there is no such capability; it must be one of %s", name,
+				strings.Join(vfiouser.Capabilities(), ", "))
 		}
 	}
 	options := vfiouser.Options{Without: f.without,
@@ -138,14 +139,16 @@ func (f *serveFlags) openPlain() hal.Device {
 	case "mock", "ttsim", "playback":
 		return openDevice(f.device)
 	}
-	failUsage("%s cannot be served; use mock:BOARD, mock:FILE, ttsim:LIBRARY or playback:FILE", f.device)
+	failUsage("%s cannot be served; use mock:BOARD, mock:FILE, ttsim:LIBRARY or playback:FILE",
+		f.device)
 	return nil
 }
 
 // unplayedError returns an error if a recording was not played to its end.
 func unplayedError(device hal.Device, what string) error {
 	if m, ok := device.(*mock.Device); ok && m.Left() > 0 {
-		return newFault(hal.Refused, "%s, but %d recorded accesses were still expected", what, m.Left())
+		return newFault(hal.Refused, "%s, but %d recorded accesses were still expected", what,
+			m.Left())
 	}
 	return nil
 }
@@ -194,7 +197,8 @@ func parseStuck(f *mock.Fault, place string, bits []string) (err error) {
 		want = 3
 	}
 	if !ok || len(bits) != want {
-		return errors.New("the form is BAR+OFFSET=BITS/MASK, and for late BAR+OFFSET=BITS/MASK/LOADS")
+		return errors.New("the form is BAR+OFFSET=BITS/MASK, and for late " +
+			"BAR+OFFSET=BITS/MASK/LOADS")
 	}
 	number := func(text string, size int) (n uint64) {
 		n, e := strconv.ParseUint(text, 0, size)

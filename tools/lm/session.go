@@ -31,12 +31,14 @@ type session struct {
 // prepare does everything that comes before the first store.
 func (f *replayFlags) prepare(path string) *session {
 	if f.loop < 1 || f.warmUp < 0 {
-		failUsage("--loop %d --warm-up %d: --loop must be at least 1, and --warm-up at least 0", f.loop, f.warmUp)
+		failUsage("--loop %d --warm-up %d: --loop must be at least 1, and --warm-up at least 0",
+			f.loop, f.warmUp)
 	}
 	rejectDuplicates("--input ", f.inputs)
 	file, view := openVerified(path)
 	if len(f.devices) == 0 {
-		failUsage("no device: use --device mock:%s or --device %s; lm replay --help lists all kinds",
+		failUsage("no device: use --device mock:%s or --device %s; lm replay --help lists all "+
+			"kinds",
 			mockNameOf(view, path), runtime.DeviceNames(view)[0])
 	}
 	return f.prepareView(path, file, view)
@@ -76,7 +78,8 @@ func (f *replayFlags) openSession(s *session) {
 	}{{f.sequence, &s.index}, {f.before, &s.before}, {f.after, &s.after}} {
 		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 &&
 			(named.name != "" || named.index == &s.index) {
-			failUsage("there is no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
+			failUsage("there is no sequence %q in %s; it has %s", named.name, s.path,
+				sequenceNames(s.view))
 		}
 	}
 	failAt(s.path, f.loadImage(s))
@@ -162,7 +165,8 @@ func (s *session) readInput(spec string) {
 // missingInput returns the name of the first input without data.
 func (s *session) missingInput() string {
 	for i := range s.view.Tensors {
-		if t := &s.view.Tensors[i]; t.Role == gen.RoleInput && t.HasData == 0 && !s.suppliedInputs[i] {
+		t := &s.view.Tensors[i]
+		if t.Role == gen.RoleInput && t.HasData == 0 && !s.suppliedInputs[i] {
 			return s.view.Name(t.Name)
 		}
 	}

@@ -26,7 +26,8 @@ func signCommand() *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 ||
 				fresh != "" && private+out != "" {
-				failUsage("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; see " +
+				failUsage("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; " +
+					"see " +
 					"lm sign --help")
 			}
 			return nil
@@ -57,7 +58,8 @@ func newKey(path string) {
 	stop.On(files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 		0o600, files.Create))
 	stop.On(half.Commit())
-	printLine(stdout, "%s: private key written, keep it secret; %s.pub: public key for the targets", path, path)
+	printLine(stdout, "%s: private key written, keep it secret; %s.pub: public key for the targets",
+		path, path)
 }
 
 func sign(path, keyPath, out string) {

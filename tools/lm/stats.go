@@ -42,7 +42,8 @@ func spreadOf(times []int64) spread {
 
 // text formats the table of times; clock names the first device's clock.
 func (s *statistics) text(clock string) string {
-	text := fmt.Sprintf("%-8s%12s%12s%12s%12s   after %d warm-up runs\n", "", "min", "median", "p99",
+	text := fmt.Sprintf("%-8s%12s%12s%12s%12s   after %d warm-up runs\n", "", "min", "median",
+		"p99",
 		"max", s.WarmUp)
 	for _, row := range []struct {
 		name string

@@ -125,7 +125,8 @@ func (e *elements) csvWords(path string, data []byte) []string {
 	failIf(hal.BadTensor, path, err)
 	for i, row := range rows {
 		if len(rows) > 1 && len(e.shape) > 1 && len(row) != e.columns() {
-			stop.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d (%s)", path, i+1,
+			stop.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d (%s)", path,
+				i+1,
 				len(row), e.name, e.columns(), lmb.TypeText(e.dtype, e.shape))
 		}
 	}

@@ -173,7 +173,8 @@ func explainImageError(path string, err error) error {
 		!strings.Contains(err.Error(), "the file is empty") {
 		return err
 	}
-	return fmt.Errorf("%w; make the image again with lm import, lm asm or lm capture of this version", err)
+	return fmt.Errorf("%w; make the image again with lm import, lm asm or lm capture of this "+
+		"version", err)
 }
 
 // input is an input that is read in parts.

@@ -40,7 +40,8 @@ func imagesWithoutSharedDevice(images []together.Image) (list []string) {
 	for i := range images {
 		share := func(other together.Image) bool { return shareDevice(images[i].View, other.View) }
 		if !slices.ContainsFunc(images[:i], share) && !slices.ContainsFunc(images[i+1:], share) {
-			list = append(list, images[i].Name+": shares no device with the others, so nothing was checked between them")
+			list = append(list, images[i].Name+": shares no device with the others, so nothing "+
+				"was checked between them")
 		}
 	}
 	return list

@@ -200,7 +200,8 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 	}
 	other := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	if exit, _, stderr := lm(t, "verify", "--together", a, c, other); exit != 0 ||
-		!strings.HasSuffix(stderr, other+": shares no device with the others, so nothing was checked between them\n") ||
+		!strings.HasSuffix(stderr, other+": shares no device with the others, so nothing was "+
+			"checked between them\n") ||
 		strings.Count(stderr, "shares no") != 1 {
 		t.Errorf("%d, %s", exit, stderr)
 	}

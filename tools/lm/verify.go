@@ -104,7 +104,8 @@ func (v *verification) verifyImage(path string) (view *fbs.View, warnings []stri
 func (v *verification) printVerified(path string, view *fbs.View, warnings []string) {
 	checksums := map[string]string{}
 	for i := range view.Sequences {
-		checksums[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.SequenceChecksum(view, i))
+		checksums[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x",
+			lmb.SequenceChecksum(view, i))
 	}
 	if asJSON {
 		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,

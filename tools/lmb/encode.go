@@ -70,7 +70,8 @@ type text struct {
 func (t *text) name(name string) (fbs.Name, error) {
 	if len(name) == 0 || len(name) > fbs.NameMax || len(t.bytes)+len(name) > fbs.TextMax {
 		return 0,
-			fmt.Errorf("name %q has %d bytes; it must have 1 to %d, and all names together at most %d",
+			fmt.Errorf("name %q has %d bytes; it must have 1 to %d, and all names together at "+
+				"most %d",
 				name, len(name), fbs.NameMax, fbs.TextMax)
 	}
 	if !fbs.IsPlainText([]byte(name)) {
@@ -108,7 +109,8 @@ func (e *encoder) layOut() {
 	for i := range e.image.Tensors {
 		e.name(fmt.Sprintf("tensor %d", i), e.image.Tensors[i].Name)
 		if n := len(e.image.Tensors[i].Shape); n > fbs.DimsMax && e.err == nil {
-			e.err = fmt.Errorf("tensor %d: %d dimensions; at most %d are possible", i, n, fbs.DimsMax)
+			e.err = fmt.Errorf("tensor %d: %d dimensions; at most %d are possible", i, n,
+				fbs.DimsMax)
 		}
 	}
 	for i := range e.image.Sequences {

@@ -50,7 +50,8 @@ func checkNames(view *fbs.View) error {
 	check := func(n fbs.Name, what string, index int, taken map[string]bool) error {
 		name, place := view.Name(n), fbs.Text(what+" %d", uint64(index))
 		if taken[name] {
-			return &fbs.Error{Place: place, Reason: "the name " + fbs.Quote(name) + " is used twice"}
+			return &fbs.Error{Place: place, Reason: "the name " + fbs.Quote(name) + " is used " +
+				"twice"}
 		}
 		taken[name] = true
 		return nil

@@ -64,11 +64,13 @@ func Diff(a, b *lmb.Image) *Difference {
 // header compares devices and windows by index.
 func (d *Difference) header(a, b *lmb.Image) {
 	for i := range max(len(a.Devices), len(b.Devices)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("device %d", i), textAt(a.Devices, i, deviceText),
+		d.Header = appendDiff(d.Header, fmt.Sprintf("device %d", i), textAt(a.Devices, i,
+			deviceText),
 			textAt(b.Devices, i, deviceText))
 	}
 	for i := range max(len(a.Windows), len(b.Windows)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i), textAt(a.Windows, i, windowText),
+		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i), textAt(a.Windows, i,
+			windowText),
 			textAt(b.Windows, i, windowText))
 	}
 }
@@ -130,7 +132,8 @@ func appendDiff(list []string, what, a, b string) []string {
 func (d *Difference) tensors(a, b *lmb.Image) {
 	for i := range max(len(a.Tensors), len(b.Tensors)) {
 		before := len(d.Tensors)
-		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i), textAt(a.Tensors, i, tensorText),
+		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i), textAt(a.Tensors, i,
+			tensorText),
 			textAt(b.Tensors, i, tensorText))
 		if len(d.Tensors) > before || i >= min(len(a.Tensors), len(b.Tensors)) {
 			continue

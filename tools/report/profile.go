@@ -272,7 +272,8 @@ func (p *Profile) summary() string {
 	text := fmt.Sprintf("profile of %s on %s: %s in %s commands", plain(p.Sequence),
 		plain(p.Device), lmb.TimeText(p.TotalNs), countText(p.Commands))
 	if whole := p.whole(); whole > 1 || whole > 0 && p.Failed != nil {
-		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)), lmb.TimeText(p.LeastNs),
+		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)),
+			lmb.TimeText(p.LeastNs),
 			lmb.TimeText(p.MostNs))
 	}
 	return text

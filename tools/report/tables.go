@@ -86,7 +86,8 @@ func (r *Report) windowTable() Table {
 	return fillTable(t, r.Windows, func(_ int, w *Window) []string {
 		return []string{w.label(), w.Kind, r.devicePrefix(w.Device) + w.Place, lmb.SizeText(w.Size),
 			emptyIfZero(w.Points, countText), countText(w.Commands),
-			emptyIfZero(w.Written, lmb.SizeText), emptyIfZero(w.Read, lmb.SizeText), emptyIfZero(w.Compared, lmb.SizeText)}
+			emptyIfZero(w.Written, lmb.SizeText), emptyIfZero(w.Read,
+				lmb.SizeText), emptyIfZero(w.Compared, lmb.SizeText)}
 	})
 }
 
@@ -109,7 +110,8 @@ func (r *Report) rangeTable() Table {
 			x := &s.Ranges[j]
 			t.addRow(r.devicePrefix(s.Device)+s.Name, fmt.Sprintf("0x%x", x.First),
 				fmt.Sprintf("0x%x", x.Last), lmb.SizeText(x.Bytes()), x.Area,
-				emptyIfZero(x.Written, lmb.SizeText), emptyIfZero(x.Read, lmb.SizeText), emptyIfZero(x.Compared, lmb.SizeText))
+				emptyIfZero(x.Written, lmb.SizeText), emptyIfZero(x.Read,
+					lmb.SizeText), emptyIfZero(x.Compared, lmb.SizeText))
 		}
 	}
 	t.noteCut(total)
@@ -139,7 +141,8 @@ func (r *Report) tensorTable() Table {
 		case x.Role == "output":
 			data = ""
 		}
-		return []string{plain(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape), lmb.SizeText(x.Bytes),
+		return []string{plain(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape),
+			lmb.SizeText(x.Bytes),
 			lmb.SizeText(x.Moved), data}
 	})
 }
@@ -147,7 +150,8 @@ func (r *Report) tensorTable() Table {
 func (r *Report) segmentTable() Table {
 	t := Table{Title: "Payload", Columns: []string{"segment", ">offset", ">size", ">CRC-32C"}}
 	return fillTable(t, r.Segments, func(i int, s *Segment) []string {
-		return []string{fmt.Sprint(i), fmt.Sprintf("0x%x", s.Offset), lmb.SizeText(s.Bytes), s.CRC32C}
+		return []string{fmt.Sprint(i), fmt.Sprintf("0x%x", s.Offset), lmb.SizeText(s.Bytes),
+			s.CRC32C}
 	})
 }
 
