@@ -197,8 +197,8 @@ func (c *chip) reaches(r *rand.Rand, t fbs.TileRange, address, size uint64) bool
 // pointer is an image of one Point, changed in place.
 type pointer struct{ file []byte }
 
-func targetOf(b *boards.Board) lmb.Target {
-	return lmb.Target{Board: b.Name, Vendor: b.Vendor, Device: b.Device, Bars: b.Bars}
+func targetOf(b *boards.Board) lmb.Device {
+	return lmb.Device{Board: b.Name, Vendor: b.Vendor, Device: b.Device, Bars: b.Bars}
 }
 
 func newPointer(t *testing.T, board *boards.Board) *pointer {
@@ -206,7 +206,7 @@ func newPointer(t *testing.T, board *boards.Board) *pointer {
 	window := fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 1 << 20}
 	point := command(fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()})
 	return &pointer{encode(t, &lmb.Image{
-		Targets:   []lmb.Target{targetOf(board)},
+		Devices:   []lmb.Device{targetOf(board)},
 		Windows:   []lmb.Window{{Name: "w", Window: window}},
 		Sequences: []lmb.Sequence{{Name: "main", Commands: []lmb.Command{point}}},
 	})}
@@ -389,7 +389,7 @@ func TestRoutesToThePCIeControllerAreClosed(t *testing.T) {
 				Offset: rule.First, Size: 8}
 			dma := fbs.Window{Kind: gen.WindowKindBar, Device: 1, Slot: fbs.NoSlot, Size: 1 << 20}
 			image := &lmb.Image{
-				Targets: []lmb.Target{targetOf(board), targetOf(&boards.Edu)},
+				Devices: []lmb.Device{targetOf(board), targetOf(&boards.Edu)},
 				Windows: []lmb.Window{{Name: "registers", Window: registers},
 					{Name: "dma", Window: dma}},
 				Sequences: []lmb.Sequence{{Name: "main", Commands: make([]lmb.Command, 1)}},

@@ -268,7 +268,7 @@ func TestIgnoredFailureCountsAQueryOfEachDevice(t *testing.T) {
 		image := sample()
 		image.Tensors, image.Sequences[0].Commands = nil, image.Sequences[0].Commands[:4]
 		if targets == 2 { // without the one in the middle, which has rules and windows of its own
-			image.Targets = []lmb.Target{image.Targets[0], image.Targets[2]}
+			image.Devices = []lmb.Device{image.Devices[0], image.Devices[2]}
 			image.Rules, image.Windows = nil, image.Windows[:4]
 			image.Windows[0].Device = 1
 		}
@@ -339,7 +339,7 @@ func TestNamesWithControlCharactersAreRejected(t *testing.T) {
 			const name = "QXZ" // of which the text is to take the place
 			switch place {
 			case "device 0":
-				image.Targets[0].Board = name
+				image.Devices[0].Board = name
 			case "rule 0":
 				image.Rules[0].Name = name
 			case "tensor 0":

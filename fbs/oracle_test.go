@@ -312,7 +312,7 @@ func slowValue(c fbs.Command) bool {
 // crowd returns an image with many commands that are alike.
 func crowd(r *rand.Rand) *lmb.Image {
 	image := sample()
-	image.Targets[0].Bars[2] = 1 << 20
+	image.Devices[0].Bars[2] = 1 << 20
 	image.Windows = append(image.Windows,
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Offset: 0x1fc00000,
 			Size: 0x400000}},

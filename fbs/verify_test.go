@@ -33,7 +33,7 @@ func sample() *lmb.Image {
 	target := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVC: 3}
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
-		Targets: []lmb.Target{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e,
+		Devices: []lmb.Device{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e,
 			Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}},
 			{Board: "unknown", Vendor: 0xffff, Device: 1, Subsystem: 0x11001af4,
 				Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
@@ -108,7 +108,7 @@ func sample() *lmb.Image {
 // ofWormhole makes window 0 a window of a BAR of the Wormhole.
 func ofWormhole(i *lmb.Image, bar uint8, offset uint64) {
 	w := &i.Windows[0]
-	w.Device, w.Bar, w.Offset, w.Size = 0, bar, offset, min(w.Size, i.Targets[0].Bars[bar]-offset)
+	w.Device, w.Bar, w.Offset, w.Size = 0, bar, offset, min(w.Size, i.Devices[0].Bars[bar]-offset)
 }
 
 // wantError checks that an error contains a text, or that there is no error if the text
@@ -148,7 +148,7 @@ func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
 	if !reflect.DeepEqual(decoded.Tensors, want.Tensors) ||
 		!reflect.DeepEqual(decoded.Windows, want.Windows) ||
 		!reflect.DeepEqual(decoded.Sequences, want.Sequences) || decoded.Origin != want.Origin ||
-		!reflect.DeepEqual(decoded.Targets, want.Targets) ||
+		!reflect.DeepEqual(decoded.Devices, want.Devices) ||
 		!reflect.DeepEqual(decoded.Rules, want.Rules) {
 		t.Errorf("decoded %+v\nwant %+v", decoded, want)
 	}
@@ -277,7 +277,7 @@ func TestRulesOfTheImageApplyToAnUnknownBoard(t *testing.T) {
 		!strings.Contains(err.Error(), "nothing at 0x0 of BAR 1") {
 		t.Errorf("without rules: %v", err)
 	}
-	image.Targets[1].Board = "\x1b[2J"
+	image.Devices[1].Board = "\x1b[2J"
 	if _, err := lmb.Encode(image); err == nil ||
 		!strings.Contains(err.Error(), "has a control character") {
 		t.Errorf("a name that clears a terminal: %q", err)
@@ -410,10 +410,10 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		want    string
 		corrupt func(*lmb.Image)
 	}{
-		{"has no device", func(i *lmb.Image) { i.Targets = nil }},
+		{"has no device", func(i *lmb.Image) { i.Devices = nil }},
 		{"has no window", func(i *lmb.Image) { i.Windows = nil }},
 		{"has no sequence", func(i *lmb.Image) { i.Sequences = nil }},
-		{"target 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Targets[0].Board = "" }},
+		{"target 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Devices[0].Board = "" }},
 		{"window 0: name \"xxx",
 			func(i *lmb.Image) { i.Windows[0].Name = strings.Repeat("x", 256) }},
 		{"rule 0: device 9 does not exist", func(i *lmb.Image) { i.Rules[0].Device = 9 }},
@@ -599,7 +599,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		}},
 		{"command 1: write: a store (declare a TLB or a host window instead) is not accepted by " +
 			"wormhole BAR 2 at 0x1208 (iATU)", func(i *lmb.Image) {
-			i.Targets[0].Bars[2] = 1 << 20
+			i.Devices[0].Bars[2] = 1 << 20
 			ofWormhole(i, 2, 0x1200)
 		}},
 		{"a write-combining window, which is for memory, is not accepted by wormhole BAR 0 at " +

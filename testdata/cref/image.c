@@ -22,7 +22,7 @@ static uint64_t take(const uint8_t *data, unsigned size) {
 	return n;
 }
 
-// inside tells whether size bytes at pos can be read as an object of the envelope.
+// inside reports whether size bytes at pos can be read as an object of the envelope.
 static int inside(const struct image *image, uint64_t pos, uint64_t size, uint64_t align) {
 	if (!bad && (pos < 72 || pos > image->envelope || size > image->envelope - pos))
 		bad = "an offset leaves the envelope";
@@ -54,7 +54,7 @@ static struct table root_of(const struct image *image, unsigned most) {
 	return t;
 }
 
-// field gives the position of a table's field, 0 where it is absent.
+// field returns the position of a table's field, 0 where it is absent.
 static uint64_t field(
 	const struct image *image, const struct table *t, unsigned id, unsigned size) {
 	uint64_t offset = bad || id >= t->fields ? 0 : take(image->data + t->vtable + 4 + 2 * id, 2);
@@ -63,12 +63,12 @@ static uint64_t field(
 	return bad || !offset ? 0 : t->pos + offset;
 }
 
-// follow gives what the reference at pos points at.
+// follow returns the target of the reference at pos.
 static uint64_t follow(const struct image *image, uint64_t pos) {
 	return pos + take(image->data + pos, 4);
 }
 
-// zero tells whether the bytes from start to end are.
+// zero reports whether the bytes from start to end are zero.
 static int zero(const uint8_t *data, uint64_t start, uint64_t end) {
 	while (start < end && data[start] == 0)
 		start++;
@@ -78,7 +78,7 @@ static int zero(const uint8_t *data, uint64_t start, uint64_t end) {
 // limits are the most elements of each vector, section 2.
 static const uint32_t limits[] = {1, 8, 4096, 4096, 4096, 4096, 1 << 24, 16 << 20, 256 << 20, 256};
 
-// vector gives the first element of a vector of structs or bytes.
+// vector returns the first element of a vector of structs or bytes.
 static const void *vector(
 	struct image *image, const struct table *t, unsigned id, uint64_t size, uint64_t align) {
 	uint64_t pos = field(image, t, id, 4);
@@ -99,7 +99,7 @@ const char *image_counts(const struct image *image) {
 		unsigned id;
 		uint32_t count;
 		int needed;
-	} list[] = {{1, r->targets, 1}, {2, r->windows, 1}, {3, r->sequences, 1}, {5, r->segments, 0},
+	} list[] = {{1, r->devices, 1}, {2, r->windows, 1}, {3, r->sequences, 1}, {5, r->segments, 0},
 		{4, r->tensors, 0}, {6, r->commands, 1}};
 	for (unsigned i = 0; i < sizeof list / sizeof *list; i++) {
 		if (list[i].needed && image->counts[list[i].id] == 0)
@@ -116,10 +116,10 @@ static void check_rules(const struct image *image) {
 	uint64_t next = 0;
 	for (uint32_t i = 0; i < image->rule_count && !bad; i++) {
 		const struct rule *r = &image->rules[i], *before = i ? r - 1 : r;
-		int order = (r->target - before->target) * 256 + r->bar - before->bar;
+		int order = (r->device - before->device) * 256 + r->bar - before->bar;
 		uint64_t least = r->widths & -r->widths;
-		if (r->target >= image->reservation.targets || r->bar > 5 ||
-			r->last >= image->targets[r->target].bars[r->bar])
+		if (r->device >= image->reservation.devices || r->bar > 5 ||
+			r->last >= image->devices[r->device].bars[r->bar])
 			bad = "a rule is of no BAR, or reaches outside it";
 		else if (r->first > r->last || order < 0 || (order == 0 && r->first < next))
 			bad = "the rules are not in order, or overlap";
@@ -177,7 +177,7 @@ const char *image_read(struct image *image, const char *path) {
 	uint64_t reservation = field(image, &root, 0, sizeof image->reservation);
 	if (reservation && inside(image, reservation, sizeof image->reservation, 8))
 		memcpy(&image->reservation, image->data + reservation, sizeof image->reservation);
-	image->targets = vector(image, &root, 1, sizeof(struct target), 8);
+	image->devices = vector(image, &root, 1, sizeof(struct device), 8);
 	image->windows = vector(image, &root, 2, sizeof(struct window), 8);
 	image->sequences = vector(image, &root, 3, sizeof(struct sequence), 4);
 	image->tensors = vector(image, &root, 4, sizeof(struct tensor), 8);

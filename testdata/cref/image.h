@@ -13,8 +13,20 @@
 #endif
 
 enum opcode {
-	WRITE = 1, CHANGE, ADDRESS, COPY_IN, FILL, COPY_OUT, CHECK, COMPARE,
-	POINT, FENCE, DELAY, CALL, END, OPCODES
+	WRITE = 1,
+	MODIFY,
+	RELOCATE,
+	COPY_IN,
+	FILL,
+	COPY_OUT,
+	EXPECT,
+	COMPARE,
+	POINT,
+	FENCE,
+	DELAY,
+	CALL,
+	END,
+	OPCODES
 };
 enum access { EXACT = 1, FIXED, BULK };
 enum condition { EQUAL = 1, NOT_EQUAL };
@@ -29,7 +41,7 @@ struct command {
 	uint64_t value, mask;
 };
 
-struct target {
+struct device {
 	uint64_t bars[6];
 	uint32_t board;
 	uint16_t vendor, device;
@@ -38,7 +50,7 @@ struct target {
 
 struct rule {
 	uint64_t first, last;
-	uint8_t target, bar, widths, memory;
+	uint8_t device, bar, widths, memory;
 	uint32_t name;
 };
 
@@ -54,8 +66,8 @@ struct sequence {
 
 struct tensor {
 	uint32_t name;
-	uint8_t role, recorded, dtype, dims;
-	uint64_t size, arena_offset, recorded_offset;
+	uint8_t role, has_data, dtype, dims;
+	uint64_t size, arena_offset, data_offset;
 	uint32_t shape[8];
 };
 
@@ -66,11 +78,11 @@ struct segment {
 
 struct reservation {
 	uint64_t arena_bytes, host_bytes, payload_bytes;
-	uint32_t commands, windows, tensors, sequences, segments, targets;
+	uint32_t commands, windows, tensors, sequences, segments, devices;
 };
 
 _Static_assert(sizeof(struct command) == 32, "command");
-_Static_assert(sizeof(struct target) == 64, "target");
+_Static_assert(sizeof(struct device) == 64, "device");
 _Static_assert(sizeof(struct rule) == 24, "rule");
 _Static_assert(sizeof(struct window) == 24, "window");
 _Static_assert(sizeof(struct sequence) == 12, "sequence");
@@ -84,8 +96,8 @@ struct image {
 	uint32_t counts[10]; // elements of each vector
 	int sized; // the preamble is right, but for its checksum
 	struct reservation reservation;
-	const struct target *targets;
-	const struct rule *rules; // of targets that no board is known of
+	const struct device *devices;
+	const struct rule *rules; // of devices whose PCI ids no board has
 	uint32_t rule_count;
 	const struct window *windows;
 	const struct sequence *sequences;
@@ -97,23 +109,23 @@ struct image {
 	const uint8_t *payload; // the first byte of segment 0
 };
 
-// image_named tells whether a name of the image, a run of its text, is this one.
+// image_named reports whether a name of the image, a run of its text, is this one.
 int image_named(const struct image *image, uint32_t name, const char *text);
 
 // image_read maps a file and finds what its envelope has. image_open looks at
-// rules and sequences too. They give NULL, or what is wrong.
+// rules and sequences too. They return NULL, or what is wrong.
 const char *image_read(struct image *image, const char *path);
 
-// image_counts holds the vectors against the reservation.
+// image_counts compares the vectors with the reservation.
 const char *image_counts(const struct image *image);
 const char *image_open(struct image *image, const char *path);
 
 // image_sum verifies the checksum of the envelope, image_segments those of the
-// segments, and gives the one that is wrong; their number: none.
+// segments; at is set to the index of the first wrong one, or to their number.
 const char *image_sum(const struct image *image);
 const char *image_segments(const struct image *image, uint32_t *at);
 
-// image_check verifies what has a checksum: envelope and segments. It gives
+// image_check verifies what has a checksum: envelope and segments. It returns
 // NULL, or what is wrong.
 const char *image_check(const struct image *image);
 

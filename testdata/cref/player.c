@@ -76,7 +76,7 @@ static int holds(const struct command *c, uint64_t v) {
 	return ((v & c->mask) == c->value) == (c->mode == EQUAL);
 }
 
-static int check(struct player *p, const struct command *c) {
+static int expect(struct player *p, const struct command *c) {
 	uint64_t at = place(p, c) + c->offset, v = get(p, at, c->width);
 	int64_t began = p->now, deadline = began + c->amount * 1000ll;
 	if (p->gone || (v == width_bits(c->width) && dead(p)))
@@ -109,7 +109,7 @@ static int compare(struct player *p, const struct command *c) {
 	return 0;
 }
 
-// all_ones tells whether the last access, of the width of a copy, gave ones.
+// all_ones reports whether the last access, of the width of a copy, loaded all ones.
 static int all_ones(const uint8_t *end, uint32_t size) {
 	while (size && end[-1] == 0xff)
 		end--, size--;
@@ -141,7 +141,7 @@ static int copy(struct player *p, const struct command *c) {
 	return check && all_ones(memory_of(p, c) + c->amount, last) ? GONE : 0;
 }
 
-static int change(struct player *p, const struct command *c) {
+static int modify(struct player *p, const struct command *c) {
 	uint64_t v = get(p, place(p, c) + c->offset, c->width);
 	if (p->gone || (dead(p) && v == width_bits(c->width)))
 		return GONE;
@@ -154,7 +154,7 @@ static int write_of(struct player *p, const struct command *c, uint64_t value) {
 	return p->gone ? GONE : 0;
 }
 
-static int settle(struct player *p, const struct command *c, int status) {
+static int apply_policy(struct player *p, const struct command *c, int status) {
 	if (status == 0 || status == GONE)
 		return status;
 	if (dead(p))
@@ -171,18 +171,18 @@ static int carry_out(struct player *p, const struct command *c) {
 	switch (c->opcode) {
 	case WRITE:
 		return write_of(p, c, c->value);
-	case ADDRESS:
+	case RELOCATE:
 		return write_of(p, c, 0x10000000 + p->places[c->index] + c->value);
-	case CHANGE:
-		return change(p, c);
+	case MODIFY:
+		return modify(p, c);
 	case COPY_IN:
 	case FILL:
 	case COPY_OUT:
 		return copy(p, c);
-	case CHECK:
-		return settle(p, c, check(p, c));
+	case EXPECT:
+		return apply_policy(p, c, expect(p, c));
 	case COMPARE:
-		return settle(p, c, compare(p, c));
+		return apply_policy(p, c, compare(p, c));
 	case POINT:
 		printf("P %u %llx %llx\n", c->window, (unsigned long long)c->value,
 			(unsigned long long)c->mask);
@@ -213,10 +213,10 @@ static int execute(struct player *p, const struct sequence *s) {
 static uint64_t lay(struct player *p) {
 	const struct image *i = p->image;
 	uint64_t bars[8][6], next = 0;
-	for (uint32_t t = 0; t < i->reservation.targets; t++)
+	for (uint32_t t = 0; t < i->reservation.devices; t++)
 		for (int b = 0; b < 6; b++) {
 			bars[t][b] = next;
-			next += round_up(i->targets[t].bars[b], 4096);
+			next += round_up(i->devices[t].bars[b], 4096);
 		}
 	static const int order[] = {BAR, HOST, TLB, CONFIG};
 	for (unsigned k = 0; k < sizeof order / sizeof *order; k++) {
@@ -238,8 +238,8 @@ int player_run(const struct image *image, unsigned fault, uint64_t after) {
 	p.arena = calloc(1, image->reservation.arena_bytes + 8);
 	for (uint32_t n = 0; n < image->reservation.tensors; n++) {
 		const struct tensor *t = &image->tensors[n];
-		if (t->role == INPUT && t->recorded)
-			memcpy(p.arena + t->arena_offset, image->payload + t->recorded_offset, t->size);
+		if (t->role == INPUT && t->has_data)
+			memcpy(p.arena + t->arena_offset, image->payload + t->data_offset, t->size);
 	}
 	int status = execute(&p, &image->sequences[0]), safe = 0, ran = 0;
 	uint64_t got = p.got, want = p.want, mask = p.mask;

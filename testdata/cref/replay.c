@@ -174,7 +174,7 @@ static inline void fill(const struct replay *r, const struct command *c) {
 	BY_WIDTH(c->width, FILL_ALL)
 }
 
-static inline void change(const struct replay *r, const struct command *c) {
+static inline void modify(const struct replay *r, const struct command *c) {
 	uint8_t *at = r->windows[c->window] + c->offset;
 	store(at, c->width, c->value | (load(at, c->width) & ~c->mask));
 }
@@ -183,7 +183,7 @@ static inline int holds(const struct command *c, uint64_t loaded) {
 	return ((loaded & c->mask) == c->value) == (c->mode == EQUAL);
 }
 
-// A check with a deadline looks once more when that has passed while it waited.
+// A poll loads once more if its deadline passed while it waited.
 static enum status wait_for(const struct replay *r, const struct command *c) {
 	const uint8_t *at = r->windows[c->window] + c->offset;
 	int64_t deadline = now() + c->amount * 1000LL;
@@ -201,7 +201,7 @@ static enum status wait_for(const struct replay *r, const struct command *c) {
 	}
 }
 
-static inline enum status check(const struct replay *r, const struct command *c) {
+static inline enum status expect(const struct replay *r, const struct command *c) {
 	return holds(c, load(r->windows[c->window] + c->offset, c->width)) ? DONE : wait_for(r, c);
 }
 
@@ -213,8 +213,9 @@ static inline enum status compare(const struct replay *r, const struct command *
 	return good ? DONE : COMPARE_FAILED;
 }
 
-// settle tells whether the run goes on.
-static inline enum status settle(struct replay *r, const struct command *c, enum status status) {
+// apply_policy returns whether the run continues.
+static inline enum status apply_policy(
+	struct replay *r, const struct command *c, enum status status) {
 	if (__builtin_expect(status == DONE, 1) || c->option == FAIL)
 		return status;
 	r->ignored++;
@@ -249,8 +250,8 @@ static enum status switched(struct replay *r, const struct command *c) {
 		case WRITE:
 			store(r->windows[c->window] + c->offset, c->width, c->value);
 			continue;
-		case CHANGE:
-			change(r, c);
+		case MODIFY:
+			modify(r, c);
 			continue;
 		case COPY_IN:
 			copy_in(r, c);
@@ -261,11 +262,11 @@ static enum status switched(struct replay *r, const struct command *c) {
 		case COPY_OUT:
 			copy_out(r, c);
 			continue;
-		case CHECK:
-			status = settle(r, c, check(r, c));
+		case EXPECT:
+			status = apply_policy(r, c, expect(r, c));
 			break;
 		case COMPARE:
-			status = settle(r, c, compare(r, c));
+			status = apply_policy(r, c, compare(r, c));
 			break;
 		case POINT:
 			point(r, c);
@@ -294,12 +295,20 @@ static enum status switched(struct replay *r, const struct command *c) {
 }
 
 static enum status threaded(struct replay *r, const struct command *c) {
-	static const void *const labels[OPCODES] = {
-		[0] = &&unknown, [WRITE] = &&write, [CHANGE] = &&change, [ADDRESS] = &&unknown,
-		[COPY_IN] = &&copy_in, [FILL] = &&fill, [COPY_OUT] = &&copy_out, [CHECK] = &&check,
-		[COMPARE] = &&compare, [POINT] = &&point, [FENCE] = &&fence, [DELAY] = &&delay,
-		[CALL] = &&call, [END] = &&end,
-	};
+	static const void *const labels[OPCODES] = {[0] = &&unknown,
+		[WRITE] = &&write,
+		[MODIFY] = &&modify,
+		[RELOCATE] = &&unknown,
+		[COPY_IN] = &&copy_in,
+		[FILL] = &&fill,
+		[COPY_OUT] = &&copy_out,
+		[EXPECT] = &&expect,
+		[COMPARE] = &&compare,
+		[POINT] = &&point,
+		[FENCE] = &&fence,
+		[DELAY] = &&delay,
+		[CALL] = &&call,
+		[END] = &&end};
 	uint8_t *const *windows = r->windows;
 	enum status status;
 	c--;
@@ -312,8 +321,8 @@ write:
 	}
 	store(windows[c->window] + c->offset, c->width, c->value);
 	NEXT();
-change:
-	change(r, c);
+modify:
+	modify(r, c);
 	NEXT();
 copy_in:
 	copy_in(r, c);
@@ -324,13 +333,13 @@ fill:
 copy_out:
 	copy_out(r, c);
 	NEXT();
-check:
-	status = settle(r, c, check(r, c));
+expect:
+	status = apply_policy(r, c, expect(r, c));
 	if (status == DONE)
 		NEXT();
 	goto failed;
 compare:
-	status = settle(r, c, compare(r, c));
+	status = apply_policy(r, c, compare(r, c));
 	if (status == DONE)
 		NEXT();
 	goto failed;
@@ -380,11 +389,11 @@ struct result replay_run(struct replay *r, uint32_t sequence) {
 }
 
 // bar_start is where a BAR begins in the device's memory.
-static uint64_t bar_start(const struct image *image, unsigned target, unsigned bar) {
+static uint64_t bar_start(const struct image *image, unsigned device, unsigned bar) {
 	uint64_t start = 0;
-	for (unsigned t = 0; t <= target && t < image->reservation.targets; t++)
-		for (unsigned b = 0; b < 6 && (t < target || b < bar); b++)
-			start += round_up(image->targets[t].bars[b], 4096);
+	for (unsigned t = 0; t <= device && t < image->reservation.devices; t++)
+		for (unsigned b = 0; b < 6 && (t < device || b < bar); b++)
+			start += round_up(image->devices[t].bars[b], 4096);
 	return start;
 }
 
@@ -396,22 +405,22 @@ uint64_t device_size(const struct image *image) {
 		if (image->windows[i].kind == TLB)
 			tiles += round_up(image->windows[i].size, 4096);
 	}
-	uint64_t bars = bar_start(image, image->reservation.targets, 0);
-	return bars + image->reservation.host_bytes + tiles + 4096;
+	return bar_start(image, image->reservation.devices, 0) + image->reservation.host_bytes + tiles +
+		4096;
 }
 
-// What the registers of a window hold: bits of the address in units of the
+// The contents of a window's registers: bits of the address in units of the
 // window, the far corner, the near one, NoC, multicast, ordering, and a static
 // virtual channel, which is one bit on a Wormhole. Sources: boards/wormhole.go
 // and blackhole.go.
 static int encode(const struct image *image, struct command *c) {
 	const struct window *w = &image->windows[c->window];
-	int wormhole = image->targets[w->device].device == 0x401e;
-	int low = 0; // position of the corners, after the bits of the address
-	if (wormhole)
-		low = w->size == 1 << 20 ? 16 : w->size == 2 << 20 ? 15 : w->size == 16 << 20 ? 12 : 0;
-	else if (w->size == 2 << 20)
-		low = 43;
+	int wormhole = image->devices[w->device].device == 0x401e;
+	int low = wormhole ? (w->size == 1 << 20           ? 16
+								 : w->size == 2 << 20  ? 15
+								 : w->size == 16 << 20 ? 12
+													   : 0)
+					   : (w->size == 2 << 20 ? 43 : 0);
 	if (low == 0)
 		return 0;
 	uint64_t t = c->mask, channel = t >> 48 & 0xff;
@@ -433,7 +442,7 @@ enum status replay_load(struct replay *r, const struct image *image, uint8_t *de
 	if (device_size(image) == 0)
 		return WRONG_DEVICE;
 	const struct reservation *n = &image->reservation;
-	uint64_t next = bar_start(image, n->targets, 0), tiles = next + n->host_bytes, registers = 0;
+	uint64_t next = bar_start(image, n->devices, 0), tiles = next + n->host_bytes, registers = 0;
 	uint32_t registers_of[n->windows + 1];
 	uint64_t bus[n->windows + 1];
 	r->image = image;
@@ -459,15 +468,15 @@ enum status replay_load(struct replay *r, const struct image *image, uint8_t *de
 			return INTERNAL;
 	}
 	for (uint32_t i = 0; i < n->tensors; i++) {
-		const struct tensor *t = &image->tensors[i];
-		// Of an input only the recorded data are known here.
+		const struct tensor *t =
+			&image->tensors[i]; // of an input only its default data are known here
 		r->memories[1 + i] = t->role == OUTPUT ? r->arena + t->arena_offset
-			: (uint8_t *)image->payload + t->recorded_offset;
+											   : (uint8_t *)image->payload + t->data_offset;
 	}
 	r->commands = malloc(n->commands * sizeof *r->commands);
 	memcpy(r->commands, image->commands, n->commands * sizeof *r->commands);
 	for (struct command *c = r->commands; c < r->commands + n->commands; c++) {
-		if (c->opcode == ADDRESS) {
+		if (c->opcode == RELOCATE) {
 			c->opcode = WRITE;
 			c->value += bus[c->index];
 		} else if (c->opcode == POINT) {

@@ -1,5 +1,5 @@
 // A replay of an image on plain memory, in plain C: what the runtime's ratios
-// are measured against. Nothing is checked here that image_check did not check.
+// are measured against. Nothing is checked here; image_check has done so.
 #ifndef REPLAY_H
 #define REPLAY_H
 
@@ -30,7 +30,7 @@ struct replay {
 	const struct image *image;
 	struct command *commands; // completed
 	uint8_t **windows;        // address of each window's first byte
-	uint8_t **memories;       // payload, then each tensor: recorded bytes or the arena
+	uint8_t **memories;       // payload, then each tensor: its data in the payload, or the arena
 	uint8_t *registers;       // that aim windows
 	uint8_t *arena;
 	unsigned way;
@@ -39,8 +39,8 @@ struct replay {
 	int32_t at;
 };
 
-// device_size is the memory a device needs to stand for all that the image
-// reaches: the BARs of each target in turn, then host memory, each window of it
+// device_size returns the size of the memory that replaces the devices and all that the
+// image reaches: the BARs of each device in turn, then host memory, each window of it
 // at a multiple of 4096, then what Tlb windows show, one place each wherever it
 // points, and a page with 16 bytes of registers for each of those. Configuration
 // space is no memory: 0.

@@ -84,7 +84,7 @@ static int named(const struct image *i, uint32_t name) {
 	return size && (uint64_t)first + size <= i->text_size && plain_text(i->text + first, size);
 }
 
-static int is_known(const struct target *t) {
+static int is_known(const struct device *t) {
 	for (int k = 0; k < known_count; k++)
 		if (known[k].vendor == t->vendor && known[k].device == t->device)
 			return 1;
@@ -93,36 +93,36 @@ static int is_known(const struct target *t) {
 
 // Section 3.
 
-static const char *check_target(const struct image *i, uint32_t n) {
-	const struct target *t = &i->targets[n];
-	if (t->reserved || !named(i, t->board))
-		return at("target", n, "a name is missing, or a reserved field is not zero");
-	return NULL;
+static const char *check_device(const struct image *i, uint32_t n) {
+	const struct device *t = &i->devices[n];
+	return t->reserved || !named(i, t->board)
+		? at("device", n, "a name is missing, or a reserved field is not zero")
+		: NULL;
 }
 
 static const char *check_rule(const struct image *i, uint32_t n) {
 	const struct rule *r = &i->rules[n], *b = n ? r - 1 : NULL;
 	uint64_t least = r->widths & -r->widths;
-	if (r->target >= i->reservation.targets || r->bar > 5)
-		return at("rule", n, "no such target or BAR");
-	const struct target *t = &i->targets[r->target];
+	if (r->device >= i->reservation.devices || r->bar > 5)
+		return at("rule", n, "no such device or BAR");
+	const struct device *t = &i->devices[r->device];
 	if (is_known(t) || r->first > r->last || r->last >= t->bars[r->bar])
 		return at("rule", n, "the board is known, or the range is outside");
 	if (!r->widths || r->widths > 15 || r->memory > 1 || r->first % least || (r->last + 1) % least)
 		return at("rule", n, "widths");
-	if (b && r->target < b->target)
-		return at("rule", n, "order");
-	if (b && r->target == b->target &&
-		(r->bar < b->bar || (r->bar == b->bar && r->first <= b->last)))
+	if (b &&
+		(r->device < b->device ||
+			(r->device == b->device &&
+				(r->bar < b->bar || (r->bar == b->bar && r->first <= b->last)))))
 		return at("rule", n, "order");
 	return named(i, r->name) ? NULL : at("rule", n, "name");
 }
 
 static const char *check_window(const struct image *i, uint32_t n) {
 	const struct window *w = &i->windows[n];
-	if (w->kind < BAR || w->kind > CONFIG || w->device >= i->reservation.targets || w->flags > 1 ||
+	if (w->kind < BAR || w->kind > CONFIG || w->device >= i->reservation.devices || w->flags > 1 ||
 		w->reserved)
-		return at("window", n, "kind, target, flags or reserved field");
+		return at("window", n, "kind, device, flags or reserved field");
 	if (!w->size || w->size > window_max || (w->kind != TLB && w->slot != 0xffff) ||
 		(w->kind != BAR && (w->bar || w->offset)))
 		return at("window", n, "size, slot, BAR or offset");
@@ -130,7 +130,7 @@ static const char *check_window(const struct image *i, uint32_t n) {
 		(w->kind == CONFIG && w->size != 256 && w->size != 4096))
 		return at("window", n, "size");
 	if (w->kind == BAR) {
-		uint64_t bar = w->bar > 5 ? 0 : i->targets[w->device].bars[w->bar];
+		uint64_t bar = w->bar > 5 ? 0 : i->devices[w->device].bars[w->bar];
 		if (w->bar > 5 || w->offset > bar || w->size > bar - w->offset)
 			return at("window", n, "outside the BAR");
 	}
@@ -178,11 +178,11 @@ static int in_payload(const struct image *i, uint64_t offset, uint64_t size) {
 
 static const char *check_tensor(const struct image *i, uint32_t n) {
 	const struct tensor *t = &i->tensors[n];
-	uint64_t start = n ? round_up(t[-1].arena_offset + t[-1].size, 64) : 0;
-	uint64_t size = element(t->dtype);
-	if (!named(i, t->name) || (t->role != INPUT && t->role != OUTPUT) || t->recorded > 1 ||
+	uint64_t start = n ? round_up(t[-1].arena_offset + t[-1].size, 64) : 0,
+			 size = element(t->dtype);
+	if (!named(i, t->name) || (t->role != INPUT && t->role != OUTPUT) || t->has_data > 1 ||
 		t->dims > 8)
-		return at("tensor", n, "name, role, recorded or dimensions");
+		return at("tensor", n, "name, role, has_data or dimensions");
 	for (unsigned d = 0; d < 8; d++) {
 		if ((d < t->dims) != (t->shape[d] != 0))
 			return at("tensor", n, "shape");
@@ -192,8 +192,8 @@ static const char *check_tensor(const struct image *i, uint32_t n) {
 	}
 	if (!size || t->size != size || t->arena_offset != start || start > bytes_max)
 		return at("tensor", n, "size or place");
-	if (t->recorded ? !in_payload(i, t->recorded_offset, size) : t->recorded_offset != 0)
-		return at("tensor", n, "recorded data");
+	if (t->has_data ? !in_payload(i, t->data_offset, size) : t->data_offset != 0)
+		return at("tensor", n, "default or golden data");
 	return NULL;
 }
 
@@ -206,12 +206,12 @@ static const struct form {
 	uint8_t widths, modes, options, kinds, index, bytes, stores;
 } forms[OPCODES] = {
 	[WRITE] = {15, 1, 1, 14, NOTHING, 0, 1},
-	[CHANGE] = {15, 1, 1, 14, NOTHING, 0, 1},
-	[ADDRESS] = {12, 1, 1, 14, BUS, 0, 1},
+	[MODIFY] = {15, 1, 1, 14, NOTHING, 0, 1},
+	[RELOCATE] = {12, 1, 1, 14, BUS, 0, 1},
 	[COPY_IN] = {15, 14, 1, 14, MEMORY_IN, 1, 1},
 	[FILL] = {15, 6, 1, 14, NOTHING, 1, 1},
 	[COPY_OUT] = {15, 14, 1, 14, MEMORY_OUT, 1, 0},
-	[CHECK] = {15, 6, 6, 30, INTERVAL, 0, 0},
+	[EXPECT] = {15, 6, 6, 30, INTERVAL, 0, 0},
 	[COMPARE] = {15, 1, 6, 14, MEMORY_IN, 1, 0},
 	[POINT] = {0, 1, 1, 4, NOTHING, 0, 0},
 	[FENCE] = {0, 1, 1, 0, NOTHING, 0, 0},
@@ -230,11 +230,11 @@ static const char *fields(const struct command *c) {
 	case FILL:
 		value = of;
 		break;
-	case CHANGE:
-	case CHECK:
+	case MODIFY:
+	case EXPECT:
 		value = c->mask, mask = of;
 		break;
-	case ADDRESS:
+	case RELOCATE:
 	case COPY_IN:
 	case COPY_OUT:
 	case COMPARE:
@@ -243,21 +243,21 @@ static const char *fields(const struct command *c) {
 	case POINT:
 		value = mask = ~0ull;
 	}
-	if (c->value & ~value || c->mask & ~mask || (c->opcode == CHANGE && !c->mask))
+	if (c->value & ~value || c->mask & ~mask || (c->opcode == MODIFY && !c->mask))
 		return "value or mask";
-	if (c->amount && !forms[c->opcode].bytes && c->opcode != CHECK && c->opcode != DELAY)
+	if (c->amount && !forms[c->opcode].bytes && c->opcode != EXPECT && c->opcode != DELAY)
 		return "amount";
 	if (c->opcode == DELAY && (!c->amount || c->amount > 10000000))
 		return "delay";
-	if (c->opcode == CHECK && c->index && !c->amount)
+	if (c->opcode == EXPECT && c->index && !c->amount)
 		return "an interval without a deadline";
 	return forms[c->opcode].bytes && !c->amount ? "no bytes" : NULL;
 }
 
-// rule_of finds the rule that holds a byte of a BAR, in the image or of a board.
-static int rule_of(const struct image *i, const struct window *w, uint64_t offset,
-	struct known *out) {
-	const struct target *t = &i->targets[w->device];
+// rule_of finds the rule for a byte of a BAR, in the image or of a board.
+static int rule_of(
+	const struct image *i, const struct window *w, uint64_t offset, struct known *out) {
+	const struct device *t = &i->devices[w->device];
 	for (int k = 0; k < known_count; k++)
 		if (known[k].vendor == t->vendor && known[k].device == t->device &&
 			known[k].bar == w->bar && offset >= known[k].first && offset <= known[k].last) {
@@ -266,13 +266,9 @@ static int rule_of(const struct image *i, const struct window *w, uint64_t offse
 		}
 	for (uint32_t n = 0; n < i->rule_count && !is_known(t); n++) {
 		const struct rule *r = &i->rules[n];
-		if (r->target == w->device && r->bar == w->bar && offset >= r->first && offset <= r->last) {
+		if (r->device == w->device && r->bar == w->bar && offset >= r->first && offset <= r->last) {
 			*out = (struct known){
-				.first = r->first,
-				.last = r->last,
-				.widths = r->widths,
-				.memory = r->memory,
-			};
+				.first = r->first, .last = r->last, .widths = r->widths, .memory = r->memory};
 			return 1;
 		}
 	}
@@ -283,7 +279,7 @@ static int rule_of(const struct image *i, const struct window *w, uint64_t offse
 static const char *access_of(const struct image *i, const struct command *c) {
 	const struct window *w = &i->windows[c->window];
 	int bulk = c->mode == BULK && c->opcode != COMPARE && forms[c->opcode].bytes;
-	int fixed = c->mode == FIXED && c->opcode != COMPARE && c->opcode != CHECK;
+	int fixed = c->mode == FIXED && c->opcode != COMPARE && c->opcode != EXPECT;
 	uint64_t size = forms[c->opcode].bytes && !fixed ? c->amount : c->width;
 	if (c->offset > w->size || size > w->size - c->offset)
 		return "outside the window";
@@ -297,7 +293,7 @@ static const char *access_of(const struct image *i, const struct command *c) {
 		struct known r;
 		uint64_t first = w->offset + c->offset;
 		if (!rule_of(i, w, first, &r) || size - 1 > r.last - first)
-			return "no rule holds all of it";
+			return "no rule covers all of it";
 		if (!(r.widths & c->width) || ((bulk || w->flags & 1) && !r.memory) ||
 			(forms[c->opcode].stores && r.load_only))
 			return "the rule does not accept it";
@@ -309,7 +305,7 @@ static const char *access_of(const struct image *i, const struct command *c) {
 
 // storable reports whether a BAR window has no byte under a rule that allows loads only.
 static int storable(const struct image *i, const struct window *w) {
-	const struct target *t = &i->targets[w->device];
+	const struct device *t = &i->devices[w->device];
 	for (int n = 0; n < known_count; n++) {
 		const struct known *k = &known[n];
 		if (k->load_only && k->vendor == t->vendor && k->device == t->device && k->bar == w->bar &&
@@ -345,7 +341,7 @@ static const char *index_of(const struct image *i, const struct command *c) {
 	return NULL;
 }
 
-// side gives the coordinates of one side of a rectangle, one bit each.
+// side returns the coordinates of one side of a rectangle, one bit each.
 static uint64_t side(unsigned start, unsigned end) {
 	uint64_t bits = 0;
 	for (unsigned n = 0; n < 64; n++)
@@ -354,10 +350,11 @@ static uint64_t side(unsigned start, unsigned end) {
 	return bits;
 }
 
-// is_closed tells whether a target, from an address on, may include what its board closes.
+// is_closed reports whether a range of tiles, from an address on, may include a place that its
+// board closes.
 static int is_closed(const struct image *i, const struct window *w, const uint8_t *t,
 	uint64_t address) {
-	const struct target *of = &i->targets[w->device];
+	const struct device *of = &i->devices[w->device];
 	uint64_t x = t[0] < 64 ? 1ull << t[0] : 0, y = t[1] < 64 ? 1ull << t[1] : 0;
 	if (t[7])
 		x = side(t[2], t[0]), y = side(t[3], t[1]);
@@ -377,7 +374,7 @@ static const char *point_of(const struct image *i, const struct command *c) {
 	if (c->value % i->windows[c->window].size)
 		return "address of a point";
 	if (t[4] > 1 || t[5] < 1 || t[5] > 3 || t[6] > 8 || t[7] > 1 || (!t[7] && (t[2] || t[3])))
-		return "target of a point";
+		return "tiles of a point";
 	return is_closed(i, &i->windows[c->window], t, c->value) ? "closed to images" : NULL;
 }
 
@@ -452,12 +449,10 @@ static const char *check_sums(const struct image *i) {
 
 static const char *check_all(const struct image *i) {
 	static const char *(*const elements[])(const struct image *, uint32_t) = {
-		check_target, check_rule, check_window, check_sequence, check_place, check_tensor,
-	};
+		check_device, check_rule, check_window, check_sequence, check_place, check_tensor};
 	const struct reservation *r = &i->reservation;
 	const uint32_t counts[] = {
-		r->targets, i->rule_count, r->windows, r->sequences, r->segments, r->tensors,
-	};
+		r->devices, i->rule_count, r->windows, r->sequences, r->segments, r->tensors};
 	const char *bad = image_counts(i);
 	if (bad)
 		return in(strstr(bad, "reservation") ? "reservation" : "image", bad);

@@ -11,7 +11,7 @@ struct known {
 	uint64_t first, last;
 };
 
-// What a board closes of its tiles: coordinates, one bit each, and addresses.
+// A part of tiles that a board closes: coordinates, one bit each, and addresses.
 struct closed {
 	uint16_t vendor, device;
 	uint8_t ways; // of pointing a window, over NoC 0 and NoC 1: at a tile, then at a rectangle
@@ -24,8 +24,8 @@ struct closed {
 // and last.
 int known_read(const char *path);
 
-// image_verify reads a file and verifies it. It gives NULL, or what is wrong,
-// and the place in image_place.
+// image_verify reads a file and verifies it. It returns NULL, or what is wrong,
+// with the place in image_place.
 const char *image_verify(struct image *image, const char *path);
 
 extern char image_place[32];

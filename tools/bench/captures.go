@@ -126,13 +126,13 @@ func repeatMain(image *lmb.Image, bare bool) *lmb.Image {
 		main.Commands = append(main.Commands, each...)
 	}
 	// No BAR is larger than what its windows show.
-	repeated.Targets = append([]lmb.Target(nil), image.Targets...)
-	for i := range repeated.Targets {
-		repeated.Targets[i].Bars = [6]uint64{}
+	repeated.Devices = append([]lmb.Device(nil), image.Devices...)
+	for i := range repeated.Devices {
+		repeated.Devices[i].Bars = [6]uint64{}
 	}
 	for _, w := range image.Windows {
 		if w.Kind == gen.WindowKindBar {
-			least := &repeated.Targets[w.Device].Bars[w.Bar]
+			least := &repeated.Devices[w.Device].Bars[w.Bar]
 			*least = max(*least, w.Offset+w.Size)
 		}
 	}

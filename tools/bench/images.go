@@ -28,7 +28,7 @@ func newImage() *lmb.Image {
 	combining.Flags = fbs.FlagWriteCombining
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "bench"},
-		Targets: []lmb.Target{{
+		Devices: []lmb.Device{{
 			Board: boards.Ivshmem.Name, Vendor: boards.Ivshmem.Vendor,
 			Device: boards.Ivshmem.Device,
 			Bars:   [6]uint64{2: deviceSize},

@@ -38,7 +38,7 @@ func Parse(name string, text []byte) (*lmb.Image, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case len(image.Targets) != 1 || len(image.Windows)+len(image.Tensors)+len(image.Sequences) > 0:
+	case len(image.Devices) != 1 || len(image.Windows)+len(image.Tensors)+len(image.Sequences) > 0:
 		return nil, fmt.Errorf("%s: a board file has one target, its rules, and nothing else", name)
 	case len(image.Rules) == 0:
 		return nil,
@@ -46,7 +46,7 @@ func Parse(name string, text []byte) (*lmb.Image, error) {
 				"line `rule registers bar0` lets all of one be, 32 "+
 				"bits at a time", name)
 	}
-	if b := chips.ByName(image.Targets[0].Board); b != nil {
+	if b := chips.ByName(image.Devices[0].Board); b != nil {
 		return nil,
 			fmt.Errorf("%s: %s is the name of a board that is known, with other ids; choose "+
 				"another name", name, b.Name)

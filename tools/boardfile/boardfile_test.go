@@ -16,7 +16,7 @@ import (
 // text is rules as a listing has them.
 func text(t *testing.T, b *boards.Board, bars [6]uint64) string {
 	t.Helper()
-	image := &lmb.Image{Targets: []lmb.Target{{Board: "x", Vendor: 1, Device: 2, Bars: bars}},
+	image := &lmb.Image{Devices: []lmb.Device{{Board: "x", Vendor: 1, Device: 2, Bars: bars}},
 		Rules: lmb.RulesOf(b, 0, bars)}
 	var out bytes.Buffer
 	if err := listing.Print(&out, image); err != nil {
@@ -106,13 +106,13 @@ func TestBoardFilesWithDefectsAreRefusedWithPlaceAndReason(t *testing.T) {
 		{head + "rule r bar0\nmain:\n", "and nothing else"},
 		{head + "target y ab1e:0002 bar0 4KiB\nrule r bar0\n", "a board file has one target"},
 		{head + "rule r bar0\nrule s bar0 offset 4\n",
-			"x.board:4:6: it overlaps another rule of bar0"},
-		{head + "rule r bar1\n", "x.board:3:6: 0 bytes at 0x0 do not lie in bar1 of x"},
+			"x.board:4:6: the rule overlaps another rule of bar0"},
+		{head + "rule r bar1\n", "x.board:3:6: the rule has no bytes in bar1 of x"},
 		{head + "tensor a input int8[4] = file \"/etc/passwd\"\n", "a board file has no data"},
 		{"lightmetal 1\ntarget edu ab1e:0001 bar0 4KiB\nrule r bar0\n",
 			"edu is the name of a board that is known"},
 		{"lightmetal 1\ntarget edu 1234:11e8 bar0 4KiB\nrule r bar0\n",
-			"1234:11e8 is edu, whose own rules hold"},
+			"1234:11e8 is edu, which has its own rules"},
 	} {
 		if _, err := Parse("x.board", []byte(test.text)); err == nil ||
 			!strings.Contains(err.Error(), test.want) {
@@ -141,7 +141,7 @@ func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
 		"0x0000008000000000 0x00000080000fffff 0x000000000014220c\n"+
 		strings.Repeat("0x0000000000000000 0x0000000000000000 0x0000000000000000\n", 3)+
 		"0x0000000010040000 0x000000001007ffff 0x0000000000046200\n")
-	const want = "lightmetal 1\ntarget pci-ab1e-0001 ab1e:0001%s bar0 4KiB bar2 1MiB\n" +
+	const want = "lightmetal 1\ndevice pci-ab1e-0001 ab1e:0001%s bar0 4KiB bar2 1MiB\n" +
 		"rule registers bar0 offset 0x0 size 4KiB widths 4\n" +
 		"rule memory bar2 offset 0x0 size 1MiB widths 1 2 4 8 memory\n"
 	for _, subsystem := range []string{"", " subsystem ab1e:0002"} {

@@ -64,7 +64,7 @@ func FromDevice(folder string) (*lmb.Image, error) {
 	}
 	image, err := imageOf(b, over)
 	if err == nil {
-		image.Targets[0].Subsystem = uint32(ids[3])<<16 | uint32(ids[2])
+		image.Devices[0].Subsystem = uint32(ids[3])<<16 | uint32(ids[2])
 	}
 	return image, err
 }
@@ -93,7 +93,7 @@ func imageOf(b *boards.Board, over []boards.Rule) (*lmb.Image, error) {
 	}
 	b.Rules = rules
 	return &lmb.Image{
-		Targets: []lmb.Target{{Board: b.Name, Vendor: b.Vendor, Device: b.Device, Bars: b.Bars}},
+		Devices: []lmb.Device{{Board: b.Name, Vendor: b.Vendor, Device: b.Device, Bars: b.Bars}},
 		Rules:   lmb.RulesOf(b, 0, b.Bars),
 	}, nil
 }
@@ -172,8 +172,8 @@ func runs(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.Rule) {
 // ForImage gives the rules of a board file, or those of a generic device, to the
 // targets of an image that no board has the ids of and that have none.
 func ForImage(image *lmb.Image, b *boards.Board) error {
-	for i := range image.Targets {
-		t := &image.Targets[i]
+	for i := range image.Devices {
+		t := &image.Devices[i]
 		has := slices.ContainsFunc(image.Rules, func(r lmb.Rule) bool { return int(r.Device) == i })
 		if has || boards.FindByID(t.Vendor, t.Device) != nil ||
 			cmp.Or(b.Vendor, t.Vendor) != t.Vendor || cmp.Or(b.Device, t.Device) != t.Device {

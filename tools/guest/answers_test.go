@@ -62,7 +62,7 @@ safe:
   expect.4 ram+0x40 == 0x5afe
 `
 
-// What looks at a device are loads of 8 bytes of its configuration space.
+// look is how lmrun looks at a device: loads of 8 bytes of its configuration space.
 const look = "pread64 /config 2=8 3=0"
 
 // aCase is a run that gets answers from its system calls.

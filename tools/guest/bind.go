@@ -31,8 +31,8 @@ const serialsMax = 4
 
 // drivesNVMe tells that an image is for QEMU's NVMe controller.
 func drivesNVMe(image *lmb.Image) bool {
-	return slices.ContainsFunc(image.Targets,
-		func(t lmb.Target) bool {
+	return slices.ContainsFunc(image.Devices,
+		func(t lmb.Device) bool {
 			return t.Vendor == boards.Nvme.Vendor &&
 				t.Device == boards.Nvme.Device
 		})

@@ -151,9 +151,9 @@ func TestBootImageRestartsAndThenReboots(t *testing.T) {
 		failed, "lminit: restart after exit 76", failed, "lminit: reboot")
 }
 
-// TestBootImageWithoutAConsole names one that the machine has not: Linux then
-// starts process 1 with no open files. Nobody reads its words; that it ran twice
-// and switched off, which a panic does not, is QEMU's to tell.
+// TestBootImageWithoutAConsoleRestartsAndThenPowersOff names a console that the machine does
+// not have: Linux then starts PID 1 without open files, so there is no output. QEMU shows
+// that it ran twice and switched the machine off, which a panic does not.
 func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
 	folder := bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 1 poweroff",
 		mistaken(t))
@@ -180,8 +180,8 @@ func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
 	}
 }
 
-// TestBootImageReplaysSeveralImages also mounts a file system for an output,
-// and has memory set aside.
+// TestBootImageReplaysSeveralImagesUpToAFailure also mounts a file system for an output, and
+// reserves memory.
 func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 	bad, dir := mistaken(t), t.TempDir()
 	factorial, _ := made(t, "asm", "../../testdata/listings/edu-factorial.lms")
@@ -203,8 +203,8 @@ func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 		"lmrun: expect failed: command 2 *", "lminit: poweroff")
 }
 
-// TestBootImageBindsADriver makes edu a device of VFIO, which takes modules,
-// and opens it by that lane.
+// TestBootImageLoadsModulesAndBindsADriver binds edu to VFIO, which needs modules, and opens
+// it with that backend.
 func TestBootImageLoadsModulesAndBindsADriver(t *testing.T) {
 	modules := tool(t, "LM_GUEST_MODULES")
 	args, config := []string{"--board", "qemu-virt"}, "on-success reboot\n"
@@ -220,7 +220,7 @@ func TestBootImageLoadsModulesAndBindsADriver(t *testing.T) {
 		"lmrun: done: main of image.lmb, 3 times*", "lminit: reboot")
 }
 
-// TestBadConfigurationOnTheBoard packs what bootimage refuses to.
+// TestBadConfigurationIsSaidAndEndsAsConfigured packs configurations that bootimage rejects.
 func TestBadConfigurationIsSaidAndEndsAsConfigured(t *testing.T) {
 	folder := bootImage(t, "--board", "qemu-virt", written(t, identified()))
 	for _, test := range []struct{ text, says, then, down string }{
@@ -269,8 +269,8 @@ func endless(t *testing.T) func(*machine) {
 	}
 }
 
-// TestRunnerKilledAtAnyMomentStartsAgain: the moments come from a seed, and
-// where in lmrun they lie from the machine. Any will do.
+// TestRunnerKilledAtAHundredMomentsGivesRightResultsAfterwards takes the moments from a seed;
+// which instruction of lmrun they hit depends on the machine.
 func TestRunnerKilledAtAHundredMomentsGivesRightResultsAfterwards(t *testing.T) {
 	_, console := inside(t, endless(t), "kills", "100", "6")
 	text, _ := strings.CutPrefix(strings.TrimSpace(console), "inside: killed ")

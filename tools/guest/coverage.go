@@ -14,8 +14,8 @@ import (
 	"lightmetal/tools/coverage/trace"
 )
 
-// What a boot has QEMU tell of the instructions of lmrun that ran goes to the
-// folder that this names. Then process 1 has to lie elsewhere (elsewhere).
+// coverage is the directory to which QEMU writes which instructions of lmrun ran during a
+// boot. Then PID 1 must be linked at another address (elsewhere).
 var coverage = os.Getenv("LM_GUEST_COVERAGE")
 
 // elsewhere has Go's linker put a program of the guest where lmrun, which is

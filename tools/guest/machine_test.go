@@ -139,7 +139,7 @@ func TestOutputOfASerialLineIsWhatWasWritten(t *testing.T) {
 // to the replay then.
 func TestOutputsOfAnImageThatDrivesNVMeGoToSerialLines(t *testing.T) {
 	m := &machine{dir: t.TempDir(), files: map[string][]byte{}}
-	image := &lmb.Image{Targets: []lmb.Target{{Vendor: 0x1b36, Device: 0x0010}}}
+	image := &lmb.Image{Devices: []lmb.Device{{Vendor: 0x1b36, Device: 0x0010}}}
 	if _, err := m.bind([]string{"-output", "y=/out", "-output=z=/other"}, image); err != nil ||
 		len(m.drives) != 0 || len(m.serials) != 2 ||
 		strings.Join(m.args, " ") != "-output y=/dev/ttyS0 -output z=/dev/ttyS1" {

@@ -44,7 +44,7 @@ func poll(offset uint32, mask, value uint64, deadlineUs uint32) lmb.Command {
 func eduImage(sequences ...lmb.Sequence) *lmb.Image {
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "guest test"},
-		Targets: []lmb.Target{{Board: "edu", Vendor: edu.vendor, Device: edu.device,
+		Devices: []lmb.Device{{Board: "edu", Vendor: edu.vendor, Device: edu.device,
 			Bars: [6]uint64{edu.size}}},
 		Windows: []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot,
 			Size: edu.size}}},
@@ -257,7 +257,7 @@ func TestWindowsOfOtherDevicesAndBarsLeaveNoTrace(t *testing.T) {
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Size: 4096}},
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindConfig, Size: 256}},
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Size: 4096}})
-	image.Targets = append(image.Targets, lmb.Target{Board: "nvme", Vendor: 0x1b36, Device: 0x10})
+	image.Devices = append(image.Devices, lmb.Device{Board: "nvme", Vendor: 0x1b36, Device: 0x10})
 	for w := range image.Windows[1:] {
 		c := write(8, 2)
 		c.Window = uint16(w + 1)

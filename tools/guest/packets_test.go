@@ -127,10 +127,10 @@ func imported(t *testing.T, card networkCard, record string) string {
 	}
 	_, other := made(t, append(by, record)...)
 	commands, others := image.Sequences[0].Commands, other.Sequences[0].Commands
-	if len(commands) != len(others) || image.Targets[0].Vendor != card.of.vendor ||
-		other.Targets[0].Device != card.of.device {
+	if len(commands) != len(others) || image.Devices[0].Vendor != card.of.vendor ||
+		other.Devices[0].Device != card.of.device {
 		t.Errorf("%d commands by the board file, %d by rules, for %v and %v", len(commands),
-			len(others), image.Targets, other.Targets)
+			len(others), image.Devices, other.Devices)
 	}
 	return path
 }

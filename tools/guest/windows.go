@@ -70,7 +70,7 @@ func (e *expander) point(where string, c *lmb.Command) error {
 // where is the first byte of a window, if it is in the region.
 func (e *expander) where(window uint16) (offset uint64, ok bool) {
 	w := &e.image.Windows[window]
-	target := &e.image.Targets[w.Device]
+	target := &e.image.Devices[w.Device]
 	if target.Vendor != e.region.vendor || target.Device != e.region.device {
 		return 0, false
 	}

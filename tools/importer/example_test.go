@@ -25,7 +25,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(image.Targets[0].Board, len(image.Sequences[0].Commands), "commands; passes:")
+	fmt.Println(image.Devices[0].Board, len(image.Sequences[0].Commands), "commands; passes:")
 	for _, pass := range report.Passes {
 		fmt.Println(" ", pass.Name)
 	}

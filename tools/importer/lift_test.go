@@ -30,7 +30,7 @@ expect tlb0+0x10000 w4 0x5 mask 0xffffffff
 	if len(image.Windows) != 1 || w.Kind != gen.WindowKindTlb || w.Slot != 166 || w.Size != 1<<20 {
 		t.Errorf("windows %+v", image.Windows)
 	}
-	target := image.Targets[0]
+	target := image.Devices[0]
 	if target.Board != "wormhole" || target.Vendor != 0x1e52 || target.Device != 0x401e ||
 		target.Bars != [6]uint64{0: 512 << 20} {
 		t.Errorf("target %+v", target)
@@ -111,7 +111,7 @@ func TestLiftFollowsEveryKindOfWindow(t *testing.T) {
 	}
 	image, _ := mustImport(t, lines(bhDevice, "W 4 0x1fc00984 0x0", "W 4 0x1fc00988 0x89",
 		"W 4 0x1fc0098c 0x0", "W 4 4:0x180000040 0x5"), Options{})
-	if bars := image.Targets[0].Bars; bars != [6]uint64{0: 512 << 20} {
+	if bars := image.Devices[0].Bars; bars != [6]uint64{0: 512 << 20} {
 		t.Errorf("any window that BAR 0 configures will do: %v", bars)
 	}
 }
@@ -291,7 +291,7 @@ func TestBarBeyond4GiBHasSeveralWindows(t *testing.T) {
 func TestBarThatIsLargerThanTheBoardsIsAskedForAsRecorded(t *testing.T) {
 	device := "PCIDEV 0018 1af41110 b 100000000 0 20000000c 0 0 0 0 100 0 4000000 0 0 0 0 "
 	image, _ := mustImport(t, lines(device, "W 8 2:0x2fffff8 0x5"), Options{})
-	if bars := image.Targets[0].Bars; bars != [6]uint64{2: 64 << 20} ||
+	if bars := image.Devices[0].Bars; bars != [6]uint64{2: 64 << 20} ||
 		image.Windows[0].Size != 64<<20 {
 		t.Errorf("bars %x, window %+v", bars, image.Windows[0])
 	}

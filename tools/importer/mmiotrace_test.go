@@ -200,7 +200,7 @@ func TestMmiotraceOfAnotherDeviceIsRefused(t *testing.T) {
 func TestDeviceMayBeImportedAsABoardLikeIt(t *testing.T) {
 	text := strings.Replace(lines(eduDevice, "R 4 0x0 0x10000ed"), "123411e8", "10de0001", 1)
 	image, report := mustImport(t, text, Options{Device: "10de:0001", Board: &boards.Edu})
-	target := image.Targets[0]
+	target := image.Devices[0]
 	if target.Board != "edu" || target.Vendor != 0x10de || target.Device != 1 {
 		t.Errorf("target %+v", target)
 	}

@@ -70,7 +70,7 @@ func (p *program) image(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Image, 
 	}
 	image := &lmb.Image{
 		Origin: lmb.Origin{Tool: p.o.Tool, Source: p.o.Source},
-		Targets: []lmb.Target{{
+		Devices: []lmb.Device{{
 			Board:  p.board.Name,
 			Vendor: cmp.Or(t.Vendor, p.board.Vendor), Device: cmp.Or(t.Device, p.board.Device),
 			Bars: p.barSizes(), Subsystem: p.o.Subsystem,
@@ -81,12 +81,12 @@ func (p *program) image(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Image, 
 	if safe := p.safeCommands(); len(safe) > 0 {
 		image.Sequences = append(image.Sequences, lmb.Sequence{Name: "safe", Commands: safe})
 	}
-	if t := &image.Targets[0]; boards.FindByID(t.Vendor, t.Device) == nil {
+	if t := &image.Devices[0]; boards.FindByID(t.Vendor, t.Device) == nil {
 		image.Rules = lmb.RulesOf(p.board, 0, t.Bars)
 	}
 	for _, w := range p.windows {
 		if w.Kind == gen.WindowKindBar {
-			w.Size = min(image.Targets[0].Bars[w.bar]-w.base, fbs.WindowMax)
+			w.Size = min(image.Devices[0].Bars[w.bar]-w.base, fbs.WindowMax)
 		}
 		image.Windows = append(image.Windows, w.Window)
 	}

@@ -229,7 +229,7 @@ func TestQemuDeviceMayHaveSeveralRegions(t *testing.T) {
 expect bar0+0x8 w4 0x0 mask 0xffffffff
 write bar2+0x10 w8 0x5
 `)
-	if bars := image.Targets[0].Bars; bars != [6]uint64{0: 256, 2: 4 << 20} {
+	if bars := image.Devices[0].Bars; bars != [6]uint64{0: 256, 2: 4 << 20} {
 		t.Errorf("bars %v", bars)
 	}
 }

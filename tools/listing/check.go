@@ -8,15 +8,15 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// readBack parses what was just written and says why it does not mean what it
-// should, empty if it does.
+// readBack parses the text that was just written and returns why it does not mean what it
+// should; it returns an empty string if it does.
 func (p *printer) readBack(check *parser, means func() bool) string {
 	check.feed(p.out.String())
 	switch {
 	case len(check.errs) > 0:
 		return check.errs[0].(*Error).Reason
 	case !means():
-		return "it has a value that the language has no text for"
+		return "it has a value that a listing cannot express"
 	}
 	return ""
 }
@@ -24,7 +24,7 @@ func (p *printer) readBack(check *parser, means func() bool) string {
 // isHeader reports whether the declarations in front of data and tensors are those of the image.
 func (p *printer) isHeader(got *lmb.Image) bool {
 	want := p.image
-	return want.Origin == got.Origin && slices.Equal(want.Targets, got.Targets) &&
+	return want.Origin == got.Origin && slices.Equal(want.Devices, got.Devices) &&
 		slices.Equal(want.Rules, got.Rules) &&
 		slices.Equal(want.Windows, got.Windows)
 }
@@ -35,8 +35,7 @@ func sameTensor(a, b lmb.Tensor) bool {
 		(a.Data == nil) == (b.Data == nil) && bytes.Equal(a.Data, b.Data)
 }
 
-// isCommand tells whether the last command that was parsed, which is taken off,
-// is c.
+// isCommand reports whether the last command that was parsed is c, and removes it.
 func (p *printer) isCommand(check *parser, c *lmb.Command) bool {
 	s := &check.image.Sequences[len(check.image.Sequences)-1]
 	if len(s.Commands) != 1 {
@@ -54,7 +53,7 @@ func (p *printer) isCommand(check *parser, c *lmb.Command) bool {
 	if tensor := int(c.Index) - 1; c.Opcode == gen.OpcodeCopyOut && tensor >= p.golden {
 		if tensor >= len(check.image.Tensors) ||
 			!sameTensor(p.image.Tensors[tensor], check.image.Tensors[tensor]) {
-			return false // the copy fills an output that no compare made
+			return false // the copy fills an output that belongs to no compare
 		}
 		check.image.Tensors[tensor].Data = p.image.Tensors[tensor].Data // frees the copy
 	}

@@ -26,7 +26,7 @@ var commands = map[string]mnemonic{
 	"fill":    {gen.OpcodeFill, true, (*parser).fill},
 	"poll":    {gen.OpcodeExpect, true, (*parser).poll},
 	"expect":  {gen.OpcodeExpect, true, (*parser).expectation},
-	"read":    {gen.OpcodeExpect, true, (*parser).readIgnored},
+	"read":    {gen.OpcodeExpect, true, (*parser).readValue},
 	"compare": {gen.OpcodeCompare, true, (*parser).compare},
 	"flush":   {gen.OpcodeExpect, true, (*parser).flush},
 	"fence":   {gen.OpcodeFence, false, (*parser).fence},
@@ -62,14 +62,14 @@ func (p *parser) command() {
 	s := &p.image.Sequences[len(p.image.Sequences)-1]
 	for _, made := range append(p.before, c) {
 		if s.Commands = append(s.Commands, made); made.Opcode != lmb.OpcodeMark {
-			p.makes(p.head.line)
+			p.countCommand(p.head.line)
 		}
 	}
 }
 
 func (p *parser) unknownCommand(name string) {
 	if declarations[name] != nil {
-		p.fail(p.tok, "%s stands before the first sequence", name)
+		p.fail(p.tok, "%s is a declaration; put it before the first sequence", name)
 	}
 	p.fail(p.tok, "expected a command, found %s%s", p.tok, hint(name, commandWords))
 }
@@ -79,11 +79,11 @@ func (p *parser) width(name, text string) uint8 {
 	case "1", "2", "4", "8":
 		return text[0] - '0'
 	}
-	p.fail(p.tok, "%s says how many bytes an access has: %s.1, .2, .4 or .8", name, name)
+	p.fail(p.tok, "%s needs a width in bytes: %s.1, .2, .4 or .8", name, name)
 	return 0
 }
 
-// place remembers where the operands of an access stand.
+// place is the location of an access: a window, and the token of the offset in it.
 type place struct {
 	window *lmb.Window
 	at     token // the offset
@@ -99,7 +99,8 @@ func (p *parser) reference(c *lmb.Command) place {
 	p.expect("+")
 	offset := p.size("an offset")
 	if offset >= w.Size {
-		p.fail(p.last, "offset 0x%x is outside the window, which has %s", offset, bytesText(w.Size))
+		p.fail(p.last, "offset 0x%x is outside the window, whose size is %s", offset,
+			lmb.SizeText(w.Size))
 	}
 	c.Offset = uint32(offset)
 	return place{w, p.last}
@@ -116,23 +117,24 @@ func (p *parser) windowIndex() uint16 {
 	t := p.tok
 	if n, ok := windowNumber(t.text); ok && t.kind == tokenWord && !p.failed {
 		if n >= len(p.image.Windows) {
-			p.fail(t, "there is no window %s; %d windows are declared, and the first is w0", t.text,
+			p.fail(t, "there is no window %s; %d windows are declared, numbered from w0", t.text,
 				len(p.image.Windows))
 			return 0
 		}
 		p.advance()
-		return p.declared(n)
+		return p.usable(n)
 	}
 	name := p.name("a window")
 	found := p.windows[name]
 	switch {
 	case p.failed:
 	case len(found) > 1:
-		p.fail(t, "%d windows are named %s; write %s", len(found), name, oneOf(numbered(found)))
+		p.fail(t, "%d windows are named %s; use %s instead", len(found), name,
+			oneOf(numbered(found)))
 	case len(found) == 1:
-		return p.declared(found[0])
+		return p.usable(found[0])
 	case p.isTensor(name):
-		p.fail(t, "%s is a tensor and not a window; a copy names all of it as %s[:]", name, name)
+		p.fail(t, "%s is a tensor, not a window; a copy of all of it is written %s[:]", name, name)
 	default:
 		p.fail(t, "there is no window %s%s", name, hint(name, slices.Sorted(maps.Keys(p.windows))))
 	}
@@ -148,9 +150,9 @@ func numbered(windows []int) (words []string) {
 
 func (p *parser) isTensor(name string) bool { _, ok := p.tensors[name]; return ok }
 
-// declared ends the line without a word where the window's declaration was
-// wrong: that has been reported.
-func (p *parser) declared(window int) uint16 {
+// usable returns a window's index, and ends the line silently if the declaration of the
+// window had an error: that has been reported.
+func (p *parser) usable(window int) uint16 {
 	if p.image.Windows[window].Size == 0 {
 		p.failed = true
 	}
@@ -165,15 +167,15 @@ func (p *parser) spans(a place, c *lmb.Command, amount, unit uint64, amountAt to
 	case offset%unit != 0:
 		p.fail(a.at, "offset 0x%x is not a multiple of %d", offset, unit)
 	case unit > 1 && a.window.Offset%unit != 0:
-		p.fail(a.at, "the window starts at 0x%x of its BAR, which is not a multiple of %d",
+		p.fail(a.at, "the window starts at 0x%x in its BAR, which is not a multiple of %d",
 			a.window.Offset, unit)
 	case amount == 0:
-		p.fail(amountAt, "0 bytes are nothing to do")
+		p.fail(amountAt, "the size must not be 0")
 	case amount%unit != 0:
 		p.fail(amountAt, "%d bytes are not a multiple of %d", amount, unit)
 	case amount > a.window.Size-offset:
-		p.fail(amountAt, "%s at offset 0x%x reach outside the window, which has %s",
-			bytesText(amount), offset, bytesText(a.window.Size))
+		p.fail(amountAt, "%s at offset 0x%x end outside the window, whose size is %s",
+			lmb.SizeText(amount), offset, lmb.SizeText(a.window.Size))
 	}
 }
 
@@ -191,7 +193,7 @@ func (p *parser) write(c *lmb.Command) {
 	mask := p.value("a mask", c.Width)
 	switch {
 	case mask == 0:
-		p.fail(p.last, "a mask of 0 writes nothing")
+		p.fail(p.last, "mask must not be 0: nothing would be written")
 	case c.Value&^mask != 0:
 		p.fail(at, "0x%x has bits outside the mask 0x%x", c.Value, mask)
 	}
@@ -201,7 +203,7 @@ func (p *parser) write(c *lmb.Command) {
 // busAddress consumes bus(window)+addend.
 func (p *parser) busAddress(c *lmb.Command) {
 	if c.Width < 4 {
-		p.fail(p.tok, "a bus address is written with 4 or 8 bytes")
+		p.fail(p.tok, "a bus address needs write.4 or write.8")
 	}
 	c.Opcode = gen.OpcodeRelocate
 	p.expect("bus")
@@ -227,7 +229,7 @@ func (p *parser) copy(c *lmb.Command) {
 	p.access(c, a, p.source(c), 1)
 }
 
-// source consumes a slice of an input or data, and gives its first token.
+// source consumes a slice of an input or data, and returns its first token.
 func (p *parser) source(c *lmb.Command) (at token) {
 	if p.ahead.is("[") {
 		return p.slice(c, gen.RoleInput)
@@ -252,8 +254,8 @@ func (p *parser) fill(c *lmb.Command) {
 	}
 }
 
-// bulkFill cuts a fill of memory into stores of up to 8 bytes: a few Writes up
-// to a multiple of 8, a Fill, and a few Writes behind it. c becomes the last.
+// bulkFill splits a fill of memory into stores of up to 8 bytes: a few Writes up to a
+// multiple of 8, a Fill, and a few Writes after it. c becomes the last of them.
 func (p *parser) bulkFill(c *lmb.Command, w *lmb.Window) {
 	value, left := c.Value, c.Amount
 	for n := c.Width; n < 8; n *= 2 {
@@ -289,7 +291,7 @@ func (p *parser) bulkFill(c *lmb.Command, w *lmb.Window) {
 // amount is a number of bytes as a command holds it.
 func (p *parser) amount(at token, n uint64) uint32 {
 	if n > math.MaxUint32 {
-		p.fail(at, "a command moves less than 4GiB")
+		p.fail(at, "%s are too many: a command moves less than 4 GiB", lmb.SizeText(n))
 	}
 	return uint32(n)
 }
@@ -307,14 +309,14 @@ func (p *parser) access(c *lmb.Command, a place, amountAt token, bulkUnit uint64
 	case gen.AccessFixed:
 		p.spans(a, c, width, width, a.at)
 		if c.Amount == 0 || uint64(c.Amount)%width != 0 {
-			p.fail(amountAt, "%d bytes are no whole number of accesses of %d", c.Amount, width)
+			p.fail(amountAt, "%d bytes are not a multiple of the width %d", c.Amount, width)
 		}
 	default:
 		p.spans(a, c, uint64(c.Amount), width, amountAt)
 	}
 }
 
-// slice consumes tensor[first:end], in bytes, and gives the tensor's token.
+// slice consumes tensor[first:end], in bytes, and returns the tensor's token.
 func (p *parser) slice(c *lmb.Command, role gen.Role) token {
 	at := p.tok
 	name := p.name("a tensor")
@@ -329,9 +331,9 @@ func (p *parser) slice(c *lmb.Command, role gen.Role) token {
 	switch t.Role {
 	case role:
 	case gen.RoleInput:
-		p.fail(at, "%s is an input; only an output takes bytes from the device", name)
+		p.fail(at, "%s is an input; a copy from the device needs an output", name)
 	case gen.RoleOutput:
-		p.fail(at, "%s is an output; only an input gives bytes to the device", name)
+		p.fail(at, "%s is an output; a copy to the device needs an input", name)
 	default:
 		p.failed = true // its declaration was wrong, and that has been reported
 	}
@@ -347,8 +349,8 @@ func (p *parser) slice(c *lmb.Command, role gen.Role) token {
 	}
 	p.expect("]")
 	if end > t.Size() || first > end {
-		p.fail(endAt, "[%d:%d] is not a range of bytes of %s, which has %s", first, end, name,
-			bytesText(t.Size()))
+		p.fail(endAt, "[%d:%d] is not a range of bytes in %s, whose size is %s", first, end, name,
+			lmb.SizeText(t.Size()))
 	}
 	c.Index, c.Value, c.Amount = uint16(1+index), first, p.amount(endAt, end-first)
 	return at

@@ -17,25 +17,24 @@ func (p *parser) poll(c *lmb.Command) {
 	p.settings(
 		setting{"within", func() {
 			if c.Amount = uint32(p.duration("a deadline", math.MaxUint32)); c.Amount == 0 {
-				p.fail(p.last, "a deadline is not 0")
+				p.fail(p.last, "deadline must not be 0")
 			}
 		}},
 		setting{"every", func() { c.Index = uint16(p.duration("an interval", math.MaxUint16)) }},
 		setting{"else", func() { p.policy(c) }})
 	if c.Amount == 0 {
-		p.fail(p.tok, "a poll has a deadline; add one, as in within 10ms")
+		p.fail(p.tok, "a poll needs a deadline; add one, such as within 10ms")
 	}
 }
 
 func (p *parser) policy(c *lmb.Command) {
 	if p.tok.isWord("defer") {
-		p.fail(p.tok, "defer is not carried out: nothing needs it; use ignore, or a check at the "+
-			"end")
+		p.fail(p.tok, "else defer is not supported; use else ignore, or an expect at the end")
 	}
 	c.Option = uint8(p.word("ignore or fail", policyWords))
 }
 
-// condition consumes what a loaded value is held against.
+// condition consumes the condition that a loaded value must meet.
 func (p *parser) condition(c *lmb.Command) {
 	switch {
 	case p.accept("any-set"):
@@ -63,7 +62,8 @@ func (p *parser) condition(c *lmb.Command) {
 	}
 	c.Value = p.value("a value", c.Width)
 	if c.Value&^c.Mask != 0 {
-		p.fail(p.last, "0x%x has bits outside the mask 0x%x, so the outcome is always the same",
+		p.fail(p.last, "0x%x has bits outside the mask 0x%x, so the result would always be the "+
+			"same",
 			c.Value, c.Mask)
 	}
 }
@@ -71,7 +71,7 @@ func (p *parser) condition(c *lmb.Command) {
 func (p *parser) mask(width uint8) uint64 {
 	mask := p.value("a mask", width)
 	if mask == 0 {
-		p.fail(p.last, "a mask of 0 tests nothing; read.%d loads without a test", width)
+		p.fail(p.last, "mask must not be 0; read.%d loads without a condition", width)
 	}
 	return mask
 }
@@ -82,8 +82,8 @@ func (p *parser) expectation(c *lmb.Command) {
 	p.policyOption(c)
 }
 
-// readIgnored is the Check that holds for every value.
-func (p *parser) readIgnored(c *lmb.Command) {
+// readValue reads an Expect that accepts every value.
+func (p *parser) readValue(c *lmb.Command) {
 	c.Mode = uint8(gen.ConditionEqual)
 	p.register(c)
 	p.policyOption(c)
@@ -105,19 +105,19 @@ func (p *parser) compare(c *lmb.Command) {
 	var golden lmb.Golden
 	p.judgement(&golden, c)
 	if golden.Kind != 0 && !p.failed {
-		p.golden(c, dtype, golden)
+		p.compareOnHost(c, dtype, golden)
 	}
 }
 
-// judgement consumes how far an output may be from what was recorded; of a
-// compare, c, also its policy.
+// judgement consumes how far an output may differ from its golden data; for a compare, c, it
+// also consumes the policy.
 func (p *parser) judgement(g *lmb.Golden, c *lmb.Command) {
 	judged := func(word string, kind gen.Judgement, to *uint32, what string, least,
 		most float64) setting {
 		return setting{word, func() {
 			at := p.last
 			*to = p.float32Bits(what, least, most)
-			p.judgedBy(g, kind, at)
+			p.setJudgement(g, kind, at)
 		}}
 	}
 	const tolerance = "a finite tolerance of 0 or more"
@@ -131,37 +131,40 @@ func (p *parser) judgement(g *lmb.Golden, c *lmb.Command) {
 		settings = append(settings, setting{"else", func() {
 			at := p.last
 			p.policy(c)
-			p.judgedBy(g, g.Kind, at)
+			p.setJudgement(g, g.Kind, at)
 		}})
 	}
 	p.settings(settings...)
 }
 
-func (p *parser) judgedBy(g *lmb.Golden, kind gen.Judgement, at token) {
+func (p *parser) setJudgement(g *lmb.Golden, kind gen.Judgement, at token) {
 	if g.Kind != 0 && g.Kind != kind {
-		p.fail(at, "a compare has tolerances or a correlation, not both")
+		p.fail(at, "use either tolerances or a correlation, not both")
 	}
 	if g.Kind = kind; kind != 0 && slices.Contains(p.seen, "else") {
-		p.fail(at, "what is judged by tolerances ends no run: lm replay --check-golden judges it "+
-			"afterwards; leave out else")
+		p.fail(at, "leave out else: a comparison with a tolerance ends no run, lm replay "+
+			"--check-golden "+
+			"makes it afterwards")
 	}
 }
 
-// goldenPrefix begins the names of outputs that stand for a compare.
+// goldenPrefix begins the names of outputs that belong to a compare.
 const goldenPrefix = "golden:"
 
-// golden makes a compare that is judged on the host: a copy to an output of its
-// own, whose recorded data are the golden bytes.
-func (p *parser) golden(c *lmb.Command, dtype gen.DType, golden lmb.Golden) {
+// compareOnHost turns a compare with a tolerance into a copy to a separate output, whose
+// golden data are the expected bytes. The host compares them after the run.
+func (p *parser) compareOnHost(c *lmb.Command, dtype gen.DType, golden lmb.Golden) {
 	name := fmt.Sprintf("%s%d", goldenPrefix, p.goldens)
 	_, taken := p.tensors[name]
 	switch {
 	case taken:
-		p.fail(p.head, "tensor %s, which this compare needs, is declared already", name)
+		p.fail(p.head, "tensor %s is declared already, but this compare needs that name; rename "+
+			"the tensor", name)
 	case c.Index != 0:
-		p.fail(p.head, "an input is compared exactly")
+		p.fail(p.head, "a comparison with an input must be exact; leave out the tolerance or "+
+			"correlation")
 	case len(p.image.Tensors) == fbs.TensorsMax:
-		p.fail(p.head, "more than %d tensors", fbs.TensorsMax)
+		p.fail(p.head, "too many tensors: at most %d", fbs.TensorsMax)
 	}
 	elements := c.Amount / uint32(fbs.DTypeSize(dtype))
 	p.goldens++

@@ -16,7 +16,7 @@ func (p *parser) flush(c *lmb.Command) {
 	p.register(c)
 }
 
-// fence has nothing behind its word.
+// fence has no operands.
 func (p *parser) fence(*lmb.Command) {}
 
 func (p *parser) point(c *lmb.Command) {
@@ -26,15 +26,15 @@ func (p *parser) point(c *lmb.Command) {
 	}
 	w := &p.image.Windows[c.Window]
 	if w.Kind != gen.WindowKindTlb {
-		p.fail(p.last, "only a tlb window can be pointed")
+		p.fail(p.last, "only a tlb window can be pointed at a tile")
 	}
 	t := fbs.TileRange{Ordering: gen.OrderingDefault}
 	p.tiles(&t)
 	p.expect("address")
 	c.Value = p.size("an address in the tile")
 	if c.Value%w.Size != 0 {
-		p.fail(p.last, "address 0x%x is not a multiple of the window's %s", c.Value,
-			bytesText(w.Size))
+		p.fail(p.last, "address 0x%x is not a multiple of the window's size, %s", c.Value,
+			lmb.SizeText(w.Size))
 	}
 	p.settings(
 		setting{"ordering",
@@ -69,7 +69,7 @@ func (p *parser) coordinates() (x, y uint8) {
 func (p *parser) delay(c *lmb.Command) {
 	c.Amount = uint32(p.duration("a delay", fbs.DelayMaxUs))
 	if c.Amount == 0 {
-		p.fail(p.last, "a delay is not 0")
+		p.fail(p.last, "delay must not be 0")
 	}
 }
 
@@ -85,6 +85,6 @@ func (p *parser) mark(c *lmb.Command) {
 	c.Mode = uint8(slices.Index(markWords, p.head.text))
 	c.Data = []byte(p.text("a name"))
 	if len(c.Data) == 0 || len(c.Data) > fbs.NameMax {
-		p.fail(p.last, "a name has 1 to %d bytes, this one has %d", fbs.NameMax, len(c.Data))
+		p.fail(p.last, "a name must have 1 to %d bytes, this one has %d", fbs.NameMax, len(c.Data))
 	}
 }

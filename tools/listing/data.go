@@ -10,6 +10,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
 	"lightmetal/tools/npy"
 )
 
@@ -35,7 +36,7 @@ func (p *parser) data() []byte {
 		p.fail(at, "%s is a tensor; write %s[:] for all of it", at.text, at.text)
 		return nil
 	}
-	words := append([]string{"hex", "file", "pattern", "data"}, spoken(dtypeWords)...)
+	words := append([]string{"hex", "file", "pattern", "data"}, nonEmpty(dtypeWords)...)
 	for dtype, word := range dtypeWords {
 		if word != "" && p.accept(word) {
 			return p.elements(gen.DType(dtype))
@@ -71,7 +72,7 @@ func (p *parser) hexBytes() []byte {
 	p.items("bytes in hex", isHex, func(t token) {
 		var err error
 		if data, err = hex.AppendDecode(data, []byte(t.text)); err != nil {
-			p.fail(t, "%s is an odd number of hex digits", t.text)
+			p.fail(t, "%s has an odd number of hex digits", t.text)
 		}
 	})
 	return data
@@ -84,7 +85,7 @@ func (p *parser) fileBytes() []byte {
 		return nil
 	}
 	if p.read == nil {
-		p.fail(at, "this listing may not open files")
+		p.fail(at, "this listing must not name files")
 		return nil
 	}
 	data, known := p.files[path]
@@ -113,7 +114,7 @@ func (p *parser) declaredBytes() []byte {
 	return p.part(at, name, block.bytes)
 }
 
-// part consumes which part of data is meant and returns it. Parts of the same data share
+// part consumes an optional range and returns that part of the data. Parts of the same data share
 // memory, and so payload of the image.
 func (p *parser) part(at token, name string, data []byte) []byte {
 	from, size := uint64(0), uint64(len(data))
@@ -125,7 +126,8 @@ func (p *parser) part(at token, name string, data []byte) []byte {
 		size = p.size("a size")
 	}
 	if length := uint64(len(data)); !p.failed && (from > length || size > length-from) {
-		p.fail(at, "%s has %d bytes, %d from byte %d are not in it", name, length, size, from)
+		p.fail(at, "%s has %d bytes, so %d bytes from byte %d on are outside it", name, length,
+			size, from)
 	}
 	if p.failed {
 		return nil
@@ -136,12 +138,13 @@ func (p *parser) part(at token, name string, data []byte) []byte {
 func (p *parser) patternBytes() []byte {
 	seed := p.numberTo("a seed", math.MaxUint32)
 	if seed == 0 {
-		p.fail(p.last, "a seed is not 0")
+		p.fail(p.last, "seed must not be 0")
 	}
 	p.expect("size")
 	size := p.size("a size")
 	if size > p.patternLeft {
-		p.fail(p.last, "all patterns of a listing have at most %s", sizeText(patternMax))
+		p.fail(p.last, "the patterns of a listing may have at most %s in all",
+			lmb.SizeText(patternMax))
 	}
 	if p.failed {
 		return nil
@@ -174,7 +177,7 @@ func (p *parser) elements(dtype gen.DType) []byte {
 	p.items("values", isElement, func(t token) {
 		bits, ok := npy.Bits(dtype, t.text)
 		if !ok {
-			p.fail(t, "%s is not of type %s", t.text, wordOf(dtypeWords, dtype))
+			p.fail(t, "%s is not a value of type %s", t.text, wordOf(dtypeWords, dtype))
 		}
 		data = append(data, binary.LittleEndian.AppendUint64(nil, bits)[:size]...)
 	})

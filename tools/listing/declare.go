@@ -10,12 +10,12 @@ import (
 )
 
 var declarations = map[string]func(*parser){
-	"origin": (*parser).origin, "target": (*parser).target, "rule": (*parser).rule,
-	"window": (*parser).window, "tensor": (*parser).tensor,
-	"data": (*parser).declareData,
+	"origin": (*parser).origin, "device": (*parser).device, "rule": (*parser).rule,
+	"window": (*parser).window, "tensor": (*parser).tensor, "data": (*parser).declareData,
+	"target": (*parser).device, // the older word
 }
 
-var declarationWords = []string{"origin", "target", "rule", "window", "data", "tensor"}
+var declarationWords = []string{"origin", "device", "rule", "window", "data", "tensor"}
 
 func (p *parser) declaration() {
 	if declare := declarations[p.tok.text]; declare != nil && p.tok.kind == tokenWord {
@@ -35,7 +35,7 @@ func (p *parser) declaration() {
 func (p *parser) origin() {
 	o := &p.image.Origin
 	if *o != (lmb.Origin{}) {
-		p.fail(p.head, "origin is here twice")
+		p.fail(p.head, "origin is declared twice")
 	}
 	p.settings(
 		setting{"tool", func() { o.Tool = p.text("a tool") }},
@@ -46,11 +46,11 @@ func (p *parser) origin() {
 
 var barWords = []string{"bar0", "bar1", "bar2", "bar3", "bar4", "bar5"}
 
-func (p *parser) target() {
-	if len(p.image.Targets) == fbs.DevicesMax {
-		p.fail(p.head, "more than %d targets", fbs.DevicesMax)
+func (p *parser) device() {
+	if len(p.image.Devices) == fbs.DevicesMax {
+		p.fail(p.head, "too many devices: at most %d", fbs.DevicesMax)
 	}
-	t := lmb.Target{Board: p.name("a board")}
+	t := lmb.Device{Board: p.name("a board")}
 	t.Vendor = p.pciID()
 	p.expect(":")
 	t.Device = p.pciID()
@@ -64,19 +64,23 @@ func (p *parser) target() {
 			func() { t.Bars[bar] = p.size("the least size of " + word) }})
 	}
 	p.settings(settings...)
-	p.image.Targets = append(p.image.Targets, t)
+	p.image.Devices = append(p.image.Devices, t)
 }
 
 // window declares a window. One with a mistake is declared with size 0, so
 // that the numbers of the windows after it stay right.
 func (p *parser) window() {
 	if len(p.image.Windows) == fbs.WindowsMax {
-		p.fail(p.head, "more than %d windows", fbs.WindowsMax)
+		p.fail(p.head, "too many windows: at most %d", fbs.WindowsMax)
 	}
 	w := lmb.Window{Window: fbs.Window{Slot: fbs.NoSlot}}
 	w.Name = p.windowName()
-	sizeAt, targetAt := p.head, p.tok
+	sizeAt, deviceAt := p.head, p.tok
 	p.windowKind(&w)
+	setDevice := func() {
+		deviceAt = p.tok
+		w.Device = p.deviceNumber()
+	}
 	settings := []setting{
 		{"offset", func() { w.Offset = p.size("an offset into the BAR") }},
 		{"size", func() {
@@ -85,16 +89,14 @@ func (p *parser) window() {
 		}},
 		{"slot", func() { w.Slot = uint16(p.numberTo("a slot", fbs.NoSlot-1)) }},
 		{"wc", func() { w.Flags = fbs.FlagWriteCombining }},
-		{"target", func() {
-			targetAt = p.tok
-			w.Device = uint8(p.numberTo("the number of a target", fbs.DevicesMax-1))
-		}},
+		{"device", setDevice},
+		{"target", setDevice}, // the older word
 	}
 	p.settings(slices.DeleteFunc(settings, func(s setting) bool {
 		return s.word == "offset" && w.Kind != gen.WindowKindBar ||
 			s.word == "slot" && w.Kind != gen.WindowKindTlb
 	})...)
-	p.checkWindow(&w, sizeAt, targetAt)
+	p.checkWindow(&w, sizeAt, deviceAt)
 	if p.failed {
 		w.Size = 0
 	}
@@ -104,8 +106,8 @@ func (p *parser) window() {
 	p.image.Windows = append(p.image.Windows, w)
 }
 
-// windowName is the name a window is declared with: its number, as in w0,
-// leaves it without one.
+// windowName consumes the name that a window is declared with. A window that is declared by
+// its own number, such as w0, has no name.
 func (p *parser) windowName() string {
 	own := len(p.image.Windows)
 	n, numbered := windowNumber(p.tok.text)
@@ -113,13 +115,15 @@ func (p *parser) windowName() string {
 	case !numbered || p.tok.kind != tokenWord:
 		return p.name("a window")
 	case n != own:
-		p.fail(p.tok, "w and a number stands for a window without a name, and this one is w%d", own)
+		p.fail(p.tok, "names like %s are reserved for unnamed windows; quote it, choose "+
+			"another, or write w%d",
+			p.tok.text, own)
 	}
 	p.accept(p.tok.text)
 	return ""
 }
 
-var windowKinds = slices.Concat(barWords, spoken(kindWords))
+var windowKinds = slices.Concat(barWords, nonEmpty(kindWords))
 
 func (p *parser) windowKind(w *lmb.Window) {
 	kind := windowKinds[p.word("bar0 to bar5, tlb, host or config", windowKinds)]
@@ -130,38 +134,45 @@ func (p *parser) windowKind(w *lmb.Window) {
 	w.Kind = gen.WindowKind(slices.Index(kindWords, kind))
 }
 
-// targetOf is the target of a window or rule that has no mistake so far, nil for none.
-func (p *parser) targetOf(number uint8, at token, whose string) *lmb.Target {
+// deviceNumber consumes the number of a device, from 0.
+func (p *parser) deviceNumber() uint8 {
+	return uint8(p.numberTo("the number of a device", fbs.DevicesMax-1))
+}
+
+// deviceOf returns the device of a window or rule that has no error so far, nil if there is
+// none.
+func (p *parser) deviceOf(number uint8, at token, whose string) *lmb.Device {
 	switch {
 	case p.failed:
 		return nil
-	case int(number) >= len(p.image.Targets):
-		p.fail(at, "there is no target %d; targets are declared before their %s", number, whose)
+	case int(number) >= len(p.image.Devices):
+		p.fail(at, "there is no device %d; declare devices before their %s", number, whose)
 		return nil
 	}
-	return &p.image.Targets[number]
+	return &p.image.Devices[number]
 }
 
-func (p *parser) checkWindow(w *lmb.Window, sizeAt, targetAt token) {
-	target := p.targetOf(w.Device, targetAt, "windows")
-	if target == nil {
+func (p *parser) checkWindow(w *lmb.Window, sizeAt, deviceAt token) {
+	device := p.deviceOf(w.Device, deviceAt, "windows")
+	if device == nil {
 		return
 	}
-	bar := target.Bars[w.Bar]
+	bar := device.Bars[w.Bar]
 	switch {
 	case w.Size == 0:
-		p.fail(sizeAt, "a window has a size, as in size 64KiB")
+		p.fail(sizeAt, "the window needs a size, such as size 64KiB")
 	case w.Size > fbs.WindowMax:
-		p.fail(sizeAt, "a window has at most 4GiB")
+		p.fail(sizeAt, "a window may have at most 4 GiB")
 	case w.Kind == gen.WindowKindBar && bar == 0:
-		p.fail(targetAt, "the target %s declares no bar%d", target.Board, w.Bar)
+		p.fail(deviceAt, "device %s declares no bar%d; add its size to the device", device.Board,
+			w.Bar)
 	case w.Kind == gen.WindowKindBar && (w.Offset > bar || w.Size > bar-w.Offset):
-		p.fail(sizeAt, "%s at 0x%x reach outside bar%d of %s, which has %s",
-			bytesText(w.Size), w.Offset, w.Bar, target.Board, bytesText(bar))
+		p.fail(sizeAt, "%s at 0x%x end outside bar%d of %s, whose size is %s",
+			lmb.SizeText(w.Size), w.Offset, w.Bar, device.Board, lmb.SizeText(bar))
 	case w.Kind == gen.WindowKindTlb && w.Size&(w.Size-1) != 0:
-		p.fail(sizeAt, "the size of a tlb window is a power of two")
+		p.fail(sizeAt, "the size of a tlb window must be a power of two")
 	case w.Kind == gen.WindowKindConfig && w.Size != 256 && w.Size != 4096:
-		p.fail(sizeAt, "configuration space has 256 or 4096 bytes")
+		p.fail(sizeAt, "the size of a config window must be 256 or 4096 bytes")
 	}
 }
 
@@ -186,7 +197,7 @@ func (p *parser) declareData() {
 // tensor declares a tensor. One with a mistake is declared without a role.
 func (p *parser) tensor() {
 	if len(p.image.Tensors) == fbs.TensorsMax {
-		p.fail(p.head, "more than %d tensors", fbs.TensorsMax)
+		p.fail(p.head, "too many tensors: at most %d", fbs.TensorsMax)
 	}
 	at := p.tok
 	t := lmb.Tensor{Name: p.name("a tensor")}
@@ -201,7 +212,8 @@ func (p *parser) tensor() {
 		dataAt := p.tok
 		t.Data = p.data()
 		if uint64(len(t.Data)) != t.Size() {
-			p.fail(dataAt, "%s has %d bytes, these are %d", t.Name, t.Size(), len(t.Data))
+			p.fail(dataAt, "tensor %s needs %d bytes, the data have %d", t.Name, t.Size(),
+				len(t.Data))
 		}
 		if role == gen.RoleOutput {
 			p.judgement(&t.Golden, nil)
@@ -230,11 +242,11 @@ func (p *parser) shape(size uint64) (dims []uint32) {
 		case at.kind != tokenWord || reason != "":
 			p.fail(at, "expected a shape such as 4x16 in decimal, found %s", at)
 		case n == 0:
-			p.fail(at, "a dimension of a shape is not 0; shapes are decimal")
+			p.fail(at, "a dimension must not be 0; dimensions are decimal")
 		case n > 1<<32-1 || n > fbs.BytesMax/size:
-			p.fail(at, "a tensor has at most 64TiB and 2^32-1 elements along a dimension")
+			p.fail(at, "a tensor may have at most 64 TiB, and a dimension at most 2^32-1")
 		case len(dims) == fbs.DimsMax:
-			p.fail(at, "a shape has at most %d dimensions", fbs.DimsMax)
+			p.fail(at, "a shape may have at most %d dimensions", fbs.DimsMax)
 		}
 		if p.failed {
 			return nil
@@ -244,7 +256,7 @@ func (p *parser) shape(size uint64) (dims []uint32) {
 	}
 	p.advance()
 	if p.tok.is(",") {
-		p.fail(p.tok, "the dimensions of a shape are separated by x, as in 4x16")
+		p.fail(p.tok, "separate dimensions by x, as in 4x16")
 	}
 	p.expect("]")
 	return dims

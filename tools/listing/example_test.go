@@ -11,7 +11,7 @@ import (
 // A listing becomes an image and its file, and a file a listing.
 func Example() {
 	image, err := listing.Parse("x.lms", []byte(`lightmetal 1
-target edu 1234:11e8 bar0 1MiB
+device edu 1234:11e8 bar0 1MiB
 window regs bar0 offset 0 size 4KiB
 main:
   write.4 regs+0x8 5
@@ -34,7 +34,7 @@ main:
 	}
 	// Output:
 	// lightmetal 1
-	// target edu 1234:11e8 bar0 1MiB
+	// device edu 1234:11e8 bar0 1MiB
 	// window regs bar0 offset 0x0 size 4KiB
 	//
 	// main:
@@ -45,7 +45,7 @@ main:
 // Errors have their place.
 func ExampleParse_errors() {
 	_, err := listing.Parse("x.lms",
-		[]byte("lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 size 4KiB\nmain:\n"+
+		[]byte("lightmetal 1\ndevice edu 1234:11e8 bar0 1MiB\nwindow r bar0 size 4KiB\nmain:\n"+
 			"  wirte.4 r+0 1\n"), nil)
 	fmt.Println(err)
 	// Output: x.lms:5:3: expected a command, found "wirte.4"; did you mean write?

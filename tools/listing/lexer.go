@@ -85,7 +85,7 @@ func (l *lexer) next() token {
 func (l *lexer) end() token {
 	if l.block != nil {
 		t := *l.block
-		t.kind, t.text = tokenBad, "this { has no }"
+		t.kind, t.text = tokenBad, "this { has no matching }"
 		l.block = nil
 		return t
 	}
@@ -115,7 +115,7 @@ func (l *lexer) word() token {
 	return token{tokenWord, text, l.line, start - l.lineStart + 1}
 }
 
-// inExponent tells whether the plus sign at hand belongs to a number, as in 1e+06.
+// inExponent reports whether the plus sign at hand belongs to a number, as in 1e+06.
 func (l *lexer) inExponent(start int) bool {
 	text := l.source[start:l.at]
 	return l.source[l.at] == '+' && text != "" && !isLetter(text[0]) &&
@@ -130,13 +130,13 @@ func (l *lexer) quoted() token {
 	if err != nil {
 		l.at += len(line)
 		t.kind, t.text = tokenBad,
-			"the string has no end on this line, a bad escape, or a byte that is not UTF-8"
+			"the string has no closing quote on this line, a bad escape, or is not UTF-8"
 		return t
 	}
 	l.at += len(quoted)
 	t.text, _ = strconv.Unquote(quoted) // QuotedPrefix has checked it
 	if !utf8.ValidString(quoted) || !fbs.IsPlainText([]byte(t.text)) {
-		t.kind, t.text = tokenBad, "the string has a control character, or a byte that is not UTF-8"
+		t.kind, t.text = tokenBad, "the string has a control character or is not UTF-8"
 	}
 	return t
 }
@@ -152,7 +152,7 @@ func (l *lexer) sign() token {
 		}
 	}
 	r, size := utf8.DecodeRuneInString(rest)
-	t := l.token(tokenBad, fmt.Sprintf("%q means nothing here", r))
+	t := l.token(tokenBad, fmt.Sprintf("unexpected character %q", r))
 	l.at += size
 	return t
 }

@@ -83,7 +83,7 @@ func readListing(t testing.TB, name string) []byte {
 
 // context is what the mistakes of errors.txt are made in.
 const context = `lightmetal 1
-target edu 1234:11e8 bar0 1MiB
+device edu 1234:11e8 bar0 1MiB
 window regs bar0 offset 0x0 size 4KiB
 window odd bar0 offset 0x2 size 16
 window l1 tlb size 1MiB
@@ -150,7 +150,7 @@ func TestEveryMistakeIsReportedUpToTwenty(t *testing.T) {
 
 func TestOneMistakeInADeclarationIsReportedOnce(t *testing.T) {
 	_, err := Parse("x.lms", []byte(`lightmetal 1
-target edu 1234:11e8 bar0 1MiB
+device edu 1234:11e8 bar0 1MiB
 window regs bar0 offset 0x0 size 2MiB
 tensor a input int23[4]
 main:
@@ -158,7 +158,7 @@ main:
   copy.4 regs+0x0 <- a[:]
   write.4 w0+0x300000 1
 `), nil)
-	want := "x.lms:3:34: 2MiB at 0x0 reach outside bar0 of edu, which has 1MiB\n" +
+	want := "x.lms:3:34: 2 MiB at 0x0 end outside bar0 of edu, whose size is 1 MiB\n" +
 		"x.lms:4:16: expected a type such as float32, found \"int23\"; did you mean int32?"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -263,8 +263,7 @@ func TestFieldsOfEveryCommand(t *testing.T) {
 	}
 }
 
-// TestWordsThatAreSeveralCommands: what a target carries out may be more than a
-// line.
+// TestWordsThatAreSeveralCommands: one line may become several commands.
 func TestWordsThatAreSeveralCommands(t *testing.T) {
 	for source, want := range map[string]string{
 		"flush.4 regs+0xc": "fence; read.4 regs+0xc",
@@ -327,16 +326,16 @@ func TestDeclarationsGiveTheirFields(t *testing.T) {
 	image := mustParse(t, `lightmetal 1
 origin tool "t" source "s" time 5 git "g"
 target edu 1234:11e8 bar0 1MiB bar5 3
-target "two words" ffff:0001
-window regs bar0 offset 0x10 size 4KiB wc
-window w1 tlb size 16MiB slot 3 target 1
+device "two words" ffff:0001
+window regs bar0 offset 0x10 size 4KiB wc target 0
+window w1 tlb size 16MiB slot 3 device 1
 tensor a input int8[] = hex ff
 tensor d output bfloat16[2x3]
 main:
 `)
 	want := &lmb.Image{
 		Origin: lmb.Origin{Tool: "t", Source: "s", Time: 5, Git: "g"},
-		Targets: []lmb.Target{{Board: "edu", Vendor: 0x1234, Device: 0x11e8,
+		Devices: []lmb.Device{{Board: "edu", Vendor: 0x1234, Device: 0x11e8,
 			Bars: [6]uint64{0: 1 << 20, 5: 3}}, {Board: "two words", Vendor: 0xffff, Device: 1}},
 		Windows: []lmb.Window{
 			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar,
@@ -414,12 +413,12 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 				Index: 7}}
 		}, "listing: command 0 of main cannot be written: '?' means nothing here"},
 		{"unknown flag", func(i *lmb.Image) { i.Windows[0].Flags = 2 },
-			"listing: the declarations cannot be written: it has a value that the language has " +
-				"no text for"},
+			"listing: the declarations cannot be written: it has a value that a listing " +
+				"cannot express"},
 		{"two of a name", func(i *lmb.Image) { i.Sequences = append(i.Sequences, i.Sequences[0]) },
 			"listing: sequence 1 cannot be written: sequence main starts in line 2 already"},
 		{"no name", func(i *lmb.Image) { i.Tensors[0].Name = "" },
-			"listing: tensor 0 cannot be written: a name has 1 to 255 bytes, this one has 0"},
+			"listing: tensor 0 cannot be written: a name must have 1 to 255 bytes, this one has 0"},
 	} {
 		image := mustParse(t, base+"  fence\n")
 		test.change(image)
@@ -431,10 +430,10 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 
 func TestLimitsOfTheFormatAreReported(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
-		{"target edu%d 1234:11e8 bar0 1MiB\n", "x.lms:18:1: more than 8 targets"},
-		{"window n%d host size 4\n", "x.lms:4101:1: more than 4096 windows"},
-		{"tensor t%d input int8[]\n", "x.lms:4105:1: more than 4096 tensors"},
-		{"s%d:\n", "x.lms:4107:1: more than 4096 sequences"},
+		{"device edu%d 1234:11e8 bar0 1MiB\n", "x.lms:18:1: too many devices: at most 8"},
+		{"window n%d host size 4\n", "x.lms:4101:1: too many windows: at most 4096"},
+		{"tensor t%d input int8[]\n", "x.lms:4105:1: too many tensors: at most 4096"},
+		{"s%d:\n", "x.lms:4107:1: too many sequences: at most 4096"},
 	} {
 		var source strings.Builder
 		source.WriteString(context)
@@ -451,7 +450,7 @@ func TestLimitsOfTheFormatAreReported(t *testing.T) {
 func TestListingWithoutAReaderOpensNoFile(t *testing.T) {
 	_, err := Parse("x.lms", []byte(context+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"),
 		nil)
-	if want := "x.lms:12:27: this listing may not open files"; err == nil || err.Error() != want {
+	if want := "x.lms:12:27: this listing must not name files"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

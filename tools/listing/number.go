@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"lightmetal/fbs"
+	"lightmetal/tools/lmb"
 )
 
-// unit is a suffix of a number. Units stand largest first: the first that divides
-// a number is the one to print it in, the last that a text ends with is its own.
+// unit is a suffix of a number. Units are listed with the largest first: a number is printed
+// in the first that divides it, and a text has the last that it ends with.
 type unit struct {
 	suffix string
 	factor uint64
@@ -22,13 +23,13 @@ var (
 	durationUnits = []unit{{"s", 1_000_000}, {"ms", 1000}, {"us", 1}}
 )
 
-// parseNumber reads 12, 0x1f, 0b101 or 1_000. A reason says what is wrong.
+// parseNumber reads 12, 0x1f, 0b101 or 1_000. A reason that is not empty is an error.
 func parseNumber(text string) (n uint64, reason string) {
 	octal := len(text) > 1 && text[0] == '0' && !strings.ContainsRune("xXbB", rune(text[1]))
 	n, err := strconv.ParseUint(text, 0, 64)
 	switch {
 	case octal:
-		return 0, "a number does not start with 0; write 10, 0x10 or 0b10"
+		return 0, "a number must not start with 0; write 10, 0x10 or 0b10"
 	case err != nil && err.(*strconv.NumError).Err == strconv.ErrRange:
 		return 0, "the number does not fit 64 bits"
 	case err != nil:
@@ -61,7 +62,7 @@ func (p *parser) numberIn(what string, units []unit, optional bool) uint64 {
 	case reason != "":
 		p.fail(t, "%s", reason)
 	case factor == 0 && !optional:
-		p.fail(t, "expected %s with its unit, as in 10us, 5ms or 1s; found %s", what, t)
+		p.fail(t, "expected %s with a unit, such as 10us, 5ms or 1s; found %s", what, t)
 	case n > math.MaxUint64/max(factor, 1):
 		p.fail(t, "the number does not fit 64 bits")
 	}
@@ -79,16 +80,16 @@ func (p *parser) size(what string) uint64 { return p.numberIn(what, sizeUnits, t
 func (p *parser) numberTo(what string, most uint64) uint64 {
 	n := p.number(what)
 	if n > most {
-		p.fail(p.last, "%s is at most %d", what, most)
+		p.fail(p.last, "%s must be at most %d", what, most)
 	}
 	return n
 }
 
-// duration gives microseconds.
+// duration consumes a time and returns it in microseconds.
 func (p *parser) duration(what string, most uint64) uint64 {
 	n := p.numberIn(what, durationUnits, false)
 	if n > most {
-		p.fail(p.last, "%s is at most %s", what, durationText(most))
+		p.fail(p.last, "%s must be at most %s", what, durationText(most))
 	}
 	return n
 }
@@ -97,7 +98,7 @@ func (p *parser) duration(what string, most uint64) uint64 {
 func (p *parser) value(what string, width uint8) uint64 {
 	n := p.number(what)
 	if n&^fbs.WidthMask(width) != 0 {
-		p.fail(p.last, "0x%x does not fit %s", n, bytesText(uint64(width)))
+		p.fail(p.last, "0x%x does not fit %s", n, lmb.SizeText(uint64(width)))
 	}
 	return n
 }
@@ -114,8 +115,8 @@ func (p *parser) pciID() uint16 {
 	return uint16(n)
 }
 
-// float32Bits consumes a decimal in [least, most] and gives its bits. A hex
-// number gives the bits themselves, which no range holds.
+// float32Bits consumes a decimal in [least, most] and returns its bits. A hex number is the
+// bits themselves, which may be out of range.
 func (p *parser) float32Bits(what string, least, most float64) uint32 {
 	t := p.tok
 	if p.failed {
@@ -157,14 +158,3 @@ func unitText(n uint64, units []unit) string {
 
 func sizeText(n uint64) string      { return unitText(n, sizeUnits) }
 func durationText(us uint64) string { return unitText(us, durationUnits) }
-
-// bytesText is a size for people: 1 byte, 12 bytes, 64KiB.
-func bytesText(n uint64) string {
-	switch {
-	case n == 1:
-		return "1 byte"
-	case n < 1024 || n%1024 != 0:
-		return strconv.FormatUint(n, 10) + " bytes"
-	}
-	return sizeText(n)
-}

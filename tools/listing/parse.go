@@ -22,14 +22,14 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Reason)
 }
 
-// languageVersion stands in the first line of a listing. It is not the format's:
-// what a line means has not changed.
+// languageVersion is the version of the language, in the first line of a listing. It is
+// independent of the version of the format.
 const languageVersion = 1
 
 // errorsMax is the number of mistakes after which Parse gives up.
 const errorsMax = 20
 
-// Parse reads a listing. name stands in errors; read opens the payload files
+// Parse reads a listing. name is for errors; read opens the payload files
 // that the listing names, as it spells them. The error joins up to 20 values
 // of type *Error.
 //
@@ -41,7 +41,7 @@ func Parse(name string, source []byte, read func(path string) ([]byte, error)) (
 	p.feed(string(source))
 	if !p.versioned && len(p.errs) == 0 {
 		p.failed = false
-		p.fail(p.tok, "the listing is empty; it starts with: lightmetal 1")
+		p.fail(p.tok, "the listing is empty; the first line must be: lightmetal 1")
 	}
 	p.resolveCalls()
 	if len(p.errs) > 0 {
@@ -50,8 +50,8 @@ func Parse(name string, source []byte, read func(path string) ([]byte, error)) (
 	return p.image, nil
 }
 
-// LineOf is the line of a listing that a command of its image stands in, by its
-// number there; 0: in none. Arguments are Parse's.
+// LineOf returns the line of a listing that a command of its image comes from, by its index
+// in the image; 0 means none. The other arguments are those of Parse.
 func LineOf(source []byte, read func(path string) ([]byte, error), command int) int {
 	p := newParser("", read)
 	p.wanted = command + 1
@@ -59,7 +59,8 @@ func LineOf(source []byte, read func(path string) ([]byte, error), command int) 
 	return p.found
 }
 
-func (p *parser) makes(line int) {
+// countCommand counts a command of the image, and notes the line of the one that is wanted.
+func (p *parser) countCommand(line int) {
 	if p.made++; p.made == p.wanted {
 		p.found = line
 	}
@@ -179,19 +180,19 @@ func (p *parser) expect(text string) {
 	}
 }
 
-// word consumes one of the words and gives its index.
+// word consumes one of the words and returns its index.
 func (p *parser) word(what string, words []string) int {
 	for i, w := range words {
 		if w != "" && p.accept(w) {
 			return i
 		}
 	}
-	p.fail(p.tok, "expected %s, found %s%s", what, p.tok, closest(p.tok.text, spoken(words)))
+	p.fail(p.tok, "expected %s, found %s%s", what, p.tok, closest(p.tok.text, nonEmpty(words)))
 	return 0
 }
 
-// option consumes the next option of the line, each at most once. It gives ""
-// at the end of the line, and after a mistake.
+// option consumes the next option of the line, each at most once. It returns "" at the end
+// of the line, and after an error.
 func (p *parser) option(options ...string) string {
 	if p.failed || p.tok.endsLine() {
 		return ""
@@ -201,7 +202,7 @@ func (p *parser) option(options ...string) string {
 			continue
 		}
 		if slices.Contains(p.seen, o) {
-			p.fail(p.tok, "%s is here twice", o)
+			p.fail(p.tok, "%s is named twice on this line", o)
 			return ""
 		}
 		p.seen = append(p.seen, o)
@@ -240,7 +241,7 @@ func (p *parser) name(what string) string {
 		p.fail(t, "expected the name of %s, found %s", what, t)
 		return ""
 	case t.text == "" || len(t.text) > fbs.NameMax:
-		p.fail(t, "a name has 1 to %d bytes, this one has %d", fbs.NameMax, len(t.text))
+		p.fail(t, "a name must have 1 to %d bytes, this one has %d", fbs.NameMax, len(t.text))
 		return ""
 	}
 	p.advance()
@@ -259,14 +260,14 @@ func (p *parser) text(what string) string {
 }
 
 func (p *parser) version() {
-	p.versioned = true // said once is enough
+	p.versioned = true // one error is enough
 	if !p.tok.isWord("lightmetal") {
-		p.fail(p.tok, "a listing starts with: lightmetal 1")
+		p.fail(p.tok, "the first line of a listing must be: lightmetal 1")
 		return
 	}
 	p.advance()
 	if v := p.number("a version"); v != languageVersion {
-		p.fail(p.last, "this is a listing of version %d, and only version %d is known", v,
+		p.fail(p.last, "this listing has version %d; this program reads version %d", v,
 			languageVersion)
 	}
 }
@@ -281,10 +282,10 @@ func (p *parser) label() {
 		p.sequences[name] = len(p.image.Sequences)
 	}
 	if len(p.image.Sequences) == fbs.SequencesMax {
-		p.fail(at, "more than %d sequences", fbs.SequencesMax)
+		p.fail(at, "too many sequences: at most %d", fbs.SequencesMax)
 	}
 	if len(p.image.Sequences) > 0 {
-		p.makes(at.line) // End
+		p.countCommand(at.line) // End
 	}
 	p.sequenceLines = append(p.sequenceLines, at.line)
 	p.image.Sequences = append(p.image.Sequences, lmb.Sequence{Name: name})
@@ -307,7 +308,8 @@ func (p *parser) resolveCalls() {
 			p.fail(c.at, "there is no sequence %s%s", c.name,
 				hint(c.name, slices.Sorted(maps.Keys(p.sequences))))
 		case callers[index]:
-			p.fail(c.at, "%s holds a call itself, and calls do not nest", c.name)
+			p.fail(c.at, "%s contains a call; a sequence that is called must not call others",
+				c.name)
 		default:
 			p.image.Sequences[c.from].Commands[c.command].Index = uint16(index)
 		}

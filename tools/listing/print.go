@@ -121,10 +121,9 @@ func (p *printer) printData(out io.Writer, check *parser) error {
 // blockName returns the name of shared data by its number.
 func blockName(number int) string { return fmt.Sprintf("d%d", number) }
 
-// CommandText is one command of an image as one line, for errors and reports.
-// Only the first 16 bytes of payload are shown, and what has no text in the
-// language is shown as a question mark and a number. Print is the fast way to
-// the text of a whole image.
+// CommandText returns a command of an image as one line, for errors and reports. It shows
+// only the first 16 bytes of payload, and a question mark and a number for a value that a
+// listing cannot express. Print is faster for a whole image.
 func CommandText(image *lmb.Image, c *lmb.Command) string {
 	p := newPrinter(image)
 	p.bytes = p.brief
@@ -160,7 +159,7 @@ func newPrinter(image *lmb.Image) *printer {
 	return p
 }
 
-// nameText is a name, in quotes if it could be taken for something else.
+// nameText returns a name, in quotes if it could be read as something else.
 func nameText(name string) string {
 	if _, numbered := windowNumber(name); numbered || !isName(name) {
 		return strconv.Quote(name)
@@ -173,9 +172,9 @@ func (p *printer) printf(format string, args ...any) { fmt.Fprintf(&p.out, forma
 func (p *printer) header() {
 	p.printf("lightmetal %d\n", languageVersion)
 	p.origin()
-	for i := range p.image.Targets {
-		t := &p.image.Targets[i]
-		p.printf("target %s %04x:%04x", nameText(t.Board), t.Vendor, t.Device)
+	for i := range p.image.Devices {
+		t := &p.image.Devices[i]
+		p.printf("device %s %04x:%04x", nameText(t.Board), t.Vendor, t.Device)
 		if t.Subsystem != 0 {
 			p.printf(" subsystem %04x:%04x", t.Subsystem&0xffff, t.Subsystem>>16)
 		}
@@ -231,7 +230,7 @@ func (p *printer) window(index int) {
 		p.printf(" wc")
 	}
 	if w.Device != 0 {
-		p.printf(" target %d", w.Device)
+		p.printf(" device %d", w.Device)
 	}
 	p.printf("\n")
 }
@@ -267,9 +266,9 @@ func (p *printer) judgement(g *lmb.Golden) {
 	}
 }
 
-// firstGolden is the first of the outputs, at the end of all tensors, that
-// compares made: they are written as these. It is the number of all where the
-// commands that fill them are not those that compares would make.
+// firstGolden returns the index of the first output, of those at the end of all tensors, that
+// belongs to a compare and is written as one. It returns the number of tensors if the
+// commands that fill these outputs are not those that compares make.
 func firstGolden(image *lmb.Image, whole bool) int {
 	all := len(image.Tensors)
 	first := all
@@ -299,8 +298,8 @@ func firstGolden(image *lmb.Image, whole bool) int {
 	return first
 }
 
-// isGolden tells whether a copy and its output are what the n-th compare with a
-// tolerance makes.
+// isGolden reports whether a copy and its output are what the n-th compare with a tolerance
+// makes.
 func isGolden(image *lmb.Image, c *lmb.Command, n int) bool {
 	t := &image.Tensors[c.Index-1]
 	size := uint64(fbs.DTypeSize(t.DType))
@@ -313,7 +312,7 @@ func isGolden(image *lmb.Image, c *lmb.Command, n int) bool {
 const blockLine = 32
 
 // block writes all of data: on the line if it fits, else as a block whose
-// closing brace stands at the indent.
+// closing brace is indented.
 func (p *printer) block(data []byte, indent string) {
 	switch {
 	case len(data) == 0:
@@ -358,7 +357,7 @@ func (p *printer) brief(data []byte, _ string) {
 	}
 	p.printf("hex ")
 	p.hexWords(data[:shown])
-	p.printf(" ... (%s)", bytesText(uint64(len(data))))
+	p.printf(" ... (%s)", lmb.SizeText(uint64(len(data))))
 }
 
 func (p *printer) hexWords(data []byte) {

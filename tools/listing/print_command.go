@@ -62,7 +62,7 @@ func (p *printer) command(c *lmb.Command) {
 	case gen.OpcodeCopyOut:
 		p.copyOut(c)
 	case gen.OpcodeExpect:
-		p.check(c)
+		p.expect(c)
 		p.policy(c)
 	case gen.OpcodeCompare:
 		p.start("compare", c.Width)
@@ -133,7 +133,7 @@ func (p *printer) access(c *lmb.Command) {
 	}
 }
 
-func (p *printer) check(c *lmb.Command) {
+func (p *printer) expect(c *lmb.Command) {
 	switch {
 	case c.Amount != 0:
 		p.start("poll", c.Width)

@@ -65,7 +65,7 @@ func (g *generator) random(n uint32) []byte {
 	return data
 }
 
-// upTo gives a multiple of unit in [0, most].
+// upTo returns a multiple of unit in [0, most].
 func (g *generator) upTo(most, unit uint64) uint64 { return g.Uint64N(most/unit+1) * unit }
 
 func (g *generator) make() *lmb.Image {
@@ -74,7 +74,7 @@ func (g *generator) make() *lmb.Image {
 		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)),
 			Time: g.Uint64N(3) << 62, Git: "\u2027"}
 	}
-	g.targets()
+	g.devices()
 	g.windows()
 	g.tensors()
 	taken := map[string]bool{}
@@ -87,9 +87,9 @@ func (g *generator) make() *lmb.Image {
 	return g.image
 }
 
-func (g *generator) targets() {
+func (g *generator) devices() {
 	for range 1 + g.IntN(3) {
-		t := lmb.Target{Board: g.name(map[string]bool{}), Vendor: uint16(g.Uint32()),
+		t := lmb.Device{Board: g.name(map[string]bool{}), Vendor: uint16(g.Uint32()),
 			Device: uint16(g.Uint32())}
 		for bar := range t.Bars {
 			if g.flip() {
@@ -103,11 +103,11 @@ func (g *generator) targets() {
 		for bar, size := range t.Bars {
 			if size != 0 {
 				g.image.Rules = append(g.image.Rules, lmb.Rule{Name: g.name(map[string]bool{}),
-					Rule: fbs.Rule{Device: uint8(len(g.image.Targets)), Bar: uint8(bar),
+					Rule: fbs.Rule{Device: uint8(len(g.image.Devices)), Bar: uint8(bar),
 						Last: size - 1, Widths: 15, Memory: 1}})
 			}
 		}
-		g.image.Targets = append(g.image.Targets, t)
+		g.image.Devices = append(g.image.Devices, t)
 	}
 }
 
@@ -115,7 +115,7 @@ func (g *generator) windows() {
 	taken := map[string]bool{}
 	for i := range 4 + g.IntN(6) {
 		w := lmb.Window{Window: fbs.Window{Slot: fbs.NoSlot,
-			Device: uint8(g.IntN(len(g.image.Targets)))}}
+			Device: uint8(g.IntN(len(g.image.Devices)))}}
 		switch g.IntN(4) {
 		case 0: // no name
 		case 1:

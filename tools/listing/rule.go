@@ -10,8 +10,8 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// rule declares what a part of a BAR takes: 32-bit accesses to all of it, where
-// nothing else is said. Rules are kept in the order that an image has them in.
+// rule declares the accesses that a part of a BAR accepts. The default is 32-bit accesses to
+// all of the BAR. Rules are kept in the order that an image has them in.
 func (p *parser) rule() {
 	at := p.tok
 	r := lmb.Rule{Name: p.name("a rule"), Rule: fbs.Rule{Widths: 4}}
@@ -23,8 +23,8 @@ func (p *parser) rule() {
 		setting{"size", func() { sized, size = true, p.size("a size") }},
 		setting{"widths", func() { r.Widths = p.widths() }},
 		setting{"memory", func() { r.Memory = 1 }},
-		setting{"target",
-			func() { r.Device = uint8(p.numberTo("the number of a target", fbs.DevicesMax-1)) }})
+		setting{"device", func() { r.Device = p.deviceNumber() }},
+		setting{"target", func() { r.Device = p.deviceNumber() }}) // the older word
 	p.placeRule(&r, at, offset, size, sized)
 }
 
@@ -33,7 +33,7 @@ func (p *parser) widths() (widths uint8) {
 	for !p.failed && (widths == 0 || p.tok.kind == tokenWord && isDigit(p.tok.text[0])) {
 		n := p.number("widths of accesses in bytes")
 		if n > 8 || n == 0 || n&(n-1) != 0 || widths&uint8(n) != 0 {
-			p.fail(p.last, "an access has 1, 2, 4 or 8 bytes, and each is said once")
+			p.fail(p.last, "%d is not a width of 1, 2, 4 or 8 bytes, or is here twice", n)
 		}
 		widths |= uint8(n)
 	}
@@ -42,7 +42,7 @@ func (p *parser) widths() (widths uint8) {
 
 // placeRule puts a rule where it belongs among the others.
 func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized bool) {
-	t := p.targetOf(r.Device, at, "rules")
+	t := p.deviceOf(r.Device, at, "rules")
 	if t == nil {
 		return
 	}
@@ -54,15 +54,20 @@ func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized boo
 	place, _ := slices.BinarySearchFunc(p.image.Rules, *r, lmb.CompareRules)
 	switch board := boards.FindByID(t.Vendor, t.Device); {
 	case board != nil:
-		p.fail(at, "%04x:%04x is %s, whose own rules hold", t.Vendor, t.Device, board.Name)
-	case size == 0 || offset > bar || size > bar-offset:
-		p.fail(at, "%s at 0x%x do not lie in bar%d of %s, which has %s", bytesText(size), offset,
-			r.Bar, t.Board, bytesText(bar))
+		p.fail(at, "leave out the rule: %04x:%04x is %s, which has its own rules", t.Vendor,
+			t.Device, board.Name)
+	case size == 0:
+		p.fail(at, "the rule has no bytes in bar%d of %s, whose size is %s", r.Bar, t.Board,
+			lmb.SizeText(bar))
+	case offset > bar || size > bar-offset:
+		p.fail(at, "%s at 0x%x end outside bar%d of %s, whose size is %s", lmb.SizeText(size),
+			offset,
+			r.Bar, t.Board, lmb.SizeText(bar))
 	case len(p.image.Rules) == fbs.RulesMax:
-		p.fail(at, "more than %d rules", fbs.RulesMax)
+		p.fail(at, "too many rules: at most %d", fbs.RulesMax)
 	case place > 0 && lmb.Overlap(r, &p.image.Rules[place-1]), place < len(p.image.Rules) &&
 		lmb.Overlap(r, &p.image.Rules[place]):
-		p.fail(at, "it overlaps another rule of bar%d", r.Bar)
+		p.fail(at, "the rule overlaps another rule of bar%d", r.Bar)
 	default:
 		p.image.Rules = slices.Insert(p.image.Rules, place, *r)
 	}
@@ -75,7 +80,7 @@ func (p *printer) rule(r *lmb.Rule) {
 		p.printf(" memory")
 	}
 	if r.Device != 0 {
-		p.printf(" target %d", r.Device)
+		p.printf(" device %d", r.Device)
 	}
 	p.printf("\n")
 }

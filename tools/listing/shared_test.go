@@ -11,7 +11,7 @@ import (
 	"lightmetal/tools/lmb/lmbtest"
 )
 
-const head = "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 4MiB\nwindow m bar2 offset 0 size 4MiB\n"
+const head = "lightmetal 1\ndevice ivshmem 1af4:1110 bar2 4MiB\nwindow m bar2 offset 0 size 4MiB\n"
 
 func parse(t *testing.T, source string) *lmb.Image {
 	t.Helper()

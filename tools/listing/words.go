@@ -25,8 +25,8 @@ var (
 		gen.WindowKindConfig: "config"}
 )
 
-// wordOf is the word of an enum's value. A value without one gives text that
-// no listing can hold.
+// wordOf returns the word of an enum's value. For a value without a word it returns text
+// that no listing can contain.
 func wordOf[T ~uint8 | ~uint16](words []string, value T) string {
 	if int(value) < len(words) && words[value] != "" {
 		return words[value]
@@ -34,16 +34,16 @@ func wordOf[T ~uint8 | ~uint16](words []string, value T) string {
 	return unknown(int(value))
 }
 
-// unknown stands for a value that the language has no text for. The question
-// mark belongs to no token, so it never parses.
+// unknown returns text for a value that a listing cannot express. The question mark belongs
+// to no token, so that the text never parses.
 func unknown(value int) string { return "?" + strconv.Itoa(value) }
 
-// spoken are the words that can be written.
-func spoken(words []string) []string {
+// nonEmpty returns the words that can be written.
+func nonEmpty(words []string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
 }
 
-// isName tells whether a name can be written without quotes.
+// isName reports whether a name can be written without quotes.
 func isName(text string) bool {
 	for i := range len(text) {
 		if !isWordByte(text[i]) {
@@ -86,14 +86,14 @@ func closest(word string, candidates []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// hint suggests a candidate, or lists all where none is near and they are few.
+// hint suggests a similar candidate, or lists all if none is similar and they are few.
 func hint(word string, candidates []string) string {
 	near := closest(word, candidates)
 	switch {
 	case near != "" || len(candidates) > 8:
 		return near
 	case len(candidates) == 0:
-		return "; there is none"
+		return "; none is declared"
 	}
 	return "; expected " + oneOf(candidates)
 }

@@ -9,7 +9,6 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/boardfile"
@@ -25,7 +24,7 @@ func asmCommand() *cobra.Command {
 	var out, board string
 	var rules []string
 	var anywhere bool
-	c := command("asm LISTING.lms", one("listing"), func(args []string) {
+	c := command("asm LISTING.lms", exactlyOne("listing"), func(args []string) {
 		var d device
 		if board != "" {
 			d = boardNamed(board, rules)
@@ -34,15 +33,16 @@ func asmCommand() *cobra.Command {
 	})
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: LISTING.lmb)")
 	c.Flags().StringVar(&board, "board", "",
-		"generic or a board file: rules of a target that no board has the ids of and the listing "+
-			"no rules for")
+		"generic or a board file: rules for a device whose PCI ids no board has, if the listing "+
+			"has no rules for it")
 	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
-	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its folder")
+	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its "+
+		"directory")
 	return c
 }
 
-// assembleFile makes an image. A board, if there is one, gives rules to targets that
-// have none.
+// assembleFile writes the image of a listing. A board, if there is one, adds its rules to
+// devices that have none.
 func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	inputs := []string{path}
 	source := readFile(path, dataMax)
@@ -52,8 +52,8 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(path), file)
 		}
-		if !anywhere && !below(filepath.Dir(path), file) {
-			return nil, fmt.Errorf("%s is not below the listing's folder; --anywhere permits that",
+		if !anywhere && !isInside(filepath.Dir(path), file) {
+			return nil, fmt.Errorf("%s is outside the listing's directory; --anywhere permits that",
 				name)
 		}
 		inputs = append(inputs, file)
@@ -63,7 +63,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	stop.As(hal.BadImage, err)
 	stop.On(files.RejectAliases([]string{out}, inputs...))
 	if board != nil {
-		bad(hal.BadImage, path, boardfile.ForImage(image, board))
+		failIf(hal.BadImage, path, boardfile.ForImage(image, board))
 	}
 	file, err := lmb.Encode(image)
 	if refused, ok := err.(*fbs.Error); ok {
@@ -72,57 +72,58 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 			path = fmt.Sprintf("%s:%d", path, listing.LineOf(source, read, n))
 		}
 	}
-	for _, t := range image.Targets {
+	for _, t := range image.Devices {
 		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil &&
 			strings.HasSuffix(err.Error(), "register of "+t.Board) {
-			err = fmt.Errorf("%w: no board has its ids, and the listing no rules; --board "+
-				"generic, or a board file (lm board-file), has some", err)
+			err = fmt.Errorf("%w: no board has its PCI ids and the listing has no rules; use "+
+				"--board "+
+				"generic or a board file (lm board-file)", err)
 		}
 	}
-	bad(hal.BadImage, path, err)
+	failIf(hal.BadImage, path, err)
 	writeFile(out, file)
 }
 
-// below tells that a file stands in a folder or further down, symbolic links
-// followed. What is not there is as far below as its name says.
-func below(folder, file string) bool {
-	folder, _ = filepath.Abs(folder)
+// isInside reports whether a file is in a directory or below it, with symbolic links
+// followed. A file that does not exist is judged by its name.
+func isInside(directory, file string) bool {
+	directory, _ = filepath.Abs(directory)
 	file, _ = filepath.Abs(file)
 	if real, err := filepath.EvalSymlinks(file); err == nil {
 		file = real
-		folder, _ = filepath.EvalSymlinks(folder)
+		directory, _ = filepath.EvalSymlinks(directory)
 	}
-	way, err := filepath.Rel(folder, file)
+	way, err := filepath.Rel(directory, file)
 	return err == nil && filepath.IsLocal(way)
 }
 
-// besideOf is where an image goes when nothing else is said: the source's path
-// with another ending, or standard output.
-func besideOf(source, ending string) string {
+// defaultOutput returns the path of an image that is written without -o: the source's path
+// with another ending, or standard output if the source is standard input.
+func defaultOutput(source, ending string) string {
 	if source == "-" {
 		return source
 	}
 	return strings.TrimSuffix(source, ending) + ".lmb"
 }
 
-// encode writes an image.
+// encode writes the file of an image.
 func encode(image *lmb.Image, path, source string) {
 	file, err := lmb.Encode(image)
-	bad(hal.BadImage, source, err)
+	failIf(hal.BadImage, source, err)
 	writeFile(path, file)
 }
 
 // decode maps, verifies and decodes an image.
 func decode(path string) (*lmb.Image, *runtime.File) {
-	file, view := verified(path)
+	file, view := openVerified(path)
 	image, err := lmb.FromView(view)
-	bad(hal.BadImage, path, err)
+	failIf(hal.BadImage, path, err)
 	return image, file
 }
 
 func dumpCommand() *cobra.Command {
 	var numbers bool
-	c := command("dump IMAGE.lmb", one("image"), func(args []string) {
+	c := command("dump IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		image, _ := decode(args[0])
 		switch {
 		case asJSON:
@@ -164,10 +165,10 @@ func dumpJSON(image *lmb.Image) {
 		for j := range s.Commands {
 			c := &s.Commands[j]
 			if c.Opcode == lmb.OpcodeMark {
-				continue // a target has no command for it
+				continue // no command of the image
 			}
 			stop.On(encoder.Encode(dumpedCommand{
-				index, s.Name, index - first, gen.EnumNamesOpcode[c.Opcode], c.Width, c.Window,
+				index, s.Name, index - first, lmb.OpcodeName(c.Opcode), c.Width, c.Window,
 				c.Offset, c.Amount, c.Value, c.Mask, listing.CommandText(image, c),
 			}))
 			index++

@@ -26,10 +26,10 @@ const boardFileMax = 1 << 20
 func boardFileCommand() *cobra.Command {
 	var out, name, device string
 	var rules []string
-	c := command("board-file pci:DDDD:BB:DD.F|FOLDER|RECORD", one("device or recording"),
+	c := command("board-file pci:DDDD:BB:DD.F|DIRECTORY|RECORD", exactlyOne("device or recording"),
 		func(args []string) {
 			image := describeDevice(args[0], device)
-			image.Targets[0].Board = cmp.Or(name, image.Targets[0].Board)
+			image.Devices[0].Board = cmp.Or(name, image.Devices[0].Board)
 			if len(rules) > 0 {
 				b, err := boardfile.With(image.BoardOf(0), rules)
 				stop.As(hal.Usage, err)
@@ -37,25 +37,25 @@ func boardFileCommand() *cobra.Command {
 			}
 			var text bytes.Buffer
 			fmt.Fprintf(&text,
-				"# Made of %s by lm board-file. Widths are bytes of an access; memory is what "+
-					"has no side effects.\n", strconv.Quote(args[0]))
+				"# Made from %s by lm board-file. Widths are bytes of an access; memory has no "+
+					"side effects.\n", strconv.Quote(args[0]))
 			stop.On(listing.Print(&text, image))
 			_, err := boardfile.Parse(args[0], text.Bytes())
 			stop.As(hal.Usage, err)
 			writeFile(out, text.Bytes())
 		})
 	c.Flags().StringVarP(&out, "out", "o", "-", "file to write")
-	c.Flags().StringVar(&name, "name", "", "what to call the device (default: pci- and its ids)")
+	c.Flags().StringVar(&name, "name", "", "name of the device (default: pci- and its ids)")
 	c.Flags().StringVar(&device, "device", "",
-		"VVVV:DDDD or DDDD:BB:DD.F where a recording has several devices")
+		"VVVV:DDDD or DDDD:BB:DD.F, if a recording has several devices")
 	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
 	return c
 }
 
-const ruleHelp = "what a part of a BAR takes, over all else: BAR+OFFSET..END=WIDTHS[,memory], or " +
-	"BAR=... for all of it"
+const ruleHelp = "access widths that a part of a BAR accepts, before all other rules: " +
+	"BAR+OFFSET..END=WIDTHS[,memory], or BAR=... for all of it"
 
-// describeDevice looks at a device under /sys, or into a recording.
+// describeDevice reads the description of a device from /sys or from a recording.
 func describeDevice(source, device string) *lmb.Image {
 	if address, ok := strings.CutPrefix(source, "pci:"); ok {
 		source = pciFolder + address
@@ -71,22 +71,22 @@ func describeDevice(source, device string) *lmb.Image {
 	image, err := boardfile.FromRecord(file, device)
 	if err != nil && otherFormat(file, importer.FromRecord) != "" {
 		stop.With(hal.BadImage,
-			"%s is no recording of lm record's: lm import takes other traces with --board "+
+			"%s is not a recording of lm record; lm import reads other traces with --board "+
 				"generic and --rule", source)
 	}
-	bad(hal.BadImage, source, err)
+	failIf(hal.BadImage, source, err)
 	return image
 }
 
-// device is a board, by whatever name, and what only an image knows of one.
+// device is a board and the facts about a device that only an image has.
 type device struct {
 	*boards.Board
 	subsystem uint32
 	generic   bool // its BARs' sizes are limits
 }
 
-// boardNamed finds a board: one that is known, "generic", or the one in a board
-// file or an image.
+// boardNamed returns a board: a known one, "generic", or the one in a board file or an
+// image.
 func boardNamed(name string, rules []string) (d device) {
 	var err error
 	known := chips.ByName(name)
@@ -95,7 +95,7 @@ func boardNamed(name string, rules []string) (d device) {
 		d.generic = true
 		d.Board, err = boardfile.Generic(rules)
 	case known != nil && len(rules) > 0:
-		refuse("--rule is for devices that no board is known of; %s has its own rules", name)
+		failUsage("--rule is for unknown devices; board %s has its own rules", name)
 	case known != nil:
 		d.Board = known
 	default:
@@ -109,7 +109,8 @@ func boardNamed(name string, rules []string) (d device) {
 
 func boardInFile(path string) (d device) {
 	if !strings.ContainsAny(path, "./") {
-		refuse("no board %q; boards: %s, generic, or a board file (lm board-file --help)", path,
+		failUsage("there is no board %q; boards: %s, generic, or a board file (see lm "+
+			"board-file --help)", path,
 			boardNames())
 	}
 	text := readFile(path, dataMax)
@@ -121,5 +122,5 @@ func boardInFile(path string) (d device) {
 		err = fmt.Errorf("%s is neither a board file nor an image: %w", path, err)
 	}
 	stop.As(hal.BadImage, err)
-	return device{Board: image.BoardOf(0), subsystem: image.Targets[0].Subsystem}
+	return device{Board: image.BoardOf(0), subsystem: image.Devices[0].Subsystem}
 }

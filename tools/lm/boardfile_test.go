@@ -46,7 +46,7 @@ func TestBoardFileOfARecordingHasTheWidthsThatWereUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `target adder ab1e:0001 bar0 4KiB bar2 4KiB
+	const want = `device adder ab1e:0001 bar0 4KiB bar2 4KiB
 rule registers bar0 offset 0x0 size 24 widths 4
 rule "at 0x18" bar0 offset 0x18 size 8 widths 8
 rule registers bar0 offset 0x20 size 4064 widths 4
@@ -70,11 +70,11 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 		{0, "3 loads in 1 loop became 1 poll",
 			[]string{"import", "--from", "record", "--board", board, "--input",
 				"a=bar2+0x0,uint32,1", "--output", "sum=bar2+0x80,uint32,1", rec, "-o", image}},
-		{0, "no board has the PCI ids ab1e:0001; rules held are those that the image brings " +
-			"itself: 4", []string{"verify", image}},
+		{0, "no board has the PCI ids ab1e:0001, so the rules in the image were used: 4",
+			[]string{"verify", image}},
 		{0, "rule         memory: BAR 2 0x0 to 0xfff, accesses of 1, 2, 4, 8 bytes, memory",
 			[]string{"info", image}},
-		{0, "whole and valid, 6 commands\n  main                            6 commands,",
+		{0, "valid, 6 commands\n  main                            6 commands,",
 			[]string{"verify", image}},
 		{0, `"commands":6,`, []string{"verify", "--json", image}},
 		{0, `"first":0,"last":4095,"widths":[1,2,4,8],"memory":true}`,
@@ -91,7 +91,7 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 			[]string{"import", "--from", "record", "--board", "generic", rec, "-o", image + "2"}},
 		{0, "1 poll", []string{"import", "--from", "record", "--board", "generic", "--rule",
 			"0+0x18..0x20=8", rec, "-o", image + "2"}},
-		{0, "target       generic, PCI ab1e:0001, BAR 0 of at least 32 bytes, BAR 2 of at least " +
+		{0, "device       generic, PCI ab1e:0001, BAR 0 of at least 32 bytes, BAR 2 of at least " +
 			"256 bytes", []string{"info", image + "2"}},
 		{64, "no board \"nowhere\"; boards: edu",
 			[]string{"import", "--from", "record", "--board", "nowhere", rec, "-o", image + "3"}},
@@ -101,15 +101,15 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 			[]string{"import", "--from", "record", "--board", rec, rec, "-o", image + "3"}},
 		{64, "edu has its own rules", []string{"import", "--from", "record", "--board", "edu",
 			"--rule", "0=4", rec, "-o", image + "3"}},
-		{64, "--rule goes with --board", []string{"import", "--from", "record", "--rule", "0=4",
+		{64, "--rule needs --board", []string{"import", "--from", "record", "--rule", "0=4",
 			rec, "-o", image + "3"}},
 		{0, `"loads":425`, []string{"import", "--summary", "--from", "qemu", "--board", "generic",
 			testFolder(t, "captures", "edu.qemutrace")}},
-		{64, "--from qemu --board generic takes --device VVVV:DDDD",
+		{64, "--from qemu --board generic needs --device VVVV:DDDD",
 			[]string{"import", "--from", "qemu", "--board", "generic", rec, "-o", image + "3"}},
 		{64, "no board is: name one; boards: edu (1234:11e8)",
 			[]string{"import", "--from", "record", rec, "-o", image + "3"}},
-		{64, "mock:FILE, of a board file", []string{"replay", "--device", "mock:generic", image}},
+		{64, "mock:FILE with a board file", []string{"replay", "--device", "mock:generic", image}},
 		{69, "is no PCI device under /sys", []string{"board-file", "pci:ffff:00:00.0"}},
 		{66, "nowhere.record", []string{"board-file", "nowhere.record"}},
 		{65, "adder.board:", []string{"board-file", board}},
@@ -132,7 +132,7 @@ func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
 		body, want string
 		exit       int
 	}{
-		{"  expect.4 r+0x0 == 0xadde4001\n", "the run ended while ", 70},
+		{"  expect.4 r+0x0 == 0xadde4001\n", "the run ended, but ", 70},
 		{"  expect.4 r+0x4 == 0x0\n", "want access 1 of ", 70},
 		{"  expect.4 r+0x0 == 0xadde4001\n  write.4 m+0x0 2\n", "want access 2 of ", 70},
 	} {
@@ -146,8 +146,8 @@ func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
 		// Without rules the listing is refused; those of the board file make it an image.
 		if exit, _, stderr := lm(t, "asm", source, "-o", image); exit != 65 ||
 			!strings.Contains(stderr,
-				"is a register of adder: no board has its ids, and the listing no rules; --board "+
-					"generic,") {
+				"is a register of adder: no board has its PCI ids and the listing has no rules; "+
+					"use --board generic") {
 			t.Errorf("%d %s", exit, stderr)
 		}
 		if exit, _, stderr := lm(t, "asm", "--board", board, source, "-o", image); exit != 0 {

@@ -30,11 +30,11 @@ type captureFlags struct {
 func captureCommand() *cobra.Command {
 	var f captureFlags
 	c := command("capture PROGRAM [WORKLOAD]",
-		between(1, 2, "one program and at most one workload"),
+		argumentCount(1, 2, "one program and at most one workload"),
 		func(args []string) { f.run(args[0], args[1:]) })
 	flags := c.Flags()
 	flags.StringVar(&f.device, "device", "none",
-		"what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
+		"device to compute on: mock:BOARD, ttsim:/path/libttsim.so, a real device, or none")
 	flags.StringVar(&f.board, "board", "", "wormhole or blackhole; not needed with a device")
 	flags.StringVarP(&f.out, "out", "o", "",
 		"image to write (default: WORKLOAD.lmb, or PROGRAM.lmb)")
@@ -42,71 +42,72 @@ func captureCommand() *cobra.Command {
 	return c
 }
 
-// capturedTo returns the default of lm capture --out.
-func capturedTo(_ *cobra.Command, args []string) string {
+// defaultCaptureOutput returns the default of lm capture --out.
+func defaultCaptureOutput(_ *cobra.Command, args []string) string {
 	return filepath.Base(filepath.Clean(args[len(args)-1])) + ".lmb"
 }
 
 func (f *captureFlags) run(program string, workload []string) {
-	folder := stop.Must(os.MkdirTemp("", "lm-capture"))
-	defer os.RemoveAll(folder)
-	executable := buildProgram(program, folder)
+	directory := stop.Must(os.MkdirTemp("", "lm-capture"))
+	defer os.RemoveAll(directory)
+	executable := buildProgram(program, directory)
 	if f.list {
 		runProgram(stdout, executable, "--list")
 		return
 	}
 	args := []string{"--board", f.board, "--device", f.device, "--out",
-		filepath.Join(folder, "image")}
+		filepath.Join(directory, "image")}
 	if len(workload) == 1 {
 		args = append(args, "--workload", workload[0])
 	}
-	runProgram(tell(f.out), executable, args...)
-	file, err := files.Read(filepath.Join(folder, "image"), math.MaxInt)
+	runProgram(messageWriter(f.out), executable, args...)
+	file, err := files.Read(filepath.Join(directory, "image"), math.MaxInt)
 	if err != nil {
-		stop.With(hal.BadImage, "%s wrote no image; its main function calls metal.Main", program)
+		stop.With(hal.BadImage, "%s wrote no image; its main function must call metal.Main",
+			program)
 	}
 	_, err = lmb.Decode(file)
-	at(program, err)
+	failAt(program, err)
 	writeFile(f.out, file)
 }
 
-// buildProgram gives the executable of a program: itself, or what the go
-// command makes of a folder.
-func buildProgram(program, folder string) string {
+// buildProgram returns the executable of a program: the program itself, or what go build
+// makes of a directory.
+func buildProgram(program, directory string) string {
 	status := stop.Must(os.Stat(program))
 	if !status.IsDir() {
 		return stop.Must(filepath.Abs(program))
 	}
-	overlay := withoutKernels(program, folder)
-	executable := filepath.Join(folder, "program")
+	overlay := writeKernelOverlay(program, directory)
+	executable := filepath.Join(directory, "program")
 	command := exec.Command("go", "build", "-overlay", overlay, "-o", executable, ".")
 	command.Dir = program
 	if out, err := command.CombinedOutput(); err != nil {
-		refuse("go build in %s: %v\n%s", program, err, bytes.TrimSpace(out))
+		failUsage("go build in %s: %v\n%s", program, err, bytes.TrimSpace(out))
 	}
 	if status, err := os.Stat(executable); err != nil || status.Mode()&0o111 == 0 {
-		refuse("%s holds no main package", program)
+		failUsage("%s has no main package", program)
 	}
 	return executable
 }
 
-// withoutKernels writes an overlay (go help build) for a package that uses no cgo, in
-// which the sources in C beside it, which are kernels, are not there.
-func withoutKernels(program, folder string) (overlay string) {
+// writeKernelOverlay writes an overlay (go help build) for a package that uses no cgo, in
+// which the sources in C next to it, which are kernels, are absent.
+func writeKernelOverlay(program, directory string) (overlay string) {
 	replace := map[string]string{}
-	in, _ := build.ImportDir(program, 0) // go build says better what is wrong with the folder
+	in, _ := build.ImportDir(program, 0) // go build reports better what is wrong with the directory
 	if in != nil && len(in.CgoFiles) == 0 {
 		for _, name := range slices.Concat(in.CFiles, in.CXXFiles, in.HFiles) {
 			replace[stop.Must(filepath.Abs(filepath.Join(program, name)))] = ""
 		}
 	}
 	text := stop.Must(json.Marshal(map[string]any{"Replace": replace}))
-	overlay = filepath.Join(folder, "overlay.json")
+	overlay = filepath.Join(directory, "overlay.json")
 	writeFile(overlay, text)
 	return overlay
 }
 
-// runProgram runs a program of metal.Main, and gives its error as its own.
+// runProgram runs a program that calls metal.Main, and stops with its error if it fails.
 func runProgram(to io.Writer, executable string, args ...string) {
 	c := exec.Command(executable, args...)
 	var said bytes.Buffer
@@ -118,7 +119,7 @@ func runProgram(to io.Writer, executable string, args ...string) {
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		refuse("%s cannot be run: %v", executable, err)
+		failUsage("%s cannot be run: %v", executable, err)
 	}
 	code := hal.Internal
 	for c := hal.Usage; c <= hal.DMAFault; c++ {

@@ -87,7 +87,8 @@ func onDevice(t *testing.T, file []byte, device hal.Device, slot int) *runtime.R
 func mustReplay(t *testing.T, r *runtime.Replay, device hal.Device) {
 	t.Helper()
 	if result := r.Run(0); result.Code != hal.OK {
-		t.Fatalf("%v at command %d: %s", result.Code, result.Command, refusal([]hal.Device{device}))
+		t.Fatalf("%v at command %d: %s", result.Code, result.Command,
+			refusalReason([]hal.Device{device}))
 	}
 }
 

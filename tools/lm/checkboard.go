@@ -22,10 +22,10 @@ type checkBoardFlags struct {
 
 func checkBoardCommand() *cobra.Command {
 	var f checkBoardFlags
-	c := command("check-board [BOARD]", between(0, 1, "one board"),
+	c := command("check-board [BOARD]", argumentCount(0, 1, "one board"),
 		func(args []string) { f.run(strings.Join(args, "")) })
 	flags := c.Flags()
-	flags.StringVar(&f.image, "image", "", "hold this image against the machine or board")
+	flags.StringVar(&f.image, "image", "", "check whether the machine or board fits this image")
 	flags.StringVar(&f.root, "root", "", "read a tree copied from a target instead of this machine")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "",
 		"the kernel's configuration (default: /proc/config.gz, or /boot/config-RELEASE)")
@@ -103,12 +103,12 @@ func (f *checkBoardFlags) run(board string) {
 	report := &boardReport{Image: f.image, Devices: []devInfo{}, Checks: []finding{}}
 	if board != "" {
 		if report.host = hosts.ByName(board); report.host == nil {
-			refuse("no board %q; boards: %s", board, hostNames())
+			failUsage("no board %q; boards: %s", board, hostNames())
 		}
 	}
 	var view *fbs.View
 	if f.image != "" {
-		_, view = verified(f.image)
+		_, view = openVerified(f.image)
 	}
 	f.check(report, board, needOf(view))
 	report.print()
@@ -135,7 +135,7 @@ func (r *boardReport) print() {
 		r.Board = r.host.Name
 	}
 	r.Exit, r.Code = code.ExitStatus(), code.Error()
-	show(stdout, r)
+	printResult(stdout, r)
 	if code != hal.OK {
 		stop.On(reported{code})
 	}

@@ -26,7 +26,7 @@ func (r *boardReport) ofMachine(m *machine, n *need) {
 		r.checkFaults(m.host, m.config, n)
 	}
 	if n.view != nil {
-		r.checkTargets(m, n)
+		r.checkImageDevices(m, n)
 	}
 }
 
@@ -36,7 +36,7 @@ func (r *boardReport) checkBase(m *machine) {
 	case "aarch64", "x86_64":
 		r.add(fine, "architecture", m.arch, "", "")
 	case "":
-		r.add(warning, "architecture", "not told", "lmrun is built for arm64 and amd64",
+		r.add(warning, "architecture", "unknown", "lmrun is built for arm64 and amd64",
 			"run `uname -m` on the target")
 	default:
 		r.add(missing, "architecture", m.arch, "lmrun is built for arm64 and amd64",
@@ -53,7 +53,7 @@ func (r *boardReport) checkBase(m *machine) {
 	if m.page != 0 {
 		r.add(fine, "page size", fmt.Sprintf("%d bytes", m.page), "", "")
 	} else {
-		r.add(warning, "page size", "not told", "BARs and host memory are mapped by the page",
+		r.add(warning, "page size", "unknown", "BARs and host memory are mapped by the page",
 			"run `getconf PAGESIZE` on the target")
 	}
 }
@@ -65,7 +65,7 @@ func (r *boardReport) rootText(m *machine) string {
 	return string(m.tree)
 }
 
-// checkConfig holds a kernel's configuration against what the host needs.
+// checkConfig compares a kernel's configuration with the options that the host needs.
 // hint is what to do where there is no configuration, empty: the usual.
 func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint string) {
 	if !config.known() {
@@ -74,7 +74,7 @@ func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint s
 				"the file: --kernel-config FILE"
 		}
 		r.add(warning, "kernel configuration", "not found",
-			"what the kernel was built without is the commonest thing to be missing", hint)
+			"a missing kernel option is the most common cause of a failure", hint)
 		return
 	}
 	options, good := hosts.Options(host), 0
@@ -86,7 +86,7 @@ func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint s
 			r.add(warning, o.Name, "a module", o.Why+"; a boot image has no modules in it",
 				"set "+o.Name+"=y, or load the module before lmrun")
 		default:
-			r.add(missing, o.Name, "not set", o.Why, "set "+o.Name+"=y and build the kernel anew")
+			r.add(missing, o.Name, "not set", o.Why, "set "+o.Name+"=y and build the kernel again")
 		}
 	}
 	r.add(fine, "kernel configuration",
@@ -95,7 +95,7 @@ func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint s
 }
 
 func (r *boardReport) checkLockdown(m *machine) {
-	const why = "a kernel in lockdown lets nobody map a BAR, root included"
+	const why = "a kernel in lockdown does not allow to map a BAR, not even for root"
 	text := m.text("/sys/kernel/security/lockdown")
 	_, mode, _ := strings.Cut(text, "[")
 	mode, _, _ = strings.Cut(mode, "]")
@@ -104,7 +104,7 @@ func (r *boardReport) checkLockdown(m *machine) {
 		!m.config.on("CONFIG_SECURITY_LOCKDOWN_LSM"):
 		r.add(fine, "lockdown", "off", "", "")
 	case text == "":
-		r.add(warning, "lockdown", "not told", why, "mount -t securityfs none /sys/kernel/security")
+		r.add(warning, "lockdown", "unknown", why, "mount -t securityfs none /sys/kernel/security")
 	default:
 		r.add(missing, "lockdown", mode, why,
 			"start the kernel without lockdown= (and Secure Boot off, where it brings lockdown)")
@@ -114,11 +114,11 @@ func (r *boardReport) checkLockdown(m *machine) {
 func (r *boardReport) checkSeccomp(m *machine) {
 	if strings.Contains(m.text("/proc/sys/kernel/seccomp/actions_avail"), "kill_process") ||
 		m.config.on("CONFIG_SECCOMP_FILTER") {
-		r.add(fine, "seccomp", "filters are there", "", "")
+		r.add(fine, "seccomp", "filters are supported", "", "")
 		return
 	}
 	r.add(warning, "seccomp", "no filters",
-		"lmrun -seal cannot keep the process from other system calls",
+		"lmrun -seal cannot block other system calls",
 		"set CONFIG_SECCOMP_FILTER=y")
 }
 
@@ -152,7 +152,7 @@ func (r *boardReport) checkPreemption(m *machine) {
 		r.add(warning, "preemption", "voluntary or none", why, next)
 		return
 	}
-	r.add(warning, "preemption", "not told", why, "see `uname -v`; "+next)
+	r.add(warning, "preemption", "unknown", why, "see `uname -v`; "+next)
 }
 
 func (r *boardReport) checkWatchdog(m *machine) {
@@ -171,8 +171,8 @@ func (r *boardReport) checkWatchdog(m *machine) {
 func (r *boardReport) checkUser(m *machine, n *need) {
 	switch {
 	case !m.user.known:
-		r.add(warning, "user", "not told",
-			"BARs are mapped by root, or by whom the files resourceN let",
+		r.add(warning, "user", "unknown",
+			"only root, or a user with access to the files resourceN, can map BARs",
 			"run lm or the script of --collect on the target, as the user of lmrun")
 	case m.user.can(capSysAdmin):
 		r.add(fine, "user", "uid "+m.user.uid+" with CAP_SYS_ADMIN", "", "")
@@ -182,7 +182,7 @@ func (r *boardReport) checkUser(m *machine, n *need) {
 			"ls -l /dev/vfio /dev/tenstorrent; give the user of lmrun access to it")
 	default:
 		r.add(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
-			"switching a device on, and all of its configuration space, take it",
+			"needed to enable the device and to read all of its configuration space",
 			"run as root, or give lmrun the capability: setcap cap_sys_admin+ep lmrun, and "+
 				"access to "+pciFolder+"*/resource*")
 	}
@@ -216,7 +216,7 @@ func (r *boardReport) checkDevices(m *machine, n *need) {
 	}
 }
 
-// checkMemory: what may be locked, and what host memory needs beyond that.
+// checkMemory checks the limit of locked memory, and what host memory needs beyond that.
 func (r *boardReport) checkMemory(m *machine, n *need) {
 	r.checkLocked(m, n)
 	const huge = 2 << 20
@@ -231,8 +231,8 @@ func (r *boardReport) checkMemory(m *machine, n *need) {
 		r.add(fine, "huge pages", text, "", "")
 	default:
 		r.add(missing, "huge pages", text,
-			fmt.Sprintf("the image has %s of host memory, which has to lie in one piece and stay "+
-				"where it is",
+			fmt.Sprintf("the image has %s of host memory, which must be contiguous and "+
+				"must not move",
 				lmb.SizeText(n.hostBytes)),
 			fmt.Sprintf("echo %d > /proc/sys/vm/nr_hugepages, soon after boot (or "+
 				"hugepages=%[1]d on the kernel's command line)", (n.hostBytes+huge-1)/huge))
@@ -265,10 +265,11 @@ func (r *boardReport) checkLocked(m *machine, n *need) {
 	}
 }
 
-// checkPagemap: without an IOMMU, the address of host memory is read there.
+// checkPagemap checks the file from which, without an IOMMU, the address of host memory is
+// read.
 func (r *boardReport) checkPagemap(m *machine, n *need) {
-	const why, without = "the device has to be told the physical address of host memory",
-		"open the device as vfio:, where there is an IOMMU"
+	const why, without = "the device needs the physical address of host memory",
+		"open the device as vfio:, if there is an IOMMU"
 	there := m.has("/proc/self/pagemap") || m.config.on("CONFIG_PROC_PAGE_MONITOR")
 	switch {
 	case n.hostBytes == 0 || n.shared:
@@ -276,16 +277,16 @@ func (r *boardReport) checkPagemap(m *machine, n *need) {
 	case !there && (m.live || m.config.known()):
 		r.add(missing, "pagemap", "not there", why, "set CONFIG_PROC_PAGE_MONITOR=y, or "+without)
 	case !there || !m.user.known:
-		r.add(warning, "pagemap", "not told", why, "look for /proc/self/pagemap on the target")
+		r.add(warning, "pagemap", "unknown", why, "look for /proc/self/pagemap on the target")
 	case !m.user.can(capSysAdmin):
-		r.add(missing, "pagemap", "does not tell this user addresses", why,
+		r.add(missing, "pagemap", "does not show addresses to this user", why,
 			"run as root, or "+without)
 	default:
-		r.add(fine, "pagemap", "tells addresses", "", "")
+		r.add(fine, "pagemap", "shows addresses", "", "")
 	}
 }
 
-// throughDrivers tells whether drivers hand out all devices of the image.
+// throughDrivers reports whether kernel drivers provide access to all devices of the image.
 func (m *machine) throughDrivers(n *need) bool {
 	found := false
 	for i := range m.devices {

@@ -14,7 +14,7 @@ func (r *boardReport) checkAlive(name string, d *pciDevice) bool {
 	const memory, master = 1 << 1, 1 << 2
 	if d.command == 0xffff {
 		r.add(missing, name, "does not answer: its configuration space reads all ones",
-			"it hangs, has no power, or fell off the bus",
+			"it hangs, has no power, or lost its link",
 			"echo 1 > "+pciFolder+d.address+
 				"/remove; echo 1 > /sys/bus/pci/rescan; else switch the machine off and on")
 		return false
@@ -34,14 +34,14 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 		switch {
 		case b.size == 0:
 			r.add(missing, check, "not there", "images use it",
-				"is it the board its ids say? see lspci -vv -s "+d.address)
+				"its ids may be wrong; see lspci -vv -s "+d.address)
 		case !b.assigned:
 			r.add(missing, check, lmb.SizeText(b.size)+", not assigned",
 				"the kernel found no room for it in the host's PCIe windows, and a device with "+
 					"such a BAR cannot be switched on",
 				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device "+
 					"tree, or switch on above-4G decoding in the firmware; "+
-					"pci=realloc on the kernel's command line tries anew")
+					"pci=realloc on the kernel's command line tries again")
 		case b.size < usual && !anySize(d.board, i):
 			r.add(warning, check, lmb.SizeText(b.size)+" where "+lmb.SizeText(usual)+" is usual",
 				"images made for the usual size may not fit",
@@ -49,7 +49,7 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 		case b.prefetchable && !b.combines:
 			r.add(warning, check, lmb.SizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc",
 				"stores are not combined: bulk copies take several times as long",
-				"is the kernel one of arm64 or x86?")
+				"check that the kernel is for arm64 or x86")
 		default:
 			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", lmb.SizeText(b.size), b.start,
 				map[bool]string{true: ", write-combining possible"}[b.combines]),
@@ -58,8 +58,7 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 	}
 }
 
-// anySize tells of a BAR whose rules go beyond its usual size: it is as large
-// as who set up the device wanted it.
+// anySize reports whether a BAR may have any size: its rules go beyond its usual size.
 func anySize(board *boards.Board, bar int) bool {
 	for _, rule := range board.Rules {
 		if int(rule.Bar) == bar && rule.Last >= board.Bars[bar] {
@@ -69,11 +68,11 @@ func anySize(board *boards.Board, bar int) bool {
 	return false
 }
 
-// resize is what makes a BAR as large as it usually is.
+// resize returns the advice that makes a BAR as large as usual.
 func (m *machine) resize(d *pciDevice, bar int, size uint64) string {
 	file := fmt.Sprintf("%s%s/resource%d_resize", pciFolder, d.address, bar)
 	if !m.has(file) {
-		return "its size is set by the device's or the machine's firmware: look there"
+		return "the firmware of the device or the machine sets its size"
 	}
 	return fmt.Sprintf("with no driver bound: echo %d > %s", bits.Len64(size>>20)-1, file)
 }
@@ -84,15 +83,15 @@ func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfi
 			cmp.Or(d.driver, "none"), opens), "", "")
 		return
 	}
-	why := "two masters of one device corrupt each other, so lightmetal refuses it"
+	why := "two drivers of one device corrupt each other, so lightmetal does not open it"
 	if config.on("CONFIG_IO_STRICT_DEVMEM") {
-		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel refuses it as well"
+		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel denies it as well"
 	}
 	r.add(missing, name+" driver", d.driver, why,
 		"echo "+d.address+" > "+pciFolder+d.address+"/driver/unbind")
 }
 
-// name is what lightmetal opens the device by, empty where its driver does not
+// name returns the name by which lightmetal opens the device, empty if its driver does not
 // share it.
 func (d *pciDevice) name() string {
 	switch d.driver {
@@ -106,8 +105,7 @@ func (d *pciDevice) name() string {
 	return ""
 }
 
-// shared tells whether a driver hands the device out, and with it addresses
-// that the device reaches host memory at.
+// shared reports whether a driver provides the device, and bus addresses of host memory.
 func (d *pciDevice) shared() bool { return d.driver != "" && d.name() != "" }
 
 func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
@@ -129,7 +127,7 @@ func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
 			"LnkSta in lspci -vv -s "+d.address)
 }
 
-// checkIOMMU tells how the device reaches host memory.
+// checkIOMMU reports how the device accesses host memory.
 func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *need) {
 	check, identity := name+" IOMMU", m.text("/sys/kernel/iommu_groups/"+d.group+
 		"/type") == "identity"
@@ -152,7 +150,7 @@ func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *need)
 	}
 }
 
-// vfioModule is the command that brings the driver, empty where it is there.
+// vfioModule returns the command that loads the driver, empty if it is loaded.
 func (m *machine) vfioModule() string {
 	if m.has("/sys/bus/pci/drivers/vfio-pci") {
 		return ""

@@ -12,12 +12,12 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// need is what an image asks of a machine. The zero value asks nothing.
+// need has the requirements of an image to a machine. The zero value has none.
 type need struct {
 	view       *fbs.View // nil: no image
 	arenaBytes uint64
 	hostBytes  uint64 // of all Host windows
-	shared     bool   // drivers of the kernel tell the devices where host memory lies
+	shared     bool   // kernel drivers provide the bus addresses of host memory
 	combining  bool   // a window asks for write-combining
 	wide       bool   // a command makes accesses of 8 bytes, or lets the runtime choose
 }
@@ -38,8 +38,8 @@ func needOf(view *fbs.View) *need {
 	return n
 }
 
-// isWide tells of accesses of 8 bytes to a device. With access Bulk the
-// runtime makes the widest it can.
+// isWide reports whether a command makes accesses of 8 bytes to a device. With access Bulk
+// the runtime makes the widest it can.
 func isWide(view *fbs.View, c *fbs.Command) bool {
 	switch c.Opcode {
 	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeFill, gen.OpcodeExpect,
@@ -56,8 +56,7 @@ func toDevice(view *fbs.View, c *fbs.Command) bool {
 	return kind == gen.WindowKindBar || kind == gen.WindowKindTlb
 }
 
-// wants tells whether the image is for such devices; without an image, all are
-// wanted.
+// wants reports whether the image is for such devices; it returns true without an image.
 func (n *need) wants(board *boards.Board) bool {
 	if n.view == nil {
 		return true
@@ -70,13 +69,13 @@ func (n *need) wants(board *boards.Board) bool {
 	return false
 }
 
-// checkTargets holds the image's targets and windows against the devices that
-// are there.
-func (r *boardReport) checkTargets(m *machine, n *need) {
-	alike := map[[2]uint16]int{} // targets so far, by ids
+// checkImageDevices compares the image's devices and windows with the devices that are
+// present.
+func (r *boardReport) checkImageDevices(m *machine, n *need) {
+	alike := map[[2]uint16]int{} // devices of the image so far, by ids
 	for i := range n.view.Devices {
 		t := &n.view.Devices[i]
-		check := fmt.Sprintf("target %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor,
+		check := fmt.Sprintf("device %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor,
 			t.Device)
 		found := m.ofIDs(t.Vendor, t.Device)
 		switch {
@@ -87,7 +86,7 @@ func (r *boardReport) checkTargets(m *machine, n *need) {
 			continue
 		case len(found) > 1:
 			r.add(warning, check, fmt.Sprintf("%d of them", len(found)),
-				"the ids alone do not say which",
+				"the ids match several devices",
 				"name one by its address: --device "+
 					cmp.Or(found[0].name(), "pci:"+found[0].address))
 		default:
@@ -96,12 +95,12 @@ func (r *boardReport) checkTargets(m *machine, n *need) {
 		ids := [2]uint16{t.Vendor, t.Device}
 		d := &found[min(alike[ids], len(found)-1)]
 		alike[ids]++
-		r.checkTargetBars(check, t, d)
+		r.checkDeviceBars(check, t, d)
 		r.checkWindows(check, n.view, i, d)
 	}
 }
 
-// ofIDs gives the devices with these ids, of a known kind or not.
+// ofIDs returns the devices with these ids, of a known board or not.
 func (m *machine) ofIDs(vendor, device uint16) (found []pciDevice) {
 	board := cmp.Or(boards.FindByID(vendor, device), &boards.Board{Vendor: vendor, Device: device})
 	for _, f := range m.functions {
@@ -112,7 +111,7 @@ func (m *machine) ofIDs(vendor, device uint16) (found []pciDevice) {
 	return found
 }
 
-func (r *boardReport) checkTargetBars(check string, t *fbs.DeviceInfo, d *pciDevice) {
+func (r *boardReport) checkDeviceBars(check string, t *fbs.DeviceInfo, d *pciDevice) {
 	good := true
 	for i, want := range t.BarSizes() {
 		if b := d.bars[i]; want > b.size || want > 0 && !b.assigned {
@@ -120,9 +119,9 @@ func (r *boardReport) checkTargetBars(check string, t *fbs.DeviceInfo, d *pciDev
 			r.add(missing, fmt.Sprintf("%s BAR %d", check, i),
 				fmt.Sprintf("%s assigned, the image needs %s", lmb.SizeText(granted(b)),
 					lmb.SizeText(want)),
-				"every window has to lie in the BAR",
+				"every window must be inside the BAR",
 				"see BAR "+fmt.Sprint(i)+
-					" of the device above; or make the image anew for this device")
+					" of the device above; or make the image again for this device")
 		}
 	}
 	if good {
@@ -130,7 +129,7 @@ func (r *boardReport) checkTargetBars(check string, t *fbs.DeviceInfo, d *pciDev
 	}
 }
 
-// granted is what of a BAR can be used.
+// granted returns the usable size of a BAR.
 func granted(b pciBar) uint64 {
 	if !b.assigned {
 		return 0
@@ -138,9 +137,9 @@ func granted(b pciBar) uint64 {
 	return b.size
 }
 
-// checkWindows sees whether the device has a hardware window for each TLB
+// checkWindows checks whether the device has a hardware window for each TLB
 // window of the image. Bar windows lie in BARs that were checked.
-func (r *boardReport) checkWindows(check string, view *fbs.View, target int, d *pciDevice) {
+func (r *boardReport) checkWindows(check string, view *fbs.View, device int, d *pciDevice) {
 	var bars [6]uint64
 	for i, b := range d.bars {
 		bars[i] = granted(b)
@@ -148,7 +147,7 @@ func (r *boardReport) checkWindows(check string, view *fbs.View, target int, d *
 	taken, wanted := map[int]bool{}, 0
 	for i := range view.Windows {
 		w := &view.Windows[i]
-		if int(w.Device) != target || w.Kind != gen.WindowKindTlb {
+		if int(w.Device) != device || w.Kind != gen.WindowKindTlb {
 			continue
 		}
 		wanted++
@@ -167,12 +166,12 @@ func (r *boardReport) checkWindows(check string, view *fbs.View, target int, d *
 		taken[slot] = true
 	}
 	if wanted > 0 {
-		r.add(fine, check+" windows", fmt.Sprintf("%d movable, all of them find a place", wanted),
+		r.add(fine, check+" windows", fmt.Sprintf("%d movable, all fit", wanted),
 			"", "")
 	}
 }
 
-// ofBoard fills in the report of a board of which only data are at hand.
+// ofBoard makes the report of a board from its data, without a machine.
 func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 	r.Facts = hostFacts(r.host)
 	r.checkConfig(r.host, config,
@@ -187,7 +186,7 @@ func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 	for i := range n.view.Devices {
 		t := &n.view.Devices[i]
 		board := boards.FindByID(t.Vendor, t.Device)
-		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), board, *t.BarSizes(),
+		r.checkFit(fmt.Sprintf("device %d, %s", i, n.view.Name(t.Board)), board, *t.BarSizes(),
 			missing)
 	}
 }
@@ -223,7 +222,7 @@ func (r *boardReport) checkFit(what string, board *boards.Board, least [6]uint64
 	}
 }
 
-// barsText is the BARs that there are, each as text has it.
+// barsText lists the BARs that exist, each formatted by text.
 func barsText(bars []hosts.BAR, text func(i int) string) string {
 	var parts []string
 	for i, b := range bars {
@@ -234,8 +233,7 @@ func barsText(bars []hosts.BAR, text func(i int) string) string {
 	return strings.Join(parts, ", ")
 }
 
-// checkFaults tells what is known to be broken on a host, and whether it hurts
-// the image.
+// checkFaults reports the known faults of a host, and whether they affect the image.
 func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *need) {
 	r.checkCombining(h, config, n)
 	if h.Wide.Value == hosts.Faulty {
@@ -252,7 +250,7 @@ func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *need) 
 	}
 }
 
-// ifMet is how bad something is for an image that meets it, and for one that does not.
+// ifMet returns one of two states, for an image that is affected and for one that is not.
 func ifMet(meets bool, met, unmet state) state {
 	if meets {
 		return met
@@ -313,13 +311,13 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 		if in.PCI != in.CPU && h.IOMMU.Value == hosts.NoIOMMU {
 			r.add(missing, "inbound window",
 				fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU),
-				"lightmetal gives a device physical addresses ("+h.Inbound.Source+")",
+				"lightmetal programs physical addresses into a device ("+h.Inbound.Source+")",
 				"use an image without host memory, or another board")
 		} else if in.Size < 1<<40 {
 			r.add(warning, "inbound window",
 				fmt.Sprintf("a device reaches the first %s of memory only", lmb.SizeText(in.Size)),
 				"host memory may lie beyond ("+h.Inbound.Source+")",
-				"give the kernel no more: mem="+fmt.Sprint(in.Size>>20)+"M on its command line")
+				"limit the kernel to that: mem="+fmt.Sprint(in.Size>>20)+"M on its command line")
 		}
 	}
 }

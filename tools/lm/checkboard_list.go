@@ -35,7 +35,7 @@ type hostInfo struct {
 	Title   string     `json:"title"`
 	Facts   []factInfo `json:"facts"`
 	Options []string   `json:"kernel_options"`
-	Fits    []string   `json:"fits"` // boards with room behind some port
+	Fits    []string   `json:"fits"` // boards that fit a port
 }
 
 func listHosts() {
@@ -72,7 +72,7 @@ func yesNo(b bool) string {
 	return "no room"
 }
 
-// fitting lists the boards that find room behind some port of a host.
+// fitting lists the boards that fit a port of a host.
 func fitting(h *hosts.Host) (names []string) {
 	for _, b := range boards.All {
 		if fit := h.Fit(b, [6]uint64{}); len(fit.Rooms) > 0 {

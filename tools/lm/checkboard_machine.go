@@ -84,7 +84,7 @@ func readMachine(root string, config *kernelConfig, host *hosts.Host) *machine {
 	if m.live {
 		m.tree = "/"
 	} else {
-		isFolder(root)
+		requireDirectory(root)
 	}
 	m.release = m.text("/proc/sys/kernel/osrelease")
 	if !m.config.known() {
@@ -209,7 +209,7 @@ func (m *machine) recognise(byRootPort *hosts.Host) {
 	}
 }
 
-// translated tells whether the device tree puts an IOMMU between PCIe and
+// translated reports whether the device tree puts an IOMMU between PCIe and
 // memory. The device's own group appears only once a driver was bound.
 func (m *machine) translated() bool {
 	for _, pattern := range [...]string{"pci*", "*/pci*", "*/*/pci*"} {

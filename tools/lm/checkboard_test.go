@@ -160,10 +160,10 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 			"integrity / a kernel in lockdown"},
 		// the configuration has none
 		{"sys/kernel/security/lockdown", "-", "lockdown", fine, "off"},
-		{"proc/sys/kernel/seccomp/actions_avail", "-", "seccomp", fine, "there"},
+		{"proc/sys/kernel/seccomp/actions_avail", "-", "seccomp", fine, "supported"},
 		{"proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.1\n", "preemption", fine,
 			"real time"},
-		{"proc/self/status", "-", "user", warning, "not told"},
+		{"proc/self/status", "-", "user", warning, "unknown"},
 		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000000000\n", "user", missing,
 			"uid 1000 without CAP_SYS_ADMIN"},
 		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000200000\n", "locked memory", fine,
@@ -179,7 +179,8 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
 			wormholeAt + " BAR 0", warning, "256 MiB where 512 MiB is usual"},
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
-			wormholeAt + " BAR 0", warning, "firmware: look there"},
+			wormholeAt + " BAR 0", warning, "the firmware of the device or the machine sets its " +
+				"size"},
 		{device + "resource", edit(device+"resource",
 			"0x0000001b00000000 0x0000001b000fffff 0x0000000000140204",
 			"0x0000000000000000 0x0000000000000000 0x0000000000000000"),
@@ -187,7 +188,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "resource", "garbage", wormholeAt + " BAR 4", missing, "not there"},
 		{device + "resource0_wc", "-", wormholeAt + " BAR 0", warning, "without resource0_wc"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
-			"nvme / two masters"},
+			"nvme / two drivers"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
 			"echo 0001:01:00.0 > /sys/bus/pci/devices/0001:01:00.0/driver/unbind"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/tenstorrent", wormholeAt + " driver",
@@ -247,7 +248,7 @@ func TestPreemptionIsReadFromTheVersionWhereThereIsNoConfiguration(t *testing.T)
 	for version, want := range map[string]string{
 		"#1 SMP Debian 6.1.192-2": "voluntary or none", "#1 SMP PREEMPT Debian": "full",
 		"#1 SMP PREEMPT_RT Debian":      "real time",
-		"#1 SMP PREEMPT_DYNAMIC Debian": "not told", "": "not told",
+		"#1 SMP PREEMPT_DYNAMIC Debian": "unknown", "": "unknown",
 	} {
 		files["proc/sys/kernel/version"] = version
 		_, r := judge(t, "--root", plant(t, files))
@@ -267,7 +268,7 @@ func TestMachineWithoutAWatchdogIsToldSo(t *testing.T) {
 	}
 }
 
-// listing is an image of a Wormhole's with some windows.
+// wormholeImage returns the path of an image for a Wormhole with some windows.
 func wormholeImage(t *testing.T, bars, windows, commands string) string {
 	return assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e "+bars+"\n"+windows+"main:\n"+
 		commands)
@@ -290,23 +291,23 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		state       state
 		want        string
 	}{
-		{"fits", plain, nil, "target 0, wormhole (1e52:401e) BARs", fine, "as large"},
-		{"found by address", plain, nil, "target 0, wormhole (1e52:401e)", fine,
+		{"fits", plain, nil, "device 0, wormhole (1e52:401e) BARs", fine, "as large"},
+		{"found by address", plain, nil, "device 0, wormhole (1e52:401e)", fine,
 			"pci:0001:01:00.0"},
 		{"no such device", assemble(t, edu+"main:\n  read.4 r+0\n"), nil,
-			"target 0, edu (1234:11e8)", missing, "not among 2"},
+			"device 0, edu (1234:11e8)", missing, "not among 2"},
 		{"BAR too small", plain,
 			map[string]string{resource: "0x1800000000 0x180fffffff 0x14220c\n"},
-			"target 0, wormhole (1e52:401e) BAR 0", missing,
+			"device 0, wormhole (1e52:401e) BAR 0", missing,
 			"256 MiB assigned, the image needs 512 MiB"},
 		{"BAR not assigned", plain, map[string]string{resource: "0x0 0x1fffffff 0x2014220c\n"},
-			"target 0, wormhole (1e52:401e) BAR 0", missing, "0 bytes assigned"},
-		{"windows find a place", tlb, nil, "target 0, wormhole (1e52:401e) windows", fine,
+			"device 0, wormhole (1e52:401e) BAR 0", missing, "0 bytes assigned"},
+		{"windows find a place", tlb, nil, "device 0, wormhole (1e52:401e) windows", fine,
 			"2 movable"},
 		{"no hardware window in what is left of BAR 0", tlb,
 			map[string]string{resource: "0x1800000000 0x1800ffffff 0x14220c\n"},
-			"target 0, wormhole (1e52:401e) windows", missing, "none left for window 0"},
-		{"more windows than the device has", many, nil, "target 0, wormhole (1e52:401e) windows",
+			"device 0, wormhole (1e52:401e) windows", missing, "none left for window 0"},
+		{"more windows than the device has", many, nil, "device 0, wormhole (1e52:401e) windows",
 			missing, "none left for window 19"},
 		{"cached host memory", host, nil, "coherence", missing,
 			"do not see the processor's caches"},
@@ -318,10 +319,10 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "2"},
 			"huge pages", fine, "2 of 2 MiB free"},
-		{"addresses", host, nil, "pagemap", fine, "tells addresses"},
+		{"addresses", host, nil, "pagemap", fine, "shows addresses"},
 		{"no addresses for the user", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing,
-			"does not tell this user"},
+			"does not show addresses to this user"},
 		{"not enough may be locked", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n",
 				"proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory",
@@ -409,14 +410,14 @@ func TestTwoTargetsTakeTwoDevices(t *testing.T) {
 		"window a bar0 offset 0 size 4KiB\nwindow b bar0 offset 0 size 4KiB target 1\nmain:\n"+
 		"  read.4 a+0\n  read.4 b+0\n")
 	_, r := judge(t, "--root", plant(t, files), "--image", two)
-	if s, text := r.find("target 0, wormhole (1e52:401e)"); s != warning ||
+	if s, text := r.find("device 0, wormhole (1e52:401e)"); s != warning ||
 		!strings.Contains(text, "2 of them") {
 		t.Errorf("%s %s", s, text)
 	}
-	if s, _ := r.find("target 0, wormhole (1e52:401e) BARs"); s != fine {
+	if s, _ := r.find("device 0, wormhole (1e52:401e) BARs"); s != fine {
 		t.Errorf("the first device's BARs: %s", s)
 	}
-	if s, _ := r.find("target 1, wormhole (1e52:401e) BAR 0"); s != missing {
+	if s, _ := r.find("device 1, wormhole (1e52:401e) BAR 0"); s != missing {
 		t.Errorf("the second device's BAR: %s", s)
 	}
 }
@@ -444,15 +445,15 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 		check        string
 		want         string
 	}{
-		{"rpi5", narrow, 0, "target 0, wormhole fits",
+		{"rpi5", narrow, 0, "device 0, wormhole fits",
 			"pcie1, Gen2 x1, the flat cable connector (BAR 0 at 0x400000000, 2 at 0x0, 4 at " +
 				"0x420000000)"},
-		{"imx8mp", narrow, 69, "target 0, wormhole fits", "no port; pcie0: 32-bit of 127 MiB"},
-		{"rpi5", black, 69, "target 0, blackhole fits", "4: 32 GiB"},
-		{"altra", black, 0, "target 0, blackhole fits", "RCA2"},
-		{"qemu-virt", black, 0, "target 0, blackhole fits", "pcie@10000000"},
-		{"imx8mp", unknown, 69, "target 0, acme fits", "0: 128 MiB"},
-		{"j721e", huge, 0, "target 0, acme fits", "0 at 0x10000000"},
+		{"imx8mp", narrow, 69, "device 0, wormhole fits", "no port; pcie0: 32-bit of 127 MiB"},
+		{"rpi5", black, 69, "device 0, blackhole fits", "4: 32 GiB"},
+		{"altra", black, 0, "device 0, blackhole fits", "RCA2"},
+		{"qemu-virt", black, 0, "device 0, blackhole fits", "pcie@10000000"},
+		{"imx8mp", unknown, 69, "device 0, acme fits", "0: 128 MiB"},
+		{"j721e", huge, 0, "device 0, acme fits", "0 at 0x10000000"},
 		{"cm4", narrow, 0, "8-byte accesses", "the image makes none"},
 		{"cm4", wide, 69, "8-byte accesses", "make the image with width 4"},
 		{"cm4", bulk, 69, "8-byte accesses", "make the image with width 4"},
@@ -522,7 +523,7 @@ func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
 		{66, "no such file", []string{"--kernel-config", "/nonexistent"}},
 		{66, "no such file", []string{"--root", "/nonexistent"}},
 		{66, "no tree of a machine", []string{"--root", t.TempDir()}},
-		{66, "not a folder", []string{"--root", write(t, "file", "")}},
+		{66, "is not a directory", []string{"--root", write(t, "file", "")}},
 	} {
 		exit, stdout, stderr := lm(t, append([]string{"check-board"}, c.args...)...)
 		if exit != c.exit || !strings.Contains(stderr, c.want) || stdout != "" ||
@@ -559,8 +560,8 @@ func TestReportForPeopleSaysWhyAndWhatNext(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	files["sys/kernel/security/lockdown"] = "none [confidentiality]"
 	exit, stdout, stderr := lm(t, "check-board", "--root", plant(t, files))
-	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown lets " +
-		"nobody map a BAR, root included\n         next  start the kernel without lockdown= "
+	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown does not " +
+		"allow to map a BAR, not even for root\n         next  start the kernel without lockdown= "
 	if exit != 69 || stderr != "" || !strings.Contains(stdout, want) ||
 		!strings.HasPrefix(stdout,
 			"board    Raspberry Pi 5 (rpi5)\nmachine  Raspberry Pi 5 Model B Rev 1.0, Linux "+
@@ -632,7 +633,7 @@ func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
 		// as large as its user wanted
 		"ivshmem 0000:00:03.0 BAR 2": {fine, "1 MiB at 0x8001000000, write-combining possible"},
 		"ivshmem 0000:00:03.0 IOMMU": {fine, "group 2, passes addresses through"},
-		"nvme 0000:00:04.0 driver":   {missing, "nvme / two masters"},
+		"nvme 0000:00:04.0 driver":   {missing, "nvme / two drivers"},
 		"lockdown":                   {warning, "mount -t securityfs"},
 		"kernel configuration":       {warning, "not found"},
 	} {

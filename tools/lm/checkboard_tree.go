@@ -14,7 +14,7 @@ import (
 	"lightmetal/tools/stop"
 )
 
-// tree is the root folder of a machine, or of a copy of parts of one. What
+// tree is the root directory of a machine, or of a copy of parts of one. What
 // cannot be read counts as not there.
 type tree string
 
@@ -40,7 +40,7 @@ func (t tree) number(path string) (uint64, bool) {
 	return v, err == nil
 }
 
-// link is the last part of what a symbolic link names, empty if there is none.
+// link returns the last element of the target of a symbolic link, empty if there is none.
 func (t tree) link(path string) string {
 	to, err := os.Readlink(filepath.Join(string(t), path))
 	if err != nil {
@@ -54,7 +54,7 @@ func (t tree) has(path string) bool {
 	return err == nil
 }
 
-// names lists a folder in order.
+// names lists a directory in order.
 func (t tree) names(path string) (names []string) {
 	entries, _ := os.ReadDir(filepath.Join(string(t), path))
 	for _, e := range entries {
@@ -84,7 +84,7 @@ type kernelConfig struct {
 
 func (c *kernelConfig) known() bool { return c.from != "" }
 
-// on tells that an option is built in or a module.
+// on reports whether an option is built in or a module.
 func (c *kernelConfig) on(name string) bool {
 	return c.options[name] == "y" ||
 		c.options[name] == "m"
@@ -149,9 +149,9 @@ func gunzip(data []byte) ([]byte, error) {
 	return unpacked, err
 }
 
-// isFolder refuses a path that is none.
-func isFolder(path string) {
+// requireDirectory fails if a path is not a directory.
+func requireDirectory(path string) {
 	if !stop.Must(os.Stat(path)).IsDir() {
-		stop.With(hal.NoFile, "%s: not a folder", path)
+		stop.With(hal.NoFile, "%s is not a directory", path)
 	}
 }

@@ -98,18 +98,20 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{64, "there is no lm frobnicate; lm --help lists", []string{"frobnicate"}},
 		{64, "lm info --help", []string{"info"}},
 		{64, "lm dump --help", []string{"dump", "--frob", image}},
-		{64, "--device says where to replay: mock:edu, pci:1234:11e8", []string{"replay", image}},
+		{64, "no device: use --device mock:edu or --device pci:1234:11e8", []string{"replay",
+			image}},
 		{64, "no board \"nope\"; boards: edu,", []string{"replay", "--device", "mock:nope", image}},
 		{64, "no sequence \"nope\"", []string{"replay", "--device", "mock:edu", "--sequence",
 			"nope", image}},
 		{64, "--input takes NAME=FILE", []string{"replay", "--device", "mock:wormhole", "--input",
 			"a", twoop}},
-		{64, "no input \"z\" in", []string{"replay", "--device", "mock:wormhole", "--input",
+		{64, "there is no input \"z\" in", []string{"replay", "--device", "mock:wormhole",
+			"--input",
 			"z=x.npy", twoop}},
 		{64, "--loop 0", []string{"replay", "--device", "mock:edu", "--loop", "0", image}},
 		{64, "--check-golden: ", []string{"replay", "--device", "mock:edu", "--check-golden",
 			image}},
-		{64, "--from says", []string{"import", trace}},
+		{64, "--from is missing", []string{"import", trace}},
 		{64, "unknown format", []string{"import", "--from", "nope", trace}},
 		{64, "no pass", []string{"import", "--from", "qemu", "--without", "nope", "--region",
 			"edu-mmio", "--base", "0x10000000", "--board", "edu", trace}},
@@ -122,12 +124,12 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 			write(t, "x.lmb", strings.Repeat("x", 100))}},
 		{65, "line 2", []string{"import", "--from", "mmiotrace", "--board", "edu",
 			write(t, "x", "VERSION 20070824\nW 3 1.0 1 0x0 0x0 0x0 0\n")}},
-		{65, "holds <i2 [3], input a is int32 [256]",
+		{65, "has <i2 3, input a is int32[256]",
 			[]string{"replay", "--device", "mock:wormhole", "--input",
 				"a=" + write(t, "a.npy",
 					string(npy.Format(&npy.Array{Type: "<i2", Shape: []uint32{3},
 						Data: make([]byte, 6)}))), twoop}},
-		{65, "has 3 bytes, input a has 1024",
+		{65, "has 3 bytes, input a needs 1024",
 			[]string{"replay", "--device", "mock:wormhole", "--input",
 				"a=" + write(t, "a.bin", "xxx"), twoop}},
 		{66, "no such file", []string{"info", "/nonexistent.lmb"}},
@@ -138,11 +140,11 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{69, "pci:dead:beef", []string{"replay", "--device", "pci:dead:beef", image}},
 		{69, "no simulator library", []string{"replay", "--device", "ttsim:/nonexistent.so",
 			twoop}},
-		{70, "the device refused command 1 of main (write.4 l1+0x121b0 0xf0000): ",
+		{70, "the device rejected command 1 of main (write.4 l1+0x121b0 0xf0000): ",
 			[]string{"replay", "--device", "mock:wormhole",
 				assemble(t,
-					"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n"+
-						"window l1 tlb size 1MiB\n"+
+					"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow l1 tlb size "+
+						"1MiB\n"+
 						"main:\n  point l1 tile 1,1 address 0xffb00000\n"+
 						"  write.4 l1+0x121b0 0xf0000\n")}},
 		{75, "command 0 of main (poll.4 w0+0x20 & 0x80 == 0x80 within 1ms): got 0x0, wanted 0x80 " +
@@ -208,9 +210,9 @@ func TestInfoAndDumpAsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &info); err != nil {
 		t.Fatal(err)
 	}
-	if info.Targets[0].Board != "wormhole" || len(info.Tensors) != 3 ||
+	if info.Devices[0].Board != "wormhole" || len(info.Tensors) != 3 ||
 		info.Tensors[2].Role != "output" || info.Windows[0].Kind != "tlb" ||
-		info.Sequences[0].Opcodes["check"] < 2 || info.Sequences[0].WaitUs != 1_000_000 {
+		info.Sequences[0].Opcodes["expect"] < 2 || info.Sequences[0].WaitUs != 1_000_000 {
 		t.Errorf("%s", stdout)
 	}
 	_, stdout, _ = lm(t, "dump", "--json", image)
@@ -242,11 +244,20 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(folder, "d.npy")
-	exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile,
+	exit, stdout, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile,
 		"--input", "b="+raw, "--output", "d="+out, "--loop", "3",
 		filepath.Join(testdata, "images", "wh.twoop.lmb"))
 	if exit != 0 {
 		t.Fatal(stderr)
+	}
+	if !strings.HasSuffix(stdout, "\n"+out+": d int32[256] written\n") {
+		t.Errorf("the text does not name the output file: %s", stdout)
+	}
+	exit, stdout, _ = lm(t, "replay", "--device", "mock:wormhole", "--check-golden",
+		filepath.Join(testdata, "images", "wh.twoop.lmb"))
+	if exit != 0 || !strings.HasSuffix(stdout, "\n1 output compared with golden data, all "+
+		"match\n") {
+		t.Errorf("exit %d, and the text does not say what was compared: %s", exit, stdout)
 	}
 	file, err := os.ReadFile(out)
 	if err != nil {
@@ -353,7 +364,7 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err := again.ParseFlags(args); err == nil &&
-					codeOf(stop.Try(func() { noEmptyValue(again, nil) })) != hal.Usage {
+					codeOf(stop.Try(func() { rejectEmptyValues(again, nil) })) != hal.Usage {
 					t.Errorf("lm %s %q is taken", c.Name(), args)
 				}
 			}

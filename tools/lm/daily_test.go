@@ -191,7 +191,7 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 		{twoopImage, []string{"diff", "-", "-"}},
 	} {
 		exit, _, stderr := lmFrom(t, c.stdin, c.args...)
-		if exit != 64 || !strings.Contains(stderr, "standard input can be read once") {
+		if exit != 64 || !strings.Contains(stderr, "both read standard input") {
 			t.Errorf("lm %v: %d %s", c.args, exit, stderr)
 		}
 	}
@@ -259,7 +259,7 @@ extra:
 		t.Errorf("%d %s", exit, stderr)
 	}
 	exit, _, stderr = lm(t, "trim", "--in-place", "--sequence", "nope", image)
-	if exit != 64 || !strings.Contains(stderr, `there is no "nope"`) {
+	if exit != 64 || !strings.Contains(stderr, `--sequence nope: there is no such sequence`) {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	small := filepath.Join(t.TempDir(), "small.lmb")
@@ -271,7 +271,7 @@ extra:
 		t.Errorf("%+v", left)
 	}
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:edu", small); exit != 64 ||
-		!strings.Contains(stderr, "needs --input x=FILE") {
+		!strings.Contains(stderr, "use --input x=FILE") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	out := filepath.Join(t.TempDir(), "y.csv")
@@ -283,7 +283,7 @@ extra:
 	golden := filepath.Join(t.TempDir(), "golden.lmb")
 	ok(t, "", "trim", "--golden", twoopImage, "-o", golden)
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--check-golden",
-		golden); exit != 64 || !strings.Contains(stderr, "no output with recorded data") {
+		golden); exit != 64 || !strings.Contains(stderr, "no output with golden data") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 }
@@ -292,7 +292,7 @@ func TestWhatAChangeLeavesBehindIsSaid(t *testing.T) {
 	folder := t.TempDir()
 	out, key := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "key")
 	if exit, _, stderr := lm(t, "set", twoopImage, "a=5", "-o", out); exit != 0 ||
-		!strings.Contains(stderr, "recorded outputs are what the old inputs made") {
+		!strings.Contains(stderr, "the golden data are those of the old inputs") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	ok(t, "", "trim", "--in-place", "--golden", out)
@@ -411,7 +411,8 @@ main:
 		"x=1e999", "n=0xffffffffffffffffff"} {
 		exit, _, stderr := lm(t, "set", image, spec, "-o", "out.lmb")
 		if _, text, _ := strings.Cut(spec, "="); exit != 65 ||
-			!strings.Contains(stderr, "is not a value of") || !strings.Contains(stderr, "./"+text) {
+			!strings.Contains(stderr, "is not a value of type") || !strings.Contains(stderr,
+			"./"+text) {
 			t.Errorf("%s: exit %d, %s", spec, exit, stderr)
 		}
 	}

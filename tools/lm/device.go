@@ -15,7 +15,8 @@ func openDevice(name string) hal.Device {
 	case "mock":
 		board := boardNamed(rest, nil)
 		if board.generic {
-			refuse("%s: a stand-in has BARs of some size: mock:FILE, of a board file (lm "+
+			failUsage("%s: a mock needs the sizes of its BARs; use mock:FILE with a board file "+
+				"(lm "+
 				"board-file) or an image", name)
 		}
 		d := mock.New(board.Board)
@@ -28,8 +29,8 @@ func openDevice(name string) hal.Device {
 	}
 }
 
-// connect puts the stand-ins among the devices of a replay on one bus, so that
-// each reaches the memory of the others.
+// connect puts the mocks among the devices of a replay on one bus, so that each can access
+// the memory of the others.
 func connect(devices []hal.Device) {
 	var mocks []*mock.Device
 	for _, device := range devices {
@@ -40,8 +41,8 @@ func connect(devices []hal.Device) {
 	mock.Connect(mocks...)
 }
 
-// refusal is why a device refused an access, in its own words.
-func refusal(devices []hal.Device) string {
+// refusalReason returns why a device rejected an access, empty if none did.
+func refusalReason(devices []hal.Device) string {
 	for _, device := range devices {
 		if d, ok := device.(interface{ Refusal() string }); ok && d.Refusal() != "" {
 			return d.Refusal()
@@ -50,8 +51,8 @@ func refusal(devices []hal.Device) string {
 	return ""
 }
 
-// refuser says who refuses accesses to these devices.
-func refuser(devices []hal.Device) string {
+// refusedBy returns the subject of a message about a rejected access.
+func refusedBy(devices []hal.Device) string {
 	for _, device := range devices {
 		if _, ok := device.(*ttsim.Device); ok {
 			return "the simulator"

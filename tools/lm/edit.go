@@ -18,17 +18,17 @@ import (
 func setCommand() *cobra.Command {
 	var out string
 	c := command("set IMAGE.lmb NAME=DATA...",
-		between(2, math.MaxInt, "an image and NAME=DATA of inputs"), func(args []string) {
+		argumentCount(2, math.MaxInt, "an image and NAME=DATA of inputs"), func(args []string) {
 			stale := false
-			change(args[0], out, func(image *lmb.Image) {
+			editImage(args[0], out, func(image *lmb.Image) {
 				stale = slices.ContainsFunc(image.Tensors,
 					func(t lmb.Tensor) bool { return t.Role == gen.RoleOutput && t.Data != nil })
 				setInputs(image, args[1:])
 			})
 			if stale {
 				printLine(stderr,
-					"lm: warning: recorded outputs are what the old inputs made: lm trim "+
-						"--golden, or record anew")
+					"lm: warning: the golden data are those of the old inputs; drop them "+
+						"(lm trim --golden) or record again")
 			}
 		})
 	outputFlags(c.Flags(), &out)
@@ -39,11 +39,11 @@ func trimCommand() *cobra.Command {
 	var out string
 	var drop []string
 	var marks, golden bool
-	c := command("trim IMAGE.lmb", one("image"), func(args []string) {
+	c := command("trim IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		if len(drop) == 0 && !marks && !golden {
-			refuse("--sequence NAME, --marks or --golden says what is left out")
+			failUsage("nothing to leave out: use --sequence NAME, --marks or --golden")
 		}
-		change(args[0], out, func(image *lmb.Image) {
+		editImage(args[0], out, func(image *lmb.Image) {
 			if marks {
 				dropMarks(image)
 			}
@@ -57,12 +57,12 @@ func trimCommand() *cobra.Command {
 	outputFlags(flags, &out)
 	flags.StringArrayVar(&drop, "sequence", nil, "leave out this sequence")
 	flags.BoolVar(&marks, "marks", false, "leave out marks")
-	flags.BoolVar(&golden, "golden", false, "leave out recorded data of outputs")
+	flags.BoolVar(&golden, "golden", false, "leave out the golden data of outputs")
 	return c
 }
 
-// change writes an image that something was changed in.
-func change(path, out string, edit func(*lmb.Image)) {
+// editImage decodes an image, edits it and writes it.
+func editImage(path, out string, edit func(*lmb.Image)) {
 	image, file := decode(path)
 	edit(image)
 	encode(image, out, path) // which verifies
@@ -70,21 +70,21 @@ func change(path, out string, edit func(*lmb.Image)) {
 	if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 		again = "; sign it again"
 	}
-	printLine(tell(out), "%s: written and verified%s", out, again)
+	printLine(messageWriter(out), "%s: written and verified%s", out, again)
 }
 
 func setInputs(image *lmb.Image, specs []string) {
-	givenOnce("", specs)
+	rejectDuplicates("", specs)
 	for _, spec := range specs {
 		name, path, _ := strings.Cut(spec, "=")
 		i := slices.IndexFunc(image.Tensors,
 			func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
 		if i < 0 || path == "" {
-			refuse("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
+			failUsage("%q is not NAME=DATA of an input; lm info lists the inputs", spec)
 		}
 		t := &image.Tensors[i]
 		e := elements{"input " + name, t.DType, t.Shape, t.Size()}
-		t.Data = e.read(path)
+		t.Data = e.readData(path)
 	}
 }
 
@@ -116,7 +116,7 @@ func dropSequences(image *lmb.Image, names []string) {
 	for _, name := range names {
 		i := slices.IndexFunc(image.Sequences, func(s lmb.Sequence) bool { return s.Name == name })
 		if i < 0 {
-			refuse("--sequence: there is no %q; lm info lists the sequences", name)
+			failUsage("--sequence %s: there is no such sequence; lm info lists the sequences", name)
 		}
 		keep[i] = false
 	}
@@ -128,7 +128,7 @@ func dropSequences(image *lmb.Image, names []string) {
 				continue
 			}
 			if c.Opcode == gen.OpcodeCall && !keep[c.Index] {
-				refuse("--sequence %s: %s calls it; leave that out, too",
+				failUsage("--sequence %s: sequence %s calls it; leave that out, too",
 					image.Sequences[c.Index].Name, s.Name)
 			}
 			if t, ok := tensorOfCommand(&c.Command); ok {
@@ -136,7 +136,7 @@ func dropSequences(image *lmb.Image, names []string) {
 			}
 		}
 	}
-	renumber(image, keep, used)
+	keepOnly(image, keep, used)
 }
 
 // tensorOfCommand is the index of the input or output that a command names.
@@ -147,11 +147,11 @@ func tensorOfCommand(c *fbs.Command) (int, bool) {
 	return lmb.FromInput(c)
 }
 
-// renumber leaves out what is not kept, and mends the numbers that name the rest.
-func renumber(image *lmb.Image, keep, used []bool) {
-	var sequences, tensors []uint16 // numbers, afterwards
-	image.Sequences, sequences = kept(image.Sequences, keep)
-	image.Tensors, tensors = kept(image.Tensors, used)
+// keepOnly drops the other sequences and tensors, and renumbers the references to those kept.
+func keepOnly(image *lmb.Image, keep, used []bool) {
+	var sequences, tensors []uint16 // new indexes
+	image.Sequences, sequences = keepMarked(image.Sequences, keep)
+	image.Tensors, tensors = keepMarked(image.Tensors, used)
 	for _, s := range image.Sequences {
 		for j := range s.Commands {
 			c := &s.Commands[j].Command
@@ -164,8 +164,8 @@ func renumber(image *lmb.Image, keep, used []bool) {
 	}
 }
 
-// kept is what is kept of a list, and the number that each then has.
-func kept[T any](list []T, keep []bool) (rest []T, numbers []uint16) {
+// keepMarked returns the marked elements of a list, and the new index of each.
+func keepMarked[T any](list []T, keep []bool) (rest []T, numbers []uint16) {
 	for i := range list {
 		numbers = append(numbers, uint16(len(rest)))
 		if keep[i] {
@@ -179,13 +179,13 @@ func compareCommand() *cobra.Command {
 	var absolute, relative float32
 	c := &cobra.Command{
 		Use:  "compare IMAGE.lmb NAME=FILE...",
-		Args: between(2, math.MaxInt, "an image and NAME=FILE of outputs"),
+		Args: argumentCount(2, math.MaxInt, "an image and NAME=FILE of outputs"),
 		Run: func(c *cobra.Command, args []string) {
 			var judge *lmb.Golden
 			if c.Flags().Changed("absolute") || c.Flags().Changed("relative") {
 				for _, f := range []float32{absolute, relative} {
 					if !(f >= 0 && f <= math.MaxFloat32) {
-						refuse("--absolute and --relative are finite and not negative")
+						failUsage("--absolute and --relative must be finite and not negative")
 					}
 				}
 				judge = &lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute),
@@ -195,30 +195,30 @@ func compareCommand() *cobra.Command {
 		},
 	}
 	c.Flags().Float32Var(&absolute, "absolute", 0,
-		"how far an element may be from the recorded one")
-	c.Flags().Float32Var(&relative, "relative", 0, "... as a part of the recorded one")
+		"how far an element may be from the golden one")
+	c.Flags().Float32Var(&relative, "relative", 0, "... as a fraction of the golden one")
 	return c
 }
 
 func compare(path string, specs []string, judge *lmb.Golden) {
-	_, view := verified(path)
+	_, view := openVerified(path)
 	notes := stop.Must(lmb.ReadNotes(view))
 	for _, spec := range specs {
 		name, file, ok := strings.Cut(spec, "=")
 		if !ok || file == "" {
-			refuse("lm compare takes NAME=FILE, not %q", spec)
+			failUsage("%q is not NAME=FILE of an output", spec)
 		}
 		index := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
 		t := &view.Tensors[index]
 		golden := view.TensorData(t)
 		if golden == nil {
-			refuse("output %s of %s has no recorded data to compare with", name, path)
+			failUsage("output %s of %s has no golden data to compare with", name, path)
 		}
 		e := elementsOf(view, t)
-		got := e.read(file)
+		got := e.readData(file)
 		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.Dtype, got, golden); why != "" {
 			stop.With(hal.CompareFailed, "%s: output %s: %s", file, name, why)
 		}
-		printLine(stdout, "%s: as good as the recorded %s", file, name)
+		printLine(stdout, "%s: output %s matches the golden data", file, name)
 	}
 }

@@ -8,21 +8,21 @@ import (
 	"lightmetal/runtime"
 )
 
-// fenceState is what no fence has followed yet: the commands that wrote host
-// memory, that polled, and that copied in bulk through a write-combining window,
-// -1 where there is none.
+// fenceState has the commands that no fence has followed yet: the last that wrote host
+// memory, the last that polled, and the last that copied in bulk through a write-combining
+// window. -1 means none.
 type fenceState struct{ wrote, polled, bulk int }
 
 var allFenced = fenceState{-1, -1, -1}
 
-// fenceCall is a call with what is without a fence at it.
+// fenceCall is a callee with the kinds of commands that no fence has followed at the call.
 type fenceCall struct {
 	callee              uint16
 	wrote, polled, bulk bool
 }
 
-// fences walks over sequences. What is called is walked over once for each
-// state it can begin in.
+// fences looks for missing fences. It walks a called sequence once for each state in which
+// it can begin.
 type fences struct {
 	view  *fbs.View
 	calls map[fenceCall]fenceState
@@ -30,27 +30,27 @@ type fences struct {
 	list  []string
 }
 
-// fenceWarnings names what works only where the machine happens to keep order:
-// a device told of host memory whose bytes may not be there yet, and bytes taken
-// from host memory that may be older than the poll which said they are there. And
-// what a write-combining window still holds back when the device is told of it.
+// fenceWarnings warns of accesses that are only in order by luck: a store to the device
+// before earlier stores to host memory are visible, loads from host memory that may be
+// older than the poll that waited for them, and accesses to the device while a
+// write-combining buffer may still hold copied data.
 func fenceWarnings(view *fbs.View) []string {
 	const most = 10
 	f := fences{view: view, calls: map[fenceCall]fenceState{}, seen: map[int]bool{},
 		list: []string{}}
 	called := calledSequences(view)
 	for i := range view.Sequences {
-		now := f.sequence(i, allFenced)
+		now := f.walkSequence(i, allFenced)
 		if last := int(view.Sequences[i].First + view.Sequences[i].Count - 1); now.bulk >= 0 &&
 			!called[i] {
 			f.warn(last,
-				"%s ends the sequence, %s copied in bulk through a "+
-					"write-combining window, and no fence stands between them",
+				"%s ends the sequence without a fence after %s, which copies in "+
+					"bulk through a write-combining window",
 				now.bulk)
 		}
 	}
 	if more := len(f.list) - most; more > 0 {
-		f.list = append(f.list[:most], fmt.Sprintf("%d more of the kind", more))
+		f.list = append(f.list[:most], fmt.Sprintf("%d more missing fences", more))
 	}
 	return f.list
 }
@@ -66,13 +66,13 @@ func calledSequences(view *fbs.View) []bool {
 	return called
 }
 
-func (f *fences) sequence(index int, now fenceState) fenceState {
+func (f *fences) walkSequence(index int, now fenceState) fenceState {
 	s := &f.view.Sequences[index]
 	for i := int(s.First); i < int(s.First+s.Count); i++ {
 		c := &f.view.Commands[i]
 		w := &f.view.Windows[c.Window] // of commands without a window it does not matter
 		host := w.Kind == gen.WindowKindHost
-		now.bulk = f.combined(i, c, w, now.bulk)
+		now.bulk = f.bulkCopyAfter(i, c, w, now.bulk)
 		switch c.Opcode {
 		case gen.OpcodeFence:
 			now = allFenced
@@ -82,8 +82,8 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 				now.wrote = i
 			} else if now.wrote >= 0 {
 				f.warn(i,
-					"%s stores to the device, %s wrote host memory, and no fence "+
-						"stands between them", now.wrote)
+					"%s stores to the device without a fence after %s, which "+
+						"stores to host memory", now.wrote)
 				now.wrote = -1
 			}
 		case gen.OpcodeExpect:
@@ -93,20 +93,20 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 		case gen.OpcodeCopyOut, gen.OpcodeCompare:
 			if host && now.polled >= 0 {
 				f.warn(i,
-					"%s reads host memory, %s polled for it, and no fence stands "+
-						"between them", now.polled)
+					"%s loads from host memory without a fence after %s, which "+
+						"polls for it", now.polled)
 				now.polled = -1
 			}
 		case gen.OpcodeCall:
-			now = f.call(c.Index, now)
+			now = f.walkCall(c.Index, now)
 		}
 	}
 	return now
 }
 
-// combined gives the bulk copy that no fence has followed behind command i. An
-// access through another window may overtake it.
-func (f *fences) combined(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
+// bulkCopyAfter returns the bulk copy that no fence has followed after command i, -1 if
+// there is none. An access through another window may overtake it.
+func (f *fences) bulkCopyAfter(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
 	switch c.Opcode {
 	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate,
 		gen.OpcodeExpect, gen.OpcodeCopyOut, gen.OpcodeCompare:
@@ -117,18 +117,18 @@ func (f *fences) combined(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
 	case combining && c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk:
 		return i
 	case bulk >= 0 && !combining && w.Kind != gen.WindowKindHost:
-		f.warn(i, "%s accesses the device, %s copied in bulk through a "+
-			"write-combining window, and no fence stands between them", bulk)
+		f.warn(i, "%s accesses the device without a fence after %s, which copies "+
+			"in bulk through a write-combining window", bulk)
 		return -1
 	}
 	return bulk
 }
 
-func (f *fences) call(callee uint16, now fenceState) fenceState {
+func (f *fences) walkCall(callee uint16, now fenceState) fenceState {
 	key := fenceCall{callee, now.wrote >= 0, now.polled >= 0, now.bulk >= 0}
 	then, known := f.calls[key]
 	if !known {
-		then = f.sequence(int(callee), now)
+		then = f.walkSequence(int(callee), now)
 		f.calls[key] = then
 	}
 	return then

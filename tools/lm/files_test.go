@@ -259,7 +259,7 @@ func TestTraceByAPipeHasAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if data, err := io.ReadAll(in); len(data) != 8 || hal.CodeOf(err) != hal.BadImage ||
-		!strings.Contains(fmt.Sprint(err), "read from a file") {
+		!strings.Contains(fmt.Sprint(err), "put the data into a file") {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }
@@ -271,7 +271,8 @@ func TestTraceByAPipeThatNobodyWritesToSaysSo(t *testing.T) {
 	}
 	for _, from := range []string{"mmiotrace", "qemu", "record"} {
 		if exit, _, stderr := lm(t, "import", "--from", from, "--board", "edu", path, "-o",
-			path+".lmb"); exit != 74 || !strings.Contains(stderr, "nobody writes to it") {
+			path+".lmb"); exit != 74 || !strings.Contains(stderr, "the pipe is empty and has no "+
+			"writer") {
 			t.Errorf("%s: exit %d, %s", from, exit, stderr)
 		}
 	}
@@ -315,12 +316,13 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 		"replay --device mock:wormhole --window 65543 " + twoop: "--window",
 		"replay --device mock:wormhole --window -1 " + twoop:    "--window",
 		"replay --device mock:wormhole --input a=x --input a=y " +
-			twoop: "--input a is given twice",
-		"set " + twoop + " a=1 a=2 -o /dev/null":                     "a is given twice",
-		"tensor --type int8 --shape 4294967298,5 d":                  "4294967298 is no dimension",
-		"set " + twoop + " a=[1,2 -o /dev/null":                      "a list ends with its ]",
-		"tensor --name zz d.npy":                                     "come together",
-		"tensor --image " + twoop + " d.npy":                         "come together",
+			twoop: "--input a is named twice",
+		"set " + twoop + " a=1 a=2 -o /dev/null": "a is named twice",
+		"tensor --type int8 --shape 4294967298,5 d": "4294967298 is too large " +
+			"for a dimension",
+		"set " + twoop + " a=[1,2 -o /dev/null":                      "a list must end with ]",
+		"tensor --name zz d.npy":                                     "must be used together",
+		"tensor --image " + twoop + " d.npy":                         "must be used together",
 		"tensor --image " + twoop + " --name d --type float32 d.npy": "without --type",
 		"tensor --image " + twoop + " --name d --shape 3 d.npy":      "without --type",
 		"replay -device mock:edu " + image:                           "--device",

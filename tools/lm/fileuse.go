@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// fileRole says which files a value of a flag or an argument names.
+// fileRole describes which files a value of a flag or an argument names.
 type fileRole struct {
 	form   string // of the value, FILE is the path; empty: values name no file
 	writes bool   // the command writes these files, otherwise it reads them
@@ -25,7 +25,7 @@ type fileRole struct {
 var (
 	noFile       = &fileRole{paths: func(string) []string { return nil }}
 	readsFile    = &fileRole{form: "FILE", paths: itself}
-	readsSysfs   = &fileRole{form: "FILE", paths: deviceFolderFiles}
+	readsSysfs   = &fileRole{form: "FILE", paths: deviceDirectoryFiles}
 	readsSource  = &fileRole{form: "FILE", paths: sourceFiles}
 	readsProgram = &fileRole{form: "FILE", paths: programFiles}
 	readsBoard   = &fileRole{form: "FILE", paths: boardFiles}
@@ -43,9 +43,9 @@ func itself(value string) []string { return []string{value} }
 
 func keyFiles(value string) []string { return []string{value, value + ".pub"} }
 
-// deviceFolderFiles returns a recording, or the files that describe the device of a
-// folder below /sys or of a copy of it.
-func deviceFolderFiles(value string) []string {
+// deviceDirectoryFiles returns a recording, or the files that describe the device of a
+// directory below /sys or of a copy of it.
+func deviceDirectoryFiles(value string) []string {
 	list := []string{value}
 	for _, name := range boardfile.DeviceFiles {
 		list = append(list, filepath.Join(value, name))
@@ -53,7 +53,7 @@ func deviceFolderFiles(value string) []string {
 	return list
 }
 
-// sourceFiles returns a program or, if it is a folder, what go build reads there.
+// sourceFiles returns a program or, if it is a directory, the files that go build reads there.
 func sourceFiles(value string) []string {
 	list := []string{value}
 	entries, _ := os.ReadDir(value)
@@ -151,7 +151,10 @@ var fileUses = map[string]fileUse{
 	"asm": {
 		args:  []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "rule": noFile},
-		out:   func(_ *cobra.Command, args []string) string { return besideOf(args[0], ".lms") },
+		out: func(_ *cobra.Command, args []string) string {
+			return defaultOutput(args[0],
+				".lms")
+		},
 	},
 	"board-file": {
 		args: []*fileRole{readsSysfs},
@@ -161,7 +164,7 @@ var fileUses = map[string]fileUse{
 	"capture": {
 		args:  []*fileRole{readsSource, noFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": noFile, "device": readsDevice},
-		out:   capturedTo,
+		out:   defaultCaptureOutput,
 	},
 	"check-board": {
 		args: []*fileRole{noFile},
@@ -177,7 +180,7 @@ var fileUses = map[string]fileUse{
 			"from": noFile, "rule": noFile, "device": noFile, "region": noFile, "base": noFile,
 			"deadline": noFile, "poll": noFile, "ignore": noFile, "input": noFile,
 			"output": noFile, "part": noFile, "frame": noFile, "stop": noFile, "without": noFile},
-		out: importedTo,
+		out: defaultImportOutput,
 	},
 	"info": {args: []*fileRole{readsFile}},
 	"man":  {args: []*fileRole{writesFile}},
@@ -265,7 +268,7 @@ func flagValues(f *pflag.Flag) []string {
 func checkFiles(c *cobra.Command, args []string) {
 	use, ours := fileUses[c.Name()]
 	if !ours {
-		return // a command of cobra's own
+		return // a command of cobra
 	}
 	out := c.Flags().Lookup("out")
 	if use.out != nil && !out.Changed {
@@ -287,7 +290,7 @@ func checkFiles(c *cobra.Command, args []string) {
 		}
 	}
 	if len(standard) > 1 {
-		refuse("standard input can be read once, and is named by %s and by %s; put one into a file",
+		failUsage("%s and %s both read standard input; put one into a file",
 			standard[0], standard[1])
 	}
 	err := files.RejectAliases(slices.DeleteFunc(outputs, isEmpty), inputs...)
@@ -302,7 +305,7 @@ func isEmpty(path string) bool { return path == "" }
 // outputFlags defines -o and --in-place of a command that changes an image.
 func outputFlags(flags *pflag.FlagSet, out *string) {
 	flags.StringVarP(out, "out", "o", "", "image to write")
-	flags.Bool("in-place", false, "write over the image itself")
+	flags.Bool("in-place", false, "overwrite the image itself")
 }
 
 // checkInPlace requires -o or --in-place of a command that has both, and reports
@@ -316,12 +319,13 @@ func checkInPlace(c *cobra.Command, args []string) (inPlace bool) {
 	inPlace = flag.Value.String() == "true"
 	switch {
 	case inPlace && out.Changed:
-		refuse("-o FILE and --in-place exclude each other")
+		failUsage("use either -o FILE or --in-place, not both")
 	case !inPlace && !out.Changed:
-		refuse("lm %s needs -o FILE for the image that it writes, or --in-place to write over %s",
+		failUsage("lm %s needs -o FILE, or --in-place to overwrite %s",
 			c.Name(), args[0])
 	case inPlace && args[0] == "-":
-		refuse("--in-place needs an image's path, not -; use -o FILE, or -o - for standard output")
+		failUsage("--in-place does not work with standard input; use -o FILE, or -o - for " +
+			"standard output")
 	case inPlace:
 		stop.On(c.Flags().Set(out.Name, args[0]))
 	}

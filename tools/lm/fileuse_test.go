@@ -247,7 +247,7 @@ func TestImageIsWrittenOverOnlyInPlace(t *testing.T) {
 func TestPlaybackReadsStandardInput(t *testing.T) {
 	ok(t, twoopImage, "replay", "--device", "playback:-", twoopImage)
 	record := testFolder(t, "captures", "wh.twoop.record")
-	const both = "named by argument - and by --device playback:-"
+	const both = "argument - and --device playback:- both read standard input"
 	exit, _, stderr := lmFrom(t, twoopImage, "replay", "--device", "playback:-", "-")
 	if exit != 64 || !strings.Contains(stderr, both) {
 		t.Errorf("exit %d, %s", exit, stderr)

@@ -52,7 +52,7 @@ func TestWithoutAFrameThereIsNoImage(t *testing.T) {
 		filepath.Join(t.TempDir(), "x.lmb")
 	exit, out, errors := lm(t, "import", "--find-frames", "--from", "record", record, "-o", image)
 	if exit != 65 || !strings.Contains(out, "no frame   ") ||
-		!strings.Contains(errors, "no frame is made: ") {
+		!strings.Contains(errors, "no frame was found: ") {
 		t.Error(exit, out, errors)
 	}
 	if _, err := os.Stat(image); err == nil {

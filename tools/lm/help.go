@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpTexts are what --help and the man pages tell of each command beside its
-// flags: a line that says what it does, the rest of the text, and examples.
+// helpTexts has the text of --help and the man pages for each command, apart from its
+// flags: a line that says what it does, the description, and examples.
 //
 //go:embed help
 var helpTexts embed.FS
@@ -18,14 +18,14 @@ var helpTexts embed.FS
 func helpText(name string) string {
 	text, err := helpTexts.ReadFile("help/" + name + ".txt")
 	if err != nil {
-		panic(err) // a command of our own without a text
+		panic(err) // a command of lm without a text
 	}
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// giveTexts gives all commands their lines, and the rest of its text to one that is
-// shown: what {WORD} stands for takes its time.
-func giveTexts(root *cobra.Command) {
+// setHelpTexts sets the short texts of all commands. The long text of a command is set when
+// it is shown, because some of its {WORD}s take long to compute.
+func setHelpTexts(root *cobra.Command) {
 	for _, c := range append(root.Commands(), root) {
 		if !c.Hidden {
 			c.Short, _, _ = strings.Cut(helpText(c.Name()), "\n\n")
@@ -33,14 +33,14 @@ func giveTexts(root *cobra.Command) {
 	}
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
-		giveText(c)
+		setHelpText(c)
 		show(c, args)
 	})
 }
 
-func giveText(c *cobra.Command) {
+func setHelpText(c *cobra.Command) {
 	if _, err := helpTexts.Open("help/" + c.Name() + ".txt"); err != nil {
-		return // one of cobra's own
+		return // a command of cobra
 	}
 	words := strings.NewReplacer("{exits}", helpText("exits"), "{tensors}", helpText("tensors"),
 		"{boards}", boardNames(), "{machines}", hostNames(),

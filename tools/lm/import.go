@@ -16,6 +16,7 @@ import (
 	"lightmetal/tools/boardfile"
 	"lightmetal/tools/importer"
 	"lightmetal/tools/importer/traces"
+	"lightmetal/tools/lmb"
 	"lightmetal/tools/stop"
 
 	"github.com/schollz/progressbar/v3"
@@ -40,7 +41,7 @@ type importFlags struct {
 
 func importCommand() *cobra.Command {
 	var f importFlags
-	c := command("import TRACE", one("trace"), func(args []string) { f.run(args[0]) })
+	c := command("import TRACE", exactlyOne("trace"), func(args []string) { f.run(args[0]) })
 	f.define(c.Flags())
 	jsonFlag(c, "report as JSON")
 	return c
@@ -53,54 +54,54 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 		"board of the device, generic, or a board file (default: by the PCI ids in the trace)")
 	flags.StringArrayVar(&f.rules, "rule", nil, ruleHelp)
 	flags.StringVar(&f.device, "device", "",
-		"VVVV:DDDD or BB:DD.F where the trace has several devices (record: DDDD:BB:DD.F)")
+		"VVVV:DDDD or BB:DD.F, if the trace has several devices (record: DDDD:BB:DD.F)")
 	flags.BoolVar(&f.incomplete, "incomplete", false,
-		"record: take one that says itself that something is missing, or that was cut")
+		"record: accept a recording that is marked as incomplete, or that was cut")
 	flags.StringSliceVar(&f.regions, "region", nil,
 		"qemu: name of the memory region of the device; several: NAME=BAR")
 	flags.StringSliceVar(&f.bases, "base", nil,
 		"qemu: address of each region in the guest, in the same order")
 	flags.Uint8Var(&f.bar, "bar", 0,
-		"BAR that a region of QEMU is, and in which ranges and tensors lie that name none")
+		"BAR of a QEMU region, and of ranges and tensors that name no BAR")
 	flags.StringVar(&f.deadline, "deadline", "",
 		"deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
 	flags.StringArrayVar(&f.poll, "poll", nil, "treat every load there as a poll: "+placesHelp)
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
-		"carry out loads there, whatever they give: "+placesHelp+
+		"make loads there, but ignore their values: "+placesHelp+
 			"; bus:FIRST-LAST is host memory of a record")
 	flags.StringArrayVar(&f.inputs, "input", nil,
 		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., "+
 			"barN+ADDRESS or, in host memory of a record, bus:ADDRESS; "+
 			"ADDRESS@LINE takes what is first stored there from that line of the trace on")
 	flags.StringArrayVar(&f.outputs, "output", nil,
-		"output tensor, as an input but without @LINE: what is read there, and of several loads "+
-			"the last")
+		"output tensor, as an input but without @LINE: the data loaded there, by the last of "+
+			"several loads")
 	flags.StringArrayVar(&f.host, "host", nil,
-		"host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
+		"host memory that the device accessed: NAME=BUSADDRESS,FILE; FILE has its bytes")
 	flags.StringVar(&f.part, "part", "",
 		"import FROM..TO alone: lines of the trace, or texts of its marks")
 	flags.StringVar(&f.frame, "frame", "",
 		"cut the image: init up to here, frame FROM..TO; --input and --output are the frame's")
 	flags.StringVar(&f.stop, "stop", "",
-		"with --frame: the sequence stop, FROM..; what is between is left out")
+		"with --frame: the sequence stop, FROM..; what lies between is left out")
 	flags.BoolVar(&f.find, "find-frames", false,
-		"find what is repeated, and make init, frame and stop of it; with --summary only tell")
+		"find repeated commands and make init, frame and stop of them; with --summary only report")
 	flags.IntVar(&f.candidate, "candidate", 0,
 		"with --find-frames: which of the repetitions that it lists (default: the best)")
 	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
-	flags.BoolVar(&f.summary, "summary", false, "only tell what is in the trace")
+	flags.BoolVar(&f.summary, "summary", false, "only report what is in the trace")
 }
 
 func boardNames() string {
 	return traces.Joined(boards.All, ", ", func(b *boards.Board) string { return b.Name })
 }
 
-// importedTo returns the default of lm import --out, empty if no image is written.
-func importedTo(c *cobra.Command, args []string) string {
+// defaultImportOutput returns the default of lm import --out, empty if no image is written.
+func defaultImportOutput(c *cobra.Command, args []string) string {
 	if c.Flags().Changed("summary") {
 		return ""
 	}
-	return besideOf(args[0], filepath.Ext(args[0]))
+	return defaultOutput(args[0], filepath.Ext(args[0]))
 }
 
 func (f *importFlags) run(path string) {
@@ -115,7 +116,7 @@ func (f *importFlags) run(path string) {
 	defer done()
 	var frames *importer.Frames
 	if f.find {
-		at(path, stop.Try(func() { frames = f.findFrames(trace, &o) }))
+		failAt(path, stop.Try(func() { frames = f.findFrames(trace, &o) }))
 	}
 	image, report, err := importer.Import(trace, o)
 	done()
@@ -124,54 +125,55 @@ func (f *importFlags) run(path string) {
 	}
 	report.Frames = frames
 	if err := stop.Try(func() { encode(image, f.out, path) }); err != nil {
-		if known := boards.FindByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic &&
+		if known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device); o.Generic &&
 			known != nil &&
 			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
 			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
 		}
 		stop.On(err)
 	}
-	show(tell(f.out), report)
+	printResult(messageWriter(f.out), report)
 }
 
-// summarize only tells what is in the trace, or what frames.
+// summarize only reports what is in the trace, or which frames.
 func (f *importFlags) summarize(path string, trace *input, o *importer.Options) {
 	done := progress(trace, o)
 	if f.find {
 		frames, err := importer.FindFrames(trace, *o, f.candidate)
 		done()
-		at(path, err)
-		show(stdout, frames)
+		failAt(path, err)
+		printResult(stdout, frames)
 		return
 	}
 	summary, err := importer.Summarize(trace, *o)
 	done()
-	at(path, err)
+	failAt(path, err)
 	if summary.Lines == 0 {
 		stop.With(hal.BadImage, "%s: the trace is empty", path)
 	}
 	printJSON(stdout, summary)
 }
 
-// findFrames reads the trace a first time, and has the options say what is repeated in it.
+// findFrames reads the trace a first time, and sets the options that cut the repetition it
+// found.
 func (f *importFlags) findFrames(trace *input, o *importer.Options) *importer.Frames {
 	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
-		refuse("--find-frames reads the trace twice: give it a file")
+		failUsage("--find-frames reads the trace twice and needs a regular file")
 	}
 	frames := stop.Must(importer.FindFrames(trace, *o, f.candidate))
 	if !frames.Found {
 		if !asJSON {
-			fmt.Fprint(tell(f.out), frames)
+			fmt.Fprint(messageWriter(f.out), frames)
 		}
-		stop.With(hal.BadImage, "no frame is made: %s", frames.Why)
+		stop.With(hal.BadImage, "no frame was found: %s", frames.Why)
 	}
 	frames.Apply(o)
 	stop.Must(trace.Seek(0, io.SeekStart))
 	return frames
 }
 
-// progress shows how much of a trace is read, on a terminal only. The function
-// it gives takes the bar away.
+// progress shows how much of a trace is read, on a terminal only. The function that it
+// returns removes the bar.
 func progress(trace *input, o *importer.Options) func() {
 	size, err := trace.Stat()
 	if err != nil || !onTerminal() {
@@ -189,22 +191,23 @@ func (f *importFlags) options(path string) importer.Options {
 		Source: filepath.Base(path), Without: f.without, Bar: f.bar,
 		Incomplete: f.incomplete}
 	if f.candidate < 0 || f.candidate > 0 && !f.find {
-		refuse("--candidate takes a number of --find-frames, from 1")
+		failUsage("--candidate takes the number of a repetition that --find-frames lists, from 1")
 	}
 	if f.from == "" {
-		refuse("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace,
+		failUsage("--from is missing: the format of the trace is %s, %s or %s",
+			importer.FromMmiotrace,
 			importer.FromQemu, importer.FromRecord)
 	}
 	var poll, ignore [][]importer.Range
 	f.setBoard(&o)
 	f.setRegions(&o)
-	parsed(&o.Inputs, f.inputs, importer.ParseTensor)
-	parsed(&o.Outputs, f.outputs, importer.ParseTensor)
+	parseAll(&o.Inputs, f.inputs, importer.ParseTensor)
+	parseAll(&o.Outputs, f.outputs, importer.ParseTensor)
 	f.setParts(&o)
-	f.setHost(&o)
+	f.readHostMemory(&o)
 	f.setDeadline(&o)
-	parsed(&poll, f.poll, importer.ParseRanges)
-	parsed(&ignore, f.ignore, importer.ParseRanges)
+	parseAll(&poll, f.poll, importer.ParseRanges)
+	parseAll(&ignore, f.ignore, importer.ParseRanges)
 	o.Poll, o.Ignore = slices.Concat(poll...), slices.Concat(ignore...)
 	return o
 }
@@ -212,8 +215,8 @@ func (f *importFlags) options(path string) importer.Options {
 const placesHelp = "ADDRESS or FIRST-LAST, or a list of them; each X,Y,FIRST-LAST in a tile has " +
 	"its own flag"
 
-// parsed reads the values of a flag that may stand there several times.
-func parsed[T any](to *[]T, specs []string, parse func(string) (T, error)) {
+// parseAll reads the values of a flag that may occur several times.
+func parseAll[T any](to *[]T, specs []string, parse func(string) (T, error)) {
 	for _, spec := range specs {
 		one, err := parse(spec)
 		stop.As(hal.Usage, err)
@@ -235,7 +238,7 @@ func (f *importFlags) setParts(o *importer.Options) {
 	}
 }
 
-func (f *importFlags) setHost(o *importer.Options) {
+func (f *importFlags) readHostMemory(o *importer.Options) {
 	for _, spec := range f.host {
 		host, file, err := importer.ParseHost(spec)
 		stop.As(hal.Usage, err)
@@ -244,11 +247,11 @@ func (f *importFlags) setHost(o *importer.Options) {
 	}
 }
 
-// setBoard finds the board. One without ids has those of the trace; a trace of
-// QEMU has none, so that they are --device's.
+// setBoard finds the board. A board without ids has those of the trace; a trace of QEMU has
+// none, so that --device has to name them.
 func (f *importFlags) setBoard(o *importer.Options) {
 	if f.board == "" && len(f.rules) > 0 {
-		refuse("--rule goes with --board generic, or with a board file")
+		failUsage("--rule needs --board generic or a board file")
 	}
 	if f.board == "" {
 		return
@@ -258,8 +261,9 @@ func (f *importFlags) setBoard(o *importer.Options) {
 	if f.from == importer.FromQemu && d.generic && !f.summary {
 		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 ||
 			len(f.device) != len("VVVV:DDDD") {
-			refuse("--from qemu --board generic takes --device VVVV:DDDD: the trace does not say " +
-				"the PCI ids (lspci -n does)")
+			failUsage("--from qemu --board generic needs --device VVVV:DDDD: a QEMU trace has " +
+				"no PCI " +
+				"ids (lspci -n lists them)")
 		}
 	}
 }
@@ -267,21 +271,21 @@ func (f *importFlags) setBoard(o *importer.Options) {
 // setRegions pairs --region with --base. The first is the device's main one.
 func (f *importFlags) setRegions(o *importer.Options) {
 	if len(f.bases) > len(f.regions) {
-		refuse("--base without its --region")
+		failUsage("there are more --base than --region; each --base belongs to a --region")
 	}
 	for i, name := range f.regions {
 		region := traces.Region{Name: name, Bar: f.bar}
 		if before, bar, ok := strings.Cut(name, "="); ok {
 			n, err := strconv.ParseUint(bar, 0, 8)
 			if err != nil || n > 5 {
-				refuse("--region %s: a BAR is 0 to 5", name)
+				failUsage("--region %s: the BAR must be 0 to 5", name)
 			}
 			region.Name, region.Bar = before, uint8(n)
 		}
 		if i < len(f.bases) {
 			base, err := strconv.ParseUint(f.bases[i], 0, 64)
 			if err != nil {
-				refuse("--base %s is not an address", f.bases[i])
+				failUsage("--base %s is not an address; write it as 0x10000000", f.bases[i])
 			}
 			region.Base = base
 		}
@@ -299,8 +303,8 @@ func (f *importFlags) setDeadline(o *importer.Options) {
 	d, err := time.ParseDuration(f.deadline)
 	us := d.Microseconds()
 	if err != nil || us < 1 || us > math.MaxUint32 {
-		refuse("--deadline takes a duration such as 500ms, up to %v, not %q",
-			math.MaxUint32*time.Microsecond, f.deadline)
+		failUsage("--deadline takes a duration such as 500ms, up to %s, not %q",
+			lmb.WaitText(math.MaxUint32), f.deadline)
 	}
 	o.DeadlineUs = uint32(us)
 }

@@ -8,9 +8,8 @@ import (
 	"lightmetal/tools/record"
 )
 
-// otherFormat says which format a file seems to have, where that is another than
-// what was asked for. QEMU's binary traces begin with an event of number ~0 and a
-// magic number (trace/simple.c).
+// otherFormat returns a hint if a file seems to have another format than --from says. QEMU's
+// binary traces begin with an event of number ~0 and a magic number (trace/simple.c).
 func otherFormat(trace *input, from string) string {
 	if _, err := trace.Seek(0, io.SeekStart); err != nil { // a pipe
 		return ""
@@ -18,7 +17,7 @@ func otherFormat(trace *input, from string) string {
 	head, _ := record.Plain(trace.File).Peek(32 << 10)
 	if bytes.HasPrefix(head,
 		[]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2")) {
-		return "; this is a binary trace of QEMU's backend simple: the backend log writes text " +
+		return "; this is a binary trace of QEMU's backend \"simple\"; use the backend \"log\" " +
 			"(qemu -trace EVENT -D FILE)"
 	}
 	for _, f := range []struct{ seems, sign string }{{"record", "^LMRECORD"},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -20,16 +19,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// imageInfo is what lm info tells; its JSON is stable.
+// imageInfo is the output of lm info; its JSON is stable.
 type imageInfo struct {
 	Format string `json:"format"`
 	Bytes  int    `json:"bytes"`
-	// public key in hex; lm verify --key holds it to be true
+	// public key in hex, which lm verify --key checks
 	SignedBy    string          `json:"signed_by,omitempty"`
 	Origin      originInfo      `json:"origin"`
-	Targets     []targetInfo    `json:"targets"`
+	Devices     []deviceInfo    `json:"devices"`
 	Reservation reservationInfo `json:"reservation"`
-	// the image's own, of targets that no board has the ids of
+	// the image's own rules, for devices whose PCI ids no board has
 	Rules     []ruleInfo      `json:"rules,omitempty"`
 	Windows   []windowInfo    `json:"windows"`
 	Tensors   []report.Tensor `json:"tensors"`
@@ -43,7 +42,7 @@ type originInfo struct {
 	Git    string `json:"git"`
 }
 
-type targetInfo struct {
+type deviceInfo struct {
 	Board  string    `json:"board"`
 	Vendor string    `json:"vendor"`
 	Device string    `json:"device"`
@@ -54,7 +53,7 @@ type targetInfo struct {
 
 type ruleInfo struct {
 	Name   string `json:"name"`
-	Target uint8  `json:"target"`
+	Device uint8  `json:"device"`
 	Bar    uint8  `json:"bar"`
 	First  uint64 `json:"first"`
 	Last   uint64 `json:"last"`
@@ -72,7 +71,7 @@ type reservationInfo struct {
 type windowInfo struct {
 	Name   string `json:"name"`
 	Kind   string `json:"kind"`
-	Target uint8  `json:"target"`
+	Device uint8  `json:"device"`
 	Bar    uint8  `json:"bar"`
 	Offset uint64 `json:"offset"`
 	Size   uint64 `json:"size"`
@@ -81,7 +80,7 @@ type windowInfo struct {
 
 type sequenceInfo struct {
 	Name     string         `json:"name"`
-	Commands uint32         `json:"commands"` // as it lies in the file, End left out
+	Commands uint32         `json:"commands"` // in the file, without End
 	Opcodes  map[string]int `json:"opcodes"`
 	BytesIn  uint64         `json:"bytes_in"` // to devices, calls included
 	BytesOut uint64         `json:"bytes_out"`
@@ -93,32 +92,32 @@ type sequenceInfo struct {
 }
 
 func infoCommand() *cobra.Command {
-	c := command("info IMAGE.lmb", one("image"), func(args []string) {
-		file, view := verified(args[0])
-		info := describe(view, len(file.Bytes()))
+	c := command("info IMAGE.lmb", exactlyOne("image"), func(args []string) {
+		file, view := openVerified(args[0])
+		info := describeImage(view, len(file.Bytes()))
 		if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 			info.SignedBy = hex.EncodeToString(signature.Key[:])
 		}
-		show(stdout, info)
+		printResult(stdout, info)
 	})
 	jsonFlag(c, "as JSON")
 	return c
 }
 
-func verified(path string) (*runtime.File, *fbs.View) {
+func openVerified(path string) (*runtime.File, *fbs.View) {
 	file := openImage(path)
-	return file, verifiedFile(path, file)
+	return file, verifyFile(path, file)
 }
 
-func verifiedFile(path string, file *runtime.File) *fbs.View {
+func verifyFile(path string, file *runtime.File) *fbs.View {
 	view, err := file.Verify()
-	stop.On(anew(path, err))
+	stop.On(explainImageError(path, err))
 	_, err = lmb.ReadNotes(view)
-	bad(hal.BadImage, path, err)
+	failIf(hal.BadImage, path, err)
 	return view
 }
 
-func describe(view *fbs.View, size int) *imageInfo {
+func describeImage(view *fbs.View, size int) *imageInfo {
 	r, image := view.Reservation, lmb.Header(view)
 	info := &imageInfo{
 		Format:      fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor),
@@ -127,8 +126,8 @@ func describe(view *fbs.View, size int) *imageInfo {
 		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands},
 		Tensors:     report.Tensors(image),
 	}
-	for _, t := range image.Targets {
-		info.Targets = append(info.Targets, targetInfo{Board: t.Board,
+	for _, t := range image.Devices {
+		info.Devices = append(info.Devices, deviceInfo{Board: t.Board,
 			Vendor: fmt.Sprintf("%04x", t.Vendor), Device: fmt.Sprintf("%04x", t.Device),
 			Bars: t.Bars, Subsystem: subsystem(t.Subsystem)})
 	}
@@ -156,7 +155,7 @@ func describe(view *fbs.View, size int) *imageInfo {
 	return info
 }
 
-// subsystem is the ids of one as lspci writes them, empty where any will do.
+// subsystem formats subsystem ids as lspci does; it is empty if any subsystem matches.
 func subsystem(ids uint32) string {
 	if ids == 0 {
 		return ""
@@ -181,29 +180,21 @@ func describeSequence(view *fbs.View, index int, r *report.Sequence, longest uin
 		BytesIn: r.Written, BytesOut: r.Read + r.Compared, Host: r.Host, WaitUs: r.WaitUs,
 		LongestUs: longest}
 	for _, c := range view.Commands[s.First : s.First+s.Count] {
-		info.Opcodes[strings.ToLower(gen.EnumNamesOpcode[c.Opcode])]++
+		info.Opcodes[lmb.OpcodeName(c.Opcode)]++
 	}
 	return info
 }
 
-// duration is a time in words, of any length.
-func duration(us uint64) string {
-	if us > math.MaxInt64/1000 {
-		return "for ever"
-	}
-	return (time.Duration(us) * time.Microsecond).String()
-}
-
-// String is the text for people.
+// String formats the information as text.
 func (i *imageInfo) String() string {
 	var b strings.Builder
 	line := func(name, format string, a ...any) {
 		printLine(&b, "%-12s %s", name, fmt.Sprintf(format, a...))
 	}
-	line("image", "format %s, %d bytes, %d of them payload", i.Format, i.Bytes,
-		i.Reservation.PayloadBytes)
+	line("image", "format %s, %s, of which payload %s", i.Format,
+		lmb.SizeText(uint64(i.Bytes)), lmb.SizeText(i.Reservation.PayloadBytes))
 	if i.SignedBy != "" {
-		line("signed", "by %s, unless lm verify --key says otherwise", i.SignedBy)
+		line("signed", "by %s; not checked here, see lm verify --key", i.SignedBy)
 	}
 	made := ""
 	if i.Origin.Time != 0 {
@@ -214,30 +205,31 @@ func (i *imageInfo) String() string {
 	}
 	line("origin", "%s from %s%s", cmp.Or(i.Origin.Tool, "unknown"),
 		cmp.Or(i.Origin.Source, "unknown"), made)
-	for _, t := range i.Targets {
+	for _, t := range i.Devices {
 		text := t.Vendor + ":" + t.Device
 		if t.Subsystem != "" {
 			text += ", subsystem " + t.Subsystem
 		}
-		line("target", "%s, PCI %s%s", t.Board, text, barText(t.Bars))
+		line("device", "%s, PCI %s%s", t.Board, text, barText(t.Bars))
 	}
 	for _, r := range i.Rules {
 		line("rule", "%s", r)
 	}
-	line("reserves", "%d bytes of arena, %d of host memory, at load and never after",
-		i.Reservation.ArenaBytes, i.Reservation.HostBytes)
+	line("reserves", "at load: arena %s, host memory %s",
+		lmb.SizeText(i.Reservation.ArenaBytes), lmb.SizeText(i.Reservation.HostBytes))
 	for _, w := range i.Windows {
 		line("window", "%s", w)
 	}
 	for _, t := range i.Tensors {
-		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes,
-			map[bool]string{true: ", recorded data in the image"}[t.Recorded])
+		line(t.Role, "%s: %s %s, %s%s", t.Name, t.DType, lmb.ShapeText(t.Shape),
+			lmb.SizeText(t.Bytes), dataText(&t))
 	}
 	for _, s := range i.Sequences {
-		line("sequence", "%s: %s (%s), %d bytes in, %d out, %d of host memory, "+
+		line("sequence", "%s: %s (%s); in %s, out %s, host memory %s; "+
 			"waits at most %s, takes at most %s",
 			s.Name, traces.Counted(int(s.Commands), "command"), opcodeText(s.Opcodes),
-			s.BytesIn, s.BytesOut, s.Host, duration(s.WaitUs), duration(s.LongestUs))
+			lmb.SizeText(s.BytesIn), lmb.SizeText(s.BytesOut), lmb.SizeText(s.Host),
+			lmb.WaitText(s.WaitUs), lmb.WaitText(s.LongestUs))
 	}
 	return b.String()
 }
@@ -247,35 +239,46 @@ func (w windowInfo) String() string {
 	if w.Name == "" {
 		text = ""
 	}
+	size := lmb.SizeText(w.Size)
 	switch w.Kind {
 	case "bar":
-		return text + fmt.Sprintf("BAR %d from 0x%x, %d bytes", w.Bar, w.Offset, w.Size)
+		return text + fmt.Sprintf("BAR %d from 0x%x, %s", w.Bar, w.Offset, size)
 	case "tlb":
 		if w.Slot >= 0 {
-			return text + fmt.Sprintf("movable, %d bytes, recorded as hardware window %d", w.Size,
-				w.Slot)
+			return text + fmt.Sprintf("movable, %s, preferably TLB window %d", size, w.Slot)
 		}
-		return text + fmt.Sprintf("movable, %d bytes", w.Size)
+		return text + fmt.Sprintf("movable, %s", size)
 	}
-	return text + fmt.Sprintf("%s, %d bytes", w.Kind, w.Size)
+	return text + fmt.Sprintf("%s, %s", w.Kind, size)
 }
 
 func barText(bars [6]uint64) string {
 	text := ""
 	for i, size := range bars {
 		if size != 0 {
-			text += fmt.Sprintf(", BAR %d of at least %d bytes", i, size)
+			text += fmt.Sprintf(", BAR %d of at least %s", i, lmb.SizeText(size))
 		}
 	}
 	return text
 }
 
-// opcodeText counts opcodes in the order of the schema.
+// dataText names the data of a tensor that the image has.
+func dataText(t *report.Tensor) string {
+	switch {
+	case !t.HasData:
+		return ""
+	case t.Role == "output":
+		return ", golden data"
+	}
+	return ", default data"
+}
+
+// opcodeText lists how many commands of each opcode there are, in the order of the schema.
 func opcodeText(counts map[string]int) string {
 	var parts []string
 	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
-		if n := counts[strings.ToLower(gen.EnumNamesOpcode[op])]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(gen.EnumNamesOpcode[op])))
+		if n := counts[lmb.OpcodeName(op)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, lmb.OpcodeName(op)))
 		}
 	}
 	return strings.Join(parts, ", ")

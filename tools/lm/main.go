@@ -24,36 +24,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version stands in the origin of every image that lm writes. build.sh has the
-// linker add the revision and the tags.
+// version is in the origin of every image that lm writes. build.sh adds the revision and
+// the tags through the linker.
 var version = "lm 0.1"
 
 func main() {
 	ttsim.ChildMain()
-	if err := enough(); err != nil {
+	if err := checkProcessLimits(); err != nil {
 		stderr.to = os.Stderr
-		os.Exit(tellFailure(err, false))
+		os.Exit(printFailure(err, false))
 	}
 	os.Exit(run(os.Args[1:]))
 }
 
-// enough refuses a machine on which Go would end lm in the middle of something,
-// with status 2: every thread reserves address space, and files are opened at
-// times of its own.
-func enough() error {
+// checkProcessLimits fails on a machine on which Go would end lm at any time with status 2:
+// every thread reserves address space, and the Go runtime opens files when it needs them.
+func checkProcessLimits() error {
 	const filesLeast, addressesLeast = 16, 2 << 30
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err == nil && limit.Cur < addressesLeast {
-		return wrong(hal.Internal,
-			"there are %d MiB of address space (ulimit -v), lm takes up to %d", limit.Cur>>20,
+		return newFault(hal.Internal,
+			"the address space is limited to %d MiB (ulimit -v), lm needs up to %d "+
+				"MiB", limit.Cur>>20,
 			addressesLeast>>20)
 	}
 	return files.EnsureSpareFDs(filesLeast)
 }
 
-// run is a whole invocation; it gives the exit status.
+// run executes a command line and returns the exit status.
 func run(args []string) int {
-	*stdout, *stderr, asJSON = text{to: os.Stdout}, text{to: os.Stderr}, false
+	*stdout, *stderr, asJSON = safeWriter{to: os.Stdout}, safeWriter{to: os.Stderr}, false
 	defer closeImages()
 	root := newRoot()
 	root.SetOut(stdout)
@@ -61,18 +61,18 @@ func run(args []string) int {
 	root.SetArgs(args)
 	err := stop.Try(func() { stop.On(root.Execute()) })
 	command, _, _ := root.Find(args)
-	// also behind a mistake
-	exit := tellFailure(err, asJSON || command.Flags().Lookup("json") != nil &&
+	// also after a mistake
+	exit := printFailure(err, asJSON || command.Flags().Lookup("json") != nil &&
 		slices.Contains(args, "--json"))
-	if err := stdout.end(); err != nil {
-		return tellFailure(err, false)
+	if err := stdout.finish(); err != nil {
+		return printFailure(err, false)
 	}
 	return exit
 }
 
-// tellFailure prints an error that is not printed yet. A line that follows is
-// set in, so that no text from a file looks like one of lm's own.
-func tellFailure(err error, asJSON bool) int {
+// printFailure prints an error that is not printed yet, and returns the exit status. Further
+// lines are indented, so that no text from a file looks like a message of lm.
+func printFailure(err error, asJSON bool) int {
 	var program programStatus
 	if errors.As(err, &program) {
 		return int(program)
@@ -106,13 +106,13 @@ func newRoot() *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          noSuchCommand,
+		Args:          unknownCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentPreRun = func(c *cobra.Command, args []string) {
-		noEmptyValue(c, args)
+		rejectEmptyValues(c, args)
 		checkFiles(c, args)
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -120,83 +120,87 @@ func newRoot() *cobra.Command {
 		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
 			hint = "; this flag has two dashes, --" + name
 		}
-		return wrong(hal.Usage, "%v%s; %s --help tells more", err, hint, c.CommandPath())
+		text := err.Error()
+		if fault, _, ok := strings.Cut(text, " flag: "); ok && strings.HasSuffix(fault, `"`) {
+			text = fault // without the text of the parser of numbers and times
+		}
+		return newFault(hal.Usage, "%s%s; see %s --help", text, hint, c.CommandPath())
 	})
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(),
 		compareCommand(), diffCommand(), dumpCommand(),
 		importCommand(), infoCommand(), manCommand(), recordCommand(), replayCommand(),
 		reportCommand(), serveCommand(), setCommand(), signCommand(),
 		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())
-	giveTexts(root)
+	setHelpTexts(root)
 	return root
 }
 
-// noSuchCommand is what becomes of a word that is no command.
-func noSuchCommand(c *cobra.Command, args []string) error {
+// unknownCommand fails if the first argument is no command.
+func unknownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	c.SuggestionsMinimumDistance = 2
 	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-		refuse("there is no lm %s; is it lm %s?", args[0], strings.Join(like, " or lm "))
+		failUsage("there is no lm %s; did you mean lm %s?", args[0], strings.Join(like, " or lm "))
 	}
-	return wrong(hal.Usage, "there is no lm %s; lm --help lists the commands", args[0])
+	return newFault(hal.Usage, "there is no lm %s; lm --help lists the commands", args[0])
 }
 
-// noEmptyValue refuses a flag with an empty value: a variable that is not set
-// must not switch off what it was to switch on, such as --key.
-func noEmptyValue(c *cobra.Command, _ []string) {
+// rejectEmptyValues fails if a flag has an empty value: a shell variable that is not set
+// must not switch a check off, such as that of --key.
+func rejectEmptyValues(c *cobra.Command, _ []string) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if values := flagValues(f); len(values) == 0 || slices.Contains(values, "") {
-			refuse("--%s needs a value; lm %s --help tells more", f.Name, c.Name())
+			failUsage("--%s needs a value; see lm %s --help", f.Name, c.Name())
 		}
 	})
 }
 
-// command makes one of lm's, which stops at the first thing that is wrong.
+// command returns a command of lm that stops at the first error.
 func command(use string, args cobra.PositionalArgs, run func(args []string)) *cobra.Command {
 	return &cobra.Command{Use: use, Args: args,
 		Run: func(_ *cobra.Command, args []string) { run(args) }}
 }
 
-// asJSON tells that this invocation is asked for JSON.
+// asJSON says that this invocation prints JSON.
 var asJSON bool
 
 func jsonFlag(c *cobra.Command, help string) { c.Flags().BoolVar(&asJSON, "json", false, help) }
 
-// one is a command's argument check: exactly one file.
-func one(what string) cobra.PositionalArgs { return between(1, 1, "one "+what) }
+// exactlyOne returns an argument check that requires one file.
+func exactlyOne(what string) cobra.PositionalArgs { return argumentCount(1, 1, "one "+what) }
 
-// between holds the number of arguments.
-func between(least, most int, what string) cobra.PositionalArgs {
+// argumentCount returns an argument check that requires least to most arguments.
+func argumentCount(least, most int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			refuse("%s takes %s, %d given; lm %s --help tells more", c.Name(), what, len(args),
+			failUsage("%s takes %s, %d given; see lm %s --help", c.Name(), what, len(args),
 				c.Name())
 		}
 		return nil
 	}
 }
 
-// refuse stops with what is wrong with how lm is called.
-func refuse(format string, a ...any) { stop.With(hal.Usage, format, a...) }
+// failUsage stops with an error in the command line.
+func failUsage(format string, a ...any) { stop.With(hal.Usage, format, a...) }
 
-// bad stops with what is wrong with a file, if there is something; at keeps the code
-// that the error has.
-func bad(code hal.Code, path string, err error) {
+// failIf stops with an error of a file, if there is one. failAt does so with the code that
+// the error has.
+func failIf(code hal.Code, path string, err error) {
 	if err != nil {
 		stop.With(code, "%s: %v", path, err)
 	}
 }
 
-func at(path string, err error) {
+func failAt(path string, err error) {
 	if err != nil {
 		stop.On(fmt.Errorf("%s: %w", path, err))
 	}
 }
 
-// codeOf gives the code that stands for an error. Errors of cobra and of the
-// standard library have none of ours.
+// codeOf returns the code of an error. Errors of cobra and of the standard library have no
+// code of lightmetal.
 func codeOf(err error) hal.Code {
 	var code hal.Code
 	var image *fbs.Error
@@ -214,8 +218,8 @@ func codeOf(err error) hal.Code {
 	return hal.Usage
 }
 
-// show prints what a command has to tell, for people or as JSON.
-func show(w io.Writer, what fmt.Stringer) {
+// printResult prints the result of a command as text or as JSON.
+func printResult(w io.Writer, what fmt.Stringer) {
 	if asJSON {
 		printJSON(w, what)
 	} else {
@@ -226,12 +230,12 @@ func show(w io.Writer, what fmt.Stringer) {
 func printJSON(w io.Writer, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // a value of our own that JSON cannot hold
+		panic(err) // a type that JSON cannot express
 	}
 	fmt.Fprintf(w, "%s\n", text)
 }
 
-// wrong makes an error of a code whose text stands alone.
-func wrong(code hal.Code, format string, a ...any) error {
+// newFault returns an error with a code and a text.
+func newFault(code hal.Code, format string, a ...any) error {
 	return &hal.Fault{Code: code, Reason: fmt.Sprintf(format, a...)}
 }

@@ -15,25 +15,24 @@ import (
 	"lightmetal/tools/stop"
 )
 
-// openPlayback gives a device that expects what FILE[,BOARD] has, access by
-// access, answers as it did, and refuses all else. The board says what is memory,
-// where bytes count and not widths; a recording's own, where none is named, knows
-// of none.
+// openPlayback returns a device that expects the accesses of FILE[,BOARD] in order, answers
+// as recorded, and rejects all others. The board says what is memory, for which bytes are
+// compared and not widths; the board that a recording itself describes has no memory.
 func openPlayback(spec string) *mock.Device {
 	path, board, named := strings.Cut(spec, ",")
 	data := readFile(path, dataMax)
 	if len(data) > 8 && string(data[4:8]) == fbs.Identifier {
 		if named {
-			refuse("playback:%s: an image has its own board", spec)
+			failUsage("playback:%s: an image has its own board; leave out the board's name", spec)
 		}
 		return playImage("playback:"+path, data)
 	}
 	var d device
-	var stand *mock.Device
-	at("playback:"+spec, stop.Try(func() { d = recordedBoard(data, board) }))
-	bad(hal.BadImage, "playback:"+spec, stop.Try(func() { stand = playRecord(data, d.Board) }))
-	stand.SetSubsystem(d.subsystem)
-	return stand
+	var player *mock.Device
+	failAt("playback:"+spec, stop.Try(func() { d = recordedBoard(data, board) }))
+	failIf(hal.BadImage, "playback:"+spec, stop.Try(func() { player = playRecord(data, d.Board) }))
+	player.SetSubsystem(d.subsystem)
+	return player
 }
 
 // A playback of an image keeps at most a fourth as many accesses as the image has bytes, so that
@@ -48,50 +47,51 @@ const (
 // mock of its board. The name is for messages.
 func playImage(name string, image []byte) *mock.Device {
 	file := openImageData(name, image)
-	view := verifiedFile(name, file)
+	view := verifyFile(name, file)
 	if len(view.Devices) != 1 {
-		refuse("%s: the image is for %d devices; only one for a single device can be played", name,
+		failUsage("%s: the image is for %d devices; playback needs an image for one", name,
 			len(view.Devices))
 	}
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
-	stand := &asked{mock.New(board), map[int]bool{}}
-	stand.SetSubsystem(view.Devices[0].Subsystem)
+	recorder := &pollRecorder{mock.New(board), map[int]bool{}}
+	recorder.SetSubsystem(view.Devices[0].Subsystem)
 	most := max(len(view.Envelope)+len(view.Payload), playedLeast) / playedPart
-	s := f.loadView(name, file, view, stand)
+	s := f.prepareView(name, file, view, recorder)
 	defer s.close()
-	stand.RecordAtMost(most)
-	if r := s.run(false); r.Code != hal.OK && len(stand.Journal()) == most {
-		stop.With(hal.BadImage, "%s: a run of main makes more than %d accesses, too many to keep; "+
-			"use mock:%s", name, most, standInOf(view, name))
+	recorder.RecordAtMost(most)
+	if r := s.run(false); r.Code != hal.OK && len(recorder.Journal()) == most {
+		stop.With(hal.BadImage, "%s: a run of main makes more than %d accesses, which is too "+
+			"many to "+
+			"record; use mock:%s", name, most, mockNameOf(view, name))
 	} else if r.Code != hal.OK {
-		stop.On(s.failed(r))
+		stop.On(s.runError(r))
 	}
-	played := mock.PlaybackBytewise(board, stand.looked())
+	played := mock.PlaybackBytewise(board, recorder.shortenedJournal())
 	played.SetSubsystem(view.Devices[0].Subsystem)
 	return played
 }
 
-// asked is a stand-in that notes which loads a poll makes again: it asks for the
-// time before each, and nothing else in a run without a limit does.
-type asked struct {
+// pollRecorder is a mock that notes which loads a poll repeats: a poll calls Now before
+// each, and nothing else does in a run without a limit.
+type pollRecorder struct {
 	*mock.Device
-	again map[int]bool // by index in the journal
+	repeated map[int]bool // by index in the journal
 }
 
-func (d *asked) Now() int64 {
-	d.again[len(d.Journal())] = true
+func (d *pollRecorder) Now() int64 {
+	d.repeated[len(d.Journal())] = true
 	return d.Device.Now()
 }
 
-// looked is the journal with waits shortened: a stand-in is asked every 100 ns, and
-// a real program that pauses between would wait past its deadline to be asked as
-// often. What no poll loads again stays, be it the same ever so often.
-func (d *asked) looked() (out []mock.Access) {
-	const most = 16 // loads of one poll that give the same, one after the other
+// shortenedJournal returns the journal with long polls shortened: a mock is polled every
+// 100 ns, and a real program that pauses between loads would pass its deadline before it
+// made as many. Equal loads that no poll repeats all stay.
+func (d *pollRecorder) shortenedJournal() (out []mock.Access) {
+	const most = 16 // consecutive loads of one poll with the same value
 	same, accesses := 0, d.Journal()
 	for i, a := range accesses {
-		if same++; i == 0 || !d.again[i] || a != accesses[i-1] {
+		if same++; i == 0 || !d.repeated[i] || a != accesses[i-1] {
 			same = 1
 		}
 		if same <= most {
@@ -101,8 +101,8 @@ func (d *asked) looked() (out []mock.Access) {
 	return out
 }
 
-// recordedBoard is the board of a recording: the one that is named, or what the
-// recording itself tells.
+// recordedBoard returns the board of a recording: the one that is named, or the one that
+// the recording itself describes.
 func recordedBoard(data []byte, name string) (d device) {
 	if name != "" {
 		return boardNamed(name, nil)
@@ -115,14 +115,14 @@ func recordedBoard(data []byte, name string) (d device) {
 	return device{Board: image.BoardOf(0)}
 }
 
-// playRecord plays a recording.
+// playRecord returns a device that plays a recording.
 func playRecord(data []byte, board *boards.Board) *mock.Device {
 	trace, list, err := traces.Read(bytes.NewReader(data),
 		traces.Source{From: traces.FromRecord, Board: board})
 	stop.On(err)
 	if trace.Reached > 0 {
-		stop.On(errors.New("the device reached host memory, which a playback has not: lm verify " +
-			"the image, and replay it on the device"))
+		stop.On(errors.New("the device accessed host memory, which a playback does not have; " +
+			"replay the image on the device or on a mock"))
 	}
 	var accesses []mock.Access
 	for _, a := range list {

@@ -10,11 +10,11 @@ import (
 	"lightmetal/tools/ttsim"
 )
 
-// clockOf says what the clock of a device is.
+// clockOf describes the clock of a device.
 func clockOf(device hal.Device) report.Clock {
 	switch device.(type) {
 	case *mock.Device:
-		return report.Clock{Text: "virtual: the stand-in counts 100 ns for an access, and waits " +
+		return report.Clock{Text: "virtual: the mock counts 100 ns for an access, and waits " +
 			"pass at once", Virtual: true}
 	case *ttsim.Device:
 		return report.Clock{Text: "virtual: the simulator counts 1 us for a load and nothing for " +
@@ -24,15 +24,15 @@ func clockOf(device hal.Device) report.Clock {
 		"processor's, and the store may arrive later"}
 }
 
-// runFailed notes that a run of the profiled sequence failed, and stops with its error.
-func (s *session) runFailed(end *outcome, err error) {
+// stopAfterFailure notes in the profile that a run failed, and stops with its error.
+func (s *session) stopAfterFailure(end *outcome, err error) {
 	if s.profiler != nil {
 		s.profiler.Fail(codeOf(err).Error(), err.Error(), end.Command)
 	}
 	stop.On(err)
 }
 
-// writeProfile writes what was profiled, also of a run that failed.
+// writeProfile writes the profile, also of a run that failed.
 func (f *replayFlags) writeProfile(s *session, end *outcome) {
 	if s.profiler == nil {
 		return

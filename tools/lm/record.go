@@ -36,8 +36,7 @@ func recordCommand() *cobra.Command {
 		Use: "record [flags] -o OUT.record -- PROGRAM [ARGUMENTS]",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				refuse("record takes a program and its arguments behind --; lm record --help " +
-					"tells more")
+				failUsage("record needs a program and its arguments after --; see lm record --help")
 			}
 			return nil
 		},
@@ -49,25 +48,26 @@ func recordCommand() *cobra.Command {
 
 func (f *recordFlags) define(flags *pflag.FlagSet) {
 	flags.SetInterspersed(false)
-	flags.StringVarP(&f.out, "out", "o", "", "record to write")
+	flags.StringVarP(&f.out, "out", "o", "", "recording to write")
 	flags.StringSliceVar(&f.devices, "device", nil,
 		"only these devices: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: (default: "+
 			"all that the program maps)")
 	flags.StringArrayVar(&f.files, "file", nil,
-		"a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device reaches: "+
+		"a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device can access: "+
 			"PATH=bus:ADDRESS; memfd:NAME for one without a path")
 	flags.StringVar(&f.hostMemory, "host-memory", "8M",
-		"how much memory that devices reach is compared before each store, such as 64M; 0: none")
+		"how much memory that devices can access is compared before each store, such as 64M; "+
+			"0: none")
 	flags.StringSliceVar(&f.watch, "watch", nil,
-		"FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at "+
-			"the program's next load")
+		"FIRST-LAST, bus addresses of host memory, or all: memory whose changes by a device are "+
+			"recorded at the program's next load")
 	flags.StringVar(&f.protect, "protect", "huge",
-		"host memory that the program stores to only through lm, so that the record knows who "+
-			"wrote: huge (its huge pages), all or none")
-	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")
+		"host memory whose stores by the program lm executes, to distinguish them from those of "+
+			"the device: huge (its huge pages), all or none")
+	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
-		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, "+
-			"where it goes on without lm")
+		"what happens to the program at an access that cannot be recorded: end (it is ended) or "+
+			"unrecorded (it goes on without lm)")
 }
 
 var deviceName = regexp.MustCompile(
@@ -78,24 +78,24 @@ func (f *recordFlags) run(program []string) {
 		Complaint: prefixed{stderr}}
 	switch {
 	case f.out == "":
-		refuse("-o says which file the record becomes")
+		failUsage("-o FILE is missing: the recording to write")
 	case f.onUnknown != "end" && !o.GoOn:
-		refuse("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
+		failUsage("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
 	}
 	for _, d := range f.devices {
 		name := deviceName.FindStringSubmatch(strings.ToLower(d))
 		if name == nil {
-			refuse("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids "+
+			failUsage("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids "+
 				"pci:VVVV:DDDD, not %q", d)
 		}
 		o.Devices = append(o.Devices, name[1])
 	}
-	f.setHost(&o)
+	f.setHostMemory(&o)
 	for _, spec := range f.files {
 		file := parseFile(spec)
 		if slices.ContainsFunc(o.Files,
 			func(other recorder.File) bool { return other.Path == file.Path }) {
-			refuse("--file %s: the file stands for something already", spec)
+			failUsage("--file %s: this file is named twice", spec)
 		}
 		o.Files = append(o.Files, file)
 	}
@@ -108,23 +108,23 @@ func (f *recordFlags) run(program []string) {
 	result, err := recorder.Run(o)
 	stop.On(recordFailure(err))
 	stop.On(out.Commit())
-	recorded(f.out, result)
+	printRecorded(f.out, result)
 }
 
-// setHost reads what is wanted of host memory.
-func (f *recordFlags) setHost(o *recorder.Options) {
+// setHostMemory sets the options that concern host memory.
+func (f *recordFlags) setHostMemory(o *recorder.Options) {
 	digits := strings.TrimRight(f.hostMemory, "kKMG")
 	n, err := strconv.ParseUint(digits, 0, 32)
 	shift, ok := map[string]int{"": 0, "k": 10, "K": 10, "M": 20,
 		"G": 30}[f.hostMemory[len(digits):]]
 	if err != nil || !ok {
-		refuse("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
+		failUsage("--host-memory takes a size such as 8M, not %q", f.hostMemory)
 	}
 	o.HostMemory = n << shift
 	protect, known := map[string]recorder.Protect{"huge": recorder.ProtectHuge,
 		"all": recorder.ProtectAll, "none": recorder.ProtectNone}[f.protect]
 	if !known {
-		refuse("--protect must be huge, all or none, not %q", f.protect)
+		failUsage("--protect must be huge, all or none, not %q", f.protect)
 	}
 	o.Protect = protect
 	for _, spec := range f.watch {
@@ -135,7 +135,7 @@ func (f *recordFlags) setHost(o *recorder.Options) {
 		a, aerr := strconv.ParseUint(first, 0, 64)
 		b, berr := strconv.ParseUint(last, 0, 64)
 		if aerr != nil || berr != nil || !pair || b < a {
-			refuse("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, "+
+			failUsage("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, "+
 				"not %q", spec)
 		}
 		o.Watch = append(o.Watch, recorder.Range{First: a, Last: b})
@@ -145,8 +145,8 @@ func (f *recordFlags) setHost(o *recorder.Options) {
 // parseFile reads PATH=BAR[,VVVV:DDDD], or PATH=bus:ADDRESS.
 func parseFile(spec string) (f recorder.File) {
 	at := strings.LastIndex(spec, "=")
-	if at < 1 || !standsFor(spec[at+1:], &f) {
-		refuse("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as "+
+	if at < 1 || !parseFileMeaning(spec[at+1:], &f) {
+		failUsage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as "+
 			"/dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as "+
 			"/dev/shm/ring=bus:0x10000", spec)
 	}
@@ -160,8 +160,8 @@ func parseFile(spec string) (f recorder.File) {
 	return f
 }
 
-// standsFor reads what a file stands for.
-func standsFor(text string, f *recorder.File) (ok bool) {
+// parseFileMeaning reads which BAR or host memory a file is.
+func parseFileMeaning(text string, f *recorder.File) (ok bool) {
 	var err error
 	if address, memory := strings.CutPrefix(text, "bus:"); memory {
 		f.Memory = true
@@ -181,7 +181,7 @@ func standsFor(text string, f *recorder.File) (ok bool) {
 	return both && verr == nil && derr == nil
 }
 
-// prefixed puts what a line is from in front of it.
+// prefixed writes lines with "lm: " in front.
 type prefixed struct{ to io.Writer }
 
 func (p prefixed) Write(text []byte) (int, error) {
@@ -196,23 +196,23 @@ func recordFailure(err error) error {
 	}
 	code := map[recorder.Kind]hal.Code{recorder.NoProgram: hal.NoFile,
 		recorder.Forbidden: hal.Denied, recorder.Output: hal.IO}[failure.Kind]
-	return wrong(cmp.Or(code, hal.Internal), "%s",
+	return newFault(cmp.Or(code, hal.Internal), "%s",
 		strings.TrimPrefix(failure.Reason, hal.IO.Error()+": "))
 }
 
-// recorded says what there is, and passes the program's exit status on.
-func recorded(path string, r recorder.Result) {
+// printRecorded prints how much was recorded, and passes the program's exit status on.
+func printRecorded(path string, r recorder.Result) {
 	switch {
 	case r.Stopped != "":
 		printLine(stderr, "lm: the program was ended: %s", r.Stopped)
 	case r.Devices == 0:
 		printLine(stderr,
-			"lm: the program mapped no BAR that was to be recorded: --help tells which mappings "+
-				"are seen")
+			"lm: the program mapped none of the BARs to record; lm record --help lists which "+
+				"mappings are seen")
 	}
 	whole := ""
 	if r.Gaps > 0 {
-		whole = ", which is not whole: lm import takes it with --incomplete only"
+		whole = ", incomplete: lm import needs --incomplete"
 	}
 	printLine(stderr, "lm: %d accesses recorded in %s%s", r.Accesses, path, whole)
 	if r.Gaps > 0 && r.Stopped != "" {

@@ -128,7 +128,7 @@ func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
 		{64, "is the input", []string{"-o", program, "--", program}},
 		{64, "is the input", []string{"-o", card, "--", program, card}},
 		{64, "is the input", []string{"-o", card, "--file", card + "=0", "--", program}},
-		{64, "stands for something already", []string{"-o", "x.record", "--file", card + "=0",
+		{64, "this file is named twice", []string{"-o", "x.record", "--file", card + "=0",
 			"--file", card + "=bus:0x1000", "--", program}},
 		{64, "pci:DDDD:BB:DD.F", []string{"-o", "x.record", "--device", "card", "--", program}},
 		{74, "lm: input/output error: /dev/full: no space left",

@@ -12,6 +12,7 @@ import (
 	"lightmetal/runtime"
 	words "lightmetal/runtime/report"
 	"lightmetal/tools/files"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/report"
 	"lightmetal/tools/stop"
@@ -39,7 +40,7 @@ func replayCommand() *cobra.Command {
 	var window uint16
 	c := &cobra.Command{
 		Use:  "replay IMAGE.lmb",
-		Args: one("image"),
+		Args: exactlyOne("image"),
 		Run: func(c *cobra.Command, args []string) {
 			if c.Flags().Changed("window") {
 				f.window = int(window)
@@ -49,7 +50,7 @@ func replayCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&f.devices, "device", nil,
-		"device; once for each target of the image, in order")
+		"device; once for each device of the image, in order")
 	flags.StringVar(&f.sequence, "sequence", "main", "sequence to run")
 	flags.StringVar(&f.before, "before", "", "sequence to run once before the first run")
 	flags.StringVar(&f.after, "after", "", "sequence to run once after the last run")
@@ -57,22 +58,22 @@ func replayCommand() *cobra.Command {
 		"NAME=FILE or NAME=NUMBERS: data of an input tensor")
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
 	flags.DurationVar(&f.longest, "longest", time.Hour,
-		"refuse an image whose sequences could take longer")
+		"reject an image whose sequences could take longer")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
 	flags.BoolVar(&f.stats, "stats", false,
-		"tell the least, median, 99th percentile and most of device and wall time")
-	flags.IntVar(&f.warmUp, "warm-up", 0, "run this many times before, which count for nothing")
+		"print minimum, median, 99th percentile and maximum of device and wall time")
+	flags.IntVar(&f.warmUp, "warm-up", 0, "run this many times before, without counting them")
 	flags.Uint16Var(&window, "window", 0,
-		"hardware window for the first TLB window (default: the recorded one, if free)")
+		"hardware TLB window for the first tlb window (default: the one in the image, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false,
-		"hold every output against what was recorded")
+		"compare every output with its golden data")
 	flags.StringVar(&f.profile, "profile", "",
 		"time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
 	jsonFlag(c, "result as JSON, on failure too")
 	return c
 }
 
-// outcome is what lm replay --json prints.
+// outcome is the result of lm replay, which --json prints.
 type outcome struct {
 	Exit     int    `json:"exit"`
 	Code     string `json:"code"`
@@ -94,28 +95,31 @@ type outcome struct {
 
 	Stats   *statistics     `json:"stats,omitempty"`
 	Profile *report.Profile `json:"profile,omitempty"`
+
+	written  []string // a line for each output file
+	compared int      // outputs that matched their golden data in each run
 }
 
 func (f *replayFlags) run(path string) {
-	s := f.load(path)
+	s := f.prepare(path)
 	defer s.close()
 	end := &outcome{Code: hal.OK.Error(), Image: path, Sequence: f.sequence, Command: -1,
 		Virtual: clockOf(s.devices[0]).Virtual}
 	err := stop.Try(func() { f.loopRuns(s, end) })
 	err = cmp.Or(err, stop.Try(func() { f.writeProfile(s, end) }))
 	if err == nil {
-		err = stop.Try(func() { f.finish(s) })
+		err = stop.Try(func() { end.written = f.writeOutputs(s) })
 	}
 	if asJSON && err != nil {
 		code := codeOf(err)
 		end.Exit, end.Code, end.Reason = code.ExitStatus(), code.Error(), err.Error()
-		printJSON(f.tell(), end)
+		printJSON(f.messageWriter(), end)
 		stop.On(reported{code})
 	}
 	stop.On(err)
-	show(f.tell(), end)
+	printResult(f.messageWriter(), end)
 	if !asJSON && end.Profile != nil {
-		stop.On(end.Profile.Write(f.tell()))
+		stop.On(end.Profile.Write(f.messageWriter()))
 	}
 }
 
@@ -125,8 +129,8 @@ type reported struct{ code hal.Code }
 func (r reported) Error() string { return r.code.Error() }
 func (r reported) Unwrap() error { return r.code }
 
-// written are the files that a replay writes.
-func (f *replayFlags) written() []string {
+// writtenFiles returns the paths that a replay writes to.
+func (f *replayFlags) writtenFiles() []string {
 	var list []string
 	for _, spec := range f.outputs {
 		list = append(list, outputFiles(spec)...)
@@ -137,15 +141,15 @@ func (f *replayFlags) written() []string {
 	return list
 }
 
-func (f *replayFlags) tell() io.Writer { return tell(f.written()...) }
+func (f *replayFlags) messageWriter() io.Writer { return messageWriter(f.writtenFiles()...) }
 
-// givenOnce refuses a name that two of NAME=FILE have.
-func givenOnce(flag string, specs []string) {
+// rejectDuplicates fails if two of NAME=FILE have the same name.
+func rejectDuplicates(flag string, specs []string) {
 	seen := map[string]bool{}
 	for _, spec := range specs {
 		name, _, _ := strings.Cut(spec, "=")
 		if seen[name] {
-			refuse("%s%s is given twice", flag, name)
+			failUsage("%s%s is named twice", flag, name)
 		}
 		seen[name] = true
 	}
@@ -155,7 +159,7 @@ func givenOnce(flag string, specs []string) {
 func (f *replayFlags) loopRuns(s *session, end *outcome) {
 	bar := progressOf("runs", f.loop, 1000)
 	total := int64(0)
-	stop.On(end.fail(s, s.once(s.before)))
+	stop.On(end.noteFailure(s, s.runOnce(s.before)))
 	times := statistics{WarmUp: f.warmUp}
 	for n := -f.warmUp; n < f.loop; n++ {
 		start, began := time.Now(), s.devices[0].Now()
@@ -163,12 +167,12 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 		took, wall := s.devices[0].Now()-began, time.Since(start)
 		end.Ignored += result.Ignored
 		if result.Code != hal.OK {
-			s.runFailed(end, end.fail(s, result))
+			s.stopAfterFailure(end, end.noteFailure(s, result))
 		}
 		if n < 0 {
 			continue
 		}
-		times.add(took, int64(wall))
+		times.addRun(took, int64(wall))
 		if end.Runs == 0 {
 			end.LeastNs = took
 		}
@@ -177,21 +181,22 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took),
 			total/int64(end.Runs)
 		if f.checkGolden {
-			if err := stop.Try(s.checkGolden); err != nil {
-				s.runFailed(end, err)
+			err := stop.Try(func() { end.compared = s.checkGolden() })
+			if err != nil {
+				s.stopAfterFailure(end, err)
 			}
 		}
 		bar(end.Runs)
 	}
-	times.finish()
+	times.summarize()
 	if f.stats {
 		end.Stats = &times
 	}
-	stop.On(end.fail(s, s.once(s.after)))
+	stop.On(end.noteFailure(s, s.runOnce(s.after)))
 }
 
-// fail keeps what a failed run saw, and gives its error.
-func (end *outcome) fail(s *session, result runtime.Result) error {
+// noteFailure keeps what a failed run saw, and returns its error.
+func (end *outcome) noteFailure(s *session, result runtime.Result) error {
 	if result.Code == hal.OK {
 		return nil
 	}
@@ -200,16 +205,17 @@ func (end *outcome) fail(s *session, result runtime.Result) error {
 	if result.SafeRan {
 		end.Safe = result.Safe.Error()
 	}
-	return s.failed(result)
+	return s.runError(result)
 }
 
-// failed says which command failed, as the listing has it, and what was seen.
-func (s *session) failed(r runtime.Result) error {
+// runError returns an error with the command that failed, as a listing has it, and what was
+// loaded.
+func (s *session) runError(r runtime.Result) error {
 	text := s.path
 	if r.Command >= 0 {
 		did := ""
 		if r.Code == hal.Refused {
-			did = refuser(s.devices) + " refused "
+			did = refusedBy(s.devices) + " rejected "
 		}
 		text += fmt.Sprintf(": %s%s (%s)", did,
 			runtime.AppendCommand(nil, s.view, int(r.Command)),
@@ -218,23 +224,22 @@ func (s *session) failed(r runtime.Result) error {
 	text = string(words.AppendObserved([]byte(text), s.view, &r))
 	switch r.Code {
 	case hal.Refused, hal.BusFault:
-		if why := refusal(s.devices); why != "" {
+		if why := refusalReason(s.devices); why != "" {
 			text += ": " + why
 		}
 	case hal.InputMissing:
-		name := s.missing()
-		text += fmt.Sprintf(": input %s has no recorded data and needs --input %s=FILE", name, name)
+		name := s.missingInput()
+		text += fmt.Sprintf(": input %s has no default data; use --input %s=FILE", name, name)
 	}
 	if r.SafeRan {
 		text += "; sequence safe: " + r.Safe.Error()
 	}
-	return wrong(r.Code, "%s", text)
+	return newFault(r.Code, "%s", text)
 }
 
-// checkGolden holds every output against its recorded data.
-func (s *session) checkGolden() {
+// checkGolden compares every output with its golden data, and returns how many it compared.
+func (s *session) checkGolden() (checked int) {
 	notes := stop.Must(lmb.ReadNotes(s.view))
-	checked := 0
 	for i := range s.view.Tensors {
 		t := &s.view.Tensors[i]
 		golden := s.view.TensorData(t)
@@ -247,29 +252,34 @@ func (s *session) checkGolden() {
 		}
 	}
 	if checked == 0 {
-		refuse("--check-golden: %s has no output with recorded data", s.path)
+		failUsage("--check-golden: %s has no output with golden data", s.path)
 	}
+	return checked
 }
 
-// finish writes the outputs: all or none, as far as a file system can do that.
-func (f *replayFlags) finish(s *session) {
+// writeOutputs writes the outputs: all or none, as far as a file system can do that. It
+// returns a line for each.
+func (f *replayFlags) writeOutputs(s *session) (lines []string) {
 	for _, device := range s.devices {
-		stop.On(unplayed(device, "the run ended"))
+		stop.On(unplayedError(device, "the run ended"))
 	}
 	var list files.Outputs
 	defer func() { list.Discard() }()
 	for _, spec := range f.outputs {
-		index, path := s.tensor(spec, gen.RoleOutput, "--output")
+		index, path := s.findTensor(spec, gen.RoleOutput, "--output")
 		e := elementsOf(s.view, &s.view.Tensors[index])
-		data := e.file(path, s.replay.Output(index))
+		data := e.formatFile(path, s.replay.Output(index))
 		file := stop.Must(files.Replace(path, 0o666))
 		list = append(list, file)
 		stop.Must(file.Write(data))
+		lines = append(lines, fmt.Sprintf("%s: %s %s written", path,
+			s.view.Name(s.view.Tensors[index].Name), lmb.TypeText(e.dtype, e.shape)))
 	}
 	stop.On(list.Commit())
+	return lines
 }
 
-// String is the text for people.
+// String formats the result as text.
 func (o *outcome) String() string {
 	var b strings.Builder
 	clock := "device"
@@ -277,18 +287,26 @@ func (o *outcome) String() string {
 		clock = "virtual"
 	}
 	if o.Runs == 1 {
-		printLine(&b, "%s: %s of %s; %s time %v", o.Code, o.Sequence, o.Image, clock,
-			time.Duration(o.MeanNs))
+		printLine(&b, "%s: %s of %s; %s time %s", o.Code, o.Sequence, o.Image, clock,
+			lmb.TimeText(o.MeanNs))
 	} else {
-		printLine(&b, "%s: %s of %s, %d times; %s time least %v, mean %v, most %v", o.Code,
+		printLine(&b, "%s: %s of %s, %d times; %s time least %s, mean %s, most %s", o.Code,
 			o.Sequence, o.Image, o.Runs,
-			clock, time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
+			clock, lmb.TimeText(o.LeastNs), lmb.TimeText(o.MeanNs), lmb.TimeText(o.MostNs))
+	}
+	if o.compared > 0 {
+		printLine(&b, "%s compared with golden data, all match", traces.Counted(o.compared,
+			"output"))
+	}
+	for _, line := range o.written {
+		printLine(&b, "%s", line)
 	}
 	if o.Stats != nil {
 		b.WriteString(o.Stats.text(clock))
 	}
 	if o.Ignored > 0 {
-		printLine(&b, "%d checks failed and were to be ignored", o.Ignored)
+		printLine(&b, "%d expects failed and were ignored, as the image says (else ignore)",
+			o.Ignored)
 	}
 	return b.String()
 }

@@ -20,7 +20,7 @@ type reportFlags struct {
 
 func reportCommand() *cobra.Command {
 	var f reportFlags
-	c := command("report IMAGE.lmb", one("image"), func(args []string) { f.run(args[0]) })
+	c := command("report IMAGE.lmb", exactlyOne("image"), func(args []string) { f.run(args[0]) })
 	flags := c.Flags()
 	flags.StringVarP(&f.out, "out", "o", "", "HTML page to write")
 	flags.StringVar(&f.profile, "profile", "", "profile that lm replay wrote")
@@ -37,11 +37,12 @@ type reportedImage struct {
 }
 
 func (f *reportFlags) run(path string) {
-	file, view := verified(path)
+	file, view := openVerified(path)
 	sequence := report.Whole
 	if f.sequence != "" {
 		if sequence = view.SequenceByName(f.sequence); sequence < 0 {
-			refuse("no sequence %q in %s; it has %s", f.sequence, path, sequenceNames(view))
+			failUsage("there is no sequence %q in %s; it has %s", f.sequence, path,
+				sequenceNames(view))
 		}
 	}
 	id := report.ImageID(file.Bytes())
@@ -54,7 +55,7 @@ func (f *reportFlags) run(path string) {
 	}
 	switch {
 	case asJSON:
-		printJSON(tell(f.out), reportedImage{r, profile})
+		printJSON(messageWriter(f.out), reportedImage{r, profile})
 	case f.out == "":
 		stop.On(r.Write(stdout))
 		if profile != nil {
@@ -63,7 +64,7 @@ func (f *reportFlags) run(path string) {
 	}
 }
 
-// readProfile reads the profile of an image, nil where none is asked for.
+// readProfile reads the profile of an image; it returns nil without --profile.
 func (f *reportFlags) readProfile(image, id string) *report.Profile {
 	if f.profile == "" {
 		return nil
@@ -71,10 +72,11 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 	file := openFile(f.profile)
 	defer file.Close()
 	profile, err := report.ReadTrace(file)
-	bad(hal.BadImage, f.profile, err)
+	failIf(hal.BadImage, f.profile, err)
 	if profile.ID != id {
 		stop.With(hal.BadImage,
-			"%s is the profile of another image: of %q with checksum %q, %s has %s", f.profile,
+			"%s is the profile of another image: %q with checksum %q; %s has checksum "+
+				"%s", f.profile,
 			profile.Image, profile.ID,
 			image, id)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func diffCommand() *cobra.Command {
-	c := command("diff A.lmb B.lmb", between(2, 2, "two images"),
+	c := command("diff A.lmb B.lmb", argumentCount(2, 2, "two images"),
 		func(args []string) { diffImages(args[0], args[1]) })
 	jsonFlag(c, "as JSON")
 	return c

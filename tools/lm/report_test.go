@@ -173,7 +173,7 @@ func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
 		{64, "report takes one image", []string{"report"}},
 		{64, "no sequence \"nope\"", []string{"report", "--sequence", "nope", image}},
 		{65, "not a profile of lm replay", []string{"report", "--profile", image, image}},
-		{65, "is the profile of another image: of \"edu-factorial.lmb\"",
+		{65, "is the profile of another image: \"edu-factorial.lmb\"",
 			[]string{"report", "--profile", profile, filepath.Join(testdata, "images", "edu.lmb")}},
 		{65, "not a Light Metal image", []string{"report", profile}},
 		{66, "no such file", []string{"report", "--profile", "/nonexistent", image}},

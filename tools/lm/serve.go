@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -29,7 +30,7 @@ type serveFlags struct {
 
 func serveCommand() *cobra.Command {
 	var f serveFlags
-	c := command("serve --device DEVICE --socket PATH", between(0, 0, "flags alone"),
+	c := command("serve --device DEVICE --socket PATH", argumentCount(0, 0, "no arguments"),
 		func([]string) { stop.On(f.run()) })
 	flags := c.Flags()
 	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+
@@ -38,21 +39,22 @@ func serveCommand() *cobra.Command {
 	flags.StringVar(&f.trace, "trace", "",
 		"write every access, and DMA, to this `file`, for lm import --from record")
 	flags.StringSliceVar(&f.without, "without", nil,
-		"capabilities that its configuration space leaves out: "+
+		"PCI capabilities that its configuration space leaves out: "+
 			strings.Join(vfiouser.Capabilities(),
 				", "))
-	flags.StringArrayVar(&f.faults, "fault", nil, "make something go wrong (above)")
+	flags.StringArrayVar(&f.faults, "fault", nil, "inject a fault (listed above)")
 	return c
 }
 
 func (f *serveFlags) run() (err error) {
 	if f.device == "" || f.socket == "" {
-		refuse("serve takes --device and --socket; lm serve --help tells more")
+		failUsage("serve needs --device and --socket; see lm serve --help")
 	}
 	parseFaults(f.faults)
 	for _, name := range f.without {
 		if !slices.Contains(vfiouser.Capabilities(), name) {
-			refuse("--without %s: there are %s", name, strings.Join(vfiouser.Capabilities(), ", "))
+			failUsage("--without %s: there is no such capability; it must be one of %s", name,
+				strings.Join(vfiouser.Capabilities(), ", "))
 		}
 	}
 	options := vfiouser.Options{Without: f.without,
@@ -76,7 +78,7 @@ func (f *serveFlags) run() (err error) {
 			options.Spool = filepath.Dir(f.trace)
 		}
 	}
-	function, err := vfiouser.New(f.open, options)
+	function, err := vfiouser.New(f.openWithFaults, options)
 	if err != nil {
 		return err
 	}
@@ -93,10 +95,10 @@ func (f *serveFlags) run() (err error) {
 	printLine(stderr, "lm serve: %s listens on %s", f.device, f.socket)
 	err = cmp.Or(vfiouser.Serve(ctx, listener, function), function.Close())
 	if n := function.Refused(); err == nil && n > 0 {
-		err = wrong(hal.Refused, "the device refused %d accesses", n)
+		err = newFault(hal.Refused, "the device rejected %d accesses", n)
 	}
 	if err == nil {
-		err = unplayed(function.Device(), "the client left")
+		err = unplayedError(function.Device(), "the client disconnected")
 	}
 	return err
 }
@@ -112,10 +114,10 @@ func cancelOnSignal(cancel func()) {
 	}()
 }
 
-// open gives the device, with its faults.
-func (f *serveFlags) open() (_ hal.Device, err error) {
+// openWithFaults opens the device and injects the faults of --fault.
+func (f *serveFlags) openWithFaults() (_ hal.Device, err error) {
 	defer stop.Catch(&err)
-	device := f.standIn()
+	device := f.openPlain()
 	device.(interface{ AsHardware() }).AsHardware() // both have it
 	m, ok := device.(*mock.Device)
 	if len(f.faults) == 0 {
@@ -123,7 +125,7 @@ func (f *serveFlags) open() (_ hal.Device, err error) {
 	}
 	if !ok {
 		device.Close()
-		refuse("%s: faults happen to a mock only", f.device)
+		failUsage("%s: --fault needs a mock", f.device)
 	}
 	for _, fault := range parseFaults(f.faults) {
 		m.Inject(fault)
@@ -131,21 +133,22 @@ func (f *serveFlags) open() (_ hal.Device, err error) {
 	return m, nil
 }
 
-// standIn gives the device without them.
-func (f *serveFlags) standIn() hal.Device {
+// openPlain opens the device without faults.
+func (f *serveFlags) openPlain() hal.Device {
 	switch kind, _, _ := strings.Cut(f.device, ":"); kind {
 	case "mock", "ttsim", "playback":
 		return openDevice(f.device)
 	}
-	refuse("%s: only stand-ins can be served: mock:BOARD, mock:FILE, ttsim:LIBRARY or "+
-		"playback:FILE", f.device)
+	failUsage("%s cannot be served; use mock:BOARD, mock:FILE, ttsim:LIBRARY or playback:FILE",
+		f.device)
 	return nil
 }
 
-// unplayed is the error of a recording that was not played to its end.
-func unplayed(device hal.Device, what string) error {
+// unplayedError returns an error if a recording was not played to its end.
+func unplayedError(device hal.Device, what string) error {
 	if m, ok := device.(*mock.Device); ok && m.RemainingAccesses() > 0 {
-		return wrong(hal.Refused, "%s while %d recorded accesses were to come", what, m.RemainingAccesses())
+		return newFault(hal.Refused, "%s, but %d recorded accesses were still expected", what,
+			m.RemainingAccesses())
 	}
 	return nil
 }
@@ -155,7 +158,7 @@ func parseFaults(texts []string) (faults []mock.Fault) {
 	for _, text := range texts {
 		fault, err := parseFault(text)
 		if err != nil {
-			refuse("--fault %s: %v; lm serve --help lists them", text, err)
+			failUsage("--fault %s: %v; lm serve --help lists them", text, err)
 		}
 		faults = append(faults, fault)
 	}
@@ -168,16 +171,20 @@ func parseFault(text string) (f mock.Fault, err error) {
 	}
 	if name, at, ok := strings.Cut(text, "@"); ok {
 		f.Kind = map[string]mock.FaultKind{"gone": mock.AllOnes, "bus": mock.BusFault}[name]
-		if f.Operation, err = strconv.Atoi(at); err == nil && (f.Kind == 0 || f.Operation < 1) {
-			err = fmt.Errorf("there is no such fault")
+		f.Operation, err = strconv.Atoi(at)
+		switch {
+		case f.Kind == 0:
+			return f, errors.New("there is no such fault")
+		case err != nil || f.Operation < 1:
+			return f, fmt.Errorf("%q is not the number of an access, from 1", at)
 		}
-		return f, err
+		return f, nil
 	}
 	name, rest, _ := strings.Cut(text, ":")
 	f.Kind = map[string]mock.FaultKind{"stuck": mock.Stuck, "late": mock.Late}[name]
 	place, bits, ok := strings.Cut(rest, "=")
 	if f.Kind == 0 || !ok {
-		return f, fmt.Errorf("there is no such fault")
+		return f, errors.New("there is no such fault")
 	}
 	return f, parseStuck(&f, place, strings.Split(bits, "/"))
 }
@@ -190,12 +197,13 @@ func parseStuck(f *mock.Fault, place string, bits []string) (err error) {
 		want = 3
 	}
 	if !ok || len(bits) != want {
-		return fmt.Errorf("it takes BAR+OFFSET=BITS/MASK, and /LOADS if it is late")
+		return errors.New("the form is BAR+OFFSET=BITS/MASK, and for late " +
+			"BAR+OFFSET=BITS/MASK/LOADS")
 	}
 	number := func(text string, size int) (n uint64) {
 		n, e := strconv.ParseUint(text, 0, size)
-		if err == nil {
-			err = e
+		if e != nil && err == nil {
+			err = fmt.Errorf("%q is not a number of %d bits", text, size)
 		}
 		return n
 	}

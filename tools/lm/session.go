@@ -17,37 +17,38 @@ import (
 
 // session is an image loaded on its devices.
 type session struct {
-	path     string
-	view     *fbs.View
-	devices  []hal.Device
-	replay   *runtime.Replay
-	profiler *report.Profiler // nil: no profile is wanted
-	index    int              // of the sequence
-	before   int              // of the one before, -1: none
-	after    int
-	given    map[int]bool // inputs that --input filled
+	path           string
+	view           *fbs.View
+	devices        []hal.Device
+	replay         *runtime.Replay
+	profiler       *report.Profiler // nil: no profile
+	index          int              // of the sequence
+	before         int              // of the one before, -1: none
+	after          int
+	suppliedInputs map[int]bool // inputs that --input filled
 }
 
-// load does everything that comes before the first store.
-func (f *replayFlags) load(path string) *session {
+// prepare does everything that comes before the first store.
+func (f *replayFlags) prepare(path string) *session {
 	if f.loop < 1 || f.warmUp < 0 {
-		refuse("--loop %d --warm-up %d: at least once, and none or more before", f.loop, f.warmUp)
+		failUsage("--loop %d --warm-up %d: --loop must be at least 1, and --warm-up at least 0",
+			f.loop, f.warmUp)
 	}
-	givenOnce("--input ", f.inputs)
-	file, view := verified(path)
+	rejectDuplicates("--input ", f.inputs)
+	file, view := openVerified(path)
 	if len(f.devices) == 0 {
-		refuse("--device says where to replay: mock:%s, %s; lm replay --help lists them",
-			standInOf(view, path), runtime.DeviceNames(view)[0])
+		failUsage("no device: use --device mock:%s or --device %s; lm replay --help lists all "+
+			"kinds",
+			mockNameOf(view, path), runtime.DeviceNames(view)[0])
 	}
-	return f.loadView(path, file, view)
+	return f.prepareView(path, file, view)
 }
 
-// loadView loads an image that is verified. Opened devices come before those of
-// --device.
-func (f *replayFlags) loadView(path string, file *runtime.File, view *fbs.View,
+// prepareView loads a verified image. Opened devices come before those of --device.
+func (f *replayFlags) prepareView(path string, file *runtime.File, view *fbs.View,
 	opened ...hal.Device) *session {
-	s := &session{path: path, view: view, devices: opened, given: map[int]bool{}}
-	if err := stop.Try(func() { f.open(s) }); err != nil {
+	s := &session{path: path, view: view, devices: opened, suppliedInputs: map[int]bool{}}
+	if err := stop.Try(func() { f.openSession(s) }); err != nil {
 		s.close()
 		stop.On(err)
 	}
@@ -58,15 +59,15 @@ func (f *replayFlags) loadView(path string, file *runtime.File, view *fbs.View,
 	return s
 }
 
-// standInOf is what follows mock: for the first device of an image.
-func standInOf(view *fbs.View, path string) string {
+// mockNameOf returns the name that follows mock: for the first device of an image.
+func mockNameOf(view *fbs.View, path string) string {
 	if t := &view.Devices[0]; boards.FindByID(t.Vendor, t.Device) == nil {
 		return path
 	}
 	return view.Board(0).Name
 }
 
-func (f *replayFlags) open(s *session) {
+func (f *replayFlags) openSession(s *session) {
 	for _, name := range f.devices {
 		s.devices = append(s.devices, openDevice(name))
 	}
@@ -77,10 +78,11 @@ func (f *replayFlags) open(s *session) {
 	}{{f.sequence, &s.index}, {f.before, &s.before}, {f.after, &s.after}} {
 		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 &&
 			(named.name != "" || named.index == &s.index) {
-			refuse("no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
+			failUsage("there is no sequence %q in %s; it has %s", named.name, s.path,
+				sequenceNames(s.view))
 		}
 	}
-	at(s.path, f.loadImage(s))
+	failAt(s.path, f.loadImage(s))
 	if notice := s.replay.Warnings; notice != "" {
 		fmt.Fprint(stderr, "lm: warning: "+notice)
 	}
@@ -88,11 +90,11 @@ func (f *replayFlags) open(s *session) {
 		s.readInput(spec)
 	}
 	for _, spec := range f.outputs {
-		s.tensor(spec, gen.RoleOutput, "--output")
+		s.findTensor(spec, gen.RoleOutput, "--output")
 	}
 }
 
-// loadImage loads the image, instrumented where a profile is wanted.
+// loadImage loads the image, instrumented if a profile is wanted.
 func (f *replayFlags) loadImage(s *session) (err error) {
 	s.view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
 	if f.profile == "" {
@@ -106,7 +108,7 @@ func (f *replayFlags) loadImage(s *session) (err error) {
 	return err
 }
 
-// run runs the sequence once, in earnest or to warm up.
+// run runs the sequence once; a profile does not count a warm-up.
 func (s *session) run(warmUp bool) runtime.Result {
 	if s.profiler != nil {
 		return s.profiler.Run(s.index, warmUp)
@@ -114,9 +116,9 @@ func (s *session) run(warmUp bool) runtime.Result {
 	return s.replay.Run(s.index)
 }
 
-// once runs a sequence that counts as no run and is not profiled, if there is
-// one.
-func (s *session) once(index int) runtime.Result {
+// runOnce runs a sequence that is neither counted nor profiled. It does nothing if index is
+// negative.
+func (s *session) runOnce(index int) runtime.Result {
 	switch {
 	case index < 0:
 		return runtime.Result{}
@@ -140,11 +142,11 @@ func sequenceNames(view *fbs.View) string {
 		func(s fbs.Sequence) string { return view.Name(s.Name) })
 }
 
-// tensor splits NAME=FILE and finds the tensor.
-func (s *session) tensor(spec string, role gen.Role, flag string) (index int, path string) {
+// findTensor splits NAME=FILE and finds the tensor.
+func (s *session) findTensor(spec string, role gen.Role, flag string) (index int, path string) {
 	name, path, ok := strings.Cut(spec, "=")
 	if !ok || name == "" || path == "" {
-		refuse("%s takes NAME=FILE, not %q", flag, spec)
+		failUsage("%s takes NAME=FILE, not %q", flag, spec)
 	}
 	return tensorNamed(s.view, s.path, name, flag, role), path
 }
@@ -154,16 +156,17 @@ const npyHeaderMax = 1 << 20
 
 // readInput fills an input tensor.
 func (s *session) readInput(spec string) {
-	index, path := s.tensor(spec, gen.RoleInput, "--input")
+	index, path := s.findTensor(spec, gen.RoleInput, "--input")
 	e := elementsOf(s.view, &s.view.Tensors[index])
-	copy(s.replay.Input(index), e.read(path))
-	s.given[index] = true
+	copy(s.replay.Input(index), e.readData(path))
+	s.suppliedInputs[index] = true
 }
 
-// missing is the first input that has no data.
-func (s *session) missing() string {
+// missingInput returns the name of the first input without data.
+func (s *session) missingInput() string {
 	for i := range s.view.Tensors {
-		if t := &s.view.Tensors[i]; t.Role == gen.RoleInput && t.HasData == 0 && !s.given[i] {
+		t := &s.view.Tensors[i]
+		if t.Role == gen.RoleInput && t.HasData == 0 && !s.suppliedInputs[i] {
 			return s.view.Name(t.Name)
 		}
 	}

@@ -26,8 +26,9 @@ func signCommand() *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 ||
 				fresh != "" && private+out != "" {
-				refuse("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; lm " +
-					"sign --help tells more")
+				failUsage("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; " +
+					"see " +
+					"lm sign --help")
 			}
 			return nil
 		},
@@ -45,8 +46,8 @@ func signCommand() *cobra.Command {
 	return c
 }
 
-// newKey writes a new private key and its public one. A key that is there is
-// not replaced: nothing could make it again.
+// newKey writes a new private key and its public one. It never replaces a file: a lost key
+// cannot be made again.
 func newKey(path string) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	stop.On(err)
@@ -57,32 +58,33 @@ func newKey(path string) {
 	stop.On(files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 		0o600, files.Create))
 	stop.On(half.Commit())
-	printLine(stdout, "%s signs, and is to be kept secret; %s.pub goes to the targets", path, path)
+	printLine(stdout, "%s: private key written, keep it secret; %s.pub: public key for the targets",
+		path, path)
 }
 
 func sign(path, keyPath, out string) {
 	key := privateKey(keyPath)
-	file, _ := verified(path)
+	file, _ := openVerified(path)
 	image, _, err := fbs.SplitSignature(file.Bytes())
 	stop.On(err)
 	digest := sha512.Sum512(image)
 	public := key.Public().(ed25519.PublicKey)
 	whole := append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
 	writeFile(out, whole)
-	printLine(tell(out), "%s: signed by %x", out, public)
+	printLine(messageWriter(out), "%s: signed by %x", out, public)
 }
 
 func privateKey(path string) ed25519.PrivateKey {
 	text := readFile(path, keysMax)
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" {
-		refuse("%s is no private key in PEM (PKCS #8); lm sign --new-key makes one", path)
+		failUsage("%s is not a private key in PEM (PKCS #8); lm sign --new-key makes one", path)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	bad(hal.Usage, path, err)
+	failIf(hal.Usage, path, err)
 	private, ok := key.(ed25519.PrivateKey)
 	if !ok {
-		refuse("%s is a key of another kind than Ed25519; lm sign --new-key makes one", path)
+		failUsage("%s is not an Ed25519 key; lm sign --new-key makes one", path)
 	}
 	return private
 }

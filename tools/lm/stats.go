@@ -3,15 +3,16 @@ package main
 import (
 	"fmt"
 	"slices"
-	"time"
+
+	"lightmetal/tools/lmb"
 )
 
-// statistics are the times of the runs behind the warm-up, by lm replay --stats.
+// statistics are the times of the runs after the warm-up, for lm replay --stats.
 type statistics struct {
-	WarmUp int `json:"warm_up"` // runs before, which count for nothing
-	// by the first device's clock, virtual on a stand-in or simulator
+	WarmUp int `json:"warm_up"` // runs before, which are not counted
+	// by the first device's clock, which is virtual on a mock or simulator
 	Device       spread  `json:"device"`
-	Wall         spread  `json:"wall"` // by this machine's
+	Wall         spread  `json:"wall"` // by this machine's clock
 	device, wall []int64 // of each run, nanoseconds
 }
 
@@ -22,14 +23,14 @@ type spread struct {
 	MaxNs    int64 `json:"max_ns"`
 }
 
-func (s *statistics) add(device, wall int64) {
+func (s *statistics) addRun(device, wall int64) {
 	s.device, s.wall = append(s.device, device), append(s.wall, wall)
 }
 
-func (s *statistics) finish() { s.Device, s.Wall = spreadOf(s.device), spreadOf(s.wall) }
+func (s *statistics) summarize() { s.Device, s.Wall = spreadOf(s.device), spreadOf(s.wall) }
 
-// spreadOf takes of an even number the lower median, and the least time that 99 of
-// 100 runs do not exceed.
+// spreadOf returns minimum, lower median, the least time that 99 of 100 runs do not exceed,
+// and maximum.
 func spreadOf(times []int64) spread {
 	slices.Sort(times)
 	n := len(times)
@@ -39,17 +40,18 @@ func spreadOf(times []int64) spread {
 	return spread{times[0], times[(n-1)/2], times[(n*99+99)/100-1], times[n-1]}
 }
 
-// text names the first device's clock as what it is.
+// text formats the table of times; clock names the first device's clock.
 func (s *statistics) text(clock string) string {
-	text := fmt.Sprintf("%-8s%12s%12s%12s%12s   after %d to warm up\n", "", "min", "median", "p99",
+	text := fmt.Sprintf("%-8s%12s%12s%12s%12s   after %d warm-up runs\n", "", "min", "median",
+		"p99",
 		"max", s.WarmUp)
 	for _, row := range []struct {
 		name string
 		spread
 	}{{clock, s.Device}, {"wall", s.Wall}} {
-		text += fmt.Sprintf("%-8s%12v%12v%12v%12v\n", row.name,
-			time.Duration(row.MinNs), time.Duration(row.MedianNs), time.Duration(row.P99Ns),
-			time.Duration(row.MaxNs))
+		text += fmt.Sprintf("%-8s%12s%12s%12s%12s\n", row.name,
+			lmb.TimeText(row.MinNs), lmb.TimeText(row.MedianNs), lmb.TimeText(row.P99Ns),
+			lmb.TimeText(row.MaxNs))
 	}
 	return text
 }

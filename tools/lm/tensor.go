@@ -14,6 +14,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/lmb"
 	"lightmetal/tools/npy"
 	"lightmetal/tools/stop"
 
@@ -22,7 +23,7 @@ import (
 
 func endingOf(path string) string { return strings.ToLower(filepath.Ext(path)) }
 
-// elements are what a tensor's data is made of.
+// elements describes the data of a tensor.
 type elements struct {
 	name  string
 	dtype gen.DType
@@ -31,7 +32,7 @@ type elements struct {
 }
 
 func elementsOf(view *fbs.View, t *fbs.Tensor) elements {
-	return elements{strings.ToLower(gen.EnumNamesRole[t.Role]) + " " + view.Name(t.Name), t.Dtype,
+	return elements{lmb.RoleName(t.Role) + " " + view.Name(t.Name), t.Dtype,
 		t.Shape()[:t.Dims], t.Size}
 }
 
@@ -54,58 +55,55 @@ func isInline(text string) bool {
 // hasForm reports whether a number was read, or is only too large.
 func hasForm(err error) bool { return err == nil || errors.Is(err, strconv.ErrRange) }
 
-// inline returns the bytes of numbers: one for every element, or a list of all.
-func (e *elements) inline(text string) []byte {
+// parseInline returns the bytes of numbers: one for every element, or a list of all.
+func (e *elements) parseInline(text string) []byte {
 	if !strings.HasPrefix(text, "[") {
 		if _, ok := npy.Bits(e.dtype, text); !ok {
-			stop.With(hal.BadTensor, "%s is not a value of %s, which has %s elements; "+
-				"a file of that name is ./%[1]s", text, e.name, dtypeName(e.dtype))
+			stop.With(hal.BadTensor, "%s is not a value of type %s, which %s needs; "+
+				"write ./%[1]s for a file of that name", text, lmb.DTypes[e.dtype], e.name)
 		}
 		count := int(e.size) / int(fbs.DTypeSize(e.dtype))
-		return e.values(text, slices.Repeat([]string{text}, count))
+		return e.parseValues(text, slices.Repeat([]string{text}, count))
 	}
 	if strings.Count(text, "[") != strings.Count(text, "]") || !strings.HasSuffix(text, "]") {
-		refuse("%s: a list ends with its ]", text)
+		failUsage("%s: a list must end with ]", text)
 	}
 	isSeparator := func(r rune) bool { return strings.ContainsRune("[], \t\n", r) }
-	return e.values(text, strings.FieldsFunc(text, isSeparator))
+	return e.parseValues(text, strings.FieldsFunc(text, isSeparator))
 }
 
-func dtypeName(dtype gen.DType) string { return strings.ToLower(gen.EnumNamesDType[dtype]) }
-
-func (e *elements) values(from string, words []string) []byte {
+func (e *elements) parseValues(from string, words []string) []byte {
 	data, err := npy.Values(e.dtype, words)
-	bad(hal.BadTensor, from, err)
+	failIf(hal.BadTensor, from, err)
 	if uint64(len(data)) != e.size {
-		stop.With(hal.BadTensor, "%s has %d elements, %s has %d (%s %v)", from, len(words), e.name,
-			e.size/uint64(fbs.DTypeSize(e.dtype)), strings.ToLower(gen.EnumNamesDType[e.dtype]),
-			e.shape)
+		stop.With(hal.BadTensor, "%s has %d elements, %s needs %d (%s)", from, len(words), e.name,
+			e.size/uint64(fbs.DTypeSize(e.dtype)), lmb.TypeText(e.dtype, e.shape))
 	}
 	return data
 }
 
-// read gives the bytes that numbers or a file hold for a tensor.
-func (e *elements) read(path string) []byte {
+// readData returns the bytes of a tensor, from numbers or from a file.
+func (e *elements) readData(path string) []byte {
 	if isInline(path) {
-		return e.inline(path)
+		return e.parseInline(path)
 	}
 	const textMost = 32 // bytes of a number in a .csv file
 	data := readFile(path, int(e.size)*textMost+npyHeaderMax)
 	switch endingOf(path) {
 	case ".npy":
 		array, err := npy.Parse(data)
-		bad(hal.BadTensor, path, err)
+		failIf(hal.BadTensor, path, err)
 		if !npy.Same(array.Type, npy.TypeOf(e.dtype)) || !slices.Equal(array.Shape, e.shape) {
-			stop.With(hal.BadTensor, "%s holds %s %v, %s is %s %v (%s in NumPy)", path, array.Type,
-				array.Shape, e.name,
-				strings.ToLower(gen.EnumNamesDType[e.dtype]), e.shape, npy.TypeOf(e.dtype))
+			stop.With(hal.BadTensor, "%s has %s %s, %s is %s (%s in NumPy)", path, array.Type,
+				lmb.ShapeText(array.Shape), e.name, lmb.TypeText(e.dtype, e.shape),
+				npy.TypeOf(e.dtype))
 		}
 		data = array.Data
 	case ".csv":
-		return e.values(path, e.csvWords(path, data))
+		return e.parseValues(path, e.csvWords(path, data))
 	}
 	if uint64(len(data)) != e.size {
-		stop.With(hal.BadTensor, "%s has %d bytes, %s has %d", path, len(data), e.name, e.size)
+		stop.With(hal.BadTensor, "%s has %d bytes, %s needs %d", path, len(data), e.name, e.size)
 	}
 	return data
 }
@@ -118,34 +116,35 @@ func (e *elements) columns() int {
 	return max(1, int(e.shape[len(e.shape)-1]))
 }
 
-// csvWords gives the fields of all rows: each a run of the last dimension, or one
-// row that holds everything. One dimension is as many rows as somebody likes.
+// csvWords returns the fields of all rows: each a run of the last dimension, or one row
+// with everything. A tensor of one dimension may have any number of rows.
 func (e *elements) csvWords(path string, data []byte) []string {
 	r := csv.NewReader(bytes.NewReader(data))
 	r.FieldsPerRecord, r.Comment = -1, '#'
 	rows, err := r.ReadAll()
-	bad(hal.BadTensor, path, err)
+	failIf(hal.BadTensor, path, err)
 	for i, row := range rows {
 		if len(rows) > 1 && len(e.shape) > 1 && len(row) != e.columns() {
-			stop.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d %v", path, i+1,
-				len(row), e.name, e.columns(), e.shape)
+			stop.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d (%s)", path,
+				i+1,
+				len(row), e.name, e.columns(), lmb.TypeText(e.dtype, e.shape))
 		}
 	}
 	return slices.Concat(rows...)
 }
 
-// file gives what a file of that name holds for a tensor's bytes.
-func (e *elements) file(path string, data []byte) []byte {
+// formatFile returns the content of a file of that name for the bytes of a tensor.
+func (e *elements) formatFile(path string, data []byte) []byte {
 	switch endingOf(path) {
 	case ".npy":
 		return npy.Format(&npy.Array{Type: npy.TypeOf(e.dtype), Shape: e.shape, Data: data})
 	case ".csv":
-		return e.csv(data)
+		return e.formatCSV(data)
 	}
 	return data
 }
 
-func (e *elements) csv(data []byte) []byte {
+func (e *elements) formatCSV(data []byte) []byte {
 	var b bytes.Buffer
 	for row := range slices.Chunk(npy.Words(e.dtype, data), e.columns()) {
 		fmt.Fprintln(&b, strings.Join(row, ","))
@@ -156,18 +155,18 @@ func (e *elements) csv(data []byte) []byte {
 func tensorCommand() *cobra.Command {
 	var dtype, image, name string
 	var shape []uint
-	c := command("tensor FROM [TO]", between(1, 2, "a file and the one to write"),
+	c := command("tensor FROM [TO]", argumentCount(1, 2, "a file and the one to write"),
 		func(args []string) {
 			to := "-"
 			if len(args) == 2 {
 				to = args[1]
 			}
 			e := tensorOf(args[0], dtype, shape, image, name)
-			data := e.read(args[0])
+			data := e.readData(args[0])
 			if len(args) == 1 {
-				stop.Must(stdout.Write(e.csv(data)))
+				stop.Must(stdout.Write(e.formatCSV(data)))
 			} else {
-				writeFile(to, e.file(to, data))
+				writeFile(to, e.formatFile(to, data))
 			}
 		})
 	flags := c.Flags()
@@ -178,58 +177,58 @@ func tensorCommand() *cobra.Command {
 	return c
 }
 
-// tensorOf says what a file holds, by an image, by flags, or as a .npy file does.
+// tensorOf returns type and shape of the data in a file: from an image, from flags, or from
+// the header of a .npy file.
 func tensorOf(path, dtype string, shape []uint, image, name string) (e elements) {
 	if (image == "") != (name == "") || image != "" && (dtype != "" || shape != nil) {
-		refuse("--image IMAGE and --name NAME come together, and without --type and --shape")
+		failUsage("--image IMAGE and --name NAME must be used together, without --type and --shape")
 	}
 	if image != "" {
-		_, view := verified(image)
+		_, view := openVerified(image)
 		t := tensorNamed(view, image, name, "--name", gen.RoleInput, gen.RoleOutput)
 		return elementsOf(view, &view.Tensors[t])
 	}
 	e = elements{name: "the tensor"}
 	if endingOf(path) == ".npy" {
-		e.fromNpy(path)
+		e.readNpyHeader(path)
 	}
-	if i := slices.IndexFunc(gen.EnumNamesDType[:],
-		func(name string) bool { return strings.ToLower(name) == dtype }); i > 0 {
+	if i := slices.IndexFunc(lmb.DTypes,
+		func(name string) bool { return name == dtype }); i > 0 {
 		e.dtype = gen.DType(i)
 	} else if dtype != "" {
-		refuse("--type %s is none of %s", dtype,
-			strings.ToLower(strings.Join(gen.EnumNamesDType[1:], ", ")))
+		failUsage("--type %s: there is no such type; types: %s", dtype,
+			strings.Join(lmb.DTypes[1:], ", "))
 	}
 	if shape != nil {
 		e.shape = nil
 	}
 	for _, n := range shape {
 		if n > math.MaxUint32 {
-			refuse("--shape: %d is no dimension", n)
+			failUsage("--shape: %d is too large for a dimension", n)
 		}
 		e.shape = append(e.shape, uint32(n))
 	}
 	if e.dtype == 0 || e.shape == nil {
-		refuse("--type and --shape say what %s holds: --type int32 --shape 2,3, or --image IMAGE "+
+		failUsage("the type of %s is unknown: use --type int32 --shape 2,3, or --image IMAGE "+
 			"--name NAME", path)
 	}
 	e.size = uint64(fbs.DTypeSize(e.dtype))
 	for _, n := range e.shape {
 		if n == 0 || e.size > dataMax/uint64(n) {
-			refuse("--shape: %v of %s is nothing, or more than 1 GiB", e.shape,
-				strings.ToLower(gen.EnumNamesDType[e.dtype]))
+			failUsage("--shape: %s must have 1 byte to 1 GiB", lmb.TypeText(e.dtype, e.shape))
 		}
 		e.size *= uint64(n)
 	}
 	return e
 }
 
-// fromNpy takes shape and type of a .npy file, where elements can be of that type.
-func (e *elements) fromNpy(path string) {
+// readNpyHeader sets shape and type to those of a .npy file, if lightmetal has that type.
+func (e *elements) readNpyHeader(path string) {
 	data := readFile(path, dataMax)
 	array, err := npy.Parse(data)
-	bad(hal.BadTensor, path, err)
+	failIf(hal.BadTensor, path, err)
 	if slices.Contains(array.Shape, 0) {
-		stop.With(hal.BadTensor, "%s: shape %v has no elements", path, array.Shape)
+		stop.With(hal.BadTensor, "%s: shape %s has no elements", path, lmb.ShapeText(array.Shape))
 	}
 	e.shape = array.Shape
 	for d := gen.DTypeInt8; fbs.DTypeSize(d) != 0 && e.dtype == 0; d++ {
@@ -258,8 +257,8 @@ func tensorNamed(view *fbs.View, path, name, flag string, roles ...gen.Role) (in
 	}
 	kind := "tensor"
 	if len(roles) == 1 {
-		kind = strings.ToLower(gen.EnumNamesRole[roles[0]])
+		kind = lmb.RoleName(roles[0])
 	}
-	refuse("%s: no %s %q in %s; %s", flag, kind, name, path, list)
+	failUsage("%s: there is no %s %q in %s; %s", flag, kind, name, path, list)
 	return 0
 }

@@ -13,24 +13,25 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
+	"lightmetal/tools/lmb"
 	"lightmetal/tools/stop"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/sys/unix"
 )
 
-// stdout and stderr take all text that people see, and nothing else writes to a
-// terminal: names come from files that strangers made.
-var stdout, stderr = &text{}, &text{}
+// stdout and stderr are the only writers to a terminal. They escape control characters,
+// because names may come from files of unknown origin.
+var stdout, stderr = &safeWriter{}, &safeWriter{}
 
-// text makes what is written safe for a terminal, and keeps the first error.
-type text struct {
+// safeWriter escapes control characters for a terminal, and keeps the first error.
+type safeWriter struct {
 	to   *os.File
 	rest []byte // of a character that is not whole yet
 	err  error
 }
 
-func (t *text) Write(p []byte) (int, error) {
+func (t *safeWriter) Write(p []byte) (int, error) {
 	data := append(t.rest, p...)
 	whole := len(data)
 	for back := 1; back < utf8.UTFMax && back <= len(data); back++ {
@@ -38,23 +39,23 @@ func (t *text) Write(p []byte) (int, error) {
 			whole = start
 		}
 	}
-	t.put(data[:whole])
+	t.writeSafe(data[:whole])
 	t.rest = append([]byte(nil), data[whole:]...)
-	return len(p), nil // end gives the error, once
+	return len(p), nil // finish returns the error, once
 }
 
-func (t *text) put(data []byte) {
+func (t *safeWriter) writeSafe(data []byte) {
 	if t.err == nil && len(data) > 0 {
 		_, t.err = t.to.Write(files.EscapeControls(data))
 	}
 }
 
-// end writes what is left, and tells whether all was written.
-func (t *text) end() error {
-	t.put(t.rest)
+// finish writes the rest and returns the first error.
+func (t *safeWriter) finish() error {
+	t.writeSafe(t.rest)
 	t.rest = nil
 	if t.err != nil {
-		return wrong(hal.IO, "standard output: %v", reasonOf(t.err))
+		return newFault(hal.IO, "standard output: %v", reasonOf(t.err))
 	}
 	return nil
 }
@@ -65,9 +66,8 @@ func printLine(w io.Writer, format string, a ...any) {
 	fmt.Fprintln(w, files.Line(fmt.Sprintf(format, a...)))
 }
 
-// tell is where people are told what was done: not among the data of an output
-// that is standard output.
-func tell(outputs ...string) io.Writer {
+// messageWriter returns where messages go: standard error if an output is standard output.
+func messageWriter(outputs ...string) io.Writer {
 	for _, path := range outputs {
 		if files.IsStdout(path) {
 			return stderr
@@ -76,14 +76,14 @@ func tell(outputs ...string) io.Writer {
 	return stdout
 }
 
-// onTerminal tells that somebody looks at standard error. What moves there is
-// written past text, by bars that show numbers and words of ours.
+// onTerminal reports whether standard error is a terminal. Progress bars write to it
+// directly; they show no text from files.
 func onTerminal() bool {
 	status, err := stderr.to.Stat()
 	return err == nil && status.Mode()&os.ModeCharDevice != 0
 }
 
-// progressOf shows on a terminal how many of all are done, where that takes long.
+// progressOf shows on a terminal how many of all are done, if there are at least long.
 func progressOf(what string, all, long int) func(done int) {
 	if !onTerminal() || all < long {
 		return func(int) {}
@@ -117,8 +117,8 @@ func stdin(path string) string {
 	return path
 }
 
-// openImages are the images that are open, to the end of an invocation: what shows
-// them lies in them.
+// openImages are the images that stay open to the end of an invocation, because results
+// refer to their memory.
 var openImages []*runtime.File
 
 func closeImages() {
@@ -137,8 +137,8 @@ func openImage(path string) *runtime.File {
 	return openImageAt(path, path)
 }
 
-// descriptors is the folder of this process's open files.
-const descriptors = "/proc/self/fd/"
+// descriptorsDir is the directory of this process's open files.
+const descriptorsDir = "/proc/self/fd/"
 
 // openImageData opens an image that was read from path.
 func openImageData(path string, data []byte) *runtime.File {
@@ -146,41 +146,41 @@ func openImageData(path string, data []byte) *runtime.File {
 	stop.On(hal.FileFault(path, err))
 	defer unix.Close(fd)
 	stop.On(hal.FileFault(path, files.WriteFull(fd, data)))
-	return openImageAt(path, fmt.Sprint(descriptors, fd))
+	return openImageAt(path, fmt.Sprint(descriptorsDir, fd))
 }
 
 // openImageAt opens the file of an image; path names it in messages.
 func openImageAt(path, file string) *runtime.File {
 	image, err := runtime.Open(file)
-	stop.On(anew(path, err))
+	stop.On(explainImageError(path, err))
 	openImages = append(openImages, image)
 	return image
 }
 
-// anew completes an error of opening or verifying an image: it names the source of one
-// that was copied to a file without a name, and adds what to do if a file is no image,
-// or not one of this version.
-func anew(path string, err error) error {
+// explainImageError completes an error of opening or verifying an image: it names the source
+// of an image that was copied to a file without a name, and adds what to do if a file is
+// no image, or not one of this version.
+func explainImageError(path string, err error) error {
 	fault := (*hal.Fault)(nil)
-	if errors.As(err, &fault) && strings.HasPrefix(fault.Reason, descriptors) {
+	if errors.As(err, &fault) && strings.HasPrefix(fault.Reason, descriptorsDir) {
 		if path == "-" {
 			path = "standard input"
 		}
 		_, reason, _ := strings.Cut(fault.Reason, ": ")
-		err = wrong(fault.Code, "%s: %s", path, reason)
+		err = newFault(fault.Code, "%s: %s", path, reason)
 	}
 	if err == nil || !strings.Contains(err.Error(), ": preamble: ") &&
 		!strings.Contains(err.Error(), "the file is empty") {
 		return err
 	}
-	return fmt.Errorf("%w; images are made by lm import, lm asm and lm capture, anew for each "+
-		"version of the format", err)
+	return fmt.Errorf("%w; make the image again with lm import, lm asm or lm capture of this "+
+		"version", err)
 }
 
 // input is an input that is read in parts.
 type input struct {
 	*os.File
-	// bytes that may come, in all and from here on: a device or a pipe may have no end
+	// bytes that may be read, in all and from here on: a device or a pipe may have no end
 	most, left int64
 }
 
@@ -202,12 +202,12 @@ func openFile(path string) *input {
 func (in *input) Read(p []byte) (n int, err error) {
 	if in.left == 0 {
 		return 0,
-			wrong(hal.BadImage, "%s has no end within %d bytes; what is longer is read from a file",
-				in.Name(), in.most)
+			newFault(hal.BadImage, "%s does not end within %s; put the data into a file",
+				in.Name(), lmb.SizeText(uint64(in.most)))
 	}
 	n, err = in.File.Read(p[:min(int64(len(p)), in.left)])
 	if err == io.EOF && in.left == pipeMax {
-		return 0, wrong(hal.IO, "%s: nothing came out of this pipe: nobody writes to it", in.Name())
+		return 0, newFault(hal.IO, "%s: the pipe is empty and has no writer", in.Name())
 	}
 	in.left -= int64(n)
 	return n, err
@@ -220,7 +220,7 @@ const (
 	dataMax   = 1 << 30 // of a listing, of data that goes into an image
 )
 
-// writeFile puts an output in place whole or not at all.
+// writeFile writes an output file atomically.
 func writeFile(path string, data []byte) {
 	stop.On(files.Write(path, data, 0o666, files.Replace))
 }

@@ -9,8 +9,8 @@ import (
 	"lightmetal/tools/together"
 )
 
-// tellTogether tells of collisions, which are an error of their own.
-func (v *verification) tellTogether(paths []string, images []together.Image, warnings []string) {
+// printTogether prints the collisions of images, which are an error of their own.
+func (v *verification) printTogether(paths []string, images []together.Image, warnings []string) {
 	collisions, code := together.Check(images), hal.OK
 	if len(collisions) > 0 {
 		code = hal.ExpectFailed
@@ -21,10 +21,10 @@ func (v *verification) tellTogether(paths []string, images []together.Image, war
 			"collisions": collisions, "warnings": warnings})
 	case code == hal.OK:
 		printLine(stdout,
-			"%d images, whole and valid: none stores to what a later sequence of another relies on",
+			"%d images, valid: none stores to what a later sequence of another relies on",
 			len(images))
 	default:
-		printLine(stdout, "running one can break another:")
+		printLine(stdout, "one image can break another:")
 		for i := range collisions {
 			printLine(stdout, "  %s", &collisions[i])
 		}
@@ -34,13 +34,14 @@ func (v *verification) tellTogether(paths []string, images []together.Image, war
 	}
 }
 
-// strangers names images that no other shares a device with: what is asked says
-// nothing of them.
-func strangers(images []together.Image) (list []string) {
+// imagesWithoutSharedDevice returns a warning for each image that shares no device with the
+// others, so that the check says nothing of it.
+func imagesWithoutSharedDevice(images []together.Image) (list []string) {
 	for i := range images {
 		share := func(other together.Image) bool { return shareDevice(images[i].View, other.View) }
 		if !slices.ContainsFunc(images[:i], share) && !slices.ContainsFunc(images[i+1:], share) {
-			list = append(list, images[i].Name+": shares no device with the others")
+			list = append(list, images[i].Name+": shares no device with the others, so nothing "+
+				"was checked between them")
 		}
 	}
 	return list

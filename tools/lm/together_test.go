@@ -134,7 +134,7 @@ func named(t *testing.T, a, b, sequence string) bool {
 }
 
 func imageOf(t *testing.T, path, name string) together.Image {
-	_, view := verified(path)
+	_, view := openVerified(path)
 	return together.Image{Name: name, View: view}
 }
 
@@ -169,7 +169,7 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 	b := assemble(t, edu+"main:\n  write.4 r+0x8 3\n  write.4 r+0x20 0\n")
 	c := assemble(t, edu+"main:\n  write.4 r+0x8 3\n")
 	exit, stdout, stderr := lm(t, "verify", "--together", a, b)
-	want := "running one can break another:\n  " + a +
+	want := "one image can break another:\n  " + a +
 		": compute relies on what command 0 of init left there; command 1 of main in " + b +
 		" stores there: edu 1234:11e8, BAR 0 0x20 to 0x23\n"
 	if exit != 76 || stdout != want || stderr != "" {
@@ -191,7 +191,7 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if exit, stdout, stderr := lm(t, "verify", "--together", a, c); exit != 0 || stderr != "" ||
-		!strings.HasPrefix(stdout, "2 images, whole and valid: none stores") {
+		!strings.HasPrefix(stdout, "2 images, valid: none stores") {
 		t.Errorf("%d, %s%s", exit, stdout, stderr)
 	}
 	if exit, stdout, _ := lm(t, "verify", "--together", "--json", a, c); exit != 0 ||
@@ -200,7 +200,8 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 	}
 	other := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	if exit, _, stderr := lm(t, "verify", "--together", a, c, other); exit != 0 ||
-		!strings.HasSuffix(stderr, other+": shares no device with the others\n") ||
+		!strings.HasSuffix(stderr, other+": shares no device with the others, so nothing was "+
+			"checked between them\n") ||
 		strings.Count(stderr, "shares no") != 1 {
 		t.Errorf("%d, %s", exit, stderr)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// verification is what lm verify is asked to hold.
+// verification has the flags of lm verify.
 type verification struct {
 	together    bool
 	board, keys string
@@ -28,28 +28,28 @@ type verification struct {
 
 func verifyCommand() *cobra.Command {
 	var v verification
-	c := command("verify IMAGE.lmb [--together IMAGE.lmb...]", v.arguments,
+	c := command("verify IMAGE.lmb [--together IMAGE.lmb...]", v.checkArguments,
 		func(args []string) { v.run(args) })
 	flags := c.Flags()
 	jsonFlag(c, "as JSON")
 	flags.BoolVar(&v.together, "together", false,
-		"several images: that none can break another on one device")
+		"several images: check that none can break another on one device")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one a line")
 	flags.DurationVar(&v.longest, "longest", time.Hour,
-		"refuse an image whose sequences could take longer")
+		"reject an image whose sequences could take longer")
 	flags.StringVar(&v.board, "board", "",
-		"the board it must be for (default: the one in the image)")
+		"the board that the image must be for (default: the one in the image)")
 	return c
 }
 
-func (v *verification) arguments(_ *cobra.Command, args []string) error {
+func (v *verification) checkArguments(_ *cobra.Command, args []string) error {
 	switch {
 	case v.together && len(args) < 2:
-		refuse("--together takes two images or more, %d given; lm verify --help tells more",
+		failUsage("--together takes two images or more, %d given; see lm verify --help",
 			len(args))
 	case !v.together && len(args) != 1:
-		refuse("verify takes one image, %d given, or several with --together; lm verify --help "+
-			"tells more", len(args))
+		failUsage("verify takes one image, %d given, or several with --together; see lm verify "+
+			"--help", len(args))
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (v *verification) run(args []string) {
 	var images []together.Image
 	warnings := []string{}
 	for _, path := range args {
-		view, more := v.image(path)
+		view, more := v.verifyImage(path)
 		for _, text := range more {
 			if v.together {
 				text = path + ": " + text
@@ -71,7 +71,7 @@ func (v *verification) run(args []string) {
 		images = append(images, together.Image{Name: path, View: view})
 	}
 	if v.together {
-		warnings = append(warnings, strangers(images)...)
+		warnings = append(warnings, imagesWithoutSharedDevice(images)...)
 	}
 	for _, text := range warnings {
 		if !asJSON {
@@ -79,57 +79,58 @@ func (v *verification) run(args []string) {
 		}
 	}
 	if v.together {
-		v.tellTogether(args, images, warnings)
+		v.printTogether(args, images, warnings)
 		return
 	}
-	v.tell(args[0], images[0].View, warnings)
+	v.printVerified(args[0], images[0].View, warnings)
 }
 
-// image holds all that is said of one image.
-func (v *verification) image(path string) (view *fbs.View, warnings []string) {
+// verifyImage checks one image and returns its warnings.
+func (v *verification) verifyImage(path string) (view *fbs.View, warnings []string) {
 	file := openImage(path)
 	if v.keys != "" {
 		stop.On(file.Inspect(v.trusted.CheckSignature))
 	}
-	view = verifiedFile(path, file)
+	view = verifyFile(path, file)
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
 	stop.On(runtime.CheckWorstCase(view))
 	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
-		stop.With(hal.BadImage, "%s: harmless, and meant by nobody: %v", path, err)
+		stop.With(hal.BadImage, "%s: suspicious, but does not affect a replay: %v", path, err)
 	}
 	return view, append(warnings, fenceWarnings(view)...)
 }
 
-func (v *verification) tell(path string, view *fbs.View, warnings []string) {
-	digests := map[string]string{}
+func (v *verification) printVerified(path string, view *fbs.View, warnings []string) {
+	checksums := map[string]string{}
 	for i := range view.Sequences {
-		digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
+		checksums[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x",
+			lmb.SequenceChecksum(view, i))
 	}
 	if asJSON {
 		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
-			"commands": len(view.Commands) - len(view.Sequences),
-			"digests":  digests, "warnings": warnings})
+			"commands":  len(view.Commands) - len(view.Sequences),
+			"checksums": checksums, "warnings": warnings})
 		return
 	}
-	printLine(stdout, "%s: whole and valid, %s", path,
+	printLine(stdout, "%s: valid, %s", path,
 		traces.Counted(len(view.Commands)-len(view.Sequences), "command"))
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
-		printLine(stdout, "  %-24s %17s, digest %s", view.Name(s.Name),
-			traces.Counted(int(s.Count-1), "command"), digests[view.Name(s.Name)])
+		printLine(stdout, "  %-24s %17s, checksum %s", view.Name(s.Name),
+			traces.Counted(int(s.Count-1), "command"), checksums[view.Name(s.Name)])
 	}
 }
 
-// checkBoards holds an image against the boards it is for, and says where the
-// rules that were held are the image's own.
+// checkBoards checks that an image is for the named board, and warns of devices whose rules
+// are the image's own.
 func checkBoards(view *fbs.View, name string) (own []string) {
 	own = []string{}
 	for i, t := range view.Devices {
 		if name != "" {
 			board := chips.ByName(name)
 			if board == nil {
-				refuse("no board %q; boards: %s", name, boardNames())
+				failUsage("there is no board %q; boards: %s", name, boardNames())
 			}
 			if board.Vendor != t.Vendor || board.Device != t.Device {
 				stop.With(hal.WrongDevice,
@@ -139,8 +140,8 @@ func checkBoards(view *fbs.View, name string) (own []string) {
 		}
 		if boards.FindByID(t.Vendor, t.Device) == nil {
 			own = append(own,
-				fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x; rules held are those "+
-					"that the image brings itself: %d",
+				fmt.Sprintf("device %d: no board has the PCI ids %04x:%04x, so the rules "+
+					"in the image were used: %d",
 					i, t.Vendor, t.Device, len(view.Board(i).Rules)))
 		}
 	}

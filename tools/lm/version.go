@@ -11,15 +11,15 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// versionInfo is what lm version tells; its JSON is stable.
+// versionInfo is the output of lm version; its JSON is stable.
 type versionInfo struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // of the tree that lm was built from, empty: not recorded
+	Revision string `json:"revision"` // of the tree that lm was built from, empty: unknown
 	Modified bool   `json:"modified"` // since that revision
 	Go       string `json:"go"`
 	Tags     string `json:"tags"`
 	Format   string `json:"format"`
-	Schema   string `json:"schema"` // hash: an image with another one is refused
+	Schema   string `json:"schema"` // hash; an image with another one is rejected
 }
 
 func thisVersion() versionInfo {
@@ -58,13 +58,13 @@ func (v versionInfo) String() string {
 	return text
 }
 
-// manCommand is for build.sh install.
+// manCommand returns a hidden command that build.sh install uses.
 func manCommand() *cobra.Command {
-	return &cobra.Command{Use: "man FOLDER", Short: "write the man pages of all commands",
-		Hidden: true, Args: one("folder"),
+	return &cobra.Command{Use: "man DIRECTORY", Short: "write the man pages of all commands",
+		Hidden: true, Args: exactlyOne("directory"),
 		Run: func(c *cobra.Command, args []string) {
 			for _, c := range append(c.Root().Commands(), c.Root()) {
-				giveText(c)
+				setHelpText(c)
 			}
 			stop.On(doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version},
 				args[0]))
@@ -72,8 +72,8 @@ func manCommand() *cobra.Command {
 }
 
 func versionCommand() *cobra.Command {
-	c := command("version", between(0, 0, "flags alone"),
-		func([]string) { show(stdout, thisVersion()) })
+	c := command("version", argumentCount(0, 0, "no arguments"),
+		func([]string) { printResult(stdout, thisVersion()) })
 	jsonFlag(c, "as JSON")
 	return c
 }

@@ -10,11 +10,11 @@ import (
 
 const (
 	payloadAlign      = 64     // each payload starts at a multiple of it
-	preambleInsertion = 72 - 8 // bytes of the preamble behind the identifier
+	preambleInsertion = 72 - 8 // bytes of the preamble after the identifier
 )
 
-// payload is data on its way into a file: where each piece of it goes. Nothing
-// is copied before the file is there.
+// payload collects data for a file and assigns its offsets. Nothing is copied before the
+// file is allocated.
 type payload struct {
 	pieces []piece
 	size   uint64
@@ -25,7 +25,7 @@ type piece struct {
 	data   []byte
 }
 
-// place gives data a place behind what is there, and its offset.
+// place appends data and returns its offset.
 func (p *payload) place(data []byte) uint64 {
 	if len(data) == 0 {
 		return 0
@@ -36,7 +36,7 @@ func (p *payload) place(data []byte) uint64 {
 	return offset
 }
 
-// segments is how many segments the data lies in.
+// segments returns the number of segments of the file.
 func (p *payload) segments() int {
 	if p.size == 0 {
 		return 0
@@ -44,7 +44,7 @@ func (p *payload) segments() int {
 	return 1
 }
 
-// assemble makes the file: a finished envelope, with the preamble behind its
+// assemble makes the file: a finished envelope, with the preamble after its
 // identifier, and the payload. segments is the place of the envelope's segments,
 // counted from its end. The preamble's size is a multiple of every alignment in
 // the schema, so all objects stay aligned.
@@ -61,7 +61,7 @@ func (p *payload) assemble(flat []byte, segments flatbuffers.UOffsetT) []byte {
 		for _, piece := range p.pieces {
 			copy(file[start+piece.offset:], piece.data)
 		}
-		segment := file[size-uint64(segments)+4:] // behind the length
+		segment := file[size-uint64(segments)+4:] // after the length
 		little.PutUint64(segment, start)
 		little.PutUint64(segment[8:], p.size)
 		little.PutUint32(segment[16:], fbs.Checksum(file[start:]))

@@ -2,7 +2,7 @@ package lmb
 
 import "lightmetal/fbs"
 
-// Decode verifies a file and gives its image. Data slices of the image refer
+// Decode verifies a file and returns its image. Data slices of the image refer
 // to file.
 func Decode(file []byte) (*Image, error) {
 	view, err := fbs.Verify(file)
@@ -12,7 +12,7 @@ func Decode(file []byte) (*Image, error) {
 	return FromView(view)
 }
 
-// FromView gives the image of a verified file. The error is one of ReadNotes.
+// FromView returns the image of a verified file. The error is that of ReadNotes.
 func FromView(view *fbs.View) (*Image, error) {
 	notes, err := ReadNotes(view)
 	if err != nil {
@@ -39,7 +39,7 @@ func FromView(view *fbs.View) (*Image, error) {
 	return image, nil
 }
 
-// Header is an image without its commands. Notes that make no sense are left out.
+// Header returns an image without its commands. Invalid notes are left out.
 func Header(view *fbs.View) *Image {
 	notes, err := ReadNotes(view)
 	if err != nil {
@@ -52,8 +52,8 @@ func Header(view *fbs.View) *Image {
 func header(view *fbs.View, notes *Notes) *Image {
 	image := &Image{Origin: notes.Origin}
 	for _, t := range view.Devices {
-		image.Targets = append(image.Targets,
-			Target{view.Name(t.Board), t.Vendor, t.Device, *t.BarSizes(), t.Subsystem})
+		image.Devices = append(image.Devices,
+			Device{view.Name(t.Board), t.Vendor, t.Device, *t.BarSizes(), t.Subsystem})
 	}
 	for _, r := range view.Rules {
 		name := view.Name(r.Name)
@@ -76,7 +76,7 @@ func header(view *fbs.View, notes *Notes) *Image {
 	return image
 }
 
-// CommandAt is the command of a verified file with this index.
+// CommandAt returns a command of a verified file by its index.
 func CommandAt(view *fbs.View, index int) Command {
 	c := Command{Command: view.Commands[index]}
 	if HasPayload(&c.Command) {

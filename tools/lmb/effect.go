@@ -5,18 +5,18 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Effect is what one command does through its window: a Check at least, with one
-// load, and a bulk copy by accesses of its width.
+// Effect describes what one command does through its window. An Expect counts as one load,
+// its least, and a bulk copy as accesses of the command's width.
 type Effect struct {
 	Loads, Stores  uint64 // accesses
 	Written        uint64 // bytes stored
-	Read, Compared uint64 // bytes loaded; those held against golden data are Compared
+	Read, Compared uint64 // bytes loaded; those compared with golden data are Compared
 	Bulk           bool
-	Size           uint64 // of the range from Offset on that it touches, 0: none
+	Size           uint64 // of the range that it accesses from Offset on, 0: none
 	WaitUs         uint64 // deadline or delay
 }
 
-// EffectOf is the table of FORMAT.md seen from the bus.
+// EffectOf returns the effect of a command, as the table in FORMAT.md defines it.
 func EffectOf(c *fbs.Command) Effect {
 	width, amount := uint64(c.Width), uint64(c.Amount)
 	accesses := (amount + width - 1) / max(width, 1) // where amount is bytes
@@ -48,5 +48,5 @@ func EffectOf(c *fbs.Command) Effect {
 	return e
 }
 
-// Moved is all bytes that a command moves, either way.
+// Moved returns all bytes that a command moves, in either direction.
 func (e *Effect) Moved() uint64 { return e.Written + e.Read + e.Compared }

@@ -49,19 +49,19 @@ func encode(image *Image) ([]byte, *fbs.View, error) {
 
 // encoder turns an image into the tables of image.fbs.
 type encoder struct {
-	image    *Image
-	text     text
-	notes    *Notes
-	payload  payload
-	recorded []uint64 // payload offset of each tensor's data
-	places   []uint64 // payload offsets of the commands' data, in their order
-	commands int
-	arena    uint64 // bytes of the tensors that are built
-	runs     []fbs.Sequence
-	err      error
+	image          *Image
+	text           text
+	notes          *Notes
+	payload        payload
+	dataOffsets    []uint64 // payload offset of each tensor's data
+	payloadOffsets []uint64 // payload offsets of the commands' data, in their order
+	commands       int
+	arena          uint64 // bytes of the tensors that are built
+	runs           []fbs.Sequence
+	err            error
 }
 
-// text is what names are runs of; equal ones are one.
+// text holds all names; equal names share bytes.
 type text struct {
 	bytes []byte
 	names map[string]fbs.Name
@@ -70,11 +70,12 @@ type text struct {
 func (t *text) name(name string) (fbs.Name, error) {
 	if len(name) == 0 || len(name) > fbs.NameMax || len(t.bytes)+len(name) > fbs.TextMax {
 		return 0,
-			fmt.Errorf("name %q has %d bytes and should have 1 to %d, all names together at "+
-				"most %d", name, len(name), fbs.NameMax, fbs.TextMax)
+			fmt.Errorf("name %q has %d bytes; it must have 1 to %d, and all names together at "+
+				"most %d",
+				name, len(name), fbs.NameMax, fbs.TextMax)
 	}
 	if !fbs.IsPlainText([]byte(name)) {
-		return 0, fmt.Errorf("name %+q has a control character, or is not UTF-8", name)
+		return 0, fmt.Errorf("name %+q has a control character or is not UTF-8", name)
 	}
 	n, ok := t.names[name]
 	if !ok {
@@ -85,7 +86,7 @@ func (t *text) name(name string) (fbs.Name, error) {
 	return n, nil
 }
 
-// name keeps the first error.
+// name adds a name to the text and keeps the first error.
 func (e *encoder) name(what, name string) fbs.Name {
 	n, err := e.text.name(name)
 	if err != nil && e.err == nil {
@@ -98,9 +99,9 @@ func (e *encoder) name(what, name string) fbs.Name {
 func (e *encoder) layOut() {
 	offsets := e.payload.layOut(e.image.pieces())
 	tensors := len(e.image.Tensors)
-	e.recorded, e.places = offsets[:tensors], offsets[tensors:]
-	for i := range e.image.Targets {
-		e.name(fmt.Sprintf("target %d", i), e.image.Targets[i].Board)
+	e.dataOffsets, e.payloadOffsets = offsets[:tensors], offsets[tensors:]
+	for i := range e.image.Devices {
+		e.name(fmt.Sprintf("device %d", i), e.image.Devices[i].Board)
 	}
 	for i := range e.image.Rules {
 		e.name(fmt.Sprintf("rule %d", i), e.image.Rules[i].Name)
@@ -108,7 +109,8 @@ func (e *encoder) layOut() {
 	for i := range e.image.Tensors {
 		e.name(fmt.Sprintf("tensor %d", i), e.image.Tensors[i].Name)
 		if n := len(e.image.Tensors[i].Shape); n > fbs.DimsMax && e.err == nil {
-			e.err = fmt.Errorf("tensor %d: %d dimensions, at most %d", i, n, fbs.DimsMax)
+			e.err = fmt.Errorf("tensor %d: %d dimensions; at most %d are possible", i, n,
+				fbs.DimsMax)
 		}
 	}
 	for i := range e.image.Sequences {
@@ -134,10 +136,10 @@ func (e *encoder) sequence(index int) {
 		Count: uint32(e.commands - first)})
 }
 
-// buildCommands writes the commands of all sequences, from the last one on: a
-// list of them beside the image's own would be the most that encoding takes.
+// buildCommands writes the commands of all sequences, starting with the last one. It makes
+// no second list of them, which would double the memory that encoding needs.
 func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
-	places := e.places
+	places := e.payloadOffsets
 	gen.ImageStartCommandsVector(b, e.commands)
 	for _, s := range slices.Backward(e.image.Sequences) {
 		gen.CreateCommand(b, gen.OpcodeEnd, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -158,8 +160,8 @@ func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return b.EndVector(e.commands)
 }
 
-// build writes the FlatBuffer, and gives the place of the vector of segments,
-// which are zeros.
+// build writes the FlatBuffer, and returns the position of the vector of segments, which
+// are still zero.
 func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffsetT {
 	commands := e.buildCommands(b)
 	segments := vector(b, gen.ImageStartSegmentsVector, make([]fbs.Segment, e.payload.segments()),
@@ -173,7 +175,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 	windows := vector(b, gen.ImageStartWindowsVector, e.image.Windows, func(w Window) {
 		gen.CreateWindow(b, w.Kind, w.Device, w.Bar, w.Flags, w.Slot, w.Reserved, w.Offset, w.Size)
 	})
-	targets := vector(b, gen.ImageStartDevicesVector, e.image.Targets, func(t Target) {
+	devices := vector(b, gen.ImageStartDevicesVector, e.image.Devices, func(t Device) {
 		gen.CreateDevice(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5],
 			e.text.names[t.Board], t.Vendor, t.Device,
 			t.Subsystem, 0)
@@ -183,7 +185,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 			e.text.names[r.Name])
 	})
 	text := vector(b, gen.ImageStartTextVector, e.text.bytes, b.PrependByte)
-	// Read in place as a FlatBuffer of its own.
+	// A separate FlatBuffer, which is read in place.
 	notes := vector(b, func(b *flatbuffers.Builder,
 		n int) flatbuffers.UOffsetT {
 		return b.StartVector(1, n, 8)
@@ -193,7 +195,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 	r := e.reservation()
 	gen.ImageAddReservation(b, gen.CreateReservation(b, r.ArenaBytes, r.HostBytes, r.PayloadBytes,
 		r.Commands, r.Windows, r.Tensors, r.Sequences, r.Segments, r.Devices))
-	gen.ImageAddDevices(b, targets)
+	gen.ImageAddDevices(b, devices)
 	gen.ImageAddWindows(b, windows)
 	gen.ImageAddSequences(b, sequences)
 	gen.ImageAddTensors(b, tensors)
@@ -223,7 +225,7 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 		t := &e.image.Tensors[i]
 		tensor := fbs.Tensor{TensorT: gen.TensorT{Name: e.text.names[t.Name], Role: t.Role,
 			Dtype: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(),
-			ArenaOffset: e.arena, DataOffset: e.recorded[i]}}
+			ArenaOffset: e.arena, DataOffset: e.dataOffsets[i]}}
 		copy(tensor.Shape()[:], t.Shape)
 		if t.Data != nil {
 			tensor.HasData = 1
@@ -247,7 +249,7 @@ func (e *encoder) reservation() fbs.Reservation {
 		Tensors:      uint32(len(e.image.Tensors)),
 		Sequences:    uint32(len(e.runs)),
 		Segments:     uint32(e.payload.segments()),
-		Devices:      uint32(len(e.image.Targets)),
+		Devices:      uint32(len(e.image.Devices)),
 	}
 	for _, w := range e.image.Windows {
 		if w.Kind == gen.WindowKindHost {

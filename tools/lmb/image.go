@@ -1,4 +1,4 @@
-// Package lmb is a Light Metal binary as host tools handle it: plain Go values
+// Package lmb represents a Light Metal binary for host tools as plain Go values
 // that can be built, changed and compared. Encode writes a file of them,
 // Decode reads one back; Decode(Encode(x)) equals x, and Encode is
 // deterministic.
@@ -12,30 +12,30 @@ import (
 // Image is one .lmb file.
 type Image struct {
 	Origin    Origin
-	Targets   []Target
-	Rules     []Rule // of targets that no board has the ids of, in order
+	Devices   []Device
+	Rules     []Rule // of devices whose PCI ids no board has, in order
 	Windows   []Window
 	Tensors   []Tensor
 	Sequences []Sequence
 }
 
-// Origin says where an image comes from.
+// Origin describes where an image comes from.
 type Origin struct {
 	Tool   string
 	Source string
-	Time   uint64 // seconds since 1970, 0: not recorded
+	Time   uint64 // seconds since 1970, 0: unknown
 	Git    string
 }
 
-// Target is a device the image is for.
-type Target struct {
+// Device is a device that the image is for.
+type Device struct {
 	Board          string
 	Vendor, Device uint16
 	Bars           [6]uint64 // least size of each BAR
 	Subsystem      uint32    // subsystem id << 16 | subsystem vendor id, 0: any
 }
 
-// Rule is what a run of registers or memory of a target takes.
+// Rule says which accesses a range of registers or memory of a device accepts.
 type Rule struct {
 	fbs.Rule
 	Name string
@@ -54,17 +54,16 @@ type Tensor struct {
 	DType  gen.DType
 	Shape  []uint32
 	Data   []byte // default input or golden output; nil: none
-	Golden Golden // how an output is held against Data
+	Golden Golden // how an output is compared with Data
 }
 
-// Golden says which outputs are as good as the recorded one. The zero value:
-// only one with the same bits.
+// Golden says which outputs match the golden data. The zero value requires the same bits.
 type Golden struct {
 	Kind          gen.Judgement
 	First, Second uint32 // bits of float32: absolute and relative tolerance, or threshold and 0
 }
 
-// Size is the number of bytes of the tensor's elements.
+// Size returns the number of bytes of the tensor's elements.
 func (t *Tensor) Size() uint64 {
 	size := uint64(fbs.DTypeSize(t.DType))
 	for _, n := range t.Shape {
@@ -81,8 +80,8 @@ type Sequence struct {
 }
 
 // OpcodeMark is the opcode of a mark among the commands of a Sequence: its Mode
-// is a gen.MarkKind and its Name a name. No target sees it: Encode puts it into
-// the notes of the file.
+// is a gen.MarkKind and its Name a name. It is no command of the file:
+// Encode puts it into the notes.
 const OpcodeMark gen.Opcode = 0xff
 
 // Command is one command. The payload offset of CopyIn and Compare is filled by
@@ -92,12 +91,12 @@ type Command struct {
 	Data []byte // payload of a CopyIn from payload, golden bytes of a Compare, name of a mark
 }
 
-// HasPayload tells whether a command takes bytes of the payload.
+// HasPayload reports whether a command takes bytes of the payload.
 func HasPayload(c *fbs.Command) bool {
 	return c.Index == 0 && (c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn)
 }
 
-// FromInput tells whether a command takes bytes of an input, and which.
+// FromInput reports whether a command uses bytes of an input, and returns its index.
 func FromInput(c *fbs.Command) (tensor int, ok bool) {
 	return int(c.Index) - 1, c.Index != 0 && (c.Opcode == gen.OpcodeCompare ||
 		c.Opcode == gen.OpcodeCopyIn)

@@ -11,7 +11,7 @@ import (
 	"lightmetal/tools/npy"
 )
 
-// Judge holds the bytes of an output against its golden bytes, of the same
+// Judge compares the bytes of an output with its golden bytes, of the same
 // size, and says how they differ, empty if they are as good.
 func (g *Golden) Judge(dtype gen.DType, got, want []byte) string {
 	if bytes.Equal(got, want) && g.Kind != gen.JudgementCorrelation {

@@ -39,7 +39,7 @@ const (
 	notesFields
 )
 
-// ReadNotes reads the notes of a verified file, which nobody has verified. The
+// ReadNotes reads the notes of a file. fbs.Verify does not check them. The
 // error is an *fbs.Error.
 func ReadNotes(view *fbs.View) (*Notes, error) {
 	n := &Notes{Windows: make([]string, len(view.Windows)),
@@ -158,7 +158,7 @@ func (g *Golden) reason() string {
 	return ""
 }
 
-// notesOf is what an image says beside its commands. Marks are added while the
+// notesOf returns the notes of an image. Marks are added while the
 // commands are numbered.
 func notesOf(image *Image) *Notes {
 	n := &Notes{Origin: image.Origin}

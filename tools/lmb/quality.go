@@ -7,18 +7,17 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Quality says what is wrong with a verified image that does no harm on a
-// target, and that nobody means: names that cannot be told apart,
-// checks that cannot hold, an output that nothing fills. Encode makes no such
-// image and lm verify reports one. The error is an *fbs.Error.
+// Quality checks a verified image for mistakes that are harmless on a target: duplicate
+// names, expects that can never hold, outputs that no command fills. Encode rejects such an
+// image, and lm verify reports it. The error is an *fbs.Error.
 func Quality(view *fbs.View) error {
-	if err := names(view); err != nil {
+	if err := checkNames(view); err != nil {
 		return err
 	}
 	filled := make([]bool, len(view.Tensors))
 	for i := range view.Commands {
 		c := &view.Commands[i]
-		if reason := checkReason(c); reason != "" {
+		if reason := expectReason(c); reason != "" {
 			return &fbs.Error{Place: fbs.Text("command %d", uint64(i)), Reason: reason}
 		}
 		if c.Opcode == gen.OpcodeCopyOut {
@@ -28,30 +27,31 @@ func Quality(view *fbs.View) error {
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleOutput && !filled[i] {
 			return &fbs.Error{Place: "tensor " + fbs.Quote(view.Name(view.Tensors[i].Name)),
-				Reason: "is an output that no CopyOut fills"}
+				Reason: "is an output that no copy out fills"}
 		}
 	}
 	return nil
 }
 
-func checkReason(c *fbs.Command) string {
+func expectReason(c *fbs.Command) string {
 	switch {
 	case c.Opcode != gen.OpcodeExpect || c.Mask != 0:
 		return ""
 	case gen.Condition(c.Mode) == gen.ConditionNotEqual:
-		return "can never hold: mask is zero"
+		return "the condition can never hold, because the mask is 0"
 	case c.Amount != 0:
-		return "poll of no bits"
+		return "a poll with mask 0 waits for nothing"
 	}
 	return ""
 }
 
-func names(view *fbs.View) error {
+func checkNames(view *fbs.View) error {
 	sequences, tensors := map[string]bool{}, map[string]bool{}
 	check := func(n fbs.Name, what string, index int, taken map[string]bool) error {
 		name, place := view.Name(n), fbs.Text(what+" %d", uint64(index))
 		if taken[name] {
-			return &fbs.Error{Place: place, Reason: "the name " + fbs.Quote(name) + " is taken"}
+			return &fbs.Error{Place: place, Reason: "the name " + fbs.Quote(name) + " is used " +
+				"twice"}
 		}
 		taken[name] = true
 		return nil
@@ -69,8 +69,8 @@ func names(view *fbs.View) error {
 	return nil
 }
 
-// Digest is the CRC-32C of the commands of a sequence.
-func Digest(view *fbs.View, sequence int) uint32 {
+// SequenceChecksum returns the CRC-32C of the commands of a sequence.
+func SequenceChecksum(view *fbs.View, sequence int) uint32 {
 	s := &view.Sequences[sequence]
 	list := view.Commands[s.First : s.First+s.Count]
 	return fbs.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(&list[0])),

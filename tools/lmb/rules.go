@@ -7,28 +7,28 @@ import (
 	"lightmetal/fbs"
 )
 
-// CompareRules orders rules as an image has them: by target, BAR and place.
+// CompareRules orders rules as an image has them: by device, BAR and address.
 func CompareRules(a, b Rule) int {
 	return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Bar, b.Bar),
 		cmp.Compare(a.First, b.First))
 }
 
-// Overlap tells whether two rules say something of one byte.
+// Overlap reports whether two rules cover the same byte.
 func Overlap(a, b *Rule) bool {
 	return a.Device == b.Device && a.Bar == b.Bar && a.First <= b.Last && b.First <= a.Last
 }
 
-// BoardOf is what is known of a target: by its ids, or by the rules of the image.
-// fbs.View.Board is the same of a verified file.
-func (i *Image) BoardOf(target int) *boards.Board {
-	t := &i.Targets[target]
+// BoardOf returns the board of a device: the known one with its PCI ids, or one made of the
+// rules of the image. fbs.View.Board does the same for a verified file.
+func (i *Image) BoardOf(device int) *boards.Board {
+	t := &i.Devices[device]
 	if known := boards.FindByID(t.Vendor, t.Device); known != nil {
 		return known
 	}
 	b := &boards.Board{Name: t.Board, Vendor: t.Vendor, Device: t.Device,
 		Bars: t.Bars}
 	for _, r := range i.Rules {
-		if int(r.Device) == target {
+		if int(r.Device) == device {
 			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last,
 				Widths: r.Widths, Memory: r.Memory != 0, Name: r.Name})
 		}
@@ -36,15 +36,15 @@ func (i *Image) BoardOf(target int) *boards.Board {
 	return b
 }
 
-// RulesOf are the rules of a board as an image has them for a target, as far as
-// they lie in BARs of these sizes.
-func RulesOf(b *boards.Board, target uint8, bars [6]uint64) (list []Rule) {
+// RulesOf returns the rules of a board for a device of an image, limited to BARs of these
+// sizes.
+func RulesOf(b *boards.Board, device uint8, bars [6]uint64) (list []Rule) {
 	for _, r := range b.Rules {
 		if r.First >= bars[r.Bar] || r.LoadOnly {
 			continue
 		}
 		rule := Rule{Name: r.Name, Rule: fbs.Rule{First: r.First, Last: min(r.Last, bars[r.Bar]-1),
-			Device: target, Bar: r.Bar, Widths: r.Widths}}
+			Device: device, Bar: r.Bar, Widths: r.Widths}}
 		if r.Memory {
 			rule.Memory = 1
 		}

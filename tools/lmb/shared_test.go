@@ -54,7 +54,7 @@ func TestBlocksLieInOrderOfTheirFirstUse(t *testing.T) {
 		memory[210:300], memory[650:660]}
 	want := []uint64{0, 128, 128 + 90, 0, 128 + 190, 384, 50}
 	image := &lmb.Image{
-		Targets: []lmb.Target{{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110,
+		Devices: []lmb.Device{{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110,
 			Bars: [6]uint64{2: 1 << 20}}},
 		Windows: []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2,
 			Slot: fbs.NoSlot, Size: 1 << 20}}},

@@ -6,8 +6,8 @@ import (
 	"lightmetal/fbs"
 )
 
-// SignatureBlock is what follows an image that is signed with a key of 32
-// bytes by a value of 64 (FORMAT.md section 8).
+// SignatureBlock returns the block that is appended to a signed image, from a public key of
+// 32 bytes and a signature of 64 (FORMAT.md section 8).
 func SignatureBlock(key, value []byte) []byte {
 	block := make([]byte, fbs.SignatureBytes)
 	copy(block, fbs.SignatureMagic)

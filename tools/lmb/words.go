@@ -1,13 +1,17 @@
+// This file formats names, sizes, times and shapes in the one way that all host tools print them.
+
 package lmb
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"lightmetal/fbs/gen"
 )
 
-// DTypes are the element types by number as people write them; the first is none.
+// DTypes are the names of the element types, by number; the first is empty.
 var DTypes = func() []string {
 	list := make([]string, len(gen.EnumNamesDType))
 	for d := gen.DTypeInvalid + 1; int(d) < len(list); d++ {
@@ -16,12 +20,83 @@ var DTypes = func() []string {
 	return list
 }()
 
-// SizeText is a number of bytes for people: in the largest unit that divides it.
+// OpcodeName returns the name of an opcode as all output has it: "write", "copy in".
+func OpcodeName(op gen.Opcode) string {
+	switch op {
+	case gen.OpcodeCopyIn:
+		return "copy in"
+	case gen.OpcodeCopyOut:
+		return "copy out"
+	}
+	return strings.ToLower(gen.EnumNamesOpcode[op])
+}
+
+// RoleName returns "input" or "output".
+func RoleName(role gen.Role) string { return strings.ToLower(gen.EnumNamesRole[role]) }
+
+// ShapeText formats the lengths of a tensor's dimensions: "16x16".
+func ShapeText(shape []uint32) string {
+	if len(shape) == 0 {
+		return "scalar"
+	}
+	return joinDims(shape)
+}
+
+func joinDims(shape []uint32) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", "x")
+}
+
+// TypeText formats type and shape of a tensor as a listing has them: "int32[16x16]".
+func TypeText(dtype gen.DType, shape []uint32) string {
+	return DTypes[dtype] + "[" + joinDims(shape) + "]"
+}
+
+// SizeText formats a number of bytes exactly, in the largest unit that divides it: "512 MiB".
 func SizeText(n uint64) string {
 	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
 		if shift := 40 - 10*i; n != 0 && n>>shift<<shift == n {
 			return fmt.Sprintf("%d %s", n>>shift, unit)
 		}
 	}
+	if n == 1 {
+		return "1 byte"
+	}
 	return fmt.Sprintf("%d bytes", n)
+}
+
+// TimeText formats a time in nanoseconds with three digits: "100 ns", "86.6 us", "1 s".
+func TimeText(ns int64) string {
+	value, unit := float64(ns), 0
+	for math.Abs(value) >= 1000 && unit < 3 {
+		value /= 1000
+		unit++
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d ns", ns)
+	}
+	return ThreeDigits(value) + " " + [...]string{"ns", "us", "ms", "s"}[unit]
+}
+
+// WaitText formats a time in microseconds, which may be longer than Go can express.
+func WaitText(us uint64) string {
+	if us > math.MaxInt64/1000 {
+		return "longer than " + TimeText(math.MaxInt64)
+	}
+	return TimeText(int64(us) * 1000)
+}
+
+// ThreeDigits formats a number with three significant digits and without trailing zeros.
+func ThreeDigits(value float64) string {
+	decimals := 2
+	switch size := math.Abs(value); {
+	case size >= 99.95:
+		decimals = 0
+	case size >= 9.995:
+		decimals = 1
+	}
+	text := strconv.FormatFloat(value, 'f', decimals, 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
 }

@@ -122,8 +122,8 @@ func TestArgumentsReachKernelsInAllThreeForms(t *testing.T) {
 	}
 }
 
-// mustReplay replays an image whose golden data must hold, then spoils one
-// byte of what it writes and wants the comparison to fail.
+// TestComparisonsHoldAtReplayAndFailForOtherData replays an image whose golden data must
+// match, then corrupts one byte that it writes and expects the comparison to fail.
 func TestComparisonsHoldAtReplayAndFailForOtherData(t *testing.T) {
 	floats := func(list ...float32) (data []byte) {
 		for _, f := range list {

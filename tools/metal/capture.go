@@ -119,7 +119,7 @@ func (c *capture) image(d *Device) *lmb.Image {
 	}
 	sequences := append([]lmb.Sequence{{Name: "main", Commands: c.main.commands}}, c.sequences...)
 	return &lmb.Image{
-		Origin: lmb.Origin{Tool: tool, Source: c.source}, Targets: targets(d.board),
+		Origin: lmb.Origin{Tool: tool, Source: c.source}, Devices: targets(d.board),
 		Windows: windows(),
 		Tensors: tensors, Sequences: append(sequences, c.main.safe(&d.grid)...),
 	}

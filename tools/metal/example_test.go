@@ -36,6 +36,6 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(binary.Image.Targets[0].Board, len(binary.Image.Sequences))
+	fmt.Println(binary.Image.Devices[0].Board, len(binary.Image.Sequences))
 	// Output: wormhole 1
 }

@@ -71,7 +71,7 @@ func (m *machine) run() {
 }
 
 func (m *machine) try() {
-	image := &lmb.Image{Targets: targets(m.device.board), Windows: windows(),
+	image := &lmb.Image{Devices: targets(m.device.board), Windows: windows(),
 		Sequences: append([]lmb.Sequence{{Name: "main", Commands: m.pending.commands}},
 			m.pending.safe(&m.device.grid)...)}
 	for _, r := range m.reads {

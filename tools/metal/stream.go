@@ -29,9 +29,9 @@ func windows() []lmb.Window {
 	return []lmb.Window{tlb("memory"), tlb("registers")}
 }
 
-func targets(b *boards.Board) []lmb.Target {
+func targets(b *boards.Board) []lmb.Device {
 	// Windows of 2 MiB are in BAR 0, and nothing else is used.
-	return []lmb.Target{{Board: b.Name, Vendor: b.Vendor, Device: b.Device,
+	return []lmb.Device{{Board: b.Name, Vendor: b.Vendor, Device: b.Device,
 		Bars: [6]uint64{0: b.Bars[0]}}}
 }
 

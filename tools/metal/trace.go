@@ -191,7 +191,7 @@ func CollectTrace(d *Device, id TraceID) (_ []byte, err error) {
 	d.use()
 	t := d.findTrace(id)
 	return lmb.Encode(&lmb.Image{
-		Origin: lmb.Origin{Tool: tool, Source: "trace"}, Targets: targets(d.board),
+		Origin: lmb.Origin{Tool: tool, Source: "trace"}, Devices: targets(d.board),
 		Windows: windows(),
 		Sequences: []lmb.Sequence{{Name: loadName, Commands: t.load},
 			{Name: replayName, Commands: t.replay}},
@@ -223,7 +223,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 		!slices.Equal(image.Windows, windows()) {
 		stop.With(hal.BadImage, "the image is no trace of CollectTrace")
 	}
-	if got, want := image.Targets, targets(d.board); !slices.Equal(got, want) {
+	if got, want := image.Devices, targets(d.board); !slices.Equal(got, want) {
 		stop.With(hal.WrongDevice, "the trace is for %s, the device is %s", got[0].Board,
 			d.board.Name)
 	}

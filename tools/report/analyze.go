@@ -16,7 +16,7 @@ import (
 )
 
 // Report is what an image does, counted without running it. Its JSON is stable.
-// Checks count as one load, the least they make, and a bulk copy as accesses of
+// Expects count as one load, the least they make, and a bulk copy as accesses of
 // its width. Numbers that do not fit 64 bits are the largest that do.
 type Report struct {
 	Image     string     `json:"image"`
@@ -24,7 +24,7 @@ type Report struct {
 	Bytes     uint64     `json:"bytes"`
 	Origin    string     `json:"origin"`
 	Counted   string     `json:"counted"` // what the numbers below are of
-	Targets   []Target   `json:"targets"`
+	Devices   []Device   `json:"devices"`
 	Sequences []Sequence `json:"sequences"`
 	Opcodes   []Opcode   `json:"opcodes"`
 	Windows   []Window   `json:"windows"`
@@ -38,12 +38,12 @@ type Report struct {
 // Traffic is bytes moved between host and device.
 type Traffic struct {
 	Written  uint64 `json:"written"`
-	Read     uint64 `json:"read"`     // to an output, or looked at by a check or a change
-	Compared uint64 `json:"compared"` // loaded and held against golden data
+	Read     uint64 `json:"read"`     // to an output, or loaded by an expect or a modify
+	Compared uint64 `json:"compared"` // loaded and compared with golden data
 }
 
-// Target is a device the image is for.
-type Target struct {
+// Device is a device that the image is for.
+type Device struct {
 	Board string `json:"board"`
 	Title string `json:"title"` // for people, empty where the board is not known
 	ID    string `json:"pci"`
@@ -77,7 +77,7 @@ type Window struct {
 	Index    int    `json:"index"`
 	Name     string `json:"name"`
 	Kind     string `json:"kind"`
-	Target   int    `json:"target"`
+	Device   int    `json:"device"`
 	Place    string `json:"place"` // "BAR 0 + 0x0", "movable"
 	Size     uint64 `json:"size"`
 	Commands uint64 `json:"commands"`
@@ -88,7 +88,7 @@ type Window struct {
 // Tile is what goes to and comes from one tile, in NoC 0 coordinates where the
 // board is known. A multicast counts on every tile that it reaches.
 type Tile struct {
-	Target int    `json:"target"`
+	Device int    `json:"device"`
 	X      uint8  `json:"x"`
 	Y      uint8  `json:"y"`
 	Kind   string `json:"kind"` // empty where the board is not known
@@ -97,12 +97,12 @@ type Tile struct {
 
 // Tensor is an input or an output.
 type Tensor struct {
-	Name     string   `json:"name"`
-	Role     string   `json:"role"`
-	DType    string   `json:"dtype"`
-	Shape    []uint32 `json:"shape"`
-	Bytes    uint64   `json:"bytes"`
-	Recorded bool     `json:"recorded"`
+	Name    string   `json:"name"`
+	Role    string   `json:"role"`
+	DType   string   `json:"dtype"`
+	Shape   []uint32 `json:"shape"`
+	Bytes   uint64   `json:"bytes"`
+	HasData bool     `json:"has_data"`
 }
 
 // Used is a tensor and its traffic.
@@ -126,12 +126,12 @@ const progressEvery = 1 << 16
 
 // Analyze counts what an image does: a sequence, with what it calls as often
 // as it calls it, or every command once where sequence is Whole. progress, if
-// there is one, is told now and then how many commands of the file are done.
+// it is not nil, is called now and then with the number of commands that are done.
 func Analyze(view *fbs.View, sequence int, progress func(done int)) *Report {
 	a := newAnalysis(view)
 	weights := a.weights(sequence)
 	for i := range view.Sequences {
-		a.sequence(i, weights[i], progress)
+		a.countSequence(i, weights[i], progress)
 	}
 	a.finish(sequence)
 	return &a.report
@@ -165,25 +165,25 @@ func newAnalysis(view *fbs.View) *analysis {
 	}
 	for i := range view.Devices {
 		t := &view.Devices[i]
-		target := Target{Board: a.image.Targets[i].Board,
+		device := Device{Board: a.image.Devices[i].Board,
 			ID:    fmt.Sprintf("%04x:%04x", t.Vendor, t.Device),
 			board: boards.FindByID(t.Vendor, t.Device)}
-		if target.board != nil {
-			target.Title = chips.Of(target.board).Title
+		if device.board != nil {
+			device.Title = chips.Of(device.board).Title
 		}
-		a.report.Targets = append(a.report.Targets, target)
+		a.report.Devices = append(a.report.Devices, device)
 	}
 	for i := range view.Windows {
-		a.window(i)
+		a.addWindow(i)
 	}
-	a.tensors()
+	a.addTensors()
 	return a
 }
 
-func (a *analysis) window(index int) {
+func (a *analysis) addWindow(index int) {
 	w := &a.view.Windows[index]
 	window := Window{Index: index, Name: a.image.Windows[index].Name,
-		Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: int(w.Device), Size: w.Size}
+		Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Device: int(w.Device), Size: w.Size}
 	switch w.Kind {
 	case gen.WindowKindBar:
 		window.Place = fmt.Sprintf("BAR %d + 0x%x", w.Bar, w.Offset)
@@ -195,12 +195,12 @@ func (a *analysis) window(index int) {
 		window.Place = "configuration space"
 	}
 	if w.Kind != gen.WindowKindTlb {
-		a.fixed(index)
+		a.placeFixedWindow(index)
 	}
 	a.report.Windows = append(a.report.Windows, window)
 }
 
-func (a *analysis) tensors() {
+func (a *analysis) addTensors() {
 	a.report.Tensors, a.report.Segments, a.report.Opcodes = []Used{}, []Segment{}, []Opcode{}
 	for _, t := range Tensors(a.image) {
 		a.report.Tensors = append(a.report.Tensors, Used{Tensor: t})
@@ -215,13 +215,13 @@ func (a *analysis) tensors() {
 func Tensors(image *lmb.Image) []Tensor {
 	list := []Tensor{}
 	for _, t := range image.Tensors {
-		list = append(list, Tensor{t.Name, lower(gen.EnumNamesRole[t.Role]),
-			lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
+		list = append(list, Tensor{t.Name, lmb.RoleName(t.Role),
+			lmb.DTypes[t.DType], t.Shape, t.Size(), t.Data != nil})
 	}
 	return list
 }
 
-// weights is how often each sequence is carried out in what is counted.
+// weights returns how often each sequence is executed in what is counted.
 func (a *analysis) weights(sequence int) []uint64 {
 	if sequence == Whole {
 		return slices.Repeat([]uint64{1}, len(a.view.Sequences))
@@ -237,10 +237,10 @@ func (a *analysis) weights(sequence int) []uint64 {
 	return weights
 }
 
-func (a *analysis) sequence(index int, weight uint64, progress func(done int)) {
+func (a *analysis) countSequence(index int, weight uint64, progress func(done int)) {
 	s := &a.view.Sequences[index]
 	for i := s.First; weight > 0 && i < s.First+s.Count-1; i++ { // End does nothing to a device
-		a.command(&a.view.Commands[i], weight)
+		a.countCommand(&a.view.Commands[i], weight)
 		if progress != nil && i%progressEvery == 0 {
 			progress(int(i))
 		}
@@ -277,7 +277,7 @@ func Counts(view *fbs.View) []Sequence {
 	return counts
 }
 
-func (a *analysis) command(c *fbs.Command, weight uint64) {
+func (a *analysis) countCommand(c *fbs.Command, weight uint64) {
 	e := lmb.EffectOf(c)
 	traffic := trafficOf(&e)
 	o := &a.opcodes[c.Opcode]
@@ -290,20 +290,20 @@ func (a *analysis) command(c *fbs.Command, weight uint64) {
 		n := &o.Accesses[bits.TrailingZeros8(c.Width)]
 		*n = sum(*n, times(e.Loads+e.Stores, weight))
 	}
-	a.tensorCommand(c, weight)
+	a.countTensor(c, weight)
 	switch {
 	case c.Opcode == gen.OpcodePoint:
 		a.report.Windows[c.Window].Points = sum(a.report.Windows[c.Window].Points, weight)
-		a.point(c)
+		a.followPoint(c)
 	case e.Size > 0:
 		w := &a.report.Windows[c.Window]
 		w.Commands = sum(w.Commands, weight)
 		w.Traffic.add(traffic, weight)
-		a.touch(&a.aims[c.Window], uint64(c.Offset), e.Size, traffic.by(weight))
+		a.addTraffic(&a.aims[c.Window], uint64(c.Offset), e.Size, traffic.by(weight))
 	}
 }
 
-func (a *analysis) tensorCommand(c *fbs.Command, weight uint64) {
+func (a *analysis) countTensor(c *fbs.Command, weight uint64) {
 	_, in := lmb.FromInput(c)
 	if c.Opcode == gen.OpcodeCopyOut || in {
 		t := &a.report.Tensors[c.Index-1]
@@ -331,7 +331,7 @@ func (a *analysis) finish(sequence int) {
 	r.Sequences = Counts(a.view)
 	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
 		if o := &a.opcodes[op]; o.Count > 0 {
-			o.Name = lower(gen.EnumNamesOpcode[op])
+			o.Name = lmb.OpcodeName(op)
 			r.Opcodes = append(r.Opcodes, *o)
 		}
 	}

@@ -371,16 +371,22 @@ main:
 
 func TestNumbersForPeople(t *testing.T) {
 	for got, want := range map[string]string{
-		bytesText(0): "0 B", bytesText(1023): "1023 B", bytesText(1024): "1 KiB",
-		bytesText(1536): "1.5 KiB", bytesText(512 << 20): "512 MiB",
-		bytesText(math.MaxUint64): "16 EiB", timeText(0): "0 ns", timeText(999): "999 ns",
-		timeText(1000): "1 us", timeText(43_700): "43.7 us",
-		timeText(1_000_000_000): "1 s", timeText(90_000_000_000): "90 s",
-		waitText(1_000_000): "1 s", countText(0): "0", countText(1234567): "1,234,567",
+		lmb.SizeText(0): "0 bytes", lmb.SizeText(1023): "1023 bytes", lmb.SizeText(1024): "1 KiB",
+		lmb.SizeText(1): "1 byte", lmb.SizeText(1536): "1536 " +
+			"bytes", lmb.SizeText(512 << 20): "512 MiB",
+		lmb.SizeText(math.MaxUint64): "18446744073709551615 bytes", lmb.TimeText(0): "0 " +
+			"ns", lmb.TimeText(999): "999 ns",
+		lmb.TimeText(1000): "1 us", lmb.TimeText(43_700): "43.7 us",
+		lmb.TimeText(1_000_000_000): "1 s", lmb.TimeText(90_000_000_000): "90 s",
+		lmb.WaitText(1_000_000): "1 s", countText(0): "0", countText(1234567): "1,234,567",
 		countText(999): "999", shareText(1, 3): "33.3 %", shareText(1, 0): "",
-		plain("a\x1b[2J\n\u202e"): "a\ufffd[2J\ufffd\ufffd",
-		waitText(math.MaxUint64):  "longer than 9223372037 s", shortBytes(3290): "3.21K",
-		shortBytes(256): "256",
+		plain("a\x1b[2J\n\u202e"):    "a\ufffd[2J\ufffd\ufffd",
+		lmb.WaitText(math.MaxUint64): "longer than 9223372037 s", shortBytes(3290): "3.21K",
+		shortBytes(256): "256", shortBytes(math.MaxUint64): "16E",
+		lmb.ShapeText([]uint32{16, 8}): "16x8", lmb.ShapeText(nil): "scalar",
+		lmb.TypeText(gen.DTypeInt32, []uint32{16, 8}): "int32[16x8]",
+		lmb.OpcodeName(gen.OpcodeCopyOut): "copy " +
+			"out", lmb.RoleName(gen.RoleInput): "input",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
@@ -60,30 +61,55 @@ func Diff(a, b *lmb.Image) *Difference {
 	return d
 }
 
-// header compares targets and windows by place.
+// header compares devices and windows by index.
 func (d *Difference) header(a, b *lmb.Image) {
-	for i := range max(len(a.Targets), len(b.Targets)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("target %d", i), at(a.Targets, i, targetText),
-			at(b.Targets, i, targetText))
+	for i := range max(len(a.Devices), len(b.Devices)) {
+		d.Header = appendDiff(d.Header, fmt.Sprintf("device %d", i), textAt(a.Devices, i,
+			deviceText),
+			textAt(b.Devices, i, deviceText))
 	}
 	for i := range max(len(a.Windows), len(b.Windows)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i), at(a.Windows, i, windowText),
-			at(b.Windows, i, windowText))
+		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i), textAt(a.Windows, i,
+			windowText),
+			textAt(b.Windows, i, windowText))
 	}
 }
 
-func targetText(t lmb.Target) string {
-	return fmt.Sprintf("%s %04x:%04x, BARs %v", plain(t.Board), t.Vendor, t.Device, t.Bars)
+// deviceText formats all fields of a device.
+func deviceText(t lmb.Device) string {
+	text := fmt.Sprintf("%s %04x:%04x", plain(t.Board), t.Vendor, t.Device)
+	if t.Subsystem != 0 {
+		text += fmt.Sprintf(", subsystem %04x:%04x", t.Subsystem&0xffff, t.Subsystem>>16)
+	}
+	for bar, size := range t.Bars {
+		if size != 0 {
+			text += fmt.Sprintf(", BAR %d %s", bar, lmb.SizeText(size))
+		}
+	}
+	return text
 }
 
+// windowText formats all fields that a window of its kind has.
 func windowText(w lmb.Window) string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s of target %d, BAR %d + 0x%x, %s, slot %d, flags %d",
-		plain(w.Name), lower(gen.EnumNamesWindowKind[w.Kind]), w.Device, w.Bar, w.Offset,
-		bytesText(w.Size), w.Slot, w.Flags))
+	text := lower(gen.EnumNamesWindowKind[w.Kind])
+	if w.Kind == gen.WindowKindBar {
+		text = fmt.Sprintf("BAR %d + 0x%x", w.Bar, w.Offset)
+	}
+	text = fmt.Sprintf("%s of device %d, %s", text, w.Device, lmb.SizeText(w.Size))
+	if w.Name != "" {
+		text = plain(w.Name) + ": " + text
+	}
+	if w.Slot != fbs.NoSlot {
+		text += fmt.Sprintf(", TLB window %d", w.Slot)
+	}
+	if w.Flags&fbs.FlagWriteCombining != 0 {
+		text += ", write-combining"
+	}
+	return text
 }
 
-// at is an element as text, empty where the list has none.
-func at[T any](list []T, index int, text func(T) string) string {
+// textAt formats an element of a list; it returns an empty string if the list is too short.
+func textAt[T any](list []T, index int, text func(T) string) string {
 	if index >= len(list) {
 		return ""
 	}
@@ -106,8 +132,9 @@ func appendDiff(list []string, what, a, b string) []string {
 func (d *Difference) tensors(a, b *lmb.Image) {
 	for i := range max(len(a.Tensors), len(b.Tensors)) {
 		before := len(d.Tensors)
-		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i), at(a.Tensors, i, tensorText),
-			at(b.Tensors, i, tensorText))
+		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i), textAt(a.Tensors, i,
+			tensorText),
+			textAt(b.Tensors, i, tensorText))
 		if len(d.Tensors) > before || i >= min(len(a.Tensors), len(b.Tensors)) {
 			continue
 		}
@@ -123,8 +150,8 @@ func tensorText(t lmb.Tensor) string {
 	if t.Data != nil {
 		data = "data"
 	}
-	return fmt.Sprintf("%s %s %s %v, %s", plain(t.Name), lower(gen.EnumNamesRole[t.Role]),
-		lower(gen.EnumNamesDType[t.DType]), t.Shape, data)
+	return fmt.Sprintf("%s %s %s, %s", plain(t.Name), lmb.RoleName(t.Role),
+		lmb.TypeText(t.DType, t.Shape), data)
 }
 
 func firstByte(a, b []byte) int {

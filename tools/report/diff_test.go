@@ -24,10 +24,10 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 		"  mark \"m\"\n  copy.4 r+0x8 <- n[0:4]\nsafe:\n  write.4 r+0x20 0\n"
 	for _, test := range []struct{ old, new, want string }{
 		{"", "", "the images do the same"},
-		{"bar0 1MiB", "bar0 2MiB", "target 0: A has edu 1234:11e8, BARs [1048576"},
-		{"window r ", "window s ", "window 0: A has r bar"},
+		{"bar0 1MiB", "bar0 2MiB", "device 0: A has edu 1234:11e8, BAR 0 1 MiB"},
+		{"window r ", "window s ", "window 0: A has r: BAR 0"},
 		{"uint32 1 2\nmain", "uint32 1 3\nmain", "tensor n: its data differ from byte 4 on"},
-		{"uint32[2]", "int32[2]", "tensor 0: A has n input uint32 [2], data; B has n input int32"},
+		{"uint32[2]", "int32[2]", "tensor 0: A has n input uint32[2], data; B has n input int32"},
 		{"r+0x4 2\n", "r+0x4 3\n",
 			"sequence main: 1 commands differ, 0 of them in payload alone, from command 1 on\n"},
 		{"1 2 3 fifo", "1 2 4 fifo",
@@ -41,7 +41,7 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 		{"safe:\n  write.4 r+0x20 0\n", "", "sequence safe is in A only: 1 commands"},
 		{"window r bar0 offset 0 size 1MiB\n",
 			"window r bar0 offset 0 size 1MiB\nwindow z bar0 offset 0 size 4\n",
-			"window 1 is in B only: z bar"},
+			"window 1 is in B only: z: BAR 0"},
 	} {
 		text := strings.Replace(base, test.old, test.new, 1)
 		text = strings.ReplaceAll(text, "r+",

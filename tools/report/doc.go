@@ -1,4 +1,4 @@
-// Package report tells what an image does and where the time of a run went: as
+// Package report shows what an image does and how the time of a run was spent: as
 // tables, as JSON, as one self-contained page of pictures, and as a trace that
 // Perfetto opens. It also says where two images differ.
 //

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write golden files anew")
 
 const testdata = "../../testdata"
 
-// images that a mock of one board replays.
+// replayed are images that a mock of one board replays.
 var replayed = []string{"edu.lmb", "edu-factorial.lmb", "wh.twoop.lmb", "wh.mlp.lmb",
 	"bh.twoop.lmb"}
 
@@ -142,7 +142,7 @@ func large(t testing.TB, count int) []byte {
 	}
 	wormhole := &boards.Wormhole
 	return encode(t, &lmb.Image{
-		Targets: []lmb.Target{{Board: wormhole.Name, Vendor: wormhole.Vendor,
+		Devices: []lmb.Device{{Board: wormhole.Name, Vendor: wormhole.Vendor,
 			Device: wormhole.Device, Bars: [6]uint64{0: 512 << 20}}},
 		Windows: []lmb.Window{{Name: "w", Window: fbs.Window{Kind: gen.WindowKindTlb,
 			Slot: fbs.NoSlot, Size: 1 << 20}}},

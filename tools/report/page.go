@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"lightmetal/tools/lmb"
 )
 
 //go:embed page.html
@@ -33,7 +35,7 @@ type page struct {
 	Notes    []string
 }
 
-// figure is a number that stands out.
+// figure is a highlighted number.
 type figure struct{ Label, Value, Note string }
 
 // WritePage writes the report as one self-contained page: well-formed XHTML
@@ -41,7 +43,7 @@ type figure struct{ Label, Value, Note string }
 func (r *Report) WritePage(w io.Writer, profile *Profile) error {
 	p := page{Title: plain(r.Image), Figures: r.figures(profile), Map: r.mapPicture(),
 		Grids: r.gridPictures()}
-	p.Subtitle = []string{"for " + r.targetText()}
+	p.Subtitle = []string{"for " + r.devicesText()}
 	if r.Origin != "" {
 		p.Subtitle = append(p.Subtitle, "from "+plain(r.Origin))
 	}
@@ -68,7 +70,7 @@ func filled(tables []Table) (list []Table) {
 		widths := t.widths()
 		full := Table{Title: t.Title, Note: t.Note, Columns: pick(t.Columns, widths)}
 		for _, row := range t.Rows {
-			full.add(pick(row, widths)...)
+			full.addRow(pick(row, widths)...)
 		}
 		list = append(list, full)
 	}
@@ -93,10 +95,10 @@ func (r *Report) figures(profile *Profile) []figure {
 	}
 	list := []figure{
 		{"commands", countText(commands), fmt.Sprintf("in %d sequences", len(r.Sequences))},
-		{"bytes in", bytesText(all.Written), "host to device"},
-		{"bytes out", bytesText(all.Read), "device to host"},
-		{"compared", bytesText(all.Compared), "with golden data"},
-		{"waits at most", waitText(r.wait()), "in one run"},
+		{"bytes in", lmb.SizeText(all.Written), "host to device"},
+		{"bytes out", lmb.SizeText(all.Read), "device to host"},
+		{"compared", lmb.SizeText(all.Compared), "with golden data"},
+		{"waits at most", lmb.WaitText(r.wait()), "in one run"},
 	}
 	if len(r.Sequences) == 1 {
 		list[0].Note = "in 1 sequence"
@@ -111,13 +113,13 @@ func (r *Report) figures(profile *Profile) []figure {
 }
 
 func (p *Profile) figures() (list []figure) {
-	took := figure{"device time", timeText(p.MostNs), "of one run on " + plain(p.Device)}
+	took := figure{"device time", lmb.TimeText(p.MostNs), "of one run on " + plain(p.Device)}
 	if whole := p.whole(); whole > 1 {
 		took.Note = fmt.Sprintf("longest of %d runs on %s", whole, plain(p.Device))
 	}
 	if f := p.Failed; f != nil {
 		list = append(list, figure{"failed", plain(f.Code),
-			"after " + timeText(f.Ns) + " on " + plain(p.Device)})
+			"after " + lmb.TimeText(f.Ns) + " on " + plain(p.Device)})
 	}
 	if p.Virtual {
 		took.Label = "virtual time"
@@ -154,7 +156,7 @@ func (t *Traffic) parts() []trafficPart {
 func (t *Traffic) text() string {
 	var words []string
 	for _, part := range t.parts() {
-		words = append(words, bytesText(part.Bytes)+" "+part.word)
+		words = append(words, lmb.SizeText(part.Bytes)+" "+part.word)
 	}
 	return strings.Join(words, ", ")
 }

@@ -93,9 +93,9 @@ func TestPagesAreWholeAndWellFormed(t *testing.T) {
 func TestThePageSaysWhatTheTablesSay(t *testing.T) {
 	text := string(pageOf(t, read(t, "wh.twoop.lmb"), 1))
 	for _, want := range []string{
-		"Tensix tile 1,1: 2.2 KiB in, 1.01 KiB out",           // the grid
+		"Tensix tile 1,1: 2256 bytes in, 1032 bytes out",      // the grid
 		"Tensix tile 1,1 0x20000 to 0x203ff, 1 KiB: 1 KiB in", // the map
-		"copyin, 12.8 us, ", "; tlb0 0x10000", // the timeline
+		"copy in, 12.8 us, ", "; tlb0 0x10000", // the timeline
 		"soft reset", "read output", "CRC-32C", "prefers-color-scheme: dark", "@media print",
 	} {
 		if !strings.Contains(text, want) {
@@ -127,7 +127,7 @@ func TestTheAxisOfTimeEndsWithTheRun(t *testing.T) {
 	for _, ns := range []int64{1, 99, 300, 1000, 30_600, 999_999, 1 << 40} {
 		d := (&Profile{Timeline: [][]Slice{{{Ns: ns}}}}).timelinePicture()
 		room := 100 - glyph*float64(len(d.Total))
-		if d.Total != timeText(ns) || len(d.Ticks) == 0 {
+		if d.Total != lmb.TimeText(ns) || len(d.Ticks) == 0 {
 			t.Errorf("%d ns: %+v", ns, d)
 		}
 		for i, tick := range d.Ticks {

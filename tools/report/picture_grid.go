@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lightmetal/boards/chips"
+	"lightmetal/tools/lmb"
 )
 
 const (
@@ -29,19 +30,19 @@ type gridCell struct{ Class, Text, Tip string }
 type heat struct{ Class, Text string }
 
 func (r *Report) gridPictures() (pictures []*gridPicture) {
-	for i := range r.Targets {
+	for i := range r.Devices {
 		tiles := slices.DeleteFunc(slices.Clone(r.Tiles),
-			func(t Tile) bool { return t.Target != i })
-		rows := r.Targets[i].rows(tiles)
+			func(t Tile) bool { return t.Device != i })
+		rows := r.Devices[i].rows(tiles)
 		if rows != nil {
-			pictures = append(pictures, newGrid(r.Targets[i].text(), rows, tiles))
+			pictures = append(pictures, newGrid(r.Devices[i].text(), rows, tiles))
 		}
 	}
 	return pictures
 }
 
-// rows is the map of the target's tiles, nil where there is none to draw.
-func (t *Target) rows(tiles []Tile) []string {
+// rows returns the map of the device's tiles, nil if there is none to draw.
+func (t *Device) rows(tiles []Tile) []string {
 	if t.board != nil && chips.Of(t.board).Grid != nil {
 		return chips.Of(t.board).Grid.Rows
 	}
@@ -93,10 +94,14 @@ func newCell(kind chips.Kind, t *Traffic, x, y int, levels levels) gridCell {
 	return gridCell{class, letter, place + "not touched"}
 }
 
-// shortBytes fits a cell: "3.2K".
+// shortBytes returns a rounded size that fits a cell: "3.2K".
 func shortBytes(n uint64) string {
-	number, unit, _ := strings.Cut(bytesText(n), " ")
-	return number + strings.TrimSuffix(strings.TrimSuffix(unit, "iB"), "B")
+	value, unit := float64(n), 0
+	for value >= 1024 {
+		value /= 1024
+		unit++
+	}
+	return lmb.ThreeDigits(value) + [...]string{"", "K", "M", "G", "T", "P", "E"}[unit]
 }
 
 func kindsText(rows []string) string {
@@ -143,12 +148,12 @@ func (l levels) legend() (list []heat) {
 		return nil
 	case l.most <= l.least:
 		return []heat{{fmt.Sprintf("heat%d", heatLevels),
-			bytesText(uint64(math.Round(math.Exp(l.most))))}}
+			lmb.SizeText(uint64(math.Round(math.Exp(l.most))))}}
 	}
 	for level := range heatLevels {
 		from := math.Exp(l.least + (l.most-l.least)*float64(level)/heatLevels)
 		list = append(list, heat{fmt.Sprintf("heat%d", level+1),
-			"from " + bytesText(uint64(math.Round(from)))})
+			"from " + lmb.SizeText(uint64(math.Round(from)))})
 	}
 	return list
 }

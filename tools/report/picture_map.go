@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"lightmetal/tools/lmb"
 )
 
 const (
@@ -23,7 +25,7 @@ type mapPicture struct {
 type mapRow struct {
 	Name, Note string
 	Boxes      []mapBox
-	More       bool // the space goes on behind the last
+	More       bool // the space continues after the last
 }
 
 // mapBox is a range. Boxes grow with the logarithm of their size, as far as a row has
@@ -35,7 +37,7 @@ type mapBox struct {
 	Parts            []trafficPart
 }
 
-// spaceGroup is spaces of one target with the same ranges touched: many tiles
+// spaceGroup is spaces of one device with the same ranges touched: many tiles
 // that do the same are one row.
 type spaceGroup struct {
 	Space
@@ -49,7 +51,7 @@ func (r *Report) mapPicture() *mapPicture {
 	groups := p.fold(r.groups())
 	closed := 0
 	for i := range groups[:min(len(groups), mapRowsMax)] {
-		closed += p.row(&groups[i], r.targetPrefix(groups[i].Target))
+		closed += p.row(&groups[i], r.devicePrefix(groups[i].Device))
 	}
 	if len(groups) > mapRowsMax {
 		p.Notes = append(p.Notes, fmt.Sprintf("Device memory: %d of %d rows are drawn.", mapRowsMax,
@@ -69,7 +71,7 @@ func (r *Report) groups() (groups []spaceGroup) {
 	known := map[string]int{}
 	for i := range r.Spaces {
 		s := r.Spaces[i]
-		key := fmt.Sprint(s.Target, s.Kind, strings.TrimSuffix(s.Name, coordinates(s.Name)),
+		key := fmt.Sprint(s.Device, s.Kind, strings.TrimSuffix(s.Name, coordinates(s.Name)),
 			s.Closed)
 		for _, x := range s.Ranges {
 			key += fmt.Sprintf(" %x-%x%s", x.First, x.Last, x.Area)
@@ -108,7 +110,7 @@ func (p *mapPicture) fold(groups []spaceGroup) []spaceGroup {
 	}
 	slices.SortStableFunc(tiles,
 		func(a, b *spaceGroup) int { return cmp.Compare(b.Traffic.total(), a.Traffic.total()) })
-	rest := spaceGroup{Space: Space{Kind: "rest", Target: tiles[mapTilesMax].Target}}
+	rest := spaceGroup{Space: Space{Kind: "rest", Device: tiles[mapTilesMax].Device}}
 	for _, g := range tiles[mapTilesMax:] {
 		rest.count += g.count
 		rest.Traffic.add(g.Traffic, 1)
@@ -127,13 +129,13 @@ func (p *mapPicture) fold(groups []spaceGroup) []spaceGroup {
 // coordinates is the end of a tile's name.
 func coordinates(name string) string { return name[strings.LastIndex(name, " ")+1:] }
 
-// row draws a space and gives the number of gaps that closed in it.
+// row draws a space and returns the number of gaps that it left out.
 func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 	set := rangeSet{list: g.Ranges, closed: g.Closed}
 	set.compact(mapBoxesMax)
 	row := mapRow{Name: plain(g.Name), Note: plain(prefix) + g.Traffic.text()}
 	if g.Size > 0 {
-		row.Name += ", " + bytesText(g.Size)
+		row.Name += ", " + lmb.SizeText(g.Size)
 	}
 	if g.count > 1 {
 		row.Name = fmt.Sprintf("%d × %s", g.count, g.Kind)
@@ -155,7 +157,7 @@ func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 }
 
 func (r *Range) box(name string) mapBox {
-	first, size := fmt.Sprintf("0x%x", r.First), bytesText(r.Bytes())
+	first, size := fmt.Sprintf("0x%x", r.First), lmb.SizeText(r.Bytes())
 	box := mapBox{Width: 72 + 14*math.Log2(float64(r.Bytes())+1), Area: r.Area,
 		Label: first + ", " + size, Parts: r.Traffic.parts()}
 	box.Tip = fmt.Sprintf("%s %s to 0x%x, %s: %s", name, first, r.Last, size, r.Traffic.text())

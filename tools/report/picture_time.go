@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
 )
 
 const (
@@ -45,7 +46,7 @@ func (p *Profile) timelinePicture() *timelinePicture {
 	if total == 0 {
 		return nil
 	}
-	t := &timelinePicture{Ticks: ticks(total), Total: timeText(total)}
+	t := &timelinePicture{Ticks: ticks(total), Total: lmb.TimeText(total)}
 	merged, deep := 0, 0
 	for i, row := range p.Timeline {
 		if i >= timeRowsMax {
@@ -82,12 +83,12 @@ func drawn(row []Slice, scale float64) (list []timeSlice) {
 	return list
 }
 
-// class is the slice's colour.
+// class returns the CSS class that colours the slice.
 func (s *Slice) class() string {
 	switch s.Kind {
 	case kindCommand, kindCommands:
 		if word := cmp.Or(s.Opcode, s.Mostly); slices.Contains(opcodeWords, word) {
-			return "op-" + word
+			return "op-" + strings.ReplaceAll(word, " ", "-")
 		}
 		return "op-mixed"
 	case kindSequence, kindCall, kindScope, kindPhase:
@@ -100,8 +101,8 @@ func (s *Slice) class() string {
 var opcodeWords = opcodeNames[gen.OpcodeWrite:gen.OpcodeCall]
 
 func (s *Slice) tip() string {
-	text := fmt.Sprintf("%s, %s, %s after the start", plain(s.Name), timeText(s.Ns),
-		timeText(s.Start))
+	text := fmt.Sprintf("%s, %s, %s after the start", plain(s.Name), lmb.TimeText(s.Ns),
+		lmb.TimeText(s.Start))
 	switch s.Kind {
 	case kindCommand:
 		text += fmt.Sprintf("; index %d in the image", s.Command)
@@ -118,7 +119,7 @@ func (s *Slice) tip() string {
 		text += "; " + plain(strings.TrimSpace(s.Window+" "+s.Offset))
 	}
 	if s.Bytes > 0 {
-		text += "; " + bytesText(s.Bytes)
+		text += "; " + lmb.SizeText(s.Bytes)
 	}
 	return text
 }
@@ -130,7 +131,7 @@ func (p *Profile) timelineNotes(merged, deep int) (notes []string) {
 		notes = append(notes,
 			fmt.Sprintf("Timeline: the profile has neighbouring commands that together take no "+
 				"longer than %s as one, in the colour "+
-				"of the opcode that took most of it.", timeText(p.MergeNs)))
+				"of the opcode that took most of it.", lmb.TimeText(p.MergeNs)))
 	}
 	if merged > 0 {
 		notes = append(notes,
@@ -163,7 +164,7 @@ func legend(rows [][]timeSlice) (words []string) {
 func ticks(total int64) (list []tick) {
 	step := roundStep(total / 10)
 	for at := int64(0); float64(at) <= 0.85*float64(total); at += step {
-		list = append(list, tick{100 * float64(at) / float64(total), timeText(at)})
+		list = append(list, tick{100 * float64(at) / float64(total), lmb.TimeText(at)})
 	}
 	return list
 }

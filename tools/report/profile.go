@@ -28,7 +28,7 @@ type Profile struct {
 	OverheadNs int64     `json:"overhead_ns"`
 	Sequence   string    `json:"sequence"`
 	Runs       int       `json:"runs"`
-	Commands   uint64    `json:"commands"` // carried out in all runs
+	Commands   uint64    `json:"commands"` // executed in all runs
 	TotalNs    int64     `json:"total_ns"`
 	LeastNs    int64     `json:"least_ns"` // of whole runs; with MostNs 0 where the only one failed
 	MostNs     int64     `json:"most_ns"`
@@ -49,7 +49,7 @@ type Profile struct {
 type Failure struct {
 	Code    string `json:"code"`
 	Reason  string `json:"reason"`
-	Command int32  `json:"command"` // index in the image, -1: all were carried out
+	Command int32  `json:"command"` // index in the image, -1: all were executed
 	Ns      int64  `json:"ns"`      // until then
 }
 
@@ -88,7 +88,7 @@ const (
 	// slowestMax is how many commands a profile names as the slowest.
 	slowestMax = 20
 
-	// spentMax is how many scopes, sequences and windows it tells apart.
+	// spentMax is how many scopes, sequences and windows have a row each.
 	spentMax = 1000
 )
 
@@ -196,7 +196,7 @@ func (d *decoder) finish(p *Profile) {
 	p.Opcodes, p.Scopes, p.Sequences, p.Windows = []Spent{}, []Spent{}, []Spent{}, []Spent{}
 	p.Slowest = append([]Command{}, d.slowest...)
 	for op := range d.opcodes {
-		keep(&p.Opcodes, d.opcodes[op], lower(gen.EnumNamesOpcode[gen.Opcode(op)]), "")
+		keep(&p.Opcodes, d.opcodes[op], lmb.OpcodeName(gen.Opcode(op)), "")
 	}
 	for i := range d.sequences {
 		keep(&p.Sequences, d.sequences[i], d.image.Sequences[i].Name, "")
@@ -280,10 +280,11 @@ func (p *Profile) Write(w io.Writer) error {
 
 func (p *Profile) summary() string {
 	text := fmt.Sprintf("profile of %s on %s: %s in %s commands", plain(p.Sequence),
-		plain(p.Device), timeText(p.TotalNs), countText(p.Commands))
+		plain(p.Device), lmb.TimeText(p.TotalNs), countText(p.Commands))
 	if whole := p.whole(); whole > 1 || whole > 0 && p.Failed != nil {
-		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)), timeText(p.LeastNs),
-			timeText(p.MostNs))
+		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)),
+			lmb.TimeText(p.LeastNs),
+			lmb.TimeText(p.MostNs))
 	}
 	return text
 }
@@ -298,10 +299,10 @@ func (p *Profile) whole() int {
 
 // text says how the last run failed.
 func (f *Failure) text() string {
-	return "FAILED after " + timeText(f.Ns) + ": " + plain(f.Reason)
+	return "FAILED after " + lmb.TimeText(f.Ns) + ": " + plain(f.Reason)
 }
 
-// lines are what stands above the tables.
+// lines returns the text above the tables.
 func (p *Profile) lines() []string {
 	lines := []string{p.summary(), p.clockText()}
 	if p.Failed != nil {
@@ -313,7 +314,7 @@ func (p *Profile) lines() []string {
 // clockText says how far the times can be trusted.
 func (p *Profile) clockText() string {
 	return fmt.Sprintf("clock: %s; measuring adds %s to each command, which is in the times",
-		plain(p.Clock), timeText(p.OverheadNs))
+		plain(p.Clock), lmb.TimeText(p.OverheadNs))
 }
 
 func (p *Profile) tables() []Table {
@@ -330,11 +331,11 @@ func (p *Profile) table(title, what string, list []Spent) Table {
 		">longest", "longest at", ">bytes"}}
 	order := slices.Clone(list)
 	slices.SortStableFunc(order, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
-	t = rows(t, order[:limit(len(order))], func(_ int, s *Spent) []string {
-		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), timeText(s.TotalNs),
+	t = fillTable(t, order[:limitRows(len(order))], func(_ int, s *Spent) []string {
+		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), lmb.TimeText(s.TotalNs),
 			shareText(float64(s.TotalNs), float64(p.TotalNs)),
-			timeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)),
-			timeText(s.LongestNs), plain(s.At), none(s.Bytes, bytesText)}
+			lmb.TimeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)),
+			lmb.TimeText(s.LongestNs), plain(s.At), emptyIfZero(s.Bytes, lmb.SizeText)}
 	})
 	if len(order) > rowsMax {
 		t.Note = fmt.Sprintf("the longest %d of %d", rowsMax, len(order))
@@ -351,7 +352,7 @@ func (p *Profile) slowTable() Table {
 		if p.Runs == 1 {
 			share = shareText(float64(s.Ns), float64(p.TotalNs))
 		}
-		t.add(fmt.Sprint(s.Number), plain(s.Sequence), timeText(s.Ns), share, plain(s.Text))
+		t.addRow(fmt.Sprint(s.Number), plain(s.Sequence), lmb.TimeText(s.Ns), share, plain(s.Text))
 	}
 	return t
 }

@@ -15,6 +15,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
 )
 
 // scopes has scopes of every kind: nested, through a call, crossing, begun
@@ -290,8 +291,8 @@ func TestTimelineHasARowForEachThatIsOpen(t *testing.T) {
 		fmt.Fprintf(&b, "row %d\n", row)
 		for i := range list {
 			s := &list[i]
-			fmt.Fprintf(&b, "  from %s %s: %s %s, commands: %d, %s\n", timeText(s.Start),
-				timeText(s.Ns), s.Kind, s.Name, s.Count, bytesText(s.Bytes))
+			fmt.Fprintf(&b, "  from %s %s: %s %s, commands: %d, %s\n", lmb.TimeText(s.Start),
+				lmb.TimeText(s.Ns), s.Kind, s.Name, s.Count, lmb.SizeText(s.Bytes))
 		}
 	}
 	golden(t, "scopes.txt", []byte(b.String()))
@@ -433,7 +434,7 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 		{`"ts":0.500`, `"ts":1e300`, "no time"},
 		{`"ts":0.500`, `"ts":0.3`, "before the one before it ends"},
 		{`"ts":0.500,"dur":30.000`, `"ts":0.500,"dur":40`, "before the one before it ends"},
-		{`"ts":30.500,"dur":0.100`, `"ts":30.500,"dur":40`, "thread 3 goes on behind the run"},
+		{`"ts":30.500,"dur":0.100`, `"ts":30.500,"dur":40`, "thread 3 continues after the run"},
 		{`"dur":30.000`, `"dur":null`, "no time"},
 		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":-1,"ts":0.500`, "thread -1"},
 		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":33,"ts":0.500`, "thread 33"},

@@ -73,7 +73,7 @@ func (p *Profiler) stamp(command int) {
 	p.commands = append(p.commands, uint32(command))
 }
 
-// stampsOf is how many commands a run of a sequence carries out, End and those
+// stampsOf returns how many commands a run of a sequence executes, End and those
 // of "safe" among them.
 func stampsOf(view *fbs.View, sequence int) uint64 {
 	of := func(index int) (total uint64) {
@@ -96,7 +96,7 @@ func stampsOf(view *fbs.View, sequence int) uint64 {
 // Replay returns the loaded image, for inputs and outputs.
 func (p *Profiler) Replay() *runtime.Replay { return p.replay }
 
-// Run carries out the sequence once, as Replay.Run does. A run to warm up is not in
+// Run executes the sequence once, as Replay.Run does. A run to warm up is not in
 // the profile unless it fails.
 func (p *Profiler) Run(sequence int, warmUp bool) runtime.Result {
 	result := p.RunUntimed(sequence)
@@ -108,7 +108,7 @@ func (p *Profiler) Run(sequence int, warmUp bool) runtime.Result {
 	return result
 }
 
-// RunUntimed carries out a sequence and leaves the profile alone.
+// RunUntimed executes a sequence without adding it to the profile.
 func (p *Profiler) RunUntimed(sequence int) runtime.Result {
 	p.at, p.commands = p.at[:0], p.commands[:0]
 	return p.replay.Run(sequence)

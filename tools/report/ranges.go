@@ -48,7 +48,7 @@ func (s *rangeSet) add(first, last uint64, t Traffic) {
 	s.list = append(s.list, Range{First: first, Last: last, Traffic: t})
 }
 
-// touches tells whether a range and first..last overlap or follow each other.
+// touches reports whether a range and first..last overlap or follow each other.
 // Addresses end well before 2^64: a window has at most 4 GiB, and Point
 // addresses are multiples of its size.
 func touches(r *Range, first, last uint64) bool {

@@ -15,7 +15,7 @@ import (
 // Space is an address space that commands reach: a BAR, a tile or a rectangle
 // of tiles, a host buffer, configuration space.
 type Space struct {
-	Target int    `json:"target"`
+	Device int    `json:"device"`
 	Kind   string `json:"kind"` // bar, tile, multicast, host, config
 	Name   string `json:"name"`
 	Size   uint64 `json:"size"` // bytes, 0: not known
@@ -28,7 +28,7 @@ type Space struct {
 // counted together.
 const spacesMax = 4096
 
-// spaceKey tells spaces apart.
+// spaceKey identifies a space.
 type spaceKey struct {
 	device    uint8
 	kind      gen.WindowKind
@@ -55,16 +55,16 @@ type aim struct {
 	key     spaceKey
 }
 
-func (a *analysis) touch(w *aim, offset, size uint64, t Traffic) {
+func (a *analysis) addTraffic(w *aim, offset, size uint64, t Traffic) {
 	w.space.total.add(t, 1)
 	w.space.ranges.add(w.address+offset, w.address+offset+size-1, t)
 	if w.space.key.rest {
-		a.reach(&w.key, t)
+		a.addToTiles(&w.key, t)
 	}
 }
 
-// fixed aims a window that does not move.
-func (a *analysis) fixed(window int) {
+// placeFixedWindow sets what a window that does not move shows.
+func (a *analysis) placeFixedWindow(window int) {
 	w := &a.view.Windows[window]
 	key := spaceKey{device: w.Device, kind: w.Kind}
 	switch w.Kind {
@@ -88,8 +88,8 @@ func (a *analysis) space(key spaceKey) *space {
 	return s
 }
 
-// point follows a window to where it is pointed.
-func (a *analysis) point(c *fbs.Command) {
+// followPoint sets what a window shows after a Point.
+func (a *analysis) followPoint(c *fbs.Command) {
 	t, _ := boards.UnpackTileRange(c.Mask)
 	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb,
 		multicast: t.Multicast}
@@ -101,7 +101,7 @@ func (a *analysis) point(c *fbs.Command) {
 	a.aims[c.Window] = aim{space: a.space(key), address: c.Value, key: key}
 }
 
-// noc0 gives NoC 0 coordinates, or the ones given where they mean nothing.
+// noc0 translates coordinates to those of NoC 0; it returns unknown ones unchanged.
 func (a *analysis) noc0(device, x, y uint8) (uint8, uint8) {
 	if grid := a.grid(device); grid != nil {
 		if t, ok := grid.NoC0(x, y); ok {
@@ -112,15 +112,15 @@ func (a *analysis) noc0(device, x, y uint8) (uint8, uint8) {
 }
 
 func (a *analysis) grid(device uint8) *chips.Grid {
-	if board := a.report.Targets[device].board; board != nil {
+	if board := a.report.Devices[device].board; board != nil {
 		return chips.Of(board).Grid
 	}
 	return nil
 }
 
-// reach counts what went to a space on its tiles. A multicast reaches the Tensix
-// tiles of its rectangle; of a device whose tiles are not known it counts on none.
-func (a *analysis) reach(key *spaceKey, t Traffic) {
+// addToTiles adds the traffic of a space to its tiles. A multicast counts on the Tensix
+// tiles of its rectangle; on a device whose tiles are unknown it counts on none.
+func (a *analysis) addToTiles(key *spaceKey, t Traffic) {
 	r := key.tiles
 	tiles := []chips.Tile{{X: r.x1, Y: r.y1}}
 	if key.multicast {
@@ -135,13 +135,13 @@ func (a *analysis) reach(key *spaceKey, t Traffic) {
 	}
 }
 
-// tileKey is a tile of a target.
+// tileKey is a tile of a device.
 type tileKey struct{ device, x, y uint8 }
 
 func (a *analysis) finishTiles() {
 	for _, s := range a.spaces {
 		if s.key.kind == gen.WindowKindTlb && !s.key.rest && s.total != (Traffic{}) {
-			a.reach(&s.key, s.total)
+			a.addToTiles(&s.key, s.total)
 		}
 	}
 	a.report.Tiles = []Tile{}
@@ -150,7 +150,7 @@ func (a *analysis) finishTiles() {
 			Tile{int(key.device), key.x, key.y, a.kind(key, ""), t})
 	}
 	slices.SortFunc(a.report.Tiles, func(a, b Tile) int {
-		return cmp.Or(a.Target-b.Target, int(a.Y)-int(b.Y), int(a.X)-int(b.X))
+		return cmp.Or(a.Device-b.Device, int(a.Y)-int(b.Y), int(a.X)-int(b.X))
 	})
 }
 
@@ -170,8 +170,8 @@ func (a *analysis) kindOf(key tileKey) chips.Kind {
 	return grid.Kind(chips.Tile{X: key.x, Y: key.y})
 }
 
-// finishSpaces orders what was touched: by target, BARs before tiles before
-// host memory.
+// finishSpaces lists the spaces that were accessed: by device, and of each the BARs, then
+// tiles, then host memory.
 func (a *analysis) finishSpaces() {
 	order := make([]*space, 0, len(a.spaces))
 	for _, s := range a.spaces {
@@ -188,15 +188,15 @@ func (a *analysis) finishSpaces() {
 			s.ranges.list[i].Area = a.area(&s.key, &s.ranges.list[i])
 		}
 		a.report.Spaces = append(a.report.Spaces, Space{
-			Target: int(s.key.device), Kind: s.key.word(), Name: a.spaceName(&s.key),
+			Device: int(s.key.device), Kind: s.key.word(), Name: a.spaceName(&s.key),
 			Size:    a.spaceSize(&s.key),
 			Traffic: s.total, Ranges: s.ranges.list, Closed: s.ranges.closed,
 		})
 	}
 }
 
-// order is where a space stands: those of a target together, a tile before
-// rectangles, what came after spacesMax last, rows from the top.
+// order returns the sort key of a space: by device, tiles before rectangles, those beyond
+// spacesMax last, rows from the top.
 func (k *spaceKey) order() []byte {
 	late := byte(0)
 	switch {
@@ -256,7 +256,7 @@ func (a *analysis) spaceSize(k *spaceKey) uint64 {
 // area is what the board calls the place of a range, empty where that is no
 // one thing.
 func (a *analysis) area(k *spaceKey, r *Range) string {
-	board := a.report.Targets[k.device].board
+	board := a.report.Devices[k.device].board
 	switch {
 	case board == nil || k.rest:
 		return ""

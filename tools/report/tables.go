@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"lightmetal/tools/lmb"
 )
 
 // rowsMax bounds the rows of a table on a terminal or a page.
@@ -13,7 +15,7 @@ const rowsMax = 100
 // Write prints the report for a terminal.
 func (r *Report) Write(w io.Writer) error {
 	out := bufio.NewWriter(w) // keeps its first error
-	fmt.Fprintf(out, "%s: %s, for %s\n", plain(r.Image), bytesText(r.Bytes), r.targetText())
+	fmt.Fprintf(out, "%s: %s, for %s\n", plain(r.Image), lmb.SizeText(r.Bytes), r.devicesText())
 	if r.Origin != "" {
 		fmt.Fprintf(out, "from %s\n", plain(r.Origin))
 	}
@@ -24,15 +26,15 @@ func (r *Report) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-func (r *Report) targetText() string {
+func (r *Report) devicesText() string {
 	var names []string
-	for i := range r.Targets {
-		names = append(names, r.Targets[i].text())
+	for i := range r.Devices {
+		names = append(names, r.Devices[i].text())
 	}
 	return strings.Join(names, " and ")
 }
 
-func (t *Target) text() string {
+func (t *Device) text() string {
 	name := t.Title
 	if name == "" {
 		name = plain(t.Board)
@@ -40,12 +42,12 @@ func (t *Target) text() string {
 	return name + " (PCI " + t.ID + ")"
 }
 
-// targetPrefix names the target where there is more than one.
-func (r *Report) targetPrefix(target int) string {
-	if len(r.Targets) == 1 {
+// devicePrefix names a device if the image is for several.
+func (r *Report) devicePrefix(device int) string {
+	if len(r.Devices) == 1 {
 		return ""
 	}
-	return fmt.Sprintf("%s %d: ", plain(r.Targets[target].Board), target)
+	return fmt.Sprintf("%s %d: ", plain(r.Devices[device].Board), device)
 }
 
 func (r *Report) tables() []Table {
@@ -55,12 +57,12 @@ func (r *Report) tables() []Table {
 
 func (r *Report) sequenceTable() Table {
 	t := Table{Title: "Sequences", Note: "one run, with what it calls",
-		Columns: []string{"sequence", ">commands", ">carried out", ">loads", ">stores", ">bytes in",
+		Columns: []string{"sequence", ">commands", ">executed", ">loads", ">stores", ">bytes in",
 			">bytes out", ">compared", ">waits at most"}}
-	return rows(t, r.Sequences, func(_ int, s *Sequence) []string {
+	return fillTable(t, r.Sequences, func(_ int, s *Sequence) []string {
 		return []string{plain(s.Name), countText(s.Commands), countText(s.Executed),
-			countText(s.Loads), countText(s.Stores), bytesText(s.Written),
-			bytesText(s.Read), none(s.Compared, bytesText), waitText(s.WaitUs)}
+			countText(s.Loads), countText(s.Stores), lmb.SizeText(s.Written),
+			lmb.SizeText(s.Read), emptyIfZero(s.Compared, lmb.SizeText), lmb.WaitText(s.WaitUs)}
 	})
 }
 
@@ -68,23 +70,24 @@ func (r *Report) opcodeTable() Table {
 	t := Table{Title: "Opcodes",
 		Columns: []string{"opcode", ">count", ">bytes in", ">bytes out", ">compared", ">1 byte",
 			">2 bytes", ">4 bytes", ">8 bytes", ">bulk"}}
-	return rows(t, r.Opcodes, func(_ int, o *Opcode) []string {
-		row := []string{o.Name, countText(o.Count), none(o.Written, bytesText),
-			none(o.Read, bytesText), none(o.Compared, bytesText)}
+	return fillTable(t, r.Opcodes, func(_ int, o *Opcode) []string {
+		row := []string{o.Name, countText(o.Count), emptyIfZero(o.Written, lmb.SizeText),
+			emptyIfZero(o.Read, lmb.SizeText), emptyIfZero(o.Compared, lmb.SizeText)}
 		for _, n := range o.Accesses {
-			row = append(row, none(n, countText))
+			row = append(row, emptyIfZero(n, countText))
 		}
-		return append(row, none(o.Bulk, bytesText))
+		return append(row, emptyIfZero(o.Bulk, lmb.SizeText))
 	})
 }
 
 func (r *Report) windowTable() Table {
 	t := Table{Title: "Windows", Columns: []string{"window", "kind", "place", ">size", ">pointed",
 		">commands", ">bytes in", ">bytes out", ">compared"}}
-	return rows(t, r.Windows, func(_ int, w *Window) []string {
-		return []string{w.label(), w.Kind, r.targetPrefix(w.Target) + w.Place, bytesText(w.Size),
-			none(w.Points, countText), countText(w.Commands),
-			none(w.Written, bytesText), none(w.Read, bytesText), none(w.Compared, bytesText)}
+	return fillTable(t, r.Windows, func(_ int, w *Window) []string {
+		return []string{w.label(), w.Kind, r.devicePrefix(w.Device) + w.Place, lmb.SizeText(w.Size),
+			emptyIfZero(w.Points, countText), countText(w.Commands),
+			emptyIfZero(w.Written, lmb.SizeText), emptyIfZero(w.Read,
+				lmb.SizeText), emptyIfZero(w.Compared, lmb.SizeText)}
 	})
 }
 
@@ -105,70 +108,66 @@ func (r *Report) rangeTable() Table {
 		total += len(s.Ranges)
 		for j := range s.Ranges[:min(len(s.Ranges), rowsMax-min(rowsMax, len(t.Rows)))] {
 			x := &s.Ranges[j]
-			t.add(r.targetPrefix(s.Target)+s.Name, fmt.Sprintf("0x%x", x.First),
-				fmt.Sprintf("0x%x", x.Last), bytesText(x.Bytes()), x.Area,
-				none(x.Written, bytesText), none(x.Read, bytesText), none(x.Compared, bytesText))
+			t.addRow(r.devicePrefix(s.Device)+s.Name, fmt.Sprintf("0x%x", x.First),
+				fmt.Sprintf("0x%x", x.Last), lmb.SizeText(x.Bytes()), x.Area,
+				emptyIfZero(x.Written, lmb.SizeText), emptyIfZero(x.Read,
+					lmb.SizeText), emptyIfZero(x.Compared, lmb.SizeText))
 		}
 	}
-	t.cut(total)
+	t.noteCut(total)
 	return t
 }
 
 func (r *Report) tileTable() Table {
 	t := Table{Title: "Tiles", Note: "a multicast counts on every tile",
 		Columns: []string{"tile", "kind", ">bytes in", ">bytes out", ">compared"}}
-	return rows(t, r.Tiles, func(_ int, x *Tile) []string {
-		return []string{fmt.Sprintf("%s%d,%d", r.targetPrefix(x.Target), x.X, x.Y), x.Kind,
-			none(x.Written, bytesText), none(x.Read, bytesText),
-			none(x.Compared, bytesText)}
+	return fillTable(t, r.Tiles, func(_ int, x *Tile) []string {
+		return []string{fmt.Sprintf("%s%d,%d", r.devicePrefix(x.Device), x.X, x.Y), x.Kind,
+			emptyIfZero(x.Written, lmb.SizeText), emptyIfZero(x.Read, lmb.SizeText),
+			emptyIfZero(x.Compared, lmb.SizeText)}
 	})
 }
 
 func (r *Report) tensorTable() Table {
 	t := Table{Title: "Tensors", Columns: []string{"tensor", "role", "type", "shape", ">size",
 		">moved", "data"}}
-	return rows(t, r.Tensors, func(_ int, x *Used) []string {
-		data := "to be given"
+	return fillTable(t, r.Tensors, func(_ int, x *Used) []string {
+		data := "none, needs --input"
 		switch {
-		case x.Recorded && x.Role == "output":
+		case x.HasData && x.Role == "output":
 			data = "golden"
-		case x.Recorded:
-			data = "recorded"
+		case x.HasData:
+			data = "default"
 		case x.Role == "output":
 			data = ""
 		}
-		return []string{plain(x.Name), x.Role, x.DType, shapeText(x.Shape), bytesText(x.Bytes),
-			bytesText(x.Moved), data}
+		return []string{plain(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape),
+			lmb.SizeText(x.Bytes),
+			lmb.SizeText(x.Moved), data}
 	})
-}
-
-func shapeText(shape []uint32) string {
-	if len(shape) == 0 {
-		return "scalar"
-	}
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", " x ")
 }
 
 func (r *Report) segmentTable() Table {
 	t := Table{Title: "Payload", Columns: []string{"segment", ">offset", ">size", ">CRC-32C"}}
-	return rows(t, r.Segments, func(i int, s *Segment) []string {
-		return []string{fmt.Sprint(i), fmt.Sprintf("0x%x", s.Offset), bytesText(s.Bytes), s.CRC32C}
+	return fillTable(t, r.Segments, func(i int, s *Segment) []string {
+		return []string{fmt.Sprint(i), fmt.Sprintf("0x%x", s.Offset), lmb.SizeText(s.Bytes),
+			s.CRC32C}
 	})
 }
 
-// rows fills a table with what a list has, as far as tables go, by index.
-func rows[T any](t Table, list []T, cells func(int, *T) []string) Table {
-	for i := range limit(len(list)) {
-		t.add(cells(i, &list[i])...)
+// fillTable adds a row for each element of a list, up to rowsMax.
+func fillTable[T any](t Table, list []T, cells func(int, *T) []string) Table {
+	for i := range limitRows(len(list)) {
+		t.addRow(cells(i, &list[i])...)
 	}
-	t.cut(len(list))
+	t.noteCut(len(list))
 	return t
 }
 
-func limit(n int) int { return min(n, rowsMax) }
+func limitRows(n int) int { return min(n, rowsMax) }
 
-// cut says that rows were left out.
-func (t *Table) cut(total int) {
+// noteCut notes that rows were left out.
+func (t *Table) noteCut(total int) {
 	if total <= len(t.Rows) {
 		return
 	}

@@ -3,66 +3,15 @@ package report
 import (
 	"fmt"
 	"io"
-	"lightmetal/fbs"
-	"math"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"lightmetal/fbs"
 )
 
-// bytesText is a number of bytes for people: "172 B", "4 KiB", "2.9 KiB".
-func bytesText(n uint64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < 6 {
-		value /= 1024
-		unit++
-	}
-	return threeDigits(value) + " " + [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB",
-		"EiB"}[unit]
-}
-
-// timeText is a time in nanoseconds for people: "100 ns", "1.2 us", "1 s".
-func timeText(ns int64) string {
-	value, unit := float64(ns), 0
-	for math.Abs(value) >= 1000 && unit < 3 {
-		value /= 1000
-		unit++
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d ns", ns)
-	}
-	return threeDigits(value) + " " + [...]string{"ns", "us", "ms", "s"}[unit]
-}
-
-// waitText is a time in microseconds.
-func waitText(us uint64) string {
-	if us > math.MaxInt64/1000 {
-		return "longer than " + timeText(math.MaxInt64)
-	}
-	return timeText(int64(us) * 1000)
-}
-
-// threeDigits has no more digits than are worth reading, and no zeros at the end.
-func threeDigits(value float64) string {
-	decimals := 2
-	switch size := math.Abs(value); {
-	case size >= 99.95:
-		decimals = 0
-	case size >= 9.995:
-		decimals = 1
-	}
-	text := strconv.FormatFloat(value, 'f', decimals, 64)
-	if strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
-}
-
-// countText is a number with its thousands apart.
+// countText formats a number with separated thousands.
 func countText(n uint64) string {
 	digits := strconv.FormatUint(n, 10)
 	var b strings.Builder
@@ -75,15 +24,15 @@ func countText(n uint64) string {
 	return b.String()
 }
 
-// none leaves a cell empty where there is nothing to count.
-func none(n uint64, text func(uint64) string) string {
+// emptyIfZero formats a number, and returns an empty cell for 0.
+func emptyIfZero(n uint64, text func(uint64) string) string {
 	if n == 0 {
 		return ""
 	}
 	return text(n)
 }
 
-// shareText is a part of a whole in percent.
+// shareText formats a part of a whole in percent.
 func shareText(part, whole float64) string {
 	if whole <= 0 {
 		return ""
@@ -112,8 +61,8 @@ func plain(name string) string {
 	return name
 }
 
-// Table is rows of text under a title. Columns whose name starts with ">" stand
-// to the right.
+// Table is rows of text under a title. Columns whose name starts with ">" are
+// aligned to the right.
 type Table struct {
 	Title   string
 	Note    string
@@ -121,7 +70,7 @@ type Table struct {
 	Rows    [][]string
 }
 
-func (t *Table) add(cells ...string) { t.Rows = append(t.Rows, cells) }
+func (t *Table) addRow(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // write prints a filled table for a terminal.
 func (t *Table) write(w io.Writer) {
@@ -135,9 +84,9 @@ func (t *Table) write(w io.Writer) {
 	for i, name := range t.Columns {
 		header[i] = strings.TrimPrefix(name, ">")
 	}
-	t.line(w, header, widths)
+	t.writeLine(w, header, widths)
 	for _, row := range t.Rows {
-		t.line(w, row, widths)
+		t.writeLine(w, row, widths)
 	}
 }
 
@@ -157,7 +106,7 @@ func (t *Table) widths() []int {
 	return widths
 }
 
-func (t *Table) line(w io.Writer, cells []string, widths []int) {
+func (t *Table) writeLine(w io.Writer, cells []string, widths []int) {
 	var b strings.Builder
 	for i, cell := range cells {
 		space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))

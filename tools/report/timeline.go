@@ -55,7 +55,7 @@ type Slice struct {
 // End is where the slice ends.
 func (s *Slice) End() int64 { return s.Start + s.Ns }
 
-// tookOf is the time of the run that a timeline shows, 0 where there is none.
+// tookOf returns the time of the run that a timeline shows, 0 if there is none.
 func tookOf(timeline [][]Slice) int64 {
 	if len(timeline) == 0 || len(timeline[rowSequences]) == 0 {
 		return 0
@@ -70,7 +70,7 @@ type walk struct {
 	commands []uint32
 	at       []int64
 	build    bool  // make slices; the decoder's tables are filled in any case
-	mergeNs  int64 // what is shorter is put together
+	mergeNs  int64 // shorter commands are merged
 
 	rows  [][]Slice
 	taken []bool // rows from rowScopes on
@@ -207,7 +207,7 @@ func (s *Slice) spent() (shares [gen.OpcodeEnd]int64) {
 // opcodeNames are the opcodes as reports have them, by number; 0 has none.
 var opcodeNames = func() (names [gen.OpcodeEnd]string) {
 	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
-		names[op] = lower(gen.EnumNamesOpcode[op])
+		names[op] = lmb.OpcodeName(op)
 	}
 	return names
 }()
@@ -260,7 +260,7 @@ func (w *walk) enter(kind string, sequence, row int, command uint32, start int64
 		command, start))
 }
 
-// innermost is where the sequence under way stands in the stack.
+// innermost returns the position of the current sequence in the stack.
 func (w *walk) innermost() int {
 	at := len(w.stack) - 1
 	for w.stack[at].Kind == kindScope {

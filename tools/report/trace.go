@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"lightmetal/tools/lmb"
 )
 
 // What a profile that is read back may have at most.
@@ -127,7 +129,7 @@ func microseconds(ns int64) json.Number {
 func ReadTrace(r io.Reader) (*Profile, error) {
 	text, err := io.ReadAll(io.LimitReader(r, traceBytesMax+1))
 	if len(text) > traceBytesMax {
-		return nil, fmt.Errorf("the profile is larger than %s", bytesText(traceBytesMax))
+		return nil, fmt.Errorf("the profile is larger than %s", lmb.SizeText(traceBytesMax))
 	}
 	var file struct {
 		Summary summaryText `json:"lightmetal"`
@@ -146,7 +148,7 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 	p.Timeline = file.Slices.rows
 	for row, slices := range p.Timeline {
 		if n := len(slices); n > 0 && slices[n-1].End() > tookOf(p.Timeline) {
-			return nil, fmt.Errorf("not a profile of lm replay: thread %d goes on behind the run",
+			return nil, fmt.Errorf("not a profile of lm replay: thread %d continues after the run",
 				traceThread+row)
 		}
 	}
@@ -178,12 +180,12 @@ func readSummary(text []byte) (*Profile, error) {
 	return &summary.Profile, nil
 }
 
-// summaryText is JSON that stands in a file once.
+// summaryText is JSON that occurs once in a file.
 type summaryText []byte
 
 func (s *summaryText) UnmarshalJSON(text []byte) error {
 	if *s != nil {
-		return errors.New(`"lightmetal" stands there twice`)
+		return errors.New(`"lightmetal" is there twice`)
 	}
 	*s = bytes.Clone(text)
 	return nil

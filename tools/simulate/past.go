@@ -1,7 +1,7 @@
 package main
 
-// A Past defect of this project, as the reverse of its mend: in a file, New stands
-// in the place of Old, and does as before the mend where BROKEN holds.
+// Past is a former defect of this project, as the reverse of its fix: in a file, New replaces
+// Old, and behaves as before the fix if BROKEN is true.
 type Past struct {
 	Name, Commit   string
 	File, Old, New string

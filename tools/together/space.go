@@ -52,7 +52,7 @@ func (s space) chip() *chips.Chip {
 	return &chips.Chip{}
 }
 
-// Device is the ids, and the board that has them.
+// deviceText returns the PCI ids of the device, and the name of its board if it is known.
 func (s space) deviceText() string {
 	ids := fmt.Sprintf("%04x:%04x", s.vendor, s.device)
 	if board := boards.FindByID(s.vendor, s.device); board != nil {

@@ -210,8 +210,8 @@ func (d *Device) refuse(code hal.Code, format string, values ...any) (hal.Apertu
 		Reason: d.identity.Name + ": " + fmt.Sprintf(format, values...)}
 }
 
-// Point stores the configuration of the hardware window behind a. Where the
-// hardware window is larger than the image's, address may lie anywhere in it.
+// ProgramWindow stores the configuration of the TLB window that a uses. If the TLB window is
+// larger than the image's, address may be anywhere in it.
 func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
 	p := d.windows[a.Slot]
 	if p == nil {

@@ -126,7 +126,7 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
-// Aim implements hal.Device.
+// EncodeWindow implements hal.Device.
 func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRange, address uint64,
 	c *fbs.Command) (registers, home uintptr, code hal.Code) {
 	g := group(d.view, &fbs.Window{Kind: gen.WindowKindTlb, Device: uint8(d.target), Size: a.Size})

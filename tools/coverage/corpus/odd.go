@@ -168,7 +168,7 @@ func pagesOf(file []byte, first int) (pages []int) {
 // long and of characters of each length, and pages of payload.
 func crowd(image *lmb.Image) {
 	const long = "ü€😀\" and so on, for more than thirty-two bytes"
-	image.Targets[0].Board, image.Rules[0].Name = long, long
+	image.Devices[0].Board, image.Rules[0].Name = long, long
 	for i := range 40 {
 		image.Windows = append(image.Windows,
 			lmb.Window{Window: image.Windows[0].Window, Name: fmt.Sprint("w", i)})

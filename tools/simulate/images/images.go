@@ -11,7 +11,7 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// The windows of every image: three ranges of two BARs, one that begins at an odd
+// windows are those of every image: three ranges of two BARs, one that begins at an odd
 // place, host memory, and two windows onto tiles.
 var windows = []lmb.Window{
 	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Size: 8192}},
@@ -33,7 +33,7 @@ const (
 	TensorBytes = 512
 )
 
-// A Maker makes commands by chance.
+// Maker makes random commands.
 type Maker struct {
 	*rand.Rand
 	// of a Point
@@ -117,7 +117,7 @@ func (m *Maker) Empty() *lmb.Image {
 		data[i] = byte(m.Uint32())
 	}
 	return &lmb.Image{
-		Targets: []lmb.Target{
+		Devices: []lmb.Device{
 			{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 8192, 2: 5000}},
 			{Board: boards.Wormhole.Name, Vendor: boards.Wormhole.Vendor,
 				Device: boards.Wormhole.Device},
