@@ -24,8 +24,8 @@ type Board struct {
 	// Closed lists the ranges of tile addresses that no window may show.
 	Closed []Closed
 
-	// Outbound is the address translation through which tiles reach host memory; nil if
-	// there is none.
+	// Outbound is the address translation through which tiles access host memory. It is nil on
+	// devices without one.
 	Outbound *Outbound
 }
 

@@ -71,7 +71,7 @@ func (g *Group) OwnedByKernel(slot int) bool { return slot >= g.First+g.Count-g.
 
 // ChooseWindow returns the number of a TLB window of at least size bytes that lies inside
 // the device's BARs, is not the kernel driver's and is not taken: prefer if possible, else
-// the first. Groups are sorted by size, the smallest first. It returns -1 if there is none.
+// the first. Groups are sorted by size, the smallest first. It returns -1 if none exists.
 func (l *TLB) ChooseWindow(prefer uint16, size uint64, bars *[6]uint64,
 	taken func(slot int) bool) int {
 	fits := func(slot int) bool {

@@ -289,7 +289,8 @@ func TestIgnoredFailureCountsAQueryOfEachDevice(t *testing.T) {
 
 func TestPayloadOfAFileWithoutAnyIsRejected(t *testing.T) {
 	image := sample()
-	image.Tensors, image.Sequences = nil, []lmb.Sequence{{Name: "main", Commands: []lmb.Command{{}}}}
+	image.Tensors, image.Sequences = nil,
+		[]lmb.Sequence{{Name: "main", Commands: []lmb.Command{{}}}}
 	image.Sequences[0].Commands[0].Opcode = gen.OpcodeFence
 	file := encode(t, image)
 	view, err := fbs.Verify(file)

@@ -413,7 +413,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"has no device", func(i *lmb.Image) { i.Devices = nil }},
 		{"has no window", func(i *lmb.Image) { i.Windows = nil }},
 		{"has no sequence", func(i *lmb.Image) { i.Sequences = nil }},
-		{"target 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Devices[0].Board = "" }},
+		{"device 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Devices[0].Board = "" }},
 		{"window 0: name \"xxx",
 			func(i *lmb.Image) { i.Windows[0].Name = strings.Repeat("x", 256) }},
 		{"rule 0: device 9 does not exist", func(i *lmb.Image) { i.Rules[0].Device = 9 }},
@@ -471,7 +471,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{0} }},
 		{"or more than 64 TiB",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1 << 31, 1 << 31, 4} }},
-		{"9 dimensions, at most 8",
+		{"9 dimensions; at most 8",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1, 1, 1, 1, 1, 1, 1, 1, 3} }},
 		{"lie outside the payload", func(i *lmb.Image) { i.Tensors[0].Shape = []uint32{4096} }},
 
@@ -528,13 +528,15 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			set(3, func(c *fbs.Command) { c.Option = 0 })},
 		{"value 0x5 has bits outside the mask 0x1", set(3, func(c *fbs.Command) { c.Mask = 1 })},
 		{"mask 0x10000 does not fit 2 bytes", set(3, func(c *fbs.Command) { c.Mask = 0x10000 })},
-		{"command 3: can never hold",
+		{"command 3: the condition can never hold",
 			set(3, func(c *fbs.Command) {
 				c.Mode, c.Mask, c.Value = uint8(gen.ConditionNotEqual), 0,
 					0
 			})},
-		{"command 4: can never hold: mask is zero", set(4, func(c *fbs.Command) { c.Mask = 0 })},
-		{"command 4: poll of no bits", set(4, func(c *fbs.Command) { c.Mode, c.Mask = equal, 0 })},
+		{"command 4: the condition can never hold, because the mask is 0",
+			set(4, func(c *fbs.Command) { c.Mask = 0 })},
+		{"command 4: a poll with mask 0 waits for nothing",
+			set(4, func(c *fbs.Command) { c.Mode, c.Mask = equal, 0 })},
 		{"command 5: point: cannot access window 0, which is a BAR window",
 			set(5, func(c *fbs.Command) { c.Window = 0 })},
 		{"address 0x1000 is not a multiple of the window's 0x1000000",
@@ -623,16 +625,18 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			}},
 
 		// Mistakes that only the encoder rejects.
-		{"the name \"main\" is taken", func(i *lmb.Image) { i.Sequences[1].Name = "main" }},
-		{"the name \"a\" is taken", func(i *lmb.Image) { i.Tensors[1].Name = "a" }},
-		{"has a control character, or is not UTF-8",
+		{"the name \"main\" is used twice", func(i *lmb.Image) { i.Sequences[1].Name = "main" }},
+		{"the name \"a\" is used twice", func(i *lmb.Image) { i.Tensors[1].Name = "a" }},
+		{"has a control character or is not UTF-8",
 			func(i *lmb.Image) { i.Tensors[1].Name = "\xff" }},
-		{"is an output that no CopyOut fills", func(i *lmb.Image) {
+		{"is an output that no copy out fills", func(i *lmb.Image) {
 			i.Tensors = append(i.Tensors, lmb.Tensor{Name: "f", Role: gen.RoleOutput, DType: 1,
 				Shape: []uint32{1}})
 		}},
 		{"tolerances are not finite",
-			func(i *lmb.Image) { i.Tensors[2].Golden.First = math.Float32bits(float32(math.NaN())) }},
+			func(i *lmb.Image) {
+				i.Tensors[2].Golden.First = math.Float32bits(float32(math.NaN()))
+			}},
 		{"correlation threshold is not between", func(i *lmb.Image) {
 			i.Tensors[2].Golden = lmb.Golden{Kind: gen.JudgementCorrelation,
 				First: math.Float32bits(2)}
@@ -655,7 +659,8 @@ func TestAWindowPointedByACalleeMustBePointedAgain(t *testing.T) {
 	commands := &image.Sequences[0].Commands
 	*commands = append(*commands, (*commands)[6])
 	if _, err := lmb.Encode(image); err == nil ||
-		!strings.Contains(err.Error(), "command 15: copy in: window 1 is used before it is pointed") {
+		!strings.Contains(err.Error(),
+			"command 15: copy in: window 1 is used before it is pointed") {
 		t.Error(err)
 	}
 }

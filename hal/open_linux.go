@@ -105,7 +105,7 @@ func ParseNumber(digits string, base, most uint64) (n uint64, ok bool) {
 	return n, digits != ""
 }
 
-// Cut splits s at the first separator; after is empty if there is none.
+// Cut splits s at the first separator; after is empty if none exists.
 func Cut(s string, separator byte) (before, after string) {
 	for i := range len(s) {
 		if s[i] == separator {

@@ -9,8 +9,8 @@ import (
 )
 
 // This file holds what no target links (tools/house checks that): parts of mock
-// devices, single accesses for tests, and the walk in plain Go, which the assembly is
-// tested against.
+// devices, single accesses for tests, and the walk in plain Go, to which tests compare
+// the assembly.
 
 // BaseDevice implements parts of Device for mocks to embed: a device without TLB
 // windows and DMA that is always present and has nothing to release.

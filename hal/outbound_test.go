@@ -114,7 +114,8 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		"its memory for another": other.AssignBusAddress(own, d),
 		"a mock":                 d.AssignBusAddress(own, still{}),
 	} {
-		wantFault(t, what, err, Usage, "cannot reach memory", "tiles reach Host windows of their own")
+		wantFault(t, what, err, Usage, "cannot reach memory",
+			"tiles reach Host windows of their own")
 	}
 	if err := other.AssignBusAddress(bar, d); err != nil || bar.Bus == 0 {
 		t.Errorf("its BAR for another: %v", err)

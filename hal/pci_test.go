@@ -349,7 +349,8 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 		},
 		"no configuration space": {removing("config"), NoDevice, []string{"config", missing}},
 		"no resource":            {removing("resource"), NoDevice, []string{"resource", missing}},
-		"empty resource":         {writing("resource", ""), NoDevice, []string{"resource", "line 1"}},
+		"empty resource": {writing("resource", ""), NoDevice,
+			[]string{"resource", "line 1"}},
 		"short resource": {
 			writing("resource", strings.Repeat(line, 4)),
 			NoDevice, []string{"resource", "line 5"},
@@ -737,7 +738,8 @@ func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 	for _, atRead := range []bool{false, true} {
 		fakeSysfs(t)
 		k := fakeSystem(t)
-		others := []string{"0000:00:00.0", "0000:00:02.0", "0000:7f:00.0"} // listed before and after it
+		// listed before and after it
+		others := []string{"0000:00:00.0", "0000:00:02.0", "0000:7f:00.0"}
 		for _, address := range others {
 			addFunction(t, address, 0x1af4, 0x1110, nil)
 		}

@@ -155,7 +155,7 @@ func readAll(call, path string, flags int, read func(fd int, data []byte) (int, 
 func linkTarget(path string) string {
 	var target [256]byte
 	n, _ := unix.Readlink(path, target[:])
-	last, rest := "", string(target[:max(n, 0)]) // n is -1 if there is none
+	last, rest := "", string(target[:max(n, 0)]) // n is -1 if none exists
 	for rest != "" {
 		last, rest = Cut(rest, '/')
 	}

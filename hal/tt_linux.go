@@ -64,8 +64,9 @@ func (t *tt) probe() (err error) {
 		return err
 	}
 	if driver.api != ttAPI {
-		return d.fault(NoDevice, fbs.Text("the driver has API %d, %d is needed; install tt-kmd 2.0 "+
-			"or later", uint64(driver.api), ttAPI))
+		return d.fault(NoDevice,
+			fbs.Text("the driver has API %d, %d is needed; install tt-kmd 2.0 "+
+				"or later", uint64(driver.api), ttAPI))
 	}
 	t.hasExitCleanup = driver.major > 2 || driver.major == 2 && driver.minor >= 2
 	if err := t.findFunction(); err != nil {
@@ -105,8 +106,9 @@ func (t *tt) queryMappings() error {
 	case err != nil:
 		return callFault("QUERY_MAPPINGS", d.locator, err)
 	case !d.Alive():
-		return d.fault(DeviceGone, "configuration space reads all ones, or memory decoding is off; "+
-			"reset the device with `tt-smi -r`")
+		return d.fault(DeviceGone,
+			"configuration space reads all ones, or memory decoding is off; "+
+				"reset the device with `tt-smi -r`")
 	}
 	for _, m := range all.mappings {
 		if m.id >= 1 && m.id <= uint32(len(t.mappings)) {

@@ -254,7 +254,8 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		},
 		"another driver": {
 			failing("ioctl fa05", unix.ENOTTY),
-			NoDevice, []string{"GET_DRIVER_INFO /dev/tenstorrent/0: inappropriate ioctl for device"},
+			NoDevice,
+			[]string{"GET_DRIVER_INFO /dev/tenstorrent/0: inappropriate ioctl for device"},
 		},
 		"old driver": {
 			func(k *fakeTT) { k.api = 1 },

@@ -117,7 +117,7 @@ func (v *vfio) openShared(path string) (f *vfioFile, err error) {
 	return nil, callFault("open", path, err)
 }
 
-// sharedFile returns the file with a path, a new one if there is none.
+// sharedFile returns the file with a path, a new one if none exists.
 func sharedFile(path string) *vfioFile {
 	for _, f := range vfioShared.files {
 		if f.path == path {

@@ -153,7 +153,8 @@ func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	switch err {
 	case nil:
 	case unix.EINVAL:
-		return 0, v.dev.fault(NoDevice, fbs.Text("the IOMMU has no %x bytes of addresses left", size))
+		return 0,
+			v.dev.fault(NoDevice, fbs.Text("the IOMMU has no %x bytes of addresses left", size))
 	case unix.ENOMEM:
 		return 0, v.dev.fault(Denied,
 			fbs.Text("%x bytes of host memory cannot be pinned: ENOMEM", size)+raiseMemlock)

@@ -214,7 +214,8 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 			k.resets++
 			v.patch(k.t, vfioConfigRegionIndex, configCommand, []byte{0, 0})
 		} else if !k.stubborn {
-			v.patch(k.t, vfioConfigRegionIndex, configCommand, []byte{command[0] &^ configCommandMaster})
+			v.patch(k.t, vfioConfigRegionIndex, configCommand,
+				[]byte{command[0] &^ configCommandMaster})
 		}
 		return file, err
 	}
@@ -318,7 +319,8 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 	v.resets = false
 	v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0})
 	f.openVFIO()
-	if command := v.at(t, vfioConfigRegionIndex, configCommand, 2); command[0] != 2 || k.resets != 2 {
+	if command := v.at(t, vfioConfigRegionIndex, configCommand, 2); command[0] != 2 ||
+		k.resets != 2 {
 		t.Errorf("a function without reset: command %x, %d resets", command, k.resets)
 	}
 }

@@ -72,8 +72,7 @@ func DedicateProcess() {
 // that faults, BusFault for an access to a device that does, Internal for any other panic, which
 // is a defect of this program or of a device model.
 func (r *Replay) runGuarded(sequence int) hal.Code {
-	var code hal.Code
-	ended := recoverPanic(func() { code = r.executeRun(sequence) })
+	code, ended := r.executeRecovered(sequence)
 	payload := r.view.Payload
 	switch {
 	case ended.Cause == nil:
@@ -87,14 +86,17 @@ func (r *Replay) runGuarded(sequence int) hal.Code {
 	return hal.Internal
 }
 
-// executeRun executes a sequence and, if SetLimit limits the run, reads the clock at its end.
-func (r *Replay) executeRun(sequence int) hal.Code {
+// executeRecovered executes a sequence and, if SetLimit limits the run, reads the clock at its
+// end. It also returns the panic that ended the sequence, if one did. It calls no function value,
+// so that tools/house can follow every call of a run.
+func (r *Replay) executeRecovered(sequence int) (code hal.Code, ended hal.Panic) {
+	defer hal.Recover(hal.PanicOnFault(true), &ended)
 	r.commandsToClockRead = r.clockInterval
-	code := r.executeSequence(sequence)
+	code = r.executeSequence(sequence)
 	if code == hal.OK && r.clockInterval == limitedClockInterval {
-		code = r.checkClock()
+		code = r.checkTimeLimit()
 	}
-	return code
+	return code, ended
 }
 
 // isDeviceFault reports whether the access that faulted was to a device: to a mapped window, to

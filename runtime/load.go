@@ -103,8 +103,8 @@ func mismatch(view *fbs.View, i int, got hal.Identity) string {
 	return ""
 }
 
-// indexOfFunction returns the index of the device that is the PCI function at an address, -1 if
-// there is none. Two handles of one function would each allocate its TLB windows and host memory
+// indexOfFunction returns the index of the device that is the PCI function at an address, or -1 if
+// no device is. Two handles of one function would each allocate its TLB windows and host memory
 // as if the other did not exist.
 func indexOfFunction(devices []hal.Device, address string) int {
 	for i, device := range devices {

@@ -46,7 +46,7 @@ func textAfter(text, name string) string {
 	return text[min(len(name), len(text)):]
 }
 
-// numberAfter returns the number that follows name and blanks in text, 0 if there is none.
+// numberAfter returns the number that follows name and blanks in text, 0 if none exists.
 //
 //go:noinline
 func numberAfter(text, name string) (n uint64) {

@@ -50,7 +50,7 @@ type Replay struct {
 	obeysStopFlag       bool              // in this run
 	observer            func(command int) // called before each command; nil: none
 
-	// The Expect that was not met by its last load, nil if there is none.
+	// The Expect that was not met by its last load, nil if none exists.
 	polling  *fbs.Command
 	deadline int64 // of polling, 0 until it is known
 	// The failure if the next load of polling does not meet it either; OK: keep waiting.
@@ -164,8 +164,8 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	return result
 }
 
-// checkClock returns FrameLate if this run has taken longer than it may.
-func (r *Replay) checkClock() hal.Code {
+// checkTimeLimit returns FrameLate if this run has taken longer than it may.
+func (r *Replay) checkTimeLimit() hal.Code {
 	now := r.devices[0].Now()
 	if r.endTime == 0 {
 		r.endTime = now + r.allowedNs
@@ -186,12 +186,12 @@ const sleepMaxNs = 100_000_000
 
 // sleep lets time of a device pass. It returns FrameLate when the run ends before that.
 func (r *Replay) sleep(device hal.Device, nanoseconds int64) hal.Code {
-	code := r.checkClock()
+	code := r.checkTimeLimit()
 	for code == hal.OK && nanoseconds > 0 {
 		part := min(nanoseconds, sleepMaxNs, r.endTime-r.devices[0].Now()+1)
 		device.Sleep(part)
 		nanoseconds -= part
-		code = r.checkClock()
+		code = r.checkTimeLimit()
 	}
 	return code
 }
@@ -221,7 +221,7 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 		at = next
 		if r.commandsToClockRead <= 0 {
 			r.commandsToClockRead = r.clockInterval
-			if code := r.checkClock(); code != hal.OK {
+			if code := r.checkTimeLimit(); code != hal.OK {
 				return code
 			}
 		}
@@ -401,8 +401,8 @@ func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 	return code
 }
 
-// dmaFaultDelayNs is how long it may take until a failed DMA is known: the IOMMU driver writes it
-// to the kernel log from a thread of its own.
+// dmaFaultDelayNs is the time given to a transfer in flight to fail before the PCI status is read
+// a second time: the device sets the status only when the error reaches it.
 const dmaFaultDelayNs = 5_000_000
 
 // Diagnose returns the state of the devices, independent of what commands saw: OK, DeviceGone, or

@@ -203,7 +203,8 @@ func rewriteSealed(args []string) error {
 		return fmt.Errorf("%+v", result)
 	}
 	_, err = unix.Write(1, []byte(device.stored()+"\n"))
-	unix.Exit(hal.CodeOf(err).ExitStatus()) // os.Exit writes what go test -cover counts, to a new file
+	// os.Exit writes what go test -cover counts, to a new file
+	unix.Exit(hal.CodeOf(err).ExitStatus())
 	return nil
 }
 

@@ -147,7 +147,8 @@ func wants(t *testing.T, what string, handle, status int32, want hal.Code, says 
 	if got := lastErrorOf(handle, &e, nil); got != 0 {
 		t.Fatalf("%s: no report: status %d", what, got)
 	}
-	if status != int32(want.ExitStatus()) || int32(e.status) != status || int32(e.code) != int32(want) ||
+	if status != int32(want.ExitStatus()) || int32(e.status) != status ||
+		int32(e.code) != int32(want) ||
 		!strings.Contains(told(t, handle), says) {
 		t.Errorf("%s: status %d, %+v, %q; want %v and %q", what, status, e, told(t, handle), want,
 			says)
@@ -519,7 +520,8 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		wants(t, test.command, handle, lm_run(handle, 0), test.code, test.says)
 		var e lastError
 		lastErrorOf(handle, &e, nil)
-		test.e.status, test.e.code = _Ctype_int32_t(test.code.ExitStatus()), _Ctype_int32_t(test.code)
+		test.e.status, test.e.code = _Ctype_int32_t(test.code.ExitStatus()),
+			_Ctype_int32_t(test.code)
 		// a comparison has no mask for the caller
 		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask
 		if e != test.e {
@@ -662,7 +664,8 @@ func TestEveryCodeHasItsNumberForEver(t *testing.T) {
 				inHeader["LM_CODE_"+c.name], c.code)
 		}
 		if !slices.Contains(statuses, c.code.ExitStatus()) {
-			t.Errorf("%s has status %d, which lightmetal.h does not have", c.name, c.code.ExitStatus())
+			t.Errorf("%s has status %d, which lightmetal.h does not have", c.name,
+				c.code.ExitStatus())
 		}
 	}
 	codes := 0

@@ -205,7 +205,8 @@ func played(t *testing.T, path string, fault, after int) []string {
 	if r.Code != hal.OK {
 		command = r.Command
 	}
-	lines := append(f.log, fmt.Sprintf("end %d %d %x %x %x %d %d %d", r.Code.ExitStatus(), command, got,
+	lines := append(f.log, fmt.Sprintf("end %d %d %x %x %x %d %d %d", r.Code.ExitStatus(), command,
+		got,
 		want, mask, r.Ignored, ran, r.Safe.ExitStatus()))
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleOutput {

@@ -80,7 +80,7 @@ func fitOf(t *testing.T, lm, board, image string) string {
 		t.Fatalf("%v: %s", err, text)
 	}
 	for _, c := range report.Checks {
-		if matched, _ := filepath.Match("target 0, * fits", c.Check); matched {
+		if matched, _ := filepath.Match("device 0, * fits", c.Check); matched {
 			return c.State
 		}
 	}

@@ -26,7 +26,8 @@ func (r *runs) add(want hal.Code, words string,
 
 // answered adds one whose system calls get answers: inside/answer.go.
 func (r *runs) answered(want hal.Code, words, answers string, args ...string) {
-	fmt.Fprintf(&r.list, "%d\t%s\t%s\t%s\n", want.ExitStatus(), words, answers, strings.Join(args, "\t"))
+	fmt.Fprintf(&r.list, "%d\t%s\t%s\t%s\n", want.ExitStatus(), words, answers,
+		strings.Join(args, "\t"))
 }
 
 // verified adds an image to what lmrun is to verify, and what it is to say.

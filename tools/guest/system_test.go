@@ -58,7 +58,8 @@ func replayOn(t *testing.T, want hal.Code, path string, flags ...string) replaye
 		t.Fatal(err)
 	}
 	if exit != want.ExitStatus() {
-		t.Fatalf("exit status %d, want %d (%v); the console says:\n%s", exit, want.ExitStatus(), want,
+		t.Fatalf("exit status %d, want %d (%v); the console says:\n%s", exit, want.ExitStatus(),
+			want,
 			console.String())
 	}
 	return replayed{m, exit, console.String()}

@@ -63,6 +63,8 @@ var unsafeFiles = []string{
 	"hal/golang.go",              // a function of Go's runtime
 	"hal/oracle.go",              // tables of addresses, where there is no assembly
 	"hal/system_linux.go",        // structs of ioctls, system calls that Go is not told of
+	"hal/tt_ioctl_linux.go",      // sizes of structs
+	"hal/vfio_ioctl_linux.go",    // sizes of structs
 	"runtime/freeze.go",          // one system call
 	"runtime/golang.go",          // a function of Go's runtime
 	"runtime/seal.go",            // one system call

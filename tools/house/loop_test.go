@@ -121,7 +121,9 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 			// from a table.
 			errno := callee == "runtime.convT64" &&
 				(strings.HasPrefix(name, "golang.org/x/sys/unix.") || slices.Contains(errnos, name))
-			if taking.MatchString(callee) && !errno {
+			// Recover looks at a fault once, after the run.
+			isRecover := name == "lightmetal/hal.Recover" && callee == "runtime.typeAssert"
+			if taking.MatchString(callee) && !errno && !isRecover {
 				t.Errorf("%s calls %s, which may allocate", name, callee)
 			}
 		}
@@ -129,7 +131,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 	for _, needed := range []string{"runtime.(*Replay).executeSequence",
 		"runtime.(*Replay).expect",
 		"hal.(*configSpace).Load", "hal.(*device).ProgramWindow", "hal.(*tt).programWindow",
-		"hal.(*vfio).sawDMAFault", "hal.pread", "hal.walk"} {
+		"hal.pread", "hal.walk"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not found among the functions that a run calls", needed)

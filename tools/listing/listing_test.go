@@ -401,17 +401,17 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 		want   string
 	}{
 		{"stray field", func(i *lmb.Image) { i.Sequences[0].Commands[0].Mask = 5 },
-			"listing: command 0 of main cannot be written: it has a value that the language " +
-				"has no text for"},
+			"listing: command 0 of main cannot be written: it has a value that a listing " +
+				"cannot express"},
 		{"stray data", func(i *lmb.Image) { i.Sequences[0].Commands[0].Data = []byte{1} },
-			"listing: command 0 of main cannot be written: it has a value that the language " +
-				"has no text for"},
+			"listing: command 0 of main cannot be written: it has a value that a listing " +
+				"cannot express"},
 		{"unknown opcode", func(i *lmb.Image) { i.Sequences[0].Commands[0].Opcode = 99 },
-			"listing: command 0 of main cannot be written: '?' means nothing here"},
+			"listing: command 0 of main cannot be written: unexpected character '?'"},
 		{"call of nothing", func(i *lmb.Image) {
 			i.Sequences[0].Commands[0] = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall,
 				Index: 7}}
-		}, "listing: command 0 of main cannot be written: '?' means nothing here"},
+		}, "listing: command 0 of main cannot be written: unexpected character '?'"},
 		{"unknown flag", func(i *lmb.Image) { i.Windows[0].Flags = 2 },
 			"listing: the declarations cannot be written: it has a value that a listing " +
 				"cannot express"},

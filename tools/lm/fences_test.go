@@ -32,10 +32,13 @@ func assembledFile(t *testing.T, source string) string {
 // TestVerifyWarnsOfFencesThatAreMissing around host memory, and behind bulk
 // copies through a write-combining window.
 func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
-	const told = "stores to the device without a fence after command 0 of main, which stores to host memory"
-	const overtook = "accesses the device without a fence after command 0 of main, which copies in bulk " +
+	const told = "stores to the device without a fence after command 0 of main, which stores to " +
+		"host memory"
+	const overtook = "accesses the device without a fence after command 0 of main, which copies " +
+		"in bulk " +
 		"through a write-combining window"
-	const read = "loads from host memory without a fence after command 0 of main, which polls for it"
+	const read = "loads from host memory without a fence after command 0 of main, which polls " +
+		"for it"
 	for _, test := range []struct {
 		body string
 		want []string
@@ -64,7 +67,8 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 		{"  copy.8 w+0x0 <- hex 0102030405060708\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 m+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n",
-			[]string{"command 1 of main ends the sequence without a fence after command 0 of main, which copies " +
+			[]string{"command 1 of main ends the sequence without a fence after command 0 of " +
+				"main, which copies " +
 				"in " +
 				"bulk through a write-combining window"}},
 		{"  call move\n  fence\n  write.4 m+0x0 0x1\nmove:\n" +

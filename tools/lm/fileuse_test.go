@@ -254,7 +254,7 @@ func TestPlaybackReadsStandardInput(t *testing.T) {
 	}
 	// The recording is not what the image does: it is read, and differs.
 	exit, _, stderr = lmFrom(t, record, "replay", "--device", "playback:-,wormhole", twoopImage)
-	if exit != 70 || !strings.Contains(stderr, "refuses") {
+	if exit != 70 || !strings.Contains(stderr, "rejects it") {
 		t.Errorf("exit %d, %s", exit, stderr)
 	}
 	exit, _, stderr = lmFrom(t, "/dev/null", "replay", "--device", "playback:-", twoopImage)

@@ -249,7 +249,8 @@ var wounds = map[string]wound{
 					Mask: 1}
 			})
 		}},
-	"payload-outside-segment.lmb": {"command 1: copy in: 64 bytes at 0x1000 reach outside the tensor or " +
+	"payload-outside-segment.lmb": {"command 1: copy in: 64 bytes at 0x1000 reach outside the " +
+		"tensor or " +
 		"the payload", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
 			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact),
@@ -297,14 +298,16 @@ var wounds = map[string]wound{
 		lmb.Stamp(file, uint64(len(file)))
 		return file
 	}},
-	"outside-the-rules.lmb": {"command 0: write: nothing at 0x1000 of BAR 0 is a register of stranger",
+	"outside-the-rules.lmb": {"command 0: write: nothing at 0x1000 of BAR 0 is a register of " +
+		"stranger",
 		func(t *testing.T) []byte {
 			file, view := ruled(t)
 			view.Commands[0].Offset = 0x1000
 			lmb.Stamp(file, uint64(len(file)))
 			return file
 		}},
-	"width-not-of-the-rules.lmb": {"command 0: write: width 8 is not accepted by stranger BAR 0 at 0x0 " +
+	"width-not-of-the-rules.lmb": {"command 0: write: width 8 is not accepted by stranger BAR 0 " +
+		"at 0x0 " +
 		"(registers)", func(t *testing.T) []byte {
 		file, view := ruled(t)
 		view.Commands[0].Width = 8

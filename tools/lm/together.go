@@ -17,7 +17,8 @@ func (v *verification) printTogether(paths []string, images []together.Image, wa
 	}
 	switch {
 	case asJSON:
-		printJSON(stdout, map[string]any{"exit": code.ExitStatus(), "code": code.Error(), "images": paths,
+		printJSON(stdout, map[string]any{"exit": code.ExitStatus(), "code": code.Error(),
+			"images":     paths,
 			"collisions": collisions, "warnings": warnings})
 	case code == hal.OK:
 		printLine(stdout,

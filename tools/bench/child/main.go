@@ -149,7 +149,8 @@ func (c *child) run(sequence, count int) {
 	}
 	took := now() - began
 	text := number(took)
-	for _, n := range []int64{int64(result.Code.ExitStatus()), int64(result.Command), int64(c.outputs()),
+	for _, n := range []int64{int64(result.Code.ExitStatus()), int64(result.Command),
+		int64(c.outputs()),
 		int64(result.Ignored)} {
 		text += " " + number(n)
 	}

@@ -20,12 +20,12 @@ type Calls struct {
 var seams = map[string]*regexp.Regexp{
 	"lightmetal/runtime": regexp.MustCompile(
 		`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|ProgramWindow|Diagnose)$|` +
-			`^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
+			`^lightmetal/runtime\.\(\*Replay\)\.executeRecovered\.deferwrap\d$`),
 	"lightmetal/hal.(*Walk)": regexp.MustCompile(
 		`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
 	"lightmetal/hal": regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
 	"lightmetal/hal.(*device)": regexp.MustCompile(
-		`^lightmetal/hal\.(\(\*tt\)\.programWindow|\(\*vfio\)\.sawDMAFault)$`),
+		`^lightmetal/hal\.\(\*tt\)\.programWindow$`),
 }
 
 // Behind is what a function that calls through an interface may come to.

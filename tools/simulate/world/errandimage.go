@@ -34,7 +34,7 @@ var (
 			Flags: fbs.FlagWriteCombining}},
 	}
 	// errandTargets are what images are for: something unknown, and two boards.
-	errandTargets = []lmb.Target{
+	errandTargets = []lmb.Device{
 		{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 16384, 2: 8192}},
 		{Board: boards.Wormhole.Name, Vendor: 0x1e52, Device: 0x401e,
 			Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 20}},
@@ -52,9 +52,9 @@ func (e *errand) image(lane string) *lmb.Image {
 	random := e.random()
 	m := images.Maker{Rand: random, Aim: images.Wild, Fails: 10 + random.IntN(100)}
 	image := m.Empty()
-	image.Targets, image.Windows, image.Rules = nil, nil, nil
+	image.Devices, image.Windows, image.Rules = nil, nil, nil
 	m.Aim = func(random *rand.Rand, window fbs.Window) (fbs.TileRange, uint64) {
-		target := &image.Targets[window.Device]
+		target := &image.Devices[window.Device]
 		board := boards.FindByID(target.Vendor, target.Device)
 		t, address := images.WildOn(random, board, window)
 		switch {
@@ -71,9 +71,9 @@ func (e *errand) image(lane string) *lmb.Image {
 		if lane == "tt" && kind == 0 {
 			continue
 		}
-		e.target(image, kind, uint8(len(image.Targets)))
+		e.target(image, kind, uint8(len(image.Devices)))
 	}
-	if len(image.Targets) == 0 {
+	if len(image.Devices) == 0 {
 		e.target(image, 1, 0)
 	}
 	m.Windows = image.Windows
@@ -87,7 +87,7 @@ func (e *errand) target(image *lmb.Image, kind int, device uint8) {
 	if e.random().IntN(2) == 0 {
 		t.Subsystem = 0x5678_1234
 	}
-	image.Targets = append(image.Targets, t)
+	image.Devices = append(image.Devices, t)
 	list := moving[:1+e.random().IntN(3)]
 	if kind == 0 {
 		list = plainWindows

@@ -164,7 +164,7 @@ var mishaps = []mishap{
 	}),
 	spoilt(atPlan, 64, "-watchdog takes",
 		func(e *errand) { e.w.options.Watchdog = e.w.file("watchdog") + "=0" }),
-	spoilt(atPlan, 64, "write pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
+	spoilt(atPlan, 64, "devices: pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
 	spoilt(atPlan, 64, "unknown device",
 		func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
 	spoilt(atPlan, 65, "may take", func(e *errand) { e.w.options.Longest = 1000 }),
@@ -262,9 +262,9 @@ var mishaps = []mishap{
 		func(e *errand) { e.w.options.Watchdog = e.w.file("missing") }),
 	spoilt(atWatchdog, 69, "another process",
 		func(e *errand) { e.watched(); e.machine.errors[e.w.file("watchdog")] = unix.EBUSY }),
-	spoilt(atWatchdog, 69, "no watchdog",
+	spoilt(atWatchdog, 69, "not a watchdog",
 		func(e *errand) { e.watched(); e.machine.requests[watchGet] = unix.ENOTTY }),
-	spoilt(atWatchdog, 69, "no watchdog", func(e *errand) {
+	spoilt(atWatchdog, 69, "not a watchdog", func(e *errand) {
 		e.watched()
 		e.w.options.Watchdog += "=7"
 		e.machine.requests[watchSet] = unix.EINVAL
@@ -272,7 +272,7 @@ var mishaps = []mishap{
 	spoilt(atFreeze, 77, "locking", func(e *errand) { e.failing(unix.SYS_MLOCK, unix.ENOMEM) }),
 	spoilt(atFreeze, 74, "files that Go opens",
 		func(e *errand) { e.failing(unix.SYS_EPOLL_CREATE1, unix.EMFILE) }),
-	spoilt(atFreeze, 70, "signals",
+	spoilt(atFreeze, 70, "signal handler",
 		func(e *errand) {
 			e.failing(unix.SYS_RT_SIGACTION,
 				unix.EINVAL)
