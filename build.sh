@@ -26,7 +26,7 @@ all_goal=$((460 * 1024)) all_max=$((403 * 1024))
 # The build tags that choose one backend, and those that leave a part of lmrun out. Only tags that
 # a source of the target knows are tried.
 backend_tags=(backend_pci backend_vfio backend_tt)
-trim_tags=(norings nowatchdog nojson nowindows)
+trim_tags=(norings nowatchdog nojson notiles)
 
 # How Go compiles what ships: inlined only in what verifies and runs, and where that
 # is smaller: packages whose variables need no code at start by it, or whose functions
@@ -48,6 +48,25 @@ compiled=(
 	-gcflags=internal/bisect=
 	-gcflags=internal/reflectlite=
 	-gcflags=time=
+	-gcflags=internal/abi=
+	-gcflags=internal/cpu=
+	-gcflags=internal/byteorder=
+	-gcflags=internal/runtime/atomic=
+	-gcflags=math/bits=
+	-gcflags=internal/runtime/cgroup=
+	-gcflags=sync/atomic=
+	-gcflags=iter=
+	-gcflags=bytes=
+	-gcflags=math=
+	-gcflags=strconv=
+	-gcflags=reflect=
+	-gcflags=cmp=
+	-gcflags=internal/oserror=
+	-gcflags=internal/godebug=
+	-gcflags=hash=
+	-gcflags=lightmetal/boards=
+	-gcflags=lightmetal/tools/files=
+	-gcflags=lightmetal/tools/lmrun=
 )
 
 # What is compiled with Go's own flags where those flags are tested.

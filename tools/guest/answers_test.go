@@ -84,7 +84,7 @@ var filesThatFail = []aCase{
 		"-check /cut/many"},
 	{hal.IO, "cut short while it was read", "mprotect 2=1 #1 !truncate /cut/small.lmb 4096",
 		"-check /cut/small.lmb"},
-	{hal.BadImage, "are to be copied into memory",
+	{hal.BadImage, "must be copied into memory",
 		fmt.Sprintf("read /proc/meminfo #1 =19 @0:%x; read /proc/meminfo =0",
 			"MemAvailable: 1 kB\n"), "-check /many"},
 	{hal.OK, "", "openat /proc/meminfo =-2", "-check /many"},
@@ -217,7 +217,7 @@ var driven = []aCase{
 	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-on.lmb"},
 	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-far.lmb"},
 	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-tile.lmb"},
-	{hal.NoDevice, "no hardware window", "ioctl 1=0xfa0b =-12; ", ""},
+	{hal.NoDevice, "no TLB window", "ioctl 1=0xfa0b =-12; ", ""},
 	{hal.WrongDevice, "does not fit the register", "ioctl 1=0xfa07 =0 @32:ffffffffffffffff; ", ""},
 }
 
