@@ -83,7 +83,7 @@ func TestGuestIsJudgedAsWhatItIs(t *testing.T) {
 				t.Errorf("after: exit %d, missing %v", r.Exit, r.missing())
 			}
 			for check, want := range map[string]string{
-				"target 0, edu (1234:11e8) BARs": "as large",
+				"device 0, edu (1234:11e8) BARs": "as large",
 				"coherence":                      "see the processor's caches",
 				"huge pages":                     "8 of 2 MiB free",
 				edu + " driver": map[string]string{"pci": "pci:",
