@@ -10,9 +10,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lightmetal/tools/ttsim"
+	"lightmetal/tools/vfiouser"
 )
 
-// served runs lm serve, has a client talk to it, and gives its end.
+// A simulator that lacked this method would be served without DMA.
+var _ vfiouser.BusMaster = (*ttsim.Device)(nil)
+
+// served runs lm serve, lets a client talk to it, and returns the exit status and the errors.
 func served(t *testing.T, client func(net.Conn), args ...string) (exit int, stderr string) {
 	t.Helper()
 	t.Chdir(t.TempDir()) // whose path may be longer than a socket's can be

@@ -6,11 +6,11 @@ import (
 	"runtime/debug"
 )
 
-// Attach lets the device reach memory that lies outside of this process, by bus
+// AttachHostMemory lets the device reach memory that lies outside of this process, by bus
 // address and as long as bytes gives it, instead of Host windows. Where it does
 // not, a load gives all ones and a store is lost. bytes is called while an access
 // or a Sleep lasts, and not otherwise.
-func (d *Device) Attach(bytes func(address, size uint64) []byte) {
+func (d *Device) AttachHostMemory(bytes func(address, size uint64) []byte) {
 	d.process.memory, d.process.missing = bytes, absent
 }
 

@@ -15,7 +15,7 @@ func TestDeviceReachesMemoryOutside(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	pages := map[uint64][]byte{0x7_0000_4000: make([]byte, pageSize),
 		0x7_0000_5000: make([]byte, pageSize)}
-	d.Attach(func(address, size uint64) []byte {
+	d.AttachHostMemory(func(address, size uint64) []byte {
 		page, inside := pages[address&^(pageSize-1)], address%pageSize
 		if page == nil || size > pageSize-inside {
 			return nil

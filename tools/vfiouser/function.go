@@ -59,14 +59,14 @@ type Function struct {
 	refused atomic.Int64
 }
 
-// master is a device that reaches memory of the client's through bytes, which
-// gives nil where there is none.
-type master interface {
-	Attach(bytes func(address, size uint64) []byte)
+// BusMaster is implemented by devices that access the client's memory. bytes returns the
+// memory at a bus address, nil if the client has not mapped all of it.
+type BusMaster interface {
+	AttachHostMemory(bytes func(address, size uint64) []byte)
 }
 
-// interrupter is a device that interrupts.
-type interrupter interface{ Interrupts(raise func()) }
+// Interrupter is implemented by devices that raise interrupts.
+type Interrupter interface{ SetInterruptHandler(raise func()) }
 
 // New opens a device and describes it. A reset closes it and opens it anew.
 func New(open func() (hal.Device, error), options Options) (*Function, error) {
@@ -107,11 +107,11 @@ func (f *Function) start() error {
 		}
 	}
 	f.device, f.bars = device, bars
-	if m, ok := f.device.(master); ok {
-		m.Attach(f.reach)
+	if m, ok := f.device.(BusMaster); ok {
+		m.AttachHostMemory(f.reach)
 	}
-	if i, ok := f.device.(interrupter); ok {
-		i.Interrupts(func() {
+	if i, ok := f.device.(Interrupter); ok {
+		i.SetInterruptHandler(func() {
 			f.trace.settle()
 			f.irq.raise()
 		})

@@ -21,6 +21,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A device that lacked one of these methods, or had it by another name, would be served without
+// DMA or interrupts.
+var (
+	_ BusMaster   = (*mock.Device)(nil)
+	_ Interrupter = (*mock.Device)(nil)
+)
+
 func TestFunctionLooksLikeTheDevice(t *testing.T) {
 	for _, b := range boards.All {
 		t.Run(b.Name, func(t *testing.T) {
