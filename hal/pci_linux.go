@@ -14,7 +14,7 @@ import (
 )
 
 // Registers in the header of PCI configuration space (PCI Local Bus 3.0, 6.2.5.1). The comments
-// have the names of linux/pci_regs.h.
+// begin with the names of the constants in linux/pci_regs.h.
 const (
 	// PCI_BASE_ADDRESS_0: offset of the first of six BAR registers, R/W, 32 bits each.
 	configBar0 = 0x10
@@ -22,12 +22,12 @@ const (
 	configHeaderSize = configBar0 + 4*configBars
 
 	barIO      = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: the BAR is a range of I/O ports
-	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: the bits that have the type
+	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type
 	barType64  = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: the next register has bits 32 to 63
-	barAddress = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: the bits that have the address
+	barAddress = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the BAR's address
 )
 
-// pci implements backend for a device named pci:.
+// pci implements backend for a device whose name begins with pci:.
 type pci struct {
 	dev             *device
 	noIOMMU         bool               // checkNoIOMMU has found that no IOMMU translates addresses

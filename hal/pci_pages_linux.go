@@ -16,7 +16,7 @@ const (
 
 	// Bits of an entry of pagemap (Linux, Documentation/admin-guide/mm/pagemap.rst).
 	pagePresent = 1 << 63   // the page is in memory
-	pageFrame   = 1<<55 - 1 // the bits that have the physical address in pages
+	pageFrame   = 1<<55 - 1 // mask of the physical address in units of pages
 )
 
 // physicalAddress returns the physical address of the first page of mem, and reports whether the
@@ -73,7 +73,7 @@ func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 	if err != nil {
 		return false
 	}
-	// First return the present pages of mem to the pool: they may be adjacent to pages there.
+	// First return the old pages of mem to the pool: they may be adjacent to pages in the pool.
 	_ = mapOver(mem, -1, 0, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	count := len(mem) / hugePage
 	var found []poolPage // sorted by address
@@ -112,8 +112,8 @@ func returnPages(fd int, pages []poolPage) {
 	}
 }
 
-// mapOver replaces the mapping at mem: with a mapping of the file fd, or with anonymous memory if
-// fd is -1.
+// mapOver replaces the mapping at mem by a mapping of the file fd, or by anonymous memory if fd is
+// -1.
 func mapOver(mem []byte, fd int, offset int64, protection, flags int) error {
 	start, size := toPointer(AddressOf(mem)), uintptr(len(mem))
 	_, err := unix.MmapPtr(fd, offset, start, size, protection, flags|unix.MAP_FIXED)

@@ -24,7 +24,7 @@ const (
 	ttLockIndex = 63
 )
 
-// tt implements backend for a device named tt:.
+// tt implements backend for a device whose name begins with tt:.
 type tt struct {
 	dev            *device
 	fd             int  // file descriptor of the driver's file; -1 before probe
@@ -130,9 +130,8 @@ func (t *tt) queryMappings() error {
 	return nil
 }
 
-// acquire implements backend. It need not register cleanups for TLB windows and host memory: when
-// the process ends, the driver frees the windows and unpins the memory. Before that, the driver
-// makes the store that RegisterExitCleanup has registered, which works only while tiles have power.
+// acquire implements backend. It registers no cleanups for TLB windows and pinned memory: the driver
+// releases both when its file is closed, at the latest when the process ends.
 func (t *tt) acquire() error {
 	d := t.dev
 	// Acquire a lock from the driver, so that no other replay uses the device.
@@ -152,8 +151,10 @@ func (t *tt) acquire() error {
 	// states, have no such request and leave the clock as it is.
 	power := ttPower{argsz: 40, validity: ttPowerFlags, flags: ttPowerAll}
 	_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
-	// Close must withdraw the request before it closes the file: a driver without power_policy
-	// would otherwise keep the full clock.
+	// Close must withdraw the request for the full clock before it closes the file: a driver
+	// without power_policy would otherwise keep that clock. Close does not withdraw the request for
+	// power: after the file is closed, the driver makes the store of RegisterExitCleanup, which
+	// works only while the tiles have power.
 	d.cleanups.add(func() error {
 		power.flags &^= ttPowerClock
 		_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))

@@ -295,7 +295,8 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		},
 		"another replay": {
 			func(k *fakeTT) { k.locked = true },
-			NoDevice, []string{"another replay has locked the device", "fuser -v /dev/tenstorrent/0"},
+			NoDevice,
+			[]string{"another replay has locked the device", "fuser -v /dev/tenstorrent/0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,8 +68,8 @@ func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
 	if r.Multicast {
 		t.configureRequest.multicast = 1
 	}
-	// The fences keep the order: stores before them reach the tile that the window showed before,
-	// and accesses after them the tile that it shows from now on.
+	// The fences before and after the request keep the order of accesses: earlier accesses must
+	// reach the old range, and later accesses must reach the new range.
 	a.executeOne(fenceCommand)
 	_, err := syscalls.ioctl(t.fd, ProgramWindowRequest, 0, structPointer(&t.configureRequest))
 	a.executeOne(fenceCommand)

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	vfioDir       = "/dev/vfio/"
-	vfioContainer = vfioDir + "vfio"
+	vfioDir       = "/dev/vfio/"     // directory with a file for each IOMMU group
+	vfioContainer = vfioDir + "vfio" // opening this file creates a container
 )
 
 // vfioFile is the file of the container or of an IOMMU group. A process opens each file only once,
 // and all functions of the process share the file descriptor.
 type vfioFile struct {
 	path  string
-	fd    int // file descriptor; valid only while users is not 0
+	fd    int // file descriptor; valid while users is above 0
 	users int // number of functions that use the file
 }
 

@@ -28,7 +28,7 @@ const (
 	iovaTries = 1 << 16
 )
 
-// vfio implements backend for a device named vfio:.
+// vfio implements backend for a device whose name begins with vfio:.
 type vfio struct {
 	dev         *device
 	group       string      // number of the function's IOMMU group, in decimal digits

@@ -386,8 +386,8 @@ func (b *bench) wrongLane() {
 			[]string{"vfio:" + eduIDs})
 		return
 	}
-	b.lmrun(69, "the kernel driver vfio-pci owns the device; open the device as `vfio:", "edu-dma.lmb",
-		[]string{"pci:" + eduIDs})
+	b.lmrun(69, "the kernel driver vfio-pci owns the device; open the device as `vfio:",
+		"edu-dma.lmb", []string{"pci:" + eduIDs})
 	for _, device := range []string{b.edu, b.ivshmem} {
 		if err := os.WriteFile("/sys/bus/pci/drivers/vfio-pci/unbind",
 			[]byte(strings.TrimPrefix(device, "vfio:")), 0); err != nil {
@@ -395,8 +395,8 @@ func (b *bench) wrongLane() {
 		}
 	}
 	b.lmrun(69, "no driver owns the device; bind vfio-pci", "edu-dma.lmb", []string{b.edu})
-	b.lmrun(69, "an IOMMU translates the addresses of the device; open the device as `vfio:", "edu-dma.lmb",
-		[]string{"pci:" + eduIDs})
+	b.lmrun(69, "an IOMMU translates the addresses of the device; open the device as `vfio:",
+		"edu-dma.lmb", []string{"pci:" + eduIDs})
 	b.lmrun(64, "open both as pci:, or both as vfio:", "nvme-p2p.lmb",
 		[]string{b.nvme, "pci:" + ivshmemIDs})
 }
