@@ -130,8 +130,8 @@ func (t *tt) queryMappings() error {
 	return nil
 }
 
-// acquire implements backend. It registers no cleanups for TLB windows and pinned memory: the driver
-// releases both when its file is closed, at the latest when the process ends.
+// acquire implements backend. It registers no cleanups for TLB windows and pinned memory: the
+// driver releases both when its file is closed, at the latest when the process ends.
 func (t *tt) acquire() error {
 	d := t.dev
 	// Acquire a lock from the driver, so that no other replay uses the device.

@@ -31,7 +31,7 @@ var vfioShared struct {
 	sync.Mutex
 	files    []*vfioFile // the container and groups that this process has opened, even if closed
 	hasIOMMU bool        // the container has an IOMMU: VFIO_SET_IOMMU has succeeded
-	nextIOVA uint64      // bus address at which mapNext tries to map memory first
+	nextIOVA uint64      // lowest bus address that the next call of mapAtNextIOVA may use
 }
 
 // joinGroup opens the container and the function's group, and connects the group to the container
@@ -49,6 +49,7 @@ func (v *vfio) joinGroup() (group *vfioFile, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// Only the first function of this process that uses the group has to add it to the container.
 	if group.users == 1 {
 		err = v.attachGroup(group)
 	}

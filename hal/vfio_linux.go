@@ -21,10 +21,10 @@ const (
 	// Mapped ranges begin at multiples of this number of bytes: the largest page size of a
 	// supported processor, and therefore of its IOMMU.
 	iovaUnit = 64 << 10
-	// If the IOMMU cannot map memory at an address, mapNext adds this number of bytes and tries
-	// again.
+	// If the IOMMU cannot map memory at an address, mapAtNextIOVA adds this number of bytes and
+	// tries again.
 	iovaStep = 1 << 20
-	// mapNext fails after it has tried this number of addresses.
+	// mapAtNextIOVA fails after it has tried this number of addresses.
 	iovaTries = 1 << 16
 )
 
@@ -112,10 +112,10 @@ func (v *vfio) acquire() error {
 // regionInfo returns the offset and size of configuration space or of a BAR in the function's file.
 // index is the number of the BAR, or vfioConfigRegionIndex.
 func (v *vfio) regionInfo(index uint32) (*vfioRegion, error) {
-	r := &vfioRegion{argsz: 32, index: index}
-	err := ioctlStruct(v.dev.config.fd, vfioDeviceGetRegionInfo, structPointer(r),
+	info := &vfioRegion{argsz: 32, index: index}
+	err := ioctlStruct(v.dev.config.fd, vfioDeviceGetRegionInfo, structPointer(info),
 		"VFIO_DEVICE_GET_REGION_INFO", v.dev.function.Address)
-	return r, err
+	return info, err
 }
 
 // mapBarRange implements backend. It ignores the request for write-combining: VFIO maps every BAR
@@ -123,15 +123,15 @@ func (v *vfio) regionInfo(index uint32) (*vfioRegion, error) {
 func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
 	name := " BAR " + strconv.Itoa(int(bar))
 	// Get the offset of the BAR in the function's file, and check that mmap can map the BAR.
-	r, err := v.regionInfo(uint32(bar))
+	info, err := v.regionInfo(uint32(bar))
 	if err != nil {
 		return nil, err
 	}
-	if r.flags&vfioRegionFlagMMap == 0 {
+	if info.flags&vfioRegionFlagMMap == 0 {
 		return nil, v.dev.fault(NoDevice, "VFIO cannot map"+name+
 			", which is smaller than a page or shares a page")
 	}
-	return v.dev.mapFile(v.dev.config.fd, r.offset+offset, size, v.dev.function.Address+name)
+	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.function.Address+name)
 }
 
 // mapForDevice implements backend. This package chooses the bus address at which the IOMMU maps the
@@ -155,11 +155,11 @@ func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	return err
 }
 
-// mapDMA makes the IOMMU map the size bytes at an address of this process until Close. It returns
-// the bus address at which devices reach them.
+// mapDMA makes the IOMMU map size bytes of this process's memory, which begin at the given address,
+// until Close. It returns the bus address at which devices reach this memory.
 func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	vfioShared.Lock()
-	iova, err = v.mapNext(address, size)
+	iova, err = v.mapAtNextIOVA(address, size)
 	vfioShared.Unlock()
 	switch err {
 	case nil:
@@ -175,20 +175,20 @@ func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	// Close must unmap the memory from the IOMMU before it releases the memory, which the device
 	// can reach until then.
 	v.dev.cleanups.add(func() error {
-		u := vfioUnmap{argsz: 24, iova: iova, size: size}
-		return ioctlStruct(v.containerFD, vfioIOMMUUnmapDMA, structPointer(&u),
+		request := vfioUnmap{argsz: 24, iova: iova, size: size}
+		return ioctlStruct(v.containerFD, vfioIOMMUUnmapDMA, structPointer(&request),
 			"VFIO_IOMMU_UNMAP_DMA", v.dev.function.Address)
 	})
 	return iova, nil
 }
 
-// mapNext makes the IOMMU map the size bytes at an address of this process, at the lowest free bus
-// address that works. Some bus addresses do not work, because they are reserved for interrupts or
-// firmware. The bus addresses are the same in every run. mapNext leaves a page unmapped after each
-// range, so that a transfer beyond the end of the range fails. The caller must have locked
-// vfioShared.
-func (v *vfio) mapNext(address, size uint64) (iova uint64, err error) {
-	m := vfioMap{
+// mapAtNextIOVA makes the IOMMU map size bytes of this process's memory, which begin at the given
+// address. The bus address is vfioShared.nextIOVA, or a higher one if the IOMMU cannot map memory
+// there: some bus addresses are reserved for interrupts or firmware. The bus addresses are the same
+// in every run. A page after each range stays unmapped, so that a transfer beyond the end of the
+// range fails. The caller must have locked vfioShared.
+func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
+	request := vfioMap{
 		argsz: 32,
 		flags: vfioDMAFlagRead | vfioDMAFlagWrite,
 		vaddr: address,
@@ -196,15 +196,15 @@ func (v *vfio) mapNext(address, size uint64) (iova uint64, err error) {
 		size:  size,
 	}
 	for range iovaTries {
-		_, err = syscalls.ioctl(v.containerFD, vfioIOMMUMapDMA, 0, structPointer(&m))
+		_, err = syscalls.ioctl(v.containerFD, vfioIOMMUMapDMA, 0, structPointer(&request))
 		if err == nil {
-			vfioShared.nextIOVA = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
-			return m.iova, nil
+			vfioShared.nextIOVA = fbs.RoundUp(request.iova+size, iovaUnit) + iovaUnit
+			return request.iova, nil
 		}
 		if err != unix.EINVAL {
 			return 0, err
 		}
-		m.iova += iovaStep // this bus address is reserved or out of range: try a higher one
+		request.iova += iovaStep // this bus address is reserved or out of range: try a higher one
 	}
 	return 0, err
 }
