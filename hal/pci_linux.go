@@ -140,7 +140,7 @@ func writeFile(path, text string) error {
 }
 
 // readHeader checks that the function answers, and reads the bus addresses of the BARs. They may
-// differ from the addresses in the sysfs file resource: the processor uses those, and a host
+// differ from the addresses in the sysfs file `resource`: the processor uses those, and a host
 // bridge may translate them to bus addresses (Linux, pci_resource_to_user).
 func (p *pci) readHeader() error {
 	var header [configHeaderSize]byte
@@ -164,7 +164,7 @@ func (p *pci) readHeader() error {
 			address = fbs.ReadStruct[uint64](register)
 		}
 		// With Enhanced Allocation the register is zero, because the address is in a capability:
-		// keep the address of the file resource in that case.
+		// keep the address of the file `resource` in that case.
 		if address&barAddress != 0 {
 			p.barBusAddresses[i] = address & barAddress
 		}
@@ -209,7 +209,7 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 		return 0, p.dev.fault(NoDevice, fbs.Text("%x bytes of host memory are ordinary pages, "+
 			"which the kernel may move", size)+hugePageAdvice(size))
 	}
-	// The file pagemap has the physical address of each page of this process.
+	// The file `pagemap` has the physical address of each page of this process.
 	pagemapFD, err := syscalls.open(pagemap, unix.O_RDONLY)
 	if err != nil {
 		return 0, callFault("open", pagemap, err)

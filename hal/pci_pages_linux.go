@@ -14,7 +14,7 @@ import (
 const (
 	pagemap = "/proc/self/pagemap"
 
-	// Bits of an entry of pagemap (Linux, Documentation/admin-guide/mm/pagemap.rst).
+	// Bits of an entry of `pagemap` (Linux, Documentation/admin-guide/mm/pagemap.rst).
 	pagePresent = 1 << 63   // the page is in memory
 	pageFrame   = 1<<55 - 1 // mask of the physical address in units of pages
 )

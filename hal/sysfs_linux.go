@@ -12,7 +12,7 @@ import (
 // sysfsDevices is the directory with the directories of all PCI functions. Tests change the path.
 var sysfsDevices = "/sys/bus/pci/devices"
 
-// resourceMemory is a flag in the third column of the file resource: the BAR is memory, not I/O
+// resourceMemory is a flag in the third column of the file `resource`: the BAR is memory, not I/O
 // ports (IORESOURCE_MEM).
 const resourceMemory = 0x200
 
@@ -81,7 +81,7 @@ func (f *function) readAttributes() error {
 	return f.readResources()
 }
 
-// readIDs reads the function's ids from the file modalias, which has this format: vendor, device,
+// readIDs reads the function's ids from the file `modalias`, which has this format: vendor, device,
 // subsystem vendor and subsystem device, in hex (Linux, drivers/pci/pci-sysfs.c).
 //
 //	pci:v00001234d000011E8sv00001AF4sd00001100bc...
@@ -100,15 +100,15 @@ func (f *function) readIDs() error {
 	return nil
 }
 
-// readResources reads the address and size of each BAR from the file resource. The file has a line
+// readResources reads the address and size of each BAR from the file `resource`. The file has a line
 // for each BAR with the first address, the last address and flags, each as 0x and 16 hex digits
 // (Linux, drivers/pci/pci-sysfs.c).
 func (f *function) readResources() error {
 	path := f.dir() + "/resource"
 	text, err := ReadText(path)
 	for i := 0; i < configBars && err == nil; i++ {
-		line := 57 * i // offset of the line in text: each line is 57 bytes long
-		columns, ok := hexColumns(text, 16, line+2, line+21, line+40)
+		lineStart := 57 * i // offset in text: each line is 57 bytes long
+		columns, ok := hexColumns(text, 16, lineStart+2, lineStart+21, lineStart+40)
 		first, last, flags := columns[0], columns[1], columns[2]
 		if !ok || last < first {
 			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+
