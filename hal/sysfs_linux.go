@@ -100,8 +100,8 @@ func (f *function) readIDs() error {
 	return nil
 }
 
-// readResources reads the address and size of each BAR from the file `resource`. The file has a line
-// for each BAR with the first address, the last address and flags, each as 0x and 16 hex digits
+// readResources reads the address and size of each BAR from the file `resource`. For each BAR the
+// file has a line with the first address, the last address and flags, each as 0x and 16 hex digits
 // (Linux, drivers/pci/pci-sysfs.c).
 func (f *function) readResources() error {
 	path := f.dir() + "/resource"
