@@ -1,6 +1,7 @@
 package hal
 
-// Host memory: pages that are zeroed, present and locked, and that the device reaches.
+// This file allocates host memory for Host windows: zeroed pages that are locked in memory and that
+// the device reaches.
 
 import (
 	"golang.org/x/sys/unix"
@@ -9,17 +10,21 @@ import (
 )
 
 const (
-	hugePage    = 2 << 20
-	hugePageLog = 21 << 26 // MAP_HUGE_2MB: the binary logarithm in the upper bits (linux/mman.h)
+	hugePage = 2 << 20 // bytes of a huge page
+
+	// MAP_HUGE_2MB: a flag of mmap that selects the size of huge pages. The upper 6 bits are the
+	// binary logarithm of the size (linux/mman.h).
+	hugePageLog = 21 << 26
 )
 
 // hostMemory is the host memory of a device's Host windows.
 type hostMemory struct {
-	mappings [][]byte // until Close
-	hugeRest []byte   // unused end of the last huge page
+	mappings [][]byte // all mappings of host memory, which Close releases
+	hugeRest []byte   // unused end of the last mapping of huge pages; empty if none is left
 }
 
-// mapHost reserves host memory that the device reaches.
+// mapHost allocates size bytes of host memory, makes them accessible to the device, and returns an
+// aperture with the address at which the device reaches them.
 func (d *device) mapHost(size uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
@@ -37,10 +42,11 @@ func (d *device) mapHost(size uint64) (*Aperture, error) {
 	return &a, nil
 }
 
-// allocatePages reserves whole pages of host memory, huge ones if the kernel has some: those stay
-// where they are, and several small buffers share one. The kernel may move ordinary pages when it
-// makes room for large ones (vm.compact_unevictable_allowed), unless a driver pins them: VFIO and
-// Tenstorrent's do.
+// allocatePages allocates size bytes of host memory; size must be a multiple of the page size. It
+// prefers huge pages, because the kernel does not move them. Several small windows share a huge
+// page. If the kernel has no huge pages left, allocatePages returns ordinary pages, and huge is
+// false. The kernel may move ordinary pages to make room for huge ones
+// (vm.compact_unevictable_allowed), unless a driver pins them, as VFIO and Tenstorrent's driver do.
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	m := &d.memory
 	if size > uint64(len(m.hugeRest)) {
@@ -55,27 +61,29 @@ func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	return mem, true, nil
 }
 
-// mapLocked maps memory that is zeroed, present and locked, until Close.
+// mapLocked maps size bytes of zeroed memory until Close, and locks them: the kernel provides all
+// pages at once and does not swap them out. The given flags are added to those of mmap.
 func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
 	if err != nil {
-		return nil, d.fault(Denied, fbs.Text("%x bytes of host memory cannot be locked: ", size)+
+		return nil, d.fault(Denied, fbs.Text("cannot lock %x bytes of host memory: ", size)+
 			err.Error()+raiseMemlock+", or free memory")
 	}
-	// After a fork, the next store here would leave the original pages, which the device uses, to
-	// the child.
+	// Keep the pages out of forked child processes. If a child shared them, the next store of this
+	// process would go to a copy of the page, but the device would still use the original page.
 	_ = unix.Madvise(mem, unix.MADV_DONTFORK)
 	d.memory.mappings = append(d.memory.mappings, mem)
 	return mem, nil
 }
 
-const raiseMemlock = "; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`)"
+// raiseMemlock is the end of a message: how to raise the limit on locked and pinned memory.
+const raiseMemlock = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`"
 
-// unmap releases all memory.
+// unmap unmaps all host memory.
 func (m *hostMemory) unmap() {
 	for _, mem := range m.mappings {
-		_ = syscalls.munmap(mem) // cannot fail on anonymous memory
+		_ = syscalls.munmap(mem) // munmap of anonymous memory cannot fail
 	}
 	*m = hostMemory{}
 }

@@ -2,26 +2,28 @@
 
 package hal
 
-// Advice about huge pages, for backends without an IOMMU: pci: and tt:.
+// This file advises on huge pages in messages, for the backends without an IOMMU: pci: and tt:.
 
 import "lightmetal/fbs"
 
-// notContiguous returns the fault of host memory that the device does not see as a single range.
-// Huge pages are adjacent if they were reserved before memory was in use.
-func (d *device) notContiguous(size uint64, huge bool) error {
-	reason := fbs.Text("%x bytes of host memory are not contiguous", size)
+// notContiguousFault returns the fault of size bytes of host memory that are not contiguous in
+// physical memory. huge is true if the memory consists of huge pages. For those the fault advises
+// to reserve them at boot, since free memory is contiguous at that time.
+func (d *device) notContiguousFault(size uint64, huge bool) error {
+	reason := fbs.Text("%x bytes of host memory are not physically contiguous", size)
 	if !huge {
 		return d.fault(NoDevice, reason+hugePageAdvice(size))
 	}
-	return d.fault(NoDevice, reason+fbs.Text(", though they are huge pages; boot the kernel with "+
-		"hugepages=%d, use windows of at most 2 MiB, or use vfio:", hugePagesAdvised(size)))
+	return d.fault(NoDevice, reason+fbs.Text(", although they are huge pages; boot Linux with "+
+		"`hugepages=%d`, use windows of at most 2 MiB, or use `vfio:`", hugePagesAdvised(size)))
 }
 
 // hugePageAdvice returns the end of a message: how to reserve huge pages for size bytes.
 func hugePageAdvice(size uint64) string {
 	return fbs.Text("; reserve huge pages soon after boot with "+
-		"`echo %d > /proc/sys/vm/nr_hugepages`, or use vfio:", hugePagesAdvised(size))
+		"`echo %d > /proc/sys/vm/nr_hugepages`, or use `vfio:`", hugePagesAdvised(size))
 }
 
-// hugePagesAdvised returns twice the pages that size needs, as advice in error messages.
+// hugePagesAdvised returns the number of huge pages that messages advise to reserve: twice as many
+// as size bytes need.
 func hugePagesAdvised(size uint64) uint64 { return 2 * fbs.RoundUp(size, hugePage) / hugePage }

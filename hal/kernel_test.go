@@ -294,7 +294,7 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 	scattered := func(size uint64) func(*frames, *fakeFunction) {
 		return func(k *frames, f *fakeFunction) { k.gap, f.window = 1, size }
 	}
-	const notContiguous = "0x3000 bytes of host memory are not contiguous, though they are huge"
+	const notContiguous = "0x3000 bytes of host memory are not physically contiguous, although"
 	for name, c := range map[string]struct {
 		change func(*frames, *fakeFunction)
 		code   Code
@@ -340,16 +340,16 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 		},
 		"IOMMU of the device": {
 			func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") },
-			NoDevice, []string{"an IOMMU stands between the device and memory",
-				"open it as vfio:0000:00:01.0"},
+			NoDevice, []string{"an IOMMU translates the addresses of the device",
+				"open the device as `vfio:0000:00:01.0`"},
 		},
 		"IOMMU of the bridge": {
 			func(_ *frames, f *fakeFunction) {
 				f.mkdir("../of_node")
 				f.write("../of_node/iommu-map", "\x00")
 			},
-			NoDevice, []string{"between the host bridge and memory",
-				"open it as vfio:0000:00:01.0"},
+			NoDevice, []string{"an IOMMU translates the addresses of the host bridge",
+				"open the device as `vfio:0000:00:01.0`"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -644,7 +644,8 @@ func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 		t.Errorf("asked again: %v", err)
 	}
 	d = f.open()
-	wantFault(t, "IOMMU", d.AssignBusAddress(a, of), NoDevice, "open it as vfio:0000:00:01.0")
+	wantFault(t, "IOMMU", d.AssignBusAddress(a, of), NoDevice,
+		"open the device as `vfio:0000:00:01.0`")
 }
 
 func TestSystemCallsThatFailAreNamed(t *testing.T) {
@@ -662,7 +663,7 @@ func TestSystemCallsThatFailAreNamed(t *testing.T) {
 	clear(k.errors)
 	f.write("modalias", "one\n")
 	_, err = openAndAcquire("pci:1234:11e8")
-	wantFault(t, "modalias", err, NoDevice, "modalias: holds no PCI ids")
+	wantFault(t, "modalias", err, NoDevice, "modalias contains no PCI ids")
 	k.substitute(sysfsDevices, "no folder")
 	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "folder", err, NoDevice, "getdents "+sysfsDevices+": not a directory")

@@ -1,14 +1,20 @@
 package hal
 
-// Names of devices, and the numbers in them.
+// This file opens devices by name, and parses the names and the numbers in them.
 
 import "strconv"
 
-// Open opens a device by name. "pci:VVVV:DDDD" is the only function with that vendor and device
-// id, "pci:DDDD:BB:DD.F" the one at that address, all in hex, through sysfs; "vfio:" with one of
-// these is the same function behind an IOMMU. A function that another kernel driver owns is an
-// error. "tt:/dev/tenstorrent/N" is a device of Tenstorrent's driver. Open stores nothing to the
-// device: the first Map acquires it. The error is a *Fault whose reason names the remedy.
+// Open opens the device with the given name. These names are possible, with numbers in hex:
+//
+//	pci:VVVV:DDDD          the PCI function with that vendor id and device id, through sysfs
+//	pci:DDDD:BB:DD.F       the PCI function with that domain, bus, slot and function number
+//	vfio:VVVV:DDDD         the same as pci: through VFIO, behind an IOMMU
+//	vfio:DDDD:BB:DD.F
+//	tt:/dev/tenstorrent/N  device N of Tenstorrent's driver, N in decimal
+//
+// It is an error if several functions have the ids, or if another kernel driver owns the function.
+// Open stores nothing to the device: the first Map acquires the device. The error is a *Fault whose
+// reason names the remedy.
 func Open(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -22,7 +28,8 @@ func Open(name string) (Device, error) {
 	return d, nil
 }
 
-// ParseName returns the device of a name without looking whether it exists.
+// ParseName returns the device with the given name, but does not check that the device exists. The
+// error is a usage error if the name is invalid.
 func ParseName(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -31,6 +38,7 @@ func ParseName(name string) (Device, error) {
 	return d, nil
 }
 
+// parseDevice returns a device for name, whose backend has not probed it yet.
 func parseDevice(name string) (*device, error) {
 	scheme, rest := Cut(name, ':')
 	d := &device{scheme: scheme}
@@ -49,55 +57,58 @@ func parseDevice(name string) (*device, error) {
 		ok = rest != "" && rest[0] == '/'
 	}
 	if d.backend == nil || !ok {
-		return nil, NewFault(Usage, "unknown device \""+name+"\"; devices: pci:VVVV:DDDD or "+
-			"pci:DDDD:BB:DD.F (hex), vfio: with the same, tt:/dev/tenstorrent/N")
+		return nil, NewFault(Usage, "unknown device \""+name+"\"; use `pci:VVVV:DDDD` or "+
+			"`pci:DDDD:BB:DD.F` (hex; `vfio:` likewise), or `tt:/dev/tenstorrent/N`")
 	}
 	return d, nil
 }
 
-// parsePCIName returns PCI ids or the address of a function in small letters, as sysfs writes
-// them. Intel VMD numbers its domains from 0x10000; no domain begins with a fifth 0.
-func parsePCIName(s string) (small string, ids, ok bool) {
-	// form is s with an h in place of each hex digit.
+// parsePCIName converts name, which must be a pair of PCI ids or the address of a PCI function, to
+// lower case, as in sysfs. byIDs is true if name is a pair of ids. ok is false if name is invalid.
+// Most domains have four digits. Domains of Intel VMD are numbered from 0x10000 on and have up to
+// eight digits, the first of which is not 0.
+func parsePCIName(name string) (locator string, byIDs, ok bool) {
+	// form is name with each hex digit replaced by the letter h.
 	form := ""
-	for i := range len(s) {
-		c := s[i : i+1]
+	for i := range len(name) {
+		c := name[i : i+1]
 		kind := c
-		if digit, hex := ParseNumber(c, 16, 15); hex {
+		if digit, isHex := ParseNumber(c, 16, 15); isHex {
 			c = strconv.FormatUint(digit, 16)
 			kind = "h"
 		}
-		small += c
+		locator += c
 		form += kind
 	}
 	if form == "hhhh:hhhh" {
-		return small, true, true
+		return locator, true, true
 	}
-	domain := min(max(len(form)-len(":hh:hh.h"), 4), 8)
-	if form != "hhhhhhhh"[:domain]+":hh:hh.h" || domain > 4 && small[0] == '0' {
-		return small, false, false
+	domainDigits := min(max(len(form)-len(":hh:hh.h"), 4), 8)
+	if form != "hhhhhhhh"[:domainDigits]+":hh:hh.h" || domainDigits > 4 && locator[0] == '0' {
+		return locator, false, false
 	}
-	// There are 32 slots of 8 functions.
+	// A bus has 32 slots, and a slot has 8 functions.
 	last := len(form) - 1
-	return small, false, small[last-3] < '2' && small[last] < '8'
+	return locator, false, locator[last-3] < '2' && locator[last] < '8'
 }
 
-// FormatPCIID returns a pair of PCI ids as text, "1e52:401e".
+// FormatPCIID returns a pair of PCI ids as text in hex, such as "1e52:401e".
 func FormatPCIID(vendor, device uint16) string {
 	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
 	return digits[1:5] + ":" + digits[5:]
 }
 
-// ParseNumber returns the number that digits of a base up to 16 mean. It must not be above most,
-// which is at least the largest digit. Errors of strconv quote the text, which takes 8 KB of
-// tables.
-func ParseNumber(digits string, base, most uint64) (n uint64, ok bool) {
+// ParseNumber parses digits as a number in the given base, which is at most 16. ok is false if
+// digits is empty, has other characters, or is a number above limit. limit must be at least base-1.
+// strconv.ParseUint is not used, because its errors quote the text, which adds 8 KB of tables to a
+// program.
+func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
 	for i := range len(digits) {
 		digit := uint64(digits[i] - '0')
 		if digit > 9 {
-			digit = uint64(digits[i]|0x20-'a') + 10 // above 15 if it is no digit
+			digit = uint64(digits[i]|0x20-'a') + 10 // above 15 if this is not a hex digit
 		}
-		if digit >= base || n > (most-digit)/base {
+		if digit >= base || n > (limit-digit)/base {
 			return 0, false
 		}
 		n = n*base + digit
@@ -105,7 +116,8 @@ func ParseNumber(digits string, base, most uint64) (n uint64, ok bool) {
 	return n, digits != ""
 }
 
-// Cut splits s at the first separator; after is empty if none exists.
+// Cut splits s at the first separator into the text before it and the text after it. If s has no
+// separator, before is s and after is empty.
 func Cut(s string, separator byte) (before, after string) {
 	for i := range len(s) {
 		if s[i] == separator {

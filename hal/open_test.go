@@ -104,7 +104,7 @@ func TestADeviceThatCannotBeTakenStaysSo(t *testing.T) {
 	defer d.Close()
 	for _, w := range []fbs.Window{tlb(mega, 0), host(1), {Kind: gen.WindowKindBar, Size: 4}} {
 		_, err := d.Map(w)
-		wantFault(t, "another replay", err, NoDevice, "another replay has the device")
+		wantFault(t, "another replay", err, NoDevice, "another replay has locked the device")
 		k.locked = false
 	}
 }

@@ -2,8 +2,8 @@
 
 package hal
 
-// The backend pci: drives a function through the files in its directory in sysfs. Nothing keeps
-// the device from any memory: it is for bring-up.
+// The backend pci: drives a PCI function through the files in the function's sysfs directory.
+// Nothing restricts which memory the device reaches, so this backend is for bring-up.
 
 import (
 	"strconv"
@@ -13,22 +13,25 @@ import (
 	"lightmetal/fbs"
 )
 
-// Registers of the header of configuration space (PCI Local Bus 3.0, 6.2.5.1), with the names of
-// linux/pci_regs.h.
+// Registers in the header of PCI configuration space (PCI Local Bus 3.0, 6.2.5.1). The comments
+// begin with the names of the constants in linux/pci_regs.h.
 const (
-	configBar0   = 0x10 // PCI_BASE_ADDRESS_0, R/W u32 each
-	configHeader = configBar0 + 4*configBars
-	barIO        = 1 << 0 // PCI_BASE_ADDRESS_SPACE_IO: a range of I/O ports
-	barType      = 3 << 1 // PCI_BASE_ADDRESS_MEM_TYPE_MASK
-	barType64    = 2 << 1 // PCI_BASE_ADDRESS_MEM_TYPE_64: this register and the next are one
-	barAddress   = ^uint64(0xf)
+	// PCI_BASE_ADDRESS_0: offset of the first of six BAR registers, R/W, 32 bits each.
+	configBar0 = 0x10
+	// Bytes of the header that this backend reads: up to the end of the last BAR register.
+	configHeaderSize = configBar0 + 4*configBars
+
+	barIO      = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: the BAR is a range of I/O ports
+	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type
+	barType64  = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: the next register has bits 32 to 63
+	barAddress = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the BAR's address
 )
 
-// pci is the backend pci: of a device.
+// pci implements backend for a device whose name begins with pci:.
 type pci struct {
 	dev             *device
-	noIOMMU         bool               // checkNoIOMMU found none
-	barBusAddresses [configBars]uint64 // addresses at which other devices reach the BARs
+	noIOMMU         bool               // checkNoIOMMU has found that no IOMMU translates addresses
+	barBusAddresses [configBars]uint64 // bus addresses of the BARs; 0 if a BAR has none
 }
 
 func newPCI(d *device) backend { return &pci{dev: d} }
@@ -36,31 +39,32 @@ func newPCI(d *device) backend { return &pci{dev: d} }
 // probe implements backend.
 func (p *pci) probe() error {
 	d := p.dev
-	// Find the function's directory in sysfs, with its ids, BARs and driver.
-	if err := d.function.find(d.locator, d.byIDs); err != nil {
+	// Find the function in sysfs, and read its ids, BARs and driver.
+	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
 		return err
 	}
-	// Leave a function alone that a kernel driver uses.
+	// Do not disturb a kernel driver that uses the function.
 	if err := p.checkUnbound(); err != nil {
 		return err
 	}
-	// Configuration space shows whether the function answers, and where its BARs are.
+	// Configuration space shows whether the function answers, and at which bus addresses its BARs
+	// are.
 	if err := d.openConfig(); err != nil {
 		return err
 	}
 	return p.readHeader()
 }
 
-// acquire implements backend. A device that masters the bus was left so by a program that was
-// killed: it may write to memory that is no longer that program's. The reset makes it forget the
-// addresses, if it can be reset. A user who may not clear the bit may not set it either.
+// acquire implements backend. If the device is already a bus master, a killed program has left it
+// so, and the device may still write to memory that the program no longer owns. Therefore acquire
+// switches bus mastering off, and resets the device if it supports a reset.
 func (p *pci) acquire() error {
 	d := p.dev
-	// Enable the function: this also wakes it up from a sleep state. A user who may not do this
-	// can use a function that is enabled.
+	// Enable the function, which also wakes it up from a sleep state. The error matters only if
+	// memory decoding is off: without permission a program can still use an enabled function.
 	err := p.enableDecoding()
-	// The kernel counts enables and does nothing for the second, even if somebody cleared the bit
-	// since: set it in that case.
+	// The kernel counts how often the function is enabled, and sets the bit for memory decoding
+	// only the first time. Set the bit here if a program has cleared it since.
 	command, _ := d.config.Load(configCommand, 2)
 	if command&configCommandMemory == 0 {
 		if err == nil {
@@ -73,7 +77,8 @@ func (p *pci) acquire() error {
 	if command&configCommandMaster == 0 {
 		return nil
 	}
-	// Stop transfers that a killed program left running.
+	// Stop transfers that a killed program left running. A user without permission to clear the
+	// bit has none to set it either: such a user can replay images without DMA.
 	err = d.setCommandBit(configCommandMaster, false)
 	if CodeOf(err) == Denied {
 		return nil
@@ -81,46 +86,49 @@ func (p *pci) acquire() error {
 	if err != nil {
 		return err
 	}
-	// Reset the function, which not every one can. The reset may clear memory decoding.
+	// Reset the function, so that it forgets the addresses of that program's memory. Not every
+	// function supports a reset, so ignore the error. The reset may clear memory decoding.
 	_ = writeFile(d.function.dir()+"/reset", "1\n")
 	return d.setCommandBit(configCommandMemory, true)
 }
 
-// checkUnbound returns a fault if a kernel driver owns the function and would be disturbed.
-// pci-stub only keeps other drivers away.
+// checkUnbound returns a fault if a kernel driver uses the function. The driver pci-stub is no
+// obstacle: it only keeps other drivers from binding.
 func (p *pci) checkUnbound() error {
 	f, remedy := &p.dev.function, "; "
 	switch f.boundDriver {
 	case "", "pci-stub":
 		return nil
 	case "vfio-pci":
-		remedy = p.useVFIO() + ", or "
+		remedy = p.vfioAdvice() + ", or "
 	}
 	return p.dev.fault(NoDevice, "the kernel driver "+f.boundDriver+" owns the device"+remedy+
 		p.unbindAdvice())
 }
 
-// useVFIO returns the end of a message: the name of the device with the backend vfio.
-func (p *pci) useVFIO() string { return "; open it as vfio:" + p.dev.function.Address }
-
-// unbindAdvice returns the end of a message: how to release the device from its driver.
-func (p *pci) unbindAdvice() string {
-	f := &p.dev.function
-	return "release it with `echo " + f.Address + " > /sys/bus/pci/drivers/" + f.boundDriver +
-		"/unbind`"
+// vfioAdvice returns the end of a message: how to open the device with the backend vfio:.
+func (p *pci) vfioAdvice() string {
+	return "; open the device as `vfio:" + p.dev.function.Address + "`"
 }
 
-// enableDecoding makes the kernel enable the function, so that it answers to memory accesses.
-// Enabling through sysfs fails while pci-stub is bound.
+// unbindAdvice returns the end of a message: how to unbind the kernel driver from the device.
+func (p *pci) unbindAdvice() string {
+	f := &p.dev.function
+	return "unbind the driver with `echo " + f.Address + " > /sys/bus/pci/drivers/" +
+		f.boundDriver + "/unbind`"
+}
+
+// enableDecoding makes the kernel enable the function, so that the function answers memory
+// accesses. The kernel does not enable a function through sysfs while pci-stub is bound to it.
 func (p *pci) enableDecoding() error {
 	if p.dev.function.boundDriver == "" {
 		return writeFile(p.dev.function.dir()+"/enable", "1\n")
 	}
-	return p.dev.fault(NoDevice, "memory decoding is off and pci-stub keeps it off; "+
+	return p.dev.fault(NoDevice, "memory decoding is off, and pci-stub keeps it off; "+
 		p.unbindAdvice())
 }
 
-// writeFile writes text to a file that exists.
+// writeFile writes text to an existing file.
 func writeFile(path, text string) error {
 	fd, err := syscalls.open(path, unix.O_WRONLY)
 	if err != nil {
@@ -131,18 +139,19 @@ func writeFile(path, text string) error {
 	return callFault("write", path, err)
 }
 
-// readHeader checks that the function answers, and reads the bus addresses of its BARs.
-// `resource` has the processor's addresses, which a host bridge may translate (Linux,
-// pci_resource_to_user).
+// readHeader checks that the function answers, and reads the bus addresses of the BARs. They may
+// differ from the addresses in the sysfs file `resource`: the processor uses those, and a host
+// bridge may translate them to bus addresses (Linux, pci_resource_to_user).
 func (p *pci) readHeader() error {
-	var header [configHeader]byte
+	var header [configHeaderSize]byte
 	n, err := syscalls.pread(p.dev.config.fd, header[:], 0)
 	path := p.dev.function.dir() + "/config"
 	switch {
 	case err != nil:
 		return callFault("read", path, err)
 	case n < len(header):
-		return NewFault(NoDevice, path+": "+strconv.Itoa(n)+" bytes, a PCI header has more")
+		return NewFault(NoDevice, path+fbs.Text(": only %d bytes can be read, but %d are needed",
+			uint64(n), configHeaderSize))
 	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
 		return p.dev.fault(DeviceGone, "configuration space reads all ones; reset the device or "+
 			"its slot, then `echo 1 > /sys/bus/pci/rescan`")
@@ -154,7 +163,8 @@ func (p *pci) readHeader() error {
 		if address&(barIO|barType) == barType64 && i+1 < configBars {
 			address = fbs.ReadStruct[uint64](register)
 		}
-		// The register is zero if the address is kept elsewhere (Enhanced Allocation).
+		// With Enhanced Allocation the register is zero, because the address is in a capability:
+		// keep the address of the file `resource` in that case.
 		if address&barAddress != 0 {
 			p.barBusAddresses[i] = address & barAddress
 		}
@@ -162,8 +172,8 @@ func (p *pci) readHeader() error {
 	return nil
 }
 
-// mapBarRange implements backend. Only prefetchable BARs have a file for write-combining. A file
-// begins at the page that its BAR begins in.
+// mapBarRange implements backend. sysfs has a file for each BAR, resource0 to resource5, and for
+// a prefetchable BAR a second file, such as resource0_wc, which maps the BAR write-combining.
 func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	path := p.dev.function.dir() + "/resource" + strconv.Itoa(int(bar))
 	fd, err := -1, error(unix.ENOENT)
@@ -178,17 +188,18 @@ func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 	if err != nil {
 		return nil, callFault("open", path, err)
 	}
-	inside := p.dev.function.barStarts[bar] % pageSize()
-	a, err := p.dev.mapFile(fd, inside+offset, size, path)
-	_ = syscalls.close(fd) // the mapping stays
+	// The file begins with the page in which the BAR begins.
+	offsetInPage := p.dev.function.barStarts[bar] % pageSize()
+	a, err := p.dev.mapFile(fd, offsetInPage+offset, size, path)
+	_ = syscalls.close(fd) // the mapping remains valid
 	if bus := p.barBusAddresses[bar]; err == nil && bus != 0 {
 		a.Bus = bus + offset
 	}
 	return a, err
 }
 
-// mapForDevice implements backend. Ordinary pages are no use: the kernel may move them while the
-// device still uses their address.
+// mapForDevice implements backend. Ordinary pages are an error: the kernel may move a page while
+// the device still uses the old physical address of that page.
 func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	if err := p.checkNoIOMMU(); err != nil {
 		return 0, err
@@ -198,53 +209,54 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 		return 0, p.dev.fault(NoDevice, fbs.Text("%x bytes of host memory are ordinary pages, "+
 			"which the kernel may move", size)+hugePageAdvice(size))
 	}
-	// The kernel reports the physical address of each page of this process.
-	table, err := syscalls.open(pagemap, unix.O_RDONLY)
+	// The file `pagemap` has the physical address of each page of this process.
+	pagemapFD, err := syscalls.open(pagemap, unix.O_RDONLY)
 	if err != nil {
 		return 0, callFault("open", pagemap, err)
 	}
-	bus, contiguous, err := p.physicalAddress(table, mem)
-	// If the pages are not adjacent, look for others that are.
+	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
+	// If the pages are not adjacent, replace them with pages that are.
 	mappings := p.dev.memory.mappings
-	if err == nil && !contiguous && replacePages(table, mappings[len(mappings)-1]) {
-		bus, contiguous, err = p.physicalAddress(table, mem)
+	if err == nil && !contiguous && replacePages(pagemapFD, mappings[len(mappings)-1]) {
+		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)
 	}
-	_ = syscalls.close(table)
+	_ = syscalls.close(pagemapFD)
 	if err == nil && !contiguous {
-		err = p.dev.notContiguous(size, true)
+		err = p.dev.notContiguousFault(size, true)
 	}
 	return bus, err
 }
 
-// assignBusAddress implements backend. BARs and host memory of this backend have the same bus
-// address for every device.
+// assignBusAddress implements backend. Without an IOMMU, every device uses the same bus address
+// for a BAR or for host memory, and mapBarRange and mapForDevice have already set that address.
 func (p *pci) assignBusAddress(*Aperture, *device) error { return p.checkNoIOMMU() }
 
-// bridgesMax bounds the number of bridges between a function and its host bridge, each of which
-// is a directory.
+// bridgesMax is the number of parent directories of a function that checkNoIOMMU searches. Each
+// bridge between the function and its host bridge has one such directory.
 const bridgesMax = 8
 
-// checkNoIOMMU returns a fault if an IOMMU translates the function's addresses. On arm64 the
-// directory iommu_group exists after a driver was bound; before, the host bridge's node in the
-// device tree names the IOMMU.
+// checkNoIOMMU returns a fault if an IOMMU translates the function's addresses. In that case the
+// function usually has an IOMMU group. On arm64 the kernel adds the function to a group only when
+// a driver is bound. Until then, the iommu-map property of the host bridge's device tree node
+// shows that an IOMMU exists.
 func (p *pci) checkNoIOMMU() error {
 	if p.noIOMMU {
 		return nil
 	}
-	const between = "an IOMMU stands between "
+	const translates = "an IOMMU translates the addresses of "
 	dir := p.dev.function.dir()
-	if linkTarget(dir+"/iommu_group") != "" {
+	if linkBaseName(dir+"/iommu_group") != "" {
 		kind, _ := ReadText(dir + "/iommu_group/type")
-		p.noIOMMU = kind == "identity\n" // it translates nothing
+		p.noIOMMU = kind == "identity\n" // the IOMMU passes addresses on unchanged
 		if p.noIOMMU {
 			return nil
 		}
-		return p.dev.fault(NoDevice, between+"the device and memory"+p.useVFIO())
+		return p.dev.fault(NoDevice, translates+"the device"+p.vfioAdvice())
 	}
 	for range bridgesMax {
 		dir += "/.."
 		if _, err := ReadText(dir + "/of_node/iommu-map"); err == nil {
-			return p.dev.fault(NoDevice, between+"the host bridge and memory"+p.useVFIO())
+			return p.dev.fault(NoDevice, translates+"the host bridge"+p.vfioAdvice())
 		}
 	}
 	p.noIOMMU = true

@@ -2,7 +2,8 @@
 
 package hal
 
-// Physical addresses of host memory, for the backend pci:, and huge pages that are adjacent.
+// For the backend pci:, this file finds the physical addresses of host memory, and searches the
+// kernel's pool for huge pages that are adjacent in physical memory.
 
 import (
 	"golang.org/x/sys/unix"
@@ -13,22 +14,24 @@ import (
 const (
 	pagemap = "/proc/self/pagemap"
 
-	// An entry of pagemap (Linux, Documentation/admin-guide/mm/pagemap.rst).
-	pagePresent = 1 << 63
-	pageFrame   = 1<<55 - 1
+	// Bits of an entry of `pagemap` (Linux, Documentation/admin-guide/mm/pagemap.rst).
+	pagePresent = 1 << 63   // the page is in memory
+	pageFrame   = 1<<55 - 1 // mask of the physical address in units of pages
 )
 
-// physicalAddress returns the address of mem on a bus without an IOMMU, and reports whether its
-// pages are contiguous there. table is the open pagemap.
-func (p *pci) physicalAddress(table int, mem []byte) (start uint64, contiguous bool, err error) {
+// physicalAddress returns the physical address of the first page of mem, and reports whether the
+// pages of mem are contiguous in physical memory. Without an IOMMU, physical addresses are bus
+// addresses. pagemapFD is the file descriptor of pagemap.
+func (p *pci) physicalAddress(pagemapFD int, mem []byte) (
+	start uint64, contiguous bool, err error) {
 	for offset := uint64(0); offset < uint64(len(mem)); offset += pageSize() {
-		address, present := pageAddress(table, mem[offset:])
+		address, present := pageAddress(pagemapFD, mem[offset:])
 		switch {
 		case !present:
-			return 0, false, p.dev.fault(NoDevice, pagemap+" does not show host memory")
+			return 0, false, p.dev.fault(NoDevice, "cannot find host memory in "+pagemap)
 		case address == 0:
-			return 0, false, p.dev.fault(Denied, "this user may not know physical addresses "+
-				"(CAP_SYS_ADMIN); run as root, or use vfio:")
+			return 0, false, p.dev.fault(Denied, "reading physical addresses requires "+
+				"CAP_SYS_ADMIN; run as root, or use `vfio:`")
 		case offset == 0:
 			start = address
 		case address != start+offset:
@@ -38,45 +41,47 @@ func (p *pci) physicalAddress(table int, mem []byte) (start uint64, contiguous b
 	return start, true, nil
 }
 
-// pageAddress returns the physical address of the page that mem begins in, 0 for a user who may
-// not know it, and reports whether the page is present.
-func pageAddress(table int, mem []byte) (address uint64, present bool) {
+// pageAddress returns the physical address of the page in which mem begins, and reports whether
+// that page is present. The address is 0 if this process lacks CAP_SYS_ADMIN.
+func pageAddress(pagemapFD int, mem []byte) (address uint64, present bool) {
 	var entry [8]byte
-	at := uint64(AddressOf(mem)) / pageSize() * uint64(len(entry))
-	n, err := syscalls.pread(table, entry[:], int64(at))
+	entryOffset := uint64(AddressOf(mem)) / pageSize() * uint64(len(entry))
+	n, err := syscalls.pread(pagemapFD, entry[:], int64(entryOffset))
 	value := fbs.ReadStruct[uint64](entry[:])
 	present = err == nil && n == len(entry) && value&pagePresent != 0
 	return value & pageFrame * pageSize(), present
 }
 
-// poolPage is a huge page of the kernel's pool, at an offset of a file of such pages.
+// poolPage is a huge page that a hugetlb file has taken from the kernel's pool.
 type poolPage struct {
-	address uint64 // physical
-	offset  int64
+	address uint64 // physical address
+	offset  int64  // bytes from the beginning of the hugetlb file
 }
 
-// poolTries is the number of pool pages that replacePages examines in addition to four times the
-// pages that it needs. The kernel clears each, which takes from 0.1 to 2 ms.
-const poolTries = 1024
+// extraPoolPages bounds the search of replacePages: it examines four times as many pages as it
+// needs, and this number of pages in addition. The kernel clears each page that leaves the pool,
+// which takes from 0.1 to 2 ms.
+const extraPoolPages = 1024
 
-// replacePages puts other pages of the pool in place of the huge pages mem, so that they are
-// adjacent in physical memory, and reports whether it found such. The pool returns pages in any
-// order, after a boot from the last to the first. A file of huge pages can be mapped page by page
-// in any order; pages that are not needed go back to the pool.
-func replacePages(table int, mem []byte) (replaced bool) {
+// replacePages replaces the huge pages at mem with pages that are adjacent in physical memory,
+// and reports whether the pool had enough of them. The pool hands out pages in any order, soon
+// after boot from the highest address to the lowest. Therefore replacePages takes pages from the
+// pool through a hugetlb file until enough of them are adjacent. It maps those in the right order
+// and returns the remaining pages to the pool.
+func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | hugePageLog)
 	if err != nil {
 		return false
 	}
-	// The pages of mem go back first: they may be adjacent to others.
+	// First return the old pages of mem to the pool: they may be adjacent to pages in the pool.
 	_ = mapOver(mem, -1, 0, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	count := len(mem) / hugePage
 	var found []poolPage // sorted by address
-	for tries := range 4*count + poolTries {
-		// Take the next page from the pool and look where it is.
-		offset := int64(tries) * hugePage
+	for index := range 4*count + extraPoolPages {
+		// Take a page from the pool, and find out its physical address.
+		offset := int64(index) * hugePage
 		err := mapPoolPage(mem, fd, offset)
-		address, present := pageAddress(table, mem)
+		address, present := pageAddress(pagemapFD, mem)
 		if err != nil || !present {
 			break // the pool is empty
 		}
@@ -85,8 +90,8 @@ func replacePages(table int, mem []byte) (replaced bool) {
 		if first < 0 {
 			continue
 		}
-		// Map the adjacent pages in order. If one of these calls fails, another page is mapped
-		// there, or none, which physicalAddress notices.
+		// Map the adjacent pages in order of their addresses. Errors can be ignored: after a failed
+		// call the address range has a wrong page or no page, which physicalAddress detects.
 		for i, page := range found[first:][:count] {
 			_ = mapPoolPage(mem[i*hugePage:], fd, page.offset)
 		}
@@ -99,7 +104,7 @@ func replacePages(table int, mem []byte) (replaced bool) {
 	return replaced
 }
 
-// returnPages returns pages of a file to the pool.
+// returnPages returns the given pages of a hugetlb file to the pool.
 func returnPages(fd int, pages []poolPage) {
 	for _, page := range pages {
 		const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
@@ -107,21 +112,22 @@ func returnPages(fd int, pages []poolPage) {
 	}
 }
 
-// mapOver maps a file, or memory if fd is -1, in place of the mapping at mem.
+// mapOver replaces the mapping at mem by a mapping of the file fd, or by anonymous memory if fd is
+// -1.
 func mapOver(mem []byte, fd int, offset int64, protection, flags int) error {
-	at, size := toPointer(AddressOf(mem)), uintptr(len(mem))
-	_, err := unix.MmapPtr(fd, offset, at, size, protection, flags|unix.MAP_FIXED)
+	start, size := toPointer(AddressOf(mem)), uintptr(len(mem))
+	_, err := unix.MmapPtr(fd, offset, start, size, protection, flags|unix.MAP_FIXED)
 	return err
 }
 
-// mapPoolPage maps a page of a file of huge pages at the beginning of mem. The kernel takes a
-// page that is new in the file from the pool.
+// mapPoolPage maps the page at an offset of a hugetlb file at the beginning of mem. If the file
+// has no page at that offset yet, the kernel takes one from the pool.
 func mapPoolPage(mem []byte, fd int, offset int64) error {
 	const flags = unix.MAP_SHARED | unix.MAP_POPULATE
 	return mapOver(mem[:hugePage], fd, offset, unix.PROT_READ|unix.PROT_WRITE, flags)
 }
 
-// insertPage inserts a page into pages that are sorted by address.
+// insertPage inserts page into pages, which are sorted by address, and returns the longer slice.
 func insertPage(pages []poolPage, page poolPage) []poolPage {
 	pages = append(pages, page)
 	for i := len(pages) - 1; i > 0 && pages[i-1].address > page.address; i-- {
@@ -130,9 +136,10 @@ func insertPage(pages []poolPage, page poolPage) []poolPage {
 	return pages
 }
 
-// findAdjacent returns the index of the first of count adjacent pages, -1 if there are none.
+// findAdjacent searches pages, which are sorted by address, for count pages that are adjacent in
+// physical memory. It returns the index of the first of them, -1 if no such pages exist.
 func findAdjacent(pages []poolPage, count int) int {
-	length := 0
+	length := 0 // number of adjacent pages that end with the current page
 	for i := range pages {
 		if i > 0 && pages[i].address != pages[i-1].address+hugePage {
 			length = 0

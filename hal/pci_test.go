@@ -239,14 +239,14 @@ func TestInvalidDeviceNamesAreRefused(t *testing.T) {
 func TestNoMatchAndSeveralMatchesAreDifferentFaults(t *testing.T) {
 	fakeSysfs(t)
 	_, err := openAndAcquire("pci:1234:11e8")
-	wantFault(t, "empty folder", err, NoDevice, "pci:1234:11e8", "lists what is there")
+	wantFault(t, "empty folder", err, NoDevice, "pci:1234:11e8", "lists the devices")
 	addFunction(t, "0000:03:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:01:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:02:00.0", 0x1234, 0x11e9, nil)
 	_, err = openAndAcquire("pci:1234:11e7")
-	wantFault(t, "other device", err, NoDevice, "pci:1234:11e7", "lists what is there")
+	wantFault(t, "other device", err, NoDevice, "pci:1234:11e7", "lists the devices")
 	_, err = openAndAcquire("pci:0000:04:00.0")
-	wantFault(t, "other address", err, NoDevice, "pci:0000:04:00.0", "lists what is there")
+	wantFault(t, "other address", err, NoDevice, "pci:0000:04:00.0", "lists the devices")
 	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "two devices", err, Usage, "2 devices", "by its address:", " pci:0000:01:00.0",
 		" pci:0000:03:00.0")
@@ -371,11 +371,11 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 		"no modalias": {removing("modalias"), NoDevice, []string{"modalias", missing}},
 		"short modalias": {
 			writing("modalias", modalias(1, 2, 3, 4)[:41]),
-			NoDevice, []string{"modalias", "holds no PCI ids"},
+			NoDevice, []string{"modalias", "contains no PCI ids"},
 		},
 		"modalias of another bus": {
 			writing("modalias", strings.Repeat("platform:", 6)),
-			NoDevice, []string{"modalias", "holds no PCI ids"},
+			NoDevice, []string{"modalias", "contains no PCI ids"},
 		},
 		"modalias that is a directory": {
 			func(f *fakeFunction) {

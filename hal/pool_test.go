@@ -211,7 +211,8 @@ func TestHostMemoryOfTheKernelsPoolLiesSideBySide(t *testing.T) {
 	a, err := d.Map(host(needed * hugePage))
 	if err != nil {
 		d.Close()
-		if after := free(); after != before || !strings.Contains(err.Error(), "not contiguous") {
+		after := free()
+		if after != before || !strings.Contains(err.Error(), "not physically contiguous") {
 			t.Errorf("%v; %d huge pages are free, %d were", err, after, before)
 		}
 		t.Skip("no contiguous pages in the pool: ", err)

@@ -2,7 +2,8 @@
 
 package hal
 
-// Cores that go back into reset when the process ends, by Tenstorrent's driver.
+// For the backend tt:, this file makes Tenstorrent's driver put cores back into reset when the
+// process ends.
 
 import (
 	"lightmetal/boards"
@@ -10,9 +11,9 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// RegisterExitCleanup implements ExitCleaner. The driver makes one store, and so resets cores of
-// one tile: the first that the image releases from reset. Others may have been put into reset
-// before.
+// RegisterExitCleanup implements ExitCleaner. The driver makes a single store when the process
+// ends, which resets the cores of a single tile. RegisterExitCleanup chooses the first tile whose
+// cores the image releases from reset. The cores of other tiles may go on running.
 func (d *device) RegisterExitCleanup(view *fbs.View, target int) (note string, err error) {
 	t, usesDriver := d.backend.(*tt)
 	if !usesDriver {
@@ -24,8 +25,8 @@ func (d *device) RegisterExitCleanup(view *fbs.View, target int) (note string, e
 	case !released:
 		return "", nil
 	case !t.hasExitCleanup:
-		return d.function.Name + ": cores that run when this process is killed go on running; " +
-			"tt-kmd 2.2 and later put those of one tile back into reset\n", nil
+		return d.function.Name + ": if this process is killed, cores go on running; " +
+			"tt-kmd 2.2 and later reset the cores of one tile\n", nil
 	}
 	c := ttCleanup{
 		argsz:   32,
@@ -39,15 +40,15 @@ func (d *device) RegisterExitCleanup(view *fbs.View, target int) (note string, e
 	return "", ioctlStruct(t.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP", d.locator)
 }
 
-// firstReleasedTile returns the tile of the first store that releases a core from reset, through
-// a window that shows this tile alone.
+// firstReleasedTile returns the tile of the image's first Write or Modify that releases a core from
+// reset. It ignores commands on windows that point to several tiles (multicast).
 func firstReleasedTile(view *fbs.View, target int, reset boards.Reset) (tile fbs.TileRange,
 	released bool) {
-	points := make([]fbs.Command, len(view.Windows)) // the last Point command of each window
+	lastPoints := make([]fbs.Command, len(view.Windows)) // last Point command of each window so far
 	for i := range view.Commands {
 		c := &view.Commands[i]
-		point := &points[c.Window]
-		stored := uint64(0) // bits that the command stores
+		point := &lastPoints[c.Window]
+		stored := uint64(0) // mask of the bits that the command stores
 		switch c.Opcode {
 		case gen.OpcodePoint:
 			*point = *c

@@ -2,13 +2,14 @@
 
 package hal
 
-// Requests and structs of Tenstorrent's driver, API 2 (tt-kmd ioctl.h). The compiler checks sizes
-// and offsets.
+// The ioctl requests and structs of API 2 of Tenstorrent's driver, from ioctl.h of tt-kmd. The
+// compiler checks the sizes of the structs and offsets of their fields.
 
 import "unsafe"
 
-// TENSTORRENT_IOCTL_GET_DEVICE_INFO and so on: the constants are named after the header's.
 const (
+	// The requests are named after those in ioctl.h: ttGetDeviceInfo, for example, is
+	// TENSTORRENT_IOCTL_GET_DEVICE_INFO.
 	ttGetDeviceInfo = 0xfa00
 	ttQueryMappings = 0xfa02
 	ttGetDriverInfo = 0xfa05
@@ -19,16 +20,17 @@ const (
 	ttSetNoCCleanup = 0xfa0e
 	ttSetPowerState = 0xfa0f
 
-	ttPowerFlags = 15     // ttPower.validity: the number of valid flags, which is all
-	ttPowerAll   = 0x7fff // ttPower.flags: everything on
-	ttPowerClock = 1 << 0 // ttPower.flags: high clock of the Tensix cores
+	ttPowerFlags = 15     // value of ttPower.validity: all 15 flags are valid
+	ttPowerAll   = 0x7fff // value of ttPower.flags: all flags are set
+	ttPowerClock = 1 << 0 // bit of ttPower.flags: run the Tensix cores at the full clock
 
-	ttPinNoC = 1 << 1 // ttPin.flags: reachable over the NoC too
+	ttPinNoC = 1 << 1 // bit of ttPin.flags: tiles must reach the memory over the NoC
 )
 
-// ttDeviceInfo is struct tenstorrent_get_device_info.
+// ttDeviceInfo has the layout of struct tenstorrent_get_device_info. inSize is the number of bytes
+// that the driver may write to the fields after inSize, here and in ttDriverInfo.
 type ttDeviceInfo struct {
-	inSize                uint32 // bytes of what follows
+	inSize                uint32
 	outSize               uint32
 	vendor, device        uint16
 	subvendor, subsystem  uint16
@@ -36,50 +38,54 @@ type ttDeviceInfo struct {
 	domain, reserved      uint16
 }
 
-// ttMapping is struct tenstorrent_mapping.
+// ttMapping has the layout of struct tenstorrent_mapping. id is 1 or 2 for BAR 0, 3 or 4 for BAR 2,
+// 5 or 6 for BAR 4, and 0 in an unused entry. Odd ids are uncached mappings, even ids
+// write-combining ones. base is the offset for mmap.
 type ttMapping struct {
-	id, reserved uint32 // 1, 3, 5: BAR 0, 2, 4 uncached; one more: write-combining; 0: none
+	id, reserved uint32
 	base, size   uint64
 }
 
-// ttMappings is struct tenstorrent_query_mappings.
+// ttMappings has the layout of struct tenstorrent_query_mappings with room for six mappings.
 type ttMappings struct {
 	count, reserved uint32
 	mappings        [6]ttMapping
 }
 
-// ttDriverInfo is struct tenstorrent_get_driver_info.
+// ttDriverInfo has the layout of struct tenstorrent_get_driver_info.
 type ttDriverInfo struct {
 	inSize                        uint32
 	outSize, api                  uint32
 	major, minor, patch, reserved uint8
 }
 
-// ttPin is struct tenstorrent_pin_pages, with its extended output.
+// ttPin has the layout of struct tenstorrent_pin_pages, with the extended output. outSize is the
+// number of bytes that the driver may write to the fields of the output, here and in ttLock.
 type ttPin struct {
 	outSize, flags uint32
 	address, size  uint64
-	bus, noc       uint64 // out
+	bus, noc       uint64 // the driver sets the addresses of the memory on the bus and on the NoC
 }
 
-// ttLock is struct tenstorrent_lock_ctl.
+// ttLock has the layout of struct tenstorrent_lock_ctl.
 type ttLock struct {
 	outSize, flags uint32
 	index          uint8
 	reserved       [3]uint8
-	value          uint8 // out: 1 acquired
+	value          uint8 // the driver sets 1 if this program has acquired the lock, else 0
 	reservedOut    [3]uint8
 }
 
-// ttAllocate is struct tenstorrent_allocate_tlb.
+// ttAllocate has the layout of struct tenstorrent_allocate_tlb. The driver sets id and all fields
+// after it.
 type ttAllocate struct {
 	size, reserved      uint64
-	id, reserved0       uint32 // out, and all below
-	uncached, combining uint64 // mmap offsets
+	id, reserved0       uint32 // id is the number of the TLB window
+	uncached, combining uint64 // offsets for mmap: the window uncached, and write-combining
 	reserved1           uint64
 }
 
-// ttConfigure is struct tenstorrent_configure_tlb.
+// ttConfigure has the layout of struct tenstorrent_configure_tlb.
 type ttConfigure struct {
 	id, reserved                     uint32
 	address                          uint64
@@ -91,7 +97,7 @@ type ttConfigure struct {
 	reservedOut                      uint64
 }
 
-// ttPower is struct tenstorrent_power_state.
+// ttPower has the layout of struct tenstorrent_power_state.
 type ttPower struct {
 	argsz, reserved0    uint32
 	reserved1, validity uint8
@@ -99,7 +105,7 @@ type ttPower struct {
 	settings            [14]uint16
 }
 
-// ttCleanup is struct tenstorrent_set_noc_cleanup.
+// ttCleanup has the layout of struct tenstorrent_set_noc_cleanup.
 type ttCleanup struct {
 	argsz, flags  uint32
 	enabled, x, y uint8
@@ -108,7 +114,8 @@ type ttCleanup struct {
 	address, data uint64
 }
 
-// Each line fails to compile if the size, or an offset, differs from C's.
+// Each line fails to compile if the size of a struct, or the offset of a field, differs from the
+// size or offset in C.
 var (
 	_ [24]byte      = [unsafe.Sizeof(ttDeviceInfo{})]byte{}
 	_ [20]byte      = [unsafe.Offsetof(ttDeviceInfo{}.domain)]byte{}

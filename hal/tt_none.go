@@ -2,6 +2,7 @@
 
 package hal
 
-// The backend tt: is not part of this program.
+// The build tags exclude the backend tt: from this program.
 
+// newTT returns nil, so that names that begin with tt: are unknown devices.
 func newTT(*device) backend { return nil }

@@ -246,7 +246,7 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		},
 		"opened exclusively": {
 			failing("open "+ttNode, unix.EAGAIN),
-			NoDevice, []string{"has the device for itself"},
+			NoDevice, []string{"uses the device exclusively"},
 		},
 		"denied": {
 			failing("open "+ttNode, unix.EACCES),
@@ -259,7 +259,7 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		},
 		"old driver": {
 			func(k *fakeTT) { k.api = 1 },
-			NoDevice, []string{"has API 1, 2 is needed", "tt-kmd 2.0"},
+			NoDevice, []string{"has API 1, but this program needs API 2", "tt-kmd 2.0"},
 		},
 		"no info": {
 			failing("ioctl fa00", unix.ENODEV),
@@ -287,7 +287,7 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		},
 		"being reset": {
 			func(k *fakeTT) { k.reset = true },
-			NoDevice, []string{"the device is being reset", "POST_RESET", "tt-smi -r"},
+			NoDevice, []string{"has begun to reset the device", "tt-smi -r"},
 		},
 		"reset since it was opened": {
 			failing("ioctl fa08", unix.ENODEV),
@@ -295,7 +295,8 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		},
 		"another replay": {
 			func(k *fakeTT) { k.locked = true },
-			NoDevice, []string{"another replay has the device", "fuser -v /dev/tenstorrent/0"},
+			NoDevice,
+			[]string{"another replay has locked the device", "fuser -v /dev/tenstorrent/0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -454,7 +455,7 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 		return 0, nil
 	}
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
-	wantFault(t, "another size", err, Internal, "window 185 for one of 0x100000 bytes")
+	wantFault(t, "another size", err, Internal, "TLB window 185, but 0x100000 bytes were requested")
 	d.tlb.layout = nil
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
 	wantFault(t, "no windows", err, WrongDevice, "no TLB windows")
@@ -479,10 +480,10 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	k.errors["ioctl fa07"] = unix.EINVAL
 	_, err = d.Map(host(3 << 20))
 	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes",
-		"not contiguous, though they are huge pages", "hugepages=4")
+		"not physically contiguous, although they are huge pages", "hugepages=4")
 	k.errors["mmap huge"] = unix.ENOMEM
 	_, err = d.Map(host(3 << 20))
-	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "not contiguous",
+	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "not physically contiguous",
 		"echo 4 > /proc/sys/vm/nr_hugepages")
 	k.journal = nil
 	d.Close()

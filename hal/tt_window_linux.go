@@ -2,7 +2,7 @@
 
 package hal
 
-// TLB windows of Tenstorrent's driver.
+// For the backend tt:, this file reserves and programs TLB windows through Tenstorrent's driver.
 
 import (
 	"golang.org/x/sys/unix"
@@ -11,8 +11,9 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// allocateWindow implements tlbDriver. The driver chooses a free window of a size; the image's
-// preference is not possible.
+// allocateWindow implements tlbDriver. It asks the driver for the smallest window size that is
+// sufficient, and for larger sizes if no window of that size is free. The driver chooses the
+// window, so the image's choice of a slot has no effect.
 func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, error) {
 	layout := t.dev.tlb.layout
 	for i := range layout.Groups {
@@ -20,20 +21,20 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, e
 		if g.Size < size {
 			continue
 		}
-		// Ask for any window of this size.
+		// Ask the driver for any free window of this size.
 		window := ttAllocate{size: g.Size}
 		_, err := syscalls.ioctl(t.fd, ttAllocateTLB, 0, structPointer(&window))
 		switch {
 		case err == unix.ENOMEM:
-			continue // none is free: try a larger size
+			continue // no window of this size is free: try the next larger size
 		case err != nil:
 			return -1, nil, callFault("ALLOCATE_TLB", t.dev.locator, err)
 		case layout.GroupOf(int(window.id)) != g:
 			return -1, nil, t.dev.fault(Internal,
-				fbs.Text("the driver returned window %d for one of %x bytes", uint64(window.id),
-					g.Size))
+				fbs.Text("the driver returned TLB window %d, but %x bytes were requested",
+					uint64(window.id), g.Size))
 		}
-		// The window has two places in the driver's file, one for each memory type.
+		// The driver's file has two ranges for the window, one for each memory type.
 		offset := window.uncached
 		if writeCombining {
 			offset = window.combining
@@ -46,9 +47,10 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, e
 
 // programWindow implements tlbDriver.
 func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
-	// Check that the window can show this, and find the aperture's place in it.
+	// Check that the TLB window can show the range. EncodeWindow returns the address of the TLB
+	// window, and stores the aperture's offset in it to c.Amount.
 	var c fbs.Command
-	_, home, code := t.dev.EncodeWindow(a, r, address, &c)
+	_, windowBase, code := t.dev.EncodeWindow(a, r, address, &c)
 	if code != OK {
 		return code
 	}
@@ -66,13 +68,14 @@ func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
 	if r.Multicast {
 		t.configureRequest.multicast = 1
 	}
-	// Accesses before this one must reach the old place, and accesses after it the new one.
+	// The fences before and after the request keep the order of accesses: earlier accesses must
+	// reach the old range, and later accesses must reach the new range.
 	a.executeOne(fenceCommand)
 	_, err := syscalls.ioctl(t.fd, ProgramWindowRequest, 0, structPointer(&t.configureRequest))
 	a.executeOne(fenceCommand)
 	switch err {
 	case nil:
-		a.Base = home + uintptr(c.Amount)
+		a.Base = windowBase + uintptr(c.Amount)
 		return OK
 	case unix.ENODEV: // another program has reset the device
 		return DeviceGone

@@ -2,8 +2,9 @@
 
 package hal
 
-// Files of VFIO that functions share: the container, whose addresses all functions of this
-// process use, and groups of functions that the IOMMU cannot tell apart.
+// The VFIO files that PCI functions share: the container, with the mappings of the IOMMU for all
+// functions of this process, and the IOMMU groups. The functions of one IOMMU group have the same
+// mappings, because the IOMMU cannot distinguish between those functions.
 
 import (
 	"sync"
@@ -12,52 +13,55 @@ import (
 )
 
 const (
-	vfioDir       = "/dev/vfio/"
-	vfioContainer = vfioDir + "vfio"
+	vfioDir       = "/dev/vfio/"     // directory with a file for each IOMMU group
+	vfioContainer = vfioDir + "vfio" // opening this file creates a container
 )
 
-// vfioFile is the container or a group. Each can be open once in a process.
+// vfioFile is the file of the container or of an IOMMU group. A process opens each file only once,
+// and all functions of the process share the file descriptor.
 type vfioFile struct {
-	path      string
-	fd, users int // fd is open if there are users
+	path  string
+	fd    int // file descriptor; valid while users is above 0
+	users int // number of functions that use the file
 }
 
-// vfioShared is what all functions of this process share. The lock orders the calls of threads
-// that each load or close a device of their own.
+// vfioShared is the state that all functions of this process share. The mutex is needed because
+// several threads may load or close devices at the same time.
 var vfioShared struct {
 	sync.Mutex
-	files    []*vfioFile // files that are open, or were
-	iommu    bool        // the container has its IOMMU
-	nextIOVA uint64      // the next address to use
+	files    []*vfioFile // the container and groups that this process has opened, even if closed
+	hasIOMMU bool        // the container has an IOMMU: VFIO_SET_IOMMU has succeeded
+	nextIOVA uint64      // lowest bus address that the next call of mapAtNextIOVA may use
 }
 
-// joinGroup opens the container and the function's group, and prepares both unless another
-// function has done so. The caller holds the lock.
+// joinGroup opens the container and the function's group, and connects the group to the container
+// unless another function has done so. The caller must have locked vfioShared.
 func (v *vfio) joinGroup() (group *vfioFile, err error) {
 	v.dev.cleanups.add(v.leaveGroup)
-	// The container has the addresses that the IOMMU maps.
+	// Open the container, which stores the mappings of the IOMMU.
 	container, err := v.openShared(vfioContainer)
 	if err != nil {
 		return nil, err
 	}
-	v.container = container.fd
-	// The group has the function, and all others that the IOMMU cannot tell from it.
+	v.containerFD = container.fd
+	// Open the IOMMU group, which contains the function.
 	group, err = v.openShared(vfioDir + v.group)
 	if err != nil {
 		return nil, err
 	}
+	// Only the first function of this process that uses the group has to add it to the container.
 	if group.users == 1 {
 		err = v.attachGroup(group)
 	}
-	if err == nil && !vfioShared.iommu {
+	if err == nil && !vfioShared.hasIOMMU {
 		err = v.setIOMMU()
 	}
 	return group, err
 }
 
-// attachGroup puts a group into the container.
+// attachGroup adds the given group to the container.
 func (v *vfio) attachGroup(group *vfioFile) error {
-	// Ask whether the group can be used: no other driver may have a function of it, since that
+	// Check that the group is viable, that is, no other driver owns a function of the group. Such a
 	// function could reach the same memory.
 	status := vfioStatus{argsz: 8}
 	err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
@@ -66,37 +70,37 @@ func (v *vfio) attachGroup(group *vfioFile) error {
 		return err
 	}
 	if status.flags&vfioGroupFlagsViable == 0 {
-		return v.dev.fault(NoDevice, "the IOMMU cannot tell the device from others that "+
-			"drivers have; bind all of `ls /sys/kernel/iommu_groups/"+v.group+
-			"/devices` to vfio-pci, or unbind them from their drivers")
+		return v.dev.fault(NoDevice, "other drivers own devices of the same IOMMU group; bind all "+
+			"devices in /sys/kernel/iommu_groups/"+v.group+"/devices to vfio-pci, or unbind them")
 	}
-	// Put the group into the container: its functions get the container's addresses.
-	fd := int32(v.container)
+	// Add the group to the container: from then on, the functions of the group can reach the memory
+	// that the container maps.
+	fd := int32(v.containerFD)
 	return ioctlStruct(group.fd, vfioGroupSetContainer, structPointer(&fd),
 		"VFIO_GROUP_SET_CONTAINER", group.path)
 }
 
-// setIOMMU makes the container get its IOMMU, which is possible once it has a group.
+// setIOMMU selects the IOMMU driver of the container. The container must have a group before.
 func (v *vfio) setIOMMU() error {
-	_, err := syscalls.ioctl(v.container, vfioSetIOMMU, vfioType1v2IOMMU, nil)
+	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
 	switch err {
 	case nil:
-		vfioShared.iommu = true
+		vfioShared.hasIOMMU = true
 		vfioShared.nextIOVA = iovaFirst
 		return nil
 	case unix.ENODEV:
 		return v.dev.fault(NoDevice,
-			"VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`")
+			"VFIO has no driver for this IOMMU; load it with `modprobe vfio_iommu_type1`")
 	case unix.EPERM:
-		return v.dev.fault(Denied, "the interrupt controller does not isolate the device's "+
-			"interrupts (GICv2 does not); if you trust the device, "+
+		return v.dev.fault(Denied, "the interrupt controller cannot isolate the device's "+
+			"interrupts (GICv2 cannot); if you trust the device, run "+
 			"`echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
 	}
 	return callFault("VFIO_SET_IOMMU", vfioContainer, err)
 }
 
-// openShared opens a file unless it is open, and counts this function as a user. The caller holds
-// the lock.
+// openShared returns the file with the given path, and counts this function as a user. It opens
+// the file if the file has no other user. The caller must have locked vfioShared.
 func (v *vfio) openShared(path string) (f *vfioFile, err error) {
 	f = sharedFile(path)
 	if f.users == 0 {
@@ -109,15 +113,16 @@ func (v *vfio) openShared(path string) (f *vfioFile, err error) {
 		return f, nil
 	case unix.ENOENT, unix.ENODEV:
 		return nil, v.dev.fault(NoDevice, path+
-			" does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?")
+			" does not exist; run `modprobe vfio_iommu_type1`, and mount devtmpfs at /dev")
 	case unix.EBUSY:
 		return nil, v.dev.fault(NoDevice, "another program has "+path+" open; `fuser -v "+path+
-			"` names it")
+			"` names that program")
 	}
 	return nil, callFault("open", path, err)
 }
 
-// sharedFile returns the file with a path, a new one if none exists.
+// sharedFile returns the entry of vfioShared.files with the given path. It appends an entry if none
+// exists, but does not open the file.
 func sharedFile(path string) *vfioFile {
 	for _, f := range vfioShared.files {
 		if f.path == path {
@@ -129,9 +134,9 @@ func sharedFile(path string) *vfioFile {
 	return f
 }
 
-// leaveGroup closes the function's group and the container if no other function uses them. Both
-// happen under one lock: the kernel takes the IOMMU from a container without groups, which no
-// other function may join in between.
+// leaveGroup closes the function's group and the container, unless other functions use them. The
+// lock covers both steps: when the last group leaves a container, the kernel removes the
+// container's IOMMU, and another function must not join the container at that time.
 func (v *vfio) leaveGroup() error {
 	vfioShared.Lock()
 	for i := len(v.shared) - 1; i >= 0; i-- {
@@ -142,7 +147,7 @@ func (v *vfio) leaveGroup() error {
 		}
 		_ = syscalls.close(f.fd)
 		if f.path == vfioContainer {
-			vfioShared.iommu = false
+			vfioShared.hasIOMMU = false
 		}
 	}
 	vfioShared.Unlock()

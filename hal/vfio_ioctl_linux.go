@@ -2,10 +2,12 @@
 
 package hal
 
-// Requests and structs of VFIO (linux/vfio.h). The compiler checks sizes and offsets.
+// The ioctl requests and structs of VFIO, from linux/vfio.h. The compiler checks the sizes of the
+// structs and offsets of their fields.
 
 import "unsafe"
 
+// The comment of each constant has its name in linux/vfio.h.
 const (
 	vfioSetIOMMU            = 0x3b66 // VFIO_SET_IOMMU
 	vfioGroupGetStatus      = 0x3b67 // VFIO_GROUP_GET_STATUS
@@ -15,37 +17,39 @@ const (
 	vfioIOMMUMapDMA         = 0x3b71 // VFIO_IOMMU_MAP_DMA
 	vfioIOMMUUnmapDMA       = 0x3b72 // VFIO_IOMMU_UNMAP_DMA
 
-	vfioType1v2IOMMU      = 3      // VFIO_TYPE1v2_IOMMU, a kind of IOMMU
-	vfioConfigRegionIndex = 7      // VFIO_PCI_CONFIG_REGION_INDEX
-	vfioGroupFlagsViable  = 1 << 0 // VFIO_GROUP_FLAGS_VIABLE
-	vfioRegionFlagMMap    = 1 << 2 // VFIO_REGION_INFO_FLAG_MMAP
-	vfioDMAFlagRead       = 1 << 0 // VFIO_DMA_MAP_FLAG_READ
-	vfioDMAFlagWrite      = 1 << 1 // VFIO_DMA_MAP_FLAG_WRITE
+	vfioType1v2IOMMU      = 3      // VFIO_TYPE1v2_IOMMU: most IOMMUs of x86 and arm64
+	vfioConfigRegionIndex = 7      // VFIO_PCI_CONFIG_REGION_INDEX: configuration space
+	vfioGroupFlagsViable  = 1 << 0 // VFIO_GROUP_FLAGS_VIABLE: no other driver owns a function
+	vfioRegionFlagMMap    = 1 << 2 // VFIO_REGION_INFO_FLAG_MMAP: mmap can map the region
+	vfioDMAFlagRead       = 1 << 0 // VFIO_DMA_MAP_FLAG_READ: the device may read the memory
+	vfioDMAFlagWrite      = 1 << 1 // VFIO_DMA_MAP_FLAG_WRITE: the device may write the memory
 )
 
-// vfioStatus is struct vfio_group_status.
+// vfioStatus has the layout of struct vfio_group_status. argsz is the size of the struct in bytes,
+// here and in the structs below.
 type vfioStatus struct{ argsz, flags uint32 }
 
-// vfioRegion is struct vfio_region_info.
+// vfioRegion has the layout of struct vfio_region_info.
 type vfioRegion struct {
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
 }
 
-// vfioMap is struct vfio_iommu_type1_dma_map.
+// vfioMap has the layout of struct vfio_iommu_type1_dma_map.
 type vfioMap struct {
 	argsz, flags uint32
 	vaddr        uint64
 	iova, size   uint64
 }
 
-// vfioUnmap is struct vfio_iommu_type1_dma_unmap without its bitmap.
+// vfioUnmap has the layout of struct vfio_iommu_type1_dma_unmap without the bitmap at its end.
 type vfioUnmap struct {
 	argsz, flags uint32
 	iova, size   uint64
 }
 
-// Each line fails to compile if the size, or the last offset, differs from C's.
+// Each line fails to compile if the size of the struct, or the offset of its last field, differs
+// from the size or offset in C.
 var (
 	_ [8]byte  = [unsafe.Sizeof(vfioStatus{})]byte{}
 	_ [32]byte = [unsafe.Sizeof(vfioRegion{})]byte{}

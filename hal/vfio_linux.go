@@ -2,9 +2,9 @@
 
 package hal
 
-// The backend vfio: drives a function behind an IOMMU (Linux, Documentation/driver-api/vfio.rst).
-// The device reaches the host memory of this process's Host windows, windows of other functions
-// if the image says so, and nothing else.
+// The backend vfio: drives a PCI function behind an IOMMU (Linux,
+// Documentation/driver-api/vfio.rst). The device reaches only the host memory of this process's
+// Host windows, and those windows of other functions for which AssignBusAddress was called.
 
 import (
 	"strconv"
@@ -15,20 +15,25 @@ import (
 )
 
 const (
-	// The first address at which a device sees host memory: low enough for devices with few
-	// address bits, and not zero, which devices take for "none".
+	// The first bus address that is mapped to host memory. It is low, because some devices have few
+	// address bits, but not 0, because devices interpret address 0 as no address.
 	iovaFirst = 0x10_0000
-	iovaUnit  = 64 << 10 // the largest page of a processor here, and so of its IOMMU
-	iovaStep  = 1 << 20  // from an address that the IOMMU cannot map to the next that is tried
+	// Mapped ranges begin at multiples of this number of bytes: the largest page size of a
+	// supported processor, and therefore of its IOMMU.
+	iovaUnit = 64 << 10
+	// If the IOMMU cannot map memory at an address, mapAtNextIOVA adds this number of bytes and
+	// tries again.
+	iovaStep = 1 << 20
+	// mapAtNextIOVA fails after it has tried this number of addresses.
 	iovaTries = 1 << 16
 )
 
-// vfio is the backend vfio: of a device.
+// vfio implements backend for a device whose name begins with vfio:.
 type vfio struct {
-	dev       *device
-	group     string      // number of its group
-	container int         // the open container, which has the mappings of the IOMMU
-	shared    []*vfioFile // files that this function is a user of
+	dev         *device
+	group       string      // number of the function's IOMMU group, in decimal digits
+	containerFD int         // file descriptor of the container, which stores the IOMMU's mappings
+	shared      []*vfioFile // the container and the group, while this function uses them
 }
 
 func newVFIO(d *device) backend { return &vfio{dev: d} }
@@ -36,24 +41,25 @@ func newVFIO(d *device) backend { return &vfio{dev: d} }
 // probe implements backend.
 func (v *vfio) probe() error {
 	d := v.dev
-	// Find the function's directory in sysfs, with its ids, BARs and driver.
-	if err := d.function.find(d.locator, d.byIDs); err != nil {
+	// Find the function in sysfs, and read its ids, BARs and driver.
+	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
 		return err
 	}
-	// The driver vfio-pci must own the function: it offers it to user space.
+	// The driver vfio-pci must own the function: that driver lets user space use the function.
 	if d.function.boundDriver != "vfio-pci" {
 		return d.fault(NoDevice, v.bindAdvice())
 	}
-	// The group exists if an IOMMU is on for the function.
-	v.group = linkTarget(d.function.dir() + "/iommu_group")
+	// The function belongs to an IOMMU group only if an IOMMU is on for the function.
+	v.group = linkBaseName(d.function.dir() + "/iommu_group")
 	if v.group == "" {
-		return d.fault(NoDevice, "no IOMMU is on for the device; switch it on (firmware, kernel "+
-			"command line), or open it as pci:"+d.function.Address)
+		return d.fault(NoDevice, "no IOMMU is on for the device; switch one on (firmware, kernel "+
+			"command line), or open the device as `pci:"+d.function.Address+"`")
 	}
 	return nil
 }
 
-// bindAdvice returns a message: how to bind vfio-pci to the function.
+// bindAdvice returns a message that names the driver of the function, and says how to bind
+// vfio-pci instead.
 func (v *vfio) bindAdvice() string {
 	f := &v.dev.function
 	echo := "echo " + f.Address + " > /sys/bus/pci/drivers/"
@@ -62,119 +68,127 @@ func (v *vfio) bindAdvice() string {
 		owner = "the kernel driver " + f.boundDriver
 		unbind = echo + f.boundDriver + "/unbind; "
 	}
-	return owner + " has the device; bind vfio-pci with `modprobe vfio-pci; " +
+	return owner + " owns the device; bind vfio-pci with `modprobe vfio-pci; " +
 		"echo vfio-pci > /sys/bus/pci/devices/" + f.Address + "/driver_override; " + unbind + echo +
-		"vfio-pci/bind` (EINVAL: no IOMMU is on for it; switch that on, or open it as pci:" +
-		f.Address + ")"
+		"vfio-pci/bind` (if that fails with EINVAL, no IOMMU is on: switch one on, or open the " +
+		"device as `pci:" + f.Address + "`)"
 }
 
-// acquire implements backend. Opening a function in its group stops it from mastering the bus and
-// resets it if it can be reset: this ends what a killed program left running (Linux,
-// vfio_pci_core_enable).
+// acquire implements backend. When the kernel opens the function, it switches bus mastering off.
+// It also resets the function if the function supports a reset. This stops transfers that a killed
+// program left running (Linux, vfio_pci_core_enable).
 func (v *vfio) acquire() error {
 	d := v.dev
-	// Open the group and the container, and put the group into the container.
+	// Open the container and the function's group, and add the group to the container.
 	vfioShared.Lock()
 	group, err := v.joinGroup()
 	vfioShared.Unlock()
 	if err != nil {
 		return err
 	}
-	// Ask the group for the file of the function, by its address as a C string.
+	// Get the file descriptor of the function from the group. The request names the function by its
+	// address, as a C string.
 	address := append([]byte(d.function.Address), 0)
 	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
 	if err != nil {
 		return callFault("VFIO_GROUP_GET_DEVICE_FD", d.function.Address, err)
 	}
 	d.cleanups.closeFile(d.config.fd)
-	// Ask at which offset of that file configuration space begins.
+	// Get the offset at which configuration space begins in that file.
 	config, err := v.regionInfo(vfioConfigRegionIndex)
 	if err != nil {
 		return err
 	}
 	d.config.offset = int64(config.offset)
 	d.config.size = config.size
-	// Make sure that the function does not master the bus, even if it could not be reset.
+	// Make sure that bus mastering is off, even if the function does not support a reset.
 	if err := d.setCommandBit(configCommandMaster, false); err != nil {
 		return err
 	}
-	// Switch on memory decoding, which vfio-pci leaves off: without it, no BAR answers.
+	// Switch on memory decoding, which vfio-pci leaves off. BARs do not answer without it.
 	return d.setCommandBit(configCommandMemory, true)
 }
 
-// regionInfo returns where configuration space, or a BAR, is in the function's file.
+// regionInfo returns the offset and size of configuration space or of a BAR in the function's file.
+// index is the number of the BAR, or vfioConfigRegionIndex.
 func (v *vfio) regionInfo(index uint32) (*vfioRegion, error) {
-	r := &vfioRegion{argsz: 32, index: index}
-	err := ioctlStruct(v.dev.config.fd, vfioDeviceGetRegionInfo, structPointer(r),
+	info := &vfioRegion{argsz: 32, index: index}
+	err := ioctlStruct(v.dev.config.fd, vfioDeviceGetRegionInfo, structPointer(info),
 		"VFIO_DEVICE_GET_REGION_INFO", v.dev.function.Address)
-	return r, err
+	return info, err
 }
 
-// mapBarRange implements backend. VFIO maps everything uncached.
+// mapBarRange implements backend. It ignores the request for write-combining: VFIO maps every BAR
+// uncached.
 func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
 	name := " BAR " + strconv.Itoa(int(bar))
-	// Ask where the BAR is in the function's file, and whether it can be mapped.
-	r, err := v.regionInfo(uint32(bar))
+	// Get the offset of the BAR in the function's file, and check that mmap can map the BAR.
+	info, err := v.regionInfo(uint32(bar))
 	if err != nil {
 		return nil, err
 	}
-	if r.flags&vfioRegionFlagMMap == 0 {
-		return nil, v.dev.fault(NoDevice, "VFIO does not let"+name+
-			" be mapped (smaller than a page, or not alone in it)")
+	if info.flags&vfioRegionFlagMMap == 0 {
+		return nil, v.dev.fault(NoDevice, "VFIO cannot map"+name+
+			", which is smaller than a page or shares a page")
 	}
-	return v.dev.mapFile(v.dev.config.fd, r.offset+offset, size, v.dev.function.Address+name)
+	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.function.Address+name)
 }
 
-// mapForDevice implements backend. The IOMMU maps the memory at an address of our choice, and its
-// driver pins the pages.
+// mapForDevice implements backend. This package chooses the bus address at which the IOMMU maps the
+// memory. VFIO pins the pages, so ordinary pages are sufficient.
 func (v *vfio) mapForDevice(mem []byte, _ bool) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)))
 }
 
-// assignBusAddress implements backend. All functions that this process opens share the mappings
-// of the IOMMU, so that a window that one function reaches is reached by all.
+// assignBusAddress implements backend. All functions of this process share one container, so a
+// mapping that is made for one function is valid for all.
 func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	if a.Bus != 0 || a.Base == 0 || a.Slot >= 0 {
-		return nil // it has an address, or it cannot have one
+		return nil // the window has a bus address, or is of a kind that cannot have one
 	}
-	first := uint64(a.Base) &^ (pageSize() - 1)
-	inside := uint64(a.Base) - first
-	// The owner maps it, so that its Close unmaps it together with the window.
-	bus, err := owner.backend.(*vfio).mapDMA(first, fbs.RoundUp(inside+a.Size, pageSize()))
-	a.Bus = bus + inside
+	firstPage := uint64(a.Base) &^ (pageSize() - 1)
+	offsetInPage := uint64(a.Base) - firstPage
+	// The mapping belongs to the owner of the window: Close of the owner unmaps both.
+	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
+	bus, err := owner.backend.(*vfio).mapDMA(firstPage, size)
+	a.Bus = bus + offsetInPage
 	return err
 }
 
-// mapDMA makes the IOMMU map memory until Close, and returns the address for the device.
+// mapDMA makes the IOMMU map size bytes of this process's memory, which begin at the given address,
+// until Close. It returns the bus address at which devices reach this memory.
 func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	vfioShared.Lock()
-	iova, err = v.mapNext(address, size)
+	iova, err = v.mapAtNextIOVA(address, size)
 	vfioShared.Unlock()
 	switch err {
 	case nil:
 	case unix.EINVAL:
 		return 0,
-			v.dev.fault(NoDevice, fbs.Text("the IOMMU has no %x bytes of addresses left", size))
+			v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes", size))
 	case unix.ENOMEM:
 		return 0, v.dev.fault(Denied,
-			fbs.Text("%x bytes of host memory cannot be pinned: ENOMEM", size)+raiseMemlock)
+			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+raiseMemlock)
 	default:
 		return 0, callFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
 	}
-	// Unmap it before the memory is released: until then the device may reach it.
+	// Close must unmap the memory from the IOMMU before it releases the memory, which the device
+	// can reach until then.
 	v.dev.cleanups.add(func() error {
-		u := vfioUnmap{argsz: 24, iova: iova, size: size}
-		return ioctlStruct(v.container, vfioIOMMUUnmapDMA, structPointer(&u),
+		request := vfioUnmap{argsz: 24, iova: iova, size: size}
+		return ioctlStruct(v.containerFD, vfioIOMMUUnmapDMA, structPointer(&request),
 			"VFIO_IOMMU_UNMAP_DMA", v.dev.function.Address)
 	})
 	return iova, nil
 }
 
-// mapNext maps memory at the next addresses that the IOMMU can map: there are holes, for
-// interrupts and for firmware. The addresses are the same in every run. A page stays free after
-// each range, so that a transfer over its end is a fault. The caller holds the lock.
-func (v *vfio) mapNext(address, size uint64) (iova uint64, err error) {
-	m := vfioMap{
+// mapAtNextIOVA makes the IOMMU map size bytes of this process's memory, which begin at the given
+// address. The bus address is vfioShared.nextIOVA, or a higher one if the IOMMU cannot map memory
+// there: some bus addresses are reserved for interrupts or firmware. The bus addresses are the same
+// in every run. A page after each range stays unmapped, so that a transfer beyond the end of the
+// range fails. The caller must have locked vfioShared.
+func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
+	request := vfioMap{
 		argsz: 32,
 		flags: vfioDMAFlagRead | vfioDMAFlagWrite,
 		vaddr: address,
@@ -182,15 +196,15 @@ func (v *vfio) mapNext(address, size uint64) (iova uint64, err error) {
 		size:  size,
 	}
 	for range iovaTries {
-		_, err = syscalls.ioctl(v.container, vfioIOMMUMapDMA, 0, structPointer(&m))
+		_, err = syscalls.ioctl(v.containerFD, vfioIOMMUMapDMA, 0, structPointer(&request))
 		if err == nil {
-			vfioShared.nextIOVA = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
-			return m.iova, nil
+			vfioShared.nextIOVA = fbs.RoundUp(request.iova+size, iovaUnit) + iovaUnit
+			return request.iova, nil
 		}
 		if err != unix.EINVAL {
 			return 0, err
 		}
-		m.iova += iovaStep // in a hole: skip it
+		request.iova += iovaStep // this bus address is reserved or out of range: try a higher one
 	}
 	return 0, err
 }

@@ -350,7 +350,7 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 	wantFault(t, "mmap", err, NoDevice, "mmap 0000:00:01.0 BAR 0: invalid argument")
 	v.regions[0].flags = 3
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
-	wantFault(t, "no mmap", err, NoDevice, "VFIO does not let BAR 0 be mapped")
+	wantFault(t, "no mmap", err, NoDevice, "VFIO cannot map BAR 0, which is smaller than a page")
 	k.errors["ioctl 3b6c"] = unix.EINVAL
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
 	wantFault(t, "no region", err, NoDevice,
@@ -413,7 +413,7 @@ func TestIOMMUWithoutFreeAddressesIsAFault(t *testing.T) {
 		}
 	}
 	_, err := d.Map(host(1))
-	wantFault(t, "used up", err, NoDevice, "no 0x1000 bytes of addresses left")
+	wantFault(t, "used up", err, NoDevice, "no free addresses for 0x1000 bytes")
 }
 
 func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
@@ -482,7 +482,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 	}{
 		"no such device": {
 			func(s vfioSetup) { os.RemoveAll(s.edu.folder) },
-			NoDevice, []string{"lists what is there"},
+			NoDevice, []string{"lists the devices"},
 		},
 		"no ids": {
 			func(s vfioSetup) { s.edu.remove("modalias") },
@@ -490,7 +490,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		},
 		"no driver": {
 			func(s vfioSetup) { s.edu.remove("driver") },
-			NoDevice, []string{"no driver has the device",
+			NoDevice, []string{"no driver owns the device",
 				"`modprobe vfio-pci; echo vfio-pci > " +
 					"/sys/bus/pci/devices/0000:00:01.0/driver_override; echo 0000:00:01.0 > " +
 					"/sys/bus/pci/drivers/vfio-pci/bind`", "EINVAL", "no IOMMU",
@@ -501,7 +501,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 				s.edu.remove("driver")
 				s.edu.bind("nvme")
 			},
-			NoDevice, []string{"the kernel driver nvme has the device",
+			NoDevice, []string{"the kernel driver nvme owns the device",
 				"driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/nvme/unbind; echo " +
 					"0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`"},
 		},
@@ -523,8 +523,8 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		},
 		"group not viable": {
 			func(s vfioSetup) { s.hidden = true },
-			NoDevice, []string{"cannot tell the device from others",
-				"ls /sys/kernel/iommu_groups/7/devices"},
+			NoDevice, []string{"other drivers own devices of the same IOMMU group",
+				"/sys/kernel/iommu_groups/7/devices"},
 		},
 		"no status": {
 			failing("ioctl 3b67", unix.ENOTTY),
@@ -548,7 +548,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		},
 		"another IOMMU": {
 			failing("ioctl 3b66", unix.ENODEV),
-			NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"},
+			NoDevice, []string{"no driver for this IOMMU", "modprobe vfio_iommu_type1"},
 		},
 		"GICv2": {
 			failing("ioctl 3b66", unix.EPERM),
@@ -620,7 +620,7 @@ func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
 	}
 	k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.ENOMEM
 	_, err := d.Map(host(hugePage))
-	wantFault(t, "no memory", err, Denied, "cannot be locked")
+	wantFault(t, "no memory", err, Denied, "cannot lock 0x")
 	clear(k.errors)
 	mustMap(t, d, host(1))
 	k.errors["ioctl 3b72"] = unix.EINVAL

@@ -71,7 +71,7 @@ func overlay(root, folder string, b *breaker) (path string, err error) {
 // giving it back.
 const forgetful = `package hal
 
-func Forget() { vfioShared.files, vfioShared.iommu = nil, false }
+func Forget() { vfioShared.files, vfioShared.hasIOMMU = nil, false }
 `
 
 // changeAll changes the files of a package.

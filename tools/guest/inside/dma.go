@@ -382,21 +382,21 @@ func (b *bench) command(device string, clear, set byte) byte {
 // wrongLane opens devices by lanes that they are not ready for.
 func (b *bench) wrongLane() {
 	if b.lane == "pci" {
-		b.lmrun(69, "no driver has the device; bind vfio-pci", "edu-dma.lmb",
+		b.lmrun(69, "no driver owns the device; bind vfio-pci", "edu-dma.lmb",
 			[]string{"vfio:" + eduIDs})
 		return
 	}
-	b.lmrun(69, "the kernel driver vfio-pci owns the device; open it as vfio:", "edu-dma.lmb",
-		[]string{"pci:" + eduIDs})
+	b.lmrun(69, "the kernel driver vfio-pci owns the device; open the device as `vfio:",
+		"edu-dma.lmb", []string{"pci:" + eduIDs})
 	for _, device := range []string{b.edu, b.ivshmem} {
 		if err := os.WriteFile("/sys/bus/pci/drivers/vfio-pci/unbind",
 			[]byte(strings.TrimPrefix(device, "vfio:")), 0); err != nil {
 			b.fail("%v", err)
 		}
 	}
-	b.lmrun(69, "no driver has the device; bind vfio-pci", "edu-dma.lmb", []string{b.edu})
-	b.lmrun(69, "an IOMMU stands between the device and memory; open it as vfio:", "edu-dma.lmb",
-		[]string{"pci:" + eduIDs})
-	b.lmrun(64, "open both as pci: or as vfio:", "nvme-p2p.lmb",
+	b.lmrun(69, "no driver owns the device; bind vfio-pci", "edu-dma.lmb", []string{b.edu})
+	b.lmrun(69, "an IOMMU translates the addresses of the device; open the device as `vfio:",
+		"edu-dma.lmb", []string{"pci:" + eduIDs})
+	b.lmrun(64, "open both as pci:, or both as vfio:", "nvme-p2p.lmb",
 		[]string{b.nvme, "pci:" + ivshmemIDs})
 }

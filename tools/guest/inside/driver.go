@@ -106,7 +106,7 @@ func (b *bench) twoReplays() {
 	if c == nil {
 		return
 	}
-	b.lmrun(69, "another replay has the device", "twoop.lmb", []string{b.edu})
+	b.lmrun(69, "another replay has locked the device", "twoop.lmb", []string{b.edu})
 	_ = c.Process.Signal(unix.SIGTERM)
 	if exit := finish(c); exit != 0 {
 		b.fail("the first of two replays ended with %d", exit)

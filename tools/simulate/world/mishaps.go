@@ -164,7 +164,7 @@ var mishaps = []mishap{
 	}),
 	spoilt(atPlan, 64, "-watchdog takes",
 		func(e *errand) { e.w.options.Watchdog = e.w.file("watchdog") + "=0" }),
-	spoilt(atPlan, 64, "devices: pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
+	spoilt(atPlan, 64, "use `pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
 	spoilt(atPlan, 64, "unknown device",
 		func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
 	spoilt(atPlan, 65, "may take", func(e *errand) { e.w.options.Longest = 1000 }),
@@ -174,7 +174,7 @@ var mishaps = []mishap{
 		func(e *errand) bool { e.twins(); return e.machine.lane != "tt" }},
 	{atOpen, 69, "driver nvme",
 		func(e *errand) bool { return e.only("pci", func() { e.owner("nvme") }) }},
-	{atOpen, 69, "has the device",
+	{atOpen, 69, "owns the device",
 		func(e *errand) bool { return e.only("vfio", func() { e.owner("nvme") }) }},
 	{atOpen, 69, "no IOMMU is on", func(e *errand) bool {
 		return e.only("vfio",
@@ -187,7 +187,7 @@ var mishaps = []mishap{
 	}},
 	opening(atOpen, 77, unix.EACCES,
 		func(e *errand) string { return e.inLane("pci vfio", "/resource") }),
-	{atOpen, 69, "not two addresses", func(e *errand) bool {
+	{atOpen, 69, "must consist of two addresses", func(e *errand) bool {
 		e.machine.write(e.first().folder()+"/resource", "0x0000000000000001\n")
 		return e.machine.lane != "tt"
 	}},
