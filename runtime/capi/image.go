@@ -62,9 +62,9 @@ var (
 // images.
 const handleStride = 32
 
-// acquireImage returns the image with the given handle and sets the image's busy flag, which excludes
-// other calls. The caller must clear the flag. If no such image can be used, it returns nil and
-// an outcome with the reason.
+// acquireImage returns the image with the given handle and sets the image's busy flag, which
+// excludes other calls. The caller must clear the flag. If no such image can be used, acquireImage
+// returns nil and an outcome with the reason.
 func acquireImage(handle int32) (*image, outcome) {
 	slot := handle % handleStride
 	if handle <= 0 || slot == 0 || int(slot) >= len(imageSlots) {
@@ -95,8 +95,8 @@ var (
 		stageLoaded: "the image is frozen already"}
 )
 
-// withImage executes call on the image with the given handle, stores the outcome in the image and returns
-// the status. It returns a usage error if the image has not reached requiredStage.
+// withImage executes call on the image with the given handle, stores the outcome in the image and
+// returns the status. It returns a usage error if the image has not reached requiredStage.
 func withImage(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	im, end := acquireImage(handle)
 	if im == nil {
