@@ -44,8 +44,8 @@ type backend interface {
 	// mapBarRange maps a range of a BAR by a call of mapFile. It may ignore writeCombining.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
 	// mapForDevice returns the address at which the device reaches mem, which must be complete
-	// pages of host memory. It makes the kernel keep the pages at their physical addresses, unless
-	// huge says that they are huge pages, which the kernel does not move.
+	// pages of host memory. It makes the kernel keep the pages at their physical addresses. If huge
+	// is set, mem consists of huge pages, which the kernel does not move anyway.
 	mapForDevice(mem []byte, huge bool) (bus uint64, err error)
 	// assignBusAddress implements AssignBusAddress for an owner with the same backend.
 	assignBusAddress(a *Aperture, owner *device) error

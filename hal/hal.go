@@ -5,10 +5,10 @@
 // There are three backends. pci: uses sysfs; nothing restricts which memory the
 // device reaches, so it is for bring-up. vfio: puts the device behind an IOMMU and
 // is for production. tt: shares the device with Tenstorrent's own driver. All three
-// map BARs and host memory, so that a Fence (MFENCE or DSB SY) is a full barrier on
-// each. Every backend supplies its part of the one type that implements Device
-// (device_linux.go). The build tags backend_pci, backend_vfio and backend_tt
-// select some of them.
+// map BARs and host memory; therefore a Fence (MFENCE or DSB SY) is a full barrier
+// with each backend. One type, device in device_linux.go, implements Device with the
+// help of a backend. The build tags backend_pci, backend_vfio and backend_tt select
+// the backends that a program contains; without a tag it contains all three.
 //
 // A BAR is not memory. The Go compiler merges and deletes plain stores, and copy
 // uses overlapping unaligned pairs. Therefore every access to mapped device memory
@@ -101,7 +101,7 @@ type Device interface {
 }
 
 // Aperture is a range of a device's address space. The range is either mapped memory,
-// which the program accesses at Base, or it is accessed through Port.
+// which the program accesses at Base, or the program accesses it through Port.
 type Aperture struct {
 	Base uintptr // address of the first byte; 0 if the range is not mapped
 	Port Port    // makes the accesses if the range is not mapped, else nil
@@ -124,10 +124,11 @@ func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 }
 
 // ExitCleaner is a Device whose driver can put cores back into reset when this process
-// ends, however it ends.
+// ends, even if the process is killed.
 type ExitCleaner interface {
-	// RegisterExitCleanup requests the driver to reset the cores that the image starts.
-	// deviceIndex is the index of this device in the image. note is one line for the
-	// user that names the cleanup that an old driver cannot do; "" if none is missing.
+	// RegisterExitCleanup makes the driver reset the cores that the image starts when
+	// this process ends. deviceIndex is the index of this device in the image. note is
+	// one line that warns the user of the cores that an old driver will not reset; ""
+	// if no warning is needed.
 	RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error)
 }
