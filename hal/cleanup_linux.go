@@ -1,15 +1,16 @@
 package hal
 
-// What a device acquired is released by Close: the last first.
+// Close releases all resources that a device acquired. It releases the last one first.
 
-// cleanups are functions that release what a device acquired.
+// cleanups is a list of functions, each of which releases one resource of a device.
 type cleanups []func() error
 
-// add registers a function that Close calls before those that were added earlier.
-func (c *cleanups) add(undo func() error) { *c = append(*c, undo) }
+// add registers a function. Close calls it before the functions that were added earlier.
+func (c *cleanups) add(release func() error) { *c = append(*c, release) }
 
-// run calls all functions and forgets them. It returns the first error.
-func (c *cleanups) run() (err error) {
+// callAll calls all functions, the last added first, and empties the list. It returns the first
+// error.
+func (c *cleanups) callAll() (err error) {
 	for i := len(*c) - 1; i >= 0; i-- {
 		if e := (*c)[i](); err == nil {
 			err = e
@@ -19,7 +20,7 @@ func (c *cleanups) run() (err error) {
 	return err
 }
 
-// closeFile registers a file to be closed.
+// closeFile registers a function that closes the file descriptor fd. It does not close fd now.
 func (c *cleanups) closeFile(fd int) {
 	c.add(func() error {
 		_ = syscalls.close(fd)
@@ -27,7 +28,7 @@ func (c *cleanups) closeFile(fd int) {
 	})
 }
 
-// openFile opens a file and registers it to be closed.
+// openFile opens a file and registers a function that closes the file.
 func (c *cleanups) openFile(path string, flags int) (fd int, err error) {
 	fd, err = syscalls.open(path, flags)
 	if err == nil {

@@ -2,12 +2,12 @@ package hal
 
 // This file declares the result codes of all operations, their texts and exit statuses.
 
-// Code is the result of an operation. It is a uint8 so that passing one, even as an
-// error, never allocates.
+// Code is the result of an operation. Its type is uint8 because Go stores a value of one
+// byte in an interface without an allocation: returning a Code as an error never allocates.
 type Code uint8
 
-// The numbers are those of enum lm_code in lightmetal.h, with which firmware is
-// compiled: no number ever changes its meaning, and new codes are appended.
+// The numbers equal those of enum lm_code in lightmetal.h. Firmware is compiled with that
+// header; therefore no number may ever change its meaning, and new codes must be appended.
 const (
 	OK             Code = iota
 	Usage               // the caller passed invalid arguments
@@ -23,14 +23,14 @@ const (
 	CompareFailed       // a range of the device differs from the golden data
 	Denied              // no permission, or an invalid signature
 	WrongDevice         // the image is for another device
-	Refused             // the device, or its mock, which is stricter, rejects the access
+	Refused             // the device or its mock rejects the access
 	BadTensor           // tensor data do not have the size or type that the image declares
-	InputMissing        // an input tensor has neither data nor a default
+	InputMissing        // an input tensor has neither data from the caller nor default data
 	Disabled            // an earlier failure disabled the replay; load the image again
 	FrameLate           // a run took longer than its limit
 	MasterOff           // the device cannot access memory: bus mastering is off
 	DMAFault            // a transfer that the device started did not reach memory
-	codeCount
+	codeCount           // number of codes; must remain the last constant
 )
 
 // codeTable lists, for each code, its text and the exit status of a program that ends
@@ -60,23 +60,25 @@ var codeTable = [codeCount + 1]struct {
 	BadTensor:      {65, "tensor data do not fit"},
 	InputMissing:   {64, "input has no data"},
 	Disabled:       {70, "replay is disabled after a failure"},
-	codeCount:      {70, "no known code"}, // for all larger numbers
+	codeCount:      {70, "unknown code"}, // also the entry for all larger numbers
 }
 
 // ExitStatus returns the exit status of a program that ends with c.
 func (c Code) ExitStatus() int { return codeTable[min(c, codeCount)].exit }
 
-// Error returns the text of c. It says nothing about the place; a Fault does.
+// Error returns the text of c, which does not name the device or file. Return a Fault
+// where that name matters.
 func (c Code) Error() string { return codeTable[min(c, codeCount)].text }
 
-// Fault is an error with a Code and a reason that names the place. Making one
-// allocates: it is for everything before the first store to a device.
+// Fault is an error with a Code and a reason that names the device or file. NewFault
+// allocates. Therefore a replay that must not allocate returns a Code instead.
 type Fault struct {
 	Code   Code
-	Reason string // "pci:1234:11e8: no such device; `lspci -nn` lists what is there"
+	Reason string // such as "pci:1234:11e8: no such device; `lspci -nn` lists what is there"
 }
 
-// NewFault returns a Fault. It is not inlined because a call is smaller than a literal.
+// NewFault returns a Fault as an error. NewFault must not be inlined: a call takes fewer
+// bytes of program than the code that allocates and fills a Fault.
 //
 //go:noinline
 func NewFault(code Code, reason string) error { return &Fault{code, reason} }
@@ -87,7 +89,8 @@ func (f *Fault) Error() string { return f.Code.Error() + ": " + f.Reason }
 // Unwrap returns the code, for errors.Is and errors.As.
 func (f *Fault) Unwrap() error { return f.Code }
 
-// CodeOf returns the code in err: OK for nil, Internal if err has no code.
+// CodeOf returns the Code that err is or wraps: OK if err is nil, Internal if err contains
+// no Code.
 func CodeOf(err error) Code {
 	switch e := err.(type) {
 	case nil:

@@ -2,11 +2,13 @@
 
 package hal
 
-// Configuration space as a file in the function's directory in sysfs: for pci: and tt:.
+// This file opens configuration space as a file of sysfs, for the backends of pci: and tt:. The
+// file is in the directory of the PCI function.
 
 import "golang.org/x/sys/unix"
 
-// openConfig opens configuration space. A user who may not store to it can still load.
+// openConfig opens the file of configuration space. If the user has no write access to the file,
+// openConfig opens it for reading only.
 func (d *device) openConfig() (err error) {
 	path := d.function.dir() + "/config"
 	d.config.fd, err = d.cleanups.openFile(path, unix.O_RDWR)
@@ -17,7 +19,7 @@ func (d *device) openConfig() (err error) {
 		return callFault("open", path, err)
 	}
 	var stat unix.Stat_t
-	_ = unix.Fstat(d.config.fd, &stat) // cannot fail on an open file
+	_ = unix.Fstat(d.config.fd, &stat) // fstat of an open file does not fail
 	d.config.size = uint64(stat.Size)
 	return nil
 }

@@ -1,7 +1,8 @@
 package hal
 
-// A device is a PCI function that a program opened. This file has its life from the first Map to
-// Close, and what a backend has to provide. Each part of it has a file of its own.
+// A device is a PCI function that this program has opened. This file contains the methods of the
+// device from the first Map to Close, and the interface of a backend. The other files contain one
+// part of the device each.
 
 import (
 	"strconv"
@@ -12,44 +13,45 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// device implements Device with one backend. A backend refers to its device and uses the parts
-// that it needs; it has none of the methods of a Device.
+// device implements Device with the help of one backend. A backend keeps a pointer to its device
+// and uses the parts of the device that it needs. A backend does not implement Device itself.
 type device struct {
 	backend backend
-	scheme  string // of the backend in names: pci, vfio or tt
-	locator string // the rest of the name; PCI ids and addresses in small letters
-	byIDs   bool   // locator is a pair of PCI ids
+	scheme  string // backend's prefix of device names, without the colon: pci, vfio or tt
+	locator string // device name after the colon; PCI ids and PCI addresses in lower case
+	byIDs   bool   // locator is a pair of PCI ids, not an address or a path
 
-	acquired     bool  // the first Map acquired the device, or failed to
-	acquireError error // of the first Map; each later one returns it too
+	acquired     bool  // the first Map has called backend.acquire, successfully or not
+	acquireError error // error of that backend.acquire, which every Map returns; nil: success
 
-	function  function    // identity, address and BARs: sysfs_linux.go
+	function  function    // identity, PCI address and BARs: sysfs_linux.go
 	config    configSpace // configuration space: config_linux.go
-	busMaster busMaster   // whether it masters the bus: busmaster_linux.go
-	memory    hostMemory  // memory of its Host windows: hostmem_linux.go
-	tlb       tlbWindows  // TLB windows: tlb_linux.go
+	busMaster busMaster   // state of bus mastering: busmaster_linux.go
+	memory    hostMemory  // host memory of the device's Host windows: hostmem_linux.go
+	tlb       tlbWindows  // TLB windows of the hardware: tlb_linux.go
 	outbound  outbound    // address translation for tiles: outbound_linux.go
-	cleanups  cleanups    // what Close releases: cleanup_linux.go
+	cleanups  cleanups    // functions that Close calls to release resources: cleanup_linux.go
 }
 
-// backend is one of the ways in which the kernel offers a PCI function to user space.
+// backend is one of the ways in which the kernel makes a PCI function accessible to user space.
 type backend interface {
 	// probe finds the device and reads its identity. It stores nothing to the device.
 	probe() error
-	// acquire claims the device for this program, before its first window is mapped. Memory
-	// decoding is then on, bus mastering is off, and DMA that a killed program left running has
-	// been stopped.
+	// acquire claims the device for this program, before the first window is mapped. When acquire
+	// returns, memory decoding is on and bus mastering is off. DMA that a killed program left
+	// running has been stopped.
 	acquire() error
-	// mapBarRange maps a range of a BAR with mapFile. It may ignore writeCombining.
+	// mapBarRange maps a range of a BAR by a call of mapFile. It may ignore writeCombining.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
-	// mapForDevice returns the address at which the device reaches whole pages of host memory,
-	// and keeps the pages where they are. Huge pages stay where they are anyway.
+	// mapForDevice returns the address at which the device reaches mem, which must be complete
+	// pages of host memory. It makes the kernel keep the pages at their physical addresses. If huge
+	// is set, mem consists of huge pages, which the kernel does not move anyway.
 	mapForDevice(mem []byte, huge bool) (bus uint64, err error)
 	// assignBusAddress implements AssignBusAddress for an owner with the same backend.
 	assignBusAddress(a *Aperture, owner *device) error
 }
 
-// fault returns a fault that begins with the name of the device.
+// fault returns a Fault whose reason is the name of the device followed by text.
 //
 //go:noinline
 func (d *device) fault(code Code, text string) error {
@@ -68,7 +70,8 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	return *a, nil
 }
 
-// mapWindow acquires the device for its first window and maps a window.
+// mapWindow maps the window w of an image. If w is the first window, mapWindow first acquires the
+// device.
 func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	if !d.acquired {
 		d.acquired = true
@@ -87,36 +90,36 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	case gen.WindowKindHost:
 		return d.mapHost(w.Size)
 	}
-	return nil, d.fault(Internal, fbs.Text("window of unknown kind %d", uint64(w.Kind)))
+	return nil, d.fault(Internal, fbs.Text("unknown kind of window: %d", uint64(w.Kind)))
 }
 
-// mapBar maps a range of a BAR, which must lie inside of it.
+// mapBar maps a range of a BAR. It returns an error if the range does not lie inside the BAR.
 func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	name := "BAR " + strconv.Itoa(int(bar))
 	if bar >= configBars || d.function.Bars[bar] == 0 {
 		return nil, d.fault(WrongDevice,
-			name+" does not exist or is not memory; is the image for this device?")
+			name+" does not exist or is not memory; check that the image is for this device")
 	}
 	barSize := d.function.Bars[bar]
 	if size == 0 || offset > barSize || size > barSize-offset {
 		return nil, d.fault(WrongDevice, name+
-			fbs.Text(" has %x bytes, the window needs %x at %x", barSize, size, offset)+
-			"; is the image for this device, and did the firmware grant the whole BAR?")
+			fbs.Text(" has %x bytes, but the window needs %x at offset %x", barSize, size, offset)+
+			"; check that the image is for this device and the firmware assigned all of the BAR")
 	}
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }
 
-// mapFile maps a range of a file until Close: only the pages that it needs. Two mappings of one
-// page with different memory types do not go together (on x86 the kernel refuses the second, or
-// makes it uncached: arch/x86/mm/pat/memtype.c), and the kernel builds the page table of a
-// mapping at once.
+// mapFile maps a range of a file until Close. It maps only the pages of the range, for two
+// reasons. One page must not be mapped with two memory types: on x86 the kernel rejects the second
+// mapping or makes it uncached (arch/x86/mm/pat/memtype.c). And mmap takes time and memory for
+// each page, because the kernel fills the page table at once.
 func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, error) {
 	inside := offset % pageSize()
 	mem, err := syscalls.mmap(fd, int64(offset-inside), int(inside+size),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == unix.EINVAL {
 		return nil, NewFault(NoDevice, "mmap "+path+": "+err.Error()+
-			"; do other windows or processes map these pages with another memory type?")
+			"; check that no other window or process maps these pages with another memory type")
 	}
 	if err != nil {
 		return nil, callFault("mmap", path, err)
@@ -128,13 +131,14 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 	return &a, nil
 }
 
-// pageSize returns the size of a page of the processor in bytes.
+// pageSize returns the size of a normal page of memory in bytes.
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 
-// AssignBusAddress implements Device. Tiles have addresses of their own for the Host windows of
-// their device and for nothing else. A kernel driver maps memory for its own device only.
-func (d *device) AssignBusAddress(a *Aperture, of Device) error {
-	owner, reachable := of.(*device)
+// AssignBusAddress implements Device. It returns an error if this device cannot reach a. If a
+// kernel driver keeps bus mastering on, the device reaches only its own windows. A device with
+// outbound translation reaches only its own Host windows, and no other device reaches those.
+func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
+	owner, reachable := windowOwner.(*device)
 	switch {
 	case !reachable:
 	case d.busMaster.keptOn:
@@ -145,9 +149,9 @@ func (d *device) AssignBusAddress(a *Aperture, of Device) error {
 		reachable = owner.scheme == d.scheme && !(owner.hasOutbound() && a.isHost)
 	}
 	if !reachable {
-		return NewFault(Usage, d.function.Name+" cannot reach memory of "+of.Identity().Name+
-			"; open both as pci: or as vfio:; tiles reach Host windows of their own device, which "+
-			"no other device reaches, and nothing else")
+		return NewFault(Usage, d.function.Name+" cannot reach memory of "+
+			windowOwner.Identity().Name+"; open both as `pci:` or both as `vfio:`; tiles reach "+
+			"only Host windows of their own device, and no other device reaches those")
 	}
 	return d.backend.assignBusAddress(a, owner)
 }
@@ -155,7 +159,8 @@ func (d *device) AssignBusAddress(a *Aperture, of Device) error {
 // Alive implements Device.
 func (d *device) Alive() bool { return isAlive(d.config.readHeader()) }
 
-// isAlive reports whether a device with these first 8 bytes of configuration space answers.
+// isAlive reports whether the device answers and decodes memory accesses. header is the first 8
+// bytes of the device's configuration space.
 func isAlive(header uint64) bool {
 	return uint16(header) != 0xffff && header>>(8*configCommand)&configCommandMemory != 0
 }
@@ -166,14 +171,15 @@ func (d *device) Diagnose() Code {
 	if !isAlive(header) {
 		return DeviceGone
 	}
-	return d.busMaster.diagnose(header)
+	return d.busMaster.diagnoseHeader(header)
 }
 
-// Close implements Device. Bus mastering is switched off before the memory that the device
-// reaches is released. Memory decoding stays on: cores that the image started may still run.
+// Close implements Device. It switches bus mastering off before it releases the memory that the
+// device reaches by DMA. It leaves memory decoding on, because cores that the image started may
+// still run.
 func (d *device) Close() error {
 	err := d.SetBusMaster(false)
-	if e := d.cleanups.run(); err == nil {
+	if e := d.cleanups.callAll(); err == nil {
 		err = e
 	}
 	d.memory.unmap()

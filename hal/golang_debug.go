@@ -4,6 +4,6 @@ package hal
 
 import "runtime/debug"
 
-// PanicOnFault sets whether a fault at any address is a panic of this goroutine instead
-// of the end of the process, and returns the previous setting.
-func PanicOnFault(on bool) (before bool) { return debug.SetPanicOnFault(on) }
+// PanicOnFault sets how a memory fault in this goroutine ends: if on, in a panic that can
+// be recovered, else in the end of the process. It returns the previous setting.
+func PanicOnFault(on bool) (previous bool) { return debug.SetPanicOnFault(on) }

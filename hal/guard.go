@@ -1,37 +1,38 @@
 package hal
 
-// This file turns memory faults into values: a load or store of mapped memory may
-// fault when a device is gone or a file has been truncated.
+// This file converts memory faults into values of type Panic. A load or store of mapped
+// memory faults if, for example, the device is gone or the file has been truncated.
 
-// Panic describes a panic that Recover has stopped. The zero value means none.
+// Panic describes a panic that Recover has stopped. The zero value means that no panic
+// occurred.
 type Panic struct {
-	Cause   any     // the value that recover returned; nil if there was no panic
-	IsFault bool    // a memory access faulted; otherwise the program has a defect
-	Address uintptr // of the access, 0 if unknown: arm64 processors need not report it
+	Cause   any     // the value that recover returned; nil if no panic occurred
+	IsFault bool    // the panic is a memory access that faulted, not a defect of the program
+	Address uintptr // address of the faulted access; 0 if the processor did not report it
 }
 
-// Recover stops a panic, stores it in ended, and restores PanicOnFault to before. A
-// function that accesses memory which may be gone defers it first:
+// Recover stops a panic, describes it in recovered, and calls PanicOnFault(previous). A
+// function that accesses memory which may be gone must defer Recover first:
 //
-//	defer Recover(PanicOnFault(true), &ended)
+//	defer Recover(PanicOnFault(true), &recovered)
 //
-// It does not allocate and makes no system call.
-func Recover(before bool, ended *Panic) {
-	PanicOnFault(before)
-	ended.Cause = recover()
-	fault, isFault := ended.Cause.(interface{ Addr() uintptr })
-	ended.IsFault = isFault
+// Recover does not allocate and makes no system call.
+func Recover(previous bool, recovered *Panic) {
+	PanicOnFault(previous)
+	recovered.Cause = recover()
+	fault, isFault := recovered.Cause.(interface{ Addr() uintptr })
+	recovered.IsFault = isFault
 	if isFault {
-		ended.Address = fault.Addr()
+		recovered.Address = fault.Addr()
 	}
 }
 
-// FaultedIn reports whether an access to one of the size bytes at base faulted.
+// FaultedIn reports whether the access that faulted was to one of the size bytes at base.
 func (p *Panic) FaultedIn(base uintptr, size uint64) bool {
 	return p.IsFault && p.Address-base < uintptr(size)
 }
 
-// PanicText returns the text of a panic's cause.
+// PanicText returns the text of cause, a value that was passed to panic.
 func PanicText(cause any) string {
 	switch c := cause.(type) {
 	case error:
@@ -39,5 +40,5 @@ func PanicText(cause any) string {
 	case string:
 		return c
 	}
-	return "of no known kind"
+	return "a value of unknown type"
 }

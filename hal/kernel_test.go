@@ -441,7 +441,7 @@ func TestADeviceThatDoesNotBecomeMasterIsAFault(t *testing.T) {
 		},
 		"the store is denied": {
 			func(k *frames) { k.errors["pwrite"] = unix.EPERM },
-			Denied, []string{"command register", "only root"},
+			Denied, []string{"command register", "run as root"},
 		},
 		"the device is removed": {
 			func(k *frames) { k.errors["pwrite"] = unix.ENODEV },
@@ -489,7 +489,7 @@ func TestBusMasteringNeedsWriteAccessToConfigurationSpace(t *testing.T) {
 	if err := d.SetBusMaster(false); err != nil { // which it is not
 		t.Error(err)
 	}
-	wantFault(t, "Master", d.SetBusMaster(true), Denied, "the command register", "only root may")
+	wantFault(t, "Master", d.SetBusMaster(true), Denied, "the command register", "run as root")
 	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 	if v, code := config.Load(0, 4); v != 0x11e81234 || code != OK ||
 		config.Store(4, 2, 0) != Denied {
@@ -499,7 +499,7 @@ func TestBusMasteringNeedsWriteAccessToConfigurationSpace(t *testing.T) {
 	f.patch("config", configCommand, 6)
 	d = f.open() // as it was left
 	wantFault(t, "left mastering", d.SetBusMaster(true), Denied, "the command register",
-		"only root may")
+		"run as root")
 }
 
 // denyStores has the configuration space of a function open for loads only.
@@ -638,7 +638,7 @@ func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 		t.Errorf("bus address %#x, %v", a.Bus, err)
 	}
 	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage,
-		"pci:0000:00:01.0 cannot reach memory of mock:still", "both as pci:")
+		"pci:0000:00:01.0 cannot reach memory of mock:still", "both as `pci:`")
 	f.link("iommu_group", "1")
 	if err := d.AssignBusAddress(a, of); err != nil {
 		t.Errorf("asked again: %v", err)

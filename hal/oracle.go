@@ -8,24 +8,25 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// This file holds what no target links (tools/house checks that): parts of mock
-// devices, single accesses for tests, and the walk in plain Go, to which tests compare
-// the assembly.
+// This file contains code that no target program links, which a test in tools/house
+// checks: parts of mock devices, single accesses for tests, and the walk in plain Go.
+// Tests compare the assembly with the walk in plain Go.
 
-// BaseDevice implements parts of Device for mocks to embed: a device without TLB
-// windows and DMA that is always present and has nothing to release.
+// BaseDevice implements parts of Device for mocks that embed it. The embedding mock is a
+// device without TLB windows and without DMA; it is always present, and its Close has
+// nothing to release.
 type BaseDevice struct{}
 
-// EncodeWindow implements Device: no register programs a window.
+// EncodeWindow implements Device for a device that has no registers of TLB windows.
 func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (
-	registers, home uintptr, code Code) {
+	registers, windowBase uintptr, code Code) {
 	return 0, 0, OK
 }
 
-// ProgramWindow implements Device: there are no TLB windows.
+// ProgramWindow implements Device and always fails, because the device has no TLB windows.
 func (BaseDevice) ProgramWindow(*Aperture, fbs.TileRange, uint64) Code { return Internal }
 
-// AssignBusAddress implements Device and assigns none.
+// AssignBusAddress implements Device and leaves the bus address unchanged.
 func (BaseDevice) AssignBusAddress(*Aperture, Device) error { return nil }
 
 // SetBusMaster implements Device and does nothing.
@@ -49,24 +50,25 @@ func DiagnoseAlive(d Device) Code {
 	return OK
 }
 
-// BlockPort is a Port that copies a range of memory in one call, as a simulator does.
-// Only bulk copies use it.
+// BlockPort is a Port that can also copy a range of memory in one call. A simulator
+// implements it. Only copies with bulk access use these two methods.
 type BlockPort interface {
 	CopyIn(offset uint64, data []byte) Code
 	CopyOut(offset uint64, data []byte) Code
 }
 
 // NewAperture returns an aperture of size bytes onto a port, on which every command can
-// be executed. slot is the number of the TLB window, -1 for other kinds of windows.
+// be executed. slot is the number of the TLB window, or -1 for other kinds of windows.
 func NewAperture(port Port, size uint64, slot int) Aperture {
-	block, _ := port.(BlockPort) // here, because a type assertion may allocate
-	execute := func(w *Walk, lead uint64) Code {
-		return w.executeCommand(port, block, 0, lead)
+	// The type assertion may allocate; therefore it is made here and not for each command.
+	block, _ := port.(BlockPort)
+	execute := func(w *Walk, barOffset uint64) Code {
+		return w.executeCommand(port, block, 0, barOffset)
 	}
 	return Aperture{Port: port, execute: execute, Size: size, Slot: slot}
 }
 
-// Load makes one load of width bytes. On mapped memory the code is always OK.
+// Load makes one load of width bytes. On mapped memory the returned code is always OK.
 func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	if a.Port != nil {
 		return a.Port.Load(uint64(offset), width)
@@ -74,8 +76,9 @@ func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	return a.executeOne(loadCommand(offset, width)), OK
 }
 
-// loadCommand returns an Expect whose condition is never true: it stops the walk, which
-// then has the loaded value. Its mask is 0 and its value 1.
+// loadCommand returns an Expect whose condition is never true, because its mask is 0 and
+// its value is 1. Therefore the Expect always stops the walk, with the loaded value in
+// Walk.Got.
 func loadCommand(offset uint32, width uint8) fbs.Command {
 	return fbs.Command{
 		Opcode: gen.OpcodeExpect,
@@ -86,8 +89,9 @@ func loadCommand(offset uint32, width uint8) fbs.Command {
 	}
 }
 
-// Store makes one store of width bytes and ignores higher bits of value. On mapped
-// memory the code is always OK, and the store may not have reached the device yet.
+// Store makes one store of width bytes and ignores the higher bits of value. On mapped
+// memory the returned code is always OK, and Store may return before the stored value has
+// reached the device.
 func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	if a.Port != nil {
 		return a.Port.Store(uint64(offset), width, value)
@@ -96,7 +100,7 @@ func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	return OK
 }
 
-// Copy executes a CopyIn or CopyOut of data.
+// Copy executes a CopyIn from data or a CopyOut to data; opcode selects which.
 func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access,
 	data []byte) Code {
 	list := [2]fbs.Command{{
@@ -115,10 +119,11 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 	return OK
 }
 
-// executeCommand executes Next on a port. It defines what each command does. base is
-// added to the port's offsets; lead is as for ExecuteOnPort. block is p if p copies
-// ranges, else nil.
-func (w *Walk) executeCommand(p Port, block BlockPort, base, lead uint64) (code Code) {
+// executeCommand executes the command Next on the port p. It defines what each command
+// does. block is p if p implements BlockPort, else nil. base is added to every offset
+// that is passed to p. barOffset is the offset of the window in its BAR, to which bulk
+// copies are aligned.
+func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (code Code) {
 	c := w.Next
 	w.StopReason = Unhandled
 	at := base + uint64(c.Offset)
@@ -136,14 +141,14 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, lead uint64) (code 
 		if data := w.commandMemory(); bulk {
 			code = block.CopyIn(at, data)
 		} else {
-			code = w.copyIn(p, at, lead, data)
+			code = w.copyIn(p, at, barOffset, data)
 		}
 	case gen.OpcodeCopyOut:
 		data := w.commandMemory()
 		if bulk {
 			code = block.CopyOut(at, data)
 		} else {
-			code = w.copyOut(p, at, lead, data)
+			code = w.copyOut(p, at, barOffset, data)
 		}
 		if data[len(data)-1] == 0xff {
 			w.StopReason = AllOnes
@@ -157,9 +162,9 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, lead uint64) (code 
 	return code
 }
 
-// expect makes the load of an Expect or Modify. It stops the walk unless the condition
-// is Equal and true. All ones stop it too: the device may be gone. A Modify has no
-// condition and always stops the walk.
+// expect makes the load of an Expect or Modify. An Expect lets the walk continue only if
+// its condition is Equal and true and the loaded value is not all ones. All ones stop the
+// walk because the device may be gone. A Modify has no condition and always stops the walk.
 func (w *Walk) expect(p Port, at uint64) Code {
 	c := w.Next
 	got, code := p.Load(at, c.Width)
@@ -170,25 +175,27 @@ func (w *Walk) expect(p Port, at uint64) Code {
 	return code
 }
 
-// commandMemory returns the memory that Next copies from or to, or compares with.
+// commandMemory returns the memory that the command Next copies from, copies to, or
+// compares with the device.
 func (w *Walk) commandMemory() []byte {
 	c := w.Next
 	return bytesAt(*tableEntry(w.Memories, c.Index)+uintptr(c.Value), c.Amount)
 }
 
-// tableEntry returns the pointer to an entry of a table of the Walk.
+// tableEntry returns the pointer to the entry with the given index of a table. The
+// pointer table must point to the first entry.
 func tableEntry(table *uintptr, index uint16) *uintptr {
 	offset := uintptr(index) * unsafe.Sizeof(*table)
 	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), offset))
 }
 
-// bytesAt returns the size bytes at an address.
+// bytesAt returns a slice of the size bytes of mapped memory at an address.
 func bytesAt(address uintptr, size uint32) []byte {
 	return unsafe.Slice((*byte)(toPointer(address)), size)
 }
 
-// compare loads a range element by element and stops the walk at the first that differs
-// from the golden data.
+// compare loads a range element by element and stops the walk at the first element that
+// differs from the golden data.
 func (w *Walk) compare(p Port, at uint64) Code {
 	c, golden := w.Next, w.commandMemory()
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
@@ -204,10 +211,10 @@ func (w *Walk) compare(p Port, at uint64) Code {
 	return OK
 }
 
-// copyIn stores data to the device.
-func (w *Walk) copyIn(p Port, at, lead uint64, data []byte) Code {
+// copyIn stores data to the device, from the offset at upwards.
+func (w *Walk) copyIn(p Port, at, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
-		n := nextWidth(c, at+lead, uint64(len(data)))
+		n := nextWidth(c, at+barOffset, uint64(len(data)))
 		if code := p.Store(at, n, loadLittleEndian(data[:n])); code != OK {
 			return code
 		}
@@ -217,10 +224,10 @@ func (w *Walk) copyIn(p Port, at, lead uint64, data []byte) Code {
 	return OK
 }
 
-// copyOut loads data from the device.
-func (w *Walk) copyOut(p Port, at, lead uint64, data []byte) Code {
+// copyOut fills data with values loaded from the device, from the offset at upwards.
+func (w *Walk) copyOut(p Port, at, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
-		n := nextWidth(c, at+lead, uint64(len(data)))
+		n := nextWidth(c, at+barOffset, uint64(len(data)))
 		value, code := p.Load(at, n)
 		if code != OK {
 			return code
@@ -232,7 +239,7 @@ func (w *Walk) copyOut(p Port, at, lead uint64, data []byte) Code {
 	return OK
 }
 
-// fill stores one value to a range.
+// fill stores the command's value to each element of a range.
 func (w *Walk) fill(p Port, at uint64) Code {
 	c := w.Next
 	for size := c.Amount; size > 0; size -= uint32(c.Width) {
@@ -244,7 +251,7 @@ func (w *Walk) fill(p Port, at uint64) Code {
 	return OK
 }
 
-// loadLittleEndian returns the value of the bytes of one access.
+// loadLittleEndian returns the little-endian number in data, which is 1 to 8 bytes long.
 func loadLittleEndian(data []byte) (value uint64) {
 	for i := len(data) - 1; i >= 0; i-- {
 		value = value<<8 | uint64(data[i])
@@ -252,7 +259,7 @@ func loadLittleEndian(data []byte) (value uint64) {
 	return value
 }
 
-// storeLittleEndian sets the bytes of one access to a value.
+// storeLittleEndian sets data to the lowest bytes of value, in little-endian order.
 func storeLittleEndian(data []byte, value uint64) {
 	for i := range data {
 		data[i] = byte(value)
@@ -260,9 +267,9 @@ func storeLittleEndian(data []byte, value uint64) {
 	}
 }
 
-// nextWidth returns the width of the next access of a copy, at an address and with size
-// bytes left: the command's width, or in a bulk copy the widest naturally aligned one up
-// to the command's width.
+// nextWidth returns the width of the next access of a copy, which is at the given address
+// and has size bytes left. The result is the command's width. In a bulk copy it is the
+// widest naturally aligned width that is not above the command's width or size.
 func nextWidth(c *fbs.Command, address, size uint64) uint8 {
 	width := c.Width
 	if gen.Access(c.Mode) == gen.AccessBulk {
@@ -273,7 +280,8 @@ func nextWidth(c *fbs.Command, address, size uint64) uint8 {
 	return width
 }
 
-// addressStep returns what an access of n bytes adds to the device's address.
+// addressStep returns by how many bytes the device's address advances after an access of n
+// bytes: by n, or by 0 if the command accesses a fixed address.
 func addressStep(c *fbs.Command, n uint8) uint64 {
 	if gen.Access(c.Mode) == gen.AccessFixed {
 		return 0
@@ -281,8 +289,8 @@ func addressStep(c *fbs.Command, n uint8) uint64 {
 	return uint64(n)
 }
 
-// walkGeneric is the walk in plain Go. It replaces the assembly on other processors, and
-// the assembly is tested against it.
+// walkGeneric is the walk in plain Go. It replaces the assembly on processors other than
+// amd64 and arm64, and tests compare the assembly with it.
 func walkGeneric(w *Walk) {
 	w.StopReason = Unhandled
 	for w.Next != w.Stop && w.StopReason == Unhandled {
@@ -293,7 +301,7 @@ func walkGeneric(w *Walk) {
 			w.Advance()
 			continue
 		case gen.OpcodePoint:
-			if c.Width == 0 { // EncodeWindow has not encoded it
+			if c.Width == 0 { // EncodeWindow has not encoded this Point: the caller executes it
 				return
 			}
 			w.programWindow(memoryPort{})
@@ -309,9 +317,9 @@ func walkGeneric(w *Walk) {
 	}
 }
 
-// programWindow stores the registers that EncodeWindow put into a Point, and loads the
-// last of them, so that they have taken effect. Then it moves the window's entry in
-// Windows.
+// programWindow executes the Point Next, which EncodeWindow has encoded. It stores the
+// registers of the TLB window and loads the last one: the load returns only after the
+// stores have taken effect. Then it sets the window's entry in Windows to its new address.
 func (w *Walk) programWindow(p Port) {
 	c := w.Next
 	at := uint64(*tableEntry(w.Windows, c.Index)) + uint64(c.Offset)
@@ -331,11 +339,12 @@ func (w *Walk) programWindow(p Port) {
 	w.Advance()
 }
 
-// fenceCount counts fences. The atomic addition orders accesses to memory; Go without
-// assembly offers no stronger barrier.
+// fenceCount is the number of fences that walkGeneric has executed. Only the atomic
+// addition matters: it orders accesses to memory, and Go without assembly offers no
+// stronger barrier.
 var fenceCount atomic.Uint32
 
-// memoryPort is a port whose offsets are addresses of mapped memory.
+// memoryPort is a Port whose offsets are addresses in mapped memory.
 type memoryPort struct{}
 
 func (memoryPort) Load(address uint64, width uint8) (uint64, Code) {

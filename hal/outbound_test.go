@@ -115,7 +115,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		"a mock":                 d.AssignBusAddress(own, still{}),
 	} {
 		wantFault(t, what, err, Usage, "cannot reach memory",
-			"tiles reach Host windows of their own")
+			"only Host windows of their own device")
 	}
 	if err := other.AssignBusAddress(bar, d); err != nil || bar.Bus == 0 {
 		t.Errorf("its BAR for another: %v", err)
@@ -124,13 +124,13 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		mustMap(t, d, host(1))
 	}
 	_, err := d.Map(host(1))
-	wantFault(t, "17 windows", err, NoDevice, "no address left for 0x1000 bytes", "16 regions")
+	wantFault(t, "17 windows", err, NoDevice, "cannot show 4096 bytes", "16 regions")
 	d.Close()
 	d = f.openVFIO()
 	d.outbound.next = 0xfffd_0000
 	mustMap(t, d, host(0x10000)) // to the last offset
 	_, err = d.Map(host(1))
-	wantFault(t, "over the end", err, NoDevice, "no address left for 0x1000 bytes")
+	wantFault(t, "over the end", err, NoDevice, "cannot show 4096 bytes")
 	d.Close()
 	d = f.openVFIO()
 	k.errors["mmap"] = unix.ENOMEM

@@ -594,8 +594,8 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		offset, size uint64
 		words        []string
 	}{
-		{0, 0, mega + 1, []string{"BAR 0 has 0x100000 bytes", "0x100001 at 0x0;"}},
-		{0, mega, 1, []string{"0x1 at 0x100000"}},
+		{0, 0, mega + 1, []string{"BAR 0 has 0x100000 bytes", "0x100001 at offset 0x0;"}},
+		{0, mega, 1, []string{"0x1 at offset 0x100000"}},
 		{0, mega + 1, 0, nil},
 		{0, 0, 0, nil},
 		{0, ^uint64(0), 2, nil},
@@ -608,7 +608,7 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Offset: c.offset,
 			Size: c.size})
 		wantFault(t, fmt.Sprintf("BAR %d, %#x bytes at %#x", c.bar, c.size, c.offset), err,
-			WrongDevice, append(c.words, "is the image for this device")...)
+			WrongDevice, append(c.words, "the image is for this device")...)
 	}
 	f.remove("resource0")
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
@@ -624,7 +624,7 @@ func TestUnknownWindowsAreRefused(t *testing.T) {
 	fakeSysfs(t)
 	d := addEdu(t).open()
 	_, err := d.Map(fbs.Window{Size: 4096})
-	wantFault(t, "invalid", err, Internal, "unknown kind 0")
+	wantFault(t, "invalid", err, Internal, "unknown kind of window: 0")
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 4096, Slot: fbs.NoSlot})
 	wantFault(t, "tlb", err, WrongDevice, "no TLB windows")
 }

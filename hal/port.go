@@ -1,26 +1,27 @@
 package hal
 
-// This file executes commands on windows that are not mapped memory.
+// This file executes commands on the windows of an image that are not mapped memory.
 
 import "lightmetal/fbs/gen"
 
-// Port makes single accesses to a device that is not mapped memory: a mock, a
-// simulator, or PCI configuration space. Offsets count from the start of the
-// aperture. A store is complete when Store returns.
+// Port makes single accesses to a range that is not mapped memory: the range belongs to a
+// mock, to a simulator, or to PCI configuration space. Offsets are in bytes, relative to
+// the start of the aperture. A store must be complete when Store returns.
 type Port interface {
 	Load(offset uint64, width uint8) (uint64, Code)
 	Store(offset uint64, width uint8, value uint64) Code
 }
 
-// ExecuteOnPort executes Next on the port of a, as Run does on mapped memory. It
-// advances Next if the command is complete. If the port returns a code other than OK,
-// ExecuteOnPort stops and returns it. lead is the window's offset in its BAR: bulk
-// copies are aligned to addresses in the BAR.
+// ExecuteOnPort executes the command Next on the port of a, as Run executes commands on
+// mapped memory. It advances Next if the command is complete. If the port returns a code
+// other than OK, ExecuteOnPort stops and returns that code. barOffset is the offset of the
+// window in its BAR: bulk copies are aligned relative to the start of the BAR.
 //
-// On configuration space only loads are possible, and the caller judges their value.
-func (w *Walk) ExecuteOnPort(a *Aperture, lead uint64) (code Code) {
+// On configuration space ExecuteOnPort executes only an Expect. It makes the load and
+// always stops with Loaded; the caller must evaluate the condition.
+func (w *Walk) ExecuteOnPort(a *Aperture, barOffset uint64) (code Code) {
 	if a.execute != nil {
-		return a.execute(w, lead)
+		return a.execute(w, barOffset)
 	}
 	w.StopReason = Unhandled
 	if w.Next.Opcode == gen.OpcodeExpect {

@@ -2,33 +2,35 @@
 
 package hal
 
-// TLB windows: hardware windows of a device that show a range of a tile's addresses and can be
-// moved. Registers program them for pci: and vfio:, Tenstorrent's driver does for tt:.
+// A TLB window is a range of a BAR through which the program accesses a range of a tile's
+// addresses. This package can program which range. For pci: and vfio: it does so by stores to
+// registers, for tt: through Tenstorrent's driver.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 )
 
-// tlbWindows are the TLB windows of a device.
+// tlbWindows contains the TLB windows of a device.
 type tlbWindows struct {
-	layout    *boards.TLB // nil if the device has none
-	driver    tlbDriver   // kernel driver that programs them; nil if registers do
-	registers uintptr     // address of the first window's registers, 0 if not mapped yet
-	windows   []*Aperture // by slot: the complete hardware window, nil if it is free
+	layout    *boards.TLB // sizes, places and registers; nil if the device has no TLB windows
+	driver    tlbDriver   // kernel driver that programs TLB windows; nil: registers do that
+	registers uintptr     // address of the first TLB window's registers; 0 if not mapped yet
+	windows   []*Aperture // for each slot, the complete TLB window; nil if the slot is free
 }
 
 // tlbDriver is a kernel driver that owns the TLB windows of a device.
 type tlbDriver interface {
-	// allocateWindow reserves a window of at least a size and maps it completely. The slot is -1
-	// if none is free.
+	// allocateWindow reserves a TLB window of at least size bytes and maps all of the TLB window.
+	// It returns slot -1 if no such TLB window is free.
 	allocateWindow(size uint64, writeCombining bool) (slot int, a *Aperture, err error)
-	// programWindow implements ProgramWindow.
+	// programWindow implements Device.ProgramWindow.
 	programWindow(a *Aperture, t fbs.TileRange, address uint64) Code
 }
 
-// findTileParts looks up TLB windows and outbound translation of the device's board. A driver
-// that programs the windows programs the translation too.
+// findTileParts finds the board of the device by its PCI ids and copies the layouts of the board's
+// TLB windows and outbound translation. A kernel driver that programs TLB windows also programs
+// the translation; therefore findTileParts then leaves d.outbound.translation nil.
 func (d *device) findTileParts() {
 	board := boards.FindByID(d.function.Vendor, d.function.Device)
 	if board == nil {
@@ -40,12 +42,12 @@ func (d *device) findTileParts() {
 	}
 }
 
-// mapTLB reserves a TLB window and maps it completely, so that ProgramWindow can move the
-// aperture inside.
+// mapTLB reserves a TLB window for the window w of an image. It maps all of the TLB window,
+// because ProgramWindow and EncodeWindow may place the aperture anywhere inside.
 func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	if d.tlb.layout == nil {
 		return nil, d.fault(WrongDevice,
-			"the device has no TLB windows; is the image for this device?")
+			"the device has no TLB windows; check that the image is for this device")
 	}
 	if d.tlb.windows == nil {
 		groups := d.tlb.layout.Groups
@@ -61,13 +63,15 @@ func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 		return nil, err
 	}
 	d.tlb.windows[slot] = a
-	// The aperture is a part of the window. It moves, so that it has no bus address.
+	// The aperture moves inside the TLB window. Therefore it never has a bus address.
 	return &Aperture{Base: a.Base, Size: w.Size, Slot: slot}, nil
 }
 
-// allocateTLBWindow reserves a window and maps it, and maps all registers with the first window.
-func (d *device) allocateTLBWindow(prefer uint16, size uint64, writeCombining bool) (slot int,
-	a *Aperture, err error) {
+// allocateTLBWindow reserves and maps a TLB window of at least size bytes: the one with the number
+// preferredSlot if possible. The first call also maps the registers of all TLB windows, unless a
+// kernel driver programs TLB windows. The returned slot is -1 if no such TLB window is free.
+func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombining bool) (
+	slot int, a *Aperture, err error) {
 	t := &d.tlb
 	if t.driver != nil {
 		return t.driver.allocateWindow(size, writeCombining)
@@ -81,7 +85,7 @@ func (d *device) allocateTLBWindow(prefer uint16, size uint64, writeCombining bo
 		t.registers = a.Base
 	}
 	inUse := func(slot int) bool { return t.windows[slot] != nil }
-	slot = t.layout.ChooseWindow(prefer, size, &d.function.Bars, inUse)
+	slot = t.layout.ChooseWindow(preferredSlot, size, &d.function.Bars, inUse)
 	if slot >= 0 {
 		g := t.layout.GroupOf(slot)
 		a, err = d.mapBar(g.Bar, writeCombining, g.WindowOffset(slot), g.Size)
@@ -89,11 +93,12 @@ func (d *device) allocateTLBWindow(prefer uint16, size uint64, writeCombining bo
 	return slot, a, err
 }
 
-// EncodeWindow implements Device. If the hardware window is larger than the aperture, the
-// aperture moves inside. Tenstorrent's driver sets no static virtual channel but channel 0 of a
-// device that numbers them (tt-kmd wormhole.c, blackhole.c).
+// EncodeWindow implements Device. If the TLB window is larger than the aperture, the aperture
+// moves inside the TLB window. EncodeWindow rejects a static virtual channel that Tenstorrent's
+// driver cannot set: the driver sets only channel 0, and only on a device that numbers its
+// channels (tt-kmd wormhole.c, blackhole.c).
 func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
-	c *fbs.Command) (registers, home uintptr, code Code) {
+	c *fbs.Command) (registers, windowBase uintptr, code Code) {
 	if a.Slot < 0 || a.Slot >= len(d.tlb.windows) || d.tlb.windows[a.Slot] == nil {
 		return 0, 0, Internal
 	}
@@ -113,7 +118,8 @@ func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
 	return d.tlb.registers, window.Base, OK
 }
 
-// ProgramWindow implements Device. If registers program the windows, EncodeWindow is enough.
+// ProgramWindow implements Device. If registers program the TLB windows, it must not be called:
+// the caller executes the command that EncodeWindow has encoded instead.
 func (d *device) ProgramWindow(a *Aperture, t fbs.TileRange, address uint64) Code {
 	if d.tlb.driver == nil {
 		return Internal

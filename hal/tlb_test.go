@@ -285,7 +285,8 @@ func TestRegistersOutsideTheBarAreAFault(t *testing.T) {
 	d := f.open()
 	for range 2 {
 		_, err := d.Map(tlb(mega, 0))
-		wantFault(t, "registers", err, WrongDevice, "BAR 0 has 0x10000000 bytes", "at 0x1fc00000")
+		wantFault(t, "registers", err, WrongDevice, "BAR 0 has 0x10000000 bytes",
+			"at offset 0x1fc00000")
 	}
 }
 

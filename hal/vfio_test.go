@@ -581,7 +581,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		},
 		"configuration space denied": {
 			failing("pread function 0000:00:01.0", unix.EIO),
-			IO, []string{"cannot be written"},
+			IO, []string{"cannot write"},
 		},
 		"bus mastering stays on": {
 			func(s vfioSetup) {

@@ -1,12 +1,12 @@
-// The arm64 version of the walk: executeCommand and its parts in oracle.go, in
-// assembly. Labels have the names of the Go functions.
+// The arm64 version of the walk. It implements walkGeneric of oracle.go in assembly.
+// A label that implements a Go function of oracle.go has the name of that function.
 //
 // Every load or store through a device's address is one instruction, exactly as
 // wide as the command requires, and naturally aligned, because unaligned accesses
-// to Device memory fault (Arm ARM, "Device memory"). No access uses write-back:
-// a hypervisor that emulates the device would get no syndrome to decode (Arm ARM,
-// ISS encoding of Data Aborts, ISV). Load and store pairs have no syndrome either:
-// they occur only in bulk copies, whose range is memory.
+// to Device memory fault (Arm ARM, "Device memory"). No access uses write-back
+// addressing, because a hypervisor that emulates the device would get no description
+// of the access (Arm ARM, ISS encoding of Data Aborts, ISV). The same is true of load
+// and store pairs. Therefore pairs occur only in bulk copies, whose range is memory.
 
 //go:build !purego
 
@@ -14,29 +14,30 @@
 #include "go_asm.h"
 
 // Registers that keep their meaning during the whole walk.
-#define WALK R0     // the Walk
-#define CMD R1      // the command that Walk.Next points to
-#define WINDOWS R2  // the table Walk.Windows
-#define MEMORIES R3 // the table Walk.Memories
-#define STOP R4     // Walk.Stop
-#define WRITE4 R17  // the first four bytes of a Write of width 4
+#define WALK R0     // address of the Walk
+#define CMD R1      // address of the current command, which Walk.Next points to
+#define WINDOWS R2  // Walk.Windows: address of the table of windows
+#define MEMORIES R3 // Walk.Memories: address of the table of buffers
+#define STOP R4     // Walk.Stop: address of the command before which the walk stops
+#define WRITE4 R17  // constant: the first four bytes of a Write of width 4
 
-// Registers of one command.
-#define OPCODE R5    // only until the opcode has been dispatched
+// Registers whose contents belong to the current command.
+#define OPCODE R5    // command.Opcode; the register is reused after the dispatch
 #define VALUE R5     // the value of one access
 #define WIDTH R6     // command.Width
 #define MODE R7      // command.Mode
-#define DST R8       // where the next store goes; for Expect and Compare, the device's address
-#define SRC R9       // where the next load of a copy comes from; for Compare, the golden data
+#define DST R8       // address of the next store; for Expect and Compare, of the next load
+#define SRC R9       // address of the next load of a copy; for Compare, of the next golden element
 #define LEFT R10     // bytes of the command that are left
-#define DST_STEP R11 // what an access adds to DST
-#define SRC_STEP R12 // what an access adds to SRC
-#define TO_ALIGN R13 // bulk: bytes up to an aligned address, modulo 16
-#define WANT R11     // Compare: the golden element
-#define SCRATCH R9
+#define DST_STEP R11 // bytes that DST advances after each access
+#define SRC_STEP R12 // bytes that SRC advances after each access
+#define TO_ALIGN R13 // bulk copy: bytes up to the next aligned address, modulo 16
+#define WANT R11     // Compare: the golden element, which the loaded value must equal
+#define SCRATCH R9   // temporary values; the same register as SRC
 
-// Stop at Walk.Stop. Otherwise go to the command's code. A Write of 4 bytes, the
-// most frequent command, is recognized by one comparison.
+// Return if the command is Walk.Stop. Otherwise jump to the code for the command's
+// opcode. A Write of 4 bytes is the most frequent command; therefore one comparison
+// recognizes it.
 #define DISPATCH \
 	CMP   STOP, CMD          \
 	BEQ   stop               \
@@ -45,15 +46,15 @@
 	BEQ   write4             \
 	B     decode
 
-// Go on to the next command. Walk.Next is stored before any access of that
-// command, so that it names the command whose access faults.
+// Continue with the next command. Store its address to Walk.Next before the command
+// makes an access: if the access faults, Walk.Next then names this command.
 #define ADVANCE \
 	ADD  $command__size, CMD   \
 	MOVD CMD, Walk_Next(WALK)  \
 	DISPATCH
 
-// Set DST to the device's address: the window's first byte plus command.Offset.
-// Stop if the window is not mapped; Go executes such commands on a port.
+// Set DST to the address of the access: the window's first byte plus command.Offset.
+// Return if the window is not mapped, because Go executes such commands on a port.
 #define DEVICE_ADDRESS \
 	MOVHU command_Window(CMD), SCRATCH       \
 	MOVD  (WINDOWS)(SCRATCH<<3), SCRATCH     \
@@ -61,14 +62,14 @@
 	CBZ   SCRATCH, stop                      \
 	ADD   SCRATCH, DST
 
-// Set AT to the address in the command's memory (commandMemory in oracle.go).
+// Set AT to the address of the command's memory (commandMemory in oracle.go).
 #define MEMORY_ADDRESS(AT) \
 	MOVHU command_Index(CMD), AT   \
 	MOVD  (MEMORIES)(AT<<3), AT    \
 	MOVD  command_Value(CMD), R5   \
 	ADD   R5, AT
 
-// Go to the code for the command's width.
+// Jump to one of the four labels, depending on the command's width.
 #define BY_WIDTH(W1, W2, W4, W8) \
 	CMP $4, WIDTH \
 	BEQ W4        \
@@ -80,8 +81,8 @@
 
 // func walk(w *Walk)
 TEXT ·walk(SB), NOSPLIT, $0-8
-	// Load the fields of the Walk. Walk.StopReason is Unhandled, which is 0, until
-	// something else stops the walk.
+	// Load the fields of the Walk. Set Walk.StopReason to 0, which is Unhandled. Code
+	// that stops the walk for another reason overwrites it.
 	MOVD w+0(FP), WALK
 	MOVD Walk_Next(WALK), CMD
 	MOVD Walk_Windows(WALK), WINDOWS
@@ -91,14 +92,15 @@ TEXT ·walk(SB), NOSPLIT, $0-8
 	MOVD $(const_opWrite | 4<<8), WRITE4
 	DISPATCH
 
-// Write of 4 bytes: one store of command.Value.
+// Write of 4 bytes: store command.Value once.
 write4:
 	DEVICE_ADDRESS
 	MOVWU command_Value(CMD), VALUE
 	MOVW  VALUE, (DST)
 	ADVANCE
 
-// Go to the code of the opcode. Opcodes below Point access a window.
+// Jump to the code for the opcode. Only commands with an opcode below Point access a
+// window.
 decode:
 	MOVBU (CMD), OPCODE
 	MOVBU command_Width(CMD), WIDTH
@@ -120,22 +122,22 @@ decode:
 	CMP   $const_opFill, OPCODE
 	BEQ   fill
 	CMP   $const_opModify, OPCODE
-	BEQ   expect // its mode is 0, no condition: the walk stops after the load, and Go stores
+	BEQ   expect // mode 0 is no condition: the walk stops after the load, and Go stores
 	RET
 
-// Point, Fence, or an opcode that Go executes. The flags are of the comparison
-// with Point.
+// The opcode is Point, Fence, or one that Go executes. The flags are the result of
+// the comparison with Point.
 withoutAccess:
 	BEQ programWindow
 	CMP $const_opFence, OPCODE
 	BNE stop
-	// SY: all earlier accesses are complete, on devices too, before any later one.
-	// It is Linux's mb() (arch/arm64/include/asm/barrier.h).
+	// DSB SY: all earlier accesses, also those to devices, are complete before any
+	// later access starts. Linux uses it as mb() (arch/arm64/include/asm/barrier.h).
 	DSB $15
 	ADVANCE
 
-// Write of 1, 2 or 8 bytes. Those of 1 and 2 bytes are a fill of one access:
-// command.Amount is 0, which ends the loop after it.
+// Write of 1, 2 or 8 bytes. A Write of 1 or 2 bytes is executed as a fill of one
+// access: its command.Amount is 0, which ends the loop after the first access.
 write:
 	CMP  $8, WIDTH
 	BNE  fill
@@ -143,9 +145,10 @@ write:
 	MOVD VALUE, (DST)
 	ADVANCE
 
-// Choose how to copy LEFT bytes from SRC to DST: in bulk, or one access of the
-// command's width after the other. DEVICE is the device's address, which is SRC or
-// DST, and STEP is what an access adds to it: the width, or 0 in mode Fixed.
+// Choose how to copy LEFT bytes from SRC to DST: in bulk, or by accesses of the
+// command's width. DEVICE is the register with the device's address, SRC or DST.
+// STEP is the register with the bytes that DEVICE advances after each access. Set
+// STEP to the width, or to 0 if the mode is Fixed.
 #define START_COPY(DEVICE, STEP) \
 	MOVD DEVICE, TO_ALIGN   \
 	CMP  $const_bulk, MODE  \
@@ -156,19 +159,19 @@ write:
 	MOVD ZR, STEP           \
 	B    copy
 
-// CopyIn: from the command's memory to the device.
+// CopyIn: copy from the command's memory to the device.
 copyIn:
 	MEMORY_ADDRESS(SRC)
 	MOVD WIDTH, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
-// Fill: from command.Value, again and again, to the device.
+// Fill: copy command.Value to the device repeatedly. SRC does not advance.
 fill:
 	ADD  $command_Value, CMD, SRC
 	MOVD ZR, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
-// CopyOut: from the device to the command's memory.
+// CopyOut: copy from the device to the command's memory.
 copyOut:
 	MOVD DST, SRC
 	MEMORY_ADDRESS(DST)
@@ -178,21 +181,22 @@ copyOut:
 copy:
 	BY_WIDTH(copy1, copy2, copy4, copy8)
 
-// Expect: one load from the device, compared with command.Value.
+// Expect: load once from the device and compare with command.Value.
 expect:
 	BY_WIDTH(expect1, expect2, expect4, expect8)
 
-// Compare: loads from the device, compared with the command's memory.
+// Compare: load from the device and compare each element with the command's memory.
 compare:
 	MEMORY_ADDRESS(SRC)
 	BY_WIDTH(compare1, compare2, compare4, compare8)
 
-// The loops for accesses of BYTES bytes.
+// The code for accesses of BYTES bytes.
 //
 // COPY: load an element from SRC and store it to DST.
-// EXPECT: load from the device; ONES is the value that a device that is gone reads as.
-// COMPARE: load an element from the device and one of the golden data; stop if
-// they differ.
+// EXPECT: load from the device. ONES is the value all ones, which a missing device
+// returns.
+// COMPARE: load an element from the device and an element of the golden data. Stop if
+// the two elements differ.
 #define EACH(BYTES, LOAD, STORE, ONES, COPY, EXPECT, COMPARE) \
 COPY:                  \
 	LOAD  (SRC), VALUE     \
@@ -222,19 +226,21 @@ EACH(2, MOVHU, MOVH, 0xffff, copy2, expect2, compare2)
 EACH(4, MOVWU, MOVW, 0xffffffff, copy4, expect4, compare4)
 EACH(8, MOVD, MOVD, -1, copy8, expect8, compare8)
 
-// Point: store the TLB window's registers that EncodeWindow put into the command,
-// and move the window's entry in Walk.Windows. A width of 0 means that Go does it.
+// Point: store the values that EncodeWindow put into the command to the TLB window's
+// registers, and update the window's entry in Walk.Windows. If the width is 0, stop:
+// EncodeWindow has not encoded the command, and Go executes it.
 programWindow:
 	CBZ   WIDTH, stop
 
-	// DST is the address of the registers: entry command.Index of Walk.Windows
+	// Set DST to the address of the registers: entry command.Index of Walk.Windows
 	// plus command.Offset.
 	MOVHU command_Index(CMD), R7
 	MOVD  (WINDOWS)(R7<<3), DST
 	MOVWU command_Offset(CMD), R7
 	ADD   R7, DST
 
-	// The window's first byte is now command.Amount bytes into its TLB window.
+	// The new address of the window's first byte is the entry of Walk.TLBWindows plus
+	// command.Amount.
 	MOVHU command_Window(CMD), R9
 	MOVD  Walk_TLBWindows(WALK), R7
 	MOVD  (R7)(R9<<3), R7
@@ -242,23 +248,25 @@ programWindow:
 	ADD   R10, R7
 	MOVD  R7, (WINDOWS)(R9<<3)
 
-	// The values of the registers.
+	// Load the values to store to the registers.
 	MOVD  command_Value(CMD), VALUE
 	MOVD  command_Mask(CMD), R9
 
-	// Barrier: earlier stores through the TLB window must arrive where it still points.
+	// Barrier: earlier stores through the TLB window must arrive at its old target
+	// before the registers change.
 	DSB   $15
 	CMP   $4, WIDTH
 	BEQ   programWindow4
 
-	// One register of 8 bytes. The load returns after the store has taken effect.
-	// Barrier: later accesses must not start before that load.
+	// Store one register of 8 bytes and load it again: the load returns only after the
+	// store has taken effect. Barrier: later accesses must not start before the load
+	// has returned.
 	MOVD  VALUE, (DST)
 	MOVD  (DST), VALUE
 	DSB   $15
 	ADVANCE
 
-	// Three registers of 4 bytes, the lowest address first, and a load of the last.
+	// Store three registers of 4 bytes, the lowest address first, and load the last one.
 programWindow4:
 	MOVW  VALUE, (DST)
 	LSR   $32, VALUE
@@ -268,8 +276,9 @@ programWindow4:
 	DSB   $15
 	ADVANCE
 
-// Expect, after the load: go on if the mode is Equal, the masked value is
-// command.Value, and the value is not all ones (SCRATCH). Otherwise Go decides.
+// The part of an Expect after the load. Continue with the next command if the mode is
+// Equal, the masked value is command.Value, and the value is not all ones, which is in
+// SCRATCH. Otherwise stop, and Go evaluates the value.
 checkCondition:
 	CMP   SCRATCH, VALUE
 	BEQ   loaded
@@ -282,14 +291,14 @@ checkCondition:
 	BNE   loaded
 	ADVANCE
 
-// Stop after the load of an Expect or Modify, with the loaded value in Walk.Got.
+// Stop after the load of an Expect or Modify. Store the loaded value to Walk.Got.
 loaded:
 	MOVD VALUE, Walk_Got(WALK)
 	MOVD $const_Loaded, R9
 	B    stopWithReason
 
-// Stop a Compare at the first element that differs. Its offset is command.Amount
-// minus the bytes that are left.
+// Stop a Compare at the first element that differs. The offset of the element is
+// command.Amount minus LEFT.
 mismatch:
 	MOVD  VALUE, Walk_Got(WALK)
 	MOVD  WANT, Walk_Want(WALK)
@@ -299,9 +308,9 @@ mismatch:
 	MOVD  $const_Mismatch, R9
 	B     stopWithReason
 
-// One access of a bulk copy, of BYTES (1 << BIT) bytes, if that bit is set in OF:
-// TO_ALIGN before the loop, LEFT after it. ON is the next step. If fewer than BYTES
-// bytes are left, go to the tail.
+// Make one access of a bulk copy, of BYTES (1 << BIT) bytes, if bit BIT is set in the
+// register OF. OF is TO_ALIGN before the loop and LEFT after the loop. ON is the label
+// of the next step. If fewer than BYTES bytes are left, jump to tail.
 #define BULK_STEP(NAME, LOAD, STORE, BYTES, BIT, OF, ON) \
 NAME:                       \
 	TBZ   $BIT, OF, ON      \
@@ -313,9 +322,9 @@ NAME:                       \
 	ADD   $BYTES, DST       \
 	SUB   $BYTES, LEFT
 
-// Bulk copy: the lowest address first, each access naturally aligned on the device,
-// none overlapping another. First single accesses up to an address that is a
-// multiple of 16.
+// Bulk copy. The accesses begin at the lowest address and do not overlap, and each is
+// naturally aligned on the device. First make single accesses up to an address that is
+// a multiple of 16.
 bulk:
 	NEG TO_ALIGN, TO_ALIGN
 BULK_STEP(align1, MOVBU, MOVB, 1, 0, TO_ALIGN, align2)
@@ -323,9 +332,9 @@ BULK_STEP(align2, MOVHU, MOVH, 2, 1, TO_ALIGN, align4)
 BULK_STEP(align4, MOVWU, MOVW, 4, 2, TO_ALIGN, align8)
 BULK_STEP(align8, MOVD, MOVD, 8, 3, TO_ALIGN, aligned)
 
-// Then 32 bytes at a time. Subtracting 32 does not change the lower five bits of
-// LEFT: after the loop, which ends below zero, they still count the bytes that are
-// left.
+// Then copy 32 bytes at a time. The loop ends when LEFT falls below zero. Subtracting
+// 32 does not change the lower five bits of LEFT. Therefore these bits are still the
+// number of bytes that are left after the loop.
 aligned:
 	SUBS $32, LEFT
 	BLO  tail
@@ -339,7 +348,7 @@ by32:
 	SUBS $32, LEFT
 	BHS  by32
 
-// Then 16, 8, 4, 2 and 1 bytes, as the bits of LEFT require.
+// Then copy 16, 8, 4, 2 and 1 bytes: each if its bit is set in LEFT.
 tail:
 	TBZ  $4, LEFT, tail8
 	LDP  (SRC), (R5, R6)
@@ -351,8 +360,8 @@ BULK_STEP(tail4, MOVWU, MOVW, 4, 2, LEFT, tail2)
 BULK_STEP(tail2, MOVHU, MOVH, 2, 1, LEFT, tail1)
 BULK_STEP(tail1, MOVBU, MOVB, 1, 0, LEFT, copyDone)
 
-// A copy or fill is done. A device that is gone reads all ones: if the last byte of
-// a CopyOut is 0xff, stop, and Go checks the device.
+// A copy or fill is complete. Loads from a missing device return all ones. Therefore
+// stop if the last byte of a CopyOut is 0xff, and Go checks the device.
 copyDone:
 	MOVBU (CMD), OPCODE
 	CMP   $const_opCopyOut, OPCODE

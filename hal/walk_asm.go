@@ -3,8 +3,8 @@
 package hal
 
 // walk implements Walk.Run in assembly. It is the only routine that accesses mapped
-// devices. It calls nothing and has no frame, so that a fault in it unwinds, and the
-// scheduler does not interrupt it.
+// devices. walk calls no function and has no stack frame; therefore Go can unwind the
+// stack after a fault in walk. Go's scheduler does not preempt assembly.
 //
 //go:noescape
 func walk(w *Walk)

@@ -2,6 +2,6 @@
 
 package hal
 
-// walk without assembly is for mocks only. It must not access a device: the compiler
-// does not guarantee how many accesses it makes, nor how wide they are.
+// walk implements Walk.Run without assembly, for mocks only. It must not access a device,
+// because the compiler does not guarantee the number and the width of the accesses.
 func walk(w *Walk) { walkGeneric(w) }

@@ -3,8 +3,9 @@ package main
 /*
 #include "lightmetal.h"
 
-// C's const has no counterpart in Go. cgo writes the names of these types into its prototypes,
-// and the compiler compares those with the prototypes of the header.
+// Go has no counterpart of const in C. Therefore the exported Go functions use these types: cgo
+// writes the names of the types into the prototypes that it generates, and the C compiler finds
+// those prototypes equal to the prototypes in lightmetal.h.
 typedef const char *lm_text;
 typedef const char *const *lm_texts;
 typedef const void *lm_bytes;
@@ -23,12 +24,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The functions of lightmetal.h, in its order; the header documents them. Parameters have types of
-// Go if the compiler finds the prototypes equal all the same.
+// This file contains the functions of lightmetal.h, in the order of that header, which documents
+// the functions. A parameter has a Go type, such as int32, if the prototype that cgo generates then
+// equals the prototype in the header.
 
 const (
-	pathMax      = 4095
-	tlbWindowMax = 0xfffe
+	pathMax      = 4095   // longest path, device name or list of keys, without the final zero
+	tlbWindowMax = 0xfffe // largest number of a TLB window
 )
 
 //export lm_abi
@@ -41,7 +43,7 @@ func lm_abi() uint32 {
 func lm_version(info *C.struct_lm_version) int32 {
 	checkFirstCall()
 	if info == nil {
-		return finishWithoutImage(usageError("version is NULL"))
+		return finishWithoutImage(usageError("version must not be NULL"))
 	}
 	*info = C.struct_lm_version{schema_hash: C.uint64_t(fbs.SchemaHash), abi: C.LM_ABI,
 		format_major: fbs.FormatMajor, format_minor: fbs.FormatMinor}
@@ -53,15 +55,17 @@ func lm_open(path C.lm_text, handle *int32) int32 { return openFile(path, handle
 
 //export lm_open_signed
 func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
-	text, end := stringOf(keys, pathMax)
+	publicKeys, end := stringOf(keys, pathMax)
 	if end.code != hal.OK {
 		return finishWithoutImage(end)
 	}
-	return openFile(path, handle,
-		func(file *runtime.File) error { return checkSignature(file, string([]byte(text))) })
+	return openFile(path, handle, func(file *runtime.File) error {
+		return checkSignature(file, string([]byte(publicKeys)))
+	})
 }
 
-// openFile opens a file. check, if it is not nil, is called before the file is verified.
+// openFile implements lm_open and lm_open_signed. If check is not nil, openFile calls check before
+// it verifies the file.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
 	name, end := stringOf(path, pathMax)
 	if end.code != hal.OK {
@@ -83,7 +87,8 @@ func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int3
 //export lm_open_memory
 func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	if data == nil || size > fbs.BytesMax {
-		return finishWithoutImage(usageError("data is NULL, or size larger than any image"))
+		return finishWithoutImage(
+			usageError("data must not be NULL, and size must be at most 2^46 bytes"))
 	}
 	return openImage(handle, func(im *image) outcome {
 		view, err := fbs.Verify(unsafe.Slice((*byte)(data), int(size)))
@@ -95,15 +100,17 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	})
 }
 
-// openImage opens an image in a free slot, by a function that verifies it, and returns its handle.
+// openImage reserves a free slot for an image and calls verify, which opens and verifies the image.
+// If verify succeeds, openImage sets *handle to the handle of the image. It returns the status of
+// the call.
 func openImage(handle *int32, verify func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
 	checkFirstCall()
-	im, number := findFreeSlot()
+	im, freeHandle := findFreeSlot()
 	switch {
 	case handle == nil:
-		return finishWithoutImage(usageError("image is NULL"))
+		return finishWithoutImage(usageError("image must not be NULL"))
 	case sealed.Load():
 		return finishWithoutImage(sealedOutcome)
 	case procMissing.Load():
@@ -116,22 +123,23 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	if end.code == hal.OK {
 		im.last = end
 		im.uses++
-		im.handle.Store(number)
-		*handle = number
+		im.handle.Store(freeHandle)
+		*handle = freeHandle
 	} else {
 		im.release()
 	}
 	return finishWithoutImage(end)
 }
 
-// firstCallSeen is set by the first call of the process, and procMissing if /proc was not mounted
-// then.
+// firstCallSeen is set by the first call of the process. procMissing is set if /proc was not
+// mounted at that call.
 var firstCallSeen, procMissing atomic.Bool
 
-// checkFirstCall begins every call that may be the first of a process. At the first call of a
-// thread into Go, Go queries the C library for the bounds of the thread's stack, which for the
-// first thread of a process come from /proc/self/maps. If that fails, Go queries again at every
-// call, also in a sealed process, which the kernel then kills.
+// checkFirstCall records whether /proc was mounted at the first call of the process. Every function
+// that a process may call first must call checkFirstCall. Reason: at the first call of a thread
+// into Go, Go queries the C library for the bounds of the thread's stack. For the first thread of a
+// process the C library reads them from /proc/self/maps. If that fails, Go queries again at every
+// later call; in a sealed process the kernel kills the process for opening that file.
 func checkFirstCall() {
 	if !firstCallSeen.Load() && !firstCallSeen.Swap(true) {
 		procMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
@@ -162,18 +170,19 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 	})
 }
 
-// openDevice opens a device by its name. The mock archive and tests replace it.
+// openDevice opens a device by its name. The archive with mocks and tests replace this variable.
 var openDevice = hal.Open
 
-// load opens the devices and reserves everything that runs need. A name that is NULL means the
-// device with the image's PCI ids.
-func (im *image) load(texts []*C.char, window int) (end outcome) {
-	names, end := deviceNames(im.view, texts)
+// load opens the devices and reserves everything that runs need. A name in cNames that is NULL
+// means the only device with the PCI ids in the image. window is the number of the first TLB window
+// to use, or LM_ANY_WINDOW.
+func (im *image) load(cNames []*C.char, window int) (end outcome) {
+	names, end := deviceNames(im.view, cNames)
 	if end.code != hal.OK {
 		return end
 	}
 	devices := make([]hal.Device, len(names))
-	// Deferred, so that a panic of one device leaves no other open either.
+	// After a failure, close all devices that are open, even if the failure is a panic.
 	defer func() {
 		if im.stage != stageLoaded {
 			_ = closeDevices(devices)
@@ -194,25 +203,26 @@ func (im *image) load(texts []*C.char, window int) (end outcome) {
 	return outcome{}
 }
 
-// deviceNames returns the name of each device of the image: as in texts, or by its PCI ids.
-func deviceNames(view *fbs.View, texts []*C.char) ([]string, outcome) {
+// deviceNames returns the name of each device of the image. The name is the element of cNames, or
+// pci: with the PCI ids in the image if that element is NULL or cNames is empty.
+func deviceNames(view *fbs.View, cNames []*C.char) ([]string, outcome) {
 	names := runtime.DeviceNames(view)
-	if len(texts) > 0 && len(texts) != len(names) {
-		return nil, usageError("count must be the number of devices of the image")
+	if len(cNames) > 0 && len(cNames) != len(names) {
+		return nil, usageError("count must be the number of devices in the image")
 	}
-	for i, text := range texts {
-		if text == nil {
+	for i, cName := range cNames {
+		if cName == nil {
 			continue
 		}
-		name, end := stringOf(text, pathMax)
+		name, end := stringOf(cName, pathMax)
 		if end.code != hal.OK {
 			return nil, end
 		}
 		if name == "" {
 			return nil, usageError("the name of a device is empty; " +
-				"pass NULL for the only one that the image is for")
+				"pass NULL for the only device with the PCI ids in the image")
 		}
-		names[i] = string([]byte(name)) // a copy: C may free its own
+		names[i] = string([]byte(name)) // a copy, because the caller may free the C string
 	}
 	return names, outcome{}
 }
@@ -243,7 +253,7 @@ func lm_seal(handle int32) int32 {
 func lm_image_info(handle int32, info *C.struct_lm_image) int32 {
 	return withImage(handle, stageOpened, func(im *image) outcome {
 		if info == nil {
-			return usageError("info is NULL")
+			return usageError("info must not be NULL")
 		}
 		r := &im.view.Reservation
 		*info = C.struct_lm_image{
@@ -266,18 +276,19 @@ func lm_find_tensor(handle int32, name C.lm_text, tensor *uint32) int32 {
 	return findIndex(handle, name, tensor, (*fbs.View).TensorByName)
 }
 
-// findIndex sets index to the result of a method of the view that finds by name.
-func findIndex(handle int32, name *C.char, index *uint32, in func(*fbs.View, string) int) int32 {
+// findIndex sets *index to the index that find returns for name, or returns the status of a usage
+// error. find is a method of fbs.View that returns -1 if the image contains no such name.
+func findIndex(handle int32, name *C.char, index *uint32, find func(*fbs.View, string) int) int32 {
 	return withImage(handle, stageOpened, func(im *image) outcome {
 		wanted, end := stringOf(name, fbs.NameMax)
-		i := in(im.view, wanted)
+		i := find(im.view, wanted)
 		switch {
 		case end.code != hal.OK:
 			return end
 		case index == nil:
-			return usageError("the pointer for the index is NULL")
+			return usageError("the pointer to the index must not be NULL")
 		case i < 0:
-			return usageError("the image has nothing of this name")
+			return usageError("the image has no sequence or tensor with this name")
 		}
 		*index = uint32(i)
 		return outcome{}
@@ -290,9 +301,9 @@ func lm_sequence_name(handle int32, sequence uint32, text *C.char, size C.size_t
 		name := bufferOf(text, size)
 		switch {
 		case uint64(sequence) >= uint64(len(im.view.Sequences)):
-			return usageError("the image has no sequence of this number")
+			return usageError("the image has no sequence with this index")
 		case len(name) == 0:
-			return usageError("name is NULL, or its size 0")
+			return usageError("name must not be NULL, and size must not be 0")
 		}
 		terminate(name, copy(name, im.view.NameBytes(im.view.Sequences[sequence].Name)))
 		return outcome{}
@@ -304,9 +315,9 @@ func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32
 	return withImage(handle, stageOpened, func(im *image) outcome {
 		switch {
 		case uint64(tensor) >= uint64(len(im.view.Tensors)):
-			return usageError("the image has no tensor of this number")
+			return usageError("the image has no tensor with this index")
 		case info == nil:
-			return usageError("info is NULL")
+			return usageError("info must not be NULL")
 		}
 		t := &im.view.Tensors[tensor]
 		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role),
@@ -329,21 +340,22 @@ func lm_output(handle int32, tensor uint32, size C.size_t, data *C.lm_bytes) int
 	return tensorMemory(handle, tensor, size, gen.RoleOutput, (*unsafe.Pointer)(data))
 }
 
-// tensorMemory returns the arena bytes of an input or output.
+// tensorMemory sets *data to the address of a tensor's bytes in the arena. It implements lm_input
+// and lm_output, which pass the role that the tensor must have.
 func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 	data *unsafe.Pointer) int32 {
 	return withImage(handle, stageLoaded, func(im *image) outcome {
 		switch tensors := im.view.Tensors; {
 		case data == nil:
-			return usageError("data is NULL")
+			return usageError("data must not be NULL")
 		case uint64(tensor) >= uint64(len(tensors)):
-			return usageError("the image has no tensor of this number")
+			return usageError("the image has no tensor with this index")
 		case tensors[tensor].Role != role && role == gen.RoleInput:
 			return usageError("the tensor is an output, not an input")
 		case tensors[tensor].Role != role:
 			return usageError("the tensor is an input, not an output")
 		case tensors[tensor].Size != uint64(size):
-			return outcome{code: hal.BadTensor, reason: "size is not the tensor's"}
+			return outcome{code: hal.BadTensor, reason: "size is not the size of the tensor"}
 		case role == gen.RoleInput:
 			*data = unsafe.Pointer(unsafe.SliceData(im.replay.Input(int(tensor))))
 		default:
@@ -357,7 +369,7 @@ func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 func lm_limit(handle int32, nanoseconds C.uint64_t) int32 {
 	return withImage(handle, stageLoaded, func(im *image) outcome {
 		if int64(nanoseconds) < 0 {
-			return usageError("the limit must be below 2^63 ns; 0 means none")
+			return usageError("the limit must be below 2^63 ns; 0 removes an earlier limit")
 		}
 		im.replay.SetLimit(int64(nanoseconds))
 		return outcome{}
@@ -368,7 +380,7 @@ func lm_limit(handle int32, nanoseconds C.uint64_t) int32 {
 func lm_run(handle int32, sequence uint32) int32 {
 	return withImage(handle, stageFrozen, func(im *image) outcome {
 		if uint64(sequence) >= uint64(len(im.view.Sequences)) {
-			return usageError("the image has no sequence of this number")
+			return usageError("the image has no sequence with this index")
 		}
 		result := im.replay.Run(int(sequence))
 		return outcome{code: result.Code, result: result, ran: true}
@@ -389,10 +401,11 @@ func lm_close(handle int32) int32 {
 	return finishWithoutImage(end)
 }
 
-// stringOf returns a C string without copying it; it is valid until the call from C returns.
+// stringOf returns a C string without copying its bytes. The returned string is valid until the
+// call from C returns. lengthMax is the maximum length without the final zero.
 func stringOf(text *C.char, lengthMax int) (string, outcome) {
 	if text == nil {
-		return "", usageError("a text is NULL")
+		return "", usageError("a string argument must not be NULL")
 	}
 	first := (*byte)(unsafe.Pointer(text))
 	for length := 0; length <= lengthMax; length++ {
@@ -400,10 +413,11 @@ func stringOf(text *C.char, lengthMax int) (string, outcome) {
 			return unsafe.String(first, length), outcome{}
 		}
 	}
-	return "", usageError("a text has no end within its maximum length")
+	return "", usageError("a string argument is too long, or has no final zero")
 }
 
-// bufferOf returns the caller's buffer as a slice of at most a page, which every text fits.
+// bufferOf returns the caller's buffer of size bytes at text as a slice. It cuts the slice to 4096
+// bytes, because no text is longer; therefore a wrong, huge size causes no panic.
 func bufferOf(text *C.char, size C.size_t) []byte {
 	if text == nil {
 		return nil

@@ -1,11 +1,11 @@
-// Capi is the runtime as a C archive, for firmware in C: liblightmetal.a and lightmetal.h, which is
-// written by hand. README.md describes how to link it and what it does to a process;
-// `./build.sh archive` builds it.
+// Capi is the runtime as a C archive, for firmware in C. `./build.sh archive` builds the archive
+// liblightmetal.a. The header lightmetal.h is written by hand. README.md describes how to link the
+// archive and how the archive affects a process.
 //
-// image.go has the open images and the order of calls on them; calls.go and report.go are the
-// functions that C calls. Those two need cgo. Without it nothing calls the rest, and the package is
-// an empty program, so that every package builds everywhere.
+// image.go manages the open images and checks the order of calls. calls.go and report.go contain
+// the functions that C calls; these two files need cgo. Without cgo the package still builds, as a
+// program that does nothing, so that `go build ./...` succeeds on every machine.
 package main
 
-// main is never called: a C archive has the host's.
+// main is never called: the C program that links the archive has its own main.
 func main() {}

@@ -9,8 +9,8 @@ import "C"
 
 import "runtime"
 
-// lm_mock_allocations returns how many objects and bytes Go has allocated so far, and the number
-// of collections. It is for tests.
+// lm_mock_allocations returns the numbers of objects and bytes that Go has allocated since the
+// process started, and the number of garbage collections. Only tests call it.
 //
 //export lm_mock_allocations
 func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {
@@ -19,4 +19,5 @@ func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {
 		C.uint64_t(statistics.TotalAlloc), C.uint64_t(statistics.NumGC)
 }
 
+// statistics is a variable of the package because lm_mock_allocations must not allocate.
 var statistics runtime.MemStats

@@ -7,24 +7,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Calls come on threads of C, each locked to a goroutine. Go hands its processors from thread to
-// thread for them and may start more threads, which must happen before the process is sealed.
+// A function of the archive runs on the C thread that calls it. For such a call Go's scheduler may
+// start more threads of its own. A sealed process must not start threads; therefore lm_freeze makes
+// Go start all threads that it may need.
 
-// threadsSpare is how many threads Go may need beyond those that run at once: one waits in a
-// system call, the others have released a processor and do not sleep yet.
+// threadsSpare is the number of threads that Go may need in addition to GOMAXPROCS running threads:
+// one thread that waits in a system call, and threads that have released a processor of Go but do
+// not sleep yet.
 const threadsSpare = 4
 
-// makeThreads makes Go start threads now. They stay when their goroutine ends. Reading the memory
-// statistics stops all processors, and so waits for threads that are still starting.
+// makeThreads makes Go start GOMAXPROCS + threadsSpare threads. The threads continue to exist when
+// their goroutines end. Then makeThreads reads the memory statistics: this stops all processors of
+// Go, and therefore waits for threads that are still starting.
 func makeThreads() {
-	var begun, ended sync.WaitGroup
+	var started, ended sync.WaitGroup
 	count := goruntime.GOMAXPROCS(0) + threadsSpare
-	begun.Add(count)
+	started.Add(count)
 	for range count {
 		ended.Go(func() {
 			goruntime.LockOSThread()
-			begun.Done()
-			begun.Wait() // each keeps its thread until all have one
+			started.Done()
+			started.Wait() // each goroutine keeps its thread until every goroutine has a thread
 			goruntime.UnlockOSThread()
 		})
 	}
@@ -33,9 +36,9 @@ func makeThreads() {
 	goruntime.ReadMemStats(&statistics)
 }
 
-// blockPreemption blocks, on this thread, the signal by which Go interrupts a goroutine anywhere.
-// Its first arrival maps memory (Go 1.26, runtime/preempt_xreg.go). The signal actions of the
-// host process stay as they are.
+// blockPreemption blocks SIGURG on this thread. Go preempts goroutines by this signal. The first
+// SIGURG makes Go map memory (Go 1.26, runtime/preempt_xreg.go), which a sealed process must not
+// do. blockPreemption does not change the signal actions of the host process.
 func blockPreemption() {
 	set := unix.Sigset_t{Val: [len(unix.Sigset_t{}.Val)]uint64{1 << (unix.SIGURG - 1)}}
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)

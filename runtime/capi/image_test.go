@@ -305,25 +305,25 @@ func TestMisuseIsAnError(t *testing.T) {
 	wants(t, "frozen twice", handle, lm_freeze(handle), hal.Usage, "frozen already")
 
 	_, status := tensor(handle, 3, gen.RoleInput, 8)
-	wants(t, "no tensor 3", handle, status, hal.Usage, "no tensor of this number")
+	wants(t, "no tensor 3", handle, status, hal.Usage, "no tensor with this index")
 	_, status = tensor(handle, 0, gen.RoleInput, 4)
-	wants(t, "half the input", handle, status, hal.BadTensor, "size is not the tensor's")
+	wants(t, "half the input", handle, status, hal.BadTensor, "size is not the size of the tensor")
 	_, status = tensor(handle, 0, gen.RoleOutput, 8)
 	wants(t, "input as output", handle, status, hal.Usage, "is an input, not an output")
 	_, status = tensor(handle, 2, gen.RoleInput, 4)
 	wants(t, "output as input", handle, status, hal.Usage, "is an output, not an input")
-	wants(t, "no sequence 2", handle, lm_run(handle, 2), hal.Usage, "no sequence of this number")
+	wants(t, "no sequence 2", handle, lm_run(handle, 2), hal.Usage, "no sequence with this index")
 	wants(t, "no sequence 2 by name", handle, sequenceName(handle, 2, make([]byte, 9)), hal.Usage,
-		"no sequence of this number")
-	wants(t, "no name", handle, sequenceName(handle, 0, nil), hal.Usage, "name is NULL")
+		"no sequence with this index")
+	wants(t, "no name", handle, sequenceName(handle, 0, nil), hal.Usage, "name must not be NULL")
 	wants(t, "no tensor info 3", handle, lm_tensor_info(handle, 3, new(tensorInfo)), hal.Usage,
-		"no tensor of this number")
+		"no tensor with this index")
 	wants(t, "nowhere for tensor info", handle, lm_tensor_info(handle, 0, nil), hal.Usage, "NULL")
 	wants(t, "nowhere for image info", handle, lm_image_info(handle, nil), hal.Usage, "NULL")
 	wants(t, "nowhere for the index", handle, lm_find_tensor(handle, text("a"), nil), hal.Usage,
 		"NULL")
 	wants(t, "no such name", handle, lm_find_sequence(handle, text("a"), new(uint32)), hal.Usage,
-		"nothing of this name")
+		"no sequence or tensor with this name")
 	wants(t, "negative limit", handle, lm_limit(handle, 1<<63), hal.Usage, "below 2^63 ns")
 	wants(t, "nowhere for the handle", 0, lm_open(text("x"), nil), hal.Usage, "NULL")
 	wants(t, "nowhere for the version", 0, lm_version(nil), hal.Usage, "NULL")
@@ -482,7 +482,7 @@ func TestPanicEndsInAStatus(t *testing.T) {
 	wants(t, "a device that panics", handle, load(handle, []string{"panic"}, anyWindow),
 		hal.Internal, "panic: a device that panics")
 	for cause, want := range map[any]string{"text": "text", error(hal.BusFault): "bus fault",
-		7: "of no known kind"} {
+		7: "a value of unknown type"} {
 		wants(t, want, handle, withImage(handle, stageOpened,
 			func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
 	}

@@ -1,6 +1,6 @@
 package main
 
-// lm_last_error: outcomes as numbers and as text.
+// This file implements lm_last_error, which describes an outcome in numbers and as text.
 
 // #include "lightmetal.h"
 import "C"
@@ -11,12 +11,12 @@ import (
 	"lightmetal/runtime/report"
 )
 
-// lm_last_error allocates nothing, so that it may be called in a sealed process.
+// lm_last_error allocates nothing. Therefore a sealed process may call it.
 //
 //export lm_last_error
 func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.size_t) int32 {
-	im, words := &imageSlots[0], bufferOf(text, size)
-	terminate(words, 0)
+	im, buffer := &imageSlots[0], bufferOf(text, size)
+	terminate(buffer, 0)
 	if handle != 0 {
 		var end outcome
 		if im, end = acquireImage(handle); im == nil {
@@ -28,12 +28,12 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 	if info != nil {
 		*info = im.last.errorInfo()
 	}
-	im.writeDescription(words)
+	im.writeDescription(buffer)
 	im.busy.Store(false)
 	return 0
 }
 
-// errorInfo returns the numbers of an outcome.
+// errorInfo returns the numbers of an outcome as the struct of lightmetal.h.
 func (o *outcome) errorInfo() C.struct_lm_error {
 	e := C.struct_lm_error{
 		status: C.int32_t(o.code.ExitStatus()), code: C.int32_t(o.code),
@@ -55,8 +55,8 @@ func (o *outcome) errorInfo() C.struct_lm_error {
 	return e
 }
 
-// writeDescription writes the outcome of the last call to the caller's buffer: one line, worded as
-// lmrun does, cut to the size of the buffer.
+// writeDescription writes the outcome of the last call to the caller's buffer, as one line with
+// the words that lmrun prints. It cuts the line to the size of the buffer.
 func (im *image) writeDescription(buffer []byte) {
 	end, length := &im.last, 0
 	add := func(text string) { length += copy(buffer[length:], text) }
@@ -66,8 +66,8 @@ func (im *image) writeDescription(buffer []byte) {
 		add(end.reason)
 	}
 	if end.ran && end.code != hal.OK {
-		var room [128 + fbs.NameMax]byte
-		if text := report.AppendFailure(room[:0], im.view, &end.result); len(text) > 0 {
+		var storage [128 + fbs.NameMax]byte
+		if text := report.AppendFailure(storage[:0], im.view, &end.result); len(text) > 0 {
 			add(": ")
 			length += copy(buffer[length:], text)
 		}
@@ -83,8 +83,8 @@ func (im *image) writeDescription(buffer []byte) {
 	terminate(buffer, length)
 }
 
-// replaceNonASCII replaces every byte that is not printable ASCII by a question mark: a name in an
-// image may contain any UTF-8.
+// replaceNonASCII replaces every byte of text that is not printable ASCII with a question mark,
+// because the name of a sequence may contain any UTF-8 character.
 func replaceNonASCII(text []byte) {
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {
@@ -93,9 +93,10 @@ func replaceNonASCII(text []byte) {
 	}
 }
 
-// terminate puts the final zero after length bytes, or in the last byte of a shorter buffer.
-func terminate(text []byte, length int) {
-	if len(text) > 0 {
-		text[min(length, len(text)-1)] = 0
+// terminate puts the final zero of a C string into buffer, after length bytes. If the buffer is
+// too short, terminate overwrites the last byte.
+func terminate(buffer []byte, length int) {
+	if len(buffer) > 0 {
+		buffer[min(length, len(buffer)-1)] = 0
 	}
 }

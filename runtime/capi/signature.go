@@ -7,9 +7,10 @@ import (
 	"lightmetal/runtime/signed"
 )
 
-// checkSignature rejects a file that none of the keys has signed.
-func checkSignature(file *runtime.File, text string) error {
-	keys, err := signed.ParseKeys(text)
+// checkSignature returns an error unless one of the public keys has signed the file. publicKeys
+// contains one key in each line.
+func checkSignature(file *runtime.File, publicKeys string) error {
+	keys, err := signed.ParseKeys(publicKeys)
 	if err != nil {
 		return err
 	}

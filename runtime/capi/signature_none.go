@@ -7,9 +7,10 @@ import (
 	"lightmetal/runtime"
 )
 
-// checkSignature rejects every file: this archive cannot check signatures, and must not ignore that
-// the caller requires one.
+// checkSignature rejects every file. An archive without the build tag signed cannot check
+// signatures, and must not open a file whose signature the caller wants checked.
 func checkSignature(*runtime.File, string) error {
 	return &hal.Fault{Code: hal.Denied,
-		Reason: "this archive cannot check signatures; make one with `./build.sh archive --signed`"}
+		Reason: "this archive cannot check signatures; build it with " +
+			"`./build.sh archive --signed`"}
 }

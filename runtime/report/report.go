@@ -1,5 +1,5 @@
-// Package report words the failure of a run: the command and the value that it saw. lmrun, lm
-// and the C archive use it.
+// Package report describes the failure of a run as text: the command that failed, the value that
+// the command loaded, and the value that it expected. lmrun, lm and the C archive use it.
 package report
 
 import (
@@ -8,8 +8,9 @@ import (
 	"lightmetal/runtime"
 )
 
-// AppendFailure appends where a run ended and what the command there saw: "command 3 of main:
-// got ...". It allocates nothing if the text has room for 128 bytes and a name.
+// AppendFailure appends the command at which a run ended, and the values that the command loaded
+// and expected, to text: "command 3 of main: got 0x1, wanted 0x0 under mask 0x1". It allocates
+// nothing if text has capacity for 128 more bytes and the name of the sequence.
 func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	text = runtime.AppendCommand(text, view, int(r.Command))
 	if r.FileTruncated {
@@ -19,7 +20,7 @@ func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 }
 
 // AppendObserved appends the value that the failing command loaded and the value that it
-// expected. It appends nothing for a command that does not compare.
+// expected. It appends nothing if the failing command does not compare values.
 func AppendObserved(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	if r.Mask == 0 {
 		return text

@@ -1,5 +1,6 @@
-// Package signed checks the signature of an image file against a list of public keys. It is a
-// package of its own because Ed25519 and SHA-512 are larger than the rest of the target program.
+// Package signed verifies that an image file was signed with one of the keys in a list of public
+// keys. It is a separate package because Ed25519 and SHA-512 would more than double the size of a
+// target program that does not need signatures.
 package signed
 
 import (
@@ -11,14 +12,14 @@ import (
 	"lightmetal/hal"
 )
 
-// Keys are the public keys whose signatures are accepted.
+// Keys is the list of public keys whose signatures are accepted.
 type Keys []ed25519.PublicKey
 
-// ParseKeys returns the public keys in a text: one key of 64 hex digits a line; empty lines and
-// lines that begin with # are skipped. A text without a key is an error, because no file could ever
-// be accepted. The error is a *hal.Fault.
-func ParseKeys(text string) (keys Keys, err error) {
-	for line := range strings.Lines(text) {
+// ParseKeys returns the keys in publicKeys, a text with one key of 64 hex digits in each line. It
+// skips empty lines and lines that begin with #. A text without a key is an error, because it would
+// reject every file. The returned error is a *hal.Fault.
+func ParseKeys(publicKeys string) (keys Keys, err error) {
+	for line := range strings.Lines(publicKeys) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
@@ -33,16 +34,18 @@ func ParseKeys(text string) (keys Keys, err error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, deniedFault("no public key in the file; a key is a line of 64 hex digits")
+		return nil, deniedFault("the list contains no public key; write each key as a line of " +
+			"64 hex digits")
 	}
 	return keys, nil
 }
 
-func parseKey(digits string) (ed25519.PublicKey, bool) {
+// parseKey converts 64 hex digits to a public key. It reports whether digits was valid.
+func parseKey(digits string) (key ed25519.PublicKey, ok bool) {
 	if len(digits) != 2*ed25519.PublicKeySize {
 		return nil, false
 	}
-	key := make(ed25519.PublicKey, ed25519.PublicKeySize)
+	key = make(ed25519.PublicKey, ed25519.PublicKeySize)
 	for i := range key {
 		value, ok := hal.ParseNumber(digits[2*i:2*i+2], 16, 0xff)
 		if !ok {
@@ -53,9 +56,10 @@ func parseKey(digits string) (ed25519.PublicKey, bool) {
 	return key, true
 }
 
-// isForgeable reports whether everyone can sign for a key because it is a point of small order. The
-// signature of the neutral point and zero, which needs no secret, is then valid for at least one
-// message in eight.
+// isForgeable reports whether everyone can make valid signatures for a key, because the key is a
+// point of small order. A signature that consists of the neutral point and zero needs no secret.
+// With such a key it is valid for at least one message in eight; therefore isForgeable tries that
+// signature with 64 messages.
 func isForgeable(key ed25519.PublicKey) bool {
 	forged := make([]byte, ed25519.SignatureSize)
 	forged[0] = 1
@@ -67,8 +71,9 @@ func isForgeable(key ed25519.PublicKey) bool {
 	return false
 }
 
-// CheckSignature rejects a file that none of the keys has signed. It does not interpret the image:
-// it uses only its size and a digest of its bytes. The error is a *hal.Fault.
+// CheckSignature returns an error unless one of the keys has signed the file whose bytes are data.
+// It does not interpret the image in the file: it uses only the size and the digest of the image.
+// The returned error is a *hal.Fault.
 func (k Keys) CheckSignature(data []byte) error {
 	image, signature, err := fbs.SplitSignature(data)
 	switch {
@@ -87,7 +92,8 @@ func (k Keys) CheckSignature(data []byte) error {
 		}
 		return deniedFault("invalid signature: the file was changed after it was signed")
 	}
-	return deniedFault("signed by a key that is not in the key file")
+	return deniedFault("the file is signed by a key that is not in the list of public keys")
 }
 
+// deniedFault returns a *hal.Fault with the code hal.Denied and a reason.
 func deniedFault(reason string) error { return hal.NewFault(hal.Denied, reason) }

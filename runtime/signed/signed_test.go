@@ -79,7 +79,8 @@ func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
 	plain := image(t)
 	refused(t, "unsigned", "not signed", keys(t, key(1)), plain)
 	refused(t, "empty", "not signed", keys(t, key(1)), nil)
-	refused(t, "of somebody else", "not in the key file", keys(t, key(2)), sign(plain, key(1)))
+	refused(t, "of somebody else", "not in the list of public keys", keys(t, key(2)),
+		sign(plain, key(1)))
 	// Names a key that is believed, signed with another.
 	digest := sha512.Sum512(plain)
 	forged := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey),

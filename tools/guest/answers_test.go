@@ -139,7 +139,7 @@ var onController = []aCase{
 	{hal.IO, "command register", noDecoding + "; pwrite64 /config =-5", ""},
 	{hal.DeviceGone, "command register", noDecoding + "; pwrite64 /config =-19", ""},
 	{hal.Denied, "command register", noDecoding + "; pwrite64 /config =0", ""},
-	{hal.Denied, "only root may", "openat /config #1 =-13; " + noIOMMU, "/wide.lmb"},
+	{hal.Denied, "run as root", "openat /config #1 =-13; " + noIOMMU, "/wide.lmb"},
 	{hal.OK, "", noIOMMU, "/wide.lmb"},
 	{hal.ExpectFailed, "", noIOMMU, "-sequence unequal /wide.lmb"},
 	{hal.Denied, "command register", "pwrite64 /config 3=4 =-1; " + noIOMMU, "/wide.lmb"},
@@ -323,7 +323,7 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 		r.cases(driven, "tt:/tt", "/tt.lmb", driver)
 		r.answered(hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #1 =-5; "+driver,
 			"-device", "vfio:1234:11e8", "-device", "tt:/tt", "/both.lmb")
-		r.add(hal.Usage, "open both as pci:", "-device", "vfio:1234:11e8", "-device",
+		r.add(hal.Usage, "open both as `pci:`", "-device", "vfio:1234:11e8", "-device",
 			"pci:1af4:1110", "/two.lmb")
 		m.files["/runs"] = []byte(r.list.String())
 	}, "runs", "pci:1af4:1110", "vfio:1234:11e8")

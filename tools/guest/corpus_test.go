@@ -140,7 +140,7 @@ func (m *machine) addSigned(r *runs, image []byte) {
 		{hal.OK, "", "", "/keys", "/signed.lmb"},
 		{hal.Denied, "not signed", "", "/keys", "/plain.lmb"},
 		{hal.Denied, "invalid signature", "", "/keys", "/forged.lmb"},
-		{hal.Denied, "not in the key file", "", "/keys", "/strange.lmb"},
+		{hal.Denied, "not in the list of public keys", "", "/keys", "/strange.lmb"},
 		{hal.Denied, "checksum is", "", "/keys", "/broken.lmb"},
 		{hal.Denied, "must be 64 hex digits", "", "/short", "/signed.lmb"},
 		{hal.Denied, "must be 64 hex digits", "", "/letters", "/signed.lmb"},

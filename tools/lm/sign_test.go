@@ -35,7 +35,7 @@ func TestSignedImageIsVerifiedByItsKeyAlone(t *testing.T) {
 	check(0, "", "sign", "--key", ours, "-o", signed, image)
 	check(0, "", "verify", "--key", ours+".pub", signed)
 	check(0, "", "verify", signed)
-	check(77, "not in the key file", "verify", "--key", theirs+".pub", signed)
+	check(77, "not in the list of public keys", "verify", "--key", theirs+".pub", signed)
 	if now, _ := os.ReadFile(image); !bytes.Equal(now, plain) {
 		t.Error("-o changed the image itself")
 	}

@@ -422,7 +422,7 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 		{"of another key", write("signed2.lmb", signed),
 			write("other", fmt.Appendf(nil, "%x\n",
 				[]byte(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9},
-					32)).Public().(ed25519.PublicKey)))), "not in the key file", 77},
+					32)).Public().(ed25519.PublicKey)))), "not in the list of public keys", 77},
 		{"of a key that anybody can sign for", write("signed3.lmb", signed),
 			write("zeros", []byte(strings.Repeat("00", 32))), "anybody", 77},
 		{"no key", image, write("empty", nil), "no public key", 77},

@@ -397,6 +397,6 @@ func (b *bench) wrongLane() {
 	b.lmrun(69, "no driver owns the device; bind vfio-pci", "edu-dma.lmb", []string{b.edu})
 	b.lmrun(69, "an IOMMU translates the addresses of the device; open the device as `vfio:",
 		"edu-dma.lmb", []string{"pci:" + eduIDs})
-	b.lmrun(64, "open both as pci:, or both as vfio:", "nvme-p2p.lmb",
+	b.lmrun(64, "open both as `pci:` or both as `vfio:`", "nvme-p2p.lmb",
 		[]string{b.nvme, "pci:" + ivshmemIDs})
 }
