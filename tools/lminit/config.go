@@ -12,7 +12,7 @@ import (
 // This file parses configurations, which CONFIGURATION.md describes.
 
 // bootConfiguration is the file that PID 1 reads unless its arguments name another.
-const bootConfiguration = "/lmrun.conf"
+const bootConfigurationPath = "/lmrun.conf"
 
 // configuration is the content of a file: how to prepare the machine, which images to replay
 // in which order, and what follows.
@@ -24,33 +24,33 @@ type configuration struct {
 }
 
 // powersOff is the configuration of an empty file.
-var powersOff = configuration{success: ending{then: "poweroff"}, failure: ending{then: "poweroff"}}
+var defaultConfiguration = configuration{success: ending{finalAction: "poweroff"}, failure: ending{finalAction: "poweroff"}}
 
 // ending is what follows the last image or a failure. Outside PID 1, lminit ends instead of
 // halting, rebooting or powering off.
 type ending struct {
-	restarts int    // how often to begin again, -1: always
-	then     string // halt, poweroff or reboot
+	restarts    int    // how often to begin again, -1: always
+	finalAction string // halt, poweroff or reboot
 }
 
 // preparation is a line that prepares the machine. It is executed at every start, also after
 // a restart, and does nothing if its effect is there.
 type preparation struct {
-	place  string // "/lmrun.conf:3"
-	kind   *machineLine
-	values []string
+	location string // "/lmrun.conf:3"
+	kind     *machineLine
+	values   []string
 }
 
 // machineLine is a kind of line that concerns the machine and not one image.
 type machineLine struct {
-	name, form  string
-	least, most int // values
-	prepare     func(values []string) error
+	name, valueSyntax    string
+	minValues, maxValues int // values
+	prepare              func(values []string) error
 }
 
 var machineLines = [...]machineLine{
-	{"on-success", endings, 1, 3, nil},
-	{"on-failure", endings, 1, 3, nil},
+	{"on-success", endingSyntax, 1, 3, nil},
+	{"on-failure", endingSyntax, 1, 3, nil},
 	{"module", "FILE [PARAMETER...]", 1, 64, loadModule},
 	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
 	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
@@ -82,7 +82,7 @@ func splitConfigFlag(args []string) (path string, rest []string) {
 // the first image, those of machineLines. If it returns an error, the configuration has the
 // lines before it, so that their on-failure counts.
 func parseConfiguration(path, text string) (configuration, error) {
-	c := powersOff
+	c := defaultConfiguration
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.Trim(line, " \t\r")
 		if line == "" || line[0] == '#' {
@@ -118,7 +118,7 @@ func (c *configuration) parseLine(place, name, value string) error {
 	if len(c.replays) == 0 {
 		return args.UsageError(name + " must follow an image, or is unknown")
 	}
-	flag, err := flagOf(name, value)
+	flag, err := flagForLine(name, value)
 	if err != nil {
 		return err
 	}
@@ -129,9 +129,9 @@ func (c *configuration) parseLine(place, name, value string) error {
 }
 
 // flagOf returns the command line flag for a line of a configuration.
-func flagOf(name, value string) (string, error) {
+func flagForLine(name, value string) (string, error) {
 	var o args.Options
-	toggle := o.Toggle(name)
+	toggle := o.SetSwitch(name)
 	onCommandLine := [...]string{"help", "h", "version", "config", "check", "supervised"}
 	switch {
 	case slices.Contains(onCommandLine[:], name):
@@ -154,8 +154,8 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 	}
 	n := len(values)
 	isMountOption := kind.name == "mount" && n == 4
-	if n < kind.least || n > kind.most || isMountOption && values[3] != "ro" {
-		return args.UsageError(kind.name + " takes " + kind.form + ", not " +
+	if n < kind.minValues || n > kind.maxValues || isMountOption && values[3] != "ro" {
+		return args.UsageError(kind.name + " takes " + kind.valueSyntax + ", not " +
 			strconv.Quote(strings.Join(values, " ")))
 	}
 	switch kind.name {
@@ -176,23 +176,23 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 	return nil
 }
 
-const endings = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
+const endingSyntax = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
 
 // parseEnding parses the values of on-success or on-failure. After a mistake the machine
 // powers off.
 func parseEnding(name string, values []string) (ending, error) {
-	e := ending{then: values[0]}
+	e := ending{finalAction: values[0]}
 	if values[0] == "restart" {
-		e = ending{restarts: -1, then: "poweroff"}
+		e = ending{restarts: -1, finalAction: "poweroff"}
 		if len(values) == 3 {
 			n, _ := hal.ParseNumber(values[1], 10, 1<<31-1)
-			e.restarts, e.then = int(n), values[2]
+			e.restarts, e.finalAction = int(n), values[2]
 		}
 	}
 	known := (len(values) == 1 || e.restarts > 0) &&
-		(e.then == "halt" || e.then == "poweroff" || e.then == "reboot")
+		(e.finalAction == "halt" || e.finalAction == "poweroff" || e.finalAction == "reboot")
 	if !known || len(values) == 2 {
-		return ending{then: "poweroff"}, args.UsageError(name + " takes " + endings + ", not " +
+		return ending{finalAction: "poweroff"}, args.UsageError(name + " takes " + endingSyntax + ", not " +
 			strings.Join(values, " "))
 	}
 	return e, nil

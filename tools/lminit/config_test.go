@@ -188,8 +188,8 @@ func TestImagesOfAConfigurationAreReplayedInOrder(t *testing.T) {
 	}
 	path = configFile(t, "image edu.lmb\nimage edu.lmb\nsequence main\n")
 	stdout, stderr, exit := lminit(t, "-check", "-config", path)
-	if want := "lmrun: edu.lmb: whole and valid, verified only\n" +
-		"lmrun: edu.lmb: whole and valid, verified only\n"; exit != 0 || stdout != want {
+	if want := "lmrun: edu.lmb: the image is valid; nothing was replayed\n" +
+		"lmrun: edu.lmb: the image is valid; nothing was replayed\n"; exit != 0 || stdout != want {
 		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
 	}
 	path = configFile(t, "image none.lmb\nimage edu.lmb\n")
@@ -339,7 +339,7 @@ func TestReplaysAreStartedByTheMainThread(t *testing.T) {
 
 // TestFailedWaitIsAnInternalError: this process has no child.
 func TestFailedWaitIsAnInternalError(t *testing.T) {
-	over := make(chan waited, 1)
+	over := make(chan waitResult, 1)
 	reapChildren(1<<30, over)
 	s := supervisor{}
 	if exit := s.exitStatus(<-over); exit != hal.Internal.ExitStatus() {
@@ -522,10 +522,10 @@ func TestSupervisorWaitsForWhatTheReplayReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := unix.Write(pipe[1], []byte(text))
-		r := report{fd: pipe[0]}
-		first := r.grace()
+		r := stopReport{fd: pipe[0]}
+		first := r.killDelay()
 		unix.Close(pipe[1])
-		if second := r.grace(); err != nil || first/1000*1000 != want || second != first {
+		if second := r.killDelay(); err != nil || first/1000*1000 != want || second != first {
 			t.Errorf("%q: %v, then %v, %v; want %v", text, first, second, err, want)
 		}
 		unix.Close(pipe[0])

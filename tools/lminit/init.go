@@ -17,10 +17,10 @@ func runAsPID1() {
 	// From now on Control-Alt-Delete sends SIGINT instead of an immediate reset.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF)
 	path, rest := splitConfigFlag(args.CommandLine())
-	if path == "" && unix.Access(bootConfiguration, unix.F_OK) == nil {
-		path = bootConfiguration
+	if path == "" && unix.Access(bootConfigurationPath, unix.F_OK) == nil {
+		path = bootConfigurationPath
 	}
-	s := supervisor{path: path, flags: rest}
+	s := supervisor{configPath: path, flags: rest}
 	exit, then := s.supervise()
 	writeText(1, "lmrun: exit "+strconv.Itoa(exit)+"\n")
 	if path != "" {

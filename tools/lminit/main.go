@@ -49,7 +49,7 @@ func main() {
 		writeText(2, "lminit: no -config given; lminit -help shows the usage\n")
 		unix.Exit(hal.Usage.ExitStatus())
 	}
-	s := supervisor{path: path, flags: rest}
+	s := supervisor{configPath: path, flags: rest}
 	exit, _ := s.supervise()
 	unix.Exit(exit)
 }

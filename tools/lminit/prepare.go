@@ -11,10 +11,10 @@ import (
 // This file prepares the machine: modules, huge pages, drivers and mounts.
 
 // prepare does what one line of the configuration says.
-func (p *preparation) prepare() error {
+func (p *preparation) execute() error {
 	err := p.kind.prepare(p.values)
 	if err != nil {
-		err = hal.NewFault(hal.CodeOf(err), p.place+": "+p.kind.name+" "+
+		err = hal.NewFault(hal.CodeOf(err), p.location+": "+p.kind.name+" "+
 			strings.Join(p.values, " ")+": "+faultReason(err))
 	}
 	return err

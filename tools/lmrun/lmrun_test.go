@@ -107,7 +107,7 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{64, "no image given", nil},
 		{64, "needs a value, or is unknown", []string{"-frobnicate"}},
 		{64, "unknown flag -frobnicate", []string{"-frobnicate=1", image}},
-		{64, "one image at a time", []string{image, image}},
+		{64, "two images given", []string{image, image}},
 		{64, "unknown device", []string{"-device", "mock:edu", image}},
 		{64, "unknown device", []string{"-device", "pci:nonsense", image}},
 		{64, "-input takes NAME=FILE, not n=ring:", []string{"-input", "n=ring:", image}},
@@ -184,7 +184,7 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 			[]string{"-longest", "3h", "-device", "pci:1234:11e8", "-device",
 				"tt:/dev/tenstorrent/0"}},
 		{0, "verified only", []string{"-longest", "3h", "-device", "vfio:0000:01:00.0"}},
-		{64, "-window: no window of the image moves", []string{"-longest", "3h", "-window", "3"}},
+		{64, "-window: the image has no TLB window", []string{"-longest", "3h", "-window", "3"}},
 	} {
 		t.Run(strings.Join(test.flags, " "), func(t *testing.T) {
 			args := append([]string{"-check"}, test.flags...)
@@ -360,7 +360,7 @@ func TestTextInJSONIsTheText(t *testing.T) {
 
 func TestReportOfARun(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
-	end := outcome{runs: 4, total: 10_000, least: 2_000, most: 3_100}
+	end := outcome{runs: 4, totalNs: 10_000, leastNs: 2_000, mostNs: 3_100}
 	if got := timingText(end); !strings.Contains(got, "least 2.0, mean 2.5, most 3.1") {
 		t.Error(got)
 	}

@@ -100,7 +100,7 @@ func (e *errand) only(lane string, do func()) bool {
 
 var mishaps = []mishap{
 	word("unknown flag -fly", "-fly", "high"),
-	word("one image at a time", "another.lmb"),
+	word("two images given", "another.lmb"),
 	word("-loop takes", "-loop", "0"),
 	word("-deadline takes", "-deadline", "20"),
 	word("-deadline takes", "-deadline", "3601s"),
