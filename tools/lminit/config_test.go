@@ -55,7 +55,7 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "c: no image",
 		"on-success halt":        "c: no image",
-		"seal":                   "c:1: seal must follow an image, or is unknown",
+		"seal":                   "c:1: seal must follow a line `image PATH`, or is unknown",
 		"image":                  "c:1: image takes the path",
 		"image -seal":            "c:1: image takes the path",
 		"image x\n\nfrob 1":      "c:3: unknown flag -frob",
@@ -64,15 +64,15 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"image x\nloop 0":        "c:2: -loop takes",
 		"image x\nloop":          "c:2: -loop needs a value",
 		"image x\ndeadline":      "c:2: -deadline needs a value",
-		"image x\nhelp":          "c:2: help is for the command line of lminit only",
-		"image x\ncheck":         "c:2: check is for the command line of lminit only",
-		"image x\nsupervised":    "c:2: supervised is for the command line of lminit only",
-		"image x\nversion":       "c:2: version is for the command line of lminit only",
+		"image x\nhelp":          "c:2: help is allowed only on the command line of lminit",
+		"image x\ncheck":         "c:2: check is allowed only on the command line of lminit",
+		"image x\nsupervised":    "c:2: supervised is allowed only on the command line of lminit",
+		"image x\nversion":       "c:2: version is allowed only on the command line of lminit",
 		"image x\x00":            `c:1: image takes the path of an image, not "x\x00"`,
-		"image x\ninput a=b\x00": "c:2: input takes no zero byte",
+		"image x\ninput a=b\x00": "c:2: input takes a value without zero bytes",
 		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE DIRECTORY TYPE [ro], ` +
 			`not "a b ext4 rw"`,
-		"image x\nconfig y":        "c:2: config is for the command line of lminit only",
+		"image x\nconfig y":        "c:2: config is allowed only on the command line of lminit",
 		"image x\non-failure halt": "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
 			"restart or",
@@ -221,7 +221,7 @@ func TestPreparationThatFailsNamesItsReason(t *testing.T) {
 	}
 	path = configFile(t, "module edu.lmb\nimage edu.lmb\n")
 	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
-		!strings.Contains(stderr, ":1: module edu.lmb: the kernel rejects it: ") {
+		!strings.Contains(stderr, ":1: module edu.lmb: the kernel rejects the module: ") {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -297,7 +297,7 @@ func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
 		"on-failure restart 2 reboot\nimage none.lmb\n": 66} {
 		stdout, stderr, exit := lminit(t, "-config", configFile(t, head), "-check")
 		if exit != want || strings.Contains(stderr, "restart after") ||
-			strings.Count(stdout, "verified only") > 1 {
+			strings.Count(stdout, "the image is valid") > 1 {
 			t.Errorf("%s%d, %q, %q", head, exit, stdout, stderr)
 		}
 	}
@@ -353,7 +353,7 @@ func TestModuleThatIsAPipeIsAnError(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const want = ":1: module pipe: the kernel rejects it: "
+	const want = ":1: module pipe: the kernel rejects the module: "
 	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
 		!strings.Contains(stderr, want) {
 		t.Errorf("exit %d, %s", exit, stderr)
