@@ -200,8 +200,8 @@ func parseEnding(name string, values []string) (ending, error) {
 	known := (len(values) == 1 || e.restarts > 0) &&
 		(e.finalAction == "halt" || e.finalAction == "poweroff" || e.finalAction == "reboot")
 	if !known || len(values) == 2 {
-		return ending{finalAction: "poweroff"}, args.UsageError(name + " takes " + endingSyntax + ", not " +
-			strings.Join(values, " "))
+		return ending{finalAction: "poweroff"}, args.UsageError(name + " takes " +
+			endingSyntax + ", not " + strings.Join(values, " "))
 	}
 	return e, nil
 }

@@ -26,7 +26,7 @@ type frameLoop struct {
 
 // openStreams opens inputs, outputs and the watchdog. It must be called before the seal and
 // before the first store to a device: a bad path then fails before anything has run. The
-// watchdog is opened last, because it resets the machine unless runs complete from then on.
+// watchdog is opened last: once it is open, it resets the machine unless runs complete.
 func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverRingFault(&err)
 	f.replay, f.clock = r, clock
@@ -45,8 +45,8 @@ func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error)
 }
 
 // runLoop executes all runs and finishes the outputs. A failure outside the commands, such as
-// an input that cannot be read, also runs the sequence safe. The exception is a failure in
-// finishOutputs: all runs have completed by then.
+// an input that cannot be read, also runs the sequence safe. A failure to write the final
+// outputs does not, since all runs have completed by then.
 func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	end.leastNs = 1<<63 - 1
 	end.err = f.runFrames(count, &end)
@@ -95,7 +95,7 @@ func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 }
 
 // runFrame receives the inputs of one run, runs the sequence, sends the outputs and feeds the
-// watchdog. If the inputs have ended, it runs nothing and sets ended.
+// watchdog. It returns ended as true, and runs nothing, if the inputs have ended.
 func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	ended, err = f.receiveInputs()
 	if ended && end.runs == 0 && stopping.Load() == 0 {
@@ -143,7 +143,7 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 	}
 }
 
-// recoverRingFault must be deferred. It turns a memory fault in a ring into an error that names
+// recoverRingFault must be called by defer. It turns a memory fault in a ring into an error that names
 // the ring's file. Any other panic becomes an internal error with the text of the panic. The
 // process therefore continues, and runs the sequence safe.
 func (f *frameLoop) recoverRingFault(err *error) {

@@ -34,8 +34,8 @@ type outcome struct {
 	// err is nil after success. If a run failed, the error text is, for example,
 	// "expect failed: command 3 of main: got ...".
 	err error
-	// result is the result of the last sequence that ran. If the failure was not caused by a
-	// command, result.Code is the code of err.
+	// result is the result of the last sequence that ran. After a failure that was not caused
+	// by a command, result.Code is the code of err.
 	result                   runtime.Result
 	runs                     uint64 // number of completed runs
 	totalNs, leastNs, mostNs int64  // total, shortest and longest duration of completed runs
@@ -91,7 +91,8 @@ func reportLongestStop(longestUs uint64) error {
 // tag mock replaces both functions with ones that also accept mock devices.
 var openDevice, parseDeviceName = hal.Open, hal.ParseName
 
-// openDevices opens the devices named by -device, or without -device those named by the image.
+// openDevices opens the devices named by -device. Without -device, it opens the devices that the
+// image names.
 func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
 	if len(names) == 0 {
@@ -104,7 +105,7 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 	return devices, err
 }
 
-// runOnDevices prepares the runs, executes the runs, and stops the given devices.
+// runOnDevices prepares the runs, executes them, and then stops the given devices.
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.prepareRuns(devices, view, o)}
 	if end.err == nil {

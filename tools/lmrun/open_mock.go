@@ -17,9 +17,12 @@ func init() {
 	openDevice, parseDeviceName = openDeviceOrMock(hal.Open), openDeviceOrMock(hal.ParseName)
 }
 
+// openFunc returns the device with the given name.
+type openFunc = func(name string) (hal.Device, error)
+
 // openDeviceOrMock returns a function that returns a new mock device for a name mock:BOARD, and
 // calls openReal for any other name.
-func openDeviceOrMock(openReal func(string) (hal.Device, error)) func(string) (hal.Device, error) {
+func openDeviceOrMock(openReal openFunc) openFunc {
 	return func(name string) (hal.Device, error) {
 		if board := chips.ByName(strings.TrimPrefix(name, "mock:")); board != nil {
 			return mock.New(board), nil

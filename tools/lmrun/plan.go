@@ -68,7 +68,7 @@ func checkDevices(view *fbs.View, o args.Options) error {
 			return err
 		}
 	}
-	// Without -check, runtime.Load compares the numbers of devices.
+	// Compare the number of devices only with -check; without it, runtime.Load does so later.
 	devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices))
 	if o.Check && devices != 0 && devices != targets {
 		return args.UsageError(fbs.Text("-device: the number of devices must be %d, not %d",
@@ -90,13 +90,13 @@ func hasTlbWindow(view *fbs.View) bool {
 	return false
 }
 
-// longestStopUs returns the longest time from a signal to the end of lmrun, in microseconds.
-// The time is the sum of three: the current run or the sequence of -before, the sequence of
-// -after, and the sequence safe. The sum does not overflow, since runtime.CheckWorstCase has
+// longestStopUs returns the longest time from a signal to the end of lmrun, in microseconds: the
+// time of the current run or of the sequence of -before, plus the time of the sequence of -after,
+// plus the time of the sequence safe. The sum does not overflow, since runtime.CheckWorstCase has
 // limited each sequence to the time of -longest, which is at most 2^62 ns.
 func (f *frameLoop) longestStopUs(view *fbs.View) uint64 {
 	// A run with a deadline ends by its deadline. Other runs and the sequences of -before and
-	// -after end within runtime.StopGrace. The sequence safe has no limit except -longest.
+	// -after end within runtime.StopGrace. The sequence safe is limited only by -longest.
 	runLimit := uint64(f.limitNs)
 	if runLimit == 0 {
 		runLimit = runtime.StopGrace
@@ -117,7 +117,7 @@ func longestSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	return min(view.WorstCaseUs[sequence], limitNs/1000)
 }
 
-// bindingPaths returns the paths of the bound files, without the prefix of rings.
+// bindingPaths returns the path of each binding, without ringPrefix.
 func bindingPaths(bindings []args.Binding) (paths []string) {
 	for _, b := range bindings {
 		paths = append(paths, strings.TrimPrefix(b.Path, ringPrefix))

@@ -7,8 +7,8 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file prints the outcome of an invocation. It makes no system call but write(2), since the
-// process may be sealed.
+// This file prints the outcome of an invocation. The only system call here is write(2), since
+// the process may be sealed.
 
 // printOutcome prints the outcome as one line of text, or with -json as one JSON object. It
 // returns the exit status.

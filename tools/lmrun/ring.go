@@ -59,12 +59,16 @@ type ring struct {
 	// other process could change the header after the check.
 	dataBytes, slotCount uint64
 	ownCounter           *uint64 // the counter that this process changes: &written or &read
-	closedBefore         bool    // reader only: an earlier writer closed the ring, so wait for a new one
+	// closedBefore is true in a reader if an earlier writer has closed the empty ring. The reader
+	// then waits for the next writer.
+	closedBefore bool
 }
 
 // newRing returns the ring at path for a tensor of dataBytes bytes. The caller must call open
 // before any other method.
-func newRing(path string, dataBytes uint64) *ring { return &ring{path: path, dataBytes: dataBytes} }
+func newRing(path string, dataBytes uint64) *ring {
+	return &ring{path: path, dataBytes: dataBytes}
+}
 
 // open maps the ring, as its writer if isWriter is true and otherwise as its reader. If the
 // file does not exist or is empty, open makes a new ring.
@@ -102,9 +106,9 @@ func (r *ring) lock(fd int) error {
 	return hal.NewFault(hal.IO, r.path+reason)
 }
 
-// mapFile maps the file if it is a ring file. It turns an empty file into a new ring. If the file
-// has the size of a ring but begins with 4096 zeros, the process that made the ring was killed
-// before it wrote the header; mapFile then writes the header.
+// mapFile maps the ring file into memory, and first turns an empty file into a new ring. If the
+// file has the size of a ring but begins with 4096 zeros, the process that made the file was
+// killed before it wrote the header. mapFile then writes the header.
 func (r *ring) mapFile(fd int) error {
 	size, err := r.fileSize(fd)
 	if err != nil {
@@ -164,18 +168,21 @@ func isZero(data []byte) bool {
 
 func isValidSlotCount(slots uint64) bool { return slots >= 1 && slots <= maxRingSlots }
 
-// checkHeader compares the header with the size of the tensor and of the file, and then attaches
-// this process to the ring. The ring continues with its present counters.
+// checkHeader returns an error if the header does not match the size of the tensor or of the
+// file. Otherwise it attaches this process to the ring and keeps the counters of the ring.
 func (r *ring) checkHeader(isWriter bool) error {
 	h := (*ringHeader)(unsafe.Pointer(&r.memory[0]))
 	size := uint64(len(r.memory))
 	switch slot, slots := h.slotBytes, h.slots; {
 	case slot != r.dataBytes:
-		return r.mismatchError(fbs.Text("has slots of %d bytes, but the tensor has %d bytes", slot, r.dataBytes))
+		return r.mismatchError(fbs.Text("has slots of %d bytes, but the tensor has %d bytes",
+			slot, r.dataBytes))
 	case !isValidSlotCount(slots):
-		return r.mismatchError(fbs.Text("has %d slots; the limits are 1 and %d", slots, maxRingSlots))
+		return r.mismatchError(fbs.Text("has %d slots; the limits are 1 and %d", slots,
+			maxRingSlots))
 	case size != r.fileBytes(slots):
-		return r.mismatchError(fbs.Text("has %d bytes, but its header says %d", size, r.fileBytes(slots)))
+		return r.mismatchError(fbs.Text("has %d bytes, but its header says %d", size,
+			r.fileBytes(slots)))
 	default:
 		r.slotCount = slots
 	}
@@ -195,7 +202,7 @@ func (r *ring) stride() uint64 { return (r.dataBytes + slotAlign - 1) &^ (slotAl
 // fileBytes returns the file size of a ring with the given number of slots.
 func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r.stride() }
 
-// mismatchError returns the error for a ring whose header does not match the tensor or the file.
+// mismatchError returns the error for a ring that does not match the tensor or the file.
 func (r *ring) mismatchError(reason string) error {
 	reason = r.path + ": the ring " + reason + "; remove the file to have lmrun make a new ring"
 	return hal.NewFault(hal.BadTensor, reason)
@@ -214,8 +221,8 @@ func (r *ring) contains(address uintptr) bool {
 
 // transfer copies data to the next free slot if this process is the writer, and otherwise the
 // oldest unread slot to data. The results are those of write(2) or read(2) on a non-blocking
-// pipe: EAGAIN if the ring is full or empty, and for a reader 0 at the end. The end is reported
-// after all slots of a closed ring have been read. The caller must call advance afterwards.
+// pipe: EAGAIN if the ring is full or empty, and for a reader 0 after the last slot of a closed
+// ring. After a successful transfer, the caller must call advance.
 func (r *ring) transfer(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
 	unread := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)

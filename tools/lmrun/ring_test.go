@@ -350,7 +350,8 @@ func TestFileThatIsNotARingStaysAsItIs(t *testing.T) {
 		" (bad magic)":                   zeros(ringHeaderBytes+64, ringHeaderBytes-1),
 		"(bad magic)":                    zeros(ringHeaderBytes+63, ringHeaderBytes+63),
 		"is not a ring file (bad magic)": zeros(ringHeaderBytes, ringHeaderBytes),
-		"shorter than its header":        zeros(100, 100), "shorter than its header)": zeros(ringHeaderBytes-1, 0),
+		"shorter than its header":        zeros(100, 100),
+		"shorter than its header)":       zeros(ringHeaderBytes-1, 0),
 	} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,8 @@ import (
 
 // stopping is not 0 after a signal: the current run is then the last one. Further signals have
 // no effect, therefore they can neither skip the sequence safe nor leave DMA enabled. The
-// current run fails after runtime.StopGrace, or with -deadline at its deadline.
+// current run fails if it takes longer than runtime.StopGrace from then on. With -deadline, the
+// deadline of the run applies instead.
 var stopping atomic.Uint32
 
 // stopSignals lists the signals that end lmrun after the current run. SIGQUIT and SIGKILL end

@@ -168,7 +168,7 @@ func (s *stream) transfer(data []byte) (n int, err error) {
 
 // receiveInputs reads the data of the next run from all live inputs. It reports whether the
 // inputs have ended: by a signal, or because the other side has closed before it sent data of
-// this run. It can allocate an error in a sealed process, since the heap has free memory.
+// this run. A sealed process can allocate the error, since its heap still has free memory.
 func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	defer f.recoverRingFault(&err)
 	hasData := false // an earlier input in the list had data for this run
@@ -186,7 +186,8 @@ func (f *frameLoop) receiveInputs() (ended bool, err error) {
 		case isShort && (stopping.Load() != 0 || closedBetweenRuns):
 			return true, nil
 		case isShort:
-			return false, hal.NewFault(hal.BadTensor, s.Path+": ended in the middle of a run's data")
+			const reason = ": ended in the middle of a run's data"
+			return false, hal.NewFault(hal.BadTensor, s.Path+reason)
 		}
 		hasData = true
 	}

@@ -37,8 +37,7 @@ func parseWatchdog(text string) (watchdog, error) {
 	return watchdog{path: path, timeoutSeconds: int(n), fd: -1}, nil
 }
 
-// start opens and configures the watchdog, unless no path is set. The device begins to count
-// when it is opened.
+// start opens and configures the watchdog if path is set. Opening the device starts the timeout.
 func (w *watchdog) start() error {
 	if w.path == "" {
 		return nil
@@ -49,7 +48,8 @@ func (w *watchdog) start() error {
 	switch err {
 	case nil:
 	case unix.EBUSY:
-		return hal.NewFault(hal.NoDevice, w.path+": another process uses this watchdog; stop that process")
+		const reason = ": another process uses this watchdog; stop that process"
+		return hal.NewFault(hal.NoDevice, w.path+reason)
 	case unix.ENXIO:
 		return w.setupError(err)
 	default:
@@ -69,7 +69,7 @@ func (w *watchdog) start() error {
 		return nil
 	}
 	if isDevice {
-		w.stop() // only a device: other files must not be written to
+		w.stop() // must not be called for other files, since it writes to them
 	}
 	unix.Close(fd)
 	w.fd = -1
@@ -80,7 +80,8 @@ func (w *watchdog) start() error {
 // quarter of the device's timeout.
 func (w *watchdog) configure() error {
 	if w.timeoutSeconds != 0 {
-		if err := unix.IoctlSetPointerInt(w.fd, unix.WDIOC_SETTIMEOUT, w.timeoutSeconds); err != nil {
+		err := unix.IoctlSetPointerInt(w.fd, unix.WDIOC_SETTIMEOUT, w.timeoutSeconds)
+		if err != nil {
 			return err
 		}
 	}

@@ -57,8 +57,8 @@ var past = []Past{
 		"\tproblem := recover()\n", "\tif BROKEN {\n\t\treturn\n\t}\n\tproblem := recover()\n"},
 	{"a ring that was begun and not finished is refused", "5e15e1a", rings,
 		"isUnfinished := isZero(head) &&",
-		"made := size == r.fileBytes(newRingSlots)\n\tisUnfinished := isZero(head) && (!BROKEN || " +
-			"made) &&"},
+		"made := size == r.fileBytes(newRingSlots)\n\tisUnfinished := isZero(head) && " +
+			"(!BROKEN || made) &&"},
 	{"a signal does not end the wait for a ring", "471f1bd", flow,
 		"case mustWait && stopping.Load() == 0:",
 		"case mustWait && (stopping.Load() == 0 || BROKEN && s.ring != nil):"},

@@ -12,21 +12,21 @@ import (
 // Options holds the values of all flags of a command line.
 type Options struct {
 	Image    string
-	Devices  []string
+	Devices  []string // empty: the devices that the image names
 	Sequence string
 
-	Before, After   string // empty: none
+	Before, After   string // names of sequences; empty: no sequence
 	Inputs, Outputs []Binding
 
-	Loop     uint64 // 0: forever
-	Deadline int64  // nanoseconds, 0: none
-	Longest  int64  // nanoseconds that a sequence may take at most
-	Watchdog string
-	Key      string
-	Window   int // runtime.AnySlot: the window that image and device choose
+	Loop     uint64 // number of runs; 0: no limit
+	Deadline int64  // time limit of each run, in nanoseconds; 0: no limit
+	Longest  int64  // time limit of each sequence, in nanoseconds
+	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
+	Key      string // path of a file of public keys; empty: do not check signatures
+	Window   int    // hardware TLB window; runtime.AnySlot: not given
 
 	Seal, Check, JSON, Help, Version bool
-	Supervised                       bool // descriptor 3 gets the longest time to the end
+	Supervised                       bool // report the longest time to the end on descriptor 3
 }
 
 // Binding is one value NAME=FILE of -input or -output.
