@@ -34,7 +34,7 @@ var defaultConfiguration = configuration{
 // it ends instead of halting, rebooting or powering off the machine.
 type ending struct {
 	restarts    int    // number of restarts that are left; -1: unlimited
-	finalAction string // how to leave the machine after them: halt, poweroff or reboot
+	finalAction string // final action after the last restart: halt, poweroff or reboot
 }
 
 // preparation is a line of the configuration that prepares the machine. It is executed before
@@ -48,7 +48,7 @@ type preparation struct {
 
 // machineLine is a kind of line that applies to the whole machine instead of one image.
 type machineLine struct {
-	name, valueSyntax    string                      // as in `name value`
+	name, valueSyntax    string                      // first word; description of the values
 	minValues, maxValues int                         // limits of the number of values
 	prepare              func(values []string) error // nil for on-success and on-failure
 }
@@ -96,9 +96,9 @@ func parseConfiguration(path, text string) (configuration, error) {
 		}
 		name := line[:strings.IndexAny(line+" ", " \t")]
 		value := strings.TrimLeft(line[len(name):], " \t")
-		place := path + ":" + strconv.Itoa(i+1)
-		if err := c.parseLine(place, name, value); err != nil {
-			return c, args.UsageError(place + ": " + faultReason(err))
+		location := path + ":" + strconv.Itoa(i+1)
+		if err := c.parseLine(location, name, value); err != nil {
+			return c, args.UsageError(location + ": " + faultReason(err))
 		}
 	}
 	if len(c.replays) == 0 {
@@ -109,7 +109,7 @@ func parseConfiguration(path, text string) (configuration, error) {
 
 // parseLine parses one line and adds it to the configuration. The location is the line's path
 // and number, for error messages.
-func (c *configuration) parseLine(place, name, value string) error {
+func (c *configuration) parseLine(location, name, value string) error {
 	if name == "image" {
 		if value == "" || value[0] == '-' || strings.IndexByte(value, 0) >= 0 {
 			return args.UsageError("image takes the path of an image, not " + strconv.Quote(value))
@@ -119,7 +119,7 @@ func (c *configuration) parseLine(place, name, value string) error {
 	}
 	for i := range machineLines {
 		if kind := &machineLines[i]; kind.name == name {
-			return c.addPreparation(preparation{place, kind, strings.Fields(value)})
+			return c.addPreparation(preparation{location, kind, strings.Fields(value)})
 		}
 	}
 	if len(c.replays) == 0 {

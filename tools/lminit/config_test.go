@@ -252,7 +252,7 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	path := configFile(t, "on-failure restart 2 reboot\nimage none.lmb\n")
 	_, stderr, exit := lminit(t, "-config", path)
 	if exit != 66 || strings.Count(stderr, "lmrun: no such file") != 3 ||
-		strings.Count(stderr, "restart after exit 66") != 2 {
+		strings.Count(stderr, "restart after exit status 66") != 2 {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -276,7 +276,7 @@ func TestFailureThatWouldComeAgainIsNotRestarted(t *testing.T) {
 	} {
 		path := configFile(t, "on-failure restart 2 halt\n"+test.text)
 		out, _ := withScript(t, test.script, "-config", path).CombinedOutput()
-		if n := strings.Count(string(out), "restart after exit"); n != test.restarts {
+		if n := strings.Count(string(out), "restart after exit status"); n != test.restarts {
 			t.Errorf("%+v: %d restarts: %s", test, n, out)
 		}
 	}
@@ -411,7 +411,7 @@ func TestSignalEndsASupervisor(t *testing.T) {
 		c := withScript(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
 		stderr := signalled(t, c, signal)
 		if exit := c.ProcessState.ExitCode(); exit != 66 && exit != 0 ||
-			strings.Count(stderr, "restart after exit 66") != 1 {
+			strings.Count(stderr, "restart after exit status 66") != 1 {
 			t.Errorf("%v: exit %d, %q", signal, exit, stderr)
 		}
 	}

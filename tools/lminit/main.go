@@ -20,10 +20,10 @@ const usage = `lminit starts lmrun for every image that a configuration names.
 
 usage: lminit -config FILE [flags of lmrun for every image]
 
-  -config FILE  images and their flags, one "name value" a line, and what follows a failure
-  -check        only verify configuration and images, and change nothing
+  -config FILE  images and their flags, one "name value" per line, and what to do on failure
+  -check        only verify the configuration and the images
   -help         this text
-  -version      version of this lminit; lmrun -version prints which images are replayed
+  -version      version of this lminit; lmrun -version prints the format of images
 
 As PID 1 it reads /lmrun.conf if that exists, and otherwise passes its arguments to lmrun.
 The exit status is that of the last replay; lmrun -help lists them.

@@ -11,7 +11,7 @@ import (
 // This file prepares the machine: it loads modules, reserves huge pages, binds drivers, and
 // mounts file systems.
 
-// execute executes one preparation. Its errors begin with the location and text of the line.
+// execute executes one preparation. An error begins with the location and the text of the line.
 func (p *preparation) execute() error {
 	err := p.kind.prepare(p.values)
 	if err != nil {
@@ -21,8 +21,7 @@ func (p *preparation) execute() error {
 	return err
 }
 
-// faultReason returns the error text, without the text of the error code if err is a
-// *hal.Fault.
+// faultReason returns the text of err. For a *hal.Fault, it omits the text of the error code.
 func faultReason(err error) string {
 	if fault, ok := err.(*hal.Fault); ok {
 		return fault.Reason
@@ -102,9 +101,9 @@ func writeFile(path, text string) error {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
-	// Do not use hal.Write here: it does not announce the system call to Go's scheduler, which
-	// would send a signal to preempt a long call. The kernel stops reserving huge pages as
-	// soon as a signal is pending.
+	// Do not use hal.Write here, since Go's scheduler does not know that hal.Write is in a system
+	// call. During a long call, the scheduler would send a signal to preempt the goroutine, and
+	// the kernel stops reserving huge pages as soon as a signal is pending.
 	_, err = unix.Write(fd, []byte(text))
 	return hal.FileFault(path, err)
 }

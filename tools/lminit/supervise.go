@@ -23,8 +23,8 @@ const (
 	graceTime = 2 * time.Second
 )
 
-// This file starts lmrun for each image of a configuration, restarts it, and forwards signals to
-// it. A comment that says "replay" means the process of lmrun.
+// This file starts lmrun for each image of a configuration, starts again after failures, and
+// forwards signals to lmrun. In this file, a replay is a process of lmrun.
 
 // supervisor replays the images of a configuration one after the other. Each replay is a child
 // process, therefore the supervisor notices any end, including a kill by the kernel.
@@ -40,7 +40,7 @@ type supervisor struct {
 
 // supervise executes the configuration at configPath, or the command line if configPath is empty.
 // It returns after the last image, after a failure without a restart, or after a signal. The
-// results are the exit status and the final action: halt, poweroff or reboot.
+// results are the exit status, and the action that PID 1 must take: halt, poweroff or reboot.
 func (s *supervisor) supervise() (exit int, finalAction string) {
 	o, _ := args.Parse(s.flags)
 	s.checkOnly, s.signals = o.Check, make(chan os.Signal, 1)
@@ -99,7 +99,7 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 		if end.restarts > 0 {
 			end.restarts--
 		}
-		s.logLine("restart after exit " + strconv.Itoa(exit))
+		s.logLine("restart after exit status " + strconv.Itoa(exit))
 		if exit != 0 {
 			time.Sleep(restartPause)
 		}

@@ -143,9 +143,9 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 	}
 }
 
-// recoverRingFault must be called by defer. It turns a memory fault in a ring into an error that names
-// the ring's file. Any other panic becomes an internal error with the text of the panic. The
-// process therefore continues, and runs the sequence safe.
+// recoverRingFault must be called by defer. It turns a memory fault in a ring into an error that
+// names the ring's file. Any other panic becomes an internal error with the text of the panic.
+// The process therefore continues, and runs the sequence safe.
 func (f *frameLoop) recoverRingFault(err *error) {
 	problem := recover()
 	if problem == nil {
