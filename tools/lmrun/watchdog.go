@@ -96,7 +96,7 @@ func (w *watchdog) setupError(err error) error {
 	return hal.NewFault(hal.NoDevice, w.path+reason+err.Error())
 }
 
-// keepalive is the byte that feed writes. It must not be 'V', which stop writes.
+// keepalive is the byte that the method feed writes. The method stop writes 'V' instead.
 var keepalive = [1]byte{}
 
 // feed writes to the device, unless the last write was less than intervalNs ago.
