@@ -147,7 +147,7 @@ var onController = []aCase{
 	{hal.WrongDevice, "the image is for", "", "/other.lmb"},
 	{hal.OK, "", "", "/right.lmb"},
 	{hal.Usage, "no sequence", "", "-sequence none"},
-	{hal.Usage, "no such input", "", "-input none=/eight"},
+	{hal.Usage, "the image has no input", "", "-input none=/eight"},
 	{hal.BadImage, "may take", "", "-check -longest 1us /named.lmb"},
 	{hal.DeviceGone, "device gone", "pread64 /config 2=2 3=44 @0:ffff; " + look + " @0:ffff",
 		"-sequence ones"},

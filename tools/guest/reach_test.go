@@ -174,7 +174,7 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 	for _, name := range []string{"usb:1", "pci:12:34", "vfio:", "tt:", "tt:0"} {
 		r.add(hal.Usage, "unknown device", "-device", name, "/i.lmb")
 	}
-	r.add(hal.Usage, "no window of the image moves", "-window", "3", "/i.lmb")
+	r.add(hal.Usage, "the image has no TLB window", "-window", "3", "/i.lmb")
 	r.add(hal.NoFile, "", "/none")
 	r.add(hal.BadImage, "is a directory", "/tmp")
 	r.add(hal.NoDevice, "", "-device", "pci:1e52:401e", "/i.lmb")

@@ -41,7 +41,7 @@ func TestPackageIsInstalledAndRemoved(t *testing.T) {
 		"usr/bin/lm version":     "lm 0.1 (given)\n",
 		"usr/bin/lmrun -version": "lmrun 0.1 (given), format ",
 		"usr/bin/lm verify " + absolute(t, "testdata/images/edu.lmb"):            "edu.lmb",
-		"usr/bin/lmrun -check " + absolute(t, "testdata/images/edu.lmb"):         "whole and valid",
+		"usr/bin/lmrun -check " + absolute(t, "testdata/images/edu.lmb"):         "image is valid",
 		"cat usr/share/man/man1/lm-replay.1":                                     "replay",
 		"cat usr/share/man/man1/lmrun.1":                                         `\-deadline TIME`,
 		"cat usr/share/fish/vendor_completions.d/lm.fish":                        "lm",

@@ -9,57 +9,63 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file parses configurations, which CONFIGURATION.md describes.
+// This file parses configuration files, which CONFIGURATION.md describes.
 
-// bootConfiguration is the file that PID 1 reads unless its arguments name another.
-const bootConfiguration = "/lmrun.conf"
+// bootConfigurationPath is the configuration file that lminit reads as PID 1, unless its
+// arguments name another file.
+const bootConfigurationPath = "/lmrun.conf"
 
-// configuration is the content of a file: how to prepare the machine, which images to replay
-// in which order, and what follows.
+// configuration is a parsed configuration file: how to prepare the machine, which images to
+// replay in which order, and how to end.
 type configuration struct {
 	preparations []preparation
-	replays      [][]string // flags of one image, followed by the image
-	success      ending     // when all are done
-	failure      ending     // when one of them, or a preparation, has failed
+	replays      [][]string // arguments of lmrun for each image: its flags, then its path
+	success      ending     // applies after all images were replayed successfully
+	failure      ending     // applies after a preparation or a replay has failed
 }
 
-// powersOff is the configuration of an empty file.
-var powersOff = configuration{success: ending{then: "poweroff"}, failure: ending{then: "poweroff"}}
+// defaultConfiguration is the configuration of an empty file: the machine powers off.
+var defaultConfiguration = configuration{
+	success: ending{finalAction: "poweroff"},
+	failure: ending{finalAction: "poweroff"},
+}
 
-// ending is what follows the last image or a failure. Outside PID 1, lminit ends instead of
-// halting, rebooting or powering off.
+// ending describes the actions that follow the last image or a failure. If lminit is not PID 1,
+// it ends instead of halting, rebooting or powering off the machine.
 type ending struct {
-	restarts int    // how often to begin again, -1: always
-	then     string // halt, poweroff or reboot
+	restarts    int    // number of restarts that are left; -1: unlimited
+	finalAction string // final action after the last restart: halt, poweroff or reboot
 }
 
-// preparation is a line that prepares the machine. It is executed at every start, also after
-// a restart, and does nothing if its effect is there.
+// preparation is a line of the configuration that prepares the machine. It is executed before
+// the first image, and again at every restart. It does nothing if the machine is already
+// prepared.
 type preparation struct {
-	place  string // "/lmrun.conf:3"
-	kind   *machineLine
-	values []string
+	location string // path and line number, such as "/lmrun.conf:3"
+	kind     *machineLine
+	values   []string
 }
 
-// machineLine is a kind of line that concerns the machine and not one image.
+// machineLine is a kind of line that applies to the whole machine instead of one image.
 type machineLine struct {
-	name, form  string
-	least, most int // values
-	prepare     func(values []string) error
+	name, valueSyntax    string                      // first word; description of the values
+	minValues, maxValues int                         // limits of the number of values
+	prepare              func(values []string) error // nil for on-success and on-failure
 }
 
 var machineLines = [...]machineLine{
-	{"on-success", endings, 1, 3, nil},
-	{"on-failure", endings, 1, 3, nil},
+	{"on-success", endingSyntax, 1, 3, nil},
+	{"on-failure", endingSyntax, 1, 3, nil},
 	{"module", "FILE [PARAMETER...]", 1, 64, loadModule},
 	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
 	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
-	// collisions concerns ./build.sh image, which checks the images
 	{"mount", "SOURCE DIRECTORY TYPE [ro]", 3, 4, mountAt},
+	// `./build.sh image` uses the line `collisions`; lminit ignores it.
 	{"collisions", "allowed", 1, 1, func([]string) error { return nil }},
 }
 
-// splitConfigFlag returns the file of -config and the rest of a command line.
+// splitConfigFlag removes -config and its value from a command line. It returns the value and
+// the remaining arguments. The value is empty if -config is not given.
 func splitConfigFlag(args []string) (path string, rest []string) {
 	for i, arg := range args {
 		name, value, inline := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
@@ -71,18 +77,18 @@ func splitConfigFlag(args []string) (path string, rest []string) {
 		case !inline && i+1 < len(args) && args[i+1] != "":
 			return args[i+1], append(rest, args[i+2:]...)
 		default:
-			rest = append(rest, arg) // args.Parse reports the missing value
+			rest = append(rest, arg) // args.Parse reports that the value is missing
 		}
 	}
 	return "", rest
 }
 
-// parseConfiguration parses the text of a configuration: one `name value` a line, or a name
-// alone, blank lines, and comments that begin with #. The names are lmrun's flags and, before
-// the first image, those of machineLines. If it returns an error, the configuration has the
-// lines before it, so that their on-failure counts.
+// parseConfiguration parses the text of a configuration file. A line is empty, a comment that
+// begins with #, a name, or a name and a value. Before the first line `image`, the names are
+// those of machineLines; after it, they are lmrun's flags. The returned configuration contains
+// all lines before the first error, because their on-failure also applies to this error.
 func parseConfiguration(path, text string) (configuration, error) {
-	c := powersOff
+	c := defaultConfiguration
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.Trim(line, " \t\r")
 		if line == "" || line[0] == '#' {
@@ -90,9 +96,9 @@ func parseConfiguration(path, text string) (configuration, error) {
 		}
 		name := line[:strings.IndexAny(line+" ", " \t")]
 		value := strings.TrimLeft(line[len(name):], " \t")
-		place := path + ":" + strconv.Itoa(i+1)
-		if err := c.parseLine(place, name, value); err != nil {
-			return c, args.UsageError(place + ": " + faultReason(err))
+		location := path + ":" + strconv.Itoa(i+1)
+		if err := c.parseLine(location, name, value); err != nil {
+			return c, args.UsageError(location + ": " + faultReason(err))
 		}
 	}
 	if len(c.replays) == 0 {
@@ -101,8 +107,9 @@ func parseConfiguration(path, text string) (configuration, error) {
 	return c, nil
 }
 
-// parseLine adds one line. The place is for messages.
-func (c *configuration) parseLine(place, name, value string) error {
+// parseLine parses one line and adds it to the configuration. The location is the line's path
+// and number, for error messages.
+func (c *configuration) parseLine(location, name, value string) error {
 	if name == "image" {
 		if value == "" || value[0] == '-' || strings.IndexByte(value, 0) >= 0 {
 			return args.UsageError("image takes the path of an image, not " + strconv.Quote(value))
@@ -112,13 +119,13 @@ func (c *configuration) parseLine(place, name, value string) error {
 	}
 	for i := range machineLines {
 		if kind := &machineLines[i]; kind.name == name {
-			return c.addPreparation(preparation{place, kind, strings.Fields(value)})
+			return c.addPreparation(preparation{location, kind, strings.Fields(value)})
 		}
 	}
 	if len(c.replays) == 0 {
-		return args.UsageError(name + " must follow an image, or is unknown")
+		return args.UsageError(name + " must follow a line `image PATH`, or is unknown")
 	}
-	flag, err := flagOf(name, value)
+	flag, err := flagForLine(name, value)
 	if err != nil {
 		return err
 	}
@@ -128,34 +135,34 @@ func (c *configuration) parseLine(place, name, value string) error {
 	return nil
 }
 
-// flagOf returns the command line flag for a line of a configuration.
-func flagOf(name, value string) (string, error) {
+// flagForLine returns the flag of lmrun for a line with the given name and value.
+func flagForLine(name, value string) (string, error) {
 	var o args.Options
-	toggle := o.Toggle(name)
+	isSwitch := o.SetSwitch(name)
 	onCommandLine := [...]string{"help", "h", "version", "config", "check", "supervised"}
 	switch {
 	case slices.Contains(onCommandLine[:], name):
-		return "", args.UsageError(name + " is for the command line of lminit only")
+		return "", args.UsageError(name + " is allowed only on the command line of lminit")
 	case strings.IndexByte(value, 0) >= 0:
-		return "", args.UsageError(name + " takes no zero byte")
-	case toggle && value != "":
+		return "", args.UsageError(name + " takes a value without zero bytes")
+	case isSwitch && value != "":
 		return "", args.UsageError(name + " takes no value")
-	case toggle:
+	case isSwitch:
 		return "-" + name, nil
 	}
 	return "-" + name + "=" + value, o.Set(name, value)
 }
 
-// addPreparation checks a line that concerns the machine, and adds it.
+// addPreparation checks a line of machineLines and adds it to the configuration.
 func (c *configuration) addPreparation(p preparation) (err error) {
 	kind, values := p.kind, p.values
 	if len(c.replays) > 0 {
-		return args.UsageError(kind.name + " must be before the first image")
+		return args.UsageError(kind.name + " must be before the first line `image PATH`")
 	}
 	n := len(values)
 	isMountOption := kind.name == "mount" && n == 4
-	if n < kind.least || n > kind.most || isMountOption && values[3] != "ro" {
-		return args.UsageError(kind.name + " takes " + kind.form + ", not " +
+	if n < kind.minValues || n > kind.maxValues || isMountOption && values[3] != "ro" {
+		return args.UsageError(kind.name + " takes " + kind.valueSyntax + ", not " +
 			strconv.Quote(strings.Join(values, " ")))
 	}
 	switch kind.name {
@@ -168,32 +175,33 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 	case "hugepages":
 		n, err := strconv.ParseUint(values[0], 10, 32)
 		if err != nil {
-			return args.UsageError("hugepages takes a number, not " + values[0])
+			return args.UsageError("hugepages takes a number below 2^32, not " + values[0])
 		}
-		values[0] = strconv.FormatUint(n, 10) // as the kernel writes it
+		// Remove leading zeros: reserveHugepages compares the text with the kernel's.
+		values[0] = strconv.FormatUint(n, 10)
 	}
 	c.preparations = append(c.preparations, p)
 	return nil
 }
 
-const endings = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
+const endingSyntax = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
 
-// parseEnding parses the values of on-success or on-failure. After a mistake the machine
-// powers off.
+// parseEnding parses the values of on-success or on-failure. If the values are invalid, it
+// returns an error and an ending that powers the machine off.
 func parseEnding(name string, values []string) (ending, error) {
-	e := ending{then: values[0]}
+	e := ending{finalAction: values[0]}
 	if values[0] == "restart" {
-		e = ending{restarts: -1, then: "poweroff"}
+		e = ending{restarts: -1, finalAction: "poweroff"}
 		if len(values) == 3 {
 			n, _ := hal.ParseNumber(values[1], 10, 1<<31-1)
-			e.restarts, e.then = int(n), values[2]
+			e.restarts, e.finalAction = int(n), values[2]
 		}
 	}
 	known := (len(values) == 1 || e.restarts > 0) &&
-		(e.then == "halt" || e.then == "poweroff" || e.then == "reboot")
+		(e.finalAction == "halt" || e.finalAction == "poweroff" || e.finalAction == "reboot")
 	if !known || len(values) == 2 {
-		return ending{then: "poweroff"}, args.UsageError(name + " takes " + endings + ", not " +
-			strings.Join(values, " "))
+		return ending{finalAction: "poweroff"}, args.UsageError(name + " takes " +
+			endingSyntax + ", not " + strings.Join(values, " "))
 	}
 	return e, nil
 }

@@ -55,7 +55,7 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "c: no image",
 		"on-success halt":        "c: no image",
-		"seal":                   "c:1: seal must follow an image, or is unknown",
+		"seal":                   "c:1: seal must follow a line `image PATH`, or is unknown",
 		"image":                  "c:1: image takes the path",
 		"image -seal":            "c:1: image takes the path",
 		"image x\n\nfrob 1":      "c:3: unknown flag -frob",
@@ -64,15 +64,15 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"image x\nloop 0":        "c:2: -loop takes",
 		"image x\nloop":          "c:2: -loop needs a value",
 		"image x\ndeadline":      "c:2: -deadline needs a value",
-		"image x\nhelp":          "c:2: help is for the command line of lminit only",
-		"image x\ncheck":         "c:2: check is for the command line of lminit only",
-		"image x\nsupervised":    "c:2: supervised is for the command line of lminit only",
-		"image x\nversion":       "c:2: version is for the command line of lminit only",
+		"image x\nhelp":          "c:2: help is allowed only on the command line of lminit",
+		"image x\ncheck":         "c:2: check is allowed only on the command line of lminit",
+		"image x\nsupervised":    "c:2: supervised is allowed only on the command line of lminit",
+		"image x\nversion":       "c:2: version is allowed only on the command line of lminit",
 		"image x\x00":            `c:1: image takes the path of an image, not "x\x00"`,
-		"image x\ninput a=b\x00": "c:2: input takes no zero byte",
+		"image x\ninput a=b\x00": "c:2: input takes a value without zero bytes",
 		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE DIRECTORY TYPE [ro], ` +
 			`not "a b ext4 rw"`,
-		"image x\nconfig y":        "c:2: config is for the command line of lminit only",
+		"image x\nconfig y":        "c:2: config is allowed only on the command line of lminit",
 		"image x\non-failure halt": "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
 			"restart or",
@@ -188,8 +188,8 @@ func TestImagesOfAConfigurationAreReplayedInOrder(t *testing.T) {
 	}
 	path = configFile(t, "image edu.lmb\nimage edu.lmb\nsequence main\n")
 	stdout, stderr, exit := lminit(t, "-check", "-config", path)
-	if want := "lmrun: edu.lmb: whole and valid, verified only\n" +
-		"lmrun: edu.lmb: whole and valid, verified only\n"; exit != 0 || stdout != want {
+	if want := "lmrun: edu.lmb: the image is valid; nothing was replayed\n" +
+		"lmrun: edu.lmb: the image is valid; nothing was replayed\n"; exit != 0 || stdout != want {
 		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
 	}
 	path = configFile(t, "image none.lmb\nimage edu.lmb\n")
@@ -221,7 +221,7 @@ func TestPreparationThatFailsNamesItsReason(t *testing.T) {
 	}
 	path = configFile(t, "module edu.lmb\nimage edu.lmb\n")
 	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
-		!strings.Contains(stderr, ":1: module edu.lmb: the kernel rejects it: ") {
+		!strings.Contains(stderr, ":1: module edu.lmb: the kernel rejects the module: ") {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -252,7 +252,7 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	path := configFile(t, "on-failure restart 2 reboot\nimage none.lmb\n")
 	_, stderr, exit := lminit(t, "-config", path)
 	if exit != 66 || strings.Count(stderr, "lmrun: no such file") != 3 ||
-		strings.Count(stderr, "restart after exit 66") != 2 {
+		strings.Count(stderr, "restart after exit status 66") != 2 {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -276,7 +276,7 @@ func TestFailureThatWouldComeAgainIsNotRestarted(t *testing.T) {
 	} {
 		path := configFile(t, "on-failure restart 2 halt\n"+test.text)
 		out, _ := withScript(t, test.script, "-config", path).CombinedOutput()
-		if n := strings.Count(string(out), "restart after exit"); n != test.restarts {
+		if n := strings.Count(string(out), "restart after exit status"); n != test.restarts {
 			t.Errorf("%+v: %d restarts: %s", test, n, out)
 		}
 	}
@@ -297,7 +297,7 @@ func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
 		"on-failure restart 2 reboot\nimage none.lmb\n": 66} {
 		stdout, stderr, exit := lminit(t, "-config", configFile(t, head), "-check")
 		if exit != want || strings.Contains(stderr, "restart after") ||
-			strings.Count(stdout, "verified only") > 1 {
+			strings.Count(stdout, "the image is valid") > 1 {
 			t.Errorf("%s%d, %q, %q", head, exit, stdout, stderr)
 		}
 	}
@@ -339,7 +339,7 @@ func TestReplaysAreStartedByTheMainThread(t *testing.T) {
 
 // TestFailedWaitIsAnInternalError: this process has no child.
 func TestFailedWaitIsAnInternalError(t *testing.T) {
-	over := make(chan waited, 1)
+	over := make(chan waitResult, 1)
 	reapChildren(1<<30, over)
 	s := supervisor{}
 	if exit := s.exitStatus(<-over); exit != hal.Internal.ExitStatus() {
@@ -353,7 +353,7 @@ func TestModuleThatIsAPipeIsAnError(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const want = ":1: module pipe: the kernel rejects it: "
+	const want = ":1: module pipe: the kernel rejects the module: "
 	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
 		!strings.Contains(stderr, want) {
 		t.Errorf("exit %d, %s", exit, stderr)
@@ -411,7 +411,7 @@ func TestSignalEndsASupervisor(t *testing.T) {
 		c := withScript(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
 		stderr := signalled(t, c, signal)
 		if exit := c.ProcessState.ExitCode(); exit != 66 && exit != 0 ||
-			strings.Count(stderr, "restart after exit 66") != 1 {
+			strings.Count(stderr, "restart after exit status 66") != 1 {
 			t.Errorf("%v: exit %d, %q", signal, exit, stderr)
 		}
 	}
@@ -522,10 +522,10 @@ func TestSupervisorWaitsForWhatTheReplayReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := unix.Write(pipe[1], []byte(text))
-		r := report{fd: pipe[0]}
-		first := r.grace()
+		r := stopReport{fd: pipe[0]}
+		first := r.killDelay()
 		unix.Close(pipe[1])
-		if second := r.grace(); err != nil || first/1000*1000 != want || second != first {
+		if second := r.killDelay(); err != nil || first/1000*1000 != want || second != first {
 			t.Errorf("%q: %v, then %v, %v; want %v", text, first, second, err, want)
 		}
 		unix.Close(pipe[0])

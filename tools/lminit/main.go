@@ -1,7 +1,7 @@
-// Lminit starts lmrun, which is in the same directory, once for each image that a
-// configuration names, and restarts it after a failure if the configuration says so. As a
-// machine's PID 1 it also mounts file systems, reaps processes, and in the end powers off.
-// CONFIGURATION.md is its manual.
+// Lminit starts lmrun once for each image of a configuration, and starts again after a failure
+// if the configuration requests it. The program lmrun must be in the same directory. As PID 1,
+// lminit also mounts file systems, reaps orphaned processes, and finally powers the machine off.
+// CONFIGURATION.md is the manual of lminit.
 package main
 
 import (
@@ -14,24 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var version = "lminit 0.1" // build.sh has the linker add the revision
+var version = "lminit 0.1" // the linker appends the revision, see build.sh
 
 const usage = `lminit starts lmrun for every image that a configuration names.
 
 usage: lminit -config FILE [flags of lmrun for every image]
 
-  -config FILE  images and their flags, one "name value" a line, and what follows a failure
-  -check        only verify configuration and images, and change nothing
+  -config FILE  images and their flags, one "name value" per line, and what to do on failure
+  -check        only verify the configuration and the images
   -help         this text
-  -version      version of this lminit; lmrun -version prints which images are replayed
+  -version      version of this lminit; lmrun -version prints the format of images
 
 As PID 1 it reads /lmrun.conf if that exists, and otherwise passes its arguments to lmrun.
 The exit status is that of the last replay; lmrun -help lists them.
 `
 
 func main() {
-	// A replay is killed when the thread that started it ends (prctl(2),
-	// PR_SET_PDEATHSIG). The main thread ends with the process.
+	// The kernel kills lmrun when the thread that started lmrun ends (prctl(2),
+	// PR_SET_PDEATHSIG). Start it from the main thread, which lives as long as the process.
 	runtime.LockOSThread()
 	if unix.Getpid() == 1 {
 		runAsPID1()
@@ -49,17 +49,17 @@ func main() {
 		writeText(2, "lminit: no -config given; lminit -help shows the usage\n")
 		unix.Exit(hal.Usage.ExitStatus())
 	}
-	s := supervisor{path: path, flags: rest}
+	s := supervisor{configPath: path, flags: rest}
 	exit, _ := s.supervise()
 	unix.Exit(exit)
 }
 
-// writeText writes a text with its control characters escaped. A failure cannot be reported
-// anywhere.
+// writeText writes text to a file descriptor, with control characters escaped. It ignores
+// errors, since there is no other place to report them.
 func writeText(fd int, text string) { _ = files.WriteFull(fd, files.EscapeControls([]byte(text))) }
 
-// printLine prints text to standard error as one line: a line feed in it is escaped.
+// printLine prints text to standard error as one line. Line feeds within the text are escaped.
 func printLine(text string) { writeText(2, files.Line(text)+"\n") }
 
-// readFile reads a configuration or a file of /proc.
+// readFile returns the content of a configuration or of a file of /proc.
 func readFile(path string) ([]byte, error) { return files.Read(path, 4<<20) }

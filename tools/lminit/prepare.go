@@ -8,19 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file prepares the machine: modules, huge pages, drivers and mounts.
+// This file prepares the machine: it loads modules, reserves huge pages, binds drivers, and
+// mounts file systems.
 
-// prepare does what one line of the configuration says.
-func (p *preparation) prepare() error {
+// execute executes one preparation. An error begins with the location and the text of the line.
+func (p *preparation) execute() error {
 	err := p.kind.prepare(p.values)
 	if err != nil {
-		err = hal.NewFault(hal.CodeOf(err), p.place+": "+p.kind.name+" "+
+		err = hal.NewFault(hal.CodeOf(err), p.location+": "+p.kind.name+" "+
 			strings.Join(p.values, " ")+": "+faultReason(err))
 	}
 	return err
 }
 
-// faultReason returns the text of an error without its code.
+// faultReason returns the text of err. For a *hal.Fault, it omits the text of the error code.
 func faultReason(err error) string {
 	if fault, ok := err.(*hal.Fault); ok {
 		return fault.Reason
@@ -28,45 +29,48 @@ func faultReason(err error) string {
 	return err.Error()
 }
 
-// loadModule loads a kernel module, unless it is loaded.
+// loadModule loads a kernel module, unless the module is already loaded. The values are the
+// module's path and its parameters.
 func loadModule(values []string) error {
 	path, parameters := values[0], strings.Join(values[1:], " ")
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0) // waits for no pipe
+	// Without O_NONBLOCK, opening a pipe would wait for its writer.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
 	if err := unix.FinitModule(fd, parameters, 0); err != nil && err != unix.EEXIST {
-		reason := "the kernel rejects it: " + err.Error() + "; dmesg has the reason"
+		reason := "the kernel rejects the module: " + err.Error() + "; see `dmesg`"
 		return hal.NewFault(hal.Internal, reason)
 	}
 	return nil
 }
 
-// reserveHugepages reserves huge pages and compares the number with what the kernel has
-// reserved: without memory for all, it reserves fewer and returns no error.
+// reserveHugepages sets the number of hugetlb pages to values[0]. It then reads the number back,
+// since the kernel reserves fewer pages without an error if it does not have enough memory.
 func reserveHugepages(values []string) error {
 	const path = "/proc/sys/vm/nr_hugepages"
 	if err := writeFile(path, values[0]); err != nil {
 		return err
 	}
-	got, err := readFile(path)
-	if text := strings.TrimSpace(string(got)); err == nil && text != values[0] {
-		return hal.NewFault(hal.Internal, "the kernel found memory for "+text+" only")
+	reserved, err := readFile(path)
+	if count := strings.TrimSpace(string(reserved)); err == nil && count != values[0] {
+		return hal.NewFault(hal.Internal, "the kernel has memory for only "+count+" huge pages")
 	}
 	return err
 }
 
-// bindDriver binds a PCI function, such as 0000:01:00.0, to a driver, unless it is bound.
+// bindDriver binds a PCI function to a driver, unless the function is already bound to it. The
+// values are the driver's name and the PCI address, such as 0000:01:00.0.
 func bindDriver(values []string) error {
 	driver, address := values[0], values[1]
 	function, drivers := "/sys/bus/pci/devices/"+address, "/sys/bus/pci/drivers/"
 	if unix.Access(drivers+driver+"/"+address, unix.F_OK) == nil {
 		return nil
 	}
-	// Only this driver accepts the function from now on.
+	// Make the kernel reject every other driver for this PCI function.
 	err := writeFile(function+"/driver_override", driver)
-	// Unbind the driver that has the function.
+	// Unbind the PCI function from its present driver.
 	if err == nil && unix.Access(function+"/driver", unix.F_OK) == nil {
 		err = writeFile(function+"/driver/unbind", address)
 	}
@@ -76,8 +80,8 @@ func bindDriver(values []string) error {
 	return err
 }
 
-// mountAt mounts a file system: source, directory, type, and ro for a read-only one. It is no
-// error if the file system is mounted.
+// mountAt mounts a file system, unless it is already mounted. The values are the source, the
+// directory, the type, and optionally `ro` for a read-only mount.
 func mountAt(values []string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if len(values) == 4 {
@@ -90,15 +94,16 @@ func mountAt(values []string) error {
 	return nil
 }
 
-// writeFile writes a text to an existing file, such as one of sysfs.
+// writeFile writes text to an existing file, such as a file of sysfs.
 func writeFile(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
-	// Not hal.Write: a signal of Go's would be pending then, and the kernel stops reserving
-	// huge pages when one is.
+	// Do not use hal.Write here, since Go's scheduler does not know that hal.Write is in a system
+	// call. During a long call, the scheduler would send a signal to preempt the goroutine, and
+	// the kernel stops reserving huge pages as soon as a signal is pending.
 	_, err = unix.Write(fd, []byte(text))
 	return hal.FileFault(path, err)
 }

@@ -6,11 +6,11 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file rejects options whose code a build tag has left out: norings, nowatchdog and
-// nojson each make the program smaller for a product that does not need it.
+// This file rejects options whose code was left out by a build tag. The tags norings,
+// nowatchdog and nojson make lmrun smaller for products that do not need these options.
 
-// checkBuild returns an error that names the build tag if an option needs code that this
-// program does not have.
+// checkBuild returns an error if the options need code that this lmrun was built without. The
+// error names the build tag.
 func checkBuild(o args.Options) error {
 	switch {
 	case !hasRings && (usesRing(o.Inputs) || usesRing(o.Outputs)):
@@ -23,6 +23,7 @@ func checkBuild(o args.Options) error {
 	return nil
 }
 
+// usesRing reports whether a tensor is bound to a ring.
 func usesRing(bindings []args.Binding) bool {
 	for _, b := range bindings {
 		if strings.HasPrefix(b.Path, ringPrefix) {
@@ -32,7 +33,8 @@ func usesRing(bindings []args.Binding) bool {
 	return false
 }
 
+// omittedError returns the usage error for an option whose code the given build tag omits.
 func omittedError(option, tag string) error {
-	return args.UsageError(option + ": this lmrun was built with the tag " + tag +
-		"; build one without it")
+	return args.UsageError(option + ": this lmrun was built with the tag `" + tag +
+		"`; build lmrun without that tag")
 }

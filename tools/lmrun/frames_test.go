@@ -91,7 +91,7 @@ func frameRuns(t *testing.T, line string) outcome {
 	end := f.runLoop(o.Loop)
 	f.files.Discard()
 	for _, s := range f.streams {
-		if s.live && !s.output && s.ring == nil {
+		if s.isLive && !s.isOutput && s.ring == nil {
 			syscall.Close(s.fd) // as the end of the process would
 		}
 	}
@@ -147,7 +147,7 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	}
 	end := f.runLoop(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
-		failureText(end) != "DMA fault: after the last run; sequence safe: done" {
+		failureText(end) != "DMA fault: found after the last run; sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file prints the object of -json. The build tag nojson leaves it out.
+// This file formats the JSON object that -json prints. The build tag nojson leaves it out.
 
 const (
 	hasJSON   = true
 	jsonUsage = jsonHelp
 )
 
-// jsonText returns the object of -json. The fields from reason to element are there after
-// a failure only, safe if that sequence ran, and times if a run was completed.
+// jsonText returns the JSON object that -json prints. It has the fields of failureFields only
+// after a failure, and the durations of runs only if a run was completed.
 func jsonText(o args.Options, end outcome, code hal.Code) string {
 	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.ExitStatus())) + files.Quote(code.Error()) +
 		`,"image":` + files.Quote(o.Image) +
@@ -29,12 +29,14 @@ func jsonText(o args.Options, end outcome, code hal.Code) string {
 		text += failureFields(end)
 	}
 	if end.runs > 0 {
-		text += fbs.Text(`,"least_ns":%d,"mean_ns":%d,"most_ns":%d`, uint64(end.least),
-			uint64(end.total)/end.runs, uint64(end.most))
+		text += fbs.Text(`,"least_ns":%d,"mean_ns":%d,"most_ns":%d`, uint64(end.leastNs),
+			uint64(end.totalNs)/end.runs, uint64(end.mostNs))
 	}
 	return text + "}\n"
 }
 
+// failureFields returns the JSON fields that describe a failure, each after a comma. The field
+// `safe` is present only if the sequence safe has run.
 func failureFields(end outcome) string {
 	r := &end.result
 	text := `,"reason":` + files.Quote(failureText(end)) +

@@ -7,7 +7,8 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file replaces json.go in a program without -json, which checkBuild has rejected.
+// This file replaces json.go if lmrun is built with the tag nojson. checkBuild rejects -json in
+// such a build, therefore jsonText is never called.
 
 const (
 	hasJSON   = false

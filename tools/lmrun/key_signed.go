@@ -9,22 +9,23 @@ import (
 	"lightmetal/tools/files"
 )
 
-// This file checks signatures, in a program that was built with the tag signed.
+// This file checks the signatures of images. Only the build tag signed includes it.
 
 const keyUsage = `
-  -key FILE           public keys in hex, one a line; replay only what one of them has signed`
+  -key FILE           public keys in hex, one a line; rejects an image that none of them signed`
 
-const keysMax = 4 << 20 // bytes of a file of keys
+const maxKeyFileBytes = 4 << 20 // size limit of the file named by -key
 
-// checkSignature returns an error unless a key in the file path has signed the image.
-func checkSignature(file *runtime.File, path string) error {
-	text, err := files.Read(path, keysMax)
+// checkSignature returns an error unless the image is signed with one of the public keys in
+// the file at keyPath.
+func checkSignature(file *runtime.File, keyPath string) error {
+	publicKeys, err := files.Read(keyPath, maxKeyFileBytes)
 	if err != nil {
-		return hal.FileFault(path, err)
+		return hal.FileFault(keyPath, err)
 	}
-	keys, err := signed.ParseKeys(string(text))
+	keys, err := signed.ParseKeys(string(publicKeys))
 	if err != nil {
-		return hal.NewFault(hal.CodeOf(err), path+": "+err.(*hal.Fault).Reason)
+		return hal.NewFault(hal.CodeOf(err), keyPath+": "+err.(*hal.Fault).Reason)
 	}
 	return file.Inspect(keys.CheckSignature)
 }

@@ -7,11 +7,12 @@ import (
 	"lightmetal/runtime"
 )
 
-// This file replaces key_signed.go in a program that cannot check signatures.
+// This file replaces key_signed.go if lmrun is built without the tag signed.
 
 const keyUsage = ""
 
-// checkSignature rejects every image: -key must not be ignored.
+// checkSignature always fails. It is called only if -key is given, and to ignore -key would
+// replay an image whose signature nothing has checked.
 func checkSignature(*runtime.File, string) error {
 	return hal.NewFault(hal.Denied,
 		"-key: this lmrun cannot check signatures; build one with `go build -tags signed`")

@@ -107,7 +107,7 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{64, "no image given", nil},
 		{64, "needs a value, or is unknown", []string{"-frobnicate"}},
 		{64, "unknown flag -frobnicate", []string{"-frobnicate=1", image}},
-		{64, "one image at a time", []string{image, image}},
+		{64, "two images given", []string{image, image}},
 		{64, "unknown device", []string{"-device", "mock:edu", image}},
 		{64, "unknown device", []string{"-device", "pci:nonsense", image}},
 		{64, "-input takes NAME=FILE, not n=ring:", []string{"-input", "n=ring:", image}},
@@ -174,17 +174,17 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 		{65, "may take 8000 s 809 us, 3600 s 0 us are allowed", nil},
 		{65, "may take 8000 s 809 us, 7999 s 0 us are allowed", []string{"-longest", "7999s"}},
 		{65, "8000 s 809 us, 0 s 1 us are allowed", []string{"-longest", "1us"}},
-		{0, "verified only", []string{"-longest", "3h"}},
-		{0, "verified only", []string{"-longest", "8001s"}},
+		{0, "the image is valid", []string{"-longest", "3h"}},
+		{0, "the image is valid", []string{"-longest", "8001s"}},
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input", "n=b"}},
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input=n=a"}},
 		{64, "unknown device", []string{"-longest", "3h", "-device", "pci:1234:11e"}},
 		{64, "unknown device", []string{"-longest", "3h", "-device", "pic:1234:11e8"}},
-		{64, "devices: the image is for 1, 2 given",
+		{64, "-device: the number of devices must be 1, not 2",
 			[]string{"-longest", "3h", "-device", "pci:1234:11e8", "-device",
 				"tt:/dev/tenstorrent/0"}},
-		{0, "verified only", []string{"-longest", "3h", "-device", "vfio:0000:01:00.0"}},
-		{64, "-window: no window of the image moves", []string{"-longest", "3h", "-window", "3"}},
+		{0, "the image is valid", []string{"-longest", "3h", "-device", "vfio:0000:01:00.0"}},
+		{64, "-window: the image has no TLB window", []string{"-longest", "3h", "-window", "3"}},
 	} {
 		t.Run(strings.Join(test.flags, " "), func(t *testing.T) {
 			args := append([]string{"-check"}, test.flags...)
@@ -360,7 +360,7 @@ func TestTextInJSONIsTheText(t *testing.T) {
 
 func TestReportOfARun(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
-	end := outcome{runs: 4, total: 10_000, least: 2_000, most: 3_100}
+	end := outcome{runs: 4, totalNs: 10_000, leastNs: 2_000, mostNs: 3_100}
 	if got := timingText(end); !strings.Contains(got, "least 2.0, mean 2.5, most 3.1") {
 		t.Error(got)
 	}

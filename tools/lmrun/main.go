@@ -1,5 +1,5 @@
-// Lmrun replays one Light Metal binary on one device (or one device per target) and
-// exits with a documented status. A supervisor, such as lminit, restarts it if needed.
+// Lmrun replays one Light Metal binary on the devices that it was made for, and exits with a
+// documented status. A supervisor, such as lminit, can restart lmrun after a failure.
 package main
 
 import (
@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has the steps of an invocation in their order: parse the command line, open
-// and verify the image, check the options against it, open the devices, load the image,
-// open inputs and outputs, freeze, seal, run, and stop.
+// This file contains the steps of an invocation in their order: parse the command line, open
+// and verify the image, check the options against the image, open the devices, load the image,
+// open inputs and outputs, freeze, seal, execute the runs, and stop the devices.
 
 func main() {
 	runtime.DedicateProcess()
@@ -24,25 +24,25 @@ func main() {
 	}
 	end := outcome{err: err}
 	if err == nil && !options.Help && !options.Version {
-		end = replay(options)
+		end = replayImage(options)
 	}
 	unix.Exit(printOutcome(options, end))
 }
 
-// outcome is how an invocation ended, as printOutcome reports it.
+// outcome describes how an invocation ended. printOutcome reports it.
 type outcome struct {
-	// err is nil after success. Of a failed run it reads, for example,
+	// err is nil after success. If a run failed, the error text is, for example,
 	// "expect failed: command 3 of main: got ...".
 	err error
-	// result is that of the last run. If something else failed between or after the
-	// runs, its Code is the code of err.
-	result             runtime.Result
-	runs               uint64 // completed
-	total, least, most int64  // nanoseconds of all completed runs
+	// result is the result of the last sequence that ran. After a failure that was not caused
+	// by a command, result.Code is the code of err.
+	result                   runtime.Result
+	runs                     uint64 // number of completed runs
+	totalNs, leastNs, mostNs int64  // total, shortest and longest duration of completed runs
 }
 
-// replay does everything between the command line and the report.
-func replay(o args.Options) outcome {
+// replayImage performs all steps between the command line and the report of the outcome.
+func replayImage(o args.Options) outcome {
 	view, err := openImage(o)
 	if err != nil {
 		return outcome{err: err}
@@ -64,7 +64,7 @@ func replay(o args.Options) outcome {
 	return f.runOnDevices(devices, view, o)
 }
 
-// openImage opens the image, checks its signature if -key asks for one, and verifies it.
+// openImage opens the image, checks its signature if -key is given, and verifies the image.
 func openImage(o args.Options) (*fbs.View, error) {
 	file, err := runtime.Open(o.Image)
 	if err == nil && o.Key != "" {
@@ -76,22 +76,23 @@ func openImage(o args.Options) (*fbs.View, error) {
 	return file.Verify()
 }
 
-// reportLongestStop writes the time from a signal to the end to descriptor 3, where the
-// supervisor that passed -supervised reads it.
-func reportLongestStop(us uint64) error {
-	const descriptor = 3
-	err := files.WriteFull(descriptor, []byte(fbs.Text("%d\n", us)))
+// reportLongestStop writes the longest time from a signal to the end of lmrun, in
+// microseconds, to file descriptor 3. The supervisor that passed -supervised reads it there.
+func reportLongestStop(longestUs uint64) error {
+	const reportFD = 3
+	err := files.WriteFull(reportFD, []byte(fbs.Text("%d\n", longestUs)))
 	if err == nil {
 		return nil
 	}
-	return args.UsageError("-supervised: writing to descriptor 3: " + err.Error())
+	return args.UsageError("-supervised: cannot write to file descriptor 3: " + err.Error())
 }
 
-// openDevice and parseDeviceName also accept mock devices with the build tag mock.
+// openDevice opens a device by its name, and parseDeviceName only checks the name. The build
+// tag mock replaces both functions with ones that also accept mock devices.
 var openDevice, parseDeviceName = hal.Open, hal.ParseName
 
-// openDevices opens one device for each target of the image: those of -device, or those
-// that the image names.
+// openDevices opens the devices named by -device. Without -device, it opens the devices that the
+// image names.
 func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
 	if len(names) == 0 {
@@ -104,7 +105,7 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 	return devices, err
 }
 
-// runOnDevices prepares the runs, executes them, and closes the devices.
+// runOnDevices prepares the runs, executes them, and then stops the given devices.
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.prepareRuns(devices, view, o)}
 	if end.err == nil {
@@ -120,7 +121,8 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 	return end
 }
 
-// prepareRuns acquires everything that the runs need, up to the seal.
+// prepareRuns loads the image, opens inputs and outputs, installs the signal handler, freezes
+// the process, and with -seal seals it.
 func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
@@ -131,7 +133,8 @@ func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Opt
 	}
 	err = f.openStreams(r, devices[0])
 	if err == nil {
-		// Freeze has Go open descriptors; with none left, Go would end the process.
+		// Freeze makes Go's runtime open file descriptors. If no descriptor were left, the
+		// runtime would end the process; this check returns an error instead.
 		err = files.EnsureSpareFDs(2)
 	}
 	if err == nil {
@@ -147,19 +150,19 @@ func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Opt
 	return err
 }
 
-// stopDevices stops the DMA of all devices before it closes the first one. A sealed
-// process cannot close devices; the kernel does so when it ends.
-func (f *frameLoop) stopDevices(devices []hal.Device) (first error) {
+// stopDevices stops the DMA of all devices and then closes the devices. It returns the first
+// error. A sealed process cannot close devices; the kernel closes them when the process ends.
+func (f *frameLoop) stopDevices(devices []hal.Device) (firstErr error) {
 	if f.replay != nil {
-		first = f.replay.StopDMA()
+		firstErr = f.replay.StopDMA()
 	}
 	if f.sealed {
-		return first
+		return firstErr
 	}
 	for _, device := range devices {
-		if err := device.Close(); first == nil {
-			first = err
+		if err := device.Close(); firstErr == nil {
+			firstErr = err
 		}
 	}
-	return first
+	return firstErr
 }

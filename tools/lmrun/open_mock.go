@@ -10,20 +10,23 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// This file adds devices mock:BOARD with the build tag mock, to try runs and rings without
-// hardware.
+// This file adds mock devices, which are named mock:BOARD, to try runs and rings without
+// hardware. Only the build tag mock includes it.
 
 func init() {
 	openDevice, parseDeviceName = openDeviceOrMock(hal.Open), openDeviceOrMock(hal.ParseName)
 }
 
-// openDeviceOrMock returns a function that opens mock:BOARD itself, and passes any other name
-// on.
-func openDeviceOrMock(other func(string) (hal.Device, error)) func(string) (hal.Device, error) {
+// openFunc returns the device with the given name.
+type openFunc = func(name string) (hal.Device, error)
+
+// openDeviceOrMock returns a function that returns a new mock device for a name mock:BOARD, and
+// calls openReal for any other name.
+func openDeviceOrMock(openReal openFunc) openFunc {
 	return func(name string) (hal.Device, error) {
 		if board := chips.ByName(strings.TrimPrefix(name, "mock:")); board != nil {
 			return mock.New(board), nil
 		}
-		return other(name)
+		return openReal(name)
 	}
 }

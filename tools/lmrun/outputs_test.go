@@ -400,7 +400,7 @@ func TestInputMayBeStandardInput(t *testing.T) {
 	c := framesCommand(t, "end", "-input", "a=-", "x.lmb")
 	c.Stdin = strings.NewReader("short")
 	if text, err := c.CombinedOutput(); err == nil ||
-		!strings.Contains(string(text), "ends in the middle of a run's data") {
+		!strings.Contains(string(text), "ended in the middle of a run's data") {
 		t.Errorf("%v, %s", err, text)
 	}
 }

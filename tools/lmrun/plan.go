@@ -10,12 +10,12 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file checks the options against the verified image, before a device is opened.
-// All that it checks, -check reports as well.
+// This file checks the options against the verified image before a device is opened. -check
+// performs the same checks.
 
-// planRuns checks the options against the image and returns the loop that they describe.
+// planRuns checks the options against the image and returns the loop that the options describe.
 func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
-	f = &frameLoop{limit: o.Deadline}
+	f = &frameLoop{limitNs: o.Deadline}
 	view.TimeLimitUs = uint64(o.Longest) / 1000
 	if err = f.findSequences(view, o); err == nil {
 		err = f.bindTensors(view, o.Inputs, gen.RoleInput)
@@ -39,19 +39,21 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 	return f, err
 }
 
-// findSequences looks up the sequences of -sequence, -before and -after.
+// findSequences looks up the sequences named by -sequence, -before and -after, and stores their
+// indices in f.
 func (f *frameLoop) findSequences(view *fbs.View, o args.Options) error {
 	for i, name := range [...]string{o.Sequence, o.Before, o.After} {
 		index := view.SequenceByName(name)
 		if name != "" && index < 0 {
-			return args.UsageError("no sequence " + name + " in the image; it has" +
+			return args.UsageError("the image has no sequence " + name + "; it has" +
 				sequenceNames(view))
 		}
-		*[...]*int{&f.sequence, &f.before, &f.after}[i] = index
+		*[...]*int{&f.sequence, &f.sequenceBefore, &f.sequenceAfter}[i] = index
 	}
 	return nil
 }
 
+// sequenceNames returns the names of all sequences, each after a space.
 func sequenceNames(view *fbs.View) (names string) {
 	for i := range view.Sequences {
 		names += " " + view.Name(view.Sequences[i].Name)
@@ -66,18 +68,19 @@ func checkDevices(view *fbs.View, o args.Options) error {
 			return err
 		}
 	}
-	// Without -check, Load reports the wrong number, and with it the devices' names.
+	// Compare the number of devices only with -check; without it, runtime.Load does so later.
 	devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices))
 	if o.Check && devices != 0 && devices != targets {
-		return args.UsageError(fbs.Text("devices: the image is for %d, %d given", targets,
-			devices))
+		return args.UsageError(fbs.Text("-device: the number of devices must be %d, not %d",
+			targets, devices))
 	}
 	if o.Window != runtime.AnySlot && !hasTlbWindow(view) {
-		return args.UsageError("-window: no window of the image moves; omit the flag")
+		return args.UsageError("-window: the image has no TLB window; omit this flag")
 	}
 	return nil
 }
 
+// hasTlbWindow reports whether the image uses a TLB window of the hardware.
 func hasTlbWindow(view *fbs.View) bool {
 	for i := range view.Windows {
 		if view.Windows[i].Kind == gen.WindowKindTlb {
@@ -87,34 +90,37 @@ func hasTlbWindow(view *fbs.View) bool {
 	return false
 }
 
-// longestStopUs returns the longest time, in microseconds, from a signal to the end: that
-// of the run that continues or the sequence before it, of the sequence after, and of safe.
-// No sum overflows, since CheckTime has bounded each by -longest, which is below 2^62 ns.
+// longestStopUs returns the longest time from a signal to the end of lmrun, in microseconds: the
+// time of the current run or of the sequence of -before, plus the time of the sequence of -after,
+// plus the time of the sequence safe. The sum does not overflow, since runtime.CheckWorstCase has
+// limited each sequence to the time of -longest, which is at most 2^62 ns.
 func (f *frameLoop) longestStopUs(view *fbs.View) uint64 {
-	// A run with a deadline ends by that. All else ends within the grace, except safe.
-	runLimit := uint64(f.limit)
+	// A run with a deadline ends by its deadline. Other runs and the sequences of -before and
+	// -after end within runtime.StopGrace. The sequence safe is limited only by -longest.
+	runLimit := uint64(f.limitNs)
 	if runLimit == 0 {
 		runLimit = runtime.StopGrace
 	}
-	run := boundedUs(view, f.sequence, runLimit)
-	before := boundedUs(view, f.before, runtime.StopGrace)
-	after := boundedUs(view, f.after, runtime.StopGrace)
-	safe := boundedUs(view, view.SequenceByName("safe"), 1<<63)
+	run := longestSequenceUs(view, f.sequence, runLimit)
+	before := longestSequenceUs(view, f.sequenceBefore, runtime.StopGrace)
+	after := longestSequenceUs(view, f.sequenceAfter, runtime.StopGrace)
+	safe := longestSequenceUs(view, view.SequenceByName("safe"), 1<<63)
 	return max(run, before) + after + safe
 }
 
-// boundedUs returns the longest time of a sequence, or limitNs if that is less, in
-// microseconds. It returns 0 if there is no sequence.
-func boundedUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
+// longestSequenceUs returns the longest time that the sequence with the given index can take,
+// in microseconds. The result is at most limitNs, and 0 if the index is -1.
+func longestSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	if sequence < 0 {
 		return 0
 	}
 	return min(view.WorstCaseUs[sequence], limitNs/1000)
 }
 
-func bindingPaths(bindings []args.Binding) (list []string) {
+// bindingPaths returns the path of each binding, without ringPrefix.
+func bindingPaths(bindings []args.Binding) (paths []string) {
 	for _, b := range bindings {
-		list = append(list, strings.TrimPrefix(b.Path, ringPrefix))
+		paths = append(paths, strings.TrimPrefix(b.Path, ringPrefix))
 	}
-	return list
+	return paths
 }

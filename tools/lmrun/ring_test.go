@@ -72,7 +72,7 @@ func TestRingsGiveEachRunItsDataFromAndToAProgramInC(t *testing.T) {
 	defer goruntime.UnlockOSThread()
 	program, inputs := peer(t), []byte(nil)
 	inputs, results := frameData(frames)
-	for _, slots := range []int{1, 3, ringSlotsNew} {
+	for _, slots := range []int{1, 3, newRingSlots} {
 		in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
 		writer := exec.Command(program, "write", in, strconv.Itoa(frameBytes), strconv.Itoa(slots))
 		reader := exec.Command(program, "read", out, strconv.Itoa(resultBytes), strconv.Itoa(slots))
@@ -111,7 +111,7 @@ func TestRingsGiveEachRunItsDataFromAndToAProgramInC(t *testing.T) {
 // made writes an empty ring to a file and returns its bytes.
 func made(t *testing.T, path string, slot, slots int) []byte {
 	t.Helper()
-	data := make([]byte, ringHeader+slots*((slot+63)&^63))
+	data := make([]byte, ringHeaderBytes+slots*((slot+63)&^63))
 	copy(data, "LMRING1")
 	binary.NativeEndian.PutUint64(data[ringSlot:], uint64(slot))
 	binary.NativeEndian.PutUint64(data[ringSlots:], uint64(slots))
@@ -127,7 +127,7 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 	data := made(t, path, frameBytes, 4)
 	inputs, results := frameData(4)
 	for i := range 4 {
-		copy(data[ringHeader+64*i:], inputs[frameBytes*i:][:frameBytes])
+		copy(data[ringHeaderBytes+64*i:], inputs[frameBytes*i:][:frameBytes])
 	}
 	data[ringWritten], data[ringClosed] = 4, 1
 	_ = os.WriteFile(path, data, 0o600)
@@ -162,8 +162,8 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 		t.Fatalf("%+v", end)
 	}
 	all, _ := os.ReadFile(out)
-	if !bytes.Equal(all[ringHeader:][:resultBytes], results[:resultBytes]) ||
-		!bytes.Equal(all[ringHeader+64:][:resultBytes], results[resultBytes:][:resultBytes]) {
+	if !bytes.Equal(all[ringHeaderBytes:][:resultBytes], results[:resultBytes]) ||
+		!bytes.Equal(all[ringHeaderBytes+64:][:resultBytes], results[resultBytes:][:resultBytes]) {
 		t.Error("the results are not those of the first two frames")
 	}
 }
@@ -188,7 +188,7 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	stopping.Store(1)
 	defer stopping.Store(0)
 	if err := f.sendOutputs(); err == nil || !strings.Contains(err.Error(),
-		"the reader is not consuming outputs") {
+		"the reader does not read the outputs") {
 		t.Error(err)
 	}
 	for _, path := range []string{empty, full} {
@@ -214,8 +214,8 @@ func TestSignalEndsTheRunsInOrder(t *testing.T) {
 	}
 	ring := fresh("ring")
 	data := made(t, ring, frameBytes, 4)
-	copy(data[ringHeader:], inputs[:frameBytes])
-	copy(data[ringHeader+64:], inputs[frameBytes:])
+	copy(data[ringHeaderBytes:], inputs[:frameBytes])
+	copy(data[ringHeaderBytes+64:], inputs[frameBytes:])
 	data[ringWritten] = 2
 	if err := os.WriteFile(ring, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &ring{path: path, size: frameBytes}
+	r := &ring{path: path, dataBytes: frameBytes}
 	if err := r.mapFile(int(file.Fd())); err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 
 // opened opens a ring as lmrun does.
 func opened(path string, writer bool) (*ring, error) {
-	r := &ring{path: path, size: frameBytes}
+	r := &ring{path: path, dataBytes: frameBytes}
 	return r, r.open(writer)
 }
 
@@ -320,15 +320,15 @@ func opened(path string, writer bool) (*ring, error) {
 func TestRingThatWasNotFinishedIsCompleted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
 	for size, slots := range map[int]uint64{
-		0: ringSlotsNew, ringHeader + 64: 1, ringHeader + 64*3: 3,
-		ringHeader + 64*ringSlotsMax: ringSlotsMax,
+		0: newRingSlots, ringHeaderBytes + 64: 1, ringHeaderBytes + 64*3: 3,
+		ringHeaderBytes + 64*maxRingSlots: maxRingSlots,
 	} {
 		_ = os.WriteFile(path, make([]byte, size), 0o600)
 		r, err := opened(path, false)
-		if err != nil || r.count != slots || uint64(len(r.memory)) != r.bytes(slots) {
-			t.Fatalf("%d bytes of zeros: %d slots, %v", size, r.count, err)
+		if err != nil || r.slotCount != slots || uint64(len(r.memory)) != r.fileBytes(slots) {
+			t.Fatalf("%d bytes of zeros: %d slots, %v", size, r.slotCount, err)
 		}
-		if again, err := opened(path, true); err != nil || again.count != slots {
+		if again, err := opened(path, true); err != nil || again.slotCount != slots {
 			t.Errorf("%d bytes of zeros, then opened again: %+v, %v", size, again, err)
 		}
 	}
@@ -346,11 +346,12 @@ func TestFileThatIsNotARingStaysAsItIs(t *testing.T) {
 		return data
 	}
 	for want, data := range map[string][]byte{
-		"bad magic": zeros(14_000, 8_000), "bad magic)": zeros(ringHeader+64, 8),
-		" (bad magic)":                   zeros(ringHeader+64, ringHeader-1),
-		"(bad magic)":                    zeros(ringHeader+63, ringHeader+63),
-		"is not a ring file (bad magic)": zeros(ringHeader, ringHeader),
-		"too short":                      zeros(100, 100), "too short)": zeros(ringHeader-1, 0),
+		"bad magic": zeros(14_000, 8_000), "bad magic)": zeros(ringHeaderBytes+64, 8),
+		" (bad magic)":                   zeros(ringHeaderBytes+64, ringHeaderBytes-1),
+		"(bad magic)":                    zeros(ringHeaderBytes+63, ringHeaderBytes+63),
+		"is not a ring file (bad magic)": zeros(ringHeaderBytes, ringHeaderBytes),
+		"shorter than its header":        zeros(100, 100),
+		"shorter than its header)":       zeros(ringHeaderBytes-1, 0),
 	} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -433,7 +434,7 @@ func TestPanicThatIsNoRingsNamesNoRing(t *testing.T) {
 	for want, problem := range map[string]func() byte{
 		"internal error: runtime error: index out of range": func() byte { return page[len(page)] },
 		"internal error: runtime error: invalid memory": func() byte {
-			return byte((*ring)(nil).size)
+			return byte((*ring)(nil).dataBytes)
 		},
 		"internal error: runtime error: invalid memory ad": func() byte { return page[0] },
 	} {
@@ -487,13 +488,13 @@ func TestFileThatIsNotThisRingIsRejected(t *testing.T) {
 		return func(data []byte) []byte { data[offset] = value; return data }
 	}
 	for want, spoil := range map[string]func([]byte) []byte{
-		"(bad magic)":            change(0, 'X'),
-		"has slots of 17 bytes":  change(ringSlot, 17),
-		"has 0 slots":            change(ringSlots, 0),
-		"slots, from 1 to 65536": change(ringSlots+4, 1),
-		"its header means":       change(ringSlots, 3),
-		"too short":              func(data []byte) []byte { return data[:100] },
-		"its header means ":      func(data []byte) []byte { return data[:len(data)-1] },
+		"(bad magic)":                       change(0, 'X'),
+		"has slots of 17 bytes":             change(ringSlot, 17),
+		"has 0 slots":                       change(ringSlots, 0),
+		"slots; the limits are 1 and 65536": change(ringSlots+4, 1),
+		"its header says":                   change(ringSlots, 3),
+		"shorter than its header":           func(data []byte) []byte { return data[:100] },
+		"its header says ":                  func(data []byte) []byte { return data[:len(data)-1] },
 	} {
 		path := filepath.Join(t.TempDir(), "in")
 		_ = os.WriteFile(path, spoil(made(t, path, frameBytes, 4)), 0o600)

@@ -9,36 +9,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file lets signals end the runs in order. No goroutine waits for them, since that
-// would take a thread: the kernel calls a handler in assembly, which sets stopping.
+// This file makes signals end lmrun after the current run. No goroutine waits for signals, since
+// that would need another thread. Instead, the kernel calls a handler in assembly, which sets
+// the variable stopping.
 
-// stopping is not 0 after a signal: the current run is the last. Further signals change
-// nothing, so that none skips the sequence safe or leaves DMA enabled. A run that continues
-// for longer than runtime.StopGrace fails, unless -deadline bounds it.
+// stopping is not 0 after a signal: the current run is then the last one. Further signals have
+// no effect, therefore they can neither skip the sequence safe nor leave DMA enabled. The
+// current run fails if it takes longer than runtime.StopGrace from then on. With -deadline, the
+// deadline of the run applies instead.
 var stopping atomic.Uint32
 
-// stopSignals request an orderly end. SIGQUIT and SIGKILL end the process at once.
+// stopSignals lists the signals that end lmrun after the current run. SIGQUIT and SIGKILL end
+// the process immediately.
 var stopSignals = [...]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP}
 
 const (
-	actionOnStack  = 0x08000000 // SA_ONSTACK: Go's stack for signals, a goroutine's is too small
-	actionRestorer = 0x04000000 // SA_RESTORER
+	// actionOnStack is SA_ONSTACK: the handler runs on Go's signal stack, because the stack of
+	// a goroutine is too small for the signal frame.
+	actionOnStack = 0x08000000
+	// actionRestorer is SA_RESTORER: the field restorer is set.
+	actionRestorer = 0x04000000
 )
 
-// sigaction is struct sigaction as the kernel reads it, the same on both architectures
-// (Linux, arch/x86/include/uapi/asm/signal.h, and arch/arm64/include/uapi/asm/signal.h with
-// include/linux/signal_types.h).
+// sigaction is the argument of the system call rt_sigaction. Its layout is the same on amd64
+// and arm64 (Linux, arch/x86/include/uapi/asm/signal.h, and
+// arch/arm64/include/uapi/asm/signal.h with include/linux/signal_types.h).
 type sigaction struct {
 	handler, flags, restorer uintptr
 	mask                     uint64
 }
 
-// signalHandlers returns the address of the handler in signal_*.s, which sets stopping, and
-// of the code that a handler returns to, 0 if the kernel has that itself.
+// signalHandlers returns two addresses of code in signal_*.s: of the handler that sets stopping,
+// and of the restorer, to which the handler returns. The restorer is 0 on an architecture where
+// the kernel provides that code.
 func signalHandlers() (handler, restorer uintptr)
 
-// stopOnSignal installs the handler. Without SA_RESTART, a signal interrupts the wait of a
-// run, which then checks how much time is left.
+// stopOnSignal installs the handler for all stopSignals. It does not set SA_RESTART: a signal
+// must interrupt the sleep of a run, since the time limit of the run changes.
 func stopOnSignal() error {
 	handler, restorer := signalHandlers()
 	action := sigaction{handler: handler, flags: actionOnStack, restorer: restorer}
@@ -49,7 +56,7 @@ func stopOnSignal() error {
 		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal),
 			uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action.mask), 0, 0)
 		if errno != 0 {
-			return hal.NewFault(hal.Internal, "installing the signal handler: "+errno.Error())
+			return hal.NewFault(hal.Internal, "cannot install the signal handler: "+errno.Error())
 		}
 	}
 	return nil

@@ -1,19 +1,22 @@
 #include "textflag.h"
 
-// stop is the signal handler, called by the kernel as a C function. It may use all
-// registers, since the frame of the signal saves them, and returns to the restorer.
-TEXT ·stop(SB), NOSPLIT|NOFRAME, $0
+// handleSignal is the signal handler. The kernel calls it like a C function. It may overwrite
+// all registers, since the kernel has saved them in the signal frame. It returns to
+// restoreContext.
+TEXT ·handleSignal(SB), NOSPLIT|NOFRAME, $0
 	MOVL $1, ·stopping(SB)
 	RET
 
-// restore calls rt_sigreturn, which removes the frame from the stack.
-TEXT ·restore(SB), NOSPLIT|NOFRAME, $0
+// restoreContext calls rt_sigreturn, which restores the registers from the signal frame and
+// resumes the interrupted code.
+TEXT ·restoreContext(SB), NOSPLIT|NOFRAME, $0
 	MOVL $15, AX
 	SYSCALL
 
+// signalHandlers returns the addresses of handleSignal and restoreContext.
 TEXT ·signalHandlers(SB), NOSPLIT, $0-16
-	LEAQ ·stop(SB), AX
+	LEAQ ·handleSignal(SB), AX
 	MOVQ AX, handler+0(FP)
-	LEAQ ·restore(SB), AX
+	LEAQ ·restoreContext(SB), AX
 	MOVQ AX, restorer+8(FP)
 	RET

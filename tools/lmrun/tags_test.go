@@ -84,7 +84,7 @@ func checkRejected(t *testing.T, runner, image, tag string, flags []string) {
 	for _, flag := range flags {
 		c := exec.Command(runner, append(strings.Fields(flag), "-check", image)...)
 		out, _ := c.CombinedOutput()
-		want := "built with the tag " + tag
+		want := "built with the tag `" + tag
 		if c.ProcessState.ExitCode() != 64 || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v, %s; want 64 and %q", flag, c.ProcessState, out, want)
 		}

@@ -1,8 +1,8 @@
 package main
 
-var version = "lmrun 0.1" // the linker adds revision and tags, see build.sh
+var version = "lmrun 0.1" // the linker appends the revision and build tags, see build.sh
 
-// usage is the text of -help. Lines of what a build tag can leave out are constants below.
+// usage is the text of -help. The parts that a build tag can leave out are the constants below.
 const usage = `usage: lmrun [flags] IMAGE.lmb
 
 Lmrun verifies a Light Metal binary, opens its device, and replays a sequence of it: once,
@@ -15,41 +15,47 @@ what runs, and on which device:
                       an IOMMU); tt:/dev/tenstorrent/N. Once for each target of the image, in
                       order; default: pci: and the PCI ids in the image
   -sequence NAME      sequence to run; default: main
-  -before NAME        sequence to run once before the first run, -after NAME after the last
+  -before NAME        sequence to run once before the first run; default: no sequence
+  -after NAME         sequence to run once after the last run; default: no sequence
   -loop N             run N times, or forever; default: 1
   -window N           hardware TLB window to use for every TLB window of the image
 
 data:
-  -input NAME=FILE    raw bytes of an input tensor; default: those in the image. A file is
-                      read once, a pipe for each run until it ends; -: standard input
+  -input NAME=FILE    raw bytes of an input tensor; default: the data in the image. A file
+                      is read once, a pipe for each run; the end of a pipe ends the runs.
+                      FILE can be - for standard input
   -output NAME=FILE   raw bytes of an output tensor. A file is replaced after the last run,
-                      completely or not at all, a pipe gets each run; -: standard output` +
+                      completely or not at all; a pipe receives the data of each run. FILE
+                      can be - for standard output` +
 	ringUsage + `
 
 limits:
-  -deadline TIME      a run that takes longer, such as 20ms, fails after the sequence safe
-  -longest TIME       reject an image whose sequences could take longer, and end a run that
-                      does; default: 3600s` + watchdogUsage + `
+  -deadline TIME      time limit of each run, such as 20ms; after a longer run, the sequence
+                      safe runs and lmrun fails; default: no limit
+  -longest TIME       reject an image with a sequence that could take longer, and end a run
+                      that takes longer; default: 3600s` + watchdogUsage + `
   -seal               forbid every system call that could allocate, map or open` + keyUsage + `
 
 checks and reports:
   -check              only verify the image, and open no device` + jsonUsage + `
   -supervised         write to descriptor 3, before a device is opened, how many microseconds
-                      the end can take after SIGTERM
+                      lmrun can take to end after SIGTERM
   -help, -version     this text; version of this lmrun, and of the images that it replays
 
 exit status: 0 done; 64 usage; 65 bad image or tensor data; 66 no such file; 69 device
 unavailable; 70 internal or access refused; 71 device gone or bus fault; 74 I/O; 75 poll
 deadline passed or run too long; 76 golden mismatch or expect failed; 77 not permitted;
-78 image is for another device; 2 Go found no memory (ulimit -v under 2 GiB, or none left)
+78 image is for another device; 2 Go's runtime has too little memory (ulimit -v)
 `
 
+// The following constants are the help texts of options that a build tag can leave out.
+
 const ringHelp = `
-                      NAME=ring:FILE is a ring in shared memory, for each run (RING.md)`
+                      NAME=ring:FILE is a ring in shared memory, used by each run (RING.md)`
 
 const watchdogHelp = `
-  -watchdog DEV[=S]   feed a watchdog after each run, with a timeout of S seconds; on success
-                      it is stopped, after a failure it resets the machine`
+  -watchdog DEV[=S]   feed a watchdog device after each run, with a timeout of S seconds. On
+                      success lmrun stops it; after a failure it resets the machine`
 
 const jsonHelp = `
-  -json               one JSON object on standard output, on failure too`
+  -json               print the outcome as one JSON object on standard output`

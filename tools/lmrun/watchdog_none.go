@@ -2,7 +2,8 @@
 
 package main
 
-// This file replaces watchdog.go in a program without -watchdog.
+// This file replaces watchdog.go if lmrun is built with the tag nowatchdog. checkBuild rejects
+// -watchdog in such a build.
 
 const (
 	hasWatchdog   = false

@@ -133,7 +133,7 @@ func signals([]string) int {
 		// The replay ends in order, unless the signal comes before it has begun.
 		text := replayDone.ReplaceAllString(said, "")
 		want := []string{"lminit: /endless.conf: images: 1",
-			"lminit: ending on " + unix.SignalName(test.signal), "lmrun: exit 0", test.says}
+			"lminit: stopping after " + unix.SignalName(test.signal), "lmrun: exit 0", test.says}
 		if death != test.death || !strings.HasPrefix(text, strings.Join(want, "\n")) {
 			fmt.Printf("inside: %v: died of %v, want %v; said\n%s\n", test.signal, death,
 				test.death, said)

@@ -1,5 +1,5 @@
-// Package args parses the command line of lmrun. A configuration of lminit has the same
-// flags, one a line.
+// Package args parses the command line of lmrun. lminit uses it too: each line of its
+// configuration can be a flag of lmrun.
 package args
 
 import (
@@ -9,38 +9,38 @@ import (
 	"lightmetal/runtime"
 )
 
-// Options is what a command line says.
+// Options holds the values of all flags of a command line.
 type Options struct {
 	Image    string
-	Devices  []string
+	Devices  []string // empty: the devices that the image names
 	Sequence string
 
-	Before, After   string // empty: none
+	Before, After   string // names of sequences; empty: no sequence
 	Inputs, Outputs []Binding
 
-	Loop     uint64 // 0: forever
-	Deadline int64  // nanoseconds, 0: none
-	Longest  int64  // nanoseconds that a sequence may take at most
-	Watchdog string
-	Key      string
-	Window   int // runtime.AnySlot: the window that image and device choose
+	Loop     uint64 // number of runs; 0: no limit
+	Deadline int64  // time limit of each run, in nanoseconds; 0: no limit
+	Longest  int64  // time limit of each sequence, in nanoseconds
+	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
+	Key      string // path of a file of public keys; empty: do not check signatures
+	Window   int    // hardware TLB window; runtime.AnySlot: not given
 
 	Seal, Check, JSON, Help, Version bool
-	Supervised                       bool // descriptor 3 gets the longest time to the end
+	Supervised                       bool // report the longest time to the end on descriptor 3
 }
 
-// Binding is one NAME=FILE.
+// Binding is one value NAME=FILE of -input or -output.
 type Binding struct{ Name, Path string }
 
-// CommandLine returns the command line of this process without the program's name.
+// CommandLine returns the arguments of this process without the program's name.
 func CommandLine() []string {
 	all := processArguments()
 	return all[min(1, len(all)):]
 }
 
-// Parse parses a command line without the program's name. If it returns an error, the
-// options have what was parsed before, and -json from anywhere on the line, so that the
-// error can be reported as JSON.
+// Parse parses the arguments of a command line, without the program's name. If Parse returns an
+// error, the returned options contain the flags before the error. In addition, JSON is set if
+// -json is anywhere on the line, because the caller must report the error as JSON then.
 func Parse(args []string) (Options, error) {
 	o := Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot}
 	for _, word := range args {
@@ -51,15 +51,15 @@ func Parse(args []string) (Options, error) {
 		args = args[1:]
 		if !strings.HasPrefix(word, "-") || word == "-" {
 			if o.Image != "" {
-				return o, UsageError("one image at a time: " + o.Image + " or " + word)
+				return o, UsageError("two images given: " + o.Image + " and " + word)
 			}
 			o.Image = word
 			continue
 		}
-		flag := strings.TrimPrefix(word[1:], "-") // one dash or two
+		flag := strings.TrimPrefix(word[1:], "-") // a flag may begin with one dash or two
 		name, value := hal.Cut(flag, '=')
 		hasValue := name != flag
-		if !hasValue && o.Toggle(name) {
+		if !hasValue && o.SetSwitch(name) {
 			continue
 		}
 		if !hasValue && len(args) > 0 {
@@ -75,16 +75,17 @@ func Parse(args []string) (Options, error) {
 	return o, nil
 }
 
-// namedTarget is a flag and the option that it sets. Flags are in lists, since a map links
-// 20 KB of Go's runtime.
-type namedTarget[T any] struct {
-	name string
-	to   *T
+// flagTarget is the name of a flag and the option that the flag sets. The flags are in arrays
+// instead of a map, since a map would add 20 KB of Go's runtime to the program.
+type flagTarget[T any] struct {
+	name   string
+	target *T
 }
 
-// Toggle sets a flag that takes no value. It reports whether there is one of that name.
-func (o *Options) Toggle(name string) bool {
-	toggles := [...]namedTarget[bool]{
+// SetSwitch sets the named flag to true. It returns false if no flag without a value has this
+// name.
+func (o *Options) SetSwitch(name string) bool {
+	switches := [...]flagTarget[bool]{
 		{"seal", &o.Seal},
 		{"check", &o.Check},
 		{"json", &o.JSON},
@@ -93,22 +94,22 @@ func (o *Options) Toggle(name string) bool {
 		{"version", &o.Version},
 		{"supervised", &o.Supervised},
 	}
-	for _, flag := range toggles {
+	for _, flag := range switches {
 		if flag.name == name {
-			*flag.to = true
+			*flag.target = true
 			return true
 		}
 	}
 	return false
 }
 
-// Set sets a flag that takes a value, also for a line of a configuration. An empty value is
-// an error: a shell variable that is not set must not change what runs.
+// Set sets a flag that takes a value. An empty value is an error, since it may come from a shell
+// variable that is not set.
 func (o *Options) Set(name, value string) error {
 	if value == "" {
 		return UsageError("-" + name + " needs a value, or is unknown; lmrun -help lists the flags")
 	}
-	texts := [...]namedTarget[string]{
+	texts := [...]flagTarget[string]{
 		{"sequence", &o.Sequence},
 		{"before", &o.Before},
 		{"after", &o.After},
@@ -117,7 +118,7 @@ func (o *Options) Set(name, value string) error {
 	}
 	for _, flag := range texts {
 		if flag.name == name {
-			*flag.to = value
+			*flag.target = value
 			return nil
 		}
 	}
@@ -131,7 +132,7 @@ func (o *Options) Set(name, value string) error {
 	case "loop":
 		n, _ := hal.ParseNumber(value, 10, 1<<64-1)
 		if n == 0 && value != "forever" {
-			return UsageError("-loop takes a number from 1 on or forever, not " + value)
+			return UsageError("-loop takes `forever` or a number of at least 1, not " + value)
 		}
 		o.Loop = n
 	case "deadline":
@@ -141,7 +142,7 @@ func (o *Options) Set(name, value string) error {
 	case "window":
 		n, ok := hal.ParseNumber(value, 10, 1<<16-1)
 		if !ok {
-			return UsageError("-window takes the number of a hardware window, not " + value)
+			return UsageError("-window takes the number of a hardware TLB window, not " + value)
 		}
 		o.Window = int(n)
 	default:
@@ -150,7 +151,7 @@ func (o *Options) Set(name, value string) error {
 	return nil
 }
 
-// appendBinding parses NAME=FILE.
+// appendBinding parses a value NAME=FILE of the given flag and appends it to the list.
 func appendBinding(list *[]Binding, flag, value string) error {
 	tensor, path := hal.Cut(value, '=')
 	if tensor == "" || path == "" || path == "ring:" {
@@ -160,19 +161,20 @@ func appendBinding(list *[]Binding, flag, value string) error {
 	return nil
 }
 
-// setDuration parses a time, of at most so many nanoseconds.
-func setDuration(to *int64, flag, value string, most int64) error {
+// setDuration parses the value of the given flag as a time and stores it in option, in
+// nanoseconds. It is an error if the time is longer than maxNs.
+func setDuration(option *int64, flag, value string, maxNs int64) error {
 	ns := parseDuration(value)
-	if ns == 0 || ns > most {
+	if ns == 0 || ns > maxNs {
 		return UsageError("-" + flag +
-			" takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most that), not " + value)
+			" takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most 1h), not " + value)
 	}
-	*to = ns
+	*option = ns
 	return nil
 }
 
-// parseDuration returns a whole number of us, ms, s, m or h in nanoseconds, 0 if text is
-// something else.
+// parseDuration parses a whole number followed by us, ms, s, m or h. It returns the time in
+// nanoseconds, or 0 if the text is not a valid time.
 func parseDuration(text string) int64 {
 	units := [...]struct {
 		name string
@@ -188,5 +190,5 @@ func parseDuration(text string) int64 {
 	return 0
 }
 
-// UsageError returns the error for a mistake on the command line.
+// UsageError returns a usage error with the given reason.
 func UsageError(reason string) error { return hal.NewFault(hal.Usage, reason) }

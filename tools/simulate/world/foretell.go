@@ -42,7 +42,7 @@ func (e *errand) foretell() {
 		}
 	}
 	if e.w.options.Check && order > atPlan {
-		order, e.told = atPlan, foretold{command: -1, say: "verified only"}
+		order, e.told = atPlan, foretold{command: -1, say: "the image is valid"}
 		return
 	}
 	if order < atRuns {

@@ -100,7 +100,7 @@ func (e *errand) only(lane string, do func()) bool {
 
 var mishaps = []mishap{
 	word("unknown flag -fly", "-fly", "high"),
-	word("one image at a time", "another.lmb"),
+	word("two images given", "another.lmb"),
 	word("-loop takes", "-loop", "0"),
 	word("-deadline takes", "-deadline", "20"),
 	word("-deadline takes", "-deadline", "3601s"),
@@ -138,12 +138,12 @@ var mishaps = []mishap{
 	// no terminal obeys
 	spoilt(atPlan, 64, `\u001b[31m`, func(e *errand) { e.w.options.Sequence = "red\x1b[31m" }),
 	spoilt(atPlan, 64, "no sequence", func(e *errand) { e.w.options.After = "nothing" }),
-	spoilt(atPlan, 64, "no such input",
+	spoilt(atPlan, 64, "the image has no input",
 		func(e *errand) {
 			e.w.options.Inputs = []args.Binding{{Name: "out",
 				Path: e.w.file("in")}}
 		}),
-	spoilt(atPlan, 64, "no such output",
+	spoilt(atPlan, 64, "the image has no output",
 		func(e *errand) {
 			e.w.options.Outputs = []args.Binding{{Name: "in",
 				Path: e.w.file("out")}}
