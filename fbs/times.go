@@ -10,11 +10,11 @@ const (
 	pointUs   = 4 * accessUs // three registers, one of them read back
 	queryUs   = 10           // a query of a device's state, when a load may have failed
 
-	longestUs = 1 << 62 // limit of View.WorstCaseUs
+	worstCaseMaxUs = 1 << 62 // limit of View.WorstCaseUs
 )
 
 // accesses returns amount / width, rounded up. The shift divides by 1, 2, 4 or 8.
-func accesses(m *Command) uint64 {
+func accessCount(m *Command) uint64 {
 	shift := m.Width/2 - m.Width/8
 	return (uint64(m.Amount) + uint64(m.Width) - 1) >> shift
 }

@@ -167,7 +167,7 @@ func VerifyEnvelope(data []byte) (*View, error) {
 		return nil, &Error{"preamble", reason}
 	}
 	if failure == nil {
-		failure = v.findPayload(data)
+		failure = v.setPayload(data)
 	}
 	if failure != nil {
 		return nil, failure
