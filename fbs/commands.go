@@ -593,7 +593,8 @@ func (c *commandChecker) checkBusAddress(index uint16) (problem string) {
 	for _, r := range c.boards[w.Device].Rules {
 		if r.LoadOnly && r.Bar == w.Bar && r.First < w.Offset+w.Size && r.Last >= w.Offset {
 			return Text("window %d includes %x to %x of its BAR (",
-				uint64(index), r.First, r.Last) + r.Name + "), which accept no stores; relocate a window without these bytes"
+				uint64(index), r.First, r.Last) + r.Name +
+				"), which accept no stores; relocate a window without these bytes"
 		}
 	}
 	state.isStoreable = true

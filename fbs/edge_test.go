@@ -128,7 +128,7 @@ func TestDataOffsetWithoutDataIsRejected(t *testing.T) {
 func TestFileAtAnOddAddressIsRejected(t *testing.T) {
 	file := append(make([]byte, 1), encode(t, sample())...)[1:]
 	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "does not lie at a multiple of 8") {
+		!strings.Contains(err.Error(), "its address is not a multiple of 8") {
 		t.Error(err)
 	}
 }

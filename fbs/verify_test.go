@@ -381,17 +381,17 @@ func TestCorruptedPreamblesAreRejectedWithAReason(t *testing.T) {
 		want    string
 	}{
 		{"empty", func([]byte) []byte { return nil }, "the file is empty"},
-		{"short", func(b []byte) []byte { return b[:71] }, "the file has 71 bytes"},
+		{"short", func(b []byte) []byte { return b[:71] }, "the file is 71 bytes long"},
 		{"another format", func(b []byte) []byte { b[4] = 'X'; return b },
 			"not a Light Metal image"},
 		{"newer major", func(b []byte) []byte { b[8] = 3; return b },
-			"format 3.0, this program reads 2.0"},
+			"format is 3.0, but this program reads 2.0"},
 		{"newer minor", func(b []byte) []byte { b[10] = 1; return b },
-			"format 2.1, this program reads 2.0"},
+			"format is 2.1, but this program reads 2.0"},
 		{"other schema", func(b []byte) []byte { b[16] ^= 1; return b }, "made by another version"},
-		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "and should have"},
+		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "but its preamble says"},
 		{"reserved", func(b []byte) []byte { b[50] = 1; return b }, "reserved bytes are not zero"},
-		{"envelope size", func(b []byte) []byte { b[39] = 1; return b }, "in a file of"},
+		{"envelope size", func(b []byte) []byte { b[39] = 1; return b }, "invalid envelope size"},
 		{"checksum", func(b []byte) []byte { b[100] ^= 1; return b }, "envelope checksum is"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -223,14 +223,14 @@ var wounds = map[string]wound{
 	"empty.lmb": {"the file is empty", func(*testing.T) []byte { return nil }},
 	"short.lmb": {"the file has 60 bytes",
 		func(t *testing.T) []byte { return good(t)[:60] }},
-	"truncated.lmb": {"and should have",
+	"truncated.lmb": {"but its preamble says",
 		func(t *testing.T) []byte { file := good(t); return file[:len(file)-1] }},
 	"random.lmb": {"not a Light Metal image", randomBytes},
 	"flipped-bit.lmb": {"envelope checksum is",
 		func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
 	"wrong-schema.lmb": {"made by another version",
 		func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
-	"newer-format.lmb": {"format 3.0, this program reads 2.0",
+	"newer-format.lmb": {"format is 3.0, but this program reads 2.0",
 		func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
 
 	"unknown-opcode.lmb": {"command 1: unknown opcode 99",
@@ -259,7 +259,8 @@ var wounds = map[string]wound{
 				Amount: 64, Value: 0x1000}
 		})
 	}},
-	"width-not-of-the-board.lmb": {"command 1: write: width 8 is not accepted by edu at 0x8 of BAR 0",
+	"width-not-of-the-board.lmb": {"command 1: write: width 8 is not accepted by edu at 0x8 " +
+		"of BAR 0",
 		func(t *testing.T) []byte {
 			return patched(t, func(c *fbs.Command) { c.Width, c.Offset = 8, 8 })
 		}},
@@ -279,7 +280,7 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
 		}},
-	"rule-without-widths.lmb": {"rule 0: invalid widths 0x0; must be a sum of", func(t *testing.T) []byte {
+	"rule-without-widths.lmb": {"rule 0: invalid widths 0x0; must be a sum", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
 	}},
 	"rule-of-no-target.lmb": {"rule 0: device 7 does not exist", func(t *testing.T) []byte {
