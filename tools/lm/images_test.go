@@ -221,7 +221,7 @@ type wound struct {
 
 var wounds = map[string]wound{
 	"empty.lmb": {"the file is empty", func(*testing.T) []byte { return nil }},
-	"short.lmb": {"the file has 60 bytes",
+	"short.lmb": {"the file is 60 bytes long",
 		func(t *testing.T) []byte { return good(t)[:60] }},
 	"truncated.lmb": {"but its preamble says",
 		func(t *testing.T) []byte { file := good(t); return file[:len(file)-1] }},
@@ -330,7 +330,7 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedCount(t, 0xffffffff)
 		}},
-	"reservation-of-another.lmb": {"commands, the image has", func(t *testing.T) []byte {
+	"reservation-of-another.lmb": {"commands, but the image has", func(t *testing.T) []byte {
 		return patchedReservation(t, 24, 77)
 	}},
 	"arena-overflow.lmb": {"arena bytes, but the tensors need",
