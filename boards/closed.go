@@ -44,9 +44,9 @@ const (
 	from32 = 1<<64 - 1<<32
 )
 
-// ClosedTo reports whether a window of size bytes may show the given address of the tiles t.
-// It returns nil if the window may do so, and otherwise the first closed range that the
-// window would show in part.
+// ClosedTo returns the first closed range of which a window would show at least one byte. The
+// window has size bytes, and shows the tiles t from the given address on. ClosedTo returns
+// nil if the window shows no closed range; an image may then use the window.
 func (b *Board) ClosedTo(t TileRange, address, size uint64) *Closed {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
@@ -56,9 +56,9 @@ func (b *Board) ClosedTo(t TileRange, address, size uint64) *Closed {
 	}
 	for i := range b.Closed {
 		c := &b.Closed[i]
-		sameTile := c.Ways&route != 0 && c.X&columns != 0 && c.Y&rows != 0
+		showsTile := c.Ways&route != 0 && c.X&columns != 0 && c.Y&rows != 0
 		overlaps := address <= c.Last && address+(size-1) >= c.First
-		if sameTile && overlaps {
+		if showsTile && overlaps {
 			return c
 		}
 	}

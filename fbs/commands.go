@@ -138,7 +138,8 @@ func (c *commandChecker) unpointWindows() {
 	c.pointedWindows = c.pointedWindows[:0]
 }
 
-// checkCommands checks the commands with the indices first to end-1.
+// checkCommands checks the commands with the indices first to end-1, and returns an error
+// with the first problem.
 func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
 		m := &c.view.Commands[i]
@@ -452,6 +453,7 @@ func describeInvalidMask(m *Command) string {
 	return Text("value %x has bits outside the mask %x", m.Value, m.Mask)
 }
 
+// amountIsZero is the problem of a command that must access at least one byte.
 const amountIsZero = "amount must not be 0"
 
 func describePartialAccess(m *Command) string {
@@ -471,7 +473,7 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 	if offset+size > w.end {
 		return c.describeOutsideRange(m, size, w)
 	}
-	if m.Width&w.widths == 0 || !isPowerOfTwo(m.Width) {
+	if m.Width&w.widths == 0 || !hasAtMostOneBit(m.Width) {
 		return c.describeInvalidWidth(m)
 	}
 	if kind&^w.kinds != 0 {
@@ -517,8 +519,8 @@ func (c *commandChecker) checkAccessInOtherRange(m *Command, size uint64,
 	return c.checkAccess(m, size, kind)
 }
 
-// isPowerOfTwo reports whether width is a power of two or 0.
-func isPowerOfTwo(width uint8) bool { return width&(width-1) == 0 }
+// hasAtMostOneBit reports whether width is a power of two or 0.
+func hasAtMostOneBit(width uint8) bool { return width&(width-1) == 0 }
 
 // findRule returns the board's rule for the byte at m.Offset of a Bar window, or nil.
 func (c *commandChecker) findRule(m *Command) *boards.Rule {
@@ -541,7 +543,7 @@ func (c *commandChecker) describeOutsideRange(m *Command, size uint64, w *window
 }
 
 func (c *commandChecker) describeInvalidWidth(m *Command) string {
-	if m.Width&widthsAll == 0 || !isPowerOfTwo(m.Width) {
+	if m.Width&widthsAll == 0 || !hasAtMostOneBit(m.Width) {
 		return Text("invalid width %d; must be 1, 2, 4 or 8", uint64(m.Width))
 	}
 	return c.describeUnaccepted(Text("width %d", uint64(m.Width)), m)
@@ -634,19 +636,19 @@ func (v *View) verifyCalls() *Error {
 	isCalled := make([]bool, len(v.Sequences))
 	for caller, s := range v.Sequences {
 		for i := s.First; i < s.First+s.Count; i++ {
-			c := &v.Commands[i]
-			if c.Opcode != gen.OpcodeCall {
+			m := &v.Commands[i]
+			if m.Opcode != gen.OpcodeCall {
 				continue
 			}
-			hasCall[caller], isCalled[c.Index] = true, true
-			us := v.WorstCaseUs[caller] + v.WorstCaseUs[c.Index]
+			hasCall[caller], isCalled[m.Index] = true, true
+			us := v.WorstCaseUs[caller] + v.WorstCaseUs[m.Index]
 			v.WorstCaseUs[caller] = min(us, worstCaseMaxUs)
 		}
 	}
-	for i := range hasCall {
-		if hasCall[i] && isCalled[i] {
+	for sequence := range hasCall {
+		if hasCall[sequence] && isCalled[sequence] {
 			return &Error{
-				Text("sequence %d", uint64(i)),
+				Text("sequence %d", uint64(sequence)),
 				"contains a call and is called itself, but calls do not nest",
 			}
 		}
