@@ -471,7 +471,8 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 0x100000\n" +
 		"window r bar0 offset 0x0 size 0x100000\nmain:\n"
 	for _, test := range []struct{ body, want string }{
-		{"  write.8 r+0x8 0x1\n", "command 0: write: width 8 is not accepted by edu at 0x8 of BAR 0"},
+		{"  write.8 r+0x8 0x1\n",
+			"command 0: write: width 8 is not accepted by edu at 0x8 of BAR 0"},
 		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: write: width 2 is not accepted"},
 		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n",
 			"bulk access (only for memory that accepts every width) is not accepted"},

@@ -280,9 +280,10 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
 		}},
-	"rule-without-widths.lmb": {"rule 0: invalid widths 0x0; must be a sum", func(t *testing.T) []byte {
-		return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
-	}},
+	"rule-without-widths.lmb": {"rule 0: invalid widths 0x0; must be a sum",
+		func(t *testing.T) []byte {
+			return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
+		}},
 	"rule-of-no-target.lmb": {"rule 0: device 7 does not exist", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Device = 7 })
 	}},
