@@ -232,7 +232,7 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 		return Text("the file is %d bytes long, but an image is longer than %d", size, PreambleSize)
 	}
 	if string(p.Identifier[:]) != Identifier {
-		return "bytes 4 to 7 are not " + Identifier + ": not a Light Metal image"
+		return "identifier at byte 4 is not " + Identifier + ": not a Light Metal image"
 	}
 	if p.Major != FormatMajor || p.Minor > FormatMinor {
 		return Text("format is %d.%d, but this program reads %d.%d",
