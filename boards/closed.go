@@ -1,33 +1,41 @@
 package boards
 
 // This file protects the PCIe controller from images: it decides which tile addresses a
-// window may show.
+// window of an image may show.
 
-// Closed is a range of tile addresses that no window of an image may show: registers of
-// the PCIe controller, and registers through which an image could reach them.
+// Closed is a range of tile addresses that no window of an image may show. The range
+// contains registers of the PCIe controller, or registers through which an image could
+// access the PCIe controller.
 //
-// A tile has several names: raw coordinates, and translated coordinates, which depend on
-// the tiles that are disabled on a chip. Before a device is present, it is unknown which
-// names apply. Therefore a range lists every name that its tiles may have on any chip.
-// Some of these names mean another tile on some chips; that tile has further names.
+// A tile has raw coordinates and translated coordinates. The translated coordinates depend
+// on the tiles that are disabled on a chip, and are unknown until a device is present.
+// Therefore X and Y list all coordinates that the closed tile may have on any chip. On some
+// chips such coordinates belong to another tile; images can use the other coordinates of
+// that tile.
 type Closed struct {
-	Ways        uint8  // how the window is pointed, one bit for each way in which it is rejected
-	X, Y        uint64 // columns and rows, one bit for each coordinate
-	First, Last uint64 // addresses within the tile
-	Name        string
+	Ways        uint8  // routes on which the range is closed, ORed: unicastNoC0 and so on
+	X, Y        uint64 // columns and rows of the tile, one bit for each coordinate
+	First, Last uint64 // first and last closed address in the tile
+	Name        string // name of the range in messages
 }
 
-// Bits of Closed.Ways: a single tile or a rectangle of tiles, over either NoC.
+// Routes to tiles: a single tile or a rectangle of tiles, over NoC 0 or NoC 1. They are the
+// bits of Closed.Ways.
 const (
-	overNoC0      = 1 << 0
-	overNoC1      = 1 << 1
+	unicastNoC0   = 1 << 0
+	unicastNoC1   = 1 << 1
 	multicastNoC0 = 1 << 2
 	multicastNoC1 = 1 << 3
 )
 
-// Sets of coordinates, one bit each: all, and those from a number on.
+// lastAddress is the last address of a tile.
+const lastAddress = 1<<64 - 1
+
+// Sets of coordinates, with one bit for each coordinate. from16 contains all coordinates
+// from 16 on.
 const (
-	all    = 1<<64 - 1
+	allCoordinates = 1<<64 - 1
+
 	from16 = 1<<64 - 1<<16
 	from18 = 1<<64 - 1<<18
 	from19 = 1<<64 - 1<<19
@@ -36,31 +44,34 @@ const (
 	from32 = 1<<64 - 1<<32
 )
 
-// ClosedTo returns the first closed range that a window of size bytes shows a part of,
-// if it points at an address of the tiles t. It returns nil if the window may do so.
+// ClosedTo returns the first closed range of which a window would show at least one byte. The
+// window has size bytes, and shows the tiles t from the given address on. ClosedTo returns
+// nil if the window shows no closed range; an image may then use the window.
 func (b *Board) ClosedTo(t TileRange, address, size uint64) *Closed {
-	way, x, y := uint8(overNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
+	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
-		way = multicastNoC0 << t.NoC
-		x, y = sideOfRectangle(t.XStart, t.X), sideOfRectangle(t.YStart, t.Y)
+		route = multicastNoC0 << t.NoC
+		columns = sideOfRectangle(t.XStart, t.X)
+		rows = sideOfRectangle(t.YStart, t.Y)
 	}
 	for i := range b.Closed {
 		c := &b.Closed[i]
-		sameTile := c.Ways&way != 0 && c.X&x != 0 && c.Y&y != 0
+		showsTile := c.Ways&route != 0 && c.X&columns != 0 && c.Y&rows != 0
 		overlaps := address <= c.Last && address+(size-1) >= c.First
-		if sameTile && overlaps {
+		if showsTile && overlaps {
 			return c
 		}
 	}
 	return nil
 }
 
-// sideOfRectangle returns the coordinates that one side of a rectangle may include, one
-// bit each. If the end is before the start, the side wraps around the edge of the grid
-// and may include all.
+// sideOfRectangle returns the set of coordinates that one side of a rectangle may include,
+// with one bit for each coordinate. If end is less than start, the side wraps around the
+// edge of the grid. Then the set contains every coordinate.
 func sideOfRectangle(start, end uint8) uint64 {
 	if start > end {
-		return all
+		return allCoordinates
 	}
-	return uint64(all) >> (63 - min(end, 63)) & (all << start)
+	upToEnd := uint64(allCoordinates) >> (63 - min(end, 63))
+	return upToEnd & (allCoordinates << start)
 }

@@ -1,12 +1,12 @@
 package boards
 
-// Edu describes QEMU's teaching device (hw/misc/edu.c, docs/specs/edu.rst of QEMU 7.2).
+// Edu describes QEMU's educational device (hw/misc/edu.c, docs/specs/edu.rst of QEMU 7.2).
 var Edu = Board{
 	Name:   "edu",
 	Vendor: 0x1234, Device: 0x11e8,
 	Bars: [6]uint64{0: 1 << 20},
-	// Other widths are bus errors (valid.min_access_size is 4); 8 bytes below
-	// 0x80 read all ones and store nothing.
+	// Accesses of 1 or 2 bytes are bus errors (valid.min_access_size is 4). Below offset 0x80
+	// an 8-byte load returns all ones, and an 8-byte store has no effect.
 	Rules: []Rule{
 		{Bar: 0, First: 0x00, Last: 0x7f, Widths: 4, Name: "registers"},
 		{Bar: 0, First: 0x80, Last: 1<<20 - 1, Widths: 4 | 8, Name: "DMA registers"},

@@ -1,13 +1,15 @@
 package boards
 
-// This file holds what only host tools use: no target links it (tools/house checks that).
+// This file has functions for host tools only. No program that runs on a target uses them;
+// a test in tools/house checks that.
 
-// Pack returns the value of a Point's Mask that UnpackTileRange turns into t.
+// Pack returns the tile range as the value of Command.Mask of a Point command.
+// UnpackTileRange is the inverse function.
 func (t TileRange) Pack() uint64 {
-	p := uint64(t.X) | uint64(t.Y)<<8 | uint64(t.XStart)<<16 | uint64(t.YStart)<<24 |
+	packed := uint64(t.X) | uint64(t.Y)<<8 | uint64(t.XStart)<<16 | uint64(t.YStart)<<24 |
 		uint64(t.NoC)<<32 | uint64(t.Ordering)<<40 | uint64(t.StaticVC)<<48
 	if t.Multicast {
-		p |= 1 << 56
+		packed |= 1 << 56
 	}
-	return p
+	return packed
 }

@@ -4,49 +4,55 @@ package boards
 
 // Outbound describes the address translation (iATU) of a device's PCIe controller, through
 // which tiles reach host memory. Tiles access host memory as addresses of the PCIe tile.
-// The translation divides these addresses into regions, and each region has a bus address.
+// Each region of the address translation maps a range of these addresses to bus addresses.
 type Outbound struct {
-	Bar        uint8  // of the registers
-	Offset     uint64 // of the first region's registers in the BAR
-	Stride     uint64 // bytes from one region's registers to the next's
-	Regions    int
-	NoC        uint64 // address of offset 0 as tiles see it
-	Last       uint64 // largest offset in a region
-	Type       uint32 // value of region_ctrl_1 for an enabled region
-	Control    uint32 // value of region_ctrl_2 for an enabled region
-	UpperLimit uint64 // register of the limit's upper half; 0 if limits have 32 bits
+	Bar     uint8  // number of the BAR with the registers of all regions
+	Offset  uint64 // offset of the first region's registers in the BAR
+	Stride  uint64 // bytes from the registers of one region to those of the next region
+	Regions int    // number of regions
+	NoC     uint64 // address in the PCIe tile at which offset 0 lies
+	Last    uint64 // largest offset from NoC that a region may include
+	Type    uint32 // value of the register region_ctrl_1 of an enabled region
+	Control uint32 // value of the register region_ctrl_2 of an enabled region
+
+	// UpperLimit is the offset of the register with the upper half of the limit, relative to
+	// the first register of the region. It is 0 if the limit has only 32 bits.
+	UpperLimit uint64
 }
 
-// Registers of a region, 32 bits each (Synopsys DesignWare PCIe, iATU; tt-kmd
-// wormhole.c and blackhole.c, IATU_*_OUTBOUND).
+// Offsets of a region's registers, relative to the first of them. Each register has 32 bits
+// (Synopsys DesignWare PCIe, iATU; tt-kmd wormhole.c and blackhole.c, IATU_*_OUTBOUND).
 const (
 	regionType    = 0x00
 	regionControl = 0x04
-	// The lower and upper half of the first offset, the lower half of the limit, and the lower
-	// and upper half of the bus address.
+	// Five registers: the lower and upper half of the first offset, the lower half of the last
+	// offset (the limit), and the lower and upper half of the bus address.
 	regionBase = 0x08
 )
 
-// ProgramRegion makes tiles reach size bytes at a bus address through a region that starts
-// at an offset from NoC. With size 0 it only disables the region. It calls store for each
-// register in order. The region is disabled while its registers are partly old.
-func (o *Outbound) ProgramRegion(region int, offset, size, bus uint64,
+// ProgramRegion programs one region of the address translation. Tiles then reach size bytes
+// of host memory from busAddress on, at the given offset from NoC. If size is 0,
+// ProgramRegion only disables the region. It calls store for each register, in the order in
+// which the registers must be stored. The region stays disabled until all of its registers
+// have their new values.
+func (o *Outbound) ProgramRegion(region int, offset, size, busAddress uint64,
 	store func(register uint64, value uint32)) {
-	at := o.Offset + uint64(region)*o.Stride
+	registers := o.Offset + uint64(region)*o.Stride
 	// Disable the region.
-	store(at+regionControl, 0)
+	store(registers+regionControl, 0)
 	if size == 0 {
 		return
 	}
 	// Store the first and last offset and the bus address.
 	limit := offset + size - 1
-	for i, value := range [...]uint64{offset, offset >> 32, limit, bus, bus >> 32} {
-		store(at+regionBase+4*uint64(i), uint32(value))
+	for i, value := range [...]uint64{offset, offset >> 32, limit, busAddress,
+		busAddress >> 32} {
+		store(registers+regionBase+4*uint64(i), uint32(value))
 	}
 	if o.UpperLimit != 0 {
-		store(at+o.UpperLimit, uint32(limit>>32))
+		store(registers+o.UpperLimit, uint32(limit>>32))
 	}
-	// Enable it.
-	store(at+regionType, o.Type)
-	store(at+regionControl, o.Control)
+	// Enable the region.
+	store(registers+regionType, o.Type)
+	store(registers+regionControl, o.Control)
 }

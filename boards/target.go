@@ -1,29 +1,29 @@
 package boards
 
-// This file declares which tiles a TLB window shows.
+// This file defines TileRange, which names the tiles that a TLB window shows.
 
 import "lightmetal/fbs/gen"
 
-// TileRange describes where a TLB window points: to one tile, or, if Multicast is set, to
-// the rectangle of tiles from (XStart, YStart) to (X, Y). The address within the tile is
-// not part of it.
+// TileRange names the tiles that a TLB window shows, and how requests reach the tiles. It is
+// a single tile, or, if Multicast is set, the rectangle of tiles from (XStart, YStart) to
+// (X, Y). TileRange does not include the address in the tile.
 type TileRange struct {
-	X, Y           uint8 // the tile, or the far corner
-	XStart, YStart uint8 // zero unless Multicast
-	NoC            uint8 // 0 or 1
-	Ordering       gen.Ordering
-	StaticVC       uint8 // 0: none; 1 + n: virtual channel n
-	Multicast      bool
+	X, Y           uint8        // column and row of the tile or of the last corner
+	XStart, YStart uint8        // column and row of the first corner; zero unless Multicast is set
+	NoC            uint8        // number of the NoC, 0 or 1
+	Ordering       gen.Ordering // ordering of the requests
+	StaticVC       uint8        // 0: no static virtual channel; 1 + n: static virtual channel n
+	Multicast      bool         // the TLB window shows a rectangle of tiles
 }
 
-// UnpackTileRange returns the tile range in Command.Mask of a Point: one byte for each
-// field in the order of the declaration, X in the lowest byte. ok is false if p does not
-// describe any tile range.
-func UnpackTileRange(p uint64) (t TileRange, ok bool) {
+// UnpackTileRange returns the tile range in Command.Mask of a Point command. The mask has
+// one byte for each field of TileRange, in the order of the fields; X is the lowest byte. ok
+// is false if the mask is not a valid tile range.
+func UnpackTileRange(mask uint64) (t TileRange, ok bool) {
 	t = TileRange{
-		X: uint8(p), Y: uint8(p >> 8), XStart: uint8(p >> 16), YStart: uint8(p >> 24),
-		NoC: uint8(p >> 32), Ordering: gen.Ordering(p >> 40), StaticVC: uint8(p >> 48),
-		Multicast: p>>56 == 1,
+		X: uint8(mask), Y: uint8(mask >> 8), XStart: uint8(mask >> 16), YStart: uint8(mask >> 24),
+		NoC: uint8(mask >> 32), Ordering: gen.Ordering(mask >> 40), StaticVC: uint8(mask >> 48),
+		Multicast: mask>>56 == 1,
 	}
-	return t, p>>56 <= 1 && t.StaticVC <= 8 && isValid(t)
+	return t, mask>>56 <= 1 && t.StaticVC <= 8 && isValid(t)
 }

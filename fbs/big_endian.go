@@ -2,6 +2,6 @@
 
 package fbs
 
-// This file makes a build for a big-endian processor fail: the structs of an image
-// are read in place, and their integers are little endian.
+// This file makes a build for a big-endian processor fail, because this name is not declared.
+// The structs of an image are read in place, and their integers are little endian.
 var _ = lightmetalSupportsOnlyLittleEndianProcessors

@@ -400,10 +400,10 @@ func TestRoutesToThePCIeControllerAreClosed(t *testing.T) {
 				want     string
 			}{
 				{fbs.Command{Opcode: gen.OpcodeWrite, Width: 4}, rule.LoadOnly,
-					"a store (declare a TLB or a host window instead) is not accepted"},
+					"a store is not accepted"},
 				{fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Window: 1, Offset: 0x80},
 					rule.LoadOnly,
-					"which take no stores (" + rule.Name + "); give"},
+					"(" + rule.Name + "), which accept no stores; relocate"},
 				{fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail}, false,
 					""},
 			} {

@@ -1,61 +1,67 @@
 package fbs
 
-// This file checks the commands of an image, so that the code that executes them
-// need not check anything again. FORMAT.md section 6 states the rules. Each
-// function returns why a command is rejected, or an empty string.
+// This file checks the commands of an image. Therefore the code that executes commands
+// need not check any field again. FORMAT.md section 6 states the rules. Each checkX
+// function returns the problem of an invalid command, or an empty string; each describeX
+// function returns the text of one such problem.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
 
-// blockCommands is how many commands are checked before the checksum reads them:
-// their 16 KiB are then still in the processor's cache.
-const blockCommands = 512
+// commandsPerBlock is the number of commands that are checked before the checksum reads
+// the same commands. A block has 16 KiB and is then still in the processor's cache.
+const commandsPerBlock = 512
 
 // commandChecker checks the commands of an image in their order.
 type commandChecker struct {
-	view    *View
-	boards  [DevicesMax]*boards.Board
-	windows []windowState // one for each of view.Windows
-	pointed []uint16      // TLB windows that are pointed now
-	last    *Command      // of the sequence that is checked
-	us      uint64        // longest time of its commands so far
-	hasCall bool
+	view           *View                     // view of the image, which receives the results
+	boards         [DevicesMax]*boards.Board // board of each device of the image
+	windows        []windowState             // state of each window in view.Windows
+	pointedWindows []uint16                  // indices of the windows that are pointed at present
+	lastCommand    *Command                  // last command of the current sequence
+	worstCaseUs    uint64                    // longest time of this sequence up to the last check
+	hasCall        bool                      // a checked command is a Call
 }
 
-// windowState is a range of a window that accepts the same accesses everywhere: the
-// whole window, but of a Bar window the part under the rule that was used last.
+// windowState is a range of one window whose bytes all accept the same accesses. In a Bar
+// window it is the range of the rule that applied to the last access; in every other
+// window it is the whole window.
 type windowState struct {
-	start      uint64     // of the window in its BAR
-	first, end uint64     // the range, in bytes of the window; empty if no access is accepted
-	widths     uint8      // accepted widths in bytes, ORed
-	kinds      accessKind // accepted kinds
-	storable   bool       // checkBusAddress has accepted the window
+	start       uint64     // offset of the window in its BAR; 0 unless it is a Bar window
+	first, end  uint64     // offsets of the range in the window; end 0: no access is accepted
+	widths      uint8      // accepted widths in bytes, ORed
+	kinds       accessKind // accepted kinds of access
+	isStoreable bool       // checkBusAddress has found that the whole window accepts stores
 }
 
-// accessKind says what a command does to its window, as far as rules depend on it.
+// accessKind is a set of properties of an access. A range of a window may reject each of
+// them. Without any property, the access is a single load, which every range accepts.
 type accessKind uint8
 
 const (
-	oneLoad accessKind = 0
-	several accessKind = 1 << (iota - 1) // a number of bytes instead of one access
-	stores                               // the command stores to the window
-	bulk                                 // accesses may be wider and narrower than the width
+	singleLoad accessKind = 0
+	manyBytes  accessKind = 1 << (iota - 1) // the command accesses Amount bytes
+	toDevice                                // the command stores to the window
+	anyWidth                                // mode Bulk: accesses may have any width
 )
 
+// Sets of all widths and of all kinds of access.
 const (
 	widthsAll = 1 | 2 | 4 | 8
-	kindsAll  = several | stores | bulk
+	kindsAll  = manyBytes | toDevice | anyWidth
 )
 
+// windowKindNames are the kinds of windows, as messages name them.
 var windowKindNames = [...]string{
 	gen.WindowKindBar:    "a BAR window",
 	gen.WindowKindTlb:    "a TLB window",
 	gen.WindowKindHost:   "a host window",
-	gen.WindowKindConfig: "configuration space, read-only to images",
+	gen.WindowKindConfig: "configuration space",
 }
 
+// opcodeNames are the opcodes, as messages and listings name them.
 var opcodeNames = [...]string{
 	gen.OpcodeWrite:    "write",
 	gen.OpcodeModify:   "modify",
@@ -72,24 +78,26 @@ var opcodeNames = [...]string{
 	gen.OpcodeEnd:      "end",
 }
 
-// verifyCommands checks every command, computes WorstCaseUs, and continues the
-// checksum sum over data, the commands as they lie in the file.
-func (v *View) verifyCommands(data []byte, sum uint32) (uint32, *Error) {
+// verifyCommands checks every command, sets WorstCaseUs, and returns the checksum of the
+// envelope up to the last command. data has the bytes of the commands, and sumBefore is the
+// checksum of the bytes before data.
+func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *Error) {
 	c := newCommandChecker(v)
+	sum = sumBefore
 	v.WorstCaseUs = make([]uint64, len(v.Sequences))
 	for i, s := range v.Sequences {
 		first, end := int(s.First), int(s.First+s.Count)
-		c.last = &v.Commands[end-1]
-		c.us = 0
+		c.lastCommand = &v.Commands[end-1]
+		c.worstCaseUs = 0
 		for first < end {
-			next := min(first+blockCommands, end)
+			next := min(first+commandsPerBlock, end)
 			if err := c.checkCommands(first, next); err != nil {
 				return 0, err
 			}
 			sum = checksum(sum, data[first*CommandSize:next*CommandSize])
 			first = next
 		}
-		v.WorstCaseUs[i] = c.us
+		v.WorstCaseUs[i] = c.worstCaseUs
 		c.unpointWindows()
 	}
 	if c.hasCall {
@@ -98,6 +106,8 @@ func (v *View) verifyCommands(data []byte, sum uint32) (uint32, *Error) {
 	return sum, nil
 }
 
+// newCommandChecker returns a checker whose Tlb windows are not pointed. The range of a Bar
+// window is empty until its first access.
 func newCommandChecker(v *View) *commandChecker {
 	c := &commandChecker{view: v, windows: make([]windowState, len(v.Windows))}
 	for i := range v.Devices {
@@ -120,25 +130,28 @@ func newCommandChecker(v *View) *commandChecker {
 	return c
 }
 
-// unpointWindows makes all TLB windows inaccessible until they are pointed again.
+// unpointWindows makes all Tlb windows inaccessible until a Point command programs them.
 func (c *commandChecker) unpointWindows() {
-	for _, window := range c.pointed {
+	for _, window := range c.pointedWindows {
 		c.windows[window].end = 0
 	}
-	c.pointed = c.pointed[:0]
+	c.pointedWindows = c.pointedWindows[:0]
 }
 
-// checkCommands checks the commands from index first up to end.
+// checkCommands checks the commands with the indices first to end-1, and returns an error
+// with the first problem.
 func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
 		m := &c.view.Commands[i]
-		if reason := c.checkCommand(m); reason != "" {
-			return &Error{Text("command %d", uint64(i)), opcodePrefix(m.Opcode) + reason}
+		if problem := c.checkCommand(m); problem != "" {
+			return &Error{Text("command %d", uint64(i)), opcodePrefix(m.Opcode) + problem}
 		}
 	}
 	return nil
 }
 
+// opcodePrefix returns the name of an opcode and a colon, or an empty string if the opcode
+// is unknown.
 func opcodePrefix(o gen.Opcode) string {
 	if o == gen.OpcodeInvalid || int(o) >= len(opcodeNames) {
 		return ""
@@ -146,100 +159,100 @@ func opcodePrefix(o gen.Opcode) string {
 	return opcodeNames[o] + ": "
 }
 
-// checkCommand checks a command and adds its longest time to c.us.
-func (c *commandChecker) checkCommand(m *Command) string {
+// checkCommand checks a command and adds the command's longest time to c.worstCaseUs.
+func (c *commandChecker) checkCommand(m *Command) (problem string) {
 	switch m.Opcode {
 	case gen.OpcodeWrite:
-		c.us += commandUs + accessUs
+		c.worstCaseUs += commandUs + accessUs
 		return c.checkWrite(m)
 	case gen.OpcodeModify:
-		c.us += commandUs + 2*accessUs + queryUs
+		c.worstCaseUs += commandUs + 2*accessUs + queryUs
 		return c.checkModify(m)
 	case gen.OpcodeRelocate:
-		c.us += commandUs + accessUs
+		c.worstCaseUs += commandUs + accessUs
 		return c.checkRelocate(m)
 	case gen.OpcodeCopyIn:
-		c.us += commandUs + accesses(m)*accessUs
-		return c.checkCopy(m, several|stores, gen.RoleInput)
+		c.worstCaseUs += commandUs + accessCount(m)*accessUs
+		return c.checkCopy(m, manyBytes|toDevice, gen.RoleInput)
 	case gen.OpcodeFill:
-		c.us += commandUs + accesses(m)*accessUs
+		c.worstCaseUs += commandUs + accessCount(m)*accessUs
 		return c.checkFill(m)
 	case gen.OpcodeCopyOut:
-		c.us += commandUs + accesses(m)*accessUs + queryUs
-		return c.checkCopy(m, several, gen.RoleOutput)
+		c.worstCaseUs += commandUs + accessCount(m)*accessUs + queryUs
+		return c.checkCopy(m, manyBytes, gen.RoleOutput)
 	case gen.OpcodeExpect:
-		c.us += commandUs + accessUs + queryUs + uint64(m.Amount)
+		c.worstCaseUs += commandUs + accessUs + queryUs + uint64(m.Amount)
 		return c.checkExpect(m)
 	case gen.OpcodeCompare:
-		c.us += commandUs + accesses(m)*accessUs
+		c.worstCaseUs += commandUs + accessCount(m)*accessUs
 		return c.checkCompare(m)
 	case gen.OpcodePoint:
-		c.us += commandUs + pointUs
+		c.worstCaseUs += commandUs + pointUs
 		return c.checkPoint(m)
 	case gen.OpcodeFence:
-		c.us += commandUs
+		c.worstCaseUs += commandUs
 		return checkFence(m)
 	case gen.OpcodeDelay:
-		c.us += commandUs + uint64(m.Amount)
+		c.worstCaseUs += commandUs + uint64(m.Amount)
 		return checkDelay(m)
 	case gen.OpcodeCall:
-		c.us += commandUs // verifyCalls adds the time of the called sequence
+		c.worstCaseUs += commandUs // verifyCalls adds the time of the called sequence
 		return c.checkCall(m)
 	case gen.OpcodeEnd:
-		c.us += commandUs
+		c.worstCaseUs += commandUs
 		return c.checkEnd(m)
 	}
 	return Text("unknown opcode %d", uint64(m.Opcode))
 }
 
-func (c *commandChecker) checkWrite(m *Command) string {
+func (c *commandChecker) checkWrite(m *Command) (problem string) {
 	if m.Mode != 0 || m.Option != 0 || m.Index != 0 || m.Amount != 0 || m.Mask != 0 {
 		return "mode, option, index, amount and mask must be 0"
 	}
-	if reason := c.checkAccess(m, uint64(m.Width), stores); reason != "" {
-		return reason
+	if problem := c.checkAccess(m, uint64(m.Width), toDevice); problem != "" {
+		return problem
 	}
-	if !fits(m.Value, m.Width) {
-		return wideValue(m)
+	if !fitsWidth(m.Value, m.Width) {
+		return describeWideValue(m)
 	}
 	return ""
 }
 
-func (c *commandChecker) checkModify(m *Command) string {
+func (c *commandChecker) checkModify(m *Command) (problem string) {
 	if m.Mode != 0 || m.Option != 0 || m.Index != 0 || m.Amount != 0 {
 		return "mode, option, index and amount must be 0"
 	}
 	if m.Mask == 0 {
 		return "mask must not be 0: nothing would be modified"
 	}
-	if reason := c.checkAccess(m, uint64(m.Width), stores); reason != "" {
-		return reason
+	if problem := c.checkAccess(m, uint64(m.Width), toDevice); problem != "" {
+		return problem
 	}
-	if !fits(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
-		return invalidMask(m)
+	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
+		return describeInvalidMask(m)
 	}
 	return ""
 }
 
-func (c *commandChecker) checkRelocate(m *Command) string {
+func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	if m.Mode != 0 || m.Option != 0 || m.Amount != 0 || m.Mask != 0 {
 		return "mode, option, amount and mask must be 0"
 	}
-	if reason := c.checkAccess(m, uint64(m.Width), stores); reason != "" {
-		return reason
+	if problem := c.checkAccess(m, uint64(m.Width), toDevice); problem != "" {
+		return problem
 	}
 	if m.Width < 4 {
 		return Text("invalid width %d; must be 4 or 8", uint64(m.Width))
 	}
-	if !fits(m.Value, m.Width) {
-		return wideValue(m)
+	if !fitsWidth(m.Value, m.Width) {
+		return describeWideValue(m)
 	}
 	if int(m.Index) >= len(c.windows) {
-		return noWindow(m.Index)
+		return describeMissingWindow(m.Index)
 	}
 	w := &c.view.Windows[m.Index]
 	if m.Value > w.Size {
-		return Text("bus address %x beyond the start of window %d, which has %x bytes",
+		return Text("addend %x is beyond the end of window %d, which is %x bytes long",
 			m.Value, uint64(m.Index), w.Size)
 	}
 	c.view.NeedsFixup = true
@@ -247,13 +260,14 @@ func (c *commandChecker) checkRelocate(m *Command) string {
 	return c.checkBusAddress(m.Index)
 }
 
-// checkCopy checks a CopyIn or CopyOut command. role is that of tensors it may copy.
-func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) string {
+// checkCopy checks a CopyIn or CopyOut command. If the command copies a tensor, the tensor
+// must have the given role.
+func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) (problem string) {
 	if m.Option != 0 || m.Mask != 0 {
 		return "option and mask must be 0"
 	}
 	if m.Amount == 0 {
-		return noBytes
+		return amountIsZero
 	}
 	size := uint64(m.Amount)
 	switch gen.Access(m.Mode) {
@@ -261,25 +275,25 @@ func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) s
 	case gen.AccessFixed:
 		size = uint64(m.Width)
 	case gen.AccessBulk:
-		kind |= bulk
+		kind |= anyWidth
 	default:
 		return Text("invalid mode %d; must be 1 (exact), 2 (fixed) or 3 (bulk)", uint64(m.Mode))
 	}
-	if reason := c.checkAccess(m, size, kind); reason != "" {
-		return reason
+	if problem := c.checkAccess(m, size, kind); problem != "" {
+		return problem
 	}
-	if kind&bulk == 0 && m.Amount&uint32(m.Width-1) != 0 {
-		return partialAccess(m)
+	if kind&anyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
+		return describePartialAccess(m)
 	}
 	return c.checkMemory(m, role)
 }
 
-func (c *commandChecker) checkFill(m *Command) string {
+func (c *commandChecker) checkFill(m *Command) (problem string) {
 	if m.Option != 0 || m.Index != 0 || m.Mask != 0 {
 		return "option, index and mask must be 0"
 	}
 	if m.Amount == 0 {
-		return noBytes
+		return amountIsZero
 	}
 	size := uint64(m.Amount)
 	switch gen.Access(m.Mode) {
@@ -289,106 +303,107 @@ func (c *commandChecker) checkFill(m *Command) string {
 	default:
 		return Text("invalid mode %d; must be 1 (exact) or 2 (fixed)", uint64(m.Mode))
 	}
-	if reason := c.checkAccess(m, size, several|stores); reason != "" {
-		return reason
+	if problem := c.checkAccess(m, size, manyBytes|toDevice); problem != "" {
+		return problem
 	}
 	if m.Amount&uint32(m.Width-1) != 0 {
-		return partialAccess(m)
+		return describePartialAccess(m)
 	}
-	if !fits(m.Value, m.Width) {
-		return wideValue(m)
+	if !fitsWidth(m.Value, m.Width) {
+		return describeWideValue(m)
 	}
 	return ""
 }
 
-func (c *commandChecker) checkExpect(m *Command) string {
+func (c *commandChecker) checkExpect(m *Command) (problem string) {
 	if m.Mode == 0 || m.Mode > uint8(gen.ConditionNotEqual) {
 		return Text("invalid mode %d; must be 1 (equal) or 2 (not equal)", uint64(m.Mode))
 	}
-	if reason := c.checkPolicy(m); reason != "" {
-		return reason
+	if problem := c.checkPolicy(m); problem != "" {
+		return problem
 	}
 	if m.Index != 0 && m.Amount == 0 {
-		return "an interval without a deadline; set amount, or index to 0"
+		return "index sets an interval, but amount sets no deadline; set amount, or set index to 0"
 	}
-	if reason := c.checkAccess(m, uint64(m.Width), oneLoad); reason != "" {
-		return reason
+	if problem := c.checkAccess(m, uint64(m.Width), singleLoad); problem != "" {
+		return problem
 	}
-	if !fits(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
-		return invalidMask(m)
+	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
+		return describeInvalidMask(m)
 	}
 	return ""
 }
 
-func (c *commandChecker) checkCompare(m *Command) string {
+func (c *commandChecker) checkCompare(m *Command) (problem string) {
 	if m.Mode != 0 || m.Mask != 0 {
 		return "mode and mask must be 0"
 	}
 	if m.Amount == 0 {
-		return noBytes
+		return amountIsZero
 	}
-	if reason := c.checkPolicy(m); reason != "" {
-		return reason
+	if problem := c.checkPolicy(m); problem != "" {
+		return problem
 	}
-	if reason := c.checkAccess(m, uint64(m.Amount), several); reason != "" {
-		return reason
+	if problem := c.checkAccess(m, uint64(m.Amount), manyBytes); problem != "" {
+		return problem
 	}
 	if m.Amount&uint32(m.Width-1) != 0 {
-		return partialAccess(m)
+		return describePartialAccess(m)
 	}
 	return c.checkMemory(m, gen.RoleInput)
 }
 
-func (c *commandChecker) checkPoint(m *Command) string {
+func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	used := Command{Opcode: m.Opcode, Window: m.Window, Value: m.Value, Mask: m.Mask}
 	if *m != used {
 		return "all fields except window, value and mask must be 0"
 	}
 	if int(m.Window) >= len(c.windows) {
-		return noWindow(m.Window)
+		return describeMissingWindow(m.Window)
 	}
 	w := &c.view.Windows[m.Window]
 	if w.Kind != gen.WindowKindTlb {
-		return wrongWindow(m.Window, w)
+		return Text("cannot point window %d, which is ", uint64(m.Window)) + windowKindNames[w.Kind]
 	}
 	if m.Value&(w.Size-1) != 0 {
-		return Text("address %x is not a multiple of the window's %x bytes", m.Value, w.Size)
+		return Text("address %x is not a multiple of the window's size %x", m.Value, w.Size)
 	}
 	tiles, ok := boards.UnpackTileRange(m.Mask)
 	if !ok {
-		return Text("tile range %x has impossible fields", m.Mask)
+		return Text("mask %x is not a valid tile range", m.Mask)
 	}
 	if closed := c.boards[w.Device].ClosedTo(tiles, m.Value, w.Size); closed != nil {
-		return Text("the window may show %x to %x of ", closed.First, closed.Last) +
-			closed.Name + ", which is closed to images; for host memory declare a host window"
+		return Text("the window may show %x to %x of ", closed.First, closed.Last) + closed.Name +
+			", which is closed to images; declare a host window to access host memory"
 	}
 	if state := &c.windows[m.Window]; state.end == 0 {
 		state.end = w.Size
-		c.pointed = append(c.pointed, m.Window)
+		c.pointedWindows = append(c.pointedWindows, m.Window)
 	}
 	c.view.NeedsFixup = true
 	return ""
 }
 
-func checkFence(m *Command) string {
+func checkFence(m *Command) (problem string) {
 	if *m != (Command{Opcode: m.Opcode}) {
 		return "all fields must be 0"
 	}
 	return ""
 }
 
-func checkDelay(m *Command) string {
+func checkDelay(m *Command) (problem string) {
 	if *m != (Command{Opcode: m.Opcode, Amount: m.Amount}) {
 		return "all fields except amount must be 0"
 	}
 	if m.Amount == 0 || m.Amount > DelayMaxUs {
-		return Text("%d us is not between 1 and %d", uint64(m.Amount), DelayMaxUs)
+		return Text("amount is %d us, but must be between 1 and %d", uint64(m.Amount), DelayMaxUs)
 	}
 	return ""
 }
 
-// checkCall checks a Call command. The sequence that it calls may point any window.
-func (c *commandChecker) checkCall(m *Command) string {
+// checkCall checks a Call command. The called sequence may point Tlb windows elsewhere.
+// Therefore no Tlb window is accessible after the call until it is pointed again.
+func (c *commandChecker) checkCall(m *Command) (problem string) {
 	if *m != (Command{Opcode: m.Opcode, Index: m.Index}) {
 		return "all fields except index must be 0"
 	}
@@ -400,176 +415,178 @@ func (c *commandChecker) checkCall(m *Command) string {
 	return ""
 }
 
-func (c *commandChecker) checkEnd(m *Command) string {
+func (c *commandChecker) checkEnd(m *Command) (problem string) {
 	if *m != (Command{Opcode: m.Opcode}) {
 		return "all fields must be 0"
 	}
-	if m != c.last {
-		return "must be the last command of a sequence"
+	if m != c.lastCommand {
+		return "must be the last command of its sequence"
 	}
 	return ""
 }
 
-// checkPolicy checks the option of an Expect or Compare command. A failure that is
-// ignored queries every device of the image.
-func (c *commandChecker) checkPolicy(m *Command) string {
+// checkPolicy checks the option of an Expect or Compare command. If the option is Ignore,
+// checkPolicy adds the time of a query of every device: the runtime makes these queries
+// before it ignores a failure.
+func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 	switch gen.Policy(m.Option) {
 	case gen.PolicyFail:
 		return ""
 	case gen.PolicyIgnore:
-		c.us += queryUs * uint64(len(c.view.Devices))
+		c.worstCaseUs += queryUs * uint64(len(c.view.Devices))
 		return ""
 	}
 	return Text("invalid option %d; must be 1 (fail) or 2 (ignore)", uint64(m.Option))
 }
 
-// fits reports whether a number has no bits above width bytes.
-func fits(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
+// fitsWidth reports whether a number fits in an integer of width bytes.
+func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
 
-func wideValue(m *Command) string {
-	return Text("value %x does not fit %d bytes", m.Value, uint64(m.Width))
+func describeWideValue(m *Command) string {
+	return Text("value %x is too large for width %d", m.Value, uint64(m.Width))
 }
 
-func invalidMask(m *Command) string {
-	if !fits(m.Mask, m.Width) {
-		return Text("mask %x does not fit %d bytes", m.Mask, uint64(m.Width))
+func describeInvalidMask(m *Command) string {
+	if !fitsWidth(m.Mask, m.Width) {
+		return Text("mask %x is too large for width %d", m.Mask, uint64(m.Width))
 	}
 	return Text("value %x has bits outside the mask %x", m.Value, m.Mask)
 }
 
-const noBytes = "amount must not be 0"
+// amountIsZero is the problem of a command that must access at least one byte.
+const amountIsZero = "amount must not be 0"
 
-func partialAccess(m *Command) string {
-	return Text("%d bytes are not a whole number of accesses of %d bytes",
-		uint64(m.Amount), uint64(m.Width))
+func describePartialAccess(m *Command) string {
+	return Text("amount %d is not a multiple of the width %d", uint64(m.Amount), uint64(m.Width))
 }
 
-// checkAccess checks the access of a command to size bytes of its window.
-func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) string {
+// checkAccess checks whether a command may access size bytes from m.Offset on in the
+// window m.Window. kind describes the access.
+func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (problem string) {
 	if int(m.Window) >= len(c.windows) {
-		return noWindow(m.Window)
+		return describeMissingWindow(m.Window)
 	}
 	w, offset := &c.windows[m.Window], uint64(m.Offset)
 	if offset < w.first || offset >= w.end {
-		return c.checkAccessInNewRange(m, size, kind)
+		return c.checkAccessInOtherRange(m, size, kind)
 	}
 	if offset+size > w.end {
-		return c.outsideRange(m, size, w)
+		return c.describeOutsideRange(m, size, w)
 	}
-	if m.Width&w.widths == 0 || !isPowerOfTwo(m.Width) {
-		return c.invalidWidth(m)
+	if m.Width&w.widths == 0 || !hasAtMostOneBit(m.Width) {
+		return c.describeInvalidWidth(m)
 	}
 	if kind&^w.kinds != 0 {
-		return c.invalidKind(m, kind)
+		return c.describeInvalidKind(m, kind)
 	}
-	if kind&bulk == 0 && (w.start|offset)&uint64(m.Width-1) != 0 {
-		return misaligned(m, w)
+	if kind&anyWidth == 0 && (w.start|offset)&uint64(m.Width-1) != 0 {
+		return describeMisalignment(m, w)
 	}
 	return ""
 }
 
-// checkAccessInNewRange sets the state of the command's window to the range that contains
-// its offset, and checks the access again. Only a Bar window has several ranges.
-func (c *commandChecker) checkAccessInNewRange(m *Command, size uint64, kind accessKind) string {
+// checkAccessInOtherRange checks an access that begins outside the current range of its
+// window. In a Bar window it makes the range of another rule the current range, and calls
+// checkAccess again. Every other window has one range only, and the access is rejected.
+func (c *commandChecker) checkAccessInOtherRange(m *Command, size uint64,
+	kind accessKind) (problem string) {
 	w := &c.windows[m.Window]
 	window := &c.view.Windows[m.Window]
 	if window.Kind == gen.WindowKindTlb && w.end == 0 {
-		return Text("window %d is used before it is pointed in this sequence", uint64(m.Window))
+		return Text("window %d is used before this sequence points it", uint64(m.Window))
 	}
 	if uint64(m.Offset) >= window.Size {
-		return c.outsideRange(m, size, w)
+		return c.describeOutsideRange(m, size, w)
 	}
 	rule := c.findRule(m)
 	if rule == nil {
-		first := window.Offset + uint64(m.Offset)
-		return Text("nothing at %x of BAR %d is a register of ", first, uint64(window.Bar)) +
-			c.boards[window.Device].Name
+		offset := window.Offset + uint64(m.Offset)
+		return Text("offset %x of BAR %d is not in any memory or register of ", offset,
+			uint64(window.Bar)) + c.boards[window.Device].Name
 	}
 	if window.Flags&FlagWriteCombining != 0 && !rule.Memory {
-		return c.notAccepted("a write-combining window, which is for memory,", m)
+		return c.describeUnaccepted("a write-combining window (for memory only)", m)
 	}
 	w.first = max(rule.First, window.Offset) - window.Offset
 	w.end = min(rule.Last+1-window.Offset, window.Size)
-	w.widths, w.kinds = rule.Widths, several
+	w.widths, w.kinds = rule.Widths, manyBytes
 	if !rule.LoadOnly {
-		w.kinds |= stores
+		w.kinds |= toDevice
 	}
 	if rule.Memory && rule.Widths == widthsAll {
-		w.kinds |= bulk
+		w.kinds |= anyWidth
 	}
 	return c.checkAccess(m, size, kind)
 }
 
-func isPowerOfTwo(width uint8) bool { return width&(width-1) == 0 }
+// hasAtMostOneBit reports whether width is a power of two or 0.
+func hasAtMostOneBit(width uint8) bool { return width&(width-1) == 0 }
 
-// findRule returns the rule for the first byte that a command accesses.
+// findRule returns the board's rule for the byte at m.Offset of a Bar window, or nil.
 func (c *commandChecker) findRule(m *Command) *boards.Rule {
 	w := &c.view.Windows[m.Window]
 	return c.boards[w.Device].FindRule(w.Bar, w.Offset+uint64(m.Offset), 1)
 }
 
-func noWindow(index uint16) string {
+func describeMissingWindow(index uint16) string {
 	return Text("window %d does not exist", uint64(index))
 }
 
-func (c *commandChecker) outsideRange(m *Command, size uint64, w *windowState) string {
+func (c *commandChecker) describeOutsideRange(m *Command, size uint64, w *windowState) string {
 	offset, window := uint64(m.Offset), &c.view.Windows[m.Window]
 	if offset+size > window.Size {
-		return Text("%d bytes at %x reach outside the window of %x bytes",
+		return Text("%x bytes at offset %x reach outside the window of %x bytes",
 			size, offset, window.Size)
 	}
-	return Text("%d bytes at %x reach outside one register or memory: %x to %x of the window",
+	return Text("%x bytes at offset %x reach outside the rule's range, %x to %x of the window",
 		size, offset, w.first, w.end-1)
 }
 
-func (c *commandChecker) invalidWidth(m *Command) string {
-	if m.Width&widthsAll == 0 || !isPowerOfTwo(m.Width) {
+func (c *commandChecker) describeInvalidWidth(m *Command) string {
+	if m.Width&widthsAll == 0 || !hasAtMostOneBit(m.Width) {
 		return Text("invalid width %d; must be 1, 2, 4 or 8", uint64(m.Width))
 	}
-	return c.notAccepted(Text("width %d", uint64(m.Width)), m)
+	return c.describeUnaccepted(Text("width %d", uint64(m.Width)), m)
 }
 
-func (c *commandChecker) invalidKind(m *Command, kind accessKind) string {
+func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string {
+	if c.view.Windows[m.Window].Kind == gen.WindowKindConfig {
+		return Text("window %d is configuration space, which only expect commands may access",
+			uint64(m.Window))
+	}
+	if kind&anyWidth != 0 {
+		return c.describeUnaccepted("bulk access (only for memory that accepts every width)", m)
+	}
+	return c.describeUnaccepted("a store", m) + "; declare a TLB or a host window for stores"
+}
+
+// describeUnaccepted returns the text that the device does not accept the given kind of
+// access at m.Offset of a window.
+func (c *commandChecker) describeUnaccepted(access string, m *Command) string {
 	w := &c.view.Windows[m.Window]
+	access += " is not accepted by "
 	if w.Kind == gen.WindowKindConfig {
-		return wrongWindow(m.Window, w)
+		return access + "configuration space"
 	}
-	if kind&bulk != 0 {
-		return c.notAccepted("bulk access, which is for memory that takes every width,", m)
-	}
-	return c.notAccepted("a store (declare a TLB or a host window instead)", m)
+	place := Text(" at %x of BAR %d (", w.Offset+uint64(m.Offset), uint64(w.Bar))
+	return access + c.boards[w.Device].Name + place + c.findRule(m).Name + ")"
 }
 
-// notAccepted returns the reason that the device does not accept an access at the
-// command's offset. what names the access.
-func (c *commandChecker) notAccepted(what string, m *Command) string {
-	w := &c.view.Windows[m.Window]
-	what += " is not accepted by "
-	if w.Kind == gen.WindowKindConfig {
-		return what + "configuration space"
-	}
-	place := Text(" BAR %d at %x (", uint64(w.Bar), w.Offset+uint64(m.Offset))
-	return what + c.boards[w.Device].Name + place + c.findRule(m).Name + ")"
-}
-
-func misaligned(m *Command, w *windowState) string {
+func describeMisalignment(m *Command, w *windowState) string {
 	width := uint64(m.Width)
 	if w.start%width != 0 {
-		return Text("the window starts at %x of its BAR, which is not aligned to the width %d",
+		return Text("the window starts at %x of its BAR, which is not a multiple of the width %d",
 			w.start, width)
 	}
-	return Text("offset %x is not aligned to the width %d", uint64(m.Offset), width)
+	return Text("offset %x is not a multiple of the width %d", uint64(m.Offset), width)
 }
 
-func wrongWindow(index uint16, w *Window) string {
-	return Text("cannot access window %d, which is ", uint64(index)) + windowKindNames[w.Kind]
-}
-
-// checkBusAddress checks that a device may get the bus address of a window: it
-// could store to all of the window.
-func (c *commandChecker) checkBusAddress(index uint16) string {
+// checkBusAddress checks whether an image may give the bus address of the window with the
+// given index to a device. That device can then store to any byte of the window. Therefore
+// the whole window must accept stores.
+func (c *commandChecker) checkBusAddress(index uint16) (problem string) {
 	w, state := &c.view.Windows[index], &c.windows[index]
-	if w.Kind == gen.WindowKindHost || state.storable {
+	if w.Kind == gen.WindowKindHost || state.isStoreable {
 		return ""
 	}
 	if w.Kind != gen.WindowKindBar {
@@ -577,61 +594,62 @@ func (c *commandChecker) checkBusAddress(index uint16) string {
 	}
 	for _, r := range c.boards[w.Device].Rules {
 		if r.LoadOnly && r.Bar == w.Bar && r.First < w.Offset+w.Size && r.Last >= w.Offset {
-			return Text("the window includes %x to %x, which take no stores (", r.First, r.Last) +
-				r.Name + "); give other devices a window without them"
+			return Text("window %d includes %x to %x of its BAR (",
+				uint64(index), r.First, r.Last) + r.Name +
+				"), which accept no stores; relocate a window without these bytes"
 		}
 	}
-	state.storable = true
+	state.isStoreable = true
 	return ""
 }
 
-// checkMemory checks the bytes that a command copies or compares: of the payload,
-// or of a tensor with the given role.
-func (c *commandChecker) checkMemory(m *Command, role gen.Role) string {
+// checkMemory checks that the bytes that a command copies or compares lie inside the
+// payload, or inside a tensor with the given role. Outputs are never in the payload.
+func (c *commandChecker) checkMemory(m *Command, role gen.Role) (problem string) {
 	size := c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {
 		if m.Index == 0 || int(m.Index) > len(c.view.Tensors) {
-			return Text("memory %d does not exist or cannot be used here", uint64(m.Index))
+			return Text("index %d does not select a tensor", uint64(m.Index))
 		}
 		t := &c.view.Tensors[m.Index-1]
 		if t.Role != role {
-			return c.wrongTensor(t)
+			return c.describeWrongTensor(t)
 		}
 		size = t.Size
 	}
 	if m.Value > size || uint64(m.Amount) > size-m.Value {
-		return Text("%d bytes at %x reach outside the tensor or the payload of %d bytes",
+		return Text("%x bytes at offset %x reach outside the tensor or payload of %x bytes",
 			uint64(m.Amount), m.Value, size)
 	}
 	return ""
 }
 
-func (c *commandChecker) wrongTensor(t *Tensor) string {
-	return "tensor " + Quote(c.view.Name(t.Name)) + " has the wrong role: copy in and compare " +
-		"use inputs, copy out uses outputs"
+func (c *commandChecker) describeWrongTensor(t *Tensor) string {
+	return "tensor " + Quote(c.view.Name(t.Name)) + " has the wrong role; copy in and compare " +
+		"need an input, copy out needs an output"
 }
 
-// verifyCalls checks that calls do not nest, and adds the longest times of called
-// sequences to those of their callers.
+// verifyCalls checks that no called sequence contains a Call. It adds the longest time of
+// each called sequence to the longest time of the calling sequence.
 func (v *View) verifyCalls() *Error {
-	calls := make([]bool, len(v.Sequences))
-	called := make([]bool, len(v.Sequences))
-	for at, s := range v.Sequences {
+	hasCall := make([]bool, len(v.Sequences))
+	isCalled := make([]bool, len(v.Sequences))
+	for caller, s := range v.Sequences {
 		for i := s.First; i < s.First+s.Count; i++ {
-			c := &v.Commands[i]
-			if c.Opcode != gen.OpcodeCall {
+			m := &v.Commands[i]
+			if m.Opcode != gen.OpcodeCall {
 				continue
 			}
-			calls[at], called[c.Index] = true, true
-			us := v.WorstCaseUs[at] + v.WorstCaseUs[c.Index]
-			v.WorstCaseUs[at] = min(us, longestUs)
+			hasCall[caller], isCalled[m.Index] = true, true
+			us := v.WorstCaseUs[caller] + v.WorstCaseUs[m.Index]
+			v.WorstCaseUs[caller] = min(us, worstCaseMaxUs)
 		}
 	}
-	for i := range calls {
-		if calls[i] && called[i] {
+	for sequence := range hasCall {
+		if hasCall[sequence] && isCalled[sequence] {
 			return &Error{
-				Text("sequence %d", uint64(i)),
-				"calls and is called: calls do not nest",
+				Text("sequence %d", uint64(sequence)),
+				"contains a call and is called itself, but calls do not nest",
 			}
 		}
 	}

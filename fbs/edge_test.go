@@ -40,44 +40,45 @@ func TestFilesThatNoEncoderWritesAreRejectedWithAReason(t *testing.T) {
 		want   string
 		change func(*gen.Image)
 	}{
-		{"payload bytes, the segments have",
+		{"payload bytes, but the segments have",
 			func(i *gen.Image) { i.Reservation(nil).MutatePayloadBytes(7) }},
-		{"host bytes, the windows need",
+		{"host bytes, but the windows need",
 			func(i *gen.Image) { i.Reservation(nil).MutateHostBytes(4096) }},
-		{"arena bytes, the tensors need",
+		{"arena bytes, but the tensors need",
 			func(i *gen.Image) { i.Reservation(nil).MutateArenaBytes(64) }},
-		{"arena offset is 0x80 and should be 0x40",
+		{"arena offset is 0x80, but should be 0x40",
 			func(i *gen.Image) { tensor(i).MutateArenaOffset(128) }},
-		{"size is 8, shape and element type make 6",
+		{"size is 8, but shape and element type make 6",
 			func(i *gen.Image) { tensor(i).MutateSize(8) }},
-		{"do not continue at command", func(i *gen.Image) { sequence(i).MutateFirst(3) }},
-		{"sequence 0: its last command, 15, is not End",
+		{"first must be ", func(i *gen.Image) { sequence(i).MutateFirst(3) }},
+		{"sequence 0: last command 15 is not an end command",
 			func(i *gen.Image) {
 				x := new(gen.Command)
 				i.Commands(x, 15)
 				x.MutateOpcode(gen.OpcodeFence)
 			}},
-		{"cover 17 of 19 commands", func(i *gen.Image) { sequence(i).MutateCount(1) }},
-		{"offset is 0x2000 and should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
-		{"payload bytes, the segments have", func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
+		{"ends after 17 of 19 commands", func(i *gen.Image) { sequence(i).MutateCount(1) }},
+		{"offset is 0x2000, but should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
+		{"payload bytes, but the segments have",
+			func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
 		{"segments: end at 0x1000000", func(i *gen.Image) {
 			segment(i).MutateSize(1 << 40)
 			i.Reservation(nil).MutatePayloadBytes(1 << 40)
 		}},
-		{"size is 0, or size or offset more than 64 TiB",
+		{"must not be 0, nor size or offset",
 			func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
 		{"reserved field is not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
 		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
 		{"reserved field is not zero", func(i *gen.Image) { window(i).MutateReserved(99) }},
 		{"device 1: reserved field is not zero",
 			func(i *gen.Image) { x := new(gen.Device); i.Devices(x, 1); x.MutateReserved(1) }},
-		{"rule 2: name of 255 bytes at 0xffff lies outside the text of",
+		{"rule 2: name of 255 bytes at offset 65535 lies outside the text of",
 			func(i *gen.Image) { x := new(gen.Rule); i.Rules(x, 2); x.MutateName(0xffffff) }},
 		{"lies outside the text of", func(i *gen.Image) { tensor(i).MutateName(0xffff01) }},
 		{"sequence 1: has no name", func(i *gen.Image) { sequence(i).MutateName(0x100) }},
-		{"has_data is 2 and should be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
-		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateDims(9) }},
-		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateShape7(1) }},
+		{"has_data is 2, but should be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
+		{"invalid shape", func(i *gen.Image) { tensor(i).MutateDims(9) }},
+		{"invalid shape", func(i *gen.Image) { tensor(i).MutateShape7(1) }},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			_, err := fbs.Verify(changed(t, test.change))
@@ -95,7 +96,8 @@ func TestCountsAreCheckedBeforeTables(t *testing.T) {
 		target.MutateReserved(1)
 		i.Reservation(nil).MutateTensors(77)
 	}))
-	if err == nil || !strings.Contains(err.Error(), "reservation: 77 tensors, the image has") {
+	want := "reservation: says 77 tensors, but the image has"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 }
@@ -126,7 +128,7 @@ func TestDataOffsetWithoutDataIsRejected(t *testing.T) {
 func TestFileAtAnOddAddressIsRejected(t *testing.T) {
 	file := append(make([]byte, 1), encode(t, sample())...)[1:]
 	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "does not lie at a multiple of 8") {
+		!strings.Contains(err.Error(), "its address is not a multiple of 8") {
 		t.Error(err)
 	}
 }
@@ -301,7 +303,7 @@ func TestPayloadOfAFileWithoutAnyIsRejected(t *testing.T) {
 	view.Commands[0] = copyIn
 	lmb.Stamp(file, uint64(len(file)))
 	_, err = fbs.Verify(file)
-	wantError(t, err, "outside the tensor or the payload")
+	wantError(t, err, "outside the tensor or payload of")
 }
 
 func TestCommandsLieInMemoryAsInAFile(t *testing.T) {

@@ -6,77 +6,80 @@ package fbs
 
 import "unsafe"
 
-// Error is the reason why a file is not a Light Metal image.
+// Error reports why a file is not a valid Light Metal image.
 type Error struct {
-	Place  string // "preamble", "command 12", "tensor 3"
-	Reason string
+	Place  string // invalid part of the file: "preamble", "command 12", "tensor 3"
+	Reason string // problem of that part
 }
 
 func (e *Error) Error() string { return e.Place + ": " + e.Reason }
 
-// Table is the root table of a FlatBuffer. Every read is checked against the bounds of
-// the buffer. The first failure sets Err; all later reads return zeros.
+// Table is the root table of a FlatBuffer. Each read first checks that the bytes lie inside
+// the buffer. The first failure sets Err. After a failure, all reads return zeros.
 type Table struct {
-	Err      *Error
-	data     []byte
-	begin    uint64 // objects lie at this position or after it
-	place    string // Error.Place of failures
-	position uint64 // of the table
-	size     uint64 // bytes of the table itself
-	vtable   []byte // two sizes, then field offsets, two bytes each
+	Err          *Error // first failure; nil if every read has succeeded
+	data         []byte // the whole FlatBuffer
+	objectsBegin uint64 // offset in data; bytes before it belong to no object
+	place        string // Error.Place of a failure in the table itself
+	position     uint64 // offset of the table in data
+	size         uint64 // bytes of the table itself
+	vtable       []byte // size of the vtable, size of the table, field offsets; 2 bytes each
 }
 
-// RootTable returns the table at the position that data begins with. Its type has the
-// given number of fields. The address of data is a multiple of 8, as structs are read
-// in place.
-func RootTable(data []byte, begin uint64, fields int, place string) *Table {
+// RootTable returns the root table of the FlatBuffer in data. The first 4 bytes of data are
+// the position of the table. The schema declares fieldCount fields. No object lies before
+// the offset objectsBegin. The address of data must be a multiple of 8, because structs are
+// read in place. place names the table in errors.
+func RootTable(data []byte, objectsBegin uint64, fieldCount int, place string) *Table {
 	position := uint64(ReadStruct[uint32](data))
-	t := &Table{data: data, begin: begin, place: place, position: position}
+	t := &Table{data: data, objectsBegin: objectsBegin, place: place, position: position}
 	aligned := uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 == 0
-	if uint64(len(data)) < begin+4 || !aligned {
-		t.fail(place, "is too short, or does not lie at a multiple of 8")
+	if uint64(len(data)) < objectsBegin+4 || !aligned {
+		t.setError(place, "is too short, or its address is not a multiple of 8")
 	}
-	t.readVtable(fields)
-	t.slice(t.position, t.size, 4, place)
+	t.readVtable(fieldCount)
+	t.bytesAt(t.position, t.size, 4, place)
 	return t
 }
 
-// readVtable sets size and vtable. The table begins with the distance back to its vtable.
-func (t *Table) readVtable(fields int) {
+// readVtable sets size and vtable. The first 4 bytes of a table are the number of bytes by
+// which its vtable lies before it.
+func (t *Table) readVtable(fieldCount int) {
 	place := t.place + " vtable"
-	distance := ReadStruct[int32](t.slice(t.position, 4, 4, t.place))
+	distance := ReadStruct[int32](t.bytesAt(t.position, 4, 4, t.place))
 	position := t.position - uint64(int64(distance))
-	sizes := ReadStruct[[2]uint16](t.slice(position, 4, 2, place))
+	sizes := ReadStruct[[2]uint16](t.bytesAt(position, 4, 2, place))
 	size := uint64(sizes[0])
 	t.size = uint64(sizes[1])
 	if size < 4 || size%2 != 0 || t.size < 4 {
-		t.fail(t.place, "vtable has impossible sizes %d and %d", size, t.size)
+		t.setError(t.place, "vtable has invalid sizes %d and %d", size, t.size)
 	}
-	if size > 4+2*uint64(fields) {
-		t.fail(t.place, "has %d fields, the schema has %d", (size-4)/2, uint64(fields))
+	if size > 4+2*uint64(fieldCount) {
+		t.setError(t.place, "has %d fields, but the schema has %d", (size-4)/2, uint64(fieldCount))
 	}
-	t.vtable = t.slice(position, size, 2, place)
+	t.vtable = t.bytesAt(position, size, 2, place)
 }
 
-// fail sets Err, unless an earlier failure has set it. Inlined, it would take 1 KB more.
+// setError sets Err, unless Err already has an earlier failure. It is not inlined, because
+// the program would then be 1 KB larger.
 //
 //go:noinline
-func (t *Table) fail(place, message string, numbers ...uint64) {
+func (t *Table) setError(place, message string, numbers ...uint64) {
 	if t.Err == nil {
 		t.Err = &Error{place, Text(message, numbers...)}
 	}
 }
 
-// slice returns size bytes of the buffer at a position that is a multiple of align, or
-// nil after a failure.
-func (t *Table) slice(position, size, align uint64, place string) []byte {
+// bytesAt returns size bytes of the buffer, starting at the given position. It is a failure
+// if the position is not a multiple of align. After a failure bytesAt returns nil.
+func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
-	if position < t.begin || position > all || size > all-position {
-		t.fail(place, "offset %x with %d bytes is outside the envelope of %d bytes",
-			position, size, all)
+	if position < t.objectsBegin || position > all || size > all-position {
+		t.setError(place, "%x bytes at offset %x reach outside the envelope of %x bytes",
+			size, position, all)
 	}
 	if position%align != 0 {
-		t.fail(place, "offset %x is not a multiple of %d", position, align)
+		t.setError(place, "offset %x is not a multiple of %d", position, align)
 	}
 	if t.Err != nil {
 		return nil
@@ -84,7 +87,8 @@ func (t *Table) slice(position, size, align uint64, place string) []byte {
 	return t.data[position:][:size]
 }
 
-// fieldPosition returns the position of a field of size bytes, or 0 if it is absent.
+// fieldPosition returns the position of a field of size bytes, or 0 if the field is absent.
+// id is the number of the field in the schema.
 func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	entry := min(4+2*id, len(t.vtable))
 	offset := uint64(ReadStruct[uint16](t.vtable[entry:]))
@@ -92,22 +96,24 @@ func (t *Table) fieldPosition(id int, size uint64) uint64 {
 		return 0
 	}
 	if offset < 4 || offset > t.size || size > t.size-offset {
-		t.fail(t.place, "field %d lies outside the table", uint64(id))
+		t.setError(t.place, "field %d lies outside the table", uint64(id))
 	}
 	return t.position + offset
 }
 
-// StructField returns a field that is a number or a struct, or zero if it is absent.
+// StructField returns the value of a field that is a number or a struct. It returns zero if
+// the field is absent. id is the number of the field in the schema.
 func StructField[T any](t *Table, id int) (value T) {
 	size, align := uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value))
 	if position := t.fieldPosition(id, size); position != 0 {
-		value = ReadStruct[T](t.slice(position, size, align, t.place))
+		value = ReadStruct[T](t.bytesAt(position, size, align, t.place))
 	}
 	return value
 }
 
-// VectorField returns a field that is a vector of numbers or structs. The slice refers
-// to the buffer. Its address is a multiple of align.
+// VectorField returns a field that is a vector of numbers or structs. The slice points into
+// the buffer. It is a failure if the address of the slice is not a multiple of align, or if
+// the vector has more than countMax elements.
 func VectorField[T any](t *Table, id int, align, countMax uint64, place string) []T {
 	var element T
 	size := unsafe.Sizeof(element)
@@ -115,19 +121,19 @@ func VectorField[T any](t *Table, id int, align, countMax uint64, place string) 
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))/size)
 }
 
-// vectorBytes returns the elements of a vector, of size bytes each.
+// vectorBytes returns the bytes of the elements of a vector. Each element has size bytes.
 func (t *Table) vectorBytes(id int, align, size, countMax uint64, place string) []byte {
 	position := t.fieldPosition(id, 4)
 	if position == 0 {
 		return nil
 	}
-	position += uint64(ReadStruct[uint32](t.slice(position, 4, 4, t.place)))
-	count := uint64(ReadStruct[uint32](t.slice(position, 4, 4, place)))
+	position += uint64(ReadStruct[uint32](t.bytesAt(position, 4, 4, t.place)))
+	count := uint64(ReadStruct[uint32](t.bytesAt(position, 4, 4, place)))
 	if count > countMax {
-		t.fail(place, "count %d is over the limit of %d", count, countMax)
+		t.setError(place, "count %d is over the limit of %d", count, countMax)
 	}
 	if count == 0 {
 		return nil
 	}
-	return t.slice(position+4, count*size, align, place)
+	return t.bytesAt(position+4, count*size, align, place)
 }

@@ -1,37 +1,37 @@
 package fbs
 
-// This file checks the tables of an image, all vectors but the commands. Each check
-// function returns why an element is rejected, or an empty string.
+// This file checks the tables of an image: all vectors except the commands. Each checkX
+// function returns the problem of an invalid element, or an empty string.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
 
-// tableChecker checks the tables of an image, and adds up what the reservation has
-// to equal.
+// tableChecker checks the tables of an image. Its totals count the elements checked so far;
+// at the end the image's reservation must equal them.
 type tableChecker struct {
 	*View
-	host     uint64 // bytes of Host windows, each rounded up to a page
-	payload  uint64 // bytes of segments
-	arena    uint64 // bytes of tensors, each at a multiple of ArenaAlign
-	commands uint64 // number of commands of sequences
+	hostBytes    uint64 // total size of the Host windows, each rounded up to a page
+	payloadBytes uint64 // total size of the segments
+	arenaBytes   uint64 // total size of the tensors, each rounded up to ArenaAlign
+	commandCount uint64 // number of commands in the sequences
 }
 
-// tableCheck is a table of the image and how to check it.
-type tableCheck struct {
-	element  string // name of one element
-	count    int
-	reserved uint32                 // the count in the reservation
-	required bool                   // the table has at least one element
-	check    func(index int) string // nil: verifyCommands checks the elements
+// tableToCheck describes one table of an image, and how its elements are checked.
+type tableToCheck struct {
+	element      string                           // name of one element in messages
+	count        int                              // number of elements
+	reserved     uint32                           // number of elements according to the reservation
+	isRequired   bool                             // an image without any element is rejected
+	checkElement func(index int) (problem string) // nil: verifyCommands checks the elements
 }
 
 // verifyTables compares the reservation with the vectors, and checks every table.
 func (v *View) verifyTables() *Error {
 	t, r := &tableChecker{View: v}, &v.Reservation
-	rules := uint32(len(v.Rules)) // the reservation does not count rules
-	tables := [...]tableCheck{
+	rules := uint32(len(v.Rules)) // the reservation has no number of rules to compare with
+	tables := [...]tableToCheck{
 		{"device", len(v.Devices), r.Devices, true, t.checkDevice},
 		{"rule", len(v.Rules), rules, false, t.checkRule},
 		{"window", len(v.Windows), r.Windows, true, t.checkWindow},
@@ -50,60 +50,68 @@ func (v *View) verifyTables() *Error {
 			return err
 		}
 	}
-	if reason := t.checkSums(); reason != "" {
-		return &Error{"reservation", reason}
+	if problem := t.checkTotals(); problem != "" {
+		return &Error{"reservation", problem}
 	}
 	return nil
 }
 
-func (c *tableCheck) verifyCount() *Error {
-	if c.required && c.count == 0 {
+// verifyCount checks that a required table is not empty, and that the table has as many
+// elements as the reservation says.
+func (c *tableToCheck) verifyCount() *Error {
+	if c.isRequired && c.count == 0 {
 		return &Error{"image", "has no " + c.element}
 	}
 	if uint64(c.count) != uint64(c.reserved) {
-		reason := Text("%d "+c.element+"s, the image has %d", uint64(c.reserved), uint64(c.count))
-		return &Error{"reservation", reason}
+		problem := Text("says %d "+c.element+"s, but the image has %d",
+			uint64(c.reserved), uint64(c.count))
+		return &Error{"reservation", problem}
 	}
 	return nil
 }
 
-func (c *tableCheck) verifyElements() *Error {
-	if c.check == nil {
+// verifyElements checks every element, and returns the first problem.
+func (c *tableToCheck) verifyElements() *Error {
+	if c.checkElement == nil {
 		return nil
 	}
 	for i := range c.count {
-		if reason := c.check(i); reason != "" {
-			return &Error{Text(c.element+" %d", uint64(i)), reason}
+		if problem := c.checkElement(i); problem != "" {
+			return &Error{Text(c.element+" %d", uint64(i)), problem}
 		}
 	}
 	return nil
 }
 
-// checkSums compares the reservation with the sums of the tables.
-func (t *tableChecker) checkSums() string {
+// checkTotals compares the sizes in the reservation with the totals of the tables.
+func (t *tableChecker) checkTotals() (problem string) {
 	r := &t.Reservation
-	if r.HostBytes != t.host {
-		return Text("%d host bytes, the windows need %d", r.HostBytes, t.host)
+	if r.HostBytes != t.hostBytes {
+		return Text("says %d host bytes, but the windows need %d", r.HostBytes, t.hostBytes)
 	}
-	if r.PayloadBytes != t.payload {
-		return Text("%d payload bytes, the segments have %d", r.PayloadBytes, t.payload)
+	if r.PayloadBytes != t.payloadBytes {
+		return Text("says %d payload bytes, but the segments have %d",
+			r.PayloadBytes, t.payloadBytes)
 	}
-	if r.ArenaBytes != t.arena {
-		return Text("%d arena bytes, the tensors need %d", r.ArenaBytes, t.arena)
+	if r.ArenaBytes != t.arenaBytes {
+		return Text("says %d arena bytes, but the tensors need %d", r.ArenaBytes, t.arenaBytes)
 	}
 	return ""
 }
 
-func (t *tableChecker) checkName(n Name) string {
+// checkName checks that a name is a range of the image's text that can be printed.
+func (t *tableChecker) checkName(n Name) (problem string) {
 	first, size, text := uint64(n>>8), uint64(n&NameMax), uint64(len(t.Text))
 	if size == 0 {
 		return "has no name"
 	}
 	if first+size > text {
-		return Text("name of %d bytes at %x lies outside the text of %d", size, first, text)
+		return Text("name of %d bytes at offset %d lies outside the text of %d bytes",
+			size, first, text)
 	}
 	if !IsPlainText(t.Text[first:][:size]) {
-		return Text("name of %d bytes at %x has a control character, or is not UTF-8", size, first)
+		return Text("name of %d bytes at offset %d has a control character or is not UTF-8",
+			size, first)
 	}
 	return ""
 }
@@ -113,7 +121,7 @@ const (
 	reservedNotZero = "reserved field is not zero"
 )
 
-func (t *tableChecker) checkDevice(index int) string {
+func (t *tableChecker) checkDevice(index int) (problem string) {
 	d := &t.Devices[index]
 	if d.Reserved != 0 {
 		return reservedNotZero
@@ -121,46 +129,49 @@ func (t *tableChecker) checkDevice(index int) string {
 	return t.checkName(d.Board)
 }
 
-func (t *tableChecker) checkRule(index int) string {
+// checkRule checks a rule, and that rules are sorted. Only a device without a known board
+// may have rules in the image.
+func (t *tableChecker) checkRule(index int) (problem string) {
 	r := &t.Rules[index]
 	if int(r.Device) >= len(t.Devices) {
 		return Text(noDevice, uint64(r.Device))
 	}
 	device := &t.Devices[r.Device]
 	if boards.FindByID(device.Vendor, device.Device) != nil {
-		return Text("device %d has a known board, whose own rules apply", uint64(r.Device))
+		return Text("device %d has a known board; the image must not have rules for it",
+			uint64(r.Device))
 	}
 	if r.Bar >= 6 || r.First > r.Last || r.Last >= device.BarSizes()[r.Bar] {
-		return Text("%x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar))
+		return Text("bytes %x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar))
 	}
 	if r.Widths == 0 || r.Widths > widthsAll {
-		return Text("widths %x; must be a sum of 1, 2, 4 and 8", uint64(r.Widths))
+		return Text("invalid widths %x; must be a sum of 1, 2, 4 and 8", uint64(r.Widths))
 	}
 	if r.Memory > 1 {
-		return Text("memory %d; must be 0 or 1", uint64(r.Memory))
+		return Text("invalid memory %d; must be 0 or 1", uint64(r.Memory))
 	}
 	leastWidth := uint64(r.Widths & -r.Widths)
 	if (r.First|(r.Last+1))&(leastWidth-1) != 0 {
-		return Text("%x to %x begin or end inside an access of %d bytes, the least width",
+		return Text("bytes %x to %x do not begin and end at multiples of the least width %x",
 			r.First, r.Last, leastWidth)
 	}
 	if index > 0 && !isAfter(r, &t.Rules[index-1]) {
-		return Text("%x to %x overlap the rule before, or belong in front of it", r.First, r.Last)
+		return Text("bytes %x to %x overlap the previous rule or belong before it", r.First, r.Last)
 	}
 	return t.checkName(r.Name)
 }
 
-// isAfter reports whether a rule follows another one without overlap, in the order
-// of device, BAR and address.
-func isAfter(r, before *Rule) bool {
-	bar := func(r *Rule) int { return int(r.Device)<<8 + int(r.Bar) }
-	if bar(r) != bar(before) {
-		return bar(r) > bar(before)
+// isAfter reports whether rule r belongs after the previous rule and does not overlap it.
+// Rules are sorted by device, then by BAR, then by address.
+func isAfter(r, previous *Rule) bool {
+	deviceAndBar := func(r *Rule) int { return int(r.Device)<<8 + int(r.Bar) }
+	if deviceAndBar(r) != deviceAndBar(previous) {
+		return deviceAndBar(r) > deviceAndBar(previous)
 	}
-	return r.First > before.Last
+	return r.First > previous.Last
 }
 
-func (t *tableChecker) checkWindow(index int) string {
+func (t *tableChecker) checkWindow(index int) (problem string) {
 	w := &t.Windows[index]
 	if int(w.Device) >= len(t.Devices) {
 		return Text(noDevice, uint64(w.Device))
@@ -178,32 +189,32 @@ func (t *tableChecker) checkWindow(index int) string {
 		return Text("size %x is not between 1 byte and 4 GiB", w.Size)
 	}
 	if w.Kind != gen.WindowKindTlb && w.Slot != NoSlot {
-		return "only a TLB window has a slot"
+		return "slot must be 65535: only a TLB window has a slot"
 	}
 	if w.Kind == gen.WindowKindBar {
 		return t.checkBarWindow(w)
 	}
 	if w.Bar != 0 || w.Offset != 0 {
-		return "only a BAR window has a BAR and an offset"
+		return "BAR and offset must be 0: only a BAR window has them"
 	}
 	return t.checkWindowSize(w)
 }
 
-func (t *tableChecker) checkBarWindow(w *Window) string {
+func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	if w.Bar >= 6 {
 		return Text("BAR %d does not exist", uint64(w.Bar))
 	}
 	bar := t.Devices[w.Device].BarSizes()[w.Bar]
 	if w.Offset > bar || w.Size > bar-w.Offset {
-		return Text("%x bytes at %x do not fit BAR %d of %x bytes",
+		return Text("%x bytes at offset %x do not fit in BAR %d, which has %x bytes",
 			w.Size, w.Offset, uint64(w.Bar), bar)
 	}
 	return ""
 }
 
 // checkWindowSize checks the size of a Tlb, Host or Config window. A device with a Host
-// window accesses host memory, so it needs bus mastering.
-func (t *tableChecker) checkWindowSize(w *Window) string {
+// window accesses host memory. Therefore checkWindowSize adds the device to BusMasters.
+func (t *tableChecker) checkWindowSize(w *Window) (problem string) {
 	switch w.Kind {
 	case gen.WindowKindTlb:
 		if w.Size&(w.Size-1) != 0 {
@@ -214,92 +225,96 @@ func (t *tableChecker) checkWindowSize(w *Window) string {
 			return Text("configuration space has 256 or 4096 bytes, not %d", w.Size)
 		}
 	default:
-		t.host += RoundUp(w.Size, SegmentAlign)
+		t.hostBytes += RoundUp(w.Size, SegmentAlign)
 		t.BusMasters |= 1 << w.Device
 	}
 	return ""
 }
 
-// checkSequence checks that sequences cover the commands without a gap, and that
-// each ends with End.
-func (t *tableChecker) checkSequence(index int) string {
-	s, next, all := &t.Sequences[index], t.commands, uint64(len(t.Commands))
+// checkSequence checks that a sequence begins where the previous sequence ends, and that its
+// last command is End. The last sequence must end with the last command of the image.
+func (t *tableChecker) checkSequence(index int) (problem string) {
+	s, next, all := &t.Sequences[index], t.commandCount, uint64(len(t.Commands))
 	end := next + uint64(s.Count)
 	if uint64(s.First) != next || s.Count == 0 || end > all {
-		return Text("%d commands from %d do not continue at command %d of %d",
-			uint64(s.Count), uint64(s.First), next, all)
+		return Text("invalid first %d or count %d; first must be %d, and count 1 to %d",
+			uint64(s.First), uint64(s.Count), next, all-next)
 	}
 	if index == len(t.Sequences)-1 && end != all {
-		return Text("is the last, and the sequences cover %d of %d commands", end, all)
+		return Text("is the last sequence, but ends after %d of %d commands", end, all)
 	}
 	if t.Commands[end-1].Opcode != gen.OpcodeEnd {
-		return Text("its last command, %d, is not End", end-1)
+		return Text("last command %d is not an end command", end-1)
 	}
-	t.commands = end
+	t.commandCount = end
 	return t.checkName(s.Name)
 }
 
-// checkSegment checks that segments follow the envelope and each other without a
-// gap, so that the payload is one range of bytes.
-func (t *tableChecker) checkSegment(index int) string {
+// checkSegment checks a segment, and that it starts where the previous segment ends. The
+// first segment starts at the page after the envelope. Therefore the payload is one range
+// of bytes in the file.
+func (t *tableChecker) checkSegment(index int) (problem string) {
 	s := &t.Segments[index]
 	if s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax {
-		return Text("%d bytes at %x: size is 0, or size or offset more than 64 TiB",
+		return Text("size %x must not be 0, nor size or offset %x more than 64 TiB",
 			s.Size, s.Offset)
 	}
 	if s.Size%SegmentAlign != 0 && index < len(t.Segments)-1 {
-		return Text("%d bytes end inside a page, which only the last segment may do", s.Size)
+		return Text("size %d is not a multiple of 4096, but this is not the last segment", s.Size)
 	}
-	start := RoundUp(uint64(len(t.Envelope)), SegmentAlign) + t.payload
+	start := RoundUp(uint64(len(t.Envelope)), SegmentAlign) + t.payloadBytes
 	if s.Offset != start {
-		return Text("offset is %x and should be %x", s.Offset, start)
+		return Text("offset is %x, but should be %x", s.Offset, start)
 	}
 	if s.Reserved != 0 {
 		return reservedNotZero
 	}
-	t.payload += s.Size
+	t.payloadBytes += s.Size
 	return ""
 }
 
-// checkTensor checks a tensor, and that tensors fill the arena in their order.
-func (t *tableChecker) checkTensor(index int) string {
-	x := &t.Tensors[index]
-	if reason := t.checkName(x.Name); reason != "" {
-		return reason
+// checkTensor checks a tensor, and that it starts in the arena where the previous tensor
+// ends, rounded up to ArenaAlign.
+func (t *tableChecker) checkTensor(index int) (problem string) {
+	tensor := &t.Tensors[index]
+	if problem := t.checkName(tensor.Name); problem != "" {
+		return problem
 	}
-	if x.Role != gen.RoleInput && x.Role != gen.RoleOutput {
-		return Text("unknown role %d", uint64(x.Role))
+	if tensor.Role != gen.RoleInput && tensor.Role != gen.RoleOutput {
+		return Text("unknown role %d", uint64(tensor.Role))
 	}
-	size := x.shapeSize()
+	size := tensor.sizeFromShape()
 	if size == 0 {
-		return Text("element type %d or shape is unknown, has a zero, or more than 64 TiB",
-			uint64(x.Dtype))
+		return Text("invalid shape, more than 64 TiB, or unknown element type %d",
+			uint64(tensor.Dtype))
 	}
-	if x.Size != size {
-		return Text("size is %d, shape and element type make %d", x.Size, size)
+	if tensor.Size != size {
+		return Text("size is %d, but shape and element type make %d", tensor.Size, size)
 	}
-	if x.ArenaOffset != t.arena || x.ArenaOffset > BytesMax {
-		return Text("arena offset is %x and should be %x", x.ArenaOffset, t.arena)
+	if tensor.ArenaOffset != t.arenaBytes || tensor.ArenaOffset > BytesMax {
+		return Text("arena offset is %x, but should be %x", tensor.ArenaOffset, t.arenaBytes)
 	}
-	t.arena = RoundUp(x.ArenaOffset+x.Size, ArenaAlign)
-	return t.checkTensorData(x)
+	t.arenaBytes = RoundUp(tensor.ArenaOffset+tensor.Size, ArenaAlign)
+	return t.checkTensorData(tensor)
 }
 
-func (t *tableChecker) checkTensorData(x *Tensor) string {
-	if x.HasData > 1 {
-		return Text("has_data is %d and should be 0 or 1", uint64(x.HasData))
+// checkTensorData checks that the default or golden data of a tensor lie in the payload.
+func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
+	if tensor.HasData > 1 {
+		return Text("has_data is %d, but should be 0 or 1", uint64(tensor.HasData))
 	}
-	if x.HasData == 0 && x.DataOffset != 0 {
-		return Text("data offset is %x and should be 0: the tensor has no data", x.DataOffset)
+	if tensor.HasData == 0 && tensor.DataOffset != 0 {
+		return Text("data offset is %x, but the tensor has no data; must be 0", tensor.DataOffset)
 	}
-	if x.HasData == 1 && x.Size > t.payload-min(t.payload, x.DataOffset) {
-		return Text("data at payload offset %x lie outside the payload", x.DataOffset)
+	if tensor.HasData == 1 && tensor.Size > t.payloadBytes-min(t.payloadBytes, tensor.DataOffset) {
+		return Text("data at payload offset %x reach outside the payload", tensor.DataOffset)
 	}
 	return ""
 }
 
-// shapeSize returns the bytes that shape and element type make, 0 if either is invalid.
-func (t *Tensor) shapeSize() uint64 {
+// sizeFromShape returns the size in bytes of all elements of a tensor, or 0 if its shape or
+// element type is invalid.
+func (t *Tensor) sizeFromShape() uint64 {
 	size := uint64(DTypeSize(t.Dtype))
 	if t.Dims > DimsMax {
 		return 0
@@ -320,26 +335,27 @@ func (t *Tensor) shapeSize() uint64 {
 	return size
 }
 
-// findPayload checks that the payload is the rest of the file, and sets Payload.
-func (v *View) findPayload(data []byte) *Error {
-	size, start := uint64(len(data)), uint64(len(v.Envelope))
+// setPayload sets Payload. It checks that the payload extends to the end of the file, and
+// that the bytes between envelope and payload are zero. file has the bytes of the file.
+func (v *View) setPayload(file []byte) *Error {
+	size, start := uint64(len(file)), uint64(len(v.Envelope))
 	if len(v.Segments) > 0 {
 		start = RoundUp(start, SegmentAlign)
 	}
 	if end := start + v.Reservation.PayloadBytes; end != size {
-		return &Error{"segments", Text("end at %x, the file at %x", end, size)}
+		return &Error{"segments", Text("end at %x, but the file ends at %x", end, size)}
 	}
-	v.Payload = data[start:]
-	for _, padding := range data[len(v.Envelope):start] {
+	v.Payload = file[start:]
+	for _, padding := range file[len(v.Envelope):start] {
 		if padding != 0 {
-			return &Error{"segment 0", "bytes in front of it are not zero"}
+			return &Error{"segment 0", "padding bytes before the segment are not zero"}
 		}
 	}
 	return nil
 }
 
-// VerifyPayload compares the checksums of the segments with the payload. The error is
-// an *Error.
+// VerifyPayload computes the checksum of each segment of the payload, and compares it with
+// the checksum in the segment's table entry. The returned error is an *Error.
 func (v *View) VerifyPayload() error {
 	rest := v.Payload
 	for i := range v.Segments {
@@ -347,12 +363,12 @@ func (v *View) VerifyPayload() error {
 		got := Checksum(rest[:s.Size])
 		rest = rest[s.Size:]
 		if got != s.Crc32c {
-			reason := Text("checksum is %x and should be %x", uint64(got), uint64(s.Crc32c))
-			return &Error{Text("segment %d", uint64(i)), reason}
+			problem := Text("checksum is %x, but should be %x", uint64(got), uint64(s.Crc32c))
+			return &Error{Text("segment %d", uint64(i)), problem}
 		}
 	}
 	return nil
 }
 
-// RoundUp returns the least multiple of a number that is at least n.
+// RoundUp returns the smallest multiple of the given number that is not less than n.
 func RoundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }

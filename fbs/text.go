@@ -1,29 +1,29 @@
 package fbs
 
-// This file makes messages, and checks text that goes to terminals.
+// This file formats messages, and checks text that is printed on terminals.
 
 import (
 	"strconv"
 	"unicode/utf8"
 )
 
-// Text returns a message with numbers: each %d is replaced by the next number in
-// decimal, each %x by the next in hexadecimal after 0x. Package fmt would add 130 KB to a
-// static program.
+// Text returns a message in which each %d is replaced by the next number in decimal, and
+// each %x by the next number in hexadecimal with the prefix 0x. Package fmt is not used,
+// because it would add 130 KB to a static program.
 //
 //go:noinline
 func Text(message string, numbers ...uint64) string {
 	return string(AppendText(nil, message, numbers...))
 }
 
-// AppendText appends a Text to a buffer.
+// AppendText appends the result of Text to a buffer, and returns the longer buffer.
 func AppendText(buffer []byte, message string, numbers ...uint64) []byte {
 	for i := 0; i < len(message); i++ {
 		if message[i] != '%' || len(numbers) == 0 {
 			buffer = append(buffer, message[i])
 			continue
 		}
-		i++ // to the d or x
+		i++ // skip the percent sign; message[i] is now d or x
 		base := 10
 		if message[i] == 'x' {
 			base = 16
@@ -35,7 +35,7 @@ func AppendText(buffer []byte, message string, numbers ...uint64) []byte {
 	return buffer
 }
 
-// Quote returns text between quotes, with a question mark for each control character, each
+// Quote returns text between quotes. A question mark replaces each control character, each
 // quote and each byte that is not UTF-8.
 func Quote(text string) string {
 	quoted := `"`
@@ -48,9 +48,9 @@ func Quote(text string) string {
 	return quoted + `"`
 }
 
-// IsControl reports whether a terminal, or a program that reads lines, may act on a
-// character: C0, DEL and C1, the separators of lines and paragraphs, and characters that
-// change the direction of text (Unicode property Bidi_Control).
+// IsControl reports whether r is a character that may change the state of a terminal, end a
+// line, or change the direction of text. These are the control characters C0, DEL and C1,
+// the separators of lines and of paragraphs, and Unicode's Bidi_Control characters.
 func IsControl(r rune) bool {
 	switch {
 	case r < ' ', r >= 0x7f && r < 0xa0, r == 0x61c, r == 0x200e, r == 0x200f:

@@ -1,20 +1,21 @@
 package fbs
 
-// This file has the parts of the longest time of a command. FORMAT.md section 6.3
-// has the same numbers, and their sources.
+// This file defines the times from which the longest time of a sequence is computed.
+// FORMAT.md section 6.3 has the same numbers, and their sources.
 
-// Times in microseconds.
+// Longest times in microseconds.
 const (
-	commandUs = 1            // every command
-	accessUs  = 1            // every load and store
-	pointUs   = 4 * accessUs // three registers, one of them read back
-	queryUs   = 10           // a query of a device's state, when a load may have failed
+	commandUs = 1            // of every command, without its accesses
+	accessUs  = 1            // of one load or store
+	pointUs   = 4 * accessUs // of programming a TLB window: three stores and one load
+	queryUs   = 10           // of asking whether a device still responds
 
-	longestUs = 1 << 62 // limit of View.WorstCaseUs
+	worstCaseMaxUs = 1 << 62 // largest value in View.WorstCaseUs
 )
 
-// accesses returns amount / width, rounded up. The shift divides by 1, 2, 4 or 8.
-func accesses(m *Command) uint64 {
+// accessCount returns the number of accesses of a command that accesses m.Amount bytes. The
+// shift divides by m.Width, which is 1, 2, 4 or 8.
+func accessCount(m *Command) uint64 {
 	shift := m.Width/2 - m.Width/8
 	return (uint64(m.Amount) + uint64(m.Width) - 1) >> shift
 }

@@ -247,19 +247,19 @@ func TestRulesOfTheImageApplyToAnUnknownBoard(t *testing.T) {
 		{"", fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0xa00}},
 		{"", fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: modeExact, Window: 5, Offset: 1,
 			Amount: 3}},
-		{"width 8 is not accepted by unknown BAR 1 at 0x7f8 (registers)",
+		{"width 8 is not accepted by unknown at 0x7f8 of BAR 1 (registers)",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0x7f8}},
-		{"width 2 is not accepted by unknown BAR 1 at 0xa00 (doorbells)",
+		{"width 2 is not accepted by unknown at 0xa00 of BAR 1 (doorbells)",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 2, Window: 4, Offset: 0xa00}},
-		{"nothing at 0x800 of BAR 1 is a register of unknown",
+		{"offset 0x800 of BAR 1 is not in any memory or register of unknown",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
-		{"nothing at 0x9fc of BAR 1 is a register of unknown",
+		{"offset 0x9fc of BAR 1 is not in any memory or register of unknown",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x9fc}},
-		{"outside one register or memory: 0x0 to 0x7ff",
+		{"outside the rule's range, 0x0 to 0x7ff",
 			fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400,
 				Amount: 0x404}},
-		{"bulk access, which is for memory that takes every width, is not accepted by unknown " +
-			"BAR 1 at 0xa00", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeBulk,
+		{"bulk access (only for memory that accepts every width) is not accepted by unknown " +
+			"at 0xa00 of BAR 1", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeBulk,
 			Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
 	} {
 		t.Run(fmt.Sprintf("%v at %#x", test.c.Opcode, test.c.Offset), func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestRulesOfTheImageApplyToAnUnknownBoard(t *testing.T) {
 	image.Sequences[1].Commands = []lmb.Command{command(fbs.Command{Opcode: gen.OpcodeWrite,
 		Width: 4, Window: 4})}
 	if _, err := lmb.Encode(image); err == nil ||
-		!strings.Contains(err.Error(), "nothing at 0x0 of BAR 1") {
+		!strings.Contains(err.Error(), "offset 0x0 of BAR 1 is not in any memory or register") {
 		t.Errorf("without rules: %v", err)
 	}
 	image.Devices[1].Board = "\x1b[2J"
@@ -381,17 +381,17 @@ func TestCorruptedPreamblesAreRejectedWithAReason(t *testing.T) {
 		want    string
 	}{
 		{"empty", func([]byte) []byte { return nil }, "the file is empty"},
-		{"short", func(b []byte) []byte { return b[:71] }, "the file has 71 bytes"},
+		{"short", func(b []byte) []byte { return b[:71] }, "the file is 71 bytes long"},
 		{"another format", func(b []byte) []byte { b[4] = 'X'; return b },
 			"not a Light Metal image"},
 		{"newer major", func(b []byte) []byte { b[8] = 3; return b },
-			"format 3.0, this program reads 2.0"},
+			"format is 3.0, but this program reads 2.0"},
 		{"newer minor", func(b []byte) []byte { b[10] = 1; return b },
-			"format 2.1, this program reads 2.0"},
+			"format is 2.1, but this program reads 2.0"},
 		{"other schema", func(b []byte) []byte { b[16] ^= 1; return b }, "made by another version"},
-		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "and should have"},
+		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "but its preamble says"},
 		{"reserved", func(b []byte) []byte { b[50] = 1; return b }, "reserved bytes are not zero"},
-		{"envelope size", func(b []byte) []byte { b[39] = 1; return b }, "in a file of"},
+		{"envelope size", func(b []byte) []byte { b[39] = 1; return b }, "invalid envelope size"},
 		{"checksum", func(b []byte) []byte { b[100] ^= 1; return b }, "envelope checksum is"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -419,31 +419,35 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"rule 0: device 9 does not exist", func(i *lmb.Image) { i.Rules[0].Device = 9 }},
 		{"rule 0: device 0 has a known board",
 			func(i *lmb.Image) { i.Rules[0].Device = 0 }},
-		{"rule 0: 0x0 to 0x7ff do not lie in BAR 6", func(i *lmb.Image) { i.Rules[0].Bar = 6 }},
-		{"rule 0: 0x0 to 0x7ff do not lie in BAR 0", func(i *lmb.Image) { i.Rules[0].Bar = 0 }},
-		{"rule 1: 0xa00 to 0x2000 do not lie in BAR 1", func(i *lmb.Image) { i.Rules[1].Last++ }},
-		{"rule 1: 0xa00 to 0xffffffffffffffff do not lie in BAR 1",
+		{"rule 0: bytes 0x0 to 0x7ff do not lie in BAR 6",
+			func(i *lmb.Image) { i.Rules[0].Bar = 6 }},
+		{"rule 0: bytes 0x0 to 0x7ff do not lie in BAR 0",
+			func(i *lmb.Image) { i.Rules[0].Bar = 0 }},
+		{"rule 1: bytes 0xa00 to 0x2000 do not lie in BAR 1",
+			func(i *lmb.Image) { i.Rules[1].Last++ }},
+		{"rule 1: bytes 0xa00 to 0xffffffffffffffff do not lie in BAR 1",
 			func(i *lmb.Image) { i.Rules[1].Last = ^uint64(0) }},
-		{"rule 1: 0x2000 to 0x1fff do not lie in BAR 1",
+		{"rule 1: bytes 0x2000 to 0x1fff do not lie in BAR 1",
 			func(i *lmb.Image) { i.Rules[1].First = 0x2000 }},
-		{"rule 0: widths 0x0; must be a sum of 1, 2, 4 and 8",
+		{"rule 0: invalid widths 0x0; must be a sum of 1, 2, 4 and 8",
 			func(i *lmb.Image) { i.Rules[0].Widths = 0 }},
-		{"rule 0: widths 0x10; must be a sum of 1, 2, 4 and 8",
+		{"rule 0: invalid widths 0x10; must be a sum of 1, 2, 4 and 8",
 			func(i *lmb.Image) { i.Rules[0].Widths = 16 }},
-		{"rule 2: memory 2; must be 0 or 1",
+		{"rule 2: invalid memory 2; must be 0 or 1",
 			func(i *lmb.Image) { i.Rules[2].Memory = 2 }},
-		{"rule 0: 0x2 to 0x7ff begin or end inside an access",
+		{"rule 0: bytes 0x2 to 0x7ff do not begin and end at multiples of the least width",
 			func(i *lmb.Image) { i.Rules[0].First = 2 }},
-		{"rule 0: 0x0 to 0x7fd begin or end inside an access",
+		{"rule 0: bytes 0x0 to 0x7fd do not begin and end at multiples of the least width",
 			func(i *lmb.Image) { i.Rules[0].Last = 0x7fd }},
-		{"rule 1: 0x7fc to 0x1fff overlap the rule before",
+		{"rule 1: bytes 0x7fc to 0x1fff overlap the previous rule",
 			func(i *lmb.Image) { i.Rules[1].First = 0x7fc }},
-		{"rule 1: 0x7ff to 0x1fff overlap the rule before", func(i *lmb.Image) { // by a byte
-			i.Rules[0].Widths, i.Rules[1].Widths, i.Rules[1].First = 15, 15, 0x7ff
-		}},
-		{"rule 1: 0x0 to 0x7ff overlap the rule before, or belong in front",
+		{"rule 1: bytes 0x7ff to 0x1fff overlap the previous rule",
+			func(i *lmb.Image) { // by a byte
+				i.Rules[0].Widths, i.Rules[1].Widths, i.Rules[1].First = 15, 15, 0x7ff
+			}},
+		{"rule 1: bytes 0x0 to 0x7ff overlap the previous rule or belong before it",
 			func(i *lmb.Image) { i.Rules[0], i.Rules[1] = i.Rules[1], i.Rules[0] }},
-		{"rule 2: 0xa00 to 0x1fff overlap the rule before, or belong in front",
+		{"rule 2: bytes 0xa00 to 0x1fff overlap the previous rule or belong before it",
 			func(i *lmb.Image) { i.Rules[1], i.Rules[2] = i.Rules[2], i.Rules[1] }},
 		{"rule 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Rules[0].Name = "" }},
 		{"rules: count 257 is over the limit of 256", func(i *lmb.Image) {
@@ -459,21 +463,24 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"window 0: size 0x0 is not between", func(i *lmb.Image) { i.Windows[0].Size = 0 }},
 		{"window 0: size 0x100000001 is not between",
 			func(i *lmb.Image) { i.Windows[0].Size = 1<<32 + 1 }},
-		{"window 0: only a TLB window has a slot", func(i *lmb.Image) { i.Windows[0].Slot = 1 }},
-		{"window 1: only a BAR window has", func(i *lmb.Image) { i.Windows[1].Bar = 1 }},
+		{"window 0: slot must be 65535: only a TLB window has a slot",
+			func(i *lmb.Image) { i.Windows[0].Slot = 1 }},
+		{"window 1: BAR and offset must be 0: only a BAR window has",
+			func(i *lmb.Image) { i.Windows[1].Bar = 1 }},
 		{"window 0: BAR 6 does not exist", func(i *lmb.Image) { i.Windows[0].Bar = 6 }},
-		{"do not fit BAR 2 of 0x20000000", func(i *lmb.Image) { i.Windows[0].Offset = 1<<29 - 4 }},
+		{"do not fit in BAR 2, which has 0x20000000",
+			func(i *lmb.Image) { i.Windows[0].Offset = 1<<29 - 4 }},
 		{"is not a power of two", func(i *lmb.Image) { i.Windows[1].Size = 3 << 20 }},
 		{"configuration space has 256 or 4096", func(i *lmb.Image) { i.Windows[3].Size = 512 }},
 		{"unknown role 0", func(i *lmb.Image) { i.Tensors[0].Role = 0 }},
-		{"element type 99 or shape is unknown", func(i *lmb.Image) { i.Tensors[1].DType = 99 }},
-		{"or shape is unknown, has a zero",
+		{"unknown element type 99", func(i *lmb.Image) { i.Tensors[1].DType = 99 }},
+		{"invalid shape",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{0} }},
-		{"or more than 64 TiB",
+		{"more than 64 TiB",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1 << 31, 1 << 31, 4} }},
 		{"9 dimensions; at most 8",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1, 1, 1, 1, 1, 1, 1, 1, 3} }},
-		{"lie outside the payload", func(i *lmb.Image) { i.Tensors[0].Shape = []uint32{4096} }},
+		{"reach outside the payload", func(i *lmb.Image) { i.Tensors[0].Shape = []uint32{4096} }},
 
 		{"command 1: unknown opcode 77", set(1, func(c *fbs.Command) { c.Opcode = 77 })},
 		{"command 1: unknown opcode 0", set(1, func(c *fbs.Command) { c.Opcode = 0 })},
@@ -485,17 +492,17 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			set(1, func(c *fbs.Command) { c.Width = 0 })},
 		{"command 1: write: window 9 does not exist",
 			set(1, func(c *fbs.Command) { c.Window = 9 })},
-		{"4 bytes at 0x10000 reach outside the window",
+		{"0x4 bytes at offset 0x10000 reach outside the window",
 			set(1, func(c *fbs.Command) { c.Offset = 0x10000 })},
-		{"4 bytes at 0x0 reach outside the window of 0x2 bytes", func(i *lmb.Image) {
+		{"0x4 bytes at offset 0x0 reach outside the window of 0x2 bytes", func(i *lmb.Image) {
 			i.Windows[0].Size = 2
 			i.Sequences[0].Commands[1].Offset = 0
 		}},
-		{"4 bytes at 0xfffffffc reach outside the window",
+		{"0x4 bytes at offset 0xfffffffc reach outside the window",
 			set(1, func(c *fbs.Command) { c.Offset = 0xfffffffc })},
-		{"offset 0xa is not aligned to the width 4",
+		{"offset 0xa is not a multiple of the width 4",
 			set(1, func(c *fbs.Command) { c.Offset = 10 })},
-		{"the window starts at 0x1001 of its BAR, which is not aligned",
+		{"the window starts at 0x1001 of its BAR, which is not a multiple",
 			func(i *lmb.Image) { i.Windows[0].Offset = 0x1001 }},
 		{"command 1: write: mode, option, index, amount and mask must be 0",
 			set(1, func(c *fbs.Command) { c.Amount = 1 })},
@@ -503,7 +510,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			set(1, func(c *fbs.Command) { c.Index = 1 })},
 		{"command 1: write: mode, option, index, amount and mask must be 0",
 			set(1, func(c *fbs.Command) { c.Mask = 1 })},
-		{"command 1: write: value 0x100000000 does not fit 4 bytes",
+		{"command 1: write: value 0x100000000 is too large for width 4",
 			set(1, func(c *fbs.Command) { c.Value = 1 << 32 })},
 		{"command 1: write: mode, option, index, amount and mask must be 0",
 			set(1, func(c *fbs.Command) { c.Mode = 2 })},
@@ -512,22 +519,23 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"command 1: write: mode, option, index, amount and mask must be 0",
 			set(1, func(c *fbs.Command) { c.Option = 1 })},
 		{"relocate: invalid width 2; must be 4 or 8", set(2, func(c *fbs.Command) { c.Width = 2 })},
-		{"relocate: value 0x100000000 does not fit 4 bytes",
+		{"relocate: value 0x100000000 is too large for width 4",
 			set(2, func(c *fbs.Command) { c.Width, c.Value = 4, 1<<32 })},
 		{"command 2: relocate: window 8 does not exist",
 			set(2, func(c *fbs.Command) { c.Index = 8 })},
 		{"only BAR and host windows have a bus address",
 			set(2, func(c *fbs.Command) { c.Index = 3 })},
-		{"bus address 0x1389 beyond the start of window 2",
+		{"addend 0x1389 is beyond the end of window 2",
 			set(2, func(c *fbs.Command) { c.Value = 5001 })},
-		{"command 3: expect: an interval without a deadline",
+		{"command 3: expect: index sets an interval, but amount sets no deadline",
 			set(3, func(c *fbs.Command) { c.Index = 1 })},
 		{"expect: invalid mode 9; must be 1 (equal) or 2 (not equal)",
 			set(3, func(c *fbs.Command) { c.Mode = 9 })},
 		{"expect: invalid option 0; must be 1 (fail) or 2 (ignore)",
 			set(3, func(c *fbs.Command) { c.Option = 0 })},
 		{"value 0x5 has bits outside the mask 0x1", set(3, func(c *fbs.Command) { c.Mask = 1 })},
-		{"mask 0x10000 does not fit 2 bytes", set(3, func(c *fbs.Command) { c.Mask = 0x10000 })},
+		{"mask 0x10000 is too large for width 2",
+			set(3, func(c *fbs.Command) { c.Mask = 0x10000 })},
 		{"command 3: the condition can never hold",
 			set(3, func(c *fbs.Command) {
 				c.Mode, c.Mask, c.Value = uint8(gen.ConditionNotEqual), 0,
@@ -537,17 +545,17 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			set(4, func(c *fbs.Command) { c.Mask = 0 })},
 		{"command 4: a poll with mask 0 waits for nothing",
 			set(4, func(c *fbs.Command) { c.Mode, c.Mask = equal, 0 })},
-		{"command 5: point: cannot access window 0, which is a BAR window",
+		{"command 5: point: cannot point window 0, which is a BAR window",
 			set(5, func(c *fbs.Command) { c.Window = 0 })},
-		{"address 0x1000 is not a multiple of the window's 0x1000000",
+		{"address 0x1000 is not a multiple of the window's size 0x1000000",
 			set(5, func(c *fbs.Command) { c.Value = 0x1000 })},
-		{"has impossible fields", set(5, func(c *fbs.Command) { c.Mask |= 2 << 56 })},
-		{"has impossible fields", set(5, func(c *fbs.Command) { c.Mask |= 1 << 16 })},
+		{"is not a valid tile range", set(5, func(c *fbs.Command) { c.Mask |= 2 << 56 })},
+		{"is not a valid tile range", set(5, func(c *fbs.Command) { c.Mask |= 1 << 16 })},
 		{"command 5: point: all fields except window, value and mask must be 0",
 			set(5, func(c *fbs.Command) { c.Offset = 1 })},
 		{"command 5: point: all fields except window, value and mask must be 0",
 			set(5, func(c *fbs.Command) { c.Width = 1 })},
-		{"command 6: copy in: window 1 is used before it is pointed", func(i *lmb.Image) {
+		{"command 6: copy in: window 1 is used before this sequence points it", func(i *lmb.Image) {
 			i.Sequences[0].Commands[5] = command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1})
 		}},
 		{"command 6: copy in: amount must not be 0",
@@ -555,68 +563,70 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"copy in: invalid mode 0; must be 1 (exact), 2 (fixed) or 3 (bulk)",
 			set(6, func(c *fbs.Command) { c.Mode = 0 })},
 		{"copy in: option and mask must be 0", set(6, func(c *fbs.Command) { c.Option = 1 })},
-		{"command 7: copy in: memory 5 does not exist",
+		{"command 7: copy in: index 5 does not select a tensor",
 			set(7, func(c *fbs.Command) { c.Index = 5 })},
 		{"tensor \"d\" has the wrong role", set(7, func(c *fbs.Command) { c.Index = 2 })},
-		{"30 bytes at 0x8 reach outside the tensor", set(7, func(c *fbs.Command) { c.Value = 8 })},
-		{"99 bytes are not a whole number of accesses of 2 bytes",
+		{"0x1e bytes at offset 0x8 reach outside the tensor",
+			set(7, func(c *fbs.Command) { c.Value = 8 })},
+		{"amount 99 is not a multiple of the width 2",
 			set(8, func(c *fbs.Command) { c.Width = 2 })},
 		{"fill: invalid mode 3; must be 1 (exact) or 2 (fixed)",
 			set(8, func(c *fbs.Command) { c.Mode = modeBulk })},
-		{"value 0x100 does not fit 1 bytes", set(8, func(c *fbs.Command) { c.Value = 256 })},
-		{"copy out: memory 0 does not exist",
+		{"value 0x100 is too large for width 1", set(8, func(c *fbs.Command) { c.Value = 256 })},
+		{"copy out: index 0 does not select a tensor",
 			set(9, func(c *fbs.Command) { c.Index = 0 })},
 		{"tensor \"a\" has the wrong role", set(9, func(c *fbs.Command) { c.Index = 1 })},
 		{"command 10: compare: mode and mask must be 0",
 			set(10, func(c *fbs.Command) { c.Mode = 1 })},
 		{"command 10: compare: mode and mask must be 0",
 			set(10, func(c *fbs.Command) { c.Mask = 1 })},
-		{"offset 0x2 is not aligned to the width 4",
+		{"offset 0x2 is not a multiple of the width 4",
 			set(10, func(c *fbs.Command) { c.Offset = 2 })},
 		{"command 0: fence: all fields must be 0", set(0, func(c *fbs.Command) { c.Width = 4 })},
 		{"command 0: fence: all fields must be 0",
 			set(0, func(c *fbs.Command) { c.Window = 1 })},
 		{"command 0: fence: all fields must be 0",
 			set(0, func(c *fbs.Command) { c.Value = 1 })},
-		{"delay: 0 us is not between 1 and 10000000",
+		{"delay: amount is 0 us, but must be between 1 and 10000000",
 			set(13, func(c *fbs.Command) { c.Amount = 0 })},
-		{"delay: 10000001 us is not between 1 and 10000000",
+		{"delay: amount is 10000001 us, but must be between 1 and 10000000",
 			set(13, func(c *fbs.Command) { c.Amount = 10_000_001 })},
 		{"command 14: call: sequence 5 does not exist",
 			set(14, func(c *fbs.Command) { c.Index = 5 })},
-		{"calls do not nest", set(14, func(c *fbs.Command) { c.Index = 0 })},
+		{"but calls do not nest", set(14, func(c *fbs.Command) { c.Index = 0 })},
 		{"command 16: modify: mask must not be 0",
 			func(i *lmb.Image) { i.Sequences[1].Commands[0].Mask = 0 }},
 		{"command 17: expect: width 8 is not accepted by configuration space",
 			func(i *lmb.Image) { i.Sequences[1].Commands[1].Width = 8 }},
-		{"fill: cannot access window 3, which is configuration space, read-only",
+		{"fill: window 3 is configuration space, which only expect commands may access",
 			set(8, func(c *fbs.Command) { c.Window = 3 })},
 
 		// Rules of boards.
-		{"nothing at 0x1f000000 of BAR 0 is a register of wormhole",
+		{"offset 0x1f000000 of BAR 0 is not in any memory or register of wormhole",
 			func(i *lmb.Image) { ofWormhole(i, 0, 0x1f000000-8) }},
-		{"width 2 is not accepted by wormhole BAR 0 at 0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
-			ofWormhole(i, 0, 0x1fe80000)
-			i.Sequences[0].Commands[1].Width = 2
-		}},
-		{"command 1: write: a store (declare a TLB or a host window instead) is not accepted by " +
-			"wormhole BAR 2 at 0x1208 (iATU)", func(i *lmb.Image) {
+		{"width 2 is not accepted by wormhole at 0x1fe80008 of BAR 0 (ARC CSM)",
+			func(i *lmb.Image) {
+				ofWormhole(i, 0, 0x1fe80000)
+				i.Sequences[0].Commands[1].Width = 2
+			}},
+		{"command 1: write: a store is not accepted by " +
+			"wormhole at 0x1208 of BAR 2 (iATU)", func(i *lmb.Image) {
 			i.Devices[0].Bars[2] = 1 << 20
 			ofWormhole(i, 2, 0x1200)
 		}},
-		{"a write-combining window, which is for memory, is not accepted by wormhole BAR 0 at " +
-			"0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
+		{"a write-combining window (for memory only) is not accepted by wormhole at " +
+			"0x1fe80008 of BAR 0 (ARC CSM)", func(i *lmb.Image) {
 			ofWormhole(i, 0, 0x1fe80000)
 			i.Windows[0].Flags = fbs.FlagWriteCombining
 		}},
-		{"bulk access, which is for memory that takes every width, is not accepted by wormhole",
+		{"bulk access (only for memory that accepts every width) is not accepted by wormhole",
 			func(i *lmb.Image) {
 				ofWormhole(i, 0, 0x1fe80000)
 				c := &i.Sequences[0].Commands
 				*c = append([]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4,
 					Mode: modeBulk}, Data: []byte("1234")}}, *c...)
 			}},
-		{"16 bytes at 0xfff8 reach outside the window of 0x10000 bytes",
+		{"0x10 bytes at offset 0xfff8 reach outside the window of 0x10000 bytes",
 			func(i *lmb.Image) {
 				ofWormhole(i, 0, 0x1efffff8-0xfff8)
 				c := &i.Sequences[0].Commands
@@ -660,7 +670,7 @@ func TestAWindowPointedByACalleeMustBePointedAgain(t *testing.T) {
 	*commands = append(*commands, (*commands)[6])
 	if _, err := lmb.Encode(image); err == nil ||
 		!strings.Contains(err.Error(),
-			"command 15: copy in: window 1 is used before it is pointed") {
+			"command 15: copy in: window 1 is used before this sequence points it") {
 		t.Error(err)
 	}
 }
@@ -695,14 +705,14 @@ func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
 			{"", func(c *fbs.Command) { c.Offset = uint32(window.Size) - uint32(width) }},
 			{"reach outside", func(c *fbs.Command) { c.Offset = uint32(window.Size) }},
 			{"reach outside", func(c *fbs.Command) { c.Offset = math.MaxUint32 &^ 7 }},
-			{"not aligned", func(c *fbs.Command) { c.Offset = 1 }},
-			{"not aligned", func(c *fbs.Command) { c.Offset = uint32(width) / 2 }},
+			{"not a multiple of the width", func(c *fbs.Command) { c.Offset = 1 }},
+			{"not a multiple of the width", func(c *fbs.Command) { c.Offset = uint32(width) / 2 }},
 			{"must be 0", func(c *fbs.Command) { c.Amount = 1 }},
 			{"must be 0", func(c *fbs.Command) { c.Index = 1 }},
 			{"must be 0", func(c *fbs.Command) { c.Mask = 1 }},
 			{"mode, option,", func(c *fbs.Command) { c.Option = 1 }},
 			{"does not exist", func(c *fbs.Command) { c.Window = 999 }},
-			{"before it is pointed", func(c *fbs.Command) { c.Window = 1 }},
+			{"before this sequence points it", func(c *fbs.Command) { c.Window = 1 }},
 			{"mode, option,", func(c *fbs.Command) { c.Mode = 99 }},
 			{"width", func(c *fbs.Command) { c.Width = 3 }},
 			{"unknown opcode", func(c *fbs.Command) { c.Opcode = 99 }},

@@ -1,6 +1,6 @@
 package fbs
 
-// This file has View, and Verify, which returns it.
+// This file defines View, a verified image, and Verify, which returns a View.
 
 import (
 	"hash/crc32"
@@ -11,48 +11,52 @@ import (
 // Checksum returns the CRC-32C of data.
 func Checksum(data []byte) uint32 { return checksum(0, data) }
 
-// checksum continues the checksum of the bytes before data. The first call builds the
-// table, so that start-up does not.
-func checksum(before uint32, data []byte) uint32 {
-	return crc32.Update(before, crc32.MakeTable(crc32.Castagnoli), data)
+// checksum returns the CRC-32C of some bytes followed by data. sumBefore is the CRC-32C of
+// the bytes before data. The table is made at the first call, because a table in a package
+// variable would delay the start of every program.
+func checksum(sumBefore uint32, data []byte) uint32 {
+	return crc32.Update(sumBefore, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
-// View is a verified image. Its slices except WorstCaseUs refer to the file.
+// View is a verified image. All slices except WorstCaseUs point into the file.
 type View struct {
 	Reservation Reservation
 	Devices     []DeviceInfo
-	Rules       []Rule // of devices without a known board
+	Rules       []Rule // accesses that devices without a known board accept
 	Windows     []Window
 	Sequences   []Sequence
 	Tensors     []Tensor
 	Segments    []Segment
 	Commands    []Command
-	Text        []byte // the characters of all names
-	Notes       []byte // for host tools; not verified
-	Payload     []byte // all segments
-	Envelope    []byte // the file up to the payload, without padding
+	Text        []byte // characters of all names
+	Notes       []byte // FlatBuffer for host tools; Verify does not check it
+	Payload     []byte // bytes of all segments
+	Envelope    []byte // first part of the file: everything before the padding and the payload
 
-	// WorstCaseUs is the longest time of each sequence in microseconds (FORMAT.md
-	// section 6.3), including the sequences that it calls, and at most 1 << 62.
+	// WorstCaseUs has the longest time of each sequence in microseconds (FORMAT.md
+	// section 6.3), at most 1 << 62. It includes the time of called sequences.
 	WorstCaseUs []uint64
 
-	// TimeLimitUs is the longest time that Load accepts for a sequence, and after
-	// which a run ends: an hour, unless the caller sets another.
+	// TimeLimitUs is a limit in microseconds: Load rejects an image with a sequence that may
+	// take longer, and a run that takes longer ends. Verify sets it to one hour; the caller
+	// may change it.
 	TimeLimitUs uint64
 
-	// NeedsFixup reports whether Load has to complete Point or Relocate commands.
+	// NeedsFixup reports whether the image has Point or Relocate commands. Load replaces
+	// some of their fields with values of the device.
 	NeedsFixup bool
 
-	// BusMasters has a bit for each device that gets a bus address or has a Host
-	// window: these need bus mastering.
+	// BusMasters has bit n set if device n needs bus mastering: the device has a Host window,
+	// or a Relocate command stores a bus address to it.
 	BusMasters uint8
 
-	original *View // a copy, made by Verify
+	original *View // copy of this view that Verify made; nil if Verify did not return this view
 }
 
-// Original returns the view as Verify returned it, except TimeLimitUs, which is the
-// current one. It returns nil for a view that Verify did not return. Values that a
-// caller has assigned to other fields are not verified. The slices share memory.
+// Original returns a copy of the view as Verify returned it, but with the current
+// TimeLimitUs. Therefore fields that a caller has changed since have their verified values
+// in the copy. The slices of both views share memory. Original returns nil if Verify did
+// not return the view.
 func (v *View) Original() *View {
 	if v.original == nil {
 		return nil
@@ -62,14 +66,14 @@ func (v *View) Original() *View {
 	return &original
 }
 
-// NameBytes returns the text of a name, in the file.
+// NameBytes returns the text of a name as a slice of the file.
 func (v *View) NameBytes(n Name) []byte { return v.Text[n>>8:][:n&NameMax] }
 
 // Name returns the text of a name.
 func (v *View) Name(n Name) string { return string(v.NameBytes(n)) }
 
-// TensorData returns the default data of an input or the golden data of an output, or nil
-// if the image has none.
+// TensorData returns the default data of an input or the golden data of an output. It
+// returns nil if the image has no data for the tensor.
 func (v *View) TensorData(t *Tensor) []byte {
 	if t.HasData == 0 {
 		return nil
@@ -77,8 +81,8 @@ func (v *View) TensorData(t *Tensor) []byte {
 	return v.Payload[t.DataOffset : t.DataOffset+t.Size]
 }
 
-// Board returns the board of a device: the one with its PCI ids, or one with the rules of
-// the image.
+// Board returns the board of a device. If no board has the PCI ids of the device, Board
+// returns a new board with the rules that the image has for the device.
 func (v *View) Board(device int) *boards.Board {
 	d := &v.Devices[device]
 	if known := boards.FindByID(d.Vendor, d.Device); known != nil {
@@ -92,13 +96,14 @@ func (v *View) Board(device int) *boards.Board {
 	}
 	for i := range v.Rules {
 		if r := &v.Rules[i]; int(r.Device) == device {
-			b.Rules = append(b.Rules, v.boardRule(r))
+			b.Rules = append(b.Rules, v.newBoardRule(r))
 		}
 	}
 	return b
 }
 
-func (v *View) boardRule(r *Rule) boards.Rule {
+// newBoardRule returns a rule of the image as a rule of a board.
+func (v *View) newBoardRule(r *Rule) boards.Rule {
 	return boards.Rule{
 		Bar:    r.Bar,
 		First:  r.First,
@@ -109,7 +114,8 @@ func (v *View) boardRule(r *Rule) boards.Rule {
 	}
 }
 
-// SequenceByName returns the index of the first sequence with a name, or -1.
+// SequenceByName returns the index of the first sequence with the given name. It returns -1
+// if no sequence has the name.
 func (v *View) SequenceByName(name string) int {
 	for i := range v.Sequences {
 		if string(v.NameBytes(v.Sequences[i].Name)) == name {
@@ -119,7 +125,8 @@ func (v *View) SequenceByName(name string) int {
 	return -1
 }
 
-// TensorByName returns the index of the first tensor with a name, or -1.
+// TensorByName returns the index of the first tensor with the given name. It returns -1 if
+// no tensor has the name.
 func (v *View) TensorByName(name string) int {
 	for i := range v.Tensors {
 		if string(v.NameBytes(v.Tensors[i].Name)) == name {
@@ -129,9 +136,10 @@ func (v *View) TensorByName(name string) int {
 	return -1
 }
 
-// Verify checks every byte of a file except its notes, and returns a view of it. The
-// view refers to data, which must not change. The address of data is a multiple of 8, as
-// that of a mapped file. Of a signature it checks only the checksum. The error is an
+// Verify checks every byte of a file except the notes, and returns a view of the file. The
+// slices of the view point into data. The caller must not change data afterwards. The
+// address of data must be a multiple of 8; that of a mapped file is. If the file has a
+// signature, Verify checks only the checksum of the signature. The returned error is an
 // *Error.
 func Verify(data []byte) (*View, error) {
 	v, err := VerifyEnvelope(data)
@@ -144,30 +152,32 @@ func Verify(data []byte) (*View, error) {
 	return v, nil
 }
 
-// VerifyEnvelope is the first half of Verify: it checks everything but the payload. Before
-// VerifyPayload the view may only be used to find bytes of the payload and to copy them,
-// so that the copy is verified.
+// VerifyEnvelope is the first half of Verify: it checks everything except the checksums of
+// the payload. Until VerifyPayload has returned nil, a caller may copy the payload, but must
+// not use its bytes.
 func VerifyEnvelope(data []byte) (*View, error) {
 	data, _, err := SplitSignature(data)
 	if err != nil {
 		return nil, err
 	}
 	p := ReadStruct[Preamble](data)
-	if reason := p.check(uint64(len(data))); reason != "" {
-		return nil, &Error{"preamble", reason}
+	if problem := p.checkFields(uint64(len(data))); problem != "" {
+		return nil, &Error{"preamble", problem}
 	}
 	envelope := data[:p.Envelope]
 	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
-		// A wrong checksum is reported first: damage explains other failures.
+		// Compute the checksum of the whole envelope. If the checksum is wrong, report it instead
+		// of the failure, because a damaged file explains every other failure.
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
-		reason := Text("envelope checksum is %x and should be %x", uint64(sum), uint64(p.Checksum))
-		return nil, &Error{"preamble", reason}
+		problem := Text("envelope checksum is %x, but should be %x",
+			uint64(sum), uint64(p.Checksum))
+		return nil, &Error{"preamble", problem}
 	}
 	if failure == nil {
-		failure = v.findPayload(data)
+		failure = v.setPayload(data)
 	}
 	if failure != nil {
 		return nil, failure
@@ -177,11 +187,13 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	return v, nil
 }
 
-// readEnvelope returns a view of an envelope and its checksum, which it computes while it
-// checks the commands. The caller compares the checksum.
+// readEnvelope returns a view of an envelope, and the checksum of the envelope. The caller
+// must compare the checksum with the preamble. readEnvelope computes the checksum while it
+// checks the commands; if it returns an error, the checksum is not valid.
 func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
-	const fields = 10 // of table Image, numbered in the order of their declaration
-	t := RootTable(envelope, PreambleSize, fields, "image")
+	const fieldCount = 10 // number of fields of table Image in image.fbs
+	// The fields of a table are numbered from 0 in the order of their declaration.
+	t := RootTable(envelope, PreambleSize, fieldCount, "image")
 	commands := t.vectorBytes(6, 8, CommandSize, CommandsMax, "commands")
 	v = &View{
 		Envelope:    envelope,
@@ -203,36 +215,38 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	first := cap(envelope) - cap(commands) // both slices end their capacity at the same byte
+	// The capacities of both slices end at the same byte. Therefore their difference is the
+	// offset of the first command in the envelope.
+	first := cap(envelope) - cap(commands)
 	sum, err = v.verifyCommands(commands, EnvelopeChecksum(envelope[:first]))
 	return v, checksum(sum, envelope[first+len(commands):]), err
 }
 
-// check returns why the preamble of a file of size bytes is rejected, or an empty string.
-// It does not compare the checksum.
-func (p *Preamble) check(size uint64) string {
+// checkFields returns the problem of an invalid preamble, or an empty string. size is the
+// size of the file in bytes. checkFields does not compare the checksum.
+func (p *Preamble) checkFields(size uint64) (problem string) {
 	if size == 0 {
 		return "the file is empty"
 	}
 	if size < PreambleSize {
-		return Text("the file has %d bytes, an image has more than %d", size, PreambleSize)
+		return Text("the file is %d bytes long, but an image is longer than %d", size, PreambleSize)
 	}
 	if string(p.Identifier[:]) != Identifier {
-		return "no identifier " + Identifier + " at byte 4: not a Light Metal image"
+		return "identifier at byte 4 is not " + Identifier + ": not a Light Metal image"
 	}
 	if p.Major != FormatMajor || p.Minor > FormatMinor {
-		return Text("format %d.%d, this program reads %d.%d",
+		return Text("format is %d.%d, but this program reads %d.%d",
 			uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
 	}
 	if p.Schema != SchemaHash {
-		return Text("schema hash %x, this program has %x: made by another version",
+		return Text("schema hash is %x, but this program needs %x: made by another version",
 			p.Schema, SchemaHash)
 	}
 	if p.File != size {
-		return Text("the file has %d bytes and should have %d", size, p.File)
+		return Text("the file is %d bytes long, but its preamble says %d", size, p.File)
 	}
 	if p.Envelope < PreambleSize || p.Envelope > size {
-		return Text("envelope of %d bytes in a file of %d", p.Envelope, size)
+		return Text("invalid envelope size %d; must be %d to %d", p.Envelope, PreambleSize, size)
 	}
 	if p.Reserved != [32]byte{} {
 		return "reserved bytes are not zero"
@@ -240,8 +254,8 @@ func (p *Preamble) check(size uint64) string {
 	return ""
 }
 
-// EnvelopeChecksum returns the CRC-32C of an envelope, or of the first bytes of one. The
-// four bytes of the checksum itself count as zero.
+// EnvelopeChecksum returns the CRC-32C of an envelope, or of the first part of an envelope.
+// The four bytes of Preamble.Checksum count as zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
 	sum := checksum(0, envelope[:checksumOffset])
 	sum = checksum(sum, make([]byte, 4))

@@ -471,12 +471,13 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 0x100000\n" +
 		"window r bar0 offset 0x0 size 0x100000\nmain:\n"
 	for _, test := range []struct{ body, want string }{
-		{"  write.8 r+0x8 0x1\n", "command 0: write: width 8 is not accepted by edu BAR 0 at 0x8"},
+		{"  write.8 r+0x8 0x1\n",
+			"command 0: write: width 8 is not accepted by edu at 0x8 of BAR 0"},
 		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: write: width 2 is not accepted"},
 		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n",
-			"bulk access, which is for memory that takes every width, is not accepted"},
+			"bulk access (only for memory that accepts every width) is not accepted"},
 		{"  fill.4 r+0x7c <- 0x1 size 8\n",
-			"8 bytes at 0x7c reach outside one register or memory"},
+			"0x8 bytes at offset 0x7c reach outside the rule's range"},
 	} {
 		if err := verdict(t, edu+test.body); err == nil ||
 			!strings.Contains(err.Error(), test.want) {
@@ -516,7 +517,7 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 				source := source + fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n  "+store+"\n", at, at)
 				if err := verdict(t, source); err == nil ||
 					!strings.Contains(err.Error(),
-						": a store (declare a TLB or a host window instead) is not "+
+						": a store is not "+
 							"accepted by ") {
 					t.Errorf("%s: %v", source, err)
 				}
@@ -551,7 +552,7 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 			err := verdict(t, source)
 			if refused := flag != "" && test.refused; refused != (err != nil) ||
 				refused != (err != nil && strings.Contains(err.Error(),
-					"a write-combining window, which is for memory, is not accepted")) {
+					"a write-combining window (for memory only) is not accepted")) {
 				t.Errorf("%s%s: %v", test.window, flag, err)
 				continue
 			}

@@ -221,27 +221,29 @@ type wound struct {
 
 var wounds = map[string]wound{
 	"empty.lmb": {"the file is empty", func(*testing.T) []byte { return nil }},
-	"short.lmb": {"the file has 60 bytes",
+	"short.lmb": {"the file is 60 bytes long",
 		func(t *testing.T) []byte { return good(t)[:60] }},
-	"truncated.lmb": {"and should have",
+	"truncated.lmb": {"but its preamble says",
 		func(t *testing.T) []byte { file := good(t); return file[:len(file)-1] }},
 	"random.lmb": {"not a Light Metal image", randomBytes},
 	"flipped-bit.lmb": {"envelope checksum is",
 		func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
 	"wrong-schema.lmb": {"made by another version",
 		func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
-	"newer-format.lmb": {"format 3.0, this program reads 2.0",
+	"newer-format.lmb": {"format is 3.0, but this program reads 2.0",
 		func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
 
 	"unknown-opcode.lmb": {"command 1: unknown opcode 99",
 		func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Opcode = 99 }) }},
-	"outside-window.lmb": {"command 1: write: 4 bytes at 0x100000 reach outside the window",
+	"outside-window.lmb": {"command 1: write: 0x4 bytes at offset 0x100000 reach outside " +
+		"the window",
 		func(t *testing.T) []byte {
 			return patched(t, func(c *fbs.Command) { c.Offset = 0x100000 })
 		}},
-	"misaligned.lmb": {"command 1: write: offset 0x6 is not aligned",
+	"misaligned.lmb": {"command 1: write: offset 0x6 is not a multiple of the width",
 		func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Offset = 6 }) }},
-	"poll-without-deadline.lmb": {"command 1: expect: an interval without a deadline",
+	"poll-without-deadline.lmb": {"command 1: expect: index sets an interval, but amount sets " +
+		"no deadline",
 		func(t *testing.T) []byte {
 			return patched(t, func(c *fbs.Command) {
 				*c = fbs.Command{Opcode: gen.OpcodeExpect, Width: 4,
@@ -249,37 +251,39 @@ var wounds = map[string]wound{
 					Mask: 1}
 			})
 		}},
-	"payload-outside-segment.lmb": {"command 1: copy in: 64 bytes at 0x1000 reach outside the " +
-		"tensor or " +
-		"the payload", func(t *testing.T) []byte {
+	"payload-outside-segment.lmb": {"command 1: copy in: 0x40 bytes at offset 0x1000 reach " +
+		"outside the tensor or " +
+		"payload", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
 			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact),
 				Amount: 64, Value: 0x1000}
 		})
 	}},
-	"width-not-of-the-board.lmb": {"command 1: write: width 8 is not accepted by edu BAR 0 at 0x8",
+	"width-not-of-the-board.lmb": {"command 1: write: width 8 is not accepted by edu at 0x8 " +
+		"of BAR 0",
 		func(t *testing.T) []byte {
 			return patched(t, func(c *fbs.Command) { c.Width, c.Offset = 8, 8 })
 		}},
-	"rules-overlap.lmb": {"rule 1: 0x7c to 0xfff overlap the rule before",
+	"rules-overlap.lmb": {"rule 1: bytes 0x7c to 0xfff overlap the previous rule",
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x7c })
 		}},
-	"rules-out-of-order.lmb": {"rule 1: 0x80 to 0xfff overlap the rule before, or belong in " +
-		"front of it", func(t *testing.T) []byte {
+	"rules-out-of-order.lmb": {"rule 1: bytes 0x80 to 0xfff overlap the previous rule or " +
+		"belong before it", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Bar, r.Last = 2, 0xf })
 	}},
-	"rule-outside-bar.lmb": {"rule 1: 0x80 to 0x2fff do not lie in BAR 0",
+	"rule-outside-bar.lmb": {"rule 1: bytes 0x80 to 0x2fff do not lie in BAR 0",
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.Last = 0x2fff })
 		}},
-	"rule-misaligned.lmb": {"rule 1: 0x82 to 0xfff begin or end inside an access",
+	"rule-misaligned.lmb": {"rule 1: bytes 0x82 to 0xfff do not begin and end at multiples",
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
 		}},
-	"rule-without-widths.lmb": {"rule 0: widths 0x0; must be a sum of", func(t *testing.T) []byte {
-		return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
-	}},
+	"rule-without-widths.lmb": {"rule 0: invalid widths 0x0; must be a sum",
+		func(t *testing.T) []byte {
+			return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
+		}},
 	"rule-of-no-target.lmb": {"rule 0: device 7 does not exist", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Device = 7 })
 	}},
@@ -298,17 +302,16 @@ var wounds = map[string]wound{
 		lmb.Stamp(file, uint64(len(file)))
 		return file
 	}},
-	"outside-the-rules.lmb": {"command 0: write: nothing at 0x1000 of BAR 0 is a register of " +
-		"stranger",
+	"outside-the-rules.lmb": {"command 0: write: offset 0x1000 of BAR 0 is not in any memory " +
+		"or register of stranger",
 		func(t *testing.T) []byte {
 			file, view := ruled(t)
 			view.Commands[0].Offset = 0x1000
 			lmb.Stamp(file, uint64(len(file)))
 			return file
 		}},
-	"width-not-of-the-rules.lmb": {"command 0: write: width 8 is not accepted by stranger BAR 0 " +
-		"at 0x0 " +
-		"(registers)", func(t *testing.T) []byte {
+	"width-not-of-the-rules.lmb": {"command 0: write: width 8 is not accepted by stranger at " +
+		"0x0 of BAR 0 (registers)", func(t *testing.T) []byte {
 		file, view := ruled(t)
 		view.Commands[0].Width = 8
 		lmb.Stamp(file, uint64(len(file)))
@@ -328,10 +331,10 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedCount(t, 0xffffffff)
 		}},
-	"reservation-of-another.lmb": {"commands, the image has", func(t *testing.T) []byte {
+	"reservation-of-another.lmb": {"commands, but the image has", func(t *testing.T) []byte {
 		return patchedReservation(t, 24, 77)
 	}},
-	"arena-overflow.lmb": {"arena bytes, the tensors need",
+	"arena-overflow.lmb": {"arena bytes, but the tensors need",
 		func(t *testing.T) []byte { return patchedReservation(t, 7, 0xff) }},
 	"larger-than-the-machine.lmb": {"the machine has", func(t *testing.T) []byte {
 		return assembled(t, "tensor a input uint8[1048576x1048576]\nmain:\n  write.4 r+0x4 0x1\n")
