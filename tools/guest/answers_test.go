@@ -73,7 +73,7 @@ type aCase struct {
 
 // filesThatFail are runs whose file fails, or is cut, at each place that reads it.
 var filesThatFail = []aCase{
-	{hal.BadImage, "is a directory or a device", "fstat /looks.lmb =-5", "/looks.lmb"},
+	{hal.BadImage, "is not a regular file", "fstat /looks.lmb =-5", "/looks.lmb"},
 	{hal.IO, "", "mmap /looks.lmb =-12", "/looks.lmb"},
 	{hal.IO, "/looks.lmb", "pread64 /looks.lmb #1 =-5", "/looks.lmb"},
 	{hal.IO, "cut short while it was read", "pread64 /looks.lmb #1 =0", "/looks.lmb"},
