@@ -60,7 +60,8 @@ func reserveStack() (room [16 << 10]byte) { return room }
 // further threads, on two conditions: the program does not call runtime.LockOSThread, and it waits
 // only by raw system calls, as package hal does.
 func DedicateProcess() {
-	// Let Go use one processor. Releasing the caches of the others costs about 200 KiB of memory.
+	// Let Go use one processor. Releasing the caches of a second one costs 200 KiB of memory;
+	// therefore lminit starts programs with GOMAXPROCS=1.
 	goruntime.GOMAXPROCS(1)
 	// Turn memory faults into panics, which runs recover.
 	hal.PanicOnFault(true)
@@ -72,9 +73,9 @@ func DedicateProcess() {
 		0, 8, 0, 0)
 }
 
-// runGuarded executes a sequence. If the sequence panics, runGuarded returns a code: IO if a read of
-// the image file faulted, BusFault if an access to a device faulted, and Internal for any other
-// panic, which is a defect of this program or of a mock device.
+// runGuarded executes a sequence. If the sequence panics, runGuarded returns a code: hal.IO if a
+// read of the image file faulted, hal.BusFault if an access to a device faulted, and hal.Internal
+// for any other panic, which is a defect of this program or of a mock device.
 func (r *Replay) runGuarded(sequence int) hal.Code {
 	code, ended := r.executeRecovered(sequence)
 	payload := r.view.Payload

@@ -122,8 +122,8 @@ var onSharedMemory = []aCase{
 		"-sequence payload /cut/too.lmb"},
 	{hal.OK, "", "pread64 /config 2=2 3=0 !signal 15", "-sequence config -loop forever"},
 	{hal.Denied, "locking", "mlock =-12", ""},
-	{hal.Denied, "sealing the process", "seccomp =-1", "-seal"},
-	{hal.Denied, "sealing the process", "seccomp =7", "-seal"},
+	{hal.Denied, "cannot seal the process", "seccomp =-1", "-seal"},
+	{hal.Denied, "cannot seal the process", "seccomp =7", "-seal"},
 }
 
 // noDecoding are answers of a device whose memory decoding is off, and stays off.

@@ -156,7 +156,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{76, "got 0x10000ed, wanted 0x10000ee under mask 0xffffffff",
 			[]string{"replay", "--device", "mock:edu",
 				assemble(t, edu+"main:\n  expect.4 r+0x0 == 0x010000ee\n")}},
-		{78, "the image is for edu (1234:11e8), mock:ivshmem is 1af4:1110",
+		{78, "the image is for edu (1234:11e8), but mock:ivshmem is 1af4:1110",
 			[]string{"replay", "--device", "mock:ivshmem", image}},
 		{78, "the image is for edu (1234:11e8), not for nvme",
 			[]string{"verify", "--board", "nvme", image}},
