@@ -14,9 +14,9 @@ import (
 
 // File is an image file in memory. The envelope, which contains the commands, and the default data
 // of inputs are copied into private memory before they are verified. Therefore a process that
-// rewrites or truncates the file cannot change them. The rest of the payload is mapped: it stays in
-// the page cache, and runs copy it from there to the device. Only Verify, Inspect and Replay.Run
-// read the mapped payload; they return an error if the file has been truncated.
+// rewrites or truncates the file cannot change them. The rest of the payload is mapped: it stays
+// in the page cache, and runs copy it from there to the device. Only Verify, Inspect and
+// Replay.Run read the mapped payload; they return an error if the file has been truncated.
 type File struct {
 	path string
 	fd   int
@@ -81,10 +81,10 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	}
 	part := f.data[first:end]
 
-	// Return an error if the copy does not fit into memory. Otherwise the kernel's OOM killer would
-	// end a process.
+	// Return an error if the copy does not fit into memory. Otherwise the kernel's OOM killer
+	// would end a process.
 	if available, _ := availableMemory(end - first); end-first > available {
-		const text = ": the copy needs %d bytes of memory, but only %d are available"
+		const text = ": the copy needs %d bytes of memory, but the machine has only %d available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 
@@ -158,8 +158,8 @@ func (f *File) copyInputs(view *fbs.View) error {
 	return err
 }
 
-// inspectGuarded calls check with the bytes of the file. It returns the error of check, preceded by
-// the path of the file. If check panics, or if the file is truncated while check reads it,
+// inspectGuarded calls check with the bytes of the file. It returns the error of check, preceded
+// by the path of the file. If check panics, or if the file is truncated while check reads it,
 // inspectGuarded returns an error too.
 func (f *File) inspectGuarded(check func(data []byte) error) error {
 	var err error

@@ -25,12 +25,12 @@ import (
 // Freeze does not change threads, signals and scheduling of the process, because the process may
 // do other work. A process that does no other work should also call DedicateProcess.
 func (r *Replay) Freeze() error {
-	// Lock the memory that runs use. This also allocates each of its pages, so that no run causes a
-	// page fault there.
+	// Lock the memory that runs use. This also allocates each of its pages, so that no run causes
+	// a page fault there.
 	for _, memory := range [...][]byte{r.view.Envelope, r.arena} {
 		if err := unix.Mlock(memory); err != nil {
-			return hal.NewFault(hal.Denied, "cannot lock commands and arena into memory: "+err.Error()+
-				"; raise RLIMIT_MEMLOCK (ulimit -l)")
+			return hal.NewFault(hal.Denied, "cannot lock commands and arena into memory: "+
+				err.Error()+"; raise RLIMIT_MEMLOCK (`ulimit -l`)")
 		}
 	}
 	// Turn the garbage collector off. The limit of GOMEMLIMIT must be removed too, because Go
@@ -38,8 +38,8 @@ func (r *Replay) Freeze() error {
 	setGCPercent(-1)
 	setMemoryLimit(math.MaxInt64)
 	// Use a timer once, because the first timer makes Go open the files of its network poller. Go
-	// also starts timers by itself, for example to return memory to the kernel, so that a run could
-	// otherwise open the files.
+	// also starts timers by itself, for example to return memory to the kernel, so that a run
+	// could otherwise open the files.
 	time.Sleep(time.Nanosecond)
 	// Set the number of processors to its present value. Unless a program sets it, Go opens files
 	// from time to time to read the CPU limits.

@@ -11,8 +11,8 @@ import (
 
 // Inspect calls check with the bytes of the file. Callers call it before Verify, therefore check
 // must not trust the bytes. Inspect ensures that the bytes do not change afterwards: unless the
-// file is immutable, it copies the payload into private memory first. The error is a *hal.Fault: if
-// check returns an error of another type, the code is hal.BadImage.
+// file is immutable, it copies the payload into private memory first. The error is a *hal.Fault:
+// if check returns an error of another type, the code is hal.BadImage.
 func (f *File) Inspect(check func(data []byte) error) error {
 	if !f.isImmutable() {
 		if err := f.copyToPrivate(0, uint64(len(f.data))); err != nil {
@@ -22,8 +22,8 @@ func (f *File) Inspect(check func(data []byte) error) error {
 	return f.inspectGuarded(check)
 }
 
-// isImmutable reports whether the file can never change. This is the case if fs-verity protects the
-// file, or if the superblock of its file system is read-only, as on a device of dm-verity. A
+// isImmutable reports whether the file can never change. This is the case if fs-verity protects
+// the file, or if the superblock of its file system is read-only, as on a device of dm-verity. A
 // read-only mount is not enough, because the same file system may have another, writable mount.
 func (f *File) isImmutable() bool {
 	var status unix.Statx_t

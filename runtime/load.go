@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AnySlot is a value for the parameter slot of Load: the image and the device choose the numbers of
-// the TLB windows.
+// AnySlot is a value for the parameter slot of Load: the image and the device choose the numbers
+// of the TLB windows.
 const AnySlot = -1
 
 // Load prepares a verified image for runs on the given devices, which must be in the order of the
@@ -48,15 +48,15 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	return r, nil
 }
 
-// CheckWorstCase returns an error if a sequence of the image may take longer than view.TimeLimitUs.
-// The error is a *hal.Fault.
+// CheckWorstCase returns an error if a sequence of the image may take longer than
+// view.TimeLimitUs. The error is a *hal.Fault.
 func CheckWorstCase(view *fbs.View) error {
 	for i, us := range view.WorstCaseUs {
 		limit := view.TimeLimitUs
 		if us > limit {
 			const text = " may take %d s %d us, but the limit is %d s %d us; " +
 				"--longest or lm_longest raises the limit"
-			name := view.Name(view.Sequences[i].Name) // printable, because Verify rejects control characters
+			name := view.Name(view.Sequences[i].Name) // Verify rejects control characters
 			return hal.NewFault(hal.BadImage, "sequence \""+name+"\""+
 				fbs.Text(text, us/1e6, us%1e6, limit/1e6, limit%1e6))
 		}
@@ -106,8 +106,8 @@ func explainMismatch(view *fbs.View, i int, got hal.Identity) (reason string) {
 	return ""
 }
 
-// indexOfFunction returns the index of the device that is the PCI function at the given address, or
-// -1 if no device is. Load uses it to reject two devices that are the same PCI function: each
+// indexOfFunction returns the index of the device that is the PCI function at the given address,
+// or -1 if no device is. Load uses it to reject two devices that are the same PCI function: each
 // would allocate TLB windows and host memory of the function without regard to the other.
 func indexOfFunction(devices []hal.Device, address string) int {
 	for i, device := range devices {
@@ -193,9 +193,9 @@ func (r *Replay) buildAddressTables() {
 // arm64.
 const pageSizeMax = 64 << 10
 
-// reserveArena maps the arena, which contains the tensors. If commands must be filled in, a copy of
-// the commands follows the tensors, in separate pages, because the copy becomes read-only. It is
-// an error if the image needs more memory than is available: otherwise the kernel's OOM killer
+// reserveArena maps the arena, which contains the tensors. If commands must be filled in, a copy
+// of the commands follows the tensors, in separate pages, because the copy becomes read-only. It
+// is an error if the image needs more memory than is available: otherwise the kernel's OOM killer
 // would end a process later.
 func (r *Replay) reserveArena() error {
 	tensors, host := r.view.Reservation.ArenaBytes, r.view.Reservation.HostBytes
@@ -209,7 +209,8 @@ func (r *Replay) reserveArena() error {
 		pageTables += r.view.Windows[i].Size / 512 // 8 bytes for each page of 4 KiB
 	}
 
-	// Free huge pages count only for host memory, because the arena and page tables cannot use them.
+	// Free huge pages count only for host memory, because the arena and page tables cannot use
+	// them.
 	available, inHugePages := availableMemory(size + pageTables + host)
 	fits := size+pageTables <= available && size+pageTables+host <= available+inHugePages
 	if fits && size > 0 {
@@ -219,7 +220,7 @@ func (r *Replay) reserveArena() error {
 	}
 	if !fits {
 		const text = "the image reserves %d bytes for tensors, %d for host memory and %d for " +
-			"page tables of windows, but only %d are available"
+			"page tables of windows, but the machine has only %d available"
 		return hal.NewFault(hal.BadImage,
 			fbs.Text(text, size, host, pageTables, available+inHugePages))
 	}
@@ -271,9 +272,9 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	return nil
 }
 
-// encodePoint puts the register values of a TLB window into a Point, if registers of the device set
-// the TLB window. A walk then executes the Point without stopping. If the driver of the device sets
-// the TLB window, encodePoint changes nothing, and programWindow will execute the Point.
+// encodePoint puts the register values of a TLB window into a Point, if registers of the device
+// set the TLB window. A walk then executes the Point without stopping. If the driver of the device
+// sets the TLB window, encodePoint changes nothing, and programWindow will execute the Point.
 func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	tiles, _ := boards.UnpackTileRange(c.Mask)
@@ -349,8 +350,8 @@ func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
 }
 
 // AppendCommand appends the name of the command at the given index in the image, for example
-// "command 3 of main". Numbers count from 0 within the sequence and do not count marks. If index is
-// -1, AppendCommand appends nothing.
+// "command 3 of main". Numbers count from 0 within the sequence and do not count marks. If index
+// is -1, AppendCommand appends nothing.
 func AppendCommand(text []byte, view *fbs.View, index int) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]

@@ -23,8 +23,8 @@ var sealAllowed = [...]uint32{
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_EPOLL_PWAIT,
 	unix.SYS_SCHED_YIELD, unix.SYS_RESTART_SYSCALL,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
-	// Handling signals, among them the signal by which Go preempts goroutines. A thread that Go was
-	// still starting when the process was sealed also sets its signal stack.
+	// Handling signals, among them the signal by which Go preempts goroutines. A thread that Go
+	// was still starting when the process was sealed also sets its signal stack.
 	unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL,
 	unix.SYS_GETPID, unix.SYS_GETTID,
 	// Ending a thread or the process.
@@ -60,11 +60,12 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 // Seal makes the kernel kill the whole process as soon as one of its threads makes a system call
 // that the filter does not allow. The filter allows the calls in sealAllowed, and the ioctl that
 // sets a TLB window. A seal cannot be removed. Callers must call Seal after Freeze, and must have
-// opened every file that they will write. Seal supports amd64 and arm64. The error is a *hal.Fault.
+// opened every file that they will write. Seal supports amd64 and arm64. The error is a
+// *hal.Fault.
 //
 // The parameter extra has further instructions of the filter, which can allow more system calls.
-// They must load each word that they compare. They must not decide about any other system call: for
-// these they jump to the end of extra, after which the filter kills the process.
+// They must load each word that they compare. They must not decide about any other system call:
+// for these they jump to the end of extra, after which the filter kills the process.
 func Seal(extra ...unix.SockFilter) (err error) {
 	// Without extra instructions the program fits this array, so that it stays on the stack.
 	var room [len(sealAllowed) + 9]unix.SockFilter
@@ -109,6 +110,7 @@ func appendSealProgram(program, extra []unix.SockFilter) []unix.SockFilter {
 	// Allow an ioctl only if its request is the one by which the driver sets a TLB window.
 	program = append(program, bpfSkip(unix.SYS_IOCTL, 0, 3), bpfLoad(seccompRequest),
 		bpfSkip(hal.ProgramWindowRequest, 0, 1), bpfReturn(unix.SECCOMP_RET_ALLOW))
-	// Execute the instructions of the caller. Kill the process if they do not allow the system call.
+	// Execute the instructions of the caller. Kill the process if they do not allow the system
+	// call.
 	return append(append(program, extra...), kill)
 }

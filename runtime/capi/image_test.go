@@ -233,7 +233,7 @@ func TestLongTimesAreAllowed(t *testing.T) {
 			"the limit")
 	wants(t, "a second less", handle, lm_longest(handle, 7_999e9), hal.OK, "done")
 	wants(t, "still too long", handle, load(handle, nil, anyWindow), hal.BadImage,
-		"7999 s 0 us are allowed")
+		"but the limit is 7999 s 0 us")
 	wants(t, "long enough", handle, lm_longest(handle, 8_000_000_805_000), hal.OK, "done")
 	wants(t, "loaded", handle, load(handle, nil, anyWindow), hal.OK, "done")
 }

@@ -171,9 +171,9 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 		want  string
 		flags []string
 	}{
-		{65, "may take 8000 s 809 us, 3600 s 0 us are allowed", nil},
-		{65, "may take 8000 s 809 us, 7999 s 0 us are allowed", []string{"-longest", "7999s"}},
-		{65, "8000 s 809 us, 0 s 1 us are allowed", []string{"-longest", "1us"}},
+		{65, "may take 8000 s 809 us, but the limit is 3600 s 0 us", nil},
+		{65, "may take 8000 s 809 us, but the limit is 7999 s 0 us", []string{"-longest", "7999s"}},
+		{65, "8000 s 809 us, but the limit is 0 s 1 us", []string{"-longest", "1us"}},
 		{0, "verified only", []string{"-longest", "3h"}},
 		{0, "verified only", []string{"-longest", "8001s"}},
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input", "n=b"}},
