@@ -152,7 +152,7 @@ var mishaps = []mishap{
 		e.w.options.Inputs = []args.Binding{{Name: "in", Path: e.w.file("in")},
 			{Name: "in", Path: e.w.file("in")}}
 	}),
-	spoilt(atPlan, 64, "is the input",
+	spoilt(atPlan, 64, "is the same file as input",
 		func(e *errand) {
 			e.w.options.Outputs = []args.Binding{{Name: "out",
 				Path: e.w.file("image")}}
