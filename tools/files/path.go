@@ -19,7 +19,7 @@ func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err 
 	var target [unix.PathMax]byte
 	baseFD := unix.AT_FDCWD
 	for range linksMax {
-		// Open the directory. If it is renamed baseFD now on, the descriptor still refers to it.
+		// Open the directory. If it is renamed from now on, the descriptor still refers to it.
 		dirFD, name, err = openDir(baseFD, path)
 		closeDir(baseFD)
 		if err != nil {

@@ -119,7 +119,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{65, "lm: listing: sequence 1 cannot be written: sequence aa starts in line",
 			[]string{"dump", twins}},
 		{65, "lm: bad image: " + noRule + ":5: command 0", []string{"asm", noRule}},
-		{65, "is a directory", []string{"info", t.TempDir()}},
+		{65, "is not a regular file", []string{"info", t.TempDir()}},
 		{65, "not a Light Metal image", []string{"verify",
 			write(t, "x.lmb", strings.Repeat("x", 100))}},
 		{65, "line 2", []string{"import", "--from", "mmiotrace", "--board", "edu",

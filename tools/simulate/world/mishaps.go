@@ -109,7 +109,7 @@ var mishaps = []mishap{
 	word("needs a value", "-sequence="),
 	spoilt(atImage, 66, "image", func(e *errand) { os.Remove(e.w.file("image")) }),
 	spoilt(atImage, 65, "empty", func(e *errand) { _ = os.Truncate(e.w.file("image"), 0) }),
-	spoilt(atImage, 65, "directory",
+	spoilt(atImage, 65, "is not a regular file",
 		func(e *errand) { os.Remove(e.w.file("image")); _ = os.Mkdir(e.w.file("image"), 0o700) }),
 	opening(atImage, 77, unix.EACCES, func(e *errand) string { return e.w.file("image") }),
 	spoilt(atKey, 66, "keys",
