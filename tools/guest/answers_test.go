@@ -121,7 +121,7 @@ var onSharedMemory = []aCase{
 	{hal.IO, "cut short while it was read", "pread64 /config 2=2 3=0 !truncate /cut/too.lmb 4096",
 		"-sequence payload /cut/too.lmb"},
 	{hal.OK, "", "pread64 /config 2=2 3=0 !signal 15", "-sequence config -loop forever"},
-	{hal.Denied, "locking", "mlock =-12", ""},
+	{hal.Denied, "cannot lock", "mlock =-12", ""},
 	{hal.Denied, "cannot seal the process", "seccomp =-1", "-seal"},
 	{hal.Denied, "cannot seal the process", "seccomp =7", "-seal"},
 }

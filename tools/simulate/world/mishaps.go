@@ -269,8 +269,8 @@ var mishaps = []mishap{
 		e.w.options.Watchdog += "=7"
 		e.machine.requests[watchSet] = unix.EINVAL
 	}),
-	spoilt(atFreeze, 77, "locking", func(e *errand) { e.failing(unix.SYS_MLOCK, unix.ENOMEM) }),
-	spoilt(atFreeze, 74, "files that Go opens",
+	spoilt(atFreeze, 77, "cannot lock", func(e *errand) { e.failing(unix.SYS_MLOCK, unix.ENOMEM) }),
+	spoilt(atFreeze, 74, "file descriptors for Go",
 		func(e *errand) { e.failing(unix.SYS_EPOLL_CREATE1, unix.EMFILE) }),
 	spoilt(atFreeze, 70, "signal handler",
 		func(e *errand) {
