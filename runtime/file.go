@@ -14,22 +14,22 @@ import (
 
 // File is an image file in memory. The envelope, which contains the commands, and the default data
 // of inputs are copied into private memory before they are verified. Therefore a process that
-// rewrites or truncates the file cannot change them. The rest of the payload is mapped: it stays
-// in the page cache, and runs copy it from there to the device. Only Verify, Inspect and
+// rewrites or truncates the file cannot change the copies. The rest of the payload is mapped: it
+// stays in the page cache, and runs copy it from there to the device. Only Verify, Inspect and
 // Replay.Run read the mapped payload; they return an error if the file has been truncated.
 type File struct {
 	path string
 	fd   int
 	data []byte // the bytes of the file: private copies and mapped pages
-	// All bytes of data before this offset are a private copy. It is a multiple of the page size,
-	// or the size of the file.
+	// All bytes of data before this offset are a private copy. The offset is a multiple of the
+	// page size, or the size of the file.
 	privateEnd   uint64
 	inputsCopied bool // the default data of inputs are private copies; Verify copies them once
 }
 
 // Open maps a file and copies its envelope. The error is a *hal.Fault.
 func Open(path string) (*File, error) {
-	// Without O_NONBLOCK, opening a pipe waits until another process writes to the pipe.
+	// Without O_NONBLOCK, opening a FIFO waits until another process opens it for writing.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, hal.FileFault(path, err)
@@ -65,7 +65,7 @@ func (f *File) mapAndCopyEnvelope() error {
 }
 
 // hugePageCopyMin is the smallest copy, in bytes, for which copyToPrivate requests huge pages. In
-// small pages a copy takes about three times as long.
+// small pages, a copy takes as long as reading its bytes three times.
 const hugePageCopyMin = 2 << 20
 
 // copyToPrivate copies the bytes of the file from offset first up to offset end into private
@@ -92,7 +92,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
 	if len(part) >= hugePageCopyMin && err == nil {
-		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // fails on kernels without huge pages
+		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // optional: fails on kernels without huge pages
 	}
 
 	// Fill the anonymous memory with pread, because the pages of the file are not mapped any more.

@@ -19,8 +19,8 @@ const AnySlot = -1
 // Load prepares a verified image for runs on the given devices, which must be in the order of the
 // devices in the image. It checks that the image is for these devices, then reserves everything
 // that runs need: the windows, and one arena of the size that the image states. Load stores
-// nothing to the BARs of a device. But it enables bus mastering of the devices that the image
-// names, so that these may access memory from then on. The error is a *hal.Fault.
+// nothing to the BARs of a device. But it makes the devices in view.BusMasters bus masters, so
+// that these devices may access memory from then on. The error is a *hal.Fault.
 //
 // Unless slot is AnySlot, the first window of kind Tlb in the image uses the TLB window with the
 // number slot, and each further one uses the next number.
@@ -323,7 +323,8 @@ func DeviceNames(view *fbs.View) []string {
 }
 
 // StopDMA disables bus mastering of all devices and returns the first error. Close calls it, too.
-// A sealed process must call StopDMA instead of Close, because a seal forbids closing.
+// A sealed process must call StopDMA instead of Close, because Close unmaps memory, and the seal
+// forbids this system call.
 func (r *Replay) StopDMA() (err error) {
 	for _, device := range r.devices {
 		if e := device.SetBusMaster(false); err == nil {

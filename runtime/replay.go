@@ -31,11 +31,11 @@ type Replay struct {
 	// pages.
 	arena []byte
 
-	// For each window of the image, the address of its first byte, or 0 if the window is a port.
-	// Then, for each device, the address of the registers that set its TLB windows, or 0.
+	// For each window of the image, the address of its first byte, or 0 if the window is a port or
+	// its driver has not set it yet. Then, for each device, the address of the registers that set
+	// its TLB windows, or 0 if registers do not set them.
 	windows []uintptr
-	// The address of the payload, then the address of each tensor. It is 0 for an input without
-	// data.
+	// The address of the payload, then the address of each tensor, or 0 for an input without data.
 	memories      []uintptr
 	missingInputs int // number of inputs without data
 	safeSequence  int // index of the sequence "safe"; -1: the image has no such sequence
