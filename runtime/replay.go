@@ -135,8 +135,8 @@ const StopGrace = 10_000_000_000
 func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
 
 // SetObserver makes runs call observer before each command, with the index of the command in the
-// image. If observer is nil, runs call no function. Profilers use it; it makes consecutive stores
-// many times slower.
+// image. If observer is nil, runs call no function. Observers are meant for profilers: consecutive
+// stores take many times longer with an observer.
 func (r *Replay) SetObserver(observer func(command int)) { r.observer = observer }
 
 // Run executes a sequence. It allocates no memory. On mapped devices it makes system calls only to
@@ -199,8 +199,8 @@ func (r *Replay) checkTimeLimit() hal.Code {
 // limit and the stop flag again.
 const sleepMaxNs = 100_000_000
 
-// sleepWithinLimit sleeps for a time of the given device. If the run exceeds its time limit before
-// the time is over, it stops sleeping and returns FrameLate.
+// sleepWithinLimit sleeps for the given number of nanoseconds, by the clock of device. If the run
+// exceeds its time limit earlier, sleepWithinLimit returns FrameLate at that time.
 func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code {
 	code := r.checkTimeLimit()
 	for code == hal.OK && nanoseconds > 0 {
@@ -349,7 +349,7 @@ func (r *Replay) finishCopyOut(c *fbs.Command) hal.Code {
 // checkExpect checks whether the loaded value meets the condition of the Expect c. If it does not,
 // and the deadline has not passed, checkExpect waits and sets r.polling, so that the walk loads
 // the value again. The last load comes after the deadline: even if the process was not scheduled
-// until then, it sees a value that the device wrote in time.
+// until then, the last load sees a value that the device wrote in time.
 func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 	if r.polling != c {
 		r.polling, r.deadline, r.timeoutCode = c, 0, hal.OK
