@@ -1,6 +1,6 @@
 package runtime
 
-// File: an image file in memory, partly copied, partly mapped.
+// This file opens and verifies image files. A part of the file is copied, the rest is mapped.
 
 import (
 	"unsafe"
@@ -12,22 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is an image file in memory. The envelope, whose commands a run executes, and the default
-// data of inputs are private copies, made before they are verified: a process that rewrites or
-// truncates the file changes none of them. The rest of the payload stays in the page cache and
-// goes to the device without a copy. Only Verify, Inspect and Replay.Run read it there, and they
-// return an error if it is gone.
+// File is an image file in memory. The envelope, which contains the commands, and the default data
+// of inputs are copied into private memory before they are verified. Therefore a process that
+// rewrites or truncates the file cannot change the copies. The rest of the payload is mapped: it
+// stays in the page cache, and runs copy it from there to the device. Only Verify, Inspect and
+// Replay.Run read the mapped payload; they return an error if the file has been truncated.
 type File struct {
-	path         string
-	fd           int
-	data         []byte
-	privateEnd   uint64 // data before this offset are a copy; a multiple of the page, or all
-	inputsCopied bool   // default data of inputs are copies too; later calls of Verify keep them
+	path string
+	fd   int
+	data []byte // the bytes of the file: private copies and mapped pages
+	// All bytes of data before this offset are a private copy. The offset is a multiple of the
+	// page size, or the size of the file.
+	privateEnd   uint64
+	inputsCopied bool // the default data of inputs are private copies; Verify copies them once
 }
 
 // Open maps a file and copies its envelope. The error is a *hal.Fault.
 func Open(path string) (*File, error) {
-	// O_NONBLOCK: opening a pipe without a writer must not wait.
+	// Without O_NONBLOCK, opening a FIFO waits until another process opens it for writing.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, hal.FileFault(path, err)
@@ -40,12 +42,13 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
+// mapAndCopyEnvelope maps the whole file, then replaces the envelope by a private copy.
 func (f *File) mapAndCopyEnvelope() error {
 	var status unix.Stat_t
 	err := unix.Fstat(f.fd, &status)
 	switch {
 	case err != nil || status.Mode&unix.S_IFMT != unix.S_IFREG:
-		return hal.NewFault(hal.BadImage, f.path+" is a directory or a device, an image is a file")
+		return hal.NewFault(hal.BadImage, f.path+" is not a regular file; name an image file")
 	case status.Size == 0:
 		return hal.NewFault(hal.BadImage, f.path+": the file is empty")
 	}
@@ -53,22 +56,23 @@ func (f *File) mapAndCopyEnvelope() error {
 	if err != nil {
 		return hal.FileFault(f.path, err)
 	}
-	// The first page has the size of the envelope. It is read from the copy, so that a change of
-	// the file meanwhile does not count.
+	// Copy the first page, because it contains the size of the envelope. The size is read from the
+	// copy, so that another process cannot change it between the two calls.
 	if err = f.copyToPrivate(0, 1); err == nil {
 		err = f.copyToPrivate(0, fbs.ReadStruct[fbs.Preamble](f.data).Envelope)
 	}
 	return err
 }
 
-// hugePageCopyMin is the size of a copy from which huge pages are worth asking for. Without them
-// copying takes as long as three passes over the bytes.
+// hugePageCopyMin is the smallest copy, in bytes, for which copyToPrivate requests huge pages. In
+// small pages, a copy takes as long as reading its bytes three times.
 const hugePageCopyMin = 2 << 20
 
-// copyToPrivate replaces the mapped pages with the bytes of the file from first up to end by
-// private copies, except pages that are private already.
+// copyToPrivate copies the bytes of the file from offset first up to offset end into private
+// memory, which replaces the mapped pages at the same addresses. It copies whole pages, and skips
+// the pages before f.privateEnd, which are private already.
 func (f *File) copyToPrivate(first, end uint64) error {
-	// Whole pages are replaced, because mmap replaces nothing smaller.
+	// Extend the range to whole pages, because mmap replaces only whole pages.
 	size, page := uint64(len(f.data)), uint64(unix.Getpagesize())
 	first = max(first/page*page, f.privateEnd)
 	end = min(fbs.RoundUp(min(end, size), page), size)
@@ -77,20 +81,21 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	}
 	part := f.data[first:end]
 
-	// Reject more than the machine has: the copy would wake the OOM killer.
+	// Return an error if the copy does not fit into memory. Otherwise the kernel's OOM killer
+	// would end a process.
 	if available, _ := availableMemory(end - first); end-first > available {
-		const text = ": %d bytes of it must be copied into memory, the machine has %d available"
+		const text = ": the copy needs %d bytes of memory, but the machine has only %d available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 
-	// Map anonymous memory over the pages of the file, so that f.data stays one slice.
+	// Map anonymous memory at the addresses of the file's pages, so that f.data stays one slice.
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
 	if len(part) >= hugePageCopyMin && err == nil {
-		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // not every kernel has them
+		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // optional: fails on kernels without huge pages
 	}
 
-	// Read the file into it; pread, because the mapping is gone.
+	// Fill the anonymous memory with pread, because the pages of the file are not mapped any more.
 	for n, done := 0, 0; done < len(part) && err == nil; done += n {
 		n, err = unix.Pread(f.fd, part[done:], int64(first)+int64(done))
 		if n == 0 {
@@ -101,19 +106,19 @@ func (f *File) copyToPrivate(first, end uint64) error {
 		return hal.FileFault(f.path, err)
 	}
 
-	// From here on nothing in this process may change the bytes either.
+	// Make the copy read-only, so that this process cannot change it either.
 	if first == f.privateEnd {
 		f.privateEnd = end
 	}
 	return unix.Mprotect(part, unix.PROT_READ)
 }
 
-// FileTruncatedText is the reason of an error, or of a run that failed, because bytes of the image
-// file are gone.
+// FileTruncatedText is the text of an error, or of the failure of a run, if another process has
+// truncated the image file.
 const FileTruncatedText = "the image file was cut short while it was read; " +
-	"replace it by a rename (mv)"
+	"to replace an image, rename the new file to its name (mv)"
 
-// Verify checks every byte of the file. The error is a *hal.Fault.
+// Verify checks every byte of the file and returns a view of the image. The error is a *hal.Fault.
 func (f *File) Verify() (view *fbs.View, err error) {
 	err = f.inspectGuarded(func(data []byte) (err error) {
 		view, err = fbs.VerifyEnvelope(data)
@@ -131,8 +136,9 @@ func (f *File) Verify() (view *fbs.View, err error) {
 	return view, nil
 }
 
-// copyInputs copies the payload from the first default data of an input to the last. Tools that
-// make images put such data first, so that little else is copied.
+// copyInputs copies the default data of all inputs into private memory. It copies one range of the
+// payload: from the first byte of such data to the last. Tools that make images put the default
+// data of inputs first in the payload, so that the range contains little else.
 func (f *File) copyInputs(view *fbs.View) error {
 	if f.inputsCopied {
 		return nil
@@ -152,8 +158,9 @@ func (f *File) copyInputs(view *fbs.View) error {
 	return err
 }
 
-// inspectGuarded calls check with the bytes of the file and returns its error, with the path in
-// front. A file that is truncated meanwhile is an error too, and so is a panic.
+// inspectGuarded calls check with the bytes of the file. It returns the error of check, preceded
+// by the path of the file. If check panics, or if the file is truncated while check reads it,
+// inspectGuarded returns an error too.
 func (f *File) inspectGuarded(check func(data []byte) error) error {
 	var err error
 	ended := recoverPanic(func() { err = check(f.data) })
@@ -174,15 +181,15 @@ func (f *File) inspectGuarded(check func(data []byte) error) error {
 	return hal.NewFault(code, f.path+": "+reason)
 }
 
-// recoverPanic calls a function and returns the panic that ended it, if one did. Memory faults are
-// panics meanwhile.
-func recoverPanic(call func()) (ended hal.Panic) {
+// recoverPanic calls f. If f panics, recoverPanic stops the panic and returns a description of it;
+// otherwise it returns the zero value. A memory fault in f becomes a panic.
+func recoverPanic(f func()) (ended hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &ended)
-	call()
+	f()
 	return ended
 }
 
-// Close unmaps the file. No View or Replay of it may be used afterwards.
+// Close unmaps the file. The caller must not use a View or Replay of the file afterwards.
 func (f *File) Close() error {
 	unix.Close(f.fd)
 	return hal.Munmap(f.data)

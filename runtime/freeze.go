@@ -1,6 +1,6 @@
 package runtime
 
-// Freeze, and how runs turn panics into codes.
+// This file prepares the process for runs, and turns panics of runs into codes.
 
 import (
 	"math"
@@ -18,59 +18,64 @@ import (
 // the garbage collector off, and grows the stack of the calling goroutine to the size that a run
 // needs. The error is a *hal.Fault.
 //
-// Not locked are the payload in the page cache, default data of inputs for which Input was not
-// called, and the program itself. The kernel may drop such pages; a run then waits until they are
-// read again, or ends with IO if they cannot be.
+// Freeze does not lock the payload in the page cache, the default data of inputs for which Input
+// was not called, or the program itself. The kernel may evict these pages. A run that needs an
+// evicted page waits until the kernel has read the page again, and ends with hal.IO if that fails.
 //
-// Threads, signals and scheduling of the process stay as they are, because the process may do
-// other work. A process that does not should call DedicateProcess.
+// Freeze does not change threads, signals and scheduling of the process, because the process may
+// do other work. A process that does no other work should also call DedicateProcess.
 func (r *Replay) Freeze() error {
-	// Lock the memory that runs use; this also makes every page present and private.
+	// Lock the memory that runs use. This also allocates each of its pages, so that no run causes
+	// a page fault there.
 	for _, memory := range [...][]byte{r.view.Envelope, r.arena} {
 		if err := unix.Mlock(memory); err != nil {
-			return hal.NewFault(hal.Denied, "locking commands and arena into memory: "+err.Error()+
-				"; raise RLIMIT_MEMLOCK (ulimit -l)")
+			return hal.NewFault(hal.Denied, "cannot lock commands and arena into memory: "+
+				err.Error()+"; raise RLIMIT_MEMLOCK (`ulimit -l`)")
 		}
 	}
-	// Turn the collector off; GOMEMLIMIT would start it all the same.
+	// Turn the garbage collector off. The limit of GOMEMLIMIT must be removed too, because Go
+	// collects garbage at this limit even if the collector is off.
 	setGCPercent(-1)
 	setMemoryLimit(math.MaxInt64)
-	// Use a timer once: the first one makes Go open the files of its poller, and Go has timers of
-	// its own, such as the one that returns memory to the kernel.
+	// Use a timer once, because the first timer makes Go open the files of its network poller. Go
+	// also starts timers by itself, for example to return memory to the kernel, so that a run
+	// could otherwise open the files.
 	time.Sleep(time.Nanosecond)
-	// Fix the number of processors: otherwise Go reads the CPU limits from time to time, for which
-	// it opens files.
+	// Set the number of processors to its present value. Unless a program sets it, Go opens files
+	// from time to time to read the CPU limits.
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
-	// Grow the stack now, so that no run does.
+	// Grow the stack now, so that no run has to grow it.
 	_ = reserveStack()
 	return nil
 }
 
-// reserveStack uses more stack than a run does. Go shrinks a stack only during a collection, and
-// there are no more collections.
+// reserveStack grows the stack of the goroutine to more than a run needs. The stack keeps this
+// size, because Go shrinks stacks only when it collects garbage, and the collector is off.
 //
 //go:noinline
 func reserveStack() (room [16 << 10]byte) { return room }
 
-// DedicateProcess is for a program that only replays, to be called at its start. Afterwards the
-// program has one goroutine, which never changes its thread and never makes Go start another, as
-// long as it is not locked to its thread and waits only by raw system calls, as package hal does.
+// DedicateProcess prepares a process that does nothing but replay. The program must call it at its
+// start, from its only goroutine. Afterwards the goroutine stays on one thread, and Go starts no
+// further threads, on two conditions: the program does not call runtime.LockOSThread, and it waits
+// only by raw system calls, as package hal does.
 func DedicateProcess() {
-	// One processor: giving up the caches of a second one costs 200 KiB.
+	// Let Go use one processor. Releasing the caches of a second one costs 200 KiB of memory;
+	// therefore lminit starts programs with GOMAXPROCS=1.
 	goruntime.GOMAXPROCS(1)
-	// Memory faults become panics, which runs recover.
+	// Turn memory faults into panics, which runs recover.
 	hal.PanicOnFault(true)
-	// The kernel ignores the signal by which Go interrupts a goroutine anywhere. It would cut raw
-	// system calls short, and its first arrival maps memory (Go 1.26, runtime/preempt_xreg.go).
-	// Go still stops the goroutine at function calls.
+	// Ignore SIGURG, the signal by which Go preempts a goroutine between function calls. SIGURG
+	// would interrupt raw system calls, and Go maps memory when the first one arrives (Go 1.26,
+	// runtime/preempt_xreg.go). Go can still preempt the goroutine at function calls.
 	ignore := [4]uint64{1} // struct sigaction: SIG_IGN, flags, restorer, mask
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)),
 		0, 8, 0, 0)
 }
 
-// runGuarded executes a sequence and turns a panic into a code: IO for a read of the image file
-// that faults, BusFault for an access to a device that does, Internal for any other panic, which
-// is a defect of this program or of a device model.
+// runGuarded executes a sequence. If the sequence panics, runGuarded returns a code: hal.IO if a
+// read of the image file faulted, hal.BusFault if an access to a device faulted, and hal.Internal
+// for any other panic, which is a defect of this program or of a mock device.
 func (r *Replay) runGuarded(sequence int) hal.Code {
 	code, ended := r.executeRecovered(sequence)
 	payload := r.view.Payload
@@ -86,9 +91,10 @@ func (r *Replay) runGuarded(sequence int) hal.Code {
 	return hal.Internal
 }
 
-// executeRecovered executes a sequence and, if SetLimit limits the run, reads the clock at its
-// end. It also returns the panic that ended the sequence, if one did. It calls no function value,
-// so that tools/house can follow every call of a run.
+// executeRecovered executes a sequence. If SetLimit limits the run, it also checks the time at the
+// end of the sequence. If the sequence panics, executeRecovered stops the panic and returns a
+// description of it in ended. It does not share code with recoverPanic, which calls a function
+// value: the analysis of tools/house can follow only direct calls.
 func (r *Replay) executeRecovered(sequence int) (code hal.Code, ended hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &ended)
 	r.commandsToClockRead = r.clockInterval
@@ -99,9 +105,10 @@ func (r *Replay) executeRecovered(sequence int) (code hal.Code, ended hal.Panic)
 	return code, ended
 }
 
-// isDeviceFault reports whether the access that faulted was to a device: to a mapped window, to
-// the memory of the port that the command accesses, which only the port knows, or by a Point,
-// which accesses nothing but registers of the device.
+// isDeviceFault reports whether the access that faulted was an access to a device. It was one if
+// its address is in a mapped window, if the command accesses a port, or if the command is a Point,
+// which accesses only registers of the device. For a port the address is not checked, because only
+// the port knows its memory.
 func (r *Replay) isDeviceFault(fault *hal.Panic) bool {
 	c := r.walk.Next
 	for i := range r.apertures {

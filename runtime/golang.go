@@ -2,13 +2,13 @@
 
 package runtime
 
-// Functions of Go's runtime, by name.
+// This file declares functions of Go's runtime that are linked by name.
 
 import _ "unsafe" // for go:linkname
 
-// Package runtime/debug would link os, fmt and reflection: 57 KB. Go's runtime exports these two
-// functions to it under these names (GO.md). If a later Go rejects that, build with
-// -tags nolinkname.
+// The functions below are those that runtime/debug calls. This package does not import
+// runtime/debug, because its dependencies os, fmt and reflect would add 57 KB to the program. If a
+// later version of Go rejects the linkname directives (see GO.md), build with -tags nolinkname.
 
 //go:linkname setGCPercent runtime/debug.setGCPercent
 func setGCPercent(percent int32) (before int32)

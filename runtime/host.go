@@ -2,11 +2,12 @@ package runtime
 
 import "lightmetal/hal"
 
-// Methods for host tools and tests only; tools/house checks that no target links them.
+// This file has the methods that only host tools and tests use. A test in tools/house checks that
+// programs for targets do not link them.
 
-// Bytes returns the bytes of the file. Reading payload that was cut off the file meanwhile is a
-// bus error.
+// Bytes returns the bytes of the file. If another process truncates the file, reading the missing
+// part of the payload causes a bus error (SIGBUS).
 func (f *File) Bytes() []byte { return f.data }
 
-// Aperture returns the aperture of a window, as Load mapped it.
-func (r *Replay) Aperture(index int) *hal.Aperture { return &r.apertures[index] }
+// Aperture returns the aperture to which Load mapped the given window of the image.
+func (r *Replay) Aperture(window int) *hal.Aperture { return &r.apertures[window] }

@@ -1,6 +1,6 @@
 package runtime
 
-// Checks that a caller makes on the bytes of a file, such as of a signature.
+// This file lets callers check the bytes of an image file, for example a signature.
 
 import (
 	"lightmetal/fbs"
@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Inspect calls check with the bytes of the file, before Verify, and makes sure that they do not
-// change afterwards: it first copies the payload into private memory too, unless the file is
-// immutable. The bytes are not verified yet. The error is a *hal.Fault; an error of check that
-// has no code counts as a bad image.
+// Inspect calls check with the bytes of the file. Callers call it before Verify, therefore check
+// must not trust the bytes. Inspect ensures that the bytes do not change afterwards: unless the
+// file is immutable, it copies the payload into private memory first. The error is a *hal.Fault:
+// if check returns an error of another type, the code is hal.BadImage.
 func (f *File) Inspect(check func(data []byte) error) error {
 	if !f.isImmutable() {
 		if err := f.copyToPrivate(0, uint64(len(f.data))); err != nil {
@@ -22,9 +22,9 @@ func (f *File) Inspect(check func(data []byte) error) error {
 	return f.inspectGuarded(check)
 }
 
-// isImmutable reports whether no process can change the file: it has fs-verity, or it is on a
-// block device whose superblock is read-only, as on dm-verity. A read-only mount alone does not
-// count, as another mount of the same file system may be writable.
+// isImmutable reports whether the file can never change. This is the case if fs-verity protects
+// the file, or if the superblock of its file system is read-only, as on a device of dm-verity. A
+// read-only mount is not enough, because the same file system may have another, writable mount.
 func (f *File) isImmutable() bool {
 	var status unix.Statx_t
 	_ = unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, 0, &status) // all zero if the kernel has no statx
@@ -35,12 +35,17 @@ func (f *File) isImmutable() bool {
 		isOnBlockDevice && isReadOnlySuperblock(mountinfo, device)
 }
 
-// isReadOnlySuperblock reports whether the superblock of a device is read-only. Any line of the
-// device will do: "1 2 DEVICE /root /mountpoint options - type source superblock-options".
-// No field contains blanks. A FUSE file system is served by a program, which may change the file
-// even so. statfs and statx do not report the superblock's flag apart from the mount's.
+// isReadOnlySuperblock reports whether the superblock on a block device is read-only, according to
+// the text of /proc/self/mountinfo. It reads the first line of the device, because the superblock
+// options are the same in all of them:
+//
+//	1 2 DEVICE /root /mountpoint options - type source superblock-options
+//
+// No field contains blanks. A FUSE file system never counts as read-only, because the program that
+// serves it may change the file. The function parses mountinfo because statfs and statx do not
+// distinguish a read-only superblock from a read-only mount.
 func isReadOnlySuperblock(mountinfo, device string) bool {
-	kind := textAfter(textAfter(mountinfo, " "+device+" /"), " - ")
-	options := textAfter(textAfter(kind, " "), " ")
-	return len(options) > 1 && options[:2] == "ro" && kind[:4] != "fuse"
+	fileSystem := textAfter(textAfter(mountinfo, " "+device+" /"), " - ")
+	options := textAfter(textAfter(fileSystem, " "), " ")
+	return len(options) > 1 && options[:2] == "ro" && fileSystem[:4] != "fuse"
 }

@@ -53,9 +53,9 @@ func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
 	}{
 		{open(folder + "/none"), hal.NoFile, "no such file"},
 		{open(empty + "/none"), hal.NoFile, "not a directory"},
-		{open(folder), hal.BadImage, "a directory or a device"},
-		{open("/dev/null"), hal.BadImage, "a directory or a device"},
-		{open(pipe), hal.BadImage, "a directory or a device"},
+		{open(folder), hal.BadImage, "not a regular file"},
+		{open("/dev/null"), hal.BadImage, "not a regular file"},
+		{open(pipe), hal.BadImage, "not a regular file"},
 		{open(empty), hal.BadImage, "the file is empty"},
 		{open(folder + "/" + strings.Repeat("x", 300)), hal.IO, "too long"},
 		// has bytes, and cannot be mapped
@@ -407,8 +407,8 @@ func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
 		"the driver chooses":  {20, chooser{mock.New(&boards.Wormhole)}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			const want = "too small, in use, or the kernel driver's; " +
-				"on a tt: device only the driver chooses"
+			const want = "it is too small, in use, or reserved by the kernel driver; " +
+				"on a `tt:` device only the driver chooses"
 			_, err := runtime.Load(v, c.slot, c.device)
 			if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), want) {
 				t.Errorf("Load: %v, want %q", err, want)
@@ -481,7 +481,7 @@ func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
 	}
 	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
 	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied ||
-		!strings.Contains(err.Error(), "locking commands") {
+		!strings.Contains(err.Error(), "cannot lock commands") {
 		t.Error(err)
 	}
 }

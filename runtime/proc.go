@@ -1,6 +1,6 @@
 package runtime
 
-// Memory that is available, and the text of /proc.
+// This file finds out how much memory is available, and searches texts of /proc.
 
 import (
 	"lightmetal/hal"
@@ -8,35 +8,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// availableMemory returns how many bytes of memory the machine can provide without swapping, and
-// how many more in free huge pages, which host windows may use. Only MemAvailable of
-// /proc/meminfo counts page cache that can be dropped: sysinfo(2) has free memory and total
-// memory, of which one rejects images that fit and the other accepts images that wake the OOM
-// killer. Limits of control groups are not read. Up to 1 MiB is assumed to be there, because
-// reading the file takes 20 to 50 us.
-func availableMemory(wanted uint64) (pages, huge uint64) {
-	if pages = 1 << 20; wanted > pages {
+// availableMemory returns two numbers of bytes: the memory that the machine can provide without
+// swapping, and the memory in free huge pages, which host windows can use in addition. If at most
+// 1 MiB is wanted, it assumes that 1 MiB is available, because reading /proc/meminfo takes 20 to
+// 50 us.
+//
+// The first number is MemAvailable of /proc/meminfo, which includes the page cache that the kernel
+// can drop. The numbers of sysinfo(2) do not replace it: with its free memory Load would reject
+// images that fit, and with its total memory Load would accept images that do not. Limits of
+// control groups are not considered.
+func availableMemory(wanted uint64) (available, inHugePages uint64) {
+	if available = 1 << 20; wanted > available {
 		text, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted
-		pages, huge = parseMeminfo(text)
+		available, inHugePages = parseMeminfo(text)
 	}
-	return pages, huge
+	return available, inHugePages
 }
 
-// parseMeminfo returns the available bytes and the bytes in free huge pages. Without /proc it
-// returns the total memory of the machine.
-func parseMeminfo(meminfo string) (pages, huge uint64) {
-	pages = numberAfter(meminfo, "MemAvailable:") << 10
-	if pages == 0 {
+// parseMeminfo returns the bytes of available memory and the bytes in free huge pages, from the
+// text of /proc/meminfo. If the text is empty, it returns the total memory of the machine and 0.
+func parseMeminfo(meminfo string) (available, inHugePages uint64) {
+	available = numberAfter(meminfo, "MemAvailable:") << 10
+	if available == 0 {
 		var system unix.Sysinfo_t
 		_ = unix.Sysinfo(&system) // cannot fail
-		pages = uint64(system.Totalram) * uint64(system.Unit)
+		available = uint64(system.Totalram) * uint64(system.Unit)
 	}
 	hugePages, kib := numberAfter(meminfo, "HugePages_Free:"), numberAfter(meminfo, "Hugepagesize:")
-	return pages, hugePages * kib << 10
+	return available, hugePages * kib << 10
 }
 
-// textAfter returns the part of text that follows name, empty if name does not occur.
-// noinline: a copy at each of its calls would take a KiB.
+// textAfter returns the part of text that follows the first occurrence of name, or "" if name does
+// not occur. It is not inlined, because the copies at its calls would add 1 KiB to the program.
 //
 //go:noinline
 func textAfter(text, name string) string {
@@ -46,7 +49,8 @@ func textAfter(text, name string) string {
 	return text[min(len(name), len(text)):]
 }
 
-// numberAfter returns the number that follows name and blanks in text, 0 if none exists.
+// numberAfter returns the decimal number that follows name and blanks in text, or 0 if name does
+// not occur. It is not inlined, because the copies at its calls would make the program larger.
 //
 //go:noinline
 func numberAfter(text, name string) (n uint64) {

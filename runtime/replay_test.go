@@ -355,12 +355,13 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 		want string
 	}{
 		{of(0x11011af4), hal.WrongDevice,
-			"the image is for subsystem 0x11001af4, mock:ivshmem has 0x11011af4"},
-		{of(0), hal.WrongDevice, "the image is for subsystem 0x11001af4, mock:ivshmem has 0x0"},
+			"the image is for subsystem 0x11001af4, but mock:ivshmem has 0x11011af4"},
+		{of(0), hal.WrongDevice, "the image is for subsystem 0x11001af4, but mock:ivshmem has 0x0"},
 		{load(mock.New(&boards.Edu)), hal.WrongDevice,
-			"the image is for ivshmem (1af4:1110), mock:edu is 1234:11e8"},
-		{load(small), hal.WrongDevice, "needs 0x100000 bytes of BAR 2, mock:ivshmem has 0x10000"},
-		{load(), hal.Usage, "devices: the image is for 1, 0 given"},
+			"the image is for ivshmem (1af4:1110), but mock:edu is 1234:11e8"},
+		{load(small), hal.WrongDevice,
+			"needs 0x100000 bytes of BAR 2, but mock:ivshmem has 0x10000"},
+		{load(), hal.Usage, "devices: the image needs 1, but 0 were given"},
 	} {
 		if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
 			t.Errorf("%v, want %q", test.err, test.want)
@@ -412,8 +413,8 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 	} {
 		_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
 		if hal.CodeOf(err) != hal.Usage ||
-			!strings.Contains(err.Error(), "devices 0 and 1 are the same, ") ||
-			!strings.Contains(err.Error(), "by its address") || len(err.Error()) > 160 ||
+			!strings.Contains(err.Error(), "devices 0 and 1 are both ") ||
+			!strings.Contains(err.Error(), "by their addresses") || len(err.Error()) > 160 ||
 			mapped != 0 {
 			t.Errorf("%s: %v; %d windows mapped", name, err, mapped)
 		}

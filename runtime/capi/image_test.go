@@ -229,10 +229,11 @@ func TestLongTimesAreAllowed(t *testing.T) {
 	handle := openedImage(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+
 		strings.Repeat("  delay 10s\n", 400))
 	wants(t, "more than an hour", handle, load(handle, nil, anyWindow), hal.BadImage,
-		"may take 8000 s 805 us, 3600 s 0 us are allowed; --longest or lm_longest allows more")
+		"may take 8000 s 805 us, but the limit is 3600 s 0 us; --longest or lm_longest raises "+
+			"the limit")
 	wants(t, "a second less", handle, lm_longest(handle, 7_999e9), hal.OK, "done")
 	wants(t, "still too long", handle, load(handle, nil, anyWindow), hal.BadImage,
-		"7999 s 0 us are allowed")
+		"but the limit is 7999 s 0 us")
 	wants(t, "long enough", handle, lm_longest(handle, 8_000_000_805_000), hal.OK, "done")
 	wants(t, "loaded", handle, load(handle, nil, anyWindow), hal.OK, "done")
 }
@@ -269,7 +270,7 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 		t.Fatal(told(t, 0))
 	}
 	t.Cleanup(func() { lm_close(handle) })
-	const want = "devices 0 and 1 are the same, 0000:01:00.0"
+	const want = "devices 0 and 1 are both 0000:01:00.0"
 	wants(t, "default names", handle, load(handle, nil, anyWindow), hal.Usage, want)
 	names := []string{"pci:1af4:1110", "pci:0000:01:00.0"}
 	wants(t, "two names", handle, load(handle, names, anyWindow), hal.Usage, want)

@@ -349,7 +349,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := Outputs{f}.Pin()
-	dir, temp, name := uintptr(f.dir), nameAddress(f.names), nameAddress(f.names[f.nameAt:])
+	dir, temp, name := uintptr(f.dirFD), nameAddress(f.names), nameAddress(f.names[f.finalNameAt:])
 	for _, call := range [][]uintptr{
 		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
 		{unix.SYS_UNLINKAT, dir, temp, 0},

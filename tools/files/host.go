@@ -6,15 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has what only host tools use: no target links it (tools/house checks that).
+// This file has the functions that only host tools use. A test in tools/house checks that
+// programs for targets do not link them.
 
-// Create begins a file that must not exist yet.
+// Create begins to write a new file. It is an error if path exists.
 func Create(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1}
-	dir, name, err := openDir(unix.AT_FDCWD, path)
-	f.dir = dir
+	dirFD, name, err := openDir(unix.AT_FDCWD, path)
+	f.dirFD = dirFD
 	if err == nil {
-		f.Fd, err = open(dir, name, createNew, mode)
+		f.Fd, err = openAt(dirFD, name, createNew, mode)
 	}
 	if err == nil {
 		f.names = []byte(name + "\x00")
@@ -22,17 +23,17 @@ func Create(path string, mode uint32) (*Output, error) {
 	}
 	f.Discard()
 	if err == unix.EEXIST {
-		reason := path + " exists and is not replaced; name another file or remove it"
+		reason := path + " exists and will not be replaced; name another file or remove this one"
 		err = hal.NewFault(hal.Usage, reason)
 	}
 	return nil, hal.FileFault(path, err)
 }
 
-// Write writes a complete file. The parameter begin is Replace, or Create for a file that
-// must not exist yet.
+// Write writes a complete file. The parameter open is Replace, which replaces an existing
+// file, or Create, which returns an error if the file exists.
 func Write(path string, data []byte, mode uint32,
-	begin func(string, uint32) (*Output, error)) error {
-	f, err := begin(path, mode)
+	open func(path string, mode uint32) (*Output, error)) error {
+	f, err := open(path, mode)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func Write(path string, data []byte, mode uint32,
 	return f.Commit()
 }
 
-// Write writes all of data.
+// Write implements io.Writer. It writes all of data, unless it returns an error.
 func (f *Output) Write(data []byte) (int, error) {
 	if err := WriteFull(f.Fd, data); err != nil {
 		return 0, hal.FileFault(f.Path, err)
@@ -51,5 +52,5 @@ func (f *Output) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Commit syncs and renames the file.
+// Commit syncs the file and renames it to its final name.
 func (f *Output) Commit() error { return Outputs{f}.Commit() }

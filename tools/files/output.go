@@ -10,39 +10,44 @@ import (
 )
 
 // This file writes outputs: it creates a temporary file, writes and syncs it, and exchanges
-// it with the file that it replaces.
+// its name with the name of the file that it replaces.
 
-// Output is an output that is being written. Every one ends with Commit, Discard or both.
-// Both make raw system calls, since lmrun commits after Freeze: see hal.Write.
+// Output is a file that is being written. The caller must end every Output with Commit,
+// Discard or both. These methods make raw system calls, because lmrun calls them after
+// Freeze, when Go must not start threads: see hal.Write.
 type Output struct {
-	Path   string
-	Fd     int  // for data that must not wait in Write
-	Stream bool // a reader gets the data at once, see isStream
-	// dir is the open directory of both names, -1: none. Its path is followed once, so that
-	// links and renamed directories lead to no other file afterwards.
-	dir int
-	// names are the temporary file and the file that it replaces, each followed by a zero,
-	// in memory that is mapped read-only. Empty: there is no temporary file.
-	names  []byte
-	nameAt int  // offset of the second name, 0: the file is not renamed
-	pinned bool // a seal forbids to close descriptors
-	// expected is what the replaced file must have at Commit, for which the kernel writes
-	// its status to status. A seal allows that system call with the address of status only.
+	Path   string // the path of the output, for messages
+	Fd     int    // the file descriptor to which the caller writes the data
+	Stream bool   // the file is a stream, so that data reach the reader at once: see isStream
+	// dirFD is the file descriptor of the directory that contains both names; -1: no such
+	// directory. It stays open, so that links and renamed directories cannot lead to
+	// another file later.
+	dirFD int
+	// names contains the base name of the temporary file and that of the replaced file. A
+	// zero byte follows each name. The memory is read-only, because a seal relies on its
+	// content. It is empty if no temporary file exists.
+	names       []byte
+	finalNameAt int  // offset of the replaced file's name in names; 0: Commit does not rename
+	pinned      bool // Pin was called: a seal may forbid closing file descriptors
+	// expected is the ownership that the replaced file must still have at Commit. Commit
+	// makes the kernel write the status of that file to the field status. A seal allows
+	// this system call only with the address of this field.
 	expected ownership
 	status   [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
 }
 
-// ownership is what a new file gets from the one that it replaces.
+// ownership is the mode and owner that a new file receives from the file that it replaces.
 type ownership struct{ mode, uid, gid uint32 }
 
 func ownershipOf(status *unix.Stat_t) ownership {
 	return ownership{status.Mode, status.Uid, status.Gid}
 }
 
-// Replace begins to write to path. Mode is that of a file that does not exist yet, less the
-// umask. For a pipe, Replace waits for its reader.
+// Replace begins to write the file at path, which replaces an existing file at Commit. The
+// parameter mode, less the umask, is used only if no file exists there. If path is a FIFO,
+// Replace waits until a process has opened it for reading.
 func Replace(path string, mode uint32) (*Output, error) {
-	f := &Output{Path: path, Fd: -1, dir: -1}
+	f := &Output{Path: path, Fd: -1, dirFD: -1}
 	var status unix.Stat_t
 	err := unix.Stat(path, &status)
 	inPlace := err == nil && status.Mode&unix.S_IFMT != unix.S_IFREG
@@ -51,7 +56,7 @@ func Replace(path string, mode uint32) (*Output, error) {
 		f.Path, inPlace = "standard output", false
 		f.Fd, err = openStandard(1, unix.O_WRONLY)
 	case inPlace:
-		f.Fd, err = open(unix.AT_FDCWD, path, unix.O_WRONLY, 0)
+		f.Fd, err = openAt(unix.AT_FDCWD, path, unix.O_WRONLY, 0)
 	case err == nil || err == unix.ENOENT:
 		err = f.createTemp(mode, &status)
 	}
@@ -59,7 +64,7 @@ func Replace(path string, mode uint32) (*Output, error) {
 		err = unix.Fstat(f.Fd, &status)
 	}
 	if inPlace && err == nil && status.Mode&unix.S_IFMT == unix.S_IFREG {
-		err = irreplaceable(path) // a regular file since it was opened
+		err = irreplaceableError(path) // a regular file has taken the place of the pipe or device
 	}
 	f.Stream = isStream(&status)
 	if err != nil {
@@ -68,30 +73,32 @@ func Replace(path string, mode uint32) (*Output, error) {
 	return f, hal.FileFault(f.Path, err)
 }
 
-// IsStdout reports whether a path means standard output.
+// IsStdout reports whether path is a name of standard output.
 func IsStdout(path string) bool {
 	return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1"
 }
 
-// irreplaceable returns the error for a file that another process deletes or replaces.
-func irreplaceable(path string) error {
-	reason := path + ": cannot be replaced: another process deleted, renamed or changed it"
+// irreplaceableError returns the error for a file that another process has changed while its
+// replacement was written.
+func irreplaceableError(path string) error {
+	reason := "cannot replace " + path + ": another process has deleted, renamed or changed it"
 	return hal.NewFault(hal.IO, reason)
 }
 
-// createTemp creates the temporary file in the directory of the file that it replaces, with
-// that file's owner and mode. The parameter found is the status of what the kernel finds at
-// the path, zeros if there is nothing.
+// createTemp creates the temporary file in the directory of the file that it will replace.
+// The temporary file receives the owner and mode of that file. The parameter found is the
+// status of the file at f.Path, or the zero value if no file exists there.
 func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	var status unix.Stat_t
-	dir, name, err := followLinks(f.Path, &status)
-	f.dir = dir
+	dirFD, name, err := followLinks(f.Path, &status)
+	f.dirFD = dirFD
 	if err != nil {
 		return err
 	}
-	// The text of a link in /proc/self/fd need not be the path of the file.
+	// Check that followLinks has found the file that the kernel finds. The two can differ
+	// below /proc/self/fd, where the text of a link need not be the path of the file.
 	if found.Dev != status.Dev || found.Ino != status.Ino {
-		return irreplaceable(f.Path)
+		return irreplaceableError(f.Path)
 	}
 	temp, err := tempName(name)
 	if err != nil {
@@ -103,16 +110,17 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	}
 	replaces := status.Mode != 0
 	if replaces {
-		mode = 0o600 // until the file has its owner
+		mode = 0o600 // only for this user, until the file has its final owner
 	}
-	f.Fd, err = open(dir, temp, createNew, mode)
+	f.Fd, err = openAt(dirFD, temp, createNew, mode)
 	if err != nil {
 		return err
 	}
-	f.names, f.nameAt = names, len(temp)+1
+	f.names, f.finalNameAt = names, len(temp)+1
 	if replaces {
-		// The owner first: a change of owner can clear bits of the mode.
-		_ = unix.Fchown(f.Fd, int(status.Uid), int(status.Gid)) // if that is permitted
+		// Set the owner before the mode, because a change of the owner can clear bits of the
+		// mode. Without the permission to set the owner, the file keeps this user as owner.
+		_ = unix.Fchown(f.Fd, int(status.Uid), int(status.Gid))
 		err = unix.Fchmod(f.Fd, status.Mode&0o777)
 	} else {
 		err = unix.Fstat(f.Fd, &status)
@@ -121,9 +129,10 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	return err
 }
 
-// tempName returns the name of a temporary file, which is not guessable.
+// tempName returns a base name for the temporary file of the file name. It contains random
+// digits, so that other processes cannot guess it.
 func tempName(name string) (string, error) {
-	const nameMax = 200 // of 255 bytes, for what is added
+	const nameMax = 200 // bytes of name that are used; the rest of 255 is for the additions
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return "", err
@@ -135,7 +144,7 @@ func tempName(name string) (string, error) {
 	return temp + ".part", nil
 }
 
-// mapNames copies both names, each followed by a zero, to memory that is then read-only.
+// mapNames returns read-only memory with both names. A zero byte follows each name.
 func mapNames(temp, name string) ([]byte, error) {
 	const writable, private = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, writable, private)
@@ -143,14 +152,15 @@ func mapNames(temp, name string) ([]byte, error) {
 		return nil, err
 	}
 	copy(names, temp+"\x00"+name)
-	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail: the pages are this process's
+	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail: mapped pages of this process
 	return names, nil
 }
 
-// createNew are the flags to create a file that must not exist yet.
+// createNew are flags of open(2) that create a file. The call fails if the file exists.
 const createNew = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
 
-// WriteFull writes all of data to a descriptor. The error is the kernel's.
+// WriteFull writes all of data to a file descriptor. It continues after short writes and
+// signals. The error is a unix.Errno.
 func WriteFull(fd int, data []byte) error {
 	for len(data) > 0 {
 		n, err := hal.Write(fd, data)
@@ -162,95 +172,100 @@ func WriteFull(fd int, data []byte) error {
 	return nil
 }
 
-// sync waits until all data are on the disk.
+// sync waits until the data of the file are on the disk.
 func (f *Output) sync() error {
 	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.Fd), 0, 0)
-	cannotSync := errno == unix.EINVAL || errno == unix.EROFS // a pipe or a device
-	if errno == 0 || cannotSync {
+	isPipeOrDevice := errno == unix.EINVAL || errno == unix.EROFS // these cannot be synced
+	if errno == 0 || isPipeOrDevice {
 		return nil
 	}
 	return hal.FileFault(f.Path, errno)
 }
 
-// rename puts the new file in the place of the one that it replaces. It is an error if that
-// file has another owner or mode than the new one was given. It allocates nothing.
+// rename renames the temporary file to the name of the file that it replaces. It is an error
+// if the replaced file no longer has the expected owner and mode. rename allocates nothing.
 func (f *Output) rename() error {
-	if f.nameAt == 0 { // written in place, or by Create
-		return f.release()
+	if f.finalNameAt == 0 { // Create made the file, or it is a pipe or a device
+		return f.closeWithoutUnlink()
 	}
-	// Exchange the two files, so that the replaced one can be checked after the fact.
+	// Exchange the names of the two files. The replaced file can then be checked under the
+	// temporary name, where it cannot be replaced any more.
 	errno := f.renameAt(unix.RENAME_EXCHANGE)
 	if errno == 0 {
 		return f.checkExchanged()
 	}
-	// There is no file to replace: rename, unless one has been created meanwhile.
+	// If no file exists under the final name, rename the temporary file, unless another
+	// process creates such a file before the rename.
 	if errno == unix.ENOENT {
 		errno = f.renameAt(unix.RENAME_NOREPLACE)
 	}
 	switch errno {
 	case 0:
-		return f.release()
+		return f.closeWithoutUnlink()
 	case unix.EEXIST:
-		return irreplaceable(f.Path)
+		return irreplaceableError(f.Path)
 	}
-	// The file system cannot exchange files: check the file, then rename over it.
-	if f.hasOtherOwnership(f.names[f.nameAt:]) {
-		return irreplaceable(f.Path)
+	// The file system cannot exchange names. Therefore check the replaced file before the
+	// rename.
+	if f.hasOtherOwnership(f.names[f.finalNameAt:]) {
+		return irreplaceableError(f.Path)
 	}
 	if errno = f.renameAt(0); errno != 0 {
 		return hal.FileFault(f.Path, errno)
 	}
-	return f.release()
+	return f.closeWithoutUnlink()
 }
 
-// checkExchanged removes the replaced file, which has the temporary name now. If it has
-// another owner or mode, the files are exchanged again.
+// checkExchanged checks the replaced file, which has the temporary name after the exchange.
+// If it has the expected owner and mode, checkExchanged removes it. Otherwise checkExchanged
+// exchanges the names back and returns an error.
 func (f *Output) checkExchanged() error {
 	if !f.hasOtherOwnership(f.names) {
 		f.Discard()
 		return nil
 	}
 	if f.renameAt(unix.RENAME_EXCHANGE) != 0 {
-		// Another process has moved the new file: the replaced one gets its name back.
+		// Another process has moved the new file. Rename the replaced file back to its name.
 		f.renameAt(unix.RENAME_NOREPLACE)
 		f.names = nil
 	}
-	return irreplaceable(f.Path)
+	return irreplaceableError(f.Path)
 }
 
-// hasOtherOwnership reports whether the file of a name has another owner or mode than
-// expected.
+// hasOtherOwnership reports whether the file with the given base name has another owner or
+// mode than f.expected. It returns false if the status of the file cannot be read.
 func (f *Output) hasOtherOwnership(name []byte) bool {
 	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
-		uintptr(f.dir), nameAddress(name), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+		uintptr(f.dirFD), nameAddress(name), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
 	status := (*unix.Stat_t)(unsafe.Pointer(&f.status))
 	return errno == 0 && ownershipOf(status) != f.expected
 }
 
-// renameAt renames the temporary file to the name of the other one.
+// renameAt renames the temporary file to its final name, with flags of renameat2(2).
 func (f *Output) renameAt(flags uintptr) unix.Errno {
-	dir := uintptr(f.dir)
+	dirFD := uintptr(f.dirFD)
 	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
-		dir, nameAddress(f.names), dir, nameAddress(f.names[f.nameAt:]), flags, 0)
+		dirFD, nameAddress(f.names), dirFD, nameAddress(f.names[f.finalNameAt:]), flags, 0)
 	return errno
 }
 
-// release ends an output that has no temporary file any more.
-func (f *Output) release() error {
+// closeWithoutUnlink closes the file descriptors of an output. It removes no file, because the
+// temporary file has its final name, or never existed.
+func (f *Output) closeWithoutUnlink() error {
 	f.names = nil
 	f.Discard()
 	return nil
 }
 
-// Discard removes the temporary file, unless Commit has renamed it. A file that is written
-// in place stays as it is. Descriptors of a pinned file stay open, since a seal forbids to
-// close.
+// Discard removes the temporary file, unless Commit has renamed it, and closes the file
+// descriptors. Data that were written in place, to a pipe or a device, are not undone. If Pin
+// was called, the file descriptors stay open, because a seal may forbid closing them.
 func (f *Output) Discard() {
 	if f.names != nil {
-		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dir), nameAddress(f.names), 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(f.names), 0)
 		f.names = nil
 	}
-	for _, fd := range [...]*int{&f.Fd, &f.dir} {
+	for _, fd := range [...]*int{&f.Fd, &f.dirFD} {
 		if *fd >= 0 && !f.pinned {
 			_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(*fd), 0, 0)
 			*fd = -1
@@ -258,14 +273,17 @@ func (f *Output) Discard() {
 	}
 }
 
+// nameAddress returns the address of the first byte of name.
 func nameAddress(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
 
+// statusAddress returns the address of the field status.
 func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.status)) }
 
-// Outputs are outputs that are committed together.
+// Outputs is a list of outputs that are committed together.
 type Outputs []*Output
 
-// Commit renames all files, and none before all are on the disk.
+// Commit syncs all files, then renames each one to its final name. It renames no file before
+// the data of all files are on the disk. It stops at the first error.
 func (list Outputs) Commit() (err error) {
 	for _, step := range [...]func(*Output) error{(*Output).sync, (*Output).rename} {
 		for _, f := range list {
@@ -277,7 +295,7 @@ func (list Outputs) Commit() (err error) {
 	return err
 }
 
-// Discard removes the files that were not renamed.
+// Discard discards every output of the list. Files that Commit has renamed stay.
 func (list Outputs) Discard() {
 	for _, f := range list {
 		f.Discard()

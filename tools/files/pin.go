@@ -2,23 +2,28 @@ package files
 
 import "golang.org/x/sys/unix"
 
-// This file describes to a seal which system calls the end of outputs needs.
+// This file makes seccomp instructions that allow a sealed process to commit its outputs.
 
-// Pin returns the instructions by which a seccomp filter allows what Commit and Discard do
-// with these files: fsync, and status, rename and removal of exactly these names in these
-// directories. A filter sees addresses and not the names there. So the process must not be
-// able to map or protect memory, since it could put another name there, nor to open or
-// close files, since the number of a directory could get another meaning. A system call
-// that no instruction allows reaches the end of the list.
+// Pin returns seccomp instructions that allow the system calls of Commit and Discard: fsync
+// of any file, and the status, rename and removal of the files in the list, by their
+// directories and names. After Pin, Commit and Discard do not close file descriptors.
+//
+// A seccomp filter compares the address of a name, not the name. Therefore the rest of the
+// filter must forbid the process to map memory and to change its protection: otherwise the
+// process could store another name at the address. It must also forbid opening and closing
+// files: otherwise the file descriptor could refer to another directory.
+//
+// The instructions do not decide about other system calls: for these, the filter continues
+// after the last instruction that Pin returns.
 func (list Outputs) Pin() []unix.SockFilter {
 	program := appendAllow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
 		f.pinned = true
-		if f.nameAt == 0 {
+		if f.finalNameAt == 0 {
 			continue
 		}
-		dir, status := uintptr(f.dir), f.statusAddress()
-		temp, name := nameAddress(f.names), nameAddress(f.names[f.nameAt:])
+		dir, status := uintptr(f.dirFD), f.statusAddress()
+		temp, name := nameAddress(f.names), nameAddress(f.names[f.finalNameAt:])
 		program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, name, status)
 		program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, temp, status)
 		program = appendAllow(program, unix.SYS_RENAMEAT2, dir, temp, dir, name)
@@ -27,16 +32,16 @@ func (list Outputs) Pin() []unix.SockFilter {
 	return program
 }
 
-// Offsets in struct seccomp_data (linux/seccomp.h): the number, and arguments of 64 bits,
-// little endian.
+// Offsets in struct seccomp_data (linux/seccomp.h), on little-endian architectures.
 const (
-	seccompNumber   = 0
-	seccompArgument = 16
+	seccompNumber   = 0  // nr: the number of the system call
+	seccompArgument = 16 // args: the arguments, 64 bits each
 )
 
-// appendAllow appends instructions that allow a system call with these arguments.
+// appendAllow appends instructions that allow the system call with the given number if its
+// first arguments are those given. Further arguments may have any value.
 func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []unix.SockFilter {
-	left := 4 * len(args) // instructions that follow a comparison before the answer
+	left := 4 * len(args) // number of instructions between the next comparison and the last one
 	requireEqual := func(offset int, value uint32) {
 		load := unix.SockFilter{
 			Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS,

@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file reads complete files of limited size.
+// This file reads whole files, up to a maximum size.
 
-// Open opens a file to read from. It does not wait for the writer of a pipe: reading a pipe
-// without a writer ends at once.
+// Open opens a file for reading. If path is a FIFO, Open does not wait until a process opens
+// it for writing; without such a process, a read of the FIFO returns end of file at once. The
+// result stream is that of OpenInput.
 func Open(path string) (fd int, stream bool, err error) {
 	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
 		return -1, false, err
@@ -19,12 +20,14 @@ func Open(path string) (fd int, stream bool, err error) {
 	return fd, stream, hal.FileFault(path, unix.SetNonblock(fd, false))
 }
 
-// streamMax is the most bytes that are read from a pipe or a device, which has no size.
+// streamMax is the largest number of bytes that Read accepts from a stream. The limit is
+// necessary because the size of a stream is not known in advance.
 const streamMax = 64 << 20
 
-// Read returns the content of a file of at most so many bytes. A pipe without a writer and a
-// device without an end are errors; Read does not wait for them.
-func Read(path string, most int) ([]byte, error) {
+// Read returns the content of the file at path. It is an error if the file has more than
+// maxBytes bytes, or if it is a stream with more than streamMax bytes. Read does not wait for
+// a FIFO that no process has opened for writing, but returns an error.
+func Read(path string, maxBytes int) ([]byte, error) {
 	fd, stream, err := Open(path)
 	if err != nil {
 		return nil, err
@@ -35,11 +38,11 @@ func Read(path string, most int) ([]byte, error) {
 		return nil, hal.FileFault(path, err)
 	}
 	if stream {
-		most = min(most, streamMax)
+		maxBytes = min(maxBytes, streamMax)
 	}
-	tooLarge := hal.NewFault(hal.BadImage, path+" has more than "+strconv.Itoa(most)+
-		" bytes, the most that are accepted here")
-	if status.Size > int64(most) {
+	tooLarge := hal.NewFault(hal.BadImage, path+" has more than "+strconv.Itoa(maxBytes)+
+		" bytes, which is the limit here")
+	if status.Size > int64(maxBytes) {
 		return nil, tooLarge
 	}
 	data := make([]byte, 0, max(int(status.Size), 4095)+1)
@@ -58,7 +61,7 @@ func Read(path string, most int) ([]byte, error) {
 		case n == 0:
 			return data, nil
 		}
-		if data = data[:len(data)+n]; len(data) > most {
+		if data = data[:len(data)+n]; len(data) > maxBytes {
 			return nil, tooLarge
 		}
 	}

@@ -8,34 +8,37 @@ import (
 
 // This file escapes text for terminals and JSON.
 
-// EscapeControls returns text without the control characters of fbs.IsControl, except line
-// feeds and tabs. The others become \uXXXX, which is the same character in JSON, and bytes
-// that are not UTF-8 become \xXX.
+// EscapeControls returns text with its control characters (see fbs.IsControl) replaced by
+// \uXXXX, which in JSON is the same character. Line feeds and tabs stay as they are. Bytes
+// that are not UTF-8 are replaced by \xXX.
 func EscapeControls(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {
-			return escaped(text, forTerminal)
+			return escapeFor(forTerminal, text)
 		}
 	}
 	return text
 }
 
-// Line returns text as EscapeControls does, in one line: a line feed becomes \n, a tab \t.
-func Line(text string) string { return string(escaped([]byte(text), forLine)) }
+// Line escapes text as EscapeControls does, but returns a single line: it also replaces line
+// feeds by \n and tabs by \t.
+func Line(text string) string { return string(escapeFor(forLine, []byte(text))) }
 
-// Quote returns a JSON string that is safe for a terminal. Bytes that are not UTF-8
-// become U+FFFD, as in encoding/json.
-func Quote(text string) string { return `"` + string(escaped([]byte(text), forJSON)) + `"` }
+// Quote returns text as a JSON string, with quotation marks. The result has no control
+// characters, so that it can be printed on a terminal. As in encoding/json, bytes that are
+// not UTF-8 are replaced by U+FFFD.
+func Quote(text string) string { return `"` + string(escapeFor(forJSON, []byte(text))) + `"` }
 
-// Places that text is escaped for.
+// Values of the parameter place of escapeFor.
 const (
-	forTerminal = iota // line feeds and tabs stay
-	forLine
-	forJSON
+	forTerminal = iota // several lines on a terminal: line feeds and tabs stay as they are
+	forLine            // one line on a terminal
+	forJSON            // the inside of a JSON string
 )
 
-// escaped returns a copy of text that is escaped for a place.
-func escaped(text []byte, place int) []byte {
+// escapeFor returns a copy of text, escaped for the given place: forTerminal, forLine or
+// forJSON.
+func escapeFor(place int, text []byte) []byte {
 	const digits = "0123456789abcdef"
 	safe := make([]byte, 0, len(text)+16)
 	for at, size := 0, 0; at < len(text); at += size {

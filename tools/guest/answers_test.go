@@ -73,7 +73,7 @@ type aCase struct {
 
 // filesThatFail are runs whose file fails, or is cut, at each place that reads it.
 var filesThatFail = []aCase{
-	{hal.BadImage, "is a directory or a device", "fstat /looks.lmb =-5", "/looks.lmb"},
+	{hal.BadImage, "is not a regular file", "fstat /looks.lmb =-5", "/looks.lmb"},
 	{hal.IO, "", "mmap /looks.lmb =-12", "/looks.lmb"},
 	{hal.IO, "/looks.lmb", "pread64 /looks.lmb #1 =-5", "/looks.lmb"},
 	{hal.IO, "cut short while it was read", "pread64 /looks.lmb #1 =0", "/looks.lmb"},
@@ -84,7 +84,7 @@ var filesThatFail = []aCase{
 		"-check /cut/many"},
 	{hal.IO, "cut short while it was read", "mprotect 2=1 #1 !truncate /cut/small.lmb 4096",
 		"-check /cut/small.lmb"},
-	{hal.BadImage, "must be copied into memory",
+	{hal.BadImage, "bytes of memory, but the machine has",
 		fmt.Sprintf("read /proc/meminfo #1 =19 @0:%x; read /proc/meminfo =0",
 			"MemAvailable: 1 kB\n"), "-check /many"},
 	{hal.OK, "", "openat /proc/meminfo =-2", "-check /many"},
@@ -121,9 +121,9 @@ var onSharedMemory = []aCase{
 	{hal.IO, "cut short while it was read", "pread64 /config 2=2 3=0 !truncate /cut/too.lmb 4096",
 		"-sequence payload /cut/too.lmb"},
 	{hal.OK, "", "pread64 /config 2=2 3=0 !signal 15", "-sequence config -loop forever"},
-	{hal.Denied, "locking", "mlock =-12", ""},
-	{hal.Denied, "sealing the process", "seccomp =-1", "-seal"},
-	{hal.Denied, "sealing the process", "seccomp =7", "-seal"},
+	{hal.Denied, "cannot lock", "mlock =-12", ""},
+	{hal.Denied, "cannot seal the process", "seccomp =-1", "-seal"},
+	{hal.Denied, "cannot seal the process", "seccomp =7", "-seal"},
 }
 
 // noDecoding are answers of a device whose memory decoding is off, and stays off.

@@ -176,7 +176,7 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 	}
 	r.add(hal.Usage, "the image has no TLB window", "-window", "3", "/i.lmb")
 	r.add(hal.NoFile, "", "/none")
-	r.add(hal.BadImage, "is a directory", "/tmp")
+	r.add(hal.BadImage, "is not a regular file", "/tmp")
 	r.add(hal.NoDevice, "", "-device", "pci:1e52:401e", "/i.lmb")
 }
 

@@ -129,7 +129,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 		}
 	}
 	for _, needed := range []string{"runtime.(*Replay).executeSequence",
-		"runtime.(*Replay).expect",
+		"runtime.(*Replay).checkExpect",
 		"hal.(*configSpace).Load", "hal.(*device).ProgramWindow", "hal.(*tt).programWindow",
 		"hal.pread", "hal.walk"} {
 		if !slices.ContainsFunc(names,

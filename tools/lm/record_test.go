@@ -125,9 +125,9 @@ func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
 		want string
 		args []string
 	}{
-		{64, "is the input", []string{"-o", program, "--", program}},
-		{64, "is the input", []string{"-o", card, "--", program, card}},
-		{64, "is the input", []string{"-o", card, "--file", card + "=0", "--", program}},
+		{64, "the same file as input", []string{"-o", program, "--", program}},
+		{64, "the same file as input", []string{"-o", card, "--", program, card}},
+		{64, "the same file as input", []string{"-o", card, "--file", card + "=0", "--", program}},
 		{64, "this file is named twice", []string{"-o", "x.record", "--file", card + "=0",
 			"--file", card + "=bus:0x1000", "--", program}},
 		{64, "pci:DDDD:BB:DD.F", []string{"-o", "x.record", "--device", "card", "--", program}},

@@ -81,7 +81,7 @@ MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 		reason string
 		args   []string
 	}{
-		{64, "exists and is not replaced", []string{"--new-key", key}},
+		{64, "exists and will not be replaced", []string{"--new-key", key}},
 		{64, "or --new-key KEY.pem alone", []string{}},
 		{64, "or --new-key KEY.pem alone", []string{image}},
 		{64, "or --new-key KEY.pem alone", []string{"--key", key}},

@@ -114,8 +114,8 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{64, "unknown flag -frob", []string{"-version", "-frob=1"}},
 		{65, "the file is empty", []string{"../../testdata/bad/empty.lmb"}},
 		{65, "envelope checksum is", []string{"../../testdata/bad/flipped-bit.lmb"}},
-		{65, "an image is a file", []string{"/dev/null"}},
-		{65, "an image is a file", []string{pipe}},
+		{65, "is not a regular file", []string{"/dev/null"}},
+		{65, "is not a regular file", []string{pipe}},
 		{66, "no such file", []string{"none.lmb"}},
 		{77, "cannot check signatures", []string{"-key", "key.pub", image}},
 		{69, "no such device", []string{"-device", "pci:ffff:00:00.0", image}},
@@ -171,9 +171,9 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 		want  string
 		flags []string
 	}{
-		{65, "may take 8000 s 809 us, 3600 s 0 us are allowed", nil},
-		{65, "may take 8000 s 809 us, 7999 s 0 us are allowed", []string{"-longest", "7999s"}},
-		{65, "8000 s 809 us, 0 s 1 us are allowed", []string{"-longest", "1us"}},
+		{65, "may take 8000 s 809 us, but the limit is 3600 s 0 us", nil},
+		{65, "may take 8000 s 809 us, but the limit is 7999 s 0 us", []string{"-longest", "7999s"}},
+		{65, "8000 s 809 us, but the limit is 0 s 1 us", []string{"-longest", "1us"}},
 		{0, "the image is valid", []string{"-longest", "3h"}},
 		{0, "the image is valid", []string{"-longest", "8001s"}},
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input", "n=b"}},

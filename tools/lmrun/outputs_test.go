@@ -194,7 +194,7 @@ func TestOutputThatIsReadIsRefused(t *testing.T) {
 		text, err := framesCommand(t, "end", "-input", "a="+in, "-output", "d="+out,
 			image).CombinedOutput()
 		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 ||
-			!strings.Contains(string(text), "is the input") {
+			!strings.Contains(string(text), "is the same file as input") {
 			t.Errorf("%s: %v, %s", out, err, text)
 		}
 	}

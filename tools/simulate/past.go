@@ -74,7 +74,7 @@ var past = []Past{
 			"\t\t\t}\n\t\t}\n\t\treturn nil\n\t}\n\tfor _, step := range"},
 	{"an output is written over the old one", "2830ccc", "tools/files/output.go",
 		"err = f.createTemp(mode, &status)",
-		"if BROKEN && err == nil {\n\t\t\tf.Fd, err = open(unix.AT_FDCWD, path, " +
+		"if BROKEN && err == nil {\n\t\t\tf.Fd, err = openAt(unix.AT_FDCWD, path, " +
 			"unix.O_WRONLY|01000, 0)\n\t\t} else {\n" +
 			"\t\t\terr = f.createTemp(mode, &status)\n\t\t}"},
 	{"a reset is armed by an image that is refused", "ba3dc36", "runtime/load.go",

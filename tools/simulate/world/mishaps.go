@@ -109,7 +109,7 @@ var mishaps = []mishap{
 	word("needs a value", "-sequence="),
 	spoilt(atImage, 66, "image", func(e *errand) { os.Remove(e.w.file("image")) }),
 	spoilt(atImage, 65, "empty", func(e *errand) { _ = os.Truncate(e.w.file("image"), 0) }),
-	spoilt(atImage, 65, "directory",
+	spoilt(atImage, 65, "is not a regular file",
 		func(e *errand) { os.Remove(e.w.file("image")); _ = os.Mkdir(e.w.file("image"), 0o700) }),
 	opening(atImage, 77, unix.EACCES, func(e *errand) string { return e.w.file("image") }),
 	spoilt(atKey, 66, "keys",
@@ -152,7 +152,7 @@ var mishaps = []mishap{
 		e.w.options.Inputs = []args.Binding{{Name: "in", Path: e.w.file("in")},
 			{Name: "in", Path: e.w.file("in")}}
 	}),
-	spoilt(atPlan, 64, "is the input",
+	spoilt(atPlan, 64, "is the same file as input",
 		func(e *errand) {
 			e.w.options.Outputs = []args.Binding{{Name: "out",
 				Path: e.w.file("image")}}
@@ -269,8 +269,8 @@ var mishaps = []mishap{
 		e.w.options.Watchdog += "=7"
 		e.machine.requests[watchSet] = unix.EINVAL
 	}),
-	spoilt(atFreeze, 77, "locking", func(e *errand) { e.failing(unix.SYS_MLOCK, unix.ENOMEM) }),
-	spoilt(atFreeze, 74, "files that Go opens",
+	spoilt(atFreeze, 77, "cannot lock", func(e *errand) { e.failing(unix.SYS_MLOCK, unix.ENOMEM) }),
+	spoilt(atFreeze, 74, "file descriptors for Go",
 		func(e *errand) { e.failing(unix.SYS_EPOLL_CREATE1, unix.EMFILE) }),
 	spoilt(atFreeze, 70, "signal handler",
 		func(e *errand) {
