@@ -20,8 +20,8 @@ cache=build/cache
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Bytes of a static arm64 lmrun that the kernel maps, beyond an empty Go program, with one
 # backend and with all: what is wanted, and what it may not exceed.
-backend_goal=$((400 * 1024)) backend_max=$((370 * 1024))
-all_goal=$((460 * 1024)) all_max=$((403 * 1024))
+backend_goal=$((400 * 1024)) backend_max=$((377 * 1024))
+all_goal=$((460 * 1024)) all_max=$((408 * 1024))
 
 # The build tags that choose one backend, and those that leave a part of lmrun out. Only tags that
 # a source of the target knows are tried.

@@ -284,15 +284,18 @@ type Outputs []*Output
 
 // Commit syncs all files, then renames each one to its final name. It renames no file before
 // the data of all files are on the disk. It stops at the first error.
-func (list Outputs) Commit() (err error) {
-	for _, step := range [...]func(*Output) error{(*Output).sync, (*Output).rename} {
-		for _, f := range list {
-			if err == nil {
-				err = step(f)
-			}
+func (list Outputs) Commit() error {
+	for _, f := range list {
+		if err := f.sync(); err != nil {
+			return err
 		}
 	}
-	return err
+	for _, f := range list {
+		if err := f.rename(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Discard discards every output of the list. Files that Commit has renamed stay.

@@ -61,7 +61,8 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 		}
 	}
 	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).transfer",
-		"files.WriteFull", "files.Outputs.Commit", "hal.SleepRaw", "hal.Write", "hal.pwrite"} {
+		"files.WriteFull", "files.(*Output).sync", "files.(*Output).renameAt", "hal.SleepRaw",
+		"hal.rawSyscall", "hal.pwrite"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not found among the functions called after Freeze", needed)
