@@ -36,7 +36,7 @@ type Rule struct {
 	Widths      uint8  // accepted widths in bytes, ORed: 1|2|4|8
 	Memory      bool   // the range is memory without side effects, and accepts bulk copies
 	LoadOnly    bool   // images may load from the range, but not store to it
-	Name        string // name of the registers or the memory in messages
+	Name        string // what messages call these registers or this memory
 }
 
 // Reset describes the reset register that every tile with cores has. A core runs while the

@@ -56,10 +56,10 @@ var Wormhole = Board{
 		{Bar: 4, First: 0x01f50000, Last: 0x01f50fff, Widths: 4, LoadOnly: true, Name: "ARC NIU 0"},
 	},
 	TLB: &TLB{
-		// Groups and fields: [TLBs], table of windows and table of configuration bits. An address
-		// in a tile has 36 bits. The lower bits are the offset in the TLB window; the upper 16,
-		// 15 or 12 bits are in the configuration. The kernel driver uses TLB window 185: [KMD],
-		// KERNEL_TLB_INDEX.
+		// Sources: Groups and Fields are from the two tables of [TLBs], of windows and of
+		// configuration bits. An address in a tile has 36 bits. The lower bits are the offset in
+		// the TLB window; the upper 16, 15 or 12 bits are in the configuration. The kernel driver
+		// uses TLB window 185 (KERNEL_TLB_INDEX in [KMD]).
 		Groups: []Group{
 			{Bar: 0, First: 0, Count: 156, Offset: 0x00000000, Size: 1 << 20, AddressBits: 16},
 			{Bar: 0, First: 156, Count: 10, Offset: 0x09c00000, Size: 2 << 20, AddressBits: 15},

@@ -61,7 +61,7 @@ var windowKindNames = [...]string{
 	gen.WindowKindConfig: "configuration space",
 }
 
-// opcodeNames are the opcodes, as messages and listings name them.
+// opcodeNames are the names of the opcodes in messages and listings.
 var opcodeNames = [...]string{
 	gen.OpcodeWrite:    "write",
 	gen.OpcodeModify:   "modify",

@@ -42,8 +42,8 @@ func RootTable(data []byte, objectsBegin uint64, fieldCount int, place string) *
 	return t
 }
 
-// readVtable sets size and vtable. The first 4 bytes of a table are the number of bytes by
-// which its vtable lies before it.
+// readVtable sets size and vtable. A table begins with a signed 32-bit distance: the position of
+// the table minus the position of its vtable.
 func (t *Table) readVtable(fieldCount int) {
 	place := t.place + " vtable"
 	distance := ReadStruct[int32](t.bytesAt(t.position, 4, 4, t.place))

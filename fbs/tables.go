@@ -8,8 +8,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// tableChecker checks the tables of an image. Its totals count the elements checked so far;
-// at the end the image's reservation must equal them.
+// tableChecker checks the tables of an image. Its totals are the counts and sizes of what has been
+// checked so far. At the end they must equal the totals that the image declares in its reservation.
 type tableChecker struct {
 	*View
 	hostBytes    uint64 // total size of the Host windows, each rounded up to a page

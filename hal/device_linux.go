@@ -29,7 +29,7 @@ type device struct {
 	busMaster busMaster   // state of bus mastering: busmaster_linux.go
 	memory    hostMemory  // host memory of the device's Host windows: hostmem_linux.go
 	tlb       tlbWindows  // TLB windows of the hardware: tlb_linux.go
-	outbound  outbound    // address translation for tiles: outbound_linux.go
+	outbound  outbound    // translates the tiles' addresses of host memory: outbound_linux.go
 	cleanups  cleanups    // functions that Close calls to release resources: cleanup_linux.go
 }
 

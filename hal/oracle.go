@@ -41,8 +41,8 @@ func (BaseDevice) Diagnose() Code { return OK }
 // Close implements Device and does nothing.
 func (BaseDevice) Close() error { return nil }
 
-// DiagnoseAlive returns DeviceGone if d is not alive, else OK. Mocks whose device may
-// be gone use it as their Diagnose.
+// DiagnoseAlive returns DeviceGone if d is not alive, else OK. Mocks that can simulate a removed
+// device implement Diagnose with it.
 func DiagnoseAlive(d Device) Code {
 	if !d.Alive() {
 		return DeviceGone
@@ -162,9 +162,9 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	return code
 }
 
-// expect makes the load of an Expect or Modify. An Expect lets the walk continue only if
-// its condition is Equal and true and the loaded value is not all ones. All ones stop the
-// walk because the device may be gone. A Modify has no condition and always stops the walk.
+// expect performs the load of an Expect or Modify. After an Expect the walk continues only if the
+// condition is of kind Equal, the condition holds, and the loaded value is not all ones. All ones
+// stop the walk because the device may be gone. After a Modify the walk always stops.
 func (w *Walk) expect(p Port, at uint64) Code {
 	c := w.Next
 	got, code := p.Load(at, c.Width)

@@ -4,7 +4,8 @@ package hal
 
 // The backend vfio: drives a PCI function behind an IOMMU (Linux,
 // Documentation/driver-api/vfio.rst). The device reaches only the host memory of this process's
-// Host windows, and those windows of other functions for which AssignBusAddress was called.
+// Host windows, and the windows of other PCI functions to which AssignBusAddress has assigned an
+// address.
 
 import (
 	"strconv"

@@ -56,7 +56,8 @@ func CheckWorstCase(view *fbs.View) error {
 		if us > limit {
 			const text = " may take %d s %d us, but the limit is %d s %d us; " +
 				"--longest or lm_longest raises the limit"
-			name := view.Name(view.Sequences[i].Name) // Verify rejects control characters
+			// The name is safe to print: Verify has rejected names with control characters.
+			name := view.Name(view.Sequences[i].Name)
 			return hal.NewFault(hal.BadImage, "sequence \""+name+"\""+
 				fbs.Text(text, us/1e6, us%1e6, limit/1e6, limit%1e6))
 		}

@@ -132,7 +132,9 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 // tempName returns a base name for the temporary file of the file name. It contains random
 // digits, so that other processes cannot guess it.
 func tempName(name string) (string, error) {
-	const nameMax = 200 // bytes of name that are used; the rest of 255 is for the additions
+	// A temporary name contains at most this many bytes of the file's name. Linux allows 255; the
+	// rest is for the prefix and the suffix.
+	const nameMax = 200
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return "", err
@@ -225,7 +227,7 @@ func (f *Output) checkExchanged() error {
 		return nil
 	}
 	if f.renameAt(unix.RENAME_EXCHANGE) != 0 {
-		// Another process has moved the new file. Rename the replaced file back to its name.
+		// Another process has moved the new file away. Give the replaced file its old name again.
 		f.renameAt(unix.RENAME_NOREPLACE)
 		f.names = nil
 	}

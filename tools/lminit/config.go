@@ -34,7 +34,7 @@ var defaultConfiguration = configuration{
 // it ends instead of halting, rebooting or powering off the machine.
 type ending struct {
 	restarts    int    // number of restarts that are left; -1: unlimited
-	finalAction string // final action after the last restart: halt, poweroff or reboot
+	finalAction string // for the machine, when no restart is left: halt, poweroff or reboot
 }
 
 // preparation is a line of the configuration that prepares the machine. It is executed before

@@ -239,8 +239,8 @@ func replayEnvironment(variables []string) []string {
 // image: the longest time from a signal to the end of lmrun.
 type stopReport struct {
 	fd         int    // read end of the pipe
-	stopUs     uint64 // the reported time, in microseconds; 0 before isReceived
-	isReceived bool
+	stopUs     uint64 // the time that lmrun reported, in microseconds; 0 until isReceived is set
+	isReceived bool   // the report has been read
 }
 
 // poll reads the report without waiting, and returns whether the report has been received, now
