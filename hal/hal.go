@@ -126,9 +126,9 @@ func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 // ExitCleaner is a Device whose driver can put cores back into reset when this process
 // ends, even if the process is killed.
 type ExitCleaner interface {
-	// RegisterExitCleanup requests from the driver that, when this process ends, it resets the
-	// cores that the image has started. deviceIndex is the index of this device in the image. note is
-	// one line that warns the user of the cores that an old driver will not reset; ""
-	// if no warning is needed.
+	// RegisterExitCleanup requests from the driver that, when this process ends, it resets
+	// the cores that the image has started. deviceIndex is the index of this device in the
+	// image. note is one line that warns the user of the cores that an old driver will not
+	// reset; "" if no warning is needed.
 	RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error)
 }

@@ -22,9 +22,9 @@ func (f *File) Inspect(check func(data []byte) error) error {
 	return f.inspectGuarded(check)
 }
 
-// isImmutable reports whether the file counts as immutable: fs-verity protects it, or the superblock
-// of its file system is read-only, as it always is on dm-verity. A read-only mount is not enough,
-// because the same file system may have another, writable mount. A process that can remount the
+// isImmutable reports whether the file counts as immutable: fs-verity protects it, or the
+// superblock of its file system is read-only, as it always is on dm-verity. A read-only mount is
+// not enough, because the same file system may have another, writable mount. A process that can remount the
 // file system or write to its block device is not defended against (THREATS.md).
 func (f *File) isImmutable() bool {
 	var status unix.Statx_t

@@ -17,8 +17,8 @@ import (
 const threadsSpare = 4
 
 // makeThreads makes Go start GOMAXPROCS + threadsSpare threads. The threads continue to exist when
-// their goroutines end. Then makeThreads reads the memory statistics. This stops the world (all Ps),
-// and so waits until the last threads have started.
+// their goroutines end. Then makeThreads reads the memory statistics. This stops the world (all
+// Ps), and so waits until the last threads have started.
 func makeThreads() {
 	var started, ended sync.WaitGroup
 	count := goruntime.GOMAXPROCS(0) + threadsSpare
