@@ -312,9 +312,15 @@ func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Under emulation the test is built for the machine that emulates.
+	host, err := exec.Command("go", "env", "GOHOSTARCH").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tags := range []string{"notiles", "notiles,backend_pci", "notiles,backend_vfio"} {
 		t.Run(tags, func(t *testing.T) {
 			run := exec.Command("go", "test", "-tags", tags, "-run", "TestNoTiles", "-v", ".")
+			run.Env = append(os.Environ(), "GOARCH="+strings.TrimSpace(string(host)))
 			text, err := run.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)

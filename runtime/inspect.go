@@ -24,8 +24,8 @@ func (f *File) Inspect(check func(data []byte) error) error {
 
 // isImmutable reports whether the file counts as immutable: fs-verity protects it, or the
 // superblock of its file system is read-only, as it always is on dm-verity. A read-only mount is
-// not enough, because the same file system may have another, writable mount. A process that can remount the
-// file system or write to its block device is not defended against (THREATS.md).
+// not enough, because the same file system may have another, writable mount. A process that can
+// remount the file system or write to its block device is not defended against (THREATS.md).
 func (f *File) isImmutable() bool {
 	var status unix.Statx_t
 	_ = unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, 0, &status) // all zero if the kernel has no statx
