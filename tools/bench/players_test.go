@@ -119,7 +119,6 @@ func agree(t *testing.T, program string, paths []string) (good int) {
 			t.Fatal(err)
 		}
 		theirs, reason, _ := strings.Cut(said, ": ")
-		theirs = strings.Replace(theirs, "target ", "device ", 1) // C has the old name
 		if theirs == "image" {
 			theirs = "envelope"
 		}
