@@ -30,7 +30,7 @@ trim_tags=(norings nowatchdog nojson notiles)
 # How Go compiles what ships: inlined only in what verifies and runs, and where that
 # is smaller: packages whose variables need no code at start by it, or whose functions
 # are little more than their calls. It takes an eighth off the size.
-# tools/house reads this list.
+# tools/check/house reads this list.
 compiled=(
 	-gcflags=all=-l
 	-gcflags=lightmetal/fbs=
@@ -64,7 +64,7 @@ compiled=(
 	-gcflags=internal/godebug=
 	-gcflags=hash=
 	-gcflags=lightmetal/boards=
-	-gcflags=lightmetal/tools/files=
+	-gcflags=lightmetal/tools/lmrun/files=
 	-gcflags=lightmetal/tools/lmrun=
 )
 
@@ -413,7 +413,7 @@ evidence() {
 step_race() {
 	c_compiler || skip "$missing is not here"
 	CGO_ENABLED=1 tests -race -timeout 10m "${target_packages[@]}" \
-		./tools/lmb/... ./tools/listing/... ./tools/importer/...
+		./tools/image/lmb/... ./tools/image/listing/... ./tools/capture/importer/...
 }
 
 step_arm64() {
@@ -456,7 +456,7 @@ step_guest() {
 	export LM_GUEST_PROGRAMS=$programs
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		tell -count=1 -timeout 40m -skip "$shipped" ./tools/guest
+		tell -count=1 -timeout 40m -skip "$shipped" ./tools/check/guest
 }
 
 # What step_coverage runs of the tests whose own subject is the program as it ships, by each
@@ -488,10 +488,10 @@ cover() {
 	GOFLAGS+=$tags static arm64 "$coverage/lmrun-$1" ./tools/lmrun
 	static arm64 "$coverage/lminit-$1" ./tools/lminit -ldflags "-s -w -T=0x40001000"
 	go build -o "$out/lm" ./tools/lm
-	go build -o "$coverage/coverage" ./tools/coverage
+	go build -o "$coverage/coverage" ./tools/check/coverage
 	LM_GUEST_COVERAGE=$seen LM_GUEST_CPU=$2 LM_GUEST_SIGNED=$tags LM_GUEST_REQUIRED=1 \
 		LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$coverage/lmrun-$1 LM_GUEST_LM=$PWD/$out/lm \
-		tests -count=1 -timeout 2h -run "$3" ./tools/guest
+		tests -count=1 -timeout 2h -run "$3" ./tools/check/guest
 }
 
 # machines is what guests of every kind take: kernels, their modules and a new QEMU.
@@ -521,7 +521,7 @@ cmd_object-coverage() {
 	done <<<$'arm64 max\narm64 cortex-a72\nsigned-arm64 cortex-a72'
 	"$coverage/coverage" -json "${all[@]}" >"$coverage/coverage.json"
 	"$coverage/coverage" -left "${all[@]}" >"$coverage/left.txt"
-	"$coverage/coverage" -held tools/coverage/left.txt "${all[@]}" || status=1
+	"$coverage/coverage" -held tools/check/coverage/left.txt "${all[@]}" || status=1
 	[[ -z ${LM_TTKMD:-} ]] ||
 		say "this run had the vendor's driver: only a run without it may shrink the list"
 	return $status
@@ -534,7 +534,7 @@ cmd_soak() {
 	go build -o "$out/lm" ./tools/lm
 	LM_SOAK_FRAMES=${1:-100000} LM_SOAK_TIME=72h LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		go test -count=1 -v -timeout 0 -run TestFramesBearKillsAndFaults ./tools/guest
+		go test -count=1 -v -timeout 0 -run TestFramesBearKillsAndFaults ./tools/check/guest
 }
 
 # kernel leaves the path of an arm64 kernel in $kernel and of the folder with its
@@ -742,7 +742,7 @@ build_guest() {
 	mkdir -p "$out"
 	static arm64 "$out/lmrun-arm64" ./tools/lmrun
 	static arm64 "$out/lminit-arm64" ./tools/lminit
-	go build -o "$out/guest" ./tools/guest
+	go build -o "$out/guest" ./tools/check/guest
 }
 
 cmd_cross() {
@@ -790,7 +790,7 @@ savings() {
 }
 
 # beyond PROGRAM EMPTY: code and data of one beyond the other's, exactly.
-beyond() { go run ./tools/bench -beyond "$1" "$2"; }
+beyond() { go run ./tools/check/bench -beyond "$1" "$2"; }
 
 # at_most WHAT BYTES LIMIT GOAL
 at_most() {
@@ -865,7 +865,7 @@ need_uboot() {
 cmd_image() {
 	local board=${1:-} here=$PWD tags=
 	mkdir -p "$out"
-	go build -o "$out/bootimage" ./tools/bootimage
+	go build -o "$out/bootimage" ./tools/ship/bootimage
 	if [[ -z $board || $board == -* ]]; then
 		warn "usage: ./build.sh image BOARD [--signed] [FLAGS] IMAGE.lmb..." \
 			"$("$out/bootimage" boards)"
@@ -977,7 +977,7 @@ cmd_sbom() {
 	local arch
 	mkdir -p "$out"
 	for arch in arm64 amd64; do static $arch "$out/lmrun-$arch" ./tools/lmrun; done
-	go run ./tools/bootimage sbom --name lmrun "$out/lmrun-arm64" "$out/lmrun-amd64" \
+	go run ./tools/ship/bootimage sbom --name lmrun "$out/lmrun-arm64" "$out/lmrun-amd64" \
 		>"$out/sbom.spdx.json"
 	cp runtime/vex.openvex.json "$out/lmrun.openvex.json"
 	say "$out/sbom.spdx.json" "$out/lmrun.openvex.json"
@@ -1063,10 +1063,10 @@ cmd_record-trials() {
 		new_qemu || { warn "record-trials: $missing"; exit 69; }
 		export LM_GUEST_QEMU=$new_qemu
 	fi
-	LM_RECORD_TRIALS=1 go test -count=1 -v -run OtherCompilers ./tools/recorder
+	LM_RECORD_TRIALS=1 go test -count=1 -v -run OtherCompilers ./tools/capture/recorder
 	LM_RECORD_TRIALS=1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_MODULES=$modules \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 \
-		go test -count=1 -timeout 30m -v -run 'Record' ./tools/guest
+		go test -count=1 -timeout 30m -v -run 'Record' ./tools/check/guest
 }
 
 cmd_qemu() {
@@ -1104,7 +1104,7 @@ cmd_qemu() {
 	fi
 	static arm64 "$dir/lmrun-arm64" ./tools/lmrun
 	static arm64 "$dir/lminit-arm64" ./tools/lminit
-	go build -o "$dir/guest" ./tools/guest
+	go build -o "$dir/guest" ./tools/check/guest
 	[[ ${#with[@]} -eq 0 ]] || go build -o "$dir/lm" ./tools/lm
 	cd "$start_dir"
 	exec "$dir/guest" -kernel "$kernel" -lmrun "$dir/lmrun-arm64" -dir "$dir" \
@@ -1125,7 +1125,7 @@ cmd_gen() {
 		-e "s/$name_of/"'\tif int(v) < len(\1) {\n\t\ts := \1[v]/' \
 		"$dir"/gen/*.go
 	gofmt -w "$dir"/gen
-	go run ./tools/schemahash fbs/image.fbs >"$dir/gen/SchemaHash.go"
+	go run ./tools/check/schemahash fbs/image.fbs >"$dir/gen/SchemaHash.go"
 	if [[ ${1:-} == --check ]]; then
 		diff -r "$dir/gen" fbs/gen ||
 			{ warn "generated code is not what fbs/image.fbs makes; run ./build.sh gen"; return 1; }
@@ -1141,9 +1141,9 @@ cmd_bench() {
 	cmd_cross >/dev/null || true # its size is a row of the table
 	gcc -O2 -fno-strict-aliasing -Wall -Wextra -o "$out/cref" testdata/cref/*.c
 	for arch in arm64 amd64; do plain $arch "$out/bench-empty-$arch" "./$out/_empty/main.go"; done
-	static "$(go env GOARCH)" "$out/bench-child" ./tools/bench/child
-	static "$(go env GOARCH)" "$out/bench-idle" ./tools/bench/idle
-	go build -o "$out/bench" ./tools/bench
+	static "$(go env GOARCH)" "$out/bench-child" ./tools/check/bench/child
+	static "$(go env GOARCH)" "$out/bench-idle" ./tools/check/bench/idle
+	go build -o "$out/bench" ./tools/check/bench
 	"$out/bench" --dir "$out" "$@"
 }
 
@@ -1160,7 +1160,7 @@ step_bench() {
 cmd_simulate() {
 	local from
 	if [[ ${1:-} == --break && ${2:-} =~ ^[0-9]+$ && ${3:-1} =~ ^[0-9]+$ && $# -le 3 ]]; then
-		go run ./tools/simulate -broken "$2" -choice "${3:-1}" -seeds 2000
+		go run ./tools/check/simulate -broken "$2" -choice "${3:-1}" -seeds 2000
 		return
 	fi
 	[[ ${1:-1m} =~ ^[0-9.]+[smh]$ && $# -le 1 ]] || {
@@ -1169,7 +1169,7 @@ cmd_simulate() {
 	}
 	from=$(date +%s%3N)
 	say "seeds from $from"
-	go run ./tools/simulate -from "$from" -for "${1:-1m}"
+	go run ./tools/check/simulate -from "$from" -for "${1:-1m}"
 }
 
 step_lint() {
@@ -1298,19 +1298,20 @@ cmd_fuzz() {
 # middle of a call a failure ("context deadline exceeded", golang/go#75804, mended in 1.27).
 step_fuzz() { cmd_fuzz 50000x; }
 
-# cmd_measure prints sizes that tools/house counts.
+# cmd_measure prints sizes that tools/check/house counts.
 cmd_measure() {
 	if [[ ${1:-} == -tags && $# -eq 2 ]]; then
 		say "lmrun with tags $2: $(statements "$2") statements"
 		return
 	fi
 	[[ $# -eq 0 ]] || { warn "usage: ./build.sh measure [-tags TAGS]"; exit 64; }
-	go test -count=1 -v -run '^(TestSizeOfEverySetIsPrinted|TestTargetIsReadable)$' ./tools/house |
+	go test -count=1 -v -run '^(TestSizeOfEverySetIsPrinted|TestTargetIsReadable)$' \
+		./tools/check/house |
 		sed -n 's/^ *size_test.go:[0-9]*: //p'
 }
 
 # statements TAGS: how many statements of this project an arm64 lmrun with these tags compiles.
-statements() { go run ./tools/house/statements -tags "$1" tools/lmrun; }
+statements() { go run ./tools/check/house/statements -tags "$1" tools/lmrun; }
 
 cmd_clean() {
 	if [[ ${1:-} == --all ]]; then

@@ -1,7 +1,7 @@
 package boards
 
 // This file has functions for host tools only. No program that runs on a target uses them;
-// a test in tools/house checks that.
+// a test in tools/check/house checks that.
 
 // Pack returns the tile range as the value of Command.Mask of a Point command.
 // UnpackTileRange is the inverse function.

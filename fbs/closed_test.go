@@ -12,7 +12,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // translation is a table by which firmware may translate coordinates of a NoC to raw

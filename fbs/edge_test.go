@@ -12,7 +12,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // changed returns the sample's file after a change through flatc's accessors, with the

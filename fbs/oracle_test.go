@@ -14,8 +14,8 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/coverage/corpus"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/check/coverage/corpus"
+	"lightmetal/tools/image/lmb"
 )
 
 // slow is an independent model of FORMAT.md section 6, which checks every command by

@@ -14,7 +14,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // TestVerifyTakesASmallMultipleOfTheFile has as many of everything as the format

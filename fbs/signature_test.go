@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"lightmetal/fbs"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // signedFile is a good image with a signature block behind it.

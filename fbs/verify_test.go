@@ -16,7 +16,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 const (

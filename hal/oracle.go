@@ -8,7 +8,7 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// This file contains code that no target program links, which a test in tools/house
+// This file contains code that no target program links, which a test in tools/check/house
 // checks: parts of mock devices, single accesses for tests, and the walk in plain Go.
 // Tests compare the assembly with the walk in plain Go.
 

@@ -10,7 +10,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	memories "lightmetal/tools/bench/plain"
+	memories "lightmetal/tools/check/bench/plain"
 )
 
 const aimedHead = "lightmetal 1\ntarget wormhole 1e52:401e bar0 1MiB\nwindow a tlb size 1MiB\n" +

@@ -16,7 +16,7 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/runtime/report"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 
 	"golang.org/x/sys/unix"
 )

@@ -94,7 +94,7 @@ func (r *Replay) runGuarded(sequence int) hal.Code {
 // executeRecovered executes a sequence. If SetLimit limits the run, it also checks the time at the
 // end of the sequence. If the sequence panics, executeRecovered stops the panic and returns a
 // description of it in ended. It does not share code with recoverPanic, which calls a function
-// value: the analysis of tools/house can follow only direct calls.
+// value: the analysis of tools/check/house can follow only direct calls.
 func (r *Replay) executeRecovered(sequence int) (code hal.Code, ended hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &ended)
 	r.commandsToClockRead = r.clockInterval

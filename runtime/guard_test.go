@@ -6,7 +6,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	memories "lightmetal/tools/bench/plain"
+	memories "lightmetal/tools/check/bench/plain"
 
 	"golang.org/x/sys/unix"
 )

@@ -2,8 +2,8 @@ package runtime
 
 import "lightmetal/hal"
 
-// This file has the methods that only host tools and tests use. A test in tools/house checks that
-// programs for targets do not link them.
+// This file has the methods that only host tools and tests use. A test in tools/check/house
+// checks that programs for targets do not link them.
 
 // Bytes returns the bytes of the file. If another process truncates the file, reading the missing
 // part of the payload causes a bus error (SIGBUS).

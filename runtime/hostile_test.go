@@ -18,7 +18,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // impatient is a strict mock on which no replay is long: every look at the

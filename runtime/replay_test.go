@@ -13,9 +13,9 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
 )
 
 // encoded assembles a listing.

@@ -12,8 +12,8 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
 )
 
 const listings = "../../testdata/listings/"

@@ -16,7 +16,7 @@ import (
 )
 
 // chip is what the tests of the network need to know of a board. What requests
-// do is compared with the vendor's simulator case by case in tools/ttsim.
+// do is compared with the vendor's simulator case by case in tools/devices/ttsim.
 type chip struct {
 	board       *boards.Board
 	suffix      string // of kernels

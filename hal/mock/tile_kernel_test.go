@@ -11,7 +11,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/image/lmb/lmbtest"
 )
 
 // The kernels in testdata/kernels, run as a host without a driver would: through

@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"testing"
 
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // These tests build the archive as build.sh does and link it into C programs.
@@ -410,7 +410,7 @@ func TestHeaderIsCAndCpp(t *testing.T) {
 	}
 }
 
-// heavy are starts of symbols that a target does without, as in tools/house.
+// heavy are starts of symbols that a target does without, as in tools/check/house.
 var heavy = []string{"fmt.", "reflect.Value.", "log.", "encoding/", "context.",
 	"lightmetal/hal/mock."}
 

@@ -19,7 +19,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/image/lmb/lmbtest"
 )
 
 // C's types of the calls, which have these names in Go alone: tests cannot use cgo.

@@ -11,11 +11,11 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/boardfile"
-	"lightmetal/tools/files"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/boardfile"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
 )
@@ -47,7 +47,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	inputs := []string{path}
 	source := readFile(path, dataMax)
 	read := func(name string) (_ []byte, err error) {
-		defer stop.Catch(&err)
+		defer fail.Catch(&err)
 		file := name
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(path), file)
@@ -60,8 +60,8 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 		return readFile(file, dataMax), nil
 	}
 	image, err := listing.Parse(path, source, read)
-	stop.As(hal.BadImage, err)
-	stop.On(files.RejectAliases([]string{out}, inputs...))
+	fail.As(hal.BadImage, err)
+	fail.On(files.RejectAliases([]string{out}, inputs...))
 	if board != nil {
 		failIf(hal.BadImage, path, boardfile.ForImage(image, board))
 	}
@@ -129,9 +129,9 @@ func dumpCommand() *cobra.Command {
 		case asJSON:
 			dumpJSON(image)
 		case numbers:
-			stop.On(listing.PrintNumbered(stdout, image))
+			fail.On(listing.PrintNumbered(stdout, image))
 		default:
-			stop.On(listing.Print(stdout, image))
+			fail.On(listing.Print(stdout, image))
 		}
 	})
 	c.Flags().BoolVar(&numbers, "numbers", false,
@@ -167,7 +167,7 @@ func dumpJSON(image *lmb.Image) {
 			if c.Opcode == lmb.OpcodeMark {
 				continue // no command of the image
 			}
-			stop.On(encoder.Encode(dumpedCommand{
+			fail.On(encoder.Encode(dumpedCommand{
 				index, s.Name, index - first, lmb.OpcodeName(c.Opcode), c.Width, c.Window,
 				c.Offset, c.Amount, c.Value, c.Mask, listing.CommandText(image, c),
 			}))
@@ -175,5 +175,5 @@ func dumpJSON(image *lmb.Image) {
 		}
 		index++ // End, which a listing does not show
 	}
-	stop.On(out.Flush())
+	fail.On(out.Flush())
 }

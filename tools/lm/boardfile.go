@@ -11,11 +11,11 @@ import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/hal"
-	"lightmetal/tools/boardfile"
-	"lightmetal/tools/importer"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/boardfile"
+	"lightmetal/tools/capture/importer"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
 
 	"github.com/spf13/cobra"
 )
@@ -32,16 +32,16 @@ func boardFileCommand() *cobra.Command {
 			image.Devices[0].Board = cmp.Or(name, image.Devices[0].Board)
 			if len(rules) > 0 {
 				b, err := boardfile.With(image.BoardOf(0), rules)
-				stop.As(hal.Usage, err)
+				fail.As(hal.Usage, err)
 				image.Rules = lmb.RulesOf(b, 0, b.Bars)
 			}
 			var text bytes.Buffer
 			fmt.Fprintf(&text,
 				"# Made from %s by lm board-file. Widths are bytes of an access; memory has no "+
 					"side effects.\n", strconv.Quote(args[0]))
-			stop.On(listing.Print(&text, image))
+			fail.On(listing.Print(&text, image))
 			_, err := boardfile.Parse(args[0], text.Bytes())
-			stop.As(hal.Usage, err)
+			fail.As(hal.Usage, err)
 			writeFile(out, text.Bytes())
 		})
 	c.Flags().StringVarP(&out, "out", "o", "-", "file to write")
@@ -63,14 +63,14 @@ func describeDevice(source, device string) *lmb.Image {
 	if status, err := os.Stat(source); err == nil && status.IsDir() ||
 		strings.HasPrefix(source, pciFolder) {
 		image, err := boardfile.FromDevice(source)
-		stop.As(hal.NoDevice, err)
+		fail.As(hal.NoDevice, err)
 		return image
 	}
 	file := openFile(source)
 	defer file.Close()
 	image, err := boardfile.FromRecord(file, device)
 	if err != nil && otherFormat(file, importer.FromRecord) != "" {
-		stop.With(hal.BadImage,
+		fail.With(hal.BadImage,
 			"%s is not a recording of lm record; lm import reads other traces with --board "+
 				"generic and --rule", source)
 	}
@@ -103,7 +103,7 @@ func boardNamed(name string, rules []string) (d device) {
 			d.Board, err = boardfile.With(d.Board, rules)
 		}
 	}
-	stop.As(hal.Usage, err)
+	fail.As(hal.Usage, err)
 	return d
 }
 
@@ -121,6 +121,6 @@ func boardInFile(path string) (d device) {
 	} else if image, err = lmb.Decode(text); err != nil {
 		err = fmt.Errorf("%s is neither a board file nor an image: %w", path, err)
 	}
-	stop.As(hal.BadImage, err)
+	fail.As(hal.BadImage, err)
 	return device{Board: image.BoardOf(0), subsystem: image.Devices[0].Subsystem}
 }

@@ -14,9 +14,9 @@ import (
 	"strings"
 
 	"lightmetal/hal"
-	"lightmetal/tools/files"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
 )
@@ -48,7 +48,7 @@ func defaultCaptureOutput(_ *cobra.Command, args []string) string {
 }
 
 func (f *captureFlags) run(program string, workload []string) {
-	directory := stop.Must(os.MkdirTemp("", "lm-capture"))
+	directory := fail.Must(os.MkdirTemp("", "lm-capture"))
 	defer os.RemoveAll(directory)
 	executable := buildProgram(program, directory)
 	if f.list {
@@ -63,7 +63,7 @@ func (f *captureFlags) run(program string, workload []string) {
 	runProgram(messageWriter(f.out), executable, args...)
 	file, err := files.Read(filepath.Join(directory, "image"), math.MaxInt)
 	if err != nil {
-		stop.With(hal.BadImage, "%s wrote no image; its main function must call metal.Main",
+		fail.With(hal.BadImage, "%s wrote no image; its main function must call metal.Main",
 			program)
 	}
 	_, err = lmb.Decode(file)
@@ -74,9 +74,9 @@ func (f *captureFlags) run(program string, workload []string) {
 // buildProgram returns the executable of a program: the program itself, or what go build
 // makes of a directory.
 func buildProgram(program, directory string) string {
-	status := stop.Must(os.Stat(program))
+	status := fail.Must(os.Stat(program))
 	if !status.IsDir() {
-		return stop.Must(filepath.Abs(program))
+		return fail.Must(filepath.Abs(program))
 	}
 	overlay := writeKernelOverlay(program, directory)
 	executable := filepath.Join(directory, "program")
@@ -98,10 +98,10 @@ func writeKernelOverlay(program, directory string) (overlay string) {
 	in, _ := build.ImportDir(program, 0) // go build reports better what is wrong with the directory
 	if in != nil && len(in.CgoFiles) == 0 {
 		for _, name := range slices.Concat(in.CFiles, in.CXXFiles, in.HFiles) {
-			replace[stop.Must(filepath.Abs(filepath.Join(program, name)))] = ""
+			replace[fail.Must(filepath.Abs(filepath.Join(program, name)))] = ""
 		}
 	}
-	text := stop.Must(json.Marshal(map[string]any{"Replace": replace}))
+	text := fail.Must(json.Marshal(map[string]any{"Replace": replace}))
 	overlay = filepath.Join(directory, "overlay.json")
 	writeFile(overlay, text)
 	return overlay
@@ -129,5 +129,5 @@ func runProgram(to io.Writer, executable string, args ...string) {
 		}
 	}
 	text := strings.TrimSpace(said.String())
-	stop.With(code, "%s", strings.TrimPrefix(text, code.Error()+": "))
+	fail.With(code, "%s", strings.TrimPrefix(text, code.Error()+": "))
 }

@@ -14,9 +14,9 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/lmb/lmbtest"
-	"lightmetal/tools/ttsim"
+	"lightmetal/tools/devices/ttsim"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
 
 	"golang.org/x/sys/unix"
 )

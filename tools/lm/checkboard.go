@@ -8,8 +8,8 @@ import (
 	"lightmetal/boards/hosts"
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/fail"
 
 	"github.com/spf13/cobra"
 )
@@ -137,7 +137,7 @@ func (r *boardReport) print() {
 	r.Exit, r.Code = code.ExitStatus(), code.Error()
 	printResult(stdout, r)
 	if code != hal.OK {
-		stop.On(reported{code})
+		fail.On(reported{code})
 	}
 }
 

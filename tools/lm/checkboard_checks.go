@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"lightmetal/boards/hosts"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // ofMachine fills in the report of a machine.

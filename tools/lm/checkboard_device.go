@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"lightmetal/boards"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 func (r *boardReport) checkAlive(name string, d *pciDevice) bool {

@@ -9,7 +9,7 @@ import (
 	"lightmetal/boards/hosts"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // need has the requirements of an image to a machine. The zero value has none.

@@ -8,9 +8,9 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/hosts"
-	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
 )
 
 // factInfo is one thing that is known of a board, as JSON has it.
@@ -62,7 +62,7 @@ func listHosts() {
 	fmt.Fprintln(w, "what is measured on QEMU. lm check-board BOARD tells of each fact which it "+
 		"is, and its source; lm check-board")
 	fmt.Fprintln(w, "alone looks at this machine, and what it finds counts more.")
-	stop.On(w.Flush())
+	fail.On(w.Flush())
 }
 
 func yesNo(b bool) string {

@@ -10,7 +10,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/boards/hosts"
 	"lightmetal/hal"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
 
 	"golang.org/x/sys/unix"
 )
@@ -94,7 +94,7 @@ func readMachine(root string, config *kernelConfig, host *hosts.Host) *machine {
 	m.user = m.readUser()
 	m.recognise(m.readFunctions())
 	if !m.live && m.release == "" && len(m.functions) == 0 && m.title == "" {
-		stop.With(hal.NoFile,
+		fail.With(hal.NoFile,
 			"%s: no tree of a machine: neither proc/sys/kernel/osrelease nor sys/bus/pci/devices "+
 				"nor proc/device-tree is in "+
 				"it; lm check-board --collect prints a script that makes one", root)

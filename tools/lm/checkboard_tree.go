@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"lightmetal/hal"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
 )
 
 // tree is the root directory of a machine, or of a copy of parts of one. What
@@ -23,7 +23,7 @@ type tree string
 const textMax = 4 << 20
 
 func (t tree) bytes(path string) (data []byte) {
-	_ = stop.Try(func() {
+	_ = fail.Try(func() {
 		file := openFile(filepath.Join(string(t), path))
 		defer file.Close()
 		data, _ = io.ReadAll(io.LimitReader(file, textMax))
@@ -97,7 +97,7 @@ func readKernelConfig(path string) *kernelConfig {
 	}
 	c, reason := parseKernelConfig(path, readFile(path, textMax))
 	if reason != "" {
-		stop.With(hal.BadImage, "%s: no kernel configuration: %s", path, reason)
+		fail.With(hal.BadImage, "%s: no kernel configuration: %s", path, reason)
 	}
 	return c
 }
@@ -151,7 +151,7 @@ func gunzip(data []byte) ([]byte, error) {
 
 // requireDirectory fails if a path is not a directory.
 func requireDirectory(path string) {
-	if !stop.Must(os.Stat(path)).IsDir() {
-		stop.With(hal.NoFile, "%s is not a directory", path)
+	if !fail.Must(os.Stat(path)).IsDir() {
+		fail.With(hal.NoFile, "%s is not a directory", path)
 	}
 }

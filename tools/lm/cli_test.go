@@ -12,9 +12,9 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/lmb/lmbtest"
-	"lightmetal/tools/npy"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb/lmbtest"
+	"lightmetal/tools/image/npy"
 
 	"github.com/spf13/pflag"
 )
@@ -364,7 +364,7 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err := again.ParseFlags(args); err == nil &&
-					codeOf(stop.Try(func() { rejectEmptyValues(again, nil) })) != hal.Usage {
+					codeOf(fail.Try(func() { rejectEmptyValues(again, nil) })) != hal.Usage {
 					t.Errorf("lm %s %q is taken", c.Name(), args)
 				}
 			}

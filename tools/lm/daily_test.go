@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/npy"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/npy"
 
 	"golang.org/x/sys/unix"
 )

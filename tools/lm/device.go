@@ -5,8 +5,8 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/stop"
-	"lightmetal/tools/ttsim"
+	"lightmetal/tools/devices/ttsim"
+	"lightmetal/tools/image/fail"
 )
 
 // openDevice opens a device by its name.
@@ -25,7 +25,7 @@ func openDevice(name string) hal.Device {
 	case "playback":
 		return openPlayback(rest)
 	default:
-		return stop.Must(ttsim.OpenAny(name))
+		return fail.Must(ttsim.OpenAny(name))
 	}
 }
 

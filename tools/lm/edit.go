@@ -9,8 +9,8 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
 
 	"github.com/spf13/cobra"
 )
@@ -202,7 +202,7 @@ func compareCommand() *cobra.Command {
 
 func compare(path string, specs []string, judge *lmb.Golden) {
 	_, view := openVerified(path)
-	notes := stop.Must(lmb.ReadNotes(view))
+	notes := fail.Must(lmb.ReadNotes(view))
 	for _, spec := range specs {
 		name, file, ok := strings.Cut(spec, "=")
 		if !ok || file == "" {
@@ -217,7 +217,7 @@ func compare(path string, specs []string, judge *lmb.Golden) {
 		e := elementsOf(view, t)
 		got := e.readData(file)
 		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.Dtype, got, golden); why != "" {
-			stop.With(hal.CompareFailed, "%s: output %s: %s", file, name, why)
+			fail.With(hal.CompareFailed, "%s: output %s: %s", file, name, why)
 		}
 		printLine(stdout, "%s: output %s matches the golden data", file, name)
 	}

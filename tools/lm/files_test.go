@@ -16,7 +16,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 
 	"golang.org/x/sys/unix"
 )

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"lightmetal/hal"
-	"lightmetal/tools/boardfile"
-	"lightmetal/tools/files"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/boardfile"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -272,7 +272,7 @@ func checkFiles(c *cobra.Command, args []string) {
 	}
 	out := c.Flags().Lookup("out")
 	if use.out != nil && !out.Changed {
-		stop.On(c.Flags().Set(out.Name, use.out(c, args)))
+		fail.On(c.Flags().Set(out.Name, use.out(c, args)))
 	}
 	inPlace := checkInPlace(c, args)
 	var inputs, outputs []string
@@ -297,7 +297,7 @@ func checkFiles(c *cobra.Command, args []string) {
 	if fault, ok := err.(*hal.Fault); ok && c.Flags().Lookup("in-place") != nil && !inPlace {
 		fault.Reason += ", or use --in-place"
 	}
-	stop.On(err)
+	fail.On(err)
 }
 
 func isEmpty(path string) bool { return path == "" }
@@ -327,7 +327,7 @@ func checkInPlace(c *cobra.Command, args []string) (inPlace bool) {
 		failUsage("--in-place does not work with standard input; use -o FILE, or -o - for " +
 			"standard output")
 	case inPlace:
-		stop.On(c.Flags().Set(out.Name, args[0]))
+		fail.On(c.Flags().Set(out.Name, args[0]))
 	}
 	return inPlace
 }

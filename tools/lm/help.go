@@ -4,7 +4,7 @@ import (
 	"embed"
 	"strings"
 
-	"lightmetal/tools/importer"
+	"lightmetal/tools/capture/importer"
 
 	"github.com/spf13/cobra"
 )

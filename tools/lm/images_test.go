@@ -20,9 +20,9 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
 )
 
 var update = flag.Bool("update", false, "write testdata/images, testdata/bad and golden files anew")

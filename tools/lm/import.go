@@ -13,11 +13,11 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/hal"
-	"lightmetal/tools/boardfile"
-	"lightmetal/tools/importer"
-	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/boardfile"
+	"lightmetal/tools/capture/importer"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -116,21 +116,21 @@ func (f *importFlags) run(path string) {
 	defer done()
 	var frames *importer.Frames
 	if f.find {
-		failAt(path, stop.Try(func() { frames = f.findFrames(trace, &o) }))
+		failAt(path, fail.Try(func() { frames = f.findFrames(trace, &o) }))
 	}
 	image, report, err := importer.Import(trace, o)
 	done()
 	if err != nil {
-		stop.On(fmt.Errorf("%s: %w%s", path, err, otherFormat(trace, f.from)))
+		fail.On(fmt.Errorf("%s: %w%s", path, err, otherFormat(trace, f.from)))
 	}
 	report.Frames = frames
-	if err := stop.Try(func() { encode(image, f.out, path) }); err != nil {
+	if err := fail.Try(func() { encode(image, f.out, path) }); err != nil {
 		if known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device); o.Generic &&
 			known != nil &&
 			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
 			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
 		}
-		stop.On(err)
+		fail.On(err)
 	}
 	printResult(messageWriter(f.out), report)
 }
@@ -149,7 +149,7 @@ func (f *importFlags) summarize(path string, trace *input, o *importer.Options) 
 	done()
 	failAt(path, err)
 	if summary.Lines == 0 {
-		stop.With(hal.BadImage, "%s: the trace is empty", path)
+		fail.With(hal.BadImage, "%s: the trace is empty", path)
 	}
 	printJSON(stdout, summary)
 }
@@ -160,15 +160,15 @@ func (f *importFlags) findFrames(trace *input, o *importer.Options) *importer.Fr
 	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
 		failUsage("--find-frames reads the trace twice and needs a regular file")
 	}
-	frames := stop.Must(importer.FindFrames(trace, *o, f.candidate))
+	frames := fail.Must(importer.FindFrames(trace, *o, f.candidate))
 	if !frames.Found {
 		if !asJSON {
 			fmt.Fprint(messageWriter(f.out), frames)
 		}
-		stop.With(hal.BadImage, "no frame was found: %s", frames.Why)
+		fail.With(hal.BadImage, "no frame was found: %s", frames.Why)
 	}
 	frames.Apply(o)
-	stop.Must(trace.Seek(0, io.SeekStart))
+	fail.Must(trace.Seek(0, io.SeekStart))
 	return frames
 }
 
@@ -219,7 +219,7 @@ const placesHelp = "ADDRESS or FIRST-LAST, or a list of them; each X,Y,FIRST-LAS
 func parseAll[T any](to *[]T, specs []string, parse func(string) (T, error)) {
 	for _, spec := range specs {
 		one, err := parse(spec)
-		stop.As(hal.Usage, err)
+		fail.As(hal.Usage, err)
 		*to = append(*to, one)
 	}
 }
@@ -233,7 +233,7 @@ func (f *importFlags) setParts(o *importer.Options) {
 			continue
 		}
 		part, err := importer.ParsePart(p.text)
-		stop.As(hal.Usage, err)
+		fail.As(hal.Usage, err)
 		*p.to = part
 	}
 }
@@ -241,7 +241,7 @@ func (f *importFlags) setParts(o *importer.Options) {
 func (f *importFlags) readHostMemory(o *importer.Options) {
 	for _, spec := range f.host {
 		host, file, err := importer.ParseHost(spec)
-		stop.As(hal.Usage, err)
+		fail.As(hal.Usage, err)
 		host.Data = readFile(file, dataMax)
 		o.Host = append(o.Host, host)
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"regexp"
 
-	"lightmetal/tools/record"
+	"lightmetal/tools/capture/record"
 )
 
 // otherFormat returns a hint if a file seems to have another format than --from says. QEMU's

@@ -11,10 +11,10 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/report"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
 )
@@ -111,7 +111,7 @@ func openVerified(path string) (*runtime.File, *fbs.View) {
 
 func verifyFile(path string, file *runtime.File) *fbs.View {
 	view, err := file.Verify()
-	stop.On(explainImageError(path, err))
+	fail.On(explainImageError(path, err))
 	_, err = lmb.ReadNotes(view)
 	failIf(hal.BadImage, path, err)
 	return view

@@ -15,9 +15,9 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/files"
-	"lightmetal/tools/stop"
-	"lightmetal/tools/ttsim"
+	"lightmetal/tools/devices/ttsim"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -59,7 +59,7 @@ func run(args []string) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(args)
-	err := stop.Try(func() { stop.On(root.Execute()) })
+	err := fail.Try(func() { fail.On(root.Execute()) })
 	command, _, _ := root.Find(args)
 	// also after a mistake
 	exit := printFailure(err, asJSON || command.Flags().Lookup("json") != nil &&
@@ -183,19 +183,19 @@ func argumentCount(least, most int, what string) cobra.PositionalArgs {
 }
 
 // failUsage stops with an error in the command line.
-func failUsage(format string, a ...any) { stop.With(hal.Usage, format, a...) }
+func failUsage(format string, a ...any) { fail.With(hal.Usage, format, a...) }
 
 // failIf stops with an error of a file, if there is one. failAt does so with the code that
 // the error has.
 func failIf(code hal.Code, path string, err error) {
 	if err != nil {
-		stop.With(code, "%s: %v", path, err)
+		fail.With(code, "%s: %v", path, err)
 	}
 }
 
 func failAt(path string, err error) {
 	if err != nil {
-		stop.On(fmt.Errorf("%s: %w", path, err))
+		fail.On(fmt.Errorf("%s: %w", path, err))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/image/lmb/lmbtest"
 )
 
 // TestMemoryIsInProportionToTheFile runs every command that reads an image as a process of its

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/tools/importer"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/importer"
+	"lightmetal/tools/image/fail"
 )
 
 // TestPlaceInATileIsAFlagOfItsOwn: its commas are not those of a list, and
@@ -30,7 +30,7 @@ func TestPlaceInATileIsAFlagOfItsOwn(t *testing.T) {
 	} {
 		f := importFlags{from: "qemu", poll: strings.Fields(values), ignore: strings.Fields(values)}
 		var o importer.Options
-		err := stop.Try(func() { o = f.options("") })
+		err := fail.Try(func() { o = f.options("") })
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = told(o.Ignore)

@@ -10,9 +10,9 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/boardfile"
-	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/boardfile"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/fail"
 )
 
 // openPlayback returns a device that expects the accesses of FILE[,BOARD] in order, answers
@@ -29,8 +29,8 @@ func openPlayback(spec string) *mock.Device {
 	}
 	var d device
 	var player *mock.Device
-	failAt("playback:"+spec, stop.Try(func() { d = recordedBoard(data, board) }))
-	failIf(hal.BadImage, "playback:"+spec, stop.Try(func() { player = playRecord(data, d.Board) }))
+	failAt("playback:"+spec, fail.Try(func() { d = recordedBoard(data, board) }))
+	failIf(hal.BadImage, "playback:"+spec, fail.Try(func() { player = playRecord(data, d.Board) }))
 	player.SetSubsystem(d.subsystem)
 	return player
 }
@@ -61,11 +61,11 @@ func playImage(name string, image []byte) *mock.Device {
 	defer s.close()
 	recorder.RecordAtMost(most)
 	if r := s.run(false); r.Code != hal.OK && len(recorder.Journal()) == most {
-		stop.With(hal.BadImage, "%s: a run of main makes more than %d accesses, which is too "+
+		fail.With(hal.BadImage, "%s: a run of main makes more than %d accesses, which is too "+
 			"many to "+
 			"record; use mock:%s", name, most, mockNameOf(view, name))
 	} else if r.Code != hal.OK {
-		stop.On(s.runError(r))
+		fail.On(s.runError(r))
 	}
 	played := mock.PlaybackBytewise(board, recorder.shortenedJournal())
 	played.SetSubsystem(view.Devices[0].Subsystem)
@@ -111,7 +111,7 @@ func recordedBoard(data []byte, name string) (d device) {
 	if known, ok := err.(*boardfile.Known); ok {
 		return device{Board: known.Board}
 	}
-	stop.As(hal.BadImage, err)
+	fail.As(hal.BadImage, err)
 	return device{Board: image.BoardOf(0)}
 }
 
@@ -119,9 +119,9 @@ func recordedBoard(data []byte, name string) (d device) {
 func playRecord(data []byte, board *boards.Board) *mock.Device {
 	trace, list, err := traces.Read(bytes.NewReader(data),
 		traces.Source{From: traces.FromRecord, Board: board})
-	stop.On(err)
+	fail.On(err)
 	if trace.Reached > 0 {
-		stop.On(errors.New("the device accessed host memory, which a playback does not have; " +
+		fail.On(errors.New("the device accessed host memory, which a playback does not have; " +
 			"replay the image on the device or on a mock"))
 	}
 	var accesses []mock.Access
@@ -136,5 +136,5 @@ func playRecord(data []byte, board *boards.Board) *mock.Device {
 		accesses = append(accesses, mock.Access{Op: op,
 			Place: mock.Place{Bar: a.Bar, Address: a.Offset}, Width: a.Width, Value: a.Value})
 	}
-	return mock.PlaybackBytewise(board, stop.Must(mock.Translate(board, accesses)))
+	return mock.PlaybackBytewise(board, fail.Must(mock.Translate(board, accesses)))
 }

@@ -5,9 +5,9 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/report"
-	"lightmetal/tools/stop"
-	"lightmetal/tools/ttsim"
+	"lightmetal/tools/devices/ttsim"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/look/report"
 )
 
 // clockOf describes the clock of a device.
@@ -29,7 +29,7 @@ func (s *session) stopAfterFailure(end *outcome, err error) {
 	if s.profiler != nil {
 		s.profiler.Fail(codeOf(err).Error(), err.Error(), end.Command)
 	}
-	stop.On(err)
+	fail.On(err)
 }
 
 // writeProfile writes the profile, also of a run that failed.
@@ -43,6 +43,6 @@ func (f *replayFlags) writeProfile(s *session, end *outcome) {
 	}
 	end.Profile = profile
 	var text bytes.Buffer
-	stop.On(profile.WriteTrace(&text))
+	fail.On(profile.WriteTrace(&text))
 	writeFile(f.profile, text.Bytes())
 }

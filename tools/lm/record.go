@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"lightmetal/hal"
-	"lightmetal/tools/files"
-	"lightmetal/tools/recorder"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/recorder"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -102,12 +102,12 @@ func (f *recordFlags) run(program []string) {
 	if onTerminal() {
 		o.Progress = stderr.to
 	}
-	out := stop.Must(files.Replace(f.out, 0o666))
+	out := fail.Must(files.Replace(f.out, 0o666))
 	defer out.Discard()
 	o.Out = out
 	result, err := recorder.Run(o)
-	stop.On(recordFailure(err))
-	stop.On(out.Commit())
+	fail.On(recordFailure(err))
+	fail.On(out.Commit())
 	printRecorded(f.out, result)
 }
 
@@ -152,7 +152,7 @@ func parseFile(spec string) (f recorder.File) {
 	}
 	f.Path = spec[:at]
 	if !strings.HasPrefix(f.Path, "memfd:") {
-		f.Path = stop.Must(filepath.Abs(f.Path))
+		f.Path = fail.Must(filepath.Abs(f.Path))
 		if real, err := filepath.EvalSymlinks(f.Path); err == nil {
 			f.Path = real
 		}
@@ -216,10 +216,10 @@ func printRecorded(path string, r recorder.Result) {
 	}
 	printLine(stderr, "lm: %d accesses recorded in %s%s", r.Accesses, path, whole)
 	if r.Gaps > 0 && r.Stopped != "" {
-		stop.On(reported{hal.Internal})
+		fail.On(reported{hal.Internal})
 	}
 	if r.Exit != 0 {
-		stop.On(programStatus(r.Exit))
+		fail.On(programStatus(r.Exit))
 	}
 }
 

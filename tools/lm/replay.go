@@ -11,11 +11,11 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	words "lightmetal/runtime/report"
-	"lightmetal/tools/files"
-	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/report"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/lmrun/files"
+	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
 )
@@ -105,21 +105,21 @@ func (f *replayFlags) run(path string) {
 	defer s.close()
 	end := &outcome{Code: hal.OK.Error(), Image: path, Sequence: f.sequence, Command: -1,
 		Virtual: clockOf(s.devices[0]).Virtual}
-	err := stop.Try(func() { f.loopRuns(s, end) })
-	err = cmp.Or(err, stop.Try(func() { f.writeProfile(s, end) }))
+	err := fail.Try(func() { f.loopRuns(s, end) })
+	err = cmp.Or(err, fail.Try(func() { f.writeProfile(s, end) }))
 	if err == nil {
-		err = stop.Try(func() { end.written = f.writeOutputs(s) })
+		err = fail.Try(func() { end.written = f.writeOutputs(s) })
 	}
 	if asJSON && err != nil {
 		code := codeOf(err)
 		end.Exit, end.Code, end.Reason = code.ExitStatus(), code.Error(), err.Error()
 		printJSON(f.messageWriter(), end)
-		stop.On(reported{code})
+		fail.On(reported{code})
 	}
-	stop.On(err)
+	fail.On(err)
 	printResult(f.messageWriter(), end)
 	if !asJSON && end.Profile != nil {
-		stop.On(end.Profile.Write(f.messageWriter()))
+		fail.On(end.Profile.Write(f.messageWriter()))
 	}
 }
 
@@ -159,7 +159,7 @@ func rejectDuplicates(flag string, specs []string) {
 func (f *replayFlags) loopRuns(s *session, end *outcome) {
 	bar := progressOf("runs", f.loop, 1000)
 	total := int64(0)
-	stop.On(end.noteFailure(s, s.runOnce(s.before)))
+	fail.On(end.noteFailure(s, s.runOnce(s.before)))
 	times := statistics{WarmUp: f.warmUp}
 	for n := -f.warmUp; n < f.loop; n++ {
 		start, began := time.Now(), s.devices[0].Now()
@@ -181,7 +181,7 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took),
 			total/int64(end.Runs)
 		if f.checkGolden {
-			err := stop.Try(func() { end.compared = s.checkGolden() })
+			err := fail.Try(func() { end.compared = s.checkGolden() })
 			if err != nil {
 				s.stopAfterFailure(end, err)
 			}
@@ -192,7 +192,7 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 	if f.stats {
 		end.Stats = &times
 	}
-	stop.On(end.noteFailure(s, s.runOnce(s.after)))
+	fail.On(end.noteFailure(s, s.runOnce(s.after)))
 }
 
 // noteFailure keeps what a failed run saw, and returns its error.
@@ -239,7 +239,7 @@ func (s *session) runError(r runtime.Result) error {
 
 // checkGolden compares every output with its golden data, and returns how many it compared.
 func (s *session) checkGolden() (checked int) {
-	notes := stop.Must(lmb.ReadNotes(s.view))
+	notes := fail.Must(lmb.ReadNotes(s.view))
 	for i := range s.view.Tensors {
 		t := &s.view.Tensors[i]
 		golden := s.view.TensorData(t)
@@ -248,7 +248,7 @@ func (s *session) checkGolden() (checked int) {
 		}
 		checked++
 		if why := notes.Goldens[i].Judge(t.Dtype, s.replay.Output(i), golden); why != "" {
-			stop.With(hal.CompareFailed, "output %s: %s", s.view.Name(t.Name), why)
+			fail.With(hal.CompareFailed, "output %s: %s", s.view.Name(t.Name), why)
 		}
 	}
 	if checked == 0 {
@@ -261,7 +261,7 @@ func (s *session) checkGolden() (checked int) {
 // returns a line for each.
 func (f *replayFlags) writeOutputs(s *session) (lines []string) {
 	for _, device := range s.devices {
-		stop.On(unplayedError(device, "the run ended"))
+		fail.On(unplayedError(device, "the run ended"))
 	}
 	var list files.Outputs
 	defer func() { list.Discard() }()
@@ -269,13 +269,13 @@ func (f *replayFlags) writeOutputs(s *session) (lines []string) {
 		index, path := s.findTensor(spec, gen.RoleOutput, "--output")
 		e := elementsOf(s.view, &s.view.Tensors[index])
 		data := e.formatFile(path, s.replay.Output(index))
-		file := stop.Must(files.Replace(path, 0o666))
+		file := fail.Must(files.Replace(path, 0o666))
 		list = append(list, file)
-		stop.Must(file.Write(data))
+		fail.Must(file.Write(data))
 		lines = append(lines, fmt.Sprintf("%s: %s %s written", path,
 			s.view.Name(s.view.Tensors[index].Name), lmb.TypeText(e.dtype, e.shape)))
 	}
-	stop.On(list.Commit())
+	fail.On(list.Commit())
 	return lines
 }
 

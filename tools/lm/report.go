@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 
 	"lightmetal/hal"
-	"lightmetal/tools/report"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
 )
@@ -57,9 +57,9 @@ func (f *reportFlags) run(path string) {
 	case asJSON:
 		printJSON(messageWriter(f.out), reportedImage{r, profile})
 	case f.out == "":
-		stop.On(r.Write(stdout))
+		fail.On(r.Write(stdout))
 		if profile != nil {
-			stop.On(profile.Write(stdout))
+			fail.On(profile.Write(stdout))
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 	profile, err := report.ReadTrace(file)
 	failIf(hal.BadImage, f.profile, err)
 	if profile.ID != id {
-		stop.With(hal.BadImage,
+		fail.With(hal.BadImage,
 			"%s is the profile of another image: %q with checksum %q; %s has checksum "+
 				"%s", f.profile,
 			profile.Image, profile.ID,
@@ -85,6 +85,6 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 
 func writePage(path string, r *report.Report, profile *report.Profile) {
 	var page bytes.Buffer
-	stop.On(r.WritePage(&page, profile))
+	fail.On(r.WritePage(&page, profile))
 	writeFile(path, page.Bytes())
 }

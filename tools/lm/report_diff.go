@@ -2,8 +2,8 @@ package main
 
 import (
 	"lightmetal/hal"
-	"lightmetal/tools/report"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
 )
@@ -22,9 +22,9 @@ func diffImages(pathA, pathB string) {
 	if asJSON {
 		printJSON(stdout, d)
 	} else {
-		stop.On(d.Write(stdout))
+		fail.On(d.Write(stdout))
 	}
 	if !d.Equal {
-		stop.On(reported{hal.CompareFailed})
+		fail.On(reported{hal.CompareFailed})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/tools/report"
+	"lightmetal/tools/look/report"
 )
 
 func TestReplayProfileAndReport(t *testing.T) {

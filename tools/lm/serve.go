@@ -15,9 +15,9 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/files"
-	"lightmetal/tools/stop"
-	"lightmetal/tools/vfiouser"
+	"lightmetal/tools/devices/vfiouser"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
 )
@@ -31,7 +31,7 @@ type serveFlags struct {
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := command("serve --device DEVICE --socket PATH", argumentCount(0, 0, "no arguments"),
-		func([]string) { stop.On(f.run()) })
+		func([]string) { fail.On(f.run()) })
 	flags := c.Flags()
 	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+
 		"), mock:FILE, ttsim:LIBRARY or playback:FILE")
@@ -116,7 +116,7 @@ func cancelOnSignal(cancel func()) {
 
 // openWithFaults opens the device and injects the faults of --fault.
 func (f *serveFlags) openWithFaults() (_ hal.Device, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	device := f.openPlain()
 	device.(interface{ AsHardware() }).AsHardware() // both have it
 	m, ok := device.(*mock.Device)

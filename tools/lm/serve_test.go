@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"lightmetal/tools/ttsim"
-	"lightmetal/tools/vfiouser"
+	"lightmetal/tools/devices/ttsim"
+	"lightmetal/tools/devices/vfiouser"
 )
 
 // A simulator that lacked this method would be served without DMA.

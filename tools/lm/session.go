@@ -10,9 +10,9 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/report"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/look/report"
 )
 
 // session is an image loaded on its devices.
@@ -48,9 +48,9 @@ func (f *replayFlags) prepare(path string) *session {
 func (f *replayFlags) prepareView(path string, file *runtime.File, view *fbs.View,
 	opened ...hal.Device) *session {
 	s := &session{path: path, view: view, devices: opened, suppliedInputs: map[int]bool{}}
-	if err := stop.Try(func() { f.openSession(s) }); err != nil {
+	if err := fail.Try(func() { f.openSession(s) }); err != nil {
 		s.close()
-		stop.On(err)
+		fail.On(err)
 	}
 	if s.profiler != nil {
 		s.profiler.Name(filepath.Base(path), report.ImageID(file.Bytes()))

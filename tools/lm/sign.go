@@ -12,9 +12,9 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime/signed"
-	"lightmetal/tools/files"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
 )
@@ -50,14 +50,14 @@ func signCommand() *cobra.Command {
 // cannot be made again.
 func newKey(path string) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	stop.On(err)
-	der := stop.Must(x509.MarshalPKCS8PrivateKey(private))
-	half := stop.Must(files.Create(path+".pub", 0o644))
+	fail.On(err)
+	der := fail.Must(x509.MarshalPKCS8PrivateKey(private))
+	half := fail.Must(files.Create(path+".pub", 0o644))
 	defer half.Discard()
-	stop.Must(half.Write([]byte(hex.EncodeToString(public) + "\n")))
-	stop.On(files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+	fail.Must(half.Write([]byte(hex.EncodeToString(public) + "\n")))
+	fail.On(files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 		0o600, files.Create))
-	stop.On(half.Commit())
+	fail.On(half.Commit())
 	printLine(stdout, "%s: private key written, keep it secret; %s.pub: public key for the targets",
 		path, path)
 }
@@ -66,7 +66,7 @@ func sign(path, keyPath, out string) {
 	key := privateKey(keyPath)
 	file, _ := openVerified(path)
 	image, _, err := fbs.SplitSignature(file.Bytes())
-	stop.On(err)
+	fail.On(err)
 	digest := sha512.Sum512(image)
 	public := key.Public().(ed25519.PublicKey)
 	whole := append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
@@ -94,7 +94,7 @@ func publicKeys(path string) signed.Keys {
 	text := readFile(path, keysMax)
 	keys, err := signed.ParseKeys(string(text))
 	if err != nil {
-		stop.With(hal.CodeOf(err), "%s: %s", path, err.(*hal.Fault).Reason)
+		fail.With(hal.CodeOf(err), "%s: %s", path, err.(*hal.Fault).Reason)
 	}
 	return keys
 }

@@ -12,9 +12,9 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/importer"
-	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/report"
+	"lightmetal/tools/capture/importer"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // statistics are the times of the runs after the warm-up, for lm replay --stats.

@@ -14,9 +14,9 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/npy"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/npy"
 
 	"github.com/spf13/cobra"
 )
@@ -59,7 +59,7 @@ func hasForm(err error) bool { return err == nil || errors.Is(err, strconv.ErrRa
 func (e *elements) parseInline(text string) []byte {
 	if !strings.HasPrefix(text, "[") {
 		if _, ok := npy.Bits(e.dtype, text); !ok {
-			stop.With(hal.BadTensor, "%s is not a value of type %s, which %s needs; "+
+			fail.With(hal.BadTensor, "%s is not a value of type %s, which %s needs; "+
 				"write ./%[1]s for a file of that name", text, lmb.DTypes[e.dtype], e.name)
 		}
 		count := int(e.size) / int(fbs.DTypeSize(e.dtype))
@@ -76,7 +76,7 @@ func (e *elements) parseValues(from string, words []string) []byte {
 	data, err := npy.Values(e.dtype, words)
 	failIf(hal.BadTensor, from, err)
 	if uint64(len(data)) != e.size {
-		stop.With(hal.BadTensor, "%s has %d elements, %s needs %d (%s)", from, len(words), e.name,
+		fail.With(hal.BadTensor, "%s has %d elements, %s needs %d (%s)", from, len(words), e.name,
 			e.size/uint64(fbs.DTypeSize(e.dtype)), lmb.TypeText(e.dtype, e.shape))
 	}
 	return data
@@ -94,7 +94,7 @@ func (e *elements) readData(path string) []byte {
 		array, err := npy.Parse(data)
 		failIf(hal.BadTensor, path, err)
 		if !npy.Same(array.Type, npy.TypeOf(e.dtype)) || !slices.Equal(array.Shape, e.shape) {
-			stop.With(hal.BadTensor, "%s has %s %s, %s is %s (%s in NumPy)", path, array.Type,
+			fail.With(hal.BadTensor, "%s has %s %s, %s is %s (%s in NumPy)", path, array.Type,
 				lmb.ShapeText(array.Shape), e.name, lmb.TypeText(e.dtype, e.shape),
 				npy.TypeOf(e.dtype))
 		}
@@ -103,7 +103,7 @@ func (e *elements) readData(path string) []byte {
 		return e.parseValues(path, e.csvWords(path, data))
 	}
 	if uint64(len(data)) != e.size {
-		stop.With(hal.BadTensor, "%s has %d bytes, %s needs %d", path, len(data), e.name, e.size)
+		fail.With(hal.BadTensor, "%s has %d bytes, %s needs %d", path, len(data), e.name, e.size)
 	}
 	return data
 }
@@ -125,7 +125,7 @@ func (e *elements) csvWords(path string, data []byte) []string {
 	failIf(hal.BadTensor, path, err)
 	for i, row := range rows {
 		if len(rows) > 1 && len(e.shape) > 1 && len(row) != e.columns() {
-			stop.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d (%s)", path,
+			fail.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d (%s)", path,
 				i+1,
 				len(row), e.name, e.columns(), lmb.TypeText(e.dtype, e.shape))
 		}
@@ -164,7 +164,7 @@ func tensorCommand() *cobra.Command {
 			e := tensorOf(args[0], dtype, shape, image, name)
 			data := e.readData(args[0])
 			if len(args) == 1 {
-				stop.Must(stdout.Write(e.formatCSV(data)))
+				fail.Must(stdout.Write(e.formatCSV(data)))
 			} else {
 				writeFile(to, e.formatFile(to, data))
 			}
@@ -228,7 +228,7 @@ func (e *elements) readNpyHeader(path string) {
 	array, err := npy.Parse(data)
 	failIf(hal.BadTensor, path, err)
 	if slices.Contains(array.Shape, 0) {
-		stop.With(hal.BadTensor, "%s: shape %s has no elements", path, lmb.ShapeText(array.Shape))
+		fail.With(hal.BadTensor, "%s: shape %s has no elements", path, lmb.ShapeText(array.Shape))
 	}
 	e.shape = array.Shape
 	for d := gen.DTypeInt8; fbs.DTypeSize(d) != 0 && e.dtype == 0; d++ {

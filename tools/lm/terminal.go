@@ -12,9 +12,9 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/files"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/lmrun/files"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/sys/unix"
@@ -105,7 +105,7 @@ func reasonOf(err error) error {
 
 // readFile reads an input whole. Limits are far above what makes sense.
 func readFile(path string, most int) []byte {
-	return stop.Must(files.Read(stdin(path), most))
+	return fail.Must(files.Read(stdin(path), most))
 }
 
 // stdin returns the path to open for an input, of which - is standard input.
@@ -143,16 +143,16 @@ const descriptorsDir = "/proc/self/fd/"
 // openImageData opens an image that was read from path.
 func openImageData(path string, data []byte) *runtime.File {
 	fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
-	stop.On(hal.FileFault(path, err))
+	fail.On(hal.FileFault(path, err))
 	defer unix.Close(fd)
-	stop.On(hal.FileFault(path, files.WriteFull(fd, data)))
+	fail.On(hal.FileFault(path, files.WriteFull(fd, data)))
 	return openImageAt(path, fmt.Sprint(descriptorsDir, fd))
 }
 
 // openImageAt opens the file of an image; path names it in messages.
 func openImageAt(path, file string) *runtime.File {
 	image, err := runtime.Open(file)
-	stop.On(explainImageError(path, err))
+	fail.On(explainImageError(path, err))
 	openImages = append(openImages, image)
 	return image
 }
@@ -186,7 +186,7 @@ type input struct {
 
 func openFile(path string) *input {
 	fd, _, err := files.Open(stdin(path))
-	stop.On(err)
+	fail.On(err)
 	in := &input{File: os.NewFile(uintptr(fd), path), most: math.MaxInt64}
 	switch status, err := in.Stat(); {
 	case err != nil:
@@ -222,5 +222,5 @@ const (
 
 // writeFile writes an output file atomically.
 func writeFile(path string, data []byte) {
-	stop.On(files.Write(path, data, 0o666, files.Replace))
+	fail.On(files.Write(path, data, 0o666, files.Replace))
 }

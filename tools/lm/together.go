@@ -5,8 +5,8 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/stop"
-	"lightmetal/tools/together"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/together"
 )
 
 // printTogether prints the collisions of images, which are an error of their own.
@@ -31,7 +31,7 @@ func (v *verification) printTogether(paths []string, images []together.Image, wa
 		}
 	}
 	if code != hal.OK {
-		stop.On(reported{code})
+		fail.On(reported{code})
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/together"
+	"lightmetal/tools/image/together"
 )
 
 // wormholes are images of captures and workloads for one Wormhole, by name: of

@@ -10,10 +10,10 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
-	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
-	"lightmetal/tools/together"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/together"
 
 	"github.com/spf13/cobra"
 )
@@ -89,14 +89,14 @@ func (v *verification) run(args []string) {
 func (v *verification) verifyImage(path string) (view *fbs.View, warnings []string) {
 	file := openImage(path)
 	if v.keys != "" {
-		stop.On(file.Inspect(v.trusted.CheckSignature))
+		fail.On(file.Inspect(v.trusted.CheckSignature))
 	}
 	view = verifyFile(path, file)
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
-	stop.On(runtime.CheckWorstCase(view))
+	fail.On(runtime.CheckWorstCase(view))
 	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
-		stop.With(hal.BadImage, "%s: suspicious, but does not affect a replay: %v", path, err)
+		fail.With(hal.BadImage, "%s: suspicious, but does not affect a replay: %v", path, err)
 	}
 	return view, append(warnings, fenceWarnings(view)...)
 }
@@ -133,7 +133,7 @@ func checkBoards(view *fbs.View, name string) (own []string) {
 				failUsage("there is no board %q; boards: %s", name, boardNames())
 			}
 			if board.Vendor != t.Vendor || board.Device != t.Device {
-				stop.With(hal.WrongDevice,
+				fail.With(hal.WrongDevice,
 					"the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
 					view.Name(t.Board), t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
 			}

@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 
 	"lightmetal/fbs"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -66,7 +66,7 @@ func manCommand() *cobra.Command {
 			for _, c := range append(c.Root().Commands(), c.Root()) {
 				setHelpText(c)
 			}
-			stop.On(doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version},
+			fail.On(doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version},
 				args[0]))
 		}}
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"lightmetal/hal"
-	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/image/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"

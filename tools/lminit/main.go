@@ -8,8 +8,8 @@ import (
 	"runtime"
 
 	"lightmetal/hal"
-	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
+	"lightmetal/tools/lmrun/files"
 
 	"golang.org/x/sys/unix"
 )

@@ -4,7 +4,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/report"
-	"lightmetal/tools/files"
+	"lightmetal/tools/lmrun/files"
 )
 
 // This file runs a sequence in a loop, with new data for each run. After prepareRuns has

@@ -13,7 +13,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/image/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
+	"lightmetal/tools/lmrun/files"
 )
 
 // This file formats the JSON object that -json prints. The build tag nojson leaves it out.

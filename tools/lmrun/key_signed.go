@@ -6,7 +6,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
-	"lightmetal/tools/files"
+	"lightmetal/tools/lmrun/files"
 )
 
 // This file checks the signatures of images. Only the build tag signed includes it.

@@ -23,10 +23,10 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/files"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
+	"lightmetal/tools/lmrun/files"
 )
 
 // asRunner is the environment variable with which a copy of the test program is lmrun.

@@ -6,8 +6,8 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
+	"lightmetal/tools/lmrun/files"
 
 	"golang.org/x/sys/unix"
 )

@@ -3,8 +3,8 @@ package main
 import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
+	"lightmetal/tools/lmrun/files"
 )
 
 // This file prints the outcome of an invocation. The only system call here is write(2), since

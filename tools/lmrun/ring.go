@@ -8,7 +8,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/files"
+	"lightmetal/tools/lmrun/files"
 
 	"golang.org/x/sys/unix"
 )

@@ -13,8 +13,8 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"

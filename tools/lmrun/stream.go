@@ -7,8 +7,8 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
+	"lightmetal/tools/lmrun/files"
 
 	"golang.org/x/sys/unix"
 )

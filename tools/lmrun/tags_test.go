@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/image/lmb/lmbtest"
 )
 
 // This file tests programs from which build tags leave out what a product does not need.

@@ -7,7 +7,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
 )
 
 // BufferType says which memory a buffer is in.
@@ -82,7 +82,7 @@ type tensor struct {
 // CreateBuffer plans a buffer: the allocator chooses its address, or takes the
 // one that is asked for. Its memory is not cleared.
 func CreateBuffer(d *Device, c BufferConfig) (_ *Buffer, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d.use()
 	b := &Buffer{device: d, config: c, stride: c.PageSize}
 	if c.Type == DRAM {
@@ -261,7 +261,7 @@ func (b *Buffer) Tile(page int) uint32 { return word(b.banks[b.places[page].bank
 // DeallocateBuffer gives a buffer's memory back. Using the buffer afterwards is
 // an error.
 func DeallocateBuffer(b *Buffer) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := b.use()
 	b.allocator().release(b.address)
 	delete(d.alive, b.id)
@@ -284,14 +284,14 @@ func (b *Buffer) use() *Device {
 // give others. Writes of other data than the first make a further input,
 // NAME.2. It is lightmetal's own call.
 func NameInput(b *Buffer, name string, dtype gen.DType, shape ...uint32) error {
-	return stop.Try(func() { b.input = b.newTensor(name, dtype, shape) })
+	return fail.Try(func() { b.input = b.newTensor(name, dtype, shape) })
 }
 
 // NameOutput names what EnqueueReadBuffer reads from a buffer from here on,
 // under capture; the second read gives NAME.2. An unnamed buffer's output is
 // uint8, with the name buffer-ID. It is lightmetal's own call.
 func NameOutput(b *Buffer, name string, dtype gen.DType, shape ...uint32) error {
-	return stop.Try(func() { b.output = b.newTensor(name, dtype, shape) })
+	return fail.Try(func() { b.output = b.newTensor(name, dtype, shape) })
 }
 
 func (b *Buffer) newTensor(name string, dtype gen.DType, shape []uint32) *tensor {

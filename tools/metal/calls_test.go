@@ -20,7 +20,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	kernels "lightmetal/testdata/kernels/metal"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/metal"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/files"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/lmrun/files"
 )
 
 // tool stands in the origin of every image.
@@ -71,7 +71,7 @@ func (b *LightMetalBinary) SaveToFile(path string) error {
 // LightMetalBeginCapture records calls on a device from here on. Where recording
 // is switched off it does nothing.
 func LightMetalBeginCapture(d *Device) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d.use()
 	switch {
 	case !built || d.RecordingOff:
@@ -90,7 +90,7 @@ func LightMetalBeginCapture(d *Device) (err error) {
 // LightMetalEndCapture ends the recording and gives the image. Where recording
 // is switched off the image is empty.
 func LightMetalEndCapture(d *Device) (_ *LightMetalBinary, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d.use()
 	c := d.capture
 	switch {
@@ -104,7 +104,7 @@ func LightMetalEndCapture(d *Device) (_ *LightMetalBinary, err error) {
 	d.wait(true) // outputs have their golden data afterwards
 	d.capture = nil
 	image := c.image(d)
-	file := stop.Must(lmb.Encode(image))
+	file := fail.Must(lmb.Encode(image))
 	return &LightMetalBinary{image, c.calls, file}, nil
 }
 
@@ -271,7 +271,7 @@ func (c Comparison) check(b *Buffer) {
 // with what was read. It needs something behind the device. Where nothing is
 // recorded it does nothing.
 func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := q.useBuffer("LightMetalCompareToCapture", b)
 	if !d.traced() {
 		return nil
@@ -293,7 +293,7 @@ func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) (err
 // Nothing is read at capture.
 func LightMetalCompareToGolden(q *CommandQueue, b *Buffer, golden []byte,
 	how Comparison) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := q.useBuffer("LightMetalCompareToGolden", b)
 	if uint64(len(golden)) != b.config.Size {
 		refuse("%d golden bytes for buffer %d, which has %d", len(golden), b.id, b.config.Size)

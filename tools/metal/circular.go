@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
 )
 
 // CircularBufferConfig describes circular buffers that share memory on a core.
@@ -29,7 +29,7 @@ type circular struct {
 // CreateCircularBuffer gives cores a circular buffer.
 func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfig) (_ CBHandle,
 	err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := p.use()
 	config.PageSizes = maps.Clone(config.PageSizes)
 	c := &circular{config: config}
@@ -93,7 +93,7 @@ func (c *circular) checkBuffer(d *Device, b *Buffer) {
 // UpdateCircularBufferTotalSize changes the memory of a circular buffer from
 // the next launch on.
 func UpdateCircularBufferTotalSize(p *Program, h CBHandle, size uint64) error {
-	return stop.Try(func() {
+	return fail.Try(func() {
 		p.update("UpdateCircularBufferTotalSize", h,
 			func(c *CircularBufferConfig) { c.TotalSize = size })
 	})
@@ -102,7 +102,7 @@ func UpdateCircularBufferTotalSize(p *Program, h CBHandle, size uint64) error {
 // UpdateCircularBufferPageSize changes the page size of one index from the next
 // launch on.
 func UpdateCircularBufferPageSize(p *Program, h CBHandle, index uint8, size uint64) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	p.update("UpdateCircularBufferPageSize", h, func(c *CircularBufferConfig) {
 		if _, ok := c.PageSizes[index]; !ok {
 			refuse("circular buffer %d has no index %d", h, index)
@@ -116,7 +116,7 @@ func UpdateCircularBufferPageSize(p *Program, h CBHandle, index uint8, size uint
 // UpdateDynamicCircularBufferAddress puts a circular buffer on another sharded
 // L1 buffer from the next launch on.
 func UpdateDynamicCircularBufferAddress(p *Program, h CBHandle, b *Buffer) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	p.update("UpdateDynamicCircularBufferAddress", h, func(c *CircularBufferConfig) {
 		if b == nil {
 			refuse("no buffer")

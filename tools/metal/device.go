@@ -6,7 +6,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/hal"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
 )
 
 // Device is a chip that calls go to. CreateDevice makes one.
@@ -43,7 +43,7 @@ type CommandQueue struct{ device *Device }
 // it; on may be nil, and then nothing is computed. The caller closes on after
 // CloseDevice.
 func CreateDevice(board *boards.Board, on hal.Device) (_ *Device, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	if board == nil || chips.Of(board).Grid == nil || board.TLB == nil {
 		refuse("a board with a grid of cores is needed: wormhole or blackhole")
 	}
@@ -57,7 +57,7 @@ func CreateDevice(board *boards.Board, on hal.Device) (_ *Device, err error) {
 	d.queue.device = d
 	if on != nil {
 		if id := on.Identity(); id.Vendor != board.Vendor || id.Device != board.Device {
-			stop.With(hal.WrongDevice, "%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor,
+			fail.With(hal.WrongDevice, "%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor,
 				id.Device, board.Name, board.Vendor, board.Device)
 		}
 		d.machine = newMachine(d, on)
@@ -76,7 +76,7 @@ func (d *Device) GridSize() CoreCoord { return CoreCoord{len(d.columns), len(d.r
 
 // WorkerCore gives the tile of a core as kernels name it: x | y << 8.
 func (d *Device) WorkerCore(c CoreCoord) (_ uint32, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d.cores(c)
 	return word(d.tile(c)), nil
 }
@@ -90,7 +90,7 @@ func word(t chips.Tile) uint32 { return uint32(t.X) | uint32(t.Y)<<8 }
 // CloseDevice releases everything that is left on a device. Nothing may be
 // called on it afterwards.
 func CloseDevice(d *Device) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d.use()
 	if d.capture != nil {
 		refuse("a capture is under way: LightMetalEndCapture comes first")
@@ -142,4 +142,4 @@ func (d *Device) check(kind string, id uint64, object any) {
 }
 
 // refuse ends the call under way, which gives this as its error.
-func refuse(format string, a ...any) { stop.With(hal.Usage, format, a...) }
+func refuse(format string, a ...any) { fail.With(hal.Usage, format, a...) }

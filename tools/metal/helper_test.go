@@ -15,8 +15,8 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	kernels "lightmetal/testdata/kernels/metal"
+	"lightmetal/tools/devices/ttsim"
 	"lightmetal/tools/metal"
-	"lightmetal/tools/ttsim"
 )
 
 var allChips = []*boards.Board{&boards.Wormhole, &boards.Blackhole}

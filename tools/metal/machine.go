@@ -7,8 +7,8 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
 )
 
 // machine carries out calls at capture: their commands become an image of their
@@ -63,11 +63,11 @@ func (m *machine) read(c *capture, golden int, b *Buffer, data []byte) uint16 {
 // run carries out what is pending.
 func (m *machine) run() {
 	if m.broken == nil && len(m.pending.commands) > 0 {
-		m.broken = stop.Try(m.try)
+		m.broken = fail.Try(m.try)
 		m.pending.commands, m.reads = nil, nil
 		m.pending.lost()
 	}
-	stop.On(m.broken)
+	fail.On(m.broken)
 }
 
 func (m *machine) try() {
@@ -77,10 +77,10 @@ func (m *machine) try() {
 	for _, r := range m.reads {
 		image.Tensors = append(image.Tensors, r.tensor)
 	}
-	file := stop.Must(lmb.Encode(image))
-	view := stop.Must(fbs.Verify(file))
+	file := fail.Must(lmb.Encode(image))
+	view := fail.Must(fbs.Verify(file))
 	m.on.next = 0
-	replay := stop.Must(runtime.Load(view, runtime.AnySlot, m.on))
+	replay := fail.Must(runtime.Load(view, runtime.AnySlot, m.on))
 	defer replay.Close()
 	if result := replay.Run(0); result.Code != hal.OK {
 		m.failed(image, result)
@@ -114,7 +114,7 @@ func (m *machine) failed(image *lmb.Image, r runtime.Result) {
 	if d, ok := m.on.Device.(interface{ Refusal() string }); ok && d.Refusal() != "" {
 		text += ": " + d.Refusal()
 	}
-	stop.With(r.Code, "%s", text)
+	fail.With(r.Code, "%s", text)
 }
 
 // marksOut is where the n-th command that is no mark stands.

@@ -9,9 +9,9 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/files"
-	"lightmetal/tools/stop"
-	"lightmetal/tools/ttsim"
+	"lightmetal/tools/devices/ttsim"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/lmrun/files"
 
 	flag "github.com/spf13/pflag"
 )
@@ -35,7 +35,7 @@ func Main(list []Workload) {
 }
 
 func mainOf(list []Workload, args []string) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	flags := flag.NewFlagSet("workload", flag.ContinueOnError)
 	name := flags.String("workload", "", "workload to capture; not needed where there is one")
 	board := flags.String("board", "", "wormhole or blackhole; not needed with --device mock:BOARD")
@@ -65,7 +65,7 @@ func mainOf(list []Workload, args []string) (err error) {
 	if on != nil {
 		defer on.Close()
 	}
-	return stop.Must(w.Capture(b, on)).SaveToFile(*out)
+	return fail.Must(w.Capture(b, on)).SaveToFile(*out)
 }
 
 func choose(list []Workload, name string) *Workload {
@@ -99,7 +99,7 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 		}
 		on = mock.New(mocked)
 	default:
-		on = stop.Must(ttsim.OpenAny(device))
+		on = fail.Must(ttsim.OpenAny(device))
 	}
 	id := on.Identity()
 	if b == nil {
@@ -114,10 +114,10 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 
 // Capture runs a workload once under capture. on is what computes, nil: nothing.
 func (w *Workload) Capture(board *boards.Board, on hal.Device) (_ *LightMetalBinary, err error) {
-	defer stop.Catch(&err)
-	d := stop.Must(CreateDevice(board, on))
+	defer fail.Catch(&err)
+	d := fail.Must(CreateDevice(board, on))
 	d.Source = w.Name
-	stop.On(LightMetalBeginCapture(d))
+	fail.On(LightMetalBeginCapture(d))
 	var binary *LightMetalBinary
 	if err = w.Run(d); err == nil {
 		binary, err = LightMetalEndCapture(d)

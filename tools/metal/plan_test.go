@@ -10,7 +10,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
 )
 
 func TestAllocatorNeverGivesAnAddressTwice(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAllocatorNeverGivesAnAddressTwice(t *testing.T) {
 		}
 		size := uint64(1 + random.IntN(8192))
 		var address uint64
-		if stop.Try(func() { address = a.take(size, random.IntN(2) == 0) }) != nil {
+		if fail.Try(func() { address = a.take(size, random.IntN(2) == 0) }) != nil {
 			full++
 			continue
 		}

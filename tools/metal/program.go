@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"lightmetal/boards/chips"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
 )
 
 // Program is kernels with their arguments, circular buffers and semaphores, to
@@ -99,7 +99,7 @@ type semaphore struct {
 
 // CreateProgram makes an empty program.
 func CreateProgram(d *Device) (_ *Program, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d.use()
 	p := &Program{device: d}
 	p.id = d.newID(p)
@@ -109,7 +109,7 @@ func CreateProgram(d *Device) (_ *Program, err error) {
 
 // ReleaseProgram ends a program's life. Upstream's destructor does it.
 func ReleaseProgram(p *Program) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := p.use()
 	delete(d.alive, p.id)
 	for _, k := range p.kernels {
@@ -139,7 +139,7 @@ func (p *Program) use() *Device {
 // not where the processor starts, a jump is put there.
 func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (_ KernelHandle,
 	err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := p.use()
 	if config == nil {
 		refuse("a kernel needs a DataMovementConfig or a ComputeConfig")
@@ -209,7 +209,7 @@ func common(a, b []CoreCoord) (CoreCoord, bool) {
 
 // SetRuntimeArgs gives the same words to a kernel on some of its cores.
 func SetRuntimeArgs(p *Program, k KernelHandle, cores CoreSpec, args []uint32) error {
-	return stop.Try(func() {
+	return fail.Try(func() {
 		p.setArguments("SetRuntimeArgs", k, cores,
 			func(CoreCoord) []RuntimeArg { return wordArguments(args) })
 	})
@@ -218,7 +218,7 @@ func SetRuntimeArgs(p *Program, k KernelHandle, cores CoreSpec, args []uint32) e
 // SetRuntimeArgsPerCore gives each of a list of cores its own words.
 func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord,
 	args [][]uint32) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	if len(cores) != len(args) {
 		refuse("%d cores and %d lists of arguments", len(cores), len(args))
 	}
@@ -235,7 +235,7 @@ func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord,
 // kernel on some of its cores. Addresses are those at the time of the launch.
 func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec,
 	args []RuntimeArg) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	args = slices.Clone(args)
 	p.setArguments("SetRuntimeArgsBuffers", k, cores, func(CoreCoord) []RuntimeArg { return args })
 	return nil
@@ -293,7 +293,7 @@ func (p *Program) kernel(handle KernelHandle) *kernel {
 // CreateSemaphore gives cores a semaphore, which has its initial value at each
 // launch. The result is its number for kernels.
 func CreateSemaphore(p *Program, cores CoreSpec, initial uint32) (_ uint32, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := p.use()
 	if len(p.semaphores) == SemaphoresMax {
 		refuse("a program has at most %d semaphores", SemaphoresMax)

@@ -2,13 +2,13 @@ package metal
 
 import (
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
 )
 
 // EnqueueWriteBuffer writes the whole of a buffer, in the order of its pages.
 // The data may be changed when it returns.
 func EnqueueWriteBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := q.useBuffer("EnqueueWriteBuffer", b)
 	if uint64(len(data)) != b.config.Size {
 		refuse("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
@@ -53,7 +53,7 @@ func (s *stream) readBuffer(b *Buffer, index uint16) {
 // and left as it is where nothing is behind the device. Under capture the read
 // is an output of the image.
 func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := q.useBuffer("EnqueueReadBuffer", b)
 	if data != nil && uint64(len(data)) != b.config.Size {
 		refuse("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
@@ -73,7 +73,7 @@ func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (
 
 // Finish waits until everything enqueued so far is done.
 func Finish(q *CommandQueue) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := q.use()
 	if d.open != nil {
 		refuse("Finish: trace %d is being captured, and a trace holds programs only", d.open.id)
@@ -87,7 +87,7 @@ func Finish(q *CommandQueue) (err error) {
 // is being captured. Blocking or not, what is enqueued afterwards comes after
 // its end, and in an image there is no difference.
 func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := q.use()
 	if p == nil || p.device != d {
 		refuse("the program is not one of this device")

@@ -8,7 +8,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/ttsim"
+	"lightmetal/tools/devices/ttsim"
 )
 
 func TestMain(m *testing.M) {

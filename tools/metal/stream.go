@@ -8,7 +8,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 )
 
 // The windows of every image: one for memory, one for the reset registers, so

@@ -9,8 +9,8 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/tools/lmb"
-	"lightmetal/tools/stop"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
 )
 
 // TraceID is the global id of a trace.
@@ -32,7 +32,7 @@ const loadName, replayName = "load", "replay"
 // BeginTraceCapture has EnqueueProgram record programs in a trace, from here to
 // EndTraceCapture, and launch nothing.
 func BeginTraceCapture(q *CommandQueue) (_ TraceID, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := q.use()
 	if d.open != nil {
 		refuse("trace %d is being captured", d.open.id)
@@ -44,7 +44,7 @@ func BeginTraceCapture(q *CommandQueue) (_ TraceID, err error) {
 
 // EndTraceCapture ends a trace and loads it.
 func EndTraceCapture(q *CommandQueue, id TraceID) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := q.use()
 	if d.open == nil || d.open.id != id {
 		refuse("trace %d is not being captured", id)
@@ -187,7 +187,7 @@ func (s *stream) sequence(t *trace, name string, commands []lmb.Command) {
 // for a device of the same board. Buffers that its kernels use are known by
 // address: the other process must have them at the same ones.
 func CollectTrace(d *Device, id TraceID) (_ []byte, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d.use()
 	t := d.findTrace(id)
 	return lmb.Encode(&lmb.Image{
@@ -200,14 +200,14 @@ func CollectTrace(d *Device, id TraceID) (_ []byte, err error) {
 
 // LoadTrace takes a trace from bytes, which CollectTrace gave, and loads it.
 func LoadTrace(q *CommandQueue, data []byte) (_ TraceID, err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d := q.use()
 	if d.open != nil {
 		refuse("trace %d is being captured", d.open.id)
 	}
 	image, err := lmb.Decode(slices.Clone(data))
 	if err != nil {
-		stop.With(hal.BadImage, "trace: %v", err)
+		fail.With(hal.BadImage, "trace: %v", err)
 	}
 	t := d.adopt(image)
 	t.id = TraceID(d.newID(t))
@@ -221,16 +221,16 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 	q := image.Sequences
 	if len(q) != 2 || q[0].Name != loadName || q[1].Name != replayName || len(image.Tensors) != 0 ||
 		!slices.Equal(image.Windows, windows()) {
-		stop.With(hal.BadImage, "the image is no trace of CollectTrace")
+		fail.With(hal.BadImage, "the image is no trace of CollectTrace")
 	}
 	if got, want := image.Devices, targets(d.board); !slices.Equal(got, want) {
-		stop.With(hal.WrongDevice, "the trace is for %s, the device is %s", got[0].Board,
+		fail.With(hal.WrongDevice, "the trace is for %s, the device is %s", got[0].Board,
 			d.board.Name)
 	}
 	t := &trace{load: q[0].Commands, replay: q[1].Commands}
 	for _, c := range slices.Concat(t.load, t.replay) {
 		if c.Opcode == gen.OpcodeCall {
-			stop.With(hal.BadImage,
+			fail.With(hal.BadImage,
 				"the trace calls a sequence, which those of CollectTrace do not")
 		}
 		if c.Opcode != gen.OpcodePoint {
@@ -239,7 +239,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 		target, _ := boards.UnpackTileRange(c.Mask)
 		cores, ok := d.aimed(target)
 		if !ok {
-			stop.With(hal.BadImage, "the trace reaches (%d,%d), which is no core", target.X,
+			fail.With(hal.BadImage, "the trace reaches (%d,%d), which is no core", target.X,
 				target.Y)
 		}
 		t.cores = append(t.cores, cores...)
@@ -257,20 +257,20 @@ func (g *grid) aimed(t fbs.TileRange) (list []CoreCoord, ok bool) {
 		first, ok = g.core(chips.Tile{X: t.XStart, Y: t.YStart})
 	}
 	if ok {
-		ok = stop.Try(func() { list = g.cores(CoreRange{first, last}) }) == nil
+		ok = fail.Try(func() { list = g.cores(CoreRange{first, last}) }) == nil
 	}
 	return list, ok
 }
 
 // EnqueueTrace is ReplayTrace.
 func EnqueueTrace(q *CommandQueue, id TraceID, blocking bool) error {
-	return stop.Try(func() { q.replayTrace("EnqueueTrace", id, blocking) })
+	return fail.Try(func() { q.replayTrace("EnqueueTrace", id, blocking) })
 }
 
 // ReplayTrace replays a trace. Blocking or not, what is enqueued afterwards
 // comes after it, and in an image there is no difference.
 func ReplayTrace(q *CommandQueue, id TraceID, blocking bool) error {
-	return stop.Try(func() { q.replayTrace("ReplayTrace", id, blocking) })
+	return fail.Try(func() { q.replayTrace("ReplayTrace", id, blocking) })
 }
 
 func (q *CommandQueue) replayTrace(name string, id TraceID, blocking bool) {
@@ -300,7 +300,7 @@ func (s *stream) take(cores []CoreCoord) {
 
 // ReleaseTrace ends a trace's life.
 func ReleaseTrace(d *Device, id TraceID) (err error) {
-	defer stop.Catch(&err)
+	defer fail.Catch(&err)
 	d.use()
 	d.findTrace(id)
 	d.traces[id] = nil

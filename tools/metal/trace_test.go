@@ -16,7 +16,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/metal"
 )
 

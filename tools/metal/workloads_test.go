@@ -13,7 +13,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/testdata/workloads"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/metal"
 )
 

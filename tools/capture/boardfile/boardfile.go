@@ -1,0 +1,222 @@
+// Package boardfile describes PCI devices that no board in package boards has the
+// ids of. A board file is a listing (tools/image/listing/LANGUAGE.md) of one target and
+// its rules and nothing else; it is written by hand, or made of a device under
+// /sys or of a recording. README.md is the page to follow with a device.
+package boardfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
+)
+
+// IsText tells whether a file begins as a board file does, comments aside.
+func IsText(data []byte) bool {
+	for line := range strings.Lines(string(data[:min(len(data), 4096)])) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return strings.HasPrefix(line, "lightmetal")
+		}
+	}
+	return false
+}
+
+// Parse reads a board file. name stands in errors.
+func Parse(name string, text []byte) (*lmb.Image, error) {
+	image, err := listing.Parse(name, text, func(string) ([]byte, error) {
+		return nil,
+			errors.New("a board file has no data")
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(image.Devices) != 1 || len(image.Windows)+len(image.Tensors)+len(image.Sequences) > 0:
+		return nil, fmt.Errorf("%s: a board file has one target, its rules, and nothing else", name)
+	case len(image.Rules) == 0:
+		return nil,
+			fmt.Errorf("%s: no rule says what a BAR takes, so that nothing may be accessed; a "+
+				"line `rule registers bar0` lets all of one be, 32 "+
+				"bits at a time", name)
+	}
+	if b := chips.ByName(image.Devices[0].Board); b != nil {
+		return nil,
+			fmt.Errorf("%s: %s is the name of a board that is known, with other ids; choose "+
+				"another name", name, b.Name)
+	}
+	return image, nil
+}
+
+// anyBar is the size of a BAR of which none is known.
+const anyBar = 1 << 40
+
+// Generic is a device of any ids and BARs that takes 32-bit accesses everywhere,
+// but for what rules say (ParseRule).
+func Generic(rules []string) (*boards.Board, error) {
+	b := &boards.Board{Name: "generic"}
+	for bar := range b.Bars {
+		b.Bars[bar] = anyBar
+	}
+	var own []boards.Rule
+	for _, text := range rules {
+		rule, err := ParseRule(text)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, rule)
+	}
+	var err error
+	b.Rules, err = overlay(plain(b.Bars), own)
+	return b, err
+}
+
+// With is a board with rules of ParseRule's laid over its own.
+func With(b *boards.Board, rules []string) (*boards.Board, error) {
+	over, err := Generic(rules)
+	if err != nil {
+		return nil, err
+	}
+	changed := *b
+	own := slices.DeleteFunc(over.Rules, func(r boards.Rule) bool { return r.Name == registers })
+	for _, r := range own {
+		if size := b.Bars[r.Bar]; r.First >= size {
+			return nil, fmt.Errorf("a rule of BAR %d from 0x%x on: %s has 0x%x bytes there", r.Bar,
+				r.First, b.Name, size)
+		}
+	}
+	for i := range own {
+		own[i].Last = min(own[i].Last, b.Bars[own[i].Bar]-1)
+	}
+	changed.Rules, err = overlay(b.Rules, own)
+	return &changed, err
+}
+
+// The names of rules that nobody gave one.
+const (
+	registers = "registers"
+	memory    = "memory"
+)
+
+// plain has 32-bit registers in every BAR.
+func plain(bars [6]uint64) (rules []boards.Rule) {
+	for bar, size := range bars {
+		if size >= 4 {
+			rules = append(rules, boards.Rule{Bar: uint8(bar), Last: size&^3 - 1, Widths: 4,
+				Name: registers})
+		}
+	}
+	return rules
+}
+
+// ParseRule reads BAR+OFFSET..END=WIDTHS[,memory], or BAR=WIDTHS[,memory] for all
+// of one; END is behind the last byte.
+func ParseRule(text string) (r boards.Rule, err error) {
+	bad := func(why string) (boards.Rule, error) {
+		return r,
+			fmt.Errorf("--rule %s: %s; write BAR+OFFSET..END=WIDTHS[,memory], such as "+
+				"0+0x1000..0x2000=4,8 or 2=1,2,4,8,memory", text, why)
+	}
+	place, widths, ok := strings.Cut(text, "=")
+	if !ok {
+		return bad("no = and widths")
+	}
+	bar, span, part := strings.Cut(place, "+")
+	n, err := strconv.ParseUint(strings.TrimPrefix(bar, "bar"), 10, 8)
+	if err != nil || n > 5 {
+		return bad("a BAR is 0 to 5")
+	}
+	r.Bar, r.Last = uint8(n), anyBar-1
+	if part {
+		first, end, ok := strings.Cut(span, "..")
+		from, err1 := strconv.ParseUint(first, 0, 64)
+		to, err2 := strconv.ParseUint(end, 0, 64)
+		if !ok || err1 != nil || err2 != nil || from >= to || to > anyBar {
+			return bad("OFFSET..END are two numbers, the second larger")
+		}
+		r.First, r.Last = from, to-1
+	}
+	r.Name = fmt.Sprintf("at 0x%x", r.First)
+	for _, word := range strings.Split(widths, ",") {
+		width, err := strconv.ParseUint(word, 10, 8)
+		switch {
+		case word == memory:
+			r.Memory, r.Name = true, memory
+		case err != nil || width == 0 || width > 8 || width&(width-1) != 0:
+			return bad("a width is 1, 2, 4 or 8")
+		default:
+			r.Widths |= uint8(width)
+		}
+	}
+	least := uint64(r.Widths & -r.Widths)
+	if least == 0 {
+		return bad("no width")
+	}
+	if r.First%least != 0 || (r.Last+1)%least != 0 {
+		return bad("it begins or ends inside an access of its least width")
+	}
+	return r, nil
+}
+
+// overlay lays rules over others, which keep what is left, and puts all in order.
+func overlay(under, over []boards.Rule) ([]boards.Rule, error) {
+	for i, r := range over {
+		for _, other := range over[:i] {
+			if overlap(r, other) {
+				return nil, fmt.Errorf("two rules say something of byte 0x%x of BAR %d",
+					max(r.First, other.First), r.Bar)
+			}
+		}
+		left := make([]boards.Rule, 0, len(under)+1)
+		for _, u := range under {
+			if !overlap(u, r) {
+				left = append(left, u)
+				continue
+			}
+			if u.First < r.First {
+				front := u
+				front.Last = r.First - 1
+				left = append(left, whole(front))
+			}
+			if u.Last > r.Last {
+				u.First = r.Last + 1
+				left = append(left, whole(u))
+			}
+		}
+		under = left
+	}
+	all := slices.DeleteFunc(append(under, over...),
+		func(r boards.Rule) bool { return r.First > r.Last })
+	slices.SortFunc(all,
+		func(a, b boards.Rule) int {
+			return cmp.Or(cmp.Compare(a.Bar, b.Bar),
+				cmp.Compare(a.First, b.First))
+		})
+	if len(all) >= fbs.RulesMax {
+		return nil, fmt.Errorf("%d rules are more than the %d that an image has", len(all),
+			fbs.RulesMax-1)
+	}
+	return all, nil
+}
+
+// whole is a rule without what its ends have of an access of the least width.
+// Where nothing is left it ends before it begins.
+func whole(r boards.Rule) boards.Rule {
+	least := uint64(r.Widths & -r.Widths)
+	r.First = (r.First + least - 1) &^ (least - 1)
+	r.Last = (r.Last+1)&^(least-1) - 1
+	if r.Last+1 == 0 {
+		r.First, r.Last = 1, 0
+	}
+	return r
+}
+
+func overlap(a, b boards.Rule) bool {
+	return a.Bar == b.Bar && a.First <= b.Last && b.First <= a.Last
+}

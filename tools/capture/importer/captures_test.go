@@ -1,0 +1,499 @@
+package importer
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/lmb"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden reports")
+
+const captureFolder = "../../../testdata/captures"
+
+func capture(t testing.TB, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(captureFolder, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// captures are the real recordings that can be replayed, each with the inputs
+// and outputs that its program has (testdata/captures/README.md).
+var captures = []struct {
+	name            string
+	inputs, outputs []string
+	options         Options
+	loads, stores   int // accesses through windows, or to the region
+	commands        int
+}{
+	{"wh.twoop.mmiotrace", []string{"a=1,1,0x20000,int32,256", "b=1,1,0x21000,int32,256"},
+		[]string{"d=1,1,0x23000,int32,256"},
+		Options{From: FromMmiotrace}, 174, 285, 26},
+	{"bh.twoop.mmiotrace", []string{"a=1,2,0x20000,int32,256", "b=1,2,0x21000,int32,256"},
+		[]string{"d=1,2,0x23000,int32,256"},
+		Options{From: FromMmiotrace}, 174, 285, 26},
+	{"wh.mlp.mmiotrace", []string{"x=1,1,0x20000,int8,64", "w1=1,1,0x21000,int8,32x64",
+		"b1=1,1,0x22000,int32,32", "w2=1,1,0x23000,int8,10x32", "b2=1,1,0x24000,int32,10"},
+		[]string{"y=1,1,0x25000,int32,10"}, Options{From: FromMmiotrace}, 42, 369, 29},
+	{"edu.qemutrace", nil, nil, Options{From: FromQemu, Board: &boards.Edu,
+		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}, 425, 6, 16},
+}
+
+func captureOptions(t testing.TB, index int) Options {
+	o := captures[index].options
+	for _, s := range captures[index].inputs {
+		o.Inputs = append(o.Inputs, mustTensor(t, s))
+	}
+	for _, s := range captures[index].outputs {
+		o.Outputs = append(o.Outputs, mustTensor(t, s))
+	}
+	return o
+}
+
+func TestCapturesAreReported(t *testing.T) {
+	for i, c := range captures {
+		t.Run(c.name, func(t *testing.T) {
+			image, report := mustImport(t, capture(t, c.name), captureOptions(t, i))
+			if n := len(image.Sequences[0].Commands); n != c.commands {
+				t.Errorf("%d commands, want %d", n, c.commands)
+			}
+			path := filepath.Join("testdata", c.name+".report")
+			got := report.String()
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want, err := os.ReadFile(path); err != nil || got != string(want) {
+				t.Errorf("report (-update rewrites it):\n%s", got)
+			}
+		})
+	}
+}
+
+// Whatever passes run, an image does what was recorded: the same accesses in
+// the same order, with the same width and value, at the same place.
+func TestCapturesAndImagesAreTheSameAccesses(t *testing.T) {
+	withouts := [][]string{nil, {"fold"}, {"drop"}, {"coalesce"}, {"fence"}, {"mark"}, Passes[1:]}
+	for i, c := range captures {
+		for _, without := range withouts {
+			t.Run(c.name+" without "+strings.Join(without, ","), func(t *testing.T) {
+				o := captureOptions(t, i)
+				o.Without = without
+				image, _ := mustImport(t, capture(t, c.name), o)
+				want := recorded(t, capture(t, c.name), c.name, o.with("mark"))
+				loads, stores := 0, 0
+				for _, e := range want {
+					if e.op == 'R' {
+						loads++
+					} else if e.op == 'W' {
+						stores++
+					}
+				}
+				if loads != c.loads || stores != c.stores {
+					t.Fatalf("the test reads %d loads and %d stores from the trace, want %d and %d",
+						loads, stores, c.loads, c.stores)
+				}
+				replays(t, image, want)
+			})
+		}
+	}
+}
+
+func (o *Options) with(pass string) bool { return (&program{o: *o}).with(pass) }
+
+// event is one access as this test reads it from a trace: it shares no code
+// with what it tests.
+type event struct {
+	line    int
+	op      byte   // R, W or M
+	place   string // "(1,1) strict" or "bar0"
+	address uint64
+	width   int
+	value   uint64
+	text    string
+}
+
+// recorded reads the accesses of a capture.
+func recorded(t *testing.T, text, name string, marks bool) (list []event) {
+	t.Helper()
+	config := map[uint64]uint64{} // 32-bit words by offset
+	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		e, ok := parseEvent(t, line)
+		e.line = i + 1
+		switch {
+		case !ok || e.op == 'M' && !marks:
+		case e.op == 'M':
+			list = append(list, e)
+		case strings.HasSuffix(name, ".mmiotrace"):
+			if e.address >= 0x1fc00000 {
+				config[e.address] = e.value & 0xffffffff
+				if e.width == 8 {
+					config[e.address+4] = e.value >> 32
+				}
+				continue
+			}
+			if strings.HasPrefix(name, "wh") {
+				e.place, e.address = wormholeWindow166(config, e.address)
+			} else {
+				e.place, e.address = blackholeWindow0(config, e.address)
+			}
+			list = append(list, e)
+		default:
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func parseEvent(t *testing.T, line string) (e event, ok bool) {
+	f := strings.Fields(line)
+	number := func(s string) uint64 {
+		n, err := strconv.ParseUint(s, 0, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	switch f[0] {
+	case "R", "W":
+		return event{op: f[0][0], place: "bar0", address: number(f[4]) - 0x100000000,
+			width: int(number(f[1])), value: number(f[5])}, true
+	case "MARK":
+		return event{op: 'M', text: strings.Join(f[2:], " ")}, true
+	case "memory_region_ops_read", "memory_region_ops_write":
+		if f[12] != "'edu-mmio'" {
+			return e, false
+		}
+		e = event{op: 'R', place: "bar0", address: number(f[6]) - 0x10000000,
+			width: int(number(f[10])), value: number(f[8])}
+		if f[0] == "memory_region_ops_write" {
+			e.op = 'W'
+		}
+		e.value &= 1<<(8*e.width) - 1
+		return e, true
+	}
+	return e, false
+}
+
+// wormholeWindow166 reads the table of tt-isa-documentation,
+// WormholeB0/PCIExpressTile/TLBs.md: for 16 MiB windows 12 address bits, then
+// x, y, start x, start y of 6 bits each, NoC, multicast, ordering of 2 bits.
+func wormholeWindow166(config map[uint64]uint64, offset uint64) (string, uint64) {
+	q := config[0x1fc00530] | config[0x1fc00534]<<32
+	return fmt.Sprintf("(%d,%d) start (%d,%d) noc %d multicast %d ordering %d rest %d",
+			q>>12&63, q>>18&63, q>>24&63, q>>30&63, q>>36&1, q>>37&1, q>>38&3, q>>40),
+		q&0xfff<<24 + offset - 0x0b000000
+}
+
+// blackholeWindow0 reads the registers of tt-kmd, blackhole.c, TLB_2M_REG.
+func blackholeWindow0(config map[uint64]uint64, offset uint64) (string, uint64) {
+	lo, mid, hi := config[0x1fc00000], config[0x1fc00004], config[0x1fc00008]
+	yStart := mid>>29 | hi&7<<3
+	return fmt.Sprintf("(%d,%d) start (%d,%d) noc %d multicast %d ordering %d rest %d",
+			mid>>11&63, mid>>17&63, mid>>23&63, yStart, hi>>3&3, hi>>5&1, hi>>6&3, hi>>8),
+		(lo|mid&0x7ff<<32)<<21 + offset
+}
+
+// replays walks through the commands of an image and the recorded accesses
+// side by side.
+func replays(t *testing.T, image *lmb.Image, want []event) {
+	t.Helper()
+	w := walker{t: t, image: image, rest: want, points: make([]*fbs.Command, len(image.Windows))}
+	for i := range image.Sequences[0].Commands {
+		w.command(i, &image.Sequences[0].Commands[i])
+		if t.Failed() {
+			return
+		}
+	}
+	if len(w.rest) > 0 {
+		t.Errorf("%d accesses are not in the image, the first of line %d", len(w.rest),
+			w.rest[0].line)
+	}
+}
+
+type walker struct {
+	t      *testing.T
+	image  *lmb.Image
+	rest   []event
+	points []*fbs.Command
+	index  int
+}
+
+func (w *walker) command(index int, c *lmb.Command) {
+	w.index = index
+	switch c.Opcode {
+	case gen.OpcodePoint:
+		w.points[c.Window] = &c.Command
+	case gen.OpcodeFence:
+	case lmb.OpcodeMark:
+		if e := w.next(); e.op != 'M' || e.text != string(c.Data) {
+			w.t.Errorf("command %d: mark %q where line %d has %q", index, string(c.Data), e.line,
+				e.text)
+		}
+	case gen.OpcodeWrite:
+		e := w.expect('W', c, uint64(c.Offset), int(c.Width))
+		w.value(e, c.Value)
+	case gen.OpcodeExpect:
+		e := w.expect('R', c, uint64(c.Offset), int(c.Width))
+		if c.Amount == 0 {
+			w.value(e, e.value&^c.Mask|c.Value)
+			return
+		}
+		for e.value&c.Mask != c.Value && !w.t.Failed() {
+			e = w.expect('R', c, uint64(c.Offset), int(c.Width))
+		}
+	case gen.OpcodeCopyIn, gen.OpcodeFill:
+		w.copy('W', c, w.bytesIn(c))
+	case gen.OpcodeCopyOut:
+		w.copy('R', c, w.image.Tensors[c.Index-1].Data[c.Value:][:c.Amount])
+	case gen.OpcodeCompare:
+		w.copy('R', c, c.Data)
+	default:
+		w.t.Errorf("command %d: opcode %v", index, c.Opcode)
+	}
+}
+
+func (w *walker) bytesIn(c *lmb.Command) []byte {
+	switch {
+	case c.Opcode == gen.OpcodeCopyIn && c.Index == 0:
+		return c.Data
+	case c.Opcode == gen.OpcodeCopyIn:
+		return w.image.Tensors[c.Index-1].Data[c.Value:][:c.Amount]
+	}
+	one := make([]byte, c.Width)
+	for i := range one {
+		one[i] = byte(c.Value >> (8 * i))
+	}
+	return bytes.Repeat(one, int(c.Amount)/int(c.Width))
+}
+
+// copy takes the accesses that move data from the recording: of the copy's
+// width, but under Bulk of any.
+func (w *walker) copy(op byte, c *lmb.Command, data []byte) {
+	offset := uint64(c.Offset)
+	for len(data) > 0 && len(w.rest) > 0 && !w.t.Failed() {
+		width := int(c.Width)
+		if c.Opcode == gen.OpcodeFill || c.Opcode != gen.OpcodeCompare &&
+			gen.Access(c.Mode) == gen.AccessBulk {
+			width = w.rest[0].width
+		}
+		if width > len(data) {
+			w.t.Errorf("command %d ends inside the access of line %d", w.index, w.rest[0].line)
+			return
+		}
+		e := w.expect(op, c, offset, width)
+		value := uint64(0)
+		for i, b := range data[:width] {
+			value |= uint64(b) << (8 * i)
+		}
+		w.value(e, value)
+		data, offset = data[width:], offset+uint64(width)
+	}
+	if len(data) > 0 {
+		w.t.Errorf("command %d: %d bytes more than were recorded", w.index, len(data))
+	}
+}
+
+func (w *walker) next() (e event) {
+	if len(w.rest) > 0 {
+		e, w.rest = w.rest[0], w.rest[1:]
+	}
+	return e
+}
+
+// expect takes the next recorded access, which must be this one.
+func (w *walker) expect(op byte, c *lmb.Command, offset uint64, width int) event {
+	e := w.next()
+	place, address := "bar0", offset
+	if p := w.points[c.Window]; p != nil {
+		m := p.Mask
+		place = fmt.Sprintf("(%d,%d) start (%d,%d) noc %d multicast %d ordering %d rest %d",
+			m&255, m>>8&255, m>>16&255, m>>24&255, m>>32&255, m>>56&255, m>>40&255-1, m>>48&255)
+		address += p.Value
+	}
+	if e.op != op || e.place != place || e.address != address || e.width != width {
+		w.t.Errorf("command %d: %c of %d bytes at %s 0x%x, line %d has %c of %d bytes at %s 0x%x",
+			w.index, op, width, place, address, e.line, e.op, e.width, e.place, e.address)
+	}
+	return e
+}
+
+func (w *walker) value(e event, value uint64) {
+	if e.value != value {
+		w.t.Errorf("command %d: value 0x%x, line %d has 0x%x", w.index, value, e.line, e.value)
+	}
+}
+
+// The two-operation program computes d = relu(a + b - 100).
+func TestTensorsOfACaptureHoldItsData(t *testing.T) {
+	for i := range 2 {
+		image, _ := mustImport(t, capture(t, captures[i].name), captureOptions(t, i))
+		a, b, d := image.Tensors[0].Data, image.Tensors[1].Data, image.Tensors[2].Data
+		word := func(data []byte, i int) int32 {
+			return int32(data[4*i]) | int32(data[4*i+1])<<8 | int32(data[4*i+2])<<16 |
+				int32(data[4*i+3])<<24
+		}
+		for j := range 256 {
+			if want := max(word(a, j)+word(b, j)-100, 0); word(d, j) != want {
+				t.Fatalf("%s: d[%d] is %d, want %d", captures[i].name, j, word(d, j), want)
+			}
+		}
+	}
+}
+
+func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
+	text := capture(t, "linux-nvme.qemutrace")
+	o := Options{From: FromQemu, Board: &boards.Nvme,
+		Regions: []traces.Region{{Name: "nvme", Base: 0x8001004000}}}
+	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base "+
+		"address): a replay needs host memory there, and the trace does not hold it; --host "+
+		"gives it")
+
+	trace, list, err := traces.Read(strings.NewReader(text), o.source())
+	if err != nil || len(list) != 73 || trace.Lines != 200 {
+		t.Errorf("%d accesses in %d lines, %v", len(list), trace.Lines, err)
+	}
+	const region = `"nvme" at 0x8001004000..0x800100500f (16 loads, 57 stores)`
+	for name, spoil := range map[string]func(*Options){
+		"all known":     func(*Options) {},
+		"no base":       func(o *Options) { o.Regions = []traces.Region{{Name: "nvme"}} },
+		"no region":     func(o *Options) { o.Regions = []traces.Region{{Base: 0x8001004000}} },
+		"nothing known": func(o *Options) { *o = Options{From: FromQemu} },
+	} {
+		o := o
+		spoil(&o)
+		s, err := Summarize(strings.NewReader(text), o)
+		if err != nil || len(s.Regions) != 1 || s.Regions[0].String() != region ||
+			s.Regions[0].Widths != [4]int{2: 73} || len(s.Other) != 12 || s.Lines != 200 {
+			t.Fatalf("%s: %+v, %v", name, s, err)
+		}
+		want := "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a " +
+			"replay needs host memory there, and the trace does not hold it; --host gives it\n" +
+			"line 37: store of 0x43080000 to ACQ (admin completion queue base address): a replay " +
+			"needs host memory there, and the trace does not hold it; --host gives it\n"
+		got := ""
+		for _, w := range s.Blocked {
+			got += w.String() + "\n"
+		}
+		if o.Board == nil {
+			want = ""
+		}
+		if got != want {
+			t.Errorf("%s: blocked:\n%s", name, got)
+		}
+	}
+}
+
+func TestSummaryOfMmiotrace(t *testing.T) {
+	s, err := Summarize(strings.NewReader(capture(t, "wh.mlp.mmiotrace")),
+		Options{From: FromMmiotrace})
+	if err != nil || len(s.Regions) != 1 || s.Lines != 428 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	const region = `"01:00.0 1e52:401e BAR 0" at 0xb000000..0x1fc00537 (42 loads, 375 stores)`
+	if r := s.Regions[0]; r.String() != region || r.Widths != [4]int{2: 42, 3: 375} {
+		t.Errorf("%v %v", r, r.Widths)
+	}
+	if len(s.Other) != 1 || s.Other[0] != (traces.Count{Name: "marks", N: 8}) {
+		t.Errorf("other %v", s.Other)
+	}
+}
+
+func TestCapturesWithOtherLineEndsAreTheSame(t *testing.T) {
+	for i, c := range captures {
+		a, _ := mustImport(t, capture(t, c.name), captureOptions(t, i))
+		b, _ := mustImport(t, strings.ReplaceAll(capture(t, c.name), "\n", "\r\n"),
+			captureOptions(t, i))
+		if show(a) != show(b) {
+			t.Errorf("%s: other commands", c.name)
+		}
+	}
+}
+
+func packed(t *testing.T, text string) string {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
+	for i, c := range captures {
+		text, o := capture(t, c.name), captureOptions(t, i)
+		zipped := packed(t, text)
+		a, _ := mustImport(t, text, o)
+		b, _ := mustImport(t, zipped, o)
+		if show(a) != show(b) {
+			t.Errorf("%s: other commands", c.name)
+		}
+		// as editors mark UTF-8
+		for _, marked := range []string{"\xef\xbb\xbf" + text, packed(t, "\xef\xbb\xbf"+text)} {
+			if b, _ := mustImport(t, marked, o); show(a) != show(b) {
+				t.Errorf("%s: other commands with a mark in front", c.name)
+			}
+		}
+		damaged := []byte(zipped)
+		damaged[len(zipped)-6] ^= 1
+		for want, broken := range map[string]string{"cut": zipped[:len(zipped)/2],
+			"damaged": string(damaged)} {
+			if _, _, err := Import(strings.NewReader(broken), o); hal.CodeOf(err) != hal.BadImage ||
+				!strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %s: %v", c.name, want, err)
+			}
+		}
+	}
+}
+
+func TestCaptureThatIsCompressedOrInUTF16IsRefusedWithWhatReadsIt(t *testing.T) {
+	for head, want := range map[string]string{"\xfd7zXZ\x00\x00\x04": "xz -dc",
+		"\x28\xb5\x2f\xfd\x24\x00": "zstd -dc", "BZh91AY&SY": "bzip2 -dc",
+		"\xff\xfeV\x00E\x00": "text in UTF-16; text, or text that gzip compressed, is read here: " +
+			"iconv", "\xfe\xff\x00V\x00E": "iconv -f UTF-16",
+		packed(t, "\xff\xfeV\x00E\x00"): "iconv -f UTF-16 -t UTF-8 FILE |"} {
+		for _, from := range []string{FromMmiotrace, FromQemu, FromRecord} {
+			_, _, err := Import(strings.NewReader(head+"\n"),
+				Options{From: from, Board: chips.ByName("edu")})
+			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s of %s: %v", from, want, err)
+			}
+		}
+	}
+}
+
+// Each capture, cut at any byte, is refused unless the cut is between lines.
+func TestCutCapturesAreRefused(t *testing.T) {
+	for i, c := range captures {
+		text, o := capture(t, c.name), captureOptions(t, i)
+		o.Inputs, o.Outputs = nil, nil
+		for n := len(text) - 1; n > len(text)-300; n-- {
+			_, _, err := Import(strings.NewReader(text[:n]), o)
+			if (text[n-1] == '\n') != (err == nil) {
+				t.Errorf("%s cut to %d bytes: %v", c.name, n, err)
+			}
+		}
+	}
+}

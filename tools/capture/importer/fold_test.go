@@ -1,0 +1,324 @@
+package importer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/capture/importer/traces"
+)
+
+const eduPoll = " mask 0xffffffff for 1000000 us\n"
+
+func TestFold(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		trace []string
+		want  string
+	}{
+		{"a loop", []string{"R 4 0x40 0x0", "R 4 0x40 0x0", "R 4 0x40 0x1"},
+			"poll bar0+0x40 w4 0x1" + eduPoll},
+		{"a loop with steps in between", []string{"R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x40 0x2",
+			"R 4 0x40 0x3"},
+			"poll bar0+0x40 w4 0x3" + eduPoll},
+		{"what is left behind the final value is a run again",
+			[]string{"R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x40 0x0", "R 4 0x40 0x1",
+				"R 4 0x40 0x1"},
+			"poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x40 w4 0x1" + eduPoll +
+				"poll bar0+0x40 w4 0x1" + eduPoll},
+		{"the final value came first", []string{"R 4 0x40 0x1", "R 4 0x40 0x0", "R 4 0x40 0x1"},
+			"poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x40 w4 0x1" + eduPoll},
+		{"equal loads of a quiet register stay single", []string{"R 4 0x40 0x1", "R 4 0x40 0x1"},
+			"expect bar0+0x40 w4 0x1 mask 0xffffffff\nexpect bar0+0x40 w4 0x1 mask 0xffffffff\n"},
+		{"a store ends a run", []string{"R 4 0x40 0x0", "W 4 0x44 0x1", "R 4 0x40 0x1"},
+			"expect bar0+0x40 w4 0x0 mask 0xffffffff\nwrite bar0+0x44 w4 0x1\n" +
+				"expect bar0+0x40 w4 0x1 mask 0xffffffff\n"},
+		{"what changed once is volatile, before and after",
+			[]string{"R 4 0x40 0x5", "W 4 0x44 0x1", "R 4 0x40 0x0", "R 4 0x40 0x1", "W 4 0x44 0x2",
+				"R 4 0x40 0x7"},
+			"poll bar0+0x40 w4 0x5" + eduPoll + "write bar0+0x44 w4 0x1\npoll bar0+0x40 w4 0x1" +
+				eduPoll +
+				"write bar0+0x44 w4 0x2\npoll bar0+0x40 w4 0x7" + eduPoll},
+		{"another width is another loop", []string{"R 4 0x80 0x0", "R 8 0x80 0x1"},
+			"expect bar0+0x80 w4 0x0 mask 0xffffffff\n" +
+				"expect bar0+0x80 w8 0x1 mask 0xffffffffffffffff\n"},
+		{"two registers watched in turn", []string{"R 4 0x40 0x0", "R 4 0x50 0x0", "R 4 0x40 0x1",
+			"R 4 0x50 0x0", "R 4 0x50 0x1"},
+			"poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x50 w4 0x1" + eduPoll},
+		{"a quiet register beside a loop", []string{"R 4 0x40 0x0", "R 4 0x50 0x9", "R 4 0x40 0x1",
+			"R 4 0x50 0x9"},
+			"expect bar0+0x50 w4 0x9 mask 0xffffffff\npoll bar0+0x40 w4 0x1" + eduPoll +
+				"expect bar0+0x50 w4 0x9 mask 0xffffffff\n"},
+		{"a mark does not end a loop", []string{"R 4 0x40 0x0", "MARK 1.5 still waiting",
+			"R 4 0x40 0x1"},
+			"mark still waiting\npoll bar0+0x40 w4 0x1" + eduPoll},
+		{"a status register is polled, by its bits",
+			[]string{"W 4 0x8 0x5", "R 4 0x20 0x81", "R 4 0x20 0x80", "W 4 0x8 0x6",
+				"R 4 0x20 0x80"},
+			"write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n" +
+				"write bar0+0x8 w4 0x6\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n"},
+		{"bits of no meaning do not make a loop", []string{"R 4 0x20 0x81", "R 4 0x20 0x1"},
+			"poll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"},
+		{"a wait that ran out is one poll, whatever else is loaded",
+			slices.Concat([]string{"W 4 0x8 0x5", "R 4 0x20 0x1", "R 4 0x20 0x0", "W 4 0x8 0x6"},
+				slices.Repeat([]string{"R 4 0x20 0x1", "R 4 0x50 0x9"}, 3),
+				[]string{"W 4 0x4 0x1", "R 4 0x20 0x1"}),
+			"write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n" +
+				"write bar0+0x8 w4 0x6\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n" +
+				strings.Repeat("expect bar0+0x50 w4 0x9 mask 0xffffffff\n", 3) +
+				"write bar0+0x4 w4 0x1\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"},
+		{"a status register inside a wider load", []string{"R 8 0x98 0x1", "R 8 0x98 0x6"},
+			"poll bar0+0x98 w8 0x0 mask 0x1 for 1000000 us\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			image, _ := mustImport(t, lines(eduDevice, c.trace...), Options{})
+			commands(t, image, c.want)
+		})
+	}
+}
+
+func TestFoldReports(t *testing.T) {
+	_, report := mustImport(t, lines(eduDevice, "R 4 0x40 0x0", "R 4 0x40 0x0", "R 4 0x40 0x1",
+		"R 4 0x20 0x0", "R 4 0x0 0x10000ed"), Options{})
+	if got := did(report,
+		"fold"); got != "3 loads in 1 loop became 1 poll; 1 single load of registers that change "+
+		"by themselves became 1 poll" {
+		t.Errorf("fold: %s", got)
+	}
+	if got := did(report, "expect"); got != "1 load must give what they gave when recorded" {
+		t.Errorf("expect: %s", got)
+	}
+}
+
+// The window a register is read through is not what it is.
+func TestLoopIsKnownByTileAndAddress(t *testing.T) {
+	text := lines(whDevice,
+		whPoint(wh166Config, 1, 1, 0), whPoint(wh167Config, 1, 1, 0),
+		access("R", 4, wh166+0x40, 0), access("R", 4, wh167+0x40, 1),
+		access("W", 4, wh166, 1),
+		whPoint(wh166Config, 2, 2, 0),
+		access("R", 4, wh166+0x40, 0),
+		access("W", 4, wh166, 1),
+		whPoint(wh167Config, 1, 1, 0x1000000),
+		access("R", 4, wh167+0x40, 0),
+	)
+	image, _ := mustImport(t, text, Options{})
+	commands(t, image, `
+point tlb1 (1,1) 0x0
+poll tlb1+0x40 w4 0x1 mask 0xffffffff for 1000000 us
+point tlb0 (1,1) 0x0
+write tlb0+0x0 w4 0x1
+point tlb0 (2,2) 0x0
+expect tlb0+0x40 w4 0x0 mask 0xffffffff
+write tlb0+0x0 w4 0x1
+point tlb1 (1,1) 0x1000000
+expect tlb1+0x40 w4 0x0 mask 0xffffffff
+`)
+}
+
+// A flag that is up at the first look was put up by the device, and a replay
+// may look sooner.
+func TestWordThatTheDeviceStoredIsPolled(t *testing.T) {
+	flag := wh166 + uint64(0x10000)
+	done := access("R", 4, flag, 0x600df00d)
+	for _, c := range []struct {
+		name  string
+		trace []string
+		poll  bool
+	}{
+		{"flag", []string{access("W", 4, flag, 0), done}, true},
+		{"cleared with its neighbours", []string{access("W", 8, flag, 0), done}, true},
+		{"cleared in halves", []string{access("W", 2, flag, 0), access("W", 2, flag+2, 0), done},
+			true},
+		{"cleared on many tiles", []string{whMulticast(wh166Config, 1, 1, 4, 2, 0),
+			access("W", 4, flag, 0), whPoint(wh166Config, 1, 1, 0), done}, true},
+		{"cleared on other tiles", []string{whMulticast(wh166Config, 2, 1, 4, 2, 0),
+			access("W", 4, flag, 0), whPoint(wh166Config, 1, 1, 0), done}, false},
+		{"half cleared", []string{access("W", 2, flag, 0), done}, false},
+		{"read back", []string{access("W", 4, flag, 0), access("W", 4, flag, 0x600df00d), done},
+			false},
+		{"never stored", []string{access("W", 4, flag+8, 0), done}, false},
+		{"among results", []string{access("W", 4, flag, 0), done, access("R", 4, flag+4, 1)},
+			false},
+		{"behind results", []string{access("W", 4, flag, 0), access("R", 4, flag-4, 1), done},
+			false},
+		{"register", []string{whPoint(wh166Config, 1, 1, 0xff000000), access("W", 4, flag, 0),
+			done}, false},
+	} {
+		image, _ := mustImport(t, l1(c.trace...), Options{})
+		if got := strings.Contains(show(image), "poll tlb0+0x10000 w4 0x600df00d"); got != c.poll {
+			t.Errorf("%s: polled is %v\n%s", c.name, got, show(image))
+		}
+	}
+	image, _ := mustImport(t, l1(access("W", 4, flag, 0), done),
+		Options{Inputs: []TensorSpec{mustTensor(t, "a=1,1,0x10000,int32,1")}})
+	if got := show(image); !strings.HasSuffix(got, "expect tlb0+0x10000 w4 0x0 mask 0x0\n") {
+		t.Errorf("of an input:\n%s", got)
+	}
+	image, _ = mustImport(t, lines(shmDevice, "W 8 2:0x100 0x0", "R 4 2:0x104 0x1"), Options{})
+	commands(t, image, "\nwrite bar2+0x100 w8 0x0\npoll bar2+0x104 w4 0x1 mask 0xffffffff for "+
+		"1000000 us\n")
+}
+
+func TestUserNamesWhatChangesByItself(t *testing.T) {
+	text := lines(whDevice, whPoint(wh166Config, 1, 1, 0), access("R", 4, wh166+0x40, 7),
+		access("R", 4, wh166+0x44, 7),
+		whPoint(wh166Config, 1, 2, 0), access("R", 4, wh166+0x40, 7), access("R", 4, wh166+0x48, 9))
+	image, report := mustImport(t, text, Options{Poll: []Range{mustRange(t, "1,1,0x42-0x43")},
+		Ignore: []Range{mustRange(t, "1,2,0x48")}})
+	commands(t, image, `
+point tlb0 (1,1) 0x0
+poll tlb0+0x40 w4 0x7 mask 0xffffffff for 1000000 us
+expect tlb0+0x44 w4 0x7 mask 0xffffffff
+point tlb0 (1,2) 0x0
+expect tlb0+0x40 w4 0x7 mask 0xffffffff
+expect tlb0+0x48 w4 0x0 mask 0x0
+`)
+	if got := did(report, "tensors"); got != "the value of 1 load is ignored" {
+		t.Errorf("tensors: %s", got)
+	}
+	image, _ = mustImport(t, lines(eduDevice, "R 4 0x40 0x5"),
+		Options{Poll: []Range{mustRange(t, "0x40")}})
+	commands(t, image, "poll bar0+0x40 w4 0x5"+eduPoll)
+	image, _ = mustImport(t, lines(eduDevice, "R 4 0x40 0x5"),
+		Options{Poll: []Range{mustRange(t, "0x40")}, Bar: 2})
+	commands(t, image, "expect bar0+0x40 w4 0x5 mask 0xffffffff\n")
+}
+
+func TestDeadlineIsTenTimesWhatTheLoopTook(t *testing.T) {
+	loop := func(store, first, last string) string {
+		return lines(eduDevice, "@"+store+" W 4 0x8 0x5", "@"+first+" R 4 0x40 0x0",
+			"@"+last+" R 4 0x40 0x1")
+	}
+	for _, c := range []struct {
+		name, text string
+		deadlineUs uint32
+		want       string
+	}{
+		{"fast", loop("1.0", "1.001", "1.002"), 0, "1000000 us"},
+		{"slow", loop("1.0", "1.0", "3.5"), 0, "25000000 us"},
+		{"the program slept before it looked", loop("1.0", "3.4", "3.5"), 0, "25000000 us"},
+		{"longer than the format can say", loop("1.0", "1.0", "9999.0"), 0, "4294967295 us"},
+		{"time goes back", loop("5.0", "5.0", "2.0"), 0, "1000000 us"},
+		{"as the user says", loop("1.0", "1.0", "3.5"), 77, "77 us"},
+	} {
+		image, _ := mustImport(t, c.text, Options{DeadlineUs: c.deadlineUs})
+		if got := show(image); !strings.HasSuffix(got, "for "+c.want+"\n") {
+			t.Errorf("%s: want %s:\n%s", c.name, c.want, got)
+		}
+	}
+	if math.MaxUint32 != 4294967295 {
+		t.Error("a deadline has 32 bits")
+	}
+}
+
+func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
+	text := lines(eduDevice, "@1.0 W 4 0x8 0x5", "@2.0 R 4 0x20 0x0", "@2.1 R 4 0x8 0x78",
+		"@2.105 W 4 0x4 0x1", "@3.0 W 4 0x4 0x2")
+	_, report := mustImport(t, text, Options{})
+	want := "line 5: the program paused for 10 ms or more before this line, and 2 times in all: " +
+		"a replay goes on at once " +
+		"(put a delay into the listing where the device needs it)"
+	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
+		t.Errorf("warnings %v", report.Warnings)
+	}
+}
+
+// Two traces one after the other, or lines that somebody sorted.
+func TestTimeThatGoesBackIsWarnedOf(t *testing.T) {
+	_, report := mustImport(t, lines(eduDevice, "@5.0 W 4 0x8 0x5", "@4.9 W 4 0x8 0x6",
+		"@4.905 W 4 0x8 0x7"), Options{})
+	want := "line 4: the time goes back before this line, and 1 time in all: lines may not stand " +
+		"in the order in which the accesses were made"
+	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
+		t.Errorf("warnings %v", report.Warnings)
+	}
+}
+
+// Loads of one value between two stores, of a register that changes, are a wait
+// that ran out: one poll, with or without times.
+func TestWaitThatRanOutIsOnePoll(t *testing.T) {
+	loads := func(format string) (list []string) {
+		for n := range 60 {
+			list = append(list, fmt.Sprintf(format, n))
+		}
+		return list
+	}
+	want := "write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n" +
+		"write bar0+0x8 w4 0x0\n"
+	timed, report := mustImport(t, lines(eduDevice,
+		slices.Concat([]string{"@1.0 W 4 0x8 0x5"}, loads("@1.%03d R 4 0x20 0x1"),
+			[]string{"@1.06 W 4 0x8 0x0"})...), Options{})
+	commands(t, timed, want)
+	if got := did(report,
+		"fold"); got != "60 single loads of registers that change by themselves became 1 poll" {
+		t.Error(got)
+	}
+	untimed, _ := mustImport(t,
+		ops(slices.Concat([]string{"w 08 4 0x5"}, slices.Repeat([]string{"r 20 4 0x1"}, 60),
+			[]string{"w 08 4 0x0"})...),
+		edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
+	commands(t, untimed, want)
+}
+
+// A trace of QEMU without -msg timestamp=on has no times at all.
+func TestDeadlineWithoutTimesIsASecond(t *testing.T) {
+	image, _ := mustImport(t, ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0"),
+		edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
+	commands(t, image, "\nwrite bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n")
+}
+
+func TestWithoutFoldAndExpect(t *testing.T) {
+	text := lines(eduDevice, "R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x20 0x0")
+	image, _ := mustImport(t, text, Options{Without: []string{"fold"}})
+	commands(t, image, `
+expect bar0+0x40 w4 0x0 mask 0xffffffff
+expect bar0+0x40 w4 0x1 mask 0xffffffff
+expect bar0+0x20 w4 0x0 mask 0xffffffff
+`)
+	image, report := mustImport(t, text, Options{Without: []string{"fold", "expect"}})
+	commands(t, image, `
+expect bar0+0x40 w4 0x0 mask 0x0
+expect bar0+0x40 w4 0x0 mask 0x0
+expect bar0+0x20 w4 0x0 mask 0x0
+`)
+	if got := did(report, "expect"); got != "off: the value of 3 loads is ignored" {
+		t.Errorf("expect: %s", got)
+	}
+}
+
+func TestMarks(t *testing.T) {
+	text := lines(eduDevice, "MARK 1.0   load  program\t", "MARK 1.0 ", "MARK 1.0 a\x00b\xffc",
+		"W 4 0x4 0x1", "MARK 1.0 "+strings.Repeat("é", 200))
+	image, report := mustImport(t, text, Options{})
+	commands(t, image, "\nmark load  program\nmark a b\uFFFDc\nwrite bar0+0x4 w4 0x1\nmark "+
+		strings.Repeat("é", 127)+"\n")
+	if got := did(report, "mark"); got != "3 marks; 1 without text dropped" {
+		t.Errorf("mark: %s", got)
+	}
+	image, report = mustImport(t, text, Options{Without: []string{"mark"}})
+	commands(t, image, "\nwrite bar0+0x4 w4 0x1\n")
+	if got := did(report, "mark"); got != "" {
+		t.Errorf("mark: %s", got)
+	}
+}
+
+// TestRangesThatMeetNoLoadAreWarnedOf: one that is misspelled would change nothing
+// and say nothing. A register whose board knows that it changes is met too.
+func TestRangesThatMeetNoLoadAreWarnedOf(t *testing.T) {
+	trace := ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0", "r 08 4 0x78", "r 10 4 0x1")
+	_, report := mustImport(t, trace, edu(Options{Regions: []traces.Region{{Base: eduBase}},
+		Poll:   []Range{mustRange(t, "0x20"), mustRange(t, "0x8"), mustRange(t, "0x9990")},
+		Ignore: []Range{mustRange(t, "0x10-0x13"), mustRange(t, "bar0+0x80-0x87")}}))
+	got := ""
+	for _, w := range report.Warnings {
+		got += w.String() + "\n"
+	}
+	want := "--poll 0x9990-0x9990 does nothing: it meets no load that it could change\n" +
+		"--ignore bar0+0x80-0x87 does nothing: it meets no load that it could change\n"
+	if got != want {
+		t.Errorf("want\n%s\ngot\n%s", want, got)
+	}
+}

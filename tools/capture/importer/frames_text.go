@@ -1,0 +1,167 @@
+package importer
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"lightmetal/tools/capture/importer/traces"
+)
+
+// propose makes options, and the flags that say the same, of a candidate.
+func (f *finder) propose(found *Frames, c *Candidate) {
+	p := &found.proposal
+	flag := func(name, format string, a ...any) {
+		found.Flags = append(found.Flags, fmt.Sprintf("--"+name+" "+format, a...))
+	}
+	p.Frame = Part{strconv.Itoa(c.Lines[0]), strconv.Itoa(c.Starts[1] - 1)}
+	flag("frame", "%s..%s", p.Frame.From, p.Frame.To)
+	if c.next != 0 {
+		p.Stop = Part{From: strconv.Itoa(c.next)}
+		flag("stop", "%s..", p.Stop.From)
+	}
+	for _, v := range c.Varies {
+		switch v.Role {
+		case "input":
+			p.Inputs = append(p.Inputs, v.spec)
+		case "output":
+			p.Outputs = append(p.Outputs, v.spec)
+		}
+		flag(v.Role, "%s=%s%s,%s,%d", v.Name, v.spec.Place.spec(), v.spec.at(), v.DType, v.Shape)
+	}
+	p.Poll = c.polls
+	for _, r := range c.polls {
+		flag("poll", "%s0x%x-0x%x", r.Place.spec(), r.First, r.Last)
+	}
+	if f.o.DeadlineUs == 0 && c.deadlineUs != 0 {
+		p.DeadlineUs = f.longestWait()
+		flag("deadline", "%s", time.Duration(p.DeadlineUs)*time.Microsecond)
+	}
+}
+
+// longestWait is the longest deadline in the trace.
+func (f *finder) longestWait() (us uint32) {
+	for i := range f.steps.n {
+		if s := f.steps.at(i); s.op == stepPoll {
+			us = max(us, s.us)
+		}
+	}
+	return us
+}
+
+// String returns the candidates as a table, what differs in the one that was
+// taken, and the flags that do the same by hand.
+func (f *Frames) String() string {
+	var b strings.Builder
+	for i := range f.Candidates {
+		c := &f.Candidates[i]
+		mark := " "
+		if i+1 == f.Chosen {
+			mark = "*"
+		}
+		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0],
+			c.Lines[1],
+			traces.Counted(len(c.Starts), "time"), traces.Counted(c.Accesses, "command"),
+			c.verdict())
+	}
+	for _, c := range f.Counters {
+		fmt.Fprintf(&b, "counts     %s 0x%x, %s from line %d on: %s\n", c.Place, c.Address,
+			traces.Counted(c.Times, "store"), c.Line, c.Values)
+	}
+	if f.Chosen > 0 {
+		f.Candidates[f.Chosen-1].explain(&b)
+	}
+	if !f.Found {
+		fmt.Fprintf(&b, "no frame   %s\n", f.Why)
+		f.hint(&b)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "by hand    %s\n", strings.Join(f.Flags, " "))
+	return b.String()
+}
+
+// hint says what can be done about counters.
+func (f *Frames) hint(b *strings.Builder) {
+	if f.Chosen == 0 {
+		return
+	}
+	var flags []string
+	for _, v := range f.Candidates[f.Chosen-1].Varies {
+		if v.Role == "counter" && v.Size&(v.Size-1) == 0 {
+			flags = append(flags, fmt.Sprintf("--input NAME%d=%s%s,uint%d,1", len(flags),
+				v.spec.Place.spec(), v.spec.at(), 8*v.Size))
+		}
+	}
+	if len(flags) > 0 {
+		fmt.Fprintf(b, "by hand    %s has whoever replays count; or take another by --candidate\n",
+			strings.Join(flags, " "))
+	}
+}
+
+func (c *Candidate) verdict() string {
+	if len(c.Refused) == 0 {
+		return ""
+	}
+	text := "; no frame: " + c.Refused[0]
+	if n := len(c.Refused) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more)", n)
+	}
+	return text
+}
+
+// explain says where the repetitions of the chosen candidate are and what
+// differs.
+func (c *Candidate) explain(b *strings.Builder) {
+	fmt.Fprintf(b, "begins     in lines %s\n", lineList(c.Starts))
+	if c.Cut > 0 {
+		fmt.Fprintf(b, "cut        the trace ends %s into another repetition: left out\n",
+			traces.Counted(c.Cut, "command"))
+	}
+	for _, again := range c.Again {
+		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with what is in front "+
+			"of them\n", again[0], again[1])
+	}
+	if c.next == 0 {
+		b.WriteString("stop       nothing is behind the repetitions\n")
+	} else {
+		fmt.Fprintf(b, "stop       from line %d on\n", c.next)
+	}
+	for i := range c.Varies {
+		if i == shownMax {
+			fmt.Fprintf(b, "...        %d more that differ\n", len(c.Varies)-i)
+			break
+		}
+		c.Varies[i].explain(b)
+	}
+	for _, n := range c.Notes {
+		fmt.Fprintf(b, "note       %s\n", n)
+	}
+}
+
+// shownMax is how much of what differs is shown to people.
+const shownMax = 24
+
+func (v *Varying) explain(b *strings.Builder) {
+	fmt.Fprintf(b, "%-10s %s 0x%x, %s, line %d", v.Role, v.Place, v.Address,
+		traces.Counted(int(v.Size), "byte"), v.Line)
+	if v.Name != "" {
+		fmt.Fprintf(b, ": %s, %s x %d", v.Name, v.DType, v.Shape)
+	}
+	if v.Again > 0 {
+		fmt.Fprintf(b, " and %s", traces.Counted(v.Again, "more command"))
+	}
+	fmt.Fprintf(b, " (%s)\n", v.Why)
+}
+
+// lineList is numbers of lines, the first and the last of many.
+func lineList(lines []int) string {
+	var list []string
+	for _, n := range lines {
+		list = append(list, strconv.Itoa(n))
+	}
+	if n := len(list); n > 8 {
+		list = append(list[:6], "...", list[n-1])
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,279 @@
+package importer
+
+import (
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/image/listing"
+)
+
+// nvmeSession is what lm record writes of a driver that asks an NVMe controller
+// what it is: memory is told before the device is, and vendor is what it answers.
+func nvmeSession(vendor string, more ...string) string {
+	lines := []string{
+		"MEM 43080000 1000", "EVENT a tale of memory", "DEVICE 0 1b36 0010 0000:00:04.0",
+		"BAR 0 0 0 80000000 4000",
+		"MEM 43081000 1000", "MEM 7ffffff000 1000",
+		"W 0 24 4 01000100", "W 0 28 4 00000843", "W 0 2c 4 00000000", "W 0 30 8 0010084300000000",
+		"W 0 14 4 01004600", "R 0 1c 4 01000000",
+		"HR 43080000 8 0600010000000000", "HR 43080018 8 00f0ffff7f000000",
+		"HR 43080028 8 0100000000000000", "W 0 1000 4 01000000",
+		"HW 7ffffff000 4 " + vendor, "HW 43081008 8 0100000001000100", "W 0 1004 4 01000000",
+	}
+	lines = append(lines, more...)
+	return "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
+}
+
+func commandLines(t *testing.T, text string, o Options) string {
+	t.Helper()
+	image, _ := mustImport(t, text, o)
+	var b strings.Builder
+	for i := range image.Sequences[0].Commands {
+		fmt.Fprintln(&b,
+			strings.Join(strings.Fields(listing.CommandText(image,
+				&image.Sequences[0].Commands[i])), " "))
+	}
+	return b.String()
+}
+
+// TestRecordedHostMemoryBecomesWindowsCopiesAndRelocations, at the places that
+// the program had them, and waits for what the device wrote.
+func TestRecordedHostMemoryBecomesWindowsCopiesAndRelocations(t *testing.T) {
+	o := Options{From: FromRecord}
+	want := `fill.8 host0+0x0 <- 0x0 size 8KiB
+fill.8 host1+0x0 <- 0x0 size 4KiB
+fence
+write.4 bar0+0x24 0x10001
+write.8 bar0+0x28 bus(host0)
+write.8 bar0+0x30 bus(host0)+0x1000
+write.4 bar0+0x14 0x460001
+poll.4 bar0+0x1c & 0xf == 0x1 within 1s
+copy.8 host0+0x0 <- hex 06000100 00000000 bulk
+copy.8 host0+0x18 <- hex 00f0ffff 7f000000 bulk
+write.8 host0+0x18 bus(host1)
+copy.8 host0+0x28 <- hex 01000000 00000000 bulk
+fence
+write.4 bar0+0x1000 0x1
+poll.4 host1+0x0 == 0x1af41b36 within 1s
+poll.4 host0+0x100c == 0x10001 within 1s
+fence
+expect.8 host0+0x1008 == 0x1000100000001
+expect.4 host1+0x0 == 0x1af41b36
+write.4 bar0+0x1004 0x1
+`
+	if got := commandLines(t, nvmeSession("361bf41a"), o); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	image, report := mustImport(t, nvmeSession("361bf41a"), o)
+	if text := report.String(); !strings.Contains(text, "a tale of memory") {
+		t.Error(text)
+	}
+	replay, device := load(t, image, runtime.AnySlot)
+	mustRun(t, replay, device)
+}
+
+func TestOtherAnswerOfTheDeviceEndsTheReplayUnlessItIsIgnored(t *testing.T) {
+	image, _ := mustImport(t, nvmeSession("361bf41b"), Options{From: FromRecord})
+	replay, _ := load(t, image, runtime.AnySlot)
+	if r := replay.Run(0); r.Code != hal.DeadlinePassed {
+		t.Error(r)
+	}
+	image, _ = mustImport(t, nvmeSession("361bf41b"),
+		Options{From: FromRecord, Ignore: []Range{{Place{Bus: true}, 0x7ffffff000, 0x7fffffffff}}})
+	replay, device := load(t, image, runtime.AnySlot)
+	mustRun(t, replay, device)
+	for i := range image.Sequences[0].Commands {
+		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeExpect &&
+			image.Windows[c.Window].Name == "host1" {
+			t.Error("what is ignored is waited for: ", listing.CommandText(image, c))
+		}
+	}
+}
+
+// TestPartOfARecordBeginsWithTheMemoryOfThen: what the program stored before is
+// there from the start.
+func TestPartOfARecordBeginsWithTheMemoryOfThen(t *testing.T) {
+	got := commandLines(t, nvmeSession("361bf41a"),
+		Options{From: FromRecord, Part: Part{From: "16", To: "20"}})
+	for _, line := range []string{"copy.8 host0+0x0 <- hex 06000100 00000000 bulk",
+		"write.8 host0+0x18 bus(host1)", "write.4 bar0+0x1000 0x1"} {
+		if !strings.Contains(got, line+"\n") {
+			t.Errorf("no %q in\n%s", line, got)
+		}
+	}
+	if strings.Contains(got, "bar0+0x14") {
+		t.Error(got)
+	}
+}
+
+func TestHostMemoryThatCannotBeIsRefused(t *testing.T) {
+	o := Options{From: FromRecord}
+	refused(t, nvmeSession("361bf41a", "MEM 10000000 100000", "MEM 10500000 1000",
+		"MEM 10100000 800000"), o,
+		"line 23: host memory at 0x10100000, 8388608 bytes, runs into host3, which was apart")
+	refused(t, nvmeSession("361bf41a", "MEM 8000000000 80000000"), o,
+		"line 21: host memory at 0x8000000000, 2147483648 bytes: an image has at most 1024 MiB "+
+			"in one piece and 4096 MiB in all")
+	refused(t, nvmeSession("361bf41a", "MEM 10000000 0"), o,
+		"line 21: 0 bytes of host memory at 0x10000000")
+	refused(t, nvmeSession("361bf41a", "MEM ffffffffffffffff 2"), o,
+		"line 21: 2 bytes of host memory at 0xffffffffffffffff")
+}
+
+// TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo.
+func TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo(t *testing.T) {
+	o := Options{From: FromRecord}
+	refused(t, "LMRECORD 2\nDEVICE 0 1b36 0010 0000:00:04.0\nBAR 0 0 0 80000000 4000\n"+
+		"CR 0 0 4 361b1000\nCW 0 4 2 0600\nEND 4\n", o,
+		"the recording holds no access to 0000:00:04.0: the program mapped a BAR of it and then "+
+			"neither stored there nor loaded (1 load and 1 store of configuration space); "+
+			"record a run that uses the device, and see `lm record --help` for the mappings that "+
+			"it sees")
+	refused(t, "LMRECORD 2\nEND 0\n", o,
+		"line 1: the recorded program mapped no BAR of a device: there is nothing in the "+
+			"recording; `lm record --help` tells which mappings are seen, and --device, where it "+
+			"was given, leaves out all other devices")
+}
+
+// allocated is how many bytes something has the heap give.
+func allocated(do func()) uint64 {
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	do()
+	goruntime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestHostMemoryThatIsOnlyNamedTakesNone of ours, however much and often it is,
+// and has a bound.
+func TestHostMemoryThatIsOnlyNamedTakesNone(t *testing.T) {
+	o := Options{From: FromRecord}
+	if n := allocated(func() {
+		mustImport(t, nvmeSession("361bf41a", "MEM 10000000 4000000",
+			"MEM 10000000 4000000"), o)
+	}); n > 16<<20 {
+		t.Errorf("64 MiB that are named take %d bytes", n)
+	}
+	refused(t, nvmeSession("361bf41a", "MEM 1 ffffffffffffffff"), o,
+		"line 21: host memory at 0x1, 18446744073709551615 bytes: an image has at most 1024 MiB "+
+			"in one piece and 4096 MiB in all")
+	var many []string
+	for i := range 5 {
+		many = append(many, fmt.Sprintf("MEM %x 40000000", (i+1)<<40))
+	}
+	refused(t, nvmeSession("361bf41a", many...), o,
+		"line 24: host memory at 0x40000000000, 1073741824 bytes: an image has at most 1024 MiB "+
+			"in one piece and 4096 MiB in all")
+}
+
+// TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts.
+func TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts(t *testing.T) {
+	var many []string
+	for i := range 4000 {
+		many = append(many, fmt.Sprintf("HR %x 4 01000000", 0x43081010+i%500*8))
+	}
+	many = append(many, "HR 43081008 16 02000000020000000200000002000000",
+		"HR 43081000 16 03000000030000000300000003000000", "W 0 1008 4 01000000")
+	o := Options{From: FromRecord, Part: Part{From: fmt.Sprint(20 + len(many))}}
+	var got string
+	if n := allocated(func() {
+		got = commandLines(t, nvmeSession("361bf41a", many...),
+			o)
+	}); n > 64<<20 {
+		t.Errorf("%d stores take %d bytes", len(many), n)
+	}
+	if want := "copy.8 host0+0x1000 <- hex 03000000 03000000 03000000 03000000 ... (24 bytes) " +
+		"bulk\n"; !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%.600s", want, got)
+	}
+}
+
+// TestHalvesOfAnAddressInTwoRegistersAreOfOne where no register takes it whole,
+// and the upper half is zero on the target.
+func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
+	device := &boards.Board{Name: "generic", Bars: [6]uint64{1: 4096},
+		Rules: []boards.Rule{{Bar: 1, Last: 4095, Widths: 4, Name: "registers"}}}
+	o := Options{From: FromRecord, Board: device, Generic: true}
+	for _, c := range []struct{ list, want string }{
+		{"W 0 20 4 00100843,W 0 24 4 01000000",
+			"write.4 bar1+0x20 bus(host0)+0x1000,write.4 bar1+0x24 0x0"},
+		{"W 0 18 4 01000000,W 0 10 4 00100843",
+			"write.4 bar1+0x18 0x0,write.4 bar1+0x10 bus(host0)+0x1000"},
+		{"W 0 20 4 00100843,W 0 2c 4 01000000",
+			"write.4 bar1+0x20 0x43081000,write.4 bar1+0x2c 0x1"},
+		{"W 0 20 4 00200843,W 0 24 4 01000000",
+			"write.4 bar1+0x20 0x43082000,write.4 bar1+0x24 0x1"},
+		{"W 0 20 4 00100843,R 0 28 4 00000000,W 0 24 4 01000000",
+			"write.4 bar1+0x20 0x43081000,expect.4 bar1+0x28 == 0x0,write.4 bar1+0x24 0x1"},
+	} {
+		lines := append([]string{"LMRECORD 2", "DEVICE 0 15ad 07b0 0000:00:06.0",
+			"BAR 0 0 1 10000000 1000", "MEM 143080000 2000"}, strings.Split(c.list, ",")...)
+		text := strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines)-1)
+		// after the memory's zeros and a fence
+		got := strings.Split(strings.TrimSpace(commandLines(t, text, o)), "\n")[2:]
+		if strings.Join(got, ",") != c.want {
+			t.Errorf("%s: got %q", c.list, got)
+		}
+		_, report := mustImport(t, text, o)
+		if told := strings.Contains(report.String(),
+			"whose halves are stored to bar1"); told != strings.Contains(c.want, "bus(") {
+			t.Errorf("%v", report)
+		}
+	}
+}
+
+// ownAnswers is a record in which a device was asked twice, and its answers, of
+// 16 bytes at 10002000, are the device's (HW) or, wrongly, the program's (HR).
+func ownAnswers(who string) string {
+	lines := []string{
+		"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000",
+		"HR 10000000 8 0100000000000000", "W 0 4 4 01000000",
+		who + " 10002000 16 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "HR 10000000 8 0200000000000000",
+		"W 0 4 4 02000000",
+		who + " 10002000 8 b0b1b2b3b4b5b6b7", "HW 10002008 8 b8b9babbbcbdbebf", "W 0 4 4 03000000",
+	}
+	if who == "HR" {
+		lines = slices.DeleteFunc(lines,
+			func(line string) bool { return strings.HasPrefix(line, "HW") })
+	}
+	return "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
+}
+
+// TestImageWithItsOwnAnswersIsWarnedOf: memory that the program stored to and the
+// device never did, and an output that by the record is the program's.
+func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
+	o := Options{From: FromRecord}
+	const never = "host0, bus address 0x10000000: by the record the device wrote nothing there"
+	if _, report := mustImport(t, ownAnswers("HR"), o); !strings.Contains(report.String(), never) ||
+		!strings.Contains(report.String(), "--protect all") {
+		t.Error(report)
+	}
+	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(), never) {
+		t.Error(report)
+	}
+	output, err := ParseTensor("answer=bus:0x10002000,uint8,16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Outputs = []TensorSpec{output}
+	refused(t, ownAnswers("HR"), o,
+		"output answer: the device writes nothing there in this capture; the record has 16 bytes "+
+			"of it as the program's: "+
+			"record again, with lm record --protect all or --watch")
+	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(),
+		"output answer: by the record") {
+		t.Error(report)
+	}
+	mixed := strings.Replace(ownAnswers("HW"), "HW 10002000 8", "HR 10002000 8", 1)
+	if _, report := mustImport(t, mixed, o); !strings.Contains(report.String(),
+		"output answer: by the record the program itself stored 8 bytes of it last") {
+		t.Error(report)
+	}
+}

@@ -1,0 +1,149 @@
+package importer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/tools/capture/importer/traces"
+)
+
+// Whatever kind of line an access is glued to, or is cut from, it is not lost
+// in silence.
+func TestGluedEventsOfQEMUAreRefused(t *testing.T) {
+	const (
+		vfio = "vfio_region_write  (0000:01:00.0:region0+0x4, 0x1, 4)"
+		load = "vfio_region_read  (0000:01:00.0:region0+0x4, 4) = 0x1"
+		ops  = "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x1 size 4 name " +
+			"'edu-mmio'"
+	)
+	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase},
+		{Name: "0000:01:00.0"}}})
+	for _, event := range []string{vfio, load, ops} {
+		for _, line := range []string{
+			"pci_nvme_mmio_read addr 0x1c si" + event, "[    0.1] Booting Linux" + event,
+			"vfio_region_setup Device 0000:01:00.0" + event,
+			vfio + event, load + event, ops + event, ops + " " + event, event[:12], event[:17],
+			"x" + event[:17], event[:len(event)-1],
+			strings.ReplaceAll(event, "'", "'"+event),
+		} {
+			if line == strings.ReplaceAll(event, "'", "'"+event) && event != ops ||
+				line == event[:len(event)-1] && event == load {
+				continue // no such line; a cut that leaves no digit
+			}
+			_, _, err := Import(strings.NewReader(ops+"\n"+line+"\n"), o)
+			if err == nil || !strings.HasPrefix(err.Error(), "line 2: ") {
+				t.Errorf("%q: %v", line, err)
+			}
+		}
+	}
+	trace, list, err := traces.Read(strings.NewReader(ops+
+		"\nvfio_region_setup Device 0000:01:00.0, region 0\n"+
+		"vfio_region_mmap Region 0000:01:00.0 BAR 0\n"), o.source())
+	if err != nil || len(list) != 1 || len(trace.Ignored) != 2 {
+		t.Errorf("%+v, %v", trace, err)
+	}
+}
+
+func TestGluedRecordsOfMmiotraceAreRefused(t *testing.T) {
+	const access = "W 4 1.000000 1 0x100000004 0x1 0x0 0"
+	for _, line := range []string{
+		"MARK 1.5 hello" + access, "# tracer: mmiotrace" + access, "LSPCI 00:02.0 edu" + access,
+		"MAP 1.000000 1 0x100000000 0xffff0000 0x1000 0x0 0" + access,
+		"UNMAP 1.000000 1 0x0 0" + access, access + access, eduDevice + "driver" + access,
+		eduDevice + "driver " + access,
+		"UNKNOWN 1.000000 1 0x100000010 0f,1f,44 0x0 0" + access,
+	} {
+		_, _, err := Import(strings.NewReader(lines(eduDevice, access, line)),
+			Options{From: FromMmiotrace})
+		if err == nil || !strings.HasPrefix(err.Error(), "line 4: ") {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+// The kernel's mark of lost events has no time; a user may write the same.
+func TestMarkThatLooksLikeTheKernelsIsTheUsers(t *testing.T) {
+	image, _ := mustImport(t, lines(eduDevice, "MARK 7.250000 Lost 3 events.",
+		"MARK 0.000000 Lost 2 events in the queue", "W 4 0x4 0x1"), Options{})
+	commands(t, image, "\nmark Lost 3 events.\nmark Lost 2 events in the queue\n"+
+		"write bar0+0x4 w4 0x1\n")
+	refused(t, lines(eduDevice, "W 4 0x4 0x1", "MARK 0.000000 Lost 3 events."), Options{},
+		"line 4: the kernel lost 3 events: the trace is incomplete (record again with a larger "+
+			"buffer_size_kb)")
+}
+
+// What the kernel could not decode of another device is not this device's loss.
+func TestUnknownAccessOfAnotherDevice(t *testing.T) {
+	unknown := func(address string) string {
+		return twoDevices + "UNKNOWN 2.000000 1 " + address + " 0f,1f,44 0x0 0\n"
+	}
+	for _, o := range []Options{{Device: "1234:11e8"}, {Board: &boards.Edu}, {Device: "00:02.0"}} {
+		_, report := mustImport(t, unknown("0x400000010"), o)
+		if got := did(report, "read"); !strings.Contains(got,
+			"left out 1 accesses that the kernel could not decode to 00:04.0 10de:0001") {
+			t.Errorf("read: %s", got)
+		}
+		refused(t, unknown("0x100000010"), o,
+			"line 8: UNKNOWN: the kernel could not decode the instruction that accessed "+
+				"0x100000010: the access is lost")
+	}
+	first := strings.Replace(twoDevices, "R 4 1.000000",
+		"UNKNOWN 0.500000 1 0x100000010 0f,1f,44 0x0 0\nR 4 1.000000", 1)
+	refused(t, first, Options{Device: "1234:11e8"},
+		"line 5: UNKNOWN: the kernel could not decode the instruction that accessed 0x100000010: "+
+			"the access is lost")
+}
+
+// PCIDEV lines do not tell the domain.
+func TestDevicesOfTwoDomainsHaveOneSlot(t *testing.T) {
+	text := "VERSION 20070824\n" + eduDevice +
+		"\nPCIDEV 0010 1af41110 b 300000000 0 0 0 0 0 0 100 0 0 0 0 0 0 \n" +
+		"R 4 1.000000 1 0x100000000 0x10000ed 0x0 0\nR 4 1.000001 2 0x300000008 0x0 0x0 0\n"
+	image, _ := mustImport(t, text, Options{Device: "1234:11e8"})
+	commands(t, image, "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\n")
+	image, _ = mustImport(t, text, Options{Device: "1af4:1110"})
+	commands(t, image, "\nexpect bar0+0x8 w4 0x0 mask 0xffffffff\n")
+	refused(t, text, Options{Device: "00:02.0"},
+		"accesses to several devices: 00:02.0 1234:11e8 (1 access), 00:02.0 1af4:1110 (1 "+
+			"access); choose one by VVVV:DDDD or BB:DD.F")
+}
+
+func TestPauseBesideAMarkIsWarnedOf(t *testing.T) {
+	for name, list := range map[string][]string{
+		"behind the mark":      {"W 4 0x4 0x1", "MARK 1.0001 now", "@1.5 W 4 0x4 0x2"},
+		"in front of the mark": {"W 4 0x4 0x1", "@1.5 MARK 1.5 now", "@1.500001 W 4 0x4 0x2"},
+	} {
+		_, report := mustImport(t, lines(eduDevice, list...), Options{})
+		if !strings.Contains(report.String(),
+			"warning   line 5: the program paused for 10 ms or more before this line, and 1 time "+
+				"in all") {
+			t.Errorf("%s:\n%s", name, report)
+		}
+	}
+	_, report := mustImport(t, lines(eduDevice, "MARK 1.0001 now", "@1.5 W 4 0x4 0x2"), Options{})
+	if len(report.Warnings) != 0 {
+		t.Errorf("a mark is no access:\n%s", report)
+	}
+}
+
+// A machine may have very many devices; each access finds its own, and the
+// message stays short.
+func TestAccessesOfManyDevices(t *testing.T) {
+	const n = 30_000
+	var text strings.Builder
+	text.WriteString("VERSION 20070824\n")
+	for i := range n {
+		fmt.Fprintf(&text, "PCIDEV %04x 123411e8 b %x 0 0 0 0 0 0 100000 0 0 0 0 0 0 \n", i,
+			uint64(i+1)<<24)
+	}
+	for i := range n {
+		fmt.Fprintf(&text, "R 4 1.000000 1 0x%x 0x10000ed 0x0 0\n", uint64(i+1)<<24)
+	}
+	_, _, err := Import(strings.NewReader(text.String()), Options{From: FromMmiotrace})
+	if err == nil || !strings.Contains(err.Error(), "accesses to several devices") ||
+		!strings.HasSuffix(err.Error(), "and 29992 more; choose one by VVVV:DDDD or BB:DD.F") {
+		t.Errorf("%.300v", err)
+	}
+}

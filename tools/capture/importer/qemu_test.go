@@ -1,0 +1,369 @@
+package importer
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/tools/capture/boardfile"
+	"lightmetal/tools/capture/importer/traces"
+)
+
+const eduBase = 0x10000000
+
+// ops writes memory_region_ops lines of edu: `r OFFSET SIZE VALUE`.
+func ops(list ...string) string {
+	var b strings.Builder
+	for _, line := range list {
+		f := strings.Fields(line)
+		event := map[string]string{"r": "read", "w": "write"}[f[0]]
+		b.WriteString("memory_region_ops_" + event + " cpu 0 mr 0x55b6bee1c320 addr 0x100000" +
+			f[1] +
+			" value " + f[3] + " size " + f[2] + " name 'edu-mmio'\n")
+	}
+	return b.String()
+}
+
+func TestQemuRefusesWithTheLine(t *testing.T) {
+	const good = "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x10000ed size 4 " +
+		"name 'edu-mmio'\n"
+	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "the trace holds no memory_region_ops or vfio_region event (QEMU writes " +
+			"them with -trace 'memory_region_ops_*')"},
+		{"other events only", "pci_nvme_mmio_write addr 0x1000 data 0x1 size 4\n",
+			"the trace holds no memory_region_ops or vfio_region event (QEMU writes them with " +
+				"-trace 'memory_region_ops_*')"},
+		{"cut in the name",
+			good +
+				"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 4 name " +
+				"'edu-\n",
+			`line 2: memory_region_ops event: "name 'edu-" is no region's name: the line is cut ` +
+				`or of an unknown form`},
+		{"cut in the size",
+			good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size\n",
+			`line 2: memory_region_ops event: "size" expected with its number, not "size": the ` +
+				`line is cut or of an unknown form`},
+		{"cut in the value", good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 val\n",
+			`line 2: memory_region_ops event: "value" expected with its number, not "val": the ` +
+				`line is cut or of an unknown form`},
+		{"cut in the event", good + "memory_region_ops_re\n",
+			`line 2: "memory_region_ops_re" looks like a memory_region_ops event and is none`},
+		{"cut and joined",
+			good +
+				"pci_nvme_mmio_read addr 0x1c simemory_region_ops_read cpu 0 mr 0x7f addr " +
+				"0x10000000 value 0x1 size 4 name 'edu-mmio'\n",
+			`line 2: "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0"... looks ` +
+				`like a memory_region_ops event and is none`},
+		{"no number", good +
+			"memory_region_ops_read cpu 0 mr 0x7f addr 0x1000000q value 0x1 size 4 name " +
+			"'edu-mmio'\n",
+			`line 2: memory_region_ops event: "addr" expected with its number, not "addr ` +
+				`0x1000000q": the line is cut or of an unknown form`},
+		{"no newline", strings.TrimSuffix(good, "\n"),
+			"line 1: the last line has no newline: the trace was cut here (if it is whole, end " +
+				"it with a newline)"},
+		{"width 3", good +
+			"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 3 name " +
+			"'edu-mmio'\n",
+			"line 2: width 3 is not 1, 2, 4 or 8"},
+		{"width 0", good +
+			"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 0 name " +
+			"'edu-mmio'\n",
+			"line 2: width 0 is not 1, 2, 4 or 8"},
+		{"wide store", good +
+			"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000000 value 0x123456789 size 4 name " +
+			"'edu-mmio'\n",
+			"line 2: value 0x123456789 is wider than 4 bytes"},
+		{"misaligned", good +
+			"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000002 value 0x1 size 4 name " +
+			"'edu-mmio'\n",
+			"line 2: address 0x10000002 is not a multiple of the width 4"},
+		{"before the base",
+			good +
+				"memory_region_ops_write cpu 0 mr 0x7f addr 0xffffffc value 0x1 size 4 name " +
+				"'edu-mmio'\n",
+			`line 2: address 0xffffffc lies before the base 0x10000000 of region "edu-mmio"`},
+		{"behind the BAR",
+			good +
+				"memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x1 size 4 name " +
+				"'edu-mmio'\n",
+			"line 2: address 0x10100000 lies outside BAR 0 of edu, 0x100000 bytes from " +
+				"0x10000000 on: is the base right?"},
+		{"host memory", good + ops("w 88 8 0x40000", "w 80 8 0x0", "w 80 8 0x4196e000"),
+			"line 4: store of 0x4196e000 to the DMA source address: a replay needs host memory " +
+				"there, and the trace does not hold it; --host gives it"},
+	} {
+		t.Run(c.name, func(t *testing.T) { refused(t, c.text, o, c.want) })
+	}
+}
+
+const eduRegions = `"edu-mmio" at 0x10000000..0x10000023 (2 loads, 0 stores); "gic_dist" at ` +
+	`0x8000000..0x8000003 (0 loads, 1 stores)`
+
+func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
+	text := "memory_region_ops_write cpu 0 mr 0x7f addr 0x8000000 value 0x0 size 4 name " +
+		"'gic_dist'\n" + ops("r 00 4 0x10000ed", "r 20 4 0x0")
+	for _, c := range []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"no board", Options{From: FromQemu,
+			Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}},
+			"a trace of QEMU does not say which device it is of: name the board; boards: " +
+				"edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), " +
+				"blackhole (1e52:b140)"},
+		{"no region", edu(Options{}), "choose the device's region by name and base; regions: " +
+			eduRegions},
+		{"no base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio"}}}),
+			`region "edu-mmio" needs the guest-physical address of its BAR as base (0x10000000, ` +
+				`if it is BAR 0 of edu); regions: ` + eduRegions},
+		{"no such region", edu(Options{Regions: []traces.Region{{Name: "edu", Base: eduBase}}}),
+			`no access to region "edu" at 0x10000000; regions: ` + eduRegions},
+		{"nothing in the range", edu(Options{Regions: []traces.Region{{Base: 0x20000000}}}),
+			`no access to region at 0x20000000; regions: ` + eduRegions},
+		{"no such BAR", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase,
+			Bar: 2}}}), "board edu has no BAR 2"},
+		{"no BAR at all",
+			edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase, Bar: 255}}}),
+			"board edu has no BAR 255"},
+		{"odd base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase + 1}}}),
+			"base 0x10000001 is not the address of a BAR"},
+		{"base at the end of the world",
+			edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: ^uint64(15)}}}),
+			"base 0xfffffffffffffff0 is not the address of a BAR"},
+	} {
+		t.Run(c.name, func(t *testing.T) { refused(t, text, c.o, c.want) })
+	}
+}
+
+func TestQemuRangeDecidesWhereThereIsNoName(t *testing.T) {
+	text := ops("r 00 4 0x10000ed", "w 04 4 0x1") +
+		// a second one
+		"memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x7 size 4 name 'edu-mmio'\n"
+	want := "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\nwrite bar0+0x4 w4 0x1\n"
+	image, report := mustImport(t, text, edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
+	commands(t, image, want)
+	if got := did(report,
+		"read"); got != "3 lines: 1 load, 1 store; left out 1 accesses to other regions" {
+		t.Errorf("read: %s", got)
+	}
+	nameless := strings.ReplaceAll(text, " name 'edu-mmio'", "")
+	image, _ = mustImport(t, nameless,
+		edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}))
+	commands(t, image, want)
+}
+
+// Another device has a region of the same name elsewhere, and QEMU's number of it
+// is another one.
+func TestQemuTellsDevicesOfOneNameApart(t *testing.T) {
+	second := "memory_region_ops_write cpu 0 mr 0x7f addr 0x20000004 value 0x7 size 4 name " +
+		"'edu-mmio'\n"
+	text := second + ops("r 00 4 0x10000ed", "w 04 4 0x1") + second
+	generic, err := boardfile.Generic(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{edu(Options{Regions: []traces.Region{{Name: "edu-mmio",
+		Base: eduBase}}}),
+		{From: FromQemu, Board: generic, Generic: true, Device: "1234:11e8",
+			Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}} {
+		image, report := mustImport(t, text, o)
+		commands(t, image,
+			"\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\nwrite bar0+0x4 w4 0x1\n")
+		if got := did(report,
+			"read"); got != "4 lines: 1 load, 1 store; left out 2 accesses to other regions" {
+			t.Errorf("read: %s", got)
+		}
+	}
+	moved := strings.ReplaceAll(second, "0x7f", "0x55b6bee1c320")
+	refused(t, moved+ops("r 00 4 0x10000ed"),
+		edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}),
+		`line 2: region "edu-mmio" was not at 0x10000000 in line 1: the guest moved the BAR`)
+	// of a BAR whose size is not known it could be part
+	near := strings.ReplaceAll(second, "0x20000004", "0x10100004")
+	refused(t, ops("r 00 4 0x10000ed")+near, Options{From: FromQemu, Board: generic, Generic: true,
+		Device:  "1234:11e8",
+		Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}},
+		`line 2: a second region of QEMU's is called "edu-mmio": a board file with the size of `+
+			`BAR 0 tells them apart`)
+}
+
+// Up to QEMU 2.4 there was no cpu, up to 2.6 no 0x in front of 0; the backends
+// ftrace and syslog have their own text in front.
+func TestQemuOfOtherVersionsAndBackends(t *testing.T) {
+	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
+	want, _ := mustImport(t, ops("w 08 4 0x0", "r 00 4 0x10000ed"), o)
+	for _, format := range []string{
+		"memory_region_ops_write mr 0x7f addr 0x10000008 value 0 size 4\n" +
+			"memory_region_ops_read mr 0x7f addr 0x10000000 value 0x10000ed size 4\n",
+		"memory_region_ops_write cpu 1 mr 0x7f addr 0x10000008 value 0 size 4\n" +
+			"memory_region_ops_read cpu 1 mr 0x7f addr 0x10000000 value 0x10000ed size 4\n",
+		" qemu-system-x86-4242    [001] ..... 12.000001: tracing_mark_write: " +
+			"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000008 value 0x0 size 4 name " +
+			"'edu-mmio'\n CPU 0/KVM-7 [000] d..1 12.000003: tracing_mark_write: " +
+			"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x10000ed size 4 " +
+			"name 'edu-mmio'\n",
+		"Nov 22 08:00:00 host qemu-system-x86_64[4242]: memory_region_ops_write cpu 0 mr 0x7f " +
+			"addr 0x10000008 value 0x0 size 4 name 'edu-mmio'\n" +
+			"2026-11-22T08:00:00.5+00:00 host qemu[42]: memory_region_ops_read cpu 0 mr 0x7f " +
+			"addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'\n",
+	} {
+		got, _ := mustImport(t, format, o)
+		if show(got) != show(want) {
+			t.Errorf("%s\n%s", format, show(got))
+		}
+	}
+}
+
+func TestQemuDeviceMayHaveSeveralRegions(t *testing.T) {
+	text := "memory_region_ops_read cpu 0 mr 0x1 addr 0x10000008 value 0x0 size 4 name " +
+		"'ivshmem-mmio'\n" +
+		"memory_region_ops_write cpu 0 mr 0x2 addr 0x8000400010 value 0x5 size 8 name 'mem'\n"
+	image, _ := mustImport(t, text, Options{From: FromQemu, Board: &boards.Ivshmem,
+		Regions: []traces.Region{
+			{Name: "ivshmem-mmio", Base: 0x10000000}, {Name: "mem", Base: 0x8000400000, Bar: 2}}})
+	commands(t, image, `
+expect bar0+0x8 w4 0x0 mask 0xffffffff
+write bar2+0x10 w8 0x5
+`)
+	if bars := image.Devices[0].Bars; bars != [6]uint64{0: 256, 2: 4 << 20} {
+		t.Errorf("bars %v", bars)
+	}
+}
+
+func TestVfioRegionsAreBars(t *testing.T) {
+	text := "vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678, 4)\n" +
+		"7@1.5:vfio_region_read  (0000:01:00.0:region0+0x4, 4) = 0xffffffffedcba987\n" +
+		"vfio_region_write  (0000:02:00.0:region0+0x4, 0x1, 4)\n" +
+		"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x12345678 size 4 name " +
+		"'0000:01:00.0 BAR 0'\n"
+	for _, region := range []string{"0000:01:00.0", "0000:01:00.0:region0"} {
+		image, report := mustImport(t, text, edu(Options{Regions: []traces.Region{{Name: region}}}))
+		commands(t, image, `
+write bar0+0x4 w4 0x12345678
+expect bar0+0x4 w4 0xedcba987 mask 0xffffffff
+`)
+		if got := did(report,
+			"read"); got != "4 lines: 1 load, 1 store; left out 2 accesses to other regions" {
+			t.Errorf("read: %s", got)
+		}
+	}
+}
+
+func TestVfioRegionRefusesWithTheLine(t *testing.T) {
+	o := edu(Options{Regions: []traces.Region{{Name: "0000:01:00.0"}}})
+	for _, line := range []string{
+		"vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678",
+		"vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678, 4) = 0x1",
+		"vfio_region_write  (0000:01:00.0:region0, 0x1, 4)",
+		"vfio_region_write  (0000:01:00.0:regionx+0x4, 0x1, 4)",
+		"vfio_region_write  (0000:01:00.0+0x4, 0x1, 4)",
+		"vfio_region_write",
+		"vfio_region_read  (0000:01:00.0:region0+0x4, 4)",
+		"vfio_region_read  (0000:01:00.0:region0+0x4, 0x1, 4)",
+		"vfio_region_read  0000:01:00.0:region0+0x4, 4) = 0x1",
+	} {
+		text := strings.TrimSpace(line[strings.IndexAny(line+" ", " "):])
+		refused(t, line+"\n", o, "line 1: vfio_region event: "+strconv.Quote(text)+
+			" is cut or of an unknown form")
+	}
+	refused(t, "vfio_region_write  (0000:01:00.0:region0+0x4, 0x123456789, 4)\n", o,
+		"line 1: value 0x123456789 is wider than 4 bytes")
+	refused(t, "vfio_region_write  (0000:01:00.0:region7+0x4, 0x1, 4)\n", o,
+		"line 1: region 7 is no BAR of board edu")
+	refused(t, "vfio_region_write  (0000:01:00.0:region256+0x4, 0x1, 4)\n", o,
+		`line 1: vfio_region event: "(0000:01:00.0:region256+0x4, 0x1, 4)" is cut or of an `+
+			`unknown form`)
+}
+
+func TestRamDeviceEventsAreWarnedOf(t *testing.T) {
+	text := ops("r 00 4 0x10000ed") +
+		"memory_region_ram_device_write cpu 0 mr 0x7f addr 0x0 value 0x1 size 4\n"
+	_, report := mustImport(t, text, edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
+	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0].Text, "x-no-mmap=on") {
+		t.Errorf("warnings %v", report.Warnings)
+	}
+}
+
+// TestOtherDevicesMayBeMisaligned, as the ports of a PC are (vbe, 0x1cf), and those
+// of the device that is imported may not; a summary tells of both.
+func TestOtherDevicesMayBeMisaligned(t *testing.T) {
+	mmio := Options{From: FromMmiotrace, Device: "1234:11e8"}
+	for _, c := range []struct {
+		other, own, head string
+		o                Options
+	}{
+		{"memory_region_ops_write cpu 0 mr 0x9 addr 0x1cf value 0x0 size 2 name 'vbe'\n",
+			ops("w 08 4 0x5"), "",
+			edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})},
+		{"vfio_region_write  (0000:02:00.0:region0+0x2, 0x1, 4)\n",
+			"vfio_region_write  (0000:01:00.0:region0+0x8, 0x5, 4)\n", "",
+			edu(Options{Regions: []traces.Region{{Name: "0000:01:00.0"}}})},
+		{"VERSION 20070824\n" + eduDevice +
+			"\nPCIDEV 0020 8086100e b 200000000 0 0 0 0 0 0 100000 0 0 0 0 0 0 e1000\n" +
+			"W 4 1.000000 1 0x200000002 0x5 0x0 0\n",
+			"W 4 1.000000 1 0x100000008 0x5 0x0 0\n", "VERSION 20070824\n" + eduDevice + "\n",
+			mmio},
+	} {
+		if image, _ := mustImport(t, c.other+c.own, c.o); len(image.Sequences[0].Commands) != 1 {
+			t.Errorf("%s%d commands", c.other, len(image.Sequences[0].Commands))
+		}
+		wrong := strings.NewReplacer("addr 0x10000008", "addr 0x10000006", "+0x8", "+0x6",
+			"0x100000008", "0x100000006").Replace(c.own)
+		if _, _, err := Import(strings.NewReader(c.head+wrong), c.o); err == nil ||
+			!strings.Contains(err.Error(), "6 is not a multiple of the width 4") {
+			t.Errorf("%s%v", wrong, err)
+		}
+		s, err := Summarize(strings.NewReader(c.other+wrong), c.o)
+		if err != nil || len(s.Regions) < 2 || s.Regions[0].Stores+s.Regions[1].Stores != 2 {
+			t.Errorf("%+v %v", s, err)
+		}
+	}
+}
+
+func TestManyEventsOfOtherKindsAreCountedInBoundedSpace(t *testing.T) {
+	var b strings.Builder
+	for i := range 1000 {
+		b.WriteString("event_" + strings.Repeat("x", i) + "\n")
+	}
+	summary, err := Summarize(strings.NewReader(b.String()), Options{From: FromQemu})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, c := range summary.Other {
+		n += c.N
+	}
+	if len(summary.Other) > 300 || n != 1000 {
+		t.Errorf("%d kinds, %d lines", len(summary.Other), n)
+	}
+}
+
+func TestUnknownFormatAndPassAreUsage(t *testing.T) {
+	refused(t, "", Options{From: "strace"}, `unknown format "strace": mmiotrace, qemu or record`)
+	refused(t, "", Options{Without: []string{"folding"}},
+		`no pass "folding"; passes: lift, fold, expect, drop, coalesce, fence, mark`)
+	refused(t, "", Options{Poll: []Range{{First: 2, Last: 1}}},
+		"range 0x2-0x1 ends before it starts")
+	if _, err := Summarize(strings.NewReader(""), Options{From: "strace"}); err == nil {
+		t.Error("summary of an unknown format")
+	}
+}
+
+// QEMU numbers regions again in each run: what one trace has taught is not held
+// against the next.
+func TestOptionsServeForSeveralTraces(t *testing.T) {
+	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
+	first := ops("w 08 4 0x5")
+	// of that name, and now of the first one's number
+	another := strings.ReplaceAll(first, "addr 0x1", "addr 0x2")
+	for _, text := range []string{first, another +
+		strings.ReplaceAll(first, "mr 0x55", "mr 0x56")} {
+		if image, _ := mustImport(t, text, o); len(image.Sequences[0].Commands) != 1 {
+			t.Errorf("%d commands of %s", len(image.Sequences[0].Commands), text)
+		}
+	}
+}

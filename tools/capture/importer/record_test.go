@@ -1,0 +1,447 @@
+package importer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/lmb"
+)
+
+// recordOf writes a recording: its head, the lines, its end.
+func recordOf(device string, list ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "LMRECORD 1\nDEVICE %s\nBAR 0 100000000 20000000\nBAR 2 120000000 100000\n"+
+		"BAR 4 800000000 2000000\n", device)
+	for _, line := range list {
+		b.WriteString(line + "\n")
+	}
+	fmt.Fprintf(&b, "END %d\n", len(list))
+	return b.String()
+}
+
+const (
+	whRecord = "1e52 401e"
+	bhRecord = "1e52 b140"
+)
+
+// store and read are lines of a recording.
+func store(bar int, offset uint64, data ...byte) string {
+	return fmt.Sprintf("W %d %x %d %s", bar, offset, len(data), fmt.Sprintf("%x", data))
+}
+
+func read4(bar int, offset uint64, value uint32) string {
+	return fmt.Sprintf("R %d %x 4 %s", bar, offset, fmt.Sprintf("%x", word32(value)))
+}
+
+func word32(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
+
+// pointLines have window 166 of Wormhole, or 0 of Blackhole, point at a tile.
+func pointLines(board *boards.Board, x, y uint8, address uint64) (list []string) {
+	slot := map[*boards.Board]int{&boards.Wormhole: 166, &boards.Blackhole: 0}[board]
+	g := board.TLB.GroupOf(slot)
+	words, ok := board.TLB.EncodeWindow(g, fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault},
+		address&^(g.Size-1))
+	if !ok {
+		panic("no such target")
+	}
+	width := board.TLB.ConfigWidth
+	for register := uint64(0); register < board.TLB.ConfigStride; register += uint64(width) {
+		data := binary.LittleEndian.AppendUint64(nil,
+			chips.LoadRegister(&words, register, width))[:width]
+		list = append(list,
+			store(0, board.TLB.ConfigOffset+uint64(slot)*board.TLB.ConfigStride+register, data...))
+	}
+	return list
+}
+
+// regionLines have outbound region n of the iATU map size bytes to a target.
+func regionLines(first, n, base, size, target uint64) (list []string) {
+	at := first + n*0x200
+	for _, r := range [][2]uint64{{4, 0}, {0, 0}, {8, base}, {0xc, base >> 32},
+		{0x10, base + size - 1}, {0x14, target}, {0x18, target >> 32}, {4, 1 << 31}} {
+		list = append(list, store(2, at+r[0], word32(uint32(r[1]))...))
+	}
+	return list
+}
+
+func importRecord(t *testing.T, text string, o Options) (*lmb.Image, *Report) {
+	t.Helper()
+	o.From = FromRecord
+	return mustImport(t, text, o)
+}
+
+func concat(lists ...[]string) (all []string) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+// What tt-umd does at start on either chip: channels of host memory, of which
+// one is used, and the host reads and writes it through the PCIe tile.
+func TestRegionsOfTheIATUBecomeHostWindows(t *testing.T) {
+	for _, c := range []struct {
+		board      *boards.Board
+		device     string
+		first, noc uint64
+		x, y       uint8
+		window     uint64
+	}{
+		{&boards.Wormhole, whRecord, 0x1200, 0x8_0000_0000, 0, 3, 0xb000000},
+		{&boards.Blackhole, bhRecord, 0x1000, 4 << 58, 19, 24, 0},
+	} {
+		text := recordOf(c.device, concat(
+			regionLines(c.first, 0, 0, 1<<30, 0), regionLines(c.first, 1, 1<<30, 1<<30, 1<<30),
+			pointLines(c.board, c.x, c.y, c.noc),
+			[]string{read4(0, c.window+0x20, 0xdeadbeef), "HR 20 4 efbeadde", "CLK 1",
+				store(0, c.window+0x24, 1, 2, 3, 4), "HW 24 4 01020304"},
+			pointLines(c.board, c.x, c.y, c.noc),
+			[]string{read4(0, c.window+0x20, 0xdeadbeef), "HR 20 4 efbeadde"})...)
+		image, report := importRecord(t, text, Options{})
+		want := "16 accesses of it left out: the lane that replays aims it; region 0 " +
+			"(0x0..0x3fffffff) is host window host0; " +
+			"1 region that nothing reaches dropped; 3 accesses through the PCIe tile became " +
+			"accesses of host memory"
+		if got := did(report, "iATU"); got != want {
+			t.Errorf("iATU: %s", got)
+		}
+		commands(t, image, `
+copyin bulk host0+0x20 w4 efbeadde
+fence
+expect host0+0x20 w4 0xdeadbeef mask 0xffffffff
+write host0+0x24 w4 0x4030201
+fence
+expect host0+0x20 w4 0xdeadbeef mask 0xffffffff
+`)
+		if w := image.Windows[0]; len(image.Windows) != 1 || w.Kind != gen.WindowKindHost ||
+			w.Size != 4096 {
+			t.Errorf("windows %+v", image.Windows)
+		}
+		replay, device := load(t, image, runtime.AnySlot)
+		mustRun(t, replay, device)
+	}
+}
+
+// Regions that nothing reaches leave nothing in the image; without the iATU's rule no
+// image could be loaded. A trace that does not tell what the device reached
+// says so.
+func TestRegionsThatNothingReachesAreDropped(t *testing.T) {
+	list := concat(regionLines(0x1200, 3, 3<<30, 0x30000000, 3<<30),
+		pointLines(&boards.Wormhole, 1, 1, 0), []string{store(0, 0xb000100, 1, 2, 3, 4)})
+	image, report := importRecord(t, recordOf(whRecord, list...), Options{})
+	if got := did(report,
+		"iATU"); got != "8 accesses of it left out: the lane that replays aims it; 1 region that "+
+		"nothing reaches dropped" {
+		t.Errorf("iATU: %s", got)
+	}
+	commands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x4030201\n")
+	_, report = mustImport(t, lines(whDevice, "W 4 1.000000 1 0xc0001204 0x80000000 0x0 0",
+		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1)), Options{})
+	if !strings.Contains(report.String(),
+		"warning   the trace does not tell what the device reaches of host memory") {
+		t.Errorf("report:\n%s", report)
+	}
+	refused(t, recordOf(whRecord, "W 2 1304 4 00000000"), Options{From: FromRecord},
+		"line 6: store to inbound region 0 of the iATU, which decides what the BARs show")
+}
+
+// The device of this recording reads a descriptor that the program changes
+// between two doorbells, and writes answers that the program may have waited
+// for. Bus address 0 is an address.
+func TestHostMemoryOfARecordingIsImportedWithItsData(t *testing.T) {
+	doorbell := func(n byte) string { return store(0, 0xb000100, n, 0, 0, 0) }
+	text := recordOf(whRecord, concat(regionLines(0x1200, 0, 0, 1<<30, 0),
+		pointLines(&boards.Wormhole, 1, 1, 0), []string{
+			doorbell(1), "CLK 5", "HR 0 8 1100000000000000", "CLK 5", "HW 40 4 aa000000",
+			"HW 44 8 0102030405060708",
+			doorbell(2), "HR 0 8 1200000000000000", "CLK 5", "HW 40 4 ab000000",
+		})...)
+	image, report := importRecord(t, text, Options{})
+	commands(t, image, `
+copyin bulk host0+0x0 w8 1100000000000000
+fence
+point tlb0 (1,1) 0x0
+write tlb0+0x100 w4 0x1
+poll host0+0x48 w4 0x8070605 mask 0xffffffff for 1000000 us
+fence
+expect host0+0x40 w8 0x4030201000000aa mask 0xffffffffffffffff
+expect host0+0x48 w4 0x8070605 mask 0xffffffff
+copyin bulk host0+0x0 w1 12
+fence
+write tlb0+0x100 w4 0x2
+poll host0+0x40 w4 0xab mask 0xffffffff for 1000000 us
+fence
+expect host0+0x40 w4 0xab mask 0xffffffff
+`)
+	if got := did(report, "fill"); got != "host memory host0: 8 bytes with 0 addresses" {
+		t.Errorf("fill: %s", got)
+	}
+}
+
+// Eight bytes that are an address of host memory as tiles see it are one.
+func TestAddressesThatTilesUseBecomeRelocations(t *testing.T) {
+	text := recordOf(whRecord, concat(regionLines(0x1200, 0, 0, 1<<30, 0),
+		pointLines(&boards.Wormhole, 1, 1, 0), []string{
+			"W 0 b000200 24 0000000000000000" + "4000000008000000" + "ffffffffffffffff",
+			store(0, 0xb000100, 1, 0, 0, 0), "CLK 5", "HR 40 4 11000000",
+		})...)
+	image, report := importRecord(t, text, Options{})
+	commands(t, image, `
+copyin bulk host0+0x40 w4 11000000
+fence
+point tlb0 (1,1) 0x0
+write tlb0+0x200 w8 0x0
+write tlb0+0x208 w8 0x40
+write tlb0+0x210 w8 0xffffffffffffffff
+write tlb0+0x100 w4 0x1
+`)
+	if got := did(report, "host"); got != "1 store of its addresses became relocations" ||
+		len(report.Warnings) != 0 {
+		t.Errorf("%v", report)
+	}
+	replay, device := load(t, image, runtime.AnySlot)
+	mustRun(t, replay, device)
+	var moved [8]byte
+	if c := replay.Aperture(0).Copy(gen.OpcodeCopyOut, 0x208, 8, gen.AccessExact,
+		moved[:]); c != hal.OK {
+		t.Fatal(c)
+	}
+	if bus := replay.Aperture(1).Bus; binary.LittleEndian.Uint64(moved[:]) != bus+0x40 {
+		t.Errorf("the tile has %x, the host memory is at %#x", moved, bus)
+	}
+}
+
+// Clocks of a simulator count as nanoseconds: pauses and deadlines follow them.
+func TestClocksOfARecordingAreItsTime(t *testing.T) {
+	loop := func(clocks string) string {
+		return recordOf(whRecord, concat(pointLines(&boards.Wormhole, 1, 1, 0), []string{
+			store(0, 0xb000100, 1, 0, 0, 0), read4(0, 0xb000104, 0), clocks, read4(0, 0xb000104, 0),
+			clocks, read4(0, 0xb000104, 1)})...)
+	}
+	// ten times 600 ms
+	for clocks, us := range map[string]int{"CLK 1": 1_000_000, "CLK 300000000": 6_000_000} {
+		image, _ := importRecord(t, loop(clocks), Options{})
+		commands(t, image,
+			fmt.Sprintf("\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x1\n"+
+				"poll tlb0+0x104 w4 0x1 mask 0xffffffff for %d us\n", us))
+	}
+	for clocks, warned := range map[string]bool{"CLK 9999998": false, "CLK 10000000": true} {
+		text := recordOf(whRecord, concat(pointLines(&boards.Wormhole, 1, 1, 0),
+			[]string{store(0, 0xb000100, 1, 0, 0, 0), clocks, store(0, 0xb000200, 2, 0, 0, 0)})...)
+		_, report := importRecord(t, text, Options{})
+		if got := strings.Contains(report.String(),
+			"warning   line 9: the program paused"); got != warned {
+			t.Errorf("%s: %v", clocks, report)
+		}
+	}
+}
+
+// Five frames in one run: an input has one value a run, so a frame is taken by
+// its lines, or by marks. Windows are pointed as they were.
+func TestPartOfARecording(t *testing.T) {
+	list := concat(pointLines(&boards.Wormhole, 1, 1, 0),
+		[]string{"MARK set up", store(0, 0xb000100, 1, 0, 0, 0)})
+	for frame := range byte(3) {
+		list = append(list, fmt.Sprintf("MARK frame %d", frame),
+			store(0, 0xb000200, frame, 0, 0, 0), store(0, 0xb000204, 0x10+frame, 0, 0, 0),
+			read4(0, 0xb000300, uint32(frame)))
+	}
+	text := recordOf(whRecord, list...)
+	want := "\npoint tlb0 (1,1) 0x0\ncopyin bulk tlb0+0x200 w4 0100000011000000\nfence\n" +
+		"expect tlb0+0x300 w4 0x1 mask 0xffffffff\n"
+	for _, part := range []string{"frame 1..frame 2", "13..16", "13..frame 2"} {
+		p, err := ParsePart(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, report := importRecord(t, text,
+			Options{Part: p, Without: []string{"mark"}, Inputs: []TensorSpec{}})
+		commands(t, image, want)
+		if !strings.Contains(did(report, "read"), "accesses outside the part") {
+			t.Errorf("%s: %s", part, did(report, "read"))
+		}
+	}
+	p, _ := ParsePart("..8")
+	image, _ := importRecord(t, text, Options{Part: p})
+	commands(t, image, "\npoint tlb0 (1,1) 0x0\nmark set up\nwrite tlb0+0x100 w4 0x1\n")
+	for part, want := range map[string]string{
+		"frame 7..":        `the trace has no mark "frame 7" for the part to begin at`,
+		"frame 1..frame 0": `the trace has no mark "frame 0" behind the start of the part`,
+		"100..":            "the part begins at line 100, the trace has 20",
+	} {
+		p, err := ParsePart(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, text, Options{From: FromRecord, Part: p}, want)
+	}
+	for _, bad := range []string{"", "..", "7", "9..3", "0..4"} {
+		if _, err := ParsePart(bad); hal.CodeOf(err) != hal.Usage {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// The frames of the vendor's own client differ in their input; one of them
+// imports with the input named.
+func TestFrameOfTheVendorsClientTakesAnInput(t *testing.T) {
+	text := capture(t, "wh.frames.record.gz")
+	o := Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, "a=18,18,0x20000,int32,128")}}
+	_, _, err := Import(strings.NewReader(text), o)
+	if err == nil || !strings.Contains(err.Error(), "an input has one value a run") {
+		t.Fatalf("the whole: %v", err)
+	}
+	var line int
+	fmt.Sscanf(err.Error(), "line %d:", &line)
+	o.Part = Part{To: fmt.Sprint(line - 1)}
+	image, _ := mustImport(t, text, o)
+	if image.Tensors[0].Name != "a" || len(image.Tensors[0].Data) != 512 {
+		t.Errorf("%+v", image.Tensors[0])
+	}
+}
+
+// Several tiles whose cores ran: a driver that cleans up does so for one.
+func TestSeveralRunningCoresGetASafeSequence(t *testing.T) {
+	release := func(x uint8) []string {
+		// jumps to itself
+		return concat(pointLines(&boards.Wormhole, x, 1, 0),
+			[]string{store(0, 0xb000000, 0x6f, 0, 0, 0)},
+			pointLines(&boards.Wormhole, x, 1, 0xff000000),
+			[]string{store(0, 0xbb121b0, 0, 0x70, 4, 0)})
+	}
+	one, _ := importRecord(t, recordOf(whRecord, release(1)...), Options{})
+	if len(one.Sequences) != 1 {
+		t.Errorf("%d sequences for one tile", len(one.Sequences))
+	}
+	image, report := importRecord(t, recordOf(whRecord,
+		concat(release(1), release(2), release(1))...), Options{})
+	if len(image.Sequences) != 2 || image.Sequences[1].Name != "safe" ||
+		did(report, "safe") != "the program let cores of 2 tiles or rectangles run: sequence "+
+			"safe holds them in reset" {
+		t.Fatalf("%d sequences; %v", len(image.Sequences), report)
+	}
+	safe := *image
+	safe.Sequences = image.Sequences[1:]
+	commands(t, &safe, "\npoint tlb0 (1,1) 0xffb00000\nwrite tlb0+0x121b0 w4 0x47800\n"+
+		"point tlb0 (2,1) 0xffb00000\nwrite tlb0+0x121b0 w4 0x47800\n")
+	replay, device := load(t, image, runtime.AnySlot)
+	mustRun(t, replay, device)
+	if r := replay.Run(1); r.Code != hal.OK {
+		t.Errorf("safe: %v; %s", r.Code, device.Refusal())
+	}
+}
+
+// The register that holds cores in reset has bits that mean nothing here.
+func TestCheckOfTheResetRegisterIsMasked(t *testing.T) {
+	for _, b := range []struct {
+		board  *boards.Board
+		device string
+		window uint64
+	}{{&boards.Wormhole, whRecord, 0xbb121b0}, {&boards.Blackhole, bhRecord, 0x1121b0}} {
+		text := recordOf(b.device,
+			append(pointLines(b.board, 1, 2,
+				0xffa00000&^uint64(map[bool]uint64{true: 1<<24 - 1}[b.board == &boards.Wormhole])),
+				read4(0, b.window, 0x80047800|1<<3))...)
+		image, _ := importRecord(t, text, Options{})
+		if got := show(image); !strings.HasSuffix(got, "w4 0x47800 mask 0x47800\n") {
+			t.Errorf("%s: %s", b.board.Name, got)
+		}
+	}
+}
+
+func TestRunWithoutDeviceAccessIsSaidInPlainWords(t *testing.T) {
+	o := Options{From: FromRecord}
+	refused(t, "", o, "the recording is empty: lm record was killed before it wrote anything, "+
+		"or, of a simulator, the program did not open it (it never called libttsim_init); record "+
+		"it again")
+	refused(t, recordOf(whRecord, "CR 0 0 4 521e1e40", "CLK 7"), o,
+		"the recording holds no access to the device: the program opened the simulator and then "+
+			"neither stored to a BAR nor loaded from one (1 load of configuration space, 1 clock "+
+			"step)")
+}
+
+// Blocks stay blocks, whatever their place and size is, and mean the same.
+func TestBlocksOfARecordingMeanTheirAccesses(t *testing.T) {
+	data := make([]byte, 3<<20+13)
+	for i := range data {
+		data[i] = byte(i * 7 >> (i % 5))
+	}
+	blocks := recordOf(whRecord, append(pointLines(&boards.Wormhole, 1, 1, 0),
+		store(0, 0xb000003, data...), fmt.Sprintf("R 0 b000003 %d %s", len(data),
+			fmt.Sprintf("%x", data)))...)
+	image, _ := importRecord(t, strings.Replace(blocks, pointLines(&boards.Wormhole, 1, 1, 0)[0],
+		pointLines(&boards.Wormhole, 0, 0, 0)[0], 1), Options{})
+	if n := len(image.Sequences[0].Commands); n > 40 {
+		t.Errorf("%d commands", n)
+	}
+	replay, device := load(t, image, runtime.AnySlot)
+	mustRun(t, replay, device)
+	_, list, err := traces.Read(strings.NewReader(blocks), traces.Source{From: FromRecord})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, got := uint64(0xb000003), []byte(nil)
+	for _, a := range list {
+		if a.Op == traces.OpStore && a.Offset < 0x1fc00000 {
+			if a.Offset != at || a.Offset%uint64(a.Width) != 0 {
+				t.Fatalf("%+v at %#x", a, at)
+			}
+			got = append(got, binary.LittleEndian.AppendUint64(nil, a.Value)[:a.Width]...)
+			at += uint64(a.Width)
+		}
+	}
+	if string(got) != string(data) {
+		t.Error("Read gives other data")
+	}
+}
+
+// A long line does not lose a digit wherever it is read in parts, nor pass for
+// whole where it is not.
+func TestLongLinesAreReadWhole(t *testing.T) {
+	for _, size := range []int{32750, 32768, 65536, 100_001} {
+		data := make([]byte, size)
+		for i := range data {
+			data[i] = byte(i ^ i>>8)
+		}
+		text := recordOf(whRecord, append(pointLines(&boards.Wormhole, 0, 0, 0),
+			store(0, 0xb000000, data...))...)
+		image, _ := importRecord(t, text, Options{})
+		var got []byte
+		for _, c := range image.Sequences[0].Commands {
+			if c.Opcode == gen.OpcodeWrite {
+				c.Data = binary.LittleEndian.AppendUint64(nil, c.Value)[:c.Width]
+			}
+			if c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeCopyIn {
+				got = append(got, c.Data...)
+			}
+		}
+		if string(got) != string(data) {
+			t.Errorf("%d bytes: other data", size)
+		}
+		bad := strings.Replace(text, fmt.Sprintf("%x", data[:8]),
+			"zz"+fmt.Sprintf("%x", data[:8])[2:], 1)
+		for _, broken := range []string{bad, strings.Replace(text, fmt.Sprintf("%x", data[size-8:]),
+			fmt.Sprintf("%x", data[size-8:])[1:], 1),
+			strings.Replace(text, fmt.Sprintf(" %d ", size), fmt.Sprintf(" %d ", size-1), 1)} {
+			if _, _, err := Import(strings.NewReader(broken),
+				Options{From: FromRecord}); err == nil ||
+				!strings.Contains(err.Error(), "bytes in hexadecimal digits") {
+				t.Errorf("%d bytes, broken: %v", size, err)
+			}
+		}
+		if _, _, err := Import(io.LimitReader(strings.NewReader(text), int64(len(text)-40)),
+			Options{From: FromRecord}); err == nil {
+			t.Error("a cut line passes")
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package importer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/tools/image/lmb"
+)
+
+func TestTensorSpecIsRead(t *testing.T) {
+	for _, c := range []struct {
+		spec  string
+		want  TensorSpec
+		bytes uint64
+	}{
+		{"a=1,1,0x20000,int32,256",
+			TensorSpec{Name: "a", Place: Place{Tile: true, X: 1, Y: 1}, Address: 0x20000,
+				DType: gen.DTypeInt32, Shape: []uint32{256}}, 1024},
+		{"w.1=18,0x12,135168,bfloat16,32x64",
+			TensorSpec{Name: "w.1", Place: Place{Tile: true, X: 18, Y: 18}, Address: 135168,
+				DType: gen.DTypeBfloat16, Shape: []uint32{32, 64}}, 4096},
+		{"block=0X40,uint8,1", TensorSpec{Name: "block", Address: 0x40, DType: gen.DTypeUint8,
+			Shape: []uint32{1}}, 1},
+		{"é=0,float64,2x2x2x2x2x2x2x2", TensorSpec{Name: "é", DType: gen.DTypeFloat64,
+			Shape: []uint32{2, 2, 2, 2, 2, 2, 2, 2}}, 2048},
+	} {
+		got, err := ParseTensor(c.spec)
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) || got.Size() != c.bytes {
+			t.Errorf("%s: got %+v of %d bytes, %v", c.spec, got, got.Size(), err)
+		}
+	}
+}
+
+func TestEveryElementTypeHasItsLowerCaseName(t *testing.T) {
+	const want = "int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, " +
+		"float32, float64"
+	if got := strings.Join(lmb.DTypes[1:], ", "); got != want {
+		t.Errorf("got %s", got)
+	}
+	for name := range strings.SplitSeq(want, ", ") {
+		if s := mustTensor(t, "a=0,"+name+",1"); strings.ToLower(s.DType.String()) != name {
+			t.Errorf("%s is %v", name, s.DType)
+		}
+	}
+}
+
+func TestTensorSpecErrorsTeach(t *testing.T) {
+	for _, c := range []struct{ spec, want string }{
+		{"a", "there is no ="},
+		{"", "there is no ="},
+		{"=1,1,0,int8,1", "the name is empty"},
+		{strings.Repeat("a", 256) + "=0,int8,1", "the name is longer than 255 bytes"},
+		{"a b=0,int8,1", "the name has blanks, commas or control characters"},
+		{"\xff=0,int8,1", "the name has blanks, commas or control characters"},
+		{"a=1,1,0x20000,int32", "behind the = there are 4 parts, not 5 or 3"},
+		{"a=", "behind the = there are 1 parts, not 5 or 3"},
+		{"a=1,y,0x20000,int32,256", `tile "1","y" is no pair of numbers up to 255`},
+		{"a=1,256,0x20000,int32,256", `tile "1","256" is no pair of numbers up to 255`},
+		{"a=1,1,20k,int32,256", `address "20k" is no number`},
+		{"a=1,1,0x20@+4,int32,256", `"+4" is no line that accesses a device, from 1 on`},
+		{"a=1,1,0x20@4294967296,int32,256",
+			`"4294967296" is no line that accesses a device, from 1 on`},
+		{"a=1,1,-1,int32,256", `address "-1" is no number`},
+		{"a=1,1,0x20000,int,256",
+			`element type "int" is none of int8, uint8, int16, uint16, int32, uint32, int64, ` +
+				`uint64, float16, bfloat16, float32, float64`},
+		{"a=1,1,0x20000,Int32,256", `element type "Int32" is none of ` +
+			strings.Join(lmb.DTypes[1:], ", ")},
+		{"a=1,1,0x20000,invalid,256", `element type "invalid" is none of ` +
+			strings.Join(lmb.DTypes[1:], ", ")},
+		{"a=1,1,0x20000,int32,0",
+			`shape "0" is not one or more numbers above 0 with x between them`},
+		{"a=1,1,0x20000,int32,", `shape "" is not one or more numbers above 0 with x between them`},
+		{"a=1,1,0x20000,int32,16x",
+			`shape "16x" is not one or more numbers above 0 with x between them`},
+		{"a=1,1,0x20000,int32,1x1x1x1x1x1x1x1x1",
+			`shape "1x1x1x1x1x1x1x1x1" has more than 8 dimensions`},
+		{"a=0,int32,4294967295x4294967295x4294967295x4294967295", "more than 4 GiB"},
+		{"a=0xffffffffffffffff,int32,1",
+			"4 bytes at 0xffffffffffffffff reach beyond 64-bit addresses"},
+	} {
+		_, err := ParseTensor(c.spec)
+		want := fmt.Sprintf("tensor %q: %s (the form is %s)", c.spec, c.want, tensorForm)
+		if err == nil || err.Error() != want || hal.CodeOf(err) != hal.Usage {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
+
+func TestRangeSpec(t *testing.T) {
+	for spec, want := range map[string]Range{
+		"1,2,0x10000-0x10003": {Place{Tile: true, X: 1, Y: 2}, 0x10000, 0x10003},
+		"0x20":                {Place{}, 0x20, 0x20},
+		"32-35":               {Place{}, 32, 35},
+	} {
+		if got, err := ParseRange(spec); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v", spec, got, err)
+		}
+	}
+	for spec, want := range map[string]string{
+		"": `range "": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
+			`FIRST-LAST where the device has no tiles`,
+		"1,2": `range "1,2": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
+			`FIRST-LAST where the device has no tiles`,
+		"x,2,0":    `range "x,2,0": tile "x","2" is no pair of numbers up to 255`,
+		"0x20-":    `range "0x20-": "" is no address at or behind the first`,
+		"0x20-0x1": `range "0x20-0x1": "0x1" is no address at or behind the first`,
+	} {
+		if _, err := ParseRange(spec); err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lightmetal/tools/capture/record"
+)
+
+// TestTimesAreTheProgramsOwn: what the recorder takes between two accesses, such
+// as to compare host memory, is no wait of the program.
+func TestTimesAreTheProgramsOwn(t *testing.T) {
+	var out bytes.Buffer
+	w := newWriter(&out)
+	now := w.began
+	w.wall = func() time.Time { return now }
+	stop := func(took time.Duration) {
+		w.work()
+		now = now.Add(took / 2)
+		w.access('R', 0, 0, []byte{1})
+		now = now.Add(took / 2)
+		w.rest()
+	}
+	w.line("DEVICE 0 1af4 1110 file")
+	w.line("BAR 0 0 2 0 1000")
+	stop(time.Second)
+	now = now.Add(3 * time.Millisecond) // of the program
+	stop(97 * time.Second)
+	now = now.Add(2 * time.Millisecond)
+	stop(time.Minute)
+	w.noteTimes()
+	if err := w.close(); err != nil {
+		t.Fatal(err)
+	}
+	capture, err := record.Read(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var times []string
+	for _, r := range capture.Records {
+		switch r.Kind {
+		case record.Clock:
+			times = append(times, fmt.Sprint(r.Clocks))
+		case record.Note:
+			times = append(times, string(r.Data))
+		}
+	}
+	const want = "3000000 2000000 the program ran for 5000 us; lm worked for 158000000 us more, " +
+		"which no CLK line has"
+	if got := strings.Join(times, " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestRecorderCountsItsOwnTimeAtEveryStop: the times in a record together are
+// at most what the program ran.
+func TestRecorderCountsItsOwnTimeAtEveryStop(t *testing.T) {
+	r := recorded(t, nil, Options{}, compiled(t, patterns, "-O2"), "volatile")
+	var all, ran, own uint64
+	for _, a := range r.capture.Records {
+		all += uint64(a.Clocks)
+		if a.Kind == record.Note {
+			_, _ = fmt.Sscanf(string(a.Data), "the program ran for %d us; lm worked for %d us more",
+				&ran, &own)
+		}
+	}
+	if ran == 0 || own == 0 || all/1000 > ran {
+		t.Errorf("%d us between accesses, the program ran for %d us, the recorder worked for %d us",
+			all/1000, ran, own)
+	}
+}

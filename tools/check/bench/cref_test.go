@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/check/bench/plain"
+	"lightmetal/tools/check/simulate/images"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
+)
+
+const samples = "../../../testdata"
+
+// compileC builds testdata/cref, the second reader of the format.
+func compileC(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		if os.Getenv("LM_TEST_REQUIRED") == "1" {
+			t.Fatal("gcc is not here")
+		}
+		t.Skip("gcc is not here, so nothing can be compared with C (LM_TEST_REQUIRED=1 makes " +
+			"this a failure)")
+	}
+	sources, err := filepath.Glob(filepath.Join(samples, "cref", "*.c"))
+	if err != nil || len(sources) == 0 {
+		t.Fatal("no C sources", err)
+	}
+	program := filepath.Join(t.TempDir(), "cref")
+	arguments := append([]string{"-O2", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-o",
+		program}, sources...)
+	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+func encode(t *testing.T, image *lmb.Image) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "image.lmb")
+	if err := os.WriteFile(path, lmbtest.Encode(t, image), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// left is what a replay leaves behind.
+type left struct {
+	status, command int64
+	ignored         int64
+	outputs         uint32
+	memory          []byte
+}
+
+// loaded is an image on devices that are made for it.
+func loaded(t *testing.T, path string,
+	devices func(view *fbs.View) []hal.Device) (replay *runtime.Replay, done func()) {
+	t.Helper()
+	file, err := runtime.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := file.Verify()
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay, err = runtime.Load(view, runtime.AnySlot, devices(view)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replay, func() { replay.Close(); file.Close() }
+}
+
+// ours replays sequence 0 with the runtime.
+func ours(t *testing.T, path string, before []byte) left {
+	t.Helper()
+	m := filled(t, before)
+	replay, done := loaded(t, path,
+		func(view *fbs.View) []hal.Device { return plain.Devices(view, m.bytes) })
+	defer done()
+	result, view := replay.Run(0), replay.View()
+	var outputs []byte
+	for i := range view.Tensors {
+		if view.Tensors[i].Role == gen.RoleOutput {
+			outputs = append(outputs, replay.Output(i)...)
+		}
+	}
+	return left{int64(result.Code.ExitStatus()), int64(result.Command), int64(result.Ignored),
+		fbs.Checksum(outputs), bytes.Clone(m.bytes)}
+}
+
+// filled is a memory that holds data.
+func filled(t *testing.T, data []byte) *memory {
+	t.Helper()
+	m := newMemory(len(data))
+	t.Cleanup(m.close)
+	copy(m.bytes, data)
+	return m
+}
+
+// theirs replays sequence 0 in C.
+func theirs(t *testing.T, program, path string, before []byte, way int) left {
+	t.Helper()
+	m := filled(t, before)
+	s := start(m, path, program)
+	// A failed run is an answer too.
+	answer := s.replay(0, 1, way)
+	s.stop()
+	return left{answer.status, answer.command, answer.ignored, answer.outputs, bytes.Clone(m.bytes)}
+}
+
+// compareSides replays an image on both sides, from memory with the same bytes.
+func compareSides(t *testing.T, program, path string, before []byte) left {
+	t.Helper()
+	want := ours(t, path, before)
+	for way, name := range []string{"memcpy", "streaming stores", "threaded, memcpy",
+		"threaded, streaming stores"} {
+		got := theirs(t, program, path, before, way)
+		if got.status != want.status || got.command != want.command {
+			t.Errorf("%s: C ends with %d at command %d, the runtime with %d at %d", name,
+				got.status, got.command, want.status, want.command)
+		}
+		if got.ignored != want.ignored {
+			t.Errorf("%s: C ignores %d failures, the runtime %d", name, got.ignored, want.ignored)
+		}
+		if got.outputs != want.outputs {
+			t.Errorf("%s: the outputs of the two sides differ", name)
+		}
+		for i := range want.memory {
+			if got.memory[i] != want.memory[i] {
+				t.Errorf("%s: byte %#x is %#x after C and %#x after the runtime", name, i,
+					got.memory[i], want.memory[i])
+				break
+			}
+		}
+	}
+	return want
+}
+
+// size is the memory that the devices of an image need, 0 where plain memory
+// cannot stand for them.
+func size(t *testing.T, path string) uint64 {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := fbs.Verify(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain.Size(view)
+}
+
+func TestCLeavesTheBytesThatTheRuntimeLeavesAfterSamples(t *testing.T) {
+	program := compileC(t)
+	paths, _ := everyImage(t)
+	replayed := 0
+	for _, path := range paths {
+		bytes := size(t, path)
+		if bytes == 0 || bytes > 64<<20 {
+			continue // tiles, or BARs larger than the memory of a small machine
+		}
+		replayed++
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			compareSides(t, program, path, make([]byte, bytes))
+		})
+	}
+	if replayed < 3 {
+		t.Errorf("only %d of %d samples can be replayed on plain memory", replayed, len(paths))
+	}
+}
+
+// TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything replays images of random
+// commands of every kind that plain memory has.
+func TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything(t *testing.T) {
+	program := compileC(t)
+	ended := map[int64]int{}
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 2))
+			path := encode(t, images.Any(random))
+			before := make([]byte, size(t, path))
+			for i := range before {
+				before[i] = byte(random.Uint32N(4)) // small, so that checks hold as well as fail
+			}
+			ended[compareSides(t, program, path, before).status]++
+		})
+	}
+	if ended[0] == 0 || ended[76] == 0 || ended[75] == 0 {
+		t.Errorf("runs ended %v; some of each should be good, fail a check and pass a deadline",
+			ended)
+	}
+}
+
+func TestCAcceptsTheChecksumsOfEverySample(t *testing.T) {
+	program := compileC(t)
+	paths, _ := filepath.Glob(filepath.Join(samples, "images", "*.lmb"))
+	if len(paths) == 0 {
+		t.Fatal("no samples")
+	}
+	for _, path := range paths {
+		if out, err := exec.Command(program, "check", path).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", path, err, out)
+		}
+	}
+}
+
+// TestCRefusesAFileWithAnyByteChanged also shows that every byte of a file is
+// covered by a checksum or has to have the value it has.
+func TestCRefusesAFileWithAnyByteChanged(t *testing.T) {
+	program := compileC(t)
+	image := newImage()
+	add(image, "main", []lmb.Command{write(4, 1), copyIn(plainWindow, 0, noise(100))})
+	path := encode(t, image)
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(file); i += 17 {
+		changed := bytes.Clone(file)
+		changed[i] ^= 0x10
+		if err := os.WriteFile(path, changed, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(program, "check", path).CombinedOutput()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 65 {
+			t.Fatalf("byte %d changed: %v\n%s", i, err, strings.TrimSpace(string(out)))
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lightmetal/hal"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb/lmbtest"
+)
+
+// looks is an image for shared memory whose sequences look at the device each in one
+// place of the program. Window 0 is no memory, which commands without a window name.
+var looks = `lightmetal 1
+target ivshmem 1af4:1110 subsystem 1af4:1100 bar2 1MiB
+window cfg config size 256
+window ram bar2 offset 0x0 size 1MiB
+tensor got output uint8[8]
+main:
+  delay 5us
+  call one
+one:
+  fence
+change:
+  write.4 ram+0x0 0xffffffff
+  write.4 ram+0x0 0x1 mask 0xff
+taken:
+  write.8 ram+0x0 0xffffffffffffffff
+  copy.4 got[:] <- ram+0x0
+  write.8 ram+0x0 0xff00000000000000
+  copy.8 got[:] <- ram+0x0
+look:
+  write.4 ram+0x0 0xffffffff
+  expect.4 ram+0x0 == 0xffffffff
+wait:
+  write.4 ram+0x0 0xffffffff
+  poll.4 ram+0x0 == 0x1 within 1s every 1us
+unequal:
+  write.4 ram+0x0 0x1
+  expect.4 ram+0x0 == 0x2
+ignored:
+  write.4 ram+0x0 0x1
+  expect.4 ram+0x0 == 0x2 else ignore
+nested:
+  call unequal
+config:
+  expect.2 cfg+0x0 == 0x1af4
+ones:
+  expect.2 cfg+0x2c == 0xffff
+many:
+` + strings.Repeat("  write.4 ram+0x0 0x1\n", 600) + `config-wait:
+  poll.2 cfg+0x0 == 0x77 within 10s every 1us
+off:
+  write.4 ram+0x0 0x1
+  expect.2 cfg+0x0 == 0x1af4
+  expect.4 ram+0x0 == 0x1
+payload:
+  expect.2 cfg+0x0 == 0x1af4
+  copy.8 ram+0x0 <- pattern 0x5 size 65536
+safe:
+  expect.4 ram+0x40 == 0x5afe
+`
+
+// look is how lmrun looks at a device: loads of 8 bytes of its configuration space.
+const look = "pread64 /config 2=8 3=0"
+
+// aCase is a run that gets answers from its system calls.
+type aCase struct {
+	code                  hal.Code
+	words, answers, flags string
+}
+
+// filesThatFail are runs whose file fails, or is cut, at each place that reads it.
+var filesThatFail = []aCase{
+	{hal.BadImage, "is not a regular file", "fstat /looks.lmb =-5", "/looks.lmb"},
+	{hal.IO, "", "mmap /looks.lmb =-12", "/looks.lmb"},
+	{hal.IO, "/looks.lmb", "pread64 /looks.lmb #1 =-5", "/looks.lmb"},
+	{hal.IO, "cut short while it was read", "pread64 /looks.lmb #1 =0", "/looks.lmb"},
+	{hal.IO, "/right.lmb", "mmap 3=0x32 1=ALL =-12", "/right.lmb"},
+	{hal.IO, "/many", "mmap 3=0x32 1=BEHIND =-12", "-check /many"},
+	{hal.IO, "/many", "pread64 /many #2 =-5", "-check /many"},
+	{hal.IO, "cut short while it was read", "mmap /cut/many !truncate /cut/many 5000",
+		"-check /cut/many"},
+	{hal.IO, "cut short while it was read", "mprotect 2=1 #1 !truncate /cut/small.lmb 4096",
+		"-check /cut/small.lmb"},
+	{hal.BadImage, "bytes of memory, but the machine has",
+		fmt.Sprintf("read /proc/meminfo #1 =19 @0:%x; read /proc/meminfo =0",
+			"MemAvailable: 1 kB\n"), "-check /many"},
+	{hal.OK, "", "openat /proc/meminfo =-2", "-check /many"},
+	{hal.OK, "", "read /proc/meminfo #1 =-5", "-check /many"},
+}
+
+// onSharedMemory are runs on shared memory, without a driver.
+var onSharedMemory = []aCase{
+	{hal.ExpectFailed, "", "", "-sequence safe"},
+	{hal.ExpectFailed, "", "", "-sequence unequal"},
+	{hal.OK, "", "", ""},
+	{hal.OK, "", "", "-sequence ignored -deadline 10s"},
+	{hal.OK, "", "", "-sequence change"},
+	{hal.OK, "", "", "-sequence taken"},
+	{hal.ExpectFailed, "", "", "-sequence nested"},
+	{hal.BadImage, "the machine has", "mmap 1=64 =-12", ""},
+	{hal.DeviceGone, "device gone", look + " @0:ffff", "-sequence change"},
+	{hal.DeviceGone, "device gone", look + " @4:04", "-sequence taken"},
+	{hal.DeviceGone, "device gone", look + " =-5", "-sequence look"},
+	{hal.DeviceGone, "device gone", look + " =4", "-sequence look"},
+	{hal.DeviceGone, "device gone", look + " #2 @0:ffff", "-sequence wait"},
+	{hal.DeviceGone, "device gone", look + " @0:ffff", "-sequence unequal"},
+	{hal.DeviceGone, "device gone", look + " @0:ffff", "-sequence ignored"},
+	{hal.DeviceGone, "device gone", "pread64 /config 2=2 3=0 =-19", "-sequence config"},
+	{hal.Denied, "not permitted", "pread64 /config 2=2 3=0 =-1", "-sequence config"},
+	{hal.IO, "input/output", "pread64 /config 2=2 3=0 =-5", "-sequence config"},
+	{hal.Denied, "not permitted", "pread64 /config 2=2 3=0 =1", "-sequence config"},
+	{hal.DeviceGone, "device gone", "pread64 /config 2=2 3=0 #3 =-19", "-sequence config-wait"},
+	{hal.FrameLate, "", "", "-sequence config-wait -deadline 5ms"},
+	{hal.FrameLate, "", "", "-sequence many -deadline 1us"},
+	{hal.DeviceGone, "device gone",
+		"pread64 /config 2=2 3=0 !write /sys/bus/pci/devices/0000:00:03.0/config 4 0000",
+		"-sequence off"},
+	{hal.IO, "cut short while it was read", "pread64 /config 2=2 3=0 !truncate /cut/too.lmb 4096",
+		"-sequence payload /cut/too.lmb"},
+	{hal.OK, "", "pread64 /config 2=2 3=0 !signal 15", "-sequence config -loop forever"},
+	{hal.Denied, "cannot lock", "mlock =-12", ""},
+	{hal.Denied, "cannot seal the process", "seccomp =-1", "-seal"},
+	{hal.Denied, "cannot seal the process", "seccomp =7", "-seal"},
+}
+
+// noDecoding are answers of a device whose memory decoding is off, and stays off.
+const noDecoding = "pread64 /config 2=2 3=4 @0:0000"
+
+// noIOMMU has lmrun find none in front of the shared memory, which may master the bus then.
+const noIOMMU = "openat of_node/iommu-map =-2"
+
+// onController are runs that store to the command register.
+var onController = []aCase{
+	{hal.NoDevice, "memory decoding stays off", noDecoding, ""},
+	{hal.Denied, "command register", noDecoding + "; pwrite64 /config =-1", ""},
+	{hal.IO, "command register", noDecoding + "; pwrite64 /config =-5", ""},
+	{hal.DeviceGone, "command register", noDecoding + "; pwrite64 /config =-19", ""},
+	{hal.Denied, "command register", noDecoding + "; pwrite64 /config =0", ""},
+	{hal.Denied, "run as root", "openat /config #1 =-13; " + noIOMMU, "/wide.lmb"},
+	{hal.OK, "", noIOMMU, "/wide.lmb"},
+	{hal.ExpectFailed, "", noIOMMU, "-sequence unequal /wide.lmb"},
+	{hal.Denied, "command register", "pwrite64 /config 3=4 =-1; " + noIOMMU, "/wide.lmb"},
+	{hal.WrongDevice, "does not fit the register", noIOMMU, "/narrow.lmb"},
+	{hal.WrongDevice, "the image is for", "", "/other.lmb"},
+	{hal.OK, "", "", "/right.lmb"},
+	{hal.Usage, "no sequence", "", "-sequence none"},
+	{hal.Usage, "the image has no input", "", "-input none=/eight"},
+	{hal.BadImage, "may take", "", "-check -longest 1us /named.lmb"},
+	{hal.DeviceGone, "device gone", "pread64 /config 2=2 3=44 @0:ffff; " + look + " @0:ffff",
+		"-sequence ones"},
+	{hal.OK, "", "pread64 /config 2=2 3=44 @0:ffff", "-sequence ones"},
+}
+
+const vfioConfig = "0x70000000000" // in a function's file
+
+// onBusMaster are runs of a device that masters the bus.
+var onBusMaster = []aCase{
+	{hal.OK, "", "", ""},
+	{hal.OK, "", "", "-seal"},
+	{hal.DMAFault, "DMA fault", "pread64 2=8 3=" + vfioConfig + " @6:0020", "-sequence unequal"},
+	{hal.MasterOff, "bus mastering is off", "pread64 2=8 3=" + vfioConfig + " @4:02",
+		"-sequence unequal"},
+	{hal.DeviceGone, "device gone", "pread64 2=8 3=" + vfioConfig + " @0:ffff",
+		"-sequence unequal"},
+	{hal.DeviceGone, "device gone", "pread64 2=8 3=" + vfioConfig + " #2 @0:ffff",
+		"-sequence unequal"},
+	{hal.MasterOff, "bus mastering stays off", "pwrite64 2=2 3=0x70000000004 #1 =2", ""},
+	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #1 =-5", ""},
+	{hal.Internal, "bus mastering stays on", "pwrite64 2=2 3=0x70000000004 #2 =2", ""},
+	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #2 =-5", ""},
+	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #2 =-5", "-seal"},
+}
+
+// mastered is an image for edu that has it master the bus.
+const mastered = `lightmetal 1
+target edu 1234:11e8 bar0 1MiB
+window regs bar0 offset 0x0 size 1MiB
+window from host size 4KiB
+main:
+  write.8 regs+0x80 bus(from)
+unequal:
+  expect.4 regs+0x0 == 0x1
+`
+
+// driver are the answers of Tenstorrent's driver (hal/tt_ioctl_linux.go) for a
+// Wormhole whose configuration space is that of the shared memory. Its windows and
+// registers lie in a file of zeros.
+var driver = look +
+	" @0:521e1e400600 ?; ioctl 1=0xfa05 =0 @8:02000000 @12:02040000 ?; ioctl 1=0xfa00 =0 " +
+	"@8:521e1e40 @16:1800 @20:0000; ioctl 1=0xfa02 =0" +
+	" @8:" + mapping(1, 512<<20) + " @32:" + mapping(3, 1<<20) + " @56:" + mapping(5, 32<<20) +
+	" ?; read 0000:00:03.0/modalias @9:31653532 @18:34303165" + // 1e52, 401e
+	" ?; ioctl 1=0xfa08 =0 @12:01 ?; ioctl 1=0xfa0f =0 ?; ioctl 1=0xfa0b =0 ?; ioctl 1=0xfa0d =0 " +
+	"?; ioctl 1=0xfa0e =0 ?; ioctl 1=0xfa07 =0 @32:0000000010000000 ?"
+
+// mapping is one of QUERY_MAPPINGS.
+func mapping(id byte, size uint32) string {
+	return fmt.Sprintf("%02x000000000000000000000000000000%02x%02x%02x%02x00000000", id, byte(size),
+		byte(size>>8), byte(size>>16), byte(size>>24))
+}
+
+// driven are runs by that driver.
+var driven = []aCase{
+	{hal.OK, "", "", ""},
+	{hal.OK, "", "", "-seal"},
+	{hal.Refused, "refused", "ioctl 1=0xfa0d =-22; ", ""},
+	{hal.DeviceGone, "device gone", "ioctl 1=0xfa0d #2 =-19; ", ""},
+	{hal.DeviceGone, "device gone", "ioctl 1=0xfa0d #2 =-19; ", "-seal"},
+	{hal.NoDevice, "", "ioctl 1=0xfa0e =-5; ", "-sequence go"},
+	{hal.OK, "go on running", "ioctl 1=0xfa05 =0 @8:02000000 @12:0201; ", ""},
+	{hal.NoDevice, "has no bus address", "", "/tt-bar.lmb"},
+	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-vc.lmb"},
+	// Wormhole's windows have the bit for channel 0, but the driver sets none.
+	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-on.lmb"},
+	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-far.lmb"},
+	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-tile.lmb"},
+	{hal.NoDevice, "no TLB window", "ioctl 1=0xfa0b =-12; ", ""},
+	{hal.WrongDevice, "does not fit the register", "ioctl 1=0xfa07 =0 @32:ffffffffffffffff; ", ""},
+}
+
+// shared is an image for shared memory, with more of its target, its windows and main.
+func shared(target, windows, main string) string {
+	return "lightmetal 1\ntarget ivshmem 1af4:1110" + target +
+		" bar2 1MiB\nwindow ram bar2 offset 0x0 size 64KiB\n" + windows + "main:\n  " + main + "\n"
+}
+
+// onTiles is an image for the stand-in for a driver: with a target and an
+// address of its second Point, and what is behind that.
+func onTiles(point, more string) string {
+	return `lightmetal 1
+target wormhole 1e52:401e bar0 512MiB
+window l1 tlb size 1MiB
+window csm bar0 offset 0x1fe80000 size 4KiB
+window ram host size 4KiB
+main:
+  point l1 tile 1,1 address 0x0
+  write.4 l1+0x10 0x5
+  expect.4 l1+0x10 == 0x5
+  point l1 ` + point + `
+  write.8 l1+0x20 bus(ram)+0x8
+  write.4 l1+0x10 0x6 mask 0x7
+  copy.4 l1+0x40 <- hex 00112233
+` + more + `
+go:
+  point l1 tile 1,1 address 0xffb00000 ordering strict
+  write.4 l1+0x121b0 0x47800
+  write.4 l1+0x121b0 0x47000
+  write.4 l1+0x121b0 0x47000
+`
+}
+
+// cases adds runs on a device, of an image where they have none of their own, whose
+// system calls get more answers.
+func (r *runs) cases(list []aCase, device, image, more string) {
+	for _, c := range list {
+		args := append([]string{"-device", device}, strings.Fields(c.flags)...)
+		if n := len(args); n == 0 || args[n-1][0] != '/' {
+			args = append(args, image)
+		}
+		r.answered(c.code, c.words, c.answers+more, args...)
+	}
+}
+
+// TestShippedProgramBearsWhatAKernelAnswers has system calls of lmrun fail, and devices
+// and files go, each at one place: the code and the words are those of that place.
+func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
+	_, console := inside(t, func(m *machine) {
+		m.virt = iommu
+		m.addModules(t, "LM_GUEST_MODULES")
+		for path, text := range map[string]string{
+			"/looks.lmb": looks, "/mastered.lmb": mastered,
+			"/many":       shared("", "", strings.Repeat("write.4 ram+0x0 0x1\n  ", 66000)),
+			"/narrow.lmb": shared("", "", "write.4 ram+0x0 bus(ram)"),
+			"/wide.lmb": shared(" subsystem 1af4:1100",
+				"window a bar2 offset 0x0 size 4KiB\nwindow b bar2 offset 0x0 size 4KiB\n"+
+					"window c bar2 offset 0x0 size 4KiB\nwindow d bar2 offset 0x0 size 4KiB\n",
+				"write.8 ram+0x0 bus(ram)\nunequal:\n  expect.4 ram+0x8 == 0x77"),
+			"/other.lmb": "lightmetal 1\ntarget other 1af4:1041 bar2 1MiB\n" +
+				"rule a bar2 offset 0x0 size 4KiB widths 4\n" +
+				"rule b bar2 offset 0x1000 size 4KiB widths 4\n" +
+				"rule c bar2 offset 0x2000 size 4KiB widths 4\n" +
+				"rule d bar2 offset 0x3000 size 4KiB widths 4\n" +
+				"window ram bar2 offset 0x0 size 4KiB\nmain:\n  write.4 ram+0x0 0x1\n",
+			"/right.lmb": shared(" subsystem 1af4:1100", "", "write.4 ram+0x0 0x1"),
+			"/both.lmb": "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n" +
+				"target wormhole 1e52:401e bar0 512MiB\nwindow regs bar0 offset 0x0 size 1MiB\n" +
+				"window from host size 4KiB\nwindow l1 tlb size 1MiB target 1\n" +
+				"window ram host size 4KiB target 1\nmain:\n  write.8 regs+0x80 bus(from)\n" +
+				"  point l1 tile 1,1 address 0x0\n  write.8 l1+0x20 bus(ram)\n" +
+				"  point l1 tile 1,1 address 0xffb00000 ordering strict\n" +
+				"  write.4 l1+0x121b0 0x47000\n",
+			"/two.lmb": "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n" +
+				"target ivshmem 1af4:1110 bar2 1MiB\nwindow regs bar0 offset 0x0 size 1MiB\n" +
+				"window ram bar2 offset 0x0 size 1MiB target 1\nmain:\n" +
+				"  write.8 regs+0x80 bus(ram)\n",
+			"/tt.lmb":      onTiles("tiles 1,1 to 2,2 address 0x100000 noc 1", ""),
+			"/tt-bar.lmb":  onTiles("tile 1,1 address 0x0", "  write.8 l1+0x28 bus(csm)"),
+			"/tt-vc.lmb":   onTiles("tile 1,1 address 0x0 vc 3", ""),
+			"/tt-on.lmb":   onTiles("tile 1,1 address 0x0 vc 0", ""),
+			"/tt-far.lmb":  onTiles("tile 1,1 address 0x1000000000000", ""),
+			"/tt-tile.lmb": onTiles("tile 100,1 address 0x0", ""),
+		} {
+			m.files[path] = lmbtest.File(t, text)
+		}
+		m.files["/cut/many"], m.files["/cut/too.lmb"] = m.files["/many"], m.files["/looks.lmb"]
+		m.files["/cut/small.lmb"] = lmbtest.File(t,
+			shared("", "", "copy.8 ram+0x0 <- pattern 0x5 size 16384"))
+		m.files["/named.lmb"] = named(t)
+		m.files["/tt"] = make([]byte, 64<<10)
+		var r runs
+		// the first page, or less
+		sizes := strings.NewReplacer("BEHIND", fmt.Sprint(len(m.files["/many"])-4096), "ALL",
+			fmt.Sprint(len(m.files["/right.lmb"])))
+		for _, c := range filesThatFail {
+			r.answered(c.code, c.words, sizes.Replace(c.answers), strings.Fields(c.flags)...)
+		}
+		r.cases(onSharedMemory, "pci:1af4:1110", "/looks.lmb", "")
+		r.cases(onController, "pci:1af4:1110", "/looks.lmb", "")
+		r.cases(onBusMaster, "vfio:1234:11e8", "/mastered.lmb", "")
+		r.cases(driven, "tt:/tt", "/tt.lmb", driver)
+		r.answered(hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #1 =-5; "+driver,
+			"-device", "vfio:1234:11e8", "-device", "tt:/tt", "/both.lmb")
+		r.add(hal.Usage, "open both as `pci:`", "-device", "vfio:1234:11e8", "-device",
+			"pci:1af4:1110", "/two.lmb")
+		m.files["/runs"] = []byte(r.list.String())
+	}, "runs", "pci:1af4:1110", "vfio:1234:11e8")
+	t.Log(console)
+}
+
+// named returns an image with a sequence that takes long, under a name with a quote and a
+// letter of two bytes.
+func named(t *testing.T) []byte {
+	t.Helper()
+	image, err := listing.Parse("named.lms", []byte(shared("", "", "fence\nslow:\n  delay 1ms")),
+		nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image.Sequences[1].Name = "ü\" slow"
+	return lmbtest.Encode(t, image)
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha512"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/hal"
+	"lightmetal/tools/check/coverage/corpus"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
+)
+
+// runs are those of the scenario of that name: inside/runs.go.
+type runs struct{ list strings.Builder }
+
+func (r *runs) add(want hal.Code, words string,
+	args ...string) {
+	r.answered(want, words, "", args...)
+}
+
+// answered adds one whose system calls get answers: inside/answer.go.
+func (r *runs) answered(want hal.Code, words, answers string, args ...string) {
+	fmt.Fprintf(&r.list, "%d\t%s\t%s\t%s\n", want.ExitStatus(), words, answers,
+		strings.Join(args, "\t"))
+}
+
+// verified adds an image to what lmrun is to verify, and what it is to say.
+func (r *runs) verified(m *machine, image corpus.Image) {
+	path, want := fmt.Sprintf("/corpus/%d", len(m.files)), hal.OK
+	if image.Refusal != "" {
+		want = hal.BadImage
+	} else if image.NoMain {
+		want = hal.Usage
+	}
+	m.files[path] = image.File
+	words := image.Refusal
+	if len(image.File) == 0 {
+		words = strings.TrimPrefix(words, "preamble: ") // Open says it
+	}
+	r.add(want, words, "-check", "-longest", "1000000s", path)
+}
+
+// ofABoard is for a chip that is known: its registers, those that open host memory to it, and
+// commands that are like the one before.
+const ofABoard = `lightmetal 1
+target wormhole 1e52:401e bar0 512MiB bar2 1MiB bar4 32MiB
+window csm   bar0 offset 0x1fe80000 size 4KiB
+window iatu  bar2 offset 0x1200 size 256
+window l1    tlb size 1MiB
+window l1wc  tlb size 16MiB wc
+window ram   host size 4KiB
+tensor "a\"b" input uint8[16] = pattern 1 size 16
+tensor got output uint8[16]
+main:
+  copy.4 got[0:4] <- csm+0x0
+  copy.4 got[0:4] <- iatu+0x0
+  copy.4 csm+0x10 <- "a\"b"[0:8]
+  write.4 csm+0x8 0x5
+  write.4 csm+0x8 0x6
+  write.4 csm+0xc 0x7
+  write.8 ram+0x8 0x6
+  write.8 ram+0x8 0x7
+  point l1 tile 1,1 address 0x100000
+  point l1wc tiles 1,2 to 3,4 address 0x0 ordering posted noc 1 vc 3
+  write.4 l1+0x8 0x6
+  write.4 l1+0x8 0x6
+  copy.8 l1+0x8 <- pattern 7 size 16
+  copy.8 l1+0x8 <- pattern 8 size 16
+  copy.8 l1wc+0x8 <- pattern 8 size 16 bulk
+  delay 5us
+  call init
+init:
+  fence
+`
+
+// TestShippedVerifierRefusesInTheWordsOfTheHosts: images with every field changed,
+// and the same words by the program for arm64 as by the verifier of this process.
+func TestShippedVerifierRefusesInTheWordsOfTheHosts(t *testing.T) {
+	text, err := os.ReadFile("../../../testdata/listings/all-opcodes.lms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, console := inside(t, func(m *machine) {
+		var r runs
+		base := lmbtest.File(t, string(text))
+		odd, err := corpus.Odd(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, image := range append(odd, corpus.Mutations(base, lmbtest.File(t, ofABoard))...) {
+			r.verified(m, image)
+		}
+		bad, _ := filepath.Glob("../../../testdata/bad/*.lmb")
+		for _, path := range bad {
+			file, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.verified(m, corpus.Judged(file))
+		}
+		if os.Getenv("LM_GUEST_SIGNED") != "" {
+			m.addSigned(&r, base)
+		}
+		m.files["/runs"] = []byte(r.list.String())
+	}, "runs")
+	t.Log(console)
+}
+
+// addSigned has an lmrun that knows signatures look for them, and for who could change
+// a file meanwhile.
+func (m *machine) addSigned(r *runs, image []byte) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	digest := sha512.Sum512(image)
+	public := key.Public().(ed25519.PublicKey)
+	m.files["/plain.lmb"] = image
+	m.files["/signed.lmb"] = append(bytes.Clone(image),
+		lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+	m.files["/forged.lmb"] = append(bytes.Clone(image),
+		lmb.SignatureBlock(public, make([]byte, ed25519.SignatureSize))...)
+	m.files["/strange.lmb"] = append(bytes.Clone(image),
+		lmb.SignatureBlock(make([]byte, ed25519.PublicKeySize),
+			make([]byte, ed25519.SignatureSize))...)
+	m.files["/broken.lmb"] = append(bytes.Clone(m.files["/signed.lmb"][:len(image)+64]),
+		make([]byte, 64)...)
+	m.files["/keys"] = fmt.Appendf(nil, "# whom we believe\n\n%x\n", public)
+	m.files["/short"], m.files["/letters"], m.files["/none"] = []byte("00\n"),
+		[]byte("\x01\x7f\""+strings.Repeat("zz", 32)), nil
+	m.files["/anybodys"] = []byte("01" + strings.Repeat("00", 31))
+	const mounts = "1 2 8:0 / / ro - ext4 /dev/sda ro\n"
+	for _, c := range []struct {
+		want                      hal.Code
+		words, answers, keys, run string
+	}{
+		{hal.OK, "", "", "/keys", "/signed.lmb"},
+		{hal.Denied, "not signed", "", "/keys", "/plain.lmb"},
+		{hal.Denied, "invalid signature", "", "/keys", "/forged.lmb"},
+		{hal.Denied, "not in the list of public keys", "", "/keys", "/strange.lmb"},
+		{hal.Denied, "checksum is", "", "/keys", "/broken.lmb"},
+		{hal.Denied, "must be 64 hex digits", "", "/short", "/signed.lmb"},
+		{hal.Denied, "must be 64 hex digits", "", "/letters", "/signed.lmb"},
+		{hal.Denied, "no public key", "", "/none", "/signed.lmb"},
+		{hal.Denied, "anybody can sign", "", "/anybodys", "/signed.lmb"},
+		{hal.NoFile, "", "", "/nowhere", "/signed.lmb"},
+		{hal.OK, "", "statx @8:0000100000000000", "/keys", "/signed.lmb"}, // fs-verity
+		{hal.OK, "", fmt.Sprintf("statx @136:0800000000000000; read /mountinfo #1 =%d @0:%x; "+
+			"read /mountinfo =0", len(mounts), mounts), "/keys", "/signed.lmb"},
+		{hal.OK, "", "statx @136:0800000000000000", "/keys", "/signed.lmb"},
+		{hal.IO, "/signed.lmb", "pread64 /signed.lmb #2 =-5", "/keys", "/signed.lmb"},
+	} {
+		r.answered(c.want, c.words, c.answers, "-check", "-longest", "1000000s", "-key", c.keys,
+			c.run)
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// factorial is n! in 32 bits, as edu computes it.
+func factorial(n uint32) uint32 {
+	product := uint32(1)
+	for i := uint32(2); i <= n; i++ {
+		product *= i
+	}
+	return product
+}
+
+// TestBootImageGivesRightResultsForNewInputs has a boot image run one image
+// with several inputs; the results go to drives, where the host finds them.
+func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
+	image, _ := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
+	dir := t.TempDir()
+	args := []string{"--board", "qemu-virt", "--config", ""}
+	config, lines := "", []string{"lminit: /lmrun.conf: images: 5"}
+	var drives []string
+	inputs := []uint32{0, 5, 10, 12, 13}
+	for i, n := range inputs {
+		input := filepath.Join(dir, fmt.Sprintf("n%d", i))
+		if err := os.WriteFile(input, binary.LittleEndian.AppendUint32(nil, n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		drives = append(drives, filepath.Join(dir, fmt.Sprintf("drive%d", i)))
+		if err := writeZeros(drives[i], 4096); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--add", fmt.Sprintf("%s=/input/n%d", input, i))
+		config += fmt.Sprintf("image %s\nsequence compute\nseal\ninput n=/input/n%d\n"+
+			"output result=/dev/nvme0n%d\n", filepath.Base(image), i, i+1)
+		lines = append(lines, "lmrun: done: compute of *")
+	}
+	args[3] = configFile(t, config)
+	b := bootWith(t, drives, bootImage(t, append(args, image)...))
+	b.says(t, 0, "off", append(lines, "lminit: poweroff")...)
+	for i, n := range inputs {
+		data, err := os.ReadFile(drives[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := binary.LittleEndian.Uint32(data); got != factorial(n) {
+			t.Errorf("%d! is %d, the guest gave %d", n, factorial(n), got)
+		}
+	}
+}
+
+// TestGuestComputesFrameAfterFrameFromPipes has a real device compute with new
+// data in each of many sealed runs.
+func TestGuestComputesFrameAfterFrameFromPipes(t *testing.T) {
+	image, _ := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
+	inside(t, func(m *machine) { m.add(t, "/factorial.lmb", image) }, "frames")
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/hal"
+	"lightmetal/tools/image/lmb/lmbtest"
+)
+
+// everyWay is an image for the shared memory that has every access of every width
+// with its conditions met and not met: a sequence of what holds, and one for each failure.
+func everyWay() string {
+	var text strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
+	line(`lightmetal 1
+target ivshmem 1af4:1110 bar2 1MiB
+window ram bar2 offset 0x0 size 1MiB
+window wc bar2 offset 0x0 size 1MiB wc
+window cfg config size 256
+tensor given input uint8[256] = pattern 0x77 size 256
+tensor due input uint8[8]
+tensor got output uint8[512]
+init:
+  delay 20us
+main:
+  begin "all of it"`)
+	for _, width := range []int{1, 2, 4, 8} {
+		ones := strings.Repeat("ff", width)
+		line("  write.%d ram+0x40 0x11", width)
+		line("  expect.%d ram+0x40 == 0x11", width)
+		line("  expect.%d ram+0x40 & 0xf != 0x2", width)
+		line("  expect.%d ram+0x40 any-set 0x10", width)
+		line("  expect.%d ram+0x40 == 0x12 else ignore", width)
+		line("  write.%d ram+0x40 0x1 mask 0xff", width)
+		line("  write.%d ram+0x48 0x%s", width, ones)
+		line("  expect.%d ram+0x48 == 0x%s", width, ones)
+		line("  expect.%d ram+0x48 != 0x1", width)
+		line("  write.%d ram+0x48 0x1 mask 0xff", width)
+		line("  read.%d ram+0x48", width)
+		line("  poll.%d ram+0x40 == 0x1 within 1s", width)
+		line("  poll.%d ram+0x40 == 0x1 within 1s every 10us", width)
+		line("  poll.%d ram+0x40 == 0x2 within 50us else ignore", width)
+		line("  poll.%d ram+0x40 != 0x1 within 200us every 20us else ignore", width)
+		line("  write.%d ram+0x48 0x%s", width, ones)
+		line("  poll.%d ram+0x48 == 0x2 within 50us else ignore", width)
+		line("  copy.%d ram+0x100 <- given[0:64]", width)
+		line("  copy.%d ram+0x200 <- given[0:64] fifo", width)
+		line("  copy.%d got[0:64] <- ram+0x100", width)
+		line("  copy.%d got[64:128] <- ram+0x100 fifo", width)
+		line("  compare.%d ram+0x100 uint8 == pattern 0x77 size 64", width)
+		line("  compare.%d ram+0x100 uint8 == pattern 0x78 size 64 else ignore", width)
+		line("  fill.%d ram+0x300 <- 0x5a size 64", width)
+		line("  fill.%d ram+0x300 <- 0x%s size 64 fifo", width, ones)
+		line("  fill.%d ram+0x340 <- 0x%s size 64", width, ones)
+		line("  copy.%d got[0:64] <- ram+0x340", width)
+		line("  compare.%d ram+0x340 uint8 == pattern 0x78 size 64 else ignore", width)
+		if width < 8 {
+			line("  expect.%d cfg+0x0 & 0xff == 0xf4", width)
+			line("  expect.%d cfg+0x0 & 0xff != 0xf5", width)
+			line("  expect.%d cfg+0x0 & 0xff == 0xf5 else ignore", width)
+			line("  poll.%d cfg+0x0 & 0xff == 0xf4 within 1s every 1us", width)
+		}
+	}
+	for at := range 16 {
+		for _, size := range []int{1, 2, 3, 5, 9, 17, 31, 40, 64, 127, 200} {
+			line("  copy.8 wc+%#x <- given[0:%d] bulk", 0x1000+at, size)
+			line("  copy.8 got[%d:%d] <- wc+%#x bulk", at, at+size, 0x1000+at)
+		}
+	}
+	line(`  fence
+  flush.4 ram+0x0
+  delay 20us
+  call init
+  write.8 ram+0x60 bus(ram)
+  write.4 ram+0x20 0x600d
+  end "all of it"`)
+	// What a walk ends behind is the last of a sequence.
+	line("lasts:\n  copy.8 ram+0x100 <- given[0:64]")
+	lasts := []string{"write.1 ram+0x40 0x1", "write.2 ram+0x40 0x1", "write.8 ram+0x40 0x1"}
+	for _, width := range []int{1, 2, 4, 8} {
+		same := fmt.Sprintf("compare.%d ram+0x100 uint8 == pattern 0x77 size 64", width)
+		lasts = append(lasts, same, same+"\n  write.4 ram+0x80 0x1")
+	}
+	for i := range lasts {
+		line("  call last%d", i)
+	}
+	for i := range lasts {
+		line("last%d:\n  %s", i, lasts[i])
+	}
+	line("many:")
+	for range 3000 {
+		line("  write.4 ram+0x80 0x1")
+	}
+	for _, name := range slices.Sorted(maps.Keys(failures)) {
+		line("%s:\n  %s", name, failures[name].command)
+	}
+	line("wants:\n  copy.8 ram+0x0 <- due[:]\nsafe:\n  write.4 ram+0x24 0x5afe")
+	return text.String()
+}
+
+// failures are sequences that end in one, by name.
+var failures = map[string]struct {
+	command string
+	code    hal.Code
+	flags   string
+}{
+	"unequal":     {"expect.4 ram+0x40 == 0x77", hal.ExpectFailed, ""},
+	"equal":       {"expect.2 ram+0x300 != 0xffff", hal.ExpectFailed, ""},
+	"never":       {"poll.1 ram+0x40 == 0x77 within 200us", hal.DeadlinePassed, ""},
+	"never-every": {"poll.4 ram+0x40 == 0x77 within 200us every 20us", hal.DeadlinePassed, ""},
+	"differs":     {"compare.4 ram+0x100 uint8 == pattern 0x79 size 64", hal.CompareFailed, ""},
+	"config":      {"expect.2 cfg+0x0 == 0x77", hal.ExpectFailed, ""},
+	"late-poll":   {"poll.4 ram+0x40 == 0x77 within 10s", hal.FrameLate, "-deadline 5ms"},
+	"late-sleep": {"poll.4 ram+0x40 == 0x77 within 10s every 60ms", hal.FrameLate,
+		"-deadline 5ms"},
+	"late-delay": {"delay 3s", hal.FrameLate, "-deadline 5ms"},
+}
+
+// TestShippedProgramGoesEveryWay has lmrun do on memory of a device what
+// commands can, and fail in every way that they can, sealed and not.
+func TestShippedProgramGoesEveryWay(t *testing.T) {
+	_, console := inside(t, func(m *machine) {
+		m.files["/i.lmb"] = lmbtest.File(t, everyWay())
+		var r runs
+		for _, flags := range []string{"", "-seal",
+			"-seal -json -loop 2 -deadline 60s -before many -after many"} {
+			r.add(hal.OK, "", append(strings.Fields(flags), "-device", "pci:1af4:1110", "-input",
+				"due=/eight", "-output", "got=/tmp/got", "/i.lmb")...)
+		}
+		r.add(hal.OK, "", "-device", "pci:1af4:1110", "-sequence", "lasts", "-input", "due=/eight",
+			"/i.lmb")
+		for _, name := range slices.Sorted(maps.Keys(failures)) {
+			f := failures[name]
+			r.add(f.code, f.code.Error(), append(strings.Fields(f.flags), "-device",
+				"pci:1af4:1110", "-input", "due=/eight", "-sequence", name, "/i.lmb")...)
+		}
+		r.add(hal.InputMissing, hal.InputMissing.Error(), "-sequence", "wants", "/i.lmb")
+		m.files["/eight"] = []byte("12345678")
+		m.addRefused(t, &r)
+		m.files["/runs"] = []byte(r.list.String())
+	}, "runs", "pci:1af4:1110")
+	t.Log(console)
+}
+
+// addRefused adds runs that Load, or what comes before it, refuses, and an image whose
+// envelope is worth huge pages.
+func (m *machine) addRefused(t *testing.T, r *runs) {
+	t.Helper()
+	const window = "\nwindow ram bar2 offset 0x0 size 64KiB\n"
+	for path, text := range map[string]string{
+		"/larger": "target ivshmem 1af4:1110 bar2 2MiB" + window + "main:\n  fence",
+		"/subsystem": "target ivshmem 1af4:1110 subsystem 1234:5678 bar2 1MiB" + window +
+			"main:\n  fence",
+		"/arena": "target ivshmem 1af4:1110 bar2 1MiB" + window +
+			"tensor t output uint64[65536x65536]\nmain:\n  copy.4 t[0:4] <- ram+0x0",
+		"/many": "target ivshmem 1af4:1110 bar2 1MiB" + window + "main:\n" +
+			strings.Repeat("  write.4 ram+0x0 0x1\n", 66000),
+	} {
+		m.files[path] = lmbtest.File(t, "lightmetal 1\n"+text+"\n")
+	}
+	r.add(hal.WrongDevice, "bytes of BAR 2", "/larger")
+	r.add(hal.WrongDevice, "subsystem", "/subsystem")
+	r.add(hal.BadImage, "reserves", "/arena")
+	r.add(hal.OK, "", "-check", "/many")
+	r.add(hal.BadImage, "but the limit is", "-longest", "1us", "/i.lmb")
+	r.add(hal.WrongDevice, "the image is for ivshmem", "-device", "pci:1234:11e8", "/i.lmb")
+	r.add(hal.Usage, "but 2 were given", "-device", "pci:1af4:1110", "-device", "pci:1234:11e8",
+		"/i.lmb")
+	r.add(hal.Usage, "must be 1, not 2", "-check", "-device", "pci:1af4:1110", "-device",
+		"pci:1234:11e8",
+		"/i.lmb")
+	for _, name := range []string{"usb:1", "pci:12:34", "vfio:", "tt:", "tt:0"} {
+		r.add(hal.Usage, "unknown device", "-device", name, "/i.lmb")
+	}
+	r.add(hal.Usage, "the image has no TLB window", "-window", "3", "/i.lmb")
+	r.add(hal.NoFile, "", "/none")
+	r.add(hal.BadImage, "is not a regular file", "/tmp")
+	r.add(hal.NoDevice, "", "-device", "pci:1e52:401e", "/i.lmb")
+}
+
+// TestShippedProgramGoesEveryWayOnAChip has lmrun aim windows of a chip by each lane,
+// with targets of every kind, fail there, and take devices that it cannot have.
+func TestShippedProgramGoesEveryWayOnAChip(t *testing.T) {
+	for _, way := range append(slices.Clone(onServed), onServedByDriver) {
+		for i := range allChips {
+			c := &allChips[i]
+			t.Run(c.board+" "+way.lane, func(t *testing.T) {
+				m, console := inside(t, func(m *machine) {
+					way.setUp(t, m)
+					m.serveTo(t, "mock:"+c.board)
+					m.trace = ""
+					m.addChip(t, c, way.lane)
+				}, "runs", way.lane+":"+c.ids, way.lane+":1af4:1110")
+				if m.served != nil {
+					t.Error(m.served)
+				}
+				t.Log(console)
+			})
+		}
+	}
+}
+
+// addChip adds what runs on a chip: images that say themselves whether they are right.
+func (m *machine) addChip(t *testing.T, c *card, lane string) {
+	t.Helper()
+	m.addTiles(t, c)
+	path, _ := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
+	m.add(t, "/images/twoop.lmb", path)
+	device := lane + ":" + c.ids
+	var r runs
+	m.files["/i.lmb"] = lmbtest.File(t, everyWay())
+	if lane == "tt" {
+		device = "tt:/dev/tenstorrent/0"
+	} else {
+		r.add(hal.OK, "", "-seal", "-device", lane+":1af4:1110", "-input", "due=/eight", "/i.lmb")
+		m.files["/eight"] = []byte("12345678")
+	}
+	for _, name := range []string{"twoop", "hosted", "rectangle", "combined"} {
+		r.add(hal.OK, "done", "-device", device, "/images/"+name+".lmb")
+		r.add(hal.OK, "done", "-device", device, "-seal", "-loop", "2", "-deadline", "60s",
+			"/images/"+name+".lmb")
+	}
+	// The mock has no channels: a window is aimed at one, and never moved there.
+	m.addImage(t, "channel",
+		fmt.Sprintf("lightmetal 1\ntarget %s %s bar0 512MiB\nwindow l1 tlb size 1MiB\nmain:\n"+
+			"  point l1 tile %s address 0x0\n  write.4 l1+0x0 0x1\n  call aimed\naimed:\n"+
+			"  point l1 tile %[3]s address 0x0\nnever:\n  point l1 tile %[3]s address 0x0 vc 0\n",
+			c.board, c.ids, c.tile))
+	if lane == "tt" && c.board == "wormhole" { // whose driver sets none
+		r.add(hal.Refused, "TLB cannot encode this tile range", "-device", device,
+			"/images/channel.lmb")
+	} else {
+		r.add(hal.OK, "done", "-device", device, "/images/channel.lmb")
+	}
+	for _, slot := range c.slots {
+		want := hal.OK
+		if lane == "tt" {
+			want = hal.NoDevice // the driver chooses
+		}
+		r.add(want, "", "-device", device, "-window", slot, "/images/twoop.lmb")
+	}
+	r.add(hal.NoDevice, "", "-device", device, "-window", "9999", "/images/twoop.lmb")
+	r.add(hal.WrongDevice, "", "-device", device, "/i.lmb")
+	m.files["/runs"] = []byte(r.list.String())
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/sha512"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"lightmetal/tools/image/lmb"
+)
+
+// TestGuestTellsFilesThatNobodyCanChange: a signed image is copied, so that who
+// can write the file changes nothing, but for one that fs-verity keeps, and one
+// on a superblock that is read-only. A read-only mount of it is no such promise.
+func TestGuestTellsFilesThatNobodyCanChange(t *testing.T) {
+	inside(t, func(m *machine) {
+		m.kernel = tool(t, "LM_GUEST_NEW_KERNEL")
+		m.add(t, "/lmrun", static(t, "lightmetal/tools/lmrun", "-tags", "signed"))
+		withImage(t, `lightmetal 1
+target ivshmem 1af4:1110 bar2 1MiB
+window m bar2 offset 0x0 size 1MiB
+tensor go input uint8[4]
+tensor got output uint8[131072]
+main:
+  copy.4 m+0x0 <- go[:]
+  copy.8 m+0x1000 <- pattern 0x5 size 128KiB
+  copy.8 got[:] <- m+0x1000
+`)(m)
+		key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+		image := m.files["/image.lmb"]
+		digest := sha512.Sum512(image)
+		m.files["/signed.lmb"] = append(image,
+			lmb.SignatureBlock(key.Public().(ed25519.PublicKey), ed25519.Sign(key, digest[:]))...)
+		m.files["/keys"] = fmt.Appendf(nil, "%x\n", []byte(key.Public().(ed25519.PublicKey)))
+		m.drives = []string{ext4(t)}
+	}, "unchanging")
+}
+
+// ext4 makes a drive with an empty file system that can have files with
+// fs-verity: blocks as large as the guest's pages.
+func ext4(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ext4")
+	if err := writeZeros(path, 16<<20); err != nil {
+		t.Fatal(err)
+	}
+	mkfs, err := exec.LookPath("mkfs.ext4")
+	if err != nil {
+		mkfs = "/usr/sbin/mkfs.ext4" // not on every user's PATH
+	}
+	if out, err := exec.Command(mkfs, "-q", "-b", "4096", "-O", "verity",
+		path).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"lightmetal/tools/image/lmb"
+)
+
+func TestFunctionsThatFlagsNameByVFIO(t *testing.T) {
+	flags := []string{"-seal", "-device", "vfio:1e52:401e", "--device=vfio:0000:00:04.0", "-device",
+		"pci:1234:11e8", "-output", "y=vfio:1:2", "-device"}
+	if got := vfioDevices(flags); !slices.Equal(got, []string{"1e52:401e", "0000:00:04.0"}) {
+		t.Error(got)
+	}
+}
+
+func TestProcessOneIsToldWhatVFIOTakes(t *testing.T) {
+	m := &machine{files: map[string][]byte{}, modules: t.TempDir()}
+	if err := m.byVFIO([]string{"1e52:401e"}, "/image.lmb"); err == nil {
+		t.Error("a folder without modules")
+	}
+	for _, name := range vfioModules {
+		if err := os.WriteFile(filepath.Join(m.modules, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.byVFIO([]string{"1e52:401e", "0000:00:04.0", "1e52:b140"},
+		"/image.lmb"); err != nil {
+		t.Fatal(err)
+	}
+	want := `module /modules/virtio-iommu.ko
+module /modules/vfio.ko
+module /modules/vfio_iommu_type1.ko
+module /modules/vfio-pci-core.ko
+module /modules/vfio-pci.ko ids=1e52:401e,1e52:b140
+bind vfio-pci 0000:00:04.0
+image /image.lmb
+`
+	if got := string(m.files["/lmrun.conf"]); got != want ||
+		string(m.files["/modules/vfio.ko"]) != "vfio.ko" {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// otherInput is a for the program of the captures, and what it makes of that
+// and the recorded b: max(a + b - 100, 0).
+func otherInput(image *lmb.Image) (input, want []byte) {
+	var recorded []byte
+	for i := range image.Tensors {
+		if image.Tensors[i].Name == "b" {
+			recorded = image.Tensors[i].Data
+		}
+	}
+	for i := range uint32(256) {
+		a, b := int32(i*i)-1000, int32(number(recorded[4*i:4*i+4]))
+		input = binary.LittleEndian.AppendUint32(input, uint32(a))
+		want = binary.LittleEndian.AppendUint32(want, uint32(max(a+b-100, 0)))
+	}
+	return input, want
+}
+
+// TestOneCommandReplaysOnAMockBehindAKernel by each lane, with new input: what
+// ./build.sh qemu IMAGE --with does. The program of the capture computes
+// max(a + b - 100, 0).
+func TestOneCommandReplaysOnAMockBehindAKernel(t *testing.T) {
+	path, image := made(t, append([]string{"import"}, twoop("wh", "1,1")...)...)
+	input, want := otherInput(image)
+	for _, device := range []string{"pci:1e52:401e", "vfio:1e52:401e", "vfio:0000:00:08.0"} {
+		t.Run(device, func(t *testing.T) {
+			dir := t.TempDir()
+			a, d := filepath.Join(dir, "a"), filepath.Join(dir, "d")
+			if err := os.WriteFile(a, input, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var console bytes.Buffer
+			m := &machine{kernel: tool(t, "LM_GUEST_NEW_KERNEL"),
+				modules: tool(t, "LM_GUEST_NEW_MODULES"), lmrun: tool(t, "LM_GUEST_LMRUN"),
+				files: map[string][]byte{},
+				dir:   dir, timeout: bootLimit, stdout: &console}
+			m.serveTo(t, "mock:wormhole")
+			exit, err := m.replay(path, []string{"-device", device, "-input", "a=" + a, "-output",
+				"d=" + d})
+			if exit != 0 || err != nil || m.served != nil {
+				t.Fatalf("exit %d, %v, %v\n%s", exit, err, m.served, &console)
+			}
+			if got, err := os.ReadFile(d); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("another output, %v\n%s", err, &console)
+			}
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package house
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// foldersOfOthers are the folders that do not belong to the host tools, with the reason.
+var foldersOfOthers = map[string]string{
+	"fbs":                         "the target's, or made from the schema",
+	"boards":                      "the target's",
+	"hal":                         "the target's, with its oracle and test doubles",
+	"runtime":                     "the target's",
+	"runtime/capi":                "the target's",
+	"runtime/report":              "the target's",
+	"runtime/signed":              "the target's",
+	"tools/lmrun":                 "the target's",
+	"tools/lmrun/args":            "the target's",
+	"tools/lminit":                "the target's",
+	"tools/lmrun/files":           "the target's",
+	"fbs/gen":                     "made from the schema",
+	"tools/check/guest":           "what only tests run: machines",
+	"tools/check/guest/inside":    "what only tests run: programs inside of the machines",
+	"tools/check/coverage":        "what only tests run: which instructions machines reached",
+	"tools/check/coverage/corpus": "what only tests run: images for machines",
+	"tools/check/coverage/reach":  "what only tests run: which functions a run reaches",
+	"tools/check/coverage/trace":  "what only tests run: which instructions machines reached",
+	"tools/check/pages":           "what only tests run: the commands of pages",
+	"tools/check/simulate":        "what only tests run: a simulated world",
+	"tools/check/simulate/images": "what only tests run: images at random",
+	"tools/check/simulate/kernel": "what only tests run: a simulated world",
+	"tools/check/simulate/world":  "what only tests run: a simulated world",
+	"tools/image/lmb/lmbtest":     "what only tests run: helpers",
+	"tools/capture/recorder/testdata/patterns": "what only tests run: a program that is recorded",
+	"testdata/workloads":                       "what only tests run: programs that are captured",
+	"testdata/workloads/run":                   "what only tests run: programs that are captured",
+	"testdata/kernels/metal":                   "what only tests run: programs that are captured",
+}
+
+// functionMax is the largest number of lines of a function of the host tools.
+const functionMax = 60
+
+// hostFiles returns the paths of the sources of the host tools, without tests.
+func hostFiles(t *testing.T) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(root, path)
+		if entry.IsDir() && (name == "build" ||
+			name != "." && strings.HasPrefix(entry.Name(), ".")) {
+			return fs.SkipDir
+		}
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") &&
+			foldersOfOthers[filepath.Dir(name)] == "" {
+			list = append(list, name)
+		}
+		return nil
+	})
+	if err != nil || len(list) < 100 {
+		t.Fatalf("%d sources of host tools were found, at least 100 expected; error: %v", len(list),
+			err)
+	}
+	return list
+}
+
+// TestFunctionsAreShort fails if a function of the host tools is too long to be read at
+// once. Tests contain their tables and are left out.
+func TestFunctionsAreShort(t *testing.T) {
+	for _, name := range hostFiles(t) {
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, filepath.Join(root, name), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range file.Decls {
+			f, ok := declaration.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			first, last := set.Position(f.Pos()).Line, set.Position(f.End()).Line
+			if n := last - first + 1; n > functionMax {
+				t.Errorf("%s: %s has %d lines, at most %d; split it", name, f.Name.Name, n,
+					functionMax)
+			}
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package house
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/check/pages"
+)
+
+// TestPackageIsInstalledAndRemoved: ./build.sh deb gives a package that dpkg installs
+// below a folder and removes again, with nothing left, and gives the same bytes in
+// another folder with another umask and time zone. Its programs, man pages and
+// completions are there.
+func TestPackageIsInstalledAndRemoved(t *testing.T) {
+	for _, tool := range []string{"dpkg", "dpkg-deb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	first, second := debOf(t, filepath.Join(t.TempDir(), "one"), "umask 022"),
+		debOf(t, filepath.Join(t.TempDir(), "two", "deeper"), "umask 077; export TZ=Asia/Kolkata")
+	one, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := os.ReadFile(second)
+	if err != nil || !bytes.Equal(one, two) {
+		t.Errorf("two builds give %d and %d bytes that differ, %v", len(one), len(two), err)
+	}
+
+	system := t.TempDir()
+	give(t, system, "mkdir -p var/lib/dpkg/info var/lib/dpkg/updates && touch var/lib/dpkg/status")
+	dpkg := "dpkg --force-not-root --force-bad-path --root=" + system + " --log=/dev/null "
+	give(t, system, dpkg+"-i "+first)
+	const programs = "lminit-amd64\nlminit-arm64\nlmrun-amd64\nlmrun-arm64\n"
+	for command, want := range map[string]string{
+		"usr/bin/lm version":     "lm 0.1 (given)\n",
+		"usr/bin/lmrun -version": "lmrun 0.1 (given), format ",
+		"usr/bin/lm verify " + absolute(t, "testdata/images/edu.lmb"):            "edu.lmb",
+		"usr/bin/lmrun -check " + absolute(t, "testdata/images/edu.lmb"):         "image is valid",
+		"cat usr/share/man/man1/lm-replay.1":                                     "replay",
+		"cat usr/share/man/man1/lmrun.1":                                         `\-deadline TIME`,
+		"cat usr/share/fish/vendor_completions.d/lm.fish":                        "lm",
+		"cat usr/share/zsh/site-functions/_lm":                                   "#compdef lm",
+		"bash -c '. usr/share/bash-completion/completions/lm && complete -p lm'": "__start_lm",
+		"ls usr/lib/lightmetal":                                                  programs,
+	} {
+		if got := give(t, system, command); !strings.Contains(got, want) {
+			t.Errorf("%s says %q, not %q", command, got, want)
+		}
+	}
+	give(t, system, dpkg+"--purge lightmetal")
+	if left := give(t, system, "find . -type f -path '*/usr/*' -o -name 'lm*' | head"); left != "" {
+		t.Errorf("left behind:\n%s", left)
+	}
+}
+
+// A folder that cannot be is one line and a status of its own.
+func TestInstallIntoAFolderThatCannotBeIsNamed(t *testing.T) {
+	install := exec.Command("./build.sh", "install", "/proc/x")
+	install.Dir = root
+	said, _ := install.CombinedOutput()
+	if exit := install.ProcessState.ExitCode(); exit != 77 ||
+		string(said) != "install: /proc/x is not writable; name another folder, or become root\n" {
+		t.Errorf("exit %d: %s", exit, said)
+	}
+}
+
+// debOf makes the package in a copy of the tree.
+func debOf(t *testing.T, folder, before string) string {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := pages.Clone(folder, root); err != nil {
+		t.Fatal(err)
+	}
+	give(t, folder, before+"; export LM_REVISION=given; ./build.sh deb")
+	list, err := filepath.Glob(filepath.Join(folder, "build", "lightmetal_*.deb"))
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	return list[0]
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func give(t *testing.T, folder, command string) string {
+	t.Helper()
+	c := exec.Command("bash", "-euo", "pipefail", "-c", command)
+	c.Dir, c.Env = folder, append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return string(out)
+}

@@ -1,0 +1,188 @@
+package house
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/check/coverage/reach"
+)
+
+// function is one of the compiled program: what it calls, and how many bytes
+// of stack it takes.
+type function struct {
+	reach.Calls
+	frame int
+}
+
+var (
+	objdumpText = regexp.MustCompile(`^TEXT (.+)\(SB\)`)
+	objdumpCall = regexp.MustCompile(`\t(?:CALL|JMP|B) ([^\s(]\S*.*)\(SB\)`)
+	indirect    = regexp.MustCompile(`\tCALL \(R\d+\)`)
+	frame       = regexp.MustCompile(
+		`\t(?:MOVD\.W R30, -(\d+)\(RSP\)|SUB \$(\d+), RSP, (?:RSP|R20))`)
+)
+
+// asShipped is the list of build.sh with the flags that what ships is compiled with.
+var asShipped = regexp.MustCompile(`(?m)^compiled=\(([^)]+)\)$`)
+
+// buildProgram builds lmrun or lminit for arm64 as it ships, but with its symbols.
+func buildProgram(t *testing.T, name, tags string) (binary string) {
+	t.Helper()
+	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := asShipped.FindSubmatch(script)
+	if line == nil {
+		t.Fatal("build.sh has no list compiled=(...) of compiler flags")
+	}
+	binary = filepath.Join(t.TempDir(), name)
+	args := append([]string{"build", "-trimpath", "-tags", tags, "-o", binary},
+		strings.Fields(string(line[1]))...)
+	build := exec.Command("go", append(args, "lightmetal/tools/"+name)...)
+	build.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// compiled disassembles lmrun for arm64.
+func compiled(t *testing.T) map[string]*function {
+	t.Helper()
+	out, err := exec.Command("go", "tool", "objdump", buildProgram(t, "lmrun", "")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions := map[string]*function{}
+	var f *function
+	for line := range strings.Lines(string(out)) {
+		if m := objdumpText.FindStringSubmatch(line); m != nil {
+			// A function and its wrapper for the other convention of calls count as one.
+			name := strings.TrimSuffix(m[1], ".abi0")
+			if f = functions[name]; f == nil {
+				f = &function{}
+				functions[name] = f
+			}
+		} else if m := objdumpCall.FindStringSubmatch(line); m != nil && f != nil {
+			f.Names = append(f.Names, strings.TrimSuffix(m[1], ".abi0"))
+		} else if m := frame.FindStringSubmatch(line); m != nil && f.frame == 0 {
+			f.frame, _ = strconv.Atoi(m[1] + m[2])
+		} else if indirect.MatchString(line) {
+			f.Indirect = true
+		}
+	}
+	return functions
+}
+
+func callsOf(functions map[string]*function) map[string]*reach.Calls {
+	calls := map[string]*reach.Calls{}
+	for name, f := range functions {
+		calls[name] = &f.Calls
+	}
+	return calls
+}
+
+// reachable is what a run can come to.
+func reachable(t *testing.T, functions map[string]*function) (names []string) {
+	t.Helper()
+	names, err := reach.FromRun(callsOf(functions))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// taking are Go's own functions that take memory from the heap, start a
+// goroutine, or may.
+var taking = regexp.MustCompile(
+	`^runtime\.(malloc|new|make|grow|concat|convT|slicebyteto|stringtoslice|intstring|` +
+		`rawstring|rawbyte|map|chan|typeAssert|interfaceSwitch|` +
+		`gopanic|deferproc|typedslicecopy|assertE2I|bgsweep|GC)`)
+
+// errnos are functions that make an errno an error.
+var errnos = []string{"lightmetal/hal.rawSyscall", "lightmetal/hal.ioctl",
+	"lightmetal/hal.syscallResult"}
+
+// TestCompiledLoopCallsNoAllocator looks at what the compiler made of a run,
+// for arm64: whatever the source says, none of it may call what allocates.
+func TestCompiledLoopCallsNoAllocator(t *testing.T) {
+	functions := compiled(t)
+	names := reachable(t, functions)
+	for _, name := range names {
+		for _, callee := range functions[name].Names {
+			// An errno becomes an error by convT64, which takes numbers below 256
+			// from a table.
+			errno := callee == "runtime.convT64" &&
+				(strings.HasPrefix(name, "golang.org/x/sys/unix.") || slices.Contains(errnos, name))
+			// Recover looks at a fault once, after the run.
+			isRecover := name == "lightmetal/hal.Recover" && callee == "runtime.typeAssert"
+			if taking.MatchString(callee) && !errno && !isRecover {
+				t.Errorf("%s calls %s, which may allocate", name, callee)
+			}
+		}
+	}
+	for _, needed := range []string{"runtime.(*Replay).executeSequence",
+		"runtime.(*Replay).checkExpect",
+		"hal.(*configSpace).Load", "hal.(*device).ProgramWindow", "hal.(*tt).programWindow",
+		"hal.pread", "hal.walk"} {
+		if !slices.ContainsFunc(names,
+			func(name string) bool { return strings.HasSuffix(name, needed) }) {
+			t.Errorf("%s was not found among the functions that a run calls", needed)
+		}
+	}
+	t.Logf("evidence: %d compiled functions of a run looked at for calls that allocate", len(names))
+}
+
+// stackReserved is what Freeze makes sure of.
+var stackReserved = regexp.MustCompile(`func reserveStack\(\) \(room \[(\d+) << 10\]byte\)`)
+
+// TestDeepestCallFitsTheStackThatFreezeReserves adds up the stack that a run
+// can take, so that it never has to grow.
+func TestDeepestCallFitsTheStackThatFreezeReserves(t *testing.T) {
+	functions := compiled(t)
+	names := reachable(t, functions)
+	var deepest func(name string, above []string) (int, []string)
+	deepest = func(name string, above []string) (most int, path []string) {
+		// A sequence calls another one, which calls none.
+		repeated := strings.Count(strings.Join(above, " ")+" ", name+" ")
+		if repeated == 2 && strings.HasSuffix(name, ".executeSequence") {
+			return 0, nil
+		} else if repeated > 1 || repeated > 0 && !strings.Contains(name, "Replay).") {
+			t.Fatalf("%s calls itself: %v", name, above)
+		}
+		f := functions[name]
+		above = append(slices.Clone(above), name)
+		for _, callee := range f.Names {
+			if slices.Contains(names, callee) && callee != name {
+				if bytes, down := deepest(callee, above); bytes > most {
+					most, path = bytes, down
+				}
+			}
+		}
+		return most + f.frame, append([]string{name}, path...)
+	}
+	bytes, path := deepest("lightmetal/runtime.(*Replay).Run", nil)
+	source, err := os.ReadFile(filepath.Join(root, "runtime/freeze.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := stackReserved.FindSubmatch(source)
+	if m == nil {
+		t.Fatal("runtime/freeze.go has no function reserveStack of the expected form")
+	}
+	reserved, _ := strconv.Atoi(string(m[1]))
+	// What Go's own functions take on this stack: up to 800 bytes without a
+	// check (the linker's limit), and a panic's frames and its Addr.
+	const goRuntime = 4096
+	if bytes+goRuntime > reserved<<10 {
+		t.Errorf("a run takes %d bytes of stack (%v), %d KiB are reserved", bytes, path, reserved)
+	}
+	t.Logf("evidence: %d bytes of stack at most in a run (%d calls deep)", bytes, len(path))
+}

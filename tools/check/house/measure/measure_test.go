@@ -1,0 +1,173 @@
+package measure
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestStatementsOfGoDoNotDependOnLines(t *testing.T) {
+	for _, c := range []struct {
+		source string
+		want   int
+	}{
+		{"", 0},
+		{"// Nothing.\n", 0},
+		{"import \"fmt\"\n", 0},
+		{"var a, b = 1, 2\nconst c = 3\n", 2},
+		{"const (\n\ta = iota\n\tb\n)\n", 2},
+		{"type t struct {\n\ta, b int\n\tc string // why\n}\n", 3},
+		{"func f() {}\n", 1},
+		{"func f() {\n\tx := 1\n\tif x > 0 {\n\t\treturn\n\t}\n}\n", 4},
+		{"func f() { x := 1; if x > 0 { return } }\n", 4},
+		{"func f() { if x := 1; x > 0 { return } }\n", 4},
+		{"func f() { var x int; _ = x }\n", 3},
+		{"func f() { for i := 0; i < 3; i++ { g(); } }\n", 5},
+		{"func f(x int) { switch x { case 1: g(); default: h() } }\n", 6},
+		{"func f() { go func() { g() }() }\n", 3},
+		{"func f() {\nagain:\n\tgoto again\n}\n", 2},
+		{"var table = []int{1, 2, 3, 4, 5, 6, 7, 8}\n", 3},
+		{"var table = []int{\n\t1,\n\t2,\n\t3,\n}\n", 1},
+	} {
+		t.Run(c.source, func(t *testing.T) {
+			got, err := Go("x.go", []byte("package p\n"+c.source))
+			if err != nil || got != c.want {
+				t.Errorf("%d statements, want %d; error: %v", got, c.want, err)
+			}
+		})
+	}
+	if _, err := Go("x.go", []byte("package")); err == nil {
+		t.Error("a source that does not parse is counted")
+	}
+}
+
+func TestInstructionsOfAssemblyAreCounted(t *testing.T) {
+	const source = `// A comment.
+#include "textflag.h"
+
+/* more
+   of it */
+TEXT ·f(SB), NOSPLIT, $0
+again:
+	MOVD $1, R0 // why
+	MOVD R0, R1; ADD R1, R2
+	B again
+`
+	if got := Assembly([]byte(source)); got != 5 {
+		t.Errorf("%d, want 5: TEXT, two moves, an addition and a branch", got)
+	}
+}
+
+func TestStatementsOfCAreCounted(t *testing.T) {
+	for _, c := range []struct {
+		source string
+		want   int
+	}{
+		{"// a; b;\n/* if (x) y; */\n", 0},
+		{"#define TWICE(x) \\\n\t(x); (x);\nint a;\n", 1},
+		{"struct s { int a; char *b; };\n", 3},
+		{"int f(void)\n{\n\treturn 1;\n}\n", 2},
+		{"int f(void) { for (int i = 0; i < 3; i++) { g(\";\"); } }\n", 3},
+		{"int f(void) { if (x) g(); else h(); }\n", 4},
+		{"int f(int x) { switch (x) { case ';': return 1; default: return 2; } }\n", 6},
+	} {
+		t.Run(c.source, func(t *testing.T) {
+			if got := C([]byte(c.source)); got != c.want {
+				t.Errorf("%d statements, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDensityCountsLinesOfCode(t *testing.T) {
+	tests := []struct {
+		name, source      string
+		lines, characters int
+	}{
+		{"empty", "", 0, 0},
+		{"comments and blanks", "// a\n\n/* b\nc */\n\t// d\n", 0, 0},
+		{"white space at either end", "\t\tx := 1 \n}\n", 2, 7},
+		{"comment after code", "x // y\n", 1, 6},
+		{"characters of two bytes", "ü\n", 1, 1},
+		{"code after a block", "/* a */\nb\n", 1, 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			lines, characters := Density([]byte(test.source))
+			if lines != test.lines || characters != test.characters {
+				t.Errorf("%d lines of %d characters, want %d of %d", lines, characters,
+					test.lines, test.characters)
+			}
+		})
+	}
+}
+
+func TestFunctionsHaveTheirLines(t *testing.T) {
+	source := "package p\n\nfunc short() {}\n\nfunc declared()\n\nfunc (t) long() {\n\tf()\n}\n"
+	got, err := Functions("x.go", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []Function{{"short", 1}, {"long", 3}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if _, err := Functions("x.go", []byte("package")); err == nil {
+		t.Error("a source that does not parse has functions")
+	}
+}
+
+func TestOneProductCompilesWhatItsTagsSay(t *testing.T) {
+	all, err := Compiled("../../../..", "tools/lmrun", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := Compiled("../../../..", "tools/lmrun", "signed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(paths []string, suffix string) bool {
+		ends := func(path string) bool { return strings.HasSuffix(path, suffix) }
+		return slices.ContainsFunc(paths, ends)
+	}
+	wanted := []string{"/hal/walk_arm64.s", "/runtime/replay.go", "/tools/lmrun/main.go"}
+	for _, suffix := range wanted {
+		if !has(all, suffix) {
+			t.Errorf("%s is not among what is compiled", suffix)
+		}
+	}
+	for _, suffix := range []string{"_test.go", "_amd64.s", "/runtime/signed/signed.go"} {
+		if has(all, suffix) {
+			t.Errorf("%s is among what is compiled", suffix)
+		}
+	}
+	if has(all, "/fbs/gen/Image.go") || !has(signed, "/runtime/signed/signed.go") {
+		t.Error("generated code is listed, or what the tag signed adds is not")
+	}
+	if _, err := Compiled("../../../..", "tools/nothing", ""); err == nil {
+		t.Error("a program that is not there has files")
+	}
+}
+
+func TestFilesAreCountedByTheirEnding(t *testing.T) {
+	folder := t.TempDir()
+	for name, c := range map[string]struct {
+		text string
+		want int
+	}{
+		"a.go": {"package a\nvar b int\n", 1}, "a.s": {"\tRET\n", 1}, "a.h": {"int a;\n", 1},
+		"a.sh": {"echo a\n", 0},
+	} {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := File(path); err != nil || got != c.want {
+			t.Errorf("%s: %d, want %d; %v", name, got, c.want, err)
+		}
+	}
+	if _, err := File(filepath.Join(folder, "none.go")); err == nil {
+		t.Error("a file that is not there is counted")
+	}
+}

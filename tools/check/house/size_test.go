@@ -1,0 +1,220 @@
+package house
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/check/house/measure"
+)
+
+// set is a part of the tree whose statements are counted together.
+type set struct {
+	name     string
+	recorded int // what it had when somebody last looked; a rise is reported
+	wanted   int // 0: nothing is
+	folders  string
+}
+
+const targetSet, lminitSet = "target", "lminit"
+
+// sets are all folders with sources, each in the set that names it or the nearest
+// folder above it. C, tests and generated code are counted apart.
+var sets = []set{
+	{targetSet, 6_002, 4_700, "boards fbs hal runtime tools/lmrun"},
+	{lminitSet, 419, 350, "tools/lminit"},
+	{"models: mock, rv32, chips, hosts", 2_977, 2_700, "hal/mock boards/chips boards/hosts"},
+	{"host product", 22_851, 19_000, "tools/lm tools/image tools/capture tools/look " +
+		"tools/devices tools/ship tools/metal"},
+	{"workshop: our own checks", 9_113, 6_300, "tools/check tools/image/lmb/lmbtest " +
+		"tools/capture/recorder/testdata testdata"},
+}
+
+// Sets of what does not go by folders.
+var (
+	generated = set{name: "generated", recorded: 1_375}
+	tests     = set{name: "tests in Go", recorded: 34_883}
+	sourcesC  = set{name: "C: headers, kernels, peers", recorded: 4_338}
+)
+
+// products are programs as go build compiles them with tags.
+var products = []struct {
+	tags     string
+	recorded int
+}{{productTags, 4_669}, {productTags + ",signed", 4_725}, {"", 5_165}}
+
+// eachFile calls f with the path below root of every file of the tree, what git does
+// not keep left out.
+func eachFile(t *testing.T, f func(path string)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(root, path)
+		hidden := strings.HasPrefix(entry.Name(), ".") && name != "." && name != ".ci"
+		switch {
+		case entry.IsDir() && (name == "build" || hidden):
+			return fs.SkipDir
+		case !entry.IsDir() && entry.Type().IsRegular():
+			f(filepath.ToSlash(name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setOf returns the set of a source, nil if its folder is in none.
+func setOf(path string, isGenerated bool) *set {
+	switch {
+	case isGenerated:
+		return &generated
+	case strings.HasSuffix(path, ".c") || strings.HasSuffix(path, ".h"):
+		return &sourcesC
+	case strings.HasSuffix(path, "_test.go"):
+		return &tests
+	}
+	return folderSet(path)
+}
+
+// folderSet returns the set that names the nearest folder above a file, nil if there is none.
+func folderSet(path string) (found *set) {
+	longest := 0
+	for i := range sets {
+		for _, folder := range strings.Fields(sets[i].folders) {
+			if strings.HasPrefix(path, folder+"/") && len(folder) > longest {
+				found, longest = &sets[i], len(folder)
+			}
+		}
+	}
+	return found
+}
+
+// TestSizeOfEverySetIsPrinted counts statements by set and by product. A set that rose
+// is reported and no failure: what a page promises may need more. New figures are
+// recorded here by whoever has looked at why.
+func TestSizeOfEverySetIsPrinted(t *testing.T) {
+	counts := map[*set]int{}
+	eachFile(t, func(path string) {
+		switch filepath.Ext(path) {
+		case ".go", ".s", ".S", ".c", ".h":
+		default:
+			return
+		}
+		n, err := measure.File(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		isGenerated, err := measure.IsGenerated(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := setOf(path, isGenerated)
+		if s == nil {
+			t.Errorf("%s is in no set of size_test.go", path)
+		}
+		counts[s] += n
+	})
+	t.Logf("%-36s %10s %8s %6s", "set", "statements", "recorded", "wanted")
+	for i := range sets {
+		report(t, &sets[i], counts[&sets[i]])
+	}
+	for _, s := range []*set{&generated, &tests, &sourcesC} {
+		report(t, s, counts[s])
+	}
+	for _, p := range products {
+		product := set{name: fmt.Sprintf("lmrun with tags %q", p.tags), recorded: p.recorded}
+		n, err := measure.Product(root, "tools/lmrun", p.tags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report(t, &product, n)
+	}
+}
+
+func report(t *testing.T, s *set, n int) {
+	t.Helper()
+	wanted := ""
+	if s.wanted > 0 {
+		wanted = fmt.Sprint(s.wanted)
+	}
+	t.Logf("%-36s %10d %8d %6s", s.name, n, s.recorded, wanted)
+	if n > s.recorded {
+		t.Logf("%s: %d statements more than recorded", s.name, n-s.recorded)
+	}
+	if n == 0 {
+		t.Errorf("%s: nothing was counted", s.name)
+	}
+}
+
+// Bounds of the target's text.
+const (
+	charactersWanted = 28.0 // of a line of code on average; more is reported
+	functionMedian   = 8    // lines; more is reported
+	functionMost     = 24   // lines of nine functions in ten; more is reported
+	functionLongest  = 60   // lines; more is a failure
+)
+
+// isTargetSource reports whether a path is a Go source or assembly of the set "target".
+func isTargetSource(path string) bool {
+	ext := filepath.Ext(path)
+	s := setOf(path, false)
+	return s != nil && s.name == targetSet && (ext == ".go" || ext == ".s")
+}
+
+// TestTargetIsReadable prints how dense the lines of the target are, and how long its functions
+// are. It fails if one is longer than functionLongest.
+func TestTargetIsReadable(t *testing.T) {
+	var functions []measure.Function
+	lines, characters := 0, 0
+	eachFile(t, func(path string) {
+		if !isTargetSource(path) {
+			return
+		}
+		source, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		isGenerated, err := measure.IsGenerated(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isGenerated {
+			return
+		}
+		n, sum := measure.Density(source)
+		lines, characters = lines+n, characters+sum
+		if filepath.Ext(path) == ".go" {
+			list, err := measure.Functions(path, source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			functions = append(functions, list...)
+		}
+	})
+	if lines == 0 || len(functions) == 0 {
+		t.Fatal("the target has no source: this test looks in the wrong place")
+	}
+	average := float64(characters) / float64(lines)
+	t.Logf("target: %.1f characters in a line of code on average, wanted %.0f", average,
+		charactersWanted)
+	slices.SortFunc(functions, func(a, b measure.Function) int { return a.Lines - b.Lines })
+	median := functions[len(functions)/2]
+	most := functions[len(functions)*9/10]
+	longest := functions[len(functions)-1]
+	t.Logf("target: %d functions of %d lines at the median, %d at nine tenths, %d at most (%s)",
+		len(functions), median.Lines, most.Lines, longest.Lines, longest.Name)
+	if median.Lines > functionMedian || most.Lines > functionMost {
+		t.Logf("target: wanted are %d lines at the median and %d at nine tenths", functionMedian,
+			functionMost)
+	}
+	if longest.Lines > functionLongest {
+		t.Errorf("%s has %d lines, at most %d", longest.Name, longest.Lines, functionLongest)
+	}
+}

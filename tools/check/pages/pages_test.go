@@ -1,0 +1,158 @@
+package pages
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+// all are the pages of the tree, by their path from the top folder.
+func all(t *testing.T) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if name, _ := filepath.Rel(root, path); entry.IsDir() &&
+			(name == "build" || name == ".git") {
+			return filepath.SkipDir
+		} else if strings.HasSuffix(name, ".md") {
+			list = append(list, name)
+		}
+		return err
+	})
+	if err != nil || !slices.Contains(list, "README.md") {
+		t.Fatal(list, err)
+	}
+	return list
+}
+
+// TestEveryPageIsTrue gives every command of every page, in order, in a copy of the
+// tree in which nothing was built. Those that a page says to be for elsewhere are
+// skipped by name.
+func TestEveryPageIsTrue(t *testing.T) {
+	for _, page := range all(t) {
+		t.Run(page, func(t *testing.T) {
+			commands, err := Read(filepath.Join(root, page))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(commands) == 0 {
+				return
+			}
+			if commands[0].Elsewhere {
+				t.Errorf("the page begins with a command that a fresh clone cannot give: %s",
+					commands[0].Text)
+			}
+			folder := t.TempDir()
+			if err := Clone(folder, root); err != nil {
+				t.Fatal(err)
+			}
+			for i := range commands {
+				if ok := t.Run(fmt.Sprintf("line %d", commands[i].Line),
+					func(t *testing.T) { give(t, &commands[i], folder) }); !ok {
+					return // what follows needs it
+				}
+			}
+		})
+	}
+}
+
+func give(t *testing.T, c *Command, folder string) {
+	if c.Elsewhere {
+		t.Skip(c.Text)
+	}
+	program, _, _ := strings.Cut(c.Text, " ")
+	if _, err := exec.LookPath(program); strings.HasSuffix(program, "gcc") && err != nil &&
+		os.Getenv("LM_TEST_REQUIRED") == "" {
+		t.Skip(err)
+	}
+	if err := c.Give(folder); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMostCommandsCanBeGiven: pages are not true by being for elsewhere.
+func TestMostCommandsCanBeGiven(t *testing.T) {
+	here, elsewhere := 0, 0
+	for _, page := range all(t) {
+		commands, err := Read(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range commands {
+			if c.Elsewhere {
+				elsewhere++
+			} else {
+				here++
+			}
+		}
+	}
+	if here < 70 || elsewhere > here {
+		t.Errorf("%d commands can be given, %d are for elsewhere", here, elsewhere)
+	}
+}
+
+// TestEveryPageIsReachedFromTheFrontPage: who starts there is led to each by the
+// pages that name it.
+func TestEveryPageIsReachedFromTheFrontPage(t *testing.T) {
+	reached := []string{"README.md"}
+	for i := 0; i < len(reached); i++ {
+		text, err := os.ReadFile(filepath.Join(root, reached[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range all(t) {
+			if strings.Contains(string(text), "`"+page+"`") && !slices.Contains(reached, page) {
+				reached = append(reached, page)
+			}
+		}
+	}
+	for _, page := range all(t) {
+		if !slices.Contains(reached, page) {
+			t.Errorf("no page that is reached from README.md names %s", page)
+		}
+	}
+}
+
+var quoted = regexp.MustCompile("`([A-Za-z0-9_./-]+)`")
+
+// TestPathsInPagesStartAtTheTopFolder holds names of sources and pages, and paths that
+// begin with a folder of the tree, to what is there.
+func TestPathsInPagesStartAtTheTopFolder(t *testing.T) {
+	folders, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range all(t) {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range quoted.FindAllStringSubmatch(string(text), -1) {
+			path, _, _ := strings.Cut(name[1], ".Test")
+			top, _, deep := strings.Cut(path, "/")
+			ours := deep && top != "build" &&
+				slices.ContainsFunc(folders, func(f fs.DirEntry) bool {
+					return f.IsDir() &&
+						f.Name() == top
+				})
+			if !ours && !strings.HasPrefix(path, "../../") && !strings.HasSuffix(path, ".md") &&
+				!strings.HasSuffix(path, ".go") {
+				continue
+			}
+			if strings.Contains(path, "NAME") || path == "main.go" ||
+				page == "runtime/GO.md" && !deep {
+				continue // of whoever reads, or of Go
+			}
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+				t.Errorf("%s: `%s` is no path from the top folder", page, path)
+			}
+		}
+	}
+}

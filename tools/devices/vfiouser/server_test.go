@@ -1,0 +1,590 @@
+package vfiouser
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/capture/record"
+
+	"golang.org/x/sys/unix"
+)
+
+// A device that lacked one of these methods, or had it by another name, would be served without
+// DMA or interrupts.
+var (
+	_ BusMaster   = (*mock.Device)(nil)
+	_ Interrupter = (*mock.Device)(nil)
+)
+
+func TestFunctionLooksLikeTheDevice(t *testing.T) {
+	for _, b := range boards.All {
+		t.Run(b.Name, func(t *testing.T) {
+			c, _ := serving(t, opened(b), nil)
+			if got := c.load(configRegion, 0, 4); got != uint64(b.Device)<<16|uint64(b.Vendor) {
+				t.Errorf("ids %#x", got)
+			}
+			// Wormhole is B0, revision 1, or tt-umd does not take it (pci_device.cpp).
+			if got, want := c.load(configRegion, regClass, 1),
+				map[string]uint64{"wormhole": 1, "nvme": 2, "edu": 0x10}[b.Name]; got != want {
+				t.Errorf("revision %#x, want %#x", got, want)
+			}
+			for bar, size := range b.Bars {
+				info := c.must(cmdRegionInfo, words(32, 0, uint32(bar), 0, 0, 0, 0, 0))
+				if got := binary.LittleEndian.Uint64(info[16:]); got != size {
+					t.Errorf("BAR %d has %#x bytes, want %#x", bar, got, size)
+				}
+				if size == 0 {
+					continue
+				}
+				c.store(configRegion, uint64(regBar+4*bar), 4, 0xffffffff)
+				low := c.load(configRegion, uint64(regBar+4*bar), 4)
+				want := -size & 0xfffffff0
+				if got := low &^ 0xf; got != want&0xffffffff {
+					t.Errorf("BAR %d decodes %#x, want %#x", bar, got, want)
+				}
+				if size > 1<<31 && low&barMemory64 == 0 {
+					t.Errorf("BAR %d of %#x bytes has 32 bits", bar, size)
+				}
+			}
+			capability := c.load(configRegion, regCapability, 1)
+			for n := 0; capability != 0; n++ {
+				if n == 48 || capability < 0x40 {
+					t.Fatalf("the list of capabilities goes on at %#x", capability)
+				}
+				capability = c.load(configRegion, capability+1, 1)
+			}
+		})
+	}
+}
+
+// slow is a device whose time is slower than the clock: the first time that is
+// let pass takes a minute, as where the machine stops this process.
+type slow struct {
+	hal.Device
+	clock time.Time
+	lived time.Duration
+}
+
+func (s *slow) Sleep(nanoseconds int64) {
+	if s.lived == 0 {
+		s.clock = s.clock.Add(time.Minute)
+	}
+	s.lived += time.Duration(nanoseconds)
+}
+
+// TestDeviceGoesOnAfterItsProcessWasStopped: 20 ms of accesses after a minute
+// that was lost, the device has lived on.
+func TestDeviceGoesOnAfterItsProcessWasStopped(t *testing.T) {
+	start := time.Unix(0, 0)
+	s := &slow{clock: start}
+	f := &Function{device: s, last: start, ended: start, now: func() time.Time { return s.clock }}
+	for range 2 {
+		s.clock = s.clock.Add(creditMax)
+		f.pass()
+	}
+	before := s.lived
+	s.clock = s.clock.Add(creditMax)
+	f.pass()
+	if s.lived == before || before == 0 {
+		t.Errorf("the device lived %v, and then %v", before, s.lived-before)
+	}
+}
+
+func TestAccessesArriveInWidthOrderAndValue(t *testing.T) {
+	var trace bytes.Buffer
+	c, f := serving(t, opened(&boards.Ivshmem), &trace)
+	c.store(2, 0x100, 8, 0x1122334455667788)
+	c.store(2, 0x100, 1, 0xaa)
+	c.store(2, 0x106, 2, 0xbbcc)
+	if got := c.load(2, 0x100, 4); got != 0x556677aa {
+		t.Errorf("loaded %#x", got)
+	}
+	if got := c.load(2, 0x100, 8); got != 0xbbcc3344556677aa {
+		t.Errorf("loaded %#x", got)
+	}
+	capture := ended(t, c, f, &trace)
+	want := []struct {
+		kind   record.Kind
+		offset uint64
+		data   string
+	}{
+		{record.BarWrite, 0x100, "\x88\x77\x66\x55\x44\x33\x22\x11"},
+		{record.BarWrite, 0x100, "\xaa"}, {record.BarWrite, 0x106, "\xcc\xbb"},
+		{record.BarRead, 0x100, "\xaa\x77\x66\x55"},
+		{record.BarRead, 0x100, "\xaa\x77\x66\x55\x44\x33\xcc\xbb"},
+	}
+	capture.Records = slices.DeleteFunc(capture.Records,
+		func(r record.Record) bool { return r.Kind == record.Clock })
+	for i, w := range want {
+		if r := capture.Records[i]; r.Kind != w.kind || r.Bar != 2 || r.Offset != w.offset ||
+			string(r.Data) != w.data {
+			t.Errorf("record %d: %+v", i, r)
+		}
+	}
+	if len(capture.Records) != len(want) {
+		t.Errorf("%d records, want %d", len(capture.Records), len(want))
+	}
+}
+
+func TestRefusedAccessReadsAllOnesAndIsCounted(t *testing.T) {
+	c, f := serving(t, opened(&boards.Edu), nil)
+	if got := c.load(0, 0x4, 4); got != 0xffffffff { // alive: the inverse of the last store, 0
+		t.Fatalf("liveness %#x", got)
+	}
+	if f.Refused() != 0 {
+		t.Fatal("refused what the device has")
+	}
+	if got := c.load(0, 0x8, 2); got != 0xffff {
+		t.Errorf("a load of 2 bytes gives %#x", got)
+	}
+	c.store(0, 0x9, 4, 1)
+	if f.Refused() != 2 || !strings.Contains(c.log.String(), "store of 4 bytes at BAR 0 + 0x9") {
+		t.Errorf("%d refused; %s", f.Refused(), c.log)
+	}
+}
+
+// eduDMA has edu copy count bytes of client memory into its buffer, and from
+// there to another place.
+func eduDMA(c *client, from, to, count uint64) {
+	for _, r := range [][2]uint64{{from, 0x40000}, {0x40000, to}} {
+		c.store(0, 0x80, 8, r[0])
+		c.store(0, 0x88, 8, r[1])
+		c.store(0, 0x90, 8, count)
+		command := uint64(1)
+		if r[0] == 0x40000 {
+			command = 3
+		}
+		c.store(0, 0x98, 8, command)
+		for i := 0; c.load(0, 0x98, 8)&1 != 0; i++ {
+			if i == 1000 {
+				c.t.Fatal("the transfer does not end")
+			}
+		}
+	}
+}
+
+func TestDeviceReachesClientMemoryAsLongAsItMay(t *testing.T) {
+	c, f := serving(t, opened(&boards.Edu), nil)
+	fd, data := memfd(t, 3*4096)
+	copy(data[4096:], "from client to device to client")
+	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, 4096, 0x100000, 8192), fd)
+	eduDMA(c, 0x100000, 0x101000, 31)
+	if f.Refused() == 0 || data[8192] != 0 {
+		t.Fatal("the device reached memory without being bus master")
+	}
+	c.store(configRegion, regCommand, 2, 6)
+	eduDMA(c, 0x100000, 0x101000, 31)
+	if got := string(data[8192:][:31]); got != "from client to device to client" {
+		t.Fatalf("memory has %q; %s", got, c.log)
+	}
+	before := f.Refused()
+	c.must(cmdDMAUnmap, unmap(0, 0x100000, 8192))
+	data[8192] = 'x'
+	eduDMA(c, 0x100000, 0x101000, 31)
+	if data[8192] != 'x' || f.Refused() == before {
+		t.Error("the device reached memory after it was taken away")
+	}
+}
+
+// TestAccessSpansAdjacentMappings maps client memory a page at a time, in another order than it
+// has in its file, as a virtual IOMMU does. The device must read and write over the seams; where
+// a page is not there it must move no byte, also of the pages that are.
+func TestAccessSpansAdjacentMappings(t *testing.T) {
+	const page, base = 4096, 0x100000
+	const count = 4080 // edu moves less than a page at once
+	c, f := serving(t, opened(&boards.Edu), nil)
+	c.store(configRegion, regCommand, 2, 6)
+	fd, data := memfd(t, 8*page)
+	places := []uint64{5, 2, 7, 0} // pages of the file, by I/O address; one address is left out
+	at := func(address uint64) *byte {
+		n := (address - base) / page
+		if n > 3 {
+			n--
+		}
+		return &data[places[n]*page+address%page]
+	}
+	for _, i := range []int{2, 0, 1} { // not in order of address
+		c.must(cmdDMAMap, dma(dmaRead|dmaWrite, places[i]*page, base+uint64(i)*page, page), fd)
+	}
+	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, places[3]*page, base+4*page, page), fd)
+	for i := range uint64(count) {
+		*at(base + 100 + i) = byte(i%251 + 1)
+	}
+	eduDMA(c, base+100, base+page+1000, count)
+	for i := range uint64(count) {
+		if got := *at(base + page + 1000 + i); got != byte(i%251+1) || f.Refused() != 0 {
+			t.Fatalf("byte %d is %d; %d refused: %s", i, got, f.Refused(), c.log)
+		}
+	}
+
+	before := bytes.Clone(data)
+	for _, to := range []uint64{base + 2*page + 100, base + 3*page + 1, base - 1,
+		base + 4*page + 100} {
+		refused := f.Refused()
+		eduDMA(c, base, to, count)
+		if !bytes.Equal(data, before) || f.Refused() == refused {
+			t.Errorf("to %#x: bytes were moved, or nothing was refused", to)
+		}
+	}
+
+	c.must(cmdDMAUnmap, unmap(0, base+page, page))
+	refused := f.Refused()
+	eduDMA(c, base, base+page-8, 16)
+	if !bytes.Equal(data, before) || f.Refused() == refused {
+		t.Error("the device wrote over a seam to a page that was taken away")
+	}
+	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, 6*page, base+page, page), fd)
+	data[5*page] = 'x'
+	eduDMA(c, base, base+page-1, 2)
+	if data[6*page-1] != 'x' || data[6*page] != data[5*page+1] {
+		t.Errorf("the device does not write over the seam to a new page; %s", c.log)
+	}
+}
+
+func TestMemoryThatCannotBeReachedIsRefused(t *testing.T) {
+	c, _ := serving(t, opened(&boards.Edu), nil)
+	fd, _ := memfd(t, 8192)
+	for _, bad := range []struct {
+		name string
+		body []byte
+		fds  []int
+		want unix.Errno
+	}{
+		{"no bytes", dma(3, 0, 0, 0), []int{fd}, unix.EINVAL},
+		{"around the end", dma(3, 0, ^uint64(0)-100, 4096), []int{fd}, unix.EINVAL},
+		{"beyond the file", dma(3, 4096, 0, 8192), []int{fd}, unix.EINVAL},
+		{"far beyond the file", dma(3, 1<<62, 0, 4096), []int{fd}, unix.EINVAL},
+		{"two descriptors", dma(3, 0, 0, 4096), []int{fd, fd}, unix.EINVAL},
+		{"cut", dma(3, 0, 0, 4096)[:31], []int{fd}, unix.EINVAL},
+	} {
+		before := openOf(t, fd)
+		if _, number := c.send(cmdDMAMap, bad.body, bad.fds...); number != bad.want {
+			t.Errorf("%s: %v, want %v", bad.name, number, bad.want)
+		}
+		if now := openOf(t, fd); now != before {
+			t.Errorf("%s: %d descriptors open, %d before", bad.name, now, before)
+		}
+	}
+	c.must(cmdDMAMap, dma(3, 0, 0x1000, 4096), fd)
+	if _, number := c.send(cmdDMAMap, dma(3, 0, 0x1fff, 4096), fd); number != unix.EEXIST {
+		t.Errorf("overlapping memory: %v", number)
+	}
+	c.must(cmdDMAUnmap, unmap(unmapAll, 0, 0))
+	c.must(cmdDMAMap, dma(3, 0, 0x1fff, 4096), fd)
+}
+
+func TestMemoryThatShrinksUnderTheDeviceEndsTheTransferAlone(t *testing.T) {
+	c, f := serving(t, opened(&boards.Edu), nil)
+	fd, _ := memfd(t, 8192)
+	c.must(cmdDMAMap, dma(3, 0, 0x100000, 8192), fd)
+	c.store(configRegion, regCommand, 2, 6)
+	if err := unix.Ftruncate(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	c.store(0, 0x80, 8, 0x100000)
+	c.store(0, 0x88, 8, 0x40000)
+	c.store(0, 0x90, 8, 31)
+	c.store(0, 0x98, 8, 1)
+	for range 8 { // at one of them, or between two
+		c.load(0, 0x98, 8)
+	}
+	if f.Refused() == 0 || !strings.Contains(c.log.String(), hal.BusFault.Error()) {
+		t.Errorf("%d refused: %s", f.Refused(), c.log)
+	}
+}
+
+func TestResetMakesTheDeviceNew(t *testing.T) {
+	for name, reset := range map[string]func(*client){
+		"by request": func(c *client) { c.must(cmdDeviceReset, nil) },
+		"at the function's level": func(c *client) {
+			c.store(configRegion, expressControl, 2,
+				controlReset)
+		},
+	} {
+		c, _ := serving(t, opened(&boards.Edu), nil)
+		c.store(configRegion, regCommand, 2, 6)
+		c.store(0, 4, 4, 0x12345678)
+		reset(c)
+		if got := c.load(0, 4, 4); got != 0xffffffff {
+			t.Errorf("%s: liveness %#x", name, got)
+		}
+		if got := c.load(configRegion, regCommand, 2); got != 0 {
+			t.Errorf("%s: command register %#x", name, got)
+		}
+	}
+}
+
+// TestDeviceThatDoesNotOpenAgainIsOffTheBus: until a reset at which it does.
+func TestDeviceThatDoesNotOpenAgainIsOffTheBus(t *testing.T) {
+	opens := 0
+	c, f := serving(t, func() (hal.Device, error) {
+		if opens++; opens == 2 || opens == 3 {
+			return nil, unix.ENOENT
+		}
+		return opened(&boards.Edu)()
+	}, nil)
+	for range 2 {
+		if _, number := c.send(cmdDeviceReset, nil); number == 0 {
+			t.Error("a reset that failed is answered as done")
+		}
+		c.store(0, 4, 4, 1)
+		if bar, config := c.load(0, 0, 4), c.load(configRegion, 0, 4); bar != 0xffffffff ||
+			config != 0xffffffff {
+			t.Errorf("BAR 0 answers %#x, configuration space %#x", bar, config)
+		}
+	}
+	if f.Refused() != 4 || !strings.Contains(c.log.String(), "does not come back from its reset") {
+		t.Errorf("%d refused; %s", f.Refused(), c.log)
+	}
+	c.must(cmdDeviceReset, nil)
+	if got := c.load(0, 0, 4); got != 0x010000ed {
+		t.Errorf("after a reset that went well: %#x", got)
+	}
+	if err := errors.Join(c.leave(), f.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFaultsShowAsOnHardware(t *testing.T) {
+	c, _ := serving(t, opened(&boards.Edu, mock.Fault{Kind: mock.AllOnes, Operation: 3}), nil)
+	for i, want := range []uint64{0x010000ed, 0x010000ed, 0xffffffff} {
+		if got := c.load(0, 0, 4); got != want {
+			t.Errorf("access %d gives %#x, want %#x: the device goes at its third", i+1, got, want)
+		}
+	}
+	if got := c.load(configRegion, 0, 4); got != 0xffffffff {
+		t.Errorf("the ids of a device that is gone: %#x", got)
+	}
+}
+
+// Each of these ends the request alone, with an error number.
+func TestRequestsThatMakeNoSenseAreAnswered(t *testing.T) {
+	c, _ := serving(t, opened(&boards.Edu), nil)
+	for _, bad := range []struct {
+		name    string
+		command uint16
+		body    []byte
+		want    unix.Errno
+	}{
+		{"unknown", 99, nil, unix.ENOTSUP},
+		{"zero", 0, nil, unix.ENOTSUP},
+		{"region descriptors", cmdRegionFDs, make([]byte, 32), unix.ENOTSUP},
+		{"other version", cmdVersion, words(7), unix.EINVAL},
+		{"cut", cmdRegionRead, at(0, 0, 4)[:15], unix.EINVAL},
+		{"no such region", cmdRegionRead, at(9, 0, 4), unix.EINVAL},
+		{"a BAR that is not there", cmdRegionRead, at(1, 0, 4), unix.EINVAL},
+		{"the ROM", cmdRegionRead, at(6, 0, 4), unix.EINVAL},
+		{"outside", cmdRegionRead, at(0, 1<<20-2, 4), unix.EINVAL},
+		{"far outside", cmdRegionRead, at(0, ^uint64(0), 4), unix.EINVAL},
+		{"no bytes", cmdRegionRead, at(0, 0, 0), unix.EINVAL},
+		{"three bytes", cmdRegionRead, at(0, 0, 3), unix.EINVAL},
+		{"sixteen bytes", cmdRegionRead, at(0, 0, 16), unix.EINVAL},
+		{"too much of configuration space", cmdRegionRead, at(configRegion, 4000, 97), unix.EINVAL},
+		{"more announced than there is", cmdRegionWrite, append(at(0, 0, 8), 1, 2, 3, 4),
+			unix.EINVAL},
+		{"information on no region", cmdRegionInfo, words(32, 0, 9, 0, 0, 0, 0, 0), unix.EINVAL},
+		{"interrupts", cmdSetIRQs, words(20, 0, 1, 0, 1), unix.EINVAL},
+	} {
+		if _, number := c.send(bad.command, bad.body); number != bad.want {
+			t.Errorf("%s: %v, want %v", bad.name, number, bad.want)
+		}
+	}
+	if c.load(0, 0, 4) != 0x010000ed {
+		t.Error("the server does not go on")
+	}
+}
+
+// Each of these ends the connection, with the reason.
+func TestBytesThatAreNoRequestEndTheServer(t *testing.T) {
+	header := func(size, flags uint32) []byte {
+		return append([]byte{1, 0, cmdRegionRead, 0}, words(size, flags, 0)...)
+	}
+	for name, bytes := range map[string][]byte{
+		"shorter than its header":     header(15, 0),
+		"larger than any":             header(messageMax+1, 0),
+		"as large as can be said":     header(^uint32(0), 0),
+		"reply":                       header(16, flagReply),
+		"ends inside its header":      {1, 0, 9},
+		"ends after its header":       header(100, 0),
+		"ends inside what it carries": append(header(100, 0), 1, 2, 3),
+	} {
+		c, _ := serving(t, opened(&boards.Edu), nil)
+		if _, err := c.conn.Write(bytes); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.leave(); !errors.Is(err, errProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDescriptorsThatNobodyWantsAreClosed(t *testing.T) {
+	c, _ := serving(t, opened(&boards.Edu), nil)
+	fd, _ := memfd(t, 4096)
+	before := openOf(t, fd)
+	c.must(cmdRegionRead, at(0, 0, 4), fd, fd, fd)
+	if now := openOf(t, fd); now != before {
+		t.Errorf("%d descriptors open, %d before", now, before)
+	}
+	many := make([]int, descriptorsMax+1)
+	for i := range many {
+		many[i] = fd
+	}
+	request := append([]byte{1, 0, cmdVersion, 0}, words(16, 0, 0)...)
+	if _, _, err := c.conn.WriteMsgUnix(request, unix.UnixRights(many...), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-c.end; !errors.Is(err, errProtocol) {
+		t.Errorf("too many descriptors: %v", err)
+	}
+	c.conn.Close()
+	if now := openOf(t, fd); now != before {
+		t.Errorf("%d descriptors open, %d before", now, before)
+	}
+}
+
+func TestSecondClientIsTurnedAway(t *testing.T) {
+	c, _ := serving(t, opened(&boards.Edu), nil)
+	second := connected(t, c.conn.RemoteAddr().String())
+	if n, err := second.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("the second client reads %d bytes, %v", n, err)
+	}
+	if c.load(0, 0, 4) != 0x010000ed {
+		t.Error("the first client is served no more")
+	}
+	if err := c.leave(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServerThatIsStoppedLeavesInOrder(t *testing.T) {
+	f, err := New(opened(&boards.Edu), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, connect := range []bool{false, true} {
+		l, err := Listen(socket(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		end := make(chan error)
+		go func() { end <- Serve(ctx, l, f) }()
+		if connect {
+			c := &client{t: t, conn: connected(t, l.Addr().String()), log: &lines{}}
+			c.must(cmdVersion, append(words(0), "{}\x00"...))
+		}
+		stop()
+		if err := <-end; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSocketIsTakenOverOnlyFromTheDead(t *testing.T) {
+	path := socket(t)
+	first, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "another server") {
+		t.Errorf("beside a server that listens: %v", err)
+	}
+	first.SetUnlinkOnClose(false)
+	first.Close()
+	second, err := Listen(path)
+	if err != nil {
+		t.Fatalf("after a server that died: %v", err)
+	}
+	second.Close()
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "no socket") {
+		t.Errorf("over a file: %v", err)
+	}
+	var code hal.Code
+	if _, err := Listen("/" + strings.Repeat("x", socketPathMax)); !errors.As(err, &code) ||
+		code != hal.Usage {
+		t.Errorf("path too long: %v", err)
+	}
+	if _, err := Listen("/no/such/folder/s"); !errors.As(err, &code) || code != hal.NoFile ||
+		!strings.Contains(err.Error(), "mkdir -p /no/such/folder makes it") {
+		t.Errorf("no folder: %v", err)
+	}
+}
+
+// FuzzServer feeds a connection with bytes. The server ends, or waits for more.
+func FuzzServer(f *testing.F) {
+	version := append([]byte{1, 0, cmdVersion, 0},
+		append(words(16+7, 0, 0), "\x00\x00\x00\x00{}\x00"...)...)
+	f.Add(version)
+	f.Add(append(version, append([]byte{2, 0, cmdRegionRead, 0},
+		append(words(32, 0, 0), at(0, 0, 4)...)...)...))
+	f.Add(append(version, append([]byte{2, 0, cmdRegionWrite, 0},
+		append(words(36, flagNoReply, 0), append(at(0, 4, 4), 1, 2, 3, 4)...)...)...))
+	f.Add(append([]byte{2, 0, cmdDMAMap, 0}, append(words(48, 0, 0), dma(3, 0, 0, 4096)...)...))
+	f.Add(append([]byte{2, 0, cmdDMAUnmap, 0},
+		append(words(40, 0, 0), unmap(unmapAll, 0, 0)...)...))
+	f.Add(append([]byte{2, 0, cmdDeviceReset, 0}, words(16, 0, 0)...))
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		function, err := New(opened(&boards.Edu), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer function.Close()
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs := unixConn(t, pair[0]), unixConn(t, pair[1])
+		defer theirs.Close()
+		go func() { // answers are read meanwhile, or both sides wait for the other to read
+			_, _ = ours.Write(bytes)
+			_ = ours.CloseWrite()
+		}()
+		go func() {
+			defer ours.Close()
+			_, _ = io.Copy(io.Discard, ours)
+		}()
+		if err := function.serve(theirs); err == nil {
+			t.Error("the server ended without a reason")
+		}
+	})
+}
+
+func unixConn(t *testing.T, fd int) *net.UnixConn {
+	t.Helper()
+	file := os.NewFile(uintptr(fd), "socket")
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn.(*net.UnixConn)
+}
+
+// ended is what was recorded until the client left and the device was closed.
+func ended(t *testing.T, c *client, f *Function, trace *bytes.Buffer) *record.Capture {
+	t.Helper()
+	if err := errors.Join(c.leave(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	capture, err := record.Read(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return capture
+}

@@ -1,0 +1,156 @@
+package vfiouser
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+	"lightmetal/tools/capture/record"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestRecordingHasWhatTheDeviceDidToMemory: the pages first; what it read in
+// front of the store that had it look, and once; what it wrote behind.
+func TestRecordingHasWhatTheDeviceDidToMemory(t *testing.T) {
+	var trace bytes.Buffer
+	c, f := serving(t, opened(&boards.Edu), &trace)
+	fd, data := memfd(t, 2*4096)
+	copy(data, "from client to device to client")
+	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, 0, 0x100000, 8192), fd)
+	c.store(configRegion, regCommand, 2, 6)
+	eduDMA(c, 0x100000, 0x101000, 31)
+	eduDMA(c, 0x100000, 0x101000, 31) // the same again, and nothing changes
+	capture := ended(t, c, f, &trace)
+	var got []string
+	for _, r := range capture.Records {
+		switch r.Kind {
+		case record.Memory:
+			got = append(got, fmt.Sprintf("memory %x", r.Offset))
+		case record.HostRead:
+			got = append(got, fmt.Sprintf("read %x %s", r.Offset, r.Data))
+		case record.HostWrite:
+			got = append(got, fmt.Sprintf("wrote %x %s", r.Offset, r.Data))
+		case record.BarWrite:
+			if r.Offset == 0x98 {
+				got = append(got, fmt.Sprintf("command %x", r.Data[0]))
+			}
+		}
+	}
+	const want = `memory 100000, memory 101000, read 100000 from client to device to client, ` +
+		`command 1, command 3, ` +
+		`wrote 101000 from cli, wrote 101008 ent to d, wrote 101010 evice to, wrote 101018  ` +
+		`client, command 1, command 3`
+	if s := strings.Join(got, ", "); s != want {
+		t.Errorf("got  %s\nwant %s", s, want)
+	}
+}
+
+// TestWhatTheDeviceReadsBackIsNotTheClients: of one access, in its order.
+func TestWhatTheDeviceReadsBackIsNotTheClients(t *testing.T) {
+	var out bytes.Buffer
+	trace := tracing(t, &out, &boards.Edu)
+	memory := []byte("........client..")
+	trace.access('W', 0, 0, []byte{1})
+	trace.reach(0x1000, memory[:8])
+	copy(memory, "devices.")
+	trace.reach(0x1000, memory[:8])   // what it has written
+	trace.reach(0x1004, memory[4:16]) // part of that, and what the client has
+	trace.reach(0x1008, memory[8:16])
+	copy(memory[8:], "DEVICE..")
+	trace.transfers()
+	if err := trace.end(); err != nil {
+		t.Fatal(err)
+	}
+	capture, err := record.Read(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, r := range capture.Records {
+		if r.Kind == record.HostRead || r.Kind == record.HostWrite || r.Kind == record.BarWrite {
+			got += fmt.Sprintf("%d %x %q, ", r.Kind, r.Offset, r.Data)
+		}
+	}
+	want := fmt.Sprintf(
+		`%d 1008 "client..", %d 0 "\x01", %d 1000 "devices.", %[3]d 1008 "DEVICE..", `,
+		record.HostRead, record.BarWrite, record.HostWrite)
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestMemoryThatIsTakenAwayIsNotInTheRecording, and what comes later is.
+func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
+	var out bytes.Buffer
+	trace := tracing(t, &out, &boards.Edu)
+	fd, memory := memfd(t, 8192)
+	trace.reach(0x1000, memory[4096:])
+	if err := unix.Ftruncate(fd, 4096); err != nil {
+		t.Fatal(err)
+	}
+	trace.reach(0x1000, memory[4096:])
+	memory[0] = 1
+	trace.reach(0, memory[:1])
+	trace.transfers()
+	if err := trace.end(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "MEM 0 1000\nHR 0 1 01\nEND 4\n"; !strings.HasSuffix(got, want) ||
+		strings.Contains(got, "1000 4096") {
+		t.Errorf("got %s, want %s at its end alone", got, want)
+	}
+}
+
+// tracing is a trace of a device with one BAR.
+func tracing(t *testing.T, out *bytes.Buffer, b *boards.Board) *trace {
+	t.Helper()
+	trace, err := newTrace(out, t.TempDir(), hal.Identity{Bars: [6]uint64{0: 4096}}, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
+}
+
+// TestLongSessionIsInAFileAndNotInMemory: what a server that is killed leaves is a
+// recording without its end; one that ends leaves the whole one alone.
+func TestLongSessionIsInAFileAndNotInMemory(t *testing.T) {
+	for _, b := range []*boards.Board{&boards.Edu, &boards.Wormhole} {
+		var out bytes.Buffer
+		trace := tracing(t, &out, b)
+		trace.access('W', 0, 0, []byte{1})
+		trace.flushed = time.Time{} // long ago
+		trace.access('W', 0, 4, []byte{2})
+		left := out.Bytes()
+		if trace.spool != nil {
+			if len(left) != 0 {
+				t.Errorf("%s: written before what comes first: %q", b.Name, left)
+			}
+			var err error
+			if left, err = os.ReadFile(trace.spooled); err != nil {
+				t.Fatal(err)
+			}
+		}
+		capture, err := record.Read(bytes.NewReader(left))
+		if !record.Incomplete(err) || capture == nil || len(capture.Records) != 2 ||
+			capture.Records[1].Kind != record.BarWrite {
+			t.Errorf("%s: %q is left, %v", b.Name, left, err)
+		}
+		if err := trace.end(); err != nil {
+			t.Error(err)
+		}
+		if trace.spool != nil {
+			if _, err := os.Stat(trace.spooled); err == nil {
+				t.Errorf("%s is there still", trace.spooled)
+			}
+		}
+		if capture, err := record.Read(&out); err != nil || len(capture.Records) != 4 {
+			t.Errorf("%s: %v", b.Name, err)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package listing
+
+import (
+	"math"
+	"slices"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/lmb"
+)
+
+// flush is a Fence, and a load that pushes posted writes ahead of it.
+func (p *parser) flush(c *lmb.Command) {
+	p.before = append(p.before, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
+	c.Mode, c.Option = uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
+	p.register(c)
+}
+
+// fence has no operands.
+func (p *parser) fence(*lmb.Command) {}
+
+func (p *parser) point(c *lmb.Command) {
+	c.Window = p.windowIndex()
+	if p.failed {
+		return
+	}
+	w := &p.image.Windows[c.Window]
+	if w.Kind != gen.WindowKindTlb {
+		p.fail(p.last, "only a tlb window can be pointed at a tile")
+	}
+	t := fbs.TileRange{Ordering: gen.OrderingDefault}
+	p.tiles(&t)
+	p.expect("address")
+	c.Value = p.size("an address in the tile")
+	if c.Value%w.Size != 0 {
+		p.fail(p.last, "address 0x%x is not a multiple of the window's size, %s", c.Value,
+			lmb.SizeText(w.Size))
+	}
+	p.settings(
+		setting{"ordering",
+			func() {
+				t.Ordering = gen.Ordering(p.word("default, strict or posted",
+					orderingWords))
+			}},
+		setting{"noc", func() { t.NoC = uint8(p.numberTo("a noc", 1)) }},
+		setting{"vc", func() { t.StaticVC = 1 + uint8(p.numberTo("a virtual channel", 7)) }})
+	c.Mask = t.Pack()
+}
+
+// tiles consumes tile x,y or tiles x,y to x,y.
+func (p *parser) tiles(t *fbs.TileRange) {
+	if p.accept("tiles") {
+		t.Multicast = true
+		t.XStart, t.YStart = p.coordinates()
+		p.expect("to")
+	} else if !p.accept("tile") {
+		p.fail(p.tok, "expected tile x,y or tiles x,y to x,y, found %s", p.tok)
+	}
+	t.X, t.Y = p.coordinates()
+}
+
+func (p *parser) coordinates() (x, y uint8) {
+	x = uint8(p.numberTo("a coordinate", math.MaxUint8))
+	p.expect(",")
+	y = uint8(p.numberTo("a coordinate", math.MaxUint8))
+	return x, y
+}
+
+func (p *parser) delay(c *lmb.Command) {
+	c.Amount = uint32(p.duration("a delay", fbs.DelayMaxUs))
+	if c.Amount == 0 {
+		p.fail(p.last, "delay must not be 0")
+	}
+}
+
+func (p *parser) call(c *lmb.Command) {
+	name := p.name("a sequence")
+	if !p.failed {
+		from := len(p.image.Sequences) - 1
+		p.calls = append(p.calls, call{p.last, name, from, len(p.image.Sequences[from].Commands)})
+	}
+}
+
+func (p *parser) mark(c *lmb.Command) {
+	c.Mode = uint8(slices.Index(markWords, p.head.text))
+	c.Data = []byte(p.text("a name"))
+	if len(c.Data) == 0 || len(c.Data) > fbs.NameMax {
+		p.fail(p.last, "a name must have 1 to %d bytes, this one has %d", fbs.NameMax, len(c.Data))
+	}
+}

@@ -1,0 +1,467 @@
+package listing
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/lmb"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+const listings = "../../../testdata/listings/"
+
+// golden compares with a file of testdata, or rewrites it.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotLines, wantLines := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i, line := range gotLines {
+		if i >= len(wantLines) || line != wantLines[i] {
+			t.Errorf("%s:%d: got\n%s\nrun go test -update and look at the difference", path, i+1,
+				line)
+			return
+		}
+	}
+	if len(gotLines) != len(wantLines) {
+		t.Errorf("%s has %d lines, want %d", path, len(gotLines), len(wantLines))
+	}
+}
+
+// testFiles stands for the files that test listings name.
+func testFiles(path string) ([]byte, error) {
+	if path != "bytes.bin" {
+		return nil, errors.New("open " + path + ": no such file")
+	}
+	return []byte("0123456789abcdef"), nil
+}
+
+func mustParse(t *testing.T, source string) *lmb.Image {
+	t.Helper()
+	image, err := Parse("test.lms", []byte(source), testFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func mustPrint(t *testing.T, image *lmb.Image) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Print(&out, image); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func readListing(t testing.TB, name string) []byte {
+	t.Helper()
+	source, err := os.ReadFile(listings + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source
+}
+
+// context is what the mistakes of errors.txt are made in.
+const context = `lightmetal 1
+device edu 1234:11e8 bar0 1MiB
+window regs bar0 offset 0x0 size 4KiB
+window odd bar0 offset 0x2 size 16
+window l1 tlb size 1MiB
+window twin config size 256
+window twin host size 4KiB
+window huge host size 4GiB
+tensor a input int32[256]
+tensor d output uint8[64]
+`
+
+// errors.txt holds mistakes, in lines that start with >, and what Parse says
+// of them. A mistake that is indented stands in the sequence main.
+func TestMistakesAreReportedWithPlaceAndReason(t *testing.T) {
+	file, err := os.ReadFile("testdata/errors.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, mistake strings.Builder
+	for line := range strings.Lines(string(file) + "\n") {
+		if text, ok := strings.CutPrefix(line, "> "); ok {
+			mistake.WriteString(text)
+			out.WriteString(line)
+			continue
+		}
+		if mistake.Len() > 0 {
+			fmt.Fprintf(&out, "%s\n\n", complaint(mistake.String()))
+			mistake.Reset()
+		}
+		if strings.HasPrefix(line, "#") {
+			out.WriteString(line + "\n")
+		}
+	}
+	golden(t, "errors.txt", []byte(strings.TrimRight(out.String(), "\n")+"\n"))
+}
+
+func complaint(mistake string) string {
+	source := context + mistake
+	switch {
+	case strings.HasPrefix(mistake, " "):
+		source = context + "main:\n" + mistake
+	case strings.HasPrefix(mistake, "whole:"):
+		source = strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(mistake, "\n"), "whole:"),
+			"|", "\n")
+	}
+	_, err := Parse("x.lms", []byte(source), testFiles)
+	if err == nil {
+		return "no mistake at all"
+	}
+	return err.Error()
+}
+
+func TestEveryMistakeIsReportedUpToTwenty(t *testing.T) {
+	source := context + "main:\n" + strings.Repeat("  nonsense\n", 30)
+	_, err := Parse("x.lms", []byte(source), nil)
+	list := err.(interface{ Unwrap() []error }).Unwrap()
+	if len(list) != 20 {
+		t.Fatalf("%d errors, want 20", len(list))
+	}
+	var last *Error
+	if !errors.As(list[19], &last) || last.Line != 31 || last.Column != 3 || last.File != "x.lms" {
+		t.Errorf("the last error is %v", list[19])
+	}
+}
+
+func TestOneMistakeInADeclarationIsReportedOnce(t *testing.T) {
+	_, err := Parse("x.lms", []byte(`lightmetal 1
+device edu 1234:11e8 bar0 1MiB
+window regs bar0 offset 0x0 size 2MiB
+tensor a input int23[4]
+main:
+  write.4 regs+0x0 1
+  copy.4 regs+0x0 <- a[:]
+  write.4 w0+0x300000 1
+`), nil)
+	want := "x.lms:3:34: 2 MiB at 0x0 end outside bar0 of edu, whose size is 1 MiB\n" +
+		"x.lms:4:16: expected a type such as float32, found \"int23\"; did you mean int32?"
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestCanonicalListing(t *testing.T) {
+	image, err := Parse("all-opcodes.lms", readListing(t, "all-opcodes.lms"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "all-opcodes.golden", []byte(mustPrint(t, image)))
+}
+
+func TestListingsEncodeAndPrint(t *testing.T) {
+	paths, err := filepath.Glob(listings + "*.lms")
+	if err != nil || len(paths) < 3 {
+		t.Fatalf("%v %v", paths, err)
+	}
+	for _, path := range paths {
+		image, err := Parse(path, readListing(t, filepath.Base(path)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := lmb.Encode(image)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		again, err := lmb.Encode(mustParse(t, mustPrint(t, image)))
+		if err != nil || !bytes.Equal(file, again) {
+			t.Errorf("%s: printed and parsed, it encodes to another file (%v)", path, err)
+		}
+	}
+}
+
+func TestLanguageReferenceIsALegalListing(t *testing.T) {
+	text, err := os.ReadFile("LANGUAGE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source strings.Builder
+	for i, part := range strings.Split(string(text), "```") {
+		if example, ok := strings.CutPrefix(part, "lms\n"); ok && i%2 == 1 {
+			source.WriteString(example)
+		}
+	}
+	if _, err := lmb.Encode(mustParse(t, source.String())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFieldsOfEveryCommand(t *testing.T) {
+	type c = fbs.Command
+	for _, test := range []struct {
+		text string
+		want c
+	}{
+		{"write.4 regs+0x4 0x1", c{Opcode: gen.OpcodeWrite, Width: 4, Offset: 4, Value: 1}},
+		{"write.8 regs+0x10 bus(w4)+0x1000", c{Opcode: gen.OpcodeRelocate, Width: 8, Index: 4,
+			Offset: 16, Value: 0x1000}},
+		{"write.2 regs+0x2 0x100 mask 0x700",
+			c{Opcode: gen.OpcodeModify, Width: 2, Offset: 2, Value: 0x100, Mask: 0x700}},
+		{"read.1 regs+0x3 else ignore", c{Opcode: gen.OpcodeExpect, Width: 1, Mode: 1, Option: 2,
+			Offset: 3}},
+		{"expect.4 regs+0x0 & 0xf == 7 else ignore",
+			c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 1, Option: 2, Value: 7, Mask: 15}},
+		{"poll.4 regs+0x0 any-clear 6 else fail every 10us within 1s",
+			c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 2, Option: 1, Index: 10, Amount: 1000000,
+				Value: 6, Mask: 6}},
+		{"expect.4 regs+0x0 any-set 6", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 2, Option: 1,
+			Mask: 6}},
+		{"expect.4 regs+0x0 != 6", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 2, Option: 1,
+			Value: 6, Mask: 0xffffffff}},
+		{"copy.4 regs+0x8 <- hex 0011223344556677 fifo",
+			c{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: 2, Offset: 8, Amount: 8}},
+		{"copy.8 regs+0x8 <- a[8:] bulk", c{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: 3, Index: 1,
+			Offset: 8, Amount: 1016, Value: 8}},
+		{"copy.1 d[:5] <- l1+1KiB", c{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: 1, Window: 2,
+			Index: 2, Offset: 1024, Amount: 5}},
+		{"fill.2 regs+0x8 <- 0xbeef size 32",
+			c{Opcode: gen.OpcodeFill, Width: 2, Mode: 1, Offset: 8, Amount: 32, Value: 0xbeef}},
+		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8 relative 1",
+			c{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: 1, Index: 3, Amount: 8}},
+		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8",
+			c{Opcode: gen.OpcodeCompare, Width: 4, Option: 1, Amount: 8}},
+		{"compare.4 regs+0x0 int32 == a[8:16] else ignore",
+			c{Opcode: gen.OpcodeCompare, Width: 4, Option: 2, Index: 1, Amount: 8, Value: 8}},
+		{"compare.4 regs+0x0 float16 == float16 1e+0 2 correlation -1e+0",
+			c{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: 1, Index: 3, Amount: 4}},
+		{"point l1 tiles 1,2 to 3,4 address 0x100000 vc 0 noc 1 ordering posted",
+			c{Opcode: gen.OpcodePoint, Window: 2, Value: 1 << 20, Mask: 0x0101030102010403}},
+		{"fence", c{Opcode: gen.OpcodeFence}},
+		{"read.4 regs+0xc", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 1, Option: 1, Offset: 12}},
+		{"delay 1ms", c{Opcode: gen.OpcodeDelay, Amount: 1000}},
+		{"call other", c{Opcode: gen.OpcodeCall, Index: 1}},
+		{"end \"x\"", c{Opcode: lmb.OpcodeMark, Mode: 3}},
+	} {
+		image := mustParse(t, context+"main:\n  "+test.text+"\nother:\n")
+		if got := image.Sequences[0].Commands[0].Command; got != test.want {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", test.text, got, test.want)
+		}
+	}
+}
+
+// TestWordsThatAreSeveralCommands: one line may become several commands.
+func TestWordsThatAreSeveralCommands(t *testing.T) {
+	for source, want := range map[string]string{
+		"flush.4 regs+0xc": "fence; read.4 regs+0xc",
+		"fill.4 regs+0x10 <- 0x11223344 size 64 bulk": "fill.8 regs+0x10 <- " +
+			"0x1122334411223344 size 64",
+		"fill.2 regs+0x6 <- 0xabcd size 20 bulk": "write.2 regs+0x6 0xabcd; " +
+			"fill.8 regs+0x8 <- 0xabcdabcdabcdabcd size 16; write.2 regs+0x18 0xabcd",
+		"fill.1 regs+0x1 <- 0x5 size 6 bulk": "write.1 regs+0x1 0x5; " +
+			"write.2 regs+0x2 0x505; write.2 regs+0x4 0x505; write.1 regs+0x6 0x5",
+		"fill.2 odd+0x0 <- 0x1234 size 8 bulk": "fill.2 odd+0x0 <- 0x1234 size 8",
+		"fill.8 regs+0x0 <- 0x1 size 8 bulk":   "write.8 regs+0x0 0x1",
+		"fill.4 regs+0x0 <- 0x1 size 8":        "fill.4 regs+0x0 <- 0x1 size 8",
+		"write.4 regs+0x0 0x5 mask 0xffffffff": "write.4 regs+0x0 0x5 mask " +
+			"0xffffffff",
+		"expect.2 regs+0x0 any-clear 0x6": "expect.2 regs+0x0 & 0x6 != 0x6",
+		"compare.4 regs+0x0 float32 == float32 1.5": "compare.4 regs+0x0 uint32 == " +
+			"hex 0000c03f",
+		"compare.4 regs+0x0 float32 == float32 1 correlation 0.5": "compare.4 regs+0x0 float32 " +
+			"== hex 0000803f correlation 0.5",
+	} {
+		image := mustParse(t, context+"main:\n  "+source+"\n")
+		var got []string
+		for i := range image.Sequences[0].Commands {
+			got = append(got,
+				strings.Join(strings.Fields(CommandText(image, &image.Sequences[0].Commands[i])),
+					" "))
+		}
+		if text := strings.Join(got, "; "); text != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", source, text, want)
+		}
+	}
+}
+
+// TestJudgementsThatAreNoComparesAreDeclared: outputs that no compare with a
+// tolerance makes keep their judgement too.
+func TestJudgementsThatAreNoComparesAreDeclared(t *testing.T) {
+	for _, change := range []func(*lmb.Image){
+		func(*lmb.Image) {},
+		func(i *lmb.Image) { i.Tensors[2].Name = "golden:7" },
+		func(i *lmb.Image) { i.Sequences[0].Commands[0].Mode = uint8(gen.AccessBulk) },
+		func(i *lmb.Image) {
+			i.Sequences[0].Commands = append(i.Sequences[0].Commands, i.Sequences[0].Commands[0])
+		},
+		func(i *lmb.Image) {
+			i.Tensors = append(i.Tensors, lmb.Tensor{Name: "x", Role: gen.RoleInput, DType: 1})
+		},
+		func(i *lmb.Image) { i.Tensors[2].Shape = []uint32{1, 1} },
+		func(i *lmb.Image) { i.Sequences[0].Commands = nil },
+	} {
+		image := mustParse(t,
+			context+"main:\n  compare.4 regs+0x0 float32 == hex 0000803f absolute 0.5\n")
+		change(image)
+		if text := mustPrint(t, image); !reflect.DeepEqual(mustParse(t, text), image) {
+			t.Errorf("the image has changed; its listing:\n%s", text)
+		}
+	}
+}
+
+func TestDeclarationsGiveTheirFields(t *testing.T) {
+	image := mustParse(t, `lightmetal 1
+origin tool "t" source "s" time 5 git "g"
+target edu 1234:11e8 bar0 1MiB bar5 3
+device "two words" ffff:0001
+window regs bar0 offset 0x10 size 4KiB wc target 0
+window w1 tlb size 16MiB slot 3 device 1
+tensor a input int8[] = hex ff
+tensor d output bfloat16[2x3]
+main:
+`)
+	want := &lmb.Image{
+		Origin: lmb.Origin{Tool: "t", Source: "s", Time: 5, Git: "g"},
+		Devices: []lmb.Device{{Board: "edu", Vendor: 0x1234, Device: 0x11e8,
+			Bars: [6]uint64{0: 1 << 20, 5: 3}}, {Board: "two words", Vendor: 0xffff, Device: 1}},
+		Windows: []lmb.Window{
+			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar,
+				Flags: fbs.FlagWriteCombining, Slot: fbs.NoSlot, Offset: 16, Size: 4096}},
+			{Window: fbs.Window{Kind: gen.WindowKindTlb, Device: 1, Slot: 3, Size: 16 << 20}},
+		},
+		Tensors: []lmb.Tensor{
+			{Name: "a", Role: gen.RoleInput, DType: gen.DTypeInt8, Data: []byte{255}},
+			{Name: "d", Role: gen.RoleOutput, DType: gen.DTypeBfloat16, Shape: []uint32{2, 3}},
+		},
+		Sequences: []lmb.Sequence{{Name: "main"}},
+	}
+	if !reflect.DeepEqual(image, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", image, want)
+	}
+}
+
+func TestPatternIsXorshift32(t *testing.T) {
+	// The first numbers of xorshift32 from 1 are 270369, 67634689 and 2647435461.
+	want := []byte{0x21, 0x20, 4, 0, 1, 6, 8, 4, 0xc5, 0xa8}
+	if got := Pattern(1, 10); !bytes.Equal(got, want) {
+		t.Errorf("% x, want % x", got, want)
+	}
+}
+
+func TestCommandTextIsOneLine(t *testing.T) {
+	image := mustParse(t,
+		context+"main:\n  copy.4 regs+0x0 <- pattern 1 size 64 bulk\n  fence\nother:\n")
+	commands := image.Sequences[0].Commands
+	if got, want := CommandText(image, &commands[0]),
+		"copy.4 regs+0x0 <- hex 21200400 01060804 c5a8cc9d 4f995512 ... (64 bytes) "+
+			"bulk"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := CommandText(image, &commands[1]); got != "fence" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestCommandTextOfNonsenseIsOneLineThatDoesNotParse(t *testing.T) {
+	image := mustParse(t, context+"main:\n")
+	for opcode := range 256 {
+		c := &lmb.Command{Command: fbs.Command{
+			Opcode: gen.Opcode(opcode), Width: 255, Mode: 77, Option: 78, Window: 999,
+			Index: 0xffff, Offset: 1 << 31, Amount: 1 << 31, Value: 1 << 63, Mask: 1 << 63,
+		}}
+		if c.Opcode == gen.OpcodeFence {
+			continue // it has no fields to be nonsense
+		}
+		text := CommandText(image, c)
+		if _, err := Parse("x", []byte(context+"main:\n"+text), nil); err == nil ||
+			strings.Contains(text, "\n") {
+			t.Errorf("opcode %d gives %q (%v)", opcode, text, err)
+		}
+	}
+}
+
+func TestPrintRefusesWhatItCannotSay(t *testing.T) {
+	base := context + "main:\n"
+	for _, test := range []struct {
+		name   string
+		change func(*lmb.Image)
+		want   string
+	}{
+		{"stray field", func(i *lmb.Image) { i.Sequences[0].Commands[0].Mask = 5 },
+			"listing: command 0 of main cannot be written: it has a value that a listing " +
+				"cannot express"},
+		{"stray data", func(i *lmb.Image) { i.Sequences[0].Commands[0].Data = []byte{1} },
+			"listing: command 0 of main cannot be written: it has a value that a listing " +
+				"cannot express"},
+		{"unknown opcode", func(i *lmb.Image) { i.Sequences[0].Commands[0].Opcode = 99 },
+			"listing: command 0 of main cannot be written: unexpected character '?'"},
+		{"call of nothing", func(i *lmb.Image) {
+			i.Sequences[0].Commands[0] = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall,
+				Index: 7}}
+		}, "listing: command 0 of main cannot be written: unexpected character '?'"},
+		{"unknown flag", func(i *lmb.Image) { i.Windows[0].Flags = 2 },
+			"listing: the declarations cannot be written: it has a value that a listing " +
+				"cannot express"},
+		{"two of a name", func(i *lmb.Image) { i.Sequences = append(i.Sequences, i.Sequences[0]) },
+			"listing: sequence 1 cannot be written: sequence main starts in line 2 already"},
+		{"no name", func(i *lmb.Image) { i.Tensors[0].Name = "" },
+			"listing: tensor 0 cannot be written: a name must have 1 to 255 bytes, this one has 0"},
+	} {
+		image := mustParse(t, base+"  fence\n")
+		test.change(image)
+		if err := Print(&bytes.Buffer{}, image); err == nil || err.Error() != test.want {
+			t.Errorf("%s: got  %v\nwant %s", test.name, err, test.want)
+		}
+	}
+}
+
+func TestLimitsOfTheFormatAreReported(t *testing.T) {
+	for _, test := range []struct{ line, want string }{
+		{"device edu%d 1234:11e8 bar0 1MiB\n", "x.lms:18:1: too many devices: at most 8"},
+		{"window n%d host size 4\n", "x.lms:4101:1: too many windows: at most 4096"},
+		{"tensor t%d input int8[]\n", "x.lms:4105:1: too many tensors: at most 4096"},
+		{"s%d:\n", "x.lms:4107:1: too many sequences: at most 4096"},
+	} {
+		var source strings.Builder
+		source.WriteString(context)
+		for i := range 4097 {
+			fmt.Fprintf(&source, test.line, i)
+		}
+		_, err := Parse("x.lms", []byte(source.String()), nil)
+		if err == nil || !strings.HasPrefix(err.Error()+"\n", test.want+"\n") {
+			t.Errorf("got  %.80v\nwant %s", err, test.want)
+		}
+	}
+}
+
+func TestListingWithoutAReaderOpensNoFile(t *testing.T) {
+	_, err := Parse("x.lms", []byte(context+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"),
+		nil)
+	if want := "x.lms:12:27: this listing must not name files"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestPrintReportsAFailingWriter(t *testing.T) {
+	if err := Print(brokenWriter{}, mustParse(t, context+"main:\n")); err == nil ||
+		err.Error() != "disk full" {
+		t.Errorf("got %v", err)
+	}
+}

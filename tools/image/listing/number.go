@@ -1,0 +1,160 @@
+package listing
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/tools/image/lmb"
+)
+
+// unit is a suffix of a number. Units are listed with the largest first: a number is printed
+// in the first that divides it, and a text has the last that it ends with.
+type unit struct {
+	suffix string
+	factor uint64
+}
+
+var (
+	sizeUnits     = []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+	durationUnits = []unit{{"s", 1_000_000}, {"ms", 1000}, {"us", 1}}
+)
+
+// parseNumber reads 12, 0x1f, 0b101 or 1_000. A reason that is not empty is an error.
+func parseNumber(text string) (n uint64, reason string) {
+	octal := len(text) > 1 && text[0] == '0' && !strings.ContainsRune("xXbB", rune(text[1]))
+	n, err := strconv.ParseUint(text, 0, 64)
+	switch {
+	case octal:
+		return 0, "a number must not start with 0; write 10, 0x10 or 0b10"
+	case err != nil && err.(*strconv.NumError).Err == strconv.ErrRange:
+		return 0, "the number does not fit 64 bits"
+	case err != nil:
+		return 0, "not a number"
+	}
+	return n, ""
+}
+
+// numberIn consumes a number with one of the units, or without one if it is optional.
+func (p *parser) numberIn(what string, units []unit, optional bool) uint64 {
+	if p.failed {
+		return 0
+	}
+	t := p.tok
+	if t.kind != tokenWord {
+		p.fail(t, "expected %s, found %s", what, t)
+		return 0
+	}
+	text, factor := t.text, uint64(0)
+	for _, u := range slices.Backward(units) {
+		if cut, ok := strings.CutSuffix(text, u.suffix); ok {
+			text, factor = cut, u.factor
+			break
+		}
+	}
+	n, reason := parseNumber(text)
+	switch {
+	case reason == "not a number":
+		p.fail(t, "expected %s, found %s", what, t)
+	case reason != "":
+		p.fail(t, "%s", reason)
+	case factor == 0 && !optional:
+		p.fail(t, "expected %s with a unit, such as 10us, 5ms or 1s; found %s", what, t)
+	case n > math.MaxUint64/max(factor, 1):
+		p.fail(t, "the number does not fit 64 bits")
+	}
+	if p.failed {
+		return 0
+	}
+	p.advance()
+	return n * max(factor, 1)
+}
+
+func (p *parser) number(what string) uint64 { return p.numberIn(what, nil, true) }
+
+func (p *parser) size(what string) uint64 { return p.numberIn(what, sizeUnits, true) }
+
+func (p *parser) numberTo(what string, most uint64) uint64 {
+	n := p.number(what)
+	if n > most {
+		p.fail(p.last, "%s must be at most %d", what, most)
+	}
+	return n
+}
+
+// duration consumes a time and returns it in microseconds.
+func (p *parser) duration(what string, most uint64) uint64 {
+	n := p.numberIn(what, durationUnits, false)
+	if n > most {
+		p.fail(p.last, "%s must be at most %s", what, durationText(most))
+	}
+	return n
+}
+
+// value consumes a number that fits an access of width bytes.
+func (p *parser) value(what string, width uint8) uint64 {
+	n := p.number(what)
+	if n&^fbs.WidthMask(width) != 0 {
+		p.fail(p.last, "0x%x does not fit %s", n, lmb.SizeText(uint64(width)))
+	}
+	return n
+}
+
+// pciID consumes half of 1234:11e8, written in hex as lspci does.
+func (p *parser) pciID() uint16 {
+	n, err := strconv.ParseUint(p.tok.text, 16, 16)
+	if p.tok.kind != tokenWord || len(p.tok.text) != 4 || err != nil {
+		p.fail(p.tok, "expected PCI ids in hex such as 1234:11e8, found %s", p.tok)
+	}
+	if !p.failed {
+		p.advance()
+	}
+	return uint16(n)
+}
+
+// float32Bits consumes a decimal in [least, most] and returns its bits. A hex number is the
+// bits themselves, which may be out of range.
+func (p *parser) float32Bits(what string, least, most float64) uint32 {
+	t := p.tok
+	if p.failed {
+		return 0
+	}
+	bits, err := strconv.ParseUint(t.text, 0, 32)
+	if !strings.HasPrefix(t.text, "0x") {
+		var x float64
+		x, err = strconv.ParseFloat(t.text, 32)
+		bits = uint64(math.Float32bits(float32(x)))
+		if err == nil && !(x >= least && x <= most) {
+			err = strconv.ErrRange
+		}
+	}
+	if t.kind != tokenWord || err != nil {
+		p.fail(t, "expected %s, found %s", what, t)
+		return 0
+	}
+	p.advance()
+	return uint32(bits)
+}
+
+func float32Text(bits uint32, least, most float64) string {
+	x := float64(math.Float32frombits(bits))
+	if !(x >= least && x <= most) {
+		return fmt.Sprintf("0x%08x", bits)
+	}
+	return strings.Replace(strconv.FormatFloat(x, 'g', -1, 32), "e+", "e", 1)
+}
+
+func unitText(n uint64, units []unit) string {
+	for _, u := range units {
+		if n%u.factor == 0 && (n > 0 || u.factor == 1) {
+			return strconv.FormatUint(n/u.factor, 10) + u.suffix
+		}
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+func sizeText(n uint64) string      { return unitText(n, sizeUnits) }
+func durationText(us uint64) string { return unitText(us, durationUnits) }

@@ -1,0 +1,372 @@
+package listing
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/lmb"
+)
+
+// Print writes the canonical listing of an image. The listing holds all payload, so it needs
+// no other file; payload that several tensors or commands name is declared once, so it is not
+// much larger than the payload either. Every line is parsed back and compared with the image:
+// what Print writes without an error means that image and no other. An image that fbs.Verify
+// rejects may be one that no listing can hold; that is an error, and so is a failing w.
+func Print(w io.Writer, image *lmb.Image) error { return printListing(w, image, false) }
+
+// PrintNumbered writes the listing that Print writes, with the number of each command within its
+// sequence as a comment: from 0, marks not counted, as messages of other tools count.
+func PrintNumbered(w io.Writer, image *lmb.Image) error { return printListing(w, image, true) }
+
+func printListing(w io.Writer, image *lmb.Image, numbered bool) error {
+	p := newPrinter(image)
+	p.column, p.bytes, p.golden = len("compare.4"), p.sharedOrBlock, firstGolden(image, true)
+	p.shared = image.Shared()
+	check := newParser("", nil)
+	out := bufio.NewWriter(w) // keeps its first error until Flush
+
+	p.header()
+	if why := p.readBack(check, func() bool { return p.isHeader(check.image) }); why != "" {
+		return cannotWrite("the declarations", why)
+	}
+	if err := p.printData(out, check); err != nil {
+		return err
+	}
+	for i := range image.Sequences {
+		s := &image.Sequences[i]
+		if _, err := p.out.WriteTo(out); err != nil {
+			return err
+		}
+		p.printf("\n%s:\n", nameText(s.Name))
+		if why := p.readBack(check,
+			func() bool { return check.image.Sequences[i].Name == s.Name }); why != "" {
+			return cannotWrite(fmt.Sprintf("sequence %d", i), why)
+		}
+		number := 0
+		for j := range s.Commands {
+			if _, err := p.out.WriteTo(out); err != nil {
+				return err
+			}
+			p.printf("  ")
+			p.command(&s.Commands[j])
+			isMark := s.Commands[j].Opcode == lmb.OpcodeMark
+			if numbered && !isMark {
+				p.printf("  # %d", number)
+			}
+			p.printf("\n")
+			if why := p.readBack(check,
+				func() bool { return p.isCommand(check, &s.Commands[j]) }); why != "" {
+				return cannotWrite(fmt.Sprintf("command %d of %s", number, s.Name), why)
+			}
+			if !isMark {
+				number++
+			}
+		}
+	}
+	if _, err := p.out.WriteTo(out); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func cannotWrite(what, why string) error {
+	return &fbs.Error{Place: "listing", Reason: what + " cannot be written: " + why}
+}
+
+// printData writes the declarations of shared data and of tensors, one after the other, so
+// that no more than one of them is in memory as text. The parser gets the image's own bytes
+// instead of those it has read, once they are known to be equal: the copies are freed, and
+// comparing the parts that commands name takes no time.
+func (p *printer) printData(out io.Writer, check *parser) error {
+	for i, data := range p.shared.Blocks {
+		if _, err := p.out.WriteTo(out); err != nil {
+			return err
+		}
+		name := blockName(i)
+		p.printf("data %s = ", name)
+		p.block(data, "")
+		p.printf("\n")
+		if why := p.readBack(check,
+			func() bool { return bytes.Equal(check.blocks[name].bytes, data) }); why != "" {
+			return cannotWrite("data "+name, why)
+		}
+		check.blocks[name] = block{bytes: data}
+	}
+	for i := range p.image.Tensors[:p.golden] {
+		if _, err := p.out.WriteTo(out); err != nil {
+			return err
+		}
+		t := &p.image.Tensors[i]
+		p.tensor(t)
+		equal := func() bool {
+			return len(check.image.Tensors) == i+1 && sameTensor(*t, check.image.Tensors[i])
+		}
+		if why := p.readBack(check, equal); why != "" {
+			return cannotWrite(fmt.Sprintf("tensor %d", i), why)
+		}
+		check.image.Tensors[i].Data = t.Data
+	}
+	return nil
+}
+
+// blockName returns the name of shared data by its number.
+func blockName(number int) string { return fmt.Sprintf("d%d", number) }
+
+// CommandText returns a command of an image as one line, for errors and reports. It shows
+// only the first 16 bytes of payload, and a question mark and a number for a value that a
+// listing cannot express. Print is faster for a whole image.
+func CommandText(image *lmb.Image, c *lmb.Command) string {
+	p := newPrinter(image)
+	p.bytes = p.brief
+	p.command(c)
+	return p.out.String()
+}
+
+// printer collects text in out. column is the width of the column of
+// mnemonics, bytes writes payload.
+type printer struct {
+	image  *lmb.Image
+	out    bytes.Buffer
+	labels []string // what each window is called in commands
+	golden int      // the first tensor that is written as a compare
+	column int
+	shared *lmb.SharedData // data that are declared once
+	bytes  func(data []byte, indent string)
+}
+
+func newPrinter(image *lmb.Image) *printer {
+	p := &printer{image: image, golden: firstGolden(image, false)}
+	count := map[string]int{}
+	for i := range image.Windows {
+		count[image.Windows[i].Name]++
+	}
+	for i := range image.Windows {
+		label := fmt.Sprintf("w%d", i)
+		if name := image.Windows[i].Name; name != "" && count[name] == 1 {
+			label = nameText(name)
+		}
+		p.labels = append(p.labels, label)
+	}
+	return p
+}
+
+// nameText returns a name, in quotes if it could be read as something else.
+func nameText(name string) string {
+	if _, numbered := windowNumber(name); numbered || !isName(name) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+func (p *printer) printf(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
+
+func (p *printer) header() {
+	p.printf("lightmetal %d\n", languageVersion)
+	p.origin()
+	for i := range p.image.Devices {
+		t := &p.image.Devices[i]
+		p.printf("device %s %04x:%04x", nameText(t.Board), t.Vendor, t.Device)
+		if t.Subsystem != 0 {
+			p.printf(" subsystem %04x:%04x", t.Subsystem&0xffff, t.Subsystem>>16)
+		}
+		for bar, size := range t.Bars {
+			if size != 0 {
+				p.printf(" bar%d %s", bar, sizeText(size))
+			}
+		}
+		p.printf("\n")
+	}
+	for i := range p.image.Rules {
+		p.rule(&p.image.Rules[i])
+	}
+	for i := range p.image.Windows {
+		p.window(i)
+	}
+}
+
+func (p *printer) origin() {
+	o := &p.image.Origin
+	if *o == (lmb.Origin{}) {
+		return
+	}
+	p.printf("origin")
+	for _, field := range [...]struct{ word, text string }{{"tool", o.Tool}, {"source", o.Source},
+		{"git", o.Git}} {
+		if field.text != "" {
+			p.printf(" %s %s", field.word, strconv.Quote(field.text))
+		}
+	}
+	if o.Time != 0 {
+		p.printf(" time %d", o.Time)
+	}
+	p.printf("\n")
+}
+
+func (p *printer) window(index int) {
+	w := &p.image.Windows[index]
+	name := fmt.Sprintf("w%d", index)
+	if w.Name != "" {
+		name = nameText(w.Name)
+	}
+	if w.Kind == gen.WindowKindBar {
+		p.printf("window %s bar%d offset 0x%x", name, w.Bar, w.Offset)
+	} else {
+		p.printf("window %s %s", name, wordOf(kindWords, w.Kind))
+	}
+	p.printf(" size %s", sizeText(w.Size))
+	if w.Slot != fbs.NoSlot {
+		p.printf(" slot %d", w.Slot)
+	}
+	if w.Flags&fbs.FlagWriteCombining != 0 {
+		p.printf(" wc")
+	}
+	if w.Device != 0 {
+		p.printf(" device %d", w.Device)
+	}
+	p.printf("\n")
+}
+
+func (p *printer) tensor(t *lmb.Tensor) {
+	p.printf("tensor %s %s %s[", nameText(t.Name), wordOf(roleWords, t.Role),
+		wordOf(dtypeWords, t.DType))
+	for i, n := range t.Shape {
+		if i > 0 {
+			p.printf("x")
+		}
+		p.printf("%d", n)
+	}
+	p.printf("]")
+	if t.Data != nil {
+		p.printf(" = ")
+		p.bytes(t.Data, "")
+	}
+	p.judgement(&t.Golden)
+	p.printf("\n")
+}
+
+func (p *printer) judgement(g *lmb.Golden) {
+	switch g.Kind {
+	case gen.JudgementInvalid:
+	case gen.JudgementTolerance:
+		p.printf(" absolute %s relative %s",
+			float32Text(g.First, 0, math.MaxFloat32), float32Text(g.Second, 0, math.MaxFloat32))
+	case gen.JudgementCorrelation:
+		p.printf(" correlation %s", float32Text(g.First, -1, 1))
+	default:
+		p.printf(" %s", unknown(int(g.Kind)))
+	}
+}
+
+// firstGolden returns the index of the first output, of those at the end of all tensors, that
+// belongs to a compare and is written as one. It returns the number of tensors if the
+// commands that fill these outputs are not those that compares make.
+func firstGolden(image *lmb.Image, whole bool) int {
+	all := len(image.Tensors)
+	first := all
+	for first > 0 && image.Tensors[first-1].Golden.Kind != 0 &&
+		strings.HasPrefix(image.Tensors[first-1].Name, goldenPrefix) {
+		first--
+	}
+	if first == all || !whole {
+		return first
+	}
+	next := first
+	for i := range image.Sequences {
+		for j := range image.Sequences[i].Commands {
+			c := &image.Sequences[i].Commands[j]
+			if c.Opcode != gen.OpcodeCopyOut || int(c.Index) <= first {
+				continue
+			}
+			if int(c.Index) != next+1 || next == all || !isGolden(image, c, next-first) {
+				return all
+			}
+			next++
+		}
+	}
+	if next != all {
+		return all
+	}
+	return first
+}
+
+// isGolden reports whether a copy and its output are what the n-th compare with a tolerance
+// makes.
+func isGolden(image *lmb.Image, c *lmb.Command, n int) bool {
+	t := &image.Tensors[c.Index-1]
+	size := uint64(fbs.DTypeSize(t.DType))
+	return t.Name == fmt.Sprintf("%s%d", goldenPrefix, n) && len(t.Shape) == 1 &&
+		uint64(c.Amount) == t.Size() && c.Value == 0 &&
+		gen.Access(c.Mode) == gen.AccessExact && size != 0 && uint64(c.Offset)%size == 0
+}
+
+// blockLine is the number of payload bytes on a line.
+const blockLine = 32
+
+// block writes all of data: on the line if it fits, else as a block whose
+// closing brace is indented.
+func (p *printer) block(data []byte, indent string) {
+	switch {
+	case len(data) == 0:
+		p.printf("hex {}")
+		return
+	case len(data) <= blockLine:
+		p.printf("hex ")
+		p.hexWords(data)
+		return
+	}
+	p.printf("hex {\n")
+	for line := range slices.Chunk(data, blockLine) {
+		p.printf("%s  ", indent)
+		p.hexWords(line)
+		p.printf("\n")
+	}
+	p.printf("%s}", indent)
+}
+
+// sharedOrBlock writes data: by name what is declared, the rest as block does.
+func (p *printer) sharedOrBlock(data []byte, indent string) {
+	number, offset, ok := p.shared.Find(data)
+	if !ok {
+		p.block(data, indent)
+		return
+	}
+	p.printf("data %s", blockName(number))
+	if offset != 0 {
+		p.printf(" from 0x%x", offset)
+	}
+	if size := uint64(len(data)); offset+size != uint64(len(p.shared.Blocks[number])) {
+		p.printf(" size %s", sizeText(size))
+	}
+}
+
+// brief writes the start of data.
+func (p *printer) brief(data []byte, _ string) {
+	const shown = 16
+	if len(data) <= shown {
+		p.block(data, "")
+		return
+	}
+	p.printf("hex ")
+	p.hexWords(data[:shown])
+	p.printf(" ... (%s)", lmb.SizeText(uint64(len(data))))
+}
+
+func (p *printer) hexWords(data []byte) {
+	line := p.out.AvailableBuffer()
+	for i := 0; i < len(data); i += 4 {
+		if i > 0 {
+			line = append(line, ' ')
+		}
+		line = hex.AppendEncode(line, data[i:min(i+4, len(data))])
+	}
+	p.out.Write(line)
+}

@@ -1,0 +1,512 @@
+package listing
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/npy"
+)
+
+// generator makes legal images that use everything FORMAT.md allows.
+type generator struct {
+	*rand.Rand
+	image   *lmb.Image
+	pointed map[uint16]bool // of the sequence at hand
+	goldens int             // outputs of compares
+	used    map[string]bool // what has come up, for the test that nothing is left out
+	pool    []byte          // what overlapping data are parts of
+}
+
+var oddNames = []string{
+	"w0", "w1", "w99999", "hex", "end", "main:", "two words", "\"", "\\", "#", "{", "µs", "0x10",
+	"-", "bus", "a.b-c_d", "_", "\u00ad",
+	strings.Repeat("n", fbs.NameMax),
+}
+
+// name gives a new name, often an awkward one.
+func (g *generator) name(taken map[string]bool) string {
+	for {
+		name := fmt.Sprintf("name%d", g.IntN(1000))
+		if g.IntN(2) == 0 {
+			name = oddNames[g.IntN(len(oddNames))]
+		}
+		if !taken[name] {
+			taken[name] = true
+			return name
+		}
+	}
+}
+
+func (g *generator) flip() bool { return g.IntN(2) == 0 }
+
+// bytes returns new data, or a part of the pool, which may overlap others.
+func (g *generator) bytes(n uint32) []byte {
+	if n <= uint32(len(g.pool)) && g.IntN(3) == 0 {
+		from := g.Uint32N(uint32(len(g.pool)) - n + 1)
+		g.used["shared data"] = true
+		return g.pool[from : from+n : from+n]
+	}
+	return g.random(n)
+}
+
+func (g *generator) random(n uint32) []byte {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(g.Uint32())
+	}
+	return data
+}
+
+// upTo returns a multiple of unit in [0, most].
+func (g *generator) upTo(most, unit uint64) uint64 { return g.Uint64N(most/unit+1) * unit }
+
+func (g *generator) make() *lmb.Image {
+	g.image, g.goldens, g.pool = &lmb.Image{}, 0, g.random(256)
+	if g.flip() {
+		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)),
+			Time: g.Uint64N(3) << 62, Git: "\u2027"}
+	}
+	g.devices()
+	g.windows()
+	g.tensors()
+	taken := map[string]bool{}
+	for range 1 + g.IntN(4) {
+		g.image.Sequences = append(g.image.Sequences, lmb.Sequence{Name: g.name(taken)})
+	}
+	for i := range g.image.Sequences {
+		g.sequence(i)
+	}
+	return g.image
+}
+
+func (g *generator) devices() {
+	for range 1 + g.IntN(3) {
+		t := lmb.Device{Board: g.name(map[string]bool{}), Vendor: uint16(g.Uint32()),
+			Device: uint16(g.Uint32())}
+		for bar := range t.Bars {
+			if g.flip() {
+				t.Bars[bar] = g.Uint64() >> g.IntN(64)
+			}
+		}
+		t.Bars[0] = 1 << 33
+		if g.flip() {
+			t.Subsystem = g.Uint32()
+		}
+		for bar, size := range t.Bars {
+			if size != 0 {
+				g.image.Rules = append(g.image.Rules, lmb.Rule{Name: g.name(map[string]bool{}),
+					Rule: fbs.Rule{Device: uint8(len(g.image.Devices)), Bar: uint8(bar),
+						Last: size - 1, Widths: 15, Memory: 1}})
+			}
+		}
+		g.image.Devices = append(g.image.Devices, t)
+	}
+}
+
+func (g *generator) windows() {
+	taken := map[string]bool{}
+	for i := range 4 + g.IntN(6) {
+		w := lmb.Window{Window: fbs.Window{Slot: fbs.NoSlot,
+			Device: uint8(g.IntN(len(g.image.Devices)))}}
+		switch g.IntN(4) {
+		case 0: // no name
+		case 1:
+			w.Name = "shared"
+		default:
+			w.Name = g.name(taken)
+		}
+		if g.flip() {
+			w.Flags = fbs.FlagWriteCombining
+		}
+		kind := gen.WindowKind(1 + i%4)
+		w.Kind = kind
+		switch kind {
+		case gen.WindowKindBar:
+			w.Offset = g.upTo(1<<20, 8)
+			w.Size = 64 + g.Uint64N(fbs.WindowMax-63)
+		case gen.WindowKindTlb:
+			w.Size = 1 << (6 + g.IntN(27))
+			if g.flip() {
+				w.Slot = uint16(g.IntN(fbs.NoSlot))
+			}
+		case gen.WindowKindHost:
+			w.Size = 64 + g.Uint64N(1<<20)
+		case gen.WindowKindConfig:
+			w.Size = []uint64{256, 4096}[g.IntN(2)]
+		}
+		g.image.Windows = append(g.image.Windows, w)
+	}
+}
+
+func (g *generator) tensors() {
+	taken := map[string]bool{}
+	for i := range 2 + g.IntN(5) {
+		t := lmb.Tensor{Name: g.name(taken), Role: gen.Role(1 + i%2),
+			DType: gen.DType(1 + g.IntN(12))}
+		for range g.IntN(fbs.DimsMax + 1) {
+			t.Shape = append(t.Shape, 1+g.Uint32N(3))
+		}
+		if g.flip() {
+			t.Data = g.bytes(uint32(t.Size()))
+		}
+		g.image.Tensors = append(g.image.Tensors, t)
+	}
+}
+
+// sequence fills a sequence. Only the first one calls, and it fills every output.
+func (g *generator) sequence(index int) {
+	g.pointed = map[uint16]bool{}
+	s := &g.image.Sequences[index]
+	for range g.IntN(30) {
+		s.Commands = append(s.Commands, g.command(index, s)...)
+	}
+	for i := range g.image.Tensors {
+		if index == 0 && g.image.Tensors[i].Role == gen.RoleOutput {
+			c := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1,
+				Mode: uint8(gen.AccessBulk), Index: uint16(1 + i), Amount: 1}}
+			s.Commands = append(s.Commands, c)
+		}
+	}
+}
+
+func (g *generator) command(sequence int, s *lmb.Sequence) []lmb.Command {
+	opcode := gen.Opcode(1 + g.IntN(13))
+	if opcode == gen.OpcodeEnd {
+		opcode = lmb.OpcodeMark
+	}
+	if opcode == gen.OpcodeCall && (sequence != 0 || len(g.image.Sequences) == 1) {
+		return nil
+	}
+	c := lmb.Command{Command: fbs.Command{Opcode: opcode}}
+	g.used[fmt.Sprint("opcode ", opcode)] = true
+	switch opcode {
+	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate:
+		g.write(&c)
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut:
+		g.copy(&c)
+	case gen.OpcodeExpect:
+		g.condition(&c)
+	case gen.OpcodeCompare:
+		g.compare(&c)
+	case gen.OpcodePoint:
+		g.point(&c, uint16(1))
+	case gen.OpcodeDelay:
+		c.Amount = 1 + uint32(g.upTo(fbs.DelayMaxUs-1, 1))
+		if g.flip() {
+			c.Amount = 1000 * (1 + c.Amount/1001)
+		}
+	case gen.OpcodeCall:
+		c.Index = uint16(1 + g.IntN(len(g.image.Sequences)-1))
+		clear(g.pointed)
+	case lmb.OpcodeMark:
+		c.Mode = uint8(1 + g.IntN(3))
+		c.Data = []byte(g.name(map[string]bool{}))
+	}
+	g.used[fmt.Sprint(c.Opcode, " mode ", c.Mode)] = true
+	g.used[fmt.Sprint(c.Opcode, " option ", c.Option)] = true
+	if c.Width == 0 || g.image.Windows[c.Window].Kind != gen.WindowKindTlb || g.pointed[c.Window] {
+		return []lmb.Command{c}
+	}
+	aim := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint}}
+	g.point(&aim, c.Window)
+	return []lmb.Command{aim, c}
+}
+
+// reach gives a command a window of one of the kinds, a width and an aligned
+// offset with room for 32 bytes.
+func (g *generator) reach(c *lmb.Command, kinds uint, widthMax uint8) *lmb.Window {
+	for {
+		c.Window = uint16(g.IntN(len(g.image.Windows)))
+		if w := &g.image.Windows[c.Window]; kinds>>w.Kind&1 == 1 {
+			for c.Width = 1 << g.IntN(4); c.Width > widthMax ||
+				w.Kind == gen.WindowKindConfig && c.Width > 4; {
+				c.Width = 1 << g.IntN(4)
+			}
+			c.Offset = uint32(g.upTo(w.Size-32, 8))
+			return w
+		}
+	}
+}
+
+const (
+	anyKind = 1<<gen.WindowKindBar | 1<<gen.WindowKindTlb | 1<<gen.WindowKindHost |
+		1<<gen.WindowKindConfig
+	bulkKind = anyKind &^ (1 << gen.WindowKindConfig)
+)
+
+func (g *generator) datum(c *lmb.Command) uint64 {
+	return g.Uint64() >> g.IntN(64) & fbs.WidthMask(c.Width)
+}
+
+// mask is not 0.
+func (g *generator) mask(c *lmb.Command) uint64 {
+	if g.flip() {
+		return fbs.WidthMask(c.Width)
+	}
+	return g.datum(c) | 1<<g.IntN(8)
+}
+
+func (g *generator) write(c *lmb.Command) {
+	g.reach(c, bulkKind, 8)
+	c.Offset += uint32(c.Width)
+	c.Value = g.datum(c)
+	switch c.Opcode {
+	case gen.OpcodeModify:
+		c.Mask = g.mask(c)
+		c.Value &= c.Mask
+	case gen.OpcodeRelocate:
+		for kinds := uint(1<<gen.WindowKindBar | 1<<gen.WindowKindHost); ; {
+			c.Index = uint16(g.IntN(len(g.image.Windows)))
+			if w := &g.image.Windows[c.Index]; kinds>>w.Kind&1 == 1 {
+				c.Offset &^= 7
+				c.Width = 4 << g.IntN(2)
+				c.Value = min(g.datum(c), w.Size)
+				return
+			}
+		}
+	}
+}
+
+func (g *generator) copy(c *lmb.Command) {
+	g.reach(c, bulkKind, 8)
+	c.Mode = uint8(1 + g.IntN(3))
+	if c.Opcode == gen.OpcodeFill {
+		c.Mode = uint8(1 + g.IntN(2))
+	}
+	c.Amount = uint32(c.Width) * (1 + g.Uint32N(uint32(32/c.Width)))
+	bulk := gen.Access(c.Mode) == gen.AccessBulk
+	if bulk {
+		c.Offset += g.Uint32N(8)
+		c.Amount = 1 + g.Uint32N(20)
+	}
+	switch {
+	case c.Opcode == gen.OpcodeFill:
+		c.Value = g.datum(c)
+	case c.Opcode == gen.OpcodeCopyOut || g.flip():
+		g.tensorSide(c, bulk)
+	default:
+		if gen.Access(c.Mode) == gen.AccessFixed {
+			c.Amount *= 1 + g.Uint32N(9)
+		}
+		c.Data = g.bytes(c.Amount)
+	}
+}
+
+func (g *generator) tensorSide(c *lmb.Command, bulk bool) {
+	role := gen.RoleInput
+	if c.Opcode == gen.OpcodeCopyOut {
+		role = gen.RoleOutput
+	}
+	for {
+		at := g.IntN(len(g.image.Tensors))
+		if t := &g.image.Tensors[at]; t.Role == role {
+			if !bulk {
+				c.Width = 1
+			}
+			c.Index = uint16(1 + at)
+			c.Amount = uint32(min(uint64(c.Amount), t.Size()))
+			c.Value = g.upTo(t.Size()-uint64(c.Amount), 1)
+			return
+		}
+	}
+}
+
+func (g *generator) condition(c *lmb.Command) {
+	g.reach(c, anyKind, 8)
+	c.Mode, c.Option, c.Mask = uint8(1+g.IntN(2)), uint8(1+g.IntN(2)), g.mask(c)
+	c.Value = g.datum(c) & c.Mask
+	switch {
+	case g.flip():
+		c.Amount = 1 + g.Uint32()>>g.IntN(31)/2
+		c.Index = uint16(g.Uint32()) >> g.IntN(17)
+	case g.IntN(4) == 0:
+		c.Mode, c.Value, c.Mask = uint8(gen.ConditionEqual), 0, 0
+	}
+}
+
+// compare is exact, against payload or an input, or with a tolerance.
+func (g *generator) compare(c *lmb.Command) {
+	g.reach(c, bulkKind, 8)
+	c.Option = uint8(1 + g.IntN(2))
+	c.Amount = 8 * (1 + g.Uint32N(4))
+	switch g.IntN(3) {
+	case 0:
+		c.Data = g.bytes(c.Amount)
+	case 1:
+		g.tensorSide(c, false)
+	default:
+		g.golden(c)
+	}
+}
+
+func (g *generator) golden(c *lmb.Command) {
+	dtype := gen.DType(1 + g.IntN(12))
+	golden := lmb.Golden{Kind: gen.JudgementTolerance, First: g.tolerance(), Second: g.tolerance()}
+	if g.flip() {
+		golden = lmb.Golden{Kind: gen.JudgementCorrelation,
+			First: math.Float32bits(2*g.Float32() - 1)}
+	}
+	elements := c.Amount / uint32(fbs.DTypeSize(dtype))
+	g.image.Tensors = append(g.image.Tensors,
+		lmb.Tensor{Name: fmt.Sprint("golden:", g.goldens), Role: gen.RoleOutput, DType: dtype,
+			Shape: []uint32{elements}, Data: g.bytes(c.Amount), Golden: golden})
+	g.goldens++
+	c.Opcode, c.Mode, c.Option, c.Index = gen.OpcodeCopyOut, uint8(gen.AccessExact), 0,
+		uint16(len(g.image.Tensors))
+}
+
+// tolerance gives the bits of a number that is finite and not negative; minus
+// zero is one.
+func (g *generator) tolerance() uint32 {
+	odd := []uint32{0, 1 << 31, 1, 0x007fffff, 0x7f7fffff, math.Float32bits(1e-3),
+		math.Float32bits(1e21)}
+	if g.flip() {
+		return odd[g.IntN(len(odd))]
+	}
+	return g.Uint32N(0x7f800000)
+}
+
+func (g *generator) point(c *lmb.Command, window uint16) {
+	t := fbs.TileRange{
+		X: uint8(g.Uint32()), Y: uint8(g.Uint32()), NoC: uint8(g.IntN(2)),
+		Ordering: gen.Ordering(1 + g.IntN(3)), StaticVC: uint8(g.IntN(9)), Multicast: g.flip(),
+	}
+	if t.Multicast {
+		t.XStart, t.YStart = uint8(g.Uint32()), uint8(g.Uint32())
+	}
+	c.Window, c.Mask = window, t.Pack()
+	c.Value = g.Uint64() &^ (g.image.Windows[window].Size - 1)
+	g.pointed[window] = true
+}
+
+func TestLegalImagesSurvivePrintAndParse(t *testing.T) {
+	used := map[string]bool{}
+	for seed := range uint64(400) {
+		g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), used: used}
+		image := g.make()
+		file, err := lmb.Encode(image)
+		if err != nil {
+			t.Fatalf("seed %d: the generator made an illegal image: %v", seed, err)
+		}
+		text := mustPrint(t, image)
+		back, err := Parse("printed", []byte(text), nil)
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, text)
+		}
+		if !reflect.DeepEqual(image, back) {
+			t.Fatalf("seed %d: the image has changed; its listing:\n%s", seed, text)
+		}
+		again, err := lmb.Encode(back)
+		if err != nil || !bytes.Equal(file, again) {
+			t.Fatalf("seed %d: the file has changed (%v)", seed, err)
+		}
+		if second := mustPrint(t, back); second != text {
+			t.Fatalf("seed %d: the listing is not canonical", seed)
+		}
+		decoded, err := lmb.Decode(file)
+		if err != nil || mustPrint(t, decoded) != text {
+			t.Fatalf("seed %d: the decoded file prints another listing (%v)", seed, err)
+		}
+	}
+	// FORMAT.md section 6: 12 opcodes but End, and marks, with this many modes and options each,
+	// Write to Call, mark; and shared data.
+	modes, options := 1+1+1+3+2+3+2+1+1+1+1+1+3, 1+1+1+1+1+1+2+2+1+1+1+1+1
+	if len(used) != 13+modes+options+1 {
+		t.Errorf("%d opcodes, modes and options came up: %v", len(used), used)
+	}
+}
+
+func TestNumbersThatAreNoTolerancesSurvive(t *testing.T) {
+	image := mustParse(t,
+		context+"main:\n  compare.4 regs+0x0 float32 == hex 00112233 absolute 0\n"+
+			"  compare.4 regs+0x0 float32 == hex 00112233 correlation 0\n")
+	for _, bits := range []uint32{0x7fc00000, 0x7f800001, 0xffffffff, 0x7f800000, 0xff800000,
+		0xbf800000, 0x80000000, 0xc0000000} {
+		image.Tensors[2].Golden.First, image.Tensors[2].Golden.Second = bits, bits
+		image.Tensors[3].Golden.First = bits
+		if !reflect.DeepEqual(mustParse(t, mustPrint(t, image)), image) {
+			t.Errorf("%#x has changed", bits)
+		}
+	}
+}
+
+func TestLineEndsOfWindowsAreBlank(t *testing.T) {
+	source := readListing(t, "all-opcodes.lms")
+	image, err := Parse("x", bytes.ReplaceAll(source, []byte("\n"), []byte("\r\n")), nil)
+	if err != nil || !reflect.DeepEqual(image, mustParse(t, string(source))) {
+		t.Errorf("another image, or %v", err)
+	}
+}
+
+func TestNarrowFloatsReadBackExactly(t *testing.T) {
+	for bits := range uint64(1 << 16) {
+		if x := math.Float32frombits(uint32(bits) << 16); x == x {
+			text := fmt.Sprintf("%g", x)
+			text = strings.TrimPrefix(strings.ToLower(text), "+")
+			if got, ok := npy.Bits(gen.DTypeBfloat16, text); !ok || got != bits {
+				t.Fatalf("bfloat16 %s gives %#x, want %#x", text, got, bits)
+			}
+		}
+		if x := float16(uint16(bits)); x == x {
+			text := strings.TrimPrefix(strings.ToLower(fmt.Sprintf("%g", x)), "+")
+			if got, ok := npy.Bits(gen.DTypeFloat16, text); !ok || got != bits {
+				t.Fatalf("float16 %s gives %#x, want %#x", text, got, bits)
+			}
+		}
+	}
+}
+
+// float16 is the value of IEEE binary16.
+func float16(bits uint16) float64 {
+	exponent, fraction := int(bits>>10&31), float64(bits&1023)
+	x := math.Ldexp(fraction, -24)
+	switch {
+	case exponent == 31 && fraction != 0:
+		return math.NaN()
+	case exponent == 31:
+		x = math.Inf(1)
+	case exponent > 0:
+		x = math.Ldexp(1024+fraction, exponent-25)
+	}
+	if bits>>15 == 1 {
+		return -x
+	}
+	return x
+}
+
+func TestNarrowFloatsRoundToEven(t *testing.T) {
+	for _, test := range []struct {
+		dtype gen.DType
+		text  string
+		bits  uint64
+		ok    bool
+	}{
+		{gen.DTypeFloat16, "2049", 0x6800, true},          // a tie, down to 2048
+		{gen.DTypeFloat16, "2051", 0x6802, true},          // a tie, up to 2052
+		{gen.DTypeFloat16, "65519.9", 0x7bff, true},       // the largest number
+		{gen.DTypeFloat16, "65520", 0, false},             // would round to infinity
+		{gen.DTypeFloat16, "2.98e-8", 0, true},            // less than half the smallest number
+		{gen.DTypeFloat16, "2.99e-8", 1, true},            // more than half
+		{gen.DTypeFloat16, "-6.1e-5", 0x83ff, true},       // subnormal
+		{gen.DTypeFloat16, "6.1034e-5", 0x0400, true},     // rounds up to the smallest normal one
+		{gen.DTypeFloat16, "-inf", 0xfc00, true},          //
+		{gen.DTypeFloat16, "nan", 0x7e00, true},           //
+		{gen.DTypeBfloat16, "1.00390625", 0x3f80, true},   // a tie, down
+		{gen.DTypeBfloat16, "1.01171875", 0x3f82, true},   // a tie, up
+		{gen.DTypeBfloat16, "3.4e38", 0, false},           //
+		{gen.DTypeBfloat16, "0x3f80", 0x3f80, true},       // the bits themselves
+		{gen.DTypeInt8, "-128", 0xffffffffffffff80, true}, // cut to a byte later
+	} {
+		if got, ok := npy.Bits(test.dtype, test.text); ok != test.ok || ok && got != test.bits {
+			t.Errorf("%s gives %#x %v, want %#x %v", test.text, got, ok, test.bits, test.ok)
+		}
+	}
+}

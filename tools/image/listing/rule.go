@@ -1,0 +1,97 @@
+package listing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/tools/image/lmb"
+)
+
+// rule declares the accesses that a part of a BAR accepts. The default is 32-bit accesses to
+// all of the BAR. Rules are kept in the order that an image has them in.
+func (p *parser) rule() {
+	at := p.tok
+	r := lmb.Rule{Name: p.name("a rule"), Rule: fbs.Rule{Widths: 4}}
+	r.Bar = uint8(p.word("bar0 to bar5", barWords))
+	var offset, size uint64
+	sized := false
+	p.settings(
+		setting{"offset", func() { offset = p.size("an offset into the BAR") }},
+		setting{"size", func() { sized, size = true, p.size("a size") }},
+		setting{"widths", func() { r.Widths = p.widths() }},
+		setting{"memory", func() { r.Memory = 1 }},
+		setting{"device", func() { r.Device = p.deviceNumber() }},
+		setting{"target", func() { r.Device = p.deviceNumber() }}) // the older word
+	p.placeRule(&r, at, offset, size, sized)
+}
+
+// widths consumes one to four widths in bytes.
+func (p *parser) widths() (widths uint8) {
+	for !p.failed && (widths == 0 || p.tok.kind == tokenWord && isDigit(p.tok.text[0])) {
+		n := p.number("widths of accesses in bytes")
+		if n > 8 || n == 0 || n&(n-1) != 0 || widths&uint8(n) != 0 {
+			p.fail(p.last, "%d is not a width of 1, 2, 4 or 8 bytes, or is here twice", n)
+		}
+		widths |= uint8(n)
+	}
+	return widths
+}
+
+// placeRule puts a rule where it belongs among the others.
+func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized bool) {
+	t := p.deviceOf(r.Device, at, "rules")
+	if t == nil {
+		return
+	}
+	bar := t.Bars[r.Bar]
+	if !sized {
+		size = bar - min(offset, bar)
+	}
+	r.First, r.Last = offset, offset+size-1
+	place, _ := slices.BinarySearchFunc(p.image.Rules, *r, lmb.CompareRules)
+	switch board := boards.FindByID(t.Vendor, t.Device); {
+	case board != nil:
+		p.fail(at, "leave out the rule: %04x:%04x is %s, which has its own rules", t.Vendor,
+			t.Device, board.Name)
+	case size == 0:
+		p.fail(at, "the rule has no bytes in bar%d of %s, whose size is %s", r.Bar, t.Board,
+			lmb.SizeText(bar))
+	case offset > bar || size > bar-offset:
+		p.fail(at, "%s at 0x%x end outside bar%d of %s, whose size is %s", lmb.SizeText(size),
+			offset,
+			r.Bar, t.Board, lmb.SizeText(bar))
+	case len(p.image.Rules) == fbs.RulesMax:
+		p.fail(at, "too many rules: at most %d", fbs.RulesMax)
+	case place > 0 && lmb.Overlap(r, &p.image.Rules[place-1]), place < len(p.image.Rules) &&
+		lmb.Overlap(r, &p.image.Rules[place]):
+		p.fail(at, "the rule overlaps another rule of bar%d", r.Bar)
+	default:
+		p.image.Rules = slices.Insert(p.image.Rules, place, *r)
+	}
+}
+
+func (p *printer) rule(r *lmb.Rule) {
+	p.printf("rule %s bar%d offset 0x%x size %s widths %s", nameText(r.Name), r.Bar, r.First,
+		sizeText(r.Last-r.First+1), widthsText(r.Widths, " "))
+	if r.Memory != 0 {
+		p.printf(" memory")
+	}
+	if r.Device != 0 {
+		p.printf(" device %d", r.Device)
+	}
+	p.printf("\n")
+}
+
+// widthsText lists the widths of a rule.
+func widthsText(widths uint8, between string) string {
+	var list []string
+	for width := uint8(1); width <= 8; width *= 2 {
+		if widths&width != 0 {
+			list = append(list, fmt.Sprint(width))
+		}
+	}
+	return strings.Join(list, between)
+}

@@ -1,0 +1,65 @@
+// Package lmbtest has what tests of many packages need: images of listings, and
+// the programs of testdata/kernels.
+package lmbtest
+
+import (
+	"debug/elf"
+	"io"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
+)
+
+// Encode is the file of an image.
+func Encode(t testing.TB, image *lmb.Image) []byte {
+	t.Helper()
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// File is the file of a listing.
+func File(t testing.TB, source string) []byte {
+	t.Helper()
+	image, err := listing.Parse("test.lms", []byte(source), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Encode(t, image)
+}
+
+// View is a file, verified.
+func View(t testing.TB, file []byte) *fbs.View {
+	t.Helper()
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view
+}
+
+// Kernel is what an ELF file loads at 0, with the zeros behind it.
+func Kernel(t testing.TB, path string) []byte {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_LOAD || p.Vaddr != 0 {
+			continue
+		}
+		program, err := io.ReadAll(p.Open())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(program, make([]byte, p.Memsz-p.Filesz)...)
+	}
+	t.Fatalf("%s has nothing to load at 0", path)
+	return nil
+}

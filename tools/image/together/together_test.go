@@ -1,0 +1,186 @@
+package together_test
+
+import (
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/together"
+)
+
+// image makes an image of a listing.
+func image(t *testing.T, name, text string) together.Image {
+	t.Helper()
+	parsed, err := listing.Parse(name, []byte(text), nil)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	file, err := lmb.Encode(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return together.Image{Name: name, View: view}
+}
+
+const (
+	ivshmem = "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
+		"window m bar2 offset 0 size 64KiB\nwindow n bar2 offset 0x1000 size 4KiB\n" +
+		"window h host size 4KiB\n"
+	wormhole = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB bar4 32MiB\n" +
+		"window t tlb size 1MiB\nwindow u tlb size 1MiB\n" +
+		"window csm bar0 offset 0x1fe80000 size 4KiB\n" +
+		"window csm4 bar4 offset 0x1e80000 size 4KiB\nwindow raw bar0 offset 0 size 1MiB\n" +
+		"window config bar0 offset 0x1fc00000 size 1KiB\n"
+	tile = "  point t tile 1,1 address 0x0\n"
+)
+
+// TestWhatALaterSequenceReliesOnCollides names each rule, with what the other
+// image does; an empty want is none.
+func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
+	for _, test := range []struct{ what, head, a, b, want string }{
+		{"a region that init stored and frame does not", ivshmem,
+			"init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x200 1\n",
+			"main:\n  write.4 m+0x100 2\n",
+			"frame relies on what command 0 of init left there; command 0 of main in b stores " +
+				"there: ivshmem 1af4:1110, BAR 2 0x100 to 0x103"},
+		{"another region", ivshmem, "init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x200 1\n",
+			"main:\n  write.4 m+0x104 2\n", ""},
+		{"a byte of it", ivshmem,
+			"init:\n  fill.8 m+0x100 <- 1 size 64\nframe:\n  write.4 m+0x200 1\n",
+			"main:\n  write.1 m+0x11f 2\n", "BAR 2 0x11f to 0x11f"},
+		{"through another window", ivshmem,
+			"init:\n  write.4 m+0x1010 1\nframe:\n  write.4 m+0x200 1\n",
+			"main:\n  write.4 n+0x10 2\n", "BAR 2 0x1010 to 0x1013"},
+		{"what frame stores anew", ivshmem,
+			"init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x100 1\n" +
+				"  poll.4 m+0x200 == 1 within 1ms\n", "main:\n  write.4 m+0x100 2\n", ""},
+		{"what frame stores anew behind its first wait", ivshmem,
+			"init:\n  write.4 m+0x100 1\nframe:\n  poll.4 m+0x200 == 1 within 1ms\n" +
+				"  write.4 m+0x100 1\n", "main:\n  write.4 m+0x100 2\n",
+			"frame relies on what command 0 of init"},
+		{"what frame stores anew behind a delay", ivshmem,
+			"init:\n  write.4 m+0x100 1\nframe:\n  delay 1us\n  write.4 m+0x100 1\n",
+			"main:\n  write.4 m+0x100 2\n", "frame relies on"},
+		{"a flush is no wait", ivshmem,
+			"init:\n  write.4 m+0x100 1\nframe:\n  flush.4 m+0x100\n  write.4 m+0x100 1\n",
+			"main:\n  write.4 m+0x100 2\n", ""},
+		{"what frame stores anew in part", ivshmem,
+			"init:\n  write.8 m+0x100 1\nframe:\n  write.4 m+0x104 1\n",
+			"main:\n  write.8 m+0x100 2\n", "BAR 2 0x100 to 0x103"},
+		{"a register that is a queue", ivshmem,
+			"init:\n  write.4 m+0x100 1\nframe:\n  fill.4 m+0x100 <- 0x1 size 64 fifo\n",
+			"main:\n  write.4 m+0x100 2\n", "frame relies on"},
+		{"what the frame before left for the next", ivshmem,
+			"init:\n  write.4 m+0x200 1\nframe:\n  poll.4 m+0x300 == 1 within 1ms\n" +
+				"  write.4 m+0x100 1\n", "main:\n  write.4 m+0x100 2\n",
+			"frame relies on what command 1 of frame"},
+		{"what frame looks at", ivshmem,
+			"init:\n  write.4 m+0x200 1\nframe:\n  expect.4 m+0x100 == 1\n",
+			"main:\n  write.4 m+0x100 2\n",
+			"command 0 of frame loads what is there; command 0 of main in b stores there"},
+		{"what frame changes", ivshmem,
+			"init:\n  write.4 m+0x200 1\nframe:\n  write.4 m+0x100 1 mask 0xf\n",
+			"main:\n  write.4 m+0x100 2\n", "command 0 of frame loads what is there"},
+		{"what frame compares", ivshmem,
+			"init:\n  write.4 m+0x200 1\nframe:\n  compare.4 m+0x100 uint32 == uint32 1\n",
+			"main:\n  write.4 m+0x100 2\n", "command 0 of frame loads what is there"},
+		{"what frame looks at once it has stored it", ivshmem,
+			"init:\n  write.4 m+0x200 1\nframe:\n  write.4 m+0x100 1\n  expect.4 m+0x100 == 1\n",
+			"main:\n  write.4 m+0x100 2\n", ""},
+		{"what frame looks at before it stores it", ivshmem,
+			"init:\n  write.4 m+0x200 1\nframe:\n  expect.4 m+0x100 == 1\n  write.4 m+0x100 1\n",
+			"main:\n  write.4 m+0x100 2\n", "command 0 of frame loads"},
+		{"a sequence that is all of the image", ivshmem,
+			"main:\n  write.4 m+0x100 1\n  poll.4 m+0x300 == 1 within 1ms\n" +
+				"  expect.4 m+0x104 == 1\n", "main:\n  fill.8 m+0x100 <- 1 size 64\n", ""},
+		{"init begins anew, wherever it stands", ivshmem,
+			"main:\n  write.4 m+0x100 1\ninit:\n  write.4 m+0x200 1\n",
+			"main:\n  write.4 m+0x100 2\n", ""},
+		{"safe is run in the run that failed", ivshmem,
+			"main:\n  write.4 m+0x100 1\nsafe:\n  expect.4 m+0x100 == 1\n",
+			"main:\n  write.4 m+0x100 2\n", ""},
+		{"the other's safe stores too", ivshmem,
+			"init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x200 1\n",
+			"main:\n  write.4 m+0x300 2\nsafe:\n  write.4 m+0x100 0\n", "command 0 of safe in b"},
+		{"what is called", ivshmem,
+			"init:\n  call load\nframe:\n  write.4 m+0x200 1\nload:\n  write.4 m+0x100 1\n",
+			"main:\n  write.4 m+0x100 2\n", "frame relies on what command 0 of load"},
+		{"host memory", ivshmem, "init:\n  write.4 h+0x100 1\nframe:\n  expect.4 h+0x100 == 1\n",
+			"main:\n  write.4 h+0x100 2\n", ""},
+		{"other devices", ivshmem, "init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x200 1\n", "",
+			""},
+
+		{"a tile", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" + tile +
+			"  write.4 t+0x200 1\n", "main:\n  point u tile 1,1 address 0x0\n  write.4 u+0x100 1\n",
+			"Tensix tile 1,1 0x100 to 0x103"},
+		{"by its translated coordinates", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" + tile + "  write.4 t+0x200 1\n",
+			"main:\n  point t tile 18,18 address 0x0\n  write.4 t+0x100 1\n",
+			"Tensix tile 1,1 0x100 to 0x103"},
+		{"another tile", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" + tile +
+			"  write.4 t+0x200 1\n", "main:\n  point t tile 2,2 address 0x0\n  write.4 t+0x100 1\n",
+			""},
+		{"another address", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" + tile +
+			"  write.4 t+0x200 1\n",
+			"main:\n  point t tile 1,1 address 0x100000\n  write.4 t+0x100 1\n", ""},
+		{"one of a multicast", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" + tile +
+			"  write.4 t+0x200 1\n",
+			"main:\n  point t tiles 1,1 to 2,2 address 0x0\n  write.4 t+0x100 1\n",
+			"Tensix tile 1,1 0x100"},
+		{"none of a multicast", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" +
+			tile + "  write.4 t+0x200 1\n",
+			"main:\n  point t tiles 2,1 to 4,2 address 0x0\n  write.4 t+0x100 1\n", ""},
+		{"DRAM by another of its tiles", wormhole,
+			"init:\n  point t tile 0,0 address 0x0\n  write.4 t+0x100 1\nframe:\n" + tile +
+				"  write.4 t+0x200 1\n",
+			"main:\n  point t tile 0,1 address 0x0\n  write.4 t+0x100 1\n", "DRAM tile 0,0 0x100"},
+		{"what a network without coordinates reaches", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" + tile + "  write.4 t+0x200 1\n",
+			"main:\n  point t tile 3,3 address 0x0 noc 1\n  write.4 t+0x900 1\n",
+			"command 1 of main in b stores there"},
+		{"what an image loads through windows that it does not point", wormhole,
+			"init:\n  write.4 csm+0x100 1\nframe:\n  expect.4 raw+0x900 == 1\n",
+			"main:\n" + tile + "  write.4 t+0x100 2\n", "loads what is there"},
+		{"configuration of windows", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nframe:\n  expect.8 config+0x0 == 1\n",
+			"main:\n  point u tile 1,1 address 0x0\n  write.4 u+0x900 2\n", ""},
+		{"a tile that is held in reset and no more", wormhole,
+			"init:\n  point t tile 1,1 address 0xffb00000\n  write.4 t+0x121b0 0x47800\nframe:\n" +
+				tile + "  write.4 t+0x200 1\n",
+			"main:\n  point t tile 1,1 address 0xffb00000\n  write.4 t+0x121b0 0x47000\n", ""},
+		{"the reset of a tile that runs", wormhole,
+			"init:\n" + tile +
+				"  write.4 t+0x100 1\n  point t tile 1,1 address 0xffb00000\n" +
+				"  write.4 t+0x121b0 0x47000\nframe:\n" + tile + "  write.4 t+0x200 1\n",
+			"main:\n  point t tile 1,1 address 0xffb00000\n  write.4 t+0x121b0 0x47800\n",
+			"Tensix tile 1,1 0xffb121b0 to 0xffb121b3"},
+		{"the ARC's memory by another BAR", wormhole,
+			"init:\n  write.4 csm+0x100 1\nframe:\n" + tile + "  write.4 t+0x200 1\n",
+			"main:\n  write.4 csm4+0x100 1\n", "the ARC tile"},
+		{"the ARC's memory by its tile", wormhole,
+			"init:\n  write.4 csm+0x100 1\nframe:\n  write.4 csm+0x100 1\n",
+			"main:\n  point t tile 0,10 address 0x0\n  write.4 t+0x100 1\n", "the ARC tile"},
+	} {
+		other := test.head + test.b
+		if test.b == "" {
+			other = strings.Replace(ivshmem, "ivshmem 1af4:1110 bar2 1MiB",
+				"stranger 1af4:1111 bar2 1MiB\nrule memory bar2 widths 4 memory", 1) +
+				"main:\n  write.4 m+0x100 2\n"
+		}
+		list := together.Check([]together.Image{image(t, "a", test.head+test.a),
+			image(t, "b", other)})
+		if len(list) > 1 || test.want == "" && len(list) > 0 ||
+			test.want != "" && (len(list) == 0 || !strings.Contains(list[0].String(), test.want)) {
+			t.Errorf("%s: %d, want %q", test.what, len(list), test.want)
+			for i := range list {
+				t.Error(&list[i])
+			}
+		}
+	}
+}

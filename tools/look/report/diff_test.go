@@ -1,0 +1,78 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/image/lmb"
+)
+
+func decoded(t *testing.T, file []byte) *lmb.Image {
+	t.Helper()
+	image, err := lmb.Decode(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func TestDiffSaysWhatDiffers(t *testing.T) {
+	base := edu +
+		"tensor n input uint32[2] = uint32 1 2\nmain:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n" +
+		"  copy.4 r+0x4 <- uint32 1 2 3 fifo\n" +
+		"  mark \"m\"\n  copy.4 r+0x8 <- n[0:4]\nsafe:\n  write.4 r+0x20 0\n"
+	for _, test := range []struct{ old, new, want string }{
+		{"", "", "the images do the same"},
+		{"bar0 1MiB", "bar0 2MiB", "device 0: A has edu 1234:11e8, BAR 0 1 MiB"},
+		{"window r ", "window s ", "window 0: A has r: BAR 0"},
+		{"uint32 1 2\nmain", "uint32 1 3\nmain", "tensor n: its data differ from byte 4 on"},
+		{"uint32[2]", "int32[2]", "tensor 0: A has n input uint32[2], data; B has n input int32"},
+		{"r+0x4 2\n", "r+0x4 3\n",
+			"sequence main: 1 commands differ, 0 of them in payload alone, from command 1 on\n"},
+		{"1 2 3 fifo", "1 2 4 fifo",
+			"sequence main: 1 commands differ, 1 of them in payload alone, from command 2 on\n"},
+		{"mark \"m\"", "mark \"x\"", "- mark \"m\"\n"},
+		{"  write.4 r+0x4 2\n", "",
+			"1 commands differ, 0 of them in payload alone, from command 1 on; " +
+				"A has 5 commands, B has 4"},
+		{"  mark \"m\"\n  copy.4 r+0x8 <- n[0:4]\n", "", "+ (the sequence ends)"},
+		{"safe:", "unsafe:", "sequence unsafe is in B only: 1 commands"},
+		{"safe:\n  write.4 r+0x20 0\n", "", "sequence safe is in A only: 1 commands"},
+		{"window r bar0 offset 0 size 1MiB\n",
+			"window r bar0 offset 0 size 1MiB\nwindow z bar0 offset 0 size 4\n",
+			"window 1 is in B only: z: BAR 0"},
+	} {
+		text := strings.Replace(base, test.old, test.new, 1)
+		text = strings.ReplaceAll(text, "r+",
+			map[bool]string{true: "s+", false: "r+"}[test.new == "window s "])
+		a, b := decoded(t, assemble(t, base)), decoded(t, assemble(t, text))
+		b.Origin.Tool = "another"
+		var out bytes.Buffer
+		d := Diff(a, b)
+		if err := d.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), test.want) || d.Equal != (test.old == "") {
+			t.Errorf("%q -> %q: equal %v\n%s\twant %s", test.old, test.new, d.Equal, out.String(),
+				test.want)
+		}
+		if back := Diff(b, a); back.Equal != d.Equal {
+			t.Errorf("%q -> %q: the other way round it is %v", test.old, test.new, back.Equal)
+		}
+	}
+}
+
+func TestDiffShowsTheFirstDifferenceInItsPlace(t *testing.T) {
+	line := "  write.4 r+0x4 1\n"
+	a := decoded(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 10)))
+	b := decoded(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 7)+"  write.4 r+0x4 0x9\n"+
+		strings.Repeat(line, 3)))
+	d := Diff(a, b)
+	f := d.First
+	if f == nil || f.Command != 7 || len(f.Before) != contextLines || len(f.A) != 3 ||
+		f.B[0] != "write.4 r+0x4 0x9" || d.Sequence[0].Changed != 1 ||
+		len(d.Sequence[0].Windows) != 0 {
+		t.Errorf("%+v %+v", f, d.Sequence)
+	}
+}

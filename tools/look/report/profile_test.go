@@ -1,0 +1,509 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	"lightmetal/tools/image/lmb"
+)
+
+// scopes has scopes of every kind: nested, through a call, crossing, begun
+// twice, never ended, ended and never begun; and phases.
+const scopes = edu + `
+main:
+  begin "outer"
+  write.4 r+0x4 1
+  begin "inner"
+  delay 3us
+  end "inner"
+  mark "one"
+  write.4 r+0x4 2
+  mark "two"
+  write.4 r+0x4 2
+  write.4 r+0x4 2
+  end "outer"
+  begin "a"
+  delay 10us
+  begin "b"
+  delay 1us
+  end "a"
+  delay 5us
+  end "b"
+  begin "again"
+  delay 100us
+  begin "again"
+  delay 2us
+  end "again"
+  end "nothing"
+  begin "open"
+  begin "over a call"
+  call sub
+  call sub
+sub:
+  end "over a call"
+  mark "in sub"
+  delay 7us
+  begin "within"
+  delay 1us
+  end "within"
+safe:
+  write.4 r+0x20 0
+`
+
+func TestTimesAddUp(t *testing.T) {
+	files := map[string][]byte{"scopes": assemble(t, scopes), "multicast": assemble(t, multicast),
+		"large": large(t, 20_000)}
+	for _, name := range replayed {
+		files[name] = read(t, name)
+	}
+	for name, file := range files {
+		view := verify(t, file)
+		d := device(view)
+		p, result := profiled(t, view, d, "main", 3)
+		if result.Code != hal.OK || p.Runs != 3 {
+			t.Fatalf("%s: %v", name, result)
+		}
+		if p.TotalNs != d.Now() {
+			t.Errorf("%s: %d ns, the device's clock says %d", name, p.TotalNs, d.Now())
+		}
+		for what, list := range map[string][]Spent{"opcodes": p.Opcodes, "windows": p.Windows} {
+			total, count := int64(0), uint64(0)
+			for i := range list {
+				total += list[i].TotalNs
+				count += list[i].Count
+			}
+			if total != p.TotalNs || count != p.Commands {
+				t.Errorf("%s: %s: %d ns in %d commands of %d in %d", name, what, total, count,
+					p.TotalNs, p.Commands)
+			}
+		}
+		if took := tookOf(p.Timeline); took != p.MostNs || p.OverheadNs != 0 ||
+			p.LeastNs > p.MostNs {
+			t.Errorf("%s: timeline %d ns, least %d, most %d, overhead %d", name, took, p.LeastNs,
+				p.MostNs, p.OverheadNs)
+		}
+	}
+}
+
+// TestProfilingMakesTheSameAccesses is what makes a profile worth something.
+func TestProfilingMakesTheSameAccesses(t *testing.T) {
+	files := map[string][]byte{"scopes": assemble(t, scopes), "multicast": assemble(t, multicast)}
+	for _, name := range replayed {
+		files[name] = read(t, name)
+	}
+	for name, file := range files {
+		view := verify(t, file)
+		plain, timed := device(view), device(view)
+		run(t, view, plain, "main")
+		profiled(t, view, timed, "main", 1)
+		if len(plain.Journal()) == 0 || !slices.Equal(plain.Journal(), timed.Journal()) ||
+			plain.Now() != timed.Now() {
+			t.Errorf("%s: %d accesses in %d ns, with a profile %d in %d", name,
+				len(plain.Journal()), plain.Now(), len(timed.Journal()), timed.Now())
+		}
+	}
+}
+
+func TestProfilingMappedMemory(t *testing.T) {
+	view := verify(t, assemble(t,
+		"lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\nwindow m bar2 offset 0 size 1MiB\n"+
+			"main:\n  write.4 m+0x0 1\n  write.4 m+0x4 2\n  write.8 m+0x8 3\n"+
+			"  copy.8 m+0x100 <- pattern 0x1 size 4KiB bulk\n  expect.4 m+0x4 == 2\n"))
+	d := &mapped{Device: mock.New(&boards.Ivshmem), memory: make([]byte, 1<<20)}
+	p, result := profiled(t, view, d, "main", 1)
+	if result.Code != hal.OK || d.memory[0] != 1 || d.memory[8] != 3 || p.Commands != 6 ||
+		p.TotalNs != p.Commands64()*7 || p.OverheadNs != 7 {
+		t.Errorf("%v: % x, %+v", result, d.memory[:16], p)
+	}
+}
+
+// mapped is a device whose windows are ordinary memory, and whose clock goes
+// on by 7 ns whenever it is looked at.
+type mapped struct {
+	*mock.Device
+	memory []byte
+	now    int64
+}
+
+func (m *mapped) Map(w fbs.Window) (hal.Aperture, error) {
+	return hal.MappedAperture(m.memory, w.Offset, w.Size, -1), nil
+}
+
+func (m *mapped) Now() int64 {
+	m.now += 7
+	return m.now
+}
+
+func (p *Profile) Commands64() int64 { return int64(p.Commands) }
+
+// TestProfilingChangesNoResult runs images that fail in every way.
+func TestProfilingChangesNoResult(t *testing.T) {
+	safe := "safe:\n  write.4 r+0x20 0\n"
+	for _, text := range []string{
+		"main:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1\n" + safe,
+		"main:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1 else ignore\n" +
+			"  expect.4 r+0x0 == 2 else ignore\n" + safe,
+		"main:\n  write.4 r+0x4 1\n  poll.4 r+0x20 & 0x80 == 0x80 within 1ms every 10us\n",
+		"main:\n  compare.4 r+0x0 uint32 == uint32 0x010000ee\n" + safe,
+		"main:\n  call sub\n  write.4 r+0x4 2\nsub:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1\n" +
+			safe,
+		"main:\n  write.4 r+0xc 1\n" + safe, // refused: the device has nothing there
+		"main:\n  expect.4 r+0x0 == 1\nsafe:\n  expect.4 r+0x0 == 2\n",
+		"main:\n  write.4 r+0x4 1\n",
+	} {
+		view := verify(t, assemble(t, edu+text))
+		plain, timed := device(view), device(view)
+		want := run(t, view, plain, "main")
+		p, got := profiled(t, view, timed, "main", 1)
+		if got != want {
+			t.Errorf("%s\n%+v, with a profile %+v", text, want, got)
+		}
+		if !slices.Equal(plain.Journal(), timed.Journal()) {
+			t.Errorf("%s: %v, with a profile %v", text, plain.Journal(), timed.Journal())
+		}
+		if want.SafeRan && (len(p.Timeline[rowSequences]) != 2 ||
+			p.Timeline[rowSequences][1].Name != "safe") {
+			t.Errorf("%s: no safe in %+v", text, p.Timeline[rowSequences])
+		}
+		total := int64(0)
+		for i := range p.Opcodes {
+			total += p.Opcodes[i].TotalNs
+		}
+		if total != timed.Now() {
+			t.Errorf("%s: %d ns of %d", text, total, timed.Now())
+		}
+	}
+}
+
+func TestErrorsOfLoadSpeakOfTheImage(t *testing.T) {
+	view := verify(t, assemble(t,
+		edu+"main:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n  write.4 r+0x80 bus(r)\n"))
+	_, plain := runtime.Load(view, runtime.AnySlot, mock.New(&boards.Edu))
+	_, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, mock.New(&boards.Edu))
+	if plain == nil || err == nil || err.Error() != plain.Error() {
+		t.Errorf("%v, with a profile %v", plain, err)
+	}
+	if _, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}); err == nil {
+		t.Error("loaded without a device")
+	}
+}
+
+func TestARunTooLongToProfileIsRefused(t *testing.T) {
+	text := edu + "main:\n" + strings.Repeat("  call sub\n", 6000) + "sub:\n" +
+		strings.Repeat("  delay 1us\n", 6000)
+	view := verify(t, assemble(t, text))
+	if _, err := NewProfiler(view, 0, runtime.AnySlot, Clock{},
+		mock.New(&boards.Edu)); err == nil || !strings.Contains(err.Error(), "36012001 commands") {
+		t.Errorf("%v", err)
+	}
+	// main with End, sub twice, safe
+	text = edu + "main:\n" + strings.Repeat("  call sub\n", 2) + "sub:\n" +
+		strings.Repeat("  delay 1us\n", 6000) + "safe:\n  delay 1us\n"
+	if n := stampsOf(verify(t, assemble(t, text)), 0); n != 3+2*6001+2 {
+		t.Errorf("%d commands", n)
+	}
+}
+
+// The stopwatch is one more device than an image may have.
+func TestImageOfAsManyDevicesAsThereMayBeIsProfiled(t *testing.T) {
+	text := "lightmetal 1\n" + strings.Repeat("target edu 1234:11e8 bar0 1MiB\n", fbs.DevicesMax) +
+		"window regs bar0 offset 0x0 size 1MiB\nmain:\n  write.4 regs+0x4 0x1\n"
+	view := verify(t, assemble(t, text))
+	devices := make([]hal.Device, fbs.DevicesMax)
+	for i := range devices {
+		devices[i] = mock.New(&boards.Edu)
+	}
+	p, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, devices...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result := p.Run(0, false); result.Code != hal.OK {
+		t.Error(result)
+	}
+}
+
+func find(list []Spent, name, kind string) Spent {
+	for _, s := range list {
+		if s.Name == name && s.Kind == kind {
+			return s
+		}
+	}
+	return Spent{}
+}
+
+func TestScopesAndPhasesOfARun(t *testing.T) {
+	view := verify(t, assemble(t, scopes))
+	d := device(view)
+	p, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Run(0, false)
+	profile := p.Profile()
+	for _, want := range []struct {
+		name, kind string
+		count      uint64
+		ns         int64
+	}{
+		{"inner", kindScope, 1, 3000}, {"outer", kindScope, 1, 3400}, {"one", kindPhase, 1, 100},
+		{"two", kindPhase, 1, 200},
+		{"a", kindScope, 1, 11000}, {"b", kindScope, 1, 6000}, {"again", kindScope, 1, 2000},
+		{"nothing", kindScope, 0, 0}, {"open", kindScope, 0, 0},
+		{"over a call", kindScope, 1, 0}, {"in sub", kindPhase, 2, 16000},
+		{"within", kindScope, 2, 2000},
+	} {
+		if got := find(profile.Scopes, want.name, want.kind); got.Count != want.count ||
+			got.TotalNs != want.ns {
+			t.Errorf("%s %s: %+v", want.kind, want.name, got)
+		}
+	}
+	if sub := find(profile.Sequences, "sub", ""); sub.Count != 2 || sub.TotalNs != 16000 {
+		t.Errorf("sub: %+v", sub)
+	}
+}
+
+func TestABeginForgetsTheOneBefore(t *testing.T) {
+	view := verify(t, assemble(t, edu+"main:\n"+
+		strings.Repeat("  begin \"x\"\n  delay 1us\n", 2*rowsOfTimeline)+"  end \"x\"\n"))
+	p, _ := profiled(t, view, device(view), "main", 1)
+	if x := find(p.Scopes, "x", kindScope); x.Count != 1 || x.TotalNs != 1000 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// TestTimelineHasARowForEachThatIsOpen: scopes that cross, too.
+func TestTimelineHasARowForEachThatIsOpen(t *testing.T) {
+	view := verify(t, assemble(t, scopes))
+	p, _ := profiled(t, view, device(view), "main", 1)
+	var b strings.Builder
+	for row, list := range p.Timeline {
+		fmt.Fprintf(&b, "row %d\n", row)
+		for i := range list {
+			s := &list[i]
+			fmt.Fprintf(&b, "  from %s %s: %s %s, commands: %d, %s\n", lmb.TimeText(s.Start),
+				lmb.TimeText(s.Ns), s.Kind, s.Name, s.Count, lmb.SizeText(s.Bytes))
+		}
+	}
+	golden(t, "scopes.txt", []byte(b.String()))
+}
+
+// events reads a trace as any program would, without the types that wrote it.
+func events(t *testing.T, file []byte) []map[string]any {
+	t.Helper()
+	var object map[string]any
+	if err := json.Unmarshal(file, &object); err != nil {
+		t.Fatal(err)
+	}
+	var list []map[string]any
+	for _, e := range object["traceEvents"].([]any) {
+		list = append(list, e.(map[string]any))
+	}
+	return list
+}
+
+// TestTraceKeepsTheRulesOfTheFormat: known phases, ids, times in microseconds,
+// slices that follow each other on a thread, named threads.
+func TestTraceKeepsTheRulesOfTheFormat(t *testing.T) {
+	files := map[string][]byte{"scopes": assemble(t, scopes), "large": large(t, 120_000),
+		"twoop": read(t, "wh.twoop.lmb")}
+	for name, file := range files {
+		view := verify(t, file)
+		p, _ := profiled(t, view, device(view), "main", 1)
+		named, last := map[float64]bool{}, map[float64]float64{}
+		slices := 0
+		for i, e := range events(t, trace(t, p)) {
+			thread := e["tid"].(float64)
+			if e["pid"] != 1.0 || e["name"] == "" {
+				t.Fatalf("%s: event %d: %v", name, i, e)
+			}
+			switch e["ph"] {
+			case "M":
+				named[thread] = named[thread] || e["name"] == "thread_name"
+				continue
+			case "X":
+			default:
+				t.Fatalf("%s: event %d: %v", name, i, e)
+			}
+			slices++
+			start, took := e["ts"].(float64), e["dur"].(float64)
+			if start < last[thread]-1e-6 || took < 0 || !named[thread] {
+				t.Fatalf("%s: event %d: %v after %v, thread named: %v", name, i, e, last[thread],
+					named[thread])
+			}
+			last[thread] = start + took
+			args := e["args"].(map[string]any)
+			if _, ok := args["command"]; !ok {
+				t.Fatalf("%s: event %d has no command: %v", name, i, e)
+			}
+		}
+		if slices == 0 || slices > 3*slicesMax {
+			t.Errorf("%s: %d slices", name, slices)
+		}
+	}
+}
+
+func TestTraceAsText(t *testing.T) {
+	file := assemble(t, scopes)
+	view := verify(t, file)
+	p, _ := profiled(t, view, device(view), "main", 1)
+	p.Image, p.ID = "scopes.lmb", "12345678"
+	golden(t, "scopes.trace.json", trace(t, p))
+	var text bytes.Buffer
+	if err := p.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "scopes.profile.txt", text.Bytes())
+}
+
+// bare takes away what is only needed while slices are made.
+func bare(timeline [][]Slice) {
+	for _, row := range timeline {
+		for i := range row {
+			row[i].shares = nil
+		}
+	}
+}
+
+func TestProfileReadBackIsTheSame(t *testing.T) {
+	for name, file := range map[string][]byte{"scopes": assemble(t, scopes),
+		"twoop": read(t, "wh.twoop.lmb"), "large": large(t, 120_000)} {
+		view := verify(t, file)
+		p, _ := profiled(t, view, device(view), "main", 2)
+		p.Image, p.ID = name, ImageID(file)
+		bare(p.Timeline)
+		back, err := ReadTrace(bytes.NewReader(trace(t, p)))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !reflect.DeepEqual(back, p) {
+			t.Errorf("%s: read back it differs", name)
+		}
+	}
+}
+
+// TestLongRunsArePutTogether holds a timeline of many commands to its bounds,
+// and to losing none of them.
+func TestLongRunsArePutTogether(t *testing.T) {
+	view := verify(t, large(t, 3*slicesMax))
+	p, result := profiled(t, view, device(view), "main", 1)
+	if result.Code != hal.OK || p.MergeNs == 0 {
+		t.Fatalf("%v, merged below %d ns", result, p.MergeNs)
+	}
+	slices, commands, ns := 0, uint64(0), int64(0)
+	for _, s := range p.Timeline[rowCommands] {
+		slices, commands, ns = slices+1, commands+s.Count, ns+s.Ns
+	}
+	quiet := find(p.Opcodes, "mark", "").Count + find(p.Opcodes, "end", "").Count +
+		find(p.Opcodes, "call", "").Count
+	if slices > 2*slicesMax || commands != p.Commands-quiet || ns != p.TotalNs {
+		t.Errorf("%d slices, %d commands of %d, %d ns of %d", slices, commands, p.Commands-quiet,
+			ns, p.TotalNs)
+	}
+}
+
+func TestDamagedProfilesAreRefused(t *testing.T) {
+	view := verify(t, assemble(t,
+		edu+"main:\n  begin \"s\"\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n"+
+			"  write.4 r+0x4 1\n  write.4 r+0x4 1\n  delay 30us\n  write.4 r+0x4 2\n  end \"s\"\n"))
+	p, _ := profiled(t, view, device(view), "main", 1)
+	whole := string(trace(t, p))
+	for _, test := range []struct{ old, new, want string }{
+		{whole, "", "unexpected end"},
+		{whole, "[]", "cannot unmarshal array"},
+		{whole, "{}", "no \"lightmetal\""},
+		{whole, whole[:len(whole)/2], "unexpected end"},
+		{whole, whole + "x", "after top-level value"},
+		{`"version":2`, `"version":1`, "version 1"},
+		{`"total_ns":30600,"least_ns"`, `"total_ns":-1,"least_ns"`, "negative"},
+		{`"runs":1`, `"runs":1e99`, "lightmetal"},
+		{`"runs":1`, `"walks":1`, "unknown field"},
+		{`"ph":"X"`, `"ph":"B"`, "phase \"B\""},
+		{`"ts":0.500`, `"ts":"0.500x"`, "event"},
+		{`"ts":0.500`, `"ts":-0.5`, "no time"},
+		{`"ts":0.500`, `"ts":1e300`, "no time"},
+		{`"ts":0.500`, `"ts":0.3`, "before the one before it ends"},
+		{`"ts":0.500,"dur":30.000`, `"ts":0.500,"dur":40`, "before the one before it ends"},
+		{`"ts":30.500,"dur":0.100`, `"ts":30.500,"dur":40`, "thread 3 continues after the run"},
+		{`"dur":30.000`, `"dur":null`, "no time"},
+		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":-1,"ts":0.500`, "thread -1"},
+		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":33,"ts":0.500`, "thread 33"},
+		{`"command":5,"commands"`, `"command":-5,"commands"`, "event 11: json"},
+		{`"traceEvents":[`, `"traceEvents":{`, "invalid character"},
+		{whole, `{"traceEvents":{}}`, "no list"},
+		{whole, `{"lightmetal":null}`, "version 0"},
+		{whole, `{"lightmetal":{"version":2},"lightmetal":{"version":2}}`, "twice"},
+	} {
+		text := strings.Replace(whole, test.old, test.new, 1)
+		if text == whole {
+			t.Fatalf("%q is not there", test.old)
+		}
+		if _, err := ReadTrace(strings.NewReader(text)); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
+			t.Errorf("%.40q -> %.40q: %v, want %q", test.old, test.new, err, test.want)
+		}
+	}
+}
+
+func TestLargeProfilesAreRefusedBeforeTheyFillMemory(t *testing.T) {
+	for want, text := range map[string]string{
+		"larger than 64 MiB": `{"x":"` + strings.Repeat("x", traceBytesMax) + `"}`,
+		"more than 1048576": `{"traceEvents":[` + strings.Repeat(`{"ph":"M"},`, traceEventsMax+1) +
+			`{}]}`,
+		`"lightmetal" has`: `{"lightmetal":[` + strings.Repeat("{},", traceSummaryMax/3) + `{}]}`,
+		"a list of": `{"lightmetal":{"version":2,"opcodes":[` +
+			strings.Repeat("{},", spentMax+1) + `{}]}}`,
+		"21 slowest": `{"lightmetal":{"version":2,"slowest":[` + strings.Repeat("{},", slowestMax) +
+			`{}]}}`,
+	} {
+		if _, err := ReadTrace(strings.NewReader(text)); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// FuzzReadTrace: what is read is drawn, whatever it is.
+func FuzzReadTrace(f *testing.F) {
+	for _, text := range []string{scopes, multicast} {
+		view := verify(f, assemble(f, text))
+		p, _ := profiled(f, view, device(view), "main", 1)
+		f.Add(trace(f, p))
+	}
+	r := Analyze(verify(f, assemble(f, multicast)), Whole, nil)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := ReadTrace(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		var page bytes.Buffer
+		if err := r.WritePage(&page, p); err != nil {
+			t.Fatal(err)
+		}
+		checkPage(t, page.Bytes())
+		if err := p.Write(&page); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestMicrosecondsKeepNanoseconds(t *testing.T) {
+	for _, ns := range []int64{0, 1, 999, 1000, 1001, 123456789, timeMax - 1} {
+		if got, err := nanoseconds(microseconds(ns)); err != nil || got != ns {
+			t.Errorf("%d: %s, %d, %v", ns, microseconds(ns), got, err)
+		}
+	}
+	if _, err := nanoseconds(json.Number("NaN")); err == nil || math.IsNaN(0) {
+		t.Error("NaN is a time")
+	}
+}

@@ -1,0 +1,177 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"lightmetal/tools/image/lmb"
+)
+
+// rowsMax bounds the rows of a table on a terminal or a page.
+const rowsMax = 100
+
+// Write prints the report for a terminal.
+func (r *Report) Write(w io.Writer) error {
+	out := bufio.NewWriter(w) // keeps its first error
+	fmt.Fprintf(out, "%s: %s, for %s\n", plain(r.Image), lmb.SizeText(r.Bytes), r.devicesText())
+	if r.Origin != "" {
+		fmt.Fprintf(out, "from %s\n", plain(r.Origin))
+	}
+	fmt.Fprintf(out, "counted: %s; a poll as one load\n", plain(r.Counted))
+	for _, table := range filled(r.tables()) {
+		table.write(out)
+	}
+	return out.Flush()
+}
+
+func (r *Report) devicesText() string {
+	var names []string
+	for i := range r.Devices {
+		names = append(names, r.Devices[i].text())
+	}
+	return strings.Join(names, " and ")
+}
+
+func (t *Device) text() string {
+	name := t.Title
+	if name == "" {
+		name = plain(t.Board)
+	}
+	return name + " (PCI " + t.ID + ")"
+}
+
+// devicePrefix names a device if the image is for several.
+func (r *Report) devicePrefix(device int) string {
+	if len(r.Devices) == 1 {
+		return ""
+	}
+	return fmt.Sprintf("%s %d: ", plain(r.Devices[device].Board), device)
+}
+
+func (r *Report) tables() []Table {
+	return []Table{r.sequenceTable(), r.opcodeTable(), r.windowTable(), r.rangeTable(),
+		r.tileTable(), r.tensorTable(), r.segmentTable()}
+}
+
+func (r *Report) sequenceTable() Table {
+	t := Table{Title: "Sequences", Note: "one run, with what it calls",
+		Columns: []string{"sequence", ">commands", ">executed", ">loads", ">stores", ">bytes in",
+			">bytes out", ">compared", ">waits at most"}}
+	return fillTable(t, r.Sequences, func(_ int, s *Sequence) []string {
+		return []string{plain(s.Name), countText(s.Commands), countText(s.Executed),
+			countText(s.Loads), countText(s.Stores), lmb.SizeText(s.Written),
+			lmb.SizeText(s.Read), emptyIfZero(s.Compared, lmb.SizeText), lmb.WaitText(s.WaitUs)}
+	})
+}
+
+func (r *Report) opcodeTable() Table {
+	t := Table{Title: "Opcodes",
+		Columns: []string{"opcode", ">count", ">bytes in", ">bytes out", ">compared", ">1 byte",
+			">2 bytes", ">4 bytes", ">8 bytes", ">bulk"}}
+	return fillTable(t, r.Opcodes, func(_ int, o *Opcode) []string {
+		row := []string{o.Name, countText(o.Count), emptyIfZero(o.Written, lmb.SizeText),
+			emptyIfZero(o.Read, lmb.SizeText), emptyIfZero(o.Compared, lmb.SizeText)}
+		for _, n := range o.Accesses {
+			row = append(row, emptyIfZero(n, countText))
+		}
+		return append(row, emptyIfZero(o.Bulk, lmb.SizeText))
+	})
+}
+
+func (r *Report) windowTable() Table {
+	t := Table{Title: "Windows", Columns: []string{"window", "kind", "place", ">size", ">pointed",
+		">commands", ">bytes in", ">bytes out", ">compared"}}
+	return fillTable(t, r.Windows, func(_ int, w *Window) []string {
+		return []string{w.label(), w.Kind, r.devicePrefix(w.Device) + w.Place, lmb.SizeText(w.Size),
+			emptyIfZero(w.Points, countText), countText(w.Commands),
+			emptyIfZero(w.Written, lmb.SizeText), emptyIfZero(w.Read,
+				lmb.SizeText), emptyIfZero(w.Compared, lmb.SizeText)}
+	})
+}
+
+// label is the window's name, or its number.
+func (w *Window) label() string {
+	if w.Name != "" {
+		return plain(w.Name)
+	}
+	return fmt.Sprintf("w%d", w.Index)
+}
+
+func (r *Report) rangeTable() Table {
+	t := Table{Title: "Device memory", Columns: []string{"space", "first", "last", ">size", "there",
+		">bytes in", ">bytes out", ">compared"}}
+	total := 0
+	for i := range r.Spaces {
+		s := &r.Spaces[i]
+		total += len(s.Ranges)
+		for j := range s.Ranges[:min(len(s.Ranges), rowsMax-min(rowsMax, len(t.Rows)))] {
+			x := &s.Ranges[j]
+			t.addRow(r.devicePrefix(s.Device)+s.Name, fmt.Sprintf("0x%x", x.First),
+				fmt.Sprintf("0x%x", x.Last), lmb.SizeText(x.Bytes()), x.Area,
+				emptyIfZero(x.Written, lmb.SizeText), emptyIfZero(x.Read,
+					lmb.SizeText), emptyIfZero(x.Compared, lmb.SizeText))
+		}
+	}
+	t.noteCut(total)
+	return t
+}
+
+func (r *Report) tileTable() Table {
+	t := Table{Title: "Tiles", Note: "a multicast counts on every tile",
+		Columns: []string{"tile", "kind", ">bytes in", ">bytes out", ">compared"}}
+	return fillTable(t, r.Tiles, func(_ int, x *Tile) []string {
+		return []string{fmt.Sprintf("%s%d,%d", r.devicePrefix(x.Device), x.X, x.Y), x.Kind,
+			emptyIfZero(x.Written, lmb.SizeText), emptyIfZero(x.Read, lmb.SizeText),
+			emptyIfZero(x.Compared, lmb.SizeText)}
+	})
+}
+
+func (r *Report) tensorTable() Table {
+	t := Table{Title: "Tensors", Columns: []string{"tensor", "role", "type", "shape", ">size",
+		">moved", "data"}}
+	return fillTable(t, r.Tensors, func(_ int, x *Used) []string {
+		data := "none, needs --input"
+		switch {
+		case x.HasData && x.Role == "output":
+			data = "golden"
+		case x.HasData:
+			data = "default"
+		case x.Role == "output":
+			data = ""
+		}
+		return []string{plain(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape),
+			lmb.SizeText(x.Bytes),
+			lmb.SizeText(x.Moved), data}
+	})
+}
+
+func (r *Report) segmentTable() Table {
+	t := Table{Title: "Payload", Columns: []string{"segment", ">offset", ">size", ">CRC-32C"}}
+	return fillTable(t, r.Segments, func(i int, s *Segment) []string {
+		return []string{fmt.Sprint(i), fmt.Sprintf("0x%x", s.Offset), lmb.SizeText(s.Bytes),
+			s.CRC32C}
+	})
+}
+
+// fillTable adds a row for each element of a list, up to rowsMax.
+func fillTable[T any](t Table, list []T, cells func(int, *T) []string) Table {
+	for i := range limitRows(len(list)) {
+		t.addRow(cells(i, &list[i])...)
+	}
+	t.noteCut(len(list))
+	return t
+}
+
+func limitRows(n int) int { return min(n, rowsMax) }
+
+// noteCut notes that rows were left out.
+func (t *Table) noteCut(total int) {
+	if total <= len(t.Rows) {
+		return
+	}
+	note := fmt.Sprintf("the first %d of %s; --json has them all", len(t.Rows),
+		countText(uint64(total)))
+	t.Note = strings.TrimPrefix(t.Note+"; "+note, "; ")
+}

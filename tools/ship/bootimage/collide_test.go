@@ -1,0 +1,100 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb/lmbtest"
+	"lightmetal/tools/ship/bootimage/initramfs"
+)
+
+// assembled is the image of a listing, under a name.
+func assembled(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, lmbtest.File(t, text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestConfigurationWhoseImagesBreakEachOtherIsRefused in the order that it has,
+// restarts included, and unless it says that they may.
+func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
+	const head = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
+	a := assembled(t, "a.lmb",
+		head+"init:\n  write.4 r+0x20 0x80\ncompute:\n  write.4 r+0x8 5\n"+
+			"  poll.4 r+0x20 & 0x1 == 0 within 1s\n")
+	b := assembled(t, "b.lmb", head+"main:\n  write.4 r+0x8 3\n  write.4 r+0x20 0\n")
+	const (
+		initA    = "image a.lmb\nsequence init\n"
+		computeA = "image a.lmb\nsequence compute\n"
+		mainB    = "image b.lmb\n"
+		wholeA   = "image a.lmb\nbefore init\nsequence compute\n"
+	)
+	on := func(step, device string) string { return step + "device " + device + "\n" }
+	for _, test := range []struct {
+		config string
+		broken bool
+	}{
+		{initA + mainB + computeA, true},
+		{initA + computeA + mainB, false},
+		{wholeA + mainB + wholeA, false},
+		{mainB + initA + computeA, false},
+		{computeA + mainB, false},
+		{"on-success restart\n" + computeA + mainB, true},
+		{"on-failure restart 3 reboot\n" + computeA + mainB, true},
+		{"on-success restart\n" + wholeA + mainB, false},
+		{initA + mainB + initA + computeA, false},
+		{"collisions allowed\n" + initA + mainB + computeA, false},
+		{on(initA, "pci:0000:00:02.0") + on(mainB, "pci:0000:00:03.0") +
+			on(computeA, "pci:0000:00:02.0"), false},
+		{on(initA, "pci:0000:00:02.0") + on(mainB, "vfio:0000:00:02.0") +
+			on(computeA, "pci:0000:00:02.0"), true},
+		{on(initA, "pci:1234:11e8") + on(mainB, "pci:0000:00:03.0") + on(computeA, "pci:1234:11e8"),
+			true},
+	} {
+		parts := []initramfs.File{{Path: "/a.lmb", Data: []byte(read(t, a))},
+			{Path: "/b.lmb", Data: []byte(read(t, b))},
+			{Path: "/" + configName, Data: []byte(test.config)}}
+		err := fail.Try(func() { new(request).judge(parts) })
+		named := err != nil && strings.Contains(err.Error(), "/a.lmb: ") &&
+			strings.Contains(err.Error(), "compute") &&
+			strings.Contains(err.Error(),
+				"command 1 of main in /b.lmb stores there: edu 1234:11e8, BAR 0 0x20 to 0x23")
+		if test.broken != named || !test.broken && err != nil {
+			t.Errorf("%s%v", test.config, err)
+		}
+	}
+	if _, err := made(t, "--board", "qemu-virt", "--config",
+		written(t, "c.conf", initA+mainB+computeA), a, b); err == nil ||
+		!strings.Contains(err.Error(), "images break each other") {
+		t.Error(err)
+	}
+	if _, err := made(t, "--board", "qemu-virt", "--config",
+		written(t, "c.conf", "collisions allowed\non-success restart\n"+initA+mainB+computeA), a,
+		b); err != nil {
+		t.Error(err) // nor is what restarts for ever checked for ever
+	}
+	if _, err := made(t, "--board", "qemu-virt", "--config",
+		written(t, "c.conf", "collisions no\n"+mainB), b); err == nil ||
+		!strings.Contains(err.Error(), "lmrun.conf:1: collisions takes allowed, not no") {
+		t.Error(err)
+	}
+}
+
+func TestImageThatCannotBeLookedAtIsNamed(t *testing.T) {
+	var out strings.Builder
+	config := written(t, "c.conf",
+		"mount /dev/mmcblk0p3 /data ext4 ro\nimage edu.lmb\nimage /data/model.lmb\n")
+	err := run([]string{"image", "--lmrun", runner, "--lminit", runner, "--verifier", runner,
+		"--out", filepath.Join(t.TempDir(), "image"), "--board", "qemu-virt", "--config", config,
+		edu}, &out)
+	if err != nil || !strings.Contains(out.String(),
+		"/data/model.lmb is on a file system that the board mounts: what it") {
+		t.Errorf("%v, %s", err, &out)
+	}
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/boards/hosts"
+	"lightmetal/hal"
+)
+
+const edu = "../../../testdata/images/edu.lmb"
+
+var (
+	runner string // lminit, with lmrun beside it, that verifies
+	// what is packed in their place: it is never run, and packing the programs takes seconds
+	packed string
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "bootimage-test-")
+	if err == nil {
+		runner = filepath.Join(dir, "lminit")
+		var text []byte
+		if text, err = exec.Command("go", "build", "-o", dir, "lightmetal/tools/lmrun",
+			"lightmetal/tools/lminit").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w\n%s", err, text)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	packed = filepath.Join(dir, "packed")
+	if err := os.WriteFile(packed, []byte("a program"), 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	exit := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(exit)
+}
+
+// made makes an image in a folder of its own.
+func made(t *testing.T, args ...string) (folder string, err error) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "image")
+	return folder,
+		run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner,
+			"--out", folder}, args...), io.Discard)
+}
+
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestEveryBoardGetsWhatItsBootLoaderReads(t *testing.T) {
+	for _, h := range hosts.All() {
+		folder, err := made(t, "--board", h.Name, "--load", "0x40400000", edu)
+		if err != nil {
+			t.Errorf("%s: %v", h.Name, err)
+			continue
+		}
+		if line := read(t, folder, "cmdline.txt"); !strings.Contains(line,
+			"console="+h.Console.Value+" ") {
+			t.Errorf("%s: command line %q", h.Name, line)
+		}
+		if name := map[hosts.Boot]string{hosts.FIT: "image.its",
+			hosts.UEFI: "startup.nsh"}[h.Boot.Value]; name != "" &&
+			!strings.Contains(read(t, folder, name), initramfsGz) {
+			t.Errorf("%s: %s does not name the initramfs", h.Name, name)
+		}
+		sums := read(t, folder, "SHA256SUMS")
+		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, folder, initramfsGz))),
+			initramfsGz); !strings.Contains(sums, want) {
+			t.Errorf("%s: no line %q in\n%s", h.Name, want, sums)
+		}
+	}
+}
+
+func TestFlagsBecomeAConfiguration(t *testing.T) {
+	folder, err := made(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--loop", "3",
+		"--longest", "2h", "--seal", "--on-failure", "restart 3 reboot", edu)
+	want := "on-failure restart 3 reboot\n\nimage /edu.lmb\ndevice pci:1234:11e8\nloop 3\n" +
+		"longest 2h\nseal\n"
+	if got := read(t, folder, rootFolder, configName); err != nil || !strings.HasSuffix(got, want) {
+		t.Errorf("%v, %q", err, got)
+	}
+}
+
+func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
+	cut := written(t, "cut.lmb", read(t, edu)[:500])
+	named := func(text string) string { return written(t, "c.conf", text) }
+	for _, test := range []struct {
+		exit int
+		want string
+		args []string
+	}{
+		{64, "no board \"pc\"", []string{"--board", "pc", edu}},
+		{64, "an image is needed", []string{"--board", "rpi5"}},
+		{65, "bad image", []string{"--board", "rpi5", cut}},
+		{64, "lmrun.conf:4: -loop takes", []string{"--board", "rpi5", "--loop", "0", edu}},
+		{64, "more than one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
+		{64, "stand in the configuration", []string{"--board", "rpi5", "--config",
+			named("image edu.lmb"), "--seal", edu}},
+		{64, "lmrun.conf:1: frob must follow a line `image PATH`",
+			[]string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
+		{65, "lmrun.conf:2: /none.lmb is not in the boot image",
+			[]string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},
+		{65, "no line of the configuration says",
+			[]string{"--board", "rpi5", "--config", named("image x.lmb\n"), "--add",
+				edu + "=/x.lmb", edu}},
+		{65, "/edu.lmb stands there twice", []string{"--board", "rpi5", "--add", edu, edu}},
+		{65, "not the path of a file", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
+		{66, "no such file", []string{"--board", "rpi5", "none.lmb"}},
+		{64, "--load takes the address", []string{"--board", "s32g3", edu}},
+	} {
+		if _, err := made(t, test.args...); err == nil ||
+			!strings.Contains(err.Error(), test.want) || exitOf(err) != test.exit {
+			t.Errorf("%q: %v, exit %d, want %q, %d", test.args, err, exitOf(err), test.want,
+				test.exit)
+		}
+	}
+}
+
+func TestImageOnAMountedFileSystemIsTheBoardsToVerify(t *testing.T) {
+	config := "mount /dev/mmcblk0p3 /data ext4 ro\nimage /data/model.lmb\nkey /data/key.pub\n" +
+		"loop %s\nimage /edu.lmb\n"
+	if _, err := made(t, "--board", "rpi5", "--config",
+		written(t, "c.conf", fmt.Sprintf(config, "7")), edu); err != nil {
+		t.Error(err)
+	}
+	if _, err := made(t, "--board", "rpi5", "--config",
+		written(t, "c.conf", fmt.Sprintf(config, "x")), edu); err == nil ||
+		!strings.Contains(err.Error(), "conf:4: -loop") {
+		t.Error(err)
+	}
+}
+
+func TestFolderOfSomethingElseIsLeftAlone(t *testing.T) {
+	folder := filepath.Dir(written(t, "precious", "x"))
+	err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner,
+		"--board", "rpi5", "--out", folder, edu}, io.Discard)
+	if err == nil || read(t, folder, "precious") != "x" {
+		t.Error("an image was made over another folder:", err)
+	}
+	for range 2 { // its own is made anew
+		if err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner,
+			"--board", "rpi5", "--out", folder + "/image", edu}, io.Discard); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTimeComesFromTheEnvironment(t *testing.T) {
+	var out bytes.Buffer
+	t.Setenv("SOURCE_DATE_EPOCH", "86400")
+	if err := run([]string{"sbom", runner}, &out); err != nil ||
+		!strings.Contains(out.String(), `"created": "1970-01-02T00:00:00Z"`) {
+		t.Error(err, out.String()[:300])
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if err := run([]string{"sbom", runner}, &out); err == nil {
+		t.Error("nonsense is a time")
+	}
+}
+
+func TestUsageIsToldFromFailure(t *testing.T) {
+	if err := run(nil, io.Discard); !errors.Is(err, hal.Usage) {
+		t.Error(err)
+	}
+	var out bytes.Buffer
+	if err := run([]string{"boards"}, &out); err != nil ||
+		strings.Count(out.String(), "\n") != len(hosts.All()) {
+		t.Error(err, out.String())
+	}
+}
+
+// kernelImage is what an arm64 kernel begins with, as far as it is looked at.
+var kernelImage = strings.Repeat("\x00", 56) + "ARM\x64" + strings.Repeat("\x00", 64)
+
+const twoop = "../../../testdata/images/wh.twoop.lmb"
+
+func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
+	short, right := written(t, "a.bin", "short"), written(t, "a.bin", strings.Repeat("x", 1024))
+	for _, test := range []struct {
+		want string
+		args []string
+	}{
+		{"is no arm64 kernel", []string{"--board", "qemu-virt", "--kernel", edu, edu}},
+		{"is no arm64 kernel", []string{"--board", "qemu-virt", "--kernel", written(t, "empty", ""),
+			edu}},
+		{"gunzip", []string{"--board", "qemu-virt", "--kernel",
+			written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
+		{"is no device tree", []string{"--board", "s32g3", "--load", "0x40400000", "--kernel",
+			written(t, "Image", kernelImage), "--dtb", edu, edu}},
+		{"has more than 67108864 bytes", []string{"--board", "qemu-virt", "--kernel", "/dev/zero",
+			edu}},
+		{"has 5 bytes, input a takes 1024", []string{"--board", "qemu-virt", "--add",
+			short + "=/a.bin", "--input", "a=/a.bin", twoop}},
+		{"lmrun.conf:2: /a.bin has 5 bytes", []string{"--board", "qemu-virt", "--add",
+			short + "=/a.bin", "--config", written(t, "c", "image wh.twoop.lmb\ninput a=/a.bin\n"),
+			twoop}},
+		{"no port with room for the BARs of wormhole",
+			[]string{"--board", "imx8mp", "--load", "0x40400000", twoop}},
+	} {
+		if folder, err := made(t, test.args...); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.args, err, test.want)
+		} else if left, _ := os.ReadDir(filepath.Dir(folder)); len(left) > 0 {
+			t.Errorf("%q: %v is left", test.args, left[0])
+		}
+	}
+	for _, args := range [][]string{{"--board", "qemu-virt", "--add", right + "=/a.bin", "--input",
+		"a=/a.bin", twoop}, {"--board", "qemu-virt", "--kernel", written(t, "Image", kernelImage),
+		edu}} {
+		if _, err := made(t, args...); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// TestImageThatFailsLeavesTheOneBefore, also where its parts come from there.
+func TestImageThatFailsLeavesTheOneBefore(t *testing.T) {
+	folder, err := made(t, "--board", "qemu-virt", edu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := read(t, folder, "SHA256SUMS")
+	again := func(args ...string) error {
+		return run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier",
+			runner, "--out", folder, "--board", "qemu-virt"}, args...), io.Discard)
+	}
+	if err := again("--kernel", edu, edu); err == nil || read(t, folder, "SHA256SUMS") != sums {
+		t.Errorf("%v, and the sums were\n%s\nand are\n%s", err, sums, read(t, folder, "SHA256SUMS"))
+	}
+	if err := again("--seal", folder+"/root/edu.lmb"); err != nil ||
+		!strings.Contains(read(t, folder, rootFolder, configName), "seal") {
+		t.Error(err)
+	}
+	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the folder has mode %v, %v", info.Mode(), err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(folder)); len(left) != 1 {
+		t.Errorf("beside it are %v", left)
+	}
+}
+
+func TestInputsInTheFolderOfTheResultAreRejected(t *testing.T) {
+	folder, err := made(t, "--board", "qemu-virt", edu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := filepath.Join(folder, "mine.lmb")
+	data, err := os.ReadFile(edu)
+	if err == nil {
+		err = os.WriteFile(image, data, 0o644)
+	}
+	link := filepath.Join(t.TempDir(), "link.lmb")
+	if err = errors.Join(err, os.Symlink(image, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{image}, {link}, {"--add", image + "=/x", edu}, {"--kernel", image, edu},
+		{"--config", image, edu}, {"--add", filepath.Join(folder, "root", "edu.lmb") + "=/x", edu},
+	} {
+		again := append([]string{"image", "--board", "qemu-virt", "--lmrun", packed,
+			"--lminit", packed, "--verifier", runner, "--out", folder}, args...)
+		err := run(again, io.Discard)
+		if exitOf(err) != 64 || !strings.Contains(fmt.Sprint(err), "lies in --out") {
+			t.Errorf("%v: %v", args, err)
+		}
+		if _, err := os.Stat(image); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+}
