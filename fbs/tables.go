@@ -283,10 +283,11 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	if tensor.Role != gen.RoleInput && tensor.Role != gen.RoleOutput {
 		return Text("unknown role %d", uint64(tensor.Role))
 	}
-	if DTypeSize(tensor.Dtype) == 0 {
+	elementSize := uint64(DTypeSize(tensor.Dtype))
+	if elementSize == 0 {
 		return Text("unknown element type %d", uint64(tensor.Dtype))
 	}
-	size := tensor.sizeFromShape()
+	size := tensor.sizeFromShape(elementSize)
 	if size == 0 {
 		return "invalid shape, or more than 64 TiB"
 	}
@@ -314,10 +315,10 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	return ""
 }
 
-// sizeFromShape returns the size in bytes of all elements of a tensor, or 0 if its shape is
-// invalid, its element type is unknown, or the size exceeds BytesMax.
-func (t *Tensor) sizeFromShape() uint64 {
-	size := uint64(DTypeSize(t.Dtype))
+// sizeFromShape returns the size in bytes of all elements of a tensor. One element has
+// elementSize bytes. The result is 0 if the shape is invalid or the size exceeds BytesMax.
+func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
+	size := elementSize
 	if t.Dims > DimsMax {
 		return 0
 	}
