@@ -119,8 +119,8 @@ func blackholeTranslation(r *rand.Rand, noc uint8) translation {
 			t.x[i], t.y[i] = 16-t.x[i], 11-t.y[i]
 		}
 	}
-	// Whether the mask is of what a window says or of what that stands for, the
-	// source does not say.
+	// The source does not say whether the mask refers to translated or raw coordinates.
+	// Therefore the model chooses one of them at random.
 	for i := range t.plainX {
 		switch r.IntN(2) {
 		case 0:

@@ -136,7 +136,7 @@ const (
 	UEFI Boot = "UEFI"                 // the kernel as an EFI application, and an initramfs
 )
 
-// Option is a kernel option that a host needs.
+// Option is an option of the kernel's configuration that a host needs.
 type Option struct {
 	Name   string // name of the option, CONFIG_ included
 	Why    string
