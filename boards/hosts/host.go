@@ -140,7 +140,7 @@ const (
 type Option struct {
 	Name   string // name of the option, CONFIG_ included
 	Why    string
-	Source string // file of the kernel that defines the option
+	Source string // source of Why, for example a kernel file
 }
 
 //go:embed hosts.yaml
