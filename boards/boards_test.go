@@ -12,7 +12,7 @@ func TestBoardIsFoundByItsID(t *testing.T) {
 		}
 	}
 	if FindByID(0, 0) != nil || FindByID(0x1e52, 0xfaca) != nil {
-		t.Error("found a board that is not there")
+		t.Error("found a board for unknown PCI ids")
 	}
 }
 
@@ -65,7 +65,7 @@ func TestRulesLieInTheirBars(t *testing.T) {
 	for _, b := range All {
 		for i, r := range b.Rules {
 			if r.First > r.Last || r.Widths == 0 || r.Widths > 15 || b.Bars[r.Bar] == 0 {
-				t.Errorf("%s: rule %s makes no sense", b.Name, r.Name)
+				t.Errorf("%s: rule %s is invalid", b.Name, r.Name)
 			}
 			if r.Last >= b.Bars[r.Bar] && b != &Ivshmem {
 				t.Errorf("%s: rule %s ends outside BAR %d", b.Name, r.Name, r.Bar)

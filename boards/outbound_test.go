@@ -16,9 +16,9 @@ func stores(o *Outbound, region int, offset, size, bus uint64) (list []registerS
 	return list
 }
 
-// The registers end as tt-umd left them in a recording of region 1 of Wormhole
-// (offset 0x40000000, 1 GiB, to the same address), but for the bits that tt-kmd
-// sets in addition to the enabled one.
+// The expected registers of Wormhole are from a recording in which tt-umd programmed region 1
+// (offset 0x40000000, 1 GiB, to the same bus address). In addition, they have the bits that
+// tt-kmd sets.
 func TestRegionIsProgrammedAsByTheDrivers(t *testing.T) {
 	want := []registerStore{{0x1404, 0}, {0x1408, 0x40000000}, {0x140c, 0}, {0x1410, 0x7fffffff},
 		{0x1414, 0x40000000}, {0x1418, 0}, {0x1400, 0}, {0x1404, 0x88280000}}
@@ -42,7 +42,7 @@ func TestRegionIsProgrammedAsByTheDrivers(t *testing.T) {
 		last := o.Offset + uint64(o.Regions)*o.Stride - 4
 		if b.FindRule(o.Bar, o.Offset, 4) == nil || b.FindRule(o.Bar, last, 4) == nil ||
 			b.FindRule(o.Bar, last+4, 4) != nil {
-			t.Errorf("%s: the regions are not what the rule covers", b.Name)
+			t.Errorf("%s: the registers of all regions are not the range of the rule", b.Name)
 		}
 	}
 }

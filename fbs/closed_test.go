@@ -15,8 +15,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// translation is a table by which firmware may translate coordinates of a NoC to raw
-// ones, whose (0,0) is the corner that the NoC counts from.
+// translation is a table with which firmware translates coordinates of a NoC to raw
+// coordinates. Raw coordinate (0,0) is the corner from which the NoC counts.
 type translation struct {
 	x, y   [32]uint8 // raw coordinates, by what a window says
 	plainX [32]bool  // rows whose columns are not translated
@@ -39,7 +39,8 @@ func untranslated() (t translation) {
 	return t
 }
 
-// wormholeTranslation: tt-isa-documentation WormholeB0/NoC/Coordinates.md.
+// wormholeTranslation returns a random valid translation of a Wormhole. Source:
+// tt-isa-documentation WormholeB0/NoC/Coordinates.md.
 func wormholeTranslation(r *rand.Rand, noc uint8) translation {
 	t := untranslated()
 	if r.IntN(4) == 0 {
@@ -77,8 +78,9 @@ func wormholeTranslation(r *rand.Rand, noc uint8) translation {
 	return t
 }
 
-// blackholeTranslation: tt-zephyr-platforms lib/tenstorrent/bh_arc/noc_init.c,
-// ComputeNocTranslation and CopyNoc0ToNoc1.
+// blackholeTranslation returns a random valid translation of a Blackhole. Source:
+// tt-zephyr-platforms lib/tenstorrent/bh_arc/noc_init.c, ComputeNocTranslation and
+// CopyNoc0ToNoc1.
 func blackholeTranslation(r *rand.Rand, noc uint8) translation {
 	t := untranslated()
 	if r.IntN(4) == 0 {
@@ -117,8 +119,8 @@ func blackholeTranslation(r *rand.Rand, noc uint8) translation {
 			t.x[i], t.y[i] = 16-t.x[i], 11-t.y[i]
 		}
 	}
-	// Whether the mask is of what a window says or of what that stands for, the
-	// source does not say.
+	// The source does not say whether the mask refers to translated or raw coordinates.
+	// Therefore the model chooses one of them at random.
 	for i := range t.plainX {
 		switch r.IntN(2) {
 		case 0:
@@ -151,7 +153,7 @@ var chipsHere = []chip{
 	}},
 }
 
-// raw returns what coordinates stand for on a NoC.
+// raw returns the raw coordinates of the tile at the given coordinates of a NoC.
 func (t *translation) raw(x, y uint8) (rawX, rawY uint8) {
 	x, y = x%32, y%32
 	if t.plainX[y] {
@@ -160,8 +162,8 @@ func (t *translation) raw(x, y uint8) (rawX, rawY uint8) {
 	return t.x[x], t.y[y]
 }
 
-// reaches reports whether size bytes of a target include what the chip keeps
-// from images, by walking from tile to tile as the packets do.
+// reaches reports whether size bytes of the tiles t include a byte that is closed to images.
+// It visits the tiles in the order in which packets traverse the NoC.
 func (c *chip) reaches(r *rand.Rand, t fbs.TileRange, address, size uint64) bool {
 	table := c.translations(r, t.NoC)
 	lastX, lastY := table.raw(t.X, t.Y)
@@ -194,7 +196,7 @@ func (c *chip) reaches(r *rand.Rand, t fbs.TileRange, address, size uint64) bool
 	}
 }
 
-// pointer is an image of one Point, changed in place.
+// pointer is an image with one Point command, which tests change in place.
 type pointer struct{ file []byte }
 
 func targetOf(b *boards.Board) lmb.Device {
@@ -212,7 +214,7 @@ func newPointer(t *testing.T, board *boards.Board) *pointer {
 	})}
 }
 
-// verdict returns the error of Verify for a Point.
+// verdict returns the error of Verify for a Point command with the given operands.
 func (p *pointer) verdict(t *testing.T, target fbs.TileRange, address, size uint64) error {
 	t.Helper()
 	file := slices.Clone(p.file)
@@ -263,7 +265,8 @@ func TestNoPointReachesThePCIeController(t *testing.T) {
 	}
 }
 
-// randomPoint prefers the coordinates and addresses around what is closed.
+// randomPoint returns operands of a Point command. Most are near coordinates and addresses
+// that are closed.
 func randomPoint(r *rand.Rand, c *chip) (t fbs.TileRange, address, size uint64) {
 	one := func(likely ...uint8) uint8 {
 		if r.IntN(2) == 0 {

@@ -227,13 +227,14 @@ func TestPreambleHasTheFieldsOfTheFile(t *testing.T) {
 	}
 }
 
-// TestLongestTimeIncludesEveryOpcode computes that of the sample, which has every opcode.
+// TestLongestTimeIncludesEveryOpcode computes the longest time of the sample image, which has
+// every opcode.
 func TestLongestTimeIncludesEveryOpcode(t *testing.T) {
 	view, err := fbs.Verify(encode(t, sample()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// main's own commands in their order, and of safe, which it calls, the modify and the expect.
+	// The commands of main in their order, then modify and expect of safe, which main calls.
 	const safe = 13 + 12 + 1
 	const main = 1 + 2 + 2 + 12 + 1012 + 5 + (1 + 2) + (1 + 4) + (1 + 99) + (11 + 3) + (1 + 1) +
 		(11 + 1) + 12 + 11 + 1 + 1
@@ -242,7 +243,7 @@ func TestLongestTimeIncludesEveryOpcode(t *testing.T) {
 	}
 }
 
-// TestOriginalIsWhatVerifyReturned, whatever was assigned since.
+// TestOriginalIsWhatVerifyReturned assigns fields of a view. Original must ignore them.
 func TestOriginalIsWhatVerifyReturned(t *testing.T) {
 	view, err := fbs.Verify(encode(t, sample()))
 	if err != nil {
@@ -330,7 +331,7 @@ func TestControlCharactersAreThoseOfUnicode(t *testing.T) {
 	}
 }
 
-// TestNamesWithControlCharactersAreRejected, in every table that has names.
+// TestNamesWithControlCharactersAreRejected checks every table that has names.
 func TestNamesWithControlCharactersAreRejected(t *testing.T) {
 	bad := []string{"a\nb", "\x00bc", "ab\x1b", "a\x7fb", "\u0085b", "\u2028", "\u202e", "\u2066",
 		"\u200f", "\u061cb",

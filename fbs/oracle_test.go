@@ -19,8 +19,8 @@ import (
 )
 
 // slow is an independent model of FORMAT.md section 6, which checks every command by
-// itself. It returns the index of the first wrong command, -1 if all are right, and the
-// number of commands if a whole sequence is wrong.
+// itself. It returns the index of the first invalid command, -1 if all commands are valid, or
+// the number of commands if a sequence is invalid as a whole.
 func slow(v *fbs.View) int {
 	for _, s := range v.Sequences {
 		if v.Commands[s.First+s.Count-1].Opcode != gen.OpcodeEnd {
@@ -118,8 +118,8 @@ func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
 	return slowAccess(v, c, w, pointed) && slowIndex(v, c) && slowValue(c)
 }
 
-// slowClosed reports whether a Point may show what a board closes: by FORMAT.md
-// section 6.1, each tile of the rectangle by itself.
+// slowClosed reports whether a Point command may show a closed range of a board. It checks
+// each tile of a rectangle separately (FORMAT.md section 6.1).
 func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.TileRange) bool {
 	board := boards.FindByID(v.Devices[w.Device].Vendor, v.Devices[w.Device].Device)
 	if board == nil {
@@ -154,8 +154,8 @@ func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.TileRange) bool 
 	return false
 }
 
-// slowUs returns the longest time of a sequence by FORMAT.md section 6.3, without
-// its bound: the images here stay far below that.
+// slowUs returns the longest time of a sequence in microseconds (FORMAT.md section 6.3). It
+// omits the maximum, because the images of these tests stay far below the maximum.
 func slowUs(v *fbs.View, sequence int) (us uint64) {
 	const query = 10
 	for _, c := range v.Commands[v.Sequences[sequence].First:][:v.Sequences[sequence].Count] {
@@ -272,8 +272,8 @@ func slowIndex(v *fbs.View, c fbs.Command) bool {
 	return true
 }
 
-// slowStorable reports whether a window is one of a BAR, without registers that an
-// image may only load.
+// slowStorable reports whether a window lies in a BAR and has no registers that an image may
+// only load.
 func slowStorable(v *fbs.View, w fbs.Window) bool {
 	board := boards.FindByID(v.Devices[w.Device].Vendor, v.Devices[w.Device].Device)
 	for i := 0; board != nil && i < len(board.Rules); i++ {
@@ -309,7 +309,7 @@ func slowValue(c fbs.Command) bool {
 	return true
 }
 
-// crowd returns an image with many commands that are alike.
+// crowd returns an image with many similar commands.
 func crowd(r *rand.Rand) *lmb.Image {
 	image := sample()
 	image.Devices[0].Bars[2] = 1 << 20
@@ -322,7 +322,7 @@ func crowd(r *rand.Rand) *lmb.Image {
 			Flags: fbs.FlagWriteCombining, Offset: 0x1e000000, Size: 0x1fe0000}},
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Slot: fbs.NoSlot, Offset: 3,
 			Size: 1001}})
-	// Short images and those with several blocks of commands.
+	// Some images are short, and others have several blocks of commands.
 	rounds := 1 + r.IntN(60)
 	body := append(slices.Clone(image.Sequences[0].Commands[:14]),
 		command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x7fc}),
@@ -344,7 +344,7 @@ func crowd(r *rand.Rand) *lmb.Image {
 var oddNumbers = []uint64{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 255, 256, 0xffff, 0x10000, 0xfff8,
 	0xfffc, 0xffffffff, 1 << 32, 1 << 47, 1 << 48, 1 << 63, ^uint64(0)}
 
-// change makes one field of a command another number, or the command another.
+// change replaces one field of a command by another number, or the whole command.
 func change(r *rand.Rand, list []fbs.Command, i int) {
 	c, n := &list[i], oddNumbers[r.IntN(len(oddNumbers))]
 	if r.IntN(3) == 0 {
@@ -428,14 +428,14 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 				accepted++
 			case want == len(view.Commands) && strings.HasPrefix(got, "sequence"):
 			case want == -1, got != fmt.Sprint("command ", want):
-				t.Fatalf("round %d: fast says %v, slow says command %d", round, err, want)
+				t.Fatalf("round %d: Verify returns %v, slow returns command %d", round, err, want)
 			}
 		}
 	}
 	t.Logf("evidence: %d changed images, %d of them still right: both verifiers agree",
 		rounds, accepted)
 	if accepted < rounds/50 {
-		t.Errorf("only %d of %d changed images are right: the test says little", accepted, rounds)
+		t.Errorf("only %d of %d changed images are valid: too few", accepted, rounds)
 	}
 }
 
@@ -471,14 +471,14 @@ func TestFastAndSlowVerifierAgreeOnNames(t *testing.T) {
 		_, err := fbs.Verify(file)
 		want := utf8.Valid(name) && bytes.IndexFunc(name, control) < 0
 		if (err == nil) != want {
-			t.Fatalf("%q: fast says %v, slow accepts it: %v", name, err, want)
+			t.Fatalf("%q: Verify returns %v, the slow verifier accepts: %v", name, err, want)
 		}
 		if want {
 			accepted++
 		}
 	}
 	if accepted < rounds/10 || accepted > rounds*9/10 {
-		t.Errorf("%d of %d names are accepted: the test says little", accepted, rounds)
+		t.Errorf("%d of %d names are accepted: too few or too many", accepted, rounds)
 	}
 }
 
@@ -547,7 +547,7 @@ func TestPayloadIsOneRangeOfBytes(t *testing.T) {
 	}
 }
 
-// TestSegmentsLeaveNoGap checks that all but the last have whole pages.
+// TestSegmentsLeaveNoGap checks that every segment except the last has whole pages.
 func TestSegmentsLeaveNoGap(t *testing.T) {
 	for want, change := range map[string]func(*gen.Segment){
 		"segment 3: size 4095 is not a multiple": func(s *gen.Segment) { s.MutateSize(4095) },
@@ -606,7 +606,7 @@ func BenchmarkVerifySequences(b *testing.B) { benchmarkVerify(b, crowded(b, 4096
 
 func BenchmarkVerifySegments(b *testing.B) { benchmarkVerify(b, many(b, 4096, 1_000_000)) }
 
-// BenchmarkVerifyMixed has opcodes in random order, which no branch predictor foresees.
+// BenchmarkVerifyMixed has opcodes in random order, so that branch prediction fails.
 func BenchmarkVerifyMixed(b *testing.B) {
 	image := sample()
 	commands := &image.Sequences[0].Commands

@@ -17,8 +17,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// TestVerifyTakesASmallMultipleOfTheFile has as many of everything as the format
-// allows, all with one name of 255 bytes.
+// TestVerifyTakesASmallMultipleOfTheFile measures the memory that Verify allocates. The image
+// has 1, or as many as the format allows, of each element. All share a name of 255 bytes.
 func TestVerifyTakesASmallMultipleOfTheFile(t *testing.T) {
 	for name, n := range map[string]int{"few": 1, "many": fbs.SequencesMax} {
 		file := shared(t, n)
@@ -37,7 +37,7 @@ func TestVerifyTakesASmallMultipleOfTheFile(t *testing.T) {
 	}
 }
 
-// shared is an image of n sequences, tensors and windows that share a name.
+// shared returns an image with n sequences, tensors and windows that share a name.
 func shared(t *testing.T, n int) []byte {
 	t.Helper()
 	image := sample()
@@ -64,8 +64,8 @@ func shared(t *testing.T, n int) []byte {
 	return file
 }
 
-// TestTwoGoroutinesMayVerifyAtOnce does so as the first thing of a process; the
-// race detector tells.
+// TestTwoGoroutinesMayVerifyAtOnce runs two first calls of Verify in a new process at the same
+// time. The race detector reports a data race.
 func TestTwoGoroutinesMayVerifyAtOnce(t *testing.T) {
 	const first = "LM_TEST_FIRST_VERIFY"
 	if os.Getenv(first) == "" {
@@ -80,7 +80,7 @@ func TestTwoGoroutinesMayVerifyAtOnce(t *testing.T) {
 		}
 		return
 	}
-	file := make([]byte, 200) // comes as far as the checksum of a signature
+	file := make([]byte, 200) // Verify reads up to the checksum of the signature
 	binary.LittleEndian.PutUint64(file[24:], 72)
 	copy(file[72:], fbs.SignatureMagic)
 	var both sync.WaitGroup

@@ -9,7 +9,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// signedFile is a good image with a signature block behind it.
+// signedFile returns a valid image, and a file with the image and a signature.
 func signedFile(t *testing.T) (image, file []byte) {
 	t.Helper()
 	image = encode(t, sample())

@@ -150,10 +150,10 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 	if r.Memory > 1 {
 		return Text("invalid memory %d; must be 0 or 1", uint64(r.Memory))
 	}
-	leastWidth := uint64(r.Widths & -r.Widths)
-	if (r.First|(r.Last+1))&(leastWidth-1) != 0 {
-		return Text("bytes %x to %x do not begin and end at multiples of the least width %x",
-			r.First, r.Last, leastWidth)
+	smallestWidth := uint64(r.Widths & -r.Widths)
+	if (r.First|(r.Last+1))&(smallestWidth-1) != 0 {
+		return Text("bytes %x to %x are not aligned to the smallest width %d",
+			r.First, r.Last, smallestWidth)
 	}
 	if index > 0 && !isAfter(r, &t.Rules[index-1]) {
 		return Text("bytes %x to %x overlap the previous rule or belong before it", r.First, r.Last)
@@ -283,10 +283,13 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	if tensor.Role != gen.RoleInput && tensor.Role != gen.RoleOutput {
 		return Text("unknown role %d", uint64(tensor.Role))
 	}
-	size := tensor.sizeFromShape()
+	elementSize := uint64(DTypeSize(tensor.Dtype))
+	if elementSize == 0 {
+		return Text("unknown element type %d", uint64(tensor.Dtype))
+	}
+	size := tensor.sizeFromShape(elementSize)
 	if size == 0 {
-		return Text("invalid shape, more than 64 TiB, or unknown element type %d",
-			uint64(tensor.Dtype))
+		return "invalid shape, or more than 64 TiB"
 	}
 	if tensor.Size != size {
 		return Text("size is %d, but shape and element type make %d", tensor.Size, size)
@@ -312,10 +315,10 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	return ""
 }
 
-// sizeFromShape returns the size in bytes of all elements of a tensor, or 0 if its shape or
-// element type is invalid.
-func (t *Tensor) sizeFromShape() uint64 {
-	size := uint64(DTypeSize(t.Dtype))
+// sizeFromShape returns the size in bytes of all elements of a tensor. One element has
+// elementSize bytes. The result is 0 if the shape is invalid or the size exceeds BytesMax.
+func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
+	size := elementSize
 	if t.Dims > DimsMax {
 		return 0
 	}

@@ -6,7 +6,7 @@ var blackhole = Chip{
 	Board: &boards.Blackhole,
 	Title: "Tenstorrent Blackhole",
 	Grid: &Grid{
-		// [UMD], *_CORES_NOC0; [ttsim] src/tile.cpp, coord_to_tile.
+		// Sources: [UMD], *_CORES_NOC0; [ttsim] src/tile.cpp, coord_to_tile.
 		Rows: []string{
 			"D.P.....AD.P.....",
 			"DEEEEEEE.DEEEEEEE",
@@ -21,10 +21,9 @@ var blackhole = Chip{
 			"DTTTTTTT.DTTTTTTT",
 			"DTTTTTTT.DTTTTTTT",
 		},
-		// [ttsim] src/tile.cpp, remap_virtual_coordinate. Which bank a
-		// translated DRAM coordinate means differs from chip to chip with the
-		// bank that is fused off (tt-umd blackhole_coordinate_manager.cpp);
-		// these are the simulator's.
+		// Source: [ttsim] src/tile.cpp, remap_virtual_coordinate. The bank of a translated DRAM
+		// coordinate depends on the bank that is disabled on the chip (tt-umd
+		// blackhole_coordinate_manager.cpp). These pairs are those of the simulator.
 		Pairs: []Pair{
 			{Tile{17, 12}, Tile{9, 0}}, {Tile{18, 12}, Tile{0, 0}},
 			{Tile{17, 13}, Tile{9, 1}}, {Tile{18, 13}, Tile{0, 1}},
@@ -46,7 +45,7 @@ var blackhole = Chip{
 			{Tile{30, 25}, Tile{6, 1}}, {Tile{31, 25}, Tile{11, 1}},
 			{Tile{19, 24}, Tile{2, 0}},
 		},
-		// [UMD], DRAM_CORES_NOC0.
+		// Source: [UMD], DRAM_CORES_NOC0.
 		Banks: []Bank{
 			{{0, 0}, {0, 1}, {0, 11}},
 			{{0, 2}, {0, 10}, {0, 3}},
@@ -57,7 +56,7 @@ var blackhole = Chip{
 			{{9, 9}, {9, 4}, {9, 8}},
 			{{9, 5}, {9, 7}, {9, 6}},
 		},
-		// [ttsim] src/config.h and data/bh/tile_regs.json.
+		// Sources: [ttsim] src/config.h and data/bh/tile_regs.json.
 		Memories: []Memory{
 			{Tensix, 0, 1536<<10 - 1, "L1"}, // BlackholeA0/TensixTile/L1.md
 			{Ethernet, 0, 512<<10 - 1, "L1"},
@@ -74,8 +73,8 @@ var blackhole = Chip{
 			{Kind: ARC, Address: 0x80030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 			{Kind: ARC, Address: 0x80030400, Count: 16, Name: "RESET_UNIT_SCRATCH_RAM"},
 		},
-		// [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit
-		// 31 staggers the start of the cores (tt-umd sets it).
+		// Sources: [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit 31 makes
+		// the cores start one after another; tt-umd sets it.
 		Reset: Reset{
 			Reset:   boards.Blackhole.Reset,
 			Ignored: 1 << 31, Initial: 0x47800,

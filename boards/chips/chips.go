@@ -1,25 +1,24 @@
-// Package chips describes what a target does not need to know of a board: its
-// title, its status registers, and the tiles behind its TLB windows with their
-// coordinates, memories and registers. Mocks and host tools read it. Every
-// constant names its source, as in package boards, whose files list the sources
-// that are named in brackets.
+// Package chips describes the parts of a board that only mocks and host tools read: the
+// title, the status registers, and the tiles with their coordinates, memories and registers.
+// Comments name the source of every constant. A name in brackets, such as [UMD], is a source
+// that the file of the same board in package boards lists.
 package chips
 
 import "lightmetal/boards"
 
-// Chip describes a board with everything that only host tools and mocks read.
+// Chip is a board, together with the data that only host tools and mocks read.
 type Chip struct {
 	*boards.Board
-	Title string // maker and product, for people
+	Title string // maker and product, as reports print them
 
-	// Status lists registers that change without a store. An importer turns
-	// every load of one into a bounded poll.
+	// Status lists the registers that change without a store. An importer converts every
+	// recorded load of a status register to a poll with a time limit.
 	Status []Status
 
-	// Aliases lists BARs that show a part of another BAR.
+	// Aliases lists the BARs through which a part of another BAR can be accessed.
 	Aliases []Alias
 
-	// Grid describes the tiles behind the TLB windows; nil if there are none.
+	// Grid describes the tiles that TLB windows show. It is nil if the chip has no tiles.
 	Grid *Grid
 }
 
@@ -27,20 +26,20 @@ type Chip struct {
 type Status struct {
 	Bar    uint8
 	Offset uint64
-	Mask   uint64 // the bits to poll; the others are ignored
+	Mask   uint64 // bits to poll; a poll ignores all other bits
 	Name   string
 }
 
-// Alias says that a BAR shows a part of another one, from its first byte on.
+// Alias describes a BAR whose first Size bytes are a second way to access bytes of BAR Of.
 type Alias struct {
 	Bar    uint8
 	Size   uint64
-	Of     uint8  // the other BAR
-	Offset uint64 // bytes into it
+	Of     uint8  // number of the BAR that has the bytes
+	Offset uint64 // offset of the first of these bytes in BAR Of
 }
 
-// Unalias returns the original place of a byte: if its BAR shows a part of
-// another BAR, the other BAR and the offset there.
+// Unalias returns the BAR that has the byte at the given offset of a BAR, and the byte's
+// offset in that BAR. Without an alias for the byte, Unalias returns its arguments.
 func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
 	for _, a := range c.Aliases {
 		if a.Bar == bar && offset < a.Size {
@@ -53,8 +52,8 @@ func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
 // All lists the chip of every board.
 var All = []*Chip{&edu, &ivshmem, &nvme, &wormhole, &blackhole}
 
-// Of returns the chip with the PCI ids of a board. For an unknown board it
-// returns a Chip without tiles and status registers, titled as the board is named.
+// Of returns the chip with the PCI ids of a board. For an unknown board, Of returns a Chip
+// without tiles and status registers, whose title is the name of the board.
 func Of(b *boards.Board) *Chip {
 	for _, c := range All {
 		if c.Vendor == b.Vendor && c.Device == b.Device {
@@ -64,7 +63,7 @@ func Of(b *boards.Board) *Chip {
 	return &Chip{Board: b, Title: b.Name}
 }
 
-// ByName returns the board of that name, nil if there is none.
+// ByName returns the board with the given name, or nil if no board has the name.
 func ByName(name string) *boards.Board {
 	for _, b := range boards.All {
 		if b.Name == name {

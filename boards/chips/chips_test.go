@@ -11,7 +11,7 @@ func TestAliasesLieInTheirBARs(t *testing.T) {
 	for _, b := range All {
 		for _, a := range b.Aliases {
 			if a.Size != b.Bars[a.Bar] || a.Offset+a.Size > b.Bars[a.Of] {
-				t.Errorf("%s: BAR %d shows what BAR %d does not have", b.Name, a.Bar, a.Of)
+				t.Errorf("%s: BAR %d shows bytes outside BAR %d", b.Name, a.Bar, a.Of)
 			}
 		}
 	}
@@ -47,11 +47,12 @@ func TestBoardHasANameAndAChip(t *testing.T) {
 		t.Errorf("unknown board: %+v", unknown)
 	}
 	if ByName("") != nil || ByName("grayskull") != nil {
-		t.Error("found a board that is not there")
+		t.Error("found a board for an unknown name")
 	}
 }
 
-// An access must be judged the same whichever of its two names it goes by.
+// An access through an alias must have the same rule as the same access through the BAR that
+// has the bytes.
 func TestAliasHasTheRulesOfTheOriginal(t *testing.T) {
 	for _, b := range All {
 		for _, a := range b.Aliases {
@@ -95,7 +96,7 @@ func TestGridIsComplete(t *testing.T) {
 				}
 			}
 			if len(names) != len(c.tiles) {
-				t.Errorf("%s: two kinds of tiles have one name: %v", c.board.Name, names)
+				t.Errorf("%s: two kinds of tiles have the same name: %v", c.board.Name, names)
 			}
 			for k, n := range c.tiles {
 				if tiles[k] != n {
@@ -116,7 +117,7 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 		for _, bank := range b.Grid.Banks {
 			for _, tile := range bank {
 				if seen[tile] || b.Grid.Kind(tile) != DRAM {
-					t.Errorf("%s: bank tile %v is in two banks or no DRAM", b.Name, tile)
+					t.Errorf("%s: bank tile %v is in two banks, or is not DRAM", b.Name, tile)
 				}
 				seen[tile] = true
 				if b.Grid.Home(tile) != bank[0] {
@@ -131,7 +132,7 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 					t.Errorf("%s: %v is in no bank", b.Name, tile)
 				}
 				if b.Grid.Kind(tile) != DRAM && b.Grid.Home(tile) != tile {
-					t.Errorf("%s: %v is not at home in itself", b.Name, tile)
+					t.Errorf("%s: home of %v, which is in no bank, is another tile", b.Name, tile)
 				}
 			}
 		}
@@ -176,7 +177,7 @@ func TestTranslatedCoordinates(t *testing.T) {
 	}
 }
 
-// Two translated names for one tile would make two places of one.
+// If two translated coordinates named the same tile, host tools would treat it as two tiles.
 func TestTranslatedCoordinatesAreUnique(t *testing.T) {
 	for _, b := range []*Chip{&wormhole, &blackhole} {
 		g := b.Grid

@@ -4,11 +4,11 @@ package chips
 
 import "lightmetal/boards"
 
-// Kind is the kind of a tile. Its value is its letter in Grid.Rows.
+// Kind is the kind of a tile: the letter that stands for the tile in Grid.Rows.
 type Kind byte
 
 const (
-	Router   Kind = '.' // only a router: windows cannot point to it
+	Router   Kind = '.' // a router without a tile: no TLB window can show it
 	Tensix   Kind = 'T'
 	DRAM     Kind = 'D'
 	Ethernet Kind = 'E'
@@ -31,16 +31,16 @@ func (k Kind) String() string {
 	return kindNames[Router]
 }
 
-// Grid describes all tiles of a chip. On a card some rows or columns are disabled ("harvested"),
-// and translated coordinates skip them.
+// Grid describes all tiles of a chip. On a card, some rows or columns of tiles are disabled
+// ("harvested"). Translated coordinates number only the other rows and columns.
 type Grid struct {
-	// Rows is a map in NoC 0 coordinates: one string a row, from y = 0 on,
-	// one Kind a column, from x = 0 on.
+	// Rows has the kind of the tile at every NoC 0 coordinate. Rows[y][x] is the Kind of the
+	// tile in column x and row y.
 	Rows []string
 
-	// Translated coordinates are second names of tiles. Coordinates below the size of the grid
-	// are not translated. Others are translated separately for columns and rows, x = First+i to
-	// Columns[i] and y = First+i to Lines[i], or as pairs of both.
+	// A translated coordinate is a second name of a tile. Numbers below the size of the grid
+	// are not translated. Column First+i is NoC 0 column Columns[i], and row First+i is NoC 0
+	// row Lines[i]. Pairs lists the coordinates whose column and row depend on each other.
 	First          uint8
 	Columns, Lines []uint8
 	Pairs          []Pair
@@ -51,31 +51,31 @@ type Grid struct {
 	Reset     Reset
 }
 
-// Tile is a place in NoC 0 coordinates.
+// Tile is the NoC 0 coordinate of a tile: column X and row Y.
 type Tile struct{ X, Y uint8 }
 
-// Pair is a translated coordinate and the tile that it means.
+// Pair is a translated coordinate, and the NoC 0 coordinate of the same tile.
 type Pair struct{ Translated, NoC0 Tile }
 
-// Bank is DRAM that several tiles provide access to. Each provides access to all of it.
+// Bank lists the tiles of one DRAM bank. Each of these tiles provides access to the whole bank.
 type Bank []Tile
 
-// Memory is a range of plain memory in every tile of a kind. It accepts accesses of 1, 2, 4 and
-// 8 bytes.
+// Memory is a range of addresses that is memory without side effects in every tile of a
+// kind. The memory accepts accesses of 1, 2, 4 and 8 bytes.
 type Memory struct {
 	Kind        Kind
 	First, Last uint64
 	Name        string
 }
 
-// Register is a range of Count 32-bit registers in every tile of a kind. They accept only
-// aligned accesses of 4 bytes.
+// Register describes Count adjacent 32-bit registers in every tile of a kind. The registers
+// accept only aligned accesses of 4 bytes.
 type Register struct {
 	Kind      Kind
 	Address   uint64
 	Count     uint64
 	StoreOnly bool
-	Name      string // as in the manual
+	Name      string // name in the manufacturer's manual
 }
 
 // Reset describes the register that keeps the cores of a Tensix or Ethernet tile in reset, with
@@ -83,23 +83,24 @@ type Register struct {
 type Reset struct {
 	boards.Reset
 	Ignored uint32 // bits that may be set and have no effect on the cores
-	Initial uint32 // after power-up
+	Initial uint32 // value of the register after power-up
 	Cores   []Core
 }
 
-// Core is a RISC-V core of a Tensix tile. It starts at PC or, if bit OverrideBit of
-// OverrideRegister is set, at the value of PCRegister. The address of a register that cannot be
-// reached over the NoC is 0.
+// Core is a RISC-V core of a Tensix tile. The core starts at the address PC. If bit
+// OverrideBit of OverrideRegister is set, the core starts at the value of PCRegister instead.
+// PCRegister and OverrideRegister are 0 if they cannot be accessed over the NoC.
 type Core struct {
 	Name             string
-	Bit              uint8 // in the reset register
+	Bit              uint8 // number of the core's bit in the reset register
 	PC               uint32
 	PCRegister       uint64
 	OverrideRegister uint64
 	OverrideBit      uint8
 }
 
-// NoC0 returns the tile at a coordinate, which may be translated; ok is false if there is none.
+// NoC0 returns the tile at a NoC 0 coordinate or translated coordinate. ok is false if no tile
+// has the coordinate.
 func (g *Grid) NoC0(x, y uint8) (t Tile, ok bool) {
 	for i := range g.Pairs {
 		if p := &g.Pairs[i]; p.Translated == (Tile{x, y}) {
@@ -121,8 +122,9 @@ func translate(v, size, first uint8, table []uint8) (uint8, bool) {
 	return table[v-first], true
 }
 
-// Reached returns the tiles that a window shows: one tile, or for a multicast the Tensix tiles of
-// its rectangle. ok is false if they are unknown.
+// Reached returns the tiles that a TLB window shows: a single tile, or the Tensix tiles in a
+// rectangle if t.Multicast is set. ok is false if the tiles are unknown: the grid is nil, t uses
+// NoC 1, no tile has a coordinate of t, or the rectangle wraps around the edge of the grid.
 func (g *Grid) Reached(t boards.TileRange) (tiles []Tile, ok bool) {
 	if g == nil || t.NoC != 0 {
 		return nil, false
@@ -145,8 +147,8 @@ func (g *Grid) Reached(t boards.TileRange) (tiles []Tile, ok bool) {
 // Kind returns the kind of a tile.
 func (g *Grid) Kind(t Tile) Kind { return Kind(g.Rows[t.Y][t.X]) }
 
-// Home returns the first tile of the bank that t belongs to, or t if it is not DRAM. Tiles with
-// the same home provide access to the same memory.
+// Home returns the first tile of the DRAM bank that tile t belongs to, or t if t belongs to no
+// bank. Two tiles provide access to the same memory if Home returns the same tile for both.
 func (g *Grid) Home(t Tile) Tile {
 	for _, bank := range g.Banks {
 		for _, b := range bank {
@@ -158,8 +160,8 @@ func (g *Grid) Home(t Tile) Tile {
 	return t
 }
 
-// Memory returns the memory of a kind of tile that contains all size bytes of an access, nil if
-// there is none.
+// Memory returns the memory of tiles of kind k that contains all size bytes from the given
+// address on, or nil if no memory contains them.
 func (g *Grid) Memory(k Kind, address, size uint64) *Memory {
 	for i := range g.Memories {
 		m := &g.Memories[i]
@@ -170,8 +172,8 @@ func (g *Grid) Memory(k Kind, address, size uint64) *Memory {
 	return nil
 }
 
-// Register returns the registers of a kind of tile that include an address, nil if none are
-// known. The reset register is not among them.
+// Register returns the registers of tiles of kind k that include the given address, or nil if
+// no known register does. Grid.Registers does not list the reset register.
 func (g *Grid) Register(k Kind, address uint64) *Register {
 	for i := range g.Registers {
 		r := &g.Registers[i]

@@ -4,7 +4,7 @@ package chips
 
 import "lightmetal/boards"
 
-// QEMU 7.2, hw/misc/edu.c.
+// Source: QEMU 7.2, hw/misc/edu.c.
 var edu = Chip{
 	Board: &boards.Edu,
 	Title: "QEMU edu",
@@ -21,7 +21,7 @@ var nvme = Chip{
 	Board: &boards.Nvme,
 	Title: "QEMU nvme",
 	Status: []Status{
-		// RDY, CFS and SHST (NVM Express 1.4, 3.1.6).
+		// The fields RDY, CFS and SHST of CSTS (NVM Express 1.4, 3.1.6).
 		{Bar: 0, Offset: 0x1c, Mask: 0xf, Name: "CSTS"},
 	},
 }

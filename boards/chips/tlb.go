@@ -8,9 +8,9 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Decode returns the tiles and address that a configuration points to: it is the inverse of
-// TLB.EncodeWindow. ok is false if the configuration sets bits that EncodeWindow never sets
-// (linked, reserved).
+// Decode returns the tiles and the address that a TLB window with the configuration w shows.
+// Decode is the inverse of TLB.EncodeWindow. ok is false if the configuration sets bits that
+// EncodeWindow never sets: Linked or reserved bits.
 func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 	t fbs.TileRange, address uint64, ok bool) {
 	field := func(i int) uint8 { return uint8(Extract(l, g, w, i)) }
@@ -25,7 +25,7 @@ func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 		t.StaticVC = (t.StaticVC + 1) * field(boards.UseStaticVC)
 	}
 	address = w[0] & (1<<g.AddressBits - 1) * g.Size
-	// If encoding the result does not restore w, then w sets other bits.
+	// If the encoded result differs from w, w has bits set that EncodeWindow never sets.
 	again, ok := l.EncodeWindow(g, t, address)
 	if !ok || again != w {
 		return fbs.TileRange{}, 0, false
@@ -33,7 +33,8 @@ func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 	return t, address, true
 }
 
-// Extract returns the bits of one field of a configuration, which may be invalid.
+// Extract returns the value of one field of a configuration. The configuration need not be
+// valid. field is an index of FieldWidths.
 func Extract(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) uint64 {
 	low := g.AddressBits
 	for _, bits := range l.Fields[:field] {
@@ -46,19 +47,19 @@ func Extract(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) u
 	return v & (1<<l.Fields[field] - 1)
 }
 
-// LoadRegister returns the value of a register of a configuration. inside is its offset.
+// LoadRegister returns the width bytes of a configuration from the offset inside on.
 func LoadRegister(w *boards.WindowConfig, inside uint64, width uint8) uint64 {
 	return w[inside/8] >> (8 * (inside % 8)) & fbs.WidthMask(width)
 }
 
-// StoreRegister sets a register of a configuration. inside is its offset.
+// StoreRegister sets the width bytes of a configuration from the offset inside on.
 func StoreRegister(w *boards.WindowConfig, inside uint64, width uint8, value uint64) {
 	shift := 8 * (inside % 8)
 	w[inside/8] = w[inside/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
 }
 
-// Slot returns the number of the TLB window at an offset in a BAR, and the offset inside it; ok
-// is false if there is no window.
+// Slot returns the number of the TLB window that includes the given offset of a BAR, and the
+// offset inside that TLB window. ok is false if no TLB window includes the offset.
 func Slot(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	for i := range l.Groups {
 		g := &l.Groups[i]
@@ -70,8 +71,9 @@ func Slot(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok 
 	return 0, 0, false
 }
 
-// Config returns the number of the TLB window that a register at an offset in a BAR configures,
-// and the offset in that window's registers; ok is false if it is not such a register.
+// Config returns the number of the TLB window that the register at the given offset of a BAR
+// programs, and the register's offset from the first register of that TLB window. ok is false
+// if the offset has no register of a TLB window.
 func Config(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {
 		return 0, 0, false

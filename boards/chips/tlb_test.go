@@ -12,7 +12,7 @@ import (
 
 var withTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
-// randomTarget is any target that group g can express, and an address.
+// randomTarget returns random tiles and a random address that windows of group g can show.
 func randomTarget(r *rand.Rand, l *boards.TLB, g *boards.Group) (fbs.TileRange, uint64) {
 	t := fbs.TileRange{
 		X: uint8(r.Intn(64)), Y: uint8(r.Intn(64)), NoC: uint8(r.Intn(2)),
@@ -39,7 +39,7 @@ func TestDecodeIsTheInverseOfEncode(t *testing.T) {
 				target, address := randomTarget(r, b.TLB, g)
 				w, ok := b.TLB.EncodeWindow(g, target, address)
 				if !ok {
-					t.Fatalf("%s: Encode refuses %+v %#x", b.Name, target, address)
+					t.Fatalf("%s: EncodeWindow rejects %+v %#x", b.Name, target, address)
 				}
 				gotTarget, gotAddress, ok := Decode(b.TLB, g, w)
 				if !ok || gotTarget != target || gotAddress != address {
@@ -71,7 +71,7 @@ func FuzzEncodeIsTheInverseOfDecode(f *testing.F) {
 	})
 }
 
-// The stores that real host software made, from testdata/captures.
+// The expected configurations are stores of real host software, recorded in testdata/captures.
 func TestEncodeWindowMatchesRecordings(t *testing.T) {
 	for _, c := range []struct {
 		board   *boards.Board
@@ -196,7 +196,7 @@ func TestDecodeRejectsReservedBits(t *testing.T) {
 	}
 }
 
-// The highest bit as the sources of the boards have it: [TLBs], tt-kmd blackhole.c.
+// Sources of the expected number of bits: [TLBs] of Wormhole, and tt-kmd blackhole.c.
 func TestFieldsOfAGroupFillItsConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		board *boards.Board
@@ -256,23 +256,23 @@ func TestWindowsOfABoardAreContiguous(t *testing.T) {
 		}
 		last := b.TLB.Groups[len(b.TLB.Groups)-1]
 		if _, _, ok := Slot(b.TLB, last.Bar, last.WindowOffset(next)); ok {
-			t.Errorf("%s: a window past the last", b.Name)
+			t.Errorf("%s: found a TLB window after the last one", b.Name)
 		}
 		if _, _, ok := Slot(b.TLB, 5, 0); ok {
-			t.Errorf("%s: a window in BAR 5", b.Name)
+			t.Errorf("%s: found a TLB window in BAR 5", b.Name)
 		}
 		if b.TLB.GroupOf(next) != nil || b.TLB.GroupOf(-1) != nil {
-			t.Errorf("%s: a group has a window too many", b.Name)
+			t.Errorf("%s: found a group for the number after the last TLB window", b.Name)
 		}
 		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar,
 			b.TLB.ConfigOffset+uint64(next)*b.TLB.ConfigStride); ok {
-			t.Errorf("%s: a register past the last window", b.Name)
+			t.Errorf("%s: found a register after those of the last TLB window", b.Name)
 		}
 		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar, b.TLB.ConfigOffset-1); ok {
-			t.Errorf("%s: a register before the first window", b.Name)
+			t.Errorf("%s: found a register before those of the first TLB window", b.Name)
 		}
 		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar+1, b.TLB.ConfigOffset); ok {
-			t.Errorf("%s: a register in another BAR", b.Name)
+			t.Errorf("%s: found a register of a TLB window in another BAR", b.Name)
 		}
 	}
 }

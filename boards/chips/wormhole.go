@@ -5,10 +5,10 @@ import "lightmetal/boards"
 var wormhole = Chip{
 	Board: &boards.Wormhole,
 	Title: "Tenstorrent Wormhole",
-	// The kernel driver aims BAR 4 there: [KMD], BAR4_SOC_TARGET_ADDRESS.
+	// The kernel driver makes BAR 4 show this part of BAR 0 ([KMD], BAR4_SOC_TARGET_ADDRESS).
 	Aliases: []Alias{{Bar: 4, Size: 32 << 20, Of: 0, Offset: 0x1e000000}},
 	Grid: &Grid{
-		// [Coordinates]; [ttsim] src/tile.cpp, coord_to_tile.
+		// Sources: [Coordinates]; [ttsim] src/tile.cpp, coord_to_tile.
 		Rows: []string{
 			"DEEEEDEEEE",
 			"DTTTTDTTTT",
@@ -23,11 +23,11 @@ var wormhole = Chip{
 			"ATTTTDTTTT",
 			"DTTTTDTTTT",
 		},
-		// [ttsim] src/tile.cpp, NOC_X_ID_TRANSLATE_TABLE_2 and the three after it.
+		// Source: [ttsim] src/tile.cpp, NOC_X_ID_TRANSLATE_TABLE_2 and the three tables after it.
 		First:   16,
 		Columns: []uint8{0, 5, 1, 2, 3, 4, 6, 7, 8, 9},
 		Lines:   []uint8{0, 6, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11},
-		// tt-umd wormhole_implementation.hpp, DRAM_CORES_NOC0.
+		// Source: tt-umd wormhole_implementation.hpp, DRAM_CORES_NOC0.
 		Banks: []Bank{
 			{{0, 0}, {0, 1}, {0, 11}},
 			{{0, 5}, {0, 6}, {0, 7}},
@@ -36,7 +36,7 @@ var wormhole = Chip{
 			{{5, 3}, {5, 4}, {5, 8}},
 			{{5, 5}, {5, 6}, {5, 7}},
 		},
-		// [ttsim] src/config.h and data/wh/tile_regs.json.
+		// Sources: [ttsim] src/config.h and data/wh/tile_regs.json.
 		Memories: []Memory{
 			{Tensix, 0, 1464<<10 - 1, "L1"}, // WormholeB0/TensixTile/L1.md
 			{Ethernet, 0, 256<<10 - 1, "L1"},
@@ -47,9 +47,9 @@ var wormhole = Chip{
 			{Kind: ARC, Address: 0x880030060, Count: 8, Name: "RESET_UNIT_SCRATCH"},
 			{Kind: ARC, Address: 0x880030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 		},
-		// [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit
-		// 31 staggers the start of the cores (tt-umd sets it). Start addresses
-		// other than these are Tensix configuration, out of the NoC's reach.
+		// Sources: [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit 31 makes
+		// the cores start one after another; tt-umd sets it. The registers with the start
+		// addresses of the other cores cannot be accessed over the NoC.
 		Reset: Reset{
 			Reset:   boards.Wormhole.Reset,
 			Ignored: 1 << 31, Initial: 0x47800,

@@ -1,6 +1,6 @@
 package hosts
 
-// This file finds the ports of a host with room for a device.
+// This file finds the PCIe ports of a host whose windows have room for a device's BARs.
 
 import (
 	"math/bits"
@@ -9,29 +9,29 @@ import (
 	"lightmetal/boards"
 )
 
-// Room is a port that has room for all BARs of a device.
+// Room is a PCIe port whose windows have room for all BARs of a device.
 type Room struct {
 	Port      *Port
 	BARs      []BAR
-	Addresses []uint64 // on the PCI bus, of each BAR
+	Addresses []uint64 // bus address of each BAR
 }
 
-// Fit says whether a host has room for a device.
+// Fit is the result of Host.Fit: the ports of a host that have room for a device.
 type Fit struct {
 	Rooms []Room // ports with room
-	BARs  []BAR  // what the device needs
+	BARs  []BAR  // size and kind of each BAR of the device
 
-	// Known is set if the windows of at least one port are known. Otherwise Rooms is empty because
-	// nothing is known.
+	// Known reports whether the windows of at least one port are known. If Known is false,
+	// Rooms is empty, but the device may fit.
 	Known bool
 }
 
-// NoRoom reports whether the kernel cannot place the BARs behind any known port. It
-// leaves them unassigned then, and cannot switch the device on.
+// NoRoom reports whether no port with known windows has room for the BARs. The kernel then
+// assigns no addresses to the BARs, and cannot enable the device.
 func (f *Fit) NoRoom() bool { return f.Known && len(f.Rooms) == 0 }
 
-// Fit finds the ports with room for a device. board is nil if no board has its ids. least are the
-// smallest BAR sizes that the image needs. Both lm check-board and bootimage use it.
+// Fit returns the ports with room for a device. board is nil if no board has the PCI ids of
+// the device. least has the smallest size of each BAR that the image needs, in bytes.
 func (h *Host) Fit(board *boards.Board, least [6]uint64) Fit {
 	var fit Fit
 	for _, bars := range candidates(board, least) {
@@ -53,19 +53,19 @@ func (f *Fit) has(p *Port) bool {
 	return slices.ContainsFunc(f.Rooms, func(r Room) bool { return r.Port == p })
 }
 
-// prefetchable lists the BARs that are 64 bits wide and prefetchable, by
-// board. [KMD] lspci of a Wormhole in tt-kmd issue 193; ivshmem: QEMU 7.2
+// prefetchable lists the numbers of each board's BARs that are 64 bits wide and prefetchable.
+// Sources: the output of lspci for a Wormhole in tt-kmd issue 193; QEMU 7.2
 // hw/misc/ivshmem.c, ivshmem_common_realize.
 var prefetchable = map[string][]int{"wormhole": {0, 4}, "blackhole": {0, 4}, "ivshmem": {2}}
 
-// guessedPrefetchable is the size from which on a BAR of an unknown device is
-// most likely prefetchable: no window below 4 GiB has room for much larger ones.
+// guessedPrefetchable is a size in bytes. A BAR of an unknown device with at least this size
+// is most likely prefetchable, because windows below 4 GiB have no room for larger BARs.
 const guessedPrefetchable = 64 << 20
 
-// candidates returns lists of BARs that a device may have, the most likely first. For a known
-// board it is one list: the kernel places all BARs of the board, whether the image uses them or
-// not. For an unknown device only the sizes that the image needs are known, and not which BARs
-// are prefetchable: any list that fits is accepted.
+// candidates returns the lists of BARs that a device may have, the most likely list first. For
+// a known board, the only list has all BARs of the board, because the kernel places them even
+// if the image does not use them. For an unknown device, candidates knows the sizes that the
+// image needs, but not which BARs are prefetchable. Fit accepts any list that has room.
 func candidates(board *boards.Board, least [6]uint64) (lists [][]BAR) {
 	if board != nil {
 		for i, size := range board.Bars {
@@ -80,7 +80,7 @@ func candidates(board *boards.Board, least [6]uint64) (lists [][]BAR) {
 		barsOf(least, func(int) bool { return true }))
 }
 
-// barsOf returns BARs of these sizes, each rounded up to a power of two.
+// barsOf returns BARs of the given sizes in bytes, each rounded up to a power of two.
 func barsOf(sizes [6]uint64, isPrefetchable func(i int) bool) []BAR {
 	bars := make([]BAR, len(sizes))
 	for i, size := range sizes {

@@ -1,10 +1,9 @@
-// Package hosts describes, as data (hosts.yaml), arm64 machines that an accelerator can be plugged
-// into: the addresses and sizes of their PCIe windows, whether host memory can be shared with a
-// device, known defects, and how they boot. Host tools read it; no target imports it.
+// Package hosts describes arm64 machines that accept a PCIe accelerator. The file hosts.yaml
+// has the addresses and sizes of their PCIe windows, whether a device can share host memory,
+// known defects, and how the machines boot. Only host tools import package hosts.
 //
-// Every value has a source, which is the document that it was read from. The source of a value that
-// was measured begins with Measured; all other values are untested. A value without a source is
-// unknown.
+// Every known value has a source, for example a document. The source of a measured value
+// begins with Measured. All other values are untested. A value without a source is unknown.
 package hosts
 
 import (
@@ -18,7 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Fact is a value and its source. If there is no source, the value is unknown and zero.
+// Fact is a value and the source of the value. If Source is empty, the value is unknown, and
+// Value is zero.
 type Fact[T any] struct {
 	Value  T
 	Source string
@@ -30,7 +30,7 @@ const Measured = "measured on "
 // Known reports whether the value has a source.
 func (f Fact[T]) Known() bool { return f.Source != "" }
 
-// String returns the value as text, "unknown" if it is unknown.
+// String returns the value as text, or "unknown" if the value is unknown.
 func (f Fact[T]) String() string {
 	if !f.Known() {
 		return "unknown"
@@ -38,77 +38,79 @@ func (f Fact[T]) String() string {
 	return fmt.Sprint(f.Value)
 }
 
-// UnmarshalYAML reads [value, source].
+// UnmarshalYAML reads a fact from a YAML list of two elements, [value, source].
 func (f *Fact[T]) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.SequenceNode || len(node.Content) != 2 {
-		return fmt.Errorf("line %d: a fact is [value, source]", node.Line)
+		return fmt.Errorf("line %d: a fact must be a list [value, source]", node.Line)
 	}
 	return cmp.Or(node.Content[0].Decode(&f.Value), node.Content[1].Decode(&f.Source))
 }
 
-// Host is one kind of machine, described as in its maker's device tree or firmware.
+// Host is one kind of machine. Its data come from the maker's device tree or firmware.
 type Host struct {
-	Name  string // for flags
-	Title string // for people
+	Name  string // name in flags of commands
+	Title string // name in reports
 
-	// Compatible lists strings in the root of its device tree, RootPorts the ids of its PCIe root
-	// ports, for machines without a device tree. One match identifies the host.
+	// Compatible lists strings of property compatible in the root node of the device tree.
+	// RootPorts lists the PCI ids of the PCIe root ports, for machines without a device tree.
+	// One match in either list identifies the host.
 	Compatible []string
 	RootPorts  []ID `yaml:"root-ports"`
 
 	Ports []Port
 
-	// Inbound lists the memory that a device reaches without an IOMMU. A known empty list means all
-	// memory, at its physical addresses.
+	// Inbound lists the memory that a device can access without an IOMMU. If the list is known
+	// and empty, a device can access all memory at physical addresses.
 	Inbound   Fact[[]Inbound]
 	Coherence Fact[Coherence]
-	IOMMU     Fact[IOMMU] // in front of the PCIe ports
-	// of resourceN_wc: stores may be merged and may be unaligned
+	IOMMU     Fact[IOMMU] // unit that translates addresses of devices at the PCIe ports
+	// whether resourceN_wc mappings accept merged stores and unaligned stores
 	WriteCombining Fact[Health]   `yaml:"write-combining"`
-	Wide           Fact[Health]   // of single accesses of 8 bytes
-	PageSize       Fact[uint64]   `yaml:"page-size"` // bytes, of the maker's kernel
+	Wide           Fact[Health]   // whether single accesses of 8 bytes work
+	PageSize       Fact[uint64]   `yaml:"page-size"` // bytes of a page in the maker's kernel
 	Faults         []Fact[string] // other defects that users must know
-	Options        []Option       // kernel options, in addition to those of every host
-	Workaround     Fact[string]   // the kernel option that makes write-combining harmless
+	Options        []Option       // kernel options that only this host needs
+	Workaround     Fact[string]   // kernel option that avoids the write-combining defect
 
 	Boot       Fact[Boot]
-	Console    Fact[string] // value of the kernel's console=
+	Console    Fact[string] // value of the kernel parameter console=
 	DeviceTree Fact[string] `yaml:"device-tree"` // file below arch/arm64/boot/dts of the kernel
 	// address to which the boot loader must load a kernel
 	LoadAddress Fact[uint64] `yaml:"load-address"`
 }
 
-// ID is the vendor and device of a PCI function.
+// ID has the PCI vendor id and device id of a PCI function.
 type ID struct{ Vendor, Device uint16 }
 
-// Port is one PCIe root port that leads off the chip.
+// Port is one PCIe root port to which an external device can be connected.
 type Port struct {
-	Name    string         // of its controller in the device tree or manual
-	Where   string         // what it is connected to on this board; "" if unknown
-	Gen     Fact[uint8]    // 1 is 2.5 GT/s, 2 is 5, 3 is 8, 4 is 16
-	Lanes   Fact[uint8]    // PCIe lanes that this board connects
-	Windows Fact[[]Window] // for memory
+	Name    string         // name of the PCIe controller in the device tree or manual
+	Where   string         // connector or chip that the port leads to; "" if unknown
+	Gen     Fact[uint8]    // PCIe generation, 1 to 4: 2.5, 5, 8 or 16 GT/s
+	Lanes   Fact[uint8]    // number of PCIe lanes that the board connects
+	Windows Fact[[]Window] // windows for memory requests
 }
 
-// Window is a range of processor addresses that reaches a range of PCI addresses.
+// Window maps a range of processor addresses to a range of PCI addresses of the same size.
 type Window struct {
 	CPU, PCI, Size uint64
 	Prefetchable   bool
 }
 
-// Inbound is a range of memory as a device sees it.
+// Inbound maps Size bytes from address PCI on, as a device accesses them, to memory at CPU.
 type Inbound struct{ PCI, CPU, Size uint64 }
 
-// Coherence says whether a device's accesses to memory see the processor's caches.
+// Coherence describes whether a device's accesses to memory are coherent with the processor's
+// caches.
 type Coherence string
 
 const (
 	Coherent Coherence = "coherent"
-	// memory shared with a device has to be uncached, or flushed by the kernel
+	// The kernel must flush memory that a device shares, or map the memory uncached.
 	NotCoherent Coherence = "not coherent"
 )
 
-// IOMMU is the unit that translates the addresses of PCIe devices.
+// IOMMU is the kind of unit that translates the addresses of memory requests of PCIe devices.
 type IOMMU string
 
 const (
@@ -117,7 +119,7 @@ const (
 	SMMUv3  IOMMU = "SMMUv3"
 )
 
-// Health says whether a feature that arm64 and PCIe allow works.
+// Health describes whether a feature that arm64 and PCIe allow works on the host.
 type Health string
 
 const (
@@ -134,11 +136,11 @@ const (
 	UEFI Boot = "UEFI"                 // the kernel as an EFI application, and an initramfs
 )
 
-// Option is a kernel option that a host needs.
+// Option is an option of the kernel's configuration that a host needs.
 type Option struct {
-	Name   string // with CONFIG_
+	Name   string // name of the option, CONFIG_ included
 	Why    string
-	Source string // where the kernel defines it
+	Source string // source of Why, for example a kernel file
 }
 
 //go:embed hosts.yaml
@@ -150,9 +152,9 @@ var read = sync.OnceValue(func() (all struct {
 	Hosts []*Host
 }) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true) // a test checks the keys inside of facts
+	d.KnownFields(true) // has no effect inside facts; a test checks their keys
 	if err := d.Decode(&all); err != nil {
-		panic(err) // the file is embedded in this program
+		panic(err) // cannot happen, because tests decode the same embedded file
 	}
 	return all
 })
@@ -168,12 +170,12 @@ func Options(h *Host) []Option {
 	return slices.Concat(read().Every, h.Options)
 }
 
-// ByName returns the host of that name, nil if there is none.
+// ByName returns the host with the given name, or nil if no host has the name.
 func ByName(name string) *Host { return find(func(h *Host) bool { return h.Name == name }) }
 
-// ByCompatible returns the host that matches one of a device tree's compatible strings, nil if none
-// does. The list has the tree's order, from the board to the chip, so that the first match is the
-// most specific.
+// ByCompatible returns the host that matches one of a device tree's compatible strings, or nil
+// if no host matches. The list must be in the order of the device tree, from board to chip.
+// Therefore the first match is the most specific match.
 func ByCompatible(list []string) *Host {
 	for _, c := range list {
 		if h := find(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {
@@ -183,7 +185,8 @@ func ByCompatible(list []string) *Host {
 	return nil
 }
 
-// ByRootPort returns the host that has a root port with these ids, nil if there is none.
+// ByRootPort returns the host that has a root port with the given PCI ids, or nil if no host
+// does.
 func ByRootPort(id ID) *Host {
 	return find(func(h *Host) bool { return slices.Contains(h.RootPorts, id) })
 }

@@ -31,12 +31,12 @@ func TestHostIsFoundByNameAndByHardwareIDs(t *testing.T) {
 	}
 	if ByName("") != nil || ByName("rpi3") != nil || ByCompatible(nil) != nil ||
 		ByCompatible([]string{"raspberrypi,3-model-b"}) != nil || ByRootPort(ID{}) != nil {
-		t.Error("found a host that is not there")
+		t.Error("found a host for unknown names or ids")
 	}
 }
 
-// TestEveryKnownValueHasASource walks all data: a value without a source is a
-// guess, and a source without a value says nothing.
+// TestEveryKnownValueHasASource visits all facts. A value without a source would be a guess,
+// and a source without a value would be useless.
 func TestEveryKnownValueHasASource(t *testing.T) {
 	facts := 0
 	var walk func(path string, v reflect.Value)
@@ -56,7 +56,7 @@ func TestEveryKnownValueHasASource(t *testing.T) {
 					t.Errorf("%s: %v has no source", path, value)
 				}
 				if value.IsZero() && source != "" && value.Kind() != reflect.Slice {
-					t.Errorf("%s: nothing is known, from %s", path, source)
+					t.Errorf("%s: source %s has no value", path, source)
 				}
 				return
 			}
@@ -69,17 +69,17 @@ func TestEveryKnownValueHasASource(t *testing.T) {
 		walk(h.Name, reflect.ValueOf(h))
 		for _, o := range Options(h) {
 			if !strings.HasPrefix(o.Name, "CONFIG_") || o.Why == "" || o.Source == "" {
-				t.Errorf("%s: option %+v is not whole", h.Name, o)
+				t.Errorf("%s: option %+v is incomplete", h.Name, o)
 			}
 		}
 	}
 	if facts < 100 {
-		t.Errorf("the walk saw %d facts only", facts)
+		t.Errorf("the test visited only %d facts", facts)
 	}
 }
 
-// TestEnumeratedValuesAreKnown: what decides is compared with these, so that
-// another word would pass for none.
+// TestEnumeratedValuesAreKnown checks words in hosts.yaml. Programs compare these words with
+// constants, and would treat a mistyped word as an unknown value.
 func TestEnumeratedValuesAreKnown(t *testing.T) {
 	for _, h := range All() {
 		for what, ok := range map[string]bool{
@@ -91,14 +91,14 @@ func TestEnumeratedValuesAreKnown(t *testing.T) {
 			"boot":            slices.Contains([]Boot{"", Pair, FIT, UEFI}, h.Boot.Value),
 		} {
 			if !ok {
-				t.Errorf("%s: %s is a word that nothing knows", h.Name, what)
+				t.Errorf("%s: %s is not one of the constants", h.Name, what)
 			}
 		}
 	}
 }
 
-// TestNoWindowHasAMistypedKey: one inside of a fact is skipped when it is read, and would make
-// another window of it.
+// TestNoWindowHasAMistypedKey checks keys inside facts. The YAML decoder ignores an unknown
+// key there, so a mistyped key would leave a field of a window zero.
 func TestNoWindowHasAMistypedKey(t *testing.T) {
 	windows := 0
 	mistyped := func(text string) (wrong []string) {
@@ -126,11 +126,11 @@ func TestNoWindowHasAMistypedKey(t *testing.T) {
 	}
 	if wrong := mistyped(strings.Replace(string(text), "prefetchable: true", "prefetchabel: true",
 		1)); !slices.Equal(wrong, []string{"prefetchabel"}) {
-		t.Errorf("not noticed: %q", wrong)
+		t.Errorf("mistyped keys that were not found: %q", wrong)
 	}
 	var f Fact[string]
 	if err := yaml.Unmarshal([]byte("{a: b}"), &f); err == nil {
-		t.Error("a fact that is no list is taken")
+		t.Error("a fact that is not a list is accepted")
 	}
 }
 
@@ -142,7 +142,7 @@ func TestWindowsOfAPortAreDisjoint(t *testing.T) {
 		for _, p := range h.Ports {
 			for i, w := range p.Windows.Value {
 				if w.Size == 0 || w.CPU+w.Size < w.CPU || w.PCI+w.Size < w.PCI {
-					t.Errorf("%s %s: window %d makes no sense", h.Name, p.Name, i)
+					t.Errorf("%s %s: window %d is invalid", h.Name, p.Name, i)
 				}
 				for _, o := range p.Windows.Value[:i] {
 					if w.PCI < o.PCI+o.Size && o.PCI < w.PCI+w.Size ||
@@ -166,7 +166,7 @@ var (
 	blackhole = []BAR{{512 * mib, true}, {}, {1 * mib, false}, {}, {32 * gib, true}}
 )
 
-// What fits where is worked out by hand from the windows.
+// The expected ports were computed by hand from the windows in hosts.yaml.
 func TestBarsOfKnownAcceleratorsFitWhereTheWindowsAreLargeEnough(t *testing.T) {
 	fits := func(h *Host, bars []BAR) (names string) {
 		for i := range h.Ports {

@@ -276,7 +276,7 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.Last = 0x2fff })
 		}},
-	"rule-misaligned.lmb": {"rule 1: bytes 0x82 to 0xfff do not begin and end at multiples",
+	"rule-misaligned.lmb": {"rule 1: bytes 0x82 to 0xfff are not aligned to the smallest width",
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
 		}},
