@@ -8,7 +8,7 @@ import (
 	"lightmetal/boards/hosts"
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 
 	"github.com/spf13/cobra"
@@ -168,5 +168,5 @@ func (r *boardReport) String() string {
 }
 
 func hostNames() string {
-	return traces.Joined(hosts.All(), ", ", func(h *hosts.Host) string { return h.Name })
+	return english.Join(hosts.All(), ", ", func(h *hosts.Host) string { return h.Name })
 }

@@ -8,7 +8,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/hosts"
-	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 )
@@ -167,7 +167,7 @@ func inboundText(list []hosts.Inbound) string {
 	if len(list) == 0 {
 		return "all of memory, at its address"
 	}
-	return traces.Joined(list, "; ", func(in hosts.Inbound) string {
+	return english.Join(list, "; ", func(in hosts.Inbound) string {
 		return fmt.Sprintf("%s from 0x%x, seen at 0x%x", lmb.SizeText(in.Size), in.CPU, in.PCI)
 	})
 }

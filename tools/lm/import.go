@@ -16,6 +16,7 @@ import (
 	"lightmetal/tools/capture/boardfile"
 	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 
@@ -93,7 +94,7 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 }
 
 func boardNames() string {
-	return traces.Joined(boards.All, ", ", func(b *boards.Board) string { return b.Name })
+	return english.Join(boards.All, ", ", func(b *boards.Board) string { return b.Name })
 }
 
 // defaultImportOutput returns the default of lm import --out, empty if no image is written.

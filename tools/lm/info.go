@@ -11,7 +11,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/look/report"
@@ -227,7 +227,7 @@ func (i *imageInfo) String() string {
 	for _, s := range i.Sequences {
 		line("sequence", "%s: %s (%s); in %s, out %s, host memory %s; "+
 			"waits at most %s, takes at most %s",
-			s.Name, traces.Counted(int(s.Commands), "command"), opcodeText(s.Opcodes),
+			s.Name, english.Count(int(s.Commands), "command"), opcodeText(s.Opcodes),
 			lmb.SizeText(s.BytesIn), lmb.SizeText(s.BytesOut), lmb.SizeText(s.Host),
 			lmb.WaitText(s.WaitUs), lmb.WaitText(s.LongestUs))
 	}

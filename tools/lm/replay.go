@@ -11,7 +11,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	words "lightmetal/runtime/report"
-	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/lmrun/files"
@@ -295,7 +295,7 @@ func (o *outcome) String() string {
 			clock, lmb.TimeText(o.LeastNs), lmb.TimeText(o.MeanNs), lmb.TimeText(o.MostNs))
 	}
 	if o.compared > 0 {
-		printLine(&b, "%s compared with golden data, all match", traces.Counted(o.compared,
+		printLine(&b, "%s compared with golden data, all match", english.Count(o.compared,
 			"output"))
 	}
 	for _, line := range o.written {

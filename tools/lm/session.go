@@ -10,7 +10,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/look/report"
 )
@@ -138,7 +138,7 @@ func (s *session) close() {
 }
 
 func sequenceNames(view *fbs.View) string {
-	return traces.Joined(view.Sequences, ", ",
+	return english.Join(view.Sequences, ", ",
 		func(s fbs.Sequence) string { return view.Name(s.Name) })
 }
 

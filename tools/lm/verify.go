@@ -10,7 +10,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
-	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/together"
@@ -114,11 +114,11 @@ func (v *verification) printVerified(path string, view *fbs.View, warnings []str
 		return
 	}
 	printLine(stdout, "%s: valid, %s", path,
-		traces.Counted(len(view.Commands)-len(view.Sequences), "command"))
+		english.Count(len(view.Commands)-len(view.Sequences), "command"))
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		printLine(stdout, "  %-24s %17s, checksum %s", view.Name(s.Name),
-			traces.Counted(int(s.Count-1), "command"), checksums[view.Name(s.Name)])
+			english.Count(int(s.Count-1), "command"), checksums[view.Name(s.Name)])
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -75,9 +76,9 @@ func (m *maker) make() (out outcome, err error) {
 	switch n := m.expects - m.ignored + m.compared; {
 	case n > 0 && m.with("expect"):
 		out.did = fmt.Sprintf("%s must give what they gave when recorded",
-			traces.Counted(n, "load"))
+			english.Count(n, "load"))
 	case n > 0:
-		out.did = fmt.Sprintf("off: the value of %s is ignored", traces.Counted(n, "load"))
+		out.did = fmt.Sprintf("off: the value of %s is ignored", english.Count(n, "load"))
 	}
 	return out, nil
 }
@@ -86,7 +87,7 @@ func (m *maker) make() (out outcome, err error) {
 func (m *maker) drop() (out outcome, err error) {
 	if m.pointed > 0 && m.with("drop") {
 		out.did = fmt.Sprintf("%d of %s change nothing", m.pointed-m.points,
-			traces.Counted(m.pointed, "point"))
+			english.Count(m.pointed, "point"))
 	}
 	return out, nil
 }
@@ -133,17 +134,17 @@ func holds(compares int) string {
 
 func (m *maker) text() string {
 	var list clauses
-	list.add(m.writes, "%s", traces.Counted(m.writes, "write"))
-	list.add(m.copies, "%s of %s", traces.Counted(m.copies, "copy"),
-		traces.Counted(m.stored, "store"))
-	list.add(m.fills, "%s of %s", traces.Counted(m.fills, "fill"),
-		traces.Counted(m.filled, "store"))
-	list.add(m.polls, "%s", traces.Counted(m.polls, "poll"))
-	list.add(m.expects, "%s", traces.Counted(m.expects, "expect"))
-	list.add(m.compares, "%s of %s", traces.Counted(m.compares, "compare"),
-		traces.Counted(m.compared, "load"))
-	list.add(m.outs, "%s of %s", traces.Counted(m.outs, "output copy"),
-		traces.Counted(m.read, "load"))
+	list.add(m.writes, "%s", english.Count(m.writes, "write"))
+	list.add(m.copies, "%s of %s", english.Count(m.copies, "copy"),
+		english.Count(m.stored, "store"))
+	list.add(m.fills, "%s of %s", english.Count(m.fills, "fill"),
+		english.Count(m.filled, "store"))
+	list.add(m.polls, "%s", english.Count(m.polls, "poll"))
+	list.add(m.expects, "%s", english.Count(m.expects, "expect"))
+	list.add(m.compares, "%s of %s", english.Count(m.compares, "compare"),
+		english.Count(m.compared, "load"))
+	list.add(m.outs, "%s of %s", english.Count(m.outs, "output copy"),
+		english.Count(m.read, "load"))
 	text := strings.Join(list, ", ")
 	if !m.with("coalesce") {
 		text = "off: " + text

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -122,7 +123,7 @@ func (m *maker) cutPass() (out outcome, err error) {
 	m.ended(segmentBetween)
 	var did []string
 	for _, s := range m.sequences {
-		did = append(did, fmt.Sprintf("%s: %s", s.Name, traces.Counted(len(s.Commands), "command")))
+		did = append(did, fmt.Sprintf("%s: %s", s.Name, english.Count(len(s.Commands), "command")))
 	}
 	out.did = strings.Join(did, ", ")
 	if !slices.ContainsFunc(m.sequences,

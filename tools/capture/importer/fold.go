@@ -7,7 +7,7 @@ import (
 
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
-	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 )
 
 // deadlineMinUs is the least deadline of a poll: a second.
@@ -154,10 +154,10 @@ func (f *folder) expand(chosen func(s *step) bool) {
 
 func (f *folder) text() string {
 	var list clauses
-	list.add(f.loops, "%d loads in %s became %s", f.folded, traces.Counted(f.loops, "loop"),
-		traces.Counted(f.loops, "poll"))
+	list.add(f.loops, "%d loads in %s became %s", f.folded, english.Count(f.loops, "loop"),
+		english.Count(f.loops, "poll"))
 	list.add(f.singles, "%s of registers that change by themselves became %s",
-		traces.Counted(f.singles, "single load"), traces.Counted(f.polls, "poll"))
+		english.Count(f.singles, "single load"), english.Count(f.polls, "poll"))
 	return strings.Join(list, "; ")
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 )
 
 // propose makes options, and the flags that say the same, of a candidate.
@@ -62,12 +62,12 @@ func (f *Frames) String() string {
 		}
 		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0],
 			c.Lines[1],
-			traces.Counted(len(c.Starts), "time"), traces.Counted(c.Accesses, "command"),
+			english.Count(len(c.Starts), "time"), english.Count(c.Accesses, "command"),
 			c.verdict())
 	}
 	for _, c := range f.Counters {
 		fmt.Fprintf(&b, "counts     %s 0x%x, %s from line %d on: %s\n", c.Place, c.Address,
-			traces.Counted(c.Times, "store"), c.Line, c.Values)
+			english.Count(c.Times, "store"), c.Line, c.Values)
 	}
 	if f.Chosen > 0 {
 		f.Candidates[f.Chosen-1].explain(&b)
@@ -116,7 +116,7 @@ func (c *Candidate) explain(b *strings.Builder) {
 	fmt.Fprintf(b, "begins     in lines %s\n", lineList(c.Starts))
 	if c.Cut > 0 {
 		fmt.Fprintf(b, "cut        the trace ends %s into another repetition: left out\n",
-			traces.Counted(c.Cut, "command"))
+			english.Count(c.Cut, "command"))
 	}
 	for _, again := range c.Again {
 		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with what is in front "+
@@ -144,12 +144,12 @@ const shownMax = 24
 
 func (v *Varying) explain(b *strings.Builder) {
 	fmt.Fprintf(b, "%-10s %s 0x%x, %s, line %d", v.Role, v.Place, v.Address,
-		traces.Counted(int(v.Size), "byte"), v.Line)
+		english.Count(int(v.Size), "byte"), v.Line)
 	if v.Name != "" {
 		fmt.Fprintf(b, ": %s, %s x %d", v.Name, v.DType, v.Shape)
 	}
 	if v.Again > 0 {
-		fmt.Fprintf(b, " and %s", traces.Counted(v.Again, "more command"))
+		fmt.Fprintf(b, " and %s", english.Count(v.Again, "more command"))
 	}
 	fmt.Fprintf(b, " (%s)\n", v.Why)
 }

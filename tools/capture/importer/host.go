@@ -9,6 +9,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -137,7 +138,7 @@ func (m *maker) front() (list []lmb.Command, did string) {
 			pointers = append(pointers, m.pointersIn(h, s)...)
 		}
 		did += fmt.Sprintf("; %s: %d bytes with %s", h.name, size,
-			traces.Counted(len(pointers)-before, "address"))
+			english.Count(len(pointers)-before, "address"))
 	}
 	if len(list) == 0 {
 		return nil, ""
@@ -203,7 +204,7 @@ func (l *lifter) iatu() (out outcome, err error) {
 	}
 	var list clauses
 	list.add(1, "%s of it left out: the lane that replays aims it",
-		traces.Counted(r.stores+r.loads, "access"))
+		english.Count(r.stores+r.loads, "access"))
 	unused := 0
 	for number := range uint32(r.Regions) {
 		if !r.enabled[number] {
@@ -220,9 +221,9 @@ func (l *lifter) iatu() (out outcome, err error) {
 		}
 		list.add(1, "region %s is host window %s", g.String(), l.hosts[i].name)
 	}
-	list.add(unused, "%s that nothing reaches dropped", traces.Counted(unused, "region"))
+	list.add(unused, "%s that nothing reaches dropped", english.Count(unused, "region"))
 	list.add(l.host.direct, "%s through the PCIe tile became accesses of host memory",
-		traces.Counted(l.host.direct, "access"))
+		english.Count(l.host.direct, "access"))
 	if l.o.From != FromRecord && unused > 0 {
 		out.warn(0, "the trace does not tell what the device reaches of host memory: if cores "+
 			"do, the image lacks it")

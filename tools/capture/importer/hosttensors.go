@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 )
 
 // hostTensors makes copies of what happens to inputs and outputs that lie in
@@ -57,7 +58,7 @@ func (h *hostTensors) begin() error {
 					fmt.Sprintf("output %s: by the record the program itself stored %s of it "+
 						"last, so the image has them in it; "+
 						"if the device wrote them, record again with %s", h.tensors[i].Name,
-						traces.Counted(own, "byte"), toldApart))
+						english.Count(own, "byte"), toldApart))
 			}
 		}
 		h.copies[n] = append(h.copies[n], i)
@@ -70,7 +71,7 @@ func (h *hostTensors) begin() error {
 func (h *hostTensors) storedInstead(t *tensor) string {
 	if n := len(h.lastStored(t, h.steps.n)); n > 0 {
 		return fmt.Sprintf("; the record has %s of it as the program's: record again, with %s",
-			traces.Counted(n, "byte"), toldApart)
+			english.Count(n, "byte"), toldApart)
 	}
 	return ""
 }

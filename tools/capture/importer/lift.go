@@ -10,6 +10,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -83,13 +84,13 @@ func (l *lifter) text() string {
 		return ""
 	}
 	var list clauses
-	list.add(1, "%s through %s lifted", traces.Counted(l.lifted, "access"),
-		traces.Counted(len(l.slots), "window"))
-	list.add(1, "%s made %s", traces.Counted(l.stores, "configuration store"),
-		traces.Counted(l.points, "point"))
+	list.add(1, "%s through %s lifted", english.Count(l.lifted, "access"),
+		english.Count(len(l.slots), "window"))
+	list.add(1, "%s made %s", english.Count(l.stores, "configuration store"),
+		english.Count(l.points, "point"))
 	list.add(l.raw, "%d outside windows", l.raw)
-	list.add(l.unused, "%s never used", traces.Counted(l.unused, "last configuration"))
-	list.add(l.loads, "%s of configuration registers dropped", traces.Counted(l.loads, "load"))
+	list.add(l.unused, "%s never used", english.Count(l.unused, "last configuration"))
+	list.add(l.loads, "%s of configuration registers dropped", english.Count(l.loads, "load"))
 	return strings.Join(list, "; ")
 }
 

@@ -10,6 +10,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -284,7 +285,7 @@ func (l *lifter) mark() (out outcome, err error) {
 	if len(l.names)+l.blank == 0 {
 		return out, nil
 	}
-	out.did = traces.Counted(len(l.names), "mark")
+	out.did = english.Count(len(l.names), "mark")
 	if l.blank > 0 {
 		out.did += fmt.Sprintf("; %d without text dropped", l.blank)
 	}

@@ -6,7 +6,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -78,7 +78,7 @@ func (f *fencer) end(m *maker) {
 // fenced reports the fences.
 func (m *maker) fenced() (out outcome, err error) {
 	if m.fences.n > 0 {
-		out.did = traces.Counted(m.fences.n, "store fence") + " behind bulk copies"
+		out.did = english.Count(m.fences.n, "store fence") + " behind bulk copies"
 	}
 	return out, nil
 }
@@ -110,13 +110,13 @@ func (p *program) pauses() (out outcome, err error) {
 	if n > 0 {
 		out.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a "+
 			"replay goes on at once "+
-			"(put a delay into the listing where the device needs it)", traces.Counted(n, "time"))
+			"(put a delay into the listing where the device needs it)", english.Count(n, "time"))
 	}
 	if back > 0 {
 		out.warn(backAt,
 			"the time goes back before this line, and %s in all: lines may not stand in the "+
 				"order in which the accesses were made",
-			traces.Counted(back, "time"))
+			english.Count(back, "time"))
 	}
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -46,8 +47,8 @@ type program struct {
 
 // read says what was read.
 func (p *program) read(t *traces.Trace) outcome {
-	text := fmt.Sprintf("%s: %s, %s%s", traces.Counted(t.Lines, "line"),
-		traces.Counted(p.loads, "load"), traces.Counted(p.stores, "store"),
+	text := fmt.Sprintf("%s: %s, %s%s", english.Count(t.Lines, "line"),
+		english.Count(p.loads, "load"), english.Count(p.stores, "store"),
 		ignoredText(t.Ignored))
 	return outcome{text, t.Warnings}
 }

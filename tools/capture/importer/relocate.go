@@ -6,6 +6,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -34,7 +35,7 @@ func (r *relocator) run() (outcome, error) {
 			"program read there: "+
 			"the image does not wait for it, and does not compare it")
 	}
-	r.out.did = traces.Counted(r.stores, "store") + " of its addresses became relocations"
+	r.out.did = english.Count(r.stores, "store") + " of its addresses became relocations"
 	if r.halves > 0 {
 		r.out.did += fmt.Sprintf(", %d of them joined from two halves", r.halves)
 	}
@@ -42,7 +43,7 @@ func (r *relocator) run() (outcome, error) {
 		r.out.did += fmt.Sprintf(", %d of them kept in two halves", r.apart)
 	}
 	if r.loads > 0 {
-		r.out.did += "; " + traces.Counted(r.loads, "load") + " of its addresses ignored"
+		r.out.did += "; " + english.Count(r.loads, "load") + " of its addresses ignored"
 	}
 	return r.out, err
 }

@@ -8,6 +8,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 )
 
 // assigner makes copies of the stores to inputs and of the loads from
@@ -71,10 +72,10 @@ func (a *assigner) text() string {
 			thing = "load"
 		}
 		list.add(1, "%s %s of %d bytes from %s", t.kind(), t.Name, t.size,
-			traces.Counted(t.uses, thing))
+			english.Count(t.uses, thing))
 	}
-	list.add(a.split, "%s split at an edge", traces.Counted(a.split, "access"))
-	list.add(a.ignored, "the value of %s is ignored", traces.Counted(a.ignored, "load"))
+	list.add(a.split, "%s split at an edge", english.Count(a.split, "access"))
+	list.add(a.ignored, "the value of %s is ignored", english.Count(a.ignored, "load"))
 	return strings.Join(list, "; ")
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -229,7 +230,7 @@ func (c *columns) countsInside(v *Varying, values [][]byte) {
 	if found > 0 {
 		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s: whoever replays has "+
 			"it count", v.Line, v.Place, v.Address,
-			traces.Counted(found, "part"), shown)
+			english.Count(found, "part"), shown)
 	}
 }
 

@@ -14,14 +14,14 @@ import (
 	newc "lightmetal/tools/ship/bootimage/initramfs"
 )
 
-// bootImage has tools/ship/bootimage make an image, and gives its folder.
+// bootImage makes a boot image with tools/ship/bootimage and returns its folder.
 func bootImage(t *testing.T, args ...string) string {
 	t.Helper()
 	kernel, runner := tool(t, "LM_GUEST_KERNEL"), tool(t, "LM_GUEST_LMRUN")
 	dir := t.TempDir()
 	out := filepath.Join(dir, "image")
-	for _, program := range []string{"bootimage", "lmrun", "lminit"} {
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, program),
+	for _, program := range []string{"ship/bootimage", "lmrun", "lminit"} {
+		build := exec.Command("go", "build", "-o", filepath.Join(dir, filepath.Base(program)),
 			"lightmetal/tools/"+program)
 		if text, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, text)

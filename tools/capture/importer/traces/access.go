@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"lightmetal/hal"
 	"lightmetal/tools/capture/record"
@@ -134,29 +133,6 @@ func (c *counter) Read(p []byte) (int, error) {
 		c.progress(c.bytes)
 	}
 	return n, err
-}
-
-// Counted is n things.
-func Counted(n int, thing string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(thing, "y"):
-		thing = strings.TrimSuffix(thing, "y") + "ies"
-	case strings.HasSuffix(thing, "s"):
-		thing += "es"
-	default:
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
-}
-
-// Joined is a list in words.
-func Joined[T any](list []T, between string, text func(T) string) string {
-	words := make([]string, len(list))
-	for i, one := range list {
-		words[i] = text(one)
-	}
-	return strings.Join(words, between)
 }
 
 // Little is the number that up to 8 bytes are, lowest first.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lightmetal/boards"
+	"lightmetal/tools/image/english"
 )
 
 // pciDevice is one PCIDEV line.
@@ -172,7 +173,7 @@ func deviceList(devices []*pciDevice) string {
 			list = append(list, fmt.Sprintf("and %d more", len(devices)-i))
 			break
 		}
-		list = append(list, fmt.Sprintf("%s (%s)", d, Counted(d.accesses, "access")))
+		list = append(list, fmt.Sprintf("%s (%s)", d, english.Count(d.accesses, "access")))
 	}
 	if len(list) == 0 {
 		return "none"

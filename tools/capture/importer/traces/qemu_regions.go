@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"lightmetal/boards"
+	"lightmetal/tools/image/english"
 )
 
 // trace gives the accesses of the chosen regions.
@@ -75,10 +76,10 @@ func (q *qemu) regionList() (list []RegionSummary) {
 	return list
 }
 
-func (q *qemu) list() string { return Joined(q.regionList(), "; ", RegionSummary.String) }
+func (q *qemu) list() string { return english.Join(q.regionList(), "; ", RegionSummary.String) }
 
 func (q *qemu) wantedList() string {
-	return Joined(q.regions, " or ", func(r Region) string {
+	return english.Join(q.regions, " or ", func(r Region) string {
 		if r.Name == "" {
 			return fmt.Sprintf("at 0x%x", r.Base)
 		}
@@ -131,7 +132,7 @@ func (q *qemu) stats(name string) *RegionSummary {
 }
 
 func BoardList() string {
-	return Joined(boards.All, ", ",
+	return english.Join(boards.All, ", ",
 		func(b *boards.Board) string {
 			return fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor,
 				b.Device)

@@ -7,6 +7,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/tools/capture/record"
+	"lightmetal/tools/image/english"
 )
 
 // recording reads what tools/capture/record writes. Clocks of the simulator count as nanoseconds.
@@ -68,14 +69,14 @@ func (t *recording) nothing() error {
 			"the recording holds no access to the device: the program opened the simulator and "+
 				"then neither stored to a BAR nor loaded "+
 				"from one (%s of configuration space, %s)",
-			Counted(t.configuration, "load"), Counted(t.clocks, "clock step"))
+			english.Count(t.configuration, "load"), english.Count(t.clocks, "clock step"))
 	}
 	return Refuse(0, "the recording holds no access to %s: the program mapped a BAR of it and "+
 		"then neither stored there nor loaded (%s and %s of "+
 		"configuration space); "+
 		"record a run that uses the device, and see `lm record --help` for the mappings that it "+
-		"sees", t.name, Counted(t.configuration, "load"),
-		Counted(t.configured, "store"))
+		"sees", t.name, english.Count(t.configuration, "load"),
+		english.Count(t.configured, "store"))
 }
 
 func (t *recording) header(c *record.Capture) error {
