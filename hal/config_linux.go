@@ -108,7 +108,7 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 			"memory"+seeKernelLog)
 	}
 	return d.fault(Internal,
-		"bus mastering stays on, therefore the device may still write to memory; reset the device")
+		"bus mastering stays on: the device may still write to memory; reset the device")
 }
 
 // seeKernelLog is the remedy in messages about a bit that the device or a hypervisor ignores.

@@ -119,7 +119,7 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == unix.EINVAL {
 		return nil, NewFault(NoDevice, "mmap "+path+": "+err.Error()+
-			"; check that no other window or process maps these pages with another memory type")
+			"; check that nothing else maps these pages with another memory type")
 	}
 	if err != nil {
 		return nil, callFault("mmap", path, err)
@@ -151,7 +151,7 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	if !reachable {
 		return NewFault(Usage, d.function.Name+" cannot reach memory of "+
 			windowOwner.Identity().Name+"; open both as `pci:` or both as `vfio:`; tiles reach "+
-			"only Host windows of their own device, and no other device reaches those")
+			"only Host windows of their own device, which no other device reaches")
 	}
 	return d.backend.assignBusAddress(a, owner)
 }

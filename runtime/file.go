@@ -84,7 +84,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	// Return an error if the copy does not fit into memory. Otherwise the kernel's OOM killer
 	// would end a process.
 	if available, _ := availableMemory(end - first); end-first > available {
-		const text = ": the copy needs %d bytes of memory, but the machine has only %d available"
+		const text = ": the copy needs %d bytes of memory, but only %d are available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 

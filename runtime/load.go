@@ -220,8 +220,8 @@ func (r *Replay) reserveArena() error {
 		r.arena, fits = arena, err == nil
 	}
 	if !fits {
-		const text = "the image reserves %d bytes for tensors, %d for host memory and %d for " +
-			"page tables of windows, but the machine has only %d available"
+		const text = "the image needs %d bytes for tensors, %d for host memory and %d for " +
+			"page tables of windows, but only %d are available"
 		return hal.NewFault(hal.BadImage,
 			fbs.Text(text, size, host, pageTables, available+inHugePages))
 	}
