@@ -323,7 +323,7 @@ func (c *commandChecker) checkExpect(m *Command) (problem string) {
 		return problem
 	}
 	if m.Index != 0 && m.Amount == 0 {
-		return "index sets an interval, but amount sets no deadline; set amount, or set index to 0"
+		return "index sets an interval, but amount sets no deadline; set both or none"
 	}
 	if problem := c.checkAccess(m, uint64(m.Width), singleLoad); problem != "" {
 		return problem

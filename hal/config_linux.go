@@ -104,7 +104,7 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 	case bit == configCommandMemory:
 		return d.fault(NoDevice, "memory decoding stays off"+seeKernelLog)
 	case on:
-		return d.fault(MasterOff, "bus mastering stays off, therefore the device cannot reach "+
+		return d.fault(MasterOff, "bus mastering stays off: the device cannot reach "+
 			"memory"+seeKernelLog)
 	}
 	return d.fault(Internal,

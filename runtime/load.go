@@ -156,7 +156,7 @@ func (r *Replay) mapWindows(slot int) error {
 			return err
 		}
 		if isForced && aperture.Slot != int(w.Slot) {
-			const text = "TLB window %d is not available: it is too small, in use, or reserved " +
+			const text = "TLB window %d is too small, in use, or reserved " +
 				"by the kernel driver; on a `tt:` device only the driver chooses TLB windows"
 			return hal.NewFault(hal.NoDevice, fbs.Text(text, uint64(w.Slot)))
 		}
