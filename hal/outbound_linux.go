@@ -67,7 +67,7 @@ func (d *device) programOutbound(enable bool) error {
 		code = BusFault
 	}
 	return d.fault(code,
-		"a store to the registers of the address translation failed; reset the device")
+		"a store to address translation registers failed; reset the device")
 }
 
 // storeRegions stores to the registers of all regions: the regions in use if enable is set, and
