@@ -407,7 +407,7 @@ func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
 		"the driver chooses":  {20, chooser{mock.New(&boards.Wormhole)}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			const want = "it is too small, in use, or reserved by the kernel driver; " +
+			const want = "is too small, in use, or reserved by the kernel driver; " +
 				"on a `tt:` device only the driver chooses"
 			_, err := runtime.Load(v, c.slot, c.device)
 			if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), want) {

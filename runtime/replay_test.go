@@ -572,7 +572,7 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 func TestArenaLargerThanTheMachineIsRefused(t *testing.T) {
 	v := view(t, ivshmem+"tensor a input uint8[1048576x1048576]\nmain:\n  write.1 m+0x0 0x1\n")
 	_, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Ivshmem))
-	if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "the machine has") {
+	if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "are available") {
 		t.Error(err)
 	}
 }

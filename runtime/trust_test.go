@@ -238,7 +238,7 @@ func TestFileThatIsLargerThanMemoryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := runtime.Open(path); hal.CodeOf(err) != hal.BadImage ||
-		!strings.Contains(err.Error(), "the machine has") {
+		!strings.Contains(err.Error(), "are available") {
 		t.Error(err)
 	}
 }
