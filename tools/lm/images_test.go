@@ -336,7 +336,7 @@ var wounds = map[string]wound{
 	}},
 	"arena-overflow.lmb": {"arena bytes, but the tensors need",
 		func(t *testing.T) []byte { return patchedReservation(t, 7, 0xff) }},
-	"larger-than-the-machine.lmb": {"the machine has", func(t *testing.T) []byte {
+	"larger-than-the-machine.lmb": {"are available", func(t *testing.T) []byte {
 		return assembled(t, "tensor a input uint8[1048576x1048576]\nmain:\n  write.4 r+0x4 0x1\n")
 	}},
 }

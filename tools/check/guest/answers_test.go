@@ -100,7 +100,7 @@ var onSharedMemory = []aCase{
 	{hal.OK, "", "", "-sequence change"},
 	{hal.OK, "", "", "-sequence taken"},
 	{hal.ExpectFailed, "", "", "-sequence nested"},
-	{hal.BadImage, "the machine has", "mmap 1=64 =-12", ""},
+	{hal.BadImage, "are available", "mmap 1=64 =-12", ""},
 	{hal.DeviceGone, "device gone", look + " @0:ffff", "-sequence change"},
 	{hal.DeviceGone, "device gone", look + " @4:04", "-sequence taken"},
 	{hal.DeviceGone, "device gone", look + " =-5", "-sequence look"},
