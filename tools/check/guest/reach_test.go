@@ -164,7 +164,7 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 	}
 	r.add(hal.WrongDevice, "bytes of BAR 2", "/larger")
 	r.add(hal.WrongDevice, "subsystem", "/subsystem")
-	r.add(hal.BadImage, "reserves", "/arena")
+	r.add(hal.BadImage, "bytes for tensors", "/arena")
 	r.add(hal.OK, "", "-check", "/many")
 	r.add(hal.BadImage, "but the limit is", "-longest", "1us", "/i.lmb")
 	r.add(hal.WrongDevice, "the image is for ivshmem", "-device", "pci:1234:11e8", "/i.lmb")
