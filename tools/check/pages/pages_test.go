@@ -142,7 +142,7 @@ func TestPathsInPagesStartAtTheTopFolder(t *testing.T) {
 					return f.IsDir() &&
 						f.Name() == top
 				})
-			if !ours && !strings.HasPrefix(path, "../../") && !strings.HasSuffix(path, ".md") &&
+			if !ours && !strings.HasPrefix(path, "../") && !strings.HasSuffix(path, ".md") &&
 				!strings.HasSuffix(path, ".go") {
 				continue
 			}
