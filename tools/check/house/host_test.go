@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,24 +47,14 @@ const functionMax = 60
 // hostFiles returns the paths of the sources of the host tools, without tests.
 func hostFiles(t *testing.T) (list []string) {
 	t.Helper()
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	eachFile(t, func(path string) {
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") &&
+			foldersOfOthers[filepath.Dir(path)] == "" {
+			list = append(list, path)
 		}
-		name, _ := filepath.Rel(root, path)
-		if entry.IsDir() && (name == "build" ||
-			name != "." && strings.HasPrefix(entry.Name(), ".")) {
-			return fs.SkipDir
-		}
-		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") &&
-			foldersOfOthers[filepath.Dir(name)] == "" {
-			list = append(list, name)
-		}
-		return nil
 	})
-	if err != nil || len(list) < 100 {
-		t.Fatalf("%d sources of host tools were found, at least 100 expected; error: %v", len(list),
-			err)
+	if len(list) < 100 {
+		t.Fatalf("%d sources of host tools were found, at least 100 expected", len(list))
 	}
 	return list
 }
