@@ -104,7 +104,7 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*A
 	if size == 0 || offset > barSize || size > barSize-offset {
 		return nil, d.fault(WrongDevice, name+
 			fbs.Text(" has %x bytes, but the window needs %x at offset %x", barSize, size, offset)+
-			"; check that the image is for this device, and the BAR completely assigned")
+			"; check that the image is for this device and the whole BAR is assigned")
 	}
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }

@@ -9,12 +9,12 @@ import (
 	"lightmetal/hal"
 )
 
-func TestWhatStopsGivesItsErrorAndDeferredCallsAreMade(t *testing.T) {
+func TestTryReturnsTheErrorAfterDeferredCalls(t *testing.T) {
 	closed := false
 	err := Try(func() {
 		defer func() { closed = true }()
 		Must(os.ReadFile("/nonexistent"))
-		t.Error("it goes on")
+		t.Error("Must returned after an error")
 	})
 	if !errors.Is(err, os.ErrNotExist) || !closed {
 		t.Errorf("%v, closed %v", err, closed)
@@ -28,11 +28,11 @@ func TestWhatStopsGivesItsErrorAndDeferredCallsAreMade(t *testing.T) {
 	}
 }
 
-// A mistake of the program's own is no error that it tells.
+// A panic that is a defect of the program must not be returned as an error.
 func TestOtherPanicsGoOn(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("an index out of range was taken for an error")
+			t.Error("Try recovered from an index out of range")
 		}
 	}()
 	_ = Try(func() { _ = []int{}[len(os.Args)] })
