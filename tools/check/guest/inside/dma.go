@@ -272,7 +272,7 @@ var mistakes = []struct {
 	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 18 of init"}, 4},
 	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 of main"}, 4},
 	{"decoding-off", onNvme, end{71, "device gone: "}, 2},
-	{"too-large", onEdu, end{65, "bad image: the image reserves"}, 0},
+	{"too-large", onEdu, end{65, "bad image: the image needs"}, 0},
 }
 
 func onNvme(b *bench) string { return b.nvme }
