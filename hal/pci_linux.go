@@ -36,6 +36,7 @@ type pci struct {
 	barBusAddresses [configBars]uint64 // bus address of each BAR; 0 if the BAR has none
 }
 
+// newPCI returns the backend pci: for d.
 func newPCI(d *device) backend { return &pci{dev: d} }
 
 // probe implements backend: it finds the function, checks that no kernel driver uses it, and reads
