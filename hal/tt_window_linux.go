@@ -47,8 +47,9 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, e
 	return -1, nil, nil
 }
 
-// programWindow implements tlbDriver: it makes the driver program the TLB window of a to show the
-// given address of the tiles r, and moves a to this address in the TLB window.
+// programWindow implements tlbDriver: it makes the driver program the TLB window of a, so that the
+// TLB window shows the given address of the tiles r. Then it sets a.Base to the mapped address at
+// which the program can access that address.
 func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
 	// Check that the TLB window can show the address. windowBase is the address of the first byte
 	// of the mapped TLB window; c.Amount is the offset of the aperture in the TLB window.

@@ -53,8 +53,8 @@ func (v *vfio) probe() error {
 	if d.function.boundDriver != "vfio-pci" {
 		return d.fault(NoDevice, v.bindAdvice())
 	}
-	// Check that the function belongs to an IOMMU group, which is the case if an IOMMU translates
-	// the function's DMA addresses.
+	// Check that the function belongs to an IOMMU group. It belongs to one only if an IOMMU is
+	// enabled for the function.
 	v.group = linkBaseName(d.function.dir() + "/iommu_group")
 	if v.group == "" {
 		return d.fault(NoDevice, "no IOMMU is on for the device; switch one on (firmware, kernel "+
