@@ -3,8 +3,9 @@
 package hal
 
 // This file implements the backend pci:, which accesses a PCI function through the files in the
-// function's sysfs directory. Without an IOMMU, the device can read and write all memory of the
-// machine by DMA. Therefore this backend is for bring-up only.
+// function's sysfs directory. DMA to host memory works only if no IOMMU translates the addresses of
+// the device. The device can then read and write all memory of the machine. Therefore this backend
+// is for bring-up only.
 
 import (
 	"strconv"
@@ -115,14 +116,14 @@ func (p *pci) checkUnbound() error {
 		p.unbindAdvice())
 }
 
-// vfioAdvice returns the end of an error message, which advises the user to open the device with
-// the backend vfio: instead.
+// vfioAdvice returns the end of an error message. It advises the user to open the device with the
+// backend vfio: instead.
 func (p *pci) vfioAdvice() string {
 	return "; open the device as `vfio:" + p.dev.function.Address + "`"
 }
 
-// unbindAdvice returns the end of an error message, which advises the user to unbind the kernel
-// driver from the function and contains the shell command for that.
+// unbindAdvice returns the end of an error message. It contains the shell command that unbinds the
+// kernel driver from the function.
 func (p *pci) unbindAdvice() string {
 	f := &p.dev.function
 	return "unbind the driver with `echo " + f.Address + " > /sys/bus/pci/drivers/" +

@@ -4,8 +4,8 @@ package hal
 
 // This file implements the backend tt:, which accesses a device through Tenstorrent's kernel
 // driver, tt-kmd. Other programs may use the device at the same time: the driver reserves TLB
-// windows for each program. The driver also programs the TLB windows and pins host memory. It
-// releases both when the process ends.
+// windows for each program. The driver also programs the TLB windows and pins host memory. When the
+// process ends, the driver releases the TLB windows and the memory.
 
 import (
 	"strconv"

@@ -30,7 +30,7 @@ type vfioFile struct {
 // state, because several threads may load or close devices at the same time.
 var vfioShared struct {
 	sync.Mutex
-	files    []*vfioFile // the container and all groups that this process has used
+	files    []*vfioFile // the container and groups; an entry stays when its file is closed
 	hasIOMMU bool        // VFIO_SET_IOMMU has succeeded on the open container
 	nextIOVA uint64      // lowest bus address for the next call of mapAtNextIOVA
 }
@@ -137,10 +137,10 @@ func sharedFile(path string) *vfioFile {
 	return f
 }
 
-// leaveGroup closes the function's group and the container if no other function uses them. It
-// closes the group first. The kernel removes the IOMMU from a container when the last group is
-// closed. Therefore one lock covers both steps: no other function may join the container between
-// them.
+// leaveGroup closes the function's group, and then the container, if no other function uses them.
+// When the last group is closed, the kernel removes the IOMMU from the container. Therefore
+// leaveGroup keeps the lock during both steps: otherwise another function could join a container
+// that has no IOMMU.
 func (v *vfio) leaveGroup() error {
 	vfioShared.Lock()
 	for i := len(v.shared) - 1; i >= 0; i-- {

@@ -21,7 +21,7 @@ const (
 	iovaFirst = 0x10_0000
 	// Every mapped range begins at a multiple of this number of bytes. It is the largest page size
 	// of the supported processors, and therefore of their IOMMUs.
-	iovaUnit = 64 << 10
+	iovaAlignment = 64 << 10
 	// If the IOMMU cannot map memory at a bus address, mapAtNextIOVA tries again at a bus address
 	// that is higher by this number of bytes.
 	iovaStep = 1 << 20
@@ -207,7 +207,7 @@ func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 	for range iovaTries {
 		_, err = syscalls.ioctl(v.containerFD, vfioIOMMUMapDMA, 0, structPointer(&request))
 		if err == nil {
-			vfioShared.nextIOVA = fbs.RoundUp(request.iova+size, iovaUnit) + iovaUnit
+			vfioShared.nextIOVA = fbs.RoundUp(request.iova+size, iovaAlignment) + iovaAlignment
 			return request.iova, nil
 		}
 		if err != unix.EINVAL {

@@ -16,10 +16,13 @@ import (
 // encoded.
 //
 // Run executes an Expect completely only if its condition is Equal and true and the loaded
-// value is not all ones. Of any other Expect, and of a Modify, Run makes only the load. Then
-// it stops, so that the caller can execute the other part. At all other commands, Run stops
-// and makes no access. After a stop, the caller reads Next and StopReason. It may call
-// Advance and Run to continue after the command Next.
+// value is not all ones. For any other Expect, and for a Modify, Run makes only the load.
+// Then Run stops, so that the caller can finish the command. At all other commands, Run
+// stops before any access. Run also stops if a Compare finds a difference, or if the last
+// byte of a CopyOut is 0xff.
+//
+// After a stop, the caller reads Next and StopReason. It may call Advance and Run to
+// continue with the command after Next.
 type Walk struct {
 	// Next points to the command that Run executes first. After Run, Next points to the
 	// command at which Run stopped. Run sets Next before each command. Therefore, if a
@@ -60,9 +63,9 @@ func (w *Walk) Run() { walk(w) }
 
 // Advance sets Next to the following command of the list. Next must not be the last one.
 //
-// Advance adds the size of a command to Next as a number, not as a pointer. If it stored a
-// pointer to Next, the compiler would assume that the list of commands escapes to the heap.
-// A caller that keeps a short list on the stack would then allocate memory.
+// Advance adds the size of a command to Next as a number, not as a pointer. If Advance
+// stored a pointer to Next, the compiler would assume that the list of commands escapes to
+// the heap. A caller that keeps a short list on the stack would then allocate memory.
 func (w *Walk) Advance() {
 	next := (*uintptr)(unsafe.Pointer(&w.Next))
 	*next += unsafe.Sizeof(*w.Next)
@@ -85,9 +88,10 @@ func (a *Aperture) executeOne(c fbs.Command) uint64 {
 	return w.Got
 }
 
-// toPointer converts the address of mapped memory to a pointer. It converts a pointer to the
-// address instead of the address itself, because go vet rejects the direct conversion. That
-// conversion would be wrong for memory that Go manages, but mapped memory does not move.
+// toPointer converts the address of mapped memory to a pointer. It does so through a
+// pointer to the variable address, because go vet rejects the direct conversion. That
+// conversion would be an error for memory that Go manages, but Go does not move mapped
+// memory.
 func toPointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
@@ -125,9 +129,9 @@ const (
 	bulk      = gen.AccessBulk
 )
 
-// The assembly relies on the following offsets and sizes of the fields of command. If one is
-// larger than the number after it, the expression is a negative constant of an unsigned
-// type, which does not compile.
+// The assembly relies on the offset or size that each expression subtracts. If the actual
+// value differs, the expression is a negative constant of an unsigned type, which does not
+// compile.
 const (
 	// The opcode must be byte 0 and the width byte 1, because the assembly compares both
 	// in one instruction.
