@@ -17,8 +17,8 @@ type (
 	}
 )
 
-// findTileParts sets d.outbound.hasTiles: only the boards of devices with tiles have TLB windows.
-func (d *device) findTileParts() {
+// findBoard sets d.outbound.hasTiles: only the boards of devices with tiles have TLB windows.
+func (d *device) findBoard() {
 	board := boards.FindByID(d.function.Vendor, d.function.Device)
 	d.outbound.hasTiles = board != nil && board.TLB != nil
 }

@@ -24,7 +24,7 @@ func Open(name string) (Device, error) {
 		d.Close()
 		return nil, err
 	}
-	d.findTileParts()
+	d.findBoard()
 	return d, nil
 }
 
