@@ -82,7 +82,7 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 		if j := indexOfAddress(devices[:i], identity.Address); j >= 0 {
 			return hal.NewFault(hal.Usage,
 				fbs.Text("devices %d and %d are both ", uint64(j), uint64(i))+
-					identity.Address+"; name two different devices by their addresses")
+					identity.Address+"; name two devices by their addresses")
 		}
 		if reason := explainMismatch(view, i, identity); reason != "" {
 			return hal.NewFault(hal.WrongDevice, "the image "+reason)
