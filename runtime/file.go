@@ -1,7 +1,7 @@
 package runtime
 
-// This file opens image files and verifies their contents. It copies the parts of a file that must
-// not change into private memory, and maps the rest of the file.
+// This file opens image files and verifies their contents. Some parts of a file are copied into
+// private memory, so that other processes cannot change them. The rest of the file is mapped.
 
 import (
 	"unsafe"

@@ -17,7 +17,7 @@ import (
 
 // Freeze prepares the process for runs that allocate no memory. It locks the commands and the arena
 // into memory, turns the garbage collector off, and grows the stack of the calling goroutine to the
-// size that a run needs. The same goroutine must call Run. The error is a *hal.Fault.
+// size that a run needs. Therefore the same goroutine should call Run. The error is a *hal.Fault.
 //
 // Freeze does not lock three things: the payload in the page cache, the default data of inputs for
 // which the caller did not call Input, and the program itself. The kernel may evict their pages
@@ -61,9 +61,9 @@ func reserveStack() (room [16 << 10]byte) { return room }
 
 // DedicateProcess changes settings of Go and of the process for a program that only replays. The
 // program must call it first, from its only goroutine. Afterwards this goroutine stays on one
-// thread, and Go starts no more threads. Both are true only if the program does not call
-// runtime.LockOSThread, and makes every system call that waits as a raw system call. Package hal
-// waits in this way.
+// thread, and Go starts no more threads. There are two conditions: the program must not call
+// runtime.LockOSThread, and it must wait only in raw system calls. Package hal meets the second
+// condition.
 func DedicateProcess() {
 	// Let Go use one processor. If Go has already started with more processors, reducing their
 	// number costs 200 KiB of memory. Therefore lminit starts programs with GOMAXPROCS=1.
@@ -116,9 +116,9 @@ func (r *Replay) executeRecovered(sequence int) (code hal.Code, ended hal.Panic)
 
 // isDeviceFault reports whether a memory fault was caused by an access to a device. This is the
 // case if the address of the fault is in a mapped window of the image. It is also the case if the
-// failing command accesses a hal.Port instead of mapped memory: then the address is not checked,
-// because only the port knows its memory. Last, it is the case if the failing command is a Point,
-// which accesses only registers of the device.
+// command that faulted is a Point, because a Point accesses only registers of the device. Last, it
+// is the case if the command accesses a hal.Port instead of mapped memory. For a hal.Port, the
+// address is not checked, because only the Port itself knows its memory.
 func (r *Replay) isDeviceFault(fault *hal.Panic) bool {
 	c := r.walk.Next
 	for i := range r.apertures {

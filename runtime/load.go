@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AnySlot is the value of the parameter slot of Load with which the image and the device choose
-// the TLB windows.
+// AnySlot is a value for the parameter slot of Load. With it, the image and the device choose the
+// TLB windows.
 const AnySlot = -1
 
 // Load prepares a verified image for runs on the given devices. The devices must have the same
@@ -24,9 +24,10 @@ const AnySlot = -1
 // Load stores nothing to the BARs of a device. But it enables bus mastering on the devices in
 // view.BusMasters. From then on, these devices can access memory by DMA.
 //
-// slot selects the TLB windows of the hardware, which have numbers. The first window of kind Tlb in
-// the image uses the TLB window with the number slot, the second one uses slot+1, and so on. If
-// slot is AnySlot, the image and the device choose the TLB windows.
+// slot selects the TLB windows of the device. A TLB window is a range of a BAR that the device maps
+// to a programmable address; the TLB windows of a device have numbers. Each window of kind Tlb in
+// the image needs one. The first of them uses the TLB window with the number slot, the second one
+// uses slot+1, and so on. If slot is AnySlot, the image and the device choose the TLB windows.
 func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	callerView := view
 	if view = callerView.Original(); view == nil {
@@ -128,8 +129,8 @@ func indexOfAddress(devices []hal.Device, address string) int {
 }
 
 // reserveMemoryAndWindows reserves the arena, maps the windows, and completes the commands that
-// depend on addresses. Bus mastering is the last step: if an earlier step fails, no device has
-// become able to access memory.
+// depend on addresses. It enables bus mastering last, so that no device can access memory if an
+// earlier step fails.
 func (r *Replay) reserveMemoryAndWindows(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
@@ -178,7 +179,7 @@ func (r *Replay) mapWindows(slot int) error {
 // The address of an output is in the arena. The address of an input with default data is in the
 // payload. An input without default data has the address 0 until the caller calls Input, and
 // buildAddressTables counts it in r.missingInputs. Last, buildAddressTables sets the pointers to
-// all address tables in r.walk, which executes the commands.
+// the address tables in r.walk, which executes the commands.
 func (r *Replay) buildAddressTables() {
 	arena, payload := hal.AddressOf(r.arena), hal.AddressOf(r.view.Payload)
 	r.memories = make([]uintptr, 1+len(r.view.Tensors))
@@ -200,8 +201,8 @@ func (r *Replay) buildAddressTables() {
 	r.walk.TLBWindows = &r.tlbWindows[0]
 }
 
-// pageSizeMax is the largest page size of the supported machines, in bytes. Some arm64 kernels use
-// it.
+// pageSizeMax is the largest page size of the supported machines, in bytes. Some arm64 kernels have
+// this page size.
 const pageSizeMax = 64 << 10
 
 // reserveArena allocates the arena, which contains the tensors. If the image has commands that
@@ -291,9 +292,9 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 
 // encodePoint prepares the Point c, which programs a TLB window. index is the index of c in the
 // image. On some devices, stores to registers program a TLB window. For these devices encodePoint
-// puts the contents of the registers into c, so that the walk can store them. On other devices only
-// the kernel driver can program a TLB window. For those, encodePoint does not change c, and
-// programWindow calls the driver during a run.
+// puts the contents of the registers into c, so that the walk (hal.Walk) can store them during a
+// run. On other devices only the kernel driver can program a TLB window. For those, encodePoint
+// does not change c, and programWindow calls the driver during a run.
 func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	tiles, _ := boards.UnpackTileRange(c.Mask)
@@ -358,7 +359,7 @@ func (r *Replay) StopDMA() (err error) {
 
 // Close disables bus mastering of all devices, then frees the arena. It does not close the devices
 // or the file. The caller must close the devices after it has called Close. Otherwise a device that
-// still has bus mastering could access the host memory of a device that was closed.
+// still has bus mastering could access host memory that was freed with another device.
 func (r *Replay) Close() error {
 	err := r.StopDMA()
 	_ = hal.Munmap(r.arena) // cannot fail for anonymous memory

@@ -14,13 +14,13 @@ import (
 // Replay is an image that Load has prepared for runs on its devices. A program must not use the
 // zero value of Replay.
 type Replay struct {
-	// Warnings for the user, one line each. A line names a service that is not available because
-	// the kernel driver of a device is too old. "" means that every service is available.
+	// Warnings are texts for the user, one in each line; "" if there is no warning. A warning names
+	// a service that the kernel driver of a device is too old to provide.
 	Warnings string
 
-	// The commands that runs execute. They are the commands of the image file, or a copy of them
-	// in the arena. The copy exists if Relocate or Point commands depend on addresses that were not
-	// known before Load.
+	// The commands that runs execute: those in the image file, or a copy of them in the arena. Load
+	// makes the copy if the image has Relocate or Point commands, because it must write addresses
+	// into these commands.
 	commands   []fbs.Command
 	view       *fbs.View      // copy of the view that Verify returned; runs use only this copy
 	callerView *fbs.View      // view that was passed to Load; the caller may modify it
@@ -33,22 +33,23 @@ type Replay struct {
 	// read-only pages.
 	arena []byte
 
-	// The table of addresses from which the walk reads. First it has, for each window of the
-	// image, the address of the first byte of the window. This address is 0 if the window is not
-	// mapped memory, or if the kernel driver has not programmed its TLB window yet. Then the table
-	// has, for each device, the address of the registers that program TLB windows. This address is
+	// A table of addresses, which walk uses. The first entries are the addresses of the windows of
+	// the image, in the order of the image. An address is 0 if the window is not mapped memory, or
+	// if the kernel driver has not programmed its TLB window yet. One entry for each device
+	// follows: the address of the registers that program the device's TLB windows. This address is
 	// 0 if the kernel driver programs them.
 	windows []uintptr
-	// The table of the addresses of data in memory: first the address of the payload, then the
-	// address of each tensor. The address is 0 for an input that has no data yet.
+	// A second table of addresses, which walk uses. The first entry is the address of the payload.
+	// The addresses of the tensors follow, in the order of the image. The address of an input is 0
+	// as long as the input has no data.
 	memories      []uintptr
-	missingInputs int // number of inputs that have no data yet; runs fail until it is 0
+	missingInputs int // number of inputs without data; all runs fail unless it is 0
 	safeSequence  int // index of the sequence "safe"; -1: the image has no such sequence
 
 	busMaster bool     // Load has enabled bus mastering of at least one device
 	disabled  bool     // a run has failed, or Close was called: all later runs fail
-	walk      hal.Walk // executes the commands of the sequence that is running
-	storeWalk hal.Walk // executes the store of a Modify command
+	walk      hal.Walk // state of the loop in assembly that executes the commands of a sequence
+	storeWalk hal.Walk // state of the same loop for the store of a Modify command
 	// scratch[0] is a temporary command for storeWalk or encodePoint. storeWalk stops at
 	// scratch[1], which is not executed.
 	scratch [2]fbs.Command
@@ -64,14 +65,14 @@ type Replay struct {
 	obeysStopFlag       bool              // the current run ends if stopFlag is set
 	observer            func(command int) // called before each command; nil: nothing is called
 
-	// The Expect command for which the current run is waiting: its last load did not return the
-	// expected value, and the run will load again. It is nil if the run is not waiting.
+	// The Expect command that the current run repeats, because the loaded value has not met its
+	// condition yet. It is nil if the run does not repeat a command.
 	polling  *fbs.Command
 	deadline int64 // time at which the wait for polling ends; 0: not computed yet
-	// The code with which polling fails if its next load does not return the expected value. OK
-	// means that the run continues to wait instead.
+	// The code with which the command polling fails if its next load does not meet the condition.
+	// If timeoutCode is OK, the command does not fail, and the run continues to wait.
 	timeoutCode hal.Code
-	ignored     uint32 // failures in the current run that the image allows (policy Ignore)
+	ignored     uint32 // failures after which the current run continued (gen.PolicyIgnore)
 	failure     Result // details of a failure: Got, Want, Mask, Element and FileTruncated
 }
 
@@ -85,7 +86,7 @@ type Result struct {
 	Want    uint64   // value or element that the command expected
 	Mask    uint64   // the command compared only these bits of Got and Want
 	Element uint64   // index of the first wrong element of a Compare that failed
-	Ignored uint32   // number of failures that the image allows (policy Ignore)
+	Ignored uint32   // number of failures after which the run continued (gen.PolicyIgnore)
 
 	FileTruncated bool // Code is IO because another process truncated the image file
 }
@@ -123,28 +124,28 @@ func (r *Replay) Output(tensor int) []byte {
 // hal.FrameLate. If nanoseconds is 0, a run may take View.TimeLimitUs, like runs before the first
 // call of SetLimit.
 //
-// A run checks the time at every limitedClockInterval commands, during each wait, and at its end.
+// Such a run checks the time after limitedClockInterval commands, during each wait, and at its end.
 // The limit does not apply to the sequence "safe" after a failure, which may take
 // View.TimeLimitUs.
 func (r *Replay) SetLimit(nanoseconds int64) { r.limitNs = nanoseconds }
 
-// A run checks the time once per interval. The interval is a number of commands. It is an upper
-// bound within one sequence; it can double if a sequence calls another one. Runs without a limit
-// have the longer interval, because reading the clock takes as long as 50 stores to memory.
+// A run checks the time again and again, after a fixed number of commands. If a sequence calls
+// another one, up to twice this number of commands are executed between two checks. Runs without a
+// limit check less often, because reading the clock takes as long as 50 stores to memory.
 const (
-	limitedClockInterval = 256  // interval of runs for which SetLimit has set a limit
-	defaultClockInterval = 4096 // interval of all other runs
+	limitedClockInterval = 256  // commands between checks if SetLimit has set a limit
+	defaultClockInterval = 4096 // commands between checks in all other runs
 )
 
-// StopGrace is the time, in nanoseconds, that a run may still take after the caller has set the
-// stop flag. Runs usually end in this time. Programs that supervise a process usually wait at least
-// as long before they kill the process.
+// StopGrace is the time, in nanoseconds, that a run may still take after the stop flag was set
+// (SetStopFlag). A usual run ends within this time. A program that supervises a process, such as an
+// init system, usually waits at least as long before it kills the process.
 const StopGrace = 10_000_000_000
 
 // SetStopFlag sets the address of a flag. To end a run, another goroutine or a signal handler
-// stores a number other than 0 in the flag. If the run has not ended StopGrace later, it fails with
-// hal.FrameLate; like after every failure, Run then executes the sequence "safe". Two kinds of runs
-// ignore the flag: runs for which SetLimit has set a limit, and runs of the sequence "safe".
+// stores a number other than 0 in the flag. A run that is still executing after StopGrace fails
+// with hal.FrameLate; Run then executes the sequence "safe", as after every failure. Two kinds of
+// runs ignore the flag: runs for which SetLimit has set a limit, and runs of the sequence "safe".
 func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
 
 // SetObserver sets a function that runs call before each command, with the index of the command in
@@ -269,8 +270,8 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 }
 
 // handleStop executes the rest of the command c, at which the walk stopped. Then it advances the
-// walk to the next command. It does not advance the walk if c is an Expect whose value has not
-// arrived yet: then the walk executes c again, which loads the value again.
+// walk to the next command. There is one exception: if c is an Expect that waits for a value,
+// handleStop does not advance the walk, so that the walk executes c again.
 func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
 	if code = r.execOnPort(w, c); code != hal.OK || w.Next != c {
@@ -421,15 +422,15 @@ func (r *Replay) waitForPoll(c *fbs.Command) {
 // interval. The delay is 1/32 of the time that the Expect has waited so far. Therefore the Expect
 // notices a new value late by at most 1/32 of the time that the device took.
 //
-// Device.Sleep waits in a loop if the delay is below 100 us. It lets other threads run if the delay
-// is longer, which is the case after a wait of about 3 ms.
+// During the first 3 ms of the wait, the delay is below 100 us, and Device.Sleep waits in a loop.
+// Later, Device.Sleep lets other threads run.
 const pollBackoffDivisor = 32
 
 // pollDelayNs returns the time until the next load of the Expect command c. waited is the time
 // since the first load of c. left is the time until the deadline of c. All times are in
 // nanoseconds.
 func pollDelayNs(c *fbs.Command, waited, left int64) int64 {
-	if c.Index != 0 { // the interval that the image sets, in microseconds
+	if c.Index != 0 { // c has an interval: Index is the time between two loads in microseconds
 		return min(int64(c.Index)*1000, left)
 	}
 	return min(waited/pollBackoffDivisor, left)
@@ -440,8 +441,9 @@ func pollDelayNs(c *fbs.Command, waited, left int64) int64 {
 // with which the run ends: the state of a device that has a fault, or the given code. Policy Ignore
 // applies neither to FrameLate nor to a device that has a fault.
 //
-// applyPolicy diagnoses all devices, not only the device that c accesses. For example, c may wait
-// until another device has written to host memory, and this other device has a fault.
+// applyPolicy diagnoses all devices, not only the device that c accesses, because another device
+// may have caused the failure. For example, c waits for a value in host memory, which a device with
+// a fault did not write.
 func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 	isIgnored := code != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnoseDevices(!isIgnored)

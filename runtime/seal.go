@@ -24,8 +24,9 @@ var sealAllowed = [...]uint32{
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_EPOLL_PWAIT,
 	unix.SYS_SCHED_YIELD, unix.SYS_RESTART_SYSCALL,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
-	// Handling and sending signals. Go preempts goroutines by a signal (SIGURG). sigaltstack is
-	// allowed because a thread that Go has just started before the seal may call it afterwards.
+	// Handling and sending signals. Go preempts goroutines with a signal (SIGURG). sigaltstack is
+	// allowed because Go may have started a thread just before the seal: this thread calls
+	// sigaltstack when it begins to run.
 	unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL,
 	unix.SYS_GETPID, unix.SYS_GETTID,
 	// Ending a thread, and ending the process.

@@ -477,6 +477,7 @@ static void process(char **args)
 
 static volatile sig_atomic_t caught, faults;
 static struct sigaction gos; /* Go's handler of bus errors */
+
 /* A signal handler that counts its calls. */
 static void count(int s)
 {
