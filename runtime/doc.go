@@ -13,14 +13,14 @@
 //
 // A sequence is a list of commands with a name, for example "main". Run executes one sequence.
 //
-// A window is a range of addresses that commands load from and store to. Every command names its
-// window. There are four kinds: a range of a BAR, a buffer in host memory for DMA of the device,
-// PCI configuration space, and a TLB window.
+// A window is a range of addresses that commands load from or store to. A command names its window
+// and an offset in the window. There are four kinds of windows: a range of a BAR, a buffer in host
+// memory for DMA of the device, PCI configuration space, and a TLB window.
 //
 // A TLB window is a range of a BAR that the device maps to an address inside the chip. The command
 // Point programs this address.
 //
-// A tensor is an array of numbers. Commands copy an input tensor to a device, and copy data of a
+// A tensor is an array of numbers. Commands copy an input tensor to a device. They copy data from a
 // device to an output tensor.
 //
 // The arena is one block of memory for all tensors. The payload is the part of the file that
@@ -45,13 +45,13 @@
 // compares the checksums of the payload.
 //
 // Load (load.go): First, Load checks that the caller's devices are the devices that the image is
-// for. Second, it reserves the arena and maps the windows. Third, it builds two tables of
-// addresses: one of windows, one of the payload and tensors. The Write does not change, because it
-// contains an index in the table of windows instead of an address. Two other commands need values
-// that become known only now. A Relocate stores the bus address of a window in a register; a Point
-// programs a TLB window. If the image has such commands, Load copies all commands, and writes
-// these values into the copy. Last, Load enables bus mastering, so that devices can access the
-// host memory of the image.
+// for, and that no sequence may take too long. Second, it reserves the arena and maps the windows.
+// Third, it builds two tables of addresses: one of windows, one of the payload and tensors. The
+// Write does not change, because it contains an index in the table of windows instead of an
+// address. But two other commands need values that become known only now: a Relocate stores the bus
+// address of a window in a register, and a Point programs a TLB window. If the image has such
+// commands, Load writes these values into a copy of the commands. Last, Load enables bus mastering,
+// so that devices can access the host memory of the image.
 //
 // Freeze (freeze.go): Freeze locks the commands and the arena into memory, and turns Go's garbage
 // collector off. The caller may then call Seal (seal.go). From then on, the kernel kills the
@@ -62,10 +62,10 @@
 // the walk loads the address of the window from the table, adds the offset of the register, and
 // stores the value at the sum. This is the store to the device.
 //
-// The walk executes only commands that need nothing but loads and stores of mapped memory. It
-// stops at every other command: for example at a delay, at a call of another sequence, or at an
-// expect if the register does not have the expected value. Replay.handleStop then executes the
-// rest of that command in Go. Afterwards the walk continues with the next command.
+// The walk can only load from and store to mapped memory. It stops at a command that needs more:
+// for example at a delay, at a call of another sequence, or at an expect if the register does not
+// have the expected value. Replay.handleStop then executes the rest of that command in Go.
+// Afterwards the walk continues with the next command.
 //
 // Configuration space and the windows of mock devices are not mapped memory. The program accesses
 // them through methods of an interface, hal.Port. If the device of the Write is a mock, the walk

@@ -33,13 +33,13 @@ type Replay struct {
 	// read-only pages.
 	arena []byte
 
-	// A table of addresses, which walk uses. The first entries are the addresses of the windows of
+	// A table of addresses for hal.Walk. The first entries are the addresses of the windows of
 	// the image, in the order of the image. An address is 0 if the window is not mapped memory, or
 	// if the kernel driver has not programmed its TLB window yet. One entry for each device
 	// follows: the address of the registers that program the device's TLB windows. This address is
 	// 0 if the kernel driver programs them.
 	windows []uintptr
-	// A second table of addresses, which walk uses. The first entry is the address of the payload.
+	// A second table of addresses for hal.Walk. The first entry is the address of the payload.
 	// The addresses of the tensors follow, in the order of the image. The address of an input is 0
 	// as long as the input has no data.
 	memories      []uintptr
