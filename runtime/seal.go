@@ -41,21 +41,21 @@ const (
 	seccompRequest = 24 // lower half of args[1]: the request, if the system call is an ioctl
 )
 
-// bpfLoad returns an instruction of the filter. It loads the 32-bit word at an offset in struct
-// seccomp_data.
+// bpfLoad returns an instruction of the filter. The instruction loads the 32-bit word at an offset
+// in struct seccomp_data.
 func bpfLoad(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
 
-// bpfReturn returns an instruction of the filter. It ends the filter, and the kernel performs
-// action, a constant SECCOMP_RET_..., on the system call.
+// bpfReturn returns an instruction of the filter. The instruction ends the filter. action is a
+// constant SECCOMP_RET_...: with it, the kernel executes the system call or kills the process.
 func bpfReturn(action uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 }
 
-// bpfSkip returns an instruction of the filter. It compares the word that bpfLoad has loaded with
-// value. If they are equal, it skips the next ifEqual instructions; otherwise it skips the next
-// ifDifferent instructions.
+// bpfSkip returns an instruction of the filter. The instruction compares the word that was loaded
+// last with value. If they are equal, the filter skips the next ifEqual instructions; otherwise it
+// skips the next ifDifferent instructions.
 func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 	return unix.SockFilter{
 		Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,

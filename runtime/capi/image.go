@@ -93,8 +93,8 @@ func acquireImage(handle int32) (*image, outcome) {
 // the image. Their index is the stage that the call requires. tooEarly applies if the image has not
 // reached this stage, and tooLate if the image has passed it.
 var (
-	tooEarly = [...]string{stageLoaded: "call lm_load before this",
-		stageFrozen: "call lm_freeze before this"}
+	tooEarly = [...]string{stageLoaded: "call lm_load before this function",
+		stageFrozen: "call lm_freeze before this function"}
 	tooLate = [...]string{stageOpened: "the image is loaded already",
 		stageLoaded: "the image is frozen already"}
 )
