@@ -147,7 +147,7 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	}
 	end := f.runLoop(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
-		failureText(end) != "DMA fault: found after the last run; sequence safe: done" {
+		failureText(end) != "DMA fault: found after the last run; then ran sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }
@@ -289,7 +289,7 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	}
 	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
 	if end.result.Code != hal.FrameLate || end.runs != 0 ||
-		failureText(end) != "run took longer than its limit: command 0 of slow; "+
+		failureText(end) != "run took longer than its limit: command 0 of slow; then ran "+
 			"sequence safe: done" {
 		t.Errorf("%+v, %s", end, failureText(end))
 	}

@@ -368,7 +368,7 @@ func TestReportOfARun(t *testing.T) {
 	end.err = &hal.Fault{Code: hal.ExpectFailed,
 		Reason: "command 3 of main: got 0x7, wanted 0x8 under mask 0xf"}
 	if got := failureText(end); got != "expect failed: command 3 of main: got 0x7, "+
-		"wanted 0x8 under mask 0xf; sequence safe: done" {
+		"wanted 0x8 under mask 0xf; then ran sequence safe: done" {
 		t.Error(got)
 	}
 	var object map[string]any

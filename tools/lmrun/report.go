@@ -87,7 +87,7 @@ func microsText(ns int64) string {
 func failureText(end outcome) string {
 	text := end.err.Error()
 	if end.result.SafeRan {
-		text += "; sequence safe: " + end.result.Safe.Error()
+		text += "; then ran sequence safe: " + end.result.Safe.Error()
 	}
 	return text
 }

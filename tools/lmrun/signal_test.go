@@ -102,7 +102,7 @@ func TestFurtherSignalsSkipNothing(t *testing.T) {
 	for _, test := range []struct{ flags, want string }{
 		{"-loop forever -sequence fails",
 			"poll deadline passed: command 0 of fails: got 0x0, wanted 0x1 under mask " +
-				"0xffffffff; sequence safe: done"},
+				"0xffffffff; then ran sequence safe: done"},
 		{"-loop forever -sequence fails -seal", "sequence safe: done"},
 		{"-sequence endless", "run took longer than its limit: command"},
 		{"-sequence endless -seal", "sequence safe: done"},
