@@ -59,7 +59,7 @@ func main() {
 func writeText(fd int, text string) { _ = files.WriteFull(fd, files.EscapeControls([]byte(text))) }
 
 // printLine prints text to standard error as one line. Line feeds within the text are escaped.
-func printLine(text string) { writeText(2, files.Line(text)+"\n") }
+func printLine(text string) { writeText(2, files.OneLine(text)+"\n") }
 
 // readFile returns the content of a configuration or of a file of /proc.
 func readFile(path string) ([]byte, error) { return files.Read(path, 4<<20) }

@@ -322,7 +322,7 @@ func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
 	}
 }
 
-// allowed runs the instructions of Pin for a system call, as seccomp does.
+// allowed runs the instructions of SealRules for a system call, as seccomp does.
 func allowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
 	words := []uint32{uint32(number), 0, 0, 0} // struct seccomp_data
 	for _, arg := range args {
@@ -348,7 +348,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := Outputs{f}.Pin()
+	program := Outputs{f}.SealRules()
 	dir, temp, name := uintptr(f.dirFD), nameAddress(f.names), nameAddress(f.names[f.finalNameAt:])
 	for _, call := range [][]uintptr{
 		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
@@ -379,7 +379,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	if allowed(program, unix.SYS_RENAMEAT, [6]uintptr{dir, temp, dir, name}) {
 		t.Error("another system call is allowed")
 	}
-	f.pinned = false
+	f.sealed = false
 	f.Discard()
 }
 
@@ -541,7 +541,7 @@ func TestTextOfALineHasNoLineFeed(t *testing.T) {
 		"a\nsafe: 0 faults\tb\r\n": `a\nsafe: 0 faults\tb\u000d\n`,
 		"\u0085\u2029\xff\ufffd":   `\u0085\u2029\xff` + "\ufffd",
 	} {
-		if got := Line(text); got != want {
+		if got := OneLine(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
