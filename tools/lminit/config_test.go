@@ -31,14 +31,14 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 			"deadline 20ms\n")
 	want := configuration{
 		preparations: []preparation{
-			{"c:5", &machineLines[2], []string{"/vfio.ko", "a=1", "b=2"}},
-			{"c:6", &machineLines[3], []string{"16"}},
-			{"c:7", &machineLines[4], []string{"vfio-pci", "0000:01:00.0"}},
-			{"c:8", &machineLines[5], []string{"/dev/sda1", "/data", "ext4", "ro"}},
+			{"c:5", &machineDirectives[2], []string{"/vfio.ko", "a=1", "b=2"}},
+			{"c:6", &machineDirectives[3], []string{"16"}},
+			{"c:7", &machineDirectives[4], []string{"vfio-pci", "0000:01:00.0"}},
+			{"c:8", &machineDirectives[5], []string{"/dev/sda1", "/data", "ext4", "ro"}},
 		},
 		replays: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"},
 			{"-loop=forever", "-deadline=20ms", "b.lmb"}},
-		success: ending{0, "halt"}, failure: ending{3, "reboot"},
+		success: restartPolicy{0, "halt"}, failure: restartPolicy{3, "reboot"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
@@ -55,11 +55,11 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "c: no image",
 		"on-success halt":        "c: no image",
-		"seal":                   "c:1: seal must follow a line `image PATH`, or is unknown",
+		"seal":                   "c:1: seal is unknown, or must follow a line `image PATH`",
 		"image":                  "c:1: image takes the path",
 		"image -seal":            "c:1: image takes the path",
 		"image x\n\nfrob 1":      "c:3: unknown flag -frob",
-		"image x\nfrob":          "c:2: -frob needs a value, or is unknown",
+		"image x\nfrob":          "c:2: -frob is unknown or has no value",
 		"image x\nseal yes":      "c:2: seal takes no value",
 		"image x\nloop 0":        "c:2: -loop takes",
 		"image x\nloop":          "c:2: -loop needs a value",
@@ -98,7 +98,7 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 }
 
 func TestLinesBeforeAMistakeCount(t *testing.T) {
-	for text, want := range map[string]ending{
+	for text, want := range map[string]restartPolicy{
 		"on-failure restart 2 reboot\nfrob\n": {2, "reboot"},
 		"on-failure nonsense\n":               {0, "poweroff"},
 	} {

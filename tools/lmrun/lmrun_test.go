@@ -105,7 +105,7 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		args []string
 	}{
 		{64, "no image given", nil},
-		{64, "needs a value, or is unknown", []string{"-frobnicate"}},
+		{64, "is unknown or has no value", []string{"-frobnicate"}},
 		{64, "unknown flag -frobnicate", []string{"-frobnicate=1", image}},
 		{64, "two images given", []string{image, image}},
 		{64, "unknown device", []string{"-device", "mock:edu", image}},
@@ -361,7 +361,7 @@ func TestTextInJSONIsTheText(t *testing.T) {
 func TestReportOfARun(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
 	end := outcome{runs: 4, totalNs: 10_000, leastNs: 2_000, mostNs: 3_100}
-	if got := timingText(end); !strings.Contains(got, "least 2.0, mean 2.5, most 3.1") {
+	if got := timingText(end); !strings.Contains(got, "; least 2.0, mean 2.5, most 3.1 us") {
 		t.Error(got)
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}

@@ -22,7 +22,8 @@ func RejectAliases(outputs []string, inputs ...string) error {
 		for _, input := range inputs {
 			file := input
 			if input == "-" {
-				file = "/dev/stdin" // a path that stat accepts; the shell can redirect a regular file
+				// Standard input can be a regular file. Use a path that stat(2) accepts.
+				file = "/dev/stdin"
 			}
 			if isFile(file, output) {
 				return aliasError(path, "input", input)
@@ -74,7 +75,7 @@ func identityOf(path string) (identity fileIdentity, ok bool) {
 	var status unix.Stat_t
 	if unix.Stat(path, &status) == nil {
 		switch status.Mode & unix.S_IFMT {
-		case unix.S_IFBLK: // several files in /dev, with different inodes, can name one block device
+		case unix.S_IFBLK: // several inodes in /dev can name the same block device
 			return fileIdentity{device: status.Rdev}, true
 		case unix.S_IFREG:
 			return fileIdentity{device: status.Dev, inode: status.Ino}, true
