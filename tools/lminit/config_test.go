@@ -62,8 +62,8 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"image x\nfrob":          "c:2: -frob is unknown or has no value",
 		"image x\nseal yes":      "c:2: seal takes no value",
 		"image x\nloop 0":        "c:2: -loop takes",
-		"image x\nloop":          "c:2: -loop needs a value",
-		"image x\ndeadline":      "c:2: -deadline needs a value",
+		"image x\nloop":          "c:2: -loop is unknown or has no value",
+		"image x\ndeadline":      "c:2: -deadline is unknown or has no value",
 		"image x\nhelp":          "c:2: help is allowed only on the command line of lminit",
 		"image x\ncheck":         "c:2: check is allowed only on the command line of lminit",
 		"image x\nsupervised":    "c:2: supervised is allowed only on the command line of lminit",
@@ -487,7 +487,7 @@ func TestLineWithoutAValueIsRefused(t *testing.T) {
 	for _, name := range []string{"device", "sequence", "before", "after", "input", "output",
 		"loop", "deadline", "watchdog", "window", "key", "longest"} {
 		if _, err := parseConfiguration("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage ||
-			!strings.Contains(err.Error(), "c:2: -"+name+" needs a value") {
+			!strings.Contains(err.Error(), "c:2: -"+name+" is unknown or has no value") {
 			t.Errorf("line %s: %v", name, err)
 		}
 	}

@@ -361,7 +361,7 @@ func TestTextInJSONIsTheText(t *testing.T) {
 func TestReportOfARun(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
 	end := outcome{runs: 4, totalNs: 10_000, leastNs: 2_000, mostNs: 3_100}
-	if got := timingText(end); !strings.Contains(got, "; least 2.0, mean 2.5, most 3.1 us") {
+	if got := timingText(end); !strings.Contains(got, ", in us: least 2.0, mean 2.5, most 3.1") {
 		t.Error(got)
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
@@ -473,7 +473,7 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 	}
 	for _, line := range [][]string{{"-key=", image}, {"-key=" + image, "-key=", image}} {
 		if _, stderr, exit := lmrun(t, line...); exit != 64 ||
-			!strings.Contains(stderr, "needs a value") {
+			!strings.Contains(stderr, "has no value") {
 			t.Errorf("%q: %d, %s", line, exit, stderr)
 		}
 	}

@@ -75,8 +75,8 @@ func timingText(end outcome) string {
 	if end.runs == 1 {
 		return ", " + mean + " us"
 	}
-	return fbs.Text(", %d times; least ", end.runs) + microsText(end.leastNs) +
-		", mean " + mean + ", most " + microsText(end.mostNs) + " us"
+	return fbs.Text(", %d times, in us: least ", end.runs) + microsText(end.leastNs) +
+		", mean " + mean + ", most " + microsText(end.mostNs)
 }
 
 // microsText returns the number of microseconds in ns nanoseconds, with one digit after the

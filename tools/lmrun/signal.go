@@ -27,7 +27,7 @@ const (
 	// actionOnStack is SA_ONSTACK. It makes the handler run on the signal stack that Go has set
 	// for the thread, because the stack of a goroutine is too small for a signal frame.
 	actionOnStack = 0x08000000
-	// actionRestorer is SA_RESTORER. It tells the kernel that the field restorer is set.
+	// actionRestorer is SA_RESTORER. It makes the kernel use the field restorer.
 	actionRestorer = 0x04000000
 )
 

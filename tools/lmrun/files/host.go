@@ -55,5 +55,5 @@ func (f *Output) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Commit syncs the file to the disk and gives it its final name.
+// Commit syncs the file to the disk and then renames it to its final name.
 func (f *Output) Commit() error { return Outputs{f}.Commit() }

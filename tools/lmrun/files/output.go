@@ -198,7 +198,7 @@ func (f *Output) sync() error {
 	return hal.FileFault(f.Path, errno)
 }
 
-// rename gives the temporary file its final name and removes the replaced file. It returns an
+// rename renames the temporary file to its final name and removes the replaced file. It returns an
 // error if the owner or mode of the replaced file has changed since the output was opened. It
 // allocates memory only for an error, because lmrun calls it after Freeze.
 func (f *Output) rename() error {
@@ -302,9 +302,9 @@ func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.stat
 // Outputs is a list of outputs. Its methods commit or discard all outputs of the list.
 type Outputs []*Output
 
-// Commit first syncs all files to the disk, and then gives each file its final name. Therefore
-// no file has its final name before the data of all files are on the disk. Commit returns the
-// first error without renaming further files.
+// Commit first syncs all files to the disk, and then renames each file to its final name.
+// Therefore no file has its final name before the data of all files are on the disk. Commit
+// returns the first error without renaming further files.
 func (list Outputs) Commit() error {
 	for _, f := range list {
 		if err := f.sync(); err != nil {
