@@ -31,7 +31,7 @@ const (
 // the kernel kills it.
 type supervisor struct {
 	configuration
-	configPath    string   // path of the configuration file; empty: replay as flags says
+	configPath    string   // path of the configuration file; empty: flags contains the image
 	flags         []string // arguments on the command line of lminit, passed to every replay
 	checkOnly     bool     // -check is given: only verify the images
 	signals       chan os.Signal
@@ -167,9 +167,9 @@ func (s *supervisor) runReplay(flags []string) int {
 }
 
 // startReplay starts the program lmrun in the directory of this program. It returns the process id
-// of lmrun, and the read end of the pipe to which lmrun writes its stopReport. lmrun itself
-// reports its stop time, because it depends on the image that lmrun has opened: the file of the
-// image can be replaced at any time.
+// of lmrun, and the read end of the pipe to which lmrun writes its stopReport. lminit cannot
+// compute the reported time itself, because the time depends on the image that lmrun has opened:
+// another process can replace the file of the image at any time.
 func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -47,8 +47,8 @@ func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error)
 }
 
 // runLoop executes all runs and then writes the output files. If a failure was not caused by a
-// command, for example if an input cannot be read, runLoop runs the sequence safe. If only the
-// output files cannot be written, it does not run the sequence safe, because all runs have
+// command, for example if an input cannot be read, runLoop runs the sequence named `safe`. If
+// only the output files cannot be written, it does not run `safe`, because all runs have
 // completed.
 func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	end.leastNs = 1<<63 - 1
@@ -63,9 +63,10 @@ func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	return end
 }
 
-// runSafe runs the sequence safe, if the image has one, and stores its result in end. It is
-// called only after failures that were not caused by a command. After the failure of a command,
-// Replay.Run has already run the sequence safe.
+// runSafe runs the sequence named `safe`, if the image has one, and stores its result in end. In
+// this sequence, an image brings its devices into a safe state. The caller must call runSafe only
+// after failures that were not caused by a command. After the failure of a command, Replay.Run
+// has already run the sequence.
 func (f *frameLoop) runSafe(end *outcome) {
 	end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
 	if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
@@ -152,7 +153,7 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 // by defer. If the panic is a memory fault in a ring, for example because another process has
 // truncated the file of the ring, the error names that file. For any other panic, the error has
 // the code hal.Internal and the text of the panic. The process then continues and can run the
-// sequence safe.
+// sequence `safe`.
 func (f *frameLoop) recoverRingFault(err *error) {
 	problem := recover()
 	if problem == nil {

@@ -11,8 +11,8 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file formats the JSON object that -json prints. The build tag nojson replaces this file by
-// json_none.go.
+// This file formats the JSON object that -json prints. In builds with the tag nojson, the file
+// json_none.go replaces this file.
 
 const (
 	hasJSON   = true
@@ -38,7 +38,7 @@ func jsonText(o args.Options, end outcome, code hal.Code) string {
 }
 
 // failureFields returns the JSON fields that describe a failure, with a comma before each field.
-// The field "safe" is present only if the sequence safe has run.
+// The field "safe" is present only if the sequence named `safe` has run.
 func failureFields(end outcome) string {
 	r := &end.result
 	text := `,"reason":` + files.Quote(failureText(end)) +

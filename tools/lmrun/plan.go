@@ -93,13 +93,13 @@ func hasTlbWindow(view *fbs.View) bool {
 
 // maxStopTimeUs returns the longest time from a signal to the end of lmrun, in microseconds. It is
 // the sum of three times: the longest time of a run or of the sequence of -before, the longest
-// time of the sequence of -after, and the longest time of the sequence safe. The sum does not
+// time of the sequence of -after, and the longest time of the sequence `safe`. The sum does not
 // overflow, because runtime.CheckWorstCase has limited each sequence to the value of -longest,
 // which is at most 2^62 ns.
 func (f *frameLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	// After a signal, a run with -deadline ends by its deadline. A run without -deadline and the
 	// sequences of -before and -after end within runtime.StopGrace. Only -longest limits the
-	// sequence safe.
+	// sequence `safe`.
 	runLimit := uint64(f.limitNs)
 	if runLimit == 0 {
 		runLimit = runtime.StopGrace

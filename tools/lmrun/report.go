@@ -65,8 +65,8 @@ func versionText(asJSON bool) string {
 	return fbs.Text(text, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
 }
 
-// timingText returns the number of runs and their durations for the last line of lmrun. The text
-// begins with a comma.
+// timingText returns the number of runs and their durations, for the line that lmrun prints after
+// success. The text begins with a comma.
 func timingText(end outcome) string {
 	if end.runs == 0 {
 		return ", no runs"
@@ -85,7 +85,8 @@ func microsText(ns int64) string {
 	return fbs.Text("%d.%d", uint64(ns/1000), uint64(ns%1000/100))
 }
 
-// failureText returns the text of the error. If the sequence safe has run, its result follows.
+// failureText returns the text of the error. If the sequence named `safe` has run, the result of
+// that sequence follows.
 func failureText(end outcome) string {
 	text := end.err.Error()
 	if end.result.SafeRan {

@@ -14,8 +14,8 @@ import (
 )
 
 // This file implements rings. A ring passes tensor data between two processes through a file in
-// shared memory. RING.md specifies the format of the file. The build tag norings replaces this
-// file by ring_none.go.
+// shared memory. RING.md specifies the format of the file. In builds with the tag norings, the
+// file ring_none.go replaces this file.
 
 const (
 	hasRings  = true
@@ -61,9 +61,9 @@ type ring struct {
 	// use these copies, because the other process could change the header after the check.
 	dataBytes, slotCount uint64
 	ownCounter           *uint64 // the counter that this process changes: &written or &read
-	// closedBefore is true in a reader if the ring was already closed when the reader opened it,
-	// and is still closed and empty. The reader then waits for the next writer instead of
-	// reporting the end of the data.
+	// closedBefore is true in a reader if an earlier writer had closed the ring before the reader
+	// opened it, and the ring has been empty since then. The reader then waits for the next
+	// writer. It does not report the end of the data.
 	closedBefore bool
 }
 
@@ -231,10 +231,11 @@ func (r *ring) contains(address uintptr) bool {
 }
 
 // transfer copies data into the next free slot if this process is the writer. If this process is
-// the reader, transfer copies the oldest unread slot into data. It returns the number of bytes. If
-// no slot is free or unread, it returns EAGAIN, like write(2) and read(2) on a non-blocking pipe.
-// After the last slot of a closed ring, it returns 0 to a reader, like read(2) at the end of a
-// file. After a successful transfer, the caller must call advance.
+// the reader, transfer copies the oldest unread slot into data. It returns the number of bytes.
+// It returns EAGAIN if a writer finds no free slot, or a reader no unread slot, as write(2) and
+// read(2) do on a non-blocking pipe. After the last slot of a closed ring, it returns 0 to a
+// reader, as read(2) does at the end of a file. After a successful transfer, the caller must call
+// advance.
 func (r *ring) transfer(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
 	unread := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)

@@ -15,7 +15,7 @@ import (
 
 // stopping is not 0 after one of stopSignals has arrived. lmrun then starts no further run. A run
 // without -deadline fails if it takes longer than runtime.StopGrace after the signal. Further
-// signals have no effect: they cannot make lmrun skip the sequence safe or leave DMA enabled.
+// signals have no effect: they cannot make lmrun skip the sequence `safe` or leave DMA enabled.
 var stopping atomic.Uint32
 
 // stopSignals lists the signals after which lmrun finishes the current run and then ends. lmrun

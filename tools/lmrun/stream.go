@@ -89,8 +89,8 @@ func (s *stream) open(r *runtime.Replay) (err error) {
 	if err != nil || !s.isLive {
 		return err
 	}
-	// Make the pipe non-blocking. The method transfer then does the waiting for the other end,
-	// during which it checks whether a signal has arrived.
+	// Make the pipe non-blocking, so that a read or write returns at once. The method transfer
+	// waits for the other end itself, and checks whether a signal has arrived while it waits.
 	return hal.FileFault(path, unix.SetNonblock(s.fd, true))
 }
 
@@ -134,8 +134,8 @@ func (s *stream) readFile() error {
 }
 
 const (
-	streamSpins   = 100    // number of attempts of transfer without a pause after each
-	streamPauseNs = 50_000 // pause after each later attempt, in nanoseconds
+	streamSpins   = 100    // transfer makes this number of attempts without pauses
+	streamPauseNs = 50_000 // pause of transfer after each later attempt, in nanoseconds
 )
 
 // transfer reads data from the stream if the tensor is an input, and writes data to the stream if
@@ -174,9 +174,9 @@ func (s *stream) transfer(data []byte) (n int, err error) {
 
 // receiveInputs reads the data of the next run from all live inputs. The result ended is true if
 // there are no data for another run: a signal has arrived, or the other side has closed the
-// stream after the data of the previous run. It is an error if the other side has closed the
-// stream in the middle of the data of a run. A sealed process can allocate this error, because
-// Go's heap still has free memory, so that Go need not map more.
+// stream after the data of the previous run. receiveInputs returns an error if the other side has
+// closed the stream in the middle of the data of a run. A sealed process can allocate this error,
+// although it must not map memory, because Go's heap still has free memory.
 func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	defer f.recoverRingFault(&err)
 	hasData := false // true: an earlier input in f.streams had data for this run

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file opens, feeds and stops a watchdog device. The build tag nowatchdog replaces this file
-// by watchdog_none.go.
+// This file opens, feeds and stops a watchdog device. In builds with the tag nowatchdog, the file
+// watchdog_none.go replaces this file.
 
 const (
 	hasWatchdog   = true
@@ -102,7 +102,7 @@ func (w *watchdog) setupError(err error) error {
 	return hal.NewFault(hal.NoDevice, w.path+reason+err.Error())
 }
 
-// keepalive contains the byte that feed writes. Any byte except 'V' restarts the timeout.
+// keepalive contains the byte that feed writes. The byte must not be 'V', which stop writes.
 var keepalive = [1]byte{}
 
 // feed writes to the device, which restarts its timeout. It does nothing if the last write was

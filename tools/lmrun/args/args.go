@@ -27,7 +27,7 @@ type Options struct {
 	Window   int    // number of the hardware TLB window; runtime.AnySlot: -window is not given
 
 	Seal, Check, JSON, Help, Version bool // the flag of this name is on the command line
-	Supervised                       bool // print the longest stop time to file descriptor 3
+	Supervised                       bool // write the longest stop time to file descriptor 3
 }
 
 // Binding connects a tensor with a file. It is the value NAME=FILE of one -input or -output.

@@ -25,12 +25,12 @@ func RejectAliases(outputs []string, inputs ...string) error {
 				// Standard input can be a regular file. Use a path that stat(2) accepts.
 				file = "/dev/stdin"
 			}
-			if isFile(file, output) {
+			if sameFile(file, output) {
 				return aliasError(path, "input", input)
 			}
 		}
 		for _, other := range outputs[:i] {
-			if isFile(other, output) {
+			if sameFile(other, output) {
 				return aliasError(path, "output", other)
 			}
 		}
@@ -46,8 +46,8 @@ func aliasError(path, role, other string) error {
 	return hal.NewFault(hal.Usage, reason+"; name another file")
 }
 
-// isFile reports whether the file at path has the given identity.
-func isFile(path string, identity fileIdentity) bool {
+// sameFile reports whether the file at path has the given identity.
+func sameFile(path string, identity fileIdentity) bool {
 	found, ok := identityOf(path)
 	return ok && found == identity
 }

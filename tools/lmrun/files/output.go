@@ -13,8 +13,8 @@ import (
 // name of the temporary file with the name of the file that it replaces.
 
 // Output is an output file that is being written. The caller must call Commit, Discard or both
-// for every Output. Commit and Discard make system calls without Go's scheduler, because lmrun
-// calls them after Freeze, when Go must not start threads (see hal.Write).
+// for every Output. lmrun calls Commit and Discard after runtime.Replay.Freeze, when Go must not
+// start threads. Therefore they make raw system calls, of which Go's scheduler does not know.
 type Output struct {
 	Path   string // the path of the output, for error messages
 	Fd     int    // the file descriptor to which the caller writes the data
@@ -26,14 +26,15 @@ type Output struct {
 	dirFD int
 	// names contains the base name of the temporary file, a zero byte, the base name of the
 	// replaced file, and a zero byte. This memory is read-only, because a seccomp filter allows
-	// system calls by the addresses of these names (see SealRules). For an output of Create,
+	// system calls by the addresses of these names (see SealRules). If Create opened the output,
 	// names contains only the base name of the new file. If there is no file that Discard must
 	// remove, names is nil.
 	names       []byte
 	finalNameAt int  // offset of the replaced file's name in names; 0: Commit does not rename
 	sealed      bool // SealRules was called: a seccomp filter can forbid closing descriptors
-	// expected is the ownership that the replaced file had when the output was opened. Commit
-	// fails if the ownership has changed since then.
+	// expected is the ownership that the replaced file had when the output was opened. If no
+	// file existed then, expected is the ownership of the temporary file. Commit fails if it
+	// would replace a file with another ownership.
 	expected ownership
 	// status is the buffer into which the kernel writes the status of the replaced file during
 	// Commit. The buffer is a field, because a seccomp filter allows this system call only with
@@ -87,8 +88,8 @@ func IsStdout(path string) bool {
 	return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1"
 }
 
-// fileChangedError returns the error for the case that another process has changed the file at
-// path after the output was opened. Commit does not replace such a file.
+// fileChangedError returns the error for an output at path that cannot be committed, because
+// another process has changed the file at path after the output was opened.
 func fileChangedError(path string) error {
 	reason := "cannot replace " + path + ": another process has deleted, renamed or changed it"
 	return hal.NewFault(hal.IO, reason)
@@ -144,8 +145,8 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 // tempName returns the base name of the temporary file for an output with the given base name.
 // The returned name contains random digits, so that other processes cannot guess it.
 func tempName(name string) (string, error) {
-	// nameMax is the number of bytes of name that the returned name contains at most. Linux
-	// limits a base name to 255 bytes. The other 55 bytes are for the dots, digits and suffix.
+	// The returned name contains at most the first nameMax bytes of name. Linux limits a base
+	// name to 255 bytes. The other 55 bytes are for the dots, digits and suffix.
 	const nameMax = 200
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
@@ -158,7 +159,8 @@ func tempName(name string) (string, error) {
 	return temp + ".part", nil
 }
 
-// mapNames maps read-only memory that contains both names, with a zero byte after each name.
+// mapNames returns read-only memory, mapped for this purpose, that contains temp, a zero byte,
+// name, and a zero byte.
 func mapNames(temp, name string) ([]byte, error) {
 	const writable, private = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, writable, private)

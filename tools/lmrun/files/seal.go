@@ -3,7 +3,7 @@ package files
 import "golang.org/x/sys/unix"
 
 // This file creates the seccomp instructions that allow a sealed process to commit its outputs. A
-// sealed process is one with the seccomp filter that runtime.Seal installs.
+// sealed process is a process that has called runtime.Seal, which installs a seccomp filter.
 
 // SealRules returns seccomp instructions that allow the system calls of Commit and Discard. The
 // instructions allow fsync(2) with any file descriptor. They allow reading the status, renaming
