@@ -186,7 +186,7 @@ func collect(path string) <-chan []byte {
 	return all
 }
 
-func TestPipesGiveEachRunItsData(t *testing.T) {
+func TestPipesProvideDataForEachRun(t *testing.T) {
 	const frames = 300 // more than the pipes hold
 	inputs, results := frameData(frames)
 	in, out := fifo(t), fifo(t)
@@ -271,7 +271,7 @@ func TestFailureBetweenRunsRunsTheSequenceSafe(t *testing.T) {
 	}
 }
 
-func TestDeadlineHoldsForRunsAlone(t *testing.T) {
+func TestDeadlineLimitsOnlyRuns(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
 	if end := frameRuns(t, "-deadline 500us -before slow -after slow -loop 2 -input a="+

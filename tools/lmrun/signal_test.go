@@ -90,9 +90,9 @@ func exitOn(err error) {
 	}
 }
 
-// TestFurtherSignalsSkipNothing: however many signals come, the run ends by its own bound
-// or that of a stop request, and sequence safe and the end of DMA follow.
-func TestFurtherSignalsSkipNothing(t *testing.T) {
+// TestFurtherSignalsHaveNoEffect sends many signals. The run must still end by its own limit or by
+// that of a stop request, the sequence `safe` must run, and DMA must be stopped.
+func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ type Workload struct {
 func Main(list []Workload) {
 	ttsim.ChildMain()
 	if err := mainOf(list, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, files.Line(err.Error()))
+		fmt.Fprintln(os.Stderr, files.OneLine(err.Error()))
 		os.Exit(hal.CodeOf(err).ExitStatus())
 	}
 }

@@ -225,8 +225,8 @@ func TestBadConfigurationIsSaidAndEndsAsConfigured(t *testing.T) {
 	folder := bootImage(t, "--board", "qemu-virt", written(t, identified()))
 	for _, test := range []struct{ text, says, then, down string }{
 		{"on-failure reboot\n\nfrobnicate 1\nimage /image.lmb\n",
-			"lminit: usage: /lmrun.conf:3: frobnicate must follow a line*", "lminit: reboot",
-			"reset"},
+			"lminit: usage: /lmrun.conf:3: frobnicate is unknown, or must follow a line*",
+			"lminit: reboot", "reset"},
 		{"image /image.lmb\nloop x\n", "lminit: usage: /lmrun.conf:2: -loop takes*",
 			"lminit: poweroff", "off"},
 	} {
