@@ -16,6 +16,7 @@ print_fuzz_findings() {
 cmd_fuzz() {
 	local duration=${1:-} package target inputs
 	[[ $duration =~ ^[0-9.]+[smhx]$ ]] || { warn "fuzz takes a duration, such as 10m"; exit 64; }
+	mkdir -p "$out"
 	for package in $(go list ./...); do
 		for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
 			say "$package $target"

@@ -29,6 +29,7 @@ cmd_test() {
 # cmd_lint runs the steps fmt, vet and lint, and prints a summary.
 cmd_lint() {
 	local step
+	mkdir -p "$out"
 	for step in fmt vet lint; do run_step $step; done
 	print_summary
 }

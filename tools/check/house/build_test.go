@@ -161,6 +161,24 @@ func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 	}
 }
 
+// TestFirstCommandMayBeFuzzOrLint runs commands that write logs where build/ does not exist yet.
+func TestFirstCommandMayBeFuzzOrLint(t *testing.T) {
+	const fake = "case \"$*\" in\nlist*) echo example ;;\n*-list*) echo FuzzA ;;\n" +
+		"*-fuzz*) echo 'fuzz: elapsed: 1s, execs: 5 (5/sec)' ;;\nesac\n"
+	for _, args := range []string{"fuzz 1x", "lint"} {
+		t.Run(args, func(t *testing.T) {
+			_, run := copyOfBuild(t, fake)
+			out, err := run(strings.Fields(args)...).CombinedOutput()
+			if args == "lint" {
+				err = nil // gofmt and staticcheck are not there
+			}
+			if err != nil || strings.Contains(string(out), "tee:") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
 // TestBuildScriptIsAShortFrontDoor checks that build.sh stays short and sources each part.
 func TestBuildScriptIsAShortFrontDoor(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
