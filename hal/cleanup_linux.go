@@ -20,8 +20,8 @@ func (c *cleanups) callAll() (err error) {
 	return err
 }
 
-// closeFile registers a function that closes the file descriptor fd. It does not close fd now.
-func (c *cleanups) closeFile(fd int) {
+// addClose registers a function that closes the file descriptor fd. It does not close fd now.
+func (c *cleanups) addClose(fd int) {
 	c.add(func() error {
 		_ = syscalls.close(fd)
 		return nil
@@ -32,7 +32,7 @@ func (c *cleanups) closeFile(fd int) {
 func (c *cleanups) openFile(path string, flags int) (fd int, err error) {
 	fd, err = syscalls.open(path, flags)
 	if err == nil {
-		c.closeFile(fd)
+		c.addClose(fd)
 	}
 	return fd, err
 }

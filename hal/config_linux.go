@@ -102,17 +102,17 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 	case after&bit == want&bit:
 		return nil
 	case bit == configCommandMemory:
-		return d.fault(NoDevice, "memory decoding stays off"+seeKernelLog)
+		return d.fault(NoDevice, "memory decoding stays off"+kernelLogAdvice)
 	case on:
 		return d.fault(MasterOff, "bus mastering stays off: the device cannot reach "+
-			"memory"+seeKernelLog)
+			"memory"+kernelLogAdvice)
 	}
 	return d.fault(Internal,
 		"bus mastering stays on: the device may still write to memory; reset the device")
 }
 
-// seeKernelLog is the remedy in messages about a bit that the device or a hypervisor ignores.
-const seeKernelLog = "; look for the reason in `lspci -vv` and `dmesg`"
+// kernelLogAdvice is the remedy in messages about a bit that the device or a hypervisor ignores.
+const kernelLogAdvice = "; look for the reason in `lspci -vv` and `dmesg`"
 
 // mapConfig returns an aperture onto the first size bytes of configuration space. A verified image
 // only loads from this aperture.

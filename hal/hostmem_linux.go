@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	hugePage = 2 << 20 // bytes of a huge page
+	hugePageSize = 2 << 20 // bytes of a huge page
 
 	// MAP_HUGE_2MB: a flag of mmap that selects the size of huge pages. The upper 6 bits are the
 	// binary logarithm of the size (linux/mman.h).
-	hugePageLog = 21 << 26
+	mapHuge2MB = 21 << 26
 )
 
 // hostMemory is the host memory of a device's Host windows.
 type hostMemory struct {
-	mappings [][]byte // all mappings of host memory, which Close releases
-	hugeRest []byte   // unused end of the last mapping of huge pages; empty if none is left
+	mappings   [][]byte // all mappings of host memory, which Close releases
+	unusedHuge []byte   // unused end of the last mapping of huge pages; empty if none is left
 }
 
 // mapHost allocates size bytes of host memory, makes them accessible to the device, and returns an
@@ -49,15 +49,15 @@ func (d *device) mapHost(size uint64) (*Aperture, error) {
 // (vm.compact_unevictable_allowed), unless a driver pins them, as VFIO and Tenstorrent's driver do.
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	m := &d.memory
-	if size > uint64(len(m.hugeRest)) {
-		pages, err := d.mapLocked(fbs.RoundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
+	if size > uint64(len(m.unusedHuge)) {
+		pages, err := d.mapLocked(fbs.RoundUp(size, hugePageSize), unix.MAP_HUGETLB|mapHuge2MB)
 		if err != nil {
 			mem, err = d.mapLocked(size, 0)
 			return mem, false, err
 		}
-		m.hugeRest = pages
+		m.unusedHuge = pages
 	}
-	mem, m.hugeRest = m.hugeRest[:size:size], m.hugeRest[size:]
+	mem, m.unusedHuge = m.unusedHuge[:size:size], m.unusedHuge[size:]
 	return mem, true, nil
 }
 
@@ -68,7 +68,7 @@ func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
 	if err != nil {
 		return nil, d.fault(Denied, fbs.Text("cannot lock %x bytes of host memory: ", size)+
-			err.Error()+raiseMemlock+", or free memory")
+			err.Error()+memlockAdvice+", or free memory")
 	}
 	// Keep the pages out of forked child processes. If a child shared them, the next store of this
 	// process would go to a copy of the page, but the device would still use the original page.
@@ -77,8 +77,8 @@ func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 	return mem, nil
 }
 
-// raiseMemlock is the end of a message: how to raise the limit on locked and pinned memory.
-const raiseMemlock = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`"
+// memlockAdvice is the end of a message: how to raise the limit on locked and pinned memory.
+const memlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`"
 
 // unmap unmaps all host memory.
 func (m *hostMemory) unmap() {

@@ -15,15 +15,15 @@ func (d *device) notContiguousFault(size uint64, huge bool) error {
 		return d.fault(NoDevice, reason+hugePageAdvice(size))
 	}
 	return d.fault(NoDevice, reason+fbs.Text(", although they are huge pages; boot Linux with "+
-		"`hugepages=%d`, use windows of at most 2 MiB, or use `vfio:`", hugePagesAdvised(size)))
+		"`hugepages=%d`, use windows of at most 2 MiB, or use `vfio:`", advisedHugePages(size)))
 }
 
 // hugePageAdvice returns the end of a message: how to reserve huge pages for size bytes.
 func hugePageAdvice(size uint64) string {
 	return fbs.Text("; reserve huge pages soon after boot with "+
-		"`echo %d > /proc/sys/vm/nr_hugepages`, or use `vfio:`", hugePagesAdvised(size))
+		"`echo %d > /proc/sys/vm/nr_hugepages`, or use `vfio:`", advisedHugePages(size))
 }
 
-// hugePagesAdvised returns the number of huge pages that messages advise to reserve: twice as many
+// advisedHugePages returns the number of huge pages that messages advise to reserve: twice as many
 // as size bytes need.
-func hugePagesAdvised(size uint64) uint64 { return 2 * fbs.RoundUp(size, hugePage) / hugePage }
+func advisedHugePages(size uint64) uint64 { return 2 * fbs.RoundUp(size, hugePageSize) / hugePageSize }

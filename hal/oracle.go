@@ -41,9 +41,9 @@ func (BaseDevice) Diagnose() Code { return OK }
 // Close implements Device and does nothing.
 func (BaseDevice) Close() error { return nil }
 
-// DiagnoseAlive returns DeviceGone if d is not alive, else OK. Mocks that can simulate a removed
+// DeviceGoneUnlessAlive returns DeviceGone if d is not alive, else OK. Mocks that can simulate a removed
 // device implement Diagnose with it.
-func DiagnoseAlive(d Device) Code {
+func DeviceGoneUnlessAlive(d Device) Code {
 	if !d.Alive() {
 		return DeviceGone
 	}
@@ -73,13 +73,13 @@ func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	if a.Port != nil {
 		return a.Port.Load(uint64(offset), width)
 	}
-	return a.executeOne(loadCommand(offset, width)), OK
+	return a.executeOne(loadAsExpect(offset, width)), OK
 }
 
-// loadCommand returns an Expect whose condition is never true, because its mask is 0 and
+// loadAsExpect returns an Expect whose condition is never true, because its mask is 0 and
 // its value is 1. Therefore the Expect always stops the walk, with the loaded value in
 // Walk.Got.
-func loadCommand(offset uint32, width uint8) fbs.Command {
+func loadAsExpect(offset uint32, width uint8) fbs.Command {
 	return fbs.Command{
 		Opcode: gen.OpcodeExpect,
 		Width:  width,

@@ -69,17 +69,17 @@ const extraPoolPages = 1024
 // pool through a hugetlb file until enough of them are adjacent. It maps those in the right order
 // and returns the remaining pages to the pool.
 func replacePages(pagemapFD int, mem []byte) (replaced bool) {
-	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | hugePageLog)
+	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | mapHuge2MB)
 	if err != nil {
 		return false
 	}
 	// First return the old pages of mem to the pool: they may be adjacent to pages in the pool.
 	_ = mapOver(mem, -1, 0, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	count := len(mem) / hugePage
+	count := len(mem) / hugePageSize
 	var found []poolPage // sorted by address
 	for index := range 4*count + extraPoolPages {
 		// Take a page from the pool, and find out its physical address.
-		offset := int64(index) * hugePage
+		offset := int64(index) * hugePageSize
 		err := mapPoolPage(mem, fd, offset)
 		address, present := pageAddress(pagemapFD, mem)
 		if err != nil || !present {
@@ -93,7 +93,7 @@ func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 		// Map the adjacent pages in order of their addresses. Errors can be ignored: after a failed
 		// call the address range has a wrong page or no page, which physicalAddress detects.
 		for i, page := range found[first:][:count] {
-			_ = mapPoolPage(mem[i*hugePage:], fd, page.offset)
+			_ = mapPoolPage(mem[i*hugePageSize:], fd, page.offset)
 		}
 		returnPages(fd, found[:first])
 		returnPages(fd, found[first+count:])
@@ -108,7 +108,7 @@ func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 func returnPages(fd int, pages []poolPage) {
 	for _, page := range pages {
 		const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
-		_ = unix.Fallocate(fd, mode, page.offset, hugePage)
+		_ = unix.Fallocate(fd, mode, page.offset, hugePageSize)
 	}
 }
 
@@ -124,7 +124,7 @@ func mapOver(mem []byte, fd int, offset int64, protection, flags int) error {
 // has no page at that offset yet, the kernel takes one from the pool.
 func mapPoolPage(mem []byte, fd int, offset int64) error {
 	const flags = unix.MAP_SHARED | unix.MAP_POPULATE
-	return mapOver(mem[:hugePage], fd, offset, unix.PROT_READ|unix.PROT_WRITE, flags)
+	return mapOver(mem[:hugePageSize], fd, offset, unix.PROT_READ|unix.PROT_WRITE, flags)
 }
 
 // insertPage inserts page into pages, which are sorted by address, and returns the longer slice.
@@ -141,7 +141,7 @@ func insertPage(pages []poolPage, page poolPage) []poolPage {
 func findAdjacent(pages []poolPage, count int) int {
 	length := 0 // number of adjacent pages that end with the current page
 	for i := range pages {
-		if i > 0 && pages[i].address != pages[i-1].address+hugePage {
+		if i > 0 && pages[i].address != pages[i-1].address+hugePageSize {
 			length = 0
 		}
 		if length++; length == count {

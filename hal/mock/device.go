@@ -233,7 +233,7 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 func (d *Device) Alive() bool { return !d.gone && !d.closed }
 
 // Diagnose implements hal.Device.
-func (d *Device) Diagnose() hal.Code { return hal.DiagnoseAlive(d) }
+func (d *Device) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
 
 // Now implements hal.Device. It returns virtual nanoseconds since the device was made.
 func (d *Device) Now() int64 { return d.now }

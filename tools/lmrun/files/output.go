@@ -209,7 +209,7 @@ func (f *Output) rename() error {
 	}
 	// The file system cannot exchange names. Therefore check the replaced file before the
 	// rename.
-	if f.hasOtherOwnership(f.names[f.finalNameAt:]) {
+	if f.ownershipDiffers(f.names[f.finalNameAt:]) {
 		return irreplaceableError(f.Path)
 	}
 	if errno = f.renameAt(0); errno != 0 {
@@ -222,7 +222,7 @@ func (f *Output) rename() error {
 // If it has the expected owner and mode, checkExchanged removes it. Otherwise checkExchanged
 // exchanges the names back and returns an error.
 func (f *Output) checkExchanged() error {
-	if !f.hasOtherOwnership(f.names) {
+	if !f.ownershipDiffers(f.names) {
 		f.Discard()
 		return nil
 	}
@@ -234,9 +234,9 @@ func (f *Output) checkExchanged() error {
 	return irreplaceableError(f.Path)
 }
 
-// hasOtherOwnership reports whether the file with the given base name has another owner or
+// ownershipDiffers reports whether the file with the given base name has another owner or
 // mode than f.expected. It returns false if the status of the file cannot be read.
-func (f *Output) hasOtherOwnership(name []byte) bool {
+func (f *Output) ownershipDiffers(name []byte) bool {
 	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
 		uintptr(f.dirFD), nameAddress(name), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
 	status := (*unix.Stat_t)(unsafe.Pointer(&f.status))
