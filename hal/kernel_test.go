@@ -621,8 +621,8 @@ func TestBaseDeviceDoesNothing(t *testing.T) {
 		(BaseDevice{}).Diagnose() != OK {
 		t.Errorf("registers %#x, hardware window %#x, %v", registers, home, code)
 	}
-	if there, gone := DeviceGoneUnlessAlive(still{alive: true}), DeviceGoneUnlessAlive(still{}); there != OK ||
-		gone != DeviceGone {
+	there, gone := DeviceGoneUnlessAlive(still{alive: true}), DeviceGoneUnlessAlive(still{})
+	if there != OK || gone != DeviceGone {
 		t.Errorf("there %v, gone %v", there, gone)
 	}
 }
