@@ -2,8 +2,9 @@
 //
 // A replay program executes the commands of an image, a file that was recorded or
 // written for one or more devices. The image declares windows. A window is a range of
-// addresses, and each command accesses one window. Map makes a window accessible and
-// returns an Aperture. There are four kinds of windows:
+// addresses; a load, store or copy command accesses one window. Map makes a window
+// accessible and returns an Aperture. A Walk executes commands on apertures that are
+// mapped memory. There are four kinds of windows:
 //
 //	Bar     a range of a PCI base address register (BAR) of the device
 //	Tlb     a range of the addresses of a tile, through a TLB window of the device
@@ -19,10 +20,11 @@
 // nothing restricts which memory the device reaches. The backend vfio: uses VFIO, which
 // puts the device behind an IOMMU, and is for production. The backend tt: shares the
 // device with Tenstorrent's own driver. All three map BARs and host memory into this
-// process; therefore a Fence command (MFENCE or DSB SY) is a full barrier with each
-// backend. The type device in device_linux.go implements Device with the help of a
-// backend. The build tags backend_pci, backend_vfio and backend_tt select the backends
-// that a program contains. Without such a tag it contains all three.
+// process, so that the processor itself makes all accesses. Therefore a Fence command,
+// which is one MFENCE or DSB SY instruction, is a full barrier with each backend. The
+// type device in device_linux.go implements Device with the help of a backend. The build
+// tags backend_pci, backend_vfio and backend_tt select the backends that a program
+// contains. Without such a tag it contains all three.
 //
 // A BAR must not be accessed like ordinary memory in Go: the compiler merges and deletes
 // plain stores, and the function copy may access the same bytes twice, and unaligned.
@@ -86,7 +88,8 @@ type Device interface {
 	// of a is the byte at the given address of the tiles t. Map must have returned a for a
 	// Tlb window, and address must be a multiple of a.Size. If the TLB window is larger
 	// than a, ProgramWindow also changes a.Base, because the aperture then begins at another
-	// place in the TLB window.
+	// place in the TLB window. Callers need ProgramWindow only if EncodeWindow has returned
+	// 0 for registers.
 	ProgramWindow(a *Aperture, t fbs.TileRange, address uint64) Code
 
 	// AssignBusAddress sets a.Bus to the bus address at which this device reaches the
@@ -95,7 +98,7 @@ type Device interface {
 	AssignBusAddress(a *Aperture, owner Device) error
 
 	// SetBusMaster switches bus mastering on or off. After SetBusMaster(false) the device
-	// can no longer write to memory. Close also switches bus mastering off, but a sealed
+	// can no longer write to host memory. Close also switches bus mastering off, but a sealed
 	// program (one that has restricted its own system calls) cannot call Close and must
 	// call SetBusMaster(false) instead.
 	SetBusMaster(on bool) error
@@ -137,9 +140,9 @@ type Aperture struct {
 	execute func(w *Walk, barOffset uint64) Code
 }
 
-// MappedAperture returns an aperture of size bytes that begins at the given offset of mem,
-// which is mapped memory. The aperture keeps only the address. Therefore the caller must
-// keep mem mapped and, if the Go heap contains mem, reachable.
+// MappedAperture returns an aperture of the size bytes of mem from the given offset on. The
+// aperture stores only their address, not mem itself. Therefore the caller must keep mem
+// mapped or, if the Go heap contains mem, reachable.
 func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 	return Aperture{Base: AddressOf(mem[offset : offset+size]), Size: size, Slot: slot}
 }
