@@ -8,7 +8,7 @@ package hal
 type busMaster struct {
 	on          bool   // SetBusMaster(true) was called, and no successful SetBusMaster(false) since
 	keptOn      bool   // a kernel driver keeps bus mastering on; this program must not change it
-	staleStatus uint64 // status register before bus mastering was switched on, with old error bits
+	staleStatus uint64 // PCI status register at the last SetBusMaster(true), with old error bits
 }
 
 // SetBusMaster implements Device. SetBusMaster(false) does nothing unless SetBusMaster(true) was
@@ -33,7 +33,7 @@ func (d *device) startBusMaster() error {
 		// leaves a bit unchanged.
 		d.config.Store(configStatus, 2, configStatusDMA)
 	}
-	// Remember the error bits that are still set, so that diagnoseHeader ignores them.
+	// Save the error bits that are still set, so that diagnoseHeader ignores them.
 	d.busMaster.staleStatus, _ = d.config.Load(configStatus, 2)
 	d.busMaster.on = true
 	// Program the outbound translation before the first transfer is possible: tiles reach the

@@ -82,10 +82,10 @@ func (s *configSpace) readHeader() uint64 {
 // setCommandBit sets or clears one bit of the command register, and checks that the device has
 // accepted the new value. bit is a mask with that bit.
 func (d *device) setCommandBit(bit uint64, on bool) error {
-	// Write the register only if the bit has to change. Then a user without write access to
-	// configuration space can use a device whose memory decoding is already on. However, always
-	// write the register to enable bus mastering: this requires write access even if the bit is
-	// already set.
+	// Write the register only if the bit has to change, so that a user without write access to
+	// configuration space can use a device whose memory decoding is already on. The exception is
+	// enabling bus mastering: always write the register, so that such a user cannot start DMA even
+	// if the bit is already set.
 	before, code := d.config.Load(configCommand, 2)
 	want := before &^ bit
 	if on {

@@ -13,8 +13,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// device implements Device. For everything that depends on the kernel interface it calls methods of
-// its backend. The backend keeps a pointer to the device and uses the other fields.
+// device implements Device. It calls its backend for each operation that depends on the kernel
+// interface. The backend has a pointer to the device, and uses the fields that it needs.
 type device struct {
 	backend backend
 	scheme  string // part of the device name before the colon: pci, vfio or tt
@@ -45,7 +45,7 @@ type backend interface {
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
 	// mapForDevice makes the device able to reach mem by DMA, and returns the bus address of mem.
 	// mem must consist of complete pages of host memory. If huge is true, these are huge pages,
-	// which the kernel never moves. Otherwise mapForDevice prevents the kernel from moving the
+	// which the kernel does not move. Otherwise mapForDevice prevents the kernel from moving the
 	// pages, or returns an error.
 	mapForDevice(mem []byte, huge bool) (bus uint64, err error)
 	// assignBusAddress implements AssignBusAddress for an owner with the same backend.

@@ -2,11 +2,11 @@
 
 package hal
 
-// This file programs the outbound translation of devices with tiles, for the backends pci: and
-// vfio:. For tt: Tenstorrent's driver does so. Tiles access host memory at addresses of the PCIe
-// tile. The device's PCIe controller translates them to bus addresses (iATU, internal address
-// translation unit). It has a fixed number of regions. Each region translates one range of
-// addresses.
+// This file programs the outbound translation of devices with tiles (Tenstorrent chips), for the
+// backends pci: and vfio:. For tt: Tenstorrent's driver does so. The tiles of a chip access host
+// memory at addresses of the chip's PCIe tile. The internal address translation unit (iATU) of the
+// PCIe controller translates these addresses to bus addresses. It has a fixed number of regions.
+// Each region translates one range of addresses.
 
 import (
 	"lightmetal/boards"
@@ -14,7 +14,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// outbound is the outbound translation of a device.
+// outbound is the outbound translation of a device: it translates the addresses at which tiles
+// access host memory to bus addresses.
 type outbound struct {
 	translation *boards.Outbound // layout of the registers; nil if this program does not use them
 	registers   *Aperture        // registers of all regions; nil if they are not mapped
@@ -44,7 +45,7 @@ func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	}
 	offset := o.next
 	if len(o.regions) == t.Regions || offset > t.Last || size-1 > t.Last-offset {
-		return 0, d.fault(NoDevice, fbs.Text("cannot show %d bytes of host memory to the tiles: "+
+		return 0, d.fault(NoDevice, fbs.Text("cannot map %d bytes of host memory for the tiles: "+
 			"all %d regions or all addresses are in use; use fewer or smaller Host windows",
 			size, uint64(t.Regions)))
 	}

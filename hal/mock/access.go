@@ -150,7 +150,7 @@ func (d *Device) store(at access, value uint64) hal.Code {
 	h := d.routeAccess(at)
 	switch {
 	case h.configures:
-		return d.configure(h.slot, h.inside, at.width, value)
+		return d.storeConfig(h.slot, h.inside, at.width, value)
 	case h.window:
 		return d.storeTiles(h.slot, h.inside, at, value)
 	}

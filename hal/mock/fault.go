@@ -50,7 +50,7 @@ func (d *Device) Inject(f Fault) {
 func (d *Device) applyStuckBits(place Place, width uint8, value uint64) uint64 {
 	for i := range d.faults {
 		f := &d.faults[i]
-		mask, stuck, ok := f.bits(place, width)
+		mask, stuck, ok := f.changedBits(place, width)
 		if !ok || value&mask == stuck {
 			continue
 		}
@@ -65,9 +65,9 @@ func (d *Device) applyStuckBits(place Place, width uint8, value uint64) uint64 {
 	return value
 }
 
-// bits returns the mask of the bits that a Stuck or Late fault changes in a load, and the new
-// values of these bits. ok is false if the fault does not apply to the load.
-func (f *Fault) bits(place Place, width uint8) (mask, stuck uint64, ok bool) {
+// changedBits returns the mask of the bits that a Stuck or Late fault changes in a load, and the
+// new values of these bits. ok is false if the fault does not apply to the load.
+func (f *Fault) changedBits(place Place, width uint8) (mask, stuck uint64, ok bool) {
 	if f.Kind != Stuck && f.Kind != Late {
 		return 0, 0, false
 	}

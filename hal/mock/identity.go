@@ -27,9 +27,9 @@ const (
 var arcRegisters = map[string]uint64{boards.Wormhole.Name: 0x8_8000_0000,
 	boards.Blackhole.Name: 0x8000_0000}
 
-// identity returns the value of the register NOC_NODE_ID or NOC_ID_LOGICAL at a place in a
+// idRegister returns the value of the register NOC_NODE_ID or NOC_ID_LOGICAL at a place in a
 // tile that is not a Tensix tile. ok is false if neither register is at that place.
-func (g *Tiles) identity(at Place) (id uint32, ok bool) {
+func (g *Tiles) idRegister(at Place) (id uint32, ok bool) {
 	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile {
 		return 0, false

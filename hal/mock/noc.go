@@ -175,13 +175,14 @@ type niu struct {
 
 // newNIU returns a network interface of the tile t in the state after power-up.
 func newNIU(t *tensix, second bool) niu {
-	columns, rows := notTensix(t.tiles.grid)
+	columns, rows := masksWithoutTensix(t.tiles.grid)
 	return niu{tile: t, traits: t.tiles.traits.noc, second: second,
 		words: map[uint64]uint32{routerCfg1: columns, routerCfg3: rows}}
 }
 
-// notTensix returns the masks of the columns and of the rows of a grid that contain no Tensix tile.
-func notTensix(g *chips.Grid) (columns, rows uint32) {
+// masksWithoutTensix returns the masks of the columns and of the rows of a grid that contain no
+// Tensix tile.
+func masksWithoutTensix(g *chips.Grid) (columns, rows uint32) {
 	columns, rows = 1<<len(g.Rows[0])-1, 1<<len(g.Rows)-1
 	for y, row := range g.Rows {
 		for x := range row {
@@ -295,7 +296,7 @@ func (n *niu) clearOutstanding(_ uint64, ids uint32) error {
 // setRouter implements a store to ROUTER_CFG_1 or ROUTER_CFG_3. Multicasts must skip all columns
 // and rows without Tensix tiles.
 func (n *niu) setRouter(offset uint64, leftOut uint32) error {
-	columns, rows := notTensix(n.grid())
+	columns, rows := masksWithoutTensix(n.grid())
 	if offset == routerCfg1 && columns&^leftOut != 0 || offset == routerCfg3 && rows&^leftOut != 0 {
 		return fmt.Errorf("ROUTER_CFG would have multicasts reach columns or rows without Tensix "+
 			"tiles: %#x", leftOut)

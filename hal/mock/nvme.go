@@ -101,8 +101,8 @@ type nvmeQueue struct {
 	interrupts bool   // of a completion queue: each completion raises the interrupt
 }
 
-// following returns the index of the entry after entry i.
-func (q *nvmeQueue) following(i uint32) uint32 { return (i + 1) % q.entries }
+// nextIndex returns the index of the entry after entry i.
+func (q *nvmeQueue) nextIndex(i uint32) uint32 { return (i + 1) % q.entries }
 
 // NewNvme returns an Nvme that is disabled, with a namespace of zeros.
 func NewNvme() *Nvme {
@@ -129,7 +129,7 @@ func (n *Nvme) Advance(nanoseconds int64) {
 	}
 	if n.due -= nanoseconds; n.due <= 0 {
 		n.due = 0
-		n.process()
+		n.doPendingWork()
 	}
 }
 
@@ -181,7 +181,7 @@ func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	case register == nvmeINTMC:
 		n.masked &^= uint32(value)
 	case register == nvmeCC:
-		return n.configure(uint32(value))
+		return n.storeCC(uint32(value))
 	case !ok:
 		return n.refuse("there is no register to store to at %#x", at.Address)
 	case n.cc&ccEN != 0:
@@ -192,8 +192,8 @@ func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// configure executes a store to CC (section 3.1.5).
-func (n *Nvme) configure(value uint32) hal.Code {
+// storeCC executes a store to CC (section 3.1.5).
+func (n *Nvme) storeCC(value uint32) hal.Code {
 	enabled, enable := n.cc&ccEN != 0, value&ccEN != 0
 	switch {
 	case value&^(ccEN|ccSHN|ccSettings) != 0:
@@ -251,9 +251,9 @@ func (n *Nvme) refuse(format string, args ...any) hal.Code {
 	return hal.Refused
 }
 
-// process makes the controller react to earlier stores: it resets or enables the controller as
-// CC requires, or executes the commands in the submission queues.
-func (n *Nvme) process() {
+// doPendingWork makes the controller react to earlier stores: it resets or enables the controller
+// as CC requires, or executes the commands in the submission queues.
+func (n *Nvme) doPendingWork() {
 	switch {
 	case n.cc&ccEN == 0:
 		n.csts, n.sq, n.cq = 0, [nvmeQueues]nvmeQueue{}, [nvmeQueues]nvmeQueue{}
@@ -294,7 +294,7 @@ func (n *Nvme) executeQueue(id uint32) {
 	q := &n.sq[id]
 	for q.head != q.tail && n.csts&cstsCFS == 0 {
 		c := &n.cq[q.cq]
-		if c.following(c.tail) == c.head {
+		if c.nextIndex(c.tail) == c.head {
 			return
 		}
 		command := n.host.Bytes(q.bus+uint64(q.head)*submission, submission)
@@ -302,7 +302,7 @@ func (n *Nvme) executeQueue(id uint32) {
 			n.csts = cstsCFS
 			return
 		}
-		q.head = q.following(q.head)
+		q.head = q.nextIndex(q.head)
 		entry := nvmeCommand(command) // a copy, because a transfer may overwrite the queue
 		result, status := n.execute(id, &entry)
 		n.postCompletion(id, entry.dw(0)>>16, result, status)
@@ -322,7 +322,7 @@ func (n *Nvme) postCompletion(id, command, result uint32, status nvmeStatus) {
 	storeLittleEndian(entry, 8, uint64(result))
 	storeLittleEndian(entry[8:], 4, uint64(q.head|id<<16))
 	storeLittleEndian(entry[12:], 4, uint64(command|c.phase|uint32(status)<<17))
-	if c.tail = c.following(c.tail); c.tail == 0 {
+	if c.tail = c.nextIndex(c.tail); c.tail == 0 {
 		c.phase ^= phaseOfStatus
 	}
 	if c.interrupts && n.masked&1 == 0 && n.raise != nil {

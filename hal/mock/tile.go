@@ -80,7 +80,7 @@ func (g *Tiles) Load(at Place, width uint8) (uint64, hal.Code) {
 	t := g.tensixAt(at)
 	switch {
 	case t == nil:
-		if id, ok := g.identity(at); ok {
+		if id, ok := g.idRegister(at); ok {
 			return uint64(id), hal.OK
 		}
 		return g.Memory.Load(at, width)
@@ -122,7 +122,7 @@ func (g *Tiles) HasRegister(at Place, op Op) bool {
 		n, offset := t.networkInterface(at.Address)
 		return n != nil && n.hasRegister(offset, op)
 	}
-	_, ok := g.identity(at)
+	_, ok := g.idRegister(at)
 	return ok && op == Load
 }
 

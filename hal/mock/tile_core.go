@@ -40,7 +40,7 @@ const (
 type coreTraits struct {
 	fence      bool     // value of rv32.Core.Fence
 	configures bool     // start addresses are in the registers from triscResetPC on
-	local      []uint64 // bytes of each core's memory at localRAM, in the order of chips.Reset.Cores
+	local      []uint64 // sizes of the memories at localRAM, in the order of chips.Reset.Cores
 	noc        *nocTraits
 }
 
@@ -85,7 +85,7 @@ func newTensix(g *Tiles, at chips.Tile) *tensix {
 		c := &t.cores[i]
 		at := reset.Cores[i]
 		if g.traits.configures {
-			configuredStart(&at)
+			setStartRegisters(&at)
 		}
 		*c = core{hart: rv32.Core{Fence: g.traits.fence, Bus: c}, reset: at, tile: t,
 			local: ram{size: g.traits.local[i]}}
@@ -93,9 +93,9 @@ func newTensix(g *Tiles, at chips.Tile) *tensix {
 	return t
 }
 
-// configuredStart sets the fields of c that name the registers with the start address of a TRISC or
-// NCRISC core of Wormhole.
-func configuredStart(c *chips.Core) {
+// setStartRegisters sets the fields of c that name the registers with the start address of a TRISC
+// or NCRISC core of Wormhole.
+func setStartRegisters(c *chips.Core) {
 	switch c.Name {
 	case "TRISC0", "TRISC1", "TRISC2":
 		n := c.Name[5] - '0'

@@ -22,11 +22,11 @@ type window struct {
 	first, last chips.Tile    // corners of target in NoC 0 coordinates; equal for a single tile
 }
 
-// configure stores to a configuration register of a TLB window. inside is the offset from the
-// first register of the TLB window. configure does not check the configuration, because it is
+// storeConfig stores to a configuration register of a TLB window. inside is the offset from the
+// first register of the TLB window. storeConfig does not check the configuration, because it is
 // inconsistent until all registers have been stored. pointedWindow checks it when the TLB
 // window is used.
-func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) hal.Code {
+func (d *Device) storeConfig(slot int, inside uint64, width uint8, value uint64) hal.Code {
 	l := d.board.TLB
 	if l.GroupOf(slot).OwnedByKernel(slot) && !d.hardware {
 		return d.refuse("TLB window %d belongs to the kernel driver", slot)

@@ -107,7 +107,7 @@ func (c *Core) execute(i instruction) (rd, value, next uint32) {
 		value, next, ok = next, (a+i.immI())&^1, i.funct3() == 0
 	case opBranch:
 		var taken bool
-		if taken, ok = compare(i.funct3(), a, b); taken {
+		if taken, ok = branchTaken(i.funct3(), a, b); taken {
 			next = c.PC + i.immB()
 		}
 		rd = 0
@@ -129,14 +129,14 @@ func (c *Core) execute(i instruction) (rd, value, next uint32) {
 		ok = false
 	}
 	if !ok && c.Stop.Reason == Running {
-		c.halt(illegal(i), i, c.PC)
+		c.halt(illegalReason(i), i, c.PC)
 	}
 	return rd, value, next
 }
 
-// compare reports whether a branch with the operands a and b is taken. ok is false if funct3 is one
-// of the two reserved values.
-func compare(funct3, a, b uint32) (taken, ok bool) {
+// branchTaken reports whether a branch with the operands a and b is taken. ok is false if funct3 is
+// one of the two reserved values.
+func branchTaken(funct3, a, b uint32) (taken, ok bool) {
 	switch funct3 {
 	case 0: // beq
 		return a == b, true

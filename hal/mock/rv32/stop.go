@@ -22,11 +22,11 @@ const (
 	Breakpoint      Reason = "ebreak, and there is no debugger"
 )
 
-// illegal returns the reason why a core cannot execute the instruction i. An instruction whose
-// lowest two bits are not both 1 is for the Tensix coprocessor. The reason FenceRefused is for
-// fence on Wormhole, which does not order accesses, and for fence.i, which does not change the
+// illegalReason returns the reason why a core cannot execute the instruction i. An instruction
+// whose lowest two bits are not both 1 is for the Tensix coprocessor. The reason FenceRefused is
+// for fence on Wormhole, which does not order accesses, and for fence.i, which does not change the
 // instruction cache on either chip (ttsim v1.10.0 src/riscv_impl.h).
-func illegal(i instruction) Reason {
+func illegalReason(i instruction) Reason {
 	switch {
 	case i&3 != 3:
 		return Coprocessor
