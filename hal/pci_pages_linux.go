@@ -74,18 +74,18 @@ const extraPoolPages = 1024
 // hugetlb file, until enough of them are adjacent. It maps these pages in the order of their
 // addresses, and returns all others to the pool.
 func replacePages(pagemapFD int, mem []byte) (replaced bool) {
-	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | hugePageLog)
+	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | mapHuge2MB)
 	if err != nil {
 		return false
 	}
 	// Return the old pages of mem to the pool first. They may be adjacent to pages in the pool. The
 	// address range stays reserved, without access.
 	_ = mapFixed(mem, -1, 0, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	count := len(mem) / hugePage
+	count := len(mem) / hugePageSize
 	var found []poolPage // sorted by address
 	for index := range 4*count + extraPoolPages {
 		// Take a page from the pool, and read its physical address.
-		offset := int64(index) * hugePage
+		offset := int64(index) * hugePageSize
 		err := mapPoolPage(mem, fd, offset)
 		address, present := pageAddress(pagemapFD, mem)
 		if err != nil || !present {
@@ -100,7 +100,7 @@ func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 		// mem contains a wrong page or no page, and the caller detects that when it calls
 		// physicalAddress again.
 		for i, page := range found[first:][:count] {
-			_ = mapPoolPage(mem[i*hugePage:], fd, page.offset)
+			_ = mapPoolPage(mem[i*hugePageSize:], fd, page.offset)
 		}
 		returnPages(fd, found[:first])
 		returnPages(fd, found[first+count:])
@@ -116,7 +116,7 @@ func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 func returnPages(fd int, pages []poolPage) {
 	for _, page := range pages {
 		const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
-		_ = unix.Fallocate(fd, mode, page.offset, hugePage)
+		_ = unix.Fallocate(fd, mode, page.offset, hugePageSize)
 	}
 }
 
@@ -132,7 +132,7 @@ func mapFixed(mem []byte, fd int, offset int64, protection, flags int) error {
 // If the file has no page at that offset yet, the kernel takes one from the pool.
 func mapPoolPage(mem []byte, fd int, offset int64) error {
 	const flags = unix.MAP_SHARED | unix.MAP_POPULATE
-	return mapFixed(mem[:hugePage], fd, offset, unix.PROT_READ|unix.PROT_WRITE, flags)
+	return mapFixed(mem[:hugePageSize], fd, offset, unix.PROT_READ|unix.PROT_WRITE, flags)
 }
 
 // insertPage inserts page into pages, which is sorted by address, and returns the longer slice.
@@ -149,7 +149,7 @@ func insertPage(pages []poolPage, page poolPage) []poolPage {
 func findAdjacent(pages []poolPage, count int) int {
 	length := 0 // number of adjacent pages up to and including page i
 	for i := range pages {
-		if i > 0 && pages[i].address != pages[i-1].address+hugePage {
+		if i > 0 && pages[i].address != pages[i-1].address+hugePageSize {
 			length = 0
 		}
 		if length++; length == count {

@@ -99,7 +99,7 @@ func (v *vfio) acquire() error {
 	if err != nil {
 		return callFault("VFIO_GROUP_GET_DEVICE_FD", d.function.Address, err)
 	}
-	d.cleanups.closeFile(d.config.fd)
+	d.cleanups.addClose(d.config.fd)
 	// Query the offset and the size of configuration space in the function's file.
 	config, err := v.regionInfo(vfioConfigRegionIndex)
 	if err != nil {
@@ -176,7 +176,7 @@ func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 			v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes", size))
 	case unix.ENOMEM:
 		return 0, v.dev.fault(Denied,
-			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+raiseMemlock)
+			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+memlockAdvice)
 	default:
 		return 0, callFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
 	}

@@ -619,7 +619,7 @@ func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
 		wantFault(t, errno.Error(), err, c.code, c.words)
 	}
 	k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.ENOMEM
-	_, err := d.Map(host(hugePage))
+	_, err := d.Map(host(hugePageSize))
 	wantFault(t, "no memory", err, Denied, "cannot lock 0x")
 	clear(k.errors)
 	mustMap(t, d, host(1))

@@ -113,7 +113,7 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 // runOnDevices prepares the runs, executes them, and then stops the devices. It stops the
 // watchdog only after success. After a failure, the watchdog therefore resets the machine.
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
-	end := outcome{err: f.prepareRuns(devices, view, o)}
+	end := outcome{err: f.loadAndFreeze(devices, view, o)}
 	if end.err == nil {
 		end = f.runLoop(o.Loop)
 	}
@@ -127,10 +127,10 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 	return end
 }
 
-// prepareRuns loads the image, opens inputs and outputs, installs the signal handler, and freezes
-// the process, so that runs allocate no memory. If -seal is given, prepareRuns also seals the
+// loadAndFreeze loads the image, opens inputs and outputs, installs the signal handler, and freezes
+// the process, so that runs allocate no memory. If -seal is given, loadAndFreeze also seals the
 // process: it installs a seccomp filter that forbids allocating, mapping or opening anything.
-func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
+func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
 		return err
