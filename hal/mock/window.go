@@ -117,7 +117,7 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 // checkClosed rejects size bytes from an address of the tiles t on if a part of them is closed to
 // images (boards.Closed). A kernel driver may access them.
 func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) hal.Code {
-	closed := d.board.ClosedTo(t, address, size)
+	closed := d.board.FindClosed(t, address, size)
 	if closed == nil || d.hardware {
 		return hal.OK
 	}
