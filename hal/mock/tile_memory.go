@@ -105,7 +105,7 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 // or, for the PCIe tile, host memory. ok is false if a part of the range does not exist.
 func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
 	from := func(address, _ uint64) []byte {
-		home := g.grid.Home(at)
+		home := g.grid.FirstOfBank(at)
 		return g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})
 	}
 	switch kind := g.grid.Kind(at); {
@@ -116,7 +116,7 @@ func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, 
 	case kind == chips.PCIe && g.host != nil:
 		ok, from = true, g.host.Bytes
 	default:
-		ok = g.grid.Memory(kind, address, size) != nil
+		ok = g.grid.FindMemory(kind, address, size) != nil
 	}
 	for ok && size > 0 {
 		n := min(size, pageSize-address%pageSize)
