@@ -121,7 +121,8 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 				}
 				seen[tile] = true
 				if b.Grid.FirstOfBank(tile) != bank[0] {
-					t.Errorf("%s: the first tile of the bank of %v is %v", b.Name, tile, b.Grid.FirstOfBank(tile))
+					t.Errorf("%s: bank of %v begins with %v",
+						b.Name, tile, b.Grid.FirstOfBank(tile))
 				}
 			}
 		}
