@@ -77,12 +77,12 @@ func (g *Group) WindowOffset(slot int) uint64 { return g.Offset + uint64(slot-g.
 // of the TLB window, which must belong to group g.
 func (g *Group) OwnedByKernel(slot int) bool { return slot >= g.First+g.Count-g.KernelOwned }
 
-// ChooseWindow returns the number of a suitable TLB window, or -1 if there is none. A TLB
-// window is suitable if it has at least size bytes, if it lies inside its BAR (barSizes has the
-// sizes of the BARs), if the kernel driver does not use it, and if isTaken returns false.
-// ChooseWindow returns the TLB window with the number preferred if it is suitable, otherwise the
-// suitable TLB window with the lowest number. No suitable TLB window is smaller than that,
-// because the groups are sorted by size.
+// ChooseWindow returns the number of a suitable TLB window, or -1 if no TLB window is suitable.
+// A TLB window is suitable if it has at least size bytes, if it lies inside its BAR (barSizes
+// has the sizes of the BARs), if the kernel driver does not use it, and if isTaken returns
+// false. ChooseWindow returns preferred if the TLB window with that number is suitable.
+// Otherwise it returns the lowest number of a suitable TLB window, which is also one of the
+// smallest suitable TLB windows, because the groups are sorted by size.
 func (l *TLB) ChooseWindow(preferred uint16, size uint64, barSizes *[6]uint64,
 	isTaken func(slot int) bool) int {
 	isSuitable := func(slot int) bool {

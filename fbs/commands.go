@@ -17,21 +17,21 @@ const commandsPerBlock = 512
 
 // commandChecker checks the commands of an image in the order of the file.
 type commandChecker struct {
-	view           *View                     // image to check; the checker also sets its results
+	view           *View                     // image to check; gets NeedsFixup and BusMasters set
 	boards         [DevicesMax]*boards.Board // board of each device of the image
 	windows        []windowState             // state of each window in view.Windows
-	pointedWindows []uint16                  // indices of Tlb windows pointed in this sequence
+	pointedWindows []uint16                  // indices of the Tlb windows that are accessible now
 	lastCommand    *Command                  // last command of the current sequence
 	worstCaseUs    uint64                    // longest time of the checked part of this sequence
 	hasCall        bool                      // the checker has found a Call
 }
 
-// windowState describes which accesses one window accepts. It applies to a range of the window,
-// in which all bytes accept the same accesses. In a Bar window, the range is that of the rule
-// for the previous access. In all other windows, the range is the whole window.
+// windowState describes which accesses a range of one window accepts. All bytes of the range
+// accept the same accesses. In a Bar window, it is the range of the rule that applied to the
+// previous access. In all other windows, it is the whole window.
 type windowState struct {
 	start         uint64     // offset of a Bar window in its BAR; 0 in other windows
-	first, end    uint64     // range in the window, without end; end is 0 if the range is empty
+	first, end    uint64     // offsets of the range in the window: first <= offset < end
 	widths        uint8      // accepted access widths in bytes, ORed
 	kinds         accessKind // accepted kinds of accesses
 	acceptsStores bool       // checkBusAddress has found that the whole window accepts stores
@@ -491,9 +491,9 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 }
 
 // checkAccessInOtherRange checks an access that begins outside the range in windowState. In a
-// Bar window, another rule applies to the access: checkAccessInOtherRange sets windowState to
-// the range of that rule, and calls checkAccess again. In all other windows, it returns a
-// problem, because the range is the whole window.
+// Bar window, it finds the rule that applies to the access, sets windowState to the range of
+// that rule, and calls checkAccess again. It returns a problem if no rule applies. In all other
+// windows it always returns a problem, because the range is the whole window.
 func (c *commandChecker) checkAccessInOtherRange(m *Command, size uint64,
 	kind accessKind) (problem string) {
 	w := &c.windows[m.Window]
@@ -611,9 +611,9 @@ func (c *commandChecker) checkBusAddress(index uint16) (problem string) {
 	return ""
 }
 
-// checkMemory checks that m.Amount bytes from the offset m.Value on lie inside the payload
-// (m.Index is 0) or inside a tensor (m.Index is 1 plus the index of the tensor). The tensor must
-// have the given role. A command that needs an output must not name the payload.
+// checkMemory checks that m.Amount bytes from the offset m.Value on lie inside a tensor, or
+// inside the payload. m.Index is 0 for the payload, and 1 + n for tensor n. The tensor must have
+// the given role. If the role is Output, the payload is not allowed.
 func (c *commandChecker) checkMemory(m *Command, role gen.Role) (problem string) {
 	size := c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {

@@ -45,7 +45,7 @@ const (
 	SegmentAlign = 4096 // segments start at multiples of this number of bytes, a page
 	ArenaAlign   = 64   // tensors start at multiples of this number of bytes, a cache line
 
-	CommandsMax  = 1 << 24    // number of commands: 512 MiB, as FlatBuffers offsets have 32 bits
+	CommandsMax  = 1 << 24    // number of commands (512 MiB); FlatBuffers offsets have 32 bits
 	WindowsMax   = 1 << 12    // number of windows
 	WindowMax    = 1 << 32    // bytes of one window, because Command.Offset has 32 bits
 	DevicesMax   = 8          // number of devices

@@ -38,7 +38,7 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 
 // checkFields checks the magic, the checksum and the reserved bytes of a signature. It returns
 // a description of the problem, or an empty string if the signature is valid. sum is the
-// CRC-32C that the caller has computed of the fields Zero, Key and Value.
+// CRC-32C that the caller has computed from the fields Zero, Key and Value.
 func (s *Signature) checkFields(sum uint32) (problem string) {
 	if string(s.Magic[:]) != SignatureMagic {
 		return "the bytes after the image do not begin with " + SignatureMagic

@@ -33,7 +33,7 @@ type tableToCheck struct {
 // that the reservation has the right counts and sizes.
 func (v *View) verifyTables() *Error {
 	t, r := &tableChecker{View: v}, &v.Reservation
-	rules := uint32(len(v.Rules)) // the reservation has no count of rules that could be compared
+	rules := uint32(len(v.Rules)) // the reservation has no count of rules to compare with
 	tables := [...]tableToCheck{
 		{"device", len(v.Devices), r.Devices, true, t.checkDevice},
 		{"rule", len(v.Rules), rules, false, t.checkRule},
@@ -136,8 +136,8 @@ func (t *tableChecker) checkDevice(index int) (problem string) {
 	return t.checkName(d.Board)
 }
 
-// checkRule checks a rule, and its order relative to the previous rule. A device whose PCI ids
-// a board in package boards has must not have rules in the image.
+// checkRule checks a rule, and its order relative to the previous rule. An image must not have
+// rules for a device that package boards knows.
 func (t *tableChecker) checkRule(index int) (problem string) {
 	r := &t.Rules[index]
 	if int(r.Device) >= len(t.Devices) {
@@ -179,7 +179,8 @@ func isAfter(r, previous *Rule) bool {
 	return r.First > previous.Last
 }
 
-// checkWindow checks a window.
+// checkWindow checks the fields of a window. Their valid values depend on the kind of the
+// window.
 func (t *tableChecker) checkWindow(index int) (problem string) {
 	w := &t.Windows[index]
 	if int(w.Device) >= len(t.Devices) {
@@ -312,7 +313,7 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	return t.checkTensorData(tensor)
 }
 
-// checkTensorData checks that the data that the image has for a tensor lie inside the payload.
+// checkTensorData checks that the default or golden data of a tensor lie inside the payload.
 func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	if tensor.HasData > 1 {
 		return Text("has_data is %d, but should be 0 or 1", uint64(tensor.HasData))

@@ -16,7 +16,8 @@ func Text(message string, numbers ...uint64) string {
 	return string(AppendText(nil, message, numbers...))
 }
 
-// AppendText formats a message as Text does, appends it to a buffer, and returns the buffer.
+// AppendText formats a message as Text does, appends it to a buffer, and returns the longer
+// buffer.
 func AppendText(buffer []byte, message string, numbers ...uint64) []byte {
 	for i := 0; i < len(message); i++ {
 		if message[i] != '%' || len(numbers) == 0 {

@@ -15,7 +15,8 @@ const (
 )
 
 // accessCount returns the number of accesses of width m.Width that are needed for m.Amount
-// bytes. The shift by log2(m.Width) divides by m.Width, which is 1, 2, 4 or 8.
+// bytes, rounded up. The shift divides by m.Width, which is 1, 2, 4 or 8. For any other width the
+// result has no meaning, and checkAccess rejects the command.
 func accessCount(m *Command) uint64 {
 	shift := m.Width/2 - m.Width/8
 	return (uint64(m.Amount) + uint64(m.Width) - 1) >> shift

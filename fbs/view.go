@@ -24,7 +24,7 @@ func checksum(sumBefore uint32, data []byte) uint32 {
 type View struct {
 	Reservation Reservation
 	Devices     []DeviceInfo
-	Rules       []Rule // accesses that devices accept whose PCI ids no board has
+	Rules       []Rule // rules for devices that package boards does not know
 	Windows     []Window
 	Sequences   []Sequence
 	Tensors     []Tensor
@@ -54,13 +54,15 @@ type View struct {
 	// to the device.
 	BusMasters uint8
 
-	original *View // copy that Verify made of this view; nil if Verify has not returned this view
+	// original is a copy that VerifyEnvelope has made of the view. It is nil if the view does not
+	// come from VerifyEnvelope.
+	original *View
 }
 
 // Original returns a copy of the view with the fields that the view had when Verify returned
 // it. Changes that a caller has made to fields since then have no effect on the copy, except a
-// change of TimeLimitUs. The slices of both views share memory. Original returns nil if Verify
-// has not returned the view.
+// change of TimeLimitUs. The slices of both views share memory. Original returns nil if the
+// view does not come from Verify or VerifyEnvelope.
 func (v *View) Original() *View {
 	if v.original == nil {
 		return nil
@@ -193,7 +195,7 @@ func VerifyEnvelope(data []byte) (*View, error) {
 }
 
 // readEnvelope checks an envelope, and returns a view of the envelope and the CRC-32C that it
-// has computed of the envelope. The caller must compare the CRC-32C with Preamble.Checksum.
+// has computed from the envelope. The caller must compare the CRC-32C with Preamble.Checksum.
 // readEnvelope computes the CRC-32C while it checks the commands. Therefore sum is not valid if
 // readEnvelope returns an error.
 func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
