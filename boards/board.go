@@ -40,7 +40,7 @@ type Rule struct {
 	Bar         uint8  // number of the BAR, 0 to 5
 	First, Last uint64 // offsets of the first and the last byte of the range in the BAR
 	Widths      uint8  // accepted access widths in bytes, ORed: 1|2|4|8
-	Memory      bool   // the range is memory without side effects
+	Memory      bool   // memory without side effects; only memory accepts bulk copies
 	LoadOnly    bool   // images may load from the range, but not store to it
 	Name        string // name of these registers or this memory in messages
 }

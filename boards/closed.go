@@ -11,7 +11,7 @@ package boards
 // on the tiles that are disabled on a chip. The verifier has no chip, and does not know them.
 // Therefore X and Y have all coordinates that the closed tile may have on any chip. On some
 // chips, one of these coordinates belongs to another tile. An image can still access that tile
-// by its raw coordinates.
+// through the tile's other coordinates.
 type Closed struct {
 	Routes      uint8  // routes on which the range is closed, ORed: unicastNoC0 and so on
 	X, Y        uint64 // sets of the tile's columns and rows, one bit for each coordinate
@@ -28,7 +28,7 @@ const (
 	multicastNoC1 = 1 << 3
 )
 
-// lastAddress is the last address of a tile.
+// lastAddress is the largest address that a tile can have.
 const lastAddress = 1<<64 - 1
 
 // Sets of coordinates, with one bit for each coordinate from 0 to 63. The set from16 contains
