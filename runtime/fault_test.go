@@ -147,7 +147,7 @@ func verified(t *testing.T, image *lmb.Image) *fbs.View {
 // load loads a view of this subject on a new mock.
 func (s *subject) load(t *testing.T, view *fbs.View) (*runtime.Replay, *mock.Device) {
 	t.Helper()
-	device := mock.New(chips.ByName(view.Name(view.Devices[0].Board)))
+	device := mock.New(chips.BoardByName(view.Name(view.Devices[0].Board)))
 	device.Record(true)
 	replay, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {

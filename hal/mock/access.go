@@ -104,8 +104,8 @@ func (d *Device) routeAccess(at access) (h route) {
 	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
 	h.place = Place{Bar: bar, Address: offset}
 	if l := d.board.TLB; l != nil && bar != ConfigSpace {
-		if h.slot, h.inside, h.configures = chips.Config(l, bar, offset); !h.configures {
-			h.slot, h.inside, h.window = chips.Slot(l, bar, offset)
+		if h.slot, h.inside, h.configures = chips.SlotOfRegister(l, bar, offset); !h.configures {
+			h.slot, h.inside, h.window = chips.SlotAt(l, bar, offset)
 		}
 	}
 	return h

@@ -261,9 +261,9 @@ func coordinateOf(t chips.Tile) uint32 { return uint32(t.Y)<<6 | uint32(t.X) }
 func (n *niu) translationTable(offset uint64) (value uint32) {
 	g, table := n.grid(), (offset-n.traits.tables)/4
 	columns, rows := n.size()
-	last, further := columns-1, g.Columns
+	last, further := columns-1, g.NoC0Columns
 	if table >= 4 {
-		last, further = rows-1, g.Lines
+		last, further = rows-1, g.NoC0Rows
 	}
 	for i := range uint8(tableEntries) {
 		v := uint8(table)%4*tableEntries + i

@@ -110,7 +110,7 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 			tile.Y = rows - 1 - y
 		}
 	}
-	t, ok := n.grid().NoC0(tile.X, tile.Y)
+	t, ok := n.grid().TileAt(tile.X, tile.Y)
 	if n.traits.wide {
 		ok = ok && (x != 0 || y < 2)
 	} else {

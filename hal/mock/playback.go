@@ -44,7 +44,7 @@ func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 	grid := chips.Of(b).Grid
 	p := &playback{bytewise: func(at Place, width uint8) bool {
 		if at.Tile {
-			return grid.Memory(grid.Kind(chips.Tile{X: at.X, Y: at.Y}), at.Address,
+			return grid.FindMemory(grid.Kind(chips.Tile{X: at.X, Y: at.Y}), at.Address,
 				uint64(width)) != nil
 		}
 		r := b.FindRule(at.Bar, at.Address, uint64(width))

@@ -76,7 +76,7 @@ type core struct {
 
 // newTensix returns a Tensix tile in the state after power-up.
 func newTensix(g *Tiles, at chips.Tile) *tensix {
-	reset, l1 := &g.grid.Reset, g.grid.Memory(chips.Tensix, 0, 1)
+	reset, l1 := &g.grid.Reset, g.grid.FindMemory(chips.Tensix, 0, 1)
 	t := &tensix{tiles: g, at: at, l1: ram{size: l1.Last + 1}, softReset: reset.Initial,
 		registers: map[uint64]uint32{}}
 	t.noc = [2]niu{newNIU(t, false), newNIU(t, true)}
@@ -222,7 +222,7 @@ func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 	if n, offset := t.networkInterface(address); n != nil {
 		return n.load(offset)
 	}
-	r := t.tiles.grid.Register(chips.Tensix, address)
+	r := t.tiles.grid.FindRegister(chips.Tensix, address)
 	return t.registers[address], r != nil && !r.StoreOnly
 }
 
@@ -238,10 +238,10 @@ func (t *tensix) networkInterface(address uint64) (n *niu, offset uint64) {
 // logicalTile returns the translated coordinates of a Tensix or Ethernet tile. t are the NoC 0
 // coordinates; logicalTile returns them if the grid does not translate them.
 func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
-	if x := slices.Index(g.Columns, t.X); x >= 0 {
+	if x := slices.Index(g.NoC0Columns, t.X); x >= 0 {
 		t.X = g.First + uint8(x)
 	}
-	if y := slices.Index(g.Lines, t.Y); y >= 0 {
+	if y := slices.Index(g.NoC0Rows, t.Y); y >= 0 {
 		t.Y = g.First + uint8(y)
 	}
 	for _, p := range g.Pairs {
@@ -262,7 +262,7 @@ func (t *tensix) storeRegister(address uint64, value uint32) error {
 	if n, offset := t.networkInterface(address); n != nil {
 		return n.store(offset, value)
 	}
-	if t.tiles.grid.Register(chips.Tensix, address) == nil {
+	if t.tiles.grid.FindRegister(chips.Tensix, address) == nil {
 		return errNoRegister
 	}
 	t.registers[address] = value

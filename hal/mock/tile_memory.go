@@ -111,7 +111,7 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 // memory.
 func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
 	from := func(address, _ uint64) []byte {
-		home := g.grid.Home(at)
+		home := g.grid.FirstOfBank(at)
 		return g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})
 	}
 	switch kind := g.grid.Kind(at); {
@@ -122,7 +122,7 @@ func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, 
 	case kind == chips.PCIe && g.host != nil:
 		ok, from = true, g.host.Bytes
 	default:
-		ok = g.grid.Memory(kind, address, size) != nil
+		ok = g.grid.FindMemory(kind, address, size) != nil
 	}
 	for ok && size > 0 {
 		n := min(size, pageSize-address%pageSize)

@@ -53,19 +53,19 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	if w.written != 1<<(l.ConfigStride/4)-1 {
 		return w, d.refuse("TLB window %d is not pointed", slot)
 	}
-	if chips.Extract(l, g, w.words, boards.Linked) != 0 {
+	if chips.ExtractField(l, g, w.words, boards.Linked) != 0 {
 		return w, d.refuse("TLB window %d is linked", slot)
 	}
-	if chips.Extract(l, g, w.words, boards.Ordering) == 3 {
+	if chips.ExtractField(l, g, w.words, boards.Ordering) == 3 {
 		return w, d.refuse("TLB window %d has ordering 3", slot)
 	}
-	xStart, yStart := chips.Extract(l, g, w.words, boards.XStart),
-		chips.Extract(l, g, w.words, boards.YStart)
-	if chips.Extract(l, g, w.words, boards.Multicast) == 0 && xStart|yStart != 0 {
+	xStart, yStart := chips.ExtractField(l, g, w.words, boards.XStart),
+		chips.ExtractField(l, g, w.words, boards.YStart)
+	if chips.ExtractField(l, g, w.words, boards.Multicast) == 0 && xStart|yStart != 0 {
 		return w, d.refuse("TLB window %d is a unicast with the start corner (%d,%d)", slot, xStart,
 			yStart)
 	}
-	target, address, ok := chips.Decode(l, g, w.words)
+	target, address, ok := chips.DecodeWindow(l, g, w.words)
 	if !ok {
 		return w, d.refuse("TLB window %d has the configuration %#x, which sets reserved bits",
 			slot,
@@ -95,14 +95,14 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 			"implement", slot)
 	}
 	var ok bool
-	if w.last, ok = grid.NoC0(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {
+	if w.last, ok = grid.TileAt(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {
 		return d.refuse("TLB window %d points at (%d,%d), where there is no tile", slot, t.X, t.Y)
 	}
 	if !t.Multicast {
 		w.first = w.last
 		return hal.OK
 	}
-	if w.first, ok = grid.NoC0(t.XStart, t.YStart); !ok {
+	if w.first, ok = grid.TileAt(t.XStart, t.YStart); !ok {
 		return d.refuse("TLB window %d starts at (%d,%d), where there is no tile", slot, t.XStart,
 			t.YStart)
 	}
@@ -119,7 +119,7 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 // checkClosed rejects a range of addresses of the tiles t if a part of the range is closed to
 // images (boards.Closed). Only a kernel driver may access such a range.
 func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) hal.Code {
-	closed := d.board.ClosedTo(t, address, size)
+	closed := d.board.FindClosed(t, address, size)
 	if closed == nil || d.hardware {
 		return hal.OK
 	}
@@ -133,10 +133,10 @@ func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) ha
 func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place,
 	hal.Code) {
 	grid := chips.Of(d.board).Grid
-	home := grid.Home(tile)
+	home := grid.FirstOfBank(tile)
 	place := Place{Tile: true, X: home.X, Y: home.Y, Address: address}
 	kind := grid.Kind(tile)
-	if grid.Memory(kind, address, uint64(at.width)) != nil {
+	if grid.FindMemory(kind, address, uint64(at.width)) != nil {
 		return place, hal.OK
 	}
 	place.X, place.Y = tile.X, tile.Y // each tile of a DRAM bank has its own registers
@@ -147,7 +147,7 @@ func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uin
 // that the register does not accept.
 func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value uint64) hal.Code {
 	reset := &chips.Of(d.board).Grid.Reset
-	r := chips.Of(d.board).Grid.Register(kind, place.Address)
+	r := chips.Of(d.board).Grid.FindRegister(kind, place.Address)
 	isReset := hasReset(kind) && place.Address == reset.Address
 	switch {
 	case r == nil && !isReset && !d.modelHasRegister(place, at.op) && !d.isDriverRegister(place):

@@ -22,7 +22,7 @@ func openMock(name string) (hal.Device, error) {
 	if len(name) < len(kind) || name[:len(kind)] != kind {
 		return hal.Open(name)
 	}
-	board := chips.ByName(name[len(kind):])
+	board := chips.BoardByName(name[len(kind):])
 	if board == nil {
 		names := ""
 		for _, b := range boards.All {

@@ -24,7 +24,7 @@ type openFunc = func(name string) (hal.Device, error)
 // that function returns a new mock device. For any other name, it calls openReal.
 func openDeviceOrMock(openReal openFunc) openFunc {
 	return func(name string) (hal.Device, error) {
-		if board := chips.ByName(strings.TrimPrefix(name, "mock:")); board != nil {
+		if board := chips.BoardByName(strings.TrimPrefix(name, "mock:")); board != nil {
 			return mock.New(board), nil
 		}
 		return openReal(name)

@@ -61,11 +61,11 @@ func (m *machine) clientsOwn(t *testing.T, c *card) []access {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := chips.ByName(c.board).TLB
+	l := chips.BoardByName(c.board).TLB
 	all = slices.DeleteFunc(all, func(a access) bool {
-		slot, _, ok := chips.Slot(l, 0, a.offset)
+		slot, _, ok := chips.SlotAt(l, 0, a.offset)
 		if !ok {
-			slot, _, ok = chips.Config(l, 0, a.offset)
+			slot, _, ok = chips.SlotOfRegister(l, 0, a.offset)
 		}
 		return ok && l.GroupOf(slot).OwnedByKernel(slot)
 	})

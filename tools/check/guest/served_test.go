@@ -245,7 +245,7 @@ func TestServedChipsTakeEveryWindow(t *testing.T) {
 				}
 				first, _ := strconv.Atoi(slot)
 				for _, bar := range []uint8{0, 4} {
-					m.sawRuns(t, image, first, chips.ByName(c.board), bar, runs)
+					m.sawRuns(t, image, first, chips.BoardByName(c.board), bar, runs)
 				}
 			})
 		}
@@ -288,7 +288,7 @@ func TestServedChipsTakeWriteCombining(t *testing.T) {
 				t.Fatal(err)
 			}
 			first, _ := strconv.Atoi(c.slots[0])
-			m.sawRuns(t, image, first, chips.ByName(c.board), 0, 1)
+			m.sawRuns(t, image, first, chips.BoardByName(c.board), 0, 1)
 		})
 	}
 }
@@ -344,7 +344,7 @@ func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
 			[]string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := chips.ByName(c.board)
+			b := chips.BoardByName(c.board)
 			m, console := inside(t, func(m *machine) {
 				m.serveTo(t, "mock:"+c.board)
 				m.serveArgs = []string{"--fault", c.fault}
