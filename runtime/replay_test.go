@@ -411,13 +411,15 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 		"through two backends": {of("vfio:0000:01:00.0", "0000:01:00.0"),
 			of("tt:/dev/tenstorrent/0", "0000:01:00.0")},
 	} {
-		_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
-		if hal.CodeOf(err) != hal.Usage ||
-			!strings.Contains(err.Error(), "devices 0 and 1 are both ") ||
-			!strings.Contains(err.Error(), "by their addresses") || len(err.Error()) > 160 ||
-			mapped != 0 {
-			t.Errorf("%s: %v; %d windows mapped", name, err, mapped)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+			if hal.CodeOf(err) != hal.Usage ||
+				!strings.Contains(err.Error(), "devices 0 and 1 are both ") ||
+				!strings.Contains(err.Error(), "by their addresses") || len(err.Error()) > 160 ||
+				mapped != 0 {
+				t.Errorf("%s: %v; %d windows mapped", name, err, mapped)
+			}
+		})
 	}
 	for name, devices := range map[string][2]hal.Device{
 		"two mocks": {mock.New(&boards.Wormhole), mock.New(&boards.Wormhole)},
@@ -425,12 +427,14 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 			of("pci:0000:01:00.1", "0000:01:00.1")},
 		"unknown addresses": {of("a", ""), of("b", "")},
 	} {
-		replay, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		replay.Close()
+		t.Run(name, func(t *testing.T) {
+			replay, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			replay.Close()
+		})
 	}
 }
 
