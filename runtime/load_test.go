@@ -64,9 +64,11 @@ func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
 		{open("/sys/devices/system/cpu/online"), hal.IO, "no such device"},
 		{<-denied, hal.Denied, "permission denied"},
 	} {
-		if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
-			t.Errorf("%v (code %d), want %q", test.err, hal.CodeOf(test.err), test.want)
-		}
+		t.Run(test.want, func(t *testing.T) {
+			if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
+				t.Errorf("%v (code %d), want %q", test.err, hal.CodeOf(test.err), test.want)
+			}
+		})
 	}
 }
 
