@@ -16,6 +16,7 @@ import (
 // imported of it replays without the driver, which sets no static virtual channel
 // where the library has done so by itself.
 func TestRecordedClientOfTheVendorsLibrary(t *testing.T) {
+	t.Parallel()
 	program := os.Getenv("LM_TTUMD")
 	if program == "" {
 		t.Skip("needs a program on tt-umd, static, for arm64 (LM_TTUMD is not set); " +
