@@ -17,7 +17,7 @@ type TileRange struct {
 }
 
 // UnpackTileRange converts Command.Mask of a Point command to a TileRange. The mask has one byte
-// for each field of TileRange, in the order of the fields: X is the lowest byte. ok is false if the
+// for each field of TileRange, in the order of the fields: X is the lowest byte. `ok` is false if the
 // mask is not a valid tile range.
 func UnpackTileRange(mask uint64) (t TileRange, ok bool) {
 	t = TileRange{

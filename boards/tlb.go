@@ -9,7 +9,7 @@ import "lightmetal/fbs/gen"
 type WindowConfig [2]uint64
 
 // EncodeWindow returns the configuration with which a TLB window of the group `g` shows the tiles
-// `t` from the given address on. ok is false if the device has no such configuration. Then `w` is
+// `t` from the given address on. `ok` is false if the device has no such configuration. Then `w` is
 // not valid.
 //
 // t.StaticVC is 0 for no static virtual channel, and 1 + n for channel n. If the device has the

@@ -43,9 +43,9 @@ type Grid struct {
 	Rows []string
 
 	// The next four fields convert translated coordinates to NoC 0 coordinates. A column or row
-	// number below the size of the grid is not translated. The translated column First+i is the NoC
-	// 0 column NoC0Columns[i]. The translated row First+i is the NoC 0 row NoC0Rows[i]. Pairs lists
-	// the coordinates whose column and row cannot be converted separately.
+	// number below the size of the grid is not translated. The translated column First+i is the
+	// NoC 0 column NoC0Columns[i]. The translated row First+i is the NoC 0 row NoC0Rows[i]. Pairs
+	// lists the coordinates whose column and row cannot be converted separately.
 	First                 uint8
 	NoC0Columns, NoC0Rows []uint8
 	Pairs                 []Pair
@@ -106,7 +106,7 @@ type Core struct {
 }
 
 // TileAt returns the tile with the given coordinate, which is a NoC 0 coordinate or a translated
-// coordinate. ok is false if no tile has this coordinate.
+// coordinate. `ok` is false if no tile has this coordinate.
 func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 	for i := range g.Pairs {
 		if p := &g.Pairs[i]; p.Translated == (Tile{x, y}) {
@@ -119,8 +119,8 @@ func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 }
 
 // toNoC0 converts the column or row number `v` to a NoC 0 number. The grid has `size` columns or
-// rows. Numbers below `size` are NoC 0 numbers already. For the translated number first+i, the NoC
-// 0 number is table[i]. The second result is false if `v` has no NoC 0 number.
+// rows. Numbers below `size` are NoC 0 numbers already. For the translated number first+i, the
+// NoC 0 number is table[i]. The second result is false if `v` has no NoC 0 number.
 func toNoC0(v, size, first uint8, table []uint8) (uint8, bool) {
 	if v < size {
 		return v, true
@@ -132,7 +132,7 @@ func toNoC0(v, size, first uint8, table []uint8) (uint8, bool) {
 }
 
 // ShownTiles returns the tiles that a TLB window shows. If t.Multicast is false, this is a single
-// tile. If t.Multicast is true, these are all Tensix tiles in a rectangle. ok is false if the tiles
+// tile. If t.Multicast is true, these are all Tensix tiles in a rectangle. `ok` is false if the tiles
 // are unknown. They are unknown if the grid is nil, if `t` uses NoC 1, if no tile has a coordinate
 // of `t`, or if the rectangle wraps around the edge of the grid.
 func (g *Grid) ShownTiles(t boards.TileRange) (tiles []Tile, ok bool) {

@@ -65,7 +65,7 @@ func StoreRegister(w *boards.WindowConfig, inside uint64, width uint8, value uin
 }
 
 // SlotAt returns the number of the TLB window that includes the given offset of a BAR. `inside` is
-// the offset from the start of that TLB window. ok is false if no TLB window includes the offset.
+// the offset from the start of that TLB window. `ok` is false if no TLB window includes the offset.
 func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	for i := range l.Groups {
 		g := &l.Groups[i]
@@ -79,7 +79,7 @@ func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, o
 
 // SlotOfRegister returns the number of the TLB window that the register at the given offset of a
 // BAR programs. `inside` is the offset of that register from the first register of the same TLB
-// window. ok is false if there is no such register at the offset.
+// window. `ok` is false if there is no such register at the offset.
 func SlotOfRegister(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {
 		return 0, 0, false

@@ -74,7 +74,7 @@ func groupBARs(bars []BAR) [2]barGroup {
 
 // allocate allocates addresses for a group of BARs in the first window with enough free addresses,
 // and returns the first of the allocated addresses. The parameter `next` has the first free address
-// of each window; allocate updates `next`. ok is false if no window has enough free addresses.
+// of each window; allocate updates `next`. `ok` is false if no window has enough free addresses.
 func (p *Port) allocate(g *barGroup, next []uint64) (start uint64, ok bool) {
 	if g.sum == 0 {
 		return 0, true
