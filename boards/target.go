@@ -17,8 +17,8 @@ type TileRange struct {
 }
 
 // UnpackTileRange converts Command.Mask of a Point command to a TileRange. The mask has one byte
-// for each field of TileRange, in the order of the fields: X is the lowest byte. `ok` is false if the
-// mask is not a valid tile range.
+// for each field of TileRange, in the order of the fields: X is the lowest byte. `ok` is false if
+// the mask is not a valid tile range.
 func UnpackTileRange(mask uint64) (t TileRange, ok bool) {
 	t = TileRange{
 		X: uint8(mask), Y: uint8(mask >> 8), XStart: uint8(mask >> 16), YStart: uint8(mask >> 24),

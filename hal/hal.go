@@ -27,7 +27,7 @@
 // contains. A program that is built without such a tag contains all three.
 //
 // Go code must not access a BAR like ordinary memory. The compiler merges and deletes plain
-// stores. The function copy may access the same bytes twice, and may access unaligned bytes.
+// stores. Go's function copy may access the same bytes twice, and may make unaligned accesses.
 // Therefore one assembly routine (walk_amd64.s, walk_arm64.s) makes all accesses to
 // mapped device memory, each with one instruction of the width that the command requires.
 // This package returns no []byte that covers a BAR. port.go and oracle.go define in Go
@@ -55,13 +55,13 @@ type Device interface {
 	// Map makes the window `w` of an image accessible. The device keeps no reference to `w`.
 	//
 	// A device is neither written nor reset before the first Map. Therefore a caller can
-	// open a device, compare its Identity with the image, and close the device unchanged
-	// if it is the wrong one.
+	// open a device, compare its Identity with the image, and close the device unchanged if
+	// it is the wrong one.
 	//
-	// For a Bar window, the range must lie inside the BAR. For a Tlb window, Map reserves
-	// a TLB window of at least w.Size bytes: the TLB window with the number w.Slot if that
-	// one is free and large enough, otherwise another one. For a Host window, Map reserves zeroed host
-	// memory. The device reaches this memory at the bus address Aperture.Bus.
+	// For a Bar window, the range must lie inside the BAR. For a Tlb window, Map reserves a
+	// TLB window of at least w.Size bytes: the TLB window with the number w.Slot if that one
+	// is free and large enough, otherwise another one. For a Host window, Map reserves
+	// zeroed host memory. The device reaches this memory at the bus address Aperture.Bus.
 	Map(w fbs.Window) (Aperture, error)
 
 	// EncodeWindow prepares the Point command `c`. A Point command makes a TLB window show

@@ -172,10 +172,10 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	return code
 }
 
-// expect executes the load of an Expect or Modify command. The walk continues only after an
-// Expect whose condition is Equal and true. In all other cases, the walk stops with the
-// loaded value in w.Got, and the caller must complete the command. The walk also stops if
-// the loaded value is all ones, because the device may be gone.
+// expect executes the load of an Expect or Modify command. The walk continues only if the
+// command is an Expect, its condition is Equal and true, and the loaded value is not all
+// ones (all ones can mean that the device is gone). In all other cases, the walk stops with
+// the loaded value in w.Got, and the caller must complete the command.
 func (w *Walk) expect(p Port, at uint64) Code {
 	c := w.Next
 	got, code := p.Load(at, c.Width)
@@ -337,9 +337,10 @@ func walkGeneric(w *Walk) {
 }
 
 // programWindow executes the Point command w.Next, which EncodeWindow has encoded. It stores
-// to the registers of the TLB window. Then it loads the last of these registers, because
-// that load returns only after the stores have taken effect. At the end it updates the
-// address of the window in w.Windows.
+// to the registers of the TLB window, and then loads the last of these registers, because
+// that load returns only after the stores have taken effect. There is a fence before the
+// stores and after the load. At the end, programWindow updates the address of the window in
+// w.Windows.
 func (w *Walk) programWindow(p Port) {
 	c := w.Next
 	at := uint64(*tableEntry(w.Windows, c.Index)) + uint64(c.Offset)

@@ -32,11 +32,11 @@ type outboundRegion struct{ offset, size, bus uint64 }
 // hasOutbound reports whether this program must program the device's outbound translation.
 func (d *device) hasOutbound() bool { return d.outbound.translation != nil }
 
-// addOutboundRegion reserves a region for `size` bytes of host memory at the given bus address.
-// Only programOutbound will program the region. addOutboundRegion returns `noc`, the address at
-// which the tiles will reach the first byte. If an image is loaded again, its regions get the same
-// addresses again. At least one page between two regions stays unused, so that an access beyond the
-// end of a region reaches no memory.
+// addOutboundRegion reserves a region for `size` bytes of host memory at the given bus address. It
+// does not program the region; programOutbound does that later. addOutboundRegion returns `noc`,
+// the address at which the tiles will reach the first byte. If an image is loaded again, its
+// regions get the same addresses again. At least one page between two regions stays unused, so that
+// an access beyond the end of a region reaches no memory.
 func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.translation
 	if o.registers == nil {

@@ -132,9 +132,9 @@ func toNoC0(v, size, first uint8, table []uint8) (uint8, bool) {
 }
 
 // ShownTiles returns the tiles that a TLB window shows. If t.Multicast is false, this is a single
-// tile. If t.Multicast is true, these are all Tensix tiles in a rectangle. `ok` is false if the tiles
-// are unknown. They are unknown if the grid is nil, if `t` uses NoC 1, if no tile has a coordinate
-// of `t`, or if the rectangle wraps around the edge of the grid.
+// tile. If t.Multicast is true, these are all Tensix tiles in a rectangle. `ok` is false if the
+// tiles are unknown. They are unknown if the grid is nil, if `t` uses NoC 1, if no tile has a
+// coordinate of `t`, or if the rectangle wraps around the edge of the grid.
 func (g *Grid) ShownTiles(t boards.TileRange) (tiles []Tile, ok bool) {
 	if g == nil || t.NoC != 0 {
 		return nil, false
