@@ -96,7 +96,7 @@ const (
 	StaticVC           // number of the channel; without UseStaticVC: 1 to use channel 0
 )
 
-// FindByID returns the board with the given PCI ids, or nil if no board has them.
+// FindByID returns the board with the given PCI ids, or nil if no board has these ids.
 func FindByID(vendor, device uint16) *Board {
 	for _, b := range All {
 		if b.Vendor == vendor && b.Device == device {

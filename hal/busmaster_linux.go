@@ -47,7 +47,7 @@ func (d *device) startBusMaster() error {
 // stopBusMaster switches bus mastering off and then disables the outbound translation.
 func (d *device) stopBusMaster() error {
 	err := d.setBusMasterBit(false)
-	d.busMaster.on = err != nil // if the call failed, Close must try again to switch it off
+	d.busMaster.on = err != nil // if the call failed, Close must try again
 	if CodeOf(err) == DeviceGone {
 		return err // a missing device has no registers to write
 	}

@@ -45,7 +45,7 @@ func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
 	return fbs.ReadStruct[uint64](s.buffer[:width]), OK
 }
 
-// Store implements Port. width must be at most 4.
+// Store implements Port. `width` must be at most 4.
 func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	s.buffer = [8]byte{byte(value), byte(value >> 8), byte(value >> 16), byte(value >> 24)}
 	n, err := syscalls.pwrite(s.fd, s.buffer[:width], s.offset+int64(offset))

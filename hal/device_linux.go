@@ -19,7 +19,7 @@ import (
 type device struct {
 	backend backend
 	scheme  string // part of the device name before the first colon: pci, vfio or tt
-	locator string // rest of the device name; PCI ids and addresses in lower case
+	locator string // part after the first colon; PCI ids and addresses in lower case
 	byIDs   bool   // locator is a pair of PCI ids, not a PCI address or a path
 
 	acquired     bool  // Map has called backend.acquire
@@ -47,7 +47,7 @@ type backend interface {
 	// should be write-combining, but a backend may ignore that.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
 	// mapForDevice makes it possible for the device to access `mem` by DMA, and returns the bus
-	// address of `mem`, which must consist of complete pages of host memory. If `huge` is true,
+	// address of `mem`. `mem` must consist of complete pages of host memory. If `huge` is true,
 	// these are huge pages, which the kernel does not move. Otherwise mapForDevice prevents the
 	// kernel from moving the pages, or returns an error.
 	mapForDevice(mem []byte, huge bool) (bus uint64, err error)
@@ -75,7 +75,7 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	return *a, nil
 }
 
-// mapWindow maps the window w of an image. The first call also acquires the device.
+// mapWindow maps the window `w` of an image. The first call also acquires the device.
 func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	if !d.acquired {
 		d.acquired = true

@@ -44,10 +44,10 @@ func (d *device) mapHost(size uint64) (*Aperture, error) {
 	return &a, nil
 }
 
-// allocatePages allocates `size` bytes of host memory, which must be a multiple of the page size.
-// It prefers huge pages, because the kernel does not move them. Several small windows may share one
-// huge page. If the kernel has no huge pages left, allocatePages allocates ordinary pages instead.
-// The result `huge` reports whether the memory consists of huge pages.
+// allocatePages allocates `size` bytes of host memory. `size` must be a multiple of the page size.
+// allocatePages prefers huge pages, because the kernel does not move them. Several small windows
+// may share one huge page. If the kernel has no huge pages left, allocatePages allocates ordinary
+// pages instead. The result `huge` reports whether the memory consists of huge pages.
 //
 // The kernel may move ordinary pages to make room for huge pages (vm.compact_unevictable_allowed),
 // unless a driver pins the ordinary pages. VFIO and Tenstorrent's driver pin them.

@@ -65,8 +65,8 @@ type Host struct {
 	Inbound   Fact[[]Inbound]
 	Coherence Fact[Coherence]
 	IOMMU     Fact[IOMMU] // unit that translates addresses of devices at the PCIe ports
-	// Whether stores work in a write-combining mapping of a BAR (the file resourceN_wc in sysfs) if
-	// the processor merges them, or if they are not aligned.
+	// WriteCombining is Works if stores work in a write-combining mapping of a BAR (the file
+	// resourceN_wc in sysfs), even if the processor merges them or they are not aligned.
 	WriteCombining Fact[Health]   `yaml:"write-combining"`
 	Wide           Fact[Health]   // whether 8-byte loads and stores of a BAR work
 	PageSize       Fact[uint64]   `yaml:"page-size"` // page size of the maker's kernel, in bytes
@@ -77,7 +77,7 @@ type Host struct {
 	Boot       Fact[Boot]
 	Console    Fact[string] // value of the kernel parameter console=
 	DeviceTree Fact[string] `yaml:"device-tree"` // file below arch/arm64/boot/dts of the kernel
-	// Physical address to which the boot loader must load a kernel.
+	// LoadAddress is the physical address to which the boot loader must load a kernel.
 	LoadAddress Fact[uint64] `yaml:"load-address"`
 }
 
