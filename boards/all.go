@@ -2,6 +2,6 @@
 
 package boards
 
-// All lists every board. File all_notiles.go has the list for programs that are built with the
-// tag notiles.
+// All lists every board. In programs that are built with the tag `notiles`, the file all_notiles.go
+// has the list instead.
 var All = []*Board{&Edu, &Ivshmem, &Nvme, &Wormhole, &Blackhole}

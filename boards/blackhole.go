@@ -11,30 +11,31 @@ package boards
 //     lib/tenstorrent/bh_arc
 var Blackhole = Board{
 	Name:   "blackhole",
-	Vendor: 0x1e52, Device: 0xb140, // PCI ids: tt-kmd enumerate.h
-	// If the host's firmware assigns less than 32 GiB to BAR 4, only the 4 GiB TLB windows that
-	// fit in the BAR are usable ([KMD], blackhole_init).
+	Vendor: 0x1e52, Device: 0xb140, // source: tt-kmd, enumerate.h
+	// Sizes in bytes. If the host's firmware assigns less than 32 GiB to BAR 4, only the 4 GiB TLB
+	// windows that fit in the BAR are usable ([KMD], blackhole_init).
 	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 30},
 	Rules: []Rule{
-		// TLB windows. This rule permits only loads, because it cannot know which tile and address
-		// a TLB window shows. To store to tiles, an image uses a window of kind Tlb. The verifier
-		// checks the tiles and the address in each Point command for such a window.
+		// TLB windows. An image may only load from this range: a rule applies to every tile, and
+		// cannot know which tile a TLB window shows. To store to a tile, an image uses a window of
+		// kind Tlb. For such a window, the verifier checks the tiles and the address in each Point
+		// command.
 		{
 			Bar: 0, First: 0x00000000, Last: 0x193fffff,
 			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
 		},
 		// Registers that program the TLB windows, 12 bytes for each TLB window. Only width 4 is
-		// accepted, because an 8-byte access would cross into the registers of the next TLB
-		// window, or fault (tt-umd PR #2648). The next registers are not included: they control
-		// strided multicast, and change which tiles TLB windows 0 to 31 show.
+		// accepted: an 8-byte access could fault, or reach the registers of the next TLB window
+		// (tt-umd PR #2648). The registers after this range have no rule. They control strided
+		// multicast, and change which tiles the TLB windows 0 to 31 show.
 		{
 			Bar: 0, First: 0x1fc00000, Last: 0x1fc009d7,
 			Widths: 4, LoadOnly: true, Name: "window configuration",
 		},
-		// Network interface units (NIUs) of the PCIe tile. Their rules permit only loads, because
-		// a store to their registers can make the PCIe tile start requests. Source of these
-		// addresses and of the iATU's address: [ttsim] src/libttsim.cpp, PCIE_NIU0_BASE,
-		// PCIE_NIU1_BASE, IATU_BASE.
+		// Network interface units (NIUs) of the PCIe tile. Images may only load from their
+		// registers, because a store to a register can make the PCIe tile start requests. Source of
+		// the addresses of the NIUs and of the iATU: [ttsim], src/libttsim.cpp, constants
+		// PCIE_NIU0_BASE, PCIE_NIU1_BASE and IATU_BASE.
 		{
 			Bar: 0, First: 0x1fd04000, Last: 0x1fd05fff,
 			Widths: 4, LoadOnly: true, Name: "PCIe NIU 0",
@@ -43,12 +44,12 @@ var Blackhole = Board{
 			Bar: 0, First: 0x1fd14000, Last: 0x1fd15fff,
 			Widths: 4, LoadOnly: true, Name: "PCIe NIU 1",
 		},
-		// Source of the address: [UMD], ARC_APB_BAR0_XBAR_OFFSET_START. In [ttsim], the ARC reset
-		// unit can be accessed over the NoC, but not through BAR 0.
+		// ARC reset unit. Source of the address: [UMD], ARC_APB_BAR0_XBAR_OFFSET_START. In the
+		// simulator [ttsim], the unit can be accessed over the NoC, but not through BAR 0.
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
-		// Outbound address translation (iATU) of the PCIe controller. The registers of the DMA
-		// engine lie at lower offsets. No rule includes them: they start transfers, and no command
-		// of an image can wait until such a transfer has ended.
+		// Outbound address translation (iATU) of the PCIe controller. The registers of the
+		// controller's DMA engine lie at lower offsets. No rule includes those registers: they
+		// start transfers, and no command of an image can wait until such a transfer has ended.
 		{Bar: 2, First: 0x1000, Last: 0x2fff, Widths: 4, LoadOnly: true, Name: "iATU"},
 		{
 			Bar: 4, First: 0, Last: 32<<30 - 1,
@@ -56,8 +57,8 @@ var Blackhole = Board{
 		},
 	},
 	TLB: &TLB{
-		// Source of groups and fields: [KMD], TLB_2M_REG and TLB_4G_REG. The kernel driver uses
-		// TLB window 201 itself ([KMD], KERNEL_TLB_INDEX).
+		// Source of Groups and Fields: [KMD], TLB_2M_REG and TLB_4G_REG. The kernel driver uses TLB
+		// window 201 itself ([KMD], KERNEL_TLB_INDEX).
 		Groups: []Group{
 			{Bar: 0, First: 0, Count: 202, Offset: 0, Size: 2 << 20, AddressBits: 43,
 				KernelOwned: 1},
@@ -67,12 +68,12 @@ var Blackhole = Board{
 			Ordering: 2, Linked: 1, UseStaticVC: 1, Unused: 1, StaticVC: 3},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4,
 	},
-	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
-	// X and Y have a bit for every number that the column or row of a closed tile may have on
-	// any chip. Source: [Firmware], ComputeNocTranslation. The order of the columns 1 to 7 and
-	// 10 to 16 depends on the chip. Column 19 belongs to the PCIe tile, and the columns from 20 on
-	// belong to Ethernet tiles. Row 0 has these other numbers: 24, one of 12 to 23, and every
-	// undefined number. Row 1 has the other number 25.
+	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
+	// X and Y are sets of columns and rows. They have a bit for every number that the column or row
+	// of a closed tile may have on any chip. Source: [Firmware], ComputeNocTranslation. The order
+	// of the columns 1 to 7 and 10 to 16 depends on the chip. Column 19 belongs to the PCIe tile,
+	// and the columns from 20 on belong to Ethernet tiles. Row 0 also has the number 24, one of the
+	// numbers 12 to 23, and every undefined number. Row 1 also has the number 25.
 	Closed: []Closed{
 		// The PCIe tiles (2,0) and (11,0). A chip uses one of them ([KMD],
 		// blackhole_detect_pcie_noc_x). Through a PCIe tile, an image could access registers of
@@ -86,8 +87,8 @@ var Blackhole = Board{
 			Routes: unicastNoC1, X: 1<<5 | 1<<14 | from32, Y: 1 << 11,
 			Last: lastAddress, Name: "a PCIe tile",
 		},
-		// The part of the ARC tile (8,0) that contains the ARC processor's own windows. One of
-		// these windows shows registers of the PCIe controller ([Firmware], pcie.h,
+		// The addresses of the ARC tile (8,0) at which the ARC processor has its own windows. One
+		// of these windows shows registers of the PCIe controller ([Firmware], pcie.h,
 		// PCIE_DBI_REG_TLB). The rows 26 to 30 are not closed, because they belong to other tiles.
 		{
 			Routes: unicastNoC0 | unicastNoC1, X: 1<<8 | from32, Y: 1<<0 | 0x7fff<<11 | from31,
@@ -105,9 +106,9 @@ var Blackhole = Board{
 			Last: lastAddress, Name: "a PCIe tile",
 		},
 	},
-	// Source: [KMD], IATU_* and blackhole_configure_outbound_atu. There, NoC is noc_pcie_offset,
-	// Last is noc_dma_limit, and Type is INCREASE_REGION_SIZE. Control is the bit that enables a
-	// region.
+	// Source: [KMD], IATU_* and blackhole_configure_outbound_atu. The driver calls these values
+	// noc_pcie_offset (NoC), noc_dma_limit (Last) and INCREASE_REGION_SIZE (Type). Control is the
+	// bit that enables a region.
 	Outbound: &Outbound{
 		Bar: 2, Offset: 0x1000, Stride: 0x200, Regions: 16,
 		NoC: 4 << 58, Last: 1<<58 - 1, Type: 1 << 13, Control: 1 << 31, UpperLimit: 0x20,

@@ -1,12 +1,12 @@
-// Package boards describes kinds of PCIe devices as data: PCI ids, BARs, the accesses that
-// the BARs accept, and the registers that program TLB windows. Comments name the source of
-// every constant. Each board has one file, and all these files list the data in the same order.
-// README.md explains how to add a board.
+// Package boards describes kinds of PCIe devices as data: PCI ids, BARs, the accesses that the BARs
+// accept, and the registers that program TLB windows. Comments name the source of every constant.
+// Each board has one file, and all these files list the data in the same order. README.md explains
+// how to add a board.
 //
-// Some devices consist of tiles: processors, memories and controllers that a network on the
-// chip (NoC) connects. The host accesses the tiles through TLB windows. A TLB window is a range
-// of a BAR that shows a range of addresses of one tile, or of a rectangle of tiles. Registers
-// select what it shows.
+// Some devices consist of tiles: processors, memories and controllers that a network on the chip
+// (NoC) connects. The host accesses the tiles through TLB windows. A TLB window is a range of a BAR
+// that shows a range of addresses of one tile, or of a rectangle of tiles. Registers of the device
+// select the tiles and the addresses.
 package boards
 
 // Board describes one kind of PCIe device.
@@ -15,8 +15,8 @@ type Board struct {
 	Vendor, Device uint16    // PCI ids
 	Bars           [6]uint64 // usual size of each BAR in bytes; 0: images must not use the BAR
 
-	// Rules lists the accesses that the BARs accept. If several rules cover an access, the first
-	// of them applies. The verifier rejects an access that no rule covers.
+	// Rules lists the accesses that the BARs accept. If several rules cover an access, the first of
+	// these rules applies. The verifier rejects an access that no rule covers.
 	Rules []Rule
 
 	// TLB describes the TLB windows. It is nil if the device has no TLB windows.
@@ -39,14 +39,14 @@ type Board struct {
 type Rule struct {
 	Bar         uint8  // number of the BAR, 0 to 5
 	First, Last uint64 // offsets of the first and the last byte of the range in the BAR
-	Widths      uint8  // accepted access widths in bytes, ORed: 1|2|4|8
-	Memory      bool   // memory without side effects; only memory accepts bulk copies
+	Widths      uint8  // set of accepted access widths in bytes: 1, 2, 4 and 8, ORed
+	Memory      bool   // the range is memory without side effects; only memory accepts bulk copies
 	LoadOnly    bool   // images may load from the range, but not store to it
-	Name        string // name of these registers or this memory in messages
+	Name        string // name of the range in messages
 }
 
-// Reset describes the reset register of a tile with processor cores. The register has one bit
-// for each core. The core runs while the bit is 0.
+// Reset describes the reset register of a tile with processor cores. The register has one bit for
+// each core. A core runs while its bit is 0.
 type Reset struct {
 	Address uint64 // address of the register in the tile
 	Mask    uint32 // bits of the cores; the other bits reset units that a replay does not use
@@ -57,10 +57,10 @@ type Reset struct {
 // of these registers is the configuration of the TLB window.
 type TLB struct {
 	Groups []Group     // all TLB windows, in ascending order of their numbers and sizes
-	Fields FieldWidths // sizes of the fields of a configuration
+	Fields FieldWidths // number of bits of each field of a configuration
 
 	ConfigBar    uint8  // number of the BAR that contains the registers
-	ConfigOffset uint64 // offset in ConfigBar of the registers of TLB window 0
+	ConfigOffset uint64 // offset in that BAR of the registers of TLB window 0
 	ConfigStride uint64 // distance in bytes between the registers of consecutive TLB windows
 	ConfigWidth  uint8  // size of one register in bytes: 4 or 8
 }
@@ -72,14 +72,13 @@ type Group struct {
 	Count       int    // number of TLB windows
 	Offset      uint64 // offset of the first TLB window in the BAR
 	Size        uint64 // size of each TLB window in bytes, a power of two
-	AddressBits uint8  // number of bits of the address field, which has the address / Size
-	KernelOwned int    // number of TLB windows at the end that the kernel driver itself uses
+	AddressBits uint8  // number of bits of the field that contains address / Size
+	KernelOwned int    // the kernel driver itself uses this many of the last TLB windows
 }
 
-// FieldWidths has the number of bits of each field of a configuration except the address field.
-// The address field has the lowest bits of the configuration. The other fields follow in the
-// order of their indices in FieldWidths. If the number of bits is 0, the device does not have
-// the field.
+// FieldWidths has the number of bits of each field of a configuration, except the address field.
+// The address field has the lowest bits of the configuration. The other fields follow in the order
+// of their indices in FieldWidths. If the number of bits is 0, the device does not have the field.
 type FieldWidths [11]uint8
 
 // Indices of FieldWidths.
@@ -94,10 +93,10 @@ const (
 	Linked             // always 0
 	UseStaticVC        // 1 if StaticVC has the number of a static virtual channel
 	Unused             // always 0
-	StaticVC           // number of a channel, or 1 to use the only channel (see EncodeWindow)
+	StaticVC           // number of the channel; without UseStaticVC: 1 to use channel 0
 )
 
-// FindByID returns the board with the given PCI ids, or nil if no board has them.
+// FindByID returns the board with the given PCI ids, or nil if no board has these ids.
 func FindByID(vendor, device uint16) *Board {
 	for _, b := range All {
 		if b.Vendor == vendor && b.Device == device {
@@ -107,8 +106,9 @@ func FindByID(vendor, device uint16) *Board {
 	return nil
 }
 
-// FindRule returns the first rule that covers all size bytes of a BAR from the given offset on,
-// or nil if no rule covers them. Without a rule, images must not access these bytes.
+// FindRule returns the first rule that covers all bytes of an access. The access has `size` bytes,
+// and begins at the given offset of the BAR. If no rule covers the access, FindRule returns nil,
+// and images must not access these bytes.
 func (b *Board) FindRule(bar uint8, offset, size uint64) *Rule {
 	for i := range b.Rules {
 		r := &b.Rules[i]

@@ -21,17 +21,17 @@ func TestRuleCoversWholeAccessesOnly(t *testing.T) {
 		board        *Board
 		bar          uint8
 		offset, size uint64
-		want         string // name of the rule, empty: none
+		want         string // name of the rule; "" if there is no rule
 	}{
 		{&Edu, 0, 0x00, 4, "registers"},
 		{&Edu, 0, 0x7c, 4, "registers"},
-		{&Edu, 0, 0x7c, 8, ""}, // half in each
+		{&Edu, 0, 0x7c, 8, ""}, // half in each of two rules
 		{&Edu, 0, 0x80, 8, "DMA registers"},
 		{&Edu, 0, 0xffffc, 4, "DMA registers"},
-		{&Edu, 0, 0xffffc, 8, ""}, // over the end
+		{&Edu, 0, 0xffffc, 8, ""}, // ends after the BAR
 		{&Edu, 0, 0x100000, 4, ""},
 		{&Edu, 1, 0, 4, ""},
-		{&Edu, 0, 0, 0, ""}, // nothing is no access
+		{&Edu, 0, 0, 0, ""}, // size 0
 		{&Edu, 0, ^uint64(0), 4, ""},
 		{&Ivshmem, 2, 1 << 40, 8, "shared memory"},
 		{&Nvme, 0, 0x1000, 4, "doorbells"},
@@ -45,7 +45,7 @@ func TestRuleCoversWholeAccessesOnly(t *testing.T) {
 		{&Blackhole, 0, 0x193fffff, 1, "windows"},
 		{&Blackhole, 0, 0x19400000, 1, ""},
 		{&Blackhole, 0, 0x1fc009d4, 4, "window configuration"},
-		{&Blackhole, 0, 0x1fc009d8, 4, ""}, // strided multicast
+		{&Blackhole, 0, 0x1fc009d8, 4, ""}, // registers for strided multicast
 		{&Blackhole, 4, 32<<30 - 8, 8, "windows"},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.bar, " ", c.offset), func(t *testing.T) {

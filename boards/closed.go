@@ -3,17 +3,17 @@ package boards
 // This file protects the PCIe controller of a device from images: it decides which addresses of
 // tiles a window of an image may show.
 
-// Closed is a range of tile addresses that no window of an image may show. The range
-// contains registers of the PCIe controller, or registers through which an image could
-// access the PCIe controller.
+// Closed is a range of tile addresses that no window of an image may show. The range contains
+// registers of the PCIe controller, or registers through which an image could access the PCIe
+// controller.
 //
-// A tile has raw coordinates and translated coordinates. The translated coordinates depend
-// on the tiles that are disabled on a chip. The verifier has no chip, and does not know them.
-// Therefore X and Y have all coordinates that the closed tile may have on any chip. On some
-// chips, one of these coordinates belongs to another tile. An image can still access that tile
-// through the tile's other coordinates.
+// A tile has raw coordinates and translated coordinates. The translated coordinates depend on which
+// tiles of a chip are disabled. The verifier does not know which chip will replay the image.
+// Therefore X and Y have all coordinates that the closed tile may have on any chip. On some chips,
+// one of these coordinates belongs to another tile. An image can still access that tile through the
+// tile's other coordinates.
 type Closed struct {
-	Routes      uint8  // routes on which the range is closed, ORed: unicastNoC0 and so on
+	Routes      uint8  // routes on which the range is closed: unicastNoC0 and so on, ORed
 	X, Y        uint64 // sets of the tile's columns and rows, one bit for each coordinate
 	First, Last uint64 // first and last closed address in the tile
 	Name        string // name of the range in messages
@@ -31,8 +31,8 @@ const (
 // lastAddress is the largest address that a tile can have.
 const lastAddress = 1<<64 - 1
 
-// Sets of coordinates, with one bit for each coordinate from 0 to 63. The set from16 contains
-// all coordinates from 16 on.
+// Sets of coordinates, with one bit for each coordinate from 0 to 63. For example, the set from16
+// contains all coordinates from 16 on.
 const (
 	allCoordinates = 1<<64 - 1
 
@@ -44,9 +44,9 @@ const (
 	from32 = 1<<64 - 1<<32
 )
 
-// FindClosed returns the first closed range that a window would show in part or completely. The
-// window has size bytes, and shows the tiles t from the given address on. FindClosed returns
-// nil if the window would show no byte of a closed range. Then an image may use the window.
+// FindClosed returns the first closed range of which a window would show at least one byte. The
+// window has `size` bytes, and shows the tiles `t` from the given address on. If the window would
+// show no byte of a closed range, FindClosed returns nil, and an image may use the window.
 func (b *Board) FindClosed(t TileRange, address, size uint64) *Closed {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
@@ -65,10 +65,10 @@ func (b *Board) FindClosed(t TileRange, address, size uint64) *Closed {
 	return nil
 }
 
-// coordinates returns the set of columns (or of rows) that a rectangle with the first column
-// start and the last column end may include. The set has one bit for each coordinate. If start
-// is greater than end, the rectangle wraps around the edge of the grid of tiles, and the set
-// contains every coordinate.
+// coordinates returns the set of columns (or of rows) that a rectangle may include, with one bit
+// for each coordinate. The rectangle begins at the column `start` and ends at the column `end`. If
+// `start` is greater than `end`, the rectangle wraps around the edge of the grid of tiles, and the
+// set contains every coordinate.
 func coordinates(start, end uint8) uint64 {
 	if start > end {
 		return allCoordinates

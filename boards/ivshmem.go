@@ -5,13 +5,13 @@ package boards
 var Ivshmem = Board{
 	Name:   "ivshmem",
 	Vendor: 0x1af4, Device: 0x1110,
-	// In QEMU, the size of BAR 2 is the size of the device's memory backend. The size here is
-	// that of the device model mock:ivshmem.
+	// Sizes in bytes. In QEMU, BAR 2 is as large as the device's memory backend. The size given
+	// here is that of the device model mock:ivshmem.
 	Bars: [6]uint64{0: 256, 2: 4 << 20},
 	Rules: []Rule{
 		{Bar: 0, First: 0, Last: 0xff, Widths: 4, Name: "registers"},
-		// The size of BAR 2 is not fixed. Therefore this rule covers the largest BAR that the
-		// image format allows.
+		// The size of BAR 2 is not fixed. Therefore this rule covers the largest BAR that the image
+		// format allows.
 		{Bar: 2, First: 0, Last: 1<<46 - 1, Widths: 1 | 2 | 4 | 8, Memory: true,
 			Name: "shared memory"},
 	},

@@ -2,10 +2,10 @@ package boards
 
 // This file programs the address translation through which tiles access host memory.
 
-// Outbound describes the outbound address translation (iATU) of a device's PCIe controller.
-// Tiles access host memory through addresses of the PCIe tile. The iATU has several regions.
-// Each region translates a range of these addresses to bus addresses. An offset of a region is
-// relative to the address NoC.
+// Outbound describes the outbound address translation (iATU) of a device's PCIe controller. Tiles
+// access host memory through addresses of the PCIe tile. The iATU has several regions. Each region
+// translates a range of these addresses to bus addresses. The offsets of a region are relative to
+// the address in the field NoC.
 type Outbound struct {
 	Bar     uint8  // number of the BAR that contains the registers of all regions
 	Offset  uint64 // offset of the registers of region 0 in the BAR
@@ -32,11 +32,13 @@ const (
 	regionBase = 0x08
 )
 
-// ProgramRegion programs one region of the address translation: tiles can then access size
-// bytes of host memory at busAddress through the given offset from o.NoC. If size is 0,
-// ProgramRegion only disables the region. It calls store once for each register to store, in
-// the required order: the region stays disabled until all its registers have their new values.
-// The parameter register is an offset in the BAR o.Bar.
+// ProgramRegion programs one region of the address translation. Afterwards tiles can access `size`
+// bytes of host memory at the bus address busAddress. They access these bytes at the addresses of
+// the PCIe tile from o.NoC + `offset` on. If `size` is 0, ProgramRegion only disables the region.
+//
+// ProgramRegion calls the function `store` for each store to a register, in the required order: the
+// region stays disabled until all its registers have their new values. The parameter `register` of
+// that function is an offset in the BAR o.Bar.
 func (o *Outbound) ProgramRegion(region int, offset, size, busAddress uint64,
 	store func(register uint64, value uint32)) {
 	registers := o.Offset + uint64(region)*o.Stride

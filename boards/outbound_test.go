@@ -16,9 +16,9 @@ func stores(o *Outbound, region int, offset, size, bus uint64) (list []registerS
 	return list
 }
 
-// The expected registers of Wormhole are from a recording in which tt-umd programmed region 1
-// (offset 0x40000000, 1 GiB, to the same bus address). In addition, they have the bits that
-// tt-kmd sets.
+// The expected register values of Wormhole come from a recording in which tt-umd programmed region
+// 1 (offset 0x40000000, 1 GiB, to the same bus address). In addition, these values have the bits
+// that tt-kmd sets.
 func TestRegionIsProgrammedAsByTheDrivers(t *testing.T) {
 	want := []registerStore{{0x1404, 0}, {0x1408, 0x40000000}, {0x140c, 0}, {0x1410, 0x7fffffff},
 		{0x1414, 0x40000000}, {0x1418, 0}, {0x1400, 0}, {0x1404, 0x88280000}}

@@ -4,17 +4,18 @@ package boards
 
 import "lightmetal/fbs/gen"
 
-// WindowConfig is the configuration of one TLB window: the value of the registers that program
-// it, as a little-endian number. The first element has the lower 64 bits.
+// WindowConfig is the configuration of one TLB window: the content of the registers that program
+// the TLB window, as one little-endian number. Element 0 has the lower 64 bits.
 type WindowConfig [2]uint64
 
-// EncodeWindow returns the configuration with which a TLB window of group g shows the tiles t
-// from the given address on. ok is false if the device has no such configuration. Then w is not
-// valid.
+// EncodeWindow returns the configuration with which a TLB window of the group `g` shows the tiles
+// `t` from the given address on. `ok` is false if the device has no such configuration. Then `w` is
+// not valid.
 //
-// t.StaticVC is 0 for no static virtual channel, and 1 + n for channel n. A device with the
-// field UseStaticVC has n in the field StaticVC. A device without the field UseStaticVC has only
-// channel 0: there, StaticVC is 1 to use that channel.
+// t.StaticVC is 0 for no static virtual channel, and 1 + n for channel n. If the device has the
+// field UseStaticVC, EncodeWindow stores n in the field StaticVC. If the device does not have the
+// field UseStaticVC, its only static virtual channel is channel 0. Then the field StaticVC is 1 to
+// use that channel.
 func (l *TLB) EncodeWindow(g *Group, t TileRange, address uint64) (w WindowConfig, ok bool) {
 	vc, useVC, multicast := uint64(t.StaticVC), uint64(0), uint64(0)
 	if l.Fields[UseStaticVC] != 0 && vc != 0 {
@@ -37,8 +38,8 @@ func (l *TLB) EncodeWindow(g *Group, t TileRange, address uint64) (w WindowConfi
 		UseStaticVC: useVC,
 		StaticVC:    vc,
 	} {
-		// Reject a value that does not fit in its field. Store the value at bit number low of the
-		// configuration. A field may begin in w[0] and end in w[1].
+		// Reject a value that does not fit in its field. Store the value in the configuration, from
+		// bit number `low` on. A field may begin in w[0] and end in w[1].
 		ok = ok && v>>l.Fields[i] == 0
 		w[low/64] |= v << (low % 64)
 		if low < 64 {
@@ -49,9 +50,9 @@ func (l *TLB) EncodeWindow(g *Group, t TileRange, address uint64) (w WindowConfi
 	return w, ok
 }
 
-// isValid reports whether the fields of t have allowed values: NoC is 0 or 1, Ordering is one of
-// the three orderings, and XStart and YStart are 0 unless Multicast is set. A particular device
-// may still reject t.
+// isValid reports whether the fields of `t` have allowed values: NoC is 0 or 1, Ordering is one of
+// the three orderings, and XStart and YStart are 0 unless Multicast is set. A particular device may
+// still reject `t`.
 func isValid(t TileRange) bool {
 	return t.NoC <= 1 && t.Ordering >= gen.OrderingDefault && t.Ordering <= gen.OrderingPosted &&
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
@@ -77,12 +78,14 @@ func (g *Group) WindowOffset(slot int) uint64 { return g.Offset + uint64(slot-g.
 // of the TLB window, which must belong to group g.
 func (g *Group) OwnedByKernel(slot int) bool { return slot >= g.First+g.Count-g.KernelOwned }
 
-// ChooseWindow returns the number of a suitable TLB window, or -1 if no TLB window is suitable.
-// A TLB window is suitable if it has at least size bytes, if it lies inside its BAR (barSizes
-// has the sizes of the BARs), if the kernel driver does not use it, and if isTaken returns
-// false. ChooseWindow returns preferred if the TLB window with that number is suitable.
-// Otherwise it returns the lowest number of a suitable TLB window, which is also one of the
-// smallest suitable TLB windows, because the groups are sorted by size.
+// ChooseWindow returns the number of a suitable TLB window, or -1 if no TLB window is suitable. A
+// TLB window is suitable under these conditions: it has at least `size` bytes, it lies inside its
+// BAR, the kernel driver does not use it, and isTaken returns false for its number. barSizes has
+// the size of each BAR in bytes.
+//
+// If the TLB window with the number `preferred` is suitable, ChooseWindow returns that number.
+// Otherwise it returns the lowest number of a suitable TLB window. No suitable TLB window is
+// smaller than that one, because the groups are sorted by size.
 func (l *TLB) ChooseWindow(preferred uint16, size uint64, barSizes *[6]uint64,
 	isTaken func(slot int) bool) int {
 	isSuitable := func(slot int) bool {

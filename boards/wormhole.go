@@ -11,12 +11,13 @@ package boards
 //   - [ttsim]: ttsim v1.10.0, the manufacturer's simulator
 var Wormhole = Board{
 	Name:   "wormhole",
-	Vendor: 0x1e52, Device: 0x401e, // PCI ids: tt-kmd enumerate.h
-	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 20}, // sizes: [TLBs]
+	Vendor: 0x1e52, Device: 0x401e, // source: tt-kmd, enumerate.h
+	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 20}, // sizes in bytes; source: [TLBs]
 	Rules: []Rule{
-		// TLB windows. This rule permits only loads, because it cannot know which tile and address
-		// a TLB window shows. To store to tiles, an image uses a window of kind Tlb. The verifier
-		// checks the tiles and the address in each Point command for such a window.
+		// TLB windows. An image may only load from this range: a rule applies to every tile, and
+		// cannot know which tile a TLB window shows. To store to a tile, an image uses a window of
+		// kind Tlb. For such a window, the verifier checks the tiles and the address in each Point
+		// command.
 		{
 			Bar: 0, First: 0x00000000, Last: 0x1effffff,
 			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
@@ -26,27 +27,29 @@ var Wormhole = Board{
 			Bar: 0, First: 0x1fc00000, Last: 0x1fc005cf,
 			Widths: 4 | 8, LoadOnly: true, Name: "window configuration",
 		},
-		// Source of the addresses in this and all later rules: [ttsim] src/libttsim.cpp,
-		// pci_mem_wr_cur. Registers accept only width 4 (tt-umd
+		// Source of the addresses in this rule and in all later rules: [ttsim], src/libttsim.cpp,
+		// pci_mem_wr_cur. These registers accept only width 4 (tt-umd,
 		// device/pcie/silicon_tlb_window.cpp).
 		{Bar: 0, First: 0x1fe80000, Last: 0x1fefffff, Widths: 4, Name: "ARC CSM"},
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff30077, Widths: 4, Name: "ARC reset unit"},
-		// The registers SCRATCH 6 and 7 of the ARC reset unit. This rule permits only loads: a
-		// store to these registers can redirect accesses to host memory, so that they access
-		// registers of the PCIe controller instead ([KMD], open_dbi).
+		// The registers SCRATCH 6 and 7 of the ARC reset unit. Images may only load from them: a
+		// store can make accesses to host memory reach registers of the PCIe controller instead
+		// ([KMD], open_dbi).
 		{
 			Bar: 0, First: 0x1ff30078, Last: 0x1ff3007f,
 			Widths: 4, LoadOnly: true, Name: "PCIe sideband",
 		},
 		{Bar: 0, First: 0x1ff30080, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
-		// Network interface unit (NIU) of the ARC tile. This rule permits only loads, because a
-		// store to its registers can make the ARC tile start requests ([ARCTile], APB peripherals).
+		// Network interface unit (NIU) of the ARC tile. Images may only load from its registers,
+		// because a store to a register can make the ARC tile start requests ([ARCTile], APB
+		// peripherals).
 		{Bar: 0, First: 0x1ff50000, Last: 0x1ff50fff, Widths: 4, LoadOnly: true, Name: "ARC NIU 0"},
-		// Outbound address translation (iATU) of the PCIe controller. The registers of the DMA
-		// engine lie at lower offsets. No rule includes them: they start transfers, and no command
-		// of an image can wait until such a transfer has ended.
+		// Outbound address translation (iATU) of the PCIe controller. The registers of the
+		// controller's DMA engine lie at lower offsets. No rule includes those registers: they
+		// start transfers, and no command of an image can wait until such a transfer has ended.
 		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, LoadOnly: true, Name: "iATU"},
-		// BAR 4 shows the part of BAR 0 from 0x1e000000 on. Therefore it has the same rules.
+		// BAR 4 shows the part of BAR 0 from 0x1e000000 on. Therefore BAR 4 has the same rules as
+		// that part of BAR 0.
 		{
 			Bar: 4, First: 0x00000000, Last: 0x00ffffff,
 			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
@@ -79,14 +82,14 @@ var Wormhole = Board{
 			Ordering: 2, Linked: 1, StaticVC: 1},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8,
 	},
-	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
-	// X and Y have a bit for every number that the column or row of a closed tile may have on
-	// any chip. Source: [Coordinates], coordinate translation. The row numbers from 18 on belong
-	// to rows of Tensix tiles, in an order that depends on the chip. An undefined number selects
-	// the first column or row.
+	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
+	// X and Y are sets of columns and rows. They have a bit for every number that the column or row
+	// of a closed tile may have on any chip. Source: [Coordinates], coordinate translation. The row
+	// numbers from 18 on belong to rows of Tensix tiles, in an order that depends on the chip. An
+	// undefined number selects the first column or row.
 	Closed: []Closed{
-		// The PCIe tile. Its coordinates are (0,3) on NoC 0 and (9,8) on NoC 1 ([KMD], PCIE_NOC_X
-		// and the constants after PCIE_NOC_X). Through the PCIe tile, an image could access
+		// The PCIe tile. Its coordinates are (0,3) on NoC 0 and (9,8) on NoC 1. Source: [KMD],
+		// PCIE_NOC_X and the constants after it. Through the PCIe tile, an image could access
 		// registers of the PCIe controller (PCIE_DBI_ADDR), and host memory outside the image's
 		// windows.
 		{
@@ -117,23 +120,25 @@ var Wormhole = Board{
 			First: 0x8_9000_0000, Last: 0x8_ffff_ffff, Name: "the ARC's windows",
 		},
 		// Every rectangle on NoC 0 that may include column 0, the column of the PCIe and ARC tiles.
-		// Column 17 is closed, because it lies to the right of the columns from 18 on: a rectangle
-		// from column 17 to one of these columns wraps around and includes every column.
+		// Column 17 is also closed. It lies to the right of the columns 18 to 21. Therefore a
+		// rectangle from column 17 to one of these columns wraps around the edge of the grid, and
+		// includes column 0.
 		{
 			Routes: multicastNoC0, X: 1<<0 | 1<<16 | 1<<17 | from26, Y: allCoordinates,
 			Last: lastAddress, Name: "the PCIe tile",
 		},
 		// Every rectangle on NoC 1 that may include column 9, the column of the PCIe and ARC tiles.
-		// All translated columns are closed: NoC 1 traverses them in the opposite direction.
-		// Therefore every rectangle of translated columns may include column 9.
+		// All translated columns (from 16 on) are closed, because NoC 1 traverses these columns in
+		// the opposite direction. Therefore every rectangle of translated columns may include
+		// column 9.
 		{
 			Routes: multicastNoC1, X: 1<<9 | from16, Y: allCoordinates,
 			Last: lastAddress, Name: "the PCIe tile",
 		},
 	},
-	// Source: [KMD], IATU_* and wormhole_configure_outbound_atu. There, NoC is noc_pcie_offset,
-	// and Last is noc_dma_limit. Control has the bit that enables a region, and the bypass bits
-	// for DMA, TLPs and PCI functions.
+	// Source: [KMD], IATU_* and wormhole_configure_outbound_atu. The driver calls these values
+	// noc_pcie_offset (NoC) and noc_dma_limit (Last). Control has the bit that enables a region,
+	// and the bypass bits for DMA, TLPs and PCI functions.
 	Outbound: &Outbound{
 		Bar: 2, Offset: 0x1200, Stride: 0x200, Regions: 16,
 		NoC: 0x8_0000_0000, Last: 0xfffd_ffff, Control: 1<<31 | 1<<27 | 1<<21 | 1<<19,

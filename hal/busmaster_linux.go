@@ -6,9 +6,9 @@ package hal
 
 // busMaster is the state of a device's bus mastering.
 type busMaster struct {
-	on          bool   // SetBusMaster(true) was called, and no successful SetBusMaster(false) since
+	on          bool   // SetBusMaster(true) was called, and no later SetBusMaster(false) succeeded
 	keptOn      bool   // a kernel driver keeps bus mastering on; this program must not change it
-	staleStatus uint64 // PCI status register at the last SetBusMaster(true), with old error bits
+	staleStatus uint64 // PCI status register at the last SetBusMaster(true); its error bits are old
 }
 
 // SetBusMaster implements Device. SetBusMaster(false) does nothing unless SetBusMaster(true) was
@@ -33,11 +33,11 @@ func (d *device) startBusMaster() error {
 		// leaves a bit unchanged.
 		d.config.Store(configStatus, 2, configStatusDMA)
 	}
-	// Save the error bits that are still set, so that diagnoseHeader ignores them.
+	// Save the error bits that are still set, so that diagnoseHeader can ignore these old errors.
 	d.busMaster.staleStatus, _ = d.config.Load(configStatus, 2)
 	d.busMaster.on = true
-	// Program the outbound translation before the first transfer is possible: tiles reach the
-	// image's host memory through it.
+	// Program the outbound translation before the first transfer is possible, because tiles access
+	// the host memory of the image through this translation.
 	if err := d.programOutbound(true); err != nil {
 		return err
 	}
@@ -47,9 +47,9 @@ func (d *device) startBusMaster() error {
 // stopBusMaster switches bus mastering off and then disables the outbound translation.
 func (d *device) stopBusMaster() error {
 	err := d.setBusMasterBit(false)
-	d.busMaster.on = err != nil // if this call fails, Close must switch bus mastering off again
+	d.busMaster.on = err != nil // if the call failed, Close must try again
 	if CodeOf(err) == DeviceGone {
-		return err // a missing device also has no translation registers to write
+		return err // a missing device has no registers to write
 	}
 	// Disable the outbound translation last, when no transfer can use it any more.
 	if e := d.programOutbound(false); err == nil {
@@ -66,11 +66,13 @@ func (d *device) setBusMasterBit(on bool) error {
 	return d.setCommandBit(configCommandMaster, on)
 }
 
-// diagnoseHeader returns the cause of a failed DMA transfer. It returns MasterOff if bus mastering
-// should be on but is off, DMAFault if the status register has a new error bit, and otherwise OK.
-// header is the first 8 bytes of configuration space. A device that implements the error bits sets
-// one if a read of host memory fails. No bit is set if a write of host memory is blocked, because
-// writes are posted: the device receives no response.
+// diagnoseHeader returns the cause of a failed DMA transfer: MasterOff if bus mastering should be
+// on but is off, DMAFault if the status register has a new error bit, and otherwise OK. `header` is
+// the first 8 bytes of configuration space.
+//
+// If a read of host memory fails, the device sets one of the error bits, if it implements them. If
+// a write of host memory is blocked, no bit is set, because writes are posted: the device receives
+// no response.
 func (m *busMaster) diagnoseHeader(header uint64) Code {
 	switch {
 	case !m.on:

@@ -1,12 +1,13 @@
 package hal
 
-// This file contains the list of resources that Close of a device releases, in reverse order.
+// This file declares the list of functions that release the resources of a device. Close calls them
+// in reverse order.
 
 // cleanups is a list of functions. Each function releases one resource of a device, such as a
 // mapping or an open file.
 type cleanups []func() error
 
-// add appends a function to the list. Close calls the functions in reverse order.
+// add appends the function `release` to the list.
 func (c *cleanups) add(release func() error) { *c = append(*c, release) }
 
 // callAll calls all functions in reverse order, empties the list, and returns the error of the
@@ -21,7 +22,7 @@ func (c *cleanups) callAll() (err error) {
 	return err
 }
 
-// addClose adds a function that closes the file descriptor fd.
+// addClose adds a function that closes the file descriptor `fd`.
 func (c *cleanups) addClose(fd int) {
 	c.add(func() error {
 		_ = syscalls.close(fd)
@@ -29,7 +30,7 @@ func (c *cleanups) addClose(fd int) {
 	})
 }
 
-// openFile opens the file at path, and adds a function that closes the file.
+// openFile opens the file at `path` with the given flags, and adds a function that closes the file.
 func (c *cleanups) openFile(path string, flags int) (fd int, err error) {
 	fd, err = syscalls.open(path, flags)
 	if err == nil {

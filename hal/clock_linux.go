@@ -4,23 +4,25 @@ package hal
 
 import "time"
 
-// spinMaxNs is the longest wait, in nanoseconds, during which Sleep reads the clock in a loop
-// instead of calling nanosleep. A nanosleep of a few microseconds would take about ten times the
-// requested time, because Linux may delay the end of each nanosleep by 50 us (the timer slack of a
-// thread: man 2 prctl, PR_SET_TIMERSLACK).
+// spinMaxNs is the longest wait, in nanoseconds, for which Sleep does not call nanosleep, but reads
+// the clock in a loop. A nanosleep of a few microseconds would take about ten times the requested
+// time, because Linux may delay the end of each nanosleep by 50 us (the timer slack of a thread:
+// man 2 prctl, PR_SET_TIMERSLACK).
 const spinMaxNs = 100_000
 
-// clockStart is the time at which this program started. Now counts from this time.
+// clockStart is the time at which this program started. It is time 0 of the clock that Now reads.
 var clockStart = time.Now()
 
-// Now implements Device. It calls time.Since because that reads the monotonic clock in user space,
+// Now implements Device. It calls time.Since, which reads the monotonic clock in user space,
 // through the vDSO. unix.ClockGettime would make a system call each time.
 func (d *device) Now() int64 { return int64(time.Since(clockStart)) }
 
-// Sleep implements Device.
+// Sleep implements Device. It calls nanosleep for a wait longer than spinMaxNs, and reads the clock
+// in a loop for a shorter wait.
 func (d *device) Sleep(nanoseconds int64) {
 	end := d.Now() + nanoseconds
-	// A signal may end a nanosleep early. Therefore repeat it until the requested time is over.
+	// A signal may end a nanosleep early. Therefore repeat the nanosleep until the requested time
+	// is over.
 	for left := nanoseconds; left > 0; left = end - d.Now() {
 		if left > spinMaxNs {
 			SleepRaw(left)

@@ -3,19 +3,19 @@ package hal
 // This file declares the result codes of all operations, with a text and an exit status for
 // each code, and the error type Fault.
 
-// Code is the result of an operation, and implements error. Its type is uint8 because Go
-// converts a one-byte value to an interface without an allocation. Therefore returning a
-// Code as an error never allocates.
+// Code is the result of an operation, and implements error. Its type is uint8, because Go converts
+// a one-byte value to an interface without allocating memory. Therefore returning a Code as an
+// error never allocates.
 type Code uint8
 
-// The codes have the same numbers as enum lm_code in lightmetal.h. Firmware is compiled with
-// that header. Therefore no number may ever change its meaning, and new codes must be
-// appended.
+// The codes have the same numbers as enum lm_code in the C header lightmetal.h. Firmware may have
+// been compiled with an older version of that header. Therefore no number may ever change its
+// meaning, and new codes must be appended.
 const (
 	OK             Code = iota
 	Usage               // the caller passed invalid arguments
 	BadImage            // the file is not a complete, valid image
-	NoFile              // there is no such file
+	NoFile              // the file does not exist
 	NoDevice            // the device does not exist or cannot be opened
 	Internal            // this program has a bug
 	DeviceGone          // the device does not answer: all loads from it return all ones
@@ -23,22 +23,22 @@ const (
 	IO                  // reading or writing a file failed
 	DeadlinePassed      // the condition of a poll did not become true before its deadline
 	ExpectFailed        // a loaded value did not meet the condition of an expect command
-	CompareFailed       // data of the device differ from the golden (expected) data
+	CompareFailed       // data from the device differ from the golden (expected) data
 	Denied              // this user lacks permission, or a signature is invalid
 	WrongDevice         // the image is for another device
 	Refused             // the device or its mock rejected an access
 	BadTensor           // tensor data do not have the size or type that the image declares
 	InputMissing        // an input tensor has neither data from the caller nor default data
 	Disabled            // an earlier failure disabled the replay; load the image again
-	FrameLate           // a run of a sequence took longer than its limit
+	FrameLate           // a run of a sequence took longer than the time limit of a run
 	MasterOff           // bus mastering is off, so the device cannot access host memory
 	DMAFault            // the device reports that one of its DMA transfers failed
 	codeCount           // number of codes; must remain the last constant
 )
 
-// codeTable contains the text of each code, and the exit status of a program that ends with
-// the code. Exit statuses up to 70 have the meaning that sysexits.h defines. The meaning of
-// the statuses from 71 on is lightmetal's own.
+// codeTable contains the text of each code, and the exit status of a program that ends with the
+// code. Exit statuses up to 70 have the meaning that sysexits.h defines. From 71 on, lightmetal
+// itself defines the meaning, which may differ from the meaning in sysexits.h.
 var codeTable = [codeCount + 1]struct {
 	exit int
 	text string
@@ -67,22 +67,22 @@ var codeTable = [codeCount + 1]struct {
 	codeCount:      {70, "unknown code"}, // entry for all numbers that are not codes
 }
 
-// ExitStatus returns the exit status of a program that ends with the code c.
+// ExitStatus returns the exit status of a program that ends with the code `c`.
 func (c Code) ExitStatus() int { return codeTable[min(c, codeCount)].exit }
 
-// Error returns the text of the code c. The text does not name the device or file. Use a
-// Fault instead of a Code if the message should name it.
+// Error returns the text of the code `c`. The text does not name the device or file. If a message
+// should name it, use a Fault instead of a Code.
 func (c Code) Error() string { return codeTable[min(c, codeCount)].text }
 
-// Fault is an error that consists of a Code and a reason. NewFault allocates memory.
-// Functions that run during a replay must not allocate, and return a Code instead.
+// Fault is an error that consists of a Code and a reason. NewFault allocates memory. Functions that
+// run during a replay must not allocate memory. Therefore they return a Code instead of a Fault.
 type Fault struct {
 	Code   Code
 	Reason string // names the device or file, the fault and the remedy
 }
 
-// NewFault returns a Fault as an error. NewFault must not be inlined, because a call has
-// less machine code than the allocation of a Fault.
+// NewFault returns a Fault as an error. NewFault must not be inlined: a call has less machine code
+// than the allocation of a Fault.
 //
 //go:noinline
 func NewFault(code Code, reason string) error { return &Fault{code, reason} }
@@ -93,8 +93,8 @@ func (f *Fault) Error() string { return f.Code.Error() + ": " + f.Reason }
 // Unwrap returns the code of the fault, for errors.Is and errors.As.
 func (f *Fault) Unwrap() error { return f.Code }
 
-// CodeOf returns the Code of an error: OK if err is nil, err itself if err is a Code, and
-// otherwise the Code that err wraps. It returns Internal if err wraps no Code.
+// CodeOf returns the Code of the error `err`: OK if `err` is nil, `err` itself if it is a Code, and
+// otherwise the Code that `err` wraps. If `err` wraps no Code, CodeOf returns Internal.
 func CodeOf(err error) Code {
 	switch e := err.(type) {
 	case nil:

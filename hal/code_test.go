@@ -91,12 +91,12 @@ func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 	}
 }
 
-// TestParseNumberMatchesStrconv: strconv.ParseUint, which programs of a target
-// do without, tells what is one.
+// TestParseNumberMatchesStrconv compares ParseNumber with strconv.ParseUint, which programs for a
+// target do not use.
 func TestParseNumberMatchesStrconv(t *testing.T) {
 	for _, bits := range []int{4, 16, 32, 64} {
 		for _, base := range []int{10, 16} {
-			most := uint64(1)<<(bits-1)<<1 - 1 // of 64 bits: 0 - 1
+			most := uint64(1)<<(bits-1)<<1 - 1 // largest number; for 64 bits, 1<<63<<1 is 0
 			text := strconv.FormatUint(most, base)
 			texts := []string{"", "0", "007", "9", text, text[:len(text)-1] + "9", text + "0",
 				"1" + text, "-1", "+1", "1_0", "0x1", " 1", "fF", "aA"}

@@ -9,8 +9,8 @@ import (
 	"lightmetal/fbs"
 )
 
-// Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2). Each comment begins with
-// the name of the constant in linux/pci_regs.h.
+// Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2). The comments name the
+// constants of linux/pci_regs.h.
 const (
 	configCommand       = 0x04   // PCI_COMMAND: offset of the command register, 2 bytes
 	configCommandMemory = 1 << 1 // PCI_COMMAND_MEMORY: command bit that enables memory decoding
@@ -19,20 +19,19 @@ const (
 	configBars          = 6      // PCI_STD_NUM_BARS: number of BARs
 
 	// configStatusDMA is the mask of the error bits in the status register. The device sets one of
-	// them when a DMA transfer fails. Bit 8: parity error of data that the device read
+	// them when a DMA transfer fails. Bit 8: parity error in data that the device read
 	// (PCI_STATUS_PARITY). Bit 12: target abort (PCI_STATUS_REC_TARGET_ABORT). Bit 13: master abort
 	// (PCI_STATUS_REC_MASTER_ABORT). Bit 15: poisoned data (PCI_STATUS_DETECTED_PARITY). Writing a
-	// one to a bit clears the bit.
+	// one to one of these bits clears the bit.
 	configStatusDMA = 1<<8 | 1<<12 | 1<<13 | 1<<15
 )
 
-// configSpace implements Port for configuration space. A read or write of 1, 2 or 4 aligned bytes
-// of the file makes the kernel perform one access of the same width to the device (Linux,
-// drivers/pci/pci-sysfs.c, pci_read_config; drivers/vfio/pci/vfio_pci_config.c,
-// vfio_config_do_rw).
+// configSpace implements Port for configuration space. If this program reads or writes 1, 2 or 4
+// aligned bytes of the file, the kernel makes one access of the same width to the device (Linux,
+// drivers/pci/pci-sysfs.c, pci_read_config; drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
 type configSpace struct {
 	fd     int     // file descriptor of the file that contains configuration space; -1 if closed
-	offset int64   // offset of configuration space in the file, in bytes
+	offset int64   // offset in the file at which configuration space begins, in bytes
 	size   uint64  // number of bytes of configuration space that this program can access
 	buffer [8]byte // data of one access; a local variable would be allocated on the heap
 }
@@ -46,18 +45,22 @@ func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
 	return fbs.ReadStruct[uint64](s.buffer[:width]), OK
 }
 
-// Store implements Port. width must be at most 4.
+// Store implements Port. `width` must be at most 4.
 func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	s.buffer = [8]byte{byte(value), byte(value >> 8), byte(value >> 16), byte(value >> 24)}
 	n, err := syscalls.pwrite(s.fd, s.buffer[:width], s.offset+int64(offset))
 	return configAccessCode(n, width, err)
 }
 
-// configAccessCode converts the result of a pread or pwrite of width bytes to a Code. n is the
-// number of bytes that were transferred, and err the error. The kernel returns ENODEV if the device
-// was removed, EPERM if kernel lockdown denies the access, and ESPIPE for a write to a sysfs file
-// that is open for reading only (Linux, fs/kernfs/file.c, kernfs_fop_open). Without CAP_SYS_ADMIN a
-// user can read only the first 64 bytes; n is less than width for the bytes after them.
+// configAccessCode converts the result of a pread or pwrite of `width` bytes to a Code. `n` is the
+// number of bytes that were transferred, and `err` is the error. The kernel returns these errors:
+//   - ENODEV: the device was removed.
+//   - EPERM: kernel lockdown denies the access.
+//   - ESPIPE: this is a write to a sysfs file that is open for reading only (Linux,
+//     fs/kernfs/file.c, kernfs_fop_open).
+//
+// A user without CAP_SYS_ADMIN can read only the first 64 bytes. For any later bytes, the kernel
+// transfers fewer than `width` bytes.
 func configAccessCode(n int, width uint8, err error) Code {
 	switch {
 	case err == unix.ENODEV:
@@ -80,12 +83,12 @@ func (s *configSpace) readHeader() uint64 {
 }
 
 // setCommandBit sets or clears one bit of the command register, and checks that the device has
-// accepted the new value. bit is a mask with that bit.
+// accepted the new value. `bit` is a mask with that bit.
 func (d *device) setCommandBit(bit uint64, on bool) error {
-	// Write the register only if the bit has to change, so that a user without write access to
-	// configuration space can use a device whose memory decoding is already on. The exception is
-	// enabling bus mastering: always write the register, so that such a user cannot start DMA even
-	// if the bit is already set.
+	// Write the register only if the bit has to change. Then a user without write access to
+	// configuration space can use a device whose memory decoding is already on. There is one
+	// exception: to enable bus mastering, always write the register. Otherwise a user without write
+	// access could start DMA if the bit is already set.
 	before, code := d.config.Load(configCommand, 2)
 	want := before &^ bit
 	if on {
@@ -115,12 +118,12 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 		"bus mastering stays on: the device may still write to memory; reset the device")
 }
 
-// kernelLogAdvice is the end of error messages about a command bit that stays off. It says where
-// the user may find the reason.
+// kernelLogAdvice is the last part of error messages about a command bit that stays off. It says
+// where the user may find the reason.
 const kernelLogAdvice = "; look for the reason in `lspci -vv` and `dmesg`"
 
-// mapConfig returns an aperture of the first size bytes of configuration space. The commands of a
-// verified image only load from this aperture.
+// mapConfig returns an aperture of the first `size` bytes of configuration space. The commands of a
+// verified image only load from this aperture, and never store to it.
 func (d *device) mapConfig(size uint64) (*Aperture, error) {
 	if d.config.size < size {
 		return nil, d.fault(WrongDevice,

@@ -1,8 +1,9 @@
 package hal
 
-// This file declares device, the type of a PCI function that this program has opened, and the
-// interface of its backend. It contains the methods that implement Device, except those that belong
-// to one part of the device. Each part has a file of its own, which the fields of device name.
+// This file declares the type `device`, a PCI function that this program has opened, and the
+// interface of its backend. It contains the methods that implement Device. The methods of one part
+// of the device, such as its TLB windows, are in a file of that part. The comments on the fields of
+// `device` name these files.
 
 import (
 	"strconv"
@@ -14,23 +15,23 @@ import (
 )
 
 // device implements Device. It calls its backend for each operation that depends on the kernel
-// interface. The backend has a pointer to the device, and uses the fields that it needs.
+// interface. The backend has a pointer to the `device`, and uses its fields.
 type device struct {
 	backend backend
-	scheme  string // part of the device name before the colon: pci, vfio or tt
-	locator string // part of the device name after the colon; hex digits of ids in lower case
+	scheme  string // part of the device name before the first colon: pci, vfio or tt
+	locator string // part after the first colon; PCI ids and addresses in lower case
 	byIDs   bool   // locator is a pair of PCI ids, not a PCI address or a path
 
 	acquired     bool  // Map has called backend.acquire
-	acquireError error // result of backend.acquire; if it is not nil, every Map returns it
+	acquireError error // error of backend.acquire; if it is not nil, every Map returns it
 
-	function  function    // identity, PCI address and BARs: sysfs_linux.go
-	config    configSpace // configuration space: config_linux.go
-	busMaster busMaster   // state of bus mastering: busmaster_linux.go
-	memory    hostMemory  // memory of the Host windows: hostmem_linux.go
-	tlb       tlbWindows  // TLB windows of the device: tlb_linux.go
-	outbound  outbound    // translation of tile addresses to bus addresses: outbound_linux.go
-	cleanups  cleanups    // functions that Close calls to release resources: cleanup_linux.go
+	function  function    // identity, PCI address and BARs; file sysfs_linux.go
+	config    configSpace // configuration space; file config_linux.go
+	busMaster busMaster   // state of bus mastering; file busmaster_linux.go
+	memory    hostMemory  // memory of the Host windows; file hostmem_linux.go
+	tlb       tlbWindows  // TLB windows of the device; file tlb_linux.go
+	outbound  outbound    // address translation for tiles; file outbound_linux.go
+	cleanups  cleanups    // functions that release resources; file cleanup_linux.go
 }
 
 // backend is a kernel interface through which a program in user space accesses a PCI function:
@@ -39,20 +40,23 @@ type backend interface {
 	// probe finds the device and reads its identity. It does not write to the device.
 	probe() error
 	// acquire claims the device for this program, and stops DMA that a killed program left running.
-	// Afterwards memory decoding is on and bus mastering is off. The first Map calls acquire.
+	// Afterwards memory decoding is on. Bus mastering is off, unless a kernel driver keeps it on or
+	// this user may not switch it off. The first Map calls acquire.
 	acquire() error
-	// mapBarRange calls mapFile to map a range of a BAR. A backend may ignore writeCombining.
+	// mapBarRange calls mapFile to map a range of a BAR. If writeCombining is true, the range
+	// should be write-combining, but a backend may ignore that.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
-	// mapForDevice makes the device able to reach mem by DMA, and returns the bus address of mem.
-	// mem must consist of complete pages of host memory. If huge is true, these are huge pages,
-	// which the kernel does not move. Otherwise mapForDevice prevents the kernel from moving the
-	// pages, or returns an error.
+	// mapForDevice makes it possible for the device to access `mem` by DMA, and returns the bus
+	// address of `mem`. `mem` must consist of complete pages of host memory. If `huge` is true,
+	// these are huge pages, which the kernel does not move. Otherwise mapForDevice prevents the
+	// kernel from moving the pages, or returns an error.
 	mapForDevice(mem []byte, huge bool) (bus uint64, err error)
-	// assignBusAddress implements AssignBusAddress for an owner with the same backend.
+	// assignBusAddress implements Device.AssignBusAddress if the device and the owner of the
+	// aperture have the same backend.
 	assignBusAddress(a *Aperture, owner *device) error
 }
 
-// fault returns a Fault. Its reason is the name of the device followed by text.
+// fault returns a Fault. The reason of the Fault is the name of the device followed by `text`.
 //
 //go:noinline
 func (d *device) fault(code Code, text string) error {
@@ -71,7 +75,7 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	return *a, nil
 }
 
-// mapWindow maps the window w of an image. The first call also acquires the device.
+// mapWindow maps the window `w` of an image. The first call also acquires the device.
 func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	if !d.acquired {
 		d.acquired = true
@@ -109,11 +113,13 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*A
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }
 
-// mapFile maps size bytes of the file fd, from the given offset on, until Close. path is the name
-// of the file in error messages. mapFile maps only the pages of this range, for two reasons. First,
-// no page may be mapped with two memory types: on x86 the kernel rejects the second mapping or
-// makes it uncached (arch/x86/mm/pat/memtype.c). Second, mmap takes time and memory for each page,
-// because the kernel writes all page table entries immediately.
+// mapFile maps `size` bytes of the file `fd`, from the given offset on. The mapping lasts until
+// Close. `path` is the name of the file in error messages.
+//
+// mapFile maps only the pages of this range, for two reasons. First, no page may be mapped with two
+// memory types: on x86 the kernel rejects the second mapping or makes it uncached
+// (arch/x86/mm/pat/memtype.c). Second, mmap takes time and memory for each page, because the kernel
+// writes all page table entries immediately.
 func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, error) {
 	offsetInPage := offset % pageSize()
 	mem, err := syscalls.mmap(fd, int64(offset-offsetInPage), int(offsetInPage+size),
@@ -135,11 +141,11 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 // pageSize returns the size of a normal page of memory in bytes.
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 
-// AssignBusAddress implements Device. It returns an error if this device d cannot reach the
-// aperture a, by these rules:
-//   - If a kernel driver keeps bus mastering of d on, d reaches only its own windows.
-//   - If d has outbound translation, d reaches only its own Host windows.
-//   - Otherwise d reaches windows of devices with the same backend, except the Host windows of
+// AssignBusAddress implements Device. It returns an error if the device `d` cannot reach the
+// aperture `a`, by these rules:
+//   - If a kernel driver keeps bus mastering of `d` on, `d` reaches only its own windows.
+//   - If `d` has outbound translation, `d` reaches only its own Host windows.
+//   - Otherwise `d` reaches windows of devices with the same backend, except the Host windows of
 //     devices with outbound translation.
 func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	owner, reachable := windowOwner.(*device)
@@ -163,9 +169,9 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 // Alive implements Device.
 func (d *device) Alive() bool { return isAlive(d.config.readHeader()) }
 
-// isAlive reports whether header belongs to a device that answers and decodes memory accesses: the
-// vendor id must not be all ones, and the command register must enable memory decoding. header is
-// the first 8 bytes of the device's configuration space.
+// isAlive reports whether `header` comes from a device that answers and decodes memory accesses:
+// the vendor id must not be all ones, and the command register must enable memory decoding.
+// `header` is the first 8 bytes of the device's configuration space.
 func isAlive(header uint64) bool {
 	return uint16(header) != 0xffff && header>>(8*configCommand)&configCommandMemory != 0
 }

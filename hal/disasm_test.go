@@ -23,11 +23,11 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// These tests disassemble the assembly of both architectures, on any architecture, and
-// interpret the instructions on four ranges of memory: the device, the memory of copies,
-// the stack, and a Walk with its tables and commands. An instruction that the interpreter
-// does not implement fails the test. That includes calls, write-back addressing and
-// everything else that must not access a device.
+// These tests disassemble the assembly of both architectures, on any architecture. They interpret
+// the instructions on four ranges of memory: the device, the memory of copies, the stack, and a
+// Walk with its tables and commands. An instruction that the interpreter does not implement fails
+// the test. It does not implement calls, write-back addressing, and everything else that must not
+// access a device.
 
 //go:embed walk_amd64.s
 var sourceAMD64 string
@@ -61,13 +61,13 @@ const (
 	stackBase  = 0x3000000
 	walkBase   = 0x4000000
 
-	// Offsets in the fourth range, after the Walk: two windows and the registers, two memories,
-	// two TLB windows, commands.
+	// Offsets of the tables in the range of the Walk: addresses of two windows and of the
+	// registers, of two memories, and of two TLB windows, and the list of commands.
 	windowsAt  = 80
 	memoriesAt = 128
 	homesAt    = 160
 	listAt     = 192
-	listMax    = 64 // commands
+	listMax    = 64 // number of commands in the list
 )
 
 // touch is one access to the device.
@@ -83,7 +83,8 @@ type instruction struct {
 	operands [3]operand
 }
 
-// Results of an instruction other than the address of the next one.
+// Results of an instruction, if the result is not the address of the next instruction: continue
+// with the following instruction, or return.
 const (
 	on = iota
 	back
@@ -93,11 +94,11 @@ const (
 type operand struct {
 	immediate bool
 	memory    bool
-	value     uint64 // immediate, or displacement of memory
+	value     uint64 // value of an immediate, or displacement of an address
 	register  string
-	second    string // of a pair, or the index of an address
-	scale     uint64 // of the index
-	low8      bool   // AL for AX
+	second    string // second register of a pair, or index register of an address
+	scale     uint64 // factor of the index register
+	low8      bool   // only the lowest 8 bits, such as AL of AX
 }
 
 type machine struct {
@@ -110,15 +111,15 @@ type machine struct {
 	registers   map[string]uint64
 	vectors     map[string][]byte
 	zero, below bool
-	less        bool // signed
+	less        bool // result of a signed comparison
 	avx         uint64
 	touches     []touch
 	whose       []int // index of the command in Next at each touch
 	fences      int
-	unordered   bool // non-temporal stores since the last fence
+	unordered   bool // there were non-temporal stores after the last fence
 }
 
-// machines runs a test on a machine for each architecture and variant.
+// machines runs a test on one machine for each architecture and variant of the assembly.
 func machines(t *testing.T, test func(t *testing.T, m *machine)) {
 	for _, arch := range []struct {
 		name, source string
@@ -171,7 +172,7 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 	return parseListing(t, run("tool", "objdump", object))
 }
 
-// parseListing reads what objdump prints:
+// parseListing reads the output of objdump:
 //
 //	TEXT hal.walk(SB) walk.s
 //	  walk.s:84	0x892			4c8b542408		MOVQ 0x8(SP), R10
@@ -186,14 +187,14 @@ func parseListing(t *testing.T, listing string) map[string][]instruction {
 		fields := strings.FieldsFunc(strings.TrimSpace(line),
 			func(r rune) bool { return r == '\t' })
 		if len(fields) < 4 || strings.Trim(fields[2], "0 ") == "" {
-			continue // blank, or padding between functions
+			continue // blank line, or padding between functions
 		}
 		pc, err := strconv.ParseUint(fields[1], 0, 64)
 		if err != nil {
 			t.Fatalf("objdump: %q: %v", line, err)
 		}
 		op, args, _ := strings.Cut(strings.TrimSpace(fields[3]), " ")
-		if op == "MOVZX" { // of a byte or of two: 0F B6, 0F B7
+		if op == "MOVZX" { // opcode 0F B6 loads one byte, 0F B7 loads two bytes
 			op += regexp.MustCompile("0fb[67]").FindString(fields[2])
 		}
 		i := instruction{pc: pc, op: op}
@@ -242,7 +243,7 @@ func parseOperand(t *testing.T, s string) operand {
 			return operand{register: first, second: second}
 		}
 		o := operand{memory: true, register: inside}
-		// (R8)(R11*8) and (R2)(R7<<3)
+		// forms with an index register: (R8)(R11*8) and (R2)(R7<<3)
 		if base, index, ok := strings.Cut(inside, ")("); ok {
 			o.register = base
 			if register, shift, ok := strings.Cut(index, "<<"); ok {
@@ -259,16 +260,16 @@ func parseOperand(t *testing.T, s string) operand {
 	if strings.HasPrefix(s, "0x") {
 		return operand{immediate: true, value: number(s)}
 	}
-	if len(s) == 2 && s[1] == 'L' { // AL, CL
+	if len(s) == 2 && s[1] == 'L' { // a register of 8 bits: AL, CL
 		return operand{register: s[:1] + "X", low8: true}
 	}
 	return operand{register: s}
 }
 
-// run makes the machine walk a list. Window 1 is the device, and memory 1 the memory of copies;
-// window 0 and memory 0 do not exist. Window 2, which holds the registers, and the TLB window
-// of window 1 are also the device. It returns the Walk after the run, and the number of
-// commands that Next has advanced.
+// run executes a list of commands on the machine. Window 1 is the device, and memory 1 is the
+// memory of copies. Window 0 and memory 0 do not exist. Window 2, which contains the registers, and
+// the TLB window of window 1 are also the device. run returns the Walk after the run, and the
+// number of commands by which Next has advanced.
 func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	m.t.Helper()
 	clear(m.registers)
@@ -300,7 +301,7 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	}
 }
 
-// next returns the index of the command in Next.
+// next returns the index of the command to which Next points.
 func (m *machine) next() int {
 	return int(binary.LittleEndian.Uint64(m.walk)-walkBase-listAt) / 32
 }
@@ -314,7 +315,7 @@ func (m *machine) find(code []instruction, pc uint64) int {
 	return at
 }
 
-// bytes returns the memory of an access.
+// bytes returns the memory that an access reads or writes.
 func (m *machine) bytes(o operand, width int, store bool) []byte {
 	if o.register == "IP" {
 		return binary.LittleEndian.AppendUint64(nil, m.avx)
@@ -369,8 +370,8 @@ func (m *machine) value(o operand, width int) uint64 {
 	return m.registers[o.register] & low
 }
 
-// set writes an operand of an amd64 instruction: 32 bits clear the upper half
-// of a register, fewer leave the rest alone.
+// set writes an operand of an amd64 instruction. A write of 32 bits clears the upper half of a
+// register. A write of fewer bits leaves the other bits of the register unchanged.
 func (m *machine) set(o operand, width int, value uint64) {
 	low := ^uint64(0) >> (64 - 8*width)
 	switch {
@@ -387,7 +388,7 @@ var amd64Moves = map[string]int{"MOVB": 1, "MOVW": 2, "MOVL": 4, "MOVQ": 8}
 
 var amd64Vectors = map[string]int{"MOVDQU": 16, "VMOVDQU": 32, "VMOVNTDQ": 32}
 
-// amd64 executes one instruction and returns the next address, on or back.
+// amd64 executes one instruction. It returns the address of the next instruction, `on`, or `back`.
 func (m *machine) amd64(i *instruction) uint64 {
 	a := &i.operands
 	if width, ok := amd64Moves[i.op]; ok {
@@ -423,7 +424,7 @@ func (m *machine) amd64(i *instruction) uint64 {
 		m.set(a[1], 8, m.value(a[1], 8)>>a[0].value)
 	case "CMPQ", "CMPL", "CMPW", "CMPB":
 		width := map[string]int{"CMPQ": 8, "CMPL": 4, "CMPW": 2, "CMPB": 1}[i.op]
-		if a[0].low8 { // CMPL AL
+		if a[0].low8 { // an operand such as AL in CMPL
 			width = 1
 		}
 		x, y := m.value(a[0], width), m.value(a[1], width)
@@ -481,9 +482,9 @@ func (m *machine) arm64(i *instruction) uint64 {
 		if o.immediate {
 			return o.value
 		}
-		return m.registers[o.register] // ZR is never set
+		return m.registers[o.register] // no instruction sets ZR, so its value is 0
 	}
-	// Branches are relative, in instructions: 8(PC).
+	// Branches are relative and count instructions: 8(PC).
 	jump := func(taken bool, o operand) uint64 {
 		if taken {
 			return i.pc + 4*o.value
@@ -559,7 +560,7 @@ func (m *machine) arm64(i *instruction) uint64 {
 	return on
 }
 
-// checkTouches compares the accesses of the last run with those expected.
+// checkTouches compares the accesses of the last run with the expected accesses.
 func (m *machine) checkTouches(what string, want ...touch) {
 	m.t.Helper()
 	if !slices.Equal(m.touches, want) {
@@ -569,7 +570,7 @@ func (m *machine) checkTouches(what string, want ...touch) {
 
 func TestWalkIsTheOnlyAssembly(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
-		delete(m.functions, "detectAVX") // touches no device; amd64 only
+		delete(m.functions, "detectAVX") // exists on amd64 only, and does not access the device
 		if len(m.functions) != 1 || m.functions["walk"] == nil {
 			t.Errorf("functions %v, want only walk", slices.Collect(maps.Keys(m.functions)))
 		}
@@ -648,7 +649,7 @@ func (m *machine) checkExact(width uint8, mode gen.Access, count uint64) {
 	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut,
 		gen.OpcodeCompare} {
 		c := at(opcode, width, mode, first, count*uint64(width))
-		c.Value = 5 // bytes into the memory, which need not be aligned
+		c.Value = 5 // offset in the memory, which need not be aligned
 		want := loads
 		if opcode <= gen.OpcodeFill {
 			want = stores
@@ -726,7 +727,7 @@ func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 			}
 			p := newTape()
 			for i := range p.memory {
-				p.memory[i] = byte(random.Uint32N(3)) - 1 // all ones now and then
+				p.memory[i] = byte(random.Uint32N(3)) - 1 // sometimes all ones
 				m.memory[i] = byte(random.Uint32N(3)) - 1
 			}
 			copy(m.device, p.memory[:])

@@ -4,8 +4,9 @@ package hal
 
 import "golang.org/x/sys/unix"
 
-// callFault converts the error of a system call on a device or its files to a Fault. call is the
-// name of the system call, and path is the file. callFault returns nil if err is nil.
+// callFault converts the error of a system call on a device or on a file of the device to a Fault.
+// `call` is the name of the system call, and `path` is the path of the file. If `err` is nil,
+// callFault returns nil.
 func callFault(call, path string, err error) error {
 	if err == nil {
 		return nil
@@ -18,8 +19,9 @@ func callFault(call, path string, err error) error {
 	return NewFault(NoDevice, reason)
 }
 
-// FileFault converts the error of a system call on an ordinary file (not a device) to a Fault. path
-// is the file. FileFault returns err unchanged if err is nil or already a Fault.
+// FileFault converts the error of a system call on an ordinary file (not a device) to a Fault.
+// `path` is the path of the file. If `err` is nil or already a Fault, FileFault returns `err`
+// unchanged.
 func FileFault(path string, err error) error {
 	if _, ok := err.(*Fault); ok || err == nil {
 		return err

@@ -3,17 +3,16 @@ package hal
 // This file catches memory faults. A load or store of mapped memory faults if, for example,
 // the device is gone or the mapped file has been truncated.
 
-// Panic describes a panic that Recover has caught. The zero value means that no panic
-// occurred.
+// Panic describes a panic that Recover has caught. In the zero value, no panic has occurred.
 type Panic struct {
-	Cause   any     // value that the built-in recover returned; nil if no panic occurred
+	Cause   any     // value that Go's recover returned; nil if no panic occurred
 	IsFault bool    // the cause is a memory access that faulted, not a bug in the program
 	Address uintptr // address of the access that faulted; 0 if the processor did not report it
 }
 
-// Recover catches a panic, stores its description in recovered, and restores the previous
-// setting of PanicOnFault. A function that accesses memory which may be gone must begin
-// with this statement:
+// Recover catches a panic, stores its description in `recovered`, and restores the previous setting
+// of PanicOnFault. A function must begin with this statement if it accesses memory that may be
+// gone:
 //
 //	defer Recover(PanicOnFault(true), &recovered)
 //
@@ -28,13 +27,14 @@ func Recover(previous bool, recovered *Panic) {
 	}
 }
 
-// FaultedIn reports whether the panic is a fault of an access to one of the size bytes from
-// the address base on.
+// FaultedIn reports whether the panic is a fault of an access to a range of memory. The range has
+// `size` bytes and begins at the address `base`.
 func (p *Panic) FaultedIn(base uintptr, size uint64) bool {
 	return p.IsFault && p.Address-base < uintptr(size)
 }
 
-// PanicText returns the message of a panic. cause is the value that was passed to panic.
+// PanicText returns the message of a panic. `cause` is the value that was passed to the built-in
+// function panic.
 func PanicText(cause any) string {
 	switch c := cause.(type) {
 	case error:

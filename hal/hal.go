@@ -2,7 +2,7 @@
 //
 // A replay program executes the commands of an image, a file that was recorded or
 // written for one or more devices. The image declares windows. A window is a range of
-// addresses; a load, store or copy command accesses one window. Map makes a window
+// addresses; a load, store or copy command accesses one window. Device.Map makes a window
 // accessible and returns an Aperture. A Walk executes commands on apertures that are
 // mapped memory. There are four kinds of windows:
 //
@@ -12,22 +12,22 @@
 //	Host    host memory that the device reaches by DMA
 //
 // A tile is one node of the on-chip network of a Tenstorrent chip, such as a processor
-// tile or a DRAM tile. A TLB window is a range of a BAR whose accesses the chip forwards
-// to an address of a tile. Registers of the chip select the tile and the address. TLB
-// windows are numbered; the number of a TLB window is called its slot.
+// tile or a DRAM tile. A TLB window is a range of a BAR. The chip forwards each access to
+// a TLB window to an address of a tile. Registers of the chip select the tile and the
+// address. TLB windows are numbered; the number of a TLB window is called its slot.
 //
-// There are three backends. The backend pci: uses sysfs and is for bring-up, because
-// nothing restricts which memory the device reaches. The backend vfio: uses VFIO, which
-// puts the device behind an IOMMU, and is for production. The backend tt: shares the
-// device with Tenstorrent's own driver. All three map BARs and host memory into this
-// process, so that the processor itself makes all accesses. Therefore a Fence command,
-// which is one MFENCE or DSB SY instruction, is a full barrier with each backend. The
-// type device in device_linux.go implements Device with the help of a backend. The build
-// tags backend_pci, backend_vfio and backend_tt select the backends that a program
-// contains. Without such a tag it contains all three.
+// There are three backends. The backend `pci` uses sysfs and is for bring-up, because
+// nothing restricts which memory the device reaches. The backend `vfio` uses VFIO, which
+// puts the device behind an IOMMU, and is for production. With the backend `tt`, a program
+// shares the device with Tenstorrent's own driver. All three map BARs and host memory into
+// this process, so that the processor itself makes all accesses. Therefore a Fence
+// command, which is one MFENCE or DSB SY instruction, is a full barrier with each backend.
+// The type `device` in device_linux.go implements Device with the help of a backend. The
+// build tags backend_pci, backend_vfio and backend_tt select the backends that a program
+// contains. A program that is built without such a tag contains all three.
 //
-// A BAR must not be accessed like ordinary memory in Go: the compiler merges and deletes
-// plain stores, and the function copy may access the same bytes twice, and unaligned.
+// Go code must not access a BAR like ordinary memory. The compiler merges and deletes plain
+// stores. Go's function copy may access the same bytes twice, and may make unaligned accesses.
 // Therefore one assembly routine (walk_amd64.s, walk_arm64.s) makes all accesses to
 // mapped device memory, each with one instruction of the width that the command requires.
 // This package returns no []byte that covers a BAR. port.go and oracle.go define in Go
@@ -41,7 +41,7 @@ type Identity struct {
 	Name           string    // name that was passed to Open, such as "pci:1234:11e8"
 	Address        string    // PCI address, such as "0000:01:00.0"; "" if unknown
 	Vendor, Device uint16    // PCI vendor id and device id
-	Subsystem      uint32    // register at 0x2c of configuration space; 0 if unknown
+	Subsystem      uint32    // configuration register at offset 0x2c; 0 if unknown
 	Bars           [6]uint64 // size of each BAR in bytes; 0 if the BAR is missing or not memory
 }
 
@@ -52,55 +52,58 @@ type Device interface {
 	// Identity returns the name, PCI ids and BAR sizes of the device.
 	Identity() Identity
 
-	// Map makes the window w of an image accessible. The device keeps no reference to w.
+	// Map makes the window `w` of an image accessible. The device keeps no reference to `w`.
 	//
 	// A device is neither written nor reset before the first Map. Therefore a caller can
-	// open a device, compare its Identity with the image, and close a wrong device
-	// unchanged.
+	// open a device, compare its Identity with the image, and close the device unchanged if
+	// it is the wrong one.
 	//
-	// For a Bar window, the range must lie inside the BAR. For a Tlb window, Map reserves
-	// a TLB window of at least w.Size bytes: the one with the number w.Slot if it is free
-	// and large enough, otherwise another one. For a Host window, Map reserves zeroed host
-	// memory. The device reaches this memory at the bus address Aperture.Bus.
+	// For a Bar window, the range must lie inside the BAR. For a Tlb window, Map reserves a
+	// TLB window of at least w.Size bytes: the TLB window with the number w.Slot if that one
+	// is free and large enough, otherwise another one. For a Host window, Map reserves
+	// zeroed host memory. The device reaches this memory at the bus address Aperture.Bus.
 	Map(w fbs.Window) (Aperture, error)
 
-	// EncodeWindow prepares the Point command c. A Point command makes a TLB window show
-	// the given address of the tiles t. If this program programs the TLB windows through
-	// registers of the device, EncodeWindow puts the new register values into c, so that a
-	// Walk can execute c without calling the device. a is the aperture that Map returned
-	// for the window. EncodeWindow sets these fields of c:
+	// EncodeWindow prepares the Point command `c`. A Point command makes a TLB window show
+	// the given address of the tiles `t`. If this program programs the TLB windows through
+	// registers of the device, EncodeWindow stores the new register values in `c`. Then a
+	// Walk can execute `c` without calling the device. The parameter `a` is the aperture
+	// that Map returned for the window. EncodeWindow sets these fields of `c`:
 	//
-	//	Offset  bytes from the returned address registers to the registers of this TLB window
+	//	Offset  bytes from the result `registers` to the registers of this TLB window
 	//	Width   8 for one register of 8 bytes; 4 for three registers of 4 bytes each
 	//	Value   values of the registers, first 8 bytes, little endian
 	//	Mask    values of the registers, last 4 bytes; only if there are three registers
-	//	Amount  bytes from windowBase to the first byte of the aperture
+	//	Amount  bytes from the result windowBase to the first byte of the aperture
 	//
-	// The result registers is the address of the first TLB window's registers. The caller
-	// must store it in an entry of Walk.Windows, and the index of that entry in c.Index.
-	// The result windowBase is the address of the first byte of the mapped TLB window. The
-	// caller must store it at index c.Window of Walk.TLBWindows. If registers is 0, the
-	// registers are not mapped: the caller must discard c and call ProgramWindow instead.
+	// The result `registers` is the address of the first TLB window's registers. The caller
+	// must store this address in an entry of Walk.Windows, and the index of that entry in
+	// c.Index. The result windowBase is the address of the first byte of the mapped TLB
+	// window. The caller must store that address at index c.Window of Walk.TLBWindows.
+	//
+	// If `registers` is 0, the registers are not mapped. Then the caller must discard `c`
+	// and call ProgramWindow instead.
 	EncodeWindow(a *Aperture, t fbs.TileRange, address uint64, c *fbs.Command) (
 		registers, windowBase uintptr, code Code)
 
-	// ProgramWindow programs the TLB window of the aperture a. From then on, the first byte
-	// of a is the byte at the given address of the tiles t. Map must have returned a for a
-	// Tlb window, and address must be a multiple of a.Size. If the TLB window is larger
-	// than a, ProgramWindow also changes a.Base, because the aperture then begins at another
-	// place in the TLB window. Callers need ProgramWindow only if EncodeWindow has returned
-	// 0 for registers.
+	// ProgramWindow programs the TLB window of the aperture `a`. From then on, the first
+	// byte of `a` is the byte at the given address of the tiles `t`. Map must have returned
+	// `a` for a Tlb window, and the address must be a multiple of a.Size. If the TLB window
+	// is larger than `a`, ProgramWindow also changes a.Base, because the aperture then
+	// begins at another place in the TLB window. Callers need ProgramWindow only if the
+	// result `registers` of EncodeWindow was 0.
 	ProgramWindow(a *Aperture, t fbs.TileRange, address uint64) Code
 
-	// AssignBusAddress sets a.Bus to the bus address at which this device reaches the
-	// memory of the aperture a. The device owner must have returned a from Map. The owner
+	// AssignBusAddress sets a.Bus to the bus address at which this device reaches the memory
+	// of the aperture `a`. The parameter `owner` is the device whose Map returned `a`. It
 	// may be this device.
 	AssignBusAddress(a *Aperture, owner Device) error
 
-	// SetBusMaster switches bus mastering on or off. After SetBusMaster(false) the device
-	// can no longer write to host memory. Close also switches bus mastering off, but a sealed
-	// program (one that has restricted its own system calls) cannot call Close and must
-	// call SetBusMaster(false) instead.
+	// SetBusMaster switches bus mastering on or off. After SetBusMaster(false), the device
+	// can no longer write to host memory, unless a kernel driver keeps bus mastering on.
+	// Close also switches bus mastering off. However, a sealed program (one that has
+	// restricted its own system calls) cannot call Close, and must call SetBusMaster(false)
+	// instead.
 	SetBusMaster(on bool) error
 
 	// Alive reports whether the device still answers: its PCI vendor id can be read, and
@@ -133,16 +136,17 @@ type Aperture struct {
 	Slot int     // number of the TLB window; -1 if the window is not a Tlb window
 	Bus  uint64  // bus address at which a device reaches the first byte by DMA; 0 if none
 
-	isHost bool // the aperture is the host memory of a Host window
+	isHost bool // the range is the host memory of a Host window
 
-	// execute executes the command w.Next through Port. It is nil if the range is
-	// configuration space, from which commands only load.
+	// execute executes the command w.Next through Port. It is nil if the range is mapped. It
+	// is also nil if the range is configuration space, because commands only load from
+	// there.
 	execute func(w *Walk, barOffset uint64) Code
 }
 
-// MappedAperture returns an aperture of the size bytes of mem from the given offset on. The
-// aperture stores only their address, not mem itself. Therefore the caller must keep mem
-// mapped or, if the Go heap contains mem, reachable.
+// MappedAperture returns an aperture of `size` bytes of `mem`, from the given offset on. The
+// aperture stores only the address of these bytes, not `mem` itself. Therefore the caller
+// must keep `mem` mapped or, if the Go heap contains `mem`, reachable.
 func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 	return Aperture{Base: AddressOf(mem[offset : offset+size]), Size: size, Slot: slot}
 }
@@ -150,9 +154,9 @@ func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 // ExitCleaner is implemented by a Device whose kernel driver can put cores of the device
 // back into reset when this process ends, even if the process is killed.
 type ExitCleaner interface {
-	// RegisterExitCleanup asks the driver to put cores that the image starts back into
-	// reset when the device is closed or this process ends. deviceIndex is the index of
-	// this device in the image. If the driver is too old for this request, note is one line
-	// that warns the user. Otherwise note is "".
+	// RegisterExitCleanup asks the driver to put cores that the image starts back into reset
+	// when the device is closed or this process ends. deviceIndex is the index of this
+	// device in the image. If the driver is too old for this request, `note` is one line
+	// that warns the user. Otherwise `note` is "".
 	RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error)
 }

@@ -17,8 +17,8 @@ var (
 	accesses = []gen.Access{gen.AccessExact, gen.AccessFixed, gen.AccessBulk}
 )
 
-// mapped is memory outside the Go heap, unmapped when the test ends. A page
-// before it and a page after it fault.
+// mapped returns memory outside the Go heap, and unmaps it when the test ends. An access to the
+// page before this memory, or to the page after it, faults.
 func mapped(t testing.TB, size int) []byte {
 	page := unix.Getpagesize()
 	if size%page != 0 {
@@ -35,7 +35,7 @@ func mapped(t testing.TB, size int) []byte {
 	return mem[page : page+size : page+size]
 }
 
-// scramble fills b with bytes that depend on the seed alone.
+// scramble fills `b` with pseudo-random bytes that depend only on the seed.
 func scramble(b []byte, seed uint64) {
 	random := rand.NewPCG(seed, 1)
 	for i := range b {
@@ -43,12 +43,13 @@ func scramble(b []byte, seed uint64) {
 	}
 }
 
-// copyBulk copies text to an aperture.
+// copyBulk copies the text to an aperture, from the given offset on.
 func copyBulk(a *Aperture, offset uint64, text string) {
 	a.Copy(gen.OpcodeCopyIn, offset, 1, gen.AccessBulk, []byte(text))
 }
 
-// wantFault checks the code of an error and that its reason has these words.
+// wantFault checks that `err` is a Fault with the given code, and that its reason contains the
+// given words.
 func wantFault(t *testing.T, what string, err error, code Code, words ...string) {
 	t.Helper()
 	var fault *Fault
@@ -63,7 +64,8 @@ func wantFault(t *testing.T, what string, err error, code Code, words ...string)
 	}
 }
 
-// calls has the system calls as methods, so that fakes can replace some.
+// calls is an interface with one method for each system call, so that tests can replace some of
+// them.
 type calls interface {
 	open(path string, flags int) (int, error)
 	close(fd int) error
@@ -76,13 +78,13 @@ type calls interface {
 	memfd(flags int) (int, error)
 }
 
-// use makes hal call k instead of the kernel.
+// use makes package hal call `k` instead of the kernel.
 func use(k calls) {
 	syscalls = syscallTable{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite,
 		k.memfd}
 }
 
-// linux makes the real system calls.
+// linux implements `calls` with the real system calls.
 type linux struct{}
 
 var real = syscalls

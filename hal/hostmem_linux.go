@@ -1,7 +1,7 @@
 package hal
 
-// This file allocates the host memory of Host windows: zeroed pages that the kernel does not swap
-// out and that the device reaches.
+// This file allocates the host memory of Host windows. This memory consists of zeroed pages that
+// the kernel does not swap out, and that the device reaches.
 
 import (
 	"golang.org/x/sys/unix"
@@ -12,19 +12,21 @@ import (
 const (
 	hugePageSize = 2 << 20 // size of a huge page in bytes
 
-	// mapHuge2MB is MAP_HUGE_2MB of linux/mman.h: an mmap flag that selects huge pages of 2 MiB.
-	// Bits 26 to 31 of the mmap flags are the binary logarithm of the page size.
+	// mapHuge2MB is the constant MAP_HUGE_2MB of linux/mman.h: an mmap flag that selects huge pages
+	// of 2 MiB. Bits 26 to 31 of the mmap flags contain the binary logarithm of the page size, here
+	// 21.
 	mapHuge2MB = 21 << 26
 )
 
 // hostMemory is the memory of all Host windows of one device.
 type hostMemory struct {
 	mappings   [][]byte // all mappings of host memory; Close unmaps them
-	unusedHuge []byte   // part of the last mapping of huge pages that no Host window uses yet
+	unusedHuge []byte   // rest of the last mapping of huge pages, which no Host window uses yet
 }
 
-// mapHost allocates host memory for a Host window of size bytes and makes the device able to reach
-// it. It returns an aperture whose Bus is the address at which the device reaches the memory.
+// mapHost allocates host memory for a Host window of `size` bytes, and makes it possible for the
+// device to access this memory. It returns an aperture whose Bus is the address at which the device
+// reaches the memory.
 func (d *device) mapHost(size uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
@@ -42,12 +44,13 @@ func (d *device) mapHost(size uint64) (*Aperture, error) {
 	return &a, nil
 }
 
-// allocatePages allocates size bytes of host memory. size must be a multiple of the page size.
-// allocatePages prefers huge pages, because the kernel does not move them; several small windows
+// allocatePages allocates `size` bytes of host memory. `size` must be a multiple of the page size.
+// allocatePages prefers huge pages, because the kernel does not move them. Several small windows
 // may share one huge page. If the kernel has no huge pages left, allocatePages allocates ordinary
-// pages instead. The result huge reports whether the memory consists of huge pages. The kernel may
-// move ordinary pages to make room for huge pages (vm.compact_unevictable_allowed), unless a driver
-// pins them. VFIO and Tenstorrent's driver do so.
+// pages instead. The result `huge` reports whether the memory consists of huge pages.
+//
+// The kernel may move ordinary pages to make room for huge pages (vm.compact_unevictable_allowed),
+// unless a driver pins the ordinary pages. VFIO and Tenstorrent's driver pin them.
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	m := &d.memory
 	if size > uint64(len(m.unusedHuge)) {
@@ -62,8 +65,8 @@ func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	return mem, true, nil
 }
 
-// mapLocked maps size bytes of zeroed memory until Close, and locks them: the kernel allocates all
-// pages immediately and does not swap them out. mapLocked passes the given flags to mmap in
+// mapLocked maps `size` bytes of zeroed memory until Close, and locks this memory: the kernel
+// allocates all pages immediately and does not swap them out. mapLocked passes `flags` to mmap in
 // addition to its own flags.
 func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
@@ -72,16 +75,16 @@ func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 		return nil, d.fault(Denied, fbs.Text("cannot lock %x bytes of host memory: ", size)+
 			err.Error()+memlockAdvice+", or free memory")
 	}
-	// Do not share the pages with child processes (fork). If a child shared a page, the kernel
-	// would copy the page at the next store of this process, but the device would still use the
-	// original.
+	// Do not share the pages with child processes (fork). If a child process shared a page, the
+	// kernel would copy the page at the next store of this process. This process would then use the
+	// copy, but the device would still use the original.
 	_ = unix.Madvise(mem, unix.MADV_DONTFORK)
 	d.memory.mappings = append(d.memory.mappings, mem)
 	return mem, nil
 }
 
-// memlockAdvice is the end of an error message, which says how to raise the limit on locked memory.
-// The limit also applies to memory that a driver pins.
+// memlockAdvice is the last part of an error message. It says how to raise the limit on locked
+// memory. That limit also applies to memory that a driver pins.
 const memlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`"
 
 // unmap releases all host memory.

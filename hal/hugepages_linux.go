@@ -2,14 +2,15 @@
 
 package hal
 
-// This file contains error messages that advise the user to reserve huge pages. The backends pci:
-// and tt: need them, because without an IOMMU a device reaches only physically contiguous memory.
+// This file contains error messages that advise the user to reserve huge pages. The backends `pci`
+// and `tt` need huge pages, because without an IOMMU the memory of a Host window must be physically
+// contiguous.
 
 import "lightmetal/fbs"
 
-// notContiguousFault returns the Fault for a Host window of size bytes whose memory is not
-// physically contiguous. huge is true if the memory consists of huge pages. In that case the
-// message advises the user to reserve the pages at boot, when contiguous memory is still free.
+// notContiguousFault returns the Fault for a Host window whose memory of `size` bytes is not
+// physically contiguous. `huge` is true if the memory consists of huge pages. In that case the
+// message advises the user to reserve the huge pages at boot, when contiguous memory is still free.
 func (d *device) notContiguousFault(size uint64, huge bool) error {
 	reason := fbs.Text("%x bytes of host memory are not physically contiguous", size)
 	if !huge {
@@ -19,15 +20,15 @@ func (d *device) notContiguousFault(size uint64, huge bool) error {
 		"`hugepages=%d`, use windows of at most 2 MiB, or use `vfio:`", advisedHugePages(size)))
 }
 
-// hugePageAdvice returns the end of an error message, which says how to reserve huge pages for size
-// bytes.
+// hugePageAdvice returns the last part of an error message. It says how to reserve huge pages for
+// `size` bytes.
 func hugePageAdvice(size uint64) string {
 	return fbs.Text("; reserve huge pages soon after boot with "+
 		"`echo %d > /proc/sys/vm/nr_hugepages`, or use `vfio:`", advisedHugePages(size))
 }
 
 // advisedHugePages returns the number of huge pages that messages advise the user to reserve for
-// size bytes. It is twice the number that size bytes need.
+// `size` bytes. This number is twice the number of huge pages that `size` bytes need.
 func advisedHugePages(size uint64) uint64 {
 	return 2 * fbs.RoundUp(size, hugePageSize) / hugePageSize
 }

@@ -18,19 +18,18 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// fakeKernel passes system calls on to the real one, but for what a test
-// replaces.
+// fakeKernel passes system calls on to the real kernel, except those that a test replaces.
 type fakeKernel struct {
 	linux
 	t     testing.TB
-	paths map[string]string // files in place of others
-	// of system calls, by name and path or request: "open /dev/x", "ioctl 3b66", "mmap"
+	paths map[string]string // path that a program opens: path of the file to open instead
+	// errors to return, by system call and path or request: "open /dev/x", "ioctl 3b66", "mmap"
 	errors  map[string]error
 	ioctls  func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
-	writes  func(fd int, data []byte, offset int64) bool // true: drop it
+	writes  func(fd int, data []byte, offset int64) bool // if it returns true, the write is dropped
 	opened  map[int]string
-	mapped  int     // mappings that are there
-	reads   []error // of the next calls of read
+	mapped  int     // number of mappings that are not unmapped yet
+	reads   []error // errors that the next calls of read return
 	journal []string
 }
 
@@ -56,7 +55,7 @@ func (k *fakeKernel) open(path string, flags int) (int, error) {
 	if other, ok := k.paths[path]; ok {
 		real = other
 		flags &^= unix.O_DIRECTORY
-		// which may lie in /dev/shm
+		// The directories of sysfs in a test may lie in /dev/shm.
 	} else if strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, sysfsDevices) {
 		return -1, unix.ENOENT
 	}
@@ -111,7 +110,7 @@ func (k *fakeKernel) munmap(mem []byte) error {
 	return k.errors["munmap"]
 }
 
-// memfd makes a file of ordinary pages, of the size of a pool.
+// memfd creates a file of 1 TiB, of ordinary pages instead of huge pages.
 func (k *fakeKernel) memfd(flags int) (int, error) {
 	if err := k.errors["memfd"]; err != nil {
 		return -1, err
@@ -152,7 +151,7 @@ func (k *fakeKernel) pwrite(fd int, data []byte, offset int64) (int, error) {
 	return k.linux.pwrite(fd, data, offset)
 }
 
-// substitute makes a file that is opened in place of another.
+// substitute creates a file with the given text. The fake kernel opens this file instead of `path`.
 func (k *fakeKernel) substitute(path, text string) string {
 	real := filepath.Join(k.t.TempDir(), "file")
 	if err := os.WriteFile(real, []byte(text), 0o600); err != nil {
@@ -162,7 +161,7 @@ func (k *fakeKernel) substitute(path, text string) string {
 	return real
 }
 
-// at returns the position of a call in the journal, and fails the test if it is not there.
+// at returns the position of a call in the journal, and fails the test if the call is not there.
 func (k *fakeKernel) at(call string) int {
 	k.t.Helper()
 	i := slices.IndexFunc(k.journal, func(s string) bool { return strings.HasPrefix(s, call) })
@@ -172,12 +171,13 @@ func (k *fakeKernel) at(call string) int {
 	return i
 }
 
-// frames is memory that lies page after page from a frame on, wherever it is mapped.
+// frames is a fake kernel whose page map shows consecutive physical page frames from `first` on,
+// wherever the memory is mapped.
 type frames struct {
 	*fakeKernel
-	first uint64 // frame
-	gap   uint64 // frames left out after every page
-	ends  int    // pages that lie side by side, then comes another place; 0: all do
+	first uint64 // number of the first frame
+	gap   uint64 // number of frames to skip after every page
+	ends  int    // number of pages after which one frame is skipped; 0: never
 	known map[uint64]uint64
 	flags uint64
 }
@@ -197,12 +197,13 @@ func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
 	return len(data), nil
 }
 
-// fakeFrames has memory lie from an address on.
+// fakeFrames installs a fake kernel whose memory has the physical address `first` and higher
+// addresses.
 func fakeFrames(t testing.TB, first uint64) *frames {
-	// shared, exclusive, soft-dirty
+	// Bits of the page map that hal must ignore: shared (61), exclusive (56), soft-dirty (55).
 	f := &frames{fakeKernel: fakeSystem(t), first: first / 4096, known: map[uint64]uint64{},
 		flags: pagePresent | 1<<61 | 1<<56 | 1<<55}
-	// As of a kernel without huge pages in files.
+	// Behave like a kernel without huge pages in files.
 	f.errors["memfd"] = unix.ENOSYS
 	use(f)
 	return f
@@ -235,8 +236,8 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 	}
 }
 
-// The kernel may move ordinary pages; a driver that pins them, and an IOMMU,
-// keep them where they are.
+// The kernel may move ordinary pages. A driver that pins them, or an IOMMU, makes sure that the
+// device still reaches them.
 func TestOrdinaryPagesAreForDriversThatPinThem(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeFrames(t, 0x4000_0000)
@@ -261,7 +262,7 @@ func TestOrdinaryPagesAreForDriversThatPinThem(t *testing.T) {
 	wantFault(t, "tt", err, Denied, "0x1000 bytes", "ulimit -l")
 }
 
-// mustMap maps a window.
+// mustMap maps a window, and fails the test if that is not possible.
 func mustMap(t testing.TB, d Device, w fbs.Window) *Aperture {
 	t.Helper()
 	a, err := d.Map(w)
@@ -383,7 +384,7 @@ func TestAnIOMMUThatTranslatesNothingIsNoObstacle(t *testing.T) {
 	}
 }
 
-// link makes a symbolic link to a path with this last part.
+// link creates a symbolic link to a path whose last part is `to`.
 func (f *fakeFunction) link(name, to string) {
 	f.t.Helper()
 	if err := os.Symlink("../../somewhere/"+to, f.path(name)); err != nil {
@@ -398,7 +399,7 @@ func (f *fakeFunction) mkdir(name string) {
 	}
 }
 
-// command returns the command register, read from the file of configuration space.
+// command returns the command register in the file of configuration space.
 func (f *fakeFunction) command() uint64 {
 	return loadLittleEndian(f.at("config", configCommand, 2))
 }
@@ -486,7 +487,7 @@ func TestBusMasteringNeedsWriteAccessToConfigurationSpace(t *testing.T) {
 	f := addEdu(t)
 	denyStores(k.fakeKernel, f)
 	d := f.open()
-	if err := d.SetBusMaster(false); err != nil { // which it is not
+	if err := d.SetBusMaster(false); err != nil { // bus mastering was not on
 		t.Error(err)
 	}
 	wantFault(t, "Master", d.SetBusMaster(true), Denied, "the command register", "run as root")
@@ -497,12 +498,12 @@ func TestBusMasteringNeedsWriteAccessToConfigurationSpace(t *testing.T) {
 	}
 	d.Close()
 	f.patch("config", configCommand, 6)
-	d = f.open() // as it was left
+	d = f.open() // bus mastering was left on
 	wantFault(t, "left mastering", d.SetBusMaster(true), Denied, "the command register",
 		"run as root")
 }
 
-// denyStores has the configuration space of a function open for loads only.
+// denyStores lets programs open the configuration space of a function for reading only.
 func denyStores(k *fakeKernel, f *fakeFunction) {
 	use(&readOnly{k, f.path("config")})
 }
@@ -522,12 +523,12 @@ func (r *readOnly) open(path string, flags int) (int, error) {
 func (r *readOnly) pwrite(fd int, data []byte, offset int64) (int, error) {
 	n, err := r.fakeKernel.pwrite(fd, data, offset)
 	if r.opened[fd] == r.path && err == unix.EBADF {
-		err = unix.ESPIPE // as sysfs answers
+		err = unix.ESPIPE // the error that sysfs returns
 	}
 	return n, err
 }
 
-// A program that was killed has left its device mastering the bus.
+// A killed program has left bus mastering of its device on.
 func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeFrames(t, 0x4000_0000)
@@ -578,7 +579,7 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 		t.Errorf("status register %#x: no ones were stored to it", got)
 	}
 	status(1 << 13)
-	want("a bit that was there before", OK) // the file keeps the ones
+	want("a bit that was there before", OK) // in the file, writing a one does not clear a bit
 	d.busMaster.staleStatus = 0
 	for bit := range 16 {
 		status(1 << bit)
@@ -603,7 +604,7 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	want("closed", DeviceGone)
 }
 
-// still is a device that cannot master the bus.
+// still is a device that cannot be bus master.
 type still struct {
 	Device
 	alive bool
@@ -673,7 +674,7 @@ func TestMappingsThatFailAreFaults(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeSystem(t)
 	d := addWormhole(t).open()
-	mustMap(t, d, tlb(mega, 0)) // maps the registers
+	mustMap(t, d, tlb(mega, 0)) // this call also maps the registers
 	k.errors["mmap"] = unix.ENOMEM
 	_, err := d.Map(tlb(mega, 0))
 	wantFault(t, "window", err, NoDevice, "mmap", "resource0: cannot allocate memory")
@@ -691,13 +692,13 @@ func TestCloseReportsAFailedUnmap(t *testing.T) {
 	wantFault(t, "munmap", d.Close(), NoDevice, "munmap", "invalid argument")
 }
 
-// openAndAcquire opens a device and acquires it, as the first Map does.
+// openAndAcquire opens a device and acquires it, in the way the first Map does.
 func openAndAcquire(name string) (Device, error) {
 	d, err := Open(name)
 	if err != nil {
 		return nil, err
 	}
-	_, _ = d.Map(fbs.Window{}) // of no kind, which maps nothing
+	_, _ = d.Map(fbs.Window{}) // a window of no kind: Map only acquires the device
 	if err := d.(*device).acquireError; err != nil {
 		d.Close()
 		return nil, err

@@ -2,8 +2,9 @@
 
 package hal
 
-// This file replaces the code for devices with tiles in a program that is built with the tag
-// notiles. Such a program cannot use TLB windows or outbound translation, and has no backend tt:.
+// This file replaces the code for devices with tiles, in programs that are built with the tag
+// `notiles`. Such a program cannot use TLB windows or outbound translation, and does not have the
+// backend `tt`.
 
 import (
 	"lightmetal/boards"
@@ -14,12 +15,13 @@ type (
 	// tlbWindows is empty, because this program does not use TLB windows.
 	tlbWindows struct{}
 
-	// outbound stores only whether the device has tiles. If so, Host windows are an error.
+	// outbound stores only whether the device has tiles. If the device has tiles, mapping a Host
+	// window is an error.
 	outbound struct{ hasTiles bool }
 )
 
-// findBoard finds the board of the device by its PCI ids, and sets d.outbound.hasTiles if the
-// board has TLB windows: all boards with tiles have them, and no others.
+// findBoard finds the board of the device by its PCI ids. It sets d.outbound.hasTiles if the board
+// has TLB windows, because every board with tiles has TLB windows, and no other board has them.
 func (d *device) findBoard() {
 	board := boards.FindByID(d.function.Vendor, d.function.Device)
 	d.outbound.hasTiles = board != nil && board.TLB != nil
@@ -43,11 +45,12 @@ func (d *device) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (r
 // ProgramWindow implements Device. It always fails, because this program does not use TLB windows.
 func (d *device) ProgramWindow(*Aperture, fbs.TileRange, uint64) Code { return Refused }
 
-// hasOutbound reports whether the device has tiles. If so, mapHost calls addOutboundRegion, which
-// fails.
+// hasOutbound reports whether the device has tiles. For a device with tiles, mapHost calls
+// addOutboundRegion, which fails.
 func (d *device) hasOutbound() bool { return d.outbound.hasTiles }
 
-// addOutboundRegion returns a Fault. Without outbound translation tiles cannot reach host memory.
+// addOutboundRegion returns a Fault, because without outbound translation tiles cannot reach host
+// memory.
 func (d *device) addOutboundRegion(_, _ uint64) (uint64, error) { return 0, d.tilesFault() }
 
 // programOutbound does nothing, because this program has no outbound translation.

@@ -15,7 +15,7 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// memoryBackend has BARs of ordinary memory.
+// memoryBackend is a backend whose BARs are ordinary memory.
 type memoryBackend struct{ t *testing.T }
 
 func (b *memoryBackend) probe() error   { return nil }
@@ -27,8 +27,8 @@ func (b *memoryBackend) mapBarRange(_ uint8, _ bool, _, size uint64) (*Aperture,
 func (b *memoryBackend) mapForDevice([]byte, bool) (uint64, error) { return 0x1000, nil }
 func (b *memoryBackend) assignBusAddress(*Aperture, *device) error { return nil }
 
-// openBoard returns a device of a board, as Open does after it found one, whose configuration
-// space is a file.
+// openBoard returns a device of a board in the state after Open. A file contains its configuration
+// space.
 func openBoard(t *testing.T, vendor, id uint16) *device {
 	header := make([]byte, 64)
 	binary.LittleEndian.PutUint16(header, vendor)

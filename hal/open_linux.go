@@ -4,7 +4,7 @@ package hal
 
 import "strconv"
 
-// Open opens the device with the given name. These are the forms of names, with numbers in hex:
+// Open opens the device with the given name. A name has one of these forms, with numbers in hex:
 //
 //	pci:VVVV:DDDD          PCI function with this vendor id and device id, through sysfs
 //	pci:DDDD:BB:DD.F       PCI function with this domain, bus, slot and function number
@@ -14,7 +14,7 @@ import "strconv"
 //
 // Open returns an error if several functions have the given ids, or if another kernel driver owns
 // the function. The error is a *Fault whose reason names the remedy. Open does not write to the
-// device, and does not claim it: the first Map does.
+// device, and does not claim it: the first call of Map claims the device.
 func Open(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -28,8 +28,8 @@ func Open(name string) (Device, error) {
 	return d, nil
 }
 
-// ParseName returns a Device for the given name without opening it or checking that it exists. It
-// returns a Fault with the code Usage if the name is invalid.
+// ParseName returns a Device for the given name. It does not open the device, and does not check
+// that the device exists. If the name is invalid, it returns a Fault with the code Usage.
 func ParseName(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -64,13 +64,14 @@ func parseDevice(name string) (*device, error) {
 	return d, nil
 }
 
-// parsePCIName checks that name is a pair of PCI ids or the address of a PCI function, and returns
-// name in lower case, as sysfs writes it. byIDs is true if name is a pair of ids. ok is false if
-// name is neither. The domain in an address usually has four digits. Domains of Intel's VMD (a
-// controller for NVMe devices) begin at 0x10000: they have up to eight digits, without leading
-// zeros.
+// parsePCIName checks that `name` is a pair of PCI ids or the address of a PCI function. The result
+// `locator` is `name` in lower case, as sysfs writes it. byIDs is true if `name` is a pair of ids.
+// `ok` is false if `name` is neither a pair of ids nor an address.
+//
+// The domain in an address usually has four digits. Domains of Intel's VMD (a controller for NVMe
+// devices) begin at 0x10000: they have up to eight digits, without leading zeros.
 func parsePCIName(name string) (locator string, byIDs, ok bool) {
-	// form is a copy of name with the letter h in place of each hex digit, such as "hhhh:hhhh".
+	// `form` is a copy of `name` with the letter h in place of each hex digit, such as "hhhh:hhhh".
 	form := ""
 	for i := range len(name) {
 		c := name[i : i+1]
@@ -89,7 +90,8 @@ func parsePCIName(name string) (locator string, byIDs, ok bool) {
 	if form != "hhhhhhhh"[:domainDigits]+":hh:hh.h" || domainDigits > 4 && locator[0] == '0' {
 		return locator, false, false
 	}
-	// Check the slot and function number: a bus has 32 slots (0x00 to 0x1f), a slot 8 functions.
+	// Check the slot and the function number: a bus has 32 slots (0x00 to 0x1f), and a slot has 8
+	// functions.
 	last := len(form) - 1
 	return locator, false, locator[last-3] < '2' && locator[last] < '8'
 }
@@ -100,16 +102,17 @@ func FormatPCIID(vendor, device uint16) string {
 	return digits[1:5] + ":" + digits[5:]
 }
 
-// ParseNumber returns the number that the text digits represents in the given base, which must be
-// at most 16. ok is false if digits is empty, contains a character that is not a digit of the base,
-// or represents a number greater than limit. limit must be at least base-1. ParseNumber replaces
-// strconv.ParseUint: the errors of ParseUint quote the text, and the tables for quoting add 8 KB to
-// a program.
+// ParseNumber returns the number that the text `digits` represents in the given base, which must be
+// at most 16. `ok` is false if the text is empty, contains a character that is not a digit of the
+// base, or represents a number greater than `limit`. `limit` must be at least base-1.
+//
+// ParseNumber replaces strconv.ParseUint. The errors of strconv.ParseUint quote the text, and the
+// tables for quoting add 8 KB to a program.
 func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
 	for i := range len(digits) {
 		digit := uint64(digits[i] - '0')
 		if digit > 9 {
-			digit = uint64(digits[i]|0x20-'a') + 10 // 10 to 15 for a to f, more for non-digits
+			digit = uint64(digits[i]|0x20-'a') + 10 // letters a to f: 10 to 15; others: more
 		}
 		if digit >= base || n > (limit-digit)/base {
 			return 0, false
@@ -119,8 +122,8 @@ func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
 	return n, digits != ""
 }
 
-// Cut splits s at the first separator. It returns the text before the separator and the text after
-// it. If s has no separator, before is s and after is "".
+// Cut splits the text `s` at the first separator. It returns the text before the separator and the
+// text after the separator. If `s` contains no separator, `before` is `s` and `after` is "".
 func Cut(s string, separator byte) (before, after string) {
 	for i := range len(s) {
 		if s[i] == separator {

@@ -11,8 +11,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// What is opened may be another device than was meant: that shows by its
-// identity, and until somebody maps a window of it, it is left as it was.
+// A program may open the wrong device by mistake. Its identity shows the mistake. Therefore Open
+// must leave the device unchanged until the first Map.
 func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 	t.Run("pci", func(t *testing.T) {
 		fakeSysfs(t)
@@ -62,7 +62,7 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 	})
 }
 
-// checkOnlyOpened opens a device and checks that nothing was stored or reset.
+// checkOnlyOpened opens a device and checks that this neither stores to the device nor resets it.
 func checkOnlyOpened(t *testing.T, k *fakeKernel, name string, want Identity) {
 	t.Helper()
 	k.journal = nil
@@ -93,7 +93,7 @@ func (f *fakeFunction) openOnly() Device {
 	return d
 }
 
-// A device whose first Map failed maps no window later.
+// If the first Map of a device has failed, every later Map fails.
 func TestADeviceThatCannotBeTakenStaysSo(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.locked = true

@@ -9,16 +9,17 @@ import (
 )
 
 // This file contains code for mocks and tests: default methods of mock devices, single loads
-// and stores, and the walk in plain Go, with which tests compare the assembly. Programs that
-// drive hardware do not contain this code; a test in tools/check/house checks that.
+// and stores, and an implementation of Walk.Run in plain Go, with which tests compare the
+// assembly. Programs that drive hardware on amd64 or arm64 do not contain this code; a test
+// in tools/check/house checks that.
 
-// BaseDevice implements some methods of Device. Mocks embed it, and define the methods that
-// it lacks. Its methods are those of a device without TLB windows and without DMA, which is
-// always present and has nothing to release.
+// BaseDevice implements some methods of Device. Mocks embed BaseDevice, and define the other
+// methods of Device themselves. The methods of BaseDevice are those of a device without TLB
+// windows and without DMA, which is always present and has nothing to release.
 type BaseDevice struct{}
 
-// EncodeWindow implements Device. It returns 0 for registers, because the program does not
-// store to registers of TLB windows.
+// EncodeWindow implements Device. Its result `registers` is 0, because the program stores
+// nothing to registers of TLB windows. The caller must call ProgramWindow instead.
 func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (
 	registers, windowBase uintptr, code Code) {
 	return 0, 0, OK
@@ -42,8 +43,8 @@ func (BaseDevice) Diagnose() Code { return OK }
 // Close implements Device and does nothing.
 func (BaseDevice) Close() error { return nil }
 
-// DeviceGoneUnlessAlive returns OK if d is alive, else DeviceGone. Mocks that can simulate a
-// removed device implement Diagnose with this function.
+// DeviceGoneUnlessAlive returns OK if the device `d` is alive, and otherwise DeviceGone.
+// Mocks that can simulate a removed device implement Diagnose with this function.
 func DeviceGoneUnlessAlive(d Device) Code {
 	if !d.Alive() {
 		return DeviceGone
@@ -54,18 +55,19 @@ func DeviceGoneUnlessAlive(d Device) Code {
 // BlockPort is implemented by a Port that can also copy a range of memory in one call, such
 // as the port of a simulator. Only copy commands with bulk access use these methods.
 type BlockPort interface {
-	// CopyIn copies data to the range, from the given offset on.
+	// CopyIn copies `data` to the range, from the given offset of the range on.
 	CopyIn(offset uint64, data []byte) Code
 
-	// CopyOut copies from the range to data, from the given offset on.
+	// CopyOut copies from the range, from the given offset on, to `data`.
 	CopyOut(offset uint64, data []byte) Code
 }
 
-// NewAperture returns an aperture of size bytes whose loads and stores go to port. It
-// accepts every command. slot is the number of the TLB window, or -1 if the window is not a
-// Tlb window.
+// NewAperture returns an aperture of `size` bytes whose loads and stores go to `port`. The
+// aperture accepts every command. `slot` is the number of the TLB window, or -1 if the
+// window is not a Tlb window.
 func NewAperture(port Port, size uint64, slot int) Aperture {
-	// The type assertion may allocate. Therefore make it here and not for each command.
+	// This type assertion may allocate memory. Therefore make it here once, and not for each
+	// command.
 	block, _ := port.(BlockPort)
 	execute := func(w *Walk, barOffset uint64) Code {
 		return w.executeCommand(port, block, 0, barOffset)
@@ -73,8 +75,8 @@ func NewAperture(port Port, size uint64, slot int) Aperture {
 	return Aperture{Port: port, execute: execute, Size: size, Slot: slot}
 }
 
-// Load returns the value of width bytes at the given offset. If the aperture is mapped, the
-// code is always OK.
+// Load returns the value of `width` bytes at the given offset of the aperture. If the
+// aperture is mapped, the code is always OK.
 func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	if a.Port != nil {
 		return a.Port.Load(uint64(offset), width)
@@ -82,9 +84,9 @@ func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	return a.executeOne(loadAsExpect(offset, width)), OK
 }
 
-// loadAsExpect returns an Expect command that loads width bytes at the given offset. Its
-// condition is never true, because its mask is 0 and its value is 1. Therefore it always
-// stops the walk, and the loaded value is then in Walk.Got.
+// loadAsExpect returns an Expect command that loads `width` bytes at the given offset. The
+// condition of the command is never true, because its mask is 0 and its value is 1.
+// Therefore the command always stops the walk, and the loaded value is then in Walk.Got.
 func loadAsExpect(offset uint32, width uint8) fbs.Command {
 	return fbs.Command{
 		Opcode: gen.OpcodeExpect,
@@ -95,9 +97,9 @@ func loadAsExpect(offset uint32, width uint8) fbs.Command {
 	}
 }
 
-// Store stores the lowest width bytes of value at the given offset. If the aperture is
-// mapped, the code is always OK, and Store may return before the value has reached the
-// device.
+// Store stores the lowest `width` bytes of `value` at the given offset of the aperture. If
+// the aperture is mapped, the code is always OK, and Store may return before the value has
+// reached the device.
 func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	if a.Port != nil {
 		return a.Port.Store(uint64(offset), width, value)
@@ -106,8 +108,8 @@ func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	return OK
 }
 
-// Copy executes one copy command on the aperture. If opcode is CopyIn, it copies data to the
-// device. If opcode is CopyOut, it fills data with bytes of the device.
+// Copy executes one copy command on the aperture. If the opcode is CopyIn, it copies `data`
+// to the device. If the opcode is CopyOut, it fills `data` with bytes from the device.
 func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access,
 	data []byte) Code {
 	list := [2]fbs.Command{{
@@ -126,10 +128,11 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 	return OK
 }
 
-// executeCommand executes the command w.Next with loads and stores on the port p. This
-// function defines what each command does. block is p if p implements BlockPort, else nil.
-// base is added to each offset that is passed to p. barOffset is the offset of the window in
-// its BAR, and is needed because bulk copies are aligned relative to the BAR.
+// executeCommand executes the command w.Next with loads and stores on the port `p`. This
+// function defines what each command does. `block` is `p` if `p` implements BlockPort, and
+// otherwise nil. executeCommand adds `base` to each offset that it passes to `p`. barOffset
+// is the offset of the window in its BAR, and is needed because bulk copies are aligned
+// relative to the BAR.
 func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (code Code) {
 	c := w.Next
 	w.StopReason = Unhandled
@@ -169,10 +172,10 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	return code
 }
 
-// expect executes the load of an Expect or Modify command. The walk continues only after an Expect
-// with the condition Equal that the loaded value meets. In all other cases the walk stops with the
-// loaded value in w.Got, and the caller must complete the command. The walk also stops if the
-// loaded value is all ones, because the device may be gone.
+// expect executes the load of an Expect or Modify command. The walk continues only if the
+// command is an Expect, its condition is Equal and true, and the loaded value is not all
+// ones (all ones can mean that the device is gone). In all other cases, the walk stops with
+// the loaded value in w.Got, and the caller must complete the command.
 func (w *Walk) expect(p Port, at uint64) Code {
 	c := w.Next
 	got, code := p.Load(at, c.Width)
@@ -183,28 +186,28 @@ func (w *Walk) expect(p Port, at uint64) Code {
 	return code
 }
 
-// commandMemory returns the buffer in host memory that the command w.Next copies from,
-// copies to, or compares with the device.
+// commandMemory returns the buffer in host memory for the command w.Next: the source of a
+// CopyIn, the destination of a CopyOut, or the golden data of a Compare.
 func (w *Walk) commandMemory() []byte {
 	c := w.Next
 	return bytesAt(*tableEntry(w.Memories, c.Index)+uintptr(c.Value), c.Amount)
 }
 
-// tableEntry returns a pointer to the entry of a table with the given index. table points to
-// the first entry.
+// tableEntry returns a pointer to the entry with the given index in a table of addresses.
+// The parameter `table` points to the first entry.
 func tableEntry(table *uintptr, index uint16) *uintptr {
 	offset := uintptr(index) * unsafe.Sizeof(*table)
 	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), offset))
 }
 
-// bytesAt returns a slice of size bytes of mapped memory. address is the first byte.
+// bytesAt returns a slice of `size` bytes of mapped memory, which begin at the given address.
 func bytesAt(address uintptr, size uint32) []byte {
 	return unsafe.Slice((*byte)(toPointer(address)), size)
 }
 
 // compare executes a Compare command: it loads a range element by element, and stops the
-// walk at the first element that differs from the golden (expected) data. at is the offset
-// of the range on the port.
+// walk at the first element that differs from the golden (expected) data. `at` is the offset
+// of the range on the port `p`.
 func (w *Walk) compare(p Port, at uint64) Code {
 	c, golden := w.Next, w.commandMemory()
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
@@ -220,8 +223,8 @@ func (w *Walk) compare(p Port, at uint64) Code {
 	return OK
 }
 
-// copyIn executes a CopyIn command: it stores data to the device. at is the offset of the
-// first store on the port.
+// copyIn executes a CopyIn command: it stores `data` to the device. `at` is the offset of
+// the first store on the port `p`.
 func (w *Walk) copyIn(p Port, at, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
 		n := nextWidth(c, at+barOffset, uint64(len(data)))
@@ -234,8 +237,8 @@ func (w *Walk) copyIn(p Port, at, barOffset uint64, data []byte) Code {
 	return OK
 }
 
-// copyOut executes a CopyOut command: it loads from the device and writes the values to
-// data. at is the offset of the first load on the port.
+// copyOut executes a CopyOut command: it loads values from the device and writes them to
+// `data`. `at` is the offset of the first load on the port `p`.
 func (w *Walk) copyOut(p Port, at, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
 		n := nextWidth(c, at+barOffset, uint64(len(data)))
@@ -250,8 +253,8 @@ func (w *Walk) copyOut(p Port, at, barOffset uint64, data []byte) Code {
 	return OK
 }
 
-// fill executes a Fill command: it stores the command's value to each element of a range. at
-// is the offset of the range on the port.
+// fill executes a Fill command: it stores the command's value to each element of a range.
+// `at` is the offset of the range on the port `p`.
 func (w *Walk) fill(p Port, at uint64) Code {
 	c := w.Next
 	for size := c.Amount; size > 0; size -= uint32(c.Width) {
@@ -263,8 +266,8 @@ func (w *Walk) fill(p Port, at uint64) Code {
 	return OK
 }
 
-// loadLittleEndian returns the number that data represents in little-endian order. data has
-// 1 to 8 bytes.
+// loadLittleEndian returns the number that `data` represents in little-endian order. `data`
+// must have 1 to 8 bytes.
 func loadLittleEndian(data []byte) (value uint64) {
 	for i := len(data) - 1; i >= 0; i-- {
 		value = value<<8 | uint64(data[i])
@@ -272,7 +275,8 @@ func loadLittleEndian(data []byte) (value uint64) {
 	return value
 }
 
-// storeLittleEndian writes the lowest bytes of value to data, in little-endian order.
+// storeLittleEndian writes the lowest bytes of `value` to `data`, in little-endian order. It
+// fills all bytes of `data`.
 func storeLittleEndian(data []byte, value uint64) {
 	for i := range data {
 		data[i] = byte(value)
@@ -280,10 +284,10 @@ func storeLittleEndian(data []byte, value uint64) {
 	}
 }
 
-// nextWidth returns the width in bytes of the next access of the copy command c. address is
-// the address of the access, and size is the number of bytes that are still to be copied.
-// The width is c.Width, except in a bulk copy: there it is the largest power of two that is
-// at most c.Width, is at most size, and divides address.
+// nextWidth returns the width in bytes of the next access of the copy command `c`. `address`
+// is the address of this access, and `size` is the number of bytes that are not yet copied.
+// The width is c.Width, except in a bulk copy. In a bulk copy, the width is the largest
+// power of two that is at most c.Width, is at most `size`, and divides the address.
 func nextWidth(c *fbs.Command, address, size uint64) uint8 {
 	width := c.Width
 	if gen.Access(c.Mode) == gen.AccessBulk {
@@ -294,8 +298,9 @@ func nextWidth(c *fbs.Command, address, size uint64) uint8 {
 	return width
 }
 
-// addressStep returns the difference between the device address of an access of n bytes and
-// that of the next access: n, or 0 if the command c always accesses the same address.
+// addressStep returns the distance from the device address of an access of `n` bytes to the
+// device address of the next access. The distance is `n`, or 0 if the command `c` accesses
+// the same address each time.
 func addressStep(c *fbs.Command, n uint8) uint64 {
 	if gen.Access(c.Mode) == gen.AccessFixed {
 		return 0
@@ -315,7 +320,7 @@ func walkGeneric(w *Walk) {
 			w.Advance()
 			continue
 		case gen.OpcodePoint:
-			if c.Width == 0 { // not encoded by EncodeWindow: the caller must execute this Point
+			if c.Width == 0 { // not encoded by EncodeWindow: the caller must execute it
 				return
 			}
 			w.programWindow(memoryPort{})
@@ -332,9 +337,10 @@ func walkGeneric(w *Walk) {
 }
 
 // programWindow executes the Point command w.Next, which EncodeWindow has encoded. It stores
-// to the registers of the TLB window. Then it loads the last register, because that load
-// returns only after the stores have taken effect. At the end it updates the address of the
-// window in w.Windows.
+// to the registers of the TLB window, and then loads the last of these registers, because
+// that load returns only after the stores have taken effect. There is a fence before the
+// stores and after the load. At the end, programWindow updates the address of the window in
+// w.Windows.
 func (w *Walk) programWindow(p Port) {
 	c := w.Next
 	at := uint64(*tableEntry(w.Windows, c.Index)) + uint64(c.Offset)
@@ -354,12 +360,12 @@ func (w *Walk) programWindow(p Port) {
 	w.Advance()
 }
 
-// fenceCount counts the fences that walkGeneric has executed. Only tests read the count. Its
-// purpose is the atomic addition, which orders memory accesses: it is the strongest memory
-// barrier in Go without assembly.
+// fenceCount counts the fences that walkGeneric has executed. Only tests read the count. The
+// variable exists because an atomic addition to it orders memory accesses: that is the
+// strongest memory barrier in Go without assembly.
 var fenceCount atomic.Uint32
 
-// memoryPort is a Port for the memory of this process. Its offsets are addresses.
+// memoryPort is a Port for the memory of this process. An offset on this port is an address.
 type memoryPort struct{}
 
 // Load implements Port.

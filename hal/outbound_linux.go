@@ -3,10 +3,11 @@
 package hal
 
 // This file programs the outbound translation of devices with tiles (Tenstorrent chips), for the
-// backends pci: and vfio:. For tt: Tenstorrent's driver does so. The tiles of a chip access host
-// memory at addresses of the chip's PCIe tile. The internal address translation unit (iATU) of the
-// PCIe controller translates these addresses to bus addresses. It has a fixed number of regions.
-// Each region translates one range of addresses.
+// backends `pci` and `vfio`. With the backend `tt`, Tenstorrent's driver programs it.
+//
+// The tiles of a chip access host memory at addresses of the chip's PCIe tile. The internal address
+// translation unit (iATU) of the PCIe controller translates these addresses to bus addresses. The
+// iATU has a fixed number of regions. Each region translates one range of addresses.
 
 import (
 	"lightmetal/boards"
@@ -17,24 +18,25 @@ import (
 // outbound is the outbound translation of a device: it translates the addresses at which tiles
 // access host memory to bus addresses.
 type outbound struct {
-	translation *boards.Outbound // layout of the registers; nil if this program does not use them
+	translation *boards.Outbound // layout of the registers; nil if this program does not need them
 	registers   *Aperture        // registers of all regions; nil if they are not mapped
 	regions     []outboundRegion // regions in use, in the order of their registers
-	next        uint64           // offset at which the next region will begin
+	next        uint64           // offset from translation.NoC at which the next region begins
 }
 
-// outboundRegion describes one region, through which tiles reach size bytes of host memory at the
-// bus address bus. Tiles access the first byte at the address offset + boards.Outbound.NoC.
+// outboundRegion describes one region, through which tiles reach `size` bytes of host memory at the
+// bus address `bus`. Tiles access the first of these bytes at the address boards.Outbound.NoC +
+// `offset`.
 type outboundRegion struct{ offset, size, bus uint64 }
 
 // hasOutbound reports whether this program must program the device's outbound translation.
 func (d *device) hasOutbound() bool { return d.outbound.translation != nil }
 
-// addOutboundRegion reserves a region for size bytes of host memory at the given bus address. The
-// region is not programmed yet: programOutbound does so. addOutboundRegion returns noc, the address
-// at which the tiles will reach the first byte. An image that is loaded again gets the same
-// addresses. At least one page between two regions stays unused, so that an access beyond the end
-// of a region reaches no memory.
+// addOutboundRegion reserves a region for `size` bytes of host memory at the given bus address. It
+// does not program the region; programOutbound does that later. addOutboundRegion returns `noc`,
+// the address at which the tiles will reach the first byte. If an image is loaded again, its
+// regions get the same addresses again. At least one page between two regions stays unused, so that
+// an access beyond the end of a region reaches no memory.
 func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.translation
 	if o.registers == nil {
@@ -54,9 +56,9 @@ func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	return t.NoC + offset, nil
 }
 
-// programOutbound programs all regions of the outbound translation. If enable is true, it enables
+// programOutbound programs all regions of the outbound translation. If `enable` is true, it enables
 // the reserved regions and disables the others: the tiles then reach the Host windows of the image
-// and no other host memory. If enable is false, it disables all regions: the tiles then reach no
+// and no other host memory. If `enable` is false, it disables all regions: the tiles then reach no
 // host memory. If a store faults because the device is gone, programOutbound returns an error.
 func (d *device) programOutbound(enable bool) error {
 	registers := d.outbound.registers
@@ -67,8 +69,9 @@ func (d *device) programOutbound(enable bool) error {
 	if recovered.Cause == nil {
 		return nil
 	}
-	// A fault at the registers is a fault of the device; any other panic is a bug in this program.
-	// The address 0 means that the processor did not report the address, as arm64 permits.
+	// A fault at the registers is a fault of the device. Any other panic is a bug in this program.
+	// A fault at address 0 is also a fault of the device: arm64 permits a processor not to report
+	// the address of a fault, and the address is then 0.
 	code := Internal
 	if recovered.FaultedIn(registers.Base, registers.Size) || recovered.FaultedIn(0, 1) {
 		code = BusFault
@@ -77,13 +80,13 @@ func (d *device) programOutbound(enable bool) error {
 		"a store to address translation registers failed; reset the device")
 }
 
-// programRegions stores to the registers of all regions, as programOutbound describes. If a store
-// faults, programRegions stops and returns the panic.
+// programRegions stores to the registers of all regions, in the way that the comment on
+// programOutbound describes. If a store faults, programRegions stops and returns the panic.
 func (o *outbound) programRegions(enable bool) (recovered Panic) {
 	defer Recover(PanicOnFault(true), &recovered)
 	t := o.translation
 	for i := range t.Regions {
-		var r outboundRegion // ProgramRegion disables a region of size 0
+		var r outboundRegion // size 0: ProgramRegion disables the region
 		if enable && i < len(o.regions) {
 			r = o.regions[i]
 		}
@@ -95,5 +98,6 @@ func (o *outbound) programRegions(enable bool) (recovered Panic) {
 	return recovered
 }
 
-// unmapOutbound clears the pointer to the registers. Close calls it after unmapping the registers.
+// unmapOutbound clears the pointer to the registers. Close calls unmapOutbound after it has
+// unmapped the registers.
 func (d *device) unmapOutbound() { d.outbound.registers = nil }

@@ -15,8 +15,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// regionsOf returns what enabled regions of an iATU translate, read from its registers
-// (offsets as in tt-kmd wormhole.c and blackhole.c).
+// regionsOf returns the translations of the enabled regions of an iATU, which it reads from the
+// registers. Sources of the offsets of the registers: tt-kmd wormhole.c and blackhole.c.
 func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []string) {
 	for i := range 16 {
 		at := o.Offset + uint64(i)*0x200
@@ -34,7 +34,8 @@ func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []
 	return list
 }
 
-// Tiles reach host memory through the iATU. Another program may have left regions enabled.
+// Tiles reach host memory through the iATU. Regions that another program has left enabled must be
+// disabled.
 func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 	fakeSysfs(t)
 	fakeFrames(t, 0x12_4000_0000)
@@ -128,7 +129,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	d.Close()
 	d = f.openVFIO()
 	d.outbound.next = 0xfffd_0000
-	mustMap(t, d, host(0x10000)) // to the last offset
+	mustMap(t, d, host(0x10000)) // up to the last offset
 	_, err = d.Map(host(1))
 	wantFault(t, "over the end", err, NoDevice, "cannot map 4096 bytes")
 	d.Close()
@@ -138,8 +139,8 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	wantFault(t, "no registers", err, NoDevice, "mmap 0000:01:00.0 BAR 2: cannot allocate memory")
 }
 
-// TestSecondCloseStoresNothingToTheIATU: of a device that does not stop, Close asks
-// again, when the registers are no longer mapped.
+// TestSecondCloseStoresNothingToTheIATU closes a device twice. The first Close cannot switch bus
+// mastering off. Therefore the second Close tries again, when the registers are no longer mapped.
 func TestSecondCloseStoresNothingToTheIATU(t *testing.T) {
 	fakeSysfs(t)
 	k := fakeFrames(t, 0x12_4000_0000)
@@ -157,13 +158,14 @@ func TestSecondCloseStoresNothingToTheIATU(t *testing.T) {
 	}
 }
 
-// TestTranslationThatFaultsIsAnError puts the end of the BAR in front of each register of the
-// translation in turn, at each moment from load to close: a store behind it is a bus error, as
-// of a device that is gone. None may end the process, which may be a host in C.
+// TestTranslationThatFaultsIsAnError truncates the BAR before each register of the translation in
+// turn, at each moment from load to close. A store after the end of the BAR is a bus error, as if
+// the device were gone. No bus error may end the process, because the process may be a C program
+// that embeds the runtime.
 func TestTranslationThatFaultsIsAnError(t *testing.T) {
 	needFaultAddress(t)
 	const (
-		end     = 0x4000 // of the BAR, once it is cut
+		end     = 0x4000 // size of the BAR after it was truncated
 		regions = 2
 		stride  = 0x40
 	)
@@ -215,8 +217,8 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 	t.Logf("evidence: %d bus errors of a translation's registers injected", faults)
 }
 
-// storesBehind reports whether programming the first region, or disabling all, stores to a
-// register from an offset of the BAR on.
+// storesBehind reports whether a store to a register at `end` or after it happens if the first
+// region is programmed, or if all regions are disabled.
 func storesBehind(o *boards.Outbound, on bool, a *Aperture, end uint64) (behind bool) {
 	for i := range o.Regions {
 		size := uint64(0)
@@ -230,8 +232,8 @@ func storesBehind(o *boards.Outbound, on bool, a *Aperture, end uint64) (behind 
 	return behind
 }
 
-// needFaultAddress skips where a bus error does not come with its address, as in QEMU's user
-// mode: Go then takes it for a nil pointer.
+// needFaultAddress skips the test if a bus error does not report its address, as in user mode of
+// QEMU: Go then treats the bus error like a nil pointer.
 func needFaultAddress(t *testing.T) {
 	t.Helper()
 	if _, ok := catch(func() { faultNow(t) }).(interface{ Addr() uintptr }); !ok {
@@ -239,7 +241,7 @@ func needFaultAddress(t *testing.T) {
 	}
 }
 
-// faultNow loads from a file past its end.
+// faultNow loads from a mapped file after the end of the file.
 func faultNow(t *testing.T) {
 	fd, err := unix.MemfdCreate("empty", 0)
 	if err != nil {
@@ -254,7 +256,8 @@ func faultNow(t *testing.T) {
 	t.Log("no fault:", memory[0])
 }
 
-// TestDefectInTheTranslationIsNoBusError: what is wrong with a program is not the device's.
+// TestDefectInTheTranslationIsNoBusError checks that a bug in the program is not reported as a
+// fault of the device.
 func TestDefectInTheTranslationIsNoBusError(t *testing.T) {
 	fakeSysfs(t)
 	fakeFrames(t, 0x12_4000_0000)

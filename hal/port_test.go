@@ -9,8 +9,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// tape is a port that is memory and records each access. It returns IO after the allowed number
-// of accesses.
+// tape is a port that consists of memory and records each access. After `allowed` accesses, each
+// access returns IO.
 type tape struct {
 	memory  [512]byte
 	touches []touch
@@ -38,7 +38,7 @@ func (p *tape) Store(offset uint64, width uint8, value uint64) Code {
 	return c
 }
 
-// blockTape copies whole ranges too.
+// blockTape is a tape that also implements BlockPort.
 type blockTape struct{ tape }
 
 func (p *blockTape) CopyIn(offset uint64, data []byte) Code {
@@ -55,7 +55,7 @@ func (p *blockTape) CopyOut(offset uint64, data []byte) Code {
 
 func newTape() *tape { return &tape{allowed: 1 << 30} }
 
-// executeOnTape executes one command on a port, with a memory.
+// executeOnTape executes one command on a port. `memory` is the host memory of the command.
 func executeOnTape(p Port, lead uint64, c fbs.Command, memory []byte) (w Walk, code Code) {
 	list := [2]fbs.Command{c}
 	table := [2]uintptr{1: AddressOf(memory)}
@@ -84,8 +84,9 @@ func TestPortAccessesHaveTheirWidthAndOrder(t *testing.T) {
 	})
 }
 
-// want returns the accesses of a block, computed differently: in bulk copies the largest power
-// of two that fits and is aligned, else the width.
+// want returns the expected accesses of a copy command, computed in another way than in hal. In a
+// bulk copy, the width is the largest power of two that fits and is aligned. In any other copy, it
+// is the width of the command.
 func want(c fbs.Command, lead uint64) (touches []touch) {
 	offset, width, access, size := uint64(c.Offset), c.Width, gen.Access(c.Mode), uint64(c.Amount)
 	for done := uint64(0); done < size; {
@@ -155,7 +156,8 @@ func TestPortLeavesOtherCommandsUnhandled(t *testing.T) {
 	}
 }
 
-// TestModifyStopsAfterItsLoad: even if an Expect with its value and mask would be true.
+// TestModifyStopsAfterItsLoad checks that a Modify stops the walk even if an Expect with the same
+// value and mask would be true.
 func TestModifyStopsAfterItsLoad(t *testing.T) {
 	p, device := newTape(), make([]byte, 16)
 	change := fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 8, Mask: 0xff}

@@ -6,7 +6,7 @@ var blackhole = Chip{
 	Board: &boards.Blackhole,
 	Title: "Tenstorrent Blackhole",
 	Grid: &Grid{
-		// Sources: [UMD], *_CORES_NOC0; [ttsim] src/tile.cpp, coord_to_tile.
+		// Sources: [UMD], *_CORES_NOC0; [ttsim], src/tile.cpp, coord_to_tile.
 		Rows: []string{
 			"D.P.....AD.P.....",
 			"DEEEEEEE.DEEEEEEE",
@@ -21,9 +21,9 @@ var blackhole = Chip{
 			"DTTTTTTT.DTTTTTTT",
 			"DTTTTTTT.DTTTTTTT",
 		},
-		// Source: [ttsim] src/tile.cpp, remap_virtual_coordinate. These pairs are those of the
-		// simulator. On a real chip, the pairs of DRAM tiles depend on which DRAM bank is disabled
-		// (tt-umd blackhole_coordinate_manager.cpp).
+		// Source: [ttsim], src/tile.cpp, remap_virtual_coordinate. These pairs are those of the
+		// simulator. On a real chip, the disabled DRAM bank determines the pairs of the DRAM tiles
+		// (tt-umd, blackhole_coordinate_manager.cpp).
 		Pairs: []Pair{
 			{Tile{17, 12}, Tile{9, 0}}, {Tile{18, 12}, Tile{0, 0}},
 			{Tile{17, 13}, Tile{9, 1}}, {Tile{18, 13}, Tile{0, 1}},
@@ -56,9 +56,9 @@ var blackhole = Chip{
 			{{9, 9}, {9, 4}, {9, 8}},
 			{{9, 5}, {9, 7}, {9, 6}},
 		},
-		// Sources: [ttsim] src/config.h and data/bh/tile_regs.json.
+		// Sources: [ttsim], src/config.h and data/bh/tile_regs.json.
 		Memories: []Memory{
-			{Tensix, 0, 1536<<10 - 1, "L1"}, // BlackholeA0/TensixTile/L1.md
+			{Tensix, 0, 1536<<10 - 1, "L1"}, // source: BlackholeA0/TensixTile/L1.md
 			{Ethernet, 0, 512<<10 - 1, "L1"},
 			{DRAM, 0, 4<<30 - 1, "DRAM"},
 			{ARC, 0x10000000, 0x1007ffff, "ARC CSM"},
@@ -73,8 +73,9 @@ var blackhole = Chip{
 			{Kind: ARC, Address: 0x80030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 			{Kind: ARC, Address: 0x80030400, Count: 16, Name: "RESET_UNIT_SCRATCH_RAM"},
 		},
-		// Sources: [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. If bit 31 is
-		// set, the cores start one after another. tt-umd sets it.
+		// Sources: [SoftReset]; [ttsim], src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. tt-umd sets
+		// bit 31, which makes the cores start one after another. The mocks accept bit 31 and ignore
+		// it.
 		Reset: Reset{
 			Reset:   boards.Blackhole.Reset,
 			Ignored: 1 << 31, Initial: 0x47800,

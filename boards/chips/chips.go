@@ -1,6 +1,6 @@
-// Package chips has data about devices that no target needs, but that mocks (simulated devices)
-// and host tools need: titles, status registers, and the tiles with their coordinates, memories
-// and registers. Package boards has all other data about the same devices.
+// Package chips has data about devices that mocks (simulated devices) and host tools need, but
+// programs on a target do not: titles, status registers, and the tiles with their coordinates,
+// memories and registers. Package boards has all other data about the same devices.
 //
 // Comments name the source of every constant. The file of the same device in package boards
 // explains the names of sources in brackets, such as [UMD].
@@ -12,7 +12,7 @@ import "lightmetal/boards"
 // of data that a target does not need.
 type Chip struct {
 	*boards.Board
-	Title string // name of the maker and of the product in reports
+	Title string // names of the maker and the product, for reports
 
 	// Status lists the status registers of the device. When a host tool converts a recording to
 	// an image, it converts every load of a status register to a poll with a time limit.
@@ -33,8 +33,9 @@ type Status struct {
 	Name   string // name of the register or of its field
 }
 
-// Alias describes a BAR that shows bytes of another BAR. The first Size bytes of BAR Bar are
-// the same registers and memory as the bytes of BAR Of from Offset on.
+// Alias describes a BAR that shows bytes of another BAR. The first Size bytes of the BAR with the
+// number Bar are the same registers and memory as the bytes from Offset on of the BAR with the
+// number Of.
 type Alias struct {
 	Bar    uint8
 	Size   uint64
@@ -42,8 +43,9 @@ type Alias struct {
 	Offset uint64
 }
 
-// Unalias replaces the address of a byte in an aliased BAR by the address of the same byte in
-// the other BAR. If no alias applies to the byte, Unalias returns its arguments.
+// Unalias replaces the BAR number and offset of a byte in an aliased BAR by the BAR number and
+// offset of the same byte in the other BAR. If no alias applies to the byte, Unalias returns its
+// arguments.
 func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
 	for _, a := range c.Aliases {
 		if a.Bar == bar && offset < a.Size {
@@ -56,8 +58,8 @@ func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
 // All lists the chips of all boards.
 var All = []*Chip{&edu, &ivshmem, &nvme, &wormhole, &blackhole}
 
-// Of returns the chip that has the PCI ids of board b. If no chip has them, Of returns a new
-// Chip without tiles and status registers. Its title is the name of the board.
+// Of returns the chip that has the PCI ids of the board `b`. If no chip has these ids, Of returns a
+// new Chip without tiles and status registers. The title of the new Chip is the name of the board.
 func Of(b *boards.Board) *Chip {
 	for _, c := range All {
 		if c.Vendor == b.Vendor && c.Device == b.Device {

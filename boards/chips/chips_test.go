@@ -51,8 +51,7 @@ func TestBoardHasANameAndAChip(t *testing.T) {
 	}
 }
 
-// An access through an alias must have the same rule as the same access through the BAR that
-// has the bytes.
+// An access through an alias must have the same rule as the same access through the original BAR.
 func TestAliasHasTheRulesOfTheOriginal(t *testing.T) {
 	for _, b := range All {
 		for _, a := range b.Aliases {
@@ -154,7 +153,7 @@ func TestTranslatedCoordinates(t *testing.T) {
 		{&wormhole, 22, 17, Tile{6, 6}, true},
 		{&wormhole, 18, 16, Tile{1, 0}, true},
 		{&wormhole, 17, 16, Tile{5, 0}, true},
-		{&wormhole, 18, 1, Tile{1, 1}, true}, // axis by axis
+		{&wormhole, 18, 1, Tile{1, 1}, true}, // translated column, NoC 0 row
 		{&wormhole, 10, 1, Tile{}, false},
 		{&wormhole, 1, 12, Tile{}, false},
 		{&wormhole, 26, 18, Tile{}, false},
@@ -178,7 +177,7 @@ func TestTranslatedCoordinates(t *testing.T) {
 	}
 }
 
-// If two translated coordinates named the same tile, host tools would treat it as two tiles.
+// If two translated coordinates belonged to the same tile, host tools would treat it as two tiles.
 func TestTranslatedCoordinatesAreUnique(t *testing.T) {
 	for _, b := range []*Chip{&wormhole, &blackhole} {
 		g := b.Grid

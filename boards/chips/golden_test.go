@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "rewrite testdata/boards.golden")
 
 const goldenFile = "testdata/boards.golden"
 
-// write prints every constant of v, one a line after its path.
+// write prints every constant of `v`, one per line, each after its path.
 func write(b *strings.Builder, path string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -46,7 +46,7 @@ func TestEveryConstantIsAsInTheGoldenFile(t *testing.T) {
 	}
 	for _, c := range All {
 		chip := *c
-		chip.Board = nil // written already
+		chip.Board = nil // the board is already written
 		write(&b, "chip "+c.Name, reflect.ValueOf(chip))
 	}
 	if *update {

@@ -4,7 +4,7 @@ package chips
 
 import "lightmetal/boards"
 
-// Kind is the kind of a tile. Its value is the letter that Grid.Rows has for such a tile.
+// Kind is the kind of a tile: the letter that Grid.Rows contains for such a tile.
 type Kind byte
 
 // Kinds of tiles.
@@ -25,7 +25,7 @@ var kindNames = map[Kind]string{
 	L2CPU: "L2CPU tile", Security: "Security tile",
 }
 
-// String returns the name of a kind of tile in reports and messages.
+// String returns the name of the kind of tile, for reports and messages.
 func (k Kind) String() string {
 	if name, ok := kindNames[k]; ok {
 		return name
@@ -33,18 +33,19 @@ func (k Kind) String() string {
 	return kindNames[Router]
 }
 
-// Grid describes all tiles of a chip. Every tile has a NoC 0 coordinate: its column and row in
-// the grid, counted from 0. Most tiles also have a translated coordinate. On a card, some rows
-// or columns of tiles are disabled ("harvested"), and the translated coordinates number only
-// the enabled rows and columns.
+// Grid describes all tiles of a chip. Every tile has a NoC 0 coordinate: its column and row in the
+// grid, counted from 0. Most tiles also have a translated coordinate. On a card, some rows or
+// columns of tiles are disabled ("harvested"). The translated coordinates number only the enabled
+// rows and columns.
 type Grid struct {
-	// Rows[y][x] is the Kind of the tile with the NoC 0 column x and the NoC 0 row y.
+	// Rows has one string for each row. Rows[y][x] is the Kind of the tile with the NoC 0 column x
+	// and the NoC 0 row y.
 	Rows []string
 
-	// These fields convert translated coordinates to NoC 0 coordinates. A column or row number
-	// below the size of the grid is not translated. The translated column First+i is the NoC 0
-	// column NoC0Columns[i]. The translated row First+i is the NoC 0 row NoC0Rows[i]. Pairs lists
-	// the coordinates whose column and row cannot be converted separately.
+	// The next four fields convert translated coordinates to NoC 0 coordinates. A column or row
+	// number below the size of the grid is not translated. The translated column First+i is the
+	// NoC 0 column NoC0Columns[i]. The translated row First+i is the NoC 0 row NoC0Rows[i]. Pairs
+	// lists the coordinates whose column and row cannot be converted separately.
 	First                 uint8
 	NoC0Columns, NoC0Rows []uint8
 	Pairs                 []Pair
@@ -64,7 +65,7 @@ type Pair struct{ Translated, NoC0 Tile }
 // Bank lists the tiles of one DRAM bank. Each of these tiles provides access to the whole bank.
 type Bank []Tile
 
-// Memory is a range of addresses with memory that every tile of a kind has. The memory has no
+// Memory describes memory that every tile of one kind has at the same addresses. The memory has no
 // side effects, and accepts accesses of 1, 2, 4 and 8 bytes.
 type Memory struct {
 	Kind        Kind
@@ -72,8 +73,8 @@ type Memory struct {
 	Name        string
 }
 
-// Register describes Count adjacent 32-bit registers that every tile of a kind has. The
-// registers accept only aligned accesses of 4 bytes.
+// Register describes Count adjacent 32-bit registers that every tile of one kind has at the same
+// addresses. The registers accept only aligned accesses of 4 bytes.
 type Register struct {
 	Kind      Kind
 	Address   uint64 // address of the first register in the tile
@@ -83,18 +84,18 @@ type Register struct {
 }
 
 // Reset describes the register that keeps the cores of a Tensix or Ethernet tile in reset. It
-// adds data for mocks and host tools to the description in package boards.
+// extends boards.Reset by data for mocks and host tools.
 type Reset struct {
 	boards.Reset
-	Ignored uint32 // bits that may be set and have no effect on the cores
+	Ignored uint32 // bits that mocks accept in a store, and then ignore
 	Initial uint32 // value of the register after power-up
 	Cores   []Core
 }
 
-// Core describes a RISC-V core of a Tensix tile. If bit OverrideBit of the register
-// OverrideRegister is set, the core starts to execute at the address in the register PCRegister.
-// Otherwise it starts at the address PC. OverrideRegister and PCRegister are 0 if the registers
-// cannot be accessed over the NoC.
+// Core describes a RISC-V core of a Tensix tile. If bit number OverrideBit of the register
+// OverrideRegister is set, the core starts at the address in the register PCRegister. Otherwise the
+// core starts at the address PC. OverrideRegister and PCRegister are addresses in the tile; they
+// are 0 if the registers cannot be accessed over the NoC.
 type Core struct {
 	Name             string
 	Bit              uint8 // number of the core's bit in the reset register
@@ -105,7 +106,7 @@ type Core struct {
 }
 
 // TileAt returns the tile with the given coordinate, which is a NoC 0 coordinate or a translated
-// coordinate. ok is false if no tile has the coordinate.
+// coordinate. `ok` is false if no tile has this coordinate.
 func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 	for i := range g.Pairs {
 		if p := &g.Pairs[i]; p.Translated == (Tile{x, y}) {
@@ -117,9 +118,9 @@ func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 	return Tile{x, y}, xOK && yOK
 }
 
-// toNoC0 converts a column or row number to the NoC 0 number. The grid has size columns or rows.
-// Numbers below size are NoC 0 numbers already. For the translated number first+i, the NoC 0
-// number is table[i]. The second result is false if v has no NoC 0 number.
+// toNoC0 converts the column or row number `v` to a NoC 0 number. The grid has `size` columns or
+// rows. Numbers below `size` are NoC 0 numbers already. For the translated number first+i, the
+// NoC 0 number is table[i]. The second result is false if `v` has no NoC 0 number.
 func toNoC0(v, size, first uint8, table []uint8) (uint8, bool) {
 	if v < size {
 		return v, true
@@ -130,10 +131,10 @@ func toNoC0(v, size, first uint8, table []uint8) (uint8, bool) {
 	return table[v-first], true
 }
 
-// ShownTiles returns the tiles that a TLB window shows. Without t.Multicast, this is a single
-// tile. With t.Multicast, these are all Tensix tiles in a rectangle. ok is false if the tiles
-// are unknown, because the grid is nil, t uses NoC 1, no tile has a coordinate of t, or the
-// rectangle wraps around the edge of the grid.
+// ShownTiles returns the tiles that a TLB window shows. If t.Multicast is false, this is a single
+// tile. If t.Multicast is true, these are all Tensix tiles in a rectangle. `ok` is false if the
+// tiles are unknown. They are unknown if the grid is nil, if `t` uses NoC 1, if no tile has a
+// coordinate of `t`, or if the rectangle wraps around the edge of the grid.
 func (g *Grid) ShownTiles(t boards.TileRange) (tiles []Tile, ok bool) {
 	if g == nil || t.NoC != 0 {
 		return nil, false
@@ -156,9 +157,9 @@ func (g *Grid) ShownTiles(t boards.TileRange) (tiles []Tile, ok bool) {
 // Kind returns the kind of a tile.
 func (g *Grid) Kind(t Tile) Kind { return Kind(g.Rows[t.Y][t.X]) }
 
-// FirstOfBank returns the first tile of the DRAM bank to which tile t belongs, or t if t does
-// not belong to a bank. If FirstOfBank returns the same tile for two tiles, these two tiles
-// provide access to the same memory.
+// FirstOfBank returns the first tile of the DRAM bank to which the tile `t` belongs. It returns `t`
+// itself if `t` does not belong to a bank. If FirstOfBank returns the same tile for two tiles,
+// these two tiles provide access to the same memory.
 func (g *Grid) FirstOfBank(t Tile) Tile {
 	for _, bank := range g.Banks {
 		for _, b := range bank {
@@ -170,8 +171,8 @@ func (g *Grid) FirstOfBank(t Tile) Tile {
 	return t
 }
 
-// FindMemory returns the memory of tiles of kind k that contains all size bytes from the given
-// address on, or nil if no memory contains them.
+// FindMemory returns the memory that contains all bytes of an access to a tile of kind `k`, or nil
+// if no memory contains them. The access has `size` bytes, and begins at the given address.
 func (g *Grid) FindMemory(k Kind, address, size uint64) *Memory {
 	for i := range g.Memories {
 		m := &g.Memories[i]
@@ -182,9 +183,9 @@ func (g *Grid) FindMemory(k Kind, address, size uint64) *Memory {
 	return nil
 }
 
-// FindRegister returns the registers of tiles of kind k that include the register at the given
-// address, or nil if g.Registers has no such register. g.Registers does not contain the reset
-// register.
+// FindRegister returns the element of g.Registers that includes the register at the given address
+// in tiles of kind `k`. It returns nil if no element includes that register. The reset register is
+// not in g.Registers.
 func (g *Grid) FindRegister(k Kind, address uint64) *Register {
 	for i := range g.Registers {
 		r := &g.Registers[i]

@@ -21,7 +21,8 @@ var nvme = Chip{
 	Board: &boards.Nvme,
 	Title: "QEMU nvme",
 	Status: []Status{
-		// The mask has the fields RDY, CFS and SHST of CSTS (NVM Express 1.4, section 3.1.6).
+		// The mask has the fields RDY, CFS and SHST of the register CSTS (NVM Express 1.4, section
+		// 3.1.6).
 		{Bar: 0, Offset: 0x1c, Mask: 0xf, Name: "CSTS"},
 	},
 }

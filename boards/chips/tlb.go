@@ -9,9 +9,10 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// DecodeWindow returns the tiles and the address that a TLB window of group g with the
-// configuration w shows. It is the inverse of TLB.EncodeWindow. ok is false if EncodeWindow
-// never returns w, for example because w has the bit Linked or a reserved bit set.
+// DecodeWindow returns the tiles and the address that a TLB window shows. The TLB window belongs to
+// the group `g` and has the configuration `w`. DecodeWindow is the inverse of TLB.EncodeWindow. ok
+// is false if EncodeWindow never returns `w`, for example because the bit Linked or a reserved bit
+// is set in `w`.
 func DecodeWindow(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 	t fbs.TileRange, address uint64, ok bool) {
 	field := func(i int) uint8 { return uint8(ExtractField(l, g, w, i)) }
@@ -26,7 +27,7 @@ func DecodeWindow(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 		t.StaticVC = (t.StaticVC + 1) * field(boards.UseStaticVC)
 	}
 	address = w[0] & (1<<g.AddressBits - 1) * g.Size
-	// Encode the decoded values again, to find out whether EncodeWindow can return w.
+	// Encode the decoded values again, to find out whether EncodeWindow can return `w`.
 	again, ok := l.EncodeWindow(g, t, address)
 	if !ok || again != w {
 		return fbs.TileRange{}, 0, false
@@ -34,8 +35,8 @@ func DecodeWindow(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 	return t, address, true
 }
 
-// ExtractField returns the value of one field of a configuration. The configuration need not be
-// valid. field is an index of boards.FieldWidths.
+// ExtractField returns the value of one field of the configuration `w`, which need not be valid.
+// The parameter `field` is an index of boards.FieldWidths.
 func ExtractField(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) uint64 {
 	low := g.AddressBits
 	for _, bits := range l.Fields[:field] {
@@ -48,21 +49,23 @@ func ExtractField(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field i
 	return v & (1<<l.Fields[field] - 1)
 }
 
-// LoadRegister returns a number from the registers of one TLB window. The number has width
-// bytes, and starts at byte number inside of the configuration w.
+// LoadRegister returns the value that a load of `width` bytes from the registers of a TLB window
+// returns. `w` is the configuration in these registers. `inside` is the offset of the load from the
+// first of these registers.
 func LoadRegister(w *boards.WindowConfig, inside uint64, width uint8) uint64 {
 	return w[inside/8] >> (8 * (inside % 8)) & fbs.WidthMask(width)
 }
 
-// StoreRegister stores a number to the registers of one TLB window. The number has width bytes,
-// and starts at byte number inside of the configuration w.
+// StoreRegister changes the configuration `w` of a TLB window like a store of `width` bytes to the
+// registers of the TLB window. `inside` is the offset of the store from the first of these
+// registers.
 func StoreRegister(w *boards.WindowConfig, inside uint64, width uint8, value uint64) {
 	shift := 8 * (inside % 8)
 	w[inside/8] = w[inside/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
 }
 
-// SlotAt returns the number of the TLB window that includes the given offset of a BAR, and the
-// offset inside that TLB window. ok is false if no TLB window includes the offset.
+// SlotAt returns the number of the TLB window that includes the given offset of a BAR. `inside` is
+// the offset from the start of that TLB window. `ok` is false if no TLB window includes the offset.
 func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	for i := range l.Groups {
 		g := &l.Groups[i]
@@ -75,8 +78,8 @@ func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, o
 }
 
 // SlotOfRegister returns the number of the TLB window that the register at the given offset of a
-// BAR programs. inside is the offset of that register from the first register of the same TLB
-// window. ok is false if no register at the offset programs a TLB window.
+// BAR programs. `inside` is the offset of that register from the first register of the same TLB
+// window. `ok` is false if there is no such register at the offset.
 func SlotOfRegister(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {
 		return 0, 0, false

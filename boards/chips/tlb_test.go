@@ -12,7 +12,8 @@ import (
 
 var withTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
-// randomTarget returns random tiles and a random address that windows of group g can show.
+// randomTarget returns random tiles and a random address that TLB windows of the group `g` can
+// show.
 func randomTarget(r *rand.Rand, l *boards.TLB, g *boards.Group) (fbs.TileRange, uint64) {
 	t := fbs.TileRange{
 		X: uint8(r.Intn(64)), Y: uint8(r.Intn(64)), NoC: uint8(r.Intn(2)),
@@ -183,7 +184,7 @@ func TestDecodeRejectsReservedBits(t *testing.T) {
 		{"a channel that is used", &boards.Blackhole, 0, boards.WindowConfig{0, 1<<11 | 1<<9},
 			true},
 		{"NoC 1", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 3}, true},
-		// two bits, two NoCs
+		// The field NoC has two bits, but there are only two NoCs.
 		{"NoC 2", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 4}, false},
 		{"above the highest field", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 14}, false},
 	} {
@@ -196,7 +197,8 @@ func TestDecodeRejectsReservedBits(t *testing.T) {
 	}
 }
 
-// Sources of the expected number of bits: [TLBs] of Wormhole, and tt-kmd blackhole.c.
+// Sources of the expected numbers of bits: [TLBs] for Wormhole, and tt-kmd blackhole.c for
+// Blackhole.
 func TestFieldsOfAGroupFillItsConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		board *boards.Board

@@ -9,7 +9,7 @@ var wormhole = Chip{
 	// BAR4_SOC_TARGET_ADDRESS).
 	Aliases: []Alias{{Bar: 4, Size: 32 << 20, Of: 0, Offset: 0x1e000000}},
 	Grid: &Grid{
-		// Sources: [Coordinates]; [ttsim] src/tile.cpp, coord_to_tile.
+		// Sources: [Coordinates]; [ttsim], src/tile.cpp, coord_to_tile.
 		Rows: []string{
 			"DEEEEDEEEE",
 			"DTTTTDTTTT",
@@ -24,7 +24,7 @@ var wormhole = Chip{
 			"ATTTTDTTTT",
 			"DTTTTDTTTT",
 		},
-		// Source: [ttsim] src/tile.cpp, NOC_X_ID_TRANSLATE_TABLE_2 and the three tables after it.
+		// Source: [ttsim], src/tile.cpp, NOC_X_ID_TRANSLATE_TABLE_2 and the three tables after it.
 		First:       16,
 		NoC0Columns: []uint8{0, 5, 1, 2, 3, 4, 6, 7, 8, 9},
 		NoC0Rows:    []uint8{0, 6, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11},
@@ -37,9 +37,9 @@ var wormhole = Chip{
 			{{5, 3}, {5, 4}, {5, 8}},
 			{{5, 5}, {5, 6}, {5, 7}},
 		},
-		// Sources: [ttsim] src/config.h and data/wh/tile_regs.json.
+		// Sources: [ttsim], src/config.h and data/wh/tile_regs.json.
 		Memories: []Memory{
-			{Tensix, 0, 1464<<10 - 1, "L1"}, // WormholeB0/TensixTile/L1.md
+			{Tensix, 0, 1464<<10 - 1, "L1"}, // source: WormholeB0/TensixTile/L1.md
 			{Ethernet, 0, 256<<10 - 1, "L1"},
 			{DRAM, 0, 2<<30 - 1, "DRAM"},
 			{ARC, 0x810000000, 0x81007ffff, "ARC CSM"},
@@ -48,9 +48,10 @@ var wormhole = Chip{
 			{Kind: ARC, Address: 0x880030060, Count: 8, Name: "RESET_UNIT_SCRATCH"},
 			{Kind: ARC, Address: 0x880030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 		},
-		// Sources: [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. If bit 31 is
-		// set, the cores start one after another. tt-umd sets it. No core has a PCRegister, because
-		// the registers with start addresses cannot be accessed over the NoC.
+		// Sources: [SoftReset]; [ttsim], src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. tt-umd sets
+		// bit 31, which makes the cores start one after another. The mocks accept bit 31 and ignore
+		// it. No core has a PCRegister, because the registers with start addresses cannot be
+		// accessed over the NoC.
 		Reset: Reset{
 			Reset:   boards.Wormhole.Reset,
 			Ignored: 1 << 31, Initial: 0x47800,

@@ -10,12 +10,12 @@ import (
 	"lightmetal/boards"
 )
 
-// Room is a PCIe port with room for a device: its windows have enough free addresses for all
-// BARs of the device.
+// Room is a PCIe port with room for a device: the windows of the port have enough free addresses
+// for all BARs of the device.
 type Room struct {
 	Port      *Port
 	BARs      []BAR    // size and kind of each BAR
-	Addresses []uint64 // bus address of each BAR
+	Addresses []uint64 // PCI address of each BAR
 }
 
 // Fit is the result of Host.Fit: the ports of a host that have room for a device.
@@ -33,9 +33,9 @@ type Fit struct {
 // and cannot enable the device.
 func (f *Fit) NoRoom() bool { return f.Known && len(f.Rooms) == 0 }
 
-// Fit returns the ports of the host with room for a device. board is the board with the PCI ids
-// of the device, or nil if there is no such board. least has the size of each BAR that an image
-// needs at least, in bytes.
+// Fit returns the ports of the host with room for a device. `board` is the board with the PCI ids
+// of the device, or nil if there is no such board. `least` has the size in bytes that an image
+// needs of each BAR.
 func (h *Host) Fit(board *boards.Board, least [6]uint64) Fit {
 	var fit Fit
 	for _, bars := range possibleBARs(board, least) {
@@ -58,14 +58,14 @@ func (f *Fit) includes(p *Port) bool {
 	return slices.ContainsFunc(f.Rooms, func(r Room) bool { return r.Port == p })
 }
 
-// prefetchable has the numbers of the BARs of each board that are prefetchable and 64 bits wide.
-// Sources: the output of lspci for a Wormhole in tt-kmd issue 193; QEMU 7.2
+// prefetchable lists, for each board, the numbers of the BARs that are prefetchable and 64 bits
+// wide. Sources: the output of lspci for a Wormhole in tt-kmd issue 193; QEMU 7.2
 // hw/misc/ivshmem.c, ivshmem_common_realize.
 var prefetchable = map[string][]int{"wormhole": {0, 4}, "blackhole": {0, 4}, "ivshmem": {2}}
 
-// guessedPrefetchable is the smallest size in bytes of a BAR that is most likely prefetchable, if
-// the device is unknown. The windows for other BARs end below 4 GiB, and often have no room for
-// BARs of this size.
+// guessedPrefetchable is a size in bytes. If the device is unknown, a BAR of at least this size is
+// most likely prefetchable: the windows for other BARs end below 4 GiB, and often have no room for
+// a BAR of this size.
 const guessedPrefetchable = 64 << 20
 
 // possibleBARs returns lists of the BARs that a device may have, the most likely list first.
@@ -73,9 +73,9 @@ const guessedPrefetchable = 64 << 20
 // For a known board there is one list. It has all BARs of the board, because the kernel assigns
 // addresses to all BARs, even to those that the image does not use.
 //
-// For an unknown device, the sizes are those that the image needs. It is unknown which BARs are
-// prefetchable. Therefore there are several lists, and Fit uses any list for which a port has
-// room.
+// For an unknown device, the sizes of the BARs are those that the image needs. It is unknown which
+// BARs are prefetchable. Therefore there are several lists. A port has room for the device if it
+// has room for the BARs of any list.
 func possibleBARs(board *boards.Board, least [6]uint64) (lists [][]BAR) {
 	if board != nil {
 		for i, size := range board.Bars {

@@ -1,11 +1,10 @@
-// Package hosts describes arm64 machines (hosts) into which a PCIe accelerator can be plugged.
-// The file hosts.yaml has the data: the PCIe windows of each host, whether the host can share
-// memory with a device, its known defects, and how it boots. Only host tools import package
-// hosts.
+// Package hosts describes arm64 machines (hosts) into which a PCIe accelerator can be plugged. The
+// file hosts.yaml has the data about each host: its PCIe windows, how devices access its memory,
+// its known defects, and how it boots. Only host tools import package hosts.
 //
-// Every known value has a source, for example a document. If the value was measured, its source
-// begins with the constant Measured. All other values were never tested. A value without a
-// source is unknown.
+// Every known value has a source, for example a document. If the value was measured, the text of
+// its source begins with the constant Measured. Values with any other source were not measured. A
+// value without a source is unknown.
 package hosts
 
 import (
@@ -47,37 +46,38 @@ func (f *Fact[T]) UnmarshalYAML(node *yaml.Node) error {
 	return cmp.Or(node.Content[0].Decode(&f.Value), node.Content[1].Decode(&f.Source))
 }
 
-// Host describes one kind of machine. The data are those of the maker's device tree or firmware.
+// Host describes one kind of machine. Most of the data come from the maker's device tree or
+// firmware.
 type Host struct {
 	Name  string // name in the flags of commands
 	Title string // name in reports
 
-	// Compatible lists strings of the property compatible in the root node of the device tree.
-	// RootPorts lists the PCI ids of the PCIe root ports, for machines without a device tree.
-	// One match in one of the lists identifies the host.
+	// Compatible lists values of the property `compatible` in the root node of the device tree.
+	// RootPorts lists the PCI ids of the PCIe root ports, for machines without a device tree. One
+	// match in either list identifies the host.
 	Compatible []string
 	RootPorts  []ID `yaml:"root-ports"`
 
 	Ports []Port // PCIe ports for external devices
 
-	// Inbound lists the ranges of memory that a device can access without an IOMMU. If the list
-	// is known and empty, a device can access all memory at its physical addresses.
+	// Inbound lists the ranges of memory that a device can access without an IOMMU. If the list is
+	// known and empty, a device can access all memory, and its bus address is the physical address.
 	Inbound   Fact[[]Inbound]
 	Coherence Fact[Coherence]
 	IOMMU     Fact[IOMMU] // unit that translates addresses of devices at the PCIe ports
-	// Whether merged stores and unaligned stores work in a write-combining mapping of a BAR
-	// (the file resourceN_wc in sysfs).
+	// WriteCombining is Works if stores work in a write-combining mapping of a BAR (the file
+	// resourceN_wc in sysfs), even if the processor merges them or they are not aligned.
 	WriteCombining Fact[Health]   `yaml:"write-combining"`
-	Wide           Fact[Health]   // whether 8-byte loads and stores work
-	PageSize       Fact[uint64]   `yaml:"page-size"` // bytes of a page in the maker's kernel
+	Wide           Fact[Health]   // whether 8-byte loads and stores of a BAR work
+	PageSize       Fact[uint64]   `yaml:"page-size"` // page size of the maker's kernel, in bytes
 	Faults         []Fact[string] // other defects that users must know
-	Options        []Option       // kernel options that only this host needs
+	Options        []Option       // kernel options of this host, besides those of every host
 	Workaround     Fact[string]   // kernel option that avoids the write-combining defect
 
 	Boot       Fact[Boot]
 	Console    Fact[string] // value of the kernel parameter console=
 	DeviceTree Fact[string] `yaml:"device-tree"` // file below arch/arm64/boot/dts of the kernel
-	// Physical address to which the boot loader must load a kernel.
+	// LoadAddress is the physical address to which the boot loader must load a kernel.
 	LoadAddress Fact[uint64] `yaml:"load-address"`
 }
 
@@ -89,19 +89,20 @@ type Port struct {
 	Name    string         // name of the PCIe controller in the device tree or manual
 	Where   string         // connector or chip at the other end of the port; "" if unknown
 	Gen     Fact[uint8]    // PCIe generation, 1 to 4: 2.5, 5, 8 or 16 GT/s
-	Lanes   Fact[uint8]    // number of PCIe lanes that the board connects
+	Lanes   Fact[uint8]    // number of PCIe lanes that the host's board connects
 	Windows Fact[[]Window] // ranges of addresses through which the processor accesses devices
 }
 
-// Window maps a range of processor addresses to a range of PCI addresses. The ranges start at
-// CPU and PCI, and have Size bytes.
+// Window maps a range of processor addresses to a range of PCI addresses. The processor addresses
+// start at CPU, and the PCI addresses start at PCI. Each range has Size bytes.
 type Window struct {
 	CPU, PCI, Size uint64
 	Prefetchable   bool
 }
 
-// Inbound maps a range of addresses that devices use to a range of memory. The ranges start at
-// PCI and CPU, and have Size bytes.
+// Inbound maps a range of addresses that devices use to a range of memory. The addresses that
+// devices use start at PCI, and the physical addresses of the memory start at CPU. Each range has
+// Size bytes.
 type Inbound struct{ PCI, CPU, Size uint64 }
 
 // Coherence describes whether a device's accesses to memory are coherent with the processor's
@@ -111,7 +112,7 @@ type Coherence string
 // Values of Coherence.
 const (
 	Coherent Coherence = "coherent"
-	// The kernel must flush the caches for memory that a device shares, or map the memory
+	// For memory that is shared with a device, the kernel must flush the caches, or map the memory
 	// uncached.
 	NotCoherent Coherence = "not coherent"
 )
@@ -155,13 +156,14 @@ type Option struct {
 //go:embed hosts.yaml
 var text []byte
 
-// readHosts returns the content of hosts.yaml. It decodes the file at the first call only.
+// readHosts returns the content of hosts.yaml. It decodes the file only when it is called for the
+// first time.
 var readHosts = sync.OnceValue(func() (all struct {
 	Every []Option // kernel options that every host needs
 	Hosts []*Host
 }) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
-	// Reject unknown keys. This has no effect inside facts, whose keys a test checks.
+	// Reject unknown keys. Keys inside facts are not rejected; a test checks them.
 	d.KnownFields(true)
 	if err := d.Decode(&all); err != nil {
 		panic(err) // does not happen: the file is embedded, and tests decode it
@@ -172,8 +174,8 @@ var readHosts = sync.OnceValue(func() (all struct {
 // All returns every host.
 func All() []*Host { return readHosts().Hosts }
 
-// Options returns the kernel options that host h needs. If h is nil, it returns the options that
-// every host needs.
+// Options returns the kernel options that the host `h` needs. If `h` is nil, it returns the options
+// that every host needs.
 func Options(h *Host) []Option {
 	if h == nil {
 		return readHosts().Every
@@ -184,9 +186,9 @@ func Options(h *Host) []Option {
 // ByName returns the host with the given name, or nil if no host has the name.
 func ByName(name string) *Host { return findHost(func(h *Host) bool { return h.Name == name }) }
 
-// ByCompatible returns the host that matches one of a device tree's compatible strings, or nil
-// if no host matches. The list must be in the order of the device tree, from the board to the
-// chip. ByCompatible returns the first match, because it is the most specific match.
+// ByCompatible returns the host that matches one of the `compatible` strings of a device tree, or
+// nil if no host matches. The list must be in the order of the device tree, from the board to the
+// chip. ByCompatible returns the first match, because that match is the most specific one.
 func ByCompatible(list []string) *Host {
 	for _, c := range list {
 		if h := findHost(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {
@@ -202,7 +204,8 @@ func ByRootPort(id ID) *Host {
 	return findHost(func(h *Host) bool { return slices.Contains(h.RootPorts, id) })
 }
 
-// findHost returns the first host for which matches returns true, or nil.
+// findHost returns the first host for which the function `matches` returns true, or nil if there is
+// no such host.
 func findHost(matches func(*Host) bool) *Host {
 	if i := slices.IndexFunc(All(), matches); i >= 0 {
 		return All()[i]

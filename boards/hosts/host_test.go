@@ -79,7 +79,7 @@ func TestEveryKnownValueHasASource(t *testing.T) {
 }
 
 // TestEnumeratedValuesAreKnown checks words in hosts.yaml. Programs compare these words with
-// constants, and would treat a mistyped word as an unknown value.
+// constants, and would treat a mistyped word like an unknown value.
 func TestEnumeratedValuesAreKnown(t *testing.T) {
 	for _, h := range All() {
 		for what, ok := range map[string]bool{
@@ -181,13 +181,13 @@ func TestBarsOfKnownAcceleratorsFitWhereTheWindowsAreLargeEnough(t *testing.T) {
 		wormhole, blackhole string
 	}{
 		{"qemu-virt", "pcie@10000000", "pcie@10000000"},
-		{"rpi5", "pcie1", ""},        // 12 GiB
-		{"cm4", "pcie0", ""},         // 1 GiB
-		{"imx8mp", "", ""},           // 127 MiB
-		{"s32g3", "pcie0 pcie1", ""}, // 28 GiB; 32 GiB less 128 KiB
+		{"rpi5", "pcie1", ""},        // window of 12 GiB
+		{"cm4", "pcie0", ""},         // window of 1 GiB
+		{"imx8mp", "", ""},           // window of 127 MiB
+		{"s32g3", "pcie0 pcie1", ""}, // windows of 28 GiB, and of 32 GiB less 128 KiB
 		{"orin-agx", "pcie@141a0000 pcie@14160000 pcie@14100000", ""},
 		{"orin-nx", "pcie@14160000 pcie@141e0000 pcie@14100000", ""},
-		{"j721e", "pcie1 pcie0", ""}, // 4 GiB
+		{"j721e", "pcie1 pcie0", ""}, // windows of 4 GiB
 		{"altra", "RCA2 RCA3 RCB0 RCB1 RCB2 RCB3", "RCA2 RCA3 RCB0 RCB1 RCB2 RCB3"},
 	} {
 		t.Run(c.host, func(t *testing.T) {

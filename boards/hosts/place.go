@@ -1,6 +1,6 @@
 package hosts
 
-// This file assigns bus addresses to BARs in the same way as Linux.
+// This file assigns PCI addresses to BARs in the same way as Linux.
 
 // BAR describes the addresses that a device needs for one of its BARs.
 type BAR struct {
@@ -9,29 +9,30 @@ type BAR struct {
 }
 
 const (
-	// Size and address of a bridge window are multiples of this number of bytes (PCI-to-PCI
+	// The size and the address of a bridge window are multiples of this number of bytes (PCI-to-PCI
 	// Bridge Architecture Specification 1.2, section 3.2.5).
 	bridgeUnit = 1 << 20
 
-	// End of the addresses that a BAR with 32 bits can have.
+	// A 32-bit BAR must lie below this address.
 	end32 = 1 << 32
 )
 
-// barGroup is a list of the BARs of one kind. The BARs get consecutive addresses in descending
-// order of size. Therefore the address of each BAR is a multiple of the size of the BAR.
+// barGroup is a list of the BARs of one kind: prefetchable, or not. The BARs get consecutive
+// addresses in descending order of size. Therefore the address of each BAR is a multiple of the
+// size of the BAR.
 type barGroup struct {
-	prefetchable bool   // kind of the BARs
+	prefetchable bool   // whether the BARs are prefetchable
 	bars         []int  // numbers of the BARs
 	largest, sum uint64 // size of the largest BAR, and total size of all BARs, in bytes
 }
 
-// AssignAddresses returns the PCI address of each BAR of a device at the port, or nil if the
-// port does not have enough free addresses.
+// AssignAddresses returns the PCI address of each BAR of a device at the port, or nil if the port
+// does not have enough free addresses.
 //
-// In Linux (drivers/pci, setup-bus.c and setup-res.c), the bridge of a root port has two
-// windows, and each window is one range of addresses. Prefetchable BARs use the prefetchable
-// bridge window. All other BARs use the other bridge window, which ends below 4 GiB. The
-// prefetchable bridge window may lie in a window of the host that is not prefetchable.
+// In Linux (drivers/pci/setup-bus.c and setup-res.c), the bridge of a root port has two windows,
+// and each bridge window is one range of addresses. Prefetchable BARs use the prefetchable bridge
+// window. All other BARs use the other bridge window, which ends below 4 GiB. The prefetchable
+// bridge window may lie in a window of the host that is not prefetchable.
 func (p *Port) AssignAddresses(bars []BAR) []uint64 {
 	groups := groupBARs(bars)
 	if groups[0].largest < groups[1].largest {
@@ -71,9 +72,9 @@ func groupBARs(bars []BAR) [2]barGroup {
 	return groups
 }
 
-// allocate allocates addresses for a group of BARs in the first window with enough free
-// addresses, and returns the first of the allocated addresses. next has the first free address
-// of each window. allocate updates it. ok is false if no window has enough free addresses.
+// allocate allocates addresses for a group of BARs in the first window with enough free addresses,
+// and returns the first of the allocated addresses. The parameter `next` has the first free address
+// of each window; allocate updates `next`. `ok` is false if no window has enough free addresses.
 func (p *Port) allocate(g *barGroup, next []uint64) (start uint64, ok bool) {
 	if g.sum == 0 {
 		return 0, true
@@ -95,5 +96,5 @@ func (p *Port) allocate(g *barGroup, next []uint64) (start uint64, ok bool) {
 	return 0, false
 }
 
-// alignUp returns v rounded up to a multiple of align, which must be a power of two.
+// alignUp returns `v` rounded up to a multiple of `align`, which must be a power of two.
 func alignUp(v, align uint64) uint64 { return (v + align - 1) &^ (align - 1) }
