@@ -26,7 +26,7 @@ const (
 	configHeaderSize = configBar0 + 4*configBars
 
 	barIO      = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: 1 if the BAR has I/O ports, not memory
-	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the type of the BAR
+	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type bits
 	barType64  = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: type of a BAR of two registers
 	barAddress = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the address bits
 )
@@ -45,7 +45,7 @@ func newPCI(d *device) backend { return &pci{dev: d} }
 // and reads the function's BARs.
 func (p *pci) probe() error {
 	d := p.dev
-	// Find the function in sysfs, and read its ids, BARs and driver.
+	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
 		return err
 	}
@@ -220,9 +220,9 @@ func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 }
 
 // mapForDevice implements backend: it returns the physical address of mem, which is also the bus
-// address if no IOMMU translates addresses. mapForDevice returns an error if an IOMMU does so, or
-// if mem consists of ordinary pages: the kernel may move an ordinary page to another physical
-// address while the device still uses the old address.
+// address. mapForDevice returns an error if an IOMMU translates addresses, or if mem consists of
+// ordinary pages: the kernel may move an ordinary page to another physical address while the device
+// still uses the old address.
 func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	if err := p.checkNoIOMMU(); err != nil {
 		return 0, err
@@ -252,9 +252,9 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	return bus, err
 }
 
-// assignBusAddress implements backend: it only checks that no IOMMU translates addresses. Then
-// every device reaches a BAR or host memory at the same bus address, and mapBarRange or mapHost has
-// already stored this address in the aperture.
+// assignBusAddress implements backend: it only checks that no IOMMU translates addresses. Without
+// such an IOMMU, every device reaches a BAR or host memory at the same bus address, and mapBarRange
+// or mapHost has already stored this address in the aperture.
 func (p *pci) assignBusAddress(*Aperture, *device) error { return p.checkNoIOMMU() }
 
 // bridgesMax is the number of parent directories in sysfs that checkNoIOMMU searches. A function

@@ -18,9 +18,9 @@ var sysfsDevices = "/sys/bus/pci/devices"
 // set if the BAR is memory, not I/O ports (Linux, IORESOURCE_MEM).
 const resourceMemory = 0x200
 
-// function describes a PCI function by its address, ids, BARs and driver. These values come from
-// sysfs. With the backend tt, however, the PCI address and the sizes of the BARs come from
-// Tenstorrent's driver, and boundDriver and barStarts stay empty.
+// function describes a PCI function by its PCI address, ids, BARs and kernel driver. These values
+// come from sysfs. With the backend tt, however, the PCI address and the sizes of the BARs come
+// from Tenstorrent's driver, and boundDriver and barStarts stay empty.
 type function struct {
 	Identity
 	boundDriver string             // name of the kernel driver bound to the function; "" if none
@@ -31,8 +31,8 @@ type function struct {
 func (f *function) dir() string { return sysfsDevices + "/" + f.Address }
 
 // findInSysfs searches sysfs for the PCI function that locator names, and reads the function's ids,
-// BARs and driver. locator is the PCI address of the function, or a pair of PCI ids if byIDs is
-// true. It is an error if no function matches or if several functions match.
+// BARs and driver name. The parameter `locator` is the PCI address of the function, or a pair of
+// PCI ids if byIDs is true. It is an error if no function matches or if several functions match.
 func (f *function) findInSysfs(locator string, byIDs bool) error {
 	addresses, err := listDir(sysfsDevices)
 	if err != nil {
@@ -78,7 +78,8 @@ func (f *function) hasIDs(ids string) (bool, error) {
 	return false, err
 }
 
-// readAttributes reads the function's ids, BARs and driver from its directory in sysfs.
+// readAttributes reads the function's ids, BARs and driver name from the function's directory in
+// sysfs.
 func (f *function) readAttributes() error {
 	f.boundDriver = linkBaseName(f.dir() + "/driver")
 	if err := f.readIDs(); err != nil {

@@ -15,10 +15,10 @@ import (
 
 // tlbWindows contains the state of the TLB windows of a device.
 type tlbWindows struct {
-	layout    *boards.TLB // TLB windows of the board; nil if the device has no TLB windows
-	driver    tlbDriver   // kernel driver that programs TLB windows; nil: this program does so
+	layout    *boards.TLB // sizes and registers of the TLB windows; nil if there are none
+	driver    tlbDriver   // kernel driver that programs TLB windows; nil: this program does
 	registers uintptr     // address of the registers of TLB window 0; 0 if not mapped yet
-	windows   []*Aperture // complete TLB windows by number (slot); nil: not used by this program
+	windows   []*Aperture // element i: complete TLB window number i; nil if not in use
 }
 
 // tlbDriver reserves and programs TLB windows through a kernel driver, which owns the TLB windows
@@ -101,8 +101,9 @@ func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombi
 }
 
 // EncodeWindow implements Device: it computes the register values with which the aperture a shows
-// the given address of the tiles t. A TLB window shows a range of addresses that is aligned to the
-// size of the TLB window. The aperture is the part of that range that begins at the given address.
+// the given address of the tiles t, and stores them in the command c. A TLB window shows a range of
+// addresses that is aligned to the size of the TLB window. The aperture is the part of that range
+// that begins at the given address.
 //
 // EncodeWindow returns Refused if the TLB window cannot show the address. With the backend tt, it
 // also returns Refused if t needs a static virtual channel (a fixed channel of the on-chip network)

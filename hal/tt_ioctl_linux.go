@@ -30,7 +30,7 @@ const (
 // ttDeviceInfo has the layout of struct tenstorrent_get_device_info. The field `inSize` is an input
 // of the ioctl: the number of bytes after `inSize` that the driver may write. The field `busDevFn`
 // contains the bus number (bits 8 to 15), the slot (bits 3 to 7) and the function number (bits 0 to
-// 2). ttDriverInfo has an input `inSize` too.
+// 2). In ttDriverInfo, `inSize` has the same meaning.
 type ttDeviceInfo struct {
 	inSize                uint32
 	outSize               uint32
@@ -50,7 +50,7 @@ type ttMapping struct {
 }
 
 // ttMappings has the layout of struct tenstorrent_query_mappings with room for six mappings. The
-// field `count` is an input of the ioctl: the number of mappings that fit.
+// field `count` is an input of the ioctl: the number of elements of `mappings`.
 type ttMappings struct {
 	count, reserved uint32
 	mappings        [6]ttMapping

@@ -2,10 +2,10 @@
 
 package hal
 
-// This file is part of the backend vfio. It opens the VFIO files that all PCI functions which this
-// process uses share: the container and the files of the IOMMU groups. The container stores the
-// IOMMU mappings of all these functions. The functions of an IOMMU group always have the same
-// mappings, because the IOMMU cannot distinguish them.
+// This file is part of the backend vfio. It opens the VFIO files that the PCI functions of this
+// process share: the container and the files of the IOMMU groups. The container stores the IOMMU
+// mappings of all functions. The functions of an IOMMU group always have the same mappings, because
+// the IOMMU cannot distinguish them.
 
 import (
 	"sync"
@@ -83,8 +83,8 @@ func (v *vfio) attachGroup(group *vfioFile) error {
 		"VFIO_GROUP_SET_CONTAINER", group.path)
 }
 
-// setIOMMU selects the type of IOMMU for the container. Before that, the kernel requires at least
-// one group in the container.
+// setIOMMU selects the type of IOMMU for the container. The kernel requires that the container
+// already has a group.
 func (v *vfio) setIOMMU() error {
 	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
 	switch err {

@@ -45,7 +45,7 @@ func newVFIO(d *device) backend { return &vfio{dev: d} }
 // function and that the function is behind an IOMMU.
 func (v *vfio) probe() error {
 	d := v.dev
-	// Find the function in sysfs, and read its ids, BARs and driver.
+	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
 		return err
 	}
@@ -54,8 +54,8 @@ func (v *vfio) probe() error {
 	if d.function.boundDriver != "vfio-pci" {
 		return d.fault(NoDevice, v.bindAdvice())
 	}
-	// Check that the function belongs to an IOMMU group, as it does only if an IOMMU is enabled for
-	// the function.
+	// Check that the function belongs to an IOMMU group. A function without an enabled IOMMU
+	// belongs to no group.
 	v.group = linkBaseName(d.function.dir() + "/iommu_group")
 	if v.group == "" {
 		return d.fault(NoDevice, "no IOMMU is on for the device; switch one on (firmware, kernel "+

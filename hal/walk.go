@@ -39,7 +39,7 @@ type Walk struct {
 
 	Stop *fbs.Command // Run stops before it executes this command; nil: no such command
 
-	StopReason     uint64 // reason why Run stopped: Unhandled, Loaded, Mismatch or AllOnes
+	StopReason     uint64 // why Run stopped: Unhandled, Loaded, Mismatch or AllOnes
 	Got            uint64 // after Loaded or Mismatch: the value loaded from the device
 	Want           uint64 // after Mismatch: the expected element of the golden data
 	MismatchOffset uint64 // after Mismatch: offset of the element in the range, in bytes
