@@ -79,7 +79,7 @@ func pwrite(fd int, data []byte, offset int64) (int, error) {
 // ProgramWindowRequest is the number of the ioctl CONFIGURE_TLB of Tenstorrent's driver (tt-kmd
 // ioctl.h). With the backend tt, ProgramWindow makes this ioctl. It is the only ioctl that the
 // program makes during a replay. Therefore the system call filter of a sealed process allows this
-// ioctl and no other.
+// ioctl.
 const ProgramWindowRequest = 0xfa0d
 
 // ioctl makes the ioctl with the number `request` on the file fd. It passes the pointer `argument`,

@@ -93,7 +93,7 @@ func (t *tt) probe() (err error) {
 }
 
 // identifyFunction queries the PCI address of the device from the driver. Then it reads the PCI ids
-// of the device from sysfs and opens the device's configuration space there.
+// of the device from sysfs, and opens the sysfs file of the device's configuration space.
 func (t *tt) identifyFunction() error {
 	d := t.dev
 	// Query the domain, bus, slot and function number from the driver.
