@@ -2,10 +2,10 @@
 
 package hal
 
-// This file implements the backend pci:, which accesses a PCI function through the files in the
-// function's sysfs directory. DMA to host memory works only if no IOMMU translates the addresses of
-// the device. The device can then read and write all memory of the machine. Therefore this backend
-// is for bring-up only.
+// This file implements the backend pci. It accesses a PCI function through the files in the
+// function's sysfs directory. DMA to host memory works only if no IOMMU translates the addresses
+// that the device uses. The device can then read and write all memory of the machine. Therefore
+// this backend is for bring-up only.
 
 import (
 	"strconv"
@@ -15,36 +15,37 @@ import (
 	"lightmetal/fbs"
 )
 
-// The base address registers (BARs) in the header of PCI configuration space (PCI Local Bus 3.0,
-// 6.2.5.1). A name that begins with PCI_ is the name of the same constant in linux/pci_regs.h.
+// These constants describe the base address registers (BARs) in the header of PCI configuration
+// space (PCI Local Bus 3.0, 6.2.5.1). A name that begins with PCI_ is the name of the same constant
+// in linux/pci_regs.h.
 const (
-	// PCI_BASE_ADDRESS_0: offset of the register of BAR 0. The header has six consecutive BAR
-	// registers of 32 bits each, which software can read and write.
+	// PCI_BASE_ADDRESS_0: offset of the register of BAR 0 in the header, in bytes. The header has
+	// six consecutive BAR registers of 32 bits each.
 	configBar0 = 0x10
 	// Number of bytes that readHeader reads: from offset 0 to the end of the last BAR register.
 	configHeaderSize = configBar0 + 4*configBars
 
-	barIO      = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: the bit is 1 if the BAR has I/O ports
-	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the bits with the type
-	barType64  = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: type of a BAR with two registers
+	barIO      = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: 1 if the BAR has I/O ports, not memory
+	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type bits
+	barType64  = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: type of a BAR of two registers
 	barAddress = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the address bits
 )
 
 // pci implements the interface backend for a device with a name such as pci:0000:01:00.0.
 type pci struct {
 	dev             *device
-	noIOMMU         bool               // checkNoIOMMU has found no IOMMU for this device
+	noIOMMU         bool               // checkNoIOMMU has found that no IOMMU translates addresses
 	barBusAddresses [configBars]uint64 // bus address of each BAR; 0 if the BAR has none
 }
 
-// newPCI returns the backend pci: for d.
+// newPCI returns the backend pci for the device d.
 func newPCI(d *device) backend { return &pci{dev: d} }
 
-// probe implements backend: it finds the function, checks that no kernel driver uses it, and reads
-// its BARs.
+// probe implements backend: it finds the function, checks that no kernel driver uses the function,
+// and reads the function's BARs.
 func (p *pci) probe() error {
 	d := p.dev
-	// Find the function in sysfs, and read its ids, BARs and driver.
+	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
 		return err
 	}
@@ -52,8 +53,8 @@ func (p *pci) probe() error {
 	if err := p.checkUnbound(); err != nil {
 		return err
 	}
-	// Check that the device answers, and read the bus addresses of its BARs. Both are in
-	// configuration space.
+	// Check that the device answers, and read the bus addresses of its BARs from configuration
+	// space.
 	if err := d.openConfig(); err != nil {
 		return err
 	}
@@ -68,11 +69,11 @@ func (p *pci) probe() error {
 func (p *pci) acquire() error {
 	d := p.dev
 	// Enable the function through sysfs. The kernel then also wakes the function from a sleep
-	// state. A user without permission to do so can still use a function that is enabled already.
-	// Therefore the error matters only if memory decoding is off afterwards.
+	// state. A user who may not write the sysfs file can still use a function whose memory decoding
+	// is already on. Therefore the error matters only if memory decoding is off afterwards.
 	err := p.enableDecoding()
 	// The kernel counts how often the function is enabled, and sets the memory decoding bit only
-	// the first time. If a program has cleared the bit since then, set it here.
+	// the first time. If a program has cleared the bit since then, set the bit here.
 	command, _ := d.config.Load(configCommand, 2)
 	if command&configCommandMemory == 0 {
 		if err == nil {
@@ -86,8 +87,8 @@ func (p *pci) acquire() error {
 		return nil
 	}
 	// Switch bus mastering off, to stop transfers that a killed program left running. If this user
-	// has no permission to do so, ignore the error: the user cannot switch bus mastering on either,
-	// and can only replay images without DMA.
+	// may not write configuration space, ignore the error: the user cannot switch bus mastering on
+	// either, and can only replay images without DMA.
 	err = d.setCommandBit(configCommandMaster, false)
 	if CodeOf(err) == Denied {
 		return nil
@@ -95,15 +96,16 @@ func (p *pci) acquire() error {
 	if err != nil {
 		return err
 	}
-	// Reset the function, so that it discards the memory addresses of the killed program. Ignore
-	// the error, because not every function supports a reset. A reset may clear the memory decoding
-	// bit, so set that bit again.
+	// Reset the function, so that the function discards the memory addresses that the killed
+	// program has stored in it. Ignore the error, because not every function supports a reset. A
+	// reset may clear the memory decoding bit, so set that bit again.
 	_ = writeFile(d.function.dir()+"/reset", "1\n")
 	return d.setCommandBit(configCommandMemory, true)
 }
 
 // checkUnbound returns an error if a kernel driver is bound to the function. The driver pci-stub is
-// allowed: it does not use the function and only prevents other drivers from binding to it.
+// allowed: it does not use the function, and only prevents other drivers from binding to the
+// function.
 func (p *pci) checkUnbound() error {
 	f, remedy := &p.dev.function, "; "
 	switch f.boundDriver {
@@ -116,14 +118,14 @@ func (p *pci) checkUnbound() error {
 		p.unbindAdvice())
 }
 
-// vfioAdvice returns the end of an error message. It advises the user to open the device with the
-// backend vfio: instead.
+// vfioAdvice returns the end of an error message, which advises the user to open the device with
+// the backend vfio instead.
 func (p *pci) vfioAdvice() string {
 	return "; open the device as `vfio:" + p.dev.function.Address + "`"
 }
 
-// unbindAdvice returns the end of an error message. It contains the shell command that unbinds the
-// kernel driver from the function.
+// unbindAdvice returns the end of an error message, which contains the shell command that unbinds
+// the kernel driver from the function.
 func (p *pci) unbindAdvice() string {
 	f := &p.dev.function
 	return "unbind the driver with `echo " + f.Address + " > /sys/bus/pci/drivers/" +
@@ -131,9 +133,9 @@ func (p *pci) unbindAdvice() string {
 }
 
 // enableDecoding enables memory decoding, so that the function responds to accesses to its BARs. It
-// writes to the file `enable` in sysfs, which the kernel rejects while a driver is bound to the
-// function. The only driver that can be bound here is pci-stub; enableDecoding then returns an
-// error.
+// writes 1 to the function's sysfs file `enable`. The kernel rejects this write while a driver is
+// bound to the function. The only driver that can be bound here is pci-stub; in that case
+// enableDecoding returns an error and writes nothing.
 func (p *pci) enableDecoding() error {
 	if p.dev.function.boundDriver == "" {
 		return writeFile(p.dev.function.dir()+"/enable", "1\n")
@@ -155,8 +157,8 @@ func writeFile(path, text string) error {
 
 // readHeader checks that the device answers, and reads the bus addresses of its BARs from the
 // header of configuration space. The sysfs file `resource` contains the addresses that the
-// processor uses for the BARs. They may differ from the bus addresses, because a host bridge may
-// translate addresses (Linux, pci_resource_to_user).
+// processor uses for the BARs. These addresses may differ from the bus addresses, because a host
+// bridge may translate addresses (Linux, pci_resource_to_user).
 func (p *pci) readHeader() error {
 	var header [configHeaderSize]byte
 	n, err := syscalls.pread(p.dev.config.fd, header[:], 0)
@@ -179,7 +181,7 @@ func (p *pci) readHeader() error {
 			address = fbs.ReadStruct[uint64](register)
 		}
 		// The register of a BAR is 0 if the device uses Enhanced Allocation, which keeps the
-		// address in a PCI capability. In that case use the address from the file `resource`.
+		// address in a PCI capability. In that case keep the address from the file `resource`.
 		if address&barAddress != 0 {
 			p.barBusAddresses[i] = address & barAddress
 		}
@@ -188,9 +190,10 @@ func (p *pci) readHeader() error {
 }
 
 // mapBarRange implements backend: it maps a range of a BAR from the BAR's file in sysfs. The files
-// of the six BARs are resource0 to resource5. A prefetchable BAR has a second file, such as
-// resource0_wc, through which the mapping is write-combining. If that file does not exist,
-// mapBarRange maps the BAR uncached.
+// of the six BARs are resource0 to resource5. A mapping of such a file is uncached. A prefetchable
+// BAR has a second file, such as resource0_wc; a mapping of the second file is write-combining.
+// mapBarRange maps the second file if writeCombining is true and the second file exists, and
+// otherwise the first.
 func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	path := p.dev.function.dir() + "/resource" + strconv.Itoa(int(bar))
 	fd, err := -1, error(unix.ENOENT)
@@ -217,9 +220,9 @@ func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 }
 
 // mapForDevice implements backend: it returns the physical address of mem, which is also the bus
-// address because no IOMMU translates it. It returns an error if mem consists of ordinary pages:
-// the kernel may move an ordinary page to another physical address while the device still uses the
-// old one.
+// address. mapForDevice returns an error if an IOMMU translates addresses, or if mem consists of
+// ordinary pages: the kernel may move an ordinary page to another physical address while the device
+// still uses the old address.
 func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	if err := p.checkNoIOMMU(); err != nil {
 		return 0, err
@@ -235,8 +238,9 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 		return 0, callFault("open", pagemap, err)
 	}
 	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
-	// If the pages are not contiguous in physical memory, replace the mapping that contains mem by
-	// pages that are. It is the last mapping, and no other Host window uses it yet.
+	// If the pages are not contiguous in physical memory, replace the pages of the mapping that
+	// contains mem. Memory in more than one huge page is always a new mapping: the last one, which
+	// no other Host window uses yet.
 	mappings := p.dev.memory.mappings
 	if err == nil && !contiguous && replacePages(pagemapFD, mappings[len(mappings)-1]) {
 		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)
@@ -249,18 +253,19 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 }
 
 // assignBusAddress implements backend: it only checks that no IOMMU translates addresses. Without
-// an IOMMU, every device reaches a BAR or host memory at the same bus address. mapBarRange or
-// mapForDevice has already set that address.
+// such an IOMMU, every device reaches a BAR or host memory at the same bus address, and mapBarRange
+// or mapHost has already stored this address in the aperture.
 func (p *pci) assignBusAddress(*Aperture, *device) error { return p.checkNoIOMMU() }
 
 // bridgesMax is the number of parent directories in sysfs that checkNoIOMMU searches. A function
-// has one parent directory for each bridge above it, up to the host bridge.
+// has one parent directory for each bridge between the function and the processor, including the
+// host bridge.
 const bridgesMax = 8
 
 // checkNoIOMMU returns an error if an IOMMU translates the DMA addresses of the device. Such a
 // device normally has an IOMMU group. On arm64, however, the kernel adds the device to a group only
-// when a driver is bound to it. Until then, the only sign of an IOMMU is the property iommu-map in
-// the device tree node of the host bridge.
+// when a driver is bound to the device. Until then, the only sign of an IOMMU is the property
+// `iommu-map` in the device tree node of the host bridge.
 func (p *pci) checkNoIOMMU() error {
 	if p.noIOMMU {
 		return nil

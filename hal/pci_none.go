@@ -2,7 +2,7 @@
 
 package hal
 
-// This file replaces the backend pci: in programs whose build tags exclude that backend.
+// This file replaces the backend pci in programs whose build tags exclude that backend.
 
-// newPCI returns nil. Open then reports a name that begins with pci: as an unknown device.
+// newPCI returns nil. Open then reports a name that begins with `pci:` as an unknown device.
 func newPCI(*device) backend { return nil }

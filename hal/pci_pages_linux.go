@@ -2,9 +2,9 @@
 
 package hal
 
-// This file is part of the backend pci:. It finds the physical addresses of host memory. If a
-// window needs several huge pages, it searches the kernel's pool of huge pages for pages that are
-// adjacent in physical memory.
+// This file is part of the backend pci. It finds the physical addresses of host memory. For a Host
+// window that needs several huge pages, it also searches the kernel's pool of huge pages for pages
+// that are adjacent in physical memory.
 
 import (
 	"golang.org/x/sys/unix"
@@ -15,8 +15,8 @@ import (
 const (
 	pagemap = "/proc/self/pagemap"
 
-	// Bits of an entry of the file pagemap, which has one entry of 64 bits for each page of a
-	// process (Linux, Documentation/admin-guide/mm/pagemap.rst).
+	// Bits of an entry of the file pagemap. The file has one entry of 64 bits for each page of the
+	// process's address space (Linux, Documentation/admin-guide/mm/pagemap.rst).
 	pagePresent = 1 << 63   // this bit is 1 if the page is in memory, not swapped out
 	pageFrame   = 1<<55 - 1 // mask of the bits with the physical address, in units of pages
 )
@@ -54,32 +54,33 @@ func pageAddress(pagemapFD int, mem []byte) (address uint64, present bool) {
 	return value & pageFrame * pageSize(), present
 }
 
-// poolPage is a huge page of the hugetlb file through which replacePages takes pages from the
-// kernel's pool.
+// poolPage describes a huge page that replacePages has taken from the kernel's pool through a
+// hugetlb file.
 type poolPage struct {
 	address uint64 // physical address
 	offset  int64  // offset of the page in the hugetlb file, in bytes
 }
 
-// extraPoolPages limits the search of replacePages. The search takes at most four times the pages
-// that it needs, plus this number of pages. The limit is necessary because the kernel clears each
-// page that leaves the pool, which takes from 0.1 to 2 ms.
+// extraPoolPages limits the search of replacePages. The search takes at most four times the number
+// of pages that it needs, plus extraPoolPages. The limit keeps the search short: the kernel clears
+// each page that leaves the pool, which takes 0.1 to 2 ms per page.
 const extraPoolPages = 1024
 
 // replacePages replaces the huge pages of the mapping mem by pages that are adjacent in physical
-// memory. It returns false if it finds too few such pages. The contents of mem are lost.
+// memory. It returns false if it does not find enough such pages. In both cases the contents of mem
+// are lost.
 //
 // The kernel hands out the pages of its pool in no useful order: soon after boot, for example, from
 // the highest address to the lowest. Therefore replacePages takes pages from the pool, through a
-// hugetlb file, until enough of them are adjacent. It maps these pages in the order of their
+// hugetlb file, until enough of them are adjacent. It maps the adjacent pages in the order of their
 // addresses, and returns all others to the pool.
 func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | mapHuge2MB)
 	if err != nil {
 		return false
 	}
-	// Return the old pages of mem to the pool first. They may be adjacent to pages in the pool. The
-	// address range stays reserved, without access.
+	// Return the old pages of mem to the pool first, because they may be adjacent to pages in the
+	// pool. Keep the address range of mem reserved, but inaccessible.
 	_ = mapFixed(mem, -1, 0, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	count := len(mem) / hugePageSize
 	var found []poolPage // sorted by address
@@ -111,8 +112,8 @@ func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 	return replaced
 }
 
-// returnPages returns the given pages of the hugetlb file fd to the kernel's pool. It does so by
-// punching holes into the file.
+// returnPages returns the given pages of the hugetlb file fd to the kernel's pool, by punching
+// holes into the file.
 func returnPages(fd int, pages []poolPage) {
 	for _, page := range pages {
 		const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
@@ -120,16 +121,16 @@ func returnPages(fd int, pages []poolPage) {
 	}
 }
 
-// mapFixed replaces the mapping at the address of mem. The new mapping is a range of the file fd,
-// which begins at offset, or anonymous memory if fd is -1.
+// mapFixed replaces the mapping of the addresses of mem. The new mapping maps the file fd from the
+// given offset on, or anonymous memory if fd is -1.
 func mapFixed(mem []byte, fd int, offset int64, protection, flags int) error {
 	start, size := toPointer(AddressOf(mem)), uintptr(len(mem))
 	_, err := unix.MmapPtr(fd, offset, start, size, protection, flags|unix.MAP_FIXED)
 	return err
 }
 
-// mapPoolPage maps the page at the given offset of the hugetlb file fd to the first bytes of mem.
-// If the file has no page at that offset yet, the kernel takes one from the pool.
+// mapPoolPage maps the page at the given offset of the hugetlb file fd to the first hugePageSize
+// bytes of mem. If the file has no page at that offset yet, the kernel takes one from the pool.
 func mapPoolPage(mem []byte, fd int, offset int64) error {
 	const flags = unix.MAP_SHARED | unix.MAP_POPULATE
 	return mapFixed(mem[:hugePageSize], fd, offset, unix.PROT_READ|unix.PROT_WRITE, flags)

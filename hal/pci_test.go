@@ -19,38 +19,38 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// fakeFunction is a PCI function in a folder that looks like sysfs: its BARs and
-// its configuration space are ordinary files.
+// fakeFunction is a PCI function in a directory that imitates sysfs. Its BARs and its configuration
+// space are ordinary files.
 type fakeFunction struct {
 	t       testing.TB
 	folder  string
 	address string
-	window  uint64 // bytes of a Host window
+	window  uint64 // size of a Host window in bytes
 }
 
-// fakeSysfs makes this package look into an empty folder.
+// fakeSysfs makes this package use an empty directory instead of sysfs, until the test ends.
 func fakeSysfs(t testing.TB) {
 	old := sysfsDevices
-	umask := unix.Umask(0o022) // sysfs has none
+	umask := unix.Umask(0o022) // the umask does not change the modes of files in sysfs
 	t.Cleanup(func() {
 		sysfsDevices = old
 		unix.Umask(umask)
 	})
 	var err error
-	// as /proc names what is open in it
+	// /proc/self/fd names open files by paths without symbolic links
 	if sysfsDevices, err = filepath.EvalSymlinks(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// barStart and barBus are where the processor and other devices reach a BAR of
-// a fake function: a bridge between them translates.
+// barStart returns the address at which the processor reaches a BAR of a fake function, and barBus
+// the bus address of the BAR. The two differ, as if a host bridge translated addresses.
 func barStart(bar int) uint64 { return uint64(bar+1) << 40 }
 func barBus(bar int) uint64   { return uint64(bar+1) << 41 }
 
 const noResource = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
 
-// addFunction adds a function with 64-bit prefetchable BARs of these sizes.
+// addFunction adds a function with 64-bit prefetchable BARs. bars contains the sizes in bytes.
 func addFunction(t testing.TB, address string, vendor, device uint16,
 	bars map[int]uint64) *fakeFunction {
 	f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices, address), address: address}
@@ -87,7 +87,8 @@ func addFunction(t testing.TB, address string, vendor, device uint16,
 	return f
 }
 
-// modalias is what the kernel writes (drivers/pci/pci-sysfs.c, modalias_show).
+// modalias returns the contents of the sysfs file `modalias` (Linux, drivers/pci/pci-sysfs.c,
+// modalias_show).
 func modalias(vendor, device, subvendor, subdevice uint16) string {
 	return fmt.Sprintf("pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X\n", vendor, device, subvendor,
 		subdevice, 0x12, 0, 0)
@@ -102,7 +103,7 @@ func (f *fakeFunction) write(name, text string) {
 	}
 }
 
-// at returns n bytes at an offset in a file.
+// at returns n bytes of the file with the given name, from the given offset on.
 func (f *fakeFunction) at(name string, offset uint64, n int) []byte {
 	f.t.Helper()
 	file, err := os.Open(f.path(name))
@@ -117,7 +118,7 @@ func (f *fakeFunction) at(name string, offset uint64, n int) []byte {
 	return b
 }
 
-// patch changes bytes of a file in place.
+// patch overwrites bytes of the file with the given name, from the given offset on.
 func (f *fakeFunction) patch(name string, offset uint64, b ...byte) {
 	f.t.Helper()
 	file, err := os.OpenFile(f.path(name), os.O_WRONLY, 0)
@@ -137,7 +138,7 @@ func (f *fakeFunction) remove(name string) {
 	}
 }
 
-// bind makes a driver own the function.
+// bind makes the function look as if it is bound to the given kernel driver.
 func (f *fakeFunction) bind(driver string) {
 	f.t.Helper()
 	if err := os.Symlink("../../../bus/pci/drivers/"+driver, f.path("driver")); err != nil {
@@ -145,7 +146,7 @@ func (f *fakeFunction) bind(driver string) {
 	}
 }
 
-// open opens the function and closes it when the test ends.
+// open opens and acquires the function. The end of the test closes it.
 func (f *fakeFunction) open() *device {
 	f.t.Helper()
 	d, err := openAndAcquire("pci:" + f.address)
@@ -156,7 +157,7 @@ func (f *fakeFunction) open() *device {
 	return d.(*device)
 }
 
-// must maps a window.
+// must returns the aperture that Map returned. If Map failed, must ends the test.
 func (f *fakeFunction) must(a Aperture, err error) *Aperture {
 	f.t.Helper()
 	if err != nil {
@@ -257,7 +258,7 @@ func TestNoMatchAndSeveralMatchesAreDifferentFaults(t *testing.T) {
 
 func TestLongDirectoryIsReadToItsEnd(t *testing.T) {
 	fakeSysfs(t)
-	for i := range 300 { // more than one call of getdents returns
+	for i := range 300 { // one call of getdents does not return so many
 		f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices,
 			fmt.Sprintf("%04x:00:00.0", i))}
 		if err := os.Mkdir(f.folder, 0o755); err != nil {
@@ -327,7 +328,7 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 			func(f *fakeFunction) {
 				f.patch("config", configCommand, 4)
 				syscalls.pwrite = func(_ int, data []byte, _ int64) (int, error) {
-					return len(data), nil // and stores nothing
+					return len(data), nil // success, but nothing is stored
 				}
 			},
 			NoDevice, []string{"memory decoding stays off"},
@@ -411,7 +412,7 @@ func TestDecodingThatWasSwitchedOffIsSwitchedOnAgain(t *testing.T) {
 	}
 }
 
-// openFiles counts what this process has open in sysfs.
+// openFiles returns the number of files in sysfs that this process has open.
 func openFiles(t *testing.T) (count int) {
 	links, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
@@ -454,8 +455,7 @@ func TestMissingPermissionIsDenied(t *testing.T) {
 	})
 }
 
-// asNobody calls f on a thread that the file system takes for another user:
-// root may open any file.
+// asNobody calls f with the file permissions of the user nobody, because root may open any file.
 func asNobody(t *testing.T, f func()) {
 	if os.Geteuid() == 0 {
 		top, err := filepath.EvalSymlinks(os.TempDir())
@@ -529,7 +529,7 @@ func TestAWindowMapsThePagesItNeeds(t *testing.T) {
 	if v, _ := wide.Load(0xa5c8, 4); v != 0xabcdef01 {
 		t.Errorf("loaded %#x", v)
 	}
-	bar.Offset = 0x1afff // into the next page
+	bar.Offset = 0x1afff // the window ends in the next page
 	f.must(d.Map(bar))
 	if want := []int{0x10000, 0x604, 0x103f}; !slices.Equal(mapped, want) {
 		t.Errorf("mappings have %#x bytes, want %#x", mapped, want)
@@ -570,9 +570,9 @@ func TestBusAddressesComeFromConfigurationSpace(t *testing.T) {
 	fakeSysfs(t)
 	f := addFunction(t, "0000:00:01.0", 0x1234, 0x11e8, map[int]uint64{0: mega, 2: mega, 4: mega})
 	f.patch("config", configBar0, 0, 0, 0, 0x40, 0, 0, 0, 0)         // a 32-bit BAR
-	f.patch("config", configBar0+8, make([]byte, 8)...)              // the address is elsewhere
+	f.patch("config", configBar0+8, make([]byte, 8)...)              // the register has no address
 	f.patch("config", configBar0+16, 0xc, 0, 0x10, 0, 0x80, 0, 0, 0) // 64-bit, prefetchable
-	f.patch("config", configBar0+12, 1, 2, 3, 4)                     // of no BAR
+	f.patch("config", configBar0+12, 1, 2, 3, 4)                     // a BAR that does not exist
 	d := f.open()
 	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: barStart(2), 4: 0x80_00100000} {
 		if a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16,
@@ -732,13 +732,13 @@ func TestCloseReleasesEverything(t *testing.T) {
 	}
 }
 
-// TestSearchByIDsSkipsRemovedFunctions to a look-up by ids: the folder was listed, and
-// is gone when its ids are read, or the kernel no longer answers for it.
+// TestSearchByIDsSkipsRemovedFunctions removes functions after the search has listed their
+// directories: when the search opens the file with their ids, or when it reads that file.
 func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 	for _, atRead := range []bool{false, true} {
 		fakeSysfs(t)
 		k := fakeSystem(t)
-		// listed before and after it
+		// functions whose addresses are before and after the address of the edu
 		others := []string{"0000:00:00.0", "0000:00:02.0", "0000:7f:00.0"}
 		for _, address := range others {
 			addFunction(t, address, 0x1af4, 0x1110, nil)
@@ -759,7 +759,8 @@ func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 	}
 }
 
-// removing removes functions when their ids are opened or read.
+// removing is a fake kernel that removes functions when the program opens the file with their ids
+// or, if atRead is true, when it reads that file.
 type removing struct {
 	*fakeKernel
 	addresses []string
@@ -785,7 +786,7 @@ func (r *removing) open(path string, flags int) (int, error) {
 
 func (r *removing) read(fd int, data []byte) (int, error) {
 	if r.atRead && r.remove(r.opened[fd]) {
-		return -1, unix.ENODEV // fs/kernfs/file.c, kernfs_seq_start of a removed node
+		return -1, unix.ENODEV // as for a removed node (Linux, fs/kernfs/file.c, kernfs_seq_start)
 	}
 	return r.fakeKernel.read(fd, data)
 }

@@ -1,7 +1,8 @@
 package hal
 
-// This file reads the ids, BARs and driver of a PCI function from sysfs, which contains a directory
-// for each PCI function (Linux, Documentation/PCI/sysfs-pci.rst).
+// This file reads the ids, the BARs and the name of the kernel driver of a PCI function from sysfs.
+// There each PCI function has a directory (Linux, Documentation/PCI/sysfs-pci.rst). This file also
+// contains the functions that read small files, links and directories.
 
 import (
 	"strconv"
@@ -13,13 +14,13 @@ import (
 // Tests set another path.
 var sysfsDevices = "/sys/bus/pci/devices"
 
-// resourceMemory is a flag in the file `resource`, in the third number of a BAR's line: the BAR is
-// memory, not I/O ports (Linux, IORESOURCE_MEM).
+// resourceMemory is a flag in the third number of a BAR's line in the file `resource`. The flag is
+// set if the BAR is memory, not I/O ports (Linux, IORESOURCE_MEM).
 const resourceMemory = 0x200
 
-// function describes a PCI function by its address, ids, BARs and driver. sysfs contains these
-// values; the backend tt: gets the address and the sizes of the BARs from its kernel driver
-// instead.
+// function describes a PCI function by its PCI address, ids, BARs and kernel driver. These values
+// come from sysfs. With the backend tt, however, the PCI address and the sizes of the BARs come
+// from Tenstorrent's driver, and boundDriver and barStarts stay empty.
 type function struct {
 	Identity
 	boundDriver string             // name of the kernel driver bound to the function; "" if none
@@ -30,8 +31,8 @@ type function struct {
 func (f *function) dir() string { return sysfsDevices + "/" + f.Address }
 
 // findInSysfs searches sysfs for the PCI function that locator names, and reads the function's ids,
-// BARs and driver. locator is the PCI address of the function, or a pair of PCI ids if byIDs is
-// true. It is an error if no function matches or if several functions match.
+// BARs and driver name. The parameter `locator` is the PCI address of the function, or a pair of
+// PCI ids if byIDs is true. It is an error if no function matches or if several functions match.
 func (f *function) findInSysfs(locator string, byIDs bool) error {
 	addresses, err := listDir(sysfsDevices)
 	if err != nil {
@@ -63,9 +64,9 @@ func (f *function) findInSysfs(locator string, byIDs bool) error {
 		" devices have these ids; name one by its address:"+names)
 }
 
-// hasIDs reads the function's PCI ids, and reports whether they equal ids, such as "1e52:401e". If
-// the function was removed after findInSysfs listed all functions, hasIDs returns false and no
-// error.
+// hasIDs reads the function's PCI ids, and reports whether they equal the parameter `ids`, such as
+// "1e52:401e". If the function was removed after findInSysfs listed all functions, hasIDs returns
+// false and no error.
 func (f *function) hasIDs(ids string) (bool, error) {
 	err := f.readIDs()
 	if err == nil {
@@ -77,7 +78,8 @@ func (f *function) hasIDs(ids string) (bool, error) {
 	return false, err
 }
 
-// readAttributes reads the function's ids, BARs and driver from its directory in sysfs.
+// readAttributes reads the function's ids, BARs and driver name from the function's directory in
+// sysfs.
 func (f *function) readAttributes() error {
 	f.boundDriver = linkBaseName(f.dir() + "/driver")
 	if err := f.readIDs(); err != nil {
@@ -88,7 +90,8 @@ func (f *function) readAttributes() error {
 
 // readIDs reads the function's ids from the file `modalias`. The file begins as in the following
 // example, with eight hex digits for each id: vendor (v), device (d), subsystem vendor (sv) and
-// subsystem device (sd). The lower four digits are the id (Linux, drivers/pci/pci-sysfs.c).
+// subsystem device (sd). The last four of the eight digits are the id (Linux,
+// drivers/pci/pci-sysfs.c).
 //
 //	pci:v00001234d000011E8sv00001AF4sd00001100bc...
 func (f *function) readIDs() error {
@@ -106,9 +109,9 @@ func (f *function) readIDs() error {
 	return nil
 }
 
-// readResources reads the address and size of each BAR from the file `resource`. The file has one
-// line for each BAR, with three numbers: the first address, the last address, and flags. Each
-// number consists of 0x and 16 hex digits (Linux, drivers/pci/pci-sysfs.c).
+// readResources reads the address and size of each BAR from the file `resource`. The file begins
+// with one line for each BAR. Each line has three numbers: the first address, the last address, and
+// flags. Each number consists of 0x and 16 hex digits (Linux, drivers/pci/pci-sysfs.c).
 func (f *function) readResources() error {
 	path := f.dir() + "/resource"
 	text, err := ReadText(path)
@@ -128,8 +131,8 @@ func (f *function) readResources() error {
 }
 
 // parseHex parses up to four hex numbers in text. Each number has the given count of digits, and
-// offsets are the positions of the numbers in text. ok is false if text is too short, or if a
-// character there is not a hex digit.
+// begins at one of the given offsets in text. ok is false if text is too short, or if a character
+// of a number is not a hex digit.
 func parseHex(text string, digits int, offsets ...int) (numbers [4]uint64, ok bool) {
 	for i, start := range offsets {
 		end := start + digits
@@ -148,9 +151,9 @@ func ReadText(path string) (string, error) {
 	return readAll("read", path, unix.O_RDONLY, syscalls.read)
 }
 
-// readAll opens the file at path with the given flags, and calls read until read returns no more
-// bytes. It returns all these bytes. callName is the name of the system call that read makes; error
-// messages contain it.
+// readAll opens the file at path with the given flags, and calls the parameter `read` until `read`
+// returns 0 bytes or an error. readAll returns the bytes of all calls. Error messages contain
+// callName, the name of the system call that `read` makes.
 func readAll(callName, path string, flags int, read func(fd int, data []byte) (int, error)) (
 	text string, err error) {
 	fd, err := syscalls.open(path, flags)
@@ -179,13 +182,14 @@ func linkBaseName(path string) string {
 	return last
 }
 
-// listDir returns the names of all entries of the directory at path, in no particular order.
+// listDir returns the names of all entries of the directory at path except "." and "..", in no
+// particular order.
 func listDir(path string) (names []string, err error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	entries, err := readAll("getdents", path, flags, unix.Getdents)
 	for len(entries) > 0 {
-		// Bytes 16 and 17 of an entry contain the size of the entry. The name begins at byte 19,
-		// and a zero byte follows it (man 2 getdents, struct linux_dirent64).
+		// Bytes 16 and 17 of an entry are the size of the entry in bytes. The name begins at byte
+		// 19 and ends with a NUL byte (man 2 getdents, struct linux_dirent64).
 		size := int(entries[16]) | int(entries[17])<<8
 		name, _ := Cut(entries[19:size], 0)
 		if name != "." && name != ".." {

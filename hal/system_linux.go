@@ -1,8 +1,8 @@
 package hal
 
-// This file makes system calls. Go's scheduler is not informed of the system calls that the program
-// makes during a replay, and these calls allocate no memory. Therefore neither the scheduler nor
-// the garbage collector delays the replay because of them.
+// This file contains the functions that make system calls. The system calls that the program makes
+// during a replay do not inform Go's scheduler and allocate no memory. Therefore they cause no
+// delay by the scheduler or the garbage collector.
 
 import (
 	"unsafe"
@@ -15,7 +15,8 @@ import (
 type syscallTable struct {
 	open  func(path string, flags int) (fd int, err error)
 	close func(fd int) error
-	// ioctl makes an ioctl with the pointer argument, or with the number value if argument is nil.
+	// ioctl passes the pointer `argument` to the driver, or the number `value` if `argument` is
+	// nil.
 	ioctl  func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 	mmap   func(fd int, offset int64, length, protection, flags int) ([]byte, error)
 	munmap func(mem []byte) error
@@ -27,30 +28,29 @@ type syscallTable struct {
 
 var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite, memfd}
 
-// openFile opens a file. The flag O_CLOEXEC closes the file descriptor in programs that this
-// process starts.
+// openFile opens a file. It adds the flag O_CLOEXEC, so that programs that this process starts do
+// not inherit the file descriptor.
 func openFile(path string, flags int) (int, error) {
 	return unix.Open(path, flags|unix.O_CLOEXEC, 0)
 }
 
-// memfd creates a file without a name in memory and returns its file descriptor.
+// memfd creates an unnamed file in memory and returns its file descriptor.
 func memfd(flags int) (fd int, err error) { return unix.MemfdCreate("", flags) }
 
-// rawSyscall makes a system call on the file fd without informing Go's scheduler. Therefore the
-// scheduler starts no thread that runs goroutines during the call; other goroutines may have to
-// wait until the call returns. The error is a unix.Errno, whose conversion to an error allocates
-// nothing.
+// rawSyscall makes the system call with the given number on the file fd, without informing Go's
+// scheduler. Therefore the scheduler does not react to the call: other goroutines may have to wait
+// until the call returns. The error is nil or a unix.Errno; returning it allocates nothing.
 func rawSyscall(number uintptr, fd int, data []byte, offset int64) (int, error) {
 	n, _, errno := unix.RawSyscall6(number, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
 	if number == unix.SYS_WRITE && n == 0 && len(data) > 0 {
-		errno = unix.EIO // callers repeat a write until all data is written
+		errno = unix.EIO // callers repeat a write until all data is written: 0 would repeat forever
 	}
 	return syscallResult(n, 0, errno)
 }
 
 // syscallResult converts the three results of unix.RawSyscall to a count and an error: n and nil,
-// or -1 and errno if errno is not 0. The second result is unused.
+// or -1 and errno if errno is not 0. The second result of the system call is unused.
 func syscallResult(n, _ uintptr, errno unix.Errno) (int, error) {
 	if errno != 0 {
 		return -1, errno
@@ -77,13 +77,15 @@ func pwrite(fd int, data []byte, offset int64) (int, error) {
 }
 
 // ProgramWindowRequest is the number of the ioctl CONFIGURE_TLB of Tenstorrent's driver (tt-kmd
-// ioctl.h). ProgramWindow makes this ioctl on a tt: device. It is the only ioctl that the program
-// makes during a replay. Therefore the system call filter of a sealed process must allow it.
+// ioctl.h). With the backend tt, ProgramWindow makes this ioctl. It is the only ioctl that the
+// program makes during a replay. Therefore the system call filter of a sealed process allows this
+// ioctl.
 const ProgramWindowRequest = 0xfa0d
 
-// ioctl makes the ioctl request on the file fd, with the pointer argument, or with the number value
-// if argument is nil. The pointer is converted to a number inside the argument list of RawSyscall:
-// only then does Go keep the struct at its address until the call returns (package unsafe, rule 4).
+// ioctl makes the ioctl with the number `request` on the file fd. It passes the pointer `argument`,
+// or the number `value` if `argument` is nil. The pointer is converted to a number inside the
+// argument list of RawSyscall: only then does Go keep the struct at its address until the call
+// returns (package unsafe, rule 4).
 func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
 	if argument == nil {
 		return syscallResult(unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, value))
@@ -91,15 +93,15 @@ func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 	return syscallResult(unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument)))
 }
 
-// ioctlStruct makes an ioctl whose argument points to a struct, in which the driver stores results.
-// The error names requestName and path.
+// ioctlStruct makes an ioctl whose argument points to a struct. The driver reads the struct, and
+// may store results in it. An error message contains requestName and path.
 func ioctlStruct(fd int, request uintptr, argument unsafe.Pointer, requestName, path string) error {
 	_, err := syscalls.ioctl(fd, request, 0, argument)
 	return callFault(requestName, path, err)
 }
 
 // structPointer returns the address of a struct for an ioctl. The type T must have the same layout
-// as the struct in C. Declarations next to each struct check its layout.
+// as the struct in C. The files that declare such structs check the layouts.
 func structPointer[T any](argument *T) unsafe.Pointer { return unsafe.Pointer(argument) }
 
 // SleepRaw sleeps for the given nanoseconds, or until a signal arrives, without informing Go's
@@ -109,9 +111,9 @@ func SleepRaw(nanoseconds int64) {
 	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
-// Mmap maps length bytes of the file fd from the given offset, or anonymous memory if fd is -1.
-// unix.Mmap is not used, because its table of mappings adds 9 KB to the program. Unlike Read and
-// Write, Mmap and Munmap inform Go's scheduler.
+// Mmap maps length bytes of the file fd from the given offset on, or length bytes of anonymous
+// memory if fd is -1. unix.Mmap is not used, because its table of mappings adds 9 KB to the
+// program. Unlike Read and Write, Mmap and Munmap inform Go's scheduler.
 func Mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 	address, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(length), uintptr(protection),
 		uintptr(flags), uintptr(fd), uintptr(offset))

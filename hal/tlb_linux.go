@@ -3,9 +3,10 @@
 package hal
 
 // This file reserves and programs TLB windows. A TLB window is a range of a BAR. The device
-// forwards accesses to this range to addresses of a tile, which is one unit of the chip. Software
-// programs the TLB window to select the tile and the addresses: on pci: and vfio: by stores to
-// registers, on tt: through Tenstorrent's driver.
+// forwards accesses to this range to addresses of a tile, which is one unit of the chip. The
+// configuration of the TLB window selects the tile and the addresses. With the backends pci and
+// vfio, this program stores the configuration to registers of the device. With the backend tt,
+// Tenstorrent's driver does so.
 
 import (
 	"lightmetal/boards"
@@ -14,14 +15,14 @@ import (
 
 // tlbWindows contains the state of the TLB windows of a device.
 type tlbWindows struct {
-	layout    *boards.TLB // sizes, offsets and registers; nil if the device has no TLB windows
-	driver    tlbDriver   // programs TLB windows through a kernel driver; nil: uses registers
+	layout    *boards.TLB // sizes and registers of the TLB windows; nil if there are none
+	driver    tlbDriver   // kernel driver that programs TLB windows; nil: this program does
 	registers uintptr     // address of the registers of TLB window 0; 0 if not mapped yet
-	windows   []*Aperture // each complete TLB window, by its number (slot); nil if it is free
+	windows   []*Aperture // element i: complete TLB window number i; nil if not in use
 }
 
 // tlbDriver reserves and programs TLB windows through a kernel driver, which owns the TLB windows
-// of the device. Only the backend tt: implements it.
+// of the device. Only the backend tt implements this interface.
 type tlbDriver interface {
 	// allocateWindow reserves a TLB window of at least size bytes, and maps the complete TLB
 	// window. It returns the number of the TLB window, or -1 if no such TLB window is free.
@@ -46,8 +47,8 @@ func (d *device) findBoard() {
 }
 
 // mapTLB reserves a TLB window for the Tlb window w of an image, and returns an aperture of the
-// size of w. It maps the complete TLB window, which may be larger, because ProgramWindow and
-// EncodeWindow may move the aperture to any offset inside.
+// size of w. The TLB window may be larger than w. mapTLB maps the complete TLB window, because a
+// later Point command may move the aperture to any offset in the TLB window.
 func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	if d.tlb.layout == nil {
 		return nil, d.fault(WrongDevice,
@@ -67,14 +68,15 @@ func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 		return nil, err
 	}
 	d.tlb.windows[slot] = a
-	// Leave the bus address 0, because the aperture moves inside the TLB window later.
+	// Leave the bus address 0, because later Point commands move the aperture inside the TLB
+	// window.
 	return &Aperture{Base: a.Base, Size: w.Size, Slot: slot}, nil
 }
 
-// allocateTLBWindow reserves and maps a TLB window of at least size bytes: TLB window preferredSlot
-// if that one is suitable and free. It returns slot -1 if no suitable TLB window is free. If no
-// kernel driver programs the TLB windows, the first call also maps the registers of all TLB
-// windows.
+// allocateTLBWindow reserves and maps a TLB window of at least size bytes. It prefers the TLB
+// window with the number preferredSlot; a kernel driver, however, ignores this number. The result
+// slot is -1 if no suitable TLB window is free. If no kernel driver programs the TLB windows, the
+// first call also maps the registers of all TLB windows.
 func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombining bool) (
 	slot int, a *Aperture, err error) {
 	t := &d.tlb
@@ -99,13 +101,14 @@ func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombi
 }
 
 // EncodeWindow implements Device: it computes the register values with which the aperture a shows
-// the given address of the tiles t. A TLB window shows a range that is aligned to the size of the
-// TLB window. The aperture is the part of that range that begins at address.
+// the given address of the tiles t, and stores them in the command c. A TLB window shows a range of
+// addresses that is aligned to the size of the TLB window. The aperture is the part of that range
+// that begins at the given address.
 //
-// EncodeWindow returns Refused if the TLB window cannot show the address. It also does so if t
-// needs a static virtual channel (a fixed channel of the on-chip network) that Tenstorrent's driver
-// cannot set. The driver sets only channel 0, and only on a device that numbers its channels
-// (tt-kmd wormhole.c, blackhole.c).
+// EncodeWindow returns Refused if the TLB window cannot show the address. With the backend tt, it
+// also returns Refused if t needs a static virtual channel (a fixed channel of the on-chip network)
+// that Tenstorrent's driver cannot select. The driver can select only channel 0, and only on a
+// device with the register field UseStaticVC (tt-kmd wormhole.c, blackhole.c).
 func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
 	c *fbs.Command) (registers, windowBase uintptr, code Code) {
 	if a.Slot < 0 || a.Slot >= len(d.tlb.windows) || d.tlb.windows[a.Slot] == nil {
@@ -127,9 +130,9 @@ func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
 	return d.tlb.registers, window.Base, OK
 }
 
-// ProgramWindow implements Device: it programs the TLB window of a through the kernel driver.
-// Without such a driver it returns Internal, because the caller must then execute the command that
-// EncodeWindow has encoded.
+// ProgramWindow implements Device: it programs the TLB window of the aperture a through the kernel
+// driver. Without such a driver, ProgramWindow returns Internal, because the caller must then
+// execute the Point command that EncodeWindow has encoded.
 func (d *device) ProgramWindow(a *Aperture, t fbs.TileRange, address uint64) Code {
 	if d.tlb.driver == nil {
 		return Internal

@@ -30,7 +30,7 @@ func tlb(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
 }
 
-// pointTo programs a window, as a run does at its Point command.
+// pointTo points the aperture a at an address of the tiles t, as a run does at a Point command.
 func pointTo(d *device, a *Aperture, t fbs.TileRange, address uint64) Code {
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
 	registers, home, code := d.EncodeWindow(a, t, address, &list[0])
@@ -46,9 +46,9 @@ func pointTo(d *device, a *Aperture, t fbs.TileRange, address uint64) Code {
 
 var tile = fbs.TileRange{X: 3, Y: 5, NoC: 1, Ordering: gen.OrderingStrict}
 
-// tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md: 156 windows of
-// 1 MiB, 10 of 2 MiB, 20 of 16 MiB, their registers eight bytes each from
-// 0x1fc00000 on; in a 2 MiB window the address takes 15 bits.
+// A Wormhole has 156 TLB windows of 1 MiB, 10 of 2 MiB and 20 of 16 MiB. Each has a register of 8
+// bytes; the first register is at 0x1fc00000 in BAR 0. In a TLB window of 2 MiB, the address field
+// has 15 bits (tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md).
 func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
@@ -56,8 +56,8 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 	for _, c := range []struct {
 		slot  uint16
 		size  uint64
-		at    uint64 // of the window in BAR 0
-		shift int    // bits of the address
+		at    uint64 // offset of the TLB window in BAR 0
+		shift int    // number of bits of the address field
 	}{{0, mega, 0, 16}, {155, mega, 155 * mega, 16}, {157, 2 * mega, 158 * mega, 15},
 		{184, 16 * mega, 0xb000000 + 18*16*mega, 12}} {
 		a := f.must(d.Map(tlb(c.size, c.slot)))
@@ -90,8 +90,8 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 	}
 }
 
-// tt-kmd, blackhole.c: 202 windows of 2 MiB, then 4 GiB ones in BAR 4, whose
-// registers take three 32-bit stores, twelve bytes apart.
+// A Blackhole has 202 TLB windows of 2 MiB, and after them TLB windows of 4 GiB in BAR 4. Each has
+// three registers of 4 bytes (tt-kmd blackhole.c).
 func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 	fakeSysfs(t)
 	f := addBlackhole(t, 8*giga)
@@ -103,9 +103,11 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 		size uint64
 		want [3]uint32
 	}{
-		// address 43 bits, corners of 6 from 43 on, NoC 67, ordering 70, static VC 73 and 75
+		// lowest bits of the fields: corners 43 (6 bits each), NoC 67, ordering 70, static VC 73
+		// and 75
 		{100, 2 * mega, [3]uint32{9, 3<<11 | 5<<17, 1<<3 | 1<<6 | 1<<9 | 5<<11}},
-		// address 32 bits, corners from 32 on, NoC 56, ordering 59, static VC 62 and 64
+		// lowest bits of the fields: corners 32 (6 bits each), NoC 56, ordering 59, static VC 62
+		// and 64
 		{203, 4 * giga, [3]uint32{9, 3 | 5<<6 | 1<<24 | 1<<27 | 1<<30, 5}},
 	} {
 		a := f.must(d.Map(tlb(c.size, c.slot)))
@@ -167,8 +169,8 @@ func TestWriteCombiningWindowsAreProgrammedThroughTheUncachedMapping(t *testing.
 	}
 }
 
-// An image may use windows that are smaller than those of the device, and
-// addresses that are multiples of its own.
+// A Tlb window of an image may be smaller than the TLB window of the device. Addresses are then
+// multiples of the smaller size.
 func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
@@ -242,16 +244,16 @@ func TestTLBWindowsAreChosen(t *testing.T) {
 		slot uint16
 		want int
 	}{
-		{mega, 5, 5},                // as the image prefers
-		{mega, 5, 0},                // taken: the first
-		{mega, fbs.NoSlot, 1},       // the next
-		{4096, fbs.NoSlot, 2},       // larger than needed
-		{2 * mega, 5, 156},          // 1 MiB is too small
-		{16 * mega, 185, 166},       // the kernel driver's
-		{16 * mega, 184, 184},       // the one before is not
-		{mega, 186, 3},              // does not exist
+		{mega, 5, 5},                // the preferred one
+		{mega, 5, 0},                // 5 is in use: the first free one
+		{mega, fbs.NoSlot, 1},       // no preference: the next free one
+		{4096, fbs.NoSlot, 2},       // smaller than every TLB window
+		{2 * mega, 5, 156},          // 5 is too small
+		{16 * mega, 185, 166},       // the kernel driver uses 185
+		{16 * mega, 184, 184},       // the kernel driver does not use 184
+		{mega, 186, 3},              // 186 does not exist
 		{mega, 170, 170},            // larger than needed, but preferred
-		{3 * mega, fbs.NoSlot, 167}, // no group has that size
+		{3 * mega, fbs.NoSlot, 167}, // no TLB window has this size
 	} {
 		a := f.must(d.Map(tlb(c.size, c.slot)))
 		if a.Slot != c.want || a.Size != c.size {
@@ -267,7 +269,8 @@ func TestTLBWindowsAreChosen(t *testing.T) {
 	wantFault(t, "too large", err, NoDevice, "no TLB window of 0x2000000 bytes is free")
 }
 
-// Firmware may grant a smaller BAR 4: its windows end where it ends.
+// Firmware may make BAR 4 smaller than the device supports. The TLB windows after its end are then
+// not used.
 func TestWindowsOutsideASmallerBarAreNotUsed(t *testing.T) {
 	fakeSysfs(t)
 	f := addBlackhole(t, 4*giga)
@@ -305,14 +308,14 @@ func TestPointDoesNotAllocate(t *testing.T) {
 
 // TestProgramWithoutTilesIsBuiltAndRun runs the tests of notiles_test.go, which need the tag.
 func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
-	// Go runs a test again if a file that it opened has changed.
+	// The go command reuses an old test result unless a file that the test has opened has changed.
 	for _, file := range []string{"notiles_linux.go", "notiles_test.go", "tt_none.go",
 		"../boards/all_notiles.go"} {
 		if _, err := os.ReadFile(file); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Under emulation the test is built for the machine that emulates.
+	// If this test runs under emulation, build the other tests for the machine that emulates.
 	host, err := exec.Command("go", "env", "GOHOSTARCH").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -2,8 +2,8 @@
 
 package hal
 
-// This file is part of the backend tt:. It makes Tenstorrent's driver put cores back into reset
-// when the process ends.
+// This file is part of the backend tt. It makes Tenstorrent's driver put cores of the device back
+// into reset when this process ends.
 
 import (
 	"lightmetal/boards"
@@ -11,9 +11,10 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// RegisterExitCleanup implements ExitCleaner. When the process ends, the driver can make only one
-// store, which resets the cores of one tile. RegisterExitCleanup requests this store for the first
-// tile whose cores the image releases from reset. The cores of other tiles may keep running.
+// RegisterExitCleanup implements ExitCleaner. When this process ends, the driver can make only one
+// store, which puts the cores of one tile into reset. RegisterExitCleanup requests this store for
+// the first tile whose cores the image releases from reset. The cores of other tiles may keep
+// running. With other backends, RegisterExitCleanup does nothing.
 func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error) {
 	t, usesDriver := d.backend.(*tt)
 	if !usesDriver {
@@ -40,16 +41,17 @@ func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note stri
 	return "", ioctlStruct(t.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP", d.locator)
 }
 
-// firstReleasedTile searches the image for the first Write or Modify that releases a core from
-// reset, and returns the tile of that core. A command releases a core if it stores 0 to the core's
-// bit in the reset register. Commands on windows that show several tiles (multicast) are ignored.
+// firstReleasedTile searches the image for the first Write or Modify command that releases a core
+// from reset, and returns the tile of that core. A command releases a core if it stores 0 to the
+// core's bit in the reset register. Commands on windows that show several tiles (multicast) are
+// ignored.
 func firstReleasedTile(view *fbs.View, deviceIndex int, reset boards.Reset) (tile fbs.TileRange,
 	released bool) {
-	lastPoints := make([]fbs.Command, len(view.Windows)) // last Point of each window so far
+	lastPoints := make([]fbs.Command, len(view.Windows)) // most recent Point of each window
 	for i := range view.Commands {
 		c := &view.Commands[i]
 		point := &lastPoints[c.Window]
-		stored := uint64(0) // mask of the bits that command i stores
+		stored := uint64(0) // mask of the bits that the command stores
 		switch c.Opcode {
 		case gen.OpcodePoint:
 			*point = *c

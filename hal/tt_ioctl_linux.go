@@ -3,7 +3,7 @@
 package hal
 
 // This file declares the ioctls and structs of API 2 of Tenstorrent's driver, from the file ioctl.h
-// of tt-kmd. The compiler checks the sizes of the structs and the offsets of fields.
+// of tt-kmd. The compiler checks the sizes of the structs and the offsets of some fields.
 
 import "unsafe"
 
@@ -20,16 +20,17 @@ const (
 	ttSetNoCCleanup = 0xfa0e
 	ttSetPowerState = 0xfa0f
 
-	ttPowerValidity = 15     // value of ttPower.validity: 15 flags and no settings are valid
+	ttPowerValidity = 15     // value of ttPower.validity: 15 valid flags, no valid setting
 	ttPowerAll      = 0x7fff // value of ttPower.flags: all 15 flags are set
-	ttPowerClock    = 1 << 0 // bit of ttPower.flags: run the cores at the full clock
+	ttPowerClock    = 1 << 0 // bit of ttPower.flags: full clock for the cores
 
-	ttPinNoC = 1 << 1 // bit of ttPin.flags: tiles must reach the memory over the NoC, their network
+	ttPinNoC = 1 << 1 // bit of ttPin.flags: let tiles reach the memory over the NoC (their network)
 )
 
-// ttDeviceInfo has the layout of struct tenstorrent_get_device_info. inSize is an input of the
-// ioctl: the number of bytes after the field inSize that the driver may write. The same field
-// exists in ttDriverInfo.
+// ttDeviceInfo has the layout of struct tenstorrent_get_device_info. The field `inSize` is an input
+// of the ioctl: the number of bytes after `inSize` that the driver may write. The field `busDevFn`
+// contains the bus number (bits 8 to 15), the slot (bits 3 to 7) and the function number (bits 0 to
+// 2). In ttDriverInfo, `inSize` has the same meaning.
 type ttDeviceInfo struct {
 	inSize                uint32
 	outSize               uint32
@@ -39,16 +40,17 @@ type ttDeviceInfo struct {
 	domain, reserved      uint16
 }
 
-// ttMapping has the layout of struct tenstorrent_mapping, which describes how to map one BAR. id is
-// 1 or 2 for BAR 0, 3 or 4 for BAR 2, 5 or 6 for BAR 4, and 0 in an unused entry. A mapping with an
-// odd id is uncached, and one with an even id is write-combining. base is the offset to pass to
-// mmap.
+// ttMapping has the layout of struct tenstorrent_mapping, which describes how to map one BAR. The
+// field `id` is 1 or 2 for BAR 0, 3 or 4 for BAR 2, 5 or 6 for BAR 4, and 0 in an unused entry. A
+// mapping with an odd `id` is uncached; a mapping with an even `id` is write-combining. The field
+// `base` is the offset of the BAR in the driver's file, for mmap.
 type ttMapping struct {
 	id, reserved uint32
 	base, size   uint64
 }
 
-// ttMappings has the layout of struct tenstorrent_query_mappings with room for six mappings.
+// ttMappings has the layout of struct tenstorrent_query_mappings with room for six mappings. The
+// field `count` is an input of the ioctl: the number of elements of `mappings`.
 type ttMappings struct {
 	count, reserved uint32
 	mappings        [6]ttMapping
@@ -61,16 +63,17 @@ type ttDriverInfo struct {
 	major, minor, patch, reserved uint8
 }
 
-// ttPin has the layout of struct tenstorrent_pin_pages with the extended output. outSize is an
-// input of the ioctl: the number of output bytes that the driver may write, from the field bus on.
+// ttPin has the layout of struct tenstorrent_pin_pages with the extended output. The field
+// `outSize` is an input of the ioctl: the number of output bytes, starting at the field `bus`, that
+// the driver may write.
 type ttPin struct {
 	outSize, flags uint32
 	address, size  uint64
 	bus, noc       uint64 // output: addresses of the memory on the PCIe bus and on the NoC
 }
 
-// ttLock has the layout of struct tenstorrent_lock_ctl. outSize is an input of the ioctl: the
-// number of output bytes that the driver may write, from the field value on.
+// ttLock has the layout of struct tenstorrent_lock_ctl. The field `outSize` is an input of the
+// ioctl: the number of output bytes, starting at the field `value`, that the driver may write.
 type ttLock struct {
 	outSize, flags uint32
 	index          uint8
@@ -79,17 +82,17 @@ type ttLock struct {
 	reservedOut    [3]uint8
 }
 
-// ttAllocate has the layout of struct tenstorrent_allocate_tlb. id and all fields after it are
-// outputs, which the driver sets.
+// ttAllocate has the layout of struct tenstorrent_allocate_tlb. The driver sets the field `id` and
+// all fields after it.
 type ttAllocate struct {
 	size, reserved      uint64
-	id, reserved0       uint32 // id: number of the TLB window
-	uncached, combining uint64 // offsets for mmap, for an uncached or write-combining mapping
+	id, reserved0       uint32 // id: output: number of the TLB window
+	uncached, combining uint64 // output: offsets of the two mappings in the driver's file, for mmap
 	reserved1           uint64
 }
 
 // ttConfigure has the layout of struct tenstorrent_configure_tlb, which describes the tiles and the
-// address that a TLB window shows.
+// address that a TLB window shows. The field `id` is the number of the TLB window.
 type ttConfigure struct {
 	id, reserved                     uint32
 	address                          uint64
@@ -101,7 +104,8 @@ type ttConfigure struct {
 	reservedOut                      uint64
 }
 
-// ttPower has the layout of struct tenstorrent_power_state. argsz is the size of the struct.
+// ttPower has the layout of struct tenstorrent_power_state. The field `argsz` is the size of the
+// struct in bytes.
 type ttPower struct {
 	argsz, reserved0    uint32
 	reserved1, validity uint8
@@ -110,7 +114,7 @@ type ttPower struct {
 }
 
 // ttCleanup has the layout of struct tenstorrent_set_noc_cleanup, which describes the store that
-// the driver makes when the process ends. argsz is the size of the struct.
+// the driver makes when the process ends. The field `argsz` is the size of the struct in bytes.
 type ttCleanup struct {
 	argsz, flags  uint32
 	enabled, x, y uint8
@@ -120,7 +124,8 @@ type ttCleanup struct {
 }
 
 // Each line assigns an array whose length is the size of a struct, or the offset of a field, to an
-// array whose length is the size or offset in C. It does not compile if the two lengths differ.
+// array whose length is the size or offset in C. The line does not compile if the two lengths
+// differ.
 var (
 	_ [24]byte      = [unsafe.Sizeof(ttDeviceInfo{})]byte{}
 	_ [20]byte      = [unsafe.Offsetof(ttDeviceInfo{}.domain)]byte{}

@@ -2,10 +2,10 @@
 
 package hal
 
-// This file implements the backend tt:, which accesses a device through Tenstorrent's kernel
-// driver, tt-kmd. Other programs may use the device at the same time: the driver reserves TLB
-// windows for each program. The driver also programs the TLB windows and pins host memory. When the
-// process ends, the driver releases the TLB windows and the memory.
+// This file implements the backend tt. It accesses a device through Tenstorrent's kernel driver,
+// tt-kmd. Other programs may use the device at the same time: the driver reserves TLB windows for
+// each program. The driver also programs the TLB windows and pins host memory. When this process
+// ends, the driver releases the TLB windows and the memory of the process.
 
 import (
 	"strconv"
@@ -21,8 +21,8 @@ const (
 	ttAPI = 2
 
 	// Number of the driver's lock that this backend acquires, so that two replays cannot use the
-	// same device. It is the last of the driver's 64 locks. The first 16 locks are for Ethernet
-	// cores (tt-kmd ioctl.h).
+	// same device. The driver has 64 locks for each device, with the numbers 0 to 63. The first 16
+	// locks are for Ethernet cores (tt-kmd ioctl.h).
 	ttLockIndex = 63
 )
 
@@ -36,16 +36,18 @@ type tt struct {
 	// write-combining mapping of the same BAR. The size of a mapping that does not exist is 0.
 	mappings [6]ttMapping
 
-	// configureRequest is the argument of the ioctl that programWindow makes. It is a field and not
-	// a local variable, because Go would allocate memory for a local variable whose address is
-	// passed to an ioctl, and programWindow must not allocate memory.
+	// configureRequest is the argument of the ioctl that programWindow makes. It is not a local
+	// variable of programWindow, because Go would allocate memory for a local variable whose
+	// address is passed to an ioctl, and programWindow must not allocate memory.
 	configureRequest ttConfigure
 }
 
-// fenceCommand is a Fence command. It orders all accesses before it with all accesses after it.
+// fenceCommand is a Fence command: all accesses before it are complete before any access after it
+// starts.
 var fenceCommand = fbs.Command{Opcode: gen.OpcodeFence}
 
-// newTT returns the backend tt: for d. The driver programs TLB windows and keeps bus mastering on.
+// newTT returns the backend tt for the device d. Tenstorrent's driver programs the TLB windows and
+// keeps bus mastering on.
 func newTT(d *device) backend {
 	t := &tt{dev: d, fd: -1}
 	d.tlb.driver = t
@@ -59,7 +61,8 @@ func (t *tt) probe() (err error) {
 	d := t.dev
 	// Open the driver's file for the device. O_NONBLOCK makes open fail immediately if another
 	// program has opened the file with O_EXCL; otherwise open would wait. O_APPEND leaves the power
-	// state of the device unchanged until SET_POWER_STATE (tt-kmd ioctl.h).
+	// state of the device unchanged until this program makes the ioctl SET_POWER_STATE (tt-kmd
+	// ioctl.h).
 	t.fd, err = d.cleanups.openFile(d.locator, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	switch err {
 	case nil:
@@ -90,7 +93,7 @@ func (t *tt) probe() (err error) {
 }
 
 // identifyFunction queries the PCI address of the device from the driver. Then it reads the PCI ids
-// of the device from sysfs and opens the device's configuration space there.
+// of the device from sysfs, and opens the sysfs file of the device's configuration space.
 func (t *tt) identifyFunction() error {
 	d := t.dev
 	// Query the domain, bus, slot and function number from the driver.
@@ -100,8 +103,8 @@ func (t *tt) identifyFunction() error {
 		return err
 	}
 	slot, number := info.busDevFn>>3&31, info.busDevFn&7
-	// Format the PCI address. FormatPCIID formats domain, bus and slot as "0000:0100"; the PCI
-	// address is then "0000:01:00.0".
+	// Format the PCI address. For domain 0, bus 1 and slot 0, FormatPCIID returns "0000:0100"; for
+	// function number 0, the PCI address is then "0000:01:00.0".
 	digits := FormatPCIID(info.domain, info.busDevFn&0xff00|slot)
 	d.function.Address = digits[:7] + ":" + digits[7:] + "." + strconv.Itoa(int(number))
 	if err := d.function.readIDs(); err != nil {
@@ -139,7 +142,7 @@ func (t *tt) queryMappings() error {
 
 // acquire implements backend: it locks the device against other replays and requests the full
 // clock. TLB windows and pinned memory need no cleanup functions, because the driver releases them
-// when its file is closed, at the latest when the process ends.
+// when this program closes the driver's file or ends.
 func (t *tt) acquire() error {
 	d := t.dev
 	// Acquire the driver's lock with the number ttLockIndex, so that no other replay uses the
@@ -162,7 +165,7 @@ func (t *tt) acquire() error {
 	_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
 	// Make Close withdraw the request for the full clock before it closes the driver's file.
 	// Otherwise the driver would keep the full clock if its module parameter power_policy is off or
-	// does not exist. Close does not withdraw the request for power. After the file is closed, the
+	// does not exist. Close does not withdraw the request for power: when the file is closed, the
 	// driver makes the store that RegisterExitCleanup has requested, and this store works only
 	// while the tiles have power.
 	d.cleanups.add(func() error {
@@ -183,8 +186,8 @@ func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*
 }
 
 // mapForDevice implements backend: it makes the driver pin the pages of mem, so that the kernel
-// does not move them. It returns the address of mem on the NoC, the network between the tiles.
-// Tiles use this address, which differs from the bus address, to reach host memory.
+// does not move them. The result `bus` is the address of mem on the NoC, the network between the
+// tiles. Tiles use this address, which differs from the bus address, to reach host memory.
 func (t *tt) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	size := uint64(len(mem))
 	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: size}
@@ -195,6 +198,6 @@ func (t *tt) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	return pin.noc, callFault("PIN_PAGES", t.dev.locator, err)
 }
 
-// assignBusAddress implements backend and does nothing. On tt: a device reaches only its own Host
-// windows, whose bus addresses mapHost has already set.
+// assignBusAddress implements backend. It does nothing, because with the backend tt a device
+// reaches only its own Host windows, whose bus addresses mapHost has already set.
 func (t *tt) assignBusAddress(*Aperture, *device) error { return nil }

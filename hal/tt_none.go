@@ -2,7 +2,7 @@
 
 package hal
 
-// This file replaces the backend tt: in programs whose build tags exclude that backend.
+// This file replaces the backend tt in programs whose build tags exclude that backend.
 
-// newTT returns nil. Open then reports a name that begins with tt: as an unknown device.
+// newTT returns nil. Open then reports a name that begins with `tt:` as an unknown device.
 func newTT(*device) backend { return nil }

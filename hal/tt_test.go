@@ -19,9 +19,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// fakeTT is a fake of Tenstorrent's driver with one device (tt-kmd 2.x,
-// chardev.c, memory.c, tlb.c). Behind its file lie the BARs, and the windows a
-// second time.
+// fakeTT imitates Tenstorrent's driver with one device (tt-kmd 2.x, chardev.c, memory.c, tlb.c).
+// The file of the device contains the BARs and, at other offsets, the TLB windows.
 type fakeTT struct {
 	*fakeKernel
 	f          *fakeFunction
@@ -30,24 +29,24 @@ type fakeTT struct {
 	api        uint32
 	bars       []ttMapping
 	device     ttDeviceInfo
-	used       map[uint32]bool // windows
+	used       map[uint32]bool // numbers of the reserved TLB windows
 	programmed []ttConfigure
 	pins       []ttPin
-	noc        uint64 // of the next pin
-	locked     bool   // by another
+	noc        uint64 // address on the NoC of the next pinned memory
+	locked     bool   // another program has acquired the lock
 	cleanup    ttCleanup
-	stale      bool // the device was reset by another
+	stale      bool // another program has reset the device
 	reset      bool // the device is between reset and post-reset
-	taken      bool // by this program
+	taken      bool // this program has acquired the lock
 	minor      uint8
-	powers     []uint16 // features that were asked for, one after the other
-	quiet      bool     // the program asks for power by itself (O_APPEND)
+	powers     []uint16 // ttPower.flags of each request, in order
+	quiet      bool     // the program has opened the file with O_APPEND
 }
 
 const (
 	ttNode     = "/dev/tenstorrent/0"
-	ttCombined = 1 << 35 // from a window's offset in the file to that of its other mapping
-	ttWindows  = 1 << 34 // of the first window in the file
+	ttCombined = 1 << 35 // distance from the uncached TLB windows to the write-combining ones
+	ttWindows  = 1 << 34 // offset of the first TLB window in the file
 )
 
 func fakeTTKernel(t testing.TB, board *boards.Board) *fakeTT {
@@ -180,7 +179,7 @@ func (k *fakeTT) pin(p *ttPin) (int, error) {
 	return 0, nil
 }
 
-// bytes returns bytes of the driver's file.
+// bytes returns n bytes of the driver's file, from the given offset on.
 func (k *fakeTT) bytes(offset uint64, n int) []byte {
 	k.t.Helper()
 	return (&fakeFunction{t: k.t, folder: filepath.Dir(k.file)}).at(filepath.Base(k.file), offset,
@@ -314,7 +313,7 @@ func TestDriverAllocatesAndProgramsWindows(t *testing.T) {
 		size  uint64
 		wc    bool
 		slot  int
-		start uint64 // of the window in the BAR, as the driver counts
+		start uint64 // offset of the TLB window in the file, minus ttWindows
 	}{
 		{&boards.Wormhole, mega, false, 0, 0},
 		{&boards.Wormhole, 0x10000, true, 1, mega},
@@ -428,7 +427,7 @@ func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
 func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
-	for range 19 { // of 16 MiB; the driver keeps the last
+	for range 19 { // TLB windows of 16 MiB; the driver itself uses the last of the 20
 		mustMap(t, d, tlb(16*mega, fbs.NoSlot))
 	}
 	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
@@ -509,7 +508,8 @@ func TestDriverKeepsBusMasteringOn(t *testing.T) {
 	}
 }
 
-// wormholeImage returns an image of two Wormholes, with a BAR window, and a TLB window of each.
+// wormholeImage returns an image for two Wormholes. Window 0 is a Bar window and windows 1 and 2
+// are Tlb windows of the first; window 3 is a Tlb window of the second.
 func wormholeImage(commands ...fbs.Command) *fbs.View {
 	wormhole := fbs.DeviceInfo{DeviceT: gen.DeviceT{Vendor: 0x1e52, Device: 0x401e}}
 	return &fbs.View{Devices: []fbs.DeviceInfo{wormhole, wormhole}, Commands: commands,
@@ -517,7 +517,8 @@ func wormholeImage(commands ...fbs.Command) *fbs.View {
 			{Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
 }
 
-// pointAt returns a Point command to a tile, and storeReset a store to its reset register.
+// pointAt returns a command that points a window at an address of a tile. storeReset returns a
+// command that stores to the reset register of that tile.
 func pointAt(window uint16, address uint64, tile fbs.TileRange) fbs.Command {
 	tile.Ordering = gen.OrderingDefault
 	return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: tile.Pack()}
@@ -542,7 +543,7 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 	delay := fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1}
 	for name, test := range map[string]struct {
 		commands []fbs.Command
-		want     fbs.TileRange // X 0: none
+		want     fbs.TileRange // X is 0 if the driver is to make no store
 	}{
 		"no store to the register": {
 			[]fbs.Command{point, delay, elsewhere, storeReset(0, running)}, fbs.TileRange{}},
@@ -592,7 +593,7 @@ func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	k = fakeTTKernel(t, &boards.Wormhole)
 	k.minor = 1
 	d := k.openTT()
-	// One line: the next device may add its own.
+	// The note must be one line, because the next device may add its own note.
 	if note, err := d.RegisterExitCleanup(image, 0); !strings.Contains(note,
 		"go on running; tt-kmd 2.2") || strings.Index(note, "\n") != len(note)-1 || err != nil {
 		t.Errorf("tt-kmd 2.1: %q, %v", note, err)
@@ -606,8 +607,8 @@ func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	}
 }
 
-// The clock is what a plain open leaves low. Tiles keep their power until the
-// driver has made the store of Cleanup, at the end of the file.
+// Close withdraws only the request for the full clock. The tiles must keep their power until the
+// driver has made the store that RegisterExitCleanup requests, when the file is closed.
 func TestTheClockIsAskedForAndGivenBack(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.minor = 6
@@ -624,14 +625,14 @@ func TestTheClockIsAskedForAndGivenBack(t *testing.T) {
 	if !slices.Equal(k.powers, []uint16{0x7fff, 0x7ffe}) || k.at("power") > k.at("close "+ttNode) {
 		t.Errorf("asked for %#x; %q", k.powers, k.journal)
 	}
-	// of a driver, or firmware, that knows no power
+	// errors of a driver or firmware without power states
 	for _, errno := range []error{unix.EINVAL, unix.ENOTTY} {
 		k.errors["ioctl fa0f"] = errno
 		k.openTT().Close()
 	}
 }
 
-// The driver takes the mappings away when another program resets the device.
+// The driver removes the mappings when another program resets the device.
 func TestAccessAfterAResetByAnotherIsABusError(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
@@ -645,7 +646,8 @@ func TestAccessAfterAResetByAnotherIsABusError(t *testing.T) {
 	}
 }
 
-// Sizes and offsets as C lays them out: linux/vfio.h and tt-kmd ioctl.h.
+// The expected sizes and offsets are those of the C structs in linux/vfio.h and in ioctl.h of
+// tt-kmd.
 func TestStructsOfIoctlsLieAsInC(t *testing.T) {
 	var (
 		status    vfioStatus
@@ -726,7 +728,7 @@ func TestStructsOfIoctlsLieAsInC(t *testing.T) {
 	}
 }
 
-// The kernel itself answers an ioctl that a file does not have.
+// ENOTTY for an ioctl that the file does not support shows that the call has reached the kernel.
 func TestIoctlsReachTheKernel(t *testing.T) {
 	fd, err := linux{}.open("/dev/null", unix.O_RDWR)
 	if err != nil {

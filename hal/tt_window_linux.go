@@ -2,7 +2,7 @@
 
 package hal
 
-// This file is part of the backend tt:. It reserves and programs TLB windows through Tenstorrent's
+// This file is part of the backend tt. It reserves and programs TLB windows through Tenstorrent's
 // driver.
 
 import (
@@ -12,9 +12,9 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// allocateWindow implements tlbDriver: it reserves one of the smallest free TLB windows that have
-// at least size bytes. The driver chooses among the TLB windows of one size, so the number that the
-// image prefers has no effect.
+// allocateWindow implements tlbDriver: it reserves and maps one of the smallest free TLB windows
+// that have at least size bytes. The driver chooses among the TLB windows of one size, so the
+// number that the image prefers has no effect.
 func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, error) {
 	layout := t.dev.tlb.layout
 	for i := range layout.Groups {
@@ -47,12 +47,12 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, e
 	return -1, nil, nil
 }
 
-// programWindow implements tlbDriver: it makes the driver program the TLB window of a, so that the
-// TLB window shows the given address of the tiles r. Then it sets a.Base to the mapped address at
-// which the program can access that address.
+// programWindow implements tlbDriver. It makes the driver point the TLB window of the aperture `a`
+// at the given address of the tiles `r`. Then it sets a.Base to the address in this process at
+// which that tile address is mapped.
 func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
 	// Check that the TLB window can show the address. windowBase is the address of the first byte
-	// of the mapped TLB window; c.Amount is the offset of the aperture in the TLB window.
+	// of the mapped TLB window; c.Amount is the offset of the aperture in the TLB window, in bytes.
 	var c fbs.Command
 	_, windowBase, code := t.dev.EncodeWindow(a, r, address, &c)
 	if code != OK {
@@ -73,7 +73,7 @@ func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
 		t.configureRequest.multicast = 1
 	}
 	// Program the TLB window between two fences: all earlier accesses must be complete before the
-	// TLB window changes, and no later access may start until it has changed.
+	// TLB window changes, and no later access may start until the change is complete.
 	a.executeOne(fenceCommand)
 	_, err := syscalls.ioctl(t.fd, ProgramWindowRequest, 0, structPointer(&t.configureRequest))
 	a.executeOne(fenceCommand)

@@ -2,10 +2,10 @@
 
 package hal
 
-// This file is part of the backend vfio:. It opens the VFIO files that several PCI functions of
-// this process share: the container, which stores the IOMMU mappings for all functions, and the
-// files of the IOMMU groups. All functions of an IOMMU group have the same mappings, because the
-// IOMMU cannot distinguish the functions of a group.
+// This file is part of the backend vfio. It opens the VFIO files that the PCI functions of this
+// process share: the container and the files of the IOMMU groups. The container stores the IOMMU
+// mappings of all functions. The functions of an IOMMU group always have the same mappings, because
+// the IOMMU cannot distinguish them.
 
 import (
 	"sync"
@@ -22,22 +22,23 @@ const (
 // only once, and all functions that use the file share its descriptor.
 type vfioFile struct {
 	path  string
-	fd    int // file descriptor, if users is above 0
+	fd    int // file descriptor; valid if users is above 0
 	users int // number of PCI functions that use the file; 0: the file is closed
 }
 
-// vfioShared is the VFIO state that all functions of this process share. The mutex protects the
-// state, because several threads may load or close devices at the same time.
+// vfioShared is the VFIO state that all PCI functions of this process share. The mutex protects the
+// state, because several threads may load images or close devices at the same time.
 var vfioShared struct {
 	sync.Mutex
-	files    []*vfioFile // the container and groups; an entry stays when its file is closed
+	files    []*vfioFile // container and groups; an entry remains after its file is closed
 	hasIOMMU bool        // VFIO_SET_IOMMU has succeeded on the open container
-	nextIOVA uint64      // lowest bus address for the next call of mapAtNextIOVA
+	nextIOVA uint64      // bus address that the next mapAtNextIOVA tries first
 }
 
 // joinGroup opens the container and the function's IOMMU group, adds the group to the container,
-// and selects the container's IOMMU. It skips the steps that another function of this process has
-// already done. It returns the file of the group. The caller must hold the lock of vfioShared.
+// and selects the type of the container's IOMMU. It skips the steps that this process has already
+// done for another PCI function. It returns the file of the group. The caller must hold the lock of
+// vfioShared.
 func (v *vfio) joinGroup() (group *vfioFile, err error) {
 	v.dev.cleanups.add(v.leaveGroup)
 	// Open the container, which stores the IOMMU mappings.
@@ -63,8 +64,8 @@ func (v *vfio) joinGroup() (group *vfioFile, err error) {
 
 // attachGroup checks that the group is viable, and adds the group to the container.
 func (v *vfio) attachGroup(group *vfioFile) error {
-	// Check that the group is viable: no other driver may own a function of the group, because that
-	// function could reach the same memory.
+	// Check that the group is viable: no kernel driver outside VFIO may use a PCI function of the
+	// group for DMA, because that function could reach the same memory.
 	status := vfioStatus{argsz: 8}
 	err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
 		"VFIO_GROUP_GET_STATUS", group.path)
@@ -82,8 +83,8 @@ func (v *vfio) attachGroup(group *vfioFile) error {
 		"VFIO_GROUP_SET_CONTAINER", group.path)
 }
 
-// setIOMMU selects the type of IOMMU for the container. The kernel requires that a group has been
-// added to the container before.
+// setIOMMU selects the type of IOMMU for the container. The kernel requires that the container
+// already has a group.
 func (v *vfio) setIOMMU() error {
 	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
 	switch err {
@@ -102,8 +103,9 @@ func (v *vfio) setIOMMU() error {
 	return callFault("VFIO_SET_IOMMU", vfioContainer, err)
 }
 
-// openShared returns the file with the given path and counts this function as a user of the file.
-// It opens the file if the file has no other user. The caller must hold the lock of vfioShared.
+// openShared returns the file with the given path, and counts the PCI function of v as a user of
+// the file. It opens the file if the file has no other user. The caller must hold the lock of
+// vfioShared.
 func (v *vfio) openShared(path string) (f *vfioFile, err error) {
 	f = sharedFile(path)
 	if f.users == 0 {
@@ -125,7 +127,7 @@ func (v *vfio) openShared(path string) (f *vfioFile, err error) {
 }
 
 // sharedFile returns the entry of vfioShared.files with the given path. If there is no such entry,
-// it appends one, but does not open the file.
+// sharedFile appends one, but does not open the file.
 func sharedFile(path string) *vfioFile {
 	for _, f := range vfioShared.files {
 		if f.path == path {
@@ -137,10 +139,10 @@ func sharedFile(path string) *vfioFile {
 	return f
 }
 
-// leaveGroup closes the function's group, and then the container, if no other function uses them.
-// When the last group is closed, the kernel removes the IOMMU from the container. Therefore
-// leaveGroup keeps the lock during both steps: otherwise another function could join a container
-// that has no IOMMU.
+// leaveGroup closes the function's group, and then the container, unless another PCI function still
+// uses them. When the last group is closed, the kernel removes the IOMMU from the container.
+// Therefore leaveGroup keeps the lock until both files are closed: otherwise another thread could
+// add a group to a container that has no IOMMU.
 func (v *vfio) leaveGroup() error {
 	vfioShared.Lock()
 	for i := len(v.shared) - 1; i >= 0; i-- {

@@ -7,7 +7,8 @@ package hal
 
 import "unsafe"
 
-// The comment of each constant begins with the constant's name in linux/vfio.h.
+// These constants are the numbers of the ioctls, and values of their arguments. Each comment begins
+// with the constant's name in linux/vfio.h.
 const (
 	vfioSetIOMMU            = 0x3b66 // VFIO_SET_IOMMU
 	vfioGroupGetStatus      = 0x3b67 // VFIO_GROUP_GET_STATUS
@@ -18,26 +19,28 @@ const (
 	vfioIOMMUUnmapDMA       = 0x3b72 // VFIO_IOMMU_UNMAP_DMA
 
 	vfioType1v2IOMMU      = 3      // VFIO_TYPE1v2_IOMMU: type of most IOMMUs of x86 and arm64
-	vfioConfigRegionIndex = 7      // VFIO_PCI_CONFIG_REGION_INDEX: region of configuration space
-	vfioGroupFlagsViable  = 1 << 0 // VFIO_GROUP_FLAGS_VIABLE: no other driver owns a device in it
+	vfioConfigRegionIndex = 7      // VFIO_PCI_CONFIG_REGION_INDEX: index of configuration space
+	vfioGroupFlagsViable  = 1 << 0 // VFIO_GROUP_FLAGS_VIABLE: only VFIO uses the group for DMA
 	vfioRegionFlagMMap    = 1 << 2 // VFIO_REGION_INFO_FLAG_MMAP: mmap can map the region
 	vfioDMAFlagRead       = 1 << 0 // VFIO_DMA_MAP_FLAG_READ: the device may read the memory
 	vfioDMAFlagWrite      = 1 << 1 // VFIO_DMA_MAP_FLAG_WRITE: the device may write the memory
 )
 
-// vfioStatus has the layout of struct vfio_group_status. In this and the following structs, argsz
-// is an input of the ioctl: the size of the struct in bytes.
+// vfioStatus has the layout of struct vfio_group_status. In this and the following structs, the
+// field `argsz` is an input of the ioctl: the size of the struct in bytes.
 type vfioStatus struct{ argsz, flags uint32 }
 
 // vfioRegion has the layout of struct vfio_region_info, which describes a BAR or configuration
-// space. offset is the region's offset in the function's file.
+// space. The fields `size` and `offset` are the size of the region and its offset in the function's
+// file, in bytes.
 type vfioRegion struct {
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
 }
 
-// vfioMap has the layout of struct vfio_iommu_type1_dma_map. vaddr is the address of the memory in
-// this process; iova is the bus address that the device uses.
+// vfioMap has the layout of struct vfio_iommu_type1_dma_map. The field `vaddr` is the address of
+// the memory in this process. The field `iova` is the bus address at which the device reaches the
+// memory.
 type vfioMap struct {
 	argsz, flags uint32
 	vaddr        uint64
@@ -51,7 +54,7 @@ type vfioUnmap struct {
 }
 
 // Each line assigns an array whose length is the size of a struct, or the offset of its last field,
-// to an array whose length is the size or offset in C. It does not compile if the two lengths
+// to an array whose length is the size or offset in C. The line does not compile if the two lengths
 // differ.
 var (
 	_ [8]byte  = [unsafe.Sizeof(vfioStatus{})]byte{}

@@ -2,10 +2,10 @@
 
 package hal
 
-// This file implements the backend vfio:, which accesses a PCI function through VFIO (Linux,
-// Documentation/driver-api/vfio.rst). An IOMMU restricts the DMA of the device to host memory of
-// this process's Host windows, and to windows of other PCI functions to which AssignBusAddress has
-// assigned a bus address.
+// This file implements the backend vfio. It accesses a PCI function through VFIO (Linux,
+// Documentation/driver-api/vfio.rst). An IOMMU restricts the DMA of the device: the device reaches
+// only the Host windows of this process, and those windows to which AssignBusAddress has assigned a
+// bus address.
 
 import (
 	"strconv"
@@ -16,14 +16,15 @@ import (
 )
 
 const (
-	// The first bus address that this backend maps to memory. It is low, because some devices have
-	// few address bits. It is not 0, because some devices interpret address 0 as "no address".
+	// The first bus address that this backend maps to memory. It is low, because some devices can
+	// only use low addresses. It is not 0, because some devices interpret address 0 as "no
+	// address".
 	iovaFirst = 0x10_0000
-	// Every mapped range begins at a multiple of this number of bytes. It is the largest page size
-	// of the supported processors, and therefore of their IOMMUs.
+	// Every mapped range begins at a bus address that is a multiple of this number of bytes. The
+	// number is the largest page size of the supported processors, and therefore of their IOMMUs.
 	iovaAlignment = 64 << 10
 	// If the IOMMU cannot map memory at a bus address, mapAtNextIOVA tries again at a bus address
-	// that is higher by this number of bytes.
+	// that is this number of bytes higher.
 	iovaStep = 1 << 20
 	// mapAtNextIOVA returns an error after this number of failed tries.
 	iovaTries = 1 << 16
@@ -37,14 +38,14 @@ type vfio struct {
 	shared      []*vfioFile // the container and the group, from joinGroup to leaveGroup
 }
 
-// newVFIO returns the backend vfio: for d.
+// newVFIO returns the backend vfio for the device d.
 func newVFIO(d *device) backend { return &vfio{dev: d} }
 
-// probe implements backend: it finds the function, and checks that vfio-pci is bound to it and that
-// it is behind an IOMMU.
+// probe implements backend: it finds the function, and checks that vfio-pci is bound to the
+// function and that the function is behind an IOMMU.
 func (v *vfio) probe() error {
 	d := v.dev
-	// Find the function in sysfs, and read its ids, BARs and driver.
+	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
 		return err
 	}
@@ -53,8 +54,8 @@ func (v *vfio) probe() error {
 	if d.function.boundDriver != "vfio-pci" {
 		return d.fault(NoDevice, v.bindAdvice())
 	}
-	// Check that the function belongs to an IOMMU group. It belongs to one only if an IOMMU is
-	// enabled for the function.
+	// Check that the function belongs to an IOMMU group. A function without an enabled IOMMU
+	// belongs to no group.
 	v.group = linkBaseName(d.function.dir() + "/iommu_group")
 	if v.group == "" {
 		return d.fault(NoDevice, "no IOMMU is on for the device; switch one on (firmware, kernel "+
@@ -63,8 +64,8 @@ func (v *vfio) probe() error {
 	return nil
 }
 
-// bindAdvice returns an error message that names the driver of the function, and contains the shell
-// commands that bind vfio-pci instead.
+// bindAdvice returns an error message. The message names the driver of the function, and contains
+// the shell commands that bind vfio-pci instead.
 func (v *vfio) bindAdvice() string {
 	f := &v.dev.function
 	echo := "echo " + f.Address + " > /sys/bus/pci/drivers/"
@@ -80,9 +81,9 @@ func (v *vfio) bindAdvice() string {
 }
 
 // acquire implements backend: it opens the function through VFIO, switches bus mastering off, and
-// enables memory decoding. When the kernel opens the function, it also switches bus mastering off,
-// and it resets the function if the function supports a reset. That stops transfers that a killed
-// program left running (Linux, vfio_pci_core_enable).
+// enables memory decoding. When acquire opens the function, the kernel also switches bus mastering
+// off, and resets the function if the function supports a reset (Linux, vfio_pci_core_enable). That
+// stops transfers that a killed program left running.
 func (v *vfio) acquire() error {
 	d := v.dev
 	// Open the container and the function's IOMMU group, and add the group to the container.
@@ -92,8 +93,8 @@ func (v *vfio) acquire() error {
 	if err != nil {
 		return err
 	}
-	// Open the function by a request to the group, which returns a file descriptor. The request
-	// names the function by its PCI address, as a C string.
+	// Open the function by an ioctl on the file of the group. The argument of the ioctl is the PCI
+	// address of the function, as a C string. The result is a file descriptor.
 	address := append([]byte(d.function.Address), 0)
 	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
 	if err != nil {
@@ -111,7 +112,8 @@ func (v *vfio) acquire() error {
 	if err := d.setCommandBit(configCommandMaster, false); err != nil {
 		return err
 	}
-	// Enable memory decoding, which vfio-pci leaves off. Without it, the BARs do not respond.
+	// Enable memory decoding, which vfio-pci leaves off. Without memory decoding, the BARs do not
+	// respond.
 	return d.setCommandBit(configCommandMemory, true)
 }
 
@@ -128,8 +130,8 @@ func (v *vfio) regionInfo(index uint32) (*vfioRegion, error) {
 // for write-combining is unused, because VFIO maps every BAR uncached.
 func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
 	name := " BAR " + strconv.Itoa(int(bar))
-	// Query the offset of the BAR in the function's file, and check that mmap can map the BAR. It
-	// can map a BAR that is smaller than a page only if nothing else is in the page.
+	// Query the offset of the BAR in the function's file, and check that mmap can map the BAR. A
+	// BAR that is smaller than a page can be mapped only if nothing else is in the page.
 	info, err := v.regionInfo(uint32(bar))
 	if err != nil {
 		return nil, err
@@ -141,22 +143,24 @@ func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, e
 	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.function.Address+name)
 }
 
-// mapForDevice implements backend: it makes the IOMMU map mem, and returns the bus address, which
-// mapAtNextIOVA chooses. Ordinary pages are sufficient, because VFIO pins them.
+// mapForDevice implements backend: it makes the IOMMU map mem, and returns the bus address of mem,
+// which mapAtNextIOVA chooses. Ordinary pages are sufficient, because VFIO prevents the kernel from
+// moving them.
 func (v *vfio) mapForDevice(mem []byte, _ bool) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)))
 }
 
-// assignBusAddress implements backend: it makes the IOMMU map the window a. All functions of this
-// process share one container. Therefore a mapping that one function makes is valid for all.
+// assignBusAddress implements backend: it makes the IOMMU map the memory of the aperture a, and
+// sets a.Bus. All PCI functions of this process share one container. Therefore each of them can use
+// a mapping that one of them has made.
 func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	if a.Bus != 0 || a.Base == 0 || a.Slot >= 0 {
-		return nil // a has a bus address already, is not mapped, or is a Tlb window
+		return nil // has a bus address already, is not mapped memory, or is a Tlb window
 	}
 	firstPage := uint64(a.Base) &^ (pageSize() - 1)
 	offsetInPage := uint64(a.Base) - firstPage
-	// Make the mapping through the owner of the window: when the owner closes, it removes the IOMMU
-	// mapping before it unmaps the window.
+	// Make the IOMMU mapping through the owner of the window. When the owner is closed, it then
+	// removes the IOMMU mapping before it unmaps the window.
 	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
 	bus, err := owner.backend.(*vfio).mapDMA(firstPage, size)
 	a.Bus = bus + offsetInPage
@@ -164,7 +168,8 @@ func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 }
 
 // mapDMA makes the IOMMU map size bytes of this process's memory from the given address on. It
-// returns the bus address at which devices reach this memory. The mapping exists until Close.
+// returns the bus address at which devices reach this memory. The mapping exists until the device
+// of v is closed.
 func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	vfioShared.Lock()
 	iova, err = v.mapAtNextIOVA(address, size)
@@ -192,10 +197,10 @@ func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 
 // mapAtNextIOVA makes the IOMMU map size bytes of this process's memory from the given address on,
 // and returns the bus address. It tries the bus address vfioShared.nextIOVA first. If the IOMMU
-// cannot map memory there, it tries higher ones, because some bus addresses are reserved for
-// interrupts or firmware. On the same machine, bus addresses are the same in every run. At least
-// one page after each range stays unmapped, so that a transfer beyond the end of the range fails.
-// The caller must hold the lock of vfioShared.
+// cannot map memory there, mapAtNextIOVA tries higher bus addresses: some bus addresses are
+// reserved for interrupts or firmware. On the same machine, an image gets the same bus addresses in
+// every run. At least one page after each range stays unmapped, so that a transfer beyond the end
+// of the range fails. The caller must hold the lock of vfioShared.
 func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 	request := vfioMap{
 		argsz: 32,

@@ -2,7 +2,7 @@
 
 package hal
 
-// This file replaces the backend vfio: in programs whose build tags exclude that backend.
+// This file replaces the backend vfio in programs whose build tags exclude that backend.
 
-// newVFIO returns nil. Open then reports a name that begins with vfio: as an unknown device.
+// newVFIO returns nil. Open then reports a name that begins with `vfio:` as an unknown device.
 func newVFIO(*device) backend { return nil }

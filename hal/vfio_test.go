@@ -19,27 +19,27 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// fakeVFIO is a fake of VFIO and an IOMMU, strict about the order of calls
-// and the sizes of structs (drivers/vfio/vfio_main.c, vfio_iommu_type1.c,
-// pci/vfio_pci_core.c of Linux 6.1).
+// fakeVFIO imitates VFIO and an IOMMU. It returns an error for calls in a wrong order and for
+// structs of a wrong size (Linux 6.1, drivers/vfio/vfio_main.c, vfio_iommu_type1.c,
+// pci/vfio_pci_core.c).
 type fakeVFIO struct {
 	*fakeKernel
-	functions map[string]*vfioFunction // by address
+	functions map[string]*vfioFunction // PCI functions by PCI address
 	fds       map[int]*vfioFunction
-	attached  map[int]int // container by group
-	kind      uintptr     // of the IOMMU that was set, 0: none
-	pageSize  uint64      // the least that the IOMMU maps
-	can       [][2]uint64 // first and last addresses that it maps
+	attached  map[int]int // file descriptor of the container by that of the group
+	kind      uintptr     // type of IOMMU that was set; 0: none
+	pageSize  uint64      // smallest page that the IOMMU maps, in bytes
+	can       [][2]uint64 // ranges that the IOMMU can map: first and last address
 	dma       []vfioMap
 	hidden    bool // groups are not viable
-	stubborn  bool // mastering the bus cannot be switched off
+	stubborn  bool // bus mastering cannot be switched off
 	resets    int
 }
 
 type vfioFunction struct {
 	group   string
-	file    string // holds all regions
-	resets  bool   // it can be
+	file    string // path of a file that contains all regions
+	resets  bool   // the function supports a reset
 	regions [9]vfioRegion
 }
 
@@ -48,7 +48,7 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 	k := &fakeVFIO{
 		fakeKernel: fakeSystem(t), functions: map[string]*vfioFunction{},
 		fds: map[int]*vfioFunction{}, attached: map[int]int{},
-		// as QEMU's virt machine has them
+		// as in QEMU's machine `virt`
 		pageSize: 4096, can: [][2]uint64{{0, 0x7ffffff}, {0x8100000, 0xffff_ffff_ffff}},
 	}
 	k.fakeKernel.ioctls = k.control
@@ -62,7 +62,7 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 	return k
 }
 
-// inUse is how many functions share each of VFIO's files that is open.
+// inUse returns the number of functions that use each open VFIO file.
 func inUse() map[string]int {
 	users := map[string]int{}
 	for _, f := range vfioShared.files {
@@ -73,7 +73,7 @@ func inUse() map[string]int {
 	return users
 }
 
-// add puts a function that vfio-pci has into a group.
+// add binds the function f to vfio-pci and adds it to an IOMMU group.
 func (k *fakeVFIO) add(f *fakeFunction, group string, bars map[int]uint64) *vfioFunction {
 	f.bind("vfio-pci")
 	f.link("iommu_group", group)
@@ -126,7 +126,8 @@ func (v *vfioFunction) at(t testing.TB, region int, offset uint64, n int) []byte
 	return b
 }
 
-// addVFIOEdu adds an edu with an I/O BAR, as vfio-pci leaves it: decoding off.
+// addVFIOEdu adds an edu that also has a BAR of I/O ports. Memory decoding is off, as vfio-pci
+// leaves it.
 func addVFIOEdu(k *fakeVFIO) (*fakeFunction, *vfioFunction) {
 	f := addEdu(k.t)
 	v := k.add(f, "7", map[int]uint64{0: mega, 3: 256})
@@ -209,7 +210,7 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 		}
 		file, err := unix.Open(v.file, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		k.opened[file], k.fds[file] = "function "+string(bytes[:12]), v
-		// vfio_pci_core_enable
+		// Change the command register as vfio_pci_core_enable of Linux does.
 		if command := v.at(k.t, vfioConfigRegionIndex, configCommand, 1); v.resets {
 			k.resets++
 			v.patch(k.t, vfioConfigRegionIndex, configCommand, []byte{0, 0})
@@ -225,7 +226,7 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (int, error) {
 	switch request {
 	case vfioSetIOMMU:
-		// vfio_ioctl_set_iommu of Linux' drivers/vfio/container.c
+		// as vfio_ioctl_set_iommu (Linux, drivers/vfio/container.c)
 		if len(k.attached) == 0 || k.kind != 0 {
 			return -1, unix.EINVAL
 		}
@@ -293,7 +294,7 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 	f, v := addVFIOEdu(k)
 	v.resets = true
 	for i, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11E8"} {
-		v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0}) // left mastering
+		v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0}) // bus mastering is on
 		d, err := openAndAcquire(name)
 		if err != nil {
 			t.Fatal(err)
@@ -379,8 +380,8 @@ func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
 	for range 2 {
 		d := f.openVFIO()
 		for i, c := range []struct{ size, bus uint64 }{
-			{4096, 0x100000}, {1, 0x120000}, {0x6fb0000, 0x140000}, // a page is free after each
-			{0x80_0000, 0x710_0000}, {0x100_0000, 0x811_0000}, // not into the hole
+			{4096, 0x100000}, {1, 0x120000}, {0x6fb0000, 0x140000}, // unmapped pages after each
+			{0x80_0000, 0x710_0000}, {0x100_0000, 0x811_0000}, // the last is after the hole
 		} {
 			a := mustMap(t, d, host(c.size))
 			if m := k.dma[i]; a.Bus != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.Base ||
@@ -405,7 +406,7 @@ func TestIOMMUWithoutFreeAddressesIsAFault(t *testing.T) {
 	k := fakeVFIOKernel(t)
 	f, _ := addVFIOEdu(k)
 	k.pageSize = 0x10000
-	k.can = [][2]uint64{{0x1000, 0x120fff}} // to the last byte of the second
+	k.can = [][2]uint64{{0x1000, 0x120fff}} // the second window ends at the end of the range
 	d := f.openVFIO()
 	for _, want := range []uint64{0x100000, 0x120000} {
 		if a := mustMap(t, d, host(1)); a.Bus != want {
@@ -461,7 +462,7 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 }
 
-// vfioSetup is a fake kernel with an edu that vfio-pci has.
+// vfioSetup is a fake kernel with an edu that is bound to vfio-pci.
 type vfioSetup struct {
 	*fakeVFIO
 	edu     *fakeFunction
@@ -628,8 +629,8 @@ func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
 	clear(k.errors)
 }
 
-// TestVFIOReportsFailedReadsOfTheDevice checks that the status register alone decides: a device
-// that does not master the bus, or that had the bit set before, has no fault.
+// TestVFIOReportsFailedReadsOfTheDevice checks that Diagnose reports a fault only for an error bit
+// of the status register that was set while bus mastering was on.
 func TestVFIOReportsFailedReadsOfTheDevice(t *testing.T) {
 	k := fakeVFIOKernel(t)
 	f, v := addVFIOEdu(k)
@@ -659,8 +660,8 @@ func TestVFIOReportsFailedReadsOfTheDevice(t *testing.T) {
 	use(k)
 }
 
-// TestFaultOfAnotherDeviceIsNotBlamedOnThisOne: two devices behind one IOMMU master the bus, and
-// one of them has its read aborted.
+// TestFaultOfAnotherDeviceIsNotBlamedOnThisOne has two bus masters behind one IOMMU. Only a read of
+// one of them was aborted.
 func TestFaultOfAnotherDeviceIsNotBlamedOnThisOne(t *testing.T) {
 	k := fakeVFIOKernel(t)
 	f, _ := addVFIOEdu(k)
@@ -685,7 +686,7 @@ func TestFaultOfAnotherDeviceIsNotBlamedOnThisOne(t *testing.T) {
 	}
 }
 
-// locked lets one call at a time into a fake kernel, as Linux is safe for threads.
+// locked makes a fake kernel safe for threads, as Linux is: it allows only one call at a time.
 type locked struct {
 	sync.Mutex
 	calls
@@ -745,9 +746,10 @@ func (l *locked) pwrite(fd int, data []byte, offset int64) (int, error) {
 	return l.calls.pwrite(fd, data, offset)
 }
 
-// TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce: the container, its IOMMU and its
-// addresses are the process's. The race detector sees an access without a lock; without it,
-// a lost one leaves a file open, opens one twice, or maps an address twice.
+// TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce opens and closes functions that share the
+// container, its IOMMU and its bus addresses. The race detector reports an access without the lock.
+// Without the race detector, such an access may leave a file open, open a file twice, or map a bus
+// address twice.
 func TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce(t *testing.T) {
 	k := fakeVFIOKernel(t)
 	var names []string

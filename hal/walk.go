@@ -15,11 +15,11 @@ import (
 // commands: Write, CopyIn, Fill, CopyOut, Compare, Fence, and a Point that EncodeWindow has
 // encoded.
 //
-// Run executes an Expect completely only if its condition is Equal and true and the loaded
-// value is not all ones. For any other Expect, and for a Modify, Run makes only the load.
-// Then Run stops, so that the caller can finish the command. At all other commands, Run
-// stops before any access. Run also stops if a Compare finds a difference, or if the last
-// byte of a CopyOut is 0xff.
+// Run executes an Expect completely only if its condition is Equal, the loaded value meets
+// the condition, and the loaded value is not all ones. For any other Expect, and for a
+// Modify, Run makes only the load. Then Run stops, so that the caller can finish the
+// command. At all other commands, Run stops before any access. Run also stops if a Compare
+// finds a difference, or if the last byte that a CopyOut has copied is 0xff.
 //
 // After a stop, the caller reads Next and StopReason. It may call Advance and Run to
 // continue with the command after Next.
@@ -29,24 +29,24 @@ type Walk struct {
 	// command faults, Next points to that command.
 	Next *fbs.Command
 
-	// Windows points to the first entry of a table with the address of each window.
-	// command.Window is the index. The entry of a window that is not mapped is 0.
+	// Windows points to the first entry of a table with the address of each window. The
+	// index of an entry is command.Window. The entry of a window that is not mapped is 0.
 	Windows *uintptr
 
-	// Memories points to the first entry of a table with the address of each buffer.
-	// command.Index is the index.
+	// Memories points to the first entry of a table with the address of each buffer in host
+	// memory. The index of an entry is command.Index.
 	Memories *uintptr
 
 	Stop *fbs.Command // Run stops before it executes this command; nil: no such command
 
-	StopReason     uint64 // reason why Run stopped: Unhandled, Loaded, Mismatch or AllOnes
+	StopReason     uint64 // why Run stopped: Unhandled, Loaded, Mismatch or AllOnes
 	Got            uint64 // after Loaded or Mismatch: the value loaded from the device
 	Want           uint64 // after Mismatch: the expected element of the golden data
 	MismatchOffset uint64 // after Mismatch: offset of the element in the range, in bytes
 
-	// TLBWindows points to the first entry of a table with the address of the mapped TLB
-	// window for each window. command.Window is the index. Only a Point that EncodeWindow
-	// has encoded uses the table.
+	// TLBWindows points to the first entry of a table. The entry with the index
+	// command.Window is the address at which the TLB window of that window is mapped. Only a
+	// Point that EncodeWindow has encoded uses the table.
 	TLBWindows *uintptr
 }
 
@@ -63,24 +63,25 @@ func (w *Walk) Run() { walk(w) }
 
 // Advance sets Next to the following command of the list. Next must not be the last one.
 //
-// Advance adds the size of a command to Next as a number, not as a pointer. If Advance
-// stored a pointer to Next, the compiler would assume that the list of commands escapes to
-// the heap. A caller that keeps a short list on the stack would then allocate memory.
+// Advance treats Next as a number and adds the size of a command to it. If Advance assigned
+// a pointer instead, the compiler would assume that the list of commands escapes to the
+// heap. A caller that keeps a short list on the stack would then allocate memory.
 func (w *Walk) Advance() {
 	next := (*uintptr)(unsafe.Pointer(&w.Next))
 	*next += unsafe.Sizeof(*w.Next)
 }
 
-// NextIndex returns the index of the command Next in the given list.
+// NextIndex returns the index of the command Next in the given list. Next must point into
+// that list.
 func (w *Walk) NextIndex(list []fbs.Command) int {
 	next := uintptr(unsafe.Pointer(w.Next))
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(list)))
 	return int((next - first) / unsafe.Sizeof(list[0]))
 }
 
-// executeOne executes the command c on the mapped aperture a by a Walk. It returns the value
-// that the command has loaded, if the command stops the walk with Loaded. It does not
-// allocate memory.
+// executeOne executes the command c on the mapped aperture a by a Walk. If the command stops
+// the walk with the reason Loaded, executeOne returns the loaded value. It does not allocate
+// memory.
 func (a *Aperture) executeOne(c fbs.Command) uint64 {
 	list := [2]fbs.Command{c}
 	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
@@ -88,10 +89,10 @@ func (a *Aperture) executeOne(c fbs.Command) uint64 {
 	return w.Got
 }
 
-// toPointer converts the address of mapped memory to a pointer. It does so through a
-// pointer to the variable address, because go vet rejects the direct conversion. That
-// conversion would be an error for memory that Go manages, but Go does not move mapped
-// memory.
+// toPointer converts the address of mapped memory to a pointer. It does so through a pointer
+// to the variable `address`, because go vet rejects the direct conversion. The conversion
+// would be an error for memory that Go manages, because Go may move or free such memory. Go
+// does neither with mapped memory.
 func toPointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
@@ -100,20 +101,20 @@ func toPointer(address uintptr) unsafe.Pointer {
 // caller must keep mem reachable.
 //
 // AddressOf is a variable that contains a function. The compiler does not know which
-// function such a call reaches, and therefore allocates mem on the heap. On the stack of a
-// goroutine, mem could move, and its address would become invalid.
+// function such a variable contains, and therefore allocates mem on the heap. On the stack
+// of a goroutine, mem could move, and its address would become invalid.
 var AddressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
 // command is fbs.Command, declared here so that the compiler writes the offsets of its
-// fields to go_asm.h, as command_Window for example. The compiler also writes the offsets of
-// the fields of Walk and the constants of this package to that file. The assembly includes
-// go_asm.h.
+// fields to the header go_asm.h, under names such as command_Window. The header also
+// contains the offsets of the fields of Walk, and the constants of this package. The
+// assembly includes this header.
 type command fbs.Command
 
-// These constants give the assembly the opcodes, the condition Equal and the access modes,
-// as const_opWrite for example.
+// These constants make the opcodes, the condition Equal and the access modes available to
+// the assembly, under names such as const_opWrite.
 const (
 	opWrite   = gen.OpcodeWrite
 	opModify  = gen.OpcodeModify
@@ -129,12 +130,12 @@ const (
 	bulk      = gen.AccessBulk
 )
 
-// The assembly relies on the offset or size that each expression subtracts. If the actual
-// value differs, the expression is a negative constant of an unsigned type, which does not
-// compile.
+// These constants check offsets and sizes of fields on which the assembly relies. Each
+// expression subtracts the expected value from the actual one. If the two differ, the
+// expression is a negative constant of an unsigned type, which does not compile.
 const (
-	// The opcode must be byte 0 and the width byte 1, because the assembly compares both
-	// in one instruction.
+	// The opcode must be byte 0 of a command and the width byte 1, because the assembly
+	// compares both in one instruction.
 	_ = -unsafe.Offsetof(command{}.Opcode)
 	_ = -(unsafe.Offsetof(command{}.Width) - 1)
 

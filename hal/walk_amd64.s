@@ -3,9 +3,10 @@
 // in oracle.go, the code after the label does the same as that function.
 //
 // Each load from the device and each store to it is one instruction, exactly as wide as the
-// command requires. Only bulk copies use wider instructions; images use them only for
-// ranges of the device that are memory. The processor makes each access to uncached memory
-// exactly once, in program order (Intel SDM volume 3A, "Methods of Caching Available").
+// command requires. Only bulk copies use wider instructions. Images use bulk copies only
+// for ranges of the device that are memory. The processor makes each access to uncached
+// memory exactly once, in program order (Intel SDM volume 3A, "Methods of Caching
+// Available").
 
 //go:build !purego
 
@@ -27,15 +28,15 @@
 #define DST_STEP DX  // number of bytes added to DST after each access
 #define SRC_STEP R13 // number of bytes added to SRC after each access
 #define AMOUNT AX    // command.Amount; in a bulk copy, the number of bytes left
-#define LEFT R11     // number of bytes of the range left, except in a bulk copy
-#define TO_ALIGN R11 // bulk copy: lower 5 bits: bytes up to the next multiple of 32
+#define LEFT R11     // number of bytes of the range left; in a bulk copy, AMOUNT is used
+#define TO_ALIGN R11 // bulk copy: the lower 5 bits are the bytes up to a multiple of 32
 #define VALUE AX     // value that is loaded or stored
 #define WANT DX      // Compare: the golden element, which must equal VALUE
 
 // Begin to execute the command at CMD. Return if CMD is Walk.Stop. Otherwise load the first
 // four bytes of the command: opcode, width, mode and option. A Write of 4 bytes is the most
 // frequent command, and its mode and option are 0. Therefore compare all four bytes with
-// that command first. Jump to decode for all other commands.
+// that command first. Jump to the label `decode` for all other commands.
 #define DISPATCH \
 	CMPQ CMD, STOP          \
 	JEQ  stop               \
@@ -44,8 +45,9 @@
 	JEQ  write4             \
 	JMP  decode
 
-// Go on to the next command. Store its address to Walk.Next before executing it: if an
-// access faults, Walk.Next then points to the command that made the access.
+// Go on to the next command. Store the address of that command to Walk.Next before
+// executing the command: if an access faults, Walk.Next then points to the command that
+// made the access.
 #define ADVANCE \
 	ADDQ $command__size, CMD   \
 	MOVQ CMD, Walk_Next(WALK)  \
@@ -53,7 +55,7 @@
 
 // Set DST to the address at which the command accesses the device: the address of the
 // window's first byte plus command.Offset. If the address of the window is 0, the window is
-// not mapped. In that case return, because Go executes the command through the window's
+// not mapped. In that case return to Go, which executes the command through the window's
 // Port.
 #define DEVICE_ADDRESS \
 	MOVWLZX command_Window(CMD), R11 \
@@ -123,7 +125,7 @@ decode:
 	CMPL    OPCODE, $const_opFill
 	JEQ     fill
 	CMPL    OPCODE, $const_opModify
-	JEQ     expect // its mode is 0 and not Equal: the walk stops after the load, and Go stores
+	JEQ     expect // the mode is 0, not Equal: the walk stops after the load; Go makes the store
 	RET // any other opcode: stop with the reason Unhandled
 
 // The opcode is Point or higher. The processor flags are still the result of the comparison
@@ -146,11 +148,11 @@ write:
 	MOVQ VALUE, (DST)
 	ADVANCE
 
-// Begin to copy AMOUNT bytes from SRC to DST. DEVICE is the one of these two registers that
-// contains the address on the device, and STEP is the step of that register. If the mode is
-// Bulk, jump to bulk, with the device's address in TO_ALIGN. Otherwise set STEP to the
-// width and jump to copy. If the mode is Fixed, STEP is 0: all accesses use the same
-// address on the device.
+// Begin to copy AMOUNT bytes from SRC to DST. DEVICE is SRC or DST, whichever is the
+// address on the device. STEP is the step of that register. If the mode is Bulk, jump to
+// the label `bulk`, with the address on the device in TO_ALIGN. Otherwise set STEP and jump
+// to the label `copy`. STEP is the width, or 0 if the mode is Fixed: then all accesses use
+// the same address on the device.
 #define START_COPY(DEVICE, STEP) \
 	MOVQ DEVICE, TO_ALIGN                 \
 	CMPB command_Mode(CMD), $const_bulk   \
@@ -191,15 +193,16 @@ copy:
 expect:
 	BY_WIDTH(expect1, expect2, expect4, expect8)
 
-// Compare: load each element of a range of the device, and compare it with the golden data,
-// which are the command's data in host memory.
+// Compare: load each element of a range of the device, and compare it with the golden data.
+// The golden data are the command's data in host memory.
 compare:
 	MEMORY_ADDRESS(SRC)
 	MOVQ AMOUNT, LEFT
 	BY_WIDTH(compare1, compare2, compare4, compare8)
 
 // Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes.
-// LOAD, STORE and CMP_ONES are the instructions of that width.
+// LOAD and STORE are the instructions for an access of that width. CMP_ONES compares a
+// value of that width, with all ones as its other operand.
 //
 // COPY: load an element from SRC and store it to DST, until LEFT bytes are copied.
 //
@@ -247,16 +250,16 @@ EACH(2, MOVWLZX, MOVW, CMPW, copy2, expect2, compare2)
 EACH(1, MOVBLZX, MOVB, CMPB, copy1, expect1, compare1)
 
 // Point: program a TLB window. EncodeWindow has put the values of the TLB window's
-// registers into the command: store them, and set the window's entry in Walk.Windows to its
-// new address. If the width is 0, EncodeWindow has not encoded this command; stop, and Go
-// executes it.
+// registers into the command: store them, and set the window's entry in Walk.Windows to the
+// window's new address. If the width is 0, EncodeWindow has not encoded this command; stop,
+// and Go executes it.
 programWindow:
 	TESTL   WIDTH, WIDTH
 	JEQ     stop
 
-	// Set DST to the address of the registers: entry command.Index of Walk.Windows plus
-	// command.Offset. Set DX to the new address of the window: entry command.Window of
-	// Walk.TLBWindows plus command.Amount.
+	// Set DST to the address of the TLB window's registers: entry command.Index of
+	// Walk.Windows plus command.Offset. Set DX to the new address of the window: entry
+	// command.Window of Walk.TLBWindows plus command.Amount.
 	MOVWLZX command_Index(CMD), R11
 	MOVQ    (WINDOWS)(R11*8), DST
 	MOVL    command_Offset(CMD), AX
@@ -267,8 +270,9 @@ programWindow:
 	ADDQ    AX, DST
 	ADDQ    R11, DX
 
-	// Load the register values: the first 8 bytes, and the last 4 bytes if there are three
-	// registers.
+	// Load the values for the TLB window's registers: command.Value has the value of the
+	// single 8-byte register, or of the first two 4-byte registers. command.Mask has the
+	// value of the third 4-byte register, if there is one.
 	MOVQ    command_Value(CMD), VALUE
 	MOVQ    command_Mask(CMD), R13
 
@@ -276,7 +280,7 @@ programWindow:
 	MOVQ    DX, (WINDOWS)(BX*8)
 
 	// Barrier: earlier accesses through the TLB window must be complete before its
-	// registers change. Otherwise they could reach the new range.
+	// registers change. Otherwise such an access could reach the new address of the tile.
 	MFENCE
 	CMPL    WIDTH, $4
 	JEQ     programWindow4
@@ -308,9 +312,9 @@ loaded:
 	MOVQ $const_Loaded, Walk_StopReason(WALK)
 	RET
 
-// Stop a Compare at the first element that differs from the golden data. LEFT counts the
-// bytes from this element to the end of the range. Therefore the offset of the element in
-// the range is command.Amount minus LEFT.
+// Stop a Compare at the first element that differs from the golden data. LEFT is the number
+// of bytes from the beginning of this element to the end of the range. Therefore the offset
+// of the element in the range is command.Amount minus LEFT.
 mismatch:
 	MOVQ VALUE, Walk_Got(WALK)
 	MOVQ WANT, Walk_Want(WALK)
@@ -321,13 +325,14 @@ mismatch:
 	RET
 
 // One step of a bulk copy. NAME is the label of this step, and ON is the label of the next
-// step. If the bit with the value BYTES is set in the register OF, copy BYTES bytes by one
-// access through the register VIA. OF is TO_ALIGN in the steps before the loops, and AMOUNT
-// in the steps after them.
+// step. If the bit with the value BYTES is set in the register OF, copy BYTES bytes: load
+// them into the register VIA by one instruction MOVE, and store them by another. OF is
+// TO_ALIGN in the steps before the loops, and AMOUNT in the steps after the loops.
 //
-// If fewer than BYTES bytes are left, jump to tail. Only a step before the loops can jump:
-// in a step after the loops, a set bit means that at least BYTES bytes are left. There
-// AMOUNT may be negative, which is a large number in this unsigned comparison.
+// If fewer than BYTES bytes are left, jump to the label `tail`. Only a step before the
+// loops can jump: in a step after the loops, a set bit means that at least BYTES bytes are
+// left. After the loops, AMOUNT may be negative, which is a large number in this unsigned
+// comparison.
 #define BULK_STEP(NAME, MOVE, VIA, BYTES, OF, ON) \
 NAME:                       \
 	TESTQ $BYTES, OF        \
@@ -342,8 +347,8 @@ NAME:                       \
 
 // A loop that copies 128 bytes in each round, through the AVX registers Y0 to Y3. NAME is
 // the label of the loop. STORE is the store instruction. AMOUNT is the number of bytes left
-// minus 128, and the loop ends when it falls below 0. Subtracting -128 adds 128 and is a
-// shorter instruction than the addition.
+// minus 128, and the loop ends when it falls below 0. SUBQ $-128 adds 128, and is a shorter
+// instruction than ADDQ $128.
 #define BY128(NAME, STORE) \
 NAME:                        \
 	VMOVDQU (SRC), Y0        \
@@ -359,16 +364,17 @@ NAME:                        \
 	SUBQ    $128, AMOUNT     \
 	JCC     NAME
 
-// STREAM is the size from which a CopyIn uses non-temporal stores: it must copy at least
-// this number of bytes after the first 128. If the destination is cached memory, such as a
-// Host window, ordinary stores would evict other data from the cache. The processor would
-// also read the memory before it overwrites the memory.
+// STREAM is a number of bytes. A CopyIn uses non-temporal stores if at least STREAM + 128
+// bytes are left when the address on the device is aligned. Ordinary stores would have two
+// disadvantages if the destination is cached memory, such as a Host window: they would
+// evict other data from the cache, and the processor would read the memory before
+// overwriting it.
 #define STREAM $(4<<20)
 
 // Bulk copy of AMOUNT bytes from SRC to DST. Addresses increase, accesses do not overlap,
-// and each access is naturally aligned on the device. First copy up to 31 bytes by single
-// accesses, until the address on the device is a multiple of 32. After NEGQ, the lower five
-// bits of TO_ALIGN are the number of these bytes.
+// and each access is naturally aligned on the device. First copy up to 31 bytes, by
+// accesses of 1 to 16 bytes, until the address on the device is a multiple of 32. After
+// NEGQ, the lower five bits of TO_ALIGN are the number of bytes up to that address.
 bulk:
 	NEGQ  TO_ALIGN
 	TESTQ $31, TO_ALIGN

@@ -3,15 +3,15 @@
 // in oracle.go, the code after the label does the same as that function.
 //
 // Each load from the device and each store to it is one instruction, exactly as wide as the
-// command requires. It is naturally aligned, because an unaligned access to memory of type
-// Device faults (Arm ARM, "Device memory").
+// command requires. Each access is naturally aligned, because an unaligned access to memory
+// of type Device faults (Arm ARM, "Device memory").
 //
 // No access uses an addressing mode that also changes the address register (write-back). If
 // a hypervisor emulates the device, the processor reports each access to the hypervisor,
 // but reports no width and register for an access with write-back (Arm ARM, ISS encoding of
 // Data Aborts, ISV). The same is true of the instructions that load or store a pair of
-// registers. Therefore only bulk copies use pairs; images use bulk copies only for ranges
-// of the device that are memory.
+// registers. Therefore only bulk copies use instructions for pairs. Images use bulk copies
+// only for ranges of the device that are memory.
 
 //go:build !purego
 
@@ -36,14 +36,14 @@
 #define LEFT R10     // number of bytes of the range left
 #define DST_STEP R11 // number of bytes added to DST after each access
 #define SRC_STEP R12 // number of bytes added to SRC after each access
-#define TO_ALIGN R13 // bulk copy: lower 4 bits: bytes up to the next multiple of 16
+#define TO_ALIGN R13 // bulk copy: the lower 4 bits are the bytes up to a multiple of 16
 #define WANT R11     // Compare: the golden element, which must equal VALUE
 #define SCRATCH R9   // temporary value
 
 // Begin to execute the command at CMD. Return if CMD is Walk.Stop. Otherwise load the first
 // four bytes of the command: opcode, width, mode and option. A Write of 4 bytes is the most
 // frequent command, and its mode and option are 0. Therefore compare all four bytes with
-// that command first. Jump to decode for all other commands.
+// that command first. Jump to the label `decode` for all other commands.
 #define DISPATCH \
 	CMP   STOP, CMD          \
 	BEQ   stop               \
@@ -52,8 +52,9 @@
 	BEQ   write4             \
 	B     decode
 
-// Go on to the next command. Store its address to Walk.Next before executing it: if an
-// access faults, Walk.Next then points to the command that made the access.
+// Go on to the next command. Store the address of that command to Walk.Next before
+// executing the command: if an access faults, Walk.Next then points to the command that
+// made the access.
 #define ADVANCE \
 	ADD  $command__size, CMD   \
 	MOVD CMD, Walk_Next(WALK)  \
@@ -61,7 +62,7 @@
 
 // Set DST to the address at which the command accesses the device: the address of the
 // window's first byte plus command.Offset. If the address of the window is 0, the window is
-// not mapped. In that case return, because Go executes the command through the window's
+// not mapped. In that case return to Go, which executes the command through the window's
 // Port.
 #define DEVICE_ADDRESS \
 	MOVHU command_Window(CMD), SCRATCH       \
@@ -132,7 +133,7 @@ decode:
 	CMP   $const_opFill, OPCODE
 	BEQ   fill
 	CMP   $const_opModify, OPCODE
-	BEQ   expect // its mode is 0 and not Equal: the walk stops after the load, and Go stores
+	BEQ   expect // the mode is 0, not Equal: the walk stops after the load; Go makes the store
 	RET // any other opcode: stop with the reason Unhandled
 
 // The opcode is Point or higher. The processor flags are still the result of the comparison
@@ -157,11 +158,11 @@ write:
 	MOVD VALUE, (DST)
 	ADVANCE
 
-// Begin to copy LEFT bytes from SRC to DST. DEVICE is the one of these two registers that
-// contains the address on the device, and STEP is the step of that register. If the mode is
-// Bulk, jump to bulk, with the device's address in TO_ALIGN. Otherwise set STEP to the
-// width and jump to copy. If the mode is Fixed, STEP is 0: all accesses use the same
-// address on the device.
+// Begin to copy LEFT bytes from SRC to DST. DEVICE is SRC or DST, whichever is the address
+// on the device. STEP is the step of that register. If the mode is Bulk, jump to the label
+// `bulk`, with the address on the device in TO_ALIGN. Otherwise set STEP and jump to the
+// label `copy`. STEP is the width, or 0 if the mode is Fixed: then all accesses use the
+// same address on the device.
 #define START_COPY(DEVICE, STEP) \
 	MOVD DEVICE, TO_ALIGN   \
 	CMP  $const_bulk, MODE  \
@@ -201,15 +202,15 @@ copy:
 expect:
 	BY_WIDTH(expect1, expect2, expect4, expect8)
 
-// Compare: load each element of a range of the device, and compare it with the golden data,
-// which are the command's data in host memory.
+// Compare: load each element of a range of the device, and compare it with the golden data.
+// The golden data are the command's data in host memory.
 compare:
 	MEMORY_ADDRESS(SRC)
 	BY_WIDTH(compare1, compare2, compare4, compare8)
 
 // Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes.
-// LOAD and STORE are the instructions of that width. ONES is the value of that width with
-// all bits set.
+// LOAD and STORE are the instructions for an access of that width. ONES is the value of
+// that width with all bits set.
 //
 // COPY: load an element from SRC and store it to DST, until LEFT bytes are copied.
 //
@@ -247,14 +248,14 @@ EACH(4, MOVWU, MOVW, 0xffffffff, copy4, expect4, compare4)
 EACH(8, MOVD, MOVD, -1, copy8, expect8, compare8)
 
 // Point: program a TLB window. EncodeWindow has put the values of the TLB window's
-// registers into the command: store them, and set the window's entry in Walk.Windows to its
-// new address. If the width is 0, EncodeWindow has not encoded this command; stop, and Go
-// executes it.
+// registers into the command: store them, and set the window's entry in Walk.Windows to the
+// window's new address. If the width is 0, EncodeWindow has not encoded this command; stop,
+// and Go executes it.
 programWindow:
 	CBZ   WIDTH, stop
 
-	// Set DST to the address of the registers: entry command.Index of Walk.Windows plus
-	// command.Offset.
+	// Set DST to the address of the TLB window's registers: entry command.Index of
+	// Walk.Windows plus command.Offset.
 	MOVHU command_Index(CMD), R7
 	MOVD  (WINDOWS)(R7<<3), DST
 	MOVWU command_Offset(CMD), R7
@@ -269,13 +270,14 @@ programWindow:
 	ADD   R10, R7
 	MOVD  R7, (WINDOWS)(R9<<3)
 
-	// Load the register values: the first 8 bytes, and the last 4 bytes if there are three
-	// registers.
+	// Load the values for the TLB window's registers: command.Value has the value of the
+	// single 8-byte register, or of the first two 4-byte registers. command.Mask has the
+	// value of the third 4-byte register, if there is one.
 	MOVD  command_Value(CMD), VALUE
 	MOVD  command_Mask(CMD), R9
 
 	// Barrier: earlier accesses through the TLB window must be complete before its
-	// registers change. Otherwise they could reach the new range.
+	// registers change. Otherwise such an access could reach the new address of the tile.
 	DSB   $15
 	CMP   $4, WIDTH
 	BEQ   programWindow4
@@ -323,9 +325,9 @@ loaded:
 	MOVD $const_Loaded, R9
 	B    stopWithReason
 
-// Stop a Compare at the first element that differs from the golden data. LEFT counts the
-// bytes from this element to the end of the range. Therefore the offset of the element in
-// the range is command.Amount minus LEFT.
+// Stop a Compare at the first element that differs from the golden data. LEFT is the number
+// of bytes from the beginning of this element to the end of the range. Therefore the offset
+// of the element in the range is command.Amount minus LEFT.
 mismatch:
 	MOVD  VALUE, Walk_Got(WALK)
 	MOVD  WANT, Walk_Want(WALK)
@@ -337,12 +339,13 @@ mismatch:
 
 // One step of a bulk copy. NAME is the label of this step, and ON is the label of the next
 // step. If the bit with the number BIT is set in the register OF, copy BYTES bytes by one
-// access; BYTES is the value of that bit. OF is TO_ALIGN in the steps before the loop, and
-// LEFT in the steps after it.
+// load and one store; BYTES is the value of that bit. OF is TO_ALIGN in the steps before
+// the loop, and LEFT in the steps after the loop.
 //
-// If fewer than BYTES bytes are left, jump to tail. Only a step before the loop can jump:
-// in a step after the loop, a set bit means that at least BYTES bytes are left. There LEFT
-// may be negative, which is a large number in this unsigned comparison.
+// If fewer than BYTES bytes are left, jump to the label `tail`. Only a step before the loop
+// can jump: in a step after the loop, a set bit means that at least BYTES bytes are left.
+// After the loop, LEFT may be negative, which is a large number in this unsigned
+// comparison.
 #define BULK_STEP(NAME, LOAD, STORE, BYTES, BIT, OF, ON) \
 NAME:                       \
 	TBZ   $BIT, OF, ON      \
@@ -355,9 +358,9 @@ NAME:                       \
 	SUB   $BYTES, LEFT
 
 // Bulk copy of LEFT bytes from SRC to DST. Addresses increase, accesses do not overlap, and
-// each access is naturally aligned on the device. First copy up to 15 bytes by single
-// accesses, until the address on the device is a multiple of 16. After NEG, the lower four
-// bits of TO_ALIGN are the number of these bytes.
+// each access is naturally aligned on the device. First copy up to 15 bytes, by accesses of
+// 1 to 8 bytes, until the address on the device is a multiple of 16. After NEG, the lower
+// four bits of TO_ALIGN are the number of bytes up to that address.
 bulk:
 	NEG TO_ALIGN, TO_ALIGN
 BULK_STEP(align1, MOVBU, MOVB, 1, 0, TO_ALIGN, align2)

@@ -15,10 +15,11 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// anyList returns up to 20 random commands of the kinds that verified images have, for window 1
-// and memory 1 of size bytes. Some are not for a walk, and some use window 0, which is not mapped.
+// anyList returns up to 20 random commands of the kinds that verified images have, for window 1 and
+// memory 1 of size bytes. A walk does not execute some of them, and some use window 0, which is not
+// mapped.
 func anyList(random *rand.Rand, size uint32) []fbs.Command {
-	// the capacity keeps a pointer after the last command inside the array
+	// The capacity keeps a pointer to the end of the list inside the array.
 	list := make([]fbs.Command, 1+random.IntN(20), 21)
 	for i := range list {
 		list[i] = anyCommand(random, size)
@@ -38,7 +39,7 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 	switch c.Opcode {
 	case gen.OpcodeFence:
 		return fbs.Command{Opcode: gen.OpcodeFence}
-	case gen.OpcodePoint: // the registers are window 2, the first bytes of the device
+	case gen.OpcodePoint: // window 2 has the registers, at the beginning of the device
 		return fbs.Command{Opcode: gen.OpcodePoint, Window: 1, Index: 2, Width: 4 << random.IntN(2),
 			Offset: 16 * random.Uint32N(4),
 			Value:  random.Uint64(), Mask: random.Uint64(), Amount: 8 * random.Uint32N(8)}
@@ -50,7 +51,7 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 		c.Mode, c.Index, c.Amount = uint8(gen.ConditionEqual), 0, random.Uint32N(2)
 		c.Mask = random.Uint64() & random.Uint64() & random.Uint64() & fbs.WidthMask(width)
 		if c.Value = 0; random.IntN(4) != 0 {
-			c.Mask &= 0xfe<<8 | 0xfe<<24 | 0xfe<<40 | 0xfe // which most bytes here have clear
+			c.Mask &= 0xfe<<8 | 0xfe<<24 | 0xfe<<40 | 0xfe // 0 in most bytes of the device
 		}
 		if random.IntN(16) == 0 {
 			c.Mode = uint8(gen.ConditionNotEqual)
@@ -77,8 +78,8 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 	return c
 }
 
-// bench is a device, a memory and the tables of a Walk. The registers that program window 1, and
-// the memory that it shows, are also in the device.
+// bench is the memory of a device, a buffer in host memory, and the tables of a Walk. The registers
+// that program window 1, and the addresses that window 1 shows, are also in the device.
 type bench struct {
 	device, memory  []byte
 	windows         [3]uintptr
@@ -86,7 +87,8 @@ type bench struct {
 	walk            Walk
 }
 
-// newBench has size bytes of each at the end of pages: an access after the end faults.
+// newBench returns a bench whose device and buffer have size bytes each. Both end at the end of a
+// page, so that an access after the end faults.
 func newBench(t testing.TB, size int) *bench {
 	page := unix.Getpagesize()
 	last := func() []byte {
@@ -100,10 +102,10 @@ func newBench(t testing.TB, size int) *bench {
 	return p
 }
 
-// run walks a list until it ends or a command stops the walk. It returns the number of complete
-// commands.
+// run executes the commands of a list until the list ends or a command stops the walk. It returns
+// the number of complete commands.
 func (p *bench) run(run func(w *Walk), list []fbs.Command) (done int) {
-	// Stop lies in the list too.
+	// Append the command to which Stop points.
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
 	p.windows[1] = p.homes[1]
 	p.walk.Next, p.walk.Stop, p.walk.Got, p.walk.Want, p.walk.MismatchOffset = &list[0],
@@ -140,7 +142,7 @@ func TestWalkMatchesPlainGo(t *testing.T) {
 	for range 20_000 {
 		list := anyList(random, 512)
 		for i := range p.device {
-			p.device[i] = byte(random.Uint32N(3)) - 1 // all ones now and then
+			p.device[i] = byte(random.Uint32N(3)) - 1 // 0, 1 or 0xff
 			p.memory[i] = p.device[i]
 		}
 		if random.IntN(2) == 0 {
@@ -180,8 +182,8 @@ func TestWalkStopsAtStopAndContinues(t *testing.T) {
 	}
 }
 
-// everyBlock calls f with a copy or fill of every small shape: sizes 1 to 300,
-// offsets 0 to 32. Exact and Fixed ones are whole accesses.
+// everyBlock calls f with copies and fills of all sizes from 1 to 300 bytes at all offsets from 0
+// to 32. Sizes and offsets are multiples of the width, except in bulk copies.
 func everyBlock(f func(c fbs.Command)) {
 	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut} {
 		for _, access := range accesses {
@@ -196,7 +198,7 @@ func everyBlock(f func(c fbs.Command)) {
 				for size := unit; size <= 300; size += unit {
 					for offset := uint64(0); offset <= 32; offset += unit {
 						c := at(opcode, width, access, offset+64, size)
-						c.Value = size % 7 // wherever the memory begins
+						c.Value = size % 7 // different alignments of the data in host memory
 						if opcode == gen.OpcodeFill {
 							c.Index, c.Value = 0, size*0x0123456789abcdef&fbs.WidthMask(width)
 						}
@@ -215,7 +217,7 @@ func TestCopiesOfEveryShape(t *testing.T) {
 	n := byte(0)
 	everyBlock(func(c fbs.Command) {
 		n++
-		p.memory[c.Value%7], oracle.memory[c.Value%7] = n, n // no two blocks are the same
+		p.memory[c.Value%7], oracle.memory[c.Value%7] = n, n // consecutive blocks differ
 		list := []fbs.Command{c}
 		done := p.run((*Walk).Run, list)
 		p.compare(t, oracle, done, oracle.run(walkGeneric, list), c)
@@ -226,7 +228,7 @@ func TestBulkCopiesOfManyPagesUpToTheGuardPage(t *testing.T) {
 	for shift := range 40 {
 		bulkCopies(t, 16*unix.Getpagesize(), shift)
 	}
-	bulkCopies(t, 4<<20+16*unix.Getpagesize(), 3) // past the cache
+	bulkCopies(t, 4<<20+16*unix.Getpagesize(), 3) // enough for non-temporal stores
 }
 
 func bulkCopies(t *testing.T, size, shift int) {
