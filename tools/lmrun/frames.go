@@ -77,7 +77,7 @@ func (f *frameLoop) runSafe(end *outcome) {
 }
 
 // runFrames executes the sequence that -before names, then the runs, and then the sequence that
-// -after names. The runs end after count runs (0: no limit), at the end of the inputs, or after a
+// -after names. The runs end after `count` runs (0: no limit), at the end of the inputs, or after a
 // signal. After a failure, runFrames returns without executing the sequence that -after names.
 func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 	err := f.runSequence(f.sequenceBefore, 0, end)

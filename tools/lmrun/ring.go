@@ -25,7 +25,7 @@ const (
 const (
 	ringMagic       = 0x31474e49524d4c // "LMRING1" and a zero byte, as a little-endian number
 	ringHeaderBytes = 4096             // offset of the first slot in the file, in bytes
-	slotAlign       = 64               // the offset of each slot is a multiple of slotAlign, in bytes
+	slotAlign       = 64               // the file offset of each slot is a multiple of 64 bytes
 
 	newRingSlots = 8       // number of slots in a ring that lmrun creates
 	maxRingSlots = 1 << 16 // largest number of slots in a ring that lmrun accepts

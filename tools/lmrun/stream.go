@@ -33,7 +33,7 @@ type stream struct {
 const ringPrefix = "ring:"
 
 // bindTensors appends a stream to f.streams for each of the given bindings. The bindings are those
-// of -input or those of -output, and the parameter role is the role that their tensors must have.
+// of -input or those of -output, and the parameter `role` is the role that their tensors must have.
 // bindTensors returns an error if the image has no tensor with the name in a binding and with this
 // role. It also returns an error if an input has two bindings. An output can have several bindings.
 func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.Role) error {

@@ -2,8 +2,8 @@ package main
 
 // This file contains the texts that -help and -version print.
 
-// version is the text that -version prints first. The linker replaces this text by one with the
-// revision and the build tags, as requested by build.sh.
+// version is the text that -version prints first. build.sh makes the linker replace this text by a
+// text with the revision and the build tags.
 var version = "lmrun 0.1"
 
 // usage is the text that -help prints. If a build tag can omit an option, the help text of that

@@ -16,18 +16,18 @@ type Options struct {
 	Devices  []string // names of the devices; empty: use the devices that the image names
 	Sequence string   // name of the sequence that each run executes
 
-	Before, After   string    // names of the sequences for -before and -after; empty: none
+	Before, After   string    // values of -before and of -after; empty: no sequence
 	Inputs, Outputs []Binding // values of -input and of -output
 
 	Loop     uint64 // number of runs; 0: run without end (-loop forever)
 	Deadline int64  // time limit of each run, in nanoseconds; 0: -deadline is not given
-	Longest  int64  // worst-case time that a sequence of the image may have, in nanoseconds
+	Longest  int64  // limit for the worst-case time of each sequence, in nanoseconds
 	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
 	Key      string // path of a file of public keys; empty: do not check signatures
 	Window   int    // number of the hardware TLB window; runtime.AnySlot: -window is not given
 
-	Seal, Check, JSON, Help, Version bool // the flag of this name is on the command line
-	Supervised                       bool // write the longest time to stop to file descriptor 3
+	Seal, Check, JSON, Help, Version bool // true: the flag of this name is given
+	Supervised                       bool // true: write the longest time to stop to descriptor 3
 }
 
 // Binding connects a tensor with a file, a pipe or a ring. It contains the value NAME=FILE of one
@@ -89,8 +89,8 @@ type flagTarget[T any] struct {
 	target *T
 }
 
-// SetSwitch sets the option of a flag that has no value, such as -seal, to true. The parameter name
-// is the name of the flag without the dash. SetSwitch reports whether such a flag exists.
+// SetSwitch sets the option of a flag that has no value, such as -seal, to true. The parameter
+// `name` is the name of the flag without the dash. SetSwitch reports whether such a flag exists.
 func (o *Options) SetSwitch(name string) bool {
 	switches := [...]flagTarget[bool]{
 		{"seal", &o.Seal},
@@ -110,9 +110,9 @@ func (o *Options) SetSwitch(name string) bool {
 	return false
 }
 
-// Set sets the option of a flag that has a value, such as -loop. The parameter name is the name of
-// the flag without the dash. Set returns an error if the value is empty, because an empty value is
-// usually a mistake, such as a shell variable that is not set.
+// Set sets the option of a flag that has a value, such as -loop. The parameter `name` is the name
+// of the flag without the dash. Set returns an error if the value is empty, because an empty value
+// is usually a mistake, such as a shell variable that is not set.
 func (o *Options) Set(name, value string) error {
 	if value == "" {
 		return UsageError("-" + name + " is unknown or has no value; lmrun -help lists the flags")
@@ -160,7 +160,7 @@ func (o *Options) Set(name, value string) error {
 }
 
 // appendBinding parses NAME=FILE, the value of -input or -output, and appends it to list. The
-// parameter flag is the name of the flag, for the error text.
+// parameter `flag` is the name of the flag, for the error text.
 func appendBinding(list *[]Binding, flag, value string) error {
 	tensor, path := hal.Cut(value, '=')
 	if tensor == "" || path == "" || path == "ring:" {
@@ -170,9 +170,9 @@ func appendBinding(list *[]Binding, flag, value string) error {
 	return nil
 }
 
-// setDuration parses value as a time and stores the time in *option, in nanoseconds. It returns
-// an error if the time is longer than maxNs nanoseconds. The parameter flag is the name of the
-// flag, for the error text.
+// setDuration parses value as a time and stores the time in *option, in nanoseconds. It returns an
+// error if the time is longer than maxNs nanoseconds. The parameter `flag` is the name of the flag,
+// for the error text.
 func setDuration(option *int64, flag, value string, maxNs int64) error {
 	ns := parseDuration(value)
 	if ns == 0 || ns > maxNs {
