@@ -12,51 +12,52 @@ import (
 // This file parses configuration files. CONFIGURATION.md describes their format.
 
 // bootConfigurationPath is the path of the configuration file that lminit reads as PID 1, unless
-// its arguments name another file.
+// the arguments of lminit name another file.
 const bootConfigurationPath = "/lmrun.conf"
 
 // configuration contains the settings from a configuration file: how to prepare the machine,
 // which images to replay in which order, and what to do after success or failure.
 type configuration struct {
-	preparations []preparation // in the order of the file
-	replays      [][]string    // for each image, the arguments of lmrun: flags, then the image
+	preparations []preparation // in the order of their lines
+	replays      [][]string    // for each image, the arguments of lmrun: flags, then image path
 	success      restartPolicy // applies after lmrun has replayed all images successfully
 	failure      restartPolicy // applies after a preparation or a replay has failed
 }
 
-// defaultConfiguration contains the settings that apply if a configuration file does not change
-// them: lminit restarts nothing and powers off the machine.
+// defaultConfiguration contains the settings that apply unless the configuration file changes them:
+// lminit does not restart after success or failure, and powers off the machine.
 var defaultConfiguration = configuration{
 	success: restartPolicy{finalAction: "poweroff"},
 	failure: restartPolicy{finalAction: "poweroff"},
 }
 
-// restartPolicy describes what lminit does after the last image or after a failure. It restarts
-// with the first preparation and the first image while restarts are left, and then performs the
-// final action. If lminit is not PID 1, it exits instead of performing the final action.
+// restartPolicy describes what lminit does after the last image or after a failure. While restarts
+// are left, lminit starts again with the first preparation and the first image. Otherwise it
+// performs the final action. If lminit is not PID 1, it exits instead of performing the final
+// action.
 type restartPolicy struct {
 	restarts    int    // number of restarts that are left; -1: unlimited
 	finalAction string // what to do with the machine: halt, poweroff or reboot
 }
 
-// preparation is a line of the configuration that prepares the machine. lminit executes it before
-// the first image, and again after every restart. It does nothing if the machine is already
-// prepared.
+// preparation is a line of the configuration that prepares the machine. lminit executes the
+// preparation before the first image, and again after every restart. A preparation has no effect if
+// the machine is already prepared.
 type preparation struct {
-	location string // path and line number, such as "/lmrun.conf:3"
+	location string // path and line number of the line, such as "/lmrun.conf:3"
 	kind     *machineDirective
 	values   []string // the words after the first word of the line
 }
 
-// machineDirective describes lines that begin with a certain word and apply to the whole machine
-// instead of one image.
+// machineDirective describes all lines that begin with a certain word. These lines apply to the
+// whole machine instead of one image.
 type machineDirective struct {
-	name, valueSyntax    string                      // first word; description of the values
+	name, valueSyntax    string                      // first word; syntax of the values
 	minValues, maxValues int                         // limits of the number of values
-	prepare              func(values []string) error // nil for on-success and on-failure
+	prepare              func(values []string) error // executes the line; nil for policies
 }
 
-// machineDirectives lists all lines that are allowed before the first line `image`.
+// machineDirectives lists all kinds of lines that are allowed before the first line `image`.
 var machineDirectives = [...]machineDirective{
 	{"on-success", policySyntax, 1, 3, nil},
 	{"on-failure", policySyntax, 1, 3, nil},
@@ -68,8 +69,8 @@ var machineDirectives = [...]machineDirective{
 	{"collisions", "allowed", 1, 1, func([]string) error { return nil }},
 }
 
-// splitConfigFlag removes the flag -config and its value from a command line. It returns the
-// value and the other arguments. If -config is not given, the value is empty.
+// splitConfigFlag removes the flag -config and its value from a command line. It returns the value
+// and the other arguments. If -config is not given, the returned value is empty.
 func splitConfigFlag(args []string) (path string, rest []string) {
 	for i, arg := range args {
 		name, value, inline := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
@@ -81,17 +82,20 @@ func splitConfigFlag(args []string) (path string, rest []string) {
 		case !inline && i+1 < len(args) && args[i+1] != "":
 			return args[i+1], append(rest, args[i+2:]...)
 		default:
-			rest = append(rest, arg) // -config without a value: args.Parse returns an error later
+			rest = append(rest, arg) // -config without a value: args.Parse later returns an error
 		}
 	}
 	return "", rest
 }
 
-// parseConfiguration parses the text of the configuration file at path. A line is empty, a
+// parseConfiguration parses the text of the configuration file at path. Each line is empty, a
 // comment that begins with #, a name, or a name and a value. Before the first line `image`, the
-// names are those in machineDirectives. After it, they are names of lmrun's flags. If
-// parseConfiguration returns an error, the returned configuration contains the lines before the
-// faulty line, because a line on-failure among them also applies to this error.
+// names are the names in machineDirectives. After the first line `image`, the names are `image` and
+// names of lmrun's flags.
+//
+// If parseConfiguration returns an error, the returned configuration contains the lines before the
+// faulty line. The caller needs them, because a line `on-failure` among them also applies to this
+// error.
 func parseConfiguration(path, text string) (configuration, error) {
 	c := defaultConfiguration
 	for i, line := range strings.Split(text, "\n") {
@@ -113,7 +117,8 @@ func parseConfiguration(path, text string) (configuration, error) {
 }
 
 // parseLine adds the settings of one line to the configuration. The line consists of name and
-// value. The parameter location contains the path and the line number, for error messages.
+// value. The parameter `location` contains the path and the line number of the line, for error
+// messages.
 func (c *configuration) parseLine(location, name, value string) error {
 	if name == "image" {
 		if value == "" || value[0] == '-' || strings.IndexByte(value, 0) >= 0 {
@@ -140,9 +145,9 @@ func (c *configuration) parseLine(location, name, value string) error {
 	return nil
 }
 
-// flagForLine returns the argument of lmrun for a configuration line with the given name and
-// value: "-name" for a flag without a value, and "-name=value" for any other flag. It returns an
-// error if the flag is not allowed in a configuration, or if lmrun would reject it.
+// flagForLine returns the argument of lmrun for a configuration line with the given name and value:
+// "-name" for a flag without a value, and "-name=value" for any other flag. It returns an error if
+// the flag is not allowed in a configuration, or if lmrun would reject the argument.
 func flagForLine(name, value string) (string, error) {
 	var o args.Options
 	isSwitch := o.SetSwitch(name)
@@ -160,8 +165,8 @@ func flagForLine(name, value string) (string, error) {
 	return "-" + name + "=" + value, o.Set(name, value)
 }
 
-// addPreparation checks the values of a line whose first word is in machineDirectives, and adds
-// the line to the configuration.
+// addPreparation checks the values of a line whose first word is in machineDirectives, and adds the
+// settings of the line to the configuration.
 func (c *configuration) addPreparation(p preparation) (err error) {
 	kind, values := p.kind, p.values
 	if len(c.replays) > 0 {
@@ -193,10 +198,10 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 	return nil
 }
 
-// policySyntax describes the values of on-success and on-failure in error messages.
+// policySyntax describes the valid values of on-success and on-failure, for error messages.
 const policySyntax = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
 
-// parsePolicy parses the values of the line on-success or on-failure. The parameter name is the
+// parsePolicy parses the values of a line `on-success` or `on-failure`. The parameter `name` is the
 // first word of that line. If the values are invalid, parsePolicy returns an error and a policy
 // that powers off the machine.
 func parsePolicy(name string, values []string) (restartPolicy, error) {

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file contains the functions for lminit as PID 1, the first process that the kernel starts.
+// This file contains the functions that lminit needs as PID 1, which is the first process that the
+// kernel starts.
 
 // runAsPID1 mounts the file systems of the kernel, replays all images, and then halts, reboots or
 // powers off the machine. It does not return.
 func runAsPID1() {
 	mountKernelFileSystems()
-	// From now on, the kernel sends SIGINT to this process when Control-Alt-Delete is pressed,
-	// instead of resetting the machine.
+	// Disable the reset by Control-Alt-Delete. From now on, the kernel instead sends SIGINT to this
+	// process when these keys are pressed.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF)
 	path, rest := splitConfigFlag(args.CommandLine())
 	if path == "" && unix.Access(bootConfigurationPath, unix.F_OK) == nil {
@@ -27,7 +28,7 @@ func runAsPID1() {
 	if path != "" {
 		printLine("lminit: " + finalAction)
 	}
-	// Kill all other processes, because they could write to the file systems after Sync.
+	// Kill all other processes, because they could write to the file systems after unix.Sync.
 	_ = unix.Kill(-1, unix.SIGKILL)
 	unix.Sync()
 	// Unmount in reverse order, because a file system can be mounted on a directory of a file
@@ -38,11 +39,11 @@ func runAsPID1() {
 		}
 	}
 	_ = unix.Reboot(rebootCommand(finalAction))
-	unix.Exit(exit) // reached only if Reboot fails, for example in a container
+	unix.Exit(exit) // reached only if unix.Reboot fails, for example in a container
 }
 
-// mountKernelFileSystems mounts /proc, /sys and /dev, except those that are already mounted. It
-// prints errors and continues.
+// mountKernelFileSystems mounts /proc, /sys and /dev, except those that are already mounted. If one
+// cannot be mounted, it prints the error and continues.
 func mountKernelFileSystems() {
 	mounts := [...]struct{ kind, path string }{
 		{"proc", "/proc"},
@@ -57,8 +58,8 @@ func mountKernelFileSystems() {
 	}
 }
 
-// rebootCommand returns the argument with which reboot(2) performs the given final action, which
-// is halt, reboot or poweroff.
+// rebootCommand returns the argument for which reboot(2) performs the given final action: halt,
+// reboot or poweroff.
 func rebootCommand(finalAction string) int {
 	switch finalAction {
 	case "halt":

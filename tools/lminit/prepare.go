@@ -11,8 +11,8 @@ import (
 // This file prepares the machine: it loads kernel modules, reserves huge pages, binds drivers, and
 // mounts file systems.
 
-// execute executes the preparation. The text of a returned error begins with the location and the
-// text of the line in the configuration.
+// execute executes the preparation. If it returns an error, the text of the error begins with the
+// location and the text of the configuration line.
 func (p *preparation) execute() error {
 	err := p.kind.prepare(p.values)
 	if err != nil {
@@ -22,8 +22,8 @@ func (p *preparation) execute() error {
 	return err
 }
 
-// faultReason returns the text of err. If err is a *hal.Fault, the returned text does not contain
-// the text of the error code.
+// faultReason returns the text of err. If err is a *hal.Fault, faultReason omits the text of the
+// error code.
 func faultReason(err error) string {
 	if fault, ok := err.(*hal.Fault); ok {
 		return fault.Reason
@@ -31,11 +31,11 @@ func faultReason(err error) string {
 	return err.Error()
 }
 
-// loadModule loads a kernel module. It does nothing if the module is already loaded. The values
-// are the path and the parameters of the module.
+// loadModule loads a kernel module. It does nothing if the module is already loaded. The first
+// value is the path of the module. The other values are the parameters of the module.
 func loadModule(values []string) error {
 	path, parameters := values[0], strings.Join(values[1:], " ")
-	// O_NONBLOCK is for the mistake that the path is a FIFO: without this flag, the open would
+	// O_NONBLOCK is for a path that names a FIFO by mistake. Without this flag, unix.Open would
 	// wait until another process opens the FIFO for writing.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -50,8 +50,8 @@ func loadModule(values []string) error {
 }
 
 // reserveHugepages sets the number of huge pages of the kernel to values[0]. It then reads the
-// number back and returns an error if it differs, because a kernel without enough memory reserves
-// fewer pages and reports no error.
+// number back and returns an error if the number differs, because a kernel without enough memory
+// reserves fewer pages and reports no error.
 func reserveHugepages(values []string) error {
 	const path = "/proc/sys/vm/nr_hugepages"
 	if err := writeFile(path, values[0]); err != nil {
@@ -64,17 +64,17 @@ func reserveHugepages(values []string) error {
 	return err
 }
 
-// bindDriver binds a PCI function to a driver. It does nothing if the function is already bound to
-// this driver. The values are the name of the driver and the address of the PCI function, such as
-// 0000:01:00.0.
+// bindDriver binds a PCI function to a driver. It does nothing if the PCI function is already bound
+// to this driver. The values are the name of the driver and the address of the PCI function, such
+// as 0000:01:00.0.
 func bindDriver(values []string) error {
 	driver, address := values[0], values[1]
 	function, drivers := "/sys/bus/pci/devices/"+address, "/sys/bus/pci/drivers/"
 	if unix.Access(drivers+driver+"/"+address, unix.F_OK) == nil {
 		return nil
 	}
-	// Write the name of the driver to driver_override. The kernel then binds no other driver to
-	// this PCI function.
+	// Write the name of the driver to driver_override. From then on, the kernel binds no other
+	// driver to this PCI function.
 	err := writeFile(function+"/driver_override", driver)
 	// If the PCI function is bound to another driver, unbind it.
 	if err == nil && unix.Access(function+"/driver", unix.F_OK) == nil {
@@ -109,10 +109,10 @@ func writeFile(path, text string) error {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
-	// Use unix.Write and not hal.Write, which makes the system call without Go's scheduler. While
-	// the kernel reserves huge pages, the system call can take long. The scheduler would believe
-	// that the goroutine is computing and would send a signal to preempt it. The kernel stops
-	// reserving huge pages as soon as a signal is pending.
+	// Use unix.Write and not hal.Write, because the kernel stops reserving huge pages as soon as a
+	// signal is pending. Reserving can take long. Go's scheduler does not know of the system call
+	// in hal.Write: it would assume that the goroutine is computing, and would send a signal to
+	// preempt it.
 	_, err = unix.Write(fd, []byte(text))
 	return hal.FileFault(path, err)
 }

@@ -16,13 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file starts lmrun for each image of a configuration, restarts after failures, and forwards
-// signals to lmrun. In this file, a replay is a process that executes lmrun.
+// This file starts lmrun for each image of a configuration, starts again with the first image as
+// the restart policies specify, and forwards signals to lmrun. In this file, a replay is a process
+// that executes lmrun.
 
 const (
-	restartPause = 100 * time.Millisecond // pause between a failure and the restart
-	// graceTime is added to the time that lmrun reports in its stopReport. The sum is the time
-	// between SIGTERM and SIGKILL.
+	restartPause = 100 * time.Millisecond // pause between a failure and the restart after it
+	// graceTime is added to the time that lmrun reports (see stopReport). The supervisor waits for
+	// the sum of both times between SIGTERM and SIGKILL.
 	graceTime = 2 * time.Second
 )
 
@@ -31,8 +32,8 @@ const (
 // the kernel kills it.
 type supervisor struct {
 	configuration
-	configPath    string   // path of the configuration file; empty: flags contains the image
-	flags         []string // arguments on the command line of lminit, passed to every replay
+	configPath    string   // path of the configuration file; empty: the image is in flags
+	flags         []string // arguments of lminit except -config, passed to every replay
 	checkOnly     bool     // -check is given: only verify the images
 	signals       chan os.Signal
 	endSignal     os.Signal // the signal that ends the supervisor; nil: no signal yet
@@ -40,14 +41,14 @@ type supervisor struct {
 }
 
 // supervise replays the images of the configuration at configPath. If configPath is empty, it
-// replays the image on the command line. It returns after the last image, after a failure without
-// a restart, or after a signal. The results are the exit status, and the action that PID 1 must
-// perform then: halt, poweroff or reboot.
+// replays the image on the command line. It returns after the last image, after a failure without a
+// restart, or after a signal. It returns the exit status, and the action that lminit must then
+// perform if it is PID 1: halt, poweroff or reboot.
 func (s *supervisor) supervise() (exit int, finalAction string) {
 	o, _ := args.Parse(s.flags)
 	s.checkOnly, s.signals = o.Check, make(chan os.Signal, 1)
-	// Handle the same signals as init of busybox: SIGUSR1 halts the machine, SIGUSR2 powers off
-	// the machine, and the other signals reboot the machine.
+	// Handle the same signals as the program init of busybox. SIGUSR1 halts the machine, SIGUSR2
+	// powers off the machine, and the other signals reboot the machine.
 	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
 		unix.SIGUSR2)
 	if err := s.readConfiguration(); err != nil {
@@ -57,9 +58,10 @@ func (s *supervisor) supervise() (exit int, finalAction string) {
 	return s.replayUntilDone()
 }
 
-// readConfiguration reads and checks the configuration at configPath. It then makes the directory
-// of the configuration file the current directory, because paths in a configuration are relative
-// to that directory. If configPath is empty, it sets up one replay with the arguments in flags.
+// readConfiguration reads and checks the configuration at configPath. Paths in a configuration are
+// relative to the directory of the configuration file. Therefore readConfiguration makes this
+// directory the current directory. If configPath is empty, it sets up one replay with the arguments
+// in s.flags.
 func (s *supervisor) readConfiguration() error {
 	s.configuration = defaultConfiguration
 	if s.configPath == "" {
@@ -71,8 +73,8 @@ func (s *supervisor) readConfiguration() error {
 		return hal.FileFault(s.configPath, err)
 	}
 	if s.configuration, err = parseConfiguration(s.configPath, string(text)); err == nil {
-		// Check the flags of the command line, too. Their image is in the configuration, so that
-		// args.Parse needs some other text for it.
+		// Check the flags of the command line, too. args.Parse requires an image, but the images
+		// are in the configuration. Therefore add any word as the image.
 		_, err = args.Parse(append([]string{"image"}, s.flags...))
 	}
 	if err != nil {
@@ -85,8 +87,8 @@ func (s *supervisor) readConfiguration() error {
 	return err
 }
 
-// replayUntilDone replays all images, and restarts as often as the restart policies specify. It
-// returns the last exit status and the final action.
+// replayUntilDone replays all images, and starts again with the first image as often as the restart
+// policies specify. It returns the exit status of the last attempt and the final action.
 func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 	for {
 		exit = s.runImagesOnce()
@@ -120,8 +122,9 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 	return exit, "reboot"
 }
 
-// pollSignal stores a signal that has arrived in s.endSignal. It does not wait for a signal. It
-// reports whether a signal has arrived since the start of the supervisor.
+// pollSignal reports whether a signal has arrived since the start of the supervisor. If a signal
+// arrived after the previous call, pollSignal stores the signal in s.endSignal. It does not wait
+// for a signal.
 func (s *supervisor) pollSignal() bool {
 	select {
 	case s.endSignal = <-s.signals:
@@ -130,10 +133,9 @@ func (s *supervisor) pollSignal() bool {
 	return s.endSignal != nil
 }
 
-// wouldFailAgain reports whether a restart is useless, because it would fail with the same exit
-// status. This is the case after a usage error, a missing permission, or the rejection of an
-// image. It is not the case after an error in input data, because they can be correct at the next
-// attempt.
+// wouldFailAgain reports whether a restart would fail again with the same exit status. This is the
+// case after a usage error, a missing permission, or the rejection of an image. It is not the case
+// after an error in input data, because the data can be correct at the next attempt.
 func (s *supervisor) wouldFailAgain(exit int) bool {
 	return exit == hal.Usage.ExitStatus() || exit == hal.Denied.ExitStatus() || s.imageRejected
 }
@@ -154,8 +156,8 @@ func (s *supervisor) runImagesOnce() (exit int) {
 	return exit
 }
 
-// runReplay starts lmrun with the given flags, which include the path of an image. It waits for
-// the end of lmrun and returns the exit status of lmrun.
+// runReplay starts lmrun with the given flags, followed by s.flags. The path of the image is in one
+// of these two lists. runReplay waits for the end of lmrun and returns the exit status of lmrun.
 func (s *supervisor) runReplay(flags []string) int {
 	pid, reportFD, err := s.startReplay(flags)
 	if err != nil {
@@ -166,10 +168,10 @@ func (s *supervisor) runReplay(flags []string) int {
 	return s.awaitReplay(pid, stopReport{fd: reportFD})
 }
 
-// startReplay starts the program lmrun in the directory of this program. It returns the process id
-// of lmrun, and the read end of the pipe to which lmrun writes its stopReport. lminit cannot
-// compute the reported time itself, because the time depends on the image that lmrun has opened:
-// another process can replace the file of the image at any time.
+// startReplay starts the program lmrun in the directory of the program lminit. It returns the
+// process id of lmrun, and the read end of the pipe to which lmrun writes its stopReport: the time
+// that lmrun may need to stop. lminit cannot compute this time itself. The time depends on the
+// image that lmrun has opened, and another process can replace the image file at any time.
 func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -184,8 +186,8 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 		Files: []uintptr{0, 1, 2, uintptr(pipe[1])},
 		Env:   replayEnvironment(syscall.Environ()),
 		Sys: &syscall.SysProcAttr{
-			// If this process is killed, the kernel also kills lmrun. Otherwise lmrun would
-			// still use the device when lminit is started again.
+			// If this process is killed, the kernel also kills lmrun. Otherwise lmrun would still
+			// use the device when lminit is started again.
 			Pdeathsig: syscall.SIGKILL,
 			// Start lmrun in a new process group. After Control-C, the terminal then sends
 			// SIGINT only to this process, and this process sends SIGTERM to lmrun.
@@ -200,9 +202,10 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 	return pid, pipe[0], err
 }
 
-// awaitReplay waits for the end of a replay and returns its exit status. The parameter r is the
-// report to read from the replay. If this process receives a signal, awaitReplay sends SIGTERM to
-// the replay. If the replay does not end in time, awaitReplay sends SIGKILL to it.
+// awaitReplay waits for the end of a replay and returns the exit status of the replay. The
+// parameter r is the report to read from the replay. If this process receives a signal, awaitReplay
+// sends SIGTERM to the replay. If the replay does not end within killDelay after that, awaitReplay
+// sends SIGKILL to the replay.
 func (s *supervisor) awaitReplay(pid int, r stopReport) int {
 	ended := make(chan waitResult)
 	go reapChildren(pid, ended)
@@ -216,9 +219,9 @@ func (s *supervisor) awaitReplay(pid int, r stopReport) int {
 		case s.endSignal = <-s.signals:
 			s.logLine("stopping after " + unix.SignalName(s.endSignal.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			// Call killDelay, which reads the report, only after Kill. lmrun writes the report
-			// before it installs its signal handler. If killDelay finds no report, lmrun had no
-			// handler when SIGTERM was sent, and SIGTERM has ended it.
+			// Call killDelay, which reads the report, only after unix.Kill. lmrun writes the report
+			// before it installs its signal handler. Therefore, if killDelay finds no report, lmrun
+			// had no signal handler when SIGTERM was sent, and SIGTERM has ended lmrun.
 			if timeout == nil {
 				timeout = time.After(r.killDelay())
 			}
@@ -228,10 +231,9 @@ func (s *supervisor) awaitReplay(pid int, r stopReport) int {
 	}
 }
 
-// replayEnvironment returns the environment variables for lmrun: the given variables without those
-// that Go's runtime reads, and GOMAXPROCS=1. Some variables of Go's runtime would cause system
-// calls that a sealed lmrun must not make. With GOMAXPROCS=1, Go starts faster and needs fewer
-// threads and less memory.
+// replayEnvironment returns the environment variables for lmrun. It removes the variables that Go's
+// runtime reads, because some of them would cause system calls that a sealed lmrun must not make.
+// It adds GOMAXPROCS=1: Go then starts faster and needs fewer threads and less memory.
 func replayEnvironment(variables []string) []string {
 	kept := []string{"GOMAXPROCS=1"}
 	for _, variable := range variables {
@@ -244,16 +246,17 @@ func replayEnvironment(variables []string) []string {
 	return kept
 }
 
-// stopReport is the report of the longest time from a signal to the end of lmrun. lmrun writes
-// this report to a pipe after it has accepted the image, if the flag -supervised is given.
+// stopReport reads and contains the report of lmrun: the longest time that lmrun may need to end
+// after a signal. lmrun writes this report to a pipe after it has accepted the image, if the flag
+// -supervised is given.
 type stopReport struct {
 	fd         int    // file descriptor of the read end of the pipe
 	stopUs     uint64 // the reported time, in microseconds; 0 until isReceived is true
-	isReceived bool   // poll has read the report
+	isReceived bool   // stopReport.poll has read the report
 }
 
-// poll reads the report if lmrun has written it. It does not wait for the report. It reports
-// whether this call or an earlier one has read the report.
+// poll reads the report if lmrun has written it. It does not wait for the report. It returns true
+// if this call or an earlier call has read the report.
 func (r *stopReport) poll() bool {
 	var line [32]byte
 	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
@@ -262,9 +265,9 @@ func (r *stopReport) poll() bool {
 	return r.isReceived
 }
 
-// killDelay reads the report if lmrun has written it, and returns the time to wait between SIGTERM
-// and SIGKILL. This is the sum of the reported time and graceTime, or only graceTime without a
-// report.
+// killDelay returns the time to wait between SIGTERM and SIGKILL. If lmrun has written the report,
+// killDelay reads it and returns the sum of the reported time and graceTime. Otherwise it returns
+// graceTime.
 func (r *stopReport) killDelay() time.Duration {
 	r.poll()
 	const maxUs = uint64(math.MaxInt64-graceTime) / uint64(time.Microsecond)
@@ -278,7 +281,7 @@ type waitResult struct {
 }
 
 // reapChildren waits until the child process with the given pid has ended, and sends the wait
-// status of that process to the channel ended. Meanwhile it reaps all other child processes that
+// status of that process to the channel `ended`. Meanwhile it reaps all other child processes that
 // end, because PID 1 is the parent of all orphaned processes and must reap them.
 func reapChildren(pid int, ended chan<- waitResult) {
 	for {
@@ -293,8 +296,8 @@ func reapChildren(pid int, ended chan<- waitResult) {
 }
 
 // exitStatus returns the exit status of a replay with the given waitResult. If a signal has ended
-// the replay, the result depends on the signal. It is 0 for a SIGTERM from the supervisor, the
-// exit status of hal.BusFault for SIGBUS, and the exit status of hal.Internal for any other
+// the replay, the returned status depends on the signal. It is 0 for a SIGTERM from the supervisor,
+// the exit status of hal.BusFault for SIGBUS, and the exit status of hal.Internal for any other
 // signal.
 func (s *supervisor) exitStatus(w waitResult) int {
 	switch {
@@ -313,5 +316,6 @@ func (s *supervisor) exitStatus(w waitResult) int {
 	return hal.Internal.ExitStatus()
 }
 
-// logLine prints one line to standard error, since lmrun can write tensor data to standard output.
+// logLine prints one line to standard error, because lmrun can write tensor data to standard
+// output.
 func (s *supervisor) logLine(text string) { printLine("lminit: " + text) }

@@ -6,9 +6,9 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file rejects options that this lmrun does not support because of a build tag. The tags
-// norings, nowatchdog and nojson omit code to make lmrun smaller for products that do not need
-// these options.
+// This file rejects options that this lmrun does not support because of a build tag. Each of the
+// build tags norings, nowatchdog and nojson omits the code of one option. This makes lmrun smaller
+// for products that do not need the option.
 
 // checkBuild returns an error if an option needs code that a build tag has omitted from this
 // lmrun. The error names the build tag.
@@ -34,8 +34,8 @@ func usesRing(bindings []args.Binding) bool {
 	return false
 }
 
-// omittedError returns the usage error for an option that this lmrun does not support because it
-// was built with the given tag.
+// omittedError returns the usage error for an option that this lmrun does not support, because
+// lmrun was built with the given tag.
 func omittedError(option, tag string) error {
 	return args.UsageError(option + ": this lmrun was built with the tag `" + tag +
 		"`; build lmrun without that tag")

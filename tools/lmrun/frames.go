@@ -7,28 +7,29 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file executes runs in a loop, with new data for each run. A run, also called a frame, is
-// one execution of the sequence that the flag -sequence names. From the first run on, the code
-// makes no system call that runtime.Seal forbids, and it allocates memory only for errors.
+// This file executes runs in a loop, with new data for each run. A run, also called a frame, is one
+// execution of the sequence that the flag -sequence names. From the first run on, the code in this
+// file makes no system call that runtime.Seal forbids, and it allocates memory only for errors.
 
 // frameLoop contains the sequences, limits and data streams of the runs of one lmrun process.
 type frameLoop struct {
 	replay         *runtime.Replay
 	sequence       int           // index of the sequence that each run executes
-	sequenceBefore int           // index of the sequence that -before names; -1: none
-	sequenceAfter  int           // index of the sequence that -after names; -1: none
-	clock          hal.Device    // the method Now of this device measures the duration of runs
-	limitNs        int64         // time limit of one run, in nanoseconds; 0: no limit
-	streams        []stream      // all inputs, followed by all outputs
+	sequenceBefore int           // index of the sequence that -before names; -1: not given
+	sequenceAfter  int           // index of the sequence that -after names; -1: not given
+	clock          hal.Device    // device whose method Now measures the duration of runs
+	limitNs        int64         // value of -deadline, in nanoseconds; 0: not given
+	streams        []stream      // one for each -input, followed by one for each -output
 	files          files.Outputs // the files and pipes to which lmrun writes outputs
 	watchdog       watchdog
 	sealed         bool // runtime.Seal has installed its seccomp filter
 }
 
-// openStreams opens inputs, outputs and the watchdog. The caller must call it before
-// runtime.Seal, which forbids opening files, and before the first run, so that lmrun reports a
-// bad path before it stores anything to a device. openStreams opens the watchdog last, because an
-// open watchdog resets the machine if lmrun completes no run for the time of its timeout.
+// openStreams opens inputs, outputs and the watchdog. The caller must call it before runtime.Seal,
+// which forbids opening files. The caller must also call it before the first run, so that lmrun
+// reports a bad path before it stores anything to a device. openStreams opens the watchdog last:
+// once open, the watchdog resets the machine unless lmrun completes a run within the watchdog's
+// timeout.
 func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverRingFault(&err)
 	f.replay, f.clock = r, clock
@@ -46,10 +47,10 @@ func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error)
 	return f.watchdog.start()
 }
 
-// runLoop executes all runs and then writes the output files. If a failure was not caused by a
-// command, for example if an input cannot be read, runLoop runs the sequence named `safe`. If
-// only the output files cannot be written, it does not run `safe`, because all runs have
-// completed.
+// runLoop executes all runs and then writes the output files. If a command fails, Replay.Run runs
+// the sequence named `safe`. After any other failure during the runs, such as an input that cannot
+// be read, runLoop runs `safe` itself. If only the output files cannot be written, runLoop does not
+// run `safe`, because all runs have completed.
 func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	end.leastNs = 1<<63 - 1
 	end.err = f.runFrames(count, &end)
@@ -63,10 +64,10 @@ func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	return end
 }
 
-// runSafe runs the sequence named `safe`, if the image has one, and stores its result in end. In
-// this sequence, an image brings its devices into a safe state. The caller must call runSafe only
-// after failures that were not caused by a command. After the failure of a command, Replay.Run
-// has already run the sequence.
+// runSafe runs the sequence named `safe`, if the image has one, and stores its result in
+// end.result. This sequence brings the devices into a safe state. The caller must call runSafe only
+// after a failure that was not caused by a command: after the failure of a command, Replay.Run has
+// already run `safe`.
 func (f *frameLoop) runSafe(end *outcome) {
 	end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
 	if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
@@ -75,9 +76,9 @@ func (f *frameLoop) runSafe(end *outcome) {
 	}
 }
 
-// runFrames executes the sequence of -before, then the runs, and then the sequence of -after. It
-// executes no further run after count runs (0: no limit), at the end of the inputs, or after a
-// signal. After a failure it returns without executing the sequence of -after.
+// runFrames executes the sequence that -before names, then the runs, and then the sequence that
+// -after names. The runs end after `count` runs (0: no limit), at the end of the inputs, or after a
+// signal. After a failure, runFrames returns without executing the sequence that -after names.
 func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 	err := f.runSequence(f.sequenceBefore, 0, end)
 	ended := false
@@ -90,8 +91,8 @@ func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 	if err != nil {
 		return err
 	}
-	// Check the error status of the devices: a DMA transfer can fail without the failure of any
-	// command.
+	// Check the error status of the devices, because a DMA transfer can fail although no command
+	// has failed.
 	code := f.replay.Diagnose()
 	if code != hal.OK {
 		err = hal.NewFault(code, "found after the last run")
@@ -99,8 +100,8 @@ func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 	return err
 }
 
-// runFrame executes one run: it receives the inputs, runs the sequence, sends the outputs and
-// feeds the watchdog. If the inputs have ended, it runs nothing, and the result ended is true.
+// runFrame executes one run: it receives the inputs, runs the sequence, sends the outputs and feeds
+// the watchdog. If the inputs have ended, runFrame does not run the sequence and returns true.
 func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	ended, err = f.receiveInputs()
 	if ended && end.runs == 0 && stopping.Load() == 0 {
@@ -129,9 +130,9 @@ func (end *outcome) countRun(durationNs int64) {
 	end.mostNs = max(end.mostNs, durationNs)
 }
 
-// runSequence runs the sequence with the given index and stores the result in end. A run that
-// takes longer than limitNs nanoseconds fails (0: no limit). If the index is -1, runSequence does
-// nothing.
+// runSequence runs the sequence with the given index and stores the result in end.result. The
+// sequence fails if it takes longer than limitNs nanoseconds (0: only -longest limits the time). If
+// the index is -1, runSequence does nothing.
 func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 	if sequence < 0 {
 		return nil
@@ -149,11 +150,12 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 	}
 }
 
-// recoverRingFault converts a panic of the calling function into the error *err. It must be called
-// by defer. If the panic is a memory fault in a ring, for example because another process has
-// truncated the file of the ring, the error names that file. For any other panic, the error has
-// the code hal.Internal and the text of the panic. The process then continues and can run the
-// sequence `safe`.
+// recoverRingFault converts a panic of the calling function into the error *err, so that the
+// process continues and can run the sequence `safe`. The caller must call it with defer.
+//
+// A memory fault in a ring causes such a panic, for example after another process has truncated the
+// file of the ring. The error then names that file. For any other panic, the error has the code
+// hal.Internal and the text of the panic.
 func (f *frameLoop) recoverRingFault(err *error) {
 	problem := recover()
 	if problem == nil {

@@ -19,9 +19,9 @@ const (
 	jsonUsage = jsonHelp
 )
 
-// jsonText returns the JSON object that -json prints, with a line feed. The object contains the
-// fields of failureFields only after a failure, and the durations of the runs only if at least
-// one run was completed.
+// jsonText returns the JSON object that -json prints, followed by a line feed. The object contains
+// the fields from failureFields only after a failure, and the durations of the runs only if at
+// least one run was completed.
 func jsonText(o args.Options, end outcome, code hal.Code) string {
 	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.ExitStatus())) + files.Quote(code.Error()) +
 		`,"image":` + files.Quote(o.Image) +

@@ -8,7 +8,7 @@ import (
 )
 
 // This file replaces json.go if lmrun is built with the tag nojson. In such a build, checkBuild
-// rejects -json. Therefore lmrun never calls this jsonText.
+// rejects -json. Therefore lmrun never calls the function jsonText below.
 
 const (
 	hasJSON   = false

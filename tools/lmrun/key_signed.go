@@ -14,10 +14,10 @@ import (
 const keyUsage = `
   -key FILE           public keys in hex, one a line; rejects an image that none of them signed`
 
-const maxKeyFileBytes = 4 << 20 // maximum size of the file that -key names
+const maxKeyFileBytes = 4 << 20 // maximum size of the file that -key names, in bytes
 
-// checkSignature checks that one of the public keys in the file at keyPath verifies the signature
-// of the image, and otherwise returns an error.
+// checkSignature returns an error unless the image has a signature that one of the public keys in
+// the file at keyPath verifies.
 func checkSignature(file *runtime.File, keyPath string) error {
 	publicKeys, err := files.Read(keyPath, maxKeyFileBytes)
 	if err != nil {

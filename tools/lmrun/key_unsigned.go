@@ -7,12 +7,13 @@ import (
 	"lightmetal/runtime"
 )
 
-// This file replaces key_signed.go if lmrun is built without the tag signed.
+// This file replaces key_signed.go if lmrun is built without the tag signed. Such an lmrun cannot
+// check signatures.
 
 const keyUsage = ""
 
-// checkSignature always returns an error. It is called only if -key is given. If lmrun ignored
-// -key instead, it would replay an image without the requested check of the signature.
+// checkSignature always returns an error. lmrun calls it only if -key is given. If lmrun ignored
+// -key instead, it would replay an image without checking the signature as requested.
 func checkSignature(*runtime.File, string) error {
 	return hal.NewFault(hal.Denied,
 		"-key: this lmrun cannot check signatures; build one with `go build -tags signed`")

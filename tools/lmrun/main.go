@@ -1,5 +1,6 @@
-// Lmrun replays one Light Metal binary on the devices for which the binary was made. Its exit
-// status names the kind of failure, so that a supervisor, such as lminit, can restart lmrun.
+// Lmrun replays one Light Metal binary on the devices for which the binary was made. The exit
+// status of lmrun names the kind of failure. A supervisor, such as lminit, uses the exit status to
+// decide whether to restart lmrun.
 package main
 
 import (
@@ -12,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file contains the steps of lmrun in this order: parse the command line, open and verify
-// the image, check the options against the image, open the devices, load the image, open inputs
-// and outputs, freeze the process (runtime.Replay.Freeze), seal the process (runtime.Seal),
-// execute the runs, and stop the devices. A run is one execution of the sequence that the flag
-// -sequence names.
+// This file performs the steps of lmrun in this order:
+//  1. Parse the command line, verify the image, and check the options against the image.
+//  2. Open the devices, load the image, and open the inputs and outputs.
+//  3. Freeze the process (runtime.Replay.Freeze), so that runs allocate no memory. If -seal is
+//     given, also seal the process (runtime.Seal).
+//  4. Execute the runs. A run is one execution of the sequence that the flag -sequence names.
+//  5. Stop the devices and print the outcome.
 
 func main() {
 	runtime.DedicateProcess()
@@ -36,15 +39,15 @@ type outcome struct {
 	// err is nil after success. If a run failed, the error text is, for example,
 	// "expect failed: command 3 of main: got ...".
 	err error
-	// result is the result of the last sequence that ran. After a failure that was not caused
-	// by a command, result.Code is the code of err.
+	// result is the result of the sequence that ran last, not counting the sequence named `safe`.
+	// If a failure was not caused by a command, runSafe sets result.Code to the code of err.
 	result                   runtime.Result
 	runs                     uint64 // number of completed runs
-	totalNs, leastNs, mostNs int64  // total, shortest and longest duration of completed runs
+	totalNs, leastNs, mostNs int64  // total, shortest and longest duration of completed runs, in ns
 }
 
 // replayImage performs the steps of lmrun from opening the image to stopping the devices, and
-// returns the outcome. With -check it returns before it opens a device.
+// returns the outcome. If -check is given, replayImage opens no device.
 func replayImage(o args.Options) outcome {
 	view, err := openImage(o)
 	if err != nil {
@@ -67,8 +70,8 @@ func replayImage(o args.Options) outcome {
 	return f.runOnDevices(devices, view, o)
 }
 
-// openImage opens the image, checks the signature of the image if -key is given, and returns the
-// verified image.
+// openImage opens and verifies the image, and returns the verified image. If -key is given,
+// openImage checks the signature of the image before it verifies the image.
 func openImage(o args.Options) (*fbs.View, error) {
 	file, err := runtime.Open(o.Image)
 	if err == nil && o.Key != "" {
@@ -80,9 +83,9 @@ func openImage(o args.Options) (*fbs.View, error) {
 	return file.Verify()
 }
 
-// reportMaxStopTime writes maxUs as one line to file descriptor 3. maxUs is the longest time from
-// a signal to the end of lmrun, in microseconds. A supervisor that starts lmrun with -supervised
-// reads this line, so that it knows how long to wait before it kills lmrun.
+// reportMaxStopTime writes maxUs as one line to file descriptor 3. maxUs is the longest time that
+// lmrun may need to end after a signal, in microseconds. A supervisor that starts lmrun with
+// -supervised reads this line, so that it knows how long to wait before it kills lmrun.
 func reportMaxStopTime(maxUs uint64) error {
 	const reportFD = 3
 	err := files.WriteFull(reportFD, []byte(fbs.Text("%d\n", maxUs)))
@@ -92,12 +95,12 @@ func reportMaxStopTime(maxUs uint64) error {
 	return args.UsageError("-supervised: cannot write to file descriptor 3: " + err.Error())
 }
 
-// openDevice opens the device with the given name. parseDeviceName checks the name without
-// opening the device. In builds with the tag mock, both functions also accept mock devices.
+// openDevice opens the device with a given name. parseDeviceName only checks whether the name is
+// valid. In builds with the tag mock, both functions also accept mock devices.
 var openDevice, parseDeviceName = hal.Open, hal.ParseName
 
-// openDevices opens the devices that the flags -device name. Without -device, it opens the
-// devices that the image names.
+// openDevices opens the devices that the flags -device name. If no flag -device is given, it opens
+// the devices that the image names.
 func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
 	if len(names) == 0 {
@@ -110,8 +113,9 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 	return devices, err
 }
 
-// runOnDevices prepares the runs, executes them, and then stops the devices. It stops the
-// watchdog only after success. After a failure, the watchdog therefore resets the machine.
+// runOnDevices prepares and executes the runs. It then discards the outputs that were not
+// committed, and stops the devices. It stops the watchdog only after success. Therefore the
+// watchdog resets the machine after a failure.
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.loadAndFreeze(devices, view, o)}
 	if end.err == nil {
@@ -127,9 +131,10 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 	return end
 }
 
-// loadAndFreeze loads the image, opens inputs and outputs, installs the signal handler, and freezes
-// the process, so that runs allocate no memory. If -seal is given, loadAndFreeze also seals the
-// process: it installs a seccomp filter that forbids allocating, mapping or opening anything.
+// loadAndFreeze loads the image, opens inputs and outputs, starts the watchdog, installs the signal
+// handler, and freezes the process, so that runs allocate no memory. If -seal is given,
+// loadAndFreeze also seals the process: it installs a seccomp filter that forbids system calls that
+// could allocate, map or open anything.
 func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
@@ -140,8 +145,8 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 	}
 	err = f.openStreams(r, devices[0])
 	if err == nil {
-		// Freeze makes Go's runtime open two file descriptors. If this failed, Go's runtime
-		// would end the process. EnsureSpareFDs returns an error in this case.
+		// Freeze makes Go's runtime open two file descriptors. If Go's runtime cannot open them, it
+		// ends the process without a useful error. EnsureSpareFDs returns an error instead.
 		err = files.EnsureSpareFDs(2)
 	}
 	if err == nil {
@@ -157,9 +162,9 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 	return err
 }
 
-// stopDevices stops the DMA of all devices and then closes the devices. It returns the first
-// error. A sealed process is not allowed to close devices. In this case stopDevices only stops
-// the DMA, and the kernel closes the devices when the process ends.
+// stopDevices stops the DMA of all devices and then closes the devices. It returns the first error.
+// A sealed process is not allowed to close devices. In a sealed process, stopDevices only stops the
+// DMA, and the kernel closes the devices when the process ends.
 func (f *frameLoop) stopDevices(devices []hal.Device) (firstErr error) {
 	if f.replay != nil {
 		firstErr = f.replay.StopDMA()

@@ -10,11 +10,13 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file checks that the options match the verified image. lmrun performs these checks before
-// it opens a device, and also with -check, which opens no device.
+// This file checks that the options match the verified image. lmrun performs these checks before it
+// opens a device, and also with -check, which opens no device. This file also computes the longest
+// time that lmrun may need to stop.
 
-// planRuns checks that the options match the image. It returns a frameLoop with the sequences,
-// tensors, limits and watchdog from the options. It opens no input, output or device.
+// planRuns checks that the options match the image, and that no output would overwrite another file
+// of this lmrun. It returns a frameLoop with the sequences, tensors, limits and watchdog from the
+// options. It opens no input, output or device.
 func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 	f = &frameLoop{limitNs: o.Deadline}
 	view.TimeLimitUs = uint64(o.Longest) / 1000
@@ -41,7 +43,7 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 }
 
 // findSequences looks up the sequences that -sequence, -before and -after name, and stores their
-// indices in f. It stores -1 for a flag that is not given.
+// indices in f. For -before and -after, the index is -1 if the flag is not given.
 func (f *frameLoop) findSequences(view *fbs.View, o args.Options) error {
 	for i, name := range [...]string{o.Sequence, o.Before, o.After} {
 		index := view.SequenceByName(name)
@@ -91,15 +93,17 @@ func hasTlbWindow(view *fbs.View) bool {
 	return false
 }
 
-// maxStopTimeUs returns the longest time from a signal to the end of lmrun, in microseconds. It is
-// the sum of three times: the longest time of a run or of the sequence of -before, the longest
-// time of the sequence of -after, and the longest time of the sequence `safe`. The sum does not
-// overflow, because runtime.CheckWorstCase has limited each sequence to the value of -longest,
-// which is at most 2^62 ns.
+// maxStopTimeUs returns the longest time that lmrun may need to end after a signal, in
+// microseconds. This time is the sum of three times: the time of a run or of the sequence that
+// -before names, whichever is longer; the time of the sequence that -after names; and the time of
+// the sequence named `safe`.
+//
+// The sum does not overflow: runtime.CheckWorstCase has checked that no sequence takes longer than
+// the value of -longest, and the maximum of this value is 2^62 ns.
 func (f *frameLoop) maxStopTimeUs(view *fbs.View) uint64 {
-	// After a signal, a run with -deadline ends by its deadline. A run without -deadline and the
-	// sequences of -before and -after end within runtime.StopGrace. Only -longest limits the
-	// sequence `safe`.
+	// After a signal, a run with -deadline may still take the time of -deadline. A run without
+	// -deadline, and the sequences that -before and -after name, end within runtime.StopGrace. For
+	// the sequence `safe`, -longest is the only limit.
 	runLimit := uint64(f.limitNs)
 	if runLimit == 0 {
 		runLimit = runtime.StopGrace
@@ -112,8 +116,8 @@ func (f *frameLoop) maxStopTimeUs(view *fbs.View) uint64 {
 }
 
 // maxSequenceUs returns the longest time that the sequence with the given index can take, in
-// microseconds. This is the time that the verifier has computed from the commands, or limitNs if
-// that is shorter. If the index is -1, the result is 0.
+// microseconds. The result is the worst-case time that the verifier has computed, or limitNs if
+// limitNs is shorter. If the index is -1, the result is 0.
 func maxSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	if sequence < 0 {
 		return 0
@@ -121,8 +125,8 @@ func maxSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	return min(view.WorstCaseUs[sequence], limitNs/1000)
 }
 
-// bindingPaths returns the file path of each binding. It removes ringPrefix from the path of a
-// ring.
+// bindingPaths returns the file path of each binding. For a ring, this is the path without
+// ringPrefix.
 func bindingPaths(bindings []args.Binding) (paths []string) {
 	for _, b := range bindings {
 		paths = append(paths, strings.TrimPrefix(b.Path, ringPrefix))

@@ -7,8 +7,8 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file prints the outcome of lmrun. Its only system call is write(2), because runtime.Seal
-// can have forbidden most other system calls.
+// This file prints the outcome of lmrun. The only system call in this file is write(2), because
+// runtime.Seal can have forbidden most other system calls.
 
 // printOutcome prints the outcome as one line of text, or as one JSON object if -json is given.
 // If -help or -version is given, it prints the usage or the version instead. It returns the exit
@@ -46,14 +46,14 @@ func printOutcome(o args.Options, end outcome) int {
 	return code.ExitStatus()
 }
 
-// writeText writes text to the file descriptor fd. It escapes control characters, because the text
-// can contain paths and names from a file, which must not control the terminal.
+// writeText writes text to the file descriptor fd, with control characters escaped. Otherwise
+// control characters in a path, or in a name from the image, could control the terminal.
 func writeText(fd int, text string) error {
 	return files.WriteFull(fd, files.EscapeControls([]byte(text)))
 }
 
-// printLine writes text and a line feed to the file descriptor fd. It escapes line feeds and
-// other control characters in text.
+// printLine writes text and a line feed to the file descriptor fd. It escapes line feeds and other
+// control characters inside text.
 func printLine(fd int, text string) error { return writeText(fd, files.OneLine(text)+"\n") }
 
 // versionText returns the text that -version prints. The text is a JSON object if asJSON is true.
@@ -65,8 +65,8 @@ func versionText(asJSON bool) string {
 	return fbs.Text(text, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
 }
 
-// timingText returns the number of runs and their durations, for the line that lmrun prints after
-// success. The text begins with a comma.
+// timingText returns the number of runs and their durations in microseconds. lmrun prints this text
+// after success. The text begins with a comma, because other text precedes it.
 func timingText(end outcome) string {
 	if end.runs == 0 {
 		return ", no runs"
@@ -79,14 +79,14 @@ func timingText(end outcome) string {
 		", mean " + mean + ", most " + microsText(end.mostNs)
 }
 
-// microsText returns the number of microseconds in ns nanoseconds, with one digit after the
-// decimal point.
+// microsText returns a time as text. The parameter ns is the time in nanoseconds. The text is the
+// time in microseconds, with one digit after the decimal point.
 func microsText(ns int64) string {
 	return fbs.Text("%d.%d", uint64(ns/1000), uint64(ns%1000/100))
 }
 
-// failureText returns the text of the error. If the sequence named `safe` has run, the result of
-// that sequence follows.
+// failureText returns the text of end.err. If the sequence named `safe` has run, the returned text
+// also contains the result of that sequence.
 func failureText(end outcome) string {
 	text := end.err.Error()
 	if end.result.SafeRan {

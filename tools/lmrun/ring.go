@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file implements rings. A ring passes tensor data between two processes through a file in
-// shared memory. RING.md specifies the format of the file. In builds with the tag norings, the
-// file ring_none.go replaces this file.
+// This file implements rings. A ring passes tensor data between two processes through a file that
+// both processes map as shared memory. RING.md specifies the format of the file. In builds with the
+// tag norings, the file ring_none.go replaces this file.
 
 const (
 	hasRings  = true
@@ -24,8 +24,8 @@ const (
 
 const (
 	ringMagic       = 0x31474e49524d4c // "LMRING1" and a zero byte, as a little-endian number
-	ringHeaderBytes = 4096             // number of bytes before the first slot
-	slotAlign       = 64               // the file offset of each slot is a multiple of slotAlign
+	ringHeaderBytes = 4096             // offset of the first slot in the file, in bytes
+	slotAlign       = 64               // the file offset of each slot is a multiple of 64 bytes
 
 	newRingSlots = 8       // number of slots in a ring that lmrun creates
 	maxRingSlots = 1 << 16 // largest number of slots in a ring that lmrun accepts
@@ -33,12 +33,12 @@ const (
 	ringLockPauseNs = 10_000_000 // pause between two attempts to lock the file, in nanoseconds
 )
 
-// ringLockTries is the number of attempts to lock the file of a ring. 1000 attempts take 10 s.
-// This is enough, because another process locks the file only while it creates or checks the
-// ring. Tests set a smaller number.
+// ringLockTries is the number of attempts to lock the file of a ring. 1000 attempts take 10 s. This
+// is enough, because another process locks the file only while it creates or checks the ring. It is
+// a variable so that tests can set a smaller number.
 var ringLockTries = 1000
 
-// ringHeader is the structure at the beginning of a ring file.
+// ringHeader is the structure at the beginning of a ring file. RING.md specifies it.
 type ringHeader struct {
 	magic     uint64 // ringMagic
 	slotBytes uint64 // number of data bytes in a slot
@@ -50,25 +50,26 @@ type ringHeader struct {
 	read      uint64 // number of slots that the reader has released since the ring was created
 }
 
-// ring passes the data of one tensor from one writer process to one reader process, through a
-// file that both processes map. The file contains a header and slots of equal size. Each slot
-// contains the tensor data of one run.
+// ring passes the data of one tensor from one writer process to one reader process, through a file
+// that both processes map. The file contains a header and slots of equal size. Each slot contains
+// the data of the tensor for one run.
 type ring struct {
-	path        string // path of the file
-	memory      []byte // the mapped file; nil until open has mapped it
+	path        string // path of the ring file
+	memory      []byte // the mapped file; nil until ring.open has mapped the file
 	*ringHeader        // the header in the mapped file
-	// dataBytes and slotCount are copies of the header fields slotBytes and slots. The methods
-	// use these copies, because the other process could change the header after the check.
+	// dataBytes and slotCount have the values of the header fields slotBytes and slots. The methods
+	// use dataBytes and slotCount, because the other process could change the header after
+	// checkHeader has checked it.
 	dataBytes, slotCount uint64
 	ownCounter           *uint64 // the counter that this process changes: &written or &read
 	// closedBefore is true in a reader if an earlier writer had closed the ring before the reader
-	// opened it, and the ring has been empty since then. The reader then waits for the next
-	// writer. It does not report the end of the data.
+	// opened the ring, and the ring has been empty since then. The reader then waits for the next
+	// writer instead of reporting the end of the data.
 	closedBefore bool
 }
 
-// newRing returns a ring for a tensor of dataBytes bytes. The file of the ring has the given path.
-// The caller must call open before any other method.
+// newRing returns a ring for a tensor of dataBytes bytes. The parameter path is the path of the
+// ring file. The caller must call ring.open before any other method.
 func newRing(path string, dataBytes uint64) *ring {
 	return &ring{path: path, dataBytes: dataBytes}
 }
@@ -112,8 +113,8 @@ func (r *ring) lock(fd int) error {
 }
 
 // mapFile maps the file into r.memory. If the file is empty, mapFile first creates a new ring in
-// it. If the file has the size of a ring but its header contains only zeros, the process that
-// created the file was killed before it wrote the header. In this case mapFile writes the header.
+// the file. If the file has the size of a ring but a header of zeros, the process that created the
+// file was killed before it wrote the header. In this case mapFile writes the header.
 func (r *ring) mapFile(fd int) error {
 	size, err := r.fileSize(fd)
 	if err != nil {
@@ -127,8 +128,8 @@ func (r *ring) mapFile(fd int) error {
 	isUnfinished := isZero(head) && isValidSlotCount(slots) && size == r.fileBytes(slots)
 	switch {
 	case isUnfinished:
-		// Write the header with one system call. If this process is killed, the header is then
-		// either still zero or complete.
+		// Write the header with one system call. Even if this process is killed, the header then
+		// contains only zeros or is complete.
 		fields := [...]uint64{ringMagic, r.dataBytes, slots}
 		data := unsafe.Slice((*byte)(unsafe.Pointer(&fields)), unsafe.Sizeof(fields))
 		err = files.WriteFull(fd, data)
@@ -177,8 +178,9 @@ func isZero(data []byte) bool {
 func isValidSlotCount(slots uint64) bool { return slots >= 1 && slots <= maxRingSlots }
 
 // checkHeader returns an error if the header does not match the size of the tensor or the size of
-// the file. Otherwise it initializes r as the writer or the reader of the ring. It does not reset
-// the counters in the header, so that this process continues at the next slot.
+// the file. Otherwise it initializes r as the writer or the reader of the ring. For a writer, it
+// also clears the header field `closed`. It does not reset the counters in the header, so that this
+// process continues at the next slot.
 func (r *ring) checkHeader(isWriter bool) error {
 	h := (*ringHeader)(unsafe.Pointer(&r.memory[0]))
 	size := uint64(len(r.memory))
@@ -209,7 +211,7 @@ func (r *ring) checkHeader(isWriter bool) error {
 // slot, rounded up to a multiple of slotAlign.
 func (r *ring) stride() uint64 { return (r.dataBytes + slotAlign - 1) &^ (slotAlign - 1) }
 
-// fileBytes returns the size of the file of a ring with the given number of slots.
+// fileBytes returns the size of a ring file with the given number of slots, in bytes.
 func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r.stride() }
 
 // mismatchError returns the error for a ring whose header does not match the tensor or the file,
@@ -225,17 +227,18 @@ func (r *ring) notRingError(reason string) error {
 	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+")")
 }
 
-// contains reports whether the address is inside the mapped file of the ring.
+// contains reports whether the address is inside the memory to which the ring file is mapped.
 func (r *ring) contains(address uintptr) bool {
 	return r.memory != nil && address-hal.AddressOf(r.memory) < uintptr(len(r.memory))
 }
 
 // transfer copies data into the next free slot if this process is the writer. If this process is
-// the reader, transfer copies the oldest unread slot into data. It returns the number of bytes.
-// It returns EAGAIN if a writer finds no free slot, or a reader no unread slot, as write(2) and
-// read(2) do on a non-blocking pipe. After the last slot of a closed ring, it returns 0 to a
-// reader, as read(2) does at the end of a file. After a successful transfer, the caller must call
-// advance.
+// the reader, transfer copies the oldest unread slot into data. It returns the number of copied
+// bytes. After a successful transfer, the caller must call ring.advance.
+//
+// If a writer finds no free slot, or a reader finds no unread slot, transfer returns EAGAIN, as
+// write(2) and read(2) do on a non-blocking pipe. After the last slot of a closed ring, transfer
+// returns 0 to a reader, as read(2) does at the end of a file.
 func (r *ring) transfer(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
 	unread := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)
@@ -255,10 +258,10 @@ func (r *ring) transfer(data []byte) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// advance passes the slot of the last transfer to the other process. The reader can then read the
-// slot that a writer has filled, and the writer can fill the slot that a reader has read.
+// advance passes the slot of the latest transfer to the other process. The reader can then read the
+// slot that the writer has filled, or the writer can fill the slot that the reader has read.
 func (r *ring) advance() { atomic.AddUint64(r.ownCounter, 1) }
 
-// markClosed sets the field closed of the header. A reader then knows that the writer will write
-// no more slots.
+// markClosed sets the header field `closed`. A reader then knows that the writer will write no more
+// slots.
 func (r *ring) markClosed() { atomic.StoreUint32(&r.closed, 1) }

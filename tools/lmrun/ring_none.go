@@ -3,14 +3,14 @@
 package main
 
 // This file replaces ring.go if lmrun is built with the tag norings. In such a build, checkBuild
-// rejects every ring. Therefore lmrun never calls these functions.
+// rejects every ring. Therefore lmrun never creates a ring.
 
 const (
 	hasRings  = false
 	ringUsage = ""
 )
 
-// ring has the same methods as the type ring in ring.go, so that the other files compile.
+// ring has the methods of the type ring in ring.go, so that the other files compile.
 type ring struct{ path string }
 
 func newRing(string, uint64) *ring             { return nil }

@@ -9,44 +9,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file installs a signal handler, so that lmrun ends after the current run when it receives
-// a signal. It does not use package os/signal, which would start another thread. Instead, the
+// This file installs a signal handler, so that lmrun ends after the current run when it receives a
+// signal. This file does not use package os/signal, which would start another thread. Instead, the
 // kernel calls a handler in assembly, which sets the variable stopping.
 
 // stopping is not 0 after one of stopSignals has arrived. lmrun then starts no further run. A run
-// without -deadline fails if it takes longer than runtime.StopGrace after the signal. Further
-// signals have no effect: they cannot make lmrun skip the sequence `safe` or leave DMA enabled.
+// without -deadline fails if it continues for longer than runtime.StopGrace after the signal.
+// Further signals have no effect: they cannot make lmrun skip the sequence `safe` or leave DMA
+// enabled.
 var stopping atomic.Uint32
 
-// stopSignals lists the signals after which lmrun finishes the current run and then ends. lmrun
-// does not handle SIGQUIT and cannot handle SIGKILL. They end the process immediately.
+// stopSignals lists the signals after which lmrun finishes the current run and then ends. The
+// signals SIGQUIT and SIGKILL end the process immediately: lmrun does not handle SIGQUIT and cannot
+// handle SIGKILL.
 var stopSignals = [...]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP}
 
-// Flags of sigaction.
+// Flags of struct sigaction, from the header asm/signal.h of Linux.
 const (
 	// actionOnStack is SA_ONSTACK. It makes the handler run on the signal stack that Go has set
 	// for the thread, because the stack of a goroutine is too small for a signal frame.
 	actionOnStack = 0x08000000
-	// actionRestorer is SA_RESTORER. It makes the kernel use the field restorer.
+	// actionRestorer is SA_RESTORER. It makes the kernel use the field `restorer` of struct
+	// sigaction.
 	actionRestorer = 0x04000000
 )
 
-// sigaction is struct sigaction of the kernel, the argument of the system call rt_sigaction. Its
-// layout is the same on amd64 and arm64 (see arch/x86/include/uapi/asm/signal.h,
+// sigaction is struct sigaction of the kernel. It is an argument of the system call rt_sigaction.
+// Its layout is the same on amd64 and arm64 (see arch/x86/include/uapi/asm/signal.h,
 // arch/arm64/include/uapi/asm/signal.h and include/linux/signal_types.h in Linux).
 type sigaction struct {
 	handler, flags, restorer uintptr
 	mask                     uint64
 }
 
-// signalHandlers returns the addresses of two functions in signal_amd64.s or signal_arm64.s. The
-// function at handler is the signal handler, which sets stopping. The function at restorer is the
-// code to which the handler returns. On arm64 the kernel provides that code, and restorer is 0.
+// signalHandlers returns the addresses of two functions in signal_amd64.s or signal_arm64.s.
+// `handler` is the address of the signal handler, which sets the variable stopping. `restorer` is
+// the address of the function to which the signal handler returns. On arm64 the kernel provides
+// that function, and restorer is 0.
 func signalHandlers() (handler, restorer uintptr)
 
 // stopOnSignal installs the signal handler for all stopSignals. It does not set the flag
-// SA_RESTART, because a signal must interrupt the sleep of a run: the run must then apply its new
-// time limit, runtime.StopGrace.
+// SA_RESTART, because a signal must interrupt a run that sleeps: after the signal, the run must
+// apply its new time limit, runtime.StopGrace.
 func stopOnSignal() error {
 	handler, restorer := signalHandlers()
 	action := sigaction{handler: handler, flags: actionOnStack, restorer: restorer}

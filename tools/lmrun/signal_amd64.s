@@ -1,21 +1,23 @@
 #include "textflag.h"
 
-// handleSignal is the signal handler. It sets the variable stopping to 1. The kernel calls it like
-// a C function and has saved all registers in the signal frame, so that handleSignal does not
-// need to preserve them. handleSignal returns to restoreContext.
+// handleSignal is the signal handler. It sets the variable stopping to 1. The kernel calls
+// handleSignal like a C function. Before the call, the kernel saves all registers in the signal
+// frame, so that handleSignal does not need to preserve registers. handleSignal returns to
+// restoreContext.
 TEXT ·handleSignal(SB), NOSPLIT|NOFRAME, $0
 	MOVL $1, ·stopping(SB)
 	RET
 
-// restoreContext makes the system call rt_sigreturn, which has the number 15. The kernel restores
-// the registers from the signal frame and resumes the interrupted code.
+// restoreContext makes the system call rt_sigreturn, which has the number 15. In this system call,
+// the kernel restores the registers from the signal frame and resumes the interrupted code.
 TEXT ·restoreContext(SB), NOSPLIT|NOFRAME, $0
 	MOVL $15, AX
 	SYSCALL
 
 // func signalHandlers() (handler, restorer uintptr)
 //
-// signalHandlers returns the addresses of handleSignal and restoreContext.
+// signalHandlers returns the address of handleSignal as `handler`, and the address of
+// restoreContext as `restorer`.
 TEXT ·signalHandlers(SB), NOSPLIT, $0-16
 	LEAQ ·handleSignal(SB), AX
 	MOVQ AX, handler+0(FP)

@@ -13,29 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file transfers the data of tensors from and to files, pipes and rings.
+// This file copies the data of tensors from and to files, pipes and rings.
 
-// stream connects one tensor with a file, a pipe or a ring. lmrun reads an input file once,
-// before the first run, and writes an output file once, after the last run. A pipe, a character
+// stream connects one tensor with a file, a pipe or a ring. lmrun reads an input file once, before
+// the first run, and writes an output file once, after the last run. A pipe, a socket, a character
 // device or a ring is a live stream: lmrun reads or writes it in each run.
 type stream struct {
 	args.Binding
 	tensorIndex int           // index of the tensor in the image
 	isOutput    bool          // true: the tensor is an output; false: it is an input
-	isLive      bool          // true: each run transfers the data
-	data        []byte        // the bytes of the tensor
+	isLive      bool          // true: the data are transferred in each run
+	data        []byte        // bytes of the tensor, from Replay.Input or Replay.Output
 	fd          int           // file descriptor of the file or pipe; not used for a ring
 	file        *files.Output // the output file or pipe; nil for inputs and rings
 	ring        *ring         // the ring; nil for files and pipes
 }
 
-// ringPrefix is the text before the path of a ring in the values of -input and -output.
+// ringPrefix is the text before the path of a ring, in the value of -input or -output.
 const ringPrefix = "ring:"
 
-// bindTensors appends a stream to f.streams for each of the given bindings. The bindings are
-// those of -input or those of -output, and the parameter role is the role that their tensors must
-// have. bindTensors returns an error if the image has no tensor with this name and role, or if an
-// input has two bindings. An output can have several bindings.
+// bindTensors appends a stream to f.streams for each of the given bindings. The bindings are those
+// of -input or those of -output, and the parameter `role` is the role that their tensors must have.
+// bindTensors returns an error if the image has no tensor with the name in a binding and with this
+// role. It also returns an error if an input has two bindings. An output can have several bindings.
 func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.Role) error {
 	isInput, roleName := role == gen.RoleInput, "output"
 	if isInput {
@@ -54,7 +54,7 @@ func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role ge
 	return nil
 }
 
-// isBound reports whether f.streams contains a stream for the tensor with the given index.
+// isBound reports whether f.streams contains a stream for the tensor with this index in the image.
 func (f *frameLoop) isBound(tensor int) bool {
 	for i := range f.streams {
 		if f.streams[i].tensorIndex == tensor {
@@ -64,15 +64,16 @@ func (f *frameLoop) isBound(tensor int) bool {
 	return false
 }
 
-// open opens the file, pipe or ring of the stream. For a pipe, open waits until another process
-// has opened the other end. For an input file, open reads the complete file and closes it. For an
-// output file, open creates a temporary file.
+// open opens the file, pipe or ring of the stream. For a pipe, open waits until another process has
+// opened the other end of the pipe. For an input file, open reads the complete file and closes it.
+// For an output file, open creates a temporary file.
 func (s *stream) open(r *runtime.Replay) (err error) {
 	if s.isOutput {
 		s.data = r.Output(s.tensorIndex)
 	} else {
-		// Replay.Input marks the tensor as filled. Without this mark, the sequence of -before
-		// would fail, because it runs before lmrun reads any data from a pipe or a ring.
+		// Replay.Input marks the tensor as filled. The sequence that -before names runs before
+		// lmrun reads any data from a pipe or a ring. Without this mark, the sequence would fail if
+		// the image has no default data for the tensor.
 		s.data = r.Input(s.tensorIndex)
 	}
 	path := strings.TrimPrefix(s.Path, ringPrefix)
@@ -89,8 +90,8 @@ func (s *stream) open(r *runtime.Replay) (err error) {
 	if err != nil || !s.isLive {
 		return err
 	}
-	// Make the pipe non-blocking, so that a read or write returns at once. The method transfer
-	// waits for the other end itself, and checks whether a signal has arrived while it waits.
+	// Make the pipe non-blocking, so that a read or write returns at once. While stream.transfer
+	// waits for the other end of the pipe, it can then check whether a signal has arrived.
 	return hal.FileFault(path, unix.SetNonblock(s.fd, true))
 }
 
@@ -107,7 +108,7 @@ func (s *stream) openOutput(path string) error {
 }
 
 // openInput opens the pipe or device at path for reading. If path is a regular file, openInput
-// reads the file into the tensor and closes it.
+// copies the data of the file into the tensor and closes the file.
 func (s *stream) openInput(path string) (err error) {
 	s.fd, s.isLive, err = files.OpenInput(path, 0)
 	if err != nil || s.isLive {
@@ -117,8 +118,8 @@ func (s *stream) openInput(path string) (err error) {
 	return s.readFile()
 }
 
-// readFile reads the open file into the tensor. It returns an error if the file has fewer or more
-// bytes than the tensor.
+// readFile copies the data of the open file into the tensor. It returns an error if the file has
+// fewer or more bytes than the tensor.
 func (s *stream) readFile() error {
 	n, err := s.transfer(s.data)
 	extra := 0
@@ -134,15 +135,16 @@ func (s *stream) readFile() error {
 }
 
 const (
-	streamSpins   = 100    // transfer makes this number of attempts without pauses
-	streamPauseNs = 50_000 // pause of transfer after each later attempt, in nanoseconds
+	streamSpins   = 100    // stream.transfer makes about this number of attempts without pauses
+	streamPauseNs = 50_000 // pause after each later attempt, in nanoseconds
 )
 
 // transfer reads data from the stream if the tensor is an input, and writes data to the stream if
-// the tensor is an output. It returns when all bytes are transferred, or earlier if the other
-// side has closed the stream. The result n is the number of transferred bytes. While transfer
-// waits for the other side, a signal (see stopping) makes it return. For an output it then returns
-// an error, because the results of the run would be lost.
+// the tensor is an output. It returns when all bytes are transferred, or earlier if the other side
+// has closed the stream. The result n is the number of transferred bytes.
+//
+// If a signal arrives while transfer waits for the other side (see the variable stopping), transfer
+// returns. For an output it then returns an error, because the results of the run would be lost.
 func (s *stream) transfer(data []byte) (n int, err error) {
 	for spins, moved := 0, 0; n < len(data); spins++ {
 		switch {
@@ -172,11 +174,12 @@ func (s *stream) transfer(data []byte) (n int, err error) {
 	return n, nil
 }
 
-// receiveInputs reads the data of the next run from all live inputs. The result ended is true if
-// there are no data for another run: a signal has arrived, or the other side has closed the
-// stream after the data of the previous run. receiveInputs returns an error if the other side has
-// closed the stream in the middle of the data of a run. A sealed process can allocate this error,
-// although it must not map memory, because Go's heap still has free memory.
+// receiveInputs reads the data of the next run from all live inputs. It returns true if there are
+// no data for another run, for one of two reasons: a signal arrived while receiveInputs waited for
+// data, or the other side has closed the stream after the data of the previous run. receiveInputs
+// returns an error if the other side has closed the stream in the middle of the data of a run. A
+// sealed process must not map memory, but it can allocate this error, because Go's heap still has
+// free memory.
 func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	defer f.recoverRingFault(&err)
 	hasData := false // true: an earlier input in f.streams had data for this run
@@ -202,17 +205,17 @@ func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	return false, nil
 }
 
-// sendOutputs writes the results of a run to all live outputs. It then publishes the results in
-// the output rings and releases the slots of the input rings. It does this only after it has
-// written all results. Therefore, if the process is killed while it waits for a reader, no ring
-// shows a result of this run, and the inputs of this run are still in the input rings.
+// sendOutputs writes the results of a run to all live outputs. After it has written all results, it
+// publishes the results in the output rings and releases the slots of the input rings. Because of
+// this order, if the process is killed while it waits for a reader, no ring shows a result of this
+// run, and the inputs of this run are still in the input rings.
 func (f *frameLoop) sendOutputs() (err error) {
 	defer f.recoverRingFault(&err)
 	if err = f.writeOutputs(true); err != nil {
 		return err
 	}
-	// Publish the results before releasing the input slots. In f.streams the inputs precede the
-	// outputs, therefore iterate backwards.
+	// Publish the results before releasing the input slots. The inputs precede the outputs in
+	// f.streams. Therefore iterate backwards.
 	for i := len(f.streams) - 1; i >= 0; i-- {
 		if ring := f.streams[i].ring; ring != nil {
 			ring.advance()
@@ -221,8 +224,8 @@ func (f *frameLoop) sendOutputs() (err error) {
 	return nil
 }
 
-// writeOutputs writes the results of a run to all live outputs if toLive is true, and to all
-// output files if toLive is false.
+// writeOutputs writes the results of the latest run. If toLive is true, it writes them to all live
+// outputs; otherwise it writes them to all output files.
 func (f *frameLoop) writeOutputs(toLive bool) error {
 	for i := range f.streams {
 		s := &f.streams[i]
@@ -236,9 +239,10 @@ func (f *frameLoop) writeOutputs(toLive bool) error {
 	return nil
 }
 
-// finishOutputs writes the results of the last run to the output files and commits the files. If
-// runs is 0, which means that no run was completed, it writes no files. It then marks the output
-// rings as closed, so that their readers notice the end of the data.
+// finishOutputs writes the results of the last run to the output files and commits the files. It
+// writes no files if no run was completed, which means that the parameter runs is 0. After that,
+// finishOutputs marks the output rings as closed, so that the readers of these rings notice the end
+// of the data.
 func (f *frameLoop) finishOutputs(runs uint64) (err error) {
 	defer f.recoverRingFault(&err)
 	if runs > 0 {

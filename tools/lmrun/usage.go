@@ -2,12 +2,13 @@ package main
 
 // This file contains the texts that -help and -version print.
 
-// version is the text that -version prints first. build.sh makes the linker replace it by a text
-// with the revision and the build tags.
+// version is the text that -version prints first. build.sh makes the linker replace this text by a
+// text with the revision and the build tags.
 var version = "lmrun 0.1"
 
-// usage is the text that -help prints. The help of an option that a build tag can omit is in a
-// constant of its own, such as ringUsage, which is empty in a build without that option.
+// usage is the text that -help prints. If a build tag can omit an option, the help text of that
+// option is in a separate constant, such as ringUsage. This constant is empty in a build that omits
+// the option.
 const usage = `usage: lmrun [flags] IMAGE.lmb
 
 Lmrun verifies a Light Metal binary, opens its device, and replays a sequence of it: once,
@@ -53,15 +54,15 @@ deadline passed or run too long; 76 golden mismatch or expect failed; 77 not per
 78 image is for another device; 2 Go's runtime has too little memory (ulimit -v)
 `
 
-// ringHelp is the help text of rings, which the build tag norings omits.
+// ringHelp is the help text of rings. A build with the tag norings omits this text.
 const ringHelp = `
                       NAME=ring:FILE is a ring in shared memory, used by each run (RING.md)`
 
-// watchdogHelp is the help text of -watchdog, which the build tag nowatchdog omits.
+// watchdogHelp is the help text of -watchdog. A build with the tag nowatchdog omits this text.
 const watchdogHelp = `
   -watchdog DEV[=S]   feed a watchdog device after each run, with a timeout of S seconds. On
                       success lmrun stops it; after a failure it resets the machine`
 
-// jsonHelp is the help text of -json, which the build tag nojson omits.
+// jsonHelp is the help text of -json. A build with the tag nojson omits this text.
 const jsonHelp = `
   -json               print the outcome as one JSON object on standard output`

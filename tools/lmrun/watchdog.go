@@ -18,19 +18,19 @@ const (
 )
 
 // watchdog is a Linux watchdog device (Documentation/watchdog/watchdog-api.rst in Linux). An open
-// watchdog device resets the machine if no process writes to it for the time of its timeout.
-// lmrun writes to the device after each run. Therefore the device resets the machine if a run
-// hangs or if lmrun is killed.
+// watchdog device resets the machine if no process writes to the device for the duration of its
+// timeout. lmrun writes to the device after each run. Therefore the device resets the machine if a
+// run hangs or if lmrun is killed.
 type watchdog struct {
 	path           string // path of the device; empty: no watchdog
 	timeoutSeconds int    // timeout to set, in seconds; 0: keep the timeout of the device
 	fd             int    // file descriptor of the device; -1: not open
-	intervalNs     int64  // shortest time between two writes, in nanoseconds
-	fedAtNs        int64  // time of the last write, in nanoseconds of hal.Device.Now
+	intervalNs     int64  // shortest time between two writes to the device, in nanoseconds
+	fedAtNs        int64  // time of the latest write, from hal.Device.Now, in nanoseconds
 }
 
 // parseWatchdog parses the value of -watchdog, which is DEVICE or DEVICE=SECONDS. If the value is
-// empty, it returns a watchdog that does nothing.
+// empty, parseWatchdog returns a watchdog that does nothing.
 func parseWatchdog(text string) (watchdog, error) {
 	path, digits := hal.Cut(text, '=')
 	n, _ := hal.ParseNumber(digits, 10, 1<<16-1)
@@ -40,14 +40,14 @@ func parseWatchdog(text string) (watchdog, error) {
 	return watchdog{path: path, timeoutSeconds: int(n), fd: -1}, nil
 }
 
-// start opens the watchdog device and sets its timeout. From then on, the device resets the
-// machine if feed is not called in time. If path is empty, start does nothing.
+// start opens the watchdog device and sets its timeout. From then on, the device resets the machine
+// unless watchdog.feed is called in time. If w.path is empty, start does nothing.
 func (w *watchdog) start() error {
 	if w.path == "" {
 		return nil
 	}
-	// O_NONBLOCK is for the mistake that the path is a FIFO. If no process has opened the FIFO
-	// for reading, the open then fails with ENXIO instead of waiting.
+	// If the path names a FIFO by mistake, and no process has opened the FIFO for reading,
+	// O_NONBLOCK makes unix.Open fail with ENXIO instead of waiting.
 	const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	fd, err := unix.Open(w.path, flags, 0)
 	switch err {
@@ -74,15 +74,15 @@ func (w *watchdog) start() error {
 		return nil
 	}
 	if isDevice {
-		w.stop() // only for a device: stop would write to any other file, too
+		w.stop() // only for a device, because watchdog.stop would also write to any other file
 	}
 	unix.Close(fd)
 	w.fd = -1
 	return w.setupError(err)
 }
 
-// configure sets the timeout of the device to timeoutSeconds, unless that is 0. It then reads the
-// timeout of the device, and sets intervalNs to a quarter of that timeout.
+// configure sets the timeout of the device to w.timeoutSeconds, unless w.timeoutSeconds is 0. It
+// then reads the timeout of the device, and sets w.intervalNs to a quarter of that timeout.
 func (w *watchdog) configure() error {
 	if w.timeoutSeconds != 0 {
 		err := unix.IoctlSetPointerInt(w.fd, unix.WDIOC_SETTIMEOUT, w.timeoutSeconds)
@@ -102,12 +102,13 @@ func (w *watchdog) setupError(err error) error {
 	return hal.NewFault(hal.NoDevice, w.path+reason+err.Error())
 }
 
-// keepalive contains the byte that feed writes. The byte must not be 'V', which stop writes.
+// keepalive contains the byte that watchdog.feed writes. The byte must not be 'V', which
+// watchdog.stop writes to disarm the watchdog.
 var keepalive = [1]byte{}
 
-// feed writes to the device, which restarts its timeout. It does nothing if the last write was
-// less than intervalNs nanoseconds ago. The parameter nowNs is the time that hal.Device.Now has
-// returned.
+// feed writes a byte to the device, so that the timeout of the device starts again. It does nothing
+// if the previous write was less than w.intervalNs nanoseconds ago. The parameter nowNs is the
+// current time from hal.Device.Now, in nanoseconds.
 func (w *watchdog) feed(nowNs int64) {
 	if w.fd >= 0 && nowNs-w.fedAtNs >= w.intervalNs {
 		w.fedAtNs = nowNs
@@ -116,8 +117,8 @@ func (w *watchdog) feed(nowNs int64) {
 }
 
 // stop writes the byte 'V' to the device. The driver then stops the watchdog when the device is
-// closed, which the kernel does at the end of the process. Without this byte, the watchdog stays
-// active after the end of the process and resets the machine. Some drivers ignore the byte.
+// closed. The kernel closes the device at the end of the process. Without this byte, the watchdog
+// stays active after the end of the process and resets the machine. Some drivers ignore this byte.
 func (w *watchdog) stop() {
 	if w.fd >= 0 {
 		_, _ = hal.Write(w.fd, []byte{'V'})

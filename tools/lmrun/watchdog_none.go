@@ -10,8 +10,8 @@ const (
 	watchdogUsage = ""
 )
 
-// watchdog has the same methods as the type watchdog in watchdog.go, so that the other files
-// compile. The methods do nothing.
+// watchdog has the methods of the type watchdog in watchdog.go, so that the other files compile.
+// These methods do nothing.
 type watchdog struct{}
 
 func parseWatchdog(string) (w watchdog, err error) { return w, nil }

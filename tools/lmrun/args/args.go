@@ -1,5 +1,5 @@
-// Package args parses the command line of lmrun. The program lminit uses it too, because a line
-// of lminit's configuration file can set a flag of lmrun.
+// Package args parses the command line of lmrun. The program lminit uses this package too, because
+// a line of lminit's configuration file can set a flag of lmrun.
 package args
 
 import (
@@ -16,21 +16,22 @@ type Options struct {
 	Devices  []string // names of the devices; empty: use the devices that the image names
 	Sequence string   // name of the sequence that each run executes
 
-	Before, After   string    // names of the sequences to run first and last; empty: none
-	Inputs, Outputs []Binding // files of the input tensors and of the output tensors
+	Before, After   string    // values of -before and of -after; empty: no sequence
+	Inputs, Outputs []Binding // values of -input and of -output
 
-	Loop     uint64 // number of runs; 0: no limit
-	Deadline int64  // time limit of each run, in nanoseconds; 0: no limit
-	Longest  int64  // time limit of each sequence, in nanoseconds
+	Loop     uint64 // number of runs; 0: run without end (-loop forever)
+	Deadline int64  // time limit of each run, in nanoseconds; 0: -deadline is not given
+	Longest  int64  // limit for the worst-case time of each sequence, in nanoseconds
 	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
 	Key      string // path of a file of public keys; empty: do not check signatures
 	Window   int    // number of the hardware TLB window; runtime.AnySlot: -window is not given
 
-	Seal, Check, JSON, Help, Version bool // the flag of this name is on the command line
-	Supervised                       bool // write the longest stop time to file descriptor 3
+	Seal, Check, JSON, Help, Version bool // true: the flag of this name is given
+	Supervised                       bool // true: write the longest time to stop to descriptor 3
 }
 
-// Binding connects a tensor with a file. It is the value NAME=FILE of one -input or -output.
+// Binding connects a tensor with a file, a pipe or a ring. It contains the value NAME=FILE of one
+// flag -input or -output.
 type Binding struct {
 	Name string // name of the tensor
 	Path string // path of a file or pipe, or "ring:" and the path of a ring
@@ -43,8 +44,8 @@ func CommandLine() []string {
 }
 
 // Parse parses the arguments of a command line. The arguments must not contain the name of the
-// program. If Parse returns an error, the returned options contain only the flags before the
-// error. The field JSON is an exception: it is true if -json is anywhere on the command line, so
+// program. If Parse returns an error, the returned options contain only the flags before the faulty
+// argument. The field JSON is an exception: it is true if -json is anywhere on the command line, so
 // that the caller knows whether to print the error as JSON.
 func Parse(args []string) (Options, error) {
 	o := Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot}
@@ -80,16 +81,16 @@ func Parse(args []string) (Options, error) {
 	return o, nil
 }
 
-// flagTarget pairs the name of a flag with a pointer to the option that the flag sets. Functions
-// search arrays of flagTarget. A map instead of the array would add 20 KB of Go's runtime to the
-// program.
+// flagTarget pairs the name of a flag with a pointer to the option that the flag sets. Options.Set
+// and Options.SetSwitch search arrays of flagTarget. Maps instead of these arrays would add 20 KB
+// of Go's runtime to the program.
 type flagTarget[T any] struct {
 	name   string
 	target *T
 }
 
-// SetSwitch sets the option of a flag that has no value, such as -seal, to true. The name has no
-// dash. SetSwitch reports whether such a flag exists.
+// SetSwitch sets the option of a flag that has no value, such as -seal, to true. The parameter
+// `name` is the name of the flag without the dash. SetSwitch reports whether such a flag exists.
 func (o *Options) SetSwitch(name string) bool {
 	switches := [...]flagTarget[bool]{
 		{"seal", &o.Seal},
@@ -109,9 +110,9 @@ func (o *Options) SetSwitch(name string) bool {
 	return false
 }
 
-// Set sets the option of a flag that has a value, such as -loop. The name has no dash. Set
-// returns an error if the value is empty, because an empty value is usually a mistake, such as a
-// shell variable that is not set.
+// Set sets the option of a flag that has a value, such as -loop. The parameter `name` is the name
+// of the flag without the dash. Set returns an error if the value is empty, because an empty value
+// is usually a mistake, such as a shell variable that is not set.
 func (o *Options) Set(name, value string) error {
 	if value == "" {
 		return UsageError("-" + name + " is unknown or has no value; lmrun -help lists the flags")
@@ -159,7 +160,7 @@ func (o *Options) Set(name, value string) error {
 }
 
 // appendBinding parses NAME=FILE, the value of -input or -output, and appends it to list. The
-// parameter flag is the name of the flag, for the error text.
+// parameter `flag` is the name of the flag, for the error text.
 func appendBinding(list *[]Binding, flag, value string) error {
 	tensor, path := hal.Cut(value, '=')
 	if tensor == "" || path == "" || path == "ring:" {
@@ -169,9 +170,9 @@ func appendBinding(list *[]Binding, flag, value string) error {
 	return nil
 }
 
-// setDuration parses value as a time and stores the time in *option, in nanoseconds. It returns
-// an error if the time is longer than maxNs nanoseconds. The parameter flag is the name of the
-// flag, for the error text.
+// setDuration parses value as a time and stores the time in *option, in nanoseconds. It returns an
+// error if the time is longer than maxNs nanoseconds. The parameter `flag` is the name of the flag,
+// for the error text.
 func setDuration(option *int64, flag, value string, maxNs int64) error {
 	ns := parseDuration(value)
 	if ns == 0 || ns > maxNs {
@@ -183,7 +184,8 @@ func setDuration(option *int64, flag, value string, maxNs int64) error {
 }
 
 // parseDuration returns the time that text specifies, in nanoseconds. The text must be a whole
-// number followed by us, ms, s, m (minutes) or h. Otherwise parseDuration returns 0.
+// number followed by us, ms, s, m (minutes) or h. Otherwise, or if the time is longer than 2^62 ns,
+// parseDuration returns 0.
 func parseDuration(text string) int64 {
 	units := [...]struct {
 		name string

@@ -8,11 +8,11 @@ import (
 
 // This file rejects outputs that would overwrite an input or each other.
 
-// RejectAliases returns an error if an output is the same file as an input or as another
-// output. It finds such files even if links give them different paths. Callers must call
-// RejectAliases before they open the outputs. The same character device or pipe is allowed as an
-// input and an output, or as several outputs. The path "-" is standard input among the inputs,
-// and standard output among the outputs.
+// RejectAliases returns an error if an output is the same file as an input or as another output. It
+// also finds files that have several paths because of links. Callers must call RejectAliases before
+// they open the outputs. The same character device or pipe is allowed as an input and an output, or
+// as several outputs. As an input, the path "-" is standard input. As an output, this path is
+// standard output.
 func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
 		output, ok := identityOf(path)
@@ -22,7 +22,8 @@ func RejectAliases(outputs []string, inputs ...string) error {
 		for _, input := range inputs {
 			file := input
 			if input == "-" {
-				// Standard input can be a regular file. Use a path that stat(2) accepts.
+				// Standard input can be a regular file. Use a path with which stat(2) finds that
+				// file.
 				file = "/dev/stdin"
 			}
 			if sameFile(file, output) {
@@ -38,9 +39,10 @@ func RejectAliases(outputs []string, inputs ...string) error {
 	return nil
 }
 
-// aliasError returns the error for two paths of one file. The path is that of an output. The
-// parameter role is "input" if other is the path of an input, and "output" if other is the path
-// of another output.
+// aliasError returns the error for an output that is the same file as an input or as another
+// output. The parameter path is the path of the output, and the parameter `other` is the path of
+// the other file. The parameter `role` is "input" if the other file is an input, and "output" if it
+// is an output.
 func aliasError(path, role, other string) error {
 	reason := "output " + path + " is the same file as " + role + " " + other
 	return hal.NewFault(hal.Usage, reason+"; name another file")
@@ -54,20 +56,20 @@ func sameFile(path string, identity fileIdentity) bool {
 
 // fileIdentity identifies a file: two paths name the same file if their identities are equal. The
 // fields depend on the file:
-//   - A regular file: device and inode are st_dev and st_ino of the file, and name is empty.
-//   - A file that does not exist yet: device and inode are st_dev and st_ino of the directory, and
-//     name is the base name of the file.
-//   - A block device: device is the number of the block device, and the other fields are zero.
-//   - Standard output: name is "-", and the other fields are zero.
+//   - A regular file: `device` and `inode` are st_dev and st_ino of the file. `name` is empty.
+//   - A file that does not exist yet: `device` and `inode` are st_dev and st_ino of the directory
+//     in which the file would be. `name` is the base name of the file.
+//   - A block device: `device` is the number of the block device. The other fields are zero.
+//   - Standard output: `name` is "-". The other fields are zero.
 type fileIdentity struct {
 	device, inode uint64
 	name          string
 }
 
-// identityOf returns the identity of the file at path. The result ok is false if the file is of a
-// type that RejectAliases does not compare, such as a pipe or a character device. The result ok
-// is also false if the directory of the file cannot be opened, for example because it does not
-// exist.
+// identityOf returns the identity of the file at path. The result `ok` is false if the file has a
+// type that RejectAliases does not compare, such as a pipe or a character device. The result `ok`
+// is also false if the directory of the file cannot be opened, for example because the directory
+// does not exist.
 func identityOf(path string) (identity fileIdentity, ok bool) {
 	if IsStdout(path) {
 		return fileIdentity{name: "-"}, true

@@ -9,9 +9,9 @@ import (
 // This file contains functions that only host tools use. A test in tools/check/house checks that
 // the linker does not include these functions in lmrun or lminit.
 
-// Create creates a new file at path and returns an Output for writing it. It returns an error if
-// a file exists at path. The parameter mode contains the permissions of the file, from which the
-// kernel removes those in the umask.
+// Create creates a new file at path and returns an Output for writing the file. It returns an error
+// if a file exists at path. The parameter `mode` contains the permissions of the file. The kernel
+// removes the permissions that are in the umask.
 func Create(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1}
 	dirFD, name, err := openDir(unix.AT_FDCWD, path)
@@ -31,8 +31,8 @@ func Create(path string, mode uint32) (*Output, error) {
 	return nil, hal.FileFault(path, err)
 }
 
-// Write writes data to the file at path and commits the file. The parameter open is the function
-// that opens the file: Replace to replace an existing file, or Create to return an error if the
+// Write writes data to the file at path and commits the file. The parameter `open` is the function
+// that opens the file: Replace, to replace a file that exists, or Create, to return an error if the
 // file exists.
 func Write(path string, data []byte, mode uint32,
 	open func(path string, mode uint32) (*Output, error)) error {
@@ -55,5 +55,6 @@ func (f *Output) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Commit syncs the file to the disk and then renames it to its final name.
+// Commit syncs the file to the disk. If the file was opened by Replace, Commit then renames the
+// file to its final name.
 func (f *Output) Commit() error { return Outputs{f}.Commit() }

@@ -9,8 +9,8 @@ import (
 // This file opens input files, standard input and standard output.
 
 // OpenInput opens the file at path for reading. The path "-" is standard input. The parameter
-// flags contains flags of open(2). If path is a FIFO, OpenInput waits until another process has
-// opened the FIFO for writing, unless flags contains unix.O_NONBLOCK. The result stream is true
+// `flags` contains flags of open(2). If path is a FIFO, OpenInput waits until another process has
+// opened the FIFO for writing, unless flags contains unix.O_NONBLOCK. The result `stream` is true
 // if the file is a pipe, a socket or a character device.
 func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	var status unix.Stat_t
@@ -31,10 +31,12 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 }
 
 // openStandard returns a new file descriptor for standard input (number 0) or standard output
-// (number 1). If the file is a stream, openStandard opens it again if the kernel permits this.
-// The new descriptor then has its own flags: O_NONBLOCK on a duplicated descriptor would also
-// change the descriptors of other processes that share the file, such as the shell. In all other
-// cases openStandard duplicates the descriptor.
+// (number 1).
+//
+// If the file is a stream, and the kernel permits it, openStandard opens the stream again. The new
+// descriptor then has flags of its own. Therefore O_NONBLOCK on the new descriptor does not affect
+// other processes that share the stream, such as the shell. In all other cases openStandard
+// duplicates the descriptor.
 func openStandard(number, flags int) (fd int, err error) {
 	var status unix.Stat_t
 	err = unix.Fstat(number, &status)
@@ -43,8 +45,8 @@ func openStandard(number, flags int) (fd int, err error) {
 		return -1, hal.NewFault(hal.Usage, reason)
 	}
 	if err == nil && isStream(&status) {
-		// Without O_NONBLOCK, openAt would wait forever if the process at the other end of the
-		// pipe has already closed its end.
+		// Without O_NONBLOCK, openAt would wait forever if the process at the other end of a pipe
+		// has already closed that end.
 		path := "/proc/self/fd/" + string(rune('0'+number))
 		if fd, err = openAt(unix.AT_FDCWD, path, flags|unix.O_NONBLOCK, 0); err == nil {
 			return fd, unix.SetNonblock(fd, flags&unix.O_NONBLOCK != 0)
@@ -53,11 +55,12 @@ func openStandard(number, flags int) (fd int, err error) {
 	return unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// isStdoutClosed reports whether the program was started with standard output closed. The
-// parameter status is the status of file descriptor 1. If descriptor 1 is closed at the start, Go
-// opens /dev/null as descriptor 1, for reading and writing. After a redirection `>/dev/null`,
-// which is allowed, the shell has opened /dev/null for writing only. Therefore the access mode
-// distinguishes the two cases.
+// isStdoutClosed reports whether the program was started with standard output closed. The parameter
+// `status` is the status of file descriptor 1.
+//
+// If descriptor 1 is closed at the start, Go opens /dev/null as descriptor 1, for reading and
+// writing. After a redirection `>/dev/null`, which is allowed, descriptor 1 is open for writing
+// only. Therefore the access mode distinguishes the two cases.
 func isStdoutClosed(status *unix.Stat_t) bool {
 	const nullDevice = 1<<8 | 3 // device number of /dev/null: major 1, minor 3
 	if status.Rdev != nullDevice {
@@ -67,16 +70,16 @@ func isStdoutClosed(status *unix.Stat_t) bool {
 	return access&unix.O_ACCMODE == unix.O_RDWR
 }
 
-// isStream reports whether the status is that of a stream: a pipe, a socket, a terminal or
-// another character device. Data that are written to a stream reach the reader immediately and
-// cannot be undone. A read from a stream can wait for the writer.
+// isStream reports whether status is the status of a stream. A stream is a pipe, a socket, a
+// terminal or another character device. Data that are written to a stream reach the reader
+// immediately and cannot be undone. A read from a stream can wait for the writer.
 func isStream(status *unix.Stat_t) bool {
 	kind := status.Mode & unix.S_IFMT
 	return kind == unix.S_IFIFO || kind == unix.S_IFCHR || kind == unix.S_IFSOCK
 }
 
-// openAt calls openat(2) with the additional flag O_CLOEXEC. It repeats the call if a signal has
-// interrupted it.
+// openAt calls openat(2) with the additional flag O_CLOEXEC. It repeats the call after an
+// interruption by a signal.
 func openAt(dirFD int, path string, flags int, mode uint32) (fd int, err error) {
 	for {
 		fd, err = unix.Openat(dirFD, path, flags|unix.O_CLOEXEC, mode)
@@ -86,9 +89,9 @@ func openAt(dirFD int, path string, flags int, mode uint32) (fd int, err error) 
 	}
 }
 
-// EnsureSpareFDs checks that the process can open count more file descriptors, and otherwise
-// returns an error. Go's runtime opens file descriptors while a program runs. If it cannot, it
-// ends the process with status 2, without an error that the caller could report.
+// EnsureSpareFDs returns an error if the process cannot open `count` more file descriptors. Go's
+// runtime opens file descriptors while a program runs. If it cannot open one, it ends the process
+// with status 2, without an error that the caller could report.
 func EnsureSpareFDs(count int) error {
 	for range count {
 		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)

@@ -9,40 +9,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file writes outputs. It creates a temporary file, writes and syncs it, and exchanges the
-// name of the temporary file with the name of the file that it replaces.
+// This file writes outputs. It writes and syncs a temporary file, and then exchanges the name of
+// the temporary file with the name of the file to replace (RENAME_EXCHANGE). If there is no file to
+// replace, it renames the temporary file. It writes to pipes and devices in place.
 
-// Output is an output file that is being written. The caller must call Commit, Discard or both
-// for every Output. lmrun calls Commit and Discard after runtime.Replay.Freeze, when Go must not
-// start threads. Therefore they make raw system calls, of which Go's scheduler does not know.
+// Output is an output file that is being written. For every Output, the caller must call Commit,
+// Discard or both. lmrun calls Commit and Discard after runtime.Replay.Freeze, when Go must not
+// start threads. Therefore these methods make raw system calls, of which Go's scheduler does not
+// know.
 type Output struct {
-	Path   string // the path of the output, for error messages
-	Fd     int    // the file descriptor to which the caller writes the data
+	Path   string // path of the output, for error messages
+	Fd     int    // file descriptor to which the caller writes the data
 	Stream bool   // true for a pipe, a socket or a character device: see isStream
 	// dirFD is the file descriptor of the directory that contains the temporary file and the
-	// replaced file; -1: no such directory. dirFD stays open until the output is committed or
-	// discarded. Therefore other processes cannot redirect the rename to another directory by
-	// changing links or renaming directories.
+	// replaced file; -1: not open. dirFD stays open until the output is committed or discarded.
+	// Therefore other processes cannot redirect the rename to another directory by changing links
+	// or renaming directories.
 	dirFD int
-	// names contains the base name of the temporary file, a zero byte, the base name of the
-	// replaced file, and a zero byte. This memory is read-only, because a seccomp filter allows
-	// system calls by the addresses of these names (see SealRules). If Create opened the output,
-	// names contains only the base name of the new file. If there is no file that Discard must
-	// remove, names is nil.
+	// names contains the base name of the temporary file, a zero byte, the final base name, and a
+	// zero byte. If Create opened the output, names contains only the base name of the new file and
+	// a zero byte. If there is no file that Discard must remove, names is nil. Replace makes this
+	// memory read-only, because a seccomp filter allows system calls by the addresses of these
+	// names (see SealRules).
 	names       []byte
-	finalNameAt int  // offset of the replaced file's name in names; 0: Commit does not rename
-	sealed      bool // SealRules was called: a seccomp filter can forbid closing descriptors
-	// expected is the ownership that the replaced file had when the output was opened. If no
-	// file existed then, expected is the ownership of the temporary file. Commit fails if it
-	// would replace a file with another ownership.
+	finalNameAt int  // offset of the final base name in names; 0: Commit does not rename
+	sealed      bool // SealRules was called; Discard then closes no file descriptors
+	// expected is the ownership that the file to replace had when the output was opened. If there
+	// was no such file, expected is the ownership of the temporary file. Commit fails if it would
+	// replace a file with another ownership.
 	expected ownership
 	// status is the buffer into which the kernel writes the status of the replaced file during
-	// Commit. The buffer is a field, because a seccomp filter allows this system call only with
-	// a known address.
+	// Commit. It has the size of unix.Stat_t. The buffer is a field, so that its address is known
+	// when SealRules creates the instructions that allow this system call.
 	status [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
 }
 
-// ownership is the mode and owner that a new file receives from the file that it replaces.
+// ownership contains the mode and owner of a file. A new file receives the ownership of the file
+// that it replaces.
 type ownership struct{ mode, uid, gid uint32 }
 
 // ownershipOf returns the ownership of a file with the given status.
@@ -50,10 +53,10 @@ func ownershipOf(status *unix.Stat_t) ownership {
 	return ownership{status.Mode, status.Uid, status.Gid}
 }
 
-// Replace opens an output that replaces the file at path when the caller calls Commit. If no file
-// exists at path, the new file has the permissions in mode without those in the umask. If path is
-// a pipe or a device, the Output writes to it in place. If path is a FIFO, Replace waits until
-// another process has opened the FIFO for reading.
+// Replace opens an output. When the caller calls Commit, the output replaces the file at path. If
+// no file exists at path, the new file has the permissions in mode without those in the umask. If
+// path is a pipe or a device, the Output writes to the pipe or device in place. If path is a FIFO,
+// Replace waits until another process has opened the FIFO for reading.
 func Replace(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1, dirFD: -1}
 	var status unix.Stat_t
@@ -72,8 +75,8 @@ func Replace(path string, mode uint32) (*Output, error) {
 		err = unix.Fstat(f.Fd, &status)
 	}
 	if inPlace && err == nil && status.Mode&unix.S_IFMT == unix.S_IFREG {
-		// Another process has replaced the pipe or device by a regular file after unix.Stat. A
-		// regular file must not be written in place.
+		// Another process has replaced the pipe or device by a regular file after the call of
+		// unix.Stat. A regular file must not be written in place.
 		err = fileChangedError(path)
 	}
 	f.Stream = isStream(&status)
@@ -83,7 +86,7 @@ func Replace(path string, mode uint32) (*Output, error) {
 	return f, hal.FileFault(f.Path, err)
 }
 
-// IsStdout reports whether path is one of the usual names of standard output.
+// IsStdout reports whether path is one of the usual paths of standard output.
 func IsStdout(path string) bool {
 	return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1"
 }
@@ -95,10 +98,11 @@ func fileChangedError(path string) error {
 	return hal.NewFault(hal.IO, reason)
 }
 
-// createTemp creates the temporary file in the directory of the file at f.Path, which it will
-// replace. The temporary file receives the owner and mode of the file at f.Path. If no file
-// exists at f.Path, the temporary file receives the permissions in mode. The parameter found is
-// the status that stat(2) has returned for f.Path, or the zero value if no file exists.
+// createTemp creates the temporary file, in the same directory as the file at f.Path. The temporary
+// file receives the owner and mode of the file at f.Path, which it will replace. If no file exists
+// at f.Path, the temporary file receives the permissions in mode without those in the umask. The
+// parameter `found` is the status that stat(2) has returned for f.Path, or the zero value if no
+// file exists.
 func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	var status unix.Stat_t
 	dirFD, name, err := followLinks(f.Path, &status)
@@ -106,9 +110,8 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	// Check that followLinks and the kernel have resolved f.Path to the same file. The results
-	// can differ for a link in /proc/self/fd, because the text of such a link is not always the
-	// path of the file.
+	// Check that followLinks has found the same file as stat(2). The two files can differ for a
+	// link in /proc/self/fd, because the text of such a link is not always the path of the file.
 	if found.Dev != status.Dev || found.Ino != status.Ino {
 		return fileChangedError(f.Path)
 	}
@@ -122,7 +125,7 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	}
 	replaces := status.Mode != 0
 	if replaces {
-		mode = 0o600 // other users get access only when the file has its final owner and mode
+		mode = 0o600 // give other users no access before the file has its final owner
 	}
 	f.Fd, err = openAt(dirFD, temp, createNew, mode)
 	if err != nil {
@@ -130,9 +133,9 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	}
 	f.names, f.finalNameAt = names, len(temp)+1
 	if replaces {
-		// Set the owner before the mode, because a change of the owner can clear bits of the
-		// mode. Ignore an error of fchown: only root may change the owner, and for other users
-		// the new file belongs to the current user.
+		// Set the owner before the mode, because a change of the owner can clear bits of the mode.
+		// Ignore an error of fchown, because only root may change the owner. If fchown fails, the
+		// new file belongs to the current user.
 		_ = unix.Fchown(f.Fd, int(status.Uid), int(status.Gid))
 		err = unix.Fchmod(f.Fd, status.Mode&0o777)
 	} else {
@@ -145,8 +148,8 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 // tempName returns the base name of the temporary file for an output with the given base name.
 // The returned name contains random digits, so that other processes cannot guess it.
 func tempName(name string) (string, error) {
-	// The returned name contains at most the first nameMax bytes of name. Linux limits a base
-	// name to 255 bytes. The other 55 bytes are for the dots, digits and suffix.
+	// The temporary name contains at most the first nameMax bytes of name. Linux limits a base name
+	// to 255 bytes. The other 55 bytes are for the dots, digits and suffix.
 	const nameMax = 200
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
@@ -159,8 +162,8 @@ func tempName(name string) (string, error) {
 	return temp + ".part", nil
 }
 
-// mapNames returns read-only memory, mapped for this purpose, that contains temp, a zero byte,
-// name, and a zero byte.
+// mapNames maps memory and writes these bytes to it: temp, a zero byte, name, and a zero byte. It
+// makes the memory read-only and returns it.
 func mapNames(temp, name string) ([]byte, error) {
 	const writable, private = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, writable, private)
@@ -168,12 +171,12 @@ func mapNames(temp, name string) ([]byte, error) {
 		return nil, err
 	}
 	copy(names, temp+"\x00"+name)
-	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail, because these pages are mapped
+	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail, because this memory is mapped
 	return names, nil
 }
 
-// createNew contains the flags with which open(2) creates a file for writing. The call fails if
-// the file exists already.
+// createNew contains the flags with which open(2) creates a file for writing. With these flags,
+// open(2) fails if the file exists already.
 const createNew = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
 
 // WriteFull writes all of data to the file descriptor fd. It repeats the system call after a
@@ -189,8 +192,8 @@ func WriteFull(fd int, data []byte) error {
 	return nil
 }
 
-// sync calls fsync(2), which returns when the data of the file are on the disk. It ignores the
-// errors that fsync returns for pipes and for devices that cannot be synced.
+// sync calls fsync(2), which returns after the data of the file have been written to the disk. It
+// ignores the errors that fsync returns for pipes and for devices that cannot be synced.
 func (f *Output) sync() error {
 	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.Fd), 0, 0)
 	isPipeOrDevice := errno == unix.EINVAL || errno == unix.EROFS
@@ -202,9 +205,9 @@ func (f *Output) sync() error {
 
 // rename renames the temporary file to its final name and removes the replaced file. It returns an
 // error if the owner or mode of the replaced file has changed since the output was opened. It
-// allocates memory only for an error, because lmrun calls it after Freeze.
+// allocates memory only for an error, because lmrun calls it after runtime.Replay.Freeze.
 func (f *Output) rename() error {
-	if f.finalNameAt == 0 { // the file has its final name already, or is a pipe or a device
+	if f.finalNameAt == 0 { // a file with its final name, a pipe or a device
 		return f.closeWithoutUnlink()
 	}
 	// Exchange the names of the two files first and check the replaced file afterwards. The
@@ -214,8 +217,9 @@ func (f *Output) rename() error {
 	if errno == 0 {
 		return f.finishExchange()
 	}
-	// ENOENT: no file has the final name. Rename the temporary file. RENAME_NOREPLACE makes the
-	// call fail if another process has created a file with the final name in the meantime.
+	// ENOENT means that no file has the final name. Then rename the temporary file. The flag
+	// RENAME_NOREPLACE makes this call fail if another process has created a file with the final
+	// name in the meantime.
 	if errno == unix.ENOENT {
 		errno = f.renameAt(unix.RENAME_NOREPLACE)
 	}
@@ -225,8 +229,9 @@ func (f *Output) rename() error {
 	case unix.EEXIST:
 		return fileChangedError(f.Path)
 	}
-	// The file system cannot exchange names. Check the replaced file, then rename the temporary
-	// file over it. A change by another process between these two calls is not noticed.
+	// For any other error, assume that the file system cannot exchange names. Check the file to
+	// replace, and then rename the temporary file over it. A change by another process between
+	// these two system calls is not noticed.
 	if f.ownershipChanged(f.names[f.finalNameAt:]) {
 		return fileChangedError(f.Path)
 	}
@@ -236,9 +241,9 @@ func (f *Output) rename() error {
 	return f.closeWithoutUnlink()
 }
 
-// finishExchange checks and removes the replaced file after the names have been exchanged, when
-// the replaced file has the temporary name. If the owner or mode of the replaced file has changed,
-// finishExchange exchanges the names back and returns an error.
+// finishExchange checks and removes the replaced file after the names have been exchanged. At this
+// time the replaced file has the temporary name. If the owner or mode of the replaced file has
+// changed, finishExchange exchanges the names back and returns an error.
 func (f *Output) finishExchange() error {
 	if !f.ownershipChanged(f.names) {
 		f.Discard() // removes the file with the temporary name, which is the replaced file
@@ -246,15 +251,16 @@ func (f *Output) finishExchange() error {
 	}
 	if f.renameAt(unix.RENAME_EXCHANGE) != 0 {
 		// The exchange fails if another process has renamed or removed the new file. Give the
-		// replaced file its old name again, unless that name is in use.
+		// replaced file its final name again, unless another file has this name.
 		f.renameAt(unix.RENAME_NOREPLACE)
 		f.names = nil // Discard must not remove the replaced file
 	}
 	return fileChangedError(f.Path)
 }
 
-// ownershipChanged reports whether the owner or mode of the file with the given base name
-// differs from f.expected. It returns false if it cannot read the status of the file.
+// ownershipChanged reports whether the owner or mode of a file differs from f.expected. The
+// parameter `name` is the base name of the file in the directory f.dirFD. ownershipChanged returns
+// false if it cannot read the status of the file.
 func (f *Output) ownershipChanged(name []byte) bool {
 	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
 		uintptr(f.dirFD), nameAddress(name), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
@@ -262,8 +268,8 @@ func (f *Output) ownershipChanged(name []byte) bool {
 	return errno == 0 && ownershipOf(status) != f.expected
 }
 
-// renameAt renames the temporary file to its final name. The parameter flags contains flags of
-// renameat2(2), with which renameAt can also exchange the two names.
+// renameAt renames the temporary file to its final name. The parameter `flags` contains flags of
+// renameat2(2). With RENAME_EXCHANGE, renameAt exchanges the two names.
 func (f *Output) renameAt(flags uintptr) unix.Errno {
 	dirFD := uintptr(f.dirFD)
 	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
@@ -271,17 +277,18 @@ func (f *Output) renameAt(flags uintptr) unix.Errno {
 	return errno
 }
 
-// closeWithoutUnlink closes the file descriptors of an output without removing a file. It must be
-// called after the temporary file has been renamed, or if no temporary file exists.
+// closeWithoutUnlink closes the file descriptors of an output without removing a file. The caller
+// must call it after the temporary file has been renamed, or if no temporary file exists.
 func (f *Output) closeWithoutUnlink() error {
 	f.names = nil
 	f.Discard()
 	return nil
 }
 
-// Discard removes the temporary file, unless Commit has renamed it, and closes the file
-// descriptors. Discard cannot undo data that were written to a pipe or a device. After a call of
-// SealRules it does not close the file descriptors, because a seccomp filter can forbid that.
+// Discard closes the file descriptors. If the output was not committed, Discard also removes the
+// temporary file, or the file that Create has created. It cannot undo data that were written to a
+// pipe or a device. After a call of SealRules, Discard does not close the file descriptors, because
+// a seccomp filter can forbid closing.
 func (f *Output) Discard() {
 	if f.names != nil {
 		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(f.names), 0)
@@ -298,15 +305,15 @@ func (f *Output) Discard() {
 // nameAddress returns the address of the first byte of name.
 func nameAddress(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
 
-// statusAddress returns the address of the field status.
+// statusAddress returns the address of the field f.status.
 func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.status)) }
 
-// Outputs is a list of outputs. Its methods commit or discard all outputs of the list.
+// Outputs is a list of outputs. It has methods that commit or discard all outputs of the list.
 type Outputs []*Output
 
-// Commit first syncs all files to the disk, and then renames each file to its final name.
-// Therefore no file has its final name before the data of all files are on the disk. Commit
-// returns the first error without renaming further files.
+// Commit first syncs all files to the disk, and then renames each file to its final name. Therefore
+// no file has its final name before the data of all files are on the disk. After the first error,
+// Commit returns this error and renames no further files.
 func (list Outputs) Commit() error {
 	for _, f := range list {
 		if err := f.sync(); err != nil {

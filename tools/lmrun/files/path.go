@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file resolves the path of an output to a directory, which it opens, and the base name of
-// the file in that directory.
+// This file finds where to write an output. It follows symbolic links from the output's path, opens
+// the directory that contains the final file, and returns the base name of that file.
 
-// followLinks resolves path to a directory and the base name of a file. If the file is a symbolic
-// link, followLinks continues with the path in the link, until it finds a file that is not a
-// link. It returns a file descriptor of the directory of that file, and the base name of that
-// file. It stores the status of that file in *status. If that file does not exist, followLinks
-// does not change *status.
+// followLinks finds the file that path names. If this file is a symbolic link, followLinks
+// continues with the path in the link, until it finds a file that is not a link. This is the final
+// file. followLinks returns a file descriptor of the directory that contains the final file, and
+// the base name of the final file. It stores the status of the final file in *status, unless the
+// final file does not exist.
 func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err error) {
-	const linksMax = 40 // the same number of symbolic links as the kernel follows
+	const linksMax = 40 // Linux, too, follows at most 40 symbolic links in one path
 	var target [unix.PathMax]byte
 	baseFD := unix.AT_FDCWD
 	for range linksMax {
@@ -28,8 +28,8 @@ func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err 
 		if err != nil {
 			return -1, "", err
 		}
-		// Try to read the file as a symbolic link. EINVAL means that the file is not a link.
-		// The path is then resolved.
+		// Try to read the file as a symbolic link. EINVAL means that the file is not a link. It is
+		// then the final file.
 		n, err := unix.Readlinkat(dirFD, name, target[:])
 		if err == unix.EINVAL {
 			err = unix.Fstatat(dirFD, name, status, unix.AT_SYMLINK_NOFOLLOW)
@@ -46,9 +46,9 @@ func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err 
 	return baseFD, "", unix.ELOOP
 }
 
-// openDir splits path at the last slash and opens the directory before the slash. A relative path
-// begins at the directory with the file descriptor baseFD. openDir returns the file descriptor of
-// the opened directory, and the base name after the slash.
+// openDir splits path after the last slash into the path of a directory and a base name. It opens
+// the directory. A relative path begins at the directory with the file descriptor baseFD. openDir
+// returns the file descriptor of the opened directory, and the base name.
 func openDir(baseFD int, path string) (dirFD int, name string, err error) {
 	slash := strings.LastIndexByte(path, '/') + 1
 	if name = path[slash:]; name == "" {
@@ -63,7 +63,7 @@ func openDir(baseFD int, path string) (dirFD int, name string, err error) {
 	return dirFD, name, err
 }
 
-// closeDir closes the file descriptor of a directory, unless it is negative.
+// closeDir closes a file descriptor of a directory. It does nothing if dirFD is negative.
 func closeDir(dirFD int) {
 	if dirFD >= 0 {
 		_ = unix.Close(dirFD)

@@ -10,9 +10,9 @@ import (
 
 // This file reads complete files, up to a maximum size.
 
-// Open opens the file at path for reading without waiting. If path is a FIFO that no process has
-// opened for writing, Open returns at once, and a read from the FIFO returns the end of the file.
-// The result stream is true for a pipe, a socket or a character device, as in OpenInput.
+// Open opens the file at path for reading. It does not wait: if path is a FIFO that no process has
+// open for writing, Open returns at once, and a read from the FIFO reports the end of the file. As
+// in OpenInput, the result `stream` is true for a pipe, a socket or a character device.
 func Open(path string) (fd int, stream bool, err error) {
 	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
 		return -1, false, err
@@ -26,7 +26,7 @@ const streamMax = 64 << 20
 
 // Read returns the content of the file at path. It returns an error if the file has more than
 // maxBytes bytes, or if the file is a stream and has more than streamMax bytes. If path is a FIFO
-// that no process has opened for writing, Read returns an error and does not wait.
+// that no process has open for writing, Read returns an error and does not wait.
 func Read(path string, maxBytes int) ([]byte, error) {
 	fd, stream, err := Open(path)
 	if err != nil {

@@ -3,20 +3,22 @@ package files
 import "golang.org/x/sys/unix"
 
 // This file creates the seccomp instructions that allow a sealed process to commit its outputs. A
-// sealed process is a process that has called runtime.Seal, which installs a seccomp filter.
+// sealed process is a process that has called runtime.Seal. This function installs a seccomp
+// filter, which forbids most system calls.
 
 // SealRules returns seccomp instructions that allow the system calls of Commit and Discard. The
-// instructions allow fsync(2) with any file descriptor. They allow reading the status, renaming
-// and removing only with the directories and names of the outputs in the list. After a call of
-// SealRules, Commit and Discard do not close file descriptors, because the seal forbids that.
+// instructions allow fsync(2) with any file descriptor. They allow a sealed process to read the
+// status of a file, to rename a file and to remove a file only with the directories and names of
+// the outputs in the list. After a call of SealRules, Commit and Discard do not close file
+// descriptors, because runtime.Seal forbids closing.
 //
 // A seccomp filter can compare only the address of a name, and not the name itself. Therefore the
 // rest of the filter must forbid mapping memory and changing the protection of memory. Otherwise
-// the process could store another name at the same address. The filter must also forbid opening
-// and closing files. Otherwise the same file descriptor could later refer to another directory.
+// the process could store another name at the same address. The rest of the filter must also forbid
+// opening and closing files. Otherwise the same file descriptor could later refer to another
+// directory.
 //
-// For all other system calls, the filter continues with the instruction after those that
-// SealRules returns.
+// For all other system calls, the filter continues after the instructions that SealRules returns.
 func (list Outputs) SealRules() []unix.SockFilter {
 	program := appendAllow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
@@ -34,19 +36,23 @@ func (list Outputs) SealRules() []unix.SockFilter {
 	return program
 }
 
-// Offsets of the fields of struct seccomp_data, in bytes (linux/seccomp.h). The code that uses
-// them assumes a little-endian architecture.
+// Offsets of the fields of struct seccomp_data, in bytes (linux/seccomp.h). appendAllow compares
+// 64-bit arguments in two halves and assumes that the lower half comes first (little-endian).
 const (
 	seccompNumber   = 0  // field nr: the number of the system call
 	seccompArgument = 16 // field args: the arguments, 8 bytes each
 )
 
-// appendAllow appends instructions to program that allow the system call with the given number
-// if its first arguments have the values in args. Arguments after these can have any value.
+// appendAllow appends instructions to program. These instructions allow the system call with the
+// given number if its first arguments have the values in args. The arguments that follow can have
+// any value.
 func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []unix.SockFilter {
-	// left is the number of instructions of the comparisons that follow the next comparison. A
-	// failed comparison skips these instructions and the final instruction, which allows the
-	// call. Each argument has two comparisons, of 32 bits each, with two instructions each.
+	// The instructions compare the number of the system call, and then each argument in two halves
+	// of 32 bits. Each comparison has two instructions: one loads a value, and the other compares
+	// the value. The last instruction allows the call.
+	//
+	// left is the number of instructions between the current comparison and the last instruction.
+	// If a comparison fails, the filter skips these instructions and the last one.
 	left := 4 * len(args)
 	requireEqual := func(offset int, value uint32) {
 		load := unix.SockFilter{

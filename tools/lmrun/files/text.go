@@ -8,10 +8,10 @@ import (
 
 // This file escapes text for terminals and JSON.
 
-// EscapeControls returns text in which every control character except line feed and tab is
-// replaced by \uXXXX. In a JSON string, this escape has the same meaning as the character. Bytes
-// that are not valid UTF-8 are replaced by \xXX. The function fbs.IsControl defines which
-// characters are control characters.
+// EscapeControls returns text in which every control character except line feed and tab is replaced
+// by \uXXXX. Inside a JSON string, this escape has the same meaning as the character, so that JSON
+// text keeps its meaning. Bytes that are not valid UTF-8 are replaced by \xXX. The function
+// fbs.IsControl defines which characters are control characters.
 func EscapeControls(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {
@@ -21,8 +21,9 @@ func EscapeControls(text []byte) []byte {
 	return text
 }
 
-// OneLine returns text as a single line that is safe to print on a terminal. It replaces line
-// feeds by \n, tabs by \t, and other characters as EscapeControls does.
+// OneLine returns text as a single line that is safe to print on a terminal. It replaces line feeds
+// by \n and tabs by \t. It replaces other control characters and invalid UTF-8 as EscapeControls
+// does.
 func OneLine(text string) string { return string(escapeFor(forLine, []byte(text))) }
 
 // Quote returns text as a JSON string with quotation marks. The result contains no control
@@ -30,7 +31,7 @@ func OneLine(text string) string { return string(escapeFor(forLine, []byte(text)
 // replaced by U+FFFD, as encoding/json does.
 func Quote(text string) string { return `"` + string(escapeFor(forJSON, []byte(text))) + `"` }
 
-// The values of the parameter place of escapeFor are the places for which text is escaped.
+// Values of the parameter `place` of escapeFor. They name the place at which the text will appear.
 const (
 	forTerminal = iota // several lines on a terminal: line feeds and tabs are not escaped
 	forLine            // one line on a terminal
@@ -38,7 +39,7 @@ const (
 )
 
 // escapeFor returns a copy of text in which control characters and invalid UTF-8 are escaped. The
-// parameter place is forTerminal, forLine or forJSON.
+// parameter `place` is forTerminal, forLine or forJSON.
 func escapeFor(place int, text []byte) []byte {
 	const digits = "0123456789abcdef"
 	safe := make([]byte, 0, len(text)+16)

@@ -1,8 +1,8 @@
-/* Both sides of a ring (RING.md), for a program that writes the inputs of lmrun or reads its
- * outputs. C11, Linux.
+/* This program implements both sides of a ring (RING.md). It can write the inputs of lmrun to a
+ * ring, or read the outputs of lmrun from a ring. It needs C11 and Linux.
  *
- *   ring_peer write FILE SLOT_BYTES SLOTS < DATA     until the input ends
- *   ring_peer read FILE SLOT_BYTES SLOTS > DATA      until the ring is closed
+ *   ring_peer write FILE SLOT_BYTES SLOTS < DATA     write until DATA ends
+ *   ring_peer read FILE SLOT_BYTES SLOTS > DATA      read until the ring is closed
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -32,7 +32,7 @@ _Static_assert(offsetof(struct ring, written) == 64, "RING.md");
 _Static_assert(offsetof(struct ring, read) == 128, "RING.md");
 _Static_assert(offsetof(struct ring, data) == 4096, "RING.md");
 
-/* Distance of two slots. */
+/* Returns the distance between two adjacent slots in the file, in bytes. */
 static uint64_t stride(uint64_t slot_bytes) { return (slot_bytes + 63) / 64 * 64; }
 
 /* Returns 1 if the file begins with a header of zeros. */
@@ -44,8 +44,9 @@ static int header_is_zero(int fd)
 		memcmp(header, zeros, sizeof header) == 0;
 }
 
-/* Maps a ring, or returns NULL. It makes a ring in an empty file, completes one whose maker was
- * killed, and does not change any other file. */
+/* Maps the ring in the file at path, or returns NULL after an error. If the file does not exist or
+ * is empty, ring_open creates a ring. If another process was killed while it created the ring,
+ * ring_open completes the ring. It does not change any other file. */
 static struct ring *ring_open(const char *path, uint64_t slot_bytes, uint64_t slots)
 {
 	struct stat st;
@@ -55,22 +56,23 @@ static struct ring *ring_open(const char *path, uint64_t slot_bytes, uint64_t sl
 		uint64_t slot_bytes, slots;
 	} begin = {"LMRING1", slot_bytes, slots};
 
-	/* The lock keeps lmrun from opening the ring before it is complete. */
+	/* Lock the file, so that lmrun cannot use the ring before the ring is complete. */
 	int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0660);
 	if (fd < 0 || flock(fd, LOCK_EX) != 0 || fstat(fd, &st) != 0)
 		return NULL;
-	/* Allocate the space first: a full file system must not be noticed in a run. */
+	/* Allocate the space now. Otherwise, if the file system is full, runs would fail. */
 	if (st.st_size == 0 && posix_fallocate(fd, 0, size) != 0)
 		return NULL;
 	if (st.st_size != 0 && st.st_size != size)
 		return NULL;
-	/* One write: a killed process leaves either zeros or a complete header. */
+	/* Write the header with one system call. Even if this process is killed, the header then
+	 * contains only zeros or is complete. */
 	if (header_is_zero(fd) && pwrite(fd, &begin, sizeof begin, 0) != sizeof begin)
 		return NULL;
 	struct ring *r = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (r == MAP_FAILED)
 		return NULL;
-	flock(fd, LOCK_UN); /* close alone would not unlock: the mapping refers to the file too */
+	flock(fd, LOCK_UN); /* close does not unlock a file that is still mapped */
 	close(fd);
 	int matches = memcmp(r->magic, "LMRING1", 8) == 0 && r->slot_bytes == slot_bytes &&
 		r->slots == slots;
@@ -79,7 +81,7 @@ static struct ring *ring_open(const char *path, uint64_t slot_bytes, uint64_t sl
 
 static void pause_20us(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
 
-/* Waits for a free slot, fills it, and makes it visible to the reader. */
+/* Waits for a free slot, copies data into the slot, and passes the slot to the reader. */
 static void ring_write(struct ring *r, const void *data)
 {
 	uint64_t n = atomic_load_explicit(&r->written, memory_order_relaxed);
@@ -89,7 +91,8 @@ static void ring_write(struct ring *r, const void *data)
 	atomic_store_explicit(&r->written, n + 1, memory_order_release);
 }
 
-/* Waits for a slot, copies it, and returns it to the writer. Returns 0 at the end. */
+/* Waits for a filled slot, copies the slot into data, and passes the slot back to the writer.
+ * Returns 1, or 0 if the ring is closed and all slots have been read. */
 static int ring_read(struct ring *r, void *data)
 {
 	uint64_t n = atomic_load_explicit(&r->read, memory_order_relaxed);
