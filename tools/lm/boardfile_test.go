@@ -103,7 +103,7 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 			"--rule", "0=4", rec, "-o", image + "3"}},
 		{64, "--rule needs --board", []string{"import", "--from", "record", "--rule", "0=4",
 			rec, "-o", image + "3"}},
-		{0, `"loads":425`, []string{"import", "--summary", "--from", "qemu", "--board", "generic",
+		{0, `"loads":425`, []string{"import", "--summary", "--json", "--from", "qemu", "--board", "generic",
 			testFolder(t, "captures", "edu.qemutrace")}},
 		{64, "--from qemu --board generic needs --device VVVV:DDDD",
 			[]string{"import", "--from", "qemu", "--board", "generic", rec, "-o", image + "3"}},

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"math/rand"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"strings"
 	"testing"
 
 	"lightmetal/boards/chips"
@@ -14,6 +16,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
+	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/devices/ttsim"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
@@ -282,5 +285,43 @@ func TestRecordingsReplayThroughAnotherWindow(t *testing.T) {
 				mustReplay(t, onDevice(t, file, device, test.slot), device)
 			})
 		}
+	}
+}
+
+func TestImportRecognizesTheFormatOfATrace(t *testing.T) {
+	for _, trace := range []struct {
+		from, name string
+		flags      []string
+	}{
+		{"mmiotrace", "wh.twoop.mmiotrace", nil},
+		{"record", "wh.twoop.record", nil},
+		{"record", "wh.nocdram.record.gz", nil}, // packed
+		{"qemu", "edu.qemutrace", []string{"--region", "edu-mmio", "--base", "0x10000000",
+			"--board", "edu"}},
+	} {
+		t.Run(trace.name, func(t *testing.T) {
+			path := testFolder(t, "captures", trace.name)
+			said, recognized := filepath.Join(t.TempDir(), "said.lmb"),
+				filepath.Join(t.TempDir(), "recognized.lmb")
+			args := append([]string{"import", path}, trace.flags...)
+			ok(t, "", append(args, "--from", trace.from, "-o", said)...)
+			ok(t, "", append(args, "-o", recognized)...)
+			if !bytes.Equal(mustRead(t, said), mustRead(t, recognized)) {
+				t.Error("another image without --from")
+			}
+		})
+	}
+}
+
+func TestSummaryIsTextUnlessJSONIsAskedFor(t *testing.T) {
+	path := testFolder(t, "captures", "edu.qemutrace")
+	text := ok(t, "", "import", "--summary", path)
+	if !strings.Contains(text, " loads, ") || strings.Contains(text, "{") {
+		t.Errorf("got %q", text)
+	}
+	var summary traces.Summary
+	if err := json.Unmarshal([]byte(ok(t, "", "import", "--summary", "--json", path)),
+		&summary); err != nil || len(summary.Regions) == 0 {
+		t.Errorf("got %+v, %v", summary, err)
 	}
 }

@@ -111,7 +111,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{64, "--loop 0", []string{"replay", "--device", "mock:edu", "--loop", "0", image}},
 		{64, "--check-golden: ", []string{"replay", "--device", "mock:edu", "--check-golden",
 			image}},
-		{64, "--from is missing", []string{"import", trace}},
+		{64, "cannot be recognized; use --from", []string{"import", write(t, "x.trace", "x")}},
 		{64, "unknown format", []string{"import", "--from", "nope", trace}},
 		{64, "no pass", []string{"import", "--from", "qemu", "--without", "nope", "--region",
 			"edu-mmio", "--base", "0x10000000", "--board", "edu", trace}},

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/devices/ttsim"
@@ -25,6 +26,9 @@ func openDevice(name string) hal.Device {
 	case "playback":
 		return openPlayback(rest)
 	default:
+		if chips.BoardByName(name) != nil {
+			failUsage("unknown device %q; did you mean mock:%[1]s?", name)
+		}
 		return fail.Must(ttsim.OpenAny(name))
 	}
 }

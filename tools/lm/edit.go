@@ -201,6 +201,9 @@ func compareCommand() *cobra.Command {
 }
 
 func compare(path string, specs []string, judge *lmb.Golden) {
+	if last := specs[len(specs)-1]; strings.Contains(path, "=") && !strings.Contains(last, "=") {
+		failUsage("lm compare takes the image first: lm compare %s %s", last, path)
+	}
 	_, view := openVerified(path)
 	notes := fail.Must(lmb.ReadNotes(view))
 	for _, spec := range specs {

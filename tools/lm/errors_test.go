@@ -37,6 +37,10 @@ func TestEveryErrorSaysWhatToDo(t *testing.T) {
 		"simple.trace": strings.Repeat("\xff", 8) + "\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2\x04" +
 			strings.Repeat("\x00", 7),
 		"old.lmb":   string(mustRead(t, filepath.Join(tree, "bad", "wrong-schema.lmb"))),
+		"cut.lmb":   string(mustRead(t, filepath.Join(tree, "images", "edu.lmb"))[:300]),
+		"x.record":  "LMRECORD 4\n",
+		"x.npy":     "\x93NUMPY\x01\x00",
+		"run.json":  "{\"displayTimeUnit\":\"ns\",\n\"lightmetal\":{}}",
 		"short.bin": "xxx", "bad.csv": "1,2,x\n", "folder/x": "",
 		"mode.lms": "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n" +
 			"window r bar0 offset 0 size 1MiB\nmain:\n  frobnicate\n",

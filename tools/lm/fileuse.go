@@ -214,7 +214,8 @@ var fileUses = map[string]fileUse{
 	},
 	"tensor": {
 		args:  []*fileRole{readsData, writesFile},
-		flags: map[string]*fileRole{"image": readsFile, "type": noFile, "name": noFile},
+		flags: map[string]*fileRole{"image": readsFile, "type": noFile, "shape": noFile,
+			"name": noFile},
 	},
 	"trim": {
 		args:  []*fileRole{readsFile},

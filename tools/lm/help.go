@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lightmetal/tools/capture/importer"
+	"lightmetal/tools/image/fail"
 
 	"github.com/spf13/cobra"
 )
@@ -33,9 +34,28 @@ func setHelpTexts(root *cobra.Command) {
 	}
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if !c.HasParent() {
+			fail.On(unknownCommand(c, c.Flags().Args())) // lm nosuch --help
+		}
 		setHelpText(c)
 		show(c, args)
 	})
+}
+
+// helpCommand returns the command help, which unlike cobra's fails if there is no such command.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "show the help of a command",
+		RunE: func(c *cobra.Command, args []string) error {
+			of, rest, err := c.Root().Find(args)
+			if err == nil && !of.HasParent() {
+				err = unknownCommand(of, rest)
+			}
+			fail.On(err)
+			return of.Help()
+		},
+	}
 }
 
 func setHelpText(c *cobra.Command) {

@@ -49,7 +49,8 @@ func importCommand() *cobra.Command {
 }
 
 func (f *importFlags) define(flags *pflag.FlagSet) {
-	flags.StringVar(&f.from, "from", "", "format of the trace: mmiotrace, qemu or record")
+	flags.StringVar(&f.from, "from", "",
+		"format of the trace: mmiotrace, qemu or record (default: by its first lines)")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: TRACE with .lmb)")
 	flags.StringVar(&f.board, "board", "",
 		"board of the device, generic, or a board file (default: by the PCI ids in the trace)")
@@ -106,9 +107,12 @@ func defaultImportOutput(c *cobra.Command, args []string) string {
 }
 
 func (f *importFlags) run(path string) {
-	o := f.options(path)
 	trace := openFile(path)
 	defer trace.Close()
+	if f.from == "" {
+		f.from = traceFormat(readHead(trace.File))
+	}
+	o := f.options(path)
 	if f.summary {
 		f.summarize(path, trace, &o)
 		return
@@ -152,7 +156,7 @@ func (f *importFlags) summarize(path string, trace *input, o *importer.Options) 
 	if summary.Lines == 0 {
 		fail.With(hal.BadImage, "%s: the trace is empty", path)
 	}
-	printJSON(stdout, summary)
+	printResult(stdout, summary)
 }
 
 // findFrames reads the trace a first time, and sets the options that cut the repetition it
@@ -195,9 +199,8 @@ func (f *importFlags) options(path string) importer.Options {
 		failUsage("--candidate takes the number of a repetition that --find-frames lists, from 1")
 	}
 	if f.from == "" {
-		failUsage("--from is missing: the format of the trace is %s, %s or %s",
-			importer.FromMmiotrace,
-			importer.FromQemu, importer.FromRecord)
+		failUsage("the format of %s cannot be recognized; use --from %s, %s or %s", path,
+			importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
 	var poll, ignore [][]importer.Range
 	f.setBoard(&o)

@@ -115,17 +115,8 @@ func newRoot() *cobra.Command {
 		rejectEmptyValues(c, args)
 		checkFiles(c, args)
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		hint := ""
-		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
-			hint = "; this flag has two dashes, --" + name
-		}
-		text := err.Error()
-		if fault, _, ok := strings.Cut(text, " flag: "); ok && strings.HasSuffix(fault, `"`) {
-			text = fault // without the text of the parser of numbers and times
-		}
-		return newFault(hal.Usage, "%s%s; see %s --help", text, hint, c.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(),
 		compareCommand(), diffCommand(), dumpCommand(),
 		importCommand(), infoCommand(), manCommand(), recordCommand(), replayCommand(),
@@ -133,18 +124,6 @@ func newRoot() *cobra.Command {
 		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())
 	setHelpTexts(root)
 	return root
-}
-
-// unknownCommand fails if the first argument is no command.
-func unknownCommand(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	c.SuggestionsMinimumDistance = 2
-	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-		failUsage("there is no lm %s; did you mean lm %s?", args[0], strings.Join(like, " or lm "))
-	}
-	return newFault(hal.Usage, "there is no lm %s; lm --help lists the commands", args[0])
 }
 
 // rejectEmptyValues fails if a flag has an empty value: a shell variable that is not set

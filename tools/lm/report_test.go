@@ -175,14 +175,14 @@ func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
 		{65, "not a profile of lm replay", []string{"report", "--profile", image, image}},
 		{65, "is the profile of another image: \"edu-factorial.lmb\"",
 			[]string{"report", "--profile", profile, filepath.Join(testdata, "images", "edu.lmb")}},
-		{65, "not a Light Metal image", []string{"report", profile}},
+		{65, "is a profile, not an image; `lm report IMAGE.lmb --profile ", []string{"report", profile}},
 		{66, "no such file", []string{"report", "--profile", "/nonexistent", image}},
 		{66, "no such file", []string{"report", "/nonexistent"}},
 		{66, "no such file", []string{"report", "-o", "/nonexistent/x.html", image}},
 		{66, "no such file", []string{"replay", "--device", "mock:edu", "--profile",
 			"/nonexistent/x.json", image}},
 		{64, "diff takes two images, 1 given", []string{"diff", image}},
-		{65, "bad image: " + profile + ": ", []string{"diff", image, profile}},
+		{65, profile + " is a profile, not an image", []string{"diff", image, profile}},
 		{66, "no such file", []string{"diff", image, "/nonexistent"}},
 	} {
 		exit, stdout, stderr := lm(t, test.args...)

@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -153,8 +152,7 @@ func (e *elements) formatCSV(data []byte) []byte {
 }
 
 func tensorCommand() *cobra.Command {
-	var dtype, image, name string
-	var shape []uint
+	var dtype, shape, image, name string
 	c := command("tensor FROM [TO]", argumentCount(1, 2, "a file and the one to write"),
 		func(args []string) {
 			to := "-"
@@ -171,16 +169,31 @@ func tensorCommand() *cobra.Command {
 		})
 	flags := c.Flags()
 	flags.StringVar(&dtype, "type", "", "type of the elements, such as int32 or bfloat16")
-	flags.UintSliceVar(&shape, "shape", nil, "length of each dimension, such as 2,3")
+	flags.StringVar(&shape, "shape", "", "length of each dimension, such as 2x3")
 	flags.StringVar(&image, "image", "", "an image with such a tensor, --name NAME")
 	flags.StringVar(&name, "name", "", "tensor of that image")
 	return c
 }
 
+// parseShape returns the lengths of dimensions, which x or commas separate.
+func parseShape(text string) (shape []uint32) {
+	for _, word := range strings.Split(strings.ReplaceAll(text, ",", "x"), "x") {
+		n, err := strconv.ParseUint(word, 10, 32)
+		if errors.Is(err, strconv.ErrRange) {
+			failUsage("--shape: %s is too large for a dimension", word)
+		}
+		if err != nil {
+			failUsage("--shape takes the length of each dimension, such as 2x3, not %q", text)
+		}
+		shape = append(shape, uint32(n))
+	}
+	return shape
+}
+
 // tensorOf returns type and shape of the data in a file: from an image, from flags, or from
 // the header of a .npy file.
-func tensorOf(path, dtype string, shape []uint, image, name string) (e elements) {
-	if (image == "") != (name == "") || image != "" && (dtype != "" || shape != nil) {
+func tensorOf(path, dtype, shape, image, name string) (e elements) {
+	if (image == "") != (name == "") || image != "" && (dtype != "" || shape != "") {
 		failUsage("--image IMAGE and --name NAME must be used together, without --type and --shape")
 	}
 	if image != "" {
@@ -199,17 +212,11 @@ func tensorOf(path, dtype string, shape []uint, image, name string) (e elements)
 		failUsage("--type %s: there is no such type; types: %s", dtype,
 			strings.Join(lmb.DTypes[1:], ", "))
 	}
-	if shape != nil {
-		e.shape = nil
-	}
-	for _, n := range shape {
-		if n > math.MaxUint32 {
-			failUsage("--shape: %d is too large for a dimension", n)
-		}
-		e.shape = append(e.shape, uint32(n))
+	if shape != "" {
+		e.shape = parseShape(shape)
 	}
 	if e.dtype == 0 || e.shape == nil {
-		failUsage("the type of %s is unknown: use --type int32 --shape 2,3, or --image IMAGE "+
+		failUsage("the type of %s is unknown: use --type int32 --shape 2x3, or --image IMAGE "+
 			"--name NAME", path)
 	}
 	e.size = uint64(fbs.DTypeSize(e.dtype))

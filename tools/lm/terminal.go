@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -173,9 +175,26 @@ func explainImageError(path string, err error) error {
 		!strings.Contains(err.Error(), "the file is empty") {
 		return err
 	}
-	return fmt.Errorf("%w; make the image again with lm import, lm asm or lm capture of this "+
-		"version", err)
+	if known := notAnImage(path); known != nil {
+		return known
+	}
+	return fmt.Errorf("%w%s", err, cmp.Or(truncationAdvice(err),
+		"; make the image again with lm import, lm asm or lm capture of this version"))
 }
+
+// truncationAdvice returns what to do if a file is shorter than its preamble says, or an empty
+// string.
+func truncationAdvice(err error) string {
+	sizes := wrongSize.FindStringSubmatch(err.Error())
+	if sizes == nil || len(sizes[1]) > len(sizes[2]) ||
+		len(sizes[1]) == len(sizes[2]) && sizes[1] >= sizes[2] {
+		return ""
+	}
+	return "; the file is truncated: copy it again"
+}
+
+// wrongSize matches the verifier's message on the size of a file.
+var wrongSize = regexp.MustCompile(`the file is (\d+) bytes long, but its preamble says (\d+)`)
 
 // input is an input that is read in parts.
 type input struct {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"strings"
+
+	"lightmetal/tools/image/english"
 )
 
 // Summary is what a trace holds, whether or not it can be replayed.
@@ -50,6 +53,38 @@ func (s *RegionSummary) count(a Access) {
 func (s RegionSummary) String() string {
 	return fmt.Sprintf("%q at 0x%x..0x%x (%d loads, %d stores)", s.Name, s.First, s.Last, s.Loads,
 		s.Stores)
+}
+
+// String returns the summary as text, a line for each region, event and kind of line.
+func (s *Summary) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", english.Count(s.Lines, "line"))
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		fmt.Fprintf(&b, "%s: %s, %s; 0x%x to 0x%x (%s)\n", r.Name, english.Count(r.Loads, "load"),
+			english.Count(r.Stores, "store"), r.First, r.Last, r.widthsText())
+	}
+	for _, other := range s.Other {
+		fmt.Fprintf(&b, "no access of a region: %s: %d\n", other.Name, other.N)
+	}
+	for _, event := range s.Events {
+		fmt.Fprintf(&b, "%s\n", event)
+	}
+	for _, access := range s.Blocked {
+		fmt.Fprintf(&b, "no image can do this: %s\n", access)
+	}
+	return b.String()
+}
+
+// widthsText returns the number of accesses of each width that occurs.
+func (s *RegionSummary) widthsText() string {
+	var parts []string
+	for i, n := range s.Widths {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d of %s", n, english.Count(1<<i, "byte")))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Summarize reads a trace and counts what is in it, device by device and

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"regexp"
+
+	"lightmetal/hal"
+	"lightmetal/tools/capture/importer"
+	"lightmetal/tools/capture/record"
+	"lightmetal/tools/lmrun/files"
+)
+
+// This file tells kinds of files by their first bytes: for lm import, which can do without
+// --from, and for messages about a file that a command cannot read.
+
+// headSize is the number of bytes at the beginning of a file that show its kind. A trace of
+// QEMU may begin with events of other kinds.
+const headSize = 32 << 10
+
+// traceFormats has a pattern that occurs in the head of each format of traces.
+var traceFormats = []struct {
+	format string
+	sign   *regexp.Regexp
+}{
+	{importer.FromRecord, regexp.MustCompile("^LMRECORD")},
+	{importer.FromMmiotrace, regexp.MustCompile("^VERSION 2")},
+	{importer.FromQemu, regexp.MustCompile("(memory|vfio)_region_")},
+}
+
+// simpleTrace begins a trace of QEMU's backend "simple": an event of number ~0 and a magic
+// number (QEMU, trace/simple.c).
+const simpleTrace = "\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2"
+
+// traceFormat returns the format of a trace, as --from names it, or an empty string.
+func traceFormat(head []byte) string {
+	for _, f := range traceFormats {
+		if f.sign.Match(head) {
+			return f.format
+		}
+	}
+	return ""
+}
+
+// readHead returns the first bytes of a regular file, unpacked if it is a packed record, and
+// seeks to its beginning. It returns nil for a pipe, which cannot be read twice.
+func readHead(file *os.File) []byte {
+	if status, err := file.Stat(); err != nil || !status.Mode().IsRegular() {
+		return nil
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil
+	}
+	head, _ := record.Plain(file).Peek(headSize)
+	head = bytes.Clone(head)
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil
+	}
+	return head
+}
+
+// otherFormat returns a hint if a file seems to have another format than --from says.
+func otherFormat(trace *input, from string) string {
+	head := readHead(trace.File)
+	if bytes.HasPrefix(head, []byte(simpleTrace)) {
+		return "; this is a binary trace of QEMU's backend \"simple\"; use the backend \"log\" " +
+			"(qemu -trace EVENT -D FILE)"
+	}
+	if format := traceFormat(head); format != "" && format != from {
+		return "; it looks like --from " + format
+	}
+	return ""
+}
+
+// notAnImage returns an error that says what a file is that was given as an image, and what
+// to do with it. It returns nil if the kind of the file is unknown.
+func notAnImage(path string) error {
+	fd, _, err := files.Open(path)
+	if err != nil {
+		return nil
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	head, text := readHead(file), ""
+	switch {
+	case traceFormat(head) != "":
+		text = "%s is a trace, not an image; `lm import %[1]s` makes an image of it, " +
+			"`lm import --summary %[1]s` shows what is in it"
+	case bytes.HasPrefix(head, []byte("\x93NUMPY")):
+		text = "%s is the data of a tensor, not an image; `lm tensor %[1]s` shows it"
+	case listingHead.Match(head):
+		text = "%s is a listing, not an image; `lm asm %[1]s` makes an image of it"
+	case profileHead.Match(head):
+		text = "%s is a profile, not an image; `lm report IMAGE.lmb --profile %[1]s` shows it"
+	default:
+		return nil
+	}
+	return newFault(hal.BadImage, text, path)
+}
+
+var (
+	// listingHead matches the first line of a listing, which comments may precede.
+	listingHead = regexp.MustCompile(`(?m)^lightmetal 1$`)
+	// profileHead matches the beginning of a profile that lm replay --profile wrote.
+	profileHead = regexp.MustCompile(`^\{"displayTimeUnit":"ns",\s*"lightmetal":`)
+)
