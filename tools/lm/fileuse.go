@@ -213,7 +213,7 @@ var fileUses = map[string]fileUse{
 		flags: map[string]*fileRole{"out": writesFile, "key": readsFile, "new-key": writesKeys},
 	},
 	"tensor": {
-		args:  []*fileRole{readsData, writesFile},
+		args: []*fileRole{readsData, writesFile},
 		flags: map[string]*fileRole{"image": readsFile, "type": noFile, "shape": noFile,
 			"name": noFile},
 	},
