@@ -513,6 +513,9 @@ cmd_object-coverage() {
 	local program cpu status=0 step_name=object-coverage all=()
 	[[ $# -eq 0 ]] || { warn "object-coverage takes no arguments"; exit 64; }
 	machines object-coverage
+	# A commit during the run must not change the version in lmrun: the next run of the same
+	# program would be recorded as that of another one.
+	export LM_REVISION=$(revision)
 	rm -rf "$coverage"
 	while read -r program cpu; do
 		say "lmrun-$program on $cpu"
@@ -726,14 +729,20 @@ plain() {
 		-ldflags "-s -w -X 'main.version=${3##*/} $(version)'" "${@:4}" -o "$2" "$3"
 }
 
-# version says which one this is, of which revision, and with which tags. Where
-# there is no git, LM_REVISION may tell the revision.
-number=0.1
-version() {
-	local revision=${LM_REVISION:-} tags
+# revision prints the commit of the tree. LM_REVISION replaces it, for trees outside of git.
+revision() {
+	local revision=${LM_REVISION:-}
 	if [[ -z $revision && -e .git ]] && revision=$(git rev-parse --short=12 HEAD 2>/dev/null); then
 		git diff --quiet HEAD 2>/dev/null || revision+=-modified
 	fi
+	printf '%s' "$revision"
+}
+
+# version prints the version of a program: its number, its revision and its build tags.
+number=0.1
+version() {
+	local revision tags
+	revision=$(revision)
 	tags=$(sed -n 's/.*-tags=\([^ ]*\).*/, tags \1/p' <<<"$GOFLAGS")
 	printf '%s (%s%s)' "$number" "${revision:-no revision}" "$tags"
 }
