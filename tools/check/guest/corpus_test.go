@@ -131,8 +131,9 @@ func (m *machine) addSigned(r *runs, image []byte) {
 	m.files["/broken.lmb"] = append(bytes.Clone(m.files["/signed.lmb"][:len(image)+64]),
 		make([]byte, 64)...)
 	m.files["/keys"] = fmt.Appendf(nil, "# whom we believe\n\n%x\n", public)
-	m.files["/short"], m.files["/letters"], m.files["/none"] = []byte("00\n"),
-		[]byte("\x01\x7f\"ü\u2010\u2028\u2066\u2070\ufffd"+strings.Repeat("zz", 32)), nil
+	m.files["/short"], m.files["/none"] = []byte("00\n"), nil
+	const controls = "\x01\x7f\"\u061c\u200e\u200f\u2028\u2066" // which messages replace
+	m.files["/letters"] = []byte(controls + "ü\u2010\u2070\ufffd" + strings.Repeat("zz", 32))
 	m.files["/anybodys"] = []byte("01" + strings.Repeat("00", 31))
 	const mounts = "1 2 8:0 / / ro - ext4 /dev/sda ro\n"
 	for _, c := range []struct {
