@@ -29,7 +29,7 @@ func (o *opened) of(opcode gen.Opcode) *fbs.Command {
 	panic(fmt.Sprint("no command ", opcode))
 }
 
-// windowOf is the first window of a kind.
+// windowOf returns the first window of a kind.
 func (o *opened) windowOf(kind gen.WindowKind) *fbs.Window {
 	for i := range o.Windows {
 		if o.Windows[i].Kind == kind {
@@ -129,7 +129,7 @@ var changes = []func(*opened){
 	func(o *opened) { o.forge("\xff") },
 	func(o *opened) { o.forge("\xed\xa0\x80") },
 
-	// Fields with a value above the largest valid one; Mutations has the values below.
+	// Values above the largest valid one. Mutations tries smaller values.
 	func(o *opened) { o.of(gen.OpcodeExpect).Mode = 3 },
 	func(o *opened) { o.of(gen.OpcodeDelay).Amount = fbs.DelayMaxUs + 1 },
 	func(o *opened) { o.of(gen.OpcodeWrite).Width = 3 },
@@ -161,7 +161,7 @@ var changes = []func(*opened){
 	},
 }
 
-// unused are the fields of commands that must be 0: one file each sets one of them.
+// unused lists the fields of each command that must be 0.
 var unused = []struct {
 	opcode gen.Opcode
 	fields string
@@ -179,7 +179,7 @@ var unused = []struct {
 	{gen.OpcodeEnd, "width mode option window index offset amount value mask"},
 }
 
-// setField sets a field of a command, by its name in image.fbs, to 1.
+// setField sets the field of a command with the given name, as in image.fbs, to 1.
 func setField(m *fbs.Command, name string) {
 	switch name {
 	case "width":
@@ -205,7 +205,7 @@ func setField(m *fbs.Command, name string) {
 	}
 }
 
-// unusedChanges are those of unused.
+// unusedChanges returns one change for each field that unused lists.
 func unusedChanges() (list []func(*opened)) {
 	for _, u := range unused {
 		for field := range strings.FieldsSeq(u.fields) {
@@ -215,7 +215,7 @@ func unusedChanges() (list []func(*opened)) {
 	return list
 }
 
-// allowed make of such a file one that is as valid, and that no writer makes.
+// allowed are changes after which the file is still valid. No tool writes such files.
 var allowed = []func(*opened){
 	func(o *opened) { o.forge("ü\ufffd") },
 	func(o *opened) { o.windowOf(gen.WindowKindConfig).Size = 4096 },
@@ -228,7 +228,7 @@ var allowed = []func(*opened){
 	},
 }
 
-// preambles change the preamble of a file after its checksum was computed.
+// preambles are changes of the preamble, made after the checksum was computed.
 var preambles = []func(file []byte){
 	func(file []byte) { file[10]++ }, // the minor version of the format
 	func(file []byte) { binary.LittleEndian.PutUint64(file[32:], uint64(len(file))+1) },
