@@ -2,5 +2,6 @@
 
 package boards
 
-// All lists every board.
+// All lists every board. File all_notiles.go has the list for programs that are built with the
+// tag notiles.
 var All = []*Board{&Edu, &Ivshmem, &Nvme, &Wormhole, &Blackhole}

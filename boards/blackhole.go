@@ -2,35 +2,39 @@ package boards
 
 // Blackhole describes the PCIe device Blackhole by Tenstorrent.
 //
-// Sources: [KMD] tt-kmd blackhole.c; [UMD] tt-umd
-// device/api/umd/device/arch/blackhole_implementation.hpp; [SoftReset]
-// tt-isa-documentation BlackholeA0/TensixTile/SoftReset.md; [ttsim] ttsim
-// v1.10.0, the manufacturer's simulator; [Firmware] tt-zephyr-platforms
-// lib/tenstorrent/bh_arc/noc_init.c, pcie.c and pcie.h.
+// The comments cite these sources:
+//   - [KMD]: tt-kmd, blackhole.c
+//   - [UMD]: tt-umd, device/api/umd/device/arch/blackhole_implementation.hpp
+//   - [SoftReset]: tt-isa-documentation, BlackholeA0/TensixTile/SoftReset.md
+//   - [ttsim]: ttsim v1.10.0, the manufacturer's simulator
+//   - [Firmware]: tt-zephyr-platforms, noc_init.c, pcie.c and pcie.h in
+//     lib/tenstorrent/bh_arc
 var Blackhole = Board{
 	Name:   "blackhole",
 	Vendor: 0x1e52, Device: 0xb140, // PCI ids: tt-kmd enumerate.h
-	// If the host's firmware assigns less than 32 GiB to BAR 4, the device has only as many
-	// 4 GiB TLB windows as fit in the BAR ([KMD], blackhole_init).
+	// If the host's firmware assigns less than 32 GiB to BAR 4, only the 4 GiB TLB windows that
+	// fit in the BAR are usable ([KMD], blackhole_init).
 	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 30},
 	Rules: []Rule{
-		// Load only, because a rule cannot know which tile and address a TLB window shows. Images
-		// store through windows of kind Tlb: the verifier checks what each Point command shows.
+		// TLB windows. This rule permits only loads, because it cannot know which tile and address
+		// a TLB window shows. To store to tiles, an image uses a window of kind Tlb. The verifier
+		// checks the tiles and the address in each Point command for such a window.
 		{
 			Bar: 0, First: 0x00000000, Last: 0x193fffff,
 			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
 		},
-		// Registers that program the TLB windows, 12 bytes for each window. Only width 4 is
-		// accepted, because an 8-byte access would cross into the next window's registers, or
-		// fault (tt-umd PR #2648). The strided-multicast registers after these registers are not
-		// included, because they change which tiles TLB windows 0 to 31 show.
+		// Registers that program the TLB windows, 12 bytes for each TLB window. Only width 4 is
+		// accepted, because an 8-byte access would cross into the registers of the next TLB
+		// window, or fault (tt-umd PR #2648). The next registers are not included: they control
+		// strided multicast, and change which tiles TLB windows 0 to 31 show.
 		{
 			Bar: 0, First: 0x1fc00000, Last: 0x1fc009d7,
 			Widths: 4, LoadOnly: true, Name: "window configuration",
 		},
-		// Network interfaces of the PCIe tile. Load only, because stores to these registers make
-		// the PCIe tile start requests. Addresses of these interfaces and of the iATU: [ttsim]
-		// src/libttsim.cpp, PCIE_NIU0_BASE, PCIE_NIU1_BASE, IATU_BASE.
+		// Network interface units (NIUs) of the PCIe tile. Their rules permit only loads, because
+		// a store to their registers can make the PCIe tile start requests. Source of these
+		// addresses and of the iATU's address: [ttsim] src/libttsim.cpp, PCIE_NIU0_BASE,
+		// PCIE_NIU1_BASE, IATU_BASE.
 		{
 			Bar: 0, First: 0x1fd04000, Last: 0x1fd05fff,
 			Widths: 4, LoadOnly: true, Name: "PCIe NIU 0",
@@ -39,11 +43,12 @@ var Blackhole = Board{
 			Bar: 0, First: 0x1fd14000, Last: 0x1fd15fff,
 			Widths: 4, LoadOnly: true, Name: "PCIe NIU 1",
 		},
-		// Address: [UMD], ARC_APB_BAR0_XBAR_OFFSET_START. In [ttsim] the ARC reset unit has
-		// addresses on the NoC, but no address in BAR 0.
+		// Source of the address: [UMD], ARC_APB_BAR0_XBAR_OFFSET_START. In [ttsim], the ARC reset
+		// unit can be accessed over the NoC, but not through BAR 0.
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
-		// The registers of the DMA engine, at lower offsets, are not included: the DMA engine
-		// starts transfers, and no command of an image waits until a transfer has ended.
+		// Outbound address translation (iATU) of the PCIe controller. The registers of the DMA
+		// engine lie at lower offsets. No rule includes them: they start transfers, and no command
+		// of an image can wait until such a transfer has ended.
 		{Bar: 2, First: 0x1000, Last: 0x2fff, Widths: 4, LoadOnly: true, Name: "iATU"},
 		{
 			Bar: 4, First: 0, Last: 32<<30 - 1,
@@ -51,8 +56,8 @@ var Blackhole = Board{
 		},
 	},
 	TLB: &TLB{
-		// Groups and fields: [KMD], TLB_2M_REG and TLB_4G_REG. The kernel driver uses TLB window
-		// 201: [KMD], KERNEL_TLB_INDEX.
+		// Source of groups and fields: [KMD], TLB_2M_REG and TLB_4G_REG. The kernel driver uses
+		// TLB window 201 itself ([KMD], KERNEL_TLB_INDEX).
 		Groups: []Group{
 			{Bar: 0, First: 0, Count: 202, Offset: 0, Size: 2 << 20, AddressBits: 43,
 				KernelOwned: 1},
@@ -63,45 +68,46 @@ var Blackhole = Board{
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
-	// X and Y list every number that a column or row of a closed tile may have ([Firmware],
-	// ComputeNocTranslation). Columns 1 to 7 and 10 to 16 have an order that depends on the
-	// chip. Column 19 is the PCIe tile's, and columns from 20 on are those of Ethernet tiles.
-	// Row 0 also has the number 24, one of the numbers 12 to 23, and every undefined number.
-	// Row 1 also has the number 25.
+	// X and Y have a bit for every number that the column or row of a closed tile may have on
+	// any chip. Source: [Firmware], ComputeNocTranslation. The order of the columns 1 to 7 and
+	// 10 to 16 depends on the chip. Column 19 belongs to the PCIe tile, and the columns from 20 on
+	// belong to Ethernet tiles. Row 0 has these other numbers: 24, one of 12 to 23, and every
+	// undefined number. Row 1 has the other number 25.
 	Closed: []Closed{
-		// The PCIe tiles (2,0) and (11,0); a chip uses one of them ([KMD],
-		// blackhole_detect_pcie_noc_x). Through a PCIe tile an image could access registers of
+		// The PCIe tiles (2,0) and (11,0). A chip uses one of them ([KMD],
+		// blackhole_detect_pcie_noc_x). Through a PCIe tile, an image could access registers of
 		// the PCIe controller (PCIE_DBI_ADDR), and host memory outside the image's windows.
 		{
-			Ways: unicastNoC0 | unicastNoC1, X: 0x7f<<1 | 0x7f<<10 | from19,
+			Routes: unicastNoC0 | unicastNoC1, X: 0x7f<<1 | 0x7f<<10 | from19,
 			Y: 1<<0 | 0x1fff<<12 | from26, Last: lastAddress, Name: "a PCIe tile",
 		},
-		// The PCIe tiles on NoC 1, if coordinates on NoC 1 are not translated.
+		// The same PCIe tiles on NoC 1, on a chip that does not translate coordinates of NoC 1.
 		{
-			Ways: unicastNoC1, X: 1<<5 | 1<<14 | from32, Y: 1 << 11,
+			Routes: unicastNoC1, X: 1<<5 | 1<<14 | from32, Y: 1 << 11,
 			Last: lastAddress, Name: "a PCIe tile",
 		},
-		// The ARC tile (8,0), from the address of the ARC's own windows on. One of these windows
-		// shows registers of the PCIe controller ([Firmware], pcie.h, PCIE_DBI_REG_TLB). Rows 26
-		// to 30 are open, because they are rows of other tiles.
+		// The part of the ARC tile (8,0) that contains the ARC processor's own windows. One of
+		// these windows shows registers of the PCIe controller ([Firmware], pcie.h,
+		// PCIE_DBI_REG_TLB). The rows 26 to 30 are not closed, because they belong to other tiles.
 		{
-			Ways: unicastNoC0 | unicastNoC1, X: 1<<8 | from32, Y: 1<<0 | 0x7fff<<11 | from31,
+			Routes: unicastNoC0 | unicastNoC1, X: 1<<8 | from32, Y: 1<<0 | 0x7fff<<11 | from31,
 			First: 0x9000_0000, Last: lastAddress, Name: "the ARC's windows",
 		},
-		// A rectangle over NoC 0 must not include the row of the PCIe and ARC tiles.
+		// Every rectangle on NoC 0 that may include row 0, the row of the PCIe and ARC tiles.
 		{
-			Ways: multicastNoC0, X: allCoordinates, Y: 1<<0 | 0x1fff<<12 | from26,
+			Routes: multicastNoC0, X: allCoordinates, Y: 1<<0 | 0x1fff<<12 | from26,
 			Last: lastAddress, Name: "a PCIe tile",
 		},
-		// All rectangles over NoC 1 are closed: NoC 1 traverses translated rows in the opposite
-		// direction, therefore any rectangle may include the row of the PCIe and ARC tiles.
+		// Every rectangle on NoC 1. NoC 1 traverses translated rows in the opposite direction.
+		// Therefore every rectangle may include the row of the PCIe and ARC tiles.
 		{
-			Ways: multicastNoC1, X: allCoordinates, Y: allCoordinates,
+			Routes: multicastNoC1, X: allCoordinates, Y: allCoordinates,
 			Last: lastAddress, Name: "a PCIe tile",
 		},
 	},
-	// Source: [KMD], IATU_* and blackhole_configure_outbound_atu. NoC is noc_pcie_offset, Last is
-	// noc_dma_limit, Type is INCREASE_REGION_SIZE, and Control is the bit that enables a region.
+	// Source: [KMD], IATU_* and blackhole_configure_outbound_atu. There, NoC is noc_pcie_offset,
+	// Last is noc_dma_limit, and Type is INCREASE_REGION_SIZE. Control is the bit that enables a
+	// region.
 	Outbound: &Outbound{
 		Bar: 2, Offset: 0x1000, Stride: 0x200, Regions: 16,
 		NoC: 4 << 58, Last: 1<<58 - 1, Type: 1 << 13, Control: 1 << 31, UpperLimit: 0x20,

@@ -1,78 +1,85 @@
 // Package boards describes kinds of PCIe devices as data: PCI ids, BARs, the accesses that
 // the BARs accept, and the registers that program TLB windows. Comments name the source of
-// every constant. Each board has one file, and all files have the same order. README.md
-// explains how to add a board.
+// every constant. Each board has one file, and all these files list the data in the same order.
+// README.md explains how to add a board.
+//
+// Some devices consist of tiles: processors, memories and controllers that a network on the
+// chip (NoC) connects. The host accesses the tiles through TLB windows. A TLB window is a range
+// of a BAR that shows a range of addresses of one tile, or of a rectangle of tiles. Registers
+// select what it shows.
 package boards
 
-// Board is one kind of PCIe device.
+// Board describes one kind of PCIe device.
 type Board struct {
-	Name           string    // name of the board in images and in `mock:NAME`
+	Name           string    // name of the board in images and in device names such as mock:edu
 	Vendor, Device uint16    // PCI ids
 	Bars           [6]uint64 // usual size of each BAR in bytes; 0: images must not use the BAR
 
-	// Rules lists the accesses that the BARs accept. The first rule that covers an access
-	// applies. An access that no rule covers is rejected.
+	// Rules lists the accesses that the BARs accept. If several rules cover an access, the first
+	// of them applies. The verifier rejects an access that no rule covers.
 	Rules []Rule
 
 	// TLB describes the TLB windows. It is nil if the device has no TLB windows.
 	TLB *TLB
 
-	// Reset is the register that keeps the cores of a tile in reset. It is zero if the device
-	// has no tiles.
+	// Reset describes the register that keeps the cores of a tile in reset. It is zero if the
+	// device has no tiles.
 	Reset Reset
 
 	// Closed lists the ranges of tile addresses that no window of an image may show.
 	Closed []Closed
 
-	// Outbound is the address translation through which tiles access host memory. It is nil if
-	// the device has no such translation.
+	// Outbound describes the address translation through which tiles access host memory. It is
+	// nil if the device has no such translation.
 	Outbound *Outbound
 }
 
-// Rule describes which accesses one range of a BAR accepts. Accesses must be aligned.
+// Rule describes which accesses one range of a BAR accepts. The offset of an access must be a
+// multiple of the width of the access.
 type Rule struct {
 	Bar         uint8  // number of the BAR, 0 to 5
 	First, Last uint64 // offsets of the first and the last byte of the range in the BAR
-	Widths      uint8  // accepted widths in bytes, ORed: 1|2|4|8
-	Memory      bool   // the range is memory without side effects, and accepts bulk copies
+	Widths      uint8  // accepted access widths in bytes, ORed: 1|2|4|8
+	Memory      bool   // memory without side effects; only memory accepts bulk copies
 	LoadOnly    bool   // images may load from the range, but not store to it
-	Name        string // what messages call these registers or this memory
+	Name        string // name of these registers or this memory in messages
 }
 
-// Reset describes the reset register that every tile with cores has. A core runs while the
-// core's bit in the register is 0.
+// Reset describes the reset register of a tile with processor cores. The register has one bit
+// for each core. The core runs while the bit is 0.
 type Reset struct {
 	Address uint64 // address of the register in the tile
 	Mask    uint32 // bits of the cores; the other bits reset units that a replay does not use
 }
 
-// TLB describes a device's TLB windows, and the registers that program them. Each TLB window
-// has one register of 8 bytes or three registers of 4 bytes, little endian. Their value is
-// the configuration of the TLB window.
+// TLB describes the TLB windows of a device, and the registers that program them. Each TLB
+// window has one 8-byte register, or three 4-byte registers, in little-endian order. The value
+// of these registers is the configuration of the TLB window.
 type TLB struct {
 	Groups []Group     // all TLB windows, in ascending order of their numbers and sizes
-	Fields FieldWidths // fields of a configuration
+	Fields FieldWidths // sizes of the fields of a configuration
 
-	ConfigBar    uint8  // number of the BAR with the registers
-	ConfigOffset uint64 // offset of the first TLB window's registers in ConfigBar
-	ConfigStride uint64 // bytes from the registers of one TLB window to those of the next one
+	ConfigBar    uint8  // number of the BAR that contains the registers
+	ConfigOffset uint64 // offset in ConfigBar of the registers of TLB window 0
+	ConfigStride uint64 // distance in bytes between the registers of consecutive TLB windows
 	ConfigWidth  uint8  // size of one register in bytes: 4 or 8
 }
 
-// Group is a range of consecutive TLB windows of the same size.
+// Group describes TLB windows with consecutive numbers and the same size.
 type Group struct {
-	Bar         uint8  // number of the BAR in which the TLB windows lie
+	Bar         uint8  // number of the BAR that contains the TLB windows
 	First       int    // number of the first TLB window
 	Count       int    // number of TLB windows
 	Offset      uint64 // offset of the first TLB window in the BAR
 	Size        uint64 // size of each TLB window in bytes, a power of two
-	AddressBits uint8  // bits of the lowest field of a configuration, which is address / Size
-	KernelOwned int    // the kernel driver uses this number of TLB windows at the group's end
+	AddressBits uint8  // number of bits of the address field, which has the address / Size
+	KernelOwned int    // number of TLB windows at the end that the kernel driver itself uses
 }
 
-// FieldWidths has the number of bits of each field of a configuration. The fields follow the
-// address in the order of their indices, from lower to higher bits. A width of 0 means that
-// the device has no such field.
+// FieldWidths has the number of bits of each field of a configuration except the address field.
+// The address field has the lowest bits of the configuration. The other fields follow in the
+// order of their indices in FieldWidths. If the number of bits is 0, the device does not have
+// the field.
 type FieldWidths [11]uint8
 
 // Indices of FieldWidths.
@@ -83,11 +90,11 @@ const (
 	YStart             // row of the first corner of a rectangle; 0 for a single tile
 	NoC                // number of the NoC
 	Multicast          // 0 for a single tile, 1 for a rectangle of tiles
-	Ordering           // 0 default, 1 strict, 2 posted
+	Ordering           // ordering of requests: 0 default, 1 strict, 2 posted
 	Linked             // always 0
 	UseStaticVC        // 1 if StaticVC has the number of a static virtual channel
 	Unused             // always 0
-	StaticVC           // number of a channel; without UseStaticVC, 1 selects the only channel
+	StaticVC           // number of a channel, or 1 to use the only channel (see EncodeWindow)
 )
 
 // FindByID returns the board with the given PCI ids, or nil if no board has them.
@@ -100,8 +107,8 @@ func FindByID(vendor, device uint16) *Board {
 	return nil
 }
 
-// FindRule returns the first rule that covers all size bytes from the given offset of a BAR
-// on. It returns nil if no rule does; the board then rejects the access.
+// FindRule returns the first rule that covers all size bytes of a BAR from the given offset on,
+// or nil if no rule covers them. Without a rule, images must not access these bytes.
 func (b *Board) FindRule(bar uint8, offset, size uint64) *Rule {
 	for i := range b.Rules {
 		r := &b.Rules[i]

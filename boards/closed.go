@@ -1,26 +1,26 @@
 package boards
 
-// This file protects the PCIe controller from images: it decides which tile addresses a
-// window of an image may show.
+// This file protects the PCIe controller of a device from images: it decides which addresses of
+// tiles a window of an image may show.
 
 // Closed is a range of tile addresses that no window of an image may show. The range
 // contains registers of the PCIe controller, or registers through which an image could
 // access the PCIe controller.
 //
 // A tile has raw coordinates and translated coordinates. The translated coordinates depend
-// on the tiles that are disabled on a chip, and are unknown until a device is present.
-// Therefore X and Y list all coordinates that the closed tile may have on any chip. On some
-// chips such coordinates belong to another tile; images can use the other coordinates of
-// that tile.
+// on the tiles that are disabled on a chip. The verifier has no chip, and does not know them.
+// Therefore X and Y have all coordinates that the closed tile may have on any chip. On some
+// chips, one of these coordinates belongs to another tile. An image can still access that tile
+// through the tile's other coordinates.
 type Closed struct {
-	Ways        uint8  // routes on which the range is closed, ORed: unicastNoC0 and so on
-	X, Y        uint64 // columns and rows of the tile, one bit for each coordinate
+	Routes      uint8  // routes on which the range is closed, ORed: unicastNoC0 and so on
+	X, Y        uint64 // sets of the tile's columns and rows, one bit for each coordinate
 	First, Last uint64 // first and last closed address in the tile
 	Name        string // name of the range in messages
 }
 
-// Routes to tiles: a single tile or a rectangle of tiles, over NoC 0 or NoC 1. They are the
-// bits of Closed.Ways.
+// Routes to tiles, the bits of Closed.Routes. A unicast accesses a single tile, and a multicast
+// accesses a rectangle of tiles, over NoC 0 or over NoC 1.
 const (
 	unicastNoC0   = 1 << 0
 	unicastNoC1   = 1 << 1
@@ -28,11 +28,11 @@ const (
 	multicastNoC1 = 1 << 3
 )
 
-// lastAddress is the last address of a tile.
+// lastAddress is the largest address that a tile can have.
 const lastAddress = 1<<64 - 1
 
-// Sets of coordinates, with one bit for each coordinate. from16 contains all coordinates
-// from 16 on.
+// Sets of coordinates, with one bit for each coordinate from 0 to 63. The set from16 contains
+// all coordinates from 16 on.
 const (
 	allCoordinates = 1<<64 - 1
 
@@ -44,19 +44,19 @@ const (
 	from32 = 1<<64 - 1<<32
 )
 
-// ClosedTo returns the first closed range of which a window would show at least one byte. The
-// window has size bytes, and shows the tiles t from the given address on. ClosedTo returns
-// nil if the window shows no closed range; an image may then use the window.
-func (b *Board) ClosedTo(t TileRange, address, size uint64) *Closed {
+// FindClosed returns the first closed range that a window would show in part or completely. The
+// window has size bytes, and shows the tiles t from the given address on. FindClosed returns
+// nil if the window would show no byte of a closed range. Then an image may use the window.
+func (b *Board) FindClosed(t TileRange, address, size uint64) *Closed {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
 		route = multicastNoC0 << t.NoC
-		columns = sideOfRectangle(t.XStart, t.X)
-		rows = sideOfRectangle(t.YStart, t.Y)
+		columns = coordinates(t.XStart, t.X)
+		rows = coordinates(t.YStart, t.Y)
 	}
 	for i := range b.Closed {
 		c := &b.Closed[i]
-		showsTile := c.Ways&route != 0 && c.X&columns != 0 && c.Y&rows != 0
+		showsTile := c.Routes&route != 0 && c.X&columns != 0 && c.Y&rows != 0
 		overlaps := address <= c.Last && address+(size-1) >= c.First
 		if showsTile && overlaps {
 			return c
@@ -65,10 +65,11 @@ func (b *Board) ClosedTo(t TileRange, address, size uint64) *Closed {
 	return nil
 }
 
-// sideOfRectangle returns the set of coordinates that one side of a rectangle may include,
-// with one bit for each coordinate. If end is less than start, the side wraps around the
-// edge of the grid. Then the set contains every coordinate.
-func sideOfRectangle(start, end uint8) uint64 {
+// coordinates returns the set of columns (or of rows) that a rectangle with the first column
+// start and the last column end may include. The set has one bit for each coordinate. If start
+// is greater than end, the rectangle wraps around the edge of the grid of tiles, and the set
+// contains every coordinate.
+func coordinates(start, end uint8) uint64 {
 	if start > end {
 		return allCoordinates
 	}

@@ -1,9 +1,9 @@
 package boards
 
-// This file has functions for host tools only. No program that runs on a target uses them;
-// a test in tools/check/house checks that.
+// This file contains functions for host tools. No program for a target may link them. A test in
+// tools/check/house checks that.
 
-// Pack returns the tile range as the value of Command.Mask of a Point command.
+// Pack returns the tile range as one number, for Command.Mask of a Point command.
 // UnpackTileRange is the inverse function.
 func (t TileRange) Pack() uint64 {
 	packed := uint64(t.X) | uint64(t.Y)<<8 | uint64(t.XStart)<<16 | uint64(t.YStart)<<24 |

@@ -1,8 +1,9 @@
 package boards
 
-// Nvme describes QEMU's NVMe controller without a controller memory buffer (hw/nvme/ctrl.c of
-// QEMU 7.2). The names of the registers are those of NVM Express 1.4, section 3.1. A 4-byte
-// register accepts width 4. An 8-byte register accepts widths 8 and 4.
+// Nvme describes QEMU's NVMe controller without a controller memory buffer. Source:
+// hw/nvme/ctrl.c of QEMU 7.2. The names of the registers are those of the NVM Express 1.4
+// specification, section 3.1. A 4-byte register accepts width 4. An 8-byte register accepts
+// widths 8 and 4.
 var Nvme = Board{
 	Name:   "nvme",
 	Vendor: 0x1b36, Device: 0x0010,
@@ -19,7 +20,8 @@ var Nvme = Board{
 		{Bar: 0, First: 0x28, Last: 0x2f, Widths: 4 | 8, Name: "ASQ"}, // NVM Express 1.4, 3.1.9
 		{Bar: 0, First: 0x30, Last: 0x37, Widths: 4 | 8, Name: "ACQ"}, // NVM Express 1.4, 3.1.10
 		{Bar: 0, First: 0x38, Last: 0xfff, Widths: 4 | 8, Name: "optional registers"},
-		// Doorbell registers are 4 bytes wide and 4 bytes apart, because CAP.DSTRD is 0.
+		// Each doorbell register has 4 bytes. The registers follow each other without a gap,
+		// because CAP.DSTRD is 0.
 		{Bar: 0, First: 0x1000, Last: 0x3fff, Widths: 4, Name: "doorbells"},
 	},
 }

@@ -1,40 +1,42 @@
 package boards
 
-// This file programs the address translation through which tiles reach host memory.
+// This file programs the address translation through which tiles access host memory.
 
-// Outbound describes the address translation (iATU) of a device's PCIe controller, through
-// which tiles reach host memory. Tiles access host memory as addresses of the PCIe tile.
-// Each region of the address translation maps a range of these addresses to bus addresses.
+// Outbound describes the outbound address translation (iATU) of a device's PCIe controller.
+// Tiles access host memory through addresses of the PCIe tile. The iATU has several regions.
+// Each region translates a range of these addresses to bus addresses. An offset of a region is
+// relative to the address NoC.
 type Outbound struct {
-	Bar     uint8  // number of the BAR with the registers of all regions
-	Offset  uint64 // offset of the first region's registers in the BAR
-	Stride  uint64 // bytes from the registers of one region to those of the next region
+	Bar     uint8  // number of the BAR that contains the registers of all regions
+	Offset  uint64 // offset of the registers of region 0 in the BAR
+	Stride  uint64 // distance in bytes between the registers of consecutive regions
 	Regions int    // number of regions
-	NoC     uint64 // address in the PCIe tile at which offset 0 lies
-	Last    uint64 // largest offset from NoC that a region may include
+	NoC     uint64 // first address of the PCIe tile that regions can translate
+	Last    uint64 // largest offset from NoC that regions can translate
 	Type    uint32 // value of the register region_ctrl_1 of an enabled region
 	Control uint32 // value of the register region_ctrl_2 of an enabled region
 
-	// UpperLimit is the offset of the register with the upper half of the limit, relative to
-	// the first register of the region. It is 0 if the limit has only 32 bits.
+	// UpperLimit is the offset of the register with the upper half of a region's limit, relative
+	// to the first register of the region. It is 0 if the limit has only 32 bits.
 	UpperLimit uint64
 }
 
-// Offsets of a region's registers, relative to the first of them. Each register has 32 bits
-// (Synopsys DesignWare PCIe, iATU; tt-kmd wormhole.c and blackhole.c, IATU_*_OUTBOUND).
+// Offsets of a region's registers, relative to the first register of the region. Each register
+// has 32 bits. Sources: Synopsys DesignWare PCIe, iATU; IATU_*_OUTBOUND in wormhole.c and
+// blackhole.c of tt-kmd.
 const (
-	regionType    = 0x00
-	regionControl = 0x04
-	// Five registers: the lower and upper half of the first offset, the lower half of the last
-	// offset (the limit), and the lower and upper half of the bus address.
+	regionType    = 0x00 // region_ctrl_1
+	regionControl = 0x04 // region_ctrl_2
+	// Five registers: the lower and the upper half of the region's first offset, the lower half
+	// of its last offset (the limit), and the lower and the upper half of its bus address.
 	regionBase = 0x08
 )
 
-// ProgramRegion programs one region of the address translation. Tiles then reach size bytes
-// of host memory from busAddress on, at the given offset from NoC. If size is 0,
-// ProgramRegion only disables the region. It calls store for each register, in the order in
-// which the registers must be stored. The region stays disabled until all of its registers
-// have their new values.
+// ProgramRegion programs one region of the address translation: tiles can then access size
+// bytes of host memory at busAddress through the given offset from o.NoC. If size is 0,
+// ProgramRegion only disables the region. It calls store once for each register to store, in
+// the required order: the region stays disabled until all its registers have their new values.
+// The parameter register is an offset in the BAR o.Bar.
 func (o *Outbound) ProgramRegion(region int, offset, size, busAddress uint64,
 	store func(register uint64, value uint32)) {
 	registers := o.Offset + uint64(region)*o.Stride
@@ -43,7 +45,7 @@ func (o *Outbound) ProgramRegion(region int, offset, size, busAddress uint64,
 	if size == 0 {
 		return
 	}
-	// Store the first and last offset and the bus address.
+	// Store the first offset, the last offset and the bus address of the region.
 	limit := offset + size - 1
 	for i, value := range [...]uint64{offset, offset >> 32, limit, busAddress,
 		busAddress >> 32} {

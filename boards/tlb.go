@@ -4,14 +4,17 @@ package boards
 
 import "lightmetal/fbs/gen"
 
-// WindowConfig is the configuration of one TLB window. The first element is the value of the
-// first 8 bytes of registers; the second element is the value of the registers after them.
+// WindowConfig is the configuration of one TLB window: the value of the registers that program
+// it, as a little-endian number. The first element has the lower 64 bits.
 type WindowConfig [2]uint64
 
-// EncodeWindow returns the configuration that makes a TLB window of group g show the given
-// address of the tiles t. ok is false if the device has no such configuration; w is then
-// invalid. t.StaticVC is 0 for no static virtual channel, and 1 + n for channel n. A device
-// without the field UseStaticVC has only channel 0.
+// EncodeWindow returns the configuration with which a TLB window of group g shows the tiles t
+// from the given address on. ok is false if the device has no such configuration. Then w is not
+// valid.
+//
+// t.StaticVC is 0 for no static virtual channel, and 1 + n for channel n. A device with the
+// field UseStaticVC has n in the field StaticVC. A device without the field UseStaticVC has only
+// channel 0: there, StaticVC is 1 to use that channel.
 func (l *TLB) EncodeWindow(g *Group, t TileRange, address uint64) (w WindowConfig, ok bool) {
 	vc, useVC, multicast := uint64(t.StaticVC), uint64(0), uint64(0)
 	if l.Fields[UseStaticVC] != 0 && vc != 0 {
@@ -34,7 +37,8 @@ func (l *TLB) EncodeWindow(g *Group, t TileRange, address uint64) (w WindowConfi
 		UseStaticVC: useVC,
 		StaticVC:    vc,
 	} {
-		// A value must fit in its field. A field may begin in w[0] and end in w[1].
+		// Reject a value that does not fit in its field. Store the value at bit number low of the
+		// configuration. A field may begin in w[0] and end in w[1].
 		ok = ok && v>>l.Fields[i] == 0
 		w[low/64] |= v << (low % 64)
 		if low < 64 {
@@ -45,15 +49,16 @@ func (l *TLB) EncodeWindow(g *Group, t TileRange, address uint64) (w WindowConfi
 	return w, ok
 }
 
-// isValid reports whether t can be valid on a device: t has one of two NoCs and one of three
-// orderings, and XStart and YStart are 0 unless Multicast is set.
+// isValid reports whether the fields of t have allowed values: NoC is 0 or 1, Ordering is one of
+// the three orderings, and XStart and YStart are 0 unless Multicast is set. A particular device
+// may still reject t.
 func isValid(t TileRange) bool {
 	return t.NoC <= 1 && t.Ordering >= gen.OrderingDefault && t.Ordering <= gen.OrderingPosted &&
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
 }
 
-// GroupOf returns the group of the TLB window with the number slot. It returns nil if the
-// device has no TLB window with this number.
+// GroupOf returns the group of the TLB window with the number slot, or nil if the device has no
+// TLB window with this number.
 func (l *TLB) GroupOf(slot int) *Group {
 	for i := range l.Groups {
 		g := &l.Groups[i]
@@ -64,18 +69,20 @@ func (l *TLB) GroupOf(slot int) *Group {
 	return nil
 }
 
-// WindowOffset returns the offset in the group's BAR of the TLB window with the number slot.
+// WindowOffset returns the offset of a TLB window in its BAR. slot is the number of the TLB
+// window, which must belong to group g.
 func (g *Group) WindowOffset(slot int) uint64 { return g.Offset + uint64(slot-g.First)*g.Size }
 
-// OwnedByKernel reports whether the kernel driver uses the group's TLB window with the
-// number slot.
+// OwnedByKernel reports whether the kernel driver itself uses a TLB window. slot is the number
+// of the TLB window, which must belong to group g.
 func (g *Group) OwnedByKernel(slot int) bool { return slot >= g.First+g.Count-g.KernelOwned }
 
-// ChooseWindow returns the number of a suitable TLB window: preferred if that TLB window is
-// suitable, otherwise the first suitable one, which is one of the smallest because groups
-// are sorted by size. A TLB window is suitable if it has at least size bytes, lies inside a
-// BAR of the given barSizes, is not used by the kernel driver, and isTaken returns false.
-// ChooseWindow returns -1 if no TLB window is suitable.
+// ChooseWindow returns the number of a suitable TLB window, or -1 if no TLB window is suitable.
+// A TLB window is suitable if it has at least size bytes, if it lies inside its BAR (barSizes
+// has the sizes of the BARs), if the kernel driver does not use it, and if isTaken returns
+// false. ChooseWindow returns preferred if the TLB window with that number is suitable.
+// Otherwise it returns the lowest number of a suitable TLB window, which is also one of the
+// smallest suitable TLB windows, because the groups are sorted by size.
 func (l *TLB) ChooseWindow(preferred uint16, size uint64, barSizes *[6]uint64,
 	isTaken func(slot int) bool) int {
 	isSuitable := func(slot int) bool {

@@ -2,6 +2,7 @@
 
 package fbs
 
-// This file makes a build for a big-endian processor fail, because this name is not declared.
-// The structs of an image are read in place, and their integers are little endian.
+// This file stops every build for a big-endian processor with an error, because no file
+// declares the name below. All integers of an image are little endian, and package fbs reads
+// the structs of an image in place, without a conversion of the byte order.
 var _ = lightmetalSupportsOnlyLittleEndianProcessors

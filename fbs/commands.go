@@ -1,59 +1,61 @@
 package fbs
 
-// This file checks the commands of an image. Therefore the code that executes commands
-// need not check any field again. FORMAT.md section 6 states the rules. Each checkX
-// function returns the problem of an invalid command, or an empty string; each describeX
-// function returns the text of one such problem.
+// This file checks the commands of an image, so that the code that executes commands need not
+// check any field. FORMAT.md section 6 has the requirements. The functions whose names begin
+// with check return a description of the problem, or an empty string if the command is valid.
+// The functions whose names begin with describe return the description of one problem.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
 
-// commandsPerBlock is the number of commands that are checked before the checksum reads
-// the same commands. A block has 16 KiB and is then still in the processor's cache.
+// commandsPerBlock is the number of commands in one block. verifyCommands checks a block of
+// commands, and then computes the checksum of the same block. A block has 16 KiB. Therefore it
+// is still in the processor's cache when verifyCommands reads it the second time.
 const commandsPerBlock = 512
 
-// commandChecker checks the commands of an image in their order.
+// commandChecker checks the commands of an image in the order of the file.
 type commandChecker struct {
-	view           *View                     // view of the image, which receives the results
+	view           *View                     // image to check; gets NeedsFixup and BusMasters set
 	boards         [DevicesMax]*boards.Board // board of each device of the image
 	windows        []windowState             // state of each window in view.Windows
-	pointedWindows []uint16                  // indices of the windows that are pointed at present
+	pointedWindows []uint16                  // indices of the Tlb windows that are accessible now
 	lastCommand    *Command                  // last command of the current sequence
-	worstCaseUs    uint64                    // longest time of this sequence up to the last check
-	hasCall        bool                      // a checked command is a Call
+	worstCaseUs    uint64                    // longest time of the checked part of this sequence
+	hasCall        bool                      // the checker has found a Call
 }
 
-// windowState is a range of one window whose bytes all accept the same accesses. In a Bar
-// window it is the range of the rule that applied to the last access; in every other
-// window it is the whole window.
+// windowState describes which accesses a range of one window accepts. All bytes of the range
+// accept the same accesses. In a Bar window, it is the range of the rule that applied to the
+// previous access. In all other windows, it is the whole window.
 type windowState struct {
-	start       uint64     // offset of the window in its BAR; 0 unless it is a Bar window
-	first, end  uint64     // offsets of the range in the window; end 0: no access is accepted
-	widths      uint8      // accepted widths in bytes, ORed
-	kinds       accessKind // accepted kinds of access
-	isStoreable bool       // checkBusAddress has found that the whole window accepts stores
+	start         uint64     // offset of a Bar window in its BAR; 0 in other windows
+	first, end    uint64     // offsets of the range in the window: first <= offset < end
+	widths        uint8      // accepted access widths in bytes, ORed
+	kinds         accessKind // accepted kinds of accesses
+	acceptsStores bool       // checkBusAddress has found that the whole window accepts stores
 }
 
-// accessKind is a set of properties of an access. A range of a window may reject each of
-// them. Without any property, the access is a single load, which every range accepts.
+// accessKind is a set of properties of a command's accesses to a window. A window accepts a
+// command only if it accepts each of the properties. The empty set is a single load, which all
+// windows accept.
 type accessKind uint8
 
 const (
 	singleLoad accessKind = 0
 	manyBytes  accessKind = 1 << (iota - 1) // the command accesses Amount bytes
-	toDevice                                // the command stores to the window
-	anyWidth                                // mode Bulk: accesses may have any width
+	isStore                                 // the command stores to the window
+	anyWidth                                // the accesses may have any width (mode Bulk)
 )
 
-// Sets of all widths and of all kinds of access.
+// Sets of all access widths in bytes, and of all properties of accesses.
 const (
 	widthsAll = 1 | 2 | 4 | 8
-	kindsAll  = manyBytes | toDevice | anyWidth
+	kindsAll  = manyBytes | isStore | anyWidth
 )
 
-// windowKindNames are the kinds of windows, as messages name them.
+// windowKindNames has the name of each kind of window in messages.
 var windowKindNames = [...]string{
 	gen.WindowKindBar:    "a BAR window",
 	gen.WindowKindTlb:    "a TLB window",
@@ -61,7 +63,7 @@ var windowKindNames = [...]string{
 	gen.WindowKindConfig: "configuration space",
 }
 
-// opcodeNames are the names of the opcodes in messages and listings.
+// opcodeNames has the name of each opcode in messages and listings.
 var opcodeNames = [...]string{
 	gen.OpcodeWrite:    "write",
 	gen.OpcodeModify:   "modify",
@@ -78,9 +80,9 @@ var opcodeNames = [...]string{
 	gen.OpcodeEnd:      "end",
 }
 
-// verifyCommands checks every command, sets WorstCaseUs, and returns the checksum of the
-// envelope up to the last command. data has the bytes of the commands, and sumBefore is the
-// checksum of the bytes before data.
+// verifyCommands checks every command, sets v.WorstCaseUs, and computes a checksum. data has
+// the commands as bytes. sumBefore is the CRC-32C of the part of the envelope before data. sum
+// is the CRC-32C of the envelope up to and including data.
 func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *Error) {
 	c := newCommandChecker(v)
 	sum = sumBefore
@@ -106,8 +108,9 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 	return sum, nil
 }
 
-// newCommandChecker returns a checker whose Tlb windows are not pointed. The range of a Bar
-// window is empty until its first access.
+// newCommandChecker returns a checker for the commands of v. The range of each Host and Config
+// window is the whole window. The ranges of all Tlb and Bar windows are empty: checkPoint sets
+// the range of a Tlb window, and the first access to a Bar window sets the range of that window.
 func newCommandChecker(v *View) *commandChecker {
 	c := &commandChecker{view: v, windows: make([]windowState, len(v.Windows))}
 	for i := range v.Devices {
@@ -130,7 +133,8 @@ func newCommandChecker(v *View) *commandChecker {
 	return c
 }
 
-// unpointWindows makes all Tlb windows inaccessible until a Point command programs them.
+// unpointWindows makes all Tlb windows inaccessible. A Point command makes its Tlb window
+// accessible again.
 func (c *commandChecker) unpointWindows() {
 	for _, window := range c.pointedWindows {
 		c.windows[window].end = 0
@@ -138,8 +142,8 @@ func (c *commandChecker) unpointWindows() {
 	c.pointedWindows = c.pointedWindows[:0]
 }
 
-// checkCommands checks the commands with the indices first to end-1, and returns an error
-// with the first problem.
+// checkCommands checks the commands with the indices first to end-1, and returns the first
+// problem as an error.
 func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
 		m := &c.view.Commands[i]
@@ -150,8 +154,8 @@ func (c *commandChecker) checkCommands(first, end int) *Error {
 	return nil
 }
 
-// opcodePrefix returns the name of an opcode and a colon, or an empty string if the opcode
-// is unknown.
+// opcodePrefix returns the start of a message about a command: the name of the opcode and a
+// colon, or an empty string if the opcode is unknown.
 func opcodePrefix(o gen.Opcode) string {
 	if o == gen.OpcodeInvalid || int(o) >= len(opcodeNames) {
 		return ""
@@ -159,7 +163,7 @@ func opcodePrefix(o gen.Opcode) string {
 	return opcodeNames[o] + ": "
 }
 
-// checkCommand checks a command and adds the command's longest time to c.worstCaseUs.
+// checkCommand checks a command, and adds the longest time of the command to c.worstCaseUs.
 func (c *commandChecker) checkCommand(m *Command) (problem string) {
 	switch m.Opcode {
 	case gen.OpcodeWrite:
@@ -173,7 +177,7 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 		return c.checkRelocate(m)
 	case gen.OpcodeCopyIn:
 		c.worstCaseUs += commandUs + accessCount(m)*accessUs
-		return c.checkCopy(m, manyBytes|toDevice, gen.RoleInput)
+		return c.checkCopy(m, manyBytes|isStore, gen.RoleInput)
 	case gen.OpcodeFill:
 		c.worstCaseUs += commandUs + accessCount(m)*accessUs
 		return c.checkFill(m)
@@ -209,7 +213,7 @@ func (c *commandChecker) checkWrite(m *Command) (problem string) {
 	if m.Mode != 0 || m.Option != 0 || m.Index != 0 || m.Amount != 0 || m.Mask != 0 {
 		return "mode, option, index, amount and mask must be 0"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), toDevice); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), isStore); problem != "" {
 		return problem
 	}
 	if !fitsWidth(m.Value, m.Width) {
@@ -225,7 +229,7 @@ func (c *commandChecker) checkModify(m *Command) (problem string) {
 	if m.Mask == 0 {
 		return "mask must not be 0: nothing would be modified"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), toDevice); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), isStore); problem != "" {
 		return problem
 	}
 	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
@@ -238,7 +242,7 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	if m.Mode != 0 || m.Option != 0 || m.Amount != 0 || m.Mask != 0 {
 		return "mode, option, amount and mask must be 0"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), toDevice); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), isStore); problem != "" {
 		return problem
 	}
 	if m.Width < 4 {
@@ -260,8 +264,8 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	return c.checkBusAddress(m.Index)
 }
 
-// checkCopy checks a CopyIn or CopyOut command. If the command copies a tensor, the tensor
-// must have the given role.
+// checkCopy checks a CopyIn or CopyOut command. kind has the properties of the accesses to the
+// window, except anyWidth. If the command copies a tensor, the tensor must have the given role.
 func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) (problem string) {
 	if m.Option != 0 || m.Mask != 0 {
 		return "option and mask must be 0"
@@ -303,7 +307,7 @@ func (c *commandChecker) checkFill(m *Command) (problem string) {
 	default:
 		return Text("invalid mode %d; must be 1 (exact) or 2 (fixed)", uint64(m.Mode))
 	}
-	if problem := c.checkAccess(m, size, manyBytes|toDevice); problem != "" {
+	if problem := c.checkAccess(m, size, manyBytes|isStore); problem != "" {
 		return problem
 	}
 	if m.Amount&uint32(m.Width-1) != 0 {
@@ -372,7 +376,7 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	if !ok {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
-	if closed := c.boards[w.Device].ClosedTo(tiles, m.Value, w.Size); closed != nil {
+	if closed := c.boards[w.Device].FindClosed(tiles, m.Value, w.Size); closed != nil {
 		return Text("the window may show %x to %x of ", closed.First, closed.Last) + closed.Name +
 			", which is closed to images; declare a host window to access host memory"
 	}
@@ -401,8 +405,9 @@ func checkDelay(m *Command) (problem string) {
 	return ""
 }
 
-// checkCall checks a Call command. The called sequence may point Tlb windows elsewhere.
-// Therefore no Tlb window is accessible after the call until it is pointed again.
+// checkCall checks a Call command. The called sequence may point Tlb windows at other tiles.
+// Therefore checkCall makes all Tlb windows inaccessible: after a Call, the sequence must point
+// a Tlb window again before it accesses the window.
 func (c *commandChecker) checkCall(m *Command) (problem string) {
 	if *m != (Command{Opcode: m.Opcode, Index: m.Index}) {
 		return "all fields except index must be 0"
@@ -426,8 +431,8 @@ func (c *commandChecker) checkEnd(m *Command) (problem string) {
 }
 
 // checkPolicy checks the option of an Expect or Compare command. If the option is Ignore,
-// checkPolicy adds the time of a query of every device: the runtime makes these queries
-// before it ignores a failure.
+// checkPolicy adds queryUs for every device to c.worstCaseUs, because the runtime checks
+// whether each device still responds before it ignores a failure.
 func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 	switch gen.Policy(m.Option) {
 	case gen.PolicyFail:
@@ -453,15 +458,15 @@ func describeInvalidMask(m *Command) string {
 	return Text("value %x has bits outside the mask %x", m.Value, m.Mask)
 }
 
-// amountIsZero is the problem of a command that must access at least one byte.
+// amountIsZero describes the problem of a command that copies, fills or compares no bytes.
 const amountIsZero = "amount must not be 0"
 
 func describePartialAccess(m *Command) string {
 	return Text("amount %d is not a multiple of the width %d", uint64(m.Amount), uint64(m.Width))
 }
 
-// checkAccess checks whether a command may access size bytes from m.Offset on in the
-// window m.Window. kind describes the access.
+// checkAccess checks that the window m.Window accepts the accesses of a command. The accesses
+// have the width m.Width and the properties in kind, and cover size bytes from m.Offset on.
 func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (problem string) {
 	if int(m.Window) >= len(c.windows) {
 		return describeMissingWindow(m.Window)
@@ -485,9 +490,10 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 	return ""
 }
 
-// checkAccessInOtherRange checks an access that begins outside the current range of its
-// window. In a Bar window it makes the range of another rule the current range, and calls
-// checkAccess again. Every other window has one range only, and the access is rejected.
+// checkAccessInOtherRange checks an access that begins outside the range in windowState. In a
+// Bar window, it finds the rule that applies to the access, sets windowState to the range of
+// that rule, and calls checkAccess again. It returns a problem if no rule applies. In all other
+// windows it always returns a problem, because the range is the whole window.
 func (c *commandChecker) checkAccessInOtherRange(m *Command, size uint64,
 	kind accessKind) (problem string) {
 	w := &c.windows[m.Window]
@@ -511,7 +517,7 @@ func (c *commandChecker) checkAccessInOtherRange(m *Command, size uint64,
 	w.end = min(rule.Last+1-window.Offset, window.Size)
 	w.widths, w.kinds = rule.Widths, manyBytes
 	if !rule.LoadOnly {
-		w.kinds |= toDevice
+		w.kinds |= isStore
 	}
 	if rule.Memory && rule.Widths == widthsAll {
 		w.kinds |= anyWidth
@@ -519,10 +525,12 @@ func (c *commandChecker) checkAccessInOtherRange(m *Command, size uint64,
 	return c.checkAccess(m, size, kind)
 }
 
-// hasAtMostOneBit reports whether width is a power of two or 0.
+// hasAtMostOneBit reports whether at most one bit of width is set. Then width is a power of two
+// or 0.
 func hasAtMostOneBit(width uint8) bool { return width&(width-1) == 0 }
 
-// findRule returns the board's rule for the byte at m.Offset of a Bar window, or nil.
+// findRule returns the board's rule for the byte at m.Offset of a Bar window, or nil if the
+// board has no rule for the byte.
 func (c *commandChecker) findRule(m *Command) *boards.Rule {
 	w := &c.view.Windows[m.Window]
 	return c.boards[w.Device].FindRule(w.Bar, w.Offset+uint64(m.Offset), 1)
@@ -560,8 +568,8 @@ func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string
 	return c.describeUnaccepted("a store", m) + "; declare a TLB or a host window for stores"
 }
 
-// describeUnaccepted returns the text that the device does not accept the given kind of
-// access at m.Offset of a window.
+// describeUnaccepted returns the message that the device does not accept an access of m at
+// m.Offset of the window. access describes that access in the message.
 func (c *commandChecker) describeUnaccepted(access string, m *Command) string {
 	w := &c.view.Windows[m.Window]
 	access += " is not accepted by "
@@ -581,12 +589,12 @@ func describeMisalignment(m *Command, w *windowState) string {
 	return Text("offset %x is not a multiple of the width %d", uint64(m.Offset), width)
 }
 
-// checkBusAddress checks whether an image may give the bus address of the window with the
-// given index to a device. That device can then store to any byte of the window. Therefore
+// checkBusAddress checks that an image may store the bus address of the window with the given
+// index to a device. That device can then store to every byte of the window by DMA. Therefore
 // the whole window must accept stores.
 func (c *commandChecker) checkBusAddress(index uint16) (problem string) {
 	w, state := &c.view.Windows[index], &c.windows[index]
-	if w.Kind == gen.WindowKindHost || state.isStoreable {
+	if w.Kind == gen.WindowKindHost || state.acceptsStores {
 		return ""
 	}
 	if w.Kind != gen.WindowKindBar {
@@ -599,12 +607,13 @@ func (c *commandChecker) checkBusAddress(index uint16) (problem string) {
 				"), which accept no stores; relocate a window without these bytes"
 		}
 	}
-	state.isStoreable = true
+	state.acceptsStores = true
 	return ""
 }
 
-// checkMemory checks that the bytes that a command copies or compares lie inside the
-// payload, or inside a tensor with the given role. Outputs are never in the payload.
+// checkMemory checks that m.Amount bytes from the offset m.Value on lie inside a tensor, or
+// inside the payload. m.Index is 0 for the payload, and 1 + n for tensor n. The tensor must have
+// the given role. If the role is Output, the payload is not allowed.
 func (c *commandChecker) checkMemory(m *Command, role gen.Role) (problem string) {
 	size := c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {
@@ -629,8 +638,8 @@ func (c *commandChecker) describeWrongTensor(t *Tensor) string {
 		"need an input, copy out needs an output"
 }
 
-// verifyCalls checks that no called sequence contains a Call. It adds the longest time of
-// each called sequence to the longest time of the calling sequence.
+// verifyCalls checks that no called sequence contains a Call. For each Call, it adds the longest
+// time of the called sequence to the longest time of the calling sequence.
 func (v *View) verifyCalls() *Error {
 	hasCall := make([]bool, len(v.Sequences))
 	isCalled := make([]bool, len(v.Sequences))

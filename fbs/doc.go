@@ -1,20 +1,22 @@
-// Package fbs reads and verifies Light Metal images, the files that a target replays.
+// Package fbs reads and verifies Light Metal images. An image is a file with commands for PCIe
+// devices, and with the data that the commands copy (the payload). A target replays an image:
+// it executes the commands.
 //
-// An image is a FlatBuffer, the envelope, followed by page-aligned segments of payload.
-// image.fbs is the schema of the envelope, package gen the Go code that flatc generates
-// from it, and FORMAT.md the specification of every byte.
+// An image starts with the envelope, a FlatBuffer. Page-aligned segments with the payload
+// follow. image.fbs is the schema of the envelope, package gen has the Go code that flatc
+// generates from the schema, and FORMAT.md specifies every byte of the file.
 //
 // Verify checks a file and returns a View, whose slices point into the file. The steps are
 // those of FORMAT.md section 1.2:
 //
-//   - view.go checks the preamble;
+//   - view.go checks the preamble, a header inside the envelope;
 //   - flat.go reads the FlatBuffer, and checks every offset in it;
 //   - tables.go checks all tables except the commands;
 //   - commands.go checks the commands, and computes the longest time of each sequence from
 //     the times in times.go;
-//   - view.go compares the checksum of the envelope;
-//   - tables.go compares the checksums of the payload.
+//   - view.go compares the checksum of the envelope with the checksum in the preamble;
+//   - tables.go compares the checksums of the payload with the checksums in the envelope.
 //
-// Only a View that Verify has returned has an Original. Therefore code that executes an
-// Original need not check an offset, a count or a reference again.
+// View.Original returns nil for a View that has not been verified. Therefore code that executes
+// the commands of an Original need not check any offset, count or index again.
 package fbs

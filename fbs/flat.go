@@ -1,35 +1,39 @@
 package fbs
 
-// This file reads a FlatBuffer that has not been verified. FlatBuffers for Go has no
-// verifier (https://flatbuffers.dev/support), and its generated accessors trust every
-// offset of the file.
+// This file reads a FlatBuffer from a file that may be damaged or malicious. It checks every
+// offset before use. The Go library of FlatBuffers has no function that verifies a buffer
+// (https://flatbuffers.dev/support), and the accessors that flatc generates use the offsets of
+// the file without a check.
 
 import "unsafe"
 
 // Error reports why a file is not a valid Light Metal image.
 type Error struct {
-	Place  string // invalid part of the file: "preamble", "command 12", "tensor 3"
-	Reason string // problem of that part
+	Place  string // part of the file that is invalid, for example "preamble" or "command 12"
+	Reason string // reason why the part is invalid
 }
 
+// Error returns the place and the reason, separated by a colon.
 func (e *Error) Error() string { return e.Place + ": " + e.Reason }
 
-// Table is the root table of a FlatBuffer. Each read first checks that the bytes lie inside
-// the buffer. The first failure sets Err. After a failure, all reads return zeros.
+// Table reads the fields of a FlatBuffer's root table. Each read first checks that the bytes
+// of the field lie inside the FlatBuffer. If they do not, the read sets Err. After that, all
+// reads return zeros and leave Err as it is.
 type Table struct {
-	Err          *Error // first failure; nil if every read has succeeded
+	Err          *Error // first failure of a read; nil if every read has succeeded
 	data         []byte // the whole FlatBuffer
-	objectsBegin uint64 // offset in data; bytes before it belong to no object
-	place        string // Error.Place of a failure in the table itself
+	objectsBegin uint64 // smallest offset in data that a table, vtable or vector may have
+	place        string // name of the table in errors
 	position     uint64 // offset of the table in data
-	size         uint64 // bytes of the table itself
-	vtable       []byte // size of the vtable, size of the table, field offsets; 2 bytes each
+	size         uint64 // size of the table in bytes, without its vectors
+	vtable       []byte // 16-bit numbers: size of the vtable, size of the table, field offsets
 }
 
 // RootTable returns the root table of the FlatBuffer in data. The first 4 bytes of data are
-// the position of the table. The schema declares fieldCount fields. No object lies before
-// the offset objectsBegin. The address of data must be a multiple of 8, because structs are
-// read in place. place names the table in errors.
+// the position of the table. The address of data must be a multiple of 8, because structs are
+// read in place. objectsBegin is the smallest offset in data that a table, vtable or vector
+// may have. fieldCount is the number of fields that the schema declares for the table. place
+// names the table in errors. If data has no valid root table, Err of the result is set.
 func RootTable(data []byte, objectsBegin uint64, fieldCount int, place string) *Table {
 	position := uint64(ReadStruct[uint32](data))
 	t := &Table{data: data, objectsBegin: objectsBegin, place: place, position: position}
@@ -42,8 +46,9 @@ func RootTable(data []byte, objectsBegin uint64, fieldCount int, place string) *
 	return t
 }
 
-// readVtable sets size and vtable. A table begins with a signed 32-bit distance: the position of
-// the table minus the position of its vtable.
+// readVtable reads the vtable of the table, which lists the offset of each field in the table.
+// It sets t.vtable and t.size. The first 4 bytes of the table are a signed number: the position
+// of the table minus the position of the vtable.
 func (t *Table) readVtable(fieldCount int) {
 	place := t.place + " vtable"
 	distance := ReadStruct[int32](t.bytesAt(t.position, 4, 4, t.place))
@@ -60,8 +65,8 @@ func (t *Table) readVtable(fieldCount int) {
 	t.vtable = t.bytesAt(position, size, 2, place)
 }
 
-// setError sets Err, unless Err already has an earlier failure. It is not inlined, because
-// the program would then be 1 KB larger.
+// setError sets Err, unless an earlier failure has set it. Text formats the message with the
+// numbers. The compiler must not inline setError: with inlining the program is 1 KB larger.
 //
 //go:noinline
 func (t *Table) setError(place, message string, numbers ...uint64) {
@@ -70,8 +75,9 @@ func (t *Table) setError(place, message string, numbers ...uint64) {
 	}
 }
 
-// bytesAt returns size bytes of the buffer, starting at the given position. It is a failure
-// if the position is not a multiple of align. After a failure bytesAt returns nil.
+// bytesAt returns size bytes of the FlatBuffer from the given position on. It sets Err if the
+// bytes are not inside the FlatBuffer, or if the position is not a multiple of align. If Err is
+// set, bytesAt returns nil.
 func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
 	if position < t.objectsBegin || position > all || size > all-position {
@@ -87,8 +93,9 @@ func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	return t.data[position:][:size]
 }
 
-// fieldPosition returns the position of a field of size bytes, or 0 if the field is absent.
-// id is the number of the field in the schema.
+// fieldPosition returns the position of a field in the FlatBuffer. id is the number of the
+// field in the schema, and size is the size of the field in bytes. fieldPosition returns 0 if
+// the field is absent, or if an earlier read has set Err.
 func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	entry := min(4+2*id, len(t.vtable))
 	offset := uint64(ReadStruct[uint16](t.vtable[entry:]))
@@ -101,8 +108,8 @@ func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	return t.position + offset
 }
 
-// StructField returns the value of a field that is a number or a struct. It returns zero if
-// the field is absent. id is the number of the field in the schema.
+// StructField returns the value of a field whose type is a number or a struct. id is the number
+// of the field in the schema. StructField returns zero if the field is absent or invalid.
 func StructField[T any](t *Table, id int) (value T) {
 	size, align := uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value))
 	if position := t.fieldPosition(id, size); position != 0 {
@@ -111,9 +118,10 @@ func StructField[T any](t *Table, id int) (value T) {
 	return value
 }
 
-// VectorField returns a field that is a vector of numbers or structs. The slice points into
-// the buffer. It is a failure if the address of the slice is not a multiple of align, or if
-// the vector has more than countMax elements.
+// VectorField returns the elements of a field whose type is a vector of numbers or structs. The
+// slice points into the FlatBuffer. It is empty if the field is absent or invalid. id is the
+// number of the field in the schema, and place names the vector in errors. A vector is invalid
+// if its address is not a multiple of align, or if it has more than countMax elements.
 func VectorField[T any](t *Table, id int, align, countMax uint64, place string) []T {
 	var element T
 	size := unsafe.Sizeof(element)
@@ -121,7 +129,9 @@ func VectorField[T any](t *Table, id int, align, countMax uint64, place string) 
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))/size)
 }
 
-// vectorBytes returns the bytes of the elements of a vector. Each element has size bytes.
+// vectorBytes returns the elements of a vector as bytes. size is the size of one element in
+// bytes. The other parameters are those of VectorField. vectorBytes returns nil if the vector
+// is absent, empty or invalid.
 func (t *Table) vectorBytes(id int, align, size, countMax uint64, place string) []byte {
 	position := t.fieldPosition(id, 4)
 	if position == 0 {

@@ -1,7 +1,7 @@
 package fbs
 
-// This file defines the preamble, the limits and the structs of an image. Structs are read
-// in place, without a copy.
+// This file defines the preamble, the limits and the structs of an image. The Go structs have
+// the same layout as the bytes of the file. Therefore package fbs uses the bytes without a copy.
 
 import (
 	"unsafe"
@@ -10,26 +10,26 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Values of the preamble.
+// Values of the preamble. A file with another identifier or schema hash is rejected.
 const (
 	Identifier  = "LMB1"
 	FormatMajor = 2              // files with another major version are rejected
 	FormatMinor = 0              // files with a larger minor version are rejected
-	SchemaHash  = gen.SchemaHash // files with another schema hash are rejected
+	SchemaHash  = gen.SchemaHash // hash of image.fbs without comments
 
-	PreambleSize   = 72 // bytes
+	PreambleSize   = 72 // size of a Preamble in bytes
 	checksumOffset = 12 // offset of Preamble.Checksum in the file
 )
 
-// Preamble is the first struct of a file. Integers are little endian.
+// Preamble is the struct at the start of every image. Integers are little endian.
 type Preamble struct {
 	Root         uint32   // offset of the FlatBuffers root table in the file
 	Identifier   [4]byte  // must equal Identifier
 	Major, Minor uint16   // version of the format
-	Checksum     uint32   // CRC-32C of the envelope; these four bytes count as zero
+	Checksum     uint32   // CRC-32C of the envelope, computed as if these four bytes were zero
 	Schema       uint64   // hash of the schema; must equal SchemaHash
 	File         uint64   // size of the file in bytes, without a signature
-	Envelope     uint64   // size of the envelope in bytes, preamble included
+	Envelope     uint64   // size in bytes of the envelope, which begins with this preamble
 	Reserved     [32]byte // must be zero
 }
 
@@ -40,12 +40,12 @@ func ReadStruct[T any](data []byte) (value T) {
 	return value
 }
 
-// Limits of the format.
+// Limits of the format. Verify rejects a file that exceeds one of the limits.
 const (
 	SegmentAlign = 4096 // segments start at multiples of this number of bytes, a page
 	ArenaAlign   = 64   // tensors start at multiples of this number of bytes, a cache line
 
-	CommandsMax  = 1 << 24    // number of commands, 512 MiB; FlatBuffers offsets have 32 bits
+	CommandsMax  = 1 << 24    // number of commands (512 MiB); FlatBuffers offsets have 32 bits
 	WindowsMax   = 1 << 12    // number of windows
 	WindowMax    = 1 << 32    // bytes of one window, because Command.Offset has 32 bits
 	DevicesMax   = 8          // number of devices
@@ -61,15 +61,16 @@ const (
 	DelayMaxUs   = 10_000_000 // microseconds of one Delay command
 )
 
-// NoSlot is the value of Window.Slot if the image does not request a particular TLB window
-// of the device. Windows of other kinds than Tlb always have it.
+// NoSlot is the value of Window.Slot in a Tlb window that may use any TLB window of the
+// device, and in all windows of other kinds.
 const NoSlot = 0xffff
 
-// FlagWriteCombining is the bit of Window.Flags that requests a write-combining mapping. It
-// has no effect on a device without such a mapping.
+// FlagWriteCombining is the bit of Window.Flags that requests a write-combining mapping. The
+// bit has no effect if the device has no write-combining mapping.
 const FlagWriteCombining = 1
 
-// The structs of image.fbs. image.fbs describes each field; flatc generates package gen.
+// These types are the structs of the schema image.fbs, which describes each field. flatc
+// generates package gen from the schema.
 type (
 	Command     = gen.CommandT
 	Window      = gen.WindowT
@@ -78,31 +79,31 @@ type (
 	Segment     = gen.SegmentT
 	Reservation = gen.ReservationT
 	Tensor      struct{ gen.TensorT }
-	DeviceInfo  struct{ gen.DeviceT } // one device of an image: PCI ids and least BAR sizes
+	DeviceInfo  struct{ gen.DeviceT } // PCI ids and minimum BAR sizes of a device
 )
 
-// Name is the place of a name in View.Text: offset << 8 | number of bytes.
+// Name is a range of View.Text that contains a name: (offset << 8) | number of bytes.
 type Name = uint32
 
-// Shape returns the number of elements along each dimension. Entries from index Dims on
-// are zero.
+// Shape returns the number of elements along each dimension of a tensor. The first t.Dims
+// entries are used. All other entries are zero.
 func (t *Tensor) Shape() *[DimsMax]uint32 { return (*[DimsMax]uint32)(unsafe.Pointer(&t.Shape0)) }
 
-// BarSizes returns the least size of each BAR in bytes. It is 0 for a BAR that the image
-// does not use.
+// BarSizes returns the minimum size of each BAR in bytes. The size is 0 if the image does not
+// use the BAR.
 func (t *DeviceInfo) BarSizes() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(&t.Bar0)) }
 
 // CommandSize is the size of a Command in bytes.
 const CommandSize = 32
 
-// CommandsIn returns the commands in the given memory without copying them. The address of
-// the memory must be a multiple of 8.
+// CommandsIn returns a slice of the commands in the given memory. It does not copy them. The
+// address of the memory must be a multiple of 8.
 func CommandsIn(memory []byte) []Command {
 	return unsafe.Slice((*Command)(unsafe.Pointer(unsafe.SliceData(memory))),
 		len(memory)/CommandSize)
 }
 
-// TileRange is the tile, or the rectangle of tiles, that a TLB window points at.
+// TileRange is the tile, or the rectangle of tiles, that a TLB window shows.
 type TileRange = boards.TileRange
 
 // WidthMask returns the largest value that fits in an integer of width bytes. width must be
@@ -111,7 +112,7 @@ func WidthMask(width uint8) uint64 { return ^uint64(0) >> (64 - 8*uint(width)) }
 
 // DTypeSize returns the size of one element of type d in bytes, or 0 if d is unknown.
 func DTypeSize(d gen.DType) uint8 {
-	// The sizes are in the order in which image.fbs declares the types.
+	// The index of a size is the value of the type in enum DType of image.fbs.
 	sizes := [...]uint8{0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8}
 	if int(d) >= len(sizes) {
 		return 0
@@ -119,9 +120,10 @@ func DTypeSize(d gen.DType) uint8 {
 	return sizes[d]
 }
 
-// The declarations from here on compile only if Go lays out the structs exactly as they lie
-// in the file. Each declares an array whose length is the expected size or offset, and
-// assigns it an array whose length is the actual size or offset.
+// These declarations, and all declarations below, check the layout of the Go structs at compile
+// time. The array type on the left has the length that a size or an offset has in the file. The
+// array on the right has the length that Go computes. Code with different lengths does not
+// compile.
 var (
 	_ [PreambleSize]byte   = [unsafe.Sizeof(Preamble{})]byte{}
 	_ [CommandSize]byte    = [unsafe.Sizeof(Command{})]byte{}
@@ -135,13 +137,15 @@ var (
 	_ [SignatureBytes]byte = [unsafe.Sizeof(Signature{})]byte{}
 )
 
-// EnvelopeChecksum and SplitSignature use these offsets to exclude the checksums themselves.
+// These declarations check the offsets of the checksum fields. EnvelopeChecksum and
+// SplitSignature use the offsets to leave the checksum field out of the computed checksum.
 var (
 	_ [checksumOffset]byte          = [unsafe.Offsetof(Preamble{}.Checksum)]byte{}
 	_ [signatureChecksumOffset]byte = [unsafe.Offsetof(Signature{}.Checksum)]byte{}
 )
 
-// The assembly code of package hal loads the fields of a command from these offsets.
+// These declarations check the offsets of a command's fields. The assembly code of package hal
+// loads the fields from these offsets.
 var (
 	_ [0]byte  = [unsafe.Offsetof(Command{}.Opcode)]byte{}
 	_ [1]byte  = [unsafe.Offsetof(Command{}.Width)]byte{}
@@ -155,8 +159,9 @@ var (
 	_ [24]byte = [unsafe.Offsetof(Command{}.Mask)]byte{}
 )
 
-// Tensor.Shape and DeviceInfo.BarSizes return eight and six adjacent fields as an array.
-// Therefore no padding may lie between these fields.
+// These declarations check that no padding lies between the fields Shape0 to Shape7 of a
+// tensor, and between the fields Bar0 to Bar5 of a device. Tensor.Shape and DeviceInfo.BarSizes
+// return these fields as arrays.
 var (
 	_ [DimsMax * 4]byte = [unsafe.Sizeof(Tensor{}) - unsafe.Offsetof(Tensor{}.Shape0)]byte{}
 	_ [0]byte           = [unsafe.Offsetof(DeviceInfo{}.Bar0)]byte{}

@@ -143,7 +143,7 @@ func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.TileRange) bool 
 	for _, closed := range board.Closed {
 		for _, x := range side(t.XStart, t.X) {
 			for _, y := range side(t.YStart, t.Y) {
-				if x < 64 && y < 64 && closed.Ways>>way&1 == 1 && closed.X>>x&1 == 1 &&
+				if x < 64 && y < 64 && closed.Routes>>way&1 == 1 && closed.X>>x&1 == 1 &&
 					closed.Y>>y&1 == 1 &&
 					c.Value <= closed.Last && closed.First <= c.Value+(w.Size-1) {
 					return true

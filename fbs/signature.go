@@ -1,16 +1,16 @@
 package fbs
 
-// This file reads the signature that may follow an image. Package runtime/signed
-// verifies the signature.
+// This file reads the signature that may follow an image, and checks that it is undamaged.
+// Package runtime/signed checks that the signature is authentic.
 
-// Signature is the signature at the end of a file (FORMAT.md section 8). Its fields have the
-// layout of the file. Package fbs does not check whether the signature is authentic.
+// Signature is the signature at the end of a signed file (FORMAT.md section 8). The struct has
+// the same layout as the bytes of the file.
 type Signature struct {
 	Magic    [8]byte  // must equal SignatureMagic
-	Checksum uint32   // CRC-32C of the fields after Checksum
+	Checksum uint32   // CRC-32C of the fields Zero, Key and Value
 	Zero     [20]byte // reserved; must be zero
 	Key      [32]byte // Ed25519 public key
-	Value    [64]byte // Ed25519 signature of the image's SHA-512 hash
+	Value    [64]byte // Ed25519 signature of the SHA-512 hash of the image
 }
 
 const (
@@ -20,9 +20,9 @@ const (
 	signatureChecksumOffset = 8 // offset of Signature.Checksum in a Signature
 )
 
-// SplitSignature returns the image in a file, and the signature after the image, or nil if
-// the file has no signature. It checks the signature's magic, checksum and reserved bytes,
-// but not whether the signature is authentic. The returned error is an *Error.
+// SplitSignature returns the image in a file and the signature after the image. s is nil if the
+// file has no signature. SplitSignature checks the magic, the checksum and the reserved bytes of
+// the signature, but not whether the signature is authentic. The returned error is an *Error.
 func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	size := len(data) - SignatureBytes
 	if size < PreambleSize || ReadStruct[Preamble](data).File != uint64(size) {
@@ -36,8 +36,9 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	return data[:size], &signature, nil
 }
 
-// checkFields returns the problem of an invalid signature, or an empty string. sum is the
-// checksum that was computed from the fields after Checksum.
+// checkFields checks the magic, the checksum and the reserved bytes of a signature. It returns
+// a description of the problem, or an empty string if the signature is valid. sum is the
+// CRC-32C that the caller has computed from the fields Zero, Key and Value.
 func (s *Signature) checkFields(sum uint32) (problem string) {
 	if string(s.Magic[:]) != SignatureMagic {
 		return "the bytes after the image do not begin with " + SignatureMagic

@@ -1,36 +1,39 @@
 package fbs
 
-// This file checks the tables of an image: all vectors except the commands. Each checkX
-// function returns the problem of an invalid element, or an empty string.
+// This file checks the tables of an image: the devices, rules, windows, sequences, segments and
+// tensors. The functions whose names begin with check return a description of the problem, or
+// an empty string if they find no problem. Their messages begin without the name of the
+// element, which the caller adds.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
 
-// tableChecker checks the tables of an image. Its totals are the counts and sizes of what has been
-// checked so far. At the end they must equal the totals that the image declares in its reservation.
+// tableChecker checks the tables of an image, and adds up sizes and counts while it does so.
+// checkTotals compares the sums with the numbers in the reservation of the image.
 type tableChecker struct {
 	*View
-	hostBytes    uint64 // total size of the Host windows, each rounded up to a page
-	payloadBytes uint64 // total size of the segments
-	arenaBytes   uint64 // total size of the tensors, each rounded up to ArenaAlign
-	commandCount uint64 // number of commands in the sequences
+	hostBytes    uint64 // size of the checked Host windows, each rounded up to a page
+	payloadBytes uint64 // size of the checked segments
+	arenaBytes   uint64 // size of the checked tensors, each rounded up to ArenaAlign
+	commandCount uint64 // number of commands in the checked sequences
 }
 
-// tableToCheck describes one table of an image, and how its elements are checked.
+// tableToCheck describes one table of an image, and how to check the elements of the table.
 type tableToCheck struct {
 	element      string                           // name of one element in messages
-	count        int                              // number of elements
-	reserved     uint32                           // number of elements according to the reservation
-	isRequired   bool                             // an image without any element is rejected
+	count        int                              // number of elements in the table
+	reserved     uint32                           // number of elements in the reservation
+	isRequired   bool                             // the table must have at least one element
 	checkElement func(index int) (problem string) // nil: verifyCommands checks the elements
 }
 
-// verifyTables compares the reservation with the vectors, and checks every table.
+// verifyTables checks every table except the elements of the table of commands. It also checks
+// that the reservation has the right counts and sizes.
 func (v *View) verifyTables() *Error {
 	t, r := &tableChecker{View: v}, &v.Reservation
-	rules := uint32(len(v.Rules)) // the reservation has no number of rules to compare with
+	rules := uint32(len(v.Rules)) // the reservation has no count of rules to compare with
 	tables := [...]tableToCheck{
 		{"device", len(v.Devices), r.Devices, true, t.checkDevice},
 		{"rule", len(v.Rules), rules, false, t.checkRule},
@@ -56,8 +59,8 @@ func (v *View) verifyTables() *Error {
 	return nil
 }
 
-// verifyCount checks that a required table is not empty, and that the table has as many
-// elements as the reservation says.
+// verifyCount checks that a required table is not empty, and that the number of elements in the
+// table equals the number in the reservation.
 func (c *tableToCheck) verifyCount() *Error {
 	if c.isRequired && c.count == 0 {
 		return &Error{"image", "has no " + c.element}
@@ -70,7 +73,7 @@ func (c *tableToCheck) verifyCount() *Error {
 	return nil
 }
 
-// verifyElements checks every element, and returns the first problem.
+// verifyElements checks every element of a table, and returns the first problem.
 func (c *tableToCheck) verifyElements() *Error {
 	if c.checkElement == nil {
 		return nil
@@ -83,7 +86,8 @@ func (c *tableToCheck) verifyElements() *Error {
 	return nil
 }
 
-// checkTotals compares the sizes in the reservation with the totals of the tables.
+// checkTotals checks that the sizes in the reservation equal the sums of the sizes in the
+// tables.
 func (t *tableChecker) checkTotals() (problem string) {
 	r := &t.Reservation
 	if r.HostBytes != t.hostBytes {
@@ -99,7 +103,8 @@ func (t *tableChecker) checkTotals() (problem string) {
 	return ""
 }
 
-// checkName checks that a name is a range of the image's text that can be printed.
+// checkName checks that a name is not empty, lies inside the text of the image, and has only
+// characters that are safe to print.
 func (t *tableChecker) checkName(n Name) (problem string) {
 	first, size, text := uint64(n>>8), uint64(n&NameMax), uint64(len(t.Text))
 	if size == 0 {
@@ -116,11 +121,13 @@ func (t *tableChecker) checkName(n Name) (problem string) {
 	return ""
 }
 
+// Messages that several functions return.
 const (
-	noDevice        = "device %d does not exist"
+	missingDevice   = "device %d does not exist"
 	reservedNotZero = "reserved field is not zero"
 )
 
+// checkDevice checks the name and the reserved field of a device.
 func (t *tableChecker) checkDevice(index int) (problem string) {
 	d := &t.Devices[index]
 	if d.Reserved != 0 {
@@ -129,12 +136,12 @@ func (t *tableChecker) checkDevice(index int) (problem string) {
 	return t.checkName(d.Board)
 }
 
-// checkRule checks a rule, and that rules are sorted. Only a device without a known board
-// may have rules in the image.
+// checkRule checks a rule, and its order relative to the previous rule. An image must not have
+// rules for a device that package boards knows.
 func (t *tableChecker) checkRule(index int) (problem string) {
 	r := &t.Rules[index]
 	if int(r.Device) >= len(t.Devices) {
-		return Text(noDevice, uint64(r.Device))
+		return Text(missingDevice, uint64(r.Device))
 	}
 	device := &t.Devices[r.Device]
 	if boards.FindByID(device.Vendor, device.Device) != nil {
@@ -161,8 +168,9 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 	return t.checkName(r.Name)
 }
 
-// isAfter reports whether rule r belongs after the previous rule and does not overlap it.
-// Rules are sorted by device, then by BAR, then by address.
+// isAfter reports whether rule r follows the previous rule in the required order: by device,
+// then by BAR, then by offset in the BAR. If both rules have the same BAR, they must not
+// overlap.
 func isAfter(r, previous *Rule) bool {
 	deviceAndBar := func(r *Rule) int { return int(r.Device)<<8 + int(r.Bar) }
 	if deviceAndBar(r) != deviceAndBar(previous) {
@@ -171,10 +179,12 @@ func isAfter(r, previous *Rule) bool {
 	return r.First > previous.Last
 }
 
+// checkWindow checks the fields of a window. Their valid values depend on the kind of the
+// window.
 func (t *tableChecker) checkWindow(index int) (problem string) {
 	w := &t.Windows[index]
 	if int(w.Device) >= len(t.Devices) {
-		return Text(noDevice, uint64(w.Device))
+		return Text(missingDevice, uint64(w.Device))
 	}
 	if w.Kind == gen.WindowKindInvalid || w.Kind > gen.WindowKindConfig {
 		return Text("unknown kind %d", uint64(w.Kind))
@@ -200,6 +210,8 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 	return t.checkWindowSize(w)
 }
 
+// checkBarWindow checks that a Bar window lies inside its BAR. The size of the BAR is the
+// minimum size that the image declares for the device.
 func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	if w.Bar >= 6 {
 		return Text("BAR %d does not exist", uint64(w.Bar))
@@ -212,8 +224,8 @@ func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	return ""
 }
 
-// checkWindowSize checks the size of a Tlb, Host or Config window. A device with a Host
-// window accesses host memory. Therefore checkWindowSize adds the device to BusMasters.
+// checkWindowSize checks the size of a Tlb, Host or Config window. For a Host window, it also
+// adds the device to BusMasters, because the device needs bus mastering to access host memory.
 func (t *tableChecker) checkWindowSize(w *Window) (problem string) {
 	switch w.Kind {
 	case gen.WindowKindTlb:
@@ -250,9 +262,9 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 	return t.checkName(s.Name)
 }
 
-// checkSegment checks a segment, and that it starts where the previous segment ends. The
-// first segment starts at the page after the envelope. Therefore the payload is one range
-// of bytes in the file.
+// checkSegment checks a segment. The first segment must start at the first page boundary after
+// the envelope, and every other segment where the previous segment ends. Therefore the payload
+// is one contiguous range of the file.
 func (t *tableChecker) checkSegment(index int) (problem string) {
 	s := &t.Segments[index]
 	if s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax {
@@ -273,8 +285,8 @@ func (t *tableChecker) checkSegment(index int) (problem string) {
 	return ""
 }
 
-// checkTensor checks a tensor, and that it starts in the arena where the previous tensor
-// ends, rounded up to ArenaAlign.
+// checkTensor checks a tensor. In the arena, the block of memory for all tensors, a tensor must
+// start where the previous tensor ends, rounded up to a multiple of ArenaAlign.
 func (t *tableChecker) checkTensor(index int) (problem string) {
 	tensor := &t.Tensors[index]
 	if problem := t.checkName(tensor.Name); problem != "" {
@@ -301,7 +313,7 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	return t.checkTensorData(tensor)
 }
 
-// checkTensorData checks that the default or golden data of a tensor lie in the payload.
+// checkTensorData checks that the default or golden data of a tensor lie inside the payload.
 func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	if tensor.HasData > 1 {
 		return Text("has_data is %d, but should be 0 or 1", uint64(tensor.HasData))
@@ -315,8 +327,8 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	return ""
 }
 
-// sizeFromShape returns the size in bytes of all elements of a tensor. One element has
-// elementSize bytes. The result is 0 if the shape is invalid or the size exceeds BytesMax.
+// sizeFromShape returns the size of all elements of a tensor in bytes, or 0 if the shape is
+// invalid or the size is larger than BytesMax. elementSize is the size of one element in bytes.
 func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 	size := elementSize
 	if t.Dims > DimsMax {
@@ -338,8 +350,9 @@ func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 	return size
 }
 
-// setPayload sets Payload. It checks that the payload extends to the end of the file, and
-// that the bytes between envelope and payload are zero. file has the bytes of the file.
+// setPayload sets v.Payload to the payload in file, which contains the bytes of the whole file.
+// It checks that the payload ends at the end of the file, and that all bytes between the
+// envelope and the payload are zero.
 func (v *View) setPayload(file []byte) *Error {
 	size, start := uint64(len(file)), uint64(len(v.Envelope))
 	if len(v.Segments) > 0 {
@@ -358,7 +371,7 @@ func (v *View) setPayload(file []byte) *Error {
 }
 
 // VerifyPayload computes the checksum of each segment of the payload, and compares it with
-// the checksum in the segment's table entry. The returned error is an *Error.
+// Segment.Crc32c. The returned error is an *Error.
 func (v *View) VerifyPayload() error {
 	rest := v.Payload
 	for i := range v.Segments {
@@ -373,5 +386,5 @@ func (v *View) VerifyPayload() error {
 	return nil
 }
 
-// RoundUp returns the smallest multiple of the given number that is not less than n.
+// RoundUp returns n rounded up to a multiple of the second parameter.
 func RoundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }

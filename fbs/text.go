@@ -1,22 +1,23 @@
 package fbs
 
-// This file formats messages, and checks text that is printed on terminals.
+// This file formats messages, and checks that text is safe to print on a terminal.
 
 import (
 	"strconv"
 	"unicode/utf8"
 )
 
-// Text returns a message in which each %d is replaced by the next number in decimal, and
-// each %x by the next number in hexadecimal with the prefix 0x. Package fmt is not used,
-// because it would add 130 KB to a static program.
+// Text formats a message as fmt.Sprintf does, but knows only the verbs %d and %x, and only
+// unsigned numbers. Numbers for %x have the prefix 0x. The target does not use package fmt,
+// because fmt makes a static program 130 KB larger.
 //
 //go:noinline
 func Text(message string, numbers ...uint64) string {
 	return string(AppendText(nil, message, numbers...))
 }
 
-// AppendText appends the result of Text to a buffer, and returns the longer buffer.
+// AppendText formats a message as Text does, appends it to a buffer, and returns the longer
+// buffer.
 func AppendText(buffer []byte, message string, numbers ...uint64) []byte {
 	for i := 0; i < len(message); i++ {
 		if message[i] != '%' || len(numbers) == 0 {
@@ -35,8 +36,8 @@ func AppendText(buffer []byte, message string, numbers ...uint64) []byte {
 	return buffer
 }
 
-// Quote returns text between quotes. A question mark replaces each control character, each
-// quote and each byte that is not UTF-8.
+// Quote returns text in double quotes. In the result, a question mark replaces each double
+// quote, each control character (see IsControl), and each byte that is not valid UTF-8.
 func Quote(text string) string {
 	quoted := `"`
 	for _, r := range text {
@@ -49,8 +50,8 @@ func Quote(text string) string {
 }
 
 // IsControl reports whether r is a character that may change the state of a terminal, end a
-// line, or change the direction of text. These are the control characters C0, DEL and C1,
-// the separators of lines and of paragraphs, and Unicode's Bidi_Control characters.
+// line, or change the direction of text. These are the C0 and C1 control characters, DEL, the
+// Unicode separators of lines and paragraphs, and the Unicode Bidi_Control characters.
 func IsControl(r rune) bool {
 	switch {
 	case r < ' ', r >= 0x7f && r < 0xa0, r == 0x61c, r == 0x200e, r == 0x200f:
@@ -59,7 +60,7 @@ func IsControl(r rune) bool {
 	return r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// IsPlainText reports whether text is UTF-8 without control characters.
+// IsPlainText reports whether text is valid UTF-8 and has no control characters (see IsControl).
 func IsPlainText(text []byte) bool {
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)

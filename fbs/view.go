@@ -1,6 +1,7 @@
 package fbs
 
-// This file defines View, a verified image, and Verify, which returns a View.
+// This file defines View, which provides access to a verified image, and Verify, which returns a
+// View.
 
 import (
 	"hash/crc32"
@@ -8,21 +9,22 @@ import (
 	"lightmetal/boards"
 )
 
-// Checksum returns the CRC-32C of data.
+// Checksum returns the CRC-32C of data: the checksum that the image format uses everywhere.
 func Checksum(data []byte) uint32 { return checksum(0, data) }
 
-// checksum returns the CRC-32C of some bytes followed by data. sumBefore is the CRC-32C of
-// the bytes before data. The table is made at the first call, because a table in a package
-// variable would delay the start of every program.
+// checksum continues a CRC-32C: if sumBefore is the CRC-32C of some bytes, checksum returns the
+// CRC-32C of these bytes followed by data. crc32.MakeTable computes the table at the first call
+// only. A table in a package variable would delay the start of every program.
 func checksum(sumBefore uint32, data []byte) uint32 {
 	return crc32.Update(sumBefore, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
-// View is a verified image. All slices except WorstCaseUs point into the file.
+// View provides access to the contents of an image. Verify returns views of verified images.
+// All slices except WorstCaseUs point into the bytes of the file.
 type View struct {
 	Reservation Reservation
 	Devices     []DeviceInfo
-	Rules       []Rule // accesses that devices without a known board accept
+	Rules       []Rule // rules for devices that package boards does not know
 	Windows     []Window
 	Sequences   []Sequence
 	Tensors     []Tensor
@@ -30,33 +32,37 @@ type View struct {
 	Commands    []Command
 	Text        []byte // characters of all names
 	Notes       []byte // FlatBuffer for host tools; Verify does not check it
-	Payload     []byte // bytes of all segments
+	Payload     []byte // data that commands copy and compare: the bytes of all segments
 	Envelope    []byte // first part of the file: everything before the padding and the payload
 
-	// WorstCaseUs has the longest time of each sequence in microseconds (FORMAT.md
-	// section 6.3), at most 1 << 62. It includes the time of called sequences.
+	// WorstCaseUs has the longest time that each sequence can take, in microseconds, including
+	// the sequences that it calls. The largest value is 1 << 62. FORMAT.md section 6.3 defines
+	// the computation.
 	WorstCaseUs []uint64
 
-	// TimeLimitUs is a limit in microseconds: Load rejects an image with a sequence that may
-	// take longer, and a run that takes longer ends. Verify sets it to one hour; the caller
-	// may change it.
+	// TimeLimitUs is the time limit for one sequence in microseconds. runtime.Load rejects an
+	// image with a sequence that may take longer, and the runtime stops a sequence that takes
+	// longer. Verify sets the limit to one hour. The caller may change it.
 	TimeLimitUs uint64
 
-	// NeedsFixup reports whether the image has Point or Relocate commands. Load replaces
-	// some of their fields with values of the device.
+	// NeedsFixup is true if the image has Point or Relocate commands. runtime.Load replaces
+	// some fields of these commands with values that depend on the device.
 	NeedsFixup bool
 
-	// BusMasters has bit n set if device n needs bus mastering: the device has a Host window,
-	// or a Relocate command stores a bus address to it.
+	// BusMasters has one bit for each device. Bit n is set if device n needs bus mastering,
+	// because the device has a Host window, or because a Relocate command stores a bus address
+	// to the device.
 	BusMasters uint8
 
-	original *View // copy of this view that Verify made; nil if Verify did not return this view
+	// original is a copy that VerifyEnvelope has made of the view. It is nil if the view does not
+	// come from VerifyEnvelope.
+	original *View
 }
 
-// Original returns a copy of the view as Verify returned it, but with the current
-// TimeLimitUs. Therefore fields that a caller has changed since have their verified values
-// in the copy. The slices of both views share memory. Original returns nil if Verify did
-// not return the view.
+// Original returns a copy of the view with the fields that the view had when Verify returned
+// it. Changes that a caller has made to fields since then have no effect on the copy, except a
+// change of TimeLimitUs. The slices of both views share memory. Original returns nil if the
+// view does not come from Verify or VerifyEnvelope.
 func (v *View) Original() *View {
 	if v.original == nil {
 		return nil
@@ -66,14 +72,14 @@ func (v *View) Original() *View {
 	return &original
 }
 
-// NameBytes returns the text of a name as a slice of the file.
+// NameBytes returns the text of a name. The slice points into the file.
 func (v *View) NameBytes(n Name) []byte { return v.Text[n>>8:][:n&NameMax] }
 
-// Name returns the text of a name.
+// Name returns a copy of the text of a name.
 func (v *View) Name(n Name) string { return string(v.NameBytes(n)) }
 
-// TensorData returns the default data of an input or the golden data of an output. It
-// returns nil if the image has no data for the tensor.
+// TensorData returns the data that the image has for a tensor, or nil if it has no data. These
+// are the default data of an input, or the golden data (the expected result) of an output.
 func (v *View) TensorData(t *Tensor) []byte {
 	if t.HasData == 0 {
 		return nil
@@ -81,8 +87,9 @@ func (v *View) TensorData(t *Tensor) []byte {
 	return v.Payload[t.DataOffset : t.DataOffset+t.Size]
 }
 
-// Board returns the board of a device. If no board has the PCI ids of the device, Board
-// returns a new board with the rules that the image has for the device.
+// Board returns the board in package boards that has the PCI ids of a device. If there is no
+// such board, Board returns a new board with the BAR sizes and rules of the image. device is an
+// index of v.Devices.
 func (v *View) Board(device int) *boards.Board {
 	d := &v.Devices[device]
 	if known := boards.FindByID(d.Vendor, d.Device); known != nil {
@@ -102,7 +109,7 @@ func (v *View) Board(device int) *boards.Board {
 	return b
 }
 
-// newBoardRule returns a rule of the image as a rule of a board.
+// newBoardRule converts a rule of the image to a rule of a board.
 func (v *View) newBoardRule(r *Rule) boards.Rule {
 	return boards.Rule{
 		Bar:    r.Bar,
@@ -114,8 +121,8 @@ func (v *View) newBoardRule(r *Rule) boards.Rule {
 	}
 }
 
-// SequenceByName returns the index of the first sequence with the given name. It returns -1
-// if no sequence has the name.
+// SequenceByName returns the index of the first sequence with the given name, or -1 if no
+// sequence has the name.
 func (v *View) SequenceByName(name string) int {
 	for i := range v.Sequences {
 		if string(v.NameBytes(v.Sequences[i].Name)) == name {
@@ -125,8 +132,8 @@ func (v *View) SequenceByName(name string) int {
 	return -1
 }
 
-// TensorByName returns the index of the first tensor with the given name. It returns -1 if
-// no tensor has the name.
+// TensorByName returns the index of the first tensor with the given name, or -1 if no tensor
+// has the name.
 func (v *View) TensorByName(name string) int {
 	for i := range v.Tensors {
 		if string(v.NameBytes(v.Tensors[i].Name)) == name {
@@ -136,11 +143,11 @@ func (v *View) TensorByName(name string) int {
 	return -1
 }
 
-// Verify checks every byte of a file except the notes, and returns a view of the file. The
-// slices of the view point into data. The caller must not change data afterwards. The
-// address of data must be a multiple of 8; that of a mapped file is. If the file has a
-// signature, Verify checks only the checksum of the signature. The returned error is an
-// *Error.
+// Verify checks every byte of an image except the notes, and returns a view of the image. data
+// has the bytes of the file. The slices of the view point into data, so the caller must not
+// change data afterwards. The address of data must be a multiple of 8; the address of a mapped
+// file always is. If a signature follows the image, Verify checks that the signature is
+// undamaged, but not that it is authentic. The returned error is an *Error.
 func Verify(data []byte) (*View, error) {
 	v, err := VerifyEnvelope(data)
 	if err == nil {
@@ -152,9 +159,9 @@ func Verify(data []byte) (*View, error) {
 	return v, nil
 }
 
-// VerifyEnvelope is the first half of Verify: it checks everything except the checksums of
-// the payload. Until VerifyPayload has returned nil, a caller may copy the payload, but must
-// not use its bytes.
+// VerifyEnvelope checks everything that Verify checks, except the checksums of the payload. A
+// caller must not use the bytes of the payload, except to copy them, until VerifyPayload has
+// returned nil.
 func VerifyEnvelope(data []byte) (*View, error) {
 	data, _, err := SplitSignature(data)
 	if err != nil {
@@ -167,8 +174,8 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	envelope := data[:p.Envelope]
 	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
-		// Compute the checksum of the whole envelope. If the checksum is wrong, report it instead
-		// of the failure, because a damaged file explains every other failure.
+		// readEnvelope has not computed the checksum. Compute it now: if it is wrong, the file is
+		// damaged, and the error below reports that instead of the failure.
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
@@ -187,12 +194,13 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	return v, nil
 }
 
-// readEnvelope returns a view of an envelope, and the checksum of the envelope. The caller
-// must compare the checksum with the preamble. readEnvelope computes the checksum while it
-// checks the commands; if it returns an error, the checksum is not valid.
+// readEnvelope checks an envelope, and returns a view of the envelope and the CRC-32C that it
+// has computed from the envelope. The caller must compare the CRC-32C with Preamble.Checksum.
+// readEnvelope computes the CRC-32C while it checks the commands. Therefore sum is not valid if
+// readEnvelope returns an error.
 func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	const fieldCount = 10 // number of fields of table Image in image.fbs
-	// The fields of a table are numbered from 0 in the order of their declaration.
+	// The number of a field is its position in the declaration of table Image, counted from 0.
 	t := RootTable(envelope, PreambleSize, fieldCount, "image")
 	commands := t.vectorBytes(6, 8, CommandSize, CommandsMax, "commands")
 	v = &View{
@@ -215,15 +223,16 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// The capacities of both slices end at the same byte. Therefore their difference is the
-	// offset of the first command in the envelope.
+	// commands is a part of envelope, and the capacities of both slices end at the same byte.
+	// Therefore the difference of the capacities is the offset of the first command.
 	first := cap(envelope) - cap(commands)
 	sum, err = v.verifyCommands(commands, EnvelopeChecksum(envelope[:first]))
 	return v, checksum(sum, envelope[first+len(commands):]), err
 }
 
-// checkFields returns the problem of an invalid preamble, or an empty string. size is the
-// size of the file in bytes. checkFields does not compare the checksum.
+// checkFields checks all fields of a preamble except the checksum. It returns a description of
+// the problem, or an empty string if the fields are valid. size is the size of the image in
+// bytes.
 func (p *Preamble) checkFields(size uint64) (problem string) {
 	if size == 0 {
 		return "the file is empty"
@@ -254,8 +263,8 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 	return ""
 }
 
-// EnvelopeChecksum returns the CRC-32C of an envelope, or of the first part of an envelope.
-// The four bytes of Preamble.Checksum count as zero.
+// EnvelopeChecksum returns the CRC-32C of an envelope, or of the first part of an envelope. The
+// computation treats the four bytes of Preamble.Checksum as zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
 	sum := checksum(0, envelope[:checksumOffset])
 	sum = checksum(sum, make([]byte, 4))

@@ -1,39 +1,43 @@
 package hal
 
-// Bus mastering lets a device transfer data by itself. A bit of the PCI command register switches
-// it on. Bits of the PCI status register show that such a transfer has failed.
+// This file switches bus mastering of a device on and off. A device that is a bus master can read
+// and write host memory by itself (DMA). A bit of the PCI command register enables bus mastering.
+// Error bits of the PCI status register show that a DMA transfer has failed.
 
 // busMaster is the state of a device's bus mastering.
 type busMaster struct {
-	on          bool   // SetBusMaster(true) has been called and not been undone
-	keptOn      bool   // a kernel driver keeps bus mastering on all the time
-	staleStatus uint64 // status register when bus mastering was switched on; these bits are old
+	on          bool   // SetBusMaster(true) was called, and no successful SetBusMaster(false) since
+	keptOn      bool   // a kernel driver keeps bus mastering on; this program must not change it
+	staleStatus uint64 // PCI status register at the last SetBusMaster(true), with old error bits
 }
 
-// SetBusMaster implements Device. SetBusMaster(false) without a SetBusMaster(true) before it does
-// nothing.
+// SetBusMaster implements Device. SetBusMaster(false) does nothing unless SetBusMaster(true) was
+// called before.
 func (d *device) SetBusMaster(on bool) error {
 	if on {
 		return d.startBusMaster()
 	}
 	if !d.busMaster.on {
-		// Store nothing: a user without write access to configuration space can also call Close.
+		// Do not write the command register: Close also calls SetBusMaster(false), and must succeed
+		// for a user without write access to configuration space.
 		return nil
 	}
 	return d.stopBusMaster()
 }
 
-// startBusMaster records the old error bits of the status register, programs the outbound
-// translation and switches bus mastering on.
+// startBusMaster clears the error bits of the status register, enables the outbound translation of
+// a device with tiles, and switches bus mastering on.
 func (d *device) startBusMaster() error {
 	if !d.busMaster.keptOn {
-		// Clear the error bits: a stored one clears a bit, and a zero does not change a bit. A bit
-		// that stays set is in staleStatus, and diagnoseHeader ignores it.
+		// Clear old error bits. In this register, writing a one clears a bit, and writing a zero
+		// leaves a bit unchanged.
 		d.config.Store(configStatus, 2, configStatusDMA)
 	}
+	// Save the error bits that are still set, so that diagnoseHeader ignores them.
 	d.busMaster.staleStatus, _ = d.config.Load(configStatus, 2)
 	d.busMaster.on = true
-	// Show the image's host memory to the tiles before the first transfer is possible.
+	// Program the outbound translation before the first transfer is possible: tiles reach the
+	// image's host memory through it.
 	if err := d.programOutbound(true); err != nil {
 		return err
 	}
@@ -43,11 +47,11 @@ func (d *device) startBusMaster() error {
 // stopBusMaster switches bus mastering off and then disables the outbound translation.
 func (d *device) stopBusMaster() error {
 	err := d.setBusMasterBit(false)
-	d.busMaster.on = err != nil // after a failure, Close tries again
+	d.busMaster.on = err != nil // if this call fails, Close must switch bus mastering off again
 	if CodeOf(err) == DeviceGone {
-		return err // the registers of the translation do not answer either
+		return err // a missing device also has no translation registers to write
 	}
-	// Disable the translation after the last transfer.
+	// Disable the outbound translation last, when no transfer can use it any more.
 	if e := d.programOutbound(false); err == nil {
 		err = e
 	}
@@ -62,10 +66,11 @@ func (d *device) setBusMasterBit(on bool) error {
 	return d.setCommandBit(configCommandMaster, on)
 }
 
-// diagnoseHeader returns the cause of a failure: MasterOff if bus mastering should be on but is
-// off, DMAFault if the status register has a new error bit, else OK. header is the first 8 bytes of
-// configuration space. A device whose read of memory was aborted sets an error bit, if it
-// implements those bits. No bit shows that a posted write was blocked.
+// diagnoseHeader returns the cause of a failed DMA transfer. It returns MasterOff if bus mastering
+// should be on but is off, DMAFault if the status register has a new error bit, and otherwise OK.
+// header is the first 8 bytes of configuration space. A device that implements the error bits sets
+// one if a read of host memory fails. No bit is set if a write of host memory is blocked, because
+// writes are posted: the device receives no response.
 func (m *busMaster) diagnoseHeader(header uint64) Code {
 	switch {
 	case !m.on:

@@ -1,15 +1,16 @@
 package hal
 
-// Close releases all resources that a device acquired. It releases the last one first.
+// This file contains the list of resources that Close of a device releases, in reverse order.
 
-// cleanups is a list of functions, each of which releases one resource of a device.
+// cleanups is a list of functions. Each function releases one resource of a device, such as a
+// mapping or an open file.
 type cleanups []func() error
 
-// add registers a function. Close calls it before the functions that were added earlier.
+// add appends a function to the list. Close calls the functions in reverse order.
 func (c *cleanups) add(release func() error) { *c = append(*c, release) }
 
-// callAll calls all functions, the last added first, and empties the list. It returns the first
-// error.
+// callAll calls all functions in reverse order, empties the list, and returns the error of the
+// first function that failed.
 func (c *cleanups) callAll() (err error) {
 	for i := len(*c) - 1; i >= 0; i-- {
 		if e := (*c)[i](); err == nil {
@@ -20,19 +21,19 @@ func (c *cleanups) callAll() (err error) {
 	return err
 }
 
-// closeFile registers a function that closes the file descriptor fd. It does not close fd now.
-func (c *cleanups) closeFile(fd int) {
+// addClose adds a function that closes the file descriptor fd.
+func (c *cleanups) addClose(fd int) {
 	c.add(func() error {
 		_ = syscalls.close(fd)
 		return nil
 	})
 }
 
-// openFile opens a file and registers a function that closes the file.
+// openFile opens the file at path, and adds a function that closes the file.
 func (c *cleanups) openFile(path string, flags int) (fd int, err error) {
 	fd, err = syscalls.open(path, flags)
 	if err == nil {
-		c.closeFile(fd)
+		c.addClose(fd)
 	}
 	return fd, err
 }

@@ -1,40 +1,44 @@
 package hal
 
-// This file declares the result codes of all operations, their texts and exit statuses.
+// This file declares the result codes of all operations, with a text and an exit status for
+// each code, and the error type Fault.
 
-// Code is the result of an operation. Its type is uint8 because Go stores a value of one
-// byte in an interface without an allocation: returning a Code as an error never allocates.
+// Code is the result of an operation, and implements error. Its type is uint8 because Go
+// converts a one-byte value to an interface without an allocation. Therefore returning a
+// Code as an error never allocates.
 type Code uint8
 
-// The numbers equal those of enum lm_code in lightmetal.h. Firmware is compiled with that
-// header; therefore no number may ever change its meaning, and new codes must be appended.
+// The codes have the same numbers as enum lm_code in lightmetal.h. Firmware is compiled with
+// that header. Therefore no number may ever change its meaning, and new codes must be
+// appended.
 const (
 	OK             Code = iota
 	Usage               // the caller passed invalid arguments
 	BadImage            // the file is not a complete, valid image
 	NoFile              // there is no such file
 	NoDevice            // the device does not exist or cannot be opened
-	Internal            // this program has a defect
-	DeviceGone          // loads from the device and its configuration space return all ones
+	Internal            // this program has a bug
+	DeviceGone          // the device does not answer: all loads from it return all ones
 	BusFault            // a load or store caused a bus error
 	IO                  // reading or writing a file failed
-	DeadlinePassed      // the condition of a poll did not become true in time
-	ExpectFailed        // the condition of an expect was false
-	CompareFailed       // a range of the device differs from the golden data
-	Denied              // no permission, or an invalid signature
+	DeadlinePassed      // the condition of a poll did not become true before its deadline
+	ExpectFailed        // a loaded value did not meet the condition of an expect command
+	CompareFailed       // data of the device differ from the golden (expected) data
+	Denied              // this user lacks permission, or a signature is invalid
 	WrongDevice         // the image is for another device
-	Refused             // the device or its mock rejects the access
+	Refused             // the device or its mock rejected an access
 	BadTensor           // tensor data do not have the size or type that the image declares
 	InputMissing        // an input tensor has neither data from the caller nor default data
 	Disabled            // an earlier failure disabled the replay; load the image again
-	FrameLate           // a run took longer than its limit
-	MasterOff           // the device cannot access memory: bus mastering is off
-	DMAFault            // a transfer that the device started did not reach memory
+	FrameLate           // a run of a sequence took longer than its limit
+	MasterOff           // bus mastering is off, so the device cannot access host memory
+	DMAFault            // the device reports that one of its DMA transfers failed
 	codeCount           // number of codes; must remain the last constant
 )
 
-// codeTable lists, for each code, its text and the exit status of a program that ends
-// with it. Statuses below 71 are those of sysexits.h; lightmetal defines those from 71 on.
+// codeTable contains the text of each code, and the exit status of a program that ends with
+// the code. Exit statuses up to 70 have the meaning that sysexits.h defines. The meaning of
+// the statuses from 71 on is lightmetal's own.
 var codeTable = [codeCount + 1]struct {
 	exit int
 	text string
@@ -60,37 +64,37 @@ var codeTable = [codeCount + 1]struct {
 	BadTensor:      {65, "tensor data do not fit"},
 	InputMissing:   {64, "input has no data"},
 	Disabled:       {70, "replay is disabled after a failure"},
-	codeCount:      {70, "unknown code"}, // also the entry for all larger numbers
+	codeCount:      {70, "unknown code"}, // entry for all numbers that are not codes
 }
 
-// ExitStatus returns the exit status of a program that ends with c.
+// ExitStatus returns the exit status of a program that ends with the code c.
 func (c Code) ExitStatus() int { return codeTable[min(c, codeCount)].exit }
 
-// Error returns the text of c, which does not name the device or file. Return a Fault
-// where that name matters.
+// Error returns the text of the code c. The text does not name the device or file. Use a
+// Fault instead of a Code if the message should name it.
 func (c Code) Error() string { return codeTable[min(c, codeCount)].text }
 
-// Fault is an error with a Code and a reason that names the device or file. NewFault
-// allocates. Therefore a replay that must not allocate returns a Code instead.
+// Fault is an error that consists of a Code and a reason. NewFault allocates memory.
+// Functions that run during a replay must not allocate, and return a Code instead.
 type Fault struct {
 	Code   Code
-	Reason string // such as "pci:1234:11e8: no such device; `lspci -nn` lists what is there"
+	Reason string // names the device or file, the fault and the remedy
 }
 
-// NewFault returns a Fault as an error. NewFault must not be inlined: a call takes fewer
-// bytes of program than the code that allocates and fills a Fault.
+// NewFault returns a Fault as an error. NewFault must not be inlined, because a call has
+// less machine code than the allocation of a Fault.
 //
 //go:noinline
 func NewFault(code Code, reason string) error { return &Fault{code, reason} }
 
-// Error returns the text of the code and the reason.
+// Error returns the text of the code, a colon and the reason.
 func (f *Fault) Error() string { return f.Code.Error() + ": " + f.Reason }
 
-// Unwrap returns the code, for errors.Is and errors.As.
+// Unwrap returns the code of the fault, for errors.Is and errors.As.
 func (f *Fault) Unwrap() error { return f.Code }
 
-// CodeOf returns the Code that err is or wraps: OK if err is nil, Internal if err contains
-// no Code.
+// CodeOf returns the Code of an error: OK if err is nil, err itself if err is a Code, and
+// otherwise the Code that err wraps. It returns Internal if err wraps no Code.
 func CodeOf(err error) Code {
 	switch e := err.(type) {
 	case nil:

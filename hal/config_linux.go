@@ -1,6 +1,7 @@
 package hal
 
-// PCI configuration space, which the kernel makes accessible as a range of a file.
+// This file accesses the PCI configuration space of a device. The kernel provides configuration
+// space as a file (sysfs) or as a range of a file (VFIO).
 
 import (
 	"golang.org/x/sys/unix"
@@ -8,31 +9,32 @@ import (
 	"lightmetal/fbs"
 )
 
-// Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2). The comments contain the
-// names of the constants in linux/pci_regs.h.
+// Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2). Each comment begins with
+// the name of the constant in linux/pci_regs.h.
 const (
 	configCommand       = 0x04   // PCI_COMMAND: offset of the command register, 2 bytes
-	configCommandMemory = 1 << 1 // PCI_COMMAND_MEMORY: the bit that enables memory decoding
-	configCommandMaster = 1 << 2 // PCI_COMMAND_MASTER: the bit that enables bus mastering
-	configStatus        = 0x06   // PCI_STATUS: offset of the status register; a one clears a bit
+	configCommandMemory = 1 << 1 // PCI_COMMAND_MEMORY: command bit that enables memory decoding
+	configCommandMaster = 1 << 2 // PCI_COMMAND_MASTER: command bit that enables bus mastering
+	configStatus        = 0x06   // PCI_STATUS: offset of the status register, 2 bytes
 	configBars          = 6      // PCI_STD_NUM_BARS: number of BARs
 
-	// configStatusDMA has the bits of the status register that show that a transfer of the device
-	// has failed: parity error of data that the device read, target abort, master abort, and
-	// poisoned data (PCI_STATUS_PARITY, PCI_STATUS_REC_TARGET_ABORT, PCI_STATUS_REC_MASTER_ABORT,
-	// PCI_STATUS_DETECTED_PARITY).
+	// configStatusDMA is the mask of the error bits in the status register. The device sets one of
+	// them when a DMA transfer fails. Bit 8: parity error of data that the device read
+	// (PCI_STATUS_PARITY). Bit 12: target abort (PCI_STATUS_REC_TARGET_ABORT). Bit 13: master abort
+	// (PCI_STATUS_REC_MASTER_ABORT). Bit 15: poisoned data (PCI_STATUS_DETECTED_PARITY). Writing a
+	// one to a bit clears the bit.
 	configStatusDMA = 1<<8 | 1<<12 | 1<<13 | 1<<15
 )
 
-// configSpace is a Port onto configuration space. If the program reads or writes one, two or four
-// aligned bytes of the file, the kernel makes one access of this width to the device
-// (drivers/pci/pci-sysfs.c, pci_read_config; drivers/vfio/pci/vfio_pci_config.c,
+// configSpace implements Port for configuration space. A read or write of 1, 2 or 4 aligned bytes
+// of the file makes the kernel perform one access of the same width to the device (Linux,
+// drivers/pci/pci-sysfs.c, pci_read_config; drivers/vfio/pci/vfio_pci_config.c,
 // vfio_config_do_rw).
 type configSpace struct {
-	fd     int     // file descriptor of the file that contains configuration space
+	fd     int     // file descriptor of the file that contains configuration space; -1 if closed
 	offset int64   // offset of configuration space in the file, in bytes
-	size   uint64  // accessible bytes of configuration space
-	buffer [8]byte // data of one access; a field, because a local buffer would be allocated
+	size   uint64  // number of bytes of configuration space that this program can access
+	buffer [8]byte // data of one access; a local variable would be allocated on the heap
 }
 
 // Load implements Port.
@@ -51,10 +53,11 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	return configAccessCode(n, width, err)
 }
 
-// configAccessCode returns the code of an access of width bytes for which the system call returned
-// n and err. The kernel returns ENODEV if the device was removed, EPERM under lockdown, and ESPIPE
-// if a file of sysfs is open for reading only (fs/kernfs/file.c, kernfs_fop_open). A user without
-// CAP_SYS_ADMIN can read only the first 64 bytes; beyond them n is too small.
+// configAccessCode converts the result of a pread or pwrite of width bytes to a Code. n is the
+// number of bytes that were transferred, and err the error. The kernel returns ENODEV if the device
+// was removed, EPERM if kernel lockdown denies the access, and ESPIPE for a write to a sysfs file
+// that is open for reading only (Linux, fs/kernfs/file.c, kernfs_fop_open). Without CAP_SYS_ADMIN a
+// user can read only the first 64 bytes; n is less than width for the bytes after them.
 func configAccessCode(n int, width uint8, err error) Code {
 	switch {
 	case err == unix.ENODEV:
@@ -76,12 +79,13 @@ func (s *configSpace) readHeader() uint64 {
 	return header
 }
 
-// setCommandBit sets or clears a bit of the command register and checks that the device accepted
-// the new value. Enabling bus mastering requires write access to the register, even if the bit is
-// already set.
+// setCommandBit sets or clears one bit of the command register, and checks that the device has
+// accepted the new value. bit is a mask with that bit.
 func (d *device) setCommandBit(bit uint64, on bool) error {
-	// Store only if the bit has to change: then a user without write access to configuration space
-	// can use a device whose memory decoding is already on.
+	// Write the register only if the bit has to change, so that a user without write access to
+	// configuration space can use a device whose memory decoding is already on. The exception is
+	// enabling bus mastering: always write the register, so that such a user cannot start DMA even
+	// if the bit is already set.
 	before, code := d.config.Load(configCommand, 2)
 	want := before &^ bit
 	if on {
@@ -94,7 +98,7 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 		return d.fault(code, "cannot write the command register; run as root and without kernel "+
 			"lockdown")
 	}
-	// Read the register back: a device or a hypervisor may ignore the store.
+	// Read the register back, because a device or a hypervisor may ignore the write.
 	after, _ := d.config.Load(configCommand, 2)
 	switch {
 	case after == 0xffff:
@@ -102,20 +106,21 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 	case after&bit == want&bit:
 		return nil
 	case bit == configCommandMemory:
-		return d.fault(NoDevice, "memory decoding stays off"+seeKernelLog)
+		return d.fault(NoDevice, "memory decoding stays off"+kernelLogAdvice)
 	case on:
 		return d.fault(MasterOff, "bus mastering stays off: the device cannot reach "+
-			"memory"+seeKernelLog)
+			"memory"+kernelLogAdvice)
 	}
 	return d.fault(Internal,
 		"bus mastering stays on: the device may still write to memory; reset the device")
 }
 
-// seeKernelLog is the remedy in messages about a bit that the device or a hypervisor ignores.
-const seeKernelLog = "; look for the reason in `lspci -vv` and `dmesg`"
+// kernelLogAdvice is the end of error messages about a command bit that stays off. It says where
+// the user may find the reason.
+const kernelLogAdvice = "; look for the reason in `lspci -vv` and `dmesg`"
 
-// mapConfig returns an aperture onto the first size bytes of configuration space. A verified image
-// only loads from this aperture.
+// mapConfig returns an aperture of the first size bytes of configuration space. The commands of a
+// verified image only load from this aperture.
 func (d *device) mapConfig(size uint64) (*Aperture, error) {
 	if d.config.size < size {
 		return nil, d.fault(WrongDevice,

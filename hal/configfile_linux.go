@@ -2,13 +2,14 @@
 
 package hal
 
-// This file opens configuration space as a file of sysfs, for the backends of pci: and tt:. The
-// file is in the directory of the PCI function.
+// This file opens the sysfs file of a PCI function's configuration space, for the backends pci: and
+// tt:. The backend vfio: accesses configuration space through VFIO instead.
 
 import "golang.org/x/sys/unix"
 
-// openConfig opens the file of configuration space. If the user has no write access to the file,
-// openConfig opens it for reading only.
+// openConfig opens the file of the device's configuration space. If the user has no write access to
+// the file, openConfig opens it for reading only: an image without DMA can still be replayed if
+// memory decoding is already on.
 func (d *device) openConfig() (err error) {
 	path := d.function.dir() + "/config"
 	d.config.fd, err = d.cleanups.openFile(path, unix.O_RDWR)

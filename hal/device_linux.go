@@ -1,8 +1,8 @@
 package hal
 
-// A device is a PCI function that this program has opened. This file contains the methods of the
-// device from the first Map to Close, and the interface of a backend. The other files contain one
-// part of the device each.
+// This file declares device, the type of a PCI function that this program has opened, and the
+// interface of its backend. It contains the methods that implement Device, except those that belong
+// to one part of the device. Each part has a file of its own, which the fields of device name.
 
 import (
 	"strconv"
@@ -13,45 +13,46 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// device implements Device with the help of one backend. A backend keeps a pointer to its device
-// and uses the parts of the device that it needs. A backend does not implement Device itself.
+// device implements Device. It calls its backend for each operation that depends on the kernel
+// interface. The backend has a pointer to the device, and uses the fields that it needs.
 type device struct {
 	backend backend
-	scheme  string // backend's prefix of device names, without the colon: pci, vfio or tt
-	locator string // device name after the colon; PCI ids and PCI addresses in lower case
-	byIDs   bool   // locator is a pair of PCI ids, not an address or a path
+	scheme  string // part of the device name before the colon: pci, vfio or tt
+	locator string // part of the device name after the colon; hex digits of ids in lower case
+	byIDs   bool   // locator is a pair of PCI ids, not a PCI address or a path
 
-	acquired     bool  // the first Map has called backend.acquire, successfully or not
-	acquireError error // error of that backend.acquire, which every Map returns; nil: success
+	acquired     bool  // Map has called backend.acquire
+	acquireError error // result of backend.acquire; if it is not nil, every Map returns it
 
 	function  function    // identity, PCI address and BARs: sysfs_linux.go
 	config    configSpace // configuration space: config_linux.go
 	busMaster busMaster   // state of bus mastering: busmaster_linux.go
-	memory    hostMemory  // host memory of the device's Host windows: hostmem_linux.go
-	tlb       tlbWindows  // TLB windows of the hardware: tlb_linux.go
-	outbound  outbound    // translates the tiles' addresses of host memory: outbound_linux.go
+	memory    hostMemory  // memory of the Host windows: hostmem_linux.go
+	tlb       tlbWindows  // TLB windows of the device: tlb_linux.go
+	outbound  outbound    // translation of tile addresses to bus addresses: outbound_linux.go
 	cleanups  cleanups    // functions that Close calls to release resources: cleanup_linux.go
 }
 
-// backend is one of the ways in which the kernel makes a PCI function accessible to user space.
+// backend is a kernel interface through which a program in user space accesses a PCI function:
+// sysfs, VFIO, or Tenstorrent's driver.
 type backend interface {
-	// probe finds the device and reads its identity. It stores nothing to the device.
+	// probe finds the device and reads its identity. It does not write to the device.
 	probe() error
-	// acquire claims the device for this program, before the first window is mapped. When acquire
-	// returns, memory decoding is on and bus mastering is off. DMA that a killed program left
-	// running has been stopped.
+	// acquire claims the device for this program, and stops DMA that a killed program left running.
+	// Afterwards memory decoding is on and bus mastering is off. The first Map calls acquire.
 	acquire() error
-	// mapBarRange maps a range of a BAR by a call of mapFile. It may ignore writeCombining.
+	// mapBarRange calls mapFile to map a range of a BAR. A backend may ignore writeCombining.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
-	// mapForDevice returns the address at which the device reaches mem, which must be complete
-	// pages of host memory. It makes the kernel keep the pages at their physical addresses. If huge
-	// is set, mem consists of huge pages, which the kernel does not move anyway.
+	// mapForDevice makes the device able to reach mem by DMA, and returns the bus address of mem.
+	// mem must consist of complete pages of host memory. If huge is true, these are huge pages,
+	// which the kernel does not move. Otherwise mapForDevice prevents the kernel from moving the
+	// pages, or returns an error.
 	mapForDevice(mem []byte, huge bool) (bus uint64, err error)
 	// assignBusAddress implements AssignBusAddress for an owner with the same backend.
 	assignBusAddress(a *Aperture, owner *device) error
 }
 
-// fault returns a Fault whose reason is the name of the device followed by text.
+// fault returns a Fault. Its reason is the name of the device followed by text.
 //
 //go:noinline
 func (d *device) fault(code Code, text string) error {
@@ -70,8 +71,7 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	return *a, nil
 }
 
-// mapWindow maps the window w of an image. If w is the first window, mapWindow first acquires the
-// device.
+// mapWindow maps the window w of an image. The first call also acquires the device.
 func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	if !d.acquired {
 		d.acquired = true
@@ -109,13 +109,14 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*A
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }
 
-// mapFile maps a range of a file until Close. It maps only the pages of the range, for two
-// reasons. One page must not be mapped with two memory types: on x86 the kernel rejects the second
-// mapping or makes it uncached (arch/x86/mm/pat/memtype.c). And mmap takes time and memory for
-// each page, because the kernel fills the page table at once.
+// mapFile maps size bytes of the file fd, from the given offset on, until Close. path is the name
+// of the file in error messages. mapFile maps only the pages of this range, for two reasons. First,
+// no page may be mapped with two memory types: on x86 the kernel rejects the second mapping or
+// makes it uncached (arch/x86/mm/pat/memtype.c). Second, mmap takes time and memory for each page,
+// because the kernel writes all page table entries immediately.
 func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, error) {
-	inside := offset % pageSize()
-	mem, err := syscalls.mmap(fd, int64(offset-inside), int(inside+size),
+	offsetInPage := offset % pageSize()
+	mem, err := syscalls.mmap(fd, int64(offset-offsetInPage), int(offsetInPage+size),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == unix.EINVAL {
 		return nil, NewFault(NoDevice, "mmap "+path+": "+err.Error()+
@@ -127,16 +128,19 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 	d.cleanups.add(func() error {
 		return callFault("munmap", d.function.Name, syscalls.munmap(mem))
 	})
-	a := MappedAperture(mem, inside, size, -1)
+	a := MappedAperture(mem, offsetInPage, size, -1)
 	return &a, nil
 }
 
 // pageSize returns the size of a normal page of memory in bytes.
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 
-// AssignBusAddress implements Device. It returns an error if this device cannot reach a. If a
-// kernel driver keeps bus mastering on, the device reaches only its own windows. A device with
-// outbound translation reaches only its own Host windows, and no other device reaches those.
+// AssignBusAddress implements Device. It returns an error if this device d cannot reach the
+// aperture a, by these rules:
+//   - If a kernel driver keeps bus mastering of d on, d reaches only its own windows.
+//   - If d has outbound translation, d reaches only its own Host windows.
+//   - Otherwise d reaches windows of devices with the same backend, except the Host windows of
+//     devices with outbound translation.
 func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	owner, reachable := windowOwner.(*device)
 	switch {
@@ -159,8 +163,9 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 // Alive implements Device.
 func (d *device) Alive() bool { return isAlive(d.config.readHeader()) }
 
-// isAlive reports whether the device answers and decodes memory accesses. header is the first 8
-// bytes of the device's configuration space.
+// isAlive reports whether header belongs to a device that answers and decodes memory accesses: the
+// vendor id must not be all ones, and the command register must enable memory decoding. header is
+// the first 8 bytes of the device's configuration space.
 func isAlive(header uint64) bool {
 	return uint16(header) != 0xffff && header>>(8*configCommand)&configCommandMemory != 0
 }
@@ -174,9 +179,9 @@ func (d *device) Diagnose() Code {
 	return d.busMaster.diagnoseHeader(header)
 }
 
-// Close implements Device. It switches bus mastering off before it releases the memory that the
-// device reaches by DMA. It leaves memory decoding on, because cores that the image started may
-// still run.
+// Close implements Device. It switches bus mastering off before it releases host memory, because
+// the device may write to that memory until then. It leaves memory decoding on, because cores that
+// the image started may still be running.
 func (d *device) Close() error {
 	err := d.SetBusMaster(false)
 	if e := d.cleanups.callAll(); err == nil {

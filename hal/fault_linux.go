@@ -4,8 +4,8 @@ package hal
 
 import "golang.org/x/sys/unix"
 
-// callFault returns the Fault for a system call that failed with err on the file at path. call is
-// the name of the system call. It returns nil if err is nil.
+// callFault converts the error of a system call on a device or its files to a Fault. call is the
+// name of the system call, and path is the file. callFault returns nil if err is nil.
 func callFault(call, path string, err error) error {
 	if err == nil {
 		return nil
@@ -18,8 +18,8 @@ func callFault(call, path string, err error) error {
 	return NewFault(NoDevice, reason)
 }
 
-// FileFault returns the Fault for a system call that failed with err on the file at path, which
-// must not be a device. It returns err itself if err is nil or a Fault.
+// FileFault converts the error of a system call on an ordinary file (not a device) to a Fault. path
+// is the file. FileFault returns err unchanged if err is nil or already a Fault.
 func FileFault(path string, err error) error {
 	if _, ok := err.(*Fault); ok || err == nil {
 		return err
@@ -29,7 +29,7 @@ func FileFault(path string, err error) error {
 	case unix.EMFILE, unix.ENFILE:
 		remedy = "; raise the limit of open files with `ulimit -n`"
 	case unix.ENOENT:
-		return NewFault(NoFile, path) // the text of NoFile already says "no such file"
+		return NewFault(NoFile, path) // the message is "no such file: " and the path
 	case unix.ENOTDIR:
 		code = NoFile
 	case unix.EACCES, unix.EPERM, unix.EROFS:

@@ -2,13 +2,18 @@
 
 package hal
 
-import _ "unsafe" // for go:linkname
+// This file makes memory faults recoverable without importing runtime/debug.
 
-// PanicOnFault sets how a memory fault in this goroutine ends: if on, in a panic that can
-// be recovered, else in the end of the process. It returns the previous setting. The
-// package runtime/debug exports the same function, but its imports os, fmt and reflect
-// add 57 KB to the program. runtime/GO.md describes this use of go:linkname. If a later
-// Go version rejects go:linkname, build with -tags nolinkname.
+import _ "unsafe" // go:linkname requires this import
+
+// PanicOnFault sets what a memory fault does in this goroutine. If on is true, the fault
+// becomes a panic, which the program can recover. If on is false, the fault ends the
+// process. PanicOnFault returns the previous setting.
+//
+// It is the function debug.SetPanicOnFault of Go's package runtime/debug. This file links
+// to it by name, because an import of runtime/debug also imports os, fmt and reflect,
+// which add 57 KB to the program. runtime/GO.md describes this use of go:linkname. If a
+// later Go version rejects it, build with -tags nolinkname.
 //
 //go:linkname PanicOnFault runtime/debug.setPanicOnFault
 func PanicOnFault(on bool) (previous bool)

@@ -1,18 +1,19 @@
 package hal
 
-// This file converts memory faults into values of type Panic. A load or store of mapped
-// memory faults if, for example, the device is gone or the file has been truncated.
+// This file catches memory faults. A load or store of mapped memory faults if, for example,
+// the device is gone or the mapped file has been truncated.
 
-// Panic describes a panic that Recover has stopped. The zero value means that no panic
+// Panic describes a panic that Recover has caught. The zero value means that no panic
 // occurred.
 type Panic struct {
-	Cause   any     // the value that recover returned; nil if no panic occurred
-	IsFault bool    // the panic is a memory access that faulted, not a defect of the program
-	Address uintptr // address of the faulted access; 0 if the processor did not report it
+	Cause   any     // value that the built-in recover returned; nil if no panic occurred
+	IsFault bool    // the cause is a memory access that faulted, not a bug in the program
+	Address uintptr // address of the access that faulted; 0 if the processor did not report it
 }
 
-// Recover stops a panic, describes it in recovered, and calls PanicOnFault(previous). A
-// function that accesses memory which may be gone must defer Recover first:
+// Recover catches a panic, stores its description in recovered, and restores the previous
+// setting of PanicOnFault. A function that accesses memory which may be gone must begin
+// with this statement:
 //
 //	defer Recover(PanicOnFault(true), &recovered)
 //
@@ -27,12 +28,13 @@ func Recover(previous bool, recovered *Panic) {
 	}
 }
 
-// FaultedIn reports whether the access that faulted was to one of the size bytes at base.
+// FaultedIn reports whether the panic is a fault of an access to one of the size bytes from
+// the address base on.
 func (p *Panic) FaultedIn(base uintptr, size uint64) bool {
 	return p.IsFault && p.Address-base < uintptr(size)
 }
 
-// PanicText returns the text of cause, a value that was passed to panic.
+// PanicText returns the message of a panic. cause is the value that was passed to panic.
 func PanicText(cause any) string {
 	switch c := cause.(type) {
 	case error:

@@ -1,134 +1,158 @@
-// Package hal opens a PCIe device and maps its address ranges. An Aperture is one
-// such range: loads and stores of one, two, four and eight bytes, and block copies,
-// each exactly as wide as the command requires.
+// Package hal opens PCIe devices and makes their address ranges accessible.
 //
-// There are three backends. pci: uses sysfs; nothing restricts which memory the
-// device reaches, so it is for bring-up. vfio: puts the device behind an IOMMU and
-// is for production. tt: shares the device with Tenstorrent's own driver. All three
-// map BARs and host memory; therefore a Fence (MFENCE or DSB SY) is a full barrier
-// with each backend. One type, device in device_linux.go, implements Device with the
-// help of a backend. The build tags backend_pci, backend_vfio and backend_tt select
-// the backends that a program contains; without a tag it contains all three.
+// A replay program executes the commands of an image, a file that was recorded or
+// written for one or more devices. The image declares windows. A window is a range of
+// addresses; a load, store or copy command accesses one window. Map makes a window
+// accessible and returns an Aperture. A Walk executes commands on apertures that are
+// mapped memory. There are four kinds of windows:
 //
-// A BAR is not memory. The Go compiler merges and deletes plain stores, and copy
-// uses overlapping unaligned pairs. Therefore every access to mapped device memory
-// is one instruction of one assembly routine (walk_amd64.s, walk_arm64.s), and this
-// package returns no []byte that covers a BAR. port.go and oracle.go define what each
-// command does; tests compare the assembly with them.
+//	Bar     a range of a PCI base address register (BAR) of the device
+//	Tlb     a range of the addresses of a tile, through a TLB window of the device
+//	Config  the first bytes of the device's PCI configuration space
+//	Host    host memory that the device reaches by DMA
+//
+// A tile is one node of the on-chip network of a Tenstorrent chip, such as a processor
+// tile or a DRAM tile. A TLB window is a range of a BAR whose accesses the chip forwards
+// to an address of a tile. Registers of the chip select the tile and the address. TLB
+// windows are numbered; the number of a TLB window is called its slot.
+//
+// There are three backends. The backend pci: uses sysfs and is for bring-up, because
+// nothing restricts which memory the device reaches. The backend vfio: uses VFIO, which
+// puts the device behind an IOMMU, and is for production. The backend tt: shares the
+// device with Tenstorrent's own driver. All three map BARs and host memory into this
+// process, so that the processor itself makes all accesses. Therefore a Fence command,
+// which is one MFENCE or DSB SY instruction, is a full barrier with each backend. The
+// type device in device_linux.go implements Device with the help of a backend. The build
+// tags backend_pci, backend_vfio and backend_tt select the backends that a program
+// contains. Without such a tag it contains all three.
+//
+// A BAR must not be accessed like ordinary memory in Go: the compiler merges and deletes
+// plain stores, and the function copy may access the same bytes twice, and unaligned.
+// Therefore one assembly routine (walk_amd64.s, walk_arm64.s) makes all accesses to
+// mapped device memory, each with one instruction of the width that the command requires.
+// This package returns no []byte that covers a BAR. port.go and oracle.go define in Go
+// what each command does; tests compare the assembly with that code.
 package hal
 
 import "lightmetal/fbs"
 
 // Identity describes a device that has been opened.
 type Identity struct {
-	Name           string    // name by which the program opened the device
+	Name           string    // name that was passed to Open, such as "pci:1234:11e8"
 	Address        string    // PCI address, such as "0000:01:00.0"; "" if unknown
 	Vendor, Device uint16    // PCI vendor id and device id
 	Subsystem      uint32    // register at 0x2c of configuration space; 0 if unknown
-	Bars           [6]uint64 // sizes of the BARs in bytes; 0: no such memory BAR
+	Bars           [6]uint64 // size of each BAR in bytes; 0 if the BAR is missing or not memory
 }
 
-// Device is one PCIe function, or a mock of a PCIe function. Map may be called only
-// while an image is being loaded; after that nothing is mapped, opened or reserved.
+// Device is one PCIe function, or a mock of a PCIe function. A program calls Map only while
+// it loads an image. During a replay a device maps no memory, opens no file and reserves
+// nothing.
 type Device interface {
-	// Identity returns the name, ids and BAR sizes of the device.
+	// Identity returns the name, PCI ids and BAR sizes of the device.
 	Identity() Identity
 
-	// Map makes a window of an image accessible. The device keeps no reference to w.
+	// Map makes the window w of an image accessible. The device keeps no reference to w.
 	//
-	// Before the first Map nothing is stored to the device, and the device is not
-	// reset. Therefore a caller that has opened the wrong device can compare Identity
-	// and close the device unchanged.
+	// A device is neither written nor reset before the first Map. Therefore a caller can
+	// open a device, compare its Identity with the image, and close a wrong device
+	// unchanged.
 	//
-	// For a Tlb window, Map reserves a hardware window of at least w.Size bytes: the
-	// hardware window with the number w.Slot if that one is free, else any free one.
-	// For a Bar window, the range must lie inside the BAR. For a Host window, Map
-	// reserves zeroed host memory, which the device reaches at the returned
-	// Aperture.Bus.
+	// For a Bar window, the range must lie inside the BAR. For a Tlb window, Map reserves
+	// a TLB window of at least w.Size bytes: the one with the number w.Slot if it is free
+	// and large enough, otherwise another one. For a Host window, Map reserves zeroed host
+	// memory. The device reaches this memory at the bus address Aperture.Bus.
 	Map(w fbs.Window) (Aperture, error)
 
-	// EncodeWindow turns the Point command c into register stores that a Walk
-	// executes directly, on devices that program windows through registers. a is the
-	// aperture that Map returned for the window. EncodeWindow sets these fields of c:
+	// EncodeWindow prepares the Point command c. A Point command makes a TLB window show
+	// the given address of the tiles t. If this program programs the TLB windows through
+	// registers of the device, EncodeWindow puts the new register values into c, so that a
+	// Walk can execute c without calling the device. a is the aperture that Map returned
+	// for the window. EncodeWindow sets these fields of c:
 	//
-	//	Offset  bytes from the returned address to the registers of this TLB window
+	//	Offset  bytes from the returned address registers to the registers of this TLB window
 	//	Width   8 for one register of 8 bytes; 4 for three registers of 4 bytes each
-	//	Value   first 8 bytes of the registers' contents, lowest address first
-	//	Mask    last 4 bytes of the contents, if there are three registers
+	//	Value   values of the registers, first 8 bytes, little endian
+	//	Mask    values of the registers, last 4 bytes; only if there are three registers
 	//	Amount  bytes from windowBase to the first byte of the aperture
 	//
-	// The returned registers is the address of the device's first TLB window register;
-	// the caller must store it at index c.Index of Walk.Windows. windowBase is the
-	// address of the first byte of the mapped TLB window; the caller must store it at
-	// index c.Window of Walk.TLBWindows. If registers is 0, c is unchanged, and the
-	// caller must call ProgramWindow instead.
+	// The result registers is the address of the first TLB window's registers. The caller
+	// must store it in an entry of Walk.Windows, and the index of that entry in c.Index.
+	// The result windowBase is the address of the first byte of the mapped TLB window. The
+	// caller must store it at index c.Window of Walk.TLBWindows. If registers is 0, the
+	// registers are not mapped: the caller must discard c and call ProgramWindow instead.
 	EncodeWindow(a *Aperture, t fbs.TileRange, address uint64, c *fbs.Command) (
 		registers, windowBase uintptr, code Code)
 
-	// ProgramWindow makes the first byte of a show the byte at the given address of the
-	// tiles t. Map must have returned a for a Tlb window, and address must be a multiple
-	// of the size of a. If the TLB window of the hardware is larger than a, the TLB
-	// window shows the surrounding range, and a.Base moves inside the TLB window.
+	// ProgramWindow programs the TLB window of the aperture a. From then on, the first byte
+	// of a is the byte at the given address of the tiles t. Map must have returned a for a
+	// Tlb window, and address must be a multiple of a.Size. If the TLB window is larger
+	// than a, ProgramWindow also changes a.Base, because the aperture then begins at another
+	// place in the TLB window. Callers need ProgramWindow only if EncodeWindow has returned
+	// 0 for registers.
 	ProgramWindow(a *Aperture, t fbs.TileRange, address uint64) Code
 
-	// AssignBusAddress sets a.Bus to an address at which this device reaches a. The
-	// aperture a must be a window of owner, which may be this device.
+	// AssignBusAddress sets a.Bus to the bus address at which this device reaches the
+	// memory of the aperture a. The device owner must have returned a from Map. The owner
+	// may be this device.
 	AssignBusAddress(a *Aperture, owner Device) error
 
-	// SetBusMaster switches bus mastering on or off. After SetBusMaster(false) the
-	// device changes no memory. Close also switches bus mastering off, but a sealed
-	// program cannot close a device and must call SetBusMaster(false) instead.
+	// SetBusMaster switches bus mastering on or off. After SetBusMaster(false) the device
+	// can no longer write to host memory. Close also switches bus mastering off, but a sealed
+	// program (one that has restricted its own system calls) cannot call Close and must
+	// call SetBusMaster(false) instead.
 	SetBusMaster(on bool) error
 
-	// Alive reports whether the device still answers: its PCI vendor id reads back, and
+	// Alive reports whether the device still answers: its PCI vendor id can be read, and
 	// memory decoding is on. The runtime calls Alive after a load has returned all ones,
-	// because a load from a missing device does that too.
+	// because a load from a missing device also returns all ones.
 	Alive() bool
 
-	// Diagnose returns the cause of a failure if the device shows one: DeviceGone,
-	// MasterOff or DMAFault. Otherwise it returns OK. Diagnose does not allocate, and
-	// makes only system calls that a sealed program may make.
+	// Diagnose returns the cause of a failure if the device's PCI registers show one:
+	// DeviceGone, MasterOff or DMAFault. Otherwise it returns OK. Diagnose does not
+	// allocate, and makes only system calls that a sealed program may make.
 	Diagnose() Code
 
-	// Now returns the time of a monotonic clock in nanoseconds. Sleep waits until this
-	// clock has advanced by at least the given nanoseconds. The clock of a mock may be
+	// Now returns the time of a monotonic clock in nanoseconds. The clock of a mock may be
 	// virtual.
 	Now() int64
+
+	// Sleep returns when the clock of Now has advanced by at least the given nanoseconds.
 	Sleep(nanoseconds int64)
 
-	// Close stops bus mastering and releases the device.
+	// Close switches bus mastering off and releases the device.
 	Close() error
 }
 
-// Aperture is a range of a device's address space. The range is either mapped memory,
-// which the program accesses at Base, or the program accesses it through Port.
+// Aperture is the accessible range of addresses that Map returns for a window. The program
+// accesses a mapped range with loads and stores at Base, and any other range through Port.
 type Aperture struct {
-	Base uintptr // address of the first byte; 0 if the range is not mapped
-	Port Port    // makes the accesses if the range is not mapped, else nil
+	Base uintptr // address of the first byte in this process; 0 if the range is not mapped
+	Port Port    // loads from and stores to a range that is not mapped; nil if it is mapped
 	Size uint64  // size of the range in bytes
-	Slot int     // number of the hardware's TLB window; -1 for other kinds of windows
-	Bus  uint64  // address at which a device reaches the first byte by DMA; 0 if none does
+	Slot int     // number of the TLB window; -1 if the window is not a Tlb window
+	Bus  uint64  // bus address at which a device reaches the first byte by DMA; 0 if none
 
 	isHost bool // the aperture is the host memory of a Host window
 
-	// execute executes Next of w on Port and accepts every opcode that accesses a window.
-	// It is nil for configuration space, which accepts only loads.
+	// execute executes the command w.Next through Port. It is nil if the range is
+	// configuration space, from which commands only load.
 	execute func(w *Walk, barOffset uint64) Code
 }
 
-// MappedAperture returns an aperture onto size bytes at an offset in mapped memory.
-// The aperture keeps only the address. Therefore the caller must keep mem mapped and,
-// if Go manages that memory, reachable.
+// MappedAperture returns an aperture of the size bytes of mem from the given offset on. The
+// aperture stores only their address, not mem itself. Therefore the caller must keep mem
+// mapped or, if the Go heap contains mem, reachable.
 func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 	return Aperture{Base: AddressOf(mem[offset : offset+size]), Size: size, Slot: slot}
 }
 
-// ExitCleaner is a Device whose driver can put cores back into reset when this process
-// ends, even if the process is killed.
+// ExitCleaner is implemented by a Device whose kernel driver can put cores of the device
+// back into reset when this process ends, even if the process is killed.
 type ExitCleaner interface {
-	// RegisterExitCleanup requests from the driver that, when this process ends, it resets
-	// the cores that the image has started. deviceIndex is the index of this device in the
-	// image. note is one line that warns the user of the cores that an old driver will not
-	// reset; "" if no warning is needed.
+	// RegisterExitCleanup asks the driver to put cores that the image starts back into
+	// reset when the device is closed or this process ends. deviceIndex is the index of
+	// this device in the image. If the driver is too old for this request, note is one line
+	// that warns the user. Otherwise note is "".
 	RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error)
 }

@@ -1,7 +1,7 @@
 package hal
 
-// This file allocates host memory for Host windows: zeroed pages that are locked in memory and that
-// the device reaches.
+// This file allocates the host memory of Host windows: zeroed pages that the kernel does not swap
+// out and that the device reaches.
 
 import (
 	"golang.org/x/sys/unix"
@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	hugePage = 2 << 20 // bytes of a huge page
+	hugePageSize = 2 << 20 // size of a huge page in bytes
 
-	// MAP_HUGE_2MB: a flag of mmap that selects the size of huge pages. The upper 6 bits are the
-	// binary logarithm of the size (linux/mman.h).
-	hugePageLog = 21 << 26
+	// mapHuge2MB is MAP_HUGE_2MB of linux/mman.h: an mmap flag that selects huge pages of 2 MiB.
+	// Bits 26 to 31 of the mmap flags are the binary logarithm of the page size.
+	mapHuge2MB = 21 << 26
 )
 
-// hostMemory is the host memory of a device's Host windows.
+// hostMemory is the memory of all Host windows of one device.
 type hostMemory struct {
-	mappings [][]byte // all mappings of host memory, which Close releases
-	hugeRest []byte   // unused end of the last mapping of huge pages; empty if none is left
+	mappings   [][]byte // all mappings of host memory; Close unmaps them
+	unusedHuge []byte   // part of the last mapping of huge pages that no Host window uses yet
 }
 
-// mapHost allocates size bytes of host memory, makes them accessible to the device, and returns an
-// aperture with the address at which the device reaches them.
+// mapHost allocates host memory for a Host window of size bytes and makes the device able to reach
+// it. It returns an aperture whose Bus is the address at which the device reaches the memory.
 func (d *device) mapHost(size uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
@@ -42,45 +42,49 @@ func (d *device) mapHost(size uint64) (*Aperture, error) {
 	return &a, nil
 }
 
-// allocatePages allocates size bytes of host memory; size must be a multiple of the page size. It
-// prefers huge pages, because the kernel does not move them. Several small windows share a huge
-// page. If the kernel has no huge pages left, allocatePages returns ordinary pages, and huge is
-// false. The kernel may move ordinary pages to make room for huge ones
-// (vm.compact_unevictable_allowed), unless a driver pins them, as VFIO and Tenstorrent's driver do.
+// allocatePages allocates size bytes of host memory. size must be a multiple of the page size.
+// allocatePages prefers huge pages, because the kernel does not move them; several small windows
+// may share one huge page. If the kernel has no huge pages left, allocatePages allocates ordinary
+// pages instead. The result huge reports whether the memory consists of huge pages. The kernel may
+// move ordinary pages to make room for huge pages (vm.compact_unevictable_allowed), unless a driver
+// pins them. VFIO and Tenstorrent's driver do so.
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	m := &d.memory
-	if size > uint64(len(m.hugeRest)) {
-		pages, err := d.mapLocked(fbs.RoundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
+	if size > uint64(len(m.unusedHuge)) {
+		pages, err := d.mapLocked(fbs.RoundUp(size, hugePageSize), unix.MAP_HUGETLB|mapHuge2MB)
 		if err != nil {
 			mem, err = d.mapLocked(size, 0)
 			return mem, false, err
 		}
-		m.hugeRest = pages
+		m.unusedHuge = pages
 	}
-	mem, m.hugeRest = m.hugeRest[:size:size], m.hugeRest[size:]
+	mem, m.unusedHuge = m.unusedHuge[:size:size], m.unusedHuge[size:]
 	return mem, true, nil
 }
 
-// mapLocked maps size bytes of zeroed memory until Close, and locks them: the kernel provides all
-// pages at once and does not swap them out. The given flags are added to those of mmap.
+// mapLocked maps size bytes of zeroed memory until Close, and locks them: the kernel allocates all
+// pages immediately and does not swap them out. mapLocked passes the given flags to mmap in
+// addition to its own flags.
 func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
 	if err != nil {
 		return nil, d.fault(Denied, fbs.Text("cannot lock %x bytes of host memory: ", size)+
-			err.Error()+raiseMemlock+", or free memory")
+			err.Error()+memlockAdvice+", or free memory")
 	}
-	// Keep the pages out of forked child processes. If a child shared them, the next store of this
-	// process would go to a copy of the page, but the device would still use the original page.
+	// Do not share the pages with child processes (fork). If a child shared a page, the kernel
+	// would copy the page at the next store of this process, but the device would still use the
+	// original.
 	_ = unix.Madvise(mem, unix.MADV_DONTFORK)
 	d.memory.mappings = append(d.memory.mappings, mem)
 	return mem, nil
 }
 
-// raiseMemlock is the end of a message: how to raise the limit on locked and pinned memory.
-const raiseMemlock = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`"
+// memlockAdvice is the end of an error message, which says how to raise the limit on locked memory.
+// The limit also applies to memory that a driver pins.
+const memlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`"
 
-// unmap unmaps all host memory.
+// unmap releases all host memory.
 func (m *hostMemory) unmap() {
 	for _, mem := range m.mappings {
 		_ = syscalls.munmap(mem) // munmap of anonymous memory cannot fail

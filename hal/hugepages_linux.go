@@ -2,28 +2,32 @@
 
 package hal
 
-// This file advises on huge pages in messages, for the backends without an IOMMU: pci: and tt:.
+// This file contains error messages that advise the user to reserve huge pages. The backends pci:
+// and tt: need them, because without an IOMMU a device reaches only physically contiguous memory.
 
 import "lightmetal/fbs"
 
-// notContiguousFault returns the fault of size bytes of host memory that are not contiguous in
-// physical memory. huge is true if the memory consists of huge pages. For those the fault advises
-// to reserve them at boot, since free memory is contiguous at that time.
+// notContiguousFault returns the Fault for a Host window of size bytes whose memory is not
+// physically contiguous. huge is true if the memory consists of huge pages. In that case the
+// message advises the user to reserve the pages at boot, when contiguous memory is still free.
 func (d *device) notContiguousFault(size uint64, huge bool) error {
 	reason := fbs.Text("%x bytes of host memory are not physically contiguous", size)
 	if !huge {
 		return d.fault(NoDevice, reason+hugePageAdvice(size))
 	}
 	return d.fault(NoDevice, reason+fbs.Text(", although they are huge pages; boot Linux with "+
-		"`hugepages=%d`, use windows of at most 2 MiB, or use `vfio:`", hugePagesAdvised(size)))
+		"`hugepages=%d`, use windows of at most 2 MiB, or use `vfio:`", advisedHugePages(size)))
 }
 
-// hugePageAdvice returns the end of a message: how to reserve huge pages for size bytes.
+// hugePageAdvice returns the end of an error message, which says how to reserve huge pages for size
+// bytes.
 func hugePageAdvice(size uint64) string {
 	return fbs.Text("; reserve huge pages soon after boot with "+
-		"`echo %d > /proc/sys/vm/nr_hugepages`, or use `vfio:`", hugePagesAdvised(size))
+		"`echo %d > /proc/sys/vm/nr_hugepages`, or use `vfio:`", advisedHugePages(size))
 }
 
-// hugePagesAdvised returns the number of huge pages that messages advise to reserve: twice as many
-// as size bytes need.
-func hugePagesAdvised(size uint64) uint64 { return 2 * fbs.RoundUp(size, hugePage) / hugePage }
+// advisedHugePages returns the number of huge pages that messages advise the user to reserve for
+// size bytes. It is twice the number that size bytes need.
+func advisedHugePages(size uint64) uint64 {
+	return 2 * fbs.RoundUp(size, hugePageSize) / hugePageSize
+}

@@ -84,11 +84,11 @@ func (k *fakeKernel) mmap(fd int, offset int64, length, protection, flags int) (
 	err := k.errors["mmap"]
 	switch {
 	case flags&unix.MAP_HUGETLB != 0:
-		if length%hugePage != 0 || flags>>26&63 != 21 {
+		if length%hugePageSize != 0 || flags>>26&63 != 21 {
 			k.t.Errorf("%#x bytes in huge pages of 1 << %d", length, flags>>26&63)
 		}
 		err = k.errors["mmap huge"]
-		flags &^= unix.MAP_HUGETLB | hugePageLog
+		flags &^= unix.MAP_HUGETLB | mapHuge2MB
 	case flags&unix.MAP_LOCKED != 0:
 		err = k.errors["mmap locked"]
 	}
@@ -116,7 +116,7 @@ func (k *fakeKernel) memfd(flags int) (int, error) {
 	if err := k.errors["memfd"]; err != nil {
 		return -1, err
 	}
-	fd, err := k.linux.memfd(flags &^ (unix.MFD_HUGETLB | hugePageLog))
+	fd, err := k.linux.memfd(flags &^ (unix.MFD_HUGETLB | mapHuge2MB))
 	if err == nil {
 		k.opened[fd] = "memfd"
 		err = unix.Ftruncate(fd, 1<<40)
@@ -278,8 +278,8 @@ func TestHostWindowsShareHugePages(t *testing.T) {
 	for i, c := range []struct {
 		size uint64
 		maps int
-	}{{hugePage - 4096, 1}, {4096, 1}, {1, 2}, {hugePage, 3}, {hugePage + 1, 4},
-		{hugePage - 4096, 4}, {1, 5}} {
+	}{{hugePageSize - 4096, 1}, {4096, 1}, {1, 2}, {hugePageSize, 3}, {hugePageSize + 1, 4},
+		{hugePageSize - 4096, 4}, {1, 5}} {
 		mustMap(t, d, host(c.size))
 		if len(d.memory.mappings) != c.maps {
 			t.Errorf("window %d: %d mappings, want %d", i, len(d.memory.mappings), c.maps)
@@ -315,11 +315,11 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 			NoDevice, []string{notContiguous, "hugepages=2", "at most 2 MiB"},
 		},
 		"scattered, a huge page": {
-			scattered(hugePage),
+			scattered(hugePageSize),
 			NoDevice, []string{"hugepages=2"},
 		},
 		"scattered, a huge page and a byte": {
-			scattered(hugePage + 1),
+			scattered(hugePageSize + 1),
 			NoDevice, []string{"hugepages=4"},
 		},
 		"the last page elsewhere": {
@@ -621,8 +621,8 @@ func TestBaseDeviceDoesNothing(t *testing.T) {
 		(BaseDevice{}).Diagnose() != OK {
 		t.Errorf("registers %#x, hardware window %#x, %v", registers, home, code)
 	}
-	if there, gone := DiagnoseAlive(still{alive: true}), DiagnoseAlive(still{}); there != OK ||
-		gone != DeviceGone {
+	there, gone := DeviceGoneUnlessAlive(still{alive: true}), DeviceGoneUnlessAlive(still{})
+	if there != OK || gone != DeviceGone {
 		t.Errorf("there %v, gone %v", there, gone)
 	}
 }

@@ -2,8 +2,8 @@
 
 package hal
 
-// A program that is built with the tag notiles cannot drive devices with tiles: it has no TLB
-// windows, no outbound address translation, and no backend tt:.
+// This file replaces the code for devices with tiles in a program that is built with the tag
+// notiles. Such a program cannot use TLB windows or outbound translation, and has no backend tt:.
 
 import (
 	"lightmetal/boards"
@@ -11,45 +11,47 @@ import (
 )
 
 type (
-	tlbWindows struct{} // empty, since this program has no TLB windows
-	outbound   struct {
-		hasTiles bool // the device has tiles, so this program cannot map its host memory
-	}
+	// tlbWindows is empty, because this program does not use TLB windows.
+	tlbWindows struct{}
+
+	// outbound stores only whether the device has tiles. If so, Host windows are an error.
+	outbound struct{ hasTiles bool }
 )
 
-// findTileParts sets d.outbound.hasTiles: only the boards of devices with tiles have TLB windows.
-func (d *device) findTileParts() {
+// findBoard finds the board of the device by its PCI ids, and sets d.outbound.hasTiles if the
+// board has TLB windows: all boards with tiles have them, and no others.
+func (d *device) findBoard() {
 	board := boards.FindByID(d.function.Vendor, d.function.Device)
 	d.outbound.hasTiles = board != nil && board.TLB != nil
 }
 
-// tilesFault returns the fault for a window of a device with tiles, which this program cannot map.
+// tilesFault returns the Fault for a window that needs TLB windows or outbound translation.
 func (d *device) tilesFault() error {
 	return d.fault(WrongDevice,
 		"devices with tiles need a program that was built without `-tags notiles`")
 }
 
-// mapTLB returns a fault, since this program has no TLB windows.
+// mapTLB returns a Fault, because this program does not use TLB windows.
 func (d *device) mapTLB(*fbs.Window) (*Aperture, error) { return nil, d.tilesFault() }
 
-// EncodeWindow implements Device. It always fails, since this program has no TLB windows.
+// EncodeWindow implements Device. It always fails, because this program does not use TLB windows.
 func (d *device) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (registers,
 	windowBase uintptr, code Code) {
 	return 0, 0, Refused
 }
 
-// ProgramWindow implements Device. It always fails, since this program has no TLB windows.
+// ProgramWindow implements Device. It always fails, because this program does not use TLB windows.
 func (d *device) ProgramWindow(*Aperture, fbs.TileRange, uint64) Code { return Refused }
 
-// hasOutbound reports whether the device has tiles. Host windows of such a device are an error.
+// hasOutbound reports whether the device has tiles. If so, mapHost calls addOutboundRegion, which
+// fails.
 func (d *device) hasOutbound() bool { return d.outbound.hasTiles }
 
-// addOutboundRegion returns a fault, since tiles could not reach the host memory without outbound
-// address translation.
+// addOutboundRegion returns a Fault. Without outbound translation tiles cannot reach host memory.
 func (d *device) addOutboundRegion(_, _ uint64) (uint64, error) { return 0, d.tilesFault() }
 
-// programOutbound does nothing: this program has no outbound address translation.
+// programOutbound does nothing, because this program has no outbound translation.
 func (d *device) programOutbound(bool) error { return nil }
 
-// unmapOutbound does nothing: this program has no outbound address translation.
+// unmapOutbound does nothing, because this program has no outbound translation.
 func (d *device) unmapOutbound() {}

@@ -1,20 +1,20 @@
 package hal
 
-// This file opens devices by name, and parses the names and the numbers in them.
+// This file opens devices by name. It contains the parsers of device names and of numbers.
 
 import "strconv"
 
-// Open opens the device with the given name. These names are possible, with numbers in hex:
+// Open opens the device with the given name. These are the forms of names, with numbers in hex:
 //
-//	pci:VVVV:DDDD          the PCI function with that vendor id and device id, through sysfs
-//	pci:DDDD:BB:DD.F       the PCI function with that domain, bus, slot and function number
-//	vfio:VVVV:DDDD         the same as pci: through VFIO, behind an IOMMU
-//	vfio:DDDD:BB:DD.F
-//	tt:/dev/tenstorrent/N  device N of Tenstorrent's driver, N in decimal
+//	pci:VVVV:DDDD          PCI function with this vendor id and device id, through sysfs
+//	pci:DDDD:BB:DD.F       PCI function with this domain, bus, slot and function number
+//	vfio:VVVV:DDDD         PCI function with these ids, through VFIO (behind an IOMMU)
+//	vfio:DDDD:BB:DD.F      PCI function with this address, through VFIO
+//	tt:/dev/tenstorrent/N  device N of Tenstorrent's driver; N is decimal
 //
-// It is an error if several functions have the ids, or if another kernel driver owns the function.
-// Open stores nothing to the device: the first Map acquires the device. The error is a *Fault whose
-// reason names the remedy.
+// Open returns an error if several functions have the given ids, or if another kernel driver owns
+// the function. The error is a *Fault whose reason names the remedy. Open does not write to the
+// device, and does not claim it: the first Map does.
 func Open(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -24,12 +24,12 @@ func Open(name string) (Device, error) {
 		d.Close()
 		return nil, err
 	}
-	d.findTileParts()
+	d.findBoard()
 	return d, nil
 }
 
-// ParseName returns the device with the given name, but does not check that the device exists. The
-// error is a usage error if the name is invalid.
+// ParseName returns a Device for the given name without opening it or checking that it exists. It
+// returns a Fault with the code Usage if the name is invalid.
 func ParseName(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -38,7 +38,8 @@ func ParseName(name string) (Device, error) {
 	return d, nil
 }
 
-// parseDevice returns a device for name, whose backend has not probed it yet.
+// parseDevice parses a device name and returns a new device with the backend that the name selects.
+// It makes no system call.
 func parseDevice(name string) (*device, error) {
 	scheme, rest := Cut(name, ':')
 	d := &device{scheme: scheme}
@@ -63,12 +64,13 @@ func parseDevice(name string) (*device, error) {
 	return d, nil
 }
 
-// parsePCIName converts name, which must be a pair of PCI ids or the address of a PCI function, to
-// lower case, as in sysfs. byIDs is true if name is a pair of ids. ok is false if name is invalid.
-// Most domains have four digits. Domains of Intel VMD are numbered from 0x10000 on and have up to
-// eight digits, the first of which is not 0.
+// parsePCIName checks that name is a pair of PCI ids or the address of a PCI function, and returns
+// name in lower case, as sysfs writes it. byIDs is true if name is a pair of ids. ok is false if
+// name is neither. The domain in an address usually has four digits. Domains of Intel's VMD (a
+// controller for NVMe devices) begin at 0x10000: they have up to eight digits, without leading
+// zeros.
 func parsePCIName(name string) (locator string, byIDs, ok bool) {
-	// form is name with each hex digit replaced by the letter h.
+	// form is a copy of name with the letter h in place of each hex digit, such as "hhhh:hhhh".
 	form := ""
 	for i := range len(name) {
 		c := name[i : i+1]
@@ -87,26 +89,27 @@ func parsePCIName(name string) (locator string, byIDs, ok bool) {
 	if form != "hhhhhhhh"[:domainDigits]+":hh:hh.h" || domainDigits > 4 && locator[0] == '0' {
 		return locator, false, false
 	}
-	// A bus has 32 slots, and a slot has 8 functions.
+	// Check the slot and function number: a bus has 32 slots (0x00 to 0x1f), a slot 8 functions.
 	last := len(form) - 1
 	return locator, false, locator[last-3] < '2' && locator[last] < '8'
 }
 
-// FormatPCIID returns a pair of PCI ids as text in hex, such as "1e52:401e".
+// FormatPCIID returns a PCI vendor id and device id as hex text, such as "1e52:401e".
 func FormatPCIID(vendor, device uint16) string {
 	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
 	return digits[1:5] + ":" + digits[5:]
 }
 
-// ParseNumber parses digits as a number in the given base, which is at most 16. ok is false if
-// digits is empty, has other characters, or is a number above limit. limit must be at least base-1.
-// strconv.ParseUint is not used, because its errors quote the text, which adds 8 KB of tables to a
-// program.
+// ParseNumber returns the number that the text digits represents in the given base, which must be
+// at most 16. ok is false if digits is empty, contains a character that is not a digit of the base,
+// or represents a number greater than limit. limit must be at least base-1. ParseNumber replaces
+// strconv.ParseUint: the errors of ParseUint quote the text, and the tables for quoting add 8 KB to
+// a program.
 func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
 	for i := range len(digits) {
 		digit := uint64(digits[i] - '0')
 		if digit > 9 {
-			digit = uint64(digits[i]|0x20-'a') + 10 // above 15 if this is not a hex digit
+			digit = uint64(digits[i]|0x20-'a') + 10 // 10 to 15 for a to f, more for non-digits
 		}
 		if digit >= base || n > (limit-digit)/base {
 			return 0, false
@@ -116,8 +119,8 @@ func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
 	return n, digits != ""
 }
 
-// Cut splits s at the first separator into the text before it and the text after it. If s has no
-// separator, before is s and after is empty.
+// Cut splits s at the first separator. It returns the text before the separator and the text after
+// it. If s has no separator, before is s and after is "".
 func Cut(s string, separator byte) (before, after string) {
 	for i := range len(s) {
 		if s[i] == separator {

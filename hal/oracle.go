@@ -8,16 +8,17 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// This file contains code that no target program links, which a test in tools/check/house
-// checks: parts of mock devices, single accesses for tests, and the walk in plain Go.
-// Tests compare the assembly with the walk in plain Go.
+// This file contains code for mocks and tests: default methods of mock devices, single loads
+// and stores, and the walk in plain Go, with which tests compare the assembly. Programs that
+// drive hardware do not contain this code; a test in tools/check/house checks that.
 
-// BaseDevice implements parts of Device for mocks that embed it. The embedding mock is a
-// device without TLB windows and without DMA; it is always present, and its Close has
-// nothing to release.
+// BaseDevice implements some methods of Device. Mocks embed it, and define the methods that
+// it lacks. Its methods are those of a device without TLB windows and without DMA, which is
+// always present and has nothing to release.
 type BaseDevice struct{}
 
-// EncodeWindow implements Device for a device that has no registers of TLB windows.
+// EncodeWindow implements Device. It returns 0 for registers, because the program does not
+// store to registers of TLB windows.
 func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (
 	registers, windowBase uintptr, code Code) {
 	return 0, 0, OK
@@ -41,26 +42,30 @@ func (BaseDevice) Diagnose() Code { return OK }
 // Close implements Device and does nothing.
 func (BaseDevice) Close() error { return nil }
 
-// DiagnoseAlive returns DeviceGone if d is not alive, else OK. Mocks that can simulate a removed
-// device implement Diagnose with it.
-func DiagnoseAlive(d Device) Code {
+// DeviceGoneUnlessAlive returns OK if d is alive, else DeviceGone. Mocks that can simulate a
+// removed device implement Diagnose with this function.
+func DeviceGoneUnlessAlive(d Device) Code {
 	if !d.Alive() {
 		return DeviceGone
 	}
 	return OK
 }
 
-// BlockPort is a Port that can also copy a range of memory in one call. A simulator
-// implements it. Only copies with bulk access use these two methods.
+// BlockPort is implemented by a Port that can also copy a range of memory in one call, such
+// as the port of a simulator. Only copy commands with bulk access use these methods.
 type BlockPort interface {
+	// CopyIn copies data to the range, from the given offset on.
 	CopyIn(offset uint64, data []byte) Code
+
+	// CopyOut copies from the range to data, from the given offset on.
 	CopyOut(offset uint64, data []byte) Code
 }
 
-// NewAperture returns an aperture of size bytes onto a port, on which every command can
-// be executed. slot is the number of the TLB window, or -1 for other kinds of windows.
+// NewAperture returns an aperture of size bytes whose loads and stores go to port. It
+// accepts every command. slot is the number of the TLB window, or -1 if the window is not a
+// Tlb window.
 func NewAperture(port Port, size uint64, slot int) Aperture {
-	// The type assertion may allocate; therefore it is made here and not for each command.
+	// The type assertion may allocate. Therefore make it here and not for each command.
 	block, _ := port.(BlockPort)
 	execute := func(w *Walk, barOffset uint64) Code {
 		return w.executeCommand(port, block, 0, barOffset)
@@ -68,18 +73,19 @@ func NewAperture(port Port, size uint64, slot int) Aperture {
 	return Aperture{Port: port, execute: execute, Size: size, Slot: slot}
 }
 
-// Load makes one load of width bytes. On mapped memory the returned code is always OK.
+// Load returns the value of width bytes at the given offset. If the aperture is mapped, the
+// code is always OK.
 func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	if a.Port != nil {
 		return a.Port.Load(uint64(offset), width)
 	}
-	return a.executeOne(loadCommand(offset, width)), OK
+	return a.executeOne(loadAsExpect(offset, width)), OK
 }
 
-// loadCommand returns an Expect whose condition is never true, because its mask is 0 and
-// its value is 1. Therefore the Expect always stops the walk, with the loaded value in
-// Walk.Got.
-func loadCommand(offset uint32, width uint8) fbs.Command {
+// loadAsExpect returns an Expect command that loads width bytes at the given offset. Its
+// condition is never true, because its mask is 0 and its value is 1. Therefore it always
+// stops the walk, and the loaded value is then in Walk.Got.
+func loadAsExpect(offset uint32, width uint8) fbs.Command {
 	return fbs.Command{
 		Opcode: gen.OpcodeExpect,
 		Width:  width,
@@ -89,9 +95,9 @@ func loadCommand(offset uint32, width uint8) fbs.Command {
 	}
 }
 
-// Store makes one store of width bytes and ignores the higher bits of value. On mapped
-// memory the returned code is always OK, and Store may return before the stored value has
-// reached the device.
+// Store stores the lowest width bytes of value at the given offset. If the aperture is
+// mapped, the code is always OK, and Store may return before the value has reached the
+// device.
 func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	if a.Port != nil {
 		return a.Port.Store(uint64(offset), width, value)
@@ -100,7 +106,8 @@ func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	return OK
 }
 
-// Copy executes a CopyIn from data or a CopyOut to data; opcode selects which.
+// Copy executes one copy command on the aperture. If opcode is CopyIn, it copies data to the
+// device. If opcode is CopyOut, it fills data with bytes of the device.
 func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access,
 	data []byte) Code {
 	list := [2]fbs.Command{{
@@ -119,10 +126,10 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 	return OK
 }
 
-// executeCommand executes the command Next on the port p. It defines what each command
-// does. block is p if p implements BlockPort, else nil. base is added to every offset
-// that is passed to p. barOffset is the offset of the window in its BAR, to which bulk
-// copies are aligned.
+// executeCommand executes the command w.Next with loads and stores on the port p. This
+// function defines what each command does. block is p if p implements BlockPort, else nil.
+// base is added to each offset that is passed to p. barOffset is the offset of the window in
+// its BAR, and is needed because bulk copies are aligned relative to the BAR.
 func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (code Code) {
 	c := w.Next
 	w.StopReason = Unhandled
@@ -162,9 +169,10 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	return code
 }
 
-// expect performs the load of an Expect or Modify. After an Expect the walk continues only if the
-// condition is of kind Equal, the condition holds, and the loaded value is not all ones. All ones
-// stop the walk because the device may be gone. After a Modify the walk always stops.
+// expect executes the load of an Expect or Modify command. The walk continues only after an Expect
+// with the condition Equal that the loaded value meets. In all other cases the walk stops with the
+// loaded value in w.Got, and the caller must complete the command. The walk also stops if the
+// loaded value is all ones, because the device may be gone.
 func (w *Walk) expect(p Port, at uint64) Code {
 	c := w.Next
 	got, code := p.Load(at, c.Width)
@@ -175,27 +183,28 @@ func (w *Walk) expect(p Port, at uint64) Code {
 	return code
 }
 
-// commandMemory returns the memory that the command Next copies from, copies to, or
-// compares with the device.
+// commandMemory returns the buffer in host memory that the command w.Next copies from,
+// copies to, or compares with the device.
 func (w *Walk) commandMemory() []byte {
 	c := w.Next
 	return bytesAt(*tableEntry(w.Memories, c.Index)+uintptr(c.Value), c.Amount)
 }
 
-// tableEntry returns the pointer to the entry with the given index of a table. The
-// pointer table must point to the first entry.
+// tableEntry returns a pointer to the entry of a table with the given index. table points to
+// the first entry.
 func tableEntry(table *uintptr, index uint16) *uintptr {
 	offset := uintptr(index) * unsafe.Sizeof(*table)
 	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), offset))
 }
 
-// bytesAt returns a slice of the size bytes of mapped memory at an address.
+// bytesAt returns a slice of size bytes of mapped memory. address is the first byte.
 func bytesAt(address uintptr, size uint32) []byte {
 	return unsafe.Slice((*byte)(toPointer(address)), size)
 }
 
-// compare loads a range element by element and stops the walk at the first element that
-// differs from the golden data.
+// compare executes a Compare command: it loads a range element by element, and stops the
+// walk at the first element that differs from the golden (expected) data. at is the offset
+// of the range on the port.
 func (w *Walk) compare(p Port, at uint64) Code {
 	c, golden := w.Next, w.commandMemory()
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
@@ -211,7 +220,8 @@ func (w *Walk) compare(p Port, at uint64) Code {
 	return OK
 }
 
-// copyIn stores data to the device, from the offset at upwards.
+// copyIn executes a CopyIn command: it stores data to the device. at is the offset of the
+// first store on the port.
 func (w *Walk) copyIn(p Port, at, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
 		n := nextWidth(c, at+barOffset, uint64(len(data)))
@@ -224,7 +234,8 @@ func (w *Walk) copyIn(p Port, at, barOffset uint64, data []byte) Code {
 	return OK
 }
 
-// copyOut fills data with values loaded from the device, from the offset at upwards.
+// copyOut executes a CopyOut command: it loads from the device and writes the values to
+// data. at is the offset of the first load on the port.
 func (w *Walk) copyOut(p Port, at, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
 		n := nextWidth(c, at+barOffset, uint64(len(data)))
@@ -239,7 +250,8 @@ func (w *Walk) copyOut(p Port, at, barOffset uint64, data []byte) Code {
 	return OK
 }
 
-// fill stores the command's value to each element of a range.
+// fill executes a Fill command: it stores the command's value to each element of a range. at
+// is the offset of the range on the port.
 func (w *Walk) fill(p Port, at uint64) Code {
 	c := w.Next
 	for size := c.Amount; size > 0; size -= uint32(c.Width) {
@@ -251,7 +263,8 @@ func (w *Walk) fill(p Port, at uint64) Code {
 	return OK
 }
 
-// loadLittleEndian returns the little-endian number in data, which is 1 to 8 bytes long.
+// loadLittleEndian returns the number that data represents in little-endian order. data has
+// 1 to 8 bytes.
 func loadLittleEndian(data []byte) (value uint64) {
 	for i := len(data) - 1; i >= 0; i-- {
 		value = value<<8 | uint64(data[i])
@@ -259,7 +272,7 @@ func loadLittleEndian(data []byte) (value uint64) {
 	return value
 }
 
-// storeLittleEndian sets data to the lowest bytes of value, in little-endian order.
+// storeLittleEndian writes the lowest bytes of value to data, in little-endian order.
 func storeLittleEndian(data []byte, value uint64) {
 	for i := range data {
 		data[i] = byte(value)
@@ -267,9 +280,10 @@ func storeLittleEndian(data []byte, value uint64) {
 	}
 }
 
-// nextWidth returns the width of the next access of a copy, which is at the given address
-// and has size bytes left. The result is the command's width. In a bulk copy it is the
-// widest naturally aligned width that is not above the command's width or size.
+// nextWidth returns the width in bytes of the next access of the copy command c. address is
+// the address of the access, and size is the number of bytes that are still to be copied.
+// The width is c.Width, except in a bulk copy: there it is the largest power of two that is
+// at most c.Width, is at most size, and divides address.
 func nextWidth(c *fbs.Command, address, size uint64) uint8 {
 	width := c.Width
 	if gen.Access(c.Mode) == gen.AccessBulk {
@@ -280,8 +294,8 @@ func nextWidth(c *fbs.Command, address, size uint64) uint8 {
 	return width
 }
 
-// addressStep returns by how many bytes the device's address advances after an access of n
-// bytes: by n, or by 0 if the command accesses a fixed address.
+// addressStep returns the difference between the device address of an access of n bytes and
+// that of the next access: n, or 0 if the command c always accesses the same address.
 func addressStep(c *fbs.Command, n uint8) uint64 {
 	if gen.Access(c.Mode) == gen.AccessFixed {
 		return 0
@@ -289,8 +303,8 @@ func addressStep(c *fbs.Command, n uint8) uint64 {
 	return uint64(n)
 }
 
-// walkGeneric is the walk in plain Go. It replaces the assembly on processors other than
-// amd64 and arm64, and tests compare the assembly with it.
+// walkGeneric implements Walk.Run in plain Go. It replaces the assembly on processors other
+// than amd64 and arm64. Tests compare the assembly with it.
 func walkGeneric(w *Walk) {
 	w.StopReason = Unhandled
 	for w.Next != w.Stop && w.StopReason == Unhandled {
@@ -301,7 +315,7 @@ func walkGeneric(w *Walk) {
 			w.Advance()
 			continue
 		case gen.OpcodePoint:
-			if c.Width == 0 { // EncodeWindow has not encoded this Point: the caller executes it
+			if c.Width == 0 { // not encoded by EncodeWindow: the caller must execute this Point
 				return
 			}
 			w.programWindow(memoryPort{})
@@ -317,9 +331,10 @@ func walkGeneric(w *Walk) {
 	}
 }
 
-// programWindow executes the Point Next, which EncodeWindow has encoded. It stores the
-// registers of the TLB window and loads the last one: the load returns only after the
-// stores have taken effect. Then it sets the window's entry in Windows to its new address.
+// programWindow executes the Point command w.Next, which EncodeWindow has encoded. It stores
+// to the registers of the TLB window. Then it loads the last register, because that load
+// returns only after the stores have taken effect. At the end it updates the address of the
+// window in w.Windows.
 func (w *Walk) programWindow(p Port) {
 	c := w.Next
 	at := uint64(*tableEntry(w.Windows, c.Index)) + uint64(c.Offset)
@@ -339,14 +354,15 @@ func (w *Walk) programWindow(p Port) {
 	w.Advance()
 }
 
-// fenceCount is the number of fences that walkGeneric has executed. Only the atomic
-// addition matters: it orders accesses to memory, and Go without assembly offers no
-// stronger barrier.
+// fenceCount counts the fences that walkGeneric has executed. Only tests read the count. Its
+// purpose is the atomic addition, which orders memory accesses: it is the strongest memory
+// barrier in Go without assembly.
 var fenceCount atomic.Uint32
 
-// memoryPort is a Port whose offsets are addresses in mapped memory.
+// memoryPort is a Port for the memory of this process. Its offsets are addresses.
 type memoryPort struct{}
 
+// Load implements Port.
 func (memoryPort) Load(address uint64, width uint8) (uint64, Code) {
 	switch p := toPointer(uintptr(address)); width {
 	case 1:
@@ -360,6 +376,7 @@ func (memoryPort) Load(address uint64, width uint8) (uint64, Code) {
 	}
 }
 
+// Store implements Port.
 func (memoryPort) Store(address uint64, width uint8, value uint64) Code {
 	switch p := toPointer(uintptr(address)); width {
 	case 1:

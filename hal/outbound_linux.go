@@ -2,9 +2,11 @@
 
 package hal
 
-// Outbound translation: the PCIe controller of a device translates addresses of the tiles to bus
-// addresses of host memory, in regions (iATU). This file programs the regions for pci: and vfio:.
-// For tt: Tenstorrent's driver programs them.
+// This file programs the outbound translation of devices with tiles (Tenstorrent chips), for the
+// backends pci: and vfio:. For tt: Tenstorrent's driver does so. The tiles of a chip access host
+// memory at addresses of the chip's PCIe tile. The internal address translation unit (iATU) of the
+// PCIe controller translates these addresses to bus addresses. It has a fixed number of regions.
+// Each region translates one range of addresses.
 
 import (
 	"lightmetal/boards"
@@ -12,24 +14,27 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// outbound is the outbound translation of a device and the list of its regions.
+// outbound is the outbound translation of a device: it translates the addresses at which tiles
+// access host memory to bus addresses.
 type outbound struct {
-	translation *boards.Outbound // layout of the registers; nil: this program translates nothing
+	translation *boards.Outbound // layout of the registers; nil if this program does not use them
 	registers   *Aperture        // registers of all regions; nil if they are not mapped
 	regions     []outboundRegion // regions in use, in the order of their registers
-	next        uint64           // lowest offset at which the next region may begin
+	next        uint64           // offset at which the next region will begin
 }
 
-// outboundRegion makes size bytes of host memory at the bus address bus accessible to the tiles.
-// offset is the first byte's address for the tiles, relative to the start of all regions.
+// outboundRegion describes one region, through which tiles reach size bytes of host memory at the
+// bus address bus. Tiles access the first byte at the address offset + boards.Outbound.NoC.
 type outboundRegion struct{ offset, size, bus uint64 }
 
-// hasOutbound reports whether this program has to program the device's outbound translation.
+// hasOutbound reports whether this program must program the device's outbound translation.
 func (d *device) hasOutbound() bool { return d.outbound.translation != nil }
 
-// addOutboundRegion reserves a region for size bytes of host memory at the given bus address. It
-// returns noc, the address at which the tiles reach the first byte. Regions begin at the same
-// addresses in every run, and at least one page between two regions stays unused.
+// addOutboundRegion reserves a region for size bytes of host memory at the given bus address. The
+// region is not programmed yet: programOutbound does so. addOutboundRegion returns noc, the address
+// at which the tiles will reach the first byte. An image that is loaded again gets the same
+// addresses. At least one page between two regions stays unused, so that an access beyond the end
+// of a region reaches no memory.
 func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.translation
 	if o.registers == nil {
@@ -40,7 +45,7 @@ func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	}
 	offset := o.next
 	if len(o.regions) == t.Regions || offset > t.Last || size-1 > t.Last-offset {
-		return 0, d.fault(NoDevice, fbs.Text("cannot show %d bytes of host memory to the tiles: "+
+		return 0, d.fault(NoDevice, fbs.Text("cannot map %d bytes of host memory for the tiles: "+
 			"all %d regions or all addresses are in use; use fewer or smaller Host windows",
 			size, uint64(t.Regions)))
 	}
@@ -49,20 +54,22 @@ func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	return t.NoC + offset, nil
 }
 
-// programOutbound stores to the registers of all regions. If enable is set, the tiles then reach
-// the Host windows of the image and no memory of another program. Otherwise they reach no memory.
-// If the device is gone, a store faults, and programOutbound returns an error.
+// programOutbound programs all regions of the outbound translation. If enable is true, it enables
+// the reserved regions and disables the others: the tiles then reach the Host windows of the image
+// and no other host memory. If enable is false, it disables all regions: the tiles then reach no
+// host memory. If a store faults because the device is gone, programOutbound returns an error.
 func (d *device) programOutbound(enable bool) error {
 	registers := d.outbound.registers
 	if registers == nil {
 		return nil
 	}
-	recovered := d.outbound.storeRegions(enable)
+	recovered := d.outbound.programRegions(enable)
 	if recovered.Cause == nil {
 		return nil
 	}
+	// A fault at the registers is a fault of the device; any other panic is a bug in this program.
+	// The address 0 means that the processor did not report the address, as arm64 permits.
 	code := Internal
-	// Address 0 stands for an unknown address: arm64 processors need not report it.
 	if recovered.FaultedIn(registers.Base, registers.Size) || recovered.FaultedIn(0, 1) {
 		code = BusFault
 	}
@@ -70,13 +77,13 @@ func (d *device) programOutbound(enable bool) error {
 		"a store to address translation registers failed; reset the device")
 }
 
-// storeRegions stores to the registers of all regions: the regions in use if enable is set, and
-// disabled regions otherwise. It returns the panic of a store that faulted.
-func (o *outbound) storeRegions(enable bool) (recovered Panic) {
+// programRegions stores to the registers of all regions, as programOutbound describes. If a store
+// faults, programRegions stops and returns the panic.
+func (o *outbound) programRegions(enable bool) (recovered Panic) {
 	defer Recover(PanicOnFault(true), &recovered)
 	t := o.translation
 	for i := range t.Regions {
-		var r outboundRegion // a region of size 0, which ProgramRegion disables
+		var r outboundRegion // ProgramRegion disables a region of size 0
 		if enable && i < len(o.regions) {
 			r = o.regions[i]
 		}
@@ -88,5 +95,5 @@ func (o *outbound) storeRegions(enable bool) (recovered Panic) {
 	return recovered
 }
 
-// unmapOutbound clears the pointer to the registers, which Close has already unmapped.
+// unmapOutbound clears the pointer to the registers. Close calls it after unmapping the registers.
 func (d *device) unmapOutbound() { d.outbound.registers = nil }

@@ -124,13 +124,13 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		mustMap(t, d, host(1))
 	}
 	_, err := d.Map(host(1))
-	wantFault(t, "17 windows", err, NoDevice, "cannot show 4096 bytes", "16 regions")
+	wantFault(t, "17 windows", err, NoDevice, "cannot map 4096 bytes", "16 regions")
 	d.Close()
 	d = f.openVFIO()
 	d.outbound.next = 0xfffd_0000
 	mustMap(t, d, host(0x10000)) // to the last offset
 	_, err = d.Map(host(1))
-	wantFault(t, "over the end", err, NoDevice, "cannot show 4096 bytes")
+	wantFault(t, "over the end", err, NoDevice, "cannot map 4096 bytes")
 	d.Close()
 	d = f.openVFIO()
 	k.errors["mmap"] = unix.ENOMEM

@@ -2,8 +2,10 @@
 
 package hal
 
-// The backend pci: drives a PCI function through the files in the function's sysfs directory.
-// Nothing restricts which memory the device reaches, so this backend is for bring-up.
+// This file implements the backend pci:, which accesses a PCI function through the files in the
+// function's sysfs directory. DMA to host memory works only if no IOMMU translates the addresses of
+// the device. The device can then read and write all memory of the machine. Therefore this backend
+// is for bring-up only.
 
 import (
 	"strconv"
@@ -13,58 +15,64 @@ import (
 	"lightmetal/fbs"
 )
 
-// Registers in the header of PCI configuration space (PCI Local Bus 3.0, 6.2.5.1). The comments
-// begin with the names of the constants in linux/pci_regs.h.
+// The base address registers (BARs) in the header of PCI configuration space (PCI Local Bus 3.0,
+// 6.2.5.1). A name that begins with PCI_ is the name of the same constant in linux/pci_regs.h.
 const (
-	// PCI_BASE_ADDRESS_0: offset of the first of six BAR registers, R/W, 32 bits each.
+	// PCI_BASE_ADDRESS_0: offset of the register of BAR 0. The header has six consecutive BAR
+	// registers of 32 bits each, which software can read and write.
 	configBar0 = 0x10
-	// Bytes of the header that this backend reads: up to the end of the last BAR register.
+	// Number of bytes that readHeader reads: from offset 0 to the end of the last BAR register.
 	configHeaderSize = configBar0 + 4*configBars
 
-	barIO      = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: the BAR is a range of I/O ports
-	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type
-	barType64  = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: the next register has bits 32 to 63
-	barAddress = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the BAR's address
+	barIO      = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: the bit is 1 if the BAR has I/O ports
+	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the bits with the type
+	barType64  = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: type of a BAR with two registers
+	barAddress = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the address bits
 )
 
-// pci implements backend for a device whose name begins with pci:.
+// pci implements the interface backend for a device with a name such as pci:0000:01:00.0.
 type pci struct {
 	dev             *device
-	noIOMMU         bool               // checkNoIOMMU has found that no IOMMU translates addresses
-	barBusAddresses [configBars]uint64 // bus addresses of the BARs; 0 if a BAR has none
+	noIOMMU         bool               // checkNoIOMMU has found no IOMMU for this device
+	barBusAddresses [configBars]uint64 // bus address of each BAR; 0 if the BAR has none
 }
 
+// newPCI returns the backend pci: for d.
 func newPCI(d *device) backend { return &pci{dev: d} }
 
-// probe implements backend.
+// probe implements backend: it finds the function, checks that no kernel driver uses it, and reads
+// its BARs.
 func (p *pci) probe() error {
 	d := p.dev
 	// Find the function in sysfs, and read its ids, BARs and driver.
 	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
 		return err
 	}
-	// Do not disturb a kernel driver that uses the function.
+	// Return an error if a kernel driver uses the function: two users would disturb each other.
 	if err := p.checkUnbound(); err != nil {
 		return err
 	}
-	// Configuration space shows whether the function answers, and at which bus addresses its BARs
-	// are.
+	// Check that the device answers, and read the bus addresses of its BARs. Both are in
+	// configuration space.
 	if err := d.openConfig(); err != nil {
 		return err
 	}
 	return p.readHeader()
 }
 
-// acquire implements backend. If the device is already a bus master, a killed program has left it
-// so, and the device may still write to memory that the program no longer owns. Therefore acquire
-// switches bus mastering off, and resets the device if it supports a reset.
+// acquire implements backend: it enables memory decoding and stops DMA that an earlier program left
+// running. If bus mastering is on already, an earlier program was killed before it could switch bus
+// mastering off. The device may then still write to memory that the kernel has since given to other
+// programs. Therefore acquire switches bus mastering off, and resets the device if the device
+// supports a reset.
 func (p *pci) acquire() error {
 	d := p.dev
-	// Enable the function, which also wakes it up from a sleep state. The error matters only if
-	// memory decoding is off: without permission a program can still use an enabled function.
+	// Enable the function through sysfs. The kernel then also wakes the function from a sleep
+	// state. A user without permission to do so can still use a function that is enabled already.
+	// Therefore the error matters only if memory decoding is off afterwards.
 	err := p.enableDecoding()
-	// The kernel counts how often the function is enabled, and sets the bit for memory decoding
-	// only the first time. Set the bit here if a program has cleared it since.
+	// The kernel counts how often the function is enabled, and sets the memory decoding bit only
+	// the first time. If a program has cleared the bit since then, set it here.
 	command, _ := d.config.Load(configCommand, 2)
 	if command&configCommandMemory == 0 {
 		if err == nil {
@@ -77,8 +85,9 @@ func (p *pci) acquire() error {
 	if command&configCommandMaster == 0 {
 		return nil
 	}
-	// Stop transfers that a killed program left running. A user without permission to clear the
-	// bit has none to set it either: such a user can replay images without DMA.
+	// Switch bus mastering off, to stop transfers that a killed program left running. If this user
+	// has no permission to do so, ignore the error: the user cannot switch bus mastering on either,
+	// and can only replay images without DMA.
 	err = d.setCommandBit(configCommandMaster, false)
 	if CodeOf(err) == Denied {
 		return nil
@@ -86,14 +95,15 @@ func (p *pci) acquire() error {
 	if err != nil {
 		return err
 	}
-	// Reset the function, so that it forgets the addresses of that program's memory. Not every
-	// function supports a reset, so ignore the error. The reset may clear memory decoding.
+	// Reset the function, so that it discards the memory addresses of the killed program. Ignore
+	// the error, because not every function supports a reset. A reset may clear the memory decoding
+	// bit, so set that bit again.
 	_ = writeFile(d.function.dir()+"/reset", "1\n")
 	return d.setCommandBit(configCommandMemory, true)
 }
 
-// checkUnbound returns a fault if a kernel driver uses the function. The driver pci-stub is no
-// obstacle: it only keeps other drivers from binding.
+// checkUnbound returns an error if a kernel driver is bound to the function. The driver pci-stub is
+// allowed: it does not use the function and only prevents other drivers from binding to it.
 func (p *pci) checkUnbound() error {
 	f, remedy := &p.dev.function, "; "
 	switch f.boundDriver {
@@ -106,20 +116,24 @@ func (p *pci) checkUnbound() error {
 		p.unbindAdvice())
 }
 
-// vfioAdvice returns the end of a message: how to open the device with the backend vfio:.
+// vfioAdvice returns the end of an error message. It advises the user to open the device with the
+// backend vfio: instead.
 func (p *pci) vfioAdvice() string {
 	return "; open the device as `vfio:" + p.dev.function.Address + "`"
 }
 
-// unbindAdvice returns the end of a message: how to unbind the kernel driver from the device.
+// unbindAdvice returns the end of an error message. It contains the shell command that unbinds the
+// kernel driver from the function.
 func (p *pci) unbindAdvice() string {
 	f := &p.dev.function
 	return "unbind the driver with `echo " + f.Address + " > /sys/bus/pci/drivers/" +
 		f.boundDriver + "/unbind`"
 }
 
-// enableDecoding makes the kernel enable the function, so that the function answers memory
-// accesses. The kernel does not enable a function through sysfs while pci-stub is bound to it.
+// enableDecoding enables memory decoding, so that the function responds to accesses to its BARs. It
+// writes to the file `enable` in sysfs, which the kernel rejects while a driver is bound to the
+// function. The only driver that can be bound here is pci-stub; enableDecoding then returns an
+// error.
 func (p *pci) enableDecoding() error {
 	if p.dev.function.boundDriver == "" {
 		return writeFile(p.dev.function.dir()+"/enable", "1\n")
@@ -128,7 +142,7 @@ func (p *pci) enableDecoding() error {
 		p.unbindAdvice())
 }
 
-// writeFile writes text to an existing file.
+// writeFile writes text to the existing file at path.
 func writeFile(path, text string) error {
 	fd, err := syscalls.open(path, unix.O_WRONLY)
 	if err != nil {
@@ -139,9 +153,10 @@ func writeFile(path, text string) error {
 	return callFault("write", path, err)
 }
 
-// readHeader checks that the function answers, and reads the bus addresses of the BARs. They may
-// differ from the addresses in the sysfs file `resource`: the processor uses those, and a host
-// bridge may translate them to bus addresses (Linux, pci_resource_to_user).
+// readHeader checks that the device answers, and reads the bus addresses of its BARs from the
+// header of configuration space. The sysfs file `resource` contains the addresses that the
+// processor uses for the BARs. They may differ from the bus addresses, because a host bridge may
+// translate addresses (Linux, pci_resource_to_user).
 func (p *pci) readHeader() error {
 	var header [configHeaderSize]byte
 	n, err := syscalls.pread(p.dev.config.fd, header[:], 0)
@@ -163,8 +178,8 @@ func (p *pci) readHeader() error {
 		if address&(barIO|barType) == barType64 && i+1 < configBars {
 			address = fbs.ReadStruct[uint64](register)
 		}
-		// With Enhanced Allocation the register is zero, because the address is in a capability:
-		// keep the address of the file `resource` in that case.
+		// The register of a BAR is 0 if the device uses Enhanced Allocation, which keeps the
+		// address in a PCI capability. In that case use the address from the file `resource`.
 		if address&barAddress != 0 {
 			p.barBusAddresses[i] = address & barAddress
 		}
@@ -172,8 +187,10 @@ func (p *pci) readHeader() error {
 	return nil
 }
 
-// mapBarRange implements backend. sysfs has a file for each BAR, resource0 to resource5, and for
-// a prefetchable BAR a second file, such as resource0_wc, which maps the BAR write-combining.
+// mapBarRange implements backend: it maps a range of a BAR from the BAR's file in sysfs. The files
+// of the six BARs are resource0 to resource5. A prefetchable BAR has a second file, such as
+// resource0_wc, through which the mapping is write-combining. If that file does not exist,
+// mapBarRange maps the BAR uncached.
 func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	path := p.dev.function.dir() + "/resource" + strconv.Itoa(int(bar))
 	fd, err := -1, error(unix.ENOENT)
@@ -188,18 +205,21 @@ func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 	if err != nil {
 		return nil, callFault("open", path, err)
 	}
-	// The file begins with the page in which the BAR begins.
+	// Offset 0 of the file is the beginning of the page that contains the first byte of the BAR. A
+	// BAR that is smaller than a page may begin inside the page.
 	offsetInPage := p.dev.function.barStarts[bar] % pageSize()
 	a, err := p.dev.mapFile(fd, offsetInPage+offset, size, path)
-	_ = syscalls.close(fd) // the mapping remains valid
+	_ = syscalls.close(fd) // the mapping stays valid after its file is closed
 	if bus := p.barBusAddresses[bar]; err == nil && bus != 0 {
 		a.Bus = bus + offset
 	}
 	return a, err
 }
 
-// mapForDevice implements backend. Ordinary pages are an error: the kernel may move a page while
-// the device still uses the old physical address of that page.
+// mapForDevice implements backend: it returns the physical address of mem, which is also the bus
+// address because no IOMMU translates it. It returns an error if mem consists of ordinary pages:
+// the kernel may move an ordinary page to another physical address while the device still uses the
+// old one.
 func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	if err := p.checkNoIOMMU(); err != nil {
 		return 0, err
@@ -209,13 +229,14 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 		return 0, p.dev.fault(NoDevice, fbs.Text("%x bytes of host memory are ordinary pages, "+
 			"which the kernel may move", size)+hugePageAdvice(size))
 	}
-	// The file `pagemap` has the physical address of each page of this process.
+	// Read the physical addresses of the pages of mem from the file `pagemap`.
 	pagemapFD, err := syscalls.open(pagemap, unix.O_RDONLY)
 	if err != nil {
 		return 0, callFault("open", pagemap, err)
 	}
 	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
-	// If the pages are not adjacent, replace them with pages that are.
+	// If the pages are not contiguous in physical memory, replace the mapping that contains mem by
+	// pages that are. It is the last mapping, and no other Host window uses it yet.
 	mappings := p.dev.memory.mappings
 	if err == nil && !contiguous && replacePages(pagemapFD, mappings[len(mappings)-1]) {
 		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)
@@ -227,18 +248,19 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	return bus, err
 }
 
-// assignBusAddress implements backend. Without an IOMMU, every device uses the same bus address
-// for a BAR or for host memory, and mapBarRange and mapForDevice have already set that address.
+// assignBusAddress implements backend: it only checks that no IOMMU translates addresses. Without
+// an IOMMU, every device reaches a BAR or host memory at the same bus address. mapBarRange or
+// mapForDevice has already set that address.
 func (p *pci) assignBusAddress(*Aperture, *device) error { return p.checkNoIOMMU() }
 
-// bridgesMax is the number of parent directories of a function that checkNoIOMMU searches. Each
-// bridge between the function and its host bridge has one such directory.
+// bridgesMax is the number of parent directories in sysfs that checkNoIOMMU searches. A function
+// has one parent directory for each bridge above it, up to the host bridge.
 const bridgesMax = 8
 
-// checkNoIOMMU returns a fault if an IOMMU translates the function's addresses. In that case the
-// function usually has an IOMMU group. On arm64 the kernel adds the function to a group only when
-// a driver is bound. Until then, the iommu-map property of the host bridge's device tree node
-// shows that an IOMMU exists.
+// checkNoIOMMU returns an error if an IOMMU translates the DMA addresses of the device. Such a
+// device normally has an IOMMU group. On arm64, however, the kernel adds the device to a group only
+// when a driver is bound to it. Until then, the only sign of an IOMMU is the property iommu-map in
+// the device tree node of the host bridge.
 func (p *pci) checkNoIOMMU() error {
 	if p.noIOMMU {
 		return nil
@@ -247,7 +269,7 @@ func (p *pci) checkNoIOMMU() error {
 	dir := p.dev.function.dir()
 	if linkBaseName(dir+"/iommu_group") != "" {
 		kind, _ := ReadText(dir + "/iommu_group/type")
-		p.noIOMMU = kind == "identity\n" // the IOMMU passes addresses on unchanged
+		p.noIOMMU = kind == "identity\n" // the IOMMU does not translate addresses
 		if p.noIOMMU {
 			return nil
 		}

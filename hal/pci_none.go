@@ -2,7 +2,7 @@
 
 package hal
 
-// The build tags exclude the backend pci: from this program.
+// This file replaces the backend pci: in programs whose build tags exclude that backend.
 
-// newPCI returns nil, so that names that begin with pci: are unknown devices.
+// newPCI returns nil. Open then reports a name that begins with pci: as an unknown device.
 func newPCI(*device) backend { return nil }

@@ -49,8 +49,8 @@ func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
 		}
 	}
 	entry := uint64(0)
-	if page := inside / hugePage; page < uint64(len(p.order)) {
-		frame := p.order[page]*hugePage + inside%hugePage
+	if page := inside / hugePageSize; page < uint64(len(p.order)) {
+		frame := p.order[page]*hugePageSize + inside%hugePageSize
 		entry = frame/uint64(unix.Getpagesize()) | pagePresent
 	}
 	storeLittleEndian(data, entry)
@@ -85,7 +85,7 @@ func TestHugePagesAreTakenFromThePoolUntilSomeLieSideBySide(t *testing.T) {
 // and checks that it begins at a page, or is refused if that is 0.
 func mapFromPool(t *testing.T, order []uint64, first uint64) {
 	t.Helper()
-	const size = 2*hugePage + 1
+	const size = 2*hugePageSize + 1
 	fakeSysfs(t)
 	use(&fakePool{fakeKernel: fakeSystem(t), order: order})
 	d := addEdu(t).open()
@@ -95,15 +95,15 @@ func mapFromPool(t *testing.T, order []uint64, first uint64) {
 		wantFault(t, "Map", err, NoDevice, "host memory")
 		return
 	}
-	if err != nil || a.Bus != first*hugePage {
-		t.Errorf("bus address %#x, want %#x; %v", a.Bus, first*hugePage, err)
+	if err != nil || a.Bus != first*hugePageSize {
+		t.Errorf("bus address %#x, want %#x; %v", a.Bus, first*hugePageSize, err)
 		return
 	}
-	for offset := uint64(0); offset < size; offset += hugePage {
+	for offset := uint64(0); offset < size; offset += hugePageSize {
 		a.Store(uint32(offset), 1, 7)
 	}
 	next := mustMap(t, d, host(16)) // the rest of the last huge page
-	if next.Bus != a.Bus+2*hugePage+4096 {
+	if next.Bus != a.Bus+2*hugePageSize+4096 {
 		t.Errorf("the next window is at %#x", next.Bus)
 	}
 }
@@ -132,11 +132,11 @@ func needPopulate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	if err := unix.Ftruncate(fd, hugePage); err != nil {
+	if err := unix.Ftruncate(fd, hugePageSize); err != nil {
 		t.Fatal(err)
 	}
 	const flags = unix.MAP_SHARED | unix.MAP_POPULATE
-	mem, err := unix.Mmap(fd, 0, hugePage, unix.PROT_READ|unix.PROT_WRITE, flags)
+	mem, err := unix.Mmap(fd, 0, hugePageSize, unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
 	needPopulate(t)
 	k := &fakePool{fakeKernel: fakeSystem(t), order: []uint64{6, 2, 9, 5, 12, 4}}
 	use(&keepingMemfd{fakePool: k})
-	mem, err := unix.Mmap(-1, 0, 3*hugePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	mem, err := unix.Mmap(-1, 0, 3*hugePageSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,8 +171,8 @@ func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
 		}
 		var held []int64
 		for page := range int64(len(k.order)) {
-			data, err := unix.Seek(fd, page*hugePage, unix.SEEK_DATA)
-			if err == nil && data == page*hugePage {
+			data, err := unix.Seek(fd, page*hugePageSize, unix.SEEK_DATA)
+			if err == nil && data == page*hugePageSize {
 				held = append(held, page)
 			}
 		}
@@ -208,7 +208,7 @@ func TestHostMemoryOfTheKernelsPoolLiesSideBySide(t *testing.T) {
 	}
 	fakeSysfs(t)
 	d := addEdu(t).open()
-	a, err := d.Map(host(needed * hugePage))
+	a, err := d.Map(host(needed * hugePageSize))
 	if err != nil {
 		d.Close()
 		after := free()
@@ -220,13 +220,13 @@ func TestHostMemoryOfTheKernelsPoolLiesSideBySide(t *testing.T) {
 	if left := free(); left != before-needed {
 		t.Errorf("%d huge pages are free, %d were, %d are needed", left, before, needed)
 	}
-	for offset := uint64(0); offset < needed*hugePage; offset += 4096 {
+	for offset := uint64(0); offset < needed*hugePageSize; offset += 4096 {
 		if v, _ := a.Load(uint32(offset), 8); v != 0 {
 			t.Fatalf("%#x at %#x", v, offset)
 		}
 		a.Store(uint32(offset), 8, offset)
 	}
-	for offset := uint64(0); offset < needed*hugePage; offset += 4096 {
+	for offset := uint64(0); offset < needed*hugePageSize; offset += 4096 {
 		if v, _ := a.Load(uint32(offset), 8); v != offset {
 			t.Fatalf("%#x at %#x", v, offset)
 		}

@@ -1,24 +1,28 @@
 package hal
 
-// This file executes commands on the windows of an image that are not mapped memory.
+// This file executes commands on windows that are not mapped into this process.
 
 import "lightmetal/fbs/gen"
 
-// Port makes single accesses to a range that is not mapped memory: the range belongs to a
-// mock, to a simulator, or to PCI configuration space. Offsets are in bytes, relative to
-// the start of the aperture. A store must be complete when Store returns.
+// Port is an address range that is not mapped into this process: a range of a mock or of a
+// simulator, or PCI configuration space.
 type Port interface {
+	// Load returns the value of width bytes at an offset from the start of the range.
 	Load(offset uint64, width uint8) (uint64, Code)
+
+	// Store stores the lowest width bytes of value at an offset from the start of the
+	// range. The store must be complete when Store returns.
 	Store(offset uint64, width uint8, value uint64) Code
 }
 
-// ExecuteOnPort executes the command Next on the port of a, as Run executes commands on
-// mapped memory. It advances Next if the command is complete. If the port returns a code
-// other than OK, ExecuteOnPort stops and returns that code. barOffset is the offset of the
-// window in its BAR: bulk copies are aligned relative to the start of the BAR.
+// ExecuteOnPort executes the command w.Next through the port of the aperture a. The effect
+// is the same as that of Run on mapped memory: ExecuteOnPort advances w.Next if the command
+// is complete, and otherwise sets w.StopReason. If the port returns a code other than OK,
+// ExecuteOnPort stops the command and returns the code. barOffset is the offset of the
+// window in its BAR, and is needed because bulk copies are aligned relative to the BAR.
 //
-// On configuration space ExecuteOnPort executes only an Expect. It makes the load and
-// always stops with Loaded; the caller must evaluate the condition.
+// On configuration space, ExecuteOnPort executes only the load of an Expect command. Then
+// it stops with the reason Loaded, and the caller must check the condition.
 func (w *Walk) ExecuteOnPort(a *Aperture, barOffset uint64) (code Code) {
 	if a.execute != nil {
 		return a.execute(w, barOffset)

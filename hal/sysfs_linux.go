@@ -1,7 +1,7 @@
 package hal
 
-// This file reads the ids, BARs and driver of a PCI function from sysfs, which has a directory for
-// each PCI function (Linux, Documentation/PCI/sysfs-pci.rst).
+// This file reads the ids, BARs and driver of a PCI function from sysfs, which contains a directory
+// for each PCI function (Linux, Documentation/PCI/sysfs-pci.rst).
 
 import (
 	"strconv"
@@ -9,25 +9,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysfsDevices is the directory with the directories of all PCI functions. Tests change the path.
+// sysfsDevices is the path of the directory that contains the directories of all PCI functions.
+// Tests set another path.
 var sysfsDevices = "/sys/bus/pci/devices"
 
-// resourceMemory is a flag in the third column of the file `resource`: the BAR is memory, not I/O
-// ports (IORESOURCE_MEM).
+// resourceMemory is a flag in the file `resource`, in the third number of a BAR's line: the BAR is
+// memory, not I/O ports (Linux, IORESOURCE_MEM).
 const resourceMemory = 0x200
 
-// function describes a PCI function by its attributes in sysfs.
+// function describes a PCI function by its address, ids, BARs and driver. sysfs contains these
+// values; the backend tt: gets the address and the sizes of the BARs from its kernel driver
+// instead.
 type function struct {
 	Identity
-	boundDriver string             // name of the kernel driver that owns the function; "" if none
-	barStarts   [configBars]uint64 // physical addresses of the BARs; 0 if a BAR is not memory
+	boundDriver string             // name of the kernel driver bound to the function; "" if none
+	barStarts   [configBars]uint64 // physical address of each BAR; 0 if the BAR is not memory
 }
 
 // dir returns the path of the function's directory in sysfs.
 func (f *function) dir() string { return sysfsDevices + "/" + f.Address }
 
-// findInSysfs searches sysfs for a PCI function, and reads the function's ids, BARs and driver. The
-// locator is the address of the function, or its PCI ids if byIDs is true.
+// findInSysfs searches sysfs for the PCI function that locator names, and reads the function's ids,
+// BARs and driver. locator is the PCI address of the function, or a pair of PCI ids if byIDs is
+// true. It is an error if no function matches or if several functions match.
 func (f *function) findInSysfs(locator string, byIDs bool) error {
 	addresses, err := listDir(sysfsDevices)
 	if err != nil {
@@ -59,8 +63,9 @@ func (f *function) findInSysfs(locator string, byIDs bool) error {
 		" devices have these ids; name one by its address:"+names)
 }
 
-// hasIDs reads the function's PCI ids, and reports whether they equal ids. If the function has been
-// removed since sysfsDevices was listed, hasIDs returns false and no error.
+// hasIDs reads the function's PCI ids, and reports whether they equal ids, such as "1e52:401e". If
+// the function was removed after findInSysfs listed all functions, hasIDs returns false and no
+// error.
 func (f *function) hasIDs(ids string) (bool, error) {
 	err := f.readIDs()
 	if err == nil {
@@ -72,7 +77,7 @@ func (f *function) hasIDs(ids string) (bool, error) {
 	return false, err
 }
 
-// readAttributes reads the function's ids, BARs and driver from its directory.
+// readAttributes reads the function's ids, BARs and driver from its directory in sysfs.
 func (f *function) readAttributes() error {
 	f.boundDriver = linkBaseName(f.dir() + "/driver")
 	if err := f.readIDs(); err != nil {
@@ -81,8 +86,9 @@ func (f *function) readAttributes() error {
 	return f.readResources()
 }
 
-// readIDs reads the function's ids from the file `modalias`, which has this format: vendor, device,
-// subsystem vendor and subsystem device, in hex (Linux, drivers/pci/pci-sysfs.c).
+// readIDs reads the function's ids from the file `modalias`. The file begins as in the following
+// example, with eight hex digits for each id: vendor (v), device (d), subsystem vendor (sv) and
+// subsystem device (sd). The lower four digits are the id (Linux, drivers/pci/pci-sysfs.c).
 //
 //	pci:v00001234d000011E8sv00001AF4sd00001100bc...
 func (f *function) readIDs() error {
@@ -91,7 +97,7 @@ func (f *function) readIDs() error {
 	if err != nil {
 		return err
 	}
-	ids, ok := hexColumns(text, 4, 9, 18, 28, 38)
+	ids, ok := parseHex(text, 4, 9, 18, 28, 38)
 	if !ok {
 		return NewFault(NoDevice, path+" contains no PCI ids")
 	}
@@ -100,15 +106,15 @@ func (f *function) readIDs() error {
 	return nil
 }
 
-// readResources reads the address and size of each BAR from the file `resource`. For each BAR the
-// file has a line with the first address, the last address and flags, each as 0x and 16 hex digits
-// (Linux, drivers/pci/pci-sysfs.c).
+// readResources reads the address and size of each BAR from the file `resource`. The file has one
+// line for each BAR, with three numbers: the first address, the last address, and flags. Each
+// number consists of 0x and 16 hex digits (Linux, drivers/pci/pci-sysfs.c).
 func (f *function) readResources() error {
 	path := f.dir() + "/resource"
 	text, err := ReadText(path)
 	for i := 0; i < configBars && err == nil; i++ {
-		lineStart := 57 * i // offset in text: each line is 57 bytes long
-		columns, ok := hexColumns(text, 16, lineStart+2, lineStart+21, lineStart+40)
+		lineStart := 57 * i // offset of line i in text: each line has 57 bytes
+		columns, ok := parseHex(text, 16, lineStart+2, lineStart+21, lineStart+40)
 		first, last, flags := columns[0], columns[1], columns[2]
 		if !ok || last < first {
 			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+
@@ -121,9 +127,10 @@ func (f *function) readResources() error {
 	return err
 }
 
-// hexColumns parses up to four hex numbers of the given number of digits, which begin at the given
-// offsets in text. ok is false if text is too short or has other characters there.
-func hexColumns(text string, digits int, offsets ...int) (numbers [4]uint64, ok bool) {
+// parseHex parses up to four hex numbers in text. Each number has the given count of digits, and
+// offsets are the positions of the numbers in text. ok is false if text is too short, or if a
+// character there is not a hex digit.
+func parseHex(text string, digits int, offsets ...int) (numbers [4]uint64, ok bool) {
 	for i, start := range offsets {
 		end := start + digits
 		if end > len(text) {
@@ -136,13 +143,14 @@ func hexColumns(text string, digits int, offsets ...int) (numbers [4]uint64, ok 
 	return numbers, true
 }
 
-// ReadText returns the contents of a small file, such as a file of sysfs or procfs.
+// ReadText returns the contents of a small file, such as a file in sysfs or procfs.
 func ReadText(path string) (string, error) {
 	return readAll("read", path, unix.O_RDONLY, syscalls.read)
 }
 
-// readAll opens the file at path and calls read until it returns no more bytes. callName is the
-// name of that system call for error messages.
+// readAll opens the file at path with the given flags, and calls read until read returns no more
+// bytes. It returns all these bytes. callName is the name of the system call that read makes; error
+// messages contain it.
 func readAll(callName, path string, flags int, read func(fd int, data []byte) (int, error)) (
 	text string, err error) {
 	fd, err := syscalls.open(path, flags)
@@ -159,25 +167,25 @@ func readAll(callName, path string, flags int, read func(fd int, data []byte) (i
 	return text, callFault(callName, path, err)
 }
 
-// linkBaseName returns the base name of the target of the symbolic link at path, "" if no such link
-// exists.
+// linkBaseName returns the last component of the path to which the symbolic link at path points. It
+// returns "" if no such link exists.
 func linkBaseName(path string) string {
 	var target [256]byte
 	n, _ := unix.Readlink(path, target[:])
-	last, rest := "", string(target[:max(n, 0)]) // n is -1 if the link does not exist
+	last, rest := "", string(target[:max(n, 0)]) // n is -1 after an error
 	for rest != "" {
 		last, rest = Cut(rest, '/')
 	}
 	return last
 }
 
-// listDir returns the names of the files in the directory at path, in any order.
+// listDir returns the names of all entries of the directory at path, in no particular order.
 func listDir(path string) (names []string, err error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	entries, err := readAll("getdents", path, flags, unix.Getdents)
 	for len(entries) > 0 {
-		// Bytes 16 and 17 of an entry are the size of the entry. The name begins at byte 19 and
-		// ends before a zero byte (man 2 getdents, struct linux_dirent64).
+		// Bytes 16 and 17 of an entry contain the size of the entry. The name begins at byte 19,
+		// and a zero byte follows it (man 2 getdents, struct linux_dirent64).
 		size := int(entries[16]) | int(entries[17])<<8
 		name, _ := Cut(entries[19:size], 0)
 		if name != "." && name != ".." {

@@ -1,7 +1,8 @@
 package hal
 
-// System calls. During a replay the program makes system calls without informing Go's scheduler,
-// and they allocate nothing.
+// This file makes system calls. Go's scheduler is not informed of the system calls that the program
+// makes during a replay, and these calls allocate no memory. Therefore neither the scheduler nor
+// the garbage collector delays the replay because of them.
 
 import (
 	"unsafe"
@@ -9,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syscallTable contains the system calls by which this package accesses a device. Tests replace
-// some of them.
+// syscallTable contains the functions by which this package makes system calls to access a device.
+// Tests replace some of these functions.
 type syscallTable struct {
 	open  func(path string, flags int) (fd int, err error)
 	close func(fd int) error
-	// ioctl passes the pointer argument to the kernel, or value if argument is nil.
+	// ioctl makes an ioctl with the pointer argument, or with the number value if argument is nil.
 	ioctl  func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 	mmap   func(fd int, offset int64, length, protection, flags int) ([]byte, error)
 	munmap func(mem []byte) error
@@ -26,28 +27,30 @@ type syscallTable struct {
 
 var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite, memfd}
 
-// openFile opens a file so that programs started by this process do not inherit it.
+// openFile opens a file. The flag O_CLOEXEC closes the file descriptor in programs that this
+// process starts.
 func openFile(path string, flags int) (int, error) {
 	return unix.Open(path, flags|unix.O_CLOEXEC, 0)
 }
 
-// memfd creates an anonymous file in memory.
+// memfd creates a file without a name in memory and returns its file descriptor.
 func memfd(flags int) (fd int, err error) { return unix.MemfdCreate("", flags) }
 
-// rawSyscall makes a system call without informing Go's scheduler. Therefore the scheduler neither
-// hands its processor to another thread nor starts a thread during the call, and other goroutines
-// may have to wait until the call returns. The error is a unix.Errno, which allocates nothing.
+// rawSyscall makes a system call on the file fd without informing Go's scheduler. Therefore the
+// scheduler starts no thread that runs goroutines during the call; other goroutines may have to
+// wait until the call returns. The error is a unix.Errno, whose conversion to an error allocates
+// nothing.
 func rawSyscall(number uintptr, fd int, data []byte, offset int64) (int, error) {
 	n, _, errno := unix.RawSyscall6(number, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
 	if number == unix.SYS_WRITE && n == 0 && len(data) > 0 {
-		errno = unix.EIO // without an error here, the caller might try again forever
+		errno = unix.EIO // callers repeat a write until all data is written
 	}
 	return syscallResult(n, 0, errno)
 }
 
-// syscallResult converts the results of unix.RawSyscall to a count and an error: n and nil, or -1
-// and errno if errno is not 0.
+// syscallResult converts the three results of unix.RawSyscall to a count and an error: n and nil,
+// or -1 and errno if errno is not 0. The second result is unused.
 func syscallResult(n, _ uintptr, errno unix.Errno) (int, error) {
 	if errno != 0 {
 		return -1, errno
@@ -55,31 +58,32 @@ func syscallResult(n, _ uintptr, errno unix.Errno) (int, error) {
 	return int(n), nil
 }
 
-// Read reads from a file at its current position and returns the number of bytes.
+// Read reads from a file at its current position. It returns the number of bytes that it has read,
+// which is 0 at the end of the file.
 func Read(fd int, data []byte) (int, error) { return rawSyscall(unix.SYS_READ, fd, data, 0) }
 
-// Write writes to a file and returns the number of bytes. It returns an error if data is not empty
-// but the file accepts no byte.
+// Write writes to a file at its current position, and returns the number of bytes that it has
+// written. It returns an error if data is not empty but the file accepts no byte.
 func Write(fd int, data []byte) (int, error) { return rawSyscall(unix.SYS_WRITE, fd, data, 0) }
 
-// pread reads from a file at an offset and returns the number of bytes.
+// pread reads from a file at an offset, and returns the number of bytes that it has read.
 func pread(fd int, data []byte, offset int64) (int, error) {
 	return rawSyscall(unix.SYS_PREAD64, fd, data, offset)
 }
 
-// pwrite writes to a file at an offset and returns the number of bytes.
+// pwrite writes to a file at an offset, and returns the number of bytes that it has written.
 func pwrite(fd int, data []byte, offset int64) (int, error) {
 	return rawSyscall(unix.SYS_PWRITE64, fd, data, offset)
 }
 
-// ProgramWindowRequest is the request code of the only ioctl that the program makes during a
-// replay: ProgramWindow of a tt: device makes it (tt-kmd ioctl.h, CONFIGURE_TLB). Therefore the
-// system call filter of a sealed process must allow this request.
+// ProgramWindowRequest is the number of the ioctl CONFIGURE_TLB of Tenstorrent's driver (tt-kmd
+// ioctl.h). ProgramWindow makes this ioctl on a tt: device. It is the only ioctl that the program
+// makes during a replay. Therefore the system call filter of a sealed process must allow it.
 const ProgramWindowRequest = 0xfa0d
 
-// ioctl passes the pointer argument to the kernel, or value if argument is nil. The pointer is
-// converted to a number in the argument list of RawSyscall, because Go keeps the struct at its
-// address only for a conversion there (package unsafe, rule 4).
+// ioctl makes the ioctl request on the file fd, with the pointer argument, or with the number value
+// if argument is nil. The pointer is converted to a number inside the argument list of RawSyscall:
+// only then does Go keep the struct at its address until the call returns (package unsafe, rule 4).
 func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
 	if argument == nil {
 		return syscallResult(unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, value))
@@ -87,26 +91,27 @@ func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 	return syscallResult(unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument)))
 }
 
-// ioctlStruct makes an ioctl that returns its result in the struct at argument. If the ioctl fails,
-// the text of the Fault contains requestName and path.
+// ioctlStruct makes an ioctl whose argument points to a struct, in which the driver stores results.
+// The error names requestName and path.
 func ioctlStruct(fd int, request uintptr, argument unsafe.Pointer, requestName, path string) error {
 	_, err := syscalls.ioctl(fd, request, 0, argument)
 	return callFault(requestName, path, err)
 }
 
-// structPointer returns the address of a struct that is passed to a driver. The type T must have
-// the same layout as in C; constant expressions next to each struct check that.
+// structPointer returns the address of a struct for an ioctl. The type T must have the same layout
+// as the struct in C. Declarations next to each struct check its layout.
 func structPointer[T any](argument *T) unsafe.Pointer { return unsafe.Pointer(argument) }
 
-// SleepRaw sleeps for the given nanoseconds, or until a signal arrives. Go's scheduler does not
-// know of the call.
+// SleepRaw sleeps for the given nanoseconds, or until a signal arrives, without informing Go's
+// scheduler.
 func SleepRaw(nanoseconds int64) {
 	t := unix.NsecToTimespec(nanoseconds)
 	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
-// Mmap maps a file, or anonymous memory if fd is -1. This package does not use unix.Mmap, because
-// its table of mappings adds 9 KB to the program. Mmap and Munmap inform Go's scheduler.
+// Mmap maps length bytes of the file fd from the given offset, or anonymous memory if fd is -1.
+// unix.Mmap is not used, because its table of mappings adds 9 KB to the program. Unlike Read and
+// Write, Mmap and Munmap inform Go's scheduler.
 func Mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 	address, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(length), uintptr(protection),
 		uintptr(flags), uintptr(fd), uintptr(offset))

@@ -2,36 +2,39 @@
 
 package hal
 
-// A TLB window is a range of a BAR through which the program accesses a range of a tile's
-// addresses. This package can program which range. For pci: and vfio: it does so by stores to
-// registers, for tt: through Tenstorrent's driver.
+// This file reserves and programs TLB windows. A TLB window is a range of a BAR. The device
+// forwards accesses to this range to addresses of a tile, which is one unit of the chip. Software
+// programs the TLB window to select the tile and the addresses: on pci: and vfio: by stores to
+// registers, on tt: through Tenstorrent's driver.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 )
 
-// tlbWindows contains the TLB windows of a device.
+// tlbWindows contains the state of the TLB windows of a device.
 type tlbWindows struct {
-	layout    *boards.TLB // sizes, places and registers; nil if the device has no TLB windows
-	driver    tlbDriver   // kernel driver that programs TLB windows; nil: registers do that
-	registers uintptr     // address of the first TLB window's registers; 0 if not mapped yet
-	windows   []*Aperture // for each slot, the complete TLB window; nil if the slot is free
+	layout    *boards.TLB // sizes, offsets and registers; nil if the device has no TLB windows
+	driver    tlbDriver   // programs TLB windows through a kernel driver; nil: uses registers
+	registers uintptr     // address of the registers of TLB window 0; 0 if not mapped yet
+	windows   []*Aperture // each complete TLB window, by its number (slot); nil if it is free
 }
 
-// tlbDriver is a kernel driver that owns the TLB windows of a device.
+// tlbDriver reserves and programs TLB windows through a kernel driver, which owns the TLB windows
+// of the device. Only the backend tt: implements it.
 type tlbDriver interface {
-	// allocateWindow reserves a TLB window of at least size bytes and maps all of the TLB window.
-	// It returns slot -1 if no such TLB window is free.
+	// allocateWindow reserves a TLB window of at least size bytes, and maps the complete TLB
+	// window. It returns the number of the TLB window, or -1 if no such TLB window is free.
 	allocateWindow(size uint64, writeCombining bool) (slot int, a *Aperture, err error)
 	// programWindow implements Device.ProgramWindow.
 	programWindow(a *Aperture, t fbs.TileRange, address uint64) Code
 }
 
-// findTileParts finds the board of the device by its PCI ids and copies the layouts of the board's
-// TLB windows and outbound translation. A kernel driver that programs TLB windows also programs
-// the translation; therefore findTileParts then leaves d.outbound.translation nil.
-func (d *device) findTileParts() {
+// findBoard finds the board of the device by its PCI ids, and stores the board's layouts of TLB
+// windows and outbound translation in d. For unknown ids it stores nothing. A kernel driver that
+// programs the TLB windows also programs the outbound translation; in that case
+// d.outbound.translation stays nil.
+func (d *device) findBoard() {
 	board := boards.FindByID(d.function.Vendor, d.function.Device)
 	if board == nil {
 		return
@@ -42,8 +45,9 @@ func (d *device) findTileParts() {
 	}
 }
 
-// mapTLB reserves a TLB window for the window w of an image. It maps all of the TLB window,
-// because ProgramWindow and EncodeWindow may place the aperture anywhere inside.
+// mapTLB reserves a TLB window for the Tlb window w of an image, and returns an aperture of the
+// size of w. It maps the complete TLB window, which may be larger, because ProgramWindow and
+// EncodeWindow may move the aperture to any offset inside.
 func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	if d.tlb.layout == nil {
 		return nil, d.fault(WrongDevice,
@@ -63,13 +67,14 @@ func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 		return nil, err
 	}
 	d.tlb.windows[slot] = a
-	// The aperture moves inside the TLB window. Therefore it never has a bus address.
+	// Leave the bus address 0, because the aperture moves inside the TLB window later.
 	return &Aperture{Base: a.Base, Size: w.Size, Slot: slot}, nil
 }
 
-// allocateTLBWindow reserves and maps a TLB window of at least size bytes: the one with the number
-// preferredSlot if possible. The first call also maps the registers of all TLB windows, unless a
-// kernel driver programs TLB windows. The returned slot is -1 if no such TLB window is free.
+// allocateTLBWindow reserves and maps a TLB window of at least size bytes: TLB window preferredSlot
+// if that one is suitable and free. It returns slot -1 if no suitable TLB window is free. If no
+// kernel driver programs the TLB windows, the first call also maps the registers of all TLB
+// windows.
 func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombining bool) (
 	slot int, a *Aperture, err error) {
 	t := &d.tlb
@@ -93,10 +98,14 @@ func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombi
 	return slot, a, err
 }
 
-// EncodeWindow implements Device. If the TLB window is larger than the aperture, the aperture
-// moves inside the TLB window. EncodeWindow rejects a static virtual channel that Tenstorrent's
-// driver cannot set: the driver sets only channel 0, and only on a device that numbers its
-// channels (tt-kmd wormhole.c, blackhole.c).
+// EncodeWindow implements Device: it computes the register values with which the aperture a shows
+// the given address of the tiles t. A TLB window shows a range that is aligned to the size of the
+// TLB window. The aperture is the part of that range that begins at address.
+//
+// EncodeWindow returns Refused if the TLB window cannot show the address. It also does so if t
+// needs a static virtual channel (a fixed channel of the on-chip network) that Tenstorrent's driver
+// cannot set. The driver sets only channel 0, and only on a device that numbers its channels
+// (tt-kmd wormhole.c, blackhole.c).
 func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
 	c *fbs.Command) (registers, windowBase uintptr, code Code) {
 	if a.Slot < 0 || a.Slot >= len(d.tlb.windows) || d.tlb.windows[a.Slot] == nil {
@@ -118,8 +127,9 @@ func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
 	return d.tlb.registers, window.Base, OK
 }
 
-// ProgramWindow implements Device. If registers program the TLB windows, it must not be called:
-// the caller executes the command that EncodeWindow has encoded instead.
+// ProgramWindow implements Device: it programs the TLB window of a through the kernel driver.
+// Without such a driver it returns Internal, because the caller must then execute the command that
+// EncodeWindow has encoded.
 func (d *device) ProgramWindow(a *Aperture, t fbs.TileRange, address uint64) Code {
 	if d.tlb.driver == nil {
 		return Internal

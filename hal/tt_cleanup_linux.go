@@ -2,8 +2,8 @@
 
 package hal
 
-// For the backend tt:, this file makes Tenstorrent's driver put cores back into reset when the
-// process ends.
+// This file is part of the backend tt:. It makes Tenstorrent's driver put cores back into reset
+// when the process ends.
 
 import (
 	"lightmetal/boards"
@@ -11,16 +11,16 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// RegisterExitCleanup implements ExitCleaner. The driver makes a single store when the process
-// ends, which resets the cores of a single tile. RegisterExitCleanup chooses the first tile whose
-// cores the image releases from reset. The cores of other tiles may go on running.
-func (d *device) RegisterExitCleanup(view *fbs.View, target int) (note string, err error) {
+// RegisterExitCleanup implements ExitCleaner. When the process ends, the driver can make only one
+// store, which resets the cores of one tile. RegisterExitCleanup requests this store for the first
+// tile whose cores the image releases from reset. The cores of other tiles may keep running.
+func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error) {
 	t, usesDriver := d.backend.(*tt)
 	if !usesDriver {
 		return "", nil
 	}
-	reset := view.Board(target).Reset
-	tile, released := firstReleasedTile(view, target, reset)
+	reset := view.Board(deviceIndex).Reset
+	tile, released := firstReleasedTile(view, deviceIndex, reset)
 	switch {
 	case !released:
 		return "", nil
@@ -40,15 +40,16 @@ func (d *device) RegisterExitCleanup(view *fbs.View, target int) (note string, e
 	return "", ioctlStruct(t.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP", d.locator)
 }
 
-// firstReleasedTile returns the tile of the image's first Write or Modify that releases a core from
-// reset. It ignores commands on windows that point to several tiles (multicast).
-func firstReleasedTile(view *fbs.View, target int, reset boards.Reset) (tile fbs.TileRange,
+// firstReleasedTile searches the image for the first Write or Modify that releases a core from
+// reset, and returns the tile of that core. A command releases a core if it stores 0 to the core's
+// bit in the reset register. Commands on windows that show several tiles (multicast) are ignored.
+func firstReleasedTile(view *fbs.View, deviceIndex int, reset boards.Reset) (tile fbs.TileRange,
 	released bool) {
-	lastPoints := make([]fbs.Command, len(view.Windows)) // last Point command of each window so far
+	lastPoints := make([]fbs.Command, len(view.Windows)) // last Point of each window so far
 	for i := range view.Commands {
 		c := &view.Commands[i]
 		point := &lastPoints[c.Window]
-		stored := uint64(0) // mask of the bits that the command stores
+		stored := uint64(0) // mask of the bits that command i stores
 		switch c.Opcode {
 		case gen.OpcodePoint:
 			*point = *c
@@ -59,8 +60,8 @@ func firstReleasedTile(view *fbs.View, target int, reset boards.Reset) (tile fbs
 		}
 		clears := stored&^c.Value&uint64(reset.Mask) != 0
 		atRegister := point.Value+uint64(c.Offset) == reset.Address
-		ofTarget := int(view.Windows[c.Window].Device) == target
-		if clears && atRegister && ofTarget && point.Opcode != 0 {
+		ofDevice := int(view.Windows[c.Window].Device) == deviceIndex
+		if clears && atRegister && ofDevice && point.Opcode != 0 {
 			if tile, _ = boards.UnpackTileRange(point.Mask); !tile.Multicast {
 				return tile, true
 			}

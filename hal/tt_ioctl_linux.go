@@ -2,14 +2,14 @@
 
 package hal
 
-// The ioctl requests and structs of API 2 of Tenstorrent's driver, from ioctl.h of tt-kmd. The
-// compiler checks the sizes of the structs and offsets of their fields.
+// This file declares the ioctls and structs of API 2 of Tenstorrent's driver, from the file ioctl.h
+// of tt-kmd. The compiler checks the sizes of the structs and the offsets of fields.
 
 import "unsafe"
 
 const (
-	// The requests are named after those in ioctl.h: ttGetDeviceInfo, for example, is
-	// TENSTORRENT_IOCTL_GET_DEVICE_INFO.
+	// Numbers of the ioctls. Each name corresponds to a name in ioctl.h: ttGetDeviceInfo, for
+	// example, is TENSTORRENT_IOCTL_GET_DEVICE_INFO.
 	ttGetDeviceInfo = 0xfa00
 	ttQueryMappings = 0xfa02
 	ttGetDriverInfo = 0xfa05
@@ -20,15 +20,16 @@ const (
 	ttSetNoCCleanup = 0xfa0e
 	ttSetPowerState = 0xfa0f
 
-	ttPowerFlags = 15     // value of ttPower.validity: all 15 flags are valid
-	ttPowerAll   = 0x7fff // value of ttPower.flags: all flags are set
-	ttPowerClock = 1 << 0 // bit of ttPower.flags: run the Tensix cores at the full clock
+	ttPowerValidity = 15     // value of ttPower.validity: 15 flags and no settings are valid
+	ttPowerAll      = 0x7fff // value of ttPower.flags: all 15 flags are set
+	ttPowerClock    = 1 << 0 // bit of ttPower.flags: run the cores at the full clock
 
-	ttPinNoC = 1 << 1 // bit of ttPin.flags: tiles must reach the memory over the NoC
+	ttPinNoC = 1 << 1 // bit of ttPin.flags: tiles must reach the memory over the NoC, their network
 )
 
-// ttDeviceInfo has the layout of struct tenstorrent_get_device_info. inSize is the number of bytes
-// that the driver may write to the fields after inSize, here and in ttDriverInfo.
+// ttDeviceInfo has the layout of struct tenstorrent_get_device_info. inSize is an input of the
+// ioctl: the number of bytes after the field inSize that the driver may write. The same field
+// exists in ttDriverInfo.
 type ttDeviceInfo struct {
 	inSize                uint32
 	outSize               uint32
@@ -38,9 +39,10 @@ type ttDeviceInfo struct {
 	domain, reserved      uint16
 }
 
-// ttMapping has the layout of struct tenstorrent_mapping. id is 1 or 2 for BAR 0, 3 or 4 for BAR 2,
-// 5 or 6 for BAR 4, and 0 in an unused entry. Odd ids are uncached mappings, even ids
-// write-combining ones. base is the offset for mmap.
+// ttMapping has the layout of struct tenstorrent_mapping, which describes how to map one BAR. id is
+// 1 or 2 for BAR 0, 3 or 4 for BAR 2, 5 or 6 for BAR 4, and 0 in an unused entry. A mapping with an
+// odd id is uncached, and one with an even id is write-combining. base is the offset to pass to
+// mmap.
 type ttMapping struct {
 	id, reserved uint32
 	base, size   uint64
@@ -59,33 +61,35 @@ type ttDriverInfo struct {
 	major, minor, patch, reserved uint8
 }
 
-// ttPin has the layout of struct tenstorrent_pin_pages, with the extended output. outSize is the
-// number of bytes that the driver may write to the fields of the output, here and in ttLock.
+// ttPin has the layout of struct tenstorrent_pin_pages with the extended output. outSize is an
+// input of the ioctl: the number of output bytes that the driver may write, from the field bus on.
 type ttPin struct {
 	outSize, flags uint32
 	address, size  uint64
-	bus, noc       uint64 // the driver sets the addresses of the memory on the bus and on the NoC
+	bus, noc       uint64 // output: addresses of the memory on the PCIe bus and on the NoC
 }
 
-// ttLock has the layout of struct tenstorrent_lock_ctl.
+// ttLock has the layout of struct tenstorrent_lock_ctl. outSize is an input of the ioctl: the
+// number of output bytes that the driver may write, from the field value on.
 type ttLock struct {
 	outSize, flags uint32
 	index          uint8
 	reserved       [3]uint8
-	value          uint8 // the driver sets 1 if this program has acquired the lock, else 0
+	value          uint8 // output: 1 if this program has acquired the lock, else 0
 	reservedOut    [3]uint8
 }
 
-// ttAllocate has the layout of struct tenstorrent_allocate_tlb. The driver sets id and all fields
-// after it.
+// ttAllocate has the layout of struct tenstorrent_allocate_tlb. id and all fields after it are
+// outputs, which the driver sets.
 type ttAllocate struct {
 	size, reserved      uint64
-	id, reserved0       uint32 // id is the number of the TLB window
-	uncached, combining uint64 // offsets for mmap: the window uncached, and write-combining
+	id, reserved0       uint32 // id: number of the TLB window
+	uncached, combining uint64 // offsets for mmap, for an uncached or write-combining mapping
 	reserved1           uint64
 }
 
-// ttConfigure has the layout of struct tenstorrent_configure_tlb.
+// ttConfigure has the layout of struct tenstorrent_configure_tlb, which describes the tiles and the
+// address that a TLB window shows.
 type ttConfigure struct {
 	id, reserved                     uint32
 	address                          uint64
@@ -97,7 +101,7 @@ type ttConfigure struct {
 	reservedOut                      uint64
 }
 
-// ttPower has the layout of struct tenstorrent_power_state.
+// ttPower has the layout of struct tenstorrent_power_state. argsz is the size of the struct.
 type ttPower struct {
 	argsz, reserved0    uint32
 	reserved1, validity uint8
@@ -105,7 +109,8 @@ type ttPower struct {
 	settings            [14]uint16
 }
 
-// ttCleanup has the layout of struct tenstorrent_set_noc_cleanup.
+// ttCleanup has the layout of struct tenstorrent_set_noc_cleanup, which describes the store that
+// the driver makes when the process ends. argsz is the size of the struct.
 type ttCleanup struct {
 	argsz, flags  uint32
 	enabled, x, y uint8
@@ -114,8 +119,8 @@ type ttCleanup struct {
 	address, data uint64
 }
 
-// Each line fails to compile if the size of a struct, or the offset of a field, differs from the
-// size or offset in C.
+// Each line assigns an array whose length is the size of a struct, or the offset of a field, to an
+// array whose length is the size or offset in C. It does not compile if the two lengths differ.
 var (
 	_ [24]byte      = [unsafe.Sizeof(ttDeviceInfo{})]byte{}
 	_ [20]byte      = [unsafe.Offsetof(ttDeviceInfo{}.domain)]byte{}

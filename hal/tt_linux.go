@@ -2,9 +2,10 @@
 
 package hal
 
-// The backend tt: drives a device through Tenstorrent's own driver, tt-kmd. Other programs may use
-// the device at the same time. The driver reserves and programs TLB windows, pins host memory, and
-// releases windows and memory when the process ends.
+// This file implements the backend tt:, which accesses a device through Tenstorrent's kernel
+// driver, tt-kmd. Other programs may use the device at the same time: the driver reserves TLB
+// windows for each program. The driver also programs the TLB windows and pins host memory. When the
+// process ends, the driver releases the TLB windows and the memory.
 
 import (
 	"strconv"
@@ -16,31 +17,35 @@ import (
 )
 
 const (
-	// Version of the driver's API that this backend needs. tt-kmd 2.0 and later have it.
+	// Version of the driver's API that this backend uses. tt-kmd 2.0 and later have this version.
 	ttAPI = 2
 
-	// Number of the lock that keeps two replays from using the same device. It is the last of the
-	// driver's 64 locks: the first 16 are for Ethernet cores (tt-kmd ioctl.h).
+	// Number of the driver's lock that this backend acquires, so that two replays cannot use the
+	// same device. It is the last of the driver's 64 locks. The first 16 locks are for Ethernet
+	// cores (tt-kmd ioctl.h).
 	ttLockIndex = 63
 )
 
-// tt implements backend for a device whose name begins with tt:.
+// tt implements the interface backend for a device with a name such as tt:/dev/tenstorrent/0.
 type tt struct {
 	dev            *device
-	fd             int  // file descriptor of the driver's file; -1 before probe
-	hasExitCleanup bool // the driver supports the request SET_NOC_CLEANUP
+	fd             int  // descriptor of the driver's file for this device; -1 before probe
+	hasExitCleanup bool // the driver has the ioctl SET_NOC_CLEANUP
 
-	// mappings has the uncached mapping of BAR 0, 2 or 4 at the index of the BAR, and the
-	// write-combining mapping at the next index. A mapping that does not exist has size 0.
+	// mappings[bar] describes the uncached mapping of BAR 0, 2 or 4, and mappings[bar+1] the
+	// write-combining mapping of the same BAR. The size of a mapping that does not exist is 0.
 	mappings [6]ttMapping
 
-	// configureRequest is the struct that programWindow passes to the driver. It is a field because
-	// programWindow must not allocate memory.
+	// configureRequest is the argument of the ioctl that programWindow makes. It is a field and not
+	// a local variable, because Go would allocate memory for a local variable whose address is
+	// passed to an ioctl, and programWindow must not allocate memory.
 	configureRequest ttConfigure
 }
 
+// fenceCommand is a Fence command. It orders all accesses before it with all accesses after it.
 var fenceCommand = fbs.Command{Opcode: gen.OpcodeFence}
 
+// newTT returns the backend tt: for d. The driver programs TLB windows and keeps bus mastering on.
 func newTT(d *device) backend {
 	t := &tt{dev: d, fd: -1}
 	d.tlb.driver = t
@@ -48,12 +53,13 @@ func newTT(d *device) backend {
 	return t
 }
 
-// probe implements backend.
+// probe implements backend: it opens the driver's file for the device, checks the version of the
+// driver's API, and queries the identity and the BARs of the device.
 func (t *tt) probe() (err error) {
 	d := t.dev
-	// Open the driver's file of the device. O_NONBLOCK: fail instead of waiting if another program
-	// has opened the file with O_EXCL. O_APPEND: do not change the power state of the device yet
-	// (tt-kmd ioctl.h, SET_POWER_STATE).
+	// Open the driver's file for the device. O_NONBLOCK makes open fail immediately if another
+	// program has opened the file with O_EXCL; otherwise open would wait. O_APPEND leaves the power
+	// state of the device unchanged until SET_POWER_STATE (tt-kmd ioctl.h).
 	t.fd, err = d.cleanups.openFile(d.locator, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	switch err {
 	case nil:
@@ -65,7 +71,7 @@ func (t *tt) probe() (err error) {
 	default:
 		return callFault("open", d.locator, err)
 	}
-	// Check the version of the driver's API, because other versions have other requests.
+	// Check the version of the driver's API: other versions have other ioctls.
 	driver := ttDriverInfo{inSize: 12}
 	err = ioctlStruct(t.fd, ttGetDriverInfo, structPointer(&driver), "GET_DRIVER_INFO", d.locator)
 	if err != nil {
@@ -83,18 +89,19 @@ func (t *tt) probe() (err error) {
 	return t.queryMappings()
 }
 
-// identifyFunction gets the PCI address of the device from the driver, and reads the ids and opens
-// the configuration space of that PCI function in sysfs.
+// identifyFunction queries the PCI address of the device from the driver. Then it reads the PCI ids
+// of the device from sysfs and opens the device's configuration space there.
 func (t *tt) identifyFunction() error {
 	d := t.dev
-	// Get the domain, bus, slot and function number from the driver.
+	// Query the domain, bus, slot and function number from the driver.
 	info := ttDeviceInfo{inSize: 20}
 	err := ioctlStruct(t.fd, ttGetDeviceInfo, structPointer(&info), "GET_DEVICE_INFO", d.locator)
 	if err != nil {
 		return err
 	}
 	slot, number := info.busDevFn>>3&31, info.busDevFn&7
-	// FormatPCIID returns domain, bus and slot as "0000:0100"; the address is "0000:01:00.0".
+	// Format the PCI address. FormatPCIID formats domain, bus and slot as "0000:0100"; the PCI
+	// address is then "0000:01:00.0".
 	digits := FormatPCIID(info.domain, info.busDevFn&0xff00|slot)
 	d.function.Address = digits[:7] + ":" + digits[7:] + "." + strconv.Itoa(int(number))
 	if err := d.function.readIDs(); err != nil {
@@ -103,14 +110,14 @@ func (t *tt) identifyFunction() error {
 	return d.openConfig()
 }
 
-// queryMappings gets the sizes of the BARs, and the mmap offsets of their mappings, from the
-// driver.
+// queryMappings queries the BARs from the driver: the size of each BAR, and the offsets in the
+// driver's file at which mmap maps the BAR uncached or write-combining.
 func (t *tt) queryMappings() error {
 	d := t.dev
 	query := ttMappings{count: uint32(len(t.mappings))}
 	_, err := syscalls.ioctl(t.fd, ttQueryMappings, 0, structPointer(&query))
 	switch {
-	case err == unix.ENODEV: // the driver rejects this request from a reset on until POST_RESET
+	case err == unix.ENODEV: // a reset has begun (RESET_DEVICE) but not ended (POST_RESET)
 		return d.fault(NoDevice, "another program has begun to reset the device; wait until the "+
 			"reset ends, or reset the device again with `tt-smi -r`")
 	case err != nil:
@@ -130,11 +137,13 @@ func (t *tt) queryMappings() error {
 	return nil
 }
 
-// acquire implements backend. It registers no cleanups for TLB windows and pinned memory: the
-// driver releases both when its file is closed, at the latest when the process ends.
+// acquire implements backend: it locks the device against other replays and requests the full
+// clock. TLB windows and pinned memory need no cleanup functions, because the driver releases them
+// when its file is closed, at the latest when the process ends.
 func (t *tt) acquire() error {
 	d := t.dev
-	// Acquire a lock from the driver, so that no other replay uses the device.
+	// Acquire the driver's lock with the number ttLockIndex, so that no other replay uses the
+	// device.
 	lock := ttLock{outSize: 4, index: ttLockIndex}
 	_, err := syscalls.ioctl(t.fd, ttLockControl, 0, structPointer(&lock))
 	switch {
@@ -147,14 +156,15 @@ func (t *tt) acquire() error {
 		return d.fault(NoDevice, "another replay has locked the device; `fuser -v "+d.locator+
 			"` names its process")
 	}
-	// Request the full clock. A failure is ignored: tt-kmd before 2.6, and firmware without power
-	// states, have no such request and leave the clock as it is.
-	power := ttPower{argsz: 40, validity: ttPowerFlags, flags: ttPowerAll}
+	// Request full power and the full clock. Ignore a failure: tt-kmd before 2.6, and firmware
+	// without power states, reject this ioctl and leave the clock unchanged.
+	power := ttPower{argsz: 40, validity: ttPowerValidity, flags: ttPowerAll}
 	_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
-	// Close must withdraw the request for the full clock before it closes the file: a driver
-	// without power_policy would otherwise keep that clock. Close does not withdraw the request for
-	// power: after the file is closed, the driver makes the store of RegisterExitCleanup, which
-	// works only while the tiles have power.
+	// Make Close withdraw the request for the full clock before it closes the driver's file.
+	// Otherwise the driver would keep the full clock if its module parameter power_policy is off or
+	// does not exist. Close does not withdraw the request for power. After the file is closed, the
+	// driver makes the store that RegisterExitCleanup has requested, and this store works only
+	// while the tiles have power.
 	d.cleanups.add(func() error {
 		power.flags &^= ttPowerClock
 		_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
@@ -163,8 +173,8 @@ func (t *tt) acquire() error {
 	return nil
 }
 
-// mapBarRange implements backend. If the driver has no write-combining mapping of the BAR, the
-// range is mapped uncached.
+// mapBarRange implements backend: it maps a range of a BAR from the driver's file. If the driver
+// has no write-combining mapping of the BAR, mapBarRange maps the range uncached.
 func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	if writeCombining && t.mappings[bar|1].size != 0 {
 		bar |= 1
@@ -172,8 +182,9 @@ func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*
 	return t.dev.mapFile(t.fd, t.mappings[bar].base+offset, size, t.dev.locator)
 }
 
-// mapForDevice implements backend. The driver pins the pages and returns their address on the NoC,
-// which differs from their bus address. Tiles use the NoC address to reach host memory.
+// mapForDevice implements backend: it makes the driver pin the pages of mem, so that the kernel
+// does not move them. It returns the address of mem on the NoC, the network between the tiles.
+// Tiles use this address, which differs from the bus address, to reach host memory.
 func (t *tt) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	size := uint64(len(mem))
 	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: size}
@@ -184,6 +195,6 @@ func (t *tt) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	return pin.noc, callFault("PIN_PAGES", t.dev.locator, err)
 }
 
-// assignBusAddress implements backend. A device reaches only its own Host windows, and Map has
-// already set their bus addresses.
+// assignBusAddress implements backend and does nothing. On tt: a device reaches only its own Host
+// windows, whose bus addresses mapHost has already set.
 func (t *tt) assignBusAddress(*Aperture, *device) error { return nil }

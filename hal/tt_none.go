@@ -2,7 +2,7 @@
 
 package hal
 
-// The build tags exclude the backend tt: from this program.
+// This file replaces the backend tt: in programs whose build tags exclude that backend.
 
-// newTT returns nil, so that names that begin with tt: are unknown devices.
+// newTT returns nil. Open then reports a name that begins with tt: as an unknown device.
 func newTT(*device) backend { return nil }

@@ -455,7 +455,7 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 		return 0, nil
 	}
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
-	wantFault(t, "another size", err, Internal, "TLB window 185, but 0x100000 bytes were requested")
+	wantFault(t, "another size", err, Internal, "TLB window 185, whose size is not 0x100000 bytes")
 	d.tlb.layout = nil
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
 	wantFault(t, "no windows", err, WrongDevice, "no TLB windows")

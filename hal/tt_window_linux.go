@@ -2,7 +2,8 @@
 
 package hal
 
-// For the backend tt:, this file reserves and programs TLB windows through Tenstorrent's driver.
+// This file is part of the backend tt:. It reserves and programs TLB windows through Tenstorrent's
+// driver.
 
 import (
 	"golang.org/x/sys/unix"
@@ -11,9 +12,9 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// allocateWindow implements tlbDriver. It asks the driver for the smallest window size that is
-// sufficient, and for larger sizes if no window of that size is free. The driver chooses the
-// window, so the image's choice of a slot has no effect.
+// allocateWindow implements tlbDriver: it reserves one of the smallest free TLB windows that have
+// at least size bytes. The driver chooses among the TLB windows of one size, so the number that the
+// image prefers has no effect.
 func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, error) {
 	layout := t.dev.tlb.layout
 	for i := range layout.Groups {
@@ -21,20 +22,21 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, e
 		if g.Size < size {
 			continue
 		}
-		// Ask the driver for any free window of this size.
+		// Request any free TLB window of this size from the driver.
 		window := ttAllocate{size: g.Size}
 		_, err := syscalls.ioctl(t.fd, ttAllocateTLB, 0, structPointer(&window))
 		switch {
 		case err == unix.ENOMEM:
-			continue // no window of this size is free: try the next larger size
+			continue // no TLB window of this size is free: try the next larger size
 		case err != nil:
 			return -1, nil, callFault("ALLOCATE_TLB", t.dev.locator, err)
 		case layout.GroupOf(int(window.id)) != g:
 			return -1, nil, t.dev.fault(Internal,
-				fbs.Text("the driver returned TLB window %d, but %x bytes were requested",
+				fbs.Text("the driver returned TLB window %d, whose size is not %x bytes",
 					uint64(window.id), g.Size))
 		}
-		// The driver's file has two ranges for the window, one for each memory type.
+		// The driver's file contains the TLB window at two offsets: one for an uncached mapping,
+		// and one for a write-combining mapping.
 		offset := window.uncached
 		if writeCombining {
 			offset = window.combining
@@ -45,10 +47,12 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, e
 	return -1, nil, nil
 }
 
-// programWindow implements tlbDriver.
+// programWindow implements tlbDriver: it makes the driver program the TLB window of a, so that the
+// TLB window shows the given address of the tiles r. Then it sets a.Base to the mapped address at
+// which the program can access that address.
 func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
-	// Check that the TLB window can show the range. EncodeWindow returns the address of the TLB
-	// window, and stores the aperture's offset in it to c.Amount.
+	// Check that the TLB window can show the address. windowBase is the address of the first byte
+	// of the mapped TLB window; c.Amount is the offset of the aperture in the TLB window.
 	var c fbs.Command
 	_, windowBase, code := t.dev.EncodeWindow(a, r, address, &c)
 	if code != OK {
@@ -68,8 +72,8 @@ func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
 	if r.Multicast {
 		t.configureRequest.multicast = 1
 	}
-	// The fences before and after the request keep the order of accesses: earlier accesses must
-	// reach the old range, and later accesses must reach the new range.
+	// Program the TLB window between two fences: all earlier accesses must be complete before the
+	// TLB window changes, and no later access may start until it has changed.
 	a.executeOne(fenceCommand)
 	_, err := syscalls.ioctl(t.fd, ProgramWindowRequest, 0, structPointer(&t.configureRequest))
 	a.executeOne(fenceCommand)

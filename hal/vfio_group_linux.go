@@ -2,9 +2,10 @@
 
 package hal
 
-// The VFIO files that PCI functions share: the container, with the mappings of the IOMMU for all
-// functions of this process, and the IOMMU groups. The functions of one IOMMU group have the same
-// mappings, because the IOMMU cannot distinguish between those functions.
+// This file is part of the backend vfio:. It opens the VFIO files that several PCI functions of
+// this process share: the container, which stores the IOMMU mappings for all functions, and the
+// files of the IOMMU groups. All functions of an IOMMU group have the same mappings, because the
+// IOMMU cannot distinguish the functions of a group.
 
 import (
 	"sync"
@@ -13,43 +14,44 @@ import (
 )
 
 const (
-	vfioDir       = "/dev/vfio/"     // directory with a file for each IOMMU group
-	vfioContainer = vfioDir + "vfio" // opening this file creates a container
+	vfioDir       = "/dev/vfio/"     // directory that contains a file for each IOMMU group
+	vfioContainer = vfioDir + "vfio" // each open of this file creates a new container
 )
 
-// vfioFile is the file of the container or of an IOMMU group. A process opens each file only once,
-// and all functions of the process share the file descriptor.
+// vfioFile is an open file of VFIO: the container or an IOMMU group. A process opens each such file
+// only once, and all functions that use the file share its descriptor.
 type vfioFile struct {
 	path  string
-	fd    int // file descriptor; valid while users is above 0
-	users int // number of functions that use the file
+	fd    int // file descriptor, if users is above 0
+	users int // number of PCI functions that use the file; 0: the file is closed
 }
 
-// vfioShared is the state that all functions of this process share. The mutex is needed because
-// several threads may load or close devices at the same time.
+// vfioShared is the VFIO state that all functions of this process share. The mutex protects the
+// state, because several threads may load or close devices at the same time.
 var vfioShared struct {
 	sync.Mutex
-	files    []*vfioFile // the container and groups that this process has opened, even if closed
-	hasIOMMU bool        // the container has an IOMMU: VFIO_SET_IOMMU has succeeded
-	nextIOVA uint64      // lowest bus address that the next call of mapAtNextIOVA may use
+	files    []*vfioFile // the container and groups; an entry stays when its file is closed
+	hasIOMMU bool        // VFIO_SET_IOMMU has succeeded on the open container
+	nextIOVA uint64      // lowest bus address for the next call of mapAtNextIOVA
 }
 
-// joinGroup opens the container and the function's group, and connects the group to the container
-// unless another function has done so. The caller must have locked vfioShared.
+// joinGroup opens the container and the function's IOMMU group, adds the group to the container,
+// and selects the container's IOMMU. It skips the steps that another function of this process has
+// already done. It returns the file of the group. The caller must hold the lock of vfioShared.
 func (v *vfio) joinGroup() (group *vfioFile, err error) {
 	v.dev.cleanups.add(v.leaveGroup)
-	// Open the container, which stores the mappings of the IOMMU.
+	// Open the container, which stores the IOMMU mappings.
 	container, err := v.openShared(vfioContainer)
 	if err != nil {
 		return nil, err
 	}
 	v.containerFD = container.fd
-	// Open the IOMMU group, which contains the function.
+	// Open the IOMMU group of the function.
 	group, err = v.openShared(vfioDir + v.group)
 	if err != nil {
 		return nil, err
 	}
-	// Only the first function of this process that uses the group has to add it to the container.
+	// If this function is the first user of the group, add the group to the container.
 	if group.users == 1 {
 		err = v.attachGroup(group)
 	}
@@ -59,9 +61,9 @@ func (v *vfio) joinGroup() (group *vfioFile, err error) {
 	return group, err
 }
 
-// attachGroup adds the given group to the container.
+// attachGroup checks that the group is viable, and adds the group to the container.
 func (v *vfio) attachGroup(group *vfioFile) error {
-	// Check that the group is viable, that is, no other driver owns a function of the group. Such a
+	// Check that the group is viable: no other driver may own a function of the group, because that
 	// function could reach the same memory.
 	status := vfioStatus{argsz: 8}
 	err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
@@ -73,14 +75,15 @@ func (v *vfio) attachGroup(group *vfioFile) error {
 		return v.dev.fault(NoDevice, "other drivers own devices of the same IOMMU group; bind all "+
 			"devices in /sys/kernel/iommu_groups/"+v.group+"/devices to vfio-pci, or unbind them")
 	}
-	// Add the group to the container: from then on, the functions of the group can reach the memory
+	// Add the group to the container. From now on the functions of the group can reach all memory
 	// that the container maps.
 	fd := int32(v.containerFD)
 	return ioctlStruct(group.fd, vfioGroupSetContainer, structPointer(&fd),
 		"VFIO_GROUP_SET_CONTAINER", group.path)
 }
 
-// setIOMMU selects the IOMMU driver of the container. The container must have a group before.
+// setIOMMU selects the type of IOMMU for the container. The kernel requires that a group has been
+// added to the container before.
 func (v *vfio) setIOMMU() error {
 	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
 	switch err {
@@ -99,8 +102,8 @@ func (v *vfio) setIOMMU() error {
 	return callFault("VFIO_SET_IOMMU", vfioContainer, err)
 }
 
-// openShared returns the file with the given path, and counts this function as a user. It opens
-// the file if the file has no other user. The caller must have locked vfioShared.
+// openShared returns the file with the given path and counts this function as a user of the file.
+// It opens the file if the file has no other user. The caller must hold the lock of vfioShared.
 func (v *vfio) openShared(path string) (f *vfioFile, err error) {
 	f = sharedFile(path)
 	if f.users == 0 {
@@ -121,8 +124,8 @@ func (v *vfio) openShared(path string) (f *vfioFile, err error) {
 	return nil, callFault("open", path, err)
 }
 
-// sharedFile returns the entry of vfioShared.files with the given path. It appends an entry if none
-// exists, but does not open the file.
+// sharedFile returns the entry of vfioShared.files with the given path. If there is no such entry,
+// it appends one, but does not open the file.
 func sharedFile(path string) *vfioFile {
 	for _, f := range vfioShared.files {
 		if f.path == path {
@@ -134,9 +137,10 @@ func sharedFile(path string) *vfioFile {
 	return f
 }
 
-// leaveGroup closes the function's group and the container, unless other functions use them. The
-// lock covers both steps: when the last group leaves a container, the kernel removes the
-// container's IOMMU, and another function must not join the container at that time.
+// leaveGroup closes the function's group, and then the container, if no other function uses them.
+// When the last group is closed, the kernel removes the IOMMU from the container. Therefore
+// leaveGroup keeps the lock during both steps: otherwise another function could join a container
+// that has no IOMMU.
 func (v *vfio) leaveGroup() error {
 	vfioShared.Lock()
 	for i := len(v.shared) - 1; i >= 0; i-- {

@@ -2,12 +2,12 @@
 
 package hal
 
-// The ioctl requests and structs of VFIO, from linux/vfio.h. The compiler checks the sizes of the
-// structs and offsets of their fields.
+// This file declares the ioctls and structs of VFIO, from linux/vfio.h. The compiler checks the
+// sizes of the structs and the offsets of their last fields.
 
 import "unsafe"
 
-// The comment of each constant has its name in linux/vfio.h.
+// The comment of each constant begins with the constant's name in linux/vfio.h.
 const (
 	vfioSetIOMMU            = 0x3b66 // VFIO_SET_IOMMU
 	vfioGroupGetStatus      = 0x3b67 // VFIO_GROUP_GET_STATUS
@@ -17,25 +17,27 @@ const (
 	vfioIOMMUMapDMA         = 0x3b71 // VFIO_IOMMU_MAP_DMA
 	vfioIOMMUUnmapDMA       = 0x3b72 // VFIO_IOMMU_UNMAP_DMA
 
-	vfioType1v2IOMMU      = 3      // VFIO_TYPE1v2_IOMMU: most IOMMUs of x86 and arm64
-	vfioConfigRegionIndex = 7      // VFIO_PCI_CONFIG_REGION_INDEX: configuration space
-	vfioGroupFlagsViable  = 1 << 0 // VFIO_GROUP_FLAGS_VIABLE: no other driver owns a function
+	vfioType1v2IOMMU      = 3      // VFIO_TYPE1v2_IOMMU: type of most IOMMUs of x86 and arm64
+	vfioConfigRegionIndex = 7      // VFIO_PCI_CONFIG_REGION_INDEX: region of configuration space
+	vfioGroupFlagsViable  = 1 << 0 // VFIO_GROUP_FLAGS_VIABLE: no other driver owns a device in it
 	vfioRegionFlagMMap    = 1 << 2 // VFIO_REGION_INFO_FLAG_MMAP: mmap can map the region
 	vfioDMAFlagRead       = 1 << 0 // VFIO_DMA_MAP_FLAG_READ: the device may read the memory
 	vfioDMAFlagWrite      = 1 << 1 // VFIO_DMA_MAP_FLAG_WRITE: the device may write the memory
 )
 
-// vfioStatus has the layout of struct vfio_group_status. argsz is the size of the struct in bytes,
-// here and in the structs below.
+// vfioStatus has the layout of struct vfio_group_status. In this and the following structs, argsz
+// is an input of the ioctl: the size of the struct in bytes.
 type vfioStatus struct{ argsz, flags uint32 }
 
-// vfioRegion has the layout of struct vfio_region_info.
+// vfioRegion has the layout of struct vfio_region_info, which describes a BAR or configuration
+// space. offset is the region's offset in the function's file.
 type vfioRegion struct {
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
 }
 
-// vfioMap has the layout of struct vfio_iommu_type1_dma_map.
+// vfioMap has the layout of struct vfio_iommu_type1_dma_map. vaddr is the address of the memory in
+// this process; iova is the bus address that the device uses.
 type vfioMap struct {
 	argsz, flags uint32
 	vaddr        uint64
@@ -48,8 +50,9 @@ type vfioUnmap struct {
 	iova, size   uint64
 }
 
-// Each line fails to compile if the size of the struct, or the offset of its last field, differs
-// from the size or offset in C.
+// Each line assigns an array whose length is the size of a struct, or the offset of its last field,
+// to an array whose length is the size or offset in C. It does not compile if the two lengths
+// differ.
 var (
 	_ [8]byte  = [unsafe.Sizeof(vfioStatus{})]byte{}
 	_ [32]byte = [unsafe.Sizeof(vfioRegion{})]byte{}

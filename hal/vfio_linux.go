@@ -2,10 +2,10 @@
 
 package hal
 
-// The backend vfio: drives a PCI function behind an IOMMU (Linux,
-// Documentation/driver-api/vfio.rst). The device reaches only the host memory of this process's
-// Host windows, and the windows of other PCI functions to which AssignBusAddress has assigned an
-// address.
+// This file implements the backend vfio:, which accesses a PCI function through VFIO (Linux,
+// Documentation/driver-api/vfio.rst). An IOMMU restricts the DMA of the device to host memory of
+// this process's Host windows, and to windows of other PCI functions to which AssignBusAddress has
+// assigned a bus address.
 
 import (
 	"strconv"
@@ -16,41 +16,45 @@ import (
 )
 
 const (
-	// The first bus address that is mapped to host memory. It is low, because some devices have few
-	// address bits, but not 0, because devices interpret address 0 as no address.
+	// The first bus address that this backend maps to memory. It is low, because some devices have
+	// few address bits. It is not 0, because some devices interpret address 0 as "no address".
 	iovaFirst = 0x10_0000
-	// Mapped ranges begin at multiples of this number of bytes: the largest page size of a
-	// supported processor, and therefore of its IOMMU.
-	iovaUnit = 64 << 10
-	// If the IOMMU cannot map memory at an address, mapAtNextIOVA adds this number of bytes and
-	// tries again.
+	// Every mapped range begins at a multiple of this number of bytes. It is the largest page size
+	// of the supported processors, and therefore of their IOMMUs.
+	iovaAlignment = 64 << 10
+	// If the IOMMU cannot map memory at a bus address, mapAtNextIOVA tries again at a bus address
+	// that is higher by this number of bytes.
 	iovaStep = 1 << 20
-	// mapAtNextIOVA fails after it has tried this number of addresses.
+	// mapAtNextIOVA returns an error after this number of failed tries.
 	iovaTries = 1 << 16
 )
 
-// vfio implements backend for a device whose name begins with vfio:.
+// vfio implements the interface backend for a device with a name such as vfio:0000:01:00.0.
 type vfio struct {
 	dev         *device
-	group       string      // number of the function's IOMMU group, in decimal digits
-	containerFD int         // file descriptor of the container, which stores the IOMMU's mappings
-	shared      []*vfioFile // the container and the group, while this function uses them
+	group       string      // number of the function's IOMMU group, as decimal digits
+	containerFD int         // file descriptor of the container, which stores the IOMMU mappings
+	shared      []*vfioFile // the container and the group, from joinGroup to leaveGroup
 }
 
+// newVFIO returns the backend vfio: for d.
 func newVFIO(d *device) backend { return &vfio{dev: d} }
 
-// probe implements backend.
+// probe implements backend: it finds the function, and checks that vfio-pci is bound to it and that
+// it is behind an IOMMU.
 func (v *vfio) probe() error {
 	d := v.dev
 	// Find the function in sysfs, and read its ids, BARs and driver.
 	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
 		return err
 	}
-	// The driver vfio-pci must own the function: that driver lets user space use the function.
+	// Check that the driver vfio-pci is bound to the function. That driver makes the function
+	// accessible to user space.
 	if d.function.boundDriver != "vfio-pci" {
 		return d.fault(NoDevice, v.bindAdvice())
 	}
-	// The function belongs to an IOMMU group only if an IOMMU is on for the function.
+	// Check that the function belongs to an IOMMU group. It belongs to one only if an IOMMU is
+	// enabled for the function.
 	v.group = linkBaseName(d.function.dir() + "/iommu_group")
 	if v.group == "" {
 		return d.fault(NoDevice, "no IOMMU is on for the device; switch one on (firmware, kernel "+
@@ -59,8 +63,8 @@ func (v *vfio) probe() error {
 	return nil
 }
 
-// bindAdvice returns a message that names the driver of the function, and says how to bind
-// vfio-pci instead.
+// bindAdvice returns an error message that names the driver of the function, and contains the shell
+// commands that bind vfio-pci instead.
 func (v *vfio) bindAdvice() string {
 	f := &v.dev.function
 	echo := "echo " + f.Address + " > /sys/bus/pci/drivers/"
@@ -75,43 +79,44 @@ func (v *vfio) bindAdvice() string {
 		"device as `pci:" + f.Address + "`)"
 }
 
-// acquire implements backend. When the kernel opens the function, it switches bus mastering off.
-// It also resets the function if the function supports a reset. This stops transfers that a killed
+// acquire implements backend: it opens the function through VFIO, switches bus mastering off, and
+// enables memory decoding. When the kernel opens the function, it also switches bus mastering off,
+// and it resets the function if the function supports a reset. That stops transfers that a killed
 // program left running (Linux, vfio_pci_core_enable).
 func (v *vfio) acquire() error {
 	d := v.dev
-	// Open the container and the function's group, and add the group to the container.
+	// Open the container and the function's IOMMU group, and add the group to the container.
 	vfioShared.Lock()
 	group, err := v.joinGroup()
 	vfioShared.Unlock()
 	if err != nil {
 		return err
 	}
-	// Get the file descriptor of the function from the group. The request names the function by its
-	// address, as a C string.
+	// Open the function by a request to the group, which returns a file descriptor. The request
+	// names the function by its PCI address, as a C string.
 	address := append([]byte(d.function.Address), 0)
 	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
 	if err != nil {
 		return callFault("VFIO_GROUP_GET_DEVICE_FD", d.function.Address, err)
 	}
-	d.cleanups.closeFile(d.config.fd)
-	// Get the offset at which configuration space begins in that file.
+	d.cleanups.addClose(d.config.fd)
+	// Query the offset and the size of configuration space in the function's file.
 	config, err := v.regionInfo(vfioConfigRegionIndex)
 	if err != nil {
 		return err
 	}
 	d.config.offset = int64(config.offset)
 	d.config.size = config.size
-	// Make sure that bus mastering is off, even if the function does not support a reset.
+	// Switch bus mastering off here too, in case the function does not support a reset.
 	if err := d.setCommandBit(configCommandMaster, false); err != nil {
 		return err
 	}
-	// Switch on memory decoding, which vfio-pci leaves off. BARs do not answer without it.
+	// Enable memory decoding, which vfio-pci leaves off. Without it, the BARs do not respond.
 	return d.setCommandBit(configCommandMemory, true)
 }
 
-// regionInfo returns the offset and size of configuration space or of a BAR in the function's file.
-// index is the number of the BAR, or vfioConfigRegionIndex.
+// regionInfo returns the offset and size of a BAR or of configuration space in the function's file.
+// index is the number of the BAR, or vfioConfigRegionIndex for configuration space.
 func (v *vfio) regionInfo(index uint32) (*vfioRegion, error) {
 	info := &vfioRegion{argsz: 32, index: index}
 	err := ioctlStruct(v.dev.config.fd, vfioDeviceGetRegionInfo, structPointer(info),
@@ -119,45 +124,47 @@ func (v *vfio) regionInfo(index uint32) (*vfioRegion, error) {
 	return info, err
 }
 
-// mapBarRange implements backend. It ignores the request for write-combining: VFIO maps every BAR
-// uncached.
+// mapBarRange implements backend: it maps a range of a BAR from the function's file. The parameter
+// for write-combining is unused, because VFIO maps every BAR uncached.
 func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
 	name := " BAR " + strconv.Itoa(int(bar))
-	// Get the offset of the BAR in the function's file, and check that mmap can map the BAR.
+	// Query the offset of the BAR in the function's file, and check that mmap can map the BAR. It
+	// can map a BAR that is smaller than a page only if nothing else is in the page.
 	info, err := v.regionInfo(uint32(bar))
 	if err != nil {
 		return nil, err
 	}
 	if info.flags&vfioRegionFlagMMap == 0 {
-		return nil, v.dev.fault(NoDevice, "VFIO cannot map"+name+
-			", which is smaller than a page or shares a page")
+		return nil, v.dev.fault(NoDevice,
+			"VFIO cannot map"+name+": the BAR is smaller than a page; use `pci:`")
 	}
 	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.function.Address+name)
 }
 
-// mapForDevice implements backend. This package chooses the bus address at which the IOMMU maps the
-// memory. VFIO pins the pages, so ordinary pages are sufficient.
+// mapForDevice implements backend: it makes the IOMMU map mem, and returns the bus address, which
+// mapAtNextIOVA chooses. Ordinary pages are sufficient, because VFIO pins them.
 func (v *vfio) mapForDevice(mem []byte, _ bool) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)))
 }
 
-// assignBusAddress implements backend. All functions of this process share one container, so a
-// mapping that is made for one function is valid for all.
+// assignBusAddress implements backend: it makes the IOMMU map the window a. All functions of this
+// process share one container. Therefore a mapping that one function makes is valid for all.
 func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	if a.Bus != 0 || a.Base == 0 || a.Slot >= 0 {
-		return nil // the window has a bus address, or is of a kind that cannot have one
+		return nil // a has a bus address already, is not mapped, or is a Tlb window
 	}
 	firstPage := uint64(a.Base) &^ (pageSize() - 1)
 	offsetInPage := uint64(a.Base) - firstPage
-	// The mapping belongs to the owner of the window: Close of the owner unmaps both.
+	// Make the mapping through the owner of the window: when the owner closes, it removes the IOMMU
+	// mapping before it unmaps the window.
 	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
 	bus, err := owner.backend.(*vfio).mapDMA(firstPage, size)
 	a.Bus = bus + offsetInPage
 	return err
 }
 
-// mapDMA makes the IOMMU map size bytes of this process's memory, which begin at the given address,
-// until Close. It returns the bus address at which devices reach this memory.
+// mapDMA makes the IOMMU map size bytes of this process's memory from the given address on. It
+// returns the bus address at which devices reach this memory. The mapping exists until Close.
 func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	vfioShared.Lock()
 	iova, err = v.mapAtNextIOVA(address, size)
@@ -169,12 +176,12 @@ func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 			v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes", size))
 	case unix.ENOMEM:
 		return 0, v.dev.fault(Denied,
-			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+raiseMemlock)
+			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+memlockAdvice)
 	default:
 		return 0, callFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
 	}
-	// Close must unmap the memory from the IOMMU before it releases the memory, which the device
-	// can reach until then.
+	// Make Close remove the IOMMU mapping before it releases the memory, because the device can
+	// reach the memory as long as the mapping exists.
 	v.dev.cleanups.add(func() error {
 		request := vfioUnmap{argsz: 24, iova: iova, size: size}
 		return ioctlStruct(v.containerFD, vfioIOMMUUnmapDMA, structPointer(&request),
@@ -183,11 +190,12 @@ func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	return iova, nil
 }
 
-// mapAtNextIOVA makes the IOMMU map size bytes of this process's memory, which begin at the given
-// address. The bus address is vfioShared.nextIOVA, or a higher one if the IOMMU cannot map memory
-// there: some bus addresses are reserved for interrupts or firmware. The bus addresses are the same
-// in every run. A page after each range stays unmapped, so that a transfer beyond the end of the
-// range fails. The caller must have locked vfioShared.
+// mapAtNextIOVA makes the IOMMU map size bytes of this process's memory from the given address on,
+// and returns the bus address. It tries the bus address vfioShared.nextIOVA first. If the IOMMU
+// cannot map memory there, it tries higher ones, because some bus addresses are reserved for
+// interrupts or firmware. On the same machine, bus addresses are the same in every run. At least
+// one page after each range stays unmapped, so that a transfer beyond the end of the range fails.
+// The caller must hold the lock of vfioShared.
 func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 	request := vfioMap{
 		argsz: 32,
@@ -199,7 +207,7 @@ func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 	for range iovaTries {
 		_, err = syscalls.ioctl(v.containerFD, vfioIOMMUMapDMA, 0, structPointer(&request))
 		if err == nil {
-			vfioShared.nextIOVA = fbs.RoundUp(request.iova+size, iovaUnit) + iovaUnit
+			vfioShared.nextIOVA = fbs.RoundUp(request.iova+size, iovaAlignment) + iovaAlignment
 			return request.iova, nil
 		}
 		if err != unix.EINVAL {

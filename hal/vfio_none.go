@@ -2,7 +2,7 @@
 
 package hal
 
-// The build tags exclude the backend vfio: from this program.
+// This file replaces the backend vfio: in programs whose build tags exclude that backend.
 
-// newVFIO returns nil, so that names that begin with vfio: are unknown devices.
+// newVFIO returns nil. Open then reports a name that begins with vfio: as an unknown device.
 func newVFIO(*device) backend { return nil }

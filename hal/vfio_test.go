@@ -350,7 +350,7 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 	wantFault(t, "mmap", err, NoDevice, "mmap 0000:00:01.0 BAR 0: invalid argument")
 	v.regions[0].flags = 3
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
-	wantFault(t, "no mmap", err, NoDevice, "VFIO cannot map BAR 0, which is smaller than a page")
+	wantFault(t, "no mmap", err, NoDevice, "VFIO cannot map BAR 0: the BAR is smaller than a page")
 	k.errors["ioctl 3b6c"] = unix.EINVAL
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
 	wantFault(t, "no region", err, NoDevice,
@@ -619,7 +619,7 @@ func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
 		wantFault(t, errno.Error(), err, c.code, c.words)
 	}
 	k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.ENOMEM
-	_, err := d.Map(host(hugePage))
+	_, err := d.Map(host(hugePageSize))
 	wantFault(t, "no memory", err, Denied, "cannot lock 0x")
 	clear(k.errors)
 	mustMap(t, d, host(1))

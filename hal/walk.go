@@ -1,7 +1,7 @@
 package hal
 
-// This file declares the walk, the loop that executes commands on mapped memory. The
-// assembly implements the loop.
+// This file declares the type Walk, which executes the commands of an image on mapped
+// memory. Assembly implements the loop over the commands (walk_amd64.s, walk_arm64.s).
 
 import (
 	"unsafe"
@@ -10,57 +10,77 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Walk executes the commands of a verified image on mapped memory: Write, CopyIn, Fill,
-// CopyOut, Compare, Fence, and a Point that EncodeWindow has encoded. It also executes an
-// Expect whose condition is Equal and true, unless the Expect loads all ones. Of a Modify
-// it makes only the load. Every other command stops the walk. The caller then reads Next
-// and StopReason, and may call Advance and Run to continue.
+// Walk executes a list of commands of a verified image, one after another, on windows that
+// are mapped memory. One call of Run is called a walk. Run completely executes these
+// commands: Write, CopyIn, Fill, CopyOut, Compare, Fence, and a Point that EncodeWindow has
+// encoded.
+//
+// Run executes an Expect completely only if its condition is Equal and true and the loaded
+// value is not all ones. For any other Expect, and for a Modify, Run makes only the load.
+// Then Run stops, so that the caller can finish the command. At all other commands, Run
+// stops before any access. Run also stops if a Compare finds a difference, or if the last
+// byte of a CopyOut is 0xff.
+//
+// After a stop, the caller reads Next and StopReason. It may call Advance and Run to
+// continue with the command after Next.
 type Walk struct {
-	// Next is the command to execute, and after Run the command that stopped the walk.
-	// Run sets Next before each command, so that Next names a command that faults.
-	Next     *fbs.Command
-	Windows  *uintptr     // first entry of the table of window addresses; entry 0: not mapped
-	Memories *uintptr     // first entry of the table of buffers; command.Index selects one
-	Stop     *fbs.Command // the walk stops before this command; nil: no such command
+	// Next points to the command that Run executes first. After Run, Next points to the
+	// command at which Run stopped. Run sets Next before each command. Therefore, if a
+	// command faults, Next points to that command.
+	Next *fbs.Command
 
-	StopReason     uint64 // why Run stopped: Unhandled, Loaded, Mismatch or AllOnes
+	// Windows points to the first entry of a table with the address of each window.
+	// command.Window is the index. The entry of a window that is not mapped is 0.
+	Windows *uintptr
+
+	// Memories points to the first entry of a table with the address of each buffer.
+	// command.Index is the index.
+	Memories *uintptr
+
+	Stop *fbs.Command // Run stops before it executes this command; nil: no such command
+
+	StopReason     uint64 // reason why Run stopped: Unhandled, Loaded, Mismatch or AllOnes
 	Got            uint64 // after Loaded or Mismatch: the value loaded from the device
-	Want           uint64 // after Mismatch: the golden element
+	Want           uint64 // after Mismatch: the expected element of the golden data
 	MismatchOffset uint64 // after Mismatch: offset of the element in the range, in bytes
 
-	// TLBWindows points to the first entry of the table of TLB windows' addresses. Only
-	// a Point that EncodeWindow has encoded uses the table.
+	// TLBWindows points to the first entry of a table with the address of the mapped TLB
+	// window for each window. command.Window is the index. Only a Point that EncodeWindow
+	// has encoded uses the table.
 	TLBWindows *uintptr
 }
 
 // Values of Walk.StopReason.
 const (
-	Unhandled = iota // Next is Stop, or Run cannot execute Next: Run made no access for it
-	Loaded           // Next is an Expect or Modify, whose load has returned the value in Got
-	Mismatch         // Next is a Compare: an element of the device is Got instead of Want
-	AllOnes          // Next is a complete CopyOut, and the last byte that it copied is 0xff
+	Unhandled = iota // Next equals Stop, or Run cannot execute Next and made no access for it
+	Loaded           // Next is an Expect or a Modify; Run made its load and set Got
+	Mismatch         // Next is a Compare; an element on the device is Got, but should be Want
+	AllOnes          // Next is a CopyOut; Run completed it, and the last copied byte is 0xff
 )
 
-// Run executes commands until one of them stops the walk. Go does not preempt Run.
+// Run executes commands from Next on, until it must stop. Go's scheduler cannot preempt Run.
 func (w *Walk) Run() { walk(w) }
 
-// Advance moves Next to the following command, which must exist in the list. Advance
-// adds to Next as a number because the compiler assumes that a pointer stored through
-// another pointer escapes to the heap. A list of commands on the stack must not escape.
+// Advance sets Next to the following command of the list. Next must not be the last one.
+//
+// Advance adds the size of a command to Next as a number, not as a pointer. If Advance
+// stored a pointer to Next, the compiler would assume that the list of commands escapes to
+// the heap. A caller that keeps a short list on the stack would then allocate memory.
 func (w *Walk) Advance() {
 	next := (*uintptr)(unsafe.Pointer(&w.Next))
 	*next += unsafe.Sizeof(*w.Next)
 }
 
-// NextIndex returns the index of Next in the given list.
+// NextIndex returns the index of the command Next in the given list.
 func (w *Walk) NextIndex(list []fbs.Command) int {
 	next := uintptr(unsafe.Pointer(w.Next))
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(list)))
 	return int((next - first) / unsafe.Sizeof(list[0]))
 }
 
-// executeOne executes one command on a mapped aperture in the same way as Run, and
-// returns the value that the command loaded. It does not allocate.
+// executeOne executes the command c on the mapped aperture a by a Walk. It returns the value
+// that the command has loaded, if the command stops the walk with Loaded. It does not
+// allocate memory.
 func (a *Aperture) executeOne(c fbs.Command) uint64 {
 	list := [2]fbs.Command{c}
 	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
@@ -68,24 +88,32 @@ func (a *Aperture) executeOne(c fbs.Command) uint64 {
 	return w.Got
 }
 
-// toPointer converts an address of mapped memory to a pointer. It does so through a
-// pointer to the address because go vet rejects the direct conversion, which is a mistake
-// for memory that Go manages.
+// toPointer converts the address of mapped memory to a pointer. It does so through a
+// pointer to the variable address, because go vet rejects the direct conversion. That
+// conversion would be an error for memory that Go manages, but Go does not move mapped
+// memory.
 func toPointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
 
 // AddressOf returns the address of the first byte of mem, for the tables of a Walk. The
-// caller must keep mem reachable. AddressOf is a variable because the argument of a call
-// through a variable escapes to the heap: a buffer on a stack could move.
+// caller must keep mem reachable.
+//
+// AddressOf is a variable that contains a function. The compiler does not know which
+// function such a call reaches, and therefore allocates mem on the heap. On the stack of a
+// goroutine, mem could move, and its address would become invalid.
 var AddressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// The compiler writes the following constants, and the offsets of the fields of Walk and
-// command, to go_asm.h. The assembly includes that file.
+// command is fbs.Command, declared here so that the compiler writes the offsets of its
+// fields to go_asm.h, as command_Window for example. The compiler also writes the offsets of
+// the fields of Walk and the constants of this package to that file. The assembly includes
+// go_asm.h.
 type command fbs.Command
 
+// These constants give the assembly the opcodes, the condition Equal and the access modes,
+// as const_opWrite for example.
 const (
 	opWrite   = gen.OpcodeWrite
 	opModify  = gen.OpcodeModify
@@ -101,10 +129,12 @@ const (
 	bulk      = gen.AccessBulk
 )
 
-// The assembly relies on this layout of command. If a field has another offset or size, a
-// constant expression below is negative and does not compile, because its type is unsigned.
+// The assembly relies on the offset or size that each expression subtracts. If the actual
+// value differs, the expression is a negative constant of an unsigned type, which does not
+// compile.
 const (
-	// The opcode must be byte 0 and the width byte 1: one comparison covers both bytes.
+	// The opcode must be byte 0 and the width byte 1, because the assembly compares both
+	// in one instruction.
 	_ = -unsafe.Offsetof(command{}.Opcode)
 	_ = -(unsafe.Offsetof(command{}.Width) - 1)
 

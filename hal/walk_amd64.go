@@ -2,10 +2,15 @@
 
 package hal
 
-// hasAVX reports whether bulk copies may use 32-byte loads and stores.
+// This file declares the check for AVX, which only the assembly for amd64 uses.
+
+// hasAVX is true if bulk copies may use AVX instructions, which load and store 32 bytes.
 //
 //lint:ignore U1000 only the assembly reads hasAVX
 var hasAVX = detectAVX()
 
+// detectAVX reports whether the processor and the operating system support AVX. The
+// assembly in walk_amd64.s implements it.
+//
 //lint:ignore U1000 staticcheck does not see that the assembly reads hasAVX
 func detectAVX() bool

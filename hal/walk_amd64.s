@@ -1,39 +1,41 @@
-// The amd64 version of the walk. It implements walkGeneric of oracle.go in assembly.
-// A label that implements a Go function of oracle.go has the name of that function.
+// This file implements Walk.Run for amd64. It executes commands on mapped memory exactly as
+// the Go function walkGeneric in oracle.go does. If a label has the name of a Go function
+// in oracle.go, the code after the label does the same as that function.
 //
-// Every load or store through a device's address is one instruction, exactly as
-// wide as the command requires. Only bulk copies, whose range is memory, use wider
-// instructions. The processor makes each uncached access exactly once, in program order
-// (Intel SDM volume 3A, "Methods of Caching Available").
+// Each load from the device and each store to it is one instruction, exactly as wide as the
+// command requires. Only bulk copies use wider instructions; images use them only for
+// ranges of the device that are memory. The processor makes each access to uncached memory
+// exactly once, in program order (Intel SDM volume 3A, "Methods of Caching Available").
 
 //go:build !purego
 
 #include "textflag.h"
 #include "go_asm.h"
 
-// Registers that keep their meaning during the whole walk.
-#define CMD SI      // address of the current command, which Walk.Next points to
-#define WINDOWS R8  // Walk.Windows: address of the table of windows
-#define MEMORIES R9 // Walk.Memories: address of the table of buffers
+// Registers that keep their contents for all commands.
+#define CMD SI      // Walk.Next: address of the current command
+#define WINDOWS R8  // Walk.Windows: table of the windows' addresses
+#define MEMORIES R9 // Walk.Memories: table of the buffers' addresses
 #define WALK R10    // address of the Walk
-#define STOP R12    // Walk.Stop: address of the command before which the walk stops
+#define STOP R12    // Walk.Stop: the walk returns when CMD equals this address
 
-// Registers whose contents belong to the current command.
-#define OPCODE DX    // command.Opcode; the register is reused after the dispatch
+// Registers with contents that each command sets. One register may have several names.
+#define OPCODE DX    // command.Opcode; only decode and withoutAccess use it
 #define WIDTH CX     // command.Width
-#define DST DI       // address of the next store; for Expect and Compare, of the next load
-#define SRC BX       // address of the next load of a copy; for Compare, of the next golden element
-#define DST_STEP DX  // bytes that DST advances after each access
-#define SRC_STEP R13 // bytes that SRC advances after each access
-#define AMOUNT AX    // command.Amount; in a bulk copy, the bytes that are left
-#define LEFT R11     // bytes of the command that are left, except in a bulk copy
-#define TO_ALIGN R11 // bulk copy: bytes up to the next aligned address, modulo 32
-#define VALUE AX     // the value of one access
-#define WANT DX      // Compare: the golden element, which the loaded value must equal
+#define DST DI       // address of the next store; in Expect and Compare, of the next load
+#define SRC BX       // address of the next load; in Compare, of the next golden element
+#define DST_STEP DX  // number of bytes added to DST after each access
+#define SRC_STEP R13 // number of bytes added to SRC after each access
+#define AMOUNT AX    // command.Amount; in a bulk copy, the number of bytes left
+#define LEFT R11     // number of bytes of the range left, except in a bulk copy
+#define TO_ALIGN R11 // bulk copy: lower 5 bits: bytes up to the next multiple of 32
+#define VALUE AX     // value that is loaded or stored
+#define WANT DX      // Compare: the golden element, which must equal VALUE
 
-// Return if the command is Walk.Stop. Otherwise jump to the code for the command's
-// opcode. A Write of 4 bytes is the most frequent command; therefore one comparison
-// recognizes it.
+// Begin to execute the command at CMD. Return if CMD is Walk.Stop. Otherwise load the first
+// four bytes of the command: opcode, width, mode and option. A Write of 4 bytes is the most
+// frequent command, and its mode and option are 0. Therefore compare all four bytes with
+// that command first. Jump to decode for all other commands.
 #define DISPATCH \
 	CMPQ CMD, STOP          \
 	JEQ  stop               \
@@ -42,15 +44,17 @@
 	JEQ  write4             \
 	JMP  decode
 
-// Continue with the next command. Store its address to Walk.Next before the command
-// makes an access: if the access faults, Walk.Next then names this command.
+// Go on to the next command. Store its address to Walk.Next before executing it: if an
+// access faults, Walk.Next then points to the command that made the access.
 #define ADVANCE \
 	ADDQ $command__size, CMD   \
 	MOVQ CMD, Walk_Next(WALK)  \
 	DISPATCH
 
-// Set DST to the address of the access: the window's first byte plus command.Offset.
-// Return if the window is not mapped, because Go executes such commands on a port.
+// Set DST to the address at which the command accesses the device: the address of the
+// window's first byte plus command.Offset. If the address of the window is 0, the window is
+// not mapped. In that case return, because Go executes the command through the window's
+// Port.
 #define DEVICE_ADDRESS \
 	MOVWLZX command_Window(CMD), R11 \
 	MOVQ    (WINDOWS)(R11*8), R11    \
@@ -59,13 +63,15 @@
 	JEQ     stop                     \
 	ADDQ    R11, DST
 
-// Set AT to the address of the command's memory (commandMemory in oracle.go).
+// Set the register AT to the address of the command's data in host memory: entry
+// command.Index of Walk.Memories plus command.Value. The function commandMemory in
+// oracle.go does the same.
 #define MEMORY_ADDRESS(AT) \
 	MOVWLZX command_Index(CMD), AT \
 	MOVQ    (MEMORIES)(AT*8), AT   \
 	ADDQ    command_Value(CMD), AT
 
-// Jump to one of the four labels, depending on the command's width.
+// Jump to W1, W2, W4 or W8 if the command's width is 1, 2, 4 or 8 bytes.
 #define BY_WIDTH(W1, W2, W4, W8) \
 	CMPL WIDTH, $4 \
 	JEQ  W4        \
@@ -77,8 +83,8 @@
 
 // func walk(w *Walk)
 TEXT ·walk(SB), NOSPLIT, $0-8
-	// Load the fields of the Walk. Set Walk.StopReason to 0, which is Unhandled. Code
-	// that stops the walk for another reason overwrites it.
+	// Load the fields of the Walk into registers. Set Walk.StopReason to 0, which is
+	// Unhandled. Code that stops the walk for another reason overwrites the field.
 	MOVQ w+0(FP), WALK
 	MOVQ Walk_Next(WALK), CMD
 	MOVQ Walk_Windows(WALK), WINDOWS
@@ -87,15 +93,16 @@ TEXT ·walk(SB), NOSPLIT, $0-8
 	MOVQ $0, Walk_StopReason(WALK)
 	DISPATCH
 
-// Write of 4 bytes: store command.Value once.
+// Write of 4 bytes: store the lower 4 bytes of command.Value to the device.
 write4:
 	DEVICE_ADDRESS
 	MOVL command_Value(CMD), VALUE
 	MOVL VALUE, (DST)
 	ADVANCE
 
-// Jump to the code for the opcode, which is the lowest byte of AX. Only commands with
-// an opcode below Point access a window.
+// Jump to the code for the command's opcode. AX contains the first four bytes of the
+// command; the lowest byte is the opcode. Commands with an opcode below Point access a
+// window. For those, set DST and AMOUNT first.
 decode:
 	MOVBLZX command_Width(CMD), WIDTH
 	MOVBLZX AX, OPCODE
@@ -116,12 +123,12 @@ decode:
 	CMPL    OPCODE, $const_opFill
 	JEQ     fill
 	CMPL    OPCODE, $const_opModify
-	JEQ     expect // mode 0 is no condition: the walk stops after the load, and Go stores
-	RET
+	JEQ     expect // its mode is 0 and not Equal: the walk stops after the load, and Go stores
+	RET // any other opcode: stop with the reason Unhandled
 
-// The opcode is Point, Fence, or one that Go executes. The flags are the result of
-// the comparison with Point. MFENCE completes all earlier accesses before any later
-// access starts.
+// The opcode is Point or higher. The processor flags are still the result of the comparison
+// with Point. Execute Point and Fence; stop at all other commands, which Go executes. For
+// Fence, MFENCE completes all earlier accesses before any later access starts.
 withoutAccess:
 	JEQ  programWindow
 	CMPL OPCODE, $const_opFence
@@ -129,8 +136,9 @@ withoutAccess:
 	MFENCE
 	ADVANCE
 
-// Write of 1, 2 or 8 bytes. A Write of 1 or 2 bytes is executed as a fill of one
-// access: its command.Amount is 0, which ends the loop after the first access.
+// Write of 1, 2 or 8 bytes. If the width is 8, store command.Value once. If the width is 1
+// or 2, jump to the code for Fill. command.Amount of a Write is 0; therefore the loop of
+// Fill ends after one store.
 write:
 	CMPL WIDTH, $8
 	JNE  fill
@@ -138,10 +146,11 @@ write:
 	MOVQ VALUE, (DST)
 	ADVANCE
 
-// Choose how to copy AMOUNT bytes from SRC to DST: in bulk, or by accesses of the
-// command's width. DEVICE is the register with the device's address, SRC or DST.
-// STEP is the register with the bytes that DEVICE advances after each access. Set
-// STEP to the width, or to 0 if the mode is Fixed.
+// Begin to copy AMOUNT bytes from SRC to DST. DEVICE is the one of these two registers that
+// contains the address on the device, and STEP is the step of that register. If the mode is
+// Bulk, jump to bulk, with the device's address in TO_ALIGN. Otherwise set STEP to the
+// width and jump to copy. If the mode is Fixed, STEP is 0: all accesses use the same
+// address on the device.
 #define START_COPY(DEVICE, STEP) \
 	MOVQ DEVICE, TO_ALIGN                 \
 	CMPB command_Mode(CMD), $const_bulk   \
@@ -152,47 +161,55 @@ write:
 	XORL STEP, STEP                       \
 	JMP  copy
 
-// CopyIn: copy from the command's memory to the device.
+// CopyIn: copy from the command's data in host memory to the device.
 copyIn:
 	MEMORY_ADDRESS(SRC)
 	MOVQ WIDTH, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
-// Fill: copy command.Value to the device repeatedly. SRC does not advance.
+// Fill: store command.Value to each element of the range. SRC_STEP is 0, so that the copy
+// loads command.Value again for each element.
 fill:
 	LEAQ command_Value(CMD), SRC
 	XORL SRC_STEP, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
-// CopyOut: copy from the device to the command's memory.
+// CopyOut: copy from the device to the command's data in host memory.
 copyOut:
 	MOVQ DST, SRC
 	MEMORY_ADDRESS(DST)
 	MOVQ WIDTH, DST_STEP
 	START_COPY(SRC, SRC_STEP)
 
+// Copy AMOUNT bytes from SRC to DST by accesses of the command's width.
 copy:
 	MOVQ AMOUNT, LEFT
 	BY_WIDTH(copy1, copy2, copy4, copy8)
 
-// Expect: load once from the device and compare with command.Value.
+// Expect: load one value from the device and compare it with command.Value. For a Modify,
+// this code only makes the load.
 expect:
 	BY_WIDTH(expect1, expect2, expect4, expect8)
 
-// Compare: load from the device and compare each element with the command's memory.
+// Compare: load each element of a range of the device, and compare it with the golden data,
+// which are the command's data in host memory.
 compare:
 	MEMORY_ADDRESS(SRC)
 	MOVQ AMOUNT, LEFT
 	BY_WIDTH(compare1, compare2, compare4, compare8)
 
-// The code for accesses of BYTES bytes.
+// Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes.
+// LOAD, STORE and CMP_ONES are the instructions of that width.
 //
-// COPY: load an element from SRC and store it to DST.
-// EXPECT: load from the device. Continue with the next command if the mode is Equal,
-// the masked value is command.Value, and the value is not all ones, which a missing
-// device returns. Otherwise stop, and Go evaluates the value.
-// COMPARE: load an element from the device and an element of the golden data. Stop if
-// the two elements differ.
+// COPY: load an element from SRC and store it to DST, until LEFT bytes are copied.
+//
+// EXPECT: load a value from the device. Go on to the next command if the mode is Equal, the
+// value masked with command.Mask equals command.Value, and the value is not all ones. A
+// device that is gone returns all ones. In all other cases stop, and Go evaluates the
+// value.
+//
+// COMPARE: load an element from the device and an element of the golden data, until LEFT
+// bytes are compared. Stop if two elements differ.
 #define EACH(BYTES, LOAD, STORE, CMP_ONES, COPY, EXPECT, COMPARE) \
 COPY:                            \
 	LOAD  (SRC), VALUE           \
@@ -229,16 +246,17 @@ EACH(8, MOVQ, MOVQ, CMPQ, copy8, expect8, compare8)
 EACH(2, MOVWLZX, MOVW, CMPW, copy2, expect2, compare2)
 EACH(1, MOVBLZX, MOVB, CMPB, copy1, expect1, compare1)
 
-// Point: store the values that EncodeWindow put into the command to the TLB window's
-// registers, and update the window's entry in Walk.Windows. If the width is 0, stop:
-// EncodeWindow has not encoded the command, and Go executes it.
+// Point: program a TLB window. EncodeWindow has put the values of the TLB window's
+// registers into the command: store them, and set the window's entry in Walk.Windows to its
+// new address. If the width is 0, EncodeWindow has not encoded this command; stop, and Go
+// executes it.
 programWindow:
 	TESTL   WIDTH, WIDTH
 	JEQ     stop
 
-	// Set DST to the address of the registers: entry command.Index of Walk.Windows
-	// plus command.Offset. Set DX to the new address of the window's first byte: the
-	// entry of Walk.TLBWindows plus command.Amount.
+	// Set DST to the address of the registers: entry command.Index of Walk.Windows plus
+	// command.Offset. Set DX to the new address of the window: entry command.Window of
+	// Walk.TLBWindows plus command.Amount.
 	MOVWLZX command_Index(CMD), R11
 	MOVQ    (WINDOWS)(R11*8), DST
 	MOVL    command_Offset(CMD), AX
@@ -249,27 +267,31 @@ programWindow:
 	ADDQ    AX, DST
 	ADDQ    R11, DX
 
-	// Load the values to store to the registers.
+	// Load the register values: the first 8 bytes, and the last 4 bytes if there are three
+	// registers.
 	MOVQ    command_Value(CMD), VALUE
 	MOVQ    command_Mask(CMD), R13
 
+	// Set the window's entry in Walk.Windows to the new address of the window.
 	MOVQ    DX, (WINDOWS)(BX*8)
 
-	// Barrier: earlier stores through the TLB window must arrive at its old target
-	// before the registers change.
+	// Barrier: earlier accesses through the TLB window must be complete before its
+	// registers change. Otherwise they could reach the new range.
 	MFENCE
 	CMPL    WIDTH, $4
 	JEQ     programWindow4
 
-	// Store one register of 8 bytes and load it again: the load returns only after the
-	// store has taken effect. Barrier: later accesses must not start before the load
-	// has returned.
+	// The TLB window has one register of 8 bytes. Store it, then load it: the load returns
+	// only after the store has taken effect. The barrier delays later accesses until the
+	// load has returned.
 	MOVQ    VALUE, (DST)
 	MOVQ    (DST), VALUE
 	MFENCE
 	ADVANCE
 
-	// Store three registers of 4 bytes, the lowest address first, and load the last one.
+	// The TLB window has three registers of 4 bytes. Store them in the order of their
+	// addresses, then load the last one: the load returns only after the stores have taken
+	// effect. The barrier delays later accesses until the load has returned.
 programWindow4:
 	MOVL    VALUE, (DST)
 	SHRQ    $32, VALUE
@@ -279,14 +301,16 @@ programWindow4:
 	MFENCE
 	ADVANCE
 
-// Stop after the load of an Expect or Modify. Store the loaded value to Walk.Got.
+// Stop after the load of an Expect or Modify. Store the loaded value to Walk.Got, so that
+// Go can finish the command.
 loaded:
 	MOVQ VALUE, Walk_Got(WALK)
 	MOVQ $const_Loaded, Walk_StopReason(WALK)
 	RET
 
-// Stop a Compare at the first element that differs. The offset of the element is
-// command.Amount minus LEFT.
+// Stop a Compare at the first element that differs from the golden data. LEFT counts the
+// bytes from this element to the end of the range. Therefore the offset of the element in
+// the range is command.Amount minus LEFT.
 mismatch:
 	MOVQ VALUE, Walk_Got(WALK)
 	MOVQ WANT, Walk_Want(WALK)
@@ -296,10 +320,14 @@ mismatch:
 	MOVQ $const_Mismatch, Walk_StopReason(WALK)
 	RET
 
-// Make one access of a bulk copy if the bit BYTES is set in the register OF. The
-// access copies BYTES bytes through the register VIA. OF is TO_ALIGN before the loops
-// and AMOUNT after the loops. ON is the label of the next step. If fewer than BYTES
-// bytes are left, jump to tail.
+// One step of a bulk copy. NAME is the label of this step, and ON is the label of the next
+// step. If the bit with the value BYTES is set in the register OF, copy BYTES bytes by one
+// access through the register VIA. OF is TO_ALIGN in the steps before the loops, and AMOUNT
+// in the steps after them.
+//
+// If fewer than BYTES bytes are left, jump to tail. Only a step before the loops can jump:
+// in a step after the loops, a set bit means that at least BYTES bytes are left. There
+// AMOUNT may be negative, which is a large number in this unsigned comparison.
 #define BULK_STEP(NAME, MOVE, VIA, BYTES, OF, ON) \
 NAME:                       \
 	TESTQ $BYTES, OF        \
@@ -312,8 +340,10 @@ NAME:                       \
 	ADDQ  $BYTES, DST       \
 	SUBQ  $BYTES, AMOUNT
 
-// A loop that copies 128 bytes in each round. AMOUNT is the number of bytes after the
-// next 128 bytes. The loop ends when AMOUNT falls below zero.
+// A loop that copies 128 bytes in each round, through the AVX registers Y0 to Y3. NAME is
+// the label of the loop. STORE is the store instruction. AMOUNT is the number of bytes left
+// minus 128, and the loop ends when it falls below 0. Subtracting -128 adds 128 and is a
+// shorter instruction than the addition.
 #define BY128(NAME, STORE) \
 NAME:                        \
 	VMOVDQU (SRC), Y0        \
@@ -329,14 +359,16 @@ NAME:                        \
 	SUBQ    $128, AMOUNT     \
 	JCC     NAME
 
-// A CopyIn uses non-temporal stores if STREAM bytes or more follow the first 128 bytes.
-// Ordinary stores to cached memory would evict other data from the cache, and the
-// processor would first read the memory that they overwrite.
+// STREAM is the size from which a CopyIn uses non-temporal stores: it must copy at least
+// this number of bytes after the first 128. If the destination is cached memory, such as a
+// Host window, ordinary stores would evict other data from the cache. The processor would
+// also read the memory before it overwrites the memory.
 #define STREAM $(4<<20)
 
-// Bulk copy. The accesses begin at the lowest address and do not overlap, and each is
-// naturally aligned on the device. First make single accesses up to an address that is
-// a multiple of 32.
+// Bulk copy of AMOUNT bytes from SRC to DST. Addresses increase, accesses do not overlap,
+// and each access is naturally aligned on the device. First copy up to 31 bytes by single
+// accesses, until the address on the device is a multiple of 32. After NEGQ, the lower five
+// bits of TO_ALIGN are the number of these bytes.
 bulk:
 	NEGQ  TO_ALIGN
 	TESTQ $31, TO_ALIGN
@@ -347,9 +379,10 @@ BULK_STEP(align4, MOVL, DX, 4, TO_ALIGN, align8)
 BULK_STEP(align8, MOVQ, DX, 8, TO_ALIGN, align16)
 BULK_STEP(align16, MOVOU, X0, 16, TO_ALIGN, aligned)
 
-// Then copy 128 bytes at a time if the processor has AVX. Subtracting 128 or 32 does
-// not change the lower five bits of AMOUNT. Therefore these bits are still the number
-// of bytes that are left after the loops.
+// Then copy 128 bytes at a time, if the processor has AVX. A large CopyIn uses non-temporal
+// stores. From here on, AMOUNT is the number of bytes left minus 128 or minus 32. Its lower
+// five bits are still those of the number of bytes left, because 128 and 32 are multiples
+// of 32.
 aligned:
 	SUBQ $128, AMOUNT
 	JCS  below128
@@ -360,15 +393,16 @@ aligned:
 	CMPB (CMD), $const_opCopyIn
 	JNE  by128
 	BY128(stream, VMOVNTDQ)
-	// Barrier: the processor does not order non-temporal stores with later stores.
+	// Barrier: without SFENCE, the processor may make later stores before these
+	// non-temporal stores.
 	SFENCE
 	JMP  by128Done
 	BY128(by128, VMOVDQU)
 by128Done:
 	VZEROUPPER
 
-// Then copy 32 bytes at a time. AMOUNT is the bytes that are left minus 128; make it the
-// bytes that are left minus 32.
+// Then copy 32 bytes at a time. AMOUNT is the number of bytes left minus 128. Adding 96
+// makes it the number of bytes left minus 32. The loop ends when it falls below 0.
 below128:
 	ADDQ  $96, AMOUNT
 	JLT   tail
@@ -382,15 +416,18 @@ by32:
 	SUBQ  $32, AMOUNT
 	JCC   by32
 
-// Then copy 16, 8, 4, 2 and 1 bytes: each if its bit is set in AMOUNT.
+// Then copy the remaining 0 to 31 bytes. The lower five bits of AMOUNT are the number of
+// these bytes. For each of these bits that is set, make one access of 16, 8, 4, 2 or 1
+// bytes.
 BULK_STEP(tail, MOVOU, X0, 16, AMOUNT, tail8)
 BULK_STEP(tail8, MOVQ, DX, 8, AMOUNT, tail4)
 BULK_STEP(tail4, MOVL, DX, 4, AMOUNT, tail2)
 BULK_STEP(tail2, MOVW, DX, 2, AMOUNT, tail1)
 BULK_STEP(tail1, MOVB, DX, 1, AMOUNT, copyDone)
 
-// A copy or fill is complete. Loads from a missing device return all ones. Therefore
-// stop if the last byte of a CopyOut is 0xff, and Go checks the device.
+// A copy or fill is complete. If the last byte of a CopyOut is 0xff, stop with the reason
+// AllOnes: loads from a device that is gone return all ones, so Go must check the device.
+// Otherwise go on to the next command.
 copyDone:
 	CMPB (CMD), $const_opCopyOut
 	JNE  advance
@@ -401,27 +438,29 @@ advance:
 allOnes:
 	MOVQ $const_AllOnes, Walk_StopReason(WALK)
 
+// Return to Go. Walk.StopReason and Walk.Next are set.
 stop:
 	RET
 
 // func detectAVX() bool
 //
-// detectAVX reports whether the processor has AVX and the operating system saves the
-// AVX registers (Intel SDM volume 1, "Detection of AVX Instructions").
+// detectAVX reports whether the processor has AVX and the operating system saves the AVX
+// registers of each thread (Intel SDM volume 1, "Detection of AVX Instructions").
 TEXT ·detectAVX(SB), NOSPLIT, $0-1
-	// CPUID leaf 1 must have the bits OSXSAVE and AVX set.
+	// The bits 27 (OSXSAVE) and 28 (AVX) of CPUID leaf 1, register ECX, must be 1.
 	MOVL $1, AX
 	XORL CX, CX
 	CPUID
 	ANDL $(1<<27 | 1<<28), CX
 	CMPL CX, $(1<<27 | 1<<28)
 	JNE  result
-	// XCR0 must show that the operating system saves the SSE and AVX registers.
+	// The bits 1 (SSE) and 2 (AVX) of the register XCR0 must be 1: the operating system
+	// saves these registers.
 	XORL CX, CX
 	XGETBV
 	ANDL $6, AX
 	CMPL AX, $6
-	// The function returns whether the last comparison found equality.
+	// Return true if the last comparison found its operands equal.
 result:
 	SETEQ ret+0(FP)
 	RET

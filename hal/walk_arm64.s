@@ -1,43 +1,49 @@
-// The arm64 version of the walk. It implements walkGeneric of oracle.go in assembly.
-// A label that implements a Go function of oracle.go has the name of that function.
+// This file implements Walk.Run for arm64. It executes commands on mapped memory exactly as
+// the Go function walkGeneric in oracle.go does. If a label has the name of a Go function
+// in oracle.go, the code after the label does the same as that function.
 //
-// Every load or store through a device's address is one instruction, exactly as
-// wide as the command requires, and naturally aligned, because unaligned accesses
-// to Device memory fault (Arm ARM, "Device memory"). No access uses write-back
-// addressing, because a hypervisor that emulates the device would get no description
-// of the access (Arm ARM, ISS encoding of Data Aborts, ISV). The same is true of load
-// and store pairs. Therefore pairs occur only in bulk copies, whose range is memory.
+// Each load from the device and each store to it is one instruction, exactly as wide as the
+// command requires. It is naturally aligned, because an unaligned access to memory of type
+// Device faults (Arm ARM, "Device memory").
+//
+// No access uses an addressing mode that also changes the address register (write-back). If
+// a hypervisor emulates the device, the processor reports each access to the hypervisor,
+// but reports no width and register for an access with write-back (Arm ARM, ISS encoding of
+// Data Aborts, ISV). The same is true of the instructions that load or store a pair of
+// registers. Therefore only bulk copies use pairs; images use bulk copies only for ranges
+// of the device that are memory.
 
 //go:build !purego
 
 #include "textflag.h"
 #include "go_asm.h"
 
-// Registers that keep their meaning during the whole walk.
+// Registers that keep their contents for all commands.
 #define WALK R0     // address of the Walk
-#define CMD R1      // address of the current command, which Walk.Next points to
-#define WINDOWS R2  // Walk.Windows: address of the table of windows
-#define MEMORIES R3 // Walk.Memories: address of the table of buffers
-#define STOP R4     // Walk.Stop: address of the command before which the walk stops
-#define WRITE4 R17  // constant: the first four bytes of a Write of width 4
+#define CMD R1      // Walk.Next: address of the current command
+#define WINDOWS R2  // Walk.Windows: table of the windows' addresses
+#define MEMORIES R3 // Walk.Memories: table of the buffers' addresses
+#define STOP R4     // Walk.Stop: the walk returns when CMD equals this address
+#define WRITE4 R17  // constant: the first four bytes of a Write of 4 bytes
 
-// Registers whose contents belong to the current command.
-#define OPCODE R5    // command.Opcode; the register is reused after the dispatch
-#define VALUE R5     // the value of one access
+// Registers with contents that each command sets. One register may have several names.
+#define OPCODE R5    // command.Opcode; only decode, withoutAccess and copyDone use it
+#define VALUE R5     // value that is loaded or stored
 #define WIDTH R6     // command.Width
 #define MODE R7      // command.Mode
-#define DST R8       // address of the next store; for Expect and Compare, of the next load
-#define SRC R9       // address of the next load of a copy; for Compare, of the next golden element
-#define LEFT R10     // bytes of the command that are left
-#define DST_STEP R11 // bytes that DST advances after each access
-#define SRC_STEP R12 // bytes that SRC advances after each access
-#define TO_ALIGN R13 // bulk copy: bytes up to the next aligned address, modulo 16
-#define WANT R11     // Compare: the golden element, which the loaded value must equal
-#define SCRATCH R9   // temporary values; the same register as SRC
+#define DST R8       // address of the next store; in Expect and Compare, of the next load
+#define SRC R9       // address of the next load; in Compare, of the next golden element
+#define LEFT R10     // number of bytes of the range left
+#define DST_STEP R11 // number of bytes added to DST after each access
+#define SRC_STEP R12 // number of bytes added to SRC after each access
+#define TO_ALIGN R13 // bulk copy: lower 4 bits: bytes up to the next multiple of 16
+#define WANT R11     // Compare: the golden element, which must equal VALUE
+#define SCRATCH R9   // temporary value
 
-// Return if the command is Walk.Stop. Otherwise jump to the code for the command's
-// opcode. A Write of 4 bytes is the most frequent command; therefore one comparison
-// recognizes it.
+// Begin to execute the command at CMD. Return if CMD is Walk.Stop. Otherwise load the first
+// four bytes of the command: opcode, width, mode and option. A Write of 4 bytes is the most
+// frequent command, and its mode and option are 0. Therefore compare all four bytes with
+// that command first. Jump to decode for all other commands.
 #define DISPATCH \
 	CMP   STOP, CMD          \
 	BEQ   stop               \
@@ -46,15 +52,17 @@
 	BEQ   write4             \
 	B     decode
 
-// Continue with the next command. Store its address to Walk.Next before the command
-// makes an access: if the access faults, Walk.Next then names this command.
+// Go on to the next command. Store its address to Walk.Next before executing it: if an
+// access faults, Walk.Next then points to the command that made the access.
 #define ADVANCE \
 	ADD  $command__size, CMD   \
 	MOVD CMD, Walk_Next(WALK)  \
 	DISPATCH
 
-// Set DST to the address of the access: the window's first byte plus command.Offset.
-// Return if the window is not mapped, because Go executes such commands on a port.
+// Set DST to the address at which the command accesses the device: the address of the
+// window's first byte plus command.Offset. If the address of the window is 0, the window is
+// not mapped. In that case return, because Go executes the command through the window's
+// Port.
 #define DEVICE_ADDRESS \
 	MOVHU command_Window(CMD), SCRATCH       \
 	MOVD  (WINDOWS)(SCRATCH<<3), SCRATCH     \
@@ -62,14 +70,16 @@
 	CBZ   SCRATCH, stop                      \
 	ADD   SCRATCH, DST
 
-// Set AT to the address of the command's memory (commandMemory in oracle.go).
+// Set the register AT to the address of the command's data in host memory: entry
+// command.Index of Walk.Memories plus command.Value. The function commandMemory in
+// oracle.go does the same.
 #define MEMORY_ADDRESS(AT) \
 	MOVHU command_Index(CMD), AT   \
 	MOVD  (MEMORIES)(AT<<3), AT    \
 	MOVD  command_Value(CMD), R5   \
 	ADD   R5, AT
 
-// Jump to one of the four labels, depending on the command's width.
+// Jump to W1, W2, W4 or W8 if the command's width is 1, 2, 4 or 8 bytes.
 #define BY_WIDTH(W1, W2, W4, W8) \
 	CMP $4, WIDTH \
 	BEQ W4        \
@@ -81,8 +91,8 @@
 
 // func walk(w *Walk)
 TEXT ·walk(SB), NOSPLIT, $0-8
-	// Load the fields of the Walk. Set Walk.StopReason to 0, which is Unhandled. Code
-	// that stops the walk for another reason overwrites it.
+	// Load the fields of the Walk into registers. Set Walk.StopReason to 0, which is
+	// Unhandled. Code that stops the walk for another reason overwrites the field.
 	MOVD w+0(FP), WALK
 	MOVD Walk_Next(WALK), CMD
 	MOVD Walk_Windows(WALK), WINDOWS
@@ -92,15 +102,15 @@ TEXT ·walk(SB), NOSPLIT, $0-8
 	MOVD $(const_opWrite | 4<<8), WRITE4
 	DISPATCH
 
-// Write of 4 bytes: store command.Value once.
+// Write of 4 bytes: store the lower 4 bytes of command.Value to the device.
 write4:
 	DEVICE_ADDRESS
 	MOVWU command_Value(CMD), VALUE
 	MOVW  VALUE, (DST)
 	ADVANCE
 
-// Jump to the code for the opcode. Only commands with an opcode below Point access a
-// window.
+// Jump to the code for the command's opcode. Commands with an opcode below Point access a
+// window. For those, set DST, LEFT and MODE first.
 decode:
 	MOVBU (CMD), OPCODE
 	MOVBU command_Width(CMD), WIDTH
@@ -122,22 +132,24 @@ decode:
 	CMP   $const_opFill, OPCODE
 	BEQ   fill
 	CMP   $const_opModify, OPCODE
-	BEQ   expect // mode 0 is no condition: the walk stops after the load, and Go stores
-	RET
+	BEQ   expect // its mode is 0 and not Equal: the walk stops after the load, and Go stores
+	RET // any other opcode: stop with the reason Unhandled
 
-// The opcode is Point, Fence, or one that Go executes. The flags are the result of
-// the comparison with Point.
+// The opcode is Point or higher. The processor flags are still the result of the comparison
+// with Point. Execute Point and Fence; stop at all other commands, which Go executes.
 withoutAccess:
 	BEQ programWindow
 	CMP $const_opFence, OPCODE
 	BNE stop
-	// DSB SY: all earlier accesses, also those to devices, are complete before any
-	// later access starts. Linux uses it as mb() (arch/arm64/include/asm/barrier.h).
+	// Fence: the operand 15 selects DSB SY, which completes all earlier accesses to memory
+	// and devices before any later access starts. Linux uses it as mb()
+	// (arch/arm64/include/asm/barrier.h).
 	DSB $15
 	ADVANCE
 
-// Write of 1, 2 or 8 bytes. A Write of 1 or 2 bytes is executed as a fill of one
-// access: its command.Amount is 0, which ends the loop after the first access.
+// Write of 1, 2 or 8 bytes. If the width is 8, store command.Value once. If the width is 1
+// or 2, jump to the code for Fill. command.Amount of a Write is 0; therefore the loop of
+// Fill ends after one store.
 write:
 	CMP  $8, WIDTH
 	BNE  fill
@@ -145,10 +157,11 @@ write:
 	MOVD VALUE, (DST)
 	ADVANCE
 
-// Choose how to copy LEFT bytes from SRC to DST: in bulk, or by accesses of the
-// command's width. DEVICE is the register with the device's address, SRC or DST.
-// STEP is the register with the bytes that DEVICE advances after each access. Set
-// STEP to the width, or to 0 if the mode is Fixed.
+// Begin to copy LEFT bytes from SRC to DST. DEVICE is the one of these two registers that
+// contains the address on the device, and STEP is the step of that register. If the mode is
+// Bulk, jump to bulk, with the device's address in TO_ALIGN. Otherwise set STEP to the
+// width and jump to copy. If the mode is Fixed, STEP is 0: all accesses use the same
+// address on the device.
 #define START_COPY(DEVICE, STEP) \
 	MOVD DEVICE, TO_ALIGN   \
 	CMP  $const_bulk, MODE  \
@@ -159,44 +172,51 @@ write:
 	MOVD ZR, STEP           \
 	B    copy
 
-// CopyIn: copy from the command's memory to the device.
+// CopyIn: copy from the command's data in host memory to the device.
 copyIn:
 	MEMORY_ADDRESS(SRC)
 	MOVD WIDTH, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
-// Fill: copy command.Value to the device repeatedly. SRC does not advance.
+// Fill: store command.Value to each element of the range. SRC_STEP is 0, so that the copy
+// loads command.Value again for each element.
 fill:
 	ADD  $command_Value, CMD, SRC
 	MOVD ZR, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
-// CopyOut: copy from the device to the command's memory.
+// CopyOut: copy from the device to the command's data in host memory.
 copyOut:
 	MOVD DST, SRC
 	MEMORY_ADDRESS(DST)
 	MOVD WIDTH, DST_STEP
 	START_COPY(SRC, SRC_STEP)
 
+// Copy LEFT bytes from SRC to DST by accesses of the command's width.
 copy:
 	BY_WIDTH(copy1, copy2, copy4, copy8)
 
-// Expect: load once from the device and compare with command.Value.
+// Expect: load one value from the device and compare it with command.Value. For a Modify,
+// this code only makes the load.
 expect:
 	BY_WIDTH(expect1, expect2, expect4, expect8)
 
-// Compare: load from the device and compare each element with the command's memory.
+// Compare: load each element of a range of the device, and compare it with the golden data,
+// which are the command's data in host memory.
 compare:
 	MEMORY_ADDRESS(SRC)
 	BY_WIDTH(compare1, compare2, compare4, compare8)
 
-// The code for accesses of BYTES bytes.
+// Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes.
+// LOAD and STORE are the instructions of that width. ONES is the value of that width with
+// all bits set.
 //
-// COPY: load an element from SRC and store it to DST.
-// EXPECT: load from the device. ONES is the value all ones, which a missing device
-// returns.
-// COMPARE: load an element from the device and an element of the golden data. Stop if
-// the two elements differ.
+// COPY: load an element from SRC and store it to DST, until LEFT bytes are copied.
+//
+// EXPECT: load a value from the device and jump to checkCondition, with ONES in SCRATCH.
+//
+// COMPARE: load an element from the device and an element of the golden data, until LEFT
+// bytes are compared. Stop if two elements differ.
 #define EACH(BYTES, LOAD, STORE, ONES, COPY, EXPECT, COMPARE) \
 COPY:                  \
 	LOAD  (SRC), VALUE     \
@@ -226,21 +246,22 @@ EACH(2, MOVHU, MOVH, 0xffff, copy2, expect2, compare2)
 EACH(4, MOVWU, MOVW, 0xffffffff, copy4, expect4, compare4)
 EACH(8, MOVD, MOVD, -1, copy8, expect8, compare8)
 
-// Point: store the values that EncodeWindow put into the command to the TLB window's
-// registers, and update the window's entry in Walk.Windows. If the width is 0, stop:
-// EncodeWindow has not encoded the command, and Go executes it.
+// Point: program a TLB window. EncodeWindow has put the values of the TLB window's
+// registers into the command: store them, and set the window's entry in Walk.Windows to its
+// new address. If the width is 0, EncodeWindow has not encoded this command; stop, and Go
+// executes it.
 programWindow:
 	CBZ   WIDTH, stop
 
-	// Set DST to the address of the registers: entry command.Index of Walk.Windows
-	// plus command.Offset.
+	// Set DST to the address of the registers: entry command.Index of Walk.Windows plus
+	// command.Offset.
 	MOVHU command_Index(CMD), R7
 	MOVD  (WINDOWS)(R7<<3), DST
 	MOVWU command_Offset(CMD), R7
 	ADD   R7, DST
 
-	// The new address of the window's first byte is the entry of Walk.TLBWindows plus
-	// command.Amount.
+	// Set the window's entry in Walk.Windows to the new address of the window: entry
+	// command.Window of Walk.TLBWindows plus command.Amount.
 	MOVHU command_Window(CMD), R9
 	MOVD  Walk_TLBWindows(WALK), R7
 	MOVD  (R7)(R9<<3), R7
@@ -248,25 +269,28 @@ programWindow:
 	ADD   R10, R7
 	MOVD  R7, (WINDOWS)(R9<<3)
 
-	// Load the values to store to the registers.
+	// Load the register values: the first 8 bytes, and the last 4 bytes if there are three
+	// registers.
 	MOVD  command_Value(CMD), VALUE
 	MOVD  command_Mask(CMD), R9
 
-	// Barrier: earlier stores through the TLB window must arrive at its old target
-	// before the registers change.
+	// Barrier: earlier accesses through the TLB window must be complete before its
+	// registers change. Otherwise they could reach the new range.
 	DSB   $15
 	CMP   $4, WIDTH
 	BEQ   programWindow4
 
-	// Store one register of 8 bytes and load it again: the load returns only after the
-	// store has taken effect. Barrier: later accesses must not start before the load
-	// has returned.
+	// The TLB window has one register of 8 bytes. Store it, then load it: the load returns
+	// only after the store has taken effect. The barrier delays later accesses until the
+	// load has returned.
 	MOVD  VALUE, (DST)
 	MOVD  (DST), VALUE
 	DSB   $15
 	ADVANCE
 
-	// Store three registers of 4 bytes, the lowest address first, and load the last one.
+	// The TLB window has three registers of 4 bytes. Store them in the order of their
+	// addresses, then load the last one: the load returns only after the stores have taken
+	// effect. The barrier delays later accesses until the load has returned.
 programWindow4:
 	MOVW  VALUE, (DST)
 	LSR   $32, VALUE
@@ -276,9 +300,10 @@ programWindow4:
 	DSB   $15
 	ADVANCE
 
-// The part of an Expect after the load. Continue with the next command if the mode is
-// Equal, the masked value is command.Value, and the value is not all ones, which is in
-// SCRATCH. Otherwise stop, and Go evaluates the value.
+// Finish an Expect after its load. Go on to the next command if the mode is Equal, the
+// value masked with command.Mask equals command.Value, and the value is not all ones
+// (SCRATCH). A device that is gone returns all ones. In all other cases stop, and Go
+// evaluates the value.
 checkCondition:
 	CMP   SCRATCH, VALUE
 	BEQ   loaded
@@ -291,14 +316,16 @@ checkCondition:
 	BNE   loaded
 	ADVANCE
 
-// Stop after the load of an Expect or Modify. Store the loaded value to Walk.Got.
+// Stop after the load of an Expect or Modify. Store the loaded value to Walk.Got, so that
+// Go can finish the command.
 loaded:
 	MOVD VALUE, Walk_Got(WALK)
 	MOVD $const_Loaded, R9
 	B    stopWithReason
 
-// Stop a Compare at the first element that differs. The offset of the element is
-// command.Amount minus LEFT.
+// Stop a Compare at the first element that differs from the golden data. LEFT counts the
+// bytes from this element to the end of the range. Therefore the offset of the element in
+// the range is command.Amount minus LEFT.
 mismatch:
 	MOVD  VALUE, Walk_Got(WALK)
 	MOVD  WANT, Walk_Want(WALK)
@@ -308,9 +335,14 @@ mismatch:
 	MOVD  $const_Mismatch, R9
 	B     stopWithReason
 
-// Make one access of a bulk copy, of BYTES (1 << BIT) bytes, if bit BIT is set in the
-// register OF. OF is TO_ALIGN before the loop and LEFT after the loop. ON is the label
-// of the next step. If fewer than BYTES bytes are left, jump to tail.
+// One step of a bulk copy. NAME is the label of this step, and ON is the label of the next
+// step. If the bit with the number BIT is set in the register OF, copy BYTES bytes by one
+// access; BYTES is the value of that bit. OF is TO_ALIGN in the steps before the loop, and
+// LEFT in the steps after it.
+//
+// If fewer than BYTES bytes are left, jump to tail. Only a step before the loop can jump:
+// in a step after the loop, a set bit means that at least BYTES bytes are left. There LEFT
+// may be negative, which is a large number in this unsigned comparison.
 #define BULK_STEP(NAME, LOAD, STORE, BYTES, BIT, OF, ON) \
 NAME:                       \
 	TBZ   $BIT, OF, ON      \
@@ -322,9 +354,10 @@ NAME:                       \
 	ADD   $BYTES, DST       \
 	SUB   $BYTES, LEFT
 
-// Bulk copy. The accesses begin at the lowest address and do not overlap, and each is
-// naturally aligned on the device. First make single accesses up to an address that is
-// a multiple of 16.
+// Bulk copy of LEFT bytes from SRC to DST. Addresses increase, accesses do not overlap, and
+// each access is naturally aligned on the device. First copy up to 15 bytes by single
+// accesses, until the address on the device is a multiple of 16. After NEG, the lower four
+// bits of TO_ALIGN are the number of these bytes.
 bulk:
 	NEG TO_ALIGN, TO_ALIGN
 BULK_STEP(align1, MOVBU, MOVB, 1, 0, TO_ALIGN, align2)
@@ -332,9 +365,9 @@ BULK_STEP(align2, MOVHU, MOVH, 2, 1, TO_ALIGN, align4)
 BULK_STEP(align4, MOVWU, MOVW, 4, 2, TO_ALIGN, align8)
 BULK_STEP(align8, MOVD, MOVD, 8, 3, TO_ALIGN, aligned)
 
-// Then copy 32 bytes at a time. The loop ends when LEFT falls below zero. Subtracting
-// 32 does not change the lower five bits of LEFT. Therefore these bits are still the
-// number of bytes that are left after the loop.
+// Then copy 32 bytes at a time. From here on, LEFT is the number of bytes left minus 32,
+// and the loop ends when it falls below 0. The lower five bits of LEFT are still those of
+// the number of bytes left, because subtracting 32 does not change them.
 aligned:
 	SUBS $32, LEFT
 	BLO  tail
@@ -348,7 +381,9 @@ by32:
 	SUBS $32, LEFT
 	BHS  by32
 
-// Then copy 16, 8, 4, 2 and 1 bytes: each if its bit is set in LEFT.
+// Then copy the remaining 0 to 31 bytes. The lower five bits of LEFT are the number of
+// these bytes. For each of these bits that is set, make one access of 16, 8, 4, 2 or 1
+// bytes.
 tail:
 	TBZ  $4, LEFT, tail8
 	LDP  (SRC), (R5, R6)
@@ -360,8 +395,9 @@ BULK_STEP(tail4, MOVWU, MOVW, 4, 2, LEFT, tail2)
 BULK_STEP(tail2, MOVHU, MOVH, 2, 1, LEFT, tail1)
 BULK_STEP(tail1, MOVBU, MOVB, 1, 0, LEFT, copyDone)
 
-// A copy or fill is complete. Loads from a missing device return all ones. Therefore
-// stop if the last byte of a CopyOut is 0xff, and Go checks the device.
+// A copy or fill is complete. If the last byte of a CopyOut is 0xff, stop with the reason
+// AllOnes: loads from a device that is gone return all ones, so Go must check the device.
+// Otherwise go on to the next command.
 copyDone:
 	MOVBU (CMD), OPCODE
 	CMP   $const_opCopyOut, OPCODE
@@ -373,8 +409,10 @@ advance:
 	ADVANCE
 allOnes:
 	MOVD $const_AllOnes, R9
+// Return to Go with the stop reason that is in R9.
 stopWithReason:
 	MOVD R9, Walk_StopReason(WALK)
 
+// Return to Go. Walk.StopReason and Walk.Next are set.
 stop:
 	RET

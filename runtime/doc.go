@@ -1,4 +1,6 @@
-// Package runtime replays Light Metal images on devices:
+// Package runtime replays Light Metal images on PCIe devices. An image is a file that contains
+// commands for devices, for example "store 1 in the register at offset 0x20 of BAR 0", and the
+// data that the commands copy. To replay an image means to execute its commands:
 //
 //	file, err := runtime.Open("model.lmb")      // map the file
 //	view, err := file.Verify()                  // check every byte
@@ -7,53 +9,80 @@
 //	result := replay.Run(sequence)              // repeat this as often as needed
 //	replay.Close()                              // stop DMA, free the memory
 //
+// # Terms
+//
+// A sequence is a list of commands with a name, for example "main". Run executes one sequence.
+//
+// A window is a range of addresses that commands load from or store to. A command names its window
+// and an offset in the window. There are four kinds of windows: a range of a BAR, a buffer in host
+// memory for DMA of the device, PCI configuration space, and a TLB window.
+//
+// A TLB window is a range of a BAR that the device maps to an address inside the chip. The command
+// Point programs this address.
+//
+// A tensor is an array of numbers. Commands copy an input tensor to a device. They copy data from a
+// device to an output tensor.
+//
+// The arena is one block of memory for all tensors. The payload is the part of the file that
+// contains data, for example the default data of inputs.
+//
 // # From file to store
 //
-// This section follows one command, a Write to a register, from the image file to the store on
-// the device.
+// This section follows one command from the image file to the device. The command is a Write: it
+// stores a value in a register.
 //
-// Open: an image file consists of an envelope, which contains tables and commands, and of a
-// payload, which contains the data of tensors. Open copies the envelope into private memory, so
-// that other processes cannot change the Write any more, and maps the payload (file.go). A caller
-// that checks a signature does so at this point, with Inspect (inspect.go).
+// Open (file.go): The file begins with the envelope, which contains tables and all commands. The
+// payload follows. Open maps the file, then copies the envelope into private memory. Therefore no
+// other process can change the Write from now on. If the file must have a signature, the caller
+// calls Inspect now, to check the signature before anything else reads the file (inspect.go).
 //
-// Verify: it first checks the tables, among them the entry of the window that the Write names
-// (fbs/flat.go, fbs/tables.go). Then it checks every command in one pass (fbs/commands.go). The
-// pass rejects the image if, for example, the Write exceeds its window or has a width that the
-// register does not accept. The same pass computes the checksum of the commands and the longest
-// time that each sequence may take (fbs/times.go). Verify ends with the payload: it copies the
-// default data of inputs into private memory, then compares the checksums of the payload.
+// Verify (file.go): First, Verify checks the tables (fbs/flat.go, fbs/tables.go). One table lists
+// the windows of the image. The Write names its window by an index in this table. Second, Verify
+// checks all commands in one pass (fbs/commands.go). The pass rejects the image if, for example,
+// the Write stores outside its window, or if the register does not accept a store of this width.
+// The pass also computes the checksum of the commands, and the longest time that each sequence may
+// take (fbs/times.go). Third, Verify copies the default data of inputs into private memory, and
+// compares the checksums of the payload.
 //
-// Load: it checks that the given devices are those that the image is for, maps the windows, and
-// reserves one block of memory, the arena, for all tensors (load.go). It stores the addresses in
-// two tables: one of windows and registers, one of the payload and tensors. The Write stays as it
-// is, because it names its window by an index into the first table. Two other commands need
-// values that are known only now; Load fills them in, in a copy of the commands: a Relocate
-// becomes a Write of a bus address, and a Point gets the register values that set its TLB window.
+// Load (load.go): First, Load checks that the caller's devices are the devices that the image is
+// for, and that no sequence may take too long. Second, it reserves the arena and maps the windows.
+// Third, it builds two tables of addresses: one of windows, one of the payload and tensors. The
+// Write does not change, because it contains an index in the table of windows instead of an
+// address. But two other commands need values that become known only now: a Relocate stores the bus
+// address of a window in a register, and a Point programs a TLB window. If the image has such
+// commands, Load writes these values into a copy of the commands. Last, Load enables bus mastering,
+// so that devices can access the host memory of the image.
 //
-// Freeze: it locks the commands and the arena into memory, and turns the garbage collector off
-// (freeze.go). A caller may then call Seal, after which the kernel kills the process if it makes
-// a system call that runs do not need (seal.go).
+// Freeze (freeze.go): Freeze locks the commands and the arena into memory, and turns Go's garbage
+// collector off. The caller may then call Seal (seal.go). From then on, the kernel kills the
+// process if the process makes a system call that runs do not need.
 //
-// Run: it executes one sequence of commands as a series of walks (replay.go). A walk is a loop in
-// assembly over the commands (hal/walk_arm64.s). For the Write it reads the address of the window
-// from the table, adds the offset of the register, and stores the value there. If a command needs
-// more than loads and stores, the walk stops at the command: an expectation that is not met, a
-// delay, a call of a sequence, or a window that is not mapped memory. Replay.handleStop executes
-// the rest of this command in Go, and the next walk begins after it.
+// Run (replay.go): Run executes the commands of a sequence in their order. A loop in assembly, the
+// walk, executes most commands (hal/walk.go, hal/walk_arm64.s, hal/walk_amd64.s). For the Write,
+// the walk loads the address of the window from the table, adds the offset of the register, and
+// stores the value at the sum. This is the store to the device.
 //
-// A window that is not mapped memory is called a port. Ports are configuration space and the
-// windows of mock devices. If the window of the Write is a port, the walk stops at the Write, and
-// hal/port.go executes it in Go.
+// The walk can only load from and store to mapped memory. It stops at a command that needs more:
+// for example at a delay, at a call of another sequence, or at an expect if the register does not
+// have the expected value. Replay.handleStop then executes the rest of that command in Go.
+// Afterwards the walk continues with the next command.
 //
-// Close: it stops DMA of all devices and frees the arena.
+// Configuration space and the windows of mock devices are not mapped memory. The program accesses
+// them through methods of an interface, hal.Port. If the device of the Write is a mock, the walk
+// stops at the Write, and Walk.ExecuteOnPort executes the Write in Go (hal/port.go).
+//
+// If a command fails, the sequence ends. Run then executes the sequence with the name "safe", if
+// the image has one, and rejects all later runs.
+//
+// Close (load.go): Close disables bus mastering of all devices, which stops their DMA. Then it
+// frees the arena.
 //
 // # Properties
 //
-// Verify and Load check everything that an image contains. Therefore Run checks nothing again: at
-// that time only the values that devices return are unknown.
+// Verify and Load check everything that an image contains. Therefore Run does not check the
+// commands again. Run checks only the values that it loads from devices, and the time.
 //
-// hal/oracle.go defines in Go the effect of every command; tests compare the assembly with it.
+// hal/oracle.go defines in Go the effect of every command. Tests compare the assembly with it.
 //
 // Only one goroutine may use a Replay. The package does not print, log, read the environment or
 // end the process.

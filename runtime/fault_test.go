@@ -147,7 +147,7 @@ func verified(t *testing.T, image *lmb.Image) *fbs.View {
 // load loads a view of this subject on a new mock.
 func (s *subject) load(t *testing.T, view *fbs.View) (*runtime.Replay, *mock.Device) {
 	t.Helper()
-	device := mock.New(chips.ByName(view.Name(view.Devices[0].Board)))
+	device := mock.New(chips.BoardByName(view.Name(view.Devices[0].Board)))
 	device.Record(true)
 	replay, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {
@@ -482,31 +482,33 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 		{4096, 1, hal.OK, 1}, // payload gone
 		{0, 1, hal.OK, 1},    // all gone but the copy of the commands
 	} {
-		path := written(t, encoded(t, withPayload))
-		r, device, err := loadPlain(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(path, test.size); err != nil {
-			t.Fatal(err)
-		}
-		result := r.Run(0)
-		if result.Code != hal.IO || !result.FileTruncated || result.Command != test.command ||
-			!result.SafeRan || result.Safe != test.safe {
-			t.Errorf("cut to %d: %+v", test.size, result)
-		}
-		const says = "command 1 of main: " + runtime.FileTruncatedText
-		if text := string(report.AppendFailure(nil, r.View(), &result)); text != says {
-			t.Errorf("cut to %d: %s", test.size, text)
-		}
-		if device.memory[0] != test.stored {
-			t.Errorf("cut to %d: device has %d", test.size, device.memory[0])
-		}
-		if again := r.Run(0); again.Code != hal.Disabled {
-			t.Errorf("cut to %d: then %v", test.size, again.Code)
-		}
-		r.Close()
-		device.Close()
+		t.Run(fmt.Sprintf("%d bytes", test.size), func(t *testing.T) {
+			path := written(t, encoded(t, withPayload))
+			r, device, err := loadPlain(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(path, test.size); err != nil {
+				t.Fatal(err)
+			}
+			result := r.Run(0)
+			if result.Code != hal.IO || !result.FileTruncated || result.Command != test.command ||
+				!result.SafeRan || result.Safe != test.safe {
+				t.Errorf("cut to %d: %+v", test.size, result)
+			}
+			const says = "command 1 of main: " + runtime.FileTruncatedText
+			if text := string(report.AppendFailure(nil, r.View(), &result)); text != says {
+				t.Errorf("cut to %d: %s", test.size, text)
+			}
+			if device.memory[0] != test.stored {
+				t.Errorf("cut to %d: device has %d", test.size, device.memory[0])
+			}
+			if again := r.Run(0); again.Code != hal.Disabled {
+				t.Errorf("cut to %d: then %v", test.size, again.Code)
+			}
+			r.Close()
+			device.Close()
+		})
 	}
 }
 

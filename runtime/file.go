@@ -1,6 +1,7 @@
 package runtime
 
-// This file opens and verifies image files. A part of the file is copied, the rest is mapped.
+// This file opens image files and verifies their contents. Some parts of a file are copied into
+// private memory, so that other processes cannot change them. The rest of the file is mapped.
 
 import (
 	"unsafe"
@@ -12,24 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is an image file in memory. The envelope, which contains the commands, and the default data
-// of inputs are copied into private memory before they are verified. Therefore a process that
-// rewrites or truncates the file cannot change the copies. The rest of the payload is mapped: it
-// stays in the page cache, and runs copy it from there to the device. Only Verify, Inspect and
-// Replay.Run read the mapped payload; they return an error if the file has been truncated.
+// File is an open image file. The file consists of the envelope, which contains tables and
+// commands, and of the payload, which contains data.
+//
+// The envelope and the default data of inputs are copied into private memory before they are
+// verified. Therefore another process that rewrites or truncates the file cannot change them. The
+// rest of the payload is mapped: runs copy it to the device directly from the page cache. Only
+// Verify, Inspect and Replay.Run read the mapped payload. They return an error if the file has
+// been truncated.
 type File struct {
-	path string
-	fd   int
-	data []byte // the bytes of the file: private copies and mapped pages
-	// All bytes of data before this offset are a private copy. The offset is a multiple of the
-	// page size, or the size of the file.
+	path string // path that the caller passed to Open, for error messages
+	fd   int    // file descriptor, from which copyToPrivate reads
+	data []byte // all bytes of the file: some pages are private copies, the others are mapped
+	// The bytes of data before the offset privateEnd are a private copy. privateEnd is a multiple
+	// of the page size, or the size of the file.
 	privateEnd   uint64
-	inputsCopied bool // the default data of inputs are private copies; Verify copies them once
+	inputsCopied bool // copyInputs has copied the default data of inputs into private memory
 }
 
-// Open maps a file and copies its envelope. The error is a *hal.Fault.
+// Open opens and maps an image file, and copies its envelope into private memory. The error is a
+// *hal.Fault.
 func Open(path string) (*File, error) {
-	// Without O_NONBLOCK, opening a FIFO waits until another process opens it for writing.
+	// O_NONBLOCK matters if path is a FIFO: without this flag, open would wait until another
+	// process opens the FIFO for writing.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, hal.FileFault(path, err)
@@ -42,7 +48,8 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// mapAndCopyEnvelope maps the whole file, then replaces the envelope by a private copy.
+// mapAndCopyEnvelope maps the whole file, then replaces the pages of the envelope by a private
+// copy.
 func (f *File) mapAndCopyEnvelope() error {
 	var status unix.Stat_t
 	err := unix.Fstat(f.fd, &status)
@@ -56,23 +63,23 @@ func (f *File) mapAndCopyEnvelope() error {
 	if err != nil {
 		return hal.FileFault(f.path, err)
 	}
-	// Copy the first page, because it contains the size of the envelope. The size is read from the
-	// copy, so that another process cannot change it between the two calls.
+	// Copy the first page, which contains the size of the envelope. Then read the size from the
+	// copy, which other processes cannot change, and copy the rest of the envelope.
 	if err = f.copyToPrivate(0, 1); err == nil {
 		err = f.copyToPrivate(0, fbs.ReadStruct[fbs.Preamble](f.data).Envelope)
 	}
 	return err
 }
 
-// hugePageCopyMin is the smallest copy, in bytes, for which copyToPrivate requests huge pages. In
-// small pages, a copy takes as long as reading its bytes three times.
+// hugePageCopyMin is the smallest copy, in bytes, for which copyToPrivate requests huge pages.
+// Without huge pages, a copy takes three times as long as reading its bytes.
 const hugePageCopyMin = 2 << 20
 
-// copyToPrivate copies the bytes of the file from offset first up to offset end into private
-// memory, which replaces the mapped pages at the same addresses. It copies whole pages, and skips
-// the pages before f.privateEnd, which are private already.
+// copyToPrivate copies the bytes of the file from the offset first to the offset end into private
+// memory. The private memory replaces the mapped pages at the same addresses. copyToPrivate copies
+// whole pages, and skips the pages before f.privateEnd, because they are a private copy already.
 func (f *File) copyToPrivate(first, end uint64) error {
-	// Extend the range to whole pages, because mmap replaces only whole pages.
+	// Extend the range to whole pages, because mmap can replace only whole pages.
 	size, page := uint64(len(f.data)), uint64(unix.Getpagesize())
 	first = max(first/page*page, f.privateEnd)
 	end = min(fbs.RoundUp(min(end, size), page), size)
@@ -81,21 +88,23 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	}
 	part := f.data[first:end]
 
-	// Return an error if the copy does not fit into memory. Otherwise the kernel's OOM killer
-	// would end a process.
+	// Return an error if the copy does not fit into the available memory. Without this check, the
+	// kernel's OOM killer would kill a process.
 	if available, _ := availableMemory(end - first); end-first > available {
 		const text = ": the copy needs %d bytes of memory, but only %d are available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 
-	// Map anonymous memory at the addresses of the file's pages, so that f.data stays one slice.
+	// Map anonymous memory over the mapped pages, at the same addresses. Therefore f.data remains
+	// one slice of all bytes of the file.
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
 	if len(part) >= hugePageCopyMin && err == nil {
-		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // optional: fails on kernels without huge pages
+		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // ignore errors: some kernels lack huge pages
 	}
 
-	// Fill the anonymous memory with pread, because the pages of the file are not mapped any more.
+	// Read the bytes of the file into the anonymous memory. Use pread, because the pages of the
+	// file are no longer mapped there.
 	for n, done := 0, 0; done < len(part) && err == nil; done += n {
 		n, err = unix.Pread(f.fd, part[done:], int64(first)+int64(done))
 		if n == 0 {
@@ -106,19 +115,20 @@ func (f *File) copyToPrivate(first, end uint64) error {
 		return hal.FileFault(f.path, err)
 	}
 
-	// Make the copy read-only, so that this process cannot change it either.
 	if first == f.privateEnd {
 		f.privateEnd = end
 	}
+	// Make the copy read-only, so that this process cannot change it by mistake.
 	return unix.Mprotect(part, unix.PROT_READ)
 }
 
-// FileTruncatedText is the text of an error, or of the failure of a run, if another process has
-// truncated the image file.
+// FileTruncatedText is the reason in an error message if another process has truncated the image
+// file, so that this process could not read all of it.
 const FileTruncatedText = "the image file was cut short while it was read; " +
 	"to replace an image, rename the new file to its name (mv)"
 
-// Verify checks every byte of the file and returns a view of the image. The error is a *hal.Fault.
+// Verify checks every byte of the file, and returns a view of the image, which Load accepts. The
+// error is a *hal.Fault.
 func (f *File) Verify() (view *fbs.View, err error) {
 	err = f.inspectGuarded(func(data []byte) (err error) {
 		view, err = fbs.VerifyEnvelope(data)
@@ -136,9 +146,10 @@ func (f *File) Verify() (view *fbs.View, err error) {
 	return view, nil
 }
 
-// copyInputs copies the default data of all inputs into private memory. It copies one range of the
-// payload: from the first byte of such data to the last. Tools that make images put the default
-// data of inputs first in the payload, so that the range contains little else.
+// copyInputs copies the default data of all inputs into private memory, unless an earlier call has
+// copied them. It copies one range of the payload, which begins with the first byte of default
+// data and ends with the last one. The range contains little other data, because the tools that
+// create images put the default data of inputs at the start of the payload.
 func (f *File) copyInputs(view *fbs.View) error {
 	if f.inputsCopied {
 		return nil
@@ -158,9 +169,9 @@ func (f *File) copyInputs(view *fbs.View) error {
 	return err
 }
 
-// inspectGuarded calls check with the bytes of the file. It returns the error of check, preceded
-// by the path of the file. If check panics, or if the file is truncated while check reads it,
-// inspectGuarded returns an error too.
+// inspectGuarded calls check with the bytes of the file, and returns the error that check returns.
+// It also returns an error if check panics, and if another process truncates the file while check
+// reads it. The text of each error begins with the path of the file.
 func (f *File) inspectGuarded(check func(data []byte) error) error {
 	var err error
 	ended := recoverPanic(func() { err = check(f.data) })
@@ -181,15 +192,16 @@ func (f *File) inspectGuarded(check func(data []byte) error) error {
 	return hal.NewFault(code, f.path+": "+reason)
 }
 
-// recoverPanic calls f. If f panics, recoverPanic stops the panic and returns a description of it;
-// otherwise it returns the zero value. A memory fault in f becomes a panic.
+// recoverPanic calls f. If f panics, recoverPanic recovers and returns a description of the panic.
+// If f does not panic, it returns the zero value. A memory fault in f causes a panic, too.
 func recoverPanic(f func()) (ended hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &ended)
 	f()
 	return ended
 }
 
-// Close unmaps the file. The caller must not use a View or Replay of the file afterwards.
+// Close closes and unmaps the file. Afterwards the caller must not use a View of the file or a
+// Replay of such a View.
 func (f *File) Close() error {
 	unix.Close(f.fd)
 	return hal.Munmap(f.data)

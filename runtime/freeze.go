@@ -1,6 +1,7 @@
 package runtime
 
-// This file prepares the process for runs, and turns panics of runs into codes.
+// This file prepares the process for runs that allocate no memory, and converts panics of runs
+// into codes.
 
 import (
 	"math"
@@ -14,68 +15,74 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Freeze prepares for runs that allocate nothing: it locks commands and arena into memory, turns
-// the garbage collector off, and grows the stack of the calling goroutine to the size that a run
-// needs. The error is a *hal.Fault.
+// Freeze prepares the process for runs that allocate no memory. It locks the commands and the arena
+// into memory, turns the garbage collector off, and grows the stack of the calling goroutine to the
+// size that a run needs. Therefore the same goroutine should call Run. The error is a *hal.Fault.
 //
-// Freeze does not lock the payload in the page cache, the default data of inputs for which Input
-// was not called, or the program itself. The kernel may evict these pages. A run that needs an
-// evicted page waits until the kernel has read the page again, and ends with hal.IO if that fails.
+// Freeze does not lock three things: the payload in the page cache, the default data of inputs for
+// which the caller did not call Input, and the program itself. The kernel may evict their pages
+// from memory. A run that needs an evicted page waits until the kernel has read the page again. If
+// the kernel cannot read the page of a file, the run fails with hal.IO.
 //
-// Freeze does not change threads, signals and scheduling of the process, because the process may
-// do other work. A process that does no other work should also call DedicateProcess.
+// Freeze does not change the threads, signals and scheduling of the process, because the process
+// may do other work. A process that only replays should also call DedicateProcess.
 func (r *Replay) Freeze() error {
-	// Lock the memory that runs use. This also allocates each of its pages, so that no run causes
-	// a page fault there.
+	// Lock the envelope, which contains the commands, and the arena. mlock also allocates all of
+	// their pages, so that a run causes no page fault there.
 	for _, memory := range [...][]byte{r.view.Envelope, r.arena} {
 		if err := unix.Mlock(memory); err != nil {
 			return hal.NewFault(hal.Denied, "cannot lock commands and arena into memory: "+
 				err.Error()+"; raise RLIMIT_MEMLOCK (`ulimit -l`)")
 		}
 	}
-	// Turn the garbage collector off. The limit of GOMEMLIMIT must be removed too, because Go
+	// Turn the garbage collector off. Then remove the memory limit (GOMEMLIMIT), because Go
 	// collects garbage at this limit even if the collector is off.
 	setGCPercent(-1)
 	setMemoryLimit(math.MaxInt64)
-	// Use a timer once, because the first timer makes Go open the files of its network poller. Go
-	// also starts timers by itself, for example to return memory to the kernel, so that a run
-	// could otherwise open the files.
+	// Sleep, to make Go start its first timer now. With the first timer of a process, Go opens
+	// file descriptors for its network poller (epoll). Go also starts timers of its own, for
+	// example to return memory to the kernel. Without this sleep, one of them could open the
+	// descriptors during a run.
 	time.Sleep(time.Nanosecond)
-	// Set the number of processors to its present value. Unless a program sets it, Go opens files
-	// from time to time to read the CPU limits.
+	// Set GOMAXPROCS to its present value. In a program that never sets GOMAXPROCS, Go opens files
+	// from time to time to read the CPU limits of the process.
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
-	// Grow the stack now, so that no run has to grow it.
+	// Grow the stack now, because Go would allocate memory if the stack had to grow during a run.
 	_ = reserveStack()
 	return nil
 }
 
-// reserveStack grows the stack of the goroutine to more than a run needs. The stack keeps this
-// size, because Go shrinks stacks only when it collects garbage, and the collector is off.
+// reserveStack grows the stack of the calling goroutine to more than a run needs: a function with a
+// frame of 16 KiB makes Go enlarge the stack. The stack keeps its size afterwards, because Go
+// shrinks stacks only when it collects garbage, and the garbage collector is off.
 //
 //go:noinline
 func reserveStack() (room [16 << 10]byte) { return room }
 
-// DedicateProcess prepares a process that does nothing but replay. The program must call it at its
-// start, from its only goroutine. Afterwards the goroutine stays on one thread, and Go starts no
-// further threads, on two conditions: the program does not call runtime.LockOSThread, and it waits
-// only by raw system calls, as package hal does.
+// DedicateProcess changes settings of Go and of the process for a program that only replays. The
+// program must call it first, from its only goroutine. Afterwards this goroutine stays on one
+// thread, and Go starts no more threads. There are two conditions: the program must not call
+// runtime.LockOSThread, and it must wait only in raw system calls. Package hal meets the second
+// condition.
 func DedicateProcess() {
-	// Let Go use one processor. Releasing the caches of a second one costs 200 KiB of memory;
-	// therefore lminit starts programs with GOMAXPROCS=1.
+	// Let Go use one processor. If Go has already started with more processors, reducing their
+	// number costs 200 KiB of memory. Therefore lminit starts programs with GOMAXPROCS=1.
 	goruntime.GOMAXPROCS(1)
-	// Turn memory faults into panics, which runs recover.
+	// Convert memory faults into panics, which runs can recover.
 	hal.PanicOnFault(true)
-	// Ignore SIGURG, the signal by which Go preempts a goroutine between function calls. SIGURG
-	// would interrupt raw system calls, and Go maps memory when the first one arrives (Go 1.26,
-	// runtime/preempt_xreg.go). Go can still preempt the goroutine at function calls.
+	// Ignore SIGURG. With this signal, Go preempts a goroutine at any instruction. SIGURG would
+	// interrupt raw system calls, and at the first SIGURG Go maps memory (Go 1.26,
+	// runtime/preempt_xreg.go). Go can still preempt the goroutine when it calls a function.
 	ignore := [4]uint64{1} // struct sigaction: SIG_IGN, flags, restorer, mask
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)),
 		0, 8, 0, 0)
 }
 
-// runGuarded executes a sequence. If the sequence panics, runGuarded returns a code: hal.IO if a
-// read of the image file faulted, hal.BusFault if an access to a device faulted, and hal.Internal
-// for any other panic, which is a defect of this program or of a mock device.
+// runGuarded executes a sequence and returns its code. If the sequence panics, runGuarded recovers
+// and converts the panic into a code:
+//   - hal.IO if a read of the mapped image file faulted, because the file has been truncated
+//   - hal.BusFault if an access to a device faulted
+//   - hal.Internal otherwise, because the panic is a defect of this program or of a mock device
 func (r *Replay) runGuarded(sequence int) hal.Code {
 	code, ended := r.executeRecovered(sequence)
 	payload := r.view.Payload
@@ -91,10 +98,12 @@ func (r *Replay) runGuarded(sequence int) hal.Code {
 	return hal.Internal
 }
 
-// executeRecovered executes a sequence. If SetLimit limits the run, it also checks the time at the
-// end of the sequence. If the sequence panics, executeRecovered stops the panic and returns a
-// description of it in ended. It does not share code with recoverPanic, which calls a function
-// value: the analysis of tools/check/house can follow only direct calls.
+// executeRecovered executes a sequence. If SetLimit has set a limit, executeRecovered also checks
+// the time at the end of the sequence. If the sequence panics, it recovers and returns a
+// description of the panic in ended.
+//
+// executeRecovered does not call recoverPanic, because recoverPanic calls a function value. A test
+// in tools/check/house analyses which functions a run can call, and follows only direct calls.
 func (r *Replay) executeRecovered(sequence int) (code hal.Code, ended hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &ended)
 	r.commandsToClockRead = r.clockInterval
@@ -105,10 +114,11 @@ func (r *Replay) executeRecovered(sequence int) (code hal.Code, ended hal.Panic)
 	return code, ended
 }
 
-// isDeviceFault reports whether the access that faulted was an access to a device. It was one if
-// its address is in a mapped window, if the command accesses a port, or if the command is a Point,
-// which accesses only registers of the device. For a port the address is not checked, because only
-// the port knows its memory.
+// isDeviceFault reports whether a memory fault was caused by an access to a device. This is the
+// case if the address of the fault is in a mapped window of the image. It is also the case if the
+// command that faulted is a Point, because a Point accesses only registers of the device. Last, it
+// is the case if the command accesses a hal.Port instead of mapped memory. For a hal.Port, the
+// address is not checked, because only the Port itself knows its memory.
 func (r *Replay) isDeviceFault(fault *hal.Panic) bool {
 	c := r.walk.Next
 	for i := range r.apertures {

@@ -2,16 +2,22 @@
 
 package runtime
 
-// This file declares functions of Go's runtime that are linked by name.
+// This file declares functions of Go's runtime. The linker finds them by name (go:linkname).
 
 import _ "unsafe" // for go:linkname
 
-// The functions below are those that runtime/debug calls. This package does not import
-// runtime/debug, because its dependencies os, fmt and reflect would add 57 KB to the program. If a
-// later version of Go rejects the linkname directives (see GO.md), build with -tags nolinkname.
+// The package runtime/debug exports the same functions. But it imports os, fmt and reflect, which
+// would add 57 KB to the program. Therefore this package does not import runtime/debug. If a later
+// version of Go rejects the go:linkname directives below, build with -tags nolinkname (see GO.md).
 
+// setGCPercent sets GOGC: the growth of the heap, in percent, at which Go collects garbage. A
+// negative value turns the garbage collector off. It returns the previous value.
+//
 //go:linkname setGCPercent runtime/debug.setGCPercent
 func setGCPercent(percent int32) (before int32)
 
+// setMemoryLimit sets GOMEMLIMIT: the memory, in bytes, above which Go collects garbage even if
+// GOGC is off. It returns the previous value.
+//
 //go:linkname setMemoryLimit runtime/debug.setMemoryLimit
 func setMemoryLimit(limit int64) (before int64)

@@ -1,2 +1,2 @@
-// This file is empty. It exists because the Go compiler accepts functions without a body only in
-// packages that have an assembly file; golang.go declares such functions.
+// This file contains no code. It must exist because golang.go declares functions without a body:
+// the Go compiler accepts them only in a package that has an assembly file.

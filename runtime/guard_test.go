@@ -95,9 +95,11 @@ func TestPanicOfACheckIsNoFileCutShort(t *testing.T) {
 		"panic: runtime error: index":   func([]byte) error { none[3] = 1; return nil },
 		"panic: runtime error: invalid": func([]byte) error { elsewhere[8] = 1; return nil },
 	} {
-		err := opened(t, path).Inspect(check)
-		if hal.CodeOf(err) != hal.Internal || !strings.Contains(err.Error(), path+": "+what) {
-			t.Errorf("%s: %v", what, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			err := opened(t, path).Inspect(check)
+			if hal.CodeOf(err) != hal.Internal || !strings.Contains(err.Error(), path+": "+what) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
 	}
 }

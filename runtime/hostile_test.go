@@ -329,34 +329,36 @@ func TestEveryFieldIsTried(t *testing.T) {
 	}
 	for name, file := range map[string][]byte{"everything": encoded(t, everything),
 		"stranger": encoded(t, unknown), "edu-factorial": edu} {
-		if verified, loaded := tryHostile(t, name, file); !verified || !loaded {
-			t.Fatalf("%s: verified %v, loaded %v", name, verified, loaded)
-		}
-		work := bytes.Clone(file)
-		tried, verified, loaded, fields := 0, 0, 0, map[string]int{}
-		for _, o := range objects(work) {
-			kind, _, _ := strings.Cut(o.place, " ")
-			fields[kind] = max(fields[kind], o.mutate(func(what string) {
-				candidate := bytes.Clone(work)
-				mend(candidate)
-				v, l := tryHostile(t, name+": "+what, candidate)
-				tried++
-				if v {
-					verified++
-				}
-				if l {
-					loaded++
-				}
-			}))
-		}
-		t.Logf("evidence: %d values of fields tried, replayed where accepted (%s, %v: %d "+
-			"verified, %d run)", tried, name, fields, verified, loaded)
-		if !bytes.Equal(work, file) {
-			t.Error("the fields were not put back")
-		}
-		if name == "stranger" {
-			checkFieldCounts(t, fields)
-		}
+		t.Run(name, func(t *testing.T) {
+			if verified, loaded := tryHostile(t, name, file); !verified || !loaded {
+				t.Fatalf("%s: verified %v, loaded %v", name, verified, loaded)
+			}
+			work := bytes.Clone(file)
+			tried, verified, loaded, fields := 0, 0, 0, map[string]int{}
+			for _, o := range objects(work) {
+				kind, _, _ := strings.Cut(o.place, " ")
+				fields[kind] = max(fields[kind], o.mutate(func(what string) {
+					candidate := bytes.Clone(work)
+					mend(candidate)
+					v, l := tryHostile(t, name+": "+what, candidate)
+					tried++
+					if v {
+						verified++
+					}
+					if l {
+						loaded++
+					}
+				}))
+			}
+			t.Logf("evidence: %d values of fields tried, replayed where accepted (%s, %v: %d "+
+				"verified, %d run)", tried, name, fields, verified, loaded)
+			if !bytes.Equal(work, file) {
+				t.Error("the fields were not put back")
+			}
+			if name == "stranger" {
+				checkFieldCounts(t, fields)
+			}
+		})
 	}
 }
 

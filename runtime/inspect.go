@@ -1,6 +1,6 @@
 package runtime
 
-// This file lets callers check the bytes of an image file, for example a signature.
+// This file lets a caller check an image file before Verify, for example its signature.
 
 import (
 	"lightmetal/fbs"
@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Inspect calls check with the bytes of the file. Callers call it before Verify, therefore check
-// must not trust the bytes. Inspect ensures that the bytes do not change afterwards: unless the
-// file is immutable, it copies the payload into private memory first. The error is a *hal.Fault:
-// if check returns an error of another type, the code is hal.BadImage.
+// Inspect calls check with all bytes of the file, and returns the error that check returns. The
+// bytes have not been verified: check must handle invalid images. Later calls of Verify and Run
+// use the same bytes, because Inspect copies the payload into private memory before it calls check.
+// It does not copy the payload if the file is immutable. The error is a *hal.Fault. If check
+// returns an error of another type, the code of the Fault is hal.BadImage.
 func (f *File) Inspect(check func(data []byte) error) error {
 	if !f.isImmutable() {
 		if err := f.copyToPrivate(0, uint64(len(f.data))); err != nil {
@@ -22,29 +23,32 @@ func (f *File) Inspect(check func(data []byte) error) error {
 	return f.inspectGuarded(check)
 }
 
-// isImmutable reports whether the file counts as immutable: fs-verity protects it, or the
-// superblock of its file system is read-only, as it always is on dm-verity. A read-only mount is
-// not enough, because the same file system may have another, writable mount. A process that can
-// remount the file system or write to its block device is not defended against (THREATS.md).
+// isImmutable reports whether no process can change the file. This is the case if fs-verity
+// protects the file, or if the superblock of its file system is read-only. (On dm-verity the
+// superblock is always read-only.) A read-only mount is not sufficient, because the same file
+// system may also be mounted writable at another place. isImmutable does not consider processes
+// that can remount the file system or write to its block device (see THREATS.md).
 func (f *File) isImmutable() bool {
 	var status unix.Statx_t
-	_ = unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, 0, &status) // all zero if the kernel has no statx
+	// Ignore errors: if the kernel does not have statx, status remains zero.
+	_ = unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, 0, &status)
 	mountinfo, _ := hal.ReadText("/proc/self/mountinfo")
 	device := fbs.Text("%d:%d", uint64(status.Dev_major), uint64(status.Dev_minor))
-	isOnBlockDevice := status.Dev_major != 0
+	isOnBlockDevice := status.Dev_major != 0 // major number 0: tmpfs, NFS, overlayfs and so on
 	return status.Attributes&unix.STATX_ATTR_VERITY != 0 ||
 		isOnBlockDevice && isReadOnlySuperblock(mountinfo, device)
 }
 
-// isReadOnlySuperblock reports whether the superblock on a block device is read-only, according to
-// the text of /proc/self/mountinfo. It reads the first line of the device, because the superblock
-// options are the same in all of them:
+// isReadOnlySuperblock reports whether the superblock on a block device is read-only. It searches
+// mountinfo, the text of /proc/self/mountinfo, for a line of the device. Each line describes one
+// mount, and has these fields, which contain no blanks:
 //
 //	1 2 DEVICE /root /mountpoint options - type source superblock-options
 //
-// No field contains blanks. A FUSE file system never counts as read-only, because the program that
-// serves it may change the file. The function parses mountinfo because statfs and statx do not
-// distinguish a read-only superblock from a read-only mount.
+// The superblock options of a device are the same in all its lines; therefore the function reads
+// only the first one. It returns false for a FUSE file system, because the program that implements
+// the file system can change the file at any time. The function does not use statfs or statx,
+// because these calls do not distinguish a read-only superblock from a read-only mount.
 func isReadOnlySuperblock(mountinfo, device string) bool {
 	fileSystem := textAfter(textAfter(mountinfo, " "+device+" /"), " - ")
 	options := textAfter(textAfter(fileSystem, " "), " ")

@@ -47,14 +47,16 @@ func TestRunThatExceedsItsLimitFailsAfterSafe(t *testing.T) {
 		"short commands":              strings.Repeat(busy, 20_000),
 		"stores alone":                strings.Repeat("  write.4 m+0x0 0x1\n", 100_000),
 	} {
-		took, safeRan := limited(t, 100, hal.FrameLate, body)
-		if !safeRan {
-			t.Errorf("%s: safe did not run", name)
-		}
-		// Stores are one command of the loop and noticed at the end.
-		if most := int64(110_000); took > most && name != "stores alone" {
-			t.Errorf("%s: the run took %d ns", name, took)
-		}
+		t.Run(name, func(t *testing.T) {
+			took, safeRan := limited(t, 100, hal.FrameLate, body)
+			if !safeRan {
+				t.Errorf("%s: safe did not run", name)
+			}
+			// Stores are one command of the loop and noticed at the end.
+			if most := int64(110_000); took > most && name != "stores alone" {
+				t.Errorf("%s: the run took %d ns", name, took)
+			}
+		})
 	}
 }
 
@@ -176,16 +178,18 @@ func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 		"ignored polls": strings.Repeat("  poll.4 m+0x0 == 0x1 within 1us else ignore\n",
 			100),
 	} {
-		device := leaping{mock.New(&boards.Ivshmem), new(int64)}
-		r, err := runtime.Load(view(t, ivshmem+"main:\n"+body+safe), runtime.AnySlot, device)
-		if err != nil {
-			t.Fatal(err)
-		}
-		result := run(t, r, hal.FrameLate)
-		if !result.SafeRan || *device.readings > 70 {
-			t.Errorf("%s: %+v after %d minutes", name, result, *device.readings)
-		}
-		r.Close()
+		t.Run(name, func(t *testing.T) {
+			device := leaping{mock.New(&boards.Ivshmem), new(int64)}
+			r, err := runtime.Load(view(t, ivshmem+"main:\n"+body+safe), runtime.AnySlot, device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result := run(t, r, hal.FrameLate)
+			if !result.SafeRan || *device.readings > 70 {
+				t.Errorf("%s: %+v after %d minutes", name, result, *device.readings)
+			}
+			r.Close()
+		})
 	}
 }
 
@@ -238,21 +242,23 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 			hal.FrameLate, 12*s + s},
 		"a limit of its own": {delays, 40 * s, hal.FrameLate, 40*s + s},
 	} {
-		device := requested{mock.New(&boards.Ivshmem), 2 * s, new(atomic.Uint32)}
-		source := ivshmem + "main:\n" + test.body + "safe:\n  delay 1s\n"
-		r, err := runtime.Load(view(t, source), runtime.AnySlot, device)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.SetStopFlag(device.flag)
-		r.SetLimit(test.limit)
-		result := run(t, r, test.code)
-		late := test.code == hal.FrameLate
-		if took := device.Now(); result.SafeRan != late || took < test.took ||
-			took > test.took+s/2 {
-			t.Errorf("%s: %+v after %d ns", name, result, took)
-		}
-		r.Close()
+		t.Run(name, func(t *testing.T) {
+			device := requested{mock.New(&boards.Ivshmem), 2 * s, new(atomic.Uint32)}
+			source := ivshmem + "main:\n" + test.body + "safe:\n  delay 1s\n"
+			r, err := runtime.Load(view(t, source), runtime.AnySlot, device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.SetStopFlag(device.flag)
+			r.SetLimit(test.limit)
+			result := run(t, r, test.code)
+			late := test.code == hal.FrameLate
+			if took := device.Now(); result.SafeRan != late || took < test.took ||
+				took > test.took+s/2 {
+				t.Errorf("%s: %+v after %d ns", name, result, took)
+			}
+			r.Close()
+		})
 	}
 }
 

@@ -1,7 +1,7 @@
 package runtime
 
-// This file loads an image: it checks the devices, reserves memory, maps the windows, and fills in
-// the commands whose values depend on the devices.
+// This file loads an image: it checks the devices, reserves memory, maps the windows, and completes
+// the commands that depend on the addresses of the windows.
 
 import (
 	"lightmetal/boards"
@@ -12,18 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AnySlot is a value for the parameter slot of Load: the image and the device choose the numbers
-// of the TLB windows.
+// AnySlot is a value for the parameter slot of Load. With it, the image and the device choose the
+// TLB windows.
 const AnySlot = -1
 
-// Load prepares a verified image for runs on the given devices, which must be in the order of the
-// devices in the image. It checks that the image is for these devices, then reserves everything
-// that runs need: the windows, and one arena of the size that the image states. Load stores
-// nothing to the BARs of a device. But it makes the devices in view.BusMasters bus masters, so
-// that these devices may access memory from then on. The error is a *hal.Fault.
+// Load prepares a verified image for runs on the given devices. The devices must have the same
+// order as in the image. Load checks that the image is for these devices. Then it reserves
+// everything that runs need: it maps all windows of the image, and reserves the arena, which is
+// one block of memory for all tensors. The error is a *hal.Fault.
 //
-// Unless slot is AnySlot, the first window of kind Tlb in the image uses the TLB window with the
-// number slot, and each further one uses the next number.
+// Load stores nothing to the BARs of a device. But it enables bus mastering on the devices in
+// view.BusMasters. From then on, these devices can access memory by DMA.
+//
+// slot selects the TLB windows of the device. A TLB window is a range of a BAR that the device maps
+// to a programmable address; the TLB windows of a device have numbers. Each window of kind Tlb in
+// the image needs one. The first of them uses the TLB window with the number slot, the second one
+// uses slot+1, and so on. If slot is AnySlot, the image and the device choose the TLB windows.
 func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	callerView := view
 	if view = callerView.Original(); view == nil {
@@ -35,7 +39,9 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := CheckWorstCase(view); err != nil {
 		return nil, err
 	}
-	const limitMaxUs = 1 << 62 / 1000 // the time of the clock plus this limit fits an int64
+	// limitMaxUs prevents an overflow: a time of the clock plus this limit, in nanoseconds, fits
+	// an int64.
+	const limitMaxUs = 1 << 62 / 1000
 	r := &Replay{
 		view: view, callerView: callerView, devices: devices,
 		allowedNs:    int64(min(view.TimeLimitUs, limitMaxUs)) * 1000,
@@ -48,15 +54,15 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	return r, nil
 }
 
-// CheckWorstCase returns an error if a sequence of the image may take longer than
-// view.TimeLimitUs. The error is a *hal.Fault.
+// CheckWorstCase returns an error if a sequence of the image may take longer than view.TimeLimitUs
+// in the worst case, which Verify has computed. The error is a *hal.Fault.
 func CheckWorstCase(view *fbs.View) error {
 	for i, us := range view.WorstCaseUs {
 		limit := view.TimeLimitUs
 		if us > limit {
 			const text = " may take %d s %d us, but the limit is %d s %d us; " +
 				"--longest or lm_longest raises the limit"
-			// The name is safe to print: Verify has rejected names with control characters.
+			// The name can be printed, because Verify rejects names with control characters.
 			name := view.Name(view.Sequences[i].Name)
 			return hal.NewFault(hal.BadImage, "sequence \""+name+"\""+
 				fbs.Text(text, us/1e6, us%1e6, limit/1e6, limit%1e6))
@@ -65,7 +71,8 @@ func CheckWorstCase(view *fbs.View) error {
 	return nil
 }
 
-// checkDevices returns an error unless the given devices are those that the image is for.
+// checkDevices returns an error unless devices are the devices that the image is for. It compares
+// their number, PCI ids and BAR sizes, and checks that no device occurs twice.
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
 		return hal.NewFault(hal.Usage, fbs.Text("devices: the image needs %d, but %d were given",
@@ -73,10 +80,10 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 	}
 	for i, device := range devices {
 		identity := device.Identity()
-		if j := indexOfFunction(devices[:i], identity.Address); j >= 0 {
+		if j := indexOfAddress(devices[:i], identity.Address); j >= 0 {
 			return hal.NewFault(hal.Usage,
 				fbs.Text("devices %d and %d are both ", uint64(j), uint64(i))+
-					identity.Address+"; name two different devices by their addresses")
+					identity.Address+"; name two devices by their addresses")
 		}
 		if reason := explainMismatch(view, i, identity); reason != "" {
 			return hal.NewFault(hal.WrongDevice, "the image "+reason)
@@ -85,8 +92,9 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
-// explainMismatch returns the reason that the image rejects the device got as its device i. It
-// returns "" if the image accepts the device. The text continues "the image ...".
+// explainMismatch compares an opened device, got, with the requirements of device i in the image.
+// It returns "" if the device meets them. Otherwise it returns the first difference as the end of a
+// sentence that begins with "the image", for example "is for subsystem 0x1, but pci:... has 0x2".
 func explainMismatch(view *fbs.View, i int, got hal.Identity) (reason string) {
 	want := &view.Devices[i]
 	switch {
@@ -107,10 +115,11 @@ func explainMismatch(view *fbs.View, i int, got hal.Identity) (reason string) {
 	return ""
 }
 
-// indexOfFunction returns the index of the device that is the PCI function at the given address,
-// or -1 if no device is. Load uses it to reject two devices that are the same PCI function: each
-// would allocate TLB windows and host memory of the function without regard to the other.
-func indexOfFunction(devices []hal.Device, address string) int {
+// indexOfAddress returns the index of the device with the given PCI address. It returns -1 if no
+// device has this address, or if address is "". checkDevices uses it to find a PCI function that
+// was opened twice. Load rejects such devices: both could reserve the same TLB window or the same
+// address for host memory, because neither knows what the other one has reserved.
+func indexOfAddress(devices []hal.Device, address string) int {
 	for i, device := range devices {
 		if address != "" && device.Identity().Address == address {
 			return i
@@ -119,8 +128,9 @@ func indexOfFunction(devices []hal.Device, address string) int {
 	return -1
 }
 
-// reserveMemoryAndWindows reserves the arena, maps the windows, and fills in the commands. It
-// enables bus mastering at the end, so that no device can access memory if an earlier step fails.
+// reserveMemoryAndWindows reserves the arena, maps the windows, and completes the commands that
+// depend on addresses. It enables bus mastering last, so that no device can access memory if an
+// earlier step fails.
 func (r *Replay) reserveMemoryAndWindows(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
@@ -137,9 +147,9 @@ func (r *Replay) reserveMemoryAndWindows(slot int) error {
 	return r.enableBusMastering()
 }
 
-// mapWindows maps every window of the image. Unless slot is AnySlot, the windows of kind Tlb use
-// the TLB windows with the numbers slot, slot+1 and so on. It is an error if one of these numbers
-// is not available.
+// mapWindows maps every window of the image. If slot is not AnySlot, the windows of kind Tlb use
+// the TLB windows of the hardware with the numbers slot, slot+1 and so on. If one of these TLB
+// windows is not available, mapWindows returns an error.
 func (r *Replay) mapWindows(slot int) error {
 	count := len(r.view.Windows)
 	r.apertures = make([]hal.Aperture, count)
@@ -165,10 +175,11 @@ func (r *Replay) mapWindows(slot int) error {
 	return nil
 }
 
-// buildAddressTables fills in r.memories, the addresses of the payload and of each tensor. An
-// output is in the arena. An input with default data is in the payload. An input without data has
-// no address until the caller provides data through Input. The function also passes the address
-// tables to r.walk.
+// buildAddressTables sets r.memories, the table of the addresses of the payload and of all tensors.
+// The address of an output is in the arena. The address of an input with default data is in the
+// payload. An input without default data has the address 0 until the caller calls Input, and
+// buildAddressTables counts it in r.missingInputs. Last, buildAddressTables sets the pointers to
+// the address tables in r.walk, which executes the commands.
 func (r *Replay) buildAddressTables() {
 	arena, payload := hal.AddressOf(r.arena), hal.AddressOf(r.view.Payload)
 	r.memories = make([]uintptr, 1+len(r.view.Tensors))
@@ -190,14 +201,16 @@ func (r *Replay) buildAddressTables() {
 	r.walk.TLBWindows = &r.tlbWindows[0]
 }
 
-// pageSizeMax is the largest page size, in bytes, of the supported machines. It is a page size of
-// arm64.
+// pageSizeMax is the largest page size of the supported machines, in bytes. Some arm64 kernels have
+// this page size.
 const pageSizeMax = 64 << 10
 
-// reserveArena maps the arena, which contains the tensors. If commands must be filled in, a copy
-// of the commands follows the tensors, in separate pages, because the copy becomes read-only. It
-// is an error if the image needs more memory than is available: otherwise the kernel's OOM killer
-// would end a process later.
+// reserveArena allocates the arena, which contains the tensors. If the image has commands that
+// depend on the addresses of windows, reserveArena also copies all commands to the end of the
+// arena. The copy has pages of its own, because fixUpCommands makes it read-only.
+//
+// reserveArena returns an error if the image needs more memory than is available. Without this
+// check, the kernel's OOM killer would kill a process later.
 func (r *Replay) reserveArena() error {
 	tensors, host := r.view.Reservation.ArenaBytes, r.view.Reservation.HostBytes
 	size := tensors
@@ -207,11 +220,12 @@ func (r *Replay) reserveArena() error {
 	}
 	pageTables := uint64(0)
 	for i := range r.view.Windows {
-		pageTables += r.view.Windows[i].Size / 512 // 8 bytes for each page of 4 KiB
+		pageTables += r.view.Windows[i].Size / 512 // 8 bytes of page table per page of 4 KiB
 	}
 
-	// Free huge pages count only for host memory, because the arena and page tables cannot use
-	// them.
+	// Check two sums. The arena and the page tables must fit into normal memory. Together with
+	// the host memory they must fit into normal memory plus huge pages, because host memory can use
+	// huge pages.
 	available, inHugePages := availableMemory(size + pageTables + host)
 	fits := size+pageTables <= available && size+pageTables+host <= available+inHugePages
 	if fits && size > 0 {
@@ -234,9 +248,9 @@ func (r *Replay) reserveArena() error {
 	return nil
 }
 
-// fixUpCommands completes the Relocate and Point commands in the copy of the commands, then makes
-// the copy read-only. Their values depend on the addresses of the windows, therefore the windows
-// must have been mapped.
+// fixUpCommands writes the values that depend on the addresses of windows into the Relocate and
+// Point commands, in the copy of the commands. Then it makes the copy read-only. The windows must
+// have been mapped before.
 func (r *Replay) fixUpCommands() (err error) {
 	for i := 0; i < len(r.commands) && err == nil; i++ {
 		switch c := &r.commands[i]; c.Opcode {
@@ -247,13 +261,16 @@ func (r *Replay) fixUpCommands() (err error) {
 		}
 	}
 	copied := r.arena[len(r.arena)-len(r.commands)*fbs.CommandSize:]
-	_ = unix.Mprotect(copied, unix.PROT_READ) // cannot fail: mapped pages of this process
+	_ = unix.Mprotect(copied, unix.PROT_READ) // cannot fail: this process has mapped the pages
 	return err
 }
 
-// resolveRelocate turns a Relocate into a Write, which stores the bus address of a window into a
-// register. The device of the register will use the address, therefore the address must be valid
-// for this device, which may be another one than the device of the window.
+// resolveRelocate replaces the Relocate c by a Write of the same register. The value of the Write
+// is the bus address of the window with the index c.Index, plus c.Value. index is the index of c in
+// the image.
+//
+// The register and the window may belong to two devices. The bus address must be an address at
+// which the device of the register reaches the window, because this device will use the address.
 func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	a := &r.apertures[c.Index]
 	owner := r.devices[r.view.Windows[c.Index].Device]
@@ -273,13 +290,16 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	return nil
 }
 
-// encodePoint puts the register values of a TLB window into a Point, if registers of the device
-// set the TLB window. A walk then executes the Point without stopping. If the driver of the device
-// sets the TLB window, encodePoint changes nothing, and programWindow will execute the Point.
+// encodePoint prepares the Point c, which programs a TLB window. index is the index of c in the
+// image. On some devices, stores to registers program a TLB window. For these devices encodePoint
+// puts the contents of the registers into c, so that the walk (hal.Walk) can store them during a
+// run. On other devices only the kernel driver can program a TLB window. For those, encodePoint
+// does not change c, and programWindow calls the driver during a run.
 func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	tiles, _ := boards.UnpackTileRange(c.Mask)
-	encoded := &r.scratch[0] // a local variable would be allocated on the heap for each Point
+	// Use r.scratch, because Go would allocate a local variable on the heap for each Point.
+	encoded := &r.scratch[0]
 	*encoded = *c
 	registers, tlbWindow, code := r.devices[device].EncodeWindow(&r.apertures[c.Window], tiles,
 		c.Value, encoded)
@@ -294,9 +314,10 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	return nil
 }
 
-// enableBusMastering makes the devices in view.BusMasters bus masters. Then it registers with the
-// drivers which cores to reset when the device is closed or this process ends. It does so last,
-// because the driver would reset the cores even if Load failed afterwards.
+// enableBusMastering enables bus mastering of the devices in view.BusMasters. Then it registers
+// with the kernel drivers which cores of a device to reset when the device is closed or this
+// process ends. The registration is the last step of Load: if Load failed afterwards, the driver
+// would nevertheless reset the cores.
 func (r *Replay) enableBusMastering() (err error) {
 	for i, device := range r.devices {
 		if r.view.BusMasters>>i&1 != 0 && err == nil {
@@ -313,8 +334,9 @@ func (r *Replay) enableBusMastering() (err error) {
 	return err
 }
 
-// DeviceNames returns a device name for each device of an image, in the same order. Each name
-// selects the device by its PCI ids, for example "pci:1e52:401e".
+// DeviceNames returns a name for each device of an image, in the order of the image. A program can
+// pass the names to hal.Open. Each name selects a device by its PCI ids, for example
+// "pci:1e52:401e".
 func DeviceNames(view *fbs.View) []string {
 	names := make([]string, len(view.Devices))
 	for i := range view.Devices {
@@ -323,9 +345,9 @@ func DeviceNames(view *fbs.View) []string {
 	return names
 }
 
-// StopDMA disables bus mastering of all devices and returns the first error. Close calls it, too.
-// A sealed process must call StopDMA instead of Close, because Close unmaps memory, and the seal
-// forbids this system call.
+// StopDMA disables bus mastering of all devices, so that they no longer access memory. It returns
+// the first error. Close calls StopDMA. A process that called Seal must call StopDMA instead of
+// Close: Close unmaps memory, and the kernel kills a sealed process at this system call.
 func (r *Replay) StopDMA() (err error) {
 	for _, device := range r.devices {
 		if e := device.SetBusMaster(false); err == nil {
@@ -335,9 +357,9 @@ func (r *Replay) StopDMA() (err error) {
 	return err
 }
 
-// Close disables bus mastering of all devices, then frees the arena. It closes neither the devices
-// nor the file. The caller must close the devices after Close, because a device may access the
-// host memory of another one until Close has stopped all of them.
+// Close disables bus mastering of all devices, then frees the arena. It does not close the devices
+// or the file. The caller must close the devices after it has called Close. Otherwise a device that
+// still has bus mastering could access host memory that was freed with another device.
 func (r *Replay) Close() error {
 	err := r.StopDMA()
 	_ = hal.Munmap(r.arena) // cannot fail for anonymous memory
@@ -345,15 +367,16 @@ func (r *Replay) Close() error {
 	return err
 }
 
-// commandFault returns an error whose text begins with the name of the command at the given index
-// in the image.
+// commandFault returns a *hal.Fault about one command. Its text begins with the command, for
+// example "command 3 of main: ". index is the index of the command in the image.
 func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
 	return hal.NewFault(code, string(AppendCommand(nil, r.view, index))+": "+reason)
 }
 
-// AppendCommand appends the name of the command at the given index in the image, for example
-// "command 3 of main". Numbers count from 0 within the sequence and do not count marks. If index
-// is -1, AppendCommand appends nothing.
+// AppendCommand appends the number of a command and the name of its sequence to text, for example
+// "command 3 of main". index is the index of the command in the image; if it is -1, AppendCommand
+// appends nothing. The number in the text counts the commands of the sequence from 0. Marks, which
+// name places between commands, are not counted.
 func AppendCommand(text []byte, view *fbs.View, index int) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]

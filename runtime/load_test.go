@@ -23,9 +23,11 @@ func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
 	folder := t.TempDir()
 	empty, locked, pipe := folder+"/empty", folder+"/locked", folder+"/pipe"
 	for path, mode := range map[string]os.FileMode{empty: 0o644, locked: 0} {
-		if err := os.WriteFile(path, nil, mode); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(path, func(t *testing.T) {
+			if err := os.WriteFile(path, nil, mode); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	if err := unix.Mkfifo(pipe, 0o644); err != nil {
 		t.Fatal(err)
@@ -62,9 +64,11 @@ func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
 		{open("/sys/devices/system/cpu/online"), hal.IO, "no such device"},
 		{<-denied, hal.Denied, "permission denied"},
 	} {
-		if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
-			t.Errorf("%v (code %d), want %q", test.err, hal.CodeOf(test.err), test.want)
-		}
+		t.Run(test.want, func(t *testing.T) {
+			if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
+				t.Errorf("%v (code %d), want %q", test.err, hal.CodeOf(test.err), test.want)
+			}
+		})
 	}
 }
 
@@ -159,10 +163,12 @@ func TestNothingIsStoredBeforeAllIsChecked(t *testing.T) {
 			"main:\n  write.4 m+0x4 0x1\n  write.4 m+0x0 bus(m)\n",
 			runtime.AnySlot, mock.New(&boards.Ivshmem), hal.WrongDevice},
 	} {
-		_, err := runtime.Load(view(t, test.source), test.slot, test.device)
-		if hal.CodeOf(err) != test.code || test.device.Operations() != 0 {
-			t.Errorf("%s: %v after %d operations", test.what, err, test.device.Operations())
-		}
+		t.Run(test.what, func(t *testing.T) {
+			_, err := runtime.Load(view(t, test.source), test.slot, test.device)
+			if hal.CodeOf(err) != test.code || test.device.Operations() != 0 {
+				t.Errorf("%s: %v after %d operations", test.what, err, test.device.Operations())
+			}
+		})
 	}
 }
 
@@ -223,25 +229,27 @@ func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
 			two + "window h host size 4KiB target 1\nmain:\n  write.8 h+0x0 bus(r)\n",
 			"ivshmem reaches edu, ivshmem masters true"},
 	} {
-		var told []string
-		denied := &hal.Fault{Code: hal.Denied, Reason: "for a test"}
-		edu, ivshmem := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", fail: nil},
-			master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem", fail: nil}
-		r, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu, ivshmem)
-		if err != nil {
-			t.Errorf("%s: %v", test.what, err)
-			continue
-		}
-		if got := strings.Join(told, ", "); got != test.want ||
-			edu.Operations()+ivshmem.Operations() != 0 {
-			t.Errorf("%s: %s; want %s", test.what, got, test.want)
-		}
-		r.Close()
-		edu.fail, ivshmem.fail = denied, denied
-		if _, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu,
-			ivshmem); (test.want == "") != (err == nil) || err != nil && err != error(denied) {
-			t.Errorf("%s: %v", test.what, err)
-		}
+		t.Run(test.what, func(t *testing.T) {
+			var told []string
+			denied := &hal.Fault{Code: hal.Denied, Reason: "for a test"}
+			edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu"}
+			ivshmem := master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem"}
+			r, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu, ivshmem)
+			if err != nil {
+				t.Errorf("%s: %v", test.what, err)
+				return
+			}
+			if got := strings.Join(told, ", "); got != test.want ||
+				edu.Operations()+ivshmem.Operations() != 0 {
+				t.Errorf("%s: %s; want %s", test.what, got, test.want)
+			}
+			r.Close()
+			edu.fail, ivshmem.fail = denied, denied
+			if _, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu,
+				ivshmem); (test.want == "") != (err == nil) || err != nil && err != error(denied) {
+				t.Errorf("%s: %v", test.what, err)
+			}
+		})
 	}
 }
 
@@ -267,14 +275,16 @@ func TestNoDeviceMastersTheBusAfterClose(t *testing.T) {
 func TestAddressThatReachGivesIsChecked(t *testing.T) {
 	for write, bus := range map[string]uint64{"write.4 r+0x80 bus(r)+0x1000": 1<<32 - 0x1000,
 		"write.8 r+0x80 bus(r)+0x1000": 1<<64 - 0x1000} {
-		var told []string
-		edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", bus: bus}
-		_, err := runtime.Load(view(t,
-			"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
-				"main:\n  "+write+"\n"), runtime.AnySlot, edu)
-		if hal.CodeOf(err) != hal.WrongDevice || slices.Contains(told, "edu masters true") {
-			t.Errorf("%s: %v after %v", write, err, told)
-		}
+		t.Run(write, func(t *testing.T) {
+			var told []string
+			edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", bus: bus}
+			_, err := runtime.Load(view(t,
+				"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
+					"main:\n  "+write+"\n"), runtime.AnySlot, edu)
+			if hal.CodeOf(err) != hal.WrongDevice || slices.Contains(told, "edu masters true") {
+				t.Errorf("%s: %v after %v", write, err, told)
+			}
+		})
 	}
 }
 
@@ -339,18 +349,20 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 		{"an old driver", points, "cores go on running\n", nil, []int{0, 1}},
 		{"a driver that refuses", points, "", hal.Denied, []int{0}},
 	} {
-		var told []int
-		first := cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note,
-			fail: test.fail}
-		r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first,
-			cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note})
-		if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) ||
-			err == nil && r.Warnings != test.note+test.note {
-			t.Errorf("%s: %v, told %v", test.what, err, told)
-		}
-		if err == nil {
-			r.Close()
-		}
+		t.Run(test.what, func(t *testing.T) {
+			var told []int
+			first := cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note,
+				fail: test.fail}
+			r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first,
+				cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note})
+			if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) ||
+				err == nil && r.Warnings != test.note+test.note {
+				t.Errorf("%s: %v, told %v", test.what, err, told)
+			}
+			if err == nil {
+				r.Close()
+			}
+		})
 	}
 }
 
@@ -493,16 +505,18 @@ func TestFileRewrittenDuringARunDoesNotRunOn(t *testing.T) {
 		"unknown opcode": func(c []fbs.Command) { c[1].Opcode = 99 },
 		"a format 1 End": func(c []fbs.Command) { c[1].Opcode = 14 },
 	} {
-		v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n  write.1 m+0x1 0x1\n")
-		r, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Ivshmem))
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(v.Commands)
-		if result := r.Run(0); result.Code != hal.Internal {
-			t.Errorf("%s: %+v", what, result)
-		}
-		r.Close()
+		t.Run(what, func(t *testing.T) {
+			v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n  write.1 m+0x1 0x1\n")
+			r, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Ivshmem))
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(v.Commands)
+			if result := r.Run(0); result.Code != hal.Internal {
+				t.Errorf("%s: %+v", what, result)
+			}
+			r.Close()
+		})
 	}
 }
 
@@ -628,20 +642,23 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
 	for window, wait := range map[string]int64{"": 0,
 		"window h host size 4KiB target 1\n": 5_000_000} {
-		edu := mock.New(&boards.Edu)
-		r, err := runtime.Load(view(t, two+window+"main:\n  write.4 r+0x4 0x1\n"), runtime.AnySlot,
-			edu, mock.New(&boards.Ivshmem))
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := edu.Now()
-		if code := r.Diagnose(); code != hal.OK || edu.Now()-began != wait {
-			t.Errorf("%q: %v after %d ns", window, code, edu.Now()-began)
-		}
-		r.Close()
-		if code := r.Diagnose(); code != hal.OK {
-			t.Errorf("%q: %v of no device", window, code)
-		}
+		t.Run(window, func(t *testing.T) {
+			edu := mock.New(&boards.Edu)
+			source := two + window + "main:\n  write.4 r+0x4 0x1\n"
+			r, err := runtime.Load(view(t, source), runtime.AnySlot,
+				edu, mock.New(&boards.Ivshmem))
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := edu.Now()
+			if code := r.Diagnose(); code != hal.OK || edu.Now()-began != wait {
+				t.Errorf("%q: %v after %d ns", window, code, edu.Now()-began)
+			}
+			r.Close()
+			if code := r.Diagnose(); code != hal.OK {
+				t.Errorf("%q: %v of no device", window, code)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package runtime
 
-// This file finds out how much memory is available, and searches texts of /proc.
+// This file reads the amount of available memory from /proc/meminfo, and contains functions that
+// search the text of files in /proc.
 
 import (
 	"lightmetal/hal"
@@ -8,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// availableMemory returns two numbers of bytes: the memory that the machine can provide without
-// swapping, and the memory in free huge pages, which host windows can use in addition. If at most
-// 1 MiB is wanted, it assumes that 1 MiB is available, because reading /proc/meminfo takes 20 to
-// 50 us.
+// availableMemory returns the memory that the machine can provide without swapping, and the memory
+// in free huge pages, both in bytes. Only host windows can use huge pages. If wanted is at most
+// 1 MiB, availableMemory returns 1 MiB and 0 without reading /proc/meminfo, because that takes 20
+// to 50 us.
 //
-// The first number is MemAvailable of /proc/meminfo, which includes the page cache that the kernel
-// can drop. The numbers of sysinfo(2) do not replace it: with its free memory Load would reject
-// images that fit, and with its total memory Load would accept images that do not. Limits of
-// control groups are not considered.
+// The first result is MemAvailable of /proc/meminfo, which includes page cache that the kernel can
+// drop. sysinfo(2) has no such number: if Load used its free memory, it would reject images that
+// fit; if Load used its total memory, it would accept images that do not fit. availableMemory does
+// not consider memory limits of control groups.
 func availableMemory(wanted uint64) (available, inHugePages uint64) {
 	if available = 1 << 20; wanted > available {
 		text, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted
@@ -25,8 +26,9 @@ func availableMemory(wanted uint64) (available, inHugePages uint64) {
 	return available, inHugePages
 }
 
-// parseMeminfo returns the bytes of available memory and the bytes in free huge pages, from the
-// text of /proc/meminfo. If the text is empty, it returns the total memory of the machine and 0.
+// parseMeminfo returns the available memory and the memory in free huge pages, in bytes. meminfo is
+// the text of /proc/meminfo. If meminfo is empty, parseMeminfo returns the total memory of the
+// machine and 0.
 func parseMeminfo(meminfo string) (available, inHugePages uint64) {
 	available = numberAfter(meminfo, "MemAvailable:") << 10
 	if available == 0 {
@@ -38,8 +40,9 @@ func parseMeminfo(meminfo string) (available, inHugePages uint64) {
 	return available, hugePages * kib << 10
 }
 
-// textAfter returns the part of text that follows the first occurrence of name, or "" if name does
-// not occur. It is not inlined, because the copies at its calls would add 1 KiB to the program.
+// textAfter returns the part of text after the first occurrence of name. It returns "" if name does
+// not occur in text. The compiler must not inline textAfter, because the copies would add 1 KiB to
+// the program.
 //
 //go:noinline
 func textAfter(text, name string) string {
@@ -49,8 +52,9 @@ func textAfter(text, name string) string {
 	return text[min(len(name), len(text)):]
 }
 
-// numberAfter returns the decimal number that follows name and blanks in text, or 0 if name does
-// not occur. It is not inlined, because the copies at its calls would make the program larger.
+// numberAfter returns the decimal number that follows name in text. Blanks between the name and the
+// number are skipped. It returns 0 if name does not occur in text. The compiler must not inline
+// numberAfter, because the copies would make the program larger.
 //
 //go:noinline
 func numberAfter(text, name string) (n uint64) {

@@ -50,9 +50,11 @@ func TestFileSystemThatTakesNoWritesIsKnown(t *testing.T) {
 		{"22 1 259:2 / / ro -", false},
 		{"22 1 259:2 /", false},
 	} {
-		if got := isReadOnlySuperblock(test.mountinfo, "259:2"); got != test.want {
-			t.Errorf("%q: %v", test.mountinfo, got)
-		}
+		t.Run(test.mountinfo, func(t *testing.T) {
+			if got := isReadOnlySuperblock(test.mountinfo, "259:2"); got != test.want {
+				t.Errorf("%q: %v", test.mountinfo, got)
+			}
+		})
 	}
 	if long, _ := hal.ReadText("/proc/self/smaps"); len(long) <= 4096 {
 		t.Errorf("%d bytes of a file of many pages", len(long))

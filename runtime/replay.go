@@ -11,86 +11,96 @@ import (
 	"lightmetal/hal"
 )
 
-// Replay is an image that Load has loaded on its devices. The zero value cannot be used.
+// Replay is an image that Load has prepared for runs on its devices. A program must not use the
+// zero value of Replay.
 type Replay struct {
-	// One line for each service that a driver is too old to provide; "" if every service is
-	// available.
+	// Warnings are texts for the user, one in each line; "" if there is no warning. A warning names
+	// a service that the kernel driver of a device is too old to provide.
 	Warnings string
 
-	// The commands that runs execute: those of the view, or a copy in the arena in which the
-	// Relocate and Point commands are filled in.
+	// The commands that runs execute: those in the image file, or a copy of them in the arena. Load
+	// makes the copy if the image has Relocate or Point commands, because it must write addresses
+	// into these commands.
 	commands   []fbs.Command
-	view       *fbs.View      // the view as Verify returned it
-	callerView *fbs.View      // the view passed to Load, which the caller may modify
-	devices    []hal.Device   // the devices, in the order of the image
-	apertures  []hal.Aperture // for each window of the image, the range that Load mapped
-	// For each window of the image, the address of its TLB window. The address is 0 unless
-	// registers of the device set the TLB window.
+	view       *fbs.View      // copy of the view that Verify returned; runs use only this copy
+	callerView *fbs.View      // view that was passed to Load; the caller may modify it
+	devices    []hal.Device   // devices of the image, in the order of the image
+	apertures  []hal.Aperture // for each window of the image, the address range that Load mapped
+	// For each window of the image, the address of its TLB window. The address is 0 if the window
+	// has another kind than Tlb, or if the kernel driver programs the TLB window.
 	tlbWindows []uintptr
-	// All tensors. If commands were filled in, the copy of the commands follows in read-only
-	// pages.
+	// The memory of all tensors. If Load copied the commands, the copy follows the tensors in
+	// read-only pages.
 	arena []byte
 
-	// For each window of the image, the address of its first byte, or 0 if the window is a port or
-	// its driver has not set it yet. Then, for each device, the address of the registers that set
-	// its TLB windows, or 0 if registers do not set them.
+	// A table of addresses for hal.Walk. The first entries are the addresses of the windows of
+	// the image, in the order of the image. An address is 0 if the window is not mapped memory, or
+	// if the kernel driver has not programmed its TLB window yet. One entry for each device
+	// follows: the address of the registers that program the device's TLB windows. This address is
+	// 0 if the kernel driver programs them.
 	windows []uintptr
-	// The address of the payload, then the address of each tensor, or 0 for an input without data.
+	// A second table of addresses for hal.Walk. The first entry is the address of the payload.
+	// The addresses of the tensors follow, in the order of the image. The address of an input is 0
+	// as long as the input has no data.
 	memories      []uintptr
-	missingInputs int // number of inputs without data
+	missingInputs int // number of inputs without data; all runs fail unless it is 0
 	safeSequence  int // index of the sequence "safe"; -1: the image has no such sequence
 
-	busMaster bool           // Load has made at least one device a bus master
-	disabled  bool           // a run has failed, or Close was called: no sequence may run any more
-	walk      hal.Walk       // executes the commands of the sequence
-	storeWalk hal.Walk       // executes the store of a Modify
-	scratch   [2]fbs.Command // a command for storeWalk or encodePoint, and the end of storeWalk
+	busMaster bool     // Load has enabled bus mastering of at least one device
+	disabled  bool     // a run has failed, or Close was called: all later runs fail
+	walk      hal.Walk // state of the loop in assembly that executes the commands of a sequence
+	storeWalk hal.Walk // state of the same loop for the store of a Modify command
+	// scratch[0] is a temporary command for storeWalk or encodePoint. storeWalk stops at
+	// scratch[1], which is not executed.
+	scratch [2]fbs.Command
 
-	allowedNs int64 // the longest time of any run in nanoseconds, from View.TimeLimitUs
-	limitNs   int64 // the limit set by SetLimit, in nanoseconds; 0: the limit is allowedNs
-	// The time at which this run exceeds its limit, in nanoseconds of Device.Now. It is 0 until
-	// the first time check of the run.
+	allowedNs int64 // longest time of a run in nanoseconds, computed from View.TimeLimitUs
+	limitNs   int64 // limit set by SetLimit, in nanoseconds; 0: the caller has set no limit
+	// The time at which the current run exceeds its limit, in nanoseconds of the clock Device.Now.
+	// It is 0 until the run checks the time for the first time.
 	endTime             int64
-	clockInterval       int               // number of commands between two time checks
-	commandsToClockRead int               // number of commands until the next time check
-	stopFlag            *atomic.Uint32    // not 0: runs must end within StopGrace; nil: no flag
-	obeysStopFlag       bool              // this run must end within StopGrace if stopFlag is set
-	observer            func(command int) // called before each command; nil: no function is called
+	clockInterval       int               // number of commands between two checks of the time
+	commandsToClockRead int               // number of commands before the next check of the time
+	stopFlag            *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
+	obeysStopFlag       bool              // the current run ends if stopFlag is set
+	observer            func(command int) // called before each command; nil: nothing is called
 
-	// The Expect that a run is waiting for, because the last load of this Expect did not meet the
-	// condition. It is nil if the run is not waiting for an Expect.
+	// The Expect command that the current run repeats, because the loaded value has not met its
+	// condition yet. It is nil if the run does not repeat a command.
 	polling  *fbs.Command
-	deadline int64 // the time at which polling times out; 0: not yet computed
-	// The code of the failure if the next load of polling does not meet the condition. OK means
-	// that the run continues to wait.
+	deadline int64 // time at which the wait for polling ends; 0: not computed yet
+	// The code with which the command polling fails if its next load does not meet the condition.
+	// If timeoutCode is OK, the command does not fail, and the run continues to wait.
 	timeoutCode hal.Code
-	ignored     uint32 // number of failures in this run that policy Ignore suppressed
-	failure     Result // details of the failing command: Got, Want, Mask, Element, FileTruncated
+	ignored     uint32 // failures after which the current run continued (gen.PolicyIgnore)
+	failure     Result // details of a failure: Got, Want, Mask, Element and FileTruncated
 }
 
 // Result describes how a run ended. If Code is OK, all fields except Ignored are zero.
 type Result struct {
-	Code    hal.Code // how the run ended: OK or the code of the failure
-	Safe    hal.Code // how the sequence "safe" ended, if SafeRan is true
-	SafeRan bool     // the sequence "safe" was executed after the failure
-	Command int32    // index in the image of the failing command; -1: no command was executed
-	Got     uint64   // the last value that an Expect loaded; the first wrong element of a Compare
-	Want    uint64   // the value or element that was expected
-	Mask    uint64   // the bits of Got and Want that were compared
-	Element uint64   // index of the first wrong element of a failing Compare
-	Ignored uint32   // number of failures that policy Ignore suppressed, also if Code is OK
+	Code    hal.Code // OK, or the code of the failure
+	Safe    hal.Code // result of the sequence "safe", if SafeRan is true
+	SafeRan bool     // Run executed the sequence "safe" after the failure
+	Command int32    // index in the image of the command that failed; -1: no command was executed
+	Got     uint64   // value that an Expect loaded last, or first wrong element of a Compare
+	Want    uint64   // value or element that the command expected
+	Mask    uint64   // the command compared only these bits of Got and Want
+	Element uint64   // index of the first wrong element of a Compare that failed
+	Ignored uint32   // number of failures after which the run continued (gen.PolicyIgnore)
 
 	FileTruncated bool // Code is IO because another process truncated the image file
 }
 
-// View returns the view that was passed to Load. Runs do not use this view but a copy, so that
-// they do not depend on what the caller modifies.
+// View returns the view that was passed to Load. The caller may modify it: runs use a copy.
 func (r *Replay) View() *fbs.View { return r.callerView }
 
-// Input returns the bytes of an input tensor in the arena. The caller fills them before Run. The
-// first call copies the default data, if the tensor has any, into the arena; later runs use the
-// bytes in the arena. Truncating the file cannot make this copy fault, because File keeps the
-// default data in private memory.
+// Input returns the bytes of an input tensor in the arena. tensor is the index of the tensor in the
+// image. The caller writes the data of the next run to these bytes.
+//
+// Without a call of Input, runs read the default data in the file. The first call of Input copies
+// the default data, if the image has any, into the arena; from then on, runs read the arena. This
+// copy cannot cause a memory fault if another process truncates the file, because the default data
+// are in private memory (see File).
 func (r *Replay) Input(tensor int) []byte {
 	t, data := &r.view.Tensors[tensor], r.Output(tensor)
 	if address := hal.AddressOf(data); r.memories[1+tensor] != address {
@@ -103,46 +113,53 @@ func (r *Replay) Input(tensor int) []byte {
 	return data
 }
 
-// Output returns the bytes of an output tensor in the arena. Runs fill them.
+// Output returns the bytes of an output tensor in the arena. Runs write them. tensor is the index
+// of the tensor in the image.
 func (r *Replay) Output(tensor int) []byte {
 	t := &r.view.Tensors[tensor]
 	return r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
 }
 
 // SetLimit sets the longest time of each later run. A run that takes longer fails with
-// hal.FrameLate. If the limit is 0, runs may take View.TimeLimitUs. A wait ends when the limit is
-// reached. Apart from waits, a run checks the time every limitedClockInterval commands and at its
-// end. The limit does not apply to the sequence "safe", which may take View.TimeLimitUs.
+// hal.FrameLate. If nanoseconds is 0, a run may take View.TimeLimitUs, like runs before the first
+// call of SetLimit.
+//
+// Such a run checks the time after limitedClockInterval commands, during each wait, and at its end.
+// The limit does not apply to the sequence "safe" after a failure, which may take
+// View.TimeLimitUs.
 func (r *Replay) SetLimit(nanoseconds int64) { r.limitNs = nanoseconds }
 
-// A run checks the time once per interval, which is a number of commands of a sequence. If a
-// sequence calls another one, the interval can double. Runs that SetLimit does not limit have the
-// longer interval, because reading the clock takes as long as 50 stores to memory.
+// A run checks the time again and again, after a fixed number of commands. If a sequence calls
+// another one, up to twice this number of commands are executed between two checks. Runs without a
+// limit check less often, because reading the clock takes as long as 50 stores to memory.
 const (
-	limitedClockInterval = 256  // for runs that SetLimit limits
-	defaultClockInterval = 4096 // for all other runs
+	limitedClockInterval = 256  // commands between checks if SetLimit has set a limit
+	defaultClockInterval = 4096 // commands between checks in all other runs
 )
 
-// StopGrace is the time, in nanoseconds, that a run may take after the stop flag was set. It is
-// long enough to finish a frame. Supervisors usually wait at least as long before they kill a
-// process.
+// StopGrace is the time, in nanoseconds, that a run may still take after the stop flag was set
+// (SetStopFlag). A usual run ends within this time. A program that supervises a process, such as an
+// init system, usually waits at least as long before it kills the process.
 const StopGrace = 10_000_000_000
 
-// SetStopFlag sets a flag by which another goroutine or a signal handler requests that runs end.
-// If a run is still executing StopGrace after the flag became non-zero, it fails with
-// hal.FrameLate, and the sequence "safe" follows. Runs that SetLimit limits and the sequence
-// "safe" ignore the flag.
+// SetStopFlag sets the address of a flag. To end a run, another goroutine or a signal handler
+// stores a number other than 0 in the flag. A run that is still executing after StopGrace fails
+// with hal.FrameLate; Run then executes the sequence "safe", as after every failure. Two kinds of
+// runs ignore the flag: runs for which SetLimit has set a limit, and runs of the sequence "safe".
 func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
 
-// SetObserver makes runs call observer before each command, with the index of the command in the
-// image. If observer is nil, runs call no function. Observers are meant for profilers: consecutive
-// stores take many times longer with an observer.
+// SetObserver sets a function that runs call before each command, with the index of the command in
+// the image. If observer is nil, runs call no function. An observer is useful for a profiler, but
+// makes runs slower: a series of stores takes many times longer.
 func (r *Replay) SetObserver(observer func(command int)) { r.observer = observer }
 
-// Run executes a sequence. It allocates no memory. On mapped devices it makes system calls only to
-// wait, and to find out whether a device that reads all ones is still present. After a failure it
-// executes the sequence "safe", if the image has one, and disables the Replay: all later runs fail
+// Run executes a sequence. sequence is its index in the image. If a command fails, Run executes the
+// sequence with the name "safe", if the image has one, and disables the Replay: all later runs fail
 // with hal.Disabled.
+//
+// Run allocates no memory. On real devices (not mocks) it makes system calls only for these
+// purposes: to wait, to access configuration space, to let a kernel driver program a TLB window,
+// and to diagnose a device after a failure or after a load that returned all ones.
 func (r *Replay) Run(sequence int) Result {
 	switch {
 	case r.disabled:
@@ -163,8 +180,8 @@ func (r *Replay) Run(sequence int) Result {
 	return r.finishFailedRun(sequence, code)
 }
 
-// finishFailedRun returns the result of a run that failed with the given code. It disables the
-// Replay and executes the sequence "safe".
+// finishFailedRun disables the Replay, executes the sequence "safe", and returns the result of the
+// run, which failed with the given code.
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failure
 	result.Code = code
@@ -178,15 +195,16 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	return result
 }
 
-// checkTimeLimit reads the clock and returns FrameLate if this run has exceeded its time limit.
+// checkTimeLimit reads the clock, and returns FrameLate if the current run has exceeded its time
+// limit. It shortens the limit if the caller has set the stop flag.
 func (r *Replay) checkTimeLimit() hal.Code {
 	now := r.devices[0].Now()
 	if r.endTime == 0 {
 		r.endTime = now + r.allowedNs
 	}
 	if r.obeysStopFlag && r.stopFlag.Load() != 0 {
-		// The first check after the flag was set determines endTime. Because of min, later checks
-		// do not move endTime further into the future.
+		// The first check after the flag was set moves endTime to StopGrace from now. Later checks
+		// do not change endTime, because of min.
 		r.endTime = min(r.endTime, now+StopGrace)
 	}
 	if now > r.endTime {
@@ -195,12 +213,12 @@ func (r *Replay) checkTimeLimit() hal.Code {
 	return hal.OK
 }
 
-// sleepMaxNs is the longest time, in nanoseconds, that a run sleeps before it checks the time
-// limit and the stop flag again.
+// sleepMaxNs is the longest single sleep of a run, in nanoseconds. A longer wait consists of
+// several sleeps; after each one, the run checks the time limit and the stop flag.
 const sleepMaxNs = 100_000_000
 
 // sleepWithinLimit sleeps for the given number of nanoseconds, by the clock of device. If the run
-// exceeds its time limit earlier, sleepWithinLimit returns FrameLate at that time.
+// reaches its time limit earlier, sleepWithinLimit stops sleeping and returns FrameLate.
 func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code {
 	code := r.checkTimeLimit()
 	for code == hal.OK && nanoseconds > 0 {
@@ -212,12 +230,15 @@ func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code
 	return code
 }
 
-// executeSequence executes the commands of one sequence by r.walk. When the walk stops at a
-// command, handleStop executes the rest of this command, and the walk continues. The commands are
-// not checked, because Verify has checked them.
+// executeSequence executes the commands of one sequence. r.walk, a loop in assembly, executes most
+// commands. If it stops at a command, handleStop executes the rest of this command in Go, and the
+// walk continues with the next one. executeSequence does not check the commands, because Verify has
+// checked them.
 func (r *Replay) executeSequence(sequence int) hal.Code {
 	s, w := &r.view.Sequences[sequence], &r.walk
-	at, last := int(s.First), int(s.First+s.Count)-1 // the command at last is the End
+	// at is the index of the next command. last is the index of the End command, which ends every
+	// sequence and has no effect.
+	at, last := int(s.First), int(s.First+s.Count)-1
 	w.Next, r.polling = &r.commands[at], nil
 	for at < last {
 		next := min(at+r.commandsToClockRead, last)
@@ -231,7 +252,7 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 			if code := r.handleStop(w.Next); code != hal.OK {
 				return code
 			}
-			w.Stop = stop // a sequence that was called has changed w.Stop
+			w.Stop = stop // if the command was a Call, the called sequence has changed w.Stop
 		}
 		r.commandsToClockRead -= next - at
 		at = next
@@ -248,8 +269,9 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 	return hal.OK
 }
 
-// handleStop executes the rest of the command at which the walk stopped. Then it advances the walk
-// to the next command, unless the command is an Expect that must be loaded again.
+// handleStop executes the rest of the command c, at which the walk stopped. Then it advances the
+// walk to the next command. There is one exception: if c is an Expect that waits for a value,
+// handleStop does not advance the walk, so that the walk executes c again.
 func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
 	if code = r.execOnPort(w, c); code != hal.OK || w.Next != c {
@@ -285,8 +307,9 @@ func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// execOnPort executes the command c if the walk stopped at c because the window of c is a port.
-// Otherwise it does nothing and returns OK.
+// execOnPort executes the command c if the window of c is not mapped memory, but a hal.Port whose
+// methods make the accesses. For mapped memory it does nothing and returns OK. w is the walk that
+// stopped at c.
 func (r *Replay) execOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
 	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.Unhandled {
 		return w.ExecuteOnPort(a, r.view.Windows[c.Window].Offset)
@@ -299,9 +322,10 @@ func (r *Replay) deviceOf(c *fbs.Command) hal.Device {
 	return r.devices[r.view.Windows[c.Window].Device]
 }
 
-// checkDevicePresent returns DeviceGone if the loaded value is all ones and the device no longer
-// answers. Loads from a device that is gone return all ones, but so can registers of a device that
-// is present.
+// checkDevicePresent returns DeviceGone if the device of the command c no longer answers. It
+// queries the device only if loaded, the value that c loaded, has all bits set: a load from a
+// missing device returns this value. The query is necessary because a register of a present device
+// can have this value, too.
 func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
 	if loaded == fbs.WidthMask(c.Width) && !r.deviceOf(c).Alive() {
 		return hal.DeviceGone
@@ -309,9 +333,9 @@ func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
 	return hal.OK
 }
 
-// finishModify replaces the bits of c.Mask in the loaded value by those of c.Value, and stores the
-// result in the register. The store runs in a second Walk, so that r.walk.Next still names the
-// Modify command if the store faults.
+// finishModify executes the store of the Modify command c: it replaces the bits of c.Mask in the
+// loaded value by the bits of c.Value, and stores the result in the register. The store runs in a
+// second Walk, so that r.walk.Next still points to the Modify command if the store faults.
 func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	if code := r.checkDevicePresent(c, loaded); code != hal.OK {
 		return code
@@ -324,8 +348,9 @@ func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	return r.execOnPort(&r.storeWalk, c)
 }
 
-// programWindow executes a Point on a device whose driver sets the TLB windows. On a device whose
-// registers set them, the walk executes the Point.
+// programWindow executes the Point command c by a call of the kernel driver, which programs the TLB
+// window. It is not called for devices on which stores to registers program a TLB window: on these,
+// the walk executes the Point.
 func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
 	tiles, _ := boards.UnpackTileRange(c.Mask)
 	a := &r.apertures[c.Window]
@@ -334,8 +359,9 @@ func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// finishCopyOut handles a walk that stopped because the last byte that a CopyOut copied is 0xff.
-// If the whole last element is all ones, finishCopyOut checks that the device is still present.
+// finishCopyOut is called after the walk has executed the CopyOut command c, if the last copied
+// byte is 0xff. If all bytes of the last access are 0xff, finishCopyOut checks that the device is
+// still present, because loads from a missing device return all bits set.
 func (r *Replay) finishCopyOut(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
 	for _, b := range data[max(0, len(data)-int(c.Width)):] {
@@ -346,14 +372,16 @@ func (r *Replay) finishCopyOut(c *fbs.Command) hal.Code {
 	return r.checkDevicePresent(c, fbs.WidthMask(c.Width))
 }
 
-// checkExpect checks whether the loaded value meets the condition of the Expect c. If it does not,
-// and the deadline has not passed, checkExpect waits and sets r.polling, so that the walk loads
-// the value again. The last load comes after the deadline: even if the process was not scheduled
-// until then, the last load sees a value that the device wrote in time.
+// checkExpect checks whether the loaded value meets the condition of the Expect command c. If the
+// value does not meet it, and the deadline has not passed, checkExpect waits until the next load is
+// due, and leaves r.polling set. The walk then executes c again.
+//
+// The last load comes after the deadline. Therefore the Expect does not fail if the device wrote
+// the value before the deadline, but the kernel did not schedule this process until later.
 func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 	if r.polling != c {
 		r.polling, r.deadline, r.timeoutCode = c, 0, hal.OK
-		if c.Amount == 0 { // no deadline: the Expect fails if its first load does not meet it
+		if c.Amount == 0 { // no deadline: the first load must meet the condition
 			r.timeoutCode = hal.ExpectFailed
 		}
 	}
@@ -375,8 +403,8 @@ func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 	return code
 }
 
-// waitForPoll waits until the next load of the Expect c is due. It sets r.timeoutCode if the next
-// load is the last one.
+// waitForPoll waits until the next load of the Expect command c is due. If this load is the last
+// one, waitForPoll sets r.timeoutCode to the code with which c fails afterwards.
 func (r *Replay) waitForPoll(c *fbs.Command) {
 	device, timeout := r.deviceOf(c), int64(c.Amount)*1000
 	now := device.Now()
@@ -390,28 +418,32 @@ func (r *Replay) waitForPoll(c *fbs.Command) {
 	}
 }
 
-// pollBackoffDivisor determines the delay between two loads of an Expect without an interval. The
-// delay is at most 1/32 of the time that the Expect has already waited. Therefore the Expect
-// notices a change with a delay of at most 1/32 of that time. During the first 3 ms or so, the
-// delays are busy waits; later ones let other threads run, because Device.Sleep yields the
-// processor if a delay is 100 us or longer.
+// pollBackoffDivisor determines the delay between two loads of an Expect command without an
+// interval. The delay is 1/32 of the time that the Expect has waited so far. Therefore the Expect
+// notices a new value late by at most 1/32 of the time that the device took.
+//
+// During the first 3 ms of the wait, the delay is below 100 us, and Device.Sleep waits in a loop.
+// Later, Device.Sleep lets other threads run.
 const pollBackoffDivisor = 32
 
-// pollDelayNs returns the time until the next load of the Expect c. waited is the time since its
-// first load, left is the time until its deadline. All times are in nanoseconds.
+// pollDelayNs returns the time until the next load of the Expect command c. waited is the time
+// since the first load of c. left is the time until the deadline of c. All times are in
+// nanoseconds.
 func pollDelayNs(c *fbs.Command, waited, left int64) int64 {
-	if c.Index != 0 { // c has an interval, in microseconds
+	if c.Index != 0 { // c has an interval: Index is the time between two loads in microseconds
 		return min(int64(c.Index)*1000, left)
 	}
 	return min(waited/pollBackoffDivisor, left)
 }
 
-// applyPolicy decides how the run continues after the Expect or Compare c failed with the given
-// code. It returns OK if the policy of c ignores the failure, and otherwise a code that ends the
-// run: the state of a device that has failed, or the given code. No policy ignores FrameLate or a
-// device that has failed. applyPolicy diagnoses all devices, because the cause may be a device
-// that c does not access, for example one that should have written to the host memory that c
-// polled.
+// applyPolicy is called when the command c, an Expect or Compare, has failed with the given code.
+// It returns OK if the policy of c is Ignore: then the run continues. Otherwise it returns the code
+// with which the run ends: the state of a device that has a fault, or the given code. Policy Ignore
+// applies neither to FrameLate nor to a device that has a fault.
+//
+// applyPolicy diagnoses all devices, not only the device that c accesses, because another device
+// may have caused the failure. For example, c waits for a value in host memory, which a device with
+// a fault did not write.
 func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 	isIgnored := code != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnoseDevices(!isIgnored)
@@ -426,19 +458,20 @@ func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 	return code
 }
 
-// dmaFaultDelayNs is the time, in nanoseconds, between two reads of the PCI status. The second
-// read sees the errors of DMA transfers that were in flight at the first one, because a device
-// sets its status only when an error reaches it.
+// dmaFaultDelayNs is the time, in nanoseconds, between the two reads of a device's PCI status. At
+// the first read, a DMA transfer may not have completed yet. If it fails, the device sets an error
+// bit in its status later, when the error response arrives. The second read finds this bit.
 const dmaFaultDelayNs = 5_000_000
 
-// Diagnose queries every device, whether or not commands have failed. It returns the state of the
-// first device that has a fault: DeviceGone, or for a bus master MasterOff or DMAFault. If no
-// device has a fault, it returns OK. If a device is a bus master, Diagnose waits dmaFaultDelayNs;
-// therefore callers should call it only after a run.
+// Diagnose queries every device for faults, and returns the state of the first device that has one:
+// DeviceGone, MasterOff or DMAFault. MasterOff and DMAFault occur only if Load has enabled bus
+// mastering of the device. If no device has a fault, Diagnose returns OK. It may be called after
+// successful runs, too. If a device is a bus master, Diagnose waits dmaFaultDelayNs; therefore it
+// should not be called during time-critical work.
 func (r *Replay) Diagnose() hal.Code { return r.diagnoseDevices(true) }
 
-// diagnoseDevices does the work of Diagnose. If awaitDMAFaults is true and a device is a bus
-// master, it waits dmaFaultDelayNs and queries the devices a second time.
+// diagnoseDevices implements Diagnose. If awaitDMAFaults is true, and a device is a bus master, it
+// queries the devices, waits dmaFaultDelayNs, and queries them again.
 func (r *Replay) diagnoseDevices(awaitDMAFaults bool) hal.Code {
 	for _, device := range r.devices {
 		if code := device.Diagnose(); code != hal.OK {

@@ -181,12 +181,14 @@ func TestEveryConditionIsCheckedBothWays(t *testing.T) {
 		{"any-set 0x12", true}, {"any-set 0x21", false},
 		{"any-clear 0x20", true}, {"any-clear 0x5a", false},
 	} {
-		want := hal.ExpectFailed
-		if test.holds {
-			want = hal.OK
-		}
-		r, _ := on(t, "main:\n  write.4 m+0x0 0x1115a\n  expect.4 m+0x0 "+test.condition+"\n")
-		run(t, r, want)
+		t.Run(test.condition, func(t *testing.T) {
+			want := hal.ExpectFailed
+			if test.holds {
+				want = hal.OK
+			}
+			r, _ := on(t, "main:\n  write.4 m+0x0 0x1115a\n  expect.4 m+0x0 "+test.condition+"\n")
+			run(t, r, want)
+		})
 	}
 }
 
@@ -314,19 +316,21 @@ func TestCompareNamesTheFirstElementThatDiffers(t *testing.T) {
 		{"1", "0100000002000000fffffffe", hal.CompareFailed, 11, 0xff, 0xfe},
 		{"2", "0100000002000100fffffffe", hal.CompareFailed, 3, 0, 1},
 	} {
-		r, device := on(t, "main:\n  copy.4 m+0x0 <- hex 0100000002000000ffffffff\n  compare."+
-			test.width+" m+0x0 uint8 == hex "+test.golden+"\n")
-		device.Record(true)
-		result := r.Run(0)
-		if result.Code != test.want || result.Element != test.element || result.Got != test.got ||
-			result.Want != test.wanted {
-			t.Errorf("%+v: %+v", test, result)
-		}
-		// What comes after the first element that differs is not looked at.
-		if last := device.Journal()[len(device.Journal())-1].Place.Address; test.want != hal.OK &&
-			last != uint64(test.width[0]-'0')*test.element {
-			t.Errorf("%+v: the last load is of %d", test, last)
-		}
+		t.Run(test.width+" "+test.golden, func(t *testing.T) {
+			r, device := on(t, "main:\n  copy.4 m+0x0 <- hex 0100000002000000ffffffff\n  compare."+
+				test.width+" m+0x0 uint8 == hex "+test.golden+"\n")
+			device.Record(true)
+			result := r.Run(0)
+			if result.Code != test.want || result.Element != test.element ||
+				result.Got != test.got || result.Want != test.wanted {
+				t.Errorf("%+v: %+v", test, result)
+			}
+			// What comes after the first element that differs is not looked at.
+			last := device.Journal()[len(device.Journal())-1].Place.Address
+			if test.want != hal.OK && last != uint64(test.width[0]-'0')*test.element {
+				t.Errorf("%+v: the last load is of %d", test, last)
+			}
+		})
 	}
 }
 
@@ -363,9 +367,11 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 			"needs 0x100000 bytes of BAR 2, but mock:ivshmem has 0x10000"},
 		{load(), hal.Usage, "devices: the image needs 1, but 0 were given"},
 	} {
-		if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
-			t.Errorf("%v, want %q", test.err, test.want)
-		}
+		t.Run(test.want, func(t *testing.T) {
+			if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
+				t.Errorf("%v, want %q", test.err, test.want)
+			}
+		})
 	}
 }
 
@@ -411,13 +417,15 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 		"through two backends": {of("vfio:0000:01:00.0", "0000:01:00.0"),
 			of("tt:/dev/tenstorrent/0", "0000:01:00.0")},
 	} {
-		_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
-		if hal.CodeOf(err) != hal.Usage ||
-			!strings.Contains(err.Error(), "devices 0 and 1 are both ") ||
-			!strings.Contains(err.Error(), "by their addresses") || len(err.Error()) > 160 ||
-			mapped != 0 {
-			t.Errorf("%s: %v; %d windows mapped", name, err, mapped)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+			if hal.CodeOf(err) != hal.Usage ||
+				!strings.Contains(err.Error(), "devices 0 and 1 are both ") ||
+				!strings.Contains(err.Error(), "by their addresses") || len(err.Error()) > 160 ||
+				mapped != 0 {
+				t.Errorf("%s: %v; %d windows mapped", name, err, mapped)
+			}
+		})
 	}
 	for name, devices := range map[string][2]hal.Device{
 		"two mocks": {mock.New(&boards.Wormhole), mock.New(&boards.Wormhole)},
@@ -425,12 +433,14 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 			of("pci:0000:01:00.1", "0000:01:00.1")},
 		"unknown addresses": {of("a", ""), of("b", "")},
 	} {
-		replay, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		replay.Close()
+		t.Run(name, func(t *testing.T) {
+			replay, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			replay.Close()
+		})
 	}
 }
 
@@ -480,10 +490,12 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 		{"  fill.4 r+0x7c <- 0x1 size 8\n",
 			"0x8 bytes at offset 0x7c reach outside the rule's range"},
 	} {
-		if err := verdict(t, edu+test.body); err == nil ||
-			!strings.Contains(err.Error(), test.want) {
-			t.Errorf("%q: %v, want %q", test.body, err, test.want)
-		}
+		t.Run(test.body, func(t *testing.T) {
+			if err := verdict(t, edu+test.body); err == nil ||
+				!strings.Contains(err.Error(), test.want) {
+				t.Errorf("%q: %v, want %q", test.body, err, test.want)
+			}
+		})
 	}
 }
 
@@ -509,27 +521,28 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 		{"wormhole 1e52:401e", &boards.Wormhole, 0x1200, 0x31fc},
 		{"blackhole 1e52:b140", &boards.Blackhole, 0x1000, 0x2ffc},
 	} {
-		source := "lightmetal 1\ntarget " + of.target +
-			" bar2 1MiB\nwindow r bar2 offset 0x0 size 1MiB\ntensor d output uint8[4]\nmain:\n"
-		for _, at := range []uint64{of.first, (of.first + of.last) / 2 &^ 3, of.last} {
-			for _, store := range []string{"write.4 r+%#x 0x1", "write.4 r+%#x 0x0 mask 0x80000000",
-				"copy.4 r+%#x <- hex 01020304 fifo", "fill.4 r+%#x <- 0x0 size 8 fifo",
-				"write.4 r+%#x bus(r)"} {
-				source := source + fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n  "+store+"\n", at, at)
-				if err := verdict(t, source); err == nil ||
-					!strings.Contains(err.Error(),
-						": a store is not "+
-							"accepted by ") {
-					t.Errorf("%s: %v", source, err)
+		t.Run(of.target, func(t *testing.T) {
+			source := "lightmetal 1\ntarget " + of.target +
+				" bar2 1MiB\nwindow r bar2 offset 0x0 size 1MiB\ntensor d output uint8[4]\nmain:\n"
+			for _, at := range []uint64{of.first, (of.first + of.last) / 2 &^ 3, of.last} {
+				load := fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n", at)
+				for _, store := range []string{"write.4 r+%#x 0x1",
+					"write.4 r+%#x 0x0 mask 0x80000000", "copy.4 r+%#x <- hex 01020304 fifo",
+					"fill.4 r+%#x <- 0x0 size 8 fifo", "write.4 r+%#x bus(r)"} {
+					source := source + load + fmt.Sprintf("  "+store+"\n", at)
+					if err := verdict(t, source); err == nil ||
+						!strings.Contains(err.Error(), ": a store is not accepted by ") {
+						t.Errorf("%s: %v", source, err)
+					}
 				}
+				r, err := runtime.Load(view(t, source+load), runtime.AnySlot,
+					mock.New(of.board))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Close()
 			}
-			r, err := runtime.Load(view(t, source+fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n", at)),
-				runtime.AnySlot, mock.New(of.board))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Close()
-		}
+		})
 	}
 }
 
@@ -547,25 +560,27 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 		{"edu 1234:11e8 bar0 1MiB", "bar0 offset 0x0 size 1MiB", &boards.Edu, true},
 		{"ivshmem 1af4:1110 bar2 1MiB", "bar2 offset 0x0 size 1MiB", &boards.Ivshmem, false},
 	} {
-		for _, flag := range []string{"", " wc"} {
-			source := "lightmetal 1\ntarget " + test.target + "\nwindow w " + test.window + flag +
-				"\nmain:\n  read.4 w+0x8\n"
-			err := verdict(t, source)
-			if refused := flag != "" && test.refused; refused != (err != nil) ||
-				refused != (err != nil && strings.Contains(err.Error(),
-					"a write-combining window (for memory only) is not accepted")) {
-				t.Errorf("%s%s: %v", test.window, flag, err)
-				continue
+		t.Run(test.window, func(t *testing.T) {
+			for _, flag := range []string{"", " wc"} {
+				source := "lightmetal 1\ntarget " + test.target + "\nwindow w " + test.window +
+					flag + "\nmain:\n  read.4 w+0x8\n"
+				err := verdict(t, source)
+				if refused := flag != "" && test.refused; refused != (err != nil) ||
+					refused != (err != nil && strings.Contains(err.Error(),
+						"a write-combining window (for memory only) is not accepted")) {
+					t.Errorf("%s%s: %v", test.window, flag, err)
+					continue
+				}
+				if err != nil {
+					continue
+				}
+				r, err := runtime.Load(view(t, source), runtime.AnySlot, mock.New(test.board))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Close()
 			}
-			if err != nil {
-				continue
-			}
-			r, err := runtime.Load(view(t, source), runtime.AnySlot, mock.New(test.board))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Close()
-		}
+		})
 	}
 }
 

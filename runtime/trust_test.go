@@ -304,11 +304,13 @@ func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
 		"tensors":     target + "tensor a input uint8[1048576x1048576]\n",
 		"page tables": strings.Replace(target+bars, "window w bar4 offset 0x0 size 1MiB\n", "", 1),
 	} {
-		_, err := runtime.Load(view(t, source+"main:\n  delay 1us\n"), runtime.AnySlot,
-			mock.New(&boards.Blackhole))
-		if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "available") {
-			t.Errorf("%s: %v", what, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			_, err := runtime.Load(view(t, source+"main:\n  delay 1us\n"), runtime.AnySlot,
+				mock.New(&boards.Blackhole))
+			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "available") {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
 	}
 }
 
@@ -361,26 +363,28 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 		{"ignored expects", times(2000, "expect.4 m+0x0 == 0x1 else ignore"),
 			2000*(100_000*22+1+1) + 1},
 	} {
-		v := view(t, test.source)
-		if got := v.WorstCaseUs[0]; got != test.us {
-			t.Errorf("%s: %d us, want %d", test.what, got, test.us)
-		}
-		device := mock.New(&boards.Ivshmem)
-		r, err := runtime.Load(v, runtime.AnySlot, device)
-		if refused := test.us > 3600e6; refused != (hal.CodeOf(err) == hal.BadImage) ||
-			refused && !strings.Contains(err.Error(), `sequence "main" may take`) ||
-			device.Operations() != 0 {
-			t.Errorf("%s: %v", test.what, err)
-		}
-		if err == nil {
+		t.Run(test.what, func(t *testing.T) {
+			v := view(t, test.source)
+			if got := v.WorstCaseUs[0]; got != test.us {
+				t.Errorf("%s: %d us, want %d", test.what, got, test.us)
+			}
+			device := mock.New(&boards.Ivshmem)
+			r, err := runtime.Load(v, runtime.AnySlot, device)
+			if refused := test.us > 3600e6; refused != (hal.CodeOf(err) == hal.BadImage) ||
+				refused && !strings.Contains(err.Error(), `sequence "main" may take`) ||
+				device.Operations() != 0 {
+				t.Errorf("%s: %v", test.what, err)
+			}
+			if err == nil {
+				r.Close()
+			}
+			v.TimeLimitUs = test.us
+			if r, err = runtime.Load(v, runtime.AnySlot, device); err != nil {
+				t.Errorf("%s, allowed: %v", test.what, err)
+				return
+			}
 			r.Close()
-		}
-		v.TimeLimitUs = test.us
-		if r, err = runtime.Load(v, runtime.AnySlot, device); err != nil {
-			t.Errorf("%s, allowed: %v", test.what, err)
-			continue
-		}
-		r.Close()
+		})
 	}
 }
 
@@ -413,33 +417,35 @@ func TestRecordedInputsStayAsTheyWereVerified(t *testing.T) {
 		"cut":       func(path string) error { return os.Truncate(path, 0) },
 		"rewritten": func(path string) error { return os.WriteFile(path, other, 0o644) },
 	} {
-		for _, asked := range []bool{false, true} {
-			path := written(t, file)
-			r, device, err := loadPlain(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := make([][]byte, 3)
-			for i := range want {
-				want[i] = bytes.Clone(r.View().TensorData(&r.View().Tensors[i]))
-			}
-			if err := change(path); err != nil {
-				t.Fatal(err)
-			}
-			for i := 1; i < len(want) && asked; i++ {
-				if got := inputOf(t, r, i); !bytes.Equal(got, want[i]) {
-					t.Errorf("%s: input %d is % x, recorded % x", what, i, got[:4], want[i][:4])
+		t.Run(what, func(t *testing.T) {
+			for _, asked := range []bool{false, true} {
+				path := written(t, file)
+				r, device, err := loadPlain(path)
+				if err != nil {
+					t.Fatal(err)
 				}
+				want := make([][]byte, 3)
+				for i := range want {
+					want[i] = bytes.Clone(r.View().TensorData(&r.View().Tensors[i]))
+				}
+				if err := change(path); err != nil {
+					t.Fatal(err)
+				}
+				for i := 1; i < len(want) && asked; i++ {
+					if got := inputOf(t, r, i); !bytes.Equal(got, want[i]) {
+						t.Errorf("%s: input %d is % x, recorded % x", what, i, got[:4], want[i][:4])
+					}
+				}
+				result := r.Run(0)
+				at := device.memory
+				same := bytes.Equal(at[:8192], want[1]) && bytes.Equal(at[0x10000:][:5000], want[2])
+				if result.Code != hal.OK || !same {
+					t.Errorf("%s, asked %v: %+v; the device has % x", what, asked, result, at[:4])
+				}
+				r.Close()
+				device.Close()
 			}
-			result := r.Run(0)
-			at := device.memory
-			same := bytes.Equal(at[:8192], want[1]) && bytes.Equal(at[0x10000:][:5000], want[2])
-			if result.Code != hal.OK || !same {
-				t.Errorf("%s, asked %v: %+v; the device has % x", what, asked, result, at[:4])
-			}
-			r.Close()
-			device.Close()
-		}
+		})
 	}
 }
 
@@ -514,23 +520,25 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 		}, nil},
 		"assigned after": {nil, func(r *runtime.Replay) { assign(r.View()) }},
 	} {
-		v, device := view(t, source), mock.New(&boards.Ivshmem)
-		if test.before != nil {
-			v = test.before(v)
-		}
-		r, err := runtime.Load(v, runtime.AnySlot, device)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if test.after != nil {
-			test.after(r)
-		}
-		run(t, r, hal.OK)
-		if got := parseMeminfo(t, device, 0, 0x100); got[0] != 0x11 ||
-			bytes.IndexByte(got, 0x22) >= 0 {
-			t.Errorf("%s: % x", name, got)
-		}
-		r.Close()
+		t.Run(name, func(t *testing.T) {
+			v, device := view(t, source), mock.New(&boards.Ivshmem)
+			if test.before != nil {
+				v = test.before(v)
+			}
+			r, err := runtime.Load(v, runtime.AnySlot, device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.after != nil {
+				test.after(r)
+			}
+			run(t, r, hal.OK)
+			if got := parseMeminfo(t, device, 0, 0x100); got[0] != 0x11 ||
+				bytes.IndexByte(got, 0x22) >= 0 {
+				t.Errorf("%s: % x", name, got)
+			}
+			r.Close()
+		})
 	}
 	made := *view(t, source)
 	made = fbs.View{Devices: made.Devices, Windows: made.Windows, Reservation: made.Reservation,

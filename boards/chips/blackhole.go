@@ -21,9 +21,9 @@ var blackhole = Chip{
 			"DTTTTTTT.DTTTTTTT",
 			"DTTTTTTT.DTTTTTTT",
 		},
-		// Source: [ttsim] src/tile.cpp, remap_virtual_coordinate. The bank of a translated DRAM
-		// coordinate depends on the bank that is disabled on the chip (tt-umd
-		// blackhole_coordinate_manager.cpp). These pairs are those of the simulator.
+		// Source: [ttsim] src/tile.cpp, remap_virtual_coordinate. These pairs are those of the
+		// simulator. On a real chip, the pairs of DRAM tiles depend on which DRAM bank is disabled
+		// (tt-umd blackhole_coordinate_manager.cpp).
 		Pairs: []Pair{
 			{Tile{17, 12}, Tile{9, 0}}, {Tile{18, 12}, Tile{0, 0}},
 			{Tile{17, 13}, Tile{9, 1}}, {Tile{18, 13}, Tile{0, 1}},
@@ -73,8 +73,8 @@ var blackhole = Chip{
 			{Kind: ARC, Address: 0x80030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 			{Kind: ARC, Address: 0x80030400, Count: 16, Name: "RESET_UNIT_SCRATCH_RAM"},
 		},
-		// Sources: [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit 31 makes
-		// the cores start one after another; tt-umd sets it.
+		// Sources: [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. If bit 31 is
+		// set, the cores start one after another. tt-umd sets it.
 		Reset: Reset{
 			Reset:   boards.Blackhole.Reset,
 			Ignored: 1 << 31, Initial: 0x47800,

@@ -1,45 +1,49 @@
-// Package chips describes the parts of a board that only mocks and host tools read: the
-// title, the status registers, and the tiles with their coordinates, memories and registers.
-// Comments name the source of every constant. A name in brackets, such as [UMD], is a source
-// that the file of the same board in package boards lists.
+// Package chips has data about devices that no target needs, but that mocks (simulated devices)
+// and host tools need: titles, status registers, and the tiles with their coordinates, memories
+// and registers. Package boards has all other data about the same devices.
+//
+// Comments name the source of every constant. The file of the same device in package boards
+// explains the names of sources in brackets, such as [UMD].
 package chips
 
 import "lightmetal/boards"
 
-// Chip is a board, together with the data that only host tools and mocks read.
+// Chip describes one kind of PCIe device for host tools and mocks. It consists of a board, and
+// of data that a target does not need.
 type Chip struct {
 	*boards.Board
-	Title string // maker and product, as reports print them
+	Title string // name of the maker and of the product in reports
 
-	// Status lists the registers that change without a store. An importer converts every
-	// recorded load of a status register to a poll with a time limit.
+	// Status lists the status registers of the device. When a host tool converts a recording to
+	// an image, it converts every load of a status register to a poll with a time limit.
 	Status []Status
 
 	// Aliases lists the BARs through which a part of another BAR can be accessed.
 	Aliases []Alias
 
-	// Grid describes the tiles that TLB windows show. It is nil if the chip has no tiles.
+	// Grid describes the tiles of the device. It is nil if the device has no tiles.
 	Grid *Grid
 }
 
-// Status is a register whose value changes without a store.
+// Status describes a register that the device changes by itself, without a store.
 type Status struct {
-	Bar    uint8
-	Offset uint64
+	Bar    uint8  // number of the BAR
+	Offset uint64 // offset of the register in the BAR
 	Mask   uint64 // bits to poll; a poll ignores all other bits
-	Name   string
+	Name   string // name of the register or of its field
 }
 
-// Alias describes a BAR whose first Size bytes are a second way to access bytes of BAR Of.
+// Alias describes a BAR that shows bytes of another BAR. The first Size bytes of BAR Bar are
+// the same registers and memory as the bytes of BAR Of from Offset on.
 type Alias struct {
 	Bar    uint8
 	Size   uint64
-	Of     uint8  // number of the BAR that has the bytes
-	Offset uint64 // offset of the first of these bytes in BAR Of
+	Of     uint8
+	Offset uint64
 }
 
-// Unalias returns the BAR that has the byte at the given offset of a BAR, and the byte's
-// offset in that BAR. Without an alias for the byte, Unalias returns its arguments.
+// Unalias replaces the address of a byte in an aliased BAR by the address of the same byte in
+// the other BAR. If no alias applies to the byte, Unalias returns its arguments.
 func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
 	for _, a := range c.Aliases {
 		if a.Bar == bar && offset < a.Size {
@@ -49,11 +53,11 @@ func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
 	return bar, offset
 }
 
-// All lists the chip of every board.
+// All lists the chips of all boards.
 var All = []*Chip{&edu, &ivshmem, &nvme, &wormhole, &blackhole}
 
-// Of returns the chip with the PCI ids of a board. For an unknown board, Of returns a Chip
-// without tiles and status registers, whose title is the name of the board.
+// Of returns the chip that has the PCI ids of board b. If no chip has them, Of returns a new
+// Chip without tiles and status registers. Its title is the name of the board.
 func Of(b *boards.Board) *Chip {
 	for _, c := range All {
 		if c.Vendor == b.Vendor && c.Device == b.Device {
@@ -63,8 +67,8 @@ func Of(b *boards.Board) *Chip {
 	return &Chip{Board: b, Title: b.Name}
 }
 
-// ByName returns the board with the given name, or nil if no board has the name.
-func ByName(name string) *boards.Board {
+// BoardByName returns the board with the given name, or nil if no board has the name.
+func BoardByName(name string) *boards.Board {
 	for _, b := range boards.All {
 		if b.Name == name {
 			return b

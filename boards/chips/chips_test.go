@@ -34,7 +34,7 @@ func TestStatusRegistersCanBePolled(t *testing.T) {
 
 func TestBoardHasANameAndAChip(t *testing.T) {
 	for _, b := range boards.All {
-		if ByName(b.Name) != b {
+		if BoardByName(b.Name) != b {
 			t.Errorf("%s: not found by name", b.Name)
 		}
 		c := Of(b)
@@ -46,7 +46,7 @@ func TestBoardHasANameAndAChip(t *testing.T) {
 	if unknown.Title != "adder" || unknown.Grid != nil || len(unknown.Status) > 0 {
 		t.Errorf("unknown board: %+v", unknown)
 	}
-	if ByName("") != nil || ByName("grayskull") != nil {
+	if BoardByName("") != nil || BoardByName("grayskull") != nil {
 		t.Error("found a board for an unknown name")
 	}
 }
@@ -120,8 +120,9 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 					t.Errorf("%s: bank tile %v is in two banks, or is not DRAM", b.Name, tile)
 				}
 				seen[tile] = true
-				if b.Grid.Home(tile) != bank[0] {
-					t.Errorf("%s: home of %v is %v", b.Name, tile, b.Grid.Home(tile))
+				if b.Grid.FirstOfBank(tile) != bank[0] {
+					t.Errorf("%s: bank of %v begins with %v",
+						b.Name, tile, b.Grid.FirstOfBank(tile))
 				}
 			}
 		}
@@ -131,7 +132,7 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 				if b.Grid.Kind(tile) == DRAM && !seen[tile] {
 					t.Errorf("%s: %v is in no bank", b.Name, tile)
 				}
-				if b.Grid.Kind(tile) != DRAM && b.Grid.Home(tile) != tile {
+				if b.Grid.Kind(tile) != DRAM && b.Grid.FirstOfBank(tile) != tile {
 					t.Errorf("%s: home of %v, which is in no bank, is another tile", b.Name, tile)
 				}
 			}
@@ -168,7 +169,7 @@ func TestTranslatedCoordinates(t *testing.T) {
 		{&blackhole, 63, 63, Tile{}, false},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.x, " ", c.y), func(t *testing.T) {
-			got, ok := c.board.Grid.NoC0(c.x, c.y)
+			got, ok := c.board.Grid.TileAt(c.x, c.y)
 			if ok != c.ok || ok && got != c.want {
 				t.Errorf("%s (%d,%d): want %v %v, got %v %v", c.board.Name, c.x, c.y,
 					c.want, c.ok, got, ok)
@@ -184,7 +185,7 @@ func TestTranslatedCoordinatesAreUnique(t *testing.T) {
 		seen := map[Tile]bool{}
 		for y := uint8(len(g.Rows)); y < 64; y++ {
 			for x := uint8(len(g.Rows[0])); x < 64; x++ {
-				tile, ok := g.NoC0(x, y)
+				tile, ok := g.TileAt(x, y)
 				if !ok {
 					continue
 				}
@@ -204,21 +205,21 @@ func TestTileMemoriesAndRegisters(t *testing.T) {
 		got  bool
 		want bool
 	}{
-		{"first word of Wormhole L1", wh.Memory(Tensix, 0, 4) != nil, true},
-		{"last word of Wormhole L1", wh.Memory(Tensix, 0x16dffc, 4) != nil, true},
-		{"word over the end of Wormhole L1", wh.Memory(Tensix, 0x16dffc, 8) != nil, false},
-		{"last word of Blackhole L1", bh.Memory(Tensix, 0x17fff8, 8) != nil, true},
-		{"past Blackhole L1", bh.Memory(Tensix, 0x180000, 1) != nil, false},
-		{"last byte of Wormhole DRAM", wh.Memory(DRAM, 1<<31-1, 1) != nil, true},
-		{"past Wormhole DRAM", wh.Memory(DRAM, 1<<31, 1) != nil, false},
-		{"past the end of the address space", wh.Memory(DRAM, ^uint64(0), 4) != nil, false},
-		{"a router has no memory", wh.Memory(Router, 0, 4) != nil, false},
-		{"last TRISC PC", bh.Register(Tensix, 0xffb12230) != nil, true},
-		{"between registers", bh.Register(Tensix, 0xffb12232) != nil, false},
-		{"before the first", bh.Register(Tensix, 0xffb12224) != nil, false},
-		{"PC register on Wormhole", wh.Register(Tensix, 0xffb12228) != nil, false},
-		{"last scratch", wh.Register(ARC, 0x88003007c) != nil, true},
-		{"past the last scratch", wh.Register(ARC, 0x880030080) != nil, false},
+		{"first word of Wormhole L1", wh.FindMemory(Tensix, 0, 4) != nil, true},
+		{"last word of Wormhole L1", wh.FindMemory(Tensix, 0x16dffc, 4) != nil, true},
+		{"word over the end of Wormhole L1", wh.FindMemory(Tensix, 0x16dffc, 8) != nil, false},
+		{"last word of Blackhole L1", bh.FindMemory(Tensix, 0x17fff8, 8) != nil, true},
+		{"past Blackhole L1", bh.FindMemory(Tensix, 0x180000, 1) != nil, false},
+		{"last byte of Wormhole DRAM", wh.FindMemory(DRAM, 1<<31-1, 1) != nil, true},
+		{"past Wormhole DRAM", wh.FindMemory(DRAM, 1<<31, 1) != nil, false},
+		{"past the end of the address space", wh.FindMemory(DRAM, ^uint64(0), 4) != nil, false},
+		{"a router has no memory", wh.FindMemory(Router, 0, 4) != nil, false},
+		{"last TRISC PC", bh.FindRegister(Tensix, 0xffb12230) != nil, true},
+		{"between registers", bh.FindRegister(Tensix, 0xffb12232) != nil, false},
+		{"before the first", bh.FindRegister(Tensix, 0xffb12224) != nil, false},
+		{"PC register on Wormhole", wh.FindRegister(Tensix, 0xffb12228) != nil, false},
+		{"last scratch", wh.FindRegister(ARC, 0x88003007c) != nil, true},
+		{"past the last scratch", wh.FindRegister(ARC, 0x880030080) != nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.got != c.want {
@@ -234,8 +235,8 @@ func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
 		mask := uint32(0)
 		for _, c := range r.Cores {
 			mask |= 1 << c.Bit
-			if c.PCRegister != 0 && (b.Grid.Register(Tensix, c.PCRegister) == nil ||
-				b.Grid.Register(Tensix, c.OverrideRegister) == nil) {
+			if c.PCRegister != 0 && (b.Grid.FindRegister(Tensix, c.PCRegister) == nil ||
+				b.Grid.FindRegister(Tensix, c.OverrideRegister) == nil) {
 				t.Errorf("%s %s: start address is not in a register", b.Name, c.Name)
 			}
 		}

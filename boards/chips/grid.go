@@ -4,11 +4,12 @@ package chips
 
 import "lightmetal/boards"
 
-// Kind is the kind of a tile: the letter that stands for the tile in Grid.Rows.
+// Kind is the kind of a tile. Its value is the letter that Grid.Rows has for such a tile.
 type Kind byte
 
+// Kinds of tiles.
 const (
-	Router   Kind = '.' // a router without a tile: no TLB window can show it
+	Router   Kind = '.' // only a router of the NoC, without a tile; TLB windows cannot show it
 	Tensix   Kind = 'T'
 	DRAM     Kind = 'D'
 	Ethernet Kind = 'E'
@@ -24,6 +25,7 @@ var kindNames = map[Kind]string{
 	L2CPU: "L2CPU tile", Security: "Security tile",
 }
 
+// String returns the name of a kind of tile in reports and messages.
 func (k Kind) String() string {
 	if name, ok := kindNames[k]; ok {
 		return name
@@ -31,19 +33,21 @@ func (k Kind) String() string {
 	return kindNames[Router]
 }
 
-// Grid describes all tiles of a chip. On a card, some rows or columns of tiles are disabled
-// ("harvested"). Translated coordinates number only the other rows and columns.
+// Grid describes all tiles of a chip. Every tile has a NoC 0 coordinate: its column and row in
+// the grid, counted from 0. Most tiles also have a translated coordinate. On a card, some rows
+// or columns of tiles are disabled ("harvested"), and the translated coordinates number only
+// the enabled rows and columns.
 type Grid struct {
-	// Rows has the kind of the tile at every NoC 0 coordinate. Rows[y][x] is the Kind of the
-	// tile in column x and row y.
+	// Rows[y][x] is the Kind of the tile with the NoC 0 column x and the NoC 0 row y.
 	Rows []string
 
-	// A translated coordinate is a second name of a tile. Numbers below the size of the grid
-	// are not translated. Column First+i is NoC 0 column Columns[i], and row First+i is NoC 0
-	// row Lines[i]. Pairs lists the coordinates whose column and row depend on each other.
-	First          uint8
-	Columns, Lines []uint8
-	Pairs          []Pair
+	// These fields convert translated coordinates to NoC 0 coordinates. A column or row number
+	// below the size of the grid is not translated. The translated column First+i is the NoC 0
+	// column NoC0Columns[i]. The translated row First+i is the NoC 0 row NoC0Rows[i]. Pairs lists
+	// the coordinates whose column and row cannot be converted separately.
+	First                 uint8
+	NoC0Columns, NoC0Rows []uint8
+	Pairs                 []Pair
 
 	Banks     []Bank
 	Memories  []Memory
@@ -51,35 +55,35 @@ type Grid struct {
 	Reset     Reset
 }
 
-// Tile is the NoC 0 coordinate of a tile: column X and row Y.
+// Tile identifies a tile by its NoC 0 coordinate: column X and row Y.
 type Tile struct{ X, Y uint8 }
 
-// Pair is a translated coordinate, and the NoC 0 coordinate of the same tile.
+// Pair has a translated coordinate and the NoC 0 coordinate of the same tile.
 type Pair struct{ Translated, NoC0 Tile }
 
 // Bank lists the tiles of one DRAM bank. Each of these tiles provides access to the whole bank.
 type Bank []Tile
 
-// Memory is a range of addresses that is memory without side effects in every tile of a
-// kind. The memory accepts accesses of 1, 2, 4 and 8 bytes.
+// Memory is a range of addresses with memory that every tile of a kind has. The memory has no
+// side effects, and accepts accesses of 1, 2, 4 and 8 bytes.
 type Memory struct {
 	Kind        Kind
-	First, Last uint64
+	First, Last uint64 // first and last address in the tile
 	Name        string
 }
 
-// Register describes Count adjacent 32-bit registers in every tile of a kind. The registers
-// accept only aligned accesses of 4 bytes.
+// Register describes Count adjacent 32-bit registers that every tile of a kind has. The
+// registers accept only aligned accesses of 4 bytes.
 type Register struct {
 	Kind      Kind
-	Address   uint64
+	Address   uint64 // address of the first register in the tile
 	Count     uint64
 	StoreOnly bool
 	Name      string // name in the manufacturer's manual
 }
 
-// Reset describes the register that keeps the cores of a Tensix or Ethernet tile in reset, with
-// the details that a target does not use.
+// Reset describes the register that keeps the cores of a Tensix or Ethernet tile in reset. It
+// adds data for mocks and host tools to the description in package boards.
 type Reset struct {
 	boards.Reset
 	Ignored uint32 // bits that may be set and have no effect on the cores
@@ -87,9 +91,10 @@ type Reset struct {
 	Cores   []Core
 }
 
-// Core is a RISC-V core of a Tensix tile. The core starts at the address PC. If bit
-// OverrideBit of OverrideRegister is set, the core starts at the value of PCRegister instead.
-// PCRegister and OverrideRegister are 0 if they cannot be accessed over the NoC.
+// Core describes a RISC-V core of a Tensix tile. If bit OverrideBit of the register
+// OverrideRegister is set, the core starts to execute at the address in the register PCRegister.
+// Otherwise it starts at the address PC. OverrideRegister and PCRegister are 0 if the registers
+// cannot be accessed over the NoC.
 type Core struct {
 	Name             string
 	Bit              uint8 // number of the core's bit in the reset register
@@ -99,20 +104,23 @@ type Core struct {
 	OverrideBit      uint8
 }
 
-// NoC0 returns the tile at a NoC 0 coordinate or translated coordinate. ok is false if no tile
-// has the coordinate.
-func (g *Grid) NoC0(x, y uint8) (t Tile, ok bool) {
+// TileAt returns the tile with the given coordinate, which is a NoC 0 coordinate or a translated
+// coordinate. ok is false if no tile has the coordinate.
+func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 	for i := range g.Pairs {
 		if p := &g.Pairs[i]; p.Translated == (Tile{x, y}) {
 			return p.NoC0, true
 		}
 	}
-	x, xOK := translate(x, uint8(len(g.Rows[0])), g.First, g.Columns)
-	y, yOK := translate(y, uint8(len(g.Rows)), g.First, g.Lines)
+	x, xOK := toNoC0(x, uint8(len(g.Rows[0])), g.First, g.NoC0Columns)
+	y, yOK := toNoC0(y, uint8(len(g.Rows)), g.First, g.NoC0Rows)
 	return Tile{x, y}, xOK && yOK
 }
 
-func translate(v, size, first uint8, table []uint8) (uint8, bool) {
+// toNoC0 converts a column or row number to the NoC 0 number. The grid has size columns or rows.
+// Numbers below size are NoC 0 numbers already. For the translated number first+i, the NoC 0
+// number is table[i]. The second result is false if v has no NoC 0 number.
+func toNoC0(v, size, first uint8, table []uint8) (uint8, bool) {
 	if v < size {
 		return v, true
 	}
@@ -122,18 +130,19 @@ func translate(v, size, first uint8, table []uint8) (uint8, bool) {
 	return table[v-first], true
 }
 
-// Reached returns the tiles that a TLB window shows: a single tile, or the Tensix tiles in a
-// rectangle if t.Multicast is set. ok is false if the tiles are unknown: the grid is nil, t uses
-// NoC 1, no tile has a coordinate of t, or the rectangle wraps around the edge of the grid.
-func (g *Grid) Reached(t boards.TileRange) (tiles []Tile, ok bool) {
+// ShownTiles returns the tiles that a TLB window shows. Without t.Multicast, this is a single
+// tile. With t.Multicast, these are all Tensix tiles in a rectangle. ok is false if the tiles
+// are unknown, because the grid is nil, t uses NoC 1, no tile has a coordinate of t, or the
+// rectangle wraps around the edge of the grid.
+func (g *Grid) ShownTiles(t boards.TileRange) (tiles []Tile, ok bool) {
 	if g == nil || t.NoC != 0 {
 		return nil, false
 	}
-	last, ok := g.NoC0(t.X, t.Y)
+	last, ok := g.TileAt(t.X, t.Y)
 	if !t.Multicast {
 		return []Tile{last}, ok
 	}
-	first, known := g.NoC0(t.XStart, t.YStart)
+	first, known := g.TileAt(t.XStart, t.YStart)
 	for at := first; known && at.Y <= last.Y; at.X, at.Y = first.X, at.Y+1 {
 		for ; at.X <= last.X; at.X++ {
 			if g.Kind(at) == Tensix {
@@ -147,9 +156,10 @@ func (g *Grid) Reached(t boards.TileRange) (tiles []Tile, ok bool) {
 // Kind returns the kind of a tile.
 func (g *Grid) Kind(t Tile) Kind { return Kind(g.Rows[t.Y][t.X]) }
 
-// Home returns the first tile of the DRAM bank that tile t belongs to, or t if t belongs to no
-// bank. Two tiles provide access to the same memory if Home returns the same tile for both.
-func (g *Grid) Home(t Tile) Tile {
+// FirstOfBank returns the first tile of the DRAM bank to which tile t belongs, or t if t does
+// not belong to a bank. If FirstOfBank returns the same tile for two tiles, these two tiles
+// provide access to the same memory.
+func (g *Grid) FirstOfBank(t Tile) Tile {
 	for _, bank := range g.Banks {
 		for _, b := range bank {
 			if b == t {
@@ -160,9 +170,9 @@ func (g *Grid) Home(t Tile) Tile {
 	return t
 }
 
-// Memory returns the memory of tiles of kind k that contains all size bytes from the given
+// FindMemory returns the memory of tiles of kind k that contains all size bytes from the given
 // address on, or nil if no memory contains them.
-func (g *Grid) Memory(k Kind, address, size uint64) *Memory {
+func (g *Grid) FindMemory(k Kind, address, size uint64) *Memory {
 	for i := range g.Memories {
 		m := &g.Memories[i]
 		if m.Kind == k && address >= m.First && address <= m.Last && size-1 <= m.Last-address {
@@ -172,9 +182,10 @@ func (g *Grid) Memory(k Kind, address, size uint64) *Memory {
 	return nil
 }
 
-// Register returns the registers of tiles of kind k that include the given address, or nil if
-// no known register does. Grid.Registers does not list the reset register.
-func (g *Grid) Register(k Kind, address uint64) *Register {
+// FindRegister returns the registers of tiles of kind k that include the register at the given
+// address, or nil if g.Registers has no such register. g.Registers does not contain the reset
+// register.
+func (g *Grid) FindRegister(k Kind, address uint64) *Register {
 	for i := range g.Registers {
 		r := &g.Registers[i]
 		if r.Kind == k && address >= r.Address && address-r.Address < 4*r.Count && address%4 == 0 {

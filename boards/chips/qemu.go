@@ -1,10 +1,10 @@
 package chips
 
-// This file names QEMU's devices and their status registers. They have no tiles.
+// This file describes the devices of QEMU, which have no tiles.
 
 import "lightmetal/boards"
 
-// Source: QEMU 7.2, hw/misc/edu.c.
+// Source of the status registers: QEMU 7.2, hw/misc/edu.c.
 var edu = Chip{
 	Board: &boards.Edu,
 	Title: "QEMU edu",
@@ -21,7 +21,7 @@ var nvme = Chip{
 	Board: &boards.Nvme,
 	Title: "QEMU nvme",
 	Status: []Status{
-		// The fields RDY, CFS and SHST of CSTS (NVM Express 1.4, 3.1.6).
+		// The mask has the fields RDY, CFS and SHST of CSTS (NVM Express 1.4, section 3.1.6).
 		{Bar: 0, Offset: 0x1c, Mask: 0xf, Name: "CSTS"},
 	},
 }

@@ -1,6 +1,7 @@
 package chips
 
-// This file decodes the configuration of TLB windows.
+// This file decodes the configuration of TLB windows, and finds TLB windows and their registers
+// by offsets in BARs.
 
 import (
 	"lightmetal/boards"
@@ -8,12 +9,12 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Decode returns the tiles and the address that a TLB window with the configuration w shows.
-// Decode is the inverse of TLB.EncodeWindow. ok is false if the configuration sets bits that
-// EncodeWindow never sets: Linked or reserved bits.
-func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
+// DecodeWindow returns the tiles and the address that a TLB window of group g with the
+// configuration w shows. It is the inverse of TLB.EncodeWindow. ok is false if EncodeWindow
+// never returns w, for example because w has the bit Linked or a reserved bit set.
+func DecodeWindow(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 	t fbs.TileRange, address uint64, ok bool) {
-	field := func(i int) uint8 { return uint8(Extract(l, g, w, i)) }
+	field := func(i int) uint8 { return uint8(ExtractField(l, g, w, i)) }
 	t = fbs.TileRange{
 		X: field(boards.XEnd), Y: field(boards.YEnd), XStart: field(boards.XStart),
 		YStart:   field(boards.YStart),
@@ -25,7 +26,7 @@ func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 		t.StaticVC = (t.StaticVC + 1) * field(boards.UseStaticVC)
 	}
 	address = w[0] & (1<<g.AddressBits - 1) * g.Size
-	// If the encoded result differs from w, w has bits set that EncodeWindow never sets.
+	// Encode the decoded values again, to find out whether EncodeWindow can return w.
 	again, ok := l.EncodeWindow(g, t, address)
 	if !ok || again != w {
 		return fbs.TileRange{}, 0, false
@@ -33,9 +34,9 @@ func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 	return t, address, true
 }
 
-// Extract returns the value of one field of a configuration. The configuration need not be
-// valid. field is an index of FieldWidths.
-func Extract(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) uint64 {
+// ExtractField returns the value of one field of a configuration. The configuration need not be
+// valid. field is an index of boards.FieldWidths.
+func ExtractField(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) uint64 {
 	low := g.AddressBits
 	for _, bits := range l.Fields[:field] {
 		low += bits
@@ -47,20 +48,22 @@ func Extract(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) u
 	return v & (1<<l.Fields[field] - 1)
 }
 
-// LoadRegister returns the width bytes of a configuration from the offset inside on.
+// LoadRegister returns a number from the registers of one TLB window. The number has width
+// bytes, and starts at byte number inside of the configuration w.
 func LoadRegister(w *boards.WindowConfig, inside uint64, width uint8) uint64 {
 	return w[inside/8] >> (8 * (inside % 8)) & fbs.WidthMask(width)
 }
 
-// StoreRegister sets the width bytes of a configuration from the offset inside on.
+// StoreRegister stores a number to the registers of one TLB window. The number has width bytes,
+// and starts at byte number inside of the configuration w.
 func StoreRegister(w *boards.WindowConfig, inside uint64, width uint8, value uint64) {
 	shift := 8 * (inside % 8)
 	w[inside/8] = w[inside/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
 }
 
-// Slot returns the number of the TLB window that includes the given offset of a BAR, and the
+// SlotAt returns the number of the TLB window that includes the given offset of a BAR, and the
 // offset inside that TLB window. ok is false if no TLB window includes the offset.
-func Slot(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
+func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		if g.Bar != bar || offset < g.Offset || offset-g.Offset >= uint64(g.Count)*g.Size {
@@ -71,10 +74,10 @@ func Slot(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok 
 	return 0, 0, false
 }
 
-// Config returns the number of the TLB window that the register at the given offset of a BAR
-// programs, and the register's offset from the first register of that TLB window. ok is false
-// if the offset has no register of a TLB window.
-func Config(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
+// SlotOfRegister returns the number of the TLB window that the register at the given offset of a
+// BAR programs. inside is the offset of that register from the first register of the same TLB
+// window. ok is false if no register at the offset programs a TLB window.
+func SlotOfRegister(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {
 		return 0, 0, false
 	}

@@ -41,7 +41,7 @@ func TestDecodeIsTheInverseOfEncode(t *testing.T) {
 				if !ok {
 					t.Fatalf("%s: EncodeWindow rejects %+v %#x", b.Name, target, address)
 				}
-				gotTarget, gotAddress, ok := Decode(b.TLB, g, w)
+				gotTarget, gotAddress, ok := DecodeWindow(b.TLB, g, w)
 				if !ok || gotTarget != target || gotAddress != address {
 					t.Fatalf("%s: %+v %#x became %+v %#x, %v by way of %#x",
 						b.Name, target, address, gotTarget, gotAddress, ok, w)
@@ -61,7 +61,7 @@ func FuzzEncodeIsTheInverseOfDecode(f *testing.F) {
 			b, i = &boards.Blackhole, i-len(b.TLB.Groups)
 		}
 		g, w := &b.TLB.Groups[i], boards.WindowConfig{w0, w1}
-		target, address, ok := Decode(b.TLB, g, w)
+		target, address, ok := DecodeWindow(b.TLB, g, w)
 		if !ok {
 			return
 		}
@@ -189,7 +189,7 @@ func TestDecodeRejectsReservedBits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.board.TLB
-			if _, _, ok := Decode(l, l.GroupOf(c.slot), c.w); ok != c.ok {
+			if _, _, ok := DecodeWindow(l, l.GroupOf(c.slot), c.w); ok != c.ok {
 				t.Errorf("%s, %s: want %v", c.board.Name, c.name, c.ok)
 			}
 		})
@@ -235,7 +235,7 @@ func TestWindowsOfABoardAreContiguous(t *testing.T) {
 					t.Errorf("%s: window %d is misplaced", b.Name, slot)
 				}
 				for _, offset := range []uint64{0, g.Size - 1} {
-					got, inside, ok := Slot(b.TLB, g.Bar, start+offset)
+					got, inside, ok := SlotAt(b.TLB, g.Bar, start+offset)
 					if !ok || got != slot || inside != offset {
 						t.Errorf("%s: BAR %d + %#x is in window %d + %#x, %v", b.Name, g.Bar,
 							start+offset, got, inside, ok)
@@ -243,7 +243,7 @@ func TestWindowsOfABoardAreContiguous(t *testing.T) {
 				}
 				register := b.TLB.ConfigOffset + uint64(slot)*b.TLB.ConfigStride
 				for _, offset := range []uint64{0, b.TLB.ConfigStride - 1} {
-					got, inside, ok := Config(b.TLB, b.TLB.ConfigBar, register+offset)
+					got, inside, ok := SlotOfRegister(b.TLB, b.TLB.ConfigBar, register+offset)
 					if !ok || got != slot || inside != offset || b.TLB.GroupOf(slot) != g {
 						t.Errorf("%s: register %#x is that of window %d + %#x, %v", b.Name,
 							register, got, inside, ok)
@@ -255,23 +255,23 @@ func TestWindowsOfABoardAreContiguous(t *testing.T) {
 			}
 		}
 		last := b.TLB.Groups[len(b.TLB.Groups)-1]
-		if _, _, ok := Slot(b.TLB, last.Bar, last.WindowOffset(next)); ok {
+		if _, _, ok := SlotAt(b.TLB, last.Bar, last.WindowOffset(next)); ok {
 			t.Errorf("%s: found a TLB window after the last one", b.Name)
 		}
-		if _, _, ok := Slot(b.TLB, 5, 0); ok {
+		if _, _, ok := SlotAt(b.TLB, 5, 0); ok {
 			t.Errorf("%s: found a TLB window in BAR 5", b.Name)
 		}
 		if b.TLB.GroupOf(next) != nil || b.TLB.GroupOf(-1) != nil {
 			t.Errorf("%s: found a group for the number after the last TLB window", b.Name)
 		}
-		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar,
+		if _, _, ok := SlotOfRegister(b.TLB, b.TLB.ConfigBar,
 			b.TLB.ConfigOffset+uint64(next)*b.TLB.ConfigStride); ok {
 			t.Errorf("%s: found a register after those of the last TLB window", b.Name)
 		}
-		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar, b.TLB.ConfigOffset-1); ok {
+		if _, _, ok := SlotOfRegister(b.TLB, b.TLB.ConfigBar, b.TLB.ConfigOffset-1); ok {
 			t.Errorf("%s: found a register before those of the first TLB window", b.Name)
 		}
-		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar+1, b.TLB.ConfigOffset); ok {
+		if _, _, ok := SlotOfRegister(b.TLB, b.TLB.ConfigBar+1, b.TLB.ConfigOffset); ok {
 			t.Errorf("%s: found a register of a TLB window in another BAR", b.Name)
 		}
 	}

@@ -5,7 +5,8 @@ import "lightmetal/boards"
 var wormhole = Chip{
 	Board: &boards.Wormhole,
 	Title: "Tenstorrent Wormhole",
-	// The kernel driver makes BAR 4 show this part of BAR 0 ([KMD], BAR4_SOC_TARGET_ADDRESS).
+	// The kernel driver configures BAR 4 to show the last 32 MiB of BAR 0 ([KMD],
+	// BAR4_SOC_TARGET_ADDRESS).
 	Aliases: []Alias{{Bar: 4, Size: 32 << 20, Of: 0, Offset: 0x1e000000}},
 	Grid: &Grid{
 		// Sources: [Coordinates]; [ttsim] src/tile.cpp, coord_to_tile.
@@ -24,9 +25,9 @@ var wormhole = Chip{
 			"DTTTTDTTTT",
 		},
 		// Source: [ttsim] src/tile.cpp, NOC_X_ID_TRANSLATE_TABLE_2 and the three tables after it.
-		First:   16,
-		Columns: []uint8{0, 5, 1, 2, 3, 4, 6, 7, 8, 9},
-		Lines:   []uint8{0, 6, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11},
+		First:       16,
+		NoC0Columns: []uint8{0, 5, 1, 2, 3, 4, 6, 7, 8, 9},
+		NoC0Rows:    []uint8{0, 6, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11},
 		// Source: tt-umd wormhole_implementation.hpp, DRAM_CORES_NOC0.
 		Banks: []Bank{
 			{{0, 0}, {0, 1}, {0, 11}},
@@ -47,9 +48,9 @@ var wormhole = Chip{
 			{Kind: ARC, Address: 0x880030060, Count: 8, Name: "RESET_UNIT_SCRATCH"},
 			{Kind: ARC, Address: 0x880030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 		},
-		// Sources: [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit 31 makes
-		// the cores start one after another; tt-umd sets it. The registers with the start
-		// addresses of the other cores cannot be accessed over the NoC.
+		// Sources: [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. If bit 31 is
+		// set, the cores start one after another. tt-umd sets it. No core has a PCRegister, because
+		// the registers with start addresses cannot be accessed over the NoC.
 		Reset: Reset{
 			Reset:   boards.Wormhole.Reset,
 			Ignored: 1 << 31, Initial: 0x47800,

@@ -1,9 +1,11 @@
-// Package hosts describes arm64 machines that accept a PCIe accelerator. The file hosts.yaml
-// has the addresses and sizes of their PCIe windows, whether a device can share host memory,
-// known defects, and how the machines boot. Only host tools import package hosts.
+// Package hosts describes arm64 machines (hosts) into which a PCIe accelerator can be plugged.
+// The file hosts.yaml has the data: the PCIe windows of each host, whether the host can share
+// memory with a device, its known defects, and how it boots. Only host tools import package
+// hosts.
 //
-// Every known value has a source, for example a document. The source of a measured value
-// begins with Measured. All other values are untested. A value without a source is unknown.
+// Every known value has a source, for example a document. If the value was measured, its source
+// begins with the constant Measured. All other values were never tested. A value without a
+// source is unknown.
 package hosts
 
 import (
@@ -17,14 +19,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Fact is a value and the source of the value. If Source is empty, the value is unknown, and
-// Value is zero.
+// Fact is a value with its source. If Source is empty, the value is unknown, and Value is zero.
 type Fact[T any] struct {
 	Value  T
 	Source string
 }
 
-// Measured is the beginning of the source of a value that was measured.
+// Measured is the beginning of Fact.Source if the value was measured.
 const Measured = "measured on "
 
 // Known reports whether the value has a source.
@@ -46,27 +47,28 @@ func (f *Fact[T]) UnmarshalYAML(node *yaml.Node) error {
 	return cmp.Or(node.Content[0].Decode(&f.Value), node.Content[1].Decode(&f.Source))
 }
 
-// Host is one kind of machine. Its data come from the maker's device tree or firmware.
+// Host describes one kind of machine. The data are those of the maker's device tree or firmware.
 type Host struct {
-	Name  string // name in flags of commands
+	Name  string // name in the flags of commands
 	Title string // name in reports
 
-	// Compatible lists strings of property compatible in the root node of the device tree.
+	// Compatible lists strings of the property compatible in the root node of the device tree.
 	// RootPorts lists the PCI ids of the PCIe root ports, for machines without a device tree.
-	// One match in either list identifies the host.
+	// One match in one of the lists identifies the host.
 	Compatible []string
 	RootPorts  []ID `yaml:"root-ports"`
 
-	Ports []Port
+	Ports []Port // PCIe ports for external devices
 
-	// Inbound lists the memory that a device can access without an IOMMU. If the list is known
-	// and empty, a device can access all memory at physical addresses.
+	// Inbound lists the ranges of memory that a device can access without an IOMMU. If the list
+	// is known and empty, a device can access all memory at its physical addresses.
 	Inbound   Fact[[]Inbound]
 	Coherence Fact[Coherence]
 	IOMMU     Fact[IOMMU] // unit that translates addresses of devices at the PCIe ports
-	// whether resourceN_wc mappings accept merged stores and unaligned stores
+	// Whether merged stores and unaligned stores work in a write-combining mapping of a BAR
+	// (the file resourceN_wc in sysfs).
 	WriteCombining Fact[Health]   `yaml:"write-combining"`
-	Wide           Fact[Health]   // whether single accesses of 8 bytes work
+	Wide           Fact[Health]   // whether 8-byte loads and stores work
 	PageSize       Fact[uint64]   `yaml:"page-size"` // bytes of a page in the maker's kernel
 	Faults         []Fact[string] // other defects that users must know
 	Options        []Option       // kernel options that only this host needs
@@ -75,61 +77,68 @@ type Host struct {
 	Boot       Fact[Boot]
 	Console    Fact[string] // value of the kernel parameter console=
 	DeviceTree Fact[string] `yaml:"device-tree"` // file below arch/arm64/boot/dts of the kernel
-	// address to which the boot loader must load a kernel
+	// Physical address to which the boot loader must load a kernel.
 	LoadAddress Fact[uint64] `yaml:"load-address"`
 }
 
 // ID has the PCI vendor id and device id of a PCI function.
 type ID struct{ Vendor, Device uint16 }
 
-// Port is one PCIe root port to which an external device can be connected.
+// Port describes a PCIe root port to which an external device can be connected.
 type Port struct {
 	Name    string         // name of the PCIe controller in the device tree or manual
-	Where   string         // connector or chip that the port leads to; "" if unknown
+	Where   string         // connector or chip at the other end of the port; "" if unknown
 	Gen     Fact[uint8]    // PCIe generation, 1 to 4: 2.5, 5, 8 or 16 GT/s
 	Lanes   Fact[uint8]    // number of PCIe lanes that the board connects
-	Windows Fact[[]Window] // windows for memory requests
+	Windows Fact[[]Window] // ranges of addresses through which the processor accesses devices
 }
 
-// Window maps a range of processor addresses to a range of PCI addresses of the same size.
+// Window maps a range of processor addresses to a range of PCI addresses. The ranges start at
+// CPU and PCI, and have Size bytes.
 type Window struct {
 	CPU, PCI, Size uint64
 	Prefetchable   bool
 }
 
-// Inbound maps Size bytes from address PCI on, as a device accesses them, to memory at CPU.
+// Inbound maps a range of addresses that devices use to a range of memory. The ranges start at
+// PCI and CPU, and have Size bytes.
 type Inbound struct{ PCI, CPU, Size uint64 }
 
 // Coherence describes whether a device's accesses to memory are coherent with the processor's
 // caches.
 type Coherence string
 
+// Values of Coherence.
 const (
 	Coherent Coherence = "coherent"
-	// The kernel must flush memory that a device shares, or map the memory uncached.
+	// The kernel must flush the caches for memory that a device shares, or map the memory
+	// uncached.
 	NotCoherent Coherence = "not coherent"
 )
 
 // IOMMU is the kind of unit that translates the addresses of memory requests of PCIe devices.
 type IOMMU string
 
+// Values of IOMMU.
 const (
 	NoIOMMU IOMMU = "none"
 	SMMUv2  IOMMU = "SMMUv2"
 	SMMUv3  IOMMU = "SMMUv3"
 )
 
-// Health describes whether a feature that arm64 and PCIe allow works on the host.
+// Health describes whether a feature of arm64 or PCIe works on a host.
 type Health string
 
+// Values of Health.
 const (
 	Works  Health = "works"
 	Faulty Health = "faulty"
 )
 
-// Boot is the form in which a kernel and its initramfs reach the machine.
+// Boot is the form in which the boot loader of a host expects a kernel and an initramfs.
 type Boot string
 
+// Values of Boot.
 const (
 	Pair Boot = "kernel and initramfs" // two files
 	FIT  Boot = "FIT"                  // one flattened image tree for U-Boot
@@ -138,61 +147,64 @@ const (
 
 // Option is an option of the kernel's configuration that a host needs.
 type Option struct {
-	Name   string // name of the option, CONFIG_ included
-	Why    string
+	Name   string // name of the option, including CONFIG_
+	Why    string // reason why the host needs the option
 	Source string // source of Why, for example a kernel file
 }
 
 //go:embed hosts.yaml
 var text []byte
 
-// read returns the content of hosts.yaml.
-var read = sync.OnceValue(func() (all struct {
-	Every []Option
+// readHosts returns the content of hosts.yaml. It decodes the file at the first call only.
+var readHosts = sync.OnceValue(func() (all struct {
+	Every []Option // kernel options that every host needs
 	Hosts []*Host
 }) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true) // has no effect inside facts; a test checks their keys
+	// Reject unknown keys. This has no effect inside facts, whose keys a test checks.
+	d.KnownFields(true)
 	if err := d.Decode(&all); err != nil {
-		panic(err) // cannot happen, because tests decode the same embedded file
+		panic(err) // does not happen: the file is embedded, and tests decode it
 	}
 	return all
 })
 
-// All lists every host.
-func All() []*Host { return read().Hosts }
+// All returns every host.
+func All() []*Host { return readHosts().Hosts }
 
-// Options lists the kernel options that every host needs and, unless h is nil, those that h needs.
+// Options returns the kernel options that host h needs. If h is nil, it returns the options that
+// every host needs.
 func Options(h *Host) []Option {
 	if h == nil {
-		return read().Every
+		return readHosts().Every
 	}
-	return slices.Concat(read().Every, h.Options)
+	return slices.Concat(readHosts().Every, h.Options)
 }
 
 // ByName returns the host with the given name, or nil if no host has the name.
-func ByName(name string) *Host { return find(func(h *Host) bool { return h.Name == name }) }
+func ByName(name string) *Host { return findHost(func(h *Host) bool { return h.Name == name }) }
 
 // ByCompatible returns the host that matches one of a device tree's compatible strings, or nil
-// if no host matches. The list must be in the order of the device tree, from board to chip.
-// Therefore the first match is the most specific match.
+// if no host matches. The list must be in the order of the device tree, from the board to the
+// chip. ByCompatible returns the first match, because it is the most specific match.
 func ByCompatible(list []string) *Host {
 	for _, c := range list {
-		if h := find(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {
+		if h := findHost(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {
 			return h
 		}
 	}
 	return nil
 }
 
-// ByRootPort returns the host that has a root port with the given PCI ids, or nil if no host
-// does.
+// ByRootPort returns the host that has a root port with the given PCI ids, or nil if no host has
+// such a root port.
 func ByRootPort(id ID) *Host {
-	return find(func(h *Host) bool { return slices.Contains(h.RootPorts, id) })
+	return findHost(func(h *Host) bool { return slices.Contains(h.RootPorts, id) })
 }
 
-func find(is func(*Host) bool) *Host {
-	if i := slices.IndexFunc(All(), is); i >= 0 {
+// findHost returns the first host for which matches returns true, or nil.
+func findHost(matches func(*Host) bool) *Host {
+	if i := slices.IndexFunc(All(), matches); i >= 0 {
 		return All()[i]
 	}
 	return nil

@@ -170,7 +170,7 @@ var (
 func TestBarsOfKnownAcceleratorsFitWhereTheWindowsAreLargeEnough(t *testing.T) {
 	fits := func(h *Host, bars []BAR) (names string) {
 		for i := range h.Ports {
-			if h.Ports[i].Place(bars) != nil {
+			if h.Ports[i].AssignAddresses(bars) != nil {
 				names += " " + h.Ports[i].Name
 			}
 		}
@@ -230,7 +230,7 @@ func TestPlacementMatchesManualResults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := Port{Windows: Fact[[]Window]{Value: c.windows}}
-			if got := p.Place(c.bars); !reflect.DeepEqual(got, c.want) {
+			if got := p.AssignAddresses(c.bars); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%s: got %#x, want %#x", c.name, got, c.want)
 			}
 		})
@@ -247,7 +247,7 @@ func TestPlacedBARsAreAlignedDisjointAndInsideAWindow(t *testing.T) {
 		for i := range bars {
 			bars[i] = BAR{1 << (12 + random.IntN(20)), random.IntN(2) == 0}
 		}
-		placed := p.Place(bars)
+		placed := p.AssignAddresses(bars)
 		if placed == nil {
 			continue
 		}

@@ -1,47 +1,54 @@
 package hosts
 
-// This file assigns bus addresses to BARs as Linux does.
+// This file assigns bus addresses to BARs in the same way as Linux.
 
-// BAR is the address space that a device needs for one of its BARs.
+// BAR describes the addresses that a device needs for one of its BARs.
 type BAR struct {
-	Size         uint64 // bytes, a power of two; 0: the device has no such BAR
-	Prefetchable bool   // prefetchable and 64 bits wide; accepts addresses above 4 GiB
+	Size         uint64 // size in bytes, a power of two; 0: the device has no such BAR
+	Prefetchable bool   // the BAR is prefetchable and 64 bits wide: it may lie above 4 GiB
 }
 
 const (
-	bridgeStep = 1 << 20 // unit of bridge windows in bytes (PCI-to-PCI Bridge 1.2, 3.2.5)
-	narrowEnd  = 1 << 32
+	// Size and address of a bridge window are multiples of this number of bytes (PCI-to-PCI
+	// Bridge Architecture Specification 1.2, section 3.2.5).
+	bridgeUnit = 1 << 20
+
+	// End of the addresses that a BAR with 32 bits can have.
+	end32 = 1 << 32
 )
 
-// run is a list of BARs of the same kind that get consecutive addresses. The BARs are in
-// descending order of size, so that each BAR is aligned to its size.
-type run struct {
-	prefetchable bool
-	bars         []int
-	largest, sum uint64 // bytes
+// barGroup is a list of the BARs of one kind. The BARs get consecutive addresses in descending
+// order of size. Therefore the address of each BAR is a multiple of the size of the BAR.
+type barGroup struct {
+	prefetchable bool   // kind of the BARs
+	bars         []int  // numbers of the BARs
+	largest, sum uint64 // size of the largest BAR, and total size of all BARs, in bytes
 }
 
-// Place returns the PCI address of each BAR of a device at the port, or nil if the port has no
-// room for all BARs. As in Linux (drivers/pci setup-bus.c and setup-res.c), a root port has two
-// windows, each of one range of addresses. Prefetchable BARs use the prefetchable window. All
-// other BARs use the other window, which ends below 4 GiB. The prefetchable window may lie in a
-// window of the host that is not prefetchable.
-func (p *Port) Place(bars []BAR) []uint64 {
-	runs := runsOf(bars)
-	if runs[0].largest < runs[1].largest {
-		runs[0], runs[1] = runs[1], runs[0] // place the larger run first: it is harder to align
+// AssignAddresses returns the PCI address of each BAR of a device at the port, or nil if the
+// port does not have enough free addresses.
+//
+// In Linux (drivers/pci, setup-bus.c and setup-res.c), the bridge of a root port has two
+// windows, and each window is one range of addresses. Prefetchable BARs use the prefetchable
+// bridge window. All other BARs use the other bridge window, which ends below 4 GiB. The
+// prefetchable bridge window may lie in a window of the host that is not prefetchable.
+func (p *Port) AssignAddresses(bars []BAR) []uint64 {
+	groups := groupBARs(bars)
+	if groups[0].largest < groups[1].largest {
+		// The group with the largest BAR is harder to align: assign its addresses first.
+		groups[0], groups[1] = groups[1], groups[0]
 	}
 	placed := make([]uint64, len(bars))
 	next := make([]uint64, len(p.Windows.Value)) // first free PCI address of each window
 	for i, w := range p.Windows.Value {
 		next[i] = w.PCI
 	}
-	for _, r := range runs {
-		start, ok := p.room(&r, next)
+	for _, g := range groups {
+		start, ok := p.allocate(&g, next)
 		if !ok {
 			return nil
 		}
-		for _, i := range r.bars {
+		for _, i := range g.bars {
 			placed[i] = start
 			start += bars[i].Size
 		}
@@ -49,33 +56,35 @@ func (p *Port) Place(bars []BAR) []uint64 {
 	return placed
 }
 
-// runsOf returns two runs: the prefetchable BARs, and all other BARs.
-func runsOf(bars []BAR) [2]run {
-	runs := [2]run{{prefetchable: true}, {}}
+// groupBARs returns two groups: the prefetchable BARs, and all other BARs.
+func groupBARs(bars []BAR) [2]barGroup {
+	groups := [2]barGroup{{prefetchable: true}, {}}
 	for size := uint64(1) << 63; size > 0; size >>= 1 {
 		for i, b := range bars {
-			for j := range runs {
-				if r := &runs[j]; b.Size == size && b.Prefetchable == r.prefetchable {
-					r.bars, r.largest, r.sum = append(r.bars, i), max(r.largest, size), r.sum+size
+			for j := range groups {
+				if g := &groups[j]; b.Size == size && b.Prefetchable == g.prefetchable {
+					g.bars, g.largest, g.sum = append(g.bars, i), max(g.largest, size), g.sum+size
 				}
 			}
 		}
 	}
-	return runs
+	return groups
 }
 
-// room allocates addresses for a run in the first window with enough space. next has the
-// first free address of each window. ok is false if no window has enough space.
-func (p *Port) room(r *run, next []uint64) (start uint64, ok bool) {
-	if r.sum == 0 {
+// allocate allocates addresses for a group of BARs in the first window with enough free
+// addresses, and returns the first of the allocated addresses. next has the first free address
+// of each window. allocate updates it. ok is false if no window has enough free addresses.
+func (p *Port) allocate(g *barGroup, next []uint64) (start uint64, ok bool) {
+	if g.sum == 0 {
 		return 0, true
 	}
-	sum := alignUp(r.sum, bridgeStep)
-	for _, pass := range [...]bool{r.prefetchable, false} {
+	sum := alignUp(g.sum, bridgeUnit)
+	// Prefer a prefetchable window for prefetchable BARs.
+	for _, pass := range [...]bool{g.prefetchable, false} {
 		for w, window := range p.Windows.Value {
-			start, end := alignUp(next[w], max(r.largest, bridgeStep)), window.PCI+window.Size
-			if !r.prefetchable {
-				end = min(end, narrowEnd)
+			start, end := alignUp(next[w], max(g.largest, bridgeUnit)), window.PCI+window.Size
+			if !g.prefetchable {
+				end = min(end, end32)
 			}
 			if window.Prefetchable == pass && start <= end && sum <= end-start {
 				next[w] = start + sum
@@ -86,4 +95,5 @@ func (p *Port) room(r *run, next []uint64) (start uint64, ok bool) {
 	return 0, false
 }
 
+// alignUp returns v rounded up to a multiple of align, which must be a power of two.
 func alignUp(v, align uint64) uint64 { return (v + align - 1) &^ (align - 1) }

@@ -2,6 +2,6 @@
 
 package gen
 
-// SchemaHash stands for everything in image.fbs but its comments. A reader
-// refuses a file with another one.
+// SchemaHash is the hash of image.fbs without comments (FORMAT.md section 1.1). A reader
+// rejects an image with another schema hash.
 const SchemaHash uint64 = 0xa18c6a06cf82086e

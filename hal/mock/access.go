@@ -1,6 +1,7 @@
 package mock
 
-// This file checks loads and stores and passes them to the model.
+// This file checks each load and store, finds the place that it accesses, and passes it to
+// the model.
 
 import (
 	"fmt"
@@ -19,43 +20,49 @@ type Op uint8
 const (
 	Load  Op = 1
 	Store Op = 2
-	point Op = 3 // only in texts of rejections
+	point Op = 3 // a call of ProgramWindow; occurs only in the texts of rejections
 )
 
+// String returns the name of the operation.
 func (o Op) String() string {
 	return [...]string{Load: "load", Store: "store", point: "point"}[o]
 }
 
-// access is one load or store as a client makes it.
+// access is one load or store of a client, before TLB windows translate its address.
 type access struct {
 	op      Op
-	width   uint8
-	bar     uint8
-	offset  uint64 // in the BAR
-	outside bool   // not inside the aperture that it was made through
+	width   uint8  // bytes
+	bar     uint8  // number of the BAR, ConfigSpace or hostMemory
+	offset  uint64 // offset of the first byte in the BAR; for host memory, its bus address
+	outside bool   // the access is not completely inside its aperture
 }
 
 // port implements hal.Port for an aperture of the device.
 type port struct {
 	d    *Device
-	bar  uint8
-	base uint64 // of the aperture in the BAR
-	size uint64
+	bar  uint8  // number of the BAR, or ConfigSpace
+	base uint64 // offset of the aperture in the BAR
+	size uint64 // size of the aperture in bytes
 }
 
+// Load implements hal.Port.
 func (p *port) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	return p.d.load(p.access(Load, offset, width))
 }
 
+// Store implements hal.Port.
 func (p *port) Store(offset uint64, width uint8, value uint64) hal.Code {
 	return p.d.store(p.access(Store, offset, width), value)
 }
 
+// access returns the access of width bytes at an offset of the aperture.
 func (p *port) access(op Op, offset uint64, width uint8) access {
 	outside := uint64(width) > p.size || offset > p.size-uint64(width)
 	return access{op: op, bar: p.bar, offset: p.base + offset, width: width, outside: outside}
 }
 
+// load executes a load: it checks the access, finds its place, and returns the value that the
+// model has there, changed by injected faults.
 func (d *Device) load(at access) (uint64, hal.Code) {
 	if c := d.startOperation(at); c != hal.OK {
 		return 0, c
@@ -82,29 +89,32 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 	return value, d.recordAccess(Access{Load, place, at.width, value})
 }
 
-// route describes where an access goes: to the configuration of a TLB window, through a
-// TLB window, or directly to a place.
+// route describes the destination of an access: the configuration registers of a TLB window,
+// the tiles that a TLB window points to, or a place in a BAR.
 type route struct {
-	configures, window bool   // if neither is set, the access goes to place
-	slot               int    // number of the TLB window
-	inside             uint64 // offset in its configuration, or in the range that it shows
-	place              Place
+	configures bool   // the access is to configuration registers of the TLB window slot
+	window     bool   // the access goes through the TLB window slot
+	slot       int    // number of the TLB window
+	inside     uint64 // offset in the registers of the TLB window, or in the TLB window
+	place      Place  // place in the BAR
 }
 
+// routeAccess finds the destination of an access.
 func (d *Device) routeAccess(at access) (h route) {
 	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
 	h.place = Place{Bar: bar, Address: offset}
 	if l := d.board.TLB; l != nil && bar != ConfigSpace {
-		if h.slot, h.inside, h.configures = chips.Config(l, bar, offset); !h.configures {
-			h.slot, h.inside, h.window = chips.Slot(l, bar, offset)
+		if h.slot, h.inside, h.configures = chips.SlotOfRegister(l, bar, offset); !h.configures {
+			h.slot, h.inside, h.window = chips.SlotAt(l, bar, offset)
 		}
 	}
 	return h
 }
 
-// placeOfLoad returns the place that a load reads. It rejects loads of configuration
-// registers, which the simulator does not implement (ttsim v1.10.0 src/libttsim.cpp,
-// pci_mem_rd_cur), and loads from a rectangle of tiles.
+// placeOfLoad returns the place that a load reads. It rejects loads of the registers that
+// program TLB windows, because the maker's simulator does not implement these loads (ttsim
+// v1.10.0 src/libttsim.cpp, pci_mem_rd_cur). It also rejects loads through a TLB window that
+// points to several tiles.
 func (d *Device) placeOfLoad(h route, at access) (Place, hal.Code) {
 	switch {
 	case h.configures:
@@ -127,6 +137,8 @@ func (d *Device) placeOfLoad(h route, at access) (Place, hal.Code) {
 	return d.tilePlace(w.last, w.address+h.inside, at, 0)
 }
 
+// store executes a store: it checks the access, finds its place or places, and stores value
+// there.
 func (d *Device) store(at access, value uint64) hal.Code {
 	if c := d.startOperation(at); c != hal.OK || d.gone {
 		return c
@@ -138,7 +150,7 @@ func (d *Device) store(at access, value uint64) hal.Code {
 	h := d.routeAccess(at)
 	switch {
 	case h.configures:
-		return d.configure(h.slot, h.inside, at.width, value)
+		return d.storeConfig(h.slot, h.inside, at.width, value)
 	case h.window:
 		return d.storeTiles(h.slot, h.inside, at, value)
 	}
@@ -149,9 +161,10 @@ func (d *Device) store(at access, value uint64) hal.Code {
 	return d.storeAt(place, at.width, value)
 }
 
-// storeTiles stores to each tile that a TLB window points to. A multicast skips the tiles
-// of its rectangle that are not Tensix tiles (ttsim v1.10.0 src/libttsim.cpp,
-// tlb_window_write).
+// storeTiles stores to each tile that the TLB window slot points to. inside is the offset of
+// the store in the TLB window. If the window is a multicast to a rectangle of tiles,
+// storeTiles skips all tiles that are not Tensix (processor) tiles (ttsim v1.10.0
+// src/libttsim.cpp, tlb_window_write).
 func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) hal.Code {
 	w, c := d.pointedWindow(slot)
 	if c != hal.OK {
@@ -178,6 +191,7 @@ func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) ha
 	return hal.OK
 }
 
+// storeAt stores to one place, records the access, and lets the ARC react to it.
 func (d *Device) storeAt(place Place, width uint8, value uint64) hal.Code {
 	if c := d.modelAt(place).Store(place, width, value); c != hal.OK {
 		return d.addReason(c)
@@ -189,8 +203,8 @@ func (d *Device) storeAt(place Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// modelAt returns the model that serves a place: configuration space, the registers for
-// drivers, or the device's model.
+// modelAt returns the model that implements a place: that of configuration space, that of the
+// registers that only kernel drivers use, or the model of the device.
 func (d *Device) modelAt(place Place) Model {
 	if !place.Tile && place.Bar == ConfigSpace {
 		return d.config
@@ -201,8 +215,8 @@ func (d *Device) modelAt(place Place) Model {
 	return d.model
 }
 
-// startOperation counts an operation, advances the clock, and applies the faults that were
-// injected for this operation.
+// startOperation counts an operation and advances the clock. Then it applies the faults that
+// were injected for the number of this operation.
 func (d *Device) startOperation(at access) hal.Code {
 	d.at = at
 	d.operations++
@@ -218,8 +232,8 @@ func (d *Device) startOperation(at access) hal.Code {
 	return hal.OK
 }
 
-// checkAccess rejects invalid accesses, as far as that does not depend on where TLB windows
-// point.
+// checkAccess rejects invalid accesses. It checks only what does not depend on the
+// configuration of TLB windows.
 func (d *Device) checkAccess(at access) hal.Code {
 	width := uint64(at.width)
 	switch {
@@ -247,6 +261,8 @@ func (d *Device) checkAccess(at access) hal.Code {
 	return d.checkWidth(at, r.Widths, r.Name)
 }
 
+// checkWidth rejects an access that is misaligned, or whose width is not in the mask widths.
+// name describes the registers or memory in the reason.
 func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 	if widths&at.width == 0 {
 		return d.refuse("%s: accesses of %d bytes are not allowed", name, at.width)
@@ -257,7 +273,7 @@ func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 	return hal.OK
 }
 
-// refuse rejects an access. It stores the reason if this is the first rejection.
+// refuse returns hal.Refused. At the first call it also stores the reason.
 func (d *Device) refuse(format string, args ...any) hal.Code {
 	if d.refusal == "" {
 		d.refusal = fmt.Sprintf("operation %d: %s: %s", d.operations, d.at,
@@ -266,8 +282,8 @@ func (d *Device) refuse(format string, args ...any) hal.Code {
 	return hal.Refused
 }
 
-// addReason returns the code of a model. If the model rejected an access, it stores the
-// reason.
+// addReason returns c, the code that a model returned. If c is hal.Refused, addReason also
+// stores the model's reason.
 func (d *Device) addReason(c hal.Code) hal.Code {
 	if c != hal.Refused {
 		return c
@@ -278,6 +294,7 @@ func (d *Device) addReason(c hal.Code) hal.Code {
 	return d.refuse("the model rejects it")
 }
 
+// String returns the text of an access for the reason of a rejection.
 func (a access) String() string {
 	switch {
 	case a.op == point:

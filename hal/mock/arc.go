@@ -1,61 +1,67 @@
 package mock
 
-// This file models the ARC processor of a chip, which drivers send messages to.
+// This file models the ARC, the management processor of a chip. Kernel drivers send messages to
+// it, for example to set the clock.
 
 import "lightmetal/boards"
 
-// Addresses and values that drivers use when they start and for power management. Names and
-// values are from tt-kmd 2.9.0, wormhole.c, blackhole.c, msgqueue.c and telemetry.h; tt-umd
-// 0.9.9, types/telemetry.hpp; and ttsim v1.10.0 src/tile.cpp, a_tile_init. The ARC's memory
-// (CSM) contains a message queue and a table of telemetry values.
+// Addresses and values that kernel drivers use when they start and for power management. The
+// ARC's memory (CSM) contains a message queue and a table of telemetry values. Names and values
+// are from tt-kmd 2.9.0, wormhole.c, blackhole.c, msgqueue.c and telemetry.h; tt-umd 0.9.9,
+// types/telemetry.hpp; and ttsim v1.10.0 src/tile.cpp, a_tile_init.
 const (
-	arcCSM     = 0x1000_0000 // address of its memory
-	arcControl = 0x100       // offset of the QCB: address and number of entries of the queue
-	arcQueue   = 0x200       // offset of the queue
-	arcTable   = 0x1000      // telemetry: version, entries, and a word each, tag | index << 16
-	arcData    = 0x1800      // the values, by index
+	arcCSM     = 0x1000_0000 // address of the CSM for the ARC itself
+	arcControl = 0x100       // offset in the CSM of the QCB: address and entries of the queue
+	arcQueue   = 0x200       // offset in the CSM of the message queue
 
-	arcEntries    = 4
-	arcHeader     = 32 // bytes of the queue before its messages
-	arcMessage    = 32
-	requestsEnd   = 0x00 // ARC_MSG_QUEUE_REQ_WPTR
-	requestsBegin = 0x10 // ARC_MSG_QUEUE_REQ_RPTR
-	responsesEnd  = 0x14 // ARC_MSG_QUEUE_RES_WPTR
-	maxAIClock    = 1    // TT_POWER_FLAG_MAX_AI_CLK
-	arcTelemetry  = 0x1_0000
-	arcFirmware   = 0x1208_0000 // 18.8.0, a version with the table on both chips
-	getAIClock    = 0x34        // Wormhole's message for the clock, in MHz
-	scratchRes0   = 0x6c        // ARC_RESET_SCRATCH_RES0: the first result of a message
-	niuTranslates = 1 << 14     // NIU_CFG_0
+	// arcTable is the offset in the CSM of the telemetry table. The table has a version, a number
+	// of entries, and one word for each entry: tag | index << 16.
+	arcTable = 0x1000
+	arcData  = 0x1800 // offset in the CSM of the telemetry values, one word for each index
 
-	// Tags of the table, tt-umd's TelemetryTag.
+	arcEntries    = 4           // number of requests, and of responses, that the queue can hold
+	arcHeader     = 32          // bytes of the queue before its first request
+	arcMessage    = 32          // bytes of a request or response
+	requestsEnd   = 0x00        // ARC_MSG_QUEUE_REQ_WPTR
+	requestsBegin = 0x10        // ARC_MSG_QUEUE_REQ_RPTR
+	responsesEnd  = 0x14        // ARC_MSG_QUEUE_RES_WPTR
+	maxAIClock    = 1           // TT_POWER_FLAG_MAX_AI_CLK
+	arcTelemetry  = 0x1_0000    // version of the telemetry table
+	arcFirmware   = 0x1208_0000 // firmware version 18.8.0, which has the table on both chips
+	getAIClock    = 0x34        // Wormhole: message that requests the clock in MHz
+	scratchRes0   = 0x6c        // ARC_RESET_SCRATCH_RES0: register with the result of a message
+	niuTranslates = 1 << 14     // bit of NIU_CFG_0: coordinates of tiles are translated
+
+	// Tags of telemetry values (tt-umd, TelemetryTag).
 	tagAIClock, tagASICTemperature, tagBoardIDHigh, tagBoardIDLow          = 14, 11, 1, 2
 	tagFlashBundleVersion, tagAIClockLimitMax, tagPCIeUsage, tagEnabledEth = 28, 63, 38, 35
 )
 
-// arcLayout describes the registers of a chip's ARC and the values that it answers with.
+// arcLayout describes the registers of the ARC of one kind of chip, and the values in them.
 type arcLayout struct {
-	board          *boards.Board
-	registers, csm Place
-	interrupt      Place            // a store to this register makes it read its messages
-	interruptBit   uint64           // bit that the store must set; 0 for any store
-	ready          map[Place]uint64 // values of registers while it runs
-	control        uint64           // ARC_MSG_QCB_PTR
-	table, data    uint64           // ARC_TELEMETRY_PTR, ARC_TELEMETRY_DATA
-	queueAt        uint64           // base of the address of the queue
-	power          uint64           // ARC_MSG_TYPE_POWER_SETTING
-	message        uint64           // scratch register of single messages, 0 if there is none
-	// an n150, a p150a: tt-kmd telemetry.c, tt_sysfs_show_card_type
-	card            uint64
-	idle, busyClock uint64 // MHz (UMD)
+	board        *boards.Board
+	registers    Place            // first register of the ARC's reset unit
+	csm          Place            // first byte of the ARC's memory
+	interrupt    Place            // a store to this register makes the ARC read its messages
+	interruptBit uint64           // bit that the store must set; 0: any store
+	ready        map[Place]uint64 // values of registers while the ARC runs
+	control      uint64           // offset in registers of ARC_MSG_QCB_PTR
+	table, data  uint64           // offsets of ARC_TELEMETRY_PTR and ARC_TELEMETRY_DATA
+	queueAt      uint64           // the address of the queue in the QCB is relative to this address
+	power        uint64           // ARC_MSG_TYPE_POWER_SETTING
+	message      uint64           // offset of the register for single messages; 0 if none
+	card         uint64           // card type (tt-kmd telemetry.c, tt_sysfs_show_card_type)
+	idle         uint64           // clock in MHz while idle (UMD)
+	busyClock    uint64           // full clock in MHz (UMD)
 }
 
+// arcLayouts lists the chips with an ARC. The card types are those of the cards n150 and p150a.
 var arcLayouts = [...]arcLayout{{
 	board: &boards.Wormhole, registers: Place{Tile: true, Y: 10, Address: 0x8_8003_0000},
 	csm: Place{Tile: true, Y: 10, Address: 0x8_1000_0000},
 	// ARC_MISC_CNTL_IRQ0_MASK
 	interrupt: Place{Tile: true, Y: 10, Address: 0x8_8003_0100}, interruptBit: 1 << 16,
-	// POST_CODE_REG, FW_BUNDLE_VERSION of the table before, NIU_CFG_0.
+	// POST_CODE_REG; FW_BUNDLE_VERSION in the older telemetry table; NIU_CFG_0.
 	ready: map[Place]uint64{{Tile: true, Y: 10, Address: 0x8_8003_0060}: 0xc0de0001,
 		{Tile: true, Y: 10, Address: 0x8_2007_8d60 + 49*4}:    arcFirmware,
 		{Tile: true, Y: 10, Address: 0x8_8005_0000 + niuCfg0}: niuTranslates},
@@ -65,7 +71,7 @@ var arcLayouts = [...]arcLayout{{
 	board: &boards.Blackhole, registers: Place{Tile: true, X: 8, Y: 0, Address: 0x80030000},
 	csm:       Place{Tile: true, X: 8, Y: 0, Address: arcCSM},
 	interrupt: Place{Tile: true, X: 8, Y: 0, Address: 0x800b0000}, // ARC_MSI_FIFO
-	// ARC_BOOT_STATUS: the core runs and accepts messages.
+	// ARC_BOOT_STATUS: the ARC runs and accepts messages. NIU_CFG_0 of the PCIe tile.
 	ready: map[Place]uint64{{Tile: true, X: 8, Address: 0x8003_0408}: 5,
 		{Tile: true, X: 2, Address: pcieNIU + niuCfg0}: niuTranslates},
 	control: 0x42c, table: 0x434, data: 0x430, power: 0x21, card: 0x40, idle: 800, busyClock: 1350,
@@ -77,8 +83,8 @@ type arc struct {
 	device *Device
 }
 
-// newArc returns the running ARC processor of a device; nil if the board has none or the device
-// plays a recording back.
+// newArc returns the ARC of a device in the state after its firmware has started. It returns nil
+// if the board has no ARC, or if the model of the device is not Tiles (a playback, for example).
 func newArc(d *Device) *arc {
 	if _, ok := d.model.(*Tiles); !ok {
 		return nil
@@ -95,7 +101,7 @@ func newArc(d *Device) *arc {
 // loadWord returns the 32-bit word at an offset from a place.
 func (a *arc) loadWord(at Place, offset uint64) uint64 {
 	at.Address += offset
-	value, _ := a.device.modelAt(at).Load(at, 4) // no model rejects these
+	value, _ := a.device.modelAt(at).Load(at, 4) // no model rejects an access to these places
 	return value
 }
 
@@ -105,7 +111,7 @@ func (a *arc) storeWord(at Place, offset, value uint64) {
 	a.device.modelAt(at).Store(at, 4, value)
 }
 
-// boot sets all registers and the memory as after the firmware has started.
+// boot sets the registers and the memory of the ARC to the state after the firmware has started.
 func (a *arc) boot() {
 	for place, value := range a.ready {
 		a.storeWord(place, 0, value)
@@ -115,7 +121,7 @@ func (a *arc) boot() {
 	a.storeWord(a.csm, arcControl+4, arcEntries)
 	a.storeWord(a.registers, a.table, arcCSM+arcTable)
 	a.storeWord(a.registers, a.data, arcCSM+arcData)
-	// Clocks are in MHz; degrees have 16 fractional bits.
+	// Clocks are in MHz. The temperature is in degrees Celsius with 16 fractional bits.
 	table := [...][2]uint64{{tagAIClock, a.idle}, {tagASICTemperature, 40 << 16},
 		{tagBoardIDHigh, a.card << 4}, {tagBoardIDLow, 1},
 		{tagFlashBundleVersion, arcFirmware}, {tagAIClockLimitMax, a.busyClock}, {tagPCIeUsage, 1},
@@ -128,13 +134,16 @@ func (a *arc) boot() {
 	}
 }
 
-// handleStore reads and answers the messages if a store to a place requests that.
+// handleStore reads and answers all pending messages if a store of value to a place interrupts
+// the ARC. Other stores have no effect here.
 func (a *arc) handleStore(at Place, value uint64) {
 	if a == nil || at != a.interrupt || value&a.interruptBit != a.interruptBit {
 		return
 	}
 	a.storeWord(at, 0, value&^a.interruptBit)
-	if a.message != 0 { // WH_FW_MESSAGE_PRESENT | id; the answer is the id, and 0 above it
+	// Answer a single message in the message register of Wormhole. A request is
+	// WH_FW_MESSAGE_PRESENT | id. The answer is the id with zeros above it.
+	if a.message != 0 {
 		if text := a.loadWord(a.registers, a.message); text>>8 == 0xaa {
 			a.storeWord(a.registers, a.message, text&0xff)
 			if text&0xff == getAIClock {
@@ -142,6 +151,8 @@ func (a *arc) handleStore(at Place, value uint64) {
 			}
 		}
 	}
+	// Execute the requests in the queue. Indices wrap at twice the number of entries, so that a
+	// full queue differs from an empty one.
 	const wrap = 2 * arcEntries
 	end := a.loadWord(a.csm, arcQueue+requestsEnd)
 	for at := a.loadWord(a.csm, arcQueue+requestsBegin); at%wrap != end%wrap; at++ {
@@ -150,7 +161,8 @@ func (a *arc) handleStore(at Place, value uint64) {
 	}
 }
 
-// executeMessage executes a message, of which it needs only the first word, and answers it.
+// executeMessage executes a request and writes the response. header is the first word of the
+// request; the other words have no effect in the model.
 func (a *arc) executeMessage(header uint64) {
 	if header&0xff == a.power {
 		clock := a.idle

@@ -1,6 +1,6 @@
 package mock
 
-// This file implements hal.Device.
+// This file declares Device and implements the methods of hal.Device.
 
 import (
 	"fmt"
@@ -13,12 +13,13 @@ import (
 	"lightmetal/hal"
 )
 
-// accessNs is the time that one access takes on the virtual clock, in nanoseconds. It is
-// not zero, so that a poll without an interval reaches its deadline.
+// accessNs is the time of one access on the virtual clock, in nanoseconds. It is not zero,
+// because a poll that does not sleep between its loads must also reach its deadline.
 const accessNs = 100
 
-// Bus addresses of BARs, as other devices on the bus see them. BAR n of the first device
-// is at barBus + n * barBusStride; each further device is deviceBusStride later.
+// Bus addresses at which other devices on the bus access BARs. BAR n of the first device
+// begins at barBus + n * barBusStride. The BARs of each further device begin deviceBusStride
+// bytes after those of the previous device.
 const (
 	barBus          = 0x80_0000_0000
 	barBusStride    = 0x10_0000_0000
@@ -30,39 +31,39 @@ type Device struct {
 	hal.BaseDevice
 	board   *boards.Board
 	model   Model
-	clock   Clocked // the model if it implements Clocked, else nil
-	address string  // as in hal.Identity
-	bars    [6]uint64
-	system  uint32
-	bus     uint64 // of BAR 0
-	windows []window
-	host    Host
-	config  *Memory // configuration space
+	clock   Clocked   // model if it implements Clocked, else nil
+	address string    // returned by Identity instead of a PCI address
+	bars    [6]uint64 // sizes of the BARs in bytes
+	system  uint32    // subsystem ids
+	bus     uint64    // bus address of BAR 0
+	windows []window  // TLB windows, by slot
+	host    Host      // host memory that the device reaches
+	config  *Memory   // configuration space
 
-	at         access // the current operation
-	operations int
-	now        int64
-	gone       bool
+	at         access // current operation, for the texts of rejections
+	operations int    // number of operations so far; an operation is a load or a store
+	now        int64  // virtual clock in nanoseconds
+	gone       bool   // the fault AllOnes has occurred: the device no longer answers
 
-	hardware bool   // a kernel uses the device: see AsHardware
-	arc      *arc   // the ARC processor, if hardware is set
-	driver   Memory // registers that only drivers use
-	closed   bool
-	refusal  string
+	hardware bool   // AsHardware was called: a kernel driver uses the device
+	arc      *arc   // management processor; nil unless hardware is set
+	driver   Memory // registers that only kernel drivers use
+	closed   bool   // Close was called
+	refusal  string // reason for the first rejected access
 
-	faults      []Fault
-	recording   bool
-	journal     []Access
-	journalMost int // largest number of accesses in the journal
+	faults      []Fault  // injected faults
+	recording   bool     // accesses are added to journal
+	journal     []Access // recorded accesses
+	journalMost int      // largest number of accesses that journal may contain
 }
 
-// deviceCount counts the devices that this process has made, and numbers them.
+// deviceCount is the number of mock devices that this process has created.
 var deviceCount atomic.Int64
 
-// New returns a device of the board with the board's own model.
+// New returns a mock of the board with the default model of that board.
 func New(b *boards.Board) *Device { return NewWith(b, defaultModel(b)) }
 
-// NewWith returns a device of the board with the caller's model.
+// NewWith returns a mock of the board with the model m.
 func NewWith(b *boards.Board, m Model) *Device {
 	address := fmt.Sprintf("mock device %d", deviceCount.Add(1))
 	d := &Device{board: b, model: m, address: address, bars: b.Bars, bus: barBus}
@@ -82,8 +83,9 @@ func NewWith(b *boards.Board, m Model) *Device {
 	return d
 }
 
-// Connect connects devices to one bus and to one clock. A device whose model is a BusMaster
-// then reaches the memory in the BARs of the others. Call Connect before the first Map.
+// Connect connects devices to one bus and makes their clocks advance together. A device whose
+// model implements BusMaster then reaches the memory in the BARs of the other devices. Call
+// Connect before the first Map.
 func Connect(devices ...*Device) {
 	for i, d := range devices {
 		d.bus = barBus + uint64(i)*deviceBusStride
@@ -91,14 +93,15 @@ func Connect(devices ...*Device) {
 	}
 }
 
-// isBusMaster reports whether the bus master bit of the command register is set.
+// isBusMaster reports whether the PCI command register enables bus mastering.
 func (d *Device) isBusMaster() bool {
 	command, _ := d.config.Load(Place{Bar: ConfigSpace, Address: 4}, 2)
 	return command&4 != 0
 }
 
-// sharedMemory returns plain memory in a BAR by its bus address. The range must lie within
-// one page. It returns nil if there is no such memory.
+// sharedMemory returns size bytes of memory in a BAR of this device, for DMA by another
+// device. bus is the bus address of the first byte. sharedMemory returns nil if the range
+// crosses a page boundary, or is not memory without side effects.
 func (d *Device) sharedMemory(bus, size uint64) []byte {
 	memory, ok := d.model.(*Memory)
 	if !ok || d.gone || d.closed || size > pageSize-bus%pageSize {
@@ -116,18 +119,21 @@ func (d *Device) sharedMemory(bus, size uint64) []byte {
 	return nil
 }
 
-// ResizeBAR changes the size of a BAR; 0 removes it. Call it before the first Map.
+// ResizeBAR sets the size of a BAR in bytes; size 0 removes the BAR. Call ResizeBAR before
+// the first Map.
 func (d *Device) ResizeBAR(bar uint8, size uint64) { d.bars[bar] = size }
 
-// SetSubsystem sets the ids of the card, which are at 0x2c of configuration space.
+// SetSubsystem sets the subsystem ids (the ids of the card), which are at offset 0x2c of
+// configuration space.
 func (d *Device) SetSubsystem(ids uint32) {
 	d.system = ids
 	d.config.Store(Place{Bar: ConfigSpace, Address: 0x2c}, 4, uint64(ids))
 }
 
-// AsHardware prepares the device for use by a kernel driver. The registers that program TLB
-// windows can then be loaded, which the maker's simulator rejects; the kernel driver's TLB
-// window is usable; and the ARC processor answers messages.
+// AsHardware prepares the device for use by a kernel driver. The device then accepts accesses
+// that a driver needs and images must not make: loads of the registers that program TLB
+// windows, and accesses through the TLB windows that belong to the driver. The ARC (the
+// management processor of the chip) then answers messages.
 func (d *Device) AsHardware() {
 	d.hardware = true
 	d.arc = newArc(d)
@@ -161,6 +167,7 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 	return hal.Aperture{}, d.fault(hal.Usage, "window kind %d cannot be mapped", w.Kind)
 }
 
+// mapBar returns an aperture of a range of a BAR.
 func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	if int(w.Bar) >= len(d.bars) || w.Offset > d.bars[w.Bar] || w.Size > d.bars[w.Bar]-w.Offset {
 		return hal.Aperture{}, d.fault(hal.WrongDevice, "%d bytes at %#x are not in BAR %d", w.Size,
@@ -171,6 +178,7 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
+// mapTLB reserves a TLB window and returns an aperture of its first w.Size bytes.
 func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
 		return hal.Aperture{}, d.fault(hal.WrongDevice, "the device has no TLB windows")
@@ -185,6 +193,7 @@ func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	return hal.NewAperture(d.windows[slot].port, w.Size, slot), nil
 }
 
+// mapHost reserves host memory and returns an aperture of it.
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	p := d.host.reserveBuffer(d, w.Size)
 	a := hal.NewAperture(p, w.Size, -1)
@@ -192,8 +201,8 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
-// ProgramWindow implements hal.Device. It makes the stores that a client without a driver
-// would make; they count as operations.
+// ProgramWindow implements hal.Device. It stores to the registers of the TLB window. These
+// stores count as operations.
 func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
 	slot := a.Slot
 	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
@@ -223,7 +232,7 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 		}
 	}
 	if d.gone {
-		return hal.OK // the stores had no effect
+		return hal.OK // there is no TLB window to check, because the stores had no effect
 	}
 	_, c := d.pointedWindow(slot)
 	return c
@@ -233,9 +242,9 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 func (d *Device) Alive() bool { return !d.gone && !d.closed }
 
 // Diagnose implements hal.Device.
-func (d *Device) Diagnose() hal.Code { return hal.DiagnoseAlive(d) }
+func (d *Device) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
 
-// Now implements hal.Device. It returns virtual nanoseconds since the device was made.
+// Now implements hal.Device. It returns the virtual time since the device was created.
 func (d *Device) Now() int64 { return d.now }
 
 // Sleep implements hal.Device. It advances the virtual clock and returns immediately.
@@ -251,6 +260,7 @@ func (d *Device) Sleep(nanoseconds int64) {
 	}
 }
 
+// advanceClock advances the virtual clock of this device and the clock of its model.
 func (d *Device) advanceClock(nanoseconds int64) {
 	d.now += nanoseconds
 	if d.clock != nil {
@@ -258,20 +268,22 @@ func (d *Device) advanceClock(nanoseconds int64) {
 	}
 }
 
-// Close implements hal.Device. Afterwards apertures reject every access.
+// Close implements hal.Device. After Close, the apertures of the device reject every access.
 func (d *Device) Close() error {
 	d.closed = true
 	return nil
 }
 
-// Operations returns the number of loads from and stores to the device so far, including the
-// stores of ProgramWindow. Accesses to host memory do not count.
+// Operations returns the number of operations so far. An operation is a load from or a store
+// to the device, including the stores of ProgramWindow, but not an access to host memory.
 func (d *Device) Operations() int { return d.operations }
 
-// Refusal returns the reason for the first hal.Refused, "" if there was none. Later
-// rejections are usually consequences of the first.
+// Refusal returns the reason for the first access that the device rejected with hal.Refused.
+// It returns "" if the device has rejected none. Only the first reason is stored, because
+// later rejections are usually consequences of it.
 func (d *Device) Refusal() string { return d.refusal }
 
+// fault returns a hal.Fault whose reason is the name of the device and the formatted text.
 func (d *Device) fault(c hal.Code, format string, args ...any) error {
 	return &hal.Fault{Code: c, Reason: "mock:" + d.board.Name + ": " + fmt.Sprintf(format, args...)}
 }

@@ -1,13 +1,15 @@
-// Package mock implements mocks (device models) of the boards in this process. A mock is
-// strict: it rejects what the device or its maker's simulator rejects or handles wrongly
-// without notice. That is: invalid widths, misaligned accesses, accesses that no rule of
-// the board covers, TLB windows that are not pointed or pointed wrongly, and tiles and
-// registers that do not exist. A mock can also record all accesses, play a recording back,
-// and inject faults.
+// Package mock implements mocks: software models of PCIe devices that run in this process.
+// There is a mock of each board in package boards. A mock is stricter than hardware. It
+// rejects an access that hardware or the maker's simulator rejects, and also an access that
+// they execute wrongly without an error. Examples are: an invalid width, a misaligned
+// address, an access that no rule of the board covers, a TLB window that no Point command
+// has programmed or that has an invalid configuration, and a tile or register that does not
+// exist. A mock can also record all accesses, play back a recording, and inject faults.
 //
-// The clock is virtual: an access takes 100 ns, Sleep takes the requested time, and nothing
-// else takes time. Only one goroutine may use a Device.
+// The clock of a mock is virtual: an access takes 100 ns, Sleep takes the requested time, and
+// nothing else takes time. Only one goroutine may use a Device.
 //
-// A Fence is a full barrier because every access to the device or to host memory is complete
-// when it returns, and DMA transfers happen during accesses.
+// A Fence command is a full barrier without doing anything: every access to the device or to
+// host memory is complete when its function returns, and DMA transfers happen only during
+// accesses.
 package mock

@@ -9,61 +9,61 @@ import (
 	"lightmetal/hal"
 )
 
-// Registers of edu: docs/specs/edu.rst and hw/misc/edu.c of QEMU 7.2.
+// Offsets of edu's registers: docs/specs/edu.rst and hw/misc/edu.c of QEMU 7.2.
 const (
-	eduIdentification = 0x00 // load
-	eduLiveness       = 0x04 // a load returns the inverse of the last store
+	eduIdentification = 0x00 // load only: eduID
+	eduLiveness       = 0x04 // a load returns the bitwise inverse of the last store
 	eduFactorial      = 0x08 // a store starts the computation of n!, a load returns the result
-	eduStatus         = 0x20
-	eduIRQStatus      = 0x24 // load
-	eduIRQRaise       = 0x60 // store
-	eduIRQAcknowledge = 0x64 // store
-	eduDMASource      = 0x80
-	eduDMATarget      = 0x88
-	eduDMACount       = 0x90
-	eduDMACommand     = 0x98
+	eduStatus         = 0x20 // eduStatusComputing, eduStatusIRQ
+	eduIRQStatus      = 0x24 // load only: pending interrupts
+	eduIRQRaise       = 0x60 // store only: sets bits of eduIRQStatus
+	eduIRQAcknowledge = 0x64 // store only: clears bits of eduIRQStatus
+	eduDMASource      = 0x80 // address from which a transfer copies
+	eduDMATarget      = 0x88 // address to which a transfer copies
+	eduDMACount       = 0x90 // bytes of a transfer
+	eduDMACommand     = 0x98 // eduDMARun, eduDMAToHost, eduDMAIRQ
 )
 
 const (
-	eduID = 0x010000ed
+	eduID = 0x010000ed // value of eduIdentification
 
-	eduStatusComputing = 0x01 // load
+	eduStatusComputing = 0x01 // load only: a computation is in progress
 	eduStatusIRQ       = 0x80 // raise eduIRQFactorial at the end of a computation
 
-	eduDMARun    = 0x1
-	eduDMAToHost = 0x2
+	eduDMARun    = 0x1 // starts a transfer; cleared at its end
+	eduDMAToHost = 0x2 // copy from the device to host memory, not from host memory to the device
 	eduDMAIRQ    = 0x4 // raise eduIRQDMA at the end of a transfer
 
 	eduIRQFactorial = 0x001
 	eduIRQDMA       = 0x100
 
-	eduBufferStart = 0x40000 // of the device's own memory, as DMA sees it
-	eduBufferSize  = 4096
+	eduBufferStart = 0x40000 // address of the device's own memory in eduDMASource and eduDMATarget
+	eduBufferSize  = 4096    // bytes
 
-	// Duration of a computation or transfer: three loads return that it is in progress. In QEMU
-	// a transfer takes 100 ms.
+	// eduWorkNs is the duration of a computation or transfer. During this time three loads
+	// report that it is in progress. In QEMU a transfer takes 100 ms.
 	eduWorkNs = 3*accessNs + accessNs/2
 )
 
-// Edu is a Model of QEMU's edu device. Unlike QEMU's, it rejects registers that do not
-// exist, transfers that would stop the virtual machine, and transfers from or to memory
-// that is not mapped. All bytes of a transfer are copied at its end.
+// Edu is a Model of QEMU's edu device. Unlike QEMU, it rejects accesses to registers that do not
+// exist, transfers that would stop QEMU's virtual machine, and transfers from or to host memory
+// that is not mapped. It copies all bytes of a transfer at the end of the transfer.
 type Edu struct {
-	liveness, factorial, irq uint32
-	irqWanted                bool   // eduStatusIRQ
+	liveness, factorial, irq uint32 // values of eduLiveness, eduFactorial and eduIRQStatus
+	irqWanted                bool   // eduStatusIRQ is set
 	raise                    func() // sends an interrupt message; may be nil
-	computing, transferring  int64  // nanoseconds that are left, 0 if not in progress
+	computing, transferring  int64  // nanoseconds that are left; 0 if not in progress
 
-	dma    map[uint64]uint64 // registers
-	buffer [eduBufferSize]byte
-	host   *Host
-	reason string
+	dma    map[uint64]uint64   // values of the DMA registers, by offset
+	buffer [eduBufferSize]byte // the device's own memory
+	host   *Host               // memory that transfers access
+	reason string              // reason for the last rejection
 }
 
 // NewEdu returns an Edu in the state after a reset.
 func NewEdu() *Edu { return &Edu{host: &Host{}, dma: map[uint64]uint64{}} }
 
-// Connect implements Master.
+// Connect implements BusMaster.
 func (e *Edu) Connect(host *Host) { e.host = host }
 
 // Advance implements Clocked.
@@ -76,8 +76,8 @@ func (e *Edu) Advance(nanoseconds int64) {
 	}
 }
 
-// countDown subtracts nanoseconds from the time that is left. It reports whether the time
-// became 0.
+// countDown subtracts nanoseconds from *left, which does not become negative. It reports
+// whether *left has just become 0.
 func countDown(left *int64, nanoseconds int64) bool {
 	if *left == 0 {
 		return false
@@ -89,8 +89,8 @@ func countDown(left *int64, nanoseconds int64) bool {
 // Reason implements Explainer.
 func (e *Edu) Reason() string { return e.reason }
 
-// Load implements Model. Loads return a whole register or, from eduDMASource on, also its
-// lower half.
+// Load implements Model. A load from a DMA register may have 4 or 8 bytes; 4 bytes return the
+// lower half of the register.
 func (e *Edu) Load(at Place, width uint8) (value uint64, c hal.Code) {
 	switch at.Address {
 	case eduIdentification:
@@ -111,7 +111,8 @@ func (e *Edu) Load(at Place, width uint8) (value uint64, c hal.Code) {
 	return value & fbs.WidthMask(width), hal.OK
 }
 
-// Store implements Model. A 4-byte store to a DMA register replaces all of it.
+// Store implements Model. A store of 4 bytes to a DMA register sets the upper half of the
+// register to 0.
 func (e *Edu) Store(at Place, width uint8, value uint64) hal.Code {
 	switch at.Address {
 	case eduLiveness:
@@ -135,7 +136,7 @@ func (e *Edu) Store(at Place, width uint8, value uint64) hal.Code {
 // Interrupt implements Interrupter.
 func (e *Edu) Interrupt(raise func()) { e.raise = raise }
 
-// interrupt sets bits of the interrupt status and sends a message.
+// interrupt sets bits of eduIRQStatus, and sends an interrupt message if any bit is then set.
 func (e *Edu) interrupt(bits uint32) {
 	e.irq |= bits
 	if e.irq != 0 && e.raise != nil {
@@ -143,7 +144,7 @@ func (e *Edu) interrupt(bits uint32) {
 	}
 }
 
-// startFactorial starts a computation unless one is in progress.
+// startFactorial starts the computation of n!. Like edu, it ignores n during a computation.
 func (e *Edu) startFactorial(n uint32) {
 	if e.computing == 0 {
 		e.factorial, e.computing = n, eduWorkNs
@@ -162,6 +163,7 @@ func (e *Edu) finishFactorial() {
 	}
 }
 
+// status returns the value of eduStatus.
 func (e *Edu) status() uint64 {
 	value := uint64(0)
 	if e.irqWanted {
@@ -173,8 +175,8 @@ func (e *Edu) status() uint64 {
 	return value
 }
 
-// storeDMA stores to a DMA register. Like the device, it ignores stores while a transfer is
-// in progress.
+// storeDMA stores to a DMA register, and starts a transfer if the store sets eduDMARun. Like
+// QEMU's edu, it ignores stores while a transfer is in progress.
 func (e *Edu) storeDMA(register, value uint64) hal.Code {
 	if e.transferring != 0 {
 		return hal.OK
@@ -184,14 +186,15 @@ func (e *Edu) storeDMA(register, value uint64) hal.Code {
 		return hal.OK
 	}
 	if _, _, c := e.transferRanges(); c != hal.OK {
-		e.dma[eduDMACommand] &^= eduDMARun // as in QEMU, where the transfer ends without any effect
+		e.dma[eduDMACommand] &^= eduDMARun // in QEMU the transfer also ends, without any effect
 		return c
 	}
 	e.transferring = eduWorkNs
 	return hal.OK
 }
 
-// finishTransfer copies the bytes and clears the run bit.
+// finishTransfer copies the bytes of a transfer, clears eduDMARun, and raises the interrupt if
+// eduDMAIRQ is set.
 func (e *Edu) finishTransfer() {
 	if to, from, c := e.transferRanges(); c == hal.OK {
 		copy(to, from)
@@ -202,8 +205,9 @@ func (e *Edu) finishTransfer() {
 	}
 }
 
-// transferRanges returns the destination and source of a transfer. QEMU 7.2 treats a range
-// that ends exactly at the end of the buffer as out of bounds, and stops the machine.
+// transferRanges returns the memory to which a transfer copies and the memory from which it
+// copies. It rejects a range that ends exactly at the end of the device's memory, because QEMU
+// 7.2 treats such a range as out of bounds and stops the virtual machine.
 func (e *Edu) transferRanges() (to, from []byte, c hal.Code) {
 	device, bus, count, out := e.dma[eduDMATarget], e.dma[eduDMASource], e.dma[eduDMACount],
 		e.dma[eduDMACommand]&eduDMAToHost != 0
@@ -227,6 +231,7 @@ func (e *Edu) transferRanges() (to, from []byte, c hal.Code) {
 	return own, host, hal.OK
 }
 
+// refuse returns hal.Refused and stores the reason.
 func (e *Edu) refuse(format string, args ...any) hal.Code {
 	e.reason = fmt.Sprintf(format, args...)
 	return hal.Refused

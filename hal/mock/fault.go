@@ -1,48 +1,56 @@
 package mock
 
-// This file injects faults.
+// This file makes a mock behave like a faulty device.
 
 // FaultKind is a kind of fault.
 type FaultKind uint8
 
 const (
-	// Stuck: loads of Place return the bits of Value in the bits of Mask.
+	// Stuck replaces bits of loaded values: a load of Place returns the bits of Value where Mask
+	// has ones.
 	Stuck FaultKind = iota + 1
-	// Late: like Stuck, but only for the first Loads loads whose result it changes.
+
+	// Late is like Stuck, but ends after it has changed the values of a number of loads, which
+	// is Fault.Loads.
 	Late
-	// AllOnes: the device is gone from operation Operation on: loads return all ones, stores have
-	// no effect, and Alive returns false.
+
+	// AllOnes removes the device at the operation with the number Fault.Operation. From then on,
+	// loads return all ones, stores have no effect, and Alive returns false.
 	AllOnes
-	// BusFault: operation Operation returns hal.BusFault and has no effect.
+
+	// BusFault makes the operation with the number Fault.Operation return hal.BusFault. The
+	// operation has no effect.
 	BusFault
-	// NoDMA: the device reaches neither host memory nor memory of other devices.
+
+	// NoDMA makes all DMA transfers of the device fail.
 	NoDMA
 )
 
-// Fault describes a fault to inject. Operations are numbered from 1, as Device.Operations
-// counts them.
+// Fault describes a fault to inject. The first operation of a device has the number 1. See
+// Device.Operations.
 type Fault struct {
 	Kind      FaultKind
-	Operation int // for AllOnes and BusFault
+	Operation int // number of an operation; only for AllOnes and BusFault
 
-	// For Stuck and Late. Mask and Value hold the bytes from Place.Address on, the lowest
-	// first, for loads of any width.
+	// Place, Mask and Value are only for Stuck and Late. The lowest byte of Mask and Value
+	// belongs to the byte at Place.Address, the next one to the byte after it, and so on. The
+	// fault applies to every load of one of these 8 bytes, whatever the width of the load.
 	Place       Place
 	Mask, Value uint64
-	Loads       int // for Late
+	Loads       int // number of loads to change; only for Late
 }
 
-// Inject adds a fault to those injected before.
+// Inject adds a fault. Faults that were injected before remain.
 func (d *Device) Inject(f Fault) {
 	d.faults = append(d.faults, f)
 	d.host.unreachable = d.host.unreachable || f.Kind == NoDMA
 }
 
-// applyStuckBits returns a loaded value after the faults Stuck and Late.
+// applyStuckBits changes a loaded value as the faults Stuck and Late require, and returns it.
 func (d *Device) applyStuckBits(place Place, width uint8, value uint64) uint64 {
 	for i := range d.faults {
 		f := &d.faults[i]
-		mask, stuck, ok := f.bits(place, width)
+		mask, stuck, ok := f.changedBits(place, width)
 		if !ok || value&mask == stuck {
 			continue
 		}
@@ -57,15 +65,16 @@ func (d *Device) applyStuckBits(place Place, width uint8, value uint64) uint64 {
 	return value
 }
 
-// bits returns the bits of a load that a fault changes, and their values.
-func (f *Fault) bits(place Place, width uint8) (mask, stuck uint64, ok bool) {
+// changedBits returns the mask of the bits that a Stuck or Late fault changes in a load, and the
+// new values of these bits. ok is false if the fault does not apply to the load.
+func (f *Fault) changedBits(place Place, width uint8) (mask, stuck uint64, ok bool) {
 	if f.Kind != Stuck && f.Kind != Late {
 		return 0, 0, false
 	}
 	at := f.Place
 	at.Address = place.Address
 	for i := range uint64(width) {
-		// an address below the fault's first byte wraps around to a large number
+		// If this byte is before the first byte of the fault, the unsigned difference is large.
 		if of := place.Address + i - f.Place.Address; at == place && of < 8 {
 			mask |= f.Mask >> (8 * of) & 0xff << (8 * i)
 			stuck |= f.Value >> (8 * of) & 0xff << (8 * i)

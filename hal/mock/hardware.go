@@ -1,6 +1,6 @@
 package mock
 
-// This file lists registers that only kernel drivers use.
+// This file lists the registers that only kernel drivers use.
 
 import (
 	"lightmetal/boards"
@@ -8,37 +8,41 @@ import (
 	"lightmetal/hal"
 )
 
-// registerRange is a range of registers that keep the stored value, or, if shows is set, a
-// range of a BAR that mirrors registers of a tile.
+// registerRange is a range of registers. If shows.Tile is true, the range lies in a BAR and
+// mirrors registers of a tile: an access to the range accesses these registers. Otherwise the
+// range is plain registers, which keep the stored values.
 type registerRange struct {
 	board *boards.Board
-	first Place
-	size  uint64
-	shows Place
+	first Place  // place of the first register
+	size  uint64 // bytes
+	shows Place  // place in a tile of the first mirrored register
 }
 
-// driverOnly lists registers that exist after AsHardware: those that Tenstorrent's drivers
-// use and no image may, and ranges of a BAR that mirror registers of a tile. The board's
-// rules allow images some of the latter. Sources: tt-kmd; for the ARC's tile and the
-// mirrored ranges, tt-umd 0.9.9, {wormhole,blackhole}_implementation.hpp, and ttsim v1.10.0
+// driverOnly lists the register ranges that exist only after a call of AsHardware. There are
+// two kinds. The plain registers are used by Tenstorrent's drivers, and images must not access
+// them. The others are ranges of a BAR that mirror registers of a tile; the rules of the board
+// allow images to access some of these. Sources: tt-kmd; for the ARC tile and the mirrored
+// ranges, tt-umd 0.9.9, {wormhole,blackhole}_implementation.hpp, and ttsim v1.10.0
 // src/libttsim.cpp, pci_mem_rd_cur.
 var driverOnly = []registerRange{
-	// Strided windows: blackhole.c, TLB_STRIDED_REGS_OFFSET and TLB_STRIDED_COUNT.
+	// Registers of strided TLB windows: blackhole.c, TLB_STRIDED_REGS_OFFSET, TLB_STRIDED_COUNT.
 	{&boards.Blackhole, Place{Bar: 0, Address: 0x1fc009d8}, 32 * 4, Place{}},
-	// The ARC's interrupt: blackhole.c, ARC_MSI_FIFO.
+	// Register that interrupts the ARC: blackhole.c, ARC_MSI_FIFO.
 	{&boards.Blackhole, Place{Tile: true, X: 8, Y: 0, Address: 0x800b0000}, 4, Place{}},
-	// The PCIe controller's configuration, accessed over the NoC: wormhole.c,
-	// PCIE_DBI_ADDR, PCIE_NOC_X and PCIE_NOC_Y; blackhole.c.
+	// Configuration registers of the PCIe controller, over the NoC: wormhole.c, PCIE_DBI_ADDR,
+	// PCIE_NOC_X and PCIE_NOC_Y; blackhole.c.
 	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 3, Address: 0x8_0000_0000}, 0x1000, Place{}},
 	{&boards.Blackhole, Place{Tile: true, X: 2, Y: 0, Address: 0xf800_0000_0000_0000}, 0x1000,
 		Place{}},
-	// NIU_CFG_0; the reset unit, and SMBUS_TELEMETRY_NOC_ADDR.
+	// Blackhole: NIU_CFG_0 of the PCIe tile. Wormhole: the reset unit, NIU_CFG_0 of the ARC tile,
+	// and SMBUS_TELEMETRY_NOC_ADDR.
 	{&boards.Blackhole, Place{Tile: true, X: 2, Y: 0, Address: pcieNIU + niuCfg0}, 4, Place{}},
 	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 10, Address: 0x8_8003_0000}, 0x1_0000, Place{}},
 	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 10, Address: 0x8_8005_0000 + niuCfg0}, 4,
 		Place{}},
 	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 10, Address: 0x8_2007_8d60}, 50 * 4, Place{}},
-	// The ARC's memory and registers, and on Blackhole the PCIe tile's.
+	// Ranges of BAR 0 that mirror the memory (CSM) and registers of the ARC tile and, on
+	// Blackhole, registers of the PCIe tile.
 	{&boards.Wormhole, Place{Bar: 0, Address: 0x1fe8_0000}, 0x8_0000,
 		Place{Tile: true, X: 0, Y: 10, Address: 0x8_1000_0000}},
 	{&boards.Wormhole, Place{Bar: 0, Address: 0x1ff0_0000}, 0x10_0000,
@@ -49,7 +53,8 @@ var driverOnly = []registerRange{
 		Place{Tile: true, X: 2, Y: 0, Address: pcieNIU}},
 }
 
-// placeOutsideWindows returns the place of an access that does not use a TLB window.
+// placeOutsideWindows returns the place that an access to a BAR reaches without a TLB window: a
+// register of a tile if the BAR mirrors it there, otherwise the place in the BAR.
 func (d *Device) placeOutsideWindows(place Place, at access, value uint64) (Place, hal.Code) {
 	if m := d.mirroredPlace(place); m.Tile {
 		return d.tilePlace(chips.Tile{X: m.X, Y: m.Y}, m.Address, at, value)
@@ -57,8 +62,8 @@ func (d *Device) placeOutsideWindows(place Place, at access, value uint64) (Plac
 	return place, hal.OK
 }
 
-// mirroredPlace returns the place in a tile that a place in a BAR mirrors. Tile is false if
-// the place mirrors none.
+// mirroredPlace returns the place in a tile that a place in a BAR mirrors. If there is no such
+// place, tile.Tile is false.
 func (d *Device) mirroredPlace(place Place) (tile Place) {
 	if r, inside := findRegisters(d.board, place); d.hardware && r != nil && r.shows.Tile {
 		tile = r.shows
@@ -67,17 +72,19 @@ func (d *Device) mirroredPlace(place Place) (tile Place) {
 	return tile
 }
 
-// isDriverRegister reports whether a place holds a register that only drivers use and that
-// exists.
+// isDriverRegister reports whether a place is a plain register that only kernel drivers use. It
+// returns false unless AsHardware was called.
 func (d *Device) isDriverRegister(at Place) bool { return d.hardware && DriverOnly(d.board, at) }
 
-// DriverOnly reports whether a place of a board holds a register that only drivers use.
+// DriverOnly reports whether a place on a board is a plain register that only kernel drivers
+// use.
 func DriverOnly(b *boards.Board, at Place) bool {
 	r, _ := findRegisters(b, at)
 	return r != nil && !r.shows.Tile
 }
 
-// findRegisters returns the range of driverOnly that a place is in, and the offset in it.
+// findRegisters returns the range in driverOnly that contains a place, and the offset of the
+// place in that range. r is nil if no range contains the place.
 func findRegisters(b *boards.Board, at Place) (r *registerRange, inside uint64) {
 	for i := range driverOnly {
 		r, inside, first := &driverOnly[i], at.Address-driverOnly[i].first.Address, at

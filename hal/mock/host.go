@@ -1,30 +1,32 @@
 package mock
 
-// This file models the memory that a device reaches by itself.
+// This file models the memory that a device accesses by DMA.
 
 import "lightmetal/hal"
 
-// hostBus is the bus address of the first host buffer. It has at most 28 bits, which is what
-// edu reaches by default.
+// hostBus is the bus address of the first host buffer. QEMU's edu device reaches only
+// addresses of up to 28 bits by default, so the address must not have more.
 const hostBus = 0x0100_0000
 
-// hostMemory is the access.bar of host memory.
+// hostMemory is the value of access.bar for host memory.
 const hostMemory = 8
 
-// Host is the memory that a device reaches while it is bus master: the Host windows of an
-// image, each at its own bus address, and the memory in the BARs of devices on its bus.
+// Host is the memory that a device accesses by DMA while it is bus master. It consists of the
+// Host windows of the image, each at a bus address of its own, and of the memory in BARs of
+// the devices on the same bus.
 type Host struct {
-	buffers     []*hostPort
-	isBusMaster func() bool // nil means always
-	peers       []*Device
+	buffers     []*hostPort                   // one buffer for each Host window
+	isBusMaster func() bool                   // nil: the device is always bus master
+	peers       []*Device                     // devices on the same bus; nil if not connected
 	unreachable bool                          // the fault NoDMA has been injected
-	outside     func(bus, size uint64) []byte // memory of another process; may be nil
+	outside     func(bus, size uint64) []byte // set by AttachHostMemory, else nil
 }
 
-// AttachHostMemory makes the device use memory outside of this process instead of its own
-// host buffers. bytes returns the memory at a bus address, nil if the device may not reach
-// it; it also decides whether the device is bus master. Tiles reach that memory through the
-// address translation that the client has programmed.
+// AttachHostMemory makes the device access memory of another process instead of its own host
+// buffers. bytes must return size bytes of that memory at the given bus address, or nil if the
+// device must not access them, for example because it is not bus master. On a device with
+// tiles, tiles reach that memory through the outbound translation that the client has
+// programmed.
 func (d *Device) AttachHostMemory(bytes func(bus, size uint64) []byte) {
 	d.host.outside = bytes
 	if d.board.Outbound == nil {
@@ -39,24 +41,25 @@ func (d *Device) AttachHostMemory(bytes func(bus, size uint64) []byte) {
 	}
 }
 
-// SetInterruptHandler makes the device call raise for each interrupt, if its model has
-// interrupts.
+// SetInterruptHandler makes the device call raise for each interrupt message. It has no effect
+// if the model of the device has no interrupts.
 func (d *Device) SetInterruptHandler(raise func()) {
 	if i, ok := d.model.(Interrupter); ok {
 		i.Interrupt(raise)
 	}
 }
 
-// hostPort is a host buffer. It implements hal.Port.
+// hostPort is a host buffer: the memory of one Host window. It implements hal.Port.
 type hostPort struct {
 	d    *Device
-	bus  uint64
+	bus  uint64 // bus address of the first byte
 	data []byte
 }
 
-// reserveBuffer adds a host buffer. One page after each buffer stays free, so that an overrun
-// does not reach the next one. On a device with tiles the bus addresses are those that tiles
-// use, as if its address translation had been programmed.
+// reserveBuffer adds a host buffer of size bytes. At least one page after each buffer stays
+// unused, so that an access beyond its end does not reach the next buffer. On a device with
+// tiles, the bus address of a buffer is the address that the tiles use, as if the outbound
+// translation had been programmed.
 func (h *Host) reserveBuffer(d *Device, size uint64) *hostPort {
 	p := &hostPort{d: d, bus: hostBus, data: make([]byte, size)}
 	if o := d.board.Outbound; o != nil {
@@ -70,8 +73,8 @@ func (h *Host) reserveBuffer(d *Device, size uint64) *hostPort {
 	return p
 }
 
-// Bytes returns size bytes of memory at a bus address, nil if the device cannot reach them.
-// Memory of another device must lie within one page.
+// Bytes returns the size bytes of memory at a bus address. It returns nil if the device cannot
+// access them, and also if they are memory of another device and cross a page boundary.
 func (h *Host) Bytes(bus, size uint64) []byte {
 	if h.unreachable {
 		return nil
@@ -96,8 +99,8 @@ func (h *Host) Bytes(bus, size uint64) []byte {
 	return nil
 }
 
-// Load implements hal.Port. Accesses to host memory take time, so that polls end, but do not
-// count as operations of the device.
+// Load implements hal.Port. An access to host memory takes time, because a poll of host memory
+// must reach its deadline. It does not count as an operation of the device.
 func (p *hostPort) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	p.d.Sleep(accessNs)
 	if c := p.checkAccess(Load, offset, width); c != hal.OK {
@@ -116,6 +119,7 @@ func (p *hostPort) Store(offset uint64, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
+// checkAccess rejects an invalid access to the buffer.
 func (p *hostPort) checkAccess(op Op, offset uint64, width uint8) hal.Code {
 	size := uint64(len(p.data))
 	outside := uint64(width) > size || offset > size-uint64(width)

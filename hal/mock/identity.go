@@ -1,34 +1,35 @@
 package mock
 
-// This file models the node id registers of tiles without modelled cores.
+// This file models the id registers of tiles that have no RISC-V cores in the model, such as
+// DRAM tiles. Each network interface of a tile has these registers.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 )
 
-// Addresses of the network interfaces' registers in tiles without modelled cores: ttsim
-// v1.10.0 data/{wh,bh}/tile_regs.json and src/tile.cpp, tile_rd_bytes. Host programs read
-// only the tile's node id.
+// Addresses of the registers of network interfaces (NIU) in DRAM, ARC and PCIe tiles: ttsim
+// v1.10.0 data/{wh,bh}/tile_regs.json and src/tile.cpp, tile_rd_bytes. Of these registers,
+// host programs read only the id of the tile.
 const (
-	dramNIUs = 0x1_0008_0000 // Wormhole: three ports of two interfaces
-	dramNIU  = 0x8000        // bytes of one
-	dramLast = dramNIUs + 6*dramNIU - 1
+	dramNIUs = 0x1_0008_0000            // Wormhole, DRAM tile: first of its six network interfaces
+	dramNIU  = 0x8000                   // bytes of one network interface of a DRAM tile
+	dramLast = dramNIUs + 6*dramNIU - 1 // last byte of the sixth network interface
 
-	arcNIU0 = 0x50000 // from arcRegisters on
-	arcNIU1 = 0x58000
-	arcNIU  = 0xf_ffb2_0000 // Wormhole, NoC 0: src/tile.cpp, ARC_NOC_NIU0_BASE
+	arcNIU0 = 0x50000       // ARC tile, NoC 0: offset from arcRegisters
+	arcNIU1 = 0x58000       // ARC tile, NoC 1: offset from arcRegisters
+	arcNIU  = 0xf_ffb2_0000 // Wormhole, ARC tile, NoC 0: src/tile.cpp, ARC_NOC_NIU0_BASE
 
-	pcieNIU = 0xffff_ffff_ff00_0000 // Blackhole, NoC 0
+	pcieNIU = 0xffff_ffff_ff00_0000 // Blackhole, PCIe tile, NoC 0
 )
 
-// arcRegisters maps the name of a board to the address of the ARC tile's first register.
+// arcRegisters is the address of the first register in the ARC tile, by the name of the board.
 var arcRegisters = map[string]uint64{boards.Wormhole.Name: 0x8_8000_0000,
 	boards.Blackhole.Name: 0x8000_0000}
 
-// identity returns the value of NOC_NODE_ID or NOC_ID_LOGICAL of a tile that is not a Tensix
-// tile; ok is false if neither register is at this place.
-func (g *Tiles) identity(at Place) (id uint32, ok bool) {
+// idRegister returns the value of the register NOC_NODE_ID or NOC_ID_LOGICAL at a place in a
+// tile that is not a Tensix tile. ok is false if neither register is at that place.
+func (g *Tiles) idRegister(at Place) (id uint32, ok bool) {
 	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile {
 		return 0, false
@@ -45,8 +46,9 @@ func (g *Tiles) identity(at Place) (id uint32, ok bool) {
 	return 0, false
 }
 
-// interfaceAt returns the network interface that has a register at an address in a kind of
-// tile, and the register's offset.
+// interfaceAt finds the network interface to which an address in a tile of kind k belongs. It
+// returns the number of the interface's NoC, and the offset of the address from the first
+// register of the interface. ok is false if the address belongs to no network interface.
 func (g *Tiles) interfaceAt(k chips.Kind, address uint64) (noc int, offset uint64, ok bool) {
 	wide := g.traits.noc.wide // Blackhole
 	arc := address - arcRegisters[g.board]

@@ -9,24 +9,28 @@ import (
 	"lightmetal/hal"
 )
 
-// Access is a load or store with its final place. Accesses that configure TLB windows are not
-// recorded.
+// Access is a load or store after TLB windows have translated its address. Stores to the
+// registers that program TLB windows are not recorded.
 type Access struct {
 	Op    Op
 	Place Place
-	Width uint8
-	Value uint64 // the value that was stored or loaded
+	Width uint8  // bytes
+	Value uint64 // value that was stored or loaded
 }
 
-// Record switches the journal on or off. It is off at first.
+// Record switches recording of accesses on or off. A new device does not record.
 func (d *Device) Record(on bool) { d.recording, d.journalMost = on, math.MaxInt }
 
-// RecordAtMost switches the journal on and rejects every access after the first most.
+// RecordAtMost switches recording on. The device rejects all accesses after it has recorded
+// the given number.
 func (d *Device) RecordAtMost(most int) { d.recording, d.journalMost = true, most }
 
-// Journal returns every access that succeeded while the journal was on.
+// Journal returns the recorded accesses, which are all accesses that succeeded while recording
+// was on.
 func (d *Device) Journal() []Access { return d.journal }
 
+// recordAccess adds an access to the journal if recording is on. It rejects the access if the
+// journal is full.
 func (d *Device) recordAccess(a Access) hal.Code {
 	switch {
 	case !d.recording:
@@ -38,10 +42,12 @@ func (d *Device) recordAccess(a Access) hal.Code {
 	return hal.OK
 }
 
+// String returns the text of an access for messages.
 func (a Access) String() string {
 	return fmt.Sprintf("%s of %d bytes at %s = %#x", a.Op, a.Width, a.Place, a.Value)
 }
 
+// String returns the text of a place for messages.
 func (p Place) String() string {
 	switch {
 	case p.Tile:

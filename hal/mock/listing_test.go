@@ -52,7 +52,7 @@ func rigOf(t *testing.T, name, text string) *rig {
 	g := &rig{T: t}
 	var devices []hal.Device
 	for _, target := range view.Devices {
-		d := mock.New(chips.ByName(view.Name(target.Board)))
+		d := mock.New(chips.BoardByName(view.Name(target.Board)))
 		if view.Name(target.Board) == "nvme" {
 			g.nvme = mock.NewNvme()
 			d = mock.NewWith(&boards.Nvme, g.nvme)

@@ -10,24 +10,26 @@ import (
 	"lightmetal/hal"
 )
 
-const pageSize = 4096
+const pageSize = 4096 // bytes
 
+// page is a page of memory.
 type page [pageSize]byte
 
-// Memory is a Model in which every place keeps the last value that was stored to it. That is
-// exact for RAM, DRAM and L1, and an approximation for registers. Pages are allocated when
-// they are first accessed, and are zero then.
+// Memory is a Model in which every place returns the value that was last stored to it. This is
+// exact for memory of a device, and an approximation for its registers. A page is allocated at
+// the first access to it, and is then zero.
 type Memory struct {
-	grid  *chips.Grid     // the tiles, which have reset registers; may be nil
-	pages map[Place]*page // by the place of their first byte
+	grid  *chips.Grid     // tiles of the chip; nil if the board has none
+	pages map[Place]*page // pages by the place of their first byte
 
-	// The page of the previous access, because consecutive accesses are often close together.
+	// lastPage is the page of the previous access, which begins at last. It saves a search in
+	// the map, because consecutive accesses are often to the same page.
 	last     Place
 	lastPage *page
 }
 
-// NewMemory returns a Memory in which reset registers have their value after power-up and keep
-// only the bits of cores.
+// NewMemory returns a Memory for the board. The registers that keep cores in reset have their
+// value after power-up, and keep only the bits of cores.
 func NewMemory(b *boards.Board) *Memory { return &Memory{grid: chips.Of(b).Grid} }
 
 // Load implements Model.
@@ -44,8 +46,8 @@ func (m *Memory) Store(at Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// bytes returns the memory from a place to the end of its page. An aligned access does not
-// cross that.
+// bytes returns the memory from a place to the end of its page. This is sufficient for an
+// aligned access, which never crosses a page boundary.
 func (m *Memory) bytes(at Place) []byte {
 	inside := at.Address % pageSize
 	at.Address -= inside
@@ -55,6 +57,7 @@ func (m *Memory) bytes(at Place) []byte {
 	return m.lastPage[inside:]
 }
 
+// page returns the page that begins at a place. It allocates the page if necessary.
 func (m *Memory) page(first Place) *page {
 	if p := m.pages[first]; p != nil {
 		return p
@@ -74,12 +77,13 @@ func (m *Memory) page(first Place) *page {
 	return p
 }
 
+// isReset reports whether a place is a register that keeps cores in reset.
 func (m *Memory) isReset(at Place) bool {
 	return m.grid != nil && at.Tile && at.Address == m.grid.Reset.Address &&
 		hasReset(m.grid.Kind(chips.Tile{X: at.X, Y: at.Y}))
 }
 
-// loadLittleEndian returns the value of the first width bytes of b.
+// loadLittleEndian returns the little-endian number in the first width bytes of b.
 func loadLittleEndian(b []byte, width uint8) (value uint64) {
 	if width == 4 { // the most frequent width
 		return uint64(binary.LittleEndian.Uint32(b))
@@ -90,7 +94,7 @@ func loadLittleEndian(b []byte, width uint8) (value uint64) {
 	return value
 }
 
-// storeLittleEndian sets the first width bytes of b.
+// storeLittleEndian writes the lowest width bytes of value to b, in little-endian order.
 func storeLittleEndian(b []byte, width uint8, value uint64) {
 	for i := range width {
 		b[i] = byte(value >> (8 * i))

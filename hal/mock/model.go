@@ -1,6 +1,6 @@
 package mock
 
-// This file declares Model, which defines the behaviour of a mock, and its optional methods.
+// This file declares the interface Model, and interfaces with optional methods of a Model.
 
 import (
 	"lightmetal/boards"
@@ -8,45 +8,68 @@ import (
 	"lightmetal/hal"
 )
 
-// ConfigSpace is the Place.Bar of PCI configuration space. It is the number of that region in
-// VFIO.
+// ConfigSpace is the value of Place.Bar for PCI configuration space. VFIO uses the same number
+// for configuration space.
 const ConfigSpace = 7
 
-// Place is the destination of an access: an address in a tile, if the access goes through a
-// TLB window, else an offset in a BAR.
+// Place is the destination of an access: an address in a tile if the access goes through a TLB
+// window, otherwise an offset in a BAR or in configuration space.
 type Place struct {
-	Tile    bool
-	X, Y    uint8  // NoC 0 coordinates of the tile; of DRAM, those of the first tile of its bank
-	Bar     uint8  // if Tile is not set: 0 to 5, or ConfigSpace
-	Address uint64 // in the tile, or bytes into the BAR
+	Tile bool // the place is in a tile
+
+	// X and Y are the NoC 0 coordinates of the tile. All tiles of a DRAM bank access the same
+	// memory; for this memory X and Y are the coordinates of the first tile of the bank.
+	X, Y    uint8
+	Bar     uint8  // number of the BAR, 0 to 5, or ConfigSpace; only if Tile is false
+	Address uint64 // address in the tile, or offset in the BAR in bytes
 }
 
-// Model defines the behaviour of a device. It is called for aligned accesses of 1, 2, 4 or
-// 8 bytes to places that the board has. A multicast is one store for each tile. Bits of
-// value above width are 0.
+// Model defines the behaviour of a device. The device checks each access before it calls the
+// model: width is 1, 2, 4 or 8 bytes, the address is aligned, the board accepts the access,
+// and value has no bits above width. A store to several tiles (multicast) is one call of Store
+// for each tile.
 //
 // A Model may also implement Clocked, Explainer, Interrupter, BusMaster and Registers.
 type Model interface {
+	// Load returns the value at a place.
 	Load(at Place, width uint8) (uint64, hal.Code)
+
+	// Store stores value at a place.
 	Store(at Place, width uint8, value uint64) hal.Code
 }
 
-// Clocked is a Model whose state depends on time. Advance is called before the access that
-// takes the time.
-type Clocked interface{ Advance(nanoseconds int64) }
+// Clocked is implemented by a Model whose state depends on time.
+type Clocked interface {
+	// Advance advances the time of the model. Each access takes time; the device calls
+	// Advance before it executes the access.
+	Advance(nanoseconds int64)
+}
 
-// Explainer is a Model that returns the reason for its last hal.Refused.
-type Explainer interface{ Reason() string }
+// Explainer is implemented by a Model that can explain why it has rejected an access.
+type Explainer interface {
+	// Reason returns the reason for the last hal.Refused that the model returned.
+	Reason() string
+}
 
-// BusMaster is a Model that accesses host memory and the memory of devices on its bus.
-type BusMaster interface{ Connect(host *Host) }
+// BusMaster is implemented by a Model that accesses host memory or the memory of other devices
+// on its bus.
+type BusMaster interface {
+	// Connect sets the memory that the model accesses by DMA.
+	Connect(host *Host)
+}
 
-// Interrupter is a Model that calls raise for each interrupt message.
-type Interrupter interface{ Interrupt(raise func()) }
+// Interrupter is implemented by a Model that can send interrupt messages.
+type Interrupter interface {
+	// Interrupt sets the function that the model calls to send an interrupt message.
+	Interrupt(raise func())
+}
 
-// Registers is a Model with registers in tiles that the board does not list. They accept
-// aligned accesses of 4 bytes.
-type Registers interface{ HasRegister(at Place, op Op) bool }
+// Registers is implemented by a Model that has registers in tiles which the board does not
+// list. Such registers accept only aligned accesses of 4 bytes.
+type Registers interface {
+	// HasRegister reports whether a register at a place accepts a load or a store.
+	HasRegister(at Place, op Op) bool
+}
 
 // defaultModel returns the model that New uses for a board.
 func defaultModel(b *boards.Board) Model {

@@ -1,6 +1,8 @@
 package mock
 
-// This file models the registers of the network interfaces of Tensix tiles.
+// This file models the network interfaces (NIU) of Tensix tiles: their registers, through which
+// the RISC-V cores of a tile make requests to other tiles. A chip has two networks, NoC 0 and
+// NoC 1, and a tile has a network interface for each.
 
 import (
 	"errors"
@@ -9,23 +11,25 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// Registers of a network interface (NIU) with the same offset on both chips: ttsim v1.10.0
+// Offsets of registers of a network interface that are the same on both chips: ttsim v1.10.0
 // data/{wh,bh}/tile_regs.json.
 const (
-	// For each command buffer. A coordinate and address consists of the consecutive registers LO,
-	// MID and, on Blackhole, HI.
-	nocTargAddr  = 0x00
-	nocRetAddr   = 0x0c
-	nocPacketTag = 0x18
-	nocCtrl      = 0x1c
-	nocAtLenBE   = 0x20
+	// Registers of a command buffer. A core writes a request to a command buffer and then starts
+	// the request. An endpoint (the coordinate of a tile and an address in the tile) consists of
+	// the consecutive registers LO, MID and, on Blackhole, HI.
+	nocTargAddr  = 0x00 // endpoint: source of a read or write, target of an atomic
+	nocRetAddr   = 0x0c // endpoint: destination of a read or write, or of the result of an atomic
+	nocPacketTag = 0x18 // transaction id
+	nocCtrl      = 0x1c // kind of the request
+	nocAtLenBE   = 0x20 // number of bytes, byte enables, or kind of the atomic
 
 	niuCfg0    = 0x100
 	routerCfg0 = 0x104
-	routerCfg1 = 0x108 // columns that multicasts skip
+	routerCfg1 = 0x108 // mask of the columns that multicasts skip
 	routerCfg2 = 0x10c
-	routerCfg3 = 0x110 // rows that multicasts skip
+	routerCfg3 = 0x110 // mask of the rows that multicasts skip
 
+	// Counters of requests and responses.
 	niuMstAtomicRespReceived = 0x200
 	niuMstWrAckReceived      = 0x204
 	niuMstRdRespReceived     = 0x208
@@ -33,8 +37,8 @@ const (
 	niuMstNonpostedWrReqSent = 0x228
 	niuMstPostedWrReqSent    = 0x22c
 
-	// For each transaction id. The second is always 0: a request is complete before the core
-	// continues.
+	// Counters for each transaction id. niuMstWriteReqsOutgoingID is always 0, because a request
+	// is complete before the core executes its next instruction.
 	niuMstReqsOutstandingID   = 0x240 // 8 bits wide
 	niuMstWriteReqsOutgoingID = 0x280
 )
@@ -42,47 +46,49 @@ const (
 const (
 	commandBuffers = 4
 	transactionIDs = 16
-	tagID          = 10 // bit of NOC_PACKET_TAG where the transaction id starts
-	coordinateBits = 12
-	requestsMax    = 2      // depth of nested requests; without a limit some would never end
+	tagID          = 10     // lowest bit of the transaction id in NOC_PACKET_TAG
+	coordinateBits = 12     // bits of a coordinate: 6 for x and 6 for y
+	requestsMax    = 2      // a request may start another one, but that one no third
 	tableEntries   = 8      // coordinates in a translation table
-	atIncrement    = 0x107c // NOC_AT_LEN_BE: get and increment, with all 32 bits before it wraps
+	atIncrement    = 0x107c // value of NOC_AT_LEN_BE: get and increment a 32-bit number
 )
 
 // Bits of NOC_CTRL: ttsim v1.10.0 src/tile.cpp, noc_cmd_ctrl.
 const (
 	ctrlAtomic      = 1 << 0
 	ctrlWrite       = 1 << 1
-	ctrlInline      = 1 << 3 // the data is NOC_AT_DATA
-	ctrlResponse    = 1 << 4 // not posted
+	ctrlInline      = 1 << 3 // the data to write are in NOC_AT_DATA
+	ctrlResponse    = 1 << 4 // the target sends a response (the request is not posted)
 	ctrlMulticast   = 1 << 5
 	ctrlPathReserve = 1 << 8
 	ctrlSrcInclude  = 1 << 17 // a multicast includes the tile that sends it
 
-	// Linked, static channel and its number do not change the result.
+	// ctrlIgnored is the mask of the bits that do not change the result of a request: linked,
+	// static channel, and number of the static channel.
 	ctrlIgnored = 1<<6 | 1<<7 | 7<<13
 )
 
-// nocTraits describes the differences between the network interfaces of the chips: ttsim
+// nocTraits describes the properties of network interfaces that differ between the chips: ttsim
 // v1.10.0 data/{wh,bh}/tile_regs.json, src/config.h and src/tile.cpp.
 type nocTraits struct {
 	stride    uint64 // bytes from the registers of one command buffer to those of the next
-	atData    uint64 // NOC_AT_DATA
-	cmdCtrl   uint64 // NOC_CMD_CTRL
-	exclude   uint64 // NOC_BRCST_EXCLUDE, 0 if there is none
-	nodeID    uint64 // NOC_NODE_ID
-	clear     uint64 // NOC_CLEAR_OUTSTANDING_REQ_CNT
-	tables    uint64 // NOC_X_ID_TRANSLATE_TABLE_0, 0 if there is none
-	logicalID uint64 // NOC_ID_LOGICAL
+	atData    uint64 // offset of NOC_AT_DATA in a command buffer
+	cmdCtrl   uint64 // offset of NOC_CMD_CTRL in a command buffer
+	exclude   uint64 // offset of NOC_BRCST_EXCLUDE in a command buffer; 0 if there is none
+	nodeID    uint64 // offset of NOC_NODE_ID
+	clear     uint64 // offset of NOC_CLEAR_OUTSTANDING_REQ_CNT
+	tables    uint64 // offset of NOC_X_ID_TRANSLATE_TABLE_0; 0 if there is none
+	logicalID uint64 // offset of NOC_ID_LOGICAL
 
-	// wide means that addresses have 64 bits, and that the coordinate is in the separate register
-	// NOC_*_ADDR_HI; otherwise it is above 36 bits of address. Wide interfaces also use the same
-	// coordinates on both NoCs, and do not write inline data to L1.
+	// wide is true for Blackhole. On Blackhole, an address has 64 bits, and the coordinate is in
+	// the register NOC_*_ADDR_HI; both NoCs use the same coordinates; and inline data cannot be
+	// written to L1. On Wormhole, an address has 36 bits, and the coordinate is in the bits above
+	// the address.
 	wide      bool
-	packetMax uint32 // most bytes of a request
-	dramAlign uint64 // alignment in which source and destination of a load from DRAM agree
+	packetMax uint32 // largest number of bytes of a request
+	dramAlign uint64 // for a read from DRAM: both addresses must be equal modulo this number
 
-	registers map[uint64]niuRegister // by offset
+	registers map[uint64]niuRegister // all registers, by offset
 }
 
 var (
@@ -98,13 +104,14 @@ var (
 	})
 )
 
-// niuRegister implements a register. load or store is nil if the register does not support it.
+// niuRegister implements a load from and a store to a register of a network interface. A function
+// is nil if the register does not support the access.
 type niuRegister struct {
 	load  func(n *niu, offset uint64) uint32
 	store func(n *niu, offset uint64, value uint32) error
 }
 
-// withRegisters returns c with its table of registers.
+// withRegisters returns a copy of c with the table of all registers.
 func withRegisters(c nocTraits) *nocTraits {
 	kept := niuRegister{(*niu).loadWord, (*niu).storeWord}
 	c.registers = map[uint64]niuRegister{
@@ -137,7 +144,8 @@ func withRegisters(c nocTraits) *nocTraits {
 	return &c
 }
 
-// addBuffer adds the registers of a command buffer.
+// addBuffer adds the registers of a command buffer to the table. first is the offset of the first
+// register.
 func (c *nocTraits) addBuffer(first uint64) {
 	kept := niuRegister{(*niu).loadWord, (*niu).storeWord}
 	for _, r := range []uint64{nocTargAddr, nocTargAddr + 4, nocRetAddr, nocRetAddr + 4, nocCtrl,
@@ -152,27 +160,29 @@ func (c *nocTraits) addBuffer(first uint64) {
 		c.registers[first+c.exclude] = niuRegister{store: (*niu).setExclude}
 	}
 	c.registers[first+nocPacketTag] = niuRegister{(*niu).loadWord, (*niu).setTag}
-	// Always reads 0, which means that the buffer is free.
+	// A load of NOC_CMD_CTRL always returns 0, which means that the buffer is free.
 	c.registers[first+c.cmdCtrl] = niuRegister{(*niu).loadWord, (*niu).startRequest}
 }
 
-// niu is one of the two network interfaces of a tile, through which the cores of the tile make
-// requests. A request is executed during the store that starts it.
+// niu is a network interface of a Tensix tile. It executes a request during the store that starts
+// the request.
 type niu struct {
 	tile   *tensix
 	traits *nocTraits
-	second bool // NoC 1
-	words  map[uint64]uint32
+	second bool              // the network interface belongs to NoC 1, not NoC 0
+	words  map[uint64]uint32 // values of the registers, by offset
 }
 
+// newNIU returns a network interface of the tile t in the state after power-up.
 func newNIU(t *tensix, second bool) niu {
-	columns, rows := notTensix(t.tiles.grid)
+	columns, rows := masksWithoutTensix(t.tiles.grid)
 	return niu{tile: t, traits: t.tiles.traits.noc, second: second,
 		words: map[uint64]uint32{routerCfg1: columns, routerCfg3: rows}}
 }
 
-// notTensix returns the columns and rows of a grid that have no Tensix tiles, one bit each.
-func notTensix(g *chips.Grid) (columns, rows uint32) {
+// masksWithoutTensix returns the masks of the columns and of the rows of a grid that contain no
+// Tensix tile.
+func masksWithoutTensix(g *chips.Grid) (columns, rows uint32) {
 	columns, rows = 1<<len(g.Rows[0])-1, 1<<len(g.Rows)-1
 	for y, row := range g.Rows {
 		for x := range row {
@@ -185,12 +195,13 @@ func notTensix(g *chips.Grid) (columns, rows uint32) {
 	return columns, rows
 }
 
-// hasRegister reports whether there is a register that can be loaded or stored to.
+// hasRegister reports whether a register at an offset supports op.
 func (n *niu) hasRegister(offset uint64, op Op) bool {
 	r := n.traits.registers[offset]
 	return op == Load && r.load != nil || op == Store && r.store != nil
 }
 
+// load executes a load from a register. ok is false if no register at the offset supports it.
 func (n *niu) load(offset uint64) (value uint32, ok bool) {
 	if r := n.traits.registers[offset]; r.load != nil {
 		return r.load(n, offset), true
@@ -198,6 +209,7 @@ func (n *niu) load(offset uint64) (value uint32, ok bool) {
 	return 0, false
 }
 
+// store executes a store to a register.
 func (n *niu) store(offset uint64, value uint32) error {
 	if r := n.traits.registers[offset]; r.store != nil {
 		return r.store(n, offset, value)
@@ -205,18 +217,21 @@ func (n *niu) store(offset uint64, value uint32) error {
 	return errors.New("no such register of the network interface, or none to store to")
 }
 
+// loadWord implements a load from a register that returns the stored value.
 func (n *niu) loadWord(offset uint64) uint32 { return n.words[offset] }
 
+// storeWord implements a store to a register that only keeps the value.
 func (n *niu) storeWord(offset uint64, value uint32) error {
 	n.words[offset] = value
 	return nil
 }
 
-// nodeID returns the tile's coordinate with 6 bits each for x and y, the size of the grid with
-// 7 bits each, and a bit that is set if packets travel right and down. NoC 1 counts from the
-// opposite corner.
+// nodeID implements a load from NOC_NODE_ID.
 func (n *niu) nodeID(uint64) uint32 { return nodeID(n.grid(), n.tile.at, n.second) }
 
+// nodeID returns the value of NOC_NODE_ID: the coordinate of the tile (6 bits each for x and y),
+// the size of the grid (7 bits each), and a bit that is set on NoC 0, where packets travel to the
+// right and down. On NoC 1, coordinates count from the opposite corner of the grid.
 func nodeID(g *chips.Grid, at chips.Tile, second bool) uint32 {
 	columns, rows, forward := uint8(len(g.Rows[0])), uint8(len(g.Rows)), uint32(1)
 	if second {
@@ -225,25 +240,30 @@ func nodeID(g *chips.Grid, at chips.Tile, second bool) uint32 {
 	return forward<<28 | uint32(rows)<<19 | uint32(columns)<<12 | coordinateOf(at)
 }
 
+// logicalID implements a load from NOC_ID_LOGICAL: the translated coordinate of the tile.
 func (n *niu) logicalID(uint64) uint32 { return coordinateOf(logicalTile(n.grid(), n.tile.at)) }
 
+// grid returns the grid of the chip's tiles.
 func (n *niu) grid() *chips.Grid { return n.tile.tiles.grid }
 
+// size returns the number of columns and rows of the grid.
 func (n *niu) size() (columns, rows uint8) {
 	g := n.grid()
 	return uint8(len(g.Rows[0])), uint8(len(g.Rows))
 }
 
+// coordinateOf returns the coordinate of a tile as registers contain it.
 func coordinateOf(t chips.Tile) uint32 { return uint32(t.Y)<<6 | uint32(t.X) }
 
-// translationTable returns one of eight tables, four for columns and four for rows. Each has
-// eight entries of 4 bits: the physical coordinates on this NoC.
+// translationTable implements a load from one of the eight registers with translation tables, four
+// for columns and four for rows. A register contains eight entries of 4 bits. An entry is the
+// physical coordinate on this NoC that belongs to a translated coordinate.
 func (n *niu) translationTable(offset uint64) (value uint32) {
 	g, table := n.grid(), (offset-n.traits.tables)/4
 	columns, rows := n.size()
-	last, further := columns-1, g.Columns
+	last, further := columns-1, g.NoC0Columns
 	if table >= 4 {
-		last, further = rows-1, g.Lines
+		last, further = rows-1, g.NoC0Rows
 	}
 	for i := range uint8(tableEntries) {
 		v := uint8(table)%4*tableEntries + i
@@ -260,6 +280,8 @@ func (n *niu) translationTable(offset uint64) (value uint32) {
 	return value
 }
 
+// clearOutstanding implements a store to NOC_CLEAR_OUTSTANDING_REQ_CNT. It accepts only the mask of
+// all transaction ids, like the maker's simulator.
 func (n *niu) clearOutstanding(_ uint64, ids uint32) error {
 	if ids != 1<<transactionIDs-1 {
 		return fmt.Errorf("outstanding requests of the transaction ids %#x: the simulator takes "+
@@ -271,8 +293,10 @@ func (n *niu) clearOutstanding(_ uint64, ids uint32) error {
 	return nil
 }
 
+// setRouter implements a store to ROUTER_CFG_1 or ROUTER_CFG_3. Multicasts must skip all columns
+// and rows without Tensix tiles.
 func (n *niu) setRouter(offset uint64, leftOut uint32) error {
-	columns, rows := notTensix(n.grid())
+	columns, rows := masksWithoutTensix(n.grid())
 	if offset == routerCfg1 && columns&^leftOut != 0 || offset == routerCfg3 && rows&^leftOut != 0 {
 		return fmt.Errorf("ROUTER_CFG would have multicasts reach columns or rows without Tensix "+
 			"tiles: %#x", leftOut)
@@ -280,6 +304,8 @@ func (n *niu) setRouter(offset uint64, leftOut uint32) error {
 	return n.storeWord(offset, leftOut)
 }
 
+// setExclude implements a store to NOC_BRCST_EXCLUDE. It accepts only 0, like the maker's
+// simulator.
 func (n *niu) setExclude(_ uint64, value uint32) error {
 	if value != 0 {
 		return fmt.Errorf("NOC_BRCST_EXCLUDE is %#x; the simulator has multicasts of whole "+
@@ -288,6 +314,7 @@ func (n *niu) setExclude(_ uint64, value uint32) error {
 	return nil
 }
 
+// setTag implements a store to NOC_PACKET_TAG. It accepts only a transaction id.
 func (n *niu) setTag(offset uint64, value uint32) error {
 	if value&^((transactionIDs-1)<<tagID) != 0 {
 		return fmt.Errorf("NOC_PACKET_TAG is %#x, with more than a transaction id in bits 10 to 13",
@@ -296,8 +323,9 @@ func (n *niu) setTag(offset uint64, value uint32) error {
 	return n.storeWord(offset, value)
 }
 
-// startRequest executes the request in a command buffer. A request that stores to a register may
-// start another one.
+// startRequest implements a store to NOC_CMD_CTRL: it executes the request in the command buffer. A
+// request that writes to a register of a network interface may start another request. That request
+// must not start a third one, because some chains of requests would never end.
 func (n *niu) startRequest(offset uint64, value uint32) error {
 	if value != 1 {
 		return fmt.Errorf("NOC_CMD_CTRL takes 1 only, not %#x", value)
@@ -315,6 +343,7 @@ func (n *niu) startRequest(offset uint64, value uint32) error {
 	return nil
 }
 
+// number returns the number of the NoC that the network interface belongs to.
 func (n *niu) number() int {
 	if n.second {
 		return 1

@@ -1,6 +1,7 @@
 package mock
 
-// This file executes the requests of network interfaces.
+// This file executes the requests that RISC-V cores make through network interfaces: reads,
+// writes, multicasts and atomic increments.
 
 import (
 	"cmp"
@@ -10,23 +11,26 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// request is the content of a command buffer.
+// request is a request that was decoded from the registers of a command buffer.
 type request struct {
 	*niu
-	ctrl, length uint32 // length is the number of bytes, or the byte enables
-	id           uint32 // of the transaction
-	data         uint32 // NOC_AT_DATA
-	targ, ret    endpoint
+	ctrl   uint32   // NOC_CTRL
+	length uint32   // NOC_AT_LEN_BE: number of bytes, byte enables, or kind of the atomic
+	id     uint32   // transaction id
+	data   uint32   // NOC_AT_DATA
+	targ   endpoint // source of a read or write, or target of an atomic or inline write
+	ret    endpoint // destination of a read or write, or of the result of an atomic
 }
 
-// endpoint is the source or destination of a request; for a multicast, a rectangle.
+// endpoint is an address in a tile or, for the destination of a multicast, in each tile of a
+// rectangle.
 type endpoint struct {
 	coordinate  uint32
 	address     uint64
-	first, tile chips.Tile // corners; equal unless it is a multicast
+	first, tile chips.Tile // corners of the rectangle; equal if there is only one tile
 }
 
-// executeRequest executes the request in the command buffer at an offset.
+// executeRequest executes the request in a command buffer. buffer is the offset of its registers.
 func (n *niu) executeRequest(buffer uint64) error {
 	q := request{
 		niu:    n,
@@ -59,7 +63,7 @@ func (n *niu) executeRequest(buffer uint64) error {
 		"reads need an answer, multicasts must be writes that reserve their path", q.ctrl)
 }
 
-// endpointAt decodes the address registers at an offset.
+// endpointAt decodes the coordinate and address in the registers LO, MID and HI at an offset.
 func (n *niu) endpointAt(offset uint64) endpoint {
 	lo, mid := uint64(n.words[offset]), uint64(n.words[offset+4])
 	if n.traits.wide {
@@ -68,7 +72,8 @@ func (n *niu) endpointAt(offset uint64) endpoint {
 	return endpoint{coordinate: uint32(mid >> 4), address: mid&0xf<<32 | lo}
 }
 
-// resolveEndpoint finds the tiles of an endpoint.
+// resolveEndpoint sets the tiles of an endpoint from its coordinate. The coordinate of a multicast
+// consists of the coordinates of two corners.
 func (q *request) resolveEndpoint(e *endpoint, multicast bool) (err error) {
 	first := e.coordinate
 	if multicast {
@@ -88,9 +93,10 @@ func (q *request) resolveEndpoint(e *endpoint, multicast bool) (err error) {
 	return nil
 }
 
-// tileOf returns the tile at a coordinate of this NoC. NoC 1 of Wormhole counts from the opposite
-// corner. Translated coordinates are the same on both NoCs, and all of Blackhole's are
-// translated. The simulator rejects some names of tiles in the columns of DRAM (ttsim v1.10.0
+// tileOf returns the tile at a coordinate of this NoC, in NoC 0 coordinates. Physical coordinates
+// of NoC 1 count from the opposite corner of the grid. Translated coordinates are the same on both
+// NoCs. Wormhole has both kinds, and Blackhole only translated coordinates. Like the maker's
+// simulator, tileOf rejects some coordinates in the columns of DRAM tiles (ttsim v1.10.0
 // src/tile.cpp, remap_virtual_coordinate).
 func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	x, y := uint8(coordinate&63), uint8(coordinate>>6&63)
@@ -104,7 +110,7 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 			tile.Y = rows - 1 - y
 		}
 	}
-	t, ok := n.grid().NoC0(tile.X, tile.Y)
+	t, ok := n.grid().TileAt(tile.X, tile.Y)
 	if n.traits.wide {
 		ok = ok && (x != 0 || y < 2)
 	} else {
@@ -117,7 +123,8 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	return t, nil
 }
 
-// checkOwnL1 checks that an endpoint is in the L1 of the tile that makes the request.
+// checkOwnL1 checks that size bytes at an endpoint are in L1 (the memory) of the tile that makes
+// the request.
 func (q *request) checkOwnL1(e endpoint, size uint64) error {
 	if e.tile != q.tile.at {
 		return fmt.Errorf("the end at (%d,%d) is not the tile that makes the request", e.tile.X,
@@ -129,7 +136,7 @@ func (q *request) checkOwnL1(e endpoint, size uint64) error {
 	return nil
 }
 
-// checkAlignment checks that both addresses are equal modulo align.
+// checkAlignment checks that the addresses of both endpoints are equal modulo align.
 func (q *request) checkAlignment(align uint64) error {
 	if (q.targ.address^q.ret.address)%align != 0 {
 		return fmt.Errorf("the addresses %#x and %#x differ modulo %d", q.targ.address,
@@ -138,6 +145,7 @@ func (q *request) checkAlignment(align uint64) error {
 	return nil
 }
 
+// checkLength checks that a packet can have the length of the request.
 func (q *request) checkLength() error {
 	if q.length < 1 || q.length > q.traits.packetMax {
 		return fmt.Errorf("%d bytes; a packet has 1 to %d", q.length, q.traits.packetMax)
@@ -145,7 +153,7 @@ func (q *request) checkLength() error {
 	return nil
 }
 
-// executeRead copies from a tile, which may be the same one, to L1.
+// executeRead copies from any tile to L1 of the tile that makes the request.
 func (q *request) executeRead() error {
 	align, kind := uint64(16), q.grid().Kind(q.targ.tile)
 	isRegister := kind != chips.DRAM && kind != chips.PCIe && q.targ.address >= localRAM
@@ -173,7 +181,7 @@ func (q *request) executeRead() error {
 	return nil
 }
 
-// executeWrite copies from L1 to a tile, which may be the same one.
+// executeWrite copies from L1 of the tile that makes the request to any tile.
 func (q *request) executeWrite() error {
 	source := q.checkOwnL1(q.targ, uint64(q.length))
 	if err := cmp.Or(q.checkLength(), source, q.checkAlignment(16)); err != nil {
@@ -186,13 +194,14 @@ func (q *request) executeWrite() error {
 	return nil
 }
 
-// payload returns the bytes in L1 that a write copies.
+// payload returns a copy of the bytes in L1 that a write or multicast sends.
 func (q *request) payload() []byte {
 	data := make([]byte, q.length)
 	q.tile.l1.read(q.targ.address, data)
 	return data
 }
 
+// countWrite updates the counters after a write to one tile.
 func (q *request) countWrite() {
 	if q.ctrl&ctrlResponse == 0 {
 		q.words[niuMstPostedWrReqSent]++
@@ -202,8 +211,8 @@ func (q *request) countWrite() {
 	q.words[niuMstWrAckReceived]++
 }
 
-// executeMulticast writes to all Tensix tiles of a rectangle, except those in columns and rows
-// that the router skips, and except the sender unless the request includes it.
+// executeMulticast copies from L1 of the tile that makes the request to all tiles of a rectangle,
+// except those that isExcluded reports.
 func (q *request) executeMulticast() error {
 	source := q.checkOwnL1(q.targ, uint64(q.length))
 	if err := cmp.Or(q.checkLength(), source, q.checkAlignment(16)); err != nil {
@@ -235,8 +244,10 @@ func (q *request) executeMulticast() error {
 	return nil
 }
 
-// multicastCorners returns the corners of a multicast in NoC 0 coordinates. NoC 1 uses the opposite
-// direction. The simulator does not implement rectangles that wrap around.
+// multicastCorners returns the corners of the rectangle of a multicast in NoC 0 coordinates, with
+// the smaller coordinates first. Packets travel in opposite directions on the two NoCs; therefore
+// the corners in a request on NoC 1 are in the opposite order. multicastCorners rejects rectangles
+// that wrap around the edge of the grid, because the maker's simulator does not implement them.
 func (q *request) multicastCorners() (first, last chips.Tile, err error) {
 	first, last = q.ret.first, q.ret.tile
 	if q.second {
@@ -250,12 +261,15 @@ func (q *request) multicastCorners() (first, last chips.Tile, err error) {
 	return first, last, err
 }
 
+// isExcluded reports whether a multicast skips the tile t: because it is in a column or row that
+// the router skips, or because it makes the request and the request does not include it.
 func (q *request) isExcluded(t chips.Tile) bool {
 	return q.words[routerCfg1]>>t.X&1 != 0 || q.words[routerCfg3]>>t.Y&1 != 0 ||
 		t == q.tile.at && q.ctrl&ctrlSrcInclude == 0
 }
 
-// countMulticast counts one request and an answer from each tile.
+// countMulticast updates the counters after a multicast: one request, and one response from each of
+// the reached tiles.
 func (q *request) countMulticast(reached uint32) {
 	if q.ctrl&ctrlResponse == 0 {
 		q.words[niuMstPostedWrReqSent]++
@@ -267,8 +281,8 @@ func (q *request) countMulticast(reached uint32) {
 	q.words[outstanding] = uint32(uint8(q.words[outstanding] + 1 - reached))
 }
 
-// executeIncrement adds to a word of another tile and writes the previous value to L1, for posted
-// requests too.
+// executeIncrement adds NOC_AT_DATA to a word in a tile, and writes the previous value of the word
+// to L1 of the tile that makes the request. It does so even if the request is posted.
 func (q *request) executeIncrement() error {
 	switch kind := q.grid().Kind(q.targ.tile); {
 	case q.length != atIncrement:
@@ -300,8 +314,9 @@ func (q *request) executeIncrement() error {
 	return nil
 }
 
-// executeInlineWrite stores NOC_AT_DATA to a register of a tile or, on Wormhole, to L1.
-// NOC_AT_LEN_BE selects the bytes in L1; registers are always stored completely.
+// executeInlineWrite stores NOC_AT_DATA to a register of a tile or, on Wormhole, to L1 of a tile.
+// For L1, the byte enables in NOC_AT_LEN_BE must select exactly one word. For a register they have
+// no effect.
 func (q *request) executeInlineWrite() error {
 	kind, address := q.grid().Kind(q.targ.tile), q.targ.address
 	switch {
@@ -328,8 +343,8 @@ func (q *request) executeInlineWrite() error {
 	return nil
 }
 
-// enablesWord reports whether byte enables select exactly the word at an address. They count
-// from a multiple of 16 or 32.
+// enablesWord reports whether byte enables select exactly the 4-byte word at an address. Bit n of
+// enables stands for byte n of the aligned block of 16 or 32 bytes that contains the address.
 func enablesWord(enables uint32, address uint64) bool {
 	shift := bits.TrailingZeros32(enables)
 	return enables != 0 && enables>>shift == 0xf && uint64(shift%16) == address%16

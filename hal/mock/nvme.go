@@ -1,6 +1,7 @@
 package mock
 
-// This file models QEMU's NVMe controller: its registers and queues.
+// This file models the registers and queues of QEMU's NVMe controller. Section numbers in this
+// file and in nvme_command.go are those of the specification NVM Express 1.4.
 
 import (
 	"fmt"
@@ -9,53 +10,52 @@ import (
 	"lightmetal/hal"
 )
 
-// Registers of an NVMe controller: NVM Express 1.4, section 3.1.
+// Offsets of an NVMe controller's registers (section 3.1).
 const (
-	nvmeCAP      = 0x00
-	nvmeVS       = 0x08
-	nvmeINTMS    = 0x0c
-	nvmeINTMC    = 0x10
-	nvmeCC       = 0x14
-	nvmeCSTS     = 0x1c
-	nvmeAQA      = 0x24
-	nvmeASQ      = 0x28
-	nvmeACQ      = 0x30
-	nvmeCMBLOC   = 0x38 // there is no controller memory
-	nvmeCMBSZ    = 0x3c
-	nvmeDoorbell = 0x1000 // of the admin submission queue; CAP.DSTRD is 0
+	nvmeCAP      = 0x00   // controller capabilities
+	nvmeVS       = 0x08   // version
+	nvmeINTMS    = 0x0c   // interrupt mask set
+	nvmeINTMC    = 0x10   // interrupt mask clear
+	nvmeCC       = 0x14   // controller configuration
+	nvmeCSTS     = 0x1c   // controller status
+	nvmeAQA      = 0x24   // admin queue attributes
+	nvmeASQ      = 0x28   // bus address of the admin submission queue
+	nvmeACQ      = 0x30   // bus address of the admin completion queue
+	nvmeCMBLOC   = 0x38   // location of the controller memory buffer; 0, because there is none
+	nvmeCMBSZ    = 0x3c   // size of the controller memory buffer; 0, because there is none
+	nvmeDoorbell = 0x1000 // first doorbell; the others follow, 4 bytes apart (CAP.DSTRD is 0)
 )
 
 const (
-	// As in QEMU 7.2: up to 2048 entries in a queue, contiguous queues only, up to
-	// 7.5 s until ready, NVM command set, pages of 4 to 64 KiB.
+	// nvmeCapabilities is the value of CAP, as in QEMU 7.2: up to 2048 entries in a queue,
+	// contiguous queues only, up to 7.5 s until ready, NVM command set, pages of 4 to 64 KiB.
 	nvmeCapabilities = 0x0040_1820_0f01_07ff
-	nvmeVersion      = 0x0001_0400
-	nvmeEntriesMax   = 2048
+	nvmeVersion      = 0x0001_0400 // value of VS: 1.4
+	nvmeEntriesMax   = 2048        // entries of a queue
 
-	ccEN       = 1 << 0
-	ccSHN      = 3 << 14
-	ccSettings = 0xff3ff0 // CSS, MPS, AMS, IOSQES, IOCQES
-	ccUsable   = 0x460000 // all of them 0, 64-byte submissions and 16-byte completions
-	// another valid value of CSS: all I/O command sets, of which NVM is the only one
-	ccAllSets = 6 << 4
-	cstsRDY   = 1 << 0
-	cstsCFS   = 1 << 1
-	cstsSHST  = 3 << 2
-	cstsDone  = 2 << 2 // CSTS.SHST: shutdown complete
+	ccEN       = 1 << 0   // enable
+	ccSHN      = 3 << 14  // shutdown notification
+	ccSettings = 0xff3ff0 // mask of the fields CSS, MPS, AMS, IOSQES and IOCQES
+	ccUsable   = 0x460000 // IOSQES is 64 bytes, IOCQES is 16 bytes, and the other fields are 0
+	ccAllSets  = 6 << 4   // value of CSS: all I/O command sets (there is only NVM)
+	cstsRDY    = 1 << 0   // ready
+	cstsCFS    = 1 << 1   // fatal error
+	cstsSHST   = 3 << 2   // mask of the shutdown status
+	cstsDone   = 2 << 2   // shutdown status: complete
 
-	nvmeQueues    = 4 // with the admin queues
-	nvmeBlock     = 512
-	nvmeBlocks    = 2048
-	nvmePagesMax  = 128 // of one transfer: MDTS is 7
-	nvmeVendor    = 0x1b36
-	nvmeWorkNs    = 1000
-	submission    = 64 // bytes
-	completion    = 16
-	prpEntry      = 8
-	phaseOfStatus = 1 << 16
+	nvmeQueues    = 4       // number of submission queues, including the admin queue
+	nvmeBlock     = 512     // bytes of a block
+	nvmeBlocks    = 2048    // blocks of the namespace
+	nvmePagesMax  = 128     // largest number of pages of one transfer: MDTS is 7
+	nvmeVendor    = 0x1b36  // PCI vendor id
+	nvmeWorkNs    = 1000    // nanoseconds from a store to a register until the controller reacts
+	submission    = 64      // bytes of an entry of a submission queue
+	completion    = 16      // bytes of an entry of a completion queue
+	prpEntry      = 8       // bytes of an entry of a PRP list
+	phaseOfStatus = 1 << 16 // phase bit in the status word of a completion queue entry
 )
 
-// Status codes, the type in bits 8 to 10: NVM Express 1.4, section 4.6.1.2.
+// nvmeStatus is a status code with its type in bits 8 to 10 (section 4.6.1.2).
 type nvmeStatus uint32
 
 const (
@@ -75,43 +75,45 @@ const (
 )
 
 // Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB and one interrupt. As
-// specified, an invalid command completes with a status, and invalid queues set CSTS.CFS. If
-// the specification forbids something without defining the effect, the model rejects it.
+// the specification requires, an invalid command completes with an error status, and invalid
+// admin queues set CSTS.CFS. If the specification forbids an access without defining its
+// effect, the model rejects the access.
 type Nvme struct {
-	cc, csts uint32
-	admin    map[uint64]uint64 // registers of the admin queues
-	masked   uint32            // INTMS
-	raise    func()            // sends the interrupt message; may be nil
-	due      int64             // nanoseconds until pending work is done, 0 if there is none
-	sq, cq   [nvmeQueues]nvmeQueue
-	disk     []byte
-	scratch  [pageSize]byte
-	host     *Host
-	reason   string
+	cc, csts uint32                // values of CC and CSTS
+	admin    map[uint64]uint64     // values of AQA, ASQ and ACQ, by offset
+	masked   uint32                // interrupt mask
+	raise    func()                // sends the interrupt message; may be nil
+	due      int64                 // nanoseconds until the controller reacts; 0: nothing to do
+	sq, cq   [nvmeQueues]nvmeQueue // submission and completion queues; 0: admin queues
+	disk     []byte                // data of the namespace
+	scratch  [pageSize]byte        // data of an Identify command
+	host     *Host                 // memory that the controller accesses
+	reason   string                // reason for the last rejection
 }
 
-// nvmeQueue is a ring in memory. Entries 0 of sq and cq are the admin queues.
+// nvmeQueue is a submission or completion queue: a ring of entries in host memory.
 type nvmeQueue struct {
-	bus        uint64
-	entries    uint32 // 0 if the queue does not exist
-	head, tail uint32
-	phase      uint32 // of a completion queue: phaseOfStatus or 0
-	cq         uint32 // of a submission queue: its completion queue
-	interrupts bool   // of a completion queue
+	bus        uint64 // bus address of entry 0
+	entries    uint32 // number of entries; 0 if the queue does not exist
+	head, tail uint32 // indices of the first used and of the first free entry
+	phase      uint32 // phase bit of the next completion: phaseOfStatus or 0
+	cq         uint32 // of a submission queue: number of its completion queue
+	interrupts bool   // of a completion queue: each completion raises the interrupt
 }
 
-func (q *nvmeQueue) following(i uint32) uint32 { return (i + 1) % q.entries }
+// nextIndex returns the index of the entry after entry i.
+func (q *nvmeQueue) nextIndex(i uint32) uint32 { return (i + 1) % q.entries }
 
-// NewNvme returns an Nvme that is disabled and whose namespace is all zero.
+// NewNvme returns an Nvme that is disabled, with a namespace of zeros.
 func NewNvme() *Nvme {
 	return &Nvme{disk: make([]byte, nvmeBlocks*nvmeBlock), host: &Host{},
 		admin: map[uint64]uint64{nvmeAQA: 0, nvmeASQ: 0, nvmeACQ: 0}}
 }
 
-// Disk returns the content of the namespace.
+// Disk returns the data of the namespace.
 func (n *Nvme) Disk() []byte { return n.disk }
 
-// Connect implements Master.
+// Connect implements BusMaster.
 func (n *Nvme) Connect(host *Host) { n.host = host }
 
 // Interrupt implements Interrupter.
@@ -127,7 +129,7 @@ func (n *Nvme) Advance(nanoseconds int64) {
 	}
 	if n.due -= nanoseconds; n.due <= 0 {
 		n.due = 0
-		n.process()
+		n.doPendingWork()
 	}
 }
 
@@ -156,8 +158,8 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 	return value >> shift & fbs.WidthMask(width), hal.OK
 }
 
-// registerAt returns the address of the register that an address lies in, and the number of bits
-// before that address.
+// registerAt returns the offset of the register that contains an address, and the number of bits
+// of the register below that address. It is 32 for the upper half of a register of 8 bytes.
 func (n *Nvme) registerAt(address uint64) (first uint64, shift int) {
 	switch address {
 	case nvmeCAP + 4, nvmeASQ + 4, nvmeACQ + 4:
@@ -179,7 +181,7 @@ func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	case register == nvmeINTMC:
 		n.masked &^= uint32(value)
 	case register == nvmeCC:
-		return n.configure(uint32(value))
+		return n.storeCC(uint32(value))
 	case !ok:
 		return n.refuse("there is no register to store to at %#x", at.Address)
 	case n.cc&ccEN != 0:
@@ -190,8 +192,8 @@ func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// configure sets CC: section 3.1.5.
-func (n *Nvme) configure(value uint32) hal.Code {
+// storeCC executes a store to CC (section 3.1.5).
+func (n *Nvme) storeCC(value uint32) hal.Code {
 	enabled, enable := n.cc&ccEN != 0, value&ccEN != 0
 	switch {
 	case value&^(ccEN|ccSHN|ccSettings) != 0:
@@ -205,7 +207,8 @@ func (n *Nvme) configure(value uint32) hal.Code {
 	return hal.OK
 }
 
-// storeDoorbell executes a store to a doorbell: the last two parts of section 3.1.
+// storeDoorbell executes a store to the doorbell at an offset from the first doorbell (end of
+// section 3.1).
 func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 	id := offset / 8
 	queues, kind := &n.sq, "submission"
@@ -214,7 +217,7 @@ func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 	}
 	switch {
 	case n.csts&cstsCFS != 0:
-		return hal.OK // a later load of CSTS shows the fault
+		return hal.OK // a load of CSTS shows the client that the controller has failed
 	case n.csts&cstsRDY == 0 || id >= nvmeQueues || queues[id].entries == 0:
 		return n.refuse("the doorbell of %s queue %d, which does not exist, is rung", kind, id)
 	case value >= queues[id].entries:
@@ -222,7 +225,8 @@ func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 			value)
 	}
 	q := &queues[id]
-	// A store to a submission doorbell moves the tail, one to a completion doorbell the head.
+	// A store to a submission doorbell sets the tail of the queue, and a store to a completion
+	// doorbell sets the head. Reject a value that is outside the used or free entries.
 	inside, moved := (q.tail+q.entries-q.head)%q.entries, (value+q.entries-q.head)%q.entries
 	if kind == "completion" {
 		if moved == 0 || moved > inside {
@@ -241,13 +245,15 @@ func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 	return hal.OK
 }
 
+// refuse returns hal.Refused and stores the reason.
 func (n *Nvme) refuse(format string, args ...any) hal.Code {
 	n.reason = fmt.Sprintf(format, args...)
 	return hal.Refused
 }
 
-// process does the pending work: it applies CC, then executes the commands in the queues.
-func (n *Nvme) process() {
+// doPendingWork makes the controller react to earlier stores: it resets or enables the controller
+// as CC requires, or executes the commands in the submission queues.
+func (n *Nvme) doPendingWork() {
 	switch {
 	case n.cc&ccEN == 0:
 		n.csts, n.sq, n.cq = 0, [nvmeQueues]nvmeQueue{}, [nvmeQueues]nvmeQueue{}
@@ -266,7 +272,8 @@ func (n *Nvme) process() {
 	}
 }
 
-// createAdminQueues creates the admin queues: sections 3.1.8 to 3.1.10.
+// createAdminQueues creates the admin queues from AQA, ASQ and ACQ (sections 3.1.8 to 3.1.10), and
+// sets CSTS.RDY. If the settings are invalid, it sets CSTS.CFS.
 func (n *Nvme) createAdminQueues() {
 	aqa, asq, acq := uint32(n.admin[nvmeAQA]), n.admin[nvmeASQ], n.admin[nvmeACQ]
 	n.sq[0] = nvmeQueue{bus: asq, entries: aqa&0xfff + 1}
@@ -281,12 +288,13 @@ func (n *Nvme) createAdminQueues() {
 	n.csts |= cstsRDY
 }
 
-// executeQueue executes the commands of a submission queue until its completion queue is full.
+// executeQueue executes the commands of submission queue id, until the queue is empty or its
+// completion queue is full.
 func (n *Nvme) executeQueue(id uint32) {
 	q := &n.sq[id]
 	for q.head != q.tail && n.csts&cstsCFS == 0 {
 		c := &n.cq[q.cq]
-		if c.following(c.tail) == c.head {
+		if c.nextIndex(c.tail) == c.head {
 			return
 		}
 		command := n.host.Bytes(q.bus+uint64(q.head)*submission, submission)
@@ -294,14 +302,15 @@ func (n *Nvme) executeQueue(id uint32) {
 			n.csts = cstsCFS
 			return
 		}
-		q.head = q.following(q.head)
-		entry := nvmeCommand(command) // a copy, because its transfer may overwrite it
+		q.head = q.nextIndex(q.head)
+		entry := nvmeCommand(command) // a copy, because a transfer may overwrite the queue
 		result, status := n.execute(id, &entry)
 		n.postCompletion(id, entry.dw(0)>>16, result, status)
 	}
 }
 
-// postCompletion writes an entry to the completion queue: section 4.6.
+// postCompletion writes an entry to the completion queue of submission queue id (section 4.6).
+// command is the identifier of the completed command.
 func (n *Nvme) postCompletion(id, command, result uint32, status nvmeStatus) {
 	q := &n.sq[id]
 	c := &n.cq[q.cq]
@@ -313,7 +322,7 @@ func (n *Nvme) postCompletion(id, command, result uint32, status nvmeStatus) {
 	storeLittleEndian(entry, 8, uint64(result))
 	storeLittleEndian(entry[8:], 4, uint64(q.head|id<<16))
 	storeLittleEndian(entry[12:], 4, uint64(command|c.phase|uint32(status)<<17))
-	if c.tail = c.following(c.tail); c.tail == 0 {
+	if c.tail = c.nextIndex(c.tail); c.tail == 0 {
 		c.phase ^= phaseOfStatus
 	}
 	if c.interrupts && n.masked&1 == 0 && n.raise != nil {

@@ -1,18 +1,26 @@
 package mock
 
-// This file executes the commands of QEMU's NVMe controller.
+// This file executes the commands of QEMU's NVMe controller. Section numbers are those of the
+// specification NVM Express 1.4.
 
 import "encoding/binary"
 
-// nvmeCommand is a submission queue entry: NVM Express 1.4, section 4.2.
+// nvmeCommand is an entry of a submission queue (section 4.2).
 type nvmeCommand [submission]byte
 
-func (c *nvmeCommand) opcode() byte    { return c[0] }
-func (c *nvmeCommand) dw(i int) uint32 { return binary.LittleEndian.Uint32(c[4*i:]) }
-func (c *nvmeCommand) prp1() uint64    { return binary.LittleEndian.Uint64(c[24:]) }
-func (c *nvmeCommand) prp2() uint64    { return binary.LittleEndian.Uint64(c[32:]) }
+// opcode returns the opcode of the command.
+func (c *nvmeCommand) opcode() byte { return c[0] }
 
-// Opcodes: sections 5 and 6.
+// dw returns the 32-bit word with the given index (dword i in the specification).
+func (c *nvmeCommand) dw(i int) uint32 { return binary.LittleEndian.Uint32(c[4*i:]) }
+
+// prp1 returns the first PRP entry: the bus address at which the data begin.
+func (c *nvmeCommand) prp1() uint64 { return binary.LittleEndian.Uint64(c[24:]) }
+
+// prp2 returns the second PRP entry: the bus address of the second page or of a PRP list.
+func (c *nvmeCommand) prp2() uint64 { return binary.LittleEndian.Uint64(c[32:]) }
+
+// Opcodes of admin commands (section 5) and I/O commands (section 6).
 const (
 	adminDeleteSQ    = 0x00
 	adminCreateSQ    = 0x01
@@ -25,16 +33,18 @@ const (
 	ioWrite = 0x01
 	ioRead  = 0x02
 
-	featureQueues = 7
+	featureQueues = 7 // feature identifier: number of queues
 
-	// In dword 12 of a read or write, limited retry and force unit access may be ignored, as may
-	// the hints in the lowest byte of dword 13.
+	// rwFlags is the mask of the bits in dword 12 of a read or write that must be 0. The flags
+	// limited retry and force unit access are not in the mask, because a controller may ignore
+	// them. It may also ignore the hints in the lowest byte of dword 13.
 	rwFlags = 0x3fff_0000
 )
 
-// execute executes a command of submission queue id.
+// execute executes the command c of submission queue id. It returns the command-specific result
+// and the status.
 func (n *Nvme) execute(id uint32, c *nvmeCommand) (result uint32, s nvmeStatus) {
-	// Fused operations, scatter gather lists and metadata are not supported.
+	// This controller does not support fused operations, scatter-gather lists and metadata.
 	if c[1] != 0 || c.dw(2)|c.dw(3)|c.dw(4)|c.dw(5) != 0 {
 		return 0, nvmeInvalidField
 	}
@@ -58,7 +68,8 @@ func (n *Nvme) execute(id uint32, c *nvmeCommand) (result uint32, s nvmeStatus) 
 	return 0, nvmeInvalidOpcode
 }
 
-// setFeatures supports only the number of queues (section 5.21.1.7), which is fixed.
+// setFeatures executes a Set Features command. It supports only the feature Number of Queues
+// (section 5.21.1.7), and always returns the fixed number of queues.
 func (n *Nvme) setFeatures(c *nvmeCommand) (result uint32, s nvmeStatus) {
 	if c.dw(10) != featureQueues || c.dw(11)&0xffff == 0xffff || c.dw(11)>>16 == 0xffff {
 		return 0, nvmeInvalidField
@@ -68,12 +79,12 @@ func (n *Nvme) setFeatures(c *nvmeCommand) (result uint32, s nvmeStatus) {
 			return 0, nvmeSequenceError
 		}
 	}
-	const most = nvmeQueues - 2 // I/O queues, counted from 0
+	const most = nvmeQueues - 2 // number of I/O queues minus one, as the result requires
 	return most | most<<16, nvmeOK
 }
 
-// newQueue checks the fields that both kinds of queues have, and returns the new queue:
-// sections 5.3 and 5.4.
+// newQueue checks the fields that Create I/O Submission Queue and Create I/O Completion Queue have
+// in common (sections 5.3 and 5.4). It returns the entry of queues for the new queue.
 func (n *Nvme) newQueue(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (
 	q *nvmeQueue, s nvmeStatus) {
 	id, last := c.dw(10)&0xffff, c.dw(10)>>16
@@ -82,7 +93,7 @@ func (n *Nvme) newQueue(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (
 		return nil, nvmeInvalidQueue
 	case last == 0 || last >= nvmeEntriesMax:
 		return nil, nvmeInvalidSize
-	case c.dw(11)&1 == 0: // not physically contiguous, and CAP.CQR is 1
+	case c.dw(11)&1 == 0: // not physically contiguous, which CAP.CQR = 1 requires
 		return nil, nvmeInvalidField
 	case c.prp1() == 0 || c.prp1()%pageSize != 0:
 		return nil, nvmeInvalidPRP
@@ -90,12 +101,13 @@ func (n *Nvme) newQueue(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (
 	return &queues[id], nvmeOK
 }
 
+// createCQ executes a Create I/O Completion Queue command.
 func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 	q, s := n.newQueue(c, &n.cq)
 	switch {
 	case s != nvmeOK:
 		return s
-	case c.dw(11)>>16 != 0: // without MSI-X there is one interrupt
+	case c.dw(11)>>16 != 0: // without MSI-X there is only interrupt vector 0
 		return nvmeInvalidVector
 	case c.dw(11)&0xfffc != 0:
 		return nvmeInvalidField
@@ -105,6 +117,7 @@ func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 	return nvmeOK
 }
 
+// createSQ executes a Create I/O Submission Queue command.
 func (n *Nvme) createSQ(c *nvmeCommand) nvmeStatus {
 	q, s := n.newQueue(c, &n.sq)
 	cq := c.dw(11) >> 16
@@ -122,6 +135,7 @@ func (n *Nvme) createSQ(c *nvmeCommand) nvmeStatus {
 	return nvmeOK
 }
 
+// deleteSQ executes a Delete I/O Submission Queue command.
 func (n *Nvme) deleteSQ(id uint32) nvmeStatus {
 	if id == 0 || id >= nvmeQueues || n.sq[id].entries == 0 {
 		return nvmeInvalidQueue
@@ -130,6 +144,8 @@ func (n *Nvme) deleteSQ(id uint32) nvmeStatus {
 	return nvmeOK
 }
 
+// deleteCQ executes a Delete I/O Completion Queue command. It fails while a submission queue uses
+// the completion queue.
 func (n *Nvme) deleteCQ(id uint32) nvmeStatus {
 	if id == 0 || id >= nvmeQueues || n.cq[id].entries == 0 {
 		return nvmeInvalidQueue
@@ -143,19 +159,21 @@ func (n *Nvme) deleteCQ(id uint32) nvmeStatus {
 	return nvmeOK
 }
 
-// Pages that identify returns: section 5.15.1, and TP 4056 for command sets.
+// Data structures that an Identify command can request (section 5.15.1; for command sets,
+// technical proposal TP 4056).
 const (
-	cnsNamespace   = 0
-	cnsController  = 1
-	cnsList        = 2
-	cnsDescriptors = 3
-	cnsCommandSet  = 6 // of the controller; one that is named by dword 11
+	cnsNamespace   = 0 // properties of a namespace
+	cnsController  = 1 // properties of the controller
+	cnsList        = 2 // list of namespaces
+	cnsDescriptors = 3 // list of identifiers of a namespace
+	cnsCommandSet  = 6 // limits of the controller for the command set that dword 11 names
 	commandSetNVM  = 0
-	descriptorCSI  = 4 // of a namespace: its command set
+	descriptorCSI  = 4 // type of an identifier: command set of the namespace
 	nvmeName       = "nqn.2019-08.org.qemu:mock"
 )
 
-// identify returns the requested page: section 5.15.
+// identify executes an Identify command (section 5.15): it copies the requested data structure to
+// host memory.
 func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 	page := n.scratch[:]
 	clear(page)
@@ -176,13 +194,14 @@ func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 		}
 	case cns == cnsDescriptors:
 		page[0], page[1], page[4] = descriptorCSI, 1, commandSetNVM
-	case cns == cnsCommandSet && c.dw(11)>>24 == commandSetNVM: // no limits
+	case cns == cnsCommandSet && c.dw(11)>>24 == commandSetNVM: // all zero: no limits
 	default:
 		return nvmeInvalidField
 	}
 	return n.transfer(c, page, true)
 }
 
+// identifyController writes the properties of the controller to page.
 func identifyController(page []byte) {
 	storeLittleEndian(page[0:], 2, nvmeVendor)
 	storeLittleEndian(page[2:], 2, 0x1af4)
@@ -191,13 +210,13 @@ func identifyController(page []byte) {
 	copy(page[64:72], "1       ")
 	page[77] = 7 // MDTS: 128 pages
 	storeLittleEndian(page[80:], 4, nvmeVersion)
-	page[111] = 1                       // CNTRLTYPE: for I/O
+	page[111] = 1                       // CNTRLTYPE: I/O controller
 	page[512], page[513] = 0x66, 0x44   // SQES, CQES
 	storeLittleEndian(page[516:], 4, 1) // NN
 	copy(page[768:], nvmeName)          // SUBNQN
 }
 
-// executeIO executes the NVM command set: section 6.
+// executeIO executes a command of the NVM command set (section 6): Flush, Write or Read.
 func (n *Nvme) executeIO(c *nvmeCommand) nvmeStatus {
 	opcode := c.opcode()
 	switch {
@@ -219,8 +238,10 @@ func (n *Nvme) executeIO(c *nvmeCommand) nvmeStatus {
 	return n.transfer(c, n.disk[first*nvmeBlock:][:count*nvmeBlock], opcode == ioRead)
 }
 
-// transfer copies between the device and the pages of a command's PRP entries (section 4.3): the
-// first page from an offset on, then either one more page or those of a list.
+// transfer copies data to host memory if toHost is true, and otherwise from host memory to data.
+// The PRP entries of the command c are the bus addresses of the pages of host memory (section
+// 4.3). The first entry may point into a page. The second entry is the address of the second page
+// or, if there are more than two pages, of a PRP list with the addresses of all further pages.
 func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 	page, next := c.prp1(), c.prp2()
 	if page%4 != 0 {
@@ -254,8 +275,10 @@ func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 	}
 }
 
-// listEntry returns the entry of a PRP list at a bus address, and the address of the next one. The
-// last entry of a page is the address of the list's next page if more than one entry follows.
+// listEntry reads the entry of a PRP list at the bus address at. It returns the entry, which is the
+// address of a page, and the bus address of the next entry. more is true if the list has further
+// entries. In that case the last entry in a page of the list is not the address of a data page, but
+// of the next page of the list.
 func (n *Nvme) listEntry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
 	if at%prpEntry != 0 {
 		return 0, 0, nvmeInvalidPRP

@@ -1,13 +1,14 @@
 package mock
 
-// This file models the address translation (iATU) of devices with tiles.
+// This file models the outbound translation (iATU) of devices with tiles: it translates
+// addresses that tiles use to bus addresses of host memory.
 
 // enabled is the bit of region_ctrl_2 that enables a region (tt-kmd, REGION_EN).
 const enabled = 1 << 31
 
-// busAddress translates an address that tiles use into a bus address. ok is false unless one
-// region covers all size bytes. For the offsets of the registers, see
-// boards.Outbound.ProgramRegion.
+// busAddress returns the bus address of size bytes that tiles access at the address noc. ok is
+// false unless one enabled region of the translation contains all these bytes. The offsets of
+// the registers are those of boards.Outbound.ProgramRegion.
 func (d *Device) busAddress(noc, size uint64) (bus uint64, ok bool) {
 	o := d.board.Outbound
 	register := func(region int, at uint64) uint64 {

@@ -1,6 +1,7 @@
 package mock
 
-// This file plays a recording back: the mock expects the recorded accesses.
+// This file plays back a recording: the mock accepts only the recorded accesses, and its loads
+// return the recorded values.
 
 import (
 	"fmt"
@@ -10,34 +11,40 @@ import (
 	"lightmetal/hal"
 )
 
-// playback is a Model that expects given accesses, in order and no others, and answers loads with
-// what was recorded.
+// playback is a Model that accepts only the recorded accesses, in their order. A load returns
+// the recorded value. An access consists of parts: in memory each byte is a part, elsewhere the
+// complete access is one part.
 type playback struct {
-	want     []expected
-	next     int // index of the next expected access
-	part     int // index of its next expected part
-	done     int // number of parts before that
-	total    int // number of parts of all accesses
-	reason   string
-	bytewise func(at Place, width uint8) bool // nil means false
+	want     []expected                       // recorded accesses
+	next     int                              // index in want of the next expected access
+	part     int                              // index of the next expected part of that access
+	done     int                              // number of parts that have been executed or skipped
+	total    int                              // number of parts of all accesses
+	reason   string                           // reason for the last rejection
+	bytewise func(at Place, width uint8) bool // each byte there is a part; nil: nowhere
 }
 
-// expected is an expected access. It is optional if again is set: it repeats the previous load
-// of its place with the same result and no store in between. A poll may make fewer loads.
+// expected is a recorded access.
 type expected struct {
 	Access
+
+	// again is true if the access repeats a previous load of the same place with the same
+	// result, and no store was recorded in between. Such a load is optional, because a poll
+	// may make fewer loads than in the recording.
 	again bool
 }
 
-// PlaybackBytewise returns a device that expects exactly these accesses, with the same width,
-// place and, for stores, value. In memory, which clients may copy in other widths, each byte is
-// expected separately. Translate makes such accesses from the recording of a BAR. The client
-// may configure TLB windows differently as long as they lead to the same places.
+// PlaybackBytewise returns a mock that accepts only the given accesses, in their order. Each
+// access must have the recorded place and width; a store must have the recorded value. In
+// memory, the mock compares each byte separately, because a client may copy memory in other
+// widths than the recorded ones. The client may configure other TLB windows than the recorded
+// ones if they lead to the same places. Translate converts a recording of accesses to BARs to
+// the accesses that PlaybackBytewise needs.
 func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 	grid := chips.Of(b).Grid
 	p := &playback{bytewise: func(at Place, width uint8) bool {
 		if at.Tile {
-			return grid.Memory(grid.Kind(chips.Tile{X: at.X, Y: at.Y}), at.Address,
+			return grid.FindMemory(grid.Kind(chips.Tile{X: at.X, Y: at.Y}), at.Address,
 				uint64(width)) != nil
 		}
 		r := b.FindRule(at.Bar, at.Address, uint64(width))
@@ -47,8 +54,9 @@ func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 	return NewWith(b, p)
 }
 
+// expect sets the accesses that the playback expects.
 func (p *playback) expect(accesses []Access) {
-	last := map[Place]Access{} // by place, since the last store
+	last := map[Place]Access{} // last load of each place since the last store
 	p.want = make([]expected, 0, len(accesses))
 	for _, a := range accesses {
 		if a.Op == Store {
@@ -61,8 +69,7 @@ func (p *playback) expect(accesses []Access) {
 	}
 }
 
-// partCount returns the number of parts of an access: in memory each byte is a part, elsewhere
-// the whole access is one.
+// partCount returns the number of parts of an access.
 func (p *playback) partCount(a *Access) int {
 	if p.bytewise == nil || !p.bytewise(a.Place, a.Width) {
 		return 1
@@ -70,7 +77,7 @@ func (p *playback) partCount(a *Access) int {
 	return int(a.Width)
 }
 
-// partOf returns one part of an access.
+// partOf returns the part of an access with the given index, as an access.
 func (p *playback) partOf(a Access, part int) Access {
 	if p.partCount(&a) == 1 {
 		return a
@@ -79,10 +86,10 @@ func (p *playback) partOf(a Access, part int) Access {
 	return Access{a.Op, a.Place, 1, a.Value >> (8 * part) & 0xff}
 }
 
-// currentPart returns the next expected part of an access; there must be one.
+// currentPart returns the next expected part. The recording must not be at its end.
 func (p *playback) currentPart() Access { return p.partOf(p.want[p.next].Access, p.part) }
 
-// skipPart advances to the next part.
+// skipPart advances to the part after the next expected one.
 func (p *playback) skipPart() {
 	p.done++
 	if p.part++; p.part == p.partCount(&p.want[p.next].Access) {
@@ -90,7 +97,8 @@ func (p *playback) skipPart() {
 	}
 }
 
-// isExpected reports whether an access is the next one. It skips optional accesses.
+// isExpected reports whether got is the next expected part. If it is not, isExpected skips
+// optional loads and compares got with the parts after them.
 func (p *playback) isExpected(got Access) bool {
 	for ; p.next < len(p.want); p.skipPart() {
 		want := p.currentPart()
@@ -104,8 +112,9 @@ func (p *playback) isExpected(got Access) bool {
 	return false
 }
 
-// RemainingAccesses returns the number of accesses that a playback still expects. For any other
-// device it returns 0.
+// RemainingAccesses returns the number of accesses that a playback still expects, where each byte
+// of memory counts as an access. Optional loads at the end do not count. RemainingAccesses returns
+// 0 if the device is not a playback.
 func (d *Device) RemainingAccesses() int {
 	p, ok := d.model.(*playback)
 	if !ok || p.isExpected(Access{}) {
@@ -140,6 +149,8 @@ func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
+// refuse returns hal.Refused, and stores a reason that names the access got and the expected
+// access.
 func (p *playback) refuse(got string) hal.Code {
 	if p.next == len(p.want) {
 		p.reason = fmt.Sprintf("got a %s, want nothing after the %d recorded accesses", got,
@@ -154,9 +165,10 @@ func (p *playback) refuse(got string) hal.Code {
 // Reason implements Explainer.
 func (p *playback) Reason() string { return p.reason }
 
-// Translate replaces the BAR offsets of a raw recording by the final places: it follows TLB
-// windows, removes the stores that configure them, and turns a multicast into one store for
-// each tile. It returns an error if the device would reject an access.
+// Translate converts a recording of accesses to BARs to accesses of places. It translates
+// addresses in TLB windows to addresses in tiles, omits the stores that configure TLB windows,
+// and converts a store to several tiles (multicast) to one store for each tile. It returns an
+// error if a mock would reject an access.
 func Translate(b *boards.Board, raw []Access) ([]Access, error) {
 	t := &constantModel{}
 	d := NewWith(b, t)
@@ -183,5 +195,8 @@ func Translate(b *boards.Board, raw []Access) ([]Access, error) {
 // constantModel is a Model that accepts every access. All loads return value.
 type constantModel struct{ value uint64 }
 
+// Load implements Model.
 func (t *constantModel) Load(Place, uint8) (uint64, hal.Code) { return t.value, hal.OK }
-func (t *constantModel) Store(Place, uint8, uint64) hal.Code  { return hal.OK }
+
+// Store implements Model.
+func (t *constantModel) Store(Place, uint8, uint64) hal.Code { return hal.OK }

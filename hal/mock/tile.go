@@ -1,6 +1,6 @@
 package mock
 
-// This file models the tiles of a chip.
+// This file models the tiles of a Wormhole or Blackhole chip.
 
 import (
 	"fmt"
@@ -10,43 +10,46 @@ import (
 	"lightmetal/hal"
 )
 
-// instructionNs is the time of one instruction of a core, in nanoseconds. On silicon it varies:
-// a clock cycle takes 1 ns, a load from L1 several. With 10 ns, waiting for a program that
-// never ends does not take too long.
+// instructionNs is the time of one instruction of a core on the virtual clock, in nanoseconds.
+// On silicon it varies: a clock cycle takes 1 ns, and a load from L1 takes several cycles. The
+// value is larger than on silicon, so that a test that waits for a program which never ends
+// does not have to execute too many instructions.
 const instructionNs = 10
 
-// turnInstructions is the number of instructions that a tile executes before the next tile
-// does: about the time that a request takes on silicon from one tile to another.
+// turnInstructions is the number of instructions that a tile executes before it is the next
+// tile's turn. They take about as long as a request from one tile to another on silicon.
 const turnInstructions = 50
 
-// Tiles is the Model of a Wormhole or Blackhole: Tensix tiles with RISC-V cores that execute
-// programs, as strictly as ttsim v1.10.0, and a Memory for everything else. A core stops at
-// an invalid operation, and the next access of the host to its tile is rejected, once, with
-// the reason.
+// Tiles is the Model of a Wormhole or Blackhole. It consists of Tensix tiles, whose RISC-V cores
+// execute programs, and of a Memory for all other tiles and the BARs. It is as strict as the
+// maker's simulator, ttsim v1.10.0. A core stops at an invalid operation. The model then rejects
+// the next access of the host to the tile of that core, and only that access, and returns the
+// reason.
 //
-// Cores execute only while the device's clock advances, so that everything is deterministic.
+// Cores execute instructions only while the virtual clock advances. Therefore every run of a
+// program has the same result.
 type Tiles struct {
 	*Memory
-	board    string // its name
+	board    string // name of the board
 	grid     *chips.Grid
 	traits   *coreTraits
 	tensix   map[chips.Tile]*tensix
-	order    []*tensix // in the order of their first access, which is also the order of execution
-	clock    int64     // nanoseconds since power-up, also the cycles of the wall clock
-	ran      int64     // how many of these the cores have used
-	requests int       // depth of nested requests to the network
-	host     *Host     // host memory, which the PCIe tile leads to; may be nil
-	reason   string    // of the last rejection
+	order    []*tensix // order in which the tiles execute: the order of their first accesses
+	clock    int64     // nanoseconds since power-up; also the number of cycles of the wall clock
+	ran      int64     // part of clock that the cores have used for instructions
+	requests int       // number of network requests that are being executed, one inside another
+	host     *Host     // host memory, which tiles access through the PCIe tile; may be nil
+	reason   string    // reason for the last rejection
 }
 
-// NewTiles returns the tiles of Wormhole or Blackhole in the state after power-up: all cores in
-// reset, all memory zero.
+// NewTiles returns a model of Wormhole or Blackhole in the state after power-up: all cores are in
+// reset, and all memory is zero.
 func NewTiles(b *boards.Board) *Tiles {
 	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.Of(b).Grid,
 		traits: coreTraitsOf[b.Name], tensix: map[chips.Tile]*tensix{}}
 }
 
-// Connect implements Master.
+// Connect implements BusMaster.
 func (g *Tiles) Connect(host *Host) { g.host = host }
 
 // Advance implements Clocked.
@@ -59,8 +62,8 @@ func (g *Tiles) Advance(nanoseconds int64) {
 	}
 }
 
-// runTiles makes each tile execute up to n instructions. It reports whether no tile has
-// anything left to do. Requests to the network may add tiles to g.order.
+// runTiles makes each core of each tile execute up to n instructions. It reports whether all
+// cores are idle. Requests to the network may add tiles to g.order during the loop.
 func (g *Tiles) runTiles(n int64) (idle bool) {
 	idle = true
 	for i := 0; i < len(g.order); i++ {
@@ -77,7 +80,7 @@ func (g *Tiles) Load(at Place, width uint8) (uint64, hal.Code) {
 	t := g.tensixAt(at)
 	switch {
 	case t == nil:
-		if id, ok := g.identity(at); ok {
+		if id, ok := g.idRegister(at); ok {
 			return uint64(id), hal.OK
 		}
 		return g.Memory.Load(at, width)
@@ -119,11 +122,12 @@ func (g *Tiles) HasRegister(at Place, op Op) bool {
 		n, offset := t.networkInterface(at.Address)
 		return n != nil && n.hasRegister(offset, op)
 	}
-	_, ok := g.identity(at)
+	_, ok := g.idRegister(at)
 	return ok && op == Load
 }
 
-// tensixAt returns the Tensix tile at a place, nil if there is none.
+// tensixAt returns the Tensix tile that contains a place. It returns nil if the place is not in a
+// Tensix tile.
 func (g *Tiles) tensixAt(at Place) *tensix {
 	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile || g.grid.Kind(c) != chips.Tensix {
@@ -132,7 +136,7 @@ func (g *Tiles) tensixAt(at Place) *tensix {
 	return g.tensixTile(c)
 }
 
-// tensixTile returns a Tensix tile. It is allocated at its first access.
+// tensixTile returns the Tensix tile at the coordinates c. It creates the tile at the first call.
 func (g *Tiles) tensixTile(c chips.Tile) *tensix {
 	t := g.tensix[c]
 	if t == nil {
@@ -143,7 +147,7 @@ func (g *Tiles) tensixTile(c chips.Tile) *tensix {
 	return t
 }
 
-// refuse rejects an access and stores the reason.
+// refuse returns hal.Refused and stores the reason.
 func (g *Tiles) refuse(at Place, format string, args ...any) hal.Code {
 	g.reason = fmt.Sprintf("%s does not take "+format, append([]any{at}, args...)...)
 	return hal.Refused

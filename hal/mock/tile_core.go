@@ -13,34 +13,38 @@ import (
 )
 
 // Addresses in a Tensix tile that package boards does not list: ttsim v1.10.0
-// data/{wh,bh}/tile_regs.json. The host reaches all of them except localRAM.
+// data/{wh,bh}/tile_regs.json. The host can access all of them except localRAM.
 const (
-	localRAM = 0xffb00000 // of each core
+	localRAM = 0xffb00000 // local memory; each core has its own memory at this address
 
-	wallClock0   = 0xffb121f0 // low word of the number of cycles of 1 ns
+	// The wall clock counts cycles of 1 ns since power-up. On silicon a load of wallClock0 latches
+	// the high word in wallClock1At; in ttsim it does not.
+	wallClock0   = 0xffb121f0 // low word
 	wallClock1   = 0xffb121f4 // high word
-	wallClock1At = 0xffb121f8 // high word; latched with the low one on silicon, not in ttsim
+	wallClock1At = 0xffb121f8 // high word
 
-	niu0, niu1 = 0xffb20000, 0xffb30000 // network interfaces
-	niuSize    = 0x10000
+	niu0, niu1 = 0xffb20000, 0xffb30000 // first registers of the two network interfaces
+	niuSize    = 0x10000                // bytes of one network interface
 
-	// Wormhole's start addresses are configuration of the coprocessor, which
-	// cores but NCRISC store to: ttsim v1.10.0 data/wh/tensix_regs.json.
-	triscResetPC          = 0xffef0278 // TRISC_RESET_PC_SEC0_PC, and two more
+	// Registers with the start addresses of Wormhole's TRISC and NCRISC cores. They are in the
+	// configuration of the coprocessor. All cores except NCRISC can store to them: ttsim v1.10.0
+	// data/wh/tensix_regs.json.
+	triscResetPC          = 0xffef0278 // TRISC_RESET_PC_SEC0_PC; two more registers follow
 	triscResetPCOverride  = 0xffef0284
 	ncriscResetPC         = 0xffef0288
 	ncriscResetPCOverride = 0xffef028c
 )
 
-// coreTraits describes the differences between the cores of the chips (ttsim v1.10.0
-// src/config.h, src/riscv_impl.h), and between their network interfaces.
+// coreTraits describes the properties of cores and network interfaces that differ between the
+// chips (ttsim v1.10.0 src/config.h, src/riscv_impl.h).
 type coreTraits struct {
-	fence      bool     // see rv32.Core.Fence
-	configures bool     // start addresses are in configuration registers, see triscResetPC
-	local      []uint64 // bytes at localRAM, in the order of chips.Reset.Cores
+	fence      bool     // value of rv32.Core.Fence
+	configures bool     // start addresses are in the registers from triscResetPC on
+	local      []uint64 // sizes of the memories at localRAM, in the order of chips.Reset.Cores
 	noc        *nocTraits
 }
 
+// coreTraitsOf contains the traits of each chip by the name of its board.
 var coreTraitsOf = map[string]*coreTraits{
 	boards.Wormhole.Name: {configures: true, local: []uint64{4096, 2048, 2048, 2048, 4096},
 		noc: wormholeNoC},
@@ -48,30 +52,31 @@ var coreTraitsOf = map[string]*coreTraits{
 		fence: true},
 }
 
-// tensix is a Tensix tile. Its coprocessor, its mailboxes and the overlay of its network
-// interfaces are not modelled.
+// tensix is a Tensix tile: RISC-V cores, their common memory (L1), and two network interfaces. The
+// model does not contain the coprocessor, the mailboxes, and the overlay of the network interfaces.
 type tensix struct {
 	tiles     *Tiles
-	at        chips.Tile
-	l1        ram
-	softReset uint32            // SOFT_RESET_0
-	registers map[uint64]uint32 // the other registers that the board lists, by address
+	at        chips.Tile        // NoC 0 coordinates
+	l1        ram               // memory of the tile
+	softReset uint32            // value of SOFT_RESET_0, which keeps cores in reset
+	registers map[uint64]uint32 // values of the other registers that the board lists, by address
 	cores     []core
 	noc       [2]niu
-	fault     string // why a core stopped; "" after it has been reported to the host
+	fault     string // why a core stopped; "" if no core stopped, or after reportFault
 }
 
 // core is a RISC-V core of a Tensix tile, with the memory and registers that it accesses.
 type core struct {
-	hart  rv32.Core
-	reset chips.Core
+	hart  rv32.Core  // state of the core
+	reset chips.Core // name, reset bit and start address
 	tile  *tensix
-	local ram
-	why   error // why its last store was rejected, if known
+	local ram   // memory at localRAM
+	why   error // why the last store of the core was rejected; nil if unknown
 }
 
+// newTensix returns a Tensix tile in the state after power-up.
 func newTensix(g *Tiles, at chips.Tile) *tensix {
-	reset, l1 := &g.grid.Reset, g.grid.Memory(chips.Tensix, 0, 1)
+	reset, l1 := &g.grid.Reset, g.grid.FindMemory(chips.Tensix, 0, 1)
 	t := &tensix{tiles: g, at: at, l1: ram{size: l1.Last + 1}, softReset: reset.Initial,
 		registers: map[uint64]uint32{}}
 	t.noc = [2]niu{newNIU(t, false), newNIU(t, true)}
@@ -80,7 +85,7 @@ func newTensix(g *Tiles, at chips.Tile) *tensix {
 		c := &t.cores[i]
 		at := reset.Cores[i]
 		if g.traits.configures {
-			configuredStart(&at)
+			setStartRegisters(&at)
 		}
 		*c = core{hart: rv32.Core{Fence: g.traits.fence, Bus: c}, reset: at, tile: t,
 			local: ram{size: g.traits.local[i]}}
@@ -88,8 +93,9 @@ func newTensix(g *Tiles, at chips.Tile) *tensix {
 	return t
 }
 
-// configuredStart sets the registers that hold the start address of one of Wormhole's cores.
-func configuredStart(c *chips.Core) {
+// setStartRegisters sets the fields of c that name the registers with the start address of a TRISC
+// or NCRISC core of Wormhole.
+func setStartRegisters(c *chips.Core) {
 	switch c.Name {
 	case "TRISC0", "TRISC1", "TRISC2":
 		n := c.Name[5] - '0'
@@ -100,19 +106,19 @@ func configuredStart(c *chips.Core) {
 	}
 }
 
-// isStartRegister reports whether a core may store to an address because it is a start
-// address register.
+// isStartRegister reports whether an address is a register with a start address, and the core
+// may store to it.
 func (c *core) isStartRegister(address uint32) bool {
 	return c.tile.tiles.traits.configures && c.reset.Name != "NCRISC" && address >= triscResetPC &&
 		address <= ncriscResetPCOverride
 }
 
-// isInReset reports whether a value of SOFT_RESET_0 keeps the core in reset.
+// isInReset reports whether the given value of SOFT_RESET_0 keeps the core in reset.
 func (c *core) isInReset(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
 
-// runCores makes every core that is out of reset execute n instructions, one core after the
-// other. If all cores execute a jump to itself, their state can no longer change, and the
-// remaining instructions are skipped.
+// runCores makes each core that is out of reset execute n instructions. The cores take turns: each
+// one executes one instruction. runCores returns early, and reports that the cores are idle, if all
+// of them are stopped or execute a jump to itself, because their state can then no longer change.
 func (t *tensix) runCores(n int64) (idle bool) {
 	for ; n > 0 && !idle; n-- {
 		idle = true
@@ -131,7 +137,7 @@ func (t *tensix) runCores(n int64) (idle bool) {
 	return idle
 }
 
-// stopText returns a text about why a core has stopped.
+// stopText returns the text of a rejection: where and why the core has stopped.
 func (c *core) stopText() string {
 	text := fmt.Sprintf("tile (%d,%d): %s stopped at %v", c.tile.at.X, c.tile.at.Y, c.reset.Name,
 		c.hart.Stop)
@@ -141,7 +147,8 @@ func (c *core) stopText() string {
 	return text
 }
 
-// reportFault reports whether a core has stopped, once for each time.
+// reportFault reports whether a core has stopped since the last call. If so, it makes the reason
+// available to Tiles.Reason.
 func (t *tensix) reportFault() bool {
 	if t.fault == "" {
 		return false
@@ -150,8 +157,8 @@ func (t *tensix) reportFault() bool {
 	return true
 }
 
-// Fetch implements rv32.Bus. It reads L1 only: the instruction RAM of Wormhole's NCRISC is not
-// modelled.
+// Fetch implements rv32.Bus. It reads only L1. The model does not contain the instruction memory of
+// Wormhole's NCRISC.
 func (c *core) Fetch(address uint32) (uint32, bool) {
 	if !c.tile.l1.contains(uint64(address)) {
 		return 0, false
@@ -159,7 +166,8 @@ func (c *core) Fetch(address uint32) (uint32, bool) {
 	return uint32(c.tile.l1.load(uint64(address), 4)), true
 }
 
-// Load implements rv32.Bus. It reads L1, the core's local RAM and, with 32 bits, registers.
+// Load implements rv32.Bus. It loads from L1, the core's local memory or, if width is 4, a
+// register.
 func (c *core) Load(address uint32, width uint8) (uint32, bool) {
 	if m, offset := c.memory(address); m != nil {
 		return uint32(m.load(offset, width)), true
@@ -170,7 +178,8 @@ func (c *core) Load(address uint32, width uint8) (uint32, bool) {
 	return c.tile.loadRegister(uint64(address))
 }
 
-// Store implements rv32.Bus. It writes to what Load reads.
+// Store implements rv32.Bus. It stores to L1, the core's local memory or, if width is 4, a
+// register.
 func (c *core) Store(address uint32, width uint8, value uint32) bool {
 	if m, offset := c.memory(address); m != nil {
 		m.store(offset, width, uint64(value))
@@ -187,18 +196,20 @@ func (c *core) Store(address uint32, width uint8, value uint32) bool {
 	return c.why == nil
 }
 
+// memory returns the memory of the core at an address, and the offset in that memory. It returns
+// nil if there is no memory at the address.
 func (c *core) memory(address uint32) (m *ram, offset uint64) {
 	if c.tile.l1.contains(uint64(address)) {
 		return &c.tile.l1, uint64(address)
 	}
-	// an address below localRAM wraps around to a large number
+	// If the address is below localRAM, the unsigned difference is large.
 	if offset = uint64(address - localRAM); c.local.contains(offset) {
 		return &c.local, offset
 	}
 	return nil, 0
 }
 
-// loadRegister executes a 32-bit load of a register, by the host or a core.
+// loadRegister executes a 32-bit load from a register of the tile by the host or a core.
 func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 	switch address {
 	case t.tiles.grid.Reset.Address:
@@ -211,11 +222,12 @@ func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 	if n, offset := t.networkInterface(address); n != nil {
 		return n.load(offset)
 	}
-	r := t.tiles.grid.Register(chips.Tensix, address)
+	r := t.tiles.grid.FindRegister(chips.Tensix, address)
 	return t.registers[address], r != nil && !r.StoreOnly
 }
 
-// networkInterface returns the network interface at an address, nil if there is none.
+// networkInterface returns the network interface whose registers contain an address, and the offset
+// of the address from the first register. It returns nil if there is no such network interface.
 func (t *tensix) networkInterface(address uint64) (n *niu, offset uint64) {
 	if address < niu0 || address >= niu1+niuSize {
 		return nil, 0
@@ -223,13 +235,13 @@ func (t *tensix) networkInterface(address uint64) (n *niu, offset uint64) {
 	return &t.noc[(address-niu0)/niuSize], (address - niu0) % niuSize
 }
 
-// logicalTile returns the translated coordinate of a Tensix or Ethernet tile. If the grid has
-// none for it, that is its NoC 0 coordinate.
+// logicalTile returns the translated coordinates of a Tensix or Ethernet tile. t are the NoC 0
+// coordinates; logicalTile returns them if the grid does not translate them.
 func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
-	if x := slices.Index(g.Columns, t.X); x >= 0 {
+	if x := slices.Index(g.NoC0Columns, t.X); x >= 0 {
 		t.X = g.First + uint8(x)
 	}
-	if y := slices.Index(g.Lines, t.Y); y >= 0 {
+	if y := slices.Index(g.NoC0Rows, t.Y); y >= 0 {
 		t.Y = g.First + uint8(y)
 	}
 	for _, p := range g.Pairs {
@@ -242,7 +254,7 @@ func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 
 var errNoRegister = errors.New("no register that can be stored to")
 
-// storeRegister executes a 32-bit store to a register, by the host or a core.
+// storeRegister executes a 32-bit store to a register of the tile by the host or a core.
 func (t *tensix) storeRegister(address uint64, value uint32) error {
 	if address == t.tiles.grid.Reset.Address {
 		return t.setSoftReset(value)
@@ -250,14 +262,15 @@ func (t *tensix) storeRegister(address uint64, value uint32) error {
 	if n, offset := t.networkInterface(address); n != nil {
 		return n.store(offset, value)
 	}
-	if t.tiles.grid.Register(chips.Tensix, address) == nil {
+	if t.tiles.grid.FindRegister(chips.Tensix, address) == nil {
 		return errNoRegister
 	}
 	t.registers[address] = value
 	return nil
 }
 
-// setSoftReset stops the cores whose bits are set and starts those whose bits become clear.
+// setSoftReset executes a store to SOFT_RESET_0. It stops the cores whose bits are set, and starts
+// the cores whose bits change from 1 to 0.
 func (t *tensix) setSoftReset(value uint32) error {
 	reset := &t.tiles.grid.Reset
 	value &^= reset.Ignored
@@ -274,7 +287,8 @@ func (t *tensix) setSoftReset(value uint32) error {
 	return nil
 }
 
-// startAddress returns the address that a core starts at.
+// startAddress returns the address of the first instruction that a core executes after a reset: the
+// value of the core's start address register if that is enabled, otherwise the default address.
 func (t *tensix) startAddress(c *chips.Core) uint32 {
 	if t.registers[c.OverrideRegister]>>c.OverrideBit&1 != 0 {
 		return t.registers[c.PCRegister]

@@ -1,6 +1,6 @@
 package mock
 
-// This file models the memory of tiles as requests from the network access it.
+// This file models the memory of tiles, and the accesses of network requests to it.
 
 import (
 	"fmt"
@@ -8,21 +8,22 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// ram is the memory of a tile or core. Unlike Memory it is fast for random accesses, such as
-// those of a core. Pages are allocated at the first store.
+// ram is the memory of a tile or core, from address 0 on. Unlike Memory, it is fast for accesses in
+// random order, such as those of a core. A page is allocated at the first store to it.
 type ram struct {
-	size  uint64
-	pages []*page
+	size  uint64  // bytes
+	pages []*page // nil for a page that is not allocated, which is zero
 }
 
-// contains reports whether an aligned access at an address is inside.
+// contains reports whether an aligned access to an address is inside the memory.
 func (m *ram) contains(address uint64) bool { return address < m.size }
 
-// containsRange reports whether size bytes at an address are inside.
+// containsRange reports whether all size bytes at an address are inside the memory.
 func (m *ram) containsRange(address, size uint64) bool {
 	return size <= m.size && address <= m.size-size
 }
 
+// load returns the value of width bytes at an aligned address.
 func (m *ram) load(address uint64, width uint8) uint64 {
 	n := address / pageSize
 	if m.pages == nil || m.pages[n] == nil {
@@ -31,11 +32,13 @@ func (m *ram) load(address uint64, width uint8) uint64 {
 	return loadLittleEndian(m.pages[n][address%pageSize:], width)
 }
 
+// store stores the lowest width bytes of value at an aligned address.
 func (m *ram) store(address uint64, width uint8, value uint64) {
 	storeLittleEndian(m.bytesFrom(address), width, value)
 }
 
-// bytesFrom returns the memory from an address to the end of its page.
+// bytesFrom returns the memory from an address to the end of its page. It allocates the page if
+// necessary.
 func (m *ram) bytesFrom(address uint64) []byte {
 	if m.pages == nil {
 		m.pages = make([]*page, (m.size+pageSize-1)/pageSize)
@@ -47,22 +50,23 @@ func (m *ram) bytesFrom(address uint64) []byte {
 	return (*p)[address%pageSize:]
 }
 
-// read copies memory to data.
+// read copies the memory from an address on to data.
 func (m *ram) read(address uint64, data []byte) {
 	for i := 0; i < len(data); {
 		i += copy(data[i:], m.bytesFrom(address+uint64(i)))
 	}
 }
 
-// write copies data to memory.
+// write copies data to the memory from an address on.
 func (m *ram) write(address uint64, data []byte) {
 	for i := 0; i < len(data); {
 		i += copy(m.bytesFrom(address+uint64(i)), data[i:])
 	}
 }
 
-// readTile reads memory of a tile, host memory through the PCIe tile, or one register of a
-// Tensix tile. Registers of other tiles are not modelled.
+// readTile copies from an address of a tile to data. The address may be memory of the tile, host
+// memory if the tile is the PCIe tile, or one register if it is a Tensix tile. The model contains
+// no registers of other tiles.
 func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
@@ -81,7 +85,8 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 		address)
 }
 
-// writeTile writes to what readTile reads.
+// writeTile copies data to an address of a tile: memory of the tile, host memory if the tile is the
+// PCIe tile, or one register if it is a Tensix tile.
 func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
@@ -101,11 +106,12 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 		len(data), address)
 }
 
-// tilePages returns size bytes at an address of a tile, divided into pages: the tile's memory
-// or, for the PCIe tile, host memory. ok is false if a part of the range does not exist.
+// tilePages returns the memory of size bytes at an address of a tile, as slices that do not cross
+// page boundaries. For the PCIe tile this is host memory. ok is false if a part of the range is not
+// memory.
 func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
 	from := func(address, _ uint64) []byte {
-		home := g.grid.Home(at)
+		home := g.grid.FirstOfBank(at)
 		return g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})
 	}
 	switch kind := g.grid.Kind(at); {
@@ -116,7 +122,7 @@ func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, 
 	case kind == chips.PCIe && g.host != nil:
 		ok, from = true, g.host.Bytes
 	default:
-		ok = g.grid.Memory(kind, address, size) != nil
+		ok = g.grid.FindMemory(kind, address, size) != nil
 	}
 	for ok && size > 0 {
 		n := min(size, pageSize-address%pageSize)

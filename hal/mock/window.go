@@ -11,20 +11,22 @@ import (
 
 // window is the state of one TLB window.
 type window struct {
-	port    *port // of the aperture that Map returned; nil if the window is free
-	words   boards.WindowConfig
-	written uint8 // one bit for each 4 bytes of words that have been stored
+	port    *port               // port of the aperture that Map returned; nil if the window is free
+	words   boards.WindowConfig // values of the configuration registers
+	written uint8               // mask of the 4-byte parts of words that have been stored
 
-	// The decoded words, valid while known is set.
+	// The following fields are decoded from words. They are valid only while known is true.
 	known       bool
-	target      fbs.TileRange
-	address     uint64
-	first, last chips.Tile // corners in NoC 0 coordinates; equal for a single tile
+	target      fbs.TileRange // tiles as configured
+	address     uint64        // address in the tiles that the first byte of the window shows
+	first, last chips.Tile    // corners of target in NoC 0 coordinates; equal for a single tile
 }
 
-// configure stores to a configuration register. The registers are checked when the TLB window
-// is used, because they are inconsistent between the stores of one configuration.
-func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) hal.Code {
+// storeConfig stores to a configuration register of a TLB window. inside is the offset from the
+// first register of the TLB window. storeConfig does not check the configuration, because it is
+// inconsistent until all registers have been stored. pointedWindow checks it when the TLB
+// window is used.
+func (d *Device) storeConfig(slot int, inside uint64, width uint8, value uint64) hal.Code {
 	l := d.board.TLB
 	if l.GroupOf(slot).OwnedByKernel(slot) && !d.hardware {
 		return d.refuse("TLB window %d belongs to the kernel driver", slot)
@@ -38,9 +40,9 @@ func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) h
 	return hal.OK
 }
 
-// pointedWindow returns a TLB window with its configuration decoded. It rejects a window that is
-// not pointed, and a configuration that the maker's simulator rejects (ttsim v1.10.0
-// src/libttsim.cpp, tlb_translate and tlb_translate_bar4).
+// pointedWindow decodes the configuration of a TLB window, and returns the TLB window. It
+// rejects a TLB window that is not completely configured, and a configuration that the maker's
+// simulator rejects (ttsim v1.10.0 src/libttsim.cpp, tlb_translate and tlb_translate_bar4).
 func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	w := &d.windows[slot]
 	if w.known {
@@ -51,19 +53,19 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	if w.written != 1<<(l.ConfigStride/4)-1 {
 		return w, d.refuse("TLB window %d is not pointed", slot)
 	}
-	if chips.Extract(l, g, w.words, boards.Linked) != 0 {
+	if chips.ExtractField(l, g, w.words, boards.Linked) != 0 {
 		return w, d.refuse("TLB window %d is linked", slot)
 	}
-	if chips.Extract(l, g, w.words, boards.Ordering) == 3 {
+	if chips.ExtractField(l, g, w.words, boards.Ordering) == 3 {
 		return w, d.refuse("TLB window %d has ordering 3", slot)
 	}
-	xStart, yStart := chips.Extract(l, g, w.words, boards.XStart),
-		chips.Extract(l, g, w.words, boards.YStart)
-	if chips.Extract(l, g, w.words, boards.Multicast) == 0 && xStart|yStart != 0 {
+	xStart, yStart := chips.ExtractField(l, g, w.words, boards.XStart),
+		chips.ExtractField(l, g, w.words, boards.YStart)
+	if chips.ExtractField(l, g, w.words, boards.Multicast) == 0 && xStart|yStart != 0 {
 		return w, d.refuse("TLB window %d is a unicast with the start corner (%d,%d)", slot, xStart,
 			yStart)
 	}
-	target, address, ok := chips.Decode(l, g, w.words)
+	target, address, ok := chips.DecodeWindow(l, g, w.words)
 	if !ok {
 		return w, d.refuse("TLB window %d has the configuration %#x, which sets reserved bits",
 			slot,
@@ -77,8 +79,8 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	return w, hal.OK
 }
 
-// checkTarget rejects tiles that do not exist, and configurations that the simulator does not
-// implement. Otherwise it stores the window's tiles.
+// checkTarget sets first and last of a TLB window from the tiles t. It rejects tiles that do not
+// exist, and configurations that the maker's simulator does not implement.
 func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Code {
 	w, grid := &d.windows[slot], chips.Of(d.board).Grid
 	switch {
@@ -93,14 +95,14 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 			"implement", slot)
 	}
 	var ok bool
-	if w.last, ok = grid.NoC0(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {
+	if w.last, ok = grid.TileAt(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {
 		return d.refuse("TLB window %d points at (%d,%d), where there is no tile", slot, t.X, t.Y)
 	}
 	if !t.Multicast {
 		w.first = w.last
 		return hal.OK
 	}
-	if w.first, ok = grid.NoC0(t.XStart, t.YStart); !ok {
+	if w.first, ok = grid.TileAt(t.XStart, t.YStart); !ok {
 		return d.refuse("TLB window %d starts at (%d,%d), where there is no tile", slot, t.XStart,
 			t.YStart)
 	}
@@ -114,10 +116,10 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 	return hal.OK
 }
 
-// checkClosed rejects size bytes from an address of the tiles t on if a part of them is closed to
-// images (boards.Closed). A kernel driver may access them.
+// checkClosed rejects a range of addresses of the tiles t if a part of the range is closed to
+// images (boards.Closed). Only a kernel driver may access such a range.
 func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) hal.Code {
-	closed := d.board.ClosedTo(t, address, size)
+	closed := d.board.FindClosed(t, address, size)
 	if closed == nil || d.hardware {
 		return hal.OK
 	}
@@ -125,24 +127,27 @@ func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) ha
 		slot, closed.First, closed.Last, closed.Name)
 }
 
-// tilePlace returns the place of an address in a tile. It rejects the access if the tile has
-// nothing there that accepts it.
+// tilePlace returns the place that an access to an address in a tile reaches. It rejects the
+// access if the tile has no memory or register there that accepts it. value is the value of a
+// store.
 func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place,
 	hal.Code) {
 	grid := chips.Of(d.board).Grid
-	home := grid.Home(tile)
+	home := grid.FirstOfBank(tile)
 	place := Place{Tile: true, X: home.X, Y: home.Y, Address: address}
 	kind := grid.Kind(tile)
-	if grid.Memory(kind, address, uint64(at.width)) != nil {
+	if grid.FindMemory(kind, address, uint64(at.width)) != nil {
 		return place, hal.OK
 	}
-	place.X, place.Y = tile.X, tile.Y // registers are not shared with other tiles
+	place.X, place.Y = tile.X, tile.Y // each tile of a DRAM bank has its own registers
 	return place, d.checkRegister(kind, place, at, value)
 }
 
+// checkRegister rejects an access to a place that is not a register of a tile, and an access
+// that the register does not accept.
 func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value uint64) hal.Code {
 	reset := &chips.Of(d.board).Grid.Reset
-	r := chips.Of(d.board).Grid.Register(kind, place.Address)
+	r := chips.Of(d.board).Grid.FindRegister(kind, place.Address)
 	isReset := hasReset(kind) && place.Address == reset.Address
 	switch {
 	case r == nil && !isReset && !d.modelHasRegister(place, at.op) && !d.isDriverRegister(place):
@@ -159,11 +164,12 @@ func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value ui
 	return hal.OK
 }
 
-// modelHasRegister reports whether the model has a register that the board does not list.
+// modelHasRegister reports whether the model has a register at a place that accepts op,
+// although the board does not list the register.
 func (d *Device) modelHasRegister(place Place, op Op) bool {
 	m, ok := d.model.(Registers)
 	return ok && m.HasRegister(place, op)
 }
 
-// hasReset reports whether tiles of a kind have the reset register.
+// hasReset reports whether tiles of kind k have the register that keeps cores in reset.
 func hasReset(k chips.Kind) bool { return k == chips.Tensix || k == chips.Ethernet }

@@ -3,9 +3,9 @@ package main
 /*
 #include "lightmetal.h"
 
-// Go has no counterpart of const in C. Therefore the exported Go functions use these types: cgo
-// writes the names of the types into the prototypes that it generates, and the C compiler finds
-// those prototypes equal to the prototypes in lightmetal.h.
+// Types for parameters that point to constant data, because Go types cannot express const. For each
+// exported Go function, cgo generates a C prototype, which contains these names. Therefore the C
+// compiler accepts that prototype and the prototype in lightmetal.h as the same.
 typedef const char *lm_text;
 typedef const char *const *lm_texts;
 typedef const void *lm_bytes;
@@ -24,24 +24,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file contains the functions of lightmetal.h, in the order of that header, which documents
-// the functions. A parameter has a Go type, such as int32, if the prototype that cgo generates then
-// equals the prototype in the header.
+// This file implements the functions of lightmetal.h, in the order of that header. The header
+// documents the functions. Their parameters have Go types such as int32 if the C prototype that cgo
+// generates is then equal to the prototype in the header. Otherwise they have types of C.
 
 const (
-	pathMax      = 4095   // longest path, device name or list of keys, without the final zero
+	pathMax      = 4095   // longest path, device name or list of keys in bytes, without final zero
 	tlbWindowMax = 0xfffe // largest number of a TLB window
 )
 
 //export lm_abi
 func lm_abi() uint32 {
-	checkFirstCall()
+	checkProcOnce()
 	return C.LM_ABI
 }
 
 //export lm_version
 func lm_version(info *C.struct_lm_version) int32 {
-	checkFirstCall()
+	checkProcOnce()
 	if info == nil {
 		return finishWithoutImage(usageError("version must not be NULL"))
 	}
@@ -64,8 +64,8 @@ func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
 	})
 }
 
-// openFile implements lm_open and lm_open_signed. If check is not nil, openFile calls check before
-// it verifies the file.
+// openFile implements lm_open and lm_open_signed. lm_open_signed passes a function in check, which
+// checks the signature: openFile calls it before the file is verified.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
 	name, end := stringOf(path, pathMax)
 	if end.code != hal.OK {
@@ -100,13 +100,13 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	})
 }
 
-// openImage reserves a free slot for an image and calls verify, which opens and verifies the image.
-// If verify succeeds, openImage sets *handle to the handle of the image. It returns the status of
-// the call.
+// openImage implements the part that is common to all functions that open an image. It finds a free
+// element of imageSlots and calls verify with it, which opens and verifies the image. If verify
+// succeeds, openImage sets *handle to the handle of the image. It returns the status of the call.
 func openImage(handle *int32, verify func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
-	checkFirstCall()
+	checkProcOnce()
 	im, freeHandle := findFreeSlot()
 	switch {
 	case handle == nil:
@@ -131,17 +131,19 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	return finishWithoutImage(end)
 }
 
-// firstCallSeen is set by the first call of the process. procMissing is set if /proc was not
-// mounted at that call.
-var firstCallSeen, procMissing atomic.Bool
+// procChecked is set when checkProcOnce has been called. procMissing is set if /proc was not
+// mounted at the first call of checkProcOnce.
+var procChecked, procMissing atomic.Bool
 
-// checkFirstCall records whether /proc was mounted at the first call of the process. Every function
-// that a process may call first must call checkFirstCall. Reason: at the first call of a thread
-// into Go, Go queries the C library for the bounds of the thread's stack. For the first thread of a
-// process the C library reads them from /proc/self/maps. If that fails, Go queries again at every
-// later call; in a sealed process the kernel kills the process for opening that file.
-func checkFirstCall() {
-	if !firstCallSeen.Load() && !firstCallSeen.Swap(true) {
+// checkProcOnce checks whether /proc is mounted, at the first call of the process into the archive.
+// Every function that a process may call first must call checkProcOnce.
+//
+// /proc must be mounted at the first call for this reason: when a thread calls Go for the first
+// time, Go queries the C library for the bounds of the thread's stack. For the main thread, the C
+// library reads /proc/self/maps. If this fails, Go tries again at every later call. In a sealed
+// process this would be fatal, because the kernel kills a sealed process that opens a file.
+func checkProcOnce() {
+	if !procChecked.Load() && !procChecked.Swap(true) {
 		procMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
 	}
 }
@@ -170,19 +172,21 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 	})
 }
 
-// openDevice opens a device by its name. The archive with mocks and tests replace this variable.
+// openDevice opens a device by its name. It is a variable because device_mock.go and tests replace
+// it.
 var openDevice = hal.Open
 
-// load opens the devices and reserves everything that runs need. A name in cNames that is NULL
-// means the only device with the PCI ids in the image. window is the number of the first TLB window
-// to use, or LM_ANY_WINDOW.
+// load implements lm_load: it opens the devices with the names in cNames, and reserves everything
+// that runs need. A name that is NULL means the only device with the PCI ids in the image. window
+// is the number of the first TLB window to use, or LM_ANY_WINDOW.
 func (im *image) load(cNames []*C.char, window int) (end outcome) {
 	names, end := deviceNames(im.view, cNames)
 	if end.code != hal.OK {
 		return end
 	}
 	devices := make([]hal.Device, len(names))
-	// After a failure, close all devices that are open, even if the failure is a panic.
+	// After a failure, close the devices that were opened. A deferred function does so after a
+	// panic, too.
 	defer func() {
 		if im.stage != stageLoaded {
 			_ = closeDevices(devices)
@@ -203,8 +207,8 @@ func (im *image) load(cNames []*C.char, window int) (end outcome) {
 	return outcome{}
 }
 
-// deviceNames returns the name of each device of the image. The name is the element of cNames, or
-// pci: with the PCI ids in the image if that element is NULL or cNames is empty.
+// deviceNames returns the name of each device of the image. It copies the names in cNames. If
+// cNames is empty, or if a name is NULL, the name is "pci:" followed by the PCI ids in the image.
 func deviceNames(view *fbs.View, cNames []*C.char) ([]string, outcome) {
 	names := runtime.DeviceNames(view)
 	if len(cNames) > 0 && len(cNames) != len(names) {
@@ -222,7 +226,7 @@ func deviceNames(view *fbs.View, cNames []*C.char) ([]string, outcome) {
 			return nil, usageError("the name of a device is empty; " +
 				"pass NULL for the only device with the PCI ids in the image")
 		}
-		names[i] = string([]byte(name)) // a copy, because the caller may free the C string
+		names[i] = string([]byte(name)) // copy the text, because the caller may free the C string
 	}
 	return names, outcome{}
 }
@@ -233,7 +237,7 @@ func lm_freeze(handle int32) int32 {
 		if err := im.replay.Freeze(); err != nil {
 			return outcomeOf(err)
 		}
-		makeThreads()
+		startThreads()
 		blockPreemption()
 		im.stage = stageFrozen
 		return outcome{}
@@ -276,8 +280,9 @@ func lm_find_tensor(handle int32, name C.lm_text, tensor *uint32) int32 {
 	return findIndex(handle, name, tensor, (*fbs.View).TensorByName)
 }
 
-// findIndex sets *index to the index that find returns for name, or returns the status of a usage
-// error. find is a method of fbs.View that returns -1 if the image contains no such name.
+// findIndex implements lm_find_sequence and lm_find_tensor: it calls find, which searches the image
+// for name, and sets *index to the result. find is a method of fbs.View that returns -1 if the
+// image does not contain the name. In this case findIndex returns LM_USAGE.
 func findIndex(handle int32, name *C.char, index *uint32, find func(*fbs.View, string) int) int32 {
 	return withImage(handle, stageOpened, func(im *image) outcome {
 		wanted, end := stringOf(name, fbs.NameMax)
@@ -305,7 +310,7 @@ func lm_sequence_name(handle int32, sequence uint32, text *C.char, size C.size_t
 		case len(name) == 0:
 			return usageError("name must not be NULL, and size must not be 0")
 		}
-		terminate(name, copy(name, im.view.NameBytes(im.view.Sequences[sequence].Name)))
+		addFinalZero(name, copy(name, im.view.NameBytes(im.view.Sequences[sequence].Name)))
 		return outcome{}
 	})
 }
@@ -340,8 +345,8 @@ func lm_output(handle int32, tensor uint32, size C.size_t, data *C.lm_bytes) int
 	return tensorMemory(handle, tensor, size, gen.RoleOutput, (*unsafe.Pointer)(data))
 }
 
-// tensorMemory sets *data to the address of a tensor's bytes in the arena. It implements lm_input
-// and lm_output, which pass the role that the tensor must have.
+// tensorMemory implements lm_input and lm_output: it sets *data to the address of a tensor's bytes
+// in the arena. role is the role that the tensor must have: input or output.
 func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 	data *unsafe.Pointer) int32 {
 	return withImage(handle, stageLoaded, func(im *image) outcome {
@@ -401,8 +406,9 @@ func lm_close(handle int32) int32 {
 	return finishWithoutImage(end)
 }
 
-// stringOf returns a C string without copying its bytes. The returned string is valid until the
-// call from C returns. lengthMax is the maximum length without the final zero.
+// stringOf converts a C string to a Go string. It does not copy the bytes; therefore the Go string
+// is valid only until the call from C returns. lengthMax is the maximum length in bytes without the
+// final zero. If text is NULL or longer, stringOf returns an outcome with an error.
 func stringOf(text *C.char, lengthMax int) (string, outcome) {
 	if text == nil {
 		return "", usageError("a string argument must not be NULL")
@@ -416,8 +422,9 @@ func stringOf(text *C.char, lengthMax int) (string, outcome) {
 	return "", usageError("a string argument is too long, or has no final zero")
 }
 
-// bufferOf returns the caller's buffer of size bytes at text as a slice. It cuts the slice to 4096
-// bytes, because no text is longer; therefore a wrong, huge size causes no panic.
+// bufferOf converts a buffer of the caller, size bytes at text, to a slice. The slice has at most
+// 4096 bytes: no text of the archive is longer, and a slice with a huge wrong size would cause a
+// panic.
 func bufferOf(text *C.char, size C.size_t) []byte {
 	if text == nil {
 		return nil

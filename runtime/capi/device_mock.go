@@ -9,18 +9,20 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// With the build tag mock, the archive can also open mock:BOARD, a mock of a board, to test a
-// firmware without the hardware. A mock allocates during a run; therefore the kernel kills a sealed
-// process that runs an image on a mock.
+// This file is part of archives with the build tag mock, with which a firmware can be tested
+// without hardware. They can also open devices with the name mock:BOARD, which are mocks of a
+// board. A mock may allocate memory during a run; in a sealed process, the kernel then kills the
+// process.
+
 func init() { openDevice = openMock }
 
-// openMock opens a mock if the name begins with mock:, and otherwise a real device.
+// openMock opens a mock if name begins with "mock:". Otherwise it opens a real device.
 func openMock(name string) (hal.Device, error) {
 	const kind = "mock:"
 	if len(name) < len(kind) || name[:len(kind)] != kind {
 		return hal.Open(name)
 	}
-	board := chips.ByName(name[len(kind):])
+	board := chips.BoardByName(name[len(kind):])
 	if board == nil {
 		names := ""
 		for _, b := range boards.All {

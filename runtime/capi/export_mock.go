@@ -7,9 +7,11 @@ package main
 */
 import "C"
 
+// This file exports a function for the tests of the archive.
+
 import "runtime"
 
-// lm_mock_allocations returns the numbers of objects and bytes that Go has allocated since the
+// lm_mock_allocations sets three numbers: the objects and bytes that Go has allocated since the
 // process started, and the number of garbage collections. Only tests call it.
 //
 //export lm_mock_allocations
@@ -19,5 +21,6 @@ func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {
 		C.uint64_t(statistics.TotalAlloc), C.uint64_t(statistics.NumGC)
 }
 
-// statistics is a variable of the package because lm_mock_allocations must not allocate.
+// statistics is the buffer of lm_mock_allocations. It is a variable of the package, because a local
+// variable would be allocated on the heap and so change the numbers.
 var statistics runtime.MemStats

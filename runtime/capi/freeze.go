@@ -1,5 +1,11 @@
 package main
 
+// This file prepares the threads of Go for runs. lm_freeze calls it.
+//
+// The Go code of a call runs on the C thread that makes the call. In addition, Go's scheduler may
+// start threads of its own at any call. The kernel kills a sealed process that starts a thread.
+// Therefore lm_freeze makes Go start all threads that it may need later.
+
 import (
 	goruntime "runtime"
 	"sync"
@@ -7,27 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A function of the archive runs on the C thread that calls it. For such a call Go's scheduler may
-// start more threads of its own. A sealed process must not start threads; therefore lm_freeze makes
-// Go start all threads that it may need.
+// spareThreads is the number of threads that Go may need in addition to GOMAXPROCS running threads:
+// one thread that waits in a system call, and a few threads that have just stopped running Go code
+// but do not sleep yet.
+const spareThreads = 4
 
-// threadsSpare is the number of threads that Go may need in addition to GOMAXPROCS running threads:
-// one thread that waits in a system call, and threads that have released a processor of Go but do
-// not sleep yet.
-const threadsSpare = 4
-
-// makeThreads makes Go start GOMAXPROCS + threadsSpare threads. The threads continue to exist when
-// their goroutines end. Then makeThreads reads the memory statistics. This stops the world (all
-// Ps), and so waits until the last threads have started.
-func makeThreads() {
+// startThreads makes Go start GOMAXPROCS + spareThreads threads. It locks one goroutine to each
+// thread. The threads continue to exist when the goroutines have ended. Last, startThreads reads
+// the memory statistics. Go stops all of its processors for this, which also waits until the
+// threads that were started last are running.
+func startThreads() {
 	var started, ended sync.WaitGroup
-	count := goruntime.GOMAXPROCS(0) + threadsSpare
+	count := goruntime.GOMAXPROCS(0) + spareThreads
 	started.Add(count)
 	for range count {
 		ended.Go(func() {
 			goruntime.LockOSThread()
 			started.Done()
-			started.Wait() // each goroutine keeps its thread until every goroutine has a thread
+			started.Wait() // keep this thread until every goroutine has a thread of its own
 			goruntime.UnlockOSThread()
 		})
 	}
@@ -36,9 +39,10 @@ func makeThreads() {
 	goruntime.ReadMemStats(&statistics)
 }
 
-// blockPreemption blocks SIGURG on this thread. Go preempts goroutines by this signal. The first
-// SIGURG makes Go map memory (Go 1.26, runtime/preempt_xreg.go), which a sealed process must not
-// do. blockPreemption does not change the signal actions of the host process.
+// blockPreemption blocks SIGURG on the calling thread. Go preempts goroutines with this signal. At
+// the first SIGURG, Go maps memory (Go 1.26, runtime/preempt_xreg.go), and the kernel kills a
+// sealed process that maps memory. blockPreemption does not change the signal handlers of the host
+// process.
 func blockPreemption() {
 	set := unix.Sigset_t{Val: [len(unix.Sigset_t{}.Val)]uint64{1 << (unix.SIGURG - 1)}}
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)

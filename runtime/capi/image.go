@@ -14,65 +14,69 @@ import (
 // imagesMax is the number of images that may be open at the same time.
 const imagesMax = 16
 
-// stage is the last of the calls lm_open, lm_load and lm_freeze that succeeded on an image.
+// stage is the stage of preparation that an open image has reached.
 type stage uint8
 
 const (
-	stageOpened stage = iota
-	stageLoaded
-	stageFrozen
+	stageOpened stage = iota // lm_open has succeeded
+	stageLoaded              // lm_load has succeeded
+	stageFrozen              // lm_freeze has succeeded; lm_run may be called
 )
 
-// image is a slot for one open image.
+// image is one open image, or a free element of imageSlots.
 type image struct {
 	busy    atomic.Bool     // a call uses this image; only that call may use the other fields
-	handle  atomic.Int32    // handle of the open image; 0: no image is open in this slot
-	uses    int32           // number of images that have been opened in this slot
-	stage   stage           // last successful step: lm_open, lm_load or lm_freeze
+	handle  atomic.Int32    // handle of the open image; 0: this element is free
+	uses    int32           // number of images that were opened in this element so far
+	stage   stage           // stage that the image has reached
 	file    *runtime.File   // file of the image; nil if lm_open_memory opened the image
 	view    *fbs.View       // verified contents of the image
 	devices []hal.Device    // devices that lm_load opened; nil before lm_load
-	replay  *runtime.Replay // replay that executes the image; nil before lm_load
-	last    outcome         // outcome of the last call on this image
+	replay  *runtime.Replay // executes the image; nil before lm_load
+	last    outcome         // how the last call on this image ended
 }
 
 // outcome describes how a call ended.
 type outcome struct {
 	code   hal.Code       // hal.OK if the call succeeded
-	reason string         // cause of the failure; "" if the call succeeded or ran a sequence
-	result runtime.Result // result of lm_run; valid only if ran is set
-	ran    bool           // the call was lm_run and executed a sequence
+	reason string         // cause of the failure; "" after a success, and after lm_run
+	result runtime.Result // result of the run, if ran is true
+	ran    bool           // the call was lm_run, and it executed a sequence
 }
 
 var (
-	// imageSlots contains the open images from index 1. In imageSlots[0], only last and busy are
-	// used, for the last failure of a call without an open image.
+	// imageSlots contains the open images. Element 0 never contains an image, and only two of its
+	// fields are used: last describes the last failure of a call without an open image, and busy
+	// is set while a call reads or writes last.
 	imageSlots [1 + imagesMax]image
 
-	// setupMutex serializes the calls that change the state of the process: lm_open, lm_load,
-	// lm_freeze, lm_seal and lm_close. lm_run does not lock setupMutex.
+	// setupMutex is locked during every call that changes the state of the process: lm_open,
+	// lm_load, lm_freeze, lm_seal and lm_close. lm_run does not lock it.
 	setupMutex sync.Mutex
 
-	sealed        atomic.Bool // lm_seal has succeeded
+	// sealed is set when lm_seal has succeeded. sealedOutcome is the outcome of a later call that
+	// a sealed process must not make.
+	sealed        atomic.Bool
 	sealedOutcome = outcome{code: hal.Denied, reason: "the process is sealed"}
 )
 
-// handleStride is the difference between two successive handles of one slot. A handle is the index
-// of the slot plus a multiple of handleStride, so that a slot reuses a handle only after many
-// images.
+// handleStride is the difference between two successive handles of one element of imageSlots. A
+// handle is the index of the element plus a multiple of handleStride. Therefore each image has
+// another handle than the image that was in the same element before.
 const handleStride = 32
 
-// acquireImage returns the image with the given handle and sets the image's busy flag, which
-// excludes other calls. The caller must clear the flag. If no such image can be used, acquireImage
-// returns nil and an outcome with the reason.
+// acquireImage returns the image with the given handle, and sets its busy flag. While the flag is
+// set, other calls on the image fail. The caller must clear the flag. If the handle is not valid,
+// or another call uses the image, acquireImage returns nil and an outcome with the reason.
 func acquireImage(handle int32) (*image, outcome) {
 	slot := handle % handleStride
 	if handle <= 0 || slot == 0 || int(slot) >= len(imageSlots) {
 		return nil, usageError("no image has this handle")
 	}
 	im := &imageSlots[slot]
-	// Compare the handle before setting busy, because a call with a wrong handle must not exclude
-	// a call with the right handle. Compare again afterwards: the image may have been closed.
+	// Compare the handle before setting busy. Otherwise a call with an old handle would make a
+	// simultaneous call with the valid handle fail. Compare the handle again afterwards, because
+	// another thread may have closed the image after the first comparison.
 	if im.handle.Load() == handle {
 		if !im.busy.CompareAndSwap(false, true) {
 			return nil, usageError("another thread is in a call on this image")
@@ -85,18 +89,19 @@ func acquireImage(handle int32) (*image, outcome) {
 	return nil, usageError("the image with this handle was closed, or never opened")
 }
 
-// tooEarly contains the reason for rejecting a call that requires a stage which the image has not
-// reached. tooLate contains the reason for rejecting a call that is allowed only at a stage which
-// the image has left. The index is that stage.
+// tooEarly and tooLate contain the reasons for rejecting a call that is made at a wrong stage of
+// the image. Their index is the stage that the call requires. tooEarly applies if the image has not
+// reached this stage, and tooLate if the image has passed it.
 var (
-	tooEarly = [...]string{stageLoaded: "call lm_load before this",
-		stageFrozen: "call lm_freeze before this"}
+	tooEarly = [...]string{stageLoaded: "call lm_load before this function",
+		stageFrozen: "call lm_freeze before this function"}
 	tooLate = [...]string{stageOpened: "the image is loaded already",
 		stageLoaded: "the image is frozen already"}
 )
 
-// withImage executes call on the image with the given handle, stores the outcome in the image and
-// returns the status. It returns a usage error if the image has not reached requiredStage.
+// withImage implements the part that is common to all calls on an image: it finds the image with
+// the given handle, executes call, stores the outcome in the image, and returns its status. It
+// returns LM_USAGE if the image has not reached requiredStage.
 func withImage(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	im, end := acquireImage(handle)
 	if im == nil {
@@ -112,8 +117,10 @@ func withImage(handle int32, requiredStage stage, call func(*image) outcome) int
 	return int32(end.code.ExitStatus())
 }
 
-// withImageSetup executes call like withImage, for a call that changes the state of the process. It
-// returns a usage error unless the image is at exactly requiredStage.
+// withImageSetup executes call like withImage, and is for calls that change the state of the
+// process: lm_load, lm_freeze and lm_seal. Only one such call runs at a time. withImageSetup
+// returns LM_USAGE unless the image is exactly at requiredStage, and LM_DENIED if the process is
+// sealed.
 func withImageSetup(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
@@ -128,8 +135,8 @@ func withImageSetup(handle int32, requiredStage stage, call func(*image) outcome
 	})
 }
 
-// recoverPanic executes call and converts a panic to an outcome, because a panic that reaches C
-// code ends the process.
+// recoverPanic executes call, and returns its outcome. If call panics, recoverPanic recovers and
+// returns an outcome with the text of the panic. A panic that reached C code would end the process.
 func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -139,9 +146,9 @@ func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
 	return call(im)
 }
 
-// finishWithoutImage returns the status of a call without an open image. If the call failed, it
-// stores the outcome for lm_last_error. If two such calls fail at the same time, it stores only one
-// of the outcomes.
+// finishWithoutImage ends a call that has no open image, such as lm_open: it returns the status for
+// the outcome end. If the call failed, finishWithoutImage stores end for lm_last_error. If two such
+// calls fail at the same time, only one of the two outcomes is stored.
 func finishWithoutImage(end outcome) int32 {
 	if slot := &imageSlots[0]; end.code != hal.OK && slot.busy.CompareAndSwap(false, true) {
 		slot.last = end
@@ -150,9 +157,10 @@ func finishWithoutImage(end outcome) int32 {
 	return int32(end.code.ExitStatus())
 }
 
-// findFreeSlot returns a slot without an image, and the handle for the next image in the slot. It
-// returns nil if all slots are in use. The caller must have locked setupMutex, which excludes other
-// calls that use a slot without a handle. A slot reuses a handle only after 67 million images.
+// findFreeSlot returns a free element of imageSlots, and the handle for the next image in this
+// element. It returns nil if no element is free. The caller must have locked setupMutex, so that no
+// other call uses the free element. A handle is used again only after 67 million other images in
+// the same element.
 func findFreeSlot() (*image, int32) {
 	for i := range imageSlots {
 		if im := &imageSlots[i]; i > 0 && im.handle.Load() == 0 {
@@ -162,8 +170,8 @@ func findFreeSlot() (*image, int32) {
 	return nil, 0
 }
 
-// release closes the replay, the devices and the file of an image, in this order. It returns the
-// outcome for the first error.
+// release closes the replay, the devices and the file of the image, in this order. Then the element
+// of imageSlots can be used for another image. release returns the outcome for the first error.
 func (im *image) release() outcome {
 	var first error
 	keepFirst := func(err error) {
@@ -172,7 +180,8 @@ func (im *image) release() outcome {
 		}
 	}
 	if sealed.Load() {
-		// A sealed process may only stop DMA. When the process ends, the kernel releases the rest.
+		// A sealed process may not unmap memory or close files; the kernel does so when the process
+		// ends. Only stop the DMA of the devices.
 		if im.replay != nil {
 			keepFirst(im.replay.StopDMA())
 		}
@@ -189,7 +198,8 @@ func (im *image) release() outcome {
 	return outcomeOf(first)
 }
 
-// closeDevices closes all devices that are not nil, and returns the first error.
+// closeDevices closes the devices, and returns the first error. It skips elements that are nil,
+// which are devices that could not be opened.
 func closeDevices(devices []hal.Device) (first error) {
 	for _, device := range devices {
 		if device != nil {
@@ -201,7 +211,7 @@ func closeDevices(devices []hal.Device) (first error) {
 	return first
 }
 
-// outcomeOf returns the outcome for an error, or for success if err is nil.
+// outcomeOf converts an error to an outcome. If err is nil, the outcome is a success.
 func outcomeOf(err error) outcome {
 	end := outcome{code: hal.CodeOf(err)}
 	if fault, ok := err.(*hal.Fault); ok {
@@ -212,6 +222,6 @@ func outcomeOf(err error) outcome {
 	return end
 }
 
-// usageError returns the outcome of an invalid call. reason must be a constant: then an invalid
-// call allocates nothing either.
+// usageError returns the outcome of a call with wrong arguments or in the wrong order. reason must
+// be a constant string, so that such a call allocates nothing.
 func usageError(reason string) outcome { return outcome{code: hal.Usage, reason: reason} }

@@ -404,7 +404,7 @@ func TestCallIntoACallIsRefused(t *testing.T) {
 }
 
 func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
-	firstCallSeen.Store(true)
+	procChecked.Store(true)
 	procMissing.Store(true)
 	defer procMissing.Store(false)
 	wants(t, "a blind process", 0, lm_open(text(written(t, sum)), new(int32)), hal.NoFile,
@@ -507,12 +507,12 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 	}{
 		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7",
 			lastError{command: 1, got: 5, want: 7, mask: 255},
-			"expect failed: command 1 of main: got 0x5, wanted 0x7 under mask 0xff; " +
+			"expect failed: command 1 of main: got 0x5, wanted 0x7 under mask 0xff; then ran " +
 				"sequence safe: done"},
 		{hal.DeadlinePassed, "poll.4 m+0x0 == 0x7 within 1ms",
 			lastError{command: 1, got: 5, want: 7, mask: 1<<32 - 1},
 			"poll deadline passed: command 1 of main: got 0x5, wanted 0x7 under mask " +
-				"0xffffffff; sequence safe: done"},
+				"0xffffffff; then ran sequence safe: done"},
 		{hal.CompareFailed, "compare.4 m+0x0 uint32 == uint32 5 9",
 			lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
 			"golden mismatch: command 1 of main: element 1: got 0x0, wanted 0x9"},

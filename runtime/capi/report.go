@@ -1,6 +1,6 @@
 package main
 
-// This file implements lm_last_error, which describes an outcome in numbers and as text.
+// This file implements lm_last_error, which describes how a call ended: in numbers and as text.
 
 // #include "lightmetal.h"
 import "C"
@@ -11,12 +11,13 @@ import (
 	"lightmetal/runtime/report"
 )
 
-// lm_last_error allocates nothing. Therefore a sealed process may call it.
+// lm_last_error implements the function of lightmetal.h. It allocates nothing; therefore a sealed
+// process may call it.
 //
 //export lm_last_error
 func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.size_t) int32 {
 	im, buffer := &imageSlots[0], bufferOf(text, size)
-	terminate(buffer, 0)
+	addFinalZero(buffer, 0)
 	if handle != 0 {
 		var end outcome
 		if im, end = acquireImage(handle); im == nil {
@@ -33,7 +34,7 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 	return 0
 }
 
-// errorInfo returns the numbers of an outcome as the struct of lightmetal.h.
+// errorInfo converts an outcome to the struct lm_error of lightmetal.h.
 func (o *outcome) errorInfo() C.struct_lm_error {
 	e := C.struct_lm_error{
 		status: C.int32_t(o.code.ExitStatus()), code: C.int32_t(o.code),
@@ -55,8 +56,8 @@ func (o *outcome) errorInfo() C.struct_lm_error {
 	return e
 }
 
-// writeDescription writes the outcome of the last call to the caller's buffer, as one line with
-// the words that lmrun prints. It cuts the line to the size of the buffer.
+// writeDescription writes one line of text about the last call on the image to buffer. The text is
+// the same as lmrun prints. If buffer is too small, writeDescription cuts the text.
 func (im *image) writeDescription(buffer []byte) {
 	end, length := &im.last, 0
 	add := func(text string) { length += copy(buffer[length:], text) }
@@ -75,16 +76,16 @@ func (im *image) writeDescription(buffer []byte) {
 			add(": call lm_input for every input without default data")
 		}
 		if end.result.SafeRan {
-			add("; sequence safe: ")
+			add("; then ran sequence safe: ")
 			add(end.result.Safe.Error())
 		}
 	}
 	replaceNonASCII(buffer[:length])
-	terminate(buffer, length)
+	addFinalZero(buffer, length)
 }
 
-// replaceNonASCII replaces every byte of text that is not printable ASCII with a question mark,
-// because the name of a sequence may contain any UTF-8 character.
+// replaceNonASCII replaces every byte of text that is not printable ASCII with a question mark.
+// Such bytes occur because the name of a sequence may contain any UTF-8 character.
 func replaceNonASCII(text []byte) {
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {
@@ -93,9 +94,9 @@ func replaceNonASCII(text []byte) {
 	}
 }
 
-// terminate puts the final zero of a C string into buffer, after length bytes. If the buffer is
-// too short, terminate overwrites the last byte.
-func terminate(buffer []byte, length int) {
+// addFinalZero stores the final zero of a C string in buffer, after a text of length bytes. If the
+// text fills the buffer, addFinalZero replaces the last byte.
+func addFinalZero(buffer []byte, length int) {
 	if len(buffer) > 0 {
 		buffer[min(length, len(buffer)-1)] = 0
 	}

@@ -2,13 +2,15 @@
 
 package main
 
+// This file replaces signature.go in archives without the build tag signed.
+
 import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 )
 
-// checkSignature rejects every file. An archive without the build tag signed cannot check
-// signatures, and must not open a file whose signature the caller wants checked.
+// checkSignature always returns an error, because this archive cannot check signatures. Therefore
+// lm_open_signed opens no file.
 func checkSignature(*runtime.File, string) error {
 	return &hal.Fault{Code: hal.Denied,
 		Reason: "this archive cannot check signatures; build it with " +

@@ -1,6 +1,6 @@
-// Package signed verifies that an image file was signed with one of the keys in a list of public
-// keys. It is a separate package because Ed25519 and SHA-512 would more than double the size of a
-// target program that does not need signatures.
+// Package signed checks that an image file was signed with one of the keys in a list. The code is
+// not part of package runtime, because Ed25519 and SHA-512 more than double the size of a target
+// program, and many programs do not need signatures.
 package signed
 
 import (
@@ -12,12 +12,13 @@ import (
 	"lightmetal/hal"
 )
 
-// Keys is the list of public keys whose signatures are accepted.
+// Keys is a list of public keys. CheckSignature accepts the signatures of these keys.
 type Keys []ed25519.PublicKey
 
-// ParseKeys returns the keys in publicKeys, a text with one key of 64 hex digits in each line. It
-// skips empty lines and lines that begin with #. A text without a key is an error, because it would
-// reject every file. The returned error is a *hal.Fault.
+// ParseKeys returns the keys in publicKeys, a text with one key in each line. A key consists of 64
+// hex digits. ParseKeys skips empty lines and lines that begin with #. It returns an error if the
+// text contains no key, because an empty list of keys would reject every file. The error is a
+// *hal.Fault.
 func ParseKeys(publicKeys string) (keys Keys, err error) {
 	for line := range strings.Lines(publicKeys) {
 		line = strings.TrimSpace(line)
@@ -29,7 +30,8 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 			return nil, deniedFault("a public key must be 64 hex digits, not " + fbs.Quote(line))
 		}
 		if isForgeable(key) {
-			return nil, deniedFault("anybody can sign for the public key " + fbs.Quote(line))
+			return nil, deniedFault("anybody can sign for the public key " + fbs.Quote(line) +
+				"; remove this key")
 		}
 		keys = append(keys, key)
 	}
@@ -40,7 +42,7 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 	return keys, nil
 }
 
-// parseKey converts 64 hex digits to a public key. It reports whether digits was valid.
+// parseKey converts a text of 64 hex digits to a public key. ok is false if the text is invalid.
 func parseKey(digits string) (key ed25519.PublicKey, ok bool) {
 	if len(digits) != 2*ed25519.PublicKeySize {
 		return nil, false
@@ -56,13 +58,13 @@ func parseKey(digits string) (key ed25519.PublicKey, ok bool) {
 	return key, true
 }
 
-// isForgeable reports whether everyone can make valid signatures for a key, because the key is a
-// point of small order. A signature that consists of the neutral point and zero needs no secret.
-// With such a key it is valid for at least one message in eight; therefore isForgeable tries that
-// signature with 64 messages.
+// isForgeable reports whether signatures for a key can be forged without the private key. This is
+// the case if the key is a curve point of small order. For such a key, a signature that consists of
+// the neutral point and the number zero is valid for at least one in eight messages. isForgeable
+// checks whether this signature is valid for one of 64 messages.
 func isForgeable(key ed25519.PublicKey) bool {
 	forged := make([]byte, ed25519.SignatureSize)
-	forged[0] = 1
+	forged[0] = 1 // the encoding of the neutral point is 1, 0, 0, ...; the number zero follows
 	for message := range 64 {
 		if ed25519.Verify(key, []byte{byte(message)}, forged) {
 			return true
@@ -71,9 +73,9 @@ func isForgeable(key ed25519.PublicKey) bool {
 	return false
 }
 
-// CheckSignature returns an error unless one of the keys has signed the file whose bytes are data.
-// It does not interpret the image in the file: it uses only the size and the digest of the image.
-// The returned error is a *hal.Fault.
+// CheckSignature returns an error unless the file was signed with one of the keys. data has all
+// bytes of the file. CheckSignature does not interpret the image in the file, which may be invalid:
+// it uses only the size and the SHA-512 digest of the image. The error is a *hal.Fault.
 func (k Keys) CheckSignature(data []byte) error {
 	image, signature, err := fbs.SplitSignature(data)
 	switch {
@@ -95,5 +97,5 @@ func (k Keys) CheckSignature(data []byte) error {
 	return deniedFault("the file is signed by a key that is not in the list of public keys")
 }
 
-// deniedFault returns a *hal.Fault with the code hal.Denied and a reason.
+// deniedFault returns a *hal.Fault with the code hal.Denied and the given reason.
 func deniedFault(reason string) error { return hal.NewFault(hal.Denied, reason) }

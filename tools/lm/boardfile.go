@@ -89,7 +89,7 @@ type device struct {
 // image.
 func boardNamed(name string, rules []string) (d device) {
 	var err error
-	known := chips.ByName(name)
+	known := chips.BoardByName(name)
 	switch {
 	case name == "generic":
 		d.generic = true

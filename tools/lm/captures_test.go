@@ -49,7 +49,7 @@ const newInputs = 1000
 // names it.
 func devices(chip string) map[string]func(t *testing.T) hal.Device {
 	return map[string]func(t *testing.T) hal.Device{
-		"mock": func(*testing.T) hal.Device { return mock.New(chips.ByName(chip)) },
+		"mock": func(*testing.T) hal.Device { return mock.New(chips.BoardByName(chip)) },
 		"ttsim": func(t *testing.T) hal.Device {
 			variable := map[string]string{"wormhole": "LM_TTSIM_WH",
 				"blackhole": "LM_TTSIM_BH"}[chip]

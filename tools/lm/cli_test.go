@@ -148,7 +148,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 						"main:\n  point l1 tile 1,1 address 0xffb00000\n"+
 						"  write.4 l1+0x121b0 0xf0000\n")}},
 		{75, "command 0 of main (poll.4 w0+0x20 & 0x80 == 0x80 within 1ms): got 0x0, wanted 0x80 " +
-			"under mask 0x80; sequence safe: done",
+			"under mask 0x80; then ran sequence safe: done",
 			[]string{"replay", "--device", "mock:edu",
 				assemble(t, strings.Replace(edu, "window r", "window w0", 1)+
 					"main:\n  poll.4 w0+0x20 & 0x80 == 0x80 within 1ms\nsafe:\n"+

@@ -132,7 +132,7 @@ func onMock(t *testing.T, path string) *runtime.Replay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device := mock.New(chips.ByName(view.Name(view.Devices[0].Board)))
+	device := mock.New(chips.BoardByName(view.Name(view.Devices[0].Board)))
 	replay, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)

@@ -232,7 +232,7 @@ func (s *session) runError(r runtime.Result) error {
 		text += fmt.Sprintf(": input %s has no default data; use --input %s=FILE", name, name)
 	}
 	if r.SafeRan {
-		text += "; sequence safe: " + r.Safe.Error()
+		text += "; then ran sequence safe: " + r.Safe.Error()
 	}
 	return newFault(r.Code, "%s", text)
 }

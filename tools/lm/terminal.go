@@ -63,7 +63,7 @@ func (t *safeWriter) finish() error {
 // printLine prints one line. A line feed in a path, a note or another text of a file is
 // escaped, so that it cannot begin a line of its own.
 func printLine(w io.Writer, format string, a ...any) {
-	fmt.Fprintln(w, files.Line(fmt.Sprintf(format, a...)))
+	fmt.Fprintln(w, files.OneLine(fmt.Sprintf(format, a...)))
 }
 
 // messageWriter returns where messages go: standard error if an output is standard output.

@@ -128,7 +128,7 @@ func checkBoards(view *fbs.View, name string) (own []string) {
 	own = []string{}
 	for i, t := range view.Devices {
 		if name != "" {
-			board := chips.ByName(name)
+			board := chips.BoardByName(name)
 			if board == nil {
 				failUsage("there is no board %q; boards: %s", name, boardNames())
 			}

@@ -9,63 +9,67 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file parses configuration files, which CONFIGURATION.md describes.
+// This file parses configuration files. CONFIGURATION.md describes their format.
 
-// bootConfigurationPath is the configuration file that lminit reads as PID 1, unless its
-// arguments name another file.
+// bootConfigurationPath is the path of the configuration file that lminit reads as PID 1, unless
+// its arguments name another file.
 const bootConfigurationPath = "/lmrun.conf"
 
-// configuration is a parsed configuration file: how to prepare the machine, which images to
-// replay in which order, and how to end.
+// configuration contains the settings from a configuration file: how to prepare the machine,
+// which images to replay in which order, and what to do after success or failure.
 type configuration struct {
-	preparations []preparation
-	replays      [][]string // arguments of lmrun for each image: its flags, then its path
-	success      ending     // applies after all images were replayed successfully
-	failure      ending     // applies after a preparation or a replay has failed
+	preparations []preparation // in the order of the file
+	replays      [][]string    // for each image, the arguments of lmrun: flags, then the image
+	success      restartPolicy // applies after lmrun has replayed all images successfully
+	failure      restartPolicy // applies after a preparation or a replay has failed
 }
 
-// defaultConfiguration is the configuration of an empty file: the machine powers off.
+// defaultConfiguration contains the settings that apply if a configuration file does not change
+// them: lminit restarts nothing and powers off the machine.
 var defaultConfiguration = configuration{
-	success: ending{finalAction: "poweroff"},
-	failure: ending{finalAction: "poweroff"},
+	success: restartPolicy{finalAction: "poweroff"},
+	failure: restartPolicy{finalAction: "poweroff"},
 }
 
-// ending describes the actions that follow the last image or a failure. If lminit is not PID 1,
-// it ends instead of halting, rebooting or powering off the machine.
-type ending struct {
+// restartPolicy describes what lminit does after the last image or after a failure. It restarts
+// with the first preparation and the first image while restarts are left, and then performs the
+// final action. If lminit is not PID 1, it exits instead of performing the final action.
+type restartPolicy struct {
 	restarts    int    // number of restarts that are left; -1: unlimited
-	finalAction string // for the machine, when no restart is left: halt, poweroff or reboot
+	finalAction string // what to do with the machine: halt, poweroff or reboot
 }
 
-// preparation is a line of the configuration that prepares the machine. It is executed before
-// the first image, and again at every restart. It does nothing if the machine is already
+// preparation is a line of the configuration that prepares the machine. lminit executes it before
+// the first image, and again after every restart. It does nothing if the machine is already
 // prepared.
 type preparation struct {
 	location string // path and line number, such as "/lmrun.conf:3"
-	kind     *machineLine
-	values   []string
+	kind     *machineDirective
+	values   []string // the words after the first word of the line
 }
 
-// machineLine is a kind of line that applies to the whole machine instead of one image.
-type machineLine struct {
+// machineDirective describes lines that begin with a certain word and apply to the whole machine
+// instead of one image.
+type machineDirective struct {
 	name, valueSyntax    string                      // first word; description of the values
 	minValues, maxValues int                         // limits of the number of values
 	prepare              func(values []string) error // nil for on-success and on-failure
 }
 
-var machineLines = [...]machineLine{
-	{"on-success", endingSyntax, 1, 3, nil},
-	{"on-failure", endingSyntax, 1, 3, nil},
+// machineDirectives lists all lines that are allowed before the first line `image`.
+var machineDirectives = [...]machineDirective{
+	{"on-success", policySyntax, 1, 3, nil},
+	{"on-failure", policySyntax, 1, 3, nil},
 	{"module", "FILE [PARAMETER...]", 1, 64, loadModule},
 	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
 	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
 	{"mount", "SOURCE DIRECTORY TYPE [ro]", 3, 4, mountAt},
-	// `./build.sh image` uses the line `collisions`; lminit ignores it.
+	// lminit ignores the line `collisions`, which only `./build.sh image` uses.
 	{"collisions", "allowed", 1, 1, func([]string) error { return nil }},
 }
 
-// splitConfigFlag removes -config and its value from a command line. It returns the value and
-// the remaining arguments. The value is empty if -config is not given.
+// splitConfigFlag removes the flag -config and its value from a command line. It returns the
+// value and the other arguments. If -config is not given, the value is empty.
 func splitConfigFlag(args []string) (path string, rest []string) {
 	for i, arg := range args {
 		name, value, inline := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
@@ -77,16 +81,17 @@ func splitConfigFlag(args []string) (path string, rest []string) {
 		case !inline && i+1 < len(args) && args[i+1] != "":
 			return args[i+1], append(rest, args[i+2:]...)
 		default:
-			rest = append(rest, arg) // args.Parse reports that the value is missing
+			rest = append(rest, arg) // -config without a value: args.Parse returns an error later
 		}
 	}
 	return "", rest
 }
 
-// parseConfiguration parses the text of a configuration file. A line is empty, a comment that
-// begins with #, a name, or a name and a value. Before the first line `image`, the names are
-// those of machineLines; after it, they are lmrun's flags. The returned configuration contains
-// all lines before the first error, because their on-failure also applies to this error.
+// parseConfiguration parses the text of the configuration file at path. A line is empty, a
+// comment that begins with #, a name, or a name and a value. Before the first line `image`, the
+// names are those in machineDirectives. After it, they are names of lmrun's flags. If
+// parseConfiguration returns an error, the returned configuration contains the lines before the
+// faulty line, because a line on-failure among them also applies to this error.
 func parseConfiguration(path, text string) (configuration, error) {
 	c := defaultConfiguration
 	for i, line := range strings.Split(text, "\n") {
@@ -107,8 +112,8 @@ func parseConfiguration(path, text string) (configuration, error) {
 	return c, nil
 }
 
-// parseLine parses one line and adds it to the configuration. The location is the line's path
-// and number, for error messages.
+// parseLine adds the settings of one line to the configuration. The line consists of name and
+// value. The parameter location contains the path and the line number, for error messages.
 func (c *configuration) parseLine(location, name, value string) error {
 	if name == "image" {
 		if value == "" || value[0] == '-' || strings.IndexByte(value, 0) >= 0 {
@@ -117,13 +122,13 @@ func (c *configuration) parseLine(location, name, value string) error {
 		c.replays = append(c.replays, []string{value})
 		return nil
 	}
-	for i := range machineLines {
-		if kind := &machineLines[i]; kind.name == name {
+	for i := range machineDirectives {
+		if kind := &machineDirectives[i]; kind.name == name {
 			return c.addPreparation(preparation{location, kind, strings.Fields(value)})
 		}
 	}
 	if len(c.replays) == 0 {
-		return args.UsageError(name + " must follow a line `image PATH`, or is unknown")
+		return args.UsageError(name + " is unknown, or must follow a line `image PATH`")
 	}
 	flag, err := flagForLine(name, value)
 	if err != nil {
@@ -135,13 +140,15 @@ func (c *configuration) parseLine(location, name, value string) error {
 	return nil
 }
 
-// flagForLine returns the flag of lmrun for a line with the given name and value.
+// flagForLine returns the argument of lmrun for a configuration line with the given name and
+// value: "-name" for a flag without a value, and "-name=value" for any other flag. It returns an
+// error if the flag is not allowed in a configuration, or if lmrun would reject it.
 func flagForLine(name, value string) (string, error) {
 	var o args.Options
 	isSwitch := o.SetSwitch(name)
-	onCommandLine := [...]string{"help", "h", "version", "config", "check", "supervised"}
+	onlyCommandLine := [...]string{"help", "h", "version", "config", "check", "supervised"}
 	switch {
-	case slices.Contains(onCommandLine[:], name):
+	case slices.Contains(onlyCommandLine[:], name):
 		return "", args.UsageError(name + " is allowed only on the command line of lminit")
 	case strings.IndexByte(value, 0) >= 0:
 		return "", args.UsageError(name + " takes a value without zero bytes")
@@ -153,7 +160,8 @@ func flagForLine(name, value string) (string, error) {
 	return "-" + name + "=" + value, o.Set(name, value)
 }
 
-// addPreparation checks a line of machineLines and adds it to the configuration.
+// addPreparation checks the values of a line whose first word is in machineDirectives, and adds
+// the line to the configuration.
 func (c *configuration) addPreparation(p preparation) (err error) {
 	kind, values := p.kind, p.values
 	if len(c.replays) > 0 {
@@ -167,41 +175,45 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 	}
 	switch kind.name {
 	case "on-success":
-		c.success, err = parseEnding(kind.name, values)
+		c.success, err = parsePolicy(kind.name, values)
 		return err
 	case "on-failure":
-		c.failure, err = parseEnding(kind.name, values)
+		c.failure, err = parsePolicy(kind.name, values)
 		return err
 	case "hugepages":
 		n, err := strconv.ParseUint(values[0], 10, 32)
 		if err != nil {
 			return args.UsageError("hugepages takes a number below 2^32, not " + values[0])
 		}
-		// Remove leading zeros: reserveHugepages compares the text with the kernel's.
+		// Remove leading zeros, because reserveHugepages compares the text of the number with
+		// the text that the kernel returns.
 		values[0] = strconv.FormatUint(n, 10)
 	}
 	c.preparations = append(c.preparations, p)
 	return nil
 }
 
-const endingSyntax = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
+// policySyntax describes the values of on-success and on-failure in error messages.
+const policySyntax = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
 
-// parseEnding parses the values of on-success or on-failure. If the values are invalid, it
-// returns an error and an ending that powers the machine off.
-func parseEnding(name string, values []string) (ending, error) {
-	e := ending{finalAction: values[0]}
+// parsePolicy parses the values of the line on-success or on-failure. The parameter name is the
+// first word of that line. If the values are invalid, parsePolicy returns an error and a policy
+// that powers off the machine.
+func parsePolicy(name string, values []string) (restartPolicy, error) {
+	policy := restartPolicy{finalAction: values[0]}
 	if values[0] == "restart" {
-		e = ending{restarts: -1, finalAction: "poweroff"}
+		policy = restartPolicy{restarts: -1, finalAction: "poweroff"}
 		if len(values) == 3 {
 			n, _ := hal.ParseNumber(values[1], 10, 1<<31-1)
-			e.restarts, e.finalAction = int(n), values[2]
+			policy.restarts, policy.finalAction = int(n), values[2]
 		}
 	}
-	known := (len(values) == 1 || e.restarts > 0) &&
-		(e.finalAction == "halt" || e.finalAction == "poweroff" || e.finalAction == "reboot")
-	if !known || len(values) == 2 {
-		return ending{finalAction: "poweroff"}, args.UsageError(name + " takes " +
-			endingSyntax + ", not " + strings.Join(values, " "))
+	action := policy.finalAction
+	isValid := (len(values) == 1 || policy.restarts > 0) &&
+		(action == "halt" || action == "poweroff" || action == "reboot")
+	if !isValid || len(values) == 2 {
+		return restartPolicy{finalAction: "poweroff"}, args.UsageError(name + " takes " +
+			policySyntax + ", not " + strings.Join(values, " "))
 	}
-	return e, nil
+	return policy, nil
 }

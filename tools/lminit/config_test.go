@@ -31,14 +31,14 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 			"deadline 20ms\n")
 	want := configuration{
 		preparations: []preparation{
-			{"c:5", &machineLines[2], []string{"/vfio.ko", "a=1", "b=2"}},
-			{"c:6", &machineLines[3], []string{"16"}},
-			{"c:7", &machineLines[4], []string{"vfio-pci", "0000:01:00.0"}},
-			{"c:8", &machineLines[5], []string{"/dev/sda1", "/data", "ext4", "ro"}},
+			{"c:5", &machineDirectives[2], []string{"/vfio.ko", "a=1", "b=2"}},
+			{"c:6", &machineDirectives[3], []string{"16"}},
+			{"c:7", &machineDirectives[4], []string{"vfio-pci", "0000:01:00.0"}},
+			{"c:8", &machineDirectives[5], []string{"/dev/sda1", "/data", "ext4", "ro"}},
 		},
 		replays: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"},
 			{"-loop=forever", "-deadline=20ms", "b.lmb"}},
-		success: ending{0, "halt"}, failure: ending{3, "reboot"},
+		success: restartPolicy{0, "halt"}, failure: restartPolicy{3, "reboot"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
@@ -50,20 +50,20 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 	}
 }
 
-func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
+func TestConfigurationErrorsNameTheLine(t *testing.T) {
 	const onFailure = "c:1: on-failure takes halt, poweroff, reboot"
 	for text, want := range map[string]string{
 		"":                       "c: no image",
 		"on-success halt":        "c: no image",
-		"seal":                   "c:1: seal must follow a line `image PATH`, or is unknown",
+		"seal":                   "c:1: seal is unknown, or must follow a line `image PATH`",
 		"image":                  "c:1: image takes the path",
 		"image -seal":            "c:1: image takes the path",
 		"image x\n\nfrob 1":      "c:3: unknown flag -frob",
-		"image x\nfrob":          "c:2: -frob needs a value, or is unknown",
+		"image x\nfrob":          "c:2: -frob is unknown or has no value",
 		"image x\nseal yes":      "c:2: seal takes no value",
 		"image x\nloop 0":        "c:2: -loop takes",
-		"image x\nloop":          "c:2: -loop needs a value",
-		"image x\ndeadline":      "c:2: -deadline needs a value",
+		"image x\nloop":          "c:2: -loop is unknown or has no value",
+		"image x\ndeadline":      "c:2: -deadline is unknown or has no value",
 		"image x\nhelp":          "c:2: help is allowed only on the command line of lminit",
 		"image x\ncheck":         "c:2: check is allowed only on the command line of lminit",
 		"image x\nsupervised":    "c:2: supervised is allowed only on the command line of lminit",
@@ -97,8 +97,8 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 	}
 }
 
-func TestLinesBeforeAMistakeCount(t *testing.T) {
-	for text, want := range map[string]ending{
+func TestLinesBeforeAnErrorApply(t *testing.T) {
+	for text, want := range map[string]restartPolicy{
 		"on-failure restart 2 reboot\nfrob\n": {2, "reboot"},
 		"on-failure nonsense\n":               {0, "poweroff"},
 	} {
@@ -110,9 +110,8 @@ func TestLinesBeforeAMistakeCount(t *testing.T) {
 	}
 }
 
-// TestExampleOfThePageIsAConfiguration: what CONFIGURATION.md shows, its blocks
-// one after the other, is read as it is there.
-func TestExampleOfThePageIsAConfiguration(t *testing.T) {
+// TestExampleInTheManualIsValid parses the code blocks of CONFIGURATION.md as one configuration.
+func TestExampleInTheManualIsValid(t *testing.T) {
 	page, err := os.ReadFile("CONFIGURATION.md")
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +142,7 @@ func FuzzConfiguration(f *testing.F) {
 	})
 }
 
-func TestConfigurationIsFoundOnACommandLine(t *testing.T) {
+func TestSplitConfigFlag(t *testing.T) {
 	for line, want := range map[string]string{
 		"x.lmb":               "|x.lmb",
 		"-config c":           "c|",
@@ -210,9 +209,10 @@ func TestCheckPreparesNothing(t *testing.T) {
 	}
 }
 
-// TestPreparationThatFailsNamesItsReason: the source of a mount, not the dir
-// that was just made, and of a module's file that is there, the kernel.
-func TestPreparationThatFailsNamesItsReason(t *testing.T) {
+// TestFailedPreparationReportsTheReason expects a message about the source of a mount, not about
+// the directory that lminit has just created, and the reason of the kernel for a module that it
+// rejects.
+func TestFailedPreparationReportsTheReason(t *testing.T) {
 	dir := t.TempDir() + "/at"
 	path := configFile(t, "mount /no/device "+dir+" ext4\nimage edu.lmb\n")
 	if _, stderr, exit := lminit(t, "-config", path); exit == 0 ||
@@ -226,8 +226,8 @@ func TestPreparationThatFailsNamesItsReason(t *testing.T) {
 	}
 }
 
-// TestConfigurationMayBeginWithADash: its path is no flag of lmrun.
-func TestConfigurationMayBeginWithADash(t *testing.T) {
+// TestConfigurationPathMayBeginWithADash checks that such a path is not taken for a flag of lmrun.
+func TestConfigurationPathMayBeginWithADash(t *testing.T) {
 	t.Chdir(filepath.Dir(configFile(t, "image edu.lmb\n")))
 	if err := os.Rename("lmrun.conf", "-c.conf"); err != nil {
 		t.Fatal(err)
@@ -237,8 +237,9 @@ func TestConfigurationMayBeginWithADash(t *testing.T) {
 	}
 }
 
-// TestMistakeOnTheCommandLineRestartsNothing: it would be there the next time, too.
-func TestMistakeOnTheCommandLineRestartsNothing(t *testing.T) {
+// TestCommandLineErrorIsNotRestarted checks that lminit does not restart after an error that would
+// occur again.
+func TestCommandLineErrorIsNotRestarted(t *testing.T) {
 	path := configFile(t, "on-failure restart 1 halt\nimage edu.lmb\n")
 	for _, more := range []string{"-frobnicate=1", "-loop=0", "edu.lmb"} {
 		if _, stderr, exit := lminit(t, "-config", path, more); exit != 64 ||
@@ -257,10 +258,10 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	}
 }
 
-// TestFailureThatWouldComeAgainIsNotRestarted: a mistake, a missing permission, and an image
-// that the replay rejected. Input data that do not fit may fit the next time. lminit relies on
-// what the replay reports through descriptor 3, and does not read the image afterwards.
-func TestFailureThatWouldComeAgainIsNotRestarted(t *testing.T) {
+// TestPermanentFailureIsNotRestarted covers usage errors, missing permissions, and images that the
+// replay rejects. Input data of the wrong size can be correct the next time. lminit must rely on
+// what the replay reports through descriptor 3, and must not read the image afterwards.
+func TestPermanentFailureIsNotRestarted(t *testing.T) {
 	for _, test := range []struct {
 		restarts     int
 		script, text string
@@ -291,8 +292,9 @@ func TestFailureThatWouldComeAgainIsNotRestarted(t *testing.T) {
 	}
 }
 
-// TestWhatIsOnlyCheckedIsCheckedOnce, done or failed, however often it would run.
-func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
+// TestCheckIsNotRestarted runs -check with restarts in the configuration, with success and with a
+// failure.
+func TestCheckIsNotRestarted(t *testing.T) {
 	for head, want := range map[string]int{"on-success restart\nimage edu.lmb\n": 0,
 		"on-failure restart 2 reboot\nimage none.lmb\n": 66} {
 		stdout, stderr, exit := lminit(t, "-config", configFile(t, head), "-check")
@@ -303,9 +305,9 @@ func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
 	}
 }
 
-// TestReplayGetsNoVariablesOfGo but the number of processors: what Go makes for others,
-// lmrun has no use for, and of some variables a sealed replay dies.
-func TestReplayGetsNoVariablesOfGo(t *testing.T) {
+// TestReplayEnvironmentOmitsGoVariables expects GOMAXPROCS=1 and no other variable of Go's
+// runtime, because some of them would kill a sealed replay.
+func TestReplayEnvironmentOmitsGoVariables(t *testing.T) {
 	const script = "echo $GOMAXPROCS $GOMEMLIMIT $GOGC $GODEBUG $GOTRACEBACK $KEPT\n"
 	c := withScript(t, script, "-config", configFile(t, "image edu.lmb\n"))
 	c.Env = append(os.Environ(), "GOMAXPROCS=8", "GOMEMLIMIT=1MiB", "GOGC=1",
@@ -315,9 +317,9 @@ func TestReplayGetsNoVariablesOfGo(t *testing.T) {
 	}
 }
 
-// TestReplaysAreStartedByTheMainThread: the kernel kills a replay when the thread that
-// started it ends, and the main thread ends with the process. Other threads start where
-// Go likes it, so this replays many times.
+// TestReplaysAreStartedByTheMainThread replays many times, because Go starts goroutines on any
+// thread. The kernel kills a replay when the thread that has started it ends, and only the main
+// thread lives as long as the process.
 func TestReplaysAreStartedByTheMainThread(t *testing.T) {
 	if _, err := os.Stat("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children"); err != nil {
 		t.Skip("the kernel does not list the children of a thread:", err)
@@ -337,7 +339,7 @@ func TestReplaysAreStartedByTheMainThread(t *testing.T) {
 	}
 }
 
-// TestFailedWaitIsAnInternalError: this process has no child.
+// TestFailedWaitIsAnInternalError waits for a child process although this process has none.
 func TestFailedWaitIsAnInternalError(t *testing.T) {
 	over := make(chan waitResult, 1)
 	reapChildren(1<<30, over)
@@ -347,7 +349,8 @@ func TestFailedWaitIsAnInternalError(t *testing.T) {
 	}
 }
 
-// TestModuleThatIsAPipeIsAnError and keeps lminit waiting for no writer.
+// TestModuleThatIsAPipeIsAnError checks that lminit does not wait for a process that writes to the
+// pipe.
 func TestModuleThatIsAPipeIsAnError(t *testing.T) {
 	path := configFile(t, "module pipe\nimage edu.lmb\n")
 	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
@@ -360,8 +363,9 @@ func TestModuleThatIsAPipeIsAnError(t *testing.T) {
 	}
 }
 
-// TestReplayDiesWithItsSupervisor: killed, that leaves no replay that has the
-// device. The replay is a shell that waits for a word, and would say so.
+// TestReplayDiesWithItsSupervisor kills the supervisor. The replay, which would keep the device
+// busy, must end as well. The replay is a shell script that waits for a line of input and would
+// then print a text.
 func TestReplayDiesWithItsSupervisor(t *testing.T) {
 	path := configFile(t, "image edu.lmb\n")
 	word := filepath.Join(filepath.Dir(path), "word")
@@ -399,9 +403,9 @@ func TestReplayDiesWithItsSupervisor(t *testing.T) {
 	}
 }
 
-// TestSignalEndsASupervisor sends the signal when the first restart has been
-// announced. It finds the supervisor before the next replay, and the exit status
-// is the last one's, or in that, which waits until it is ended.
+// TestSignalEndsASupervisor sends the signal after the supervisor has printed its first restart.
+// The signal arrives before the next replay, or during it. In the first case the exit status is
+// that of the last replay. In the second case the replay waits until it is ended.
 func TestSignalEndsASupervisor(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		path := configFile(t, "on-failure restart\nimage edu.lmb\n")
@@ -483,11 +487,11 @@ func lminit(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 	return out.String(), errs.String(), c.ProcessState.ExitCode()
 }
 
-func TestLineWithoutAValueIsRefused(t *testing.T) {
+func TestLineWithoutValueIsRejected(t *testing.T) {
 	for _, name := range []string{"device", "sequence", "before", "after", "input", "output",
 		"loop", "deadline", "watchdog", "window", "key", "longest"} {
 		if _, err := parseConfiguration("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage ||
-			!strings.Contains(err.Error(), "c:2: -"+name+" needs a value") {
+			!strings.Contains(err.Error(), "c:2: -"+name+" is unknown or has no value") {
 			t.Errorf("line %s: %v", name, err)
 		}
 	}
@@ -507,9 +511,9 @@ func TestLineWithoutAValueIsRefused(t *testing.T) {
 	}
 }
 
-// TestSupervisorWaitsForWhatTheReplayReports, with an upper bound, and for the shortest
-// time if there is no valid report.
-func TestSupervisorWaitsForWhatTheReplayReports(t *testing.T) {
+// TestKillDelayIncludesTheReportedTime also checks the largest time, and that an invalid report
+// leaves only graceTime.
+func TestKillDelayIncludesTheReportedTime(t *testing.T) {
 	const most = time.Duration(math.MaxInt64)
 	for text, want := range map[string]time.Duration{
 		"5000000\n": graceTime + 5*time.Second, "0\n": graceTime,
@@ -532,9 +536,9 @@ func TestSupervisorWaitsForWhatTheReplayReports(t *testing.T) {
 	}
 }
 
-// TestReplayThatHangsIsKilledWhateverItsImageBecame: the image may take 115 days, as it
-// lies there when the signal comes. The replay has reported nothing, or 1 us.
-func TestReplayThatHangsIsKilledWhateverItsImageBecame(t *testing.T) {
+// TestHungReplayIsKilledAfterItsImageChanged uses an image file that can take 115 days. The replay
+// has reported nothing, or 1 us, as for another image. The time of the file must not delay SIGKILL.
+func TestHungReplayIsKilledAfterItsImageChanged(t *testing.T) {
 	slow := "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n" +
 		"main:\n" + strings.Repeat("  call pause\n", 1000) +
 		"pause:\n  write.4 r+0x4 0x1\n" + strings.Repeat("  delay 10s\n", 1000)

@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file contains the work of lminit as PID 1, the first process of a machine.
+// This file contains the functions for lminit as PID 1, the first process that the kernel starts.
 
-// runAsPID1 mounts the kernel's file systems, supervises the replays, and then halts, reboots or
+// runAsPID1 mounts the file systems of the kernel, replays all images, and then halts, reboots or
 // powers off the machine. It does not return.
 func runAsPID1() {
 	mountKernelFileSystems()
-	// Have Control-Alt-Delete send SIGINT to this process instead of resetting the machine.
+	// From now on, the kernel sends SIGINT to this process when Control-Alt-Delete is pressed,
+	// instead of resetting the machine.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF)
 	path, rest := splitConfigFlag(args.CommandLine())
 	if path == "" && unix.Access(bootConfigurationPath, unix.F_OK) == nil {
@@ -26,20 +27,22 @@ func runAsPID1() {
 	if path != "" {
 		printLine("lminit: " + finalAction)
 	}
-	// End all other processes, since they could write to the file systems after Sync.
+	// Kill all other processes, because they could write to the file systems after Sync.
 	_ = unix.Kill(-1, unix.SIGKILL)
 	unix.Sync()
-	// Unmount in reverse order, since a file system may be mounted inside an earlier one.
+	// Unmount in reverse order, because a file system can be mounted on a directory of a file
+	// system that was mounted earlier.
 	for i := len(s.preparations) - 1; i >= 0; i-- {
 		if p := &s.preparations[i]; p.kind.name == "mount" {
 			_ = unix.Unmount(p.values[1], 0)
 		}
 	}
 	_ = unix.Reboot(rebootCommand(finalAction))
-	unix.Exit(exit) // reached only in a container, where Reboot fails
+	unix.Exit(exit) // reached only if Reboot fails, for example in a container
 }
 
-// mountKernelFileSystems mounts /proc, /sys and /dev, unless they are already mounted.
+// mountKernelFileSystems mounts /proc, /sys and /dev, except those that are already mounted. It
+// prints errors and continues.
 func mountKernelFileSystems() {
 	mounts := [...]struct{ kind, path string }{
 		{"proc", "/proc"},
@@ -54,7 +57,8 @@ func mountKernelFileSystems() {
 	}
 }
 
-// rebootCommand returns the argument of reboot(2) for a final action.
+// rebootCommand returns the argument with which reboot(2) performs the given final action, which
+// is halt, reboot or poweroff.
 func rebootCommand(finalAction string) int {
 	switch finalAction {
 	case "halt":

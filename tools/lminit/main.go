@@ -1,7 +1,8 @@
-// Lminit starts lmrun once for each image of a configuration, and starts again after a failure
-// if the configuration requests it. The program lmrun must be in the same directory. As PID 1,
-// lminit also mounts file systems, reaps orphaned processes, and finally powers the machine off.
-// CONFIGURATION.md is the manual of lminit.
+// Lminit starts the program lmrun for each image of a configuration file, one after the other.
+// After a failure it restarts with the first image if the configuration requests it. lmrun must be
+// in the same directory as lminit. As PID 1, lminit also mounts file systems, reaps orphaned
+// processes, and finally halts, reboots or powers off the machine. CONFIGURATION.md is the manual
+// of lminit.
 package main
 
 import (
@@ -14,8 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var version = "lminit 0.1" // the linker appends the revision, see build.sh
+// version is the text that -version prints. build.sh makes the linker replace it by a text with
+// the revision.
+var version = "lminit 0.1"
 
+// usage is the text that -help prints.
 const usage = `lminit starts lmrun for every image that a configuration names.
 
 usage: lminit -config FILE [flags of lmrun for every image]
@@ -30,8 +34,9 @@ The exit status is that of the last replay; lmrun -help lists them.
 `
 
 func main() {
-	// The kernel kills lmrun when the thread that started lmrun ends (prctl(2),
-	// PR_SET_PDEATHSIG). Start it from the main thread, which lives as long as the process.
+	// Start lmrun from the main thread of this process. The kernel kills lmrun when the thread
+	// that has started lmrun ends (see PR_SET_PDEATHSIG in prctl(2)), and the main thread ends
+	// only with the process.
 	runtime.LockOSThread()
 	if unix.Getpid() == 1 {
 		runAsPID1()
@@ -54,12 +59,13 @@ func main() {
 	unix.Exit(exit)
 }
 
-// writeText writes text to a file descriptor, with control characters escaped. It ignores
-// errors, since there is no other place to report them.
+// writeText writes text to the file descriptor fd, with control characters escaped. It ignores
+// errors, because lminit has no other output to which it could report them.
 func writeText(fd int, text string) { _ = files.WriteFull(fd, files.EscapeControls([]byte(text))) }
 
-// printLine prints text to standard error as one line. Line feeds within the text are escaped.
-func printLine(text string) { writeText(2, files.Line(text)+"\n") }
+// printLine prints text and a line feed to standard error. It escapes line feeds and other
+// control characters in text.
+func printLine(text string) { writeText(2, files.OneLine(text)+"\n") }
 
-// readFile returns the content of a configuration or of a file of /proc.
+// readFile returns the content of the file at path, which can have up to 4 MiB.
 func readFile(path string) ([]byte, error) { return files.Read(path, 4<<20) }

@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file prepares the machine: it loads modules, reserves huge pages, binds drivers, and
+// This file prepares the machine: it loads kernel modules, reserves huge pages, binds drivers, and
 // mounts file systems.
 
-// execute executes one preparation. An error begins with the location and the text of the line.
+// execute executes the preparation. The text of a returned error begins with the location and the
+// text of the line in the configuration.
 func (p *preparation) execute() error {
 	err := p.kind.prepare(p.values)
 	if err != nil {
@@ -21,7 +22,8 @@ func (p *preparation) execute() error {
 	return err
 }
 
-// faultReason returns the text of err. For a *hal.Fault, it omits the text of the error code.
+// faultReason returns the text of err. If err is a *hal.Fault, the returned text does not contain
+// the text of the error code.
 func faultReason(err error) string {
 	if fault, ok := err.(*hal.Fault); ok {
 		return fault.Reason
@@ -29,11 +31,12 @@ func faultReason(err error) string {
 	return err.Error()
 }
 
-// loadModule loads a kernel module, unless the module is already loaded. The values are the
-// module's path and its parameters.
+// loadModule loads a kernel module. It does nothing if the module is already loaded. The values
+// are the path and the parameters of the module.
 func loadModule(values []string) error {
 	path, parameters := values[0], strings.Join(values[1:], " ")
-	// Without O_NONBLOCK, opening a pipe would wait for its writer.
+	// O_NONBLOCK is for the mistake that the path is a FIFO: without this flag, the open would
+	// wait until another process opens the FIFO for writing.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return hal.FileFault(path, err)
@@ -46,8 +49,9 @@ func loadModule(values []string) error {
 	return nil
 }
 
-// reserveHugepages sets the number of hugetlb pages to values[0]. It then reads the number back,
-// since the kernel reserves fewer pages without an error if it does not have enough memory.
+// reserveHugepages sets the number of huge pages of the kernel to values[0]. It then reads the
+// number back and returns an error if it differs, because a kernel without enough memory reserves
+// fewer pages and reports no error.
 func reserveHugepages(values []string) error {
 	const path = "/proc/sys/vm/nr_hugepages"
 	if err := writeFile(path, values[0]); err != nil {
@@ -60,28 +64,32 @@ func reserveHugepages(values []string) error {
 	return err
 }
 
-// bindDriver binds a PCI function to a driver, unless the function is already bound to it. The
-// values are the driver's name and the PCI address, such as 0000:01:00.0.
+// bindDriver binds a PCI function to a driver. It does nothing if the function is already bound to
+// this driver. The values are the name of the driver and the address of the PCI function, such as
+// 0000:01:00.0.
 func bindDriver(values []string) error {
 	driver, address := values[0], values[1]
 	function, drivers := "/sys/bus/pci/devices/"+address, "/sys/bus/pci/drivers/"
 	if unix.Access(drivers+driver+"/"+address, unix.F_OK) == nil {
 		return nil
 	}
-	// Make the kernel reject every other driver for this PCI function.
+	// Write the name of the driver to driver_override. The kernel then binds no other driver to
+	// this PCI function.
 	err := writeFile(function+"/driver_override", driver)
-	// Unbind the PCI function from its present driver.
+	// If the PCI function is bound to another driver, unbind it.
 	if err == nil && unix.Access(function+"/driver", unix.F_OK) == nil {
 		err = writeFile(function+"/driver/unbind", address)
 	}
+	// Bind the PCI function to the driver.
 	if err == nil {
 		err = writeFile(drivers+driver+"/bind", address)
 	}
 	return err
 }
 
-// mountAt mounts a file system, unless it is already mounted. The values are the source, the
-// directory, the type, and optionally `ro` for a read-only mount.
+// mountAt mounts a file system. It does nothing if the file system is already mounted. The values
+// are the source, the directory, the type of the file system, and optionally `ro` for a read-only
+// mount.
 func mountAt(values []string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if len(values) == 4 {
@@ -94,16 +102,17 @@ func mountAt(values []string) error {
 	return nil
 }
 
-// writeFile writes text to an existing file, such as a file of sysfs.
+// writeFile writes text to an existing file, such as a file of sysfs, with one system call.
 func writeFile(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
-	// Do not use hal.Write here, since Go's scheduler does not know that hal.Write is in a system
-	// call. During a long call, the scheduler would send a signal to preempt the goroutine, and
-	// the kernel stops reserving huge pages as soon as a signal is pending.
+	// Use unix.Write and not hal.Write, which makes the system call without Go's scheduler. While
+	// the kernel reserves huge pages, the system call can take long. The scheduler would believe
+	// that the goroutine is computing and would send a signal to preempt it. The kernel stops
+	// reserving huge pages as soon as a signal is pending.
 	_, err = unix.Write(fd, []byte(text))
 	return hal.FileFault(path, err)
 }

@@ -16,36 +16,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file starts lmrun for each image of a configuration, restarts after failures, and forwards
+// signals to lmrun. In this file, a replay is a process that executes lmrun.
+
 const (
 	restartPause = 100 * time.Millisecond // pause between a failure and the restart
-	// graceTime is the time between SIGTERM and SIGKILL, in addition to the time that lmrun
-	// reports.
+	// graceTime is added to the time that lmrun reports in its stopReport. The sum is the time
+	// between SIGTERM and SIGKILL.
 	graceTime = 2 * time.Second
 )
 
-// This file starts lmrun for each image of a configuration, starts again after failures, and
-// forwards signals to lmrun. In this file, a replay is a process of lmrun.
-
 // supervisor replays the images of a configuration one after the other. Each replay is a child
-// process, therefore the supervisor notices any end, including a kill by the kernel.
+// process. Therefore the supervisor notices when a replay ends for any reason, for example when
+// the kernel kills it.
 type supervisor struct {
 	configuration
-	configPath    string   // path of the configuration; empty: use the command line
-	flags         []string // flags of the command line, which apply to every image
+	configPath    string   // path of the configuration file; empty: flags contains the image
+	flags         []string // arguments on the command line of lminit, passed to every replay
 	checkOnly     bool     // -check is given: only verify the images
 	signals       chan os.Signal
 	endSignal     os.Signal // the signal that ends the supervisor; nil: no signal yet
 	imageRejected bool      // the last replay rejected its image
 }
 
-// supervise executes the configuration at configPath, or the command line if configPath is empty.
-// It returns after the last image, after a failure without a restart, or after a signal. The
-// results are the exit status, and the action that PID 1 must take: halt, poweroff or reboot.
+// supervise replays the images of the configuration at configPath. If configPath is empty, it
+// replays the image on the command line. It returns after the last image, after a failure without
+// a restart, or after a signal. The results are the exit status, and the action that PID 1 must
+// perform then: halt, poweroff or reboot.
 func (s *supervisor) supervise() (exit int, finalAction string) {
 	o, _ := args.Parse(s.flags)
 	s.checkOnly, s.signals = o.Check, make(chan os.Signal, 1)
-	// As in busybox's init, SIGUSR1 halts the machine, SIGUSR2 powers it off, and the other
-	// signals reboot it.
+	// Handle the same signals as init of busybox: SIGUSR1 halts the machine, SIGUSR2 powers off
+	// the machine, and the other signals reboot the machine.
 	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
 		unix.SIGUSR2)
 	if err := s.readConfiguration(); err != nil {
@@ -55,8 +57,9 @@ func (s *supervisor) supervise() (exit int, finalAction string) {
 	return s.replayUntilDone()
 }
 
-// readConfiguration reads the configuration. It then changes to the directory of the file, since
-// paths in a configuration are relative to that directory.
+// readConfiguration reads and checks the configuration at configPath. It then makes the directory
+// of the configuration file the current directory, because paths in a configuration are relative
+// to that directory. If configPath is empty, it sets up one replay with the arguments in flags.
 func (s *supervisor) readConfiguration() error {
 	s.configuration = defaultConfiguration
 	if s.configPath == "" {
@@ -68,7 +71,8 @@ func (s *supervisor) readConfiguration() error {
 		return hal.FileFault(s.configPath, err)
 	}
 	if s.configuration, err = parseConfiguration(s.configPath, string(text)); err == nil {
-		// Check the flags of the command line once: they are the same for each image.
+		// Check the flags of the command line, too. Their image is in the configuration, so that
+		// args.Parse needs some other text for it.
 		_, err = args.Parse(append([]string{"image"}, s.flags...))
 	}
 	if err != nil {
@@ -81,7 +85,7 @@ func (s *supervisor) readConfiguration() error {
 	return err
 }
 
-// replayUntilDone replays all images, and repeats this as on-success and on-failure specify. It
+// replayUntilDone replays all images, and restarts as often as the restart policies specify. It
 // returns the last exit status and the final action.
 func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 	for {
@@ -89,15 +93,15 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 		if s.pollSignal() {
 			break
 		}
-		end := &s.success
+		policy := &s.success
 		if exit != 0 {
-			end = &s.failure
+			policy = &s.failure
 		}
-		if end.restarts == 0 || s.checkOnly || s.wouldFailAgain(exit) {
-			return exit, end.finalAction
+		if policy.restarts == 0 || s.checkOnly || s.wouldFailAgain(exit) {
+			return exit, policy.finalAction
 		}
-		if end.restarts > 0 {
-			end.restarts--
+		if policy.restarts > 0 {
+			policy.restarts--
 		}
 		s.logLine("restart after exit status " + strconv.Itoa(exit))
 		if exit != 0 {
@@ -116,8 +120,8 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 	return exit, "reboot"
 }
 
-// pollSignal checks for a signal without waiting. It reports whether any signal has been
-// received, now or earlier.
+// pollSignal stores a signal that has arrived in s.endSignal. It does not wait for a signal. It
+// reports whether a signal has arrived since the start of the supervisor.
 func (s *supervisor) pollSignal() bool {
 	select {
 	case s.endSignal = <-s.signals:
@@ -126,15 +130,16 @@ func (s *supervisor) pollSignal() bool {
 	return s.endSignal != nil
 }
 
-// wouldFailAgain reports whether a restart would fail in the same way: after a usage error, a
-// missing permission, or a rejected image. Invalid input data do not count, since they may be
-// valid at the next attempt.
+// wouldFailAgain reports whether a restart is useless, because it would fail with the same exit
+// status. This is the case after a usage error, a missing permission, or the rejection of an
+// image. It is not the case after an error in input data, because they can be correct at the next
+// attempt.
 func (s *supervisor) wouldFailAgain(exit int) bool {
 	return exit == hal.Usage.ExitStatus() || exit == hal.Denied.ExitStatus() || s.imageRejected
 }
 
-// runImagesOnce prepares the machine and replays the images in order. It stops at the first
-// failure and returns the exit status.
+// runImagesOnce prepares the machine and replays the images in their order. It returns the exit
+// status of the first preparation or replay that fails, or 0.
 func (s *supervisor) runImagesOnce() (exit int) {
 	s.imageRejected = false
 	for i := 0; i < len(s.preparations) && !s.checkOnly; i++ {
@@ -149,7 +154,8 @@ func (s *supervisor) runImagesOnce() (exit int) {
 	return exit
 }
 
-// runReplay runs lmrun with the flags of one image and returns the exit status of lmrun.
+// runReplay starts lmrun with the given flags, which include the path of an image. It waits for
+// the end of lmrun and returns the exit status of lmrun.
 func (s *supervisor) runReplay(flags []string) int {
 	pid, reportFD, err := s.startReplay(flags)
 	if err != nil {
@@ -160,9 +166,10 @@ func (s *supervisor) runReplay(flags []string) int {
 	return s.awaitReplay(pid, stopReport{fd: reportFD})
 }
 
-// startReplay starts lmrun, which must be in the directory of this program. It returns the
-// process id of lmrun and the read end of the pipe through which lmrun sends its stopReport.
-// The report describes the image that lmrun has opened; the file may be replaced later.
+// startReplay starts the program lmrun in the directory of this program. It returns the process id
+// of lmrun, and the read end of the pipe to which lmrun writes its stopReport. lminit cannot
+// compute the reported time itself, because the time depends on the image that lmrun has opened:
+// another process can replace the file of the image at any time.
 func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -177,11 +184,11 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 		Files: []uintptr{0, 1, 2, uintptr(pipe[1])},
 		Env:   replayEnvironment(syscall.Environ()),
 		Sys: &syscall.SysProcAttr{
-			// If this process is killed, kill lmrun as well: lmrun must not keep the device
-			// busy when lminit is started again.
+			// If this process is killed, the kernel also kills lmrun. Otherwise lmrun would
+			// still use the device when lminit is started again.
 			Pdeathsig: syscall.SIGKILL,
-			// Put lmrun into its own process group: a terminal then sends SIGINT to this
-			// process only, which sends SIGTERM to lmrun.
+			// Start lmrun in a new process group. After Control-C, the terminal then sends
+			// SIGINT only to this process, and this process sends SIGTERM to lmrun.
 			Setpgid: true,
 		},
 	}
@@ -193,9 +200,9 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 	return pid, pipe[0], err
 }
 
-// awaitReplay waits for the end of a replay and returns its exit status. If this process receives
-// a signal, awaitReplay sends SIGTERM to the replay, and SIGKILL if the replay does not end in
-// time.
+// awaitReplay waits for the end of a replay and returns its exit status. The parameter r is the
+// report to read from the replay. If this process receives a signal, awaitReplay sends SIGTERM to
+// the replay. If the replay does not end in time, awaitReplay sends SIGKILL to it.
 func (s *supervisor) awaitReplay(pid int, r stopReport) int {
 	ended := make(chan waitResult)
 	go reapChildren(pid, ended)
@@ -209,8 +216,9 @@ func (s *supervisor) awaitReplay(pid int, r stopReport) int {
 		case s.endSignal = <-s.signals:
 			s.logLine("stopping after " + unix.SignalName(s.endSignal.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			// killDelay reads the report and must be called after Kill: a replay that has
-			// not reported by then had no signal handler, therefore SIGTERM has ended it.
+			// Call killDelay, which reads the report, only after Kill. lmrun writes the report
+			// before it installs its signal handler. If killDelay finds no report, lmrun had no
+			// handler when SIGTERM was sent, and SIGTERM has ended it.
 			if timeout == nil {
 				timeout = time.After(r.killDelay())
 			}
@@ -220,9 +228,10 @@ func (s *supervisor) awaitReplay(pid int, r stopReport) int {
 	}
 }
 
-// replayEnvironment returns the environment of lmrun: the given variables without those of Go's
-// runtime, since some of them would end a sealed lmrun, and GOMAXPROCS=1. With GOMAXPROCS=1, Go
-// starts faster and needs fewer threads and less memory.
+// replayEnvironment returns the environment variables for lmrun: the given variables without those
+// that Go's runtime reads, and GOMAXPROCS=1. Some variables of Go's runtime would cause system
+// calls that a sealed lmrun must not make. With GOMAXPROCS=1, Go starts faster and needs fewer
+// threads and less memory.
 func replayEnvironment(variables []string) []string {
 	kept := []string{"GOMAXPROCS=1"}
 	for _, variable := range variables {
@@ -235,16 +244,16 @@ func replayEnvironment(variables []string) []string {
 	return kept
 }
 
-// stopReport is the report that lmrun -supervised writes to a pipe after it has accepted the
-// image: the longest time from a signal to the end of lmrun.
+// stopReport is the report of the longest time from a signal to the end of lmrun. lmrun writes
+// this report to a pipe after it has accepted the image, if the flag -supervised is given.
 type stopReport struct {
-	fd         int    // read end of the pipe
-	stopUs     uint64 // the time that lmrun reported, in microseconds; 0 until isReceived is set
-	isReceived bool   // the report has been read
+	fd         int    // file descriptor of the read end of the pipe
+	stopUs     uint64 // the reported time, in microseconds; 0 until isReceived is true
+	isReceived bool   // poll has read the report
 }
 
-// poll reads the report without waiting, and returns whether the report has been received, now
-// or earlier.
+// poll reads the report if lmrun has written it. It does not wait for the report. It reports
+// whether this call or an earlier one has read the report.
 func (r *stopReport) poll() bool {
 	var line [32]byte
 	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
@@ -253,22 +262,24 @@ func (r *stopReport) poll() bool {
 	return r.isReceived
 }
 
-// killDelay returns the time to wait between SIGTERM and SIGKILL: the reported time and
-// graceTime, or graceTime alone if no report has been received.
+// killDelay reads the report if lmrun has written it, and returns the time to wait between SIGTERM
+// and SIGKILL. This is the sum of the reported time and graceTime, or only graceTime without a
+// report.
 func (r *stopReport) killDelay() time.Duration {
 	r.poll()
 	const maxUs = uint64(math.MaxInt64-graceTime) / uint64(time.Microsecond)
 	return graceTime + time.Duration(min(r.stopUs, maxUs))*time.Microsecond
 }
 
-// waitResult is the wait status of an ended replay, or the error of wait4(2).
+// waitResult contains the wait status of a replay that has ended, or the error of wait4(2).
 type waitResult struct {
 	status unix.WaitStatus
 	err    error
 }
 
-// reapChildren reaps ended child processes until the child with the given pid has ended, and then
-// sends its wait status to ended. PID 1 must also reap orphaned processes, which it inherits.
+// reapChildren waits until the child process with the given pid has ended, and sends the wait
+// status of that process to the channel ended. Meanwhile it reaps all other child processes that
+// end, because PID 1 is the parent of all orphaned processes and must reap them.
 func reapChildren(pid int, ended chan<- waitResult) {
 	for {
 		var w waitResult
@@ -281,9 +292,10 @@ func reapChildren(pid int, ended chan<- waitResult) {
 	}
 }
 
-// exitStatus returns the exit status of a replay. If a signal ended the replay, the status is 0
-// for a SIGTERM from the supervisor, the status of hal.BusFault for SIGBUS, and the status of
-// hal.Internal for any other signal.
+// exitStatus returns the exit status of a replay with the given waitResult. If a signal has ended
+// the replay, the result depends on the signal. It is 0 for a SIGTERM from the supervisor, the
+// exit status of hal.BusFault for SIGBUS, and the exit status of hal.Internal for any other
+// signal.
 func (s *supervisor) exitStatus(w waitResult) int {
 	switch {
 	case w.err != nil:
@@ -301,5 +313,5 @@ func (s *supervisor) exitStatus(w waitResult) int {
 	return hal.Internal.ExitStatus()
 }
 
-// logLine prints a line to standard error. Standard output belongs to lmrun.
+// logLine prints one line to standard error, since lmrun can write tensor data to standard output.
 func (s *supervisor) logLine(text string) { printLine("lminit: " + text) }

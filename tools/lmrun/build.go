@@ -6,11 +6,12 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file rejects options whose code was left out by a build tag. The tags norings,
-// nowatchdog and nojson make lmrun smaller for products that do not need these options.
+// This file rejects options that this lmrun does not support because of a build tag. The tags
+// norings, nowatchdog and nojson omit code to make lmrun smaller for products that do not need
+// these options.
 
-// checkBuild returns an error if the options need code that this lmrun was built without. The
-// error names the build tag.
+// checkBuild returns an error if an option needs code that a build tag has omitted from this
+// lmrun. The error names the build tag.
 func checkBuild(o args.Options) error {
 	switch {
 	case !hasRings && (usesRing(o.Inputs) || usesRing(o.Outputs)):
@@ -23,7 +24,7 @@ func checkBuild(o args.Options) error {
 	return nil
 }
 
-// usesRing reports whether a tensor is bound to a ring.
+// usesRing reports whether one of the bindings connects a tensor with a ring.
 func usesRing(bindings []args.Binding) bool {
 	for _, b := range bindings {
 		if strings.HasPrefix(b.Path, ringPrefix) {
@@ -33,7 +34,8 @@ func usesRing(bindings []args.Binding) bool {
 	return false
 }
 
-// omittedError returns the usage error for an option whose code the given build tag omits.
+// omittedError returns the usage error for an option that this lmrun does not support because it
+// was built with the given tag.
 func omittedError(option, tag string) error {
 	return args.UsageError(option + ": this lmrun was built with the tag `" + tag +
 		"`; build lmrun without that tag")

@@ -7,26 +7,28 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file runs a sequence in a loop, with new data for each run. After prepareRuns has
-// returned, the code allocates nothing and makes no system call that a seal forbids.
+// This file executes runs in a loop, with new data for each run. A run, also called a frame, is
+// one execution of the sequence that the flag -sequence names. From the first run on, the code
+// makes no system call that runtime.Seal forbids, and it allocates memory only for errors.
 
-// frameLoop holds the sequences, limits and data streams of the runs of one invocation.
+// frameLoop contains the sequences, limits and data streams of the runs of one lmrun process.
 type frameLoop struct {
 	replay         *runtime.Replay
 	sequence       int           // index of the sequence that each run executes
-	sequenceBefore int           // index of the sequence named by -before; -1: no such sequence
-	sequenceAfter  int           // index of the sequence named by -after; -1: no such sequence
-	clock          hal.Device    // the device whose Now method measures the duration of runs
+	sequenceBefore int           // index of the sequence that -before names; -1: none
+	sequenceAfter  int           // index of the sequence that -after names; -1: none
+	clock          hal.Device    // the method Now of this device measures the duration of runs
 	limitNs        int64         // time limit of one run, in nanoseconds; 0: no limit
 	streams        []stream      // all inputs, followed by all outputs
-	files          files.Outputs // the files and pipes that outputs are written to
+	files          files.Outputs // the files and pipes to which lmrun writes outputs
 	watchdog       watchdog
-	sealed         bool // system calls that allocate, map or open are forbidden
+	sealed         bool // runtime.Seal has installed its seccomp filter
 }
 
-// openStreams opens inputs, outputs and the watchdog. It must be called before the seal and
-// before the first store to a device: a bad path then fails before anything has run. The
-// watchdog is opened last: once it is open, it resets the machine unless runs complete.
+// openStreams opens inputs, outputs and the watchdog. The caller must call it before
+// runtime.Seal, which forbids opening files, and before the first run, so that lmrun reports a
+// bad path before it stores anything to a device. openStreams opens the watchdog last, because an
+// open watchdog resets the machine if lmrun completes no run for the time of its timeout.
 func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverRingFault(&err)
 	f.replay, f.clock = r, clock
@@ -44,9 +46,10 @@ func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error)
 	return f.watchdog.start()
 }
 
-// runLoop executes all runs and finishes the outputs. A failure outside the commands, such as
-// an input that cannot be read, also runs the sequence safe. A failure to write the final
-// outputs does not, since all runs have completed by then.
+// runLoop executes all runs and then writes the output files. If a failure was not caused by a
+// command, for example if an input cannot be read, runLoop runs the sequence named `safe`. If
+// only the output files cannot be written, it does not run `safe`, because all runs have
+// completed.
 func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	end.leastNs = 1<<63 - 1
 	end.err = f.runFrames(count, &end)
@@ -60,8 +63,10 @@ func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	return end
 }
 
-// runSafe runs the sequence safe, if the image has one, after a failure that was not caused by
-// a command. Replay.Run runs the sequence safe itself after a command has failed.
+// runSafe runs the sequence named `safe`, if the image has one, and stores its result in end. In
+// this sequence, an image brings its devices into a safe state. The caller must call runSafe only
+// after failures that were not caused by a command. After the failure of a command, Replay.Run
+// has already run the sequence.
 func (f *frameLoop) runSafe(end *outcome) {
 	end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
 	if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
@@ -70,9 +75,9 @@ func (f *frameLoop) runSafe(end *outcome) {
 	}
 }
 
-// runFrames runs the sequence of -before, then the runs, then the sequence of -after. The runs
-// end after count runs (0: no limit), at the end of the inputs, after a signal, or when a run
-// fails.
+// runFrames executes the sequence of -before, then the runs, and then the sequence of -after. It
+// executes no further run after count runs (0: no limit), at the end of the inputs, or after a
+// signal. After a failure it returns without executing the sequence of -after.
 func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 	err := f.runSequence(f.sequenceBefore, 0, end)
 	ended := false
@@ -85,8 +90,8 @@ func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 	if err != nil {
 		return err
 	}
-	// All commands can succeed although a DMA transfer of the device has failed. Therefore
-	// the devices' error status is checked as well.
+	// Check the error status of the devices: a DMA transfer can fail without the failure of any
+	// command.
 	code := f.replay.Diagnose()
 	if code != hal.OK {
 		err = hal.NewFault(code, "found after the last run")
@@ -94,8 +99,8 @@ func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 	return err
 }
 
-// runFrame receives the inputs of one run, runs the sequence, sends the outputs and feeds the
-// watchdog. It returns ended as true, and runs nothing, if the inputs have ended.
+// runFrame executes one run: it receives the inputs, runs the sequence, sends the outputs and
+// feeds the watchdog. If the inputs have ended, it runs nothing, and the result ended is true.
 func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	ended, err = f.receiveInputs()
 	if ended && end.runs == 0 && stopping.Load() == 0 {
@@ -116,7 +121,7 @@ func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	return false, err
 }
 
-// countRun adds a completed run and its duration to the outcome.
+// countRun adds one completed run with the given duration to the statistics in the outcome.
 func (end *outcome) countRun(durationNs int64) {
 	end.runs++
 	end.totalNs += durationNs
@@ -124,8 +129,9 @@ func (end *outcome) countRun(durationNs int64) {
 	end.mostNs = max(end.mostNs, durationNs)
 }
 
-// runSequence runs the sequence with the given index for at most limitNs nanoseconds (0: no
-// limit) and stores its result in end. It does nothing if the index is -1.
+// runSequence runs the sequence with the given index and stores the result in end. A run that
+// takes longer than limitNs nanoseconds fails (0: no limit). If the index is -1, runSequence does
+// nothing.
 func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 	if sequence < 0 {
 		return nil
@@ -143,9 +149,11 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 	}
 }
 
-// recoverRingFault must be called by defer. It turns a memory fault in a ring into an error that
-// names the ring's file. Any other panic becomes an internal error with the text of the panic.
-// The process therefore continues, and runs the sequence safe.
+// recoverRingFault converts a panic of the calling function into the error *err. It must be called
+// by defer. If the panic is a memory fault in a ring, for example because another process has
+// truncated the file of the ring, the error names that file. For any other panic, the error has
+// the code hal.Internal and the text of the panic. The process then continues and can run the
+// sequence `safe`.
 func (f *frameLoop) recoverRingFault(err *error) {
 	problem := recover()
 	if problem == nil {

@@ -147,7 +147,7 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	}
 	end := f.runLoop(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
-		failureText(end) != "DMA fault: found after the last run; sequence safe: done" {
+		failureText(end) != "DMA fault: found after the last run; then ran sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }
@@ -186,7 +186,7 @@ func collect(path string) <-chan []byte {
 	return all
 }
 
-func TestPipesGiveEachRunItsData(t *testing.T) {
+func TestPipesProvideDataForEachRun(t *testing.T) {
 	const frames = 300 // more than the pipes hold
 	inputs, results := frameData(frames)
 	in, out := fifo(t), fifo(t)
@@ -271,7 +271,7 @@ func TestFailureBetweenRunsRunsTheSequenceSafe(t *testing.T) {
 	}
 }
 
-func TestDeadlineHoldsForRunsAlone(t *testing.T) {
+func TestDeadlineLimitsOnlyRuns(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
 	if end := frameRuns(t, "-deadline 500us -before slow -after slow -loop 2 -input a="+
@@ -289,7 +289,7 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	}
 	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
 	if end.result.Code != hal.FrameLate || end.runs != 0 ||
-		failureText(end) != "run took longer than its limit: command 0 of slow; "+
+		failureText(end) != "run took longer than its limit: command 0 of slow; then ran "+
 			"sequence safe: done" {
 		t.Errorf("%+v, %s", end, failureText(end))
 	}

@@ -11,15 +11,17 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file formats the JSON object that -json prints. The build tag nojson leaves it out.
+// This file formats the JSON object that -json prints. In builds with the tag nojson, the file
+// json_none.go replaces this file.
 
 const (
 	hasJSON   = true
 	jsonUsage = jsonHelp
 )
 
-// jsonText returns the JSON object that -json prints. It has the fields of failureFields only
-// after a failure, and the durations of runs only if a run was completed.
+// jsonText returns the JSON object that -json prints, with a line feed. The object contains the
+// fields of failureFields only after a failure, and the durations of the runs only if at least
+// one run was completed.
 func jsonText(o args.Options, end outcome, code hal.Code) string {
 	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.ExitStatus())) + files.Quote(code.Error()) +
 		`,"image":` + files.Quote(o.Image) +
@@ -35,8 +37,8 @@ func jsonText(o args.Options, end outcome, code hal.Code) string {
 	return text + "}\n"
 }
 
-// failureFields returns the JSON fields that describe a failure, each after a comma. The field
-// `safe` is present only if the sequence safe has run.
+// failureFields returns the JSON fields that describe a failure, with a comma before each field.
+// The field "safe" is present only if the sequence named `safe` has run.
 func failureFields(end outcome) string {
 	r := &end.result
 	text := `,"reason":` + files.Quote(failureText(end)) +

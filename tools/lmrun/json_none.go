@@ -7,8 +7,8 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file replaces json.go if lmrun is built with the tag nojson. checkBuild rejects -json in
-// such a build, therefore jsonText is never called.
+// This file replaces json.go if lmrun is built with the tag nojson. In such a build, checkBuild
+// rejects -json. Therefore lmrun never calls this jsonText.
 
 const (
 	hasJSON   = false

@@ -9,15 +9,15 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file checks the signatures of images. Only the build tag signed includes it.
+// This file checks the signatures of images. Only builds with the tag signed contain it.
 
 const keyUsage = `
   -key FILE           public keys in hex, one a line; rejects an image that none of them signed`
 
-const maxKeyFileBytes = 4 << 20 // size limit of the file named by -key
+const maxKeyFileBytes = 4 << 20 // maximum size of the file that -key names
 
-// checkSignature returns an error unless the image is signed with one of the public keys in
-// the file at keyPath.
+// checkSignature checks that one of the public keys in the file at keyPath verifies the signature
+// of the image, and otherwise returns an error.
 func checkSignature(file *runtime.File, keyPath string) error {
 	publicKeys, err := files.Read(keyPath, maxKeyFileBytes)
 	if err != nil {

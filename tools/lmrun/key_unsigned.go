@@ -11,8 +11,8 @@ import (
 
 const keyUsage = ""
 
-// checkSignature always fails. It is called only if -key is given, and to ignore -key would
-// replay an image whose signature nothing has checked.
+// checkSignature always returns an error. It is called only if -key is given. If lmrun ignored
+// -key instead, it would replay an image without the requested check of the signature.
 func checkSignature(*runtime.File, string) error {
 	return hal.NewFault(hal.Denied,
 		"-key: this lmrun cannot check signatures; build one with `go build -tags signed`")

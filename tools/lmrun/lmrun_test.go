@@ -105,7 +105,7 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		args []string
 	}{
 		{64, "no image given", nil},
-		{64, "needs a value, or is unknown", []string{"-frobnicate"}},
+		{64, "is unknown or has no value", []string{"-frobnicate"}},
 		{64, "unknown flag -frobnicate", []string{"-frobnicate=1", image}},
 		{64, "two images given", []string{image, image}},
 		{64, "unknown device", []string{"-device", "mock:edu", image}},
@@ -159,8 +159,8 @@ func assembled(t *testing.T, source string) string {
 	return path
 }
 
-// TestCheckReportsWhatARunWouldReportBeforeItOpensADevice: the longest time, an input that is
-// given twice, names and number of devices, and hardware windows.
+// TestCheckReportsWhatARunWouldReportBeforeItOpensADevice covers the longest time, an input that
+// is given twice, the names and the number of devices, and hardware windows.
 func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 	long := assembled(t,
 		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n"+
@@ -197,9 +197,9 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 	}
 }
 
-// TestSupervisedRunReportsItsLongestEnd: the longest of what can go on after a signal,
-// of the image that was verified, before a device is opened; nothing if it is rejected.
-func TestSupervisedRunReportsItsLongestEnd(t *testing.T) {
+// TestSupervisedRunReportsItsMaxStopTime expects the longest time from a signal to the end, for
+// the verified image, before a device is opened. If the image is rejected, nothing is reported.
+func TestSupervisedRunReportsItsMaxStopTime(t *testing.T) {
 	slow := assembled(t, `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
@@ -294,7 +294,7 @@ func TestVersionNamesFormatAndSchema(t *testing.T) {
 	}
 }
 
-func TestCommandLines(t *testing.T) {
+func TestParseCommandLines(t *testing.T) {
 	standard := args.Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot,
 		Image: "x.lmb"}
 	with := func(change func(*args.Options)) args.Options { o := standard; change(&o); return o }
@@ -347,7 +347,7 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-func TestTextInJSONIsTheText(t *testing.T) {
+func TestQuotedTextDecodesToTheSameText(t *testing.T) {
 	for _, text := range []string{"", "plain", "a\"b\\c", "line\nbreak\x00\x1b\x7f\t", "/a b/ü",
 		"\u009b\u2028€😀", "\xff\xe2\x82"} {
 		var got string
@@ -358,17 +358,17 @@ func TestTextInJSONIsTheText(t *testing.T) {
 	}
 }
 
-func TestReportOfARun(t *testing.T) {
+func TestTimingAndFailureTexts(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
 	end := outcome{runs: 4, totalNs: 10_000, leastNs: 2_000, mostNs: 3_100}
-	if got := timingText(end); !strings.Contains(got, "least 2.0, mean 2.5, most 3.1") {
+	if got := timingText(end); !strings.Contains(got, ", in us: least 2.0, mean 2.5, most 3.1") {
 		t.Error(got)
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
 	end.err = &hal.Fault{Code: hal.ExpectFailed,
 		Reason: "command 3 of main: got 0x7, wanted 0x8 under mask 0xf"}
 	if got := failureText(end); got != "expect failed: command 3 of main: got 0x7, "+
-		"wanted 0x8 under mask 0xf; sequence safe: done" {
+		"wanted 0x8 under mask 0xf; then ran sequence safe: done" {
 		t.Error(got)
 	}
 	var object map[string]any
@@ -383,9 +383,9 @@ func TestReportOfARun(t *testing.T) {
 	}
 }
 
-// TestRunnerBuiltForSignaturesReplaysNoOtherFile builds lmrun with -tags
-// signed. Behind the signature comes the device, which is not there.
-func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
+// TestSignedBuildReplaysOnlySignedFiles builds lmrun with -tags signed. After the check of the
+// signature, lmrun fails because the device does not exist.
+func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 	dir := t.TempDir()
 	runner, keyFile := filepath.Join(dir, "lmrun"), filepath.Join(dir, "keys")
 	if out, err := exec.Command("go", "build", "-tags", "signed", "-o", runner,
@@ -447,9 +447,9 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop",
 	"deadline", "watchdog", "window", "key", "longest"}
 
-// TestNoFlagTakesAnEmptyValue: a shell variable that is not set must not switch off what it
-// was meant to switch on.
-func TestNoFlagTakesAnEmptyValue(t *testing.T) {
+// TestEmptyFlagValueIsRejected checks all flags with a value: a shell variable that is not set
+// must not turn off a function, such as the check of signatures.
+func TestEmptyFlagValueIsRejected(t *testing.T) {
 	for _, name := range flagsWithValue {
 		if !strings.Contains(usage+"-key FILE", "-"+name+" ") {
 			t.Errorf("-%s is not in the usage", name)
@@ -473,7 +473,7 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 	}
 	for _, line := range [][]string{{"-key=", image}, {"-key=" + image, "-key=", image}} {
 		if _, stderr, exit := lmrun(t, line...); exit != 64 ||
-			!strings.Contains(stderr, "needs a value") {
+			!strings.Contains(stderr, "has no value") {
 			t.Errorf("%q: %d, %s", line, exit, stderr)
 		}
 	}

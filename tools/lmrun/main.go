@@ -1,5 +1,5 @@
-// Lmrun replays one Light Metal binary on the devices that it was made for, and exits with a
-// documented status. A supervisor, such as lminit, can restart lmrun after a failure.
+// Lmrun replays one Light Metal binary on the devices for which the binary was made. Its exit
+// status names the kind of failure, so that a supervisor, such as lminit, can restart lmrun.
 package main
 
 import (
@@ -12,9 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file contains the steps of an invocation in their order: parse the command line, open
-// and verify the image, check the options against the image, open the devices, load the image,
-// open inputs and outputs, freeze, seal, execute the runs, and stop the devices.
+// This file contains the steps of lmrun in this order: parse the command line, open and verify
+// the image, check the options against the image, open the devices, load the image, open inputs
+// and outputs, freeze the process (runtime.Replay.Freeze), seal the process (runtime.Seal),
+// execute the runs, and stop the devices. A run is one execution of the sequence that the flag
+// -sequence names.
 
 func main() {
 	runtime.DedicateProcess()
@@ -29,7 +31,7 @@ func main() {
 	unix.Exit(printOutcome(options, end))
 }
 
-// outcome describes how an invocation ended. printOutcome reports it.
+// outcome contains the error, the result and the statistics that lmrun prints when it ends.
 type outcome struct {
 	// err is nil after success. If a run failed, the error text is, for example,
 	// "expect failed: command 3 of main: got ...".
@@ -41,7 +43,8 @@ type outcome struct {
 	totalNs, leastNs, mostNs int64  // total, shortest and longest duration of completed runs
 }
 
-// replayImage performs all steps between the command line and the report of the outcome.
+// replayImage performs the steps of lmrun from opening the image to stopping the devices, and
+// returns the outcome. With -check it returns before it opens a device.
 func replayImage(o args.Options) outcome {
 	view, err := openImage(o)
 	if err != nil {
@@ -52,7 +55,7 @@ func replayImage(o args.Options) outcome {
 		return outcome{err: err}
 	}
 	if o.Supervised {
-		err = reportLongestStop(f.longestStopUs(view))
+		err = reportMaxStopTime(f.maxStopTimeUs(view))
 	}
 	if err != nil {
 		return outcome{err: err}
@@ -64,7 +67,8 @@ func replayImage(o args.Options) outcome {
 	return f.runOnDevices(devices, view, o)
 }
 
-// openImage opens the image, checks its signature if -key is given, and verifies the image.
+// openImage opens the image, checks the signature of the image if -key is given, and returns the
+// verified image.
 func openImage(o args.Options) (*fbs.View, error) {
 	file, err := runtime.Open(o.Image)
 	if err == nil && o.Key != "" {
@@ -76,23 +80,24 @@ func openImage(o args.Options) (*fbs.View, error) {
 	return file.Verify()
 }
 
-// reportLongestStop writes the longest time from a signal to the end of lmrun, in
-// microseconds, to file descriptor 3. The supervisor that passed -supervised reads it there.
-func reportLongestStop(longestUs uint64) error {
+// reportMaxStopTime writes maxUs as one line to file descriptor 3. maxUs is the longest time from
+// a signal to the end of lmrun, in microseconds. A supervisor that starts lmrun with -supervised
+// reads this line, so that it knows how long to wait before it kills lmrun.
+func reportMaxStopTime(maxUs uint64) error {
 	const reportFD = 3
-	err := files.WriteFull(reportFD, []byte(fbs.Text("%d\n", longestUs)))
+	err := files.WriteFull(reportFD, []byte(fbs.Text("%d\n", maxUs)))
 	if err == nil {
 		return nil
 	}
 	return args.UsageError("-supervised: cannot write to file descriptor 3: " + err.Error())
 }
 
-// openDevice opens a device by its name, and parseDeviceName only checks the name. The build
-// tag mock replaces both functions with ones that also accept mock devices.
+// openDevice opens the device with the given name. parseDeviceName checks the name without
+// opening the device. In builds with the tag mock, both functions also accept mock devices.
 var openDevice, parseDeviceName = hal.Open, hal.ParseName
 
-// openDevices opens the devices named by -device. Without -device, it opens the devices that the
-// image names.
+// openDevices opens the devices that the flags -device name. Without -device, it opens the
+// devices that the image names.
 func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
 	if len(names) == 0 {
@@ -105,9 +110,10 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 	return devices, err
 }
 
-// runOnDevices prepares the runs, executes them, and then stops the given devices.
+// runOnDevices prepares the runs, executes them, and then stops the devices. It stops the
+// watchdog only after success. After a failure, the watchdog therefore resets the machine.
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
-	end := outcome{err: f.prepareRuns(devices, view, o)}
+	end := outcome{err: f.loadAndFreeze(devices, view, o)}
 	if end.err == nil {
 		end = f.runLoop(o.Loop)
 	}
@@ -121,9 +127,10 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 	return end
 }
 
-// prepareRuns loads the image, opens inputs and outputs, installs the signal handler, freezes
-// the process, and with -seal seals it.
-func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
+// loadAndFreeze loads the image, opens inputs and outputs, installs the signal handler, and freezes
+// the process, so that runs allocate no memory. If -seal is given, loadAndFreeze also seals the
+// process: it installs a seccomp filter that forbids allocating, mapping or opening anything.
+func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
 		return err
@@ -133,8 +140,8 @@ func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Opt
 	}
 	err = f.openStreams(r, devices[0])
 	if err == nil {
-		// Freeze makes Go's runtime open file descriptors. If no descriptor were left, the
-		// runtime would end the process; this check returns an error instead.
+		// Freeze makes Go's runtime open two file descriptors. If this failed, Go's runtime
+		// would end the process. EnsureSpareFDs returns an error in this case.
 		err = files.EnsureSpareFDs(2)
 	}
 	if err == nil {
@@ -144,14 +151,15 @@ func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Opt
 		err = r.Freeze()
 	}
 	if err == nil && o.Seal {
-		err = runtime.Seal(f.files.Pin()...)
+		err = runtime.Seal(f.files.SealRules()...)
 		f.sealed = err == nil
 	}
 	return err
 }
 
 // stopDevices stops the DMA of all devices and then closes the devices. It returns the first
-// error. A sealed process cannot close devices; the kernel closes them when the process ends.
+// error. A sealed process is not allowed to close devices. In this case stopDevices only stops
+// the DMA, and the kernel closes the devices when the process ends.
 func (f *frameLoop) stopDevices(devices []hal.Device) (firstErr error) {
 	if f.replay != nil {
 		firstErr = f.replay.StopDMA()

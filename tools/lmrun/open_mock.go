@@ -10,21 +10,21 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// This file adds mock devices, which are named mock:BOARD, to try runs and rings without
-// hardware. Only the build tag mock includes it.
+// This file adds mock devices to lmrun, so that users can try runs and rings without hardware. A
+// mock device has a name of the form mock:BOARD. Only builds with the tag mock contain this file.
 
 func init() {
 	openDevice, parseDeviceName = openDeviceOrMock(hal.Open), openDeviceOrMock(hal.ParseName)
 }
 
-// openFunc returns the device with the given name.
+// openFunc is the type of hal.Open and hal.ParseName.
 type openFunc = func(name string) (hal.Device, error)
 
-// openDeviceOrMock returns a function that returns a new mock device for a name mock:BOARD, and
-// calls openReal for any other name.
+// openDeviceOrMock returns a function that opens devices. For the name mock:BOARD, or BOARD alone,
+// that function returns a new mock device. For any other name, it calls openReal.
 func openDeviceOrMock(openReal openFunc) openFunc {
 	return func(name string) (hal.Device, error) {
-		if board := chips.ByName(strings.TrimPrefix(name, "mock:")); board != nil {
+		if board := chips.BoardByName(strings.TrimPrefix(name, "mock:")); board != nil {
 			return mock.New(board), nil
 		}
 		return openReal(name)

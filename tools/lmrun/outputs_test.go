@@ -105,9 +105,9 @@ func fileNames(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// TestSealedProcessPutsItsOutputInPlace through a symbolic link, with the mode
-// of what it replaces, and leaves nothing beside it.
-func TestSealedProcessPutsItsOutputInPlace(t *testing.T) {
+// TestSealedProcessCommitsItsOutput replaces a file through a symbolic link. The new file has the
+// mode of the replaced file, and no temporary file is left.
+func TestSealedProcessCommitsItsOutput(t *testing.T) {
 	for _, seal := range [][]string{nil, {"-seal"}} {
 		dir, in, out := frameFiles(t)
 		link := filepath.Join(dir, "link")
@@ -132,7 +132,7 @@ func TestSealedProcessPutsItsOutputInPlace(t *testing.T) {
 	}
 }
 
-func TestSealedProcessRenamesNothingElse(t *testing.T) {
+func TestSealedProcessCanRenameOnlyItsOutputs(t *testing.T) {
 	dir, in, out := frameFiles(t)
 	c := framesCommand(t, "rename", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
 	text, _ := c.CombinedOutput()
@@ -146,9 +146,10 @@ func TestSealedProcessRenamesNothingElse(t *testing.T) {
 	}
 }
 
-// TestEnvironmentOfGoEndsNoSealedProcess: a memory limit would start the collector, and
-// have memory given back, which the seal forbids.
-func TestEnvironmentOfGoEndsNoSealedProcess(t *testing.T) {
+// TestGoEnvironmentDoesNotKillSealedProcess sets variables of Go's runtime. A memory limit, for
+// example, would start the garbage collector and return memory to the kernel, which the seal
+// forbids.
+func TestGoEnvironmentDoesNotKillSealedProcess(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	for _, variable := range []string{
 		"GOMEMLIMIT=1KiB", "GOMEMLIMIT=4MiB", "GOGC=1", "GOGC=off", "GOTRACEBACK=crash",
@@ -164,7 +165,7 @@ func TestEnvironmentOfGoEndsNoSealedProcess(t *testing.T) {
 	}
 }
 
-func TestFailedRunLeavesOutputsAsTheyWere(t *testing.T) {
+func TestFailedRunKeepsExistingOutputs(t *testing.T) {
 	for _, args := range []string{"-sequence bad", "-seal -sequence bad", "-after bad",
 		"-seal -after bad", "-watchdog /nonexistent"} {
 		dir, in, out := frameFiles(t)
@@ -179,8 +180,9 @@ func TestFailedRunLeavesOutputsAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestOutputThatIsReadIsRefused by every name that it has.
-func TestOutputThatIsReadIsRefused(t *testing.T) {
+// TestOutputThatIsAnInputIsRejected names the input by several paths, by a link and by a hard
+// link.
+func TestOutputThatIsAnInputIsRejected(t *testing.T) {
 	dir, in, _ := frameFiles(t)
 	image, link, hard := filepath.Join(dir, "x.lmb"), filepath.Join(dir, "link"),
 		filepath.Join(dir, "hard")
@@ -221,9 +223,9 @@ func TestRunWithoutDataIsAFailure(t *testing.T) {
 	}
 }
 
-// TestOutputIsWholeWhereverItIsKilled kills a sealed process before and after
-// each of its system calls that have to do with files.
-func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
+// TestKillAtAnyTimeLeavesCompleteOutput kills a sealed process before and after each of its system
+// calls on files.
+func TestKillAtAnyTimeLeavesCompleteOutput(t *testing.T) {
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
 	old, whole, steps := 0, 0, 0
@@ -323,8 +325,8 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	}
 }
 
-// TestStandardOutputThatCannotBeWritten is status 74, whatever else lmrun had to report.
-func TestStandardOutputThatCannotBeWritten(t *testing.T) {
+// TestUnwritableStandardOutputIsAnError expects exit status 74, whatever else lmrun had to report.
+func TestUnwritableStandardOutputIsAnError(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -343,8 +345,9 @@ func TestStandardOutputThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestOutputOnStandardOutputIsDataAlone: the report goes to standard error.
-func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
+// TestStandardOutputContainsOnlyTensorData checks that lmrun then prints its report to standard
+// error.
+func TestStandardOutputContainsOnlyTensorData(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	for _, flag := range []string{"-loop=1", "-json"} {
 		c := framesCommand(t, "end", flag, "-input", "a="+in, "-output", "d=-", "x.lmb")
@@ -357,8 +360,8 @@ func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
 	}
 }
 
-// TestOutputOnClosedStandardOutputIsRejected: Go opens the null device instead, to read
-// and write. The null device itself may be named.
+// TestOutputOnClosedStandardOutputIsRejected closes standard output, which Go replaces by
+// /dev/null for reading and writing. If the user names /dev/null, it is not rejected.
 func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	for redirection, want := range map[string]int{">&-": 64, "1<>/dev/null": 64, ">/dev/null": 0} {
@@ -376,8 +379,8 @@ func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
 	}
 }
 
-// TestInputMayBeStandardInput, a file that is read once, or a pipe with the data of
-// each run.
+// TestInputMayBeStandardInput reads an input from a file on standard input, once, and from a pipe
+// on standard input, for each run.
 func TestInputMayBeStandardInput(t *testing.T) {
 	dir, in, _ := frameFiles(t)
 	file, err := os.Open(in)
@@ -424,8 +427,9 @@ func written(t *testing.T, data []byte) *os.File {
 	return reader
 }
 
-// TestFewOpenFilesAreAnErrorWithItsReason, and not one of Go's own, with 2.
-func TestFewOpenFilesAreAnErrorWithItsReason(t *testing.T) {
+// TestMissingFileDescriptorsAreReported expects an error of lmrun, and not exit status 2 of Go's
+// runtime.
+func TestMissingFileDescriptorsAreReported(t *testing.T) {
 	_, in, out := frameFiles(t)
 	// no child has what this process was given
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
@@ -446,9 +450,9 @@ func TestFewOpenFilesAreAnErrorWithItsReason(t *testing.T) {
 	}
 }
 
-// TestNoPathBringsControlCharactersToATerminal drives lmrun with names that
-// have them, in files, flags, images and configurations.
-func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
+// TestControlCharactersInPathsAreEscaped runs lmrun with control characters in the names of files,
+// in flags, images and configurations.
+func TestControlCharactersInPathsAreEscaped(t *testing.T) {
 	const hostile = "x\x1b[2J\u009b31m\x07\u0085\x9b\u2028\u202ey\nforged: done"
 	dir := t.TempDir()
 	t.Chdir(dir)

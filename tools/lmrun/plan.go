@@ -10,10 +10,11 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file checks the options against the verified image before a device is opened. -check
-// performs the same checks.
+// This file checks that the options match the verified image. lmrun performs these checks before
+// it opens a device, and also with -check, which opens no device.
 
-// planRuns checks the options against the image and returns the loop that the options describe.
+// planRuns checks that the options match the image. It returns a frameLoop with the sequences,
+// tensors, limits and watchdog from the options. It opens no input, output or device.
 func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 	f = &frameLoop{limitNs: o.Deadline}
 	view.TimeLimitUs = uint64(o.Longest) / 1000
@@ -39,8 +40,8 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 	return f, err
 }
 
-// findSequences looks up the sequences named by -sequence, -before and -after, and stores their
-// indices in f.
+// findSequences looks up the sequences that -sequence, -before and -after name, and stores their
+// indices in f. It stores -1 for a flag that is not given.
 func (f *frameLoop) findSequences(view *fbs.View, o args.Options) error {
 	for i, name := range [...]string{o.Sequence, o.Before, o.After} {
 		index := view.SequenceByName(name)
@@ -53,7 +54,7 @@ func (f *frameLoop) findSequences(view *fbs.View, o args.Options) error {
 	return nil
 }
 
-// sequenceNames returns the names of all sequences, each after a space.
+// sequenceNames returns the names of all sequences in the image, with a space before each name.
 func sequenceNames(view *fbs.View) (names string) {
 	for i := range view.Sequences {
 		names += " " + view.Name(view.Sequences[i].Name)
@@ -61,14 +62,14 @@ func sequenceNames(view *fbs.View) (names string) {
 	return names
 }
 
-// checkDevices checks -device and -window without opening a device.
+// checkDevices checks the values of -device and -window without opening a device.
 func checkDevices(view *fbs.View, o args.Options) error {
 	for _, name := range o.Devices {
 		if _, err := parseDeviceName(name); err != nil {
 			return err
 		}
 	}
-	// Compare the number of devices only with -check; without it, runtime.Load does so later.
+	// Check the number of devices only if -check is given. Otherwise runtime.Load checks it.
 	devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices))
 	if o.Check && devices != 0 && devices != targets {
 		return args.UsageError(fbs.Text("-device: the number of devices must be %d, not %d",
@@ -80,7 +81,7 @@ func checkDevices(view *fbs.View, o args.Options) error {
 	return nil
 }
 
-// hasTlbWindow reports whether the image uses a TLB window of the hardware.
+// hasTlbWindow reports whether at least one window of the image uses a TLB window of the device.
 func hasTlbWindow(view *fbs.View) bool {
 	for i := range view.Windows {
 		if view.Windows[i].Kind == gen.WindowKindTlb {
@@ -90,34 +91,38 @@ func hasTlbWindow(view *fbs.View) bool {
 	return false
 }
 
-// longestStopUs returns the longest time from a signal to the end of lmrun, in microseconds: the
-// time of the current run or of the sequence of -before, plus the time of the sequence of -after,
-// plus the time of the sequence safe. The sum does not overflow, since runtime.CheckWorstCase has
-// limited each sequence to the time of -longest, which is at most 2^62 ns.
-func (f *frameLoop) longestStopUs(view *fbs.View) uint64 {
-	// A run with a deadline ends by its deadline. Other runs and the sequences of -before and
-	// -after end within runtime.StopGrace. The sequence safe is limited only by -longest.
+// maxStopTimeUs returns the longest time from a signal to the end of lmrun, in microseconds. It is
+// the sum of three times: the longest time of a run or of the sequence of -before, the longest
+// time of the sequence of -after, and the longest time of the sequence `safe`. The sum does not
+// overflow, because runtime.CheckWorstCase has limited each sequence to the value of -longest,
+// which is at most 2^62 ns.
+func (f *frameLoop) maxStopTimeUs(view *fbs.View) uint64 {
+	// After a signal, a run with -deadline ends by its deadline. A run without -deadline and the
+	// sequences of -before and -after end within runtime.StopGrace. Only -longest limits the
+	// sequence `safe`.
 	runLimit := uint64(f.limitNs)
 	if runLimit == 0 {
 		runLimit = runtime.StopGrace
 	}
-	run := longestSequenceUs(view, f.sequence, runLimit)
-	before := longestSequenceUs(view, f.sequenceBefore, runtime.StopGrace)
-	after := longestSequenceUs(view, f.sequenceAfter, runtime.StopGrace)
-	safe := longestSequenceUs(view, view.SequenceByName("safe"), 1<<63)
+	run := maxSequenceUs(view, f.sequence, runLimit)
+	before := maxSequenceUs(view, f.sequenceBefore, runtime.StopGrace)
+	after := maxSequenceUs(view, f.sequenceAfter, runtime.StopGrace)
+	safe := maxSequenceUs(view, view.SequenceByName("safe"), 1<<63)
 	return max(run, before) + after + safe
 }
 
-// longestSequenceUs returns the longest time that the sequence with the given index can take,
-// in microseconds. The result is at most limitNs, and 0 if the index is -1.
-func longestSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
+// maxSequenceUs returns the longest time that the sequence with the given index can take, in
+// microseconds. This is the time that the verifier has computed from the commands, or limitNs if
+// that is shorter. If the index is -1, the result is 0.
+func maxSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	if sequence < 0 {
 		return 0
 	}
 	return min(view.WorstCaseUs[sequence], limitNs/1000)
 }
 
-// bindingPaths returns the path of each binding, without ringPrefix.
+// bindingPaths returns the file path of each binding. It removes ringPrefix from the path of a
+// ring.
 func bindingPaths(bindings []args.Binding) (paths []string) {
 	for _, b := range bindings {
 		paths = append(paths, strings.TrimPrefix(b.Path, ringPrefix))

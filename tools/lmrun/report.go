@@ -7,11 +7,12 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file prints the outcome of an invocation. The only system call here is write(2), since
-// the process may be sealed.
+// This file prints the outcome of lmrun. Its only system call is write(2), because runtime.Seal
+// can have forbidden most other system calls.
 
-// printOutcome prints the outcome as one line of text, or with -json as one JSON object. It
-// returns the exit status.
+// printOutcome prints the outcome as one line of text, or as one JSON object if -json is given.
+// If -help or -version is given, it prints the usage or the version instead. It returns the exit
+// status of lmrun.
 func printOutcome(o args.Options, end outcome) int {
 	code := hal.CodeOf(end.err)
 	if end.result.Code == hal.OK {
@@ -20,7 +21,7 @@ func printOutcome(o args.Options, end outcome) int {
 	fd := 1
 	for _, b := range o.Outputs {
 		if files.IsStdout(b.Path) {
-			fd = 2 // standard output carries the data of a tensor
+			fd = 2 // standard output contains the data of a tensor, so print to standard error
 		}
 	}
 	var err error
@@ -45,17 +46,17 @@ func printOutcome(o args.Options, end outcome) int {
 	return code.ExitStatus()
 }
 
-// writeText writes text to a file descriptor. It escapes control characters, since the text may
-// quote paths and file contents.
+// writeText writes text to the file descriptor fd. It escapes control characters, because the text
+// can contain paths and names from a file, which must not control the terminal.
 func writeText(fd int, text string) error {
 	return files.WriteFull(fd, files.EscapeControls([]byte(text)))
 }
 
-// printLine writes text to a file descriptor as one line. Line feeds within the text are
-// escaped.
-func printLine(fd int, text string) error { return writeText(fd, files.Line(text)+"\n") }
+// printLine writes text and a line feed to the file descriptor fd. It escapes line feeds and
+// other control characters in text.
+func printLine(fd int, text string) error { return writeText(fd, files.OneLine(text)+"\n") }
 
-// versionText returns what -version prints, as one JSON object if asJSON is true.
+// versionText returns the text that -version prints. The text is a JSON object if asJSON is true.
 func versionText(asJSON bool) string {
 	text := version + ", format %d.%d, schema %x\n"
 	if asJSON {
@@ -64,7 +65,8 @@ func versionText(asJSON bool) string {
 	return fbs.Text(text, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
 }
 
-// timingText returns the number of runs and their durations, after a comma.
+// timingText returns the number of runs and their durations, for the line that lmrun prints after
+// success. The text begins with a comma.
 func timingText(end outcome) string {
 	if end.runs == 0 {
 		return ", no runs"
@@ -73,21 +75,22 @@ func timingText(end outcome) string {
 	if end.runs == 1 {
 		return ", " + mean + " us"
 	}
-	return fbs.Text(", %d times; us: least ", end.runs) + microsText(end.leastNs) +
+	return fbs.Text(", %d times, in us: least ", end.runs) + microsText(end.leastNs) +
 		", mean " + mean + ", most " + microsText(end.mostNs)
 }
 
-// microsText returns a duration in microseconds, with one digit after the point.
+// microsText returns the number of microseconds in ns nanoseconds, with one digit after the
+// decimal point.
 func microsText(ns int64) string {
 	return fbs.Text("%d.%d", uint64(ns/1000), uint64(ns%1000/100))
 }
 
-// failureText returns the error text of a failed invocation, followed by the result of the
-// sequence safe if that sequence has run.
+// failureText returns the text of the error. If the sequence named `safe` has run, the result of
+// that sequence follows.
 func failureText(end outcome) string {
 	text := end.err.Error()
 	if end.result.SafeRan {
-		text += "; sequence safe: " + end.result.Safe.Error()
+		text += "; then ran sequence safe: " + end.result.Safe.Error()
 	}
 	return text
 }

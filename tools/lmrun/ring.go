@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file implements rings in shared memory, which RING.md specifies. The build tag norings
-// leaves this file out.
+// This file implements rings. A ring passes tensor data between two processes through a file in
+// shared memory. RING.md specifies the format of the file. In builds with the tag norings, the
+// file ring_none.go replaces this file.
 
 const (
 	hasRings  = true
@@ -22,56 +23,59 @@ const (
 )
 
 const (
-	ringMagic       = 0x31474e49524d4c // "LMRING1" and a zero, little endian
-	ringHeaderBytes = 4096             // bytes before the first slot
-	slotAlign       = 64               // each slot begins at a multiple of slotAlign bytes
+	ringMagic       = 0x31474e49524d4c // "LMRING1" and a zero byte, as a little-endian number
+	ringHeaderBytes = 4096             // number of bytes before the first slot
+	slotAlign       = 64               // the file offset of each slot is a multiple of slotAlign
 
-	newRingSlots = 8       // number of slots of a ring that lmrun makes
-	maxRingSlots = 1 << 16 // largest number of slots that lmrun accepts
+	newRingSlots = 8       // number of slots in a ring that lmrun creates
+	maxRingSlots = 1 << 16 // largest number of slots in a ring that lmrun accepts
 
-	ringLockPauseNs = 10_000_000 // pause between two attempts to lock the file
+	ringLockPauseNs = 10_000_000 // pause between two attempts to lock the file, in nanoseconds
 )
 
-// ringLockTries is the number of attempts to lock the file. 1000 attempts take 10 s. That is
-// enough, since the other process locks the file only while it makes or checks the ring. Tests
-// set a smaller number.
+// ringLockTries is the number of attempts to lock the file of a ring. 1000 attempts take 10 s.
+// This is enough, because another process locks the file only while it creates or checks the
+// ring. Tests set a smaller number.
 var ringLockTries = 1000
 
 // ringHeader is the structure at the beginning of a ring file.
 type ringHeader struct {
 	magic     uint64 // ringMagic
-	slotBytes uint64 // bytes of data in a slot
+	slotBytes uint64 // number of data bytes in a slot
 	slots     uint64 // number of slots
 	closed    uint32 // not zero if the writer will write no more slots
 	_         [36]byte
-	written   uint64 // number of slots that the writer has filled since the ring was made
+	written   uint64 // number of slots that the writer has filled since the ring was created
 	_         [56]byte
-	read      uint64 // number of slots that the reader has released
+	read      uint64 // number of slots that the reader has released since the ring was created
 }
 
-// ring passes the data of one tensor from one writer process to one reader process through a
-// file in shared memory. Each run uses one slot.
+// ring passes the data of one tensor from one writer process to one reader process, through a
+// file that both processes map. The file contains a header and slots of equal size. Each slot
+// contains the tensor data of one run.
 type ring struct {
-	path   string
-	memory []byte // the mapped file; nil before open
-	*ringHeader
-	// dataBytes and slotCount are copies of slotBytes and slots from the checked header. The
-	// other process could change the header after the check.
+	path        string // path of the file
+	memory      []byte // the mapped file; nil until open has mapped it
+	*ringHeader        // the header in the mapped file
+	// dataBytes and slotCount are copies of the header fields slotBytes and slots. The methods
+	// use these copies, because the other process could change the header after the check.
 	dataBytes, slotCount uint64
 	ownCounter           *uint64 // the counter that this process changes: &written or &read
-	// closedBefore is true in a reader if an earlier writer has closed the empty ring. The reader
-	// then waits for the next writer.
+	// closedBefore is true in a reader if an earlier writer had closed the ring before the reader
+	// opened it, and the ring has been empty since then. The reader then waits for the next
+	// writer. It does not report the end of the data.
 	closedBefore bool
 }
 
-// newRing returns the ring at path for a tensor of dataBytes bytes. The caller must call open
-// before any other method.
+// newRing returns a ring for a tensor of dataBytes bytes. The file of the ring has the given path.
+// The caller must call open before any other method.
 func newRing(path string, dataBytes uint64) *ring {
 	return &ring{path: path, dataBytes: dataBytes}
 }
 
-// open maps the ring, as its writer if isWriter is true and otherwise as its reader. If the
-// file does not exist or is empty, open makes a new ring.
+// open opens and maps the file of the ring. If the file does not exist or is empty, open creates
+// a new ring. This process becomes the writer of the ring if isWriter is true, and otherwise the
+// reader.
 func (r *ring) open(isWriter bool) error {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Open(r.path, flags, 0o660)
@@ -82,7 +86,7 @@ func (r *ring) open(isWriter bool) error {
 		return hal.FileFault(r.path, err)
 	}
 	defer unix.Close(fd)
-	// Unlock explicitly: closing fd does not unlock the file while the file is mapped.
+	// Unlock the file explicitly, because closing fd does not unlock a file that is still mapped.
 	defer unix.Flock(fd, unix.LOCK_UN)
 	if err = r.lock(fd); err == nil {
 		err = r.mapFile(fd)
@@ -93,7 +97,8 @@ func (r *ring) open(isWriter bool) error {
 	return hal.FileFault(r.path, err)
 }
 
-// lock locks the file. If another process has locked the file, lock waits for a limited time.
+// lock locks the file of the ring with flock(2). If another process has locked the file, lock
+// tries again for up to 10 s and then returns an error.
 func (r *ring) lock(fd int) error {
 	for range ringLockTries {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
@@ -106,9 +111,9 @@ func (r *ring) lock(fd int) error {
 	return hal.NewFault(hal.IO, r.path+reason)
 }
 
-// mapFile maps the ring file into memory, and first turns an empty file into a new ring. If the
-// file has the size of a ring but begins with 4096 zeros, the process that made the file was
-// killed before it wrote the header. mapFile then writes the header.
+// mapFile maps the file into r.memory. If the file is empty, mapFile first creates a new ring in
+// it. If the file has the size of a ring but its header contains only zeros, the process that
+// created the file was killed before it wrote the header. In this case mapFile writes the header.
 func (r *ring) mapFile(fd int) error {
 	size, err := r.fileSize(fd)
 	if err != nil {
@@ -122,8 +127,8 @@ func (r *ring) mapFile(fd int) error {
 	isUnfinished := isZero(head) && isValidSlotCount(slots) && size == r.fileBytes(slots)
 	switch {
 	case isUnfinished:
-		// Write the header with one system call: if this process is killed, the file has
-		// either zeros or a complete header.
+		// Write the header with one system call. If this process is killed, the header is then
+		// either still zero or complete.
 		fields := [...]uint64{ringMagic, r.dataBytes, slots}
 		data := unsafe.Slice((*byte)(unsafe.Pointer(&fields)), unsafe.Sizeof(fields))
 		err = files.WriteFull(fd, data)
@@ -138,8 +143,9 @@ func (r *ring) mapFile(fd int) error {
 	return err
 }
 
-// fileSize returns the size of the file, or an error if the file is smaller than a header. If
-// the file is empty, fileSize first allocates the space of a new ring.
+// fileSize returns the size of the file in bytes. If the file is empty, fileSize first allocates
+// the space of a new ring. It returns an error if the file is not a regular file, or is shorter
+// than the header of a ring.
 func (r *ring) fileSize(fd int) (uint64, error) {
 	var status unix.Stat_t
 	err := unix.Fstat(fd, &status)
@@ -157,6 +163,7 @@ func (r *ring) fileSize(fd int) (uint64, error) {
 	return uint64(status.Size), nil
 }
 
+// isZero reports whether all bytes of data are zero.
 func isZero(data []byte) bool {
 	for _, b := range data {
 		if b != 0 {
@@ -166,10 +173,12 @@ func isZero(data []byte) bool {
 	return true
 }
 
+// isValidSlotCount reports whether a ring can have this number of slots.
 func isValidSlotCount(slots uint64) bool { return slots >= 1 && slots <= maxRingSlots }
 
-// checkHeader returns an error if the header does not match the size of the tensor or of the
-// file. Otherwise it attaches this process to the ring and keeps the counters of the ring.
+// checkHeader returns an error if the header does not match the size of the tensor or the size of
+// the file. Otherwise it initializes r as the writer or the reader of the ring. It does not reset
+// the counters in the header, so that this process continues at the next slot.
 func (r *ring) checkHeader(isWriter bool) error {
 	h := (*ringHeader)(unsafe.Pointer(&r.memory[0]))
 	size := uint64(len(r.memory))
@@ -196,33 +205,37 @@ func (r *ring) checkHeader(isWriter bool) error {
 	return nil
 }
 
-// stride returns the distance between the beginnings of two adjacent slots, in bytes.
+// stride returns the distance between two adjacent slots in the file, in bytes: the size of a
+// slot, rounded up to a multiple of slotAlign.
 func (r *ring) stride() uint64 { return (r.dataBytes + slotAlign - 1) &^ (slotAlign - 1) }
 
-// fileBytes returns the file size of a ring with the given number of slots.
+// fileBytes returns the size of the file of a ring with the given number of slots.
 func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r.stride() }
 
-// mismatchError returns the error for a ring that does not match the tensor or the file.
+// mismatchError returns the error for a ring whose header does not match the tensor or the file,
+// or contains impossible counters.
 func (r *ring) mismatchError(reason string) error {
 	reason = r.path + ": the ring " + reason + "; remove the file to have lmrun make a new ring"
 	return hal.NewFault(hal.BadTensor, reason)
 }
 
-// notRingError returns the error for a file that is not a ring file. lmrun does not change such
-// a file.
+// notRingError returns the error for a file that is not a ring file. lmrun has not changed the
+// file in this case.
 func (r *ring) notRingError(reason string) error {
 	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+")")
 }
 
-// contains reports whether the address lies in the mapped memory of the ring.
+// contains reports whether the address is inside the mapped file of the ring.
 func (r *ring) contains(address uintptr) bool {
 	return r.memory != nil && address-hal.AddressOf(r.memory) < uintptr(len(r.memory))
 }
 
-// transfer copies data to the next free slot if this process is the writer, and otherwise the
-// oldest unread slot to data. The results are those of write(2) or read(2) on a non-blocking
-// pipe: EAGAIN if the ring is full or empty, and for a reader 0 after the last slot of a closed
-// ring. After a successful transfer, the caller must call advance.
+// transfer copies data into the next free slot if this process is the writer. If this process is
+// the reader, transfer copies the oldest unread slot into data. It returns the number of bytes.
+// It returns EAGAIN if a writer finds no free slot, or a reader no unread slot, as write(2) and
+// read(2) do on a non-blocking pipe. After the last slot of a closed ring, it returns 0 to a
+// reader, as read(2) does at the end of a file. After a successful transfer, the caller must call
+// advance.
 func (r *ring) transfer(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
 	unread := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)
@@ -242,9 +255,10 @@ func (r *ring) transfer(data []byte) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// advance makes the transferred slot available to the other process: a filled slot to the
-// reader, or a read slot to the writer.
+// advance passes the slot of the last transfer to the other process. The reader can then read the
+// slot that a writer has filled, and the writer can fill the slot that a reader has read.
 func (r *ring) advance() { atomic.AddUint64(r.ownCounter, 1) }
 
-// markClosed marks the ring as closed: the writer will write no more data.
+// markClosed sets the field closed of the header. A reader then knows that the writer will write
+// no more slots.
 func (r *ring) markClosed() { atomic.StoreUint32(&r.closed, 1) }

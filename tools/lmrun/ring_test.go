@@ -66,7 +66,7 @@ func peer(t *testing.T) string {
 	return binary
 }
 
-func TestRingsGiveEachRunItsDataFromAndToAProgramInC(t *testing.T) {
+func TestRingsExchangeDataWithAProgramInC(t *testing.T) {
 	const frames = 500       // many times around
 	goruntime.LockOSThread() // the death signal comes when the thread that started them ends
 	defer goruntime.UnlockOSThread()
@@ -121,7 +121,8 @@ func made(t *testing.T, path string, slot, slots int) []byte {
 	return data
 }
 
-// TestInterruptedRunIsRepeated: an input slot is returned after its result is written.
+// TestInterruptedRunIsRepeated checks that lmrun releases an input slot only after it has written
+// the result.
 func TestInterruptedRunIsRepeated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
 	data := made(t, path, frameBytes, 4)
@@ -168,8 +169,8 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 	}
 }
 
-// TestNoRingAdvancesBeforeAllHaveRoom: the second of two rings is full. If lmrun ends while it
-// waits, the first ring has nothing of the run.
+// TestNoRingAdvancesBeforeAllHaveRoom uses two output rings, of which the second is full. If lmrun
+// ends while it waits, the first ring must contain nothing of the run.
 func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	empty, full := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "full")
 	made(t, empty, resultBytes, 2)
@@ -198,9 +199,9 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	}
 }
 
-// TestSignalEndsTheRunsInOrder: whatever the runs wait for, the sequence after
-// them runs, and the outputs are written.
-func TestSignalEndsTheRunsInOrder(t *testing.T) {
+// TestSignalEndsTheRunsOrderly sends a signal while the runs wait for an input or an output. The
+// sequence of -after must run, and the outputs must be written.
+func TestSignalEndsTheRunsOrderly(t *testing.T) {
 	inputs, results := frameData(2)
 	fresh := func(name string) string { return filepath.Join(t.TempDir(), name) }
 	waiting := fifo(t)
@@ -260,9 +261,9 @@ func (c *cutter) Now() int64 {
 	return c.waiter.Now()
 }
 
-// TestRingThatIsCutShortIsAnInputOutputError truncates the file at every moment: after it is
-// mapped, before the first run, in a run, and before its input slot is returned.
-func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
+// TestTruncatedRingIsAnInputOutputError truncates the file of a ring after it is mapped, before
+// the first run, during a run, and before the input slot is released.
+func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ring")
 	header := func() {
 		data := made(t, path, frameBytes, 4)
@@ -315,9 +316,9 @@ func opened(path string, writer bool) (*ring, error) {
 	return r, r.open(writer)
 }
 
-// TestRingThatWasNotFinishedIsCompleted: a file without data becomes a ring, and one
-// of the size of a ring whose header is still zeros is completed.
-func TestRingThatWasNotFinishedIsCompleted(t *testing.T) {
+// TestUnfinishedRingIsCompleted opens an empty file, and a file with the size of a ring and a
+// header of zeros. Both must become rings.
+func TestUnfinishedRingIsCompleted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
 	for size, slots := range map[int]uint64{
 		0: newRingSlots, ringHeaderBytes + 64: 1, ringHeaderBytes + 64*3: 3,
@@ -334,8 +335,9 @@ func TestRingThatWasNotFinishedIsCompleted(t *testing.T) {
 	}
 }
 
-// TestFileThatIsNotARingStaysAsItIs, also if it begins with zeros. A link is not followed.
-func TestFileThatIsNotARingStaysAsItIs(t *testing.T) {
+// TestFileThatIsNotARingIsNotChanged also covers files that begin with zeros, and links, which are
+// not followed.
+func TestFileThatIsNotARingIsNotChanged(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "in")
 	zeros := func(size, at int) []byte {
@@ -381,8 +383,8 @@ func TestFileThatIsNotARingStaysAsItIs(t *testing.T) {
 	}
 }
 
-// TestRingThatStaysLockedIsAnError: a peer that keeps the lock does not keep lmrun
-// waiting for ever. The test holds it by a description of its own, as a peer does.
+// TestRingThatStaysLockedIsAnError locks the ring through another open file, as another process
+// does. lmrun must not wait forever.
 func TestRingThatStaysLockedIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
 	made(t, path, frameBytes, 4)
@@ -402,7 +404,8 @@ func TestRingThatStaysLockedIsAnError(t *testing.T) {
 	}
 }
 
-// TestSignalBeforeTheFirstRunClosesRings, which their readers wait for.
+// TestSignalBeforeTheFirstRunClosesRings checks that the output rings are closed, because their
+// readers wait for that.
 func TestSignalBeforeTheFirstRunClosesRings(t *testing.T) {
 	dir := t.TempDir()
 	in, out, file := dir+"/a", dir+"/d", dir+"/file"
@@ -422,9 +425,9 @@ func TestSignalBeforeTheFirstRunClosesRings(t *testing.T) {
 	}
 }
 
-// TestPanicThatIsNoRingsNamesNoRing: a defect and a fault at another address are
-// errors of their own.
-func TestPanicThatIsNoRingsNamesNoRing(t *testing.T) {
+// TestPanicOutsideRingsNamesNoRing covers a panic that is no memory fault, and a memory fault at
+// an address outside all rings.
+func TestPanicOutsideRingsNamesNoRing(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -453,9 +456,9 @@ func TestPanicThatIsNoRingsNamesNoRing(t *testing.T) {
 	}
 }
 
-// TestRingThatAnEarlierWriterClosedWaitsForTheNext has the reader come first in
-// a second session.
-func TestRingThatAnEarlierWriterClosedWaitsForTheNext(t *testing.T) {
+// TestReaderOfClosedRingWaitsForNextWriter opens a ring that an earlier writer has closed, first
+// as the reader and then as the next writer.
+func TestReaderOfClosedRingWaitsForNextWriter(t *testing.T) {
 	inputs, _ := frameData(1)
 	path := filepath.Join(t.TempDir(), "in")
 	data := made(t, path, frameBytes, 4)
@@ -483,7 +486,7 @@ func TestRingThatAnEarlierWriterClosedWaitsForTheNext(t *testing.T) {
 	}
 }
 
-func TestFileThatIsNotThisRingIsRejected(t *testing.T) {
+func TestRingWithWrongHeaderIsRejected(t *testing.T) {
 	change := func(offset int, value byte) func([]byte) []byte {
 		return func(data []byte) []byte { data[offset] = value; return data }
 	}

@@ -9,43 +9,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file makes signals end lmrun after the current run. No goroutine waits for signals, since
-// that would need another thread. Instead, the kernel calls a handler in assembly, which sets
-// the variable stopping.
+// This file installs a signal handler, so that lmrun ends after the current run when it receives
+// a signal. It does not use package os/signal, which would start another thread. Instead, the
+// kernel calls a handler in assembly, which sets the variable stopping.
 
-// stopping is not 0 after a signal: the current run is then the last one. Further signals have
-// no effect, therefore they can neither skip the sequence safe nor leave DMA enabled. The
-// current run fails if it takes longer than runtime.StopGrace from then on. With -deadline, the
-// deadline of the run applies instead.
+// stopping is not 0 after one of stopSignals has arrived. lmrun then starts no further run. A run
+// without -deadline fails if it takes longer than runtime.StopGrace after the signal. Further
+// signals have no effect: they cannot make lmrun skip the sequence `safe` or leave DMA enabled.
 var stopping atomic.Uint32
 
-// stopSignals lists the signals that end lmrun after the current run. SIGQUIT and SIGKILL end
-// the process immediately.
+// stopSignals lists the signals after which lmrun finishes the current run and then ends. lmrun
+// does not handle SIGQUIT and cannot handle SIGKILL. They end the process immediately.
 var stopSignals = [...]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP}
 
+// Flags of sigaction.
 const (
-	// actionOnStack is SA_ONSTACK: the handler runs on Go's signal stack, because the stack of
-	// a goroutine is too small for the signal frame.
+	// actionOnStack is SA_ONSTACK. It makes the handler run on the signal stack that Go has set
+	// for the thread, because the stack of a goroutine is too small for a signal frame.
 	actionOnStack = 0x08000000
-	// actionRestorer is SA_RESTORER: the field restorer is set.
+	// actionRestorer is SA_RESTORER. It makes the kernel use the field restorer.
 	actionRestorer = 0x04000000
 )
 
-// sigaction is the argument of the system call rt_sigaction. Its layout is the same on amd64
-// and arm64 (Linux, arch/x86/include/uapi/asm/signal.h, and
-// arch/arm64/include/uapi/asm/signal.h with include/linux/signal_types.h).
+// sigaction is struct sigaction of the kernel, the argument of the system call rt_sigaction. Its
+// layout is the same on amd64 and arm64 (see arch/x86/include/uapi/asm/signal.h,
+// arch/arm64/include/uapi/asm/signal.h and include/linux/signal_types.h in Linux).
 type sigaction struct {
 	handler, flags, restorer uintptr
 	mask                     uint64
 }
 
-// signalHandlers returns two addresses of code in signal_*.s: of the handler that sets stopping,
-// and of the restorer, to which the handler returns. The restorer is 0 on an architecture where
-// the kernel provides that code.
+// signalHandlers returns the addresses of two functions in signal_amd64.s or signal_arm64.s. The
+// function at handler is the signal handler, which sets stopping. The function at restorer is the
+// code to which the handler returns. On arm64 the kernel provides that code, and restorer is 0.
 func signalHandlers() (handler, restorer uintptr)
 
-// stopOnSignal installs the handler for all stopSignals. It does not set SA_RESTART: a signal
-// must interrupt the sleep of a run, since the time limit of the run changes.
+// stopOnSignal installs the signal handler for all stopSignals. It does not set the flag
+// SA_RESTART, because a signal must interrupt the sleep of a run: the run must then apply its new
+// time limit, runtime.StopGrace.
 func stopOnSignal() error {
 	handler, restorer := signalHandlers()
 	action := sigaction{handler: handler, flags: actionOnStack, restorer: restorer}

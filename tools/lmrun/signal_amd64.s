@@ -1,18 +1,20 @@
 #include "textflag.h"
 
-// handleSignal is the signal handler. The kernel calls it like a C function. It may overwrite
-// all registers, since the kernel has saved them in the signal frame. It returns to
-// restoreContext.
+// handleSignal is the signal handler. It sets the variable stopping to 1. The kernel calls it like
+// a C function and has saved all registers in the signal frame, so that handleSignal does not
+// need to preserve them. handleSignal returns to restoreContext.
 TEXT ·handleSignal(SB), NOSPLIT|NOFRAME, $0
 	MOVL $1, ·stopping(SB)
 	RET
 
-// restoreContext calls rt_sigreturn, which restores the registers from the signal frame and
-// resumes the interrupted code.
+// restoreContext makes the system call rt_sigreturn, which has the number 15. The kernel restores
+// the registers from the signal frame and resumes the interrupted code.
 TEXT ·restoreContext(SB), NOSPLIT|NOFRAME, $0
 	MOVL $15, AX
 	SYSCALL
 
+// func signalHandlers() (handler, restorer uintptr)
+//
 // signalHandlers returns the addresses of handleSignal and restoreContext.
 TEXT ·signalHandlers(SB), NOSPLIT, $0-16
 	LEAQ ·handleSignal(SB), AX

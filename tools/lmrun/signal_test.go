@@ -77,7 +77,7 @@ func signalledMain(flags []string) {
 	device := announcer{mock.New(&boards.Ivshmem), new(atomic.Bool)}
 	f, err := planRuns(view, o)
 	exitOn(err)
-	exitOn(f.prepareRuns([]hal.Device{device}, view, o))
+	exitOn(f.loadAndFreeze([]hal.Device{device}, view, o))
 	end := f.runLoop(o.Loop)
 	exitOn(f.replay.StopDMA())
 	unix.Exit(printOutcome(o, end))
@@ -90,9 +90,9 @@ func exitOn(err error) {
 	}
 }
 
-// TestFurtherSignalsSkipNothing: however many signals come, the run ends by its own bound
-// or that of a stop request, and sequence safe and the end of DMA follow.
-func TestFurtherSignalsSkipNothing(t *testing.T) {
+// TestFurtherSignalsHaveNoEffect sends many signals. The run must still end by its own limit or by
+// that of a stop request, the sequence `safe` must run, and DMA must be stopped.
+func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestFurtherSignalsSkipNothing(t *testing.T) {
 	for _, test := range []struct{ flags, want string }{
 		{"-loop forever -sequence fails",
 			"poll deadline passed: command 0 of fails: got 0x0, wanted 0x1 under mask " +
-				"0xffffffff; sequence safe: done"},
+				"0xffffffff; then ran sequence safe: done"},
 		{"-loop forever -sequence fails -seal", "sequence safe: done"},
 		{"-sequence endless", "run took longer than its limit: command"},
 		{"-sequence endless -seal", "sequence safe: done"},

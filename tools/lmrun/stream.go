@@ -13,28 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file transfers tensor data between runs and files, pipes and rings.
+// This file transfers the data of tensors from and to files, pipes and rings.
 
-// stream connects one tensor with a file, a pipe or a ring. A file is read once before the
-// first run, or written once after the last run. Pipes, character devices and rings are live:
-// each run reads or writes them.
+// stream connects one tensor with a file, a pipe or a ring. lmrun reads an input file once,
+// before the first run, and writes an output file once, after the last run. A pipe, a character
+// device or a ring is a live stream: lmrun reads or writes it in each run.
 type stream struct {
 	args.Binding
 	tensorIndex int           // index of the tensor in the image
-	isOutput    bool          // false: the tensor is an input
-	isLive      bool          // each run transfers the data
+	isOutput    bool          // true: the tensor is an output; false: it is an input
+	isLive      bool          // true: each run transfers the data
 	data        []byte        // the bytes of the tensor
-	fd          int           // file descriptor of the file or pipe; unused for a ring
-	file        *files.Output // nil for inputs and rings
-	ring        *ring         // nil if the stream is a file or a pipe
+	fd          int           // file descriptor of the file or pipe; not used for a ring
+	file        *files.Output // the output file or pipe; nil for inputs and rings
+	ring        *ring         // the ring; nil for files and pipes
 }
 
-// ringPrefix stands before the path of a ring in -input and -output.
+// ringPrefix is the text before the path of a ring in the values of -input and -output.
 const ringPrefix = "ring:"
 
-// bindTensors adds a stream for each of the given bindings, which are all of -input or all of
-// -output. It is an error if a tensor does not have the given role, or if an input is bound
-// twice. An output can be bound to several files.
+// bindTensors appends a stream to f.streams for each of the given bindings. The bindings are
+// those of -input or those of -output, and the parameter role is the role that their tensors must
+// have. bindTensors returns an error if the image has no tensor with this name and role, or if an
+// input has two bindings. An output can have several bindings.
 func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.Role) error {
 	isInput, roleName := role == gen.RoleInput, "output"
 	if isInput {
@@ -53,7 +54,7 @@ func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role ge
 	return nil
 }
 
-// isBound reports whether a stream exists for the tensor with the given index.
+// isBound reports whether f.streams contains a stream for the tensor with the given index.
 func (f *frameLoop) isBound(tensor int) bool {
 	for i := range f.streams {
 		if f.streams[i].tensorIndex == tensor {
@@ -63,14 +64,15 @@ func (f *frameLoop) isBound(tensor int) bool {
 	return false
 }
 
-// open opens the stream. For a pipe it waits until another process has opened the other end. For
-// an output file it creates a temporary file. An input file is read completely and closed.
+// open opens the file, pipe or ring of the stream. For a pipe, open waits until another process
+// has opened the other end. For an input file, open reads the complete file and closes it. For an
+// output file, open creates a temporary file.
 func (s *stream) open(r *runtime.Replay) (err error) {
 	if s.isOutput {
 		s.data = r.Output(s.tensorIndex)
 	} else {
-		// Input marks the tensor as filled. For a pipe or a ring, the mark must be set before
-		// any data have arrived, since the sequence of -before runs first.
+		// Replay.Input marks the tensor as filled. Without this mark, the sequence of -before
+		// would fail, because it runs before lmrun reads any data from a pipe or a ring.
 		s.data = r.Input(s.tensorIndex)
 	}
 	path := strings.TrimPrefix(s.Path, ringPrefix)
@@ -87,12 +89,13 @@ func (s *stream) open(r *runtime.Replay) (err error) {
 	if err != nil || !s.isLive {
 		return err
 	}
-	// Make the pipe non-blocking: transfer must wait for the other side itself, since it checks
-	// for signals while it waits.
+	// Make the pipe non-blocking, so that a read or write returns at once. The method transfer
+	// waits for the other end itself, and checks whether a signal has arrived while it waits.
 	return hal.FileFault(path, unix.SetNonblock(s.fd, true))
 }
 
-// openOutput opens a pipe for writing, or creates the temporary file that replaces path later.
+// openOutput opens the pipe or device at path for writing. If path is a regular file or does not
+// exist, openOutput creates the temporary file that replaces it after the last run.
 func (s *stream) openOutput(path string) error {
 	file, err := files.Replace(path, 0o644)
 	if err != nil {
@@ -103,7 +106,8 @@ func (s *stream) openOutput(path string) error {
 	return nil
 }
 
-// openInput opens a pipe for reading, or fills the tensor from the file at path.
+// openInput opens the pipe or device at path for reading. If path is a regular file, openInput
+// reads the file into the tensor and closes it.
 func (s *stream) openInput(path string) (err error) {
 	s.fd, s.isLive, err = files.OpenInput(path, 0)
 	if err != nil || s.isLive {
@@ -113,8 +117,8 @@ func (s *stream) openInput(path string) (err error) {
 	return s.readFile()
 }
 
-// readFile fills the tensor from the open file. It is an error if the file is not exactly as
-// long as the tensor.
+// readFile reads the open file into the tensor. It returns an error if the file has fewer or more
+// bytes than the tensor.
 func (s *stream) readFile() error {
 	n, err := s.transfer(s.data)
 	extra := 0
@@ -130,13 +134,15 @@ func (s *stream) readFile() error {
 }
 
 const (
-	streamSpins   = 100    // number of attempts without a pause between them
-	streamPauseNs = 50_000 // pause between later attempts, in nanoseconds
+	streamSpins   = 100    // transfer makes this number of attempts without pauses
+	streamPauseNs = 50_000 // pause of transfer after each later attempt, in nanoseconds
 )
 
-// transfer reads or writes data until all bytes are transferred or the other side has closed.
-// It returns the number of bytes transferred. A signal ends the wait for the other side. For an
-// output this is an error, since the results of the run would be lost.
+// transfer reads data from the stream if the tensor is an input, and writes data to the stream if
+// the tensor is an output. It returns when all bytes are transferred, or earlier if the other
+// side has closed the stream. The result n is the number of transferred bytes. While transfer
+// waits for the other side, a signal (see stopping) makes it return. For an output it then returns
+// an error, because the results of the run would be lost.
 func (s *stream) transfer(data []byte) (n int, err error) {
 	for spins, moved := 0, 0; n < len(data); spins++ {
 		switch {
@@ -166,12 +172,14 @@ func (s *stream) transfer(data []byte) (n int, err error) {
 	return n, nil
 }
 
-// receiveInputs reads the data of the next run from all live inputs. It reports whether the
-// inputs have ended: by a signal, or because the other side has closed before it sent data of
-// this run. A sealed process can allocate the error, since its heap still has free memory.
+// receiveInputs reads the data of the next run from all live inputs. The result ended is true if
+// there are no data for another run: a signal has arrived, or the other side has closed the
+// stream after the data of the previous run. receiveInputs returns an error if the other side has
+// closed the stream in the middle of the data of a run. A sealed process can allocate this error,
+// although it must not map memory, because Go's heap still has free memory.
 func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	defer f.recoverRingFault(&err)
-	hasData := false // an earlier input in the list had data for this run
+	hasData := false // true: an earlier input in f.streams had data for this run
 	for i := range f.streams {
 		s := &f.streams[i]
 		if s.isOutput || !s.isLive {
@@ -194,16 +202,17 @@ func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	return false, nil
 }
 
-// sendOutputs writes the results of a run to pipes and rings, and then releases the input slots
-// of the run. No ring advances before all results are written: if the process is killed while
-// it waits for a reader, no ring has published a result of the run.
+// sendOutputs writes the results of a run to all live outputs. It then publishes the results in
+// the output rings and releases the slots of the input rings. It does this only after it has
+// written all results. Therefore, if the process is killed while it waits for a reader, no ring
+// shows a result of this run, and the inputs of this run are still in the input rings.
 func (f *frameLoop) sendOutputs() (err error) {
 	defer f.recoverRingFault(&err)
 	if err = f.writeOutputs(true); err != nil {
 		return err
 	}
-	// The list has inputs before outputs. Therefore, go backwards: an input slot must not be
-	// released before the results are published.
+	// Publish the results before releasing the input slots. In f.streams the inputs precede the
+	// outputs, therefore iterate backwards.
 	for i := len(f.streams) - 1; i >= 0; i-- {
 		if ring := f.streams[i].ring; ring != nil {
 			ring.advance()
@@ -212,8 +221,8 @@ func (f *frameLoop) sendOutputs() (err error) {
 	return nil
 }
 
-// writeOutputs writes the results of a run: to pipes, character devices and rings if toLive is
-// true, and to files if toLive is false.
+// writeOutputs writes the results of a run to all live outputs if toLive is true, and to all
+// output files if toLive is false.
 func (f *frameLoop) writeOutputs(toLive bool) error {
 	for i := range f.streams {
 		s := &f.streams[i]
@@ -227,8 +236,9 @@ func (f *frameLoop) writeOutputs(toLive bool) error {
 	return nil
 }
 
-// finishOutputs writes the results of the last run to files, unless no run was completed. It
-// then marks the output rings as closed, which ends their readers.
+// finishOutputs writes the results of the last run to the output files and commits the files. If
+// runs is 0, which means that no run was completed, it writes no files. It then marks the output
+// rings as closed, so that their readers notice the end of the data.
 func (f *frameLoop) finishOutputs(runs uint64) (err error) {
 	defer f.recoverRingFault(&err)
 	if runs > 0 {

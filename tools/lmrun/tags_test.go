@@ -34,7 +34,7 @@ func buildRunner(t *testing.T, tags string) string {
 	return runner
 }
 
-func TestOptionThatATagLeftOutIsAUsageErrorThatNamesTheTag(t *testing.T) {
+func TestOmittedOptionErrorNamesTheTag(t *testing.T) {
 	all := []string{}
 	for _, o := range omittable {
 		all = append(all, o.tag)

@@ -1,8 +1,13 @@
 package main
 
-var version = "lmrun 0.1" // the linker appends the revision and build tags, see build.sh
+// This file contains the texts that -help and -version print.
 
-// usage is the text of -help. The parts that a build tag can leave out are the constants below.
+// version is the text that -version prints first. build.sh makes the linker replace it by a text
+// with the revision and the build tags.
+var version = "lmrun 0.1"
+
+// usage is the text that -help prints. The help of an option that a build tag can omit is in a
+// constant of its own, such as ringUsage, which is empty in a build without that option.
 const usage = `usage: lmrun [flags] IMAGE.lmb
 
 Lmrun verifies a Light Metal binary, opens its device, and replays a sequence of it: once,
@@ -48,14 +53,15 @@ deadline passed or run too long; 76 golden mismatch or expect failed; 77 not per
 78 image is for another device; 2 Go's runtime has too little memory (ulimit -v)
 `
 
-// The following constants are the help texts of options that a build tag can leave out.
-
+// ringHelp is the help text of rings, which the build tag norings omits.
 const ringHelp = `
                       NAME=ring:FILE is a ring in shared memory, used by each run (RING.md)`
 
+// watchdogHelp is the help text of -watchdog, which the build tag nowatchdog omits.
 const watchdogHelp = `
   -watchdog DEV[=S]   feed a watchdog device after each run, with a timeout of S seconds. On
                       success lmrun stops it; after a failure it resets the machine`
 
+// jsonHelp is the help text of -json, which the build tag nojson omits.
 const jsonHelp = `
   -json               print the outcome as one JSON object on standard output`

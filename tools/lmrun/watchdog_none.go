@@ -2,14 +2,16 @@
 
 package main
 
-// This file replaces watchdog.go if lmrun is built with the tag nowatchdog. checkBuild rejects
-// -watchdog in such a build.
+// This file replaces watchdog.go if lmrun is built with the tag nowatchdog. In such a build,
+// checkBuild rejects -watchdog.
 
 const (
 	hasWatchdog   = false
 	watchdogUsage = ""
 )
 
+// watchdog has the same methods as the type watchdog in watchdog.go, so that the other files
+// compile. The methods do nothing.
 type watchdog struct{}
 
 func parseWatchdog(string) (w watchdog, err error) { return w, nil }

@@ -16,8 +16,8 @@ import (
 
 // This file tests the watchdog.
 
-// TestFileThatIsNotAWatchdogIsRejected, and stays as it is. lmrun does not wait for the reader
-// of a pipe.
+// TestFileThatIsNotAWatchdogIsRejected also checks that the file is not changed, and that lmrun
+// does not wait for the reader of a pipe.
 func TestFileThatIsNotAWatchdogIsRejected(t *testing.T) {
 	plain, pipe, read := filepath.Join(t.TempDir(), "plain"), fifo(t), fifo(t)
 	_ = os.WriteFile(plain, []byte("text"), 0o600)
@@ -57,7 +57,7 @@ func TestFileThatIsNotAWatchdogIsRejected(t *testing.T) {
 	}
 }
 
-// TestWatchdogIsFedEveryQuarterOfItsTimeout uses a pipe in place of a watchdog.
+// TestWatchdogIsFedEveryQuarterOfItsTimeout uses a pipe instead of a watchdog.
 func TestWatchdogIsFedEveryQuarterOfItsTimeout(t *testing.T) {
 	var ends [2]int
 	if err := syscall.Pipe(ends[:]); err != nil {

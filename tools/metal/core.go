@@ -82,8 +82,8 @@ func (g *grid) bankTile(bank chips.Bank) chips.Tile {
 // the board has them, which skips rows that are fused off.
 func (g *grid) tile(c CoreCoord) chips.Tile {
 	t := chips.Tile{X: g.columns[c.X], Y: g.rows[c.Y]}
-	x, y := slices.Index(chips.Of(g.board).Grid.Columns, t.X),
-		slices.Index(chips.Of(g.board).Grid.Lines, t.Y)
+	x, y := slices.Index(chips.Of(g.board).Grid.NoC0Columns, t.X),
+		slices.Index(chips.Of(g.board).Grid.NoC0Rows, t.Y)
 	if x >= 0 && y >= 0 {
 		t = chips.Tile{X: chips.Of(g.board).Grid.First + uint8(x),
 			Y: chips.Of(g.board).Grid.First + uint8(y)}
@@ -93,7 +93,7 @@ func (g *grid) tile(c CoreCoord) chips.Tile {
 
 // core is the inverse of tile.
 func (g *grid) core(t chips.Tile) (CoreCoord, bool) {
-	t, ok := chips.Of(g.board).Grid.NoC0(t.X, t.Y)
+	t, ok := chips.Of(g.board).Grid.TileAt(t.X, t.Y)
 	c := CoreCoord{slices.Index(g.columns, t.X), slices.Index(g.rows, t.Y)}
 	return c, ok && c.X >= 0 && c.Y >= 0
 }

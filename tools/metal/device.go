@@ -49,8 +49,8 @@ func CreateDevice(board *boards.Board, on hal.Device) (_ *Device, err error) {
 	}
 	d := &Device{Deadline: time.Second, grid: newGrid(board), alive: map[uint64]any{},
 		traces: map[TraceID]*trace{}}
-	l1, dram := chips.Of(board).Grid.Memory(chips.Tensix, 0, 1),
-		chips.Of(board).Grid.Memory(chips.DRAM, 0, 1)
+	l1, dram := chips.Of(board).Grid.FindMemory(chips.Tensix, 0, 1),
+		chips.Of(board).Grid.FindMemory(chips.DRAM, 0, 1)
 	d.l1 = allocator{name: "L1", limit: span{dataBase, l1.Last + 1}}
 	// Address 0 stays free, so that a kernel can take it for none.
 	d.dram = allocator{name: "DRAM", limit: span{align, dram.Last + 1}}

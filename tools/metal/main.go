@@ -29,7 +29,7 @@ type Workload struct {
 func Main(list []Workload) {
 	ttsim.ChildMain()
 	if err := mainOf(list, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, files.Line(err.Error()))
+		fmt.Fprintln(os.Stderr, files.OneLine(err.Error()))
 		os.Exit(hal.CodeOf(err).ExitStatus())
 	}
 }
@@ -82,7 +82,7 @@ func choose(list []Workload, name string) *Workload {
 
 // openDevice opens what a capture runs on, and finds its board.
 func openDevice(board, device string) (b *boards.Board, on hal.Device) {
-	b = chips.ByName(board)
+	b = chips.BoardByName(board)
 	if board != "" && b == nil {
 		refuse("no board %q", board)
 	}
@@ -93,7 +93,7 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 		}
 		return b, nil
 	case "mock":
-		mocked := chips.ByName(rest)
+		mocked := chips.BoardByName(rest)
 		if mocked == nil {
 			refuse("%s: no board %q", device, rest)
 		}

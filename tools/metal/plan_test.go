@@ -104,7 +104,7 @@ func TestEveryTensixTileIsACoreAndBack(t *testing.T) {
 				}
 				tiles++
 				c, ok := g.core(chips.Tile{X: uint8(x), Y: uint8(y)})
-				if back, is := chips.Of(b).Grid.NoC0(g.tile(c).X, g.tile(c).Y); !ok || !is ||
+				if back, is := chips.Of(b).Grid.TileAt(g.tile(c).X, g.tile(c).Y); !ok || !is ||
 					back != (chips.Tile{X: uint8(x), Y: uint8(y)}) {
 					t.Errorf("%s (%d,%d) is core %v, which is %v", b.Name, x, y, c, back)
 				}

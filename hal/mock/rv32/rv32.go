@@ -1,43 +1,50 @@
-// Package rv32 interprets the RISC-V base integer instruction set RV32I with
-// the M extension, as the data-movement cores of Tenstorrent's Tensix tiles
-// run it.
+// Package rv32 interprets the RISC-V instruction set RV32IM, which the RISC-V cores in
+// Tenstorrent's Tensix tiles execute.
 //
-// Source: The RISC-V Instruction Set Manual, Volume I, version 20191213,
-// chapters 2 (RV32I) and 7 (M). Where the manual leaves a choice to the
-// implementation, and for everything beyond RV32IM, a core behaves as in ttsim
-// v1.10.0 (src/riscv_impl.h): what ttsim rejects stops the core.
+// Source: The RISC-V Instruction Set Manual, Volume I, version 20191213, chapters 2 (RV32I)
+// and 7 (M extension). If the manual leaves a choice to the implementation, a core behaves as
+// in the maker's simulator, ttsim v1.10.0 (src/riscv_impl.h). An instruction that ttsim
+// rejects stops the core.
 //
-// There are no caches, no interrupts and no traps. Every instruction takes one
-// step and is complete before the next begins. A step allocates nothing.
+// The model has no caches, interrupts or traps. Every instruction takes one step, and is
+// complete before the next one begins. A step allocates no memory.
 package rv32
 
-// Bus accesses memory for a core. ok is false if nothing at the address accepts an access of
-// that width; the core then stops. The core checks alignment itself.
+// Bus accesses memory and registers for a core. The core itself checks the alignment of addresses.
+// ok is false if nothing at the address accepts an access of that width. The core then stops.
 type Bus interface {
+	// Fetch returns the instruction at an address.
 	Fetch(address uint32) (instruction uint32, ok bool)
+
+	// Load returns the value of width bytes at an address.
 	Load(address uint32, width uint8) (value uint32, ok bool)
+
+	// Store stores the lowest width bytes of value at an address.
 	Store(address uint32, width uint8, value uint32) (ok bool)
 }
 
-// Core is one hart. The zero value with a Bus starts at address 0. Extensions beyond RV32IM that
-// Blackhole's cores have (Zba, Zbb, Zaamo) are not implemented and stop a core; no kernel of a
-// capture or workload uses them.
+// Core is one RISC-V core. The zero value with a Bus starts at address 0. The core does not
+// implement extensions beyond RV32IM that Blackhole's cores have (Zba, Zbb, Zaamo): such an
+// instruction stops the core. No program in the captures and workloads of this repository uses
+// them.
 type Core struct {
-	Bus Bus
-	// Fence: the core accepts fence, as on Blackhole. On Wormhole, fence does not order accesses,
-	// and ttsim rejects it.
+	Bus Bus // memory and registers that the core accesses
+
+	// Fence makes the core accept the instruction fence, as Blackhole's cores do. On Wormhole,
+	// fence does not order accesses, and ttsim rejects it.
 	Fence bool
-	X     [32]uint32 // X[0] is always 0
-	PC    uint32     // of the next instruction, or of the one that stopped the core
-	Stop  Stop       // why the core stopped; zero while it runs
+	X     [32]uint32 // integer registers; X[0] is always 0
+	PC    uint32     // address of the next instruction, or of the instruction that stopped the core
+	Stop  Stop       // why the core stopped; the zero value while it runs
 }
 
-// Reset makes the core continue at pc. Registers keep their values, as in ttsim.
+// Reset makes the core run from the address pc. The registers keep their values, as in ttsim.
 func (c *Core) Reset(pc uint32) {
 	c.PC, c.Stop = pc, Stop{}
 }
 
-// Step executes up to n instructions. It reports whether the core still runs.
+// Step executes up to n instructions. It returns early if the core stops, and reports whether the
+// core still runs.
 func (c *Core) Step(n int) bool {
 	for ; n > 0 && c.Stop.Reason == Running; n-- {
 		c.step()
@@ -45,8 +52,8 @@ func (c *Core) Step(n int) bool {
 	return c.Stop.Reason == Running
 }
 
-// step executes one instruction. An instruction that stops the core changes neither registers
-// nor memory, and PC remains at it.
+// step executes one instruction. An instruction that stops the core changes neither registers nor
+// memory, and PC remains the address of that instruction.
 func (c *Core) step() {
 	in, ok := c.Bus.Fetch(c.PC)
 	if !ok {
@@ -67,7 +74,7 @@ func (c *Core) step() {
 	c.PC = next
 }
 
-// Major opcodes (table 24.1 of the manual, inst[1:0] = 3 included).
+// Major opcodes: bits 0 to 6 of an instruction (table 24.1 of the manual).
 const (
 	opLoad    = 0x03
 	opMiscMem = 0x0f
@@ -82,8 +89,9 @@ const (
 	opSystem  = 0x73
 )
 
-// execute returns the register that i writes (x0 for none), its value, and the address of the
-// next instruction. It changes only memory and Stop.
+// execute executes the instruction i, except that it changes neither registers nor PC. It returns
+// the number of the register that i writes (0 if it writes none), the new value of that register,
+// and the address of the next instruction.
 func (c *Core) execute(i instruction) (rd, value, next uint32) {
 	a, b := c.X[i.rs1()], c.X[i.rs2()]
 	rd, next = i.rd(), c.PC+4
@@ -99,7 +107,7 @@ func (c *Core) execute(i instruction) (rd, value, next uint32) {
 		value, next, ok = next, (a+i.immI())&^1, i.funct3() == 0
 	case opBranch:
 		var taken bool
-		if taken, ok = compare(i.funct3(), a, b); taken {
+		if taken, ok = branchTaken(i.funct3(), a, b); taken {
 			next = c.PC + i.immB()
 		}
 		rd = 0
@@ -121,13 +129,14 @@ func (c *Core) execute(i instruction) (rd, value, next uint32) {
 		ok = false
 	}
 	if !ok && c.Stop.Reason == Running {
-		c.halt(illegal(i), i, c.PC)
+		c.halt(illegalReason(i), i, c.PC)
 	}
 	return rd, value, next
 }
 
-// compare reports whether a branch is taken; ok is false for the two reserved funct3.
-func compare(funct3, a, b uint32) (taken, ok bool) {
+// branchTaken reports whether a branch with the operands a and b is taken. ok is false if funct3 is
+// one of the two reserved values.
+func branchTaken(funct3, a, b uint32) (taken, ok bool) {
 	switch funct3 {
 	case 0: // beq
 		return a == b, true
@@ -145,8 +154,8 @@ func compare(funct3, a, b uint32) (taken, ok bool) {
 	return false, false
 }
 
-// load executes lb, lh, lw, lbu and lhu. ok is false for other funct3. If the access fails, the
-// core stops.
+// load executes lb, lh, lw, lbu or lhu. ok is false if funct3 has another value, or if the access
+// fails. In the second case the core has stopped.
 func (c *Core) load(i instruction, address uint32) (value uint32, ok bool) {
 	f := i.funct3()
 	if f&3 == 3 || f == 6 {
@@ -162,13 +171,15 @@ func (c *Core) load(i instruction, address uint32) (value uint32, ok bool) {
 	return value, ok
 }
 
-// store executes sb, sh and sw.
+// store executes sb, sh or sw. ok is false if funct3 has another value, or if the access fails. In
+// the second case the core has stopped.
 func (c *Core) store(i instruction, address, value uint32) (ok bool) {
 	f := i.funct3()
 	return f <= 2 && c.write(i, address, 1<<f, value)
 }
 
-// read loads width bytes, or stops the core.
+// read loads width bytes. If the address is misaligned or the bus rejects the access, read stops
+// the core.
 func (c *Core) read(i instruction, address uint32, width uint8) (value uint32, ok bool) {
 	if address&uint32(width-1) != 0 {
 		c.halt(LoadMisaligned, i, address)
@@ -180,7 +191,8 @@ func (c *Core) read(i instruction, address uint32, width uint8) (value uint32, o
 	return value, ok
 }
 
-// write stores the low width bytes of value, or stops the core.
+// write stores the lowest width bytes of value. If the address is misaligned or the bus rejects the
+// access, write stops the core.
 func (c *Core) write(i instruction, address uint32, width uint8, value uint32) (ok bool) {
 	if address&uint32(width-1) != 0 {
 		c.halt(StoreMisaligned, i, address)
@@ -192,8 +204,9 @@ func (c *Core) write(i instruction, address uint32, width uint8, value uint32) (
 	return ok
 }
 
-// system stops the core: there is no semihosting and no debugger, and no program needs what
-// Zicsr accesses on either chip.
+// system executes a SYSTEM instruction (ecall, ebreak or an access to a control register): it stops
+// the core. The model has no semihosting, no debugger and no control registers (Zicsr), because no
+// program needs them on either chip.
 func (c *Core) system(i instruction) {
 	switch i {
 	case 0x00000073:
@@ -205,11 +218,13 @@ func (c *Core) system(i instruction) {
 	}
 }
 
+// halt stops the core at the current instruction and stores the reason.
 func (c *Core) halt(r Reason, i instruction, address uint32) {
 	c.Stop = Stop{Reason: r, PC: c.PC, Instruction: uint32(i), Address: address}
 }
 
-// fence accepts the forms ttsim does. There is no cache, so it has nothing to do.
+// fence executes a fence, which does nothing because the model has no cache. ok is false if the
+// core does not accept fences, or if ttsim does not accept this form.
 func (c *Core) fence(i instruction) (ok bool) {
 	if !c.Fence || i.funct3() != 0 || i.rd() != 0 || i.rs1() != 0 {
 		return false

@@ -1,8 +1,10 @@
 package rv32
 
+// This file describes why and where a core has stopped.
+
 import "fmt"
 
-// Reason is the reason why a core does not run.
+// Reason is the reason why a core has stopped, as a text for messages.
 type Reason string
 
 const (
@@ -20,11 +22,11 @@ const (
 	Breakpoint      Reason = "ebreak, and there is no debugger"
 )
 
-// illegal returns the reason why i is not executed. Words whose low two bits are not both set
-// are for the Tensix coprocessor. Fences exist, but Wormhole's do not order accesses, and
-// fence.i does not change the instruction cache on either chip (all ttsim v1.10.0
-// src/riscv_impl.h).
-func illegal(i instruction) Reason {
+// illegalReason returns the reason why a core cannot execute the instruction i. An instruction
+// whose lowest two bits are not both 1 is for the Tensix coprocessor. The reason FenceRefused is
+// for fence on Wormhole, which does not order accesses, and for fence.i, which does not change the
+// instruction cache on either chip (ttsim v1.10.0 src/riscv_impl.h).
+func illegalReason(i instruction) Reason {
 	switch {
 	case i&3 != 3:
 		return Coprocessor
@@ -34,15 +36,15 @@ func illegal(i instruction) Reason {
 	return Illegal
 }
 
-// Stop is the reason and place where a core stopped.
+// Stop describes why and where a core stopped.
 type Stop struct {
 	Reason      Reason
-	PC          uint32
-	Instruction uint32
-	Address     uint32 // of the load, store or jump; otherwise PC
+	PC          uint32 // address of the instruction that stopped the core
+	Instruction uint32 // the instruction; 0 if it could not be fetched
+	Address     uint32 // address that a load, store or jump accessed; otherwise PC
 }
 
-// String returns a line for people, such as
+// String returns one line of text, such as
 // "pc 0x00000024: misaligned load, address 0x00010011, instruction 0x00052503".
 func (s Stop) String() string {
 	text := fmt.Sprintf("pc %#08x: %s", s.PC, s.Reason)

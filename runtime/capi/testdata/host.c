@@ -1,6 +1,7 @@
 /*
- * A host of the C archive, for archive_test.go: `host SCENARIO ARGS...` runs one scenario and exits
- * with 0 if all its checks pass. It is linked with the archive that has mock devices.
+ * A C program that calls the archive, for archive_test.go. `host SCENARIO ARGS...` runs one
+ * scenario, and exits with 0 if all checks of the scenario pass. It is linked with the archive that
+ * contains mock devices.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,9 +22,10 @@
 
 #include "lightmetal.h"
 
-static int wrong;
+static int wrong; /* number of checks that failed */
 
-/* Compares two numbers, and prints the line if they differ. */
+/* Checks that got is equal to want. If not, prints the line, the expression and both numbers. The
+   program exits after ten failed checks. */
 #define IS(got, want) is(__LINE__, #got, (long long)(got), (long long)(want))
 static void is(int line, const char *what, long long got, long long want)
 {
@@ -37,12 +39,14 @@ static void is(int line, const char *what, long long got, long long want)
 		exit(1);
 }
 
+/* Ends the program because a system call failed, and prints errno. */
 static void die(const char *what)
 {
 	printf("%s: %s\n", what, strerror(errno));
 	exit(1);
 }
 
+/* Returns the time of the monotonic clock in nanoseconds. */
 static int64_t now(void)
 {
 	struct timespec t;
@@ -50,7 +54,7 @@ static int64_t now(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* Opens, loads and freezes an image on a mock. */
+/* Opens, loads and freezes an image on a mock, and returns its handle. */
 static lm_handle ready(const char *path, const char *device)
 {
 	lm_handle image = 0;
@@ -60,6 +64,7 @@ static lm_handle ready(const char *path, const char *device)
 	return image;
 }
 
+/* Returns the index of the sequence with a name. */
 static uint32_t sequence(lm_handle image, const char *name)
 {
 	uint32_t index = 9999;
@@ -67,7 +72,8 @@ static uint32_t sequence(lm_handle image, const char *name)
 	return index;
 }
 
-/* layout: sizes and offsets of the structs, as the compiler sees them. */
+/* Scenario layout: prints the sizes and offsets of all structs in lightmetal.h, as the C compiler
+   computes them. */
 #define STRUCT(s) printf(#s " %zu\n", sizeof(struct s))
 #define FIELD(s, f) \
 	printf(#s " " #f " %zu %zu\n", offsetof(struct s, f), sizeof(((struct s *)0)->f))
@@ -109,7 +115,8 @@ static void layout(char **args)
 	FIELD(lm_version, format_minor);
 }
 
-/* misuse GOOD BAD: every argument of every function wrong in turn. */
+/* Scenario misuse GOOD BAD: passes every wrong argument to every function. GOOD is the path of a
+   valid image, BAD the path of an invalid one. */
 static void misuse(char **args)
 {
 	lm_handle image = 0, other = 0;
@@ -189,8 +196,8 @@ static void misuse(char **args)
 	IS(lm_output(image, 1, 4, &out), LM_USAGE);
 	IS(lm_limit(image, 0), LM_USAGE);
 	IS(lm_load(image, NULL, 1, LM_ANY_WINDOW), LM_USAGE);
-	IS(lm_load(image, edu, 0, LM_ANY_WINDOW), LM_USAGE); /* a name that would be ignored */
-	IS(lm_load(image, NULL, 0, LM_ANY_WINDOW), LM_NO_DEVICE); /* 0 names: by PCI ids */
+	IS(lm_load(image, edu, 0, LM_ANY_WINDOW), LM_USAGE); /* a name, but count is 0 */
+	IS(lm_load(image, NULL, 0, LM_ANY_WINDOW), LM_NO_DEVICE); /* opens the device by PCI ids */
 	IS(lm_load(image, nine, 9, LM_ANY_WINDOW), LM_USAGE);
 	IS(lm_load(image, edu, UINT32_MAX, LM_ANY_WINDOW), LM_USAGE);
 	IS(lm_load(image, nine, 2, LM_ANY_WINDOW), LM_USAGE);
@@ -246,7 +253,7 @@ static void misuse(char **args)
 	IS(lm_run(image, info.sequences), LM_USAGE);
 	IS(lm_run(image, UINT32_MAX), LM_USAGE);
 
-	/* After all that it still works. */
+	/* After all this misuse, the image can still be run. */
 	IS(lm_input(image, 0, 4, &in), LM_OK);
 	IS(lm_output(image, 1, 4, &out), LM_OK);
 	IS((uintptr_t)in % 64 == 0 && (uintptr_t)out % 64 == 0, 1);
@@ -264,7 +271,8 @@ static void misuse(char **args)
 	IS(lm_close(other), LM_OK);
 }
 
-/* status PATH DEVICE SEQUENCE STATUS CODE: a run that ends so, and says so. */
+/* Scenario status PATH DEVICE SEQUENCE STATUS CODE: a run of SEQUENCE fails with STATUS, and
+   lm_last_error reports STATUS and CODE. Prints the text of lm_last_error. */
 static void status(char **args)
 {
 	struct lm_error error;
@@ -273,7 +281,7 @@ static void status(char **args)
 	IS(lm_run(image, sequence(image, args[2])), atoi(args[3]));
 	IS(lm_find_sequence(image, args[2], NULL), LM_USAGE);
 	IS(lm_last_error(image, &error, text, sizeof text), LM_OK);
-	IS(error.status, LM_USAGE); /* of the last call, not of the last failure */
+	IS(error.status, LM_USAGE); /* describes lm_find_sequence, the last call, and not lm_run */
 	IS(lm_run(image, 0), LM_INTERNAL);
 	IS(lm_last_error(image, &error, text, sizeof text), LM_OK);
 	IS(error.code, LM_CODE_DISABLED);
@@ -288,7 +296,8 @@ static void status(char **args)
 	IS(lm_close(image), LM_OK);
 }
 
-/* cut PATH DEVICE: the file ends while it is mapped; the bus error comes under the seal. */
+/* Scenario cut PATH DEVICE: the image file is truncated while it is mapped. The next run reads the
+   missing part, in a sealed process, and must return LM_IO. */
 static void cut(char **args)
 {
 	struct lm_error error;
@@ -305,7 +314,7 @@ static void cut(char **args)
 	_exit(bad);
 }
 
-/* memory PATH: the same image in the host's memory. */
+/* Scenario memory PATH: opens and runs an image in memory (lm_open_memory). */
 static void memory(char **args)
 {
 	lm_handle image = 0;
@@ -334,20 +343,22 @@ static void memory(char **args)
 	free(data);
 }
 
-/* signed PATH KEYS STATUS: how opening with these keys ends. */
+/* Scenario signed PATH KEYS STATUS: lm_open_signed with KEYS returns STATUS. */
 static void is_signed(char **args)
 {
 	lm_handle image = 0;
 	IS(lm_open_signed(args[0], args[1], &image), atoi(args[2]));
 	IS(image != 0, atoi(args[2]) == 0);
 	IS(lm_close(image), image != 0 ? LM_OK : LM_USAGE);
-	IS(lm_open(args[0], &image), LM_OK); /* nobody asked */
+	IS(lm_open(args[0], &image), LM_OK); /* lm_open does not check the signature */
 }
 
-/* Objects and bytes that Go's heap gave out so far; only this archive has it. */
+/* Sets three numbers: objects and bytes that Go has allocated so far, and garbage collections. Only
+   the archive with mock devices contains this function. */
 extern void lm_mock_allocations(uint64_t *objects, uint64_t *bytes, uint64_t *collections);
 
-/* million PATH DEVICE seal|noseal: a million runs, of which none allocates. */
+/* Scenario million PATH DEVICE seal|noseal: executes a million runs, optionally in a sealed
+   process, and checks that Go allocated nothing. */
 static void million(char **args)
 {
 	uint64_t before[3], after[3];
@@ -362,10 +373,10 @@ static void million(char **args)
 	IS(lm_find_tensor(image, "d", &index), LM_OK);
 	IS(lm_input(image, in, 4, &data), LM_OK);
 	IS(lm_output(image, index, 4, &out), LM_OK);
-	IS(lm_run(image, frame), LM_OK); /* the mock makes a page where it is first stored to */
+	IS(lm_run(image, frame), LM_OK); /* at the first store to a page, the mock allocates the page */
 	volatile uint32_t *a = data;
 	const volatile uint32_t *d = out;
-	lm_mock_allocations(&before[0], &before[1], &before[2]); /* its first call allocates */
+	lm_mock_allocations(&before[0], &before[1], &before[2]); /* the first call allocates */
 	lm_mock_allocations(&before[0], &before[1], &before[2]);
 	if (strcmp(args[2], "seal") == 0)
 		IS(lm_seal(image), LM_OK);
@@ -399,7 +410,8 @@ static void million(char **args)
 	IS(lm_close(image), LM_OK);
 }
 
-/* cost PATH DEVICE: nanoseconds of one lm_run of nothing, and of the cheapest call. */
+/* Scenario cost PATH DEVICE: measures the time of lm_abi, of lm_run with an empty sequence, and of
+   lm_find_tensor, in nanoseconds. */
 static void cost(char **args)
 {
 	enum { runs = 200000, rounds = 7 };
@@ -427,8 +439,8 @@ static void cost(char **args)
 	    best[1], best[2]);
 }
 
-/* process PATH DEVICE: what the archive does to a process: signals that are
- * caught, threads, memory. */
+/* Scenario process PATH DEVICE: prints the signals, threads and memory of the process at the start
+   of main and after lm_freeze, and then all signal actions that are not the default. */
 static void process(char **args)
 {
 	char line[256];
@@ -464,22 +476,24 @@ static void process(char **args)
 }
 
 static volatile sig_atomic_t caught, faults;
-static struct sigaction gos;
+static struct sigaction gos; /* Go's handler of bus errors */
+
+/* A signal handler that counts its calls. */
 static void count(int s)
 {
 	(void)s;
 	caught++;
 }
 
-/* A host's own handler of bus errors, which looks first and hands on what is not its. */
+/* A handler of the C program for bus errors. It counts the error, and then calls Go's handler. */
 static void chain(int s, siginfo_t *info, void *context)
 {
 	faults++;
 	gos.sa_sigaction(s, info, context);
 }
 
-/* signals PATH DEVICE: the host's signals continue to work, and Go's under a
- * handler of the host's. */
+/* Scenario signals PATH DEVICE: signal handlers of the C program are called during runs. A handler
+   of the C program for bus errors can pass the signal to Go's handler. */
 static void signals(char **args)
 {
 	struct sigaction a = {.sa_flags = SA_ONSTACK | SA_RESTART};
@@ -490,7 +504,7 @@ static void signals(char **args)
 	    sigaction(SIGPROF, &a, NULL))
 		die("sigaction");
 	for (int i = 0; i < 1000; i++) {
-		kill(getpid(), i % 2 ? SIGUSR1 : SIGPROF); /* to any thread, Go's too */
+		kill(getpid(), i % 2 ? SIGUSR1 : SIGPROF); /* any thread may receive it, also Go's */
 		if (i == 500)
 			alarm(1);
 		IS(lm_run(image, frame), LM_OK);
@@ -509,7 +523,7 @@ static void signals(char **args)
 	IS(lm_close(image), LM_OK);
 }
 
-/* crash: a fault of the host's own stays its own: Go passes it on. */
+/* Scenario crash: a memory fault in C code kills the process, although Go has a signal handler. */
 static void crash(char **args)
 {
 	(void)args;
@@ -518,12 +532,14 @@ static void crash(char **args)
 	*nowhere = 1;
 }
 
+/* Parameters and result of one thread. */
 struct work {
 	const char *path, *device;
-	size_t stack;
-	int status;
+	size_t stack; /* size of the thread's stack in bytes */
+	int status;   /* status of the first call that failed, or LM_OK */
 };
 
+/* A thread that opens an image, executes 20000 runs, and closes the image. */
 static void *worker(void *data)
 {
 	struct work *w = data;
@@ -543,7 +559,8 @@ static void *worker(void *data)
 	return NULL;
 }
 
-/* threads PATH DEVICE: four images on four threads with stacks from the smallest on. */
+/* Scenario threads PATH DEVICE: four threads run an image each. Their stacks have 64 KiB to 512
+   KiB. */
 static void threads(char **args)
 {
 	pthread_t ids[4];
@@ -564,35 +581,37 @@ static void threads(char **args)
 	}
 }
 
-/* What is a thread's own, and another runtime in the process could change. */
-struct own {
+/* Settings of one thread that the archive must not change. */
+struct thread_settings {
 	int policy, priority, nice, slack;
 	cpu_set_t cpus;
 	sigset_t blocked;
 };
 
-static void look(struct own *o)
+/* Reads the settings of the calling thread. */
+static void read_settings(struct thread_settings *o)
 {
 	struct sched_param p;
 	memset(o, 0, sizeof *o);
 	if (pthread_getschedparam(pthread_self(), &o->policy, &p) ||
 	    sched_getaffinity(0, sizeof o->cpus, &o->cpus) ||
 	    pthread_sigmask(SIG_BLOCK, NULL, &o->blocked))
-		die("a thread's own");
+		die("settings of a thread");
 	o->priority = p.sched_priority;
-	o->nice = getpriority(PRIO_PROCESS, 0); /* on Linux of this thread */
+	o->nice = getpriority(PRIO_PROCESS, 0); /* on Linux, the value of this thread */
 	o->slack = prctl(PR_GET_TIMERSLACK);
 }
 
 static pthread_barrier_t frozen;
 
-/* A thread of the host's with nothing as it is by default. */
-static void *beside(void *changed)
+/* A thread that changes all its settings, and then checks that lm_freeze and lm_run on another
+   thread do not change them. */
+static void *other_thread(void *changed)
 {
-	struct own before, after;
+	struct thread_settings before, after;
 	struct sched_param none = {0};
 	int first = 0;
-	look(&before);
+	read_settings(&before);
 	while (!CPU_ISSET(first, &before.cpus))
 		first++;
 	CPU_ZERO(&before.cpus);
@@ -603,29 +622,30 @@ static void *beside(void *changed)
 	    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none) ||
 	    setpriority(PRIO_PROCESS, 0, before.nice < 14 ? before.nice + 5 : 19) ||
 	    prctl(PR_SET_TIMERSLACK, 12345))
-		die("a thread beside");
-	look(&before);
+		die("settings of the other thread");
+	read_settings(&before);
 	pthread_barrier_wait(&frozen);
 	pthread_barrier_wait(&frozen);
-	look(&after);
+	read_settings(&after);
 	*(int *)changed = memcmp(&before, &after, sizeof before) != 0;
 	return NULL;
 }
 
+/* Reads the actions of all signals. */
 static void actions(struct sigaction *of)
 {
 	memset(of, 0, 65 * sizeof *of);
 	for (int s = 1; s < 65; s++)
-		sigaction(s, NULL, &of[s]); /* 32 and 33 are the C library's */
+		sigaction(s, NULL, &of[s]); /* fails for 32 and 33, which the C library uses */
 }
 
-/* own PATH DEVICE: freezing and running leave the host's threads, signal actions
- * and scheduling as they are, but for SIGURG in this thread's mask. */
+/* Scenario own PATH DEVICE: lm_freeze and lm_run do not change the threads, signal actions and
+   scheduling of the C program. The only change is that lm_freeze blocks SIGURG on its thread. */
 static void own(char **args)
 {
 	static struct sigaction act_before[65], act_after[65];
 	struct sigaction a = {.sa_flags = SA_ONSTACK, .sa_handler = count};
-	struct own before, after;
+	struct thread_settings before, after;
 	pthread_t other;
 	int changed = -1;
 	lm_handle image = 0;
@@ -633,16 +653,16 @@ static void own(char **args)
 	IS(lm_load(image, (const char *const *)&args[1], 1, LM_ANY_WINDOW), LM_OK);
 	if (sigaction(SIGUSR1, &a, NULL) || sigaction(SIGTERM, &a, NULL) ||
 	    signal(SIGHUP, SIG_IGN) == SIG_ERR || pthread_barrier_init(&frozen, NULL, 2) ||
-	    pthread_create(&other, NULL, beside, &changed))
+	    pthread_create(&other, NULL, other_thread, &changed))
 		die("a host");
 	pthread_barrier_wait(&frozen);
 	actions(act_before);
-	look(&before);
+	read_settings(&before);
 	IS(lm_freeze(image), LM_OK);
 	uint32_t frame = sequence(image, "frame");
 	for (int i = 0; i < 10000; i++)
 		IS(lm_run(image, frame), LM_OK);
-	look(&after);
+	read_settings(&after);
 	actions(act_after);
 	pthread_barrier_wait(&frozen);
 	pthread_join(other, NULL);
@@ -650,7 +670,7 @@ static void own(char **args)
 	for (int s = 1; s < 65; s++) {
 		IS(act_after[s].sa_flags, act_before[s].sa_flags);
 		IS(act_after[s].sa_handler == act_before[s].sa_handler, 1);
-		/* 8 bytes: the kernel's 64 signals */
+		/* Compare 8 bytes, because the kernel has 64 signals. */
 		IS(memcmp(&act_before[s].sa_mask, &act_after[s].sa_mask, 8), 0);
 	}
 	IS(sigismember(&after.blocked, SIGURG), 1);
@@ -658,7 +678,7 @@ static void own(char **args)
 	IS(memcmp(&before, &after, sizeof before), 0);
 }
 
-/* spawn PATH DEVICE: fork and exec at once work, also when all is frozen. */
+/* Scenario spawn PATH DEVICE: fork followed by exec works, even after lm_freeze. */
 static void spawn(char **args)
 {
 	int ended;
@@ -672,8 +692,8 @@ static void spawn(char **args)
 	IS(ended, 0);
 }
 
-/* blind PATH: a first call without /proc, which the caller has taken away. It
- * stays too early when something like /proc is there later. */
+/* Scenario blind PATH: /proc is missing at the first call. lm_open fails, even if /proc exists
+   afterwards. Prints the text of lm_last_error. */
 static void blind(char **args)
 {
 	lm_handle image;

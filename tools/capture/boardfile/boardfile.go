@@ -46,7 +46,7 @@ func Parse(name string, text []byte) (*lmb.Image, error) {
 				"line `rule registers bar0` lets all of one be, 32 "+
 				"bits at a time", name)
 	}
-	if b := chips.ByName(image.Devices[0].Board); b != nil {
+	if b := chips.BoardByName(image.Devices[0].Board); b != nil {
 		return nil,
 			fmt.Errorf("%s: %s is the name of a board that is known, with other ids; choose "+
 				"another name", name, b.Name)

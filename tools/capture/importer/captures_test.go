@@ -476,7 +476,7 @@ func TestCaptureThatIsCompressedOrInUTF16IsRefusedWithWhatReadsIt(t *testing.T) 
 		packed(t, "\xff\xfeV\x00E\x00"): "iconv -f UTF-16 -t UTF-8 FILE |"} {
 		for _, from := range []string{FromMmiotrace, FromQemu, FromRecord} {
 			_, _, err := Import(strings.NewReader(head+"\n"),
-				Options{From: from, Board: chips.ByName("edu")})
+				Options{From: from, Board: chips.BoardByName("edu")})
 			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s of %s: %v", from, want, err)
 			}

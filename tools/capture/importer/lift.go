@@ -109,7 +109,7 @@ func (l *lifter) take(a *traces.Access, n uint32, data []byte) (ok bool, err err
 	bar, offset := l.chip.Unalias(a.Bar, a.Offset)
 	inside := l.inside(a)
 	if l.tlb != nil {
-		if index, at, ok := chips.Config(l.tlb, bar, offset); ok {
+		if index, at, ok := chips.SlotOfRegister(l.tlb, bar, offset); ok {
 			if n == 1 {
 				err = l.configure(a, index, at, inside)
 			}
@@ -127,7 +127,7 @@ func (l *lifter) take(a *traces.Access, n uint32, data []byte) (ok bool, err err
 		return true, nil
 	}
 	if l.tlb != nil {
-		if index, at, ok := chips.Slot(l.tlb, bar, offset); ok {
+		if index, at, ok := chips.SlotAt(l.tlb, bar, offset); ok {
 			return l.through(a, n, data, index, at)
 		}
 	}
@@ -227,7 +227,7 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	if taken, err := l.throughPCIe(a, &aimed, address); taken || err != nil {
 		return true, err
 	}
-	if closed := l.board.ClosedTo(aimed.target, page, l.pageSize()); closed != nil {
+	if closed := l.board.FindClosed(aimed.target, page, l.pageSize()); closed != nil {
 		return false, traces.Refuse(a.Line, "%s through window %d at %#x of tile (%d,%d): "+
 			"the window may show %#x to %#x of %s, which is closed to images", a.Op, index,
 			address, s.target.X, s.target.Y, closed.First, closed.Last, closed.Name)
@@ -298,7 +298,7 @@ func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Grou
 	}
 	words := boards.WindowConfig{binary.LittleEndian.Uint64(s.config[:]),
 		binary.LittleEndian.Uint64(s.config[8:])}
-	target, address, ok := chips.Decode(l.tlb, group, words)
+	target, address, ok := chips.DecodeWindow(l.tlb, group, words)
 	if !ok {
 		var registers []string
 		for i := uint64(0); i < l.tlb.ConfigStride; i += uint64(l.tlb.ConfigWidth) {

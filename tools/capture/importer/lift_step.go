@@ -90,7 +90,7 @@ func (l *lifter) behindTLB(a *traces.Access) bool {
 		return false
 	}
 	bar, offset := l.chip.Unalias(a.Bar, a.Offset)
-	_, _, ok := chips.Slot(l.board.TLB, bar, offset)
+	_, _, ok := chips.SlotAt(l.board.TLB, bar, offset)
 	return ok
 }
 
@@ -100,7 +100,7 @@ func (l *lifter) configures(a *traces.Access) bool {
 		return false
 	}
 	bar, offset := l.chip.Unalias(a.Bar, a.Offset)
-	_, _, ok := chips.Config(l.board.TLB, bar, offset)
+	_, _, ok := chips.SlotOfRegister(l.board.TLB, bar, offset)
 	return ok
 }
 
@@ -243,7 +243,7 @@ func (l *lifter) kind(x, y uint8) chips.Kind {
 	if l.chip.Grid == nil {
 		return 0
 	}
-	tile, ok := l.chip.Grid.NoC0(x, y)
+	tile, ok := l.chip.Grid.TileAt(x, y)
 	if !ok {
 		return 0
 	}
@@ -260,7 +260,7 @@ func mirror(v, size uint8) uint8 {
 // tileMemory reports whether a range is memory in every tile that a window reaches.
 func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
 	for _, k := range a.kinds {
-		if k == 0 || l.chip.Grid.Memory(k, address, size) == nil {
+		if k == 0 || l.chip.Grid.FindMemory(k, address, size) == nil {
 			return false
 		}
 	}

@@ -27,7 +27,7 @@ func load(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Devi
 	if err != nil {
 		t.Fatal(err)
 	}
-	board := chips.ByName(image.Devices[0].Board)
+	board := chips.BoardByName(image.Devices[0].Board)
 	device := mock.New(board)
 	if chips.Of(board).Grid != nil {
 		device = mock.NewWith(board, mock.NewTiles(board))

@@ -118,7 +118,7 @@ func (d *target) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64)
 	return hal.OK
 }
 
-func (d *target) Diagnose() hal.Code { return hal.DiagnoseAlive(d) }
+func (d *target) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
 
 func (d *target) Alive() bool   { return !d.dead() }
 func (d *target) Now() int64    { return d.now }

@@ -60,8 +60,8 @@ func known(t *testing.T) string {
 	}
 	for _, board := range boards.All {
 		for _, c := range board.Closed {
-			fmt.Fprintf(&b, "%x %x %x %x %x %x %x\n", board.Vendor, board.Device, c.Ways, c.X, c.Y,
-				c.First, c.Last)
+			fmt.Fprintf(&b, "%x %x %x %x %x %x %x\n", board.Vendor, board.Device, c.Routes,
+				c.X, c.Y, c.First, c.Last)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "known")

@@ -13,20 +13,20 @@ import (
 
 const root = "../../.."
 
-// compilerFlags matches the list of build.sh with the flags that lmrun is compiled with.
-var compilerFlags = regexp.MustCompile(`(?m)^compiled=\(([^)]+)\)$`)
+// shippedFlags matches the list of compiler flags of everything that ships.
+var shippedFlags = regexp.MustCompile(`(?m)^shipped_flags=\(([^)]+)\)$`)
 
 // buildLmrun builds lmrun for arm64 as build.sh cross does, and returns its functions.
 // Nothing was seen of them.
 func buildLmrun(t *testing.T, tags string) []*function {
 	t.Helper()
-	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
+	script, err := os.ReadFile(filepath.Join(root, "tools/check/build/programs.sh"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := compilerFlags.FindSubmatch(script)
+	flags := shippedFlags.FindSubmatch(script)
 	if flags == nil {
-		t.Fatal("build.sh has no list compiled=(...) of compiler flags")
+		t.Fatal("programs.sh has no list shipped_flags=(...) of compiler flags")
 	}
 	path := filepath.Join(t.TempDir(), "lmrun")
 	args := append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", path},

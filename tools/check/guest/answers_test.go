@@ -293,6 +293,7 @@ func (r *runs) cases(list []aCase, device, image, more string) {
 // TestShippedProgramBearsWhatAKernelAnswers has system calls of lmrun fail, and devices
 // and files go, each at one place: the code and the words are those of that place.
 func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
+	t.Parallel()
 	_, console := inside(t, func(m *machine) {
 		m.virt = iommu
 		m.addModules(t, "LM_GUEST_MODULES")

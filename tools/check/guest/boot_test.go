@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,18 +19,14 @@ import (
 func bootImage(t *testing.T, args ...string) string {
 	t.Helper()
 	kernel, runner := tool(t, "LM_GUEST_KERNEL"), tool(t, "LM_GUEST_LMRUN")
-	dir := t.TempDir()
-	out := filepath.Join(dir, "image")
-	for _, program := range []string{"ship/bootimage", "lmrun", "lminit"} {
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, filepath.Base(program)),
-			"lightmetal/tools/"+program)
-		if text, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
+	out := filepath.Join(t.TempDir(), "image")
+	program := func(name string) string {
+		return goBuild(t, runtime.GOARCH, "lightmetal/tools/"+name)
 	}
-	c := exec.Command(filepath.Join(dir, "bootimage"),
+	program("lmrun") // the verifier finds it next to itself
+	c := exec.Command(program("ship/bootimage"),
 		append([]string{"image", "--lmrun", runner, "--lminit", lminit(runner), "--verifier",
-			filepath.Join(dir, "lminit"),
+			program("lminit"),
 			"--kernel", kernel, "--out", out}, args...)...)
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("bootimage %s: %v\n%s", strings.Join(args, " "), err, text)
@@ -129,6 +126,7 @@ func mistaken(t *testing.T) string {
 }
 
 func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
+	t.Parallel()
 	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base",
 		"0x10000000", "--board", "edu",
 		"../../../testdata/captures/edu.qemutrace")
@@ -143,6 +141,7 @@ func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
 }
 
 func TestBootImageRestartsAndThenReboots(t *testing.T) {
+	t.Parallel()
 	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 2 reboot",
 		mistaken(t)))
 	failed := "lmrun: expect failed: command 2 *"
@@ -155,6 +154,7 @@ func TestBootImageRestartsAndThenReboots(t *testing.T) {
 // not have: Linux then starts PID 1 without open files, so there is no output. QEMU shows
 // that it ran twice and switched the machine off, which a panic does not.
 func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
+	t.Parallel()
 	folder := bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 1 poweroff",
 		mistaken(t))
 	for _, console := range []string{"console=none", "console=ttyS9,115200"} {
@@ -183,6 +183,7 @@ func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
 // TestBootImageReplaysSeveralImagesUpToAFailure also mounts a file system for an output, and
 // reserves memory.
 func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
+	t.Parallel()
 	bad, dir := mistaken(t), t.TempDir()
 	factorial, _ := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
 	second := filepath.Join(dir, "second.lmb")
@@ -206,6 +207,7 @@ func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 // TestBootImageLoadsModulesAndBindsADriver binds edu to VFIO, which needs modules, and opens
 // it with that backend.
 func TestBootImageLoadsModulesAndBindsADriver(t *testing.T) {
+	t.Parallel()
 	modules := tool(t, "LM_GUEST_MODULES")
 	args, config := []string{"--board", "qemu-virt"}, "on-success reboot\n"
 	for _, name := range []string{"vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko",
@@ -222,11 +224,12 @@ func TestBootImageLoadsModulesAndBindsADriver(t *testing.T) {
 
 // TestBadConfigurationIsSaidAndEndsAsConfigured packs configurations that bootimage rejects.
 func TestBadConfigurationIsSaidAndEndsAsConfigured(t *testing.T) {
+	t.Parallel()
 	folder := bootImage(t, "--board", "qemu-virt", written(t, identified()))
 	for _, test := range []struct{ text, says, then, down string }{
 		{"on-failure reboot\n\nfrobnicate 1\nimage /image.lmb\n",
-			"lminit: usage: /lmrun.conf:3: frobnicate must follow a line*", "lminit: reboot",
-			"reset"},
+			"lminit: usage: /lmrun.conf:3: frobnicate is unknown, or must follow a line*",
+			"lminit: reboot", "reset"},
 		{"image /image.lmb\nloop x\n", "lminit: usage: /lmrun.conf:2: -loop takes*",
 			"lminit: poweroff", "off"},
 	} {
@@ -273,6 +276,7 @@ func endless(t *testing.T) func(*machine) {
 // TestRunnerKilledAtAHundredMomentsGivesRightResultsAfterwards takes the moments from a seed;
 // which instruction of lmrun they hit depends on the machine.
 func TestRunnerKilledAtAHundredMomentsGivesRightResultsAfterwards(t *testing.T) {
+	t.Parallel()
 	_, console := inside(t, endless(t), "kills", "100", "6")
 	text, _ := strings.CutPrefix(strings.TrimSpace(console), "inside: killed ")
 	killed, _, _ := strings.Cut(text, " ")
@@ -282,11 +286,15 @@ func TestRunnerKilledAtAHundredMomentsGivesRightResultsAfterwards(t *testing.T) 
 	t.Log(strings.TrimSpace(console))
 }
 
-func TestProcessOneEndsInOrderOnSignalsAndReaps(t *testing.T) { inside(t, endless(t), "signals") }
+func TestProcessOneEndsInOrderOnSignalsAndReaps(t *testing.T) {
+	t.Parallel()
+	inside(t, endless(t), "signals")
+}
 
 // TestFITStartsUnderUBoot boots the tree that bootimage makes for a board with
 // U-Boot, on QEMU's U-Boot, with the device tree of QEMU's machine.
 func TestFITStartsUnderUBoot(t *testing.T) {
+	t.Parallel()
 	uboot := os.Getenv("LM_GUEST_UBOOT")
 	if uboot == "" {
 		t.Skip("needs U-Boot for QEMU and mkimage (LM_GUEST_UBOOT is not set); run `./build.sh " +

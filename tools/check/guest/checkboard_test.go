@@ -61,6 +61,7 @@ func boardReports(t *testing.T, console string) map[string]*boardReport {
 // What lm check-board says of a real arm64 kernel, before and after it is made
 // ready for an image with host memory.
 func TestGuestIsJudgedAsWhatItIs(t *testing.T) {
+	t.Parallel()
 	for _, lane := range lanes {
 		t.Run(lane.name, func(t *testing.T) {
 			_, console := inside(t, func(m *machine) {

@@ -16,6 +16,7 @@ import (
 // imported of it replays without the driver, which sets no static virtual channel
 // where the library has done so by itself.
 func TestRecordedClientOfTheVendorsLibrary(t *testing.T) {
+	t.Parallel()
 	program := os.Getenv("LM_TTUMD")
 	if program == "" {
 		t.Skip("needs a program on tt-umd, static, for arm64 (LM_TTUMD is not set); " +
@@ -61,11 +62,11 @@ func (m *machine) clientsOwn(t *testing.T, c *card) []access {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := chips.ByName(c.board).TLB
+	l := chips.BoardByName(c.board).TLB
 	all = slices.DeleteFunc(all, func(a access) bool {
-		slot, _, ok := chips.Slot(l, 0, a.offset)
+		slot, _, ok := chips.SlotAt(l, 0, a.offset)
 		if !ok {
-			slot, _, ok = chips.Config(l, 0, a.offset)
+			slot, _, ok = chips.SlotOfRegister(l, 0, a.offset)
 		}
 		return ok && l.GroupOf(slot).OwnedByKernel(slot)
 	})

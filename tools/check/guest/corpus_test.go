@@ -84,6 +84,7 @@ init:
 // TestShippedVerifierRefusesInTheWordsOfTheHosts: images with every field changed,
 // and the same words by the program for arm64 as by the verifier of this process.
 func TestShippedVerifierRefusesInTheWordsOfTheHosts(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../../testdata/listings/all-opcodes.lms")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"sync"
 
 	"lightmetal/tools/check/coverage/trace"
 )
@@ -17,6 +18,9 @@ import (
 // coverage is the directory to which QEMU writes which instructions of lmrun ran during a
 // boot. Then PID 1 must be linked at another address (elsewhere).
 var coverage = os.Getenv("LM_GUEST_COVERAGE")
+
+// coverageLock keeps machines that end at the same time from losing each other's additions.
+var coverageLock sync.Mutex
 
 // elsewhere has Go's linker put a program of the guest where lmrun, which is
 // linked as ever, has nothing.
@@ -66,6 +70,8 @@ func (m *machine) follow(program *trace.Program, log *os.File) error {
 		_, _ = io.Copy(io.Discard, log) // QEMU would wait
 		return fmt.Errorf("what QEMU tells of lmrun: %w", err)
 	}
+	coverageLock.Lock()
+	defer coverageLock.Unlock()
 	return program.Add(coverage, seen)
 }
 

@@ -96,10 +96,12 @@ func onDisk(t *testing.T, m *machine, want []byte) {
 }
 
 func TestGuestMovesDataThroughHostMemory(t *testing.T) {
+	t.Parallel()
 	onEachLane(t, "dma", func(t *testing.T, m *machine) { onDisk(t, m, m.files["/input/blocks"]) })
 }
 
 func TestGuestMovesDataFromDeviceToDevice(t *testing.T) {
+	t.Parallel()
 	onEachLane(t, "peers", func(t *testing.T, m *machine) {
 		data := m.files["/input/blocks"]
 		onDisk(t, m, data)
@@ -120,6 +122,7 @@ var nvme = region{"nvme", 0x1b36, 0x0010, 0, 16 << 10}
 // QEMU's own trace says that the registers and doorbells saw what the listings
 // say, and nothing else.
 func TestGuestDrivesMastersOfTheBusAccessByAccess(t *testing.T) {
+	t.Parallel()
 	m, _ := inside(t, func(m *machine) {
 		lanes[1].setUp(t, m)
 		m.addDMA(t)
@@ -146,6 +149,7 @@ func TestGuestDrivesMastersOfTheBusAccessByAccess(t *testing.T) {
 }
 
 func TestGuestRecoversDevicesFromAKilledRun(t *testing.T) {
+	t.Parallel()
 	onEachLane(t, "kill", func(t *testing.T, m *machine) { onDisk(t, m, m.files["/input/blocks"]) })
 }
 
@@ -196,11 +200,13 @@ func changed(t *testing.T, change mistake) string {
 
 // TestGuestTellsMistakesOfDMAApart checks the exit status and text of each mistake.
 func TestGuestTellsMistakesOfDMAApart(t *testing.T) {
+	t.Parallel()
 	onEachLane(t, "dma-errors", nil)
 }
 
 // ACCESS_PLATFORM makes the device use the addresses that the IOMMU knows.
 func TestGuestHasADeviceEncryptWhatTheStandardLibraryDoes(t *testing.T) {
+	t.Parallel()
 	onEachLane(t, "crypto", nil, "-object", "cryptodev-backend-builtin,id=crypto", "-device",
 		"virtio-crypto-pci,addr=6,cryptodev=crypto,iommu_platform=on")
 }
@@ -208,6 +214,7 @@ func TestGuestHasADeviceEncryptWhatTheStandardLibraryDoes(t *testing.T) {
 // TestGuestNVMeImageGivesItsOutput: what goes to the namespace comes back to a
 // file of the host, byte by byte.
 func TestGuestNVMeImageGivesItsOutput(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	m := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"),
 		files: map[string][]byte{}, kernelArgs: " hugepages=16",

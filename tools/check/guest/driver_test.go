@@ -51,6 +51,7 @@ var warned = regexp.MustCompile(`the driver says: <[0-4]>.*`)
 // reaches pinned memory and stores to rectangles of tiles, and the driver has
 // nothing to warn of.
 func TestVendorsDriverOnAServedChip(t *testing.T) {
+	t.Parallel()
 	onDriver(t, func(t *testing.T, m *machine, c *card) { m.addAll(t, c) },
 		func(c *card) []string { return []string{"served", "tt", c.ids} },
 		func(t *testing.T, m *machine, _ *card, console string) {
@@ -65,6 +66,7 @@ func TestVendorsDriverOnAServedChip(t *testing.T) {
 // TestVendorsDriverWindowsKillsAndResets: windows of each size, none left, two
 // replays, the clock while one runs, kills and resets in the middle.
 func TestVendorsDriverWindowsKillsAndResets(t *testing.T) {
+	t.Parallel()
 	onDriver(t, func(t *testing.T, m *machine, c *card) {
 		m.addGolden(t, "twoop", append([]string{"import"}, c.captures["twoop"]...)...)
 	}, func(c *card) []string { return append([]string{"driver", c.ids}, c.sizes...) },

@@ -20,6 +20,7 @@ func endured(t *testing.T, lane int) func(*machine) {
 // TestServedChipBearsKillsAndFramesByRings, by VFIO, which resets a device that
 // is taken next: sysfs leaves cores going that no one stops.
 func TestServedChipBearsKillsAndFramesByRings(t *testing.T) {
+	t.Parallel()
 	m, console := inside(t, endured(t, 1), "endure", "vfio", allChips[0].ids)
 	if m.served != nil {
 		t.Error(m.served)
@@ -54,6 +55,7 @@ func abandoned(t *testing.T) (m *machine, console string, exit int, err error) {
 // QEMU 11.1 dies of it itself now and then, by an assertion of its own
 // error_setv, before the guest can notice: then it is tried again.
 func TestServerThatDiesUnderARunningGuestIsADeviceThatIsGone(t *testing.T) {
+	t.Parallel()
 	m, console, exit, err := abandoned(t)
 	for n := 1; n < 10 && err != nil && strings.Contains(err.Error(),
 		"error_setv: Assertion"); n++ {

@@ -25,6 +25,7 @@ func withImage(t *testing.T, source string) func(*machine) {
 }
 
 func TestGuestFileCutShortWhileItIsMappedIsAnInputOutputError(t *testing.T) {
+	t.Parallel()
 	_, console := inside(t, withImage(t, `lightmetal 1
 target ivshmem 1af4:1110 bar2 1MiB
 window m bar2 offset 0x0 size 1MiB
@@ -42,6 +43,7 @@ safe:
 }
 
 func TestGuestMemoryDecodingOffIsADeviceThatIsGone(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	_, console := inside(t, withImage(t, `lightmetal 1
 target edu 1234:11e8 bar0 1MiB
@@ -60,6 +62,7 @@ again:
 }
 
 func TestGuestBusErrorOfADeviceIsABusFault(t *testing.T) {
+	t.Parallel()
 	inside(t, withImage(t, `lightmetal 1
 target unknown ffee:ffee bar0 1MiB
 rule all bar0 widths 1 4
@@ -76,6 +79,7 @@ safe:
 }
 
 func TestGuestKillsASealedProcessThatWouldTakeSomething(t *testing.T) {
+	t.Parallel()
 	inside(t, withImage(t, `lightmetal 1
 target edu 1234:11e8 bar0 1MiB
 window r bar0 offset 0x0 size 1MiB
@@ -170,6 +174,7 @@ func fileExists(path string) bool {
 var bitten = regexp.MustCompile(`"event": "WATCHDOG", "data": \{"action": "reset"\}`)
 
 func TestGuestWatchdogResetsTheMachineWhenAReplayHangsOrFailsOrDies(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"hang"}, {"fail"}, {"kill"}} {
 		events, console, wasReset := watched(t, args...)
 		if !bitten.MatchString(events) || !wasReset ||
@@ -181,6 +186,7 @@ func TestGuestWatchdogResetsTheMachineWhenAReplayHangsOrFailsOrDies(t *testing.T
 }
 
 func TestGuestWatchdogIsFedWhileFramesCompleteAndStoppedAtTheEnd(t *testing.T) {
+	t.Parallel()
 	events, console, wasReset := watched(t, "frames")
 	if !strings.Contains(events, `"event": "SHUTDOWN"`) || strings.Contains(events, "WATCHDOG") ||
 		wasReset {

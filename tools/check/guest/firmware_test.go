@@ -46,6 +46,7 @@ const (
 )
 
 func TestFirmwareInCDrivesItsDevicesFrameByFrame(t *testing.T) {
+	t.Parallel()
 	r := firmwareOn(t, 0, map[string]string{"/edu.lmb": eduImageFile, "/twoop.lmb": twoopImageFile})
 	for _, want := range []string{
 		"firmware: edu frame 12: 12! = 479001600\n", "firmware: edu: 1000 frames right\n",
@@ -79,6 +80,7 @@ func TestFirmwareInCDrivesItsDevicesFrameByFrame(t *testing.T) {
 
 // TestFirmwareInCDrivesAServedChip, found by its ids as a card is.
 func TestFirmwareInCDrivesAServedChip(t *testing.T) {
+	t.Parallel()
 	r := firmwareOn(t, 0, map[string]string{"/edu.lmb": eduImageFile, "/twoop.lmb": twoopImageFile},
 		func(m *machine) {
 			m.serveTo(t, "mock:wormhole")
@@ -98,6 +100,7 @@ func TestFirmwareInCDrivesAServedChip(t *testing.T) {
 }
 
 func TestFirmwareInCEndsWithTheStatusOfWhatFailed(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		exit  int
 		says  string

@@ -20,6 +20,7 @@ func factorial(n uint32) uint32 {
 // TestBootImageGivesRightResultsForNewInputs has a boot image run one image
 // with several inputs; the results go to drives, where the host finds them.
 func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
+	t.Parallel()
 	image, _ := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
 	dir := t.TempDir()
 	args := []string{"--board", "qemu-virt", "--config", ""}
@@ -57,6 +58,7 @@ func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
 // TestGuestComputesFrameAfterFrameFromPipes has a real device compute with new
 // data in each of many sealed runs.
 func TestGuestComputesFrameAfterFrameFromPipes(t *testing.T) {
+	t.Parallel()
 	image, _ := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
 	inside(t, func(m *machine) { m.add(t, "/factorial.lmb", image) }, "frames")
 }

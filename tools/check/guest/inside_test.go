@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -77,16 +81,49 @@ func (m *machine) addModules(t *testing.T, variable string) {
 	}
 }
 
+// programs holds what goBuild has built: a folder for each combination of architecture and
+// flags, in one that TestMain removes. Most machines run the same programs.
+var programs struct {
+	sync.Mutex
+	folder string
+	built  map[string]bool // by path
+}
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "lightmetal-guest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	programs.folder, programs.built = folder, map[string]bool{}
+	status := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(status)
+}
+
 // static builds a program for the guest, with further flags of go build.
 func static(t *testing.T, program string, flags ...string) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), filepath.Base(program))
-	build := exec.Command("go",
-		append(append([]string{"build", "-trimpath", "-ldflags", "-s -w"}, flags...), "-o", binary,
-			program)...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+	return goBuild(t, "arm64", program, append([]string{"-ldflags", "-s -w"}, flags...)...)
+}
+
+// goBuild builds a Go program for an architecture, once per test process, and returns its
+// path. Programs of the same architecture and flags are in one folder.
+func goBuild(t *testing.T, arch, program string, flags ...string) string {
+	t.Helper()
+	programs.Lock()
+	defer programs.Unlock()
+	variant := crc32.ChecksumIEEE([]byte(arch + strings.Join(flags, " ")))
+	path := filepath.Join(programs.folder, fmt.Sprintf("%08x", variant), filepath.Base(program))
+	if programs.built[path] {
+		return path
+	}
+	args := append([]string{"build", "-trimpath", "-o", path}, flags...)
+	build := exec.Command("go", append(args, program)...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return binary
+	programs.built[path] = true
+	return path
 }

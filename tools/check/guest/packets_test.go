@@ -47,6 +47,7 @@ var (
 // TestPacketsOfDPDKAreRecorded on a card with registers, and on one whose
 // accesses are of 1, 2 and 4 bytes.
 func TestPacketsOfDPDKAreRecorded(t *testing.T) {
+	t.Parallel()
 	packets(t, e1000e)
 	packets(t, virtio)
 }

@@ -123,6 +123,7 @@ var failures = map[string]struct {
 // TestShippedProgramGoesEveryWay has lmrun do on memory of a device what
 // commands can, and fail in every way that they can, sealed and not.
 func TestShippedProgramGoesEveryWay(t *testing.T) {
+	t.Parallel()
 	_, console := inside(t, func(m *machine) {
 		m.files["/i.lmb"] = lmbtest.File(t, everyWay())
 		var r runs
@@ -185,6 +186,7 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 // TestShippedProgramGoesEveryWayOnAChip has lmrun aim windows of a chip by each lane,
 // with targets of every kind, fail there, and take devices that it cannot have.
 func TestShippedProgramGoesEveryWayOnAChip(t *testing.T) {
+	t.Parallel()
 	for _, way := range append(slices.Clone(onServed), onServedByDriver) {
 		for i := range allChips {
 			c := &allChips[i]

@@ -24,14 +24,7 @@ var cmb = region{"nvme-cmb", 0x8086, 0x5845, 2, 1 << 20}
 // withRecorder adds lm, and has QEMU trace.
 func withRecorder(t *testing.T, m *machine) {
 	t.Helper()
-	lm := filepath.Join(t.TempDir(), "lm")
-	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", lm,
-		"lightmetal/tools/lm")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	m.add(t, "/lm", lm)
+	m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
 	m.trace = filepath.Join(m.dir, "trace")
 }
 
@@ -166,11 +159,15 @@ func onMemory(t *testing.T, scenario string) {
 }
 
 // TestRecordedListIsWhatReachedTheDevice for accesses of all widths.
-func TestRecordedListIsWhatReachedTheDevice(t *testing.T) { onMemory(t, "volatile") }
+func TestRecordedListIsWhatReachedTheDevice(t *testing.T) {
+	t.Parallel()
+	onMemory(t, "volatile")
+}
 
 // TestReplayIsRecordedByEachLane records a program in Go, lmrun, on registers:
 // by sysfs and by VFIO. What is imported of the record does the same again.
 func TestReplayIsRecordedByEachLane(t *testing.T) {
+	t.Parallel()
 	file, err := lmb.Encode(identified())
 	if err != nil {
 		t.Fatal(err)
@@ -225,6 +222,7 @@ func configurationIn(t *testing.T, file []byte) string {
 // TestOtherWaysToABarAreRecorded: physical memory, UIO, and a device that was
 // reset and configured by its files, which the record has in order.
 func TestOtherWaysToABarAreRecorded(t *testing.T) {
+	t.Parallel()
 	for _, way := range []string{"mem", "uio", "files"} {
 		t.Run(way, func(t *testing.T) {
 			file, _ := recordedIn(t, edu, map[bool]string{true: "uio",
@@ -253,6 +251,7 @@ func TestOtherWaysToABarAreRecorded(t *testing.T) {
 // driver point its windows. What is imported of that computes what the program
 // did, from other input, and says what the driver was asked for.
 func TestReplayByTheVendorsDriverIsRecorded(t *testing.T) {
+	t.Parallel()
 	onDriver(t, func(t *testing.T, m *machine, c *card) {
 		withRecorder(t, m)
 		path, _ := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
@@ -291,6 +290,7 @@ var nvmeBar = region{"nvme", 0x1b36, 0x0010, 0, 16 << 10}
 // request (3 of 15 runs; with it 1 of 13), for want of an interrupt; then it is
 // ended and begun again, and the records hold what it did until then.
 func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
+	t.Parallel()
 	qemuIO := []string{"--", "/usr/bin/qemu-io", "-f", "raw", "-c", "write -P 0x5a 0 4096", "-c",
 		"read -P 0x5a 0 4096", "-c", "flush", "nvme://DEVICE/1"}
 	for _, way := range []struct {
@@ -350,6 +350,7 @@ func replayOnQemu(t *testing.T, path string) *machine {
 // TestRecordedTrialsAreWhatReachedTheDevice for copies of all lengths, 20
 // threads, and signals at every access: minutes.
 func TestRecordedTrialsAreWhatReachedTheDevice(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("LM_RECORD_TRIALS") != "1" {
 		t.Skip("trials of minutes: ./build.sh record-trials")
 	}
@@ -378,6 +379,7 @@ func onNewProcessor(t *testing.T, resource, scenario string, setUp func(*machine
 // itself compares registers and bytes with those of ordinary memory. Accesses
 // that are not aligned, as those of libc, are cut otherwise by QEMU 11.
 func TestRecordedScalableVectorsAreWhatReachedTheDevice(t *testing.T) {
+	t.Parallel()
 	t.Run("each", func(t *testing.T) {
 		onNewProcessor(t, "resource2", "sve", func(*machine) {})
 	})
@@ -390,6 +392,7 @@ func TestRecordedScalableVectorsAreWhatReachedTheDevice(t *testing.T) {
 // same way: copies of all stages, in both directions, and sets. Programs may use
 // it from QEMU 8.2 and Linux 6.5 on.
 func TestRecordedCopyInstructionsAreWhatReachedTheDevice(t *testing.T) {
+	t.Parallel()
 	onNewProcessor(t, "resource2", "mops", func(m *machine) {
 		m.kernel, m.qemu = tool(t, "LM_GUEST_NEW_KERNEL"), tool(t, "LM_GUEST_QEMU")
 	})

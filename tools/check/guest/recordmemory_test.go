@@ -20,6 +20,7 @@ import (
 // TestHugePagesAreFollowedByTheirPhysicalAddresses, which a program looks up that
 // has no IOMMU. What is imported has the device copy from and to other memory.
 func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
+	t.Parallel()
 	file, _ := recordedIn(t, edu, "resource0", func(m *machine) {
 		m.kernel, m.kernelArgs = tool(t, "LM_GUEST_NEW_KERNEL"), " hugepages=16"
 		m.addProgram(t, "../../capture/recorder/testdata/huge.c")
@@ -62,6 +63,7 @@ func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
 // to one huge page, the program by atomics too: exclusives on a processor without LSE, and
 // single instructions on one that has it.
 func TestHugePageHasWhoWroteEachWord(t *testing.T) {
+	t.Parallel()
 	for name, processor := range map[string]string{"exclusives": "cortex-a72", "LSE": "max"} {
 		t.Run(name, func(t *testing.T) {
 			_, console := inside(t, func(m *machine) {
@@ -140,6 +142,7 @@ func unzipped(t *testing.T, file []byte) string {
 // when the last of its files is closed, and what other memory is mapped then has
 // all the room of --host-memory.
 func TestContainerThatIsClosedReachesNoMemory(t *testing.T) {
+	t.Parallel()
 	file, _ := recordedIn(t, edu, "vfio", func(m *machine) {
 		m.virt, m.kernel = iommu, tool(t, "LM_GUEST_NEW_KERNEL")
 		m.addModules(t, "LM_GUEST_NEW_MODULES")
@@ -188,6 +191,7 @@ func behindAnIOMMU(t *testing.T, image, device string, setUp func(*machine)) {
 // is unpinned, and pinned again, and that the driver resets the card, is in a
 // record too.
 func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
+	t.Parallel()
 	onDriver(t, func(t *testing.T, m *machine, c *card) {
 		withRecorder(t, m)
 		m.addHosted(t, c)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,11 +92,7 @@ func (m *machine) addAll(t *testing.T, c *card) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(t.TempDir(), "workloads")
-	if out, err := exec.Command("go", "build", "-o", program,
-		"../../../testdata/workloads/run").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	program := goBuild(t, runtime.GOARCH, "lightmetal/testdata/workloads/run")
 	for line := range strings.Lines(string(list)) {
 		name := strings.Fields(line)[0]
 		m.addGolden(t, name, "capture", program, name, "--device", "mock:"+c.board)
@@ -118,6 +115,7 @@ func (m *machine) addGolden(t *testing.T, name string, args ...string) {
 // TestGuestReplaysOnAServedChip: every capture and workload, through a real
 // kernel and a real mapping, without and behind an IOMMU.
 func TestGuestReplaysOnAServedChip(t *testing.T) {
+	t.Parallel()
 	for i := range allChips {
 		c := &allChips[i]
 		for _, way := range onServed {
@@ -140,6 +138,7 @@ func TestGuestReplaysOnAServedChip(t *testing.T) {
 // our mocks of them beside those, in one machine. QEMU's trace has the same
 // accesses and the same values on both sides.
 func TestMocksDoAsQEMUsOwnDevices(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		board string
 		of    region
@@ -230,6 +229,7 @@ func once(trace []access, free map[uint64]uint64) (out []access) {
 // TestServedChipsTakeEveryWindow: a window of each size, sealed. What QEMU saw
 // of each run is what the image says: order, width, address and value.
 func TestServedChipsTakeEveryWindow(t *testing.T) {
+	t.Parallel()
 	const runs = 3
 	for i := range allChips {
 		c := &allChips[i]
@@ -245,7 +245,7 @@ func TestServedChipsTakeEveryWindow(t *testing.T) {
 				}
 				first, _ := strconv.Atoi(slot)
 				for _, bar := range []uint8{0, 4} {
-					m.sawRuns(t, image, first, chips.ByName(c.board), bar, runs)
+					m.sawRuns(t, image, first, chips.BoardByName(c.board), bar, runs)
 				}
 			})
 		}
@@ -255,6 +255,7 @@ func TestServedChipsTakeEveryWindow(t *testing.T) {
 // TestGuestPlaysARecordingBack: the device expects, access by access, what a run
 // in this process did, and that is what comes.
 func TestGuestPlaysARecordingBack(t *testing.T) {
+	t.Parallel()
 	for i := range allChips {
 		c := &allChips[i]
 		t.Run(c.board, func(t *testing.T) {
@@ -273,6 +274,7 @@ func TestGuestPlaysARecordingBack(t *testing.T) {
 // TestServedChipsTakeWriteCombining: blocks of odd sizes and places through a
 // write-combining mapping arrive as the image has them, whatever their widths.
 func TestServedChipsTakeWriteCombining(t *testing.T) {
+	t.Parallel()
 	for i := range allChips {
 		c := &allChips[i]
 		t.Run(c.board, func(t *testing.T) {
@@ -288,7 +290,7 @@ func TestServedChipsTakeWriteCombining(t *testing.T) {
 				t.Fatal(err)
 			}
 			first, _ := strconv.Atoi(c.slots[0])
-			m.sawRuns(t, image, first, chips.ByName(c.board), 0, 1)
+			m.sawRuns(t, image, first, chips.BoardByName(c.board), 0, 1)
 		})
 	}
 }
@@ -322,6 +324,7 @@ func (m *machine) sawRuns(t *testing.T, image *lmb.Image, slot int, b *boards.Bo
 // TestFaultsOfAServedDeviceHaveTheirStatus: what lm serve makes go wrong shows
 // in the machine as what it is.
 func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
+	t.Parallel()
 	twoopOf := func(t *testing.T, m *machine) {
 		m.addGolden(t, "twoop", append([]string{"import"}, allChips[0].captures["twoop"]...)...)
 	}
@@ -344,7 +347,7 @@ func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
 			[]string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := chips.ByName(c.board)
+			b := chips.BoardByName(c.board)
 			m, console := inside(t, func(m *machine) {
 				m.serveTo(t, "mock:"+c.board)
 				m.serveArgs = []string{"--fault", c.fault}

@@ -9,6 +9,7 @@ import (
 // maker's own simulator where there is one (LM_TTSIM_WH, LM_TTSIM_BH), through
 // a real kernel: without and behind an IOMMU, and under the maker's driver.
 func TestGuestReplaysOnAServedSimulator(t *testing.T) {
+	t.Parallel()
 	for i, variable := range []string{"LM_TTSIM_WH", "LM_TTSIM_BH"} {
 		c := &allChips[i]
 		t.Run(c.board, func(t *testing.T) {

@@ -72,6 +72,7 @@ func TestGuestDeviceOfYourOwnReplaysAsItsPageSays(t *testing.T) {
 // guest, on a served device that no board has the ids of. What QEMU's trace of the
 // device (vfio_region) becomes is what the recorder in the guest wrote becomes.
 func TestGuestProgramOnAStrangersDeviceIsRecordedThroughQEMU(t *testing.T) {
+	t.Parallel()
 	folder, _ := aDeviceOfYourOwn(t)
 	in := func(name string) string { return filepath.Join(folder, "build", name) }
 	m, console := inside(t, func(m *machine) {

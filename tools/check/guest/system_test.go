@@ -140,6 +140,7 @@ func checkFailure(t *testing.T, r replayed, image *lmb.Image, want string) {
 }
 
 func TestGuestReplaysTheCaptureOfEduAccessByAccess(t *testing.T) {
+	t.Parallel()
 	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base",
 		"0x10000000", "--board", "edu",
 		"../../../testdata/captures/edu.qemutrace")
@@ -161,6 +162,7 @@ func TestGuestReplaysTheCaptureOfEduAccessByAccess(t *testing.T) {
 }
 
 func TestGuestComputesAFactorialOfNewInput(t *testing.T) {
+	t.Parallel()
 	path, image := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
 	dir := t.TempDir()
 	n, result := filepath.Join(dir, "n"), filepath.Join(dir, "result")
@@ -185,6 +187,7 @@ func TestGuestComputesAFactorialOfNewInput(t *testing.T) {
 }
 
 func TestGuestRunsTheEduListingAccessByAccess(t *testing.T) {
+	t.Parallel()
 	path, image := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
 	r := replayOn(t, hal.OK, path, "-seal", "-loop", "3")
 	p := expanded(t, image, "main")
@@ -206,6 +209,7 @@ func xorshift32(seed uint32, size int) (data []byte) {
 }
 
 func TestGuestFillsSharedMemoryByteByByte(t *testing.T) {
+	t.Parallel()
 	path, image := made(t, "asm", "../../../testdata/listings/ivshmem-blocks.lms")
 	block7 := filepath.Join(t.TempDir(), "block7")
 	r := replayOn(t, hal.OK, path, "-output", "block7="+block7)
@@ -239,6 +243,7 @@ func TestGuestFillsSharedMemoryByteByByte(t *testing.T) {
 }
 
 func TestGuestReportsAnExpectThatFails(t *testing.T) {
+	t.Parallel()
 	image := identified()
 	image.Sequences[0].Commands[3].Value = 479001601
 	r := replayOn(t, hal.ExpectFailed, written(t, image))
@@ -249,12 +254,14 @@ func TestGuestReportsAnExpectThatFails(t *testing.T) {
 }
 
 func TestGuestReportsAPollThatCannotSucceed(t *testing.T) {
+	t.Parallel()
 	image := identified()
 	image.Sequences[0].Commands[2] = poll(0x00, 0xff, 0x01, 20_000)
 	checkFailure(t, replayOn(t, hal.DeadlinePassed, written(t, image)), image, "main[2]")
 }
 
 func TestGuestRefusesTheWrongDevice(t *testing.T) {
+	t.Parallel()
 	r := replayOn(t, hal.WrongDevice, written(t, identified()), "-device", "pci:1b36:0010")
 	if trace := r.reached(t, edu); len(trace) > 0 {
 		t.Errorf("edu was accessed: %v", trace)
@@ -262,12 +269,14 @@ func TestGuestRefusesTheWrongDevice(t *testing.T) {
 }
 
 func TestGuestReportsADeviceThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	replayOn(t, hal.NoDevice, written(t, identified()), "-device", "pci:1e52:401e")
 }
 
 // Every part of a file is changed once: what is not whole never reaches the
 // device.
 func TestGuestRefusesACorruptImageBeforeTheFirstStore(t *testing.T) {
+	t.Parallel()
 	image := identified()
 	image.Sequences[0].Commands = append(image.Sequences[0].Commands, lmb.Command{
 		Command: fbs.Command{
@@ -296,5 +305,6 @@ func TestGuestRefusesACorruptImageBeforeTheFirstStore(t *testing.T) {
 }
 
 func TestGuestBringsTheRunnersUsageErrorBack(t *testing.T) {
+	t.Parallel()
 	replayOn(t, hal.Usage, written(t, identified()), "-sequence", "none")
 }

@@ -13,6 +13,7 @@ import (
 // then frame. What was named does break on QEMU's devices, and nothing does where
 // nothing was named.
 func TestImagesBreakEachOtherWhereThatWasSaid(t *testing.T) {
+	t.Parallel()
 	const behind = "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
 		"window ram bar2 offset 0x40000 size 64KiB\n" +
 		"main:\n  fill.8 ram+0x0 <- 0xffffffffffffffff size 64KiB\n"

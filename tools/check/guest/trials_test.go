@@ -22,6 +22,7 @@ func trial(t *testing.T) {
 // physical memory: on registers of edu and of the NVMe controller. What is
 // imported of what it reads last, edu's identification, holds on the mock.
 func TestRecordedTrialsOfMemtool(t *testing.T) {
+	t.Parallel()
 	trial(t)
 	for name, runs := range map[string][]string{
 		"edu": {"mw -l ADDRESS+4 0x12345678", "md -l ADDRESS+8", "mw -l -d PATH 4 0x9abcdef0",
@@ -53,6 +54,7 @@ func TestRecordedTrialsOfMemtool(t *testing.T) {
 // guest, in which Debian's QEMU passes it on. Its trace has what reached edu, and
 // an image made of it does the same on the mock.
 func TestRecordedTrialsThroughAnInnerQemu(t *testing.T) {
+	t.Parallel()
 	trial(t)
 	program := filepath.Join(t.TempDir(), "program")
 	c := exec.Command("aarch64-linux-gnu-gcc", "-O2", "-ffreestanding", "-mgeneral-regs-only",

@@ -15,6 +15,7 @@ import (
 // can write the file changes nothing, but for one that fs-verity keeps, and one
 // on a superblock that is read-only. A read-only mount of it is no such promise.
 func TestGuestTellsFilesThatNobodyCanChange(t *testing.T) {
+	t.Parallel()
 	inside(t, func(m *machine) {
 		m.kernel = tool(t, "LM_GUEST_NEW_KERNEL")
 		m.add(t, "/lmrun", static(t, "lightmetal/tools/lmrun", "-tags", "signed"))

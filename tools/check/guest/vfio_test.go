@@ -12,6 +12,7 @@ import (
 )
 
 func TestFunctionsThatFlagsNameByVFIO(t *testing.T) {
+	t.Parallel()
 	flags := []string{"-seal", "-device", "vfio:1e52:401e", "--device=vfio:0000:00:04.0", "-device",
 		"pci:1234:11e8", "-output", "y=vfio:1:2", "-device"}
 	if got := vfioDevices(flags); !slices.Equal(got, []string{"1e52:401e", "0000:00:04.0"}) {
@@ -20,6 +21,7 @@ func TestFunctionsThatFlagsNameByVFIO(t *testing.T) {
 }
 
 func TestProcessOneIsToldWhatVFIOTakes(t *testing.T) {
+	t.Parallel()
 	m := &machine{files: map[string][]byte{}, modules: t.TempDir()}
 	if err := m.byVFIO([]string{"1e52:401e"}, "/image.lmb"); err == nil {
 		t.Error("a folder without modules")
@@ -68,6 +70,7 @@ func otherInput(image *lmb.Image) (input, want []byte) {
 // ./build.sh qemu IMAGE --with does. The program of the capture computes
 // max(a + b - 100, 0).
 func TestOneCommandReplaysOnAMockBehindAKernel(t *testing.T) {
+	t.Parallel()
 	path, image := made(t, append([]string{"import"}, twoop("wh", "1,1")...)...)
 	input, want := otherInput(image)
 	for _, device := range []string{"pci:1e52:401e", "vfio:1e52:401e", "vfio:0000:00:08.0"} {

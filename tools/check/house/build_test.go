@@ -2,21 +2,46 @@ package house
 
 import (
 	"bufio"
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// copyOfBuild returns a folder with build.sh and a go command that is the shell script fake.
+// buildParts is the folder with the parts of build.sh.
+const buildParts = "tools/check/build"
+
+// readParts returns the parts of build.sh by their paths from the top folder.
+func readParts(t *testing.T) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, buildParts, "*"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%s has no files: %v", buildParts, err)
+	}
+	parts := map[string][]byte{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[buildParts+"/"+filepath.Base(path)] = text
+	}
+	return parts
+}
+
+// copyOfBuild returns a folder with build.sh, its parts and a go command that is the shell script
+// fake.
 func copyOfBuild(t *testing.T, fake string) (dir string, run func(args ...string) *exec.Cmd) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir()) // as a shell names it
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := map[string][]byte{"go": []byte("#!/bin/sh\n" + fake)}
+	content := readParts(t)
+	content["go"] = []byte("#!/bin/sh\n" + fake)
 	for _, name := range []string{"build.sh", "go.mod", "fbs/image.fbs"} {
 		data, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
@@ -133,5 +158,75 @@ func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 	}
 	if err != nil || t.Failed() {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestFirstCommandMayBeFuzzOrLint runs commands that write logs where build/ does not exist yet.
+func TestFirstCommandMayBeFuzzOrLint(t *testing.T) {
+	const fake = "case \"$*\" in\nlist*) echo example ;;\n*-list*) echo FuzzA ;;\n" +
+		"*-fuzz*) echo 'fuzz: elapsed: 1s, execs: 5 (5/sec)' ;;\nesac\n"
+	for _, args := range []string{"fuzz 1x", "lint"} {
+		t.Run(args, func(t *testing.T) {
+			_, run := copyOfBuild(t, fake)
+			out, err := run(strings.Fields(args)...).CombinedOutput()
+			if args == "lint" {
+				err = nil // gofmt and staticcheck are not there
+			}
+			if err != nil || strings.Contains(string(out), "tee:") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestBuildScriptIsAShortFrontDoor checks that build.sh stays short and sources each part.
+func TestBuildScriptIsAShortFrontDoor(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 250
+	if lines := bytes.Count(script, []byte("\n")); lines > most {
+		t.Errorf("build.sh has %d lines, at most %d; move functions to %s", lines, most, buildParts)
+	}
+	for part := range readParts(t) {
+		if !bytes.Contains(script, []byte("\nsource "+part+" ")) {
+			t.Errorf("build.sh does not source %s", part)
+		}
+	}
+}
+
+// TestFunctionsOfBuildHaveComments checks that the comment of each shell function begins with
+// its name, and that no two functions have the same name: the second would replace the first.
+func TestFunctionsOfBuildHaveComments(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := readParts(t)
+	files["build.sh"] = script
+	function := regexp.MustCompile(`^([a-z0-9_-]+)\(\) `)
+	definedIn := map[string]string{}
+	for path, text := range files {
+		comment := "" // the first line of the comment before a line
+		for line := range strings.Lines(string(text)) {
+			if m := function.FindStringSubmatch(line); m != nil {
+				if !strings.HasPrefix(comment, "# "+m[1]+" ") {
+					t.Errorf("%s: the comment of %s does not begin with its name", path, m[1])
+				}
+				if other := definedIn[m[1]]; other != "" {
+					t.Errorf("%s is defined in %s and in %s", m[1], path, other)
+				}
+				definedIn[m[1]] = path
+			}
+			if !strings.HasPrefix(line, "#") {
+				comment = ""
+			} else if comment == "" {
+				comment = line
+			}
+		}
+	}
+	if len(definedIn) < 80 {
+		t.Errorf("only %d functions were found", len(definedIn))
 	}
 }

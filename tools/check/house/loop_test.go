@@ -28,19 +28,19 @@ var (
 		`\t(?:MOVD\.W R30, -(\d+)\(RSP\)|SUB \$(\d+), RSP, (?:RSP|R20))`)
 )
 
-// asShipped is the list of build.sh with the flags that what ships is compiled with.
-var asShipped = regexp.MustCompile(`(?m)^compiled=\(([^)]+)\)$`)
+// shippedFlags matches the list of compiler flags of everything that ships.
+var shippedFlags = regexp.MustCompile(`(?m)^shipped_flags=\(([^)]+)\)$`)
 
 // buildProgram builds lmrun or lminit for arm64 as it ships, but with its symbols.
 func buildProgram(t *testing.T, name, tags string) (binary string) {
 	t.Helper()
-	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
+	script, err := os.ReadFile(filepath.Join(root, buildParts, "programs.sh"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := asShipped.FindSubmatch(script)
+	line := shippedFlags.FindSubmatch(script)
 	if line == nil {
-		t.Fatal("build.sh has no list compiled=(...) of compiler flags")
+		t.Fatal("programs.sh has no list shipped_flags=(...) of compiler flags")
 	}
 	binary = filepath.Join(t.TempDir(), name)
 	args := append([]string{"build", "-trimpath", "-tags", tags, "-o", binary},

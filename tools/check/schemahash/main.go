@@ -48,8 +48,8 @@ func source(hash uint64) string {
 
 package gen
 
-// SchemaHash stands for everything in image.fbs but its comments. A reader
-// refuses a file with another one.
+// SchemaHash is the hash of image.fbs without comments (FORMAT.md section 1.1). A reader
+// rejects an image with another schema hash.
 const SchemaHash uint64 = 0x%016x
 `, hash)
 }

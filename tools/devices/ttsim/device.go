@@ -242,7 +242,7 @@ func (d *Device) Alive() bool {
 	ids, code := d.process.call(request{op: opConfigLoad}, nil, nil)
 	return code == hal.OK && uint16(ids) == d.identity.Vendor
 }
-func (d *Device) Diagnose() hal.Code { return hal.DiagnoseAlive(d) }
+func (d *Device) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
 
 // Now is the virtual time in nanoseconds since Open.
 func (d *Device) Now() int64 { return d.now }

@@ -38,6 +38,6 @@ func (d *Device) register(bar uint8, offset uint64) (at uint64, alone, ok bool) 
 	}
 	bar, offset = chips.Of(d.board).Unalias(bar, offset)
 	alone = mock.DriverOnly(d.board, mock.Place{Bar: bar, Address: offset})
-	_, _, ok = chips.Config(d.board.TLB, bar, offset)
+	_, _, ok = chips.SlotOfRegister(d.board.TLB, bar, offset)
 	return offset, alone, ok || alone
 }

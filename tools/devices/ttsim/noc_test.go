@@ -49,7 +49,9 @@ func newTiles(t *testing.T, d hal.Device) *tiles {
 // simulator of each board.
 func eachDevice(t *testing.T, test func(t *testing.T, board string, d hal.Device)) {
 	for _, board := range []string{"wormhole", "blackhole"} {
-		t.Run(board+"/mock", func(t *testing.T) { test(t, board, mock.New(chips.ByName(board))) })
+		t.Run(board+"/mock", func(t *testing.T) {
+			test(t, board, mock.New(chips.BoardByName(board)))
+		})
 		t.Run(board+"/ttsim", func(t *testing.T) { test(t, board, opened(t, vendors(t, board))) })
 	}
 }
@@ -817,7 +819,7 @@ func eachCase(t *testing.T, test func(t *testing.T, board string, list []uint32,
 // TestMockRefusesRequestsThatTheSimulatorRefuses, and no others.
 func TestMockRefusesRequestsThatTheSimulatorRefuses(t *testing.T) {
 	eachCase(t, func(t *testing.T, board string, list []uint32, c *nocCase) {
-		d := mock.New(chips.ByName(board))
+		d := mock.New(chips.BoardByName(board))
 		if _, refused := newTiles(t, d).after(board, list); refused != (c.refused != "") {
 			t.Errorf("refused %v: %q; the simulator says %q", refused, d.Refusal(), c.refused)
 		}
@@ -833,7 +835,7 @@ func TestMockAndSimulatorCarryOutRequestsAlike(t *testing.T) {
 		if refused != (c.refused != "") || !strings.Contains(simulator.Refusal(), c.refused) {
 			t.Fatalf("refused %v: %q, want %q", refused, simulator.Refusal(), c.refused)
 		}
-		want, _ := newTiles(t, mock.New(chips.ByName(board))).after(board, list)
+		want, _ := newTiles(t, mock.New(chips.BoardByName(board))).after(board, list)
 		if !bytes.Equal(got, want) {
 			t.Errorf("the mock differs from byte %d on", firstDifference(got, want))
 		}
@@ -907,7 +909,7 @@ func TestRandomRequestsAreCarriedOutAlike(t *testing.T) {
 			for i := range 100 {
 				q := randomRequest(random, board)
 				list := q.list(niuLayouts[board])
-				simulator, d := opened(t, library), mock.New(chips.ByName(board))
+				simulator, d := opened(t, library), mock.New(chips.BoardByName(board))
 				got, refused := newTiles(t, simulator).after(board, list)
 				want, mockRefused := newTiles(t, d).after(board, list)
 				simulator.Close()

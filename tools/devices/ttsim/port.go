@@ -90,7 +90,7 @@ func (p *port) pieces(offset uint64, data []byte, do func(uint64, []byte) hal.Co
 // the end of the hardware window, or of the dword where no window lies.
 func (p *port) room(offset uint64) uint64 {
 	if l := p.device.board.TLB; l != nil {
-		if slot, inside, ok := chips.Slot(l, p.bar, offset); ok {
+		if slot, inside, ok := chips.SlotAt(l, p.bar, offset); ok {
 			return l.GroupOf(slot).Size - inside
 		}
 	}

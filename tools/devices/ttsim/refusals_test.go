@@ -590,7 +590,7 @@ func (c *refusalCase) check(t *testing.T, library string) {
 func TestMockAgreesWithTheSimulator(t *testing.T) {
 	for _, c := range refusalCases {
 		t.Run(c.board+"/"+c.name, func(t *testing.T) {
-			d := mock.New(chips.ByName(c.board))
+			d := mock.New(chips.BoardByName(c.board))
 			code, _ := outcome(t, d, c.accesses)
 			want := hal.OK
 			if c.refused != "" || c.mock == stricter {

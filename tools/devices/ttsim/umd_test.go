@@ -44,7 +44,7 @@ func TestRecordingsOfTheVendorsDriverReplay(t *testing.T) {
 		}
 		replayed(name+"/mock", func(_ *testing.T,
 			board string) hal.Device {
-			return mock.New(chips.ByName(board))
+			return mock.New(chips.BoardByName(board))
 		})
 		replayed(name+"/ttsim", func(t *testing.T,
 			board string) hal.Device {

@@ -98,13 +98,13 @@ func pointed(view *fbs.View, c *fbs.Command) aim {
 	t, _ := boards.UnpackTileRange(c.Mask)
 	chip := s.chip()
 	a := aim{address: c.Value, host: math.MaxUint64}
-	tiles, known := chip.Grid.Reached(t)
+	tiles, known := chip.Grid.ShownTiles(t)
 	if !known {
 		s.kind = anywhere
 		a.spaces = []space{s}
 	}
 	for _, at := range tiles {
-		home := chip.Grid.Home(at)
+		home := chip.Grid.FirstOfBank(at)
 		s.kind, s.x, s.y = tile, home.X, home.Y
 		if kind := chip.Grid.Kind(at); kind == chips.ARC {
 			s.kind, s.x, s.y = system, 0, 0
@@ -135,7 +135,7 @@ func inBar(view *fbs.View, w *fbs.Window, address uint64) (s space, ok bool) {
 	if rule := board.FindRule(w.Bar, address, 1); rule != nil && rule.Memory {
 		s.kind = anywhere
 	}
-	_, _, configures := chips.Config(board.TLB, w.Bar, address)
+	_, _, configures := chips.SlotOfRegister(board.TLB, w.Bar, address)
 	return s, !configures
 }
 

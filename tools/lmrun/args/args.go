@@ -1,5 +1,5 @@
-// Package args parses the command line of lmrun. lminit uses it too: each line of its
-// configuration can be a flag of lmrun.
+// Package args parses the command line of lmrun. The program lminit uses it too, because a line
+// of lminit's configuration file can set a flag of lmrun.
 package args
 
 import (
@@ -9,38 +9,43 @@ import (
 	"lightmetal/runtime"
 )
 
-// Options holds the values of all flags of a command line.
+// Options contains the path of the image and the values of all flags. lmrun -help explains the
+// flags.
 type Options struct {
-	Image    string
-	Devices  []string // empty: the devices that the image names
-	Sequence string
+	Image    string   // path of the image file
+	Devices  []string // names of the devices; empty: use the devices that the image names
+	Sequence string   // name of the sequence that each run executes
 
-	Before, After   string // names of sequences; empty: no sequence
-	Inputs, Outputs []Binding
+	Before, After   string    // names of the sequences to run first and last; empty: none
+	Inputs, Outputs []Binding // files of the input tensors and of the output tensors
 
 	Loop     uint64 // number of runs; 0: no limit
 	Deadline int64  // time limit of each run, in nanoseconds; 0: no limit
 	Longest  int64  // time limit of each sequence, in nanoseconds
 	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
 	Key      string // path of a file of public keys; empty: do not check signatures
-	Window   int    // hardware TLB window; runtime.AnySlot: not given
+	Window   int    // number of the hardware TLB window; runtime.AnySlot: -window is not given
 
-	Seal, Check, JSON, Help, Version bool
-	Supervised                       bool // report the longest time to the end on descriptor 3
+	Seal, Check, JSON, Help, Version bool // the flag of this name is on the command line
+	Supervised                       bool // write the longest stop time to file descriptor 3
 }
 
-// Binding is one value NAME=FILE of -input or -output.
-type Binding struct{ Name, Path string }
+// Binding connects a tensor with a file. It is the value NAME=FILE of one -input or -output.
+type Binding struct {
+	Name string // name of the tensor
+	Path string // path of a file or pipe, or "ring:" and the path of a ring
+}
 
-// CommandLine returns the arguments of this process without the program's name.
+// CommandLine returns the arguments of this process without the name of the program.
 func CommandLine() []string {
 	all := processArguments()
 	return all[min(1, len(all)):]
 }
 
-// Parse parses the arguments of a command line, without the program's name. If Parse returns an
-// error, the returned options contain the flags before the error. In addition, JSON is set if
-// -json is anywhere on the line, because the caller must report the error as JSON then.
+// Parse parses the arguments of a command line. The arguments must not contain the name of the
+// program. If Parse returns an error, the returned options contain only the flags before the
+// error. The field JSON is an exception: it is true if -json is anywhere on the command line, so
+// that the caller knows whether to print the error as JSON.
 func Parse(args []string) (Options, error) {
 	o := Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot}
 	for _, word := range args {
@@ -56,7 +61,7 @@ func Parse(args []string) (Options, error) {
 			o.Image = word
 			continue
 		}
-		flag := strings.TrimPrefix(word[1:], "-") // a flag may begin with one dash or two
+		flag := strings.TrimPrefix(word[1:], "-") // a flag can begin with one dash or two dashes
 		name, value := hal.Cut(flag, '=')
 		hasValue := name != flag
 		if !hasValue && o.SetSwitch(name) {
@@ -75,15 +80,16 @@ func Parse(args []string) (Options, error) {
 	return o, nil
 }
 
-// flagTarget is the name of a flag and the option that the flag sets. The flags are in arrays
-// instead of a map, since a map would add 20 KB of Go's runtime to the program.
+// flagTarget pairs the name of a flag with a pointer to the option that the flag sets. Functions
+// search arrays of flagTarget. A map instead of the array would add 20 KB of Go's runtime to the
+// program.
 type flagTarget[T any] struct {
 	name   string
 	target *T
 }
 
-// SetSwitch sets the named flag to true. It returns false if no flag without a value has this
-// name.
+// SetSwitch sets the option of a flag that has no value, such as -seal, to true. The name has no
+// dash. SetSwitch reports whether such a flag exists.
 func (o *Options) SetSwitch(name string) bool {
 	switches := [...]flagTarget[bool]{
 		{"seal", &o.Seal},
@@ -103,11 +109,12 @@ func (o *Options) SetSwitch(name string) bool {
 	return false
 }
 
-// Set sets a flag that takes a value. An empty value is an error, since it may come from a shell
-// variable that is not set.
+// Set sets the option of a flag that has a value, such as -loop. The name has no dash. Set
+// returns an error if the value is empty, because an empty value is usually a mistake, such as a
+// shell variable that is not set.
 func (o *Options) Set(name, value string) error {
 	if value == "" {
-		return UsageError("-" + name + " needs a value, or is unknown; lmrun -help lists the flags")
+		return UsageError("-" + name + " is unknown or has no value; lmrun -help lists the flags")
 	}
 	texts := [...]flagTarget[string]{
 		{"sequence", &o.Sequence},
@@ -151,7 +158,8 @@ func (o *Options) Set(name, value string) error {
 	return nil
 }
 
-// appendBinding parses a value NAME=FILE of the given flag and appends it to the list.
+// appendBinding parses NAME=FILE, the value of -input or -output, and appends it to list. The
+// parameter flag is the name of the flag, for the error text.
 func appendBinding(list *[]Binding, flag, value string) error {
 	tensor, path := hal.Cut(value, '=')
 	if tensor == "" || path == "" || path == "ring:" {
@@ -161,8 +169,9 @@ func appendBinding(list *[]Binding, flag, value string) error {
 	return nil
 }
 
-// setDuration parses the value of the given flag as a time and stores it in option, in
-// nanoseconds. It is an error if the time is longer than maxNs.
+// setDuration parses value as a time and stores the time in *option, in nanoseconds. It returns
+// an error if the time is longer than maxNs nanoseconds. The parameter flag is the name of the
+// flag, for the error text.
 func setDuration(option *int64, flag, value string, maxNs int64) error {
 	ns := parseDuration(value)
 	if ns == 0 || ns > maxNs {
@@ -173,8 +182,8 @@ func setDuration(option *int64, flag, value string, maxNs int64) error {
 	return nil
 }
 
-// parseDuration parses a whole number followed by us, ms, s, m or h. It returns the time in
-// nanoseconds, or 0 if the text is not a valid time.
+// parseDuration returns the time that text specifies, in nanoseconds. The text must be a whole
+// number followed by us, ms, s, m (minutes) or h. Otherwise parseDuration returns 0.
 func parseDuration(text string) int64 {
 	units := [...]struct {
 		name string
@@ -190,5 +199,5 @@ func parseDuration(text string) int64 {
 	return 0
 }
 
-// UsageError returns a usage error with the given reason.
+// UsageError returns an error with the code hal.Usage and the given reason.
 func UsageError(reason string) error { return hal.NewFault(hal.Usage, reason) }

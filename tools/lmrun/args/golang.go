@@ -4,9 +4,10 @@ package args
 
 import _ "unsafe" // for go:linkname
 
-// processArguments returns the arguments of the process, with the program's name first. It is
-// linked to a function that Go's runtime provides for package os (runtime/GO.md). To import
-// package os would make the program 128 KB larger.
+// processArguments returns the name of the program followed by the arguments of this process. It
+// is the same as os.Args, but importing package os would make the program 128 KB larger. The
+// directive below links processArguments to the function of Go's runtime from which package os
+// gets the arguments (see runtime/GO.md).
 //
 //go:linkname processArguments os.runtime_args
 func processArguments() []string

@@ -1,21 +1,25 @@
-// Package files opens the inputs of tools, and writes their outputs. Tools write files only
-// through this package.
+// Package files opens the input files and writes the output files of lmrun, lm and the other
+// tools. These tools write files only through this package.
 //
-// A regular file is replaced completely or not at all: the data are written to a temporary
-// file in the same directory, which is synced and then renamed. The name of the temporary
-// file is random. Symbolic links are followed once, when the output is opened. From then on
-// the directory stays open, so that later changes of links have no effect.
+// A regular file is replaced completely or not at all. The package writes the data to a
+// temporary file with a random name in the same directory, syncs the temporary file, and then
+// renames it. It follows symbolic links once, when it opens the output. It then keeps the
+// directory open, so that later changes of links have no effect.
 //
-// The new file receives the owner and mode of the file that it replaces. At the end the new
-// file and the replaced file exchange their names, and the replaced file is checked. If
-// another process has changed its owner or mode meanwhile, the names are exchanged back, and
-// it is an error. Some file systems (NFS, FAT) cannot exchange names. On these the check
-// precedes the rename, and another process may replace the file between the two system
-// calls. Such a replacement is not noticed.
+// The new file receives the owner and mode of the file that it replaces. To replace the file, the
+// package exchanges the names of the two files and then checks the replaced file. If another
+// process has changed the owner or mode of the replaced file in the meantime, the package
+// exchanges the names back and returns an error.
 //
-// Pipes and devices are written in place. The package decides by the type of the opened
-// file, not by its path, whether a file is regular; this matters for paths below /proc and
-// /dev/fd. The path "-" is standard output, which must be open.
+// Some file systems, such as NFS and FAT, cannot exchange names. On these file systems the
+// package first checks the file and then renames the temporary file. If another process replaces
+// the file between these two system calls, the package does not notice it.
 //
-// This package must not import os or fmt, because lmrun links it. Errors are *hal.Fault.
+// The package writes pipes and devices in place. Whether a file is regular depends on the type of
+// the opened file and not on its path, because a path below /proc or /dev/fd can name a file of
+// any type. The path "-" is standard output. If standard output is closed, the package returns an
+// error.
+//
+// This package must not import os or fmt, because they would make lmrun larger. Every error that
+// an exported function returns is a *hal.Fault, except those of WriteFull.
 package files

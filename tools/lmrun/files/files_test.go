@@ -41,7 +41,7 @@ func holds(t *testing.T, path, want string) {
 	}
 }
 
-func TestFileIsReplacedWithItsModeKept(t *testing.T) {
+func TestReplacedFileKeepsItsMode(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o027))
 	dir := t.TempDir()
 	for _, mode := range []os.FileMode{0o600, 0o644, 0o755, 0o666} {
@@ -68,7 +68,7 @@ func TestFileIsReplacedWithItsModeKept(t *testing.T) {
 	only(t, dir, "f g")
 }
 
-func TestOwnerOfAReplacedFileStays(t *testing.T) {
+func TestReplacedFileKeepsItsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
 	}
@@ -83,7 +83,8 @@ func TestOwnerOfAReplacedFileStays(t *testing.T) {
 	}
 }
 
-// TestLinksAreFollowed also from another dir, and to what is not there yet.
+// TestLinksAreFollowed follows links to a file in another directory, and to a file that does not
+// exist yet.
 func TestLinksAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Mkdir(dir+"/far", 0o755), os.WriteFile(dir+"/far/f", nil, 0o600),
@@ -108,7 +109,7 @@ func TestLinksAreFollowed(t *testing.T) {
 	}
 }
 
-func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
+func TestDevicesAndPipesAreWrittenInPlace(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Symlink("/dev/null", dir+"/null"),
 		syscall.Mkfifo(dir+"/pipe", 0o600)); err != nil {
@@ -146,8 +147,8 @@ func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
 	}
 }
 
-// TestOutputStaysInItsDirectory: a link or a directory on the path that is changed
-// after Replace leads Commit and Discard nowhere else.
+// TestOutputStaysInItsDirectory changes a link or a directory in the path after Replace, and
+// checks that Commit and Discard still work in the directory that Replace has opened.
 func TestOutputStaysInItsDirectory(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		dir := t.TempDir()
@@ -181,9 +182,9 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 	}
 }
 
-// TestOwnerAndModeAreThoseOfTheReplacedFile: if another file gets the name after
-// Replace, it is replaced only if it has the same owner and mode.
-func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
+// TestFileWithOtherOwnershipIsNotReplaced puts another file at the path after Replace. Commit
+// replaces that file only if it has the same owner and mode as the first file.
+func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
 	for _, test := range []struct {
 		first, second os.FileMode // 0: there is no file
 		replaced      bool
@@ -191,47 +192,50 @@ func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
 		{0o666, 0o600, false}, {0o600, 0o666, false}, {0, 0o600, false},
 		{0o640, 0o640, true}, {0o640, 0, true},
 	} {
-		dir := t.TempDir()
-		make := func(name string, mode os.FileMode) {
-			if mode == 0 {
-				return
+		t.Run(fmt.Sprintf("%v then %v", test.first, test.second), func(t *testing.T) {
+			dir := t.TempDir()
+			make := func(name string, mode os.FileMode) {
+				if mode == 0 {
+					return
+				}
+				err := os.WriteFile(dir+name, []byte("old"), 0o600)
+				if err := errors.Join(err, os.Chmod(dir+name, mode)); err != nil {
+					t.Fatal(err)
+				}
 			}
-			err := os.WriteFile(dir+name, []byte("old"), 0o600)
-			if err := errors.Join(err, os.Chmod(dir+name, mode)); err != nil {
+			make("/f", test.first)
+			f, err := Replace(dir+"/f", 0o644)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		make("/f", test.first)
-		f, err := Replace(dir+"/f", 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Write([]byte("new")); err != nil {
-			t.Fatal(err)
-		}
-		_ = os.Remove(dir + "/f")
-		make("/f", test.second)
-		err = f.Commit()
-		f.Discard()
-		mode, want := test.second, "old"
-		if test.replaced {
-			mode, want = test.first, "new"
-		}
-		if (err == nil) != test.replaced || err != nil && hal.CodeOf(err) != hal.IO {
-			t.Errorf("%+v: %v", test, err)
-		}
-		holds(t, dir+"/f", want)
-		if info, _ := os.Stat(dir + "/f"); info.Mode() != mode {
-			t.Errorf("%+v: mode %v", test, info.Mode())
-		}
-		only(t, dir, "f")
+			if _, err := f.Write([]byte("new")); err != nil {
+				t.Fatal(err)
+			}
+			_ = os.Remove(dir + "/f")
+			make("/f", test.second)
+			err = f.Commit()
+			f.Discard()
+			mode, want := test.second, "old"
+			if test.replaced {
+				mode, want = test.first, "new"
+			}
+			if (err == nil) != test.replaced || err != nil && hal.CodeOf(err) != hal.IO {
+				t.Errorf("%+v: %v", test, err)
+			}
+			holds(t, dir+"/f", want)
+			if info, _ := os.Stat(dir + "/f"); info.Mode() != mode {
+				t.Errorf("%+v: mode %v", test, info.Mode())
+			}
+			only(t, dir, "f")
+		})
 	}
 }
 
-// TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode: while another process exchanges the
-// output with another file, all the time, each file is either replaced by one of its
-// owner and mode or stays. If it renames the output away and back, no other file changes.
-func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
+// TestConcurrentExchangeKeepsOwnerAndMode commits an output while another process repeatedly
+// exchanges the replaced file with another file. Each file must be replaced by a file with the
+// same owner and mode, or not at all. If the other process repeatedly renames the replaced file
+// away and back, no other file may change.
+func TestConcurrentExchangeKeepsOwnerAndMode(t *testing.T) {
 	dir := t.TempDir()
 	f, g := dir+"/f", dir+"/g"
 	exchange := func() error {
@@ -254,45 +258,48 @@ func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
 	}
 	const last = 1<<0 | 1<<6 // the last digits of the modes
 	for _, test := range []struct {
+		name   string
 		change func() error
 		keeps  os.FileMode // of last, what is there afterwards
 	}{
-		{exchange, last},
+		{"exchange", exchange, last},
 		// Whoever renames a file back to f removes what has that name by then, which may be
 		// the first file again, after a new one had to leave its place.
-		{away, 1 << 6},
+		{"away and back", away, 1 << 6},
 	} {
-		for range 200 {
-			made(f, 0o600)
-			made(g, 0o666)
-			var ended atomic.Bool
-			exchanged := make(chan bool)
-			go func() {
-				for !ended.Load() {
-					_ = test.change()
+		t.Run(test.name, func(t *testing.T) {
+			for range 200 {
+				made(f, 0o600)
+				made(g, 0o666)
+				var ended atomic.Bool
+				exchanged := make(chan bool)
+				go func() {
+					for !ended.Load() {
+						_ = test.change()
+					}
+					close(exchanged)
+				}()
+				err := write(f, "new")
+				ended.Store(true)
+				<-exchanged
+				modes := os.FileMode(0)
+				for _, path := range []string{f, g, dir + "/h"} {
+					if info, err := os.Stat(path); err == nil {
+						modes |= 1 << (info.Mode() & 7)
+					}
 				}
-				close(exchanged)
-			}()
-			err := write(f, "new")
-			ended.Store(true)
-			<-exchanged
-			modes := os.FileMode(0)
-			for _, path := range []string{f, g, dir + "/h"} {
-				if info, err := os.Stat(path); err == nil {
-					modes |= 1 << (info.Mode() & 7)
+				const created = 1 << 4 // 0o644, of a new file
+				if modes&test.keeps != test.keeps || modes&^(last|created) != 0 {
+					t.Fatalf("the last digits of the modes that are left: %b, %v", modes, err)
 				}
 			}
-			const created = 1 << 4 // 0o644, of a new file
-			if modes&test.keeps != test.keeps || modes&^(last|created) != 0 {
-				t.Fatalf("the last digits of the modes that are left: %b, %v", modes, err)
-			}
-		}
+		})
 	}
 }
 
-// TestFileIsReplacedWhateverLeadsToIt: a path through /proc or /dev/fd is judged by
-// the file, which is replaced as a whole. One without a name is rejected.
-func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
+// TestPathsBelowProcAreReplacedCompletely writes to regular files by paths below /proc and
+// /dev/fd. The files must be replaced completely. A file without a name is rejected.
+func TestPathsBelowProcAreReplacedCompletely(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	paths := []string{"/proc/self/cwd/f", "/proc/thread-self/cwd/f", "/proc/self/fd/", "/dev/fd/"}
@@ -322,7 +329,7 @@ func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
 	}
 }
 
-// allowed runs the instructions of Pin for a system call, as seccomp does.
+// allowed runs the instructions of SealRules for a system call, as seccomp does.
 func allowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
 	words := []uint32{uint32(number), 0, 0, 0} // struct seccomp_data
 	for _, arg := range args {
@@ -342,13 +349,14 @@ func allowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
 	return false
 }
 
-// TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput: each argument counts.
+// TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput changes each argument of the allowed system
+// calls.
 func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	f, err := Replace(t.TempDir()+"/f", 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := Outputs{f}.Pin()
+	program := Outputs{f}.SealRules()
 	dir, temp, name := uintptr(f.dirFD), nameAddress(f.names), nameAddress(f.names[f.finalNameAt:])
 	for _, call := range [][]uintptr{
 		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
@@ -379,37 +387,42 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	if allowed(program, unix.SYS_RENAMEAT, [6]uintptr{dir, temp, dir, name}) {
 		t.Error("another system call is allowed")
 	}
-	f.pinned = false
+	f.sealed = false
 	f.Discard()
 }
 
-// TestNothingIsLeftOfWhatFails on a file system that is full, where the dir
-// is missing, and where writing was given up.
-func TestNothingIsLeftOfWhatFails(t *testing.T) {
+// TestFailureLeavesNoTemporaryFile lets writing fail because the file system is full, because the
+// directory is missing, and by Discard.
+func TestFailureLeavesNoTemporaryFile(t *testing.T) {
 	dir := t.TempDir()
 	for path, code := range map[string]hal.Code{dir: hal.IO, dir + "/none/f": hal.NoFile,
 		dir + "/none/": hal.IO, "": hal.IO} {
-		if err := write(path, "x"); hal.CodeOf(err) != code {
-			t.Errorf("%q: %v, want %v", path, err, code)
-		}
+		t.Run(path, func(t *testing.T) {
+			if err := write(path, "x"); hal.CodeOf(err) != code {
+				t.Errorf("%q: %v, want %v", path, err, code)
+			}
+		})
 	}
 	if err := os.WriteFile(dir+"/f", []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, begin := range []func(string, uint32) (*Output, error){Replace, Create} {
-		path := dir + "/f"
-		if fmt.Sprintf("%p", begin) == fmt.Sprintf("%p", Create) {
-			path = dir + "/g"
-		}
-		f, err := begin(path, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Write([]byte("half")); err != nil {
-			t.Fatal(err)
-		}
-		f.Discard()
-		f.Discard()
+	for name, begin := range map[string]func(string, uint32) (*Output, error){
+		"Replace": Replace, "Create": Create} {
+		t.Run(name, func(t *testing.T) {
+			path := dir + "/f"
+			if name == "Create" {
+				path = dir + "/g"
+			}
+			f, err := begin(path, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Write([]byte("half")); err != nil {
+				t.Fatal(err)
+			}
+			f.Discard()
+			f.Discard()
+		})
 	}
 	holds(t, dir+"/f", "old")
 	only(t, dir, "f")
@@ -431,7 +444,7 @@ func TestNothingIsLeftOfWhatFails(t *testing.T) {
 	only(t, dir, "f")
 }
 
-func TestWhatCouldNotBeBegunIsDiscardedWithoutAFile(t *testing.T) {
+func TestDiscardAfterFailedReplaceClosesNothing(t *testing.T) {
 	first, err := unix.Dup(0)
 	if err != nil {
 		t.Fatal(err)
@@ -448,7 +461,7 @@ func TestWhatCouldNotBeBegunIsDiscardedWithoutAFile(t *testing.T) {
 	}
 }
 
-func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
+func TestRejectAliases(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	if err := errors.Join(os.WriteFile("in", nil, 0o600), os.WriteFile("other", nil, 0o600),
@@ -469,15 +482,17 @@ func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
 		{"/dev/null /dev/null", "/dev/null", false}, {"- /dev/stdout", "", true},
 		{"-", "in", false},
 	} {
-		err := RejectAliases(strings.Fields(test.outputs), strings.Fields(test.inputs)...)
-		if (hal.CodeOf(err) == hal.Usage) != test.refused || !test.refused && err != nil {
-			t.Errorf("outputs %s, inputs %s: %v", test.outputs, test.inputs, err)
-		}
+		t.Run(test.outputs+" and "+test.inputs, func(t *testing.T) {
+			err := RejectAliases(strings.Fields(test.outputs), strings.Fields(test.inputs)...)
+			if (hal.CodeOf(err) == hal.Usage) != test.refused || !test.refused && err != nil {
+				t.Errorf("outputs %s, inputs %s: %v", test.outputs, test.inputs, err)
+			}
+		})
 	}
 }
 
-// TestBlockDeviceIsOneFileWhateverItsNodes makes nodes, which are never opened.
-func TestBlockDeviceIsOneFileWhateverItsNodes(t *testing.T) {
+// TestNodesOfOneBlockDeviceAreAliases creates nodes of block devices, but never opens them.
+func TestNodesOfOneBlockDeviceAreAliases(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, number := range map[string]uint64{"a": unix.Mkdev(7, 200), "b": unix.Mkdev(7, 200),
 		"other": unix.Mkdev(7, 201)} {
@@ -490,18 +505,20 @@ func TestBlockDeviceIsOneFileWhateverItsNodes(t *testing.T) {
 		refused       bool
 	}{{"a", "a", true}, {"a", "b", true}, {"b", "./a", true}, {"a", "other", false},
 		{"a", "/dev/null", false}} {
-		err := RejectAliases([]string{test.output}, test.input)
-		if (hal.CodeOf(err) == hal.Usage) != test.refused {
-			t.Errorf("%+v: %v", test, err)
-		}
-		err = RejectAliases([]string{test.output, test.input})
-		if (hal.CodeOf(err) == hal.Usage) != test.refused {
-			t.Errorf("%+v as outputs: %v", test, err)
-		}
+		t.Run(test.output+" and "+test.input, func(t *testing.T) {
+			err := RejectAliases([]string{test.output}, test.input)
+			if (hal.CodeOf(err) == hal.Usage) != test.refused {
+				t.Errorf("%+v: %v", test, err)
+			}
+			err = RejectAliases([]string{test.output, test.input})
+			if (hal.CodeOf(err) == hal.Usage) != test.refused {
+				t.Errorf("%+v as outputs: %v", test, err)
+			}
+		})
 	}
 }
 
-func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
+func TestReadLimitsSizeAndDoesNotWait(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(syscall.Mkfifo(dir+"/pipe", 0o600),
 		os.WriteFile(dir+"/f", []byte("12345"), 0o600),
@@ -518,12 +535,14 @@ func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
 		{"/empty", 0, hal.OK, ""}, {"/none", 9, hal.NoFile, "no such file"},
 		{"/pipe", 9, hal.IO, "without a writer"}, {"", 9, hal.IO, "is a directory"},
 	} {
-		got, err := Read(dir+test.path, test.most)
-		if hal.CodeOf(err) != test.code || err == nil && string(got) != test.want ||
-			err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s, %d: %q, %v; want %v, %s", test.path, test.most, got, err, test.code,
-				test.want)
-		}
+		t.Run(fmt.Sprintf("%s at most %d", test.path, test.most), func(t *testing.T) {
+			got, err := Read(dir+test.path, test.most)
+			if hal.CodeOf(err) != test.code || err == nil && string(got) != test.want ||
+				err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s, %d: %q, %v; want %v, %s", test.path, test.most, got, err, test.code,
+					test.want)
+			}
+		})
 	}
 	if _, err := Read("/dev/zero", 1<<40); hal.CodeOf(err) != hal.BadImage {
 		t.Errorf("/dev/zero: %v", err)
@@ -534,20 +553,22 @@ func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
 	}
 }
 
-func TestTextOfALineHasNoLineFeed(t *testing.T) {
+func TestOneLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "",
 		"größe":                    "größe",
 		"a\nsafe: 0 faults\tb\r\n": `a\nsafe: 0 faults\tb\u000d\n`,
 		"\u0085\u2029\xff\ufffd":   `\u0085\u2029\xff` + "\ufffd",
 	} {
-		if got := Line(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got := OneLine(text); got != want {
+				t.Errorf("%q becomes %q, want %q", text, got, want)
+			}
+		})
 	}
 }
 
-func TestNoControlCharacterIsLeft(t *testing.T) {
+func TestEscapeControls(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "",
 		"plain text\tof\ntwo lines": "plain text\tof\ntwo lines",
@@ -561,8 +582,10 @@ func TestNoControlCharacterIsLeft(t *testing.T) {
 		"\xed\xa0\x80":              `\xed\xa0\x80`,
 		"\ufffd":                    "\ufffd",
 	} {
-		if got := string(EscapeControls([]byte(text))); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got := string(EscapeControls([]byte(text))); got != want {
+				t.Errorf("%q becomes %q, want %q", text, got, want)
+			}
+		})
 	}
 }

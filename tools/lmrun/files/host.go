@@ -6,10 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has the functions that only host tools use. A test in tools/check/house checks that
-// programs for targets do not link them.
+// This file contains functions that only host tools use. A test in tools/check/house checks that
+// the linker does not include these functions in lmrun or lminit.
 
-// Create begins to write a new file. It is an error if path exists.
+// Create creates a new file at path and returns an Output for writing it. It returns an error if
+// a file exists at path. The parameter mode contains the permissions of the file, from which the
+// kernel removes those in the umask.
 func Create(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1}
 	dirFD, name, err := openDir(unix.AT_FDCWD, path)
@@ -29,8 +31,9 @@ func Create(path string, mode uint32) (*Output, error) {
 	return nil, hal.FileFault(path, err)
 }
 
-// Write writes a complete file. The parameter open is Replace, which replaces an existing
-// file, or Create, which returns an error if the file exists.
+// Write writes data to the file at path and commits the file. The parameter open is the function
+// that opens the file: Replace to replace an existing file, or Create to return an error if the
+// file exists.
 func Write(path string, data []byte, mode uint32,
 	open func(path string, mode uint32) (*Output, error)) error {
 	f, err := open(path, mode)
@@ -44,7 +47,7 @@ func Write(path string, data []byte, mode uint32,
 	return f.Commit()
 }
 
-// Write implements io.Writer. It writes all of data, unless it returns an error.
+// Write writes all of data to the file, or returns an error. It implements io.Writer.
 func (f *Output) Write(data []byte) (int, error) {
 	if err := WriteFull(f.Fd, data); err != nil {
 		return 0, hal.FileFault(f.Path, err)
@@ -52,5 +55,5 @@ func (f *Output) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Commit syncs the file and renames it to its final name.
+// Commit syncs the file to the disk and then renames it to its final name.
 func (f *Output) Commit() error { return Outputs{f}.Commit() }

@@ -6,11 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file opens inputs, standard input and standard output.
+// This file opens input files, standard input and standard output.
 
-// OpenInput opens a file for reading. The path "-" is standard input. Unless flags contain
-// unix.O_NONBLOCK, opening a FIFO waits until a process has opened it for writing. The
-// result stream is true for a pipe, a socket or a character device: see isStream.
+// OpenInput opens the file at path for reading. The path "-" is standard input. The parameter
+// flags contains flags of open(2). If path is a FIFO, OpenInput waits until another process has
+// opened the FIFO for writing, unless flags contains unix.O_NONBLOCK. The result stream is true
+// if the file is a pipe, a socket or a character device.
 func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	var status unix.Stat_t
 	if path == "-" {
@@ -29,10 +30,11 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	return fd, isStream(&status), hal.FileFault(path, err)
 }
 
-// openStandard returns a new file descriptor for standard input (number 0) or standard
-// output (number 1). If it is a stream, openStandard opens the file again where the kernel
-// permits that, because the flags of a duplicated descriptor would also change for the other
-// processes that share the file. Otherwise openStandard duplicates the descriptor.
+// openStandard returns a new file descriptor for standard input (number 0) or standard output
+// (number 1). If the file is a stream, openStandard opens it again if the kernel permits this.
+// The new descriptor then has its own flags: O_NONBLOCK on a duplicated descriptor would also
+// change the descriptors of other processes that share the file, such as the shell. In all other
+// cases openStandard duplicates the descriptor.
 func openStandard(number, flags int) (fd int, err error) {
 	var status unix.Stat_t
 	err = unix.Fstat(number, &status)
@@ -41,8 +43,8 @@ func openStandard(number, flags int) (fd int, err error) {
 		return -1, hal.NewFault(hal.Usage, reason)
 	}
 	if err == nil && isStream(&status) {
-		// O_NONBLOCK: otherwise the open would wait forever if the other side of the pipe has
-		// closed it already.
+		// Without O_NONBLOCK, openAt would wait forever if the process at the other end of the
+		// pipe has already closed its end.
 		path := "/proc/self/fd/" + string(rune('0'+number))
 		if fd, err = openAt(unix.AT_FDCWD, path, flags|unix.O_NONBLOCK, 0); err == nil {
 			return fd, unix.SetNonblock(fd, flags&unix.O_NONBLOCK != 0)
@@ -51,9 +53,11 @@ func openStandard(number, flags int) (fd int, err error) {
 	return unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// isStdoutClosed reports whether the program was started without standard output. In this
-// case Go has opened /dev/null in its place, for reading and writing. A shell opens
-// /dev/null for writing only, which makes the two cases different.
+// isStdoutClosed reports whether the program was started with standard output closed. The
+// parameter status is the status of file descriptor 1. If descriptor 1 is closed at the start, Go
+// opens /dev/null as descriptor 1, for reading and writing. After a redirection `>/dev/null`,
+// which is allowed, the shell has opened /dev/null for writing only. Therefore the access mode
+// distinguishes the two cases.
 func isStdoutClosed(status *unix.Stat_t) bool {
 	const nullDevice = 1<<8 | 3 // device number of /dev/null: major 1, minor 3
 	if status.Rdev != nullDevice {
@@ -63,15 +67,16 @@ func isStdoutClosed(status *unix.Stat_t) bool {
 	return access&unix.O_ACCMODE == unix.O_RDWR
 }
 
-// isStream reports whether the file is a stream: a pipe, a socket, a terminal or another
-// character device. Data in a stream reach the reader immediately, and reading one can wait
-// for the writer.
+// isStream reports whether the status is that of a stream: a pipe, a socket, a terminal or
+// another character device. Data that are written to a stream reach the reader immediately and
+// cannot be undone. A read from a stream can wait for the writer.
 func isStream(status *unix.Stat_t) bool {
 	kind := status.Mode & unix.S_IFMT
 	return kind == unix.S_IFIFO || kind == unix.S_IFCHR || kind == unix.S_IFSOCK
 }
 
-// openAt calls openat(2), and repeats the call if a signal interrupted it.
+// openAt calls openat(2) with the additional flag O_CLOEXEC. It repeats the call if a signal has
+// interrupted it.
 func openAt(dirFD int, path string, flags int, mode uint32) (fd int, err error) {
 	for {
 		fd, err = unix.Openat(dirFD, path, flags|unix.O_CLOEXEC, mode)
@@ -81,13 +86,14 @@ func openAt(dirFD int, path string, flags int, mode uint32) (fd int, err error) 
 	}
 }
 
-// EnsureSpareFDs returns an error unless the process can open count more files. Go itself
-// opens files while a program runs, and ends the process with status 2 if it cannot.
+// EnsureSpareFDs checks that the process can open count more file descriptors, and otherwise
+// returns an error. Go's runtime opens file descriptors while a program runs. If it cannot, it
+// ends the process with status 2, without an error that the caller could report.
 func EnsureSpareFDs(count int) error {
 	for range count {
 		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		if err != nil {
-			return hal.FileFault("cannot reserve file descriptors for Go", err)
+			return hal.FileFault("no spare file descriptors for Go", err)
 		}
 		defer unix.Close(fd)
 	}

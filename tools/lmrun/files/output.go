@@ -9,43 +9,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file writes outputs: it creates a temporary file, writes and syncs it, and exchanges
-// its name with the name of the file that it replaces.
+// This file writes outputs. It creates a temporary file, writes and syncs it, and exchanges the
+// name of the temporary file with the name of the file that it replaces.
 
-// Output is a file that is being written. The caller must end every Output with Commit,
-// Discard or both. These methods make raw system calls, because lmrun calls them after
-// Freeze, when Go must not start threads: see hal.Write.
+// Output is an output file that is being written. The caller must call Commit, Discard or both
+// for every Output. lmrun calls Commit and Discard after runtime.Replay.Freeze, when Go must not
+// start threads. Therefore they make raw system calls, of which Go's scheduler does not know.
 type Output struct {
-	Path   string // the path of the output, for messages
+	Path   string // the path of the output, for error messages
 	Fd     int    // the file descriptor to which the caller writes the data
-	Stream bool   // the file is a stream, so that data reach the reader at once: see isStream
-	// dirFD is the file descriptor of the directory that contains both names; -1: no such
-	// directory. It stays open, so that links and renamed directories cannot lead to
-	// another file later.
+	Stream bool   // true for a pipe, a socket or a character device: see isStream
+	// dirFD is the file descriptor of the directory that contains the temporary file and the
+	// replaced file; -1: no such directory. dirFD stays open until the output is committed or
+	// discarded. Therefore other processes cannot redirect the rename to another directory by
+	// changing links or renaming directories.
 	dirFD int
-	// names contains the base name of the temporary file and that of the replaced file. A
-	// zero byte follows each name. The memory is read-only, because a seal relies on its
-	// content. It is empty if no temporary file exists.
+	// names contains the base name of the temporary file, a zero byte, the base name of the
+	// replaced file, and a zero byte. This memory is read-only, because a seccomp filter allows
+	// system calls by the addresses of these names (see SealRules). If Create opened the output,
+	// names contains only the base name of the new file. If there is no file that Discard must
+	// remove, names is nil.
 	names       []byte
 	finalNameAt int  // offset of the replaced file's name in names; 0: Commit does not rename
-	pinned      bool // Pin was called: a seal may forbid closing file descriptors
-	// expected is the ownership that the replaced file must still have at Commit. Commit
-	// makes the kernel write the status of that file to the field status. A seal allows
-	// this system call only with the address of this field.
+	sealed      bool // SealRules was called: a seccomp filter can forbid closing descriptors
+	// expected is the ownership that the replaced file had when the output was opened. If no
+	// file existed then, expected is the ownership of the temporary file. Commit fails if it
+	// would replace a file with another ownership.
 	expected ownership
-	status   [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
+	// status is the buffer into which the kernel writes the status of the replaced file during
+	// Commit. The buffer is a field, because a seccomp filter allows this system call only with
+	// a known address.
+	status [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
 }
 
 // ownership is the mode and owner that a new file receives from the file that it replaces.
 type ownership struct{ mode, uid, gid uint32 }
 
+// ownershipOf returns the ownership of a file with the given status.
 func ownershipOf(status *unix.Stat_t) ownership {
 	return ownership{status.Mode, status.Uid, status.Gid}
 }
 
-// Replace begins to write the file at path, which replaces an existing file at Commit. The
-// parameter mode, less the umask, is used only if no file exists there. If path is a FIFO,
-// Replace waits until a process has opened it for reading.
+// Replace opens an output that replaces the file at path when the caller calls Commit. If no file
+// exists at path, the new file has the permissions in mode without those in the umask. If path is
+// a pipe or a device, the Output writes to it in place. If path is a FIFO, Replace waits until
+// another process has opened the FIFO for reading.
 func Replace(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1, dirFD: -1}
 	var status unix.Stat_t
@@ -64,7 +72,9 @@ func Replace(path string, mode uint32) (*Output, error) {
 		err = unix.Fstat(f.Fd, &status)
 	}
 	if inPlace && err == nil && status.Mode&unix.S_IFMT == unix.S_IFREG {
-		err = irreplaceableError(path) // a regular file has taken the place of the pipe or device
+		// Another process has replaced the pipe or device by a regular file after unix.Stat. A
+		// regular file must not be written in place.
+		err = fileChangedError(path)
 	}
 	f.Stream = isStream(&status)
 	if err != nil {
@@ -73,21 +83,22 @@ func Replace(path string, mode uint32) (*Output, error) {
 	return f, hal.FileFault(f.Path, err)
 }
 
-// IsStdout reports whether path is a name of standard output.
+// IsStdout reports whether path is one of the usual names of standard output.
 func IsStdout(path string) bool {
 	return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1"
 }
 
-// irreplaceableError returns the error for a file that another process has changed while its
-// replacement was written.
-func irreplaceableError(path string) error {
+// fileChangedError returns the error for an output at path that cannot be committed, because
+// another process has changed the file at path after the output was opened.
+func fileChangedError(path string) error {
 	reason := "cannot replace " + path + ": another process has deleted, renamed or changed it"
 	return hal.NewFault(hal.IO, reason)
 }
 
-// createTemp creates the temporary file in the directory of the file that it will replace.
-// The temporary file receives the owner and mode of that file. The parameter found is the
-// status of the file at f.Path, or the zero value if no file exists there.
+// createTemp creates the temporary file in the directory of the file at f.Path, which it will
+// replace. The temporary file receives the owner and mode of the file at f.Path. If no file
+// exists at f.Path, the temporary file receives the permissions in mode. The parameter found is
+// the status that stat(2) has returned for f.Path, or the zero value if no file exists.
 func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	var status unix.Stat_t
 	dirFD, name, err := followLinks(f.Path, &status)
@@ -95,10 +106,11 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	// Check that followLinks has found the file that the kernel finds. The two can differ
-	// below /proc/self/fd, where the text of a link need not be the path of the file.
+	// Check that followLinks and the kernel have resolved f.Path to the same file. The results
+	// can differ for a link in /proc/self/fd, because the text of such a link is not always the
+	// path of the file.
 	if found.Dev != status.Dev || found.Ino != status.Ino {
-		return irreplaceableError(f.Path)
+		return fileChangedError(f.Path)
 	}
 	temp, err := tempName(name)
 	if err != nil {
@@ -110,7 +122,7 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	}
 	replaces := status.Mode != 0
 	if replaces {
-		mode = 0o600 // only for this user, until the file has its final owner
+		mode = 0o600 // other users get access only when the file has its final owner and mode
 	}
 	f.Fd, err = openAt(dirFD, temp, createNew, mode)
 	if err != nil {
@@ -119,7 +131,8 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	f.names, f.finalNameAt = names, len(temp)+1
 	if replaces {
 		// Set the owner before the mode, because a change of the owner can clear bits of the
-		// mode. Without the permission to set the owner, the file keeps this user as owner.
+		// mode. Ignore an error of fchown: only root may change the owner, and for other users
+		// the new file belongs to the current user.
 		_ = unix.Fchown(f.Fd, int(status.Uid), int(status.Gid))
 		err = unix.Fchmod(f.Fd, status.Mode&0o777)
 	} else {
@@ -129,11 +142,11 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	return err
 }
 
-// tempName returns a base name for the temporary file of the file name. It contains random
-// digits, so that other processes cannot guess it.
+// tempName returns the base name of the temporary file for an output with the given base name.
+// The returned name contains random digits, so that other processes cannot guess it.
 func tempName(name string) (string, error) {
-	// A temporary name contains at most this many bytes of the file's name. Linux allows 255; the
-	// rest is for the prefix and the suffix.
+	// The returned name contains at most the first nameMax bytes of name. Linux limits a base
+	// name to 255 bytes. The other 55 bytes are for the dots, digits and suffix.
 	const nameMax = 200
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
@@ -146,7 +159,8 @@ func tempName(name string) (string, error) {
 	return temp + ".part", nil
 }
 
-// mapNames returns read-only memory with both names. A zero byte follows each name.
+// mapNames returns read-only memory, mapped for this purpose, that contains temp, a zero byte,
+// name, and a zero byte.
 func mapNames(temp, name string) ([]byte, error) {
 	const writable, private = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, writable, private)
@@ -154,15 +168,16 @@ func mapNames(temp, name string) ([]byte, error) {
 		return nil, err
 	}
 	copy(names, temp+"\x00"+name)
-	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail: mapped pages of this process
+	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail, because these pages are mapped
 	return names, nil
 }
 
-// createNew are flags of open(2) that create a file. The call fails if the file exists.
+// createNew contains the flags with which open(2) creates a file for writing. The call fails if
+// the file exists already.
 const createNew = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
 
-// WriteFull writes all of data to a file descriptor. It continues after short writes and
-// signals. The error is a unix.Errno.
+// WriteFull writes all of data to the file descriptor fd. It repeats the system call after a
+// partial write, and after an interruption by a signal. The error is a unix.Errno.
 func WriteFull(fd int, data []byte) error {
 	for len(data) > 0 {
 		n, err := hal.Write(fd, data)
@@ -174,30 +189,33 @@ func WriteFull(fd int, data []byte) error {
 	return nil
 }
 
-// sync waits until the data of the file are on the disk.
+// sync calls fsync(2), which returns when the data of the file are on the disk. It ignores the
+// errors that fsync returns for pipes and for devices that cannot be synced.
 func (f *Output) sync() error {
 	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.Fd), 0, 0)
-	isPipeOrDevice := errno == unix.EINVAL || errno == unix.EROFS // these cannot be synced
+	isPipeOrDevice := errno == unix.EINVAL || errno == unix.EROFS
 	if errno == 0 || isPipeOrDevice {
 		return nil
 	}
 	return hal.FileFault(f.Path, errno)
 }
 
-// rename renames the temporary file to the name of the file that it replaces. It is an error
-// if the replaced file no longer has the expected owner and mode. rename allocates nothing.
+// rename renames the temporary file to its final name and removes the replaced file. It returns an
+// error if the owner or mode of the replaced file has changed since the output was opened. It
+// allocates memory only for an error, because lmrun calls it after Freeze.
 func (f *Output) rename() error {
-	if f.finalNameAt == 0 { // Create made the file, or it is a pipe or a device
+	if f.finalNameAt == 0 { // the file has its final name already, or is a pipe or a device
 		return f.closeWithoutUnlink()
 	}
-	// Exchange the names of the two files. The replaced file can then be checked under the
-	// temporary name, where it cannot be replaced any more.
+	// Exchange the names of the two files first and check the replaced file afterwards. The
+	// replaced file then has the random temporary name, which other processes do not know.
+	// Therefore no process can replace it between the check and the removal.
 	errno := f.renameAt(unix.RENAME_EXCHANGE)
 	if errno == 0 {
-		return f.checkExchanged()
+		return f.finishExchange()
 	}
-	// If no file exists under the final name, rename the temporary file, unless another
-	// process creates such a file before the rename.
+	// ENOENT: no file has the final name. Rename the temporary file. RENAME_NOREPLACE makes the
+	// call fail if another process has created a file with the final name in the meantime.
 	if errno == unix.ENOENT {
 		errno = f.renameAt(unix.RENAME_NOREPLACE)
 	}
@@ -205,12 +223,12 @@ func (f *Output) rename() error {
 	case 0:
 		return f.closeWithoutUnlink()
 	case unix.EEXIST:
-		return irreplaceableError(f.Path)
+		return fileChangedError(f.Path)
 	}
-	// The file system cannot exchange names. Therefore check the replaced file before the
-	// rename.
-	if f.hasOtherOwnership(f.names[f.finalNameAt:]) {
-		return irreplaceableError(f.Path)
+	// The file system cannot exchange names. Check the replaced file, then rename the temporary
+	// file over it. A change by another process between these two calls is not noticed.
+	if f.ownershipChanged(f.names[f.finalNameAt:]) {
+		return fileChangedError(f.Path)
 	}
 	if errno = f.renameAt(0); errno != 0 {
 		return hal.FileFault(f.Path, errno)
@@ -218,32 +236,34 @@ func (f *Output) rename() error {
 	return f.closeWithoutUnlink()
 }
 
-// checkExchanged checks the replaced file, which has the temporary name after the exchange.
-// If it has the expected owner and mode, checkExchanged removes it. Otherwise checkExchanged
-// exchanges the names back and returns an error.
-func (f *Output) checkExchanged() error {
-	if !f.hasOtherOwnership(f.names) {
-		f.Discard()
+// finishExchange checks and removes the replaced file after the names have been exchanged, when
+// the replaced file has the temporary name. If the owner or mode of the replaced file has changed,
+// finishExchange exchanges the names back and returns an error.
+func (f *Output) finishExchange() error {
+	if !f.ownershipChanged(f.names) {
+		f.Discard() // removes the file with the temporary name, which is the replaced file
 		return nil
 	}
 	if f.renameAt(unix.RENAME_EXCHANGE) != 0 {
-		// Another process has moved the new file away. Give the replaced file its old name again.
+		// The exchange fails if another process has renamed or removed the new file. Give the
+		// replaced file its old name again, unless that name is in use.
 		f.renameAt(unix.RENAME_NOREPLACE)
-		f.names = nil
+		f.names = nil // Discard must not remove the replaced file
 	}
-	return irreplaceableError(f.Path)
+	return fileChangedError(f.Path)
 }
 
-// hasOtherOwnership reports whether the file with the given base name has another owner or
-// mode than f.expected. It returns false if the status of the file cannot be read.
-func (f *Output) hasOtherOwnership(name []byte) bool {
+// ownershipChanged reports whether the owner or mode of the file with the given base name
+// differs from f.expected. It returns false if it cannot read the status of the file.
+func (f *Output) ownershipChanged(name []byte) bool {
 	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
 		uintptr(f.dirFD), nameAddress(name), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
 	status := (*unix.Stat_t)(unsafe.Pointer(&f.status))
 	return errno == 0 && ownershipOf(status) != f.expected
 }
 
-// renameAt renames the temporary file to its final name, with flags of renameat2(2).
+// renameAt renames the temporary file to its final name. The parameter flags contains flags of
+// renameat2(2), with which renameAt can also exchange the two names.
 func (f *Output) renameAt(flags uintptr) unix.Errno {
 	dirFD := uintptr(f.dirFD)
 	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
@@ -251,8 +271,8 @@ func (f *Output) renameAt(flags uintptr) unix.Errno {
 	return errno
 }
 
-// closeWithoutUnlink closes the file descriptors of an output. It removes no file, because the
-// temporary file has its final name, or never existed.
+// closeWithoutUnlink closes the file descriptors of an output without removing a file. It must be
+// called after the temporary file has been renamed, or if no temporary file exists.
 func (f *Output) closeWithoutUnlink() error {
 	f.names = nil
 	f.Discard()
@@ -260,15 +280,15 @@ func (f *Output) closeWithoutUnlink() error {
 }
 
 // Discard removes the temporary file, unless Commit has renamed it, and closes the file
-// descriptors. Data that were written in place, to a pipe or a device, are not undone. If Pin
-// was called, the file descriptors stay open, because a seal may forbid closing them.
+// descriptors. Discard cannot undo data that were written to a pipe or a device. After a call of
+// SealRules it does not close the file descriptors, because a seccomp filter can forbid that.
 func (f *Output) Discard() {
 	if f.names != nil {
 		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(f.names), 0)
 		f.names = nil
 	}
 	for _, fd := range [...]*int{&f.Fd, &f.dirFD} {
-		if *fd >= 0 && !f.pinned {
+		if *fd >= 0 && !f.sealed {
 			_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(*fd), 0, 0)
 			*fd = -1
 		}
@@ -281,11 +301,12 @@ func nameAddress(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0]))
 // statusAddress returns the address of the field status.
 func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.status)) }
 
-// Outputs is a list of outputs that are committed together.
+// Outputs is a list of outputs. Its methods commit or discard all outputs of the list.
 type Outputs []*Output
 
-// Commit syncs all files, then renames each one to its final name. It renames no file before
-// the data of all files are on the disk. It stops at the first error.
+// Commit first syncs all files to the disk, and then renames each file to its final name.
+// Therefore no file has its final name before the data of all files are on the disk. Commit
+// returns the first error without renaming further files.
 func (list Outputs) Commit() error {
 	for _, f := range list {
 		if err := f.sync(); err != nil {
@@ -300,7 +321,8 @@ func (list Outputs) Commit() error {
 	return nil
 }
 
-// Discard discards every output of the list. Files that Commit has renamed stay.
+// Discard discards every output of the list. It does not remove files that already have their
+// final names.
 func (list Outputs) Discard() {
 	for _, f := range list {
 		f.Discard()

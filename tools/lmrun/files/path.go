@@ -8,25 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file resolves the path of an output to an open directory and a base name in it.
+// This file resolves the path of an output to a directory, which it opens, and the base name of
+// the file in that directory.
 
-// followLinks resolves path. If the last element of path is a symbolic link, it follows the
-// link, and further links at its end. It returns a file descriptor of the resulting
-// directory, and the base name in it. It fills in status with the status of the file with
-// this name, and leaves status unchanged if no such file exists.
+// followLinks resolves path to a directory and the base name of a file. If the file is a symbolic
+// link, followLinks continues with the path in the link, until it finds a file that is not a
+// link. It returns a file descriptor of the directory of that file, and the base name of that
+// file. It stores the status of that file in *status. If that file does not exist, followLinks
+// does not change *status.
 func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err error) {
-	const linksMax = 40 // symbolic links that may follow one another; the same limit as in Linux
+	const linksMax = 40 // the same number of symbolic links as the kernel follows
 	var target [unix.PathMax]byte
 	baseFD := unix.AT_FDCWD
 	for range linksMax {
-		// Open the directory. If it is renamed from now on, the descriptor still refers to it.
+		// Open the directory. The file descriptor refers to this directory even if another
+		// process renames it later.
 		dirFD, name, err = openDir(baseFD, path)
 		closeDir(baseFD)
 		if err != nil {
 			return -1, "", err
 		}
-		// Read the file with this name as a link. EINVAL means that it is not a link, so that
-		// the path is resolved.
+		// Try to read the file as a symbolic link. EINVAL means that the file is not a link.
+		// The path is then resolved.
 		n, err := unix.Readlinkat(dirFD, name, target[:])
 		if err == unix.EINVAL {
 			err = unix.Fstatat(dirFD, name, status, unix.AT_SYMLINK_NOFOLLOW)
@@ -37,14 +40,15 @@ func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err 
 		if n <= 0 || err != nil {
 			return dirFD, name, err
 		}
-		// Continue with the target of the link, which is relative to the directory of the link.
+		// Continue with the path in the link, which is relative to the directory of the link.
 		baseFD, path = dirFD, string(target[:n])
 	}
 	return baseFD, "", unix.ELOOP
 }
 
-// openDir opens the directory part of path, which is relative to the directory of baseFD. It
-// returns the file descriptor of that directory and the base name of path.
+// openDir splits path at the last slash and opens the directory before the slash. A relative path
+// begins at the directory with the file descriptor baseFD. openDir returns the file descriptor of
+// the opened directory, and the base name after the slash.
 func openDir(baseFD int, path string) (dirFD int, name string, err error) {
 	slash := strings.LastIndexByte(path, '/') + 1
 	if name = path[slash:]; name == "" {

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file reads whole files, up to a maximum size.
+// This file reads complete files, up to a maximum size.
 
-// Open opens a file for reading. If path is a FIFO, Open does not wait until a process opens
-// it for writing; without such a process, a read of the FIFO returns end of file at once. The
-// result stream is that of OpenInput.
+// Open opens the file at path for reading without waiting. If path is a FIFO that no process has
+// opened for writing, Open returns at once, and a read from the FIFO returns the end of the file.
+// The result stream is true for a pipe, a socket or a character device, as in OpenInput.
 func Open(path string) (fd int, stream bool, err error) {
 	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
 		return -1, false, err
@@ -20,13 +20,13 @@ func Open(path string) (fd int, stream bool, err error) {
 	return fd, stream, hal.FileFault(path, unix.SetNonblock(fd, false))
 }
 
-// streamMax is the largest number of bytes that Read accepts from a stream. The limit is
-// necessary because the size of a stream is not known in advance.
+// streamMax is the largest number of bytes that Read accepts from a stream. Without a limit, an
+// endless stream, such as /dev/zero, would fill the memory.
 const streamMax = 64 << 20
 
-// Read returns the content of the file at path. It is an error if the file has more than
-// maxBytes bytes, or if it is a stream with more than streamMax bytes. Read does not wait for
-// a FIFO that no process has opened for writing, but returns an error.
+// Read returns the content of the file at path. It returns an error if the file has more than
+// maxBytes bytes, or if the file is a stream and has more than streamMax bytes. If path is a FIFO
+// that no process has opened for writing, Read returns an error and does not wait.
 func Read(path string, maxBytes int) ([]byte, error) {
 	fd, stream, err := Open(path)
 	if err != nil {

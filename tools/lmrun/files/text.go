@@ -8,9 +8,10 @@ import (
 
 // This file escapes text for terminals and JSON.
 
-// EscapeControls returns text with its control characters (see fbs.IsControl) replaced by
-// \uXXXX, which in JSON is the same character. Line feeds and tabs stay as they are. Bytes
-// that are not UTF-8 are replaced by \xXX.
+// EscapeControls returns text in which every control character except line feed and tab is
+// replaced by \uXXXX. In a JSON string, this escape has the same meaning as the character. Bytes
+// that are not valid UTF-8 are replaced by \xXX. The function fbs.IsControl defines which
+// characters are control characters.
 func EscapeControls(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {
@@ -20,24 +21,24 @@ func EscapeControls(text []byte) []byte {
 	return text
 }
 
-// Line escapes text as EscapeControls does, but returns a single line: it also replaces line
-// feeds by \n and tabs by \t.
-func Line(text string) string { return string(escapeFor(forLine, []byte(text))) }
+// OneLine returns text as a single line that is safe to print on a terminal. It replaces line
+// feeds by \n, tabs by \t, and other characters as EscapeControls does.
+func OneLine(text string) string { return string(escapeFor(forLine, []byte(text))) }
 
-// Quote returns text as a JSON string, with quotation marks. The result has no control
-// characters, so that it can be printed on a terminal. As in encoding/json, bytes that are
-// not UTF-8 are replaced by U+FFFD.
+// Quote returns text as a JSON string with quotation marks. The result contains no control
+// characters and is therefore safe to print on a terminal. Bytes that are not valid UTF-8 are
+// replaced by U+FFFD, as encoding/json does.
 func Quote(text string) string { return `"` + string(escapeFor(forJSON, []byte(text))) + `"` }
 
-// Values of the parameter place of escapeFor.
+// The values of the parameter place of escapeFor are the places for which text is escaped.
 const (
-	forTerminal = iota // several lines on a terminal: line feeds and tabs stay as they are
+	forTerminal = iota // several lines on a terminal: line feeds and tabs are not escaped
 	forLine            // one line on a terminal
-	forJSON            // the inside of a JSON string
+	forJSON            // the text between the quotation marks of a JSON string
 )
 
-// escapeFor returns a copy of text, escaped for the given place: forTerminal, forLine or
-// forJSON.
+// escapeFor returns a copy of text in which control characters and invalid UTF-8 are escaped. The
+// parameter place is forTerminal, forLine or forJSON.
 func escapeFor(place int, text []byte) []byte {
 	const digits = "0123456789abcdef"
 	safe := make([]byte, 0, len(text)+16)

@@ -104,7 +104,7 @@ func (a *analysis) followPoint(c *fbs.Command) {
 // noc0 translates coordinates to those of NoC 0; it returns unknown ones unchanged.
 func (a *analysis) noc0(device, x, y uint8) (uint8, uint8) {
 	if grid := a.grid(device); grid != nil {
-		if t, ok := grid.NoC0(x, y); ok {
+		if t, ok := grid.TileAt(x, y); ok {
 			return t.X, t.Y
 		}
 	}
@@ -124,7 +124,7 @@ func (a *analysis) addToTiles(key *spaceKey, t Traffic) {
 	r := key.tiles
 	tiles := []chips.Tile{{X: r.x1, Y: r.y1}}
 	if key.multicast {
-		tiles, _ = a.grid(key.device).Reached(boards.TileRange{X: r.x1, Y: r.y1, XStart: r.x0,
+		tiles, _ = a.grid(key.device).ShownTiles(boards.TileRange{X: r.x1, Y: r.y1, XStart: r.x0,
 			YStart: r.y0, Multicast: true})
 	}
 	for _, tile := range tiles {
@@ -271,7 +271,7 @@ func (a *analysis) area(k *spaceKey, r *Range) string {
 
 func barArea(board *boards.Board, bar uint8, r *Range) string {
 	if t := board.TLB; t != nil {
-		if _, _, ok := chips.Config(t, bar, r.First); ok {
+		if _, _, ok := chips.SlotOfRegister(t, bar, r.First); ok {
 			return "window configuration"
 		}
 	}
@@ -291,10 +291,10 @@ func tileArea(grid *chips.Grid, kind chips.Kind, r *Range) string {
 		r.Bytes() <= 4 {
 		return "soft reset"
 	}
-	if m := grid.Memory(kind, r.First, r.Bytes()); m != nil {
+	if m := grid.FindMemory(kind, r.First, r.Bytes()); m != nil {
 		return m.Name
 	}
-	if reg := grid.Register(kind, r.First); reg != nil && r.Bytes() <= 4*reg.Count {
+	if reg := grid.FindRegister(kind, r.First); reg != nil && r.Bytes() <= 4*reg.Count {
 		return reg.Name
 	}
 	return ""

@@ -29,7 +29,7 @@ func main() {
 		err = hal.FileFault("standard output", full)
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintf(os.Stderr, "bootimage: %s\n", files.Line(err.Error()))
+		fmt.Fprintf(os.Stderr, "bootimage: %s\n", files.OneLine(err.Error()))
 		os.Exit(exitOf(err))
 	}
 }

@@ -124,7 +124,7 @@ func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
 		{64, "more than one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
 		{64, "stand in the configuration", []string{"--board", "rpi5", "--config",
 			named("image edu.lmb"), "--seal", edu}},
-		{64, "lmrun.conf:1: frob must follow a line `image PATH`",
+		{64, "lmrun.conf:1: frob is unknown, or must follow a line `image PATH`",
 			[]string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
 		{65, "lmrun.conf:2: /none.lmb is not in the boot image",
 			[]string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},

@@ -106,7 +106,7 @@ var mishaps = []mishap{
 	word("-deadline takes", "-deadline", "3601s"),
 	word("-window takes", "-window", "65536"),
 	word("-input takes", "-input", "in"),
-	word("needs a value", "-sequence="),
+	word("has no value", "-sequence="),
 	spoilt(atImage, 66, "image", func(e *errand) { os.Remove(e.w.file("image")) }),
 	spoilt(atImage, 65, "empty", func(e *errand) { _ = os.Truncate(e.w.file("image"), 0) }),
 	spoilt(atImage, 65, "is not a regular file",

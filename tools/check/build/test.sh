@@ -1,0 +1,201 @@
+# shellcheck shell=bash
+# Part of build.sh: runs the steps of `test`, collects their logs and prints the summary.
+
+# Names of steps, with details, for the summary.
+passed=() failed=() skips=()
+
+# cmd_test [STEP...] runs steps, or all of them, and prints a summary. It fails if a step failed or
+# changed the work tree.
+cmd_test() {
+	local steps=("$@") before step
+	[[ $# -gt 0 ]] || steps=(
+		fmt vet lint gen kernels unit fuzz race arm64 purego cross reproducible recipes guest
+		coverage bench
+	)
+	for step in "${steps[@]}"; do
+		declare -F "step_$step" >/dev/null ||
+			{ warn "no step $step; ./build.sh help lists them"; exit 64; }
+	done
+	mkdir -p "$out"
+	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log "$out"/coverage.txt "$out"/times.log
+	before=$(print_tree_state)
+	for step in "${steps[@]}"; do run_step "$step"; done
+	check_tree_unchanged "$before"
+	print_evidence
+	print_slowest_tests
+	print_summary
+}
+
+# cmd_lint runs the steps fmt, vet and lint, and prints a summary.
+cmd_lint() {
+	local step
+	mkdir -p "$out"
+	for step in fmt vet lint; do run_step $step; done
+	print_summary
+}
+
+# run_step NAME runs a step in a subshell, so that a failure ends only that step, and adds it to
+# $passed, $failed or $skips. Functions that write logs read $step_name.
+run_step() {
+	local name=$1 status=0 start=$SECONDS step_name=$1
+	say "== $name"
+	set +e
+	(
+		set -e
+		"step_$name"
+	) 2>&1 | tee "$out/step.log"
+	status=${PIPESTATUS[0]}
+	set -e
+	case $status in
+	0) passed+=("$name ($((SECONDS - start)) s)$(print_skip_count "$name")") ;;
+	"$skip_status") skips+=("$name: $(sed -n 's/^skipped: //p' "$out/step.log" | tail -1)") ;;
+	*) failed+=("$name") ;;
+	esac
+}
+
+# print_skip_count STEP prints how many cases a step has skipped, nothing if none.
+print_skip_count() {
+	local count
+	count=$(grep -c "^$1: " "$out/skipped.log" 2>/dev/null) || return 0
+	printf ', %d cases skipped' "$count"
+}
+
+# run_go_tests ARGUMENT... runs go test with flags and packages. It prints the results, on failure
+# also the logs of failed tests. The complete log is tests.log; skipped cases and durations of
+# tests are collected for the summary.
+run_go_tests() {
+	local log=$out/tests.log status
+	set +e
+	go test -timeout 20m -v "$@" 2>&1 | tee "$log" |
+		grep --line-buffered -E '^(ok|FAIL|panic)|^ *--- FAIL'
+	status=${PIPESTATUS[0]}
+	set -e
+	[[ $status -eq 0 ]] || print_failures "$log"
+	print_skipped_cases "$log" >>"$out/skipped.log"
+	print_test_times "$log" >>"$out/times.log"
+	return "$status"
+}
+
+# run_counted_go_tests ARGUMENT... is run_go_tests for tests that log evidence: it appends their
+# log to unit.log, which print_evidence reads.
+run_counted_go_tests() {
+	local status=0
+	run_go_tests "$@" || status=$?
+	cat "$out/tests.log" >>"$out/unit.log"
+	return "$status"
+}
+
+# print_skipped_cases LOG prints the skipped cases of a log, and why they were skipped.
+print_skipped_cases() {
+	awk -v step="$step_name" '/^=== / { why = "" }
+		/_test\.go:[0-9]+: / { why = $0; sub(/^.*_test\.go:[0-9]+: /, "", why) }
+		/^ *--- SKIP: / { print step ": " $3 (why == "" ? "" : ": " why); why = "" }' "$1"
+}
+
+# print_test_times LOG prints seconds, step, package and name of each test of a log.
+print_test_times() {
+	awk -v step="$step_name" '
+		/^--- (PASS|FAIL): / {
+			seconds = $4
+			gsub(/[()s]/, "", seconds)
+			list[++n] = seconds "\t" $3
+		}
+		/^(ok|FAIL)[ \t]/ {
+			for (i = 1; i <= n; i++) {
+				split(list[i], t, "\t")
+				print t[1] "\t" step "\t" $2 "\t" t[2]
+			}
+			n = 0
+		}' "$1"
+}
+
+# print_slowest_tests prints the ten tests that took longest.
+print_slowest_tests() {
+	[[ -s $out/times.log ]] || return 0
+	say "== slowest tests"
+	sort -rn "$out/times.log" |
+		awk -F '\t' 'NR <= 10 { printf "%8.1f s  %-8s %s %s\n", $1, $2, $3, $4 }'
+}
+
+# print_failures LOG prints the text of tests that failed, panicked or did not compile: at most
+# the first 60 lines of each, so that readers find the others.
+print_failures() {
+	awk '
+		/^=== RUN/ { text = ""; n = 0 }
+		/^(panic:|fatal error:|SIG|#)/ { all = 1 }
+		all { print }
+		++n <= 60 { text = text substr($0, 1, 1000) "\n" }
+		/^ *--- PASS/ { text = ""; n = 0 }
+		/^ *--- FAIL/ {
+			printf "%s%s", text, (n > 60 ? "  ... " n - 60 " lines more\n" $0 "\n" : "")
+			text = ""
+			n = 0
+		}
+		/^(ok|FAIL)/ { all = 0 }' "$1"
+}
+
+# check_full_coverage fails unless tests reached every statement of $covered_packages.
+check_full_coverage() {
+	local package
+	for package in $(go list "${covered_packages[@]}"); do
+		grep -qP "^ok\s+\Q$package\E\s.*coverage: 100.0% of statements" "$out/unit.log" ||
+			{
+				warn "$package: tests do not reach every statement;" \
+					"go test -coverprofile shows which"
+				return 1
+			}
+	done
+}
+
+# print_evidence adds up the evidence that tests log, lines `evidence: N what (detail)`, and prints
+# it with the packages that are covered completely and the numbers of fuzzed inputs.
+print_evidence() {
+	touch "$out/unit.log" "$out/fuzz.log"
+	say "== evidence"
+	sed -n 's/^.*evidence: \([0-9]*\) \([^(]*[^( ]\).*$/\1\t\2/p' "$out/unit.log" 2>/dev/null |
+		awk -F '\t' '{ sum[$2] += $1 }
+			END { for (what in sum) printf "%12d %s\n", sum[what], what }' | sort -k2
+	sed -n 's/^ok\s*\(\S*\)\s.*coverage: \(100.0%.*\)$/\1: \2 covered/p' "$out/unit.log" 2>/dev/null
+	sed -n 's/^fuzzed: //p' "$out/fuzz.log" 2>/dev/null
+	[[ ! -f $out/coverage.txt ]] || sed -n '/^of these/,/^$/p' "$out/coverage.txt"
+}
+
+# print_tree_state prints the state of the work tree, nothing if there is no git.
+print_tree_state() {
+	git rev-parse --is-inside-work-tree >/dev/null 2>&1 || return 0
+	git rev-parse HEAD
+	git status --porcelain --untracked-files=all
+	git diff HEAD | sha256sum
+}
+
+# check_tree_unchanged STATE adds a step `tree` to the summary, which fails if the state of the
+# work tree is not STATE.
+check_tree_unchanged() {
+	say "== tree"
+	if [[ -z $1 ]]; then
+		skips+=("tree: not a git checkout, or git is not there")
+	elif [[ $1 == "$(print_tree_state)" ]]; then
+		passed+=(tree)
+	else
+		failed+=(tree)
+		warn "the run changed the work tree:"
+		diff <(echo "$1") <(print_tree_state) >&2 || true
+	fi
+}
+
+# print_summary prints the steps that passed, were skipped and failed. If one failed, it ends with
+# status 1.
+print_summary() {
+	local line
+	say "== summary"
+	for line in "${passed[@]}"; do say "passed   $line"; done
+	for line in "${skips[@]}"; do say "skipped  $line"; done
+	if [[ -s $out/skipped.log ]]; then
+		say "skipped  $(wc -l <"$out/skipped.log") cases, inside of steps:"
+		sed 's/^/           /' "$out/skipped.log"
+	fi
+	for line in "${failed[@]}"; do say "FAILED   $line"; done
+	say "in all   $SECONDS s"
+	[[ ${#failed[@]} -eq 0 ]] || exit 1
+	say DONE
+}

@@ -1,0 +1,89 @@
+package files
+
+import (
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file rejects outputs that would overwrite an input or each other.
+
+// RejectAliases returns an error if an output is the same file as an input or as another
+// output. It finds such files even if links give them different paths. Callers must call
+// RejectAliases before they open the outputs. The same character device or pipe is allowed as an
+// input and an output, or as several outputs. The path "-" is standard input among the inputs,
+// and standard output among the outputs.
+func RejectAliases(outputs []string, inputs ...string) error {
+	for i, path := range outputs {
+		output, ok := identityOf(path)
+		if !ok {
+			continue
+		}
+		for _, input := range inputs {
+			file := input
+			if input == "-" {
+				// Standard input can be a regular file. Use a path that stat(2) accepts.
+				file = "/dev/stdin"
+			}
+			if sameFile(file, output) {
+				return aliasError(path, "input", input)
+			}
+		}
+		for _, other := range outputs[:i] {
+			if sameFile(other, output) {
+				return aliasError(path, "output", other)
+			}
+		}
+	}
+	return nil
+}
+
+// aliasError returns the error for two paths of one file. The path is that of an output. The
+// parameter role is "input" if other is the path of an input, and "output" if other is the path
+// of another output.
+func aliasError(path, role, other string) error {
+	reason := "output " + path + " is the same file as " + role + " " + other
+	return hal.NewFault(hal.Usage, reason+"; name another file")
+}
+
+// sameFile reports whether the file at path has the given identity.
+func sameFile(path string, identity fileIdentity) bool {
+	found, ok := identityOf(path)
+	return ok && found == identity
+}
+
+// fileIdentity identifies a file: two paths name the same file if their identities are equal. The
+// fields depend on the file:
+//   - A regular file: device and inode are st_dev and st_ino of the file, and name is empty.
+//   - A file that does not exist yet: device and inode are st_dev and st_ino of the directory, and
+//     name is the base name of the file.
+//   - A block device: device is the number of the block device, and the other fields are zero.
+//   - Standard output: name is "-", and the other fields are zero.
+type fileIdentity struct {
+	device, inode uint64
+	name          string
+}
+
+// identityOf returns the identity of the file at path. The result ok is false if the file is of a
+// type that RejectAliases does not compare, such as a pipe or a character device. The result ok
+// is also false if the directory of the file cannot be opened, for example because it does not
+// exist.
+func identityOf(path string) (identity fileIdentity, ok bool) {
+	if IsStdout(path) {
+		return fileIdentity{name: "-"}, true
+	}
+	var status unix.Stat_t
+	if unix.Stat(path, &status) == nil {
+		switch status.Mode & unix.S_IFMT {
+		case unix.S_IFBLK: // several inodes in /dev can name the same block device
+			return fileIdentity{device: status.Rdev}, true
+		case unix.S_IFREG:
+			return fileIdentity{device: status.Dev, inode: status.Ino}, true
+		}
+		return fileIdentity{}, false
+	}
+	dirFD, name, err := followLinks(path, &status)
+	ok = err == nil && unix.Fstat(dirFD, &status) == nil
+	closeDir(dirFD)
+	return fileIdentity{status.Dev, status.Ino, name}, ok
+}
