@@ -57,6 +57,10 @@ cmd_object-coverage() {
 	local program cpu status=0 step_name=object-coverage all=()
 	[[ $# -eq 0 ]] || { warn "object-coverage takes no arguments"; exit 64; }
 	ensure_guest_files object-coverage
+	# A commit during the run would change the version in lmrun, and what the runs before it have
+	# recorded would then belong to another program.
+	LM_REVISION=$(print_revision)
+	export LM_REVISION
 	rm -rf "$coverage_dir"
 	while read -r program cpu; do
 		say "lmrun-$program on $cpu"

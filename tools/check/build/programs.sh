@@ -63,13 +63,20 @@ build_static() {
 # The version of lightmetal.
 version_number=0.1
 
-# print_version prints the version, the revision and the build tags. The revision is LM_REVISION if
-# that is set, else the commit of git, with -modified if files differ from it.
-print_version() {
-	local revision=${LM_REVISION:-} tags
+# print_revision prints LM_REVISION if that is set, else the commit of git, with -modified if files
+# differ from it.
+print_revision() {
+	local revision=${LM_REVISION:-}
 	if [[ -z $revision && -e .git ]] && revision=$(git rev-parse --short=12 HEAD 2>/dev/null); then
 		git diff --quiet HEAD 2>/dev/null || revision+=-modified
 	fi
+	printf '%s' "$revision"
+}
+
+# print_version prints the version, the revision and the build tags.
+print_version() {
+	local revision tags
+	revision=$(print_revision)
 	tags=$(sed -n 's/.*-tags=\([^ ]*\).*/, tags \1/p' <<<"$GOFLAGS")
 	printf '%s (%s%s)' "$version_number" "${revision:-no revision}" "$tags"
 }

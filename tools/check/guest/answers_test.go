@@ -65,6 +65,15 @@ safe:
 // look is how lmrun looks at a device: loads of 8 bytes of its configuration space.
 const look = "pread64 /config 2=8 3=0"
 
+// Changes to the frame of a bus error (inside/answer.go): the code of the signal, and the
+// address of the access that faulted.
+const (
+	busError       = "SIGBUS @8:03000000"                     // BUS_OBJERR
+	unknownAddress = " @304:0000000000000000"                 // the processor did not report it
+	otherAddress   = " @304:0000000000100000"                 // in no window and in no file
+	nilPointer     = "SIGBUS @8:02000000 @304:10000000000000" // BUS_ADRERR, a field of nil
+)
+
 // aCase is a run that gets answers from its system calls.
 type aCase struct {
 	code                  hal.Code
@@ -84,10 +93,16 @@ var filesThatFail = []aCase{
 		"-check /cut/many"},
 	{hal.IO, "cut short while it was read", "mprotect 2=1 #1 !truncate /cut/small.lmb 4096",
 		"-check /cut/small.lmb"},
+	// A memory fault that is not in the file is a defect of lmrun.
+	{hal.Internal, "panic: ", "mprotect 2=1 #1 !truncate /cut/second.lmb 4096; " + busError +
+		otherAddress, "-check /cut/second.lmb"},
+	{hal.Internal, "panic: ", "mprotect 2=1 #1 !truncate /cut/third.lmb 4096; " + nilPointer,
+		"-check /cut/third.lmb"},
 	{hal.BadImage, "bytes of memory, but only",
 		fmt.Sprintf("read /proc/meminfo #1 =19 @0:%x; read /proc/meminfo =0",
 			"MemAvailable: 1 kB\n"), "-check /many"},
 	{hal.OK, "", "openat /proc/meminfo =-2", "-check /many"},
+	{hal.IO, "", "write /tmp/said =0", "-check /many"}, // standard output accepts no bytes
 	{hal.OK, "", "read /proc/meminfo #1 =-5", "-check /many"},
 }
 
@@ -121,6 +136,15 @@ var onSharedMemory = []aCase{
 	{hal.IO, "cut short while it was read", "pread64 /config 2=2 3=0 !truncate /cut/too.lmb 4096",
 		"-sequence payload /cut/too.lmb"},
 	{hal.OK, "", "pread64 /config 2=2 3=0 !signal 15", "-sequence config -loop forever"},
+	{hal.OK, "", "pread64 /config 2=2 3=0 #2 !signal 15; pread64 /config 2=2 3=0 #4 @0:7700",
+		"-sequence config-wait"},
+	{hal.BusFault, "", "pread64 /config 2=2 3=0 !fault; " + busError + unknownAddress,
+		"-sequence config"},
+	{hal.BusFault, "", "pread64 /config 2=2 3=0 !fault; " + busError + otherAddress,
+		"-sequence config"},
+	{hal.Internal, "", look + " !fault; " + busError + otherAddress, "-sequence look"},
+	{hal.Internal, "", look + " !fault; " + nilPointer, "-sequence look"},
+	{hal.Usage, "devices 0 and 1 are both", "", "-device pci:1af4:1110 /same.lmb"},
 	{hal.Denied, "cannot lock", "mlock =-12", ""},
 	{hal.Denied, "cannot seal the process", "seccomp =-1", "-seal"},
 	{hal.Denied, "cannot seal the process", "seccomp =7", "-seal"},
@@ -172,6 +196,7 @@ var onBusMaster = []aCase{
 	{hal.Internal, "bus mastering stays on", "pwrite64 2=2 3=0x70000000004 #2 =2", ""},
 	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #2 =-5", ""},
 	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #2 =-5", "-seal"},
+	{hal.NoDevice, "VFIO_SET_IOMMU", "ioctl 1=0x3b66 =-12", ""},
 }
 
 // mastered is an image for edu that has it master the bus.
@@ -219,6 +244,7 @@ var driven = []aCase{
 	{hal.Refused, "TLB cannot encode this tile range", "", "/tt-tile.lmb"},
 	{hal.NoDevice, "no TLB window", "ioctl 1=0xfa0b =-12; ", ""},
 	{hal.WrongDevice, "does not fit the register", "ioctl 1=0xfa07 =0 @32:ffffffffffffffff; ", ""},
+	{hal.BusFault, "", "ioctl 1=0xfa0d #2 =0 !fault; " + busError + otherAddress + "; ", ""},
 }
 
 // shared is an image for shared memory, with more of its target, its windows and main.
@@ -297,6 +323,9 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 				"target ivshmem 1af4:1110 bar2 1MiB\nwindow regs bar0 offset 0x0 size 1MiB\n" +
 				"window ram bar2 offset 0x0 size 1MiB target 1\nmain:\n" +
 				"  write.8 regs+0x80 bus(ram)\n",
+			"/same.lmb": "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
+				"target ivshmem 1af4:1110 bar2 1MiB\nwindow ram bar2 offset 0x0 size 4KiB\n" +
+				"main:\n  write.4 ram+0x0 0x1\n",
 			"/tt.lmb":      onTiles("tiles 1,1 to 2,2 address 0x100000 noc 1", ""),
 			"/tt-bar.lmb":  onTiles("tile 1,1 address 0x0", "  write.8 l1+0x28 bus(csm)"),
 			"/tt-vc.lmb":   onTiles("tile 1,1 address 0x0 vc 3", ""),
@@ -309,8 +338,11 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 		m.files["/cut/many"], m.files["/cut/too.lmb"] = m.files["/many"], m.files["/looks.lmb"]
 		m.files["/cut/small.lmb"] = lmbtest.File(t,
 			shared("", "", "copy.8 ram+0x0 <- pattern 0x5 size 16384"))
+		m.files["/cut/second.lmb"], m.files["/cut/third.lmb"] = m.files["/cut/small.lmb"],
+			m.files["/cut/small.lmb"]
 		m.files["/named.lmb"] = named(t)
 		m.files["/tt"] = make([]byte, 64<<10)
+		m.files["/cut/tt"] = m.files["/tt"]
 		var r runs
 		// the first page, or less
 		sizes := strings.NewReplacer("BEHIND", fmt.Sprint(len(m.files["/many"])-4096), "ALL",
@@ -322,6 +354,9 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 		r.cases(onController, "pci:1af4:1110", "/looks.lmb", "")
 		r.cases(onBusMaster, "vfio:1234:11e8", "/mastered.lmb", "")
 		r.cases(driven, "tt:/tt", "/tt.lmb", driver)
+		// The file of the device is truncated, so that accesses to its windows fault.
+		r.answered(hal.BusFault, "", "ioctl 1=0xfa0d #2 =0 !truncate /cut/tt 0; "+driver, "-device",
+			"tt:/cut/tt", "/tt.lmb")
 		r.answered(hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #1 =-5; "+driver,
 			"-device", "vfio:1234:11e8", "-device", "tt:/tt", "/both.lmb")
 		r.add(hal.Usage, "open both as `pci:`", "-device", "vfio:1234:11e8", "-device",

@@ -66,6 +66,8 @@ main:
   write.4 csm+0xc 0x7
   write.8 ram+0x8 0x6
   write.8 ram+0x8 0x7
+  write.8 ram+0x10 bus(csm)
+  write.8 ram+0x18 bus(csm)
   point l1 tile 1,1 address 0x100000
   point l1wc tiles 1,2 to 3,4 address 0x0 ordering posted noc 1 vc 3
   write.4 l1+0x8 0x6
@@ -130,8 +132,9 @@ func (m *machine) addSigned(r *runs, image []byte) {
 	m.files["/broken.lmb"] = append(bytes.Clone(m.files["/signed.lmb"][:len(image)+64]),
 		make([]byte, 64)...)
 	m.files["/keys"] = fmt.Appendf(nil, "# whom we believe\n\n%x\n", public)
-	m.files["/short"], m.files["/letters"], m.files["/none"] = []byte("00\n"),
-		[]byte("\x01\x7f\""+strings.Repeat("zz", 32)), nil
+	m.files["/short"], m.files["/none"] = []byte("00\n"), nil
+	const controls = "\x01\x7f\"\u061c\u200e\u200f\u2028\u2066" // which messages replace
+	m.files["/letters"] = []byte(controls + "ü\u2010\u2070\ufffd" + strings.Repeat("zz", 32))
 	m.files["/anybodys"] = []byte("01" + strings.Repeat("00", 31))
 	const mounts = "1 2 8:0 / / ro - ext4 /dev/sda ro\n"
 	for _, c := range []struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"lightmetal/fbs"
@@ -26,6 +27,16 @@ func (o *opened) of(opcode gen.Opcode) *fbs.Command {
 		}
 	}
 	panic(fmt.Sprint("no command ", opcode))
+}
+
+// windowOf returns the first window of a kind.
+func (o *opened) windowOf(kind gen.WindowKind) *fbs.Window {
+	for i := range o.Windows {
+		if o.Windows[i].Kind == kind {
+			return &o.Windows[i]
+		}
+	}
+	panic(fmt.Sprint("no window of kind ", kind))
 }
 
 // forge puts text where the name of the last sequence begins, which is long enough.
@@ -93,12 +104,6 @@ var changes = []func(*opened){
 	func(o *opened) {
 		o.Tensors[1].Dims, *o.Tensors[1].Shape() = 8, [8]uint32{1 << 30, 1 << 30, 1, 1, 1, 1, 1, 1}
 	},
-	func(o *opened) { o.of(gen.OpcodeFence).Offset = 4 },
-	func(o *opened) { o.of(gen.OpcodeFence).Value = 1 },
-	func(o *opened) { o.of(gen.OpcodeFence).Mask = 1 },
-	func(o *opened) { o.of(gen.OpcodeFence).Amount = 1 },
-	func(o *opened) { o.of(gen.OpcodeFence).Window = 1 },
-	func(o *opened) { o.of(gen.OpcodeWrite).Mask = 1 },
 	func(o *opened) { o.of(gen.OpcodeCopyOut).Index = 0 },
 	func(o *opened) { o.of(gen.OpcodeCopyOut).Index = 999 },
 	func(o *opened) { o.of(gen.OpcodeCopyOut).Index = 1 },
@@ -123,6 +128,110 @@ var changes = []func(*opened){
 	func(o *opened) { o.forge("\u2069") },
 	func(o *opened) { o.forge("\xff") },
 	func(o *opened) { o.forge("\xed\xa0\x80") },
+
+	// Values above the largest valid one. Mutations tries smaller values.
+	func(o *opened) { o.of(gen.OpcodeExpect).Mode = 3 },
+	func(o *opened) { o.of(gen.OpcodeDelay).Amount = fbs.DelayMaxUs + 1 },
+	func(o *opened) { o.of(gen.OpcodeWrite).Width = 3 },
+	func(o *opened) { o.Windows[1].Kind = gen.WindowKindConfig + 1 },
+	func(o *opened) { o.Windows[1].Size = fbs.WindowMax << 1 },
+	func(o *opened) { o.windowOf(gen.WindowKindBar).Offset = 1 << 40 },
+	func(o *opened) { o.Segments[0].Size-- },
+
+	func(o *opened) { o.of(gen.OpcodeFence).Opcode = gen.OpcodeEnd }, // in the middle of a sequence
+	func(o *opened) { // an access after the end of a window that has been pointed
+		for i := range o.Commands {
+			m := &o.Commands[i]
+			if m.Opcode == gen.OpcodeCopyIn && o.Windows[m.Window].Kind == gen.WindowKindTlb {
+				m.Offset = uint32(o.Windows[m.Window].Size)
+			}
+		}
+	},
+	func(o *opened) { // a name with a replacement character, which is not an invalid byte
+		copy(o.NameBytes(o.Tensors[0].Name), "\ufffd")
+		o.of(gen.OpcodeCopyOut).Index = 1
+	},
+	func(o *opened) { // tensors of 64 TiB: the third one begins after the end of any arena
+		for i := range o.Tensors[:2] {
+			t := &o.Tensors[i]
+			t.Dtype, t.HasData, t.DataOffset, t.Size = gen.DTypeUint8, 0, 0, fbs.BytesMax
+			t.Dims, *t.Shape() = 2, [8]uint32{1 << 30, 1 << 16}
+			o.Tensors[i+1].ArenaOffset = t.ArenaOffset + t.Size
+		}
+	},
+}
+
+// unused lists the fields of each command that must be 0.
+var unused = []struct {
+	opcode gen.Opcode
+	fields string
+}{
+	{gen.OpcodeWrite, "mode option index amount mask"},
+	{gen.OpcodeModify, "mode option index amount"},
+	{gen.OpcodeRelocate, "mode option amount mask"},
+	{gen.OpcodeCopyIn, "option mask"},
+	{gen.OpcodeFill, "option index mask"},
+	{gen.OpcodeCompare, "mode mask"},
+	{gen.OpcodePoint, "width mode option index offset amount"},
+	{gen.OpcodeFence, "width mode option window index offset amount value mask"},
+	{gen.OpcodeDelay, "width mode option window index offset value mask"},
+	{gen.OpcodeCall, "width mode option window offset amount value mask"},
+	{gen.OpcodeEnd, "width mode option window index offset amount value mask"},
+}
+
+// setField sets the field of a command with the given name, as in image.fbs, to 1.
+func setField(m *fbs.Command, name string) {
+	switch name {
+	case "width":
+		m.Width = 1
+	case "mode":
+		m.Mode = 1
+	case "option":
+		m.Option = 1
+	case "window":
+		m.Window = 1
+	case "index":
+		m.Index = 1
+	case "offset":
+		m.Offset = 1
+	case "amount":
+		m.Amount = 1
+	case "value":
+		m.Value = 1
+	case "mask":
+		m.Mask = 1
+	default:
+		panic("no field " + name)
+	}
+}
+
+// unusedChanges returns one change for each field that unused lists.
+func unusedChanges() (list []func(*opened)) {
+	for _, u := range unused {
+		for field := range strings.FieldsSeq(u.fields) {
+			list = append(list, func(o *opened) { setField(o.of(u.opcode), field) })
+		}
+	}
+	return list
+}
+
+// allowed are changes after which the file is still valid. No tool writes such files.
+var allowed = []func(*opened){
+	func(o *opened) { o.forge("ü\ufffd") },
+	func(o *opened) { o.windowOf(gen.WindowKindConfig).Size = 4096 },
+	func(o *opened) { // default data that does not begin in the first page of the payload
+		for i := range o.Tensors {
+			if t := &o.Tensors[i]; t.Role == gen.RoleInput && t.HasData != 0 {
+				t.DataOffset += 2 * fbs.SegmentAlign
+			}
+		}
+	},
+}
+
+// preambles are changes of the preamble, made after the checksum was computed.
+var preambles = []func(file []byte){
+	func(file []byte) { file[10]++ }, // the minor version of the format
+	func(file []byte) { binary.LittleEndian.PutUint64(file[32:], uint64(len(file))+1) },
 }
 
 // Odd are images that take more than a mutation of a file.
@@ -140,7 +249,7 @@ func Odd(file []byte) (list []Image, err error) {
 	many := Cut(more, pagesOf(more, 1))
 	signed := append(bytes.Clone(file), lmb.SignatureBlock(make([]byte, 32), make([]byte, 64))...)
 	list = append(list, Judged(many), Judged(Cut(more, pagesOf(more, 5))), Judged(signed))
-	for _, change := range changes {
+	for _, change := range slices.Concat(allowed, changes, unusedChanges()) {
 		o := &opened{file: bytes.Clone(many)}
 		if o.View, err = fbs.Verify(o.file); err != nil {
 			return nil, err
@@ -150,6 +259,11 @@ func Odd(file []byte) (list []Image, err error) {
 		envelope := min(binary.LittleEndian.Uint64(o.file[32:]), uint64(len(o.file)))
 		lmb.Stamp(o.file, envelope)
 		list = append(list, Judged(o.file))
+	}
+	for _, change := range preambles {
+		changed := bytes.Clone(many)
+		change(changed)
+		list = append(list, Judged(changed))
 	}
 	return list, nil
 }

@@ -27,9 +27,14 @@ import (
 //
 //	ioctl 1=0xfa0f =0 ?                it need not come
 //	nanosleep #1 !truncate /i.lmb 4096 the first, which the kernel gets, behind a file that is cut
+//	pread64 /config !fault             the thread gets a bus error when it continues
+//	SIGBUS @304:0000000000000000       the handler of a bus error reads other bytes of its frame,
+//
+// in which the code of the signal is at 8 and the address of the fault at 304
 type answer struct {
 	words    string
 	call     uint64
+	signal   unix.Signal    // whose frame is changed; 0: the answer is to a system call
 	data     int            // its argument that data are at
 	at       uint64         // where they are, of the call that was answered
 	path     string         // that the call's, or its file's, ends in
@@ -70,10 +75,14 @@ func parseAnswers(text string) (list []*answer, err error) {
 		}
 		a := &answer{words: part, has: map[int]uint64{}, bytes: map[uint64][]byte{}}
 		words := strings.Fields(part)
-		if calls[words[0]].number == 0 {
+		call, known := calls[words[0]]
+		a.call, a.data = call.number, call.data
+		if words[0] == "SIGBUS" {
+			a.call, a.signal, known = ^uint64(0), unix.SIGBUS, true
+		}
+		if !known {
 			return nil, fmt.Errorf("no call %q", words[0])
 		}
-		a.call, a.data = calls[words[0]].number, calls[words[0]].data
 		for i, word := range words[1:] {
 			if word[0] == '!' {
 				a.act = words[1+i:]
@@ -177,6 +186,8 @@ type asked struct {
 	answers []*answer
 	pending map[int]*answer // by thread
 	threads map[int]bool    // that were seen
+	faults  map[int]bool    // threads that get a bus error when they continue
+	frames  map[int]*answer // by thread, the answer to the signal that it handles next
 	err     error
 }
 
@@ -185,7 +196,8 @@ type asked struct {
 func runAnswered(text, program string, args ...string) (output string, exit int, err error) {
 	runtime.LockOSThread() // which alone may ask for the program's registers
 	defer runtime.UnlockOSThread()
-	a := asked{pending: map[int]*answer{}, threads: map[int]bool{}}
+	a := asked{pending: map[int]*answer{}, threads: map[int]bool{}, faults: map[int]bool{},
+		frames: map[int]*answer{}}
 	if a.answers, err = parseAnswers(text); err != nil {
 		return "", 0, err
 	}
@@ -235,10 +247,18 @@ func (a *asked) follow() (exit int) {
 		case !status.Stopped():
 			continue
 		}
-		signal := status.StopSignal()
+		signal, request := status.StopSignal(), unix.PTRACE_SYSCALL
 		switch {
 		case signal == ofCall:
 			a.call(tid)
+			signal = 0
+			if a.faults[tid] {
+				delete(a.faults, tid)
+				signal = unix.SIGBUS
+			}
+		case signal == unix.SIGTRAP && a.frames[tid] != nil:
+			a.changeFrame(tid, a.frames[tid])
+			delete(a.frames, tid)
 			signal = 0
 		case !a.threads[tid], signal == unix.SIGTRAP: // its first stop, or news of another thread
 			a.threads[tid] = true
@@ -246,8 +266,14 @@ func (a *asked) follow() (exit int) {
 			_ = unix.PtraceSetOptions(tid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|
 				exitKill)
 			signal = 0
+		default:
+			if given := a.answerTo(signal); given != nil {
+				a.frames[tid] = given
+				request = unix.PTRACE_SINGLESTEP // into the handler
+			}
 		}
-		_ = unix.PtraceSyscall(tid, int(signal))
+		_, _, _ = unix.RawSyscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), 0,
+			uintptr(signal), 0, 0)
 	}
 }
 
@@ -269,10 +295,11 @@ func registerSet(request, tid, set int, data []byte) error {
 	return nil
 }
 
+const general = 1 // NT_PRSTATUS
+
 // call sees to a thread that stops where a system call begins or ends: register 7
 // tells which (Linux, arch/arm64/kernel/ptrace.c).
 func (a *asked) call(tid int) {
-	const general = 1 // NT_PRSTATUS
 	var r registers
 	if err := registerSet(unix.PTRACE_GETREGSET, tid, general, r.bytes()); err != nil {
 		return // it has been killed
@@ -298,10 +325,43 @@ func (a *asked) call(tid int) {
 	}
 }
 
+// answerTo returns the answer to a signal, or nil.
+func (a *asked) answerTo(signal unix.Signal) *answer {
+	for _, given := range a.answers {
+		if given.signal != 0 && given.signal == signal {
+			given.came++
+			if given.nth == 0 || given.nth == given.came {
+				return given
+			}
+		}
+	}
+	return nil
+}
+
+// changeFrame changes the frame of a signal. The thread must be at the first instruction of
+// the handler: then register 1 has the address of the frame (Linux,
+// arch/arm64/kernel/signal.c, struct rt_sigframe).
+func (a *asked) changeFrame(tid int, given *answer) {
+	var r registers
+	err := registerSet(unix.PTRACE_GETREGSET, tid, general, r.bytes())
+	for at, data := range given.bytes {
+		if err == nil {
+			_, err = unix.PtracePokeData(tid, uintptr(r[1]+at), data)
+		}
+	}
+	if err != nil {
+		a.err = first(a.err, fmt.Errorf("%q: %w", given.words, err))
+	}
+}
+
 // begin is where a call begins that has an answer.
 func (a *asked) begin(tid int, given *answer, r *registers) {
 	a.pending[tid], given.at = given, r[given.data]
-	if len(given.act) > 0 {
+	switch {
+	case len(given.act) == 0:
+	case given.act[0] == "!fault":
+		a.faults[tid] = true
+	default:
 		a.err = first(a.err, given.do(a.pid))
 	}
 	if given.replaced {
