@@ -117,10 +117,10 @@ func (f *folder) changing() map[block]bool {
 		case s.op == stepLoad && s.tensor() < 0 && s.run() >= blockMin:
 			b := block{f.registerOf(s), s.size()}
 			before, again := seen[b]
-			if again && !bytes.Equal(f.data.bytes(before, b.size), f.data.bytes(s.at, b.size)) {
+			if again && !bytes.Equal(f.data.bytes(before, b.size), f.data.bytes(s.value, b.size)) {
 				changing[b] = true
 			}
-			seen[b] = s.at
+			seen[b] = s.value
 		}
 	}
 	return changing
@@ -225,7 +225,7 @@ func (f *folder) since(head int32) int64 {
 // poll makes a poll of a load, for the value it gave.
 func (f *folder) poll(i int32, since int64, mask uint64) {
 	s := f.steps.at(int(i))
-	s.op, s.mask = stepPoll, mask
+	s.op, s.to = stepPoll, f.maskIndex(mask)
 	s.value &= mask
 	s.us = f.deadline(s.time - since)
 }
