@@ -114,6 +114,8 @@ func (f *importFlags) run(path string) {
 		f.summarize(path, trace, &o)
 		return
 	}
+	// The accesses of a large trace have no pointers: collecting garbage often costs little.
+	debug.SetGCPercent(20)
 	done := progress(trace, &o)
 	defer done()
 	var frames *importer.Frames

@@ -50,19 +50,20 @@ func commandsOf(view *fbs.View, sequence int, marks []Mark) iter.Seq[*Command] {
 	from, _ := slices.BinarySearchFunc(marks, first,
 		func(m Mark, command int) int { return m.Command - command })
 	return func(yield func(*Command) bool) {
+		var c Command
 		next := marks[from:]
 		for i := first; i <= end; i++ {
 			for ; len(next) > 0 && next[0].Command == i; next = next[1:] {
-				mark := Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(next[0].Kind)},
+				c = Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(next[0].Kind)},
 					Data: []byte(next[0].Name)}
-				if !yield(&mark) {
+				if !yield(&c) {
 					return
 				}
 			}
 			if i == end {
 				return
 			}
-			if c := CommandAt(view, i); !yield(&c) {
+			if c = CommandAt(view, i); !yield(&c) {
 				return
 			}
 		}

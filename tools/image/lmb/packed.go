@@ -36,10 +36,11 @@ func (p *Packed) Len() int { return p.count }
 // All yields the commands. Each is valid until the next.
 func (p *Packed) All() iter.Seq[*Command] {
 	return func(yield func(*Command) bool) {
+		var c Command
 		data := p.data
 		for _, chunk := range p.chunks {
 			for i := range chunk {
-				c := Command{Command: chunk[i]}
+				c = Command{Command: chunk[i]}
 				if hasData(&c.Command) {
 					c.Data, data = data[0], data[1:]
 				}
