@@ -32,8 +32,11 @@ type Bar struct {
 type Record struct {
 	Line int // in the text
 	Kind Kind
-	Bar  uint8  // of BarWrite and BarRead
-	Bdf  uint32 // bus, device, function of ConfigWrite and ConfigRead
+	Bar  uint8 // of BarWrite and BarRead
+	// of BarWrite and BarRead: Data is that of accesses of so many bytes each, one after the other;
+	// 0: of one
+	Width uint8
+	Bdf   uint32 // bus, device, function of ConfigWrite and ConfigRead
 	// bytes into the BAR or configuration space; the address of HostWrite and HostRead
 	Offset uint64
 	Data   []byte // lowest address first; nil for Clock
@@ -68,7 +71,7 @@ const (
 )
 
 var kinds = map[string]Kind{
-	"W": BarWrite, "R": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite,
+	"W": BarWrite, "R": BarRead, "WS": BarWrite, "RS": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite,
 	"HR": HostRead, "CLK": Clock, "MARK": Mark,
 	"NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
 }
@@ -275,13 +278,14 @@ func (p *parser) record() {
 	}
 	r := &p.current
 	*r = Record{Line: p.line, Kind: kinds[string(name)]}
-	if p.version == 1 && r.Kind >= Note {
+	several := string(name) == "WS" || string(name) == "RS"
+	if p.version == 1 && (r.Kind >= Note || several) {
 		r.Kind = 0
 	}
 	p.several.other = false
 	switch r.Kind {
 	case BarWrite, BarRead:
-		p.barAccess(r)
+		p.barAccess(r, several)
 	case ConfigWrite, ConfigRead:
 		p.configAccess(r)
 	case HostWrite, HostRead:
@@ -306,8 +310,8 @@ func (p *parser) record() {
 }
 
 // barAccess takes an access to a BAR of the device, which version 2 knows by a
-// number of its own.
-func (p *parser) barAccess(r *Record) {
+// number of its own, or several accesses of one width.
+func (p *parser) barAccess(r *Record, several bool) {
 	device, number := &p.capture, p.number("BAR", 10, 16)
 	if bars := p.several.bars; p.version == 1 {
 		r.Bar = uint8(min(number, uint64(len(device.Bars))))
@@ -322,10 +326,25 @@ func (p *parser) barAccess(r *Record) {
 		p.fail("the device has no BAR %d", number)
 		return
 	}
+	if several {
+		p.width(r)
+	}
 	p.access(r)
+	if r.Width != 0 && len(r.Data)%int(r.Width) != 0 {
+		p.fail("%d bytes are no accesses of %d bytes each", len(r.Data), r.Width)
+	}
 	if size := device.Bars[r.Bar].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
 		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset,
 			r.Bar, size)
+	}
+}
+
+// width takes the width of each of several accesses.
+func (p *parser) width(r *Record) {
+	r.Width = uint8(p.number("width", 10, 8))
+	if w := r.Width; w != 1 && w != 2 && w != 4 && w != 8 {
+		p.fail("width %d is not 1, 2, 4 or 8", w)
+		r.Width = 0
 	}
 }
 

@@ -105,7 +105,7 @@ func (t *recording) header(c *record.Capture) error {
 func (t *recording) record(rec *record.Record) error {
 	t.trace.Lines = max(t.trace.Lines, rec.Line)
 	a := &t.access
-	*a = Access{Line: rec.Line, Time: t.time, Bar: rec.Bar, Offset: rec.Offset}
+	*a = Access{Line: rec.Line, Time: t.time, Bar: rec.Bar, Offset: rec.Offset, Width: rec.Width}
 	switch rec.Kind {
 	case record.BarWrite, record.BarRead:
 		t.calls++

@@ -69,7 +69,8 @@ type Sink interface {
 	// Access is a load or store of a natural width, or a mark.
 	Access(a *Access) error
 
-	// Block is an access of any size, from a.Offset on.
+	// Block is an access of any size, from a.Offset on; where a.Width is not 0 it is several
+	// of that width, one after the other.
 	Block(a *Access, data []byte) error
 
 	// Device is an access of the device to host memory.
@@ -147,10 +148,30 @@ func (s *tally) Memory(_ int, _, size uint64) error {
 	return nil
 }
 
-// Natural cuts an access of any size into naturally aligned ones of at most 8
-// bytes, lowest address first. Neighbours of 8 bytes come together, as the first of
-// them and the bytes of all.
+// Natural cuts what Block says into naturally aligned accesses of at most 8 bytes, lowest
+// address first. Neighbours of one width come together, as the first of them and the bytes
+// of all.
 func Natural(a Access, data []byte) iter.Seq2[*Access, []byte] {
+	switch width := uint64(a.Width); {
+	case width == 0:
+		return whole(a, data)
+	case a.Offset%width == 0:
+		return func(yield func(*Access, []byte) bool) { yield(&a, data) }
+	}
+	return func(yield func(*Access, []byte) bool) {
+		for one := range slices.Chunk(data, int(a.Width)) {
+			for first, data := range whole(a, one) {
+				if !yield(first, data) {
+					return
+				}
+			}
+			a.Offset += uint64(a.Width)
+		}
+	}
+}
+
+// whole is Natural for one access.
+func whole(a Access, data []byte) iter.Seq2[*Access, []byte] {
 	return func(yield func(*Access, []byte) bool) {
 		for at, size := a.Offset, 0; len(data) > 0; data, at = data[size:], at+uint64(size) {
 			e := a
