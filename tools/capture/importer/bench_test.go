@@ -39,8 +39,8 @@ func BenchmarkImport(b *testing.B) {
 	}
 }
 
-// recordOfAccesses is a recording of so many accesses of an ivshmem's memory: bytes that follow each
-// other, or words with gaps between them. The program's time stands in front of each.
+// recordOfAccesses returns a recording of so many accesses of an ivshmem's memory: bytes that
+// follow each other, or words with gaps between them. Each has a line with a time before it.
 func recordOfAccesses(accesses int, access string) []byte {
 	text := []byte("LMRECORD 2\nDEVICE 0 1af4 1110 0000:00:02.0\nBAR 0 0 0 0 100\n" +
 		"BAR 1 0 2 0 10000000\n")

@@ -153,8 +153,8 @@ func (l *lifter) prolong(a, s *step, data []byte) bool {
 		return false
 	}
 	apart := int(s.line) - a.lineOf(a.count-1)
-	if apart < 0 || apart > l.apartMax(s, s.last()-a.time) || a.count > 1 && apart != int(a.apart) ||
-		s.count > 1 && apart > 0 {
+	if apart < 0 || apart > l.apartMax(s, s.last()-a.time) ||
+		a.count > 1 && apart != int(a.apart) || s.count > 1 && apart > 0 {
 		return false
 	}
 	if data == nil {

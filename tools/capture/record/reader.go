@@ -71,8 +71,8 @@ const (
 )
 
 var kinds = map[string]Kind{
-	"W": BarWrite, "R": BarRead, "WS": BarWrite, "RS": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite,
-	"HR": HostRead, "CLK": Clock, "MARK": Mark,
+	"W": BarWrite, "R": BarRead, "WS": BarWrite, "RS": BarRead,
+	"CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead, "CLK": Clock, "MARK": Mark,
 	"NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
 }
 

@@ -175,7 +175,6 @@ func (r *recording) faulted(t *thread) {
 		return
 	}
 	err = step(t.tid, fault, &memory{r, t})
-	r.out.endRun()
 	var denied *accessFault
 	switch {
 	case errors.As(err, &denied):
