@@ -67,16 +67,16 @@ func TestLineOfSeveralAccessesHasTheirWidth(t *testing.T) {
 
 func TestSecondVersionSaysWhereItIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"WS 0 3 0 3 000000\n":     "6:6: width 3 is not 1, 2, 4 or 8",
-		"WS 0 2 0 3 000000\n":     "6:12: 3 bytes are no accesses of 2 bytes each",
+		"WS 0 3 0 3 000000\n": "6:6: width 3 is not 1, 2, 4 or 8",
+		"WS 0 2 0 3 000000\n": "6:12: 3 bytes are no accesses of 2 bytes each",
 		"RS 0 4 fff 4 00000000\n": "6:14: 4 bytes at 0xfff do not lie in BAR 0, which has " +
 			"0x1000 bytes",
-		"DEVICE 1 1 1 a\n":        "6:8: DEVICE 1 where 2 belongs",
-		"BAR 2 2 0 0 10\n":        "6:13: BAR 0 of device 2 is no new one",
-		"BAR 2 0 0 0 10\n":        "6:13: BAR 0 of device 0 is no new one",
-		"BAR 2 0 6 0 10\n":        "6:13: BAR 6 of device 0 is no new one",
-		"BAR 2 0 1 0 0\n":         "6:13: BAR 1 of device 0 is no new one",
-		"W 2 0 4 00000000\n":      "6:3: no BAR has number 2",
+		"DEVICE 1 1 1 a\n":   "6:8: DEVICE 1 where 2 belongs",
+		"BAR 2 2 0 0 10\n":   "6:13: BAR 0 of device 2 is no new one",
+		"BAR 2 0 0 0 10\n":   "6:13: BAR 0 of device 0 is no new one",
+		"BAR 2 0 6 0 10\n":   "6:13: BAR 6 of device 0 is no new one",
+		"BAR 2 0 1 0 0\n":    "6:13: BAR 1 of device 0 is no new one",
+		"W 2 0 4 00000000\n": "6:3: no BAR has number 2",
 		"W 0 ffd 4 00000000\n": "6:11: 4 bytes at 0xffd do not lie in BAR 0, which has 0x1000 " +
 			"bytes",
 		"CLK 1\nEND 4\n": "7:5: END counts 4 records, there are 5",
