@@ -72,8 +72,8 @@ const (
 
 var kinds = map[string]Kind{
 	"W": BarWrite, "R": BarRead, "WS": BarWrite, "RS": BarRead,
-	"CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead, "CLK": Clock, "MARK": Mark,
-	"NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
+	"CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead,
+	"CLK": Clock, "MARK": Mark, "NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
 }
 
 // Error is a defect of a recording and where it lies, both counted from 1.
