@@ -124,7 +124,9 @@ func decode(path string) (*lmb.Image, *runtime.File) {
 func dumpCommand() *cobra.Command {
 	var numbers bool
 	c := command("dump IMAGE.lmb", exactlyOne("image"), func(args []string) {
-		image, _ := decode(args[0])
+		_, view := openVerified(args[0])
+		image, err := lmb.StreamView(view)
+		failIf(hal.BadImage, args[0], err)
 		switch {
 		case asJSON:
 			dumpJSON(image)
@@ -162,8 +164,7 @@ func dumpJSON(image *lmb.Image) {
 	index := 0
 	for _, s := range image.Sequences {
 		first := index
-		for j := range s.Commands {
-			c := &s.Commands[j]
+		for c := range s.All() {
 			if c.Opcode == lmb.OpcodeMark {
 				continue // no command of the image
 			}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,18 +118,21 @@ func (f *importFlags) run(path string) {
 		f.summarize(path, trace, &o)
 		return
 	}
+	// The accesses of a large trace have no pointers: collecting garbage often costs little.
+	debug.SetGCPercent(20)
 	done := progress(trace, &o)
 	defer done()
 	var frames *importer.Frames
 	if f.find {
 		failAt(path, fail.Try(func() { frames = f.findFrames(trace, &o) }))
 	}
-	image, report, err := importer.Import(trace, o)
+	image, report, err := importer.ImportPacked(trace, o)
 	done()
 	if err != nil {
 		fail.On(fmt.Errorf("%s: %w%s", path, err, otherFormat(trace, f.from)))
 	}
 	report.Frames = frames
+	debug.FreeOSMemory() // of the trace's accesses: the file needs about as much
 	if err := fail.Try(func() { encode(image, f.out, path) }); err != nil {
 		if known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device); o.Generic &&
 			known != nil &&

@@ -111,7 +111,7 @@ func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 			if seen[rec.Bar] == nil {
 				seen[rec.Bar] = map[uint64]uint8{}
 			}
-			return traces.Single(&traces.Access{Offset: rec.Offset}, rec.Data,
+			return traces.Single(&traces.Access{Offset: rec.Offset, Width: rec.Width}, rec.Data,
 				func(a *traces.Access) error {
 					seen[rec.Bar][a.Offset/8] |= a.Width
 					return nil

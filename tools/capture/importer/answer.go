@@ -9,9 +9,10 @@ import (
 
 // cell is what the program stored last to 8 aligned bytes of memory.
 type cell struct {
-	word        uint64 // address / 8
-	tile        uint32 // as in register
-	data, known uint64 // known: ones where data was stored
+	word  uint64 // address / 8
+	data  uint64
+	tile  uint32 // as in register
+	known uint8  // a bit for each byte of data that was stored
 }
 
 func (c cell) compare(o cell) int {
@@ -22,8 +23,18 @@ func (c cell) compare(o cell) int {
 // give, in a load of their own, something else than the program stored there.
 // A load among others next to it reads a result, not a flag.
 func (f *folder) findAnswers() {
-	var cells []cell
-	for i := range f.steps.n {
+	first := 0 // store
+	for first < f.steps.n && f.steps.at(first).op != stepStore {
+		first++
+	}
+	count := 0
+	for i := first; i < f.steps.n; i++ {
+		if f.lone(i) {
+			count++
+		}
+	}
+	cells := make([]cell, 0, count)
+	for i := first; i < f.steps.n; i++ {
 		if f.lone(i) {
 			r := f.registerOf(f.steps.at(i))
 			cells = append(cells, cell{word: r.address / 8, tile: r.tile})
@@ -31,7 +42,7 @@ func (f *folder) findAnswers() {
 	}
 	slices.SortFunc(cells, cell.compare)
 	cells = slices.Compact(cells)
-	for i := 0; i < f.steps.n && len(cells) > 0; i++ {
+	for i := first; i < f.steps.n && len(cells) > 0; i++ {
 		switch s := f.steps.at(i); {
 		case s.op == stepStore:
 			f.store(cells, s)
@@ -44,10 +55,11 @@ func (f *folder) findAnswers() {
 // answer looks at what a load gave of a word that the program stored.
 func (f *folder) answer(cells []cell, s *step) {
 	r := f.registerOf(s)
-	shift := 8 * (r.address % 8)
-	mask, data := fbs.WidthMask(s.width)<<shift, s.value<<shift
+	first := r.address % 8
+	mask, data := fbs.WidthMask(s.width)<<(8*first), s.value<<(8*first)
+	bytes := uint8(1<<s.width-1) << first
 	at, _ := slices.BinarySearchFunc(cells, cell{word: r.address / 8, tile: r.tile}, cell.compare)
-	if c := &cells[at]; c.known&mask == mask && c.data&mask != data {
+	if c := &cells[at]; c.known&bytes == bytes && c.data&mask != data {
 		f.volatile[r] = true
 	}
 }
@@ -64,7 +76,7 @@ func (f *folder) store(cells []cell, s *step) {
 		for k, moved := uint64(0), f.moved(s); k < 8; k++ {
 			if from := 8*c.word + k - first; from < uint64(len(moved)) {
 				c.data = c.data&^(0xff<<(8*k)) | uint64(moved[from])<<(8*k)
-				c.known |= 0xff << (8 * k)
+				c.known |= 1 << k
 			}
 		}
 	}

@@ -30,10 +30,11 @@ const (
 type maker struct {
 	*program
 	fences fencer
-	did    string // of fill
+	did    string   // of fill
+	cutTo  []string // what the trace was cut into
 
 	sequences []lmb.Sequence // "main" is all where nothing is to be cut
-	commands  []lmb.Command  // that are in none of them
+	commands  *lmb.Packed    // that are in none of them
 	current   segment        // that they are of
 	shown     []int32        // of each window: 1 and the aim that it shows, 0: none
 
@@ -121,7 +122,7 @@ func (m *maker) emitFence() {
 
 func (m *maker) append(c *lmb.Command) {
 	if m.made++; m.made < fbs.CommandsMax {
-		m.commands = append(m.commands, *c)
+		m.commands.Append(c)
 	}
 }
 
@@ -184,7 +185,7 @@ func (m *maker) single(s step, at pos) (next pos) {
 		c = lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark,
 			Mode: uint8(gen.MarkKindPoint)}, Data: []byte(m.names[s.to])}
 	case stepPoll:
-		m.check(&c, s.value, s.mask)
+		m.check(&c, s.value, m.mask(&s))
 		c.Amount = s.us
 		m.polls++
 	case stepIgnore:
@@ -192,7 +193,7 @@ func (m *maker) single(s step, at pos) (next pos) {
 		m.expects++
 		m.ignored++
 	case stepRelocate:
-		c = relocation(s.width, s.window, uint64(s.offset), m.hosts[s.to].window, s.at)
+		c = relocation(s.width, s.window, uint64(s.offset), m.hosts[s.to].window, s.value)
 		m.writes++
 	case stepStore:
 		next = m.store(&c, &s, at)
@@ -230,7 +231,7 @@ func (m *maker) store(c *lmb.Command, s *step, at pos) (next pos) {
 	c.Opcode = gen.OpcodeCopyIn
 	switch {
 	case s.tensor() >= 0:
-		c.Index, c.Value = 1+uint16(s.to), s.at
+		c.Index, c.Value = 1+uint16(s.to), s.value
 	case fill:
 		c.Opcode, c.Mode, c.Value = gen.OpcodeFill, uint8(gen.AccessExact), s.value
 		if s.is(memoryStep) {
@@ -265,7 +266,7 @@ func (m *maker) load(c *lmb.Command, s *step, at pos) (next pos) {
 	switch {
 	case s.tensor() >= 0:
 		e.span(c, s)
-		c.Opcode, c.Index, c.Value = gen.OpcodeCopyOut, 1+uint16(s.to), s.at
+		c.Opcode, c.Index, c.Value = gen.OpcodeCopyOut, 1+uint16(s.to), s.value
 		m.outs++
 		m.read += e.n
 	case s.is(memoryStep) && e.worth(s):

@@ -107,25 +107,27 @@ func (m *maker) cut(s *step) {
 // ended makes a sequence of the commands since the last one, if there are any, and
 // notes which one comes next.
 func (m *maker) ended(next segment) {
-	if len(m.commands) > 0 {
-		m.sequences = append(m.sequences, lmb.Sequence{Name: m.current.String(),
-			Commands: m.commands})
+	if m.commands.Len() > 0 {
+		m.addSequence(m.current.String())
+		m.cutTo = append(m.cutTo, fmt.Sprintf("%s: %s", m.current,
+			english.Count(m.commands.Len(), "command")))
 	}
-	m.commands, m.current = nil, next
+	m.commands, m.current = &lmb.Packed{}, next
+}
+
+// addSequence makes a sequence of the commands that are in none.
+func (m *maker) addSequence(name string) {
+	m.sequences = append(m.sequences, lmb.Sequence{Name: name, Stream: m.commands.All()})
 }
 
 // cutPass says what the trace was cut into.
 func (m *maker) cutPass() (out outcome, err error) {
 	if m.o.Frame == (Part{}) {
-		m.sequences = []lmb.Sequence{{Name: "main", Commands: m.commands}}
+		m.addSequence("main")
 		return out, nil
 	}
 	m.ended(segmentBetween)
-	var did []string
-	for _, s := range m.sequences {
-		did = append(did, fmt.Sprintf("%s: %s", s.Name, english.Count(len(s.Commands), "command")))
-	}
-	out.did = strings.Join(did, ", ")
+	out.did = strings.Join(m.cutTo, ", ")
 	if !slices.ContainsFunc(m.sequences,
 		func(s lmb.Sequence) bool { return s.Name == segmentFrame.String() }) {
 		return out, traces.Refuse(0, "the frame has no access to the device")

@@ -54,7 +54,7 @@ func (m *maker) extends(e *extent) bool {
 		b.is(repeatedStep) || uint64(b.offset) != uint64(a.offset)+a.size() {
 		return false
 	}
-	if b.tensor() >= 0 && b.at != a.at+a.size() {
+	if b.tensor() >= 0 && b.value != a.value+a.size() {
 		return false
 	}
 	compare := b.op == stepLoad && b.tensor() < 0

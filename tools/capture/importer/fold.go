@@ -2,7 +2,9 @@ package importer
 
 import (
 	"bytes"
+	"hash/maphash"
 	"math"
+	"math/bits"
 	"strings"
 
 	"lightmetal/boards/chips"
@@ -43,8 +45,9 @@ type folder struct {
 	*program
 	volatile map[register]bool // what was seen to change by itself
 	runs     []run
-	index    map[loop]int // into runs
-	next     []int32      // for each step the next one of its run, -1: none
+	slots    []slotOfRun // hash table
+	seed     maphash.Seed
+	next     []int32 // for each step the next one of its run, -1: none
 
 	loops, folded, singles, polls int
 }
@@ -81,24 +84,47 @@ func (f *folder) run() (out outcome, err error) {
 	if !f.with("fold") {
 		return out, nil
 	}
-	f.volatile, f.index = map[register]bool{}, map[loop]int{}
+	f.volatile, f.seed = map[register]bool{}, maphash.MakeSeed()
 	f.spread(f.changing())
 	f.next = make([]int32, f.steps.n)
-	for i := range f.steps.n {
-		s := f.steps.at(i)
-		switch {
-		case s.ends():
-			f.finish()
-		case s.op == stepLoad && s.tensor() < 0 && s.run() == 1:
-			f.add(int32(i))
-		}
+	for first := 0; first < f.steps.n; {
+		first = f.foldFrom(first)
 	}
-	f.finish()
-	f.next = nil
+	f.next, f.runs, f.slots = nil, nil, nil
 	f.findAnswers()
 	f.pollVolatile()
 	f.sweep()
 	return outcome{did: f.text()}, nil
+}
+
+// foldFrom folds the loads from a step up to the next one that ends runs, and returns the step
+// after that.
+func (f *folder) foldFrom(first int) (next int) {
+	loads, end := 0, first
+	for ; end < f.steps.n && !f.steps.at(end).ends(); end++ {
+		if f.isSingleLoad(end) {
+			loads++
+		}
+	}
+	if loads < 2 {
+		return end + 1
+	}
+	f.reserve(loads)
+	for i := first; i < end; i++ {
+		if f.isSingleLoad(i) {
+			f.add(int32(i))
+		}
+	}
+	for _, r := range f.runs {
+		f.cut(r)
+	}
+	return end + 1
+}
+
+// isSingleLoad reports whether a step loads from one place, and for no output.
+func (f *folder) isSingleLoad(i int) bool {
+	s := f.steps.at(i)
+	return s.op == stepLoad && s.tensor() < 0 && s.run() == 1
 }
 
 // blockMin loads of neighbours that are made once are a block of results. Fewer
@@ -117,10 +143,10 @@ func (f *folder) changing() map[block]bool {
 		case s.op == stepLoad && s.tensor() < 0 && s.run() >= blockMin:
 			b := block{f.registerOf(s), s.size()}
 			before, again := seen[b]
-			if again && !bytes.Equal(f.data.bytes(before, b.size), f.data.bytes(s.at, b.size)) {
+			if again && !bytes.Equal(f.data.bytes(before, b.size), f.data.bytes(s.value, b.size)) {
 				changing[b] = true
 			}
-			seen[b] = s.at
+			seen[b] = s.value
 		}
 	}
 	return changing
@@ -163,24 +189,49 @@ func (f *folder) text() string {
 
 func (f *folder) add(i int32) {
 	f.next[i] = -1
-	key := loop{f.registerOf(f.steps.at(int(i))), f.steps.at(int(i)).width}
-	r, ok := f.index[key]
-	if !ok {
-		f.index[key] = len(f.runs)
+	key := f.loopOf(i)
+	hash := uint32(maphash.Comparable(f.seed, key))
+	at := hash
+	slot := f.slotAt(at)
+	for ; slot.number != 0; slot = f.slotAt(at) {
+		if slot.hash == hash && f.loopOf(f.runs[slot.number-1].head) == key {
+			break
+		}
+		at++
+	}
+	if slot.number == 0 {
 		f.runs = append(f.runs, run{i, i})
+		*slot = slotOfRun{hash, int32(len(f.runs))}
 		return
 	}
-	f.next[f.runs[r].tail] = i
-	f.runs[r].tail = i
+	r := &f.runs[slot.number-1]
+	f.next[r.tail] = i
+	r.tail = i
 }
 
-// finish cuts the runs that a store, or the end, has ended.
-func (f *folder) finish() {
-	for _, r := range f.runs {
-		f.cut(r)
+func (f *folder) loopOf(i int32) loop {
+	s := f.steps.at(int(i))
+	return loop{f.registerOf(s), s.width}
+}
+
+// slotOfRun is a slot of the hash table of runs. A program may load from millions of registers
+// between two stores, for which a map of Go would take several times the memory.
+type slotOfRun struct {
+	hash   uint32 // of the register and the width
+	number int32  // of the run, from 1; 0: the slot is free
+}
+
+// slotAt returns a slot; numbers go round. At least half of the slots are free.
+func (f *folder) slotAt(at uint32) *slotOfRun { return &f.slots[int(at)&(len(f.slots)-1)] }
+
+// reserve makes room for the runs of so many loads.
+func (f *folder) reserve(loads int) {
+	slots := 1 << bits.Len(uint(2*loads))
+	if cap(f.slots) < slots {
+		f.slots, f.runs = make([]slotOfRun, slots), make([]run, 0, loads)
 	}
-	f.runs = f.runs[:0]
-	clear(f.index)
+	f.slots, f.runs = f.slots[:slots], f.runs[:0]
+	clear(f.slots)
 }
 
 func (f *folder) cut(r run) {
@@ -225,7 +276,7 @@ func (f *folder) since(head int32) int64 {
 // poll makes a poll of a load, for the value it gave.
 func (f *folder) poll(i int32, since int64, mask uint64) {
 	s := f.steps.at(int(i))
-	s.op, s.mask = stepPoll, mask
+	s.op, s.to = stepPoll, f.maskIndex(mask)
 	s.value &= mask
 	s.us = f.deadline(s.time - since)
 }

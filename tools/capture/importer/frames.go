@@ -98,7 +98,7 @@ func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 	}
 	f := finder{o: o}
 	o.Inputs, o.Outputs = nil, nil
-	l, _, err := lifted(r, o)
+	l, _, err := lifted(r, o, true)
 	if err != nil {
 		return nil, err
 	}

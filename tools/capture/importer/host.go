@@ -70,12 +70,21 @@ func (p *program) inHost(address uint64) bool {
 }
 
 func (l *lifter) Block(a *traces.Access, data []byte) error {
+	if a.Width != 0 {
+		return traces.Neighbours(a, data, l.neighbours)
+	}
+	// The loop allocates nothing, and recordings have millions of these.
 	for a, data := range traces.Natural(*a, data) {
-		if err := l.accesses(a, uint32(len(data)/int(a.Width)), data); err != nil {
+		if err := l.neighbours(a, data); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// neighbours takes accesses of one width, of which a is the first.
+func (l *lifter) neighbours(a *traces.Access, data []byte) error {
+	return l.accesses(a, uint32(len(data)/int(a.Width)), data)
 }
 
 // whole makes one store of the last step and of s where they hold the halves of

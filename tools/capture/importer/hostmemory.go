@@ -215,9 +215,9 @@ func (l *lifter) settle(time int64) {
 		g := h.page(word)
 		l.steps.add(step{
 			op: stepPoll, width: 4, count: 1, line: uint32(l.host.line), time: time,
-			value: traces.Little(g.data[word%hostPageSize:][:4]), mask: g.mask(word),
+			value: traces.Little(g.data[word%hostPageSize:][:4]), to: l.maskIndex(g.mask(word)),
 			us: l.deadline(time - l.host.since), window: h.window, offset: uint32(word), aim: -1,
-			to: -1, flags: memoryStep,
+			flags: memoryStep,
 		})
 	}
 	l.host.changed = l.host.changed[:0]
@@ -248,7 +248,7 @@ func (l *lifter) hostStep(host int, a *traces.Access, data []byte) {
 	}
 	if !l.join(&s, data) {
 		if s.count > 1 {
-			s.at = l.data.add(data)
+			s.value = l.data.add(data)
 		}
 		l.steps.add(s)
 	}

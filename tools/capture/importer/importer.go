@@ -112,7 +112,17 @@ func (r *Report) String() string {
 // Import makes an image of a trace: the sequence "main", and "safe" where the
 // program let several tiles run. The error is an *Error.
 func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
-	l, t, err := lifted(r, o)
+	image, report, err := ImportPacked(r, o)
+	if err == nil {
+		image.Unpack()
+	}
+	return image, report, err
+}
+
+// ImportPacked is Import for traces of millions of accesses: the sequences of its image stream
+// their commands.
+func ImportPacked(r io.Reader, o Options) (*lmb.Image, *Report, error) {
+	l, t, err := lifted(r, o, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,8 +137,7 @@ func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 	}
 	report := &Report{Board: l.board.Name, Warnings: []traces.Warning{}}
 	report.add("read", l.read(t))
-	makes := &maker{program: l.program, commands: make([]lmb.Command, 0, l.certain),
-		pointed: l.points}
+	makes := &maker{program: l.program, commands: &lmb.Packed{}, pointed: l.points}
 	for _, pass := range l.passes(makes) {
 		out, err := pass.run()
 		if err != nil {
@@ -146,12 +155,12 @@ func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 }
 
 // lifted reads a trace.
-func lifted(r io.Reader, o Options) (*lifter, *traces.Trace, error) {
+func lifted(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace, error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
 	}
 	l := &lifter{program: &program{o: o, matched: map[Range]bool{}}, slots: map[int]*slot{},
-		aimOf: map[aimKey]int32{}}
+		aimOf: map[aimKey]int32{}, exactTimes: exactTimes}
 	t, err := traces.Scan(r, o.source(), l)
 	if err != nil {
 		return nil, nil, err

@@ -46,6 +46,7 @@ type lifter struct {
 	certain                       int  // commands that there will be, whatever the passes do
 	blank                         int  // marks without text
 	halves                        int  // stores of addresses that were two
+	exactTimes                    bool // each store with a time of its own is a step of its own
 }
 
 // aimKey is what makes two aims the same.

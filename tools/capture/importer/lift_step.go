@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -151,26 +152,34 @@ func (l *lifter) prolong(a, s *step, data []byte) bool {
 		a.size()+s.size() > arenaChunk {
 		return false
 	}
-	after := a.lineOf(a.count - 1) // lines are one, or go on by one
-	apart := int(s.line) == after+1
-	if !apart && int(s.line) != after || a.count > 1 && apart != a.is(apartStep) ||
-		s.count > 1 && apart {
+	apart := int(s.line) - a.lineOf(a.count-1)
+	if apart < 0 || apart > l.apartMax(s, s.last()-a.time) ||
+		a.count > 1 && apart != int(a.apart) || s.count > 1 && apart > 0 {
 		return false
 	}
 	if data == nil {
 		data = traces.Bytes(s.value, s.width)
 	}
 	if a.count == 1 {
-		a.at = l.data.add(slices.Concat(traces.Bytes(a.value, a.width), data))
-	} else if !l.data.extend(a.at, a.size(), data) {
+		a.value = l.data.add(slices.Concat(traces.Bytes(a.value, a.width), data))
+	} else if !l.data.extend(a.value, a.size(), data) {
 		return false
 	}
-	if apart {
-		a.flags |= apartStep
-	}
+	a.apart = uint16(apart)
 	a.count += s.count
 	a.us = micros(s.last() - a.time)
 	return true
+}
+
+// apartMax returns how many lines at most may lie from one access of a run to the next, s, so
+// that the run takes so many nanoseconds. Where lines between them have times, stores give up
+// their own, as long as no pause could get lost. Loads keep theirs, because polls may be made
+// of them, and so do stores in which frames are looked for.
+func (l *lifter) apartMax(s *step, ns int64) int {
+	if s.op == stepStore && ns < pauseNs && !l.exactTimes {
+		return math.MaxUint16
+	}
+	return 1
 }
 
 // micros is a time in microseconds, or as much as a step can hold.
@@ -195,7 +204,7 @@ func (l *lifter) add(s *step, data []byte) error {
 		return nil
 	}
 	if s.count > 1 {
-		s.at = l.data.add(data)
+		s.value = l.data.add(data)
 	}
 	l.steps.add(*s)
 	return nil

@@ -30,7 +30,8 @@ type program struct {
 	board   *boards.Board
 	chip    *chips.Chip
 	steps   steps
-	data    arena // of runs
+	data    arena    // of runs
+	masks   []uint64 // of polls
 	aims    []aim
 	windows []window
 	bars    [6]uint64 // end of what is used in each BAR

@@ -52,12 +52,12 @@ func (r *relocator) run() (outcome, error) {
 func (r *relocator) lacking() error {
 	for i := range r.steps.n {
 		s := r.steps.at(i)
-		if s.op != stepStore || s.aim >= 0 || s.width >= 4 && r.inHost(s.value) {
+		if s.op != stepStore || s.aim >= 0 || s.width >= 4 && r.inHost(r.datum(s, 0)) {
 			continue
 		}
 		w := &r.windows[s.window]
 		a := traces.Access{Line: int(s.line), Op: traces.OpStore, Bar: w.bar,
-			Offset: w.base + uint64(s.offset), Width: s.width, Value: s.value}
+			Offset: w.base + uint64(s.offset), Width: s.width, Value: r.datum(s, 0)}
 		if reason := hostMemoryReason(r.board, &a); reason != "" {
 			return traces.Refuse(a.Line, "%s", reason)
 		}
@@ -120,7 +120,7 @@ func (r *relocator) relocated(s *step, index int, inside uint64) {
 			"0x%x, which is stored to %s + 0x%x, is taken for an address in host memory %s",
 			s.value, r.windows[s.window].Name, s.offset, r.hosts[index].name)
 	}
-	s.op, s.at, s.to = stepRelocate, inside, int32(index)
+	s.op, s.value, s.to = stepRelocate, inside, int32(index)
 	r.stores++
 }
 
@@ -201,7 +201,7 @@ func (r *relocator) inHalves(a, b *step) bool {
 			"memory %s; "+
 			"on the target that has to lie below 4 GiB",
 		value, r.windows[low.window].Name, low.offset, high.offset, r.hosts[index].name)
-	low.op, low.at, low.to, high.value = stepRelocate, inside, int32(index), 0
+	low.op, low.value, low.to, high.value = stepRelocate, inside, int32(index), 0
 	r.stores++
 	r.apart++
 	return true

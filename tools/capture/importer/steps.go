@@ -1,6 +1,8 @@
 package importer
 
 import (
+	"slices"
+
 	"lightmetal/boards"
 	"lightmetal/tools/capture/importer/traces"
 )
@@ -24,29 +26,29 @@ const (
 // in memory, or a load that was repeated with nothing in between. Traces have
 // millions: it is small and has no pointers.
 type step struct {
-	time   int64  // nanoseconds, of the first access
-	value  uint64 // stored, loaded or awaited; of a run, whose bytes are elsewhere, nothing
-	at     uint64 // where: the bytes of a run in program.data; in a tensor or host memory
-	mask   uint64 // of a stepPoll
+	time int64 // nanoseconds, of the first access
+	// stored, loaded or awaited; where the bytes are elsewhere, their place: of a run in
+	// program.data, or in a tensor, or in host memory (stepRelocate)
+	value  uint64
 	offset uint32 // bytes into the window
 	line   uint32 // of the first access
 	count  uint32 // accesses
 	us     uint32 // deadline of a stepPoll; before that, the time from the first access to the last
 	aim    int32  // index into program.aims: where the window points; in a BAR -1
+	// index of a tensor, of host memory (stepRelocate), of a name, of program.late (stepHost), of
+	// program.masks (stepPoll); a segment (stepCut); -1: none
+	to     int32
 	window uint16 // index into program.windows
-	// index of a tensor, of host memory (stepRelocate), of a name, of program.late (stepHost); a
-	// segment (stepCut); -1: none
-	to    int32
-	rule  uint8 // index into the board's rules
-	op    stepOp
-	width uint8
-	flags uint8
+	apart  uint16 // of a run: lines from one access to the next
+	rule   uint8  // index into the board's rules
+	op     stepOp
+	width  uint8
+	flags  uint8
 }
 
 const (
 	memoryStep   = 1 << iota // plain memory: what counts is the bytes, not the accesses
 	repeatedStep             // count loads of one place that all gave value
-	apartStep                // each access of the run has a line of its own
 	halfStep                 // of an access that was split at the edge of a tensor
 	loopStep                 // a poll of a loop that did wait
 	// the window is pointed before it, wherever it points already; of a mark: it was configured
@@ -80,10 +82,7 @@ func (s *step) last() int64 {
 
 // lineOf is the line of access k.
 func (s *step) lineOf(k uint32) int {
-	if s.is(apartStep) {
-		return int(s.line + k)
-	}
-	return int(s.line)
+	return int(s.line + k*uint32(s.apart))
 }
 
 // tensor is the tensor a step belongs to, -1: none.
@@ -99,6 +98,7 @@ const chunkSteps = 4096
 // steps is a list that grows without being copied.
 type steps struct {
 	chunks [][]step
+	spare  [][]step // chunks that a rewrite has emptied
 	n      int
 }
 
@@ -107,12 +107,22 @@ func (l *steps) at(i int) *step { return &l.chunks[i/chunkSteps][i%chunkSteps] }
 // add appends a step; it stays where it is.
 func (l *steps) add(s step) *step {
 	if l.n == len(l.chunks)*chunkSteps {
-		l.chunks = append(l.chunks, make([]step, 0, chunkSteps))
+		l.grow()
 	}
 	c := &l.chunks[l.n/chunkSteps]
 	*c = append(*c, s)
 	l.n++
 	return &(*c)[len(*c)-1]
+}
+
+// grow appends an empty chunk.
+func (l *steps) grow() {
+	last := len(l.spare) - 1
+	if last < 0 {
+		l.chunks = append(l.chunks, make([]step, 0, chunkSteps))
+		return
+	}
+	l.chunks, l.spare = append(l.chunks, l.spare[last]), l.spare[:last]
 }
 
 // end is the last step, nil where there is none.
@@ -133,18 +143,20 @@ func (l *steps) cut(n int) {
 	}
 }
 
-// rewrite has do append each step to the list again, or others in its place.
+// rewrite has do append each step to the list again, or others in its place. What do has
+// been given is overwritten later.
 func (l *steps) rewrite(do func(s *step, out *steps) error) error {
 	old := l.chunks
 	*l = steps{}
-	for i, c := range old {
+	for _, c := range old {
 		for j := range c {
 			if err := do(&c[j], l); err != nil {
 				return err
 			}
 		}
-		old[i] = nil
+		l.spare = append(l.spare, c[:0])
 	}
+	l.spare = nil
 	return nil
 }
 
@@ -206,15 +218,19 @@ func (p *program) part(s *step, first, end uint32) step {
 		return *s
 	}
 	e, at := *s, first*uint32(s.width)
-	e.count, e.line, e.offset, e.at = end-first, uint32(s.lineOf(first)), s.offset+at,
-		s.at+uint64(at)
+	e.count, e.line, e.offset = end-first, uint32(s.lineOf(first)), s.offset+at
 	if first > 0 {
 		e.time, e.us = s.last(), 0
+	}
+	if e.count > 1 || s.tensor() >= 0 {
+		e.value += uint64(at) // a place
+	} else {
+		e.value = p.datum(s, first)
 	}
 	if e.count > 1 {
 		return e
 	}
-	e.flags, e.value = s.flags&memoryStep, p.datum(s, first)
+	e.flags, e.apart = s.flags&memoryStep, 0
 	if s.op != stepPoll {
 		e.us = 0
 	}
@@ -233,11 +249,24 @@ func (p *program) datum(s *step, k uint32) uint64 {
 func (p *program) moved(s *step) []byte {
 	switch {
 	case s.tensor() >= 0:
-		return p.tensors[s.to].data[s.at:][:s.size()]
+		return p.tensors[s.to].data[s.value:][:s.size()]
 	case s.run() > 1:
-		return p.data.bytes(s.at, s.size())
+		return p.data.bytes(s.value, s.size())
 	}
 	return traces.Bytes(s.value, s.width)
+}
+
+// mask is the bits that a poll looks at.
+func (p *program) mask(s *step) uint64 { return p.masks[s.to] }
+
+// maskIndex is the place of a mask in program.masks. There are few.
+func (p *program) maskIndex(mask uint64) int32 {
+	index := slices.Index(p.masks, mask)
+	if index < 0 {
+		index = len(p.masks)
+		p.masks = append(p.masks, mask)
+	}
+	return int32(index)
 }
 
 // rule is the board's rule for what a step accesses.

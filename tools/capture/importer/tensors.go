@@ -315,7 +315,7 @@ func (a *assigner) use(out *steps, s step, index int) error {
 	}
 	t.uses += int(s.count)
 	a.stored(&s, index)
-	s.to, s.at = int32(index), offset
+	s.to, s.value = int32(index), offset
 	out.add(s)
 	return nil
 }
@@ -347,8 +347,8 @@ func (a *assigner) take(out *steps, t *tensor, line, index int, offset uint64, v
 // lineBefore finds the last access that used a byte of a tensor.
 func lineBefore(list *steps, index int, offset uint64) int {
 	for i := list.n - 1; i >= 0; i-- {
-		if s := list.at(i); s.tensor() == index && s.at <= offset && offset < s.at+s.size() {
-			return s.lineOf(uint32((offset - s.at) / uint64(s.width)))
+		if s := list.at(i); s.tensor() == index && s.value <= offset && offset < s.value+s.size() {
+			return s.lineOf(uint32((offset - s.value) / uint64(s.width)))
 		}
 	}
 	return 0

@@ -110,7 +110,7 @@ func (f *finder) add(s *step, o occurrence) {
 	t := token{aim: s.aim, offset: s.offset + o.first*uint32(s.width), count: o.end - o.first,
 		op: s.op, width: s.width}
 	if s.op == stepPoll {
-		t.mask, t.count = s.mask, 1
+		t.mask, t.count = f.mask(s), 1
 	}
 	if s.aim < 0 {
 		t.window = s.window
@@ -155,7 +155,7 @@ func (f *finder) gap(at int) int64 {
 func (f *finder) bytes(at int) []byte {
 	s, o := f.of(at), f.where[at]
 	if s.op == stepRelocate {
-		return traces.Bytes(s.at, 8)
+		return traces.Bytes(s.value, 8)
 	}
 	return f.moved(s)[o.first*uint32(s.width) : o.end*uint32(s.width)]
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 )
 
 // Capture is one recording, or what one of several devices has in it.
@@ -33,13 +32,23 @@ type Bar struct {
 type Record struct {
 	Line int // in the text
 	Kind Kind
-	Bar  uint8  // of BarWrite and BarRead
-	Bdf  uint32 // bus, device, function of ConfigWrite and ConfigRead
+	Bar  uint8 // of BarWrite and BarRead
+	// of BarWrite and BarRead: Data is that of accesses of so many bytes each, one after the other;
+	// 0: of one
+	Width uint8
+	Bdf   uint32 // bus, device, function of ConfigWrite and ConfigRead
 	// bytes into the BAR or configuration space; the address of HostWrite and HostRead
 	Offset uint64
 	Data   []byte // lowest address first; nil for Clock
 	Clocks uint32 // of Clock
 	Size   uint64 // of Memory
+}
+
+// clone copies a record and its data.
+func (r *Record) clone() Record {
+	c := *r
+	c.Data = bytes.Clone(r.Data)
+	return c
 }
 
 // Kind is what a record is about.
@@ -62,9 +71,9 @@ const (
 )
 
 var kinds = map[string]Kind{
-	"W": BarWrite, "R": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite,
-	"HR": HostRead, "CLK": Clock, "MARK": Mark,
-	"NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
+	"W": BarWrite, "R": BarRead, "WS": BarWrite, "RS": BarRead,
+	"CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead,
+	"CLK": Clock, "MARK": Mark, "NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
 }
 
 // Error is a defect of a recording and where it lies, both counted from 1.
@@ -93,7 +102,7 @@ func ReadDevice(r io.Reader, device string) (*Capture, error) {
 		capture = c
 		return nil
 	}, func(r *Record) error {
-		records = append(records, *r)
+		records = append(records, r.clone())
 		return nil
 	})
 	if err != nil && !Incomplete(err) {
@@ -105,9 +114,9 @@ func ReadDevice(r io.Reader, device string) (*Capture, error) {
 
 // Each returns the header of a recording, without records, and then every record
 // of a device: VVVV:DDDD, or its name; empty: there is only one. Of version 2
-// the header has the BARs when all is read. What is behind Data is the callee's.
-// The error is an *Error, that of r, or the first that a function gave, after
-// which Each ends.
+// the header has the BARs when all is read. A record and its Data are valid until
+// the function returns. The error is an *Error, that of r, or the first that a
+// function returned, after which Each ends.
 func Each(r io.Reader, device string, header func(*Capture) error,
 	record func(*Record) error) error {
 	p := parser{from: Plain(r), each: record, several: several{wanted: device, header: header}}
@@ -127,7 +136,8 @@ func Each(r io.Reader, device string, header func(*Capture) error,
 	return p.err
 }
 
-// parser keeps its first error; after it nothing else happens.
+// parser keeps its first error; after it nothing else happens. Recordings have
+// millions of lines: what it needs for one is kept for the next.
 type parser struct {
 	from    *bufio.Reader
 	version uint64
@@ -138,10 +148,14 @@ type parser struct {
 	ended   bool
 	err     error
 
-	line   int
-	fields []string
-	taken  int  // of fields
-	long   bool // the line continues after the last field, which is cut
+	line  int
+	text  []byte // of the line, without its end; where the line is long its first part
+	start int    // in text: of the field that was taken last
+	after int    // in text: of the field that comes next; beyond the end: there is none
+	long  bool   // the line continues after the last field, which is cut
+
+	current Record
+	data    []byte // room for Data
 }
 
 // fail names the field that was taken last.
@@ -150,16 +164,15 @@ func (p *parser) fail(format string, values ...any) {
 	if p.err != nil {
 		return
 	}
-	column := 1
 	for i, v := range values {
-		if text, ok := v.(string); ok {
+		switch text := v.(type) {
+		case string:
 			values[i] = text[:min(len(text), shownMax)]
+		case []byte:
+			values[i] = string(text[:min(len(text), shownMax)])
 		}
 	}
-	for _, f := range p.fields[:max(p.taken-1, 0)] {
-		column += len(f) + 1
-	}
-	p.err = &Error{p.line, column, fmt.Errorf(format, values...)}
+	p.err = &Error{p.line, p.start + 1, fmt.Errorf(format, values...)}
 }
 
 // next goes to the next line. A line without a newline is cut, as is a file
@@ -170,28 +183,36 @@ func (p *parser) next() {
 	}
 	line, err := p.from.ReadSlice('\n')
 	p.line++
-	text := string(line)
-	p.fields, p.taken = strings.Split(strings.TrimRight(text, "\r\n"), " "), 0
+	p.text, p.start, p.after = bytes.TrimRight(line, "\r\n"), 0, 0
 	if p.long = err == bufio.ErrBufferFull; p.long {
 		err = nil
 	}
 	if err != nil {
+		p.start = bytes.LastIndexByte(p.text, ' ') + 1
 		p.cutOr(err)
 	}
 }
 
-// field takes the next field of the line.
-func (p *parser) field() string {
-	if p.taken++; p.taken > len(p.fields) {
-		p.fields = append(p.fields, "")
-	}
-	return p.fields[p.taken-1]
+// field takes the next field of the line: what lies before a blank, or the end. It is
+// empty where there is none.
+func (p *parser) field() []byte {
+	p.start = p.after
+	field, _, _ := bytes.Cut(p.text[min(p.start, len(p.text)):], []byte(" "))
+	p.after = p.start + len(field) + 1
+	return field
+}
+
+// remaining takes all fields that are left, with the blanks between them.
+func (p *parser) remaining() []byte {
+	text := p.text[min(p.after, len(p.text)):]
+	p.after = len(p.text) + 1
+	return text
 }
 
 // number takes the next field, an unsigned number of so many bits.
 func (p *parser) number(what string, base, bits int) uint64 {
 	f := p.field()
-	n, err := strconv.ParseUint(f, base, bits)
+	n, err := strconv.ParseUint(string(f), base, bits)
 	if err != nil {
 		p.fail("%s %q is no number in base %d of %d bits", what, f, base, bits)
 	}
@@ -200,14 +221,14 @@ func (p *parser) number(what string, base, bits int) uint64 {
 
 // word takes the next field, which must be w.
 func (p *parser) word(w string) {
-	if f := p.field(); f != w {
+	if f := p.field(); string(f) != w {
 		p.fail("%q where %q belongs", f, w)
 	}
 }
 
 // end fails where the line goes on.
 func (p *parser) end() {
-	if p.taken < len(p.fields) {
+	if p.after <= len(p.text) {
 		p.fail("%q after the end of the record", p.field())
 	}
 }
@@ -246,50 +267,51 @@ func (p *parser) record() {
 		return
 	}
 	name := p.field()
-	if name == "END" {
+	if string(name) == "END" {
 		p.count()
 		return
 	}
 	p.records++
-	if p.version == 2 && (name == "DEVICE" || name == "BAR") {
-		p.met(name)
+	if p.version == 2 && (string(name) == "DEVICE" || string(name) == "BAR") {
+		p.met(string(name))
 		return
 	}
-	r := Record{Line: p.line, Kind: kinds[name]}
-	if p.version == 1 && r.Kind >= Note {
+	r := &p.current
+	*r = Record{Line: p.line, Kind: kinds[string(name)]}
+	several := string(name) == "WS" || string(name) == "RS"
+	if p.version == 1 && (r.Kind >= Note || several) {
 		r.Kind = 0
 	}
 	p.several.other = false
 	switch r.Kind {
 	case BarWrite, BarRead:
-		p.barAccess(&r)
+		p.barAccess(r, several)
 	case ConfigWrite, ConfigRead:
-		p.configAccess(&r)
+		p.configAccess(r)
 	case HostWrite, HostRead:
-		p.access(&r)
+		p.access(r)
 	case Memory:
 		r.Offset, r.Size = p.number("address", 16, 64), p.number("size", 16, 64)
 		if r.Size == 0 || r.Offset+r.Size-1 < r.Offset {
 			p.fail("%d bytes of host memory at %#x", r.Size, r.Offset)
 		}
 	case Mark, Note, Gap, Event:
-		r.Data = []byte(strings.Join(p.fields[p.taken:], " "))
-		p.taken = len(p.fields)
+		r.Data = p.remaining()
 	case Clock:
 		r.Clocks = uint32(p.number("count", 10, 32))
 	default:
 		p.fail("%q is no kind of record", name)
 	}
 	p.end()
-	p.noteGap(&r)
+	p.noteGap(r)
 	if p.err == nil && !p.several.other {
-		p.err = p.each(&r)
+		p.err = p.each(r)
 	}
 }
 
 // barAccess takes an access to a BAR of the device, which version 2 knows by a
-// number of its own.
-func (p *parser) barAccess(r *Record) {
+// number of its own, or several accesses of one width.
+func (p *parser) barAccess(r *Record, several bool) {
 	device, number := &p.capture, p.number("BAR", 10, 16)
 	if bars := p.several.bars; p.version == 1 {
 		r.Bar = uint8(min(number, uint64(len(device.Bars))))
@@ -304,10 +326,25 @@ func (p *parser) barAccess(r *Record) {
 		p.fail("the device has no BAR %d", number)
 		return
 	}
+	if several {
+		p.width(r)
+	}
 	p.access(r)
+	if r.Width != 0 && len(r.Data)%int(r.Width) != 0 {
+		p.fail("%d bytes are no accesses of %d bytes each", len(r.Data), r.Width)
+	}
 	if size := device.Bars[r.Bar].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
 		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset,
 			r.Bar, size)
+	}
+}
+
+// width takes the width of each of several accesses.
+func (p *parser) width(r *Record) {
+	r.Width = uint8(p.number("width", 10, 8))
+	if w := r.Width; w != 1 && w != 2 && w != 4 && w != 8 {
+		p.fail("width %d is not 1, 2, 4 or 8", w)
+		r.Width = 0
 	}
 }
 
@@ -333,7 +370,7 @@ func (p *parser) configAccess(r *Record) {
 func (p *parser) access(r *Record) {
 	r.Offset = p.number("offset", 16, 64)
 	size := p.number("size", 10, 32)
-	data, err := hex.DecodeString(p.field())
+	data, err := hex.AppendDecode(p.data[:0], p.field())
 	if p.long && errors.Is(err, hex.ErrLength) {
 		err = nil // of the digits that are here
 	}
@@ -343,14 +380,14 @@ func (p *parser) access(r *Record) {
 	if err != nil || uint64(len(data)) != size || size == 0 {
 		p.fail("the data is not %d bytes in hexadecimal digits", size)
 	}
-	r.Data = data
+	r.Data, p.data = data, data
 }
 
 // rest takes the data of a line that is longer than what is read at once. Room
 // is made as data comes: the size is not to be trusted.
 func (p *parser) rest(data []byte, size uint64) ([]byte, error) {
-	digits := p.fields[len(p.fields)-1]
-	odd := digits[len(digits)&^1:] // half a byte
+	digits := p.text[p.start:]
+	odd := string(digits[len(digits)&^1:]) // half a byte
 	for p.long && uint64(len(data)) <= size {
 		text, err := p.from.ReadSlice('\n')
 		if p.long = err == bufio.ErrBufferFull; !p.long && err != nil {
@@ -378,7 +415,6 @@ func (p *parser) rest(data []byte, size uint64) ([]byte, error) {
 // cutOr keeps the error of a line that ends without a newline.
 func (p *parser) cutOr(err error) {
 	if err == io.EOF || err == io.ErrUnexpectedEOF { // the latter where it is compressed
-		p.taken = len(p.fields)
 		p.fail("%w", ErrCut)
 	} else if p.err == nil {
 		p.err = err
@@ -396,7 +432,7 @@ func (p *parser) count() {
 
 // nothingMore fails where something follows the END line.
 func (p *parser) nothingMore() {
-	p.line, p.fields, p.taken = p.line+1, nil, 0
+	p.line, p.start = p.line+1, 0
 	if _, err := p.from.ReadByte(); err != io.EOF {
 		p.fail("text after the END line")
 	}

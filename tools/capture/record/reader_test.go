@@ -70,6 +70,7 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 			"6:24: 2 bytes at 0xffffffffffffffff do not lie in BAR 0, which has 0x20000000 bytes"},
 		{header + "R 0 0 4\n", "6:9: the data is not 4 bytes in hexadecimal digits"},
 		{header + "CR 0 0 2 0000\n", "6:10: a configuration access of 2 bytes"},
+		{header + "WS 0 1 0 4 00000000\n", `6:1: "WS" is no kind of record`},
 		{header + "CLK 4294967296\n", `6:5: count "4294967296" is no number in base 10 of 32 bits`},
 		{header + "CLK 1\nEND 2\n", "7:5: END counts 2 records, there are 1"},
 		{header + "END 0\nCLK 1\n", "7:1: text after the END line"},

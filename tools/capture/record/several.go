@@ -47,7 +47,7 @@ func (p *parser) met(name string) {
 		return
 	}
 	d := &Capture{Vendor: uint16(p.number("vendor", 16, 16)),
-		Device: uint16(p.number("device", 16, 16)), Name: p.field()}
+		Device: uint16(p.number("device", 16, 16)), Name: string(p.field())}
 	p.end()
 	s.devices = append(s.devices, d)
 	p.choose(d)
@@ -97,7 +97,7 @@ func (p *parser) noteGap(r *Record) {
 	if p.version == 2 && p.several.chosen == nil {
 		p.several.other = true
 		if r.Kind == Memory || r.Kind == HostRead || r.Kind == HostWrite || r.Kind == Event {
-			p.several.early = append(p.several.early, *r)
+			p.several.early = append(p.several.early, r.clone())
 		}
 	}
 }

@@ -55,8 +55,22 @@ func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
 	}
 }
 
+func TestLineOfSeveralAccessesHasTheirWidth(t *testing.T) {
+	c, err := ReadDevice(strings.NewReader(two+"WS 0 2 10 6 010203040506\nRS 1 1 20 1 ff\n"+
+		"END 6\n"), "8086:100e")
+	want := []Record{{Line: 6, Kind: BarWrite, Offset: 16, Width: 2,
+		Data: []byte{1, 2, 3, 4, 5, 6}}}
+	if err != nil || !reflect.DeepEqual(c.Records, want) {
+		t.Errorf("%v: %+v, want %+v", err, c, want)
+	}
+}
+
 func TestSecondVersionSaysWhereItIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
+		"WS 0 3 0 3 000000\n": "6:6: width 3 is not 1, 2, 4 or 8",
+		"WS 0 2 0 3 000000\n": "6:12: 3 bytes are no accesses of 2 bytes each",
+		"RS 0 4 fff 4 00000000\n": "6:14: 4 bytes at 0xfff do not lie in BAR 0, which has " +
+			"0x1000 bytes",
 		"DEVICE 1 1 1 a\n":   "6:8: DEVICE 1 where 2 belongs",
 		"BAR 2 2 0 0 10\n":   "6:13: BAR 0 of device 2 is no new one",
 		"BAR 2 0 0 0 10\n":   "6:13: BAR 0 of device 0 is no new one",

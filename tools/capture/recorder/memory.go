@@ -41,6 +41,70 @@ func (m *memory) Store(address uint64, data []byte) error {
 // IsDevice reports whether the recorder makes the accesses at an address.
 func (m *memory) IsDevice(address uint64) bool { return m.space.find(address) != nil }
 
+// LoadRun makes loads of width bytes each, one after the other, that are one line in the
+// record. It returns how many bytes it loaded before the error.
+func (m *memory) LoadRun(address uint64, data []byte, width int) (done int, err error) {
+	return m.eachRun(address, data, width, 'R', m.Load, readMemory)
+}
+
+// StoreRun makes stores as LoadRun makes loads.
+func (m *memory) StoreRun(address uint64, data []byte, width int) (done int, err error) {
+	return m.eachRun(address, data, width, 'W', m.Store, writeMemory)
+}
+
+// eachRun makes the accesses of a run: in ordinary memory many at once, in a BAR one by one,
+// and elsewhere as single does.
+func (m *memory) eachRun(address uint64, data []byte, width int, kind byte,
+	single func(uint64, []byte) error, other func(int, uint64, []byte) int) (done int, err error) {
+	for done < len(data) && err == nil {
+		at, rest, n := address+uint64(done), data[done:], 0
+		a := m.space.find(at)
+		switch {
+		case a == nil && m.space.next(at)-at >= uint64(width):
+			rest = rest[:min(uint64(len(rest)), m.space.next(at)-at)/uint64(width)*uint64(width)]
+			if n = other(m.tid, at, rest); n < len(rest) {
+				err = &accessFault{unix.SIGSEGV, codeNotMapped, at + uint64(n)}
+			}
+		case a != nil && a.guard == nil && a.host == nil && a.end-at >= uint64(width):
+			rest = rest[:min(uint64(len(rest)), a.end-at)/uint64(width)*uint64(width)]
+			n, err = m.barRun(*a, at, rest, width, kind)
+		default:
+			if err = single(at, rest[:width]); err == nil {
+				n = width
+			}
+		}
+		done += n
+	}
+	return done, err
+}
+
+// barRun makes the accesses of a run to a BAR. What has changed in host memory is looked for
+// before the first store of an instruction only: its thread stores nothing else meanwhile.
+func (m *memory) barRun(a area, address uint64, data []byte, width int, kind byte) (done int,
+	err error) {
+	access, right := a.view.load, ^uint64(0)
+	if kind == 'W' {
+		access, right = a.view.store, unix.PROT_WRITE
+	}
+	if a.prot&right == 0 {
+		return 0, &accessFault{unix.SIGSEGV, codeForbidden, address}
+	}
+	if kind == 'W' && m.out.run.kind != 'W' {
+		m.locates(m.thread)
+		m.recordBeforeStore(m.thread)
+	}
+	for ; done < len(data) && err == nil; done += width {
+		err = access(a.at+address-a.start+uint64(done), data[done:done+width])
+	}
+	if err != nil {
+		done -= width
+		err = &accessFault{unix.SIGBUS, codeBus, address + uint64(done)}
+	}
+	m.accesses += uint64(done / width)
+	m.out.addToRun(kind, a.bar.number, a.offset+address-a.start, width, data[:done])
+	return done, err
+}
+
 // each cuts an access at the ends of areas. One that lies in an area whole is made whole.
 func (m *memory) each(address uint64, data []byte, bar func(*area, uint64, []byte) error,
 	other func(int, uint64, []byte) int) error {

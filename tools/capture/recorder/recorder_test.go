@@ -73,11 +73,17 @@ type run struct {
 // accesses returns the loads and stores as the format has them, without the BAR.
 func (r *run) accesses() (list []string) {
 	for _, a := range r.capture.Records {
-		switch a.Kind {
-		case record.BarWrite:
-			list = append(list, fmt.Sprintf("W %x %d %x", a.Offset, len(a.Data), a.Data))
-		case record.BarRead:
-			list = append(list, fmt.Sprintf("R %x %d %x", a.Offset, len(a.Data), a.Data))
+		kind, known := map[record.Kind]string{record.BarWrite: "W", record.BarRead: "R"}[a.Kind]
+		if !known {
+			continue
+		}
+		width := len(a.Data)
+		if a.Width != 0 {
+			width = int(a.Width)
+		}
+		for data := range slices.Chunk(a.Data, width) {
+			list = append(list, fmt.Sprintf("%s %x %d %x", kind, a.Offset, width, data))
+			a.Offset += uint64(width)
 		}
 	}
 	return list

@@ -36,6 +36,7 @@ func step(tid int, fault uint64, memory *memory) error {
 		s.Reg[i] = *from
 	}
 	failed := x86.Step(code[:n], fault, &s, memory)
+	memory.out.endRun()
 	if errors.Is(failed, unix.ESRCH) { // the thread has ended, or is another program now
 		return failed
 	}

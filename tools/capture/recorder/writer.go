@@ -21,7 +21,8 @@ type writer struct {
 	lines   uint64 // after the first
 	last    time.Duration
 	flushed time.Time
-	line1   []byte // being made
+	line1   []byte  // being made
+	run     runLine // that is not written yet
 	err     error
 
 	wall  func() time.Time
@@ -64,6 +65,7 @@ func (w *writer) line(format string, a ...any) {
 }
 
 func (w *writer) put(line []byte) {
+	w.endRun()
 	w.line1 = line
 	w.lines++
 	_, err := w.buffer.Write(line)
@@ -73,6 +75,7 @@ func (w *writer) put(line []byte) {
 // access writes how much of the program's time has passed, in nanoseconds, and
 // one load or store of at most 8 bytes.
 func (w *writer) access(kind byte, bar int, offset uint64, data []byte) {
+	w.endRun()
 	w.clock()
 	b := append(w.line1[:0], kind, ' ')
 	b = strconv.AppendInt(b, int64(bar), 10)
@@ -80,6 +83,43 @@ func (w *writer) access(kind byte, bar int, offset uint64, data []byte) {
 	b = strconv.AppendInt(append(b, ' '), int64(len(data)), 10)
 	b = fmt.Appendf(append(b, ' '), "%x\n", data)
 	w.put(b)
+}
+
+// runLine is the accesses of a string instruction that repeats, to neighbours in a BAR.
+type runLine struct {
+	kind   byte
+	bar    int
+	offset uint64
+	width  int
+	data   []byte // empty: there is none
+}
+
+// runMax is how many bytes of a run are held.
+const runMax = 1 << 20
+
+// addToRun adds accesses of so many bytes each to a run, which becomes one line.
+func (w *writer) addToRun(kind byte, bar int, offset uint64, width int, data []byte) {
+	r := &w.run
+	if kind != r.kind || bar != r.bar || offset != r.offset+uint64(len(r.data)) ||
+		width != r.width || len(r.data)+len(data) > runMax {
+		w.endRun()
+		*r = runLine{kind, bar, offset, width, r.data}
+	}
+	r.data = append(r.data, data...)
+}
+
+// endRun writes the run, if there is one.
+func (w *writer) endRun() {
+	r := w.run
+	w.run.kind, w.run.data = 0, r.data[:0]
+	switch len(r.data) {
+	case 0:
+	case r.width:
+		w.access(r.kind, r.bar, r.offset, r.data)
+	default:
+		w.clock()
+		w.line("%cS %d %d %x %d %x", r.kind, r.bar, r.width, r.offset, len(r.data), r.data)
+	}
 }
 
 // host writes what has changed in host memory.

@@ -52,19 +52,19 @@ func printListing(w io.Writer, image *lmb.Image, numbered bool) error {
 			return cannotWrite(fmt.Sprintf("sequence %d", i), why)
 		}
 		number := 0
-		for j := range s.Commands {
+		for c := range s.All() {
 			if _, err := p.out.WriteTo(out); err != nil {
 				return err
 			}
 			p.printf("  ")
-			p.command(&s.Commands[j])
-			isMark := s.Commands[j].Opcode == lmb.OpcodeMark
+			p.command(c)
+			isMark := c.Opcode == lmb.OpcodeMark
 			if numbered && !isMark {
 				p.printf("  # %d", number)
 			}
 			p.printf("\n")
 			if why := p.readBack(check,
-				func() bool { return p.isCommand(check, &s.Commands[j]) }); why != "" {
+				func() bool { return p.isCommand(check, c) }); why != "" {
 				return cannotWrite(fmt.Sprintf("command %d of %s", number, s.Name), why)
 			}
 			if !isMark {
@@ -281,8 +281,7 @@ func firstGolden(image *lmb.Image, whole bool) int {
 	}
 	next := first
 	for i := range image.Sequences {
-		for j := range image.Sequences[i].Commands {
-			c := &image.Sequences[i].Commands[j]
+		for c := range image.Sequences[i].All() {
 			if c.Opcode != gen.OpcodeCopyOut || int(c.Index) <= first {
 				continue
 			}

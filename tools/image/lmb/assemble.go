@@ -18,6 +18,7 @@ const (
 type payload struct {
 	pieces []piece
 	size   uint64
+	room   []byte // for the file: what is in front of the envelope, the envelope, the payload
 }
 
 type piece struct {
@@ -44,17 +45,30 @@ func (p *payload) segments() int {
 	return 1
 }
 
-// assemble makes the file: a finished envelope, with the preamble after its
+// builder returns a builder that writes an envelope of up to max bytes to its place in the
+// room for the file, which has room for the preamble in front of it and for the payload
+// behind it. So no part of a large file is there twice.
+func (p *payload) builder(max int) *flatbuffers.Builder {
+	end := fbs.RoundUp(uint64(preambleInsertion+max), payloadAlign)
+	p.room = make([]byte, end+fbs.SegmentAlign+p.size)
+	b := flatbuffers.NewBuilder(0)
+	b.Bytes = p.room[preambleInsertion:end:end]
+	b.Reset()
+	return b
+}
+
+// assemble makes the file: the finished envelope of the builder, with the preamble after its
 // identifier, and the payload. segments is the place of the envelope's segments,
 // counted from its end. The preamble's size is a multiple of every alignment in
 // the schema, so all objects stay aligned.
 func (p *payload) assemble(flat []byte, segments flatbuffers.UOffsetT) []byte {
 	little, size := binary.LittleEndian, uint64(preambleInsertion+len(flat))
 	start := fbs.RoundUp(size, fbs.SegmentAlign)
-	file := make([]byte, start+p.size)
+	end := len(p.room) - fbs.SegmentAlign - int(p.size)
+	file := p.room[end-int(size):][:start+p.size]
 	copy(file, flat[:8])
-	copy(file[8+preambleInsertion:], flat[8:])
-	little.PutUint32(file, little.Uint32(flat)+preambleInsertion)
+	clear(file[8 : 8+preambleInsertion])
+	little.PutUint32(file, little.Uint32(file)+preambleInsertion)
 	if p.size == 0 {
 		file = file[:size]
 	} else {

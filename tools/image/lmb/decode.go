@@ -1,6 +1,11 @@
 package lmb
 
-import "lightmetal/fbs"
+import (
+	"iter"
+	"slices"
+
+	"lightmetal/fbs"
+)
 
 // Decode verifies a file and returns its image. Data slices of the image refer
 // to file.
@@ -14,29 +19,55 @@ func Decode(file []byte) (*Image, error) {
 
 // FromView returns the image of a verified file. The error is that of ReadNotes.
 func FromView(view *fbs.View) (*Image, error) {
+	image, err := StreamView(view)
+	if err != nil {
+		return nil, err
+	}
+	for i := range image.Sequences {
+		image.Sequences[i].list(int(view.Sequences[i].Count) - 1)
+	}
+	return image, nil
+}
+
+// StreamView is FromView for an image whose sequences stream their commands: each is decoded
+// when a loop gets to it.
+func StreamView(view *fbs.View) (*Image, error) {
 	notes, err := ReadNotes(view)
 	if err != nil {
 		return nil, err
 	}
 	image := header(view, notes)
-	marks := notes.Marks
-	for i, s := range view.Sequences {
-		commands := make([]Command, 0, s.Count-1)
-		for i := int(s.First); i < int(s.First+s.Count); i++ {
-			for ; len(marks) > 0 && marks[0].Command == i; marks = marks[1:] {
-				commands = append(commands,
-					Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(marks[0].Kind)},
-						Data: []byte(marks[0].Name)})
-			}
-			if i < int(s.First+s.Count)-1 {
-				commands = append(commands, CommandAt(view, i))
-			}
-		}
-		if len(commands) > 0 {
-			image.Sequences[i].Commands = commands
-		}
+	for i := range image.Sequences {
+		image.Sequences[i].Stream = commandsOf(view, i, notes.Marks)
 	}
 	return image, nil
+}
+
+// commandsOf yields the commands of a sequence of a verified file, with the marks among them.
+func commandsOf(view *fbs.View, sequence int, marks []Mark) iter.Seq[*Command] {
+	s := view.Sequences[sequence]
+	first, end := int(s.First), int(s.First+s.Count)-1 // End is not yielded
+	from, _ := slices.BinarySearchFunc(marks, first,
+		func(m Mark, command int) int { return m.Command - command })
+	return func(yield func(*Command) bool) {
+		var c Command
+		next := marks[from:]
+		for i := first; i <= end; i++ {
+			for ; len(next) > 0 && next[0].Command == i; next = next[1:] {
+				c = Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(next[0].Kind)},
+					Data: []byte(next[0].Name)}
+				if !yield(&c) {
+					return
+				}
+			}
+			if i == end {
+				return
+			}
+			if c = CommandAt(view, i); !yield(&c) {
+				return
+			}
+		}
+	}
 }
 
 // Header returns an image without its commands. Invalid notes are left out.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -36,7 +37,7 @@ func encode(image *Image) ([]byte, *fbs.View, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b := flatbuffers.NewBuilder(32*e.commands + len(noted) + 1<<16)
+	b := e.payload.builder(e.envelopeMax(len(noted)))
 	segments := e.build(b, noted)
 	file := e.payload.assemble(b.FinishedBytes(), segments)
 	view, err := fbs.Verify(file)
@@ -121,8 +122,7 @@ func (e *encoder) layOut() {
 func (e *encoder) sequence(index int) {
 	s := &e.image.Sequences[index]
 	first := e.commands
-	for i := range s.Commands {
-		c := &s.Commands[i]
+	for c := range s.All() {
 		if c.Opcode == OpcodeMark {
 			e.notes.Marks = append(e.notes.Marks,
 				Mark{e.commands, gen.MarkKind(c.Mode), string(c.Data)})
@@ -136,28 +136,40 @@ func (e *encoder) sequence(index int) {
 		Count: uint32(e.commands - first)})
 }
 
-// buildCommands writes the commands of all sequences, starting with the last one. It makes
-// no second list of them, which would double the memory that encoding needs.
+// buildCommands writes the commands of all sequences to where the file has them. It makes no
+// second list of them, which would double the memory that encoding needs.
 func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
-	places := e.payloadOffsets
+	offsets := e.payloadOffsets
 	gen.ImageStartCommandsVector(b, e.commands)
-	for _, s := range slices.Backward(e.image.Sequences) {
-		gen.CreateCommand(b, gen.OpcodeEnd, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-		for i := len(s.Commands) - 1; i >= 0; i-- {
-			c := s.Commands[i].Command
-			if c.Opcode == OpcodeMark {
+	b.Pad(e.commands * fbs.CommandSize)
+	list := b.Bytes[b.Head():]
+	add := func(c *fbs.Command) {
+		copy(list, unsafe.Slice((*byte)(unsafe.Pointer(c)), fbs.CommandSize))
+		list = list[fbs.CommandSize:]
+	}
+	for i := range e.image.Sequences {
+		for c := range e.image.Sequences[i].All() {
+			command := c.Command
+			switch {
+			case command.Opcode == OpcodeMark:
 				continue
+			case HasPayload(&command):
+				command.Amount, command.Value = uint32(len(c.Data)), offsets[0]
+				offsets = offsets[1:]
 			}
-			if HasPayload(&c) {
-				last := len(places) - 1
-				c.Amount, c.Value, places = uint32(len(s.Commands[i].Data)), places[last],
-					places[:last]
-			}
-			gen.CreateCommand(b, c.Opcode, c.Width, c.Mode, c.Option, c.Window, c.Index, c.Offset,
-				c.Amount, c.Value, c.Mask)
+			add(&command)
 		}
+		add(&fbs.Command{Opcode: gen.OpcodeEnd})
 	}
 	return b.EndVector(e.commands)
+}
+
+// envelopeMax returns a size that the envelope does not exceed.
+func (e *encoder) envelopeMax(notes int) int {
+	const structs, fixed = 256, 1 << 12 // bytes of any struct, and of all that is there once
+	i := e.image
+	return e.commands*fbs.CommandSize + len(e.text.bytes) + notes + fixed + structs*(len(i.Devices)+
+		len(i.Rules)+len(i.Windows)+len(i.Tensors)+len(i.Sequences)+e.payload.segments())
 }
 
 // build writes the FlatBuffer, and returns the position of the vector of segments, which

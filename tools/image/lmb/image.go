@@ -5,6 +5,8 @@
 package lmb
 
 import (
+	"iter"
+
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -77,6 +79,35 @@ func (t *Tensor) Size() uint64 {
 type Sequence struct {
 	Name     string
 	Commands []Command
+
+	// Stream yields the commands of a sequence that lists none, the same ones in every loop.
+	// An image of millions of commands takes less memory so.
+	Stream iter.Seq[*Command]
+}
+
+// All yields the commands, from Commands or from Stream. Each is valid until the next.
+func (s *Sequence) All() iter.Seq[*Command] {
+	if s.Stream != nil {
+		return s.Stream
+	}
+	return func(yield func(*Command) bool) {
+		for i := range s.Commands {
+			if !yield(&s.Commands[i]) {
+				return
+			}
+		}
+	}
+}
+
+// list replaces the stream of a sequence by a list of its commands.
+func (s *Sequence) list(count int) {
+	if count > 0 {
+		s.Commands = make([]Command, 0, count)
+	}
+	for c := range s.Stream {
+		s.Commands = append(s.Commands, *c)
+	}
+	s.Stream = nil
 }
 
 // OpcodeMark is the opcode of a mark among the commands of a Sequence: its Mode

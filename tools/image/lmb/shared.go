@@ -77,9 +77,9 @@ func (i *Image) pieces() (list [][]byte) {
 		list = append(list, i.Tensors[t].Data)
 	}
 	for _, s := range i.Sequences {
-		for c := range s.Commands {
-			if HasPayload(&s.Commands[c].Command) {
-				list = append(list, s.Commands[c].Data)
+		for c := range s.All() {
+			if HasPayload(&c.Command) {
+				list = append(list, c.Data)
 			}
 		}
 	}

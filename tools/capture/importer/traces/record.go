@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,8 @@ type recording struct {
 	// of the device, where the recording is of a program; empty: of a simulator
 	name   string
 	clocks int
+
+	access Access // that is passed on; each is in the same place
 }
 
 func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
@@ -101,7 +104,8 @@ func (t *recording) header(c *record.Capture) error {
 
 func (t *recording) record(rec *record.Record) error {
 	t.trace.Lines = max(t.trace.Lines, rec.Line)
-	a := Access{Line: rec.Line, Time: t.time, Bar: rec.Bar, Offset: rec.Offset}
+	a := &t.access
+	*a = Access{Line: rec.Line, Time: t.time, Bar: rec.Bar, Offset: rec.Offset, Width: rec.Width}
 	switch rec.Kind {
 	case record.BarWrite, record.BarRead:
 		t.calls++
@@ -109,16 +113,17 @@ func (t *recording) record(rec *record.Record) error {
 		if rec.Kind == record.BarRead {
 			a.Op = OpLoad
 		}
-		return t.to.Block(&a, rec.Data)
+		return t.to.Block(a, rec.Data)
 	case record.HostWrite, record.HostRead:
-		return t.to.Device(rec.Line, t.time, rec.Kind == record.HostWrite, rec.Offset, rec.Data)
+		return t.to.Device(rec.Line, t.time, rec.Kind == record.HostWrite, rec.Offset,
+			bytes.Clone(rec.Data))
 	case record.Memory:
 		return t.to.Memory(rec.Line, rec.Offset, rec.Size)
 	case record.Event:
 		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, string(rec.Data)})
 	case record.Mark:
 		a.Op, a.Name = OpMark, string(rec.Data)
-		return t.to.Access(&a)
+		return t.to.Access(a)
 	case record.Gap:
 		t.trace.Warnings = append(t.trace.Warnings,
 			Warning{rec.Line, "not recorded: " + string(rec.Data)})

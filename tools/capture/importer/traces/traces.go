@@ -69,7 +69,8 @@ type Sink interface {
 	// Access is a load or store of a natural width, or a mark.
 	Access(a *Access) error
 
-	// Block is an access of any size, from a.Offset on.
+	// Block is an access of any size, from a.Offset on; where a.Width is not 0 it is several
+	// of that width, one after the other.
 	Block(a *Access, data []byte) error
 
 	// Device is an access of the device to host memory.
@@ -147,9 +148,9 @@ func (s *tally) Memory(_ int, _, size uint64) error {
 	return nil
 }
 
-// Natural cuts an access of any size into naturally aligned ones of at most 8
-// bytes, lowest address first. Neighbours of 8 bytes come together, as the first of
-// them and the bytes of all.
+// Natural cuts one access of any size into naturally aligned ones of at most 8 bytes, lowest
+// address first. Neighbours of 8 bytes come together, as the first of them and the bytes of
+// all.
 func Natural(a Access, data []byte) iter.Seq2[*Access, []byte] {
 	return func(yield func(*Access, []byte) bool) {
 		for at, size := a.Offset, 0; len(data) > 0; data, at = data[size:], at+uint64(size) {
@@ -168,9 +169,30 @@ func Natural(a Access, data []byte) iter.Seq2[*Access, []byte] {
 	}
 }
 
-// Single is Natural with every access by itself.
+// Neighbours has do take what Block says as naturally aligned accesses, lowest address first:
+// those of one width together, as the first of them and the bytes of all.
+func Neighbours(a *Access, data []byte, do func(a *Access, data []byte) error) error {
+	if a.Width != 0 && a.Offset%uint64(a.Width) == 0 {
+		return do(a, data)
+	}
+	size := len(data)
+	if a.Width != 0 {
+		size = int(a.Width)
+	}
+	for one := *a; len(data) > 0; one.Offset += uint64(size) {
+		for first, part := range Natural(one, data[:size]) {
+			if err := do(first, part); err != nil {
+				return err
+			}
+		}
+		data = data[size:]
+	}
+	return nil
+}
+
+// Single is Neighbours with every access by itself.
 func Single(a *Access, data []byte, do func(a *Access) error) error {
-	for first, data := range Natural(*a, data) {
+	return Neighbours(a, data, func(first *Access, data []byte) error {
 		for part := range slices.Chunk(data, int(first.Width)) {
 			e := *first
 			e.Value = Little(part)
@@ -179,6 +201,6 @@ func Single(a *Access, data []byte, do func(a *Access) error) error {
 			}
 			first.Offset += uint64(first.Width)
 		}
-	}
-	return nil
+		return nil
+	})
 }

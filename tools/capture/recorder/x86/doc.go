@@ -49,6 +49,17 @@ type Memory interface {
 	Store(address uint64, data []byte) error
 }
 
+// Runs is what Memory may have besides: neighbours that one instruction accesses one after
+// the other, width bytes each, from the lowest address on. It returns how many bytes have been
+// accessed before the error.
+type Runs interface {
+	LoadRun(address uint64, data []byte, width int) (done int, err error)
+	StoreRun(address uint64, data []byte, width int) (done int, err error)
+
+	// IsDevice reports whether the order of accesses to an address matters.
+	IsDevice(address uint64) bool
+}
+
 // Refusal is why an instruction is not carried out. Nothing has happened.
 type Refusal struct {
 	Code   []byte // of the instruction; what follows it may be there too
