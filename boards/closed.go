@@ -44,15 +44,15 @@ const (
 	from32 = 1<<64 - 1<<32
 )
 
-// FindClosed returns the first closed range that a window would show in part or completely. The
-// window has size bytes, and shows the tiles t from the given address on. FindClosed returns
-// nil if the window would show no byte of a closed range. Then an image may use the window.
-func (b *Board) FindClosed(t TileRange, address, size uint64) *Closed {
+// FindClosedRange returns the first closed range that a window would show in part or completely.
+// The window has size bytes, and shows the tiles t from the given address on. FindClosedRange
+// returns nil if the window would show no byte of a closed range. Then an image may use the window.
+func (b *Board) FindClosedRange(t TileRange, address, size uint64) *Closed {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
 		route = multicastNoC0 << t.NoC
-		columns = coordinates(t.XStart, t.X)
-		rows = coordinates(t.YStart, t.Y)
+		columns = rangeMask(t.XStart, t.X)
+		rows = rangeMask(t.YStart, t.Y)
 	}
 	for i := range b.Closed {
 		c := &b.Closed[i]
@@ -65,11 +65,11 @@ func (b *Board) FindClosed(t TileRange, address, size uint64) *Closed {
 	return nil
 }
 
-// coordinates returns the set of columns (or of rows) that a rectangle with the first column
+// rangeMask returns the set of columns (or of rows) that a rectangle with the first column
 // start and the last column end may include. The set has one bit for each coordinate. If start
 // is greater than end, the rectangle wraps around the edge of the grid of tiles, and the set
 // contains every coordinate.
-func coordinates(start, end uint8) uint64 {
+func rangeMask(start, end uint8) uint64 {
 	if start > end {
 		return allCoordinates
 	}
