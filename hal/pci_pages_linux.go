@@ -54,26 +54,26 @@ func pageAddress(pagemapFD int, mem []byte) (address uint64, present bool) {
 	return value & pageFrame * pageSize(), present
 }
 
-// poolPage is a huge page of the hugetlb file through which replacePages takes pages from the
+// poolPage is a huge page of the hugetlb file through which makeContiguous takes pages from the
 // kernel's pool.
 type poolPage struct {
 	address uint64 // physical address
 	offset  int64  // offset of the page in the hugetlb file, in bytes
 }
 
-// extraPoolPages limits the search of replacePages. The search takes at most four times the pages
+// extraPoolPages limits the search of makeContiguous. The search takes at most four times the pages
 // that it needs, plus this number of pages. The limit is necessary because the kernel clears each
 // page that leaves the pool, which takes from 0.1 to 2 ms.
 const extraPoolPages = 1024
 
-// replacePages replaces the huge pages of the mapping mem by pages that are adjacent in physical
+// makeContiguous replaces the huge pages of the mapping mem by pages that are adjacent in physical
 // memory. It returns false if it finds too few such pages. The contents of mem are lost.
 //
 // The kernel hands out the pages of its pool in no useful order: soon after boot, for example, from
-// the highest address to the lowest. Therefore replacePages takes pages from the pool, through a
+// the highest address to the lowest. Therefore makeContiguous takes pages from the pool, through a
 // hugetlb file, until enough of them are adjacent. It maps these pages in the order of their
 // addresses, and returns all others to the pool.
-func replacePages(pagemapFD int, mem []byte) (replaced bool) {
+func makeContiguous(pagemapFD int, mem []byte) (replaced bool) {
 	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | mapHuge2MB)
 	if err != nil {
 		return false
@@ -102,8 +102,8 @@ func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 		for i, page := range found[first:][:count] {
 			_ = mapPoolPage(mem[i*hugePageSize:], fd, page.offset)
 		}
-		returnPages(fd, found[:first])
-		returnPages(fd, found[first+count:])
+		freePages(fd, found[:first])
+		freePages(fd, found[first+count:])
 		replaced = true
 		break
 	}
@@ -111,9 +111,9 @@ func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 	return replaced
 }
 
-// returnPages returns the given pages of the hugetlb file fd to the kernel's pool. It does so by
+// freePages returns the given pages of the hugetlb file fd to the kernel's pool. It does so by
 // punching holes into the file.
-func returnPages(fd int, pages []poolPage) {
+func freePages(fd int, pages []poolPage) {
 	for _, page := range pages {
 		const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 		_ = unix.Fallocate(fd, mode, page.offset, hugePageSize)
