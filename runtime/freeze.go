@@ -48,16 +48,16 @@ func (r *Replay) Freeze() error {
 	// from time to time to read the CPU limits of the process.
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
 	// Grow the stack now, because Go would allocate memory if the stack had to grow during a run.
-	_ = reserveStack()
+	_ = growStack()
 	return nil
 }
 
-// reserveStack grows the stack of the calling goroutine to more than a run needs: a function with a
+// growStack grows the stack of the calling goroutine to more than a run needs: a function with a
 // frame of 16 KiB makes Go enlarge the stack. The stack keeps its size afterwards, because Go
 // shrinks stacks only when it collects garbage, and the garbage collector is off.
 //
 //go:noinline
-func reserveStack() (room [16 << 10]byte) { return room }
+func growStack() (room [16 << 10]byte) { return room }
 
 // DedicateProcess changes settings of Go and of the process for a program that only replays. The
 // program must call it first, from its only goroutine. Afterwards this goroutine stays on one

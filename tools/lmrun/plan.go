@@ -31,7 +31,7 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 		err = checkDevices(view, o)
 	}
 	if err == nil {
-		err = runtime.CheckWorstCase(view)
+		err = runtime.CheckTimeLimit(view)
 	}
 	if err == nil {
 		inputs := append(bindingPaths(o.Inputs), o.Image, o.Key)
@@ -94,7 +94,7 @@ func hasTlbWindow(view *fbs.View) bool {
 // maxStopTimeUs returns the longest time from a signal to the end of lmrun, in microseconds. It is
 // the sum of three times: the longest time of a run or of the sequence of -before, the longest
 // time of the sequence of -after, and the longest time of the sequence `safe`. The sum does not
-// overflow, because runtime.CheckWorstCase has limited each sequence to the value of -longest,
+// overflow, because runtime.CheckTimeLimit has limited each sequence to the value of -longest,
 // which is at most 2^62 ns.
 func (f *frameLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	// After a signal, a run with -deadline ends by its deadline. A run without -deadline and the

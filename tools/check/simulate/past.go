@@ -35,8 +35,8 @@ var past = []Past{
 		"if _, masters := device.(hal.ExitCleaner); BROKEN && !masters {\n\t\t\tcontinue\n\t\t}\n" +
 			"\t\tif code := device.Diagnose(); code"},
 	{"the last look comes before the deadline", "f13f453", replay,
-		"\t\tr.waitForPoll(c)\n",
-		"\t\tr.waitForPoll(c)\n\t\tif BROKEN && r.timeoutCode == hal.DeadlinePassed {\n" +
+		"\t\tr.awaitNextPoll(c)\n",
+		"\t\tr.awaitNextPoll(c)\n\t\tif BROKEN && r.timeoutCode == hal.DeadlinePassed {\n" +
 			"\t\t\tr.polling, r.failure = nil, Result{Want: c.Value, Mask: c.Mask}\n" +
 			"\t\t\treturn r.applyPolicy(c, hal.DeadlinePassed)\n\t\t}\n"},
 	{"a poll without an interval never pauses", "deeee3a", replay,
