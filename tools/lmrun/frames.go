@@ -54,7 +54,7 @@ func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	end.leastNs = 1<<63 - 1
 	end.err = f.runFrames(count, &end)
 	if end.err == nil {
-		end.err = f.finishOutputs(end.runs)
+		end.err = f.commitOutputs(end.runs)
 		return end
 	}
 	if end.result.Code == hal.OK {

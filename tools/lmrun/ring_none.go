@@ -2,8 +2,8 @@
 
 package main
 
-// This file replaces ring.go if lmrun is built with the tag norings. In such a build, checkBuild
-// rejects every ring. Therefore lmrun never calls these functions.
+// This file replaces ring.go if lmrun is built with the tag norings. In such a build,
+// checkBuildTags rejects every ring. Therefore lmrun never calls these functions.
 
 const (
 	hasRings  = false

@@ -236,10 +236,10 @@ func (f *frameLoop) writeOutputs(toLive bool) error {
 	return nil
 }
 
-// finishOutputs writes the results of the last run to the output files and commits the files. If
+// commitOutputs writes the results of the last run to the output files and commits the files. If
 // runs is 0, which means that no run was completed, it writes no files. It then marks the output
 // rings as closed, so that their readers notice the end of the data.
-func (f *frameLoop) finishOutputs(runs uint64) (err error) {
+func (f *frameLoop) commitOutputs(runs uint64) (err error) {
 	defer f.recoverRingFault(&err)
 	if runs > 0 {
 		if err = f.writeOutputs(false); err == nil {

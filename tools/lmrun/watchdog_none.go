@@ -3,7 +3,7 @@
 package main
 
 // This file replaces watchdog.go if lmrun is built with the tag nowatchdog. In such a build,
-// checkBuild rejects -watchdog.
+// checkBuildTags rejects -watchdog.
 
 const (
 	hasWatchdog   = false

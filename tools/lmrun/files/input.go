@@ -16,7 +16,7 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	var status unix.Stat_t
 	if path == "-" {
 		path = "standard input"
-		fd, err = openStandard(0, flags)
+		fd, err = openStdio(0, flags)
 	} else {
 		fd, err = openAt(unix.AT_FDCWD, path, flags, 0)
 	}
@@ -30,12 +30,12 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	return fd, isStream(&status), hal.FileFault(path, err)
 }
 
-// openStandard returns a new file descriptor for standard input (number 0) or standard output
-// (number 1). If the file is a stream, openStandard opens it again if the kernel permits this.
+// openStdio returns a new file descriptor for standard input (number 0) or standard output
+// (number 1). If the file is a stream, openStdio opens it again if the kernel permits this.
 // The new descriptor then has its own flags: O_NONBLOCK on a duplicated descriptor would also
 // change the descriptors of other processes that share the file, such as the shell. In all other
-// cases openStandard duplicates the descriptor.
-func openStandard(number, flags int) (fd int, err error) {
+// cases openStdio duplicates the descriptor.
+func openStdio(number, flags int) (fd int, err error) {
 	var status unix.Stat_t
 	err = unix.Fstat(number, &status)
 	if number == 1 && isStdoutClosed(&status) {

@@ -62,7 +62,7 @@ func Replace(path string, mode uint32) (*Output, error) {
 	switch {
 	case IsStdout(path):
 		f.Path, inPlace = "standard output", false
-		f.Fd, err = openStandard(1, unix.O_WRONLY)
+		f.Fd, err = openStdio(1, unix.O_WRONLY)
 	case inPlace:
 		f.Fd, err = openAt(unix.AT_FDCWD, path, unix.O_WRONLY, 0)
 	case err == nil || err == unix.ENOENT:
@@ -212,7 +212,7 @@ func (f *Output) rename() error {
 	// Therefore no process can replace it between the check and the removal.
 	errno := f.renameAt(unix.RENAME_EXCHANGE)
 	if errno == 0 {
-		return f.finishExchange()
+		return f.removeOldFile()
 	}
 	// ENOENT: no file has the final name. Rename the temporary file. RENAME_NOREPLACE makes the
 	// call fail if another process has created a file with the final name in the meantime.
@@ -236,10 +236,10 @@ func (f *Output) rename() error {
 	return f.closeWithoutUnlink()
 }
 
-// finishExchange checks and removes the replaced file after the names have been exchanged, when
+// removeOldFile checks and removes the replaced file after the names have been exchanged, when
 // the replaced file has the temporary name. If the owner or mode of the replaced file has changed,
-// finishExchange exchanges the names back and returns an error.
-func (f *Output) finishExchange() error {
+// removeOldFile exchanges the names back and returns an error.
+func (f *Output) removeOldFile() error {
 	if !f.ownershipChanged(f.names) {
 		f.Discard() // removes the file with the temporary name, which is the replaced file
 		return nil
