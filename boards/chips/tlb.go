@@ -49,21 +49,21 @@ func ExtractField(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field i
 }
 
 // LoadRegister returns a number from the registers of one TLB window. The number has width
-// bytes, and starts at byte number inside of the configuration w.
-func LoadRegister(w *boards.WindowConfig, inside uint64, width uint8) uint64 {
-	return w[inside/8] >> (8 * (inside % 8)) & fbs.WidthMask(width)
+// bytes, and starts at the given byte offset in the configuration w.
+func LoadRegister(w *boards.WindowConfig, offset uint64, width uint8) uint64 {
+	return w[offset/8] >> (8 * (offset % 8)) & fbs.WidthMask(width)
 }
 
 // StoreRegister stores a number to the registers of one TLB window. The number has width bytes,
-// and starts at byte number inside of the configuration w.
-func StoreRegister(w *boards.WindowConfig, inside uint64, width uint8, value uint64) {
-	shift := 8 * (inside % 8)
-	w[inside/8] = w[inside/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
+// and starts at the given byte offset in the configuration w.
+func StoreRegister(w *boards.WindowConfig, offset uint64, width uint8, value uint64) {
+	shift := 8 * (offset % 8)
+	w[offset/8] = w[offset/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
 }
 
 // SlotAt returns the number of the TLB window that includes the given offset of a BAR, and the
 // offset inside that TLB window. ok is false if no TLB window includes the offset.
-func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
+func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, offsetInWindow uint64, ok bool) {
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		if g.Bar != bar || offset < g.Offset || offset-g.Offset >= uint64(g.Count)*g.Size {
@@ -75,9 +75,10 @@ func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, o
 }
 
 // SlotOfRegister returns the number of the TLB window that the register at the given offset of a
-// BAR programs. inside is the offset of that register from the first register of the same TLB
+// BAR programs. offsetInSlot is the offset of that register from the first register of the same TLB
 // window. ok is false if no register at the offset programs a TLB window.
-func SlotOfRegister(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
+func SlotOfRegister(l *boards.TLB, bar uint8, offset uint64) (
+	slot int, offsetInSlot uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {
 		return 0, 0, false
 	}

@@ -172,9 +172,9 @@ var readHosts = sync.OnceValue(func() (all struct {
 // All returns every host.
 func All() []*Host { return readHosts().Hosts }
 
-// Options returns the kernel options that host h needs. If h is nil, it returns the options that
-// every host needs.
-func Options(h *Host) []Option {
+// KernelOptions returns the kernel options that host h needs. If h is nil, it returns the options
+// that every host needs.
+func KernelOptions(h *Host) []Option {
 	if h == nil {
 		return readHosts().Every
 	}
@@ -185,10 +185,10 @@ func Options(h *Host) []Option {
 func ByName(name string) *Host { return findHost(func(h *Host) bool { return h.Name == name }) }
 
 // ByCompatible returns the host that matches one of a device tree's compatible strings, or nil
-// if no host matches. The list must be in the order of the device tree, from the board to the
+// if no host matches. compatible must be in the order of the device tree, from the board to the
 // chip. ByCompatible returns the first match, because it is the most specific match.
-func ByCompatible(list []string) *Host {
-	for _, c := range list {
+func ByCompatible(compatible []string) *Host {
+	for _, c := range compatible {
 		if h := findHost(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {
 			return h
 		}
