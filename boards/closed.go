@@ -44,10 +44,10 @@ const (
 	from32 = 1<<64 - 1<<32
 )
 
-// FindClosedRange returns the first closed range that a window would show in part or completely.
-// The window has size bytes, and shows the tiles t from the given address on. FindClosedRange
+// ClosedRange returns the first closed range that a window would show in part or completely.
+// The window has size bytes, and shows the tiles t from the given address on. ClosedRange
 // returns nil if the window would show no byte of a closed range. Then an image may use the window.
-func (b *Board) FindClosedRange(t TileRange, address, size uint64) *Closed {
+func (b *Board) ClosedRange(t TileRange, address, size uint64) *Closed {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
 		route = multicastNoC0 << t.NoC

@@ -376,7 +376,7 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	if !ok {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
-	if closed := c.boards[w.Device].FindClosedRange(tiles, m.Value, w.Size); closed != nil {
+	if closed := c.boards[w.Device].ClosedRange(tiles, m.Value, w.Size); closed != nil {
 		return Text("the window may show %x to %x of ", closed.First, closed.Last) + closed.Name +
 			", which is closed to images; declare a host window to access host memory"
 	}

@@ -88,7 +88,7 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	case gen.WindowKindConfig:
 		return d.mapConfig(w.Size)
 	case gen.WindowKindHost:
-		return d.mapHostMemory(w.Size)
+		return d.mapHostMem(w.Size)
 	}
 	return nil, d.fault(Internal, fbs.Text("unknown kind of window: %d", uint64(w.Kind)))
 }

@@ -23,9 +23,9 @@ type hostMemory struct {
 	unusedHuge []byte   // part of the last mapping of huge pages that no Host window uses yet
 }
 
-// mapHostMemory allocates host memory for a Host window of size bytes and makes the device able to
+// mapHostMem allocates host memory for a Host window of size bytes and makes the device able to
 // reach it. It returns an aperture whose Bus is the address at which the device reaches the memory.
-func (d *device) mapHostMemory(size uint64) (*Aperture, error) {
+func (d *device) mapHostMem(size uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
 		return nil, err
@@ -51,9 +51,9 @@ func (d *device) mapHostMemory(size uint64) (*Aperture, error) {
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	m := &d.memory
 	if size > uint64(len(m.unusedHuge)) {
-		pages, err := d.mapLockedPages(fbs.RoundUp(size, hugePageSize), unix.MAP_HUGETLB|mapHuge2MB)
+		pages, err := d.mmapLocked(fbs.RoundUp(size, hugePageSize), unix.MAP_HUGETLB|mapHuge2MB)
 		if err != nil {
-			mem, err = d.mapLockedPages(size, 0)
+			mem, err = d.mmapLocked(size, 0)
 			return mem, false, err
 		}
 		m.unusedHuge = pages
@@ -62,10 +62,10 @@ func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	return mem, true, nil
 }
 
-// mapLockedPages maps size bytes of zeroed memory until Close, and locks them: the kernel allocates
-// all pages immediately and does not swap them out. mapLockedPages passes the given flags to mmap
+// mmapLocked maps size bytes of zeroed memory until Close, and locks them: the kernel allocates
+// all pages immediately and does not swap them out. mmapLocked passes the given flags to mmap
 // in addition to its own flags.
-func (d *device) mapLockedPages(size uint64, flags int) ([]byte, error) {
+func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
 	if err != nil {

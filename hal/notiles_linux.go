@@ -43,15 +43,17 @@ func (d *device) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (r
 // ProgramWindow implements Device. It always fails, because this program does not use TLB windows.
 func (d *device) ProgramWindow(*Aperture, fbs.TileRange, uint64) Code { return Refused }
 
-// hasIATU reports whether the device has tiles. If so, mapHostMemory calls addIATURegion, which
+// hasIATU reports whether the device has tiles. If so, mapHostMem calls addIATURegion, which
 // fails.
 func (d *device) hasIATU() bool { return d.outbound.hasTiles }
 
 // addIATURegion returns a Fault. Without outbound translation tiles cannot reach host memory.
-func (d *device) addIATURegion(_, _ uint64) (uint64, error) { return 0, d.noTilesFault() }
+func (d *device) addIATURegion(bus, size uint64) (noc uint64, err error) {
+	return 0, d.noTilesFault()
+}
 
 // programIATU does nothing, because this program has no outbound translation.
-func (d *device) programIATU(bool) error { return nil }
+func (d *device) programIATU(enable bool) error { return nil }
 
 // unmapIATU does nothing, because this program has no outbound translation.
 func (d *device) unmapIATU() {}

@@ -196,5 +196,5 @@ func (t *tt) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 }
 
 // assignBusAddress implements backend and does nothing. On tt: a device reaches only its own Host
-// windows, whose bus addresses mapHostMemory has already set.
+// windows, whose bus addresses mapHostMem has already set.
 func (t *tt) assignBusAddress(*Aperture, *device) error { return nil }
