@@ -100,18 +100,18 @@ func (r *Replay) runGuarded(sequence int) hal.Code {
 
 // executeRecovered executes a sequence. If SetLimit has set a limit, executeRecovered also checks
 // the time at the end of the sequence. If the sequence panics, it recovers and returns a
-// description of the panic in ended.
+// description of the panic in recovered.
 //
 // executeRecovered does not call recoverPanic, because recoverPanic calls a function value. A test
 // in tools/check/house analyses which functions a run can call, and follows only direct calls.
-func (r *Replay) executeRecovered(sequence int) (code hal.Code, ended hal.Panic) {
-	defer hal.Recover(hal.PanicOnFault(true), &ended)
+func (r *Replay) executeRecovered(sequence int) (code hal.Code, recovered hal.Panic) {
+	defer hal.Recover(hal.PanicOnFault(true), &recovered)
 	r.commandsToClockRead = r.clockInterval
 	code = r.executeSequence(sequence)
 	if code == hal.OK && r.clockInterval == limitedClockInterval {
 		code = r.checkTimeLimit()
 	}
-	return code, ended
+	return code, recovered
 }
 
 // isDeviceFault reports whether a memory fault was caused by an access to a device. This is the

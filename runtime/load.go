@@ -92,14 +92,14 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
-// explainMismatch compares an opened device, got, with the requirements of device i in the image.
+// explainMismatch compares an opened device, got, with the requirements of a device in the image.
 // It returns "" if the device meets them. Otherwise it returns the first difference as the end of a
 // sentence that begins with "the image", for example "is for subsystem 0x1, but pci:... has 0x2".
-func explainMismatch(view *fbs.View, i int, got hal.Identity) (reason string) {
-	want := &view.Devices[i]
+func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason string) {
+	want := &view.Devices[device]
 	switch {
 	case got.Vendor != want.Vendor || got.Device != want.Device:
-		return "is for " + view.Board(i).Name + " (" +
+		return "is for " + view.Board(device).Name + " (" +
 			hal.FormatPCIID(want.Vendor, want.Device) + "), but " + got.Name + " is " +
 			hal.FormatPCIID(got.Vendor, got.Device)
 	case want.Subsystem != 0 && got.Subsystem != want.Subsystem:

@@ -426,14 +426,14 @@ func (r *Replay) awaitNextPoll(c *fbs.Command) {
 // Later, Device.Sleep lets other threads run.
 const pollBackoffDivisor = 32
 
-// pollDelayNs returns the time until the next load of the Expect command c. waited is the time
-// since the first load of c. left is the time until the deadline of c. All times are in
+// pollDelayNs returns the time until the next load of the Expect command c. waitedNs is the time
+// since the first load of c. leftNs is the time until the deadline of c. All times are in
 // nanoseconds.
-func pollDelayNs(c *fbs.Command, waited, left int64) int64 {
+func pollDelayNs(c *fbs.Command, waitedNs, leftNs int64) int64 {
 	if c.Index != 0 { // c has an interval: Index is the time between two loads in microseconds
-		return min(int64(c.Index)*1000, left)
+		return min(int64(c.Index)*1000, leftNs)
 	}
-	return min(waited/pollBackoffDivisor, left)
+	return min(waitedNs/pollBackoffDivisor, leftNs)
 }
 
 // applyPolicy is called when the command c, an Expect or Compare, has failed with the given code.
@@ -444,8 +444,8 @@ func pollDelayNs(c *fbs.Command, waited, left int64) int64 {
 // applyPolicy diagnoses all devices, not only the device that c accesses, because another device
 // may have caused the failure. For example, c waits for a value in host memory, which a device with
 // a fault did not write.
-func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
-	isIgnored := code != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
+func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
+	isIgnored := failure != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnoseDevices(!isIgnored)
 	switch {
 	case state != hal.OK:
@@ -455,7 +455,7 @@ func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 		r.failure = Result{}
 		return hal.OK
 	}
-	return code
+	return failure
 }
 
 // dmaFaultDelayNs is the time, in nanoseconds, between the two reads of a device's PCI status. At
