@@ -122,7 +122,7 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 
 // pollSignal stores a signal that has arrived in s.endSignal. It does not wait for a signal. It
 // reports whether a signal has arrived since the start of the supervisor.
-func (s *supervisor) pollSignal() bool {
+func (s *supervisor) pollSignal() (received bool) {
 	select {
 	case s.endSignal = <-s.signals:
 	default:
@@ -156,7 +156,7 @@ func (s *supervisor) runImagesOnce() (exit int) {
 
 // runReplay starts lmrun with the given flags, which include the path of an image. It waits for
 // the end of lmrun and returns the exit status of lmrun.
-func (s *supervisor) runReplay(flags []string) int {
+func (s *supervisor) runReplay(flags []string) (exit int) {
 	pid, reportFD, err := s.startReplay(flags)
 	if err != nil {
 		s.logLine("cannot start lmrun: " + err.Error())
@@ -203,7 +203,7 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 // awaitReplay waits for the end of a replay and returns its exit status. The parameter r is the
 // report to read from the replay. If this process receives a signal, awaitReplay sends SIGTERM to
 // the replay. If the replay does not end in time, awaitReplay sends SIGKILL to it.
-func (s *supervisor) awaitReplay(pid int, r stopReport) int {
+func (s *supervisor) awaitReplay(pid int, r stopReport) (exit int) {
 	ended := make(chan waitResult)
 	go reapChildren(pid, ended)
 	var timeout <-chan time.Time
@@ -254,7 +254,7 @@ type stopReport struct {
 
 // poll reads the report if lmrun has written it. It does not wait for the report. It reports
 // whether this call or an earlier one has read the report.
-func (r *stopReport) poll() bool {
+func (r *stopReport) poll() (received bool) {
 	var line [32]byte
 	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
 		r.stopUs, r.isReceived = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
@@ -277,15 +277,15 @@ type waitResult struct {
 	err    error
 }
 
-// reapChildren waits until the child process with the given pid has ended, and sends the wait
+// reapChildren waits until the child process with the id replayPID has ended, and sends the wait
 // status of that process to the channel ended. Meanwhile it reaps all other child processes that
 // end, because PID 1 is the parent of all orphaned processes and must reap them.
-func reapChildren(pid int, ended chan<- waitResult) {
+func reapChildren(replayPID int, ended chan<- waitResult) {
 	for {
 		var w waitResult
 		var childPID int
 		childPID, w.err = unix.Wait4(-1, &w.status, 0, nil)
-		if childPID == pid || w.err != nil && w.err != unix.EINTR {
+		if childPID == replayPID || w.err != nil && w.err != unix.EINTR {
 			ended <- w
 			return
 		}

@@ -50,9 +50,9 @@ func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error)
 // command, for example if an input cannot be read, runLoop runs the sequence named `safe`. If
 // only the output files cannot be written, it does not run `safe`, because all runs have
 // completed.
-func (f *frameLoop) runLoop(count uint64) (end outcome) {
+func (f *frameLoop) runLoop(runCount uint64) (end outcome) {
 	end.leastNs = 1<<63 - 1
-	end.err = f.runFrames(count, &end)
+	end.err = f.runFrames(runCount, &end)
 	if end.err == nil {
 		end.err = f.commitOutputs(end.runs)
 		return end
@@ -76,12 +76,12 @@ func (f *frameLoop) runSafe(end *outcome) {
 }
 
 // runFrames executes the sequence of -before, then the runs, and then the sequence of -after. It
-// executes no further run after count runs (0: no limit), at the end of the inputs, or after a
+// executes no further run after runCount runs (0: no limit), at the end of the inputs, or after a
 // signal. After a failure it returns without executing the sequence of -after.
-func (f *frameLoop) runFrames(count uint64, end *outcome) error {
+func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 	err := f.runSequence(f.sequenceBefore, 0, end)
 	ended := false
-	for err == nil && !ended && (count == 0 || end.runs < count) && stopping.Load() == 0 {
+	for err == nil && !ended && (runCount == 0 || end.runs < runCount) && stopping.Load() == 0 {
 		ended, err = f.runFrame(end)
 	}
 	if err == nil {

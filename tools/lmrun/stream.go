@@ -221,12 +221,12 @@ func (f *frameLoop) sendOutputs() (err error) {
 	return nil
 }
 
-// writeOutputs writes the results of a run to all live outputs if toLive is true, and to all
-// output files if toLive is false.
-func (f *frameLoop) writeOutputs(toLive bool) error {
+// writeOutputs writes the results of a run to all live outputs if toLiveStreams is true, and to all
+// output files if toLiveStreams is false.
+func (f *frameLoop) writeOutputs(toLiveStreams bool) error {
 	for i := range f.streams {
 		s := &f.streams[i]
-		if !s.isOutput || s.isLive != toLive {
+		if !s.isOutput || s.isLive != toLiveStreams {
 			continue
 		}
 		if _, err := s.transfer(s.data); err != nil {
@@ -237,11 +237,11 @@ func (f *frameLoop) writeOutputs(toLive bool) error {
 }
 
 // commitOutputs writes the results of the last run to the output files and commits the files. If
-// runs is 0, which means that no run was completed, it writes no files. It then marks the output
-// rings as closed, so that their readers notice the end of the data.
-func (f *frameLoop) commitOutputs(runs uint64) (err error) {
+// completedRuns is 0, which means that no run was completed, it writes no files. It then marks the
+// output rings as closed, so that their readers notice the end of the data.
+func (f *frameLoop) commitOutputs(completedRuns uint64) (err error) {
 	defer f.recoverRingFault(&err)
-	if runs > 0 {
+	if completedRuns > 0 {
 		if err = f.writeOutputs(false); err == nil {
 			err = f.files.Commit()
 		}

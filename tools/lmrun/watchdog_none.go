@@ -14,7 +14,7 @@ const (
 // compile. The methods do nothing.
 type watchdog struct{}
 
-func parseWatchdog(string) (w watchdog, err error) { return w, nil }
-func (*watchdog) start() error                     { return nil }
-func (*watchdog) feed(int64)                       {}
-func (*watchdog) stop()                            {}
+func parseWatchdog(text string) (w watchdog, err error) { return w, nil }
+func (*watchdog) start() error                          { return nil }
+func (*watchdog) feed(nowNs int64)                      {}
+func (*watchdog) stop()                                 {}

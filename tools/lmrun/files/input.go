@@ -35,32 +35,32 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 // The new descriptor then has its own flags: O_NONBLOCK on a duplicated descriptor would also
 // change the descriptors of other processes that share the file, such as the shell. In all other
 // cases openStdio duplicates the descriptor.
-func openStdio(number, flags int) (fd int, err error) {
+func openStdio(fdNumber, flags int) (fd int, err error) {
 	var status unix.Stat_t
-	err = unix.Fstat(number, &status)
-	if number == 1 && isStdoutClosed(&status) {
+	err = unix.Fstat(fdNumber, &status)
+	if fdNumber == 1 && isStdoutClosed(&status) {
 		const reason = "standard output is closed; to discard the data, write to /dev/null"
 		return -1, hal.NewFault(hal.Usage, reason)
 	}
 	if err == nil && isStream(&status) {
 		// Without O_NONBLOCK, openAt would wait forever if the process at the other end of the
 		// pipe has already closed its end.
-		path := "/proc/self/fd/" + string(rune('0'+number))
+		path := "/proc/self/fd/" + string(rune('0'+fdNumber))
 		if fd, err = openAt(unix.AT_FDCWD, path, flags|unix.O_NONBLOCK, 0); err == nil {
 			return fd, unix.SetNonblock(fd, flags&unix.O_NONBLOCK != 0)
 		}
 	}
-	return unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 0)
+	return unix.FcntlInt(uintptr(fdNumber), unix.F_DUPFD_CLOEXEC, 0)
 }
 
 // isStdoutClosed reports whether the program was started with standard output closed. The
-// parameter status is the status of file descriptor 1. If descriptor 1 is closed at the start, Go
+// parameter stdout is the status of file descriptor 1. If descriptor 1 is closed at the start, Go
 // opens /dev/null as descriptor 1, for reading and writing. After a redirection `>/dev/null`,
 // which is allowed, the shell has opened /dev/null for writing only. Therefore the access mode
 // distinguishes the two cases.
-func isStdoutClosed(status *unix.Stat_t) bool {
+func isStdoutClosed(stdout *unix.Stat_t) bool {
 	const nullDevice = 1<<8 | 3 // device number of /dev/null: major 1, minor 3
-	if status.Rdev != nullDevice {
+	if stdout.Rdev != nullDevice {
 		return false
 	}
 	access, _ := unix.FcntlInt(1, unix.F_GETFL, 0)

@@ -97,9 +97,9 @@ func fileChangedError(path string) error {
 
 // createTemp creates the temporary file in the directory of the file at f.Path, which it will
 // replace. The temporary file receives the owner and mode of the file at f.Path. If no file
-// exists at f.Path, the temporary file receives the permissions in mode. The parameter found is
+// exists at f.Path, the temporary file receives the permissions in mode. The parameter existing is
 // the status that stat(2) has returned for f.Path, or the zero value if no file exists.
-func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
+func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	var status unix.Stat_t
 	dirFD, name, err := followLinks(f.Path, &status)
 	f.dirFD = dirFD
@@ -109,7 +109,7 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	// Check that followLinks and the kernel have resolved f.Path to the same file. The results
 	// can differ for a link in /proc/self/fd, because the text of such a link is not always the
 	// path of the file.
-	if found.Dev != status.Dev || found.Ino != status.Ino {
+	if existing.Dev != status.Dev || existing.Ino != status.Ino {
 		return fileChangedError(f.Path)
 	}
 	temp, err := tempName(name)
@@ -205,7 +205,7 @@ func (f *Output) sync() error {
 // allocates memory only for an error, because lmrun calls it after Freeze.
 func (f *Output) rename() error {
 	if f.finalNameAt == 0 { // the file has its final name already, or is a pipe or a device
-		return f.closeWithoutUnlink()
+		return f.closeFDs()
 	}
 	// Exchange the names of the two files first and check the replaced file afterwards. The
 	// replaced file then has the random temporary name, which other processes do not know.
@@ -221,7 +221,7 @@ func (f *Output) rename() error {
 	}
 	switch errno {
 	case 0:
-		return f.closeWithoutUnlink()
+		return f.closeFDs()
 	case unix.EEXIST:
 		return fileChangedError(f.Path)
 	}
@@ -233,7 +233,7 @@ func (f *Output) rename() error {
 	if errno = f.renameAt(0); errno != 0 {
 		return hal.FileFault(f.Path, errno)
 	}
-	return f.closeWithoutUnlink()
+	return f.closeFDs()
 }
 
 // removeOldFile checks and removes the replaced file after the names have been exchanged, when
@@ -271,9 +271,9 @@ func (f *Output) renameAt(flags uintptr) unix.Errno {
 	return errno
 }
 
-// closeWithoutUnlink closes the file descriptors of an output without removing a file. It must be
+// closeFDs closes the file descriptors of an output without removing a file. It must be
 // called after the temporary file has been renamed, or if no temporary file exists.
-func (f *Output) closeWithoutUnlink() error {
+func (f *Output) closeFDs() error {
 	f.names = nil
 	f.Discard()
 	return nil

@@ -43,7 +43,7 @@ const (
 
 // appendAllow appends instructions to program that allow the system call with the given number
 // if its first arguments have the values in args. Arguments after these can have any value.
-func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []unix.SockFilter {
+func appendAllow(program []unix.SockFilter, syscall uint32, args ...uintptr) []unix.SockFilter {
 	// left is the number of instructions of the comparisons that follow the next comparison. A
 	// failed comparison skips these instructions and the final instruction, which allows the
 	// call. Each argument has two comparisons, of 32 bits each, with two instructions each.
@@ -61,7 +61,7 @@ func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []un
 		program = append(program, load, skipUnlessEqual)
 		left -= 2
 	}
-	requireEqual(seccompNumber, number)
+	requireEqual(seccompNumber, syscall)
 	for i, arg := range args {
 		offset := seccompArgument + 8*i
 		requireEqual(offset, uint32(arg))
