@@ -44,15 +44,15 @@ const (
 	from32 = 1<<64 - 1<<32
 )
 
-// FindClosed returns the first closed range of which a window would show at least one byte. The
+// ClosedRange returns the first closed range of which a window would show at least one byte. The
 // window has `size` bytes, and shows the tiles `t` from the given address on. If the window would
-// show no byte of a closed range, FindClosed returns nil, and an image may use the window.
-func (b *Board) FindClosed(t TileRange, address, size uint64) *Closed {
+// show no byte of a closed range, ClosedRange returns nil, and an image may use the window.
+func (b *Board) ClosedRange(t TileRange, address, size uint64) *Closed {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
 		route = multicastNoC0 << t.NoC
-		columns = coordinates(t.XStart, t.X)
-		rows = coordinates(t.YStart, t.Y)
+		columns = rangeMask(t.XStart, t.X)
+		rows = rangeMask(t.YStart, t.Y)
 	}
 	for i := range b.Closed {
 		c := &b.Closed[i]
@@ -69,7 +69,7 @@ func (b *Board) FindClosed(t TileRange, address, size uint64) *Closed {
 // for each coordinate. The rectangle begins at the column `start` and ends at the column `end`. If
 // `start` is greater than `end`, the rectangle wraps around the edge of the grid of tiles, and the
 // set contains every coordinate.
-func coordinates(start, end uint8) uint64 {
+func rangeMask(start, end uint8) uint64 {
 	if start > end {
 		return allCoordinates
 	}

@@ -34,7 +34,7 @@ type windowState struct {
 	first, end    uint64     // offsets of the range in the window: first <= offset < end
 	widths        uint8      // accepted access widths in bytes, ORed
 	kinds         accessKind // accepted kinds of accesses
-	acceptsStores bool       // checkBusAddress has found that the whole window accepts stores
+	acceptsStores bool       // checkDMAWindow has found that the whole window accepts stores
 }
 
 // accessKind is a set of properties of a command's accesses to a window. A window accepts a
@@ -148,15 +148,15 @@ func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
 		m := &c.view.Commands[i]
 		if problem := c.checkCommand(m); problem != "" {
-			return &Error{Text("command %d", uint64(i)), opcodePrefix(m.Opcode) + problem}
+			return &Error{Text("command %d", uint64(i)), errorPrefix(m.Opcode) + problem}
 		}
 	}
 	return nil
 }
 
-// opcodePrefix returns the start of a message about a command: the name of the opcode and a
+// errorPrefix returns the start of a message about a command: the name of the opcode and a
 // colon, or an empty string if the opcode is unknown.
-func opcodePrefix(o gen.Opcode) string {
+func errorPrefix(o gen.Opcode) string {
 	if o == gen.OpcodeInvalid || int(o) >= len(opcodeNames) {
 		return ""
 	}
@@ -261,7 +261,7 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	}
 	c.view.NeedsFixup = true
 	c.view.BusMasters |= 1 << c.view.Windows[m.Window].Device
-	return c.checkBusAddress(m.Index)
+	return c.checkDMAWindow(m.Index)
 }
 
 // checkCopy checks a CopyIn or CopyOut command. kind has the properties of the accesses to the
@@ -287,9 +287,9 @@ func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) (
 		return problem
 	}
 	if kind&anyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
-		return describePartialAccess(m)
+		return describeInvalidAmount(m)
 	}
-	return c.checkMemory(m, role)
+	return c.checkDataRange(m, role)
 }
 
 func (c *commandChecker) checkFill(m *Command) (problem string) {
@@ -311,7 +311,7 @@ func (c *commandChecker) checkFill(m *Command) (problem string) {
 		return problem
 	}
 	if m.Amount&uint32(m.Width-1) != 0 {
-		return describePartialAccess(m)
+		return describeInvalidAmount(m)
 	}
 	if !fitsWidth(m.Value, m.Width) {
 		return describeWideValue(m)
@@ -352,9 +352,9 @@ func (c *commandChecker) checkCompare(m *Command) (problem string) {
 		return problem
 	}
 	if m.Amount&uint32(m.Width-1) != 0 {
-		return describePartialAccess(m)
+		return describeInvalidAmount(m)
 	}
-	return c.checkMemory(m, gen.RoleInput)
+	return c.checkDataRange(m, gen.RoleInput)
 }
 
 func (c *commandChecker) checkPoint(m *Command) (problem string) {
@@ -376,7 +376,7 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	if !ok {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
-	if closed := c.boards[w.Device].FindClosed(tiles, m.Value, w.Size); closed != nil {
+	if closed := c.boards[w.Device].ClosedRange(tiles, m.Value, w.Size); closed != nil {
 		return Text("the window may show %x to %x of ", closed.First, closed.Last) + closed.Name +
 			", which is closed to images; declare a host window to access host memory"
 	}
@@ -461,7 +461,7 @@ func describeInvalidMask(m *Command) string {
 // amountIsZero describes the problem of a command that copies, fills or compares no bytes.
 const amountIsZero = "amount must not be 0"
 
-func describePartialAccess(m *Command) string {
+func describeInvalidAmount(m *Command) string {
 	return Text("amount %d is not a multiple of the width %d", uint64(m.Amount), uint64(m.Width))
 }
 
@@ -473,7 +473,7 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 	}
 	w, offset := &c.windows[m.Window], uint64(m.Offset)
 	if offset < w.first || offset >= w.end {
-		return c.checkAccessInOtherRange(m, size, kind)
+		return c.findRangeAndCheckAccess(m, size, kind)
 	}
 	if offset+size > w.end {
 		return c.describeOutsideRange(m, size, w)
@@ -490,11 +490,11 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 	return ""
 }
 
-// checkAccessInOtherRange checks an access that begins outside the range in windowState. In a
+// findRangeAndCheckAccess checks an access that begins outside the range in windowState. In a
 // Bar window, it finds the rule that applies to the access, sets windowState to the range of
 // that rule, and calls checkAccess again. It returns a problem if no rule applies. In all other
 // windows it always returns a problem, because the range is the whole window.
-func (c *commandChecker) checkAccessInOtherRange(m *Command, size uint64,
+func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	kind accessKind) (problem string) {
 	w := &c.windows[m.Window]
 	window := &c.view.Windows[m.Window]
@@ -511,7 +511,7 @@ func (c *commandChecker) checkAccessInOtherRange(m *Command, size uint64,
 			uint64(window.Bar)) + c.boards[window.Device].Name
 	}
 	if window.Flags&FlagWriteCombining != 0 && !rule.Memory {
-		return c.describeUnaccepted("a write-combining window (for memory only)", m)
+		return c.describeRejection("a write-combining window (for memory only)", m)
 	}
 	w.first = max(rule.First, window.Offset) - window.Offset
 	w.end = min(rule.Last+1-window.Offset, window.Size)
@@ -554,7 +554,7 @@ func (c *commandChecker) describeInvalidWidth(m *Command) string {
 	if m.Width&widthsAll == 0 || !hasAtMostOneBit(m.Width) {
 		return Text("invalid width %d; must be 1, 2, 4 or 8", uint64(m.Width))
 	}
-	return c.describeUnaccepted(Text("width %d", uint64(m.Width)), m)
+	return c.describeRejection(Text("width %d", uint64(m.Width)), m)
 }
 
 func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string {
@@ -563,14 +563,14 @@ func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string
 			uint64(m.Window))
 	}
 	if kind&anyWidth != 0 {
-		return c.describeUnaccepted("bulk access (only for memory that accepts every width)", m)
+		return c.describeRejection("bulk access (only for memory that accepts every width)", m)
 	}
-	return c.describeUnaccepted("a store", m) + "; declare a TLB or a host window for stores"
+	return c.describeRejection("a store", m) + "; declare a TLB or a host window for stores"
 }
 
-// describeUnaccepted returns the message that the device does not accept an access of m at
+// describeRejection returns the message that the device does not accept an access of m at
 // m.Offset of the window. access describes that access in the message.
-func (c *commandChecker) describeUnaccepted(access string, m *Command) string {
+func (c *commandChecker) describeRejection(access string, m *Command) string {
 	w := &c.view.Windows[m.Window]
 	access += " is not accepted by "
 	if w.Kind == gen.WindowKindConfig {
@@ -589,10 +589,10 @@ func describeMisalignment(m *Command, w *windowState) string {
 	return Text("offset %x is not a multiple of the width %d", uint64(m.Offset), width)
 }
 
-// checkBusAddress checks that an image may store the bus address of the window with the given
+// checkDMAWindow checks that an image may store the bus address of the window with the given
 // index to a device. That device can then store to every byte of the window by DMA. Therefore
 // the whole window must accept stores.
-func (c *commandChecker) checkBusAddress(index uint16) (problem string) {
+func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 	w, state := &c.view.Windows[index], &c.windows[index]
 	if w.Kind == gen.WindowKindHost || state.acceptsStores {
 		return ""
@@ -611,10 +611,10 @@ func (c *commandChecker) checkBusAddress(index uint16) (problem string) {
 	return ""
 }
 
-// checkMemory checks that m.Amount bytes from the offset m.Value on lie inside a tensor, or
+// checkDataRange checks that m.Amount bytes from the offset m.Value on lie inside a tensor, or
 // inside the payload. m.Index is 0 for the payload, and 1 + n for tensor n. The tensor must have
 // the given role. If the role is Output, the payload is not allowed.
-func (c *commandChecker) checkMemory(m *Command, role gen.Role) (problem string) {
+func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem string) {
 	size := c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {
 		if m.Index == 0 || int(m.Index) > len(c.view.Tensors) {
@@ -622,7 +622,7 @@ func (c *commandChecker) checkMemory(m *Command, role gen.Role) (problem string)
 		}
 		t := &c.view.Tensors[m.Index-1]
 		if t.Role != role {
-			return c.describeWrongTensor(t)
+			return c.describeWrongRole(t)
 		}
 		size = t.Size
 	}
@@ -633,7 +633,7 @@ func (c *commandChecker) checkMemory(m *Command, role gen.Role) (problem string)
 	return ""
 }
 
-func (c *commandChecker) describeWrongTensor(t *Tensor) string {
+func (c *commandChecker) describeWrongRole(t *Tensor) string {
 	return "tensor " + Quote(c.view.Name(t.Name)) + " has the wrong role; copy in and compare " +
 		"need an input, copy out needs an output"
 }

@@ -69,9 +69,9 @@ func (t *Table) readVtable(fieldCount int) {
 // numbers. The compiler must not inline setError: with inlining the program is 1 KB larger.
 //
 //go:noinline
-func (t *Table) setError(place, message string, numbers ...uint64) {
+func (t *Table) setError(place, format string, numbers ...uint64) {
 	if t.Err == nil {
-		t.Err = &Error{place, Text(message, numbers...)}
+		t.Err = &Error{place, Text(format, numbers...)}
 	}
 }
 

@@ -12,21 +12,21 @@ import (
 // because fmt makes a static program 130 KB larger.
 //
 //go:noinline
-func Text(message string, numbers ...uint64) string {
-	return string(AppendText(nil, message, numbers...))
+func Text(format string, numbers ...uint64) string {
+	return string(AppendText(nil, format, numbers...))
 }
 
 // AppendText formats a message as Text does, appends it to a buffer, and returns the longer
 // buffer.
-func AppendText(buffer []byte, message string, numbers ...uint64) []byte {
-	for i := 0; i < len(message); i++ {
-		if message[i] != '%' || len(numbers) == 0 {
-			buffer = append(buffer, message[i])
+func AppendText(buffer []byte, format string, numbers ...uint64) []byte {
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' || len(numbers) == 0 {
+			buffer = append(buffer, format[i])
 			continue
 		}
-		i++ // skip the percent sign; message[i] is now d or x
+		i++ // skip the percent sign; format[i] is now d or x
 		base := 10
-		if message[i] == 'x' {
+		if format[i] == 'x' {
 			base = 16
 			buffer = append(buffer, "0x"...)
 		}

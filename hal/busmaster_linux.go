@@ -38,7 +38,7 @@ func (d *device) startBusMaster() error {
 	d.busMaster.on = true
 	// Program the outbound translation before the first transfer is possible, because tiles access
 	// the host memory of the image through this translation.
-	if err := d.programOutbound(true); err != nil {
+	if err := d.programIATU(true); err != nil {
 		return err
 	}
 	return d.setBusMasterBit(true)
@@ -52,7 +52,7 @@ func (d *device) stopBusMaster() error {
 		return err // a missing device has no registers to write
 	}
 	// Disable the outbound translation last, when no transfer can use it any more.
-	if e := d.programOutbound(false); err == nil {
+	if e := d.programIATU(false); err == nil {
 		err = e
 	}
 	return err

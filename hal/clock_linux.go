@@ -15,7 +15,7 @@ var clockStart = time.Now()
 
 // Now implements Device. It calls time.Since, which reads the monotonic clock in user space,
 // through the vDSO. unix.ClockGettime would make a system call each time.
-func (d *device) Now() int64 { return int64(time.Since(clockStart)) }
+func (d *device) Now() (nanoseconds int64) { return int64(time.Since(clockStart)) }
 
 // Sleep implements Device. It calls nanosleep for a wait longer than spinMaxNs, and reads the clock
 // in a loop for a shorter wait.

@@ -52,7 +52,7 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	return configAccessCode(n, width, err)
 }
 
-// configAccessCode converts the result of a pread or pwrite of `width` bytes to a Code. `n` is the
+// configAccessCode converts the result of a pread or pwrite of `width` bytes to a Code. `count` is the
 // number of bytes that were transferred, and `err` is the error. The kernel returns these errors:
 //   - ENODEV: the device was removed.
 //   - EPERM: kernel lockdown denies the access.
@@ -61,7 +61,7 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 //
 // A user without CAP_SYS_ADMIN can read only the first 64 bytes. For any later bytes, the kernel
 // transfers fewer than `width` bytes.
-func configAccessCode(n int, width uint8, err error) Code {
+func configAccessCode(count int, width uint8, err error) Code {
 	switch {
 	case err == unix.ENODEV:
 		return DeviceGone
@@ -69,7 +69,7 @@ func configAccessCode(n int, width uint8, err error) Code {
 		return Denied
 	case err != nil:
 		return IO
-	case n != int(width):
+	case count != int(width):
 		return Denied
 	}
 	return OK
@@ -83,18 +83,18 @@ func (s *configSpace) readHeader() uint64 {
 }
 
 // setCommandBit sets or clears one bit of the command register, and checks that the device has
-// accepted the new value. `bit` is a mask with that bit.
-func (d *device) setCommandBit(bit uint64, on bool) error {
+// accepted the new value. `mask` is a mask with that bit.
+func (d *device) setCommandBit(mask uint64, on bool) error {
 	// Write the register only if the bit has to change. Then a user without write access to
 	// configuration space can use a device whose memory decoding is already on. There is one
 	// exception: to enable bus mastering, always write the register. Otherwise a user without write
 	// access could start DMA if the bit is already set.
 	before, code := d.config.Load(configCommand, 2)
-	want := before &^ bit
+	want := before &^ mask
 	if on {
-		want |= bit
+		want |= mask
 	}
-	if code == OK && (before != want || on && bit == configCommandMaster) {
+	if code == OK && (before != want || on && mask == configCommandMaster) {
 		code = d.config.Store(configCommand, 2, want)
 	}
 	if code != OK {
@@ -106,9 +106,9 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 	switch {
 	case after == 0xffff:
 		return d.fault(DeviceGone, "configuration space reads all ones")
-	case after&bit == want&bit:
+	case after&mask == want&mask:
 		return nil
-	case bit == configCommandMemory:
+	case mask == configCommandMemory:
 		return d.fault(NoDevice, "memory decoding stays off"+kernelLogAdvice)
 	case on:
 		return d.fault(MasterOff, "bus mastering stays off: the device cannot reach "+

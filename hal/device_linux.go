@@ -92,7 +92,7 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	case gen.WindowKindConfig:
 		return d.mapConfig(w.Size)
 	case gen.WindowKindHost:
-		return d.mapHost(w.Size)
+		return d.mapHostMem(w.Size)
 	}
 	return nil, d.fault(Internal, fbs.Text("unknown kind of window: %d", uint64(w.Kind)))
 }
@@ -153,10 +153,10 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	case !reachable:
 	case d.busMaster.keptOn:
 		reachable = owner == d
-	case d.hasOutbound():
+	case d.hasIATU():
 		reachable = owner == d && a.isHost
 	default:
-		reachable = owner.scheme == d.scheme && !(owner.hasOutbound() && a.isHost)
+		reachable = owner.scheme == d.scheme && !(owner.hasIATU() && a.isHost)
 	}
 	if !reachable {
 		return NewFault(Usage, d.function.Name+" cannot reach memory of "+
@@ -194,7 +194,7 @@ func (d *device) Close() error {
 		err = e
 	}
 	d.memory.unmap()
-	d.unmapOutbound()
+	d.unmapIATU()
 	d.config.fd = -1
 	return err
 }

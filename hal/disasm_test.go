@@ -601,7 +601,7 @@ func TestLoadAndStoreAreOneInstruction(t *testing.T) {
 		for _, width := range widths {
 			offset := uint64(width) * 5
 			want := touch{offset, int(width), false}
-			load, store := loadAsExpect(uint32(offset), width),
+			load, store := newLoadCommand(uint32(offset), width),
 				at(gen.OpcodeWrite, width, 0, offset, 0)
 			load.Window, store.Value = 1, 0x8877665544332211
 			if w, done := m.run(load); done != 0 || w.StopReason != Loaded ||

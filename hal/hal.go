@@ -118,7 +118,7 @@ type Device interface {
 
 	// Now returns the time of a monotonic clock in nanoseconds. The clock of a mock may be
 	// virtual.
-	Now() int64
+	Now() (nanoseconds int64)
 
 	// Sleep returns when the clock of Now has advanced by at least the given nanoseconds.
 	Sleep(nanoseconds int64)

@@ -24,17 +24,17 @@ type hostMemory struct {
 	unusedHuge []byte   // rest of the last mapping of huge pages, which no Host window uses yet
 }
 
-// mapHost allocates host memory for a Host window of `size` bytes, and makes it possible for the
+// mapHostMem allocates host memory for a Host window of `size` bytes, and makes it possible for the
 // device to access this memory. It returns an aperture whose Bus is the address at which the device
 // reaches the memory.
-func (d *device) mapHost(size uint64) (*Aperture, error) {
+func (d *device) mapHostMem(size uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
 		return nil, err
 	}
 	bus, err := d.backend.mapForDevice(mem, huge)
-	if err == nil && d.hasOutbound() {
-		bus, err = d.addOutboundRegion(bus, uint64(len(mem)))
+	if err == nil && d.hasIATU() {
+		bus, err = d.addIATURegion(bus, uint64(len(mem)))
 	}
 	if err != nil {
 		return nil, err
@@ -54,9 +54,9 @@ func (d *device) mapHost(size uint64) (*Aperture, error) {
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	m := &d.memory
 	if size > uint64(len(m.unusedHuge)) {
-		pages, err := d.mapLocked(fbs.RoundUp(size, hugePageSize), unix.MAP_HUGETLB|mapHuge2MB)
+		pages, err := d.mmapLocked(fbs.RoundUp(size, hugePageSize), unix.MAP_HUGETLB|mapHuge2MB)
 		if err != nil {
-			mem, err = d.mapLocked(size, 0)
+			mem, err = d.mmapLocked(size, 0)
 			return mem, false, err
 		}
 		m.unusedHuge = pages
@@ -65,10 +65,10 @@ func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	return mem, true, nil
 }
 
-// mapLocked maps `size` bytes of zeroed memory until Close, and locks this memory: the kernel
-// allocates all pages immediately and does not swap them out. mapLocked passes `flags` to mmap in
+// mmapLocked maps `size` bytes of zeroed memory until Close, and locks this memory: the kernel
+// allocates all pages immediately and does not swap them out. mmapLocked passes `flags` to mmap in
 // addition to its own flags.
-func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
+func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
 	if err != nil {

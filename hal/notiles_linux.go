@@ -27,14 +27,14 @@ func (d *device) findBoard() {
 	d.outbound.hasTiles = board != nil && board.TLB != nil
 }
 
-// tilesFault returns the Fault for a window that needs TLB windows or outbound translation.
-func (d *device) tilesFault() error {
+// noTilesFault returns the Fault for a window that needs TLB windows or outbound translation.
+func (d *device) noTilesFault() error {
 	return d.fault(WrongDevice,
 		"devices with tiles need a program that was built without `-tags notiles`")
 }
 
 // mapTLB returns a Fault, because this program does not use TLB windows.
-func (d *device) mapTLB(*fbs.Window) (*Aperture, error) { return nil, d.tilesFault() }
+func (d *device) mapTLB(*fbs.Window) (*Aperture, error) { return nil, d.noTilesFault() }
 
 // EncodeWindow implements Device. It always fails, because this program does not use TLB windows.
 func (d *device) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (registers,
@@ -45,16 +45,18 @@ func (d *device) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (r
 // ProgramWindow implements Device. It always fails, because this program does not use TLB windows.
 func (d *device) ProgramWindow(*Aperture, fbs.TileRange, uint64) Code { return Refused }
 
-// hasOutbound reports whether the device has tiles. For a device with tiles, mapHost calls
-// addOutboundRegion, which fails.
-func (d *device) hasOutbound() bool { return d.outbound.hasTiles }
+// hasIATU reports whether the device has tiles. For a device with tiles, mapHostMem calls
+// addIATURegion, which fails.
+func (d *device) hasIATU() bool { return d.outbound.hasTiles }
 
-// addOutboundRegion returns a Fault, because without outbound translation tiles cannot reach host
+// addIATURegion returns a Fault, because without outbound translation tiles cannot reach host
 // memory.
-func (d *device) addOutboundRegion(_, _ uint64) (uint64, error) { return 0, d.tilesFault() }
+func (d *device) addIATURegion(bus, size uint64) (noc uint64, err error) {
+	return 0, d.noTilesFault()
+}
 
-// programOutbound does nothing, because this program has no outbound translation.
-func (d *device) programOutbound(bool) error { return nil }
+// programIATU does nothing, because this program has no outbound translation.
+func (d *device) programIATU(enable bool) error { return nil }
 
-// unmapOutbound does nothing, because this program has no outbound translation.
-func (d *device) unmapOutbound() {}
+// unmapIATU does nothing, because this program has no outbound translation.
+func (d *device) unmapIATU() {}

@@ -81,13 +81,13 @@ func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	if a.Port != nil {
 		return a.Port.Load(uint64(offset), width)
 	}
-	return a.executeOne(loadAsExpect(offset, width)), OK
+	return a.executeOne(newLoadCommand(offset, width)), OK
 }
 
-// loadAsExpect returns an Expect command that loads `width` bytes at the given offset. The
+// newLoadCommand returns an Expect command that loads `width` bytes at the given offset. The
 // condition of the command is never true, because its mask is 0 and its value is 1.
 // Therefore the command always stops the walk, and the loaded value is then in Walk.Got.
-func loadAsExpect(offset uint32, width uint8) fbs.Command {
+func newLoadCommand(offset uint32, width uint8) fbs.Command {
 	return fbs.Command{
 		Opcode: gen.OpcodeExpect,
 		Width:  width,
@@ -136,29 +136,29 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (code Code) {
 	c := w.Next
 	w.StopReason = Unhandled
-	at := base + uint64(c.Offset)
+	address := base + uint64(c.Offset)
 	bulk := block != nil && gen.Access(c.Mode) == gen.AccessBulk
 	switch c.Opcode {
 	case gen.OpcodeWrite:
-		code = p.Store(at, c.Width, c.Value)
+		code = p.Store(address, c.Width, c.Value)
 	case gen.OpcodeExpect, gen.OpcodeModify:
-		code = w.expect(p, at)
+		code = w.executeExpect(p, address)
 	case gen.OpcodeFill:
-		code = w.fill(p, at)
+		code = w.executeFill(p, address)
 	case gen.OpcodeCompare:
-		code = w.compare(p, at)
+		code = w.executeCompare(p, address)
 	case gen.OpcodeCopyIn:
 		if data := w.commandMemory(); bulk {
-			code = block.CopyIn(at, data)
+			code = block.CopyIn(address, data)
 		} else {
-			code = w.copyIn(p, at, barOffset, data)
+			code = w.executeCopyIn(p, address, barOffset, data)
 		}
 	case gen.OpcodeCopyOut:
 		data := w.commandMemory()
 		if bulk {
-			code = block.CopyOut(at, data)
+			code = block.CopyOut(address, data)
 		} else {
-			code = w.copyOut(p, at, barOffset, data)
+			code = w.executeCopyOut(p, address, barOffset, data)
 		}
 		if data[len(data)-1] == 0xff {
 			w.StopReason = AllOnes
@@ -176,9 +176,9 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 // command is an Expect, its condition is Equal and true, and the loaded value is not all
 // ones (all ones can mean that the device is gone). In all other cases, the walk stops with
 // the loaded value in w.Got, and the caller must complete the command.
-func (w *Walk) expect(p Port, at uint64) Code {
+func (w *Walk) executeExpect(p Port, address uint64) Code {
 	c := w.Next
-	got, code := p.Load(at, c.Width)
+	got, code := p.Load(address, c.Width)
 	isEqual := gen.Condition(c.Mode) == gen.ConditionEqual && got&c.Mask == c.Value
 	if !isEqual || got == fbs.WidthMask(c.Width) {
 		w.StopReason, w.Got = Loaded, got
@@ -206,12 +206,12 @@ func bytesAt(address uintptr, size uint32) []byte {
 }
 
 // compare executes a Compare command: it loads a range element by element, and stops the
-// walk at the first element that differs from the golden (expected) data. `at` is the offset
+// walk at the first element that differs from the golden (expected) data. `address` is the offset
 // of the range on the port `p`.
-func (w *Walk) compare(p Port, at uint64) Code {
+func (w *Walk) executeCompare(p Port, address uint64) Code {
 	c, golden := w.Next, w.commandMemory()
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
-		got, code := p.Load(at+i, c.Width)
+		got, code := p.Load(address+i, c.Width)
 		if code != OK {
 			return code
 		}
@@ -223,45 +223,45 @@ func (w *Walk) compare(p Port, at uint64) Code {
 	return OK
 }
 
-// copyIn executes a CopyIn command: it stores `data` to the device. `at` is the offset of
+// executeCopyIn executes a CopyIn command: it stores `data` to the device. `address` is the offset of
 // the first store on the port `p`.
-func (w *Walk) copyIn(p Port, at, barOffset uint64, data []byte) Code {
+func (w *Walk) executeCopyIn(p Port, address, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
-		n := nextWidth(c, at+barOffset, uint64(len(data)))
-		if code := p.Store(at, n, loadLittleEndian(data[:n])); code != OK {
+		n := nextWidth(c, address+barOffset, uint64(len(data)))
+		if code := p.Store(address, n, loadLittleEndian(data[:n])); code != OK {
 			return code
 		}
 		data = data[n:]
-		at += addressStep(c, n)
+		address += addressStep(c, n)
 	}
 	return OK
 }
 
-// copyOut executes a CopyOut command: it loads values from the device and writes them to
-// `data`. `at` is the offset of the first load on the port `p`.
-func (w *Walk) copyOut(p Port, at, barOffset uint64, data []byte) Code {
+// executeCopyOut executes a CopyOut command: it loads values from the device and writes them to
+// `data`. `address` is the offset of the first load on the port `p`.
+func (w *Walk) executeCopyOut(p Port, address, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
-		n := nextWidth(c, at+barOffset, uint64(len(data)))
-		value, code := p.Load(at, n)
+		n := nextWidth(c, address+barOffset, uint64(len(data)))
+		value, code := p.Load(address, n)
 		if code != OK {
 			return code
 		}
 		storeLittleEndian(data[:n], value)
 		data = data[n:]
-		at += addressStep(c, n)
+		address += addressStep(c, n)
 	}
 	return OK
 }
 
 // fill executes a Fill command: it stores the command's value to each element of a range.
-// `at` is the offset of the range on the port `p`.
-func (w *Walk) fill(p Port, at uint64) Code {
+// `address` is the offset of the range on the port `p`.
+func (w *Walk) executeFill(p Port, address uint64) Code {
 	c := w.Next
 	for size := c.Amount; size > 0; size -= uint32(c.Width) {
-		if code := p.Store(at, c.Width, c.Value); code != OK {
+		if code := p.Store(address, c.Width, c.Value); code != OK {
 			return code
 		}
-		at += addressStep(c, c.Width)
+		address += addressStep(c, c.Width)
 	}
 	return OK
 }
@@ -285,27 +285,27 @@ func storeLittleEndian(data []byte, value uint64) {
 }
 
 // nextWidth returns the width in bytes of the next access of the copy command `c`. `address`
-// is the address of this access, and `size` is the number of bytes that are not yet copied.
+// is the address of this access, and `bytesLeft` is the number of bytes that are not yet copied.
 // The width is c.Width, except in a bulk copy. In a bulk copy, the width is the largest
-// power of two that is at most c.Width, is at most `size`, and divides the address.
-func nextWidth(c *fbs.Command, address, size uint64) uint8 {
+// power of two that is at most c.Width, is at most `bytesLeft`, and divides the address.
+func nextWidth(c *fbs.Command, address, bytesLeft uint64) uint8 {
 	width := c.Width
 	if gen.Access(c.Mode) == gen.AccessBulk {
-		for uint64(width) > size || address%uint64(width) != 0 {
+		for uint64(width) > bytesLeft || address%uint64(width) != 0 {
 			width /= 2
 		}
 	}
 	return width
 }
 
-// addressStep returns the distance from the device address of an access of `n` bytes to the
-// device address of the next access. The distance is `n`, or 0 if the command `c` accesses
+// addressStep returns the distance from the device address of an access of `width` bytes to the
+// device address of the next access. The distance is `width`, or 0 if the command `c` accesses
 // the same address each time.
-func addressStep(c *fbs.Command, n uint8) uint64 {
+func addressStep(c *fbs.Command, width uint8) uint64 {
 	if gen.Access(c.Mode) == gen.AccessFixed {
 		return 0
 	}
-	return uint64(n)
+	return uint64(width)
 }
 
 // walkGeneric implements Walk.Run in plain Go. It replaces the assembly on processors other

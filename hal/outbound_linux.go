@@ -29,15 +29,15 @@ type outbound struct {
 // `offset`.
 type outboundRegion struct{ offset, size, bus uint64 }
 
-// hasOutbound reports whether this program must program the device's outbound translation.
-func (d *device) hasOutbound() bool { return d.outbound.translation != nil }
+// hasIATU reports whether this program must program the device's outbound translation.
+func (d *device) hasIATU() bool { return d.outbound.translation != nil }
 
-// addOutboundRegion reserves a region for `size` bytes of host memory at the given bus address. It
-// does not program the region; programOutbound does that later. addOutboundRegion returns `noc`,
+// addIATURegion reserves a region for `size` bytes of host memory at the given bus address. It
+// does not program the region; programIATU does that later. addIATURegion returns `noc`,
 // the address at which the tiles will reach the first byte. If an image is loaded again, its
 // regions get the same addresses again. At least one page between two regions stays unused, so that
 // an access beyond the end of a region reaches no memory.
-func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
+func (d *device) addIATURegion(bus, size uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.translation
 	if o.registers == nil {
 		o.registers, err = d.mapBar(t.Bar, false, t.Offset, uint64(t.Regions)*t.Stride)
@@ -56,11 +56,11 @@ func (d *device) addOutboundRegion(bus, size uint64) (noc uint64, err error) {
 	return t.NoC + offset, nil
 }
 
-// programOutbound programs all regions of the outbound translation. If `enable` is true, it enables
+// programIATU programs all regions of the outbound translation. If `enable` is true, it enables
 // the reserved regions and disables the others: the tiles then reach the Host windows of the image
 // and no other host memory. If `enable` is false, it disables all regions: the tiles then reach no
-// host memory. If a store faults because the device is gone, programOutbound returns an error.
-func (d *device) programOutbound(enable bool) error {
+// host memory. If a store faults because the device is gone, programIATU returns an error.
+func (d *device) programIATU(enable bool) error {
 	registers := d.outbound.registers
 	if registers == nil {
 		return nil
@@ -81,7 +81,7 @@ func (d *device) programOutbound(enable bool) error {
 }
 
 // programRegions stores to the registers of all regions, in the way that the comment on
-// programOutbound describes. If a store faults, programRegions stops and returns the panic.
+// programIATU describes. If a store faults, programRegions stops and returns the panic.
 func (o *outbound) programRegions(enable bool) (recovered Panic) {
 	defer Recover(PanicOnFault(true), &recovered)
 	t := o.translation
@@ -98,6 +98,6 @@ func (o *outbound) programRegions(enable bool) (recovered Panic) {
 	return recovered
 }
 
-// unmapOutbound clears the pointer to the registers. Close calls unmapOutbound after it has
+// unmapIATU clears the pointer to the registers. Close calls unmapIATU after it has
 // unmapped the registers.
-func (d *device) unmapOutbound() { d.outbound.registers = nil }
+func (d *device) unmapIATU() { d.outbound.registers = nil }

@@ -74,7 +74,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 				t.Errorf("%s, without bus mastering: %q", c.board.Name, got)
 			}
 		}
-		program := func() { d.programOutbound(true); d.programOutbound(false) }
+		program := func() { d.programIATU(true); d.programIATU(false) }
 		if n := testing.AllocsPerRun(10, program); n != 0 {
 			t.Errorf("%v allocations", n)
 		}

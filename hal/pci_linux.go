@@ -22,7 +22,7 @@ const (
 	// PCI_BASE_ADDRESS_0: offset of the register of BAR 0 in the header, in bytes. The header has
 	// six consecutive BAR registers of 32 bits each.
 	configBar0 = 0x10
-	// Number of bytes that readHeader reads: from offset 0 to the end of the last BAR register.
+	// Number of bytes that readBARs reads: from offset 0 to the end of the last BAR register.
 	configHeaderSize = configBar0 + 4*configBars
 
 	barIO      = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: 1 if the BAR has I/O ports, not memory
@@ -58,7 +58,7 @@ func (p *pci) probe() error {
 	if err := d.openConfig(); err != nil {
 		return err
 	}
-	return p.readHeader()
+	return p.readBARs()
 }
 
 // acquire implements backend: it enables memory decoding and stops DMA that an earlier program left
@@ -155,11 +155,11 @@ func writeFile(path, text string) error {
 	return callFault("write", path, err)
 }
 
-// readHeader checks that the device answers, and reads the bus addresses of its BARs from the
+// readBARs checks that the device answers, and reads the bus addresses of its BARs from the
 // header of configuration space. The sysfs file `resource` contains the addresses that the
 // processor uses for the BARs. These addresses may differ from the bus addresses, because a host
 // bridge may translate addresses (Linux, pci_resource_to_user).
-func (p *pci) readHeader() error {
+func (p *pci) readBARs() error {
 	var header [configHeaderSize]byte
 	n, err := syscalls.pread(p.dev.config.fd, header[:], 0)
 	path := p.dev.function.dir() + "/config"
@@ -242,7 +242,7 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 	// contains mem. Memory in more than one huge page is always a new mapping: the last one, which
 	// no other Host window uses yet.
 	mappings := p.dev.memory.mappings
-	if err == nil && !contiguous && replacePages(pagemapFD, mappings[len(mappings)-1]) {
+	if err == nil && !contiguous && makeContiguous(pagemapFD, mappings[len(mappings)-1]) {
 		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)
 	}
 	_ = syscalls.close(pagemapFD)

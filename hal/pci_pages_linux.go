@@ -45,7 +45,7 @@ func (p *pci) physicalAddress(pagemapFD int, mem []byte) (
 // pageAddress returns the physical address of the page that contains the first byte of mem, and
 // reports whether that page is in memory. The kernel returns address 0 to a process without
 // CAP_SYS_ADMIN.
-func pageAddress(pagemapFD int, mem []byte) (address uint64, present bool) {
+func pageAddress(pagemapFD int, mem []byte) (physical uint64, present bool) {
 	var entry [8]byte
 	entryOffset := uint64(AddressOf(mem)) / pageSize() * uint64(len(entry))
 	n, err := syscalls.pread(pagemapFD, entry[:], int64(entryOffset))
@@ -74,7 +74,7 @@ const extraPoolPages = 1024
 // the highest address to the lowest. Therefore replacePages takes pages from the pool, through a
 // hugetlb file, until enough of them are adjacent. It maps the adjacent pages in the order of their
 // addresses, and returns all others to the pool.
-func replacePages(pagemapFD int, mem []byte) (replaced bool) {
+func makeContiguous(pagemapFD int, mem []byte) (contiguous bool) {
 	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | mapHuge2MB)
 	if err != nil {
 		return false
@@ -103,18 +103,18 @@ func replacePages(pagemapFD int, mem []byte) (replaced bool) {
 		for i, page := range found[first:][:count] {
 			_ = mapPoolPage(mem[i*hugePageSize:], fd, page.offset)
 		}
-		returnPages(fd, found[:first])
-		returnPages(fd, found[first+count:])
-		replaced = true
+		freePages(fd, found[:first])
+		freePages(fd, found[first+count:])
+		contiguous = true
 		break
 	}
 	_ = syscalls.close(fd)
-	return replaced
+	return contiguous
 }
 
-// returnPages returns the given pages of the hugetlb file fd to the kernel's pool, by punching
+// freePages returns the given pages of the hugetlb file fd to the kernel's pool, by punching
 // holes into the file.
-func returnPages(fd int, pages []poolPage) {
+func freePages(fd int, pages []poolPage) {
 	for _, page := range pages {
 		const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 		_ = unix.Fallocate(fd, mode, page.offset, hugePageSize)
@@ -136,18 +136,19 @@ func mapPoolPage(mem []byte, fd int, offset int64) error {
 	return mapFixed(mem[:hugePageSize], fd, offset, unix.PROT_READ|unix.PROT_WRITE, flags)
 }
 
-// insertPage inserts page into pages, which is sorted by address, and returns the longer slice.
-func insertPage(pages []poolPage, page poolPage) []poolPage {
-	pages = append(pages, page)
-	for i := len(pages) - 1; i > 0 && pages[i-1].address > page.address; i-- {
-		pages[i], pages[i-1] = pages[i-1], page
+// insertPage inserts page into sorted, a list in the order of addresses, and returns the longer
+// slice.
+func insertPage(sorted []poolPage, page poolPage) []poolPage {
+	sorted = append(sorted, page)
+	for i := len(sorted) - 1; i > 0 && sorted[i-1].address > page.address; i-- {
+		sorted[i], sorted[i-1] = sorted[i-1], page
 	}
-	return pages
+	return sorted
 }
 
 // findAdjacent searches pages, which is sorted by address, for count pages that are adjacent in
 // physical memory. It returns the index of the first of them, or -1 if there are no such pages.
-func findAdjacent(pages []poolPage, count int) int {
+func findAdjacent(pages []poolPage, count int) (first int) {
 	length := 0 // number of adjacent pages up to and including page i
 	for i := range pages {
 		if i > 0 && pages[i].address != pages[i-1].address+hugePageSize {

@@ -161,7 +161,7 @@ func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !replacePages(table, mem) {
+	if !makeContiguous(table, mem) {
 		t.Fatal("none found")
 	}
 	syscalls.close(table)

@@ -15,7 +15,8 @@ import (
 // allocateWindow implements tlbDriver: it reserves and maps one of the smallest free TLB windows
 // that have at least size bytes. The driver chooses among the TLB windows of one size, so the
 // number that the image prefers has no effect.
-func (t *tt) allocateWindow(size uint64, writeCombining bool) (int, *Aperture, error) {
+func (t *tt) allocateWindow(size uint64, writeCombining bool) (
+	slot int, a *Aperture, err error) {
 	layout := t.dev.tlb.layout
 	for i := range layout.Groups {
 		g := &layout.Groups[i]

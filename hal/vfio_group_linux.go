@@ -42,13 +42,13 @@ var vfioShared struct {
 func (v *vfio) joinGroup() (group *vfioFile, err error) {
 	v.dev.cleanups.add(v.leaveGroup)
 	// Open the container, which stores the IOMMU mappings.
-	container, err := v.openShared(vfioContainer)
+	container, err := v.openSharedFile(vfioContainer)
 	if err != nil {
 		return nil, err
 	}
 	v.containerFD = container.fd
 	// Open the IOMMU group of the function.
-	group, err = v.openShared(vfioDir + v.group)
+	group, err = v.openSharedFile(vfioDir + v.group)
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +103,11 @@ func (v *vfio) setIOMMU() error {
 	return callFault("VFIO_SET_IOMMU", vfioContainer, err)
 }
 
-// openShared returns the file with the given path, and counts the PCI function of v as a user of
+// openSharedFile returns the file with the given path, and counts the PCI function of v as a user of
 // the file. It opens the file if the file has no other user. The caller must hold the lock of
 // vfioShared.
-func (v *vfio) openShared(path string) (f *vfioFile, err error) {
-	f = sharedFile(path)
+func (v *vfio) openSharedFile(path string) (f *vfioFile, err error) {
+	f = findOrAddFile(path)
 	if f.users == 0 {
 		f.fd, err = syscalls.open(path, unix.O_RDWR)
 	}
@@ -126,9 +126,9 @@ func (v *vfio) openShared(path string) (f *vfioFile, err error) {
 	return nil, callFault("open", path, err)
 }
 
-// sharedFile returns the entry of vfioShared.files with the given path. If there is no such entry,
-// sharedFile appends one, but does not open the file.
-func sharedFile(path string) *vfioFile {
+// findOrAddFile returns the entry of vfioShared.files with the given path. If there is no such entry,
+// findOrAddFile appends one, but does not open the file.
+func findOrAddFile(path string) *vfioFile {
 	for _, f := range vfioShared.files {
 		if f.path == path {
 			return f

@@ -82,7 +82,7 @@ func (w *Walk) NextIndex(list []fbs.Command) int {
 // executeOne executes the command c on the mapped aperture a by a Walk. If the command stops
 // the walk with the reason Loaded, executeOne returns the loaded value. It does not allocate
 // memory.
-func (a *Aperture) executeOne(c fbs.Command) uint64 {
+func (a *Aperture) executeOne(c fbs.Command) (loaded uint64) {
 	list := [2]fbs.Command{c}
 	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
 	w.Run()

@@ -64,7 +64,7 @@
 //
 // The walk can only load from and store to mapped memory. It stops at a command that needs more:
 // for example at a delay, at a call of another sequence, or at an expect if the register does not
-// have the expected value. Replay.handleStop then executes the rest of that command in Go.
+// have the expected value. Replay.finishCommand then executes the rest of that command in Go.
 // Afterwards the walk continues with the next command.
 //
 // Configuration space and the windows of mock devices are not mapped memory. The program accesses

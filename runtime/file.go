@@ -194,10 +194,10 @@ func (f *File) inspectGuarded(check func(data []byte) error) error {
 
 // recoverPanic calls f. If f panics, recoverPanic recovers and returns a description of the panic.
 // If f does not panic, it returns the zero value. A memory fault in f causes a panic, too.
-func recoverPanic(f func()) (ended hal.Panic) {
-	defer hal.Recover(hal.PanicOnFault(true), &ended)
+func recoverPanic(f func()) (recovered hal.Panic) {
+	defer hal.Recover(hal.PanicOnFault(true), &recovered)
 	f()
-	return ended
+	return recovered
 }
 
 // Close closes and unmaps the file. Afterwards the caller must not use a View of the file or a

@@ -48,16 +48,16 @@ func (r *Replay) Freeze() error {
 	// from time to time to read the CPU limits of the process.
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
 	// Grow the stack now, because Go would allocate memory if the stack had to grow during a run.
-	_ = reserveStack()
+	_ = growStack()
 	return nil
 }
 
-// reserveStack grows the stack of the calling goroutine to more than a run needs: a function with a
+// growStack grows the stack of the calling goroutine to more than a run needs: a function with a
 // frame of 16 KiB makes Go enlarge the stack. The stack keeps its size afterwards, because Go
 // shrinks stacks only when it collects garbage, and the garbage collector is off.
 //
 //go:noinline
-func reserveStack() (room [16 << 10]byte) { return room }
+func growStack() (room [16 << 10]byte) { return room }
 
 // DedicateProcess changes settings of Go and of the process for a program that only replays. The
 // program must call it first, from its only goroutine. Afterwards this goroutine stays on one
@@ -100,18 +100,18 @@ func (r *Replay) runGuarded(sequence int) hal.Code {
 
 // executeRecovered executes a sequence. If SetLimit has set a limit, executeRecovered also checks
 // the time at the end of the sequence. If the sequence panics, it recovers and returns a
-// description of the panic in ended.
+// description of the panic in recovered.
 //
 // executeRecovered does not call recoverPanic, because recoverPanic calls a function value. A test
 // in tools/check/house analyses which functions a run can call, and follows only direct calls.
-func (r *Replay) executeRecovered(sequence int) (code hal.Code, ended hal.Panic) {
-	defer hal.Recover(hal.PanicOnFault(true), &ended)
+func (r *Replay) executeRecovered(sequence int) (code hal.Code, recovered hal.Panic) {
+	defer hal.Recover(hal.PanicOnFault(true), &recovered)
 	r.commandsToClockRead = r.clockInterval
 	code = r.executeSequence(sequence)
 	if code == hal.OK && r.clockInterval == limitedClockInterval {
 		code = r.checkTimeLimit()
 	}
-	return code, ended
+	return code, recovered
 }
 
 // isDeviceFault reports whether a memory fault was caused by an access to a device. This is the

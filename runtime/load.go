@@ -36,7 +36,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := checkDevices(view, devices); err != nil {
 		return nil, err
 	}
-	if err := CheckWorstCase(view); err != nil {
+	if err := CheckTimeLimit(view); err != nil {
 		return nil, err
 	}
 	// limitMaxUs prevents an overflow: a time of the clock plus this limit, in nanoseconds, fits
@@ -54,9 +54,9 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	return r, nil
 }
 
-// CheckWorstCase returns an error if a sequence of the image may take longer than view.TimeLimitUs
+// CheckTimeLimit returns an error if a sequence of the image may take longer than view.TimeLimitUs
 // in the worst case, which Verify has computed. The error is a *hal.Fault.
-func CheckWorstCase(view *fbs.View) error {
+func CheckTimeLimit(view *fbs.View) error {
 	for i, us := range view.WorstCaseUs {
 		limit := view.TimeLimitUs
 		if us > limit {
@@ -92,14 +92,14 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
-// explainMismatch compares an opened device, got, with the requirements of device i in the image.
+// explainMismatch compares an opened device, got, with the requirements of a device in the image.
 // It returns "" if the device meets them. Otherwise it returns the first difference as the end of a
 // sentence that begins with "the image", for example "is for subsystem 0x1, but pci:... has 0x2".
-func explainMismatch(view *fbs.View, i int, got hal.Identity) (reason string) {
-	want := &view.Devices[i]
+func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason string) {
+	want := &view.Devices[device]
 	switch {
 	case got.Vendor != want.Vendor || got.Device != want.Device:
-		return "is for " + view.Board(i).Name + " (" +
+		return "is for " + view.Board(device).Name + " (" +
 			hal.FormatPCIID(want.Vendor, want.Device) + "), but " + got.Name + " is " +
 			hal.FormatPCIID(got.Vendor, got.Device)
 	case want.Subsystem != 0 && got.Subsystem != want.Subsystem:
@@ -140,7 +140,7 @@ func (r *Replay) reserveMemoryAndWindows(slot int) error {
 	}
 	r.buildAddressTables()
 	if r.view.NeedsFixup {
-		if err := r.fixUpCommands(); err != nil {
+		if err := r.patchAddresses(); err != nil {
 			return err
 		}
 	}
@@ -207,7 +207,7 @@ const pageSizeMax = 64 << 10
 
 // reserveArena allocates the arena, which contains the tensors. If the image has commands that
 // depend on the addresses of windows, reserveArena also copies all commands to the end of the
-// arena. The copy has pages of its own, because fixUpCommands makes it read-only.
+// arena. The copy has pages of its own, because patchAddresses makes it read-only.
 //
 // reserveArena returns an error if the image needs more memory than is available. Without this
 // check, the kernel's OOM killer would kill a process later.
@@ -248,10 +248,10 @@ func (r *Replay) reserveArena() error {
 	return nil
 }
 
-// fixUpCommands writes the values that depend on the addresses of windows into the Relocate and
+// patchAddresses writes the values that depend on the addresses of windows into the Relocate and
 // Point commands, in the copy of the commands. Then it makes the copy read-only. The windows must
 // have been mapped before.
-func (r *Replay) fixUpCommands() (err error) {
+func (r *Replay) patchAddresses() (err error) {
 	for i := 0; i < len(r.commands) && err == nil; i++ {
 		switch c := &r.commands[i]; c.Opcode {
 		case gen.OpcodeRelocate:
@@ -370,14 +370,14 @@ func (r *Replay) Close() error {
 // commandFault returns a *hal.Fault about one command. Its text begins with the command, for
 // example "command 3 of main: ". index is the index of the command in the image.
 func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
-	return hal.NewFault(code, string(AppendCommand(nil, r.view, index))+": "+reason)
+	return hal.NewFault(code, string(AppendPlace(nil, r.view, index))+": "+reason)
 }
 
-// AppendCommand appends the number of a command and the name of its sequence to text, for example
-// "command 3 of main". index is the index of the command in the image; if it is -1, AppendCommand
+// AppendPlace appends the number of a command and the name of its sequence to text, for example
+// "command 3 of main". index is the index of the command in the image; if it is -1, AppendPlace
 // appends nothing. The number in the text counts the commands of the sequence from 0. Marks, which
 // name places between commands, are not counted.
-func AppendCommand(text []byte, view *fbs.View, index int) []byte {
+func AppendPlace(text []byte, view *fbs.View, index int) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		if number := uint64(index) - uint64(s.First); number < uint64(s.Count) {

@@ -676,7 +676,7 @@ func TestCommandIsCountedWithinItsSequence(t *testing.T) {
 		5:  "",
 	} {
 		t.Run(want, func(t *testing.T) {
-			if got := string(runtime.AppendCommand(nil, v, index)); got != want {
+			if got := string(runtime.AppendPlace(nil, v, index)); got != want {
 				t.Errorf("index %d: got %q, want %q", index, got, want)
 			}
 		})

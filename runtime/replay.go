@@ -231,9 +231,9 @@ func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code
 }
 
 // executeSequence executes the commands of one sequence. r.walk, a loop in assembly, executes most
-// commands. If it stops at a command, handleStop executes the rest of this command in Go, and the
-// walk continues with the next one. executeSequence does not check the commands, because Verify has
-// checked them.
+// commands. If it stops at a command, finishCommand executes the rest of this command in Go, and
+// the walk continues with the next one. executeSequence does not check the commands, because Verify
+// has checked them.
 func (r *Replay) executeSequence(sequence int) hal.Code {
 	s, w := &r.view.Sequences[sequence], &r.walk
 	// at is the index of the next command. last is the index of the End command, which ends every
@@ -249,7 +249,7 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 		stop := &r.commands[next]
 		w.Stop = stop
 		for w.Run(); w.Next != stop; w.Run() {
-			if code := r.handleStop(w.Next); code != hal.OK {
+			if code := r.finishCommand(w.Next); code != hal.OK {
 				return code
 			}
 			w.Stop = stop // if the command was a Call, the called sequence has changed w.Stop
@@ -269,10 +269,10 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 	return hal.OK
 }
 
-// handleStop executes the rest of the command c, at which the walk stopped. Then it advances the
+// finishCommand executes the rest of the command c, at which the walk stopped. Then it advances the
 // walk to the next command. There is one exception: if c is an Expect that waits for a value,
-// handleStop does not advance the walk, so that the walk executes c again.
-func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
+// finishCommand does not advance the walk, so that the walk executes c again.
+func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
 	if code = r.execOnPort(w, c); code != hal.OK || w.Next != c {
 		return code
@@ -289,7 +289,7 @@ func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
 		}
 		code = r.applyPolicy(c, hal.CompareFailed)
 	case w.StopReason == hal.AllOnes:
-		code = r.finishCopyOut(c)
+		code = r.checkAllOnes(c)
 	case c.Opcode == gen.OpcodePoint:
 		code = r.programWindow(c)
 	case c.Opcode == gen.OpcodeDelay:
@@ -359,10 +359,10 @@ func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// finishCopyOut is called after the walk has executed the CopyOut command c, if the last copied
-// byte is 0xff. If all bytes of the last access are 0xff, finishCopyOut checks that the device is
+// checkAllOnes is called after the walk has executed the CopyOut command c, if the last copied
+// byte is 0xff. If all bytes of the last access are 0xff, checkAllOnes checks that the device is
 // still present, because loads from a missing device return all bits set.
-func (r *Replay) finishCopyOut(c *fbs.Command) hal.Code {
+func (r *Replay) checkAllOnes(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
 	for _, b := range data[max(0, len(data)-int(c.Width)):] {
 		if b != 0xff {
@@ -393,7 +393,7 @@ func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 		return code
 	case isMet:
 	case r.timeoutCode == hal.OK:
-		r.waitForPoll(c)
+		r.awaitNextPoll(c)
 		return hal.OK
 	default:
 		r.failure = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
@@ -403,9 +403,9 @@ func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 	return code
 }
 
-// waitForPoll waits until the next load of the Expect command c is due. If this load is the last
-// one, waitForPoll sets r.timeoutCode to the code with which c fails afterwards.
-func (r *Replay) waitForPoll(c *fbs.Command) {
+// awaitNextPoll waits until the next load of the Expect command c is due. If this load is the last
+// one, awaitNextPoll sets r.timeoutCode to the code with which c fails afterwards.
+func (r *Replay) awaitNextPoll(c *fbs.Command) {
 	device, timeout := r.deviceOf(c), int64(c.Amount)*1000
 	now := device.Now()
 	if r.deadline == 0 {
@@ -426,14 +426,14 @@ func (r *Replay) waitForPoll(c *fbs.Command) {
 // Later, Device.Sleep lets other threads run.
 const pollBackoffDivisor = 32
 
-// pollDelayNs returns the time until the next load of the Expect command c. waited is the time
-// since the first load of c. left is the time until the deadline of c. All times are in
+// pollDelayNs returns the time until the next load of the Expect command c. waitedNs is the time
+// since the first load of c. leftNs is the time until the deadline of c. All times are in
 // nanoseconds.
-func pollDelayNs(c *fbs.Command, waited, left int64) int64 {
+func pollDelayNs(c *fbs.Command, waitedNs, leftNs int64) int64 {
 	if c.Index != 0 { // c has an interval: Index is the time between two loads in microseconds
-		return min(int64(c.Index)*1000, left)
+		return min(int64(c.Index)*1000, leftNs)
 	}
-	return min(waited/pollBackoffDivisor, left)
+	return min(waitedNs/pollBackoffDivisor, leftNs)
 }
 
 // applyPolicy is called when the command c, an Expect or Compare, has failed with the given code.
@@ -444,8 +444,8 @@ func pollDelayNs(c *fbs.Command, waited, left int64) int64 {
 // applyPolicy diagnoses all devices, not only the device that c accesses, because another device
 // may have caused the failure. For example, c waits for a value in host memory, which a device with
 // a fault did not write.
-func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
-	isIgnored := code != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
+func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
+	isIgnored := failure != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnoseDevices(!isIgnored)
 	switch {
 	case state != hal.OK:
@@ -455,7 +455,7 @@ func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 		r.failure = Result{}
 		return hal.OK
 	}
-	return code
+	return failure
 }
 
 // dmaFaultDelayNs is the time, in nanoseconds, between the two reads of a device's PCI status. At

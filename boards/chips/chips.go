@@ -46,7 +46,7 @@ type Alias struct {
 // Unalias replaces the BAR number and offset of a byte in an aliased BAR by the BAR number and
 // offset of the same byte in the other BAR. If no alias applies to the byte, Unalias returns its
 // arguments.
-func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
+func (c *Chip) Unalias(bar uint8, offset uint64) (realBar uint8, realOffset uint64) {
 	for _, a := range c.Aliases {
 		if a.Bar == bar && offset < a.Size {
 			return a.Of, a.Offset + offset

@@ -118,17 +118,17 @@ func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 	return Tile{x, y}, xOK && yOK
 }
 
-// toNoC0 converts the column or row number `v` to a NoC 0 number. The grid has `size` columns or
+// toNoC0 converts the column or row number `number` to a NoC 0 number. The grid has `size` columns or
 // rows. Numbers below `size` are NoC 0 numbers already. For the translated number first+i, the
-// NoC 0 number is table[i]. The second result is false if `v` has no NoC 0 number.
-func toNoC0(v, size, first uint8, table []uint8) (uint8, bool) {
-	if v < size {
-		return v, true
+// NoC 0 number is table[i]. The second result is false if `number` has no NoC 0 number.
+func toNoC0(number, size, firstTranslated uint8, table []uint8) (noc0 uint8, ok bool) {
+	if number < size {
+		return number, true
 	}
-	if v < first || int(v-first) >= len(table) {
+	if number < firstTranslated || int(number-firstTranslated) >= len(table) {
 		return 0, false
 	}
-	return table[v-first], true
+	return table[number-firstTranslated], true
 }
 
 // ShownTiles returns the tiles that a TLB window shows. If t.Multicast is false, this is a single

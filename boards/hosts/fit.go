@@ -34,11 +34,11 @@ type Fit struct {
 func (f *Fit) NoRoom() bool { return f.Known && len(f.Rooms) == 0 }
 
 // Fit returns the ports of the host with room for a device. `board` is the board with the PCI ids
-// of the device, or nil if there is no such board. `least` has the size in bytes that an image
+// of the device, or nil if there is no such board. `minSizes` has the size in bytes that an image
 // needs of each BAR.
-func (h *Host) Fit(board *boards.Board, least [6]uint64) Fit {
+func (h *Host) Fit(board *boards.Board, minSizes [6]uint64) Fit {
 	var fit Fit
-	for _, bars := range possibleBARs(board, least) {
+	for _, bars := range possibleBARs(board, minSizes) {
 		if fit.BARs == nil {
 			fit.BARs = bars
 		}
@@ -76,18 +76,19 @@ const guessedPrefetchable = 64 << 20
 // For an unknown device, the sizes of the BARs are those that the image needs. It is unknown which
 // BARs are prefetchable. Therefore there are several lists. A port has room for the device if it
 // has room for the BARs of any list.
-func possibleBARs(board *boards.Board, least [6]uint64) (lists [][]BAR) {
+func possibleBARs(board *boards.Board, minSizes [6]uint64) (lists [][]BAR) {
 	if board != nil {
 		for i, size := range board.Bars {
-			least[i] = max(least[i], size)
+			minSizes[i] = max(minSizes[i], size)
 		}
 		known := prefetchable[board.Name]
-		return append(lists, makeBARs(least, func(i int) bool { return slices.Contains(known, i) }))
+		isPrefetchable := func(i int) bool { return slices.Contains(known, i) }
+		return append(lists, makeBARs(minSizes, isPrefetchable))
 	}
 	return append(lists,
-		makeBARs(least, func(i int) bool { return least[i] >= guessedPrefetchable }),
-		makeBARs(least, func(int) bool { return false }),
-		makeBARs(least, func(int) bool { return true }))
+		makeBARs(minSizes, func(i int) bool { return minSizes[i] >= guessedPrefetchable }),
+		makeBARs(minSizes, func(int) bool { return false }),
+		makeBARs(minSizes, func(int) bool { return true }))
 }
 
 // makeBARs returns BARs with the given sizes in bytes, each rounded up to a power of two.

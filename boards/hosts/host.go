@@ -174,9 +174,9 @@ var readHosts = sync.OnceValue(func() (all struct {
 // All returns every host.
 func All() []*Host { return readHosts().Hosts }
 
-// Options returns the kernel options that the host `h` needs. If `h` is nil, it returns the options
+// KernelOptions returns the kernel options that the host `h` needs. If `h` is nil, it returns the options
 // that every host needs.
-func Options(h *Host) []Option {
+func KernelOptions(h *Host) []Option {
 	if h == nil {
 		return readHosts().Every
 	}
@@ -189,8 +189,8 @@ func ByName(name string) *Host { return findHost(func(h *Host) bool { return h.N
 // ByCompatible returns the host that matches one of the `compatible` strings of a device tree, or
 // nil if no host matches. The list must be in the order of the device tree, from the board to the
 // chip. ByCompatible returns the first match, because that match is the most specific one.
-func ByCompatible(list []string) *Host {
-	for _, c := range list {
+func ByCompatible(compatible []string) *Host {
+	for _, c := range compatible {
 		if h := findHost(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {
 			return h
 		}

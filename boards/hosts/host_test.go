@@ -67,7 +67,7 @@ func TestEveryKnownValueHasASource(t *testing.T) {
 	}
 	for _, h := range All() {
 		walk(h.Name, reflect.ValueOf(h))
-		for _, o := range Options(h) {
+		for _, o := range KernelOptions(h) {
 			if !strings.HasPrefix(o.Name, "CONFIG_") || o.Why == "" || o.Source == "" {
 				t.Errorf("%s: option %+v is incomplete", h.Name, o)
 			}

@@ -34,18 +34,18 @@ type barGroup struct {
 // window. All other BARs use the other bridge window, which ends below 4 GiB. The prefetchable
 // bridge window may lie in a window of the host that is not prefetchable.
 func (p *Port) AssignAddresses(bars []BAR) []uint64 {
-	groups := groupBARs(bars)
+	groups := groupByPrefetchable(bars)
 	if groups[0].largest < groups[1].largest {
 		// The group with the largest BAR is harder to align: assign its addresses first.
 		groups[0], groups[1] = groups[1], groups[0]
 	}
 	placed := make([]uint64, len(bars))
-	next := make([]uint64, len(p.Windows.Value)) // first free PCI address of each window
+	nextFree := make([]uint64, len(p.Windows.Value)) // first free PCI address of each window
 	for i, w := range p.Windows.Value {
-		next[i] = w.PCI
+		nextFree[i] = w.PCI
 	}
 	for _, g := range groups {
-		start, ok := p.allocate(&g, next)
+		start, ok := p.allocateAddresses(&g, nextFree)
 		if !ok {
 			return nil
 		}
@@ -57,8 +57,8 @@ func (p *Port) AssignAddresses(bars []BAR) []uint64 {
 	return placed
 }
 
-// groupBARs returns two groups: the prefetchable BARs, and all other BARs.
-func groupBARs(bars []BAR) [2]barGroup {
+// groupByPrefetchable returns two groups: the prefetchable BARs, and all other BARs.
+func groupByPrefetchable(bars []BAR) [2]barGroup {
 	groups := [2]barGroup{{prefetchable: true}, {}}
 	for size := uint64(1) << 63; size > 0; size >>= 1 {
 		for i, b := range bars {
@@ -73,9 +73,9 @@ func groupBARs(bars []BAR) [2]barGroup {
 }
 
 // allocate allocates addresses for a group of BARs in the first window with enough free addresses,
-// and returns the first of the allocated addresses. The parameter `next` has the first free address
-// of each window; allocate updates `next`. `ok` is false if no window has enough free addresses.
-func (p *Port) allocate(g *barGroup, next []uint64) (start uint64, ok bool) {
+// and returns the first of the allocated addresses. The parameter `nextFree` has the first free address
+// of each window; allocate updates `nextFree`. `ok` is false if no window has enough free addresses.
+func (p *Port) allocateAddresses(g *barGroup, nextFree []uint64) (start uint64, ok bool) {
 	if g.sum == 0 {
 		return 0, true
 	}
@@ -83,12 +83,12 @@ func (p *Port) allocate(g *barGroup, next []uint64) (start uint64, ok bool) {
 	// Prefer a prefetchable window for prefetchable BARs.
 	for _, pass := range [...]bool{g.prefetchable, false} {
 		for w, window := range p.Windows.Value {
-			start, end := alignUp(next[w], max(g.largest, bridgeUnit)), window.PCI+window.Size
+			start, end := alignUp(nextFree[w], max(g.largest, bridgeUnit)), window.PCI+window.Size
 			if !g.prefetchable {
 				end = min(end, end32)
 			}
 			if window.Prefetchable == pass && start <= end && sum <= end-start {
-				next[w] = start + sum
+				nextFree[w] = start + sum
 				return start, true
 			}
 		}

@@ -119,7 +119,7 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 // checkClosed rejects a range of addresses of the tiles t if a part of the range is closed to
 // images (boards.Closed). Only a kernel driver may access such a range.
 func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) hal.Code {
-	closed := d.board.FindClosed(t, address, size)
+	closed := d.board.ClosedRange(t, address, size)
 	if closed == nil || d.hardware {
 		return hal.OK
 	}

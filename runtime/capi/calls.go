@@ -35,15 +35,15 @@ const (
 
 //export lm_abi
 func lm_abi() uint32 {
-	checkProcOnce()
+	checkProcMountedOnce()
 	return C.LM_ABI
 }
 
 //export lm_version
 func lm_version(info *C.struct_lm_version) int32 {
-	checkProcOnce()
+	checkProcMountedOnce()
 	if info == nil {
-		return finishWithoutImage(usageError("version must not be NULL"))
+		return finishCallWithoutImage(usageError("version must not be NULL"))
 	}
 	*info = C.struct_lm_version{schema_hash: C.uint64_t(fbs.SchemaHash), abi: C.LM_ABI,
 		format_major: fbs.FormatMajor, format_minor: fbs.FormatMinor}
@@ -57,7 +57,7 @@ func lm_open(path C.lm_text, handle *int32) int32 { return openFile(path, handle
 func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
 	publicKeys, end := stringOf(keys, pathMax)
 	if end.code != hal.OK {
-		return finishWithoutImage(end)
+		return finishCallWithoutImage(end)
 	}
 	return openFile(path, handle, func(file *runtime.File) error {
 		return checkSignature(file, string([]byte(publicKeys)))
@@ -69,7 +69,7 @@ func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
 	name, end := stringOf(path, pathMax)
 	if end.code != hal.OK {
-		return finishWithoutImage(end)
+		return finishCallWithoutImage(end)
 	}
 	return openImage(handle, func(im *image) outcome {
 		file, err := runtime.Open(string([]byte(name)))
@@ -87,7 +87,7 @@ func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int3
 //export lm_open_memory
 func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	if data == nil || size > fbs.BytesMax {
-		return finishWithoutImage(
+		return finishCallWithoutImage(
 			usageError("data must not be NULL, and size must be at most 2^46 bytes"))
 	}
 	return openImage(handle, func(im *image) outcome {
@@ -106,18 +106,19 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 func openImage(handle *int32, verify func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
-	checkProcOnce()
+	checkProcMountedOnce()
 	im, freeHandle := findFreeSlot()
 	switch {
 	case handle == nil:
-		return finishWithoutImage(usageError("image must not be NULL"))
+		return finishCallWithoutImage(usageError("image must not be NULL"))
 	case sealed.Load():
-		return finishWithoutImage(sealedOutcome)
+		return finishCallWithoutImage(sealedOutcome)
 	case procMissing.Load():
-		return finishWithoutImage(outcome{code: hal.NoFile,
+		return finishCallWithoutImage(outcome{code: hal.NoFile,
 			reason: "/proc was not mounted at the first call; mount it and restart the process"})
 	case im == nil:
-		return finishWithoutImage(usageError("16 images are open, which is the limit; close one"))
+		return finishCallWithoutImage(
+			usageError("16 images are open, which is the limit; close one"))
 	}
 	end := recoverPanic(im, verify)
 	if end.code == hal.OK {
@@ -128,21 +129,21 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	} else {
 		im.release()
 	}
-	return finishWithoutImage(end)
+	return finishCallWithoutImage(end)
 }
 
-// procChecked is set when checkProcOnce has been called. procMissing is set if /proc was not
-// mounted at the first call of checkProcOnce.
+// procChecked is set when checkProcMountedOnce has been called. procMissing is set if /proc was not
+// mounted at the first call of checkProcMountedOnce.
 var procChecked, procMissing atomic.Bool
 
-// checkProcOnce checks whether /proc is mounted, at the first call of the process into the archive.
-// Every function that a process may call first must call checkProcOnce.
+// checkProcMountedOnce checks whether /proc is mounted, at the first call of the process into the
+// archive. Every function that a process may call first must call checkProcMountedOnce.
 //
 // /proc must be mounted at the first call for this reason: when a thread calls Go for the first
 // time, Go queries the C library for the bounds of the thread's stack. For the main thread, the C
 // library reads /proc/self/maps. If this fails, Go tries again at every later call. In a sealed
 // process this would be fatal, because the kernel kills a sealed process that opens a file.
-func checkProcOnce() {
+func checkProcMountedOnce() {
 	if !procChecked.Load() && !procChecked.Swap(true) {
 		procMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
 	}
@@ -161,7 +162,7 @@ func lm_longest(handle int32, nanoseconds C.uint64_t) int32 {
 
 //export lm_load
 func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32 {
-	return withImageSetup(handle, stageOpened, func(im *image) outcome {
+	return withImageExclusively(handle, stageOpened, func(im *image) outcome {
 		switch {
 		case count > fbs.DevicesMax || (devices == nil) != (count == 0):
 			return usageError("count must be 0 if devices is NULL, else from 1 to 8")
@@ -233,11 +234,11 @@ func deviceNames(view *fbs.View, cNames []*C.char) ([]string, outcome) {
 
 //export lm_freeze
 func lm_freeze(handle int32) int32 {
-	return withImageSetup(handle, stageLoaded, func(im *image) outcome {
+	return withImageExclusively(handle, stageLoaded, func(im *image) outcome {
 		if err := im.replay.Freeze(); err != nil {
 			return outcomeOf(err)
 		}
-		startThreads()
+		startSpareThreads()
 		blockPreemption()
 		im.stage = stageFrozen
 		return outcome{}
@@ -246,7 +247,7 @@ func lm_freeze(handle int32) int32 {
 
 //export lm_seal
 func lm_seal(handle int32) int32 {
-	return withImageSetup(handle, stageFrozen, func(*image) outcome {
+	return withImageExclusively(handle, stageFrozen, func(*image) outcome {
 		err := runtime.Seal()
 		sealed.Store(err == nil)
 		return outcomeOf(err)
@@ -398,12 +399,12 @@ func lm_close(handle int32) int32 {
 	defer setupMutex.Unlock()
 	im, end := acquireImage(handle)
 	if im == nil {
-		return finishWithoutImage(end)
+		return finishCallWithoutImage(end)
 	}
 	end = recoverPanic(im, (*image).release)
 	im.handle.Store(0)
 	im.busy.Store(false)
-	return finishWithoutImage(end)
+	return finishCallWithoutImage(end)
 }
 
 // stringOf converts a C string to a Go string. It does not copy the bytes; therefore the Go string

@@ -14,10 +14,10 @@ import (
 // board. A mock may allocate memory during a run; in a sealed process, the kernel then kills the
 // process.
 
-func init() { openDevice = openMock }
+func init() { openDevice = openDeviceOrMock }
 
-// openMock opens a mock if name begins with "mock:". Otherwise it opens a real device.
-func openMock(name string) (hal.Device, error) {
+// openDeviceOrMock opens a mock if name begins with "mock:". Otherwise it opens a real device.
+func openDeviceOrMock(name string) (hal.Device, error) {
 	const kind = "mock:"
 	if len(name) < len(kind) || name[:len(kind)] != kind {
 		return hal.Open(name)

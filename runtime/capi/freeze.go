@@ -18,11 +18,11 @@ import (
 // but do not sleep yet.
 const spareThreads = 4
 
-// startThreads makes Go start GOMAXPROCS + spareThreads threads. It locks one goroutine to each
-// thread. The threads continue to exist when the goroutines have ended. Last, startThreads reads
-// the memory statistics. Go stops all of its processors for this, which also waits until the
-// threads that were started last are running.
-func startThreads() {
+// startSpareThreads makes Go start GOMAXPROCS + spareThreads threads. It locks one goroutine to
+// each thread. The threads continue to exist when the goroutines have ended. Last,
+// startSpareThreads reads the memory statistics. Go stops all of its processors for this, which
+// also waits until the threads that were started last are running.
+func startSpareThreads() {
 	var started, ended sync.WaitGroup
 	count := goruntime.GOMAXPROCS(0) + spareThreads
 	started.Add(count)

@@ -105,7 +105,7 @@ var (
 func withImage(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	im, end := acquireImage(handle)
 	if im == nil {
-		return finishWithoutImage(end)
+		return finishCallWithoutImage(end)
 	}
 	if im.stage >= requiredStage {
 		end = recoverPanic(im, call)
@@ -117,11 +117,11 @@ func withImage(handle int32, requiredStage stage, call func(*image) outcome) int
 	return int32(end.code.ExitStatus())
 }
 
-// withImageSetup executes call like withImage, and is for calls that change the state of the
-// process: lm_load, lm_freeze and lm_seal. Only one such call runs at a time. withImageSetup
+// withImageExclusively executes call like withImage, and is for calls that change the state of the
+// process: lm_load, lm_freeze and lm_seal. Only one such call runs at a time. withImageExclusively
 // returns LM_USAGE unless the image is exactly at requiredStage, and LM_DENIED if the process is
 // sealed.
-func withImageSetup(handle int32, requiredStage stage, call func(*image) outcome) int32 {
+func withImageExclusively(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
 	return withImage(handle, requiredStage, func(im *image) outcome {
@@ -146,10 +146,10 @@ func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
 	return call(im)
 }
 
-// finishWithoutImage ends a call that has no open image, such as lm_open: it returns the status for
-// the outcome end. If the call failed, finishWithoutImage stores end for lm_last_error. If two such
-// calls fail at the same time, only one of the two outcomes is stored.
-func finishWithoutImage(end outcome) int32 {
+// finishCallWithoutImage ends a call that has no open image, such as lm_open: it returns the status
+// for the outcome end. If the call failed, finishCallWithoutImage stores end for lm_last_error. If
+// two such calls fail at the same time, only one of the two outcomes is stored.
+func finishCallWithoutImage(end outcome) int32 {
 	if slot := &imageSlots[0]; end.code != hal.OK && slot.busy.CompareAndSwap(false, true) {
 		slot.last = end
 		slot.busy.Store(false)

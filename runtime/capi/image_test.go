@@ -599,7 +599,7 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 		"find a sequence":  func() { lm_find_sequence(handle, text("nothing"), &index) },
 		"find a tensor":    func() { lm_find_tensor(handle, text("d"), &index) },
 		"find nothing":     func() { lm_find_tensor(handle, text("none"), &index) },
-		"writeDescription": func() { lm_image_info(handle, &info) },
+		"writeOutcomeText": func() { lm_image_info(handle, &info) },
 		"tensor info":      func() { lm_tensor_info(handle, 1, &described) },
 		"sequence name":    func() { sequenceName(handle, 1, buffer) },
 		"input":            func() { tensor(handle, 0, gen.RoleInput, 8) },

@@ -29,7 +29,7 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 	if info != nil {
 		*info = im.last.errorInfo()
 	}
-	im.writeDescription(buffer)
+	im.writeOutcomeText(buffer)
 	im.busy.Store(false)
 	return 0
 }
@@ -56,9 +56,9 @@ func (o *outcome) errorInfo() C.struct_lm_error {
 	return e
 }
 
-// writeDescription writes one line of text about the last call on the image to buffer. The text is
-// the same as lmrun prints. If buffer is too small, writeDescription cuts the text.
-func (im *image) writeDescription(buffer []byte) {
+// writeOutcomeText writes one line of text about the last call on the image to buffer. The text is
+// the same as lmrun prints. If buffer is too small, writeOutcomeText cuts the text.
+func (im *image) writeOutcomeText(buffer []byte) {
 	end, length := &im.last, 0
 	add := func(text string) { length += copy(buffer[length:], text) }
 	add(end.code.Error())

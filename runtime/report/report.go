@@ -14,16 +14,16 @@ import (
 // "command 3 of main: got 0x1, wanted 0x0 under mask 0x1". AppendFailure allocates nothing if text
 // has capacity for 128 more bytes plus the name of the sequence.
 func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
-	text = runtime.AppendCommand(text, view, int(r.Command))
+	text = runtime.AppendPlace(text, view, int(r.Command))
 	if r.FileTruncated {
 		text = append(append(text, ": "...), runtime.FileTruncatedText...)
 	}
-	return AppendObserved(text, view, r)
+	return AppendMismatch(text, view, r)
 }
 
-// AppendObserved appends the value that the failed command loaded, and the value that the command
+// AppendMismatch appends the value that the failed command loaded, and the value that the command
 // expected, to text. It appends nothing if the failed command does not compare values.
-func AppendObserved(text []byte, view *fbs.View, r *runtime.Result) []byte {
+func AppendMismatch(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	if r.Mask == 0 {
 		return text
 	}

@@ -77,7 +77,7 @@ func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint s
 			"a missing kernel option is the most common cause of a failure", hint)
 		return
 	}
-	options, good := hosts.Options(host), 0
+	options, good := hosts.KernelOptions(host), 0
 	for _, o := range options {
 		switch config.options[o.Name] {
 		case "y":

@@ -129,7 +129,7 @@ func windowsText(p *hosts.Port) string {
 }
 
 func optionNames(h *hosts.Host) (names []string) {
-	for _, o := range hosts.Options(h) {
+	for _, o := range hosts.KernelOptions(h) {
 		names = append(names, o.Name)
 	}
 	return names

@@ -482,7 +482,7 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 
 func TestKernelConfigurationIsJudgedForABoard(t *testing.T) {
 	var names strings.Builder
-	for _, o := range hosts.Options(hosts.ByName("altra")) {
+	for _, o := range hosts.KernelOptions(hosts.ByName("altra")) {
 		names.WriteString(o.Name + "=y\n")
 	}
 	config := write(t, "config", names.String()+"CONFIG_ALTRA_ERRATUM_82288=y\n")

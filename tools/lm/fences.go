@@ -142,5 +142,5 @@ func (f *fences) warn(at int, format string, before int) {
 }
 
 func (f *fences) commandName(index int) []byte {
-	return runtime.AppendCommand(nil, f.view, index)
+	return runtime.AppendPlace(nil, f.view, index)
 }

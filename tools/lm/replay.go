@@ -218,10 +218,10 @@ func (s *session) runError(r runtime.Result) error {
 			did = refusedBy(s.devices) + " rejected "
 		}
 		text += fmt.Sprintf(": %s%s (%s)", did,
-			runtime.AppendCommand(nil, s.view, int(r.Command)),
+			runtime.AppendPlace(nil, s.view, int(r.Command)),
 			report.CommandText(s.view, int(r.Command)))
 	}
-	text = string(words.AppendObserved([]byte(text), s.view, &r))
+	text = string(words.AppendMismatch([]byte(text), s.view, &r))
 	switch r.Code {
 	case hal.Refused, hal.BusFault:
 		if why := refusalReason(s.devices); why != "" {

@@ -64,7 +64,7 @@ var machineDirectives = [...]machineDirective{
 	{"module", "FILE [PARAMETER...]", 1, 64, loadModule},
 	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
 	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
-	{"mount", "SOURCE DIRECTORY TYPE [ro]", 3, 4, mountAt},
+	{"mount", "SOURCE DIRECTORY TYPE [ro]", 3, 4, mountFileSystem},
 	// lminit ignores the line `collisions`, which only `./build.sh image` uses.
 	{"collisions", "allowed", 1, 1, func([]string) error { return nil }},
 }
@@ -148,7 +148,7 @@ func (c *configuration) parseLine(location, name, value string) error {
 // flagForLine returns the argument of lmrun for a configuration line with the given name and value:
 // "-name" for a flag without a value, and "-name=value" for any other flag. It returns an error if
 // the flag is not allowed in a configuration, or if lmrun would reject the argument.
-func flagForLine(name, value string) (string, error) {
+func flagForLine(name, value string) (flag string, err error) {
 	var o args.Options
 	isSwitch := o.SetSwitch(name)
 	onlyCommandLine := [...]string{"help", "h", "version", "config", "check", "supervised"}

@@ -87,10 +87,10 @@ func bindDriver(values []string) error {
 	return err
 }
 
-// mountAt mounts a file system. It does nothing if the file system is already mounted. The values
-// are the source, the directory, the type of the file system, and optionally `ro` for a read-only
-// mount.
-func mountAt(values []string) error {
+// mountFileSystem mounts a file system. It does nothing if the file system is already mounted. The
+// values are the source, the directory, the type of the file system, and optionally `ro` for a
+// read-only mount.
+func mountFileSystem(values []string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if len(values) == 4 {
 		flags |= unix.MS_RDONLY

@@ -125,7 +125,7 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 // pollSignal reports whether a signal has arrived since the start of the supervisor. If a signal
 // arrived after the previous call, pollSignal stores the signal in s.endSignal. It does not wait
 // for a signal.
-func (s *supervisor) pollSignal() bool {
+func (s *supervisor) pollSignal() (received bool) {
 	select {
 	case s.endSignal = <-s.signals:
 	default:
@@ -158,7 +158,7 @@ func (s *supervisor) runImagesOnce() (exit int) {
 
 // runReplay starts lmrun with the given flags, followed by s.flags. The path of the image is in one
 // of these two lists. runReplay waits for the end of lmrun and returns the exit status of lmrun.
-func (s *supervisor) runReplay(flags []string) int {
+func (s *supervisor) runReplay(flags []string) (exit int) {
 	pid, reportFD, err := s.startReplay(flags)
 	if err != nil {
 		s.logLine("cannot start lmrun: " + err.Error())
@@ -206,7 +206,7 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 // parameter r is the report to read from the replay. If this process receives a signal, awaitReplay
 // sends SIGTERM to the replay. If the replay does not end within killDelay after that, awaitReplay
 // sends SIGKILL to the replay.
-func (s *supervisor) awaitReplay(pid int, r stopReport) int {
+func (s *supervisor) awaitReplay(pid int, r stopReport) (exit int) {
 	ended := make(chan waitResult)
 	go reapChildren(pid, ended)
 	var timeout <-chan time.Time
@@ -257,7 +257,7 @@ type stopReport struct {
 
 // poll reads the report if lmrun has written it. It does not wait for the report. It returns true
 // if this call or an earlier call has read the report.
-func (r *stopReport) poll() bool {
+func (r *stopReport) poll() (received bool) {
 	var line [32]byte
 	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
 		r.stopUs, r.isReceived = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
@@ -283,12 +283,12 @@ type waitResult struct {
 // reapChildren waits until the child process with the given pid has ended, and sends the wait
 // status of that process to the channel `ended`. Meanwhile it reaps all other child processes that
 // end, because PID 1 is the parent of all orphaned processes and must reap them.
-func reapChildren(pid int, ended chan<- waitResult) {
+func reapChildren(replayPID int, ended chan<- waitResult) {
 	for {
 		var w waitResult
 		var childPID int
 		childPID, w.err = unix.Wait4(-1, &w.status, 0, nil)
-		if childPID == pid || w.err != nil && w.err != unix.EINTR {
+		if childPID == replayPID || w.err != nil && w.err != unix.EINTR {
 			ended <- w
 			return
 		}

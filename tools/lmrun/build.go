@@ -10,16 +10,16 @@ import (
 // build tags norings, nowatchdog and nojson omits the code of one option. This makes lmrun smaller
 // for products that do not need the option.
 
-// checkBuild returns an error if an option needs code that a build tag has omitted from this
+// checkBuildTags returns an error if an option needs code that a build tag has omitted from this
 // lmrun. The error names the build tag.
-func checkBuild(o args.Options) error {
+func checkBuildTags(o args.Options) error {
 	switch {
 	case !hasRings && (usesRing(o.Inputs) || usesRing(o.Outputs)):
-		return omittedError("NAME="+ringPrefix+"FILE", "norings")
+		return buildTagError("NAME="+ringPrefix+"FILE", "norings")
 	case !hasWatchdog && o.Watchdog != "":
-		return omittedError("-watchdog", "nowatchdog")
+		return buildTagError("-watchdog", "nowatchdog")
 	case !hasJSON && o.JSON:
-		return omittedError("-json", "nojson")
+		return buildTagError("-json", "nojson")
 	}
 	return nil
 }
@@ -34,9 +34,9 @@ func usesRing(bindings []args.Binding) bool {
 	return false
 }
 
-// omittedError returns the usage error for an option that this lmrun does not support, because
+// buildTagError returns the usage error for an option that this lmrun does not support, because
 // lmrun was built with the given tag.
-func omittedError(option, tag string) error {
+func buildTagError(option, tag string) error {
 	return args.UsageError(option + ": this lmrun was built with the tag `" + tag +
 		"`; build lmrun without that tag")
 }

@@ -51,11 +51,11 @@ func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error)
 // the sequence named `safe`. After any other failure during the runs, such as an input that cannot
 // be read, runLoop runs `safe` itself. If only the output files cannot be written, runLoop does not
 // run `safe`, because all runs have completed.
-func (f *frameLoop) runLoop(count uint64) (end outcome) {
+func (f *frameLoop) runLoop(runCount uint64) (end outcome) {
 	end.leastNs = 1<<63 - 1
-	end.err = f.runFrames(count, &end)
+	end.err = f.runFrames(runCount, &end)
 	if end.err == nil {
-		end.err = f.finishOutputs(end.runs)
+		end.err = f.commitOutputs(end.runs)
 		return end
 	}
 	if end.result.Code == hal.OK {
@@ -77,12 +77,12 @@ func (f *frameLoop) runSafe(end *outcome) {
 }
 
 // runFrames executes the sequence that -before names, then the runs, and then the sequence that
-// -after names. The runs end after `count` runs (0: no limit), at the end of the inputs, or after a
+// -after names. The runs end after `runCount` runs (0: no limit), at the end of the inputs, or after a
 // signal. After a failure, runFrames returns without executing the sequence that -after names.
-func (f *frameLoop) runFrames(count uint64, end *outcome) error {
+func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 	err := f.runSequence(f.sequenceBefore, 0, end)
 	ended := false
-	for err == nil && !ended && (count == 0 || end.runs < count) && stopping.Load() == 0 {
+	for err == nil && !ended && (runCount == 0 || end.runs < runCount) && stopping.Load() == 0 {
 		ended, err = f.runFrame(end)
 	}
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file replaces json.go if lmrun is built with the tag nojson. In such a build, checkBuild
+// This file replaces json.go if lmrun is built with the tag nojson. In such a build, checkBuildTags
 // rejects -json. Therefore lmrun never calls the function jsonText below.
 
 const (

@@ -25,7 +25,7 @@ func main() {
 	runtime.DedicateProcess()
 	options, err := args.Parse(args.CommandLine())
 	if err == nil {
-		err = checkBuild(options)
+		err = checkBuildTags(options)
 	}
 	end := outcome{err: err}
 	if err == nil && !options.Help && !options.Version {

@@ -33,7 +33,7 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 		err = checkDevices(view, o)
 	}
 	if err == nil {
-		err = runtime.CheckWorstCase(view)
+		err = runtime.CheckTimeLimit(view)
 	}
 	if err == nil {
 		inputs := append(bindingPaths(o.Inputs), o.Image, o.Key)
@@ -98,7 +98,7 @@ func hasTlbWindow(view *fbs.View) bool {
 // -before names, whichever is longer; the time of the sequence that -after names; and the time of
 // the sequence named `safe`.
 //
-// The sum does not overflow: runtime.CheckWorstCase has checked that no sequence takes longer than
+// The sum does not overflow: runtime.CheckTimeLimit has checked that no sequence takes longer than
 // the value of -longest, and the maximum of this value is 2^62 ns.
 func (f *frameLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	// After a signal, a run with -deadline may still take the time of -deadline. A run without

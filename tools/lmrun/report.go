@@ -13,7 +13,7 @@ import (
 // printOutcome prints the outcome as one line of text, or as one JSON object if -json is given.
 // If -help or -version is given, it prints the usage or the version instead. It returns the exit
 // status of lmrun.
-func printOutcome(o args.Options, end outcome) int {
+func printOutcome(o args.Options, end outcome) (exitStatus int) {
 	code := hal.CodeOf(end.err)
 	if end.result.Code == hal.OK {
 		end.result.Command = -1 // no command has failed

@@ -116,7 +116,7 @@ func (r *ring) lock(fd int) error {
 // the file. If the file has the size of a ring but a header of zeros, the process that created the
 // file was killed before it wrote the header. In this case mapFile writes the header.
 func (r *ring) mapFile(fd int) error {
-	size, err := r.fileSize(fd)
+	size, err := r.ensureSize(fd)
 	if err != nil {
 		return err
 	}
@@ -144,10 +144,10 @@ func (r *ring) mapFile(fd int) error {
 	return err
 }
 
-// fileSize returns the size of the file in bytes. If the file is empty, fileSize first allocates
-// the space of a new ring. It returns an error if the file is not a regular file, or is shorter
-// than the header of a ring.
-func (r *ring) fileSize(fd int) (uint64, error) {
+// ensureSize returns the size of the file in bytes. If the file is empty, ensureSize first
+// allocates the space of a new ring. It returns an error if the file is not a regular file, or is
+// shorter than the header of a ring.
+func (r *ring) ensureSize(fd int) (uint64, error) {
 	var status unix.Stat_t
 	err := unix.Fstat(fd, &status)
 	switch {

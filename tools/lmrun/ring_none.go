@@ -2,7 +2,7 @@
 
 package main
 
-// This file replaces ring.go if lmrun is built with the tag norings. In such a build, checkBuild
+// This file replaces ring.go if lmrun is built with the tag norings. In such a build, checkBuildTags
 // rejects every ring. Therefore lmrun never creates a ring.
 
 const (
@@ -13,9 +13,9 @@ const (
 // ring has the methods of the type ring in ring.go, so that the other files compile.
 type ring struct{ path string }
 
-func newRing(string, uint64) *ring             { return nil }
-func (*ring) open(bool) error                  { return nil }
-func (*ring) contains(uintptr) bool            { return false }
-func (*ring) transfer([]byte) (n int, e error) { return 0, nil }
-func (*ring) advance()                         {}
-func (*ring) markClosed()                      {}
+func newRing(path string, dataBytes uint64) *ring   { return nil }
+func (*ring) open(isWriter bool) error              { return nil }
+func (*ring) contains(address uintptr) bool         { return false }
+func (*ring) transfer(data []byte) (n int, e error) { return 0, nil }
+func (*ring) advance()                              {}
+func (*ring) markClosed()                           {}

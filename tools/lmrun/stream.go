@@ -224,12 +224,12 @@ func (f *frameLoop) sendOutputs() (err error) {
 	return nil
 }
 
-// writeOutputs writes the results of the latest run. If toLive is true, it writes them to all live
+// writeOutputs writes the results of the latest run. If toLiveStreams is true, it writes them to all live
 // outputs; otherwise it writes them to all output files.
-func (f *frameLoop) writeOutputs(toLive bool) error {
+func (f *frameLoop) writeOutputs(toLiveStreams bool) error {
 	for i := range f.streams {
 		s := &f.streams[i]
-		if !s.isOutput || s.isLive != toLive {
+		if !s.isOutput || s.isLive != toLiveStreams {
 			continue
 		}
 		if _, err := s.transfer(s.data); err != nil {
@@ -239,13 +239,13 @@ func (f *frameLoop) writeOutputs(toLive bool) error {
 	return nil
 }
 
-// finishOutputs writes the results of the last run to the output files and commits the files. It
-// writes no files if no run was completed, which means that the parameter runs is 0. After that,
-// finishOutputs marks the output rings as closed, so that the readers of these rings notice the end
+// commitOutputs writes the results of the last run to the output files and commits the files. It
+// writes no files if no run was completed, which means that the parameter completedRuns is 0. After that,
+// commitOutputs marks the output rings as closed, so that the readers of these rings notice the end
 // of the data.
-func (f *frameLoop) finishOutputs(runs uint64) (err error) {
+func (f *frameLoop) commitOutputs(completedRuns uint64) (err error) {
 	defer f.recoverRingFault(&err)
-	if runs > 0 {
+	if completedRuns > 0 {
 		if err = f.writeOutputs(false); err == nil {
 			err = f.files.Commit()
 		}

@@ -3,7 +3,7 @@
 package main
 
 // This file replaces watchdog.go if lmrun is built with the tag nowatchdog. In such a build,
-// checkBuild rejects -watchdog.
+// checkBuildTags rejects -watchdog.
 
 const (
 	hasWatchdog   = false
@@ -14,7 +14,7 @@ const (
 // These methods do nothing.
 type watchdog struct{}
 
-func parseWatchdog(string) (w watchdog, err error) { return w, nil }
-func (*watchdog) start() error                     { return nil }
-func (*watchdog) feed(int64)                       {}
-func (*watchdog) stop()                            {}
+func parseWatchdog(text string) (w watchdog, err error) { return w, nil }
+func (*watchdog) start() error                          { return nil }
+func (*watchdog) feed(nowNs int64)                      {}
+func (*watchdog) stop()                                 {}

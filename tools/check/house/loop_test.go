@@ -141,7 +141,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 }
 
 // stackReserved is what Freeze makes sure of.
-var stackReserved = regexp.MustCompile(`func reserveStack\(\) \(room \[(\d+) << 10\]byte\)`)
+var stackReserved = regexp.MustCompile(`func growStack\(\) \(room \[(\d+) << 10\]byte\)`)
 
 // TestDeepestCallFitsTheStackThatFreezeReserves adds up the stack that a run
 // can take, so that it never has to grow.
@@ -175,7 +175,7 @@ func TestDeepestCallFitsTheStackThatFreezeReserves(t *testing.T) {
 	}
 	m := stackReserved.FindSubmatch(source)
 	if m == nil {
-		t.Fatal("runtime/freeze.go has no function reserveStack of the expected form")
+		t.Fatal("runtime/freeze.go has no function growStack of the expected form")
 	}
 	reserved, _ := strconv.Atoi(string(m[1]))
 	// What Go's own functions take on this stack: up to 800 bytes without a

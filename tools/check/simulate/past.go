@@ -35,13 +35,13 @@ var past = []Past{
 		"if _, masters := device.(hal.ExitCleaner); BROKEN && !masters {\n\t\t\tcontinue\n\t\t}\n" +
 			"\t\tif code := device.Diagnose(); code"},
 	{"the last look comes before the deadline", "f13f453", replay,
-		"\t\tr.waitForPoll(c)\n",
-		"\t\tr.waitForPoll(c)\n\t\tif BROKEN && r.timeoutCode == hal.DeadlinePassed {\n" +
+		"\t\tr.awaitNextPoll(c)\n",
+		"\t\tr.awaitNextPoll(c)\n\t\tif BROKEN && r.timeoutCode == hal.DeadlinePassed {\n" +
 			"\t\t\tr.polling, r.failure = nil, Result{Want: c.Value, Mask: c.Mask}\n" +
 			"\t\t\treturn r.applyPolicy(c, hal.DeadlinePassed)\n\t\t}\n"},
 	{"a poll without an interval never pauses", "deeee3a", replay,
-		"return min(waited/pollBackoffDivisor, left)",
-		"if BROKEN {\n\t\treturn 0\n\t}\n\treturn min(waited/pollBackoffDivisor, left)"},
+		"return min(waitedNs/pollBackoffDivisor, leftNs)",
+		"if BROKEN {\n\t\treturn 0\n\t}\n\treturn min(waitedNs/pollBackoffDivisor, leftNs)"},
 	{"DMA that no command looked at is lost without a word", "44108fe", loop,
 		"code := f.replay.Diagnose()",
 		"code := f.replay.Diagnose()\n\t\tif BROKEN {\n\t\t\tcode = hal.OK\n\t\t}"},

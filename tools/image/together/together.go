@@ -255,8 +255,8 @@ func meet(s space, relied []span, stores places) *Collision {
 
 func (c *Collision) name(a, b Image) {
 	c.Image, c.Other, c.OtherSequence = a.Name, b.Name, sequenceOf(b.View, c.OtherCommand)
-	c.at = string(runtime.AppendCommand(nil, a.View, c.Command))
-	c.otherAt = string(runtime.AppendCommand(nil, b.View, c.OtherCommand))
+	c.at = string(runtime.AppendPlace(nil, a.View, c.Command))
+	c.otherAt = string(runtime.AppendPlace(nil, b.View, c.OtherCommand))
 }
 
 func sequenceName(view *fbs.View, index int) string { return view.Name(view.Sequences[index].Name) }

@@ -91,7 +91,7 @@ type flagTarget[T any] struct {
 
 // SetSwitch sets the option of a flag that has no value, such as -seal, to true. The parameter
 // `name` is the name of the flag without the dash. SetSwitch reports whether such a flag exists.
-func (o *Options) SetSwitch(name string) bool {
+func (o *Options) SetSwitch(name string) (exists bool) {
 	switches := [...]flagTarget[bool]{
 		{"seal", &o.Seal},
 		{"check", &o.Check},
@@ -173,20 +173,20 @@ func appendBinding(list *[]Binding, flag, value string) error {
 // setDuration parses value as a time and stores the time in *option, in nanoseconds. It returns an
 // error if the time is longer than maxNs nanoseconds. The parameter `flag` is the name of the flag,
 // for the error text.
-func setDuration(option *int64, flag, value string, maxNs int64) error {
+func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 	ns := parseDuration(value)
 	if ns == 0 || ns > maxNs {
 		return UsageError("-" + flag +
 			" takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most 1h), not " + value)
 	}
-	*option = ns
+	*optionNs = ns
 	return nil
 }
 
 // parseDuration returns the time that text specifies, in nanoseconds. The text must be a whole
 // number followed by us, ms, s, m (minutes) or h. Otherwise, or if the time is longer than 2^62 ns,
 // parseDuration returns 0.
-func parseDuration(text string) int64 {
+func parseDuration(text string) (nanoseconds int64) {
 	units := [...]struct {
 		name string
 		ns   uint64

@@ -16,7 +16,7 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	var status unix.Stat_t
 	if path == "-" {
 		path = "standard input"
-		fd, err = openStandard(0, flags)
+		fd, err = openStdio(0, flags)
 	} else {
 		fd, err = openAt(unix.AT_FDCWD, path, flags, 0)
 	}
@@ -30,40 +30,40 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	return fd, isStream(&status), hal.FileFault(path, err)
 }
 
-// openStandard returns a new file descriptor for standard input (number 0) or standard output
+// openStdio returns a new file descriptor for standard input (number 0) or standard output
 // (number 1).
 //
-// If the file is a stream, and the kernel permits it, openStandard opens the stream again. The new
+// If the file is a stream, and the kernel permits it, openStdio opens the stream again. The new
 // descriptor then has flags of its own. Therefore O_NONBLOCK on the new descriptor does not affect
-// other processes that share the stream, such as the shell. In all other cases openStandard
+// other processes that share the stream, such as the shell. In all other cases openStdio
 // duplicates the descriptor.
-func openStandard(number, flags int) (fd int, err error) {
+func openStdio(fdNumber, flags int) (fd int, err error) {
 	var status unix.Stat_t
-	err = unix.Fstat(number, &status)
-	if number == 1 && isStdoutClosed(&status) {
+	err = unix.Fstat(fdNumber, &status)
+	if fdNumber == 1 && isStdoutClosed(&status) {
 		const reason = "standard output is closed; to discard the data, write to /dev/null"
 		return -1, hal.NewFault(hal.Usage, reason)
 	}
 	if err == nil && isStream(&status) {
 		// Without O_NONBLOCK, openAt would wait forever if the process at the other end of a pipe
 		// has already closed that end.
-		path := "/proc/self/fd/" + string(rune('0'+number))
+		path := "/proc/self/fd/" + string(rune('0'+fdNumber))
 		if fd, err = openAt(unix.AT_FDCWD, path, flags|unix.O_NONBLOCK, 0); err == nil {
 			return fd, unix.SetNonblock(fd, flags&unix.O_NONBLOCK != 0)
 		}
 	}
-	return unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 0)
+	return unix.FcntlInt(uintptr(fdNumber), unix.F_DUPFD_CLOEXEC, 0)
 }
 
 // isStdoutClosed reports whether the program was started with standard output closed. The parameter
-// `status` is the status of file descriptor 1.
+// `stdout` is the status of file descriptor 1.
 //
 // If descriptor 1 is closed at the start, Go opens /dev/null as descriptor 1, for reading and
 // writing. After a redirection `>/dev/null`, which is allowed, descriptor 1 is open for writing
 // only. Therefore the access mode distinguishes the two cases.
-func isStdoutClosed(status *unix.Stat_t) bool {
+func isStdoutClosed(stdout *unix.Stat_t) bool {
 	const nullDevice = 1<<8 | 3 // device number of /dev/null: major 1, minor 3
-	if status.Rdev != nullDevice {
+	if stdout.Rdev != nullDevice {
 		return false
 	}
 	access, _ := unix.FcntlInt(1, unix.F_GETFL, 0)

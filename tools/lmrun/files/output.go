@@ -65,7 +65,7 @@ func Replace(path string, mode uint32) (*Output, error) {
 	switch {
 	case IsStdout(path):
 		f.Path, inPlace = "standard output", false
-		f.Fd, err = openStandard(1, unix.O_WRONLY)
+		f.Fd, err = openStdio(1, unix.O_WRONLY)
 	case inPlace:
 		f.Fd, err = openAt(unix.AT_FDCWD, path, unix.O_WRONLY, 0)
 	case err == nil || err == unix.ENOENT:
@@ -101,9 +101,9 @@ func fileChangedError(path string) error {
 // createTemp creates the temporary file, in the same directory as the file at f.Path. The temporary
 // file receives the owner and mode of the file at f.Path, which it will replace. If no file exists
 // at f.Path, the temporary file receives the permissions in mode without those in the umask. The
-// parameter `found` is the status that stat(2) has returned for f.Path, or the zero value if no
+// parameter `existing` is the status that stat(2) has returned for f.Path, or the zero value if no
 // file exists.
-func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
+func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	var status unix.Stat_t
 	dirFD, name, err := followLinks(f.Path, &status)
 	f.dirFD = dirFD
@@ -112,7 +112,7 @@ func (f *Output) createTemp(mode uint32, found *unix.Stat_t) error {
 	}
 	// Check that followLinks has found the same file as stat(2). The two files can differ for a
 	// link in /proc/self/fd, because the text of such a link is not always the path of the file.
-	if found.Dev != status.Dev || found.Ino != status.Ino {
+	if existing.Dev != status.Dev || existing.Ino != status.Ino {
 		return fileChangedError(f.Path)
 	}
 	temp, err := tempName(name)
@@ -207,15 +207,15 @@ func (f *Output) sync() error {
 // error if the owner or mode of the replaced file has changed since the output was opened. It
 // allocates memory only for an error, because lmrun calls it after runtime.Replay.Freeze.
 func (f *Output) rename() error {
-	if f.finalNameAt == 0 { // a file with its final name, a pipe or a device
-		return f.closeWithoutUnlink()
+	if f.finalNameAt == 0 { // the file has its final name already, or is a pipe or a device
+		return f.closeFDs()
 	}
 	// Exchange the names of the two files first and check the replaced file afterwards. The
 	// replaced file then has the random temporary name, which other processes do not know.
 	// Therefore no process can replace it between the check and the removal.
 	errno := f.renameAt(unix.RENAME_EXCHANGE)
 	if errno == 0 {
-		return f.finishExchange()
+		return f.removeOldFile()
 	}
 	// ENOENT means that no file has the final name. Then rename the temporary file. The flag
 	// RENAME_NOREPLACE makes this call fail if another process has created a file with the final
@@ -225,7 +225,7 @@ func (f *Output) rename() error {
 	}
 	switch errno {
 	case 0:
-		return f.closeWithoutUnlink()
+		return f.closeFDs()
 	case unix.EEXIST:
 		return fileChangedError(f.Path)
 	}
@@ -238,13 +238,13 @@ func (f *Output) rename() error {
 	if errno = f.renameAt(0); errno != 0 {
 		return hal.FileFault(f.Path, errno)
 	}
-	return f.closeWithoutUnlink()
+	return f.closeFDs()
 }
 
-// finishExchange checks and removes the replaced file after the names have been exchanged. At this
+// removeOldFile checks and removes the replaced file after the names have been exchanged. At this
 // time the replaced file has the temporary name. If the owner or mode of the replaced file has
-// changed, finishExchange exchanges the names back and returns an error.
-func (f *Output) finishExchange() error {
+// changed, removeOldFile exchanges the names back and returns an error.
+func (f *Output) removeOldFile() error {
 	if !f.ownershipChanged(f.names) {
 		f.Discard() // removes the file with the temporary name, which is the replaced file
 		return nil
@@ -277,9 +277,9 @@ func (f *Output) renameAt(flags uintptr) unix.Errno {
 	return errno
 }
 
-// closeWithoutUnlink closes the file descriptors of an output without removing a file. The caller
+// closeFDs closes the file descriptors of an output without removing a file. The caller
 // must call it after the temporary file has been renamed, or if no temporary file exists.
-func (f *Output) closeWithoutUnlink() error {
+func (f *Output) closeFDs() error {
 	f.names = nil
 	f.Discard()
 	return nil

@@ -46,7 +46,7 @@ const (
 // appendAllow appends instructions to program. These instructions allow the system call with the
 // given number if its first arguments have the values in args. The arguments that follow can have
 // any value.
-func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []unix.SockFilter {
+func appendAllow(program []unix.SockFilter, syscall uint32, args ...uintptr) []unix.SockFilter {
 	// The instructions compare the number of the system call, and then each argument in two halves
 	// of 32 bits. Each comparison has two instructions: one loads a value, and the other compares
 	// the value. The last instruction allows the call.
@@ -67,7 +67,7 @@ func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []un
 		program = append(program, load, skipUnlessEqual)
 		left -= 2
 	}
-	requireEqual(seccompNumber, number)
+	requireEqual(seccompNumber, syscall)
 	for i, arg := range args {
 		offset := seccompArgument + 8*i
 		requireEqual(offset, uint32(arg))

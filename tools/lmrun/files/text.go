@@ -39,25 +39,25 @@ const (
 )
 
 // escapeFor returns a copy of text in which control characters and invalid UTF-8 are escaped. The
-// parameter `place` is forTerminal, forLine or forJSON.
-func escapeFor(place int, text []byte) []byte {
+// parameter `destination` is forTerminal, forLine or forJSON.
+func escapeFor(destination int, text []byte) []byte {
 	const digits = "0123456789abcdef"
 	safe := make([]byte, 0, len(text)+16)
 	for at, size := 0, 0; at < len(text); at += size {
 		b, r := text[at], rune(0)
 		r, size = utf8.DecodeRune(text[at:])
 		switch invalid := r == utf8.RuneError && size == 1; {
-		case place == forJSON && (b == '"' || b == '\\'):
+		case destination == forJSON && (b == '"' || b == '\\'):
 			safe = append(safe, '\\', b)
-		case invalid && place == forJSON:
+		case invalid && destination == forJSON:
 			safe = append(safe, `\ufffd`...)
 		case invalid:
 			safe = append(safe, '\\', 'x', digits[b>>4], digits[b&15])
-		case place == forTerminal && (b == '\n' || b == '\t'):
+		case destination == forTerminal && (b == '\n' || b == '\t'):
 			safe = append(safe, b)
-		case place == forLine && b == '\n':
+		case destination == forLine && b == '\n':
 			safe = append(safe, `\n`...)
-		case place == forLine && b == '\t':
+		case destination == forLine && b == '\t':
 			safe = append(safe, `\t`...)
 		case fbs.IsControl(r):
 			safe = append(safe, '\\', 'u',

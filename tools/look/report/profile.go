@@ -213,7 +213,7 @@ func (d *decoder) finish(p *Profile) {
 	}
 	for _, list := range [...][]Spent{p.Opcodes, p.Sequences, p.Windows, p.Scopes} {
 		for i := range list {
-			list[i].At = string(runtime.AppendCommand(nil, d.view, int(list[i].Command)))
+			list[i].At = string(runtime.AppendPlace(nil, d.view, int(list[i].Command)))
 		}
 	}
 	p.Slowest = slices.DeleteFunc(p.Slowest, func(s Command) bool { return s.Ns == 0 })
