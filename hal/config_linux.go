@@ -102,7 +102,7 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 	after, _ := d.config.Load(configCommand, 2)
 	switch {
 	case after == 0xffff:
-		return d.fault(DeviceGone, "configuration space reads all ones")
+		return d.fault(DeviceGone, allOnesText)
 	case after&bit == want&bit:
 		return nil
 	case bit == configCommandMemory:
@@ -114,6 +114,11 @@ func (d *device) setCommandBit(bit uint64, on bool) error {
 	return d.fault(Internal,
 		"bus mastering stays on: the device may still write to memory; reset the device")
 }
+
+// allOnesText is the error message about configuration space that reads as all ones, which means
+// that the device does not answer.
+const allOnesText = "configuration space reads as all ones; reset the device or its slot, then " +
+	"`echo 1 > /sys/bus/pci/rescan`"
 
 // kernelLogAdvice is the end of error messages about a command bit that stays off. It says where
 // the user may find the reason.

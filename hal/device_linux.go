@@ -155,7 +155,7 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	if !reachable {
 		return NewFault(Usage, d.function.Name+" cannot reach memory of "+
 			windowOwner.Identity().Name+"; open both as `pci:` or both as `vfio:`; tiles reach "+
-			"only Host windows of their own device, which no other device reaches")
+			"only Host windows of their own device, and no other device reaches those")
 	}
 	return d.backend.assignBusAddress(a, owner)
 }

@@ -26,8 +26,10 @@ func FileFault(path string, err error) error {
 	}
 	code, remedy := IO, ""
 	switch err {
-	case unix.EMFILE, unix.ENFILE:
-		remedy = "; raise the limit of open files with `ulimit -n`"
+	case unix.EMFILE:
+		remedy = "; raise the limit with `ulimit -n`"
+	case unix.ENFILE:
+		remedy = "; raise the system limit fs.file-max"
 	case unix.ENOENT:
 		return NewFault(NoFile, path) // the message is "no such file: " and the path
 	case unix.ENOTDIR:

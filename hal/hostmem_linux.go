@@ -70,7 +70,7 @@ func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
 	if err != nil {
 		return nil, d.fault(Denied, fbs.Text("cannot lock %x bytes of host memory: ", size)+
-			err.Error()+memlockAdvice+", or free memory")
+			err.Error()+MemlockAdvice)
 	}
 	// Do not share the pages with child processes (fork). If a child shared a page, the kernel
 	// would copy the page at the next store of this process, but the device would still use the
@@ -80,9 +80,9 @@ func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 	return mem, nil
 }
 
-// memlockAdvice is the end of an error message, which says how to raise the limit on locked memory.
+// MemlockAdvice is the end of an error message, which says how to make more locked memory available.
 // The limit also applies to memory that a driver pins.
-const memlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`"
+const MemlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`, or free memory"
 
 // unmap releases all host memory.
 func (m *hostMemory) unmap() {

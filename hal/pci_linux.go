@@ -168,8 +168,7 @@ func (p *pci) readHeader() error {
 		return NewFault(NoDevice, path+fbs.Text(": only %d bytes can be read, but %d are needed",
 			uint64(n), configHeaderSize))
 	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
-		return p.dev.fault(DeviceGone, "configuration space reads all ones; reset the device or "+
-			"its slot, then `echo 1 > /sys/bus/pci/rescan`")
+		return p.dev.fault(DeviceGone, allOnesText)
 	}
 	p.barBusAddresses = p.dev.function.barStarts
 	for i := range p.barBusAddresses {

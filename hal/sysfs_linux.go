@@ -118,7 +118,7 @@ func (f *function) readResources() error {
 		first, last, flags := columns[0], columns[1], columns[2]
 		if !ok || last < first {
 			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+
-				" must consist of two addresses and flags")
+				" is not two addresses and flags")
 		}
 		if flags&resourceMemory != 0 && last != 0 {
 			f.barStarts[i], f.Bars[i] = first, last-first+1

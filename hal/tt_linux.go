@@ -64,7 +64,7 @@ func (t *tt) probe() (err error) {
 	switch err {
 	case nil:
 	case unix.EAGAIN:
-		return d.fault(NoDevice, "another program uses the device exclusively (O_EXCL)")
+		return d.fault(NoDevice, "another program uses the device exclusively (O_EXCL); stop it")
 	case unix.ENOENT:
 		return d.fault(NoDevice, "no such device; `ls /dev/tenstorrent` lists the devices, "+
 			"`modprobe tenstorrent` loads the driver")
@@ -124,7 +124,7 @@ func (t *tt) queryMappings() error {
 		return callFault("QUERY_MAPPINGS", d.locator, err)
 	case !d.Alive():
 		return d.fault(DeviceGone,
-			"configuration space reads all ones, or memory decoding is off; "+
+			"configuration space reads as all ones, or memory decoding is off; "+
 				"reset the device with `tt-smi -r`")
 	}
 	for _, m := range query.mappings {

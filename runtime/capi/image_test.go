@@ -483,7 +483,7 @@ func TestPanicEndsInAStatus(t *testing.T) {
 	wants(t, "a device that panics", handle, load(handle, []string{"panic"}, anyWindow),
 		hal.Internal, "panic: a device that panics")
 	for cause, want := range map[any]string{"text": "text", error(hal.BusFault): "bus fault",
-		7: "a value of unknown type"} {
+		7: "panic with a value of unknown type"} {
 		wants(t, want, handle, withImage(handle, stageOpened,
 			func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
 	}
