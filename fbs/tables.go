@@ -272,7 +272,7 @@ func (t *tableChecker) checkSegment(index int) (problem string) {
 			s.Size, s.Offset)
 	}
 	if s.Size%SegmentAlign != 0 && index < len(t.Segments)-1 {
-		return Text("size %d is not a multiple of 4096, but this is not the last segment", s.Size)
+		return Text("size %d must be a multiple of 4096, except in the last segment", s.Size)
 	}
 	start := RoundUp(uint64(len(t.Envelope)), SegmentAlign) + t.payloadBytes
 	if s.Offset != start {

@@ -122,7 +122,7 @@ const allOnesText = "configuration space reads as all ones; reset the device or 
 
 // kernelLogAdvice is the end of error messages about a command bit that stays off. It says where
 // the user may find the reason.
-const kernelLogAdvice = "; look for the reason in `lspci -vv` and `dmesg`"
+const kernelLogAdvice = "; see `lspci -vv` and `dmesg`"
 
 // mapConfig returns an aperture of the first size bytes of configuration space. The commands of a
 // verified image only load from this aperture.

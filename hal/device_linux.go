@@ -98,13 +98,13 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*A
 	name := "BAR " + strconv.Itoa(int(bar))
 	if bar >= configBars || d.function.Bars[bar] == 0 {
 		return nil, d.fault(WrongDevice,
-			name+" does not exist or is not memory; check that the image is for this device")
+			name+" does not exist or is not memory")
 	}
 	barSize := d.function.Bars[bar]
 	if size == 0 || offset > barSize || size > barSize-offset {
 		return nil, d.fault(WrongDevice, name+
 			fbs.Text(" has %x bytes, but the window needs %x at offset %x", barSize, size, offset)+
-			"; check that the image is for this device and the whole BAR is assigned")
+			"; check that the whole BAR is assigned")
 	}
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }

@@ -13,7 +13,7 @@ func callFault(call, path string, err error) error {
 	reason := call + " " + path + ": " + err.Error()
 	if err == unix.EACCES || err == unix.EPERM {
 		return NewFault(Denied, reason+"; run as root, or give this user access to the file "+
-			"(kernel lockdown denies access to everyone)")
+			"(kernel lockdown denies it to everyone)")
 	}
 	return NewFault(NoDevice, reason)
 }

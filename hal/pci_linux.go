@@ -138,7 +138,7 @@ func (p *pci) enableDecoding() error {
 	if p.dev.function.boundDriver == "" {
 		return writeFile(p.dev.function.dir()+"/enable", "1\n")
 	}
-	return p.dev.fault(NoDevice, "memory decoding is off, and pci-stub keeps it off; "+
+	return p.dev.fault(NoDevice, "pci-stub keeps memory decoding off; "+
 		p.unbindAdvice())
 }
 

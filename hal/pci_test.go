@@ -293,7 +293,7 @@ func TestFunctionBoundToPciStubIsOpenedIfItIsEnabled(t *testing.T) {
 	f.open()
 	f.patch("config", configCommand, 0)
 	_, err := openAndAcquire("pci:1234:11e8")
-	wantFault(t, "memory decoding off", err, NoDevice, "memory decoding is off",
+	wantFault(t, "memory decoding off", err, NoDevice, "pci-stub keeps memory decoding off",
 		"drivers/pci-stub/unbind")
 	if got := string(f.at("enable", 0, 2)); got != "0\n" {
 		t.Errorf("enable holds %q", got)

@@ -55,7 +55,7 @@ func (f *function) findInSysfs(locator string, byIDs bool) error {
 	switch count {
 	case 0:
 		return NewFault(NoDevice, f.Name+": no such device; `ls /sys/bus/pci/devices` lists "+
-			"the devices, `echo 1 > /sys/bus/pci/rescan` searches for new ones")
+			"the devices, `echo 1 > /sys/bus/pci/rescan` finds new ones")
 	case 1:
 		return f.readAttributes()
 	}

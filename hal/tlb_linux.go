@@ -51,7 +51,7 @@ func (d *device) findBoard() {
 func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	if d.tlb.layout == nil {
 		return nil, d.fault(WrongDevice,
-			"the device has no TLB windows; check that the image is for this device")
+			"the device has no TLB windows")
 	}
 	if d.tlb.windows == nil {
 		groups := d.tlb.layout.Groups

@@ -235,7 +235,7 @@ func (r *Replay) reserveArena() error {
 	}
 	if !fits {
 		const text = "the image needs %d bytes for tensors, %d for host memory and %d for " +
-			"page tables of windows, but only %d are available"
+			"page tables, but only %d are available"
 		return hal.NewFault(hal.BadImage,
 			fbs.Text(text, size, host, pageTables, available+inHugePages))
 	}

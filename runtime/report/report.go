@@ -37,5 +37,5 @@ func AppendObserved(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	case r.Want == r.Mask:
 		return fbs.AppendText(text, ": got %x, wanted any bit of %x clear", r.Got, r.Mask)
 	}
-	return fbs.AppendText(text, ": got %x, wanted not %x under mask %x", r.Got, r.Want, r.Mask)
+	return fbs.AppendText(text, ": got %x, wanted anything but %x under mask %x", r.Got, r.Want, r.Mask)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/report"
@@ -94,7 +95,7 @@ func (f *frameLoop) runFrames(count uint64, end *outcome) error {
 	// command.
 	code := f.replay.Diagnose()
 	if code != hal.OK {
-		err = hal.NewFault(code, "found after the last run")
+		err = hal.NewFault(code, "detected after the last run")
 	}
 	return err
 }
@@ -142,7 +143,14 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 	case hal.OK:
 		return nil
 	case hal.InputMissing:
-		return hal.NewFault(code, "an input has no default data; bind it with -input NAME=FILE")
+		view := f.replay.View()
+		for i := range view.Tensors {
+			t := &view.Tensors[i]
+			if t.HasData == 0 && t.Role == gen.RoleInput && !f.isBound(i) {
+				return hal.NewFault(code, "-input "+view.Name(t.Name)+"=FILE is missing")
+			}
+		}
+		return code
 	default:
 		text := report.AppendFailure(nil, f.replay.View(), &end.result)
 		return hal.NewFault(code, string(text))

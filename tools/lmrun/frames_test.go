@@ -147,7 +147,7 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	}
 	end := f.runLoop(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
-		failureText(end) != "DMA fault: found after the last run; then ran sequence safe: done" {
+		failureText(end) != "DMA fault: detected after the last run; then ran sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }

@@ -110,7 +110,7 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{64, "two images given", []string{image, image}},
 		{64, "unknown device", []string{"-device", "mock:edu", image}},
 		{64, "unknown device", []string{"-device", "pci:nonsense", image}},
-		{64, "-input takes NAME=FILE, not n=ring:", []string{"-input", "n=ring:", image}},
+		{64, "-input needs a file after ring: in n=ring:", []string{"-input", "n=ring:", image}},
 		{64, "unknown flag -frob", []string{"-version", "-frob=1"}},
 		{65, "the file is empty", []string{"../../testdata/bad/empty.lmb"}},
 		{65, "envelope checksum is", []string{"../../testdata/bad/flipped-bit.lmb"}},
