@@ -28,9 +28,8 @@ what runs, and on which device:
 data:
   -input NAME=FILE    raw bytes of an input tensor; default: the data in the image. A file
                       is read once, a pipe for each run until its end; - is standard input
-  -output NAME=FILE   raw bytes of an output tensor. A file is replaced after the last run,
-                      completely or not at all; a pipe receives the data of each run;
-                      - is standard output` +
+  -output NAME=FILE   raw bytes of an output tensor; - is standard output. A file is replaced
+                      after the last run, completely or not at all; a pipe gets each run's data` +
 	ringUsage + `
 
 limits:
