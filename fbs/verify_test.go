@@ -388,7 +388,7 @@ func TestCorruptedPreamblesAreRejectedWithAReason(t *testing.T) {
 			"format is 3.0, but this program reads 2.0"},
 		{"newer minor", func(b []byte) []byte { b[10] = 1; return b },
 			"format is 2.1, but this program reads 2.0"},
-		{"other schema", func(b []byte) []byte { b[16] ^= 1; return b }, "another version made it"},
+		{"other schema", func(b []byte) []byte { b[16] ^= 1; return b }, "another version made the image"},
 		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "but its preamble says"},
 		{"reserved", func(b []byte) []byte { b[50] = 1; return b }, "reserved bytes are not zero"},
 		{"envelope size", func(b []byte) []byte { b[39] = 1; return b }, "invalid envelope size"},

@@ -248,7 +248,7 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 			uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
 	}
 	if p.Schema != SchemaHash {
-		return Text("schema hash is %x, but this program needs %x; another version made it",
+		return Text("schema hash is %x, but this program needs %x; another version made the image",
 			p.Schema, SchemaHash)
 	}
 	if p.File != size {

@@ -97,8 +97,7 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	name := "BAR " + strconv.Itoa(int(bar))
 	if bar >= configBars || d.function.Bars[bar] == 0 {
-		return nil, d.fault(WrongDevice,
-			name+" does not exist or is not memory")
+		return nil, d.fault(WrongDevice, name+" does not exist or is not memory")
 	}
 	barSize := d.function.Bars[bar]
 	if size == 0 || offset > barSize || size > barSize-offset {

@@ -50,8 +50,7 @@ func (d *device) findBoard() {
 // EncodeWindow may move the aperture to any offset inside.
 func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	if d.tlb.layout == nil {
-		return nil, d.fault(WrongDevice,
-			"the device has no TLB windows")
+		return nil, d.fault(WrongDevice, "the device has no TLB windows")
 	}
 	if d.tlb.windows == nil {
 		groups := d.tlb.layout.Groups

@@ -228,7 +228,7 @@ var wounds = map[string]wound{
 	"random.lmb": {"not a Light Metal image", randomBytes},
 	"flipped-bit.lmb": {"envelope checksum is",
 		func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
-	"wrong-schema.lmb": {"another version made it",
+	"wrong-schema.lmb": {"another version made the image",
 		func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
 	"newer-format.lmb": {"format is 3.0, but this program reads 2.0",
 		func(t *testing.T) []byte { file := good(t); file[8]++; return file }},

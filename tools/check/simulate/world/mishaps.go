@@ -118,7 +118,7 @@ var mishaps = []mishap{
 	spoilt(atKey, 77, "64 hex digits",
 		func(e *errand) { e.keys(strings.Repeat("0123456789abcdeg", 4) + "\n") }),
 	spoilt(atKey, 77, "not in the list of public keys", func(e *errand) { e.keys(e.otherKey()) }),
-	spoilt(atKey, 77, "anybody can sign",
+	spoilt(atKey, 77, "anybody can forge",
 		func(e *errand) { e.keys("01" + strings.Repeat("00", 31) + "\n") }),
 	spoilt(atKey, 77, "not signed",
 		func(e *errand) {
