@@ -499,7 +499,8 @@ func (c *commandChecker) checkAccessInOtherRange(m *Command, size uint64,
 	w := &c.windows[m.Window]
 	window := &c.view.Windows[m.Window]
 	if window.Kind == gen.WindowKindTlb && w.end == 0 {
-		return Text("window %d needs a point command first, and another after a call", uint64(m.Window))
+		return Text("window %d needs a point command first, and another after a call",
+			uint64(m.Window))
 	}
 	if uint64(m.Offset) >= window.Size {
 		return c.describeOutsideRange(m, size, w)

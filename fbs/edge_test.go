@@ -57,7 +57,8 @@ func TestFilesThatNoEncoderWritesAreRejectedWithAReason(t *testing.T) {
 				i.Commands(x, 15)
 				x.MutateOpcode(gen.OpcodeFence)
 			}},
-		{"the last sequence ends after 17 of 19 commands", func(i *gen.Image) { sequence(i).MutateCount(1) }},
+		{"the last sequence ends after 17 of 19 commands",
+			func(i *gen.Image) { sequence(i).MutateCount(1) }},
 		{"offset is 0x2000, but should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
 		{"payload bytes are ",
 			func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},

@@ -80,8 +80,8 @@ func (d *device) mapLocked(size uint64, flags int) ([]byte, error) {
 	return mem, nil
 }
 
-// MemlockAdvice is the end of an error message, which says how to make more locked memory available.
-// The limit also applies to memory that a driver pins.
+// MemlockAdvice is the end of an error message, which says how more memory can be locked. The limit
+// also applies to memory that a driver pins.
 const MemlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`, or free memory"
 
 // unmap releases all host memory.

@@ -162,7 +162,8 @@ var refusals = []struct {
 	{"RISC-V local memory", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0, 4)},
 		"has nothing at 0xffb00000"},
 	{"PCIe tile", &boards.Wormhole, []Access{wh(3 << 22), ld(0, 0, 4)},
-		"window 0 can reach 0x0 to 0xffffffffffffffff of the PCIe tile, which images must not access"},
+		"window 0 can reach 0x0 to 0xffffffffffffffff of the PCIe tile, " +
+			"which images must not access"},
 	{"store to the PCIe tile", &boards.Wormhole, []Access{wh(3<<22 | 0x8000), st(0, 0, 4, 0)},
 		"of the PCIe tile, which images must not access"},
 	{"SCRATCH 6, next to SCRATCH 5", &boards.Wormhole,

@@ -331,7 +331,7 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedCount(t, 0xffffffff)
 		}},
-	"reservation-of-another.lmb": {"commands, but the image has", func(t *testing.T) []byte {
+	"reservation-of-another.lmb": {"command count is 77, but the image", func(t *testing.T) []byte {
 		return patchedReservation(t, 24, 77)
 	}},
 	"arena-overflow.lmb": {"arena bytes are ",

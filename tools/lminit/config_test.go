@@ -75,7 +75,7 @@ func TestConfigurationErrorsNameTheLine(t *testing.T) {
 		"image x\nconfig y":        "c:2: config is allowed only on the command line of lminit",
 		"image x\non-failure halt": "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
-			"restart or",
+			"restart, or",
 		"on-failure stop\nimage x":                    onFailure,
 		"on-failure restart 3\nimage x":               onFailure,
 		"on-failure halt 3 reboot\nimage x":           onFailure,

@@ -84,7 +84,7 @@ var filesThatFail = []aCase{
 		"-check /cut/many"},
 	{hal.IO, "cut short while it was read", "mprotect 2=1 #1 !truncate /cut/small.lmb 4096",
 		"-check /cut/small.lmb"},
-	{hal.BadImage, "bytes of memory, but only",
+	{hal.BadImage, "a copy in memory needs",
 		fmt.Sprintf("read /proc/meminfo #1 =19 @0:%x; read /proc/meminfo =0",
 			"MemAvailable: 1 kB\n"), "-check /many"},
 	{hal.OK, "", "openat /proc/meminfo =-2", "-check /many"},

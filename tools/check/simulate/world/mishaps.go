@@ -103,7 +103,7 @@ var mishaps = []mishap{
 	word("two images given", "another.lmb"),
 	word("-loop takes", "-loop", "0"),
 	word("-deadline takes", "-deadline", "20"),
-	word("-deadline takes", "-deadline", "3601s"),
+	word("-deadline must be at most 1h", "-deadline", "3601s"),
 	word("-window takes", "-window", "65536"),
 	word("-input takes", "-input", "in"),
 	word("has no value", "-sequence="),
@@ -187,7 +187,7 @@ var mishaps = []mishap{
 	}},
 	opening(atOpen, 77, unix.EACCES,
 		func(e *errand) string { return e.inLane("pci vfio", "/resource") }),
-	{atOpen, 69, "must consist of two addresses", func(e *errand) bool {
+	{atOpen, 69, "is not two addresses", func(e *errand) bool {
 		e.machine.write(e.first().folder()+"/resource", "0x0000000000000001\n")
 		return e.machine.lane != "tt"
 	}},
@@ -270,7 +270,7 @@ var mishaps = []mishap{
 		e.machine.requests[watchSet] = unix.EINVAL
 	}),
 	spoilt(atFreeze, 77, "cannot lock", func(e *errand) { e.failing(unix.SYS_MLOCK, unix.ENOMEM) }),
-	spoilt(atFreeze, 74, "file descriptors for Go",
+	spoilt(atFreeze, 74, "no spare file descriptors",
 		func(e *errand) { e.failing(unix.SYS_EPOLL_CREATE1, unix.EMFILE) }),
 	spoilt(atFreeze, 70, "signal handler",
 		func(e *errand) {
