@@ -43,7 +43,7 @@ checks and reports:
   -check              only verify the image, and open no device` + jsonUsage + `
   -supervised         first write to descriptor 3 how many microseconds lmrun can take to end
                       after SIGTERM
-  -help, -version     this text; version of lmrun and of the images that it replays
+  -help, -version     this text; version of lmrun and of the images it replays
 
 exit status: 0 done; 64 usage; 65 bad image or tensor data; 66 no such file; 69 device
 unavailable; 70 internal or access rejected; 71 device gone or bus fault; 74 I/O; 75 poll
