@@ -254,7 +254,7 @@ func TestNoPointReachesThePCIeController(t *testing.T) {
 				}
 				if err == nil {
 					accepted++
-				} else if !strings.Contains(err.Error(), "which is closed to images") {
+				} else if !strings.Contains(err.Error(), "which images must not access") {
 					t.Fatal(err)
 				}
 			}
@@ -380,7 +380,7 @@ func TestRoutesToThePCIeControllerAreClosed(t *testing.T) {
 	} {
 		c.target.Ordering = gen.OrderingDefault
 		err := newPointer(t, c.board).verdict(t, c.target, c.address, 1<<20)
-		const begins = "command 0: point: the window may show "
+		const begins = "command 0: point: the window can reach "
 		if err == nil || !strings.HasPrefix(err.Error(), begins) ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %+v: %v, want %q", c.board.Name, c.target, err, c.want)

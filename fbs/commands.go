@@ -377,8 +377,8 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
 	if closed := c.boards[w.Device].ClosedRange(tiles, m.Value, w.Size); closed != nil {
-		return Text("the window may show %x to %x of ", closed.First, closed.Last) + closed.Name +
-			", which is closed to images; declare a host window to access host memory"
+		return Text("the window can reach %x to %x of ", closed.First, closed.Last) + closed.Name +
+			", which images must not access; use a host window for host memory"
 	}
 	if state := &c.windows[m.Window]; state.end == 0 {
 		state.end = w.Size
@@ -499,7 +499,8 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	w := &c.windows[m.Window]
 	window := &c.view.Windows[m.Window]
 	if window.Kind == gen.WindowKindTlb && w.end == 0 {
-		return Text("window %d is used before this sequence points it", uint64(m.Window))
+		return Text("window %d needs a point command first, and another after a call",
+			uint64(m.Window))
 	}
 	if uint64(m.Offset) >= window.Size {
 		return c.describeOutsideRange(m, size, w)
@@ -634,8 +635,11 @@ func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem stri
 }
 
 func (c *commandChecker) describeWrongRole(t *Tensor) string {
-	return "tensor " + Quote(c.view.Name(t.Name)) + " has the wrong role; copy in and compare " +
-		"need an input, copy out needs an output"
+	roles := " is an output, not an input"
+	if t.Role == gen.RoleInput {
+		roles = " is an input, not an output"
+	}
+	return "tensor " + Quote(c.view.Name(t.Name)) + roles
 }
 
 // verifyCalls checks that no called sequence contains a Call. For each Call, it adds the longest

@@ -40,15 +40,15 @@ func TestFilesThatNoEncoderWritesAreRejectedWithAReason(t *testing.T) {
 		want   string
 		change func(*gen.Image)
 	}{
-		{"payload bytes, but the segments have",
+		{"payload bytes are ",
 			func(i *gen.Image) { i.Reservation(nil).MutatePayloadBytes(7) }},
-		{"host bytes, but the windows need",
+		{"host bytes are 4096, but the windows need",
 			func(i *gen.Image) { i.Reservation(nil).MutateHostBytes(4096) }},
-		{"arena bytes, but the tensors need",
+		{"arena bytes are 64, but the tensors need",
 			func(i *gen.Image) { i.Reservation(nil).MutateArenaBytes(64) }},
 		{"arena offset is 0x80, but should be 0x40",
 			func(i *gen.Image) { tensor(i).MutateArenaOffset(128) }},
-		{"size is 8, but shape and element type make 6",
+		{"size is 8, but shape and element type need 6",
 			func(i *gen.Image) { tensor(i).MutateSize(8) }},
 		{"first must be ", func(i *gen.Image) { sequence(i).MutateFirst(3) }},
 		{"sequence 0: last command 15 is not an end command",
@@ -57,26 +57,27 @@ func TestFilesThatNoEncoderWritesAreRejectedWithAReason(t *testing.T) {
 				i.Commands(x, 15)
 				x.MutateOpcode(gen.OpcodeFence)
 			}},
-		{"ends after 17 of 19 commands", func(i *gen.Image) { sequence(i).MutateCount(1) }},
+		{"the last sequence ends after 17 of 19 commands",
+			func(i *gen.Image) { sequence(i).MutateCount(1) }},
 		{"offset is 0x2000, but should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
-		{"payload bytes, but the segments have",
+		{"payload bytes are ",
 			func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
 		{"segments: end at 0x1000000", func(i *gen.Image) {
 			segment(i).MutateSize(1 << 40)
 			i.Reservation(nil).MutatePayloadBytes(1 << 40)
 		}},
-		{"must not be 0, nor size or offset",
+		{"size is 0, or one exceeds 64 TiB",
 			func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
-		{"reserved field is not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
+		{"reserved bytes are not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
 		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
-		{"reserved field is not zero", func(i *gen.Image) { window(i).MutateReserved(99) }},
-		{"device 1: reserved field is not zero",
+		{"reserved bytes are not zero", func(i *gen.Image) { window(i).MutateReserved(99) }},
+		{"device 1: reserved bytes are not zero",
 			func(i *gen.Image) { x := new(gen.Device); i.Devices(x, 1); x.MutateReserved(1) }},
 		{"rule 2: name of 255 bytes at offset 65535 lies outside the text of",
 			func(i *gen.Image) { x := new(gen.Rule); i.Rules(x, 2); x.MutateName(0xffffff) }},
 		{"lies outside the text of", func(i *gen.Image) { tensor(i).MutateName(0xffff01) }},
 		{"sequence 1: has no name", func(i *gen.Image) { sequence(i).MutateName(0x100) }},
-		{"has_data is 2, but should be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
+		{"has_data is 2, but must be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
 		{"invalid shape", func(i *gen.Image) { tensor(i).MutateDims(9) }},
 		{"invalid shape", func(i *gen.Image) { tensor(i).MutateShape7(1) }},
 	} {
@@ -96,7 +97,7 @@ func TestCountsAreCheckedBeforeTables(t *testing.T) {
 		target.MutateReserved(1)
 		i.Reservation(nil).MutateTensors(77)
 	}))
-	want := "reservation: says 77 tensors, but the image has"
+	want := "reservation: tensor count is 77, but the image has"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}

@@ -550,8 +550,8 @@ func TestPayloadIsOneRangeOfBytes(t *testing.T) {
 // TestSegmentsLeaveNoGap checks that every segment except the last has whole pages.
 func TestSegmentsLeaveNoGap(t *testing.T) {
 	for want, change := range map[string]func(*gen.Segment){
-		"segment 3: size 4095 is not a multiple": func(s *gen.Segment) { s.MutateSize(4095) },
-		"segment 4: offset is":                   func(s *gen.Segment) { s.MutateSize(8192) },
+		"segment 3: size 4095 must be a multiple": func(s *gen.Segment) { s.MutateSize(4095) },
+		"segment 4: offset is":                    func(s *gen.Segment) { s.MutateSize(8192) },
 		"segment 3: checksum is": func(s *gen.Segment) {
 			s.MutateCrc32c(s.Crc32c() ^ 1)
 		},

@@ -47,7 +47,7 @@ func (s *Signature) checkFields(sum uint32) (problem string) {
 		return Text("checksum is %x, but should be %x", uint64(s.Checksum), uint64(sum))
 	}
 	if s.Zero != [20]byte{} {
-		return "reserved bytes are not zero"
+		return reservedNotZero
 	}
 	return ""
 }

@@ -66,7 +66,7 @@ func (c *tableToCheck) verifyCount() *Error {
 		return &Error{"image", "has no " + c.element}
 	}
 	if uint64(c.count) != uint64(c.reserved) {
-		problem := Text("says %d "+c.element+"s, but the image has %d",
+		problem := Text(c.element+" count is %d, but the image has %d",
 			uint64(c.reserved), uint64(c.count))
 		return &Error{"reservation", problem}
 	}
@@ -91,14 +91,14 @@ func (c *tableToCheck) verifyElements() *Error {
 func (t *tableChecker) checkTotals() (problem string) {
 	r := &t.Reservation
 	if r.HostBytes != t.hostBytes {
-		return Text("says %d host bytes, but the windows need %d", r.HostBytes, t.hostBytes)
+		return Text("host bytes are %d, but the windows need %d", r.HostBytes, t.hostBytes)
 	}
 	if r.PayloadBytes != t.payloadBytes {
-		return Text("says %d payload bytes, but the segments have %d",
+		return Text("payload bytes are %d, but the segments have %d",
 			r.PayloadBytes, t.payloadBytes)
 	}
 	if r.ArenaBytes != t.arenaBytes {
-		return Text("says %d arena bytes, but the tensors need %d", r.ArenaBytes, t.arenaBytes)
+		return Text("arena bytes are %d, but the tensors need %d", r.ArenaBytes, t.arenaBytes)
 	}
 	return ""
 }
@@ -123,8 +123,8 @@ func (t *tableChecker) checkName(n Name) (problem string) {
 
 // Messages that several functions return.
 const (
-	missingDevice   = "device %d does not exist"
-	reservedNotZero = "reserved field is not zero"
+	missingDevice   = "the image has no device %d"
+	reservedNotZero = "reserved bytes are not zero"
 )
 
 // checkDevice checks the name and the reserved field of a device.
@@ -155,7 +155,7 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 		return Text("invalid widths %x; must be a sum of 1, 2, 4 and 8", uint64(r.Widths))
 	}
 	if r.Memory > 1 {
-		return Text("invalid memory %d; must be 0 or 1", uint64(r.Memory))
+		return Text("memory is %d, but must be 0 or 1", uint64(r.Memory))
 	}
 	smallestWidth := uint64(r.Widths & -r.Widths)
 	if (r.First|(r.Last+1))&(smallestWidth-1) != 0 {
@@ -253,7 +253,7 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 			uint64(s.First), uint64(s.Count), next, all-next)
 	}
 	if index == len(t.Sequences)-1 && end != all {
-		return Text("is the last sequence, but ends after %d of %d commands", end, all)
+		return Text("the last sequence ends after %d of %d commands", end, all)
 	}
 	if t.Commands[end-1].Opcode != gen.OpcodeEnd {
 		return Text("last command %d is not an end command", end-1)
@@ -268,11 +268,11 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 func (t *tableChecker) checkSegment(index int) (problem string) {
 	s := &t.Segments[index]
 	if s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax {
-		return Text("size %x must not be 0, nor size or offset %x more than 64 TiB",
+		return Text("invalid size %x or offset %x: size is 0, or one exceeds 64 TiB",
 			s.Size, s.Offset)
 	}
 	if s.Size%SegmentAlign != 0 && index < len(t.Segments)-1 {
-		return Text("size %d is not a multiple of 4096, but this is not the last segment", s.Size)
+		return Text("size %d must be a multiple of 4096, except in the last segment", s.Size)
 	}
 	start := RoundUp(uint64(len(t.Envelope)), SegmentAlign) + t.payloadBytes
 	if s.Offset != start {
@@ -301,10 +301,10 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	}
 	size := tensor.sizeFromShape(elementSize)
 	if size == 0 {
-		return "invalid shape, or more than 64 TiB"
+		return "invalid shape or size over 64 TiB"
 	}
 	if tensor.Size != size {
-		return Text("size is %d, but shape and element type make %d", tensor.Size, size)
+		return Text("size is %d, but shape and element type need %d", tensor.Size, size)
 	}
 	if tensor.ArenaOffset != t.arenaBytes || tensor.ArenaOffset > BytesMax {
 		return Text("arena offset is %x, but should be %x", tensor.ArenaOffset, t.arenaBytes)
@@ -316,7 +316,7 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 // checkTensorData checks that the default or golden data of a tensor lie inside the payload.
 func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	if tensor.HasData > 1 {
-		return Text("has_data is %d, but should be 0 or 1", uint64(tensor.HasData))
+		return Text("has_data is %d, but must be 0 or 1", uint64(tensor.HasData))
 	}
 	if tensor.HasData == 0 && tensor.DataOffset != 0 {
 		return Text("data offset is %x, but the tensor has no data; must be 0", tensor.DataOffset)

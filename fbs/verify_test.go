@@ -388,7 +388,8 @@ func TestCorruptedPreamblesAreRejectedWithAReason(t *testing.T) {
 			"format is 3.0, but this program reads 2.0"},
 		{"newer minor", func(b []byte) []byte { b[10] = 1; return b },
 			"format is 2.1, but this program reads 2.0"},
-		{"other schema", func(b []byte) []byte { b[16] ^= 1; return b }, "made by another version"},
+		{"other schema", func(b []byte) []byte { b[16] ^= 1; return b },
+			"another version made the image"},
 		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "but its preamble says"},
 		{"reserved", func(b []byte) []byte { b[50] = 1; return b }, "reserved bytes are not zero"},
 		{"envelope size", func(b []byte) []byte { b[39] = 1; return b }, "invalid envelope size"},
@@ -416,7 +417,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"device 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Devices[0].Board = "" }},
 		{"window 0: name \"xxx",
 			func(i *lmb.Image) { i.Windows[0].Name = strings.Repeat("x", 256) }},
-		{"rule 0: device 9 does not exist", func(i *lmb.Image) { i.Rules[0].Device = 9 }},
+		{"rule 0: the image has no device 9", func(i *lmb.Image) { i.Rules[0].Device = 9 }},
 		{"rule 0: device 0 has a known board",
 			func(i *lmb.Image) { i.Rules[0].Device = 0 }},
 		{"rule 0: bytes 0x0 to 0x7ff do not lie in BAR 6",
@@ -433,7 +434,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			func(i *lmb.Image) { i.Rules[0].Widths = 0 }},
 		{"rule 0: invalid widths 0x10; must be a sum of 1, 2, 4 and 8",
 			func(i *lmb.Image) { i.Rules[0].Widths = 16 }},
-		{"rule 2: invalid memory 2; must be 0 or 1",
+		{"rule 2: memory is 2, but must be 0 or 1",
 			func(i *lmb.Image) { i.Rules[2].Memory = 2 }},
 		{"rule 0: bytes 0x2 to 0x7ff are not aligned to the smallest width",
 			func(i *lmb.Image) { i.Rules[0].First = 2 }},
@@ -457,9 +458,9 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			}
 		}},
 		{"window 0: unknown kind 9", func(i *lmb.Image) { i.Windows[0].Kind = 9 }},
-		{"window 0: device 3 does not exist", func(i *lmb.Image) { i.Windows[0].Device = 3 }},
+		{"window 0: the image has no device 3", func(i *lmb.Image) { i.Windows[0].Device = 3 }},
 		{"window 0: unknown flags 0x4", func(i *lmb.Image) { i.Windows[0].Flags = 4 }},
-		{"window 0: reserved field is not zero", func(i *lmb.Image) { i.Windows[0].Reserved = 4 }},
+		{"window 0: reserved bytes are not zero", func(i *lmb.Image) { i.Windows[0].Reserved = 4 }},
 		{"window 0: size 0x0 is not between", func(i *lmb.Image) { i.Windows[0].Size = 0 }},
 		{"window 0: size 0x100000001 is not between",
 			func(i *lmb.Image) { i.Windows[0].Size = 1<<32 + 1 }},
@@ -476,7 +477,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"unknown element type 99", func(i *lmb.Image) { i.Tensors[1].DType = 99 }},
 		{"invalid shape",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{0} }},
-		{"more than 64 TiB",
+		{"size over 64 TiB",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1 << 31, 1 << 31, 4} }},
 		{"9 dimensions; at most 8",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1, 1, 1, 1, 1, 1, 1, 1, 3} }},
@@ -555,7 +556,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			set(5, func(c *fbs.Command) { c.Offset = 1 })},
 		{"command 5: point: all fields except window, value and mask must be 0",
 			set(5, func(c *fbs.Command) { c.Width = 1 })},
-		{"command 6: copy in: window 1 is used before this sequence points it", func(i *lmb.Image) {
+		{"command 6: copy in: window 1 needs a point command first", func(i *lmb.Image) {
 			i.Sequences[0].Commands[5] = command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1})
 		}},
 		{"command 6: copy in: amount must not be 0",
@@ -565,7 +566,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"copy in: option and mask must be 0", set(6, func(c *fbs.Command) { c.Option = 1 })},
 		{"command 7: copy in: index 5 does not select a tensor",
 			set(7, func(c *fbs.Command) { c.Index = 5 })},
-		{"tensor \"d\" has the wrong role", set(7, func(c *fbs.Command) { c.Index = 2 })},
+		{"tensor \"d\" is an output, not an input", set(7, func(c *fbs.Command) { c.Index = 2 })},
 		{"0x1e bytes at offset 0x8 reach outside the tensor",
 			set(7, func(c *fbs.Command) { c.Value = 8 })},
 		{"amount 99 is not a multiple of the width 2",
@@ -575,7 +576,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"value 0x100 is too large for width 1", set(8, func(c *fbs.Command) { c.Value = 256 })},
 		{"copy out: index 0 does not select a tensor",
 			set(9, func(c *fbs.Command) { c.Index = 0 })},
-		{"tensor \"a\" has the wrong role", set(9, func(c *fbs.Command) { c.Index = 1 })},
+		{"tensor \"a\" is an input, not an output", set(9, func(c *fbs.Command) { c.Index = 1 })},
 		{"command 10: compare: mode and mask must be 0",
 			set(10, func(c *fbs.Command) { c.Mode = 1 })},
 		{"command 10: compare: mode and mask must be 0",
@@ -670,7 +671,7 @@ func TestAWindowPointedByACalleeMustBePointedAgain(t *testing.T) {
 	*commands = append(*commands, (*commands)[6])
 	if _, err := lmb.Encode(image); err == nil ||
 		!strings.Contains(err.Error(),
-			"command 15: copy in: window 1 is used before this sequence points it") {
+			"command 15: copy in: window 1 needs a point command first") {
 		t.Error(err)
 	}
 }
@@ -712,7 +713,7 @@ func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
 			{"must be 0", func(c *fbs.Command) { c.Mask = 1 }},
 			{"mode, option,", func(c *fbs.Command) { c.Option = 1 }},
 			{"does not exist", func(c *fbs.Command) { c.Window = 999 }},
-			{"before this sequence points it", func(c *fbs.Command) { c.Window = 1 }},
+			{"needs a point command first", func(c *fbs.Command) { c.Window = 1 }},
 			{"mode, option,", func(c *fbs.Command) { c.Mode = 99 }},
 			{"width", func(c *fbs.Command) { c.Width = 3 }},
 			{"unknown opcode", func(c *fbs.Command) { c.Opcode = 99 }},

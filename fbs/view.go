@@ -241,14 +241,14 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 		return Text("the file is %d bytes long, but an image is longer than %d", size, PreambleSize)
 	}
 	if string(p.Identifier[:]) != Identifier {
-		return "identifier at byte 4 is not " + Identifier + ": not a Light Metal image"
+		return "not a Light Metal image: identifier at byte 4 is not " + Identifier
 	}
 	if p.Major != FormatMajor || p.Minor > FormatMinor {
 		return Text("format is %d.%d, but this program reads %d.%d",
 			uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
 	}
 	if p.Schema != SchemaHash {
-		return Text("schema hash is %x, but this program needs %x: made by another version",
+		return Text("schema hash is %x, but this program needs %x; another version made the image",
 			p.Schema, SchemaHash)
 	}
 	if p.File != size {
@@ -258,7 +258,7 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 		return Text("invalid envelope size %d; must be %d to %d", p.Envelope, PreambleSize, size)
 	}
 	if p.Reserved != [32]byte{} {
-		return "reserved bytes are not zero"
+		return reservedNotZero
 	}
 	return ""
 }

@@ -60,7 +60,7 @@ var codeTable = [codeCount + 1]struct {
 	CompareFailed:  {76, "golden mismatch"},
 	Denied:         {77, "not permitted"},
 	WrongDevice:    {78, "image is for another device"},
-	Refused:        {70, "device refused the access"},
+	Refused:        {70, "device rejected the access"},
 	BadTensor:      {65, "tensor data do not fit"},
 	InputMissing:   {64, "input has no data"},
 	Disabled:       {70, "replay is disabled after a failure"},

@@ -66,13 +66,15 @@ func (w wrapped) Unwrap() error { return w.error }
 func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 	for errno, want := range map[error]Code{
 		unix.ENOENT: NoFile, unix.ENOTDIR: NoFile, unix.EACCES: Denied, unix.EPERM: Denied,
-		unix.EROFS: Denied, unix.ENOSPC: IO, unix.EMFILE: IO,
+		unix.EROFS: Denied, unix.ENOSPC: IO, unix.EMFILE: IO, unix.ENFILE: IO,
 	} {
 		t.Run(fmt.Sprint(errno), func(t *testing.T) {
 			words := []string{"x.lmb: " + errno.Error()}
 			switch errno {
 			case unix.EMFILE:
-				words = append(words, "ulimit -n")
+				words = append(words, "; raise the limit with `ulimit -n`")
+			case unix.ENFILE:
+				words = append(words, "; raise the system limit fs.file-max")
 			case unix.ENOENT:
 				words = []string{"x.lmb"}
 				if got := FileFault("x.lmb", errno).Error(); got != "no such file: x.lmb" {

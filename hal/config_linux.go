@@ -52,8 +52,9 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	return configAccessCode(n, width, err)
 }
 
-// configAccessCode converts the result of a pread or pwrite of `width` bytes to a Code. `count` is the
-// number of bytes that were transferred, and `err` is the error. The kernel returns these errors:
+// configAccessCode converts the result of a pread or pwrite of `width` bytes to a Code. `count` is
+// the number of bytes that were transferred, and `err` is the error. The kernel returns these
+// errors:
 //   - ENODEV: the device was removed.
 //   - EPERM: kernel lockdown denies the access.
 //   - ESPIPE: this is a write to a sysfs file that is open for reading only (Linux,
@@ -105,7 +106,7 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 	after, _ := d.config.Load(configCommand, 2)
 	switch {
 	case after == 0xffff:
-		return d.fault(DeviceGone, "configuration space reads all ones")
+		return d.fault(DeviceGone, allOnesText)
 	case after&mask == want&mask:
 		return nil
 	case mask == configCommandMemory:
@@ -118,9 +119,14 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 		"bus mastering stays on: the device may still write to memory; reset the device")
 }
 
+// allOnesText is the error message about configuration space that reads as all ones, which means
+// that the device does not answer.
+const allOnesText = "configuration space reads as all ones; reset the device or its slot, then " +
+	"`echo 1 > /sys/bus/pci/rescan`"
+
 // kernelLogAdvice is the last part of error messages about a command bit that stays off. It says
 // where the user may find the reason.
-const kernelLogAdvice = "; look for the reason in `lspci -vv` and `dmesg`"
+const kernelLogAdvice = "; see `lspci -vv` and `dmesg`"
 
 // mapConfig returns an aperture of the first `size` bytes of configuration space. The commands of a
 // verified image only load from this aperture, and never store to it.

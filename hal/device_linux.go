@@ -101,14 +101,13 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	name := "BAR " + strconv.Itoa(int(bar))
 	if bar >= configBars || d.function.Bars[bar] == 0 {
-		return nil, d.fault(WrongDevice,
-			name+" does not exist or is not memory; check that the image is for this device")
+		return nil, d.fault(WrongDevice, name+" does not exist or is not memory")
 	}
 	barSize := d.function.Bars[bar]
 	if size == 0 || offset > barSize || size > barSize-offset {
 		return nil, d.fault(WrongDevice, name+
 			fbs.Text(" has %x bytes, but the window needs %x at offset %x", barSize, size, offset)+
-			"; check that the image is for this device and the whole BAR is assigned")
+			"; check that the whole BAR is assigned")
 	}
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }
@@ -161,7 +160,7 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	if !reachable {
 		return NewFault(Usage, d.function.Name+" cannot reach memory of "+
 			windowOwner.Identity().Name+"; open both as `pci:` or both as `vfio:`; tiles reach "+
-			"only Host windows of their own device, which no other device reaches")
+			"only Host windows of their own device, and no other device reaches those")
 	}
 	return d.backend.assignBusAddress(a, owner)
 }

@@ -14,7 +14,7 @@ func callFault(call, path string, err error) error {
 	reason := call + " " + path + ": " + err.Error()
 	if err == unix.EACCES || err == unix.EPERM {
 		return NewFault(Denied, reason+"; run as root, or give this user access to the file "+
-			"(kernel lockdown denies access to everyone)")
+			"(kernel lockdown denies it to everyone)")
 	}
 	return NewFault(NoDevice, reason)
 }
@@ -28,8 +28,10 @@ func FileFault(path string, err error) error {
 	}
 	code, remedy := IO, ""
 	switch err {
-	case unix.EMFILE, unix.ENFILE:
-		remedy = "; raise the limit of open files with `ulimit -n`"
+	case unix.EMFILE:
+		remedy = "; raise the limit with `ulimit -n`"
+	case unix.ENFILE:
+		remedy = "; raise the system limit fs.file-max"
 	case unix.ENOENT:
 		return NewFault(NoFile, path) // the message is "no such file: " and the path
 	case unix.ENOTDIR:

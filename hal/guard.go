@@ -42,5 +42,5 @@ func PanicText(cause any) string {
 	case string:
 		return c
 	}
-	return "a value of unknown type"
+	return "panic with a value of unknown type"
 }

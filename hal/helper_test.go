@@ -109,7 +109,7 @@ func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
 
 func TestPanicTextOfEachKindOfCause(t *testing.T) {
 	texts := map[any]string{"text": "text", error(BusFault): "bus fault",
-		7: "a value of unknown type"}
+		7: "panic with a value of unknown type"}
 	for cause, want := range texts {
 		if got := PanicText(cause); got != want {
 			t.Errorf("%v: %q, want %q", cause, got, want)

@@ -73,7 +73,7 @@ func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
 	if err != nil {
 		return nil, d.fault(Denied, fbs.Text("cannot lock %x bytes of host memory: ", size)+
-			err.Error()+memlockAdvice+", or free memory")
+			err.Error()+MemlockAdvice)
 	}
 	// Do not share the pages with child processes (fork). If a child process shared a page, the
 	// kernel would copy the page at the next store of this process. This process would then use the
@@ -83,9 +83,9 @@ func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 	return mem, nil
 }
 
-// memlockAdvice is the last part of an error message. It says how to raise the limit on locked
-// memory. That limit also applies to memory that a driver pins.
-const memlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`"
+// MemlockAdvice is the last part of an error message. It says how more memory can be locked. The
+// limit on locked memory also applies to memory that a driver pins.
+const MemlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`, or free memory"
 
 // unmap releases all host memory.
 func (m *hostMemory) unmap() {

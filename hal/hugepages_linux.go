@@ -16,7 +16,7 @@ func (d *device) notContiguousFault(size uint64, huge bool) error {
 	if !huge {
 		return d.fault(NoDevice, reason+hugePageAdvice(size))
 	}
-	return d.fault(NoDevice, reason+fbs.Text(", although they are huge pages; boot Linux with "+
+	return d.fault(NoDevice, reason+fbs.Text(", even in huge pages; boot Linux with "+
 		"`hugepages=%d`, use windows of at most 2 MiB, or use `vfio:`", advisedHugePages(size)))
 }
 

@@ -295,7 +295,7 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 	scattered := func(size uint64) func(*frames, *fakeFunction) {
 		return func(k *frames, f *fakeFunction) { k.gap, f.window = 1, size }
 	}
-	const notContiguous = "0x3000 bytes of host memory are not physically contiguous, although"
+	const notContiguous = "0x3000 bytes of host memory are not physically contiguous, even in"
 	for name, c := range map[string]struct {
 		change func(*frames, *fakeFunction)
 		code   Code

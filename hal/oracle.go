@@ -223,8 +223,8 @@ func (w *Walk) executeCompare(p Port, address uint64) Code {
 	return OK
 }
 
-// executeCopyIn executes a CopyIn command: it stores `data` to the device. `address` is the offset of
-// the first store on the port `p`.
+// executeCopyIn executes a CopyIn command: it stores `data` to the device. `address` is the offset
+// of the first store on the port `p`.
 func (w *Walk) executeCopyIn(p Port, address, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
 		n := nextWidth(c, address+barOffset, uint64(len(data)))

@@ -140,7 +140,7 @@ func (p *pci) enableDecoding() error {
 	if p.dev.function.boundDriver == "" {
 		return writeFile(p.dev.function.dir()+"/enable", "1\n")
 	}
-	return p.dev.fault(NoDevice, "memory decoding is off, and pci-stub keeps it off; "+
+	return p.dev.fault(NoDevice, "pci-stub keeps memory decoding off; "+
 		p.unbindAdvice())
 }
 
@@ -170,8 +170,7 @@ func (p *pci) readBARs() error {
 		return NewFault(NoDevice, path+fbs.Text(": only %d bytes can be read, but %d are needed",
 			uint64(n), configHeaderSize))
 	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
-		return p.dev.fault(DeviceGone, "configuration space reads all ones; reset the device or "+
-			"its slot, then `echo 1 > /sys/bus/pci/rescan`")
+		return p.dev.fault(DeviceGone, allOnesText)
 	}
 	p.barBusAddresses = p.dev.function.barStarts
 	for i := range p.barBusAddresses {
@@ -254,7 +253,7 @@ func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 
 // assignBusAddress implements backend: it only checks that no IOMMU translates addresses. Without
 // such an IOMMU, every device reaches a BAR or host memory at the same bus address, and mapBarRange
-// or mapHost has already stored this address in the aperture.
+// or mapHostMem has already stored this address in the aperture.
 func (p *pci) assignBusAddress(*Aperture, *device) error { return p.checkNoIOMMU() }
 
 // bridgesMax is the number of parent directories in sysfs that checkNoIOMMU searches. A function

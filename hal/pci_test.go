@@ -294,7 +294,7 @@ func TestFunctionBoundToPciStubIsOpenedIfItIsEnabled(t *testing.T) {
 	f.open()
 	f.patch("config", configCommand, 0)
 	_, err := openAndAcquire("pci:1234:11e8")
-	wantFault(t, "memory decoding off", err, NoDevice, "memory decoding is off",
+	wantFault(t, "memory decoding off", err, NoDevice, "pci-stub keeps memory decoding off",
 		"drivers/pci-stub/unbind")
 	if got := string(f.at("enable", 0, 2)); got != "0\n" {
 		t.Errorf("enable holds %q", got)
@@ -605,10 +605,13 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		{6, 0, 4, []string{"BAR 6", "does not exist"}},
 		{255, 0, 4, []string{"BAR 255", "does not exist"}},
 	} {
+		if c.bar == 0 {
+			c.words = append(c.words, "check that the whole BAR is assigned")
+		}
 		_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Offset: c.offset,
 			Size: c.size})
 		wantFault(t, fmt.Sprintf("BAR %d, %#x bytes at %#x", c.bar, c.size, c.offset), err,
-			WrongDevice, append(c.words, "the image is for this device")...)
+			WrongDevice, append(c.words, fmt.Sprintf("BAR %d ", c.bar))...)
 	}
 	f.remove("resource0")
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})

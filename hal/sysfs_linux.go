@@ -56,7 +56,7 @@ func (f *function) findInSysfs(locator string, byIDs bool) error {
 	switch count {
 	case 0:
 		return NewFault(NoDevice, f.Name+": no such device; `ls /sys/bus/pci/devices` lists "+
-			"the devices, `echo 1 > /sys/bus/pci/rescan` searches for new ones")
+			"the devices, `echo 1 > /sys/bus/pci/rescan` finds new ones")
 	case 1:
 		return f.readAttributes()
 	}
@@ -121,7 +121,7 @@ func (f *function) readResources() error {
 		first, last, flags := columns[0], columns[1], columns[2]
 		if !ok || last < first {
 			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+
-				" must consist of two addresses and flags")
+				" is not two addresses and flags")
 		}
 		if flags&resourceMemory != 0 && last != 0 {
 			f.barStarts[i], f.Bars[i] = first, last-first+1

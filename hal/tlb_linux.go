@@ -51,8 +51,7 @@ func (d *device) findBoard() {
 // later Point command may move the aperture to any offset in the TLB window.
 func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	if d.tlb.layout == nil {
-		return nil, d.fault(WrongDevice,
-			"the device has no TLB windows; check that the image is for this device")
+		return nil, d.fault(WrongDevice, "the device has no TLB windows")
 	}
 	if d.tlb.windows == nil {
 		groups := d.tlb.layout.Groups
@@ -61,8 +60,8 @@ func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	}
 	slot, a, err := d.allocateTLBWindow(w.Slot, w.Size, w.Flags&fbs.FlagWriteCombining != 0)
 	if err == nil && slot < 0 {
-		err = d.fault(NoDevice, fbs.Text("no TLB window of %x bytes is free; the image has too "+
-			"many, or too large, Tlb windows", w.Size))
+		err = d.fault(NoDevice, fbs.Text("no TLB window of %x bytes is free; use fewer or smaller "+
+			"Tlb windows", w.Size))
 	}
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note stri
 		return "", nil
 	case !t.hasExitCleanup:
 		return d.function.Name + ": if this process is killed, cores go on running; " +
-			"tt-kmd 2.2 and later reset the cores of one tile\n", nil
+			"tt-kmd 2.2 and later can reset the cores of one tile\n", nil
 	}
 	c := ttCleanup{
 		argsz:   32,

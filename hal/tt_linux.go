@@ -67,7 +67,7 @@ func (t *tt) probe() (err error) {
 	switch err {
 	case nil:
 	case unix.EAGAIN:
-		return d.fault(NoDevice, "another program uses the device exclusively (O_EXCL)")
+		return d.fault(NoDevice, "another program uses the device exclusively (O_EXCL); stop it")
 	case unix.ENOENT:
 		return d.fault(NoDevice, "no such device; `ls /dev/tenstorrent` lists the devices, "+
 			"`modprobe tenstorrent` loads the driver")
@@ -127,7 +127,7 @@ func (t *tt) queryMappings() error {
 		return callFault("QUERY_MAPPINGS", d.locator, err)
 	case !d.Alive():
 		return d.fault(DeviceGone,
-			"configuration space reads all ones, or memory decoding is off; "+
+			"configuration space reads as all ones, or memory decoding is off; "+
 				"reset the device with `tt-smi -r`")
 	}
 	for _, m := range query.mappings {
@@ -199,5 +199,5 @@ func (t *tt) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
 }
 
 // assignBusAddress implements backend. It does nothing, because with the backend tt a device
-// reaches only its own Host windows, whose bus addresses mapHost has already set.
+// reaches only its own Host windows, whose bus addresses mapHostMem has already set.
 func (t *tt) assignBusAddress(*Aperture, *device) error { return nil }

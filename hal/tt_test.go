@@ -479,7 +479,7 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	k.errors["ioctl fa07"] = unix.EINVAL
 	_, err = d.Map(host(3 << 20))
 	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes",
-		"not physically contiguous, although they are huge pages", "hugepages=4")
+		"not physically contiguous, even in huge pages", "hugepages=4")
 	k.errors["mmap huge"] = unix.ENOMEM
 	_, err = d.Map(host(3 << 20))
 	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "not physically contiguous",

@@ -103,8 +103,8 @@ func (v *vfio) setIOMMU() error {
 	return callFault("VFIO_SET_IOMMU", vfioContainer, err)
 }
 
-// openSharedFile returns the file with the given path, and counts the PCI function of v as a user of
-// the file. It opens the file if the file has no other user. The caller must hold the lock of
+// openSharedFile returns the file with the given path, and counts the PCI function of v as a user
+// of the file. It opens the file if the file has no other user. The caller must hold the lock of
 // vfioShared.
 func (v *vfio) openSharedFile(path string) (f *vfioFile, err error) {
 	f = findOrAddFile(path)
@@ -126,8 +126,8 @@ func (v *vfio) openSharedFile(path string) (f *vfioFile, err error) {
 	return nil, callFault("open", path, err)
 }
 
-// findOrAddFile returns the entry of vfioShared.files with the given path. If there is no such entry,
-// findOrAddFile appends one, but does not open the file.
+// findOrAddFile returns the entry of vfioShared.files with the given path. If there is no such
+// entry, findOrAddFile appends one, but does not open the file.
 func findOrAddFile(path string) *vfioFile {
 	for _, f := range vfioShared.files {
 		if f.path == path {

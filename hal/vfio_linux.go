@@ -181,7 +181,7 @@ func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 			v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes", size))
 	case unix.ENOMEM:
 		return 0, v.dev.fault(Denied,
-			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+memlockAdvice)
+			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+MemlockAdvice)
 	default:
 		return 0, callFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
 	}

@@ -91,7 +91,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	// Return an error if the copy does not fit into the available memory. Without this check, the
 	// kernel's OOM killer would kill a process.
 	if available, _ := availableMemory(end - first); end-first > available {
-		const text = ": the copy needs %d bytes of memory, but only %d are available"
+		const text = ": a copy in memory needs %d bytes, but only %d are available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 
@@ -125,7 +125,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 // FileTruncatedText is the reason in an error message if another process has truncated the image
 // file, so that this process could not read all of it.
 const FileTruncatedText = "the image file was cut short while it was read; " +
-	"to replace an image, rename the new file to its name (mv)"
+	"to replace an image, move the new file over it (`mv`)"
 
 // Verify checks every byte of the file, and returns a view of the image, which Load accepts. The
 // error is a *hal.Fault.

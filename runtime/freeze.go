@@ -32,7 +32,7 @@ func (r *Replay) Freeze() error {
 	for _, memory := range [...][]byte{r.view.Envelope, r.arena} {
 		if err := unix.Mlock(memory); err != nil {
 			return hal.NewFault(hal.Denied, "cannot lock commands and arena into memory: "+
-				err.Error()+"; raise RLIMIT_MEMLOCK (`ulimit -l`)")
+				err.Error()+hal.MemlockAdvice)
 		}
 	}
 	// Turn the garbage collector off. Then remove the memory limit (GOMEMLIMIT), because Go

@@ -75,7 +75,7 @@ func CheckTimeLimit(view *fbs.View) error {
 // their number, PCI ids and BAR sizes, and checks that no device occurs twice.
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
-		return hal.NewFault(hal.Usage, fbs.Text("devices: the image needs %d, but %d were given",
+		return hal.NewFault(hal.Usage, fbs.Text("the number of devices must be %d, not %d",
 			uint64(len(view.Devices)), uint64(len(devices))))
 	}
 	for i, device := range devices {
@@ -167,7 +167,7 @@ func (r *Replay) mapWindows(slot int) error {
 		}
 		if isForced && aperture.Slot != int(w.Slot) {
 			const text = "TLB window %d is too small, in use, or reserved " +
-				"by the kernel driver; on a `tt:` device only the driver chooses TLB windows"
+				"by the kernel driver; on a `tt:` device, omit -window (in C: LM_ANY_WINDOW)"
 			return hal.NewFault(hal.NoDevice, fbs.Text(text, uint64(w.Slot)))
 		}
 		r.apertures[i], r.windows[i] = aperture, aperture.Base
@@ -235,7 +235,7 @@ func (r *Replay) reserveArena() error {
 	}
 	if !fits {
 		const text = "the image needs %d bytes for tensors, %d for host memory and %d for " +
-			"page tables of windows, but only %d are available"
+			"page tables, but only %d are available"
 		return hal.NewFault(hal.BadImage,
 			fbs.Text(text, size, host, pageTables, available+inHugePages))
 	}

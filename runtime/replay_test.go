@@ -365,7 +365,7 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 			"the image is for ivshmem (1af4:1110), but mock:edu is 1234:11e8"},
 		{load(small), hal.WrongDevice,
 			"needs 0x100000 bytes of BAR 2, but mock:ivshmem has 0x10000"},
-		{load(), hal.Usage, "devices: the image needs 1, but 0 were given"},
+		{load(), hal.Usage, "the number of devices must be 1, not 0"},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {

@@ -95,7 +95,7 @@ func Seal(extra ...unix.SockFilter) (err error) {
 		err = hal.NewFault(hal.Denied, cannotSeal+errno.Error())
 	case thread != 0: // id of a thread on which the kernel could not install the filter
 		err = hal.NewFault(hal.Denied,
-			cannotSeal+fbs.Text("thread %d already has another filter", uint64(thread)))
+			cannotSeal+fbs.Text("thread %d has another seccomp filter", uint64(thread)))
 	}
 	return err
 }

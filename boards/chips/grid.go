@@ -118,8 +118,8 @@ func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 	return Tile{x, y}, xOK && yOK
 }
 
-// toNoC0 converts the column or row number `number` to a NoC 0 number. The grid has `size` columns or
-// rows. Numbers below `size` are NoC 0 numbers already. For the translated number first+i, the
+// toNoC0 converts the column or row number `number` to a NoC 0 number. The grid has `size` columns
+// or rows. Numbers below `size` are NoC 0 numbers already. For the translated number first+i, the
 // NoC 0 number is table[i]. The second result is false if `number` has no NoC 0 number.
 func toNoC0(number, size, firstTranslated uint8, table []uint8) (noc0 uint8, ok bool) {
 	if number < size {

@@ -50,22 +50,23 @@ func ExtractField(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field i
 }
 
 // LoadRegister returns the value that a load of `width` bytes from the registers of a TLB window
-// returns. `w` is the configuration in these registers. `offsetInWindow` is the offset of the load from the
+// returns. `w` is the configuration in these registers. `offset` is the offset of the load from the
 // first of these registers.
 func LoadRegister(w *boards.WindowConfig, offset uint64, width uint8) uint64 {
 	return w[offset/8] >> (8 * (offset % 8)) & fbs.WidthMask(width)
 }
 
 // StoreRegister changes the configuration `w` of a TLB window like a store of `width` bytes to the
-// registers of the TLB window. `offsetInWindow` is the offset of the store from the first of these
+// registers of the TLB window. `offset` is the offset of the store from the first of these
 // registers.
 func StoreRegister(w *boards.WindowConfig, offset uint64, width uint8, value uint64) {
 	shift := 8 * (offset % 8)
 	w[offset/8] = w[offset/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
 }
 
-// SlotAt returns the number of the TLB window that includes the given offset of a BAR. `offsetInWindow` is
-// the offset from the start of that TLB window. `ok` is false if no TLB window includes the offset.
+// SlotAt returns the number of the TLB window that includes the given offset of a BAR.
+// `offsetInWindow` is the offset from the start of that TLB window. `ok` is false if no TLB window
+// includes the offset.
 func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, offsetInWindow uint64, ok bool) {
 	for i := range l.Groups {
 		g := &l.Groups[i]

@@ -174,8 +174,8 @@ var readHosts = sync.OnceValue(func() (all struct {
 // All returns every host.
 func All() []*Host { return readHosts().Hosts }
 
-// KernelOptions returns the kernel options that the host `h` needs. If `h` is nil, it returns the options
-// that every host needs.
+// KernelOptions returns the kernel options that the host `h` needs. If `h` is nil, it returns the
+// options that every host needs.
 func KernelOptions(h *Host) []Option {
 	if h == nil {
 		return readHosts().Every

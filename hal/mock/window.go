@@ -123,7 +123,7 @@ func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) ha
 	if closed == nil || d.hardware {
 		return hal.OK
 	}
-	return d.refuse("TLB window %d may show %#x to %#x of %s, which is closed to images",
+	return d.refuse("TLB window %d can reach %#x to %#x of %s, which images must not access",
 		slot, closed.First, closed.Last, closed.Name)
 }
 

@@ -224,7 +224,7 @@ func deviceNames(view *fbs.View, cNames []*C.char) ([]string, outcome) {
 			return nil, end
 		}
 		if name == "" {
-			return nil, usageError("the name of a device is empty; " +
+			return nil, usageError("a device name is empty; " +
 				"pass NULL for the only device with the PCI ids in the image")
 		}
 		names[i] = string([]byte(name)) // copy the text, because the caller may free the C string
@@ -292,7 +292,7 @@ func findIndex(handle int32, name *C.char, index *uint32, find func(*fbs.View, s
 		case end.code != hal.OK:
 			return end
 		case index == nil:
-			return usageError("the pointer to the index must not be NULL")
+			return usageError("index must not be NULL")
 		case i < 0:
 			return usageError("the image has no sequence or tensor with this name")
 		}
@@ -361,7 +361,8 @@ func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 		case tensors[tensor].Role != role:
 			return usageError("the tensor is an input, not an output")
 		case tensors[tensor].Size != uint64(size):
-			return outcome{code: hal.BadTensor, reason: "size is not the size of the tensor"}
+			return outcome{code: hal.BadTensor,
+				reason: "size must be the size of the tensor; see lm_tensor_info"}
 		case role == gen.RoleInput:
 			*data = unsafe.Pointer(unsafe.SliceData(im.replay.Input(int(tensor))))
 		default:

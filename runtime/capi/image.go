@@ -57,7 +57,8 @@ var (
 	// sealed is set when lm_seal has succeeded. sealedOutcome is the outcome of a later call that
 	// a sealed process must not make.
 	sealed        atomic.Bool
-	sealedOutcome = outcome{code: hal.Denied, reason: "the process is sealed"}
+	sealedOutcome = outcome{code: hal.Denied,
+		reason: "the process is sealed; make this call before lm_seal"}
 )
 
 // handleStride is the difference between two successive handles of one element of imageSlots. A
@@ -95,8 +96,8 @@ func acquireImage(handle int32) (*image, outcome) {
 var (
 	tooEarly = [...]string{stageLoaded: "call lm_load before this function",
 		stageFrozen: "call lm_freeze before this function"}
-	tooLate = [...]string{stageOpened: "the image is loaded already",
-		stageLoaded: "the image is frozen already"}
+	tooLate = [...]string{stageOpened: "the image is already loaded",
+		stageLoaded: "the image is already frozen"}
 )
 
 // withImage implements the part that is common to all calls on an image: it finds the image with

@@ -297,18 +297,18 @@ func TestMisuseIsAnError(t *testing.T) {
 	wants(t, "no such device", handle, load(handle, []string{"pci:ffff:ffff"}, anyWindow),
 		hal.NoDevice, "pci:ffff:ffff: no such device")
 	wants(t, "a variable that is not set", handle, load(handle, []string{""}, anyWindow), hal.Usage,
-		"name of a device is empty")
+		"device name is empty")
 	wants(t, "loaded after failures", handle, load(handle, nil, anyWindow), hal.OK, "done")
-	wants(t, "loaded twice", handle, load(handle, nil, anyWindow), hal.Usage, "loaded already")
+	wants(t, "loaded twice", handle, load(handle, nil, anyWindow), hal.Usage, "already loaded")
 	wants(t, "longest too late", handle, lm_longest(handle, 1), hal.Usage, "before lm_load")
 	wants(t, "not frozen", handle, lm_run(handle, 0), hal.Usage, "call lm_freeze before")
 	wants(t, "frozen", handle, lm_freeze(handle), hal.OK, "done")
-	wants(t, "frozen twice", handle, lm_freeze(handle), hal.Usage, "frozen already")
+	wants(t, "frozen twice", handle, lm_freeze(handle), hal.Usage, "already frozen")
 
 	_, status := tensor(handle, 3, gen.RoleInput, 8)
 	wants(t, "no tensor 3", handle, status, hal.Usage, "no tensor with this index")
 	_, status = tensor(handle, 0, gen.RoleInput, 4)
-	wants(t, "half the input", handle, status, hal.BadTensor, "size is not the size of the tensor")
+	wants(t, "half the input", handle, status, hal.BadTensor, "size must be the size of the tensor")
 	_, status = tensor(handle, 0, gen.RoleOutput, 8)
 	wants(t, "input as output", handle, status, hal.Usage, "is an input, not an output")
 	_, status = tensor(handle, 2, gen.RoleInput, 4)
@@ -483,7 +483,7 @@ func TestPanicEndsInAStatus(t *testing.T) {
 	wants(t, "a device that panics", handle, load(handle, []string{"panic"}, anyWindow),
 		hal.Internal, "panic: a device that panics")
 	for cause, want := range map[any]string{"text": "text", error(hal.BusFault): "bus fault",
-		7: "a value of unknown type"} {
+		7: "panic with a value of unknown type"} {
 		wants(t, want, handle, withImage(handle, stageOpened,
 			func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
 	}

@@ -286,7 +286,7 @@ int lm_freeze(lm_handle image);
  * rt_sigreturn, rt_sigprocmask, sigaltstack, tgkill, getpid, gettid, exit and exit_group. Therefore
  * the process must not call stdio functions, a malloc that grows the heap, or reboot(2). lm_open,
  * lm_load, lm_freeze and lm_seal fail in a sealed process, and lm_close frees no memory.
- * LM_DENIED: the kernel rejects the filter, or a thread already has another filter.
+ * LM_DENIED: the kernel rejects the filter, or a thread has another seccomp filter.
  */
 int lm_seal(lm_handle image);
 

@@ -37,5 +37,6 @@ func AppendMismatch(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	case r.Want == r.Mask:
 		return fbs.AppendText(text, ": got %x, wanted any bit of %x clear", r.Got, r.Mask)
 	}
-	return fbs.AppendText(text, ": got %x, wanted not %x under mask %x", r.Got, r.Want, r.Mask)
+	const unequal = ": got %x, wanted anything but %x under mask %x"
+	return fbs.AppendText(text, unequal, r.Got, r.Want, r.Mask)
 }

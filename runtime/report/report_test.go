@@ -36,8 +36,8 @@ func TestFailureNamesCommandAndSequence(t *testing.T) {
 			Mask: 6},
 		"command 1 of main: got 0x1f, wanted any bit of 0x6 clear": {Command: 4, Got: 0x1f,
 			Want: 6, Mask: 6},
-		"command 1 of main: got 0x12, wanted not 0x2 under mask 0x6": {Command: 4, Got: 0x12,
-			Want: 2, Mask: 6},
+		"command 1 of main: got 0x12, wanted anything but 0x2 under mask 0x6": {
+			Command: 4, Got: 0x12, Want: 2, Mask: 6},
 		"command 2 of main: element 9: got 0x1, wanted 0x2": {Command: 5, Got: 1, Want: 2,
 			Mask: 255, Element: 9},
 	} {

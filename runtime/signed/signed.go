@@ -30,8 +30,8 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 			return nil, deniedFault("a public key must be 64 hex digits, not " + fbs.Quote(line))
 		}
 		if isForgeable(key) {
-			return nil, deniedFault("anybody can sign for the public key " + fbs.Quote(line) +
-				"; remove this key")
+			return nil, deniedFault("anybody can forge signatures of the public key " +
+				fbs.Quote(line) + "; remove this key")
 		}
 		keys = append(keys, key)
 	}

@@ -233,7 +233,7 @@ func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
 	for _, point := range points {
 		text := good + "\n" + hex.EncodeToString(point)
 		_, err := signed.ParseKeys(text)
-		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "anybody can sign") {
+		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "anybody can forge") {
 			t.Errorf("key %x: %v, want it rejected", point, err)
 		}
 	}

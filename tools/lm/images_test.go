@@ -228,7 +228,7 @@ var wounds = map[string]wound{
 	"random.lmb": {"not a Light Metal image", randomBytes},
 	"flipped-bit.lmb": {"envelope checksum is",
 		func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
-	"wrong-schema.lmb": {"made by another version",
+	"wrong-schema.lmb": {"another version made the image",
 		func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
 	"newer-format.lmb": {"format is 3.0, but this program reads 2.0",
 		func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
@@ -284,7 +284,7 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
 		}},
-	"rule-of-no-target.lmb": {"rule 0: device 7 does not exist", func(t *testing.T) []byte {
+	"rule-of-no-target.lmb": {"rule 0: the image has no device 7", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Device = 7 })
 	}},
 	"rule-of-a-known-board.lmb": {"rule 0: device 0 has a known board",
@@ -331,10 +331,10 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedCount(t, 0xffffffff)
 		}},
-	"reservation-of-another.lmb": {"commands, but the image has", func(t *testing.T) []byte {
+	"reservation-of-another.lmb": {"command count is 77, but the image", func(t *testing.T) []byte {
 		return patchedReservation(t, 24, 77)
 	}},
-	"arena-overflow.lmb": {"arena bytes, but the tensors need",
+	"arena-overflow.lmb": {"arena bytes are ",
 		func(t *testing.T) []byte { return patchedReservation(t, 7, 0xff) }},
 	"larger-than-the-machine.lmb": {"are available", func(t *testing.T) []byte {
 		return assembled(t, "tensor a input uint8[1048576x1048576]\nmain:\n  write.4 r+0x4 0x1\n")

@@ -100,7 +100,7 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 			if got := access(t, c, 0, 1); got[0] != 0xff {
 				t.Errorf("loaded % x", got)
 			}
-		}, 70, "load of 1 bytes at BAR 0 + 0x0: device refused the access"},
+		}, 70, "load of 1 bytes at BAR 0 + 0x0: device rejected the access"},
 		{"mock:edu", func(c net.Conn) { _, _ = c.Write(make([]byte, 16)); _, _ = io.ReadAll(c) },
 			74, "not a vfio-user request: command 0 has 0 bytes, not 16 to"},
 		{"playback:" + image, played, 0, "listens on "},

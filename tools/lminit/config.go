@@ -199,7 +199,7 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 }
 
 // policySyntax describes the valid values of on-success and on-failure, for error messages.
-const policySyntax = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
+const policySyntax = "halt, poweroff, reboot, restart, or `restart N` and one of the first three"
 
 // parsePolicy parses the values of a line `on-success` or `on-failure`. The parameter `name` is the
 // first word of that line. If the values are invalid, parsePolicy returns an error and a policy

@@ -75,7 +75,7 @@ func TestConfigurationErrorsNameTheLine(t *testing.T) {
 		"image x\nconfig y":        "c:2: config is allowed only on the command line of lminit",
 		"image x\non-failure halt": "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
-			"restart or",
+			"restart, or",
 		"on-failure stop\nimage x":                    onFailure,
 		"on-failure restart 3\nimage x":               onFailure,
 		"on-failure halt 3 reboot\nimage x":           onFailure,
@@ -253,7 +253,7 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	path := configFile(t, "on-failure restart 2 reboot\nimage none.lmb\n")
 	_, stderr, exit := lminit(t, "-config", path)
 	if exit != 66 || strings.Count(stderr, "lmrun: no such file") != 3 ||
-		strings.Count(stderr, "restart after exit status 66") != 2 {
+		strings.Count(stderr, "restarting after exit status 66") != 2 {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
@@ -277,7 +277,7 @@ func TestPermanentFailureIsNotRestarted(t *testing.T) {
 	} {
 		path := configFile(t, "on-failure restart 2 halt\n"+test.text)
 		out, _ := withScript(t, test.script, "-config", path).CombinedOutput()
-		if n := strings.Count(string(out), "restart after exit status"); n != test.restarts {
+		if n := strings.Count(string(out), "restarting after exit status"); n != test.restarts {
 			t.Errorf("%+v: %d restarts: %s", test, n, out)
 		}
 	}
@@ -286,7 +286,7 @@ func TestPermanentFailureIsNotRestarted(t *testing.T) {
 		"image lmrun.conf\n": 65,
 	} {
 		_, stderr, exit := lminit(t, "-config", configFile(t, "on-failure restart 2 halt\n"+lines))
-		if exit != want || strings.Contains(stderr, "restart after") {
+		if exit != want || strings.Contains(stderr, "restarting after") {
 			t.Errorf("%s: exit %d, %s", lines, exit, stderr)
 		}
 	}
@@ -298,7 +298,7 @@ func TestCheckIsNotRestarted(t *testing.T) {
 	for head, want := range map[string]int{"on-success restart\nimage edu.lmb\n": 0,
 		"on-failure restart 2 reboot\nimage none.lmb\n": 66} {
 		stdout, stderr, exit := lminit(t, "-config", configFile(t, head), "-check")
-		if exit != want || strings.Contains(stderr, "restart after") ||
+		if exit != want || strings.Contains(stderr, "restarting after") ||
 			strings.Count(stdout, "the image is valid") > 1 {
 			t.Errorf("%s%d, %q, %q", head, exit, stdout, stderr)
 		}
@@ -415,7 +415,7 @@ func TestSignalEndsASupervisor(t *testing.T) {
 		c := withScript(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
 		stderr := signalled(t, c, signal)
 		if exit := c.ProcessState.ExitCode(); exit != 66 && exit != 0 ||
-			strings.Count(stderr, "restart after exit status 66") != 1 {
+			strings.Count(stderr, "restarting after exit status 66") != 1 {
 			t.Errorf("%v: exit %d, %q", signal, exit, stderr)
 		}
 	}
@@ -447,7 +447,7 @@ func signalled(t *testing.T, c *exec.Cmd, signal syscall.Signal) (stderr string)
 	}
 	for lines := bufio.NewScanner(pipe); lines.Scan(); {
 		stderr += lines.Text() + "\n"
-		if strings.Contains(lines.Text(), "restart after") {
+		if strings.Contains(lines.Text(), "restarting after") {
 			_ = c.Process.Signal(signal)
 		}
 	}

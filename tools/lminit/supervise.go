@@ -105,7 +105,7 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 		if policy.restarts > 0 {
 			policy.restarts--
 		}
-		s.logLine("restart after exit status " + strconv.Itoa(exit))
+		s.logLine("restarting after exit status " + strconv.Itoa(exit))
 		if exit != 0 {
 			time.Sleep(restartPause)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/report"
@@ -77,8 +78,9 @@ func (f *frameLoop) runSafe(end *outcome) {
 }
 
 // runFrames executes the sequence that -before names, then the runs, and then the sequence that
-// -after names. The runs end after `runCount` runs (0: no limit), at the end of the inputs, or after a
-// signal. After a failure, runFrames returns without executing the sequence that -after names.
+// -after names. The runs end after `runCount` runs (0: no limit), at the end of the inputs, or
+// after a signal. After a failure, runFrames returns without executing the sequence that -after
+// names.
 func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 	err := f.runSequence(f.sequenceBefore, 0, end)
 	ended := false
@@ -95,7 +97,7 @@ func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 	// has failed.
 	code := f.replay.Diagnose()
 	if code != hal.OK {
-		err = hal.NewFault(code, "found after the last run")
+		err = hal.NewFault(code, "detected after the last run")
 	}
 	return err
 }
@@ -143,7 +145,14 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 	case hal.OK:
 		return nil
 	case hal.InputMissing:
-		return hal.NewFault(code, "an input has no default data; bind it with -input NAME=FILE")
+		view := f.replay.View()
+		for i := range view.Tensors {
+			t := &view.Tensors[i]
+			if t.HasData == 0 && t.Role == gen.RoleInput && !f.isBound(i) {
+				return hal.NewFault(code, "-input "+view.Name(t.Name)+"=FILE is missing")
+			}
+		}
+		return code
 	default:
 		text := report.AppendFailure(nil, f.replay.View(), &end.result)
 		return hal.NewFault(code, string(text))

@@ -123,6 +123,13 @@ func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 	}
 }
 
+func TestMissingInputIsNamed(t *testing.T) {
+	const want = "input has no data: -input a=FILE is missing"
+	if end := frameRuns(t, ""); end.err == nil || failureText(end) != want {
+		t.Errorf("%+v, want %s", end, want)
+	}
+}
+
 // master is a device that reports only when it is asked that its DMA did not reach memory.
 type master struct {
 	waiter
@@ -147,7 +154,7 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	}
 	end := f.runLoop(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
-		failureText(end) != "DMA fault: found after the last run; then ran sequence safe: done" {
+		failureText(end) != "DMA fault: detected after the last run; then ran sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }

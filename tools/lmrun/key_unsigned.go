@@ -16,5 +16,5 @@ const keyUsage = ""
 // -key instead, it would replay an image without checking the signature as requested.
 func checkSignature(*runtime.File, string) error {
 	return hal.NewFault(hal.Denied,
-		"-key: this lmrun cannot check signatures; build one with `go build -tags signed`")
+		"-key: this lmrun cannot check signatures; build it with `-tags signed`")
 }

@@ -108,7 +108,7 @@ func (r *ring) lock(fd int) error {
 		}
 		hal.SleepRaw(ringLockPauseNs)
 	}
-	const reason = ": another process has kept the ring file locked (flock) for 10 s"
+	const reason = ": another process kept the file locked (flock) for 10 s"
 	return hal.NewFault(hal.IO, r.path+reason)
 }
 
@@ -159,7 +159,7 @@ func (r *ring) ensureSize(fd int) (uint64, error) {
 		size := r.fileBytes(newRingSlots)
 		return size, unix.Fallocate(fd, 0, 0, int64(size))
 	case status.Size < ringHeaderBytes:
-		return 0, r.notRingError("shorter than its header")
+		return 0, r.notRingError("shorter than a ring header")
 	}
 	return uint64(status.Size), nil
 }
@@ -189,7 +189,7 @@ func (r *ring) checkHeader(isWriter bool) error {
 		return r.mismatchError(fbs.Text("has slots of %d bytes, but the tensor has %d bytes",
 			slot, r.dataBytes))
 	case !isValidSlotCount(slots):
-		return r.mismatchError(fbs.Text("has %d slots; the limits are 1 and %d", slots,
+		return r.mismatchError(fbs.Text("has %d slots, but must have 1 to %d", slots,
 			maxRingSlots))
 	case size != r.fileBytes(slots):
 		return r.mismatchError(fbs.Text("has %d bytes, but its header says %d", size,
@@ -217,7 +217,7 @@ func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r
 // mismatchError returns the error for a ring whose header does not match the tensor or the file,
 // or contains impossible counters.
 func (r *ring) mismatchError(reason string) error {
-	reason = r.path + ": the ring " + reason + "; remove the file to have lmrun make a new ring"
+	reason = r.path + ": the ring " + reason + "; remove the file to get a new ring"
 	return hal.NewFault(hal.BadTensor, reason)
 }
 

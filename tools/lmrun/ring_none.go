@@ -2,8 +2,8 @@
 
 package main
 
-// This file replaces ring.go if lmrun is built with the tag norings. In such a build, checkBuildTags
-// rejects every ring. Therefore lmrun never creates a ring.
+// This file replaces ring.go if lmrun is built with the tag norings. In such a build,
+// checkBuildTags rejects every ring. Therefore lmrun never creates a ring.
 
 const (
 	hasRings  = false

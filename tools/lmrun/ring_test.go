@@ -352,8 +352,8 @@ func TestFileThatIsNotARingIsNotChanged(t *testing.T) {
 		" (bad magic)":                   zeros(ringHeaderBytes+64, ringHeaderBytes-1),
 		"(bad magic)":                    zeros(ringHeaderBytes+63, ringHeaderBytes+63),
 		"is not a ring file (bad magic)": zeros(ringHeaderBytes, ringHeaderBytes),
-		"shorter than its header":        zeros(100, 100),
-		"shorter than its header)":       zeros(ringHeaderBytes-1, 0),
+		"shorter than a ring header":     zeros(100, 100),
+		"shorter than a ring header)":    zeros(ringHeaderBytes-1, 0),
 	} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -491,13 +491,13 @@ func TestRingWithWrongHeaderIsRejected(t *testing.T) {
 		return func(data []byte) []byte { data[offset] = value; return data }
 	}
 	for want, spoil := range map[string]func([]byte) []byte{
-		"(bad magic)":                       change(0, 'X'),
-		"has slots of 17 bytes":             change(ringSlot, 17),
-		"has 0 slots":                       change(ringSlots, 0),
-		"slots; the limits are 1 and 65536": change(ringSlots+4, 1),
-		"its header says":                   change(ringSlots, 3),
-		"shorter than its header":           func(data []byte) []byte { return data[:100] },
-		"its header says ":                  func(data []byte) []byte { return data[:len(data)-1] },
+		"(bad magic)":                     change(0, 'X'),
+		"has slots of 17 bytes":           change(ringSlot, 17),
+		"has 0 slots":                     change(ringSlots, 0),
+		"slots, but must have 1 to 65536": change(ringSlots+4, 1),
+		"its header says":                 change(ringSlots, 3),
+		"shorter than a ring header":      func(data []byte) []byte { return data[:100] },
+		"its header says ":                func(data []byte) []byte { return data[:len(data)-1] },
 	} {
 		path := filepath.Join(t.TempDir(), "in")
 		_ = os.WriteFile(path, spoil(made(t, path, frameBytes, 4)), 0o600)

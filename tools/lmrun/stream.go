@@ -224,8 +224,8 @@ func (f *frameLoop) sendOutputs() (err error) {
 	return nil
 }
 
-// writeOutputs writes the results of the latest run. If toLiveStreams is true, it writes them to all live
-// outputs; otherwise it writes them to all output files.
+// writeOutputs writes the results of the latest run. If toLiveStreams is true, it writes them to
+// all live outputs; otherwise it writes them to all output files.
 func (f *frameLoop) writeOutputs(toLiveStreams bool) error {
 	for i := range f.streams {
 		s := &f.streams[i]
@@ -240,9 +240,9 @@ func (f *frameLoop) writeOutputs(toLiveStreams bool) error {
 }
 
 // commitOutputs writes the results of the last run to the output files and commits the files. It
-// writes no files if no run was completed, which means that the parameter completedRuns is 0. After that,
-// commitOutputs marks the output rings as closed, so that the readers of these rings notice the end
-// of the data.
+// writes no files if no run was completed, which means that the parameter completedRuns is 0. After
+// that, commitOutputs marks the output rings as closed, so that the readers of these rings notice
+// the end of the data.
 func (f *frameLoop) commitOutputs(completedRuns uint64) (err error) {
 	defer f.recoverRingFault(&err)
 	if completedRuns > 0 {

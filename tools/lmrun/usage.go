@@ -11,47 +11,45 @@ var version = "lmrun 0.1"
 // the option.
 const usage = `usage: lmrun [flags] IMAGE.lmb
 
-Lmrun verifies a Light Metal binary, opens its device, and replays a sequence of it: once,
-or in a loop with new data for each run.
+Lmrun verifies a Light Metal image and replays a sequence of it on its device: once, or in
+a loop with new data for each run.
 
   lmrun -input a=a.bin -output d=d.bin model.lmb
 
 what runs, and on which device:
   -device DEVICE      pci:VVVV:DDDD or pci:DDDD:BB:DD.F (sysfs); vfio: and one of these (with
-                      an IOMMU); tt:/dev/tenstorrent/N. Once for each target of the image, in
+                      an IOMMU); tt:/dev/tenstorrent/N. Once for each device of the image, in
                       order; default: pci: and the PCI ids in the image
   -sequence NAME      sequence to run; default: main
-  -before NAME        sequence to run once before the first run; default: no sequence
-  -after NAME         sequence to run once after the last run; default: no sequence
+  -before NAME        sequence to run once before the first run
+  -after NAME         sequence to run once after the last run
   -loop N             run N times, or forever; default: 1
-  -window N           hardware TLB window to use for every TLB window of the image
+  -window N           first hardware TLB window for the TLB windows of the image
 
 data:
   -input NAME=FILE    raw bytes of an input tensor; default: the data in the image. A file
-                      is read once, a pipe for each run; the end of a pipe ends the runs.
-                      FILE can be - for standard input
-  -output NAME=FILE   raw bytes of an output tensor. A file is replaced after the last run,
-                      completely or not at all; a pipe receives the data of each run. FILE
-                      can be - for standard output` +
+                      is read once, a pipe for each run until its end; - is standard input
+  -output NAME=FILE   raw bytes of an output tensor; - is standard output. A file is replaced
+                      after the last run, completely or not at all; a pipe gets each run's data` +
 	ringUsage + `
 
 limits:
   -deadline TIME      time limit of each run, such as 20ms; after a longer run, the sequence
-                      safe runs and lmrun fails; default: no limit
-  -longest TIME       reject an image with a sequence that could take longer, and end a run
-                      that takes longer; default: 3600s` + watchdogUsage + `
+                      safe runs and lmrun fails
+  -longest TIME       reject an image whose sequences could take longer, and end a run that
+                      does; default: 3600s` + watchdogUsage + `
   -seal               forbid every system call that could allocate, map or open` + keyUsage + `
 
 checks and reports:
   -check              only verify the image, and open no device` + jsonUsage + `
-  -supervised         write to descriptor 3, before a device is opened, how many microseconds
-                      lmrun can take to end after SIGTERM
-  -help, -version     this text; version of this lmrun, and of the images that it replays
+  -supervised         first write to descriptor 3 how many microseconds lmrun can take to end
+                      after SIGTERM
+  -help, -version     this text; version of lmrun and of the images it replays
 
 exit status: 0 done; 64 usage; 65 bad image or tensor data; 66 no such file; 69 device
-unavailable; 70 internal or access refused; 71 device gone or bus fault; 74 I/O; 75 poll
+unavailable; 70 internal or access rejected; 71 device gone or bus fault; 74 I/O; 75 poll
 deadline passed or run too long; 76 golden mismatch or expect failed; 77 not permitted;
-78 image is for another device; 2 Go's runtime has too little memory (ulimit -v)
+78 image is for another device; 2 too little memory for Go (ulimit -v)
 `
 
 // ringHelp is the help text of rings. A build with the tag norings omits this text.

@@ -35,7 +35,8 @@ func parseWatchdog(text string) (watchdog, error) {
 	path, digits := hal.Cut(text, '=')
 	n, _ := hal.ParseNumber(digits, 10, 1<<16-1)
 	if path != text && (n == 0 || path == "") {
-		return watchdog{}, args.UsageError("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
+		return watchdog{}, args.UsageError(
+			"-watchdog takes DEVICE or DEVICE=SECONDS (1 to 65535), not " + text)
 	}
 	return watchdog{path: path, timeoutSeconds: int(n), fd: -1}, nil
 }

@@ -230,7 +230,7 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	}
 	if closed := l.board.ClosedRange(aimed.target, page, l.pageSize()); closed != nil {
 		return false, traces.Refuse(a.Line, "%s through window %d at %#x of tile (%d,%d): "+
-			"the window may show %#x to %#x of %s, which is closed to images", a.Op, index,
+			"the window can reach %#x to %#x of %s, which images must not access", a.Op, index,
 			address, s.target.X, s.target.Y, closed.First, closed.Last, closed.Name)
 	}
 	pointed := l.aim(s, &aimed, index, group)

@@ -146,8 +146,8 @@ func TestBootImageRestartsAndThenReboots(t *testing.T) {
 		mistaken(t)))
 	failed := "lmrun: expect failed: command 2 *"
 	b.says(t, hal.ExpectFailed, "reset", "lminit: /lmrun.conf: images: 1", failed,
-		"lminit: restart after exit status 76",
-		failed, "lminit: restart after exit status 76", failed, "lminit: reboot")
+		"lminit: restarting after exit status 76",
+		failed, "lminit: restarting after exit status 76", failed, "lminit: reboot")
 }
 
 // TestBootImageWithoutAConsoleRestartsAndThenPowersOff names a console that the machine does

@@ -149,7 +149,7 @@ func (m *machine) addSigned(r *runs, image []byte) {
 		{hal.Denied, "must be 64 hex digits", "", "/short", "/signed.lmb"},
 		{hal.Denied, "must be 64 hex digits", "", "/letters", "/signed.lmb"},
 		{hal.Denied, "no public key", "", "/none", "/signed.lmb"},
-		{hal.Denied, "anybody can sign", "", "/anybodys", "/signed.lmb"},
+		{hal.Denied, "anybody can forge", "", "/anybodys", "/signed.lmb"},
 		{hal.NoFile, "", "", "/nowhere", "/signed.lmb"},
 		{hal.OK, "", "statx @8:0000100000000000", "/keys", "/signed.lmb"}, // fs-verity
 		{hal.OK, "", fmt.Sprintf("statx @136:0800000000000000; read /mountinfo #1 =%d @0:%x; "+

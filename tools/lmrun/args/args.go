@@ -150,7 +150,7 @@ func (o *Options) Set(name, value string) error {
 	case "window":
 		n, ok := hal.ParseNumber(value, 10, 1<<16-1)
 		if !ok {
-			return UsageError("-window takes the number of a hardware TLB window, not " + value)
+			return UsageError("-window takes a TLB window's number (0 to 65534), not " + value)
 		}
 		o.Window = int(n)
 	default:
@@ -163,8 +163,12 @@ func (o *Options) Set(name, value string) error {
 // parameter `flag` is the name of the flag, for the error text.
 func appendBinding(list *[]Binding, flag, value string) error {
 	tensor, path := hal.Cut(value, '=')
-	if tensor == "" || path == "" || path == "ring:" {
-		return UsageError("-" + flag + " takes NAME=FILE, not " + value)
+	syntax := " takes NAME=FILE, not "
+	if path == "ring:" {
+		path, syntax = "", " needs a file after ring: in "
+	}
+	if tensor == "" || path == "" {
+		return UsageError("-" + flag + syntax + value)
 	}
 	*list = append(*list, Binding{tensor, path})
 	return nil
@@ -172,12 +176,16 @@ func appendBinding(list *[]Binding, flag, value string) error {
 
 // setDuration parses value as a time and stores the time in *option, in nanoseconds. It returns an
 // error if the time is longer than maxNs nanoseconds. The parameter `flag` is the name of the flag,
-// for the error text.
+// error if the time is longer than maxNs nanoseconds. Only -deadline can exceed maxNs, which is 1
+// h. The parameter `flag` is the name of the flag, for the error text.
 func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 	ns := parseDuration(value)
-	if ns == 0 || ns > maxNs {
-		return UsageError("-" + flag +
-			" takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most 1h), not " + value)
+	syntax := " takes a time such as 500us, 20ms, 5s or 1h, not "
+	if ns > maxNs {
+		ns, syntax = 0, " must be at most 1h, not "
+	}
+	if ns == 0 {
+		return UsageError("-" + flag + syntax + value)
 	}
 	*optionNs = ns
 	return nil

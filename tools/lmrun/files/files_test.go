@@ -531,7 +531,7 @@ func TestReadLimitsSizeAndDoesNotWait(t *testing.T) {
 		code hal.Code
 		want string
 	}{
-		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "more than 4 bytes"},
+		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "larger than the limit of 4 bytes"},
 		{"/empty", 0, hal.OK, ""}, {"/none", 9, hal.NoFile, "no such file"},
 		{"/pipe", 9, hal.IO, "without a writer"}, {"", 9, hal.IO, "is a directory"},
 	} {

@@ -96,7 +96,7 @@ func EnsureSpareFDs(count int) error {
 	for range count {
 		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		if err != nil {
-			return hal.FileFault("no spare file descriptors for Go", err)
+			return hal.FileFault("no spare file descriptors", err)
 		}
 		defer unix.Close(fd)
 	}

@@ -40,8 +40,8 @@ func Read(path string, maxBytes int) ([]byte, error) {
 	if stream {
 		maxBytes = min(maxBytes, streamMax)
 	}
-	tooLarge := hal.NewFault(hal.BadImage, path+" has more than "+strconv.Itoa(maxBytes)+
-		" bytes, which is the limit here")
+	tooLarge := hal.NewFault(hal.BadImage, path+" is larger than the limit of "+
+		strconv.Itoa(maxBytes)+" bytes")
 	if status.Size > int64(maxBytes) {
 		return nil, tooLarge
 	}

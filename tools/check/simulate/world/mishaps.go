@@ -103,7 +103,7 @@ var mishaps = []mishap{
 	word("two images given", "another.lmb"),
 	word("-loop takes", "-loop", "0"),
 	word("-deadline takes", "-deadline", "20"),
-	word("-deadline takes", "-deadline", "3601s"),
+	word("-deadline must be at most 1h", "-deadline", "3601s"),
 	word("-window takes", "-window", "65536"),
 	word("-input takes", "-input", "in"),
 	word("has no value", "-sequence="),
@@ -118,7 +118,7 @@ var mishaps = []mishap{
 	spoilt(atKey, 77, "64 hex digits",
 		func(e *errand) { e.keys(strings.Repeat("0123456789abcdeg", 4) + "\n") }),
 	spoilt(atKey, 77, "not in the list of public keys", func(e *errand) { e.keys(e.otherKey()) }),
-	spoilt(atKey, 77, "anybody can sign",
+	spoilt(atKey, 77, "anybody can forge",
 		func(e *errand) { e.keys("01" + strings.Repeat("00", 31) + "\n") }),
 	spoilt(atKey, 77, "not signed",
 		func(e *errand) {
@@ -187,7 +187,7 @@ var mishaps = []mishap{
 	}},
 	opening(atOpen, 77, unix.EACCES,
 		func(e *errand) string { return e.inLane("pci vfio", "/resource") }),
-	{atOpen, 69, "must consist of two addresses", func(e *errand) bool {
+	{atOpen, 69, "is not two addresses", func(e *errand) bool {
 		e.machine.write(e.first().folder()+"/resource", "0x0000000000000001\n")
 		return e.machine.lane != "tt"
 	}},
@@ -270,7 +270,7 @@ var mishaps = []mishap{
 		e.machine.requests[watchSet] = unix.EINVAL
 	}),
 	spoilt(atFreeze, 77, "cannot lock", func(e *errand) { e.failing(unix.SYS_MLOCK, unix.ENOMEM) }),
-	spoilt(atFreeze, 74, "file descriptors for Go",
+	spoilt(atFreeze, 74, "no spare file descriptors",
 		func(e *errand) { e.failing(unix.SYS_EPOLL_CREATE1, unix.EMFILE) }),
 	spoilt(atFreeze, 70, "signal handler",
 		func(e *errand) {
