@@ -215,7 +215,7 @@ func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
 			written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
 		{"is no device tree", []string{"--board", "s32g3", "--load", "0x40400000", "--kernel",
 			written(t, "Image", kernelImage), "--dtb", edu, edu}},
-		{"has more than 67108864 bytes", []string{"--board", "qemu-virt", "--kernel", "/dev/zero",
+		{"is larger than the limit of 67108864 bytes", []string{"--board", "qemu-virt", "--kernel", "/dev/zero",
 			edu}},
 		{"has 5 bytes, input a takes 1024", []string{"--board", "qemu-virt", "--add",
 			short + "=/a.bin", "--input", "a=/a.bin", twoop}},
