@@ -110,8 +110,8 @@ func appendSealProgram(program, extra []unix.SockFilter) []unix.SockFilter {
 	}
 	kill := bpfReturn(unix.SECCOMP_RET_KILL_PROCESS)
 
-	// Kill the process if it makes a system call of another architecture, for example of a 32-bit
-	// one: there, the same number means another system call.
+	// Kill the process if it makes a system call of another architecture, such as the 32-bit
+	// variant. In another architecture, the same number means another system call.
 	program = append(program, bpfLoad(seccompArch), bpfSkip(arch, 1, 0), kill)
 	// Compare the number of the system call with each number in sealAllowed. If two numbers are
 	// equal, jump to the instruction that returns SECCOMP_RET_ALLOW. The jump skips the comparisons
