@@ -29,9 +29,10 @@ type commandChecker struct {
 
 // windowState describes which accesses a range of one window accepts. All bytes of the range
 // accept the same accesses. In a Bar window, the range is the one of the rule that applied to
-// the previous access. In all other windows, the range is the whole window.
+// the previous access. In a Tlb window that is not accessible now, the range is empty. In all
+// other windows, the range is the whole window.
 type windowState struct {
-	start         uint64     // offset of a Bar window in its BAR; 0 in other windows
+	start         uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
 	first, end    uint64     // the range in the window, in bytes: first <= offset < end
 	widths        uint8      // accepted access widths in bytes, ORed: 1|2|4|8
 	kinds         accessKind // accepted kinds of accesses

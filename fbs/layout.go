@@ -41,10 +41,11 @@ func ReadStruct[T any](data []byte) (value T) {
 	return value
 }
 
-// Alignments and limits of the format. Verify rejects an image that exceeds one of the limits.
+// Alignments and limits of the format. A constant with a name ...Max is the largest number or
+// size that an image may have. Verify rejects an image that exceeds one of the limits.
 const (
-	SegmentAlign = 4096 // segments start at multiples of this number of bytes, a page
-	ArenaAlign   = 64   // tensors start at multiples of this number of bytes, a cache line
+	SegmentAlign = 4096 // segments start at multiples of this number of bytes (a page)
+	ArenaAlign   = 64   // tensors start at multiples of this number of bytes (a cache line)
 
 	CommandsMax  = 1 << 24    // number of commands (512 MiB), as FlatBuffers offsets have 32 bits
 	WindowsMax   = 1 << 12    // number of windows

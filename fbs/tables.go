@@ -24,7 +24,7 @@ type tableChecker struct {
 type tableToCheck struct {
 	element      string                           // name of one element in messages
 	count        int                              // number of elements in the table
-	reserved     uint32                           // number that the reservation has for the table
+	reserved     uint32                           // number of elements in the reservation
 	isRequired   bool                             // the table must have at least one element
 	checkElement func(index int) (problem string) // nil: verifyCommands checks the elements
 }
@@ -179,8 +179,8 @@ func isAfter(r, previous *Rule) bool {
 	return r.First > previous.Last
 }
 
-// checkWindow checks the fields of a window. Their valid values depend on the kind of the
-// window.
+// checkWindow checks the fields of a window. The valid values of the fields depend on the kind
+// of the window.
 func (t *tableChecker) checkWindow(index int) (problem string) {
 	w := &t.Windows[index]
 	if int(w.Device) >= len(t.Devices) {
@@ -243,8 +243,9 @@ func (t *tableChecker) checkWindowSize(w *Window) (problem string) {
 	return ""
 }
 
-// checkSequence checks that a sequence begins where the previous sequence ends, and that its
-// last command is End. The last sequence must end with the last command of the image.
+// checkSequence checks that a sequence begins where the previous sequence ends, and that the
+// final command of the sequence is End. The last sequence of an image must end with the final
+// command of the image.
 func (t *tableChecker) checkSequence(index int) (problem string) {
 	s, next, all := &t.Sequences[index], t.commandCount, uint64(len(t.Commands))
 	end := next + uint64(s.Count)
@@ -328,7 +329,8 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 }
 
 // sizeFromShape returns the size of all elements of a tensor in bytes, or 0 if the shape is
-// invalid or the size is larger than BytesMax. elementSize is the size of one element in bytes.
+// invalid or the size is larger than BytesMax. The parameter elementSize is the size of one
+// element in bytes.
 func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 	size := elementSize
 	if t.Dims > DimsMax {
@@ -370,8 +372,8 @@ func (v *View) setPayload(file []byte) *Error {
 	return nil
 }
 
-// VerifyPayload computes the checksum of each segment of the payload, and compares it with
-// Segment.Crc32c. The returned error is an *Error.
+// VerifyPayload computes the checksum of each segment of the payload, and compares the checksum
+// with Segment.Crc32c. The returned error is an *Error.
 func (v *View) VerifyPayload() error {
 	rest := v.Payload
 	for i := range v.Segments {

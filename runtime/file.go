@@ -17,7 +17,7 @@ import (
 // commands, and of the payload, which contains data.
 //
 // The envelope and the default data of inputs are copied into private memory before they are
-// verified. Therefore another process that rewrites or truncates the file cannot change this copy.
+// verified. Therefore another process that rewrites or truncates the file cannot change the copies.
 // The rest of the payload is mapped: runs copy it to the device directly from the page cache. Only
 // Verify, Inspect and Replay.Run read the mapped payload. These three return an error if the file
 // has been truncated.
@@ -34,8 +34,8 @@ type File struct {
 // Open opens and maps an image file, and copies its envelope into private memory. The error is a
 // *hal.Fault.
 func Open(path string) (*File, error) {
-	// O_NONBLOCK matters if path is a FIFO: without this flag, open would wait until another
-	// process opens the FIFO for writing.
+	// O_NONBLOCK matters if the path names a FIFO: without this flag, open(2) would wait until
+	// another process opens the FIFO for writing.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, hal.FileFault(path, err)
@@ -63,8 +63,8 @@ func (f *File) mapAndCopyEnvelope() error {
 	if err != nil {
 		return hal.FileFault(f.path, err)
 	}
-	// Copy the first page, which contains the size of the envelope. Then read the size from the
-	// copy, which other processes cannot change, and copy the rest of the envelope.
+	// Copy the first page, which contains the size of the envelope. Then read this size from the
+	// copy, because other processes cannot change the copy. Last, copy the rest of the envelope.
 	if err = f.copyToPrivate(0, 1); err == nil {
 		err = f.copyToPrivate(0, fbs.ReadStruct[fbs.Preamble](f.data).Envelope)
 	}
@@ -95,7 +95,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 
-	// Map anonymous memory at the addresses of the mapped pages, which it replaces. Therefore
+	// Replace the mapped pages of the file by anonymous memory at the same addresses. Therefore
 	// f.data remains one slice of all bytes of the file.
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)

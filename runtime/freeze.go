@@ -20,7 +20,7 @@ import (
 // size that a run needs. Therefore the same goroutine should call Run. The error is a *hal.Fault.
 //
 // Freeze does not lock three things: the payload in the page cache, the default data of inputs for
-// which the caller did not call Input, and the program itself. The kernel may evict their pages
+// which the caller did not call Input, and the program itself. The kernel may evict such pages
 // from memory. A run that needs an evicted page waits until the kernel has read the page again. If
 // the kernel cannot read a page of the image file, the run fails with hal.IO.
 //
@@ -62,9 +62,8 @@ func reserveStack() (room [16 << 10]byte) { return room }
 
 // DedicateProcess changes settings of Go and of the process for a program that only replays. The
 // program must call it first in main, while it has only one goroutine. Afterwards this goroutine
-// stays on one thread, and Go starts no more threads. There are two conditions: the program must
-// not call runtime.LockOSThread, and it must wait only in raw system calls. Package hal waits only
-// in raw system calls.
+// stays on one thread, and Go starts no more threads. This requires two things of the program: it
+// must not call runtime.LockOSThread, and must wait only in raw system calls, as package hal does.
 func DedicateProcess() {
 	// Let Go use one processor. If Go has already started with more processors, reducing their
 	// number costs 200 KiB of memory. Therefore lminit starts programs with GOMAXPROCS=1.

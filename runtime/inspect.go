@@ -1,6 +1,7 @@
 package runtime
 
-// This file lets a caller check an image file before Verify, for example its signature.
+// This file lets the caller check an image file, for example the signature of the file, before the
+// caller calls Verify.
 
 import (
 	"lightmetal/fbs"
@@ -30,7 +31,7 @@ func (f *File) Inspect(check func(data []byte) error) error {
 // protects the file, or if the superblock of the file system is read-only. (On dm-verity the
 // superblock is always read-only.) A read-only mount is not sufficient, because the same file
 // system may also be mounted writable at another place. isImmutable does not consider processes
-// that can remount the file system or write to its block device (see THREATS.md).
+// that can remount the file system or write to the block device below it (see THREATS.md).
 func (f *File) isImmutable() bool {
 	var status unix.Statx_t
 	// Ignore errors: if the kernel does not have statx, status remains zero.

@@ -74,8 +74,8 @@ func CheckWorstCase(view *fbs.View) error {
 	return nil
 }
 
-// checkDevices returns an error unless devices are the devices that the image is for. It compares
-// their number, PCI ids and BAR sizes, and checks that no device occurs twice.
+// checkDevices returns an error unless the image is for the given devices. It compares the number
+// of devices, their PCI ids and their BAR sizes, and checks that no device occurs twice.
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
 		return hal.NewFault(hal.Usage, fbs.Text("devices: the image needs %d, but %d were given",
@@ -95,9 +95,10 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
-// explainMismatch compares an opened device, got, with the requirements of device i in the image.
-// It returns "" if the device meets them. Otherwise it returns the first difference as the end of a
-// sentence that begins with "the image", for example "is for subsystem 0x1, but pci:... has 0x2".
+// explainMismatch compares an opened device with the requirements for device i in the image. The
+// parameter `got` describes the opened device. If the device meets all requirements,
+// explainMismatch returns "". Otherwise it returns the first difference as the end of a sentence
+// that begins with "the image", for example "is for subsystem 0x1, but pci:... has 0x2".
 func explainMismatch(view *fbs.View, i int, got hal.Identity) (reason string) {
 	want := &view.Devices[i]
 	switch {

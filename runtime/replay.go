@@ -43,7 +43,7 @@ type Replay struct {
 	// The addresses of the tensors follow, in the order of the image. The address of an input is 0
 	// as long as the input has no data.
 	memories      []uintptr
-	missingInputs int // number of inputs without data; all runs fail unless it is 0
+	missingInputs int // number of inputs without data; while it is not 0, all runs fail
 	safeSequence  int // index of the sequence named "safe"; -1: the image has no such sequence
 
 	busMaster bool     // Load has enabled bus mastering of at least one device
@@ -54,7 +54,7 @@ type Replay struct {
 	// scratch[1], which is never executed.
 	scratch [2]fbs.Command
 
-	allowedNs int64 // longest time of a run in nanoseconds, computed from View.TimeLimitUs
+	allowedNs int64 // longest permitted time of each run, in nanoseconds, from View.TimeLimitUs
 	limitNs   int64 // limit set by SetLimit, in nanoseconds; 0: the caller has set no limit
 	// The time at which the current run exceeds its limit, in nanoseconds of the clock Device.Now.
 	// If SetLimit has set no limit, endTime is 0 until the run checks the time for the first time.
@@ -62,7 +62,7 @@ type Replay struct {
 	clockInterval       int               // number of commands between two checks of the time
 	commandsToClockRead int               // number of commands before the next check of the time
 	stopFlag            *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
-	obeysStopFlag       bool              // the current run ends if stopFlag is set
+	obeysStopFlag       bool              // if stopFlag is set, the current run must end (see SetStopFlag)
 	observer            func(command int) // called before each command; nil: nothing is called
 
 	// The Expect command that the current run repeats, because the condition of the command has not

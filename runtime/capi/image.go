@@ -18,7 +18,7 @@ const imagesMax = 16
 type stage uint8
 
 const (
-	stageOpened stage = iota // lm_open has succeeded
+	stageOpened stage = iota // lm_open, lm_open_signed or lm_open_memory has succeeded
 	stageLoaded              // lm_load has succeeded
 	stageFrozen              // lm_freeze has succeeded; lm_run may be called
 )
@@ -90,8 +90,8 @@ func acquireImage(handle int32) (*image, outcome) {
 }
 
 // tooEarly and tooLate contain the reasons for rejecting a call that is made at a wrong stage of
-// the image. Their index is the stage that the call requires. tooEarly applies if the image has not
-// reached this stage, and tooLate if the image has passed it.
+// the image. The index in both arrays is the stage that the call requires. tooEarly applies if the
+// image has not reached the required stage. tooLate applies if the image has passed that stage.
 var (
 	tooEarly = [...]string{stageLoaded: "call lm_load before this function",
 		stageFrozen: "call lm_freeze before this function"}
