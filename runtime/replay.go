@@ -62,7 +62,7 @@ type Replay struct {
 	clockInterval       int               // number of commands between two checks of the time
 	commandsToClockRead int               // number of commands before the next check of the time
 	stopFlag            *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
-	obeysStopFlag       bool              // if stopFlag is set, the current run must end (see SetStopFlag)
+	obeysStopFlag       bool              // the current run obeys stopFlag (see SetStopFlag)
 	observer            func(command int) // called before each command; nil: nothing is called
 
 	// The Expect command that the current run repeats, because the condition of the command has not
