@@ -2,7 +2,7 @@
 
 package fbs
 
-// This file stops every build for a big-endian processor with an error, because no file
-// declares the name below. All integers of an image are little endian, and package fbs reads
-// the structs of an image in place, without a conversion of the byte order.
+// This file makes every build for a big-endian processor fail, because no file declares the
+// name below. All integers in an image are little endian, and package fbs reads the structs of
+// an image in place, without converting the byte order.
 var _ = lightmetalSupportsOnlyLittleEndianProcessors

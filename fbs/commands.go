@@ -1,9 +1,10 @@
 package fbs
 
 // This file checks the commands of an image, so that the code that executes commands need not
-// check any field. FORMAT.md section 6 has the requirements. The functions whose names begin
-// with check return a description of the problem, or an empty string if the command is valid.
-// The functions whose names begin with describe return the description of one problem.
+// check any field. It also computes the longest time of each sequence, and the checksum of the
+// commands. FORMAT.md section 6 has the requirements. Most functions with a name check... return
+// a description of the problem, or an empty string if the command is valid. The functions with
+// a name describe... return the description of one problem.
 
 import (
 	"lightmetal/boards"
@@ -11,35 +12,36 @@ import (
 )
 
 // commandsPerBlock is the number of commands in one block. verifyCommands checks a block of
-// commands, and then computes the checksum of the same block. A block has 16 KiB. Therefore it
-// is still in the processor's cache when verifyCommands reads it the second time.
+// commands, and then computes the checksum of the same block. A block has 16 KiB. Therefore the
+// block is still in the processor's cache when verifyCommands computes the checksum.
 const commandsPerBlock = 512
 
 // commandChecker checks the commands of an image in the order of the file.
 type commandChecker struct {
-	view           *View                     // image to check; gets NeedsFixup and BusMasters set
+	view           *View                     // image to check; checks set NeedsFixup and BusMasters
 	boards         [DevicesMax]*boards.Board // board of each device of the image
 	windows        []windowState             // state of each window in view.Windows
 	pointedWindows []uint16                  // indices of the Tlb windows that are accessible now
-	lastCommand    *Command                  // last command of the current sequence
-	worstCaseUs    uint64                    // longest time of the checked part of this sequence
-	hasCall        bool                      // the checker has found a Call
+	lastCommand    *Command                  // final command of the sequence being checked
+	worstCaseUs    uint64                    // longest time of the checked part of that sequence
+	hasCall        bool                      // the checker has found a Call in any sequence
 }
 
 // windowState describes which accesses a range of one window accepts. All bytes of the range
-// accept the same accesses. In a Bar window, it is the range of the rule that applied to the
-// previous access. In all other windows, it is the whole window.
+// accept the same accesses. In a Bar window, the range is the one of the rule that applied to
+// the previous access. In a Tlb window that is not accessible now, the range is empty. In all
+// other windows, the range is the whole window.
 type windowState struct {
-	start         uint64     // offset of a Bar window in its BAR; 0 in other windows
-	first, end    uint64     // offsets of the range in the window: first <= offset < end
-	widths        uint8      // accepted access widths in bytes, ORed
+	start         uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
+	first, end    uint64     // the range in the window, in bytes: first <= offset < end
+	widths        uint8      // accepted access widths in bytes, ORed: 1|2|4|8
 	kinds         accessKind // accepted kinds of accesses
 	acceptsStores bool       // checkDMAWindow has found that the whole window accepts stores
 }
 
-// accessKind is a set of properties of a command's accesses to a window. A window accepts a
-// command only if it accepts each of the properties. The empty set is a single load, which all
-// windows accept.
+// accessKind is a set of properties of a command's accesses to a window. A window accepts the
+// command only if the window accepts each property in the set. The empty set is a single load,
+// which all windows accept.
 type accessKind uint8
 
 const (
@@ -55,7 +57,7 @@ const (
 	kindsAll  = manyBytes | isStore | anyWidth
 )
 
-// windowKindNames has the name of each kind of window in messages.
+// windowKindNames has the name that messages use for each kind of window.
 var windowKindNames = [...]string{
 	gen.WindowKindBar:    "a BAR window",
 	gen.WindowKindTlb:    "a TLB window",
@@ -63,7 +65,7 @@ var windowKindNames = [...]string{
 	gen.WindowKindConfig: "configuration space",
 }
 
-// opcodeNames has the name of each opcode in messages and listings.
+// opcodeNames has the name that messages use for each opcode.
 var opcodeNames = [...]string{
 	gen.OpcodeWrite:    "write",
 	gen.OpcodeModify:   "modify",
@@ -80,9 +82,10 @@ var opcodeNames = [...]string{
 	gen.OpcodeEnd:      "end",
 }
 
-// verifyCommands checks every command, sets v.WorstCaseUs, and computes a checksum. data has
-// the commands as bytes. sumBefore is the CRC-32C of the part of the envelope before data. sum
-// is the CRC-32C of the envelope up to and including data.
+// verifyCommands checks every command, sets v.WorstCaseUs, and computes a checksum. The
+// parameter `data` contains the commands as bytes. The parameter sumBefore is the CRC-32C of
+// the part of the envelope before these bytes. The result `sum` is the CRC-32C of the envelope
+// from its start to the end of these bytes.
 func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *Error) {
 	c := newCommandChecker(v)
 	sum = sumBefore
@@ -142,7 +145,7 @@ func (c *commandChecker) unpointWindows() {
 	c.pointedWindows = c.pointedWindows[:0]
 }
 
-// checkCommands checks the commands with the indices first to end-1, and returns the first
+// checkCommands checks the commands with the indices `first` to `end`-1, and returns the first
 // problem as an error.
 func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
@@ -264,8 +267,9 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	return c.checkDMAWindow(m.Index)
 }
 
-// checkCopy checks a CopyIn or CopyOut command. kind has the properties of the accesses to the
-// window, except anyWidth. If the command copies a tensor, the tensor must have the given role.
+// checkCopy checks a CopyIn or CopyOut command. The parameter `kind` has the properties of the
+// accesses to the window, without anyWidth: checkCopy adds anyWidth for the mode Bulk. If the
+// command copies a tensor, the tensor must have the given role.
 func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) (problem string) {
 	if m.Option != 0 || m.Mask != 0 {
 		return "option and mask must be 0"
@@ -444,7 +448,7 @@ func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 	return Text("invalid option %d; must be 1 (fail) or 2 (ignore)", uint64(m.Option))
 }
 
-// fitsWidth reports whether a number fits in an integer of width bytes.
+// fitsWidth reports whether a number fits in an integer of `width` bytes.
 func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
 
 func describeWideValue(m *Command) string {
@@ -465,8 +469,9 @@ func describeInvalidAmount(m *Command) string {
 	return Text("amount %d is not a multiple of the width %d", uint64(m.Amount), uint64(m.Width))
 }
 
-// checkAccess checks that the window m.Window accepts the accesses of a command. The accesses
-// have the width m.Width and the properties in kind, and cover size bytes from m.Offset on.
+// checkAccess checks that the window m.Window accepts the accesses of the command m. The
+// accesses have the width m.Width and the properties in `kind`. They cover `size` bytes of the
+// window, of which the first one is at m.Offset.
 func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (problem string) {
 	if int(m.Window) >= len(c.windows) {
 		return describeMissingWindow(m.Window)
@@ -491,9 +496,10 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 }
 
 // findRangeAndCheckAccess checks an access that begins outside the range in windowState. In a
-// Bar window, it finds the rule that applies to the access, sets windowState to the range of
-// that rule, and calls checkAccess again. It returns a problem if no rule applies. In all other
-// windows it always returns a problem, because the range is the whole window.
+// Bar window, the function finds the rule that applies to the access, sets windowState to the
+// range of that rule, and calls checkAccess again. If no rule applies, the function returns a
+// problem. In all other windows the function always returns a problem, because there the range
+// is the whole window, or is empty.
 func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	kind accessKind) (problem string) {
 	w := &c.windows[m.Window]
@@ -526,12 +532,12 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	return c.checkAccess(m, size, kind)
 }
 
-// hasAtMostOneBit reports whether at most one bit of width is set. Then width is a power of two
-// or 0.
+// hasAtMostOneBit reports whether at most one bit of the width is set. Such a width is a power
+// of two or 0.
 func hasAtMostOneBit(width uint8) bool { return width&(width-1) == 0 }
 
-// findRule returns the board's rule for the byte at m.Offset of a Bar window, or nil if the
-// board has no rule for the byte.
+// findRule returns the board's rule for the byte at m.Offset of the Bar window m.Window, or nil
+// if the board has no rule for this byte.
 func (c *commandChecker) findRule(m *Command) *boards.Rule {
 	w := &c.view.Windows[m.Window]
 	return c.boards[w.Device].FindRule(w.Bar, w.Offset+uint64(m.Offset), 1)
@@ -569,8 +575,9 @@ func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string
 	return c.describeRejection("a store", m) + "; declare a TLB or a host window for stores"
 }
 
-// describeRejection returns the message that the device does not accept an access of m at
-// m.Offset of the window. access describes that access in the message.
+// describeRejection returns the message that the device does not accept an access of the
+// command m at m.Offset of the window. The message begins with `access`, a description of the
+// access.
 func (c *commandChecker) describeRejection(access string, m *Command) string {
 	w := &c.view.Windows[m.Window]
 	access += " is not accepted by "
@@ -590,9 +597,9 @@ func describeMisalignment(m *Command, w *windowState) string {
 	return Text("offset %x is not a multiple of the width %d", uint64(m.Offset), width)
 }
 
-// checkDMAWindow checks that an image may store the bus address of the window with the given
-// index to a device. That device can then store to every byte of the window by DMA. Therefore
-// the whole window must accept stores.
+// checkDMAWindow checks that a command may store the bus address of a window to a device. The
+// parameter `index` is the index of the window. The device can then store to every byte of the
+// window by DMA. Therefore the whole window must accept stores.
 func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 	w, state := &c.view.Windows[index], &c.windows[index]
 	if w.Kind == gen.WindowKindHost || state.acceptsStores {
@@ -612,9 +619,10 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 	return ""
 }
 
-// checkDataRange checks that m.Amount bytes from the offset m.Value on lie inside a tensor, or
-// inside the payload. m.Index is 0 for the payload, and 1 + n for tensor n. The tensor must have
-// the given role. If the role is Output, the payload is not allowed.
+// checkDataRange checks that the bytes which the command m copies or compares lie inside a tensor,
+// or inside the payload: m.Amount bytes from the offset m.Value on. m.Index is 0 for the
+// payload, and 1 + n for tensor n. A tensor must have the given role. If the role is Output,
+// the payload is not allowed.
 func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem string) {
 	size := c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {

@@ -1,10 +1,10 @@
 // Package fbs reads and verifies Light Metal images. An image is a file with commands for PCIe
-// devices, and with the data that the commands copy (the payload). A target replays an image:
-// it executes the commands.
+// devices, and with the data that the commands copy (the payload). The machine that executes
+// the commands of an image is called the target.
 //
 // An image starts with the envelope, a FlatBuffer. Page-aligned segments with the payload
-// follow. image.fbs is the schema of the envelope, package gen has the Go code that flatc
-// generates from the schema, and FORMAT.md specifies every byte of the file.
+// follow. The file image.fbs is the schema of the envelope. Package gen has the Go code that
+// flatc generates from the schema. FORMAT.md specifies every byte of an image.
 //
 // Verify checks a file and returns a View, whose slices point into the file. The steps are
 // those of FORMAT.md section 1.2:
@@ -18,5 +18,5 @@
 //   - tables.go compares the checksums of the payload with the checksums in the envelope.
 //
 // View.Original returns nil for a View that has not been verified. Therefore code that executes
-// the commands of an Original need not check any offset, count or index again.
+// the commands of a View from Original need not check any offset, count or index again.
 package fbs

@@ -1,9 +1,9 @@
 package fbs
 
-// This file reads a FlatBuffer from a file that may be damaged or malicious. It checks every
-// offset before use. The Go library of FlatBuffers has no function that verifies a buffer
-// (https://flatbuffers.dev/support), and the accessors that flatc generates use the offsets of
-// the file without a check.
+// This file reads a FlatBuffer from an image that may be damaged or malicious. It checks every
+// offset in the image before it uses the offset. The Go library of FlatBuffers has no function
+// that verifies a buffer (https://flatbuffers.dev/support), and the accessors that flatc
+// generates use the offsets without a check.
 
 import "unsafe"
 
@@ -18,22 +18,26 @@ func (e *Error) Error() string { return e.Place + ": " + e.Reason }
 
 // Table reads the fields of a FlatBuffer's root table. Each read first checks that the bytes
 // of the field lie inside the FlatBuffer. If they do not, the read sets Err. After that, all
-// reads return zeros and leave Err as it is.
+// reads return zeros and do not change Err.
 type Table struct {
 	Err          *Error // first failure of a read; nil if every read has succeeded
 	data         []byte // the whole FlatBuffer
-	objectsBegin uint64 // smallest offset in data that a table, vtable or vector may have
+	objectsBegin uint64 // smallest offset in the FlatBuffer that a table, vtable or vector may have
 	place        string // name of the table in errors
-	position     uint64 // offset of the table in data
+	position     uint64 // offset of the table in the FlatBuffer
 	size         uint64 // size of the table in bytes, without its vectors
 	vtable       []byte // 16-bit numbers: size of the vtable, size of the table, field offsets
 }
 
-// RootTable returns the root table of the FlatBuffer in data. The first 4 bytes of data are
-// the position of the table. The address of data must be a multiple of 8, because structs are
-// read in place. objectsBegin is the smallest offset in data that a table, vtable or vector
-// may have. fieldCount is the number of fields that the schema declares for the table. place
-// names the table in errors. If data has no valid root table, Err of the result is set.
+// RootTable returns the root table of a FlatBuffer. The parameters are:
+//
+//	data          bytes of the FlatBuffer, of which the first 4 are the offset of the table
+//	objectsBegin  smallest offset in the FlatBuffer that a table, vtable or vector may have
+//	fieldCount    number of fields that the schema declares for the table
+//	place         name of the table in errors
+//
+// The address of the FlatBuffer must be a multiple of 8, because structs are read in place. If
+// the FlatBuffer has no valid root table, RootTable sets Err of the result.
 func RootTable(data []byte, objectsBegin uint64, fieldCount int, place string) *Table {
 	position := uint64(ReadStruct[uint32](data))
 	t := &Table{data: data, objectsBegin: objectsBegin, place: place, position: position}
@@ -65,8 +69,9 @@ func (t *Table) readVtable(fieldCount int) {
 	t.vtable = t.bytesAt(position, size, 2, place)
 }
 
-// setError sets Err, unless an earlier failure has set it. Text formats the message with the
-// numbers. The compiler must not inline setError: with inlining the program is 1 KB larger.
+// setError sets Err, unless an earlier failure has set Err. Text formats the message with the
+// numbers. The compiler must not inline setError, because inlining makes the program 1 KB
+// larger.
 //
 //go:noinline
 func (t *Table) setError(place, format string, numbers ...uint64) {
@@ -75,9 +80,9 @@ func (t *Table) setError(place, format string, numbers ...uint64) {
 	}
 }
 
-// bytesAt returns size bytes of the FlatBuffer from the given position on. It sets Err if the
-// bytes are not inside the FlatBuffer, or if the position is not a multiple of align. If Err is
-// set, bytesAt returns nil.
+// bytesAt returns `size` bytes of the FlatBuffer from the given position on. It sets Err if the
+// bytes are not inside the FlatBuffer, or if the position is not a multiple of `align`. If Err
+// is set, bytesAt returns nil. The parameter `place` names the bytes in errors.
 func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
 	if position < t.objectsBegin || position > all || size > all-position {
@@ -93,9 +98,9 @@ func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	return t.data[position:][:size]
 }
 
-// fieldPosition returns the position of a field in the FlatBuffer. id is the number of the
-// field in the schema, and size is the size of the field in bytes. fieldPosition returns 0 if
-// the field is absent, or if an earlier read has set Err.
+// fieldPosition returns the position of a field in the FlatBuffer. The parameter `id` is the
+// number of the field in the schema. The parameter `size` is the size of the field in bytes.
+// fieldPosition returns 0 if the field is absent, or if an earlier read has set Err.
 func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	entry := min(4+2*id, len(t.vtable))
 	offset := uint64(ReadStruct[uint16](t.vtable[entry:]))
@@ -108,8 +113,9 @@ func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	return t.position + offset
 }
 
-// StructField returns the value of a field whose type is a number or a struct. id is the number
-// of the field in the schema. StructField returns zero if the field is absent or invalid.
+// StructField returns the value of a field whose type is a number or a struct. The parameter
+// `id` is the number of the field in the schema. StructField returns zero if the field is
+// absent or invalid.
 func StructField[T any](t *Table, id int) (value T) {
 	size, align := uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value))
 	if position := t.fieldPosition(id, size); position != 0 {
@@ -119,9 +125,10 @@ func StructField[T any](t *Table, id int) (value T) {
 }
 
 // VectorField returns the elements of a field whose type is a vector of numbers or structs. The
-// slice points into the FlatBuffer. It is empty if the field is absent or invalid. id is the
-// number of the field in the schema, and place names the vector in errors. A vector is invalid
-// if its address is not a multiple of align, or if it has more than countMax elements.
+// slice points into the FlatBuffer. The slice is empty if the field is absent or invalid. The
+// parameter `id` is the number of the field in the schema. The parameter `place` names the
+// vector in errors. A vector is invalid if the offset of its elements is not a multiple of
+// `align`, or if it has more than countMax elements.
 func VectorField[T any](t *Table, id int, align, countMax uint64, place string) []T {
 	var element T
 	size := unsafe.Sizeof(element)
@@ -129,9 +136,9 @@ func VectorField[T any](t *Table, id int, align, countMax uint64, place string) 
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))/size)
 }
 
-// vectorBytes returns the elements of a vector as bytes. size is the size of one element in
-// bytes. The other parameters are those of VectorField. vectorBytes returns nil if the vector
-// is absent, empty or invalid.
+// vectorBytes returns the elements of a vector as bytes. The parameter `size` is the size of
+// one element in bytes. The other parameters are those of VectorField. vectorBytes returns nil
+// if the vector is absent, empty or invalid.
 func (t *Table) vectorBytes(id int, align, size, countMax uint64, place string) []byte {
 	position := t.fieldPosition(id, 4)
 	if position == 0 {

@@ -1,7 +1,8 @@
 package fbs
 
 // This file defines the preamble, the limits and the structs of an image. The Go structs have
-// the same layout as the bytes of the file. Therefore package fbs uses the bytes without a copy.
+// the same layout as the bytes of the image. Therefore package fbs can use most of these bytes
+// as Go structs, without copying them.
 
 import (
 	"unsafe"
@@ -26,26 +27,27 @@ type Preamble struct {
 	Root         uint32   // offset of the FlatBuffers root table in the file
 	Identifier   [4]byte  // must equal Identifier
 	Major, Minor uint16   // version of the format
-	Checksum     uint32   // CRC-32C of the envelope, computed as if these four bytes were zero
+	Checksum     uint32   // CRC-32C of the envelope, computed as if this field were zero
 	Schema       uint64   // hash of the schema; must equal SchemaHash
 	File         uint64   // size of the file in bytes, without a signature
 	Envelope     uint64   // size in bytes of the envelope, which begins with this preamble
 	Reserved     [32]byte // must be zero
 }
 
-// ReadStruct returns a copy of the struct at the start of data. If data is shorter than the
-// struct, the remaining bytes of the copy are zero.
+// ReadStruct returns a copy of the struct at the start of the given bytes. If there are fewer
+// bytes than the struct has, the remaining bytes of the copy are zero.
 func ReadStruct[T any](data []byte) (value T) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), unsafe.Sizeof(value)), data)
 	return value
 }
 
-// Limits of the format. Verify rejects a file that exceeds one of the limits.
+// Alignments and limits of the format. A constant with a name ...Max is the largest number or
+// size that an image may have. Verify rejects an image that exceeds one of the limits.
 const (
-	SegmentAlign = 4096 // segments start at multiples of this number of bytes, a page
-	ArenaAlign   = 64   // tensors start at multiples of this number of bytes, a cache line
+	SegmentAlign = 4096 // segments start at multiples of this number of bytes (a page)
+	ArenaAlign   = 64   // tensors start at multiples of this number of bytes (a cache line)
 
-	CommandsMax  = 1 << 24    // number of commands (512 MiB); FlatBuffers offsets have 32 bits
+	CommandsMax  = 1 << 24    // number of commands (512 MiB), as FlatBuffers offsets have 32 bits
 	WindowsMax   = 1 << 12    // number of windows
 	WindowMax    = 1 << 32    // bytes of one window, because Command.Offset has 32 bits
 	DevicesMax   = 8          // number of devices
@@ -61,16 +63,16 @@ const (
 	DelayMaxUs   = 10_000_000 // microseconds of one Delay command
 )
 
-// NoSlot is the value of Window.Slot in a Tlb window that may use any TLB window of the
-// device, and in all windows of other kinds.
+// NoSlot is the value of Window.Slot for a Tlb window that may use any TLB window of the
+// device. It is also the value of Window.Slot for all windows of other kinds.
 const NoSlot = 0xffff
 
 // FlagWriteCombining is the bit of Window.Flags that requests a write-combining mapping. The
 // bit has no effect if the device has no write-combining mapping.
 const FlagWriteCombining = 1
 
-// These types are the structs of the schema image.fbs, which describes each field. flatc
-// generates package gen from the schema.
+// These types are the structs of the schema. The comments in image.fbs describe each field. The
+// program flatc generates package gen from the schema.
 type (
 	Command     = gen.CommandT
 	Window      = gen.WindowT
@@ -96,8 +98,8 @@ func (t *DeviceInfo) BarSizes() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(
 // CommandSize is the size of a Command in bytes.
 const CommandSize = 32
 
-// CommandsIn returns a slice of the commands in the given memory. It does not copy them. The
-// address of the memory must be a multiple of 8.
+// CommandsIn returns a slice of the commands in the given memory. It does not copy the
+// commands. The address of the memory must be a multiple of 8.
 func CommandsIn(memory []byte) []Command {
 	return unsafe.Slice((*Command)(unsafe.Pointer(unsafe.SliceData(memory))),
 		len(memory)/CommandSize)
@@ -106,11 +108,11 @@ func CommandsIn(memory []byte) []Command {
 // TileRange is the tile, or the rectangle of tiles, that a TLB window shows.
 type TileRange = boards.TileRange
 
-// WidthMask returns the largest value that fits in an integer of width bytes. width must be
-// 1, 2, 4 or 8.
+// WidthMask returns the largest value that fits in an unsigned integer of `width` bytes. The
+// width must be 1, 2, 4 or 8.
 func WidthMask(width uint8) uint64 { return ^uint64(0) >> (64 - 8*uint(width)) }
 
-// DTypeSize returns the size of one element of type d in bytes, or 0 if d is unknown.
+// DTypeSize returns the size in bytes of one element of the type d, or 0 if d is unknown.
 func DTypeSize(d gen.DType) uint8 {
 	// The index of a size is the value of the type in enum DType of image.fbs.
 	sizes := [...]uint8{0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8}
@@ -121,9 +123,9 @@ func DTypeSize(d gen.DType) uint8 {
 }
 
 // These declarations, and all declarations below, check the layout of the Go structs at compile
-// time. The array type on the left has the length that a size or an offset has in the file. The
-// array on the right has the length that Go computes. Code with different lengths does not
-// compile.
+// time. The length of the array type on the left is a size or an offset in the file, in bytes.
+// The length of the array on the right is the same size or offset in the Go struct. If the two
+// lengths differ, the package does not compile.
 var (
 	_ [PreambleSize]byte   = [unsafe.Sizeof(Preamble{})]byte{}
 	_ [CommandSize]byte    = [unsafe.Sizeof(Command{})]byte{}
@@ -138,7 +140,7 @@ var (
 )
 
 // These declarations check the offsets of the checksum fields. EnvelopeChecksum and
-// SplitSignature use the offsets to leave the checksum field out of the computed checksum.
+// SplitSignature use these offsets, because a checksum does not cover its own field.
 var (
 	_ [checksumOffset]byte          = [unsafe.Offsetof(Preamble{}.Checksum)]byte{}
 	_ [signatureChecksumOffset]byte = [unsafe.Offsetof(Signature{}.Checksum)]byte{}

@@ -1,7 +1,7 @@
 package fbs
 
-// This file reads the signature that may follow an image, and checks that it is undamaged.
-// Package runtime/signed checks that the signature is authentic.
+// This file reads the signature that may follow an image, and checks that the signature is
+// undamaged. Package runtime/signed checks that the signature is authentic.
 
 // Signature is the signature at the end of a signed file (FORMAT.md section 8). The struct has
 // the same layout as the bytes of the file.
@@ -20,9 +20,10 @@ const (
 	signatureChecksumOffset = 8 // offset of Signature.Checksum in a Signature
 )
 
-// SplitSignature returns the image in a file and the signature after the image. s is nil if the
-// file has no signature. SplitSignature checks the magic, the checksum and the reserved bytes of
-// the signature, but not whether the signature is authentic. The returned error is an *Error.
+// SplitSignature returns the image in a file and the signature after the image. If the file has
+// no signature, the result s is nil. SplitSignature checks the magic, the checksum and the
+// reserved bytes of the signature, but not whether the signature is authentic. The returned
+// error is an *Error.
 func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	size := len(data) - SignatureBytes
 	if size < PreambleSize || ReadStruct[Preamble](data).File != uint64(size) {
@@ -37,8 +38,8 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 }
 
 // checkFields checks the magic, the checksum and the reserved bytes of a signature. It returns
-// a description of the problem, or an empty string if the signature is valid. sum is the
-// CRC-32C that the caller has computed from the fields Zero, Key and Value.
+// a description of the problem, or an empty string if there is no problem. The parameter `sum`
+// is the CRC-32C that the caller has computed from the fields Zero, Key and Value.
 func (s *Signature) checkFields(sum uint32) (problem string) {
 	if string(s.Magic[:]) != SignatureMagic {
 		return "the bytes after the image do not begin with " + SignatureMagic

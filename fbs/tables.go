@@ -1,22 +1,22 @@
 package fbs
 
 // This file checks the tables of an image: the devices, rules, windows, sequences, segments and
-// tensors. The functions whose names begin with check return a description of the problem, or
-// an empty string if they find no problem. Their messages begin without the name of the
-// element, which the caller adds.
+// tensors. It also checks the checksums of the payload. The functions with a name check...
+// return a description of the problem, or an empty string if they find no problem. The
+// description does not name the element of the table, because the caller adds this name.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
 
-// tableChecker checks the tables of an image, and adds up sizes and counts while it does so.
-// checkTotals compares the sums with the numbers in the reservation of the image.
+// tableChecker checks the tables of an image. For this, it adds up sizes and counts of the
+// elements that it has checked. checkTotals compares the sums of sizes with the reservation.
 type tableChecker struct {
 	*View
-	hostBytes    uint64 // size of the checked Host windows, each rounded up to a page
-	payloadBytes uint64 // size of the checked segments
-	arenaBytes   uint64 // size of the checked tensors, each rounded up to ArenaAlign
+	hostBytes    uint64 // total size of the checked Host windows, each rounded up to a page
+	payloadBytes uint64 // total size of the checked segments
+	arenaBytes   uint64 // total size of the checked tensors, each rounded up to ArenaAlign
 	commandCount uint64 // number of commands in the checked sequences
 }
 
@@ -29,8 +29,9 @@ type tableToCheck struct {
 	checkElement func(index int) (problem string) // nil: verifyCommands checks the elements
 }
 
-// verifyTables checks every table except the elements of the table of commands. It also checks
-// that the reservation has the right counts and sizes.
+// verifyTables checks every table. It does not check the elements of the table of commands,
+// which verifyCommands checks. verifyTables also checks that the reservation has the right
+// counts and sizes.
 func (v *View) verifyTables() *Error {
 	t, r := &tableChecker{View: v}, &v.Reservation
 	rules := uint32(len(v.Rules)) // the reservation has no count of rules to compare with
@@ -59,8 +60,8 @@ func (v *View) verifyTables() *Error {
 	return nil
 }
 
-// verifyCount checks that a required table is not empty, and that the number of elements in the
-// table equals the number in the reservation.
+// verifyCount checks that a required table is not empty. It also checks that the number of
+// elements in the table equals the number in the reservation.
 func (c *tableToCheck) verifyCount() *Error {
 	if c.isRequired && c.count == 0 {
 		return &Error{"image", "has no " + c.element}
@@ -168,9 +169,8 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 	return t.checkName(r.Name)
 }
 
-// isAfter reports whether rule r follows the previous rule in the required order: by device,
-// then by BAR, then by offset in the BAR. If both rules have the same BAR, they must not
-// overlap.
+// isAfter reports whether the rule r may follow the previous rule. Rules must be sorted by
+// device, then by BAR, then by offset in the BAR. Rules of the same BAR must not overlap.
 func isAfter(r, previous *Rule) bool {
 	deviceAndBar := func(r *Rule) int { return int(r.Device)<<8 + int(r.Bar) }
 	if deviceAndBar(r) != deviceAndBar(previous) {
@@ -179,8 +179,8 @@ func isAfter(r, previous *Rule) bool {
 	return r.First > previous.Last
 }
 
-// checkWindow checks the fields of a window. Their valid values depend on the kind of the
-// window.
+// checkWindow checks the fields of a window. The valid values of the fields depend on the kind
+// of the window.
 func (t *tableChecker) checkWindow(index int) (problem string) {
 	w := &t.Windows[index]
 	if int(w.Device) >= len(t.Devices) {
@@ -243,8 +243,9 @@ func (t *tableChecker) checkWindowSize(w *Window) (problem string) {
 	return ""
 }
 
-// checkSequence checks that a sequence begins where the previous sequence ends, and that its
-// last command is End. The last sequence must end with the last command of the image.
+// checkSequence checks that a sequence begins where the previous sequence ends, and that the
+// final command of the sequence is End. The last sequence of an image must end with the final
+// command of the image.
 func (t *tableChecker) checkSequence(index int) (problem string) {
 	s, next, all := &t.Sequences[index], t.commandCount, uint64(len(t.Commands))
 	end := next + uint64(s.Count)
@@ -263,8 +264,8 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 }
 
 // checkSegment checks a segment. The first segment must start at the first page boundary after
-// the envelope, and every other segment where the previous segment ends. Therefore the payload
-// is one contiguous range of the file.
+// the envelope. Every other segment must start where the previous segment ends. Therefore the
+// payload is one contiguous range of the file.
 func (t *tableChecker) checkSegment(index int) (problem string) {
 	s := &t.Segments[index]
 	if s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax {
@@ -285,8 +286,8 @@ func (t *tableChecker) checkSegment(index int) (problem string) {
 	return ""
 }
 
-// checkTensor checks a tensor. In the arena, the block of memory for all tensors, a tensor must
-// start where the previous tensor ends, rounded up to a multiple of ArenaAlign.
+// checkTensor checks a tensor. The arena is the block of memory for all tensors. In the arena, a
+// tensor must start where the previous tensor ends, rounded up to a multiple of ArenaAlign.
 func (t *tableChecker) checkTensor(index int) (problem string) {
 	tensor := &t.Tensors[index]
 	if problem := t.checkName(tensor.Name); problem != "" {
@@ -328,7 +329,8 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 }
 
 // sizeFromShape returns the size of all elements of a tensor in bytes, or 0 if the shape is
-// invalid or the size is larger than BytesMax. elementSize is the size of one element in bytes.
+// invalid or the size is larger than BytesMax. The parameter elementSize is the size of one
+// element in bytes.
 func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 	size := elementSize
 	if t.Dims > DimsMax {
@@ -350,9 +352,9 @@ func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 	return size
 }
 
-// setPayload sets v.Payload to the payload in file, which contains the bytes of the whole file.
-// It checks that the payload ends at the end of the file, and that all bytes between the
-// envelope and the payload are zero.
+// setPayload sets v.Payload to the payload. The parameter `file` contains all bytes of the image,
+// without a signature. setPayload checks that the payload ends at the end of these bytes, and
+// that all bytes between the envelope and the payload are zero.
 func (v *View) setPayload(file []byte) *Error {
 	size, start := uint64(len(file)), uint64(len(v.Envelope))
 	if len(v.Segments) > 0 {
@@ -370,8 +372,8 @@ func (v *View) setPayload(file []byte) *Error {
 	return nil
 }
 
-// VerifyPayload computes the checksum of each segment of the payload, and compares it with
-// Segment.Crc32c. The returned error is an *Error.
+// VerifyPayload computes the checksum of each segment of the payload, and compares the checksum
+// with Segment.Crc32c. The returned error is an *Error.
 func (v *View) VerifyPayload() error {
 	rest := v.Payload
 	for i := range v.Segments {
@@ -386,5 +388,5 @@ func (v *View) VerifyPayload() error {
 	return nil
 }
 
-// RoundUp returns n rounded up to a multiple of the second parameter.
+// RoundUp returns n, rounded up to a multiple of the second parameter.
 func RoundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }

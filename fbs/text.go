@@ -8,8 +8,8 @@ import (
 )
 
 // Text formats a message as fmt.Sprintf does, but knows only the verbs %d and %x, and only
-// unsigned numbers. Numbers for %x have the prefix 0x. The target does not use package fmt,
-// because fmt makes a static program 130 KB larger.
+// unsigned numbers. For %x it writes the prefix 0x before the number. Programs for the target
+// do not use package fmt, because fmt makes a static program 130 KB larger.
 //
 //go:noinline
 func Text(format string, numbers ...uint64) string {

@@ -1,10 +1,10 @@
 package fbs
 
 // This file defines how long each operation may take. verifyCommands adds up these times to
-// compute the longest time of a sequence. FORMAT.md section 6.3 has the same numbers, and their
-// sources.
+// compute the longest time of a sequence. FORMAT.md section 6.3 has the same times, and the
+// sources of the times.
 
-// Longest time of an operation in microseconds.
+// Longest time of each operation, in microseconds.
 const (
 	commandUs = 1            // the overhead of one command, without its accesses
 	accessUs  = 1            // one load or store
@@ -14,9 +14,9 @@ const (
 	worstCaseMaxUs = 1 << 62 // largest value in View.WorstCaseUs
 )
 
-// accessCount returns the number of accesses of width m.Width that are needed for m.Amount
-// bytes, rounded up. The shift divides by m.Width, which is 1, 2, 4 or 8. For any other width the
-// result has no meaning, and checkAccess rejects the command.
+// accessCount returns how many accesses of the width m.Width are needed for m.Amount bytes,
+// rounded up. The shift divides by m.Width, which is 1, 2, 4 or 8. For any other width the
+// result has no meaning, but checkAccess then rejects the command.
 func accessCount(m *Command) uint64 {
 	shift := m.Width/2 - m.Width/8
 	return (uint64(m.Amount) + uint64(m.Width) - 1) >> shift

@@ -9,12 +9,13 @@ import (
 	"lightmetal/boards"
 )
 
-// Checksum returns the CRC-32C of data: the checksum that the image format uses everywhere.
+// Checksum returns the CRC-32C of the given bytes. All checksums in an image are CRC-32Cs.
 func Checksum(data []byte) uint32 { return checksum(0, data) }
 
 // checksum continues a CRC-32C: if sumBefore is the CRC-32C of some bytes, checksum returns the
-// CRC-32C of these bytes followed by data. crc32.MakeTable computes the table at the first call
-// only. A table in a package variable would delay the start of every program.
+// CRC-32C of these bytes followed by the bytes in `data`. crc32.MakeTable computes its table
+// only at the first call. A package variable with the table would delay the start of every
+// program.
 func checksum(sumBefore uint32, data []byte) uint32 {
 	return crc32.Update(sumBefore, crc32.MakeTable(crc32.Castagnoli), data)
 }
@@ -31,22 +32,22 @@ type View struct {
 	Segments    []Segment
 	Commands    []Command
 	Text        []byte // characters of all names
-	Notes       []byte // FlatBuffer for host tools; Verify does not check it
+	Notes       []byte // FlatBuffer for host tools; Verify does not check its contents
 	Payload     []byte // data that commands copy and compare: the bytes of all segments
 	Envelope    []byte // first part of the file: everything before the padding and the payload
 
-	// WorstCaseUs has the longest time that each sequence can take, in microseconds, including
-	// the sequences that it calls. The largest value is 1 << 62. FORMAT.md section 6.3 defines
-	// the computation.
+	// WorstCaseUs has the longest time that each sequence can take, in microseconds. The time of
+	// a sequence includes the sequences that it calls. The largest value is 1 << 62. FORMAT.md
+	// section 6.3 defines the computation.
 	WorstCaseUs []uint64
 
-	// TimeLimitUs is the time limit for one sequence in microseconds. runtime.Load rejects an
-	// image with a sequence that may take longer, and the runtime stops a sequence that takes
-	// longer. Verify sets the limit to one hour. The caller may change it.
+	// TimeLimitUs is the time limit for each sequence in microseconds. runtime.Load rejects an
+	// image if WorstCaseUs of a sequence exceeds this limit. The runtime ends a run that
+	// actually takes longer. Verify sets the limit to one hour. The caller may change it.
 	TimeLimitUs uint64
 
 	// NeedsFixup is true if the image has Point or Relocate commands. runtime.Load replaces
-	// some fields of these commands with values that depend on the device.
+	// some fields of these commands by values that depend on the addresses of windows.
 	NeedsFixup bool
 
 	// BusMasters has one bit for each device. Bit n is set if device n needs bus mastering,
@@ -54,15 +55,15 @@ type View struct {
 	// to the device.
 	BusMasters uint8
 
-	// original is a copy that VerifyEnvelope has made of the view. It is nil if the view does not
-	// come from VerifyEnvelope.
+	// original is a copy of the view that VerifyEnvelope has made. It is nil if VerifyEnvelope
+	// did not create the view.
 	original *View
 }
 
 // Original returns a copy of the view with the fields that the view had when Verify returned
-// it. Changes that a caller has made to fields since then have no effect on the copy, except a
-// change of TimeLimitUs. The slices of both views share memory. Original returns nil if the
-// view does not come from Verify or VerifyEnvelope.
+// the view. Later changes to the fields of the view have no effect on this copy, except a
+// change of TimeLimitUs. The slices of the view and of the copy share memory. Original returns
+// nil if the view was not created by Verify or VerifyEnvelope.
 func (v *View) Original() *View {
 	if v.original == nil {
 		return nil
@@ -72,14 +73,15 @@ func (v *View) Original() *View {
 	return &original
 }
 
-// NameBytes returns the text of a name. The slice points into the file.
+// NameBytes returns the characters of a name. The slice points into the file.
 func (v *View) NameBytes(n Name) []byte { return v.Text[n>>8:][:n&NameMax] }
 
-// Name returns a copy of the text of a name.
+// Name returns a copy of the characters of a name.
 func (v *View) Name(n Name) string { return string(v.NameBytes(n)) }
 
-// TensorData returns the data that the image has for a tensor, or nil if it has no data. These
-// are the default data of an input, or the golden data (the expected result) of an output.
+// TensorData returns the data that the image has for a tensor: the default data of an input, or
+// the golden data (the expected result) of an output. TensorData returns nil if the image has
+// no data for the tensor.
 func (v *View) TensorData(t *Tensor) []byte {
 	if t.HasData == 0 {
 		return nil
@@ -88,8 +90,8 @@ func (v *View) TensorData(t *Tensor) []byte {
 }
 
 // Board returns the board in package boards that has the PCI ids of a device. If there is no
-// such board, Board returns a new board with the BAR sizes and rules of the image. device is an
-// index of v.Devices.
+// such board, Board returns a new board with the BAR sizes and rules that the image has for the
+// device. The parameter `device` is an index in v.Devices.
 func (v *View) Board(device int) *boards.Board {
 	d := &v.Devices[device]
 	if known := boards.FindByID(d.Vendor, d.Device); known != nil {
@@ -143,11 +145,12 @@ func (v *View) TensorByName(name string) int {
 	return -1
 }
 
-// Verify checks every byte of an image except the notes, and returns a view of the image. data
-// has the bytes of the file. The slices of the view point into data, so the caller must not
-// change data afterwards. The address of data must be a multiple of 8; the address of a mapped
-// file always is. If a signature follows the image, Verify checks that the signature is
-// undamaged, but not that it is authentic. The returned error is an *Error.
+// Verify checks every byte of an image, and returns a view of the image. Of the notes, it
+// checks only the checksum. The parameter `data` contains the bytes of the file. The slices of
+// the view point into these bytes, so the caller must not change them afterwards. The address
+// of the bytes must be a multiple of 8; the address of a mapped file always is. If a signature
+// follows the image, Verify checks that the signature is undamaged, but not that the signature
+// is authentic. The returned error is an *Error.
 func Verify(data []byte) (*View, error) {
 	v, err := VerifyEnvelope(data)
 	if err == nil {
@@ -159,9 +162,9 @@ func Verify(data []byte) (*View, error) {
 	return v, nil
 }
 
-// VerifyEnvelope checks everything that Verify checks, except the checksums of the payload. A
-// caller must not use the bytes of the payload, except to copy them, until VerifyPayload has
-// returned nil.
+// VerifyEnvelope checks everything that Verify checks, except the checksums of the payload. The
+// caller must not use the bytes of the payload before VerifyPayload has returned nil, except to
+// copy them.
 func VerifyEnvelope(data []byte) (*View, error) {
 	data, _, err := SplitSignature(data)
 	if err != nil {
@@ -174,8 +177,8 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	envelope := data[:p.Envelope]
 	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
-		// readEnvelope has not computed the checksum. Compute it now: if it is wrong, the file is
-		// damaged, and the error below reports that instead of the failure.
+		// readEnvelope has not computed the checksum. Compute the checksum now. If it is wrong,
+		// the file is damaged, and the error below reports this damage instead of the failure.
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
@@ -194,9 +197,9 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	return v, nil
 }
 
-// readEnvelope checks an envelope, and returns a view of the envelope and the CRC-32C that it
-// has computed from the envelope. The caller must compare the CRC-32C with Preamble.Checksum.
-// readEnvelope computes the CRC-32C while it checks the commands. Therefore sum is not valid if
+// readEnvelope checks an envelope, and returns a view of the envelope. The result `sum` is the
+// CRC-32C of the envelope, which the caller must compare with Preamble.Checksum. readEnvelope
+// computes the CRC-32C while it checks the commands. Therefore `sum` is not valid if
 // readEnvelope returns an error.
 func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	const fieldCount = 10 // number of fields of table Image in image.fbs
@@ -223,16 +226,17 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// commands is a part of envelope, and the capacities of both slices end at the same byte.
-	// Therefore the difference of the capacities is the offset of the first command.
+	// The slice `commands` is a part of the slice `envelope`, and the capacities of both slices
+	// end at the same byte. Therefore the difference of the capacities is the offset of the first
+	// command.
 	first := cap(envelope) - cap(commands)
 	sum, err = v.verifyCommands(commands, EnvelopeChecksum(envelope[:first]))
 	return v, checksum(sum, envelope[first+len(commands):]), err
 }
 
-// checkFields checks all fields of a preamble except the checksum. It returns a description of
-// the problem, or an empty string if the fields are valid. size is the size of the image in
-// bytes.
+// checkFields checks all fields of a preamble except Root and Checksum. It returns a
+// description of the problem, or an empty string if the fields are valid. The parameter `size`
+// is the size of the image in bytes.
 func (p *Preamble) checkFields(size uint64) (problem string) {
 	if size == 0 {
 		return "the file is empty"

@@ -1,7 +1,7 @@
 package runtime
 
-// This file opens image files and verifies their contents. Some parts of a file are copied into
-// private memory, so that other processes cannot change them. The rest of the file is mapped.
+// This file opens image files and verifies their contents. It copies some parts of an image file
+// into private memory, so that other processes cannot change these parts. The rest is mapped.
 
 import (
 	"unsafe"
@@ -17,16 +17,16 @@ import (
 // commands, and of the payload, which contains data.
 //
 // The envelope and the default data of inputs are copied into private memory before they are
-// verified. Therefore another process that rewrites or truncates the file cannot change them. The
-// rest of the payload is mapped: runs copy it to the device directly from the page cache. Only
-// Verify, Inspect and Replay.Run read the mapped payload. They return an error if the file has
-// been truncated.
+// verified. Therefore another process that rewrites or truncates the file cannot change the copies.
+// The rest of the payload is mapped: runs copy it to the device directly from the page cache. Only
+// Verify, Inspect and Replay.Run read the mapped payload. These three return an error if the file
+// has been truncated.
 type File struct {
 	path string // path that the caller passed to Open, for error messages
 	fd   int    // file descriptor, from which copyToPrivate reads
 	data []byte // all bytes of the file: some pages are private copies, the others are mapped
-	// The bytes of data before the offset privateEnd are a private copy. privateEnd is a multiple
-	// of the page size, or the size of the file.
+	// data[:privateEnd] is a private copy. The offset privateEnd is a multiple of the page size, or
+	// is the size of the file.
 	privateEnd   uint64
 	inputsCopied bool // copyInputs has copied the default data of inputs into private memory
 }
@@ -34,8 +34,8 @@ type File struct {
 // Open opens and maps an image file, and copies its envelope into private memory. The error is a
 // *hal.Fault.
 func Open(path string) (*File, error) {
-	// O_NONBLOCK matters if path is a FIFO: without this flag, open would wait until another
-	// process opens the FIFO for writing.
+	// O_NONBLOCK matters if the path names a FIFO: without this flag, open(2) would wait until
+	// another process opens the FIFO for writing.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, hal.FileFault(path, err)
@@ -63,21 +63,21 @@ func (f *File) mapAndCopyEnvelope() error {
 	if err != nil {
 		return hal.FileFault(f.path, err)
 	}
-	// Copy the first page, which contains the size of the envelope. Then read the size from the
-	// copy, which other processes cannot change, and copy the rest of the envelope.
+	// Copy the first page, which contains the size of the envelope. Then read this size from the
+	// copy, because other processes cannot change the copy. Last, copy the rest of the envelope.
 	if err = f.copyToPrivate(0, 1); err == nil {
 		err = f.copyToPrivate(0, fbs.ReadStruct[fbs.Preamble](f.data).Envelope)
 	}
 	return err
 }
 
-// hugePageCopyMin is the smallest copy, in bytes, for which copyToPrivate requests huge pages.
-// Without huge pages, a copy takes three times as long as reading its bytes.
+// hugePageCopyMin is the size in bytes from which on copyToPrivate requests huge pages for a copy.
+// Without huge pages, a copy of this size takes about three times as long.
 const hugePageCopyMin = 2 << 20
 
-// copyToPrivate copies the bytes of the file from the offset first to the offset end into private
-// memory. The private memory replaces the mapped pages at the same addresses. copyToPrivate copies
-// whole pages, and skips the pages before f.privateEnd, because they are a private copy already.
+// copyToPrivate copies the range f.data[first:end] of the file into private memory. The private
+// memory replaces the mapped pages at the same addresses. copyToPrivate copies whole pages, and
+// skips the pages before f.privateEnd, because those pages are a private copy already.
 func (f *File) copyToPrivate(first, end uint64) error {
 	// Extend the range to whole pages, because mmap can replace only whole pages.
 	size, page := uint64(len(f.data)), uint64(unix.Getpagesize())
@@ -89,22 +89,22 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	part := f.data[first:end]
 
 	// Return an error if the copy does not fit into the available memory. Without this check, the
-	// kernel's OOM killer would kill a process.
+	// kernel's OOM killer could kill a process.
 	if available, _ := availableMemory(end - first); end-first > available {
 		const text = ": a copy in memory needs %d bytes, but only %d are available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 
-	// Map anonymous memory over the mapped pages, at the same addresses. Therefore f.data remains
-	// one slice of all bytes of the file.
+	// Replace the mapped pages of the file by anonymous memory at the same addresses. Therefore
+	// f.data remains one slice of all bytes of the file.
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
 	if len(part) >= hugePageCopyMin && err == nil {
 		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // ignore errors: some kernels lack huge pages
 	}
 
-	// Read the bytes of the file into the anonymous memory. Use pread, because the pages of the
-	// file are no longer mapped there.
+	// Read the bytes of the file into the anonymous memory. Read them with pread, because the pages
+	// of the file are no longer mapped.
 	for n, done := 0, 0; done < len(part) && err == nil; done += n {
 		n, err = unix.Pread(f.fd, part[done:], int64(first)+int64(done))
 		if n == 0 {
@@ -122,13 +122,13 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	return unix.Mprotect(part, unix.PROT_READ)
 }
 
-// FileTruncatedText is the reason in an error message if another process has truncated the image
-// file, so that this process could not read all of it.
+// FileTruncatedText is the reason in the error message after another process has truncated the
+// image file while this process read the file.
 const FileTruncatedText = "the image file was cut short while it was read; " +
 	"to replace an image, move the new file over it (`mv`)"
 
-// Verify checks every byte of the file, and returns a view of the image, which Load accepts. The
-// error is a *hal.Fault.
+// Verify checks every byte of the file, and returns a view of the image. Load accepts this view.
+// The error is a *hal.Fault.
 func (f *File) Verify() (view *fbs.View, err error) {
 	err = f.inspectGuarded(func(data []byte) (err error) {
 		view, err = fbs.VerifyEnvelope(data)
@@ -147,9 +147,9 @@ func (f *File) Verify() (view *fbs.View, err error) {
 }
 
 // copyInputs copies the default data of all inputs into private memory, unless an earlier call has
-// copied them. It copies one range of the payload, which begins with the first byte of default
-// data and ends with the last one. The range contains little other data, because the tools that
-// create images put the default data of inputs at the start of the payload.
+// copied this data. It copies one range of the payload: from the first to the last byte of default
+// data. The range contains little other data, because the tools that create images put the default
+// data of inputs at the start of the payload.
 func (f *File) copyInputs(view *fbs.View) error {
 	if f.inputsCopied {
 		return nil
@@ -169,9 +169,9 @@ func (f *File) copyInputs(view *fbs.View) error {
 	return err
 }
 
-// inspectGuarded calls check with the bytes of the file, and returns the error that check returns.
-// It also returns an error if check panics, and if another process truncates the file while check
-// reads it. The text of each error begins with the path of the file.
+// inspectGuarded passes the bytes of the file to the function `check`, and returns the error of
+// that function. inspectGuarded also returns an error if the function panics, or if another process
+// truncates the file while the function reads it. Each error text begins with the file's path.
 func (f *File) inspectGuarded(check func(data []byte) error) error {
 	var err error
 	ended := recoverPanic(func() { err = check(f.data) })
@@ -193,7 +193,7 @@ func (f *File) inspectGuarded(check func(data []byte) error) error {
 }
 
 // recoverPanic calls f. If f panics, recoverPanic recovers and returns a description of the panic.
-// If f does not panic, it returns the zero value. A memory fault in f causes a panic, too.
+// If f does not panic, recoverPanic returns the zero value. A memory fault in f is a panic, too.
 func recoverPanic(f func()) (recovered hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &recovered)
 	f()

@@ -1,7 +1,7 @@
 package runtime
 
-// This file prepares the process for runs that allocate no memory, and converts panics of runs
-// into codes.
+// This file prepares the process for runs that allocate no memory. It also converts a panic of a
+// run into a result code.
 
 import (
 	"math"
@@ -20,15 +20,16 @@ import (
 // size that a run needs. Therefore the same goroutine should call Run. The error is a *hal.Fault.
 //
 // Freeze does not lock three things: the payload in the page cache, the default data of inputs for
-// which the caller did not call Input, and the program itself. The kernel may evict their pages
+// which the caller did not call Input, and the program itself. The kernel may evict such pages
 // from memory. A run that needs an evicted page waits until the kernel has read the page again. If
-// the kernel cannot read the page of a file, the run fails with hal.IO.
+// the kernel cannot read a page of the image file, the run fails with hal.IO.
 //
 // Freeze does not change the threads, signals and scheduling of the process, because the process
-// may do other work. A process that only replays should also call DedicateProcess.
+// may do other work. A process that does no other work should also call DedicateProcess, before
+// anything else.
 func (r *Replay) Freeze() error {
-	// Lock the envelope, which contains the commands, and the arena. mlock also allocates all of
-	// their pages, so that a run causes no page fault there.
+	// Lock the arena and the envelope. The envelope contains the commands. mlock also allocates
+	// all pages of this memory, so that a run causes no page faults in it.
 	for _, memory := range [...][]byte{r.view.Envelope, r.arena} {
 		if err := unix.Mlock(memory); err != nil {
 			return hal.NewFault(hal.Denied, "cannot lock commands and arena into memory: "+
@@ -39,10 +40,10 @@ func (r *Replay) Freeze() error {
 	// collects garbage at this limit even if the collector is off.
 	setGCPercent(-1)
 	setMemoryLimit(math.MaxInt64)
-	// Sleep, to make Go start its first timer now. With the first timer of a process, Go opens
-	// file descriptors for its network poller (epoll). Go also starts timers of its own, for
-	// example to return memory to the kernel. Without this sleep, one of them could open the
-	// descriptors during a run.
+	// Sleep, to make Go start its first timer now. When Go starts the first timer of a process, it
+	// opens file descriptors for its network poller (epoll). Go also starts timers of its own, for
+	// example to return memory to the kernel. Without this sleep, such a timer could be the first
+	// one, and open the descriptors during a run.
 	time.Sleep(time.Nanosecond)
 	// Set GOMAXPROCS to its present value. In a program that never sets GOMAXPROCS, Go opens files
 	// from time to time to read the CPU limits of the process.
@@ -60,15 +61,14 @@ func (r *Replay) Freeze() error {
 func growStack() (room [16 << 10]byte) { return room }
 
 // DedicateProcess changes settings of Go and of the process for a program that only replays. The
-// program must call it first, from its only goroutine. Afterwards this goroutine stays on one
-// thread, and Go starts no more threads. There are two conditions: the program must not call
-// runtime.LockOSThread, and it must wait only in raw system calls. Package hal meets the second
-// condition.
+// program must call it first in main, while it has only one goroutine. Afterwards this goroutine
+// stays on one thread, and Go starts no more threads. This requires two things of the program: it
+// must not call runtime.LockOSThread, and must wait only in raw system calls, as package hal does.
 func DedicateProcess() {
 	// Let Go use one processor. If Go has already started with more processors, reducing their
 	// number costs 200 KiB of memory. Therefore lminit starts programs with GOMAXPROCS=1.
 	goruntime.GOMAXPROCS(1)
-	// Convert memory faults into panics, which runs can recover.
+	// Convert memory faults into panics, from which runs can recover.
 	hal.PanicOnFault(true)
 	// Ignore SIGURG. With this signal, Go preempts a goroutine at any instruction. SIGURG would
 	// interrupt raw system calls, and at the first SIGURG Go maps memory (Go 1.26,
@@ -81,7 +81,7 @@ func DedicateProcess() {
 // runGuarded executes a sequence and returns its code. If the sequence panics, runGuarded recovers
 // and converts the panic into a code:
 //   - hal.IO if a read of the mapped image file faulted, because the file has been truncated
-//   - hal.BusFault if an access to a device faulted
+//   - hal.BusFault if an access to a device faulted, or if the address of the fault is unknown
 //   - hal.Internal otherwise, because the panic is a defect of this program or of a mock device
 func (r *Replay) runGuarded(sequence int) hal.Code {
 	code, ended := r.executeRecovered(sequence)
@@ -99,8 +99,8 @@ func (r *Replay) runGuarded(sequence int) hal.Code {
 }
 
 // executeRecovered executes a sequence. If SetLimit has set a limit, executeRecovered also checks
-// the time at the end of the sequence. If the sequence panics, it recovers and returns a
-// description of the panic in recovered.
+// at the end of the sequence whether the run has exceeded this limit. If the sequence panics,
+// executeRecovered recovers. The result `ended` then describes the panic.
 //
 // executeRecovered does not call recoverPanic, because recoverPanic calls a function value. A test
 // in tools/check/house analyses which functions a run can call, and follows only direct calls.
@@ -114,11 +114,11 @@ func (r *Replay) executeRecovered(sequence int) (code hal.Code, recovered hal.Pa
 	return code, recovered
 }
 
-// isDeviceFault reports whether a memory fault was caused by an access to a device. This is the
-// case if the address of the fault is in a mapped window of the image. It is also the case if the
-// command that faulted is a Point, because a Point accesses only registers of the device. Last, it
-// is the case if the command accesses a hal.Port instead of mapped memory. For a hal.Port, the
-// address is not checked, because only the Port itself knows its memory.
+// isDeviceFault reports whether an access to a device caused a memory fault. There are three cases:
+//   - The address of the fault is in a mapped window of the image.
+//   - The command that faulted is a Point, which accesses only registers of the device.
+//   - The command that faulted accesses a hal.Port instead of mapped memory. In this case the
+//     address is not checked, because only the Port itself knows its memory.
 func (r *Replay) isDeviceFault(fault *hal.Panic) bool {
 	c := r.walk.Next
 	for i := range r.apertures {

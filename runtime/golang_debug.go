@@ -3,11 +3,11 @@
 package runtime
 
 // This file replaces golang.go in builds with -tags nolinkname. It implements the same functions
-// by calls of runtime/debug, without go:linkname. Such a program is 57 KB larger.
+// without go:linkname, by calling runtime/debug. This makes the program 57 KB larger.
 
 import "runtime/debug"
 
-// setGCPercent sets GOGC; a negative value turns the garbage collector off.
+// setGCPercent sets GOGC in percent; a negative value turns the garbage collector off.
 func setGCPercent(percent int32) int32 { return int32(debug.SetGCPercent(int(percent))) }
 
 // setMemoryLimit sets GOMEMLIMIT in bytes.

@@ -1,7 +1,8 @@
 package runtime
 
 // This file loads an image: it checks the devices, reserves memory, maps the windows, and completes
-// the commands that depend on the addresses of the windows.
+// the commands that depend on the addresses of the windows. It also stops the DMA of the devices
+// and frees the memory when the image is closed.
 
 import (
 	"lightmetal/boards"
@@ -12,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AnySlot is a value for the parameter slot of Load. With it, the image and the device choose the
-// TLB windows.
+// AnySlot is a value for the parameter `slot` of Load. With this value, the image and the device
+// choose the TLB windows.
 const AnySlot = -1
 
 // Load prepares a verified image for runs on the given devices. The devices must have the same
@@ -24,10 +25,11 @@ const AnySlot = -1
 // Load stores nothing to the BARs of a device. But it enables bus mastering on the devices in
 // view.BusMasters. From then on, these devices can access memory by DMA.
 //
-// slot selects the TLB windows of the device. A TLB window is a range of a BAR that the device maps
-// to a programmable address; the TLB windows of a device have numbers. Each window of kind Tlb in
-// the image needs one. The first of them uses the TLB window with the number slot, the second one
-// uses slot+1, and so on. If slot is AnySlot, the image and the device choose the TLB windows.
+// The parameter `slot` selects the TLB windows of the device. A TLB window is a range of a BAR that
+// the device maps to a programmable address. The TLB windows of a device have numbers. Each window
+// of kind Tlb in the image needs a TLB window: the first window of this kind uses the TLB window
+// with the number `slot`, the second one uses the next number, and so on. If `slot` is AnySlot, the
+// image and the device choose the TLB windows.
 func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	callerView := view
 	if view = callerView.Original(); view == nil {
@@ -39,8 +41,8 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := CheckTimeLimit(view); err != nil {
 		return nil, err
 	}
-	// limitMaxUs prevents an overflow: a time of the clock plus this limit, in nanoseconds, fits
-	// an int64.
+	// limitMaxUs prevents an overflow: the sum of the present time and this limit, both in
+	// nanoseconds, fits in an int64.
 	const limitMaxUs = 1 << 62 / 1000
 	r := &Replay{
 		view: view, callerView: callerView, devices: devices,
@@ -55,7 +57,8 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 }
 
 // CheckTimeLimit returns an error if a sequence of the image may take longer than view.TimeLimitUs
-// in the worst case, which Verify has computed. The error is a *hal.Fault.
+// in the worst case. Verify has computed the worst case of each sequence. The error is a
+// *hal.Fault.
 func CheckTimeLimit(view *fbs.View) error {
 	for i, us := range view.WorstCaseUs {
 		limit := view.TimeLimitUs
@@ -71,8 +74,8 @@ func CheckTimeLimit(view *fbs.View) error {
 	return nil
 }
 
-// checkDevices returns an error unless devices are the devices that the image is for. It compares
-// their number, PCI ids and BAR sizes, and checks that no device occurs twice.
+// checkDevices returns an error unless the image is for the given devices. It compares the number
+// of devices, their PCI ids and their BAR sizes, and checks that no device occurs twice.
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
 		return hal.NewFault(hal.Usage, fbs.Text("the number of devices must be %d, not %d",
@@ -92,9 +95,10 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
-// explainMismatch compares an opened device, got, with the requirements of a device in the image.
-// It returns "" if the device meets them. Otherwise it returns the first difference as the end of a
-// sentence that begins with "the image", for example "is for subsystem 0x1, but pci:... has 0x2".
+// explainMismatch compares an opened device with the requirements for device i in the image. The
+// parameter `got` describes the opened device. If the device meets all requirements,
+// explainMismatch returns "". Otherwise it returns the first difference as the end of a sentence
+// that begins with "the image", for example "is for subsystem 0x1, but pci:... has 0x2".
 func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason string) {
 	want := &view.Devices[device]
 	switch {
@@ -116,9 +120,10 @@ func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason strin
 }
 
 // indexOfAddress returns the index of the device with the given PCI address. It returns -1 if no
-// device has this address, or if address is "". checkDevices uses it to find a PCI function that
-// was opened twice. Load rejects such devices: both could reserve the same TLB window or the same
-// address for host memory, because neither knows what the other one has reserved.
+// device has this address, or if the address is "". checkDevices uses indexOfAddress to find a PCI
+// function that the caller opened twice. Load rejects two such devices: both could reserve the same
+// TLB window or the same address for host memory, because neither of the two knows what the other
+// one has reserved.
 func indexOfAddress(devices []hal.Device, address string) int {
 	for i, device := range devices {
 		if address != "" && device.Identity().Address == address {
@@ -129,8 +134,8 @@ func indexOfAddress(devices []hal.Device, address string) int {
 }
 
 // reserveMemoryAndWindows reserves the arena, maps the windows, and completes the commands that
-// depend on addresses. It enables bus mastering last, so that no device can access memory if an
-// earlier step fails.
+// depend on the addresses of windows. It enables bus mastering last, so that no device can access
+// memory if an earlier step fails.
 func (r *Replay) reserveMemoryAndWindows(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
@@ -147,9 +152,10 @@ func (r *Replay) reserveMemoryAndWindows(slot int) error {
 	return r.enableBusMastering()
 }
 
-// mapWindows maps every window of the image. If slot is not AnySlot, the windows of kind Tlb use
-// the TLB windows of the hardware with the numbers slot, slot+1 and so on. If one of these TLB
-// windows is not available, mapWindows returns an error.
+// mapWindows maps every window of the image. If the parameter `slot` is not AnySlot, the first
+// window of kind Tlb uses the device's TLB window with the number `slot`, the second one uses the
+// next number, and so on. If one of these TLB windows is not available, mapWindows returns an
+// error.
 func (r *Replay) mapWindows(slot int) error {
 	count := len(r.view.Windows)
 	r.apertures = make([]hal.Aperture, count)
@@ -177,9 +183,9 @@ func (r *Replay) mapWindows(slot int) error {
 
 // buildAddressTables sets r.memories, the table of the addresses of the payload and of all tensors.
 // The address of an output is in the arena. The address of an input with default data is in the
-// payload. An input without default data has the address 0 until the caller calls Input, and
-// buildAddressTables counts it in r.missingInputs. Last, buildAddressTables sets the pointers to
-// the address tables in r.walk, which executes the commands.
+// payload. An input without default data has the address 0 until the caller calls Input;
+// r.missingInputs is the number of such inputs. Last, buildAddressTables sets the pointers to the
+// address tables in r.walk, which executes the commands.
 func (r *Replay) buildAddressTables() {
 	arena, payload := hal.AddressOf(r.arena), hal.AddressOf(r.view.Payload)
 	r.memories = make([]uintptr, 1+len(r.view.Tensors))
@@ -207,10 +213,10 @@ const pageSizeMax = 64 << 10
 
 // reserveArena allocates the arena, which contains the tensors. If the image has commands that
 // depend on the addresses of windows, reserveArena also copies all commands to the end of the
-// arena. The copy has pages of its own, because patchAddresses makes it read-only.
+// arena. The copy has pages of its own, because patchAddresses makes these pages read-only.
 //
 // reserveArena returns an error if the image needs more memory than is available. Without this
-// check, the kernel's OOM killer would kill a process later.
+// check, the kernel's OOM killer could kill a process later.
 func (r *Replay) reserveArena() error {
 	tensors, host := r.view.Reservation.ArenaBytes, r.view.Reservation.HostBytes
 	size := tensors
@@ -223,9 +229,9 @@ func (r *Replay) reserveArena() error {
 		pageTables += r.view.Windows[i].Size / 512 // 8 bytes of page table per page of 4 KiB
 	}
 
-	// Check two sums. The arena and the page tables must fit into normal memory. Together with
-	// the host memory they must fit into normal memory plus huge pages, because host memory can use
-	// huge pages.
+	// Check two sums. The arena and the page tables must fit into normal memory. The arena, the
+	// page tables and the host memory must fit into normal memory plus free huge pages, because
+	// host memory can use huge pages.
 	available, inHugePages := availableMemory(size + pageTables + host)
 	fits := size+pageTables <= available && size+pageTables+host <= available+inHugePages
 	if fits && size > 0 {
@@ -248,9 +254,9 @@ func (r *Replay) reserveArena() error {
 	return nil
 }
 
-// patchAddresses writes the values that depend on the addresses of windows into the Relocate and
-// Point commands, in the copy of the commands. Then it makes the copy read-only. The windows must
-// have been mapped before.
+// patchAddresses completes the Relocate and Point commands in the copy of the commands: it writes
+// the values that depend on the addresses of windows. Then it makes the copy read-only. mapWindows
+// must have mapped the windows before.
 func (r *Replay) patchAddresses() (err error) {
 	for i := 0; i < len(r.commands) && err == nil; i++ {
 		switch c := &r.commands[i]; c.Opcode {
@@ -265,9 +271,9 @@ func (r *Replay) patchAddresses() (err error) {
 	return err
 }
 
-// resolveRelocate replaces the Relocate c by a Write of the same register. The value of the Write
-// is the bus address of the window with the index c.Index, plus c.Value. index is the index of c in
-// the image.
+// resolveRelocate replaces the Relocate c by a Write to the same register. The Write stores the sum
+// of c.Value and the bus address of the window with the index c.Index. The parameter `index` is the
+// index of c in the image.
 //
 // The register and the window may belong to two devices. The bus address must be an address at
 // which the device of the register reaches the window, because this device will use the address.
@@ -290,11 +296,11 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	return nil
 }
 
-// encodePoint prepares the Point c, which programs a TLB window. index is the index of c in the
-// image. On some devices, stores to registers program a TLB window. For these devices encodePoint
-// puts the contents of the registers into c, so that the walk (hal.Walk) can store them during a
-// run. On other devices only the kernel driver can program a TLB window. For those, encodePoint
-// does not change c, and programWindow calls the driver during a run.
+// encodePoint prepares the Point c, which programs a TLB window. The parameter `index` is the index
+// of c in the image. On some devices, stores to registers program a TLB window. For such a device,
+// encodePoint puts the contents of the registers into c, so that the walk (hal.Walk) can store them
+// during a run. On other devices, only the kernel driver can program a TLB window. For such a
+// device, encodePoint does not change c, and programWindow calls the driver during a run.
 func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	tiles, _ := boards.UnpackTileRange(c.Mask)
@@ -314,10 +320,10 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	return nil
 }
 
-// enableBusMastering enables bus mastering of the devices in view.BusMasters. Then it registers
-// with the kernel drivers which cores of a device to reset when the device is closed or this
-// process ends. The registration is the last step of Load: if Load failed afterwards, the driver
-// would nevertheless reset the cores.
+// enableBusMastering enables bus mastering of the devices in view.BusMasters. Then it makes the
+// kernel driver of a device reset processor cores of the device when the device is closed or this
+// process ends (hal.ExitCleaner). This request is the last step of Load: if Load failed after the
+// request, the driver would nevertheless reset the cores.
 func (r *Replay) enableBusMastering() (err error) {
 	for i, device := range r.devices {
 		if r.view.BusMasters>>i&1 != 0 && err == nil {
@@ -334,8 +340,8 @@ func (r *Replay) enableBusMastering() (err error) {
 	return err
 }
 
-// DeviceNames returns a name for each device of an image, in the order of the image. A program can
-// pass the names to hal.Open. Each name selects a device by its PCI ids, for example
+// DeviceNames returns a name for each device that an image needs, in the order of the image. The
+// caller can pass each name to hal.Open. A name selects a device by its PCI ids, for example
 // "pci:1e52:401e".
 func DeviceNames(view *fbs.View) []string {
 	names := make([]string, len(view.Devices))
@@ -346,8 +352,8 @@ func DeviceNames(view *fbs.View) []string {
 }
 
 // StopDMA disables bus mastering of all devices, so that they no longer access memory. It returns
-// the first error. Close calls StopDMA. A process that called Seal must call StopDMA instead of
-// Close: Close unmaps memory, and the kernel kills a sealed process at this system call.
+// the first error. Close calls StopDMA. A process that has called Seal must call StopDMA instead of
+// Close: Close unmaps memory, and the kernel kills a sealed process that unmaps memory.
 func (r *Replay) StopDMA() (err error) {
 	for _, device := range r.devices {
 		if e := device.SetBusMaster(false); err == nil {
@@ -358,8 +364,9 @@ func (r *Replay) StopDMA() (err error) {
 }
 
 // Close disables bus mastering of all devices, then frees the arena. It does not close the devices
-// or the file. The caller must close the devices after it has called Close. Otherwise a device that
-// still has bus mastering could access host memory that was freed with another device.
+// or the file. The caller must close the devices only after Close has returned. Otherwise a device
+// that is still a bus master could access host memory that was freed when another device was
+// closed.
 func (r *Replay) Close() error {
 	err := r.StopDMA()
 	_ = hal.Munmap(r.arena) // cannot fail for anonymous memory
@@ -367,16 +374,17 @@ func (r *Replay) Close() error {
 	return err
 }
 
-// commandFault returns a *hal.Fault about one command. Its text begins with the command, for
-// example "command 3 of main: ". index is the index of the command in the image.
+// commandFault returns a *hal.Fault about one command. The reason in the Fault begins with the
+// command, for example "command 3 of main: ". The parameter `index` is the index of the command in
+// the image.
 func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
 	return hal.NewFault(code, string(AppendPlace(nil, r.view, index))+": "+reason)
 }
 
-// AppendPlace appends the number of a command and the name of its sequence to text, for example
-// "command 3 of main". index is the index of the command in the image; if it is -1, AppendPlace
-// appends nothing. The number in the text counts the commands of the sequence from 0. Marks, which
-// name places between commands, are not counted.
+// AppendPlace appends the number of a command and the name of its sequence to `text`, for example
+// "command 3 of main". The parameter `index` is the index of the command in the image; if it is -1,
+// AppendPlace appends nothing. The number in the text counts the commands of the sequence from 0.
+// It does not count marks, which name places between commands.
 func AppendPlace(text []byte, view *fbs.View, index int) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]

@@ -10,14 +10,14 @@ import (
 )
 
 // availableMemory returns the memory that the machine can provide without swapping, and the memory
-// in free huge pages, both in bytes. Only host windows can use huge pages. If wanted is at most
-// 1 MiB, availableMemory returns 1 MiB and 0 without reading /proc/meminfo, because that takes 20
-// to 50 us.
+// in free huge pages, both in bytes. Only host windows can use huge pages. The parameter `wanted`
+// is the number of bytes that the caller needs. If it is at most 1 MiB, availableMemory returns
+// 1 MiB and 0 and does not read /proc/meminfo, because reading this file takes 20 to 50 us.
 //
 // The first result is MemAvailable of /proc/meminfo, which includes page cache that the kernel can
-// drop. sysinfo(2) has no such number: if Load used its free memory, it would reject images that
-// fit; if Load used its total memory, it would accept images that do not fit. availableMemory does
-// not consider memory limits of control groups.
+// drop. sysinfo(2) does not return this number. If Load compared with the free memory that sysinfo
+// returns, Load would reject images that fit. If Load compared with the total memory, Load would
+// accept images that do not fit. availableMemory does not consider memory limits of control groups.
 func availableMemory(wanted uint64) (available, inHugePages uint64) {
 	if available = 1 << 20; wanted > available {
 		text, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted
@@ -26,9 +26,9 @@ func availableMemory(wanted uint64) (available, inHugePages uint64) {
 	return available, inHugePages
 }
 
-// parseMeminfo returns the available memory and the memory in free huge pages, in bytes. meminfo is
-// the text of /proc/meminfo. If meminfo is empty, parseMeminfo returns the total memory of the
-// machine and 0.
+// parseMeminfo returns the available memory and the memory in free huge pages, both in bytes. The
+// parameter `meminfo` is the text of /proc/meminfo. If the text is empty, parseMeminfo returns the
+// total memory of the machine and 0.
 func parseMeminfo(meminfo string) (available, inHugePages uint64) {
 	available = numberAfter(meminfo, "MemAvailable:") << 10
 	if available == 0 {
@@ -40,9 +40,9 @@ func parseMeminfo(meminfo string) (available, inHugePages uint64) {
 	return available, hugePages * kib << 10
 }
 
-// textAfter returns the part of text after the first occurrence of name. It returns "" if name does
-// not occur in text. The compiler must not inline textAfter, because the copies would add 1 KiB to
-// the program.
+// textAfter returns the part of `text` after the first occurrence of `name`. It returns "" if
+// `name` does not occur in `text`. The compiler must not inline textAfter, because the inlined
+// copies would add 1 KiB to the program.
 //
 //go:noinline
 func textAfter(text, name string) string {
@@ -52,9 +52,9 @@ func textAfter(text, name string) string {
 	return text[min(len(name), len(text)):]
 }
 
-// numberAfter returns the decimal number that follows name in text. Blanks between the name and the
-// number are skipped. It returns 0 if name does not occur in text. The compiler must not inline
-// numberAfter, because the copies would make the program larger.
+// numberAfter returns the decimal number that follows `name` in `text`. It skips blanks between the
+// name and the number. It returns 0 if `name` does not occur in `text`. The compiler must not
+// inline numberAfter, because the inlined copies would make the program larger.
 //
 //go:noinline
 func numberAfter(text, name string) (n uint64) {

@@ -14,8 +14,8 @@ import (
 // Replay is an image that Load has prepared for runs on its devices. A program must not use the
 // zero value of Replay.
 type Replay struct {
-	// Warnings are texts for the user, one in each line; "" if there is no warning. A warning names
-	// a service that the kernel driver of a device is too old to provide.
+	// Warnings has one warning for the user in each line. It is "" if there is no warning. A
+	// warning names a service that the kernel driver of a device is too old to provide.
 	Warnings string
 
 	// The commands that runs execute: those in the image file, or a copy of them in the arena. Load
@@ -26,8 +26,8 @@ type Replay struct {
 	callerView *fbs.View      // view that was passed to Load; the caller may modify it
 	devices    []hal.Device   // devices of the image, in the order of the image
 	apertures  []hal.Aperture // for each window of the image, the address range that Load mapped
-	// For each window of the image, the address of its TLB window. The address is 0 if the window
-	// has another kind than Tlb, or if the kernel driver programs the TLB window.
+	// For each window of the image, the address of its TLB window. The address is 0 if the kind of
+	// the window is not Tlb, or if the kernel driver programs the TLB window.
 	tlbWindows []uintptr
 	// The memory of all tensors. If Load copied the commands, the copy follows the tensors in
 	// read-only pages.
@@ -35,57 +35,57 @@ type Replay struct {
 
 	// A table of addresses for hal.Walk. The first entries are the addresses of the windows of
 	// the image, in the order of the image. An address is 0 if the window is not mapped memory, or
-	// if the kernel driver has not programmed its TLB window yet. One entry for each device
-	// follows: the address of the registers that program the device's TLB windows. This address is
-	// 0 if the kernel driver programs them.
+	// if the kernel driver has not programmed the TLB window of this window yet. One entry for each
+	// device follows: the address of the registers that program the device's TLB windows. This
+	// address is 0 if the kernel driver programs the TLB windows.
 	windows []uintptr
 	// A second table of addresses for hal.Walk. The first entry is the address of the payload.
 	// The addresses of the tensors follow, in the order of the image. The address of an input is 0
 	// as long as the input has no data.
 	memories      []uintptr
-	missingInputs int // number of inputs without data; all runs fail unless it is 0
-	safeSequence  int // index of the sequence "safe"; -1: the image has no such sequence
+	missingInputs int // number of inputs without data; while it is not 0, all runs fail
+	safeSequence  int // index of the sequence named "safe"; -1: the image has no such sequence
 
 	busMaster bool     // Load has enabled bus mastering of at least one device
 	disabled  bool     // a run has failed, or Close was called: all later runs fail
 	walk      hal.Walk // state of the loop in assembly that executes the commands of a sequence
-	storeWalk hal.Walk // state of the same loop for the store of a Modify command
-	// scratch[0] is a temporary command for storeWalk or encodePoint. storeWalk stops at
-	// scratch[1], which is not executed.
+	storeWalk hal.Walk // state of the same loop while it makes the store of a Modify command
+	// scratch[0] is a temporary command for storeWalk or encodePoint. storeWalk stops before
+	// scratch[1], which is never executed.
 	scratch [2]fbs.Command
 
-	allowedNs int64 // longest time of a run in nanoseconds, computed from View.TimeLimitUs
+	allowedNs int64 // longest permitted time of each run, in nanoseconds, from View.TimeLimitUs
 	limitNs   int64 // limit set by SetLimit, in nanoseconds; 0: the caller has set no limit
 	// The time at which the current run exceeds its limit, in nanoseconds of the clock Device.Now.
-	// It is 0 until the run checks the time for the first time.
+	// If SetLimit has set no limit, endTime is 0 until the run checks the time for the first time.
 	endTime             int64
 	clockInterval       int               // number of commands between two checks of the time
 	commandsToClockRead int               // number of commands before the next check of the time
 	stopFlag            *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
-	obeysStopFlag       bool              // the current run ends if stopFlag is set
+	obeysStopFlag       bool              // the current run obeys stopFlag (see SetStopFlag)
 	observer            func(command int) // called before each command; nil: nothing is called
 
-	// The Expect command that the current run repeats, because the loaded value has not met its
-	// condition yet. It is nil if the run does not repeat a command.
+	// The Expect command that the current run repeats, because the condition of the command has not
+	// been met yet. It is nil if the run does not repeat a command.
 	polling  *fbs.Command
-	deadline int64 // time at which the wait for polling ends; 0: not computed yet
-	// The code with which the command polling fails if its next load does not meet the condition.
-	// If timeoutCode is OK, the command does not fail, and the run continues to wait.
+	deadline int64 // deadline of `polling`, in nanoseconds of Device.Now; 0: not computed yet
+	// The code with which the Expect command in `polling` fails if its next load does not meet the
+	// condition. If timeoutCode is OK, the command does not fail, and the run continues to wait.
 	timeoutCode hal.Code
-	ignored     uint32 // failures after which the current run continued (gen.PolicyIgnore)
+	ignored     uint32 // number of failures after which the current run continued (PolicyIgnore)
 	failure     Result // details of a failure: Got, Want, Mask, Element and FileTruncated
 }
 
 // Result describes how a run ended. If Code is OK, all fields except Ignored are zero.
 type Result struct {
 	Code    hal.Code // OK, or the code of the failure
-	Safe    hal.Code // result of the sequence "safe", if SafeRan is true
+	Safe    hal.Code // result of the sequence "safe"; has no meaning if SafeRan is false
 	SafeRan bool     // Run executed the sequence "safe" after the failure
 	Command int32    // index in the image of the command that failed; -1: no command was executed
-	Got     uint64   // value that an Expect loaded last, or first wrong element of a Compare
+	Got     uint64   // value that the Expect loaded last, or first wrong element of the Compare
 	Want    uint64   // value or element that the command expected
 	Mask    uint64   // the command compared only these bits of Got and Want
-	Element uint64   // index of the first wrong element of a Compare that failed
+	Element uint64   // index of the first wrong element; an element has the width of the Compare
 	Ignored uint32   // number of failures after which the run continued (gen.PolicyIgnore)
 
 	FileTruncated bool // Code is IO because another process truncated the image file
@@ -94,13 +94,13 @@ type Result struct {
 // View returns the view that was passed to Load. The caller may modify it: runs use a copy.
 func (r *Replay) View() *fbs.View { return r.callerView }
 
-// Input returns the bytes of an input tensor in the arena. tensor is the index of the tensor in the
-// image. The caller writes the data of the next run to these bytes.
+// Input returns the bytes of an input tensor in the arena. The parameter `tensor` is the index of
+// the tensor in the image. The caller writes the data for the next run to these bytes.
 //
 // Without a call of Input, runs read the default data in the file. The first call of Input copies
-// the default data, if the image has any, into the arena; from then on, runs read the arena. This
-// copy cannot cause a memory fault if another process truncates the file, because the default data
-// are in private memory (see File).
+// the default data, if the image has any, into the arena; from then on, runs read the arena.
+// Copying cannot cause a memory fault if another process truncates the file, because the default
+// data are in private memory (see File).
 func (r *Replay) Input(tensor int) []byte {
 	t, data := &r.view.Tensors[tensor], r.Output(tensor)
 	if address := hal.AddressOf(data); r.memories[1+tensor] != address {
@@ -113,49 +113,49 @@ func (r *Replay) Input(tensor int) []byte {
 	return data
 }
 
-// Output returns the bytes of an output tensor in the arena. Runs write them. tensor is the index
-// of the tensor in the image.
+// Output returns the bytes of an output tensor in the arena. Runs write these bytes. The parameter
+// `tensor` is the index of the tensor in the image.
 func (r *Replay) Output(tensor int) []byte {
 	t := &r.view.Tensors[tensor]
 	return r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
 }
 
-// SetLimit sets the longest time of each later run. A run that takes longer fails with
-// hal.FrameLate. If nanoseconds is 0, a run may take View.TimeLimitUs, like runs before the first
-// call of SetLimit.
+// SetLimit sets a limit for the time of each later run, in nanoseconds. A run that takes longer
+// fails with hal.FrameLate. If the parameter is 0, there is no such limit: a run may then take
+// View.TimeLimitUs, like runs before the first call of SetLimit.
 //
-// Such a run checks the time after limitedClockInterval commands, during each wait, and at its end.
-// The limit does not apply to the sequence "safe" after a failure, which may take
-// View.TimeLimitUs.
+// A run with a limit checks the time after every limitedClockInterval commands, during each wait,
+// and at the end of the run. When Run executes the sequence "safe" after a failure, the limit does
+// not apply: this sequence may take View.TimeLimitUs.
 func (r *Replay) SetLimit(nanoseconds int64) { r.limitNs = nanoseconds }
 
-// A run checks the time again and again, after a fixed number of commands. If a sequence calls
-// another one, up to twice this number of commands are executed between two checks. Runs without a
-// limit check less often, because reading the clock takes as long as 50 stores to memory.
+// A run checks the time whenever it has executed a fixed number of commands. If a sequence calls
+// another sequence, up to twice this number of commands are executed between two checks. Runs
+// without a limit check less often, because reading the clock takes as long as 50 stores to memory.
 const (
-	limitedClockInterval = 256  // commands between checks if SetLimit has set a limit
-	defaultClockInterval = 4096 // commands between checks in all other runs
+	limitedClockInterval = 256  // commands between two checks if SetLimit has set a limit
+	defaultClockInterval = 4096 // commands between two checks in all other runs
 )
 
-// StopGrace is the time, in nanoseconds, that a run may still take after the stop flag was set
-// (SetStopFlag). A usual run ends within this time. A program that supervises a process, such as an
-// init system, usually waits at least as long before it kills the process.
+// StopGrace is the time, in nanoseconds, that a run may still take after the caller has set the
+// stop flag (SetStopFlag). A usual run ends within this time. A program that supervises and stops a
+// process, such as an init system, usually waits at least StopGrace before it kills the process.
 const StopGrace = 10_000_000_000
 
 // SetStopFlag sets the address of a flag. To end a run, another goroutine or a signal handler
-// stores a number other than 0 in the flag. A run that is still executing after StopGrace fails
-// with hal.FrameLate; Run then executes the sequence "safe", as after every failure. Two kinds of
-// runs ignore the flag: runs for which SetLimit has set a limit, and runs of the sequence "safe".
+// stores a number other than 0 in the flag. A run that still executes StopGrace later fails with
+// hal.FrameLate; Run then executes the sequence "safe", as after every failure. Two kinds of runs
+// ignore the flag: runs for which SetLimit has set a limit, and runs of the sequence "safe".
 func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
 
 // SetObserver sets a function that runs call before each command, with the index of the command in
-// the image. If observer is nil, runs call no function. An observer is useful for a profiler, but
-// makes runs slower: a series of stores takes many times longer.
+// the image. If the parameter is nil, runs call no function. An observer is useful for a profiler,
+// but makes runs slower: a series of Write commands takes many times longer.
 func (r *Replay) SetObserver(observer func(command int)) { r.observer = observer }
 
-// Run executes a sequence. sequence is its index in the image. If a command fails, Run executes the
-// sequence with the name "safe", if the image has one, and disables the Replay: all later runs fail
-// with hal.Disabled.
+// Run executes a sequence. The parameter `sequence` is the index of the sequence in the image. If a
+// command fails, Run executes the sequence with the name "safe", if the image has one. Run also
+// disables the Replay: all later runs fail with hal.Disabled.
 //
 // Run allocates no memory. On real devices (not mocks) it makes system calls only for these
 // purposes: to wait, to access configuration space, to let a kernel driver program a TLB window,
@@ -180,8 +180,9 @@ func (r *Replay) Run(sequence int) Result {
 	return r.finishFailedRun(sequence, code)
 }
 
-// finishFailedRun disables the Replay, executes the sequence "safe", and returns the result of the
-// run, which failed with the given code.
+// finishFailedRun disables the Replay after a run that failed with the given code, and returns the
+// result of this run. If the image has a sequence "safe", and the run did not execute that sequence
+// itself, finishFailedRun executes it.
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failure
 	result.Code = code
@@ -196,15 +197,15 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 }
 
 // checkTimeLimit reads the clock, and returns FrameLate if the current run has exceeded its time
-// limit. It shortens the limit if the caller has set the stop flag.
+// limit. If the caller has set the stop flag, checkTimeLimit first shortens this limit.
 func (r *Replay) checkTimeLimit() hal.Code {
 	now := r.devices[0].Now()
 	if r.endTime == 0 {
 		r.endTime = now + r.allowedNs
 	}
 	if r.obeysStopFlag && r.stopFlag.Load() != 0 {
-		// The first check after the flag was set moves endTime to StopGrace from now. Later checks
-		// do not change endTime, because of min.
+		// The first check after the flag was set moves endTime to StopGrace from now, unless
+		// endTime is earlier already. Later checks do not change endTime, because of min.
 		r.endTime = min(r.endTime, now+StopGrace)
 	}
 	if now > r.endTime {
@@ -217,8 +218,9 @@ func (r *Replay) checkTimeLimit() hal.Code {
 // several sleeps; after each one, the run checks the time limit and the stop flag.
 const sleepMaxNs = 100_000_000
 
-// sleepWithinLimit sleeps for the given number of nanoseconds, by the clock of device. If the run
-// reaches its time limit earlier, sleepWithinLimit stops sleeping and returns FrameLate.
+// sleepWithinLimit sleeps for the given number of nanoseconds. It calls Sleep of the given device,
+// because a mock may have a clock of its own. If the run reaches its time limit earlier,
+// sleepWithinLimit stops sleeping and returns FrameLate.
 func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code {
 	code := r.checkTimeLimit()
 	for code == hal.OK && nanoseconds > 0 {
@@ -236,8 +238,8 @@ func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code
 // has checked them.
 func (r *Replay) executeSequence(sequence int) hal.Code {
 	s, w := &r.view.Sequences[sequence], &r.walk
-	// at is the index of the next command. last is the index of the End command, which ends every
-	// sequence and has no effect.
+	// The variable `at` is the index of the next command. The variable `last` is the index of the
+	// End command, which is the final command of every sequence and has no effect.
 	at, last := int(s.First), int(s.First+s.Count)-1
 	w.Next, r.polling = &r.commands[at], nil
 	for at < last {
@@ -270,8 +272,8 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 }
 
 // finishCommand executes the rest of the command c, at which the walk stopped. Then it advances the
-// walk to the next command. There is one exception: if c is an Expect that waits for a value,
-// finishCommand does not advance the walk, so that the walk executes c again.
+// walk to the next command. There is one exception: if c is an Expect whose condition has not been
+// met yet, finishCommand does not advance the walk, so that the walk executes c again.
 func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
 	if code = r.execOnPort(w, c); code != hal.OK || w.Next != c {
@@ -307,9 +309,9 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// execOnPort executes the command c if the window of c is not mapped memory, but a hal.Port whose
-// methods make the accesses. For mapped memory it does nothing and returns OK. w is the walk that
-// stopped at c.
+// execOnPort executes the command c if the window of c is not mapped memory but a hal.Port. The
+// methods of the Port then make the accesses. If the window is mapped memory, execOnPort does
+// nothing and returns OK. The parameter w is the walk that stopped at c.
 func (r *Replay) execOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
 	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.Unhandled {
 		return w.ExecuteOnPort(a, r.view.Windows[c.Window].Offset)
@@ -322,10 +324,10 @@ func (r *Replay) deviceOf(c *fbs.Command) hal.Device {
 	return r.devices[r.view.Windows[c.Window].Device]
 }
 
-// checkDevicePresent returns DeviceGone if the device of the command c no longer answers. It
-// queries the device only if loaded, the value that c loaded, has all bits set: a load from a
-// missing device returns this value. The query is necessary because a register of a present device
-// can have this value, too.
+// checkDevicePresent returns DeviceGone if the device of the command c no longer answers. The
+// parameter `loaded` is the value that c loaded. checkDevicePresent queries the device only if all
+// bits of this value are set: a load from a missing device returns such a value. The query is
+// necessary because a register of a present device can have this value, too.
 func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
 	if loaded == fbs.WidthMask(c.Width) && !r.deviceOf(c).Alive() {
 		return hal.DeviceGone
@@ -333,9 +335,10 @@ func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
 	return hal.OK
 }
 
-// finishModify executes the store of the Modify command c: it replaces the bits of c.Mask in the
-// loaded value by the bits of c.Value, and stores the result in the register. The store runs in a
-// second Walk, so that r.walk.Next still points to the Modify command if the store faults.
+// finishModify executes the store of the Modify command c. In the loaded value, it replaces the
+// bits that c.Mask selects by the bits of c.Value, and stores the result in the register. The store
+// runs in a second Walk, so that r.walk.Next still points to the Modify command if the store
+// faults.
 func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	if code := r.checkDevicePresent(c, loaded); code != hal.OK {
 		return code
@@ -348,9 +351,9 @@ func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	return r.execOnPort(&r.storeWalk, c)
 }
 
-// programWindow executes the Point command c by a call of the kernel driver, which programs the TLB
-// window. It is not called for devices on which stores to registers program a TLB window: on these,
-// the walk executes the Point.
+// programWindow executes the Point command c: it makes the kernel driver of the device program the
+// TLB window. It is not called for a device on which stores to registers program a TLB window,
+// because the walk executes the Point of such a device.
 func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
 	tiles, _ := boards.UnpackTileRange(c.Mask)
 	a := &r.apertures[c.Window]
@@ -359,9 +362,9 @@ func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// checkAllOnes is called after the walk has executed the CopyOut command c, if the last copied
-// byte is 0xff. If all bytes of the last access are 0xff, checkAllOnes checks that the device is
-// still present, because loads from a missing device return all bits set.
+// checkAllOnes is called if the walk has executed the CopyOut command c and the last copied byte
+// is 0xff. If all bytes of the last access are 0xff, checkAllOnes checks that the device is still
+// present, because all bits of a value loaded from a missing device are set.
 func (r *Replay) checkAllOnes(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
 	for _, b := range data[max(0, len(data)-int(c.Width)):] {
@@ -373,11 +376,11 @@ func (r *Replay) checkAllOnes(c *fbs.Command) hal.Code {
 }
 
 // checkExpect checks whether the loaded value meets the condition of the Expect command c. If the
-// value does not meet it, and the deadline has not passed, checkExpect waits until the next load is
-// due, and leaves r.polling set. The walk then executes c again.
+// value does not meet the condition, and the deadline has not passed, checkExpect waits until the
+// next load is due, and leaves r.polling set. The walk then executes c again.
 //
-// The last load comes after the deadline. Therefore the Expect does not fail if the device wrote
-// the value before the deadline, but the kernel did not schedule this process until later.
+// The final load comes after the deadline. Therefore the Expect succeeds if the device wrote the
+// value before the deadline, even if the kernel scheduled this process only after the deadline.
 func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 	if r.polling != c {
 		r.polling, r.deadline, r.timeoutCode = c, 0, hal.OK
@@ -403,8 +406,9 @@ func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 	return code
 }
 
-// awaitNextPoll waits until the next load of the Expect command c is due. If this load is the last
-// one, awaitNextPoll sets r.timeoutCode to the code with which c fails afterwards.
+// awaitNextPoll waits until the next load of the Expect command c is due. If this load is the final
+// one, awaitNextPoll sets r.timeoutCode to the code with which c fails if the loaded value does not
+// meet the condition.
 func (r *Replay) awaitNextPoll(c *fbs.Command) {
 	device, timeout := r.deviceOf(c), int64(c.Amount)*1000
 	now := device.Now()
@@ -419,16 +423,16 @@ func (r *Replay) awaitNextPoll(c *fbs.Command) {
 }
 
 // pollBackoffDivisor determines the delay between two loads of an Expect command without an
-// interval. The delay is 1/32 of the time that the Expect has waited so far. Therefore the Expect
-// notices a new value late by at most 1/32 of the time that the device took.
+// interval. The delay is 1/32 of the time that the Expect has waited so far. If the device sets the
+// expected value after some time, the Expect loads this value at most 1/32 of that time later.
 //
-// During the first 3 ms of the wait, the delay is below 100 us, and Device.Sleep waits in a loop.
-// Later, Device.Sleep lets other threads run.
+// During the first 3 ms of the wait, the delay is below 100 us, and Device.Sleep reads the clock in
+// a loop until the delay is over. Later, Device.Sleep lets other threads run.
 const pollBackoffDivisor = 32
 
-// pollDelayNs returns the time until the next load of the Expect command c. waitedNs is the time
-// since the first load of c. leftNs is the time until the deadline of c. All times are in
-// nanoseconds.
+// pollDelayNs returns the time until the next load of the Expect command c. The parameter
+// `waitedNs` is the time since the first load of c. The parameter `leftNs` is the time until the
+// deadline of c. All three times are in nanoseconds.
 func pollDelayNs(c *fbs.Command, waitedNs, leftNs int64) int64 {
 	if c.Index != 0 { // c has an interval: Index is the time between two loads in microseconds
 		return min(int64(c.Index)*1000, leftNs)
@@ -437,13 +441,14 @@ func pollDelayNs(c *fbs.Command, waitedNs, leftNs int64) int64 {
 }
 
 // applyPolicy is called when the command c, an Expect or Compare, has failed with the given code.
-// It returns OK if the policy of c is Ignore: then the run continues. Otherwise it returns the code
-// with which the run ends: the state of a device that has a fault, or the given code. Policy Ignore
-// applies neither to FrameLate nor to a device that has a fault.
+// If applyPolicy returns OK, the run continues: the policy of c is Ignore, the given code is not
+// FrameLate, and no device has a fault. Otherwise applyPolicy returns the code with which the run
+// ends. This is the fault of the first device that has one, or the given code if no device has a
+// fault.
 //
 // applyPolicy diagnoses all devices, not only the device that c accesses, because another device
-// may have caused the failure. For example, c waits for a value in host memory, which a device with
-// a fault did not write.
+// may have caused the failure. For example, c waits for a value in host memory, but the device that
+// should write this value has a fault.
 func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
 	isIgnored := failure != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnoseDevices(!isIgnored)
@@ -459,19 +464,20 @@ func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
 }
 
 // dmaFaultDelayNs is the time, in nanoseconds, between the two reads of a device's PCI status. At
-// the first read, a DMA transfer may not have completed yet. If it fails, the device sets an error
-// bit in its status later, when the error response arrives. The second read finds this bit.
+// the first read, a DMA transfer may not have completed yet. If the transfer fails, the device sets
+// an error bit in its PCI status later, when the error response arrives. The second read finds this
+// bit.
 const dmaFaultDelayNs = 5_000_000
 
 // Diagnose queries every device for faults, and returns the state of the first device that has one:
 // DeviceGone, MasterOff or DMAFault. MasterOff and DMAFault occur only if Load has enabled bus
-// mastering of the device. If no device has a fault, Diagnose returns OK. It may be called after
-// successful runs, too. If a device is a bus master, Diagnose waits dmaFaultDelayNs; therefore it
-// should not be called during time-critical work.
+// mastering of the device. If no device has a fault, Diagnose returns OK. The caller may call
+// Diagnose after successful runs, too. If a device is a bus master, Diagnose waits dmaFaultDelayNs;
+// therefore the caller should not call it during time-critical work.
 func (r *Replay) Diagnose() hal.Code { return r.diagnoseDevices(true) }
 
-// diagnoseDevices implements Diagnose. If awaitDMAFaults is true, and a device is a bus master, it
-// queries the devices, waits dmaFaultDelayNs, and queries them again.
+// diagnoseDevices implements Diagnose. It queries all devices once. If awaitDMAFaults is true, and
+// a device is a bus master, it then waits dmaFaultDelayNs and queries all devices again.
 func (r *Replay) diagnoseDevices(awaitDMAFaults bool) hal.Code {
 	for _, device := range r.devices {
 		if code := device.Diagnose(); code != hal.OK {

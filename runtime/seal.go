@@ -33,29 +33,30 @@ var sealAllowed = [...]uint32{
 	unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 }
 
-// Offsets of fields in struct seccomp_data (linux/seccomp.h), on little-endian architectures. The
-// filter reads this struct, which describes a system call.
+// Offsets in bytes of fields in struct seccomp_data (linux/seccomp.h), on little-endian
+// architectures. The filter reads this struct, which describes a system call.
 const (
 	seccompNumber  = 0  // nr: number of the system call
 	seccompArch    = 4  // arch: architecture of the system call
 	seccompRequest = 24 // lower half of args[1]: the request, if the system call is an ioctl
 )
 
-// bpfLoad returns an instruction of the filter. The instruction loads the 32-bit word at an offset
-// in struct seccomp_data.
+// bpfLoad returns an instruction of the filter. The instruction loads the 32-bit word at the given
+// offset in struct seccomp_data.
 func bpfLoad(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
 
-// bpfReturn returns an instruction of the filter. The instruction ends the filter. action is a
-// constant SECCOMP_RET_...: with it, the kernel executes the system call or kills the process.
+// bpfReturn returns an instruction of the filter. The instruction ends the filter. The parameter
+// `action` is a constant SECCOMP_RET_..., which makes the kernel execute the system call or kill
+// the process.
 func bpfReturn(action uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 }
 
-// bpfSkip returns an instruction of the filter. The instruction compares the word that was loaded
-// last with value. If they are equal, the filter skips the next ifEqual instructions; otherwise it
-// skips the next ifDifferent instructions.
+// bpfSkip returns an instruction of the filter. The instruction compares the parameter `value` with
+// the word that the last bpfLoad loaded. If the two are equal, the filter skips the next `ifEqual`
+// instructions; otherwise it skips the next `ifDifferent` instructions.
 func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 	return unix.SockFilter{
 		Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
@@ -69,21 +70,21 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 // process cannot remove the filter. The caller must call Freeze before Seal, and must have opened
 // every file that it will write. Seal supports amd64 and arm64. The error is a *hal.Fault.
 //
-// extra contains more instructions of the filter, with which the caller can allow more system
-// calls. These instructions must load each word of struct seccomp_data that they compare. For a
-// system call that they do not allow, they must jump to the end of extra. There the filter kills
-// the process.
+// The parameter `extra` contains more instructions of the filter, with which the caller can allow
+// more system calls. These instructions must load each word of struct seccomp_data that they
+// compare. For a system call that they do not allow, they must jump to the end of `extra`, after
+// which Seal appends an instruction that kills the process.
 func Seal(extra ...unix.SockFilter) (err error) {
-	// If extra is empty, the program fits into this array on the stack, and append does not
-	// allocate.
+	// If `extra` is empty, the filter fits into this array on the stack, and append does not
+	// allocate memory.
 	var room [len(sealAllowed) + 9]unix.SockFilter
 	program := appendSealProgram(room[:0], extra)
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 
-	// Forbid this thread to gain privileges (PR_SET_NO_NEW_PRIVS), because seccomp requires it. If
-	// prctl fails, seccomp fails too, and its error is reported. prctl sets the flag of only one
-	// thread, and the same thread must call seccomp. Therefore both are raw system calls: at other
-	// system calls, Go may move the goroutine to another thread.
+	// Forbid this thread to gain privileges (PR_SET_NO_NEW_PRIVS), because seccomp requires this.
+	// If prctl fails, seccomp fails too, and Seal returns the error of seccomp. prctl sets the flag
+	// of only one thread, and the same thread must call seccomp. Therefore both calls are raw
+	// system calls: at other system calls, Go may move the goroutine to another thread.
 	unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	// Install the filter on all threads (TSYNC). If this fails for one thread, the kernel installs
 	// the filter on no thread.
@@ -100,8 +101,8 @@ func Seal(extra ...unix.SockFilter) (err error) {
 	return err
 }
 
-// appendSealProgram appends all instructions of the filter to program. The instructions in extra
-// are executed for a system call that no earlier instruction allows.
+// appendSealProgram appends all instructions of the filter to the slice `program`. The filter
+// executes the instructions in `extra` for a system call that no earlier instruction allows.
 func appendSealProgram(program, extra []unix.SockFilter) []unix.SockFilter {
 	arch := uint32(unix.AUDIT_ARCH_AARCH64)
 	if goruntime.GOARCH == "amd64" {
@@ -109,12 +110,12 @@ func appendSealProgram(program, extra []unix.SockFilter) []unix.SockFilter {
 	}
 	kill := bpfReturn(unix.SECCOMP_RET_KILL_PROCESS)
 
-	// Kill the process if it makes a system call of another architecture, for example a 32-bit
-	// one. On another architecture, the same number means another system call.
+	// Kill the process if it makes a system call of another architecture, such as the 32-bit
+	// variant. In another architecture, the same number means another system call.
 	program = append(program, bpfLoad(seccompArch), bpfSkip(arch, 1, 0), kill)
-	// Compare the number of the system call with each number in sealAllowed. If they are equal,
-	// jump to the instruction that returns SECCOMP_RET_ALLOW. The jump skips the comparisons with
-	// the remaining numbers, and the three instructions that check an ioctl.
+	// Compare the number of the system call with each number in sealAllowed. If two numbers are
+	// equal, jump to the instruction that returns SECCOMP_RET_ALLOW. The jump skips the comparisons
+	// with the remaining numbers, and the three instructions that check an ioctl.
 	program = append(program, bpfLoad(seccompNumber))
 	for i, number := range sealAllowed {
 		program = append(program, bpfSkip(number, len(sealAllowed)-i+2, 0))

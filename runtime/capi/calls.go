@@ -4,8 +4,8 @@ package main
 #include "lightmetal.h"
 
 // Types for parameters that point to constant data, because Go types cannot express const. For each
-// exported Go function, cgo generates a C prototype, which contains these names. Therefore the C
-// compiler accepts that prototype and the prototype in lightmetal.h as the same.
+// exported Go function, cgo generates a C prototype, which contains these names. Therefore that
+// prototype and the prototype in lightmetal.h are the same for the C compiler.
 typedef const char *lm_text;
 typedef const char *const *lm_texts;
 typedef const void *lm_bytes;
@@ -25,11 +25,14 @@ import (
 )
 
 // This file implements the functions of lightmetal.h, in the order of that header. The header
-// documents the functions. Their parameters have Go types such as int32 if the C prototype that cgo
-// generates is then equal to the prototype in the header. Otherwise they have types of C.
+// documents the functions. From a Go type of a parameter, cgo generates a C type. If this C type is
+// the type in the header, the parameter has a Go type, such as int32. Otherwise it has a C type.
 
 const (
-	pathMax      = 4095   // longest path, device name or list of keys in bytes, without final zero
+	// Largest length of a path, a device name or a list of keys, in bytes, not counting the
+	// terminating NUL.
+	pathMax = 4095
+
 	tlbWindowMax = 0xfffe // largest number of a TLB window
 )
 
@@ -64,8 +67,9 @@ func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
 	})
 }
 
-// openFile implements lm_open and lm_open_signed. lm_open_signed passes a function in check, which
-// checks the signature: openFile calls it before the file is verified.
+// openFile implements lm_open and lm_open_signed. In the parameter `check`, lm_open_signed passes a
+// function that checks the signature. openFile calls this function before it verifies the file.
+// lm_open passes nil.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
 	name, end := stringOf(path, pathMax)
 	if end.code != hal.OK {
@@ -101,8 +105,9 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 }
 
 // openImage implements the part that is common to all functions that open an image. It finds a free
-// element of imageSlots and calls verify with it, which opens and verifies the image. If verify
-// succeeds, openImage sets *handle to the handle of the image. It returns the status of the call.
+// element of imageSlots and passes it to the function `verify`, which opens and verifies the image.
+// If this function succeeds, openImage sets *handle to the handle of the image. openImage returns
+// the status of the call from C.
 func openImage(handle *int32, verify func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
@@ -132,17 +137,19 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	return finishCallWithoutImage(end)
 }
 
-// procChecked is set when checkProcMountedOnce has been called. procMissing is set if /proc was not
-// mounted at the first call of checkProcMountedOnce.
+// procChecked is true after the first call of checkProcMountedOnce. procMissing is true if /proc
+// was not mounted at that call.
 var procChecked, procMissing atomic.Bool
 
-// checkProcMountedOnce checks whether /proc is mounted, at the first call of the process into the
-// archive. Every function that a process may call first must call checkProcMountedOnce.
+// checkProcMountedOnce checks whether /proc is mounted when the process calls the archive for the
+// first time. Later calls of checkProcMountedOnce do nothing. Every function that a process may
+// call first must call checkProcMountedOnce.
 //
-// /proc must be mounted at the first call for this reason: when a thread calls Go for the first
-// time, Go queries the C library for the bounds of the thread's stack. For the main thread, the C
-// library reads /proc/self/maps. If this fails, Go tries again at every later call. In a sealed
-// process this would be fatal, because the kernel kills a sealed process that opens a file.
+// /proc must be mounted for this reason: when a thread calls Go for the first time, Go queries the
+// C library for the bounds of the thread's stack. For the main thread, the C library reads
+// /proc/self/maps. If this fails, Go queries the C library again at every later call. In a sealed
+// process, such a query would be fatal, because the kernel kills a sealed process that opens a
+// file.
 func checkProcMountedOnce() {
 	if !procChecked.Load() && !procChecked.Swap(true) {
 		procMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
@@ -174,20 +181,20 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 }
 
 // openDevice opens a device by its name. It is a variable because device_mock.go and tests replace
-// it.
+// the function.
 var openDevice = hal.Open
 
 // load implements lm_load: it opens the devices with the names in cNames, and reserves everything
-// that runs need. A name that is NULL means the only device with the PCI ids in the image. window
-// is the number of the first TLB window to use, or LM_ANY_WINDOW.
+// that runs need. A name that is NULL means the only device with the PCI ids in the image. The
+// parameter `window` is the number of the first TLB window to use, or LM_ANY_WINDOW.
 func (im *image) load(cNames []*C.char, window int) (end outcome) {
 	names, end := deviceNames(im.view, cNames)
 	if end.code != hal.OK {
 		return end
 	}
 	devices := make([]hal.Device, len(names))
-	// After a failure, close the devices that were opened. A deferred function does so after a
-	// panic, too.
+	// After a failure, close the devices that were opened. Use a deferred function, because it is
+	// executed after a panic, too.
 	defer func() {
 		if im.stage != stageLoaded {
 			_ = closeDevices(devices)
@@ -208,8 +215,8 @@ func (im *image) load(cNames []*C.char, window int) (end outcome) {
 	return outcome{}
 }
 
-// deviceNames returns the name of each device of the image. It copies the names in cNames. If
-// cNames is empty, or if a name is NULL, the name is "pci:" followed by the PCI ids in the image.
+// deviceNames returns the name of each device of the image, copied from cNames. If cNames is empty,
+// or if a name in cNames is NULL, the result is "pci:" followed by the PCI ids in the image.
 func deviceNames(view *fbs.View, cNames []*C.char) ([]string, outcome) {
 	names := runtime.DeviceNames(view)
 	if len(cNames) > 0 && len(cNames) != len(names) {
@@ -281,9 +288,10 @@ func lm_find_tensor(handle int32, name C.lm_text, tensor *uint32) int32 {
 	return findIndex(handle, name, tensor, (*fbs.View).TensorByName)
 }
 
-// findIndex implements lm_find_sequence and lm_find_tensor: it calls find, which searches the image
-// for name, and sets *index to the result. find is a method of fbs.View that returns -1 if the
-// image does not contain the name. In this case findIndex returns LM_USAGE.
+// findIndex implements lm_find_sequence and lm_find_tensor: it searches the image for the given
+// name, and sets *index to the result. The parameter `find` is the method of fbs.View that searches
+// the image, and returns -1 if the image does not contain the name. In this case findIndex returns
+// LM_USAGE.
 func findIndex(handle int32, name *C.char, index *uint32, find func(*fbs.View, string) int) int32 {
 	return withImage(handle, stageOpened, func(im *image) outcome {
 		wanted, end := stringOf(name, fbs.NameMax)
@@ -347,7 +355,7 @@ func lm_output(handle int32, tensor uint32, size C.size_t, data *C.lm_bytes) int
 }
 
 // tensorMemory implements lm_input and lm_output: it sets *data to the address of a tensor's bytes
-// in the arena. role is the role that the tensor must have: input or output.
+// in the arena. The tensor must have the given role: input or output.
 func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 	data *unsafe.Pointer) int32 {
 	return withImage(handle, stageLoaded, func(im *image) outcome {
@@ -409,8 +417,9 @@ func lm_close(handle int32) int32 {
 }
 
 // stringOf converts a C string to a Go string. It does not copy the bytes; therefore the Go string
-// is valid only until the call from C returns. lengthMax is the maximum length in bytes without the
-// final zero. If text is NULL or longer, stringOf returns an outcome with an error.
+// is valid only until the call from C returns. The parameter lengthMax is the maximum length of the
+// C string in bytes, not counting the terminating NUL. If the C string is longer, or if the pointer
+// is NULL, stringOf returns an outcome with an error.
 func stringOf(text *C.char, lengthMax int) (string, outcome) {
 	if text == nil {
 		return "", usageError("a string argument must not be NULL")
@@ -424,9 +433,9 @@ func stringOf(text *C.char, lengthMax int) (string, outcome) {
 	return "", usageError("a string argument is too long, or has no final zero")
 }
 
-// bufferOf converts a buffer of the caller, size bytes at text, to a slice. The slice has at most
-// 4096 bytes: no text of the archive is longer, and a slice with a huge wrong size would cause a
-// panic.
+// bufferOf converts a buffer of the caller to a slice. The buffer has the given size in bytes, but
+// the slice has at most 4096 bytes: no text that the archive writes is longer, and unsafe.Slice
+// panics if a wrong size is huge. bufferOf returns nil if the pointer is NULL.
 func bufferOf(text *C.char, size C.size_t) []byte {
 	if text == nil {
 		return nil

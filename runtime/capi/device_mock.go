@@ -9,10 +9,10 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// This file is part of archives with the build tag mock, with which a firmware can be tested
-// without hardware. They can also open devices with the name mock:BOARD, which are mocks of a
-// board. A mock may allocate memory during a run; in a sealed process, the kernel then kills the
-// process.
+// This file is only part of archives with the build tag mock. With such an archive, firmware can be
+// tested without hardware: lm_load also accepts names such as mock:wormhole, and opens a mock of
+// the board with this name. A mock may allocate memory during a run. In a sealed process, the
+// kernel then kills the process.
 
 func init() { openDevice = openDeviceOrMock }
 

@@ -11,8 +11,9 @@ import "C"
 
 import "runtime"
 
-// lm_mock_allocations sets three numbers: the objects and bytes that Go has allocated since the
-// process started, and the number of garbage collections. Only tests call it.
+// lm_mock_allocations sets three numbers: how many objects and how many bytes Go has allocated
+// since the process started, and how many garbage collections Go has completed. Only tests call
+// lm_mock_allocations.
 //
 //export lm_mock_allocations
 func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {
@@ -21,6 +22,6 @@ func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {
 		C.uint64_t(statistics.TotalAlloc), C.uint64_t(statistics.NumGC)
 }
 
-// statistics is the buffer of lm_mock_allocations. It is a variable of the package, because a local
-// variable would be allocated on the heap and so change the numbers.
+// statistics is the buffer of lm_mock_allocations. It is a package variable, because Go would
+// allocate a local variable on the heap, and this allocation would change the numbers.
 var statistics runtime.MemStats

@@ -1,10 +1,10 @@
 package main
 
-// This file prepares the threads of Go for runs. lm_freeze calls it.
+// This file prepares the threads of the process for runs. lm_freeze calls the functions below.
 //
 // The Go code of a call runs on the C thread that makes the call. In addition, Go's scheduler may
 // start threads of its own at any call. The kernel kills a sealed process that starts a thread.
-// Therefore lm_freeze makes Go start all threads that it may need later.
+// Therefore lm_freeze makes Go start all threads that Go may need later.
 
 import (
 	goruntime "runtime"
@@ -20,8 +20,8 @@ const spareThreads = 4
 
 // startSpareThreads makes Go start GOMAXPROCS + spareThreads threads. It locks one goroutine to
 // each thread. The threads continue to exist when the goroutines have ended. Last,
-// startSpareThreads reads the memory statistics. Go stops all of its processors for this, which
-// also waits until the threads that were started last are running.
+// startSpareThreads reads Go's memory statistics, because this waits until all of the new threads
+// are running: to read the statistics, Go stops all of its processors.
 func startSpareThreads() {
 	var started, ended sync.WaitGroup
 	count := goruntime.GOMAXPROCS(0) + spareThreads
@@ -41,8 +41,8 @@ func startSpareThreads() {
 
 // blockPreemption blocks SIGURG on the calling thread. Go preempts goroutines with this signal. At
 // the first SIGURG, Go maps memory (Go 1.26, runtime/preempt_xreg.go), and the kernel kills a
-// sealed process that maps memory. blockPreemption does not change the signal handlers of the host
-// process.
+// sealed process that maps memory. blockPreemption changes no signal handler, because the process
+// may do other work.
 func blockPreemption() {
 	set := unix.Sigset_t{Val: [len(unix.Sigset_t{}.Val)]uint64{1 << (unix.SIGURG - 1)}}
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)

@@ -18,17 +18,17 @@ const imagesMax = 16
 type stage uint8
 
 const (
-	stageOpened stage = iota // lm_open has succeeded
+	stageOpened stage = iota // lm_open, lm_open_signed or lm_open_memory has succeeded
 	stageLoaded              // lm_load has succeeded
 	stageFrozen              // lm_freeze has succeeded; lm_run may be called
 )
 
 // image is one open image, or a free element of imageSlots.
 type image struct {
-	busy    atomic.Bool     // a call uses this image; only that call may use the other fields
+	busy    atomic.Bool     // a call uses this image; only that call may use the non-atomic fields
 	handle  atomic.Int32    // handle of the open image; 0: this element is free
 	uses    int32           // number of images that were opened in this element so far
-	stage   stage           // stage that the image has reached
+	stage   stage           // stage of preparation that the image has reached
 	file    *runtime.File   // file of the image; nil if lm_open_memory opened the image
 	view    *fbs.View       // verified contents of the image
 	devices []hal.Device    // devices that lm_load opened; nil before lm_load
@@ -39,23 +39,23 @@ type image struct {
 // outcome describes how a call ended.
 type outcome struct {
 	code   hal.Code       // hal.OK if the call succeeded
-	reason string         // cause of the failure; "" after a success, and after lm_run
-	result runtime.Result // result of the run, if ran is true
-	ran    bool           // the call was lm_run, and it executed a sequence
+	reason string         // cause of the failure; "" after a success, and if `ran` is true
+	result runtime.Result // result of the run; only valid if `ran` is true
+	ran    bool           // the call was lm_run with valid arguments
 }
 
 var (
-	// imageSlots contains the open images. Element 0 never contains an image, and only two of its
-	// fields are used: last describes the last failure of a call without an open image, and busy
-	// is set while a call reads or writes last.
+	// imageSlots contains the open images. Element 0 never contains an image. Only two of its
+	// fields are used: `last` describes the most recent failure of a call without an open image,
+	// and `busy` is set while a call accesses `last`.
 	imageSlots [1 + imagesMax]image
 
 	// setupMutex is locked during every call that changes the state of the process: lm_open,
 	// lm_load, lm_freeze, lm_seal and lm_close. lm_run does not lock it.
 	setupMutex sync.Mutex
 
-	// sealed is set when lm_seal has succeeded. sealedOutcome is the outcome of a later call that
-	// a sealed process must not make.
+	// sealed is set when lm_seal has succeeded. sealedOutcome is the outcome of a call that a
+	// sealed process must not make, such as lm_open.
 	sealed        atomic.Bool
 	sealedOutcome = outcome{code: hal.Denied,
 		reason: "the process is sealed; make this call before lm_seal"}
@@ -63,10 +63,10 @@ var (
 
 // handleStride is the difference between two successive handles of one element of imageSlots. A
 // handle is the index of the element plus a multiple of handleStride. Therefore each image has
-// another handle than the image that was in the same element before.
+// another handle than the previous image in the same element.
 const handleStride = 32
 
-// acquireImage returns the image with the given handle, and sets its busy flag. While the flag is
+// acquireImage returns the image with the given handle, and sets image.busy. While this flag is
 // set, other calls on the image fail. The caller must clear the flag. If the handle is not valid,
 // or another call uses the image, acquireImage returns nil and an outcome with the reason.
 func acquireImage(handle int32) (*image, outcome) {
@@ -75,8 +75,8 @@ func acquireImage(handle int32) (*image, outcome) {
 		return nil, usageError("no image has this handle")
 	}
 	im := &imageSlots[slot]
-	// Compare the handle before setting busy. Otherwise a call with an old handle would make a
-	// simultaneous call with the valid handle fail. Compare the handle again afterwards, because
+	// Compare the handle before setting image.busy. Otherwise a call with an old handle could make
+	// a simultaneous call with the valid handle fail. Compare the handle again afterwards, because
 	// another thread may have closed the image after the first comparison.
 	if im.handle.Load() == handle {
 		if !im.busy.CompareAndSwap(false, true) {
@@ -91,8 +91,8 @@ func acquireImage(handle int32) (*image, outcome) {
 }
 
 // tooEarly and tooLate contain the reasons for rejecting a call that is made at a wrong stage of
-// the image. Their index is the stage that the call requires. tooEarly applies if the image has not
-// reached this stage, and tooLate if the image has passed it.
+// the image. The index in both arrays is the stage that the call requires. tooEarly applies if the
+// image has not reached the required stage. tooLate applies if the image has passed that stage.
 var (
 	tooEarly = [...]string{stageLoaded: "call lm_load before this function",
 		stageFrozen: "call lm_freeze before this function"}
@@ -101,8 +101,9 @@ var (
 )
 
 // withImage implements the part that is common to all calls on an image: it finds the image with
-// the given handle, executes call, stores the outcome in the image, and returns its status. It
-// returns LM_USAGE if the image has not reached requiredStage.
+// the given handle, executes the function `call`, and stores the outcome in the image. Then it
+// returns the status of that outcome. It returns LM_USAGE if the image has not reached
+// requiredStage.
 func withImage(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	im, end := acquireImage(handle)
 	if im == nil {
@@ -118,10 +119,10 @@ func withImage(handle int32, requiredStage stage, call func(*image) outcome) int
 	return int32(end.code.ExitStatus())
 }
 
-// withImageExclusively executes call like withImage, and is for calls that change the state of the
-// process: lm_load, lm_freeze and lm_seal. Only one such call runs at a time. withImageExclusively
-// returns LM_USAGE unless the image is exactly at requiredStage, and LM_DENIED if the process is
-// sealed.
+// withImageExclusively executes the function `call` like withImage. It implements the calls that
+// change the state of the process: lm_load, lm_freeze and lm_seal. Only one such call runs at a
+// time. withImageExclusively returns LM_USAGE unless the image is exactly at requiredStage, and
+// LM_DENIED if the process is sealed.
 func withImageExclusively(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
@@ -136,8 +137,9 @@ func withImageExclusively(handle int32, requiredStage stage, call func(*image) o
 	})
 }
 
-// recoverPanic executes call, and returns its outcome. If call panics, recoverPanic recovers and
-// returns an outcome with the text of the panic. A panic that reached C code would end the process.
+// recoverPanic executes the function `call`, and returns its outcome. If the function panics,
+// recoverPanic recovers and returns an outcome with the text of the panic. Without recoverPanic, a
+// panic would reach C code and end the process.
 func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -148,8 +150,9 @@ func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
 }
 
 // finishCallWithoutImage ends a call that has no open image, such as lm_open: it returns the status
-// for the outcome end. If the call failed, finishCallWithoutImage stores end for lm_last_error. If
-// two such calls fail at the same time, only one of the two outcomes is stored.
+// for the given outcome. If the call failed, finishCallWithoutImage also stores the outcome for
+// lm_last_error. If two such calls fail at the same time, it may store only one of the two
+// outcomes.
 func finishCallWithoutImage(end outcome) int32 {
 	if slot := &imageSlots[0]; end.code != hal.OK && slot.busy.CompareAndSwap(false, true) {
 		slot.last = end
@@ -160,8 +163,8 @@ func finishCallWithoutImage(end outcome) int32 {
 
 // findFreeSlot returns a free element of imageSlots, and the handle for the next image in this
 // element. It returns nil if no element is free. The caller must have locked setupMutex, so that no
-// other call uses the free element. A handle is used again only after 67 million other images in
-// the same element.
+// other call uses the free element. Two images have the same handle only if 67 million other images
+// were in the same element between them.
 func findFreeSlot() (*image, int32) {
 	for i := range imageSlots {
 		if im := &imageSlots[i]; i > 0 && im.handle.Load() == 0 {
@@ -171,8 +174,8 @@ func findFreeSlot() (*image, int32) {
 	return nil, 0
 }
 
-// release closes the replay, the devices and the file of the image, in this order. Then the element
-// of imageSlots can be used for another image. release returns the outcome for the first error.
+// release closes the replay, the devices and the file of the image, in this order. Afterwards the
+// element of imageSlots can contain another image. release returns the outcome for the first error.
 func (im *image) release() outcome {
 	var first error
 	keepFirst := func(err error) {
@@ -181,8 +184,8 @@ func (im *image) release() outcome {
 		}
 	}
 	if sealed.Load() {
-		// A sealed process may not unmap memory or close files; the kernel does so when the process
-		// ends. Only stop the DMA of the devices.
+		// Only stop the DMA of the devices. A sealed process must not unmap memory or close files;
+		// the kernel does so when the process ends.
 		if im.replay != nil {
 			keepFirst(im.replay.StopDMA())
 		}
@@ -223,6 +226,6 @@ func outcomeOf(err error) outcome {
 	return end
 }
 
-// usageError returns the outcome of a call with wrong arguments or in the wrong order. reason must
-// be a constant string, so that such a call allocates nothing.
+// usageError returns the outcome of a call with wrong arguments or in the wrong order. The reason
+// must be a constant string, so that such a call allocates nothing.
 func usageError(reason string) outcome { return outcome{code: hal.Usage, reason: reason} }

@@ -1,10 +1,10 @@
 /*
  * lightmetal: a library that replays Light Metal images on PCIe devices, for C11 and C++11.
  *
- * An image is a file that contains commands for devices, such as stores to registers, and data. A
- * sequence is a list of commands with a name; lm_run executes one. A tensor is an array of numbers:
- * an input, which the commands copy to a device, or an output, which they copy from a device. The
- * arena is the memory of all tensors.
+ * An image is a file that contains data, and commands for devices, such as stores to registers. A
+ * sequence is a list of commands with a name; lm_run executes one sequence. A tensor is an array of
+ * numbers. The commands copy an input tensor to a device, and copy data from a device to an output
+ * tensor. The arena is the memory of all tensors.
  *
  *     lm_handle image;
  *     void *n; const void *result; uint32_t sequence, in, out;
@@ -23,7 +23,7 @@
  *
  * STATUS. Every function except lm_abi returns an enum lm_status: LM_OK after a success, and a
  * positive number after a failure. A program that ends because of the failure should use this
- * number as its exit status. lm_last_error returns the details of the failure. The description of a
+ * number as its exit status. lm_last_error describes the failure in detail. The description of a
  * function ends with the failures that are specific to this function.
  *
  * Misuse returns LM_USAGE or LM_BAD_IMAGE. Examples are a handle that is not open, NULL, an index
@@ -62,10 +62,10 @@ extern "C" {
 #define LM_ABI 3
 
 /* Handle of an open image: a positive number. After lm_close, the same number becomes the handle of
-   another image only when millions of images have been opened. */
+   another image only after millions of other images have been opened. */
 typedef int32_t lm_handle;
 
-/* A handle that never belongs to an image. For this handle, lm_last_error describes the last
+/* A handle that never belongs to an image. For this handle, lm_last_error describes the most recent
    failure of a call that had no open image, such as lm_open. */
 #define LM_NO_IMAGE 0
 
@@ -89,7 +89,9 @@ enum lm_status {
 };
 
 /* The reason for a failure, in more detail than enum lm_status. A number never changes its
-   meaning; later versions may add numbers. */
+   meaning; later versions may add numbers. An expect is a command that loads a value and checks a
+   condition. A poll is an expect that repeats this until the condition is true or its deadline
+   passes. A compare is a command that compares data on the device with golden (expected) data. */
 enum lm_code {
 	LM_CODE_OK = 0,              /* the call succeeded */
 	LM_CODE_USAGE = 1,           /* wrong handle, argument or order of calls */
@@ -115,11 +117,11 @@ enum lm_code {
 };
 
 /*
- * Describes how a call ended. After a success, command and safe are -1, ignored has a value if the
- * call was lm_run, and all other fields are 0.
+ * Describes how a call ended. After a success, the fields `command` and `safe` are -1, and all
+ * other fields are 0. Only `ignored` can be larger than 0, if the call was lm_run.
  *
- * command counts the commands of all sequences of the image from 0. The text of lm_last_error
- * counts the commands of one sequence from 0: "command 3 of main".
+ * The field `command` counts the commands of all sequences of the image from 0. The text of
+ * lm_last_error counts the commands of one sequence from 0: "command 3 of main".
  */
 struct lm_error {
 	int32_t status;    /* enum lm_status: the status that the call returned */
@@ -128,28 +130,30 @@ struct lm_error {
 	int32_t safe;      /* enum lm_code: how the sequence "safe" ended; -1: it did not run */
 	uint64_t got;      /* the value that the failed expect, poll or compare loaded last */
 	uint64_t want;     /* the value that the failed expect, poll or compare expected */
-	uint64_t mask;     /* the command compared only these bits of got and want */
-	uint64_t element;  /* if a compare failed: index of the first element that differs */
+	uint64_t mask;     /* the command compared only these bits of `got` and `want` */
+	uint64_t element;  /* if a compare failed: index of the first element that differs; an element
+	                      has the width of one access */
 	uint32_t ignored;  /* number of failures after which the run continued, because the image
 	                      allows them; also set after a success */
 	uint32_t reserved; /* always 0 */
 };
 LM_STATIC_ASSERT(sizeof(struct lm_error) == 56, "lm_error");
 
-/* Size in bytes of a buffer for the text of lm_last_error. Few texts are longer; lm_last_error cuts
-   them. */
+/* A sufficient size, in bytes, of the buffer for the text of lm_last_error. Few texts are longer;
+   lm_last_error cuts a longer text. */
 #define LM_TEXT_MAX 512
 
-#define LM_NAME_MAX 255  /* largest length of a name in bytes, without the final zero */
+#define LM_NAME_MAX 255  /* largest length of a name in bytes, not counting the terminating NUL */
 #define LM_DIMS_MAX 8    /* largest number of dimensions of a tensor */
 #define LM_DEVICES_MAX 8 /* largest number of devices of an image */
 
-/* Describes the contents of an image. The index of its first sequence is 0, and the index of its
-   first tensor is 0. */
+/* Describes the contents of an image. The first sequence of an image has the index 0, and so does
+   the first tensor. */
 struct lm_image {
 	uint64_t arena_bytes;   /* memory for all tensors; lm_load reserves it, lm_freeze locks it */
 	uint64_t host_bytes;    /* memory that the devices access by DMA; lm_load reserves it */
-	uint64_t payload_bytes; /* data in the file; lm_open copies only the default data of inputs */
+	uint64_t payload_bytes; /* data in the file; lm_open copies only default data of inputs to
+	                           memory */
 	uint32_t devices;       /* number of devices that the image needs */
 	uint32_t sequences;     /* number of sequences, each of which lm_run can execute */
 	uint32_t tensors;       /* number of inputs and outputs */
@@ -160,8 +164,8 @@ LM_STATIC_ASSERT(sizeof(struct lm_image) == 40, "lm_image");
 /* Role of a tensor. The caller writes an input, and lm_run writes an output. */
 enum lm_role { LM_INPUT = 1, LM_OUTPUT = 2 };
 
-/* Type of the elements of a tensor. All types are little endian. An image file contains the same
-   numbers. */
+/* Type of the elements of a tensor. All types are little endian. Image files use the same
+   numbers for the types. */
 enum lm_dtype {
 	LM_INT8 = 1,
 	LM_UINT8 = 2,
@@ -179,13 +183,13 @@ enum lm_dtype {
 
 /* Describes a tensor of an image. */
 struct lm_tensor {
-	char name[LM_NAME_MAX + 1]; /* name, followed by at least one zero */
+	char name[LM_NAME_MAX + 1]; /* name, followed by at least one NUL */
 	uint64_t size;              /* size of all elements in bytes */
 	uint32_t role;              /* enum lm_role */
 	uint32_t dtype;             /* enum lm_dtype: type of an element */
 	uint32_t has_data;          /* 1: the image has default data (input) or golden data (output) */
 	uint32_t dims;              /* number of dimensions; 0: the tensor is one element */
-	uint32_t shape[LM_DIMS_MAX]; /* elements in each dimension; 0 after the first dims entries */
+	uint32_t shape[LM_DIMS_MAX]; /* elements in each dimension; 0 after the first `dims` entries */
 };
 LM_STATIC_ASSERT(sizeof(struct lm_tensor) == 312, "lm_tensor");
 
@@ -194,7 +198,7 @@ struct lm_version {
 	uint64_t schema_hash;  /* hash of the image schema; lm_open rejects images with another hash */
 	uint32_t abi;          /* value of LM_ABI with which the archive was built */
 	uint16_t format_major; /* major version of the image format that the archive reads */
-	uint16_t format_minor; /* minor version of the image format that the archive reads */
+	uint16_t format_minor; /* largest minor version of this format that the archive reads */
 };
 LM_STATIC_ASSERT(sizeof(struct lm_version) == 16, "lm_version");
 
@@ -207,10 +211,10 @@ int lm_version(struct lm_version *version);
 
 /*
  * Opens an image file, maps it and verifies every byte. If the call succeeds, it sets *image to the
- * handle of the image. path has at most 4095 bytes. At most 16 images may be open. While the file
- * is open, no program may write to it; to replace the file, rename another file to its name.
- * /proc must be mounted before the first call of a process: at this call, Go reads the bounds of
- * the thread's stack from /proc/self/maps.
+ * handle of the image. The string `path` has at most 4095 bytes. At most 16 images may be open.
+ * Until lm_close, no program may write to the file; to replace the file, rename another file to its
+ * name. /proc must be mounted before a process calls any function of the archive: at the first
+ * call, Go reads the bounds of the thread's stack from /proc/self/maps.
  * LM_NO_FILE: the file does not exist, or /proc is not mounted; LM_IO; LM_BAD_IMAGE;
  * LM_DENIED: no permission, or the process is sealed; LM_USAGE: 16 images are open.
  */
@@ -218,39 +222,40 @@ int lm_open(const char *path, lm_handle *image);
 
 /*
  * Opens an image in memory, for example one that is linked into the firmware, and verifies every
- * byte. The address data must be a multiple of 8. The memory must remain valid and unchanged until
- * lm_close.
+ * byte. The address in `data` must be a multiple of 8. The memory must remain valid and unchanged
+ * until lm_close.
  * LM_BAD_IMAGE; LM_DENIED: the process is sealed; LM_USAGE: 16 images are open.
  */
 int lm_open_memory(const void *data, size_t size, lm_handle *image);
 
 /*
  * Opens a file like lm_open, but only if the file was signed with one of the given keys (see
- * `lm sign`). The signature is checked before the image is verified. keys is a text of at most 4095
- * bytes with one public key of 64 hex digits in each line. Empty lines and lines that begin with #
- * are skipped.
+ * `lm sign`). It checks the signature before it verifies the image. The string `keys` has at most
+ * 4095 bytes, and contains one public key in each line. A public key has 64 hex digits. Empty lines
+ * and lines that begin with # are skipped.
  * LM_DENIED: the file is not signed, or is signed with another key, or the archive was built
  * without `--signed`.
  */
 int lm_open_signed(const char *path, const char *keys, lm_handle *image);
 
-/* The value of window with which lm_load lets the image and the device choose the TLB windows. */
+/* A value for the parameter `window` of lm_load: the image and the device choose TLB windows. */
 #define LM_ANY_WINDOW (-1)
 
 /*
- * Sets the longest time that any sequence of the image may take. Without this call the time is one
- * hour. lm_load compares it with the worst case, in which every poll lasts until its deadline: if
- * the worst case of a sequence is longer, lm_load returns LM_BAD_IMAGE. The time of a sequence
- * includes the sequences that it calls. A run that actually takes longer ends with LM_LATE and
- * LM_CODE_RUN_LATE. Call this function after lm_open and before lm_load.
+ * Sets the longest time that any sequence of the image may take, in nanoseconds. Without this call
+ * the longest time is one hour. lm_load compares this time with the worst case of each sequence, in
+ * which every poll lasts until its deadline. If the worst case is longer, lm_load returns
+ * LM_BAD_IMAGE. The time of a sequence includes the sequences that it calls. A run that actually
+ * takes longer ends with LM_LATE and LM_CODE_RUN_LATE. Call this function after lm_open and before
+ * lm_load.
  */
 int lm_longest(lm_handle image, uint64_t nanoseconds);
 
 /*
  * Opens the devices of the image, checks that the image is for these devices, and reserves
  * everything that runs need. lm_load stores nothing to the BARs of a device. But it may enable
- * memory decoding, and it enables bus mastering if the image lets the device access memory. If
- * lm_load fails, it may be called again.
+ * memory decoding, and it enables bus mastering if the image lets the device access memory. After
+ * lm_load has failed, the caller may call it again.
  *
  * devices: the name of each device, in the order of the devices in the image. Examples are
  *   "pci:1e52:401e", "pci:0000:01:00.0", "vfio:0000:01:00.0" and "tt:/dev/tenstorrent/0". If a name
@@ -258,8 +263,9 @@ int lm_longest(lm_handle image, uint64_t nanoseconds);
  *   is NULL, lm_load opens every device in this way. No two names may name the same PCI function.
  *   lm_load copies the names.
  * count: number of names in devices. It must be 0 if devices is NULL, and must not be 0 otherwise.
- * window: selects the TLB windows of the hardware, which have numbers from 0 to 65534. The first
- *   TLB window that the image needs is the hardware's TLB window with this number, the second one
+ * window: selects TLB windows. A TLB window is a range of a BAR that the device maps to an address
+ *   inside the chip. The TLB windows of a device have numbers from 0 to 65534. If the image needs
+ *   TLB windows, the first one is the device's TLB window with the number `window`, the second one
  *   has the next number, and so on. If window is LM_ANY_WINDOW, the image and the device choose.
  * LM_USAGE: the names or their number are wrong; LM_NO_DEVICE; LM_WRONG_DEVICE; LM_DENIED;
  * LM_BAD_IMAGE: memory is not sufficient, or a sequence may take longer than one hour or the time
@@ -270,7 +276,7 @@ int lm_load(lm_handle image, const char *const *devices, uint32_t count, int32_t
 /*
  * Prepares an image for runs that allocate nothing. lm_freeze locks the commands and the arena into
  * memory. It also switches Go's garbage collector off, and fixes the number of processors that Go
- * uses. It blocks SIGURG on the calling thread, which must be the thread that calls lm_run. These
+ * uses. It blocks SIGURG on the calling thread. The same thread must later call lm_run. These
  * settings remain until the process ends.
  * LM_DENIED: the limit RLIMIT_MEMLOCK is too small for the commands and the arena.
  */
@@ -302,8 +308,8 @@ int lm_find_sequence(lm_handle image, const char *name, uint32_t *sequence);
 int lm_find_tensor(lm_handle image, const char *name, uint32_t *tensor);
 
 /*
- * Copies the name of a sequence and a final zero to name, a buffer of size bytes. If the buffer is
- * too small, the name is cut. Call this function after lm_open.
+ * Copies the name of a sequence, with a terminating NUL, to the buffer `name` of `size` bytes. If
+ * the buffer is too small, the name is cut. Call this function after lm_open.
  */
 int lm_sequence_name(lm_handle image, uint32_t sequence, char *name, size_t size);
 
@@ -312,10 +318,11 @@ int lm_tensor_info(lm_handle image, uint32_t tensor, struct lm_tensor *info);
 
 /*
  * Sets *data to the address of the bytes of an input tensor in the arena. The caller writes these
- * bytes, and each lm_run reads them. They are initially the default data, or zeros if the image has
- * no default data for the tensor. If the caller never calls lm_input for a tensor, runs use its
- * default data. size must be the size of the tensor in bytes. *data is a multiple of 64, and is
- * valid until lm_close. Call this function after lm_load.
+ * bytes, and each lm_run reads them. Initially the bytes are the default data, or zeros if the
+ * image has no default data for the tensor. If the caller never calls lm_input for a tensor, runs
+ * use the default data of the tensor. The parameter `size` must be the size of the tensor in bytes.
+ * The address *data is a multiple of 64, and is valid until lm_close. Call this function after
+ * lm_load.
  * LM_BAD_IMAGE: size is not the size of the tensor; LM_USAGE: the tensor is an output.
  */
 int lm_input(lm_handle image, uint32_t tensor, size_t size, void **data);
@@ -323,15 +330,17 @@ int lm_input(lm_handle image, uint32_t tensor, size_t size, void **data);
 /*
  * Sets *data to the address of the bytes of an output tensor in the arena. lm_run writes these
  * bytes, and the caller reads them between runs. Before the first run the bytes are zero. After a
- * failed run they may be incomplete. size must be the size of the tensor in bytes. *data is a
- * multiple of 64, and is valid until lm_close. Call this function after lm_load.
+ * failed run they may be incomplete. The parameter `size` must be the size of the tensor in bytes.
+ * The address *data is a multiple of 64, and is valid until lm_close. Call this function after
+ * lm_load.
  * LM_BAD_IMAGE: size is not the size of the tensor; LM_USAGE: the tensor is an input.
  */
 int lm_output(lm_handle image, uint32_t tensor, size_t size, const void **data);
 
 /*
  * Sets the longest time of each later run, in nanoseconds. A run that takes longer ends with
- * LM_LATE and LM_CODE_RUN_LATE. If nanoseconds is 0, only the time of lm_longest limits a run. Call
+ * LM_LATE and LM_CODE_RUN_LATE. The time of lm_longest (one hour by default) limits a run, too; if
+ * nanoseconds is 0, it is the only limit. Unlike lm_longest, lm_limit never rejects an image. Call
  * this function after lm_load.
  */
 int lm_limit(lm_handle image, uint64_t nanoseconds);
@@ -351,9 +360,10 @@ int lm_run(lm_handle image, uint32_t sequence);
 
 /*
  * Describes how the last call on an image ended; lm_last_error itself does not count as a call. For
- * the handle LM_NO_IMAGE it describes the last failure of a call without an open image. error and
- * text may be NULL. *error receives numbers. text receives one line without a newline, but with a
- * final zero, cut to size bytes. An example, broken into two lines here:
+ * the handle LM_NO_IMAGE it describes the most recent failure of a call without an open image. The
+ * struct *error receives numbers. The buffer `text` of `size` bytes receives one line of text, with
+ * a terminating NUL but without a newline. If the buffer is too small, the text is cut. Both
+ * pointers may be NULL. An example of a text, broken into two lines here:
  *   poll deadline passed: command 3 of main: got 0x81, wanted 0x0 under mask 0x1;
  *   then ran sequence safe: done
  * LM_USAGE, with an empty text: no open image has this handle, or another thread is in a call on
@@ -364,8 +374,8 @@ int lm_last_error(lm_handle image, struct lm_error *error, char *text, size_t si
 /*
  * Closes an image and its devices, and frees the memory. The handle, and all pointers from lm_input
  * and lm_output, become invalid even if the call fails. lm_close switches bus mastering off, and
- * changes no other register of the devices. To change other registers, run a sequence of the image
- * before lm_close.
+ * changes no other register of the devices. To change other registers before lm_close, run a
+ * sequence that changes them.
  * LM_IO: a system call failed.
  */
 int lm_close(lm_handle image);

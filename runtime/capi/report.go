@@ -1,6 +1,7 @@
 package main
 
-// This file implements lm_last_error, which describes how a call ended: in numbers and as text.
+// This file implements lm_last_error, which describes how the last call on an image ended: in
+// numbers and as text.
 
 // #include "lightmetal.h"
 import "C"
@@ -11,8 +12,8 @@ import (
 	"lightmetal/runtime/report"
 )
 
-// lm_last_error implements the function of lightmetal.h. It allocates nothing; therefore a sealed
-// process may call it.
+// lm_last_error implements the function that lightmetal.h documents. It allocates nothing;
+// therefore a sealed process may call it.
 //
 //export lm_last_error
 func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.size_t) int32 {
@@ -56,8 +57,9 @@ func (o *outcome) errorInfo() C.struct_lm_error {
 	return e
 }
 
-// writeOutcomeText writes one line of text about the last call on the image to buffer. The text is
-// the same as lmrun prints. If buffer is too small, writeOutcomeText cuts the text.
+// writeOutcomeText writes one line of text to the given buffer. The text describes how the last
+// call on the image ended, in the words that lmrun prints. If the buffer is too small,
+// writeOutcomeText cuts the text.
 func (im *image) writeOutcomeText(buffer []byte) {
 	end, length := &im.last, 0
 	add := func(text string) { length += copy(buffer[length:], text) }
@@ -84,8 +86,8 @@ func (im *image) writeOutcomeText(buffer []byte) {
 	addFinalZero(buffer, length)
 }
 
-// replaceNonASCII replaces every byte of text that is not printable ASCII with a question mark.
-// Such bytes occur because the name of a sequence may contain any UTF-8 character.
+// replaceNonASCII replaces every byte that is not printable ASCII with a question mark. Such bytes
+// occur because, for example, the name of a sequence may contain non-ASCII characters.
 func replaceNonASCII(text []byte) {
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {
@@ -94,8 +96,8 @@ func replaceNonASCII(text []byte) {
 	}
 }
 
-// addFinalZero stores the final zero of a C string in buffer, after a text of length bytes. If the
-// text fills the buffer, addFinalZero replaces the last byte.
+// addFinalZero stores the terminating NUL of a C string in the given buffer, after a text with the
+// given length in bytes. If the text fills the buffer, the NUL replaces the last byte of the text.
 func addFinalZero(buffer []byte, length int) {
 	if len(buffer) > 0 {
 		buffer[min(length, len(buffer)-1)] = 0

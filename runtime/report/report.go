@@ -1,6 +1,6 @@
 // Package report describes the failure of a run as text. The text names the command that failed,
 // the value that the command loaded from the device, and the value that the command expected.
-// lmrun, lm and the C archive print this text.
+// lmrun and lm print such texts, and the C archive returns them.
 package report
 
 import (
@@ -9,10 +9,10 @@ import (
 	"lightmetal/runtime"
 )
 
-// AppendFailure appends a description of a failed run to text: the command that failed, and the
+// AppendFailure appends a description of a failed run to `text`: the command that failed, and the
 // values that the command loaded and expected. An example is
-// "command 3 of main: got 0x1, wanted 0x0 under mask 0x1". AppendFailure allocates nothing if text
-// has capacity for 128 more bytes plus the name of the sequence.
+// "command 3 of main: got 0x1, wanted 0x0 under mask 0x1". AppendFailure allocates nothing if
+// `text` has capacity for 128 more bytes plus the name of the sequence.
 func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	text = runtime.AppendPlace(text, view, int(r.Command))
 	if r.FileTruncated {
@@ -21,8 +21,8 @@ func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	return AppendMismatch(text, view, r)
 }
 
-// AppendMismatch appends the value that the failed command loaded, and the value that the command
-// expected, to text. It appends nothing if the failed command does not compare values.
+// AppendMismatch appends two values to `text`: the value that the failed command loaded, and the
+// value that the command expected. It appends nothing if the failed command compared no values.
 func AppendMismatch(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	if r.Mask == 0 {
 		return text

@@ -1,5 +1,5 @@
-// Package signed checks that an image file was signed with one of the keys in a list. The code is
-// not part of package runtime, because Ed25519 and SHA-512 more than double the size of a target
+// Package signed checks that an image file was signed with one of the keys in a list. This code is
+// not in package runtime, because Ed25519 and SHA-512 more than double the size of a target
 // program, and many programs do not need signatures.
 package signed
 
@@ -12,13 +12,13 @@ import (
 	"lightmetal/hal"
 )
 
-// Keys is a list of public keys. CheckSignature accepts the signatures of these keys.
+// Keys is a list of public keys. CheckSignature accepts a file only if its signature belongs to one
+// of these keys.
 type Keys []ed25519.PublicKey
 
-// ParseKeys returns the keys in publicKeys, a text with one key in each line. A key consists of 64
-// hex digits. ParseKeys skips empty lines and lines that begin with #. It returns an error if the
-// text contains no key, because an empty list of keys would reject every file. The error is a
-// *hal.Fault.
+// ParseKeys returns the keys in a text that has one key in each line. A key consists of 64 hex
+// digits. ParseKeys skips empty lines and lines that begin with #. It returns an error if the text
+// contains no key, because CheckSignature would then reject every file. The error is a *hal.Fault.
 func ParseKeys(publicKeys string) (keys Keys, err error) {
 	for line := range strings.Lines(publicKeys) {
 		line = strings.TrimSpace(line)
@@ -58,10 +58,10 @@ func parseKey(digits string) (key ed25519.PublicKey, ok bool) {
 	return key, true
 }
 
-// isForgeable reports whether signatures for a key can be forged without the private key. This is
-// the case if the key is a curve point of small order. For such a key, a signature that consists of
-// the neutral point and the number zero is valid for at least one in eight messages. isForgeable
-// checks whether this signature is valid for one of 64 messages.
+// isForgeable reports whether anybody can forge signatures for a key without the private key. This
+// is the case if the key is a curve point of small order. For such a key, a signature that consists
+// of the neutral point and the number zero is valid for at least one in eight messages. isForgeable
+// checks whether this signature is valid for any of 64 messages.
 func isForgeable(key ed25519.PublicKey) bool {
 	forged := make([]byte, ed25519.SignatureSize)
 	forged[0] = 1 // the encoding of the neutral point is 1, 0, 0, ...; the number zero follows
@@ -73,9 +73,9 @@ func isForgeable(key ed25519.PublicKey) bool {
 	return false
 }
 
-// CheckSignature returns an error unless the file was signed with one of the keys. data has all
-// bytes of the file. CheckSignature does not interpret the image in the file, which may be invalid:
-// it uses only the size and the SHA-512 digest of the image. The error is a *hal.Fault.
+// CheckSignature returns an error unless the file was signed with one of the keys. The parameter
+// `data` contains all bytes of the file. The image in the file may be invalid, because
+// CheckSignature uses only the size and the SHA-512 digest of the image. The error is a *hal.Fault.
 func (k Keys) CheckSignature(data []byte) error {
 	image, signature, err := fbs.SplitSignature(data)
 	switch {
