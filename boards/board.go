@@ -87,7 +87,7 @@ const (
 	YEnd               // row of the tile, or of the last corner of a rectangle
 	XStart             // column of the first corner of a rectangle; 0 for a single tile
 	YStart             // row of the first corner of a rectangle; 0 for a single tile
-	NoC                // number of the NoC
+	NoC                // index of the NoC: 0 or 1
 	Multicast          // 0 for a single tile, 1 for a rectangle of tiles
 	Ordering           // ordering of requests: 0 default, 1 strict, 2 posted
 	Linked             // always 0

@@ -14,10 +14,10 @@ var Wormhole = Board{
 	Vendor: 0x1e52, Device: 0x401e, // source: tt-kmd, enumerate.h
 	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 20}, // sizes in bytes; source: [TLBs]
 	Rules: []Rule{
-		// TLB windows. An image may only load from this range: a rule applies to every tile, and
-		// cannot know which tile a TLB window shows. To store to a tile, an image uses a window of
-		// kind Tlb. For such a window, the verifier checks the tiles and the address in each Point
-		// command.
+		// TLB windows. This rule allows only loads. It cannot know which tile a TLB window shows,
+		// and therefore cannot tell whether a store is safe. To store to a tile, an image uses a
+		// window of kind Tlb: the verifier checks the tiles and the address in each of its Point
+		// commands.
 		{
 			Bar: 0, First: 0x00000000, Last: 0x1effffff,
 			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",

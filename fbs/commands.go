@@ -495,11 +495,11 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 	return ""
 }
 
-// findRangeAndCheckAccess checks an access that begins outside the range in windowState. In a
-// Bar window, the function finds the rule that applies to the access, sets windowState to the
-// range of that rule, and calls checkAccess again. If no rule applies, the function returns a
-// problem. In all other windows the function always returns a problem, because there the range
-// is the whole window, or is empty.
+// findRangeAndCheckAccess checks an access that begins outside the current range of its window
+// (c.windows). In a Bar window, it finds the rule for the access, makes the range of that rule the
+// current one, and calls checkAccess again. If there is no such rule, it returns a problem. In all
+// other windows it always returns a problem: the range of such a window is fixed, and is the whole
+// window or empty.
 func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	kind accessKind) (problem string) {
 	w := &c.windows[m.Window]

@@ -352,9 +352,9 @@ func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 	return size
 }
 
-// setPayload sets v.Payload to the payload. The parameter `file` contains all bytes of the image,
-// without a signature. setPayload checks that the payload ends at the end of these bytes, and
-// that all bytes between the envelope and the payload are zero.
+// setPayload sets v.Payload to the payload. The parameter `file` is the image file, excluding any
+// signature. setPayload checks that the payload ends at the end of `file`, and that all bytes
+// between the envelope and the payload are zero.
 func (v *View) setPayload(file []byte) *Error {
 	size, start := uint64(len(file)), uint64(len(v.Envelope))
 	if len(v.Segments) > 0 {

@@ -17,8 +17,8 @@ type Panic struct {
 //	defer Recover(PanicOnFault(true), &recovered)
 //
 // Recover does not allocate and makes no system call.
-func Recover(previousSetting bool, recovered *Panic) {
-	PanicOnFault(previousSetting)
+func Recover(previousPanicOnFault bool, recovered *Panic) {
+	PanicOnFault(previousPanicOnFault)
 	recovered.Cause = recover()
 	fault, isFault := recovered.Cause.(interface{ Addr() uintptr })
 	recovered.IsFault = isFault

@@ -48,7 +48,7 @@ func (d *device) addIATURegion(bus, size uint64) (noc uint64, err error) {
 	offset := o.next
 	if len(o.regions) == t.Regions || offset > t.Last || size-1 > t.Last-offset {
 		return 0, d.fault(NoDevice, fbs.Text("cannot map %d bytes of host memory for the tiles: "+
-			"all %d regions or all addresses are in use; use fewer or smaller Host windows",
+			"all %d regions or all addresses are in use; use fewer or smaller host windows",
 			size, uint64(t.Regions)))
 	}
 	o.regions = append(o.regions, outboundRegion{offset, size, bus})

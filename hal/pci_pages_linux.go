@@ -112,12 +112,12 @@ func makeContiguous(pagemapFD int, mem []byte) (contiguous bool) {
 	return contiguous
 }
 
-// freePages returns the given pages of the hugetlb file fd to the kernel's pool, by punching
+// freePages returns the given pages of the hugetlb file poolFD to the kernel's pool, by punching
 // holes into the file.
-func freePages(fd int, pages []poolPage) {
+func freePages(poolFD int, pages []poolPage) {
 	for _, page := range pages {
 		const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
-		_ = unix.Fallocate(fd, mode, page.offset, hugePageSize)
+		_ = unix.Fallocate(poolFD, mode, page.offset, hugePageSize)
 	}
 }
 

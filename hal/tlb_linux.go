@@ -16,7 +16,7 @@ import (
 // tlbWindows contains the state of the TLB windows of a device.
 type tlbWindows struct {
 	layout    *boards.TLB // sizes and registers of the TLB windows; nil if there are none
-	driver    tlbDriver   // kernel driver that programs TLB windows; nil: this program does
+	driver    tlbDriver   // programs the TLB windows; nil if this process does that itself
 	registers uintptr     // address of the registers of TLB window 0; 0 if not mapped yet
 	windows   []*Aperture // element i: complete TLB window number i; nil if not in use
 }

@@ -2,8 +2,9 @@
 
 package hal
 
-// This file declares the ioctls and structs of VFIO, from linux/vfio.h. The compiler checks the
-// sizes of the structs and the offsets of their last fields.
+// This file declares the ioctls and structs of VFIO, from linux/vfio.h. Constant expressions make
+// the compiler compare the size of each struct, and the offset of its last field, with the values
+// of linux/vfio.h.
 
 import "unsafe"
 

@@ -28,7 +28,7 @@
 #define DST_STEP DX  // number of bytes added to DST after each access
 #define SRC_STEP R13 // number of bytes added to SRC after each access
 #define AMOUNT AX    // command.Amount; in a bulk copy, the number of bytes left
-#define LEFT R11     // number of bytes of the range left; in a bulk copy, AMOUNT is used
+#define LEFT R11     // number of bytes left in the range; a bulk copy counts in AMOUNT instead
 #define TO_ALIGN R11 // bulk copy: the lower 5 bits are the bytes up to a multiple of 32
 #define VALUE AX     // value that is loaded or stored
 #define WANT DX      // Compare: the golden element, which must equal VALUE

@@ -33,7 +33,7 @@
 #define MODE R7      // command.Mode
 #define DST R8       // address of the next store; in Expect and Compare, of the next load
 #define SRC R9       // address of the next load; in Compare, of the next golden element
-#define LEFT R10     // number of bytes of the range left
+#define LEFT R10     // number of bytes left in the range
 #define DST_STEP R11 // number of bytes added to DST after each access
 #define SRC_STEP R12 // number of bytes added to SRC after each access
 #define TO_ALIGN R13 // bulk copy: the lower 4 bits are the bytes up to a multiple of 16

@@ -65,7 +65,7 @@ func growStack() (room [16 << 10]byte) { return room }
 // stays on one thread, and Go starts no more threads. This requires two things of the program: it
 // must not call runtime.LockOSThread, and must wait only in raw system calls, as package hal does.
 func DedicateProcess() {
-	// Let Go use one processor. If Go has already started with more processors, reducing their
+	// Let Go use only one processor. If Go has already started with more processors, reducing their
 	// number costs 200 KiB of memory. Therefore lminit starts programs with GOMAXPROCS=1.
 	goruntime.GOMAXPROCS(1)
 	// Convert memory faults into panics, from which runs can recover.

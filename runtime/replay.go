@@ -154,12 +154,12 @@ func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
 func (r *Replay) SetObserver(observer func(command int)) { r.observer = observer }
 
 // Run executes a sequence. The parameter `sequence` is the index of the sequence in the image. If a
-// command fails, Run executes the sequence with the name "safe", if the image has one. Run also
-// disables the Replay: all later runs fail with hal.Disabled.
+// command fails, Run executes the sequence with the name "safe", if the image has one, and disables
+// the Replay: all later runs then fail with hal.Disabled.
 //
 // Run allocates no memory. On real devices (not mocks) it makes system calls only for these
-// purposes: to wait, to access configuration space, to let a kernel driver program a TLB window,
-// and to diagnose a device after a failure or after a load that returned all ones.
+// purposes: to wait, to access configuration space, to have a TLB window programmed by a kernel
+// driver, and to diagnose a device after a failure or after a load that returned all ones.
 func (r *Replay) Run(sequence int) Result {
 	switch {
 	case r.disabled:

@@ -33,9 +33,8 @@ type Status struct {
 	Name   string // name of the register or of its field
 }
 
-// Alias describes a BAR that shows bytes of another BAR. The first Size bytes of the BAR with the
-// number Bar are the same registers and memory as the bytes from Offset on of the BAR with the
-// number Of.
+// Alias describes a BAR that shows bytes of another BAR. The first Size bytes of BAR number Bar are
+// the same registers and memory as the Size bytes that start at Offset in BAR number Of.
 type Alias struct {
 	Bar    uint8
 	Size   uint64

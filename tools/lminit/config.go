@@ -156,7 +156,7 @@ func flagForLine(name, value string) (flag string, err error) {
 	case slices.Contains(onlyCommandLine[:], name):
 		return "", args.UsageError(name + " is allowed only on the command line of lminit")
 	case strings.IndexByte(value, 0) >= 0:
-		return "", args.UsageError(name + " takes a value without zero bytes")
+		return "", args.UsageError(name + " takes a value without NUL bytes")
 	case isSwitch && value != "":
 		return "", args.UsageError(name + " takes no value")
 	case isSwitch:

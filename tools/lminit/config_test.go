@@ -69,7 +69,7 @@ func TestConfigurationErrorsNameTheLine(t *testing.T) {
 		"image x\nsupervised":    "c:2: supervised is allowed only on the command line of lminit",
 		"image x\nversion":       "c:2: version is allowed only on the command line of lminit",
 		"image x\x00":            `c:1: image takes the path of an image, not "x\x00"`,
-		"image x\ninput a=b\x00": "c:2: input takes a value without zero bytes",
+		"image x\ninput a=b\x00": "c:2: input takes a value without NUL bytes",
 		"mount a b ext4 rw\nimage x": `c:1: mount takes SOURCE DIRECTORY TYPE [ro], ` +
 			`not "a b ext4 rw"`,
 		"image x\nconfig y":        "c:2: config is allowed only on the command line of lminit",

@@ -32,9 +32,9 @@ func faultReason(err error) string {
 }
 
 // loadModule loads a kernel module. It does nothing if the module is already loaded. The first
-// value is the path of the module. The other values are the parameters of the module.
-func loadModule(values []string) error {
-	path, parameters := values[0], strings.Join(values[1:], " ")
+// element of pathAndParameters is the path of the module. The others are its parameters.
+func loadModule(pathAndParameters []string) error {
+	path, parameters := pathAndParameters[0], strings.Join(pathAndParameters[1:], " ")
 	// O_NONBLOCK is for a path that names a FIFO by mistake. Without this flag, unix.Open would
 	// wait until another process opens the FIFO for writing.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

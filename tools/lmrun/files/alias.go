@@ -22,7 +22,7 @@ func RejectAliases(outputs []string, inputs ...string) error {
 		for _, input := range inputs {
 			file := input
 			if input == "-" {
-				// Standard input can be a regular file. Use a path with which stat(2) finds that
+				// Standard input can be a regular file. Use a path that stat(2) resolves to that
 				// file.
 				file = "/dev/stdin"
 			}
