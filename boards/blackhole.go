@@ -99,8 +99,9 @@ var Blackhole = Board{
 			Routes: multicastNoC0, X: allCoordinates, Y: 1<<0 | 0x1fff<<12 | from26,
 			Last: lastAddress, Name: "a PCIe tile",
 		},
-		// Every rectangle on NoC 1. NoC 1 traverses translated rows in the opposite direction.
-		// Therefore every rectangle may include the row of the PCIe and ARC tiles.
+		// Close every rectangle on NoC 1. NoC 1 traverses rows in the opposite direction. Therefore
+		// a rectangle in translated coordinates may include the row of the PCIe and ARC tiles,
+		// whatever its corners are.
 		{
 			Routes: multicastNoC1, X: allCoordinates, Y: allCoordinates,
 			Last: lastAddress, Name: "a PCIe tile",

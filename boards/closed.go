@@ -9,9 +9,9 @@ package boards
 //
 // A tile has raw coordinates and translated coordinates. The translated coordinates depend on which
 // tiles of a chip are disabled. The verifier does not know which chip will replay the image.
-// Therefore X and Y have all coordinates that the closed tile may have on any chip. On some chips,
-// one of these coordinates belongs to another tile. An image can still access that tile through the
-// tile's other coordinates.
+// Therefore X and Y contain every coordinate that the closed tile may have on any chip. On some
+// chips, one of these coordinates is that of a different tile, which is then closed at that
+// coordinate too. An image can access that tile through its other coordinates.
 type Closed struct {
 	Routes      uint8  // routes on which the range is closed: unicastNoC0 and so on, ORed
 	X, Y        uint64 // sets of the tile's columns and rows, one bit for each coordinate

@@ -18,11 +18,11 @@ const (
 	configStatus        = 0x06   // PCI_STATUS: offset of the status register, 2 bytes
 	configBars          = 6      // PCI_STD_NUM_BARS: number of BARs
 
-	// configStatusDMA is the mask of the error bits in the status register. The device sets one of
-	// them when a DMA transfer fails. Bit 8: parity error in data that the device read
-	// (PCI_STATUS_PARITY). Bit 12: target abort (PCI_STATUS_REC_TARGET_ABORT). Bit 13: master abort
-	// (PCI_STATUS_REC_MASTER_ABORT). Bit 15: poisoned data (PCI_STATUS_DETECTED_PARITY). Writing a
-	// one to one of these bits clears the bit.
+	// configStatusDMA is the mask of the status bits that report a failed DMA transfer. Bit 8:
+	// the device received or sent poisoned data as a bus master (PCI_STATUS_PARITY). Bit 12: target
+	// abort (PCI_STATUS_REC_TARGET_ABORT). Bit 13: master abort (PCI_STATUS_REC_MASTER_ABORT).
+	// Bit 15: the device received a poisoned packet (PCI_STATUS_DETECTED_PARITY). Writing 1 to a
+	// bit clears it.
 	configStatusDMA = 1<<8 | 1<<12 | 1<<13 | 1<<15
 )
 

@@ -160,7 +160,7 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	if !reachable {
 		return NewFault(Usage, d.function.Name+" cannot reach memory of "+
 			windowOwner.Identity().Name+"; open both as `pci:` or both as `vfio:`; "+
-			"a device with tiles shares no memory with other devices")
+			"tiles reach only Host windows of their own device")
 	}
 	return d.backend.assignBusAddress(a, owner)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 type (
-	// tlbWindows is empty, because this program does not use TLB windows.
+	// tlbWindows is empty, because programs with the build tag notiles do not use TLB windows.
 	tlbWindows struct{}
 
 	// outbound stores only whether the device has tiles. If the device has tiles, mapping a Host

@@ -25,8 +25,8 @@ import (
 )
 
 // This file implements the functions of lightmetal.h, in the order of that header. The header
-// documents the functions. From a Go type of a parameter, cgo generates a C type. If this C type is
-// the type in the header, the parameter has a Go type, such as int32. Otherwise it has a C type.
+// documents the functions. A parameter has a Go type, such as int32, if cgo translates that type to
+// the C type in the header. Otherwise it has a C type, such as C.uint64_t.
 
 const (
 	// Largest length of a path, a device name or a list of keys, in bytes, not counting the

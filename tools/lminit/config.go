@@ -57,7 +57,7 @@ type machineDirective struct {
 	prepare              func(values []string) error // executes the line; nil for policies
 }
 
-// machineDirectives lists all kinds of lines that are allowed before the first line `image`.
+// machineDirectives lists the directives that are allowed before the first `image` line.
 var machineDirectives = [...]machineDirective{
 	{"on-success", policySyntax, 1, 3, nil},
 	{"on-failure", policySyntax, 1, 3, nil},

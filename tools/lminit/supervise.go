@@ -219,9 +219,9 @@ func (s *supervisor) awaitReplay(pid int, r stopReport) (exit int) {
 		case s.endSignal = <-s.signals:
 			s.logLine("stopping after " + unix.SignalName(s.endSignal.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			// Call killDelay, which reads the report, only after unix.Kill. lmrun writes the report
-			// before it installs its signal handler. Therefore, if killDelay finds no report, lmrun
-			// had no signal handler when SIGTERM was sent, and SIGTERM has ended lmrun.
+			// Call killDelay only after unix.Kill: it reads the report that lmrun writes at its
+			// start, before lmrun installs its signal handler. If there is still no report, lmrun
+			// had no handler when SIGTERM was sent, so SIGTERM has ended lmrun.
 			if timeout == nil {
 				timeout = time.After(r.killDelay())
 			}

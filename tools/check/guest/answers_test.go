@@ -231,7 +231,7 @@ func mapping(id byte, size uint32) string {
 var driven = []aCase{
 	{hal.OK, "", "", ""},
 	{hal.OK, "", "", "-seal"},
-	{hal.Refused, "refused", "ioctl 1=0xfa0d =-22; ", ""},
+	{hal.Refused, "rejected", "ioctl 1=0xfa0d =-22; ", ""},
 	{hal.DeviceGone, "device gone", "ioctl 1=0xfa0d #2 =-19; ", ""},
 	{hal.DeviceGone, "device gone", "ioctl 1=0xfa0d #2 =-19; ", "-seal"},
 	{hal.NoDevice, "", "ioctl 1=0xfa0e =-5; ", "-sequence go"},
