@@ -21,7 +21,7 @@ type commandChecker struct {
 	view           *View                     // image to check; checks set NeedsFixup and BusMasters
 	boards         [DevicesMax]*boards.Board // board of each device of the image
 	windows        []windowState             // state of each window in view.Windows
-	pointedWindows []uint16                  // indices of the Tlb windows pointed at the current command
+	pointedWindows []uint16                  // indices of the Tlb windows that are pointed now
 	lastCommand    *Command                  // final command of the sequence being checked
 	worstCaseUs    uint64                    // longest time of the checked part of that sequence
 	hasCall        bool                      // the checker has found a Call in any sequence

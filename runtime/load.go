@@ -22,8 +22,9 @@ const AnySlot = -1
 // everything that runs need: it maps all windows of the image, and reserves the arena, which is
 // one block of memory for all tensors. The error is a *hal.Fault.
 //
-// Load stores nothing to the BARs of a device. But it enables bus mastering on the devices in
-// view.BusMasters. From then on, these devices can access memory by DMA.
+// Load executes no command. But it enables bus mastering on the devices in view.BusMasters. From
+// then on, these devices can access memory by DMA. On a device with tiles and Host windows, this
+// also stores to the registers of outbound translation.
 //
 // The parameter `slot` selects the TLB windows of the device. A TLB window is a range of a BAR that
 // the device maps to a programmable address. The TLB windows of a device have numbers. Each window

@@ -121,8 +121,9 @@ func (r *Replay) Output(tensor int) []byte {
 }
 
 // SetLimit sets a limit for the time of each later run, in nanoseconds. A run that takes longer
-// fails with hal.FrameLate. If the parameter is 0, there is no such limit: a run may then take
-// View.TimeLimitUs, like runs before the first call of SetLimit.
+// fails with hal.FrameLate. A limit above View.TimeLimitUs has no effect. If the parameter is 0,
+// there is no such limit: a run may then take View.TimeLimitUs, like runs before the first call of
+// SetLimit.
 //
 // A run with a limit checks the time after every limitedClockInterval commands, during each wait,
 // and at the end of the run. When Run executes the sequence "safe" after a failure, the limit does
