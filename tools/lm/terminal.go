@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -186,8 +187,12 @@ func explainImageError(path string, err error) error {
 // string.
 func truncationAdvice(err error) string {
 	sizes := wrongSize.FindStringSubmatch(err.Error())
-	if sizes == nil || len(sizes[1]) > len(sizes[2]) ||
-		len(sizes[1]) == len(sizes[2]) && sizes[1] >= sizes[2] {
+	if sizes == nil {
+		return ""
+	}
+	has, _ := strconv.ParseUint(sizes[1], 10, 64)
+	needs, _ := strconv.ParseUint(sizes[2], 10, 64)
+	if has >= needs {
 		return ""
 	}
 	return "; the file is truncated: copy it again"
