@@ -470,7 +470,8 @@ struct lmplay_replay {
 	uint32_t return_to;                   /* index of the command after the Call; 0: no Call */
 	uint32_t until_clock;                 /* commands before the clock is read again */
 	uint32_t phase;                       /* what the next step does */
-	uint32_t pending;                     /* code of a failure whose cause is being looked for */
+	uint32_t polling;                     /* 1: the present Expect has made a load */
+	uint32_t pending;                     /* code with which the present command fails next */
 	uint32_t masters;                     /* one bit for each device that is a bus master */
 	uint32_t flags;                       /* which calls have succeeded */
 	volatile uint32_t fault;              /* set by lmplay_fault */
@@ -489,9 +490,10 @@ struct lmplay_replay {
  * replay uses it until lmplay_unload.
  *
  * Returns LMPLAY_OK, or a code with *error set: LMPLAY_WRONG_DEVICE if the image is for other
- * devices, or a tile range or an access cannot be expressed; LMPLAY_NO_DEVICE if a TLB window, a
- * bus address or a hook is missing; LMPLAY_USAGE for wrong arguments; or the code of a hook. After
- * a failure bus mastering is off, and `replay` accepts only lmplay_load.
+ * devices, or a bus address or an access does not fit; LMPLAY_REFUSED if the device cannot express
+ * a tile range; LMPLAY_NO_DEVICE if a TLB window, a bus address or a hook is missing;
+ * LMPLAY_BAD_IMAGE if the arena is too small; LMPLAY_USAGE for wrong arguments; or the code of a
+ * hook. After a failure bus mastering is off, and `replay` accepts only lmplay_load.
  */
 enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_image *image,
 	const struct lmplay_hooks *hooks, const struct lmplay_device *devices, uint32_t device_count,
