@@ -13,6 +13,9 @@
 // reached a device (trace.go) is held (match.go) against what the image says
 // (expand.go), and none of the three uses code of the runtime.
 //
+// `guest bare` boots a machine without an operating system, whose firmware replays the image
+// (testdata/firmware/bare/README.md).
+//
 // Two things are tried at length: ./build.sh object-coverage has QEMU tell which instructions
 // of the shipped lmrun ran (tools/check/coverage/README.md), and ./build.sh soak FRAMES has frames
 // go through an NVMe controller and a served Wormhole with a kill, or a fault of the device, after
