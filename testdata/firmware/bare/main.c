@@ -77,6 +77,7 @@ static _Noreturn void end(int status)
 	uint64_t unused = 0;
 	while (stack_start + unused < stack_end && stack_start[unused] == 0)
 		unused++;
+	unused -= unused % 16; /* the ABI's alignment; a zero may be part of what was used */
 	uint64_t stack = (uint64_t)(stack_end - stack_start);
 	print("stack: ");
 	print_decimal(stack - unused);
@@ -282,8 +283,9 @@ static enum lmplay_code run_in_slices(uint32_t sequence, uint32_t budget,
 			;
 	}
 	*result = task.result;
+	print("slices ");
 	print_decimal(task.periods);
-	print(" periods, the longest slice ");
+	print(", longest ");
 	print_decimal(longest / 1000);
 	print(" us; ");
 	return code != LMPLAY_OK ? code : result->code;
