@@ -74,11 +74,12 @@ static void print_code(enum lmplay_code code)
 static _Noreturn void end(int status)
 {
 	port_disable_devices(&port);
+	/* The stack grows down, over zeros: what is still zero at its far end was not used. */
+	uint64_t stack = (uintptr_t)stack_end - (uintptr_t)stack_start;
 	uint64_t unused = 0;
-	while (stack_start + unused < stack_end && stack_start[unused] == 0)
+	while (unused < stack && stack_start[unused] == 0)
 		unused++;
 	unused -= unused % 16; /* the ABI's alignment; a zero may be part of what was used */
-	uint64_t stack = (uint64_t)(stack_end - stack_start);
 	print("stack: ");
 	print_decimal(stack - unused);
 	print(" of ");
@@ -191,7 +192,9 @@ static void find_devices(uint32_t count)
 		print_digits(need.device, 4);
 		if (code != LMPLAY_OK) {
 			print("\n");
-			end_because(code, "not on bus 0, or its BARs do not fit the bridge's windows");
+			end_because(code, port.device_count == i
+				? "no function on bus 0 has these PCI ids"
+				: "its BARs do not fit the windows of the host bridge");
 		}
 		const struct pci_function *f = &port.devices[i].function;
 		print(" at 00:");
@@ -283,6 +286,9 @@ static enum lmplay_code run_in_slices(uint32_t sequence, uint32_t budget,
 			;
 	}
 	*result = task.result;
+	bool is_done = task.state == REPLAY_TASK_DONE;
+	if (code == LMPLAY_OK && is_done != (result->code == LMPLAY_OK))
+		end_because(LMPLAY_INTERNAL, "the state of the task is not that of its result");
 	print("slices ");
 	print_decimal(task.periods);
 	print(", longest ");

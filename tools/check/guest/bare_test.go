@@ -339,7 +339,7 @@ func TestBareFirmwareEndsWithTheStatusOfItsFailure(t *testing.T) {
 		{"input of another size", hal.Usage, []flashEntry{{kind: flashImage, data: factorial},
 			{flashInput, "n", []byte{1, 2}}}, "usage: the data of an input have another size"},
 		{"no such device", hal.NoDevice, []flashEntry{{kind: flashImage, data: crypto}},
-			"device unavailable: not on bus 0"},
+			"device unavailable: no function on bus 0 has these PCI ids"},
 		{"poll that never holds", hal.DeadlinePassed, []flashEntry{{kind: flashImage, data: late}},
 			"poll deadline passed: command 1 of the image, got 0x"},
 		{"expect that does not hold", hal.ExpectFailed,
