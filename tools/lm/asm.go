@@ -12,6 +12,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/capture/boardfile"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
@@ -82,6 +83,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	}
 	failIf(hal.BadImage, path, err)
 	writeFile(out, file)
+	printWritten(out, image, len(file), "")
 }
 
 // isInside reports whether a file is in a directory or below it, with symbolic links
@@ -106,11 +108,41 @@ func defaultOutput(source, ending string) string {
 	return strings.TrimSuffix(source, ending) + ".lmb"
 }
 
-// encode writes the file of an image.
-func encode(image *lmb.Image, path, source string) {
+// encode writes the file of an image, and returns its size.
+func encode(image *lmb.Image, path, source string) (size int) {
 	file, err := lmb.Encode(image)
 	failIf(hal.BadImage, source, err)
 	writeFile(path, file)
+	return len(file)
+}
+
+// printWritten prints what is in an image that was written to path: "m.lmb: 2 sequences, 18
+// commands, 7,380 bytes". It adds a remark at the end.
+func printWritten(path string, image *lmb.Image, size int, remark string) {
+	printLine(messageWriter(path), "%s: %s, %s%s", standardOutput(path), contentText(image),
+		lmb.SizeText(uint64(size)), remark)
+}
+
+// contentText counts the sequences and commands of an image. Marks are no commands.
+func contentText(image *lmb.Image) string {
+	commands := 0
+	for i := range image.Sequences {
+		for c := range image.Sequences[i].All() {
+			if c.Opcode != lmb.OpcodeMark {
+				commands++
+			}
+		}
+	}
+	return english.Count(len(image.Sequences), "sequence") + ", " +
+		english.Count(commands, "command")
+}
+
+// standardOutput returns how messages call an output file.
+func standardOutput(path string) string {
+	if path == "-" {
+		return "standard output"
+	}
+	return path
 }
 
 // decode maps, verifies and decodes an image.

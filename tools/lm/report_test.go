@@ -25,7 +25,8 @@ func TestReplayProfileAndReport(t *testing.T) {
 		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	if exit, stdout, stderr := lm(t, "report", "--profile", profile, "-o", page,
-		image); exit != 0 || stdout != "" {
+		image); exit != 0 || !strings.HasPrefix(stdout, page+": report on "+image+
+		", 1 sequence, 18 commands; ") {
 		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	file, err := os.ReadFile(page)
@@ -80,7 +81,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	_, _, want := lm(t, "replay", "--device", "mock:edu", image)
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--profile", path, image)
 	if exit != 76 || stdout != "" || stderr != want ||
-		!strings.Contains(want, "command 1 of main (expect.4 r+0x0 == 0x10000ee)") {
+		!strings.Contains(want, "main, command 1: expect.4 r+0x0 == 0x10000ee: got") {
 		t.Errorf("exit %d: %s%s, without a profile %s", exit, stdout, stderr, want)
 	}
 	file, err := os.Open(path)
@@ -89,7 +90,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	}
 	defer file.Close()
 	profile, err := report.ReadTrace(file)
-	if err != nil || len(profile.Timeline[0]) != 2 || profile.Commands != 4 {
+	if err != nil || len(profile.Timeline[0]) != 2 || profile.Commands != 3 {
 		t.Errorf("%v: %+v", err, profile)
 	}
 	if f := profile.Failed; f == nil || f.Code != "expect failed" || f.Command != 1 ||
@@ -101,7 +102,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	for _, text := range []string{string(mustRead(t, page)),
 		ok(t, "", "report", "--profile", path, image)} {
 		if !strings.Contains(text, "FAILED after 300 ns: expect failed: ") ||
-			!strings.Contains(text, "got 0x10000ed, wanted 0x10000ee") ||
+			!strings.Contains(text, "== 0x10000ee: got 0x10000ed (bits that differ: 0, 1)") ||
 			strings.Contains(text, "of one run") {
 			t.Errorf("the failed run is told as\n%s", text)
 		}
@@ -115,7 +116,8 @@ func TestASequenceThatFailsAfterTheRunIsNotTheRunsFailure(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.json")
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--loop", "2", "--after",
 		"stop", "--profile", path, image)
-	if exit != 76 || stdout != "" || !strings.Contains(stderr, "(expect.4 r+0x0 == 0x10000ee)") {
+	if exit != 76 || stdout != "" ||
+		!strings.Contains(stderr, ": stop, command 0: expect.4 r+0x0 == 0x10000ee: got") {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	if text := ok(t, "", "report", "--profile", path, image); strings.Contains(text, "FAILED") ||

@@ -36,7 +36,8 @@ main:
 safe:
   write.4 m+0x4 0x5afe
 `), "truncate")
-	const says = "input/output error: command 2 of main: the image file was cut short"
+	const says = "input/output error: main, command 2: copy.8 w0+0x1000: the image file was cut " +
+		"short"
 	if !strings.Contains(console, says) || !strings.Contains(console, "sequence safe: done") {
 		t.Error(console)
 	}

@@ -28,7 +28,7 @@ type Profile struct {
 	OverheadNs int64     `json:"overhead_ns"`
 	Sequence   string    `json:"sequence"`
 	Runs       int       `json:"runs"`
-	Commands   uint64    `json:"commands"` // executed in all runs
+	Commands   uint64    `json:"commands"` // executed in all runs; ends of sequences are none
 	TotalNs    int64     `json:"total_ns"`
 	LeastNs    int64     `json:"least_ns"` // of whole runs; with MostNs 0 where the only one failed
 	MostNs     int64     `json:"most_ns"`
@@ -63,7 +63,7 @@ type Spent struct {
 	TotalNs   int64  `json:"total_ns"`
 	LongestNs int64  `json:"longest_ns"`
 	Command   uint32 `json:"command"` // index in the image of the longest
-	At        string `json:"at"`      // the same command within its sequence: "command 3 of main"
+	At        string `json:"at"`      // the same command within its sequence: "main, command 3"
 }
 
 func (s *Spent) add(command uint32, ns int64, bytes uint64) {
@@ -73,6 +73,14 @@ func (s *Spent) add(command uint32, ns int64, bytes uint64) {
 	s.Count++
 	s.TotalNs += ns
 	s.Bytes += bytes
+}
+
+// addEnd adds the time of the end of a sequence, and counts no command.
+func (s *Spent) addEnd(command uint32, ns int64) {
+	s.TotalNs += ns
+	if ns > s.LongestNs {
+		s.LongestNs, s.Command = ns, command
+	}
 }
 
 // Command is one command of the image and its longest time.
@@ -138,7 +146,11 @@ func (d *decoder) init(view *fbs.View) {
 func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 	took := at[len(commands)] - at[0]
 	p.Runs++
-	p.Commands += uint64(len(commands))
+	for _, index := range commands {
+		if d.view.Commands[index].Opcode != gen.OpcodeEnd { // which no other tool counts
+			p.Commands++
+		}
+	}
 	p.TotalNs += took
 	w := walk{d: d, commands: commands, at: at, build: !whole || p.Runs == 1 || took > p.MostNs}
 	if len(commands) > slicesMax {
@@ -161,10 +173,16 @@ func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 
 func (d *decoder) command(index uint32, ns int64) {
 	c := &d.view.Commands[index]
+	window := len(d.windows) - 1
+	if c.Opcode == gen.OpcodeEnd {
+		// No tool counts the end of a sequence as a command, but it takes time.
+		d.opcodes[c.Opcode].addEnd(index, ns)
+		d.windows[window].TotalNs += ns
+		return
+	}
 	e := lmb.EffectOf(c)
 	bytes := e.Moved()
 	d.opcodes[c.Opcode].add(index, ns, bytes)
-	window := len(d.windows) - 1
 	if e.Size > 0 || c.Opcode == gen.OpcodePoint {
 		window = int(c.Window)
 	}
@@ -227,7 +245,7 @@ func (d *decoder) finish(p *Profile) {
 }
 
 func keep(list *[]Spent, s Spent, name, kind string) {
-	if s.Count > 0 {
+	if s.Count > 0 || s.TotalNs > 0 {
 		s.Name, s.Kind = name, kind
 		*list = append(*list, s)
 	}
