@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -155,23 +156,40 @@ func decode(path string) (*lmb.Image, *runtime.File) {
 
 func dumpCommand() *cobra.Command {
 	var numbers bool
+	var out string
 	c := command("dump IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		_, view := openVerified(args[0])
 		image, err := lmb.StreamView(view)
 		failIf(hal.BadImage, args[0], err)
-		switch {
-		case asJSON:
-			dumpJSON(image)
-		case numbers:
-			fail.On(listing.PrintNumbered(stdout, image))
-		default:
-			fail.On(listing.Print(stdout, image))
+		if out == "" || out == "-" {
+			stdout.keepLines()
+			fail.On(dump(stdout, image, numbers))
+			return
+		}
+		file := fail.Must(files.Replace(out, 0o666))
+		defer file.Discard()
+		fail.On(dump(file, image, numbers))
+		fail.On(file.Commit())
+		if !asJSON {
+			printLine(stdout, "%s: %s", out, contentText(image))
 		}
 	})
+	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default: standard output)")
 	c.Flags().BoolVar(&numbers, "numbers", false,
 		"add the number of each command within its sequence, as messages have it")
 	jsonFlag(c, "one JSON object a command")
 	return c
+}
+
+// dump writes an image as a listing, or as JSON.
+func dump(w io.Writer, image *lmb.Image, numbers bool) error {
+	switch {
+	case asJSON:
+		return dumpJSON(w, image)
+	case numbers:
+		return listing.PrintNumbered(w, image)
+	}
+	return listing.Print(w, image)
 }
 
 // dumpedCommand is a line of lm dump --json.
@@ -189,8 +207,8 @@ type dumpedCommand struct {
 	Text     string `json:"text"`
 }
 
-func dumpJSON(image *lmb.Image) {
-	out := bufio.NewWriter(stdout)
+func dumpJSON(w io.Writer, image *lmb.Image) error {
+	out := bufio.NewWriter(w)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	index := 0
@@ -208,5 +226,5 @@ func dumpJSON(image *lmb.Image) {
 		}
 		index++ // End, which a listing does not show
 	}
-	fail.On(out.Flush())
+	return out.Flush()
 }

@@ -173,7 +173,10 @@ var fileUses = map[string]fileUse{
 	},
 	"compare": {args: []*fileRole{readsFile, readsTensor}},
 	"diff":    {args: []*fileRole{readsFile}},
-	"dump":    {args: []*fileRole{readsFile}},
+	"dump": {
+		args:  []*fileRole{readsFile},
+		flags: map[string]*fileRole{"out": writesFile},
+	},
 	"import": {
 		args: []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "host": readsHost,
