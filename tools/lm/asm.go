@@ -48,6 +48,10 @@ func asmCommand() *cobra.Command {
 func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	inputs := []string{path}
 	source := readFile(path, dataMax)
+	if isImage(source) {
+		fail.With(hal.BadImage, "%s is an image, not a listing; `lm dump %[1]s` prints its listing",
+			path)
+	}
 	read := func(name string) (_ []byte, err error) {
 		defer fail.Catch(&err)
 		file := name
@@ -85,6 +89,12 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	failIf(hal.BadImage, path, err)
 	writeFile(out, file)
 	printWritten(out, image, len(file), "")
+}
+
+// isImage reports whether data begins as an image does (FORMAT.md section 1.1).
+func isImage(data []byte) bool {
+	const identifierAt = 4 // after the offset of the root table
+	return len(data) > 8 && string(data[identifierAt:8]) == fbs.Identifier
 }
 
 // isInside reports whether a file is in a directory or below it, with symbolic links

@@ -120,6 +120,9 @@ func dropSequences(image *lmb.Image, names []string) {
 		}
 		keep[i] = false
 	}
+	if !slices.Contains(keep, true) {
+		failUsage("--sequence %s: the image has no other sequence, and must have one", names[0])
+	}
 	used := make([]bool, len(image.Tensors))
 	for i, s := range image.Sequences {
 		for j := range s.Commands {

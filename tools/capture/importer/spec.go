@@ -88,10 +88,9 @@ func (t *TensorSpec) Size() uint64 {
 // tensorSizeMax bounds one tensor: an offset in a window has 32 bits.
 const tensorSizeMax = 1 << 32
 
-const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or " +
-	"w=1,1,0x21000,int8,32x64; " +
-	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory; an input's " +
-	"ADDRESS@LINE where a place is stored several times"
+// tensorForm is in errors; the help of lm import has all forms of an address.
+const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as w=1,1,0x20000,int8,32x64; no X,Y " +
+	"outside of tiles; see lm import --help"
 
 // ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside of tiles,
 // NAME=ADDRESS,DTYPE,SHAPE; ADDRESS may be barN+ADDRESS.
@@ -131,7 +130,7 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	}
 	if t.DType = gen.DType(max(slices.Index(lmb.DTypes, parts[0]),
 		0)); t.DType == gen.DTypeInvalid {
-		return t, fmt.Sprintf("element type %q is none of %s", parts[0],
+		return t, fmt.Sprintf("there is no element type %q; types: %s", parts[0],
 			strings.Join(lmb.DTypes[1:], ", "))
 	}
 	if t.Shape, reason = parseShape(parts[1]); reason != "" {
