@@ -140,7 +140,7 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 	}
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		err = fmt.Errorf("byte %d is not JSON; lm replay --profile FILE writes a profile",
+		err = fmt.Errorf("broken JSON at byte %d; lm replay --profile FILE writes a profile",
 			syntax.Offset)
 	}
 	if err != nil {
