@@ -13,9 +13,9 @@ var counting = []string{
 	"W 4 0x8 0x3", "R 4 0x40 0x4",
 }
 
-const reachedWarning = "the polls of 1 register wait for rising values (0xfffff004 to 0x4), and " +
-	"may find a later one: if these are counters, --reached bar0+0x40 or --reached rising accepts " +
-	"that"
+const reachedWarning = "the polls of 1 register wait for rising values (0xfffff004 to 0x4), " +
+	"and may find a later one: if these are counters, --reached bar0+0x40 or --reached rising " +
+	"accepts that"
 
 // TestPollsOfACounterAreFoundAndOffered imports a wait for a counter that overflows. Only a flag
 // changes the polls.
