@@ -7,7 +7,6 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 )
@@ -128,10 +127,13 @@ func (r *Report) listing(profile *Profile) *pageListing {
 		count := int(s.Count) - 1 // End is not counted
 		commands += count
 		part := listedSequence{Name: plain(view.Name(s.Name)),
-			Count: english.Count(count, "command")}
+			Count: countText(uint64(count)) + " commands"}
+		if count == 1 {
+			part.Count = "1 command"
+		}
 		part.Failed = lines.failed >= int(s.First) && lines.failed <= int(s.First)+count
 		part.Lines = lines.ofSequence(s, page.shown)
-		if count > 0 && len(part.Lines) == 1 { // only a gap
+		if len(part.Lines) == 1 && part.Lines[0].Gap != "" {
 			continue
 		}
 		sequences++

@@ -60,6 +60,9 @@ func timelineOf(p *Profile) *timelinePicture {
 	return (&Report{view: &fbs.View{}}).timelinePicture(p, &pageListing{})
 }
 
+// pageBytesMax is the largest page of any image.
+const pageBytesMax = 1 << 20
+
 func pageOf(t *testing.T, file []byte, runs int) []byte {
 	t.Helper()
 	view := verify(t, file)
@@ -156,7 +159,7 @@ func TestTheAxisOfTimeEndsWithTheRun(t *testing.T) {
 func TestALargePageIsSmall(t *testing.T) {
 	text := pageOf(t, large(t, 3*slicesMax), 1)
 	count := checkPage(t, text)
-	if len(text) > 1<<20 || count["i"]+count["div"] > 6000 {
+	if len(text) > pageBytesMax || count["i"]+count["div"] > 6000 {
 		t.Errorf("%d bytes, %d boxes", len(text), count["i"]+count["div"])
 	}
 	for _, want := range []string{"What is not drawn",
