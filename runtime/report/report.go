@@ -60,6 +60,13 @@ var commandFormats = [...]string{
 	gen.OpcodeEnd:      "end",
 }
 
+// conditionFormats contains, for each condition of an Expect, the text before the value.
+var conditionFormats = [...]string{
+	gen.ConditionEqual:    " == %x",
+	gen.ConditionNotEqual: " != %x",
+	gen.ConditionReached:  " reached %x",
+}
+
 // appendCommand appends a short text of the command c to `text`, for example
 // "poll.4 w0+0x20 & 0x1 == 0x0". The text has the words of the line that a listing has for the
 // command: what the command does, the place that it accesses, and the value that it stores or the
@@ -84,11 +91,7 @@ func appendCommand(text []byte, c *fbs.Command) []byte {
 	if c.Mask != fbs.WidthMask(c.Width) {
 		text = fbs.AppendText(text, " & %x", c.Mask)
 	}
-	sign := " == %x"
-	if gen.Condition(c.Mode) != gen.ConditionEqual {
-		sign = " != %x"
-	}
-	return fbs.AppendText(text, sign, c.Value)
+	return fbs.AppendText(text, conditionFormats[c.Mode], c.Value)
 }
 
 // appendMismatch appends the value that the failed command c loaded to `text`, and how the value
@@ -110,10 +113,10 @@ func appendMismatch(text []byte, c *fbs.Command, r *runtime.Result) []byte {
 		}
 		text = append(fbs.AppendText(text, " after %d", time), unit...)
 	}
-	differing := (r.Got ^ r.Want) & r.Mask
-	if differing == 0 {
-		return text // the command expected another value than this one
+	if c.Opcode == gen.OpcodeExpect && gen.Condition(c.Mode) != gen.ConditionEqual {
+		return text // many values meet the condition, so single bits do not matter
 	}
+	differing := (r.Got ^ r.Want) & r.Mask
 	const listedMax = 4
 	if count := bits.OnesCount64(differing); count > listedMax {
 		return fbs.AppendText(text, " (%d bits differ)", uint64(count))

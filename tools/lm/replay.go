@@ -199,6 +199,7 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took),
 			total/int64(end.Runs)
 		if f.checkGolden {
+			s.profileGolden()
 			if err := f.compareGolden(s, end); err != nil {
 				s.stopAfterFailure(end, err)
 			}
@@ -267,28 +268,32 @@ func failureText(view *fbs.View, r *runtime.Result) string {
 	return place + strings.Replace(rest, fmt.Sprintf(" w%d", window), " "+names[window], 1)
 }
 
-// compareGolden compares every output with its golden data. The error names the first output that
-// does not match.
-func (f *replayFlags) compareGolden(s *session, end *outcome) error {
+// compareOutputs compares every output with its golden data, if it has any.
+func (s *session) compareOutputs() (list []*lmb.Comparison) {
 	notes := fail.Must(lmb.ReadNotes(s.view))
-	end.Golden = nil
-	var differing []*lmb.Comparison
 	for i := range s.view.Tensors {
 		t := &s.view.Tensors[i]
 		golden := s.view.TensorData(t)
-		if t.Role != gen.RoleOutput || golden == nil {
-			continue
+		if t.Role == gen.RoleOutput && golden != nil {
+			list = append(list, notes.Goldens[i].Compare(s.view.Name(t.Name), t.Dtype,
+				t.Shape()[:t.Dims], s.replay.Output(i), golden))
 		}
-		shape := t.Shape()[:t.Dims]
-		c := notes.Goldens[i].Compare(s.view.Name(t.Name), t.Dtype, shape, s.replay.Output(i),
-			golden)
-		end.Golden = append(end.Golden, c)
+	}
+	return list
+}
+
+// compareGolden compares every output with its golden data. The error names the first output that
+// does not match.
+func (f *replayFlags) compareGolden(s *session, end *outcome) error {
+	end.Golden = s.compareOutputs()
+	if len(end.Golden) == 0 {
+		return newFault(hal.Usage, "--check-golden: %s has no output with golden data", s.path)
+	}
+	var differing []*lmb.Comparison
+	for _, c := range end.Golden {
 		if !c.Matches {
 			differing = append(differing, c)
 		}
-	}
-	if len(end.Golden) == 0 {
-		return newFault(hal.Usage, "--check-golden: %s has no output with golden data", s.path)
 	}
 	run := ""
 	if f.loop > 1 {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"path/filepath"
+	"time"
 
 	"lightmetal/hal"
 	"lightmetal/tools/image/fail"
@@ -92,7 +93,8 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 // writePage writes the HTML page, and returns its size.
 func writePage(path string, r *report.Report, profile *report.Profile) (size int) {
 	var page bytes.Buffer
-	fail.On(r.WritePage(&page, profile))
+	made := report.Made{Program: thisVersion().program(), Time: time.Now()}
+	fail.On(r.WritePage(&page, profile, made))
 	writeFile(path, page.Bytes())
 	return page.Len()
 }

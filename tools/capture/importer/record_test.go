@@ -140,7 +140,8 @@ func TestRegionsThatNothingReachesAreDropped(t *testing.T) {
 		pointLines(&boards.Wormhole, 1, 1, 0), []string{store(0, 0xb000100, 1, 2, 3, 4)})
 	image, report := importRecord(t, recordOf(whRecord, list...), Options{})
 	if got := did(report,
-		"iATU"); got != "8 accesses of it left out: the backend that replays programs it; 1 region that "+
+		"iATU"); got != "8 accesses of it left out: the backend that replays "+
+		"programs it; 1 region that "+
 		"nothing reaches dropped" {
 		t.Errorf("iATU: %s", got)
 	}

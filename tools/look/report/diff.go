@@ -101,6 +101,9 @@ func windowText(w lmb.Window) string {
 	if w.Name != "" {
 		text = plain(w.Name) + ": " + text
 	}
+	if bus := fbs.FixedBus(&w.Window); bus != 0 {
+		text += fmt.Sprintf(", bus address 0x%x", bus)
+	}
 	if w.Slot != fbs.NoSlot {
 		text += fmt.Sprintf(", TLB window %d", w.Slot)
 	}
@@ -210,7 +213,7 @@ func (d *Difference) commands(a, b *lmb.Image, s, t *lmb.Sequence) {
 		x, y = s.Commands, t.Commands
 		first = commonStart(x, y)
 	} else {
-		diff.Marks = !slices.Equal(marksOf(s.Commands), marksOf(t.Commands))
+		diff.Marks = !slices.Equal(markTexts(s.Commands), markTexts(t.Commands))
 		diff.changed(x[first:], y[first:])
 	}
 	diff.FirstAt = number(x[:first])
@@ -241,8 +244,8 @@ func withoutMarks(list []lmb.Command) []lmb.Command {
 		func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
 }
 
-// marksOf returns the kinds and names of all marks of a list.
-func marksOf(list []lmb.Command) (marks []string) {
+// markTexts returns the kinds and names of all marks of a list.
+func markTexts(list []lmb.Command) (marks []string) {
 	for i := range list {
 		if c := &list[i]; c.Opcode == lmb.OpcodeMark {
 			marks = append(marks, fmt.Sprint(c.Mode, string(c.Data)))
