@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -82,20 +83,19 @@ func loadWithRuntime(t *testing.T) reader {
 	}
 }
 
-// check lets a reader do what a vector describes, and reports the first difference.
-func check(t *testing.T, v *vector.Vector, file []byte, machine *vector.Machine, load reader) {
-	t.Helper()
+// check lets a reader do what a vector describes, and returns the first difference.
+func check(v *vector.Vector, file []byte, machine *vector.Machine, load reader) error {
 	p, fault := load(file, machine, v.LimitUs)
 	switch {
 	case v.Reject != nil && fault == nil:
-		t.Fatalf("the image is accepted, %v expected", *v.Reject)
+		return fmt.Errorf("the image is accepted, %v expected", *v.Reject)
 	case v.Reject != nil:
 		if got := (vector.Verdict{Code: fault.Code, Place: fault.Place}); got != *v.Reject {
-			t.Errorf("rejected with %v, %v expected", got, *v.Reject)
+			return fmt.Errorf("rejected with %v, %v expected", got, *v.Reject)
 		}
-		return
+		return nil
 	case fault != nil:
-		t.Fatalf("rejected with %v", fault)
+		return fmt.Errorf("rejected with %w", fault)
 	}
 	for s := machine.Next(); s != nil && machine.Err() == nil; s = machine.Next() {
 		switch s.Kind {
@@ -105,12 +105,21 @@ func check(t *testing.T, v *vector.Vector, file []byte, machine *vector.Machine,
 			result := p.Run(s.Index)
 			machine.Ended(result.Steps(), p.Tensor)
 		default:
-			t.Fatalf("unexpected step %v", s)
+			return fmt.Errorf("unexpected step %v", s)
 		}
 	}
-	if err := machine.Err(); err != nil {
-		t.Error(err)
+	return machine.Err()
+}
+
+// agreesWith reports whether a reader does what the text of one vector describes.
+func agreesWith(t *testing.T, text string, load reader) bool {
+	t.Helper()
+	vectors, err := vector.Parse(text)
+	if err != nil {
+		t.Fatal(err)
 	}
+	machine := vector.NewMachine(vectors[0])
+	return check(vectors[0], imageOf(t, vectors[0]), machine, load) == nil
 }
 
 // checkAll lets a reader do what all vectors describe.
@@ -122,11 +131,15 @@ func checkAll(t *testing.T, skipsFences bool, load func(t *testing.T) reader) {
 			t.Run(file+"/"+v.Name, func(t *testing.T) {
 				machine := vector.NewMachine(v)
 				machine.SkipsFences = skipsFences
-				check(t, v, imageOf(t, v), machine, load(t))
+				if err := check(v, imageOf(t, v), machine, load(t)); err != nil {
+					t.Error(err)
+				}
 			})
 		}
 	}
-	t.Logf("evidence: %d vectors agree", count)
+	if !t.Failed() {
+		t.Logf("evidence: %d vectors agree (%s)", count, t.Name())
+	}
 }
 
 func TestOracleAgreesWithVectors(t *testing.T) {
