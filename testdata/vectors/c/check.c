@@ -28,7 +28,8 @@ static struct space space_of(uintptr_t address) {
 
 static enum lmplay_code load(void *context, uintptr_t address, uint64_t offset, uint32_t width,
 	uint64_t *value) {
-	bool ok = vector_load(context, space_of(address), ranges[address].offset + offset, width, value);
+	bool ok =
+		vector_load(context, space_of(address), ranges[address].offset + offset, width, value);
 	return ok ? LMPLAY_OK : LMPLAY_BUS_FAULT;
 }
 

@@ -647,6 +647,10 @@ var shapes = concat(unusedFields(), []definition{
 		commandOf(opWrite, func(c *fbs.Command) { c.Offset = 0xc00 })),
 	reject("two-rules", "command 6", sOneRule,
 		commandOf(opFill, func(c *fbs.Command) { c.Offset = 0x7fc })),
+	reject("last-byte-outside-rule", "command 5", sOneRule, func(f *file) {
+		f.view.Rules[2].Last = 8190
+		f.command(opCopyIn, 1).Offset = 8192 - 12
+	}),
 	reject("width-not-of-the-rule", "command 0", sOneRule,
 		commandOf(opWrite, func(c *fbs.Command) { c.Width = 8; c.Offset = 0 })),
 	reject("bulk-to-registers", "command 4", sBulk,

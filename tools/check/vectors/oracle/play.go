@@ -34,18 +34,27 @@ type Machine interface {
 	// Device returns the device with an index in the image; `needed` is what the image needs.
 	Device(index int, needed vector.Device) vector.Device
 
-	// BusAddress returns the bus address of a window, at which a device reaches its memory.
+	// BusAddress returns the bus address of a window, at which a device reaches its memory; 0 and
+	// false if the window has none.
 	BusAddress(window int) (address uint64, ok bool)
 }
 
 // Player executes the sequences of an image.
 type Player struct {
+	// SettleNs is the time in nanoseconds between two queries of the devices, which readers make
+	// after a failure if a device masters the bus: an error of DMA may be reported late. FORMAT.md
+	// says nothing of this wait, and no vector depends on it.
+	SettleNs int64
+
 	image   *Image
 	machine Machine
 	limitUs uint64
 	arena   []byte
 	given   map[int]bool // tensors whose data the caller has set
+	slots   []int        // for each Tlb window, the number of its TLB window
 	shown   []uint64     // for each Tlb window, the offset of its first byte in the BAR
+	buses   []uint64     // for each window, its bus address; 0: none
+	regions [][]region   // for each device, the regions of its outbound translation in use
 
 	disabled bool
 	end      int64 // time at which the run is too late
@@ -63,7 +72,8 @@ const memoryBytes = 16 << 30
 func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
 	const hour = 3_600_000_000
 	p := &Player{image: m, machine: machine, limitUs: limitUs, given: map[int]bool{},
-		shown: make([]uint64, len(m.Windows))}
+		shown: make([]uint64, len(m.Windows)), slots: make([]int, len(m.Windows)),
+		buses: make([]uint64, len(m.Windows)), regions: make([][]region, len(m.Devices))}
 	if limitUs == 0 {
 		p.limitUs = hour
 	}
@@ -81,12 +91,30 @@ func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
 		return nil, badImage("memory")
 	}
 	p.arena = make([]byte, m.Reservation.Arena)
+	for i := range m.Windows {
+		if code := p.mapWindow(i); code != done {
+			return nil, &Fault{code, fmt.Sprint("window ", i)}
+		}
+	}
 	for i := range m.Commands {
 		if fault := p.checkMachine(&m.Commands[i]); fault != "" {
 			return nil, &Fault{fault, fmt.Sprint("command ", i)}
 		}
 	}
+	for i := range m.Devices {
+		if code := p.programOutbound(i, p.regions[i]); code != done {
+			p.Close()
+			return nil, &Fault{code, fmt.Sprint("device ", i)}
+		}
+	}
 	return p, nil
+}
+
+// Close ends the DMA of all devices.
+func (p *Player) Close() {
+	for i := range p.image.Devices {
+		p.programOutbound(i, nil)
+	}
 }
 
 // isFor reports whether a device is one that the image needs.
@@ -107,8 +135,11 @@ func isFor(want *Device, got vector.Device) bool {
 func (p *Player) checkMachine(c *Command) (code string) {
 	switch c.Opcode {
 	case opRelocate:
-		bus, ok := p.machine.BusAddress(int(c.Index))
-		if !ok {
+		bus := p.buses[c.Index]
+		if !p.isReachable(c) {
+			return "usage"
+		}
+		if bus == 0 {
 			return "no-device"
 		}
 		sum := bus + c.Value
@@ -228,8 +259,7 @@ func (p *Player) executeCommand(c *Command) (code string) {
 		}
 		return p.store(c, offset, c.Value|loaded&^c.Mask)
 	case opRelocate:
-		bus, _ := p.machine.BusAddress(int(c.Index))
-		return p.store(c, offset, bus+c.Value)
+		return p.store(c, offset, p.buses[c.Index]+c.Value)
 	case opCopyIn:
 		return p.copyIn(c)
 	case opFill:
@@ -405,6 +435,9 @@ func (p *Player) applyPolicy(c *Command, failure string) (code string) {
 		}
 	}
 	if c.Option == optionFail || failure == "frame-late" {
+		if p.SettleNs != 0 && p.image.mastersBus() {
+			p.machine.Wait(p.SettleNs)
+		}
 		return failure
 	}
 	p.result.Ignored++
@@ -422,18 +455,11 @@ func (p *Player) wait(nanoseconds int64) (code string) {
 	return done
 }
 
-// tlbWindow returns the number and the group of a window's TLB window: the preferred one. The
-// images of tests prefer TLB windows that exist and differ.
+// tlbWindow returns the number and the group of a window's TLB window.
 func (p *Player) tlbWindow(window uint16) (slot int, group *boards.Group) {
-	slot = int(p.image.Windows[window].Slot)
+	slot = p.slots[window]
 	board := p.image.knownBoard(p.image.Windows[window].Device)
-	for i := range board.TLB.Groups {
-		g := &board.TLB.Groups[i]
-		if slot >= g.First && slot < g.First+g.Count {
-			return slot, g
-		}
-	}
-	return slot, nil
+	return slot, groupOf(board, slot)
 }
 
 // encode returns the contents of the registers with which a Point programs its TLB window.

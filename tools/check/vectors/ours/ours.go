@@ -27,7 +27,7 @@ var codeNames = map[hal.Code]string{
 	hal.DeadlinePassed: "deadline-passed", hal.ExpectFailed: "expect-failed",
 	hal.CompareFailed: "compare-failed", hal.WrongDevice: "wrong-device",
 	hal.Refused: "refused", hal.InputMissing: "input-missing", hal.Disabled: "disabled",
-	hal.FrameLate: "frame-late",
+	hal.FrameLate: "frame-late", hal.Usage: "usage",
 }
 
 // Verify verifies an image file. The fault has the place in the words of vectors.
@@ -76,7 +76,8 @@ func Load(view *fbs.View, machine oracle.Machine, limitUs uint64) (*Player, *ora
 	devices := make([]hal.Device, len(view.Devices))
 	windows := 0
 	for i := range devices {
-		devices[i] = &device{machine: machine, view: view, index: i, windows: &windows}
+		devices[i] = &device{machine: machine, view: view, index: i, windows: &windows,
+			taken: map[int]bool{}}
 	}
 	replay, err := runtime.Load(view, runtime.AnySlot, devices...)
 	if err != nil {
@@ -98,6 +99,10 @@ func loadFault(view *fbs.View, err error) *oracle.Fault {
 			index := view.SequenceByName(sequence)
 			fault.Place = fmt.Sprint("command ", int(view.Sequences[index].First)+command)
 		}
+	case strings.HasPrefix(text, "window "), strings.HasPrefix(text, "device "):
+		fault.Place, _, _ = strings.Cut(text, ":")
+	case fault.Code == "usage":
+		fault.Place = "command"
 	case strings.HasPrefix(text, "sequence "):
 		for i := range view.Sequences {
 			if view.WorstCaseUs[i] > view.TimeLimitUs {
@@ -149,14 +154,26 @@ type device struct {
 	machine oracle.Machine
 	view    *fbs.View
 	index   int
-	windows *int // windows of the image that have been mapped
+	windows *int         // windows of the image that have been mapped
+	taken   map[int]bool // TLB windows in use
+	regions []region     // of outbound translation, in use
+	next    uint64       // offset at which the next region begins
+	master  bool         // bus mastering is on
+}
+
+// region is a region of outbound translation.
+type region struct{ offset, size, bus uint64 }
+
+// identity returns the device that the machine has.
+func (d *device) identity() vector.Device {
+	needed := &d.view.Devices[d.index]
+	return d.machine.Device(d.index, vector.Device{Index: d.index, Vendor: needed.Vendor,
+		Device: needed.Device, Subsystem: needed.Subsystem, Bars: *needed.BarSizes()})
 }
 
 // Identity implements hal.Device. The name contains the index, for loadFault.
 func (d *device) Identity() hal.Identity {
-	needed := &d.view.Devices[d.index]
-	has := d.machine.Device(d.index, vector.Device{Index: d.index, Vendor: needed.Vendor,
-		Device: needed.Device, Subsystem: needed.Subsystem, Bars: *needed.BarSizes()})
+	has := d.identity()
 	return hal.Identity{Name: fmt.Sprint("test:", d.index), Vendor: has.Vendor,
 		Device: has.Device, Subsystem: has.Subsystem, Bars: has.Bars}
 }
@@ -173,14 +190,15 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	case gen.WindowKindTlb:
 		tlb := d.tlb()
 		if tlb == nil {
-			return hal.Aperture{}, hal.NewFault(hal.WrongDevice, "the device has no TLB windows")
+			return hal.Aperture{}, windowFault(hal.WrongDevice, window)
 		}
-		slot = int(w.Slot)
-		group := tlb.GroupOf(slot)
-		if group == nil || group.Size < w.Size {
-			return hal.Aperture{}, hal.NewFault(hal.NoDevice, "no such TLB window")
+		bars := d.identity().Bars
+		isTaken := func(slot int) bool { return d.taken[slot] }
+		if slot = tlb.ChooseWindow(w.Slot, w.Size, &bars, isTaken); slot < 0 {
+			return hal.Aperture{}, windowFault(hal.NoDevice, window)
 		}
-		p.space = vector.OfBar(d.index, int(group.Bar))
+		d.taken[slot] = true
+		p.space = vector.OfBar(d.index, int(tlb.GroupOf(slot).Bar))
 	case gen.WindowKindHost:
 		p.space = vector.OfHost(window)
 	case gen.WindowKindConfig:
@@ -188,14 +206,82 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	}
 	a := hal.NewAperture(p, w.Size, slot)
 	a.Bus, _ = d.machine.BusAddress(window)
+	if outbound := d.outbound(); outbound != nil && w.Kind == gen.WindowKindHost {
+		size := fbs.RoundUp(w.Size, fbs.SegmentAlign)
+		if len(d.regions) == outbound.Regions || d.next > outbound.Last ||
+			size-1 > outbound.Last-d.next {
+			return hal.Aperture{}, windowFault(hal.NoDevice, window)
+		}
+		d.regions = append(d.regions, region{d.next, size, a.Bus})
+		a.Bus = outbound.NoC + d.next
+		d.next += size + fbs.SegmentAlign
+	}
 	return a, nil
+}
+
+// windowFault returns an error about a window, for loadFault.
+func windowFault(code hal.Code, window int) error {
+	return hal.NewFault(code, fmt.Sprintf("window %d: cannot be mapped", window))
+}
+
+// board returns the device's board, nil if its PCI ids are unknown.
+func (d *device) board() *boards.Board {
+	needed := &d.view.Devices[d.index]
+	return boards.FindByID(needed.Vendor, needed.Device)
 }
 
 // tlb returns the layout of the device's TLB windows, nil if it has none.
 func (d *device) tlb() *boards.TLB {
-	needed := &d.view.Devices[d.index]
-	if board := boards.FindByID(needed.Vendor, needed.Device); board != nil {
+	if board := d.board(); board != nil {
 		return board.TLB
+	}
+	return nil
+}
+
+// outbound returns the layout of the device's outbound translation, nil if it has none.
+func (d *device) outbound() *boards.Outbound {
+	if board := d.board(); board != nil {
+		return board.Outbound
+	}
+	return nil
+}
+
+// AssignBusAddress implements hal.Device, with the rules of package hal.
+func (d *device) AssignBusAddress(a *hal.Aperture, owner hal.Device) error {
+	other := owner.(*device)
+	isHost := a.Port.(*port).space.Kind == vector.HostSpace
+	isReachable := other.outbound() == nil || !isHost
+	if d.outbound() != nil {
+		isReachable = other == d && isHost
+	}
+	if !isReachable {
+		return hal.NewFault(hal.Usage, "cannot reach this memory")
+	}
+	return nil
+}
+
+// SetBusMaster implements hal.Device: it programs the outbound translation.
+func (d *device) SetBusMaster(on bool) error {
+	outbound := d.outbound()
+	if outbound == nil || len(d.regions) == 0 || !on && !d.master {
+		return nil
+	}
+	d.master = on
+	registers := &port{machine: d.machine, space: vector.OfBar(d.index, int(outbound.Bar))}
+	code := hal.OK
+	for i := range outbound.Regions {
+		var r region
+		if on && i < len(d.regions) {
+			r = d.regions[i]
+		}
+		outbound.ProgramRegion(i, r.offset, r.size, r.bus, func(register uint64, value uint32) {
+			if code == hal.OK {
+				code = registers.Store(register, 4, uint64(value))
+			}
+		})
+	}
+	if code != hal.OK {
+		return hal.NewFault(code, fmt.Sprintf("device %d: its registers failed", d.index))
 	}
 	return nil
 }
@@ -241,7 +327,11 @@ func (d *device) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
 func (d *device) Now() int64 { return d.machine.Now() }
 
 // Sleep implements hal.Device.
-func (d *device) Sleep(nanoseconds int64) { d.machine.Wait(nanoseconds) }
+func (d *device) Sleep(nanoseconds int64) {
+	if nanoseconds > 0 {
+		d.machine.Wait(nanoseconds)
+	}
+}
 
 // port is a range of addresses of the machine.
 type port struct {
