@@ -145,6 +145,8 @@ static void check(struct vector *v, uint32_t budget) {
 		} else if (s->kind == RUN) {
 			run(v, &port, s->index, budget, &result);
 			check_result(v, &port, &result);
+		} else if (s->kind == UNLOAD) {
+			(void)lmplay_unload(&port.replay);
 		} else {
 			vector_fail(v, "'%s' was not done", s->text);
 		}

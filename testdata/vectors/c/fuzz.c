@@ -282,8 +282,6 @@ static void play(const void *file, size_t size, uint64_t seed) {
 		code = port_load(&port, &hooks, place);
 	}
 	if (code != LMPLAY_OK) {
-		if (code == LMPLAY_USAGE)
-			strcpy(place, "command");
 		put_text("reject %s %s\n", port_code(code), place);
 		port_close(&port);
 		return;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const char *const names[] = {"", "input", "run", "store", "load", "store-bytes",
-	"load-bytes", "fence", "query", "gone", "elapsed", "end", "seen", "safe", "ignored", "output"};
+	"load-bytes", "fence", "query", "gone", "elapsed", "end", "seen", "safe", "ignored", "output",
+	"unload"};
 
 _Noreturn static void die(const char *text, const char *detail) {
 	fprintf(stderr, "%s: %s\n", text, detail);

@@ -34,7 +34,8 @@ enum step_kind {
 	SEEN,
 	SAFE,
 	IGNORED,
-	OUTPUT
+	OUTPUT,
+	UNLOAD
 };
 
 struct step {
@@ -93,7 +94,7 @@ void vector_fence(struct vector *v);
 bool vector_is_present(struct vector *v, unsigned device);
 void vector_wait(struct vector *v, uint64_t ns);
 
-/* Returns the next step of the caller, an input or a run, or NULL at the end. */
+/* Returns the next step of the caller, an input, a run or the end of the use, or NULL at the end. */
 const struct step *vector_next(struct vector *v);
 
 /* Compares a line of the result with the next step. */

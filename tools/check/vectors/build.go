@@ -45,6 +45,7 @@ type machine struct {
 	devices          []vector.Device
 	bus              []vector.Window
 	elapsed          bool // the vector has the time of each run
+	unloads          bool // the vector has what happens when the use of the image ends
 }
 
 // answer is what loads of a place return, instead of the contents of memory.
@@ -327,12 +328,17 @@ func (d *definition) play(v *vector.Vector, file []byte) error {
 				Data: bytes.Clone(player.Tensor(tensor))})
 		}
 	}
+	if d.unloads {
+		r.add(vector.Step{Kind: vector.Unload})
+		player.Close()
+	}
 	return nil
 }
 
 // Numbers of fbs/image.fbs.
 const (
-	roleOutput = 2
+	roleOutput       = 2
+	kindBar, kindTlb = 1, 2
 
 	opWrite, opModify, opRelocate, opCopyIn, opFill, opCopyOut, opExpect = 1, 2, 3, 4, 5, 6, 7
 

@@ -232,11 +232,7 @@ func (c *chance) result(r vector.Result, outputs func(report func(tensor int, da
 
 // reject reports why an image is rejected.
 func (c *chance) reject(fault *oracle.Fault) {
-	place := fault.Place
-	if fault.Code == "usage" {
-		place = "command"
-	}
-	c.text("reject %s %s\n", fault.Code, place)
+	c.text("reject %s %s\n", fault.Code, fault.Place)
 }
 
 // memoryMost is the size of tensors and host memory of a case.

@@ -2,7 +2,10 @@ package main
 
 // This file defines the vectors whose images a reader executes.
 
-import "lightmetal/tools/check/vectors/vector"
+import (
+	"lightmetal/fbs"
+	"lightmetal/tools/check/vectors/vector"
+)
 
 // named runs one sequence by its name.
 func named(sequence string) []run { return []run{{sequence: sequence}} }
@@ -365,6 +368,47 @@ var addresses = []definition{
 			f.command(opPoint, 0).Mask |= 64 << 8
 			f.stamp()
 		}},
+	{name: "wormhole-host-memory", image: "wormhole-host.lmb", want: "done",
+		machine: machine{unloads: true, bus: []vector.Window{{Index: 3, Bus: 0x1_2345_6000},
+			{Index: 4, Bus: 0x7000_0000}}},
+		format: []string{"Relocate** stores the bus address of the window plus the addend.",
+			"Tlb | device, 0"}},
+	{name: "blackhole-host-memory", image: "blackhole-host.lmb", want: "done",
+		machine: machine{unloads: true, bus: []vector.Window{{Index: 1, Bus: 0x12_3456_7000}}},
+		format:  []string{"Relocate** stores the bus address of the window plus the addend."}},
+	{name: "wormhole-relocates-bar", image: "wormhole-host.lmb",
+		want:    "reject usage command 1",
+		machine: machine{bus: []vector.Window{{Index: 3, Bus: 0x1000}, {Index: 4, Bus: 0x2000}}},
+		change: func(f *file) {
+			w := &f.view.Windows[4]
+			w.Kind, w.Bar, w.Offset, w.Size = kindBar, 0, 0x1ff30000, 4
+			f.root().Reservation(nil).MutateHostBytes(8192)
+			f.command(opRelocate, 0).Index, f.command(opRelocate, 0).Value = 4, 0
+			f.command(opRelocate, 1).Index = 3
+			f.stamp()
+		}},
+	{name: "no-tlb-window-is-large-enough", image: "wormhole-host.lmb",
+		want: "reject no-device window 2",
+		change: func(f *file) {
+			f.view.Windows[2].Size = 32 << 20
+			f.command(opPoint, 2).Value = 0
+			f.stamp()
+		},
+		format: []string{"Tlb | device, 0"}},
+	{name: "tlb-windows-only-outside-small-bar", image: "wormhole-host.lmb",
+		want: "reject wrong-device device 0",
+		machine: machine{devices: []vector.Device{{Vendor: 0x1e52, Device: 0x401e,
+			Bars: [6]uint64{0: 256 << 20, 2: 1 << 20}}}}},
+	{name: "device-without-tlb-windows", image: "boards.lmb",
+		want: "reject wrong-device window 2",
+		change: func(f *file) {
+			w := &f.view.Windows[2]
+			w.Kind, w.Flags, w.Bar, w.Offset = kindTlb, 0, 0, 0
+			f.view.Commands[5] = fbs.Command{Opcode: opFence}
+			f.view.Commands[6] = fbs.Command{Opcode: opFence}
+			f.stamp()
+		},
+		format: []string{sNoTable}},
 	{name: "rules-of-known-boards", image: "boards.lmb", want: "done",
 		machine: machine{answers: []answer{always(bar0, 0, 0x0004000000000fff)}},
 		format:  []string{"If a reader knows a board with the PCI ids of the device"}},

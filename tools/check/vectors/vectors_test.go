@@ -53,6 +53,7 @@ type player interface {
 	SetInput(tensor int, data []byte)
 	Run(sequence int) vector.Result
 	Tensor(tensor int) []byte
+	Close()
 }
 
 // reader loads an image on a machine, or returns why it rejects the image.
@@ -104,6 +105,8 @@ func check(v *vector.Vector, file []byte, machine *vector.Machine, load reader) 
 		case vector.Run:
 			result := p.Run(s.Index)
 			machine.Ended(result.Steps(), p.Tensor)
+		case vector.Unload:
+			p.Close()
 		default:
 			return fmt.Errorf("unexpected step %v", s)
 		}

@@ -74,35 +74,27 @@ func Load(view *fbs.View, machine oracle.Machine, limitUs uint64) (*Player, *ora
 		view.TimeLimitUs = limitUs
 	}
 	devices := make([]hal.Device, len(view.Devices))
-	windows := 0
+	progress := &loading{}
 	for i := range devices {
-		devices[i] = &device{machine: machine, view: view, index: i, windows: &windows,
+		devices[i] = &device{machine: machine, view: view, index: i, progress: progress,
 			taken: map[int]bool{}}
 	}
 	replay, err := runtime.Load(view, runtime.AnySlot, devices...)
 	if err != nil {
-		return nil, loadFault(view, err)
+		return nil, loadFault(view, progress, err)
 	}
 	return &Player{replay, view}, nil
 }
 
 // loadFault returns the place of an error of Load in the words of vectors.
-func loadFault(view *fbs.View, err error) *oracle.Fault {
+func loadFault(view *fbs.View, progress *loading, err error) *oracle.Fault {
 	fault := &oracle.Fault{Code: codeNames[hal.CodeOf(err)], Place: err.Error()}
-	var command int
-	var sequence string
 	_, text, _ := strings.Cut(err.Error(), ": ")
 	switch {
-	case strings.HasPrefix(text, "command "):
-		place, _, _ := strings.Cut(text, ":")
-		if _, e := fmt.Sscanf(place, "command %d of %s", &command, &sequence); e == nil {
-			index := view.SequenceByName(sequence)
-			fault.Place = fmt.Sprint("command ", int(view.Sequences[index].First)+command)
-		}
+	case strings.HasPrefix(text, "command "), fault.Code == "usage":
+		fault.Place = fmt.Sprint("command ", progress.command(view))
 	case strings.HasPrefix(text, "window "), strings.HasPrefix(text, "device "):
 		fault.Place, _, _ = strings.Cut(text, ":")
-	case fault.Code == "usage":
-		fault.Place = "command"
 	case strings.HasPrefix(text, "sequence "):
 		for i := range view.Sequences {
 			if view.WorstCaseUs[i] > view.TimeLimitUs {
@@ -151,14 +143,35 @@ func (p *Player) Run(sequence int) vector.Result {
 // device is a device of a machine.
 type device struct {
 	hal.BaseDevice
-	machine oracle.Machine
-	view    *fbs.View
-	index   int
-	windows *int         // windows of the image that have been mapped
-	taken   map[int]bool // TLB windows in use
-	regions []region     // of outbound translation, in use
-	next    uint64       // offset at which the next region begins
-	master  bool         // bus mastering is on
+	machine  oracle.Machine
+	view     *fbs.View
+	index    int
+	progress *loading     // what the runtime has loaded
+	taken    map[int]bool // TLB windows in use
+	regions  []region     // of outbound translation, in use
+	next     uint64       // offset at which the next region begins
+	master   bool         // bus mastering is on
+}
+
+// loading counts what the runtime has loaded, in the order of the image.
+type loading struct {
+	windows  int // windows that it has mapped
+	commands int // Relocate and Point commands that it has completed, or failed to complete
+}
+
+// command returns the index of the last Relocate or Point command that the runtime has completed,
+// or failed to complete.
+func (l *loading) command(view *fbs.View) int {
+	left := l.commands
+	for i := range view.Commands {
+		switch view.Commands[i].Opcode {
+		case gen.OpcodeRelocate, gen.OpcodePoint:
+			if left--; left == 0 {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 // region is a region of outbound translation.
@@ -180,8 +193,8 @@ func (d *device) Identity() hal.Identity {
 
 // Map implements hal.Device. The runtime maps the windows in the order of the image.
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
-	window := *d.windows
-	*d.windows++
+	window := d.progress.windows
+	d.progress.windows++
 	p := &port{machine: d.machine}
 	slot := -1
 	switch w.Kind {
@@ -248,6 +261,7 @@ func (d *device) outbound() *boards.Outbound {
 
 // AssignBusAddress implements hal.Device, with the rules of package hal.
 func (d *device) AssignBusAddress(a *hal.Aperture, owner hal.Device) error {
+	d.progress.commands++
 	other := owner.(*device)
 	isHost := a.Port.(*port).space.Kind == vector.HostSpace
 	isReachable := other.outbound() == nil || !isHost
@@ -289,6 +303,7 @@ func (d *device) SetBusMaster(on bool) error {
 // EncodeWindow implements hal.Device: it only checks that the TLB window can be programmed so.
 func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRange, address uint64,
 	_ *fbs.Command) (registers, windowBase uintptr, code hal.Code) {
+	d.progress.commands++
 	group := d.tlb().GroupOf(a.Slot)
 	inside := address & (group.Size - 1)
 	if _, ok := d.tlb().EncodeWindow(group, t, address-inside); !ok {

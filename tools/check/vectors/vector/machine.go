@@ -228,8 +228,8 @@ func (m *Machine) finish() *Step {
 	return want
 }
 
-// Next returns the next step that the caller of a reader takes, an input or a run, and goes past
-// it. It returns nil at the end of the vector.
+// Next returns the next step that the caller of a reader takes: an input, a run, or the end of the
+// use of the image. It goes past this step. It returns nil at the end of the vector.
 func (m *Machine) Next() *Step {
 	want := m.finish()
 	if want.Kind == 0 {

@@ -184,7 +184,7 @@ func (p *parser) step(word string) (s Step) {
 var names = [...]string{Input: "input", Run: "run", Store: "store", Load: "load",
 	StoreBytes: "store-bytes", LoadBytes: "load-bytes", Fence: "fence", Query: "query",
 	Gone: "gone", Elapsed: "elapsed", End: "end", Seen: "seen", Safe: "safe", Ignored: "ignored",
-	Output: "output"}
+	Output: "output", Unload: "unload"}
 
 // kinds has the kind of step for each first word.
 var kinds = func() map[string]Kind {

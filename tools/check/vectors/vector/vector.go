@@ -66,6 +66,7 @@ const (
 	Safe                       // the sequence safe ended (Code)
 	Ignored                    // number of failures after which the run continued (Value)
 	Output                     // bytes of an output tensor after the run (Index, Data)
+	Unload                     // the caller ends the use of the image
 )
 
 // Step is one step of a Vector.
