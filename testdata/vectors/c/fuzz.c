@@ -140,7 +140,7 @@ static enum lmplay_code store_at(struct chance *c, unsigned kind, unsigned devic
 /* The numbers of kinds in entries: 1 BAR, 2 configuration space, 3 host memory. */
 static enum lmplay_code load(void *context, uintptr_t address, uint64_t offset, uint32_t width,
 	uint64_t *value) {
-	const struct lmplay_range *r = &ranges[address];
+	const struct lmplay_range *r = range_of(address);
 	if (r->kind == LMPLAY_RANGE_HOST)
 		return load_at(context, 3, 0, r->window, offset, width, value);
 	return load_at(context, 1, r->device, r->bar, r->offset + offset, width, value);
@@ -148,7 +148,7 @@ static enum lmplay_code load(void *context, uintptr_t address, uint64_t offset, 
 
 static enum lmplay_code store(void *context, uintptr_t address, uint64_t offset, uint32_t width,
 	uint64_t value) {
-	const struct lmplay_range *r = &ranges[address];
+	const struct lmplay_range *r = range_of(address);
 	if (r->kind == LMPLAY_RANGE_HOST)
 		return store_at(context, 3, 0, r->window, offset, width, value);
 	return store_at(context, 1, r->device, r->bar, r->offset + offset, width, value);

@@ -7,14 +7,24 @@
 
 struct lmplay_range ranges[RANGES];
 uint32_t range_count;
+bool by_hooks = true;
+
+const struct lmplay_range *range_of(uintptr_t address) {
+	return &ranges[(address >> ADDRESS_BITS) - 1];
+}
+
+uint64_t offset_of(uintptr_t address) {
+	return address & ((UINT64_C(1) << ADDRESS_BITS) - 1);
+}
 
 static enum lmplay_code map(void *context, const struct lmplay_range *range,
 	struct lmplay_mapping *mapping) {
 	if (range_count == RANGES)
 		return LMPLAY_INTERNAL;
 	ranges[range_count] = *range;
-	mapping->address = range_count++;
-	mapping->by_hooks = 1;
+	range_count++;
+	mapping->address = ((uintptr_t)range_count << ADDRESS_BITS) + range->offset;
+	mapping->by_hooks = by_hooks;
 	mapping->bus = (range->window == LMPLAY_NONE) ? 0 : bus_address(context, range->window);
 	return LMPLAY_OK;
 }

@@ -9,10 +9,22 @@
 
 #include <stdbool.h>
 
-/* A range that the hook `map` has mapped. The hooks `load` and `store` get its index. */
 enum { RANGES = 8192, MEMORY_MOST = 1 << 26 };
+
+/* The ranges that the hook `map` has mapped. Their addresses are (1 + index) << ADDRESS_BITS, plus
+   the offset of the range in its BAR. */
+enum { ADDRESS_BITS = 40 };
 extern struct lmplay_range ranges[RANGES];
 extern uint32_t range_count;
+
+/* The hooks `load` and `store` make all accesses; false: the player does. */
+extern bool by_hooks;
+
+/* Returns the range of an address. */
+const struct lmplay_range *range_of(uintptr_t address);
+
+/* Returns the offset in its BAR, or in host memory, of an address. */
+uint64_t offset_of(uintptr_t address);
 
 /* An image that is loaded, and what it needs. */
 struct port {

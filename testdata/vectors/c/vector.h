@@ -94,7 +94,7 @@ void vector_fence(struct vector *v);
 bool vector_is_present(struct vector *v, unsigned device);
 void vector_wait(struct vector *v, uint64_t ns);
 
-/* Returns the next step of the caller, an input, a run or the end of the use, or NULL at the end. */
+/* Returns the next step of the caller: an input, a run, or the end of the use. NULL: no more. */
 const struct step *vector_next(struct vector *v);
 
 /* Compares a line of the result with the next step. */

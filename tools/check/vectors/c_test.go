@@ -23,6 +23,10 @@ func compile(t testing.TB, sources ...string) (program string) {
 	arguments := []string{"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wshadow",
 		"-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program,
 		"../../../runtime/c/lmplay.c"}
+	if sources[0] == "check.c" {
+		headers := filepath.Join(folder, "c")
+		arguments = append(arguments, `-DLMPLAY_CONFIG="config.h"`, "-I", headers)
+	}
 	for _, source := range sources {
 		arguments = append(arguments, filepath.Join(folder, "c", source))
 	}
@@ -32,17 +36,18 @@ func compile(t testing.TB, sources ...string) (program string) {
 	return program
 }
 
-// TestCPlayerAgreesWithVectors runs the C player by lmplay_run, and in steps.
+// TestCPlayerAgreesWithVectors runs the C player by lmplay_run and in steps, with accesses by hooks
+// and by the player itself.
 func TestCPlayerAgreesWithVectors(t *testing.T) {
 	program := compile(t, "check.c", "port.c", "vector.c")
 	paths, err := filepath.Glob(filepath.Join(folder, "*.vec"))
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no vectors", err)
 	}
-	for _, budget := range []string{"0", "1", "7"} {
-		t.Run("budget "+budget, func(t *testing.T) {
+	for _, setting := range []string{"STEPS=0", "STEPS=1", "STEPS=7", "MAPPED=1"} {
+		t.Run(setting, func(t *testing.T) {
 			c := exec.Command(program, append([]string{folder}, paths...)...)
-			c.Env = append(os.Environ(), "STEPS="+budget)
+			c.Env = append(os.Environ(), setting)
 			out, err := c.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)

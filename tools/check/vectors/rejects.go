@@ -346,6 +346,7 @@ var tables = []definition{
 	reject("name-with-surrogate", "sequence 2", sPlain, rename("\xed\xa0\x80t")),
 	reject("name-over-unicode", "sequence 2", sPlain, rename("\xf4\x90\x80\x80")),
 	reject("name-with-cut-character", "sequence 2", sPlain, rename("las\xc3")),
+	reject("name-with-wrong-continuation", "sequence 2", sPlain, rename("l\xc3\x28t")),
 	reject("name-with-stray-continuation", "sequence 2", sPlain, rename("la\x80t")),
 
 	reject("rule-of-missing-device", "rule 0", sRule,
