@@ -1,5 +1,7 @@
 package main
 
+// This file runs all vectors with the C player.
+
 import (
 	"os"
 	"os/exec"

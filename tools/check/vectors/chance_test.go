@@ -1,5 +1,7 @@
 package main
 
+// This file has a machine that answers at random, and executes images on it.
+
 import (
 	"encoding/binary"
 	"fmt"

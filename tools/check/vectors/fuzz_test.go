@@ -1,5 +1,7 @@
 package main
 
+// This file lets the readers of the project execute random images side by side.
+
 import (
 	"bufio"
 	"bytes"

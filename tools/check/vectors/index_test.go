@@ -1,5 +1,7 @@
 package main
 
+// This file checks the index, and that the tree has what the generator writes.
+
 import (
 	"errors"
 	"os"

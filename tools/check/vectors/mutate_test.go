@@ -1,5 +1,7 @@
 package main
 
+// This file changes images at random.
+
 import (
 	"bytes"
 	"encoding/binary"

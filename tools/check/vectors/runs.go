@@ -56,7 +56,7 @@ func byteAnswers() (list []answer) {
 	return list
 }
 
-// second follows each value with another one at the next load.
+// fifo answers each load of a place with another value.
 var fifo = machine{answers: []answer{
 	first(1, bar0, 0x1, 0x1), first(1, bar0, 0x1, 0x2), first(1, bar0, 0x1, 0x3),
 	first(1, bar0, 0x2, 0x1111), first(1, bar0, 0x2, 0x2222),

@@ -1,5 +1,7 @@
 package main
 
+// This file runs all vectors with the oracle and with the Go runtime.
+
 import (
 	"fmt"
 	"os"

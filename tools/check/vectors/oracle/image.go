@@ -2,7 +2,8 @@
 // fbs/image.fbs, and shares no code with packages fbs, hal and runtime. It is written to be read,
 // and not to be fast. Tests compare the runtime and the C player with it.
 //
-// Of package boards it uses only the data: ids, rules, closed ranges, and sizes of TLB windows.
+// Of package boards it uses only the data: ids, rules, closed ranges, sizes of TLB windows, and
+// registers of outbound translation. Of package gen it uses only the schema hash.
 package oracle
 
 import (

@@ -1,5 +1,7 @@
 package oracle
 
+// This file checks an image, except its commands (FORMAT.md sections 1 to 5 and 8).
+
 import (
 	"encoding/binary"
 	"fmt"
