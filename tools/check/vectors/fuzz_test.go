@@ -20,7 +20,7 @@ import (
 
 // fuzzCases returns the number of cases of the fuzzer: LM_FUZZ_CASES, or what takes some seconds.
 func fuzzCases(t *testing.T) int {
-	cases := 30_000
+	cases := 20_000
 	if testing.Short() {
 		cases = 3_000
 	}
