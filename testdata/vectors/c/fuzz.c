@@ -49,7 +49,7 @@ static void begin(struct chance *c, uint64_t seed) {
 	c->fail_at = r % 8 == 0 ? 1 + (r >> 8) % 100 : ACCESSES_MOST;
 	r = next(c);
 	c->gone_at = r % 6 == 0 ? 1 + (r >> 8) % 60 : 0;
-	c->gone_device = (r >> 32) % 4;
+	c->gone_device = (r >> 32) % 2;
 	c->style = next(c) % 4;
 	c->bus = next(c) % 8;
 }

@@ -68,6 +68,8 @@ static struct space space_of(char **line) {
 	return s;
 }
 
+enum { FILE_MOST = 1 << 20 }; /* bytes of an image */
+
 /* Sets v->file to the contents of a file, with room for vectors that extend it. */
 static void read_image(struct vector *v, const char *directory, const char *name) {
 	char path[4096];
@@ -75,8 +77,8 @@ static void read_image(struct vector *v, const char *directory, const char *name
 	FILE *file = fopen(path, "rb");
 	if (!file)
 		die("cannot open", path);
-	v->file = allocate(1 << 20);
-	v->size = fread(v->file, 1, 1 << 20, file);
+	v->file = allocate(FILE_MOST);
+	v->size = fread(v->file, 1, FILE_MOST, file);
 	fclose(file);
 }
 
@@ -89,10 +91,14 @@ static bool read_header(struct vector *v, char *line, const char *directory) {
 		read_image(v, directory, line);
 	} else if (strcmp(what, "size") == 0) {
 		v->size = number(&line);
+		if (v->size > FILE_MOST)
+			die("the image is too large", v->name);
 	} else if (strcmp(what, "patch") == 0) {
 		uint64_t offset = number(&line);
 		size_t size;
 		uint8_t *data = bytes(&line, &size);
+		if (offset > v->size || size > v->size - offset)
+			die("a patch lies outside the image", v->name);
 		memcpy(&v->file[offset], data, size);
 		free(data);
 	} else if (strcmp(what, "access-ns") == 0) {
@@ -187,7 +193,15 @@ bool vector_read(struct vector *v, FILE *file, const char *directory) {
 		}
 	}
 	free(line);
-	return v->name[0] != 0;
+	if (v->name[0] == 0)
+		return false;
+	/* Memory of exactly this size, so that a sanitizer sees every access outside it. */
+	if (!v->file)
+		die("the vector has no image", v->name);
+	uint8_t *image = memcpy(allocate(v->size), v->file, v->size);
+	free(v->file);
+	v->file = image;
+	return true;
 }
 
 void vector_free(struct vector *v) {

@@ -51,7 +51,7 @@ func newChance(seed uint64, report []byte) *chance {
 	if r%6 == 0 {
 		c.goneAt = 1 + r>>8%60
 	}
-	c.goneDevice = r >> 32 % 4
+	c.goneDevice = r >> 32 % 2
 	c.style = c.next() % 4
 	c.bus = c.next() % 8
 	return c
