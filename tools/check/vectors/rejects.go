@@ -158,6 +158,8 @@ const (
 
 // alsoShown has further sentences that vectors show, by the name of the vector.
 var alsoShown = map[string][]string{
+	"poll-deadline":             {"The deadline counts from the end of the first load"},
+	"blackhole-windows":         {"A reader that programs it through registers"},
 	"unchanged":                 {"All integers are little endian"},
 	"checksum-of-envelope":      {"CRC-32C (Castagnoli, reflected"},
 	"checksum-before-command":   {"A reader uses nothing of the envelope before its checksum"},
