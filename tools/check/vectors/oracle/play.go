@@ -67,10 +67,25 @@ const done = "done"
 // memoryBytes is the memory of the machine that tests assume, for tensors and Host windows.
 const memoryBytes = 16 << 30
 
+const hour = 3_600_000_000 // in microseconds
+
+// CheckTimeLimit compares the longest time of each sequence with a limit in microseconds, 0 for the
+// limit of FORMAT.md.
+func CheckTimeLimit(m *Image, limitUs uint64) *Fault {
+	if limitUs == 0 {
+		limitUs = hour
+	}
+	for i, us := range m.LongestUs {
+		if us > limitUs {
+			return badImage(fmt.Sprint("sequence ", i))
+		}
+	}
+	return nil
+}
+
 // Load prepares an image for runs. limitUs is the longest permitted time of a sequence, 0 for the
 // limit of FORMAT.md.
 func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
-	const hour = 3_600_000_000
 	p := &Player{image: m, machine: machine, limitUs: limitUs, given: map[int]bool{},
 		shown: make([]uint64, len(m.Windows)), slots: make([]int, len(m.Windows)),
 		buses: make([]uint64, len(m.Windows)), regions: make([][]region, len(m.Devices))}
@@ -82,10 +97,8 @@ func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
 			return nil, &Fault{"wrong-device", fmt.Sprint("device ", i)}
 		}
 	}
-	for i, us := range m.LongestUs {
-		if us > p.limitUs {
-			return nil, badImage(fmt.Sprint("sequence ", i))
-		}
+	if fault := CheckTimeLimit(m, limitUs); fault != nil {
+		return nil, fault
 	}
 	if m.Reservation.Arena+m.Reservation.Host > memoryBytes {
 		return nil, badImage("memory")

@@ -62,6 +62,18 @@ func placeOf(err *fbs.Error) string {
 	return "flatbuffer"
 }
 
+// CheckTimeLimit compares the longest time of each sequence with a limit in microseconds, 0 for the
+// limit of FORMAT.md.
+func CheckTimeLimit(view *fbs.View, limitUs uint64) *oracle.Fault {
+	if limitUs != 0 {
+		view.TimeLimitUs = limitUs
+	}
+	if err := runtime.CheckTimeLimit(view); err != nil {
+		return loadFault(view, nil, err)
+	}
+	return nil
+}
+
 // Player executes the sequences of an image with the runtime.
 type Player struct {
 	replay *runtime.Replay
