@@ -247,18 +247,43 @@ static uint64_t lay_out(struct machine *m, struct lmplay_device *devices) {
 	return next;
 }
 
-// run executes sequence 0 with lmplay_run, or in steps.
-static void run(struct machine *m, struct lmplay_replay *replay, uint32_t budget,
-	struct lmplay_result *result) {
+// run executes sequence 0 with lmplay_run, or in steps, and prints how it ended.
+static void run(struct machine *m, struct lmplay_replay *replay, uint32_t budget) {
+	struct lmplay_result r;
 	if (budget == 0) {
-		lmplay_run(replay, 0, 0, result);
-		return;
+		lmplay_run(replay, 0, 0, &r);
+	} else {
+		lmplay_start(replay, 0, 0);
+		while (lmplay_step(replay, budget) == LMPLAY_BUSY)
+			if (lmplay_next_ns(replay) > m->now)
+				m->now = lmplay_next_ns(replay);
+		lmplay_result(replay, &r);
 	}
-	lmplay_start(replay, 0, 0);
-	while (lmplay_step(replay, budget) == LMPLAY_BUSY)
-		if (lmplay_next_ns(replay) > m->now)
-			m->now = lmplay_next_ns(replay);
-	lmplay_result(replay, result);
+	printf("end %d %d %llx %llx %llx %llx %u %u %d\n", r.code, r.code ? (int)r.command : 0,
+		(unsigned long long)r.got, (unsigned long long)r.want, (unsigned long long)r.mask,
+		(unsigned long long)r.element, r.ignored, r.safe_ran, r.safe);
+}
+
+// give_inputs lets runs read zeros as the inputs without default data.
+static void give_inputs(struct machine *m, struct lmplay_replay *replay) {
+	for (uint32_t i = 0; i < m->image.tensor_count; i++) {
+		struct lmplay_tensor tensor;
+		lmplay_tensor(&m->image, i, &tensor);
+		if (tensor.role == LMPLAY_INPUT && !tensor.data)
+			lmplay_input(replay, i);
+	}
+}
+
+static void print_outputs(struct machine *m, const struct lmplay_replay *replay) {
+	for (uint32_t i = 0; i < m->image.tensor_count; i++) {
+		struct lmplay_tensor tensor;
+		lmplay_tensor(&m->image, i, &tensor);
+		const uint8_t *output = lmplay_output(replay, i);
+		for (uint64_t n = 0; output && n < tensor.size; n++)
+			printf("%s%02x", n ? "" : "output ", output[n]);
+		if (output)
+			printf("\n");
+	}
 }
 
 static int play(struct machine *m, const char *path, uint32_t budget) {
@@ -268,7 +293,6 @@ static int play(struct machine *m, const char *path, uint32_t budget) {
 	struct lmplay_replay replay;
 	struct lmplay_error error;
 	struct lmplay_plan plan;
-	struct lmplay_result r;
 	size_t size;
 	uint8_t *bytes = read_file(path, &size);
 	if (verify_file(&m->image, bytes, size, &error) != LMPLAY_OK) {
@@ -279,32 +303,17 @@ static int play(struct machine *m, const char *path, uint32_t budget) {
 	m->memory = calloc(1, lay_out(m, devices) + 8);
 	m->talks = 1;
 	void *arena = allocate(plan.arena_bytes);
-	if (lmplay_load(&replay, &m->image, &hooks, devices, m->image.device_count, arena,
-			plan.arena_bytes, &error) != LMPLAY_OK) {
-		printf("load %d ", error.code);
+	enum lmplay_code code = lmplay_load(&replay, &m->image, &hooks, devices,
+		m->image.device_count, arena, plan.arena_bytes, &error);
+	if (code == LMPLAY_OK) {
+		give_inputs(m, &replay);
+		run(m, &replay, budget);
+		print_outputs(m, &replay);
+		lmplay_unload(&replay);
+	} else {
+		printf("load %d ", code);
 		print_error(&error);
-		return 0;
 	}
-	for (uint32_t i = 0; i < plan.tensors; i++) {
-		struct lmplay_tensor tensor;
-		lmplay_tensor(&m->image, i, &tensor);
-		if (tensor.role == LMPLAY_INPUT && !tensor.data)
-			lmplay_input(&replay, i);
-	}
-	run(m, &replay, budget, &r);
-	printf("end %d %d %llx %llx %llx %llx %u %u %d\n", r.code, r.code ? (int)r.command : 0,
-		(unsigned long long)r.got, (unsigned long long)r.want, (unsigned long long)r.mask,
-		(unsigned long long)r.element, r.ignored, r.safe_ran, r.safe);
-	for (uint32_t i = 0; i < plan.tensors; i++) {
-		struct lmplay_tensor tensor;
-		lmplay_tensor(&m->image, i, &tensor);
-		const uint8_t *output = lmplay_output(&replay, i);
-		for (uint64_t n = 0; output && n < tensor.size; n++)
-			printf("%s%02x", n ? "" : "output ", output[n]);
-		if (output)
-			printf("\n");
-	}
-	lmplay_unload(&replay);
 	free(arena), free(m->memory), free(bytes);
 	return 0;
 }
