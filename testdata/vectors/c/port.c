@@ -22,10 +22,13 @@ static enum lmplay_code map(void *context, const struct lmplay_range *range,
 	if (range_count == RANGES)
 		return LMPLAY_INTERNAL;
 	ranges[range_count] = *range;
+	uint64_t bus = (range->window == LMPLAY_NONE) ? 0 : bus_address(context, range->window);
+	if (range->fixed_bus != 0 && range->fixed_bus != bus)
+		return LMPLAY_NO_DEVICE;
 	range_count++;
 	mapping->address = ((uintptr_t)range_count << ADDRESS_BITS) + range->offset;
 	mapping->by_hooks = by_hooks;
-	mapping->bus = (range->window == LMPLAY_NONE) ? 0 : bus_address(context, range->window);
+	mapping->bus = bus;
 	return LMPLAY_OK;
 }
 

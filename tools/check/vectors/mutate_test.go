@@ -133,7 +133,7 @@ func (m *mutator) change(file []byte, view *fbs.View) {
 // changeCommand changes one field of a command.
 func (m *mutator) changeCommand(view *fbs.View) {
 	c, n := &view.Commands[m.IntN(len(view.Commands))], m.number()
-	switch m.IntN(13) {
+	switch m.IntN(16) {
 	case 0:
 		c.Opcode = gen.Opcode(n % 16)
 	case 1:
@@ -160,6 +160,12 @@ func (m *mutator) changeCommand(view *fbs.View) {
 		c.Amount = uint32(n % 64)
 	case 12:
 		c.Value = n & c.Mask
+	default: // a counter
+		if c.Opcode == gen.OpcodeExpect {
+			c.Mode, c.Mask = uint8(gen.ConditionReached), 1<<(1+m.IntN(64))-1
+			c.Mask &= fbs.WidthMask(c.Width)
+			c.Value = n & c.Mask
+		}
 	}
 }
 
@@ -197,7 +203,7 @@ func (m *mutator) changeTable(view *fbs.View) {
 		d.Vendor, d.Device = pair[0], pair[1]
 	case 1:
 		w := &view.Windows[m.IntN(len(view.Windows))]
-		switch m.IntN(7) {
+		switch m.IntN(9) {
 		case 0:
 			w.Kind = gen.WindowKind(n % 6)
 		case 1:
@@ -205,13 +211,17 @@ func (m *mutator) changeTable(view *fbs.View) {
 		case 2:
 			w.Bar = uint8(n % 7)
 		case 3:
-			w.Flags = uint8(n % 3)
+			w.Flags = uint8(n % 5)
 		case 4:
 			w.Slot = uint16(n)
 		case 5:
 			w.Offset = n
 		case 6:
 			w.Size = n
+		default:
+			bases := []uint64{1 << 12, 2 << 12, 3 << 12, 4 << 12, 1 << 32, 0x8_0000_0000, 4 << 58}
+			w.Flags |= fbs.FlagFixedBus
+			w.Offset = bases[m.IntN(len(bases))] + m.Uint64N(6)<<12
 		}
 	case 2:
 		s := &view.Sequences[m.IntN(len(view.Sequences))]

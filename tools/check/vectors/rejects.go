@@ -141,7 +141,10 @@ const (
 	sHost     = "`reservation.host_bytes` is the sum of the sizes of Host windows"
 	sPayload  = "`reservation.payload_bytes` is the sum of their sizes."
 	sArenaSum = "`reservation.arena_bytes` is the first multiple of 64"
-	sFlags    = "`flags` bit 0: map write-combining"
+	sFlags    = "`flags` bit 0 (value 1): map write-combining"
+	sFixed    = "It is not 0, and it is a multiple of 4096."
+	sInOrder  = "In the order of the table, each window of a device with flag 2 begins"
+	sCounter  = "With Reached, `mask` is 2^n - 1"
 	sOneByte  = "Every window has at least 1 byte."
 	sChecksum = "If the checksum is wrong and something else after step 1 is wrong too"
 	sStep6    = "The checksum of the envelope, then the place of the payload"
@@ -155,21 +158,24 @@ const (
 
 // alsoShown has further sentences that vectors show, by the name of the vector.
 var alsoShown = map[string][]string{
-	"unchanged":               {"All integers are little endian"},
-	"checksum-of-envelope":    {"CRC-32C (Castagnoli, reflected"},
-	"checksum-before-command": {"A reader uses nothing of the envelope before its checksum"},
-	"payload-in-segments":     {"References may overlap or be equal"},
-	"reservation-of-commands": {"`reservation` repeats all counts except that of the rules"},
-	"no-rule":                 {"An image may access only ranges that have a rule."},
-	"width-not-of-the-rule":   {sOwnRules},
-	"two-rules":               {"Every access to a Bar window obeys them (section 6.1)."},
-	"window-with-flag-4":      {"All other bits are zero."},
-	"tensor-with-dimension-0": {"Those are not zero, and the rest of the shape is zero."},
-	"tensor-misplaced":        {"It lies in the arena at `arena_offset`"},
-	"rules-overlap":           {"Rules do not overlap."},
-	"point-at-pcie-tile":      {"A Point shows nothing that its board closes"},
-	"fence":                   {"Each is complete before the next begins"},
-	"call":                    {"**End** ends the sequence."},
+	"poll-deadline":             {"The deadline counts from the end of the first load"},
+	"blackhole-windows":         {"A reader that programs it through registers"},
+	"unchanged":                 {"All integers are little endian"},
+	"checksum-of-envelope":      {"CRC-32C (Castagnoli, reflected"},
+	"checksum-before-command":   {"A reader uses nothing of the envelope before its checksum"},
+	"payload-in-segments":       {"References may overlap or be equal"},
+	"reservation-of-commands":   {"`reservation` repeats all counts except that of the rules"},
+	"no-rule":                   {"An image may access only ranges that have a rule."},
+	"width-not-of-the-rule":     {sOwnRules},
+	"two-rules":                 {"Every access to a Bar window obeys them (section 6.1)."},
+	"window-with-flag-4":        {"All other bits are zero."},
+	"fixed-bus-of-a-bar-window": {"Bit 1 (value 2), only of a Host window"},
+	"tensor-with-dimension-0":   {"Those are not zero, and the rest of the shape is zero."},
+	"tensor-misplaced":          {"It lies in the arena at `arena_offset`"},
+	"rules-overlap":             {"Rules do not overlap."},
+	"point-at-pcie-tile":        {"A Point shows nothing that its board closes"},
+	"fence":                     {"Each is complete before the next begins"},
+	"call":                      {"**End** ends the sequence."},
 	"limit-equals-longest-time": {"A reader computes the longest time of each sequence",
 		"each | 1", "each access | 1", "Point | 4", "Modify, Expect, CopyOut | 10",
 		"Expect | its deadline", "Delay | its time",
@@ -400,6 +406,28 @@ var tables = []definition{
 		func(f *file) { f.view.Windows[3].Size = 1<<32 + 1 }),
 	reject("window-with-flag-4", "window 1", sFlags,
 		func(f *file) { f.view.Windows[1].Flags = 4 }),
+	reject("fixed-bus-of-a-bar-window", "window 1", sFlags,
+		func(f *file) { f.view.Windows[1].Flags = 2 }),
+	reject("fixed-bus-of-a-tlb-window", "window 2", sFlags,
+		func(f *file) { f.view.Windows[2].Flags = 2 }),
+	reject("fixed-bus-0", "window 3", sFixed, func(f *file) { f.view.Windows[3].Flags = 2 }),
+	reject("fixed-bus-misaligned", "window 3", sFixed, func(f *file) {
+		f.view.Windows[3].Flags, f.view.Windows[3].Offset = 2, 0x10000800
+	}),
+	reject("fixed-bus-beyond-the-last-address", "window 3",
+		"The window, with its size rounded up to 4096, ends at or below address 2^64 - 1.",
+		func(f *file) {
+			f.view.Windows[3].Flags, f.view.Windows[3].Offset = 2, 1<<64-4096
+		}),
+	reject("fixed-bus-up-to-the-last-address", "window 3",
+		"The window, with its size rounded up to 4096, ends at or below address 2^64 - 1.",
+		func(f *file) {
+			f.view.Windows[3].Flags, f.view.Windows[3].Offset = 2, 1<<64-8192
+		}),
+	of("fixed.lmb", reject("fixed-buses-overlap", "window 3", sInOrder,
+		func(f *file) { f.view.Windows[3].Offset = 0x10001000 })),
+	of("fixed.lmb", reject("fixed-buses-unsorted", "window 3", sInOrder,
+		func(f *file) { f.view.Windows[3].Offset = 0x1000 })),
 	reject("window-reserved", "window 1", sReserved,
 		func(f *file) { f.view.Windows[1].Reserved = 0x100 }),
 	reject("bar-window-with-slot", "window 1", "Bar | device, BAR 0..5",
@@ -556,6 +584,14 @@ var shapes = concat(unusedFields(), []definition{
 		commandOf(opCopyOut, func(c *fbs.Command) { c.Mode = 4 })),
 	reject("mode-0-of-expect", "command 8", sModes,
 		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 0 })),
+	reject("mode-4-of-expect", "command 8", sModes,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 4 })),
+	reject("reached-without-mask", "command 8", sCounter,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode, c.Mask, c.Value = 3, 0, 0 })),
+	reject("reached-with-a-gap-in-the-mask", "command 8", sCounter,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 3 })),
+	reject("reached-with-a-mask-that-begins-late", "command 8", sCounter,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode, c.Mask, c.Value = 3, 0xe, 0 })),
 	reject("mode-255-of-expect", "command 8", sModes,
 		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 255 })),
 	reject("option-0-of-expect", "command 8", sPolicy,

@@ -191,6 +191,9 @@ func (a *analysis) addWindow(index int) {
 		window.Place = "movable"
 	case gen.WindowKindHost:
 		window.Place = "host memory"
+		if bus := fbs.FixedBus(w); bus != 0 {
+			window.Place = fmt.Sprintf("host memory at bus address 0x%x", bus)
+		}
 	case gen.WindowKindConfig:
 		window.Place = "configuration space"
 	}

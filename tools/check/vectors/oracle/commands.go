@@ -47,7 +47,7 @@ var rows = map[uint8]row{
 		amount: "bytes", value: "datum", stores: true},
 	opCopyOut: {widths: 15, modes: copyModes, kinds: barTlbHost, index: "output", offset: true,
 		amount: "bytes", value: "data"},
-	opExpect: {widths: 15, modes: []int{modeEqual, modeNotEqual}, options: policies,
+	opExpect: {widths: 15, modes: []int{modeEqual, modeNotEqual, modeReached}, options: policies,
 		kinds: anyKind, index: "interval", offset: true, amount: "deadline", value: "in mask",
 		mask: "any"},
 	opCompare: {widths: 15, options: policies, kinds: barTlbHost, index: "source", offset: true,
@@ -148,6 +148,9 @@ func (m *Image) hasRightValue(r row, c *Command) bool {
 	case "in mask":
 		if c.Value&^c.Mask != 0 || c.Mask&^bits != 0 || r.mask == "not 0" && c.Mask == 0 {
 			return false
+		}
+		if c.Opcode == opExpect && c.Mode == modeReached {
+			return c.Mask != 0 && c.Mask&(c.Mask+1) == 0
 		}
 	case "address":
 		w := &m.Windows[c.Window]

@@ -37,6 +37,9 @@ func (p *Player) mapWindow(i int) (code string) {
 		if board := p.image.knownBoard(w.Device); board != nil && board.Outbound != nil {
 			return p.addRegion(i, board.Outbound, bus)
 		}
+		if w.Flags&flagFixedBus != 0 && bus != w.Offset {
+			return "no-device"
+		}
 	}
 	return done
 }
@@ -81,15 +84,24 @@ func (p *Player) isSuitable(i int, board *boards.Board, slot int) bool {
 	return true
 }
 
-// addRegion gives a Host window a region of outbound translation. A page stays free between two.
+// addRegion gives a Host window a region of outbound translation: at its fixed address, or a page
+// behind the last region.
 func (p *Player) addRegion(i int, o *boards.Outbound, bus uint64) (code string) {
 	w := &p.image.Windows[i]
 	list, offset, size := p.regions[w.Device], uint64(0), roundUp(w.Size, page)
+	end := uint64(0) // of the regions in use
 	if len(list) > 0 {
 		last := list[len(list)-1]
-		offset = last.offset + last.size + page
+		end = last.offset + last.size
+		offset = end + page
 	}
-	if len(list) == o.Regions || offset+size-1 > o.Last {
+	if w.Flags&flagFixedBus != 0 {
+		if w.Offset < o.NoC+end {
+			return "no-device"
+		}
+		offset = w.Offset - o.NoC
+	}
+	if len(list) == o.Regions || offset > o.Last || size-1 > o.Last-offset {
 		return "no-device"
 	}
 	p.regions[w.Device] = append(list, region{offset, size, bus})

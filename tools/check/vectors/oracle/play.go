@@ -104,9 +104,14 @@ func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
 		return nil, badImage("memory")
 	}
 	p.arena = make([]byte, m.Reservation.Arena)
-	for i := range m.Windows {
-		if code := p.mapWindow(i); code != done {
-			return nil, &Fault{code, fmt.Sprint("window ", i)}
+	for _, isFixed := range [...]bool{true, false} {
+		for i, w := range m.Windows {
+			if (w.Flags&flagFixedBus != 0) != isFixed {
+				continue
+			}
+			if code := p.mapWindow(i); code != done {
+				return nil, &Fault{code, fmt.Sprint("window ", i)}
+			}
 		}
 	}
 	for i := range m.Commands {
@@ -389,6 +394,9 @@ func (p *Player) copyOut(c *Command) (code string) {
 
 func (p *Player) expect(c *Command) (code string) {
 	isMet := func(loaded uint64) bool {
+		if c.Mode == modeReached {
+			return (loaded-c.Value)&c.Mask <= c.Mask>>1
+		}
 		return (loaded&c.Mask == c.Value) == (c.Mode == modeEqual)
 	}
 	loaded, code := p.loadChecked(c)

@@ -21,6 +21,7 @@ const (
 
 	modeExact, modeFixed, modeBulk = 1, 2, 3
 	modeEqual, modeNotEqual        = 1, 2
+	modeReached                    = 3
 	optionFail, optionIgnore       = 1, 2
 	kindBar, kindTlb, kindHost     = 1, 2, 3
 	kindConfig                     = 4
@@ -28,8 +29,9 @@ const (
 )
 
 const (
-	page      = 4096
-	bytesMost = 1 << 46 // of a tensor or a segment
+	page         = 4096
+	flagFixedBus = 2
+	bytesMost    = 1 << 46 // of a tensor or a segment
 )
 
 func badImage(place string) *Fault { return &Fault{"bad-image", place} }
@@ -196,9 +198,12 @@ func (m *Image) isRule(i int) bool {
 
 func (m *Image) isWindow(i int) bool {
 	w := &m.Windows[i]
-	if int(w.Device) >= len(m.Devices) || w.Flags > 1 || w.Reserved != 0 || w.Size == 0 ||
+	if int(w.Device) >= len(m.Devices) || w.Flags > 3 || w.Reserved != 0 || w.Size == 0 ||
 		w.Size > 1<<32 || w.Kind != kindTlb && w.Slot != 0xffff {
 		return false
+	}
+	if w.Flags&flagFixedBus != 0 {
+		return w.Kind == kindHost && w.Bar == 0 && m.isFixedBus(i)
 	}
 	if w.Kind != kindBar && (w.Bar != 0 || w.Offset != 0) {
 		return false
@@ -218,6 +223,22 @@ func (m *Image) isWindow(i int) bool {
 		return w.Size == 256 || w.Size == 4096
 	}
 	return false
+}
+
+// isFixedBus reports whether a Host window may have the bus address that is its offset.
+func (m *Image) isFixedBus(i int) bool {
+	w := &m.Windows[i]
+	end := w.Offset + roundUp(w.Size, page)
+	if w.Offset == 0 || w.Offset%page != 0 || end < w.Offset || end == 0 {
+		return false
+	}
+	for _, before := range m.Windows[:i] {
+		if before.Flags&flagFixedBus != 0 && before.Device == w.Device &&
+			w.Offset < before.Offset+roundUp(before.Size, page) {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *Image) isSequence(i int) bool {

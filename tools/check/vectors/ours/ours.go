@@ -86,7 +86,7 @@ func Load(view *fbs.View, machine oracle.Machine, limitUs uint64) (*Player, *ora
 		view.TimeLimitUs = limitUs
 	}
 	devices := make([]hal.Device, len(view.Devices))
-	progress := &loading{}
+	progress := newLoading(view)
 	for i := range devices {
 		devices[i] = &device{machine: machine, view: view, index: i, progress: progress,
 			taken: map[int]bool{}}
@@ -161,14 +161,28 @@ type device struct {
 	progress *loading     // what the runtime has loaded
 	taken    map[int]bool // TLB windows in use
 	regions  []region     // of outbound translation, in use
-	next     uint64       // offset at which the next region begins
+	next     uint64       // offset of the first byte after all regions
 	master   bool         // bus mastering is on
 }
 
 // loading counts what the runtime has loaded, in the order of the image.
 type loading struct {
-	windows  int // windows that it has mapped
-	commands int // Relocate and Point commands that it has completed, or failed to complete
+	windows  []int // windows that it will map, in this order
+	commands int   // Relocate and Point commands that it has completed, or failed to complete
+}
+
+// newLoading returns the state before the runtime loads an image. It maps windows with fixed bus
+// addresses first.
+func newLoading(view *fbs.View) *loading {
+	l := &loading{}
+	for _, isFixed := range [...]bool{true, false} {
+		for i := range view.Windows {
+			if (fbs.FixedBus(&view.Windows[i]) != 0) == isFixed {
+				l.windows = append(l.windows, i)
+			}
+		}
+	}
+	return l
 }
 
 // command returns the index of the last Relocate or Point command that the runtime has completed,
@@ -203,10 +217,10 @@ func (d *device) Identity() hal.Identity {
 		Device: has.Device, Subsystem: has.Subsystem, Bars: has.Bars}
 }
 
-// Map implements hal.Device. The runtime maps the windows in the order of the image.
+// Map implements hal.Device.
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
-	window := d.progress.windows
-	d.progress.windows++
+	window := d.progress.windows[0]
+	d.progress.windows = d.progress.windows[1:]
 	p := &port{machine: d.machine}
 	slot := -1
 	switch w.Kind {
@@ -231,17 +245,38 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	}
 	a := hal.NewAperture(p, w.Size, slot)
 	a.Bus, _ = d.machine.BusAddress(window)
-	if outbound := d.outbound(); outbound != nil && w.Kind == gen.WindowKindHost {
-		size := fbs.RoundUp(w.Size, fbs.SegmentAlign)
-		if len(d.regions) == outbound.Regions || d.next > outbound.Last ||
-			size-1 > outbound.Last-d.next {
+	if w.Kind != gen.WindowKindHost {
+		return a, nil
+	}
+	fixed := fbs.FixedBus(&w)
+	if outbound := d.outbound(); outbound != nil {
+		noc, ok := d.addRegion(outbound, w.Size, a.Bus, fixed)
+		if !ok {
 			return hal.Aperture{}, windowFault(hal.NoDevice, window)
 		}
-		d.regions = append(d.regions, region{d.next, size, a.Bus})
-		a.Bus = outbound.NoC + d.next
-		d.next += size + fbs.SegmentAlign
+		a.Bus = noc
+	} else if fixed != 0 && a.Bus != fixed {
+		return hal.Aperture{}, windowFault(hal.NoDevice, window)
 	}
 	return a, nil
+}
+
+// addRegion reserves a region of outbound translation, as package hal does. It returns the address
+// at which tiles reach it.
+func (d *device) addRegion(o *boards.Outbound, size, bus, fixed uint64) (noc uint64, ok bool) {
+	size = fbs.RoundUp(size, fbs.SegmentAlign)
+	offset := uint64(0)
+	if fixed != 0 {
+		offset = fixed - o.NoC // a very large number if fixed is below o.NoC
+	} else if d.next != 0 {
+		offset = d.next + fbs.SegmentAlign
+	}
+	if len(d.regions) == o.Regions || offset < d.next || offset > o.Last || size-1 > o.Last-offset {
+		return 0, false
+	}
+	d.regions = append(d.regions, region{offset, size, bus})
+	d.next = offset + size
+	return o.NoC + offset, true
 }
 
 // windowFault returns an error about a window, for loadFault.
