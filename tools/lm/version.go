@@ -58,6 +58,20 @@ func (v versionInfo) String() string {
 	return text
 }
 
+// program returns the version and, if it is known, the revision in one line.
+func (v versionInfo) program() string {
+	text := v.Version
+	if v.Revision != "" {
+		const digits = 12 // enough to find the revision
+		text += " (" + v.Revision[:min(len(v.Revision), digits)]
+		if v.Modified {
+			text += ", modified"
+		}
+		text += ")"
+	}
+	return text
+}
+
 // manCommand returns a hidden command that build.sh install uses.
 func manCommand() *cobra.Command {
 	return &cobra.Command{Use: "man DIRECTORY", Short: "write the man pages of all commands",
