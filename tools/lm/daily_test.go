@@ -51,8 +51,8 @@ func lmFrom(t *testing.T, stdin string, args ...string) (exit int, stdout, stder
 	return lm(t, args...)
 }
 
-// TestTensorsInTilesHaveMatricesAsNpy converts a matrix of one row of two tiles to the bytes of such
-// a tensor, and back.
+// TestTensorsInTilesHaveMatricesAsNpy converts a matrix of one row of two tiles to the bytes of
+// such a tensor, and back.
 func TestTensorsInTilesHaveMatricesAsNpy(t *testing.T) {
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }

@@ -35,7 +35,8 @@ func TestShapesOfTiles(t *testing.T) {
 		shape []uint32
 		want  string
 	}{
-		{[]uint32{2, 3, 2, 2, 16, 16}, "[64 96] true"}, {[]uint32{1, 1, 2, 2, 16, 16}, "[32 32] true"},
+		{[]uint32{2, 3, 2, 2, 16, 16}, "[64 96] true"},
+		{[]uint32{1, 1, 2, 2, 16, 16}, "[32 32] true"},
 		{[]uint32{2, 3, 2, 2, 16, 8}, "[] false"}, {[]uint32{64, 96}, "[] false"},
 		{nil, "[] false"},
 	} {
