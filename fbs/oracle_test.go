@@ -539,11 +539,14 @@ func TestPayloadIsOneRangeOfBytes(t *testing.T) {
 	}{{0, true}, {4032, true}, {4064, true}, {4096, true}, {99*4096 + 4032, true},
 		{99*4096 + 4036, false}, {100 * 4096, false}, {^uint64(0) - 63, false},
 		{1<<48 + 4096, false}} {
-		view.Commands[7].Value = test.value
-		lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
-		if _, err := fbs.Verify(file); (err == nil) != test.ok || test.ok != (slow(view) == -1) {
-			t.Errorf("payload offset %#x: %v", test.value, err)
-		}
+		t.Run(fmt.Sprint("value ", test.value), func(t *testing.T) {
+			view.Commands[7].Value = test.value
+			lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
+			_, err := fbs.Verify(file)
+			if (err == nil) != test.ok || test.ok != (slow(view) == -1) {
+				t.Errorf("payload offset %#x: %v", test.value, err)
+			}
+		})
 	}
 }
 
@@ -556,14 +559,16 @@ func TestSegmentsLeaveNoGap(t *testing.T) {
 			s.MutateCrc32c(s.Crc32c() ^ 1)
 		},
 	} {
-		file := many(t, 6, 10)
-		var s gen.Segment
-		gen.GetRootAsImage(file, 0).Segments(&s, 3)
-		change(&s)
-		lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
-		if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			file := many(t, 6, 10)
+			var s gen.Segment
+			gen.GetRootAsImage(file, 0).Segments(&s, 3)
+			change(&s)
+			lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
+			if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		})
 	}
 }
 
