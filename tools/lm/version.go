@@ -56,6 +56,20 @@ func (v versionInfo) String() string {
 	return text
 }
 
+// program returns the version and, if it is known, the revision in one line.
+func (v versionInfo) program() string {
+	text := v.Version
+	if v.Revision != "" {
+		const digits = 12 // enough to find the revision
+		text += " (" + v.Revision[:min(len(v.Revision), digits)]
+		if v.Modified {
+			text += ", modified"
+		}
+		text += ")"
+	}
+	return text
+}
+
 func versionCommand() *cobra.Command {
 	c := command("version", argumentCount(0, 0, "no arguments"),
 		func([]string) { printResult(stdout, thisVersion()) })
