@@ -96,7 +96,7 @@ func TestTheFrontPageIsShort(t *testing.T) {
 	const mostWords, mostLines = 900, 100
 	words, lines := len(strings.Fields(string(text))), strings.Count(string(text), "\n")
 	if err != nil || words > mostWords || lines > mostLines {
-		t.Errorf("README.md has %d words and %d lines, at most %d and %d; move text to the page of "+
-			"its subject; error: %v", words, lines, mostWords, mostLines, err)
+		t.Errorf("README.md has %d words and %d lines, at most %d and %d; move text to the page "+
+			"of its subject; error: %v", words, lines, mostWords, mostLines, err)
 	}
 }

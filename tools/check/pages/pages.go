@@ -154,7 +154,7 @@ func checkOutput(out string, shown []string) error {
 		is := regexp.MustCompile("^" + pattern + "$")
 		at := slices.IndexFunc(rest, is.MatchString)
 		if at < 0 {
-			return fmt.Errorf("the page shows the line %q, which the output has not, or earlier", line)
+			return fmt.Errorf("the page shows %q, which the output lacks there", line)
 		}
 		rest = rest[at+1:]
 	}

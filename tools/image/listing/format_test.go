@@ -101,7 +101,8 @@ func TestDumpInTheFormatIsTheImageOfItsListing(t *testing.T) {
 	}
 	for _, wrong := range [][2]string{
 		{"0004  4c 4d 42 31", "0004  4c 4d 42 32"}, {"width: 4", "width: 8"},
-		{"so at 0104", "so at 0105"}, {"00 * 32", "00 * 31"}, {"\n000a  00 00  ", "\n000b  00 00  "},
+		{"so at 0104", "so at 0105"}, {"00 * 32", "00 * 31"},
+		{"\n000a  00 00  ", "\n000b  00 00  "},
 	} {
 		changed := strings.Replace(dump, wrong[0], wrong[1], 1)
 		if changed == dump || checkDump(changed, image) == nil {
