@@ -26,7 +26,7 @@ var imports = map[string]string{
 		"hash/crc32 strconv unicode/utf8 unsafe",
 	"boards": "lightmetal/fbs/gen",
 	// which hal/mock and tools alone use
-	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen",
+	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen slices",
 	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
 		"sync sync/atomic time unsafe " + // sync for what all VFIO functions of a process share
 		"runtime/debug", // with -tags nolinkname only
