@@ -361,8 +361,8 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 			"-device", "vfio:1234:11e8", "-device", "tt:/tt", "/both.lmb")
 		r.add(hal.Usage, "open both as `pci:`", "-device", "vfio:1234:11e8", "-device",
 			"pci:1af4:1110", "/two.lmb")
-		m.files["/runs"] = []byte(r.list.String())
-	}, "runs", "pci:1af4:1110", "vfio:1234:11e8")
+		m.addSteps(r.steps.String())
+	}, "vfio", "hugepages 8\nready edu\n")
 	t.Log(console)
 }
 
