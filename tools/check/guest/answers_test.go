@@ -295,7 +295,7 @@ func (r *runs) cases(list []aCase, device, image, more string) {
 func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 	t.Parallel()
 	_, console := inside(t, func(m *machine) {
-		m.virt = iommu
+		m.virt, m.processors = iommu, 2 // PID 1 answers while lmrun runs
 		m.addModules(t, "LM_GUEST_MODULES")
 		for path, text := range map[string]string{
 			"/looks.lmb": looks, "/mastered.lmb": mastered,

@@ -125,6 +125,7 @@ var failures = map[string]struct {
 func TestShippedProgramGoesEveryWay(t *testing.T) {
 	t.Parallel()
 	_, console := inside(t, func(m *machine) {
+		m.processors = 2 // PID 1 and lmrun run at once
 		m.files["/i.lmb"] = lmbtest.File(t, everyWay())
 		var r runs
 		for _, flags := range []string{"", "-seal",
