@@ -162,24 +162,40 @@ func (r *Replay) mapWindows(slot int) error {
 	r.apertures = make([]hal.Aperture, count)
 	r.tlbWindows = make([]uintptr, count)
 	r.windows = make([]uintptr, count+len(r.devices))
+	// Map the windows with fixed bus addresses first, so that no other window gets these addresses.
+	for i := range r.view.Windows {
+		if w := &r.view.Windows[i]; fbs.FixedBus(w) != 0 {
+			if err := r.mapWindow(i, *w); err != nil {
+				return err
+			}
+		}
+	}
 	for i, w := range r.view.Windows {
+		if fbs.FixedBus(&w) != 0 {
+			continue
+		}
 		isForced := slot != AnySlot && w.Kind == gen.WindowKindTlb
 		if isForced {
 			w.Slot = uint16(slot)
 			slot++
 		}
-		aperture, err := r.devices[w.Device].Map(w)
-		if err != nil {
+		if err := r.mapWindow(i, w); err != nil {
 			return err
 		}
-		if isForced && aperture.Slot != int(w.Slot) {
+		if isForced && r.apertures[i].Slot != int(w.Slot) {
 			const text = "TLB window %d is too small, in use, or reserved " +
 				"by the kernel driver; on a `tt:` device, omit -window (in C: LM_ANY_WINDOW)"
 			return hal.NewFault(hal.NoDevice, fbs.Text(text, uint64(w.Slot)))
 		}
-		r.apertures[i], r.windows[i] = aperture, aperture.Base
 	}
 	return nil
+}
+
+// mapWindow maps the window w, whose index in the image is `index`.
+func (r *Replay) mapWindow(index int, w fbs.Window) error {
+	aperture, err := r.devices[w.Device].Map(w)
+	r.apertures[index], r.windows[index] = aperture, aperture.Base
+	return err
 }
 
 // buildAddressTables sets r.memories, the table of the addresses of the payload and of all tensors.

@@ -180,10 +180,12 @@ func TestFailedRunsFromC(t *testing.T) {
 		{"compare", "76", "11",
 			"golden mismatch: command 0 of compare: element 0: got 0x0, wanted 0x3"},
 	} {
-		if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status,
-			test.code); !strings.HasPrefix(out, test.says) {
-			t.Errorf("%s: %s", test.sequence, out)
-		}
+		t.Run(test.sequence, func(t *testing.T) {
+			if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status,
+				test.code); !strings.HasPrefix(out, test.says) {
+				t.Errorf("%s: %s", test.sequence, out)
+			}
+		})
 	}
 }
 
@@ -391,22 +393,25 @@ func TestHeaderIsCAndCpp(t *testing.T) {
 	for _, language := range []struct{ compiler, standard, suffix string }{
 		{"gcc", "-std=c11", "c"}, {"g++", "-std=c++11", "cpp"}, {"g++", "-std=c++20", "cpp"},
 	} {
-		if _, err := exec.LookPath(language.compiler); err != nil {
-			t.Logf("no %s here", language.compiler)
-			continue
-		}
-		dir := t.TempDir()
-		source, program := filepath.Join(dir, "user."+language.suffix), filepath.Join(dir, "user")
-		if err := os.WriteFile(source, []byte(user), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command(language.compiler, language.standard, "-Wall", "-Wextra",
-			"-pedantic", "-Werror", "-I", ".", "-o", program, source, library,
-			"-lpthread").CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", language.standard, err, out)
-		} else if err := exec.Command(program).Run(); err != nil {
-			t.Errorf("%s: %v", language.standard, err)
-		}
+		t.Run(language.compiler+" "+language.standard, func(t *testing.T) {
+			if _, err := exec.LookPath(language.compiler); err != nil {
+				t.Logf("no %s here", language.compiler)
+				return
+			}
+			dir := t.TempDir()
+			source := filepath.Join(dir, "user."+language.suffix)
+			program := filepath.Join(dir, "user")
+			if err := os.WriteFile(source, []byte(user), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(language.compiler, language.standard, "-Wall", "-Wextra",
+				"-pedantic", "-Werror", "-I", ".", "-o", program, source, library,
+				"-lpthread").CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", language.standard, err, out)
+			} else if err := exec.Command(program).Run(); err != nil {
+				t.Errorf("%s: %v", language.standard, err)
+			}
+		})
 	}
 }
 

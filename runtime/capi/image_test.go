@@ -517,22 +517,24 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 			lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
 			"golden mismatch: command 1 of main: element 1: got 0x0, wanted 0x9"},
 	} {
-		handle := frozenImage(t, source(test.command))
-		wants(t, test.command, handle, lm_run(handle, 0), test.code, test.says)
-		var e lastError
-		lastErrorOf(handle, &e, nil)
-		test.e.status, test.e.code = _Ctype_int32_t(test.code.ExitStatus()),
-			_Ctype_int32_t(test.code)
-		// a comparison has no mask for the caller
-		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask
-		if e != test.e {
-			t.Errorf("%s: got %+v, want %+v", test.command, e, test.e)
-		}
-		if told(t, handle); last().Operations() == 0 {
-			t.Error("the device was not touched")
-		}
-		wants(t, "disabled", handle, lm_run(handle, 0), hal.Disabled, "disabled")
-		lm_close(handle)
+		t.Run(test.says, func(t *testing.T) {
+			handle := frozenImage(t, source(test.command))
+			wants(t, test.command, handle, lm_run(handle, 0), test.code, test.says)
+			var e lastError
+			lastErrorOf(handle, &e, nil)
+			test.e.status, test.e.code = _Ctype_int32_t(test.code.ExitStatus()),
+				_Ctype_int32_t(test.code)
+			// a comparison has no mask for the caller
+			e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask
+			if e != test.e {
+				t.Errorf("%s: got %+v, want %+v", test.command, e, test.e)
+			}
+			if told(t, handle); last().Operations() == 0 {
+				t.Error("the device was not touched")
+			}
+			wants(t, "disabled", handle, lm_run(handle, 0), hal.Disabled, "disabled")
+			lm_close(handle)
+		})
 	}
 
 	handle := frozenImage(t, source("expect.4 m+0x0 == 0x7 else ignore"))

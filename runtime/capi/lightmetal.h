@@ -129,7 +129,8 @@ struct lm_error {
 	int32_t command;   /* index in the image of the command that failed; -1: no command failed */
 	int32_t safe;      /* enum lm_code: how the sequence "safe" ended; -1: it did not run */
 	uint64_t got;      /* the value that the failed expect, poll or compare loaded last */
-	uint64_t want;     /* the value that the failed expect, poll or compare expected */
+	uint64_t want;     /* the value that the failed expect, poll or compare expected; for a counter:
+	                      the value that the counter should have reached or passed */
 	uint64_t mask;     /* the command compared only these bits of `got` and `want` */
 	uint64_t element;  /* if a compare failed: index of the first element that differs; an element
 	                      has the width of one access */

@@ -32,6 +32,9 @@ func AppendMismatch(text []byte, view *fbs.View, r *runtime.Result) []byte {
 		return fbs.AppendText(text, ": element %d: got %x, wanted %x", r.Element, r.Got, r.Want)
 	case gen.Condition(c.Mode) == gen.ConditionEqual:
 		return fbs.AppendText(text, ": got %x, wanted %x under mask %x", r.Got, r.Want, r.Mask)
+	case gen.Condition(c.Mode) == gen.ConditionReached:
+		const reached = ": got %x, wanted %x or later under mask %x"
+		return fbs.AppendText(text, reached, r.Got, r.Want, r.Mask)
 	case r.Want == 0:
 		return fbs.AppendText(text, ": got %x, wanted any bit of %x set", r.Got, r.Mask)
 	case r.Want == r.Mask:

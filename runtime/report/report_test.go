@@ -22,7 +22,8 @@ func TestFailureNamesCommandAndSequence(t *testing.T) {
 			{Name: main, First: 0, Count: 3}, {Name: main, First: 3, Count: 5},
 		},
 		Commands: []fbs.Command{2: {}, 3: check(gen.ConditionEqual),
-			4: check(gen.ConditionNotEqual), 5: {Opcode: gen.OpcodeCompare}, 7: {}},
+			4: check(gen.ConditionNotEqual), 5: {Opcode: gen.OpcodeCompare},
+			6: check(gen.ConditionReached), 7: {}},
 	}
 	for want, r := range map[string]runtime.Result{
 		"":                  {Command: -1},
@@ -38,6 +39,8 @@ func TestFailureNamesCommandAndSequence(t *testing.T) {
 			Want: 6, Mask: 6},
 		"command 1 of main: got 0x12, wanted anything but 0x2 under mask 0x6": {
 			Command: 4, Got: 0x12, Want: 2, Mask: 6},
+		"command 3 of main: got 0xd, wanted 0x10 or later under mask 0xffff": {Command: 6, Got: 13,
+			Want: 16, Mask: 0xffff},
 		"command 2 of main: element 9: got 0x1, wanted 0x2": {Command: 5, Got: 1, Want: 2,
 			Mask: 255, Element: 9},
 	} {

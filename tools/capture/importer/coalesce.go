@@ -187,6 +187,9 @@ func (m *maker) single(s step, at pos) (next pos) {
 	case stepPoll:
 		m.check(&c, s.value, m.mask(&s))
 		c.Amount = s.us
+		if s.is(reachedStep) {
+			c.Mode = uint8(gen.ConditionReached)
+		}
 		m.polls++
 	case stepIgnore:
 		m.check(&c, 0, 0)

@@ -223,6 +223,9 @@ func (p *printer) window(index int) {
 		p.printf("window %s %s", name, wordOf(kindWords, w.Kind))
 	}
 	p.printf(" size %s", sizeText(w.Size))
+	if bus := fbs.FixedBus(&w.Window); bus != 0 {
+		p.printf(" bus 0x%x", bus)
+	}
 	if w.Slot != fbs.NoSlot {
 		p.printf(" slot %d", w.Slot)
 	}

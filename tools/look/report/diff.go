@@ -99,6 +99,9 @@ func windowText(w lmb.Window) string {
 	if w.Name != "" {
 		text = plain(w.Name) + ": " + text
 	}
+	if bus := fbs.FixedBus(&w.Window); bus != 0 {
+		text += fmt.Sprintf(", bus address 0x%x", bus)
+	}
 	if w.Slot != fbs.NoSlot {
 		text += fmt.Sprintf(", TLB window %d", w.Slot)
 	}
