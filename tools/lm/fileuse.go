@@ -173,12 +173,16 @@ var fileUses = map[string]fileUse{
 	},
 	"compare": {args: []*fileRole{readsFile, readsTensor}},
 	"diff":    {args: []*fileRole{readsFile}},
-	"dump":    {args: []*fileRole{readsFile}},
+	"dump": {
+		args:  []*fileRole{readsFile},
+		flags: map[string]*fileRole{"out": writesFile},
+	},
 	"import": {
 		args: []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "host": readsHost,
 			"from": noFile, "rule": noFile, "device": noFile, "region": noFile, "base": noFile,
-			"deadline": noFile, "poll": noFile, "ignore": noFile, "input": noFile,
+			"deadline": noFile, "poll": noFile, "ignore": noFile, "reached": noFile,
+			"input":  noFile,
 			"output": noFile, "part": noFile, "frame": noFile, "stop": noFile, "without": noFile},
 		out: defaultImportOutput,
 	},

@@ -137,7 +137,8 @@ func (f *importFlags) run(path string) {
 	}
 	report.Frames = frames
 	debug.FreeOSMemory() // of the trace's accesses: the file needs about as much
-	if err := fail.Try(func() { encode(image, f.out, path) }); err != nil {
+	size := 0
+	if err := fail.Try(func() { size = encode(image, f.out, path) }); err != nil {
 		if known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device); o.Generic &&
 			known != nil &&
 			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
@@ -146,6 +147,9 @@ func (f *importFlags) run(path string) {
 		fail.On(err)
 	}
 	printResult(messageWriter(f.out), report)
+	if !asJSON {
+		printWritten(f.out, image, size, "")
+	}
 }
 
 // summarize only reports what is in the trace, or which frames.

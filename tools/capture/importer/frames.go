@@ -282,7 +282,7 @@ func (f *finder) look(r runs.Run) Candidate {
 		if turn := f.look(runs.Run{Start: r.Start, Length: r.Length,
 			Period: r.Period * c.cycle}); len(turn.Refused) == 0 {
 			turn.Notes = append(turn.Notes,
-				fmt.Sprintf("a frame is %d repetitions: then what counts begins anew", c.cycle))
+				fmt.Sprintf("a frame is %d repetitions: then the counters begin again", c.cycle))
 			return turn
 		}
 	}

@@ -378,7 +378,7 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 			"counts: 0x100, 0xe0, 0xc0 ...: neither"},
 		"a ring whose turn is not seen twice": {frames(6,
 			func(k int) []string { return []string{one("W", 4, 0x10020, uint64(k%4))} }),
-			"and begins anew after 4"},
+			"and begins again after 4"},
 		"a wait for a number that counts": {frames(4, func(k int) []string {
 			return []string{one("R", 4, 0x10030, uint64(k)), one("R", 4, 0x10030, uint64(k+1))}
 		}), "the program waits for a value that counts"},
@@ -532,7 +532,7 @@ func TestTurnsThatMultiplyBeyondTheTraceAreNotTaken(t *testing.T) {
 		m.frame(int(k), 1, between...)
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
-	if image != nil || !strings.Contains(f.Why, "and begins anew after 2") ||
+	if image != nil || !strings.Contains(f.Why, "and begins again after 2") ||
 		len(f.Candidates[f.Chosen-1].Starts) != 5 {
 		t.Errorf("\n%s", f)
 	}
@@ -615,7 +615,7 @@ func TestDoorbellThatGoesRoundMakesAFrameOfATurn(t *testing.T) {
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
 	if image == nil || !strings.Contains(f.String(),
-		"a frame is 2 repetitions: then what counts begins anew") {
+		"a frame is 2 repetitions: then the counters begin again") {
 		t.Errorf("\n%s", f)
 	}
 }

@@ -91,11 +91,9 @@ func (t *TensorSpec) Size() uint64 {
 // tensorSizeMax bounds one tensor: an offset in a window has 32 bits.
 const tensorSizeMax = 1 << 32
 
-const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or " +
-	"w=1,1,0x21000,int8,32x64; " +
-	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory; an input's " +
-	"ADDRESS@LINE where a place is stored several times; of tt-metal " +
-	"NAME=interleaved:ADDRESS,PAGE,DTYPE,SHAPE[,tiled]"
+// tensorForm is in errors; the help of lm import has all forms of an address.
+const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as w=1,1,0x20000,int8,32x64; no X,Y " +
+	"outside of tiles; see lm import --help"
 
 // ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside of tiles,
 // NAME=ADDRESS,DTYPE,SHAPE; ADDRESS may be barN+ADDRESS.
@@ -145,7 +143,7 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 func (t *TensorSpec) parseType(dtype, shape string) (reason string) {
 	t.DType = gen.DType(max(slices.Index(lmb.DTypes, dtype), 0))
 	if t.DType == gen.DTypeInvalid {
-		return fmt.Sprintf("element type %q is none of %s", dtype,
+		return fmt.Sprintf("there is no element type %q; types: %s", dtype,
 			strings.Join(lmb.DTypes[1:], ", "))
 	}
 	if t.Shape, reason = parseShape(shape); reason != "" {

@@ -180,7 +180,7 @@ func (c *columns) counts(values [][]byte) string {
 	} else {
 		c.c.cycle = cycle
 	}
-	return fmt.Sprintf("counts: %s, and begins anew after %d", shown, after)
+	return fmt.Sprintf("counts: %s, and begins again after %d", shown, after)
 }
 
 // fedMin is how many inputs of a frame one place may be.

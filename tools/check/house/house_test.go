@@ -34,7 +34,8 @@ var imports = map[string]string{
 		"github.com/google/flatbuffers/go " +
 		// runtime/debug with -tags nolinkname only
 		"golang.org/x/sys/unix math runtime runtime/debug slices strconv sync/atomic time unsafe",
-	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/runtime",
+	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime " +
+		"math/bits",
 	// with -tags signed only
 	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings",
 	"runtime/capi": "C lightmetal/boards lightmetal/boards/chips lightmetal/fbs " +
