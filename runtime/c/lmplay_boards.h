@@ -4,7 +4,7 @@
  * Only lmplay.c includes this file. The macro LMPLAY_BOARD_name is 0 if an integrator leaves the
  * board out. Then only its PCI ids stay.
  */
-#define SCHEMA_HASH UINT64_C(0xa18c6a06cf82086e)
+#define SCHEMA_HASH UINT64_C(0x660bbb4db104bbf4)
 
 #ifndef LMPLAY_BOARD_EDU
 #define LMPLAY_BOARD_EDU 1
