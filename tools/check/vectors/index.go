@@ -26,6 +26,7 @@ var (
 
 // readSentences returns the sentences of a page.
 func readSentences(page string) (list []sentence) {
+	page, _, _ = strings.Cut(page, "\n## Appendix") // an example, which adds no rules
 	section, paragraph := "", ""
 	flush := func() {
 		for _, text := range split(paragraph) {
@@ -126,7 +127,7 @@ func newIndex(sentences []sentence, shown map[int][]string) string {
 	var b strings.Builder
 	b.WriteString("# Sentences of FORMAT.md and their vectors\n\n" +
 		"`tools/check/vectors` writes this page. A test fails if a sentence of " +
-		"`fbs/FORMAT.md` that requires something has no vector here.\n\n" +
+		"[`fbs/FORMAT.md`](../../fbs/FORMAT.md) that requires something has no vector here.\n\n" +
 		"| section | sentence | vectors |\n|---|---|---|\n")
 	for i, s := range sentences {
 		if len(shown[i]) == 0 {
