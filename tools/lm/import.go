@@ -77,7 +77,8 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 			"; bus:FIRST-LAST is host memory of a record")
 	flags.StringArrayVar(&f.inputs, "input", nil,
 		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., "+
-			"barN+ADDRESS or, in host memory of a record, bus:ADDRESS; "+
+			"barN+ADDRESS or, in host memory of a record, bus:ADDRESS; in pages over all DRAM "+
+			"banks NAME=interleaved:ADDRESS,PAGE,DTYPE,SHAPE, with ,tiled in tiles of 32x32; "+
 			"ADDRESS@LINE takes what is first stored there from that line of the trace on")
 	flags.StringArrayVar(&f.outputs, "output", nil,
 		"output tensor, as an input but without @LINE: the data loaded there, by the last of "+

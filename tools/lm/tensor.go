@@ -92,7 +92,12 @@ func (e *elements) readData(path string) []byte {
 	case ".npy":
 		array, err := npy.Parse(data)
 		failIf(hal.BadTensor, path, err)
-		if !npy.Same(array.Type, npy.TypeOf(e.dtype)) || !slices.Equal(array.Shape, e.shape) {
+		matrix, inTiles := npy.TiledMatrix(e.shape)
+		sameType := npy.Same(array.Type, npy.TypeOf(e.dtype))
+		if sameType && inTiles && slices.Equal(array.Shape, matrix) {
+			return npy.ToTiles(array.Data, matrix, int(fbs.DTypeSize(e.dtype)))
+		}
+		if !sameType || !slices.Equal(array.Shape, e.shape) {
 			fail.With(hal.BadTensor, "%s has %s %s, %s is %s (%s in NumPy)", path, array.Type,
 				lmb.ShapeText(array.Shape), e.name, lmb.TypeText(e.dtype, e.shape),
 				npy.TypeOf(e.dtype))
@@ -136,7 +141,11 @@ func (e *elements) csvWords(path string, data []byte) []string {
 func (e *elements) formatFile(path string, data []byte) []byte {
 	switch endingOf(path) {
 	case ".npy":
-		return npy.Format(&npy.Array{Type: npy.TypeOf(e.dtype), Shape: e.shape, Data: data})
+		shape := e.shape
+		if matrix, inTiles := npy.TiledMatrix(e.shape); inTiles {
+			shape, data = matrix, npy.FromTiles(data, matrix, int(fbs.DTypeSize(e.dtype)))
+		}
+		return npy.Format(&npy.Array{Type: npy.TypeOf(e.dtype), Shape: shape, Data: data})
 	case ".csv":
 		return e.formatCSV(data)
 	}

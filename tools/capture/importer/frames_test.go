@@ -737,6 +737,45 @@ func TestHostMemoryThatDiffersBetweenFramesIsTold(t *testing.T) {
 	}
 }
 
+// TestFramesAreFoundBesideALongerSetUp: a program sets up a tile by many rounds of the same stores,
+// which cover more of the trace than the frames that follow. They can be no frame if other things
+// cover most of the trace, and else one without inputs and outputs.
+func TestFramesAreFoundBesideALongerSetUp(t *testing.T) {
+	for name, others := range map[string]uint64{"refused": 700, "without data": 0} {
+		t.Run(name, func(t *testing.T) {
+			var m made
+			m.add(whPoint(wh166Config, 1, 1, 0))
+			for range 60 {
+				for register := range uint64(9) {
+					m.add(access("W", 4, wh166+0x100+16*register, register))
+				}
+			}
+			for i := range others { // nothing of it repeats
+				m.add(access("R", 4, wh166+0x40000+8*i, i*i))
+			}
+			for k := range 4 {
+				m.frame(k, 2, access("W", 4, wh166+0x18000, uint64(k*k*k+77)))
+			}
+			f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
+			if image == nil || f.Chosen != 2 || f.Candidates[0].Accesses != 9 ||
+				(len(f.Candidates[0].Refused) > 0) != (others > 0) {
+				t.Fatalf("\n%s", f)
+			}
+			// In the order of the program, though the second input has the lower address.
+			want := "input (1,1) 0x20000 64, input (1,1) 0x18000 4, output (1,1) 0x30000 64"
+			if got := roles(f); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			varies := f.Candidates[f.Chosen-1].Varies
+			for i, name := range []string{"in0", "in1", "out0"} {
+				if varies[i].Name != name {
+					t.Errorf("%d is named %s, want %s", i, varies[i].Name, name)
+				}
+			}
+		})
+	}
+}
+
 // What a driver does over and over while it sets a device up is no frame: a
 // register that is asked for again between other things, and two commands that
 // happen to come twice.
