@@ -183,7 +183,7 @@ var fileUses = map[string]fileUse{
 		out: defaultImportOutput,
 	},
 	"info": {args: []*fileRole{readsFile}},
-	"man":  {args: []*fileRole{writesFile}},
+	"man":  {args: []*fileRole{writesFile, readsFile}},
 	"record": {
 		args: []*fileRole{readsProgram},
 		flags: map[string]*fileRole{"out": writesFile, "file": readsBar, "device": noFile,

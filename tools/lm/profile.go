@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/devices/ttsim"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/look/report"
 )
 
@@ -27,9 +29,29 @@ func clockOf(device hal.Device) report.Clock {
 // stopAfterFailure notes in the profile that a run failed, and stops with its error.
 func (s *session) stopAfterFailure(end *outcome, err error) {
 	if s.profiler != nil {
-		s.profiler.Fail(codeOf(err).Error(), err.Error(), end.Command)
+		s.profiler.Fail(report.Failure{Code: codeOf(err).Error(), Reason: err.Error(),
+			Command: end.Command, Got: end.Got, Want: end.Want, Mask: end.Mask,
+			Element: end.Element, Safe: end.Safe})
 	}
 	fail.On(err)
+}
+
+// profileGolden notes in the profile how all outputs compare with their golden data.
+func (s *session) profileGolden() {
+	if s.profiler == nil {
+		return
+	}
+	notes := fail.Must(lmb.ReadNotes(s.view))
+	var results []report.GoldenResult
+	for i := range s.view.Tensors {
+		t := &s.view.Tensors[i]
+		golden := s.view.TensorData(t)
+		if t.Role == gen.RoleOutput && golden != nil {
+			results = append(results, report.CompareGolden(s.view.Name(t.Name), t.Dtype,
+				&notes.Goldens[i], s.replay.Output(i), golden))
+		}
+	}
+	s.profiler.SetGolden(results)
 }
 
 // writeProfile writes the profile, also of a run that failed.

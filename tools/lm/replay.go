@@ -181,6 +181,7 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took),
 			total/int64(end.Runs)
 		if f.checkGolden {
+			s.profileGolden()
 			err := fail.Try(func() { end.compared = s.checkGolden() })
 			if err != nil {
 				s.stopAfterFailure(end, err)

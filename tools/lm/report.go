@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"path/filepath"
+	"time"
 
 	"lightmetal/hal"
 	"lightmetal/tools/image/fail"
@@ -85,6 +86,7 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 
 func writePage(path string, r *report.Report, profile *report.Profile) {
 	var page bytes.Buffer
-	fail.On(r.WritePage(&page, profile))
+	made := report.Made{Program: thisVersion().program(), Time: time.Now()}
+	fail.On(r.WritePage(&page, profile, made))
 	writeFile(path, page.Bytes())
 }

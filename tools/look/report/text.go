@@ -61,6 +61,18 @@ func plain(name string) string {
 	return name
 }
 
+// shortenName cuts a name after limit characters and marks the cut.
+func shortenName(name string, limit int) string {
+	count := 0
+	for at := range name {
+		if count == limit {
+			return name[:at] + "…"
+		}
+		count++
+	}
+	return name
+}
+
 // Table is rows of text under a title. Columns whose name starts with ">" are
 // aligned to the right.
 type Table struct {
@@ -68,9 +80,19 @@ type Table struct {
 	Note    string
 	Columns []string
 	Rows    [][]string
+
+	// Of a table whose rows name a command each, for links on a page:
+	commandColumn string   // the column that names it
+	commands      []uint32 // its index in the image, by row
 }
 
 func (t *Table) addRow(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// addCommandRow adds a row that names a command, by its index in the image.
+func (t *Table) addCommandRow(command uint32, cells ...string) {
+	t.addRow(cells...)
+	t.commands = append(t.commands, command)
+}
 
 // write prints a filled table for a terminal.
 func (t *Table) write(w io.Writer) {

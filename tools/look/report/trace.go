@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 
+	"lightmetal/fbs"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -202,6 +203,9 @@ func (p *Profile) check() error {
 		for i := range list {
 			numbers = append(numbers, list[i].TotalNs, list[i].LongestNs)
 		}
+	}
+	if len(p.Golden) > fbs.TensorsMax {
+		return fmt.Errorf("%d outputs", len(p.Golden))
 	}
 	if len(p.Slowest) > slowestMax {
 		return fmt.Errorf("%d slowest commands", len(p.Slowest))

@@ -1,0 +1,2966 @@
+/*
+ * A freestanding player of Light Metal images. lmplay.h documents it; fbs/FORMAT.md specifies
+ * images and runs, and the numbers of sections in this file are those of FORMAT.md.
+ *
+ * The parts, in this order: configuration; the structs of an image; finding the parts of an image
+ * (lmplay_open); verification (lmplay_verify); loading (lmplay_load); runs (lmplay_step).
+ */
+#include "lmplay.h"
+
+#include <stdbool.h>
+
+/* ---- Configuration: defaults of the macros that lmplay.h lists ---- */
+
+#if defined __BYTE_ORDER__ && defined __ORDER_LITTLE_ENDIAN__
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "images are little endian, and the player reads their integers in place"
+#endif
+#endif
+
+#ifndef LMPLAY_VERIFY
+#define LMPLAY_VERIFY 1
+#endif
+
+#ifndef LMPLAY_TEXT
+#define LMPLAY_TEXT 1
+#endif
+
+#ifndef LMPLAY_SLICE
+#define LMPLAY_SLICE 1024u
+#endif
+
+#ifndef LMPLAY_ACCESS_64
+#if UINTPTR_MAX > 0xffffffffu
+#define LMPLAY_ACCESS_64 1
+#else
+#define LMPLAY_ACCESS_64 0
+#endif
+#endif
+
+#ifndef LMPLAY_LOAD8
+#define LMPLAY_LOAD8(address) (*(const volatile uint8_t *)(address))
+#define LMPLAY_LOAD16(address) (*(const volatile uint16_t *)(address))
+#define LMPLAY_LOAD32(address) (*(const volatile uint32_t *)(address))
+#define LMPLAY_LOAD64(address) (*(const volatile uint64_t *)(address))
+#endif
+
+#ifndef LMPLAY_STORE8
+#define LMPLAY_STORE8(address, value) (*(volatile uint8_t *)(address) = (value))
+#define LMPLAY_STORE16(address, value) (*(volatile uint16_t *)(address) = (value))
+#define LMPLAY_STORE32(address, value) (*(volatile uint32_t *)(address) = (value))
+#define LMPLAY_STORE64(address, value) (*(volatile uint64_t *)(address) = (value))
+#endif
+
+#ifndef LMPLAY_BARRIER
+#if defined __aarch64__ || defined __arm__
+#define LMPLAY_BARRIER() __asm__ volatile("dsb sy" ::: "memory")
+#elif defined __riscv
+#define LMPLAY_BARRIER() __asm__ volatile("fence iorw, iorw" ::: "memory")
+#elif defined __x86_64__
+#define LMPLAY_BARRIER() __asm__ volatile("mfence" ::: "memory")
+#else
+#error "define LMPLAY_BARRIER: this processor's full barrier is not known"
+#endif
+#endif
+
+/* Compilers with builtins need no header of a C library, and copy small structs inline. */
+#if defined __GNUC__
+#define copy_bytes(to, from, size) ((void)__builtin_memcpy((to), (from), (size)))
+#define clear_bytes(to, size) ((void)__builtin_memset((to), 0, (size)))
+#define bytes_differ(a, b, size) (__builtin_memcmp((a), (b), (size)) != 0)
+#define IN_PLACE __attribute__((may_alias)) /* a struct that is read where it lies in the image */
+#else
+#include <string.h>
+#define copy_bytes(to, from, size) ((void)memcpy((to), (from), (size)))
+#define clear_bytes(to, size) ((void)memset((to), 0, (size)))
+#define bytes_differ(a, b, size) (memcmp((a), (b), (size)) != 0)
+#define IN_PLACE
+#endif
+
+#if LMPLAY_TEXT
+#define TEXT(text) (text)
+#else
+#define TEXT(text) ("")
+#endif
+
+/* ---- The structs of an image, as image.fbs declares them ---- */
+
+/* Opcodes of commands. */
+#define OP_WRITE 1u
+#define OP_MODIFY 2u
+#define OP_RELOCATE 3u
+#define OP_COPY_IN 4u
+#define OP_FILL 5u
+#define OP_COPY_OUT 6u
+#define OP_EXPECT 7u
+#define OP_COMPARE 8u
+#define OP_POINT 9u
+#define OP_FENCE 10u
+#define OP_DELAY 11u
+#define OP_CALL 12u
+#define OP_END 13u
+#define OPCODES 14u
+
+/* Modes of CopyIn, Fill and CopyOut; conditions of Expect; options of Expect and Compare. */
+#define MODE_EXACT 1u
+#define MODE_FIXED 2u
+#define MODE_BULK 3u
+#define CONDITION_EQUAL 1u
+#define CONDITION_REACHED 3u
+#define POLICY_IGNORE 2u
+
+/* Kinds of windows. */
+#define KIND_BAR 1u
+#define KIND_TLB 2u
+#define KIND_HOST 3u
+#define KIND_CONFIG 4u
+
+#define FLAG_WRITE_COMBINING 1u
+#define FLAG_FIXED_BUS 2u /* of a Host window: its offset is the bus address that it must have */
+#define NO_SLOT 0xffffu /* a Tlb window that accepts any TLB window; any other window */
+
+struct IN_PLACE preamble {
+	uint32_t root;
+	uint8_t identifier[4];
+	uint16_t major;
+	uint16_t minor;
+	uint32_t checksum;
+	uint64_t schema;
+	uint64_t file_bytes;
+	uint64_t envelope_bytes;
+	uint8_t reserved[32];
+};
+
+struct IN_PLACE command {
+	uint8_t opcode;
+	uint8_t width;
+	uint8_t mode;
+	uint8_t option;
+	uint16_t window;
+	uint16_t index;
+	uint32_t offset;
+	uint32_t amount;
+	uint64_t value;
+	uint64_t mask;
+};
+
+struct IN_PLACE device {
+	uint64_t bars[LMPLAY_BARS];
+	uint32_t board;
+	uint16_t vendor;
+	uint16_t device;
+	uint32_t subsystem;
+	uint32_t reserved;
+};
+
+struct IN_PLACE rule {
+	uint64_t first;
+	uint64_t last;
+	uint8_t device;
+	uint8_t bar;
+	uint8_t widths;
+	uint8_t memory;
+	uint32_t name;
+};
+
+struct IN_PLACE window {
+	uint8_t kind;
+	uint8_t device;
+	uint8_t bar;
+	uint8_t flags;
+	uint16_t slot;
+	uint16_t reserved;
+	uint64_t offset;
+	uint64_t size;
+};
+
+struct IN_PLACE sequence {
+	uint32_t name;
+	uint32_t first;
+	uint32_t count;
+};
+
+struct IN_PLACE tensor {
+	uint32_t name;
+	uint8_t role;
+	uint8_t has_data;
+	uint8_t dtype;
+	uint8_t dims;
+	uint64_t size;
+	uint64_t arena_offset;
+	uint64_t data_offset;
+	uint32_t shape[LMPLAY_DIMS_MAX];
+};
+
+struct IN_PLACE segment {
+	uint64_t offset;
+	uint64_t size;
+	uint32_t checksum;
+	uint32_t reserved;
+};
+
+struct IN_PLACE reservation {
+	uint64_t arena_bytes;
+	uint64_t host_bytes;
+	uint64_t payload_bytes;
+	uint32_t commands;
+	uint32_t windows;
+	uint32_t tensors;
+	uint32_t sequences;
+	uint32_t segments;
+	uint32_t devices;
+};
+
+/* C99 has no static assertion: an array type of negative size does not compile. */
+#define HAS_SIZE(type, bytes) \
+	typedef char type##_has_size[(sizeof(struct type) == (bytes)) ? 1 : -1]
+HAS_SIZE(preamble, 72u);
+HAS_SIZE(command, 32u);
+HAS_SIZE(device, 64u);
+HAS_SIZE(rule, 24u);
+HAS_SIZE(window, 24u);
+HAS_SIZE(sequence, 12u);
+HAS_SIZE(tensor, 64u);
+HAS_SIZE(segment, 24u);
+HAS_SIZE(reservation, 48u);
+
+/* Sizes and limits of the format (sections 1 and 2). */
+#define IMAGE_FIELDS 10u
+#define PAGE_BYTES 4096u
+#define SIGNATURE_BYTES 128u
+#define TENSOR_ALIGN 64u
+#define BYTES_MAX ((uint64_t)1 << 46)
+#define WINDOW_MAX ((uint64_t)1 << 32)
+#define DELAY_MAX_US 10000000u
+#define WORST_CASE_MAX_US ((uint64_t)1 << 62)
+
+/* ---- Boards ---- */
+
+/* A range of a BAR and the accesses that it accepts. */
+struct board_rule {
+	uint64_t first;
+	uint64_t last;
+	uint8_t bar;
+	uint8_t widths;    /* accepted widths, ORed */
+	uint8_t memory;    /* 1: memory without side effects */
+	uint8_t load_only; /* 1: images may not store to it */
+};
+
+/* Tiles and addresses that no window may show. Sets have one bit for each coordinate. */
+struct board_closed {
+	uint64_t columns;
+	uint64_t rows;
+	uint64_t first;
+	uint64_t last;
+	uint8_t routes; /* bit 0: unicast over NoC 0, 1: NoC 1, 2: multicast over NoC 0, 3: NoC 1 */
+};
+
+/* TLB windows with consecutive numbers and the same size. */
+struct board_group {
+	uint64_t offset; /* of the first one in its BAR */
+	uint64_t size;   /* of each, a power of two */
+	uint16_t first;  /* number of the first one */
+	uint16_t count;
+	uint16_t kernel_owned; /* so many of the last ones belong to a kernel's driver */
+	uint8_t bar;
+	uint8_t address_bits; /* width of the field address / size */
+};
+
+/* Fields of the register of a TLB window, above its address, lowest first. */
+#define TLB_FIELDS 11u
+
+/* The TLB windows of a board, and the registers that program them. */
+struct board_tlb {
+	const struct board_group *groups; /* in ascending order of numbers and sizes */
+	uint64_t config_offset;           /* of the registers of TLB window 0 in their BAR */
+	uint32_t config_stride;
+	uint8_t group_count;
+	uint8_t config_bar;
+	uint8_t config_width;       /* 8: one register; 4: three registers */
+	uint8_t fields[TLB_FIELDS]; /* bits of each field */
+};
+
+/* The outbound address translation of a board: tiles reach host memory through its regions. */
+struct board_outbound {
+	uint64_t offset; /* of the registers of region 0 in their BAR */
+	uint64_t noc;    /* address of the PCIe tile that offset 0 of a region has */
+	uint64_t last;   /* largest offset */
+	uint32_t stride;
+	uint32_t type;    /* register region_ctrl_1 of an enabled region */
+	uint32_t control; /* register region_ctrl_2 of an enabled region */
+	uint8_t bar;
+	uint8_t regions;
+	uint8_t upper_limit; /* offset of the register with the upper half of the limit; 0: none */
+};
+
+struct board {
+	const struct board_rule *rules;
+	const struct board_closed *closed;
+	const struct board_tlb *tlb;           /* NULL: no tiles */
+	const struct board_outbound *outbound; /* NULL: none */
+	uint16_t vendor;
+	uint16_t device;
+	uint8_t rule_count;
+	uint8_t closed_count;
+};
+
+/* Tables of this type, board_table and its length board_count, and SCHEMA_HASH. */
+#include "lmplay_boards.h"
+
+static const struct board *find_board(uint16_t vendor, uint16_t device) {
+	const struct board *found = NULL;
+	for (uint32_t i = 0; i < BOARD_COUNT; i++) {
+		if ((board_table[i].vendor == vendor) && (board_table[i].device == device)) {
+			found = &board_table[i];
+			break;
+		}
+	}
+	return found;
+}
+
+/* ---- Small helpers ---- */
+
+static uint64_t smaller(uint64_t a, uint64_t b) {
+	return (a < b) ? a : b;
+}
+
+/* Returns n, rounded up to a multiple of a power of two. */
+static uint64_t round_up(uint64_t n, uint32_t multiple) {
+	return (n + multiple - 1u) & ~((uint64_t)multiple - 1u);
+}
+
+/* Returns the largest number of `width` bytes, 1 to 8. */
+static uint64_t width_mask(uint32_t width) {
+	return UINT64_MAX >> (64u - (8u * width));
+}
+
+/* Returns one byte of a packed tile range: x, y, x_start, y_start, noc, ordering, static_vc,
+   multicast (section 6.1). */
+static uint32_t tile_byte(uint64_t tiles, uint32_t field) {
+	return (uint32_t)(tiles >> (8u * field)) & 255u;
+}
+
+static bool test_bit(const uint8_t *bits, uint32_t index) {
+	return ((bits[index / 8u] >> (index % 8u)) & 1u) != 0u;
+}
+
+static void set_bit(uint8_t *bits, uint32_t index) {
+	bits[index / 8u] = (uint8_t)(bits[index / 8u] | (1u << (index % 8u)));
+}
+
+/* Returns an element of a vector of the image. The vector is aligned, because lmplay_open has
+   checked its offset, and because the address of the image is a multiple of 8. */
+static const struct command *command_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const struct command *)image->commands)[index];
+}
+
+static const struct device *device_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const struct device *)image->devices)[index];
+}
+
+static const struct window *window_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const struct window *)image->windows)[index];
+}
+
+static const struct sequence *sequence_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const struct sequence *)image->sequences)[index];
+}
+
+static const struct tensor *tensor_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const struct tensor *)image->tensors)[index];
+}
+
+static const struct board *board_of(const struct lmplay_image *image, uint32_t device) {
+	const struct device *d = device_at(image, device);
+	return find_board(d->vendor, d->device);
+}
+
+static const uint8_t *payload_of(const struct lmplay_image *image) {
+	return &image->bytes[round_up(image->envelope_bytes, PAGE_BYTES)];
+}
+
+static enum lmplay_code reject(struct lmplay_error *error, enum lmplay_code code,
+	const char *place, uint32_t index, const char *reason) {
+	if (error != NULL) {
+		error->code = code;
+		error->place = place;
+		error->index = index;
+		error->reason = reason;
+	}
+	return code;
+}
+
+/* States of an image: bits of lmplay_image.state. */
+#define IMAGE_OPEN 0x4c4d4231u     /* lmplay_open has succeeded */
+#define IMAGE_VERIFIED 0x4c4d4232u /* lmplay_verify has succeeded, or is left out */
+
+static bool is_usable(const struct lmplay_image *image) {
+	return (image != NULL) && (image->state == IMAGE_VERIFIED);
+}
+
+/* ---- CRC-32C ---- */
+
+#if LMPLAY_VERIFY
+#ifndef LMPLAY_CRC32C
+/* Castagnoli's polynomial, reflected, four bits at a time: a table of 64 bytes. */
+static uint32_t crc32c(uint32_t sum, const uint8_t *bytes, uint64_t size) {
+	static const uint32_t table[16] = {0x00000000u, 0x105ec76fu, 0x20bd8edeu, 0x30e349b1u,
+		0x417b1dbcu, 0x5125dad3u, 0x61c69362u, 0x7198540du, 0x82f63b78u, 0x92a8fc17u, 0xa24bb5a6u,
+		0xb21572c9u, 0xc38d26c4u, 0xd3d3e1abu, 0xe330a81au, 0xf36e6f75u};
+	uint32_t crc = ~sum;
+	for (uint64_t i = 0; i < size; i++) {
+		crc ^= bytes[i];
+		crc = (crc >> 4) ^ table[crc & 15u];
+		crc = (crc >> 4) ^ table[crc & 15u];
+	}
+	return ~crc;
+}
+#define LMPLAY_CRC32C(sum, bytes, size) crc32c((sum), (bytes), (size))
+#endif
+
+static bool is_zero(const uint8_t *bytes, uint64_t size) {
+	uint64_t i = 0;
+	while ((i < size) && (bytes[i] == 0u)) {
+		i++;
+	}
+	return i == size;
+}
+#endif
+
+/* ---- Finding the parts of an image ---- */
+
+/* The root table of the envelope (section 1.2). The first problem is kept in place and problem; all
+   later reads then return nothing. */
+struct table {
+	const uint8_t *bytes; /* the envelope */
+	uint64_t end;         /* its size */
+	uint64_t position;    /* of the table */
+	uint64_t size;        /* of the table, without its vectors */
+	uint64_t vtable;      /* position of the vtable */
+	uint32_t fields;      /* fields that the vtable has */
+	const char *place;
+	const char *problem;
+};
+
+static void fail_table(struct table *t, const char *place, const char *problem) {
+	if (t->problem == NULL) {
+		t->place = place;
+		t->problem = problem;
+	}
+}
+
+/* Reports whether `size` bytes at a position can be read as an object of the envelope. */
+static bool is_inside(struct table *t, uint64_t position, uint64_t size, uint32_t align,
+	const char *place) {
+	if ((position < sizeof(struct preamble)) || (position > t->end) ||
+		(size > (t->end - position))) {
+		fail_table(t, place, TEXT("reaches outside the envelope"));
+	} else if ((position % align) != 0u) {
+		fail_table(t, place, TEXT("is not aligned"));
+	} else {
+		/* The object is inside. */
+	}
+	return t->problem == NULL;
+}
+
+static uint32_t read_u16(const struct table *t, uint64_t position) {
+	uint16_t value;
+	copy_bytes(&value, &t->bytes[position], sizeof value);
+	return value;
+}
+
+static uint32_t read_u32(const struct table *t, uint64_t position) {
+	uint32_t value;
+	copy_bytes(&value, &t->bytes[position], sizeof value);
+	return value;
+}
+
+static void open_table(struct table *t, const struct lmplay_image *image) {
+	uint32_t vtable_size;
+	clear_bytes(t, sizeof *t);
+	t->bytes = image->bytes;
+	t->end = image->envelope_bytes;
+	t->position = read_u32(t, 0);
+	if (!is_inside(t, t->position, 4, 4, "image")) {
+		return;
+	}
+	/* The distance back to the vtable is signed; the difference wraps as it must. */
+	t->vtable = t->position - (uint64_t)(int64_t)(int32_t)read_u32(t, t->position);
+	if (!is_inside(t, t->vtable, 4, 2, "image")) {
+		return;
+	}
+	vtable_size = read_u16(t, t->vtable);
+	t->size = read_u16(t, t->vtable + 2u);
+	if ((vtable_size < 4u) || ((vtable_size % 2u) != 0u) || (t->size < 4u) ||
+		(vtable_size > (4u + (2u * IMAGE_FIELDS)))) {
+		fail_table(t, "image", TEXT("vtable has invalid sizes"));
+	}
+	if (is_inside(t, t->vtable, vtable_size, 2, "image") &&
+		is_inside(t, t->position, t->size, 4, "image")) {
+		t->fields = (vtable_size - 4u) / 2u;
+	}
+}
+
+/* Returns the position of a field of `size` bytes, or 0 if it is absent or there is a problem. */
+static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
+	uint64_t position = 0;
+	if ((t->problem == NULL) && (id < t->fields)) {
+		uint64_t offset = read_u16(t, t->vtable + 4u + (2u * (uint64_t)id));
+		if (offset != 0u) {
+			if ((offset < 4u) || (offset > t->size) || (size > (t->size - offset))) {
+				fail_table(t, "image", TEXT("a field lies outside the table"));
+			} else {
+				position = t->position + offset;
+			}
+		}
+	}
+	return position;
+}
+
+/* A vector of the root table. */
+struct vector_form {
+	const char *place; /* its name in errors */
+	uint32_t max;      /* largest number of elements */
+	uint8_t id;        /* number of its field in the schema */
+	uint8_t size;      /* bytes of an element */
+	uint8_t align;     /* of the first element */
+};
+
+/* Returns the elements of a vector, and sets *count to their number; 0 if it is absent. */
+static const void *read_vector(struct table *t, const struct vector_form *form, uint32_t *count) {
+	uint64_t position = field_position(t, form->id, 4);
+	uint32_t elements = 0;
+	*count = 0;
+	if ((position != 0u) && is_inside(t, position, 4, 4, "image")) {
+		position += read_u32(t, position);
+		if (is_inside(t, position, 4, 4, form->place)) {
+			elements = read_u32(t, position);
+			position += 4u;
+		}
+	}
+	if (elements > form->max) {
+		fail_table(t, form->place, TEXT("has more elements than the limit"));
+	}
+	if ((elements != 0u) &&
+		is_inside(t, position, (uint64_t)elements * form->size, form->align, form->place)) {
+		*count = elements;
+	} else {
+		position = 0;
+	}
+	return &t->bytes[position];
+}
+
+/* Finds the vectors of the image, and returns its reservation in *r. */
+static void read_vectors(struct lmplay_image *image, struct table *t, struct reservation *r) {
+	static const struct vector_form forms[] = {
+		{"commands", (uint32_t)1 << 24, 6, sizeof(struct command), 8},
+		{"devices", LMPLAY_DEVICES_MAX, 1, sizeof(struct device), 8},
+		{"windows", 4096, 2, sizeof(struct window), 8},
+		{"sequences", 4096, 3, sizeof(struct sequence), 4},
+		{"tensors", 4096, 4, sizeof(struct tensor), 8},
+		{"segments", 4096, 5, sizeof(struct segment), 8},
+		{"text", (uint32_t)16 << 20, 7, 1, 1},
+		{"notes", (uint32_t)256 << 20, 8, 1, 8},
+		{"rules", 256, 9, sizeof(struct rule), 8},
+	};
+	uint32_t notes_bytes;
+	uint64_t position;
+	image->commands = read_vector(t, &forms[0], &image->command_count);
+	position = field_position(t, 0, sizeof *r);
+	if ((position != 0u) && is_inside(t, position, sizeof *r, 8, "image")) {
+		copy_bytes(r, &t->bytes[position], sizeof *r);
+	}
+	image->devices = read_vector(t, &forms[1], &image->device_count);
+	image->windows = read_vector(t, &forms[2], &image->window_count);
+	image->sequences = read_vector(t, &forms[3], &image->sequence_count);
+	image->tensors = read_vector(t, &forms[4], &image->tensor_count);
+	image->segments = read_vector(t, &forms[5], &image->segment_count);
+	image->text = read_vector(t, &forms[6], &image->text_bytes);
+	(void)read_vector(t, &forms[7], &notes_bytes);
+	image->rules = read_vector(t, &forms[8], &image->rule_count);
+}
+
+/* Compares the counts of the reservation with the vectors (step 3 of section 1.2). */
+static void check_counts(const struct lmplay_image *image, struct table *t,
+	const struct reservation *r) {
+	if ((image->device_count == 0u) || (image->window_count == 0u) ||
+		(image->sequence_count == 0u) || (image->command_count == 0u)) {
+		fail_table(t, "image", TEXT("has no device, window, sequence or command"));
+	}
+	if ((r->devices != image->device_count) || (r->windows != image->window_count) ||
+		(r->sequences != image->sequence_count) || (r->segments != image->segment_count) ||
+		(r->tensors != image->tensor_count) || (r->commands != image->command_count)) {
+		fail_table(t, "reservation", TEXT("a count is not that of the vector"));
+	}
+}
+
+#if LMPLAY_VERIFY
+/* Checks that a signature is undamaged (section 8). It need not be aligned. */
+static const char *check_signature(const uint8_t *signature) {
+	const char *problem = NULL;
+	uint32_t sum;
+	copy_bytes(&sum, &signature[8], sizeof sum);
+	if (bytes_differ(signature, "LMBSIGN1", 8)) {
+		problem = TEXT("the bytes after the image do not begin with LMBSIGN1");
+	} else if (LMPLAY_CRC32C(0, &signature[12], SIGNATURE_BYTES - 12u) != sum) {
+		problem = TEXT("its checksum is wrong");
+	} else if (!is_zero(&signature[12], 20)) {
+		problem = TEXT("reserved bytes are not zero");
+	} else {
+		/* The signature is undamaged. */
+	}
+	return problem;
+}
+#endif
+
+/* Returns the size of the image without its signature, and sets *problem if the signature is
+   damaged (section 8). */
+static uint64_t image_size(const uint8_t *bytes, uint64_t size, const char **problem) {
+	uint64_t image = size;
+	*problem = NULL;
+	if (size >= (sizeof(struct preamble) + SIGNATURE_BYTES)) {
+		const struct preamble *p = (const struct preamble *)(const void *)bytes;
+		if (p->file_bytes == (size - SIGNATURE_BYTES)) {
+			image = p->file_bytes;
+#if LMPLAY_VERIFY
+			*problem = check_signature(&bytes[image]);
+#endif
+		}
+	}
+	return image;
+}
+
+#if LMPLAY_VERIFY
+static uint32_t envelope_checksum(const uint8_t *bytes, uint64_t size) {
+	static const uint8_t zero[4] = {0, 0, 0, 0}; /* instead of the checksum itself */
+	uint32_t sum = LMPLAY_CRC32C(0, bytes, 12);
+	sum = LMPLAY_CRC32C(sum, zero, 4);
+	return LMPLAY_CRC32C(sum, &bytes[16], size - 16u);
+}
+#endif
+
+/* Checks the preamble and, unless verification is left out, the checksum of the envelope. */
+static const char *check_preamble(const uint8_t *bytes, uint64_t size) {
+	const char *problem = NULL;
+	const struct preamble *p = (const struct preamble *)(const void *)bytes;
+	if (size < sizeof *p) {
+		problem = TEXT("the file is shorter than a preamble");
+	} else if (bytes_differ(p->identifier, "LMB1", 4)) {
+		problem = TEXT("not a Light Metal image: no identifier LMB1 at byte 4");
+	} else if ((p->major != 2u) || (p->minor != 0u)) {
+		problem = TEXT("this player reads format 2.0 only");
+	} else if (p->schema != SCHEMA_HASH) {
+		problem = TEXT("schema hash of another version");
+	} else if (p->file_bytes != size) {
+		problem = TEXT("the size of the file is not the one that its preamble says");
+	} else if ((p->envelope_bytes < sizeof *p) || (p->envelope_bytes > size)) {
+		problem = TEXT("invalid size of the envelope");
+#if LMPLAY_VERIFY
+	} else if (!is_zero(p->reserved, sizeof p->reserved)) {
+		problem = TEXT("reserved bytes are not zero");
+	} else if (envelope_checksum(bytes, p->envelope_bytes) != p->checksum) {
+		problem = TEXT("the checksum of the envelope is wrong");
+#endif
+	} else {
+		/* The preamble is right. */
+	}
+	return problem;
+}
+
+enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size_t size,
+	struct lmplay_error *error) {
+	struct table t;
+	struct reservation r;
+	const char *problem;
+	uint64_t file_bytes;
+	if ((image == NULL) || (bytes == NULL) || (((uintptr_t)bytes % 8u) != 0u)) {
+		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
+			TEXT("an address is NULL or not a multiple of 8"));
+	}
+	clear_bytes(image, sizeof *image);
+	clear_bytes(&r, sizeof r);
+	file_bytes = image_size(bytes, size, &problem);
+	if (problem != NULL) {
+		return reject(error, LMPLAY_BAD_IMAGE, "signature", LMPLAY_NONE, problem);
+	}
+	problem = check_preamble(bytes, file_bytes);
+	if (problem != NULL) {
+		return reject(error, LMPLAY_BAD_IMAGE, "preamble", LMPLAY_NONE, problem);
+	}
+	image->bytes = bytes;
+	image->file_bytes = file_bytes;
+	image->envelope_bytes = ((const struct preamble *)bytes)->envelope_bytes;
+	image->limit_us = LMPLAY_LIMIT_DEFAULT_US;
+	open_table(&t, image);
+	read_vectors(image, &t, &r);
+	check_counts(image, &t, &r);
+	if (t.problem != NULL) {
+		return reject(error, LMPLAY_BAD_IMAGE, t.place, LMPLAY_NONE, t.problem);
+	}
+	image->arena_bytes = r.arena_bytes;
+	image->host_bytes = r.host_bytes;
+	image->payload_bytes = r.payload_bytes;
+	image->state = (LMPLAY_VERIFY != 0) ? IMAGE_OPEN : IMAGE_VERIFIED;
+	return LMPLAY_OK;
+}
+
+/* ---- Names, tensors and devices of an image ---- */
+
+static bool has_name(const struct lmplay_image *image, uint32_t name, const char *text,
+	size_t size) {
+	return ((name & 255u) == size) && !bytes_differ(&image->text[name >> 8], text, size);
+}
+
+static uint32_t find_sequence(const struct lmplay_image *image, const char *name, size_t size) {
+	uint32_t i = 0;
+	while ((i < image->sequence_count) &&
+		!has_name(image, sequence_at(image, i)->name, name, size)) {
+		i++;
+	}
+	return (i < image->sequence_count) ? i : LMPLAY_NONE;
+}
+
+enum lmplay_code lmplay_find_sequence(const struct lmplay_image *image, const char *name,
+	size_t name_bytes, uint32_t *index) {
+	uint32_t found = LMPLAY_NONE;
+	if (is_usable(image) && (name != NULL) && (index != NULL)) {
+		found = find_sequence(image, name, name_bytes);
+		*index = found;
+	}
+	return (found != LMPLAY_NONE) ? LMPLAY_OK : LMPLAY_USAGE;
+}
+
+enum lmplay_code lmplay_find_tensor(const struct lmplay_image *image, const char *name,
+	size_t name_bytes, uint32_t *index) {
+	if (is_usable(image) && (name != NULL) && (index != NULL)) {
+		for (uint32_t i = 0; i < image->tensor_count; i++) {
+			if (has_name(image, tensor_at(image, i)->name, name, name_bytes)) {
+				*index = i;
+				return LMPLAY_OK;
+			}
+		}
+		*index = LMPLAY_NONE;
+	}
+	return LMPLAY_USAGE;
+}
+
+/* Sets *text and *size to the characters of a name. */
+static void name_text(const struct lmplay_image *image, uint32_t name, const char **text,
+	uint32_t *size) {
+	*text = (const char *)&image->text[name >> 8];
+	*size = name & 255u;
+}
+
+enum lmplay_code lmplay_tensor(const struct lmplay_image *image, uint32_t index,
+	struct lmplay_tensor *tensor) {
+	const struct tensor *t;
+	if (!is_usable(image) || (tensor == NULL) || (index >= image->tensor_count)) {
+		return LMPLAY_USAGE;
+	}
+	t = tensor_at(image, index);
+	name_text(image, t->name, &tensor->name, &tensor->name_bytes);
+	tensor->role = t->role;
+	tensor->dtype = t->dtype;
+	tensor->dims = t->dims;
+	tensor->size = t->size;
+	tensor->data = (t->has_data != 0u) ? &payload_of(image)[t->data_offset] : NULL;
+	copy_bytes(tensor->shape, t->shape, sizeof tensor->shape);
+	return LMPLAY_OK;
+}
+
+enum lmplay_code lmplay_sequence_name(const struct lmplay_image *image, uint32_t index,
+	const char **name, uint32_t *name_bytes) {
+	if (!is_usable(image) || (name == NULL) || (name_bytes == NULL) ||
+		(index >= image->sequence_count)) {
+		return LMPLAY_USAGE;
+	}
+	name_text(image, sequence_at(image, index)->name, name, name_bytes);
+	return LMPLAY_OK;
+}
+
+enum lmplay_code lmplay_need(const struct lmplay_image *image, uint32_t index,
+	struct lmplay_need *need) {
+	const struct device *d;
+	if (!is_usable(image) || (need == NULL) || (index >= image->device_count)) {
+		return LMPLAY_USAGE;
+	}
+	d = device_at(image, index);
+	name_text(image, d->board, &need->board, &need->board_bytes);
+	need->subsystem = d->subsystem;
+	copy_bytes(need->bars, d->bars, sizeof need->bars);
+	need->vendor = d->vendor;
+	need->device = d->device;
+	return LMPLAY_OK;
+}
+
+/* ---- Memory ---- */
+
+/* Registers and TLB windows of a device, in the arena. */
+struct lmplay_device_state {
+	const struct board *board;       /* NULL: the PCI ids are not known */
+	struct lmplay_mapping registers; /* that program TLB windows */
+	struct lmplay_mapping outbound;  /* registers of outbound address translation */
+	uint64_t outbound_end;           /* offset of the first byte after all regions */
+	uint32_t outbound_count;         /* regions in use */
+	uint32_t registers_mapped;       /* 1: `registers` is valid */
+	uint32_t outbound_mapped;        /* 1: `outbound` is valid */
+	uint8_t taken[64];               /* one bit for each TLB window: in use */
+};
+
+/* Where a window is mapped, in the arena. */
+struct lmplay_window_state {
+	uintptr_t address; /* of the mapped range, as in struct lmplay_mapping */
+	uint64_t inside;   /* offset of the window's first byte in the range; Point changes it */
+	uint64_t bus;      /* address at which its device reaches the first byte; 0: none */
+	uint64_t memory;   /* Host: address of the memory on the bus */
+	uint16_t slot;     /* Tlb: number of the TLB window */
+	uint8_t kind;
+	uint8_t device;
+	uint8_t by_hooks;
+	uint8_t skew; /* offset of the range in its BAR, modulo 8 */
+};
+
+enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_plan *plan) {
+	uint64_t tables;
+	if ((image == NULL) || (plan == NULL) ||
+		((image->state != IMAGE_OPEN) && (image->state != IMAGE_VERIFIED))) {
+		return LMPLAY_USAGE;
+	}
+	clear_bytes(plan, sizeof *plan);
+	/* A time for each sequence, and a bit for each window. */
+	plan->verify_bytes = ((uint64_t)image->sequence_count * 8u) + ((image->window_count + 7u) / 8u);
+	tables = ((uint64_t)image->device_count * sizeof(struct lmplay_device_state)) +
+		((uint64_t)image->window_count * sizeof(struct lmplay_window_state)) +
+		((image->tensor_count + 7u) / 8u);
+	plan->tensor_bytes = image->arena_bytes;
+	plan->arena_bytes = image->arena_bytes + tables;
+	if (plan->arena_bytes < tables) { /* a reservation that is not verified yet */
+		plan->arena_bytes = UINT64_MAX;
+	}
+	if (plan->arena_bytes < plan->verify_bytes) {
+		plan->arena_bytes = plan->verify_bytes;
+	}
+	plan->host_bytes = image->host_bytes;
+	plan->payload_bytes = image->payload_bytes;
+	plan->align = TENSOR_ALIGN;
+	plan->devices = image->device_count;
+	plan->windows = image->window_count;
+	plan->sequences = image->sequence_count;
+	plan->tensors = image->tensor_count;
+	plan->commands = image->command_count;
+	return LMPLAY_OK;
+}
+
+
+/* ---- Verification ---- */
+
+#if LMPLAY_VERIFY
+
+/* Sums of the elements that have been checked, to compare with the reservation. */
+struct totals {
+	uint64_t host_bytes;
+	uint64_t payload_bytes;
+	uint64_t arena_bytes;
+	uint64_t fixed_bus_end[LMPLAY_DEVICES_MAX]; /* end of the last fixed Host window of a device */
+	uint32_t commands;
+};
+
+/* Reports whether a range of `size` bytes at `offset` lies inside `all` bytes. */
+static bool fits(uint64_t offset, uint64_t size, uint64_t all) {
+	return (offset <= all) && (size <= (all - offset));
+}
+
+/* Reports whether a character of a name may be printed (section 1.2). */
+static bool is_printable(uint32_t c) {
+	bool is_control = (c < 0x20u) || ((c >= 0x7fu) && (c < 0xa0u)) || (c == 0x61cu) ||
+		(c == 0x200eu) || (c == 0x200fu) || ((c >= 0x2028u) && (c <= 0x202eu)) ||
+		((c >= 0x2066u) && (c <= 0x2069u));
+	return !is_control;
+}
+
+/* Returns the length of the character of UTF-8 (RFC 3629) that begins at `text`, and sets *c to its
+   number. Returns 0 if the `size` bytes, at least 1, do not begin with a character. */
+static uint32_t read_character(const uint8_t *text, uint32_t size, uint32_t *c) {
+	/* Smallest number that needs so many bytes after the first: a shorter form is not allowed. */
+	static const uint32_t least[4] = {0, 0x80, 0x800, 0x10000};
+	uint32_t first = text[0];
+	uint32_t more = 0;
+	if (first >= 0xf0u) {
+		more = 3;
+	} else if (first >= 0xe0u) {
+		more = 2;
+	} else if (first >= 0x80u) {
+		more = 1;
+	} else {
+		/* One byte. */
+	}
+	if ((more >= size) || ((first >= 0x80u) && (first < 0xc0u)) || (first >= 0xf8u)) {
+		return 0;
+	}
+	*c = (more == 0u) ? first : (first & (0x3fu >> more));
+	for (uint32_t i = 1; i <= more; i++) {
+		if ((text[i] & 0xc0u) != 0x80u) {
+			return 0;
+		}
+		*c = (*c << 6) | (text[i] & 0x3fu);
+	}
+	if ((*c < least[more]) || (*c > 0x10ffffu) || ((*c >= 0xd800u) && (*c < 0xe000u))) {
+		return 0;
+	}
+	return more + 1u;
+}
+
+static const char *check_name(const struct lmplay_image *image, uint32_t name) {
+	uint32_t at = name >> 8;
+	uint32_t left = name & 255u;
+	if ((left == 0u) || !fits(at, left, image->text_bytes)) {
+		return TEXT("has no name, or one outside the text");
+	}
+	while (left > 0u) {
+		uint32_t c = 0;
+		uint32_t size = read_character(&image->text[at], left, &c);
+		if ((size == 0u) || !is_printable(c)) {
+			return TEXT("its name has a control character or is not UTF-8");
+		}
+		at += size;
+		left -= size;
+	}
+	return NULL;
+}
+
+static const char *check_device(const struct lmplay_image *image, uint32_t index) {
+	const struct device *d = device_at(image, index);
+	return (d->reserved != 0u) ? TEXT("reserved bytes are not zero") : check_name(image, d->board);
+}
+
+static const struct rule *rule_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const struct rule *)image->rules)[index];
+}
+
+/* Reports whether a rule may follow the previous one: sorted by device, BAR and offset. */
+static bool is_after(const struct rule *r, const struct rule *previous) {
+	uint32_t place = ((uint32_t)r->device << 8) | r->bar;
+	uint32_t before = ((uint32_t)previous->device << 8) | previous->bar;
+	return (place > before) || ((place == before) && (r->first > previous->last));
+}
+
+static const char *check_rule(const struct lmplay_image *image, uint32_t index) {
+	const struct rule *r = rule_at(image, index);
+	uint64_t least; /* smallest accepted width */
+	if ((r->device >= image->device_count) || (r->bar >= LMPLAY_BARS)) {
+		return TEXT("there is no such device or BAR");
+	}
+	if (board_of(image, r->device) != NULL) {
+		return TEXT("the board is known; the image must not have rules for it");
+	}
+	if ((r->first > r->last) || (r->last >= device_at(image, r->device)->bars[r->bar])) {
+		return TEXT("does not lie in its BAR");
+	}
+	if ((r->widths == 0u) || (r->widths > 15u) || (r->memory > 1u)) {
+		return TEXT("invalid widths, or memory is not 0 or 1");
+	}
+	least = (uint64_t)r->widths & (~(uint64_t)r->widths + 1u);
+	if (((r->first | (r->last + 1u)) & (least - 1u)) != 0u) {
+		return TEXT("is not aligned to its smallest width");
+	}
+	if ((index > 0u) && !is_after(r, rule_at(image, index - 1u))) {
+		return TEXT("overlaps the previous rule or belongs before it");
+	}
+	return check_name(image, r->name);
+}
+
+/* Checks the fixed bus address of a Host window. Those of a device are sorted and apart. */
+static const char *check_fixed_bus(const struct window *w, struct totals *sum) {
+	uint64_t end = w->offset + round_up(w->size, PAGE_BYTES);
+	if ((w->offset == 0u) || ((w->offset % PAGE_BYTES) != 0u) || (end <= w->offset)) {
+		return TEXT("bus address is 0, not a multiple of 4096, or too close to the last one");
+	}
+	if (w->offset < sum->fixed_bus_end[w->device]) {
+		return TEXT("bus address is below the end of an earlier host window");
+	}
+	sum->fixed_bus_end[w->device] = end;
+	return NULL;
+}
+
+static const char *check_window(const struct lmplay_image *image, uint32_t index,
+	struct totals *sum) {
+	const struct window *w = window_at(image, index);
+	bool is_fixed = (w->flags & FLAG_FIXED_BUS) != 0u;
+	if ((w->device >= image->device_count) || (w->kind < KIND_BAR) || (w->kind > KIND_CONFIG)) {
+		return TEXT("there is no such device or kind");
+	}
+	if ((w->flags > (FLAG_WRITE_COMBINING | FLAG_FIXED_BUS)) || (w->reserved != 0u)) {
+		return TEXT("unknown flags, or reserved bytes are not zero");
+	}
+	if (is_fixed && (w->kind != KIND_HOST)) {
+		return TEXT("flag 2 is set: only a host window has a fixed bus address");
+	}
+	if ((w->size == 0u) || (w->size > WINDOW_MAX)) {
+		return TEXT("size is not between 1 byte and 4 GiB");
+	}
+	if ((w->kind != KIND_TLB) && (w->slot != NO_SLOT)) {
+		return TEXT("slot must be 65535: only a TLB window has a slot");
+	}
+	if (w->kind == KIND_BAR) {
+		if ((w->bar >= LMPLAY_BARS) ||
+			!fits(w->offset, w->size, device_at(image, w->device)->bars[w->bar])) {
+			return TEXT("does not lie in its BAR");
+		}
+		return NULL;
+	}
+	if ((w->bar != 0u) || ((w->offset != 0u) && !is_fixed)) {
+		return TEXT("BAR and offset must be 0: only a BAR window has them");
+	}
+	if ((w->kind == KIND_TLB) && ((w->size & (w->size - 1u)) != 0u)) {
+		return TEXT("size of a TLB window is not a power of two");
+	}
+	if ((w->kind == KIND_CONFIG) && (w->size != 256u) && (w->size != 4096u)) {
+		return TEXT("configuration space has 256 or 4096 bytes");
+	}
+	if (w->kind == KIND_HOST) {
+		sum->host_bytes += round_up(w->size, PAGE_BYTES);
+	}
+	return is_fixed ? check_fixed_bus(w, sum) : NULL;
+}
+
+static const char *check_sequence(const struct lmplay_image *image, uint32_t index,
+	struct totals *sum) {
+	const struct sequence *s = sequence_at(image, index);
+	if ((s->first != sum->commands) || (s->count == 0u) ||
+		(s->count > (image->command_count - sum->commands))) {
+		return TEXT("has no commands, or not those that follow");
+	}
+	sum->commands += s->count;
+	if ((index == (image->sequence_count - 1u)) && (sum->commands != image->command_count)) {
+		return TEXT("is the last one, and does not end with the last command");
+	}
+	if (command_at(image, sum->commands - 1u)->opcode != OP_END) {
+		return TEXT("its last command is not an end command");
+	}
+	return check_name(image, s->name);
+}
+
+static const struct segment *segment_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const struct segment *)image->segments)[index];
+}
+
+static const char *check_segment(const struct lmplay_image *image, uint32_t index,
+	struct totals *sum) {
+	const struct segment *s = segment_at(image, index);
+	uint64_t start = round_up(image->envelope_bytes, PAGE_BYTES) + sum->payload_bytes;
+	bool is_last = (index == (image->segment_count - 1u));
+	if ((s->size == 0u) || (s->size > BYTES_MAX) || (s->offset > BYTES_MAX)) {
+		return TEXT("size is 0, or size or offset exceeds 64 TiB");
+	}
+	if (!is_last && ((s->size % PAGE_BYTES) != 0u)) {
+		return TEXT("size is not a multiple of 4096");
+	}
+	if ((s->offset != start) || (s->reserved != 0u)) {
+		return TEXT("does not follow the one before, or reserved bytes are not zero");
+	}
+	sum->payload_bytes += s->size;
+	return NULL;
+}
+
+/* Returns the size of all elements of a tensor in bytes, or 0 if its type or shape is invalid, or
+   the size exceeds BYTES_MAX. */
+static uint64_t tensor_size(const struct tensor *t) {
+	/* Sizes of the types of elements, in the order of enum lmplay_dtype. */
+	static const uint8_t sizes[13] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
+	uint64_t size = (t->dtype < sizeof sizes) ? sizes[t->dtype] : 0u;
+	if (t->dims > LMPLAY_DIMS_MAX) {
+		size = 0;
+	}
+	for (uint32_t i = 0; (i < LMPLAY_DIMS_MAX) && (size != 0u); i++) {
+		bool is_dimension = i < t->dims;
+		if (is_dimension != (t->shape[i] != 0u)) {
+			size = 0;
+		} else if (is_dimension) {
+			size = (size > (BYTES_MAX / t->shape[i])) ? 0u : (size * t->shape[i]);
+		} else {
+			/* The shape has no more elements. */
+		}
+	}
+	return size;
+}
+
+static const char *check_tensor(const struct lmplay_image *image, uint32_t index,
+	struct totals *sum) {
+	const struct tensor *t = tensor_at(image, index);
+	uint64_t size = tensor_size(t);
+	const char *problem = check_name(image, t->name);
+	if (problem != NULL) {
+		return problem;
+	}
+	if ((t->role != LMPLAY_INPUT) && (t->role != LMPLAY_OUTPUT)) {
+		return TEXT("unknown role");
+	}
+	if ((size == 0u) || (t->size != size)) {
+		return TEXT("invalid element type, shape or size");
+	}
+	if ((t->arena_offset != sum->arena_bytes) || (t->arena_offset > BYTES_MAX)) {
+		return TEXT("is not where the tensor before ends");
+	}
+	sum->arena_bytes = round_up(t->arena_offset + size, TENSOR_ALIGN);
+	if ((t->has_data > 1u) || ((t->has_data == 0u) && (t->data_offset != 0u))) {
+		return TEXT("has_data is not 0 or 1, or an offset without data is not 0");
+	}
+	if ((t->has_data == 1u) && !fits(t->data_offset, size, sum->payload_bytes)) {
+		return TEXT("its data lie outside the payload");
+	}
+	return NULL;
+}
+
+/* Checks the elements of all tables, and the sums of the reservation (step 4 of section 1.2). */
+static enum lmplay_code check_tables(const struct lmplay_image *image,
+	struct lmplay_error *error) {
+	struct totals sum;
+	const char *problem = NULL;
+	clear_bytes(&sum, sizeof sum);
+	for (uint32_t i = 0; i < image->device_count; i++) {
+		problem = check_device(image, i);
+		if (problem != NULL) {
+			return reject(error, LMPLAY_BAD_IMAGE, "device", i, problem);
+		}
+	}
+	for (uint32_t i = 0; i < image->rule_count; i++) {
+		problem = check_rule(image, i);
+		if (problem != NULL) {
+			return reject(error, LMPLAY_BAD_IMAGE, "rule", i, problem);
+		}
+	}
+	for (uint32_t i = 0; i < image->window_count; i++) {
+		problem = check_window(image, i, &sum);
+		if (problem != NULL) {
+			return reject(error, LMPLAY_BAD_IMAGE, "window", i, problem);
+		}
+	}
+	for (uint32_t i = 0; i < image->sequence_count; i++) {
+		problem = check_sequence(image, i, &sum);
+		if (problem != NULL) {
+			return reject(error, LMPLAY_BAD_IMAGE, "sequence", i, problem);
+		}
+	}
+	for (uint32_t i = 0; i < image->segment_count; i++) {
+		problem = check_segment(image, i, &sum);
+		if (problem != NULL) {
+			return reject(error, LMPLAY_BAD_IMAGE, "segment", i, problem);
+		}
+	}
+	for (uint32_t i = 0; i < image->tensor_count; i++) {
+		problem = check_tensor(image, i, &sum);
+		if (problem != NULL) {
+			return reject(error, LMPLAY_BAD_IMAGE, "tensor", i, problem);
+		}
+	}
+	if ((sum.host_bytes != image->host_bytes) || (sum.payload_bytes != image->payload_bytes) ||
+		(sum.arena_bytes != image->arena_bytes)) {
+		return reject(error, LMPLAY_BAD_IMAGE, "reservation", LMPLAY_NONE,
+			TEXT("a number of bytes is not the sum of the table"));
+	}
+	return LMPLAY_OK;
+}
+
+/* What the index of a command selects. */
+#define INDEX_NOTHING 0u
+#define INDEX_SOURCE 1u /* a memory: the payload or an input */
+#define INDEX_OUTPUT 2u /* a memory: an output */
+#define INDEX_BUS 3u    /* a window with a bus address */
+#define INDEX_INTERVAL 4u
+#define INDEX_SEQUENCE 5u
+
+/* What the amount of a command is. */
+#define AMOUNT_NOTHING 0u
+#define AMOUNT_BYTES 1u
+#define AMOUNT_DEADLINE 2u
+#define AMOUNT_DELAY 3u
+
+/* What value and mask of a command are. */
+#define VALUE_NOTHING 0u
+#define VALUE_DATUM 1u /* a number of `width` bytes */
+#define VALUE_MASK 2u  /* a mask of `width` bytes, and bits inside it */
+#define VALUE_OFFSET 3u
+#define VALUE_TILES 4u
+
+/* The operands of an opcode: the table of section 6. Sets have the bit 1 << n for the number n. */
+struct form {
+	uint8_t widths; /* accepted widths, ORed; 0: no access to a window */
+	uint8_t modes;
+	uint8_t options;
+	uint8_t kinds; /* kinds of windows */
+	uint8_t index;
+	uint8_t amount;
+	uint8_t value;
+	uint8_t is_store;
+	uint8_t us; /* longest time, without the accesses of a copy, fill or compare (section 6.3) */
+};
+
+#define ANY_MEMORY 0x0eu /* Bar, Tlb and Host windows */
+#define ANY_WINDOW 0x1eu /* ... and Config windows */
+
+static const struct form forms[OPCODES] = {
+	{0, 0, 0, 0, 0, 0, 0, 0, 0}, /* no opcode */
+	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_DATUM, 1, 2},  /* Write */
+	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_MASK, 1, 13},  /* Modify */
+	{12, 1, 1, ANY_MEMORY, INDEX_BUS, AMOUNT_NOTHING, VALUE_DATUM, 1, 2},      /* Relocate */
+	{15, 14, 1, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 1, 1},   /* CopyIn */
+	{15, 6, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_BYTES, VALUE_DATUM, 1, 1},    /* Fill */
+	{15, 14, 1, ANY_MEMORY, INDEX_OUTPUT, AMOUNT_BYTES, VALUE_OFFSET, 0, 11},  /* CopyOut */
+	{15, 14, 6, ANY_WINDOW, INDEX_INTERVAL, AMOUNT_DEADLINE, VALUE_MASK, 0, 12}, /* Expect */
+	{15, 1, 6, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 0, 1},    /* Compare */
+	{0, 1, 1, 4, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_TILES, 0, 5},            /* Point */
+	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0, 1},          /* Fence */
+	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_DELAY, VALUE_NOTHING, 0, 1},            /* Delay */
+	{0, 1, 1, 0, INDEX_SEQUENCE, AMOUNT_NOTHING, VALUE_NOTHING, 0, 1},         /* Call */
+	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0, 1},          /* End */
+};
+
+#define QUERY_US 10u /* longest time of a query of a device */
+
+/* Flags in the time of a sequence, which is below 2^58 us without the sequences that it calls. */
+#define TIME_CALLS ((uint64_t)1 << 63)     /* the sequence has a Call */
+#define TIME_IS_CALLED ((uint64_t)1 << 62) /* a Call has the sequence */
+#define TIME_MASK (TIME_IS_CALLED - 1u)
+
+/* The state of checking commands. */
+struct checker {
+	const struct lmplay_image *image;
+	uint64_t *times;       /* of each sequence in us, and flags */
+	uint8_t *pointed;      /* one bit for each window: a Point came before */
+	bool any_pointed;      /* a bit of `pointed` may be set */
+	uint32_t cached;       /* index of the Bar window to which `found` applies */
+	struct board_rule found; /* the rule of the last access to that window */
+};
+
+static void unpoint_windows(struct checker *k) {
+	if (k->any_pointed) {
+		clear_bytes(k->pointed, (k->image->window_count + 7u) / 8u);
+		k->any_pointed = false;
+	}
+}
+
+/* Sets k->found to the rule for a byte of a BAR, of the board or of the image. */
+static bool find_rule(struct checker *k, const struct window *w, uint64_t offset) {
+	const struct lmplay_image *image = k->image;
+	const struct board *board = board_of(image, w->device);
+	uint32_t count = (board != NULL) ? board->rule_count : image->rule_count;
+	bool is_found = false;
+	for (uint32_t i = 0; (i < count) && !is_found; i++) {
+		if (board != NULL) {
+			k->found = board->rules[i];
+			is_found = k->found.bar == w->bar;
+		} else {
+			const struct rule *r = rule_at(image, i);
+			k->found.first = r->first;
+			k->found.last = r->last;
+			k->found.widths = r->widths;
+			k->found.memory = r->memory;
+			k->found.load_only = 0;
+			is_found = (r->device == w->device) && (r->bar == w->bar);
+		}
+		is_found = is_found && (offset >= k->found.first) && (offset <= k->found.last);
+	}
+	return is_found;
+}
+
+/* Checks an access of a command to a Bar window: `size` bytes from the offset on (section 6.1). */
+static const char *check_rules(struct checker *k, const struct command *c, uint64_t size,
+	bool is_bulk) {
+	const struct window *w = window_at(k->image, c->window);
+	uint64_t first = w->offset + c->offset;
+	const struct board_rule *r = &k->found;
+	if ((k->cached != c->window) || (first < r->first) || (first > r->last)) {
+		k->cached = LMPLAY_NONE;
+		if (!find_rule(k, w, first)) {
+			return TEXT("no rule of the device has this offset");
+		}
+		k->cached = c->window;
+	}
+	if (size > (r->last - first + 1u)) {
+		return TEXT("reaches outside the rule of its first byte");
+	}
+	if ((r->widths & c->width) == 0u) {
+		return TEXT("the device does not accept this width here");
+	}
+	if ((forms[c->opcode].is_store != 0u) && (r->load_only != 0u)) {
+		return TEXT("the device accepts only loads here");
+	}
+	if ((is_bulk && ((r->memory == 0u) || (r->widths != 15u))) ||
+		((w->flags != 0u) && (r->memory == 0u))) {
+		return TEXT("bulk access or a write-combining window needs memory");
+	}
+	return NULL;
+}
+
+static const char *check_access(struct checker *k, const struct command *c) {
+	const struct window *w = window_at(k->image, c->window);
+	const struct form *f = &forms[c->opcode];
+	bool has_bytes = f->amount == AMOUNT_BYTES;
+	bool is_copy = has_bytes && (c->opcode != OP_COMPARE);
+	bool is_bulk = is_copy && (c->mode == MODE_BULK);
+	bool is_fixed = is_copy && (c->mode == MODE_FIXED);
+	uint64_t size = (has_bytes && !is_fixed) ? c->amount : c->width;
+	uint32_t low = (uint32_t)c->width - 1u; /* bits that are zero in a multiple of the width */
+	if (!fits(c->offset, size, w->size)) {
+		return TEXT("reaches outside the window");
+	}
+	if (!is_bulk && (((c->offset & low) != 0u) || ((w->offset & low) != 0u) ||
+		(has_bytes && ((c->amount & low) != 0u)))) {
+		return TEXT("offset or amount is not a multiple of the width");
+	}
+	if ((w->kind == KIND_CONFIG) && (c->width == 8u)) {
+		return TEXT("configuration space does not accept width 8");
+	}
+	return (w->kind == KIND_BAR) ? check_rules(k, c, size, is_bulk) : NULL;
+}
+
+/* Returns the coordinates of one side of a rectangle, one bit for each. A side that wraps around
+   the edge has every coordinate there is. */
+static uint64_t side_mask(uint32_t start, uint32_t end) {
+	uint64_t mask = UINT64_MAX;
+	if (start <= end) {
+		if (start > 63u) {
+			mask = 0;
+		} else {
+			mask = (UINT64_MAX << start) & (UINT64_MAX >> ((end < 63u) ? (63u - end) : 0u));
+		}
+	}
+	return mask;
+}
+
+/* Reports whether a window would show a byte of a place that its board closes. */
+static bool is_closed(const struct lmplay_image *image, const struct window *w, uint64_t tiles,
+	uint64_t address) {
+	const struct board *board = board_of(image, w->device);
+	uint32_t x = tile_byte(tiles, 0);
+	uint32_t y = tile_byte(tiles, 1);
+	bool is_multicast = tile_byte(tiles, 7) != 0u;
+	uint32_t route = tile_byte(tiles, 4) + (is_multicast ? 2u : 0u);
+	uint64_t columns = side_mask(is_multicast ? tile_byte(tiles, 2) : x, x);
+	uint64_t rows = side_mask(is_multicast ? tile_byte(tiles, 3) : y, y);
+	bool closed = false;
+	for (uint32_t i = 0; (board != NULL) && (i < board->closed_count) && !closed; i++) {
+		const struct board_closed *p = &board->closed[i];
+		closed = (((p->routes >> route) & 1u) != 0u) && ((p->columns & columns) != 0u) &&
+			((p->rows & rows) != 0u) && (address <= p->last) &&
+			((address + (w->size - 1u)) >= p->first);
+	}
+	return closed;
+}
+
+static const char *check_point(struct checker *k, const struct command *c) {
+	const struct window *w = window_at(k->image, c->window);
+	uint64_t t = c->mask;
+	uint32_t ordering = tile_byte(t, 5);
+	if ((c->value & (w->size - 1u)) != 0u) {
+		return TEXT("the address is not a multiple of the window's size");
+	}
+	if ((tile_byte(t, 4) > 1u) || (ordering < 1u) || (ordering > 3u) || (tile_byte(t, 6) > 8u) ||
+		(tile_byte(t, 7) > 1u) || ((tile_byte(t, 7) == 0u) && ((t & 0xffff0000u) != 0u))) {
+		return TEXT("invalid tile range");
+	}
+	if (is_closed(k->image, w, t, c->value)) {
+		return TEXT("the window would show a place that images must not access");
+	}
+	set_bit(k->pointed, c->window);
+	k->any_pointed = true;
+	return NULL;
+}
+
+/* Checks that a device may store to every byte of a window by DMA. */
+static const char *check_bus_window(const struct lmplay_image *image, const struct command *c) {
+	const struct window *w;
+	const struct board *board;
+	if (c->index >= image->window_count) {
+		return TEXT("there is no such window");
+	}
+	w = window_at(image, c->index);
+	if ((w->kind != KIND_BAR) && (w->kind != KIND_HOST)) {
+		return TEXT("only BAR and host windows have a bus address");
+	}
+	if (c->value > w->size) {
+		return TEXT("the addend is beyond the end of the window");
+	}
+	board = board_of(image, w->device);
+	for (uint32_t i = 0; (board != NULL) && (w->kind == KIND_BAR) && (i < board->rule_count); i++) {
+		const struct board_rule *r = &board->rules[i];
+		if ((r->load_only != 0u) && (r->bar == w->bar) && (r->first < (w->offset + w->size)) &&
+			(r->last >= w->offset)) {
+			return TEXT("the window has bytes that accept only loads");
+		}
+	}
+	return NULL;
+}
+
+/* Checks that the bytes of a copy or a compare lie inside their memory. */
+static const char *check_memory(const struct lmplay_image *image, const struct command *c,
+	uint32_t role) {
+	uint64_t size = image->payload_bytes;
+	if ((c->index != 0u) || (role == LMPLAY_OUTPUT)) {
+		if ((c->index == 0u) || (c->index > image->tensor_count) ||
+			(tensor_at(image, c->index - 1u)->role != role)) {
+			return TEXT("index does not select a tensor of the right role");
+		}
+		size = tensor_at(image, c->index - 1u)->size;
+	}
+	return fits(c->value, c->amount, size) ? NULL : TEXT("reaches outside the tensor or payload");
+}
+
+static const char *check_index(const struct lmplay_image *image, const struct command *c) {
+	const char *problem = NULL;
+	switch (forms[c->opcode].index) {
+	case INDEX_SOURCE:
+		problem = check_memory(image, c, LMPLAY_INPUT);
+		break;
+	case INDEX_OUTPUT:
+		problem = check_memory(image, c, LMPLAY_OUTPUT);
+		break;
+	case INDEX_BUS:
+		problem = check_bus_window(image, c);
+		break;
+	case INDEX_INTERVAL:
+		if ((c->index != 0u) && (c->amount == 0u)) {
+			problem = TEXT("an interval without a deadline");
+		}
+		break;
+	case INDEX_SEQUENCE:
+		if (c->index >= image->sequence_count) {
+			problem = TEXT("there is no such sequence");
+		}
+		break;
+	default:
+		if (c->index != 0u) {
+			problem = TEXT("index must be 0");
+		}
+		break;
+	}
+	return problem;
+}
+
+static const char *check_numbers(const struct command *c) {
+	const struct form *f = &forms[c->opcode];
+	uint64_t width_bits = (c->width != 0u) ? width_mask(c->width) : 0u;
+	uint64_t value = 0; /* bits that may be set */
+	uint64_t mask = 0;
+	if (f->value == VALUE_DATUM) {
+		value = width_bits;
+	} else if (f->value == VALUE_MASK) {
+		value = c->mask;
+		mask = width_bits;
+	} else if (f->value == VALUE_OFFSET) {
+		value = UINT64_MAX;
+	} else if (f->value == VALUE_TILES) {
+		value = UINT64_MAX;
+		mask = UINT64_MAX;
+	} else {
+		/* Both must be 0. */
+	}
+	if (((c->value & ~value) != 0u) || ((c->mask & ~mask) != 0u) ||
+		((c->opcode == OP_MODIFY) && (c->mask == 0u))) {
+		return TEXT("value or mask has bits that it must not have, or the mask is 0");
+	}
+	if ((c->opcode == OP_EXPECT) && (c->mode == CONDITION_REACHED) &&
+		((c->mask == 0u) || ((c->mask & (c->mask + 1u)) != 0u))) {
+		return TEXT("mask is not the largest value of a counter, 2^n - 1");
+	}
+	if (((f->amount == AMOUNT_NOTHING) && (c->amount != 0u)) ||
+		((f->amount == AMOUNT_BYTES) && (c->amount == 0u))) {
+		return TEXT("amount must be 0, or must not be 0");
+	}
+	if ((f->amount == AMOUNT_DELAY) && ((c->amount == 0u) || (c->amount > DELAY_MAX_US))) {
+		return TEXT("amount must be between 1 and 10000000 us");
+	}
+	return NULL;
+}
+
+/* Checks one command. */
+static const char *check_command(struct checker *k, const struct command *c, bool is_last) {
+	const struct form *f;
+	const char *problem = NULL;
+	if ((c->opcode == 0u) || (c->opcode >= OPCODES) || (is_last != (c->opcode == OP_END))) {
+		return TEXT("unknown opcode, or an end that is not the last command of its sequence");
+	}
+	f = &forms[c->opcode];
+	if ((c->mode > 7u) || (((f->modes >> c->mode) & 1u) == 0u) || (c->option > 7u) ||
+		(((f->options >> c->option) & 1u) == 0u)) {
+		return TEXT("invalid mode or option");
+	}
+	if (f->widths != 0u) {
+		if (((c->width & f->widths) == 0u) || ((c->width & (c->width - 1u)) != 0u)) {
+			return TEXT("invalid width");
+		}
+	} else if ((c->width != 0u) || (c->offset != 0u)) {
+		return TEXT("width and offset must be 0");
+	} else {
+		/* The command has no access. */
+	}
+	if (f->kinds == 0u) {
+		problem = (c->window != 0u) ? TEXT("window must be 0") : NULL;
+	} else if ((c->window >= k->image->window_count) ||
+		(((f->kinds >> window_at(k->image, c->window)->kind) & 1u) == 0u)) {
+		problem = TEXT("there is no such window, or it has the wrong kind");
+	} else if (c->opcode == OP_POINT) {
+		problem = check_point(k, c);
+	} else if ((window_at(k->image, c->window)->kind == KIND_TLB) &&
+		!test_bit(k->pointed, c->window)) {
+		problem = TEXT("the window needs a point command first, and another after a call");
+	} else {
+		problem = check_access(k, c);
+	}
+	if (problem == NULL) {
+		problem = check_numbers(c);
+	}
+	return (problem != NULL) ? problem : check_index(k->image, c);
+}
+
+/* Returns the longest time of a valid command in us, without a called sequence (section 6.3). */
+static uint64_t longest_us(const struct lmplay_image *image, const struct command *c) {
+	const struct form *f = &forms[c->opcode];
+	uint64_t us = f->us;
+	if (f->amount == AMOUNT_BYTES) {
+		us += ((uint64_t)c->amount + c->width - 1u) / c->width;
+	} else {
+		us += c->amount; /* a deadline, a delay or 0 */
+	}
+	if (c->option == POLICY_IGNORE) {
+		us += (uint64_t)QUERY_US * image->device_count;
+	}
+	return us;
+}
+
+/* Checks all commands, and computes the times of the sequences (step 5 of section 1.2). */
+static enum lmplay_code check_commands(struct checker *k, struct lmplay_error *error) {
+	const struct lmplay_image *image = k->image;
+	for (uint32_t s = 0; s < image->sequence_count; s++) {
+		uint32_t at = sequence_at(image, s)->first;
+		uint32_t end = at + sequence_at(image, s)->count;
+		unpoint_windows(k);
+		for (; at < end; at++) {
+			const struct command *c = command_at(image, at);
+			const char *problem = check_command(k, c, (at + 1u) == end);
+			if (problem != NULL) {
+				return reject(error, LMPLAY_BAD_IMAGE, "command", at, problem);
+			}
+			k->times[s] += longest_us(image, c);
+			if (c->opcode == OP_CALL) {
+				unpoint_windows(k);
+				k->times[s] |= TIME_CALLS;
+				k->times[c->index] |= TIME_IS_CALLED;
+			}
+		}
+	}
+	for (uint32_t s = 0; s < image->sequence_count; s++) {
+		if (((k->times[s] & TIME_CALLS) != 0u) && ((k->times[s] & TIME_IS_CALLED) != 0u)) {
+			return reject(error, LMPLAY_BAD_IMAGE, "sequence", s,
+				TEXT("contains a call and is called itself, but calls do not nest"));
+		}
+	}
+	return LMPLAY_OK;
+}
+
+/* Checks that the payload is the rest of the file, and the checksums of its segments (step 6). */
+static enum lmplay_code check_payload(const struct lmplay_image *image,
+	struct lmplay_error *error) {
+	uint64_t start = image->envelope_bytes;
+	uint64_t padding = round_up(start, PAGE_BYTES) - start;
+	if (image->segment_count == 0u) {
+		padding = 0;
+	}
+	start += padding;
+	if ((start + image->payload_bytes) != image->file_bytes) {
+		return reject(error, LMPLAY_BAD_IMAGE, "segments", LMPLAY_NONE,
+			TEXT("do not end where the file ends"));
+	}
+	if (!is_zero(&image->bytes[image->envelope_bytes], padding)) {
+		return reject(error, LMPLAY_BAD_IMAGE, "segment", 0,
+			TEXT("padding bytes before the segment are not zero"));
+	}
+	for (uint32_t i = 0; i < image->segment_count; i++) {
+		const struct segment *s = segment_at(image, i);
+		if (LMPLAY_CRC32C(0, &image->bytes[s->offset], s->size) != s->checksum) {
+			return reject(error, LMPLAY_BAD_IMAGE, "segment", i, TEXT("its checksum is wrong"));
+		}
+	}
+	return LMPLAY_OK;
+}
+
+/* Compares the longest time of each sequence with the limit. */
+static enum lmplay_code check_times(const struct checker *k, struct lmplay_error *error) {
+	const struct lmplay_image *image = k->image;
+	for (uint32_t s = 0; s < image->sequence_count; s++) {
+		uint64_t us = k->times[s] & TIME_MASK;
+		uint32_t at = sequence_at(image, s)->first;
+		uint32_t end = at + sequence_at(image, s)->count;
+		for (; ((k->times[s] & TIME_CALLS) != 0u) && (at < end); at++) {
+			const struct command *c = command_at(image, at);
+			if (c->opcode == OP_CALL) {
+				us = smaller(us + (k->times[c->index] & TIME_MASK), WORST_CASE_MAX_US);
+			}
+		}
+		if (us > image->limit_us) {
+			return reject(error, LMPLAY_BAD_IMAGE, "sequence", s,
+				TEXT("may take longer than the limit"));
+		}
+	}
+	return LMPLAY_OK;
+}
+
+enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t work_size,
+	uint64_t limit_us, struct lmplay_error *error) {
+	struct checker k;
+	struct lmplay_plan plan;
+	enum lmplay_code code = lmplay_plan(image, &plan);
+	if ((code != LMPLAY_OK) || (work == NULL) || (((uintptr_t)work % TENSOR_ALIGN) != 0u) ||
+		(work_size < plan.verify_bytes)) {
+		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
+			TEXT("is not open, or the memory is too small or misaligned"));
+	}
+	image->state = IMAGE_OPEN;
+	image->limit_us = (limit_us != 0u) ? limit_us : LMPLAY_LIMIT_DEFAULT_US;
+	clear_bytes(work, (size_t)plan.verify_bytes);
+	clear_bytes(&k, sizeof k);
+	k.image = image;
+	k.times = (uint64_t *)work;
+	k.pointed = (uint8_t *)&k.times[image->sequence_count];
+	k.cached = LMPLAY_NONE;
+	code = check_tables(image, error);
+	if (code == LMPLAY_OK) {
+		code = check_commands(&k, error);
+	}
+	if (code == LMPLAY_OK) {
+		code = check_payload(image, error);
+	}
+	if (code == LMPLAY_OK) {
+		code = check_times(&k, error);
+	}
+	if (code == LMPLAY_OK) {
+		image->state = IMAGE_VERIFIED;
+	}
+	return code;
+}
+
+#endif
+
+/* ---- Loading ---- */
+
+/* The state of loading an image. */
+struct loader {
+	struct lmplay_replay *replay;
+	const struct lmplay_device *found; /* the devices of the machine */
+	struct lmplay_error *error;
+};
+
+/* Calls the hook `map`, and checks the mapping. Sets *by_hooks, *address and *bus of a mapping. */
+static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *range,
+	struct lmplay_mapping *mapping) {
+	const struct lmplay_hooks *hooks = l->replay->hooks;
+	enum lmplay_code code;
+	clear_bytes(mapping, sizeof *mapping);
+	code = hooks->map(hooks->context, range, mapping);
+	if (code != LMPLAY_OK) {
+		return reject(l->error, code, "window", range->window,
+			TEXT("the port cannot map it, or registers that it needs"));
+	}
+	if (mapping->by_hooks != 0u) {
+		if ((hooks->load == NULL) || (hooks->store == NULL)) {
+			return reject(l->error, LMPLAY_NO_DEVICE, "window", range->window,
+				TEXT("the port has no hooks load and store"));
+		}
+	} else if ((mapping->address == 0u) ||
+		((((uint64_t)mapping->address ^ range->offset) & 7u) != 0u)) {
+		return reject(l->error, LMPLAY_NO_DEVICE, "window", range->window,
+			TEXT("the port has mapped it at a misaligned address"));
+	} else {
+		/* The player makes the accesses. */
+	}
+	return LMPLAY_OK;
+}
+
+/* Maps `size` bytes of a BAR. */
+static enum lmplay_code map_bar(struct loader *l, uint32_t device, uint32_t window, uint32_t bar,
+	uint64_t offset, uint64_t size, uint32_t write_combining, struct lmplay_mapping *mapping) {
+	struct lmplay_range range;
+	clear_bytes(&range, sizeof range);
+	range.kind = LMPLAY_RANGE_BAR;
+	range.device = device;
+	range.window = window;
+	range.bar = bar;
+	range.offset = offset;
+	range.size = size;
+	range.write_combining = write_combining;
+	if ((offset > l->found[device].bars[bar]) || (size > (l->found[device].bars[bar] - offset))) {
+		return reject(l->error, LMPLAY_NO_DEVICE, "device", device,
+			TEXT("a BAR is too small for the registers of the board"));
+	}
+	return map_range(l, &range, mapping);
+}
+
+/* Returns the group of the TLB window with the number `slot`, or NULL if there is none. */
+static const struct board_group *group_of(const struct board_tlb *tlb, uint32_t slot) {
+	const struct board_group *found = NULL;
+	for (uint32_t i = 0; (i < tlb->group_count) && (found == NULL); i++) {
+		const struct board_group *g = &tlb->groups[i];
+		if ((slot >= g->first) && (slot < ((uint32_t)g->first + g->count))) {
+			found = g;
+		}
+	}
+	return found;
+}
+
+/* Reports whether a TLB window is free, large enough and inside its BAR. */
+static bool is_suitable(const struct lmplay_device_state *d, const struct lmplay_device *found,
+	uint32_t slot, uint64_t size) {
+	const struct board_group *g = group_of(d->board->tlb, slot);
+	bool suitable = false;
+	if (g != NULL) {
+		uint32_t number = slot - g->first; /* in the group */
+		uint64_t end = g->offset + (((uint64_t)number + 1u) * g->size);
+		suitable = (g->size >= size) && (number < ((uint32_t)g->count - g->kernel_owned)) &&
+			(end <= found->bars[g->bar]) && !test_bit(d->taken, slot);
+	}
+	return suitable;
+}
+
+/* Returns the number of the TLB window that a Tlb window gets: the one that it prefers, or the
+   lowest suitable one, which is as small as possible. Returns LMPLAY_NONE if none is suitable. */
+static uint32_t choose_tlb_window(const struct lmplay_device_state *d,
+	const struct lmplay_device *found, uint32_t preferred, uint64_t size) {
+	uint32_t slot = preferred;
+	if (!is_suitable(d, found, slot, size)) {
+		slot = 0;
+		while ((group_of(d->board->tlb, slot) != NULL) && !is_suitable(d, found, slot, size)) {
+			slot++;
+		}
+	}
+	return (group_of(d->board->tlb, slot) != NULL) ? slot : LMPLAY_NONE;
+}
+
+/* Maps a TLB window for a Tlb window, and the registers that program it. */
+static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct window *w,
+	struct lmplay_window_state *state, struct lmplay_mapping *mapping) {
+	struct lmplay_device_state *d = &l->replay->devices[w->device];
+	const struct board_tlb *tlb = (d->board != NULL) ? d->board->tlb : NULL;
+	const struct board_group *g;
+	enum lmplay_code code = LMPLAY_OK;
+	uint32_t slot;
+	if (tlb == NULL) {
+		return reject(l->error, LMPLAY_WRONG_DEVICE, "window", index,
+			TEXT("the device has no TLB windows, or its board is left out"));
+	}
+	if (d->registers_mapped == 0u) {
+		const struct board_group *last = &tlb->groups[tlb->group_count - 1u];
+		uint64_t size = ((uint64_t)last->first + last->count) * tlb->config_stride;
+		code = map_bar(l, w->device, LMPLAY_NONE, tlb->config_bar, tlb->config_offset, size, 0,
+			&d->registers);
+		if (code != LMPLAY_OK) {
+			return code;
+		}
+		d->registers_mapped = 1;
+	}
+	slot = choose_tlb_window(d, &l->found[w->device], w->slot, w->size);
+	if (slot == LMPLAY_NONE) {
+		return reject(l->error, LMPLAY_NO_DEVICE, "window", index,
+			TEXT("no TLB window of this size is free"));
+	}
+	g = group_of(tlb, slot);
+	set_bit(d->taken, slot);
+	state->slot = (uint16_t)slot;
+	return map_bar(l, w->device, index, g->bar, g->offset + ((uint64_t)(slot - g->first) * g->size),
+		g->size, w->flags, mapping);
+}
+
+/* Returns the bus address that a Host window must have, or 0 if any will do. */
+static uint64_t fixed_bus(const struct window *w) {
+	return ((w->flags & FLAG_FIXED_BUS) != 0u) ? w->offset : 0u;
+}
+
+/* Reserves a region of outbound translation for a Host window, so that tiles reach its memory: at
+   the fixed address of the window, or a page after the region before. The registers are programmed
+   when bus mastering is enabled. */
+static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const struct window *w,
+	struct lmplay_window_state *state) {
+	struct lmplay_device_state *d = &l->replay->devices[w->device];
+	const struct board_outbound *o = d->board->outbound;
+	uint64_t size = round_up(w->size, PAGE_BYTES);
+	uint64_t offset = (d->outbound_end == 0u) ? 0u : (d->outbound_end + PAGE_BYTES);
+	enum lmplay_code code = LMPLAY_OK;
+	if (fixed_bus(w) != 0u) {
+		offset = fixed_bus(w) - o->noc; /* a very large number if the address is below o->noc */
+	}
+	if (d->outbound_mapped == 0u) {
+		code = map_bar(l, w->device, LMPLAY_NONE, o->bar, o->offset,
+			(uint64_t)o->regions * o->stride, 0, &d->outbound);
+		if (code != LMPLAY_OK) {
+			return code;
+		}
+		d->outbound_mapped = 1;
+	}
+	if ((d->outbound_count == o->regions) || (offset < d->outbound_end) || (offset > o->last) ||
+		((size - 1u) > (o->last - offset))) {
+		return reject(l->error, LMPLAY_NO_DEVICE, "window", index,
+			TEXT("all regions or addresses of outbound translation are in use"));
+	}
+	d->outbound_count++;
+	d->outbound_end = offset + size;
+	state->bus = o->noc + offset;
+	return LMPLAY_OK;
+}
+
+/* Provides host memory for a Host window. */
+static enum lmplay_code map_host(struct loader *l, uint32_t index, const struct window *w,
+	struct lmplay_window_state *state, struct lmplay_mapping *mapping) {
+	const struct lmplay_device_state *d = &l->replay->devices[w->device];
+	bool is_translated = (d->board != NULL) && (d->board->outbound != NULL);
+	struct lmplay_range range;
+	enum lmplay_code code;
+	clear_bytes(&range, sizeof range);
+	range.kind = LMPLAY_RANGE_HOST;
+	range.device = w->device;
+	range.window = index;
+	range.size = w->size;
+	range.write_combining = w->flags & FLAG_WRITE_COMBINING;
+	range.fixed_bus = is_translated ? 0u : fixed_bus(w);
+	code = map_range(l, &range, mapping);
+	state->memory = mapping->bus;
+	state->bus = mapping->bus;
+	l->replay->masters |= (uint32_t)1 << w->device;
+	if ((code == LMPLAY_OK) && is_translated) {
+		code = add_outbound(l, index, w, state);
+	} else if ((code == LMPLAY_OK) && (range.fixed_bus != 0u) &&
+		(range.fixed_bus != mapping->bus)) {
+		code = reject(l->error, LMPLAY_NO_DEVICE, "window", index,
+			TEXT("the port cannot map it at its fixed bus address"));
+	} else {
+		/* The window is where the port has mapped it. */
+	}
+	return code;
+}
+
+static enum lmplay_code map_window(struct loader *l, uint32_t index) {
+	struct lmplay_replay *r = l->replay;
+	const struct window *w = window_at(r->image, index);
+	struct lmplay_window_state *state = &r->windows[index];
+	struct lmplay_mapping mapping = {0, 0, 1};
+	enum lmplay_code code = LMPLAY_OK;
+	state->kind = w->kind;
+	state->device = w->device;
+	state->skew = (uint8_t)(w->offset & 7u);
+	if (w->kind == KIND_BAR) {
+		code = map_bar(l, w->device, index, w->bar, w->offset, w->size, w->flags, &mapping);
+		state->bus = mapping.bus;
+	} else if (w->kind == KIND_TLB) {
+		code = map_tlb(l, index, w, state, &mapping);
+	} else if (w->kind == KIND_HOST) {
+		code = map_host(l, index, w, state, &mapping);
+	} else if (r->hooks->load_config == NULL) {
+		code = reject(l->error, LMPLAY_NO_DEVICE, "window", index,
+			TEXT("the port has no hook load_config"));
+	} else {
+		/* The hook load_config makes the accesses. */
+	}
+	state->address = mapping.address;
+	state->by_hooks = (mapping.by_hooks != 0u) ? 1u : 0u;
+	return code;
+}
+
+/* The contents of the registers of a TLB window: the lower 64 bits, and the others. */
+struct tlb_words {
+	uint64_t low;
+	uint64_t high;
+};
+
+/* Sets *words to the contents with which a TLB window of a group shows the tiles, from an address
+   on that is a multiple of the size of the group. Reports whether the device can express them. */
+static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_group *g,
+	uint64_t tiles, uint64_t address, struct tlb_words *words) {
+	uint32_t channel = tile_byte(tiles, 6);
+	uint64_t values[TLB_FIELDS];
+	uint32_t at = g->address_bits;
+	bool ok;
+	for (uint32_t i = 0; i < 5u; i++) {
+		values[i] = tile_byte(tiles, i); /* x, y, x_start, y_start, NoC */
+	}
+	values[5] = tile_byte(tiles, 7);      /* multicast */
+	values[6] = tile_byte(tiles, 5) - 1u; /* ordering: 0 is the default */
+	values[7] = 0;                        /* linked */
+	values[8] = 0;                        /* the channel is a number */
+	values[9] = 0;                        /* unused */
+	if ((tlb->fields[8] != 0u) && (channel != 0u)) {
+		channel--;
+		values[8] = 1;
+	}
+	values[10] = channel;
+	words->low = address / g->size;
+	words->high = 0;
+	ok = (words->low >> g->address_bits) == 0u;
+	for (uint32_t i = 0; i < TLB_FIELDS; i++) {
+		ok = ok && ((values[i] >> tlb->fields[i]) == 0u);
+		if (at < 64u) {
+			words->low |= values[i] << at;
+			words->high |= (at == 0u) ? 0u : (values[i] >> (64u - at));
+		} else {
+			words->high |= values[i] << (at - 64u);
+		}
+		at += tlb->fields[i];
+	}
+	return ok;
+}
+
+/* Checks that a Relocate can be executed: the bus address is one that the device of the register
+   reaches, and the sum fits the register. */
+static enum lmplay_code check_relocate(const struct loader *l, uint32_t index,
+	const struct command *c) {
+	const struct lmplay_replay *r = l->replay;
+	const struct lmplay_window_state *target = &r->windows[c->index];
+	uint32_t device = r->windows[c->window].device;
+	const struct board *board = r->devices[device].board;
+	const struct board *owner = r->devices[target->device].board;
+	bool is_host = target->kind == KIND_HOST;
+	bool is_reachable;
+	uint64_t sum = target->bus + c->value;
+	if ((board != NULL) && (board->outbound != NULL)) {
+		is_reachable = is_host && (target->device == device);
+	} else {
+		is_reachable = !is_host || (owner == NULL) || (owner->outbound == NULL);
+	}
+	if (!is_reachable) {
+		return reject(l->error, LMPLAY_USAGE, "command", index,
+			TEXT("tiles reach only Host windows of their own device"));
+	}
+	if (target->bus == 0u) {
+		return reject(l->error, LMPLAY_NO_DEVICE, "command", index,
+			TEXT("the window has no bus address"));
+	}
+	if ((sum < target->bus) || ((sum & ~width_mask(c->width)) != 0u)) {
+		return reject(l->error, LMPLAY_WRONG_DEVICE, "command", index,
+			TEXT("the bus address does not fit the register"));
+	}
+	return LMPLAY_OK;
+}
+
+/* Checks that a Point can be executed. */
+static enum lmplay_code check_tiles(const struct loader *l, uint32_t index,
+	const struct command *c) {
+	const struct lmplay_window_state *w = &l->replay->windows[c->window];
+	const struct lmplay_device_state *d = &l->replay->devices[w->device];
+	const struct board_tlb *tlb = d->board->tlb;
+	const struct board_group *g = group_of(tlb, w->slot);
+	struct tlb_words words;
+	if (!encode_tlb_window(tlb, g, c->mask, c->value, &words)) {
+		return reject(l->error, LMPLAY_REFUSED, "command", index,
+			TEXT("the device's TLB cannot encode this tile range"));
+	}
+	if ((LMPLAY_ACCESS_64 == 0) && (tlb->config_width == 8u) && (d->registers.by_hooks == 0u)) {
+		return reject(l->error, LMPLAY_WRONG_DEVICE, "command", index,
+			TEXT("this processor has no accesses of 8 bytes"));
+	}
+	return LMPLAY_OK;
+}
+
+/* Checks that every command can be executed on these devices by this processor. */
+static enum lmplay_code check_for_machine(const struct loader *l) {
+	struct lmplay_replay *r = l->replay;
+	enum lmplay_code code = LMPLAY_OK;
+	for (uint32_t i = 0; (i < r->image->command_count) && (code == LMPLAY_OK); i++) {
+		const struct command *c = command_at(r->image, i);
+		if (c->opcode == OP_RELOCATE) {
+			r->masters |= (uint32_t)1 << r->windows[c->window].device;
+			code = check_relocate(l, i, c);
+		} else if (c->opcode == OP_POINT) {
+			code = check_tiles(l, i, c);
+		} else {
+			/* Verification has checked everything else. */
+		}
+		if ((LMPLAY_ACCESS_64 == 0) && (code == LMPLAY_OK) && (c->width == 8u) &&
+			((c->mode != MODE_BULK) || (c->opcode == OP_EXPECT)) &&
+			(r->windows[c->window].by_hooks == 0u)) {
+			code = reject(l->error, LMPLAY_WRONG_DEVICE, "command", i,
+				TEXT("this processor has no accesses of 8 bytes"));
+		}
+	}
+	return code;
+}
+
+/* Compares the devices of the machine with those that the image needs. */
+static enum lmplay_code check_identity(const struct loader *l) {
+	const struct lmplay_image *image = l->replay->image;
+	for (uint32_t i = 0; i < image->device_count; i++) {
+		const struct device *want = device_at(image, i);
+		const struct lmplay_device *got = &l->found[i];
+		if ((want->vendor != got->vendor) || (want->device != got->device)) {
+			return reject(l->error, LMPLAY_WRONG_DEVICE, "device", i,
+				TEXT("the image is for other PCI ids"));
+		}
+		if ((want->subsystem != 0u) && (want->subsystem != got->subsystem)) {
+			return reject(l->error, LMPLAY_WRONG_DEVICE, "device", i,
+				TEXT("the image is for another subsystem"));
+		}
+		for (uint32_t bar = 0; bar < LMPLAY_BARS; bar++) {
+			if (got->bars[bar] < want->bars[bar]) {
+				return reject(l->error, LMPLAY_WRONG_DEVICE, "device", i,
+					TEXT("the image needs a larger BAR"));
+			}
+		}
+	}
+	return LMPLAY_OK;
+}
+
+/* ---- Accesses ---- */
+
+static uint64_t load_mapped(uintptr_t address, uint32_t width) {
+	uint64_t value;
+	switch (width) {
+	case 1:
+		value = LMPLAY_LOAD8(address);
+		break;
+	case 2:
+		value = LMPLAY_LOAD16(address);
+		break;
+	case 4:
+		value = LMPLAY_LOAD32(address);
+		break;
+	default:
+		value = LMPLAY_LOAD64(address);
+		break;
+	}
+	return value;
+}
+
+static void store_mapped(uintptr_t address, uint32_t width, uint64_t value) {
+	switch (width) {
+	case 1:
+		LMPLAY_STORE8(address, (uint8_t)value);
+		break;
+	case 2:
+		LMPLAY_STORE16(address, (uint16_t)value);
+		break;
+	case 4:
+		LMPLAY_STORE32(address, (uint32_t)value);
+		break;
+	default:
+		LMPLAY_STORE64(address, value);
+		break;
+	}
+}
+
+/* Accesses at an offset of a mapping. */
+static enum lmplay_code load_mapping(const struct lmplay_replay *r, uintptr_t address,
+	bool by_hooks, uint64_t offset, uint32_t width, uint64_t *value) {
+	enum lmplay_code code = LMPLAY_OK;
+	if (by_hooks) {
+		code = r->hooks->load(r->hooks->context, address, offset, width, value);
+	} else {
+		*value = load_mapped(address + (uintptr_t)offset, width);
+	}
+	return ((code == LMPLAY_OK) && (r->fault != 0u)) ? LMPLAY_BUS_FAULT : code;
+}
+
+static enum lmplay_code store_mapping(const struct lmplay_replay *r, uintptr_t address,
+	bool by_hooks, uint64_t offset, uint32_t width, uint64_t value) {
+	enum lmplay_code code = LMPLAY_OK;
+	if (by_hooks) {
+		code = r->hooks->store(r->hooks->context, address, offset, width, value);
+	} else {
+		store_mapped(address + (uintptr_t)offset, width, value);
+	}
+	return code;
+}
+
+/* Accesses at an offset of a window. */
+static enum lmplay_code load_window(const struct lmplay_replay *r,
+	const struct lmplay_window_state *w, uint64_t offset, uint32_t width, uint64_t *value) {
+	enum lmplay_code code;
+	if (w->kind == KIND_CONFIG) {
+		uint32_t loaded = 0;
+		code = r->hooks->load_config(r->hooks->context, w->device, (uint32_t)offset, width,
+			&loaded);
+		*value = loaded;
+	} else {
+		code = load_mapping(r, w->address, w->by_hooks != 0u, w->inside + offset, width, value);
+	}
+	return code;
+}
+
+static enum lmplay_code store_window(const struct lmplay_replay *r,
+	const struct lmplay_window_state *w, uint64_t offset, uint32_t width, uint64_t value) {
+	return store_mapping(r, w->address, w->by_hooks != 0u, w->inside + offset, width, value);
+}
+
+static void execute_barrier(const struct lmplay_replay *r) {
+	if (r->hooks->barrier != NULL) {
+		r->hooks->barrier(r->hooks->context);
+	} else {
+		LMPLAY_BARRIER();
+	}
+}
+
+/* Discards cache lines before a load from host memory, and writes them back after a store to it. */
+static void invalidate(const struct lmplay_replay *r, const struct lmplay_window_state *w,
+	uint64_t offset, uint64_t size) {
+	if ((w->kind == KIND_HOST) && (w->by_hooks == 0u) && (r->hooks->invalidate != NULL)) {
+		r->hooks->invalidate(r->hooks->context, w->address + (uintptr_t)offset, size);
+	}
+}
+
+static void clean(const struct lmplay_replay *r, const struct lmplay_window_state *w,
+	uint64_t offset, uint64_t size) {
+	if ((w->kind == KIND_HOST) && (w->by_hooks == 0u) && (r->hooks->clean != NULL)) {
+		r->hooks->clean(r->hooks->context, w->address + (uintptr_t)offset, size);
+	}
+}
+
+/* ---- Bus mastering ---- */
+
+/* Stores to one register of a region of outbound translation. */
+static enum lmplay_code store_outbound(const struct lmplay_replay *r,
+	const struct lmplay_device_state *d, uint64_t offset, uint64_t value) {
+	return store_mapping(r, d->outbound.address, d->outbound.by_hooks != 0u, offset, 4,
+		value & 0xffffffffu);
+}
+
+/* Programs one region: tiles then reach `size` bytes at the address `bus`, from `offset` on. The
+   region is disabled until all its registers have their new values; with size 0 it stays so. */
+static enum lmplay_code program_region(const struct lmplay_replay *r,
+	const struct lmplay_device_state *d, uint32_t region, uint64_t offset, uint64_t size,
+	uint64_t bus) {
+	const struct board_outbound *o = d->board->outbound;
+	uint64_t at = (uint64_t)region * o->stride;
+	uint64_t limit = offset + size - 1u;
+	uint64_t values[5];
+	enum lmplay_code code = store_outbound(r, d, at + 4u, 0); /* region_ctrl_2 */
+	if (size == 0u) {
+		return code;
+	}
+	values[0] = offset;
+	values[1] = offset >> 32;
+	values[2] = limit;
+	values[3] = bus;
+	values[4] = bus >> 32;
+	for (uint32_t i = 0; (i < 5u) && (code == LMPLAY_OK); i++) {
+		code = store_outbound(r, d, at + 8u + (4u * (uint64_t)i), values[i]);
+	}
+	if ((code == LMPLAY_OK) && (o->upper_limit != 0u)) {
+		code = store_outbound(r, d, at + o->upper_limit, limit >> 32);
+	}
+	if (code == LMPLAY_OK) {
+		code = store_outbound(r, d, at, o->type); /* region_ctrl_1 */
+	}
+	return (code == LMPLAY_OK) ? store_outbound(r, d, at + 4u, o->control) : code;
+}
+
+/* Programs all regions of a device. If `enable` is true, tiles reach the Host windows of the image
+   and no other host memory; otherwise they reach none. */
+static enum lmplay_code program_outbound(const struct lmplay_replay *r, uint32_t device,
+	bool enable) {
+	const struct lmplay_device_state *d = &r->devices[device];
+	enum lmplay_code code = LMPLAY_OK;
+	uint32_t windows = r->image->window_count;
+	uint32_t region = 0;
+	if (d->outbound_mapped == 0u) {
+		return LMPLAY_OK;
+	}
+	/* In the order in which lmplay_load has reserved them: fixed bus addresses first. */
+	for (uint32_t n = 0; enable && (n < (2u * windows)) && (code == LMPLAY_OK); n++) {
+		uint32_t i = n % windows;
+		const struct lmplay_window_state *w = &r->windows[i];
+		bool is_fixed = fixed_bus(window_at(r->image, i)) != 0u;
+		if ((w->kind == KIND_HOST) && (w->device == device) && (is_fixed == (n < windows))) {
+			code = program_region(r, d, region, w->bus - d->board->outbound->noc,
+				round_up(window_at(r->image, i)->size, PAGE_BYTES), w->memory);
+			region++;
+		}
+	}
+	for (; (region < d->board->outbound->regions) && (code == LMPLAY_OK); region++) {
+		code = program_region(r, d, region, 0, 0, 0);
+	}
+	return code;
+}
+
+/* Disables bus mastering and then outbound translation of all devices in r->masters, and returns
+   the first failure. */
+static enum lmplay_code stop_dma(struct lmplay_replay *r) {
+	const struct lmplay_hooks *hooks = r->hooks;
+	enum lmplay_code first = LMPLAY_OK;
+	for (uint32_t i = 0; i < LMPLAY_DEVICES_MAX; i++) {
+		if (((r->masters >> i) & 1u) != 0u) {
+			enum lmplay_code code = hooks->set_bus_master(hooks->context, i, 0);
+			if (code != LMPLAY_DEVICE_GONE) { /* a missing device has no registers */
+				enum lmplay_code outbound = program_outbound(r, i, false);
+				code = (code == LMPLAY_OK) ? outbound : code;
+			}
+			first = (first == LMPLAY_OK) ? code : first;
+		}
+	}
+	r->masters = 0;
+	return first;
+}
+
+/* Enables outbound translation and then bus mastering of all devices in r->masters. */
+static enum lmplay_code start_dma(const struct loader *l) {
+	struct lmplay_replay *r = l->replay;
+	uint32_t wanted = r->masters;
+	enum lmplay_code code = LMPLAY_OK;
+	r->masters = 0;
+	if ((wanted != 0u) && (r->hooks->set_bus_master == NULL)) {
+		return reject(l->error, LMPLAY_NO_DEVICE, "device", LMPLAY_NONE,
+			TEXT("the port has no hook set_bus_master"));
+	}
+	for (uint32_t i = 0; (i < LMPLAY_DEVICES_MAX) && (code == LMPLAY_OK); i++) {
+		if (((wanted >> i) & 1u) != 0u) {
+			r->masters |= (uint32_t)1 << i;
+			code = program_outbound(r, i, true);
+			if (code == LMPLAY_OK) {
+				code = r->hooks->set_bus_master(r->hooks->context, i, 1);
+			}
+			if (code != LMPLAY_OK) {
+				code = reject(l->error, code, "device", i,
+					TEXT("its bus mastering cannot be enabled"));
+			}
+		}
+	}
+	if (code != LMPLAY_OK) {
+		(void)stop_dma(r);
+	}
+	return code;
+}
+
+/* Flags of a replay. */
+#define REPLAY_LOADED 1u
+#define REPLAY_DISABLED 2u
+#define REPLAY_IN_SAFE 4u /* the run executes "safe" after a failure */
+
+/* Places the tables in the arena, and clears them and the tensors. */
+static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena, size_t size) {
+	const struct lmplay_image *image = r->image;
+	clear_bytes(arena, size);
+	r->arena = arena;
+	r->devices = (struct lmplay_device_state *)(void *)&arena[image->arena_bytes];
+	r->windows = (struct lmplay_window_state *)(void *)&r->devices[image->device_count];
+	r->inputs = (uint8_t *)&r->windows[image->window_count];
+	for (uint32_t i = 0; i < image->device_count; i++) {
+		r->devices[i].board = board_of(image, i);
+	}
+	for (uint32_t i = 0; i < image->tensor_count; i++) {
+		const struct tensor *t = tensor_at(image, i);
+		if ((t->role == LMPLAY_INPUT) && (t->has_data == 0u)) {
+			r->missing_inputs++;
+		}
+	}
+}
+
+enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_image *image,
+	const struct lmplay_hooks *hooks, const struct lmplay_device *devices, uint32_t device_count,
+	void *arena, size_t arena_size, struct lmplay_error *error) {
+	struct loader l;
+	struct lmplay_plan plan;
+	enum lmplay_code code;
+	if ((replay == NULL) || !is_usable(image) || (hooks == NULL) || (devices == NULL) ||
+		(arena == NULL) || (hooks->map == NULL) || (hooks->query == NULL) || (hooks->now == NULL)) {
+		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
+			TEXT("is not verified, or an argument or a required hook is NULL"));
+	}
+	(void)lmplay_plan(image, &plan);
+	clear_bytes(replay, sizeof *replay);
+	if (device_count != image->device_count) {
+		return reject(error, LMPLAY_USAGE, "device", LMPLAY_NONE,
+			TEXT("the number of devices is not that of the image"));
+	}
+	if ((((uintptr_t)arena % plan.align) != 0u) || (arena_size < plan.arena_bytes)) {
+		return reject(error, LMPLAY_BAD_IMAGE, "image", LMPLAY_NONE,
+			TEXT("needs a larger arena, or one that is aligned to 64"));
+	}
+	l.replay = replay;
+	l.found = devices;
+	l.error = error;
+	replay->image = image;
+	replay->hooks = hooks;
+	code = check_identity(&l);
+	if (code != LMPLAY_OK) {
+		return code;
+	}
+	lay_out_arena(replay, arena, (size_t)plan.arena_bytes);
+	replay->safe_sequence = find_sequence(image, "safe", 4);
+	/* Windows with fixed bus addresses first, so that no other window gets these addresses. */
+	for (uint32_t i = 0; (i < image->window_count) && (code == LMPLAY_OK); i++) {
+		if (fixed_bus(window_at(image, i)) != 0u) {
+			code = map_window(&l, i);
+		}
+	}
+	for (uint32_t i = 0; (i < image->window_count) && (code == LMPLAY_OK); i++) {
+		if (fixed_bus(window_at(image, i)) == 0u) {
+			code = map_window(&l, i);
+		}
+	}
+	if (code == LMPLAY_OK) {
+		code = check_for_machine(&l);
+	}
+	if (code == LMPLAY_OK) {
+		code = start_dma(&l);
+	}
+	if (code == LMPLAY_OK) {
+		replay->flags = REPLAY_LOADED;
+	}
+	return code;
+}
+
+enum lmplay_code lmplay_unload(struct lmplay_replay *replay) {
+	enum lmplay_code code = LMPLAY_OK;
+	if ((replay == NULL) || ((replay->flags & REPLAY_LOADED) == 0u)) {
+		return LMPLAY_USAGE;
+	}
+	code = stop_dma(replay);
+	replay->flags = 0;
+	replay->phase = 0;
+	return code;
+}
+
+/* Returns the address of the bytes of a tensor of the given role, or NULL. */
+static uint8_t *tensor_bytes(const struct lmplay_replay *r, uint32_t index, uint32_t role) {
+	uint8_t *bytes = NULL;
+	if ((r != NULL) && ((r->flags & REPLAY_LOADED) != 0u) && (index < r->image->tensor_count)) {
+		const struct tensor *t = tensor_at(r->image, index);
+		if (t->role == role) {
+			bytes = &r->arena[t->arena_offset];
+		}
+	}
+	return bytes;
+}
+
+void *lmplay_input(struct lmplay_replay *replay, uint32_t tensor) {
+	uint8_t *bytes = tensor_bytes(replay, tensor, LMPLAY_INPUT);
+	if ((bytes != NULL) && !test_bit(replay->inputs, tensor)) {
+		const struct tensor *t = tensor_at(replay->image, tensor);
+		set_bit(replay->inputs, tensor);
+		if (t->has_data != 0u) {
+			copy_bytes(bytes, &payload_of(replay->image)[t->data_offset], (size_t)t->size);
+		} else {
+			replay->missing_inputs--;
+		}
+	}
+	return bytes;
+}
+
+const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor) {
+	return tensor_bytes(replay, tensor, LMPLAY_OUTPUT);
+}
+
+/* ---- Runs ---- */
+
+/* Values of lmplay_replay.phase: what the next step does. */
+#define PHASE_NONE 0u     /* no run has begun */
+#define PHASE_COMMANDS 1u /* executes the next command */
+#define PHASE_DELAY 2u    /* waits until a Delay is over */
+#define PHASE_POLL 3u     /* waits until the next load of an Expect with a deadline */
+#define PHASE_SETTLE 4u   /* waits for errors of DMA before it queries the devices again */
+#define PHASE_ENDED 5u    /* the run has ended */
+
+/* Commands between two checks of the time, with a limit of the caller and without one. */
+#define CLOCK_INTERVAL_LIMITED 256u
+#define CLOCK_INTERVAL 4096u
+
+/* A failure of DMA sets an error bit of a device later than the failure is noticed. */
+#define SETTLE_NS 5000000u
+
+#define POLL_BACKOFF 32u        /* without an interval, a poll waits 1/32 of the time so far */
+#define LIMIT_MAX_NS (INT64_MAX / 2) /* prevents an overflow of a time plus the limit */
+
+static uint64_t now(const struct lmplay_replay *r) {
+	return r->hooks->now(r->hooks->context);
+}
+
+/* Returns the longest permitted time of a run, in ns. */
+static uint64_t allowed_ns(const struct lmplay_image *image) {
+	uint64_t max_us = (uint64_t)LIMIT_MAX_NS / 1000u;
+	return smaller(image->limit_us, max_us) * 1000u;
+}
+
+/* Begins a sequence, with a limit from now on. */
+static void begin_sequence(struct lmplay_replay *r, uint32_t sequence, uint64_t limit_ns) {
+	uint64_t allowed = allowed_ns(r->image);
+	r->end_ns = now(r) + ((limit_ns != 0u) ? smaller(limit_ns, allowed) : allowed);
+	r->limit_ns = limit_ns;
+	r->until_clock = (limit_ns != 0u) ? CLOCK_INTERVAL_LIMITED : CLOCK_INTERVAL;
+	r->sequence = sequence;
+	r->next = sequence_at(r->image, sequence)->first;
+	r->return_to = 0;
+	r->done_bytes = 0;
+	r->polling = 0;
+	r->fault = 0;
+	r->stop = 0;
+	r->phase = PHASE_COMMANDS;
+}
+
+/* Ends the sequence with a code. After the first failure, "safe" begins if there is one. */
+static void end_sequence(struct lmplay_replay *r, enum lmplay_code code) {
+	struct lmplay_result *result = &r->result;
+	r->phase = PHASE_ENDED;
+	if ((r->flags & REPLAY_IN_SAFE) != 0u) {
+		result->safe = code;
+	} else {
+		result->code = code;
+		if (code != LMPLAY_OK) {
+			result->command = r->next;
+			r->flags |= REPLAY_DISABLED;
+			if ((r->safe_sequence != LMPLAY_NONE) && (r->safe_sequence != r->sequence)) {
+				r->flags |= REPLAY_IN_SAFE;
+				result->safe_ran = 1;
+				begin_sequence(r, r->safe_sequence, 0);
+			}
+		}
+	}
+}
+
+/* Returns LMPLAY_RUN_LATE if the run has exceeded its limit. */
+static enum lmplay_code check_time(const struct lmplay_replay *r, uint64_t time) {
+	return (time > r->end_ns) ? LMPLAY_RUN_LATE : LMPLAY_OK;
+}
+
+/* Returns the state of the first device that has a fault, or LMPLAY_OK. */
+static enum lmplay_code query_devices(const struct lmplay_replay *r) {
+	enum lmplay_code code = LMPLAY_OK;
+	for (uint32_t i = 0; (i < r->image->device_count) && (code == LMPLAY_OK); i++) {
+		code = r->hooks->query(r->hooks->context, i);
+		if (((r->masters >> i) & 1u) == 0u) {
+			code = (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK; /* no DMA, no fault of it */
+		}
+	}
+	return code;
+}
+
+/* Returns LMPLAY_DEVICE_GONE if a window's device is gone, which a load of all ones may mean. */
+static enum lmplay_code check_present(const struct lmplay_replay *r,
+	const struct lmplay_window_state *w, uint32_t width, uint64_t loaded) {
+	enum lmplay_code code = LMPLAY_OK;
+	if (loaded == width_mask(width)) {
+		code = r->hooks->query(r->hooks->context, w->device);
+	}
+	return (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK;
+}
+
+/* Completes an Expect or a Compare that has failed with a code. Returns LMPLAY_OK if the run
+   continues, LMPLAY_BUSY if the devices are queried again later, or the code of the failure. */
+static enum lmplay_code apply_policy(struct lmplay_replay *r, const struct command *c,
+	enum lmplay_code failure) {
+	bool is_ignored = (failure != LMPLAY_RUN_LATE) && (c->option == POLICY_IGNORE);
+	enum lmplay_code code = query_devices(r);
+	if (code == LMPLAY_OK) {
+		if (is_ignored) {
+			if ((r->flags & REPLAY_IN_SAFE) == 0u) {
+				r->result.ignored++;
+			}
+		} else if (r->masters != 0u) {
+			r->pending = failure;
+			r->wake_ns = now(r) + SETTLE_NS;
+			r->phase = PHASE_SETTLE;
+			code = LMPLAY_BUSY;
+		} else {
+			code = failure;
+		}
+	}
+	return code;
+}
+
+/* Records what a failed command loaded and expected. */
+static void record_mismatch(struct lmplay_replay *r, uint64_t got, uint64_t want, uint64_t mask,
+	uint64_t element) {
+	if ((r->flags & REPLAY_IN_SAFE) == 0u) {
+		r->result.got = got;
+		r->result.want = want;
+		r->result.mask = mask;
+		r->result.element = element;
+	}
+}
+
+/* Forgets it again if the run continues. */
+static enum lmplay_code fail_command(struct lmplay_replay *r, const struct command *c,
+	enum lmplay_code failure) {
+	enum lmplay_code code = apply_policy(r, c, failure);
+	if (code == LMPLAY_OK) {
+		record_mismatch(r, 0, 0, 0, 0);
+	}
+	return code;
+}
+
+static enum lmplay_code execute_modify(struct lmplay_replay *r, const struct command *c) {
+	const struct lmplay_window_state *w = &r->windows[c->window];
+	uint64_t loaded = 0;
+	enum lmplay_code code;
+	invalidate(r, w, c->offset, c->width);
+	code = load_window(r, w, c->offset, c->width, &loaded);
+	if (code == LMPLAY_OK) {
+		code = check_present(r, w, c->width, loaded);
+	}
+	if (code == LMPLAY_OK) {
+		code = store_window(r, w, c->offset, c->width, (loaded & ~c->mask) | c->value);
+		clean(r, w, c->offset, c->width);
+	}
+	return code;
+}
+
+/* Executes a Write, or a Relocate with the sum as `value`. */
+static enum lmplay_code execute_write(struct lmplay_replay *r, const struct command *c,
+	uint64_t value) {
+	const struct lmplay_window_state *w = &r->windows[c->window];
+	enum lmplay_code code = store_window(r, w, c->offset, c->width, value);
+	clean(r, w, c->offset, c->width);
+	return code;
+}
+
+/* Begins the wait of a poll whose load did not meet the condition. The last load comes after the
+   deadline, so that a value that came in time is seen even if the player is late. */
+static void await_next_load(struct lmplay_replay *r, const struct command *c) {
+	uint64_t time = now(r);
+	uint64_t pause;
+	uint64_t left;
+	if (r->polling == 0u) {
+		r->polling = 1;
+		r->pending = LMPLAY_OK;
+		r->began_ns = time;
+		r->deadline_ns = time + ((uint64_t)c->amount * 1000u);
+	}
+	left = (r->deadline_ns > time) ? (r->deadline_ns - time) : 0u;
+	if (c->index != 0u) {
+		pause = (uint64_t)c->index * 1000u;
+	} else {
+		pause = (time - r->began_ns) / POLL_BACKOFF;
+	}
+	r->wake_ns = time + smaller(pause, left);
+	r->phase = PHASE_POLL;
+}
+
+/* Reports whether a loaded value meets the condition of an Expect. */
+static bool is_condition_met(const struct command *c, uint64_t loaded) {
+	bool is_met;
+	if (c->mode == CONDITION_REACHED) {
+		is_met = ((loaded - c->value) & c->mask) <= (c->mask >> 1);
+	} else {
+		is_met = ((loaded & c->mask) == c->value) == (c->mode == CONDITION_EQUAL);
+	}
+	return is_met;
+}
+
+/* Makes one load of an Expect. Returns LMPLAY_BUSY if another one follows. */
+static enum lmplay_code execute_expect(struct lmplay_replay *r, const struct command *c) {
+	const struct lmplay_window_state *w = &r->windows[c->window];
+	uint64_t loaded = 0;
+	bool is_met;
+	enum lmplay_code failure = LMPLAY_EXPECT_FAILED;
+	enum lmplay_code code;
+	invalidate(r, w, c->offset, c->width);
+	code = load_window(r, w, c->offset, c->width, &loaded);
+	is_met = is_condition_met(c, loaded);
+	if (code == LMPLAY_OK) {
+		code = check_present(r, w, c->width, loaded);
+	}
+	if ((code == LMPLAY_OK) && !is_met) {
+		if (r->polling != 0u) {
+			failure = (enum lmplay_code)r->pending;
+		}
+		if ((c->amount != 0u) && ((r->polling == 0u) || (failure == LMPLAY_OK))) {
+			await_next_load(r, c);
+			return LMPLAY_BUSY;
+		}
+		record_mismatch(r, loaded, c->value, c->mask, 0);
+		code = fail_command(r, c, failure);
+	}
+	r->polling = 0;
+	return code;
+}
+
+/* Returns the address of the bytes of a command's memory: the payload or a tensor. */
+static const uint8_t *source_of(const struct lmplay_replay *r, const struct command *c) {
+	const uint8_t *bytes = payload_of(r->image);
+	if (c->index != 0u) {
+		uint32_t index = c->index - 1u;
+		const struct tensor *t = tensor_at(r->image, index);
+		if ((t->role == LMPLAY_OUTPUT) || test_bit(r->inputs, index)) {
+			bytes = &r->arena[t->arena_offset];
+		} else {
+			bytes = &bytes[t->data_offset];
+		}
+	}
+	return &bytes[c->value];
+}
+
+/* Returns the number that `width` bytes of memory contain. They need not be aligned. */
+static uint64_t read_memory(const uint8_t *bytes, uint32_t width) {
+	uint64_t value = 0;
+	if (width == 8u) {
+		copy_bytes(&value, bytes, 8);
+	} else if (width == 4u) {
+		copy_bytes(&value, bytes, 4);
+	} else if (width == 2u) {
+		copy_bytes(&value, bytes, 2);
+	} else {
+		value = bytes[0];
+	}
+	return value;
+}
+
+static void write_memory(uint8_t *bytes, uint32_t width, uint64_t value) {
+	if (width == 8u) {
+		copy_bytes(bytes, &value, 8);
+	} else if (width == 4u) {
+		copy_bytes(bytes, &value, 4);
+	} else if (width == 2u) {
+		copy_bytes(bytes, &value, 2);
+	} else {
+		bytes[0] = (uint8_t)value;
+	}
+}
+
+/* Checks that a device is present after a CopyOut whose last access loaded only ones. */
+static enum lmplay_code check_copied(const struct lmplay_replay *r, const struct command *c,
+	const uint8_t *copied) {
+	uint32_t first = (c->amount > c->width) ? (c->amount - c->width) : 0u;
+	bool all_ones = true;
+	for (uint32_t i = first; i < c->amount; i++) {
+		all_ones = all_ones && (copied[i] == 0xffu);
+	}
+	return all_ones ? check_present(r, &r->windows[c->window], c->width, width_mask(c->width))
+					: LMPLAY_OK;
+}
+
+/* Compares one element with the golden data. */
+static enum lmplay_code compare_element(struct lmplay_replay *r, const struct command *c,
+	uint64_t got, uint64_t want, uint64_t at) {
+	enum lmplay_code code = LMPLAY_OK;
+	if (got != want) {
+		record_mismatch(r, got, want, width_mask(c->width), at / c->width);
+		code = fail_command(r, c, LMPLAY_COMPARE_FAILED);
+		if (code == LMPLAY_OK) {
+			r->done_bytes = c->amount; /* the compare ends at the first difference */
+		}
+	}
+	return code;
+}
+
+/* Returns the width of the next access of a copy: the command's, but with Bulk the widest that is
+   aligned and not too wide. */
+static uint32_t access_width(const struct lmplay_window_state *w, const struct command *c,
+	uint64_t at) {
+	uint32_t width = c->width;
+	if ((c->mode == MODE_BULK) && (c->opcode != OP_COMPARE)) {
+		uint64_t address = (w->by_hooks != 0u) ? (w->skew + at)
+											   : ((uint64_t)w->address + w->inside + at);
+		uint64_t left = (uint64_t)c->offset + c->amount - at;
+		if (w->by_hooks == 0u) {
+			width = (LMPLAY_ACCESS_64 != 0) ? 8u : 4u;
+		}
+		while ((width > left) || ((address % width) != 0u)) {
+			width /= 2u;
+		}
+	}
+	return width;
+}
+
+/* Executes one slice of a CopyIn, Fill, CopyOut or Compare. Returns LMPLAY_BUSY if more follow. */
+static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct command *c) {
+	const struct lmplay_window_state *w = &r->windows[c->window];
+	const uint8_t *source = (c->opcode == OP_FILL) ? NULL : source_of(r, c);
+	uint64_t begin = r->done_bytes;
+	uint64_t end = smaller(begin + LMPLAY_SLICE, c->amount);
+	bool is_fixed = (c->mode == MODE_FIXED);
+	enum lmplay_code code = LMPLAY_OK;
+	if ((c->opcode == OP_COPY_OUT) || (c->opcode == OP_COMPARE)) {
+		invalidate(r, w, c->offset + (is_fixed ? 0u : begin), is_fixed ? c->width : (end - begin));
+	}
+	while ((r->done_bytes < end) && (code == LMPLAY_OK)) {
+		uint64_t done = r->done_bytes;
+		uint64_t at = c->offset + (is_fixed ? 0u : done);
+		uint32_t width = access_width(w, c, at);
+		uint64_t value = c->value;
+		r->done_bytes = done + width;
+		if (c->opcode == OP_FILL) {
+			code = store_window(r, w, at, width, value);
+		} else if (c->opcode == OP_COPY_IN) {
+			code = store_window(r, w, at, width, read_memory(&source[done], width));
+		} else {
+			code = load_window(r, w, at, width, &value);
+			if (code != LMPLAY_OK) {
+				/* Nothing was loaded. */
+			} else if (c->opcode == OP_COPY_OUT) {
+				write_memory(&r->arena[tensor_at(r->image, c->index - 1u)->arena_offset + c->value +
+					done], width, value);
+			} else {
+				code = compare_element(r, c, value, read_memory(&source[done], width), done);
+			}
+		}
+	}
+	if ((c->opcode == OP_COPY_IN) || (c->opcode == OP_FILL)) {
+		clean(r, w, c->offset + (is_fixed ? 0u : begin), is_fixed ? c->width : (end - begin));
+	}
+	if ((code == LMPLAY_OK) && (r->done_bytes < c->amount)) {
+		return LMPLAY_BUSY;
+	}
+	if ((code == LMPLAY_OK) && (c->opcode == OP_COPY_OUT)) {
+		code = check_copied(r, c, source);
+	}
+	r->done_bytes = 0;
+	return code;
+}
+
+/* Programs a TLB window: stores to its registers, and loads the last of them again, because that
+   load returns only after the stores have taken effect. */
+static enum lmplay_code execute_point(struct lmplay_replay *r, const struct command *c) {
+	struct lmplay_window_state *w = &r->windows[c->window];
+	const struct lmplay_device_state *d = &r->devices[w->device];
+	const struct board_tlb *tlb = d->board->tlb;
+	const struct board_group *g = group_of(tlb, w->slot);
+	bool by_hooks = d->registers.by_hooks != 0u;
+	uintptr_t address = d->registers.address;
+	uint64_t at = (uint64_t)w->slot * tlb->config_stride;
+	uint32_t width = tlb->config_width;
+	struct tlb_words words;
+	uint64_t loaded = 0;
+	enum lmplay_code code;
+	(void)encode_tlb_window(tlb, g, c->mask, c->value, &words);
+	execute_barrier(r);
+	if (width == 8u) {
+		code = store_mapping(r, address, by_hooks, at, 8, words.low);
+	} else {
+		code = store_mapping(r, address, by_hooks, at, 4, words.low & 0xffffffffu);
+		if (code == LMPLAY_OK) {
+			code = store_mapping(r, address, by_hooks, at + 4u, 4, words.low >> 32);
+		}
+		at += 8u;
+		if (code == LMPLAY_OK) {
+			code = store_mapping(r, address, by_hooks, at, 4, words.high & 0xffffffffu);
+		}
+	}
+	if (code == LMPLAY_OK) {
+		code = load_mapping(r, address, by_hooks, at, width, &loaded);
+	}
+	execute_barrier(r);
+	w->inside = c->value & (g->size - 1u);
+	return code;
+}
+
+/* Begins a Delay. */
+static enum lmplay_code execute_delay(struct lmplay_replay *r, const struct command *c) {
+	uint64_t time = now(r);
+	enum lmplay_code code = check_time(r, time);
+	if (code == LMPLAY_OK) {
+		r->wake_ns = time + ((uint64_t)c->amount * 1000u);
+		r->phase = PHASE_DELAY;
+		code = LMPLAY_BUSY;
+	}
+	return code;
+}
+
+/* Executes one command, or one part of it. Returns LMPLAY_OK if the command is complete,
+   LMPLAY_BUSY if it is not, or the code with which the sequence fails. */
+static enum lmplay_code execute_command(struct lmplay_replay *r, const struct command *c) {
+	enum lmplay_code code = LMPLAY_OK;
+	switch (c->opcode) {
+	case OP_WRITE:
+		code = execute_write(r, c, c->value);
+		break;
+	case OP_MODIFY:
+		code = execute_modify(r, c);
+		break;
+	case OP_RELOCATE:
+		code = execute_write(r, c, r->windows[c->index].bus + c->value);
+		break;
+	case OP_COPY_IN:
+	case OP_FILL:
+	case OP_COPY_OUT:
+	case OP_COMPARE:
+		code = execute_transfer(r, c);
+		break;
+	case OP_EXPECT:
+		code = execute_expect(r, c);
+		break;
+	case OP_POINT:
+		code = execute_point(r, c);
+		break;
+	case OP_FENCE:
+		execute_barrier(r);
+		break;
+	case OP_DELAY:
+		code = execute_delay(r, c);
+		break;
+	case OP_CALL:
+		r->return_to = r->next + 1u;
+		r->next = sequence_at(r->image, c->index)->first - 1u; /* complete_command adds 1 */
+		break;
+	default:
+		code = LMPLAY_INTERNAL;
+		break;
+	}
+	return code;
+}
+
+/* Continues with the next command after a complete one, and checks the time now and then. */
+static void complete_command(struct lmplay_replay *r) {
+	r->next++;
+	r->phase = PHASE_COMMANDS;
+	r->until_clock--;
+	if (r->until_clock == 0u) {
+		r->until_clock = (r->limit_ns != 0u) ? CLOCK_INTERVAL_LIMITED : CLOCK_INTERVAL;
+		if (check_time(r, now(r)) != LMPLAY_OK) {
+			end_sequence(r, LMPLAY_RUN_LATE);
+		}
+	}
+}
+
+/* Executes an End: returns from a Call, or ends the sequence. */
+static void execute_end(struct lmplay_replay *r) {
+	if (r->return_to != 0u) {
+		r->next = r->return_to;
+		r->return_to = 0;
+	} else {
+		end_sequence(r, (r->limit_ns != 0u) ? check_time(r, now(r)) : LMPLAY_OK);
+	}
+}
+
+/* Executes the next command, or the next part of it. */
+static void step_command(struct lmplay_replay *r) {
+	const struct command *c = command_at(r->image, r->next);
+	if (r->fault != 0u) {
+		end_sequence(r, LMPLAY_BUS_FAULT);
+	} else if (r->stop != 0u) {
+		end_sequence(r, LMPLAY_RUN_LATE);
+	} else if (c->opcode == OP_END) {
+		execute_end(r);
+	} else {
+		enum lmplay_code code = execute_command(r, c);
+		if (code == LMPLAY_OK) {
+			complete_command(r);
+		} else if (code != LMPLAY_BUSY) {
+			end_sequence(r, code);
+		} else {
+			/* The command continues in the next step. */
+		}
+	}
+}
+
+/* Continues a wait. Returns false if it has not ended. */
+static bool step_wait(struct lmplay_replay *r) {
+	uint64_t time = now(r);
+	bool is_late = (r->stop != 0u) || (check_time(r, time) != LMPLAY_OK);
+	bool is_over = (time >= r->wake_ns);
+	if (r->phase == PHASE_SETTLE) {
+		if (is_over) {
+			enum lmplay_code code = query_devices(r);
+			end_sequence(r, (code != LMPLAY_OK) ? code : (enum lmplay_code)r->pending);
+		}
+	} else if (r->phase == PHASE_DELAY) {
+		is_over = is_over || is_late;
+		if (is_late) {
+			end_sequence(r, LMPLAY_RUN_LATE);
+		} else if (is_over) {
+			complete_command(r);
+		} else {
+			/* The delay lasts. */
+		}
+	} else {
+		if (is_late) {
+			r->pending = LMPLAY_RUN_LATE; /* unless the next load meets the condition */
+			is_over = true;
+		} else if (is_over && (time >= r->deadline_ns)) {
+			r->pending = LMPLAY_DEADLINE_PASSED;
+		} else {
+			/* More loads may follow. */
+		}
+		r->phase = is_over ? PHASE_COMMANDS : PHASE_POLL;
+	}
+	return is_over;
+}
+
+enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, uint64_t limit_ns) {
+	enum lmplay_code code = LMPLAY_OK;
+	if ((replay == NULL) || (replay->image == NULL)) {
+		code = LMPLAY_USAGE;
+	} else if (replay->flags != REPLAY_LOADED) {
+		code = LMPLAY_DISABLED;
+	} else if (sequence >= replay->image->sequence_count) {
+		code = LMPLAY_USAGE;
+	} else if (replay->missing_inputs != 0u) {
+		code = LMPLAY_INPUT_MISSING;
+	} else {
+		clear_bytes(&replay->result, sizeof replay->result);
+		begin_sequence(replay, sequence, limit_ns);
+	}
+	return code;
+}
+
+enum lmplay_code lmplay_step(struct lmplay_replay *replay, uint32_t budget) {
+	bool is_waiting = false;
+	if ((replay == NULL) || (budget == 0u) || (replay->phase == PHASE_NONE)) {
+		return LMPLAY_USAGE;
+	}
+	for (uint32_t left = budget; (left > 0u) && !is_waiting && (replay->phase != PHASE_ENDED);) {
+		if (replay->phase == PHASE_COMMANDS) {
+			step_command(replay);
+			left--;
+		} else {
+			is_waiting = !step_wait(replay);
+		}
+	}
+	return (replay->phase == PHASE_ENDED) ? replay->result.code : LMPLAY_BUSY;
+}
+
+uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
+	uint64_t next = 0;
+	if ((replay->phase == PHASE_DELAY) || (replay->phase == PHASE_POLL)) {
+		next = smaller(replay->wake_ns, replay->end_ns + 1u);
+	} else if (replay->phase == PHASE_SETTLE) {
+		next = replay->wake_ns;
+	} else {
+		/* The next step executes a command, or the run has ended. */
+	}
+	return next;
+}
+
+void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *result) {
+	*result = replay->result;
+	if (replay->phase != PHASE_ENDED) {
+		result->code = LMPLAY_BUSY;
+	}
+}
+
+#define WAIT_MAX_NS 100000000u /* of one call of the hook `wait` */
+
+enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uint64_t limit_ns,
+	struct lmplay_result *result) {
+	enum lmplay_code code = lmplay_start(replay, sequence, limit_ns);
+	if (code != LMPLAY_OK) {
+		if (result != NULL) {
+			clear_bytes(result, sizeof *result);
+			result->code = code;
+			result->command = LMPLAY_NONE;
+		}
+		return code;
+	}
+	code = lmplay_step(replay, UINT32_MAX);
+	while (code == LMPLAY_BUSY) {
+		uint64_t next = lmplay_next_ns(replay);
+		if ((replay->hooks->wait != NULL) && (next != 0u)) {
+			uint64_t time = now(replay);
+			if (next > time) {
+				replay->hooks->wait(replay->hooks->context, smaller(next - time, WAIT_MAX_NS));
+			}
+		}
+		code = lmplay_step(replay, UINT32_MAX);
+	}
+	if (result != NULL) {
+		*result = replay->result;
+	}
+	return code;
+}
+
+void lmplay_fault(struct lmplay_replay *replay) {
+	replay->fault = 1;
+}
+
+void lmplay_stop(struct lmplay_replay *replay) {
+	replay->stop = 1;
+}
+
+int lmplay_exit_status(enum lmplay_code code) {
+	/* Exit statuses in the order of the codes; 70 for numbers that are not codes. */
+	static const uint8_t statuses[21] = {0, 64, 65, 66, 69, 70, 71, 71, 74, 75, 76, 76, 77, 78, 70,
+		65, 64, 70, 75, 69, 71};
+	return ((uint32_t)code < sizeof statuses) ? (int)statuses[code] : 70;
+}

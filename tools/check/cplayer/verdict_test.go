@@ -1,0 +1,315 @@
+package cplayer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/runtime"
+	"lightmetal/tools/check/simulate/images"
+	"lightmetal/tools/image/listing"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
+)
+
+const root = "../../.."
+
+// buildPlayer compiles the player for the host.
+func buildPlayer(t *testing.T, flags ...string) (program string) {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		if os.Getenv("LM_TEST_REQUIRED") == "1" {
+			t.Fatal("gcc is not here")
+		}
+		t.Skip("gcc is not here, so the player in C cannot be compiled (LM_TEST_REQUIRED=1 makes " +
+			"this a failure)")
+	}
+	program, err := Build("gcc", root, t.TempDir(), flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// sanitized are flags that make undefined behaviour and accesses outside an object end the player.
+var sanitized = []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
+
+func encode(t *testing.T, image *lmb.Image) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "image.lmb")
+	if err := os.WriteFile(path, lmbtest.Encode(t, image), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// verdicts returns the line that the player prints for each file.
+func verdicts(t *testing.T, program string, paths []string) []string {
+	t.Helper()
+	list := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(list, []byte(strings.Join(paths, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(program, "verify", list).CombinedOutput()
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if err != nil || len(lines) != len(paths) {
+		t.Fatalf("%v; %d lines for %d files: %s", err, len(lines), len(paths), lines[len(lines)-1])
+	}
+	return lines
+}
+
+// comparable has the places that both readers name alike. The parts of a FlatBuffer, which have no
+// names in FORMAT.md, are all called "envelope" here.
+var comparable = regexp.MustCompile(
+	`^(preamble|signature|reservation|(device|rule|window|sequence|segment|tensor|command) \d+)$`)
+
+// place returns where the runtime finds a file invalid, "good" if it does not.
+func place(data []byte) (place, why string) {
+	view, err := fbs.Verify(data)
+	if err == nil {
+		err = runtime.CheckTimeLimit(view)
+		if err == nil {
+			return "good", ""
+		}
+		return longest(view), err.Error()
+	}
+	var e *fbs.Error
+	switch {
+	case !errors.As(err, &e):
+		return "no place", err.Error()
+	case comparable.MatchString(e.Place), isEndOfFile(e):
+		return e.Place, e.Reason
+	}
+	return "envelope", err.Error()
+}
+
+// isEndOfFile reports whether an error is about the end of the last segment, and not about the
+// vector of segments, which has the same name.
+func isEndOfFile(e *fbs.Error) bool {
+	return e.Place == "segments" && strings.HasPrefix(e.Reason, "end")
+}
+
+// longest returns the place of the first sequence that may take longer than the limit.
+func longest(view *fbs.View) string {
+	for i, us := range view.WorstCaseUs {
+		if us > view.TimeLimitUs {
+			return fmt.Sprint("sequence ", i)
+		}
+	}
+	return "good"
+}
+
+// compareVerdicts compares the verdicts of both readers on files, and counts the good files.
+func compareVerdicts(t *testing.T, program string, paths []string) (good int) {
+	t.Helper()
+	for i, line := range verdicts(t, program, paths) {
+		data, err := os.ReadFile(paths[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, reason, _ := strings.Cut(line, ": ")
+		if theirs != "good" && !comparable.MatchString(theirs) &&
+			!(theirs == "segments" && strings.HasPrefix(reason, "do not end")) {
+			theirs = "envelope"
+		}
+		ours, why := place(data)
+		if ours == "good" {
+			good++
+		}
+		if ours != theirs {
+			t.Errorf("%s: the runtime says %s (%s), C says %s (%s)", filepath.Base(paths[i]), ours,
+				why, theirs, reason)
+		}
+	}
+	return good
+}
+
+// everyImage returns the images of testdata, good and bad, and those of the listings.
+func everyImage(t *testing.T) (good, bad []string) {
+	t.Helper()
+	samples := filepath.Join(root, "testdata")
+	good, _ = filepath.Glob(filepath.Join(samples, "images", "*.lmb"))
+	bad, _ = filepath.Glob(filepath.Join(samples, "bad", "*.lmb"))
+	listings, _ := filepath.Glob(filepath.Join(samples, "listings", "*.lms"))
+	for _, path := range listings {
+		source, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := listing.Parse(path, source, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		good = append(good, encode(t, image))
+	}
+	if len(good) < 8 || len(bad) < 15 {
+		t.Fatalf("%d good and %d bad images", len(good), len(bad))
+	}
+	return good, bad
+}
+
+// Both readers find the same images invalid, at the same place.
+func TestVerdictsOnTestdataAreThoseOfTheRuntime(t *testing.T) {
+	program := buildPlayer(t, sanitized...)
+	good, bad := everyImage(t)
+	if n := compareVerdicts(t, program, good); n != len(good) {
+		t.Errorf("%d of %d images of testdata are good", n, len(good))
+	}
+	// a good file
+	bad = slices.DeleteFunc(bad,
+		func(path string) bool { return strings.HasSuffix(path, "larger-than-the-machine.lmb") })
+	if n := compareVerdicts(t, program, bad); n != 0 {
+		t.Errorf("%d images that should be bad are good", n)
+	}
+}
+
+// corrupt changes a number or a few bits somewhere in the vectors of an image, and corrects the
+// checksum.
+func corrupt(random *rand.Rand, file []byte) []byte {
+	data := bytes.Clone(file)
+	view, err := fbs.Verify(data)
+	if err != nil {
+		return data
+	}
+	commands := 32 * len(view.Commands)
+	from, size := 72, int(len(view.Envelope))-72
+	if random.IntN(3) > 0 { // mostly in the commands
+		from = bytes.Index(data, asBytes(view.Commands[0]))
+		size = commands
+	}
+	if random.IntN(4) == 0 {
+		corruptCommand(random, view)
+		binary.LittleEndian.PutUint32(data[12:], fbs.EnvelopeChecksum(data[:len(view.Envelope)]))
+		return data
+	}
+	for range 1 + random.IntN(2) {
+		at := from + random.IntN(size)
+		switch random.IntN(4) {
+		case 0:
+			data[at] ^= 1 << random.IntN(8)
+		case 1:
+			data[at] = byte(random.Uint32())
+		case 2:
+			data[at] = byte(random.Uint32N(16))
+		case 3:
+			if at&^3 >= from {
+				binary.LittleEndian.PutUint32(data[at&^3:],
+					[]uint32{0, 1, 4, 4096, 1 << 31, 1<<32 - 1, 1<<32 - 4}[random.IntN(7)])
+			}
+		}
+	}
+	binary.LittleEndian.PutUint32(data[12:], fbs.EnvelopeChecksum(data[:len(view.Envelope)]))
+	return data
+}
+
+// corruptCommand changes one command in place, to what only a check of more than one of its fields
+// finds invalid.
+func corruptCommand(random *rand.Rand, view *fbs.View) {
+	c := &view.Commands[random.IntN(len(view.Commands))]
+	switch random.IntN(5) {
+	case 4: // places that a board closes, and their neighbours
+		if c.Opcode == gen.OpcodePoint {
+			coordinates := []uint64{0, 2, 3, 8, 9, 10, 11, 16, 17, 19, 24}
+			one := func() uint64 { return coordinates[random.IntN(len(coordinates))] }
+			c.Mask = c.Mask&^0xffff | one() | one()<<8
+			if c.Mask>>56 == 1 {
+				c.Mask = c.Mask&^0xffffffff | one() | one()<<8 | one()<<16 | one()<<24
+			}
+			size := view.Windows[c.Window].Size
+			c.Value = []uint64{0, 0x8_8003_0078, 0x8_9000_0000, 0x9000_0000,
+				1<<64 - 1}[random.IntN(5)] &^ (size - 1)
+		}
+	case 0: // calls that may nest
+		if c.Opcode != gen.OpcodeEnd {
+			*c = fbs.Command{Opcode: gen.OpcodeCall,
+				Index: uint16(random.IntN(len(view.Sequences)))}
+		}
+	case 1: // an offset that only bulk copies may have
+		c.Offset ^= 1 + random.Uint32N(7)
+	case 2:
+		c.Amount ^= 1 + random.Uint32N(7)
+	case 3:
+		c.Window = uint16(random.IntN(len(view.Windows)))
+	}
+}
+
+func asBytes(c fbs.Command) []byte {
+	var b bytes.Buffer
+	_ = binary.Write(&b, binary.LittleEndian, c)
+	return b.Bytes()
+}
+
+// corrupted writes images of testdata and of random commands, each with a corruption.
+func corrupted(t *testing.T, random *rand.Rand, count int) (paths []string) {
+	t.Helper()
+	good, _ := everyImage(t)
+	dir := t.TempDir()
+	for n := range count {
+		var file []byte
+		var err error
+		if n%2 == 0 {
+			file, err = os.ReadFile(good[n/2%len(good)])
+		} else {
+			file, err = lmb.Encode(images.Any(random))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(file) > 1<<20 {
+			continue
+		}
+		path := filepath.Join(dir, fmt.Sprintf("%d.lmb", n))
+		if err := os.WriteFile(path, corrupt(random, file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// The images have a few corrupted bits, and correct checksums.
+func TestVerdictsOnCorruptedImagesAreThoseOfTheRuntime(t *testing.T) {
+	program := buildPlayer(t, sanitized...)
+	paths := corrupted(t, rand.New(rand.NewPCG(16, 3)), 3000)
+	good := compareVerdicts(t, program, paths)
+	if good < len(paths)/50 || good > len(paths)*9/10 {
+		t.Errorf("%d of %d are good: too few or too many to compare", good, len(paths))
+	}
+	t.Logf("evidence: %d images, %d of them good, same verdicts", len(paths), good)
+}
+
+// Every byte of a file is covered by a checksum, or must have the value that it has.
+func TestPlayerRejectsAFileWithAnyByteChanged(t *testing.T) {
+	program := buildPlayer(t)
+	file, err := os.ReadFile(filepath.Join(root, "testdata/images/edu-factorial.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	dir := t.TempDir()
+	for i := 0; i < len(file); i += 7 {
+		changed := bytes.Clone(file)
+		changed[i] ^= 0x10
+		path := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.WriteFile(path, changed, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	for i, line := range verdicts(t, program, paths) {
+		if strings.HasPrefix(line, "good") {
+			t.Errorf("byte %d changed: %s", 7*i, line)
+		}
+	}
+}
