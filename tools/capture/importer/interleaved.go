@@ -66,7 +66,8 @@ func (p *program) checkInterleaved(t *tensor) error {
 	}
 	t.extent = t.rows(grid) * t.stride(grid)
 	if t.Address > fbs.BytesMax || t.extent > fbs.BytesMax {
-		return traces.Usage("%s %s: the pages end after the last address of a bank", t.kind(), t.Name)
+		return traces.Usage("%s %s: the pages end after the last address of a bank", t.kind(),
+			t.Name)
 	}
 	return nil
 }
