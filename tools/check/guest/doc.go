@@ -19,7 +19,7 @@
 //
 //	scenario NameThatSaysWhatItShows on plain iommu
 //	  ready edu
-//	  lmrun 76 "golden mismatch: command 1 of main" -device $edu /images/mine.lmb
+//	  lmrun 76 "golden mismatch: main, command 1" -device $edu /images/mine.lmb
 //
 // plain has edu, ivshmem, nvme and virtio-crypto; iommu has them behind an IOMMU; traced is plain
 // with QEMU's trace, which must be what the runs of images imply, and nothing else

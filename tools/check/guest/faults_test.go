@@ -25,27 +25,10 @@ main:
   poll.4 m+0x80000 == 0x2 within 600s every 1ms
   copy.8 m+0x81000 <- pattern 0x5 size 65536
 safe:
-<<<<<<< HEAD
   write.4 m+0x80004 0x5afe
 `)
 	m.addImage(t, "polls", `lightmetal 1
 device edu 1234:11e8 bar0 1MiB
-=======
-  write.4 m+0x4 0x5afe
-`), "truncate")
-	const says = "input/output error: main, command 2: copy.8 w0+0x1000: the image file was cut " +
-		"short"
-	if !strings.Contains(console, says) || !strings.Contains(console, "sequence safe: done") {
-		t.Error(console)
-	}
-}
-
-func TestGuestMemoryDecodingOffIsADeviceThatIsGone(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	_, console := inside(t, withImage(t, `lightmetal 1
-target edu 1234:11e8 bar0 1MiB
->>>>>>> main
 window r bar0 offset 0x0 size 1MiB
 main:
   write.4 r+0x4 0x1

@@ -24,7 +24,7 @@ type replayStep struct {
 }
 
 // failedCommand is the command in the text of a failure.
-var failedCommand = regexp.MustCompile(`command (\d+) of (\w+)`)
+var failedCommand = regexp.MustCompile(`(\w+), command (\d+)`)
 
 func parseReplay(words []string) (r replayStep, ok bool) {
 	r = replayStep{sequence: "main", slot: "0", loops: 1, inputs: map[string]string{}}
@@ -40,7 +40,7 @@ func parseReplay(words []string) (r replayStep, ok bool) {
 			return code.ExitStatus() == status
 		})
 		if match := failedCommand.FindStringSubmatch(words[2]); match != nil && status != 0 {
-			r.failed = match[2] + "[" + match[1] + "]"
+			r.failed = match[1] + "[" + match[2] + "]"
 		}
 	default:
 		return r, false

@@ -144,7 +144,7 @@ func signals(*guest, []string) error {
 	return nil
 }
 
-var replayDone = regexp.MustCompile(`(?m)^lmrun: done: main of factorial\.lmb, \d+ times.*\n`)
+var replayDone = regexp.MustCompile(`(?m)^lmrun: done: main of \S*factorial\.lmb, \d+ times.*\n`)
 
 // processOne starts an endless replay, leaves it an orphan to reap, and sends
 // the signal.
