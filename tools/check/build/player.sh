@@ -55,8 +55,8 @@ check_player_compilers() {
 	say "player: gcc and clang print no warning, and their analysers find nothing"
 }
 
-# check_player_misra runs cppcheck with the MISRA addon. It fails if the player breaks a rule that is
-# not in $player_deviations.
+# check_player_misra runs cppcheck with the MISRA addon. It fails if the player breaks a rule that
+# is not in $player_deviations.
 check_player_misra() {
 	local log=$out/_player/misra.log broken
 	cppcheck --addon=misra --std=c99 --enable=warning,style --platform=unix64 -q \
