@@ -22,8 +22,8 @@ player_targets=(
 )
 
 # Rules of MISRA C:2012 from which the player deviates; runtime/c/README.md has the reasons.
-player_deviations="2.3 2.4 2.5 8.7 8.9 10.4 10.6 11.4 11.5 11.6 11.8 15.5 20.1 20.7 20.9"
-player_deviations+=" 21.14 21.15 21.16"
+player_deviations="2.3 2.4 2.5 8.7 8.9 10.4 10.6 10.7 10.8 11.4 11.5 11.6 11.8 15.5 20.1 20.7 20.9"
+player_deviations+=" 12.1 21.14 21.15 21.16"
 
 # step_player compiles the player without warnings, analyses it, and prints and checks its stack,
 # its size and the coverage of its tests.
