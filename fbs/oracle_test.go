@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -256,7 +257,8 @@ func slowIndex(v *fbs.View, c fbs.Command) bool {
 			v.Windows[c.Index].Kind == gen.WindowKindHost) &&
 			c.Width >= 4 && c.Value <= v.Windows[c.Index].Size
 	case gen.OpcodeExpect:
-		return (c.Index == 0 || c.Amount != 0) && (c.Mode == 1 || c.Mode == 2)
+		return (c.Index == 0 || c.Amount != 0) && (c.Mode == 1 || c.Mode == 2 ||
+			c.Mode == 3 && slowCounter(c.Mask))
 	case gen.OpcodeCopyIn, gen.OpcodeCompare:
 		if c.Index == 0 {
 			size := uint64(0)
@@ -270,6 +272,16 @@ func slowIndex(v *fbs.View, c fbs.Command) bool {
 		return slowTensor(v, c, gen.RoleOutput)
 	}
 	return true
+}
+
+// slowCounter reports whether mask has some of its lowest bits set, and no other.
+func slowCounter(mask uint64) bool {
+	for n := range 64 {
+		if mask == math.MaxUint64>>n {
+			return true
+		}
+	}
+	return false
 }
 
 // slowStorable reports whether a window lies in a BAR and has no registers that an image may

@@ -130,7 +130,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	wantFault(t, "17 windows", err, NoDevice, "cannot map 4096 bytes", "16 regions")
 	d.Close()
 	d = f.openVFIO()
-	d.outbound.next = 0xfffd_0000
+	d.outbound.end = 0xfffc_f000
 	mustMap(t, d, host(0x10000)) // up to the last offset
 	_, err = d.Map(host(1))
 	wantFault(t, "over the end", err, NoDevice, "cannot map 4096 bytes")

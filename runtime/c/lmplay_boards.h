@@ -4,7 +4,7 @@
  * Only lmplay.c includes this file. The macro LMPLAY_BOARD_name is 0 if an integrator leaves the
  * board out. Then only its PCI ids stay.
  */
-#define SCHEMA_HASH 0xa18c6a06cf82086eu
+#define SCHEMA_HASH 0x660bbb4db104bbf4u
 
 #ifndef LMPLAY_BOARD_EDU
 #define LMPLAY_BOARD_EDU 1

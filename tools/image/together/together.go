@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"lightmetal/fbs"
-	"lightmetal/runtime"
+	"lightmetal/tools/image/lmb"
 )
 
 // Image is a verified image, under the name that people know it by.
@@ -255,8 +255,8 @@ func meet(s space, relied []span, stores places) *Collision {
 
 func (c *Collision) name(a, b Image) {
 	c.Image, c.Other, c.OtherSequence = a.Name, b.Name, sequenceOf(b.View, c.OtherCommand)
-	c.at = string(runtime.AppendPlace(nil, a.View, c.Command))
-	c.otherAt = string(runtime.AppendPlace(nil, b.View, c.OtherCommand))
+	c.at = lmb.PlaceText(a.View, c.Command)
+	c.otherAt = lmb.PlaceText(b.View, c.OtherCommand)
 }
 
 func sequenceName(view *fbs.View, index int) string { return view.Name(view.Sequences[index].Name) }

@@ -262,15 +262,15 @@ var mistakes = []struct {
 	// CSTS.CFS and not RDY, or takes zeros for what it cannot read and success
 	// for what it cannot write, as QEMU's does, or a buffer is as it was before.
 	{"edu-out-of-reach", onEdu,
-		end{76, "golden mismatch: command 1 of main: element 0: got 0xa5,"}, 0},
+		end{76, "golden mismatch: main, command 1: compare.1 w2+0x0: element 0: got 0xa5,"}, 0},
 	{"queues-out-of-reach", onNvme,
-		end{76, "expect failed: command 18 of init: got 0x2, wanted 0x1"}, 0},
+		end{76, "expect failed: init, command 18: expect.4 w0+0x1c & 0x3 == 0x1: got 0x2 "}, 0},
 	{"data-out-of-reach", onNvme,
-		end{76, "golden mismatch: command 2 of main: element 3584: got 0x0,"}, 0},
+		end{76, "golden mismatch: main, command 2: compare.8 w8+0x0: element 3584: got 0x0,"}, 0},
 	{"too-small", onNvme,
-		end{76, "golden mismatch: command 2 of main: element 3584: got 0x0,"}, 0},
-	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 18 of init"}, 4},
-	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 of main"}, 4},
+		end{76, "golden mismatch: main, command 2: compare.8 w8+0x0: element 3584: got 0x0,"}, 0},
+	{"nvme-no-master", onNvme, end{69, "bus mastering is off: init, command 18: expect.4"}, 4},
+	{"edu-no-master", onEdu, end{69, "bus mastering is off: main, command 1: compare.1"}, 4},
 	{"decoding-off", onNvme, end{71, "device gone: "}, 2},
 	{"too-large", onEdu, end{65, "bad image: the image needs"}, 0},
 }
