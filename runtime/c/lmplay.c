@@ -552,7 +552,7 @@ static const void *read_vector(struct table *t, const struct vector_form *form, 
 
 /* Finds the vectors of the image, and returns its reservation in *r. */
 static void read_vectors(struct lmplay_image *image, struct table *t, struct reservation *r) {
-	static const struct vector_form forms[] = {
+	static const struct vector_form vectors[] = {
 		{"commands", (uint32_t)1 << 24, 6, sizeof(struct command), 8},
 		{"devices", LMPLAY_DEVICES_MAX, 1, sizeof(struct device), 8},
 		{"windows", 4096, 2, sizeof(struct window), 8},
@@ -565,19 +565,19 @@ static void read_vectors(struct lmplay_image *image, struct table *t, struct res
 	};
 	uint32_t notes_bytes;
 	uint64_t position;
-	image->commands = read_vector(t, &forms[0], &image->command_count);
+	image->commands = read_vector(t, &vectors[0], &image->command_count);
 	position = field_position(t, 0, sizeof *r);
 	if ((position != 0u) && is_inside(t, position, sizeof *r, 8, "image")) {
 		copy_bytes(r, &t->bytes[position], sizeof *r);
 	}
-	image->devices = read_vector(t, &forms[1], &image->device_count);
-	image->windows = read_vector(t, &forms[2], &image->window_count);
-	image->sequences = read_vector(t, &forms[3], &image->sequence_count);
-	image->tensors = read_vector(t, &forms[4], &image->tensor_count);
-	image->segments = read_vector(t, &forms[5], &image->segment_count);
-	image->text = read_vector(t, &forms[6], &image->text_bytes);
-	(void)read_vector(t, &forms[7], &notes_bytes);
-	image->rules = read_vector(t, &forms[8], &image->rule_count);
+	image->devices = read_vector(t, &vectors[1], &image->device_count);
+	image->windows = read_vector(t, &vectors[2], &image->window_count);
+	image->sequences = read_vector(t, &vectors[3], &image->sequence_count);
+	image->tensors = read_vector(t, &vectors[4], &image->tensor_count);
+	image->segments = read_vector(t, &vectors[5], &image->segment_count);
+	image->text = read_vector(t, &vectors[6], &image->text_bytes);
+	(void)read_vector(t, &vectors[7], &notes_bytes);
+	image->rules = read_vector(t, &vectors[8], &image->rule_count);
 }
 
 /* Compares the counts of the reservation with the vectors (step 3 of section 1.2). */
@@ -813,6 +813,7 @@ struct lmplay_window_state {
 	uint64_t inside;   /* offset of the window's first byte in the range; Point changes it */
 	uint64_t bus;      /* address at which its device reaches the first byte; 0: none */
 	uint64_t memory;   /* Host: address of the memory on the bus */
+	const struct board_group *group; /* Tlb: group of the TLB window */
 	uint16_t slot;     /* Tlb: number of the TLB window */
 	uint8_t kind;
 	uint8_t device;
@@ -1741,7 +1742,6 @@ static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct w
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = (d->board != NULL) ? d->board->tlb : NULL;
 	const struct board_group *g;
-	enum lmplay_code code = LMPLAY_OK;
 	uint32_t slot;
 	if (tlb == NULL) {
 		return reject(l->error, LMPLAY_WRONG_DEVICE, "window", index,
@@ -1750,8 +1750,8 @@ static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct w
 	if (d->registers_mapped == 0u) {
 		const struct board_group *last = &tlb->groups[tlb->group_count - 1u];
 		uint64_t size = ((uint64_t)last->first + last->count) * tlb->config_stride;
-		code = map_bar(l, w->device, LMPLAY_NONE, tlb->config_bar, tlb->config_offset, size, 0,
-			&d->registers);
+		enum lmplay_code code = map_bar(l, w->device, LMPLAY_NONE, tlb->config_bar,
+			tlb->config_offset, size, 0, &d->registers);
 		if (code != LMPLAY_OK) {
 			return code;
 		}
@@ -1765,6 +1765,7 @@ static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct w
 	g = group_of(tlb, slot);
 	set_bit(d->taken, slot);
 	state->slot = (uint16_t)slot;
+	state->group = g;
 	return map_bar(l, w->device, index, g->bar, g->offset + ((uint64_t)(slot - g->first) * g->size),
 		g->size, w->flags, mapping);
 }
@@ -1783,12 +1784,11 @@ static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const str
 	const struct board_outbound *o = d->board->outbound;
 	uint64_t size = round_up(w->size, PAGE_BYTES);
 	uint64_t offset = (d->outbound_end == 0u) ? 0u : (d->outbound_end + PAGE_BYTES);
-	enum lmplay_code code = LMPLAY_OK;
 	if (fixed_bus(w) != 0u) {
 		offset = fixed_bus(w) - o->noc; /* a very large number if the address is below o->noc */
 	}
 	if (d->outbound_mapped == 0u) {
-		code = map_bar(l, w->device, LMPLAY_NONE, o->bar, o->offset,
+		enum lmplay_code code = map_bar(l, w->device, LMPLAY_NONE, o->bar, o->offset,
 			(uint64_t)o->regions * o->stride, 0, &d->outbound);
 		if (code != LMPLAY_OK) {
 			return code;
@@ -1944,9 +1944,8 @@ static enum lmplay_code check_tiles(const struct loader *l, uint32_t index,
 	const struct lmplay_window_state *w = &l->replay->windows[c->window];
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = d->board->tlb;
-	const struct board_group *g = group_of(tlb, w->slot);
 	struct tlb_words words;
-	if (!encode_tlb_window(tlb, g, c->mask, c->value, &words)) {
+	if (!encode_tlb_window(tlb, w->group, c->mask, c->value, &words)) {
 		return reject(l->error, LMPLAY_REFUSED, "command", index,
 			TEXT("the device's TLB cannot encode this tile range"));
 	}
@@ -2304,7 +2303,7 @@ enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_i
 }
 
 enum lmplay_code lmplay_unload(struct lmplay_replay *replay) {
-	enum lmplay_code code = LMPLAY_OK;
+	enum lmplay_code code;
 	if ((replay == NULL) || ((replay->flags & REPLAY_LOADED) == 0u)) {
 		return LMPLAY_USAGE;
 	}
@@ -2706,7 +2705,6 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 	struct lmplay_window_state *w = &r->windows[c->window];
 	const struct lmplay_device_state *d = &r->devices[w->device];
 	const struct board_tlb *tlb = d->board->tlb;
-	const struct board_group *g = group_of(tlb, w->slot);
 	bool by_hooks = d->registers.by_hooks != 0u;
 	uintptr_t address = d->registers.address;
 	uint64_t at = (uint64_t)w->slot * tlb->config_stride;
@@ -2714,7 +2712,7 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 	struct tlb_words words;
 	uint64_t loaded = 0;
 	enum lmplay_code code;
-	(void)encode_tlb_window(tlb, g, c->mask, c->value, &words);
+	(void)encode_tlb_window(tlb, w->group, c->mask, c->value, &words);
 	execute_barrier(r);
 	if (width == 8u) {
 		code = store_mapping(r, address, by_hooks, at, 8, words.low);
@@ -2732,7 +2730,7 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 		code = load_mapping(r, address, by_hooks, at, width, &loaded);
 	}
 	execute_barrier(r);
-	w->inside = c->value & (g->size - 1u);
+	w->inside = c->value & (w->group->size - 1u);
 	return code;
 }
 
@@ -2887,10 +2885,11 @@ enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, u
 
 enum lmplay_code lmplay_step(struct lmplay_replay *replay, uint32_t budget) {
 	bool is_waiting = false;
+	uint32_t left = budget;
 	if ((replay == NULL) || (budget == 0u) || (replay->phase == PHASE_NONE)) {
 		return LMPLAY_USAGE;
 	}
-	for (uint32_t left = budget; (left > 0u) && !is_waiting && (replay->phase != PHASE_ENDED);) {
+	while ((left > 0u) && !is_waiting && (replay->phase != PHASE_ENDED)) {
 		if (replay->phase == PHASE_COMMANDS) {
 			step_command(replay);
 			left--;
