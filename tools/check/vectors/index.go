@@ -18,6 +18,9 @@ type sentence struct {
 	text    string
 }
 
+// unnumbered is the section of sentences that add no rules: those after a heading without a number.
+const unnumbered = "example"
+
 var (
 	heading     = regexp.MustCompile(`^#+ ([0-9.]+?)\.? `)
 	endOfPhrase = regexp.MustCompile("([.:;]) (?:[A-Z`*]|an End)")
@@ -46,6 +49,9 @@ func readSentences(page string) (list []sentence) {
 		case number != nil:
 			flush()
 			section = number[1]
+		case section != "" && strings.HasPrefix(line, "## "):
+			flush()
+			section = unnumbered
 		case strings.HasPrefix(line, "#") || line == "" || strings.HasPrefix(line, "|--"):
 			flush()
 		case isRow || isCode:

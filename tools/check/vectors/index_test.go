@@ -44,7 +44,7 @@ func TestEverySentenceThatDemandsSomethingHasAVector(t *testing.T) {
 	}
 	used, found := map[string]bool{}, 0
 	for _, s := range sentences {
-		if !demands.MatchString(strings.ToLower(s.text)) {
+		if s.section == unnumbered || !demands.MatchString(strings.ToLower(s.text)) {
 			continue
 		}
 		found++
