@@ -41,7 +41,7 @@ type machine struct {
 	view          *fbs.View
 	memory        []byte
 	windows       []uint64 // offset of each window in the memory
-	order         []int    // windows in the order in which Load maps them: fixed bus addresses first
+	order         []int    // windows in the order of Load: fixed bus addresses first
 	mapped        int      // number of windows that Load has mapped
 	fault         int
 	after, stores int
