@@ -30,6 +30,7 @@ source tools/check/build/deliver.sh  # boot images, installation, Debian package
 source tools/check/build/generate.sh # generated code, and kernels of accelerators
 source tools/check/build/measure.sh  # sizes, statements, speed
 source tools/check/build/fuzz.sh     # fuzzing and simulation
+source tools/check/build/player.sh   # checks of the player in C
 source tools/check/build/demo.sh     # the first look
 source tools/check/build/steps.sh    # the steps of `test`
 source tools/check/build/test.sh     # `test`: runs the steps and prints the summary
@@ -41,8 +42,8 @@ usage: ./build.sh COMMAND
 
   demo                    a first look: import a capture, look inside, replay it; needs only Go
   test [STEP...]          every check there is, or only the steps named; steps are
-                            fmt vet lint gen kernels unit fuzz race arm64 purego cross
-                            reproducible recipes guest coverage bench
+                            fmt vet lint gen kernels unit player fuzz race arm64 purego
+                            cross reproducible recipes guest coverage bench
   record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes;
                             and of programs by clang and rustc, where they are installed; with
                             LM_TTKMD=FILE.ko and LM_TTUMD=PROGRAM of a client of Tenstorrent's
@@ -84,7 +85,8 @@ usage: ./build.sh COMMAND
   sbom                    build/sbom.spdx.json: what lmrun is linked from, SPDX 2.3;
                             build/lmrun.openvex.json: known vulnerabilities of that, and why they do
                             not matter, OpenVEX 0.2.0
-  gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
+  gen [--check]           Go code from fbs/image.fbs, and the tables of boards for the player in C;
+                            --check: only compare them with the tree
   bench [--full] [--json] [--write FILE]
                           speed, size and steadiness, beside C, and which goals are met: in under a
                             minute, or all of it in about five; FILE takes the table too

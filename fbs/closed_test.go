@@ -347,10 +347,12 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 		{"all Tensix tiles", &boards.Blackhole, rectangle(0, 1, 2, 16, 11), 0, 1 << 21},
 		{"registers of the ARC", &boards.Blackhole, fbs.TileRange{X: 8}, 0x8000_0000, 1 << 21},
 	} {
-		c.target.Ordering = gen.OrderingDefault
-		if err := newPointer(t, c.board).verdict(t, c.target, c.address, c.size); err != nil {
-			t.Errorf("%s, %s: %v", c.board.Name, c.what, err)
-		}
+		t.Run(c.what, func(t *testing.T) {
+			c.target.Ordering = gen.OrderingDefault
+			if err := newPointer(t, c.board).verdict(t, c.target, c.address, c.size); err != nil {
+				t.Errorf("%s, %s: %v", c.board.Name, c.what, err)
+			}
+		})
 	}
 }
 
@@ -378,13 +380,15 @@ func TestRoutesToThePCIeControllerAreClosed(t *testing.T) {
 		{&boards.Blackhole, fbs.TileRange{X: 16, Y: 11, Multicast: true}, 0, "of a PCIe tile"},
 		{&boards.Blackhole, fbs.TileRange{X: 8}, 0xce00_0000, "the ARC's windows"},
 	} {
-		c.target.Ordering = gen.OrderingDefault
-		err := newPointer(t, c.board).verdict(t, c.target, c.address, 1<<20)
-		const begins = "command 0: point: the window can reach "
-		if err == nil || !strings.HasPrefix(err.Error(), begins) ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s, %+v: %v, want %q", c.board.Name, c.target, err, c.want)
-		}
+		t.Run(c.want, func(t *testing.T) {
+			c.target.Ordering = gen.OrderingDefault
+			err := newPointer(t, c.board).verdict(t, c.target, c.address, 1<<20)
+			const begins = "command 0: point: the window can reach "
+			if err == nil || !strings.HasPrefix(err.Error(), begins) ||
+				!strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s, %+v: %v, want %q", c.board.Name, c.target, err, c.want)
+			}
+		})
 	}
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		for _, rule := range board.Rules {
@@ -410,12 +414,14 @@ func TestRoutesToThePCIeControllerAreClosed(t *testing.T) {
 				{fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail}, false,
 					""},
 			} {
-				image.Sequences[0].Commands[0] = command(test.c)
-				_, err := lmb.Encode(image)
-				if test.rejected != (err != nil) ||
-					err != nil && !strings.Contains(err.Error(), test.want) {
-					t.Errorf("%s, %s, %v: %v", board.Name, rule.Name, test.c.Opcode, err)
-				}
+				t.Run(fmt.Sprint("opcode ", test.c.Opcode), func(t *testing.T) {
+					image.Sequences[0].Commands[0] = command(test.c)
+					_, err := lmb.Encode(image)
+					if test.rejected != (err != nil) ||
+						err != nil && !strings.Contains(err.Error(), test.want) {
+						t.Errorf("%s, %s, %v: %v", board.Name, rule.Name, test.c.Opcode, err)
+					}
+				})
 			}
 		}
 	}

@@ -324,8 +324,9 @@ func (c *commandChecker) checkFill(m *Command) (problem string) {
 }
 
 func (c *commandChecker) checkExpect(m *Command) (problem string) {
-	if m.Mode == 0 || m.Mode > uint8(gen.ConditionNotEqual) {
-		return Text("invalid mode %d; must be 1 (equal) or 2 (not equal)", uint64(m.Mode))
+	if m.Mode == 0 || m.Mode > uint8(gen.ConditionReached) {
+		return Text("invalid mode %d; must be 1 (equal), 2 (not equal) or 3 (reached)",
+			uint64(m.Mode))
 	}
 	if problem := c.checkPolicy(m); problem != "" {
 		return problem
@@ -338,6 +339,9 @@ func (c *commandChecker) checkExpect(m *Command) (problem string) {
 	}
 	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
 		return describeInvalidMask(m)
+	}
+	if gen.Condition(m.Mode) == gen.ConditionReached && (m.Mask == 0 || m.Mask&(m.Mask+1) != 0) {
+		return Text("mask %x is not the largest value of a counter; must be 2^n - 1", m.Mask)
 	}
 	return ""
 }

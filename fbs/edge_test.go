@@ -3,6 +3,7 @@ package fbs_test
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func TestFilesThatNoEncoderWritesAreRejectedWithAReason(t *testing.T) {
 				i.Commands(x, 15)
 				x.MutateOpcode(gen.OpcodeFence)
 			}},
-		{"the last sequence ends after 17 of 19 commands",
+		{"the last sequence ends after 17 of 20 commands",
 			func(i *gen.Image) { sequence(i).MutateCount(1) }},
 		{"offset is 0x2000, but should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
 		{"payload bytes are ",
@@ -235,12 +236,42 @@ func TestLongestTimeIncludesEveryOpcode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The commands of main in their order, then modify and expect of safe, which main calls.
-	const safe = 13 + 12 + 1
+	// The commands of main in their order, then those of safe, which main calls.
+	const safe = 13 + 12 + 1012 + 1
 	const main = 1 + 2 + 2 + 12 + 1012 + 5 + (1 + 2) + (1 + 4) + (1 + 99) + (11 + 3) + (1 + 1) +
 		(11 + 1) + 12 + 11 + 1 + 1
 	if got := view.WorstCaseUs; got[0] != main+safe || got[1] != safe {
 		t.Error(got)
+	}
+}
+
+// TestReachedHoldsForHalfOfAllValues counts up from each value of counters of 1 to 6 bits: the
+// condition holds at that value and until the counter is half of its range away. The bits above
+// the counter, which the device may set as it likes, change nothing.
+func TestReachedHoldsForHalfOfAllValues(t *testing.T) {
+	for bits := range 6 {
+		size := uint64(2) << bits
+		for value := range size {
+			c := fbs.Command{Mode: uint8(gen.ConditionReached), Mask: size - 1, Value: value}
+			for steps := range size {
+				for _, above := range []uint64{0, size, ^(size - 1)} {
+					loaded := (value+steps)%size | above
+					if got := fbs.ConditionMet(&c, loaded); got != (steps < size/2) {
+						t.Fatalf("%d bits: %#x reached %#x: %v", bits+1, loaded, value, got)
+					}
+				}
+			}
+		}
+	}
+	widest := fbs.Command{Mode: uint8(gen.ConditionReached), Mask: math.MaxUint64,
+		Value: math.MaxUint64 - 1}
+	for loaded, want := range map[uint64]bool{
+		math.MaxUint64 - 1: true, math.MaxUint64: true, 0: true, 1<<63 - 3: true,
+		1<<63 - 2: false, math.MaxUint64 - 2: false,
+	} {
+		if fbs.ConditionMet(&widest, loaded) != want {
+			t.Errorf("64 bits: %#x reached %#x: %v", loaded, widest.Value, !want)
+		}
 	}
 }
 

@@ -67,9 +67,16 @@ const (
 // device. It is also the value of Window.Slot for all windows of other kinds.
 const NoSlot = 0xffff
 
-// FlagWriteCombining is the bit of Window.Flags that requests a write-combining mapping. The
-// bit has no effect if the device has no write-combining mapping.
-const FlagWriteCombining = 1
+// Bits of Window.Flags.
+const (
+	// FlagWriteCombining requests a write-combining mapping. The bit has no effect if the device
+	// has no write-combining mapping.
+	FlagWriteCombining = 1
+
+	// FlagFixedBus is a bit of Host windows: the window must have the bus address in
+	// Window.Offset. Without the bit, the machine that replays the image chooses the bus address.
+	FlagFixedBus = 2
+)
 
 // These types are the structs of the schema. The comments in image.fbs describe each field. The
 // program flatc generates package gen from the schema.
@@ -94,6 +101,30 @@ func (t *Tensor) Shape() *[DimsMax]uint32 { return (*[DimsMax]uint32)(unsafe.Poi
 // BarSizes returns the minimum size of each BAR in bytes. The size is 0 if the image does not
 // use the BAR.
 func (t *DeviceInfo) BarSizes() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(&t.Bar0)) }
+
+// FixedBus returns the bus address that the window must have, or 0 if the window need not have
+// a particular bus address.
+func FixedBus(w *Window) uint64 {
+	if w.Flags&FlagFixedBus == 0 {
+		return 0
+	}
+	return w.Offset
+}
+
+// ConditionMet reports whether the loaded value meets the condition of the Expect command c.
+//
+// The condition Reached is for counters, which return to 0 after their largest value, c.Mask.
+// Half of all values, those from c.Value on, count as reached or passed (as with serial numbers,
+// RFC 1982).
+func ConditionMet(c *Command, loaded uint64) bool {
+	switch gen.Condition(c.Mode) {
+	case gen.ConditionEqual:
+		return loaded&c.Mask == c.Value
+	case gen.ConditionNotEqual:
+		return loaded&c.Mask != c.Value
+	}
+	return (loaded-c.Value)&c.Mask <= c.Mask>>1
+}
 
 // CommandSize is the size of a Command in bytes.
 const CommandSize = 32

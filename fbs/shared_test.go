@@ -21,19 +21,21 @@ import (
 // has 1, or as many as the format allows, of each element. All share a name of 255 bytes.
 func TestVerifyTakesASmallMultipleOfTheFile(t *testing.T) {
 	for name, n := range map[string]int{"few": 1, "many": fbs.SequencesMax} {
-		file := shared(t, n)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err := fbs.Verify(file)
-		runtime.ReadMemStats(&after)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		took := after.TotalAlloc - before.TotalAlloc
-		if took > uint64(len(file))+64<<10 {
-			t.Errorf("%s: %d bytes for a file of %d", name, took, len(file))
-		}
-		t.Logf("evidence: %s: %d bytes taken for a file of %d", name, took, len(file))
+		t.Run(name, func(t *testing.T) {
+			file := shared(t, n)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := fbs.Verify(file)
+			runtime.ReadMemStats(&after)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			took := after.TotalAlloc - before.TotalAlloc
+			if took > uint64(len(file))+64<<10 {
+				t.Errorf("%s: %d bytes for a file of %d", name, took, len(file))
+			}
+			t.Logf("evidence: %s: %d bytes taken for a file of %d", name, took, len(file))
+		})
 	}
 }
 

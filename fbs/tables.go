@@ -14,7 +14,10 @@ import (
 // elements that it has checked. checkTotals compares the sums of sizes with the reservation.
 type tableChecker struct {
 	*View
-	hostBytes    uint64 // total size of the checked Host windows, each rounded up to a page
+	hostBytes uint64 // total size of the checked Host windows, each rounded up to a page
+	// For each device, the bus address of the first byte that no checked Host window with the flag
+	// FlagFixedBus uses. These windows lie in the order of their bus addresses.
+	fixedBusEnd  [DevicesMax]uint64
 	payloadBytes uint64 // total size of the checked segments
 	arenaBytes   uint64 // total size of the checked tensors, each rounded up to ArenaAlign
 	commandCount uint64 // number of commands in the checked sequences
@@ -189,8 +192,11 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 	if w.Kind == gen.WindowKindInvalid || w.Kind > gen.WindowKindConfig {
 		return Text("unknown kind %d", uint64(w.Kind))
 	}
-	if w.Flags&^FlagWriteCombining != 0 {
+	if w.Flags&^(FlagWriteCombining|FlagFixedBus) != 0 {
 		return Text("unknown flags %x", uint64(w.Flags))
+	}
+	if w.Flags&FlagFixedBus != 0 && w.Kind != gen.WindowKindHost {
+		return "flag 2 is set: only a host window has a fixed bus address"
 	}
 	if w.Reserved != 0 {
 		return reservedNotZero
@@ -204,7 +210,7 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 	if w.Kind == gen.WindowKindBar {
 		return t.checkBarWindow(w)
 	}
-	if w.Bar != 0 || w.Offset != 0 {
+	if w.Bar != 0 || w.Offset != 0 && w.Flags&FlagFixedBus == 0 {
 		return "BAR and offset must be 0: only a BAR window has them"
 	}
 	return t.checkWindowSize(w)
@@ -239,7 +245,30 @@ func (t *tableChecker) checkWindowSize(w *Window) (problem string) {
 	default:
 		t.hostBytes += RoundUp(w.Size, SegmentAlign)
 		t.BusMasters |= 1 << w.Device
+		if w.Flags&FlagFixedBus != 0 {
+			return t.checkFixedBus(w)
+		}
 	}
+	return ""
+}
+
+// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. The windows
+// with this flag of one device must lie in the order of their bus addresses, so that this check
+// finds windows that overlap. The address 0 is not allowed, because it means "no bus address" in
+// the runtime.
+func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
+	if w.Offset == 0 || w.Offset%SegmentAlign != 0 {
+		return Text("bus address %x must be a multiple of 4096, and not 0", w.Offset)
+	}
+	end, previousEnd := w.Offset+RoundUp(w.Size, SegmentAlign), &t.fixedBusEnd[w.Device]
+	if end <= w.Offset {
+		return Text("%x bytes at bus address %x reach beyond the last address", w.Size, w.Offset)
+	}
+	if w.Offset < *previousEnd {
+		return Text("bus address %x is below %x, the end of an earlier host window; "+
+			"sort host windows by their bus addresses", w.Offset, *previousEnd)
+	}
+	*previousEnd = end
 	return ""
 }
 

@@ -56,6 +56,10 @@ func sample() *lmb.Image {
 				Slot: fbs.NoSlot, Size: 0x2000}},
 			{Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 2, Slot: fbs.NoSlot,
 				Size: 1 << 20, Flags: fbs.FlagWriteCombining}},
+			{Name: "queue", Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot,
+				Flags: fbs.FlagFixedBus, Offset: 0x8_0000_0000, Size: 5000}},
+			{Name: "results", Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot,
+				Flags: fbs.FlagFixedBus, Offset: 0x8_0000_2000, Size: 4096}},
 		},
 		Tensors: []lmb.Tensor{
 			{Name: "a", Role: gen.RoleInput, DType: gen.DTypeInt32, Shape: []uint32{4, 2},
@@ -100,6 +104,9 @@ func sample() *lmb.Image {
 				command(fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 4, Mask: 4}),
 				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail,
 					Window: 3, Value: 0x401e1e52, Mask: 0xffffffff}),
+				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4,
+					Mode: uint8(gen.ConditionReached), Option: fail, Window: 2, Value: 0x10,
+					Mask: 0xffff, Amount: 1000}),
 			}},
 		},
 	}
@@ -317,7 +324,7 @@ func TestFlatcReadsAnImage(t *testing.T) {
 	if err := json.Unmarshal(text, &image); err != nil {
 		t.Fatal(err)
 	}
-	if len(image.Commands) != 19 || image.Commands[1].Opcode != "Write" ||
+	if len(image.Commands) != 20 || image.Commands[1].Opcode != "Write" ||
 		image.Commands[1].Value != 5 ||
 		image.Tensors[1].Dtype != "Float16" || image.Devices[0].Vendor != 0x1e52 {
 		t.Errorf("flatc reads %+v", image)
@@ -407,6 +414,12 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 	set := func(index int, change func(*fbs.Command)) func(*lmb.Image) {
 		return func(image *lmb.Image) { change(&image.Sequences[0].Commands[index].Command) }
 	}
+	safe := func(change func(*fbs.Command)) func(*lmb.Image) {
+		return func(image *lmb.Image) { change(&image.Sequences[1].Commands[2].Command) }
+	}
+	bus := func(window int, address uint64) func(*lmb.Image) {
+		return func(image *lmb.Image) { image.Windows[window].Offset = address }
+	}
 	for _, test := range []struct {
 		want    string
 		corrupt func(*lmb.Image)
@@ -468,6 +481,21 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			func(i *lmb.Image) { i.Windows[0].Slot = 1 }},
 		{"window 1: BAR and offset must be 0: only a BAR window has",
 			func(i *lmb.Image) { i.Windows[1].Bar = 1 }},
+		{"window 0: flag 2 is set: only a host window has a fixed bus address",
+			func(i *lmb.Image) { i.Windows[0].Flags = fbs.FlagFixedBus }},
+		{"window 1: flag 2 is set", func(i *lmb.Image) { i.Windows[1].Flags |= fbs.FlagFixedBus }},
+		{"window 2: BAR and offset must be 0: only a BAR window has", bus(2, 4096)},
+		{"window 6: bus address 0x0 must be a multiple of 4096, and not 0", bus(6, 0)},
+		{"window 6: bus address 0x1800 must be a multiple of 4096", bus(6, 0x1800)},
+		{"window 6: 0x1388 bytes at bus address 0xfffffffffffff000 reach beyond",
+			bus(6, math.MaxUint64-4095)},
+		{"window 7: 0x1000 bytes at bus address 0xfffffffffffff000 reach beyond",
+			bus(7, math.MaxUint64-4095)},
+		{"window 7: bus address 0x800001000 is below 0x800002000, the end of an earlier",
+			bus(7, 0x8_0000_1000)},
+		{"window 7: bus address 0x1000 is below 0x800002000", bus(7, 0x1000)},
+		{"", bus(7, 0x9_0000_0000)},
+		{"", func(i *lmb.Image) { i.Windows[7].Offset, i.Windows[7].Device = 0x8_0000_0000, 1 }},
 		{"window 0: BAR 6 does not exist", func(i *lmb.Image) { i.Windows[0].Bar = 6 }},
 		{"do not fit in BAR 2, which has 0x20000000",
 			func(i *lmb.Image) { i.Windows[0].Offset = 1<<29 - 4 }},
@@ -530,8 +558,17 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			set(2, func(c *fbs.Command) { c.Value = 5001 })},
 		{"command 3: expect: index sets an interval, but amount sets no deadline",
 			set(3, func(c *fbs.Command) { c.Index = 1 })},
-		{"expect: invalid mode 9; must be 1 (equal) or 2 (not equal)",
+		{"expect: invalid mode 9; must be 1 (equal), 2 (not equal) or 3 (reached)",
 			set(3, func(c *fbs.Command) { c.Mode = 9 })},
+		{"invalid mode 4", set(3, func(c *fbs.Command) { c.Mode = 4 })},
+		{"command 18: expect: mask 0xfffe is not the largest value of a counter",
+			safe(func(c *fbs.Command) { c.Mask = 0xfffe })},
+		{"mask 0x80000000 is not the largest value of a counter",
+			safe(func(c *fbs.Command) { c.Mask, c.Value = 1<<31, 0 })},
+		{"mask 0x0 is not the largest value of a counter",
+			safe(func(c *fbs.Command) { c.Mask, c.Value = 0, 0 })},
+		{"value 0x10 has bits outside the mask 0xf",
+			safe(func(c *fbs.Command) { c.Mask = 0xf })},
 		{"expect: invalid option 0; must be 1 (fail) or 2 (ignore)",
 			set(3, func(c *fbs.Command) { c.Option = 0 })},
 		{"value 0x5 has bits outside the mask 0x1", set(3, func(c *fbs.Command) { c.Mask = 1 })},

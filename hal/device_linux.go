@@ -49,8 +49,9 @@ type backend interface {
 	// mapForDevice makes it possible for the device to access `mem` by DMA, and returns the bus
 	// address of `mem`. `mem` must consist of complete pages of host memory. If `huge` is true,
 	// these are huge pages, which the kernel does not move. Otherwise mapForDevice prevents the
-	// kernel from moving the pages, or returns an error.
-	mapForDevice(mem []byte, huge bool) (bus uint64, err error)
+	// kernel from moving the pages, or returns an error. If fixedBus is not 0, the bus address must
+	// be fixedBus; if that is not possible, mapForDevice returns an error.
+	mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error)
 	// assignBusAddress implements Device.AssignBusAddress if the device and the owner of the
 	// aperture have the same backend.
 	assignBusAddress(a *Aperture, owner *device) error
@@ -92,7 +93,7 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	case gen.WindowKindConfig:
 		return d.mapConfig(w.Size)
 	case gen.WindowKindHost:
-		return d.mapHostMem(w.Size)
+		return d.mapHostMem(w.Size, fbs.FixedBus(w))
 	}
 	return nil, d.fault(Internal, fbs.Text("unknown kind of window: %d", uint64(w.Kind)))
 }

@@ -26,15 +26,22 @@ type hostMemory struct {
 
 // mapHostMem allocates host memory for a Host window of `size` bytes, and makes it possible for the
 // device to access this memory. It returns an aperture whose Bus is the address at which the device
-// reaches the memory.
-func (d *device) mapHostMem(size uint64) (*Aperture, error) {
+// reaches the memory. If fixedBus is not 0, this address is fixedBus.
+func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
 		return nil, err
 	}
-	bus, err := d.backend.mapForDevice(mem, huge)
-	if err == nil && d.hasIATU() {
-		bus, err = d.addIATURegion(bus, uint64(len(mem)))
+	var bus uint64
+	if d.hasIATU() {
+		// The outbound translation chooses the address that the tiles use. Therefore the bus
+		// address that it translates to need not be fixed.
+		bus, err = d.backend.mapForDevice(mem, huge, 0)
+		if err == nil {
+			bus, err = d.addIATURegion(bus, uint64(len(mem)), fixedBus)
+		}
+	} else {
+		bus, err = d.backend.mapForDevice(mem, huge, fixedBus)
 	}
 	if err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func (d *device) ProgramWindow(*Aperture, fbs.TileRange, uint64) Code { return R
 func (d *device) hasIATU() bool { return d.outbound.hasTiles }
 
 // addIATURegion returns a Fault: without outbound translation, tiles cannot reach host memory.
-func (d *device) addIATURegion(bus, size uint64) (noc uint64, err error) {
+func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
 	return 0, d.noTilesFault()
 }
 

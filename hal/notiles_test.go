@@ -24,8 +24,8 @@ func (b *memoryBackend) mapBarRange(_ uint8, _ bool, _, size uint64) (*Aperture,
 	a := MappedAperture(mapped(b.t, int(size)), 0, size, -1)
 	return &a, nil
 }
-func (b *memoryBackend) mapForDevice([]byte, bool) (uint64, error) { return 0x1000, nil }
-func (b *memoryBackend) assignBusAddress(*Aperture, *device) error { return nil }
+func (b *memoryBackend) mapForDevice([]byte, bool, uint64) (uint64, error) { return 0x1000, nil }
+func (b *memoryBackend) assignBusAddress(*Aperture, *device) error         { return nil }
 
 // openBoard returns a device of a board in the state after Open. A file contains its configuration
 // space.

@@ -21,7 +21,7 @@ type outbound struct {
 	translation *boards.Outbound // layout of the registers; nil if this program does not need them
 	registers   *Aperture        // registers of all regions; nil if they are not mapped
 	regions     []outboundRegion // regions in use, in the order of their registers
-	next        uint64           // offset from translation.NoC at which the next region begins
+	end         uint64           // offset from translation.NoC of the first byte after all regions
 }
 
 // outboundRegion describes one region, through which tiles reach `size` bytes of host memory at the
@@ -33,11 +33,12 @@ type outboundRegion struct{ offset, size, bus uint64 }
 func (d *device) hasIATU() bool { return d.outbound.translation != nil }
 
 // addIATURegion reserves a region for `size` bytes of host memory at the given bus address. It
-// does not program the region; programIATU does that later. addIATURegion returns `noc`,
-// the address at which the tiles will reach the first byte. If an image is loaded again, its
-// regions get the same addresses again. At least one page between two regions stays unused, so that
-// an access beyond the end of a region reaches no memory.
-func (d *device) addIATURegion(bus, size uint64) (noc uint64, err error) {
+// does not program the region; programIATU does that later. addIATURegion returns `noc`, the
+// address at which the tiles will reach the first byte: fixedNoC, or an address that addIATURegion
+// chooses if fixedNoC is 0. If an image is loaded again, its regions get the same addresses again.
+// At least one page before a region whose address addIATURegion chooses stays unused, so that an
+// access beyond the end of the region before it reaches no memory.
+func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.translation
 	if o.registers == nil {
 		o.registers, err = d.mapBar(t.Bar, false, t.Offset, uint64(t.Regions)*t.Stride)
@@ -45,14 +46,26 @@ func (d *device) addIATURegion(bus, size uint64) (noc uint64, err error) {
 			return 0, err
 		}
 	}
-	offset := o.next
+	offset := uint64(0)
+	switch {
+	case fixedNoC != 0:
+		offset = fixedNoC - t.NoC // a very large number if fixedNoC is below t.NoC
+		if offset < o.end || offset > t.Last || size-1 > t.Last-offset {
+			const text = "cannot map %x bytes of host memory at %x for the tiles, which reach " +
+				"it from %x to %x only"
+			return 0, d.fault(NoDevice,
+				fbs.Text(text, size, fixedNoC, t.NoC+o.end, t.NoC+t.Last))
+		}
+	case o.end != 0:
+		offset = fbs.RoundUp(o.end, pageSize()) + pageSize()
+	}
 	if len(o.regions) == t.Regions || offset > t.Last || size-1 > t.Last-offset {
 		return 0, d.fault(NoDevice, fbs.Text("cannot map %d bytes of host memory for the tiles: "+
 			"all %d regions or all addresses are in use; use fewer or smaller host windows",
 			size, uint64(t.Regions)))
 	}
 	o.regions = append(o.regions, outboundRegion{offset, size, bus})
-	o.next = offset + size + pageSize()
+	o.end = offset + size
 	return t.NoC + offset, nil
 }
 

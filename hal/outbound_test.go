@@ -43,42 +43,44 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 		f     *fakeFunction
 		board *boards.Board
 	}{{addWormhole(t), &boards.Wormhole}, {addBlackhole(t, 4<<30), &boards.Blackhole}} {
-		o := c.board.Outbound
-		register := func(offset uint64) uint64 {
-			return loadLittleEndian(c.f.at("resource2", offset, 4))
-		}
-		c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
-		d := c.f.open()
-		a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x3000))
-		if a.Bus != o.NoC || b.Bus != o.NoC+0x2000 {
-			t.Errorf("%s: tiles see the windows at %#x and %#x", c.board.Name, a.Bus, b.Bus)
-		}
-		if got := regionsOf(o, register); len(got) != 1 {
-			t.Errorf("%s, before it masters: %q", c.board.Name, got)
-		}
-		for range 2 {
-			if err := d.SetBusMaster(true); err != nil {
-				t.Fatal(err)
+		t.Run(c.board.Name, func(t *testing.T) {
+			o := c.board.Outbound
+			register := func(offset uint64) uint64 {
+				return loadLittleEndian(c.f.at("resource2", offset, 4))
 			}
-			first, second := d.outbound.regions[0].bus, d.outbound.regions[1].bus
-			want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first),
-				fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
-			if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) ||
-				first < 0x12_4000_0000 || second != first+0x1000 {
-				t.Errorf("%s: %q, want %q", c.board.Name, got, want)
+			c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
+			d := c.f.open()
+			a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x3000))
+			if a.Bus != o.NoC || b.Bus != o.NoC+0x2000 {
+				t.Errorf("%s: tiles see the windows at %#x and %#x", c.board.Name, a.Bus, b.Bus)
 			}
-			if err := d.SetBusMaster(false); err != nil {
-				t.Fatal(err)
+			if got := regionsOf(o, register); len(got) != 1 {
+				t.Errorf("%s, before it masters: %q", c.board.Name, got)
 			}
-			if got := regionsOf(o, register); len(got) != 0 {
-				t.Errorf("%s, without bus mastering: %q", c.board.Name, got)
+			for range 2 {
+				if err := d.SetBusMaster(true); err != nil {
+					t.Fatal(err)
+				}
+				first, second := d.outbound.regions[0].bus, d.outbound.regions[1].bus
+				want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first),
+					fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
+				if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) ||
+					first < 0x12_4000_0000 || second != first+0x1000 {
+					t.Errorf("%s: %q, want %q", c.board.Name, got, want)
+				}
+				if err := d.SetBusMaster(false); err != nil {
+					t.Fatal(err)
+				}
+				if got := regionsOf(o, register); len(got) != 0 {
+					t.Errorf("%s, without bus mastering: %q", c.board.Name, got)
+				}
 			}
-		}
-		program := func() { d.programIATU(true); d.programIATU(false) }
-		if n := testing.AllocsPerRun(10, program); n != 0 {
-			t.Errorf("%v allocations", n)
-		}
-		d.Close()
+			program := func() { d.programIATU(true); d.programIATU(false) }
+			if n := testing.AllocsPerRun(10, program); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+			d.Close()
+		})
 	}
 }
 
@@ -128,7 +130,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	wantFault(t, "17 windows", err, NoDevice, "cannot map 4096 bytes", "16 regions")
 	d.Close()
 	d = f.openVFIO()
-	d.outbound.next = 0xfffd_0000
+	d.outbound.end = 0xfffc_f000
 	mustMap(t, d, host(0x10000)) // up to the last offset
 	_, err = d.Map(host(1))
 	wantFault(t, "over the end", err, NoDevice, "cannot map 4096 bytes")

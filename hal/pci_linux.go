@@ -222,7 +222,11 @@ func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 // address. mapForDevice returns an error if an IOMMU translates addresses, or if mem consists of
 // ordinary pages: the kernel may move an ordinary page to another physical address while the device
 // still uses the old address.
-func (p *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
+func (p *pci) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
+	if fixedBus != 0 {
+		return 0, p.dev.fault(NoDevice, fbs.Text("cannot place host memory at bus address %x: "+
+			"without an IOMMU, its bus address is its physical address; use `vfio:`", fixedBus))
+	}
 	if err := p.checkNoIOMMU(); err != nil {
 		return 0, err
 	}

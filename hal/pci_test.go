@@ -190,21 +190,23 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 		"pci:ABCD:EF01":     cardIdentity,
 		"pci:10000:E1:1F.7": cardIdentity,
 	} {
-		d, err := openAndAcquire(name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		want.Name = name
-		if d.Identity() != want {
-			t.Errorf("%s: identity %+v, want %+v", name, d.Identity(), want)
-		}
-		if !d.Alive() {
-			t.Errorf("%s is not alive", name)
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			d, err := openAndAcquire(name)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			want.Name = name
+			if d.Identity() != want {
+				t.Errorf("%s: identity %+v, want %+v", name, d.Identity(), want)
+			}
+			if !d.Alive() {
+				t.Errorf("%s is not alive", name)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	if got := string(f.at("enable", 0, 2)); got != "1\n" {
 		t.Errorf("enable holds %q", got)
@@ -491,23 +493,25 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 		file  string
 	}{{0, 0, "resource0"}, {0, fbs.FlagWriteCombining, "resource0_wc"}, {2, 0, "resource2"},
 		{2, fbs.FlagWriteCombining, "resource2_wc"}} {
-		a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags,
-			Offset: 0x12340, Size: 0x8000}))
-		if a.Size != 0x8000 || a.Slot != -1 || a.Bus != barBus(int(c.bar))+0x12340 {
-			t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size, a.Slot, a.Bus)
-		}
-		a.Store(8, 4, 0x11223344)
-		copyBulk(a, 0x7ffd, "end")
-		if got := f.at(c.file, 0x12348, 4); string(got) != "\x44\x33\x22\x11" {
-			t.Errorf("%s holds % x", c.file, got)
-		}
-		if got := f.at(c.file, 0x1a33d, 3); string(got) != "end" {
-			t.Errorf("%s ends with %q", c.file, got)
-		}
-		f.patch(c.file, 0x12350, 1, 2, 3, 4, 5, 6, 7, 8)
-		if v, code := a.Load(16, 8); v != 0x0807060504030201 || code != OK {
-			t.Errorf("%s: loaded %#x, %v", c.file, v, code)
-		}
+		t.Run(fmt.Sprint("BAR ", c.bar, " flags ", c.flags), func(t *testing.T) {
+			a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags,
+				Offset: 0x12340, Size: 0x8000}))
+			if a.Size != 0x8000 || a.Slot != -1 || a.Bus != barBus(int(c.bar))+0x12340 {
+				t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size, a.Slot, a.Bus)
+			}
+			a.Store(8, 4, 0x11223344)
+			copyBulk(a, 0x7ffd, "end")
+			if got := f.at(c.file, 0x12348, 4); string(got) != "\x44\x33\x22\x11" {
+				t.Errorf("%s holds % x", c.file, got)
+			}
+			if got := f.at(c.file, 0x1a33d, 3); string(got) != "end" {
+				t.Errorf("%s ends with %q", c.file, got)
+			}
+			f.patch(c.file, 0x12350, 1, 2, 3, 4, 5, 6, 7, 8)
+			if v, code := a.Load(16, 8); v != 0x0807060504030201 || code != OK {
+				t.Errorf("%s: loaded %#x, %v", c.file, v, code)
+			}
+		})
 	}
 }
 
@@ -605,13 +609,16 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		{6, 0, 4, []string{"BAR 6", "does not exist"}},
 		{255, 0, 4, []string{"BAR 255", "does not exist"}},
 	} {
-		if c.bar == 0 {
-			c.words = append(c.words, "check that the whole BAR is assigned")
-		}
-		_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Offset: c.offset,
-			Size: c.size})
-		wantFault(t, fmt.Sprintf("BAR %d, %#x bytes at %#x", c.bar, c.size, c.offset), err,
-			WrongDevice, append(c.words, fmt.Sprintf("BAR %d ", c.bar))...)
+		name := fmt.Sprintf("BAR %d, %#x bytes at %#x", c.bar, c.size, c.offset)
+		t.Run(name, func(t *testing.T) {
+			if c.bar == 0 {
+				c.words = append(c.words, "check that the whole BAR is assigned")
+			}
+			_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Offset: c.offset,
+				Size: c.size})
+			words := append(c.words, fmt.Sprintf("BAR %d ", c.bar))
+			wantFault(t, name, err, WrongDevice, words...)
+		})
 	}
 	f.remove("resource0")
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
@@ -699,10 +706,12 @@ func TestAliveReadsVendorAndMemoryDecoding(t *testing.T) {
 		{[]byte{0x34, 0x12, 0xe8, 0x11, 6, 1}, true},
 		{[]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, false},
 	} {
-		f.patch("config", 0, c.header...)
-		if d.Alive() != c.alive {
-			t.Errorf("header % x: alive %v", c.header, d.Alive())
-		}
+		t.Run(fmt.Sprintf("% x", c.header), func(t *testing.T) {
+			f.patch("config", 0, c.header...)
+			if d.Alive() != c.alive {
+				t.Errorf("header % x: alive %v", c.header, d.Alive())
+			}
+		})
 	}
 	f.patch("config", 0, 0x34, 0x12, 0xe8, 0x11, 2, 0)
 	if n := testing.AllocsPerRun(10, func() { d.Alive() }); n != 0 {

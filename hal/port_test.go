@@ -245,13 +245,15 @@ func TestConfigurationSpacePortAcceptsLoadsOnly(t *testing.T) {
 		{Opcode: gen.OpcodeExpect, Width: 2, Offset: 4, Mode: uint8(gen.ConditionEqual), Mask: 7,
 			Value: 6},
 		{Opcode: gen.OpcodeExpect, Width: 2, Offset: 4, Mode: uint8(gen.ConditionNotEqual)},
+		{Opcode: gen.OpcodeExpect, Width: 2, Offset: 4, Mode: uint8(gen.ConditionReached), Mask: 7,
+			Value: 6},
 		{Opcode: gen.OpcodeWrite, Width: 2, Offset: 4, Value: 7},
 		{Opcode: gen.OpcodeFill, Width: 2, Offset: 4, Mode: uint8(gen.AccessExact), Amount: 2},
 	}
 	for i, want := range []struct {
 		next int
 		why  uint64
-	}{{0, Loaded}, {1, Loaded}, {2, Unhandled}, {3, Unhandled}} {
+	}{{0, Loaded}, {1, Loaded}, {2, Loaded}, {3, Unhandled}, {4, Unhandled}} {
 		t.Run(fmt.Sprint(want.next, " ", want.why), func(t *testing.T) {
 			w := Walk{Next: &list[i], StopReason: AllOnes}
 			if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] ||
@@ -260,7 +262,8 @@ func TestConfigurationSpacePortAcceptsLoadsOnly(t *testing.T) {
 			}
 		})
 	}
-	if want := []touch{{4, 2, true}, {4, 2, false}, {4, 2, false}}; !slices.Equal(p.touches, want) {
+	load := touch{4, 2, false}
+	if want := []touch{{4, 2, true}, load, load, load}; !slices.Equal(p.touches, want) {
 		t.Errorf("accesses %+v, want %+v", p.touches, want)
 	}
 }

@@ -3,6 +3,7 @@
 package hal
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -60,24 +61,27 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 		shift int    // number of bits of the address field
 	}{{0, mega, 0, 16}, {155, mega, 155 * mega, 16}, {157, 2 * mega, 158 * mega, 15},
 		{184, 16 * mega, 0xb000000 + 18*16*mega, 12}} {
-		a := f.must(d.Map(tlb(c.size, c.slot)))
-		if a.Slot != int(c.slot) || a.Size != c.size || a.Bus != 0 {
-			t.Fatalf("slot %d, size %#x, bus %#x", a.Slot, a.Size, a.Bus)
-		}
-		address := 7 * c.size
-		if code := pointTo(d, a, tile, address); code != OK {
-			t.Fatal(code)
-		}
-		want := uint64(7) | uint64(3)<<c.shift | uint64(5)<<(c.shift+6) | 1<<(c.shift+24) |
-			1<<(c.shift+26)
-		if got := loadLittleEndian(f.at("resource0", 0x1fc00000+8*uint64(c.slot), 8)); got != want {
-			t.Errorf("slot %d: configuration %#x, want %#x", c.slot, got, want)
-		}
-		a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
-		stored := 0xcafe0000 + uint64(c.slot)
-		if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != stored {
-			t.Errorf("slot %d: the window holds %#x", c.slot, got)
-		}
+		t.Run(fmt.Sprint("slot ", c.slot), func(t *testing.T) {
+			a := f.must(d.Map(tlb(c.size, c.slot)))
+			if a.Slot != int(c.slot) || a.Size != c.size || a.Bus != 0 {
+				t.Fatalf("slot %d, size %#x, bus %#x", a.Slot, a.Size, a.Bus)
+			}
+			address := 7 * c.size
+			if code := pointTo(d, a, tile, address); code != OK {
+				t.Fatal(code)
+			}
+			want := uint64(7) | uint64(3)<<c.shift | uint64(5)<<(c.shift+6) | 1<<(c.shift+24) |
+				1<<(c.shift+26)
+			register := f.at("resource0", 0x1fc00000+8*uint64(c.slot), 8)
+			if got := loadLittleEndian(register); got != want {
+				t.Errorf("slot %d: configuration %#x, want %#x", c.slot, got, want)
+			}
+			a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
+			stored := 0xcafe0000 + uint64(c.slot)
+			if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != stored {
+				t.Errorf("slot %d: the window holds %#x", c.slot, got)
+			}
+		})
 	}
 	used := 0
 	for _, b := range f.at("resource0", 0x1fc00000, 186*8) {
@@ -110,17 +114,19 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 		// and 64
 		{203, 4 * giga, [3]uint32{9, 3 | 5<<6 | 1<<24 | 1<<27 | 1<<30, 5}},
 	} {
-		a := f.must(d.Map(tlb(c.size, c.slot)))
-		if code := pointTo(d, a, vc, 9*c.size); code != OK {
-			t.Fatal(code)
-		}
-		for i, want := range c.want {
-			if got := uint32(loadLittleEndian(f.at("resource0",
-				0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
-				t.Errorf("slot %d, word %d: %#x, want %#x", c.slot, i, got, want)
+		t.Run(fmt.Sprint("slot ", c.slot), func(t *testing.T) {
+			a := f.must(d.Map(tlb(c.size, c.slot)))
+			if code := pointTo(d, a, vc, 9*c.size); code != OK {
+				t.Fatal(code)
 			}
-		}
-		a.Store(16, 8, 0x1122334455667788)
+			for i, want := range c.want {
+				if got := uint32(loadLittleEndian(f.at("resource0",
+					0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
+					t.Errorf("slot %d, word %d: %#x, want %#x", c.slot, i, got, want)
+				}
+			}
+			a.Store(16, 8, 0x1122334455667788)
+		})
 	}
 	if got := loadLittleEndian(f.at("resource4", 4*giga+16, 8)); got != 0x1122334455667788 {
 		t.Errorf("window 203 holds %#x", got)

@@ -188,12 +188,21 @@ func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*
 // mapForDevice implements backend: it makes the driver pin the pages of mem, so that the kernel
 // does not move them. The result `bus` is the address of mem on the NoC, the network between the
 // tiles. Tiles use this address, which differs from the bus address, to reach host memory.
-func (t *tt) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
+//
+// The driver chooses this address: it has no way to request one. For a pin without the flag
+// TOP_DOWN, it uses the lowest free addresses (tt-kmd memory.c, setup_noc_dma). Therefore windows
+// can have the lowest addresses of all if no other program has pinned memory for the device.
+func (t *tt) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	size := uint64(len(mem))
 	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: size}
 	_, err = syscalls.ioctl(t.fd, ttPinPages, 0, structPointer(&pin))
 	if err == unix.EINVAL {
 		return 0, t.dev.notContiguousFault(size, huge)
+	}
+	if err == nil && fixedBus != 0 && pin.noc != fixedBus {
+		const text = "the driver has pinned host memory at %x, but the image needs %x; " +
+			"end other programs that pin memory, or use `vfio:`"
+		return 0, t.dev.fault(NoDevice, fbs.Text(text, pin.noc, fixedBus))
 	}
 	return pin.noc, callFault("PIN_PAGES", t.dev.locator, err)
 }

@@ -320,46 +320,49 @@ func TestDriverAllocatesAndProgramsWindows(t *testing.T) {
 		{&boards.Wormhole, 2 * mega, false, 156, 156 * mega},
 		{&boards.Blackhole, 2 * mega, true, 0, 0},
 	} {
-		k := fakeTTKernel(t, c.board)
-		d := k.openTT()
-		if c.slot == 1 {
-			mustMap(t, d, tlb(mega, fbs.NoSlot))
-		}
-		w := tlb(c.size, 7)
-		if c.wc {
-			w.Flags, c.start = fbs.FlagWriteCombining, c.start+ttCombined
-		}
-		a := mustMap(t, d, w)
-		if a.Slot != c.slot || a.Size != c.size {
-			t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.Slot, a.Size)
-		}
-		window := d.tlb.windows[a.Slot].Size
-		address := 9*window + window - c.size
-		to := tile
-		to.Multicast, to.XStart, to.YStart = c.wc, b2u(c.wc), 2*b2u(c.wc)
-		if code := d.ProgramWindow(a, to, address); code != OK {
-			t.Fatal(code)
-		}
-		want := ttConfigure{id: uint32(c.slot), address: 9 * window, xEnd: 3, yEnd: 5,
-			xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc),
-			ordering: 1}
-		if k.programmed[0] != want {
-			t.Errorf("%s: programmed %+v, want %+v", c.board.Name, k.programmed[0], want)
-		}
-		a.Store(4, 4, 0xbeef)
-		if got := loadLittleEndian(k.bytes(ttWindows+c.start+window-c.size+4, 4)); got != 0xbeef {
-			t.Errorf("%s: the file holds %#x", c.board.Name, got)
-		}
-		k.programmed = make([]ttConfigure, 0, 100)
-		backend := d.backend.(*tt)
-		request := structPointer(&backend.configureRequest)
-		ofFake := testing.AllocsPerRun(10, func() {
-			_, _ = syscalls.ioctl(backend.fd, ProgramWindowRequest, 0, request)
+		t.Run(fmt.Sprint(c.board.Name, " slot ", c.slot), func(t *testing.T) {
+			k := fakeTTKernel(t, c.board)
+			d := k.openTT()
+			if c.slot == 1 {
+				mustMap(t, d, tlb(mega, fbs.NoSlot))
+			}
+			w := tlb(c.size, 7)
+			if c.wc {
+				w.Flags, c.start = fbs.FlagWriteCombining, c.start+ttCombined
+			}
+			a := mustMap(t, d, w)
+			if a.Slot != c.slot || a.Size != c.size {
+				t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.Slot, a.Size)
+			}
+			window := d.tlb.windows[a.Slot].Size
+			address := 9*window + window - c.size
+			to := tile
+			to.Multicast, to.XStart, to.YStart = c.wc, b2u(c.wc), 2*b2u(c.wc)
+			if code := d.ProgramWindow(a, to, address); code != OK {
+				t.Fatal(code)
+			}
+			want := ttConfigure{id: uint32(c.slot), address: 9 * window, xEnd: 3, yEnd: 5,
+				xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc),
+				ordering: 1}
+			if k.programmed[0] != want {
+				t.Errorf("%s: programmed %+v, want %+v", c.board.Name, k.programmed[0], want)
+			}
+			a.Store(4, 4, 0xbeef)
+			stored := k.bytes(ttWindows+c.start+window-c.size+4, 4)
+			if got := loadLittleEndian(stored); got != 0xbeef {
+				t.Errorf("%s: the file holds %#x", c.board.Name, got)
+			}
+			k.programmed = make([]ttConfigure, 0, 100)
+			backend := d.backend.(*tt)
+			request := structPointer(&backend.configureRequest)
+			ofFake := testing.AllocsPerRun(10, func() {
+				_, _ = syscalls.ioctl(backend.fd, ProgramWindowRequest, 0, request)
+			})
+			n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) })
+			if n > ofFake && !underRace { // the race detector allocates by chance
+				t.Errorf("%s: %v allocations, %v of them the fake's", c.board.Name, n, ofFake)
+			}
 		})
-		n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) })
-		if n > ofFake && !underRace { // the race detector allocates by chance
-			t.Errorf("%s: %v allocations, %v of them the fake's", c.board.Name, n, ofFake)
-		}
 	}
 }
 

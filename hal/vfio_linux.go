@@ -143,11 +143,11 @@ func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, e
 	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.function.Address+name)
 }
 
-// mapForDevice implements backend: it makes the IOMMU map mem, and returns the bus address of mem,
-// which mapAtNextIOVA chooses. Ordinary pages are sufficient, because VFIO prevents the kernel from
-// moving them.
-func (v *vfio) mapForDevice(mem []byte, _ bool) (bus uint64, err error) {
-	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)))
+// mapForDevice implements backend: it makes the IOMMU map mem, and returns the bus address of mem:
+// fixedBus, or an address that mapAtNextIOVA chooses. Ordinary pages are sufficient, because VFIO
+// prevents the kernel from moving them.
+func (v *vfio) mapForDevice(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
+	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
 // assignBusAddress implements backend: it makes the IOMMU map the memory of the aperture a, and
@@ -162,21 +162,30 @@ func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	// Make the IOMMU mapping through the owner of the window. When the owner is closed, it then
 	// removes the IOMMU mapping before it unmaps the window.
 	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
-	bus, err := owner.backend.(*vfio).mapDMA(firstPage, size)
+	bus, err := owner.backend.(*vfio).mapDMA(firstPage, size, 0)
 	a.Bus = bus + offsetInPage
 	return err
 }
 
 // mapDMA makes the IOMMU map size bytes of this process's memory from the given address on. It
-// returns the bus address at which devices reach this memory. The mapping exists until the device
-// of v is closed.
-func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
+// returns the bus address at which devices reach this memory: fixedBus, or an address that
+// mapAtNextIOVA chooses if fixedBus is 0. The mapping exists until the device of v is closed.
+func (v *vfio) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 	vfioShared.Lock()
-	iova, err = v.mapAtNextIOVA(address, size)
+	if iova = fixedBus; fixedBus != 0 {
+		err = v.mapAtIOVA(address, size, fixedBus)
+	} else {
+		iova, err = v.mapAtNextIOVA(address, size)
+	}
 	vfioShared.Unlock()
 	switch err {
 	case nil:
-	case unix.EINVAL:
+	case unix.EINVAL, unix.EEXIST:
+		if fixedBus != 0 {
+			const text = "the IOMMU cannot map %x bytes at bus address %x: " +
+				"reserved, out of range, or in use by another window"
+			return 0, v.dev.fault(NoDevice, fbs.Text(text, size, fixedBus))
+		}
 		return 0,
 			v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes", size))
 	case unix.ENOMEM:
@@ -198,27 +207,38 @@ func (v *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 // mapAtNextIOVA makes the IOMMU map size bytes of this process's memory from the given address on,
 // and returns the bus address. It tries the bus address vfioShared.nextIOVA first. If the IOMMU
 // cannot map memory there, mapAtNextIOVA tries higher bus addresses: some bus addresses are
-// reserved for interrupts or firmware. On the same machine, an image gets the same bus addresses in
-// every run. At least one page after each range stays unmapped, so that a transfer beyond the end
-// of the range fails. The caller must hold the lock of vfioShared.
+// reserved for interrupts or firmware, and some belong to windows with fixed bus addresses. On the
+// same machine, an image gets the same bus addresses in every run. At least one page after each
+// range stays unmapped, so that a transfer beyond the end of the range fails. The caller must hold
+// the lock of vfioShared.
 func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
+	iova = vfioShared.nextIOVA
+	for range iovaTries {
+		err = v.mapAtIOVA(address, size, iova)
+		if err == nil {
+			vfioShared.nextIOVA = fbs.RoundUp(iova+size, iovaAlignment) + iovaAlignment
+			return iova, nil
+		}
+		if err != unix.EINVAL && err != unix.EEXIST {
+			return 0, err
+		}
+		iova += iovaStep // this bus address is reserved, in use or out of range: try a higher one
+	}
+	return 0, err
+}
+
+// mapAtIOVA makes the IOMMU map size bytes of this process's memory from the given address on, at
+// the bus address iova. The kernel returns EEXIST if another mapping overlaps these bus addresses
+// (Linux, vfio_dma_do_map), and EINVAL if the IOMMU cannot use them. The caller must hold the lock
+// of vfioShared.
+func (v *vfio) mapAtIOVA(address, size, iova uint64) error {
 	request := vfioMap{
 		argsz: 32,
 		flags: vfioDMAFlagRead | vfioDMAFlagWrite,
 		vaddr: address,
-		iova:  vfioShared.nextIOVA,
+		iova:  iova,
 		size:  size,
 	}
-	for range iovaTries {
-		_, err = syscalls.ioctl(v.containerFD, vfioIOMMUMapDMA, 0, structPointer(&request))
-		if err == nil {
-			vfioShared.nextIOVA = fbs.RoundUp(request.iova+size, iovaAlignment) + iovaAlignment
-			return request.iova, nil
-		}
-		if err != unix.EINVAL {
-			return 0, err
-		}
-		request.iova += iovaStep // this bus address is reserved or out of range: try a higher one
-	}
-	return 0, err
+	_, err := syscalls.ioctl(v.containerFD, vfioIOMMUMapDMA, 0, structPointer(&request))
+	return err
 }

@@ -53,8 +53,11 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 		if c.Value = 0; random.IntN(4) != 0 {
 			c.Mask &= 0xfe<<8 | 0xfe<<24 | 0xfe<<40 | 0xfe // 0 in most bytes of the device
 		}
-		if random.IntN(16) == 0 {
+		switch random.IntN(16) {
+		case 0:
 			c.Mode = uint8(gen.ConditionNotEqual)
+		case 1: // also for values that have reached c.Value, the walk stops
+			c.Mode, c.Mask = uint8(gen.ConditionReached), fbs.WidthMask(width)
 		}
 	case gen.OpcodeCompare:
 		c.Mode = 0

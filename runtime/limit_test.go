@@ -104,15 +104,19 @@ func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
 		"window h host size 4KiB\nmain:\n  poll.4 m+0x0 == 0x1 within 1s every 10us\n"
 	for state, want := range map[hal.Code]hal.Code{hal.OK: hal.FrameLate,
 		hal.DMAFault: hal.DMAFault} {
-		device := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: new([]string),
-			state: state}
-		r, err := runtime.Load(view(t, listing), runtime.AnySlot, device)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.SetLimit(100_000)
-		run(t, r, want)
-		r.Close()
+		t.Run(state.Error(), func(t *testing.T) {
+			device := master{
+				Device: mock.New(&boards.Ivshmem), name: "ivshmem",
+				told: new([]string), state: state,
+			}
+			r, err := runtime.Load(view(t, listing), runtime.AnySlot, device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.SetLimit(100_000)
+			run(t, r, want)
+			r.Close()
+		})
 	}
 }
 

@@ -162,24 +162,40 @@ func (r *Replay) mapWindows(slot int) error {
 	r.apertures = make([]hal.Aperture, count)
 	r.tlbWindows = make([]uintptr, count)
 	r.windows = make([]uintptr, count+len(r.devices))
+	// Map the windows with fixed bus addresses first, so that no other window gets these addresses.
+	for i := range r.view.Windows {
+		if w := &r.view.Windows[i]; fbs.FixedBus(w) != 0 {
+			if err := r.mapWindow(i, *w); err != nil {
+				return err
+			}
+		}
+	}
 	for i, w := range r.view.Windows {
+		if fbs.FixedBus(&w) != 0 {
+			continue
+		}
 		isForced := slot != AnySlot && w.Kind == gen.WindowKindTlb
 		if isForced {
 			w.Slot = uint16(slot)
 			slot++
 		}
-		aperture, err := r.devices[w.Device].Map(w)
-		if err != nil {
+		if err := r.mapWindow(i, w); err != nil {
 			return err
 		}
-		if isForced && aperture.Slot != int(w.Slot) {
+		if isForced && r.apertures[i].Slot != int(w.Slot) {
 			const text = "TLB window %d is too small, in use, or reserved " +
 				"by the kernel driver; on a `tt:` device, omit -window (in C: LM_ANY_WINDOW)"
 			return hal.NewFault(hal.NoDevice, fbs.Text(text, uint64(w.Slot)))
 		}
-		r.apertures[i], r.windows[i] = aperture, aperture.Base
 	}
 	return nil
+}
+
+// mapWindow maps the window w, whose index in the image is `index`.
+func (r *Replay) mapWindow(index int, w fbs.Window) error {
+	aperture, err := r.devices[w.Device].Map(w)
+	r.apertures[index], r.windows[index] = aperture, aperture.Base
+	return err
 }
 
 // buildAddressTables sets r.memories, the table of the addresses of the payload and of all tensors.
@@ -376,22 +392,22 @@ func (r *Replay) Close() error {
 }
 
 // commandFault returns a *hal.Fault about one command. The reason in the Fault begins with the
-// command, for example "command 3 of main: ". The parameter `index` is the index of the command in
+// command, for example "main, command 3: ". The parameter `index` is the index of the command in
 // the image.
 func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
 	return hal.NewFault(code, string(AppendPlace(nil, r.view, index))+": "+reason)
 }
 
-// AppendPlace appends the number of a command and the name of its sequence to `text`, for example
-// "command 3 of main". The parameter `index` is the index of the command in the image; if it is -1,
-// AppendPlace appends nothing. The number in the text counts the commands of the sequence from 0.
-// It does not count marks, which name places between commands.
+// AppendPlace appends the name of the sequence of a command and the number of the command to
+// `text`, for example "main, command 3". The parameter `index` is the index of the command in the
+// image; if it is -1, AppendPlace appends nothing. The number in the text counts the commands of
+// the sequence from 0. It does not count marks, which name places between commands.
 func AppendPlace(text []byte, view *fbs.View, index int) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		if number := uint64(index) - uint64(s.First); number < uint64(s.Count) {
-			text = fbs.AppendText(text, "command %d of ", number)
-			return append(text, view.NameBytes(s.Name)...)
+			text = append(text, view.NameBytes(s.Name)...)
+			return fbs.AppendText(text, ", command %d", number)
 		}
 	}
 	return text

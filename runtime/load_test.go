@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"reflect"
@@ -181,7 +182,7 @@ func TestRelocationNeedsABusAddress(t *testing.T) {
 	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnySlot,
 		device)
 	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(),
-		"command 0 of main: window 0 has no bus address") {
+		"main, command 0: window 0 has no bus address") {
 		t.Error(err)
 	}
 }
@@ -269,6 +270,39 @@ func TestNoDeviceMastersTheBusAfterClose(t *testing.T) {
 			", ") != "edu masters false, ivshmem masters false" {
 			t.Errorf("%v; %q", err, told)
 		}
+	}
+}
+
+// TestWindowsWithFixedBusAddressesAreMappedFirst declares a window without a fixed address first.
+// Mapped first, it would get the address that the other window must have.
+func TestWindowsWithFixedBusAddressesAreMappedFirst(t *testing.T) {
+	free, err := mock.New(&boards.Ivshmem).Map(
+		fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listing := func(bus uint64) *fbs.View {
+		return view(t, ivshmem+fmt.Sprintf("window h host size 4KiB\n"+
+			"window q host size 4KiB bus 0x%x\nmain:\n  write.8 m+0x0 bus(q)+0x10\n"+
+			"  write.8 m+0x8 bus(h)\n", bus))
+	}
+	device := mock.New(&boards.Ivshmem)
+	r, err := runtime.Load(listing(free.Bus), runtime.AnySlot, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, r, hal.OK)
+	stored := parseMeminfo(t, device, 0, 16)
+	if q := binary.LittleEndian.Uint64(stored); q != free.Bus+0x10 {
+		t.Errorf("bus address 0x%x, want 0x%x", q, free.Bus+0x10)
+	}
+	if h := binary.LittleEndian.Uint64(stored[8:]); h < free.Bus+4096 {
+		t.Errorf("the other window is at 0x%x", h)
+	}
+	again, err := runtime.Load(listing(free.Bus), runtime.AnySlot, device)
+	if hal.CodeOf(err) != hal.NoDevice ||
+		!strings.Contains(err.Error(), "cannot place 4096 bytes") {
+		t.Errorf("%v, %v", again, err)
 	}
 }
 
@@ -669,10 +703,10 @@ func TestCommandIsCountedWithinItsSequence(t *testing.T) {
 		"main:\n  delay 1us\n  delay 2us\nsafe:\n  delay 3us\n")
 	for index, want := range map[int]string{
 		-1: "", // no command was executed
-		0:  "command 0 of main",
-		1:  "command 1 of main",
-		2:  "command 2 of main", // the End
-		3:  "command 0 of safe",
+		0:  "main, command 0",
+		1:  "main, command 1",
+		2:  "main, command 2", // the End
+		3:  "safe, command 0",
 		5:  "",
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -389,13 +389,11 @@ func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 			r.timeoutCode = hal.ExpectFailed
 		}
 	}
-	isEqual := loaded&c.Mask == c.Value
-	isMet := isEqual == (gen.Condition(c.Mode) == gen.ConditionEqual)
 	code := r.checkDevicePresent(c, loaded)
 	switch {
 	case code != hal.OK:
 		return code
-	case isMet:
+	case fbs.ConditionMet(c, loaded):
 	case r.timeoutCode == hal.OK:
 		r.awaitNextPoll(c)
 		return hal.OK

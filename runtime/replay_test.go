@@ -180,6 +180,9 @@ func TestEveryConditionIsCheckedBothWays(t *testing.T) {
 		{"& 0xff != 0x5b", true}, {"& 0xff != 0x5a", false},
 		{"any-set 0x12", true}, {"any-set 0x21", false},
 		{"any-clear 0x20", true}, {"any-clear 0x5a", false},
+		{"& 0xff reached 0x5a", true}, {"& 0xff reached 0x5b", false},
+		{"& 0xff reached 0xdb", true}, {"& 0xff reached 0xda", false}, // 0x5a is past the overflow
+		{"reached 0x1115a", true}, {"reached 0xffff1115", true}, {"reached 0x1115b", false},
 	} {
 		t.Run(test.condition, func(t *testing.T) {
 			want := hal.ExpectFailed
@@ -241,6 +244,35 @@ func TestPollSeesALateBit(t *testing.T) {
 	if n := device.Operations(); n < 21 {
 		t.Errorf("%d operations: the bit was not late", n)
 	}
+}
+
+// TestCounterThatIsPastItsValueEndsThePoll: a replay that is slower than the device finds the
+// counter beyond the value that it waits for. A poll for equality would wait out its deadline.
+func TestCounterThatIsPastItsValueEndsThePoll(t *testing.T) {
+	const past = "main:\n  write.4 m+0x0 0xd1b04\n  poll.4 m+0x0 "
+	r, device := on(t, past+"reached 0xd1004 within 1ms\n")
+	run(t, r, hal.OK)
+	if n := device.Operations(); n != 2 {
+		t.Errorf("%d operations", n)
+	}
+	r, _ = on(t, past+"== 0xd1004 within 1ms\n")
+	run(t, r, hal.DeadlinePassed)
+	r, _ = on(t, past+"& 0xfffff reached 0xd1b05 within 1ms\n")
+	if result := run(t, r, hal.DeadlinePassed); result.Got != 0xd1b04 ||
+		result.Want != 0xd1b05 || result.Mask != 0xfffff {
+		t.Errorf("%+v", result)
+	}
+}
+
+// TestCounterThatReadsAllOnesIsNoProofOfADevice: all ones have reached many values, but a device
+// that is gone returns them, too.
+func TestCounterThatReadsAllOnesIsNoProofOfADevice(t *testing.T) {
+	const listing = "main:\n  write.4 m+0x0 0xffffffff\n  expect.4 m+0x0 reached 0xfffffff0\n"
+	r, _ := on(t, listing)
+	run(t, r, hal.OK)
+	r, device := on(t, listing)
+	device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 2})
+	run(t, r, hal.DeviceGone)
 }
 
 func TestOnesThatAreDataAreTakenAsThem(t *testing.T) {

@@ -10,12 +10,14 @@ const (
 	ConditionInvalid  Condition = 0
 	ConditionEqual    Condition = 1
 	ConditionNotEqual Condition = 2
+	ConditionReached  Condition = 3
 )
 
 var EnumNamesCondition = [...]string{
 	ConditionInvalid:  "Invalid",
 	ConditionEqual:    "Equal",
 	ConditionNotEqual: "NotEqual",
+	ConditionReached:  "Reached",
 }
 
 func (v Condition) String() string {

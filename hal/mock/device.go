@@ -195,7 +195,12 @@ func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 
 // mapHost reserves host memory and returns an aperture of it.
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
-	p := d.host.reserveBuffer(d, w.Size)
+	p := d.host.reserveBuffer(d, w.Size, fbs.FixedBus(&w))
+	if p == nil {
+		return hal.Aperture{}, d.fault(hal.NoDevice,
+			"cannot place %d bytes of host memory at bus address %#x: in use, or out of reach",
+			w.Size, w.Offset)
+	}
 	a := hal.NewAperture(p, w.Size, -1)
 	a.Bus = p.bus
 	return a, nil

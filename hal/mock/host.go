@@ -2,7 +2,11 @@ package mock
 
 // This file models the memory that a device accesses by DMA.
 
-import "lightmetal/hal"
+import (
+	"math"
+
+	"lightmetal/hal"
+)
 
 // hostBus is the bus address of the first host buffer. QEMU's edu device reaches only
 // addresses of up to 28 bits by default, so the address must not have more.
@@ -56,18 +60,30 @@ type hostPort struct {
 	data []byte
 }
 
-// reserveBuffer adds a host buffer of size bytes. At least one page after each buffer stays
-// unused, so that an access beyond its end does not reach the next buffer. On a device with
-// tiles, the bus address of a buffer is the address that the tiles use, as if the outbound
-// translation had been programmed.
-func (h *Host) reserveBuffer(d *Device, size uint64) *hostPort {
-	p := &hostPort{d: d, bus: hostBus, data: make([]byte, size)}
+// reserveBuffer adds a host buffer of size bytes at the bus address fixedBus, or at the next free
+// bus address if fixedBus is 0. At least one page before a buffer without a fixed address stays
+// unused, so that an access beyond the end of the buffer before it does not reach the next buffer.
+// On a device with tiles, the bus address of a buffer is the address that the tiles use, as if the
+// outbound translation had been programmed. reserveBuffer returns nil if the device cannot access
+// fixedBus.
+func (h *Host) reserveBuffer(d *Device, size, fixedBus uint64) *hostPort {
+	first, last := uint64(0), uint64(math.MaxUint64)
+	next := uint64(hostBus)
 	if o := d.board.Outbound; o != nil {
-		p.bus = o.NoC
+		first, last = o.NoC, o.NoC+o.Last
+		next = first
 	}
 	if n := len(h.buffers); n > 0 {
 		before := h.buffers[n-1]
-		p.bus = before.bus + (uint64(len(before.data))+2*pageSize-1)/pageSize*pageSize
+		first = before.bus + (uint64(len(before.data))+pageSize-1)/pageSize*pageSize
+		next = first + pageSize
+	}
+	p := &hostPort{d: d, bus: next, data: make([]byte, size)}
+	if fixedBus != 0 {
+		if fixedBus < first || fixedBus > last || size-1 > last-fixedBus {
+			return nil
+		}
+		p.bus = fixedBus
 	}
 	h.buffers = append(h.buffers, p)
 	return p

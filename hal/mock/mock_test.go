@@ -345,6 +345,34 @@ func TestConfigurationSpaceHoldsTheIDs(t *testing.T) {
 	expect(t, d, &a, 4, 2, 2)
 }
 
+// TestHostBuffersAreWhereTheImageNeedsThem places buffers at fixed bus addresses: adjacent ones,
+// and after them one without a fixed address.
+func TestHostBuffersAreWhereTheImageNeedsThem(t *testing.T) {
+	for board, start := range map[*boards.Board]uint64{&boards.Edu: 0x4000_0000,
+		&boards.Wormhole: 0x8_0000_0000, &boards.Blackhole: 1<<60 + 0x3000_0000} {
+		d := New(board)
+		fixed := func(bus, size uint64) fbs.Window {
+			return fbs.Window{Kind: gen.WindowKindHost, Flags: fbs.FlagFixedBus, Offset: bus,
+				Size: size}
+		}
+		a, b := mapped(t, d, fixed(start, 100)), mapped(t, d, fixed(start+4096, 4096))
+		c := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
+		if a.Bus != start || b.Bus != start+4096 || c.Bus != start+3*4096 {
+			t.Errorf("%s: bus addresses %#x, %#x, %#x", board.Name, a.Bus, b.Bus, c.Bus)
+		}
+		store(t, d, &b, 8, 4, 7)
+		if got := d.host.Bytes(start+4096+8, 4); len(got) != 4 || got[0] != 7 {
+			t.Errorf("%s: the device finds %v", board.Name, got)
+		}
+		for _, bus := range []uint64{start, start + 3*4096, start - 4096, 1<<64 - 4096} {
+			if _, err := d.Map(fixed(bus, 2*4096)); hal.CodeOf(err) != hal.NoDevice ||
+				!strings.Contains(err.Error(), fmt.Sprintf("at bus address %#x", bus)) {
+				t.Errorf("%s: at %#x: %v", board.Name, bus, err)
+			}
+		}
+	}
+}
+
 func TestHostBuffersHaveDisjointBusAddresses(t *testing.T) {
 	d := New(&boards.Edu)
 	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})

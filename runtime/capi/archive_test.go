@@ -172,18 +172,21 @@ func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 func TestFailedRunsFromC(t *testing.T) {
 	for _, test := range []struct{ sequence, status, code, says string }{
 		{"late", "75", "9",
-			"poll deadline passed: command 0 of late: got 0x0, wanted 0x7 under mask " +
-				"0xffffffff\n"},
+			"poll deadline passed: late, command 0: poll.4 w0+0x0 == 0x7: got 0x0 after 1 ms " +
+				"(bits that differ: 0, 1, 2)\n"},
 		{"expect", "76", "10",
-			"expect failed: command 0 of expect: got 0x0, wanted 0x7 under mask " +
-				"0xffffffff\n"},
+			"expect failed: expect, command 0: expect.4 w0+0x0 == 0x7: got 0x0 " +
+				"(bits that differ: 0, 1, 2)\n"},
 		{"compare", "76", "11",
-			"golden mismatch: command 0 of compare: element 0: got 0x0, wanted 0x3"},
+			"golden mismatch: compare, command 0: compare.4 w0+0x0: element 0: got 0x0, " +
+				"wanted 0x3 (bits that differ: 0, 1)\n"},
 	} {
-		if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status,
-			test.code); !strings.HasPrefix(out, test.says) {
-			t.Errorf("%s: %s", test.sequence, out)
-		}
+		t.Run(test.sequence, func(t *testing.T) {
+			if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status,
+				test.code); !strings.HasPrefix(out, test.says) {
+				t.Errorf("%s: %s", test.sequence, out)
+			}
+		})
 	}
 }
 
@@ -391,22 +394,25 @@ func TestHeaderIsCAndCpp(t *testing.T) {
 	for _, language := range []struct{ compiler, standard, suffix string }{
 		{"gcc", "-std=c11", "c"}, {"g++", "-std=c++11", "cpp"}, {"g++", "-std=c++20", "cpp"},
 	} {
-		if _, err := exec.LookPath(language.compiler); err != nil {
-			t.Logf("no %s here", language.compiler)
-			continue
-		}
-		dir := t.TempDir()
-		source, program := filepath.Join(dir, "user."+language.suffix), filepath.Join(dir, "user")
-		if err := os.WriteFile(source, []byte(user), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command(language.compiler, language.standard, "-Wall", "-Wextra",
-			"-pedantic", "-Werror", "-I", ".", "-o", program, source, library,
-			"-lpthread").CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", language.standard, err, out)
-		} else if err := exec.Command(program).Run(); err != nil {
-			t.Errorf("%s: %v", language.standard, err)
-		}
+		t.Run(language.compiler+" "+language.standard, func(t *testing.T) {
+			if _, err := exec.LookPath(language.compiler); err != nil {
+				t.Logf("no %s here", language.compiler)
+				return
+			}
+			dir := t.TempDir()
+			source := filepath.Join(dir, "user."+language.suffix)
+			program := filepath.Join(dir, "user")
+			if err := os.WriteFile(source, []byte(user), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(language.compiler, language.standard, "-Wall", "-Wextra",
+				"-pedantic", "-Werror", "-I", ".", "-o", program, source, library,
+				"-lpthread").CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", language.standard, err, out)
+			} else if err := exec.Command(program).Run(); err != nil {
+				t.Errorf("%s: %v", language.standard, err)
+			}
+		})
 	}
 }
 

@@ -29,9 +29,10 @@ enum opcode {
 	OPCODES
 };
 enum access { EXACT = 1, FIXED, BULK };
-enum condition { EQUAL = 1, NOT_EQUAL };
+enum condition { EQUAL = 1, NOT_EQUAL, REACHED };
 enum policy { FAIL = 1, IGNORE };
 enum window_kind { BAR = 1, TLB, HOST, CONFIG };
+enum window_flag { WRITE_COMBINING = 1, FIXED_BUS = 2 };
 enum role { INPUT = 1, OUTPUT };
 
 struct command {

@@ -180,6 +180,8 @@ static inline void modify(const struct replay *r, const struct command *c) {
 }
 
 static inline int holds(const struct command *c, uint64_t loaded) {
+	if (c->mode == REACHED)
+		return ((loaded - c->value) & c->mask) <= c->mask >> 1;
 	return ((loaded & c->mask) == c->value) == (c->mode == EQUAL);
 }
 

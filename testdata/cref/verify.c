@@ -118,14 +118,28 @@ static const char *check_rule(const struct image *i, uint32_t n) {
 	return named(i, r->name) ? NULL : at("rule", n, "name");
 }
 
+// fixed_bus tells whether a window with a fixed bus address may have it, after the windows before.
+static int fixed_bus(const struct image *i, const struct window *w) {
+	uint64_t end = w->offset + round_up(w->size, 4096);
+	if (w->kind != HOST || !w->offset || w->offset % 4096 || end <= w->offset)
+		return 0;
+	for (const struct window *before = i->windows; before < w; before++)
+		if (before->flags & FIXED_BUS && before->device == w->device &&
+			w->offset < before->offset + round_up(before->size, 4096))
+			return 0;
+	return 1;
+}
+
 static const char *check_window(const struct image *i, uint32_t n) {
 	const struct window *w = &i->windows[n];
-	if (w->kind < BAR || w->kind > CONFIG || w->device >= i->reservation.devices || w->flags > 1 ||
+	if (w->kind < BAR || w->kind > CONFIG || w->device >= i->reservation.devices || w->flags > 3 ||
 		w->reserved)
 		return at("window", n, "kind, device, flags or reserved field");
 	if (!w->size || w->size > window_max || (w->kind != TLB && w->slot != 0xffff) ||
-		(w->kind != BAR && (w->bar || w->offset)))
+		(w->kind != BAR && (w->bar || (w->offset && !(w->flags & FIXED_BUS)))))
 		return at("window", n, "size, slot, BAR or offset");
+	if (w->flags & FIXED_BUS && !fixed_bus(i, w))
+		return at("window", n, "fixed bus address");
 	if ((w->kind == TLB && !power_of_two(w->size)) ||
 		(w->kind == CONFIG && w->size != 256 && w->size != 4096))
 		return at("window", n, "size");
@@ -211,7 +225,7 @@ static const struct form {
 	[COPY_IN] = {15, 14, 1, 14, MEMORY_IN, 1, 1},
 	[FILL] = {15, 6, 1, 14, NOTHING, 1, 1},
 	[COPY_OUT] = {15, 14, 1, 14, MEMORY_OUT, 1, 0},
-	[EXPECT] = {15, 6, 6, 30, INTERVAL, 0, 0},
+	[EXPECT] = {15, 14, 6, 30, INTERVAL, 0, 0},
 	[COMPARE] = {15, 1, 6, 14, MEMORY_IN, 1, 0},
 	[POINT] = {0, 1, 1, 4, NOTHING, 0, 0},
 	[FENCE] = {0, 1, 1, 0, NOTHING, 0, 0},
@@ -245,6 +259,8 @@ static const char *fields(const struct command *c) {
 	}
 	if (c->value & ~value || c->mask & ~mask || (c->opcode == MODIFY && !c->mask))
 		return "value or mask";
+	if (c->opcode == EXPECT && c->mode == REACHED && (!c->mask || c->mask & (c->mask + 1)))
+		return "the mask of a counter";
 	if (c->amount && !forms[c->opcode].bytes && c->opcode != EXPECT && c->opcode != DELAY)
 		return "amount";
 	if (c->opcode == DELAY && (!c->amount || c->amount > 10000000))

@@ -32,7 +32,7 @@ type importFlags struct {
 	regions, bases           []string
 	bar                      uint8
 	deadline                 string
-	poll, ignore             []string
+	poll, ignore, reached    []string
 	inputs, outputs, host    []string
 	without, rules           []string
 	part, frame, stop        string
@@ -69,12 +69,16 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.deadline, "deadline", "",
 		"deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
 	flags.StringArrayVar(&f.poll, "poll", nil, "treat every load there as a poll: "+placesHelp)
+	flags.StringArrayVar(&f.reached, "reached", nil,
+		"polls there wait until a counter has reached or passed the recorded value: "+placesHelp+
+			"; rising: all places whose recorded values only rise")
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
 		"make loads there, but ignore their values: "+placesHelp+
 			"; bus:FIRST-LAST is host memory of a record")
 	flags.StringArrayVar(&f.inputs, "input", nil,
 		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., "+
-			"barN+ADDRESS or, in host memory of a record, bus:ADDRESS; "+
+			"barN+ADDRESS or, in host memory of a record, bus:ADDRESS; in pages over all DRAM "+
+			"banks NAME=interleaved:ADDRESS,PAGE,DTYPE,SHAPE, with ,tiled in tiles of 32x32; "+
 			"ADDRESS@LINE takes what is first stored there from that line of the trace on")
 	flags.StringArrayVar(&f.outputs, "output", nil,
 		"output tensor, as an input but without @LINE: the data loaded there, by the last of "+
@@ -133,7 +137,8 @@ func (f *importFlags) run(path string) {
 	}
 	report.Frames = frames
 	debug.FreeOSMemory() // of the trace's accesses: the file needs about as much
-	if err := fail.Try(func() { encode(image, f.out, path) }); err != nil {
+	size := 0
+	if err := fail.Try(func() { size = encode(image, f.out, path) }); err != nil {
 		if known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device); o.Generic &&
 			known != nil &&
 			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
@@ -142,6 +147,9 @@ func (f *importFlags) run(path string) {
 		fail.On(err)
 	}
 	printResult(messageWriter(f.out), report)
+	if !asJSON {
+		printWritten(f.out, image, size, "")
+	}
 }
 
 // summarize only reports what is in the trace, or which frames.
@@ -216,6 +224,7 @@ func (f *importFlags) options(path string) importer.Options {
 	f.setDeadline(&o)
 	parseAll(&poll, f.poll, importer.ParseRanges)
 	parseAll(&ignore, f.ignore, importer.ParseRanges)
+	fail.As(hal.Usage, o.SetReached(f.reached))
 	o.Poll, o.Ignore = slices.Concat(poll...), slices.Concat(ignore...)
 	return o
 }

@@ -73,9 +73,10 @@ type windowInfo struct {
 	Kind   string `json:"kind"`
 	Device uint8  `json:"device"`
 	Bar    uint8  `json:"bar"`
-	Offset uint64 `json:"offset"`
+	Offset uint64 `json:"offset"` // in the BAR
 	Size   uint64 `json:"size"`
 	Slot   int    `json:"slot"`
+	Bus    uint64 `json:"bus"` // address that host memory must have; 0: any
 }
 
 type sequenceInfo struct {
@@ -142,7 +143,10 @@ func describeImage(view *fbs.View, size int) *imageInfo {
 	}
 	for _, w := range image.Windows {
 		window := windowInfo{w.Name, strings.ToLower(gen.EnumNamesWindowKind[w.Kind]), w.Device,
-			w.Bar, w.Offset, w.Size, -1}
+			w.Bar, w.Offset, w.Size, -1, fbs.FixedBus(&w.Window)}
+		if w.Kind == gen.WindowKindHost {
+			window.Offset = 0
+		}
 		if w.Slot != fbs.NoSlot {
 			window.Slot = int(w.Slot)
 		}
@@ -221,7 +225,7 @@ func (i *imageInfo) String() string {
 		line("window", "%s", w)
 	}
 	for _, t := range i.Tensors {
-		line(t.Role, "%s: %s %s, %s%s", t.Name, t.DType, lmb.ShapeText(t.Shape),
+		line(t.Role, "%s: %s[%s], %s%s", t.Name, t.DType, lmb.DimsText(t.Shape),
 			lmb.SizeText(t.Bytes), dataText(&t))
 	}
 	for _, s := range i.Sequences {
@@ -248,6 +252,9 @@ func (w windowInfo) String() string {
 			return text + fmt.Sprintf("movable, %s, preferably TLB window %d", size, w.Slot)
 		}
 		return text + fmt.Sprintf("movable, %s", size)
+	}
+	if w.Bus != 0 {
+		return text + fmt.Sprintf("%s, %s, at bus address 0x%x", w.Kind, size, w.Bus)
 	}
 	return text + fmt.Sprintf("%s, %s", w.Kind, size)
 }

@@ -27,9 +27,23 @@ func clockOf(device hal.Device) report.Clock {
 // stopAfterFailure notes in the profile that a run failed, and stops with its error.
 func (s *session) stopAfterFailure(end *outcome, err error) {
 	if s.profiler != nil {
-		s.profiler.Fail(codeOf(err).Error(), err.Error(), end.Command)
+		s.profiler.Fail(report.Failure{Code: codeOf(err).Error(), Reason: err.Error(),
+			Command: end.Command, Got: end.Got, Want: end.Want, Mask: end.Mask,
+			Element: end.Element, Safe: end.Safe})
 	}
 	fail.On(err)
+}
+
+// profileGolden notes in the profile how all outputs compare with their golden data.
+func (s *session) profileGolden() {
+	if s.profiler == nil {
+		return
+	}
+	var results []report.GoldenResult
+	for _, c := range s.compareOutputs() {
+		results = append(results, report.GoldenResultOf(c))
+	}
+	s.profiler.SetGolden(results)
 }
 
 // writeProfile writes the profile, also of a run that failed.

@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/look/report"
 )
 
@@ -25,7 +29,8 @@ func TestReplayProfileAndReport(t *testing.T) {
 		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	if exit, stdout, stderr := lm(t, "report", "--profile", profile, "-o", page,
-		image); exit != 0 || stdout != "" {
+		image); exit != 0 || !strings.HasPrefix(stdout, page+": report on "+image+
+		", 1 sequence, 18 commands; ") {
 		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	file, err := os.ReadFile(page)
@@ -80,7 +85,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	_, _, want := lm(t, "replay", "--device", "mock:edu", image)
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--profile", path, image)
 	if exit != 76 || stdout != "" || stderr != want ||
-		!strings.Contains(want, "command 1 of main (expect.4 r+0x0 == 0x10000ee)") {
+		!strings.Contains(want, "main, command 1: expect.4 r+0x0 == 0x10000ee: got") {
 		t.Errorf("exit %d: %s%s, without a profile %s", exit, stdout, stderr, want)
 	}
 	file, err := os.Open(path)
@@ -89,22 +94,84 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	}
 	defer file.Close()
 	profile, err := report.ReadTrace(file)
-	if err != nil || len(profile.Timeline[0]) != 2 || profile.Commands != 4 {
+	if err != nil || len(profile.Timeline[0]) != 2 || profile.Commands != 3 {
 		t.Errorf("%v: %+v", err, profile)
 	}
 	if f := profile.Failed; f == nil || f.Code != "expect failed" || f.Command != 1 ||
-		f.Ns != 300 || "lm: "+f.Reason+"\n" != want {
+		f.Ns != 200 || f.Got != 0x10000ed || f.Want != 0x10000ee || f.Mask != 1<<32-1 ||
+		f.Safe != "done" || "lm: "+f.Reason+"\n" != want {
 		t.Errorf("%+v", f)
+	}
+	text := ok(t, "", "report", "--profile", path, image)
+	if !strings.Contains(text, "FAILED after 200 ns: expect failed: ") ||
+		!strings.Contains(text, "== 0x10000ee: got 0x10000ed (bits that differ: 0, 1)") ||
+		strings.Contains(text, "of one run") {
+		t.Errorf("lm report prints the failed run as\n%s", text)
 	}
 	page := filepath.Join(t.TempDir(), "x.html")
 	ok(t, "", "report", "--profile", path, "-o", page, image)
-	for _, text := range []string{string(mustRead(t, page)),
-		ok(t, "", "report", "--profile", path, image)} {
-		if !strings.Contains(text, "FAILED after 300 ns: expect failed: ") ||
-			!strings.Contains(text, "got 0x10000ed, wanted 0x10000ee") ||
-			strings.Contains(text, "of one run") {
-			t.Errorf("the failed run is told as\n%s", text)
+	text = string(mustRead(t, page))
+	for _, want := range []string{"The run failed: expect failed",
+		`<a href="#c1">main, command 1</a> <code>expect.4 r&#43;0x0 == 0x10000ee</code>`,
+		"<dt>got</dt><dd><code>0x10000ed</code>", "<dt>wanted</dt><dd><code>0x10000ee</code>",
+		"<dt>sequence safe</dt><dd>ran: done</dd>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page of the failed run has no %s", want)
 		}
+	}
+}
+
+// TestGoldenMismatchIsOnThePage: how many elements of the output differ.
+func TestGoldenMismatchIsOnThePage(t *testing.T) {
+	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
+	const a = 500
+	decoded, err := lmb.Decode(mustRead(t, image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, d := decoded.Tensors[1].Data, decoded.Tensors[2].Data
+	differ := 0
+	for at := 0; at < len(d); at += 4 { // the kernel computes d = max(a + b - 100, 0)
+		sum := a + int32(binary.LittleEndian.Uint32(b[at:]))
+		if max(sum-100, 0) != int32(binary.LittleEndian.Uint32(d[at:])) {
+			differ++
+		}
+	}
+	mismatch := fmt.Sprintf("<dt>output d</dt><dd>%d of 256 differ</dd>", differ)
+	for _, test := range []struct {
+		name, want string
+		flags      []string
+		exit       int
+	}{
+		{"equal", ">equal<", []string{"--check-golden"}, 0},
+		{"not compared", ">not compared<", nil, 0},
+		{"different", mismatch, []string{"--check-golden", "--input", fmt.Sprint("a=", a)}, 76},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			folder := t.TempDir()
+			path, page := filepath.Join(folder, "run.json"), filepath.Join(folder, "x.html")
+			args := append([]string{"replay", "--device", "mock:wormhole", "--profile", path,
+				image}, test.flags...)
+			if exit, _, stderr := lm(t, args...); exit != test.exit {
+				t.Fatalf("exit %d: %s", exit, stderr)
+			}
+			ok(t, "", "report", "--profile", path, "-o", page, image)
+			if text := string(mustRead(t, page)); !strings.Contains(text, test.want) {
+				t.Errorf("the page has no %s", test.want)
+			}
+		})
+	}
+}
+
+// TestPageNamesTheProgramThatMadeIt, and the day.
+func TestPageNamesTheProgramThatMadeIt(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "x.html")
+	ok(t, "", "report", "-o", page, filepath.Join(testdata, "images", "edu.lmb"))
+	text := string(mustRead(t, page))
+	pattern := regexp.QuoteMeta("Report by "+version) +
+		`.* on \d+ [A-Z][a-z]+ 20\d\d, \d\d:\d\d UTC`
+	if !regexp.MustCompile(pattern).MatchString(text) {
+		t.Errorf("no %s on the page", pattern)
 	}
 }
 
@@ -115,7 +182,8 @@ func TestASequenceThatFailsAfterTheRunIsNotTheRunsFailure(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.json")
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--loop", "2", "--after",
 		"stop", "--profile", path, image)
-	if exit != 76 || stdout != "" || !strings.Contains(stderr, "(expect.4 r+0x0 == 0x10000ee)") {
+	if exit != 76 || stdout != "" ||
+		!strings.Contains(stderr, ": stop, command 0: expect.4 r+0x0 == 0x10000ee: got") {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	if text := ok(t, "", "report", "--profile", path, image); strings.Contains(text, "FAILED") ||
@@ -134,7 +202,7 @@ func TestVirtualTimeIsCalledSo(t *testing.T) {
 	whole := string(mustRead(t, page))
 	if !strings.Contains(text, "; virtual time ") || !strings.Contains(text, "\nvirtual ") ||
 		strings.Contains(text+whole, "device time") ||
-		!strings.Contains(whole, "<span>virtual time</span>") {
+		!strings.Contains(whole, "<dt>virtual time</dt>") {
 		t.Errorf("%s%s", text, whole)
 	}
 	var end outcome

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
+	"fmt"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
@@ -64,14 +65,15 @@ func newKey(path string) {
 
 func sign(path, keyPath, out string) {
 	key := privateKey(keyPath)
-	file, _ := openVerified(path)
+	file, view := openVerified(path)
 	image, _, err := fbs.SplitSignature(file.Bytes())
 	fail.On(err)
 	digest := sha512.Sum512(image)
 	public := key.Public().(ed25519.PublicKey)
 	whole := append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
 	writeFile(out, whole)
-	printLine(messageWriter(out), "%s: signed by %x", out, public)
+	content := fail.Must(lmb.StreamView(view))
+	printWritten(out, content, len(whole), fmt.Sprintf("; signed by %x", public))
 }
 
 func privateKey(path string) ed25519.PrivateKey {

@@ -154,10 +154,12 @@ func TestSplitConfigFlag(t *testing.T) {
 		"-output config=c":    "|-output config=c",
 		"-configuration=1 -h": "|-configuration=1 -h",
 	} {
-		path, rest := splitConfigFlag(strings.Fields(line))
-		if got := path + "|" + strings.Join(rest, " "); got != want {
-			t.Errorf("%s: %s, want %s", line, got, want)
-		}
+		t.Run(line, func(t *testing.T) {
+			path, rest := splitConfigFlag(strings.Fields(line))
+			if got := path + "|" + strings.Join(rest, " "); got != want {
+				t.Errorf("%s: %s, want %s", line, got, want)
+			}
+		})
 	}
 }
 
@@ -521,18 +523,20 @@ func TestKillDelayIncludesTheReportedTime(t *testing.T) {
 		"18446744073709551616\n": graceTime,
 		"18446744073709551615\n": most / 1000 * 1000, "13835058055282163\n": most / 1000 * 1000,
 	} {
-		var pipe [2]int
-		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-			t.Fatal(err)
-		}
-		_, err := unix.Write(pipe[1], []byte(text))
-		r := stopReport{fd: pipe[0]}
-		first := r.killDelay()
-		unix.Close(pipe[1])
-		if second := r.killDelay(); err != nil || first/1000*1000 != want || second != first {
-			t.Errorf("%q: %v, then %v, %v; want %v", text, first, second, err, want)
-		}
-		unix.Close(pipe[0])
+		t.Run(text, func(t *testing.T) {
+			var pipe [2]int
+			if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+				t.Fatal(err)
+			}
+			_, err := unix.Write(pipe[1], []byte(text))
+			r := stopReport{fd: pipe[0]}
+			first := r.killDelay()
+			unix.Close(pipe[1])
+			if second := r.killDelay(); err != nil || first/1000*1000 != want || second != first {
+				t.Errorf("%q: %v, then %v, %v; want %v", text, first, second, err, want)
+			}
+			unix.Close(pipe[0])
+		})
 	}
 }
 

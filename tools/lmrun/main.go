@@ -37,7 +37,7 @@ func main() {
 // outcome contains the error, the result and the statistics that lmrun prints when it ends.
 type outcome struct {
 	// err is nil after success. If a run failed, the error text is, for example,
-	// "expect failed: command 3 of main: got ...".
+	// "expect failed: main, command 3: expect.4 ...".
 	err error
 	// result is the result of the sequence that ran last, not counting the sequence named `safe`.
 	// If a failure was not caused by a command, runSafe sets result.Code to the code of err.

@@ -365,17 +365,19 @@ func TestStandardOutputContainsOnlyTensorData(t *testing.T) {
 func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	for redirection, want := range map[string]int{">&-": 64, "1<>/dev/null": 64, ">/dev/null": 0} {
-		for _, out := range []string{"d=-", "d=/dev/stdout", "d=/proc/self/fd/1"} {
-			c := exec.Command("sh", "-c", `exec "$0" "$@" `+redirection,
-				framesCommand(t, "end").Path, "-input", "a="+in, "-output", out, "x.lmb")
-			c.Env = append(os.Environ(), asFrames+"=end")
-			text, _ := c.CombinedOutput()
-			exit := c.ProcessState.ExitCode()
-			if exit != want || exit != 0 &&
-				!strings.Contains(string(text), "standard output is closed") {
-				t.Errorf("%s %s: exit %d, %s", out, redirection, exit, text)
+		t.Run(redirection, func(t *testing.T) {
+			for _, out := range []string{"d=-", "d=/dev/stdout", "d=/proc/self/fd/1"} {
+				c := exec.Command("sh", "-c", `exec "$0" "$@" `+redirection,
+					framesCommand(t, "end").Path, "-input", "a="+in, "-output", out, "x.lmb")
+				c.Env = append(os.Environ(), asFrames+"=end")
+				text, _ := c.CombinedOutput()
+				exit := c.ProcessState.ExitCode()
+				if exit != want || exit != 0 &&
+					!strings.Contains(string(text), "standard output is closed") {
+					t.Errorf("%s %s: exit %d, %s", out, redirection, exit, text)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -391,14 +393,16 @@ func TestInputMayBeStandardInput(t *testing.T) {
 	two := bytes.Repeat([]byte{3}, 2*frameBytes)
 	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(two),
 		"a pipe whose writer has closed it": written(t, two)} {
-		c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output",
-			"d="+dir+"/new", "x.lmb")
-		c.Stdin = stdin
-		text, err := c.CombinedOutput()
-		if got, _ := os.ReadFile(dir + "/new"); err != nil || !bytes.Equal(got, newOutput) ||
-			!strings.Contains(string(text), `"runs":2`) {
-			t.Errorf("%s: %v, %s, %x", what, err, text, got)
-		}
+		t.Run(what, func(t *testing.T) {
+			c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output",
+				"d="+dir+"/new", "x.lmb")
+			c.Stdin = stdin
+			text, err := c.CombinedOutput()
+			if got, _ := os.ReadFile(dir + "/new"); err != nil || !bytes.Equal(got, newOutput) ||
+				!strings.Contains(string(text), `"runs":2`) {
+				t.Errorf("%s: %v, %s, %x", what, err, text, got)
+			}
+		})
 	}
 	c := framesCommand(t, "end", "-input", "a=-", "x.lmb")
 	c.Stdin = strings.NewReader("short")

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -324,14 +325,16 @@ func TestUnfinishedRingIsCompleted(t *testing.T) {
 		0: newRingSlots, ringHeaderBytes + 64: 1, ringHeaderBytes + 64*3: 3,
 		ringHeaderBytes + 64*maxRingSlots: maxRingSlots,
 	} {
-		_ = os.WriteFile(path, make([]byte, size), 0o600)
-		r, err := opened(path, false)
-		if err != nil || r.slotCount != slots || uint64(len(r.memory)) != r.fileBytes(slots) {
-			t.Fatalf("%d bytes of zeros: %d slots, %v", size, r.slotCount, err)
-		}
-		if again, err := opened(path, true); err != nil || again.slotCount != slots {
-			t.Errorf("%d bytes of zeros, then opened again: %+v, %v", size, again, err)
-		}
+		t.Run(fmt.Sprint(slots, " slots"), func(t *testing.T) {
+			_ = os.WriteFile(path, make([]byte, size), 0o600)
+			r, err := opened(path, false)
+			if err != nil || r.slotCount != slots || uint64(len(r.memory)) != r.fileBytes(slots) {
+				t.Fatalf("%d bytes of zeros: %d slots, %v", size, r.slotCount, err)
+			}
+			if again, err := opened(path, true); err != nil || again.slotCount != slots {
+				t.Errorf("%d bytes of zeros, then opened again: %+v, %v", size, again, err)
+			}
+		})
 	}
 }
 
@@ -355,28 +358,33 @@ func TestFileThatIsNotARingIsNotChanged(t *testing.T) {
 		"shorter than a ring header":     zeros(100, 100),
 		"shorter than a ring header)":    zeros(ringHeaderBytes-1, 0),
 	} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, flags := range []string{"-input a=ring:", "-output d=ring:"} {
-			end := frameRuns(t, flags+path)
-			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
-				t.Errorf("%s: %d bytes became %d, %v", want, len(data), len(got), err)
+		t.Run(want, func(t *testing.T) {
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
 			}
-			if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
-				t.Errorf("%s: %v", want, end.err)
+			for _, flags := range []string{"-input a=ring:", "-output d=ring:"} {
+				end := frameRuns(t, flags+path)
+				if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
+					t.Errorf("%s: %d bytes became %d, %v", want, len(data), len(got), err)
+				}
+				if hal.CodeOf(end.err) != hal.BadTensor ||
+					!strings.Contains(end.err.Error(), want) {
+					t.Errorf("%s: %v", want, end.err)
+				}
 			}
-		}
+		})
 	}
 	link, pipe := filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
 	if err := errors.Join(os.Symlink("new", link), syscall.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for want, path := range map[string]string{"a symbolic link": link, "not a regular file": pipe} {
-		end := frameRuns(t, "-output d=ring:"+path)
-		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
-			t.Errorf("%s: %v", want, end.err)
-		}
+		t.Run(want, func(t *testing.T) {
+			end := frameRuns(t, "-output d=ring:"+path)
+			if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
+				t.Errorf("%s: %v", want, end.err)
+			}
+		})
 	}
 	if names := fileNames(t, dir); names != "in link pipe" {
 		t.Errorf("the dir holds %s", names)
@@ -428,7 +436,6 @@ func TestSignalBeforeTheFirstRunClosesRings(t *testing.T) {
 // TestPanicOutsideRingsNamesNoRing covers a panic that is no memory fault, and a memory fault at
 // an address outside all rings.
 func TestPanicOutsideRingsNamesNoRing(t *testing.T) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)
@@ -441,18 +448,22 @@ func TestPanicOutsideRingsNamesNoRing(t *testing.T) {
 		},
 		"internal error: runtime error: invalid memory ad": func() byte { return page[0] },
 	} {
-		ring := &ring{path: "PATH", memory: make([]byte, 64)}
-		f := &frameLoop{streams: []stream{{}, {ring: ring}}}
-		run := func() (err error) {
-			defer f.recoverRingFault(&err)
-			problem()
-			return nil
-		}
-		err := run()
-		if err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "PATH") {
-			t.Errorf("%v, want %s", err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			ring := &ring{path: "PATH", memory: make([]byte, 64)}
+			f := &frameLoop{streams: []stream{{}, {ring: ring}}}
+			run := func() (err error) {
+				// Memory faults are panics in this goroutine only.
+				defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+				defer f.recoverRingFault(&err)
+				problem()
+				return nil
+			}
+			err := run()
+			if err == nil || !strings.Contains(err.Error(), want) ||
+				strings.Contains(err.Error(), "PATH") {
+				t.Errorf("%v, want %s", err, want)
+			}
+		})
 	}
 }
 
@@ -499,15 +510,17 @@ func TestRingWithWrongHeaderIsRejected(t *testing.T) {
 		"shorter than a ring header":      func(data []byte) []byte { return data[:100] },
 		"its header says ":                func(data []byte) []byte { return data[:len(data)-1] },
 	} {
-		path := filepath.Join(t.TempDir(), "in")
-		_ = os.WriteFile(path, spoil(made(t, path, frameBytes, 4)), 0o600)
-		end := frameRuns(t, "-input a=ring:"+path)
-		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
-			t.Errorf("%v, want %s", end.err, want)
-		}
-		if end.runs != 0 {
-			t.Errorf("%s: %d runs", want, end.runs)
-		}
+		t.Run(want, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "in")
+			_ = os.WriteFile(path, spoil(made(t, path, frameBytes, 4)), 0o600)
+			end := frameRuns(t, "-input a=ring:"+path)
+			if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
+				t.Errorf("%v, want %s", end.err, want)
+			}
+			if end.runs != 0 {
+				t.Errorf("%s: %d runs", want, end.runs)
+			}
+		})
 	}
 	// More slots are written than there are.
 	path := filepath.Join(t.TempDir(), "in")

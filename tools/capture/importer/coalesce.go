@@ -76,7 +76,7 @@ func (m *maker) make() (out outcome, err error) {
 	m.steps, m.data = steps{}, arena{}
 	switch n := m.expects - m.ignored + m.compared; {
 	case n > 0 && m.with("expect"):
-		out.did = fmt.Sprintf("%s must give what they gave when recorded",
+		out.did = fmt.Sprintf("%s must return the recorded values",
 			english.Count(n, "load"))
 	case n > 0:
 		out.did = fmt.Sprintf("off: the value of %s is ignored", english.Count(n, "load"))
@@ -187,6 +187,9 @@ func (m *maker) single(s step, at pos) (next pos) {
 	case stepPoll:
 		m.check(&c, s.value, m.mask(&s))
 		c.Amount = s.us
+		if s.is(reachedStep) {
+			c.Mode = uint8(gen.ConditionReached)
+		}
 		m.polls++
 	case stepIgnore:
 		m.check(&c, 0, 0)

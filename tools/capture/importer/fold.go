@@ -94,7 +94,9 @@ func (f *folder) run() (out outcome, err error) {
 	f.findAnswers()
 	f.pollVolatile()
 	f.sweep()
-	return outcome{did: f.text()}, nil
+	out.did = f.text()
+	f.waitForCounters(&out)
+	return out, nil
 }
 
 // foldFrom folds the loads from a step up to the next one that ends runs, and returns the step
@@ -160,7 +162,8 @@ func (f *folder) spread(changing map[block]bool) {
 			return true
 		}
 		in, _ := f.inRange(s, f.o.Poll)
-		return in
+		counts, _ := f.inRange(s, f.o.Reached)
+		return in || counts
 	})
 }
 
@@ -349,6 +352,8 @@ func (f *folder) hasVolatile(s *step) bool {
 func (p *program) listed(s *step) (mask uint64, ok bool) {
 	full := p.significant(s)
 	in, _ := p.inRange(s, p.o.Poll)
+	counts, _ := p.inRange(s, p.o.Reached)
+	in = in || counts
 	if s.aim < 0 {
 		w := &p.windows[s.window]
 		for _, r := range chips.Of(p.board).Status {

@@ -170,6 +170,9 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 		return fmt.Sprintf("copyout %s %s %s[%d:%d]", option, place, image.Tensors[c.Index-1].Name,
 			c.Value, c.Value+uint64(c.Amount))
 	case gen.OpcodeExpect:
+		if gen.Condition(c.Mode) == gen.ConditionReached {
+			return fmt.Sprintf("poll %s reached 0x%x mask 0x%x", place, c.Value, c.Mask)
+		}
 		if c.Amount != 0 {
 			return fmt.Sprintf("poll %s 0x%x mask 0x%x for %d us", place, c.Value, c.Mask, c.Amount)
 		}

@@ -62,6 +62,8 @@ type Options struct {
 	DeadlineUs uint32  // of every poll; 0: ten times what the recorded loop took, at least a second
 	Poll       []Range // loads from here are always polls
 	Ignore     []Range // loads from here are executed, whatever they give
+	Reached    []Range // loads from here are polls until a counter has reached their value
+	Rising     bool    // so are polls of all registers that are probably counters
 
 	Inputs, Outputs []TensorSpec
 
@@ -147,6 +149,7 @@ func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 	}
 	if l.with("fold") {
 		report.add("", l.unmatched("--poll", l.o.Poll))
+		report.add("", l.unmatched("--reached", l.o.Reached))
 	}
 	report.add("", l.unmatched("--ignore", l.o.Ignore))
 	report.add("", l.unanswered())
@@ -247,7 +250,7 @@ func (o *Options) check() error {
 			return traces.Usage("no pass %q; passes: %s", name, strings.Join(Passes, ", "))
 		}
 	}
-	for _, r := range slices.Concat(o.Poll, o.Ignore) {
+	for _, r := range slices.Concat(o.Poll, o.Ignore, o.Reached) {
 		if r.Last < r.First {
 			return traces.Usage("range 0x%x-0x%x ends before it starts", r.First, r.Last)
 		}

@@ -54,6 +54,7 @@ const (
 	// the window is pointed before it, wherever it points already; of a mark: it was configured
 	// before
 	pointedStep
+	reachedStep // a poll that waits until a counter has reached its value
 )
 
 // touches reports whether a step accesses the device.

@@ -61,6 +61,12 @@ step_unit() {
 		{ say "without $missing, tests that count system calls skip themselves"; all=; }
 	ensure_installed flatc flatbuffers-compiler ||
 		{ say "without $missing, tests that read images by other means skip themselves"; all=; }
+	{ ensure_installed groff groff && ensure_installed mandoc mandoc; } ||
+		{ say "without $missing, man pages are not rendered"; all=; }
+	ensure_installed jq jq || { say "without $missing, recipes of pages are not tried"; all=; }
+	# Optional, since it takes 124 MB to download, 412 MB of disk and more than a minute.
+	ensure_installed chromium chromium ||
+		say "without $missing, the report page is not measured in a browser"
 	# If nothing is missing, a test that skips itself because a tool is missing fails.
 	[[ -z $all ]] || export LM_TEST_REQUIRED=1
 	run_counted_go_tests -cover "${covered_packages[@]}"

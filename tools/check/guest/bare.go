@@ -217,7 +217,10 @@ func runBare(args []string) (exit int, err error) {
 			return nil
 		}
 	}
-	flags.Func("with", "a `device` that lm serve shows to the machine", appendTo(&b.with))
+	flags.Func("with", "a `device` that lm serve shows to the machine", func(device string) error {
+		b.with = append(b.with, []string{device})
+		return nil
+	})
 	flags.Func("input", "`NAME=FILE`: data for an input", appendTo(&inputs))
 	flags.Func("sequence", "`name` of a sequence to run, in this order; default: main",
 		appendTo(&sequences))

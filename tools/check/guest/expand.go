@@ -196,6 +196,11 @@ func condition(c *lmb.Command) func(uint64) bool {
 		return func(loaded uint64) bool { return loaded&mask == value }
 	case gen.ConditionNotEqual:
 		return func(loaded uint64) bool { return loaded&mask != value }
+	case gen.ConditionReached:
+		return func(loaded uint64) bool {
+			distance := (loaded - value) & mask
+			return distance <= mask/2
+		}
 	}
 	return func(uint64) bool { return false }
 }

@@ -21,9 +21,10 @@ var past = []Past{
 			"\t\tcode = r.checkDevicePresent(c, loaded)\n\t}\n" +
 			"\tswitch"},
 	{"a poll does not notice a device that goes while it waits", "13432dd", replay,
-		"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n\tcase isMet:",
+		"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n\tcase fbs.ConditionMet(c, loaded):",
 		"\tif BROKEN && r.deadline != 0 && code == hal.DeviceGone {\n\t\tcode = hal.OK\n\t}\n" +
-			"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n\tcase isMet:"},
+			"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n" +
+			"\tcase fbs.ConditionMet(c, loaded):"},
 	{"what a device that is gone reads is stored back", "fe773e8", replay,
 		"if code := r.checkDevicePresent(c, loaded); code != hal.OK {\n" +
 			"\t\treturn code\n\t}\n\tstore",

@@ -149,18 +149,31 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 	return d.refuse(hal.Refused, "windows of kind %s cannot be mapped", w.Kind)
 }
 
-// mapHost reserves host memory, and has the device's tiles see it at the
-// aperture's Bus. A page stays free after each.
+// mapHost reserves host memory, and lets the device's tiles access it at the aperture's Bus. A page
+// stays unused before each window without a fixed bus address.
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	o := d.board.Outbound
 	size := (w.Size + pageSize - 1) &^ (pageSize - 1)
-	if o == nil || len(d.process.hosts) == o.Regions || size-1 > min(hostSize-1, o.Last) ||
-		d.hostEnd > min(hostSize-1, o.Last)-(size-1) {
+	if o == nil || len(d.process.hosts) == o.Regions {
+		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see",
+			w.Size)
+	}
+	offset, last := d.hostEnd, min(hostSize-1, o.Last)
+	if fixed := fbs.FixedBus(&w); fixed != 0 {
+		offset = fixed - o.NoC // a very large number if the address is below o.NoC
+		if offset < d.hostEnd || offset > last || size-1 > last-offset {
+			return d.refuse(hal.NoDevice, "its tiles cannot see %#x bytes of host memory at %#x: "+
+				"in use, or out of reach", w.Size, fixed)
+		}
+	} else if offset != 0 {
+		offset += pageSize
+	}
+	if offset > last || size-1 > last-offset {
 		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see",
 			w.Size)
 	}
 	data, code := make([]byte, size), hal.OK
-	o.ProgramRegion(len(d.process.hosts), d.hostEnd, size, hostBus+d.hostEnd,
+	o.ProgramRegion(len(d.process.hosts), offset, size, hostBus+offset,
 		func(register uint64, value uint32) {
 			if code == hal.OK {
 				code = d.store(barBase[o.Bar]+register, 4, uint64(value))
@@ -169,10 +182,10 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	if code != hal.OK {
 		return d.refuse(code, "%s", d.Refusal())
 	}
-	a := hal.NewAperture(&hostPort{d, o.NoC + d.hostEnd, data}, w.Size, -1)
-	a.Bus = o.NoC + d.hostEnd
-	d.process.hosts = append(d.process.hosts, lent{hostBus + d.hostEnd, data})
-	d.hostEnd += size + pageSize
+	a := hal.NewAperture(&hostPort{d, o.NoC + offset, data}, w.Size, -1)
+	a.Bus = o.NoC + offset
+	d.process.hosts = append(d.process.hosts, lent{hostBus + offset, data})
+	d.hostEnd = offset + size
 	return a, nil
 }
 

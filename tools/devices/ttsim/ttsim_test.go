@@ -358,6 +358,34 @@ func TestDeviceReachesHostWindows(t *testing.T) {
 	}
 }
 
+// TestHostWindowsAreWhereTheImageNeedsThem places windows at fixed addresses of the PCIe tile.
+func TestHostWindowsAreWhereTheImageNeedsThem(t *testing.T) {
+	d := opened(t, fakes(t)["wormhole"])
+	fixed := func(bus, size uint64) fbs.Window {
+		return fbs.Window{Kind: gen.WindowKindHost, Flags: fbs.FlagFixedBus, Offset: bus,
+			Size: size}
+	}
+	const first = 0x8_0010_0000
+	a, b := mapped(t, d, fixed(first, 1)), mapped(t, d, fixed(first+0x1000, 0x1000))
+	c := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
+	if a.Bus != first || b.Bus != first+0x1000 || c.Bus != first+0x3000 {
+		t.Errorf("tiles see the windows at %#x, %#x and %#x", a.Bus, b.Bus, c.Bus)
+	}
+	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 0x3200})
+	for at, want := range map[uint64]uint64{0x1208: 0x10_0000, 0x1210: 0x10_0fff,
+		0x1214: hostBus + 0x10_0000} {
+		if v, code := bar.Load(uint32(at), 4); v != want || code != hal.OK {
+			t.Errorf("register %#x holds %#x, want %#x; %v", at, v, want, code)
+		}
+	}
+	for _, bus := range []uint64{0x8_0000_0000 - 0x1000, first, first + 0x1000, 1 << 60} {
+		if _, err := d.Map(fixed(bus, 0x1000)); err == nil || !strings.Contains(err.Error(),
+			fmt.Sprintf("cannot see 0x1000 bytes of host memory at %#x", bus)) {
+			t.Errorf("at %#x: %v", bus, err)
+		}
+	}
+}
+
 func TestHostWindowsAreAsManyAsTheIATUHasRegions(t *testing.T) {
 	d := opened(t, fakes(t)["blackhole"])
 	for range 16 {

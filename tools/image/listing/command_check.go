@@ -56,9 +56,15 @@ func (p *parser) condition(c *lmb.Command) {
 		c.Mode = uint8(gen.ConditionEqual)
 	case p.accept("!="):
 		c.Mode = uint8(gen.ConditionNotEqual)
+	case p.accept("reached"):
+		c.Mode = uint8(gen.ConditionReached)
+		if c.Mask&(c.Mask+1) != 0 {
+			p.fail(p.last, "mask 0x%x is not the largest value of a counter; reached needs one "+
+				"such as 0xffff", c.Mask)
+		}
 	default:
-		p.fail(p.tok, "expected a condition (== 1, != 1, & 1 == 0, any-set 6 or any-clear 6), "+
-			"found %s", p.tok)
+		p.fail(p.tok, "expected a condition (== 1, != 1, reached 1, & 1 == 0, any-set 6 or "+
+			"any-clear 6), found %s", p.tok)
 	}
 	c.Value = p.value("a value", c.Width)
 	if c.Value&^c.Mask != 0 {

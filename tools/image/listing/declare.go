@@ -88,13 +88,15 @@ func (p *parser) window() {
 			w.Size = p.size("a size")
 		}},
 		{"slot", func() { w.Slot = uint16(p.numberTo("a slot", fbs.NoSlot-1)) }},
-		{"wc", func() { w.Flags = fbs.FlagWriteCombining }},
+		{"bus", func() { p.fixedBus(&w) }},
+		{"wc", func() { w.Flags |= fbs.FlagWriteCombining }},
 		{"device", setDevice},
 		{"target", setDevice}, // the older word
 	}
 	p.settings(slices.DeleteFunc(settings, func(s setting) bool {
 		return s.word == "offset" && w.Kind != gen.WindowKindBar ||
-			s.word == "slot" && w.Kind != gen.WindowKindTlb
+			s.word == "slot" && w.Kind != gen.WindowKindTlb ||
+			s.word == "bus" && w.Kind != gen.WindowKindHost
 	})...)
 	p.checkWindow(&w, sizeAt, deviceAt)
 	if p.failed {
@@ -104,6 +106,15 @@ func (p *parser) window() {
 		p.windows[w.Name] = append(p.windows[w.Name], len(p.image.Windows))
 	}
 	p.image.Windows = append(p.image.Windows, w)
+}
+
+// fixedBus consumes the bus address that a host window must have.
+func (p *parser) fixedBus(w *lmb.Window) {
+	w.Flags |= fbs.FlagFixedBus
+	w.Offset = p.size("a bus address")
+	if w.Offset == 0 || w.Offset%fbs.SegmentAlign != 0 {
+		p.fail(p.last, "bus address 0x%x must be a multiple of 4096, and not 0", w.Offset)
+	}
 }
 
 // windowName consumes the name that a window is declared with. A window that is declared by

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/image/lmb"
 )
@@ -40,8 +41,7 @@ func (m *memory) run(c *lmb.Command) {
 	case gen.OpcodeCopyOut:
 		m.output = bytes.Clone(m.bytes[c.Offset:end])
 	case gen.OpcodeExpect:
-		got, equal := m.load(c), gen.Condition(c.Mode) == gen.ConditionEqual
-		if (got&c.Mask == c.Value) != equal {
+		if got := m.load(c); !fbs.ConditionMet(&c.Command, got) {
 			m.t.Errorf("%s: the memory holds %#x", CommandText(m.image, c), got)
 		}
 	case gen.OpcodeCompare:

@@ -139,6 +139,10 @@ func (g *generator) windows() {
 			}
 		case gen.WindowKindHost:
 			w.Size = 64 + g.Uint64N(1<<20)
+			if g.flip() { // later windows need higher addresses
+				w.Flags |= fbs.FlagFixedBus
+				w.Offset = uint64(1+i)<<32 + g.upTo(1<<30, fbs.SegmentAlign)
+			}
 		case gen.WindowKindConfig:
 			w.Size = []uint64{256, 4096}[g.IntN(2)]
 		}
@@ -321,7 +325,10 @@ func (g *generator) tensorSide(c *lmb.Command, bulk bool) {
 
 func (g *generator) condition(c *lmb.Command) {
 	g.reach(c, anyKind, 8)
-	c.Mode, c.Option, c.Mask = uint8(1+g.IntN(2)), uint8(1+g.IntN(2)), g.mask(c)
+	c.Mode, c.Option, c.Mask = uint8(1+g.IntN(3)), uint8(1+g.IntN(2)), g.mask(c)
+	if gen.Condition(c.Mode) == gen.ConditionReached {
+		c.Mask = fbs.WidthMask(c.Width) >> g.IntN(8*int(c.Width))
+	}
 	c.Value = g.datum(c) & c.Mask
 	switch {
 	case g.flip():
@@ -418,7 +425,7 @@ func TestLegalImagesSurvivePrintAndParse(t *testing.T) {
 	}
 	// FORMAT.md section 6: 12 opcodes but End, and marks, with this many modes and options each,
 	// Write to Call, mark; and shared data.
-	modes, options := 1+1+1+3+2+3+2+1+1+1+1+1+3, 1+1+1+1+1+1+2+2+1+1+1+1+1
+	modes, options := 1+1+1+3+2+3+3+1+1+1+1+1+3, 1+1+1+1+1+1+2+2+1+1+1+1+1
 	if len(used) != 13+modes+options+1 {
 		t.Errorf("%d opcodes, modes and options came up: %v", len(used), used)
 	}

@@ -14,9 +14,10 @@ import (
 var (
 	roleWords      = []string{gen.RoleInput: "input", gen.RoleOutput: "output"}
 	accessWords    = []string{gen.AccessFixed: "fifo", gen.AccessBulk: "bulk"}
-	conditionSigns = []string{gen.ConditionEqual: "==", gen.ConditionNotEqual: "!="}
-	policyWords    = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
-	orderingWords  = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict",
+	conditionSigns = []string{gen.ConditionEqual: "==", gen.ConditionNotEqual: "!=",
+		gen.ConditionReached: "reached"}
+	policyWords   = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
+	orderingWords = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict",
 		gen.OrderingPosted: "posted"}
 	markWords = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin",
 		gen.MarkKindEnd: "end"}

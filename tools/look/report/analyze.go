@@ -33,6 +33,7 @@ type Report struct {
 	Tensors   []Used     `json:"tensors"`
 	Segments  []Segment  `json:"segments"`
 	of        int        // the sequence that is counted, or Whole
+	view      *fbs.View  // the image, for its listing
 }
 
 // Traffic is bytes moved between host and device.
@@ -191,6 +192,9 @@ func (a *analysis) addWindow(index int) {
 		window.Place = "movable"
 	case gen.WindowKindHost:
 		window.Place = "host memory"
+		if bus := fbs.FixedBus(w); bus != 0 {
+			window.Place = fmt.Sprintf("host memory at bus address 0x%x", bus)
+		}
 	case gen.WindowKindConfig:
 		window.Place = "configuration space"
 	}
@@ -323,7 +327,7 @@ func (s *Sequence) add(of *Sequence, count uint64) {
 
 func (a *analysis) finish(sequence int) {
 	r := &a.report
-	r.of = sequence
+	r.of, r.view = sequence, a.view
 	r.Counted = "every command of the file once"
 	if sequence != Whole {
 		r.Counted = "one run of " + a.image.Sequences[sequence].Name + ", calls included"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"lightmetal/tools/image/lmb"
 )
@@ -15,75 +16,107 @@ import (
 //go:embed page.html
 var pageText string
 
+//go:embed page.css
+var pageStyle string
+
+//go:embed page.js
+var pageScript string
+
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"right":  func(column string) bool { return strings.HasPrefix(column, ">") },
-	"column": func(column string) string { return strings.TrimPrefix(column, ">") },
 	"number": func(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) },
+	"style":  func() template.CSS { return template.CSS(pageStyle) },
+	"script": func() template.JS { return template.JS(pageScript) },
 }).Parse(pageText))
+
+// Made says which program makes a page, and when.
+type Made struct {
+	Program string
+	Time    time.Time
+}
 
 // page is what the template shows. All names in it have gone through plain.
 type page struct {
 	Title    string
 	Subtitle []string
+	Made     string
+	Failure  *failureBanner // nil: no run failed
 	Figures  []figure
+	Sections []section
 	Timeline *timelinePicture
-	Times    []Table // of the profile
+	Times    []pageTable // of the profile
 	Clock    []string
 	Map      *mapPicture
 	Grids    []*gridPicture
-	Tables   []Table
+	Tables   []pageTable
+	Listing  *pageListing
 	Notes    []string
 }
+
+// section is an entry of the page's list of contents.
+type section struct{ ID, Title string }
 
 // figure is a highlighted number.
 type figure struct{ Label, Value, Note string }
 
 // WritePage writes the report as one self-contained page: well-formed XHTML
 // that asks for nothing from a network. profile may be nil.
-func (r *Report) WritePage(w io.Writer, profile *Profile) error {
-	p := page{Title: plain(r.Image), Figures: r.figures(profile), Map: r.mapPicture(),
-		Grids: r.gridPictures()}
-	p.Subtitle = []string{"for " + r.devicesText()}
-	if r.Origin != "" {
-		p.Subtitle = append(p.Subtitle, "from "+plain(r.Origin))
+func (r *Report) WritePage(w io.Writer, profile *Profile, made Made) error {
+	p := page{Title: plain(r.Image), Subtitle: r.subtitle(), Made: made.text(),
+		Figures: r.figures(profile), Map: r.mapPicture(), Grids: r.gridPictures(),
+		Listing: r.listing(profile)}
+	failed := -1
+	if r.failedCommand(profile) != nil {
+		failed = int(profile.Failed.Command)
 	}
-	p.Subtitle = append(p.Subtitle, "counted: "+plain(r.Counted)+"; a poll as one load")
-	p.Tables = filled(r.tables())
+	p.Tables = pageTables(r.tables(profile), p.Listing, failed)
 	if profile != nil {
-		p.Clock = profile.lines()
-		p.Timeline = profile.timelinePicture()
-		p.Times = filled(profile.tables())
+		p.Clock = []string{profile.summary(), profile.clockText()}
+		p.Timeline = r.timelinePicture(profile, p.Listing)
+		p.Times = pageTables(profile.tables(), p.Listing, failed)
 		if p.Timeline != nil {
 			p.Notes = append(p.Notes, p.Timeline.Notes...)
 		}
+		if profile.Failed != nil {
+			p.Failure = r.banner(profile, p.Listing)
+		}
 	}
 	p.Notes = append(p.Notes, p.Map.Notes...)
+	p.Sections = p.contents()
 	return pageTemplate.Execute(w, &p)
 }
 
-// filled leaves out tables without rows and columns without text.
-func filled(tables []Table) (list []Table) {
-	for _, t := range tables {
-		if len(t.Rows) == 0 {
-			continue
-		}
-		widths := t.widths()
-		full := Table{Title: t.Title, Note: t.Note, Columns: pick(t.Columns, widths)}
-		for _, row := range t.Rows {
-			full.addRow(pick(row, widths)...)
-		}
-		list = append(list, full)
+// subtitle returns the lines below the title.
+func (r *Report) subtitle() []string {
+	list := []string{"For " + r.devicesText()}
+	if r.Origin != "" {
+		list = append(list, "Made by "+plain(r.Origin))
 	}
-	return list
+	return append(list, "Counted: "+plain(r.Counted)+"; a poll counts as one load")
 }
 
-func pick(cells []string, widths []int) (kept []string) {
-	for i, cell := range cells {
-		if widths[i] > 0 {
-			kept = append(kept, cell)
+func (m Made) text() string {
+	const day = "2 January 2006, 15:04 UTC"
+	return fmt.Sprintf("%s on %s", plain(m.Program), m.Time.UTC().Format(day))
+}
+
+// contents lists the sections that the page has.
+func (p *page) contents() (list []section) {
+	for _, s := range []struct {
+		section
+		present bool
+	}{
+		{section{"timeline", "Timeline"}, p.Timeline != nil},
+		{section{"memory", "Device memory"}, len(p.Map.Rows) > 0},
+		{section{"tiles", "Tiles"}, len(p.Grids) > 0},
+		{section{"times", "Where the time went"}, len(p.Times) > 0},
+		{section{"numbers", "In numbers"}, true},
+		{section{"listing", "Listing"}, true},
+	} {
+		if s.present {
+			list = append(list, s.section)
 		}
 	}
-	return kept
+	return list
 }
 
 func (r *Report) figures(profile *Profile) []figure {
@@ -116,10 +149,6 @@ func (p *Profile) figures() (list []figure) {
 	took := figure{"device time", lmb.TimeText(p.MostNs), "of one run on " + plain(p.Device)}
 	if whole := p.whole(); whole > 1 {
 		took.Note = fmt.Sprintf("longest of %d runs on %s", whole, plain(p.Device))
-	}
-	if f := p.Failed; f != nil {
-		list = append(list, figure{"failed", plain(f.Code),
-			"after " + lmb.TimeText(f.Ns) + " on " + plain(p.Device)})
 	}
 	if p.Virtual {
 		took.Label = "virtual time"

@@ -7,7 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/image/lmb"
 )
@@ -50,6 +52,17 @@ func checkPage(t *testing.T, page []byte) map[string]int {
 	return count
 }
 
+// made is the program and the time of the pages of tests.
+var made = Made{Program: "lm test", Time: time.Date(2026, 11, 25, 22, 30, 0, 0, time.UTC)}
+
+// timelineOf is the timeline of a profile on a page without a listing.
+func timelineOf(p *Profile) *timelinePicture {
+	return (&Report{view: &fbs.View{}}).timelinePicture(p, &pageListing{})
+}
+
+// pageBytesMax is the largest page of any image.
+const pageBytesMax = 1 << 20
+
 func pageOf(t *testing.T, file []byte, runs int) []byte {
 	t.Helper()
 	view := verify(t, file)
@@ -60,7 +73,7 @@ func pageOf(t *testing.T, file []byte, runs int) []byte {
 		p, _ = profiled(t, view, device(view), "main", runs)
 	}
 	var out bytes.Buffer
-	if err := r.WritePage(&out, p); err != nil {
+	if err := r.WritePage(&out, p, made); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -93,7 +106,7 @@ func TestPagesAreWholeAndWellFormed(t *testing.T) {
 func TestThePageSaysWhatTheTablesSay(t *testing.T) {
 	text := string(pageOf(t, read(t, "wh.twoop.lmb"), 1))
 	for _, want := range []string{
-		"Tensix tile 1,1: 2256 bytes in, 1032 bytes out",      // the grid
+		"Tensix tile 1,1: 2,256 bytes in, 1,032 bytes out",    // the grid
 		"Tensix tile 1,1 0x20000 to 0x203ff, 1 KiB: 1 KiB in", // the map
 		"copy in, 12.8 us, ", "; tlb0 0x10000", // the timeline
 		"soft reset", "read output", "CRC-32C", "prefers-color-scheme: dark", "@media print",
@@ -110,10 +123,10 @@ func TestAPageOfASequenceSaysHowLongThatWaits(t *testing.T) {
 		edu+"main:\n  call sub\n  delay 1us\nsub:\n  delay 3us\nlong:\n  delay 7ms\n"))
 	for sequence, want := range map[int]string{0: "4 us", 1: "3 us", Whole: "7 ms"} {
 		var out bytes.Buffer
-		if err := Analyze(view, sequence, nil).WritePage(&out, nil); err != nil {
+		if err := Analyze(view, sequence, nil).WritePage(&out, nil, made); err != nil {
 			t.Fatal(err)
 		}
-		if want = "<span>waits at most</span><b>" + want +
+		if want = "<dt>waits at most</dt><dd><b>" + want +
 			"</b>"; !strings.Contains(out.String(), want) {
 			t.Errorf("sequence %d: no %s", sequence, want)
 		}
@@ -125,7 +138,7 @@ func TestAPageOfASequenceSaysHowLongThatWaits(t *testing.T) {
 func TestTheAxisOfTimeEndsWithTheRun(t *testing.T) {
 	const glyph = 6.7 / 640 * 100 // percent
 	for _, ns := range []int64{1, 99, 300, 1000, 30_600, 999_999, 1 << 40} {
-		d := (&Profile{Timeline: [][]Slice{{{Ns: ns}}}}).timelinePicture()
+		d := timelineOf(&Profile{Timeline: [][]Slice{{{Ns: ns}}}})
 		room := 100 - glyph*float64(len(d.Total))
 		if d.Total != lmb.TimeText(ns) || len(d.Ticks) == 0 {
 			t.Errorf("%d ns: %+v", ns, d)
@@ -146,10 +159,10 @@ func TestTheAxisOfTimeEndsWithTheRun(t *testing.T) {
 func TestALargePageIsSmall(t *testing.T) {
 	text := pageOf(t, large(t, 3*slicesMax), 1)
 	count := checkPage(t, text)
-	if len(text) > 1<<20 || count["i"]+count["div"] > 6000 {
+	if len(text) > pageBytesMax || count["i"]+count["div"] > 6000 {
 		t.Errorf("%d bytes, %d boxes", len(text), count["i"]+count["div"])
 	}
-	for _, want := range []string{"What was put together",
+	for _, want := range []string{"What is not drawn",
 		"neighbouring commands that together take no longer than", "smallest gaps"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("nothing says %q", want)
@@ -185,7 +198,7 @@ func TestNamesCannotHurtThePage(t *testing.T) {
 	r := Analyze(view, Whole, nil)
 	r.Image = evil + "\x01\x1b[2J\u202e"
 	var out, text bytes.Buffer
-	if err := r.WritePage(&out, back); err != nil {
+	if err := r.WritePage(&out, back, made); err != nil {
 		t.Fatal(err)
 	}
 	if count := elements(t, out.Bytes()); count["script"] != 1 ||
@@ -220,7 +233,7 @@ func TestPicturesStayInside(t *testing.T) {
 	}
 	view := verify(t, assemble(t, scopes))
 	p, _ := profiled(t, view, device(view), "main", 1)
-	line := p.timelinePicture()
+	line := timelineOf(p)
 	for _, row := range line.Rows {
 		end := 0.0
 		for _, s := range row {

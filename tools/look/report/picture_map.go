@@ -14,6 +14,7 @@ const (
 	mapRowsMax  = 40
 	mapTilesMax = 12 // rows of tiles that do not do the same
 	mapBoxesMax = 24 // in a row
+	mapLabelMax = 8  // boxes in a row that have a label each
 )
 
 // mapPicture shows what each address space has of touched ranges.
@@ -24,6 +25,7 @@ type mapPicture struct {
 
 type mapRow struct {
 	Name, Note string
+	Between    string // first and last address, of a row whose boxes have no labels
 	Boxes      []mapBox
 	More       bool // the space continues after the last
 }
@@ -151,6 +153,9 @@ func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 		row.Boxes = append(row.Boxes, box)
 	}
 	last := set.list[len(set.list)-1].Last
+	if len(set.list) > mapLabelMax {
+		row.Between = fmt.Sprintf("0x%x to 0x%x", set.list[0].First, last)
+	}
 	row.More = g.Size == 0 || last < g.Size-1
 	p.Rows = append(p.Rows, row)
 	return set.closed
@@ -158,8 +163,9 @@ func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 
 func (r *Range) box(name string) mapBox {
 	first, size := fmt.Sprintf("0x%x", r.First), lmb.SizeText(r.Bytes())
-	box := mapBox{Width: 72 + 14*math.Log2(float64(r.Bytes())+1), Area: r.Area,
-		Label: first + ", " + size, Parts: r.Traffic.parts()}
+	box := mapBox{Area: r.Area, Label: first + ", " + size, Parts: r.Traffic.parts()}
+	const glyph = 6.8 // pixels, of the label's font
+	box.Width = max(72+14*math.Log2(float64(r.Bytes())+1), glyph*float64(len(box.Label)))
 	box.Tip = fmt.Sprintf("%s %s to 0x%x, %s: %s", name, first, r.Last, size, r.Traffic.text())
 	if r.Area != "" {
 		box.Tip += " (" + r.Area + ")"

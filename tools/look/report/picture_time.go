@@ -17,6 +17,7 @@ const (
 	sliceParts = 200 // neighbours that together are shorter than such a part are one
 
 	textWidthMin = 3.6 // percent
+	tipName      = 40  // characters of a name
 	sliceGap     = 0.06
 )
 
@@ -25,14 +26,16 @@ type timelinePicture struct {
 	Rows   [][]timeSlice
 	Ticks  []tick
 	Total  string
-	Legend []string // opcodes that there are
+	Legend []heat // opcodes that there are
+	Failed *tick  // where the run failed
 	Notes  []string
 }
 
-// timeSlice is a box of a row: where it begins and how wide it is, in percent.
+// timeSlice is a box of a row: where it begins and how wide it is, in percent. Line is the address
+// of its command in the listing.
 type timeSlice struct {
-	Left, Width      float64
-	Class, Text, Tip string
+	Left, Width            float64
+	Class, Text, Tip, Line string
 }
 
 // tick is a time on the axis.
@@ -41,44 +44,91 @@ type tick struct {
 	Text string
 }
 
-func (p *Profile) timelinePicture() *timelinePicture {
-	total := tookOf(p.Timeline)
-	if total == 0 {
+// timelineDrawing draws the timeline of a profile. place names a command by its index, and line
+// is its address in the listing.
+type timelineDrawing struct {
+	profile *Profile
+	total   int64
+	place   func(command uint32) string
+	line    func(command uint32) string
+}
+
+// timelinePicture returns the timeline of a profile of this image, nil if it has no times.
+func (r *Report) timelinePicture(p *Profile, listing *pageListing) *timelinePicture {
+	d := timelineDrawing{profile: p, total: tookOf(p.Timeline), line: listing.commandLink}
+	d.place = func(command uint32) string {
+		sequence, number := r.placeOf(int(command))
+		return fmt.Sprintf("command %d of %s", number, shortenName(sequence, tipName))
+	}
+	if d.total == 0 {
 		return nil
 	}
-	t := &timelinePicture{Ticks: ticks(total), Total: lmb.TimeText(total)}
+	t := d.picture()
+	if r.failedCommand(p) != nil {
+		sequence, number := r.placeOf(int(p.Failed.Command))
+		text := fmt.Sprintf("failed: %s, command %d", shortenName(sequence, tipName), number)
+		t.Failed = &tick{100 * float64(min(p.Failed.Ns, d.total)) / float64(d.total), text}
+	}
+	return t
+}
+
+func (d *timelineDrawing) picture() *timelinePicture {
+	t := &timelinePicture{Ticks: ticks(d.total), Total: lmb.TimeText(d.total)}
 	merged, deep := 0, 0
-	for i, row := range p.Timeline {
+	for i, row := range d.profile.Timeline {
 		if i >= timeRowsMax {
 			deep += len(row)
 			continue
 		}
 		var list []Slice
 		for _, s := range row {
-			list = joined(list, s, total/sliceParts)
+			alone := d.hasFailed(&s) || len(list) > 0 && d.hasFailed(&list[len(list)-1])
+			if alone {
+				list = append(list, s)
+			} else {
+				list = joined(list, s, d.total/sliceParts)
+			}
 		}
 		merged += len(row) - len(list)
 		if len(list) > 0 {
-			t.Rows = append(t.Rows, drawn(list, 100/float64(total)))
+			t.Rows = append(t.Rows, d.boxes(list))
 		}
 	}
-	t.Notes, t.Legend = p.timelineNotes(merged, deep), legend(t.Rows)
+	t.Notes, t.Legend = d.profile.timelineNotes(merged, deep), legend(t.Rows)
 	return t
 }
 
-// drawn are the boxes of a row. scale is percent a nanosecond.
-func drawn(row []Slice, scale float64) (list []timeSlice) {
+// hasFailed reports whether a slice ends with the command that failed.
+func (d *timelineDrawing) hasFailed(s *Slice) bool {
+	f := d.profile.Failed
+	if f == nil || f.Command < 0 || s.Kind != kindCommand && s.Kind != kindCommands {
+		return false
+	}
+	if s.Kind == kindCommand && s.Command != uint32(f.Command) {
+		return false
+	}
+	return s.Start <= f.Ns && s.End() == f.Ns
+}
+
+// boxes returns the boxes of a row.
+func (d *timelineDrawing) boxes(row []Slice) (list []timeSlice) {
+	scale := 100 / float64(d.total) // percent a nanosecond
 	for i := range row {
 		s := &row[i]
-		text, width := plain(s.Name), scale*float64(s.Ns)
+		text, width := shortenName(plain(s.Name), tipName), scale*float64(s.Ns)
 		if s.Kind == kindCommands {
 			text = fmt.Sprintf("%s × %s", text, countText(s.Count))
 		}
 		if width < textWidthMin {
 			text = ""
 		}
-		list = append(list, timeSlice{scale * float64(s.Start), max(sliceGap, width-sliceGap),
-			s.class(), text, s.tip()})
+		box := timeSlice{Left: scale * float64(s.Start), Width: max(sliceGap, width-sliceGap),
+			Class: s.class(), Text: text, Tip: d.tip(s), Line: d.line(s.Command)}
+		if d.hasFailed(s) {
+			box.Class += " failed"
+			box.Tip = "failed: " + box.Tip
+		}
+		list = append(list, box)
 	}
 	return list
 }
@@ -87,10 +137,7 @@ func drawn(row []Slice, scale float64) (list []timeSlice) {
 func (s *Slice) class() string {
 	switch s.Kind {
 	case kindCommand, kindCommands:
-		if word := cmp.Or(s.Opcode, s.Mostly); slices.Contains(opcodeWords, word) {
-			return "op-" + strings.ReplaceAll(word, " ", "-")
-		}
-		return "op-mixed"
+		return opcodeClass(cmp.Or(s.Opcode, s.Mostly))
 	case kindSequence, kindCall, kindScope, kindPhase:
 		return "kind-" + s.Kind
 	}
@@ -100,23 +147,25 @@ func (s *Slice) class() string {
 // opcodeWords are the opcodes that have a colour.
 var opcodeWords = opcodeNames[gen.OpcodeWrite:gen.OpcodeCall]
 
-func (s *Slice) tip() string {
-	text := fmt.Sprintf("%s, %s, %s after the start", plain(s.Name), lmb.TimeText(s.Ns),
+func (d *timelineDrawing) tip(s *Slice) string {
+	name := shortenName(plain(s.Name), tipName)
+	text := fmt.Sprintf("%s, %s, %s after the start", name, lmb.TimeText(s.Ns),
 		lmb.TimeText(s.Start))
 	switch s.Kind {
 	case kindCommand:
-		text += fmt.Sprintf("; index %d in the image", s.Command)
+		text += "; " + d.place(s.Command)
 	case kindCommands:
-		text += fmt.Sprintf("; %s commands from index %d in the image on", countText(s.Count),
-			s.Command)
+		text += fmt.Sprintf("; %s commands, the first is %s", countText(s.Count),
+			d.place(s.Command))
 		if s.Mostly != "" {
-			text += ", most of the time " + plain(s.Mostly)
+			text += "; most of the time " + plain(s.Mostly)
 		}
 	default:
 		text = plain(s.Kind) + " " + text + fmt.Sprintf("; %s commands", countText(s.Count))
 	}
 	if s.Window != "" {
-		text += "; " + plain(strings.TrimSpace(s.Window+" "+s.Offset))
+		window := shortenName(plain(s.Window), tipName)
+		text += "; " + strings.TrimSpace(window+" "+plain(s.Offset))
 	}
 	if s.Bytes > 0 {
 		text += "; " + lmb.SizeText(s.Bytes)
@@ -146,17 +195,22 @@ func (p *Profile) timelineNotes(merged, deep int) (notes []string) {
 	return notes
 }
 
-func legend(rows [][]timeSlice) (words []string) {
+// legend lists the opcodes whose colour a row has.
+func legend(rows [][]timeSlice) (entries []heat) {
 	used := map[string]bool{}
 	for _, s := range slices.Concat(rows...) {
-		used[s.Class] = true
+		class, _, _ := strings.Cut(s.Class, " ")
+		used[class] = true
 	}
-	for _, word := range append(slices.Clone(opcodeWords), "mixed") {
-		if used["op-"+word] {
-			words = append(words, word)
+	for _, word := range opcodeWords {
+		if class := opcodeClass(word); used[class] {
+			entries = append(entries, heat{class, word})
 		}
 	}
-	return words
+	if class := opcodeClass(""); used[class] {
+		entries = append(entries, heat{class, "several opcodes"})
+	}
+	return entries
 }
 
 // ticks marks an axis of time in round numbers, ten at most. The last is far enough

@@ -28,7 +28,7 @@ type Profile struct {
 	OverheadNs int64     `json:"overhead_ns"`
 	Sequence   string    `json:"sequence"`
 	Runs       int       `json:"runs"`
-	Commands   uint64    `json:"commands"` // executed in all runs
+	Commands   uint64    `json:"commands"` // executed in all runs, without Ends
 	TotalNs    int64     `json:"total_ns"`
 	LeastNs    int64     `json:"least_ns"` // of whole runs; with MostNs 0 where the only one failed
 	MostNs     int64     `json:"most_ns"`
@@ -37,7 +37,9 @@ type Profile struct {
 	Sequences  []Spent   `json:"sequences"`
 	Windows    []Spent   `json:"windows"`
 	Slowest    []Command `json:"slowest"`
-	Failed     *Failure  `json:"failed,omitempty"`
+	// outputs that were compared with golden data after the last run
+	Golden []GoldenResult `json:"golden,omitempty"`
+	Failed *Failure       `json:"failed,omitempty"`
 	// the run that Timeline shows, counted from 1: the one that failed, or the longest
 	Shown int `json:"shown"`
 	// neighbours in the timeline that together are shorter are one slice; 0: none are
@@ -51,6 +53,24 @@ type Failure struct {
 	Reason  string `json:"reason"`
 	Command int32  `json:"command"` // index in the image, -1: all were executed
 	Ns      int64  `json:"ns"`      // until then
+
+	// what the command loaded and wanted; Mask is 0 if it compares nothing
+	Got     uint64 `json:"got"`
+	Want    uint64 `json:"want"`
+	Mask    uint64 `json:"mask"`
+	Element uint64 `json:"element"` // of a compare
+	// how the sequence "safe" ended, empty: it did not run
+	Safe string `json:"safe,omitempty"`
+}
+
+// GoldenResult is how an output compared with its golden data.
+type GoldenResult struct {
+	Output   string `json:"output"`
+	Elements uint64 `json:"elements"`
+	// elements that are not equal or, with a tolerance, not within it
+	Differ uint64 `json:"differ"`
+	// why the output does not match, empty: it matches
+	Reason string `json:"reason,omitempty"`
 }
 
 // Spent is the time that went to one thing.
@@ -63,7 +83,7 @@ type Spent struct {
 	TotalNs   int64  `json:"total_ns"`
 	LongestNs int64  `json:"longest_ns"`
 	Command   uint32 `json:"command"` // index in the image of the longest
-	At        string `json:"at"`      // the same command within its sequence: "command 3 of main"
+	At        string `json:"at"`      // the same command within its sequence: "main, command 3"
 }
 
 func (s *Spent) add(command uint32, ns int64, bytes uint64) {
@@ -73,6 +93,14 @@ func (s *Spent) add(command uint32, ns int64, bytes uint64) {
 	s.Count++
 	s.TotalNs += ns
 	s.Bytes += bytes
+}
+
+// addEnd adds the time of the end of a sequence, and counts no command.
+func (s *Spent) addEnd(command uint32, ns int64) {
+	s.TotalNs += ns
+	if ns > s.LongestNs {
+		s.LongestNs, s.Command = ns, command
+	}
 }
 
 // Command is one command of the image and its longest time.
@@ -138,7 +166,11 @@ func (d *decoder) init(view *fbs.View) {
 func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 	took := at[len(commands)] - at[0]
 	p.Runs++
-	p.Commands += uint64(len(commands))
+	for _, index := range commands {
+		if d.view.Commands[index].Opcode != gen.OpcodeEnd { // End is not counted
+			p.Commands++
+		}
+	}
 	p.TotalNs += took
 	w := walk{d: d, commands: commands, at: at, build: !whole || p.Runs == 1 || took > p.MostNs}
 	if len(commands) > slicesMax {
@@ -161,10 +193,16 @@ func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 
 func (d *decoder) command(index uint32, ns int64) {
 	c := &d.view.Commands[index]
+	window := len(d.windows) - 1
+	if c.Opcode == gen.OpcodeEnd {
+		// No tool counts the end of a sequence as a command, but it takes time.
+		d.opcodes[c.Opcode].addEnd(index, ns)
+		d.windows[window].TotalNs += ns
+		return
+	}
 	e := lmb.EffectOf(c)
 	bytes := e.Moved()
 	d.opcodes[c.Opcode].add(index, ns, bytes)
-	window := len(d.windows) - 1
 	if e.Size > 0 || c.Opcode == gen.OpcodePoint {
 		window = int(c.Window)
 	}
@@ -227,7 +265,7 @@ func (d *decoder) finish(p *Profile) {
 }
 
 func keep(list *[]Spent, s Spent, name, kind string) {
-	if s.Count > 0 {
+	if s.Count > 0 || s.TotalNs > 0 {
 		s.Name, s.Kind = name, kind
 		*list = append(*list, s)
 	}
@@ -327,16 +365,18 @@ func (p *Profile) tables() []Table {
 
 // table has the longest first.
 func (p *Profile) table(title, what string, list []Spent) Table {
-	t := Table{Title: title, Columns: []string{what, "", ">times", ">total", ">share", ">mean",
-		">longest", "longest at", ">bytes"}}
+	t := Table{Title: title, commandColumn: "longest at", Columns: []string{what, "kind", ">times",
+		">total", ">share", ">mean", ">longest", "longest at", ">bytes"}}
 	order := slices.Clone(list)
 	slices.SortStableFunc(order, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
-	t = fillTable(t, order[:limitRows(len(order))], func(_ int, s *Spent) []string {
-		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), lmb.TimeText(s.TotalNs),
-			shareText(float64(s.TotalNs), float64(p.TotalNs)),
-			lmb.TimeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)),
-			lmb.TimeText(s.LongestNs), plain(s.At), emptyIfZero(s.Bytes, lmb.SizeText)}
-	})
+	for i := range order[:limitRows(len(order))] {
+		s := &order[i]
+		mean := int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)
+		t.addCommandRow(s.Command, plain(s.Name), plain(s.Kind), countText(s.Count),
+			lmb.TimeText(s.TotalNs), shareText(float64(s.TotalNs), float64(p.TotalNs)),
+			lmb.TimeText(mean), lmb.TimeText(s.LongestNs), plain(s.At),
+			emptyIfZero(s.Bytes, lmb.SizeText))
+	}
 	if len(order) > rowsMax {
 		t.Note = fmt.Sprintf("the longest %d of %d", rowsMax, len(order))
 	}
@@ -344,15 +384,16 @@ func (p *Profile) table(title, what string, list []Spent) Table {
 }
 
 func (p *Profile) slowTable() Table {
-	t := Table{Title: "Slowest commands", Columns: []string{">command", "sequence", ">time",
-		">share", "text"}}
+	t := Table{Title: "Slowest commands", commandColumn: ">command", Columns: []string{">command",
+		"sequence", ">time", ">share", "text"}}
 	for i := range p.Slowest {
 		s := &p.Slowest[i]
 		share := ""
 		if p.Runs == 1 {
 			share = shareText(float64(s.Ns), float64(p.TotalNs))
 		}
-		t.addRow(fmt.Sprint(s.Number), plain(s.Sequence), lmb.TimeText(s.Ns), share, plain(s.Text))
+		t.addCommandRow(s.Command, fmt.Sprint(s.Number), plain(s.Sequence), lmb.TimeText(s.Ns),
+			share, plain(s.Text))
 	}
 	return t
 }

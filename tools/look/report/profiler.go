@@ -143,10 +143,21 @@ func CommandText(view *fbs.View, index int) string {
 	return plain(strings.Join(strings.Fields(listing.CommandText(lmb.Header(view), &c)), " "))
 }
 
-// Fail says that the last run failed, at a command or, -1, after all of them.
-func (p *Profiler) Fail(code, reason string, command int32) {
-	p.profile.Failed = &Failure{Code: code, Reason: reason, Command: command, Ns: p.took}
+// Fail notes that the last run failed, at a command or, -1, after all of them. It fills in the time
+// until the command ended.
+func (p *Profiler) Fail(f Failure) {
+	f.Ns = p.took
+	for i := len(p.commands) - 1; i >= 0 && f.Command >= 0; i-- {
+		if p.commands[i] == uint32(f.Command) && i+1 < len(p.at) {
+			f.Ns = p.at[i+1] - p.at[0]
+			break
+		}
+	}
+	p.profile.Failed = &f
 }
+
+// SetGolden notes how the outputs of the last run compare with their golden data.
+func (p *Profiler) SetGolden(results []GoldenResult) { p.profile.Golden = results }
 
 // Name says which image is profiled, for whoever reads the profile.
 func (p *Profiler) Name(image, id string) { p.profile.Image, p.profile.ID = image, id }

@@ -67,13 +67,14 @@ func (a *analysis) addTraffic(w *aim, offset, size uint64, t Traffic) {
 func (a *analysis) placeFixedWindow(window int) {
 	w := &a.view.Windows[window]
 	key := spaceKey{device: w.Device, kind: w.Kind}
+	address := uint64(0)
 	switch w.Kind {
 	case gen.WindowKindBar:
-		key.index = uint16(w.Bar)
+		key.index, address = uint16(w.Bar), w.Offset
 	case gen.WindowKindHost:
 		key.index = uint16(window)
 	}
-	a.aims[window] = aim{space: a.space(key), address: w.Offset, key: key}
+	a.aims[window] = aim{space: a.space(key), address: address, key: key}
 }
 
 func (a *analysis) space(key spaceKey) *space {

@@ -20,7 +20,7 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(out, "from %s\n", plain(r.Origin))
 	}
 	fmt.Fprintf(out, "counted: %s; a poll as one load\n", plain(r.Counted))
-	for _, table := range filled(r.tables()) {
+	for _, table := range filled(r.tables(nil)) {
 		table.write(out)
 	}
 	return out.Flush()
@@ -50,9 +50,10 @@ func (r *Report) devicePrefix(device int) string {
 	return fmt.Sprintf("%s %d: ", plain(r.Devices[device].Board), device)
 }
 
-func (r *Report) tables() []Table {
-	return []Table{r.sequenceTable(), r.opcodeTable(), r.windowTable(), r.rangeTable(),
-		r.tileTable(), r.tensorTable(), r.segmentTable()}
+// tables returns the tables of a report; a profile adds what it compared with golden data.
+func (r *Report) tables(profile *Profile) []Table {
+	return []Table{r.sequenceTable(), r.tensorTable(profile), r.opcodeTable(), r.windowTable(),
+		r.rangeTable(), r.tileTable(), r.segmentTable()}
 }
 
 func (r *Report) sequenceTable() Table {
@@ -128,9 +129,9 @@ func (r *Report) tileTable() Table {
 	})
 }
 
-func (r *Report) tensorTable() Table {
+func (r *Report) tensorTable(profile *Profile) Table {
 	t := Table{Title: "Tensors", Columns: []string{"tensor", "role", "type", "shape", ">size",
-		">moved", "data"}}
+		">moved", "data", "compared with golden"}}
 	return fillTable(t, r.Tensors, func(_ int, x *Used) []string {
 		data := "none, needs --input"
 		switch {
@@ -142,8 +143,7 @@ func (r *Report) tensorTable() Table {
 			data = ""
 		}
 		return []string{plain(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape),
-			lmb.SizeText(x.Bytes),
-			lmb.SizeText(x.Moved), data}
+			lmb.SizeText(x.Bytes), lmb.SizeText(x.Moved), data, profile.goldenText(x)}
 	})
 }
 
@@ -174,4 +174,30 @@ func (t *Table) noteCut(total int) {
 	note := fmt.Sprintf("the first %d of %s; --json has them all", len(t.Rows),
 		countText(uint64(total)))
 	t.Note = strings.TrimPrefix(t.Note+"; "+note, "; ")
+}
+
+// filled leaves out tables without rows and columns without text.
+func filled(tables []Table) (list []Table) {
+	for _, t := range tables {
+		if len(t.Rows) == 0 {
+			continue
+		}
+		widths := t.widths()
+		full := Table{Title: t.Title, Note: t.Note, Columns: pick(t.Columns, widths),
+			commandColumn: t.commandColumn, commands: t.commands}
+		for _, row := range t.Rows {
+			full.addRow(pick(row, widths)...)
+		}
+		list = append(list, full)
+	}
+	return list
+}
+
+func pick(cells []string, widths []int) (kept []string) {
+	for i, cell := range cells {
+		if widths[i] > 0 {
+			kept = append(kept, cell)
+		}
+	}
+	return kept
 }

@@ -9,20 +9,11 @@ import (
 	"unicode/utf8"
 
 	"lightmetal/fbs"
+	"lightmetal/tools/image/english"
 )
 
 // countText formats a number with separated thousands.
-func countText(n uint64) string {
-	digits := strconv.FormatUint(n, 10)
-	var b strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
-}
+func countText(n uint64) string { return english.Number(n) }
 
 // emptyIfZero formats a number, and returns an empty cell for 0.
 func emptyIfZero(n uint64, text func(uint64) string) string {
@@ -61,6 +52,18 @@ func plain(name string) string {
 	return name
 }
 
+// shortenName cuts a name after limit characters and marks the cut.
+func shortenName(name string, limit int) string {
+	count := 0
+	for at := range name {
+		if count == limit {
+			return name[:at] + "…"
+		}
+		count++
+	}
+	return name
+}
+
 // Table is rows of text under a title. Columns whose name starts with ">" are
 // aligned to the right.
 type Table struct {
@@ -68,9 +71,19 @@ type Table struct {
 	Note    string
 	Columns []string
 	Rows    [][]string
+
+	// Of a table whose rows name a command each, for links on a page:
+	commandColumn string   // the column that names it
+	commands      []uint32 // its index in the image, by row
 }
 
 func (t *Table) addRow(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// addCommandRow adds a row that names a command, by its index in the image.
+func (t *Table) addCommandRow(command uint32, cells ...string) {
+	t.addRow(cells...)
+	t.commands = append(t.commands, command)
+}
 
 // write prints a filled table for a terminal.
 func (t *Table) write(w io.Writer) {

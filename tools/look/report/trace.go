@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 
+	"lightmetal/fbs"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -138,6 +139,11 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &file)
 	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		err = fmt.Errorf("broken JSON at byte %d; lm replay --profile FILE writes a profile",
+			syntax.Offset)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("not a profile of lm replay: %w", err)
 	}
@@ -202,6 +208,9 @@ func (p *Profile) check() error {
 		for i := range list {
 			numbers = append(numbers, list[i].TotalNs, list[i].LongestNs)
 		}
+	}
+	if len(p.Golden) > fbs.TensorsMax {
+		return fmt.Errorf("%d outputs", len(p.Golden))
 	}
 	if len(p.Slowest) > slowestMax {
 		return fmt.Errorf("%d slowest commands", len(p.Slowest))

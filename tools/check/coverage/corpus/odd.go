@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -37,6 +38,13 @@ func (o *opened) windowOf(kind gen.WindowKind) *fbs.Window {
 		}
 	}
 	panic(fmt.Sprint("no window of kind ", kind))
+}
+
+// fixBus gives the first host window a fixed bus address.
+func (o *opened) fixBus(address uint64) {
+	w := o.windowOf(gen.WindowKindHost)
+	w.Flags |= fbs.FlagFixedBus
+	w.Offset = address
 }
 
 // forge puts text where the name of the last sequence begins, which is long enough.
@@ -98,6 +106,14 @@ var changes = []func(*opened){
 	func(o *opened) { o.Rules[0].Device = 7 },
 	func(o *opened) { o.Windows[1].Bar = 1 },
 	func(o *opened) { o.Windows[1].Offset = 4096 },
+	func(o *opened) { o.Windows[1].Flags |= fbs.FlagFixedBus },
+	func(o *opened) { o.windowOf(gen.WindowKindHost).Offset = 4096 },
+	func(o *opened) { o.windowOf(gen.WindowKindHost).Flags |= fbs.FlagFixedBus },
+	func(o *opened) { o.fixBus(1) },
+	func(o *opened) { o.fixBus(math.MaxUint64 &^ 4095) },
+	func(o *opened) { // an address below the end of an earlier window with a fixed address
+		o.fixBus(1 << 40)
+	},
 	func(o *opened) { o.Tensors[1].Dtype = 13 },
 	func(o *opened) { o.Tensors[1].Dims = 9 },
 	func(o *opened) { o.Tensors[1].Shape()[7] = 1 },
@@ -130,7 +146,7 @@ var changes = []func(*opened){
 	func(o *opened) { o.forge("\xed\xa0\x80") },
 
 	// Values above the largest valid one. Mutations tries smaller values.
-	func(o *opened) { o.of(gen.OpcodeExpect).Mode = 3 },
+	func(o *opened) { o.of(gen.OpcodeExpect).Mode = 4 },
 	func(o *opened) { o.of(gen.OpcodeDelay).Amount = fbs.DelayMaxUs + 1 },
 	func(o *opened) { o.of(gen.OpcodeWrite).Width = 3 },
 	func(o *opened) { o.Windows[1].Kind = gen.WindowKindConfig + 1 },

@@ -239,6 +239,11 @@ func (m *Maker) check(c fbs.Command) lmb.Command {
 	c.Option, c.Mode = m.option(m.Fails), uint8(1+m.IntN(2))
 	c.Mask = max(m.Uint64()&m.Uint64()&mask, 1)
 	c.Value = m.Uint64() & m.Uint64() & c.Mask
+	if c.Value%4 == 3 { // a counter, of any number of bits
+		c.Mode = uint8(gen.ConditionReached)
+		c.Mask = mask >> (c.Value / 4 % (8 * uint64(c.Width)))
+		c.Value &= c.Mask
+	}
 	if m.IntN(2) == 0 {
 		c.Amount, c.Index = 1+m.Uint32N(20), uint16(m.IntN(3))
 		c.Option = m.option(max(m.Fails/5, 1))

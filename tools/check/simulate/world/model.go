@@ -296,6 +296,9 @@ func (m *model) compare(do func(access) hal.Code, c *fbs.Command, a access) hal.
 }
 
 func (m *model) holds(c *fbs.Command) bool {
+	if gen.Condition(c.Mode) == gen.ConditionReached {
+		return (m.got-c.Value)&c.Mask <= c.Mask/2
+	}
 	return (m.got&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual)
 }
 

@@ -1,0 +1,108 @@
+package importer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// counting is a program that waits for a completion pointer three times.
+var counting = []string{
+	"W 4 0x8 0x1", "R 4 0x40 0x0", "R 4 0x40 0xfffff004",
+	"W 4 0x8 0x2", "R 4 0x40 0xfffff004", "R 4 0x40 0xfffff804",
+	"W 4 0x8 0x3", "R 4 0x40 0x4",
+}
+
+const reachedWarning = "the polls of 1 register wait for rising values (0xfffff004 to 0x4), " +
+	"and may find a later one: if these are counters, --reached bar0+0x40 or --reached rising " +
+	"accepts that"
+
+// TestPollsOfACounterAreFoundAndOffered imports a wait for a counter that overflows. Only a flag
+// changes the polls.
+func TestPollsOfACounterAreFoundAndOffered(t *testing.T) {
+	body := func(condition string) string {
+		return strings.ReplaceAll("write bar0+0x8 w4 0x1\nP 0xfffff004 M\n"+
+			"write bar0+0x8 w4 0x2\nP 0xfffff804 M\nwrite bar0+0x8 w4 0x3\nP 0x4 M\n", "P",
+			condition)
+	}
+	equal := strings.ReplaceAll(body("poll bar0+0x40 w4"), "M", "mask 0xffffffff for 1000000 us")
+	reached := strings.ReplaceAll(body("poll bar0+0x40 w4 reached"), "M", "mask 0xffffffff")
+	for _, c := range []struct {
+		name, want string
+		flags      []string
+		warns      bool
+	}{
+		{"without a flag", equal, nil, true},
+		{"by place", reached, []string{"bar0+0x40"}, false},
+		{"all that rise", reached, []string{"rising"}, false},
+		{"another place", equal, []string{"bar0+0x80"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var o Options
+			if err := o.SetReached(c.flags); err != nil {
+				t.Fatal(err)
+			}
+			image, report := mustImport(t, lines(eduDevice, counting...), o)
+			commands(t, image, c.want)
+			if got := hasWarning(report, reachedWarning); got != c.warns {
+				t.Errorf("warns %v: %v", got, report.Warnings)
+			}
+			if got := strings.Contains(did(report, "fold"),
+				"3 polls until a counter has reached a value"); got == c.warns {
+				t.Errorf("fold: %s", did(report, "fold"))
+			}
+		})
+	}
+}
+
+func hasWarning(r *Report, text string) bool {
+	for _, w := range r.Warnings {
+		if w.Text == text {
+			return true
+		}
+	}
+	return false
+}
+
+// TestWhatIsNoCounterIsNotOffered: values that fall, that stay, and states of a few bits.
+func TestWhatIsNoCounterIsNotOffered(t *testing.T) {
+	wait := func(list ...string) (trace []string) {
+		for _, value := range list {
+			trace = append(trace, "W 4 0x8 0x1", "R 4 0x40 0xffffffff", "R 4 0x40 "+value)
+		}
+		return trace
+	}
+	for name, trace := range map[string][]string{
+		"falls":             wait("0x1000", "0x2000", "0x1fff"),
+		"stays":             wait("0x1000", "0x1000", "0x1000"),
+		"a flag":            wait("0x0", "0x1"),
+		"back to the start": wait("0x1000", "0x2000", "0x1000"),
+		"of a status register": {"W 4 0x8 0x1", "R 4 0x20 0x1", "R 4 0x20 0x80", "W 4 0x8 0x1",
+			"R 4 0x20 0x180", "W 4 0x8 0x1", "R 4 0x20 0x280"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			image, report := mustImport(t, lines(eduDevice, trace...), Options{Rising: true})
+			if text := show(image); strings.Contains(text, "reached") ||
+				slices.ContainsFunc(strings.Split(report.String(), "\n"),
+					func(s string) bool { return strings.Contains(s, "rising") }) {
+				t.Errorf("%s%s", text, report)
+			}
+		})
+	}
+}
+
+func TestReachedNamesPlaces(t *testing.T) {
+	var o Options
+	if err := o.SetReached([]string{"x"}); err == nil {
+		t.Error("no error")
+	}
+	_, report := mustImport(t, lines(eduDevice, counting...),
+		Options{Reached: []Range{mustRange(t, "0x999")}})
+	if !strings.Contains(report.String(), "--reached 0x999-0x999 does nothing") {
+		t.Error(report)
+	}
+	// Only bit 0 of edu's status register counts: a counter of one bit.
+	image, _ := mustImport(t, lines(eduDevice, "W 4 0x8 0x5", "R 4 0x20 0x81", "R 4 0x20 0x80"),
+		Options{Reached: []Range{mustRange(t, "0x20")}})
+	commands(t, image, "write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 reached 0x0 mask 0x1\n")
+}

@@ -1,0 +1,247 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/tools/image/lmb"
+)
+
+// pictures is a folder for pictures of all pages that are measured.
+var pictures = flag.String("pictures", "", "folder to write pictures of all measured pages to")
+
+// failing is a run that fails at a poll, in a sequence with a call, and then runs safe.
+const failing = edu + `
+main:
+  begin "check the device"
+  write.4 r+0x4 0x1
+  expect.4 r+0x4 == 0xfffffffe
+  end "check the device"
+  begin "compute"
+  call kick
+  poll.4 r+0x20 & 0x81 == 0x80 within 20us
+  end "compute"
+  write.4 r+0x4 0x2
+kick:
+  write.4 r+0x20 0x0
+  write.4 r+0x8 0x5
+safe:
+  write.4 r+0x20 0x0
+  delay 1us
+`
+
+// examplePage returns the page of a profiled run of main.
+func examplePage(t *testing.T, name string, file []byte) []byte {
+	t.Helper()
+	view := verify(t, file)
+	p, result := profiled(t, view, device(view), "main", 1)
+	if result.Code != hal.OK {
+		failure := Failure{Code: result.Code.Error(), Reason: result.Code.Error() + ": " + name,
+			Command: result.Command, Got: result.Got, Want: result.Want, Mask: result.Mask,
+			Element: result.Element, Ns: p.MostNs}
+		if result.SafeRan {
+			failure.Safe = result.Safe.Error()
+		}
+		for _, s := range p.Timeline[rowCommands] {
+			if s.Command == uint32(result.Command) {
+				failure.Ns = s.End()
+			}
+		}
+		p.Failed = &failure
+	}
+	for i := range view.Tensors {
+		if tensor := &view.Tensors[i]; tensor.Role == gen.RoleOutput {
+			data := view.TensorData(tensor)
+			c := (&lmb.Golden{}).Compare(view.Name(tensor.Name), tensor.Dtype,
+				tensor.Shape()[:tensor.Dims], data, data)
+			p.Golden = append(p.Golden, GoldenResultOf(c))
+		}
+	}
+	r := Analyze(view, Whole, nil)
+	r.Image = name
+	var out bytes.Buffer
+	if err := r.WritePage(&out, p, Made{Program: "lm 0.1", Time: made.Time}); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// layout is what testdata/measure.js returns.
+type layout struct {
+	Width, Page int
+	Dark        bool
+	Texts       int
+	Outside     []string // texts that are not in the window
+	Overlaps    []string
+	Faint       []string // texts with a contrast below 4.5, the limit of WCAG 2.2 AA (1.4.3)
+	Small       []string // texts below 11 pixels
+	Scrolling   []string // parts that are wider than the window
+	Broken      []string // links to places that do not exist
+	Headless    []string // tables with columns without a header
+	Failure     float64  // where the banner ends, -1: there is no banner
+	Marks       int      // of the failed command
+	Beside      bool     // the listing is beside the tables
+	Timeline    float64  // width, -1: there is no timeline
+}
+
+// TestBrowserShowsThePageWell measures pages in a browser: nothing is outside the window, nothing
+// overlaps, every text has enough contrast, every link has its place.
+func TestBrowserShowsThePageWell(t *testing.T) {
+	b := startBrowser(t)
+	measure, err := os.ReadFile(filepath.Join("testdata", "measure.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, function, _ := strings.Cut(string(measure), "\nfunction")
+	few := []view{{1440, 1000, false}, {500, 900, true}, {360, 740, false}}
+	all := append([]view{{1440, 1000, true}, {900, 1000, false}, {500, 900, false}}, few...)
+	folder := t.TempDir()
+	for _, page := range []struct {
+		name   string
+		file   []byte
+		failed bool
+		views  []view
+	}{
+		{"wh.twoop.lmb", read(t, "wh.twoop.lmb"), false, all},
+		{"wh.mlp.lmb", read(t, "wh.mlp.lmb"), false, few},
+		{"bh.twoop.lmb", read(t, "bh.twoop.lmb"), false, few},
+		{"multicast.lmb", assemble(t, multicast), false, few},
+		{"failed.lmb", assemble(t, failing), true, all},
+		{"large.lmb", large(t, 20_000), false, few},
+	} {
+		path := filepath.Join(folder, page.name+".html")
+		if err := os.WriteFile(path, examplePage(t, page.name, page.file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range page.views {
+			t.Run(page.name+"/"+v.String(), func(t *testing.T) {
+				b.t = t
+				b.show(path, v)
+				var got layout
+				b.evaluate("function"+function, &got)
+				checkLayout(t, &got, v, page.failed)
+				if len(b.requests) != 1 || b.requests[0] != "file://"+path {
+					t.Errorf("the page requests %v", b.requests)
+				}
+				if *pictures != "" {
+					savePicture(t, b, v, page.name)
+				}
+			})
+		}
+	}
+}
+
+func checkLayout(t *testing.T, got *layout, v view, failed bool) {
+	t.Helper()
+	if got.Width != v.width || got.Dark != v.dark || got.Texts < 100 {
+		t.Fatalf("the view is not the one that was wanted: %+v", got)
+	}
+	if got.Page > v.width {
+		t.Errorf("the page is %d pixels wide", got.Page)
+	}
+	for what, list := range map[string][]string{"outside the window": got.Outside,
+		"overlaps": got.Overlaps, "little contrast": got.Faint, "small": got.Small,
+		"scrolls sideways": got.Scrolling, "link without its place": got.Broken,
+		"columns without a header": got.Headless} {
+		if len(list) > 0 {
+			t.Errorf("%s: %d texts, such as %v", what, len(list), list[:min(4, len(list))])
+		}
+	}
+	if got.Beside != (v.width >= 1180) {
+		t.Errorf("listing beside the tables: %v", got.Beside)
+	}
+	if got.Timeline < float64(v.width)/3 {
+		t.Errorf("the timeline is %v pixels wide", got.Timeline)
+	}
+	// the failed command is marked by a flag, in the timeline, the listing and two tables
+	switch {
+	case failed && (got.Failure < 0 || got.Failure > float64(v.height) || got.Marks < 5):
+		t.Errorf("the banner ends at %v, the failed command has %d marks", got.Failure, got.Marks)
+	case !failed && (got.Failure >= 0 || got.Marks > 0):
+		t.Errorf("a run without a failure has a banner at %v, %d marks", got.Failure, got.Marks)
+	}
+}
+
+func savePicture(t *testing.T, b *browser, v view, name string) {
+	t.Helper()
+	path := filepath.Join(*pictures, fmt.Sprintf("%s-%v.png", name, v))
+	if err := os.WriteFile(path, b.picture(v.width, 0), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The picture of the README.
+const (
+	picturePath     = "testdata/report.png"
+	pictureWidth    = 1280
+	pictureHeight   = 860
+	pictureBytesMax = 150 << 10
+)
+
+// TestPictureOfTheREADME: -update takes it again, from the page of wh.twoop.lmb.
+func TestPictureOfTheREADME(t *testing.T) {
+	if *update {
+		b := startBrowser(t)
+		path := filepath.Join(t.TempDir(), "page.html")
+		page := examplePage(t, "wh.twoop.lmb", read(t, "wh.twoop.lmb"))
+		if err := os.WriteFile(path, page, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		b.show(path, view{pictureWidth, pictureHeight, false})
+		taken := b.picture(pictureWidth, pictureHeight)
+		if err := os.WriteFile(picturePath, smallPicture(t, taken), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.ReadFile(picturePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := png.DecodeConfig(bytes.NewReader(file))
+	if err != nil || size.Width != pictureWidth || size.Height != pictureHeight ||
+		len(file) > pictureBytesMax {
+		t.Errorf("%s has %d x %d pixels in %d bytes, %v", picturePath, size.Width, size.Height,
+			len(file), err)
+	}
+}
+
+// smallPicture encodes a picture again, with the 256 colours that most of its pixels have.
+func smallPicture(t *testing.T, file []byte) []byte {
+	t.Helper()
+	picture, err := png.Decode(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pixels := map[color.Color]int{}
+	bounds := picture.Bounds()
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			pixels[picture.At(x, y)]++
+		}
+	}
+	colors := slices.SortedFunc(maps.Keys(pixels), func(a, b color.Color) int {
+		return cmp.Or(pixels[b]-pixels[a], cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+	})
+	small := image.NewPaletted(bounds, colors[:min(len(colors), 256)])
+	draw.Draw(small, bounds, picture, bounds.Min, draw.Src)
+	var out bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	if err := encoder.Encode(&out, small); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,152 @@
+package report
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/lmb"
+)
+
+// failureBanner is the top of the page of a failed run.
+type failureBanner struct {
+	Title   string
+	Place   string // of the command, empty: the run ended, and its outputs are wrong
+	Link    string // to its line
+	Command string // as a listing has it
+	Facts   []fact
+	Reason  string // the message of lm replay
+}
+
+// fact is a name and a value; Code is a value in the words of a listing.
+type fact struct {
+	Name, Value string
+	Code        bool
+}
+
+// banner describes the failure of a profile's last run.
+func (r *Report) banner(p *Profile, listing *pageListing) *failureBanner {
+	f := p.Failed
+	b := &failureBanner{Title: "The run failed: " + plain(f.Code), Reason: plain(f.Reason)}
+	sequence := plain(p.Sequence)
+	if command := r.failedCommand(p); command != nil {
+		index := int(f.Command)
+		name, number := r.placeOf(index)
+		sequence = name
+		b.Place = fmt.Sprintf("%s, command %d", name, number)
+		b.Link = listing.commandLink(uint32(index))
+		b.Command = shortenName(CommandText(r.view, index), listingColumns)
+		b.Facts = append(b.Facts, f.comparison(command)...)
+	} else {
+		b.Place = sequence + ", after its last command"
+	}
+	for i := range p.Golden {
+		if g := &p.Golden[i]; g.Differ > 0 || g.Reason != "" {
+			b.Facts = append(b.Facts, fact{Name: "output " + plain(g.Output), Value: g.text()})
+		}
+	}
+	run := sequence
+	if p.Runs > 1 {
+		run += fmt.Sprintf(", run %s", countText(uint64(p.Runs)))
+	}
+	b.Facts = append(b.Facts, fact{Name: "sequence", Value: run},
+		fact{Name: "time until then", Value: lmb.TimeText(f.Ns) + p.virtualText()},
+		fact{Name: "sequence safe", Value: r.safeText(f)})
+	return b
+}
+
+func (p *Profile) virtualText() string {
+	if p.Virtual {
+		return ", virtual"
+	}
+	return ""
+}
+
+// failedCommand returns the command that failed, nil if the run reached its end or if the profile
+// names a command that the image does not have.
+func (r *Report) failedCommand(p *Profile) *fbs.Command {
+	if p == nil || p.Failed == nil {
+		return nil
+	}
+	if index := int(p.Failed.Command); index >= 0 && index < len(r.view.Commands) {
+		return &r.view.Commands[index]
+	}
+	return nil
+}
+
+// placeOf returns the sequence of a command and its number there.
+func (r *Report) placeOf(index int) (sequence string, number int) {
+	for i := range r.view.Sequences {
+		s := &r.view.Sequences[i]
+		if number := index - int(s.First); number >= 0 && number < int(s.Count) {
+			return plain(r.view.Name(s.Name)), number
+		}
+	}
+	return "", 0
+}
+
+// comparison returns what the failed command loaded and wanted, empty if it compares nothing.
+func (f *Failure) comparison(c *fbs.Command) (facts []fact) {
+	if f.Mask == 0 {
+		return nil
+	}
+	hex := func(n uint64) string { return fmt.Sprintf("0x%x", n) }
+	facts = append(facts, fact{"got", hex(f.Got), true})
+	equal := c.Opcode == gen.OpcodeCompare || gen.Condition(c.Mode) == gen.ConditionEqual
+	switch {
+	case equal:
+		facts = append(facts, fact{"wanted", hex(f.Want), true})
+	case f.Want == 0:
+		facts = append(facts, fact{"wanted", "any bit of " + hex(f.Mask) + " set", true})
+	case f.Want == f.Mask:
+		facts = append(facts, fact{"wanted", "any bit of " + hex(f.Mask) + " clear", true})
+	default:
+		facts = append(facts, fact{"wanted", "anything but " + hex(f.Want), true})
+	}
+	if c.Opcode == gen.OpcodeCompare {
+		facts = append(facts, fact{"element", countText(f.Element), false})
+	} else if !isWholeMask(f.Mask, c.Width) {
+		facts = append(facts, fact{"mask", hex(f.Mask), true})
+	}
+	if differ := (f.Got ^ f.Want) & f.Mask; equal && differ != 0 {
+		facts = append(facts, fact{"bits that differ", bitsText(differ), false})
+	}
+	return facts
+}
+
+// isWholeMask reports whether a mask has all bits of an access of width bytes.
+func isWholeMask(mask uint64, width uint8) bool {
+	return mask == ^uint64(0)>>(64-8*min(max(uint(width), 1), 8))
+}
+
+// bitsText lists the bits of a number, highest range first: "15-12, 3".
+func bitsText(n uint64) string {
+	var list []string
+	for n != 0 {
+		high := bits.Len64(n) - 1
+		low := high
+		for low > 0 && n&(1<<(low-1)) != 0 {
+			low--
+		}
+		text := fmt.Sprint(high)
+		if low < high {
+			text += fmt.Sprintf("-%d", low)
+		}
+		list = append(list, text)
+		n &= 1<<low - 1
+	}
+	return strings.Join(list, ", ")
+}
+
+// safeText says whether the sequence safe ran, and how it ended.
+func (r *Report) safeText(f *Failure) string {
+	switch {
+	case f.Safe != "":
+		return "ran: " + plain(f.Safe)
+	case r.view.SequenceByName("safe") < 0:
+		return "the image has none"
+	}
+	return "did not run"
+}

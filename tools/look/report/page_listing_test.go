@@ -1,0 +1,144 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/lmb"
+)
+
+// TestListingOfASmallImageIsComplete: every command with its number, in order.
+func TestListingOfASmallImageIsComplete(t *testing.T) {
+	for name, file := range allImages(t) {
+		view := verify(t, file)
+		if len(view.Commands) > listingMax {
+			continue
+		}
+		list := Analyze(view, Whole, nil).listing(nil)
+		if list.Note != "" || len(list.Sequences) != len(view.Sequences) {
+			t.Errorf("%s: %d of %d sequences, %q", name, len(list.Sequences), len(view.Sequences),
+				list.Note)
+		}
+		for i, s := range list.Sequences {
+			number := 0
+			for _, line := range s.Lines {
+				if line.Mark != "" {
+					continue
+				}
+				index := int(view.Sequences[i].First) + number
+				if line.Number != fmt.Sprint(number) || int(line.Index) != index ||
+					line.Text != shortenName(CommandText(view, index), listingColumns) {
+					t.Errorf("%s: %s has %+v at %d", name, s.Name, line, number)
+				}
+				number++
+			}
+			if number != int(view.Sequences[i].Count)-1 {
+				t.Errorf("%s: %s has %d commands", name, s.Name, number)
+			}
+		}
+	}
+}
+
+// TestListingOfALargeImageShowsWhatTheTablesName, the failed command with those around it, and how
+// many commands it leaves out.
+func TestListingOfALargeImageShowsWhatTheTablesName(t *testing.T) {
+	const commands = 30_000
+	view := verify(t, large(t, commands))
+	p, _ := profiled(t, view, device(view), "main", 1)
+	const failed = 23_456
+	p.Failed = &Failure{Command: failed}
+	list := Analyze(view, Whole, nil).listing(p)
+	for _, index := range p.namedCommands() {
+		if !list.shown[index] && view.Commands[index].Opcode != gen.OpcodeEnd {
+			t.Errorf("command %d, which a table names, is not shown", index)
+		}
+	}
+	for index := uint32(failed - failureContext); index <= failed+failureContext; index++ {
+		if !list.shown[index] {
+			t.Errorf("command %d, next to the failed one, is not shown", index)
+		}
+	}
+	shown, left := 0, 0
+	for _, s := range list.Sequences {
+		for _, line := range s.Lines {
+			var n int
+			switch {
+			case line.Gap != "":
+				if _, err := fmt.Sscan(strings.ReplaceAll(line.Gap, ",", ""), &n); err != nil {
+					t.Fatal(err)
+				}
+				left += n
+			case line.Mark == "":
+				shown++
+			}
+		}
+	}
+	all := len(view.Commands) - len(view.Sequences) // without Ends
+	if shown != listingMax || shown+left != all {
+		t.Errorf("%d commands are shown and %d left out of %d", shown, left, all)
+	}
+	want := fmt.Sprintf("500 of %s commands", countText(uint64(all)))
+	if !strings.HasPrefix(list.Note, want) {
+		t.Errorf("the note is %q, want %q", list.Note, want)
+	}
+}
+
+// TestLinksOfThePageHaveTheirPlace, in a large image too.
+func TestLinksOfThePageHaveTheirPlace(t *testing.T) {
+	files := map[string][]byte{"failed": assemble(t, failing), "large": large(t, 30_000),
+		"twoop": read(t, "wh.twoop.lmb")}
+	link := regexp.MustCompile(`(?:href|data-line)="#([a-z0-9]+)"`)
+	for name, file := range files {
+		page := string(examplePage(t, name, file))
+		links := link.FindAllStringSubmatch(page, -1)
+		if len(links) < 15 {
+			t.Errorf("%s: %d links", name, len(links))
+		}
+		for _, m := range links {
+			if strings.Count(page, fmt.Sprintf(` id="%s"`, m[1])) != 1 {
+				t.Errorf("%s: there is not one place %s", name, m[1])
+			}
+		}
+	}
+}
+
+// TestLongNamesMakeNoLargePage: names of 255 bytes that are longer in HTML, at every place.
+func TestLongNamesMakeNoLargePage(t *testing.T) {
+	evil := func(n int) string { return fmt.Sprintf("%03d", n) + strings.Repeat(`"`, 252) }
+	image, err := lmb.Decode(large(t, 20_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image.Windows[0].Name = evil(0)
+	for i := range image.Sequences {
+		image.Sequences[i].Name = evil(i)
+		for j := range image.Sequences[i].Commands {
+			if c := &image.Sequences[i].Commands[j]; c.Opcode == lmb.OpcodeMark {
+				c.Data = []byte(evil(j / 1000))
+			}
+		}
+	}
+	for i := range 300 {
+		image.Tensors = append(image.Tensors, lmb.Tensor{Name: evil(i), Role: gen.RoleInput,
+			DType: gen.DTypeInt8, Shape: []uint32{1}})
+		image.Sequences = append(image.Sequences, lmb.Sequence{Name: evil(i + 500),
+			Commands: []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeFence}}}})
+	}
+	view := verify(t, encode(t, image))
+	p, _ := profiled(t, view, device(view), evil(0), 1)
+	var out bytes.Buffer
+	r := Analyze(view, Whole, nil)
+	r.Image = evil(1)
+	if err := r.WritePage(&out, p, made); err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, out.Bytes())
+	if out.Len() > pageBytesMax {
+		t.Errorf("the page has %d bytes", out.Len())
+	}
+}
