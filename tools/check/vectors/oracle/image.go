@@ -98,7 +98,6 @@ func (f *Fault) Error() string { return f.Code + " " + f.Place }
 const preambleBytes = 72
 
 // tooLarge is a position outside every file.
-const tooLarge = 1 << 40
 
 // number returns an unsigned number of `size` bytes of the envelope.
 func (m *Image) number(at uint64, size uint64) uint64 {
