@@ -71,11 +71,14 @@ func replayImage(o args.Options) outcome {
 }
 
 // openImage opens and verifies the image, and returns the verified image. If -key is given,
-// openImage checks the signature of the image before it verifies the image.
+// openImage checks the signature and the version of the image before it verifies the image.
 func openImage(o args.Options) (*fbs.View, error) {
+	if o.AtLeast != 0 && o.Key == "" {
+		return nil, args.UsageError("-at-least needs -key: only a signature protects the version")
+	}
 	file, err := runtime.Open(o.Image)
 	if err == nil && o.Key != "" {
-		err = checkSignature(file, o.Key)
+		err = checkSignature(file, o)
 	}
 	if err != nil {
 		return nil, err

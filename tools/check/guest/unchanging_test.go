@@ -33,7 +33,8 @@ main:
 		image := m.files["/image.lmb"]
 		digest := sha512.Sum512(image)
 		m.files["/signed.lmb"] = append(image,
-			lmb.SignatureBlock(key.Public().(ed25519.PublicKey), ed25519.Sign(key, digest[:]))...)
+			lmb.SignatureBlock(0, key.Public().(ed25519.PublicKey),
+				ed25519.Sign(key, digest[:]))...)
 		m.files["/keys"] = fmt.Appendf(nil, "%x\n", []byte(key.Public().(ed25519.PublicKey)))
 		m.drives = []string{ext4(t)}
 	}, "unchanging")
