@@ -135,8 +135,8 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 }
 
 // loadAndFreeze loads the image, opens inputs and outputs, starts the watchdog, installs the signal
-// handler, and freezes the process, so that runs allocate no memory. If -seal is given,
-// loadAndFreeze also seals the process: it installs a seccomp filter that forbids system calls that
+// handler, and freezes the process, so that runs allocate no memory. If -lock is given,
+// loadAndFreeze also locks all memory of the process. If -seal is given, it seals the process: it installs a seccomp filter that forbids system calls that
 // could allocate, map or open anything.
 func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
@@ -157,6 +157,9 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 	}
 	if err == nil {
 		err = r.Freeze()
+	}
+	if err == nil && o.Lock {
+		err = runtime.LockMemory()
 	}
 	if err == nil && o.Seal {
 		err = runtime.Seal(f.files.SealRules()...)
