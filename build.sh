@@ -25,10 +25,12 @@ source tools/check/build/common.sh   # messages, and installation of what a comm
 source tools/check/build/fetch.sh    # kernels, QEMU and programs for guests, from Debian
 source tools/check/build/programs.sh # the programs and the C archive that a target gets
 source tools/check/build/guest.sh    # arm64 guests under QEMU
+source tools/check/build/bare.sh     # a firmware without an operating system, under QEMU
 source tools/check/build/deliver.sh  # boot images, installation, Debian package, SBOM
 source tools/check/build/generate.sh # generated code, and kernels of accelerators
 source tools/check/build/measure.sh  # sizes, statements, speed
 source tools/check/build/fuzz.sh     # fuzzing and simulation
+source tools/check/build/player.sh   # checks of the player in C
 source tools/check/build/demo.sh     # the first look
 source tools/check/build/steps.sh    # the steps of `test`
 source tools/check/build/test.sh     # `test`: runs the steps and prints the summary
@@ -40,8 +42,8 @@ usage: ./build.sh COMMAND
 
   demo                    a first look: import a capture, look inside, replay it; needs only Go
   test [STEP...]          every check there is, or only the steps named; steps are
-                            fmt vet lint gen kernels unit fuzz race arm64 purego cross
-                            reproducible recipes guest coverage bench
+                            fmt vet lint gen kernels unit player fuzz race arm64 purego
+                            cross reproducible recipes guest coverage bench
   record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes;
                             and of programs by clang and rustc, where they are installed; with
                             LM_TTKMD=FILE.ko and LM_TTUMD=PROGRAM of a client of Tenstorrent's
@@ -57,6 +59,13 @@ usage: ./build.sh COMMAND
                             and -output are this machine's; what the devices kept lies in build/qemu
                             --with mock:wormhole (or ttsim:LIBRARY): on that, which lm serve makes a
                             PCI device of the machine, with a QEMU of 10.1 or later
+  bare IMAGE [--with DEVICE] [--input NAME=FILE] [--sequence NAME] [--budget N] [--dump]
+                          replay IMAGE without an operating system: testdata/firmware/bare in the
+                            flash of an arm64 machine under QEMU, which has the devices of `qemu`;
+                            prints outputs, their first values and checksums (--dump: all bytes),
+                            the size of the firmware, and how many instructions it takes from
+                            reset to the first store into a BAR; --budget: in slices of a cyclic
+                            task, of N commands each; exit status as lmrun's
   cross                   static lmrun and lminit for arm64 and amd64 in build/, with their exact
                             size, and what each build tag saves
   archive [--mock] [--signed]
@@ -76,7 +85,8 @@ usage: ./build.sh COMMAND
   sbom                    build/sbom.spdx.json: what lmrun is linked from, SPDX 2.3;
                             build/lmrun.openvex.json: known vulnerabilities of that, and why they do
                             not matter, OpenVEX 0.2.0
-  gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
+  gen [--check]           Go code from fbs/image.fbs, and the tables of boards for the player in C;
+                            --check: only compare them with the tree
   bench [--full] [--json] [--write FILE]
                           speed, size and steadiness, beside C, and which goals are met: in under a
                             minute, or all of it in about five; FILE takes the table too
@@ -121,8 +131,8 @@ command=${1:-help}
 case ${1:-} in -h | --help) command=help ;; esac
 case $command in
 help | -h | --help) print_help ;;
-demo | test | record-trials | object-coverage | soak | qemu | cross | archive | image | install | \
-	deb | sbom | gen | bench | simulate | fuzz | kernels | lint | measure | clean)
+demo | test | record-trials | object-coverage | soak | qemu | bare | cross | archive | image | \
+	install | deb | sbom | gen | bench | simulate | fuzz | kernels | lint | measure | clean)
 	"cmd_$command" "$@"
 	;;
 *)

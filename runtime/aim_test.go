@@ -78,7 +78,7 @@ func TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad(t *testing.T) {
 		"  write.4 a+0x0 0x1\n")
 	memory := make([]byte, memories.Size(v))
 	_, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
-	const want = "command 1 of main: the device's TLB cannot"
+	const want = "main, command 1: the device's TLB cannot"
 	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}

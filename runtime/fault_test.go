@@ -496,7 +496,7 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 				!result.SafeRan || result.Safe != test.safe {
 				t.Errorf("cut to %d: %+v", test.size, result)
 			}
-			const says = "command 1 of main: " + runtime.FileTruncatedText
+			const says = "main, command 1: copy.8 w0+0x1000: " + runtime.FileTruncatedText
 			if text := string(report.AppendFailure(nil, r.View(), &result)); text != says {
 				t.Errorf("cut to %d: %s", test.size, text)
 			}

@@ -392,22 +392,22 @@ func (r *Replay) Close() error {
 }
 
 // commandFault returns a *hal.Fault about one command. The reason in the Fault begins with the
-// command, for example "command 3 of main: ". The parameter `index` is the index of the command in
+// command, for example "main, command 3: ". The parameter `index` is the index of the command in
 // the image.
 func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
 	return hal.NewFault(code, string(AppendPlace(nil, r.view, index))+": "+reason)
 }
 
-// AppendPlace appends the number of a command and the name of its sequence to `text`, for example
-// "command 3 of main". The parameter `index` is the index of the command in the image; if it is -1,
-// AppendPlace appends nothing. The number in the text counts the commands of the sequence from 0.
-// It does not count marks, which name places between commands.
+// AppendPlace appends the name of the sequence of a command and the number of the command to
+// `text`, for example "main, command 3". The parameter `index` is the index of the command in the
+// image; if it is -1, AppendPlace appends nothing. The number in the text counts the commands of
+// the sequence from 0. It does not count marks, which name places between commands.
 func AppendPlace(text []byte, view *fbs.View, index int) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		if number := uint64(index) - uint64(s.First); number < uint64(s.Count) {
-			text = fbs.AppendText(text, "command %d of ", number)
-			return append(text, view.NameBytes(s.Name)...)
+			text = append(text, view.NameBytes(s.Name)...)
+			return fbs.AppendText(text, ", command %d", number)
 		}
 	}
 	return text

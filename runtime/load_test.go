@@ -182,7 +182,7 @@ func TestRelocationNeedsABusAddress(t *testing.T) {
 	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnySlot,
 		device)
 	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(),
-		"command 0 of main: window 0 has no bus address") {
+		"main, command 0: window 0 has no bus address") {
 		t.Error(err)
 	}
 }
@@ -703,10 +703,10 @@ func TestCommandIsCountedWithinItsSequence(t *testing.T) {
 		"main:\n  delay 1us\n  delay 2us\nsafe:\n  delay 3us\n")
 	for index, want := range map[int]string{
 		-1: "", // no command was executed
-		0:  "command 0 of main",
-		1:  "command 1 of main",
-		2:  "command 2 of main", // the End
-		3:  "command 0 of safe",
+		0:  "main, command 0",
+		1:  "main, command 1",
+		2:  "main, command 2", // the End
+		3:  "safe, command 0",
 		5:  "",
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -31,13 +31,35 @@ func testsOf(t *testing.T, folder string) (names []string) {
 			}
 		}
 	}
+	return append(names, scenariosOf(t, folder)...)
+}
+
+// scenarioHead is the line of a scenario's name: tools/check/guest/scenario.
+var scenarioHead = regexp.MustCompile(`(?m)^scenario (\w+) on `)
+
+// scenariosOf returns TestScenarios/NAME for each scenario of a guest in a directory.
+func scenariosOf(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("..", folder, "scenarios", "*.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range scenarioHead.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, "TestScenarios/"+match[1])
+		}
+	}
 	return names
 }
 
-// namedTests returns every directory.Test in a text.
+// namedTests returns every directory.Test in a text, with the scenario of a guest.
 func namedTests(text string) [][]string {
-	return regexp.MustCompile(`([a-z][a-z0-9/]*)\.((?:Test|Fuzz)\w+)`).FindAllStringSubmatch(text,
-		-1)
+	test := regexp.MustCompile(`([a-z][a-z0-9/]*)\.((?:Test|Fuzz)\w+(?:/\w+)?)`)
+	return test.FindAllStringSubmatch(text, -1)
 }
 
 func TestDocumentsNameTestsThatExist(t *testing.T) {

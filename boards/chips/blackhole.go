@@ -56,6 +56,8 @@ var blackhole = Chip{
 			{{9, 9}, {9, 4}, {9, 8}},
 			{{9, 5}, {9, 7}, {9, 6}},
 		},
+		// Align is DRAM_ALIGNMENT of tt-metal, from NOC_DRAM_READ_ALIGNMENT_BYTES.
+		Interleaving: Interleaving{Offsets: []uint64{0}, Align: 64},
 		// Sources: [ttsim], src/config.h and data/bh/tile_regs.json.
 		Memories: []Memory{
 			{Tensix, 0, 1536<<10 - 1, "L1"}, // source: BlackholeA0/TensixTile/L1.md

@@ -2,7 +2,11 @@ package chips
 
 // This file describes the tiles of a chip and their coordinates.
 
-import "lightmetal/boards"
+import (
+	"slices"
+
+	"lightmetal/boards"
+)
 
 // Kind is the kind of a tile: the letter that Grid.Rows contains for such a tile.
 type Kind byte
@@ -50,7 +54,10 @@ type Grid struct {
 	NoC0Columns, NoC0Rows []uint8
 	Pairs                 []Pair
 
-	Banks     []Bank
+	Banks []Bank
+	// Interleaving describes how tt-metal distributes the pages of a buffer over DRAM.
+	Interleaving Interleaving
+
 	Memories  []Memory
 	Registers []Register
 	Reset     Reset
@@ -64,6 +71,38 @@ type Pair struct{ Translated, NoC0 Tile }
 
 // Bank lists the tiles of one DRAM bank. Each of these tiles provides access to the whole bank.
 type Bank []Tile
+
+// Interleaving describes the banks of tt-metal's interleaved buffers: page 0 of a buffer is in the
+// first bank, page 1 in the second one, and so on, round and round. Each element of Grid.Banks
+// contains len(Offsets) of these banks. They follow each other in the order of Grid.Banks.
+//
+// Sources: tt-metal, tt_metal/hw/inc/dataflow_api_addrgen.h (namespace interleaved_addr_gen); dram
+// and dram_address_offsets in tt_metal/soc_descriptors/wormhole_b0_80_arch.yaml and
+// blackhole_140_arch.yaml. A Blackhole with a disabled DRAM bank has fewer banks.
+type Interleaving struct {
+	Offsets []uint64 // address of the first byte of each bank in the DRAM tile
+	Align   uint64   // the distance between two pages in a bank is a multiple of this
+}
+
+// InterleavedBanks returns the number of banks of tt-metal's interleaved buffers.
+func (g *Grid) InterleavedBanks() int { return len(g.Banks) * len(g.Interleaving.Offsets) }
+
+// InterleavedBank returns the bank that contains the byte at the given address of a DRAM tile, and
+// the offset of the byte in the bank. `ok` is false if the tile is not a DRAM tile.
+func (g *Grid) InterleavedBank(t Tile, address uint64) (bank int, offset uint64, ok bool) {
+	offsets := g.Interleaving.Offsets
+	for i, tiles := range g.Banks {
+		if !slices.Contains(tiles, t) {
+			continue
+		}
+		part := len(offsets) - 1
+		for part > 0 && address < offsets[part] {
+			part--
+		}
+		return i*len(offsets) + part, address - offsets[part], part >= 0
+	}
+	return 0, 0, false
+}
 
 // Memory describes memory that every tile of one kind has at the same addresses. The memory has no
 // side effects, and accepts accesses of 1, 2, 4 and 8 bytes.

@@ -37,6 +37,8 @@ var wormhole = Chip{
 			{{5, 3}, {5, 4}, {5, 8}},
 			{{5, 5}, {5, 6}, {5, 7}},
 		},
+		// Align is DRAM_ALIGNMENT of tt-metal, from NOC_DRAM_READ_ALIGNMENT_BYTES.
+		Interleaving: Interleaving{Offsets: []uint64{0, 1 << 30}, Align: 32},
 		// Sources: [ttsim], src/config.h and data/wh/tile_regs.json.
 		Memories: []Memory{
 			{Tensix, 0, 1464<<10 - 1, "L1"}, // source: WormholeB0/TensixTile/L1.md

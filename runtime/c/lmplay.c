@@ -106,6 +106,7 @@
 #define MODE_FIXED 2u
 #define MODE_BULK 3u
 #define CONDITION_EQUAL 1u
+#define CONDITION_REACHED 3u
 #define POLICY_IGNORE 2u
 
 /* Kinds of windows. */
@@ -115,6 +116,7 @@
 #define KIND_CONFIG 4u
 
 #define FLAG_WRITE_COMBINING 1u
+#define FLAG_FIXED_BUS 2u /* of a Host window: its offset is the bus address that it must have */
 #define NO_SLOT 0xffffu /* a Tlb window that accepts any TLB window; any other window */
 
 struct IN_PLACE preamble {
@@ -550,7 +552,7 @@ static const void *read_vector(struct table *t, const struct vector_form *form, 
 
 /* Finds the vectors of the image, and returns its reservation in *r. */
 static void read_vectors(struct lmplay_image *image, struct table *t, struct reservation *r) {
-	static const struct vector_form forms[] = {
+	static const struct vector_form vectors[] = {
 		{"commands", (uint32_t)1 << 24, 6, sizeof(struct command), 8},
 		{"devices", LMPLAY_DEVICES_MAX, 1, sizeof(struct device), 8},
 		{"windows", 4096, 2, sizeof(struct window), 8},
@@ -563,19 +565,19 @@ static void read_vectors(struct lmplay_image *image, struct table *t, struct res
 	};
 	uint32_t notes_bytes;
 	uint64_t position;
-	image->commands = read_vector(t, &forms[0], &image->command_count);
+	image->commands = read_vector(t, &vectors[0], &image->command_count);
 	position = field_position(t, 0, sizeof *r);
 	if ((position != 0u) && is_inside(t, position, sizeof *r, 8, "image")) {
 		copy_bytes(r, &t->bytes[position], sizeof *r);
 	}
-	image->devices = read_vector(t, &forms[1], &image->device_count);
-	image->windows = read_vector(t, &forms[2], &image->window_count);
-	image->sequences = read_vector(t, &forms[3], &image->sequence_count);
-	image->tensors = read_vector(t, &forms[4], &image->tensor_count);
-	image->segments = read_vector(t, &forms[5], &image->segment_count);
-	image->text = read_vector(t, &forms[6], &image->text_bytes);
-	(void)read_vector(t, &forms[7], &notes_bytes);
-	image->rules = read_vector(t, &forms[8], &image->rule_count);
+	image->devices = read_vector(t, &vectors[1], &image->device_count);
+	image->windows = read_vector(t, &vectors[2], &image->window_count);
+	image->sequences = read_vector(t, &vectors[3], &image->sequence_count);
+	image->tensors = read_vector(t, &vectors[4], &image->tensor_count);
+	image->segments = read_vector(t, &vectors[5], &image->segment_count);
+	image->text = read_vector(t, &vectors[6], &image->text_bytes);
+	(void)read_vector(t, &vectors[7], &notes_bytes);
+	image->rules = read_vector(t, &vectors[8], &image->rule_count);
 }
 
 /* Compares the counts of the reservation with the vectors (step 3 of section 1.2). */
@@ -798,7 +800,7 @@ struct lmplay_device_state {
 	const struct board *board;       /* NULL: the PCI ids are not known */
 	struct lmplay_mapping registers; /* that program TLB windows */
 	struct lmplay_mapping outbound;  /* registers of outbound address translation */
-	uint64_t outbound_next;          /* offset at which the next region begins */
+	uint64_t outbound_end;           /* offset of the first byte after all regions */
 	uint32_t outbound_count;         /* regions in use */
 	uint32_t registers_mapped;       /* 1: `registers` is valid */
 	uint32_t outbound_mapped;        /* 1: `outbound` is valid */
@@ -811,6 +813,7 @@ struct lmplay_window_state {
 	uint64_t inside;   /* offset of the window's first byte in the range; Point changes it */
 	uint64_t bus;      /* address at which its device reaches the first byte; 0: none */
 	uint64_t memory;   /* Host: address of the memory on the bus */
+	const struct board_group *group; /* Tlb: group of the TLB window */
 	uint16_t slot;     /* Tlb: number of the TLB window */
 	uint8_t kind;
 	uint8_t device;
@@ -859,6 +862,7 @@ struct totals {
 	uint64_t host_bytes;
 	uint64_t payload_bytes;
 	uint64_t arena_bytes;
+	uint64_t fixed_bus_end[LMPLAY_DEVICES_MAX]; /* end of the last fixed Host window of a device */
 	uint32_t commands;
 };
 
@@ -966,14 +970,31 @@ static const char *check_rule(const struct lmplay_image *image, uint32_t index) 
 	return check_name(image, r->name);
 }
 
+/* Checks the fixed bus address of a Host window. Those of a device are sorted and apart. */
+static const char *check_fixed_bus(const struct window *w, struct totals *sum) {
+	uint64_t end = w->offset + round_up(w->size, PAGE_BYTES);
+	if ((w->offset == 0u) || ((w->offset % PAGE_BYTES) != 0u) || (end <= w->offset)) {
+		return TEXT("bus address is 0, not a multiple of 4096, or too close to the last one");
+	}
+	if (w->offset < sum->fixed_bus_end[w->device]) {
+		return TEXT("bus address is below the end of an earlier host window");
+	}
+	sum->fixed_bus_end[w->device] = end;
+	return NULL;
+}
+
 static const char *check_window(const struct lmplay_image *image, uint32_t index,
 	struct totals *sum) {
 	const struct window *w = window_at(image, index);
+	bool is_fixed = (w->flags & FLAG_FIXED_BUS) != 0u;
 	if ((w->device >= image->device_count) || (w->kind < KIND_BAR) || (w->kind > KIND_CONFIG)) {
 		return TEXT("there is no such device or kind");
 	}
-	if ((w->flags > FLAG_WRITE_COMBINING) || (w->reserved != 0u)) {
+	if ((w->flags > (FLAG_WRITE_COMBINING | FLAG_FIXED_BUS)) || (w->reserved != 0u)) {
 		return TEXT("unknown flags, or reserved bytes are not zero");
+	}
+	if (is_fixed && (w->kind != KIND_HOST)) {
+		return TEXT("flag 2 is set: only a host window has a fixed bus address");
 	}
 	if ((w->size == 0u) || (w->size > WINDOW_MAX)) {
 		return TEXT("size is not between 1 byte and 4 GiB");
@@ -988,7 +1009,7 @@ static const char *check_window(const struct lmplay_image *image, uint32_t index
 		}
 		return NULL;
 	}
-	if ((w->bar != 0u) || (w->offset != 0u)) {
+	if ((w->bar != 0u) || ((w->offset != 0u) && !is_fixed)) {
 		return TEXT("BAR and offset must be 0: only a BAR window has them");
 	}
 	if ((w->kind == KIND_TLB) && ((w->size & (w->size - 1u)) != 0u)) {
@@ -1000,7 +1021,7 @@ static const char *check_window(const struct lmplay_image *image, uint32_t index
 	if (w->kind == KIND_HOST) {
 		sum->host_bytes += round_up(w->size, PAGE_BYTES);
 	}
-	return NULL;
+	return is_fixed ? check_fixed_bus(w, sum) : NULL;
 }
 
 static const char *check_sequence(const struct lmplay_image *image, uint32_t index,
@@ -1094,8 +1115,9 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 /* Checks the elements of all tables, and the sums of the reservation (step 4 of section 1.2). */
 static enum lmplay_code check_tables(const struct lmplay_image *image,
 	struct lmplay_error *error) {
-	struct totals sum = {0, 0, 0, 0};
+	struct totals sum;
 	const char *problem = NULL;
+	clear_bytes(&sum, sizeof sum);
 	for (uint32_t i = 0; i < image->device_count; i++) {
 		problem = check_device(image, i);
 		if (problem != NULL) {
@@ -1185,7 +1207,7 @@ static const struct form forms[OPCODES] = {
 	{15, 14, 1, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 1, 1},   /* CopyIn */
 	{15, 6, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_BYTES, VALUE_DATUM, 1, 1},    /* Fill */
 	{15, 14, 1, ANY_MEMORY, INDEX_OUTPUT, AMOUNT_BYTES, VALUE_OFFSET, 0, 11},  /* CopyOut */
-	{15, 6, 6, ANY_WINDOW, INDEX_INTERVAL, AMOUNT_DEADLINE, VALUE_MASK, 0, 12}, /* Expect */
+	{15, 14, 6, ANY_WINDOW, INDEX_INTERVAL, AMOUNT_DEADLINE, VALUE_MASK, 0, 12}, /* Expect */
 	{15, 1, 6, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 0, 1},    /* Compare */
 	{0, 1, 1, 4, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_TILES, 0, 5},            /* Point */
 	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0, 1},          /* Fence */
@@ -1437,6 +1459,10 @@ static const char *check_numbers(const struct command *c) {
 	if (((c->value & ~value) != 0u) || ((c->mask & ~mask) != 0u) ||
 		((c->opcode == OP_MODIFY) && (c->mask == 0u))) {
 		return TEXT("value or mask has bits that it must not have, or the mask is 0");
+	}
+	if ((c->opcode == OP_EXPECT) && (c->mode == CONDITION_REACHED) &&
+		((c->mask == 0u) || ((c->mask & (c->mask + 1u)) != 0u))) {
+		return TEXT("mask is not the largest value of a counter, 2^n - 1");
 	}
 	if (((f->amount == AMOUNT_NOTHING) && (c->amount != 0u)) ||
 		((f->amount == AMOUNT_BYTES) && (c->amount == 0u))) {
@@ -1716,7 +1742,6 @@ static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct w
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = (d->board != NULL) ? d->board->tlb : NULL;
 	const struct board_group *g;
-	enum lmplay_code code = LMPLAY_OK;
 	uint32_t slot;
 	if (tlb == NULL) {
 		return reject(l->error, LMPLAY_WRONG_DEVICE, "window", index,
@@ -1725,8 +1750,8 @@ static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct w
 	if (d->registers_mapped == 0u) {
 		const struct board_group *last = &tlb->groups[tlb->group_count - 1u];
 		uint64_t size = ((uint64_t)last->first + last->count) * tlb->config_stride;
-		code = map_bar(l, w->device, LMPLAY_NONE, tlb->config_bar, tlb->config_offset, size, 0,
-			&d->registers);
+		enum lmplay_code code = map_bar(l, w->device, LMPLAY_NONE, tlb->config_bar,
+			tlb->config_offset, size, 0, &d->registers);
 		if (code != LMPLAY_OK) {
 			return code;
 		}
@@ -1740,34 +1765,43 @@ static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct w
 	g = group_of(tlb, slot);
 	set_bit(d->taken, slot);
 	state->slot = (uint16_t)slot;
+	state->group = g;
 	return map_bar(l, w->device, index, g->bar, g->offset + ((uint64_t)(slot - g->first) * g->size),
 		g->size, w->flags, mapping);
 }
 
-/* Reserves a region of outbound translation for a Host window, so that tiles reach its memory. The
-   registers are programmed when bus mastering is enabled. A page after each region stays unused. */
+/* Returns the bus address that a Host window must have, or 0 if any will do. */
+static uint64_t fixed_bus(const struct window *w) {
+	return ((w->flags & FLAG_FIXED_BUS) != 0u) ? w->offset : 0u;
+}
+
+/* Reserves a region of outbound translation for a Host window, so that tiles reach its memory: at
+   the fixed address of the window, or a page after the region before. The registers are programmed
+   when bus mastering is enabled. */
 static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const struct window *w,
 	struct lmplay_window_state *state) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_outbound *o = d->board->outbound;
 	uint64_t size = round_up(w->size, PAGE_BYTES);
-	uint64_t offset = d->outbound_next;
-	enum lmplay_code code = LMPLAY_OK;
+	uint64_t offset = (d->outbound_end == 0u) ? 0u : (d->outbound_end + PAGE_BYTES);
+	if (fixed_bus(w) != 0u) {
+		offset = fixed_bus(w) - o->noc; /* a very large number if the address is below o->noc */
+	}
 	if (d->outbound_mapped == 0u) {
-		code = map_bar(l, w->device, LMPLAY_NONE, o->bar, o->offset,
+		enum lmplay_code code = map_bar(l, w->device, LMPLAY_NONE, o->bar, o->offset,
 			(uint64_t)o->regions * o->stride, 0, &d->outbound);
 		if (code != LMPLAY_OK) {
 			return code;
 		}
 		d->outbound_mapped = 1;
 	}
-	if ((d->outbound_count == o->regions) || (offset > o->last) ||
+	if ((d->outbound_count == o->regions) || (offset < d->outbound_end) || (offset > o->last) ||
 		((size - 1u) > (o->last - offset))) {
 		return reject(l->error, LMPLAY_NO_DEVICE, "window", index,
 			TEXT("all regions or addresses of outbound translation are in use"));
 	}
 	d->outbound_count++;
-	d->outbound_next = offset + size + PAGE_BYTES;
+	d->outbound_end = offset + size;
 	state->bus = o->noc + offset;
 	return LMPLAY_OK;
 }
@@ -1776,6 +1810,7 @@ static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const str
 static enum lmplay_code map_host(struct loader *l, uint32_t index, const struct window *w,
 	struct lmplay_window_state *state, struct lmplay_mapping *mapping) {
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
+	bool is_translated = (d->board != NULL) && (d->board->outbound != NULL);
 	struct lmplay_range range;
 	enum lmplay_code code;
 	clear_bytes(&range, sizeof range);
@@ -1783,13 +1818,20 @@ static enum lmplay_code map_host(struct loader *l, uint32_t index, const struct 
 	range.device = w->device;
 	range.window = index;
 	range.size = w->size;
-	range.write_combining = w->flags;
+	range.write_combining = w->flags & FLAG_WRITE_COMBINING;
+	range.fixed_bus = is_translated ? 0u : fixed_bus(w);
 	code = map_range(l, &range, mapping);
 	state->memory = mapping->bus;
 	state->bus = mapping->bus;
 	l->replay->masters |= (uint32_t)1 << w->device;
-	if ((code == LMPLAY_OK) && (d->board != NULL) && (d->board->outbound != NULL)) {
+	if ((code == LMPLAY_OK) && is_translated) {
 		code = add_outbound(l, index, w, state);
+	} else if ((code == LMPLAY_OK) && (range.fixed_bus != 0u) &&
+		(range.fixed_bus != mapping->bus)) {
+		code = reject(l->error, LMPLAY_NO_DEVICE, "window", index,
+			TEXT("the port cannot map it at its fixed bus address"));
+	} else {
+		/* The window is where the port has mapped it. */
 	}
 	return code;
 }
@@ -1902,9 +1944,8 @@ static enum lmplay_code check_tiles(const struct loader *l, uint32_t index,
 	const struct lmplay_window_state *w = &l->replay->windows[c->window];
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = d->board->tlb;
-	const struct board_group *g = group_of(tlb, w->slot);
 	struct tlb_words words;
-	if (!encode_tlb_window(tlb, g, c->mask, c->value, &words)) {
+	if (!encode_tlb_window(tlb, w->group, c->mask, c->value, &words)) {
 		return reject(l->error, LMPLAY_REFUSED, "command", index,
 			TEXT("the device's TLB cannot encode this tile range"));
 	}
@@ -2112,13 +2153,17 @@ static enum lmplay_code program_outbound(const struct lmplay_replay *r, uint32_t
 	bool enable) {
 	const struct lmplay_device_state *d = &r->devices[device];
 	enum lmplay_code code = LMPLAY_OK;
+	uint32_t windows = r->image->window_count;
 	uint32_t region = 0;
 	if (d->outbound_mapped == 0u) {
 		return LMPLAY_OK;
 	}
-	for (uint32_t i = 0; enable && (i < r->image->window_count) && (code == LMPLAY_OK); i++) {
+	/* In the order in which lmplay_load has reserved them: fixed bus addresses first. */
+	for (uint32_t n = 0; enable && (n < (2u * windows)) && (code == LMPLAY_OK); n++) {
+		uint32_t i = n % windows;
 		const struct lmplay_window_state *w = &r->windows[i];
-		if ((w->kind == KIND_HOST) && (w->device == device)) {
+		bool is_fixed = fixed_bus(window_at(r->image, i)) != 0u;
+		if ((w->kind == KIND_HOST) && (w->device == device) && (is_fixed == (n < windows))) {
 			code = program_region(r, d, region, w->bus - d->board->outbound->noc,
 				round_up(window_at(r->image, i)->size, PAGE_BYTES), w->memory);
 			region++;
@@ -2234,8 +2279,16 @@ enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_i
 	}
 	lay_out_arena(replay, arena, (size_t)plan.arena_bytes);
 	replay->safe_sequence = find_sequence(image, "safe", 4);
+	/* Windows with fixed bus addresses first, so that no other window gets these addresses. */
 	for (uint32_t i = 0; (i < image->window_count) && (code == LMPLAY_OK); i++) {
-		code = map_window(&l, i);
+		if (fixed_bus(window_at(image, i)) != 0u) {
+			code = map_window(&l, i);
+		}
+	}
+	for (uint32_t i = 0; (i < image->window_count) && (code == LMPLAY_OK); i++) {
+		if (fixed_bus(window_at(image, i)) == 0u) {
+			code = map_window(&l, i);
+		}
 	}
 	if (code == LMPLAY_OK) {
 		code = check_for_machine(&l);
@@ -2250,7 +2303,7 @@ enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_i
 }
 
 enum lmplay_code lmplay_unload(struct lmplay_replay *replay) {
-	enum lmplay_code code = LMPLAY_OK;
+	enum lmplay_code code;
 	if ((replay == NULL) || ((replay->flags & REPLAY_LOADED) == 0u)) {
 		return LMPLAY_USAGE;
 	}
@@ -2474,6 +2527,17 @@ static void await_next_load(struct lmplay_replay *r, const struct command *c) {
 	r->phase = PHASE_POLL;
 }
 
+/* Reports whether a loaded value meets the condition of an Expect. */
+static bool is_condition_met(const struct command *c, uint64_t loaded) {
+	bool is_met;
+	if (c->mode == CONDITION_REACHED) {
+		is_met = ((loaded - c->value) & c->mask) <= (c->mask >> 1);
+	} else {
+		is_met = ((loaded & c->mask) == c->value) == (c->mode == CONDITION_EQUAL);
+	}
+	return is_met;
+}
+
 /* Makes one load of an Expect. Returns LMPLAY_BUSY if another one follows. */
 static enum lmplay_code execute_expect(struct lmplay_replay *r, const struct command *c) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
@@ -2483,7 +2547,7 @@ static enum lmplay_code execute_expect(struct lmplay_replay *r, const struct com
 	enum lmplay_code code;
 	invalidate(r, w, c->offset, c->width);
 	code = load_window(r, w, c->offset, c->width, &loaded);
-	is_met = ((loaded & c->mask) == c->value) == (c->mode == CONDITION_EQUAL);
+	is_met = is_condition_met(c, loaded);
 	if (code == LMPLAY_OK) {
 		code = check_present(r, w, c->width, loaded);
 	}
@@ -2641,7 +2705,6 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 	struct lmplay_window_state *w = &r->windows[c->window];
 	const struct lmplay_device_state *d = &r->devices[w->device];
 	const struct board_tlb *tlb = d->board->tlb;
-	const struct board_group *g = group_of(tlb, w->slot);
 	bool by_hooks = d->registers.by_hooks != 0u;
 	uintptr_t address = d->registers.address;
 	uint64_t at = (uint64_t)w->slot * tlb->config_stride;
@@ -2649,7 +2712,7 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 	struct tlb_words words;
 	uint64_t loaded = 0;
 	enum lmplay_code code;
-	(void)encode_tlb_window(tlb, g, c->mask, c->value, &words);
+	(void)encode_tlb_window(tlb, w->group, c->mask, c->value, &words);
 	execute_barrier(r);
 	if (width == 8u) {
 		code = store_mapping(r, address, by_hooks, at, 8, words.low);
@@ -2667,7 +2730,7 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 		code = load_mapping(r, address, by_hooks, at, width, &loaded);
 	}
 	execute_barrier(r);
-	w->inside = c->value & (g->size - 1u);
+	w->inside = c->value & (w->group->size - 1u);
 	return code;
 }
 
@@ -2822,10 +2885,11 @@ enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, u
 
 enum lmplay_code lmplay_step(struct lmplay_replay *replay, uint32_t budget) {
 	bool is_waiting = false;
+	uint32_t left = budget;
 	if ((replay == NULL) || (budget == 0u) || (replay->phase == PHASE_NONE)) {
 		return LMPLAY_USAGE;
 	}
-	for (uint32_t left = budget; (left > 0u) && !is_waiting && (replay->phase != PHASE_ENDED);) {
+	while ((left > 0u) && !is_waiting && (replay->phase != PHASE_ENDED)) {
 		if (replay->phase == PHASE_COMMANDS) {
 			step_command(replay);
 			left--;

@@ -4,7 +4,7 @@
  * Only lmplay.c includes this file. The macro LMPLAY_BOARD_name is 0 if an integrator leaves the
  * board out. Then only its PCI ids stay.
  */
-#define SCHEMA_HASH UINT64_C(0xa18c6a06cf82086e)
+#define SCHEMA_HASH 0x660bbb4db104bbf4u
 
 #ifndef LMPLAY_BOARD_EDU
 #define LMPLAY_BOARD_EDU 1
@@ -12,8 +12,8 @@
 
 #if LMPLAY_BOARD_EDU
 static const struct board_rule edu_rules[] = {
-	{UINT64_C(0x0), UINT64_C(0x7f), 0, 4, 0, 0}, /* registers */
-	{UINT64_C(0x80), UINT64_C(0xfffff), 0, 12, 0, 0}, /* DMA registers */
+	{0x0u, 0x7fu, 0, 4, 0, 0}, /* registers */
+	{0x80u, 0xfffffu, 0, 12, 0, 0}, /* DMA registers */
 };
 #endif
 
@@ -23,8 +23,8 @@ static const struct board_rule edu_rules[] = {
 
 #if LMPLAY_BOARD_IVSHMEM
 static const struct board_rule ivshmem_rules[] = {
-	{UINT64_C(0x0), UINT64_C(0xff), 0, 4, 0, 0}, /* registers */
-	{UINT64_C(0x0), UINT64_C(0x3fffffffffff), 2, 15, 1, 0}, /* shared memory */
+	{0x0u, 0xffu, 0, 4, 0, 0}, /* registers */
+	{0x0u, 0x3fffffffffffu, 2, 15, 1, 0}, /* shared memory */
 };
 #endif
 
@@ -34,18 +34,18 @@ static const struct board_rule ivshmem_rules[] = {
 
 #if LMPLAY_BOARD_NVME
 static const struct board_rule nvme_rules[] = {
-	{UINT64_C(0x0), UINT64_C(0x7), 0, 12, 0, 0}, /* CAP */
-	{UINT64_C(0x8), UINT64_C(0xb), 0, 4, 0, 0}, /* VS */
-	{UINT64_C(0xc), UINT64_C(0xf), 0, 4, 0, 0}, /* INTMS */
-	{UINT64_C(0x10), UINT64_C(0x13), 0, 4, 0, 0}, /* INTMC */
-	{UINT64_C(0x14), UINT64_C(0x17), 0, 4, 0, 0}, /* CC */
-	{UINT64_C(0x1c), UINT64_C(0x1f), 0, 4, 0, 0}, /* CSTS */
-	{UINT64_C(0x20), UINT64_C(0x23), 0, 4, 0, 0}, /* NSSR */
-	{UINT64_C(0x24), UINT64_C(0x27), 0, 4, 0, 0}, /* AQA */
-	{UINT64_C(0x28), UINT64_C(0x2f), 0, 12, 0, 0}, /* ASQ */
-	{UINT64_C(0x30), UINT64_C(0x37), 0, 12, 0, 0}, /* ACQ */
-	{UINT64_C(0x38), UINT64_C(0xfff), 0, 12, 0, 0}, /* optional registers */
-	{UINT64_C(0x1000), UINT64_C(0x3fff), 0, 4, 0, 0}, /* doorbells */
+	{0x0u, 0x7u, 0, 12, 0, 0}, /* CAP */
+	{0x8u, 0xbu, 0, 4, 0, 0}, /* VS */
+	{0xcu, 0xfu, 0, 4, 0, 0}, /* INTMS */
+	{0x10u, 0x13u, 0, 4, 0, 0}, /* INTMC */
+	{0x14u, 0x17u, 0, 4, 0, 0}, /* CC */
+	{0x1cu, 0x1fu, 0, 4, 0, 0}, /* CSTS */
+	{0x20u, 0x23u, 0, 4, 0, 0}, /* NSSR */
+	{0x24u, 0x27u, 0, 4, 0, 0}, /* AQA */
+	{0x28u, 0x2fu, 0, 12, 0, 0}, /* ASQ */
+	{0x30u, 0x37u, 0, 12, 0, 0}, /* ACQ */
+	{0x38u, 0xfffu, 0, 12, 0, 0}, /* optional registers */
+	{0x1000u, 0x3fffu, 0, 4, 0, 0}, /* doorbells */
 };
 #endif
 
@@ -55,59 +55,59 @@ static const struct board_rule nvme_rules[] = {
 
 #if LMPLAY_BOARD_WORMHOLE
 static const struct board_rule wormhole_rules[] = {
-	{UINT64_C(0x0), UINT64_C(0x1effffff), 0, 15, 1, 1}, /* windows */
-	{UINT64_C(0x1fc00000), UINT64_C(0x1fc005cf), 0, 12, 0, 1}, /* window configuration */
-	{UINT64_C(0x1fe80000), UINT64_C(0x1fefffff), 0, 4, 0, 0}, /* ARC CSM */
-	{UINT64_C(0x1ff30000), UINT64_C(0x1ff30077), 0, 4, 0, 0}, /* ARC reset unit */
-	{UINT64_C(0x1ff30078), UINT64_C(0x1ff3007f), 0, 4, 0, 1}, /* PCIe sideband */
-	{UINT64_C(0x1ff30080), UINT64_C(0x1ff3ffff), 0, 4, 0, 0}, /* ARC reset unit */
-	{UINT64_C(0x1ff50000), UINT64_C(0x1ff50fff), 0, 4, 0, 1}, /* ARC NIU 0 */
-	{UINT64_C(0x1200), UINT64_C(0x31ff), 2, 4, 0, 1}, /* iATU */
-	{UINT64_C(0x0), UINT64_C(0xffffff), 4, 15, 1, 1}, /* windows */
-	{UINT64_C(0x1c00000), UINT64_C(0x1c005cf), 4, 12, 0, 1}, /* window configuration */
-	{UINT64_C(0x1e80000), UINT64_C(0x1efffff), 4, 4, 0, 0}, /* ARC CSM */
-	{UINT64_C(0x1f30000), UINT64_C(0x1f30077), 4, 4, 0, 0}, /* ARC reset unit */
-	{UINT64_C(0x1f30078), UINT64_C(0x1f3007f), 4, 4, 0, 1}, /* PCIe sideband */
-	{UINT64_C(0x1f30080), UINT64_C(0x1f3ffff), 4, 4, 0, 0}, /* ARC reset unit */
-	{UINT64_C(0x1f50000), UINT64_C(0x1f50fff), 4, 4, 0, 1}, /* ARC NIU 0 */
+	{0x0u, 0x1effffffu, 0, 15, 1, 1}, /* windows */
+	{0x1fc00000u, 0x1fc005cfu, 0, 12, 0, 1}, /* window configuration */
+	{0x1fe80000u, 0x1fefffffu, 0, 4, 0, 0}, /* ARC CSM */
+	{0x1ff30000u, 0x1ff30077u, 0, 4, 0, 0}, /* ARC reset unit */
+	{0x1ff30078u, 0x1ff3007fu, 0, 4, 0, 1}, /* PCIe sideband */
+	{0x1ff30080u, 0x1ff3ffffu, 0, 4, 0, 0}, /* ARC reset unit */
+	{0x1ff50000u, 0x1ff50fffu, 0, 4, 0, 1}, /* ARC NIU 0 */
+	{0x1200u, 0x31ffu, 2, 4, 0, 1}, /* iATU */
+	{0x0u, 0xffffffu, 4, 15, 1, 1}, /* windows */
+	{0x1c00000u, 0x1c005cfu, 4, 12, 0, 1}, /* window configuration */
+	{0x1e80000u, 0x1efffffu, 4, 4, 0, 0}, /* ARC CSM */
+	{0x1f30000u, 0x1f30077u, 4, 4, 0, 0}, /* ARC reset unit */
+	{0x1f30078u, 0x1f3007fu, 4, 4, 0, 1}, /* PCIe sideband */
+	{0x1f30080u, 0x1f3ffffu, 4, 4, 0, 0}, /* ARC reset unit */
+	{0x1f50000u, 0x1f50fffu, 4, 4, 0, 1}, /* ARC NIU 0 */
 };
 static const struct board_closed wormhole_closed[] = {
 	/* the PCIe tile */
-	{UINT64_C(0xfffffffffc010001), UINT64_C(0xfffffffffffc0008),
-		UINT64_C(0x0), UINT64_C(0xffffffffffffffff), 1},
+	{0xfffffffffc010001u, 0xfffffffffffc0008u,
+		0x0u, 0xffffffffffffffffu, 1},
 	/* the PCIe tile */
-	{UINT64_C(0xfffffffffc010200), UINT64_C(0xfffffffffffc0100),
-		UINT64_C(0x0), UINT64_C(0xffffffffffffffff), 2},
+	{0xfffffffffc010200u, 0xfffffffffffc0100u,
+		0x0u, 0xffffffffffffffffu, 2},
 	/* the PCIe sideband */
-	{UINT64_C(0xfffffffffc010001), UINT64_C(0x400),
-		UINT64_C(0x880030078), UINT64_C(0x88003007f), 1},
+	{0xfffffffffc010001u, 0x400u,
+		0x880030078u, 0x88003007fu, 1},
 	/* the ARC's windows */
-	{UINT64_C(0xfffffffffc010001), UINT64_C(0x400),
-		UINT64_C(0x890000000), UINT64_C(0x8ffffffff), 1},
+	{0xfffffffffc010001u, 0x400u,
+		0x890000000u, 0x8ffffffffu, 1},
 	/* the PCIe sideband */
-	{UINT64_C(0xfffffffffc010200), UINT64_C(0x2),
-		UINT64_C(0x880030078), UINT64_C(0x88003007f), 2},
+	{0xfffffffffc010200u, 0x2u,
+		0x880030078u, 0x88003007fu, 2},
 	/* the ARC's windows */
-	{UINT64_C(0xfffffffffc010200), UINT64_C(0x2),
-		UINT64_C(0x890000000), UINT64_C(0x8ffffffff), 2},
+	{0xfffffffffc010200u, 0x2u,
+		0x890000000u, 0x8ffffffffu, 2},
 	/* the PCIe tile */
-	{UINT64_C(0xfffffffffc030001), UINT64_C(0xffffffffffffffff),
-		UINT64_C(0x0), UINT64_C(0xffffffffffffffff), 4},
+	{0xfffffffffc030001u, 0xffffffffffffffffu,
+		0x0u, 0xffffffffffffffffu, 4},
 	/* the PCIe tile */
-	{UINT64_C(0xffffffffffff0200), UINT64_C(0xffffffffffffffff),
-		UINT64_C(0x0), UINT64_C(0xffffffffffffffff), 8},
+	{0xffffffffffff0200u, 0xffffffffffffffffu,
+		0x0u, 0xffffffffffffffffu, 8},
 };
 static const struct board_group wormhole_groups[] = {
-	{UINT64_C(0x0), UINT64_C(0x100000), 0, 156, 0, 0, 16},
-	{UINT64_C(0x9c00000), UINT64_C(0x200000), 156, 10, 0, 0, 15},
-	{UINT64_C(0xb000000), UINT64_C(0x1000000), 166, 20, 1, 0, 12},
+	{0x0u, 0x100000u, 0, 156, 0, 0, 16},
+	{0x9c00000u, 0x200000u, 156, 10, 0, 0, 15},
+	{0xb000000u, 0x1000000u, 166, 20, 1, 0, 12},
 };
 static const struct board_tlb wormhole_tlb = {
-	wormhole_groups, UINT64_C(0x1fc00000), 8, 3, 0, 8,
+	wormhole_groups, 0x1fc00000u, 8, 3, 0, 8,
 	{6, 6, 6, 6, 1, 1, 2, 1, 0, 0, 1}};
 static const struct board_outbound wormhole_outbound = {
-	UINT64_C(0x1200), UINT64_C(0x800000000), UINT64_C(0xfffdffff), 0x200,
-	0x0, 0x88280000, 2, 16, 0x0};
+	0x1200u, 0x800000000u, 0xfffdffffu, 0x200u,
+	0x0u, 0x88280000u, 2, 16, 0x0u};
 #endif
 
 #ifndef LMPLAY_BOARD_BLACKHOLE
@@ -116,41 +116,41 @@ static const struct board_outbound wormhole_outbound = {
 
 #if LMPLAY_BOARD_BLACKHOLE
 static const struct board_rule blackhole_rules[] = {
-	{UINT64_C(0x0), UINT64_C(0x193fffff), 0, 15, 1, 1}, /* windows */
-	{UINT64_C(0x1fc00000), UINT64_C(0x1fc009d7), 0, 4, 0, 1}, /* window configuration */
-	{UINT64_C(0x1fd04000), UINT64_C(0x1fd05fff), 0, 4, 0, 1}, /* PCIe NIU 0 */
-	{UINT64_C(0x1fd14000), UINT64_C(0x1fd15fff), 0, 4, 0, 1}, /* PCIe NIU 1 */
-	{UINT64_C(0x1ff30000), UINT64_C(0x1ff3ffff), 0, 4, 0, 0}, /* ARC reset unit */
-	{UINT64_C(0x1000), UINT64_C(0x2fff), 2, 4, 0, 1}, /* iATU */
-	{UINT64_C(0x0), UINT64_C(0x7ffffffff), 4, 15, 1, 1}, /* windows */
+	{0x0u, 0x193fffffu, 0, 15, 1, 1}, /* windows */
+	{0x1fc00000u, 0x1fc009d7u, 0, 4, 0, 1}, /* window configuration */
+	{0x1fd04000u, 0x1fd05fffu, 0, 4, 0, 1}, /* PCIe NIU 0 */
+	{0x1fd14000u, 0x1fd15fffu, 0, 4, 0, 1}, /* PCIe NIU 1 */
+	{0x1ff30000u, 0x1ff3ffffu, 0, 4, 0, 0}, /* ARC reset unit */
+	{0x1000u, 0x2fffu, 2, 4, 0, 1}, /* iATU */
+	{0x0u, 0x7ffffffffu, 4, 15, 1, 1}, /* windows */
 };
 static const struct board_closed blackhole_closed[] = {
 	/* a PCIe tile */
-	{UINT64_C(0xfffffffffff9fcfe), UINT64_C(0xfffffffffdfff001),
-		UINT64_C(0x0), UINT64_C(0xffffffffffffffff), 3},
+	{0xfffffffffff9fcfeu, 0xfffffffffdfff001u,
+		0x0u, 0xffffffffffffffffu, 3},
 	/* a PCIe tile */
-	{UINT64_C(0xffffffff00004020), UINT64_C(0x800),
-		UINT64_C(0x0), UINT64_C(0xffffffffffffffff), 2},
+	{0xffffffff00004020u, 0x800u,
+		0x0u, 0xffffffffffffffffu, 2},
 	/* the ARC's windows */
-	{UINT64_C(0xffffffff00000100), UINT64_C(0xffffffff83fff801),
-		UINT64_C(0x90000000), UINT64_C(0xffffffffffffffff), 3},
+	{0xffffffff00000100u, 0xffffffff83fff801u,
+		0x90000000u, 0xffffffffffffffffu, 3},
 	/* a PCIe tile */
-	{UINT64_C(0xffffffffffffffff), UINT64_C(0xfffffffffdfff001),
-		UINT64_C(0x0), UINT64_C(0xffffffffffffffff), 4},
+	{0xffffffffffffffffu, 0xfffffffffdfff001u,
+		0x0u, 0xffffffffffffffffu, 4},
 	/* a PCIe tile */
-	{UINT64_C(0xffffffffffffffff), UINT64_C(0xffffffffffffffff),
-		UINT64_C(0x0), UINT64_C(0xffffffffffffffff), 8},
+	{0xffffffffffffffffu, 0xffffffffffffffffu,
+		0x0u, 0xffffffffffffffffu, 8},
 };
 static const struct board_group blackhole_groups[] = {
-	{UINT64_C(0x0), UINT64_C(0x200000), 0, 202, 1, 0, 43},
-	{UINT64_C(0x0), UINT64_C(0x100000000), 202, 8, 0, 4, 32},
+	{0x0u, 0x200000u, 0, 202, 1, 0, 43},
+	{0x0u, 0x100000000u, 202, 8, 0, 4, 32},
 };
 static const struct board_tlb blackhole_tlb = {
-	blackhole_groups, UINT64_C(0x1fc00000), 12, 2, 0, 4,
+	blackhole_groups, 0x1fc00000u, 12, 2, 0, 4,
 	{6, 6, 6, 6, 2, 1, 2, 1, 1, 1, 3}};
 static const struct board_outbound blackhole_outbound = {
-	UINT64_C(0x1000), UINT64_C(0x1000000000000000), UINT64_C(0x3ffffffffffffff), 0x200,
-	0x2000, 0x80000000, 2, 16, 0x20};
+	0x1000u, 0x1000000000000000u, 0x3ffffffffffffffu, 0x200u,
+	0x2000u, 0x80000000u, 2, 16, 0x20u};
 #endif
 
 #define BOARD_COUNT 5u

@@ -177,13 +177,14 @@ func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 func TestFailedRunsFromC(t *testing.T) {
 	for _, test := range []struct{ sequence, status, code, says string }{
 		{"late", "75", "9",
-			"poll deadline passed: command 0 of late: got 0x0, wanted 0x7 under mask " +
-				"0xffffffff\n"},
+			"poll deadline passed: late, command 0: poll.4 w0+0x0 == 0x7: got 0x0 after 1 ms " +
+				"(bits that differ: 0, 1, 2)\n"},
 		{"expect", "76", "10",
-			"expect failed: command 0 of expect: got 0x0, wanted 0x7 under mask " +
-				"0xffffffff\n"},
+			"expect failed: expect, command 0: expect.4 w0+0x0 == 0x7: got 0x0 " +
+				"(bits that differ: 0, 1, 2)\n"},
 		{"compare", "76", "11",
-			"golden mismatch: command 0 of compare: element 0: got 0x0, wanted 0x3"},
+			"golden mismatch: compare, command 0: compare.4 w0+0x0: element 0: got 0x0, " +
+				"wanted 0x3 (bits that differ: 0, 1)\n"},
 	} {
 		t.Run(test.sequence, func(t *testing.T) {
 			if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status,

@@ -507,15 +507,16 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 	}{
 		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7",
 			lastError{command: 1, got: 5, want: 7, mask: 255},
-			"expect failed: command 1 of main: got 0x5, wanted 0x7 under mask 0xff; then ran " +
-				"sequence safe: done"},
+			"expect failed: main, command 1: expect.4 w0+0x0 & 0xff == 0x7: got 0x5 " +
+				"(bits that differ: 1); then ran sequence safe: done"},
 		{hal.DeadlinePassed, "poll.4 m+0x0 == 0x7 within 1ms",
 			lastError{command: 1, got: 5, want: 7, mask: 1<<32 - 1},
-			"poll deadline passed: command 1 of main: got 0x5, wanted 0x7 under mask " +
-				"0xffffffff; then ran sequence safe: done"},
+			"poll deadline passed: main, command 1: poll.4 w0+0x0 == 0x7: got 0x5 after 1 ms " +
+				"(bits that differ: 1); then ran sequence safe: done"},
 		{hal.CompareFailed, "compare.4 m+0x0 uint32 == uint32 5 9",
 			lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
-			"golden mismatch: command 1 of main: element 1: got 0x0, wanted 0x9"},
+			"golden mismatch: main, command 1: compare.4 w0+0x0: element 1: got 0x0, wanted 0x9 " +
+				"(bits that differ: 0, 3)"},
 	} {
 		t.Run(test.says, func(t *testing.T) {
 			handle := frozenImage(t, source(test.command))
@@ -544,12 +545,14 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	last().Inject(mock.Fault{Kind: mock.BusFault, Operation: last().Operations() + 2})
-	wants(t, "bus fault", handle, lm_run(handle, 0), hal.BusFault, "bus fault: command 1")
+	wants(t, "bus fault", handle, lm_run(handle, 0), hal.BusFault,
+		"bus fault: main, command 1: expect.4 w0+0x0 == 0x7; then ran sequence safe: done")
 	lm_close(handle)
 
 	handle = frozenImage(t, source("expect.4 m+0x0 == 0x5"))
 	last().Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
-	wants(t, "gone", handle, lm_run(handle, 0), hal.DeviceGone, "device gone: command 1")
+	wants(t, "gone", handle, lm_run(handle, 0), hal.DeviceGone,
+		"device gone: main, command 1: expect.4 w0+0x0 == 0x5")
 	lm_close(handle)
 
 	handle = frozenImage(t, source("delay 10ms"))
@@ -615,7 +618,7 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
-	wants(t, "the last of all", handle, lm_run(handle, 2), hal.ExpectFailed, "command 0 of fails")
+	wants(t, "the last of all", handle, lm_run(handle, 2), hal.ExpectFailed, "fails, command 0")
 	if n := testing.AllocsPerRun(100,
 		func() { lm_run(handle, 2); lastErrorOf(handle, &e, buffer) }); n != 0 {
 		t.Errorf("a failed run and its report allocate %v times", n)

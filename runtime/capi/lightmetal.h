@@ -121,7 +121,7 @@ enum lm_code {
  * other fields are 0. Only `ignored` can be larger than 0, if the call was lm_run.
  *
  * The field `command` counts the commands of all sequences of the image from 0. The text of
- * lm_last_error counts the commands of one sequence from 0: "command 3 of main".
+ * lm_last_error counts the commands of one sequence from 0: "main, command 3".
  */
 struct lm_error {
 	int32_t status;    /* enum lm_status: the status that the call returned */
@@ -373,8 +373,9 @@ int lm_run(lm_handle image, uint32_t sequence);
  * struct *error receives numbers. The buffer `text` of `size` bytes receives one line of text, with
  * a terminating NUL but without a newline. If the buffer is too small, the text is cut. Both
  * pointers may be NULL. An example of a text, broken into two lines here:
- *   poll deadline passed: command 3 of main: got 0x81, wanted 0x0 under mask 0x1;
- *   then ran sequence safe: done
+ *   poll deadline passed: main, command 3: poll.4 w0+0x20 & 0x1 == 0x0: got 0x81 after 1 s
+ *   (bits that differ: 0); then ran sequence safe: done
+ * w0 is the first window of the image: the target does not read the names of windows.
  * LM_USAGE, with an empty text: no open image has this handle, or another thread is in a call on
  * the image.
  */

@@ -7,7 +7,6 @@ package main
 import "C"
 
 import (
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime/report"
 )
@@ -69,7 +68,7 @@ func (im *image) writeOutcomeText(buffer []byte) {
 		add(end.reason)
 	}
 	if end.ran && end.code != hal.OK {
-		var storage [128 + fbs.NameMax]byte
+		var storage [report.TextMax]byte
 		if text := report.AppendFailure(storage[:0], im.view, &end.result); len(text) > 0 {
 			add(": ")
 			length += copy(buffer[length:], text)

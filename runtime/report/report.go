@@ -4,42 +4,127 @@
 package report
 
 import (
+	"math/bits"
+
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/hal"
 	"lightmetal/runtime"
 )
 
 // AppendFailure appends a description of a failed run to `text`: the command that failed, and the
-// values that the command loaded and expected. An example is
-// "command 3 of main: got 0x1, wanted 0x0 under mask 0x1". AppendFailure allocates nothing if
-// `text` has capacity for 128 more bytes plus the name of the sequence.
+// values that the command loaded and expected. It appends nothing if no command has failed. An
+// example is
+//
+//	main, command 3: poll.4 w0+0x20 & 0x1 == 0x0: got 0x1 after 1 s (bits that differ: 0)
+//
+// The text names a window by its number, as a listing names a window without a name, because the
+// target does not read the names of windows. AppendFailure allocates nothing if `text` has capacity
+// for TextMax more bytes.
 func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
-	text = runtime.AppendPlace(text, view, int(r.Command))
+	if r.Command < 0 {
+		return text
+	}
+	text = append(runtime.AppendPlace(text, view, int(r.Command)), ": "...)
+	c := &view.Commands[r.Command]
+	text = appendCommand(text, c)
 	if r.FileTruncated {
 		text = append(append(text, ": "...), runtime.FileTruncatedText...)
 	}
-	return AppendMismatch(text, view, r)
+	if r.Mask != 0 {
+		text = appendMismatch(text, c, r)
+	}
+	return text
 }
 
-// AppendMismatch appends two values to `text`: the value that the failed command loaded, and the
-// value that the command expected. It appends nothing if the failed command compared no values.
-func AppendMismatch(text []byte, view *fbs.View, r *runtime.Result) []byte {
-	if r.Mask == 0 {
+// TextMax is the largest number of bytes that AppendFailure appends. The first number is the length
+// of everything except the name of the sequence.
+const TextMax = 192 + fbs.NameMax
+
+// commandFormats contains, for each opcode, how appendCommand describes a command. The numbers in
+// the text are the width, the window, the offset and the value, in this order. A command without a
+// width has no number for the width.
+var commandFormats = [...]string{
+	gen.OpcodeWrite:    "write.%d w%d+%x %x",
+	gen.OpcodeModify:   "write.%d w%d+%x %x",
+	gen.OpcodeRelocate: "write.%d w%d+%x",
+	gen.OpcodeCopyIn:   "copy.%d w%d+%x",
+	gen.OpcodeFill:     "fill.%d w%d+%x",
+	gen.OpcodeCopyOut:  "copy.%d <- w%d+%x",
+	gen.OpcodeExpect:   "expect.%d w%d+%x",
+	gen.OpcodeCompare:  "compare.%d w%d+%x",
+	gen.OpcodePoint:    "point w%d",
+	gen.OpcodeFence:    "fence",
+	gen.OpcodeDelay:    "delay",
+	gen.OpcodeCall:     "call",
+	gen.OpcodeEnd:      "end",
+}
+
+// conditionFormats contains, for each condition of an Expect, the text before the value.
+var conditionFormats = [...]string{
+	gen.ConditionEqual:    " == %x",
+	gen.ConditionNotEqual: " != %x",
+	gen.ConditionReached:  " reached %x",
+}
+
+// appendCommand appends a short text of the command c to `text`, for example
+// "poll.4 w0+0x20 & 0x1 == 0x0". The text has the words of the line that a listing has for the
+// command: what the command does, the place that it accesses, and the value that it stores or the
+// condition that it checks.
+func appendCommand(text []byte, c *fbs.Command) []byte {
+	format := commandFormats[c.Opcode]
+	isExpect := c.Opcode == gen.OpcodeExpect
+	switch {
+	case isExpect && c.Amount != 0:
+		format = "poll.%d w%d+%x"
+	case isExpect && c.Mask == 0:
+		format, isExpect = "read.%d w%d+%x", false // no value is expected
+	}
+	numbers := []uint64{uint64(c.Width), uint64(c.Window), uint64(c.Offset), c.Value}
+	if c.Width == 0 {
+		numbers = numbers[1:]
+	}
+	text = fbs.AppendText(text, format, numbers...)
+	if !isExpect {
 		return text
 	}
-	switch c := &view.Commands[r.Command]; {
-	case c.Opcode == gen.OpcodeCompare:
-		return fbs.AppendText(text, ": element %d: got %x, wanted %x", r.Element, r.Got, r.Want)
-	case gen.Condition(c.Mode) == gen.ConditionEqual:
-		return fbs.AppendText(text, ": got %x, wanted %x under mask %x", r.Got, r.Want, r.Mask)
-	case gen.Condition(c.Mode) == gen.ConditionReached:
-		const reached = ": got %x, wanted %x or later under mask %x"
-		return fbs.AppendText(text, reached, r.Got, r.Want, r.Mask)
-	case r.Want == 0:
-		return fbs.AppendText(text, ": got %x, wanted any bit of %x set", r.Got, r.Mask)
-	case r.Want == r.Mask:
-		return fbs.AppendText(text, ": got %x, wanted any bit of %x clear", r.Got, r.Mask)
+	if c.Mask != fbs.WidthMask(c.Width) {
+		text = fbs.AppendText(text, " & %x", c.Mask)
 	}
-	const unequal = ": got %x, wanted anything but %x under mask %x"
-	return fbs.AppendText(text, unequal, r.Got, r.Want, r.Mask)
+	return fbs.AppendText(text, conditionFormats[c.Mode], c.Value)
+}
+
+// appendMismatch appends the value that the failed command c loaded to `text`, and how the value
+// differs from the expected value.
+func appendMismatch(text []byte, c *fbs.Command, r *runtime.Result) []byte {
+	format := ": element %d: got %x, wanted %x"
+	numbers := []uint64{r.Element, r.Got, r.Want}
+	if c.Opcode != gen.OpcodeCompare {
+		format, numbers = ": got %x", numbers[1:] // the text of the command has the wanted value
+	}
+	text = fbs.AppendText(text, format, numbers...)
+	if r.Code == hal.DeadlinePassed {
+		time, unit := uint64(c.Amount), " us"
+		if time%1000 == 0 {
+			time, unit = time/1000, " ms"
+		}
+		if time%1000 == 0 {
+			time, unit = time/1000, " s"
+		}
+		text = append(fbs.AppendText(text, " after %d", time), unit...)
+	}
+	if c.Opcode == gen.OpcodeExpect && gen.Condition(c.Mode) != gen.ConditionEqual {
+		return text // many values meet the condition, so single bits do not matter
+	}
+	differing := (r.Got ^ r.Want) & r.Mask
+	const listedMax = 4
+	if count := bits.OnesCount64(differing); count > listedMax {
+		return fbs.AppendText(text, " (%d bits differ)", uint64(count))
+	}
+	format = " (bits that differ: %d"
+	for ; differing != 0; differing &= differing - 1 { // clears the lowest bit that is set
+		text = fbs.AppendText(text, format, uint64(bits.TrailingZeros64(differing)))
+		format = ", %d"
+	}
+	return append(text, ')')
 }

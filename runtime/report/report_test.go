@@ -1,62 +1,140 @@
 package report
 
 import (
+	"bytes"
 	"testing"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/hal"
 	"lightmetal/runtime"
 )
 
-// TestFailureNamesCommandAndSequence: with the command's number within its sequence, and the value
-// that it saw if it compares one.
-func TestFailureNamesCommandAndSequence(t *testing.T) {
-	check := func(mode gen.Condition) fbs.Command {
-		return fbs.Command{Opcode: gen.OpcodeExpect,
-			Mode: uint8(mode)}
+// window2 is the window of all commands of the tests.
+const window2 = 2
+
+// failureView returns a view with the sequences main and safe and one command after another.
+func failureView(commands ...fbs.Command) *fbs.View {
+	const main, safe = fbs.Name(4), fbs.Name(4<<8 | 4) // offset and length in Text
+	for i := range commands {
+		commands[i].Window, commands[i].Offset = window2, 0x20
 	}
-	const main = fbs.Name(len("main")) // at the start of Text
-	view := &fbs.View{
-		Text: []byte("main"),
-		Sequences: []fbs.Sequence{
-			{Name: main, First: 0, Count: 3}, {Name: main, First: 3, Count: 5},
-		},
-		Commands: []fbs.Command{2: {}, 3: check(gen.ConditionEqual),
-			4: check(gen.ConditionNotEqual), 5: {Opcode: gen.OpcodeCompare},
-			6: check(gen.ConditionReached), 7: {}},
+	return &fbs.View{
+		Text:      []byte("mainsafe"),
+		Sequences: []fbs.Sequence{{Name: main, Count: 1}, {Name: safe, First: 1, Count: 1 << 20}},
+		Commands:  commands,
 	}
-	for want, r := range map[string]runtime.Result{
-		"":                  {Command: -1},
-		"command 2 of main": {Command: 2},
-		"command 1 of main": {Command: 4},
-		"command 2 of main: " + runtime.FileTruncatedText: {Command: 2,
-			FileTruncated: true},
-		"command 0 of main: got 0x7, wanted 0x8 under mask 0xf": {Command: 3, Got: 7,
-			Want: 8, Mask: 15},
-		"command 1 of main: got 0x18, wanted any bit of 0x6 set": {Command: 4, Got: 0x18,
-			Mask: 6},
-		"command 1 of main: got 0x1f, wanted any bit of 0x6 clear": {Command: 4, Got: 0x1f,
-			Want: 6, Mask: 6},
-		"command 1 of main: got 0x12, wanted anything but 0x2 under mask 0x6": {
-			Command: 4, Got: 0x12, Want: 2, Mask: 6},
-		"command 3 of main: got 0xd, wanted 0x10 or later under mask 0xffff": {Command: 6, Got: 13,
-			Want: 16, Mask: 0xffff},
-		"command 2 of main: element 9: got 0x1, wanted 0x2": {Command: 5, Got: 1, Want: 2,
-			Mask: 255, Element: 9},
+}
+
+// TestFailureNamesCommandAndValues: the place of the command, the beginning of its line in a
+// listing, and what it saw if it compares a value.
+func TestFailureNamesCommandAndValues(t *testing.T) {
+	expect := func(mode gen.Condition, mask, value uint64, deadlineUs uint32) fbs.Command {
+		return fbs.Command{Opcode: gen.OpcodeExpect, Mode: uint8(mode), Width: 4, Mask: mask,
+			Value: value, Amount: deadlineUs}
+	}
+	const equal, unequal = gen.ConditionEqual, gen.ConditionNotEqual
+	compare := fbs.Command{Opcode: gen.OpcodeCompare, Width: 1}
+	copyIn := fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 8}
+	late := hal.DeadlinePassed
+	for _, test := range []struct {
+		want    string
+		command fbs.Command
+		result  runtime.Result
+	}{
+		{"poll.4 w2+0x20 & 0x1 == 0x0: got 0x81 after 1 s (bits that differ: 0)",
+			expect(equal, 1, 0, 1_000_000), runtime.Result{Code: late, Got: 0x81, Mask: 1}},
+		{"poll.4 w2+0x20 & 0xf == 0xc: got 0x3 after 20 ms (bits that differ: 0, 1, 2, 3)",
+			expect(equal, 15, 12, 20_000), runtime.Result{Code: late, Got: 3, Want: 12, Mask: 15}},
+		{"poll.4 w2+0x20 == 0x1f: got 0x0 after 1500 us (5 bits differ)",
+			expect(equal, 1<<32-1, 0x1f, 1500),
+			runtime.Result{Code: late, Want: 0x1f, Mask: 1<<32 - 1}},
+		{"poll.4 w2+0x20 & 0x6 != 0x6: got 0x1f after 1 ms", expect(unequal, 6, 6, 1000),
+			runtime.Result{Code: late, Got: 0x1f, Want: 6, Mask: 6}},
+		{"poll.4 w2+0x20 & 0xffff reached 0x10: got 0xd after 10 ms",
+			expect(gen.ConditionReached, 1<<16-1, 16, 10_000),
+			runtime.Result{Code: late, Got: 13, Want: 16, Mask: 1<<16 - 1}},
+		{"expect.4 w2+0x20 & 0xf == 0x8: got 0x7 (bits that differ: 0, 1, 2, 3)",
+			expect(equal, 15, 8, 0),
+			runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15}},
+		{"poll.4 w2+0x20 & 0x1 == 0x0", expect(equal, 1, 0, 1000),
+			runtime.Result{Code: hal.FrameLate}},
+		{"read.4 w2+0x20", expect(equal, 0, 0, 0), runtime.Result{Code: hal.DeviceGone}},
+		{"compare.1 w2+0x20: element 9: got 0x1, wanted 0x2 (bits that differ: 0, 1)", compare,
+			runtime.Result{Code: hal.CompareFailed, Got: 1, Want: 2, Mask: 255, Element: 9}},
+		{"copy.8 w2+0x20: " + runtime.FileTruncatedText, copyIn,
+			runtime.Result{Code: hal.IO, FileTruncated: true}},
+	} {
+		t.Run(test.want, func(t *testing.T) {
+			view := failureView(fbs.Command{}, fbs.Command{}, test.command)
+			test.result.Command = 2
+			want := "safe, command 1: " + test.want
+			if got := string(AppendFailure(nil, view, &test.result)); got != want {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+		})
+	}
+	none := runtime.Result{Code: hal.InputMissing, Command: -1}
+	if got := AppendFailure(nil, failureView(), &none); len(got) != 0 {
+		t.Errorf("no command failed: got %q, want nothing", got)
+	}
+}
+
+// TestCommandHasTheWordsOfAListing, for every opcode.
+func TestCommandHasTheWordsOfAListing(t *testing.T) {
+	for want, c := range map[string]fbs.Command{
+		"write.4 w2+0x20 0x5": {Opcode: gen.OpcodeWrite, Width: 4, Value: 5},
+		"write.2 w2+0x20 0x6": {Opcode: gen.OpcodeModify, Width: 2, Value: 6, Mask: 7},
+		"write.8 w2+0x20":     {Opcode: gen.OpcodeRelocate, Width: 8},
+		"copy.8 w2+0x20":      {Opcode: gen.OpcodeCopyIn, Width: 8},
+		"fill.1 w2+0x20":      {Opcode: gen.OpcodeFill, Width: 1},
+		"copy.4 <- w2+0x20":   {Opcode: gen.OpcodeCopyOut, Width: 4},
+		"compare.4 w2+0x20":   {Opcode: gen.OpcodeCompare, Width: 4},
+		"point w2":            {Opcode: gen.OpcodePoint},
+		"fence":               {Opcode: gen.OpcodeFence},
+		"delay":               {Opcode: gen.OpcodeDelay},
+		"call":                {Opcode: gen.OpcodeCall},
+		"end":                 {Opcode: gen.OpcodeEnd},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if got := string(AppendFailure(nil, view, &r)); got != want {
+			if got := string(appendCommand(nil, &failureView(c).Commands[0])); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
 	}
-	room := make([]byte, 0, 128)
-	view.Sequences[1].First, view.Sequences[1].Count = 3, 1<<31-4
-	for command := range int32(len(view.Commands)) {
-		r := runtime.Result{Command: command, Got: ^uint64(0), Want: 1, Mask: ^uint64(0),
-			Element: 1<<32 - 1}
-		if n := testing.AllocsPerRun(100, func() { AppendFailure(room, view, &r) }); n != 0 {
-			t.Errorf("command %d: AppendFailure allocates %v objects, want 0", command, n)
-		}
+}
+
+// TestLongestTextsFitAndAllocateNothing: a sealed process may print them.
+func TestLongestTextsFitAndAllocateNothing(t *testing.T) {
+	const most = ^uint64(0)
+	longName := fbs.Name(fbs.NameMax) // the first bytes of Text
+	for what, c := range map[string]fbs.Command{
+		"poll": {Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Width: 8,
+			Mask: most - 1, Value: most - 1, Amount: 1<<32 - 1},
+		"compare":  {Opcode: gen.OpcodeCompare, Width: 8},
+		"copy in":  {Opcode: gen.OpcodeCopyIn, Width: 8},
+		"copy out": {Opcode: gen.OpcodeCopyOut, Width: 8},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c.Window, c.Offset = 1<<16-1, 1<<32-1
+			view := &fbs.View{
+				Text:      bytes.Repeat([]byte("x"), fbs.NameMax),
+				Sequences: []fbs.Sequence{{Name: longName, Count: 1<<32 - 1}},
+				Commands:  []fbs.Command{c},
+			}
+			r := runtime.Result{Code: hal.DeadlinePassed, Got: 0xf << 60, Mask: most,
+				Element: 1<<32 - 1}
+			if r.FileTruncated = c.Opcode == gen.OpcodeCopyIn; r.FileTruncated {
+				r.Mask = 0
+			}
+			room := make([]byte, 0, TextMax)
+			if n := len(AppendFailure(room, view, &r)); n > TextMax {
+				t.Errorf("the text has %d bytes, TextMax is %d", n, TextMax)
+			}
+			if n := testing.AllocsPerRun(100,
+				func() { AppendFailure(room, view, &r) }); n != 0 {
+				t.Errorf("AppendFailure allocates %v objects, want 0", n)
+			}
+		})
 	}
 }

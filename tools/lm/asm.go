@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/capture/boardfile"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
@@ -46,6 +48,10 @@ func asmCommand() *cobra.Command {
 func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	inputs := []string{path}
 	source := readFile(path, dataMax)
+	if isImage(source) {
+		fail.With(hal.BadImage, "%s is an image, not a listing; `lm dump %[1]s` prints its listing",
+			path)
+	}
 	read := func(name string) (_ []byte, err error) {
 		defer fail.Catch(&err)
 		file := name
@@ -82,6 +88,13 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	}
 	failIf(hal.BadImage, path, err)
 	writeFile(out, file)
+	printWritten(out, image, len(file), "")
+}
+
+// isImage reports whether data begins as an image does (FORMAT.md section 1.1).
+func isImage(data []byte) bool {
+	const identifierAt = 4 // after the offset of the root table
+	return len(data) > 8 && string(data[identifierAt:8]) == fbs.Identifier
 }
 
 // isInside reports whether a file is in a directory or below it, with symbolic links
@@ -106,11 +119,41 @@ func defaultOutput(source, ending string) string {
 	return strings.TrimSuffix(source, ending) + ".lmb"
 }
 
-// encode writes the file of an image.
-func encode(image *lmb.Image, path, source string) {
+// encode writes the file of an image, and returns its size.
+func encode(image *lmb.Image, path, source string) (size int) {
 	file, err := lmb.Encode(image)
 	failIf(hal.BadImage, source, err)
 	writeFile(path, file)
+	return len(file)
+}
+
+// printWritten prints what is in an image that was written to path: "m.lmb: 2 sequences, 18
+// commands, 7,380 bytes". It adds a remark at the end.
+func printWritten(path string, image *lmb.Image, size int, remark string) {
+	printLine(messageWriter(path), "%s: %s, %s%s", standardOutput(path), contentText(image),
+		lmb.SizeText(uint64(size)), remark)
+}
+
+// contentText counts the sequences and commands of an image. Marks are no commands.
+func contentText(image *lmb.Image) string {
+	commands := 0
+	for i := range image.Sequences {
+		for c := range image.Sequences[i].All() {
+			if c.Opcode != lmb.OpcodeMark {
+				commands++
+			}
+		}
+	}
+	return english.Count(len(image.Sequences), "sequence") + ", " +
+		english.Count(commands, "command")
+}
+
+// standardOutput returns how messages call an output file.
+func standardOutput(path string) string {
+	if path == "-" {
+		return "standard output"
+	}
+	return path
 }
 
 // decode maps, verifies and decodes an image.
@@ -123,23 +166,40 @@ func decode(path string) (*lmb.Image, *runtime.File) {
 
 func dumpCommand() *cobra.Command {
 	var numbers bool
+	var out string
 	c := command("dump IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		_, view := openVerified(args[0])
 		image, err := lmb.StreamView(view)
 		failIf(hal.BadImage, args[0], err)
-		switch {
-		case asJSON:
-			dumpJSON(image)
-		case numbers:
-			fail.On(listing.PrintNumbered(stdout, image))
-		default:
-			fail.On(listing.Print(stdout, image))
+		if out == "" || out == "-" {
+			stdout.keepLines()
+			fail.On(dump(stdout, image, numbers))
+			return
+		}
+		file := fail.Must(files.Replace(out, 0o666))
+		defer file.Discard()
+		fail.On(dump(file, image, numbers))
+		fail.On(file.Commit())
+		if !asJSON {
+			printLine(stdout, "%s: %s", out, contentText(image))
 		}
 	})
+	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default: standard output)")
 	c.Flags().BoolVar(&numbers, "numbers", false,
 		"add the number of each command within its sequence, as messages have it")
 	jsonFlag(c, "one JSON object a command")
 	return c
+}
+
+// dump writes an image as a listing, or as JSON.
+func dump(w io.Writer, image *lmb.Image, numbers bool) error {
+	switch {
+	case asJSON:
+		return dumpJSON(w, image)
+	case numbers:
+		return listing.PrintNumbered(w, image)
+	}
+	return listing.Print(w, image)
 }
 
 // dumpedCommand is a line of lm dump --json.
@@ -157,8 +217,8 @@ type dumpedCommand struct {
 	Text     string `json:"text"`
 }
 
-func dumpJSON(image *lmb.Image) {
-	out := bufio.NewWriter(stdout)
+func dumpJSON(w io.Writer, image *lmb.Image) error {
+	out := bufio.NewWriter(w)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	index := 0
@@ -176,5 +236,5 @@ func dumpJSON(image *lmb.Image) {
 		}
 		index++ // End, which a listing does not show
 	}
-	fail.On(out.Flush())
+	return out.Flush()
 }

@@ -83,8 +83,10 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 		{0, "done: main", []string{"replay", "--device", "playback:" + rec + "," + board,
 			"--check-golden", image}},
 		{0, "done: main", []string{"replay", "--device", "playback:" + rec, image}},
-		{76, "got 0x0, wanted 0xadde4001", []string{"replay", "--device", "mock:" + board, image}},
-		{76, "got 0x0, wanted 0xadde4001", []string{"replay", "--device", "mock:" + image, image}},
+		{76, "bar0+0x0 == 0xadde4001: got 0x0 (13 bits differ)",
+			[]string{"replay", "--device", "mock:" + board, image}},
+		{76, "bar0+0x0 == 0xadde4001: got 0x0 (13 bits differ)",
+			[]string{"replay", "--device", "mock:" + image, image}},
 		{64, "mock:" + image, []string{"replay", image}},
 		{65, "store of 8 bytes at BAR 0 + 0x18: board generic accepts no such width there " +
 			"(registers); --rule 0+0x18..0x20=8 lets it",

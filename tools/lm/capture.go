@@ -66,9 +66,10 @@ func (f *captureFlags) run(program string, workload []string) {
 		fail.With(hal.BadImage, "%s wrote no image; its main function must call metal.Main",
 			program)
 	}
-	_, err = lmb.Decode(file)
+	image, err := lmb.Decode(file)
 	failAt(program, err)
 	writeFile(f.out, file)
+	printWritten(f.out, image, len(file), "")
 }
 
 // buildProgram returns the executable of a program: the program itself, or what go build

@@ -39,9 +39,8 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 			r.add(missing, check, lmb.SizeText(b.size)+", not assigned",
 				"the kernel found no room for it in the host's PCIe windows, and a device with "+
 					"such a BAR cannot be switched on",
-				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device "+
-					"tree, or switch on above-4G decoding in the firmware; "+
-					"pci=realloc on the kernel's command line tries again")
+				"see `dmesg | grep BAR`; widen the PCIe ranges in the device tree, switch on "+
+					"above-4G decoding in the firmware, or boot with pci=realloc")
 		case b.size < usual && !anySize(d.board, i):
 			r.add(warning, check, lmb.SizeText(b.size)+" where "+lmb.SizeText(usual)+" is usual",
 				"images made for the usual size may not fit",

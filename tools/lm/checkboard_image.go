@@ -216,9 +216,8 @@ func (r *boardReport) checkFit(what string, board *boards.Board, least [6]uint64
 		r.add(worse, what+" fits", "no port; "+strings.Join(cramped, "; "),
 			"its BARs ("+barsText(fit.BARs, size)+") find no room in the windows, "+
 				"so the kernel leaves them unassigned and cannot switch the device on",
-			"widen the port's ranges in the device tree where the chip allows, make the device's "+
-				"BAR smaller in its firmware where that is possible, or take another board "+
-				"(lm check-board --list)")
+			"if the chip allows, widen the port's ranges in the device tree; make the BAR smaller "+
+				"in the device's firmware; or use another board (lm check-board --list)")
 	}
 }
 

@@ -95,9 +95,8 @@ func readMachine(root string, config *kernelConfig, host *hosts.Host) *machine {
 	m.recognise(m.readFunctions())
 	if !m.live && m.release == "" && len(m.functions) == 0 && m.title == "" {
 		fail.With(hal.NoFile,
-			"%s: no tree of a machine: neither proc/sys/kernel/osrelease nor sys/bus/pci/devices "+
-				"nor proc/device-tree is in "+
-				"it; lm check-board --collect prints a script that makes one", root)
+			"%s has no proc/sys/kernel/osrelease, sys/bus/pci/devices or proc/device-tree; "+
+				"`lm check-board --collect` prints a script that copies them", root)
 	}
 	return m
 }

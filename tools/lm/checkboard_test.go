@@ -522,7 +522,7 @@ func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
 		{66, "no such file", []string{"rpi5", "--image", "/nonexistent.lmb"}},
 		{66, "no such file", []string{"--kernel-config", "/nonexistent"}},
 		{66, "no such file", []string{"--root", "/nonexistent"}},
-		{66, "no tree of a machine", []string{"--root", t.TempDir()}},
+		{66, "has no proc/sys/kernel/osrelease", []string{"--root", t.TempDir()}},
 		{66, "is not a directory", []string{"--root", write(t, "file", "")}},
 	} {
 		exit, stdout, stderr := lm(t, append([]string{"check-board"}, c.args...)...)

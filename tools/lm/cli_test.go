@@ -140,20 +140,21 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{69, "pci:dead:beef", []string{"replay", "--device", "pci:dead:beef", image}},
 		{69, "no simulator library", []string{"replay", "--device", "ttsim:/nonexistent.so",
 			twoop}},
-		{70, "the device rejected command 1 of main (write.4 l1+0x121b0 0xf0000): ",
+		{70, ": main, command 1: write.4 l1+0x121b0 0xf0000: operation 2: ",
 			[]string{"replay", "--device", "mock:wormhole",
 				assemble(t,
 					"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow l1 tlb size "+
 						"1MiB\n"+
 						"main:\n  point l1 tile 1,1 address 0xffb00000\n"+
 						"  write.4 l1+0x121b0 0xf0000\n")}},
-		{75, "command 0 of main (poll.4 w0+0x20 & 0x80 == 0x80 within 1ms): got 0x0, wanted 0x80 " +
-			"under mask 0x80; then ran sequence safe: done",
+		{75, ": main, command 0: poll.4 w0+0x20 & 0x80 == 0x80: got 0x0 after 1 ms (bits that " +
+			"differ: 7); then ran sequence safe: done",
 			[]string{"replay", "--device", "mock:edu",
 				assemble(t, strings.Replace(edu, "window r", "window w0", 1)+
 					"main:\n  poll.4 w0+0x20 & 0x80 == 0x80 within 1ms\nsafe:\n"+
 					"  write.4 w0+0x20 0\n")}},
-		{76, "got 0x10000ed, wanted 0x10000ee under mask 0xffffffff",
+		{76, ": main, command 0: expect.4 r+0x0 == 0x10000ee: got 0x10000ed (bits that differ: " +
+			"0, 1); the image has no sequence safe",
 			[]string{"replay", "--device", "mock:edu",
 				assemble(t, edu+"main:\n  expect.4 r+0x0 == 0x010000ee\n")}},
 		{78, "the image is for edu (1234:11e8), but mock:ivshmem is 1af4:1110",
@@ -250,13 +251,13 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 	if exit != 0 {
 		t.Fatal(stderr)
 	}
-	if !strings.HasSuffix(stdout, "\n"+out+": d int32[256] written\n") {
+	if !strings.HasSuffix(stdout, "\n"+out+": output d, int32[256], written\n") {
 		t.Errorf("the text does not name the output file: %s", stdout)
 	}
 	exit, stdout, _ = lm(t, "replay", "--device", "mock:wormhole", "--check-golden",
 		filepath.Join(testdata, "images", "wh.twoop.lmb"))
 	if exit != 0 || !strings.HasSuffix(stdout, "\n1 output compared with golden data, all "+
-		"match\n") {
+		"equal\n") {
 		t.Errorf("exit %d, and the text does not say what was compared: %s", exit, stdout)
 	}
 	file, err := os.ReadFile(out)
@@ -276,7 +277,8 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 	}
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile,
 		"--check-golden", filepath.Join(testdata, "images", "wh.twoop.lmb")); exit != 76 ||
-		!strings.Contains(stderr, "output d: element") {
+		!strings.Contains(stderr, "output d: 256 of 256 int32 differ; first [0]: 26, golden 0; "+
+			"largest difference 254538 at [255]") {
 		t.Errorf("golden check of another input exits %d: %s", exit, stderr)
 	}
 }
@@ -392,7 +394,8 @@ func TestDumpNumbersCommandsAsMessagesDo(t *testing.T) {
 		t.Fatalf("exit %d: %s", exit, stderr)
 	}
 	for _, want := range []string{
-		"mark      \"m\"\n", "r+0x4 0x1  # 0\n", "r+0x4 0x2  # 1\n", "r+0x20 0x0  # 0\n",
+		"mark      \"m\"\n", "r+0x4 0x1  # main, command 0\n", "r+0x4 0x2  # main, command 1\n",
+		"r+0x20 0x0  # safe, command 0\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the listing lacks %q:\n%s", want, text)

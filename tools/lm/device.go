@@ -54,13 +54,3 @@ func refusalReason(devices []hal.Device) string {
 	}
 	return ""
 }
-
-// refusedBy returns the subject of a message about a rejected access.
-func refusedBy(devices []hal.Device) string {
-	for _, device := range devices {
-		if _, ok := device.(*ttsim.Device); ok {
-			return "the simulator"
-		}
-	}
-	return "the device"
-}

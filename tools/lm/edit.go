@@ -65,12 +65,12 @@ func trimCommand() *cobra.Command {
 func editImage(path, out string, edit func(*lmb.Image)) {
 	image, file := decode(path)
 	edit(image)
-	encode(image, out, path) // which verifies
+	size := encode(image, out, path) // which verifies
 	again := ""
 	if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
-		again = "; sign it again"
+		again = "; sign the image again"
 	}
-	printLine(messageWriter(out), "%s: written and verified%s", out, again)
+	printWritten(out, image, size, again)
 }
 
 func setInputs(image *lmb.Image, specs []string) {
@@ -119,6 +119,9 @@ func dropSequences(image *lmb.Image, names []string) {
 			failUsage("--sequence %s: there is no such sequence; lm info lists the sequences", name)
 		}
 		keep[i] = false
+	}
+	if !slices.Contains(keep, true) {
+		failUsage("--sequence %s: the image has no other sequence, and must have one", names[0])
 	}
 	used := make([]bool, len(image.Tensors))
 	for i, s := range image.Sequences {
@@ -197,7 +200,20 @@ func compareCommand() *cobra.Command {
 	c.Flags().Float32Var(&absolute, "absolute", 0,
 		"how far an element may be from the golden one")
 	c.Flags().Float32Var(&relative, "relative", 0, "... as a fraction of the golden one")
+	jsonFlag(c, "as JSON, also if an output does not match")
 	return c
+}
+
+// comparedFiles is what lm compare --json prints.
+type comparedFiles struct {
+	failure
+	Image   string         `json:"image"`
+	Outputs []comparedFile `json:"outputs"`
+}
+
+type comparedFile struct {
+	File string `json:"file"`
+	*lmb.Comparison
 }
 
 func compare(path string, specs []string, judge *lmb.Golden) {
@@ -206,22 +222,49 @@ func compare(path string, specs []string, judge *lmb.Golden) {
 	}
 	_, view := openVerified(path)
 	notes := fail.Must(lmb.ReadNotes(view))
+	result := comparedFiles{failure: failure{Code: hal.OK.Error()}, Image: path}
+	var err error
 	for _, spec := range specs {
-		name, file, ok := strings.Cut(spec, "=")
-		if !ok || file == "" {
-			failUsage("%q is not NAME=FILE of an output", spec)
+		one := compareFile(path, view, notes, spec, judge)
+		result.Outputs = append(result.Outputs, one)
+		if !one.Matches && err == nil {
+			err = newFault(hal.CompareFailed, "%s: %s", one.File, one.Comparison)
 		}
-		index := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
-		t := &view.Tensors[index]
-		golden := view.TensorData(t)
-		if golden == nil {
-			failUsage("output %s of %s has no golden data to compare with", name, path)
-		}
-		e := elementsOf(view, t)
-		got := e.readData(file)
-		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.Dtype, got, golden); why != "" {
-			fail.With(hal.CompareFailed, "%s: output %s: %s", file, name, why)
-		}
-		printLine(stdout, "%s: output %s matches the golden data", file, name)
 	}
+	if asJSON {
+		if err != nil {
+			code := codeOf(err)
+			result.failure = failure{code.ExitStatus(), code.Error(), err.Error()}
+			err = reported{code}
+		}
+		printJSON(stdout, result)
+		fail.On(err)
+		return
+	}
+	for _, one := range result.Outputs {
+		if one.Matches {
+			printLine(stdout, "%s: %s", one.File, one.Comparison)
+		}
+	}
+	fail.On(err)
+}
+
+// compareFile compares a saved output with its golden data, as the image says, or as judge does if
+// that is not nil.
+func compareFile(path string, view *fbs.View, notes *lmb.Notes, spec string, judge *lmb.Golden,
+) comparedFile {
+	name, file, ok := strings.Cut(spec, "=")
+	if !ok || file == "" {
+		failUsage("%q is not NAME=FILE of an output", spec)
+	}
+	index := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
+	t := &view.Tensors[index]
+	golden := view.TensorData(t)
+	if golden == nil {
+		failUsage("output %s of %s has no golden data to compare with", name, path)
+	}
+	e := elementsOf(view, t)
+	got := e.readData(file)
+	how := cmp.Or(judge, &notes.Goldens[index])
+	return comparedFile{file, how.Compare(name, t.Dtype, e.shape, got, golden)}
 }

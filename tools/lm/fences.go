@@ -5,7 +5,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/runtime"
+	"lightmetal/tools/image/lmb"
 )
 
 // fenceState has the commands that no fence has followed yet: the last that wrote host
@@ -141,6 +141,4 @@ func (f *fences) warn(at int, format string, before int) {
 	}
 }
 
-func (f *fences) commandName(index int) []byte {
-	return runtime.AppendPlace(nil, f.view, index)
-}
+func (f *fences) commandName(index int) string { return lmb.PlaceText(f.view, index) }

@@ -77,7 +77,8 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 			"; bus:FIRST-LAST is host memory of a record")
 	flags.StringArrayVar(&f.inputs, "input", nil,
 		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., "+
-			"barN+ADDRESS or, in host memory of a record, bus:ADDRESS; "+
+			"barN+ADDRESS or, in host memory of a record, bus:ADDRESS; in pages over all DRAM "+
+			"banks NAME=interleaved:ADDRESS,PAGE,DTYPE,SHAPE, with ,tiled in tiles of 32x32; "+
 			"ADDRESS@LINE takes what is first stored there from that line of the trace on")
 	flags.StringArrayVar(&f.outputs, "output", nil,
 		"output tensor, as an input but without @LINE: the data loaded there, by the last of "+
@@ -136,7 +137,8 @@ func (f *importFlags) run(path string) {
 	}
 	report.Frames = frames
 	debug.FreeOSMemory() // of the trace's accesses: the file needs about as much
-	if err := fail.Try(func() { encode(image, f.out, path) }); err != nil {
+	size := 0
+	if err := fail.Try(func() { size = encode(image, f.out, path) }); err != nil {
 		if known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device); o.Generic &&
 			known != nil &&
 			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
@@ -145,6 +147,9 @@ func (f *importFlags) run(path string) {
 		fail.On(err)
 	}
 	printResult(messageWriter(f.out), report)
+	if !asJSON {
+		printWritten(f.out, image, size, "")
+	}
 }
 
 // summarize only reports what is in the trace, or which frames.

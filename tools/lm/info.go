@@ -231,7 +231,7 @@ func (i *imageInfo) String() string {
 		line("window", "%s", w)
 	}
 	for _, t := range i.Tensors {
-		line(t.Role, "%s: %s %s, %s%s", t.Name, t.DType, lmb.ShapeText(t.Shape),
+		line(t.Role, "%s: %s[%s], %s%s", t.Name, t.DType, lmb.DimsText(t.Shape),
 			lmb.SizeText(t.Bytes), dataText(&t))
 	}
 	for _, s := range i.Sequences {

@@ -53,7 +53,7 @@ func checkProcessLimits() error {
 
 // run executes a command line and returns the exit status.
 func run(args []string) int {
-	*stdout, *stderr, asJSON = safeWriter{to: os.Stdout}, safeWriter{to: os.Stderr}, false
+	*stdout, *stderr, asJSON = newSafeWriter(os.Stdout), newSafeWriter(os.Stderr), false
 	defer closeImages()
 	root := newRoot()
 	root.SetOut(stdout)
@@ -65,8 +65,9 @@ func run(args []string) int {
 	exit := printFailure(err, asJSON || command.Flags().Lookup("json") != nil &&
 		slices.Contains(args, "--json"))
 	if err := stdout.finish(); err != nil {
-		return printFailure(err, false)
+		exit = printFailure(err, false)
 	}
+	_ = stderr.finish() // there is no other place to report an error
 	return exit
 }
 
@@ -88,6 +89,9 @@ func printFailure(err error, asJSON bool) int {
 	case asJSON:
 		printJSON(stdout, failure{code.ExitStatus(), code.Error(), err.Error()})
 	default:
+		if stderr.screen != nil {
+			stderr.screen.failed = true
+		}
 		fmt.Fprintln(stderr, "lm: "+strings.ReplaceAll(err.Error(), "\n", "\n    "))
 	}
 	return code.ExitStatus()
@@ -211,6 +215,7 @@ func printJSON(w io.Writer, value any) {
 	if err != nil {
 		panic(err) // a type that JSON cannot express
 	}
+	keepLines(w)
 	fmt.Fprintf(w, "%s\n", text)
 }
 

@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 
-	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/devices/ttsim"
 	"lightmetal/tools/image/fail"
-	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/look/report"
 )
 
@@ -41,15 +39,9 @@ func (s *session) profileGolden() {
 	if s.profiler == nil {
 		return
 	}
-	notes := fail.Must(lmb.ReadNotes(s.view))
 	var results []report.GoldenResult
-	for i := range s.view.Tensors {
-		t := &s.view.Tensors[i]
-		golden := s.view.TensorData(t)
-		if t.Role == gen.RoleOutput && golden != nil {
-			results = append(results, report.CompareGolden(s.view.Name(t.Name), t.Dtype,
-				&notes.Goldens[i], s.replay.Output(i), golden))
-		}
+	for _, c := range s.compareOutputs() {
+		results = append(results, report.GoldenResultOf(c))
 	}
 	s.profiler.SetGolden(results)
 }

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	words "lightmetal/runtime/report"
 	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/lmrun/files"
 	"lightmetal/tools/look/report"
@@ -82,7 +84,9 @@ type outcome struct {
 	Sequence string `json:"sequence"`
 	Runs     int    `json:"runs"`
 	Ignored  uint32 `json:"ignored"`
-	Command  int32  `json:"command"` // that failed, -1: none
+	Commands uint64 `json:"commands"`     // that a run executes, calls included
+	Command  int32  `json:"command"`      // that failed, -1: none
+	At       string `json:"at,omitempty"` // the same within its sequence: "main, command 3"
 	Got      uint64 `json:"got"`
 	Want     uint64 `json:"want"`
 	Mask     uint64 `json:"mask"`
@@ -96,19 +100,33 @@ type outcome struct {
 	Stats   *statistics     `json:"stats,omitempty"`
 	Profile *report.Profile `json:"profile,omitempty"`
 
-	written  []string // a line for each output file
-	compared int      // outputs that matched their golden data in each run
+	// outputs that were compared with golden data, in the last run that was
+	Golden  []*lmb.Comparison `json:"golden,omitempty"`
+	Outputs []writtenOutput   `json:"outputs,omitempty"`
+
+	before, after string
+	hasSafe       bool
+}
+
+// writtenOutput is a file that lm replay has written.
+type writtenOutput struct {
+	Output string   `json:"output"`
+	File   string   `json:"file"`
+	DType  string   `json:"dtype"`
+	Shape  []uint32 `json:"shape"`
 }
 
 func (f *replayFlags) run(path string) {
 	s := f.prepare(path)
 	defer s.close()
 	end := &outcome{Code: hal.OK.Error(), Image: path, Sequence: f.sequence, Command: -1,
-		Virtual: clockOf(s.devices[0]).Virtual}
+		Virtual: clockOf(s.devices[0]).Virtual, before: f.before, after: f.after,
+		Commands: report.Counts(s.view)[s.index].Executed,
+		hasSafe:  s.view.SequenceByName("safe") >= 0}
 	err := fail.Try(func() { f.loopRuns(s, end) })
 	err = cmp.Or(err, fail.Try(func() { f.writeProfile(s, end) }))
 	if err == nil {
-		err = fail.Try(func() { end.written = f.writeOutputs(s) })
+		err = fail.Try(func() { end.Outputs = f.writeOutputs(s) })
 	}
 	if asJSON && err != nil {
 		code := codeOf(err)
@@ -182,8 +200,7 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 			total/int64(end.Runs)
 		if f.checkGolden {
 			s.profileGolden()
-			err := fail.Try(func() { end.compared = s.checkGolden() })
-			if err != nil {
+			if err := f.compareGolden(s, end); err != nil {
 				s.stopAfterFailure(end, err)
 			}
 		}
@@ -203,26 +220,19 @@ func (end *outcome) noteFailure(s *session, result runtime.Result) error {
 	}
 	end.Command, end.Got, end.Want, end.Mask, end.Element = result.Command, result.Got, result.Want,
 		result.Mask, result.Element
+	end.At = string(runtime.AppendPlace(nil, s.view, int(result.Command)))
 	if result.SafeRan {
 		end.Safe = result.Safe.Error()
 	}
 	return s.runError(result)
 }
 
-// runError returns an error with the command that failed, as a listing has it, and what was
-// loaded.
+// runError returns an error with the command that failed and what it loaded.
 func (s *session) runError(r runtime.Result) error {
 	text := s.path
 	if r.Command >= 0 {
-		did := ""
-		if r.Code == hal.Refused {
-			did = refusedBy(s.devices) + " rejected "
-		}
-		text += fmt.Sprintf(": %s%s (%s)", did,
-			runtime.AppendPlace(nil, s.view, int(r.Command)),
-			report.CommandText(s.view, int(r.Command)))
+		text += ": " + failureText(s.view, &r)
 	}
-	text = string(words.AppendMismatch([]byte(text), s.view, &r))
 	switch r.Code {
 	case hal.Refused, hal.BusFault:
 		if why := refusalReason(s.devices); why != "" {
@@ -232,35 +242,81 @@ func (s *session) runError(r runtime.Result) error {
 		name := s.missingInput()
 		text += fmt.Sprintf(": input %s has no default data; use --input %s=FILE", name, name)
 	}
-	if r.SafeRan {
+	switch {
+	case r.SafeRan:
 		text += "; then ran sequence safe: " + r.Safe.Error()
+	case r.Command < 0: // nothing ran
+	case s.view.SequenceByName("safe") < 0:
+		text += "; the image has no sequence safe"
+	default:
+		text += "; sequence safe did not run"
 	}
 	return newFault(r.Code, "%s", text)
 }
 
-// checkGolden compares every output with its golden data, and returns how many it compared.
-func (s *session) checkGolden() (checked int) {
+// failureText describes a failed run in the words of lmrun, but calls the window of the command by
+// its name. lmrun does not read the names of windows.
+func failureText(view *fbs.View, r *runtime.Result) string {
+	text := string(words.AppendFailure(nil, view, r))
+	place := string(runtime.AppendPlace(nil, view, int(r.Command)))
+	window := view.Commands[r.Command].Window
+	names := listing.WindowNames(lmb.Header(view))
+	if int(window) >= len(names) {
+		return text // a command that accesses no window, of an image that has none
+	}
+	rest := strings.TrimPrefix(text, place)
+	return place + strings.Replace(rest, fmt.Sprintf(" w%d", window), " "+names[window], 1)
+}
+
+// compareOutputs compares every output with its golden data, if it has any.
+func (s *session) compareOutputs() (list []*lmb.Comparison) {
 	notes := fail.Must(lmb.ReadNotes(s.view))
 	for i := range s.view.Tensors {
 		t := &s.view.Tensors[i]
 		golden := s.view.TensorData(t)
-		if t.Role != gen.RoleOutput || golden == nil {
-			continue
-		}
-		checked++
-		if why := notes.Goldens[i].Judge(t.Dtype, s.replay.Output(i), golden); why != "" {
-			fail.With(hal.CompareFailed, "output %s: %s", s.view.Name(t.Name), why)
+		if t.Role == gen.RoleOutput && golden != nil {
+			list = append(list, notes.Goldens[i].Compare(s.view.Name(t.Name), t.Dtype,
+				t.Shape()[:t.Dims], s.replay.Output(i), golden))
 		}
 	}
-	if checked == 0 {
-		failUsage("--check-golden: %s has no output with golden data", s.path)
-	}
-	return checked
+	return list
 }
 
-// writeOutputs writes the outputs: all or none, as far as a file system can do that. It
-// returns a line for each.
-func (f *replayFlags) writeOutputs(s *session) (lines []string) {
+// compareGolden compares every output with its golden data. The error names the first output that
+// does not match.
+func (f *replayFlags) compareGolden(s *session, end *outcome) error {
+	end.Golden = s.compareOutputs()
+	if len(end.Golden) == 0 {
+		return newFault(hal.Usage, "--check-golden: %s has no output with golden data", s.path)
+	}
+	var differing []*lmb.Comparison
+	for _, c := range end.Golden {
+		if !c.Matches {
+			differing = append(differing, c)
+		}
+	}
+	run := ""
+	if f.loop > 1 {
+		run = fmt.Sprintf("run %d of %d: ", end.Runs, f.loop)
+	}
+	return mismatchError(run, differing)
+}
+
+// mismatchError returns an error that shows the first of the outputs that do not match their golden
+// data, or nil if all match.
+func mismatchError(prefix string, differing []*lmb.Comparison) error {
+	if len(differing) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(differing) - 1; n > 0 {
+		more = "; and " + english.Count(n, "more output")
+	}
+	return newFault(hal.CompareFailed, "%s%s%s", prefix, differing[0], more)
+}
+
+// writeOutputs writes the outputs: all or none, as far as a file system can do that.
+func (f *replayFlags) writeOutputs(s *session) (written []writtenOutput) {
 	for _, device := range s.devices {
 		fail.On(unplayedError(device, "the run ended"))
 	}
@@ -268,46 +324,69 @@ func (f *replayFlags) writeOutputs(s *session) (lines []string) {
 	defer func() { list.Discard() }()
 	for _, spec := range f.outputs {
 		index, path := s.findTensor(spec, gen.RoleOutput, "--output")
-		e := elementsOf(s.view, &s.view.Tensors[index])
+		t := &s.view.Tensors[index]
+		e := elementsOf(s.view, t)
 		data := e.formatFile(path, s.replay.Output(index))
 		file := fail.Must(files.Replace(path, 0o666))
 		list = append(list, file)
 		fail.Must(file.Write(data))
-		lines = append(lines, fmt.Sprintf("%s: %s %s written", path,
-			s.view.Name(s.view.Tensors[index].Name), lmb.TypeText(e.dtype, e.shape)))
+		written = append(written,
+			writtenOutput{s.view.Name(t.Name), path, lmb.DTypes[t.Dtype], e.shape})
 	}
 	fail.On(list.Commit())
-	return lines
+	return written
 }
 
-// String formats the result as text.
+// String says what the replay did: which sequences ran and how often, which outputs were compared
+// and written, and whether the sequence safe ran.
 func (o *outcome) String() string {
 	var b strings.Builder
 	clock := "device"
 	if o.Virtual {
 		clock = "virtual"
 	}
-	if o.Runs == 1 {
-		printLine(&b, "%s: %s of %s; %s time %s", o.Code, o.Sequence, o.Image, clock,
-			lmb.TimeText(o.MeanNs))
-	} else {
-		printLine(&b, "%s: %s of %s, %d times; %s time least %s, mean %s, most %s", o.Code,
-			o.Sequence, o.Image, o.Runs,
-			clock, lmb.TimeText(o.LeastNs), lmb.TimeText(o.MeanNs), lmb.TimeText(o.MostNs))
+	times := lmb.TimeText(o.MeanNs)
+	if o.Runs > 1 {
+		times = fmt.Sprintf("least %s, mean %s, most %s", lmb.TimeText(o.LeastNs), times,
+			lmb.TimeText(o.MostNs))
 	}
-	if o.compared > 0 {
-		printLine(&b, "%s compared with golden data, all match", english.Count(o.compared,
-			"output"))
+	printLine(&b, "%s: %s of %s, %s of %s; %s time %s", o.Code, o.Sequence, o.Image,
+		english.Count(o.Runs, "run"), english.Count(o.Commands, "command"), clock, times)
+	if around := o.aroundText(); around != "" {
+		printLine(&b, "%s", around)
 	}
-	for _, line := range o.written {
-		printLine(&b, "%s", line)
+	if o.Ignored > 0 {
+		printLine(&b, "%s failed and the run continued, as the image says (else ignore)",
+			english.Count(o.Ignored, "expect"))
+	}
+	if len(o.Golden) > 0 {
+		each := ""
+		if o.Runs > 1 {
+			each = ", after each run"
+		}
+		printLine(&b, "%s%s", lmb.ComparedText(o.Golden), each)
+	}
+	for _, w := range o.Outputs {
+		printLine(&b, "%s: output %s, %s[%s], written", standardOutput(w.File), w.Output, w.DType,
+			lmb.DimsText(w.Shape))
 	}
 	if o.Stats != nil {
 		b.WriteString(o.Stats.text(clock))
 	}
-	if o.Ignored > 0 {
-		printLine(&b, "%d expects failed and were ignored, as the image says (else ignore)",
-			o.Ignored)
-	}
 	return b.String()
+}
+
+// aroundText says which sequences ran apart from the counted runs.
+func (o *outcome) aroundText() string {
+	var parts []string
+	if o.before != "" {
+		parts = append(parts, o.before+" ran once before")
+	}
+	if o.after != "" {
+		parts = append(parts, o.after+" ran once after")
+	}
+	if o.hasSafe && o.Sequence != "safe" {
+		parts = append(parts, "safe was not needed")
+	}
+	return strings.Join(parts, "; ")
 }

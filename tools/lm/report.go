@@ -7,6 +7,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
@@ -51,13 +52,18 @@ func (f *reportFlags) run(path string) {
 	const large = 1_000_000 // commands that take longer than a blink
 	r := report.Analyze(view, sequence, progressOf("commands", len(view.Commands), large))
 	r.Image, r.ID, r.Bytes = filepath.Base(path), id, uint64(len(file.Bytes()))
+	size := 0
 	if f.out != "" {
-		writePage(f.out, r, profile)
+		size = writePage(f.out, r, profile)
 	}
 	switch {
 	case asJSON:
 		printJSON(messageWriter(f.out), reportedImage{r, profile})
-	case f.out == "":
+	case f.out != "":
+		content := contentText(fail.Must(lmb.StreamView(view)))
+		printLine(messageWriter(f.out), "%s: report on %s, %s; %s", standardOutput(f.out), path,
+			content, lmb.SizeText(uint64(size)))
+	default:
 		fail.On(r.Write(stdout))
 		if profile != nil {
 			fail.On(profile.Write(stdout))
@@ -84,9 +90,11 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 	return profile
 }
 
-func writePage(path string, r *report.Report, profile *report.Profile) {
+// writePage writes the HTML page, and returns its size.
+func writePage(path string, r *report.Report, profile *report.Profile) (size int) {
 	var page bytes.Buffer
 	made := report.Made{Program: thisVersion().program(), Time: time.Now()}
 	fail.On(r.WritePage(&page, profile, made))
 	writeFile(path, page.Bytes())
+	return page.Len()
 }

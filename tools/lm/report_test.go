@@ -29,7 +29,8 @@ func TestReplayProfileAndReport(t *testing.T) {
 		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	if exit, stdout, stderr := lm(t, "report", "--profile", profile, "-o", page,
-		image); exit != 0 || stdout != "" {
+		image); exit != 0 || !strings.HasPrefix(stdout, page+": report on "+image+
+		", 1 sequence, 18 commands; ") {
 		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	file, err := os.ReadFile(page)
@@ -84,7 +85,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	_, _, want := lm(t, "replay", "--device", "mock:edu", image)
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--profile", path, image)
 	if exit != 76 || stdout != "" || stderr != want ||
-		!strings.Contains(want, "command 1 of main (expect.4 r+0x0 == 0x10000ee)") {
+		!strings.Contains(want, "main, command 1: expect.4 r+0x0 == 0x10000ee: got") {
 		t.Errorf("exit %d: %s%s, without a profile %s", exit, stdout, stderr, want)
 	}
 	file, err := os.Open(path)
@@ -103,7 +104,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	}
 	text := ok(t, "", "report", "--profile", path, image)
 	if !strings.Contains(text, "FAILED after 200 ns: expect failed: ") ||
-		!strings.Contains(text, "got 0x10000ed, wanted 0x10000ee") ||
+		!strings.Contains(text, "== 0x10000ee: got 0x10000ed (bits that differ: 0, 1)") ||
 		strings.Contains(text, "of one run") {
 		t.Errorf("lm report prints the failed run as\n%s", text)
 	}
@@ -181,7 +182,8 @@ func TestASequenceThatFailsAfterTheRunIsNotTheRunsFailure(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.json")
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--loop", "2", "--after",
 		"stop", "--profile", path, image)
-	if exit != 76 || stdout != "" || !strings.Contains(stderr, "(expect.4 r+0x0 == 0x10000ee)") {
+	if exit != 76 || stdout != "" ||
+		!strings.Contains(stderr, ": stop, command 0: expect.4 r+0x0 == 0x10000ee: got") {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	if text := ok(t, "", "report", "--profile", path, image); strings.Contains(text, "FAILED") ||

@@ -109,7 +109,7 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 		{"playback:" + image, nothing, 70,
 			"the client disconnected, but 2 recorded accesses were still expected"},
 		{"playback:" + other, nothing, 76,
-			"command 0 of main (expect.4 r+0x0 == 0x1): got 0x10000ed"},
+			"main, command 0: expect.4 r+0x0 == 0x1: got 0x10000ed"},
 		{"playback:none.lmb", nothing, 66, "none.lmb"},
 		{"pci:1234:11e8", nothing, 64, "pci:1234:11e8 cannot be served"},
 		{"mock:none", nothing, 64, "no board \"none\""},

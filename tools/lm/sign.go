@@ -67,17 +67,19 @@ func newKey(path string) {
 
 func sign(path, keyPath, out string, version uint32) {
 	key := privateKey(keyPath)
-	file, _ := openVerified(path)
+	file, view := openVerified(path)
 	image, _, err := fbs.SplitSignature(file.Bytes())
 	fail.On(err)
 	public := key.Public().(ed25519.PublicKey)
 	value := ed25519.Sign(key, signed.Message(image, version))
-	writeFile(out, append(bytes.Clone(image), lmb.SignatureBlock(version, public, value)...))
+	whole := append(bytes.Clone(image), lmb.SignatureBlock(version, public, value)...)
+	writeFile(out, whole)
+	content := fail.Must(lmb.StreamView(view))
 	text := ""
 	if version != 0 {
 		text = fmt.Sprintf(" as version %d", version)
 	}
-	printLine(messageWriter(out), "%s: signed%s by %x", out, text, public)
+	printWritten(out, content, len(whole), fmt.Sprintf("; signed%s by %x", text, public))
 }
 
 func privateKey(path string) ed25519.PrivateKey {

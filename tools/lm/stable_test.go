@@ -83,6 +83,7 @@ func promised(t *testing.T) string {
 		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}},
 		{"replay", outcome{}}, {"report", reportedImage{}},
 		{"import", importer.Report{}}, {"import --summary", traces.Summary{}},
+		{"compare", comparedFiles{}},
 		{"diff", report.Difference{}}, {"check-board", boardReport{}},
 	} {
 		fields(&b, "json of "+of.command+": ", reflect.TypeOf(of.value))

@@ -92,7 +92,12 @@ func (e *elements) readData(path string) []byte {
 	case ".npy":
 		array, err := npy.Parse(data)
 		failIf(hal.BadTensor, path, err)
-		if !npy.Same(array.Type, npy.TypeOf(e.dtype)) || !slices.Equal(array.Shape, e.shape) {
+		matrix, inTiles := npy.TiledMatrix(e.shape)
+		sameType := npy.Same(array.Type, npy.TypeOf(e.dtype))
+		if sameType && inTiles && slices.Equal(array.Shape, matrix) {
+			return npy.ToTiles(array.Data, matrix, int(fbs.DTypeSize(e.dtype)))
+		}
+		if !sameType || !slices.Equal(array.Shape, e.shape) {
 			fail.With(hal.BadTensor, "%s has %s %s, %s is %s (%s in NumPy)", path, array.Type,
 				lmb.ShapeText(array.Shape), e.name, lmb.TypeText(e.dtype, e.shape),
 				npy.TypeOf(e.dtype))
@@ -136,7 +141,11 @@ func (e *elements) csvWords(path string, data []byte) []string {
 func (e *elements) formatFile(path string, data []byte) []byte {
 	switch endingOf(path) {
 	case ".npy":
-		return npy.Format(&npy.Array{Type: npy.TypeOf(e.dtype), Shape: e.shape, Data: data})
+		shape := e.shape
+		if matrix, inTiles := npy.TiledMatrix(e.shape); inTiles {
+			shape, data = matrix, npy.FromTiles(data, matrix, int(fbs.DTypeSize(e.dtype)))
+		}
+		return npy.Format(&npy.Array{Type: npy.TypeOf(e.dtype), Shape: shape, Data: data})
 	case ".csv":
 		return e.formatCSV(data)
 	}
@@ -151,27 +160,38 @@ func (e *elements) formatCSV(data []byte) []byte {
 	return b.Bytes()
 }
 
+// print prints the data of a tensor: as nested lists on a terminal, and otherwise as .csv.
+func (e *elements) print(data []byte, all bool) {
+	text := e.formatCSV(data)
+	if s := stdout.screen; s != nil {
+		text = []byte(e.formatForScreen(data, all, s.columns))
+	}
+	stdout.keepLines()
+	fail.Must(stdout.Write(text))
+}
+
 func tensorCommand() *cobra.Command {
 	var dtype, shape, image, name string
+	var all bool
 	c := command("tensor FROM [TO]", argumentCount(1, 2, "a file and the one to write"),
 		func(args []string) {
-			to := "-"
-			if len(args) == 2 {
-				to = args[1]
-			}
 			e := tensorOf(args[0], dtype, shape, image, name)
 			data := e.readData(args[0])
 			if len(args) == 1 {
-				fail.Must(stdout.Write(e.formatCSV(data)))
-			} else {
-				writeFile(to, e.formatFile(to, data))
+				e.print(data, all)
+				return
 			}
+			to := args[1]
+			writeFile(to, e.formatFile(to, data))
+			printLine(messageWriter(to), "%s: %s, %s", standardOutput(to),
+				lmb.TypeText(e.dtype, e.shape), lmb.SizeText(e.size))
 		})
 	flags := c.Flags()
 	flags.StringVar(&dtype, "type", "", "type of the elements, such as int32 or bfloat16")
 	flags.StringVar(&shape, "shape", "", "length of each dimension, such as 2x3")
 	flags.StringVar(&image, "image", "", "an image with such a tensor, --name NAME")
 	flags.StringVar(&name, "name", "", "tensor of that image")
+	flags.BoolVar(&all, "all", false, "on a terminal, print all elements of a long tensor")
 	return c
 }
 

@@ -29,9 +29,20 @@ var stdout, stderr = &safeWriter{}, &safeWriter{}
 
 // safeWriter escapes control characters for a terminal, and keeps the first error.
 type safeWriter struct {
-	to   *os.File
-	rest []byte // of a character that is not whole yet
-	err  error
+	to     *os.File
+	rest   []byte // of a character that is not whole yet
+	screen *screen
+	err    error
+}
+
+// newSafeWriter returns a writer to a file. If that is a terminal, the writer lays out the text.
+func newSafeWriter(to *os.File) safeWriter { return safeWriter{to: to, screen: screenOf(to)} }
+
+// keepLines makes the text from here on verbatim: it is data that somebody may copy.
+func (t *safeWriter) keepLines() {
+	if t.screen != nil {
+		t.screen.verbatim = true
+	}
 }
 
 func (t *safeWriter) Write(p []byte) (int, error) {
@@ -47,9 +58,27 @@ func (t *safeWriter) Write(p []byte) (int, error) {
 	return len(p), nil // finish returns the error, once
 }
 
+// keepLines is keepLines of a safeWriter.
+func keepLines(w io.Writer) {
+	if t, ok := w.(*safeWriter); ok {
+		t.keepLines()
+	}
+}
+
 func (t *safeWriter) writeSafe(data []byte) {
-	if t.err == nil && len(data) > 0 {
-		_, t.err = t.to.Write(files.EscapeControls(data))
+	if len(data) == 0 {
+		return
+	}
+	text := files.EscapeControls(data)
+	if t.screen != nil {
+		text = t.screen.layOut(text)
+	}
+	t.writeRaw(text)
+}
+
+func (t *safeWriter) writeRaw(text []byte) {
+	if t.err == nil && len(text) > 0 {
+		_, t.err = t.to.Write(text)
 	}
 }
 
@@ -57,6 +86,9 @@ func (t *safeWriter) writeSafe(data []byte) {
 func (t *safeWriter) finish() error {
 	t.writeSafe(t.rest)
 	t.rest = nil
+	if t.screen != nil {
+		t.writeRaw(t.screen.finish())
+	}
 	if t.err != nil {
 		return newFault(hal.IO, "standard output: %v", reasonOf(t.err))
 	}

@@ -5,10 +5,8 @@ import (
 	"runtime/debug"
 
 	"lightmetal/fbs"
-	"lightmetal/tools/image/fail"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 )
 
 // versionInfo is the output of lm version; its JSON is stable.
@@ -70,19 +68,6 @@ func (v versionInfo) program() string {
 		text += ")"
 	}
 	return text
-}
-
-// manCommand returns a hidden command that build.sh install uses.
-func manCommand() *cobra.Command {
-	return &cobra.Command{Use: "man DIRECTORY", Short: "write the man pages of all commands",
-		Hidden: true, Args: exactlyOne("directory"),
-		Run: func(c *cobra.Command, args []string) {
-			for _, c := range append(c.Root().Commands(), c.Root()) {
-				setHelpText(c)
-			}
-			fail.On(doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version},
-				args[0]))
-		}}
 }
 
 func versionCommand() *cobra.Command {

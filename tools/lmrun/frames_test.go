@@ -108,7 +108,7 @@ func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 	// finish fails without begin, and a failure before leaves no runs.
 	end := frameRuns(t, "-after finish -input a="+in)
 	if end.result.Code != hal.ExpectFailed || end.runs != 1 ||
-		!strings.Contains(end.err.Error(), "of finish") {
+		!strings.Contains(end.err.Error(), ": finish, command") {
 		t.Errorf("%+v", end)
 	}
 	end = frameRuns(t, "-before finish -input a="+in)
@@ -296,8 +296,8 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	}
 	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
 	if end.result.Code != hal.FrameLate || end.runs != 0 ||
-		failureText(end) != "run took longer than its limit: command 0 of slow; then ran "+
-			"sequence safe: done" {
+		failureText(end) != "run took longer than its limit: slow, command 0: delay; then "+
+			"ran sequence safe: done" {
 		t.Errorf("%+v, %s", end, failureText(end))
 	}
 }

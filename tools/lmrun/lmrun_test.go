@@ -369,9 +369,9 @@ func TestTimingAndFailureTexts(t *testing.T) {
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
 	end.err = &hal.Fault{Code: hal.ExpectFailed,
-		Reason: "command 3 of main: got 0x7, wanted 0x8 under mask 0xf"}
-	if got := failureText(end); got != "expect failed: command 3 of main: got 0x7, "+
-		"wanted 0x8 under mask 0xf; then ran sequence safe: done" {
+		Reason: "main, command 3: expect.4 w0+0x0 == 0x8: got 0x7"}
+	if got := failureText(end); got != "expect failed: main, command 3: expect.4 w0+0x0 "+
+		"== 0x8: got 0x7; then ran sequence safe: done" {
 		t.Error(got)
 	}
 	var object map[string]any

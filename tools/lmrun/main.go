@@ -37,7 +37,7 @@ func main() {
 // outcome contains the error, the result and the statistics that lmrun prints when it ends.
 type outcome struct {
 	// err is nil after success. If a run failed, the error text is, for example,
-	// "expect failed: command 3 of main: got ...".
+	// "expect failed: main, command 3: expect.4 ...".
 	err error
 	// result is the result of the sequence that ran last, not counting the sequence named `safe`.
 	// If a failure was not caused by a command, runSafe sets result.Code to the code of err.
@@ -136,8 +136,8 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 
 // loadAndFreeze loads the image, opens inputs and outputs, starts the watchdog, installs the signal
 // handler, and freezes the process, so that runs allocate no memory. If -lock is given,
-// loadAndFreeze also locks all memory of the process. If -seal is given, it seals the process: it installs a seccomp filter that forbids system calls that
-// could allocate, map or open anything.
+// loadAndFreeze also locks all memory of the process. If -seal is given, it seals the process: it
+// installs a seccomp filter that forbids system calls that could allocate, map or open anything.
 func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {

@@ -101,14 +101,14 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 		syscall.SIGINT, syscall.SIGTERM}
 	for _, test := range []struct{ flags, want string }{
 		{"-loop forever -sequence fails",
-			"poll deadline passed: command 0 of fails: got 0x0, wanted 0x1 under mask " +
-				"0xffffffff; then ran sequence safe: done"},
+			"poll deadline passed: fails, command 0: poll.4 w0+0x0 == 0x1: got 0x0 after 300 ms " +
+				"(bits that differ: 0); then ran sequence safe: done"},
 		{"-loop forever -sequence fails -seal", "sequence safe: done"},
-		{"-sequence endless", "run took longer than its limit: command"},
+		{"-sequence endless", "run took longer than its limit: endless, command"},
 		{"-sequence endless -seal", "sequence safe: done"},
-		{"-before endless -sequence passes", "run took longer than its limit: command"},
+		{"-before endless -sequence passes", "run took longer than its limit: endless, command"},
 		{"-loop forever -sequence passes -after endless",
-			"run took longer than its limit: command"},
+			"run took longer than its limit: endless, command"},
 		{"-loop forever -sequence passes -after last", "lmrun: done: passes of x.lmb, "},
 		{"-loop forever -sequence passes -after last -seal", "lmrun: done: passes of x.lmb, "},
 	} {

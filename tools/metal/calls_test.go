@@ -163,8 +163,8 @@ func TestComparisonsHoldAtReplayAndFailForOtherData(t *testing.T) {
 				map[string][]byte{"b": input})
 			got := result.Code
 			for _, out := range must(lmb.Decode(file)).Tensors {
-				if out.Golden.Kind != 0 && out.Golden.Judge(out.DType, outputs[out.Name],
-					out.Data) != "" {
+				if out.Golden.Kind != 0 && !out.Golden.Compare(out.Name, out.DType, out.Shape,
+					outputs[out.Name], out.Data).Matches {
 					got = hal.CompareFailed
 				}
 			}

@@ -364,8 +364,8 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 	o := Options{From: FromQemu, Board: &boards.Nvme,
 		Regions: []traces.Region{{Name: "nvme", Base: 0x8001004000}}}
 	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base "+
-		"address): a replay needs host memory there, and the trace does not hold it; --host "+
-		"gives it")
+		"address): a replay needs host memory there, and the trace does not have it; "+
+		"name its file with --host")
 
 	trace, list, err := traces.Read(strings.NewReader(text), o.source())
 	if err != nil || len(list) != 73 || trace.Lines != 200 {
@@ -386,9 +386,11 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", name, s, err)
 		}
 		want := "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a " +
-			"replay needs host memory there, and the trace does not hold it; --host gives it\n" +
+			"replay needs host memory there, and the trace " +
+			"does not have it; name its file with --host\n" +
 			"line 37: store of 0x43080000 to ACQ (admin completion queue base address): a replay " +
-			"needs host memory there, and the trace does not hold it; --host gives it\n"
+			"needs host memory there, and the trace " +
+			"does not have it; name its file with --host\n"
 		got := ""
 		for _, w := range s.Blocked {
 			got += w.String() + "\n"

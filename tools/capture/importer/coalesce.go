@@ -76,7 +76,7 @@ func (m *maker) make() (out outcome, err error) {
 	m.steps, m.data = steps{}, arena{}
 	switch n := m.expects - m.ignored + m.compared; {
 	case n > 0 && m.with("expect"):
-		out.did = fmt.Sprintf("%s must give what they gave when recorded",
+		out.did = fmt.Sprintf("%s must return the recorded values",
 			english.Count(n, "load"))
 	case n > 0:
 		out.did = fmt.Sprintf("off: the value of %s is ignored", english.Count(n, "load"))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"lightmetal/fbs/gen"
 )
@@ -131,7 +130,7 @@ func (c *columns) settle() {
 }
 
 func (c *columns) has(role string) bool {
-	return slices.ContainsFunc(c.c.Varies, func(v Varying) bool { return v.Role == role })
+	return c.c.has(role)
 }
 
 // fixed takes a command that must be the same in each repetition and is not.

@@ -87,7 +87,7 @@ func TestFoldReports(t *testing.T) {
 		"by themselves became 1 poll" {
 		t.Errorf("fold: %s", got)
 	}
-	if got := did(report, "expect"); got != "1 load must give what they gave when recorded" {
+	if got := did(report, "expect"); got != "1 load must return the recorded values" {
 		t.Errorf("expect: %s", got)
 	}
 }

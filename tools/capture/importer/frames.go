@@ -52,6 +52,11 @@ type Candidate struct {
 	deadlineUs uint32  // of the longest wait
 }
 
+// has reports whether something with a role differs between the repetitions.
+func (c *Candidate) has(role string) bool {
+	return slices.ContainsFunc(c.Varies, func(v Varying) bool { return v.Role == role })
+}
+
 // begin adds a repetition.
 func (c *Candidate) begin(f *finder, at int) {
 	c.reps, c.Starts = append(c.reps, at), append(c.Starts, f.lead(at))
@@ -168,22 +173,35 @@ func (f *finder) differs(list []Candidate, r runs.Run) bool {
 	})
 }
 
-// best is the candidate to take where the user does not choose: the most
-// covering one; where that cannot be a frame, one inside of it that can, or else
-// one that hands the device memory, as a driver does at its work.
+// best returns the index of the candidate to use if the user does not choose one: the candidate
+// that covers most of the trace. If that cannot be a frame, best returns one inside of it that can,
+// or else one that hands memory to the device, as drivers do, or that has inputs and outputs. If
+// the data of the chosen one are the same in each repetition, best prefers another one that has
+// inputs and outputs: a program that sets up many tiles may repeat its stores more often than its
+// frames.
 func best(list []Candidate) int {
-	outer := list[0].run
-	inside := func(c Candidate) bool {
-		return c.run.Start >= outer.Start && c.run.End() <= outer.End() &&
-			2*c.run.Length*(1+len(c.Again)) >= outer.Length
+	outer := &list[0]
+	can := func(c *Candidate) bool { return len(c.Refused) == 0 }
+	moves := func(c *Candidate) bool { return c.has("input") && c.has("output") }
+	inside := func(c *Candidate) bool {
+		return c.run.Start >= outer.run.Start && c.run.End() <= outer.run.End() &&
+			2*c.run.Length*(1+len(c.Again)) >= outer.run.Length
 	}
-	for _, can := range []func(c Candidate) bool{
-		func(c Candidate) bool { return len(c.Refused) == 0 && inside(c) },
-		func(c Candidate) bool { return len(c.Refused) == 0 && c.hands },
-		func(c Candidate) bool { return c.hands },
+	beside := func(c *Candidate) bool {
+		return c.run.Start >= outer.run.End() || c.run.End() <= outer.run.Start
+	}
+	constant := can(outer) && !outer.has("input") && !outer.has("output")
+	for _, fits := range []func(c *Candidate) bool{
+		func(c *Candidate) bool { return constant && can(c) && moves(c) && beside(c) },
+		func(c *Candidate) bool { return can(c) && inside(c) },
+		func(c *Candidate) bool { return can(c) && c.hands },
+		func(c *Candidate) bool { return can(c) && moves(c) },
+		func(c *Candidate) bool { return c.hands },
 	} {
-		if i := slices.IndexFunc(list, can); i >= 0 {
-			return i
+		for i := range list {
+			if fits(&list[i]) {
+				return i
+			}
 		}
 	}
 	return 0
@@ -265,7 +283,7 @@ func (f *finder) look(r runs.Run) Candidate {
 		if turn := f.look(runs.Run{Start: r.Start, Length: r.Length,
 			Period: r.Period * c.cycle}); len(turn.Refused) == 0 {
 			turn.Notes = append(turn.Notes,
-				fmt.Sprintf("a frame is %d repetitions: then what counts begins anew", c.cycle))
+				fmt.Sprintf("a frame is %d repetitions: then the counters begin again", c.cycle))
 			return turn
 		}
 	}

@@ -378,7 +378,7 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 			"counts: 0x100, 0xe0, 0xc0 ...: neither"},
 		"a ring whose turn is not seen twice": {frames(6,
 			func(k int) []string { return []string{one("W", 4, 0x10020, uint64(k%4))} }),
-			"and begins anew after 4"},
+			"and begins again after 4"},
 		"a wait for a number that counts": {frames(4, func(k int) []string {
 			return []string{one("R", 4, 0x10030, uint64(k)), one("R", 4, 0x10030, uint64(k+1))}
 		}), "the program waits for a value that counts"},
@@ -532,7 +532,7 @@ func TestTurnsThatMultiplyBeyondTheTraceAreNotTaken(t *testing.T) {
 		m.frame(int(k), 1, between...)
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
-	if image != nil || !strings.Contains(f.Why, "and begins anew after 2") ||
+	if image != nil || !strings.Contains(f.Why, "and begins again after 2") ||
 		len(f.Candidates[f.Chosen-1].Starts) != 5 {
 		t.Errorf("\n%s", f)
 	}
@@ -615,7 +615,7 @@ func TestDoorbellThatGoesRoundMakesAFrameOfATurn(t *testing.T) {
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
 	if image == nil || !strings.Contains(f.String(),
-		"a frame is 2 repetitions: then what counts begins anew") {
+		"a frame is 2 repetitions: then the counters begin again") {
 		t.Errorf("\n%s", f)
 	}
 }
@@ -734,6 +734,45 @@ func TestHostMemoryThatDiffersBetweenFramesIsTold(t *testing.T) {
 			encoded(t, byHand(t, text, Options{From: FromRecord}, f.Flags))) {
 			t.Errorf("%s: the flags make another image", name)
 		}
+	}
+}
+
+// TestFramesAreFoundBesideALongerSetUp: a program sets up a tile by many rounds of the same stores,
+// which cover more of the trace than the frames that follow. They can be no frame if other things
+// cover most of the trace, and else one without inputs and outputs.
+func TestFramesAreFoundBesideALongerSetUp(t *testing.T) {
+	for name, others := range map[string]uint64{"refused": 700, "without data": 0} {
+		t.Run(name, func(t *testing.T) {
+			var m made
+			m.add(whPoint(wh166Config, 1, 1, 0))
+			for range 60 {
+				for register := range uint64(9) {
+					m.add(access("W", 4, wh166+0x100+16*register, register))
+				}
+			}
+			for i := range others { // nothing of it repeats
+				m.add(access("R", 4, wh166+0x40000+8*i, i*i))
+			}
+			for k := range 4 {
+				m.frame(k, 2, access("W", 4, wh166+0x18000, uint64(k*k*k+77)))
+			}
+			f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
+			if image == nil || f.Chosen != 2 || f.Candidates[0].Accesses != 9 ||
+				(len(f.Candidates[0].Refused) > 0) != (others > 0) {
+				t.Fatalf("\n%s", f)
+			}
+			// In the order of the program, though the second input has the lower address.
+			want := "input (1,1) 0x20000 64, input (1,1) 0x18000 4, output (1,1) 0x30000 64"
+			if got := roles(f); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			varies := f.Candidates[f.Chosen-1].Varies
+			for i, name := range []string{"in0", "in1", "out0"} {
+				if varies[i].Name != name {
+					t.Errorf("%d is named %s, want %s", i, varies[i].Name, name)
+				}
+			}
+		})
 	}
 }
 

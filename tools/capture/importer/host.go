@@ -212,7 +212,7 @@ func (l *lifter) iatu() (out outcome, err error) {
 		return out, nil
 	}
 	var list clauses
-	list.add(1, "%s of it left out: the lane that replays aims it",
+	list.add(1, "%s of it left out: the backend that replays programs it",
 		english.Count(r.stores+r.loads, "access"))
 	unused := 0
 	for number := range uint32(r.Regions) {

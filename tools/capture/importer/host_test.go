@@ -50,10 +50,10 @@ func TestCaptureOfDMAReplaysWithTheHostMemoryItReached(t *testing.T) {
 	o := Options{From: FromQemu, Board: &boards.Edu,
 		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}
 	refused(t, text, o, "line 3: store of 0x100000 to the DMA source address: a replay needs "+
-		"host memory there, and the trace does not hold it; --host gives it")
+		"host memory there, and the trace does not have it; name its file with --host")
 	o.Host = []HostSpec{{"from", 0x100000, captureFile(t, "edu-dma.from.bin")}}
 	refused(t, text, o, "line 21: store of 0x102000 to the DMA destination address: a replay "+
-		"needs host memory there, and the trace does not hold it; --host gives it")
+		"needs host memory there, and the trace does not have it; name its file with --host")
 	o.Host = append(o.Host, HostSpec{"to", 0x102000, captureFile(t, "edu-dma.to.bin")})
 	for _, without := range [][]string{nil, {"coalesce", "fence"}} {
 		o.Without = without

@@ -137,9 +137,8 @@ func TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo(t *testing.T) {
 			"record a run that uses the device, and see `lm record --help` for the mappings that "+
 			"it sees")
 	refused(t, "LMRECORD 2\nEND 0\n", o,
-		"line 1: the recorded program mapped no BAR of a device: there is nothing in the "+
-			"recording; `lm record --help` tells which mappings are seen, and --device, where it "+
-			"was given, leaves out all other devices")
+		"line 1: the recording is empty: the program mapped no BAR of a device, or of a device "+
+			"that --device names; `lm record --help` lists the mappings that it sees")
 }
 
 // allocated is how many bytes something has the heap give.

@@ -39,10 +39,10 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 			`line 1: version "20990101" of mmiotrace is unknown, only 20070824 is`},
 		{"no version", eduDevice + "\n",
 			"line 1: PCIDEV before VERSION, which stands in trace_pipe alone: cat " +
-				"/sys/kernel/tracing/trace_pipe >FILE before mmiotrace is switched on"},
+				"/sys/kernel/tracing/trace_pipe >FILE after mmiotrace is switched on"},
 		{"front cut off", load + "\n",
 			"line 1: R before VERSION, which stands in trace_pipe alone: cat " +
-				"/sys/kernel/tracing/trace_pipe >FILE before mmiotrace is switched on"},
+				"/sys/kernel/tracing/trace_pipe >FILE after mmiotrace is switched on"},
 		{"lost events", head + "MARK 0.000000 Lost 17 events.\n" + load + "\n",
 			"line 3: the kernel lost 17 events: the trace is incomplete (record again with a " +
 				"larger buffer_size_kb)"},

@@ -153,7 +153,7 @@ func hostMemoryReason(b *boards.Board, a *traces.Access) string {
 		}
 		if a.Value != 0 && (a.Value < h.first || a.Value > h.last) {
 			return fmt.Sprintf("store of 0x%x to %s: a replay needs host memory there, and the "+
-				"trace does not hold it; --host gives it", a.Value, h.name)
+				"trace does not have it; name its file with --host", a.Value, h.name)
 		}
 	}
 	return ""

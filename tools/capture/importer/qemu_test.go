@@ -93,7 +93,7 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 				"0x10000000 on: is the base right?"},
 		{"host memory", good + ops("w 88 8 0x40000", "w 80 8 0x0", "w 80 8 0x4196e000"),
 			"line 4: store of 0x4196e000 to the DMA source address: a replay needs host memory " +
-				"there, and the trace does not hold it; --host gives it"},
+				"there, and the trace does not have it; name its file with --host"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, o, c.want) })
 	}

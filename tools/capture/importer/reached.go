@@ -103,9 +103,10 @@ func (f *folder) waitForCounters(out *outcome) {
 	if len(likely) > 0 {
 		c := likely[0]
 		last := c.values[len(c.values)-1]
-		out.warn(int(c.line), "the polls of %s wait for rising values (0x%x to 0x%x), and may find a "+
-			"later one: if these are counters, --reached %s or --reached rising accepts that",
-			english.Count(len(likely), "register"), c.values[0], last, c.place)
+		const text = "the polls of %s wait for rising values (0x%x to 0x%x), and may find " +
+			"a later one: if these are counters, --reached %s or --reached rising accepts that"
+		registers := english.Count(len(likely), "register")
+		out.warn(int(c.line), text, registers, c.values[0], last, c.place)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestRegionsOfTheIATUBecomeHostWindows(t *testing.T) {
 			pointLines(c.board, c.x, c.y, c.noc),
 			[]string{read4(0, c.window+0x20, 0xdeadbeef), "HR 20 4 efbeadde"})...)
 		image, report := importRecord(t, text, Options{})
-		want := "16 accesses of it left out: the lane that replays aims it; region 0 " +
+		want := "16 accesses of it left out: the backend that replays programs it; region 0 " +
 			"(0x0..0x3fffffff) is host window host0; " +
 			"1 region that nothing reaches dropped; 3 accesses through the PCIe tile became " +
 			"accesses of host memory"
@@ -140,7 +140,8 @@ func TestRegionsThatNothingReachesAreDropped(t *testing.T) {
 		pointLines(&boards.Wormhole, 1, 1, 0), []string{store(0, 0xb000100, 1, 2, 3, 4)})
 	image, report := importRecord(t, recordOf(whRecord, list...), Options{})
 	if got := did(report,
-		"iATU"); got != "8 accesses of it left out: the lane that replays aims it; 1 region that "+
+		"iATU"); got != "8 accesses of it left out: the backend that replays "+
+		"programs it; 1 region that "+
 		"nothing reaches dropped" {
 		t.Errorf("iATU: %s", got)
 	}

@@ -65,6 +65,9 @@ type TensorSpec struct {
 	Line    int    // of an input, each byte's first store from there on; 0: all of them
 	DType   gen.DType
 	Shape   []uint32
+	// Page is the size of a page of an interleaved buffer of tt-metal, in bytes; Address is then
+	// the address in each bank. 0: the tensor is contiguous.
+	Page uint64
 }
 
 // at is the address as flags have it.
@@ -88,10 +91,9 @@ func (t *TensorSpec) Size() uint64 {
 // tensorSizeMax bounds one tensor: an offset in a window has 32 bits.
 const tensorSizeMax = 1 << 32
 
-const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or " +
-	"w=1,1,0x21000,int8,32x64; " +
-	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory; an input's " +
-	"ADDRESS@LINE where a place is stored several times"
+// tensorForm is in errors; the help of lm import has all forms of an address.
+const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as w=1,1,0x20000,int8,32x64; no X,Y " +
+	"outside of tiles; see lm import --help"
 
 // ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside of tiles,
 // NAME=ADDRESS,DTYPE,SHAPE; ADDRESS may be barN+ADDRESS.
@@ -113,6 +115,10 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 		return t, reason
 	}
 	t.Name = name
+	if pages, ok := strings.CutPrefix(rest, interleavedPrefix); ok {
+		reason = parseInterleaved(&t, pages)
+		return t, reason
+	}
 	parts := strings.Split(rest, ",")
 	if len(parts) != 5 && len(parts) != 3 {
 		return t, fmt.Sprintf("behind the = there are %d parts, not 5 or 3", len(parts))
@@ -129,24 +135,30 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	if t.Line = int(n); apart && (err != nil || n == 0 || t.Bus) {
 		return t, fmt.Sprintf("%q is no line that accesses a device, from 1 on", line)
 	}
-	if t.DType = gen.DType(max(slices.Index(lmb.DTypes, parts[0]),
-		0)); t.DType == gen.DTypeInvalid {
-		return t, fmt.Sprintf("element type %q is none of %s", parts[0],
+	reason = t.parseType(parts[0], parts[1])
+	return t, reason
+}
+
+// parseType reads the type and the shape of a tensor, whose address is known.
+func (t *TensorSpec) parseType(dtype, shape string) (reason string) {
+	t.DType = gen.DType(max(slices.Index(lmb.DTypes, dtype), 0))
+	if t.DType == gen.DTypeInvalid {
+		return fmt.Sprintf("there is no element type %q; types: %s", dtype,
 			strings.Join(lmb.DTypes[1:], ", "))
 	}
-	if t.Shape, reason = parseShape(parts[1]); reason != "" {
-		return t, reason
+	if t.Shape, reason = parseShape(shape); reason != "" {
+		return reason
 	}
 	size := uint64(fbs.DTypeSize(t.DType))
 	for _, n := range t.Shape {
 		if size *= uint64(n); size > tensorSizeMax {
-			return t, "more than 4 GiB"
+			return "more than 4 GiB"
 		}
 	}
 	if t.Address > math.MaxUint64-size {
-		return t, fmt.Sprintf("%d bytes at 0x%x reach beyond 64-bit addresses", size, t.Address)
+		return fmt.Sprintf("%d bytes at 0x%x reach beyond 64-bit addresses", size, t.Address)
 	}
-	return t, ""
+	return ""
 }
 
 func nameReason(name string) string {

@@ -65,11 +65,11 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 			`"4294967296" is no line that accesses a device, from 1 on`},
 		{"a=1,1,-1,int32,256", `address "-1" is no number`},
 		{"a=1,1,0x20000,int,256",
-			`element type "int" is none of int8, uint8, int16, uint16, int32, uint32, int64, ` +
-				`uint64, float16, bfloat16, float32, float64`},
-		{"a=1,1,0x20000,Int32,256", `element type "Int32" is none of ` +
+			`there is no element type "int"; types: int8, uint8, int16, uint16, int32, uint32, ` +
+				`int64, uint64, float16, bfloat16, float32, float64`},
+		{"a=1,1,0x20000,Int32,256", `there is no element type "Int32"; types: ` +
 			strings.Join(lmb.DTypes[1:], ", ")},
-		{"a=1,1,0x20000,invalid,256", `element type "invalid" is none of ` +
+		{"a=1,1,0x20000,invalid,256", `there is no element type "invalid"; types: ` +
 			strings.Join(lmb.DTypes[1:], ", ")},
 		{"a=1,1,0x20000,int32,0",
 			`shape "0" is not one or more numbers above 0 with x between them`},

@@ -15,6 +15,7 @@ type tensor struct {
 	TensorSpec
 	role    gen.Role
 	size    uint64
+	extent  uint64 // bytes from Address on in its place: in each bank, if it is interleaved
 	data    []byte
 	have    []bool // of each byte: stored, or loaded
 	holds   []bool // where Line: the device has what was stored to this input
@@ -36,6 +37,9 @@ func (t *tensor) last() uint64 { return t.Address + t.size - 1 }
 
 // span is the tensor's place for people.
 func (t *tensor) span() string {
+	if t.Page != 0 {
+		return fmt.Sprintf("interleaved 0x%x, pages of %d bytes", t.Address, t.Page)
+	}
 	text := fmt.Sprintf("%s0x%x..0x%x", t.Place, t.Address, t.last())
 	if t.Line > 0 {
 		text += fmt.Sprintf(" from line %d on", t.Line)
@@ -86,8 +90,10 @@ func distinct(a, b *tensor, bar uint8) error {
 	switch {
 	case a.Name == b.Name:
 		return traces.Usage("two tensors are called %s", a.Name)
+	case (a.Page != 0) != (b.Page != 0):
+		return nil // an access that reaches both is an error later
 	case a.role == b.role && (a.Line == b.Line || a.Line == 0 || b.Line == 0) &&
-		a.in(bar) == b.in(bar) && a.Address <= b.last() && b.Address <= a.last():
+		a.in(bar) == b.in(bar) && a.Address < b.Address+b.extent && b.Address < a.Address+a.extent:
 		return traces.Usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(),
 			b.kind(), b.Name, b.span())
 	}

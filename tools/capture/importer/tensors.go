@@ -107,6 +107,7 @@ func (a *assigner) addTensors() error {
 
 func (a *assigner) checkSpec(t *tensor) error {
 	t.size = t.Size()
+	t.extent = t.size
 	switch {
 	case nameReason(t.Name) != "":
 		return traces.Usage("%s %q: %s", t.kind(), t.Name, nameReason(t.Name))
@@ -117,6 +118,9 @@ func (a *assigner) checkSpec(t *tensor) error {
 	case t.Line > 0 && t.role == gen.RoleOutput:
 		return traces.Usage("output %s: an output is what is read there, of several loads the "+
 			"last: leave @%d out", t.Name, t.Line)
+	}
+	if t.Page != 0 {
+		return a.checkInterleaved(t)
 	}
 	return a.checkPlace(t.kind()+" "+t.Name, t.Place)
 }
@@ -206,9 +210,8 @@ func (a *assigner) tensorWith(s *step, role gen.Role) (index int, whole bool, er
 	other := -1
 	for i := range a.tensors {
 		t := &a.tensors[i]
-		address, ok := a.at(s, t.Place)
-		last := address + s.size() - 1
-		if t.role != role || !ok || address > t.last() || last < t.Address {
+		address, inside, ok := a.reach(s, t)
+		if t.role != role || !ok {
 			continue
 		}
 		taken, all := t.takes(s, address)
@@ -223,7 +226,7 @@ func (a *assigner) tensorWith(s *step, role gen.Role) (index int, whole bool, er
 		default:
 			index, other = i, index
 		}
-		whole = whole && all && address >= t.Address && last <= t.last()
+		whole = whole && all && inside
 	}
 	// Tensors in one place do not overlap: this is a store to several tiles.
 	if whole && other >= 0 {
@@ -305,7 +308,7 @@ func (a *assigner) use(out *steps, s step, index int) error {
 			t.holds = make([]bool, t.size)
 		}
 	}
-	address, _ := a.at(&s, t.Place)
+	address, _, _ := a.reach(&s, t)
 	offset := address - t.Address
 	for i, b := range a.moved(&s) {
 		if err := a.take(out, t, s.lineOf(uint32(i)/uint32(s.width)), index, offset+uint64(i),

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -179,7 +180,7 @@ func (c *columns) counts(values [][]byte) string {
 	} else {
 		c.c.cycle = cycle
 	}
-	return fmt.Sprintf("counts: %s, and begins anew after %d", shown, after)
+	return fmt.Sprintf("counts: %s, and begins again after %d", shown, after)
 }
 
 // fedMin is how many inputs of a frame one place may be.
@@ -323,6 +324,22 @@ func (c *columns) storedAgain(b patch, v *Varying, values [][]byte) (again bool)
 	return again
 }
 
+// sortByLine sorts the inputs or outputs by the lines of their first accesses, so that their names
+// follow the order of the program. Everything else keeps its place.
+func (c *Candidate) sortByLine(role string) {
+	var places []int
+	var list []Varying
+	for i, v := range c.Varies {
+		if v.Role == role && v.bad == "" {
+			places, list = append(places, i), append(list, v)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Varying) int { return cmp.Compare(a.Line, b.Line) })
+	for i, place := range places {
+		c.Varies[place] = list[i]
+	}
+}
+
 // name gives inputs and outputs names that the user has not used.
 func (c *columns) name() {
 	used := map[string]bool{}
@@ -330,6 +347,8 @@ func (c *columns) name() {
 		used[t.Name] = true
 	}
 	numbers := map[string]int{}
+	c.c.sortByLine("input")
+	c.c.sortByLine("output")
 	for i := range c.c.Varies {
 		v := &c.c.Varies[i]
 		short := map[string]string{"input": "in", "output": "out"}[v.Role]

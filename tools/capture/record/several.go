@@ -108,10 +108,8 @@ func (p *parser) whole() {
 	switch {
 	case s.chosen == nil && len(s.devices) == 0 && p.err == nil && s.gap == nil:
 		p.err = &Error{1, 1,
-			errors.New("the recorded program mapped no BAR of a device: there is nothing in the " +
-				"recording; `lm record --help` tells " +
-				"which mappings are seen, and --device, where it was given, leaves out all other " +
-				"devices")}
+			errors.New("the recording is empty: the program mapped no BAR of a device, or of a " +
+				"device that --device names; `lm record --help` lists the mappings that it sees")}
 	case s.chosen == nil && len(s.devices) > 0:
 		list := ""
 		for _, d := range s.devices {

@@ -26,7 +26,7 @@ const (
 	partHigh16  = 7 // ZMM16 to 31
 )
 
-var errVectors = errors.New("the kernel gives no state of the vector registers")
+var errVectors = errors.New("the kernel returns no state of the vector registers")
 
 // cpuid is the instruction.
 func cpuid(leaf, subleaf uint32) (a, b, c, d uint32)

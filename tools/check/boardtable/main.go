@@ -33,7 +33,7 @@ const header = `/*
 // writeHeader writes the complete file.
 func writeHeader(w io.Writer) {
 	fmt.Fprint(w, header)
-	fmt.Fprintf(w, "#define SCHEMA_HASH UINT64_C(0x%016x)\n", uint64(fbs.SchemaHash))
+	fmt.Fprintf(w, "#define SCHEMA_HASH 0x%016xu\n", uint64(fbs.SchemaHash))
 	for _, b := range boards.All {
 		writeBoard(w, b)
 	}
@@ -109,9 +109,9 @@ func writeEntry(w io.Writer, b *boards.Board) {
 		b.Device)
 }
 
-func hex(n uint64) string { return fmt.Sprintf("UINT64_C(%#x)", n) }
+func hex(n uint64) string { return fmt.Sprintf("%#xu", n) }
 
-func hex32(n uint64) string { return fmt.Sprintf("%#x", n) }
+func hex32(n uint64) string { return fmt.Sprintf("%#xu", n) }
 
 func bit(b bool) int {
 	if b {

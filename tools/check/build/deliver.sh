@@ -50,15 +50,8 @@ install_files() {
 		build_shipped $arch "$made/lminit-$arch" ./tools/lminit
 	done
 	build_static "$(go env GOARCH)" "$made/lm" ./tools/lm
-	# The date in the pages must be the same in every build.
-	SOURCE_DATE_EPOCH=0 "$made/lm" man "$made/man"
-	{
-		printf '.TH LMRUN 1 "" "lmrun %s"\n' "$version_number"
-		printf '.SH NAME\nlmrun \\- replay a Light Metal binary on a device\n'
-		printf '.SH DESCRIPTION\n.nf\n'
-		"$made/lmrun-$(go env GOARCH)" -help | sed "s/[\\\\]/&&/g; s/^[.']/\\\\\\&&/; s/-/\\\\-/g"
-		printf '.fi\n'
-	} >"$made/man/lmrun.1"
+	"$made/lmrun-$(go env GOARCH)" -help >"$made/lmrun.txt"
+	"$made/lm" man "$made/man" "$made/lmrun.txt"
 	"$made/lm" completion bash >"$made/bash"
 	"$made/lm" completion zsh >"$made/zsh"
 	"$made/lm" completion fish >"$made/fish"

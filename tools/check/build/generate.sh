@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Part of build.sh: files of the tree that are generated: Go code and kernels of accelerators.
 
-# cmd_gen [--check] generates Go code from the schema into fbs/gen, or only compares it with that.
+# cmd_gen [--check] generates Go code from the schema into fbs/gen, and the tables of boards for the
+# player in C. With --check, it only compares them with the tree.
 cmd_gen() {
 	local dir=$out/_gen # go ./... ignores names that begin with _
 	ensure_installed flatc flatbuffers-compiler || { warn "gen: $missing is not here"; exit 69; }
@@ -21,8 +22,12 @@ cmd_gen() {
 	if [[ ${1:-} == --check ]]; then
 		diff -r "$dir/gen" fbs/gen ||
 			{ warn "generated code is not what fbs/image.fbs makes; run ./build.sh gen"; return 1; }
+		go run ./tools/check/boardtable | diff - runtime/c/lmplay_boards.h ||
+			{ warn "lmplay_boards.h is not what boards/ makes; run ./build.sh gen"; return 1; }
 	else
 		rm -rf fbs/gen && cp -r "$dir/gen" fbs/gen
+		go run ./tools/check/boardtable >"$dir/lmplay_boards.h" # of the new schema
+		cp "$dir/lmplay_boards.h" runtime/c
 	fi
 }
 

@@ -61,6 +61,9 @@ step_unit() {
 		{ say "without $missing, tests that count system calls skip themselves"; all=; }
 	ensure_installed flatc flatbuffers-compiler ||
 		{ say "without $missing, tests that read images by other means skip themselves"; all=; }
+	{ ensure_installed groff groff && ensure_installed mandoc mandoc; } ||
+		{ say "without $missing, man pages are not rendered"; all=; }
+	ensure_installed jq jq || { say "without $missing, recipes of pages are not tried"; all=; }
 	# Optional, since it takes 124 MB to download, 412 MB of disk and more than a minute.
 	ensure_installed chromium chromium ||
 		say "without $missing, the report page is not measured in a browser"
@@ -161,6 +164,9 @@ step_guest() {
 	ensure_cross_compiler arm64 || skip_step "no C compiler for arm64: $missing"
 	build_archive arm64 "$out/liblightmetal-mock-arm64.a" mock
 	build_firmware "$out/firmware-arm64" "$out/liblightmetal-mock-arm64.a"
+	build_bare "$out/bare-arm64"
+	build_zephyr_sample "$out/zephyr"
+	export LM_GUEST_BARE=$PWD/$out/bare-arm64.bin LM_GUEST_ZEPHYR=$PWD/$out/zephyr
 	ensure_full_kernel || skip_step "no arm64 kernel with a watchdog: $missing"
 	ensure_uboot || skip_step "no U-Boot for QEMU: $missing"
 	ensure_new_qemu || skip_or_fail_step "$missing"

@@ -9,8 +9,8 @@ passed=() failed=() skips=()
 cmd_test() {
 	local steps=("$@") before step
 	[[ $# -gt 0 ]] || steps=(
-		fmt vet lint gen kernels unit fuzz race arm64 purego cross reproducible recipes guest
-		coverage bench
+		fmt vet lint gen kernels unit player fuzz race arm64 purego cross reproducible recipes
+		guest coverage bench
 	)
 	for step in "${steps[@]}"; do
 		declare -F "step_$step" >/dev/null ||

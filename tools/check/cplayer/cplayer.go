@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// Build compiles the player and the harness with a C compiler, and returns the path of the program.
-// The parameter `root` is the top folder of the tree, and `dir` the folder of the program. Further
-// flags follow those of every build.
-func Build(compiler, root, dir string, flags ...string) (program string, err error) {
-	program = filepath.Join(dir, "harness")
+// Build compiles the player and harness/NAME.c with a C compiler, and returns the path of the
+// program. The parameter `root` is the top folder of the tree, and `dir` the folder of the program.
+// Further flags follow those of every build.
+func Build(compiler, root, dir, name string, flags ...string) (program string, err error) {
+	program = filepath.Join(dir, name)
 	player := filepath.Join(root, "runtime", "c")
 	arguments := []string{"-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-I", player,
 		"-o", program, filepath.Join(player, "lmplay.c"),
-		filepath.Join(root, "tools/check/cplayer/harness/harness.c")}
+		filepath.Join(root, "tools/check/cplayer/harness", name+".c")}
 	out, err := exec.Command(compiler, append(arguments, flags...)...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)

@@ -41,6 +41,7 @@ type machine struct {
 	view          *fbs.View
 	memory        []byte
 	windows       []uint64 // offset of each window in the memory
+	order         []int    // windows in the order of Load: fixed bus addresses first
 	mapped        int      // number of windows that Load has mapped
 	fault         int
 	after, stores int
@@ -99,6 +100,13 @@ func (m *machine) layOut() (size uint64) {
 		}
 	}
 	m.windows = make([]uint64, len(m.view.Windows))
+	for _, isFixed := range [...]bool{true, false} {
+		for i := range m.view.Windows {
+			if (fbs.FixedBus(&m.view.Windows[i]) != 0) == isFixed {
+				m.order = append(m.order, i)
+			}
+		}
+	}
 	for _, kind := range [...]gen.WindowKind{gen.WindowKindBar, gen.WindowKindHost,
 		gen.WindowKindTlb, gen.WindowKindConfig} {
 		for i := range m.view.Windows {
@@ -123,9 +131,9 @@ func (d *device) Identity() hal.Identity {
 }
 
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
-	at, slot := d.windows[d.mapped], -1
+	at, slot := d.windows[d.order[d.mapped]], -1
 	d.mapped++
-	bus := busBase + at
+	bus, fixed := busBase+at, fbs.FixedBus(&w)
 	switch w.Kind {
 	case gen.WindowKindTlb:
 		if d.board == nil || d.board.TLB == nil {
@@ -142,9 +150,14 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	case gen.WindowKindHost:
 		if d.board != nil && d.board.Outbound != nil {
 			bytes := fbs.RoundUp(w.Size, 4096)
+			if fixed != 0 {
+				d.next = fixed - d.board.Outbound.NoC
+			}
 			d.regions = append(d.regions, region{d.next, bytes, bus})
 			bus = d.board.Outbound.NoC + d.next
 			d.next += bytes + 4096
+		} else if fixed != 0 {
+			bus = fixed
 		}
 	}
 	a := hal.NewAperture(&port{d.machine, at}, w.Size, slot)

@@ -25,8 +25,14 @@ import (
 
 const root = "../../.."
 
-// buildPlayer compiles the player for the host.
+// buildPlayer compiles the player and harness.c for the host.
 func buildPlayer(t *testing.T, flags ...string) (program string) {
+	t.Helper()
+	return buildProgram(t, "harness", flags...)
+}
+
+// buildProgram compiles the player and a program of the folder `harness`.
+func buildProgram(t *testing.T, name string, flags ...string) (program string) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
@@ -35,7 +41,11 @@ func buildPlayer(t *testing.T, flags ...string) (program string) {
 		t.Skip("gcc is not here, so the player in C cannot be compiled (LM_TEST_REQUIRED=1 makes " +
 			"this a failure)")
 	}
-	program, err := Build("gcc", root, t.TempDir(), flags...)
+	dir := t.TempDir()
+	if coverage := os.Getenv("LM_PLAYER_COVERAGE"); coverage != "" {
+		dir, flags = coverage, []string{"--coverage", "-O0"}
+	}
+	program, err := Build("gcc", root, dir, name, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}

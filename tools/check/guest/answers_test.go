@@ -295,7 +295,7 @@ func (r *runs) cases(list []aCase, device, image, more string) {
 func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 	t.Parallel()
 	_, console := inside(t, func(m *machine) {
-		m.virt = iommu
+		m.virt, m.processors = iommu, 2 // PID 1 answers while lmrun runs
 		m.addModules(t, "LM_GUEST_MODULES")
 		for path, text := range map[string]string{
 			"/looks.lmb": looks, "/mastered.lmb": mastered,
@@ -361,8 +361,8 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 			"-device", "vfio:1234:11e8", "-device", "tt:/tt", "/both.lmb")
 		r.add(hal.Usage, "open both as `pci:`", "-device", "vfio:1234:11e8", "-device",
 			"pci:1af4:1110", "/two.lmb")
-		m.files["/runs"] = []byte(r.list.String())
-	}, "runs", "pci:1af4:1110", "vfio:1234:11e8")
+		m.addSteps(r.steps.String())
+	}, "vfio", "hugepages 8\nready edu\n")
 	t.Log(console)
 }
 

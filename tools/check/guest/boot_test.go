@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -134,7 +133,7 @@ func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
 		path))
 	b.says(t, hal.OK, "off", "lminit: /lmrun.conf: images: 1", "lmrun: done: main of /image.lmb*",
 		"lminit: poweroff")
-	trace := replayed{machine: b.machine}.reached(t, edu)
+	trace := b.qemuTrace(t, edu)
 	if failed, _, err := expanded(t, image, "main").match(trace); failed != "" || err != nil {
 		t.Errorf("failed at %q, %v", failed, err)
 	}
@@ -169,7 +168,7 @@ func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
 			t.Errorf("%s: %v; it said %q", console, err, &said)
 		}
 		stores := 0
-		for _, a := range (replayed{machine: m}).reached(t, edu) {
+		for _, a := range m.qemuTrace(t, edu) {
 			if a.store {
 				stores++
 			}
@@ -262,33 +261,6 @@ func repack(t *testing.T, folder, config string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// endless is a machine with what the scenarios of inside/boot.go use.
-func endless(t *testing.T) func(*machine) {
-	factorial, _ := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
-	return func(m *machine) {
-		m.add(t, "/factorial.lmb", factorial)
-		m.files["/endless.conf"] = []byte("image factorial.lmb\nloop forever\n")
-	}
-}
-
-// TestRunnerKilledAtAHundredMomentsGivesRightResultsAfterwards takes the moments from a seed;
-// which instruction of lmrun they hit depends on the machine.
-func TestRunnerKilledAtAHundredMomentsGivesRightResultsAfterwards(t *testing.T) {
-	t.Parallel()
-	_, console := inside(t, endless(t), "kills", "100", "6")
-	text, _ := strings.CutPrefix(strings.TrimSpace(console), "inside: killed ")
-	killed, _, _ := strings.Cut(text, " ")
-	if n, err := strconv.Atoi(killed); err != nil || n < 66 {
-		t.Errorf("not killed often enough in the middle: %s", console)
-	}
-	t.Log(strings.TrimSpace(console))
-}
-
-func TestProcessOneEndsInOrderOnSignalsAndReaps(t *testing.T) {
-	t.Parallel()
-	inside(t, endless(t), "signals")
 }
 
 // TestFITStartsUnderUBoot boots the tree that bootimage makes for a board with

@@ -41,7 +41,7 @@ func boardReports(t *testing.T, console string) map[string]*boardReport {
 	t.Helper()
 	reports := map[string]*boardReport{}
 	for line := range strings.Lines(console) {
-		rest, ok := strings.CutPrefix(line, "check-board ")
+		rest, ok := strings.CutPrefix(line, "report ")
 		if !ok {
 			continue
 		}
@@ -58,45 +58,38 @@ func boardReports(t *testing.T, console string) map[string]*boardReport {
 	return reports
 }
 
-// What lm check-board says of a real arm64 kernel, before and after it is made
-// ready for an image with host memory.
-func TestGuestIsJudgedAsWhatItIs(t *testing.T) {
-	t.Parallel()
-	for _, lane := range lanes {
-		t.Run(lane.name, func(t *testing.T) {
-			_, console := inside(t, func(m *machine) {
-				lane.setUp(t, m)
-				m.addListing(t, "edu-dma", "")
-				m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
-			}, "check-board", lane.name)
-			reports := boardReports(t, console)
-			plainReport(t, reports["plain"])
-			if r := reports["plain"]; r.Exit != 0 || r.Missing != 0 {
-				t.Errorf("plain: exit %d, missing %v", r.Exit, r.missing())
-			}
-			edu := "edu " + reports["plain"].Devices[0].Address
-			if r := reports["before"]; lane.name == "vfio" &&
-				(r.Exit != 69 || !slices.Contains(r.missing(), edu+" IOMMU")) {
-				t.Errorf("before vfio-pci is bound: exit %d, missing %v", r.Exit, r.missing())
-			}
-			r := reports["after"]
-			if r.Exit != 0 {
-				t.Errorf("after: exit %d, missing %v", r.Exit, r.missing())
-			}
-			for check, want := range map[string]string{
-				"device 0, edu (1234:11e8) BARs": "as large",
-				"coherence":                      "see the processor's caches",
-				"huge pages":                     "8 of 2 MiB free",
-				edu + " driver": map[string]string{"pci": "pci:",
-					"vfio": "vfio:"}[lane.name],
-				edu + " IOMMU": map[string]string{"pci": "none",
-					"vfio": "through the driver vfio-pci"}[lane.name],
-			} {
-				if state, found := r.find(check); state != "ok" || !strings.Contains(found, want) {
-					t.Errorf("after: %s is %s %q, want ok %q", check, state, found, want)
-				}
-			}
-		})
+// checkReports checks what lm check-board reported on a machine.
+func checkReports(t *testing.T, r *scenarioRun) {
+	t.Helper()
+	backend := "pci"
+	if r.virt == iommu {
+		backend = "vfio"
+	}
+	reports := boardReports(t, r.said["JudgesAMachineAsWhatItIs"])
+	plainReport(t, reports["plain"])
+	if r := reports["plain"]; r.Exit != 0 || r.Missing != 0 {
+		t.Errorf("plain: exit %d, missing %v", r.Exit, r.missing())
+	}
+	edu := "edu " + reports["plain"].Devices[0].Address
+	if r := reports["before"]; backend == "vfio" &&
+		(r.Exit != 69 || !slices.Contains(r.missing(), edu+" IOMMU")) {
+		t.Errorf("before vfio-pci is bound: exit %d, missing %v", r.Exit, r.missing())
+	}
+	after := reports["after"]
+	if after.Exit != 0 {
+		t.Errorf("after: exit %d, missing %v", after.Exit, after.missing())
+	}
+	for check, want := range map[string]string{
+		"device 0, edu (1234:11e8) BARs": "as large",
+		"coherence":                      "see the processor's caches",
+		"huge pages":                     "8 of 2 MiB free",
+		edu + " driver":                  backend + ":",
+		edu + " IOMMU": map[string]string{"pci": "none",
+			"vfio": "through the driver vfio-pci"}[backend],
+	} {
+		if state, found := after.find(check); state != "ok" || !strings.Contains(found, want) {
+			t.Errorf("after: %s is %s %q, want ok %q", check, state, found, want)
+		}
 	}
 }
 

@@ -25,7 +25,9 @@ func TestRecordedClientOfTheVendorsLibrary(t *testing.T) {
 	onDriver(t, func(t *testing.T, m *machine, c *card) {
 		withRecorder(t, m)
 		m.add(t, "/client", program)
-	}, func(*card) []string { return []string{"client"} },
+	}, func(*card) string {
+		return "ready\nfolders /dev/shm\nrecord /client\nrun 0 \"\" /client\n"
+	},
 		func(t *testing.T, m *machine, c *card, console string) {
 			records, file := recordsOf(t, console)
 			trace, n := m.clientsOwn(t, c), accessesTo(records, 0)
@@ -42,7 +44,7 @@ func TestRecordedClientOfTheVendorsLibrary(t *testing.T) {
 			again, _ := inside(t, func(m *machine) {
 				m.serveTo(t, "mock:"+c.board)
 				m.add(t, "/images/client.lmb", path)
-			}, "served", "pci", c.ids)
+			}, "pci", "golden $"+c.board+" /images/client.lmb\n")
 			if again.served != nil {
 				t.Error(again.served)
 			}

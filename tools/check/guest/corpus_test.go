@@ -16,18 +16,24 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// runs are those of the scenario of that name: inside/runs.go.
-type runs struct{ list strings.Builder }
+// runs are steps of a scenario that run lmrun.
+type runs struct{ steps strings.Builder }
 
-func (r *runs) add(want hal.Code, words string,
-	args ...string) {
-	r.answered(want, words, "", args...)
+func (r *runs) add(want hal.Code, words string, args ...string) {
+	r.step("lmrun", append([]string{fmt.Sprint(want.ExitStatus()), words}, args...))
 }
 
 // answered adds one whose system calls get answers: inside/answer.go.
 func (r *runs) answered(want hal.Code, words, answers string, args ...string) {
-	fmt.Fprintf(&r.list, "%d\t%s\t%s\t%s\n", want.ExitStatus(), words, answers,
-		strings.Join(args, "\t"))
+	r.step("answered", append([]string{fmt.Sprint(want.ExitStatus()), words, answers}, args...))
+}
+
+func (r *runs) step(name string, args []string) {
+	r.steps.WriteString(name)
+	for _, arg := range args {
+		fmt.Fprintf(&r.steps, " %q", arg)
+	}
+	r.steps.WriteString("\n")
 }
 
 // verified adds an image to what lmrun is to verify, and what it is to say.
@@ -110,8 +116,8 @@ func TestShippedVerifierRefusesInTheWordsOfTheHosts(t *testing.T) {
 		if os.Getenv("LM_GUEST_SIGNED") != "" {
 			m.addSigned(&r, base)
 		}
-		m.files["/runs"] = []byte(r.list.String())
-	}, "runs")
+		m.addSteps(r.steps.String())
+	}, "pci", "")
 	t.Log(console)
 }
 

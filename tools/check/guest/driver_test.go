@@ -23,18 +23,18 @@ var onServedByDriver = way{"tt", func(t *testing.T, m *machine) {
 
 // onDriver carries out a scenario on that driver, which takes the mock of either
 // chip for a card.
-func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), scenario func(*card) []string,
+func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), steps func(*card) string,
 	check func(*testing.T, *machine, *card, string)) {
 	t.Helper()
 	for i := range allChips {
 		c := &allChips[i]
 		t.Run(c.board, func(t *testing.T) {
-			args := scenario(c)
 			m, console := inside(t, func(m *machine) {
 				onServedByDriver.setUp(t, m)
 				m.serveTo(t, "mock:"+c.board)
+				m.traceIt()
 				setUp(t, m, c)
-			}, args[0], args[1:]...)
+			}, "tt", steps(c))
 			t.Log(console)
 			if m.served != nil {
 				t.Error(m.served)
@@ -45,7 +45,7 @@ func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), scenario fu
 }
 
 // warned is a line of the driver's that warns, or worse.
-var warned = regexp.MustCompile(`the driver says: <[0-4]>.*`)
+var warned = regexp.MustCompile(`the kernel says: <[0-4]>.*`)
 
 // TestVendorsDriverOnAServedChip replays every capture and workload, a core that
 // reaches pinned memory and stores to rectangles of tiles, and the driver has
@@ -53,7 +53,10 @@ var warned = regexp.MustCompile(`the driver says: <[0-4]>.*`)
 func TestVendorsDriverOnAServedChip(t *testing.T) {
 	t.Parallel()
 	onDriver(t, func(t *testing.T, m *machine, c *card) { m.addAll(t, c) },
-		func(c *card) []string { return []string{"served", "tt", c.ids} },
+		func(c *card) string {
+			return "ready\ngolden tt:/dev/tenstorrent/0 /images/" + c.board + "/*.lmb\n" +
+				"show-log tenstorrent\n"
+		},
 		func(t *testing.T, m *machine, _ *card, console string) {
 			for _, line := range warned.FindAllString(console, -1) {
 				if !strings.Contains(line, "out-of-tree module") {
@@ -69,8 +72,42 @@ func TestVendorsDriverWindowsKillsAndResets(t *testing.T) {
 	t.Parallel()
 	onDriver(t, func(t *testing.T, m *machine, c *card) {
 		m.addGolden(t, "twoop", append([]string{"import"}, c.captures["twoop"]...)...)
-	}, func(c *card) []string { return append([]string{"driver", c.ids}, c.sizes...) },
+	}, driverSteps,
 		coresInReset)
+}
+
+// driverSteps: windows of each size as smaller ones run out, all gone; a second replay, which is
+// turned away and leaves the first unharmed; the clock, which is fast while a replay has the card;
+// kills, after which the driver puts the cores back into reset; a reset in the middle.
+func driverSteps(c *card) string {
+	return strings.NewReplacer("CARD", "tt:/dev/tenstorrent/0", "AGAIN",
+		"golden tt:/dev/tenstorrent/0 /images/twoop.lmb", "CHIP", c.board, "SIZES",
+		strings.Join(c.sizes, " "), "IDLE", c.clocks[0], "FAST", c.clocks[1]).Replace(`ready
+tlb-windows /images/twoop.lmb SIZES
+AGAIN
+start-sealed -device CARD -loop forever /images/twoop.lmb
+lmrun 69 "another replay has locked the device" -device CARD /images/twoop.lmb
+stop
+ends 0 ""
+clock tenstorrent!0 IDLE
+start-sealed -device CARD -loop forever /images/twoop.lmb
+clock tenstorrent!0 FAST
+stop
+ends 0 ""
+clock tenstorrent!0 IDLE
+repeat 3
+  start-sealed -device CARD -loop forever /images/twoop.lmb
+  kill
+  AGAIN
+end
+start-sealed -device CARD -loop forever /images/twoop.lmb
+reset-card 3
+ends 71|75 ""
+lmrun 69 "POST_RESET" -device CARD /images/twoop.lmb
+clear-config @CHIP
+reset-card 6
+AGAIN
+`)
 }
 
 // coresInReset wants the driver to have put cores back into reset, through the

@@ -7,27 +7,6 @@ import (
 	"testing"
 )
 
-// endured sets a machine up with a served Wormhole, by a way of onServed, and
-// the capture of its twoop.
-func endured(t *testing.T, lane int) func(*machine) {
-	return func(m *machine) {
-		onServed[lane].setUp(t, m)
-		m.serveTo(t, "mock:wormhole")
-		m.addGolden(t, "twoop", append([]string{"import"}, allChips[0].captures["twoop"]...)...)
-	}
-}
-
-// TestServedChipBearsKillsAndFramesByRings, by VFIO, which resets a device that
-// is taken next: sysfs leaves cores going that no one stops.
-func TestServedChipBearsKillsAndFramesByRings(t *testing.T) {
-	t.Parallel()
-	m, console := inside(t, endured(t, 1), "endure", "vfio", allChips[0].ids)
-	if m.served != nil {
-		t.Error(m.served)
-	}
-	t.Log(console)
-}
-
 // ender passes on what the guest says, and ends the server when it is asked to.
 type ender struct {
 	io.Writer
@@ -45,9 +24,14 @@ func (e *ender) Write(p []byte) (int, error) {
 func abandoned(t *testing.T) (m *machine, console string, exit int, err error) {
 	var text bytes.Buffer
 	m, _, exit, err = insideRun(t, func(m *machine) {
-		endured(t, 0)(m)
+		m.serveTo(t, "mock:wormhole")
+		m.addGolden(t, "twoop", append([]string{"import"}, allChips[0].captures["twoop"]...)...)
 		m.stdout = &ender{&text, m}
-	}, "abandoned", "pci", allChips[0].ids)
+	}, "pci", `ready
+start-sealed -loop forever -device $wormhole /images/twoop.lmb
+say "end the server"
+ends 71|75 ""
+`)
 	return m, text.String(), exit, err
 }
 

@@ -8,45 +8,27 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
-// withImage puts the image of a listing into the guest.
-func withImage(t *testing.T, source string) func(*machine) {
+// addFaults puts in what the scenarios of faults.txt replay.
+func (m *machine) addFaults(t *testing.T) {
 	t.Helper()
-	return func(m *machine) {
-		listing := filepath.Join(t.TempDir(), "image.lms")
-		if err := os.WriteFile(listing, []byte(source), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		image, _ := made(t, "asm", listing)
-		m.add(t, "/image.lmb", image)
-	}
-}
-
-func TestGuestFileCutShortWhileItIsMappedIsAnInputOutputError(t *testing.T) {
-	t.Parallel()
-	_, console := inside(t, withImage(t, `lightmetal 1
-target ivshmem 1af4:1110 bar2 1MiB
+	m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
+	m.addListing(t, "edu-factorial", "")
+	m.files["/images/factorial.lmb"] = m.files["/images/edu-factorial.lmb"]
+	m.files["/endless.conf"] = []byte("image /images/factorial.lmb\nloop forever\n")
+	m.addImage(t, "cut-short", `lightmetal 1
+device ivshmem 1af4:1110 bar2 1MiB
 window m bar2 offset 0x0 size 1MiB
 main:
-  write.4 m+0x0 0x1
-  poll.4 m+0x0 == 0x2 within 600s every 1ms
-  copy.8 m+0x1000 <- pattern 0x5 size 65536
+  write.4 m+0x80000 0x1
+  poll.4 m+0x80000 == 0x2 within 600s every 1ms
+  copy.8 m+0x81000 <- pattern 0x5 size 65536
 safe:
-  write.4 m+0x4 0x5afe
-`), "truncate")
-	const says = "input/output error: command 2 of main: the image file was cut short"
-	if !strings.Contains(console, says) || !strings.Contains(console, "sequence safe: done") {
-		t.Error(console)
-	}
-}
-
-func TestGuestMemoryDecodingOffIsADeviceThatIsGone(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	_, console := inside(t, withImage(t, `lightmetal 1
-target edu 1234:11e8 bar0 1MiB
+  write.4 m+0x80004 0x5afe
+`)
+	m.addImage(t, "polls", `lightmetal 1
+device edu 1234:11e8 bar0 1MiB
 window r bar0 offset 0x0 size 1MiB
 main:
   write.4 r+0x4 0x1
@@ -55,16 +37,9 @@ safe:
   write.4 r+0x4 0x2
 again:
   expect.4 r+0x0 == 0x010000ed
-`), "decoding-off")
-	if !strings.Contains(console, "device gone: command 1") || time.Since(began) > 10*time.Minute {
-		t.Error(console)
-	}
-}
-
-func TestGuestBusErrorOfADeviceIsABusFault(t *testing.T) {
-	t.Parallel()
-	inside(t, withImage(t, `lightmetal 1
-target unknown ffee:ffee bar0 1MiB
+`)
+	m.addImage(t, "narrow", `lightmetal 1
+device unknown ffee:ffee bar0 1MiB
 rule all bar0 widths 1 4
 window r bar0 offset 0x0 size 1MiB
 main:
@@ -75,25 +50,15 @@ narrow-store:
   write.1 r+0x4 0x1
 safe:
   expect.4 r+0x0 == 0x010000ed
-`), "narrow")
-}
-
-func TestGuestKillsASealedProcessThatWouldTakeSomething(t *testing.T) {
-	t.Parallel()
-	inside(t, withImage(t, `lightmetal 1
-target edu 1234:11e8 bar0 1MiB
-window r bar0 offset 0x0 size 1MiB
-main:
-  expect.4 r+0x0 == 0x010000ed
-`), "break-seal")
+`)
 }
 
 // watched boots Debian's standard kernel, which unlike the cloud kernel has a
-// driver for the watchdog that QEMU models, and gives what that did.
-func watched(t *testing.T, args ...string) (events, console string, wasReset bool) {
+// driver for the watchdog that QEMU models, and gives the events of that.
+func watched(t *testing.T, kind string) (r *scenarioRun, events string) {
 	t.Helper()
 	var monitor monitor
-	_, console, exit, err := insideRun(t, func(m *machine) {
+	r = boots(t, kind, "pci", func(m *machine) {
 		m.kernel = tool(t, "LM_GUEST_FULL_KERNEL")
 		modules := tool(t, "LM_GUEST_FULL_MODULES")
 		for _, name := range []string{"watchdog.ko", "i6300esb.ko"} {
@@ -103,8 +68,8 @@ func watched(t *testing.T, args ...string) (events, console string, wasReset boo
 		}
 		m.extra = append([]string{"-device", "i6300esb", "-action", "watchdog=reset"},
 			monitor.start(t, m.dir)...)
-		withImage(t, `lightmetal 1
-target edu 1234:11e8 bar0 1MiB
+		m.addImage(t, "watched", `lightmetal 1
+device edu 1234:11e8 bar0 1MiB
 window r bar0 offset 0x0 size 1MiB
 hang:
   poll.4 r+0x0 == 0x1 within 600s every 10ms
@@ -113,12 +78,9 @@ frame:
   delay 500ms
 fail:
   expect.4 r+0x0 == 0x1
-`)(m)
-	}, "watchdog", args...)
-	if err == nil && exit != 0 {
-		t.Fatalf("exit status %d; the console says:\n%s", exit, console)
-	}
-	return monitor.events(t), console, err != nil
+`)
+	})
+	return r, monitor.events(t)
 }
 
 // monitor is QEMU's, which tells of events: pipes to it and from it, held open
@@ -173,23 +135,24 @@ func fileExists(path string) bool {
 
 var bitten = regexp.MustCompile(`"event": "WATCHDOG", "data": \{"action": "reset"\}`)
 
-func TestGuestWatchdogResetsTheMachineWhenAReplayHangsOrFailsOrDies(t *testing.T) {
+// TestWatchdogResetsTheMachine when a replay hangs, fails or is killed, and not before: frames
+// that take longer than its timeout in all complete first, and it is stopped after them.
+func TestWatchdogResetsTheMachine(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"hang"}, {"fail"}, {"kill"}} {
-		events, console, wasReset := watched(t, args...)
-		if !bitten.MatchString(events) || !wasReset ||
-			!strings.Contains(console, "inside: waiting to be reset") ||
-			strings.Contains(console, "still here") {
-			t.Errorf("%v: QEMU's events: %s; the console says:\n%s", args, events, console)
-		}
-	}
-}
-
-func TestGuestWatchdogIsFedWhileFramesCompleteAndStoppedAtTheEnd(t *testing.T) {
-	t.Parallel()
-	events, console, wasReset := watched(t, "frames")
-	if !strings.Contains(events, `"event": "SHUTDOWN"`) || strings.Contains(events, "WATCHDOG") ||
-		wasReset {
-		t.Errorf("QEMU's events: %s; the console says:\n%s", events, console)
+	for _, kind := range []string{"watchdog-hang", "watchdog-fail", "watchdog-kill"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r, events := watched(t, kind)
+			for _, s := range r.scenarios[:len(r.scenarios)-1] {
+				if !r.passed[s.Name] {
+					t.Errorf("%s did not pass", s.Name)
+				}
+			}
+			last := r.scenarios[len(r.scenarios)-1].Name
+			if !bitten.MatchString(events) || r.err == nil || r.passed[last] ||
+				!strings.HasSuffix(r.said[last], "waiting to be reset\n") {
+				t.Errorf("%s: QEMU's events: %s; the console says:\n%s", last, events, r.console)
+			}
+		})
 	}
 }

@@ -59,7 +59,7 @@ func TestFirmwareInCDrivesItsDevicesFrameByFrame(t *testing.T) {
 	// What the firmware says of edu, QEMU has seen: each frame's own number,
 	// and nothing between number and result but looks at the status.
 	frame, computing := 0, false
-	for _, a := range r.reached(t, edu) {
+	for _, a := range r.qemuTrace(t, edu) {
 		switch {
 		case a.store && a.offset == 8 && !computing:
 			if a.value != uint64(frame%13) {
@@ -84,6 +84,7 @@ func TestFirmwareInCDrivesAServedChip(t *testing.T) {
 	r := firmwareOn(t, 0, map[string]string{"/edu.lmb": eduImageFile, "/twoop.lmb": twoopImageFile},
 		func(m *machine) {
 			m.serveTo(t, "mock:wormhole")
+			m.traceIt()
 			m.args = []string{"card"}
 		})
 	if !strings.Contains(r.console, "firmware: twoop frame 9: right, sum ") || r.served != nil {

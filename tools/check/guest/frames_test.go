@@ -54,11 +54,3 @@ func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
 		}
 	}
 }
-
-// TestGuestComputesFrameAfterFrameFromPipes has a real device compute with new
-// data in each of many sealed runs.
-func TestGuestComputesFrameAfterFrameFromPipes(t *testing.T) {
-	t.Parallel()
-	image, _ := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
-	inside(t, func(m *machine) { m.add(t, "/factorial.lmb", image) }, "frames")
-}

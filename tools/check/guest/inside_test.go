@@ -12,48 +12,50 @@ import (
 	"testing"
 )
 
-// inside boots the machine with the program of tools/check/guest/inside as process
-// 1, which carries out one scenario and must end with 0. Set up may add to the
-// machine, which has /lmrun and the kernel modules only where addModules puts them.
-func inside(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine,
-	string) {
+// inside boots the machine with the program of tools/check/guest/inside as PID 1, which runs
+// steps, one a line (inside/steps.go); none may fail. Set up may add to the machine, which has
+// /lmrun, and kernel modules only where addModules puts them.
+func inside(t *testing.T, setUp func(*machine), backend, steps string) (*machine, string) {
 	t.Helper()
-	m, console, exit := insideExit(t, setUp, scenario, args...)
+	m, console, exit, err := insideRun(t, setUp, backend, steps)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if exit != 0 {
-		t.Fatalf("scenario %s: exit status %d; the console says:\n%sthe servers: %v", scenario,
-			exit, console, m.served)
+		t.Fatalf("exit status %d; the console says:\n%sthe servers: %v", exit, console, m.served)
 	}
 	return m, console
 }
 
-// insideExit is inside with any exit status.
-func insideExit(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine,
-	string, int) {
+// insideRun is inside with any end, a machine that is reset among them.
+func insideRun(t *testing.T, setUp func(*machine), backend, steps string) (*machine, string, int,
+	error) {
 	t.Helper()
-	m, console, exit, err := insideRun(t, setUp, scenario, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m, console, exit
+	return insideScenarios(t, func(m *machine) {
+		m.files["/scenarios/test.txt"] = []byte("scenario Test on any\n" + steps)
+		setUp(m)
+	}, "any", backend)
 }
 
-// insideRun is inside with any end, a machine that is reset among them.
-func insideRun(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine,
-	string, int, error) {
+// addSteps adds steps after those of inside.
+func (m *machine) addSteps(steps string) {
+	m.files["/scenarios/test.txt"] = append(m.files["/scenarios/test.txt"], steps...)
+}
+
+// insideScenarios runs the scenarios in /scenarios for a kind of machine.
+func insideScenarios(t *testing.T, setUp func(*machine), kind, backend string) (*machine, string,
+	int, error) {
 	t.Helper()
 	var console bytes.Buffer
-	dir := t.TempDir()
 	m := &machine{
 		kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"),
 		init:  static(t, "lightmetal/tools/check/guest/inside", "-ldflags", "-s -w "+elsewhere),
-		files: map[string][]byte{}, args: append([]string{scenario}, args...), dir: dir,
+		files: map[string][]byte{}, args: []string{"scenarios", kind, backend}, dir: t.TempDir(),
 		timeout: bootLimit, stdout: &console,
 	}
 	m.add(t, "/lmrun", m.lmrun)
 	m.add(t, "/lminit", lminit(m.lmrun))
-	if setUp != nil {
-		setUp(m)
-	}
+	setUp(m)
 	exit, err := m.boot()
 	return m, console.String(), exit, err
 }

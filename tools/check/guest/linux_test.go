@@ -22,13 +22,15 @@ import (
 // that make images of it, of the server's recording and of QEMU's trace, and
 // replay one; that replays on QEMU's own controller, too.
 func TestLinuxOwnDriverIsRecordedOnAServedDevice(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	m, _ := inside(t, func(m *machine) {
 		m.linuxNvme = true
 		m.serveTo(t, "mock:nvme")
-		m.serveArgs = []string{"--trace", filepath.Join(folder, "nvme.record")}
+		m.with[0] = append(m.with[0], "--trace", filepath.Join(folder, "nvme.record"))
 		m.trace = filepath.Join(folder, "nvme.trace")
-	}, "linux-nvme")
+	}, "pci", "blocks /sys/bus/pci/devices/@slot8/nvme/nvme*/nvme*n1 8192\n"+
+		"unbind nvme @slot8\n")
 	if m.served != nil {
 		t.Error(m.served)
 	}

@@ -42,22 +42,23 @@ type machine struct {
 	kernelArgs    string            // the kernel's own, with a blank in front
 	linuxNvme     bool              // its driver takes the nvme devices
 	virt          string            // QEMU's machine, empty: virt
+	processors    int               // 0: one
 	qemu          string            // QEMU itself, empty: the system's
-	// devices that `lm serve` shows to the machine; they need QEMU 10.1
-	with      []string
-	lm        string   // host path of lm, for those
-	modules   string   // host folder of the kernel's modules, for devices by vfio:
-	serveArgs []string // further arguments of lm serve
-	extra     []string // further arguments of QEMU
-	drives    []string // host files that are /dev/nvme0n1, n2, ...
-	serials   []string // host files behind /dev/ttyS0, ttyS1, ...
-	dir       string   // gets initramfs, ivshmem.bin and nvme.img
-	trace     string   // host file for QEMU's trace of accesses, empty: none
-	timeout   time.Duration
-	stdout    io.Writer // gets lmrun's lines as they come
-	servers   []*served // of the devices of with
-	served    error     // how they ended, after a boot
-	sockets   []string  // of the servers, as they were
+	// devices that `lm serve` shows to the machine, with further arguments of that; they need
+	// QEMU 10.1
+	with    [][]string
+	lm      string   // host path of lm, for those
+	modules string   // host folder of the kernel's modules, for devices by vfio:
+	extra   []string // further arguments of QEMU
+	drives  []string // host files that are /dev/nvme0n1, n2, ...
+	serials []string // host files behind /dev/ttyS0, ttyS1, ...
+	dir     string   // gets initramfs, ivshmem.bin and nvme.img
+	trace   string   // host file for QEMU's trace of accesses, empty: none
+	timeout time.Duration
+	stdout  io.Writer // gets lmrun's lines as they come
+	servers []*served // of the devices of with
+	served  error     // how they ended, after a boot
+	sockets []string  // of the servers, as they were
 }
 
 // shm is the host's side of the ivshmem device's memory.
@@ -129,8 +130,9 @@ func (m *machine) prepare() ([]string, error) {
 		return nil, err
 	}
 	args := []string{
-		"-M", cmp.Or(m.virt, "virt") + shared, "-cpu", "cortex-a72", "-smp", "2", "-m",
-		strconv.Itoa(memory(size)), "-nographic", "-no-reboot", "-nic", "none",
+		"-M", cmp.Or(m.virt, "virt") + shared, "-cpu", "cortex-a72",
+		"-smp", strconv.Itoa(cmp.Or(m.processors, 1)), "-m", strconv.Itoa(memory(size)),
+		"-nographic", "-no-reboot", "-nic", "none",
 		"-kernel", m.kernel, "-initrd", initrd, "-append", line,
 		// Guest memory begins at 1 GiB, beyond the 28 bits of edu's default mask.
 		"-device", "edu,addr=2,dma_mask=0xffffffffffffffff",

@@ -31,6 +31,9 @@ func main() {
 }
 
 func run(args []string) (exit int, err error) {
+	if len(args) > 0 && args[0] == "bare" {
+		return runBare(args[1:])
+	}
 	// Images may want host memory, in pages that stay where they are.
 	m := &machine{files: map[string][]byte{}, stdout: os.Stdout, kernelArgs: " hugepages=16"}
 	flags := flag.NewFlagSet("guest", flag.ContinueOnError)
@@ -46,7 +49,7 @@ func run(args []string) (exit int, err error) {
 		"`folder` of the kernel's modules, for devices by vfio:")
 	flags.Func("with", "a `device` that lm serve shows to the machine, such as mock:wormhole; "+
 		"each once", func(device string) error {
-		m.with = append(m.with, device)
+		m.with = append(m.with, []string{device})
 		return nil
 	})
 	flags.DurationVar(&m.timeout, "timeout", time.Minute, "hard limit for the whole run")

@@ -2,12 +2,22 @@ package main
 
 import "fmt"
 
-// match holds a trace against the plan: every access in order, of the right
+// match compares a trace with the plan: every access in order, of the right
 // kind, width, place and value, and none that the plan does not have. failed
 // is the place of the load that had to satisfy a condition, did not, and so
 // ended the run; rest is what comes after it, which is the run of `safe` or
 // nothing.
 func (p *plan) match(trace []access) (failed string, rest []access, err error) {
+	failed, rest, err = p.consume(trace)
+	if failed == "" && err == nil && len(rest) > 0 {
+		return "", nil, fmt.Errorf("after the last command, access %d: %v", len(trace)-len(rest),
+			rest[0])
+	}
+	return failed, rest, err
+}
+
+// consume is match of a trace that may go on after the plan.
+func (p *plan) consume(trace []access) (failed string, rest []access, err error) {
 	t := tracer{trace: trace}
 	for i := range p.steps {
 		s := &p.steps[i]
@@ -19,10 +29,7 @@ func (p *plan) match(trace []access) (failed string, rest []access, err error) {
 			return s.place, trace[t.used:], nil
 		}
 	}
-	if t.used < len(trace) {
-		return "", nil, fmt.Errorf("after the last command, access %d: %v", t.used, trace[t.used])
-	}
-	return "", nil, nil
+	return "", trace[t.used:], nil
 }
 
 // tracer walks a trace.

@@ -62,6 +62,7 @@ func packets(t *testing.T, card networkCard) {
 		name, way = name+" by UIO", "uio_pci_generic"
 	}
 	t.Run(name, func(t *testing.T) {
+		t.Parallel()
 		sent := filepath.Join(t.TempDir(), "sent")
 		// In pages of 4 KiB, of which this kernel tells who writes them.
 		memory := []string{"--no-huge", "-m", "24"}

@@ -125,6 +125,7 @@ var failures = map[string]struct {
 func TestShippedProgramGoesEveryWay(t *testing.T) {
 	t.Parallel()
 	_, console := inside(t, func(m *machine) {
+		m.processors = 2 // PID 1 and lmrun run at once
 		m.files["/i.lmb"] = lmbtest.File(t, everyWay())
 		var r runs
 		for _, flags := range []string{"", "-seal",
@@ -142,8 +143,8 @@ func TestShippedProgramGoesEveryWay(t *testing.T) {
 		r.add(hal.InputMissing, hal.InputMissing.Error(), "-sequence", "wants", "/i.lmb")
 		m.files["/eight"] = []byte("12345678")
 		m.addRefused(t, &r)
-		m.files["/runs"] = []byte(r.list.String())
-	}, "runs", "pci:1af4:1110")
+		m.addSteps(r.steps.String())
+	}, "pci", "ready\n")
 	t.Log(console)
 }
 
@@ -194,9 +195,8 @@ func TestShippedProgramGoesEveryWayOnAChip(t *testing.T) {
 				m, console := inside(t, func(m *machine) {
 					way.setUp(t, m)
 					m.serveTo(t, "mock:"+c.board)
-					m.trace = ""
 					m.addChip(t, c, way.lane)
-				}, "runs", way.lane+":"+c.ids, way.lane+":1af4:1110")
+				}, way.lane, "ready "+c.board+" ivshmem\n")
 				if m.served != nil {
 					t.Error(m.served)
 				}
@@ -211,7 +211,7 @@ func (m *machine) addChip(t *testing.T, c *card, lane string) {
 	t.Helper()
 	m.addTiles(t, c)
 	path, _ := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
-	m.add(t, "/images/twoop.lmb", path)
+	m.add(t, "/images/"+c.board+"/twoop.lmb", path)
 	device := lane + ":" + c.ids
 	var r runs
 	m.files["/i.lmb"] = lmbtest.File(t, everyWay())
@@ -222,9 +222,9 @@ func (m *machine) addChip(t *testing.T, c *card, lane string) {
 		m.files["/eight"] = []byte("12345678")
 	}
 	for _, name := range []string{"twoop", "hosted", "rectangle", "combined"} {
-		r.add(hal.OK, "done", "-device", device, "/images/"+name+".lmb")
+		r.add(hal.OK, "done", "-device", device, "/images/"+c.board+"/"+name+".lmb")
 		r.add(hal.OK, "done", "-device", device, "-seal", "-loop", "2", "-deadline", "60s",
-			"/images/"+name+".lmb")
+			"/images/"+c.board+"/"+name+".lmb")
 	}
 	// The mock has no channels: a window is aimed at one, and never moved there.
 	m.addImage(t, "channel",
@@ -243,9 +243,9 @@ func (m *machine) addChip(t *testing.T, c *card, lane string) {
 		if lane == "tt" {
 			want = hal.NoDevice // the driver chooses
 		}
-		r.add(want, "", "-device", device, "-window", slot, "/images/twoop.lmb")
+		r.add(want, "", "-device", device, "-window", slot, "/images/"+c.board+"/twoop.lmb")
 	}
-	r.add(hal.NoDevice, "", "-device", device, "-window", "9999", "/images/twoop.lmb")
+	r.add(hal.NoDevice, "", "-device", device, "-window", "9999", "/images/"+c.board+"/twoop.lmb")
 	r.add(hal.WrongDevice, "", "-device", device, "/i.lmb")
-	m.files["/runs"] = []byte(r.list.String())
+	m.addSteps(r.steps.String())
 }

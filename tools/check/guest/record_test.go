@@ -25,7 +25,8 @@ var cmb = region{"nvme-cmb", 0x8086, 0x5845, 2, 1 << 20}
 func withRecorder(t *testing.T, m *machine) {
 	t.Helper()
 	m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
-	m.trace = filepath.Join(m.dir, "trace")
+	m.processors = 2 // threads of programs, devices and the recorder run at once
+	m.traceIt()
 }
 
 // addProgram puts a program in C, static, at /program.
@@ -113,33 +114,62 @@ func equalToTrace(t *testing.T, records []record.Record, of region, trace []acce
 	t.Logf("evidence: %d recorded accesses equal to QEMU's own trace", count)
 }
 
-// recordedIn runs a program of the guest under lm record, on the device that
-// has a region, by a resource or by vfio; a number after it is the scenario's
-// SECONDS.
+// recordings are the ways to a device for a program: a backend, and the steps that make the device
+// ready. DEVICE is its name in scenarios.
+var recordings = map[string]struct{ backend, steps string }{
+	"vfio": {"vfio", "prepare-dpdk\nready DEVICE\n"},
+	"tt":   {"tt", "ready\n"},
+	// Modules that bind a card which has its registers in BAR 0, as edu, and any card.
+	"uio": {"pci", "modules uio.ko uio_cif.ko\nbind hilscher @DEVICE\n"},
+	"uio_pci_generic": {"pci", "prepare-dpdk\nmodules uio.ko uio_pci_generic.ko\n" +
+		"bind uio_pci_generic @DEVICE\n"},
+}
+
+// recordedIn runs programs of the guest under lm record, on the device that has a region, by a
+// resource or in one of recordings; a time after that lets the programs start again if they do not
+// end within it. The programs are words, with ; between them: PATH is the path of the resource,
+// DEVICE the device's address, and ADDRESS that of its BAR 0. Flags of lm may come first.
 func recordedIn(t *testing.T, of region, resource string, setUp func(*machine),
-	args ...string) (file []byte, trace []access) {
+	words ...string) (file []byte, trace []access) {
 	t.Helper()
-	resource, seconds, _ := strings.Cut(resource, " ")
-	scenario := []string{fmt.Sprintf("%04x:%04x", of.vendor, of.device), resource}
-	if seconds != "" {
-		scenario = append(scenario, seconds)
+	resource, limit, _ := strings.Cut(resource, " ")
+	way, known := recordings[resource]
+	if !known {
+		way.backend, way.steps = "pci", "enable @DEVICE\n"
 	}
+	device := map[region]string{edu: "edu", cmb: "cmb", nvmeBar: "nvme"}[of]
+	if device == "" {
+		device = "slot6"
+	}
+	steps := strings.ReplaceAll(way.steps, "DEVICE", device) + recordSteps(device, resource, limit,
+		words)
 	m, console := inside(t, func(m *machine) {
 		withRecorder(t, m)
-		m.files["/arguments"] = []byte(strings.Join(args, "\n"))
 		setUp(m)
-	}, "record", scenario...)
-	log, err := os.Open(m.trace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	if trace, err = parseTrace(log, of); err != nil {
-		t.Fatal(err)
-	}
+	}, way.backend, steps)
 	records, file := recordsOf(t, console)
+	trace = m.qemuTrace(t, of)
 	equalToTrace(t, records, of, trace)
 	return file, trace
+}
+
+// recordSteps are the steps that record programs.
+func recordSteps(device, resource, limit string, words []string) string {
+	step := "record"
+	if limit != "" {
+		step = "record-again " + limit
+	}
+	names := strings.NewReplacer("PATH", "/sys/bus/pci/devices/@"+device+"/"+resource, "DEVICE",
+		"@"+device, "ADDRESS", "%"+device)
+	steps := step
+	for _, word := range words {
+		if word == ";" {
+			steps += "\n" + step
+			continue
+		}
+		steps += fmt.Sprintf(" %q", names.Replace(word))
+	}
+	return steps + "\n"
 }
 
 const patterns = "../../capture/recorder/testdata/patterns.c"
@@ -256,8 +286,9 @@ func TestReplayByTheVendorsDriverIsRecorded(t *testing.T) {
 		withRecorder(t, m)
 		path, _ := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
 		m.add(t, "/image.lmb", path)
-		m.files["/arguments"] = []byte("/lmrun\n-device\ntt:/dev/tenstorrent/0\n/image.lmb")
-	}, func(c *card) []string { return []string{"record", c.ids, "tt"} },
+	}, func(*card) string {
+		return "ready\nrecord /lmrun -device tt:/dev/tenstorrent/0 /image.lmb\n"
+	},
 		func(t *testing.T, m *machine, c *card, console string) {
 			_, file := recordsOf(t, console)
 			flags := slices.Clone(c.captures["twoop"])
@@ -303,7 +334,7 @@ func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
 			[]string{"--watch", "0x91000-0x91fff,0x113000-0x113fff"}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
-			file, _ := recordedIn(t, nvmeBar, "vfio 8", func(m *machine) {
+			file, _ := recordedIn(t, nvmeBar, "vfio 8s", func(m *machine) {
 				m.virt, m.kernel = iommu, tool(t, way.kernel)
 				m.addModules(t, way.modules)
 				m.addDebian(t, "/usr/bin/qemu-io")
@@ -329,7 +360,7 @@ func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
 				"--loop", "2", path).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			onDisk(t, replayOnQemu(t, path), bytes.Repeat([]byte{0x5a}, 4096))
+			onDisk(t, replayOnQemu(t, path), bytes.Repeat([]byte{0x5a}, 4096), 0)
 		})
 	}
 }

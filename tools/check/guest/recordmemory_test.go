@@ -72,9 +72,8 @@ func TestHugePageHasWhoWroteEachWord(t *testing.T) {
 				m.addProgram(t, "../../capture/recorder/testdata/crowded.c")
 				m.extra = append(m.extra, cmbDevice...)
 				m.extra = append(m.extra, "-cpu", processor) // QEMU uses the last one
-				m.files["/arguments"] = []byte("--file\nmemfd:crowded=bus:0x200000\n--\n" +
-					"/program\nPATH\ncrowded\nhuge")
-			}, "record", fmt.Sprintf("%04x:%04x", cmb.vendor, cmb.device), "resource2")
+			}, "pci", "enable @cmb\nrecord --file memfd:crowded=bus:0x200000 -- /program "+
+				"/sys/bus/pci/devices/@cmb/resource2 crowded huge\n")
 			records, file := recordsOf(t, console)
 			got, want := betweenStores(eventsOf(records)), betweenStores(announced(console))
 			if !slices.Equal(got, want) || len(want) < 20 {
@@ -195,8 +194,10 @@ func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
 	onDriver(t, func(t *testing.T, m *machine, c *card) {
 		withRecorder(t, m)
 		m.addHosted(t, c)
-		m.files["/arguments"] = []byte("/lmrun\n-device\ntt:/dev/tenstorrent/0\n/images/hosted.lmb")
-	}, func(c *card) []string { return []string{"record", c.ids, "tt"} },
+	}, func(c *card) string {
+		return "ready\nrecord /lmrun -device tt:/dev/tenstorrent/0 /images/" + c.board +
+			"/hosted.lmb\n"
+	},
 		func(t *testing.T, m *machine, c *card, console string) {
 			_, file := recordsOf(t, console)
 			path, image := made(t, "import", "--from", "record", saved(t, file))
@@ -222,8 +223,7 @@ func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
 	onDriver(t, func(t *testing.T, m *machine, _ *card) {
 		withRecorder(t, m)
 		m.addProgram(t, "../../capture/recorder/testdata/pins.c")
-		m.files["/arguments"] = []byte("/program\n/dev/tenstorrent/0")
-	}, func(c *card) []string { return []string{"record", c.ids, "tt"} },
+	}, func(*card) string { return "ready\nrecord /program /dev/tenstorrent/0\n" },
 		func(t *testing.T, _ *machine, _ *card, console string) {
 			_, file := recordsOf(t, console)
 			zip, err := gzip.NewReader(bytes.NewReader(file))

@@ -46,15 +46,15 @@ func (m *machine) serve() (args []string, servers []*served, stop func(), err er
 		}
 		os.RemoveAll(folder)
 	}
-	for i, device := range m.with {
-		s := &served{device: device, socket: filepath.Join(folder, fmt.Sprint(i))}
-		if err := s.start(m.lm, m.serveArgs); err != nil {
+	for i, with := range m.with {
+		s := &served{device: with[0], socket: filepath.Join(folder, fmt.Sprint(i))}
+		if err := s.start(m.lm, with[1:]); err != nil {
 			stop()
 			return nil, nil, nil, err
 		}
 		servers = append(servers, s)
 		args = append(args, "-device",
-			fmt.Sprintf(`{"driver":"vfio-user-pci","addr":"%d",`+
+			fmt.Sprintf(`{"driver":"vfio-user-pci","addr":"%x",`+
 				`"socket":{"path":"%s","type":"unix"}}`, servedSlot+i, s.socket))
 	}
 	return args, servers, stop, nil

@@ -1,22 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs/gen"
-	"lightmetal/hal"
-	"lightmetal/tools/image/lmb"
 )
 
 // card is a device that `lm serve` shows, and what runs on it.
@@ -29,6 +23,7 @@ type card struct {
 	captures   map[string][]string // arguments of lm import, by name
 	slots      []string            // a window of each size
 	sizes      []string            // in MiB
+	clocks     [2]string           // of cores in MHz: idle, and of a user who asks for speed (UMD)
 
 	// The window that the vendor's driver keeps for itself, its last of a size
 	// (tt-kmd, KERNEL_TLB_INDEX of wormhole.c and blackhole.c).
@@ -41,10 +36,12 @@ var allChips = []card{
 		map[string][]string{
 			"twoop": twoop("wh", "1,1"),
 			"mlp":   {"--from", "mmiotrace", "../../../testdata/captures/wh.mlp.mmiotrace"},
-		}, []string{"3", "157", "167"}, []string{"1", "2", "16"}, 4, 0, 16 << 20},
+		}, []string{"3", "157", "167"}, []string{"1", "2", "16"}, [2]string{"500", "1000"},
+		4, 0, 16 << 20},
 	{"blackhole", "1e52:b140", "bh", "1,2", [3]string{"1,2", "3,5", "4,5"}, 19 | 24<<6,
 		map[string][]string{"twoop": twoop("bh", "1,2")}, []string{"3", "203"},
-		[]string{"2", "4096"}, 0, 201 * 2 << 20, 2 << 20},
+		[]string{"2", "4096"}, [2]string{"800", "1350"},
+		0, 201 * 2 << 20, 2 << 20},
 }
 
 func twoop(chip, tile string) []string {
@@ -71,12 +68,114 @@ var onServed = []way{
 	}},
 }
 
-// serveTo makes a stand-in a device of the machine.
-func (m *machine) serveTo(t *testing.T, device string) {
+// serveTo makes the devices of servers those of the machine.
+func (m *machine) serveTo(t *testing.T, devices ...string) {
 	t.Helper()
 	m.qemu, m.lm = tool(t, "LM_GUEST_QEMU"), tool(t, "LM_GUEST_LM")
-	m.with = []string{device}
-	m.trace = filepath.Join(m.dir, "trace")
+	for _, device := range devices {
+		m.with = append(m.with, []string{device})
+	}
+}
+
+// traceIt has QEMU trace accesses.
+func (m *machine) traceIt() { m.trace = filepath.Join(m.dir, "trace") }
+
+// setUpChips serves both chips, and what runs on them.
+func setUpChips(t *testing.T, m *machine) {
+	m.serveTo(t, "mock:wormhole", "mock:blackhole")
+	for i := range allChips {
+		m.addAll(t, &allChips[i])
+	}
+}
+
+// setUpPlayback also serves a recording of each chip.
+func setUpPlayback(t *testing.T, m *machine) {
+	setUpChips(t, m)
+	for i := range allChips {
+		path, _ := made(t, append([]string{"import"}, allChips[i].captures["twoop"]...)...)
+		m.serveTo(t, "playback:"+path)
+	}
+}
+
+func setUpChipsBehindIOMMU(t *testing.T, m *machine) {
+	onServed[1].setUp(t, m)
+	setUpChips(t, m)
+}
+
+// setUpTracedChips adds what access by access follows.
+func setUpTracedChips(t *testing.T, m *machine) {
+	m.serveTo(t, "mock:wormhole", "mock:blackhole")
+	m.traceIt()
+	for i := range allChips {
+		c := &allChips[i]
+		m.addGolden(t, c.board+"/twoop", append([]string{"import"}, c.captures["twoop"]...)...)
+		m.addCombined(t, c)
+	}
+}
+
+// followChips compares the trace of each BAR of a chip that has TLB windows with the images.
+func followChips(t *testing.T, r *scenarioRun) {
+	for i := range allChips {
+		b := chips.BoardByName(allChips[i].board)
+		for _, bar := range []uint8{0, 4} {
+			r.follow(t, region{vendor: b.Vendor, device: b.Device, bar: bar},
+				r.servedTrace(t, i, bar))
+		}
+	}
+}
+
+// servedTrace is what QEMU saw of a BAR of a served device.
+func (m *machine) servedTrace(t *testing.T, device int, bar uint8) []access {
+	t.Helper()
+	log, err := os.Open(m.trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	trace, err := parseServed(log, servedRegion(m.sockets[device], bar))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
+}
+
+// setUpMocks serves mocks of devices that QEMU has, and devices with faults.
+func setUpMocks(t *testing.T, m *machine) {
+	m.traceIt()
+	m.serveTo(t, "mock:edu", "mock:nvme")
+	for _, fault := range [][2]string{{"mock:wormhole", "gone@40"},
+		{"mock:edu", "late:0+0x20=1/1/1000"}, {"mock:edu", "stuck:0+0x20=1/1"},
+		{"mock:edu", "stuck:0+0=0/0xff"}, {"mock:nvme", "no-dma"}} {
+		m.with = append(m.with, []string{fault[0], "--fault", fault[1]})
+	}
+	m.addGolden(t, "edu/capture", "import", "--from", "qemu", "--region", "edu-mmio", "--base",
+		"0x10000000", "--board", "edu", "../../../testdata/captures/edu.qemutrace")
+	m.addGolden(t, "edu/edu-factorial", "asm", "../../../testdata/listings/edu-factorial.lms")
+	m.addTransfer(t, "edu-dma", "data", "result", 4095)
+	m.addTransfer(t, "nvme", "blocks", "result", 32<<10)
+	m.addGolden(t, "wormhole/twoop",
+		append([]string{"import"}, allChips[0].captures["twoop"]...)...)
+}
+
+// checkMocks compares what QEMU's own devices saw with what our mocks of them saw.
+func checkMocks(t *testing.T, r *scenarioRun) {
+	for i, of := range []region{edu, nvme} {
+		// Bits in which versions of QEMU differ, and addresses of memory, by offset. CAP.CSS
+		// bit 7, no I/O command set: 7.2 has it, as the mock, 11.1 has not.
+		free := map[region]map[uint64]uint64{edu: {0x80: ^uint64(0), 0x88: ^uint64(0)},
+			nvme: {0: 1 << 44, 0x28: ^uint64(0), 0x30: ^uint64(0)}}[of]
+		theirs := once(r.qemuTrace(t, of), free)
+		ours := once(r.servedTrace(t, i, of.bar), free)
+		if len(theirs) == 0 || !slices.Equal(theirs, ours) {
+			t.Errorf("%s: QEMU's device saw %d accesses, ours %d", of.name, len(theirs), len(ours))
+			for i := range min(len(theirs), len(ours)) {
+				if theirs[i] != ours[i] {
+					t.Errorf("access %d: QEMU's %v, ours %v", i, theirs[i], ours[i])
+					break
+				}
+			}
+		}
+	}
 }
 
 // addAll imports every capture of a chip, captures every workload on the host
@@ -85,7 +184,7 @@ func (m *machine) addAll(t *testing.T, c *card) {
 	t.Helper()
 	m.addTiles(t, c)
 	for name, args := range c.captures {
-		m.addGolden(t, name, append([]string{"import"}, args...)...)
+		m.addGolden(t, c.board+"/"+name, append([]string{"import"}, args...)...)
 	}
 	list, err := exec.Command(tool(t, "LM_GUEST_LM"), "capture", "../../../testdata/workloads/run",
 		"--list").Output()
@@ -95,7 +194,7 @@ func (m *machine) addAll(t *testing.T, c *card) {
 	program := goBuild(t, runtime.GOARCH, "lightmetal/testdata/workloads/run")
 	for line := range strings.Lines(string(list)) {
 		name := strings.Fields(line)[0]
-		m.addGolden(t, name, "capture", program, name, "--device", "mock:"+c.board)
+		m.addGolden(t, c.board+"/"+name, "capture", program, name, "--device", "mock:"+c.board)
 	}
 }
 
@@ -112,77 +211,6 @@ func (m *machine) addGolden(t *testing.T, name string, args ...string) {
 	}
 }
 
-// TestGuestReplaysOnAServedChip: every capture and workload, through a real
-// kernel and a real mapping, without and behind an IOMMU.
-func TestGuestReplaysOnAServedChip(t *testing.T) {
-	t.Parallel()
-	for i := range allChips {
-		c := &allChips[i]
-		for _, way := range onServed {
-			t.Run(c.board+" "+way.lane, func(t *testing.T) {
-				m, console := inside(t, func(m *machine) {
-					way.setUp(t, m)
-					m.serveTo(t, "mock:"+c.board)
-					m.addAll(t, c)
-				}, "served", way.lane, c.ids)
-				if m.served != nil {
-					t.Error(m.served)
-				}
-				t.Log(console)
-			})
-		}
-	}
-}
-
-// TestMocksDoAsQEMUsOwnDevices: the same images, on QEMU's edu and NVMe and on
-// our mocks of them beside those, in one machine. QEMU's trace has the same
-// accesses and the same values on both sides.
-func TestMocksDoAsQEMUsOwnDevices(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		board string
-		of    region
-		// by offset: bits in which versions of QEMU differ, and addresses of memory
-		free  map[uint64]uint64
-		setUp func(*testing.T, *machine)
-		flags []string
-	}{
-		{"edu", edu, nil, func(t *testing.T, m *machine) {
-			m.addGolden(t, "capture", "import", "--from", "qemu", "--region", "edu-mmio", "--base",
-				"0x10000000", "--board", "edu",
-				"../../../testdata/captures/edu.qemutrace")
-			m.addGolden(t, "factorial", "asm", "../../../testdata/listings/edu-factorial.lms")
-		}, nil},
-		{"edu", edu, map[uint64]uint64{0x80: ^uint64(0), 0x88: ^uint64(0)},
-			func(t *testing.T, m *machine) { m.addTransfer(t, "edu-dma", "data", "result", 4095) },
-			[]string{"-sequence", "transfer", "-input", "data=/input/data"}},
-		// CAP.CSS bit 7, no I/O command set: 7.2 has it, as the mock, 11.1 has not.
-		{"nvme", nvme, map[uint64]uint64{0: 1 << 44, 0x28: ^uint64(0), 0x30: ^uint64(0)},
-			func(t *testing.T, m *machine) { m.addTransfer(t, "nvme", "blocks", "result", 32<<10) },
-			[]string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}},
-	} {
-		t.Run(fmt.Sprintf("%s %v", c.board, c.flags), func(t *testing.T) {
-			m, _ := inside(t, func(m *machine) {
-				m.serveTo(t, "mock:"+c.board)
-				c.setUp(t, m)
-			}, "served", append([]string{"pci", fmt.Sprintf("%04x:%04x", c.of.vendor, c.of.device)},
-				c.flags...)...)
-			if m.served != nil {
-				t.Error(m.served)
-			}
-			theirs, ours := m.bothTraces(t, c.of, c.free)
-			if len(theirs) == 0 || !slices.Equal(theirs, ours) {
-				t.Errorf("QEMU's device: %d accesses, ours %d", len(theirs), len(ours))
-				for i := range min(len(theirs), len(ours)) {
-					if theirs[i] != ours[i] {
-						t.Fatalf("access %d: QEMU's %v, ours %v", i, theirs[i], ours[i])
-					}
-				}
-			}
-		})
-	}
-}
-
 // addTransfer puts a listing that moves data into /images, with new data for
 // its input, which are to come back as its output.
 func (m *machine) addTransfer(t *testing.T, name, input, output string, size int) {
@@ -190,26 +218,6 @@ func (m *machine) addTransfer(t *testing.T, name, input, output string, size int
 	m.addListing(t, name, "")
 	data := xorshift32(79, (size+3)/4*4)[:size]
 	m.files["/input/"+input], m.files["/golden/"+name+"/"+output] = data, data
-}
-
-// bothTraces gives the accesses to QEMU's own device and to the served one.
-// Loads that are made again until they give something else count as the last.
-func (m *machine) bothTraces(t *testing.T, of region, free map[uint64]uint64) (theirs,
-	ours []access) {
-	t.Helper()
-	log, err := os.ReadFile(m.trace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs, err = parseTrace(bytes.NewReader(log), of)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err = parseServed(bytes.NewReader(log), servedRegion(m.sockets[0], of.bar))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return once(theirs, free), once(ours, free)
 }
 
 // once leaves of repeated loads of one place the last, without the bits that
@@ -224,140 +232,4 @@ func once(trace []access, free map[uint64]uint64) (out []access) {
 		out = append(out, a)
 	}
 	return out
-}
-
-// TestServedChipsTakeEveryWindow: a window of each size, sealed. What QEMU saw
-// of each run is what the image says: order, width, address and value.
-func TestServedChipsTakeEveryWindow(t *testing.T) {
-	t.Parallel()
-	const runs = 3
-	for i := range allChips {
-		c := &allChips[i]
-		for _, slot := range c.slots {
-			t.Run(c.board+" window "+slot, func(t *testing.T) {
-				path, image := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
-				m, _ := inside(t, func(m *machine) {
-					m.serveTo(t, "mock:"+c.board)
-					m.add(t, "/images/twoop.lmb", path)
-				}, "served", "pci", c.ids, "-window", slot, "-seal", "-loop", strconv.Itoa(runs))
-				if m.served != nil {
-					t.Error(m.served)
-				}
-				first, _ := strconv.Atoi(slot)
-				for _, bar := range []uint8{0, 4} {
-					m.sawRuns(t, image, first, chips.BoardByName(c.board), bar, runs)
-				}
-			})
-		}
-	}
-}
-
-// TestGuestPlaysARecordingBack: the device expects, access by access, what a run
-// in this process did, and that is what comes.
-func TestGuestPlaysARecordingBack(t *testing.T) {
-	t.Parallel()
-	for i := range allChips {
-		c := &allChips[i]
-		t.Run(c.board, func(t *testing.T) {
-			path, _ := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
-			m, _ := inside(t, func(m *machine) {
-				m.serveTo(t, "playback:"+path)
-				m.add(t, "/images/twoop.lmb", path)
-			}, "served", "pci", c.ids)
-			if m.served != nil {
-				t.Error(m.served)
-			}
-		})
-	}
-}
-
-// TestServedChipsTakeWriteCombining: blocks of odd sizes and places through a
-// write-combining mapping arrive as the image has them, whatever their widths.
-func TestServedChipsTakeWriteCombining(t *testing.T) {
-	t.Parallel()
-	for i := range allChips {
-		c := &allChips[i]
-		t.Run(c.board, func(t *testing.T) {
-			m, _ := inside(t, func(m *machine) {
-				m.serveTo(t, "mock:"+c.board)
-				m.addCombined(t, c)
-			}, "served", "pci", c.ids, "-window", c.slots[0])
-			if m.served != nil {
-				t.Error(m.served)
-			}
-			image, err := lmb.Decode(m.files["/images/combined.lmb"])
-			if err != nil {
-				t.Fatal(err)
-			}
-			first, _ := strconv.Atoi(c.slots[0])
-			m.sawRuns(t, image, first, chips.BoardByName(c.board), 0, 1)
-		})
-	}
-}
-
-// sawRuns wants QEMU's trace of a BAR of the served device to be that of runs of
-// an image's main, with its windows in hardware windows from slot on.
-func (m *machine) sawRuns(t *testing.T, image *lmb.Image, slot int, b *boards.Board, bar uint8,
-	runs int) {
-	t.Helper()
-	log, err := os.Open(m.trace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	trace, err := parseServed(log, servedRegion(m.sockets[0], bar))
-	if err != nil {
-		t.Fatal(err)
-	}
-	of := region{vendor: b.Vendor, device: b.Device, bar: bar}
-	one, err := expandIn(image, "main", of, from(slot, image, of), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := &plan{steps: slices.Repeat(one.steps, runs), outputs: one.outputs}
-	if failed, _, err := all.match(trace); failed != "" || err != nil {
-		t.Errorf("BAR %d: %q, %v", bar, failed, err)
-	}
-	t.Logf("BAR %d: %d accesses", bar, len(trace))
-}
-
-// TestFaultsOfAServedDeviceHaveTheirStatus: what lm serve makes go wrong shows
-// in the machine as what it is.
-func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
-	t.Parallel()
-	twoopOf := func(t *testing.T, m *machine) {
-		m.addGolden(t, "twoop", append([]string{"import"}, allChips[0].captures["twoop"]...)...)
-	}
-	eduOf := func(t *testing.T, m *machine) {
-		m.addGolden(t, "factorial", "asm", "../../../testdata/listings/edu-factorial.lms")
-	}
-	for _, c := range []struct {
-		name, board, fault string
-		want               hal.Code
-		setUp              func(*testing.T, *machine)
-		flags              []string
-		refused            bool
-	}{
-		{"gone", "wormhole", "gone@40", hal.DeviceGone, twoopOf, nil, false},
-		{"late bit", "edu", "late:0+0x20=1/1/1000", hal.OK, eduOf, nil, false},
-		{"stuck bit", "edu", "stuck:0+0x20=1/1", hal.DeadlinePassed, eduOf, nil, false},
-		{"wrong answer", "edu", "stuck:0+0=0/0xff", hal.ExpectFailed, eduOf, nil, false},
-		{"no memory", "nvme", "no-dma", hal.ExpectFailed,
-			func(t *testing.T, m *machine) { m.addTransfer(t, "nvme", "blocks", "result", 32<<10) },
-			[]string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := chips.BoardByName(c.board)
-			m, console := inside(t, func(m *machine) {
-				m.serveTo(t, "mock:"+c.board)
-				m.serveArgs = []string{"--fault", c.fault}
-				c.setUp(t, m)
-			}, "faulty",
-				append([]string{strconv.Itoa(c.want.ExitStatus()),
-					fmt.Sprintf("%04x:%04x", b.Vendor, b.Device)}, c.flags...)...)
-			if (m.served != nil) != c.refused {
-				t.Errorf("the server's end: %v; %s", m.served, console)
-			}
-		})
-	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"testing"
 )
@@ -23,7 +24,8 @@ func TestGuestReplaysOnAServedSimulator(t *testing.T) {
 						way.setUp(t, m)
 						m.serveTo(t, "ttsim:"+library)
 						m.addAll(t, c)
-					}, "served", way.lane, c.ids)
+					}, way.lane, fmt.Sprintf("ready %s\ngolden $%[1]s /images/%[1]s/*.lmb\n",
+						c.board))
 					t.Log(console)
 					if m.served != nil {
 						t.Error(m.served)

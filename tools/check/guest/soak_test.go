@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -22,7 +23,6 @@ var soaks = []struct {
 	{"nvme", 1000, func(t *testing.T, m *machine) { m.addListing(t, "nvme", "") }},
 	{"wormhole", 200, func(t *testing.T, m *machine) {
 		m.serveTo(t, "mock:wormhole")
-		m.trace = "" // it would tell of each access
 		_, image := made(t, append([]string{"import"}, allChips[0].captures["twoop"]...)...)
 		image.Sequences = append(image.Sequences,
 			lmb.Sequence{Name: "safe", Commands: intoReset(t, image.Sequences[0].Commands)})
@@ -58,6 +58,7 @@ var soaked = regexp.MustCompile(
 // TestFramesBearKillsAndFaults: each frame comes, whole and right and in order, past kills and
 // faults of the device after every thousand, or every tenth of fewer.
 func TestFramesBearKillsAndFaults(t *testing.T) {
+	t.Parallel()
 	for _, s := range soaks {
 		t.Run(s.load, func(t *testing.T) {
 			frames := s.frames
@@ -69,11 +70,12 @@ func TestFramesBearKillsAndFaults(t *testing.T) {
 			}
 			m, console := inside(t, func(m *machine) {
 				s.setUp(t, m)
+				m.processors = 2 // frames are fed while lmrun runs
 				if limit, err := time.ParseDuration(cmp.Or(os.Getenv("LM_SOAK_TIME"),
 					"30m")); err == nil {
 					m.timeout = limit
 				}
-			}, "soak", s.load, strconv.Itoa(frames), strconv.Itoa(min(1000, frames/10)))
+			}, "pci", fmt.Sprintf("ready\nsoak %s %d %d\n", s.load, frames, min(1000, frames/10)))
 			if m.served != nil {
 				t.Error(m.served)
 			}

@@ -78,9 +78,9 @@ func TestGuestProgramOnAStrangersDeviceIsRecordedThroughQEMU(t *testing.T) {
 	m, console := inside(t, func(m *machine) {
 		withRecorder(t, m)
 		m.addProgram(t, "../../capture/boardfile/testdata/adder.c")
-		m.files["/arguments"] = []byte("/program\nPATH0\nPATH2")
 		m.serveTo(t, "playback:"+in("adder.record")+","+in("adder.board"))
-	}, "record", "ab1e:0001", "resource")
+	}, "pci", "enable @slot8\nrecord /program /sys/bus/pci/devices/@slot8/resource0 "+
+		"/sys/bus/pci/devices/@slot8/resource2\n")
 	log, err := os.ReadFile(m.trace)
 	if err != nil {
 		t.Fatal(err)

@@ -65,21 +65,6 @@ func replayOn(t *testing.T, want hal.Code, path string, flags ...string) replaye
 	return replayed{m, exit, console.String()}
 }
 
-// reached gives what QEMU saw of a region.
-func (r replayed) reached(t *testing.T, of region) []access {
-	t.Helper()
-	log, err := os.Open(r.trace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	trace, err := parseTrace(log, of)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return trace
-}
-
 // written encodes an image into a file.
 func written(t *testing.T, image *lmb.Image) string {
 	t.Helper()
@@ -123,78 +108,6 @@ func identified() *lmb.Image {
 	return eduImage(mainOf(expect(0, 0x010000ed), write(8, 12), poll(0x20, 1, 0, 10_000_000),
 		expect(8, 479001600)),
 		lmb.Sequence{Name: "safe", Commands: []lmb.Command{write(0x64, 0xffffffff)}})
-}
-
-// checkFailure holds a failed run against the plan: main up to the command
-// that failed, then all of safe.
-func checkFailure(t *testing.T, r replayed, image *lmb.Image, want string) {
-	t.Helper()
-	failed, rest, err := expanded(t, image, "main").match(r.reached(t, edu))
-	if err != nil || failed != want {
-		t.Fatalf("main ended at %q, %v, want %s", failed, err, want)
-	}
-	if failed, rest, err = expanded(t, image, "safe").match(rest); failed != "" || len(rest) > 0 ||
-		err != nil {
-		t.Errorf("safe: failed at %q, %v left over, %v", failed, rest, err)
-	}
-}
-
-func TestGuestReplaysTheCaptureOfEduAccessByAccess(t *testing.T) {
-	t.Parallel()
-	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base",
-		"0x10000000", "--board", "edu",
-		"../../../testdata/captures/edu.qemutrace")
-	r := replayOn(t, hal.OK, path, "-device", "pci:1234:11e8")
-	trace := r.reached(t, edu)
-	if failed, _, err := expanded(t, image, "main").match(trace); failed != "" || err != nil {
-		t.Fatalf("failed at %q, %v", failed, err)
-	}
-	// The capture computes three factorials, whatever its image looks like.
-	var started []uint64
-	for _, a := range trace {
-		if a.store && a.offset == 8 {
-			started = append(started, a.value)
-		}
-	}
-	if len(started) != 3 || started[0] != 5 || started[1] != 10 || started[2] != 12 {
-		t.Errorf("started the factorials of %v, want 5, 10, 12", started)
-	}
-}
-
-func TestGuestComputesAFactorialOfNewInput(t *testing.T) {
-	t.Parallel()
-	path, image := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
-	dir := t.TempDir()
-	n, result := filepath.Join(dir, "n"), filepath.Join(dir, "result")
-	input := binary.LittleEndian.AppendUint32(nil, 6)
-	if err := os.WriteFile(n, input, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	r := replayOn(t, hal.OK, path, "-sequence", "compute", "-input", "n="+n, "-output",
-		"result="+result)
-	p, err := expand(image, "compute", edu, map[string][]byte{"n": input})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if failed, _, err := p.match(r.reached(t, edu)); failed != "" || err != nil {
-		t.Fatalf("failed at %q, %v", failed, err)
-	}
-	got, err := os.ReadFile(result)
-	if want := binary.LittleEndian.AppendUint32(nil, 720); err != nil || !bytes.Equal(got, want) ||
-		!bytes.Equal(got, p.outputs["result"]) {
-		t.Errorf("output %x, %v, want %x; QEMU saw %x", got, err, want, p.outputs["result"])
-	}
-}
-
-func TestGuestRunsTheEduListingAccessByAccess(t *testing.T) {
-	t.Parallel()
-	path, image := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
-	r := replayOn(t, hal.OK, path, "-seal", "-loop", "3")
-	p := expanded(t, image, "main")
-	p.steps = append(append(p.steps, p.steps...), p.steps...)
-	if failed, _, err := p.match(r.reached(t, edu)); failed != "" || err != nil {
-		t.Fatalf("failed at %q, %v", failed, err)
-	}
 }
 
 // xorshift32 is the pattern of the listing language.
@@ -242,42 +155,24 @@ func TestGuestFillsSharedMemoryByteByByte(t *testing.T) {
 	}
 }
 
-func TestGuestReportsAnExpectThatFails(t *testing.T) {
-	t.Parallel()
+// addTraced puts in what the scenarios of access.txt replay.
+func addTraced(t *testing.T, m *machine) {
+	t.Helper()
+	m.traceIt()
+	capture, _ := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base",
+		"0x10000000", "--board", "edu", "../../../testdata/captures/edu.qemutrace")
+	m.add(t, "/images/capture.lmb", capture)
+	m.addListing(t, "edu-factorial", "")
+	m.files["/input/6"] = binary.LittleEndian.AppendUint32(nil, 6)
+	m.files["/golden/720"] = binary.LittleEndian.AppendUint32(nil, 720)
+	m.add(t, "/images/identified.lmb", written(t, identified()))
 	image := identified()
-	image.Sequences[0].Commands[3].Value = 479001601
-	r := replayOn(t, hal.ExpectFailed, written(t, image))
-	checkFailure(t, r, image, "main[3]")
-	if !strings.Contains(r.console, "0x1c8cfc00") { // 12!
-		t.Errorf("the value that was loaded is not on the console:\n%s", r.console)
-	}
-}
-
-func TestGuestReportsAPollThatCannotSucceed(t *testing.T) {
-	t.Parallel()
-	image := identified()
+	image.Sequences[0].Commands[3].Value++
+	m.add(t, "/images/expects-wrong.lmb", written(t, image))
+	image = identified()
 	image.Sequences[0].Commands[2] = poll(0x00, 0xff, 0x01, 20_000)
-	checkFailure(t, replayOn(t, hal.DeadlinePassed, written(t, image)), image, "main[2]")
-}
-
-func TestGuestRefusesTheWrongDevice(t *testing.T) {
-	t.Parallel()
-	r := replayOn(t, hal.WrongDevice, written(t, identified()), "-device", "pci:1b36:0010")
-	if trace := r.reached(t, edu); len(trace) > 0 {
-		t.Errorf("edu was accessed: %v", trace)
-	}
-}
-
-func TestGuestReportsADeviceThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	replayOn(t, hal.NoDevice, written(t, identified()), "-device", "pci:1e52:401e")
-}
-
-// Every part of a file is changed once: what is not whole never reaches the
-// device.
-func TestGuestRefusesACorruptImageBeforeTheFirstStore(t *testing.T) {
-	t.Parallel()
-	image := identified()
+	m.add(t, "/images/polls-in-vain.lmb", written(t, image))
+	image = identified()
 	image.Sequences[0].Commands = append(image.Sequences[0].Commands, lmb.Command{
 		Command: fbs.Command{
 			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessExact), Offset: 0x80,
@@ -289,22 +184,9 @@ func TestGuestRefusesACorruptImageBeforeTheFirstStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func([]byte) []byte{
-		"envelope": func(f []byte) []byte { f[200] ^= 1; return f },
-		"payload":  func(f []byte) []byte { f[len(f)-1] ^= 1; return f },
-		"size":     func(f []byte) []byte { return f[:len(f)-1] },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := replayOn(t, hal.BadImage, saved(t, change(bytes.Clone(file))), "-device",
-				"pci:1234:11e8")
-			if trace := r.reached(t, edu); len(trace) > 0 {
-				t.Errorf("edu was accessed: %v", trace)
-			}
-		})
-	}
-}
-
-func TestGuestBringsTheRunnersUsageErrorBack(t *testing.T) {
-	t.Parallel()
-	replayOn(t, hal.Usage, written(t, identified()), "-sequence", "none")
+	envelope, payload := bytes.Clone(file), bytes.Clone(file)
+	envelope[200] ^= 1
+	payload[len(file)-1] ^= 1
+	m.files["/bad/envelope.lmb"], m.files["/bad/payload.lmb"] = envelope, payload
+	m.files["/bad/size.lmb"] = file[:len(file)-1]
 }

@@ -32,8 +32,8 @@ func (m *machine) addHosted(t *testing.T, c *card) {
 	for i := 0; i < len(data); i += 4 {
 		sum = binary.LittleEndian.AppendUint32(sum, binary.LittleEndian.Uint32(data[i:])+add)
 	}
-	m.files["/golden/hosted/result"] = sum
-	m.addImage(t, "hosted", fmt.Sprintf(`lightmetal 1
+	m.files["/golden/"+c.board+"/hosted/result"] = sum
+	m.addImage(t, c.board+"/hosted", fmt.Sprintf(`lightmetal 1
 target %s %s bar0 512MiB
 window l1   tlb size 1MiB
 window regs tlb size 1MiB
@@ -100,7 +100,7 @@ main:
 		text += fmt.Sprintf("  point one tile %s address 0x0\n  expect.4 one+0x4000 == 0x0\n",
 			beside)
 	}
-	m.addImage(t, "rectangle", text)
+	m.addImage(t, c.board+"/rectangle", text)
 }
 
 // combinedBytes are copied through write-combining mappings.
@@ -109,8 +109,8 @@ const combinedBytes = 4099
 // addCombined: blocks of odd sizes and places, in and out.
 func (m *machine) addCombined(t *testing.T, c *card) {
 	t.Helper()
-	m.files["/golden/combined/result"] = xorshift32(92, combinedBytes+1)[:combinedBytes]
-	m.addImage(t, "combined", fmt.Sprintf(`lightmetal 1
+	m.files["/golden/"+c.board+"/combined/result"] = xorshift32(92, combinedBytes+1)[:combinedBytes]
+	m.addImage(t, c.board+"/combined", fmt.Sprintf(`lightmetal 1
 target %s %s bar0 512MiB
 window l1 tlb size 1MiB wc
 tensor data   input  uint8[%d] = pattern 92 size %[3]d

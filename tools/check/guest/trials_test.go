@@ -35,8 +35,7 @@ func TestRecordedTrialsOfMemtool(t *testing.T) {
 			of := map[string]region{"edu": edu, "nvme": nvmeBar}[name]
 			file, _ := recordedIn(t, of, "resource0",
 				func(m *machine) { m.addDebian(t, "/usr/bin/memtool") },
-				strings.ReplaceAll("/usr/bin/memtool "+strings.Join(runs, "\n\n/usr/bin/memtool "),
-					" ", "\n"))
+				strings.Fields("/usr/bin/memtool "+strings.Join(runs, " ; /usr/bin/memtool "))...)
 			if name == "nvme" {
 				return
 			}
@@ -68,8 +67,13 @@ func TestRecordedTrialsThroughAnInnerQemu(t *testing.T) {
 		m.addModules(t, "LM_GUEST_NEW_MODULES")
 		m.addDebian(t, "/usr/bin/qemu-system-aarch64")
 		m.add(t, "/program", program)
-		m.trace = filepath.Join(m.dir, "trace")
-	}, "nested", "1234:11e8")
+		m.traceIt()
+	}, "vfio", `ready edu
+run 0 "" /usr/bin/qemu-system-aarch64 -M virt,highmem=off -accel tcg -cpu cortex-a53 -m 16 \
+  -nodefaults -display none -device vfio-pci,host=@edu,x-no-mmap=on,addr=1,rombar=0 \
+  -kernel /program -trace vfio_region_* -D /tmp/trace
+show-file trace: /tmp/trace
+`)
 	var inner strings.Builder
 	for line := range strings.Lines(console) {
 		if text, ok := strings.CutPrefix(line, "trace: "); ok {

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha512"
 	"fmt"
+	"lightmetal/tools/image/lmb/lmbtest"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -19,7 +20,7 @@ func TestGuestTellsFilesThatNobodyCanChange(t *testing.T) {
 	inside(t, func(m *machine) {
 		m.kernel = tool(t, "LM_GUEST_NEW_KERNEL")
 		m.add(t, "/lmrun", static(t, "lightmetal/tools/lmrun", "-tags", "signed"))
-		withImage(t, `lightmetal 1
+		image := lmbtest.File(t, `lightmetal 1
 target ivshmem 1af4:1110 bar2 1MiB
 window m bar2 offset 0x0 size 1MiB
 tensor go input uint8[4]
@@ -28,16 +29,15 @@ main:
   copy.4 m+0x0 <- go[:]
   copy.8 m+0x1000 <- pattern 0x5 size 128KiB
   copy.8 got[:] <- m+0x1000
-`)(m)
+`)
 		key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-		image := m.files["/image.lmb"]
 		digest := sha512.Sum512(image)
 		m.files["/signed.lmb"] = append(image,
 			lmb.SignatureBlock(0, key.Public().(ed25519.PublicKey),
 				ed25519.Sign(key, digest[:]))...)
 		m.files["/keys"] = fmt.Appendf(nil, "%x\n", []byte(key.Public().(ed25519.PublicKey)))
 		m.drives = []string{ext4(t)}
-	}, "unchanging")
+	}, "pci", "unchanging\n")
 }
 
 // ext4 makes a drive with an empty file system that can have files with

@@ -26,7 +26,7 @@ var imports = map[string]string{
 		"hash/crc32 strconv unicode/utf8 unsafe",
 	"boards": "lightmetal/fbs/gen",
 	// which hal/mock and tools alone use
-	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen",
+	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen slices",
 	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
 		"sync sync/atomic time unsafe " + // sync for what all VFIO functions of a process share
 		"runtime/debug", // with -tags nolinkname only
@@ -34,7 +34,8 @@ var imports = map[string]string{
 		"github.com/google/flatbuffers/go " +
 		// runtime/debug with -tags nolinkname only
 		"golang.org/x/sys/unix math runtime runtime/debug slices strconv sync/atomic time unsafe",
-	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/runtime",
+	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime " +
+		"math/bits",
 	// with -tags signed only
 	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings",
 	"runtime/capi": "C lightmetal/boards lightmetal/boards/chips lightmetal/fbs " +

@@ -1,5 +1,6 @@
-// Package pages reads the commands in a page, so that tests can give them as the
-// page has them: lines that are indented by four spaces, outside of fences.
+// Package pages reads the pages of the tree for tests: the commands, which are lines outside of
+// fences that are indented by four spaces, with the output that the page shows; the links; and the
+// sentences.
 package pages
 
 import (
@@ -8,42 +9,59 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// elsewhere are the ends of commands that a test of pages does not give, and why.
+// elsewhere has the comments that end a command which a test of pages cannot run, with the reason.
 var elsewhere = []string{
 	"# on the machine with the card", "# on the board", "# under QEMU",
 	"# with the vendor's simulator",
 	"# takes half an hour", "# in a tree of Buildroot or Yocto", "# with a cross compiler",
 }
 
-// exits is the end of a command that may end with another status than 0.
-var exits = regexp.MustCompile(`# exits 0 or (\d+)$`)
+// exits matches the comment at the end of a command that may have another exit status than 0.
+var exits = regexp.MustCompile(`# exits (?:(0) or )?(\d+)$`)
 
-// Command is one of a page.
+// Command is a command of a page.
 type Command struct {
 	Line      int // in the page, from 1
 	Text      string
-	Want      []string // parts of what it prints: lines #> behind it
+	Want      []string // parts of its output: lines #> after it
+	Output    []string // its output as the page shows it, in a fence ```output after it
 	Elsewhere bool
 }
 
-// Read gives the commands of a page in order. A line that ends with a backslash
-// goes on in the next.
+// outputFence starts a fence with the output of the command before it.
+const outputFence = "```output"
+
+// Read returns the commands of a page in order. A line that ends with a backslash continues in the
+// next.
 func Read(path string) (list []Command, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	fenced, goesOn := false, false
+	fence, goesOn := "", false
 	for i, line := range strings.Split(string(text), "\n") {
-		if strings.HasPrefix(line, "```") {
-			fenced = !fenced
+		switch {
+		case fence == "" && strings.HasPrefix(line, "```"):
+			fence = line
+			if last := len(list) - 1; line == outputFence && last >= 0 && list[last].Output != nil {
+				return nil, fmt.Errorf("%s:%d: a second output of one command", path, i+1)
+			}
+			continue
+		case fence != "" && strings.HasPrefix(line, "```"):
+			fence = ""
+			continue
+		case fence == outputFence && len(list) > 0:
+			last := &list[len(list)-1]
+			last.Output = append(last.Output, line)
+			continue
 		}
 		command, indented := strings.CutPrefix(line, "    ")
-		if !indented || fenced {
+		if !indented || fence != "" {
 			continue
 		}
 		want, ok := strings.CutPrefix(command, "#> ")
@@ -65,13 +83,13 @@ func Read(path string) (list []Command, err error) {
 	return list, nil
 }
 
-// Words are those of a command that a shell would give, without its comments.
+// Words returns the words of a command as a shell would split them, without its comment.
 func (c *Command) Words() []string {
 	text, _, _ := strings.Cut(c.Text, " #")
 	return strings.Fields(text)
 }
 
-// Clone copies the tree into a folder, without what was built or recorded there.
+// Clone copies the tree into a folder, without what was built or downloaded there.
 func Clone(folder, root string) error {
 	copying := exec.Command("bash", "-euo", "pipefail", "-c",
 		`tar -c --exclude=./build --exclude=./.git . | tar -x -C "$0"`, folder)
@@ -82,25 +100,63 @@ func Clone(folder, root string) error {
 	return nil
 }
 
-// Give has a shell give the command in such a folder, and looks for what it is to
-// print. What Go has compiled in one folder serves in all.
+// Give runs the command in a shell in such a folder, and compares its exit status and output with
+// the page. What Go has compiled in one folder serves in all.
 func (c *Command) Give(folder string) error {
 	shell := exec.Command("bash", "-euo", "pipefail", "-c", c.Text)
 	shell.Dir, shell.Env = folder, append(os.Environ(), "PATH="+folder+"/build:"+os.Getenv("PATH"),
-		"GOFLAGS=-buildvcs=false -trimpath")
+		"GOFLAGS=-buildvcs=false -trimpath", "NO_COLOR=1")
 	out, err := shell.CombinedOutput()
-	var exit *exec.ExitError
-	if may := exits.FindStringSubmatch(c.Text); may != nil && errors.As(err, &exit) &&
-		strconv.Itoa(exit.ExitCode()) == may[1] {
-		err = nil
-	}
+	err = c.checkExit(err)
 	for _, want := range c.Want {
 		if err == nil && !strings.Contains(string(out), want) {
-			err = fmt.Errorf("it should say %q", want)
+			err = fmt.Errorf("its output should contain %q", want)
 		}
+	}
+	if err == nil {
+		err = checkOutput(string(out), c.Output)
 	}
 	if err != nil {
 		return fmt.Errorf("line %d: %s\n%s%w", c.Line, c.Text, out, err)
+	}
+	return nil
+}
+
+// checkExit returns nil if the command ended as the page says: with 0, or as the comment at its end
+// has it.
+func (c *Command) checkExit(err error) error {
+	allowed := exits.FindStringSubmatch(c.Text)
+	if allowed == nil {
+		return err
+	}
+	status := "0"
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		status = strconv.Itoa(exit.ExitCode())
+	} else if err != nil {
+		return err
+	}
+	if status != allowed[1] && status != allowed[2] {
+		return fmt.Errorf("exit status %s", status)
+	}
+	return nil
+}
+
+// checkOutput reports whether the lines that a page shows are lines of the output, in this order.
+// "..." in a line stands for any text, and as a line of its own for any lines.
+func checkOutput(out string, shown []string) error {
+	rest := strings.Split(out, "\n")
+	for _, line := range shown {
+		if line == "..." {
+			continue
+		}
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, ".*")
+		is := regexp.MustCompile("^" + pattern + "$")
+		at := slices.IndexFunc(rest, is.MatchString)
+		if at < 0 {
+			return fmt.Errorf("the page shows %q, which the output lacks there", line)
+		}
+		rest = rest[at+1:]
 	}
 	return nil
 }

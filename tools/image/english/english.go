@@ -2,13 +2,22 @@
 package english
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 )
 
+// Number returns a number that is not negative, with a comma between thousands: "7,380".
+func Number[T ~int | ~uint32 | ~uint64](n T) string {
+	digits := strconv.FormatUint(uint64(n), 10)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}
+
 // Count returns the number n with its noun, which is plural unless n is 1: "1 access",
-// "2 accesses", "3 entries".
-func Count(n int, noun string) string {
+// "2 accesses", "3 entries", "7,380 bytes".
+func Count[T ~int | ~uint32 | ~uint64](n T, noun string) string {
 	switch {
 	case n == 1:
 	case strings.HasSuffix(noun, "y"):
@@ -18,7 +27,7 @@ func Count(n int, noun string) string {
 	default:
 		noun += "s"
 	}
-	return fmt.Sprintf("%d %s", n, noun)
+	return Number(n) + " " + noun
 }
 
 // Join returns the texts of all items of a list with a separator between them.

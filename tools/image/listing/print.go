@@ -23,8 +23,8 @@ import (
 // rejects may be one that no listing can hold; that is an error, and so is a failing w.
 func Print(w io.Writer, image *lmb.Image) error { return printListing(w, image, false) }
 
-// PrintNumbered writes the listing that Print writes, with the number of each command within its
-// sequence as a comment: from 0, marks not counted, as messages of other tools count.
+// PrintNumbered writes the listing that Print writes, with the place of each command as a comment,
+// in the words of messages: "main, command 3", from 0 within the sequence, marks not counted.
 func PrintNumbered(w io.Writer, image *lmb.Image) error { return printListing(w, image, true) }
 
 func printListing(w io.Writer, image *lmb.Image, numbered bool) error {
@@ -60,7 +60,7 @@ func printListing(w io.Writer, image *lmb.Image, numbered bool) error {
 			p.command(c)
 			isMark := c.Opcode == lmb.OpcodeMark
 			if numbered && !isMark {
-				p.printf("  # %d", number)
+				p.printf("  # %s, command %d", s.Name, number)
 			}
 			p.printf("\n")
 			if why := p.readBack(check,
@@ -130,6 +130,9 @@ func CommandText(image *lmb.Image, c *lmb.Command) string {
 	p.command(c)
 	return p.out.String()
 }
+
+// WindowNames returns what a listing calls each window of an image in its commands.
+func WindowNames(image *lmb.Image) []string { return newPrinter(image).labels }
 
 // printer collects text in out. column is the width of the column of
 // mnemonics, bytes writes payload.

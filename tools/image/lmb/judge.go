@@ -5,35 +5,168 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/npy"
 )
 
-// Judge compares the bytes of an output with its golden bytes, of the same
-// size, and says how they differ, empty if they are as good.
-func (g *Golden) Judge(dtype gen.DType, got, want []byte) string {
-	if bytes.Equal(got, want) && g.Kind != gen.JudgementCorrelation {
-		return ""
+// Comparison is how an output compares with its golden data. Its JSON is stable. Values are text,
+// since JSON has no NaN and no exact 64-bit numbers.
+type Comparison struct {
+	Output   string   `json:"output"`
+	DType    string   `json:"dtype"`
+	Shape    []uint32 `json:"shape"`
+	Method   string   `json:"method"` // equal, tolerance or correlation
+	Matches  bool     `json:"matches"`
+	Elements int      `json:"elements"`
+	// elements that are not equal or, with a tolerance, that differ by more than it permits
+	Differ      int        `json:"differ"`
+	First       *Differing `json:"first,omitempty"`
+	Largest     *Differing `json:"largest,omitempty"` // with the largest difference
+	Correlation string     `json:"correlation,omitempty"`
+	Least       string     `json:"least,omitempty"` // the least correlation that matches
+}
+
+// Differing is an element of an output that differs from the golden one.
+type Differing struct {
+	Index      []uint32 `json:"index"` // one number for each dimension
+	Got        string   `json:"got"`
+	Golden     string   `json:"golden"`
+	Difference string   `json:"difference"` // absolute
+}
+
+// The methods of a comparison.
+const (
+	methodEqual       = "equal"
+	methodTolerance   = "tolerance"
+	methodCorrelation = "correlation"
+)
+
+// Compare compares the bytes of an output with its golden bytes, which are as many.
+func (g *Golden) Compare(name string, dtype gen.DType, shape []uint32, got, golden []byte,
+) *Comparison {
+	c := &Comparison{Output: name, DType: DTypes[dtype], Shape: shape, Method: methodEqual,
+		Elements: len(golden) / int(fbs.DTypeSize(dtype))}
+	switch g.Kind {
+	case gen.JudgementTolerance:
+		c.Method = methodTolerance
+	case gen.JudgementCorrelation:
+		c.Method = methodCorrelation
 	}
-	if g.Kind == gen.JudgementCorrelation {
-		var sums correlation
-		sums.add(dtype, got, want)
-		if c, threshold := sums.coefficient(),
-			math.Float32frombits(g.First); !(c >= float64(threshold)) {
-			return fmt.Sprintf("correlation is %v, at least %v is wanted", c, threshold)
-		}
-		return ""
+	g.findDiffering(c, dtype, got, golden)
+	c.Matches = c.Differ == 0
+	if c.Method == methodCorrelation {
+		g.correlate(c, dtype, got, golden)
 	}
+	return c
+}
+
+// findDiffering counts the elements that differ, and finds the first and the one with the largest
+// difference.
+func (g *Golden) findDiffering(c *Comparison, dtype gen.DType, got, golden []byte) {
 	size := int(fbs.DTypeSize(dtype))
-	for i := 0; i*size < len(want); i++ {
-		x, y := got[i*size:][:size], want[i*size:][:size]
-		if !bytes.Equal(x, y) && !g.near(npy.Float(dtype, bits(x)), npy.Float(dtype, bits(y))) {
-			return fmt.Sprintf("element %d is %x, recorded %x (bytes in memory order)", i, x, y)
+	largest, largestAt := -1.0, 0
+	for i := range c.Elements {
+		x, y := got[i*size:][:size], golden[i*size:][:size]
+		if bytes.Equal(x, y) || g.near(npy.Float(dtype, bits(x)), npy.Float(dtype, bits(y))) {
+			continue
+		}
+		if c.Differ++; c.Differ == 1 {
+			c.First = differing(dtype, c.Shape, i, x, y)
+		}
+		if d := math.Abs(npy.Float(dtype, bits(x)) - npy.Float(dtype, bits(y))); d > largest {
+			largest, largestAt = d, i
 		}
 	}
-	return ""
+	if largest >= 0 { // all that differ may be NaN, from which nothing has a distance
+		x, y := got[largestAt*size:][:size], golden[largestAt*size:][:size]
+		c.Largest = differing(dtype, c.Shape, largestAt, x, y)
+	}
+}
+
+func differing(dtype gen.DType, shape []uint32, at int, got, golden []byte) *Differing {
+	return &Differing{Index: indexOf(shape, at), Got: npy.Words(dtype, got)[0],
+		Golden:     npy.Words(dtype, golden)[0],
+		Difference: npy.Difference(dtype, bits(got), bits(golden))}
+}
+
+// indexOf returns the position of an element in each dimension. The last dimension varies fastest.
+func indexOf(shape []uint32, element int) []uint32 {
+	index := make([]uint32, len(shape))
+	for i := len(shape) - 1; i >= 0; i-- {
+		index[i] = uint32(element % int(shape[i]))
+		element /= int(shape[i])
+	}
+	return index
+}
+
+// correlate judges an output by its correlation with the golden data.
+func (g *Golden) correlate(c *Comparison, dtype gen.DType, got, golden []byte) {
+	var sums correlation
+	sums.add(dtype, got, golden)
+	coefficient, least := sums.coefficient(), math.Float32frombits(g.First)
+	c.Matches = coefficient >= float64(least) // false if the coefficient is NaN
+	c.Correlation = strconv.FormatFloat(coefficient, 'g', 6, 64)
+	c.Least = strconv.FormatFloat(float64(least), 'g', 6, 32)
+}
+
+// String says how the output differs, or that it does not.
+func (c *Comparison) String() string {
+	text := "output " + c.Output + ": "
+	if c.Method == methodCorrelation {
+		compared := "at least"
+		if !c.Matches {
+			compared = "less than"
+		}
+		text += fmt.Sprintf("correlation with the golden data is %s, %s %s; ", c.Correlation,
+			compared, c.Least)
+	}
+	within, equal := "", "equal"
+	if c.Method == methodTolerance {
+		within, equal = " by more than the tolerance", "within the tolerance"
+	}
+	if c.Differ == 0 {
+		return text + fmt.Sprintf("all %s %s %s", english.Number(c.Elements), c.DType, equal)
+	}
+	text += fmt.Sprintf("%s of %s %s differ%s; first %s: %s, golden %s",
+		english.Number(c.Differ), english.Number(c.Elements), c.DType, within,
+		indexText(c.First.Index), c.First.Got, c.First.Golden)
+	if c.Largest != nil {
+		text += fmt.Sprintf("; largest difference %s at %s", c.Largest.Difference,
+			indexText(c.Largest.Index))
+	}
+	return text
+}
+
+// indexText formats the position of an element as NumPy does: "[0]", "[3, 12]".
+func indexText(index []uint32) string {
+	return strings.ReplaceAll(fmt.Sprint(index), " ", ", ")
+}
+
+// ComparedText sums up comparisons of outputs, all of which match.
+func ComparedText(list []*Comparison) string {
+	counts := map[string]int{}
+	for _, c := range list {
+		counts[c.Method]++
+	}
+	text := english.Count(len(list), "output") + " compared with golden data, "
+	if counts[methodEqual] == len(list) {
+		return text + "all equal"
+	}
+	var parts []string
+	for _, method := range []struct{ name, text string }{
+		{methodEqual, "equal"}, {methodTolerance, "within the tolerance"},
+		{methodCorrelation, "with the correlation"},
+	} {
+		if n := counts[method.name]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, method.text))
+		}
+	}
+	return text + strings.Join(parts, ", ")
 }
 
 // near is written so that a NaN differs from everything. An infinity is near to

@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/english"
 )
 
 // DTypes are the names of the element types, by number; the first is empty.
@@ -31,6 +33,18 @@ func OpcodeName(op gen.Opcode) string {
 	return strings.ToLower(gen.EnumNamesOpcode[op])
 }
 
+// PlaceText returns the number of a command and the name of its sequence for use within a sentence:
+// "command 3 of main". A message that begins with a command has the words of runtime.AppendPlace.
+func PlaceText(view *fbs.View, index int) string {
+	for i := range view.Sequences {
+		s := &view.Sequences[i]
+		if number := index - int(s.First); number >= 0 && number < int(s.Count) {
+			return fmt.Sprintf("command %d of %s", number, view.Name(s.Name))
+		}
+	}
+	return ""
+}
+
 // RoleName returns "input" or "output".
 func RoleName(role gen.Role) string { return strings.ToLower(gen.EnumNamesRole[role]) }
 
@@ -39,29 +53,29 @@ func ShapeText(shape []uint32) string {
 	if len(shape) == 0 {
 		return "scalar"
 	}
-	return joinDims(shape)
+	return DimsText(shape)
 }
 
-func joinDims(shape []uint32) string {
+// DimsText formats the lengths of a tensor's dimensions within the brackets of its type: "16x16",
+// and nothing for a scalar.
+func DimsText(shape []uint32) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", "x")
 }
 
 // TypeText formats type and shape of a tensor as a listing has them: "int32[16x16]".
 func TypeText(dtype gen.DType, shape []uint32) string {
-	return DTypes[dtype] + "[" + joinDims(shape) + "]"
+	return DTypes[dtype] + "[" + DimsText(shape) + "]"
 }
 
-// SizeText formats a number of bytes exactly, in the largest unit that divides it: "512 MiB".
+// SizeText formats a number of bytes exactly, in the largest unit that divides it: "512 MiB",
+// "7,380 bytes".
 func SizeText(n uint64) string {
 	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
 		if shift := 40 - 10*i; n != 0 && n>>shift<<shift == n {
 			return fmt.Sprintf("%d %s", n>>shift, unit)
 		}
 	}
-	if n == 1 {
-		return "1 byte"
-	}
-	return fmt.Sprintf("%d bytes", n)
+	return english.Count(n, "byte")
 }
 
 // TimeText formats a time in nanoseconds with three digits: "100 ns", "86.6 us", "1 s".

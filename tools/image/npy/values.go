@@ -118,6 +118,21 @@ func text(dtype gen.DType, bits uint64) string {
 	return strconv.FormatUint(bits, 10)
 }
 
+// Difference writes the absolute difference of two elements: exactly for integers, with six digits
+// for floats.
+func Difference(dtype gen.DType, a, b uint64) string {
+	unused := 64 - 8*fbs.DTypeSize(dtype)
+	switch dtype {
+	case gen.DTypeFloat16, gen.DTypeBfloat16, gen.DTypeFloat32, gen.DTypeFloat64:
+		difference := math.Abs(Float(dtype, a) - Float(dtype, b))
+		return strconv.FormatFloat(difference, 'g', 6, 64)
+	case gen.DTypeInt8, gen.DTypeInt16, gen.DTypeInt32, gen.DTypeInt64:
+		x, y := int64(a<<unused)>>unused, int64(b<<unused)>>unused
+		return strconv.FormatUint(uint64(max(x, y))-uint64(min(x, y)), 10)
+	}
+	return strconv.FormatUint(max(a, b)-min(a, b), 10)
+}
+
 // Float is the value of an element. 64-bit integers are rounded to 53 bits.
 func Float(dtype gen.DType, bits uint64) float64 {
 	switch dtype {

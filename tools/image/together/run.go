@@ -108,7 +108,8 @@ func (r *run) note(to map[space][]span, c *fbs.Command, e *lmb.Effect, index, or
 		}
 		list := to[s]
 		if n := len(list); n > 0 && order == r.order && list[n-1].order == order-1 &&
-			list[n-1].last+1 == at.first {
+			list[n-1].last+1 == at.first &&
+			tensorOf(r.view, list[n-1].command) == tensorOf(r.view, index) {
 			list[n-1].last, list[n-1].order = at.last, order // a run of stores
 			continue
 		}

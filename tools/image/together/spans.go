@@ -91,15 +91,16 @@ func without(list, others []span, replaces func(s, other *span) bool) (left []sp
 	return left
 }
 
-// overlap gives the first pair of spans that have bytes in common, and how many
-// bytes all pairs have. Of both, spans are disjoint and in order of address.
-func overlap(a, b []span) (first [2]span, bytes uint64) {
+// overlap gives the first pair of spans that have bytes in common, and how many bytes all pairs
+// have. It calls each with every pair. Of both, spans are disjoint and in order of address.
+func overlap(a, b []span, each func(a, b *span)) (first [2]span, bytes uint64) {
 	for len(a) > 0 && len(b) > 0 {
 		if low, high := max(a[0].first, b[0].first), min(a[0].last, b[0].last); low <= high {
 			if bytes == 0 {
 				first = [2]span{a[0], b[0]}
 			}
 			bytes += high - low + 1
+			each(&a[0], &b[0])
 		}
 		if a[0].last < b[0].last {
 			a = a[1:]

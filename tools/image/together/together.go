@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"lightmetal/fbs"
-	"lightmetal/runtime"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/lmb"
 )
 
 // Image is a verified image, under the name that people know it by.
@@ -41,6 +43,13 @@ type Collision struct {
 	Last  uint64 `json:"last"`
 	Bytes uint64 `json:"bytes"` // in this place, by any commands
 
+	// The tensors whose bytes overlap in this place, if commands that copy tensors do.
+	Tensors      []string `json:"tensors,omitempty"`
+	OtherTensors []string `json:"other_tensors,omitempty"`
+
+	// commands whose bytes overlap in this place, of both images
+	commands, otherCommands []int
+
 	at, otherAt string // both commands within their sequences: "command 3 of main"
 }
 
@@ -48,6 +57,10 @@ func (c *Collision) String() string {
 	where := c.Place
 	if c.Bytes > 0 {
 		where = fmt.Sprintf("%s 0x%x to 0x%x", c.Place, c.First, c.Last)
+	}
+	if len(c.Tensors) > 0 && len(c.OtherTensors) > 0 {
+		where += fmt.Sprintf("; %s of %s overlaps %s of %s", strings.Join(c.Tensors, ", "), c.Image,
+			strings.Join(c.OtherTensors, ", "), c.Other)
 	}
 	relies := fmt.Sprintf("%s relies on what %s left there", c.Sequence, c.at)
 	if c.Left == "" {
@@ -244,7 +257,11 @@ func meet(s space, relied []span, stores places) *Collision {
 		if other != s.shared() {
 			continue
 		}
-		if pair, bytes := overlap(relied, stores[other]); bytes > 0 {
+		note := func(a, b *span) {
+			c.commands = append(c.commands, a.command)
+			c.otherCommands = append(c.otherCommands, b.command)
+		}
+		if pair, bytes := overlap(relied, stores[other], note); bytes > 0 {
 			c.Command, c.OtherCommand, c.Bytes = pair[0].command, pair[1].command, bytes
 			c.First, c.Last = max(pair[0].first, pair[1].first), min(pair[0].last, pair[1].last)
 			return c
@@ -255,8 +272,32 @@ func meet(s space, relied []span, stores places) *Collision {
 
 func (c *Collision) name(a, b Image) {
 	c.Image, c.Other, c.OtherSequence = a.Name, b.Name, sequenceOf(b.View, c.OtherCommand)
-	c.at = string(runtime.AppendPlace(nil, a.View, c.Command))
-	c.otherAt = string(runtime.AppendPlace(nil, b.View, c.OtherCommand))
+	c.Tensors, c.OtherTensors = tensorsOf(a.View, c.commands), tensorsOf(b.View, c.otherCommands)
+	c.at = lmb.PlaceText(a.View, c.Command)
+	c.otherAt = lmb.PlaceText(b.View, c.OtherCommand)
+}
+
+// tensorsOf returns the names of the tensors that commands copy, each once.
+func tensorsOf(view *fbs.View, commands []int) (names []string) {
+	for _, command := range commands {
+		tensor := tensorOf(view, command)
+		if tensor < 0 {
+			continue
+		}
+		if name := view.Name(view.Tensors[tensor].Name); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// tensorOf returns the index of the tensor that a command copies, or -1.
+func tensorOf(view *fbs.View, command int) int {
+	c := &view.Commands[command]
+	if c.Opcode != gen.OpcodeCopyIn && c.Opcode != gen.OpcodeCopyOut {
+		return -1
+	}
+	return int(c.Index) - 1
 }
 
 func sequenceName(view *fbs.View, index int) string { return view.Name(view.Sequences[index].Name) }

@@ -184,3 +184,41 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 		}
 	}
 }
+
+// TestTensorsThatOverlapAreNamed: the pages of an interleaved tensor lie in two DRAM banks, with
+// another tensor directly after them. The other image stores to a page in the second bank, through
+// another tile of that bank.
+func TestTensorsThatOverlapAreNamed(t *testing.T) {
+	a := image(t, "a", strings.Replace(wormhole, "window t", "tensor weights input uint8[128]\n"+
+		"tensor bias input uint8[64]\nwindow t", 1)+
+		"init:\n  point t tile 0,11 address 0x0\n  copy.8 t+0x1000 <- weights[0:64] bulk\n"+
+		"  point u tile 0,5 address 0x0\n  copy.8 u+0x1000 <- weights[64:128] bulk\n"+
+		"  copy.8 u+0x1040 <- bias[:] bulk\nframe:\n  point t tile 1,1 address 0x0\n"+
+		"  write.4 t+0x100 1\n")
+	other := func(address string) together.Image {
+		return image(t, "b", strings.Replace(wormhole, "window t",
+			"tensor x input uint8[32]\nwindow t", 1)+
+			"main:\n  point t tile 0,7 address 0x0\n  copy.8 t+"+address+" <- x[:] bulk\n")
+	}
+	for address, want := range map[string][2]string{
+		"0x1020": {"weights", "0x1020 to 0x103f; weights of a overlaps x of b"},
+		"0x1030": {"weights bias", "0x1030 to 0x103f; weights, bias of a overlaps x of b"},
+		"0x1040": {"bias", "0x1040 to 0x105f; bias of a overlaps x of b"},
+		"0x1080": {},
+	} {
+		t.Run(address, func(t *testing.T) {
+			list := together.Check([]together.Image{a, other(address)})
+			if want[1] == "" {
+				if len(list) != 0 {
+					t.Errorf("%v", &list[0])
+				}
+				return
+			}
+			if len(list) != 1 || !strings.HasSuffix(list[0].String(), want[1]) ||
+				strings.Join(list[0].Tensors, " ") != want[0] ||
+				strings.Join(list[0].OtherTensors, " ") != "x" {
+				t.Errorf("%+v, want %v", list, want)
+			}
+		})
+	}
+}

@@ -27,8 +27,9 @@ type Options struct {
 	AtLeast  uint32 // lowest version that a signed image may have; 0: any
 	Window   int    // number of the hardware TLB window; runtime.AnySlot: -window is not given
 
-	Seal, Lock, Check, JSON, Help, Version bool // true: the flag of this name is given
-	Supervised                             bool // true: write the longest time to stop to descriptor 3
+	Seal, Lock, Check   bool // true: the flag of this name is given
+	JSON, Help, Version bool // true: the flag of this name is given
+	Supervised          bool // true: write the longest time to stop to descriptor 3
 }
 
 // Binding connects a tensor with a file, a pipe or a ring. It contains the value NAME=FILE of one

@@ -371,10 +371,10 @@ main:
 
 func TestNumbersForPeople(t *testing.T) {
 	for got, want := range map[string]string{
-		lmb.SizeText(0): "0 bytes", lmb.SizeText(1023): "1023 bytes", lmb.SizeText(1024): "1 KiB",
-		lmb.SizeText(1): "1 byte", lmb.SizeText(1536): "1536 " +
+		lmb.SizeText(0): "0 bytes", lmb.SizeText(1023): "1,023 bytes", lmb.SizeText(1024): "1 KiB",
+		lmb.SizeText(1): "1 byte", lmb.SizeText(1536): "1,536 " +
 			"bytes", lmb.SizeText(512 << 20): "512 MiB",
-		lmb.SizeText(math.MaxUint64): "18446744073709551615 bytes", lmb.TimeText(0): "0 " +
+		lmb.SizeText(math.MaxUint64): "18,446,744,073,709,551,615 bytes", lmb.TimeText(0): "0 " +
 			"ns", lmb.TimeText(999): "999 ns",
 		lmb.TimeText(1000): "1 us", lmb.TimeText(43_700): "43.7 us",
 		lmb.TimeText(1_000_000_000): "1 s", lmb.TimeText(90_000_000_000): "90 s",

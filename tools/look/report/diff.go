@@ -10,6 +10,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 )
@@ -26,12 +27,13 @@ type Difference struct {
 // SequenceDiff sums up how the commands of a sequence differ.
 type SequenceDiff struct {
 	Name string `json:"name"`
-	A    int    `json:"a"` // commands, -1: it is not in that image
+	A    int    `json:"a"` // commands, marks not counted; -1: it is not in that image
 	B    int    `json:"b"`
 	// commands that differ; where one image has more, those between what both begin and end with
 	Changed  int   `json:"changed"`
 	DataOnly int   `json:"data"`    // of those, the ones that differ in payload alone
 	Windows  []int `json:"windows"` // of image A, that changed commands go to
+	Marks    bool  `json:"marks"`   // the marks differ, or lie before other commands
 	// number within the sequence of the first that differs, or that only one image has: from 0,
 	// marks not counted
 	FirstAt int `json:"first_at"`
@@ -177,7 +179,7 @@ func (d *Difference) sequences(a, b *lmb.Image) {
 		s := &a.Sequences[i]
 		j, ok := byName[s.Name]
 		if !ok {
-			d.Sequence = append(d.Sequence, SequenceDiff{Name: s.Name, A: len(s.Commands), B: -1,
+			d.Sequence = append(d.Sequence, SequenceDiff{Name: s.Name, A: number(s.Commands), B: -1,
 				Windows: []int{}})
 			continue
 		}
@@ -191,34 +193,65 @@ func (d *Difference) sequences(a, b *lmb.Image) {
 	for i := range b.Sequences {
 		s := &b.Sequences[i]
 		if left, ok := byName[s.Name]; ok && left == i {
-			d.Sequence = append(d.Sequence, SequenceDiff{Name: s.Name, A: -1, B: len(s.Commands),
+			d.Sequence = append(d.Sequence, SequenceDiff{Name: s.Name, A: -1, B: number(s.Commands),
 				Windows: []int{}})
 		}
 	}
 }
 
+// commands compares two sequences of one name: their commands and then, with these, their marks.
 func (d *Difference) commands(a, b *lmb.Image, s, t *lmb.Sequence) {
-	diff := SequenceDiff{Name: s.Name, A: len(s.Commands), B: len(t.Commands), Windows: []int{}}
-	first, x, y := 0, s.Commands, t.Commands
-	for first < min(len(x), len(y)) && same(&x[first], &y[first]) {
-		first++
+	x, y := withoutMarks(s.Commands), withoutMarks(t.Commands)
+	diff := SequenceDiff{Name: s.Name, A: len(x), B: len(y), Windows: []int{},
+		Marks: !slices.EqualFunc(s.Commands, t.Commands, sameCommand)}
+	first := commonStart(x, y)
+	if first == max(len(x), len(y)) {
+		if !diff.Marks {
+			return
+		}
+		// Only marks differ: the lines around the difference have to show them.
+		x, y = s.Commands, t.Commands
+		first = commonStart(x, y)
+	} else {
+		diff.Marks = !slices.Equal(markTexts(s.Commands), markTexts(t.Commands))
+		diff.changed(x[first:], y[first:])
 	}
-	if x, y = x[first:], y[first:]; len(x)+len(y) == 0 {
-		return
-	}
-	diff.FirstAt = number(s.Commands[:first])
-	for len(x) > 0 && len(y) > 0 && same(&x[len(x)-1], &y[len(y)-1]) {
-		x, y = x[:len(x)-1], y[:len(y)-1]
-	}
-	diff.changed(x, y)
-	slices.Sort(diff.Windows)
+	diff.FirstAt = number(x[:first])
 	d.Sequence = append(d.Sequence, diff)
 	if d.First == nil {
 		d.First = &FirstDiff{
-			Sequence: s.Name, Command: diff.FirstAt, Before: texts(a, s, first-contextLines, first),
-			A: texts(a, s, first, first+contextLines), B: texts(b, t, first, first+contextLines),
+			Sequence: s.Name, Command: diff.FirstAt, Before: texts(a, x, first-contextLines, first),
+			A: texts(a, x, first, first+contextLines), B: texts(b, y, first, first+contextLines),
 		}
 	}
+}
+
+// commonStart returns how many commands two lists begin with in common.
+func commonStart(x, y []lmb.Command) (n int) {
+	for n < min(len(x), len(y)) && same(&x[n], &y[n]) {
+		n++
+	}
+	return n
+}
+
+func sameCommand(c, e lmb.Command) bool { return same(&c, &e) }
+
+func withoutMarks(list []lmb.Command) []lmb.Command {
+	if number(list) == len(list) {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list),
+		func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
+}
+
+// markTexts returns the kinds and names of all marks of a list.
+func markTexts(list []lmb.Command) (marks []string) {
+	for i := range list {
+		if c := &list[i]; c.Opcode == lmb.OpcodeMark {
+			marks = append(marks, fmt.Sprint(c.Mode, string(c.Data)))
+		}
+	}
+	return marks
 }
 
 // number returns how many commands a list has; marks do not count.
@@ -235,14 +268,17 @@ func same(c, e *lmb.Command) bool {
 	return c.Command == e.Command && bytes.Equal(c.Data, e.Data)
 }
 
-// changed counts what lies between the parts that are the same in both.
+// changed counts what lies before the part that both lists end with.
 func (d *SequenceDiff) changed(x, y []lmb.Command) {
+	for len(x) > 0 && len(y) > 0 && same(&x[len(x)-1], &y[len(y)-1]) {
+		x, y = x[:len(x)-1], y[:len(y)-1]
+	}
 	for i := range max(len(x), len(y)) {
 		if len(x) == len(y) && same(&x[i], &y[i]) {
 			continue
 		}
 		d.Changed++
-		if len(x) == len(y) && x[i].Command == y[i].Command && x[i].Opcode != lmb.OpcodeMark {
+		if len(x) == len(y) && x[i].Command == y[i].Command {
 			d.DataOnly++
 		}
 		if i < len(x) && lmb.EffectOf(&x[i].Command).Size > 0 &&
@@ -250,13 +286,14 @@ func (d *SequenceDiff) changed(x, y []lmb.Command) {
 			d.Windows = append(d.Windows, int(x[i].Window))
 		}
 	}
+	slices.Sort(d.Windows)
 }
 
-func texts(image *lmb.Image, s *lmb.Sequence, from, to int) []string {
+func texts(image *lmb.Image, commands []lmb.Command, from, to int) []string {
 	list := []string{}
-	for i := max(0, from); i < min(to, len(s.Commands)); i++ {
+	for i := max(0, from); i < min(to, len(commands)); i++ {
 		list = append(list,
-			plain(strings.Join(strings.Fields(listing.CommandText(image, &s.Commands[i])), " ")))
+			plain(strings.Join(strings.Fields(listing.CommandText(image, &commands[i])), " ")))
 	}
 	return list
 }
@@ -275,7 +312,7 @@ func (d *Difference) Write(w io.Writer) error {
 		fmt.Fprintln(out, d.Sequence[i].text())
 	}
 	if f := d.First; f != nil {
-		fmt.Fprintf(out, "\nfirst difference: command %d of %s\n", f.Command, plain(f.Sequence))
+		fmt.Fprintf(out, "\nfirst difference: %s, command %d\n", plain(f.Sequence), f.Command)
 		for _, line := range f.Before {
 			fmt.Fprintf(out, "  %s\n", line)
 		}
@@ -298,15 +335,20 @@ func (s *SequenceDiff) text() string {
 	name := "sequence " + plain(s.Name)
 	switch {
 	case s.B < 0:
-		return fmt.Sprintf("%s is in A only: %s commands", name, countText(uint64(s.A)))
+		return fmt.Sprintf("%s is in A only: %s", name, english.Count(s.A, "command"))
 	case s.A < 0:
-		return fmt.Sprintf("%s is in B only: %s commands", name, countText(uint64(s.B)))
+		return fmt.Sprintf("%s is in B only: %s", name, english.Count(s.B, "command"))
+	case s.Changed == 0:
+		return fmt.Sprintf("%s: the commands are equal, the marks differ", name)
 	}
-	text := fmt.Sprintf("%s: %s commands differ, %s of them in payload alone, from command %d on",
-		name, countText(uint64(s.Changed)), countText(uint64(s.DataOnly)), s.FirstAt)
+	text := fmt.Sprintf("%s differs in %s, %d of them in payload alone, from command %d on",
+		name, english.Count(s.Changed, "command"), s.DataOnly, s.FirstAt)
 	if s.A != s.B {
-		text += fmt.Sprintf("; A has %s commands, B has %s", countText(uint64(s.A)),
-			countText(uint64(s.B)))
+		text += fmt.Sprintf("; A has %s, B has %s", english.Count(s.A, "command"),
+			english.Number(s.B))
+	}
+	if s.Marks {
+		text += "; the marks differ"
 	}
 	return text
 }

@@ -1,26 +1,16 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 
-	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/tools/image/lmb"
 )
 
-// CompareGolden compares the bytes of an output with its golden data, which are as many.
-func CompareGolden(name string, dtype gen.DType, how *lmb.Golden, got, golden []byte) GoldenResult {
-	size := int(fbs.DTypeSize(dtype))
-	result := GoldenResult{Output: name, Elements: uint64(len(golden) / size),
-		Reason: how.Judge(dtype, got, golden)}
-	for at := 0; at+size <= len(golden); at += size {
-		a, b := got[at:at+size], golden[at:at+size]
-		switch {
-		case bytes.Equal(a, b):
-		case how.Kind == gen.JudgementCorrelation, how.Judge(dtype, a, b) != "":
-			result.Differ++
-		}
+// GoldenResultOf returns what a profile keeps of a comparison with golden data.
+func GoldenResultOf(c *lmb.Comparison) GoldenResult {
+	result := GoldenResult{Output: c.Output, Elements: uint64(c.Elements), Differ: uint64(c.Differ)}
+	if !c.Matches {
+		result.Reason = c.String()
 	}
 	return result
 }

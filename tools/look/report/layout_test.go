@@ -66,8 +66,9 @@ func examplePage(t *testing.T, name string, file []byte) []byte {
 	for i := range view.Tensors {
 		if tensor := &view.Tensors[i]; tensor.Role == gen.RoleOutput {
 			data := view.TensorData(tensor)
-			p.Golden = append(p.Golden, CompareGolden(view.Name(tensor.Name), tensor.Dtype,
-				&lmb.Golden{}, data, data))
+			c := (&lmb.Golden{}).Compare(view.Name(tensor.Name), tensor.Dtype,
+				tensor.Shape()[:tensor.Dims], data, data)
+			p.Golden = append(p.Golden, GoldenResultOf(c))
 		}
 	}
 	r := Analyze(view, Whole, nil)

@@ -106,7 +106,7 @@ func TestPagesAreWholeAndWellFormed(t *testing.T) {
 func TestThePageSaysWhatTheTablesSay(t *testing.T) {
 	text := string(pageOf(t, read(t, "wh.twoop.lmb"), 1))
 	for _, want := range []string{
-		"Tensix tile 1,1: 2256 bytes in, 1032 bytes out",      // the grid
+		"Tensix tile 1,1: 2,256 bytes in, 1,032 bytes out",    // the grid
 		"Tensix tile 1,1 0x20000 to 0x203ff, 1 KiB: 1 KiB in", // the map
 		"copy in, 12.8 us, ", "; tlb0 0x10000", // the timeline
 		"soft reset", "read output", "CRC-32C", "prefers-color-scheme: dark", "@media print",

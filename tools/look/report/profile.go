@@ -83,7 +83,7 @@ type Spent struct {
 	TotalNs   int64  `json:"total_ns"`
 	LongestNs int64  `json:"longest_ns"`
 	Command   uint32 `json:"command"` // index in the image of the longest
-	At        string `json:"at"`      // the same command within its sequence: "command 3 of main"
+	At        string `json:"at"`      // the same command within its sequence: "main, command 3"
 }
 
 func (s *Spent) add(command uint32, ns int64, bytes uint64) {
@@ -93,6 +93,14 @@ func (s *Spent) add(command uint32, ns int64, bytes uint64) {
 	s.Count++
 	s.TotalNs += ns
 	s.Bytes += bytes
+}
+
+// addEnd adds the time of the end of a sequence, and counts no command.
+func (s *Spent) addEnd(command uint32, ns int64) {
+	s.TotalNs += ns
+	if ns > s.LongestNs {
+		s.LongestNs, s.Command = ns, command
+	}
 }
 
 // Command is one command of the image and its longest time.
@@ -185,10 +193,16 @@ func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 
 func (d *decoder) command(index uint32, ns int64) {
 	c := &d.view.Commands[index]
+	window := len(d.windows) - 1
+	if c.Opcode == gen.OpcodeEnd {
+		// No tool counts the end of a sequence as a command, but it takes time.
+		d.opcodes[c.Opcode].addEnd(index, ns)
+		d.windows[window].TotalNs += ns
+		return
+	}
 	e := lmb.EffectOf(c)
 	bytes := e.Moved()
 	d.opcodes[c.Opcode].add(index, ns, bytes)
-	window := len(d.windows) - 1
 	if e.Size > 0 || c.Opcode == gen.OpcodePoint {
 		window = int(c.Window)
 	}
@@ -251,7 +265,7 @@ func (d *decoder) finish(p *Profile) {
 }
 
 func keep(list *[]Spent, s Spent, name, kind string) {
-	if s.Count > 0 {
+	if s.Count > 0 || s.TotalNs > 0 {
 		s.Name, s.Kind = name, kind
 		*list = append(*list, s)
 	}

@@ -419,11 +419,11 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 	p, _ := profiled(t, view, device(view), "main", 1)
 	whole := string(trace(t, p))
 	for _, test := range []struct{ old, new, want string }{
-		{whole, "", "unexpected end"},
+		{whole, "", "broken JSON at byte"},
 		{whole, "[]", "cannot unmarshal array"},
 		{whole, "{}", "no \"lightmetal\""},
-		{whole, whole[:len(whole)/2], "unexpected end"},
-		{whole, whole + "x", "after top-level value"},
+		{whole, whole[:len(whole)/2], "broken JSON at byte"},
+		{whole, whole + "x", "broken JSON at byte"},
 		{`"version":2`, `"version":1`, "version 1"},
 		{`"total_ns":30600,"least_ns"`, `"total_ns":-1,"least_ns"`, "negative"},
 		{`"runs":1`, `"runs":1e99`, "lightmetal"},
@@ -439,7 +439,7 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":-1,"ts":0.500`, "thread -1"},
 		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":33,"ts":0.500`, "thread 33"},
 		{`"command":5,"commands"`, `"command":-5,"commands"`, "event 11: json"},
-		{`"traceEvents":[`, `"traceEvents":{`, "invalid character"},
+		{`"traceEvents":[`, `"traceEvents":{`, "broken JSON at byte"},
 		{whole, `{"traceEvents":{}}`, "no list"},
 		{whole, `{"lightmetal":null}`, "version 0"},
 		{whole, `{"lightmetal":{"version":2},"lightmetal":{"version":2}}`, "twice"},

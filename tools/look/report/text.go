@@ -9,20 +9,11 @@ import (
 	"unicode/utf8"
 
 	"lightmetal/fbs"
+	"lightmetal/tools/image/english"
 )
 
 // countText formats a number with separated thousands.
-func countText(n uint64) string {
-	digits := strconv.FormatUint(n, 10)
-	var b strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
-}
+func countText(n uint64) string { return english.Number(n) }
 
 // emptyIfZero formats a number, and returns an empty cell for 0.
 func emptyIfZero(n uint64, text func(uint64) string) string {

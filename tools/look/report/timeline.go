@@ -114,6 +114,7 @@ func (w *walk) all() {
 			w.leave(w.innermost(), end)
 		case gen.OpcodeCall:
 			called = int(c.Index)
+			w.count++
 		default:
 			s := w.leaf(c, index, start, end)
 			w.count++

@@ -139,6 +139,11 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &file)
 	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		err = fmt.Errorf("broken JSON at byte %d; lm replay --profile FILE writes a profile",
+			syntax.Offset)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("not a profile of lm replay: %w", err)
 	}

@@ -78,7 +78,7 @@ func (m *mmiotrace) record(text []byte) error {
 		return Refuse(m.line,
 			"%s before VERSION, which stands in trace_pipe alone: cat "+
 				"/sys/kernel/tracing/trace_pipe >FILE "+
-				"before mmiotrace is switched on", kind)
+				"after mmiotrace is switched on", kind)
 	}
 	return record(m, string(kind), f)
 }

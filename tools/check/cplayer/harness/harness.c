@@ -119,6 +119,8 @@ static enum lmplay_code map(void *context, const struct lmplay_range *range,
 	mapping->address = range->window == LMPLAY_NONE ? REGISTERS + range->device : range->window;
 	if (range->window != LMPLAY_NONE)
 		mapping->bus = BUS_BASE + m->places[range->window];
+	if (range->fixed_bus != 0)
+		mapping->bus = range->fixed_bus;
 	return LMPLAY_OK;
 }
 

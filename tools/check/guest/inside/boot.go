@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -19,16 +20,16 @@ import (
 )
 
 func init() {
-	scenarios["kills"] = kills
-	scenarios["signals"] = signals
-	scenarios["orphan"] = orphan
-	scenarios["sleep"] = func([]string) int { time.Sleep(200 * time.Millisecond); return 0 }
+	steps["kills"] = step{"COUNT SEED", kills}
+	steps["signals"] = step{"", signals}
+	children["orphan"] = orphan
+	children["sleep"] = func([]string) int { time.Sleep(200 * time.Millisecond); return 0 }
 }
 
 // compute are lmrun's arguments for a factorial of edu's: n in, result out.
 func compute(flags ...string) []string {
 	return append([]string{"-sequence", "compute", "-input", "n=/tmp/n", "-output",
-		"result=/tmp/result", "/factorial.lmb"}, flags...)
+		"result=/tmp/result", "/images/factorial.lmb"}, flags...)
 }
 
 // computes runs lmrun whole with an input of its own and holds its output
@@ -54,7 +55,7 @@ func computes(n uint32) error {
 
 // kills kills lmrun at moments that a seed gives, and runs it whole after each:
 // alone and under a supervisor, in one run and in endless ones.
-func kills(args []string) int {
+func kills(_ *guest, args []string) error {
 	count, _ := strconv.Atoi(args[0])
 	seed, _ := strconv.ParseUint(args[1], 10, 64)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -62,8 +63,7 @@ func kills(args []string) int {
 	for range 2 {
 		began := time.Now()
 		if err := computes(5); err != nil {
-			fmt.Println("inside: before any kill:", err)
-			return 1
+			return fmt.Errorf("before any kill: %w", err)
 		}
 		whole = time.Since(began)
 	}
@@ -78,8 +78,7 @@ func kills(args []string) int {
 		}
 		c := exec.Command(program, victim...)
 		if err := c.Start(); err != nil {
-			fmt.Println("inside:", err)
-			return 1
+			return err
 		}
 		time.Sleep(time.Duration(random.Int64N(int64(whole))))
 		_ = c.Process.Kill()
@@ -88,17 +87,18 @@ func kills(args []string) int {
 			killed++
 		}
 		if !allGone() {
-			fmt.Printf("inside: kill %d of lmrun %q: its child lives on\n", i, victim)
-			return 1
+			return fmt.Errorf("kill %d of lmrun %q: its child lives on", i, victim)
 		}
 		if err := computes(random.Uint32N(13)); err != nil {
-			fmt.Printf("inside: after kill %d of lmrun %q: %v\n", i, victim, err)
-			return 1
+			return fmt.Errorf("after kill %d of lmrun %q: %w", i, victim, err)
 		}
 	}
 	fmt.Printf("inside: killed %d of %d within a run's %v; %v\n", killed, count, whole,
 		time.Since(began))
-	return 0
+	if killed < count*2/3 {
+		return errors.New("not killed often enough in the middle")
+	}
+	return nil
 }
 
 // allGone waits for what a killed lmrun leaves to process 1, which should die
@@ -118,8 +118,7 @@ func allGone() bool {
 // signals makes lminit process 1 of a name space of its own. What it asks of
 // the machine is told to its parent by the signal that it dies of: SIGHUP for
 // a reboot, SIGINT for the others (pid_namespaces(7)).
-func signals([]string) int {
-	failed := 0
+func signals(*guest, []string) error {
 	for _, test := range []struct {
 		signal, death syscall.Signal
 		says          string
@@ -135,19 +134,17 @@ func signals([]string) int {
 		want := []string{"lminit: /endless.conf: images: 1",
 			"lminit: stopping after " + unix.SignalName(test.signal), "lmrun: exit 0", test.says}
 		if death != test.death || !strings.HasPrefix(text, strings.Join(want, "\n")) {
-			fmt.Printf("inside: %v: died of %v, want %v; said\n%s\n", test.signal, death,
-				test.death, said)
-			failed = 1
+			return fmt.Errorf("%v: died of %v, want %v; said\n%s", test.signal, death, test.death,
+				said)
 		}
 		if err := computes(7); err != nil {
-			fmt.Println("inside: afterwards:", err)
-			failed = 1
+			return fmt.Errorf("after %v: %w", test.signal, err)
 		}
 	}
-	return failed
+	return nil
 }
 
-var replayDone = regexp.MustCompile(`(?m)^lmrun: done: main of factorial\.lmb, \d+ times.*\n`)
+var replayDone = regexp.MustCompile(`(?m)^lmrun: done: main of \S*factorial\.lmb, \d+ times.*\n`)
 
 // processOne starts an endless replay, leaves it an orphan to reap, and sends
 // the signal.

@@ -3,46 +3,19 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"time"
 )
 
 func init() {
-	scenarios["endure"] = endure
-	scenarios["abandoned"] = abandoned
+	steps["frames-over-kills"] = step{"DEVICE IMAGE", framesOverKills}
 }
 
-// endure kills replays on a served device in the middle, again and again, and
-// has frames go through rings past such kills: endure LANE IDS.
-func endure(args []string) int {
-	found, err := ready(args[0], args[1])
-	if err != nil {
-		fmt.Println("inside:", err)
-		return 1
-	}
-	b := &bench{lane: args[0], edu: found[0]}
-	random := rand.New(rand.NewPCG(3, 4))
-	for range 4 {
-		b.kill("twoop.lmb", b.edu, time.Duration(random.IntN(100))*time.Millisecond, "-loop",
-			"forever")
-	}
-	b.again("four kills")
-	if err := b.frames(); err != nil {
-		b.fail("frames by rings: %v", err)
-	}
-	if b.failed {
-		return 1
-	}
-	return 0
-}
-
-// frames gives lmrun 48 inputs and wants 48 outputs, in order, over kills. One
+// framesOverKills gives lmrun 48 inputs and wants 48 outputs, in order, over kills. One
 // that was handed on may come twice. lmrun is ahead by a ring of eight slots, so
 // that the last kill leaves it inputs: who finds a ring that is closed and empty
 // waits for its next writer.
-func (b *bench) frames() error {
+func framesOverKills(_ *guest, args []string) error {
 	const frames, killEvery, lastKill = 48, 8, 32
 	const step = 1000
 	var inputs [][]byte
@@ -54,9 +27,9 @@ func (b *bench) frames() error {
 		return err
 	}
 	start := func() (*exec.Cmd, error) {
-		return spawn("/lmrun", "-loop", "forever", "-seal", "-device", b.edu, "-input",
+		return spawn("/lmrun", "-loop", "forever", "-seal", "-device", args[0], "-input",
 			"a=ring:/tmp/a", "-output", "d=ring:/tmp/results",
-			"/images/twoop.lmb")
+			args[1])
 	}
 	c, err := start()
 	if err != nil {
@@ -94,26 +67,4 @@ func (b *bench) frames() error {
 	}
 	fmt.Println("inside: frames by rings:", frames)
 	return nil
-}
-
-// abandoned replays for ever and asks the host to end the server meanwhile:
-// abandoned LANE IDS.
-func abandoned(args []string) int {
-	found, err := ready(args[0], args[1])
-	if err != nil {
-		fmt.Println("inside:", err)
-		return 1
-	}
-	b := &bench{lane: args[0], edu: found[0]}
-	c := b.sealed("twoop.lmb", b.edu, "-loop", "forever")
-	if c == nil {
-		return 1
-	}
-	fmt.Println("inside: end the server")
-	got := finish(c)
-	fmt.Println("inside: lmrun ended with", got)
-	if got != 71 && got != 75 {
-		return 1
-	}
-	return 0
 }

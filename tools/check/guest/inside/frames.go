@@ -5,42 +5,41 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"syscall"
 )
 
-func init() { scenarios["frames"] = framesFromPipes }
+func init() { steps["frames-by-pipes"] = step{"COUNT", framesByPipes} }
 
-// framesFromPipes feeds lmrun, set up by a configuration, with numbers by a
+// framesByPipes feeds lmrun, set up by a configuration, with numbers by a
 // pipe, and holds what comes back by another against its own factorials. The
 // end of the numbers is the end of lmrun, in order.
-func framesFromPipes([]string) int {
-	const config = "image factorial.lmb\nsequence compute\nloop forever\nseal\ndeadline 10s\n" +
-		"input n=/tmp/in\noutput result=/tmp/out\n"
-	const frames = 1000
+func framesByPipes(_ *guest, args []string) error {
+	const config = "image /images/factorial.lmb\nsequence compute\nloop forever\nseal\n" +
+		"deadline 10s\ninput n=/tmp/in\noutput result=/tmp/out\n"
+	frames, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
 	for _, path := range []string{"/tmp/in", "/tmp/out"} {
 		if err := syscall.Mkfifo(path, 0o600); err != nil {
-			fmt.Println("inside:", err)
-			return 1
+			return err
 		}
 	}
 	if err := os.WriteFile("/frames.conf", []byte(config), 0o600); err != nil {
-		fmt.Println("inside:", err)
-		return 1
+		return err
 	}
 	c, err := spawn("/lminit", "-config", "/frames.conf")
 	if err != nil {
-		fmt.Println("inside:", err)
-		return 1
+		return err
 	}
 	in, err := os.OpenFile("/tmp/in", os.O_WRONLY, 0)
 	if err != nil {
-		fmt.Println("inside:", err)
-		return 1
+		return err
 	}
 	out, err := os.Open("/tmp/out")
 	if err != nil {
-		fmt.Println("inside:", err)
-		return 1
+		return err
 	}
 	for i := range uint32(frames) {
 		n, want := i%20, uint32(1)
@@ -50,18 +49,18 @@ func framesFromPipes([]string) int {
 		var data [4]byte
 		binary.LittleEndian.PutUint32(data[:], n)
 		if _, err := in.Write(data[:]); err != nil {
-			fmt.Println("inside: frame", i, err)
-			return 1
+			return fmt.Errorf("frame %d: %w", i, err)
 		}
 		if _, err := io.ReadFull(out, data[:]); err != nil {
-			fmt.Println("inside: frame", i, err)
-			return 1
+			return fmt.Errorf("frame %d: %w", i, err)
 		}
 		if got := binary.LittleEndian.Uint32(data[:]); got != want {
-			fmt.Printf("inside: frame %d: %d! is %d, got %d\n", i, n, want, got)
-			return 1
+			return fmt.Errorf("frame %d: %d! is %d, got %d", i, n, want, got)
 		}
 	}
 	in.Close()
-	return ended(c, 0)
+	if exit := finish(c); exit != 0 {
+		return fmt.Errorf("lmrun ended with %d", exit)
+	}
+	return nil
 }

@@ -1,6 +1,8 @@
-// Inside is process 1 of the guest in tests that need more than one run of
-// lmrun: it carries out one scenario, named by the first argument, and ends as
-// lmrun does there, with a line `lmrun: exit N` and the power off.
+// Inside is PID 1 of the guests of most tests. It runs scenarios (steps.go has their steps), ends
+// as lmrun does there, with a line `lmrun: exit N`, and powers the machine off:
+//
+//	scenarios MACHINE BACKEND [NAME]   those in /scenarios for a kind of machine, or one of them
+//	STEP ARGUMENT...                   a single step
 package main
 
 import (
@@ -9,20 +11,23 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"lightmetal/tools/check/guest/scenario"
+
 	"golang.org/x/sys/unix"
 )
 
-// scenarios by name. A scenario gives the exit status: 0 where all it looked
-// at was right.
-var scenarios = map[string]func(args []string) int{}
+// children are what this program does as a child of itself, by its first argument. They return
+// the exit status.
+var children = map[string]func(args []string) int{}
 
 func main() {
-	if os.Getpid() != 1 { // a scenario's own child
-		os.Exit(scenarios[os.Args[1]](os.Args[2:]))
+	if os.Getpid() != 1 {
+		os.Exit(children[os.Args[1]](os.Args[2:]))
 	}
 	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"},
 		{"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}} {
@@ -32,11 +37,12 @@ func main() {
 		}
 	}
 	signal.Ignore(syscall.SIGPIPE)
-	exit := 64
-	if len(os.Args) > 1 && scenarios[os.Args[1]] != nil {
-		exit = scenarios[os.Args[1]](os.Args[2:])
-	} else {
-		fmt.Println("inside: no such scenario:", os.Args[1:])
+	exit := 0
+	if args := os.Args[1:]; args[0] != "scenarios" {
+		exit = runScenario(&scenario.Scenario{Steps: []scenario.Step{{Words: args}}}, "pci")
+	} else if err := runScenarios(args[1], args[2], args[3:]); err != nil {
+		fmt.Println("inside:", err)
+		exit = 1
 	}
 	fmt.Printf("lmrun: exit %d\n", exit)
 	unix.Sync()
@@ -45,11 +51,67 @@ func main() {
 	select {}
 }
 
-// runLimit bounds every program that a scenario starts, and every wait for one.
+// runScenarios runs the scenarios for a machine, in the order of the files' names. A scenario
+// that fails does not end the others.
+func runScenarios(machine, backend string, only []string) error {
+	paths, err := filepath.Glob("/scenarios/*.txt")
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		list, err := scenario.Parse(filepath.Base(path), string(text))
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			if slices.Contains(list[i].Machines, machine) &&
+				(len(only) == 0 || only[0] == list[i].Name) {
+				failed += runScenario(&list[i], backend)
+			}
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d scenarios failed", failed)
+	}
+	return nil
+}
+
+// runScenario runs the steps of a scenario and prints how it ended, for the host. It returns 1 if
+// a step failed.
+func runScenario(s *scenario.Scenario, backend string) (failed int) {
+	fmt.Println("scenario", s.Name)
+	g, began := newGuest(backend), time.Now()
+	defer g.killRunning()
+	for _, step := range s.Steps {
+		if err := g.runStep(step.Words); err != nil {
+			fmt.Printf("FAILED %s: %s: %v\n", step.Place, strings.Join(step.Words, " "), err)
+			return 1
+		}
+	}
+	fmt.Println("passed after", time.Since(began).Round(time.Millisecond))
+	return 0
+}
+
+// runLimit bounds every program that a step starts, and every wait for one.
 // Only what hangs takes so long, however slow the host is.
 const runLimit = 2 * time.Minute
 
-// run starts a program, waits for it and gives what it printed on both outputs
+// waitFor polls until a condition holds.
+func waitFor(what string, holds func() bool) error {
+	for end := time.Now().Add(runLimit); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("%s: not within %v", what, runLimit)
+		}
+	}
+	return nil
+}
+
+// run starts a program, waits for it and returns what it printed on both outputs
 // and its exit status, or 128 and the number of the signal that ended it.
 func run(program string, args ...string) (output string, exit int) {
 	text := new(strings.Builder)
@@ -62,7 +124,14 @@ func run(program string, args ...string) (output string, exit int) {
 	return text.String(), exit
 }
 
-// finish waits for a program that has so long, and gives its exit status.
+// spawn starts a program whose output goes to the console.
+func spawn(program string, args ...string) (*exec.Cmd, error) {
+	c := exec.Command(program, args...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stdout
+	return c, c.Start()
+}
+
+// finish waits for a program that has so long, and returns its exit status.
 func finish(c *exec.Cmd) (exit int) {
 	limit := time.AfterFunc(runLimit, func() {
 		fmt.Println("inside: still running, and killed:", c.Args)
@@ -78,97 +147,4 @@ func status(state *os.ProcessState) int {
 		return 128 + int(wait.Signal())
 	}
 	return state.ExitCode()
-}
-
-// spawn starts a program whose output goes to the console.
-func spawn(program string, args ...string) (*exec.Cmd, error) {
-	c := exec.Command(program, args...)
-	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	return c, c.Start()
-}
-
-// expect runs a program and complains unless it exits with want and its
-// output has the text in it.
-func expect(want int, text, program string, args ...string) bool {
-	output, exit := run(program, args...)
-	return as(want, text, output, exit, append([]string{program}, args...))
-}
-
-// as complains unless a program ended and spoke as it should.
-func as(want int, text, output string, exit int, program []string) bool {
-	if exit == want && strings.Contains(output, text) {
-		return true
-	}
-	fmt.Printf("inside: %s: exit %d, want %d with %q; it said:\n%s\n", strings.Join(program, " "),
-		exit, want, text, output)
-	return false
-}
-
-// insmod loads kernel modules from /modules, in order.
-func insmod(names ...string) error {
-	for _, name := range names {
-		file, err := os.Open(filepath.Join("/modules", name))
-		// in the others from Linux 6.4 on; of a kernel that has it
-		if os.IsNotExist(err) && (name == "vfio_virqfd.ko" || name == "virtio-iommu.ko") {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		err = unix.FinitModule(int(file.Fd()), "", 0)
-		file.Close()
-		if err != nil && err != unix.EEXIST {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-const devices = "/sys/bus/pci/devices"
-
-// address finds the first PCI function with these ids, "1234:11e8".
-func address(ids string) (string, error) {
-	found, err := addresses(ids)
-	if err != nil {
-		return "", err
-	}
-	return found[0], nil
-}
-
-// addresses finds all PCI functions with these ids, in the order of their
-// addresses; none is an error.
-func addresses(ids string) (found []string, err error) {
-	vendor, device, _ := strings.Cut(ids, ":")
-	entries, err := os.ReadDir(devices)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		v, _ := os.ReadFile(filepath.Join(devices, e.Name(), "vendor"))
-		d, _ := os.ReadFile(filepath.Join(devices, e.Name(), "device"))
-		if strings.TrimSpace(string(v)) == "0x"+vendor &&
-			strings.TrimSpace(string(d)) == "0x"+device {
-			found = append(found, e.Name())
-		}
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("no PCI function %s", ids)
-	}
-	return found, nil
-}
-
-// bind gives a PCI function to a driver.
-func bind(driver, address string) error {
-	folder := filepath.Join(devices, address)
-	if err := os.WriteFile(filepath.Join(folder, "driver_override"), []byte(driver),
-		0); err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(folder, "driver")); err == nil {
-		if err := os.WriteFile(filepath.Join(folder, "driver", "unbind"), []byte(address),
-			0); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile("/sys/bus/pci/drivers/"+driver+"/bind", []byte(address), 0)
 }

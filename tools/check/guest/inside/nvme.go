@@ -3,47 +3,39 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
-	"time"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-func init() { scenarios["linux-nvme"] = linuxNvme }
-
-// linuxNvme writes and reads blocks of the served NVMe device with Linux's own
-// driver, and has the driver let go of it.
-func linuxNvme([]string) int {
-	const at, offset = "0000:00:08.0", 8192
-	disk, err := appears("/sys/bus/pci/devices/" + at + "/nvme/nvme*/nvme*n1")
-	if err == nil {
-		err = blocks(filepath.Join("/dev", filepath.Base(disk)), offset)
-	}
-	if err == nil {
-		err = os.WriteFile("/sys/bus/pci/drivers/nvme/unbind", []byte(at), 0)
-	}
-	if err != nil {
-		fmt.Println("inside:", err)
-		fmt.Print(kernelLog())
-		return 1
-	}
-	return 0
-}
+func init() { steps["blocks"] = step{"DISKS OFFSET", blocks} }
 
 // appears waits for a file.
 func appears(pattern string) (path string, err error) {
-	for end := time.Now().Add(runLimit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if found, _ := filepath.Glob(pattern); len(found) > 0 { // the pattern is right
-			return found[0], nil
+	err = waitFor(pattern+" appears", func() bool {
+		found, _ := filepath.Glob(pattern) // the pattern is right
+		if len(found) > 0 {
+			path = found[0]
 		}
-	}
-	return "", fmt.Errorf("%s does not appear", pattern)
+		return path != ""
+	})
+	return path, err
 }
 
-// blocks writes 4 KiB to a disk, past the kernel's cache, and wants them back.
-func blocks(path string, offset int64) error {
-	if _, err := appears(path); err != nil {
+// blocks writes 4 KiB to a disk, past the kernel's cache, and compares what it reads back. DISKS
+// is a pattern of the disk's folder in /sys.
+func blocks(_ *guest, args []string) error {
+	offset, err := strconv.ParseInt(args[1], 0, 64)
+	if err != nil {
+		return err
+	}
+	folder, err := appears(args[0])
+	if err != nil {
+		return err
+	}
+	path, err := appears(filepath.Join("/dev", filepath.Base(folder)))
+	if err != nil {
 		return err
 	}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { scenarios["soak"] = soak }
+func init() { steps["soak"] = step{"LOAD FRAMES EVERY", soak} }
 
 // load is what is soaked: an image with a frame's sequence, an input and an output.
 type load struct {
-	image, input, output, ids string
-	flags                     []string
-	size                      uint64            // of both, in bytes
-	want                      func(data []byte) // makes of an input what is to come out
+	image, input, output, device string
+	flags                        []string
+	size                         uint64            // of both, in bytes
+	want                         func(data []byte) // makes of an input what is to come out
 	// of the command register, which is a fault of the device's
 	clear byte
 	exit  int // that this ends in
@@ -30,10 +30,10 @@ type load struct {
 // loads by name. By sysfs a kill leaves the cores of a Wormhole going, which safe ends. The program
 // of the capture of twoop computes max(a + b - 100, 0), with the b of /soak/b.
 var loads = map[string]load{
-	"nvme": {"nvme.lmb", "blocks", "result", nvmeIDs,
+	"nvme": {"nvme.lmb", "blocks", "result", "nvme",
 		[]string{"-before", "init", "-sequence", "frame", "-after", "stop"}, 32 << 10,
 		func([]byte) {}, 4, 69},
-	"wormhole": {"twoop.lmb", "a", "d", "1e52:401e", []string{"-before", "safe"}, 1024,
+	"wormhole": {"twoop.lmb", "a", "d", "wormhole", []string{"-before", "safe"}, 1024,
 		func(data []byte) {
 			b, _ := os.ReadFile("/soak/b")
 			for i := 0; i < len(b); i += 4 {
@@ -47,7 +47,7 @@ var loads = map[string]load{
 // soaking is a soak that goes on.
 type soaking struct {
 	load
-	bench
+	name                    string // of the device, for lmrun
 	in, out                 ring
 	runner                  *exec.Cmd
 	said                    *bytes.Buffer
@@ -63,7 +63,7 @@ type soaking struct {
 // killed or its device made to fail, in turn, and started again. What comes out is held against
 // what went in, every byte of every frame in order: one may come twice after it was cut off, and
 // none may be missing.
-func soak(args []string) int {
+func soak(_ *guest, args []string) error {
 	frames, _ := strconv.Atoi(args[1]) // a test's own
 	every, _ := strconv.Atoi(args[2])
 	s := &soaking{load: loads[args[0]]}
@@ -82,19 +82,18 @@ func soak(args []string) int {
 	fmt.Printf("inside: %s: %d frames of %d bytes, %d kills, %d faults of the device, %d frames "+
 		"twice, %v\n", args[0], s.got, s.size, s.kills, s.faults, s.repeated,
 		time.Since(began).Round(time.Millisecond))
-	if err != nil || s.failed {
-		fmt.Println("inside:", err, s.said)
-		return 1
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, s.said)
 	}
-	return 0
+	return nil
 }
 
 func (s *soaking) begin() error {
-	found, err := ready("pci", s.ids)
+	found, err := addresses(idsOf[s.device])
 	if err != nil {
 		return err
 	}
-	s.nvme = found[len(found)-1]
+	s.name = "pci:" + found[len(found)-1]
 	const slots = 8
 	ring := make([]byte, ringFirst+slots*s.size)
 	binary.LittleEndian.PutUint64(ring[ringSize:], s.size)
@@ -128,7 +127,7 @@ func (s *soaking) frame(n uint32) []byte {
 func (s *soaking) start() error {
 	s.said, s.ended = new(bytes.Buffer), make(chan struct{})
 	s.runner = exec.Command("/lmrun", append(s.flags, "-loop", "forever", "-seal", "-device",
-		s.nvme, "-input", s.input+"=ring:/tmp/in", "-output", s.output+"=ring:/tmp/out",
+		s.name, "-input", s.input+"=ring:/tmp/in", "-output", s.output+"=ring:/tmp/out",
 		"/images/"+s.image)...)
 	s.runner.Stdout, s.runner.Stderr = s.said, s.said
 	if err := s.runner.Start(); err != nil {
@@ -197,7 +196,9 @@ func (s *soaking) interrupt(frames uint32) error {
 		_ = s.runner.Process.Kill()
 	} else {
 		s.faults++
-		s.command(s.nvme, s.clear, 0)
+		if _, err := changeCommand(bare(s.name), s.clear, 0); err != nil {
+			return err
+		}
 	}
 	// It may wait for inputs, or for room: it goes on meanwhile, to where it notices.
 	for limit := time.After(runLimit); ; {

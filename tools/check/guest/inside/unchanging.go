@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { scenarios["unchanging"] = unchanging }
+func init() { steps["unchanging"] = step{"", unchanging} }
 
 // Places of one file system: where it is mounted, and where that mount is
 // bound read-only.
@@ -25,13 +25,12 @@ const (
 // unchanging replays signed files that somebody can change, and such that
 // nobody can, and tries to change each while it is replayed: the payload of the
 // latter alone stays in the page cache.
-func unchanging([]string) int {
+func unchanging(*guest, []string) error {
 	if err := fileSystem(); err != nil {
-		fmt.Println("inside:", err)
-		return 1
+		return err
 	}
 	plain, sealed := "/plain.lmb", "/verity.lmb"
-	failed := errors.Join(
+	return errors.Join(
 		replayChanged(disk+plain, disk+plain, false, nil),
 		replayChanged(bound+plain, disk+plain, false, nil), // read-only is the mount alone
 		replayChanged(bound+plain, bound+plain, false, unix.EROFS),
@@ -41,11 +40,6 @@ func unchanging([]string) int {
 		replayChanged(bound+plain, disk+plain, true, unix.EROFS),
 		replayChanged("/signed.lmb", "/signed.lmb", false, nil), // no file system on a device
 	)
-	if failed != nil {
-		fmt.Println("inside:", failed)
-		return 1
-	}
-	return 0
 }
 
 // fileSystem mounts the first drive that is ext4, puts the signed image there

@@ -1,0 +1,142 @@
+package importer
+
+// This file finds the bytes of tensors in tt-metal's interleaved buffers: page 0 of such a buffer
+// is in the first DRAM bank, page 1 in the second one, and so on, round and round. A bank contains
+// every n-th page, each at the same distance from the one before.
+
+import (
+	"fmt"
+	"strings"
+
+	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/tools/capture/importer/traces"
+)
+
+const (
+	interleavedPrefix = "interleaved:"
+	// Tilized data consist of tiles of 32x32 elements. A tile consists of four faces of 16x16
+	// elements, row by row (tt-metal, tt_metal/api/tt-metalium/constants.hpp).
+	tiledWord = "tiled"
+	tileSide  = 32
+	faceSide  = 16
+)
+
+// parseInterleaved reads the value of a tensor that begins with interleavedPrefix:
+// ADDRESS,PAGE,DTYPE,SHAPE, and `,tiled` for data in tiles of 32x32 elements.
+func parseInterleaved(t *TensorSpec, text string) (reason string) {
+	parts := strings.Split(text, ",")
+	tiled := len(parts) == 5 && parts[4] == tiledWord
+	if len(parts) != 4 && !tiled {
+		return "after interleaved: come ADDRESS,PAGE,DTYPE,SHAPE, and perhaps ,tiled"
+	}
+	var ok bool
+	if t.Address, ok = parseNumber(parts[0]); !ok {
+		return fmt.Sprintf("address %q is no number", parts[0])
+	}
+	if t.Page, ok = parseNumber(parts[1]); !ok || t.Page == 0 || t.Page > tensorSizeMax {
+		return fmt.Sprintf("page size %q is no number of bytes from 1 to 4 GiB", parts[1])
+	}
+	if reason := t.parseType(parts[2], parts[3]); reason != "" {
+		return reason
+	}
+	if tiled {
+		t.Shape, reason = tiledShape(t.Shape)
+	}
+	return reason
+}
+
+// tiledShape returns the shape of the same elements in the order of memory: rows and columns of
+// tiles, rows and columns of faces, rows and columns of elements.
+func tiledShape(shape []uint32) (inMemory []uint32, reason string) {
+	if len(shape) != 2 || shape[0]%tileSide != 0 || shape[1]%tileSide != 0 {
+		return nil, "tiled data have a shape of two multiples of 32, such as 64x32"
+	}
+	const faces = tileSide / faceSide
+	return []uint32{shape[0] / tileSide, shape[1] / tileSide, faces, faces, faceSide, faceSide}, ""
+}
+
+// checkInterleaved returns an error if the board has no interleaved buffers, or if the tensor does
+// not fit into its banks.
+func (p *program) checkInterleaved(t *tensor) error {
+	grid := p.chip.Grid
+	if grid == nil || grid.InterleavedBanks() == 0 || !p.with("lift") {
+		return traces.Usage("%s %s is interleaved, but board %s has no DRAM banks, or pass lift "+
+			"is left out", t.kind(), t.Name, p.board.Name)
+	}
+	t.extent = t.rows(grid) * t.stride(grid)
+	if t.Address > fbs.BytesMax || t.extent > fbs.BytesMax {
+		return traces.Usage("%s %s: the pages end after the last address of a bank", t.kind(),
+			t.Name)
+	}
+	return nil
+}
+
+// stride returns the distance between two pages of a tensor in a bank.
+func (t *TensorSpec) stride(grid *chips.Grid) uint64 {
+	return fbs.RoundUp(t.Page, grid.Interleaving.Align)
+}
+
+// rows returns the number of pages of a tensor in the first bank.
+func (t *TensorSpec) rows(grid *chips.Grid) uint64 {
+	row := t.Page * uint64(grid.InterleavedBanks())
+	return (t.Size() + row - 1) / row
+}
+
+// reach returns the byte of the tensor that a step accesses first, as an address from t.Address on.
+// `inside` reports whether all bytes of the step are in the tensor, one after another. `ok` is
+// false if no byte is.
+func (p *program) reach(s *step, t *tensor) (address uint64, inside, ok bool) {
+	if t.Page != 0 {
+		return p.reachInterleaved(s, t)
+	}
+	address, ok = p.at(s, t.Place)
+	last := address + s.size() - 1
+	ok = ok && address <= t.last() && last >= t.Address
+	return address, address >= t.Address && last <= t.last(), ok
+}
+
+// reachInterleaved is reach for a tensor in an interleaved buffer. If only a part of the step is in
+// a page, it returns the address 0, and the caller divides the step.
+func (p *program) reachInterleaved(s *step, t *tensor) (address uint64, inside, ok bool) {
+	if s.aim < 0 {
+		return 0, false, false
+	}
+	at := &p.aims[s.aim]
+	tile, known := p.dramTile(at)
+	if !known {
+		return 0, false, false
+	}
+	grid := p.chip.Grid
+	bank, first, known := grid.InterleavedBank(tile, at.address+uint64(s.offset))
+	if !known {
+		return 0, false, false
+	}
+	stride, banks := t.stride(grid), uint64(grid.InterleavedBanks())
+	end := t.Address + t.extent // of all pages in the first bank
+	if first >= end || first+s.size() <= t.Address {
+		return 0, false, false
+	}
+	if first < t.Address {
+		return 0, false, true
+	}
+	row, inPage := (first-t.Address)/stride, (first-t.Address)%stride
+	offset := (row*banks+uint64(bank))*t.Page + inPage
+	inside = inPage+s.size() <= t.Page && offset+s.size() <= t.size
+	switch {
+	case inside:
+		return t.Address + offset, true, true
+	case inPage+s.size() <= stride && (inPage >= t.Page || offset >= t.size):
+		return 0, false, false // between two pages, or after the last page
+	}
+	return 0, false, true
+}
+
+// dramTile returns the tile that a window shows, if it is a single one. The pass lift has converted
+// coordinates of NoC 1.
+func (p *program) dramTile(at *aim) (t chips.Tile, ok bool) {
+	if at.target.Multicast {
+		return t, false
+	}
+	return p.chip.Grid.TileAt(at.x0, at.y0)
+}

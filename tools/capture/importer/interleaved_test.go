@@ -1,0 +1,246 @@
+package importer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+)
+
+// bankPlace is where tt-metal's host library accesses a DRAM bank.
+type bankPlace struct {
+	x, y   uint8
+	offset uint64
+}
+
+// The banks in their order, by dram_preferred_worker_endpoint and dram_address_offsets in the
+// descriptors of tt-metal (tt_metal/soc_descriptors): written down here independently of boards.
+var (
+	wormholeBanks = []bankPlace{{0, 11, 0}, {0, 1, 1 << 30}, {0, 5, 0}, {0, 7, 1 << 30},
+		{5, 1, 0}, {5, 11, 1 << 30}, {5, 2, 0}, {5, 9, 1 << 30}, {5, 8, 0}, {5, 3, 1 << 30},
+		{5, 5, 0}, {5, 7, 1 << 30}}
+	blackholeBanks = []bankPlace{{0, 11, 0}, {0, 3, 0}, {0, 8, 0}, {0, 6, 0}, {9, 11, 0},
+		{9, 3, 0}, {9, 8, 0}, {9, 6, 0}}
+)
+
+// hostProgram writes the record of a program that fills an interleaved buffer page by page, and
+// reads it back.
+type hostProgram struct {
+	board  *boards.Board
+	banks  []bankPlace
+	window uint64 // offset in BAR 0 of the TLB window that pointLines programs
+	noc    uint8
+	lines  []string
+}
+
+// pointed makes the window show an address of a bank, and returns the offset in BAR 0.
+func (h *hostProgram) pointed(bank int, address uint64) uint64 {
+	b, slot := h.banks[bank], 166
+	if h.board == &boards.Blackhole {
+		slot = 0
+	}
+	g := h.board.TLB.GroupOf(slot)
+	address += b.offset
+	tile := fbs.TileRange{X: b.x, Y: b.y, NoC: h.noc, Ordering: gen.OrderingDefault}
+	if h.noc == 1 { // NoC 1 counts from the opposite corner
+		rows := chips.Of(h.board).Grid.Rows
+		tile.X, tile.Y = uint8(len(rows[0]))-1-b.x, uint8(len(rows))-1-b.y
+	}
+	words, ok := h.board.TLB.EncodeWindow(g, tile, address&^(g.Size-1))
+	if !ok {
+		panic("no such target")
+	}
+	l := h.board.TLB
+	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
+		data := binary.LittleEndian.AppendUint64(nil,
+			chips.LoadRegister(&words, register, l.ConfigWidth))[:l.ConfigWidth]
+		h.lines = append(h.lines,
+			store(0, l.ConfigOffset+uint64(slot)*l.ConfigStride+register, data...))
+	}
+	return h.window + address&(g.Size-1)
+}
+
+// pages calls do for each word of a buffer: with its number and its offset in BAR 0.
+func (h *hostProgram) pages(address, page, stride, size uint64, do func(word, at uint64)) {
+	for first, number := uint64(0), 0; first < size; first, number = first+page, number+1 {
+		row := uint64(number / len(h.banks))
+		at := h.pointed(number%len(h.banks), address+row*stride)
+		for i := uint64(0); i < min(page, size-first); i += 4 {
+			do((first+i)/4, at+i)
+		}
+	}
+}
+
+func (h *hostProgram) fill(address, page, stride, size uint64) {
+	h.pages(address, page, stride, size, func(word, at uint64) {
+		h.lines = append(h.lines, store(0, at, word32(0x1000_0000+uint32(word))...))
+	})
+}
+
+func (h *hostProgram) readBack(address, page, stride, size uint64) {
+	h.pages(address, page, stride, size, func(word, at uint64) {
+		h.lines = append(h.lines, read4(0, at, 0x1000_0000+uint32(word)))
+	})
+}
+
+// interleavedCases has both chips, pages whose distance is their size and pages that are padded,
+// and buffers that do not fill their last row of pages or their last page.
+var interleavedCases = []struct {
+	name               string
+	program            hostProgram
+	device             string
+	page, stride, size uint64
+}{
+	{"wormhole", hostProgram{board: &boards.Wormhole, banks: wormholeBanks, window: wh166},
+		whRecord, 64, 64, 64 * 30},
+	{"wormhole, padded pages", hostProgram{board: &boards.Wormhole, banks: wormholeBanks,
+		window: wh166}, whRecord, 40, 64, 40*25 + 12},
+	{"wormhole, one page", hostProgram{board: &boards.Wormhole, banks: wormholeBanks,
+		window: wh166}, whRecord, 2048, 2048, 2048},
+	{"blackhole", hostProgram{board: &boards.Blackhole, banks: blackholeBanks}, bhRecord, 128, 128,
+		128 * 20},
+	{"blackhole, padded pages", hostProgram{board: &boards.Blackhole, banks: blackholeBanks},
+		bhRecord, 96, 128, 96*17 + 4},
+}
+
+// TestInterleavedTensorIsOneTensor imports the record of a program that fills an interleaved buffer
+// and reads it back, replays it on the mock with its own and with new data, and finds each page in
+// its bank.
+func TestInterleavedTensorIsOneTensor(t *testing.T) {
+	const address = 0x30000
+	for _, c := range interleavedCases {
+		t.Run(c.name, func(t *testing.T) {
+			h := c.program
+			h.fill(address, c.page, c.stride, c.size)
+			h.readBack(address, c.page, c.stride, c.size)
+			spec := fmt.Sprintf("interleaved:0x%x,%d,uint32,%d", address, c.page, c.size/4)
+			image, report := importRecord(t, recordOf(c.device, h.lines...), Options{
+				Inputs:  []TensorSpec{mustTensor(t, "a="+spec)},
+				Outputs: []TensorSpec{mustTensor(t, "d="+spec)},
+			})
+			for i := range c.size / 4 {
+				word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
+				if want := 0x1000_0000 + uint32(i); word != want {
+					t.Fatalf("word %d is %#x, want %#x", i, word, want)
+				}
+			}
+			if pages := int((c.size + c.page - 1) / c.page); !strings.Contains(did(report,
+				"tensors"), fmt.Sprintf("input a of %d bytes from %d store", c.size, c.size/4)) ||
+				len(image.Sequences[0].Commands) < 2*pages {
+				t.Errorf("%s; %d commands for %d pages", did(report, "tensors"),
+					len(image.Sequences[0].Commands), pages)
+			}
+			replay, device := load(t, image, runtime.AnySlot)
+			mustRun(t, replay, device)
+			if !bytes.Equal(replay.Output(1), image.Tensors[0].Data) {
+				t.Error("the output is not as recorded")
+			}
+			data := replay.Input(0)
+			for i := range data {
+				data[i] = byte(i*7) ^ byte(i>>8)
+			}
+			mustRun(t, replay, device)
+			if !bytes.Equal(replay.Output(1), data) {
+				t.Error("the output is not the new input")
+			}
+			for page := uint64(0); page*c.page < c.size; page++ {
+				b := h.banks[page%uint64(len(h.banks))]
+				at := address + b.offset + page/uint64(len(h.banks))*c.stride
+				want := data[page*c.page : min((page+1)*c.page, c.size)]
+				got := inTile(t, device, b, at, len(want))
+				if !bytes.Equal(got, want) {
+					t.Fatalf("page %d is not at %#x of tile %d,%d", page, at, b.x, b.y)
+				}
+			}
+		})
+	}
+}
+
+// inTile returns bytes of a tile of a device.
+func inTile(t *testing.T, device hal.Device, b bankPlace, address uint64, size int) []byte {
+	t.Helper()
+	a, err := device.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tile := fbs.TileRange{X: b.x, Y: b.y, Ordering: gen.OrderingDefault}
+	if code := device.ProgramWindow(&a, tile, address&^(1<<20-1)); code != hal.OK {
+		t.Fatal(code)
+	}
+	data := make([]byte, size)
+	if code := a.Copy(gen.OpcodeCopyOut, address&(1<<20-1), 4, gen.AccessBulk,
+		data); code != hal.OK {
+		t.Fatal(code)
+	}
+	return data
+}
+
+// TestInterleavedTensorIsFoundThroughNoC1 reads a buffer that was filled through NoC 1, whose
+// coordinates count from the opposite corner.
+func TestInterleavedTensorIsFoundThroughNoC1(t *testing.T) {
+	h := hostProgram{board: &boards.Wormhole, banks: wormholeBanks, window: wh166, noc: 1}
+	h.fill(0x40000, 32, 32, 32*24)
+	image, _ := importRecord(t, recordOf(whRecord, h.lines...), Options{
+		Inputs: []TensorSpec{mustTensor(t, "a=interleaved:0x40000,32,uint32,192")}})
+	for i := range 192 {
+		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
+		if word != 0x1000_0000+uint32(i) {
+			t.Fatalf("word %d is %#x", i, word)
+		}
+	}
+}
+
+// TestInterleavedTensorsMayShareABank: two buffers follow each other in every bank.
+func TestInterleavedTensorsMayShareABank(t *testing.T) {
+	h := hostProgram{board: &boards.Wormhole, banks: wormholeBanks, window: wh166}
+	h.fill(0x40000, 64, 64, 64*24)
+	h.fill(0x40080, 64, 64, 64*12)
+	text := recordOf(whRecord, h.lines...)
+	inputs := func(second string) Options {
+		return Options{From: FromRecord, Inputs: []TensorSpec{
+			mustTensor(t, "a=interleaved:0x40000,64,uint32,384"), mustTensor(t, second)}}
+	}
+	image, _ := importRecord(t, text, inputs("b=interleaved:0x40080,64,uint32,192"))
+	if len(image.Tensors) != 2 {
+		t.Errorf("%d tensors", len(image.Tensors))
+	}
+	refused(t, text, inputs("b=interleaved:0x40040,64,uint32,192"), "input a at interleaved "+
+		"0x40000, pages of 64 bytes and input b at interleaved 0x40040, pages of 64 bytes overlap")
+	refused(t, text, inputs("b=interleaved:0x40080,64,uint32,193"), "input b: bytes 768..771 are "+
+		"never stored in this capture")
+}
+
+func TestInterleavedTensorsThatCannotBe(t *testing.T) {
+	for spec, want := range map[string]string{
+		"a=interleaved:0x1000,64,int32":                "after interleaved: come",
+		"a=interleaved:0x1000,64,int32,4,5":            "after interleaved: come",
+		"a=interleaved:x,64,int32,4":                   `address "x" is no number`,
+		"a=interleaved:0x1000,0,int32,4":               `page size "0" is no number of bytes`,
+		"a=interleaved:0x1000,64,int3,4":               `element type "int3"`,
+		"a=interleaved:0x1000,64,int32,0":              `shape "0"`,
+		"a=interleaved:0x1000,64,int32,64,tiled":       "two multiples of 32",
+		"a=interleaved:0x1000,64,int32,64x33,tiled":    "two multiples of 32",
+		"a=interleaved:0x1000,64,int32,65536x65536":    "more than 4 GiB",
+		"a=interleaved:0xffffffffffffff00,64,int8,512": "beyond 64-bit addresses",
+	} {
+		t.Run(spec, func(t *testing.T) {
+			if _, err := ParseTensor(spec); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
+	}
+	spec := mustTensor(t, "a=interleaved:0x1000,2048,bfloat16,64x96,tiled")
+	if got := fmt.Sprint(spec.Shape); got != "[2 3 2 2 16 16]" || spec.Size() != 64*96*2 {
+		t.Errorf("shape %s", got)
+	}
+	refused(t, lines(eduDevice, "W 4 0x8 0x1"), Options{Inputs: []TensorSpec{spec}},
+		"input a is interleaved, but board edu has no DRAM banks, or pass lift is left out")
+}

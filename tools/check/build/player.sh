@@ -1,0 +1,135 @@
+# shellcheck shell=bash
+# Part of build.sh: checks of the freestanding player in C (runtime/c).
+
+# The flags of every compilation. A port compiles the player with its own.
+player_flags=(-std=c99 -ffreestanding -fno-pic -I runtime/c)
+player_flags+=(-fno-asynchronous-unwind-tables -fno-unwind-tables)
+player_warnings=(
+	-Wall -Wextra -Wconversion -Wshadow -pedantic -Wundef -Wcast-align -Wstrict-prototypes
+	-Wmissing-prototypes -Werror
+)
+
+# The largest stack frame of one function of the player, in bytes.
+player_stack_max=352
+
+# The compilers of firmware, with flags, and the largest code and constants in bytes with -Os: of
+# the complete player, and of a player without verification and texts.
+player_targets=(
+	"arm64|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu||24832|14080"
+	"cortex-r5|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-r5|29440|16896"
+	"cortex-m7|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-m7 -mthumb|21504|11776"
+	"riscv64|riscv64-unknown-elf-gcc|gcc-riscv64-unknown-elf|-mcmodel=medany|22528|12288"
+)
+
+# Rules of MISRA C:2012 from which the player deviates; runtime/c/README.md has the reasons.
+player_deviations="2.3 2.4 2.5 8.7 8.9 10.4 10.6 10.7 10.8 11.4 11.5 11.6 11.8 15.5 20.1 20.7 20.9"
+player_deviations+=" 12.1 21.14 21.15 21.16"
+
+# step_player compiles the player without warnings, analyses it, and prints and checks its stack,
+# its size and the coverage of its tests.
+step_player() {
+	ensure_c_compiler || skip_step "$missing is not here"
+	ensure_installed clang clang || skip_step "$missing is not here"
+	ensure_installed cppcheck cppcheck || skip_step "$missing is not here"
+	mkdir -p "$out/_player"
+	check_player_compilers
+	check_player_misra
+	check_player_sizes
+	check_player_coverage
+}
+
+# check_player_compilers compiles the player with all warnings in every configuration, and runs the
+# analysers of gcc and clang.
+check_player_compilers() {
+	local compiler options object=$out/_player/lmplay.o
+	for compiler in gcc clang; do
+		for options in "" -DLMPLAY_VERIFY=0 -DLMPLAY_TEXT=0 -DLMPLAY_ACCESS_64=0 \
+			"-DLMPLAY_BOARD_WORMHOLE=0 -DLMPLAY_BOARD_BLACKHOLE=0"; do
+			# shellcheck disable=SC2086 # options are words
+			$compiler "${player_flags[@]}" "${player_warnings[@]}" -O2 $options \
+				-c runtime/c/lmplay.c -o "$object"
+		done
+	done
+	gcc "${player_flags[@]}" -Werror -O2 -fanalyzer -c runtime/c/lmplay.c -o "$object"
+	clang --analyze -Xclang -analyzer-werror "${player_flags[@]}" runtime/c/lmplay.c -o "$object"
+	say "player: gcc and clang print no warning, and their analysers find nothing"
+}
+
+# check_player_misra runs cppcheck with the MISRA addon. It fails if the player breaks a rule that
+# is not in $player_deviations.
+check_player_misra() {
+	local log=$out/_player/misra.log broken
+	cppcheck --addon=misra --std=c99 --enable=warning,style --platform=unix64 -q \
+		--template='{file}:{line} {id}' -D__GNUC__=12 -D__aarch64__ -UUINTPTR_MAX -ULMPLAY_CONFIG \
+		-I runtime/c runtime/c/lmplay.c 2>"$log"
+	# A line about no rule is a finding of cppcheck itself.
+	broken=$(sed -n 's/.* misra-c2012-//p' "$log" | sort -uV)
+	if grep -v ' misra-c2012-' "$log"; then
+		warn "cppcheck has findings"
+		return 1
+	fi
+	broken=$(comm -23 <(sort <<<"$broken") <(tr ' ' '\n' <<<"$player_deviations" | sort))
+	[[ -z $broken ]] || {
+		# shellcheck disable=SC2086 # one word for each rule
+		grep -F -w -f <(printf 'misra-c2012-%s\n' $broken) "$log"
+		warn "rules of MISRA C:2012 without a deviation:" "$broken"
+		return 1
+	}
+	say "player: MISRA C:2012 with $(wc -w <<<"$player_deviations") rules deviated from"
+}
+
+# check_player_sizes prints code, constants and stack of the player for each target, and fails if a
+# size exceeds its limit or there is writable data.
+check_player_sizes() {
+	local entry name compiler package flags whole alone
+	for entry in "${player_targets[@]}"; do
+		IFS='|' read -r name compiler package flags whole alone <<<"$entry"
+		ensure_installed "$compiler" "$package" || skip_step "$missing is not here"
+		print_player_size "$name" "$compiler" "$flags" "$whole" ""
+		print_player_size "$name, replay alone" "$compiler" "$flags" "$alone" \
+			"-DLMPLAY_VERIFY=0 -DLMPLAY_TEXT=0"
+	done
+}
+
+# print_player_size NAME COMPILER FLAGS LIMIT OPTIONS compiles the player for a target, prints its
+# size and its deepest stack frame, and checks both.
+print_player_size() {
+	local object=$out/_player/size.o code data stack
+	# shellcheck disable=SC2086 # flags and options are words
+	$2 "${player_flags[@]}" -Os -fstack-usage $3 $5 -c runtime/c/lmplay.c -o "$object"
+	read -r code data < <(print_sections "$object" "${2%gcc}size")
+	stack=$(sort -t$'\t' -k2 -n "${object%.o}.su" | tail -1 | cut -f2)
+	say "player: $1: $code bytes of code and constants (limit $4), $data of writable data," \
+		"largest stack frame $stack bytes"
+	[[ $data -eq 0 ]] || { warn "the player has writable data"; return 1; }
+	[[ $code -le $4 ]] || { warn "the player is $((code - $4)) bytes too large"; return 1; }
+	[[ $stack -le $player_stack_max ]] || { warn "a stack frame is too large"; return 1; }
+}
+
+# print_sections OBJECT SIZE prints the bytes of code and constants, and of writable data. SIZE is
+# the program size of the target's binutils.
+print_sections() {
+	"$2" "$1" | awk 'NR == 2 { print $1, $2 + $3 }'
+}
+
+# The least coverage of the player by the tests of tools/check/cplayer, in percent of statements and
+# of branches, and the goals.
+player_statements_min=85 player_branches_min=76
+player_statements_goal=98 player_branches_goal=95
+
+# check_player_coverage runs the tests of the player with coverage, and checks what they reach.
+check_player_coverage() {
+	local dir=$PWD/$out/_player/coverage report statements branches
+	rm -rf "$dir" && mkdir -p "$dir"
+	LM_PLAYER_COVERAGE=$dir LM_TEST_REQUIRED=1 go test -count=1 ./tools/check/cplayer
+	report=$(cd "$dir" && gcov -b -o . harness-lmplay.gcda 2>/dev/null)
+	report=$(sed -n "/^File.*lmplay.c'/,/^$/p" <<<"$report")
+	statements=$(sed -n 's/^Lines executed:\([0-9]*\).*/\1/p' <<<"$report")
+	branches=$(sed -n 's/^Taken at least once:\([0-9]*\).*/\1/p' <<<"$report")
+	say "player: the tests reach $statements % of the statements and $branches % of the branches;" \
+		"goals $player_statements_goal % and $player_branches_goal %"
+	[[ $statements -ge $player_statements_min && $branches -ge $player_branches_min ]] || {
+		warn "at least $player_statements_min % and $player_branches_min % must be reached"
+		return 1
+	}
+}

@@ -1,0 +1,247 @@
+// Calls every function of the player on mapped memory, with right and wrong arguments, and ends
+// with exit status 1 and a line for each result that is not the expected one.
+//
+//	calls EDU-FACTORIAL.lmb TWOOP.lmb
+#include "lmplay.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures;
+
+#define EXPECT(condition)                                            \
+	do {                                                             \
+		if (!(condition)) {                                          \
+			printf("line %d: not true: %s\n", __LINE__, #condition); \
+			failures++;                                              \
+		}                                                            \
+	} while (0)
+
+enum { BAR_BYTES = 33 << 20, HOST_BYTES = 1 << 20 }; // a TLB window has up to 32 MiB
+
+// The machine: a device of memory, in which the test puts what loads return.
+struct machine {
+	_Alignas(4096) uint8_t bar[BAR_BYTES];
+	_Alignas(4096) uint8_t host[HOST_BYTES];
+	uint64_t time;
+	uint32_t maps, masters;
+	enum lmplay_code map_code, query_code, master_code;
+	struct lmplay_replay *stopped; // lmplay_stop is called for it while the player waits
+	int misaligned;
+};
+
+static enum lmplay_code map(void *context, const struct lmplay_range *range,
+	struct lmplay_mapping *mapping) {
+	struct machine *m = context;
+	m->maps++;
+	mapping->address = range->kind == LMPLAY_RANGE_HOST ? (uintptr_t)m->host
+		: (uintptr_t)m->bar + (range->offset & 4095);
+	mapping->address += m->misaligned;
+	mapping->bus = 0x10000;
+	return m->map_code;
+}
+
+static enum lmplay_code query(void *context, uint32_t device) {
+	(void)device;
+	return ((struct machine *)context)->query_code;
+}
+
+static enum lmplay_code set_bus_master(void *context, uint32_t device, uint32_t on) {
+	struct machine *m = context;
+	m->masters = on ? m->masters | 1u << device : m->masters & ~(1u << device);
+	return on ? m->master_code : LMPLAY_OK;
+}
+
+static uint64_t now(void *context) { return ((struct machine *)context)->time += 50; }
+
+static void wait_for(void *context, uint64_t nanoseconds) {
+	struct machine *m = context;
+	m->time += nanoseconds;
+	if (m->stopped)
+		lmplay_stop(m->stopped);
+}
+
+static struct machine machine;
+static const struct lmplay_hooks good_hooks = {.context = &machine, .map = map, .query = query,
+	.set_bus_master = set_bus_master, .now = now, .wait = wait_for};
+
+// An opened file with its memory.
+struct file {
+	void *bytes, *arena;
+	size_t size;
+	struct lmplay_image image;
+	struct lmplay_plan plan;
+};
+
+static void open_file(struct file *f, const char *path) {
+	FILE *file = fopen(path, "rb");
+	if (!file) {
+		perror(path);
+		exit(66);
+	}
+	f->bytes = aligned_alloc(64, 1 << 20);
+	f->size = fread(f->bytes, 1, 1 << 20, file);
+	fclose(file);
+	EXPECT(lmplay_open(&f->image, f->bytes, f->size, NULL) == LMPLAY_OK);
+	EXPECT(lmplay_plan(&f->image, &f->plan) == LMPLAY_OK);
+	f->arena = aligned_alloc(64, (f->plan.arena_bytes + 63) / 64 * 64);
+	EXPECT(lmplay_verify(&f->image, f->arena, f->plan.arena_bytes, 0, NULL) == LMPLAY_OK);
+}
+
+static void close_file(struct file *f) {
+	free(f->bytes);
+	free(f->arena);
+}
+
+static enum lmplay_code load(struct file *f, struct lmplay_replay *replay,
+	const struct lmplay_hooks *hooks, struct lmplay_error *error) {
+	struct lmplay_device devices[LMPLAY_DEVICES_MAX];
+	memset(devices, 0, sizeof devices);
+	for (uint32_t i = 0; i < f->plan.devices; i++) {
+		struct lmplay_need need;
+		EXPECT(lmplay_need(&f->image, i, &need) == LMPLAY_OK);
+		devices[i].vendor = need.vendor;
+		devices[i].device = need.device;
+		for (int b = 0; b < LMPLAY_BARS; b++)
+			devices[i].bars[b] = (uint64_t)1 << 36;
+	}
+	return lmplay_load(replay, &f->image, hooks, devices, f->plan.devices, f->arena,
+		f->plan.arena_bytes, error);
+}
+
+static void reject_wrong_arguments(struct file *f) {
+	struct lmplay_image image;
+	struct lmplay_plan plan;
+	struct lmplay_need need;
+	struct lmplay_tensor tensor;
+	struct lmplay_error error;
+	const char *name;
+	uint32_t n;
+	uint8_t *bytes = f->bytes;
+	EXPECT(lmplay_open(NULL, bytes, f->size, &error) == LMPLAY_USAGE);
+	EXPECT(lmplay_open(&image, NULL, f->size, &error) == LMPLAY_USAGE);
+	EXPECT(lmplay_open(&image, bytes + 4, f->size, &error) == LMPLAY_USAGE);
+	EXPECT(strcmp(error.place, "image") == 0 && error.index == LMPLAY_NONE && error.reason[0]);
+	EXPECT(lmplay_open(&image, bytes, 0, &error) == LMPLAY_BAD_IMAGE);
+	EXPECT(lmplay_plan(&image, &plan) == LMPLAY_USAGE && lmplay_plan(NULL, &plan) == LMPLAY_USAGE);
+	EXPECT(lmplay_plan(&f->image, NULL) == LMPLAY_USAGE);
+	EXPECT(lmplay_need(&image, 0, &need) == LMPLAY_USAGE);
+	EXPECT(lmplay_open(&image, bytes, f->size, NULL) == LMPLAY_OK);
+	EXPECT(lmplay_need(&image, 0, &need) == LMPLAY_USAGE); // not verified
+	EXPECT(lmplay_verify(&image, NULL, 1 << 20, 0, &error) == LMPLAY_USAGE);
+	EXPECT(lmplay_verify(&image, f->arena, 1, 0, &error) == LMPLAY_USAGE);
+	EXPECT(lmplay_verify(&image, f->arena, f->plan.arena_bytes, 1, &error) == LMPLAY_BAD_IMAGE);
+	EXPECT(strcmp(error.place, "sequence") == 0);
+	EXPECT(lmplay_need(&f->image, f->plan.devices, &need) == LMPLAY_USAGE);
+	EXPECT(lmplay_need(&f->image, 0, NULL) == LMPLAY_USAGE);
+	EXPECT(lmplay_tensor(&f->image, f->plan.tensors, &tensor) == LMPLAY_USAGE);
+	EXPECT(lmplay_sequence_name(&f->image, f->plan.sequences, &name, &n) == LMPLAY_USAGE);
+	EXPECT(lmplay_sequence_name(&f->image, 0, &name, &n) == LMPLAY_OK && n > 0);
+	EXPECT(lmplay_find_sequence(&f->image, name, n, &n) == LMPLAY_OK && n == 0);
+	EXPECT(lmplay_find_sequence(&f->image, "none", 4, &n) == LMPLAY_USAGE && n == LMPLAY_NONE);
+	EXPECT(lmplay_find_sequence(&f->image, NULL, 4, &n) == LMPLAY_USAGE);
+	EXPECT(lmplay_find_tensor(&f->image, "none", 4, &n) == LMPLAY_USAGE && n == LMPLAY_NONE);
+	EXPECT(lmplay_find_tensor(NULL, "none", 4, &n) == LMPLAY_USAGE);
+	EXPECT(lmplay_exit_status(LMPLAY_OK) == 0 && lmplay_exit_status(LMPLAY_BUSY) == 70);
+	EXPECT(lmplay_exit_status(LMPLAY_WRONG_DEVICE) == 78);
+}
+
+// reject_load loads with one thing wrong at a time.
+static void reject_load(struct file *f) {
+	struct lmplay_replay r;
+	struct lmplay_error error;
+	struct lmplay_hooks hooks = good_hooks;
+	struct lmplay_device other[LMPLAY_DEVICES_MAX];
+	memset(other, 0, sizeof other);
+	uint64_t size = f->plan.arena_bytes;
+	hooks.map = NULL;
+	EXPECT(load(f, &r, &hooks, &error) == LMPLAY_USAGE);
+	EXPECT(lmplay_load(&r, &f->image, &good_hooks, other, 1, f->arena, size, &error) ==
+		LMPLAY_WRONG_DEVICE);
+	EXPECT(lmplay_load(&r, &f->image, &good_hooks, other, 2, f->arena, size, &error) ==
+		LMPLAY_USAGE);
+	EXPECT(lmplay_load(&r, &f->image, &good_hooks, other, 1, f->arena, size - 1, &error) ==
+		LMPLAY_BAD_IMAGE);
+	machine.map_code = LMPLAY_NO_DEVICE;
+	EXPECT(load(f, &r, &good_hooks, &error) == LMPLAY_NO_DEVICE);
+	machine.map_code = LMPLAY_OK;
+	machine.misaligned = 4;
+	EXPECT(load(f, &r, &good_hooks, &error) == LMPLAY_NO_DEVICE);
+	machine.misaligned = 0;
+	EXPECT(lmplay_start(&r, 0, 0) == LMPLAY_DISABLED && lmplay_step(&r, 1) == LMPLAY_USAGE);
+	EXPECT(lmplay_start(NULL, 0, 0) == LMPLAY_USAGE && lmplay_unload(&r) == LMPLAY_USAGE);
+	EXPECT(lmplay_input(&r, 0) == NULL && lmplay_output(&r, 0) == NULL);
+}
+
+// run_factorial makes runs of edu-factorial end in several ways: the registers are memory.
+static void run_factorial(struct file *f) {
+	struct lmplay_replay r;
+	struct lmplay_result result;
+	uint32_t last = f->plan.sequences;
+	EXPECT(load(f, &r, &good_hooks, NULL) == LMPLAY_OK);
+	EXPECT(lmplay_run(&r, last, 0, &result) == LMPLAY_USAGE && result.command == LMPLAY_NONE);
+	EXPECT(lmplay_step(&r, 1) == LMPLAY_USAGE);
+	EXPECT(lmplay_run(&r, 0, 0, NULL) != LMPLAY_OK); // memory is no edu
+	EXPECT(lmplay_run(&r, 0, 0, &result) == LMPLAY_DISABLED);
+	EXPECT(lmplay_unload(&r) == LMPLAY_OK && lmplay_run(&r, 0, 0, NULL) == LMPLAY_DISABLED);
+
+	EXPECT(load(f, &r, &good_hooks, NULL) == LMPLAY_OK);
+	EXPECT(lmplay_start(&r, 0, 0) == LMPLAY_OK && lmplay_step(&r, 0) == LMPLAY_USAGE);
+	lmplay_fault(&r);
+	EXPECT(lmplay_next_ns(&r) == 0);
+	lmplay_result(&r, &result);
+	EXPECT(result.code == LMPLAY_BUSY);
+	EXPECT(lmplay_step(&r, 1000) == LMPLAY_BUS_FAULT && lmplay_step(&r, 1) == LMPLAY_BUS_FAULT);
+	lmplay_result(&r, &result);
+	EXPECT(result.code == LMPLAY_BUS_FAULT && result.command == 0);
+
+	EXPECT(load(f, &r, &good_hooks, NULL) == LMPLAY_OK);
+	EXPECT(lmplay_start(&r, 0, 0) == LMPLAY_OK);
+	lmplay_stop(&r);
+	EXPECT(lmplay_step(&r, 1000) == LMPLAY_RUN_LATE);
+
+	// A device that is gone: all loads are ones, and the query says so.
+	memset(machine.bar, 0xff, sizeof machine.bar);
+	machine.query_code = LMPLAY_DEVICE_GONE;
+	EXPECT(load(f, &r, &good_hooks, NULL) == LMPLAY_OK);
+	EXPECT(lmplay_run(&r, 0, 0, &result) == LMPLAY_DEVICE_GONE);
+	machine.query_code = LMPLAY_OK;
+	memset(machine.bar, 0, sizeof machine.bar);
+}
+
+// run_without_answer runs an image with inputs on memory, with a limit and with a stop.
+static void run_without_answer(struct file *f) {
+	struct lmplay_replay r;
+	struct lmplay_result result;
+	EXPECT(load(f, &r, &good_hooks, NULL) == LMPLAY_OK);
+	for (uint32_t i = 0; i < f->plan.tensors; i++) {
+		struct lmplay_tensor tensor;
+		EXPECT(lmplay_tensor(&f->image, i, &tensor) == LMPLAY_OK);
+		bool is_input = tensor.role == LMPLAY_INPUT;
+		uint8_t *input = lmplay_input(&r, i);
+		EXPECT(is_input == (input != NULL) && is_input == (lmplay_output(&r, i) == NULL));
+		EXPECT(!tensor.data || !input || memcmp(input, tensor.data, tensor.size) == 0);
+		EXPECT(lmplay_input(&r, i) == input);
+	}
+	machine.stopped = &r;
+	EXPECT(lmplay_run(&r, 0, 1000000000, &result) != LMPLAY_OK);
+	machine.stopped = NULL;
+	EXPECT(lmplay_unload(&r) == LMPLAY_OK && machine.masters == 0);
+}
+
+int main(int argc, char **argv) {
+	struct file edu, twoop;
+	if (argc != 3)
+		return 64;
+	open_file(&edu, argv[1]);
+	open_file(&twoop, argv[2]);
+	reject_wrong_arguments(&edu);
+	reject_load(&edu);
+	run_factorial(&edu);
+	run_without_answer(&twoop);
+	close_file(&edu);
+	close_file(&twoop);
+	return failures > 0;
+}

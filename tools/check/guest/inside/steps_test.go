@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/check/guest/scenario"
+)
+
+// TestScenariosConsistOfKnownSteps, with as many arguments as each requires.
+func TestScenariosConsistOfKnownSteps(t *testing.T) {
+	paths, _ := filepath.Glob("../scenarios/*.txt")
+	count := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := scenario.Parse(filepath.Base(path), string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			for _, line := range s.Steps {
+				known, ok := steps[line.Words[0]]
+				if !ok {
+					t.Errorf("%s: unknown step %s", line.Place, line.Words[0])
+				}
+				if n := known.required(); len(line.Words)-1 < n {
+					t.Errorf("%s: %s: want at least %d arguments: %s", line.Place, line.Words[0], n,
+						known.arguments)
+				}
+				count++
+			}
+		}
+	}
+	if count < 100 {
+		t.Errorf("%d steps in %d files", count, len(paths))
+	}
+}
+
+func TestStepThatFailsNamesWhatItGotAndWanted(t *testing.T) {
+	got := checkEnd("71|75", "device gone", "lmrun: bus fault", 76)
+	const want = "got exit status 76, want 71|75 with \"device gone\"; it said:\nlmrun: bus fault"
+	if got == nil || got.Error() != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	for text, want := range map[string]string{
+		"frobnicate": "unknown step", "same /a": "want at least 2 arguments: FILE FILE",
+	} {
+		if err := newGuest("pci").runStep(strings.Fields(text)); err == nil ||
+			err.Error() != want {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+// This file runs all vectors with the C player.
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// compile builds a program of testdata/vectors/c with the C player, with the address and the
+// undefined-behaviour sanitizers.
+func compile(t testing.TB, sources ...string) (program string) {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		if os.Getenv("LM_TEST_REQUIRED") == "1" {
+			t.Fatal("gcc is not here")
+		}
+		t.Skip("gcc is not here, so the C player is not tested (LM_TEST_REQUIRED=1 makes this a " +
+			"failure)")
+	}
+	program = filepath.Join(t.TempDir(), "program")
+	arguments := []string{"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wshadow",
+		"-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program,
+		"../../../runtime/c/lmplay.c"}
+	if sources[0] == "check.c" {
+		headers := filepath.Join(folder, "c")
+		arguments = append(arguments, `-DLMPLAY_CONFIG="config.h"`, "-I", headers)
+	}
+	for _, source := range sources {
+		arguments = append(arguments, filepath.Join(folder, "c", source))
+	}
+	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// TestCPlayerAgreesWithVectors runs the C player by lmplay_run and in steps, with accesses by hooks
+// and by the player itself.
+func TestCPlayerAgreesWithVectors(t *testing.T) {
+	program := compile(t, "check.c", "port.c", "vector.c")
+	paths, err := filepath.Glob(filepath.Join(folder, "*.vec"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no vectors", err)
+	}
+	for _, setting := range []string{"STEPS=0", "STEPS=1", "STEPS=7", "MAPPED=1"} {
+		t.Run(setting, func(t *testing.T) {
+			c := exec.Command(program, append([]string{folder}, paths...)...)
+			c.Env = append(os.Environ(), setting)
+			out, err := c.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			t.Logf("evidence: %s", strings.TrimSpace(string(out)))
+		})
+	}
+}
+
+// TestEveryReaderFindsAChangedVector changes the steps and the verdict of vectors: the oracle, the
+// runtime and the C player all find the change.
+func TestEveryReaderFindsAChangedVector(t *testing.T) {
+	changes := []struct{ name, vector, old, changed string }{
+		{"value of a store", "write", "0x1 1 0xa1", "0x1 1 0xa2"},
+		{"width of a load", "expect", "load device0.bar0 0x2 2 ", "load device0.bar0 0x2 4 "},
+		{"one access more", "write", "end done", "store device0.bar0 0x0 4 0x0\nend done"},
+		{"one access less", "write", "store device0.bar0 0x800 4 0x1\n", ""},
+		{"byte of a copy", "copy-in-bulk", "bar0 0x801 0102", "bar0 0x801 0103"},
+		{"code", "expect-fails", "end expect-failed", "end compare-failed"},
+		{"command", "expect-fails", "command 1", "command 2"},
+		{"value seen", "expect-fails", "seen 0x4", "seen 0x5"},
+		{"code of safe", "expect-fails", "safe done", "safe bus-fault"},
+		{"ignored failures", "ignored-failures", "ignored 2", "ignored 1"},
+		{"output", "copy-out-exact", "output 1 11", "output 1 12"},
+		{"elapsed time", "delay", "elapsed 10000001000", "elapsed 10000001001"},
+		{"space", "write", "host4", "host3"},
+		{"place of an error", "opcode-0", "bad-image command 0", "bad-image command 1"},
+		{"code of an error", "other-vendor", "reject wrong-device", "reject no-device"},
+		{"image that is good", "opcode-0", "reject bad-image command 0", "run 0"},
+		{"image that is bad", "unchanged", "run 2", "reject bad-image command 0"},
+		{"query", "device-gone-before-expect", "query 0\n", "query 0\nquery 0\n"},
+	}
+	c := compile(t, "check.c", "port.c", "vector.c")
+	texts := map[string]string{}
+	for _, vectors := range readVectors(t) {
+		for _, v := range vectors {
+			texts[v.Name] = v.String()
+		}
+	}
+	for _, change := range changes {
+		t.Run(change.name, func(t *testing.T) {
+			text := strings.Replace(texts[change.vector], change.old, change.changed, 1)
+			if text == texts[change.vector] {
+				t.Fatalf("vector %s has no %q", change.vector, change.old)
+			}
+			path := filepath.Join(t.TempDir(), "changed.vec")
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.Command(c, folder, path).CombinedOutput()
+			exit, isExit := err.(*exec.ExitError)
+			if !isExit || exit.ExitCode() != 1 || !strings.Contains(string(out), "1 differ") {
+				t.Errorf("C says %v, %s", err, out)
+			}
+			for reader, agrees := range map[string]bool{
+				"the oracle":  agreesWith(t, text, loadWithOracle),
+				"the runtime": agreesWith(t, text, loadWithRuntime(t)),
+			} {
+				if agrees {
+					t.Errorf("%s finds no difference", reader)
+				}
+			}
+		})
+	}
+	t.Run("fence", func(t *testing.T) {
+		text := strings.Replace(texts["fence"], "fence\nstore", "fence\nfence\nstore", 1)
+		if agreesWith(t, text, loadWithOracle) {
+			t.Error("the oracle finds no difference")
+		}
+	})
+}

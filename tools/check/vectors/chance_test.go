@@ -1,0 +1,349 @@
+package main
+
+// This file has a machine that answers at random, and executes images on it.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/vectors/oracle"
+	"lightmetal/tools/check/vectors/ours"
+	"lightmetal/tools/check/vectors/vector"
+)
+
+// chance is a machine whose devices answer at random. testdata/vectors/c/fuzz.c has the same one.
+type chance struct {
+	state      uint64 // of the generator
+	now        int64
+	accessNs   uint64
+	accesses   uint64
+	failAt     uint64 // number of the first access that fails
+	goneAt     uint64 // accesses after which a device goes away; 0: none does
+	goneDevice uint64
+	style      uint64
+	bus        uint64
+	memory     [4096]byte // that all devices share
+	report     []byte
+}
+
+// accessesMost is the number of accesses after which all fail, so that every run ends.
+const accessesMost = 250
+
+// next returns the next random number (SplitMix64, Steele, Lea and Flood, 2014).
+func (c *chance) next() uint64 {
+	c.state += 0x9e3779b97f4a7c15
+	z := c.state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+func newChance(seed uint64, report []byte) *chance {
+	c := &chance{state: seed, failAt: accessesMost, report: report}
+	c.accessNs = [4]uint64{0, 100, 5000, 1000000}[c.next()%4]
+	if r := c.next(); r%8 == 0 {
+		c.failAt = 1 + r>>8%100
+	}
+	r := c.next()
+	if r%6 == 0 {
+		c.goneAt = 1 + r>>8%60
+	}
+	c.goneDevice = r >> 32 % 2
+	c.style = c.next() % 4
+	c.bus = c.next() % 8
+	return c
+}
+
+func (c *chance) isGone(space vector.Space) bool {
+	isDevice := space.Kind != vector.HostSpace && uint64(space.Device) == c.goneDevice
+	return isDevice && c.goneAt != 0 && c.accesses > c.goneAt
+}
+
+func (c *chance) byteAt(space vector.Space, offset uint64) *byte {
+	number := uint64(space.Bar + space.Window)
+	at := offset + uint64(space.Kind)*1031 + uint64(space.Device)*977 + number*131
+	return &c.memory[at%uint64(len(c.memory))]
+}
+
+// put adds an access to the report.
+func (c *chance) put(what byte, width uint8, space vector.Space, offset, value uint64) {
+	number := space.Bar + space.Window
+	c.report = append(c.report, what, width, byte(space.Kind), byte(space.Device), byte(number),
+		byte(number>>8), 0, 0)
+	c.report = binary.LittleEndian.AppendUint64(c.report, offset)
+	c.report = binary.LittleEndian.AppendUint64(c.report, value)
+}
+
+// count counts an access. ok is false if it fails.
+func (c *chance) count() (ok bool) {
+	c.accesses++
+	c.now += int64(c.accessNs)
+	return c.accesses < c.failAt
+}
+
+// Load implements oracle.Machine.
+func (c *chance) Load(space vector.Space, offset uint64, width uint8) (value uint64, ok bool) {
+	ok = c.count()
+	r := c.next()
+	for i := range uint64(width) {
+		value |= uint64(*c.byteAt(space, offset+i)) << (8 * i)
+	}
+	if c.style != 0 {
+		switch r % 8 {
+		case 4:
+			value = 0
+		case 5:
+			value = ^uint64(0)
+		case 6:
+			value = r
+		case 7:
+			value = r >> 8 & 3
+		}
+	}
+	if c.isGone(space) {
+		value = ^uint64(0)
+	}
+	value &= fbs.WidthMask(width)
+	if !ok {
+		c.put('l', width, space, offset, 0)
+		return 0, false
+	}
+	c.put('L', width, space, offset, value)
+	return value, true
+}
+
+// Store implements oracle.Machine.
+func (c *chance) Store(space vector.Space, offset uint64, width uint8, value uint64) (ok bool) {
+	if ok = c.count(); !ok {
+		c.put('s', width, space, offset, value)
+		return false
+	}
+	c.put('S', width, space, offset, value)
+	for i := range uint64(width) {
+		if !c.isGone(space) {
+			*c.byteAt(space, offset+i) = byte(value >> (8 * i))
+		}
+	}
+	return true
+}
+
+// narrow returns the width of an access to memory: the largest that is aligned and has no more
+// bytes than are left. All readers of the project choose it.
+func narrow(width uint8, offset uint64, left int) uint8 {
+	for int(width) > left || offset%uint64(width) != 0 {
+		width /= 2
+	}
+	return width
+}
+
+// LoadBytes implements oracle.Machine.
+func (c *chance) LoadBytes(space vector.Space, offset uint64, width uint8, data []byte) bool {
+	for len(data) > 0 {
+		w := narrow(width, offset, len(data))
+		value, ok := c.Load(space, offset, w)
+		if !ok {
+			return false
+		}
+		copy(data, vector.LittleEndian(value, w))
+		data, offset = data[w:], offset+uint64(w)
+	}
+	return true
+}
+
+// StoreBytes implements oracle.Machine.
+func (c *chance) StoreBytes(space vector.Space, offset uint64, width uint8, data []byte) bool {
+	for len(data) > 0 {
+		w := narrow(width, offset, len(data))
+		var value uint64
+		for i := range w {
+			value |= uint64(data[i]) << (8 * i)
+		}
+		if !c.Store(space, offset, w, value) {
+			return false
+		}
+		data, offset = data[w:], offset+uint64(w)
+	}
+	return true
+}
+
+// Fence implements oracle.Machine.
+func (c *chance) Fence() {}
+
+// IsPresent implements oracle.Machine.
+func (c *chance) IsPresent(device int) bool { return !c.isGone(vector.OfConfig(device)) }
+
+// Now implements oracle.Machine.
+func (c *chance) Now() int64 { return c.now }
+
+// Wait implements oracle.Machine.
+func (c *chance) Wait(nanoseconds int64) { c.now += nanoseconds }
+
+// Device implements oracle.Machine. Tenstorrent's devices are as large as they usually are.
+func (c *chance) Device(_ int, needed vector.Device) vector.Device {
+	usual := [6]uint64{512 << 20, 0, 1 << 20, 0, 32 << 20, 0}
+	if needed.Device == 0xb140 {
+		usual[4] = 32 << 30
+	}
+	if needed.Vendor == 0x1e52 && (needed.Device == 0x401e || needed.Device == 0xb140) {
+		for i := range usual {
+			needed.Bars[i] = max(needed.Bars[i], usual[i])
+		}
+	}
+	return needed
+}
+
+// BusAddress implements oracle.Machine.
+func (c *chance) BusAddress(window int) (address uint64, ok bool) {
+	page := uint64(window+1) << 12
+	switch c.bus {
+	case 0:
+		return 1<<32 + page, true
+	case 1:
+		if window%3 == 0 {
+			return 0, false
+		}
+	case 2:
+		return ^uint64(0) - page, true
+	}
+	return page, true
+}
+
+func (c *chance) text(format string, args ...any) {
+	c.report = fmt.Appendf(c.report, format, args...)
+}
+
+// result reports the result of a run, and all outputs.
+func (c *chance) result(r vector.Result, outputs func(report func(tensor int, data []byte))) {
+	c.text("end %s %d now %d ignored %d", r.Code, r.Command, c.now, r.Ignored)
+	if r.HasSeen {
+		c.text(" seen %x %x %x %d", r.Got, r.Want, r.Mask, r.Element)
+	}
+	if r.SafeRan {
+		c.text(" safe %s", r.Safe)
+	}
+	c.text("\n")
+	outputs(func(tensor int, data []byte) {
+		sum := fnv.New32a()
+		sum.Write(data)
+		c.text("output %d %x\n", tensor, sum.Sum32())
+	})
+}
+
+// reject reports why an image is rejected.
+func (c *chance) reject(fault *oracle.Fault) {
+	c.text("reject %s %s\n", fault.Code, fault.Place)
+}
+
+// limitOf returns the limit of a case in microseconds; 0: the limit of FORMAT.md. With a limit, the
+// image is only loaded: when a run notices that it takes too long is not specified.
+func limitOf(seed uint64) uint64 {
+	if seed%16 != 5 {
+		return 0
+	}
+	return 1 + seed>>20%5000
+}
+
+// memoryMost is the size of tensors and host memory of a case.
+const memoryMost = 1 << 26
+
+// inputData returns the data of an input.
+func inputData(seed, size uint64) []byte {
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(seed + 7*uint64(i))
+	}
+	return data
+}
+
+// playWithRuntime lets the Go runtime execute a case, and returns the report.
+func playWithRuntime(file []byte, seed uint64, report []byte) []byte {
+	c := newChance(seed, report)
+	limit := limitOf(seed)
+	view, fault := ours.Verify(file)
+	if fault == nil {
+		fault = ours.CheckTimeLimit(view, limit)
+	}
+	if fault == nil && view.Reservation.ArenaBytes+view.Reservation.HostBytes > memoryMost {
+		c.text("reject memory\n")
+		return c.report
+	}
+	var p *ours.Player
+	if fault == nil {
+		p, fault = ours.Load(view, c, limit)
+	}
+	if fault != nil {
+		c.reject(fault)
+		return c.report
+	}
+	if limit != 0 {
+		c.text("loaded\n")
+		p.Close()
+		return c.report
+	}
+	for i := range view.Tensors {
+		t := &view.Tensors[i]
+		if t.Role == gen.RoleInput && (t.HasData == 0 || seed%4 == 0) {
+			p.SetInput(i, inputData(seed, t.Size))
+		}
+	}
+	count := uint64(len(view.Sequences))
+	for _, sequence := range [...]uint64{seed >> 8 % count, seed >> 40 % count} {
+		c.result(p.Run(int(sequence)), func(report func(int, []byte)) {
+			for i := range view.Tensors {
+				if view.Tensors[i].Role == gen.RoleOutput {
+					report(i, p.Tensor(i))
+				}
+			}
+		})
+	}
+	p.Close()
+	return c.report
+}
+
+// playWithOracle lets package oracle execute a case, and returns the report.
+func playWithOracle(file []byte, seed uint64, report []byte) []byte {
+	c := newChance(seed, report)
+	limit := limitOf(seed)
+	image, fault := oracle.Verify(file)
+	if fault == nil {
+		fault = oracle.CheckTimeLimit(image, limit)
+	}
+	if fault == nil && image.Reservation.Arena+image.Reservation.Host > memoryMost {
+		c.text("reject memory\n")
+		return c.report
+	}
+	var p *oracle.Player
+	if fault == nil {
+		p, fault = oracle.Load(image, c, limit)
+	}
+	if fault != nil {
+		c.reject(fault)
+		return c.report
+	}
+	if limit != 0 {
+		c.text("loaded\n")
+		p.Close()
+		return c.report
+	}
+	p.SettleNs = 5_000_000 // as in the runtime
+	for i, t := range image.Tensors {
+		if uint64(t.Role) == uint64(gen.RoleInput) && (t.HasData == 0 || seed%4 == 0) {
+			p.SetInput(i, inputData(seed, t.Size))
+		}
+	}
+	count := uint64(len(image.Sequences))
+	for _, sequence := range [...]uint64{seed >> 8 % count, seed >> 40 % count} {
+		c.result(p.Run(int(sequence)), func(report func(int, []byte)) {
+			for i, t := range image.Tensors {
+				if uint64(t.Role) == uint64(gen.RoleOutput) {
+					report(i, p.Tensor(i))
+				}
+			}
+		})
+	}
+	p.Close()
+	return c.report
+}

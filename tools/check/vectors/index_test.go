@@ -1,0 +1,151 @@
+package main
+
+// This file checks the index, and that the tree has what the generator writes.
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// demands are words of sentences that require something of an image or of a reader.
+var demands = regexp.MustCompile(`\b(must|rejects?|rejected|requires?|required|needs?|only|` +
+	`cannot|at most|at least|no other|not zero|is zero|are zero|lies? inside|multiples?|exactly|` +
+	`do not|is not|are not|bits outside|above|nothing|each|every|all|sum|ends|queries)\b`)
+
+// unshown are sentences with such a word that no vector can show, by their beginnings, with the
+// reason.
+var unshown = map[string]string{
+	"Writers make one segment":   "it is about writers",
+	"A sum of more than 2^62":    "the image would have millions of commands",
+	"The numbers are those of a": "it explains the numbers",
+
+	"Its names are ranges of its own":        "readers ignore the notes",
+	"A reader that shows notes":              "readers ignore the notes",
+	"`windows`: absent":                      "readers ignore the notes",
+	"Kind 1, tolerance":                      "readers ignore the notes",
+	"Kind 2, correlation":                    "readers ignore the notes",
+	"An Output without an element here":      "readers ignore the notes",
+	"A reader that requires a signature has": "the vectors require no signature",
+	"It rejects a file without a signature":  "the vectors require no signature",
+	"If the version is 0, the message ends":  "the vectors require no signature",
+	"A reader that requires a signature may": "the vectors require no signature",
+}
+
+func TestEverySentenceThatDemandsSomethingHasAVector(t *testing.T) {
+	sentences, err := readFormat(filepath.Join(folder, "..", "..", "fbs", "FORMAT.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := os.ReadFile(filepath.Join(folder, "INDEX.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, found := map[string]bool{}, 0
+	for _, s := range sentences {
+		if s.section == unnumbered || !demands.MatchString(strings.ToLower(s.text)) {
+			continue
+		}
+		found++
+		if strings.Contains(string(index), "| "+strings.ReplaceAll(s.text, "|", `\|`)+" |") {
+			continue
+		}
+		if beginning := exempt(s.text); beginning != "" {
+			used[beginning] = true
+			continue
+		}
+		t.Errorf("section %s: no vector shows %q; add one, or a reason to unshown", s.section,
+			s.text)
+	}
+	for beginning := range unshown {
+		if !used[beginning] {
+			t.Errorf("no sentence of FORMAT.md begins with %q, or a vector shows it",
+				beginning)
+		}
+	}
+	if found < 80 {
+		t.Errorf("only %d sentences demand something", found)
+	}
+}
+
+// exempt returns the beginning of a sentence that is listed in unshown.
+func exempt(text string) string {
+	for beginning := range unshown {
+		if strings.HasPrefix(text, beginning) {
+			return beginning
+		}
+	}
+	return ""
+}
+
+// TestIndexAndVectorsNameEachOther checks that every vector in the index exists, and that every
+// vector with a sentence is in the index.
+func TestIndexAndVectorsNameEachOther(t *testing.T) {
+	index, err := os.ReadFile(filepath.Join(folder, "INDEX.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(index)) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| section") {
+			continue
+		}
+		cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), " |"), " | ")
+		for _, name := range strings.Split(cells[len(cells)-1], ", ") {
+			listed[name] = true
+		}
+	}
+	withSentence := 0
+	for _, vectors := range readVectors(t) {
+		for _, v := range vectors {
+			if len(v.Sentences) > 0 && !listed[v.Name] {
+				t.Errorf("the index does not list %s", v.Name)
+			}
+			if len(v.Sentences) > 0 {
+				withSentence++
+			}
+			delete(listed, v.Name)
+		}
+	}
+	for name := range listed {
+		t.Errorf("the index lists %q, which is not a vector", name)
+	}
+	if withSentence < 300 {
+		t.Errorf("only %d vectors name a sentence", withSentence)
+	}
+}
+
+func TestTreeHasTheVectorsOfTheDefinitions(t *testing.T) {
+	if err := update(folder, true); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCheckFindsAChangedAndAStrayFile shows that update with --check finds a difference.
+func TestCheckFindsAChangedAndAStrayFile(t *testing.T) {
+	copied := filepath.Join(t.TempDir(), "testdata", "vectors")
+	for _, name := range []string{"testdata/vectors", "testdata/bad", "fbs"} {
+		to := filepath.Join(copied, "..", "..", name)
+		if err := os.CopyFS(to, os.DirFS(filepath.Join("../../..", name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := errors.Join(
+		os.WriteFile(filepath.Join(copied, "minimal.lmb"), nil, 0o644),
+		os.WriteFile(filepath.Join(copied, "stray.vec"), nil, 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = update(copied, true)
+	if err == nil || !strings.Contains(err.Error(), "minimal.lmb is not what") ||
+		!strings.Contains(err.Error(), "stray.vec has no listing") {
+		t.Errorf("the check says %v", err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(copied, "stray.vec")),
+		update(copied, false), update(copied, true)); err != nil {
+		t.Errorf("after an update the check says %v", err)
+	}
+}

@@ -1,0 +1,1049 @@
+package main
+
+// This file defines the vectors whose images a reader rejects, each with one changed field, and the
+// vectors of images at the limits of what a reader accepts.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"path/filepath"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/vectors/vector"
+	"lightmetal/tools/image/lmb"
+)
+
+var little = binary.LittleEndian
+
+// reject defines a vector in which a change makes everything.lmb invalid at a place. The change
+// leaves the checksum of the envelope right.
+func reject(name, place, sentence string, change func(*file)) definition {
+	return definition{name: name, image: "everything.lmb", want: "reject bad-image " + place,
+		format: []string{sentence}, change: func(f *file) { change(f); f.stamp() }}
+}
+
+// raw is reject for changes of bytes outside the envelope, or that change the checksum itself.
+func raw(name, place, sentence string, change func(*file)) definition {
+	d := reject(name, place, sentence, change)
+	d.change = change
+	return d
+}
+
+// of returns d for another image.
+func of(image string, d definition) definition {
+	d.image = image
+	return d
+}
+
+// commandOf changes the first command with an opcode.
+func commandOf(opcode gen.Opcode, change func(*fbs.Command)) func(*file) {
+	return func(f *file) { change(f.command(opcode, 0)) }
+}
+
+// root returns the accessors of the FlatBuffer.
+func (f *file) root() *gen.Image { return gen.GetRootAsImage(f.data, 0) }
+
+// reservation changes a field of the reservation.
+func reservation(change func(*gen.Reservation)) func(*file) {
+	return func(f *file) { change(f.root().Reservation(nil)) }
+}
+
+// vtable returns the position of the vtable.
+func (f *file) vtable() uint32 {
+	position := little.Uint32(f.data)
+	return position - little.Uint32(f.data[position:])
+}
+
+// field returns the position of a field of the root table.
+func (f *file) field(id uint32) uint32 {
+	return little.Uint32(f.data) + uint32(little.Uint16(f.data[f.vtable()+4+2*id:]))
+}
+
+// vectorOf returns the position of the number of elements of a vector.
+func (f *file) vectorOf(id uint32) uint32 {
+	return f.field(id) + little.Uint32(f.data[f.field(id):])
+}
+
+// setCount changes the number of elements of a vector.
+func setCount(id, count uint32) func(*file) {
+	return func(f *file) { little.PutUint32(f.data[f.vectorOf(id):], count) }
+}
+
+// removeField makes a field of the root table absent.
+func removeField(id uint32) func(*file) {
+	return func(f *file) { little.PutUint16(f.data[f.vtable()+4+2*id:], 0) }
+}
+
+// Numbers of the fields of table Image.
+const (
+	fieldReservation = iota
+	fieldDevices
+	fieldWindows
+	fieldSequences
+	fieldTensors
+	fieldSegments
+	fieldCommands
+	fieldText
+	fieldNotes
+	fieldRules
+)
+
+// rename replaces the characters of the name of sequence 2, "last".
+func rename(name string) func(*file) {
+	return func(f *file) { copy(f.view.NameBytes(f.view.Sequences[2].Name), name) }
+}
+
+// Beginnings of sentences of FORMAT.md that several vectors show.
+const (
+	sPreamble = "The preamble: size of the file, identifier, version"
+	sFlat     = "The FlatBuffer: table, vtable and vectors lie inside the envelope"
+	sCounts   = "The counts of `reservation` against the vectors."
+	sTables   = "The elements of the tables: devices, rules, windows"
+	sName     = "A *name* is a u32"
+	sPlain    = "It is UTF-8 (RFC 3629) without control characters"
+	sReserved = "Fields called `reserved` are zero."
+	sSegments = "The size of every segment but the last is a multiple of 4096."
+	sLimits   = "16,777,216 commands; 4,096 windows"
+	sRule     = "`device` is an index into `devices`. "
+	sRange    = "`first` to `last` lie inside `bar`"
+	sWidths   = "`widths` has at least one of the bits"
+	sAligned  = "`first` and `last + 1` are multiples of the least width."
+	sSorted   = "Rules are sorted by `device`"
+	sKnown    = "If a reader knows a board with the PCI ids of the device"
+	sOwnRules = "For every other device the image's `rules` apply."
+	sEmpty    = "A field that the table leaves empty is zero."
+	sInside   = "All accessed bytes lie inside the window"
+	sWidth    = "Without Bulk, `offset`, the window's own offset"
+	sOneRule  = "In a Bar window, the rule of the device"
+	sBulk     = "Bulk needs a rule of memory that accepts every width."
+	sStores   = "Write, Modify, Relocate, CopyIn and Fill need a rule that accepts stores"
+	sConfig   = "A Config window is read-only"
+	sBus      = "The window whose bus address a Relocate adds is a Bar or a Host window"
+	sPacked   = "A packed tile range has one byte for each field"
+	sUnicast  = "A unicast has `x_start = y_start = 0`"
+	sClosed   = "A Point is rejected if one element of the list contains its route"
+	sMemory   = "A *memory* is the payload for index 0"
+	sModes    = "Modes: Exact 1, Fixed 2, Bulk 3"
+	sDatum    = "Datum, mask and addend have no bits above `width` bytes."
+	sMask     = "The `value` of a Modify or an Expect has no bits outside `mask`."
+	sFollow   = "Sequences follow each other in the vector of commands without a gap"
+	sLast     = "The last command of each is End, and no other command is."
+	sPoint    = "A sequence points a Tlb window before it accesses it"
+	sCall     = "A sequence that contains a Call is not called by any sequence."
+	sTensor   = "A tensor has `dims` dimensions, 0 to 8"
+	sSize     = "Its size is `product of shape x size of dtype` bytes."
+	sArena    = "Tensors follow each other in order"
+	sRole     = "`role` is Input or Output."
+	sData     = "If `has_data` is 0, `data_offset` is 0."
+	sHasData  = "If `has_data` is 1, the `size` bytes of payload at `data_offset`"
+	sHost     = "`reservation.host_bytes` is the sum of the sizes of Host windows"
+	sPayload  = "`reservation.payload_bytes` is the sum of their sizes."
+	sArenaSum = "`reservation.arena_bytes` is the first multiple of 64"
+	sFlags    = "`flags` bit 0 (value 1): map write-combining"
+	sFixed    = "It is not 0, and it is a multiple of 4096."
+	sInOrder  = "In the order of the table, each window of a device with flag 2 begins"
+	sCounter  = "With Reached, `mask` is 2^n - 1"
+	sOneByte  = "Every window has at least 1 byte."
+	sChecksum = "If the checksum is wrong and something else after step 1 is wrong too"
+	sStep6    = "The checksum of the envelope, then the place of the payload"
+	sNothing  = "Nothing else follows, with one exception"
+	sCovered  = "Every byte of a file is either covered by a checksum or required to be zero."
+	sSum      = "CRC-32C of bytes 12 to 127 of the signature"
+	sAbsent   = "But `devices`, `windows`, `sequences` and `commands` have at least one element"
+	sPolicy   = "Options: Fail 1, Ignore 2."
+	sNoTable  = "A device without a known board has no such list, and no TLB windows."
+)
+
+// alsoShown has further sentences that vectors show, by the name of the vector.
+var alsoShown = map[string][]string{
+	"poll-deadline":             {"The deadline counts from the end of the first load"},
+	"blackhole-windows":         {"A reader that programs it through registers"},
+	"unchanged":                 {"All integers are little endian"},
+	"checksum-of-envelope":      {"CRC-32C (Castagnoli, reflected"},
+	"checksum-before-command":   {"A reader uses nothing of the envelope before its checksum"},
+	"payload-in-segments":       {"References may overlap or be equal"},
+	"reservation-of-commands":   {"`reservation` repeats all counts except that of the rules"},
+	"no-rule":                   {"An image may access only ranges that have a rule."},
+	"width-not-of-the-rule":     {sOwnRules},
+	"two-rules":                 {"Every access to a Bar window obeys them (section 6.1)."},
+	"window-with-flag-4":        {"All other bits are zero."},
+	"fixed-bus-of-a-bar-window": {"Bit 1 (value 2), only of a Host window"},
+	"tensor-with-dimension-0":   {"Those are not zero, and the rest of the shape is zero."},
+	"tensor-misplaced":          {"It lies in the arena at `arena_offset`"},
+	"rules-overlap":             {"Rules do not overlap."},
+	"point-at-pcie-tile":        {"A Point shows nothing that its board closes"},
+	"fence":                     {"Each is complete before the next begins"},
+	"call":                      {"**End** ends the sequence."},
+	"limit-equals-longest-time": {"A reader computes the longest time of each sequence",
+		"each | 1", "each access | 1", "Point | 4", "Modify, Expect, CopyOut | 10",
+		"Expect | its deadline", "Delay | its time",
+		"The numbers are fixed, so that every reader accepts the same images."},
+}
+
+var rejected = concat(preambles, flatBuffers, tables, shapes, checksums)
+
+func concat(lists ...[]definition) (all []definition) {
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// put16, put32 and put64 change bytes of the file.
+func put16(at int, value uint16) func(*file) {
+	return func(f *file) { little.PutUint16(f.data[at:], value) }
+}
+
+func put64(at int, value uint64) func(*file) {
+	return func(f *file) { little.PutUint64(f.data[at:], value) }
+}
+
+// resize cuts the file, or extends it with zeros.
+func resize(difference int) func(*file) {
+	return func(f *file) {
+		size := len(f.data) + difference
+		f.data = append(f.data[:min(size, len(f.data)):min(size, len(f.data))],
+			make([]byte, max(0, difference))...)
+	}
+}
+
+// preambles are rejected in step 1 of section 1.2.
+var preambles = []definition{
+	raw("preamble-identifier", "preamble", "`LMB1`",
+		func(f *file) { f.data[4] = 'l' }),
+	raw("preamble-major-1", "preamble", "A reader rejects every other value", put16(8, 1)),
+	raw("preamble-major-3", "preamble", "A reader rejects every other value", put16(8, 3)),
+	raw("preamble-minor", "preamble", "A reader rejects a larger value than it knows",
+		put16(10, 1)),
+	raw("preamble-schema", "preamble", "first 8 bytes (little endian) of the SHA-256",
+		func(f *file) { f.data[23] ^= 0x80 }),
+	raw("preamble-file-bytes", "preamble", "size of the whole file, without a signature",
+		func(f *file) { f.data[24]++ }),
+	raw("preamble-envelope-over-file", "preamble", "size of the envelope, from byte 0",
+		func(f *file) { little.PutUint64(f.data[32:], uint64(len(f.data)+1)) }),
+	raw("preamble-envelope-under-preamble", "preamble", "size of the envelope, from byte 0",
+		put64(32, 71)),
+	raw("preamble-reserved-first", "preamble", "reserved | zero",
+		func(f *file) { f.data[40] = 1 }),
+	raw("preamble-reserved-last", "preamble", "reserved | zero",
+		func(f *file) { f.data[71] = 1 }),
+	raw("file-of-71-bytes", "preamble", sPreamble, func(f *file) { f.data = f.data[:71] }),
+	raw("file-of-one-byte", "preamble", sPreamble, func(f *file) { f.data = f.data[:1] }),
+	raw("file-cut", "preamble", sPreamble, resize(-1)),
+	raw("file-extended", "preamble", sNothing, resize(1)),
+	raw("preamble-before-checksum", "preamble", sChecksum,
+		func(f *file) { f.data[40], f.data[100] = 1, f.data[100]^1 }),
+}
+
+// flatBuffers are rejected in steps 2 and 3 of section 1.2.
+var flatBuffers = []definition{
+	reject("root-in-preamble", "flatbuffer", "the first FlatBuffers object",
+		func(f *file) { little.PutUint32(f.data, 68) }),
+	reject("root-outside-envelope", "flatbuffer", sFlat,
+		func(f *file) { little.PutUint32(f.data, uint32(len(f.view.Envelope))) }),
+	reject("root-misaligned", "flatbuffer", sFlat,
+		func(f *file) { little.PutUint32(f.data, little.Uint32(f.data)+2) }),
+	reject("vtable-in-preamble", "flatbuffer", sFlat, func(f *file) {
+		position := little.Uint32(f.data)
+		little.PutUint32(f.data[position:], position-70)
+	}),
+	reject("vtable-outside-envelope", "flatbuffer", sFlat, func(f *file) {
+		little.PutUint32(f.data[little.Uint32(f.data):], 0x80000000)
+	}),
+	reject("vtable-misaligned", "flatbuffer", sFlat, func(f *file) {
+		position := little.Uint32(f.data)
+		little.PutUint32(f.data[position:], little.Uint32(f.data[position:])+1)
+	}),
+	reject("vtable-too-small", "flatbuffer", sFlat,
+		func(f *file) { little.PutUint16(f.data[f.vtable():], 2) }),
+	reject("vtable-of-an-odd-size", "flatbuffer", sFlat,
+		func(f *file) { little.PutUint16(f.data[f.vtable():], 5) }),
+	reject("vtable-with-a-field-too-many", "flatbuffer", "The vtable has no entries beyond",
+		func(f *file) { little.PutUint16(f.data[f.vtable():], 4+2*11) }),
+	reject("table-too-small", "flatbuffer", sFlat,
+		func(f *file) { little.PutUint16(f.data[f.vtable()+2:], 3) }),
+	reject("table-outside-envelope", "flatbuffer", sFlat,
+		func(f *file) { little.PutUint16(f.data[f.vtable()+2:], 0xfffc) }),
+	reject("field-before-table", "flatbuffer", sFlat,
+		func(f *file) { little.PutUint16(f.data[f.vtable()+4:], 3) }),
+	reject("field-outside-table", "flatbuffer", sFlat, func(f *file) {
+		size := little.Uint16(f.data[f.vtable()+2:])
+		little.PutUint16(f.data[f.vtable()+4+2*fieldNotes:], size-3)
+	}),
+	reject("reservation-misaligned", "flatbuffer", sFlat, func(f *file) {
+		at := f.data[f.vtable()+4:]
+		little.PutUint16(at, little.Uint16(at)+4)
+	}),
+	reject("vector-outside-envelope", "flatbuffer", sFlat,
+		func(f *file) { little.PutUint32(f.data[f.field(fieldText):], 0x7fffffff) }),
+	reject("vector-misaligned", "flatbuffer", sFlat, func(f *file) {
+		at := f.data[f.field(fieldText):]
+		little.PutUint32(at, little.Uint32(at)+2)
+	}),
+	reject("elements-misaligned", "flatbuffer", sFlat, func(f *file) {
+		at := f.data[f.field(fieldCommands):]
+		little.PutUint32(at, little.Uint32(at)-4)
+		little.PutUint32(f.data[f.vectorOf(fieldCommands):], 1)
+	}),
+	reject("notes-misaligned", "flatbuffer", sFlat, func(f *file) {
+		at := f.data[f.field(fieldNotes):]
+		little.PutUint32(at, little.Uint32(at)-4)
+		little.PutUint32(f.data[f.vectorOf(fieldNotes):], 1)
+	}),
+	reject("elements-outside-envelope", "flatbuffer", sFlat, setCount(fieldCommands, 0x100000)),
+	reject("too-many-devices", "flatbuffer", sLimits, setCount(fieldDevices, 9)),
+	reject("too-many-windows", "flatbuffer", sLimits, setCount(fieldWindows, 4097)),
+	reject("too-many-sequences", "flatbuffer", sLimits, setCount(fieldSequences, 4097)),
+	reject("too-many-tensors", "flatbuffer", sLimits, setCount(fieldTensors, 4097)),
+	reject("too-many-segments", "flatbuffer", sLimits, setCount(fieldSegments, 4097)),
+	reject("too-many-commands", "flatbuffer", sLimits, setCount(fieldCommands, 1<<24+1)),
+	reject("too-much-text", "flatbuffer", sLimits, setCount(fieldText, 1<<24+1)),
+	reject("too-many-notes", "flatbuffer", sLimits, setCount(fieldNotes, 1<<28+1)),
+	reject("too-many-rules", "flatbuffer", sLimits, setCount(fieldRules, 257)),
+
+	reject("no-reservation", "counts", sAbsent, removeField(fieldReservation)),
+	reject("no-devices", "counts", sAbsent, removeField(fieldDevices)),
+	reject("no-windows", "counts", sAbsent, removeField(fieldWindows)),
+	reject("no-sequences", "counts", sAbsent, removeField(fieldSequences)),
+	reject("no-commands", "counts", sAbsent, removeField(fieldCommands)),
+	reject("zero-commands", "counts", sAbsent, func(f *file) {
+		setCount(fieldCommands, 0)(f)
+		f.root().Reservation(nil).MutateCommands(0)
+	}),
+	reject("reservation-of-commands", "counts", sCounts,
+		reservation(func(r *gen.Reservation) { r.MutateCommands(r.Commands() + 1) })),
+	reject("reservation-of-windows", "counts", sCounts,
+		reservation(func(r *gen.Reservation) { r.MutateWindows(r.Windows() - 1) })),
+	reject("reservation-of-tensors", "counts", sCounts,
+		reservation(func(r *gen.Reservation) { r.MutateTensors(0) })),
+	reject("reservation-of-sequences", "counts", sCounts,
+		reservation(func(r *gen.Reservation) { r.MutateSequences(1) })),
+	reject("reservation-of-segments", "counts", sCounts,
+		reservation(func(r *gen.Reservation) { r.MutateSegments(2) })),
+	reject("reservation-of-devices", "counts", sCounts,
+		reservation(func(r *gen.Reservation) { r.MutateDevices(3) })),
+}
+
+// tables are rejected in step 4 of section 1.2.
+var tables = []definition{
+	reject("device-reserved", "device 0", sReserved,
+		func(f *file) { f.view.Devices[0].Reserved = 1 }),
+	reject("device-without-name", "device 1", sName,
+		func(f *file) { f.view.Devices[1].Board &^= 0xff }),
+	reject("name-outside-text", "device 1", sName,
+		func(f *file) { f.view.Devices[1].Board = uint32(len(f.view.Text)-1)<<8 | 2 }),
+	reject("name-with-null", "sequence 2", sPlain, rename("la\x00t")),
+	reject("name-with-unit-separator", "sequence 2", sPlain, rename("la\x1ft")),
+	reject("name-with-delete", "sequence 2", sPlain, rename("la\x7ft")),
+	reject("name-with-c1-first", "sequence 2", sPlain, rename("l\u0080t")),
+	reject("name-with-c1-last", "sequence 2", sPlain, rename("l\u009ft")),
+	reject("name-with-arabic-letter-mark", "sequence 2", sPlain, rename("l\u061ct")),
+	reject("name-with-left-to-right-mark", "sequence 2", sPlain, rename("\u200et")),
+	reject("name-with-right-to-left-mark", "sequence 2", sPlain, rename("\u200ft")),
+	reject("name-with-line-separator", "sequence 2", sPlain, rename("\u2028t")),
+	reject("name-with-right-to-left-override", "sequence 2", sPlain, rename("\u202et")),
+	reject("name-with-isolate-first", "sequence 2", sPlain, rename("\u2066t")),
+	reject("name-with-isolate-last", "sequence 2", sPlain, rename("\u2069t")),
+	reject("name-overlong-2", "sequence 2", sPlain, rename("\xc1\xbfst")),
+	reject("name-overlong-3", "sequence 2", sPlain, rename("\xe0\x9f\xbft")),
+	reject("name-overlong-4", "sequence 2", sPlain, rename("\xf0\x8f\xbf\xbf")),
+	reject("name-with-surrogate", "sequence 2", sPlain, rename("\xed\xa0\x80t")),
+	reject("name-over-unicode", "sequence 2", sPlain, rename("\xf4\x90\x80\x80")),
+	reject("name-with-cut-character", "sequence 2", sPlain, rename("las\xc3")),
+	reject("name-with-wrong-continuation", "sequence 2", sPlain, rename("l\xc3\x28t")),
+	reject("name-with-stray-continuation", "sequence 2", sPlain, rename("la\x80t")),
+
+	reject("rule-of-missing-device", "rule 0", sRule,
+		func(f *file) { f.view.Rules[0].Device = 2 }),
+	reject("rule-of-known-board", "rule 2", sKnown,
+		func(f *file) { f.view.Rules[2].Device, f.view.Rules[2].Bar = 1, 4 }),
+	reject("rule-of-bar-6", "rule 2", sRange, func(f *file) { f.view.Rules[2].Bar = 6 }),
+	reject("rule-of-absent-bar", "rule 2", sRange, func(f *file) { f.view.Rules[2].Bar = 5 }),
+	reject("rule-outside-bar", "rule 2", sRange, func(f *file) { f.view.Rules[2].Last = 8192 }),
+	reject("rule-backwards", "rule 1", sRange,
+		func(f *file) { f.view.Rules[1].First = f.view.Rules[1].Last + 1 }),
+	reject("rule-without-widths", "rule 1", sWidths,
+		func(f *file) { f.view.Rules[1].Widths = 0 }),
+	reject("rule-with-width-16", "rule 1", sWidths,
+		func(f *file) { f.view.Rules[1].Widths = 4 | 16 }),
+	reject("rule-with-memory-2", "rule 2", sWidths, func(f *file) { f.view.Rules[2].Memory = 2 }),
+	reject("rule-begins-in-an-access", "rule 1", sAligned,
+		func(f *file) { f.view.Rules[1].First += 2 }),
+	reject("rule-ends-in-an-access", "rule 1", sAligned,
+		func(f *file) { f.view.Rules[1].Last -= 1 }),
+	reject("rules-overlap", "rule 1", sSorted,
+		func(f *file) { f.view.Rules[0].Last += 4 }),
+	reject("rules-unsorted", "rule 1", sSorted, func(f *file) {
+		r := f.view.Rules
+		r[0], r[1] = r[1], r[0]
+	}),
+	reject("rules-unsorted-by-bar", "rule 1", sSorted, func(f *file) {
+		r := f.view.Rules
+		r[0], r[2] = r[2], r[0]
+	}),
+	reject("rule-without-name", "rule 1", "Each has a name.",
+		func(f *file) { f.view.Rules[1].Name = 0 }),
+
+	reject("window-of-kind-0", "window 0", "Bar | device, BAR 0..5",
+		func(f *file) { f.view.Windows[0].Kind = 0 }),
+	reject("window-of-kind-5", "window 0", "Bar | device, BAR 0..5",
+		func(f *file) { f.view.Windows[0].Kind = 5 }),
+	reject("window-of-missing-device", "window 0", "Bar | device, BAR 0..5",
+		func(f *file) { f.view.Windows[0].Device = 2 }),
+	reject("window-of-bar-6", "window 0", "Bar | device, BAR 0..5",
+		func(f *file) { f.view.Windows[0].Bar = 6 }),
+	reject("window-of-absent-bar", "window 0", "Bar | device, BAR 0..5",
+		func(f *file) { f.view.Windows[0].Bar = 1 }),
+	reject("window-outside-bar", "window 0", "Bar | device, BAR 0..5",
+		func(f *file) { f.view.Windows[0].Offset = 1 }),
+	reject("window-far-outside-bar", "window 0", "Bar | device, BAR 0..5",
+		func(f *file) { f.view.Windows[0].Offset = 1<<64 - 4096 }),
+	reject("window-without-bytes", "window 1", sOneByte,
+		func(f *file) { f.view.Windows[1].Size = 0 }),
+	reject("window-over-4-gib", "window 3", sLimits,
+		func(f *file) { f.view.Windows[3].Size = 1<<32 + 1 }),
+	reject("window-with-flag-4", "window 1", sFlags,
+		func(f *file) { f.view.Windows[1].Flags = 4 }),
+	reject("fixed-bus-of-a-bar-window", "window 1", sFlags,
+		func(f *file) { f.view.Windows[1].Flags = 2 }),
+	reject("fixed-bus-of-a-tlb-window", "window 2", sFlags,
+		func(f *file) { f.view.Windows[2].Flags = 2 }),
+	reject("fixed-bus-0", "window 3", sFixed, func(f *file) { f.view.Windows[3].Flags = 2 }),
+	reject("fixed-bus-misaligned", "window 3", sFixed, func(f *file) {
+		f.view.Windows[3].Flags, f.view.Windows[3].Offset = 2, 0x10000800
+	}),
+	reject("fixed-bus-beyond-the-last-address", "window 3",
+		"The window, with its size rounded up to 4096, ends at or below address 2^64 - 1.",
+		func(f *file) {
+			f.view.Windows[3].Flags, f.view.Windows[3].Offset = 2, 1<<64-4096
+		}),
+	reject("fixed-bus-up-to-the-last-address", "window 3",
+		"The window, with its size rounded up to 4096, ends at or below address 2^64 - 1.",
+		func(f *file) {
+			f.view.Windows[3].Flags, f.view.Windows[3].Offset = 2, 1<<64-8192
+		}),
+	of("fixed.lmb", reject("fixed-buses-overlap", "window 3", sInOrder,
+		func(f *file) { f.view.Windows[3].Offset = 0x10001000 })),
+	of("fixed.lmb", reject("fixed-buses-unsorted", "window 3", sInOrder,
+		func(f *file) { f.view.Windows[3].Offset = 0x1000 })),
+	reject("window-reserved", "window 1", sReserved,
+		func(f *file) { f.view.Windows[1].Reserved = 0x100 }),
+	reject("bar-window-with-slot", "window 1", "Bar | device, BAR 0..5",
+		func(f *file) { f.view.Windows[1].Slot = 0 }),
+	reject("host-window-with-slot", "window 3", "Host | device, 0",
+		func(f *file) { f.view.Windows[3].Slot = 0 }),
+	reject("host-window-with-offset", "window 3", "Host | device, 0",
+		func(f *file) { f.view.Windows[3].Offset = 4096 }),
+	reject("host-window-with-bar", "window 3", "Host | device, 0",
+		func(f *file) { f.view.Windows[3].Bar = 1 }),
+	reject("tlb-window-with-offset", "window 2", "Tlb | device, 0",
+		func(f *file) { f.view.Windows[2].Offset = 1 }),
+	reject("tlb-window-with-bar", "window 2", "Tlb | device, 0",
+		func(f *file) { f.view.Windows[2].Bar = 4 }),
+	reject("tlb-window-of-odd-size", "window 2", "Tlb | device, 0",
+		func(f *file) { f.view.Windows[2].Size = 3 << 18 }),
+	reject("config-window-of-512-bytes", "window 4", "Config | device, 0",
+		func(f *file) { f.view.Windows[4].Size = 512 }),
+	reject("config-window-with-offset", "window 4", "Config | device, 0",
+		func(f *file) { f.view.Windows[4].Offset = 4 }),
+
+	reject("sequence-begins-late", "sequence 1", sFollow,
+		func(f *file) { f.view.Sequences[1].First++ }),
+	reject("sequence-begins-early", "sequence 1", sFollow,
+		func(f *file) { f.view.Sequences[1].First-- }),
+	reject("sequence-without-commands", "sequence 1", sFollow,
+		func(f *file) { f.view.Sequences[1].Count = 0 }),
+	reject("sequence-outside-commands", "sequence 2", sFollow,
+		func(f *file) { f.view.Sequences[2].Count++ }),
+	reject("sequence-of-4294967295-commands", "sequence 1", sFollow,
+		func(f *file) { f.view.Sequences[1].Count = 1<<32 - 1 }),
+	reject("commands-without-sequence", "sequence 2", sFollow, func(f *file) {
+		s := &f.view.Sequences[2]
+		f.view.Commands[s.First].Opcode, f.view.Commands[s.First] = opEnd, fbs.Command{
+			Opcode: opEnd}
+		s.Count = 1
+	}),
+	reject("sequence-without-end", "sequence 1",
+		"A sequence whose last command is not End is reported as a wrong sequence",
+		func(f *file) {
+			s := &f.view.Sequences[1]
+			f.view.Commands[s.First+s.Count-1].Opcode = opFence
+		}),
+	reject("sequence-without-name", "sequence 0", sName,
+		func(f *file) { f.view.Sequences[0].Name = 0 }),
+
+	reject("segment-of-no-bytes", "segment 0", "Each segment has a checksum",
+		func(f *file) { f.view.Segments[0].Size = 0 }),
+	reject("segment-over-64-tib", "segment 0", sLimits,
+		func(f *file) { f.view.Segments[0].Size = 1<<46 + 1 }),
+	reject("segment-misplaced", "segment 0", "segments[0].offset",
+		func(f *file) { f.view.Segments[0].Offset += 4096 }),
+	reject("segment-far-away", "segment 0", sLimits,
+		func(f *file) { f.view.Segments[0].Offset = 1<<46 + 4096 }),
+	reject("segment-reserved", "segment 0", sReserved,
+		func(f *file) { f.view.Segments[0].Reserved = 1 }),
+	of("segments.lmb", reject("segment-of-part-of-a-page", "segment 1", sSegments,
+		func(f *file) { f.view.Segments[1].Size-- })),
+	of("segments.lmb", reject("segment-gap", "segment 2", "segment n: each starts at the end",
+		func(f *file) { f.view.Segments[2].Offset += 4096 })),
+
+	reject("tensor-without-name", "tensor 0", sName, func(f *file) { f.view.Tensors[0].Name = 0 }),
+	reject("tensor-without-role", "tensor 1", sRole, func(f *file) { f.view.Tensors[1].Role = 0 }),
+	reject("tensor-of-role-3", "tensor 1", sRole, func(f *file) { f.view.Tensors[1].Role = 3 }),
+	reject("tensor-of-type-0", "tensor 1", sSize, func(f *file) { f.view.Tensors[1].Dtype = 0 }),
+	reject("tensor-of-type-13", "tensor 1", sSize, func(f *file) { f.view.Tensors[1].Dtype = 13 }),
+	reject("tensor-of-9-dimensions", "tensor 1", sTensor,
+		func(f *file) { f.view.Tensors[1].Dims = 9 }),
+	reject("tensor-with-dimension-0", "tensor 0", sTensor,
+		func(f *file) { f.view.Tensors[0].Shape0 = 0 }),
+	reject("tensor-with-a-dimension-too-many", "tensor 0", sTensor,
+		func(f *file) { f.view.Tensors[0].Shape2 = 1 }),
+	reject("tensor-over-64-tib", "tensor 1", sLimits, func(f *file) {
+		t := &f.view.Tensors[1]
+		t.Dims, t.Shape0, t.Shape1, t.Size = 2, 1<<24, 1<<21, 1<<47
+	}),
+	reject("tensor-size-overflows", "tensor 1", sLimits, func(f *file) {
+		t := &f.view.Tensors[1]
+		t.Dims, t.Shape0, t.Shape1 = 2, 1<<31, 1<<31
+	}),
+	reject("tensor-of-another-size", "tensor 1", sSize,
+		func(f *file) { f.view.Tensors[1].Size = 16 }),
+	reject("tensor-misplaced", "tensor 1", sArena,
+		func(f *file) { f.view.Tensors[1].ArenaOffset = 128 }),
+	reject("first-tensor-not-at-0", "tensor 0", sArena,
+		func(f *file) { f.view.Tensors[0].ArenaOffset = 64 }),
+	reject("tensor-with-has-data-2", "tensor 1", sHasData,
+		func(f *file) { f.view.Tensors[1].HasData = 2 }),
+	reject("tensor-with-offset-of-no-data", "tensor 1", sData,
+		func(f *file) { f.view.Tensors[1].DataOffset = 1 }),
+	reject("tensor-data-outside-payload", "tensor 2", sHasData,
+		func(f *file) { f.view.Tensors[2].DataOffset = f.view.Reservation.PayloadBytes }),
+	reject("tensor-data-far-outside-payload", "tensor 2", sHasData,
+		func(f *file) { f.view.Tensors[2].DataOffset = 1<<64 - 1 }),
+
+	reject("sum-of-host-bytes", "sums", sHost,
+		reservation(func(r *gen.Reservation) { r.MutateHostBytes(5000) })),
+	reject("sum-of-payload-bytes", "sums", sPayload,
+		reservation(func(r *gen.Reservation) { r.MutatePayloadBytes(r.PayloadBytes() + 1) })),
+	reject("sum-of-arena-bytes", "sums", sArenaSum,
+		reservation(func(r *gen.Reservation) { r.MutateArenaBytes(0) })),
+}
+
+// shapes are rejected in step 5 of section 1.2.
+var shapes = concat(unusedFields(), []definition{
+	reject("opcode-0", "command 0", "A field that the table leaves empty is zero.",
+		commandOf(opWrite, func(c *fbs.Command) { c.Opcode = 0 })),
+	reject("opcode-14", "command 0", "A field that the table leaves empty is zero.",
+		commandOf(opWrite, func(c *fbs.Command) { c.Opcode = 14 })),
+	reject("end-in-a-sequence", "command 13", sLast,
+		commandOf(opFence, func(c *fbs.Command) { c.Opcode = opEnd })),
+	reject("width-0", "command 0", "1 | Write | write", commandOf(opWrite,
+		func(c *fbs.Command) { c.Width = 0 })),
+	reject("width-3", "command 0", "1 | Write | write", commandOf(opWrite,
+		func(c *fbs.Command) { c.Width = 3 })),
+	reject("width-16", "command 0", "1 | Write | write", commandOf(opWrite,
+		func(c *fbs.Command) { c.Width = 16 })),
+	reject("relocate-of-width-2", "command 3", "3 | Relocate | relocate", func(f *file) {
+		c := f.command(opRelocate, 0)
+		c.Width, c.Window, c.Offset, c.Value = 2, 1, 0, 0
+	}),
+	reject("missing-window", "command 0", "1 | Write | write",
+		commandOf(opWrite, func(c *fbs.Command) { c.Window = 7 })),
+	reject("missing-window-65535", "command 11", "9 | Point | point",
+		commandOf(opPoint, func(c *fbs.Command) { c.Window = 0xffff })),
+	reject("write-to-config", "command 0", sConfig, commandOf(opWrite,
+		func(c *fbs.Command) { c.Window, c.Width = 4, 4 })),
+	reject("modify-of-config", "command 2", sConfig,
+		commandOf(opModify, func(c *fbs.Command) { c.Window = 4 })),
+	reject("relocate-to-config", "command 3", sConfig, commandOf(opRelocate,
+		func(c *fbs.Command) { c.Window, c.Width, c.Offset = 4, 4, 0x10 })),
+	reject("copy-to-config", "command 4", sConfig,
+		commandOf(opCopyIn, func(c *fbs.Command) { c.Window = 4 })),
+	reject("fill-of-config", "command 6", sConfig,
+		commandOf(opFill, func(c *fbs.Command) { c.Window = 4 })),
+	reject("copy-from-config", "command 7", sConfig,
+		commandOf(opCopyOut, func(c *fbs.Command) { c.Window = 4 })),
+	reject("compare-with-config", "command 10", sConfig,
+		commandOf(opCompare, func(c *fbs.Command) { c.Window = 4 })),
+	reject("config-of-width-8", "command 16", sConfig, func(f *file) {
+		c := f.command(opExpect, 2)
+		c.Width, c.Offset = 8, 0
+	}),
+
+	reject("mode-0-of-copy-in", "command 4", sModes,
+		commandOf(opCopyIn, func(c *fbs.Command) { c.Mode = 0 })),
+	reject("mode-4-of-copy-in", "command 4", sModes,
+		commandOf(opCopyIn, func(c *fbs.Command) { c.Mode = 4 })),
+	reject("mode-0-of-fill", "command 6", sModes,
+		commandOf(opFill, func(c *fbs.Command) { c.Mode = 0 })),
+	reject("bulk-fill", "command 6", "5 | Fill | fill",
+		commandOf(opFill, func(c *fbs.Command) { c.Mode, c.Window = 3, 1 })),
+	reject("mode-4-of-copy-out", "command 7", sModes,
+		commandOf(opCopyOut, func(c *fbs.Command) { c.Mode = 4 })),
+	reject("mode-0-of-expect", "command 8", sModes,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 0 })),
+	reject("mode-4-of-expect", "command 8", sModes,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 4 })),
+	reject("reached-without-mask", "command 8", sCounter,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode, c.Mask, c.Value = 3, 0, 0 })),
+	reject("reached-with-a-gap-in-the-mask", "command 8", sCounter,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 3 })),
+	reject("reached-with-a-mask-that-begins-late", "command 8", sCounter,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode, c.Mask, c.Value = 3, 0xe, 0 })),
+	reject("mode-255-of-expect", "command 8", sModes,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 255 })),
+	reject("option-0-of-expect", "command 8", sPolicy,
+		commandOf(opExpect, func(c *fbs.Command) { c.Option = 0 })),
+	reject("option-3-of-expect", "command 8", sPolicy,
+		commandOf(opExpect, func(c *fbs.Command) { c.Option = 3 })),
+	reject("option-0-of-compare", "command 10", sPolicy,
+		commandOf(opCompare, func(c *fbs.Command) { c.Option = 0 })),
+	reject("option-3-of-compare", "command 10", sPolicy,
+		commandOf(opCompare, func(c *fbs.Command) { c.Option = 3 })),
+
+	reject("copy-of-no-bytes", "command 4", "`bytes` is not 0.",
+		commandOf(opCopyIn, func(c *fbs.Command) { c.Amount = 0 })),
+	reject("fill-of-no-bytes", "command 6", "`bytes` is not 0.",
+		commandOf(opFill, func(c *fbs.Command) { c.Amount = 0 })),
+	reject("copy-out-of-no-bytes", "command 7", "`bytes` is not 0.",
+		commandOf(opCopyOut, func(c *fbs.Command) { c.Amount = 0 })),
+	reject("compare-of-no-bytes", "command 10", "`bytes` is not 0.",
+		commandOf(opCompare, func(c *fbs.Command) { c.Amount = 0 })),
+	reject("copy-in-of-part-of-an-access", "command 4", sWidth,
+		commandOf(opCopyIn, func(c *fbs.Command) { c.Amount = 6 })),
+	reject("fixed-copy-of-part-of-an-access", "command 4", sWidth,
+		commandOf(opCopyIn, func(c *fbs.Command) { c.Mode, c.Amount = 2, 6 })),
+	reject("fill-of-part-of-an-access", "command 6", sWidth,
+		commandOf(opFill, func(c *fbs.Command) { c.Amount = 6 })),
+	reject("copy-out-of-part-of-an-access", "command 7", sWidth,
+		commandOf(opCopyOut, func(c *fbs.Command) { c.Amount = 6 })),
+	reject("compare-of-part-of-an-access", "command 10", sWidth,
+		commandOf(opCompare, func(c *fbs.Command) { c.Amount = 6 })),
+	reject("offset-misaligned", "command 0", sWidth,
+		commandOf(opWrite, func(c *fbs.Command) { c.Offset = 2 })),
+	reject("window-misaligned", "command 17", sWidth, func(f *file) {
+		f.view.Windows[6].Offset++
+		f.view.Windows[6].Size--
+		c := f.command(opCopyOut, 1)
+		*c = fbs.Command{Opcode: opWrite, Width: 2, Window: 6}
+	}),
+	reject("interval-without-deadline", "command 9",
+		"7 | Expect | expect", func(f *file) { f.command(opExpect, 1).Amount = 0 }),
+	reject("delay-of-0", "command 14", "11 | Delay | delay",
+		commandOf(opDelay, func(c *fbs.Command) { c.Amount = 0 })),
+	reject("delay-over-10-s", "command 14", "11 | Delay | delay",
+		commandOf(opDelay, func(c *fbs.Command) { c.Amount = 10_000_001 })),
+	reject("call-of-missing-sequence", "command 15", "12 | Call | call",
+		commandOf(opCall, func(c *fbs.Command) { c.Index = 3 })),
+	reject("call-of-itself", "sequence 0", sCall,
+		commandOf(opCall, func(c *fbs.Command) { c.Index = 0 })),
+	reject("calls-nest", "sequence 1", sCall, func(f *file) {
+		first := f.view.Sequences[1].First
+		f.view.Commands[first] = fbs.Command{Opcode: opCall, Index: 2}
+	}),
+
+	reject("write-too-wide-a-value", "command 0", sDatum,
+		commandOf(opWrite, func(c *fbs.Command) { c.Value = 1 << 32 })),
+	reject("fill-too-wide-a-value", "command 6", sDatum,
+		commandOf(opFill, func(c *fbs.Command) { c.Value = 1 << 32 })),
+	reject("modify-too-wide-a-mask", "command 2", sDatum,
+		commandOf(opModify, func(c *fbs.Command) { c.Mask = 1 << 32 })),
+	reject("expect-too-wide-a-mask", "command 8", sDatum,
+		commandOf(opExpect, func(c *fbs.Command) { c.Mask |= 1 << 32 })),
+	reject("relocate-too-wide-an-addend", "command 3", sDatum, func(f *file) {
+		f.view.Windows[3].Size = 1 << 32
+		f.root().Reservation(nil).MutateHostBytes(1 << 32)
+		c := f.command(opRelocate, 0)
+		c.Width, c.Value = 4, 1<<32
+	}),
+	reject("modify-value-outside-mask", "command 2", sMask,
+		commandOf(opModify, func(c *fbs.Command) { c.Value = 0x105 })),
+	reject("modify-without-mask", "command 2", "2 | Modify | modify",
+		commandOf(opModify, func(c *fbs.Command) { c.Mask, c.Value = 0, 0 })),
+	reject("expect-value-outside-mask", "command 8", sMask,
+		commandOf(opExpect, func(c *fbs.Command) { c.Value = 0x11 })),
+
+	reject("outside-window", "command 5", sInside, func(f *file) {
+		f.view.Windows[1].Size = 12
+	}),
+	reject("outside-window-by-offset", "command 0", sInside,
+		commandOf(opWrite, func(c *fbs.Command) { c.Offset = 4096 })),
+	reject("outside-window-by-far", "command 5", sInside, func(f *file) {
+		f.command(opCopyIn, 1).Offset = 1<<32 - 1
+	}),
+	reject("outside-window-by-width", "command 12", sInside, func(f *file) {
+		f.view.Windows[2].Size = 4
+		c := f.command(opWrite, 2)
+		c.Width = 8
+	}),
+	reject("outside-host-window", "command 0", sInside,
+		commandOf(opWrite, func(c *fbs.Command) { c.Window, c.Offset = 3, 5000 })),
+	reject("no-rule", "command 0", sOneRule,
+		commandOf(opWrite, func(c *fbs.Command) { c.Offset = 0xc00 })),
+	reject("two-rules", "command 6", sOneRule,
+		commandOf(opFill, func(c *fbs.Command) { c.Offset = 0x7fc })),
+	reject("last-byte-outside-rule", "command 5", sOneRule, func(f *file) {
+		f.view.Rules[2].Last = 8190
+		f.command(opCopyIn, 1).Offset = 8192 - 12
+	}),
+	reject("width-not-of-the-rule", "command 0", sOneRule,
+		commandOf(opWrite, func(c *fbs.Command) { c.Width = 8; c.Offset = 0 })),
+	reject("bulk-to-registers", "command 4", sBulk,
+		commandOf(opCopyIn, func(c *fbs.Command) { c.Mode = 3 })),
+	reject("bulk-to-memory-without-width-1", "command 5", sBulk,
+		func(f *file) { f.view.Rules[2].Widths = 14 }),
+	reject("write-combining-registers", "command 0", "A window with flag 1 needs a rule of memory.",
+		func(f *file) { f.view.Windows[0].Flags = 1 }),
+	reject("store-to-load-only-range", "command 0", sStores,
+		commandOf(opWrite, func(c *fbs.Command) { c.Window = 5 })),
+	reject("modify-of-load-only-range", "command 2", sStores,
+		commandOf(opModify, func(c *fbs.Command) { c.Window = 5 })),
+	reject("relocate-to-load-only-range", "command 3", sStores,
+		commandOf(opRelocate, func(c *fbs.Command) { c.Window = 5 })),
+	reject("copy-to-load-only-range", "command 4", sStores,
+		commandOf(opCopyIn, func(c *fbs.Command) { c.Window = 5 })),
+	reject("fill-of-load-only-range", "command 6", sStores,
+		commandOf(opFill, func(c *fbs.Command) { c.Window = 5 })),
+	of("boards.lmb", reject("width-not-of-the-board", "command 3", sOneRule,
+		func(f *file) { f.command(opWrite, 2).Width = 8; f.command(opWrite, 2).Offset = 8 })),
+	of("boards.lmb", reject("range-not-of-the-board", "command 1", sOneRule,
+		func(f *file) { f.command(opWrite, 0).Offset = 0x18 })),
+
+	reject("payload-outside", "command 4", sMemory, func(f *file) {
+		f.command(opCopyIn, 0).Value = f.view.Reservation.PayloadBytes - 7
+	}),
+	reject("payload-far-outside", "command 4", sMemory,
+		commandOf(opCopyIn, func(c *fbs.Command) { c.Value = 1<<64 - 4 })),
+	reject("missing-tensor", "command 5", sMemory,
+		func(f *file) { f.command(opCopyIn, 1).Index = 4 }),
+	reject("copy-in-of-an-output", "command 5", "4 | CopyIn | copy in",
+		func(f *file) { f.command(opCopyIn, 1).Index = 2 }),
+	reject("outside-tensor", "command 5", sMemory,
+		func(f *file) { f.command(opCopyIn, 1).Value = 1 }),
+	reject("copy-out-to-payload", "command 7", "6 | CopyOut | copy out",
+		commandOf(opCopyOut, func(c *fbs.Command) { c.Index = 0 })),
+	reject("copy-out-to-an-input", "command 7", "6 | CopyOut | copy out",
+		commandOf(opCopyOut, func(c *fbs.Command) { c.Index = 1 })),
+	reject("copy-out-outside-tensor", "command 7", sMemory,
+		commandOf(opCopyOut, func(c *fbs.Command) { c.Value = 4 })),
+	reject("compare-with-an-output", "command 10", "8 | Compare | compare",
+		commandOf(opCompare, func(c *fbs.Command) { c.Index = 2 })),
+	reject("compare-outside-payload", "command 10", sMemory, func(f *file) {
+		f.command(opCompare, 0).Value = f.view.Reservation.PayloadBytes
+	}),
+
+	reject("relocate-of-missing-window", "command 3", "3 | Relocate | relocate",
+		commandOf(opRelocate, func(c *fbs.Command) { c.Index = 7 })),
+	reject("relocate-of-tlb-window", "command 3", sBus,
+		commandOf(opRelocate, func(c *fbs.Command) { c.Index, c.Value = 2, 0 })),
+	reject("relocate-of-config-window", "command 3", sBus,
+		commandOf(opRelocate, func(c *fbs.Command) { c.Index, c.Value = 4, 0 })),
+	reject("relocate-behind-window", "command 3", sBus,
+		commandOf(opRelocate, func(c *fbs.Command) { c.Value = 5001 })),
+	reject("relocate-of-load-only-window", "command 3",
+		"A Bar window that contains a byte of a load-only rule has no bus address.",
+		commandOf(opRelocate, func(c *fbs.Command) { c.Index, c.Value = 5, 0 })),
+
+	reject("access-before-point", "command 0", sPoint,
+		commandOf(opWrite, func(c *fbs.Command) { c.Window = 2 })),
+	reject("access-after-call", "command 16", sPoint, func(f *file) {
+		c := f.command(opExpect, 2)
+		c.Window = 2
+	}),
+	reject("access-in-another-sequence", "command 20", sPoint, func(f *file) {
+		f.view.Commands[f.view.Sequences[1].First].Window = 2
+	}),
+	reject("point-of-bar-window", "command 11", "9 | Point | point",
+		commandOf(opPoint, func(c *fbs.Command) { c.Window = 0 })),
+	reject("point-at-misaligned-address", "command 11",
+		"The address of a Point is a multiple of the window's size.",
+		commandOf(opPoint, func(c *fbs.Command) { c.Value = 1 << 19 })),
+	reject("point-over-noc-2", "command 11", sUnicast, tilesOf(4, 2)),
+	reject("point-with-ordering-0", "command 11", sUnicast, tilesOf(5, 0)),
+	reject("point-with-ordering-4", "command 11", sUnicast, tilesOf(5, 4)),
+	reject("point-with-channel-9", "command 11", sUnicast, tilesOf(6, 9)),
+	reject("point-with-multicast-2", "command 11", sUnicast, tilesOf(7, 2)),
+	reject("unicast-with-x-start", "command 11", sUnicast, tilesOf(2, 1)),
+	reject("unicast-with-y-start", "command 11", sUnicast, tilesOf(3, 1)),
+	reject("point-at-pcie-tile", "command 11", sClosed, point(0, 3, 0, 0, 0, false)),
+	reject("point-at-pcie-tile-over-noc-1", "command 11", sClosed, point(9, 8, 0, 0, 1, false)),
+	reject("point-at-arc-windows", "command 11", sClosed, func(f *file) {
+		point(0, 10, 0, 0, 0, false)(f)
+		f.command(opPoint, 0).Value = 0x8_9000_0000
+	}),
+	reject("point-before-arc-windows", "command 11", sClosed, func(f *file) {
+		point(0, 10, 0, 0, 0, false)(f)
+		f.command(opPoint, 0).Value = 0x8_8000_0000
+	}),
+	reject("multicast-over-column-0", "command 11", sClosed, point(4, 4, 0, 1, 0, true)),
+	reject("multicast-around-the-edge", "command 11",
+		"A multicast with x_start <= x has every x from x_start to x",
+		point(2, 4, 5, 1, 0, true)),
+	reject("multicast-over-noc-1", "command 11", sClosed, point(9, 4, 8, 1, 1, true)),
+	of("blackhole.lmb", reject("blackhole-pcie-tile", "command 0", sClosed,
+		point(2, 0, 0, 0, 0, false))),
+	of("blackhole.lmb", reject("blackhole-multicast-over-noc-1", "command 0", sClosed,
+		point(7, 11, 1, 2, 1, true))),
+
+	{name: "longest-time-of-calls", image: "everything.lmb", want: "reject bad-image sequence 0",
+		machine: machine{limitUs: everythingUs - 1},
+		format: []string{"At load it rejects an image with a sequence whose",
+			"Expect and Compare with Ignore"}},
+})
+
+// everythingUs is the longest time of sequence 0 of everything.lmb in microseconds, added up by
+// hand from the table in FORMAT.md section 6.3. The image has two devices.
+const everythingUs = 3*2 + // Write
+	(1 + 2 + 10) + // Modify
+	2 + // Relocate
+	(1 + 2) + (1 + 2) + // CopyIn: 8 bytes in 2 accesses, 12 in 2
+	(1 + 4) + (1 + 4) + // Fill
+	(1 + 3 + 10) + (1 + 1 + 10) + // CopyOut
+	(1 + 1 + 10 + 20) + (1 + 1 + 10 + 20 + 1000) + (1 + 1 + 10 + 20) + // Expect with Ignore
+	(1 + 2 + 20) + // Compare with Ignore
+	(1 + 4) + // Point
+	1 + // Fence
+	(1 + 5) + // Delay
+	1 + (2 + 1) + // Call of a sequence with a Write and an End
+	1 // End
+
+// tilesOf changes one byte of the packed tile range of the first Point.
+func tilesOf(index uint, value uint64) func(*file) {
+	return commandOf(opPoint, func(c *fbs.Command) {
+		c.Mask = c.Mask&^(0xff<<(8*index)) | value<<(8*index)
+	})
+}
+
+// point points the first Point at tiles.
+func point(x, y, xStart, yStart, noc uint8, multicast bool) func(*file) {
+	return commandOf(opPoint, func(c *fbs.Command) {
+		t := fbs.TileRange{X: x, Y: y, XStart: xStart, YStart: yStart, NoC: noc,
+			Ordering: gen.OrderingDefault, Multicast: multicast}
+		c.Mask = t.Pack()
+	})
+}
+
+// unusedFields defines a vector for each field that a command leaves empty.
+func unusedFields() (list []definition) {
+	fields := []struct {
+		name string
+		set  func(*fbs.Command)
+	}{
+		{"width", func(c *fbs.Command) { c.Width = 4 }},
+		{"mode", func(c *fbs.Command) { c.Mode = 1 }},
+		{"option", func(c *fbs.Command) { c.Option = 1 }},
+		{"window", func(c *fbs.Command) { c.Window = 1 }},
+		{"index", func(c *fbs.Command) { c.Index = 1 }},
+		{"offset", func(c *fbs.Command) { c.Offset = 8 }},
+		{"amount", func(c *fbs.Command) { c.Amount = 8 }},
+		{"value", func(c *fbs.Command) { c.Value = 1 }},
+		{"mask", func(c *fbs.Command) { c.Mask = 1 }},
+	}
+	commands := []struct {
+		opcode gen.Opcode
+		place  string
+		empty  string // fields that the table of FORMAT.md leaves empty
+	}{
+		{opWrite, "command 0", "mode option index amount mask"},
+		{opModify, "command 2", "mode option index amount"},
+		{opRelocate, "command 3", "mode option amount mask"},
+		{opCopyIn, "command 4", "option mask"},
+		{opFill, "command 6", "option index mask"},
+		{opCopyOut, "command 7", "option mask"},
+		{opCompare, "command 10", "mode mask"},
+		{opPoint, "command 11", "width mode option index offset amount"},
+		{opFence, "command 13", "width mode option window index offset amount value mask"},
+		{opDelay, "command 14", "width mode option window index offset value mask"},
+		{opCall, "command 15", "width mode option window offset amount value mask"},
+		{opEnd, "command 19", "width mode option window index offset amount value mask"},
+	}
+	for _, c := range commands {
+		for _, field := range fields {
+			if !strings.Contains(" "+c.empty+" ", " "+field.name+" ") {
+				continue
+			}
+			name := strings.ToLower(c.opcode.String()) + "-with-" + field.name
+			list = append(list, reject(name, c.place, sEmpty, commandOf(c.opcode, field.set)))
+		}
+	}
+	return list
+}
+
+// checksums are rejected in step 6 of section 1.2.
+var checksums = []definition{
+	raw("checksum-of-envelope", "checksum", sStep6, func(f *file) { f.data[12] ^= 1 }),
+	raw("checksum-covers-last-byte", "checksum", sCovered,
+		func(f *file) { f.data[len(f.view.Envelope)-1] ^= 0x80 }),
+	raw("checksum-before-flatbuffer", "checksum", sChecksum, func(f *file) {
+		little.PutUint32(f.data, 68)
+	}),
+	raw("checksum-before-command", "checksum", sChecksum,
+		commandOf(opWrite, func(c *fbs.Command) { c.Opcode = 99 })),
+	raw("checksum-before-segment", "checksum", sChecksum, func(f *file) {
+		f.data[12] ^= 1
+		f.data[len(f.data)-1] ^= 1
+	}),
+	raw("padding-not-zero", "payload", "zero bytes up to the next multiple of 4096",
+		func(f *file) { f.data[len(f.view.Envelope)] = 1 }),
+	raw("padding-not-zero-at-its-end", "payload", "zero bytes up to the next multiple of 4096",
+		func(f *file) { f.data[f.view.Segments[0].Offset-1] = 1 }),
+	reject("file-longer-than-segments", "payload", "end of the last segment, or of the envelope",
+		func(f *file) { resize(1)(f); little.PutUint64(f.data[24:], uint64(len(f.data))) }),
+	reject("file-shorter-than-segments", "payload", "end of the last segment, or of the envelope",
+		func(f *file) { resize(-1)(f); little.PutUint64(f.data[24:], uint64(len(f.data))) }),
+	of("minimal.lmb", reject("file-longer-than-envelope", "payload",
+		"end of the last segment, or of the envelope", func(f *file) {
+			resize(1)(f)
+			little.PutUint64(f.data[24:], uint64(len(f.data)))
+		})),
+	raw("checksum-of-segment", "segment 0", "Each segment has a checksum",
+		func(f *file) { f.data[len(f.data)-1] ^= 1 }),
+	of("segments.lmb", raw("checksum-of-segment-2", "segment 2", "Each segment has a checksum",
+		func(f *file) { f.data[len(f.data)-1] ^= 1 })),
+	of("segments.lmb", raw("checksum-of-segment-1", "segment 1", "Each segment has a checksum",
+		func(f *file) { f.data[len(f.data)-101] ^= 1; f.data[len(f.data)-1] ^= 1 })),
+
+	signed("signature-of-another-kind", "LMBSIGN1", func(b []byte) { b[7] = '2' }, "signature"),
+	signed("signature-with-a-wrong-checksum", sSum, func(b []byte) { b[8] ^= 1 }, "signature"),
+	signed("signature-with-a-changed-key", sSum, func(b []byte) { b[32] ^= 1 }, "signature"),
+	signed("signature-with-a-changed-end", sSum, func(b []byte) { b[127] ^= 1 }, "signature"),
+	signed("signature-reserved", "16 | 16 bytes | zero", func(b []byte) {
+		b[16] = 1
+		little.PutUint32(b[8:], fbs.Checksum(b[12:]))
+	}, "signature"),
+	{name: "signature-cut", image: "minimal.lmb", want: "reject bad-image preamble",
+		format: []string{sNothing}, change: func(f *file) {
+			addSignature(f)
+			f.data = f.data[:len(f.data)-1]
+		}},
+}
+
+// addSignature appends a block with the form of a signature. Its key is not the key of anybody.
+func addSignature(f *file) {
+	block := lmb.SignatureBlock(0, bytes.Repeat([]byte{0x4b}, 32), bytes.Repeat([]byte{0x53}, 64))
+	f.data = aligned(append(f.data, block...))
+}
+
+// signed defines a vector with a signature that is changed.
+func signed(name, sentence string, change func(block []byte), place string) definition {
+	return definition{name: name, image: "minimal.lmb", want: "reject bad-image " + place,
+		format: []string{sentence}, change: func(f *file) {
+			addSignature(f)
+			change(f.data[len(f.data)-fbs.SignatureBytes:])
+		}}
+}
+
+// accept defines a vector in which a changed everything.lmb is still valid, and sequence 2 runs.
+func accept(name, sentence string, change func(*file)) definition {
+	return definition{name: name, image: "everything.lmb", want: "done", runs: named("last"),
+		machine: machine{bus: []vector.Window{{Index: 3, Bus: 0x1000}}},
+		format:  []string{sentence}, change: func(f *file) { change(f); f.stamp() }}
+}
+
+// acceptName defines a vector in which sequence 2 has another name.
+func acceptName(vector, name string) definition {
+	d := accept(vector, sPlain, rename(name))
+	d.runs = named(name)
+	return d
+}
+
+// accepted are at the limits of what a reader accepts.
+var accepted = []definition{
+	accept("unchanged", sStep6, func(*file) {}),
+	{name: "signature", image: "minimal.lmb", want: "done", change: addSignature,
+		format: []string{"A reader that does not require one skips it.", sNothing}},
+	{name: "signature-with-a-version", image: "minimal.lmb", want: "done",
+		format: []string{"12 | u32 | version of the image"}, change: func(f *file) {
+			addSignature(f)
+			block := f.data[len(f.data)-fbs.SignatureBytes:]
+			little.PutUint32(block[12:], 1<<32-1)
+			little.PutUint32(block[8:], fbs.Checksum(block[12:]))
+		}},
+	acceptName("name-of-two-byte-characters", "\u00a0\u07ff"),
+	acceptName("name-of-a-three-byte-character", "\u2027t"),
+	acceptName("name-of-the-last-character", "\U0010ffff"),
+	acceptName("name-after-the-isolates", "\u206at"),
+	accept("names-share-bytes", "Names may share bytes.", func(f *file) {
+		f.view.Sequences[1].Name = f.view.Sequences[0].Name + 1<<8 - 1
+	}),
+	accept("names-are-equal", "Names need not be unique: a lookup finds the first",
+		func(f *file) { f.view.Sequences[1].Name = f.view.Sequences[0].Name }),
+	accept("notes-are-absent", "Every vector may be absent, which means empty.",
+		removeField(fieldNotes)),
+	accept("notes-are-damaged", "The runtime ignores it, and nothing in it changes a run.",
+		func(f *file) { clear(f.view.Notes) }),
+	accept("bus-address-of-the-end", sBus,
+		commandOf(opRelocate, func(c *fbs.Command) { c.Value = 5000 })),
+	accept("delay-of-10-s", "11 | Delay | delay",
+		commandOf(opDelay, func(c *fbs.Command) { c.Amount = 10_000_000 })),
+	accept("last-byte-of-a-window", sInside, func(f *file) {
+		f.command(opCopyIn, 1).Offset = 8192 - 12
+	}),
+	accept("fixed-copy-longer-than-its-window", sInside, func(f *file) {
+		c := f.command(opFill, 0)
+		c.Mode, c.Offset, c.Amount = 2, 0x7fc, 1<<20
+	}),
+	accept("empty-condition", "Mask 0 and value 0 with Equal always hold",
+		commandOf(opExpect, func(c *fbs.Command) { c.Mask, c.Value = 0, 0 })),
+	accept("point-after-arc-windows", sClosed, func(f *file) {
+		point(0, 10, 0, 0, 0, false)(f)
+		f.command(opPoint, 0).Value = 0x8_8010_0000
+	}),
+	accept("point-at-another-tile-of-column-0", sClosed, point(0, 2, 0, 0, 0, false)),
+	accept("multicast-next-to-column-0", sClosed, point(8, 11, 1, 1, 0, true)),
+	accept("rectangle-of-one-tile", sPacked, point(4, 4, 4, 4, 0, true)),
+	accept("ordering-posted", sUnicast, tilesOf(5, 3)),
+	{name: "limit-equals-longest-time", image: "everything.lmb", runs: named("last"), want: "done",
+		machine: machine{limitUs: everythingUs,
+			bus: []vector.Window{{Index: 3, Bus: 0x1000}}},
+		format: []string{"At load it rejects an image with a sequence whose",
+			"CopyIn, Fill, CopyOut and Compare make `amount / width` accesses",
+			"The longest time is the sum of the times of the commands"}},
+}
+
+// badDefinitions defines a vector for each image of testdata/bad.
+func badDefinitions(paths []string) (list []definition) {
+	for _, path := range paths {
+		name := "bad-" + strings.TrimSuffix(filepath.Base(path), ".lmb")
+		list = append(list, definition{name: name, image: path, want: badPlaces[name]})
+	}
+	return list
+}
+
+// badPlaces has what a reader must say of the images in testdata/bad.
+var badPlaces = map[string]string{
+	"bad-arena-overflow":            "reject bad-image sums",
+	"bad-empty":                     "reject bad-image preamble",
+	"bad-flipped-bit":               "reject bad-image checksum",
+	"bad-larger-than-the-machine":   "reject bad-image memory",
+	"bad-misaligned":                "reject bad-image command 1",
+	"bad-name-that-is-not-utf8":     "reject bad-image sequence 0",
+	"bad-name-with-a-bidi-override": "reject bad-image sequence 0",
+	"bad-name-with-a-c1-control":    "reject bad-image sequence 0",
+	"bad-name-with-a-newline":       "reject bad-image sequence 0",
+	"bad-name-with-an-escape":       "reject bad-image sequence 0",
+	"bad-newer-format":              "reject bad-image preamble",
+	"bad-outside-the-rules":         "reject bad-image command 0",
+	"bad-outside-window":            "reject bad-image command 1",
+	"bad-payload-outside-segment":   "reject bad-image command 1",
+	"bad-poll-without-deadline":     "reject bad-image command 1",
+	"bad-random":                    "reject bad-image preamble",
+	"bad-reservation-of-another":    "reject bad-image counts",
+	"bad-rule-misaligned":           "reject bad-image rule 1",
+	"bad-rule-of-a-known-board":     "reject bad-image rule 0",
+	"bad-rule-of-no-target":         "reject bad-image rule 0",
+	"bad-rule-outside-bar":          "reject bad-image rule 1",
+	"bad-rule-without-widths":       "reject bad-image rule 0",
+	"bad-rules-out-of-order":        "reject bad-image rule 1",
+	"bad-rules-overlap":             "reject bad-image rule 1",
+	"bad-short":                     "reject bad-image preamble",
+	"bad-too-many-commands":         "reject bad-image flatbuffer",
+	"bad-too-many-rules":            "reject bad-image flatbuffer",
+	"bad-truncated":                 "reject bad-image preamble",
+	"bad-unknown-opcode":            "reject bad-image command 1",
+	"bad-width-not-of-the-board":    "reject bad-image command 1",
+	"bad-width-not-of-the-rules":    "reject bad-image command 0",
+	"bad-wrong-schema":              "reject bad-image preamble",
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/look/report"
+)
+
+// TestFailedCommandHasTheWordsOfItsLine: what a failure says of a command is the beginning of its
+// line in a listing, with the same number; only the place in a tensor is left out.
+func TestFailedCommandHasTheWordsOfItsLine(t *testing.T) {
+	tried := map[gen.Opcode]bool{}
+	list, err := filepath.Glob(filepath.Join(testdata, "images", "*.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := filepath.Join(t.TempDir(), "all.lmb")
+	ok(t, "", "asm", filepath.Join(testdata, "listings", "all-opcodes.lms"), "-o", all)
+	tensorPart := regexp.MustCompile(`^(copy\.\d) .+ <- `)
+	tolerant := regexp.MustCompile(`^compare\.(\d) `)
+	for _, path := range append(list, all) {
+		view, err := fbs.Verify(mustRead(t, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range view.Sequences {
+			for i := s.First; i < s.First+s.Count; i++ {
+				r := &runtime.Result{Code: hal.FrameLate, Command: int32(i)}
+				line := report.CommandText(view, int(i))
+				if view.Commands[i].Opcode == gen.OpcodeCopyOut {
+					line = tensorPart.ReplaceAllString(line, "$1 <- ")
+					// The host judges a comparison with a tolerance; the target copies the data.
+					line = tolerant.ReplaceAllString(line, "copy.$1 <- ")
+				}
+				place := fmt.Sprintf("%s, command %d: ", view.Name(s.Name), i-s.First)
+				got, _ := strings.CutPrefix(failureText(view, r), place)
+				if !strings.HasPrefix(line+" ", got+" ") {
+					t.Errorf("%s: %s%q is not the beginning of %q", path, place, got, line)
+				}
+				tried[view.Commands[i].Opcode] = true
+			}
+		}
+	}
+	if len(tried) != int(gen.OpcodeEnd) {
+		t.Errorf("only %d opcodes were tried, there are %d", len(tried), gen.OpcodeEnd)
+	}
+}
