@@ -151,6 +151,7 @@ step_recipes() {
 		GOFLAGS+=" -tags=signed" \
 			build_shipped "$(go env GOARCH)" "$programs/$program" ./tools/$program
 	done
+	go build -o "$programs/lm" ./tools/lm
 	testdata/recipes/check.sh "$programs/lmrun" "$PWD/testdata/images/edu.lmb" "$PWD/$out/_recipes"
 }
 
