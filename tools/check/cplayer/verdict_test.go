@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,11 +42,7 @@ func buildProgram(t *testing.T, name string, flags ...string) (program string) {
 		t.Skip("gcc is not here, so the player in C cannot be compiled (LM_TEST_REQUIRED=1 makes " +
 			"this a failure)")
 	}
-	dir := t.TempDir()
-	if coverage := os.Getenv("LM_PLAYER_COVERAGE"); coverage != "" {
-		dir, flags = coverage, []string{"--coverage", "-O0"}
-	}
-	program, err := Build("gcc", root, dir, name, flags...)
+	program, err := Build("gcc", root, t.TempDir(), name, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +51,21 @@ func buildProgram(t *testing.T, name string, flags ...string) (program string) {
 
 // sanitized are flags that make undefined behaviour and accesses outside an object end the player.
 var sanitized = []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
+
+// countOfImages returns how many random images a test compares: as many as the environment variable
+// LM_PLAYER_IMAGES says, or a number that takes a few seconds.
+func countOfImages(t *testing.T, few int) int {
+	t.Helper()
+	text := os.Getenv("LM_PLAYER_IMAGES")
+	if text == "" {
+		return few
+	}
+	count, err := strconv.Atoi(text)
+	if err != nil || count < few {
+		t.Fatalf("LM_PLAYER_IMAGES is %q; must be a number from %d on", text, few)
+	}
+	return count
+}
 
 func encode(t *testing.T, image *lmb.Image) (path string) {
 	t.Helper()
@@ -291,7 +303,7 @@ func corrupted(t *testing.T, random *rand.Rand, count int) (paths []string) {
 // The images have a few corrupted bits, and correct checksums.
 func TestVerdictsOnCorruptedImagesAreThoseOfTheRuntime(t *testing.T) {
 	program := buildPlayer(t, sanitized...)
-	paths := corrupted(t, rand.New(rand.NewPCG(16, 3)), 3000)
+	paths := corrupted(t, rand.New(rand.NewPCG(16, 3)), countOfImages(t, 400))
 	good := compareVerdicts(t, program, paths)
 	if good < len(paths)/50 || good > len(paths)*9/10 {
 		t.Errorf("%d of %d are good: too few or too many to compare", good, len(paths))
