@@ -304,7 +304,14 @@ struct board {
 	uint8_t closed_count;
 };
 
-/* Tables of this type, board_table and its length board_count, and SCHEMA_HASH. */
+/* Only verification reads rules and closed places. */
+#if LMPLAY_VERIFY
+#define VERIFIED_BY(table) (table)
+#else
+#define VERIFIED_BY(table) (NULL)
+#endif
+
+/* Tables of this type, board_table and its length BOARD_COUNT, HAS_TILES and SCHEMA_HASH. */
 #include "lmplay_boards.h"
 
 static const struct board *find_board(uint16_t vendor, uint16_t device) {
@@ -316,6 +323,16 @@ static const struct board *find_board(uint16_t vendor, uint16_t device) {
 		}
 	}
 	return found;
+}
+
+/* Return the TLB windows and the outbound translation of a board, or NULL. If no board with tiles
+   is compiled in, they are always NULL, and compilers leave out the code that uses them. */
+static const struct board_tlb *tlb_of(const struct board *board) {
+	return ((HAS_TILES != 0) && (board != NULL)) ? board->tlb : NULL;
+}
+
+static const struct board_outbound *outbound_of(const struct board *board) {
+	return ((HAS_TILES != 0) && (board != NULL)) ? board->outbound : NULL;
 }
 
 /* ---- Small helpers ---- */
@@ -1750,7 +1767,7 @@ static uint32_t choose_tlb_window(const struct lmplay_device_state *d,
 static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct window *w,
 	struct lmplay_window_state *state, struct lmplay_mapping *mapping) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
-	const struct board_tlb *tlb = (d->board != NULL) ? d->board->tlb : NULL;
+	const struct board_tlb *tlb = tlb_of(d->board);
 	const struct board_group *g;
 	uint32_t slot;
 	if (tlb == NULL) {
@@ -1820,7 +1837,7 @@ static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const str
 static enum lmplay_code map_host(struct loader *l, uint32_t index, const struct window *w,
 	struct lmplay_window_state *state, struct lmplay_mapping *mapping) {
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
-	bool is_translated = (d->board != NULL) && (d->board->outbound != NULL);
+	bool is_translated = outbound_of(d->board) != NULL;
 	struct lmplay_range range;
 	enum lmplay_code code;
 	clear_bytes(&range, sizeof range);
@@ -1929,10 +1946,10 @@ static enum lmplay_code check_relocate(const struct loader *l, uint32_t index,
 	bool is_host = target->kind == KIND_HOST;
 	bool is_reachable;
 	uint64_t sum = target->bus + c->value;
-	if ((board != NULL) && (board->outbound != NULL)) {
+	if (outbound_of(board) != NULL) {
 		is_reachable = is_host && (target->device == device);
 	} else {
-		is_reachable = !is_host || (owner == NULL) || (owner->outbound == NULL);
+		is_reachable = !is_host || (outbound_of(owner) == NULL);
 	}
 	if (!is_reachable) {
 		return reject(error, LMPLAY_USAGE, "command", index,
@@ -1978,7 +1995,7 @@ static enum lmplay_code check_for_machine(const struct loader *l) {
 		if (c->opcode == OP_RELOCATE) {
 			r->masters |= (uint32_t)1 << r->windows[c->window].device;
 			code = check_relocate(l, i, c);
-		} else if (c->opcode == OP_POINT) {
+		} else if ((HAS_TILES != 0) && (c->opcode == OP_POINT)) {
 			code = check_tiles(l, i, c);
 		} else {
 			/* Verification has checked everything else. */
@@ -2169,7 +2186,7 @@ static enum lmplay_code program_outbound(const struct lmplay_replay *r, uint32_t
 	enum lmplay_code code = LMPLAY_OK;
 	uint32_t windows = r->image->window_count;
 	uint32_t region = 0;
-	if (d->outbound_mapped == 0u) {
+	if ((HAS_TILES == 0) || (d->outbound_mapped == 0u)) {
 		return LMPLAY_OK;
 	}
 	/* In the order in which lmplay_load has reserved them: fixed bus addresses first. */
@@ -2793,7 +2810,7 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 		code = execute_expect(r, c);
 		break;
 	case OP_POINT:
-		code = execute_point(r, c);
+		code = (HAS_TILES != 0) ? execute_point(r, c) : LMPLAY_INTERNAL;
 		break;
 	case OP_FENCE:
 		execute_barrier(r);

@@ -12,13 +12,18 @@ player_warnings=(
 # The largest stack frame of one function of the player, in bytes.
 player_stack_max=448
 
+# The options of a player that only replays what others have verified, and of one that also has no
+# board with tiles.
+player_replay="-DLMPLAY_VERIFY=0 -DLMPLAY_TEXT=0"
+player_untiled="$player_replay -DLMPLAY_BOARD_WORMHOLE=0 -DLMPLAY_BOARD_BLACKHOLE=0"
+
 # The compilers of firmware, with flags, and the largest code and constants in bytes with -Os: of
-# the complete player, and of a player without verification and texts.
+# the complete player, with $player_replay and with $player_untiled.
 player_targets=(
-	"arm64|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu||25728|14464"
-	"cortex-r5|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-r5|30400|17152"
-	"cortex-m7|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-m7 -mthumb|22528|12032"
-	"riscv64|riscv64-unknown-elf-gcc|gcc-riscv64-unknown-elf|-mcmodel=medany|23296|12608"
+	"arm64|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu||25728|12992|10176"
+	"cortex-r5|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-r5|30400|15744|11840"
+	"cortex-m7|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-m7 -mthumb|22528|10624|7744"
+	"riscv64|riscv64-unknown-elf-gcc|gcc-riscv64-unknown-elf|-mcmodel=medany|23296|11136|8704"
 )
 
 # Rules of MISRA C:2012 from which the player deviates; runtime/c/README.md has the reasons.
@@ -43,7 +48,7 @@ check_player_compilers() {
 	local compiler options object=$out/_player/lmplay.o
 	for compiler in gcc clang; do
 		for options in "" -DLMPLAY_VERIFY=0 -DLMPLAY_TEXT=0 -DLMPLAY_ACCESS_64=0 \
-			"-DLMPLAY_BOARD_WORMHOLE=0 -DLMPLAY_BOARD_BLACKHOLE=0"; do
+			"$player_untiled"; do
 			# shellcheck disable=SC2086 # options are words
 			$compiler "${player_flags[@]}" "${player_warnings[@]}" -O2 $options \
 				-c runtime/c/lmplay.c -o "$object"
@@ -80,13 +85,14 @@ check_player_misra() {
 # check_player_sizes prints code, constants and stack of the player for each target, and fails if a
 # size exceeds its limit or there is writable data.
 check_player_sizes() {
-	local entry name compiler package flags whole alone
+	local entry name compiler package flags whole replay untiled
 	for entry in "${player_targets[@]}"; do
-		IFS='|' read -r name compiler package flags whole alone <<<"$entry"
+		IFS='|' read -r name compiler package flags whole replay untiled <<<"$entry"
 		ensure_installed "$compiler" "$package" || skip_step "$missing is not here"
 		print_player_size "$name" "$compiler" "$flags" "$whole" ""
-		print_player_size "$name, replay alone" "$compiler" "$flags" "$alone" \
-			"-DLMPLAY_VERIFY=0 -DLMPLAY_TEXT=0"
+		print_player_size "$name, replay alone" "$compiler" "$flags" "$replay" "$player_replay"
+		print_player_size "$name, replay alone without tiles" "$compiler" "$flags" "$untiled" \
+			"$player_untiled"
 	done
 }
 

@@ -421,7 +421,7 @@ func dropUnreachable(image *lmb.Image) {
 // The player makes the same accesses as the runtime on a device that fails, whether in one run or
 // in steps: also status, command, values, ignored failures, "safe" and outputs.
 func TestAccessesOnADeviceThatFailsAreThoseOfTheRuntime(t *testing.T) {
-	program := buildPlayer(t, sanitized...)
+	program := buildProgram(t, "harness")
 	ended := map[string]int{}
 	for seed := range uint64(countOfImages(t, 24)) {
 		random := rand.New(rand.NewPCG(seed, 17))
@@ -465,7 +465,7 @@ func withIgnore(t *testing.T, path string) string {
 // The same holds for every image of testdata and of its listings, whatever devices they are for:
 // memory replaces the devices, and a Tlb window shows the same memory wherever it points.
 func TestAccessesOfTestdataAreThoseOfTheRuntime(t *testing.T) {
-	program := buildPlayer(t, sanitized...)
+	program := buildProgram(t, "harness")
 	good, _ := everyImage(t)
 	ended, random := map[string]int{}, rand.New(rand.NewPCG(16, 4))
 	for _, path := range good {
