@@ -304,7 +304,14 @@ struct board {
 	uint8_t closed_count;
 };
 
-/* Tables of this type, board_table and its length board_count, and SCHEMA_HASH. */
+/* Only verification reads rules and closed places. */
+#if LMPLAY_VERIFY
+#define VERIFIED_BY(table) (table)
+#else
+#define VERIFIED_BY(table) (NULL)
+#endif
+
+/* Tables of this type, board_table and its length BOARD_COUNT, HAS_TILES and SCHEMA_HASH. */
 #include "lmplay_boards.h"
 
 static const struct board *find_board(uint16_t vendor, uint16_t device) {
@@ -316,6 +323,16 @@ static const struct board *find_board(uint16_t vendor, uint16_t device) {
 		}
 	}
 	return found;
+}
+
+/* Return the TLB windows and the outbound translation of a board, or NULL. If no board with tiles
+   is compiled in, they are always NULL, and compilers leave out the code that uses them. */
+static const struct board_tlb *tlb_of(const struct board *board) {
+	return ((HAS_TILES != 0) && (board != NULL)) ? board->tlb : NULL;
+}
+
+static const struct board_outbound *outbound_of(const struct board *board) {
+	return ((HAS_TILES != 0) && (board != NULL)) ? board->outbound : NULL;
 }
 
 /* ---- Small helpers ---- */
@@ -331,13 +348,15 @@ static uint64_t round_up(uint64_t n, uint32_t multiple) {
 
 /* Returns the largest number of `width` bytes, 1 to 8. */
 static uint64_t width_mask(uint32_t width) {
-	return UINT64_MAX >> (64u - (8u * width));
+	uint32_t unused_bits = 64u - (8u * width);
+	return UINT64_MAX >> unused_bits;
 }
 
 /* Returns one byte of a packed tile range: x, y, x_start, y_start, noc, ordering, static_vc,
    multicast (section 6.1). */
 static uint32_t tile_byte(uint64_t tiles, uint32_t field) {
-	return (uint32_t)(tiles >> (8u * field)) & 255u;
+	uint32_t shift = 8u * field;
+	return (uint32_t)((tiles >> shift) & 255u);
 }
 
 static bool test_bit(const uint8_t *bits, uint32_t index) {
@@ -580,18 +599,25 @@ static void read_vectors(struct lmplay_image *image, struct table *t, struct res
 	image->rules = read_vector(t, &vectors[8], &image->rule_count);
 }
 
+/* Checks that a vector has elements if it must, and compares their number with the reservation. */
+static void check_count(struct table *t, uint32_t count, uint32_t reserved, bool is_required) {
+	if (is_required && (count == 0u)) {
+		fail_table(t, "image", TEXT("has no device, window, sequence or command"));
+	}
+	if (count != reserved) {
+		fail_table(t, "reservation", TEXT("a count is not that of the vector"));
+	}
+}
+
 /* Compares the counts of the reservation with the vectors (step 3 of section 1.2). */
 static void check_counts(const struct lmplay_image *image, struct table *t,
 	const struct reservation *r) {
-	if ((image->device_count == 0u) || (image->window_count == 0u) ||
-		(image->sequence_count == 0u) || (image->command_count == 0u)) {
-		fail_table(t, "image", TEXT("has no device, window, sequence or command"));
-	}
-	if ((r->devices != image->device_count) || (r->windows != image->window_count) ||
-		(r->sequences != image->sequence_count) || (r->segments != image->segment_count) ||
-		(r->tensors != image->tensor_count) || (r->commands != image->command_count)) {
-		fail_table(t, "reservation", TEXT("a count is not that of the vector"));
-	}
+	check_count(t, image->device_count, r->devices, true);
+	check_count(t, image->window_count, r->windows, true);
+	check_count(t, image->sequence_count, r->sequences, true);
+	check_count(t, image->segment_count, r->segments, false);
+	check_count(t, image->tensor_count, r->tensors, false);
+	check_count(t, image->command_count, r->commands, true);
 }
 
 #if LMPLAY_VERIFY
@@ -1323,7 +1349,8 @@ static uint64_t side_mask(uint32_t start, uint32_t end) {
 		if (start > 63u) {
 			mask = 0;
 		} else {
-			mask = (UINT64_MAX << start) & (UINT64_MAX >> ((end < 63u) ? (63u - end) : 0u));
+			uint64_t above = 63u - smaller(end, 63u); /* coordinates after the end */
+			mask = (UINT64_MAX << start) & (UINT64_MAX >> above);
 		}
 	}
 	return mask;
@@ -1740,7 +1767,7 @@ static uint32_t choose_tlb_window(const struct lmplay_device_state *d,
 static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct window *w,
 	struct lmplay_window_state *state, struct lmplay_mapping *mapping) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
-	const struct board_tlb *tlb = (d->board != NULL) ? d->board->tlb : NULL;
+	const struct board_tlb *tlb = tlb_of(d->board);
 	const struct board_group *g;
 	uint32_t slot;
 	if (tlb == NULL) {
@@ -1810,7 +1837,7 @@ static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const str
 static enum lmplay_code map_host(struct loader *l, uint32_t index, const struct window *w,
 	struct lmplay_window_state *state, struct lmplay_mapping *mapping) {
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
-	bool is_translated = (d->board != NULL) && (d->board->outbound != NULL);
+	bool is_translated = outbound_of(d->board) != NULL;
 	struct lmplay_range range;
 	enum lmplay_code code;
 	clear_bytes(&range, sizeof range);
@@ -1910,6 +1937,7 @@ static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_gr
    reaches, and the sum fits the register. */
 static enum lmplay_code check_relocate(const struct loader *l, uint32_t index,
 	const struct command *c) {
+	struct lmplay_error *error = l->error;
 	const struct lmplay_replay *r = l->replay;
 	const struct lmplay_window_state *target = &r->windows[c->index];
 	uint32_t device = r->windows[c->window].device;
@@ -1918,21 +1946,21 @@ static enum lmplay_code check_relocate(const struct loader *l, uint32_t index,
 	bool is_host = target->kind == KIND_HOST;
 	bool is_reachable;
 	uint64_t sum = target->bus + c->value;
-	if ((board != NULL) && (board->outbound != NULL)) {
+	if (outbound_of(board) != NULL) {
 		is_reachable = is_host && (target->device == device);
 	} else {
-		is_reachable = !is_host || (owner == NULL) || (owner->outbound == NULL);
+		is_reachable = !is_host || (outbound_of(owner) == NULL);
 	}
 	if (!is_reachable) {
-		return reject(l->error, LMPLAY_USAGE, "command", index,
+		return reject(error, LMPLAY_USAGE, "command", index,
 			TEXT("tiles reach only Host windows of their own device"));
 	}
 	if (target->bus == 0u) {
-		return reject(l->error, LMPLAY_NO_DEVICE, "command", index,
+		return reject(error, LMPLAY_NO_DEVICE, "command", index,
 			TEXT("the window has no bus address"));
 	}
 	if ((sum < target->bus) || ((sum & ~width_mask(c->width)) != 0u)) {
-		return reject(l->error, LMPLAY_WRONG_DEVICE, "command", index,
+		return reject(error, LMPLAY_WRONG_DEVICE, "command", index,
 			TEXT("the bus address does not fit the register"));
 	}
 	return LMPLAY_OK;
@@ -1941,16 +1969,17 @@ static enum lmplay_code check_relocate(const struct loader *l, uint32_t index,
 /* Checks that a Point can be executed. */
 static enum lmplay_code check_tiles(const struct loader *l, uint32_t index,
 	const struct command *c) {
+	struct lmplay_error *error = l->error;
 	const struct lmplay_window_state *w = &l->replay->windows[c->window];
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = d->board->tlb;
 	struct tlb_words words;
 	if (!encode_tlb_window(tlb, w->group, c->mask, c->value, &words)) {
-		return reject(l->error, LMPLAY_REFUSED, "command", index,
+		return reject(error, LMPLAY_REFUSED, "command", index,
 			TEXT("the device's TLB cannot encode this tile range"));
 	}
 	if ((LMPLAY_ACCESS_64 == 0) && (tlb->config_width == 8u) && (d->registers.by_hooks == 0u)) {
-		return reject(l->error, LMPLAY_WRONG_DEVICE, "command", index,
+		return reject(error, LMPLAY_WRONG_DEVICE, "command", index,
 			TEXT("this processor has no accesses of 8 bytes"));
 	}
 	return LMPLAY_OK;
@@ -1958,6 +1987,7 @@ static enum lmplay_code check_tiles(const struct loader *l, uint32_t index,
 
 /* Checks that every command can be executed on these devices by this processor. */
 static enum lmplay_code check_for_machine(const struct loader *l) {
+	struct lmplay_error *error = l->error;
 	struct lmplay_replay *r = l->replay;
 	enum lmplay_code code = LMPLAY_OK;
 	for (uint32_t i = 0; (i < r->image->command_count) && (code == LMPLAY_OK); i++) {
@@ -1965,7 +1995,7 @@ static enum lmplay_code check_for_machine(const struct loader *l) {
 		if (c->opcode == OP_RELOCATE) {
 			r->masters |= (uint32_t)1 << r->windows[c->window].device;
 			code = check_relocate(l, i, c);
-		} else if (c->opcode == OP_POINT) {
+		} else if ((HAS_TILES != 0) && (c->opcode == OP_POINT)) {
 			code = check_tiles(l, i, c);
 		} else {
 			/* Verification has checked everything else. */
@@ -1973,7 +2003,7 @@ static enum lmplay_code check_for_machine(const struct loader *l) {
 		if ((LMPLAY_ACCESS_64 == 0) && (code == LMPLAY_OK) && (c->width == 8u) &&
 			((c->mode != MODE_BULK) || (c->opcode == OP_EXPECT)) &&
 			(r->windows[c->window].by_hooks == 0u)) {
-			code = reject(l->error, LMPLAY_WRONG_DEVICE, "command", i,
+			code = reject(error, LMPLAY_WRONG_DEVICE, "command", i,
 				TEXT("this processor has no accesses of 8 bytes"));
 		}
 	}
@@ -1982,21 +2012,22 @@ static enum lmplay_code check_for_machine(const struct loader *l) {
 
 /* Compares the devices of the machine with those that the image needs. */
 static enum lmplay_code check_identity(const struct loader *l) {
+	struct lmplay_error *error = l->error;
 	const struct lmplay_image *image = l->replay->image;
 	for (uint32_t i = 0; i < image->device_count; i++) {
 		const struct device *want = device_at(image, i);
 		const struct lmplay_device *got = &l->found[i];
 		if ((want->vendor != got->vendor) || (want->device != got->device)) {
-			return reject(l->error, LMPLAY_WRONG_DEVICE, "device", i,
+			return reject(error, LMPLAY_WRONG_DEVICE, "device", i,
 				TEXT("the image is for other PCI ids"));
 		}
 		if ((want->subsystem != 0u) && (want->subsystem != got->subsystem)) {
-			return reject(l->error, LMPLAY_WRONG_DEVICE, "device", i,
+			return reject(error, LMPLAY_WRONG_DEVICE, "device", i,
 				TEXT("the image is for another subsystem"));
 		}
 		for (uint32_t bar = 0; bar < LMPLAY_BARS; bar++) {
 			if (got->bars[bar] < want->bars[bar]) {
-				return reject(l->error, LMPLAY_WRONG_DEVICE, "device", i,
+				return reject(error, LMPLAY_WRONG_DEVICE, "device", i,
 					TEXT("the image needs a larger BAR"));
 			}
 		}
@@ -2155,7 +2186,7 @@ static enum lmplay_code program_outbound(const struct lmplay_replay *r, uint32_t
 	enum lmplay_code code = LMPLAY_OK;
 	uint32_t windows = r->image->window_count;
 	uint32_t region = 0;
-	if (d->outbound_mapped == 0u) {
+	if ((HAS_TILES == 0) || (d->outbound_mapped == 0u)) {
 		return LMPLAY_OK;
 	}
 	/* In the order in which lmplay_load has reserved them: fixed bus addresses first. */
@@ -2196,12 +2227,13 @@ static enum lmplay_code stop_dma(struct lmplay_replay *r) {
 
 /* Enables outbound translation and then bus mastering of all devices in r->masters. */
 static enum lmplay_code start_dma(const struct loader *l) {
+	struct lmplay_error *error = l->error;
 	struct lmplay_replay *r = l->replay;
 	uint32_t wanted = r->masters;
 	enum lmplay_code code = LMPLAY_OK;
 	r->masters = 0;
 	if ((wanted != 0u) && (r->hooks->set_bus_master == NULL)) {
-		return reject(l->error, LMPLAY_NO_DEVICE, "device", LMPLAY_NONE,
+		return reject(error, LMPLAY_NO_DEVICE, "device", LMPLAY_NONE,
 			TEXT("the port has no hook set_bus_master"));
 	}
 	for (uint32_t i = 0; (i < LMPLAY_DEVICES_MAX) && (code == LMPLAY_OK); i++) {
@@ -2212,7 +2244,7 @@ static enum lmplay_code start_dma(const struct loader *l) {
 				code = r->hooks->set_bus_master(r->hooks->context, i, 1);
 			}
 			if (code != LMPLAY_OK) {
-				code = reject(l->error, code, "device", i,
+				code = reject(error, code, "device", i,
 					TEXT("its bus mastering cannot be enabled"));
 			}
 		}
@@ -2361,7 +2393,7 @@ const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor) {
 #define SETTLE_NS 5000000u
 
 #define POLL_BACKOFF 32u        /* without an interval, a poll waits 1/32 of the time so far */
-#define LIMIT_MAX_NS (INT64_MAX / 2) /* prevents an overflow of a time plus the limit */
+#define LIMIT_MAX_US ((uint64_t)INT64_MAX / 2000u) /* prevents overflow of time plus limit */
 
 static uint64_t now(const struct lmplay_replay *r) {
 	return r->hooks->now(r->hooks->context);
@@ -2369,8 +2401,16 @@ static uint64_t now(const struct lmplay_replay *r) {
 
 /* Returns the longest permitted time of a run, in ns. */
 static uint64_t allowed_ns(const struct lmplay_image *image) {
-	uint64_t max_us = (uint64_t)LIMIT_MAX_NS / 1000u;
-	return smaller(image->limit_us, max_us) * 1000u;
+	return smaller(image->limit_us, LIMIT_MAX_US) * 1000u;
+}
+
+/* Returns the number of commands between two reads of the clock. */
+static uint32_t clock_interval(uint64_t limit_ns) {
+	uint32_t commands = CLOCK_INTERVAL;
+	if (limit_ns != 0u) {
+		commands = CLOCK_INTERVAL_LIMITED;
+	}
+	return commands;
 }
 
 /* Begins a sequence, with a limit from now on. */
@@ -2378,7 +2418,7 @@ static void begin_sequence(struct lmplay_replay *r, uint32_t sequence, uint64_t 
 	uint64_t allowed = allowed_ns(r->image);
 	r->end_ns = now(r) + ((limit_ns != 0u) ? smaller(limit_ns, allowed) : allowed);
 	r->limit_ns = limit_ns;
-	r->until_clock = (limit_ns != 0u) ? CLOCK_INTERVAL_LIMITED : CLOCK_INTERVAL;
+	r->until_clock = clock_interval(limit_ns);
 	r->sequence = sequence;
 	r->next = sequence_at(r->image, sequence)->first;
 	r->return_to = 0;
@@ -2770,7 +2810,7 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 		code = execute_expect(r, c);
 		break;
 	case OP_POINT:
-		code = execute_point(r, c);
+		code = (HAS_TILES != 0) ? execute_point(r, c) : LMPLAY_INTERNAL;
 		break;
 	case OP_FENCE:
 		execute_barrier(r);
@@ -2795,7 +2835,7 @@ static void complete_command(struct lmplay_replay *r) {
 	r->phase = PHASE_COMMANDS;
 	r->until_clock--;
 	if (r->until_clock == 0u) {
-		r->until_clock = (r->limit_ns != 0u) ? CLOCK_INTERVAL_LIMITED : CLOCK_INTERVAL;
+		r->until_clock = clock_interval(r->limit_ns);
 		if (check_time(r, now(r)) != LMPLAY_OK) {
 			end_sequence(r, LMPLAY_RUN_LATE);
 		}
@@ -2861,7 +2901,9 @@ static bool step_wait(struct lmplay_replay *r) {
 		} else {
 			/* More loads may follow. */
 		}
-		r->phase = is_over ? PHASE_COMMANDS : PHASE_POLL;
+		if (is_over) {
+			r->phase = PHASE_COMMANDS;
+		}
 	}
 	return is_over;
 }

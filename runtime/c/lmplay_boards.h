@@ -11,10 +11,12 @@
 #endif
 
 #if LMPLAY_BOARD_EDU
+#if LMPLAY_VERIFY
 static const struct board_rule edu_rules[] = {
 	{0x0u, 0x7fu, 0, 4, 0, 0}, /* registers */
 	{0x80u, 0xfffffu, 0, 12, 0, 0}, /* DMA registers */
 };
+#endif
 #endif
 
 #ifndef LMPLAY_BOARD_IVSHMEM
@@ -22,10 +24,12 @@ static const struct board_rule edu_rules[] = {
 #endif
 
 #if LMPLAY_BOARD_IVSHMEM
+#if LMPLAY_VERIFY
 static const struct board_rule ivshmem_rules[] = {
 	{0x0u, 0xffu, 0, 4, 0, 0}, /* registers */
 	{0x0u, 0x3fffffffffffu, 2, 15, 1, 0}, /* shared memory */
 };
+#endif
 #endif
 
 #ifndef LMPLAY_BOARD_NVME
@@ -33,6 +37,7 @@ static const struct board_rule ivshmem_rules[] = {
 #endif
 
 #if LMPLAY_BOARD_NVME
+#if LMPLAY_VERIFY
 static const struct board_rule nvme_rules[] = {
 	{0x0u, 0x7u, 0, 12, 0, 0}, /* CAP */
 	{0x8u, 0xbu, 0, 4, 0, 0}, /* VS */
@@ -48,12 +53,14 @@ static const struct board_rule nvme_rules[] = {
 	{0x1000u, 0x3fffu, 0, 4, 0, 0}, /* doorbells */
 };
 #endif
+#endif
 
 #ifndef LMPLAY_BOARD_WORMHOLE
 #define LMPLAY_BOARD_WORMHOLE 1
 #endif
 
 #if LMPLAY_BOARD_WORMHOLE
+#if LMPLAY_VERIFY
 static const struct board_rule wormhole_rules[] = {
 	{0x0u, 0x1effffffu, 0, 15, 1, 1}, /* windows */
 	{0x1fc00000u, 0x1fc005cfu, 0, 12, 0, 1}, /* window configuration */
@@ -97,6 +104,7 @@ static const struct board_closed wormhole_closed[] = {
 	{0xffffffffffff0200u, 0xffffffffffffffffu,
 		0x0u, 0xffffffffffffffffu, 8},
 };
+#endif
 static const struct board_group wormhole_groups[] = {
 	{0x0u, 0x100000u, 0, 156, 0, 0, 16},
 	{0x9c00000u, 0x200000u, 156, 10, 0, 0, 15},
@@ -115,6 +123,7 @@ static const struct board_outbound wormhole_outbound = {
 #endif
 
 #if LMPLAY_BOARD_BLACKHOLE
+#if LMPLAY_VERIFY
 static const struct board_rule blackhole_rules[] = {
 	{0x0u, 0x193fffffu, 0, 15, 1, 1}, /* windows */
 	{0x1fc00000u, 0x1fc009d7u, 0, 4, 0, 1}, /* window configuration */
@@ -141,6 +150,7 @@ static const struct board_closed blackhole_closed[] = {
 	{0xffffffffffffffffu, 0xffffffffffffffffu,
 		0x0u, 0xffffffffffffffffu, 8},
 };
+#endif
 static const struct board_group blackhole_groups[] = {
 	{0x0u, 0x200000u, 0, 202, 1, 0, 43},
 	{0x0u, 0x100000000u, 202, 8, 0, 4, 32},
@@ -153,31 +163,38 @@ static const struct board_outbound blackhole_outbound = {
 	0x2000u, 0x80000000u, 2, 16, 0x20u};
 #endif
 
+#define HAS_TILES (LMPLAY_BOARD_WORMHOLE + LMPLAY_BOARD_BLACKHOLE)
+
 #define BOARD_COUNT 5u
 
 static const struct board board_table[BOARD_COUNT] = {
 #if LMPLAY_BOARD_EDU
-	{edu_rules, NULL, NULL, NULL, 0x1234, 0x11e8, 2, 0},
+	{VERIFIED_BY(edu_rules), NULL,
+		NULL, NULL, 0x1234, 0x11e8, 2, 0},
 #else
 	{NULL, NULL, NULL, NULL, 0x1234, 0x11e8, 0, 0},
 #endif
 #if LMPLAY_BOARD_IVSHMEM
-	{ivshmem_rules, NULL, NULL, NULL, 0x1af4, 0x1110, 2, 0},
+	{VERIFIED_BY(ivshmem_rules), NULL,
+		NULL, NULL, 0x1af4, 0x1110, 2, 0},
 #else
 	{NULL, NULL, NULL, NULL, 0x1af4, 0x1110, 0, 0},
 #endif
 #if LMPLAY_BOARD_NVME
-	{nvme_rules, NULL, NULL, NULL, 0x1b36, 0x0010, 12, 0},
+	{VERIFIED_BY(nvme_rules), NULL,
+		NULL, NULL, 0x1b36, 0x0010, 12, 0},
 #else
 	{NULL, NULL, NULL, NULL, 0x1b36, 0x0010, 0, 0},
 #endif
 #if LMPLAY_BOARD_WORMHOLE
-	{wormhole_rules, wormhole_closed, &wormhole_tlb, &wormhole_outbound, 0x1e52, 0x401e, 15, 8},
+	{VERIFIED_BY(wormhole_rules), VERIFIED_BY(wormhole_closed),
+		&wormhole_tlb, &wormhole_outbound, 0x1e52, 0x401e, 15, 8},
 #else
 	{NULL, NULL, NULL, NULL, 0x1e52, 0x401e, 0, 0},
 #endif
 #if LMPLAY_BOARD_BLACKHOLE
-	{blackhole_rules, blackhole_closed, &blackhole_tlb, &blackhole_outbound, 0x1e52, 0xb140, 7, 5},
+	{VERIFIED_BY(blackhole_rules), VERIFIED_BY(blackhole_closed),
+		&blackhole_tlb, &blackhole_outbound, 0x1e52, 0xb140, 7, 5},
 #else
 	{NULL, NULL, NULL, NULL, 0x1e52, 0xb140, 0, 0},
 #endif

@@ -37,6 +37,7 @@ func writeHeader(w io.Writer) {
 	for _, b := range boards.All {
 		writeBoard(w, b)
 	}
+	writeHasTiles(w)
 	fmt.Fprintf(w, "\n#define BOARD_COUNT %du\n\n", len(boards.All))
 	fmt.Fprintln(w, "static const struct board board_table[BOARD_COUNT] = {")
 	for _, b := range boards.All {
@@ -45,13 +46,24 @@ func writeHeader(w io.Writer) {
 	fmt.Fprintln(w, "};")
 }
 
+// writeHasTiles writes a macro that is 0 if every board with tiles is left out.
+func writeHasTiles(w io.Writer) {
+	var macros []string
+	for _, b := range boards.All {
+		if b.TLB != nil || b.Outbound != nil {
+			macros = append(macros, macro(b))
+		}
+	}
+	fmt.Fprintf(w, "\n#define HAS_TILES (%s)\n", strings.Join(macros, " + "))
+}
+
 // macro returns the name of the macro that leaves the board out.
 func macro(b *boards.Board) string { return "LMPLAY_BOARD_" + strings.ToUpper(b.Name) }
 
 // writeBoard writes the tables to which the board's entry in board_table refers.
 func writeBoard(w io.Writer, b *boards.Board) {
 	fmt.Fprintf(w, "\n#ifndef %s\n#define %s 1\n#endif\n\n#if %s\n", macro(b), macro(b), macro(b))
-	fmt.Fprintf(w, "static const struct board_rule %s_rules[] = {\n", b.Name)
+	fmt.Fprintf(w, "#if LMPLAY_VERIFY\nstatic const struct board_rule %s_rules[] = {\n", b.Name)
 	for _, r := range b.Rules {
 		fmt.Fprintf(w, "\t{%s, %s, %d, %d, %d, %d}, /* %s */\n", hex(r.First), hex(r.Last), r.Bar,
 			r.Widths, bit(r.Memory), bit(r.LoadOnly), r.Name)
@@ -65,6 +77,7 @@ func writeBoard(w io.Writer, b *boards.Board) {
 		}
 		fmt.Fprintln(w, "};")
 	}
+	fmt.Fprintln(w, "#endif")
 	if b.TLB != nil {
 		writeTLB(w, b)
 	}
@@ -95,7 +108,7 @@ func writeTLB(w io.Writer, b *boards.Board) {
 func writeEntry(w io.Writer, b *boards.Board) {
 	closed, tlb, outbound := "NULL", "NULL", "NULL"
 	if len(b.Closed) > 0 {
-		closed = b.Name + "_closed"
+		closed = "VERIFIED_BY(" + b.Name + "_closed)"
 	}
 	if b.TLB != nil {
 		tlb = "&" + b.Name + "_tlb"
@@ -103,8 +116,8 @@ func writeEntry(w io.Writer, b *boards.Board) {
 	if b.Outbound != nil {
 		outbound = "&" + b.Name + "_outbound"
 	}
-	fmt.Fprintf(w, "#if %s\n\t{%s_rules, %s, %s, %s, 0x%04x, 0x%04x, %d, %d},\n", macro(b), b.Name,
-		closed, tlb, outbound, b.Vendor, b.Device, len(b.Rules), len(b.Closed))
+	fmt.Fprintf(w, "#if %s\n\t{VERIFIED_BY(%s_rules), %s,\n\t\t%s, %s, 0x%04x, 0x%04x, %d, %d},\n",
+		macro(b), b.Name, closed, tlb, outbound, b.Vendor, b.Device, len(b.Rules), len(b.Closed))
 	fmt.Fprintf(w, "#else\n\t{NULL, NULL, NULL, NULL, 0x%04x, 0x%04x, 0, 0},\n#endif\n", b.Vendor,
 		b.Device)
 }

@@ -9,7 +9,7 @@ import (
 // calls.c has the expectations: wrong arguments, loads that fail, faults, stops, inputs, and
 // accesses of mapped memory.
 func TestEveryFunctionIsCalledRightAndWrong(t *testing.T) {
-	program := buildProgram(t, "calls", sanitized...)
+	program := buildProgram(t, "calls")
 	images := filepath.Join(root, "testdata", "images")
 	call := exec.Command(program, filepath.Join(images, "edu-factorial.lmb"),
 		filepath.Join(images, "wh.twoop.lmb"))

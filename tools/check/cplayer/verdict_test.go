@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,15 +26,30 @@ import (
 
 const root = "../../.."
 
-// buildPlayer compiles the player and harness.c for the host.
-func buildPlayer(t *testing.T, flags ...string) (program string) {
-	t.Helper()
-	return buildProgram(t, "harness", flags...)
+// programs has the compiled programs of the folder `harness`, which lie in programDir.
+var (
+	programs   = map[string]string{}
+	programDir string
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if programDir, err = os.MkdirTemp("", "cplayer"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(programDir)
+	os.Exit(status)
 }
 
-// buildProgram compiles the player and a program of the folder `harness`.
-func buildProgram(t *testing.T, name string, flags ...string) (program string) {
+// buildProgram compiles the player and a program of the folder `harness` for the host. Undefined
+// behaviour and accesses outside an object end the program.
+func buildProgram(t *testing.T, name string) (program string) {
 	t.Helper()
+	if programs[name] != "" {
+		return programs[name]
+	}
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal("gcc is not here")
@@ -41,19 +57,29 @@ func buildProgram(t *testing.T, name string, flags ...string) (program string) {
 		t.Skip("gcc is not here, so the player in C cannot be compiled (LM_TEST_REQUIRED=1 makes " +
 			"this a failure)")
 	}
-	dir := t.TempDir()
-	if coverage := os.Getenv("LM_PLAYER_COVERAGE"); coverage != "" {
-		dir, flags = coverage, []string{"--coverage", "-O0"}
-	}
-	program, err := Build("gcc", root, dir, name, flags...)
+	program, err := Build("gcc", root, programDir, name, "-fsanitize=address,undefined",
+		"-fno-sanitize-recover=all")
 	if err != nil {
 		t.Fatal(err)
 	}
+	programs[name] = program
 	return program
 }
 
-// sanitized are flags that make undefined behaviour and accesses outside an object end the player.
-var sanitized = []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
+// countOfImages returns how many random images a test compares: as many as the environment variable
+// LM_PLAYER_IMAGES says, or a number that takes a few seconds.
+func countOfImages(t *testing.T, few int) int {
+	t.Helper()
+	text := os.Getenv("LM_PLAYER_IMAGES")
+	if text == "" {
+		return few
+	}
+	count, err := strconv.Atoi(text)
+	if err != nil || count < few {
+		t.Fatalf("LM_PLAYER_IMAGES is %q; must be a number from %d on", text, few)
+	}
+	return count
+}
 
 func encode(t *testing.T, image *lmb.Image) (path string) {
 	t.Helper()
@@ -171,7 +197,7 @@ func everyImage(t *testing.T) (good, bad []string) {
 
 // Both readers find the same images invalid, at the same place.
 func TestVerdictsOnTestdataAreThoseOfTheRuntime(t *testing.T) {
-	program := buildPlayer(t, sanitized...)
+	program := buildProgram(t, "harness")
 	good, bad := everyImage(t)
 	if n := compareVerdicts(t, program, good); n != len(good) {
 		t.Errorf("%d of %d images of testdata are good", n, len(good))
@@ -290,8 +316,8 @@ func corrupted(t *testing.T, random *rand.Rand, count int) (paths []string) {
 
 // The images have a few corrupted bits, and correct checksums.
 func TestVerdictsOnCorruptedImagesAreThoseOfTheRuntime(t *testing.T) {
-	program := buildPlayer(t, sanitized...)
-	paths := corrupted(t, rand.New(rand.NewPCG(16, 3)), 3000)
+	program := buildProgram(t, "harness")
+	paths := corrupted(t, rand.New(rand.NewPCG(16, 3)), countOfImages(t, 400))
 	good := compareVerdicts(t, program, paths)
 	if good < len(paths)/50 || good > len(paths)*9/10 {
 		t.Errorf("%d of %d are good: too few or too many to compare", good, len(paths))
@@ -301,7 +327,7 @@ func TestVerdictsOnCorruptedImagesAreThoseOfTheRuntime(t *testing.T) {
 
 // Every byte of a file is covered by a checksum, or must have the value that it has.
 func TestPlayerRejectsAFileWithAnyByteChanged(t *testing.T) {
-	program := buildPlayer(t)
+	program := buildProgram(t, "harness")
 	file, err := os.ReadFile(filepath.Join(root, "testdata/images/edu-factorial.lmb"))
 	if err != nil {
 		t.Fatal(err)
