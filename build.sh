@@ -25,6 +25,7 @@ source tools/check/build/common.sh   # messages, and installation of what a comm
 source tools/check/build/fetch.sh    # kernels, QEMU and programs for guests, from Debian
 source tools/check/build/programs.sh # the programs and the C archive that a target gets
 source tools/check/build/guest.sh    # arm64 guests under QEMU
+source tools/check/build/bare.sh     # a firmware without an operating system, under QEMU
 source tools/check/build/deliver.sh  # boot images, installation, Debian package, SBOM
 source tools/check/build/generate.sh # generated code, and kernels of accelerators
 source tools/check/build/measure.sh  # sizes, statements, speed
@@ -58,6 +59,13 @@ usage: ./build.sh COMMAND
                             and -output are this machine's; what the devices kept lies in build/qemu
                             --with mock:wormhole (or ttsim:LIBRARY): on that, which lm serve makes a
                             PCI device of the machine, with a QEMU of 10.1 or later
+  bare IMAGE [--with DEVICE] [--input NAME=FILE] [--sequence NAME] [--budget N] [--dump]
+                          replay IMAGE without an operating system: testdata/firmware/bare in the
+                            flash of an arm64 machine under QEMU, which has the devices of `qemu`;
+                            prints outputs, their first values and checksums (--dump: all bytes),
+                            the size of the firmware, and how many instructions it takes from
+                            reset to the first store into a BAR; --budget: in slices of a cyclic
+                            task, of N commands each; exit status as lmrun's
   cross                   static lmrun and lminit for arm64 and amd64 in build/, with their exact
                             size, and what each build tag saves
   archive [--mock] [--signed]
@@ -123,8 +131,8 @@ command=${1:-help}
 case ${1:-} in -h | --help) command=help ;; esac
 case $command in
 help | -h | --help) print_help ;;
-demo | test | record-trials | object-coverage | soak | qemu | cross | archive | image | install | \
-	deb | sbom | gen | bench | simulate | fuzz | kernels | lint | measure | clean)
+demo | test | record-trials | object-coverage | soak | qemu | bare | cross | archive | image | \
+	install | deb | sbom | gen | bench | simulate | fuzz | kernels | lint | measure | clean)
 	"cmd_$command" "$@"
 	;;
 *)

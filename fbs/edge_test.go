@@ -3,6 +3,7 @@ package fbs_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -242,6 +243,42 @@ func TestLongestTimeIncludesEveryOpcode(t *testing.T) {
 		(11 + 1) + 12 + 11 + 1 + 1
 	if got := view.WorstCaseUs; got[0] != main+safe || got[1] != safe {
 		t.Error(got)
+	}
+}
+
+// TestConditionsCompareBitsInsideTheMask covers Equal and NotEqual; bits outside the mask do not
+// count.
+func TestConditionsCompareBitsInsideTheMask(t *testing.T) {
+	for _, test := range []struct {
+		condition gen.Condition
+		loaded    uint64
+		want      bool
+	}{
+		{gen.ConditionEqual, 0x1234, true},
+		{gen.ConditionEqual, 0x1235, false},
+		{gen.ConditionEqual, 0xff34, true},
+		{gen.ConditionNotEqual, 0x1234, false},
+		{gen.ConditionNotEqual, 0x1235, true},
+		{gen.ConditionNotEqual, 0xff34, false},
+	} {
+		t.Run(fmt.Sprintf("%v %#x", test.condition, test.loaded), func(t *testing.T) {
+			c := fbs.Command{Mode: uint8(test.condition), Mask: 0xff, Value: 0x34}
+			if got := fbs.ConditionMet(&c, test.loaded); got != test.want {
+				t.Errorf("condition met: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestFixedBusIsTheOffsetOfAWindowWithTheFlag covers windows with and without the flag.
+func TestFixedBusIsTheOffsetOfAWindowWithTheFlag(t *testing.T) {
+	w := fbs.Window{Kind: gen.WindowKindHost, Offset: 0x8_0000_0000, Flags: fbs.FlagFixedBus}
+	if got := fbs.FixedBus(&w); got != 0x8_0000_0000 {
+		t.Errorf("with the flag: %#x", got)
+	}
+	w.Flags = 0
+	if got := fbs.FixedBus(&w); got != 0 {
+		t.Errorf("without the flag: %#x", got)
 	}
 }
 

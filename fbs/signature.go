@@ -7,10 +7,11 @@ package fbs
 // the same layout as the bytes of the file.
 type Signature struct {
 	Magic    [8]byte  // must equal SignatureMagic
-	Checksum uint32   // CRC-32C of the fields Zero, Key and Value
-	Zero     [20]byte // reserved; must be zero
+	Checksum uint32   // CRC-32C of all fields below
+	Version  uint32   // version of the image, which the signer has chosen; 0: no version
+	Zero     [16]byte // reserved; must be zero
 	Key      [32]byte // Ed25519 public key
-	Value    [64]byte // Ed25519 signature of the SHA-512 hash of the image
+	Value    [64]byte // Ed25519 signature of the SHA-512 hash of the image, and of Version
 }
 
 const (
@@ -39,7 +40,7 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 
 // checkFields checks the magic, the checksum and the reserved bytes of a signature. It returns
 // a description of the problem, or an empty string if there is no problem. The parameter `sum`
-// is the CRC-32C that the caller has computed from the fields Zero, Key and Value.
+// is the CRC-32C that the caller has computed from the fields below Checksum.
 func (s *Signature) checkFields(sum uint32) (problem string) {
 	if string(s.Magic[:]) != SignatureMagic {
 		return "the bytes after the image do not begin with " + SignatureMagic
@@ -47,7 +48,7 @@ func (s *Signature) checkFields(sum uint32) (problem string) {
 	if s.Checksum != sum {
 		return Text("checksum is %x, but should be %x", uint64(s.Checksum), uint64(sum))
 	}
-	if s.Zero != [20]byte{} {
+	if s.Zero != [16]byte{} {
 		return reservedNotZero
 	}
 	return ""

@@ -2,6 +2,7 @@ package fbs_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ func signedFile(t *testing.T) (image, file []byte) {
 	t.Helper()
 	image = encode(t, sample())
 	key, value := bytes.Repeat([]byte{0x11}, 32), bytes.Repeat([]byte{0x22}, 64)
-	file = append(bytes.Clone(image), lmb.SignatureBlock(key, value)...)
+	file = append(bytes.Clone(image), lmb.SignatureBlock(0, key, value)...)
 	return image, file
 }
 
@@ -68,16 +69,36 @@ func TestEveryFlippedBitAndTruncationOfASignatureIsRefused(t *testing.T) {
 	t.Logf("evidence: %d files with one flipped bit refused", 8*(len(file)-len(image)))
 }
 
+// stamp writes the checksum of a signature that a test has changed.
+func stamp(block []byte) []byte {
+	binary.LittleEndian.PutUint32(block[8:], fbs.Checksum(block[12:]))
+	return block
+}
+
 func TestReservedBytesOfASignatureAreZero(t *testing.T) {
 	image, _ := signedFile(t)
-	block := lmb.SignatureBlock(make([]byte, 32), make([]byte, 64))
-	block[20] = 1
-	sum := fbs.Checksum(block[12:])
-	for i := range 4 {
-		block[8+i] = byte(sum >> (8 * i))
+	for at := 16; at < 32; at++ {
+		block := lmb.SignatureBlock(0, make([]byte, 32), make([]byte, 64))
+		block[at] = 1
+		if _, err := fbs.Verify(append(bytes.Clone(image), stamp(block)...)); err == nil ||
+			!strings.Contains(err.Error(), "reserved") {
+			t.Errorf("byte %d: %v", at, err)
+		}
 	}
-	if _, err := fbs.Verify(append(bytes.Clone(image), block...)); err == nil ||
-		!strings.Contains(err.Error(), "reserved") {
-		t.Errorf("%v", err)
+}
+
+func TestVersionOfASignatureMayBeAnyNumber(t *testing.T) {
+	image, _ := signedFile(t)
+	for _, version := range []uint32{0, 1, 0x01020304, 1<<32 - 1} {
+		block := lmb.SignatureBlock(0, make([]byte, 32), make([]byte, 64))
+		binary.LittleEndian.PutUint32(block[12:], version)
+		file := append(bytes.Clone(image), stamp(block)...)
+		_, signature, err := fbs.SplitSignature(file)
+		if err != nil || signature.Version != version {
+			t.Errorf("version %d: %v, %v", version, signature, err)
+		}
+		if _, err := fbs.Verify(file); err != nil {
+			t.Errorf("version %d: %v", version, err)
+		}
 	}
 }

@@ -34,6 +34,8 @@ var childTasks = map[string]func(args []string) error{
 	"rewritten": rewriteSealed,
 	"frozen":    tellFrozen,
 	"locked":    printLocked,
+	"allLocked": lockAllAndPrintLocked,
+	"lockLimit": lockBeyondLimit,
 	"steady":    runSteady,
 	"shared":    waitSealed,
 }

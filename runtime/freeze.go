@@ -22,7 +22,8 @@ import (
 // Freeze does not lock three things: the payload in the page cache, the default data of inputs for
 // which the caller did not call Input, and the program itself. The kernel may evict such pages
 // from memory. A run that needs an evicted page waits until the kernel has read the page again. If
-// the kernel cannot read a page of the image file, the run fails with hal.IO.
+// the kernel cannot read a page of the image file, the run fails with hal.IO. LockMemory locks all
+// three.
 //
 // Freeze does not change the threads, signals and scheduling of the process, because the process
 // may do other work. A process that does no other work should also call DedicateProcess, before

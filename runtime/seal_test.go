@@ -163,6 +163,38 @@ func printLocked(args []string) error {
 	if err != nil {
 		return err
 	}
+	return printLockedMappings(r)
+}
+
+// lockAllAndPrintLocked does the same after LockMemory.
+func lockAllAndPrintLocked(args []string) error {
+	r, _, err := loadPlain(args[0])
+	if err == nil {
+		err = r.Freeze()
+	}
+	if err == nil {
+		err = runtime.LockMemory()
+	}
+	if err != nil {
+		return err
+	}
+	return printLockedMappings(r)
+}
+
+// lockBeyondLimit calls LockMemory without the right to lock more than RLIMIT_MEMLOCK allows.
+func lockBeyondLimit([]string) error {
+	none := unix.Rlimit{}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &none); err != nil {
+		return err
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capset(&header, &make([]unix.CapUserData, 2)[0]); err != nil {
+		return err
+	}
+	return runtime.LockMemory()
+}
+
+func printLockedMappings(r *runtime.Replay) error {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		return err
@@ -204,6 +236,58 @@ func TestFreezeLocksCommandsAndArena(t *testing.T) {
 	if out != "true true false false " || status != 0 {
 		t.Errorf("commands, arena, payload, text are locked: %q, status %v", out, status)
 	}
+}
+
+// TestLockMemoryLocksPayloadAndProgramToo checks the flags of the mappings.
+func TestLockMemoryLocksPayloadAndProgramToo(t *testing.T) {
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil || !strings.Contains(string(maps), "VmFlags:") {
+		t.Skipf("no flags of mappings here: %v", err)
+	}
+	if underRace {
+		t.Skip("the race detector maps terabytes")
+	}
+	const output = "tensor d output uint8[64]\nmain:\n  copy.8 d[:] <- m+0x0"
+	source := strings.Replace(withPayload, "main:", output, 1)
+	out, status := child(t, "allLocked", written(t, encoded(t, source)))
+	if out != "true true true true " || status != 0 {
+		t.Errorf("commands, arena, payload, text are locked: %q, status %v", out, status)
+	}
+}
+
+// TestLockMemoryBeyondTheLimitIsAnError in a process without capabilities, and for a page that the
+// kernel cannot read because its file has become shorter.
+func TestLockMemoryBeyondTheLimitIsAnError(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector maps terabytes")
+	}
+	if _, status := child(t, "lockLimit"); status.ExitStatus() != 1 {
+		t.Errorf("without the right to lock memory: status %v, want 1", status)
+	}
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err == nil {
+		err = file.Truncate(4096)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err == nil {
+		err = file.Truncate(0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = runtime.LockMemory()
+	_ = unix.Munlockall()
+	_ = unix.Munmap(page)
+	if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {
+		t.Error(err)
+	}
+	if err := runtime.LockMemory(); err != nil {
+		t.Log(err) // without the right to lock memory
+	}
+	_ = unix.Munlockall()
 }
 
 // waitSealed is in a process that is not the replay's alone, and so has Freeze alone

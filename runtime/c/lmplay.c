@@ -630,7 +630,7 @@ static const char *check_signature(const uint8_t *signature) {
 		problem = TEXT("the bytes after the image do not begin with LMBSIGN1");
 	} else if (LMPLAY_CRC32C(0, &signature[12], SIGNATURE_BYTES - 12u) != sum) {
 		problem = TEXT("its checksum is wrong");
-	} else if (!is_zero(&signature[12], 20)) {
+	} else if (!is_zero(&signature[16], 16)) { /* bytes 12 to 15 are the version: any number */
 		problem = TEXT("reserved bytes are not zero");
 	} else {
 		/* The signature is undamaged. */

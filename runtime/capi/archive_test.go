@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/sha512"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 
+	"lightmetal/runtime/signed"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -155,18 +155,23 @@ func TestImageInTheHostsMemoryRuns(t *testing.T) { right(t, "memory", factorial)
 func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	file := encoded(t, frames)
-	digest := sha512.Sum512(file)
 	public := key.Public().(ed25519.PublicKey)
+	value := ed25519.Sign(key, signed.Message(file, 3))
 	path := filepath.Join(t.TempDir(), "signed.lmb")
 	if err := os.WriteFile(path, append(file,
-		lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...), 0o644); err != nil {
+		lmb.SignatureBlock(3, public, value)...), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	other := strings.Repeat("ab", ed25519.PublicKeySize)
-	right(t, "signed", path, fmt.Sprintf("# keys\n%s\n%x\n", other, []byte(public)), "0")
-	right(t, "signed", path, other, "77")
-	right(t, "signed", path, "", "77")
-	right(t, "signed", written(t, frames), fmt.Sprintf("%x", []byte(public)), "77")
+	right(t, "signed", path, fmt.Sprintf("# keys\n%s\n%x\n", other, []byte(public)), "0", "0")
+	right(t, "signed", path, other, "0", "77")
+	right(t, "signed", path, "", "0", "77")
+	ours := fmt.Sprintf("%x", []byte(public))
+	right(t, "signed", written(t, frames), ours, "0", "77")
+	right(t, "signed", path, ours, "3", "0")
+	right(t, "signed", path, ours, "4", "77")
+	right(t, "signed", path, ours+" versions 2-3", "3", "0")
+	right(t, "signed", path, ours+" versions 4-", "0", "77")
 }
 
 func TestFailedRunsFromC(t *testing.T) {
@@ -344,8 +349,8 @@ func TestHeaderIsWhatTheArchiveExports(t *testing.T) {
 	}
 	generated := strings.TrimSuffix(library, ".a") + ".h"
 	want := prototypes(t, "lightmetal.h")
-	if len(want) != 20 {
-		t.Errorf("%d functions in lightmetal.h, want 20: %v", len(want), want)
+	if len(want) != 21 {
+		t.Errorf("%d functions in lightmetal.h, want 21: %v", len(want), want)
 	}
 	if got := symbols(t, library); !slices.Equal(got, want) {
 		t.Errorf("the archive has %v, lightmetal.h %v", got, want)

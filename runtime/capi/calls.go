@@ -58,18 +58,23 @@ func lm_open(path C.lm_text, handle *int32) int32 { return openFile(path, handle
 
 //export lm_open_signed
 func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
+	return lm_open_signed_at_least(path, keys, 0, handle)
+}
+
+//export lm_open_signed_at_least
+func lm_open_signed_at_least(path, keys C.lm_text, version uint32, handle *int32) int32 {
 	publicKeys, end := stringOf(keys, pathMax)
 	if end.code != hal.OK {
 		return finishCallWithoutImage(end)
 	}
 	return openFile(path, handle, func(file *runtime.File) error {
-		return checkSignature(file, string([]byte(publicKeys)))
+		return checkSignature(file, string([]byte(publicKeys)), version)
 	})
 }
 
-// openFile implements lm_open and lm_open_signed. In the parameter `check`, lm_open_signed passes a
-// function that checks the signature. openFile calls this function before it verifies the file.
-// lm_open passes nil.
+// openFile implements lm_open and lm_open_signed_at_least. In the parameter `check`, the latter
+// passes a function that checks the signature. openFile calls this function before it verifies the
+// file. lm_open passes nil.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
 	name, end := stringOf(path, pathMax)
 	if end.code != hal.OK {

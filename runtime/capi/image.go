@@ -18,7 +18,7 @@ const imagesMax = 16
 type stage uint8
 
 const (
-	stageOpened stage = iota // lm_open, lm_open_signed or lm_open_memory has succeeded
+	stageOpened stage = iota // a function such as lm_open has succeeded
 	stageLoaded              // lm_load has succeeded
 	stageFrozen              // lm_freeze has succeeded; lm_run may be called
 )

@@ -59,7 +59,7 @@ extern "C" {
 
 /* Version of this interface. The number increases with every change of a declaration in this file.
    lm_abi() returns the LM_ABI with which the archive was built. */
-#define LM_ABI 3
+#define LM_ABI 4
 
 /* Handle of an open image: a positive number. After lm_close, the same number becomes the handle of
    another image only after millions of other images have been opened. */
@@ -232,12 +232,20 @@ int lm_open_memory(const void *data, size_t size, lm_handle *image);
 /*
  * Opens a file like lm_open, but only if the file was signed with one of the given keys (see
  * `lm sign`). It checks the signature before it verifies the image. The string `keys` has at most
- * 4095 bytes, and contains one public key in each line. A public key has 64 hex digits. Empty lines
- * and lines that begin with # are skipped.
- * LM_DENIED: the file is not signed, or is signed with another key, or the archive was built
- * without `--signed`.
+ * 4095 bytes, and contains one public key in each line. A public key has 64 hex digits. After it,
+ * `versions 3-` limits the images that the key may sign to version 3 and later. Empty lines and
+ * lines that begin with # are skipped.
+ * LM_DENIED: the file is not signed, or is signed with another key, or the key may not sign the
+ * version of the image, or the archive was built without `--signed`.
  */
 int lm_open_signed(const char *path, const char *keys, lm_handle *image);
+
+/*
+ * Opens a file like lm_open_signed, but only if its signed version (see `lm sign --version`) is at
+ * least `version`. An image without a version has version 0.
+ * LM_DENIED: as for lm_open_signed, or the version is lower.
+ */
+int lm_open_signed_at_least(const char *path, const char *keys, uint32_t version, lm_handle *image);
 
 /* A value for the parameter `window` of lm_load: the image and the device choose TLB windows. */
 #define LM_ANY_WINDOW (-1)

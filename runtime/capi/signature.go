@@ -10,11 +10,12 @@ import (
 )
 
 // checkSignature returns an error unless the signature of the file belongs to one of the public
-// keys. The text publicKeys contains one key in each line.
-func checkSignature(file *runtime.File, publicKeys string) error {
+// keys, that key may sign the version of the image, and the version is at least minVersion. The
+// text publicKeys contains one key in each line.
+func checkSignature(file *runtime.File, publicKeys string, minVersion uint32) error {
 	keys, err := signed.ParseKeys(publicKeys)
 	if err != nil {
 		return err
 	}
-	return file.Inspect(keys.CheckSignature)
+	return file.Inspect(func(data []byte) error { return keys.CheckSignature(data, minVersion) })
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // checkSignature always returns an error, because this archive cannot check signatures. Therefore
-// lm_open_signed opens no file.
-func checkSignature(*runtime.File, string) error {
+// lm_open_signed and lm_open_signed_at_least open no file.
+func checkSignature(*runtime.File, string, uint32) error {
 	return &hal.Fault{Code: hal.Denied,
 		Reason: "this archive cannot check signatures; build it with " +
 			"`./build.sh archive --signed`"}

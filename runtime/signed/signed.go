@@ -12,26 +12,38 @@ import (
 	"lightmetal/hal"
 )
 
+// Key is a public key, and the versions of images that the key may sign.
+type Key struct {
+	Public ed25519.PublicKey
+	// First and Last are the lowest and the highest version. An image without a version counts as
+	// version 0.
+	First, Last uint32
+}
+
 // Keys is a list of public keys. CheckSignature accepts a file only if its signature belongs to one
-// of these keys.
-type Keys []ed25519.PublicKey
+// of these keys. No two elements have the same public key.
+type Keys []Key
+
+const versionMax = 1<<32 - 1 // highest version of an image
 
 // ParseKeys returns the keys in a text that has one key in each line. A key consists of 64 hex
-// digits. ParseKeys skips empty lines and lines that begin with #. It returns an error if the text
-// contains no key, because CheckSignature would then reject every file. The error is a *hal.Fault.
+// digits. The versions that the key may sign can follow: the word `versions`, and a range such as
+// 3-7, 3- (version 3 or later), -7 (up to version 7) or 3. ParseKeys skips empty lines and lines
+// that begin with #. It returns an error if the text contains no key, because CheckSignature would
+// then reject every file. It also returns an error if a key occurs twice, because one of the two
+// lines could permit versions that the other one excludes. The error is a *hal.Fault.
 func ParseKeys(publicKeys string) (keys Keys, err error) {
 	for line := range strings.Lines(publicKeys) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		key, ok := parseKey(line)
-		if !ok {
-			return nil, deniedFault("a public key must be 64 hex digits, not " + fbs.Quote(line))
+		key, problem := parseLine(line)
+		if problem == "" && keys.find(key.Public) != nil {
+			problem = "two lines have the same public key; keep one of them, not "
 		}
-		if isForgeable(key) {
-			return nil, deniedFault("anybody can forge signatures of the public key " +
-				fbs.Quote(line) + "; remove this key")
+		if problem != "" {
+			return nil, deniedFault(problem + fbs.Quote(line))
 		}
 		keys = append(keys, key)
 	}
@@ -40,6 +52,56 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 			"64 hex digits")
 	}
 	return keys, nil
+}
+
+// parseLine converts one line of a list of keys to a key. If the line is invalid, parseLine returns
+// a description of the problem. The line itself must follow this description.
+func parseLine(line string) (key Key, problem string) {
+	words := strings.Fields(line)
+	public, ok := parseKey(words[0])
+	key = Key{Public: public, Last: versionMax}
+	hasVersions := len(words) == 3 && words[1] == "versions"
+	switch {
+	case !ok || len(words) > 1 && !hasVersions:
+		return key, "a public key must be 64 hex digits, optionally followed by " +
+			"`versions 3-7`, not "
+	case isForgeable(public):
+		return key, "anybody can forge signatures of this key; remove "
+	case hasVersions:
+		key.First, key.Last, ok = parseVersions(words[2])
+	}
+	if !ok {
+		return key, "versions must be a range such as 3-7, 3-, -7 or 3, of numbers below 2^32, not "
+	}
+	return key, ""
+}
+
+// parseVersions converts a range of versions, such as 3-7, 3-, -7 or 3, to its first and its last
+// version. ok is false if the text is invalid.
+func parseVersions(text string) (first, last uint32, ok bool) {
+	low, high := hal.Cut(text, '-')
+	from, isLowValid := hal.ParseNumber(low, 10, versionMax)
+	to, isHighValid := hal.ParseNumber(high, 10, versionMax)
+	switch {
+	case low == text: // one version
+		to, isHighValid = from, isLowValid
+	case low == "":
+		isLowValid = isHighValid
+	case high == "":
+		to, isHighValid = versionMax, true
+	}
+	return uint32(from), uint32(to), isLowValid && isHighValid && from <= to
+}
+
+// find returns the element with the given public key. It returns nil if the list does not contain
+// this key.
+func (k Keys) find(public []byte) *Key {
+	for i := range k {
+		if string(k[i].Public) == string(public) {
+			return &k[i]
+		}
+	}
+	return nil
 }
 
 // parseKey converts a text of 64 hex digits to a public key. ok is false if the text is invalid.
@@ -73,10 +135,21 @@ func isForgeable(key ed25519.PublicKey) bool {
 	return false
 }
 
-// CheckSignature returns an error unless the file was signed with one of the keys. The parameter
-// `data` contains all bytes of the file. The image in the file may be invalid, because
-// CheckSignature uses only the size and the SHA-512 digest of the image. The error is a *hal.Fault.
-func (k Keys) CheckSignature(data []byte) error {
+// Message returns the bytes that the signature of an image signs (FORMAT.md section 8). The
+// parameter `image` contains all bytes of the image, without a signature.
+func Message(image []byte, version uint32) []byte {
+	digest := sha512.Sum512(image)
+	if version == 0 {
+		return digest[:]
+	}
+	return append(digest[:], byte(version), byte(version>>8), byte(version>>16), byte(version>>24))
+}
+
+// CheckSignature returns an error unless the file was signed with one of the keys, the key may sign
+// the version of the image, and this version is at least minVersion. The parameter `data` contains
+// all bytes of the file. The image in the file may be invalid, because CheckSignature uses only the
+// size and the SHA-512 digest of the image. The error is a *hal.Fault.
+func (k Keys) CheckSignature(data []byte, minVersion uint32) error {
 	image, signature, err := fbs.SplitSignature(data)
 	switch {
 	case err != nil:
@@ -84,17 +157,20 @@ func (k Keys) CheckSignature(data []byte) error {
 	case signature == nil:
 		return deniedFault("the file is not signed, or is truncated; sign images with `lm sign`")
 	}
-	digest := sha512.Sum512(image)
-	for _, key := range k {
-		if string(key) != string(signature.Key[:]) {
-			continue
-		}
-		if ed25519.Verify(key, digest[:], signature.Value[:]) {
-			return nil
-		}
+	key, version := k.find(signature.Key[:]), signature.Version
+	switch {
+	case key == nil:
+		return deniedFault("the file is signed by a key that is not in the list of public keys")
+	case !ed25519.Verify(key.Public, Message(image, version), signature.Value[:]):
 		return deniedFault("invalid signature: the file was changed after it was signed")
+	case version < minVersion:
+		return deniedFault(fbs.Text("the image has version %d, but must have at least version %d; "+
+			"`lm sign --version` sets it", uint64(version), uint64(minVersion)))
+	case version < key.First || version > key.Last:
+		return deniedFault(fbs.Text("the image has version %d, but its key may sign only versions "+
+			"%d to %d", uint64(version), uint64(key.First), uint64(key.Last)))
 	}
-	return deniedFault("the file is signed by a key that is not in the list of public keys")
+	return nil
 }
 
 // deniedFault returns a *hal.Fault with the code hal.Denied and the given reason.

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha512"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/pem"
 	"math/big"
@@ -48,17 +49,24 @@ func image(t *testing.T) []byte {
 	return data
 }
 
-func sign(data []byte, by ed25519.PrivateKey) []byte {
+func sign(data []byte, by ed25519.PrivateKey) []byte { return signVersion(data, by, 0) }
+
+// signVersion composes the signed message by FORMAT.md section 8, without signed.Message.
+func signVersion(data []byte, by ed25519.PrivateKey, version uint32) []byte {
 	digest := sha512.Sum512(data)
-	return append(bytes.Clone(data), lmb.SignatureBlock(by.Public().(ed25519.PublicKey),
-		ed25519.Sign(by, digest[:]))...)
+	message := digest[:]
+	if version != 0 {
+		message = binary.LittleEndian.AppendUint32(message, version)
+	}
+	return append(bytes.Clone(data), lmb.SignatureBlock(version, by.Public().(ed25519.PublicKey),
+		ed25519.Sign(by, message))...)
 }
 
 func TestSignedFileIsBelieved(t *testing.T) {
 	file := sign(image(t), key(1))
 	for _, k := range []signed.Keys{keys(t, key(1)), keys(t, key(2), key(1)),
 		keys(t, key(1), key(2))} {
-		if err := k.CheckSignature(file); err != nil {
+		if err := k.CheckSignature(file, 0); err != nil {
 			t.Error(err)
 		}
 	}
@@ -69,7 +77,7 @@ func TestSignedFileIsBelieved(t *testing.T) {
 
 func refused(t *testing.T, what, want string, k signed.Keys, file []byte) {
 	t.Helper()
-	err := k.CheckSignature(file)
+	err := k.CheckSignature(file, 0)
 	if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), want) {
 		t.Errorf("%s: %v, want %q", what, err, want)
 	}
@@ -83,12 +91,12 @@ func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
 		sign(plain, key(1)))
 	// Names a key that is believed, signed with another.
 	digest := sha512.Sum512(plain)
-	forged := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey),
+	forged := append(bytes.Clone(plain), lmb.SignatureBlock(0, key(1).Public().(ed25519.PublicKey),
 		ed25519.Sign(key(2), digest[:]))...)
 	refused(t, "forged", "invalid signature", keys(t, key(1), key(2)), forged)
 	// A signature of something else.
 	other := sha512.Sum512(plain[1:])
-	moved := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey),
+	moved := append(bytes.Clone(plain), lmb.SignatureBlock(0, key(1).Public().(ed25519.PublicKey),
 		ed25519.Sign(key(1), other[:]))...)
 	refused(t, "moved", "invalid signature", keys(t, key(1)), moved)
 }
@@ -96,17 +104,23 @@ func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
 // TestEveryFlippedBitOfASignedFileIsRefused holds the signature alone: nothing
 // of the image is verified before.
 func TestEveryFlippedBitOfASignedFileIsRefused(t *testing.T) {
-	file, k := sign(image(t), key(1)), keys(t, key(1))
+	for _, version := range []uint32{0, 1, 1<<32 - 1} {
+		refuseEveryChange(t, signVersion(image(t), key(1), version), keys(t, key(1)))
+	}
+}
+
+func refuseEveryChange(t *testing.T, file []byte, k signed.Keys) {
+	t.Helper()
 	for i := range file {
 		bit := byte(1) << (i % 8)
 		file[i] ^= bit
-		if err := k.CheckSignature(file); hal.CodeOf(err) != hal.Denied {
+		if err := k.CheckSignature(file, 0); hal.CodeOf(err) != hal.Denied {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 		file[i] ^= bit
 	}
 	for size := range file {
-		if err := k.CheckSignature(file[:size]); hal.CodeOf(err) != hal.Denied {
+		if err := k.CheckSignature(file[:size], 0); hal.CodeOf(err) != hal.Denied {
 			t.Fatalf("cut to %d bytes: %v", size, err)
 		}
 	}
@@ -188,9 +202,9 @@ func TestOpenSSLAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := append(bytes.Clone(plain), lmb.SignatureBlock(key(3).Public().(ed25519.PublicKey),
+	file := append(bytes.Clone(plain), lmb.SignatureBlock(0, key(3).Public().(ed25519.PublicKey),
 		value)...)
-	if err := keys(t, key(3)).CheckSignature(file); err != nil {
+	if err := keys(t, key(3)).CheckSignature(file, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -241,4 +255,105 @@ func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
 		keys(t, key(seed))
 	}
 	t.Logf("evidence: %d encodings of points of small order refused", len(points))
+}
+
+// digits is the line of key 1 in a list of keys.
+func digits() string { return hex.EncodeToString(key(1).Public().(ed25519.PublicKey)) }
+
+// TestVersionsOfAKeyAreThoseOfItsLine tries versions around the ends of each range.
+func TestVersionsOfAKeyAreThoseOfItsLine(t *testing.T) {
+	const most = 1<<32 - 1
+	for _, test := range []struct {
+		text        string
+		first, last uint32
+	}{
+		{"", 0, most}, {" versions 0-", 0, most}, {" versions 3-", 3, most},
+		{"  versions\t-7 ", 0, 7}, {" versions 3-7", 3, 7}, {" versions 5", 5, 5},
+		{" versions 0", 0, 0}, {" versions 4294967295", most, most}, {" versions 03-0007", 3, 7},
+	} {
+		t.Run(test.text, func(t *testing.T) {
+			k, err := signed.ParseKeys(digits() + test.text + "\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, version := range []uint32{0, 1, test.first - 1, test.first, test.last,
+				test.last + 1, 4, most} {
+				err := k.CheckSignature(signVersion(image(t), key(1), version), 0)
+				isAllowed := test.first <= version && version <= test.last
+				if (err == nil) != isAllowed {
+					t.Errorf("version %d: %v", version, err)
+				}
+				if err != nil && !strings.Contains(err.Error(), "its key may sign only versions") {
+					t.Errorf("version %d: %v", version, err)
+				}
+			}
+		})
+	}
+}
+
+func TestVersionsThatAreNoneAreRefused(t *testing.T) {
+	for _, text := range []string{"versions", "3-", "version 3-", "versions -", "versions 7-3",
+		"versions 3-7-", "versions --7", "versions 4294967296", "versions 3-4294967296",
+		"versions 0x3-", "versions 3 - 7", "versions 3-7 8", "versions x-", "versions 3-x",
+		"Versions 3-", "versions 3- # since June"} {
+		t.Run(text, func(t *testing.T) {
+			if k, err := signed.ParseKeys(digits() + " " + text); hal.CodeOf(err) != hal.Denied {
+				t.Errorf("%v, %v", k, err)
+			}
+		})
+	}
+}
+
+// TestKeyThatOccursTwiceIsRefused even if its digits have other letters: the line without versions
+// would permit everything that the other line excludes.
+func TestKeyThatOccursTwiceIsRefused(t *testing.T) {
+	for _, text := range []string{digits() + " versions 3-\n" + digits(),
+		digits() + "\n" + digits() + "\n", digits() + "\n" + strings.ToUpper(digits())} {
+		_, err := signed.ParseKeys(text)
+		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "two lines") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestVersionBelowTheLeastIsRefused(t *testing.T) {
+	k := keys(t, key(1))
+	for _, test := range []struct{ version, least uint32 }{{0, 0}, {0, 1}, {1, 1}, {1, 2}, {2, 1},
+		{255, 256}, {256, 255}, {1<<32 - 1, 1<<32 - 1}, {1<<31 - 1, 1 << 31}} {
+		err := k.CheckSignature(signVersion(image(t), key(1), test.version), test.least)
+		if test.version >= test.least && err != nil || test.version < test.least &&
+			hal.CodeOf(err) != hal.Denied {
+			t.Errorf("version %d, at least %d: %v", test.version, test.least, err)
+		}
+	}
+	refusal := k.CheckSignature(signVersion(image(t), key(1), 3), 5)
+	if text := refusal.Error(); !strings.Contains(text, "version 3,") ||
+		!strings.Contains(text, "at least version 5;") {
+		t.Error(text)
+	}
+}
+
+// TestVersionIsCoveredByTheSignature writes every other version of a few into the block of a
+// signed file, with the checksum that belongs to it.
+func TestVersionIsCoveredByTheSignature(t *testing.T) {
+	plain, k := image(t), keys(t, key(1))
+	versions := []uint32{0, 1, 2, 3, 256, 1 << 24, 1<<32 - 1}
+	for _, is := range versions {
+		_, signature, err := fbs.SplitSignature(signVersion(plain, key(1), is))
+		if err != nil || signature.Version != is {
+			t.Fatal(signature, err)
+		}
+		for _, says := range versions {
+			file := append(bytes.Clone(plain),
+				lmb.SignatureBlock(says, signature.Key[:], signature.Value[:])...)
+			if err := k.CheckSignature(file, 0); (err == nil) != (is == says) {
+				t.Errorf("signed as version %d, changed to %d: %v", is, says, err)
+			}
+		}
+	}
+	// The four bytes of a version do not move into the image, or out of it.
+	longer := binary.LittleEndian.AppendUint32(bytes.Clone(plain), 7)
+	if bytes.Equal(signed.Message(longer, 0), signed.Message(plain, 7)) {
+		t.Error("an image with a version is signed like a longer image without one")
+	}
 }

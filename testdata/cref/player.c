@@ -72,7 +72,17 @@ static uint8_t *memory_of(struct player *p, const struct command *c) {
 	return p->arena + p->image->tensors[c->index - 1].arena_offset + c->value;
 }
 
+// tlb_number returns how many Tlb windows are before a window.
+static unsigned tlb_number(const struct image *image, unsigned window) {
+	unsigned number = 0;
+	for (unsigned n = 0; n < window; n++)
+		number += image->windows[n].kind == TLB;
+	return number;
+}
+
 static int holds(const struct command *c, uint64_t v) {
+	if (c->mode == REACHED)
+		return ((v - c->value) & c->mask) <= c->mask >> 1;
 	return ((v & c->mask) == c->value) == (c->mode == EQUAL);
 }
 
@@ -184,7 +194,7 @@ static int carry_out(struct player *p, const struct command *c) {
 	case COMPARE:
 		return apply_policy(p, c, compare(p, c));
 	case POINT:
-		printf("P %u %llx %llx\n", c->window, (unsigned long long)c->value,
+		printf("P %u %llx %llx\n", tlb_number(p->image, c->window), (unsigned long long)c->value,
 			(unsigned long long)c->mask);
 		return 0;
 	case DELAY:
@@ -209,7 +219,22 @@ static int execute(struct player *p, const struct sequence *s) {
 	return 0;
 }
 
-// lay places windows as device_size has them: BARs, host memory, tiles.
+#define FIXED_BUS 2 // flag of a Host window
+
+// is_in_group reports whether a window is in a group: BARs, host memory at fixed bus addresses,
+// other host memory, tiles, configuration space.
+static int is_in_group(const struct window *w, int group) {
+	switch (group) {
+	case 0: return w->kind == BAR;
+	case 1: return w->kind == HOST && w->flags & FIXED_BUS;
+	case 2: return w->kind == HOST && !(w->flags & FIXED_BUS);
+	case 3: return w->kind == TLB;
+	default: return w->kind == CONFIG;
+	}
+}
+
+// lay places windows as device_size has them, group by group: the runtime maps host memory at fixed
+// bus addresses before other host memory.
 static uint64_t lay(struct player *p) {
 	const struct image *i = p->image;
 	uint64_t bars[8][6], next = 0;
@@ -218,11 +243,10 @@ static uint64_t lay(struct player *p) {
 			bars[t][b] = next;
 			next += round_up(i->devices[t].bars[b], 4096);
 		}
-	static const int order[] = {BAR, HOST, TLB, CONFIG};
-	for (unsigned k = 0; k < sizeof order / sizeof *order; k++) {
+	for (int group = 0; group < 5; group++) {
 		for (uint32_t n = 0; n < i->reservation.windows; n++) {
 			const struct window *w = &i->windows[n];
-			if (w->kind != order[k])
+			if (!is_in_group(w, group))
 				continue;
 			p->places[n] = w->kind == BAR ? bars[w->device][w->bar] + w->offset : next;
 			next += w->kind == BAR ? 0 : round_up(w->size, 4096);

@@ -3,12 +3,14 @@
 # `./build.sh test recipes`. README.md tells what was tried beyond it.
 #
 #   check.sh LMRUN IMAGE.lmb DIR
+#
+# LMRUN checks signatures (build tag signed); lminit and lm are next to it.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lmrun=$1 image=$2 dir=$3
 rm -rf "$dir" && mkdir -p "$dir/bin" "$dir/data" "$dir/tmp"
 install "$lmrun" "$dir/bin/lmrun"
-install "$(dirname "$lmrun")/lminit" "$dir/bin/lminit"
+install "$(dirname "$lmrun")/lminit" "$(dirname "$lmrun")/lm" "$dir/bin"
 install "$here/update/lightmetal-place" "$dir/bin"
 export PATH=$dir/bin:$PATH TMPDIR=$dir/tmp
 fail() { echo "$*" >&2; exit 1; }
@@ -33,6 +35,67 @@ place() {
 		fail "the previous image did not come back"
 	! lightmetal-place "$image" "$data" "$dir/none.pub" 2>/dev/null ||
 		fail "an image was placed without its key"
+}
+
+# An update is killed before each of its steps, one after the other. The old image or the new one
+# must be in place, complete, and the update must succeed when it is started again.
+power_cut() {
+	local step data=$dir/cut/model.lmb steps=$dir/steps tool
+	mkdir -p "$steps" "$dir/cut"
+	for tool in cp sync ln mv lmrun rm; do
+		local program
+		program=$(type -P "$tool")
+		cat >"$steps/$tool" <<-END
+			#!/bin/sh
+			echo >>"$dir/count"
+			[ "\$(wc -l <"$dir/count")" -lt "\$CUT_AT" ] || kill -9 \$PPID
+			[ "\$(wc -l <"$dir/count")" -lt "\$CUT_AT" ] || exit 1
+			exec "$program" "\$@"
+		END
+		chmod +x "$steps/$tool"
+	done
+	cp "$image" "$dir/new.lmb"
+	for ((step = 1; step <= 100; step++)); do
+		rm -rf "$dir/cut" "$dir/count" && mkdir "$dir/cut"
+		lightmetal-place "$image" "$data"
+		local old new
+		old=$(stat -c %i "$data")
+		local ended=0
+		(
+			CUT_AT=$step PATH=$steps:$PATH lightmetal-place "$dir/new.lmb" "$data" || exit 1
+		) 2>/dev/null || ended=1
+		lmrun -check "$data" >/dev/null || fail "cut before step $step: no valid image"
+		new=$(stat -c %i "$data")
+		[[ $ended != 0 || $new != "$old" ]] || fail "a complete update placed nothing"
+		[[ $new == "$old" || ! -e $data.part ]] || fail "cut before step $step: left a part"
+		[[ $new == "$old" || $(stat -c %i "$data.previous") == "$old" ]] ||
+			fail "cut before step $step: the previous image is lost"
+		lightmetal-place "$dir/new.lmb" "$data" || fail "cut before step $step: no second update"
+		[[ $(cd "$dir/cut" && echo *) == "model.lmb model.lmb.previous" ]] ||
+			fail "cut before step $step: files are left"
+		[[ $ended != 0 ]] || break
+	done
+	((step > 6 && step < 100)) || fail "an update has $step steps"
+	echo "power_cut: killed before each of $((step - 1)) steps"
+}
+
+# Images of a lower version than LIGHTMETAL_AT_LEAST are not placed, nor brought back.
+no_way_back() {
+	local version data=$dir/version.lmb key=$dir/release.pem
+	lm sign --new-key "$key" >/dev/null
+	for version in 3 4; do
+		lm sign --key "$key" --version $version -o "$dir/v$version.lmb" "$image" >/dev/null
+	done
+	lightmetal-place "$dir/v3.lmb" "$data" "$key.pub"
+	LIGHTMETAL_AT_LEAST=4 lightmetal-place "$dir/v4.lmb" "$data" "$key.pub"
+	! LIGHTMETAL_AT_LEAST=4 lightmetal-place "$dir/v3.lmb" "$data" "$key.pub" \
+		2>"$dir/refusal" || fail "version 3 was placed"
+	grep -q "at least version 4" "$dir/refusal" || fail "rejected for another reason"
+	! LIGHTMETAL_AT_LEAST=4 lightmetal-place --back "$data" "$key.pub" 2>/dev/null ||
+		fail "version 3 came back"
+	same "$data" "$dir/v4.lmb" "version 4 did not stay"
+	LIGHTMETAL_AT_LEAST=3 lightmetal-place --back "$data" "$key.pub"
+	same "$data" "$dir/v3.lmb" "version 3 did not come back, although it may"
 }
 
 unit() {
@@ -92,7 +155,7 @@ swupdate_file() {
 	cd "$dir"
 }
 
-for check in place unit keys rauc_bundle swupdate_file; do
+for check in place power_cut no_way_back unit keys rauc_bundle swupdate_file; do
 	$check
 	[[ $check == keys ]] || echo "$check: good"
 done

@@ -25,6 +25,7 @@ type imageInfo struct {
 	Bytes  int    `json:"bytes"`
 	// public key in hex, which lm verify --key checks
 	SignedBy    string          `json:"signed_by,omitempty"`
+	Version     uint32          `json:"version,omitempty"` // in the signature; 0: none
 	Origin      originInfo      `json:"origin"`
 	Devices     []deviceInfo    `json:"devices"`
 	Reservation reservationInfo `json:"reservation"`
@@ -98,6 +99,7 @@ func infoCommand() *cobra.Command {
 		info := describeImage(view, len(file.Bytes()))
 		if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 			info.SignedBy = hex.EncodeToString(signature.Key[:])
+			info.Version = signature.Version
 		}
 		printResult(stdout, info)
 	})
@@ -198,7 +200,11 @@ func (i *imageInfo) String() string {
 	line("image", "format %s, %s, of which payload %s", i.Format,
 		lmb.SizeText(uint64(i.Bytes)), lmb.SizeText(i.Reservation.PayloadBytes))
 	if i.SignedBy != "" {
-		line("signed", "by %s; not checked here, see lm verify --key", i.SignedBy)
+		text := ""
+		if i.Version != 0 {
+			text = fmt.Sprintf("as version %d ", i.Version)
+		}
+		line("signed", "%sby %s; not checked here, see lm verify --key", text, i.SignedBy)
 	}
 	made := ""
 	if i.Origin.Time != 0 {

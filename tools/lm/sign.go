@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha512"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
@@ -22,11 +21,12 @@ import (
 
 func signCommand() *cobra.Command {
 	var private, out, fresh string
+	var version uint32
 	c := &cobra.Command{
 		Use: "sign --key KEY.pem IMAGE.lmb",
 		Args: func(_ *cobra.Command, args []string) error {
 			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 ||
-				fresh != "" && private+out != "" {
+				fresh != "" && (private+out != "" || version != 0) {
 				failUsage("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; " +
 					"see " +
 					"lm sign --help")
@@ -37,12 +37,14 @@ func signCommand() *cobra.Command {
 			if fresh != "" {
 				newKey(fresh)
 			} else {
-				sign(args[0], private, out)
+				sign(args[0], private, out, version)
 			}
 		},
 	}
 	c.Flags().StringVar(&private, "key", "", "file of the private key")
 	outputFlags(c.Flags(), &out)
+	c.Flags().Uint32Var(&version, "version", 0,
+		"version of the image, for lmrun -at-least (default: no version)")
 	c.Flags().StringVar(&fresh, "new-key", "", "make a key and write it to this file and its .pub")
 	return c
 }
@@ -63,17 +65,21 @@ func newKey(path string) {
 		path, path)
 }
 
-func sign(path, keyPath, out string) {
+func sign(path, keyPath, out string, version uint32) {
 	key := privateKey(keyPath)
 	file, view := openVerified(path)
 	image, _, err := fbs.SplitSignature(file.Bytes())
 	fail.On(err)
-	digest := sha512.Sum512(image)
 	public := key.Public().(ed25519.PublicKey)
-	whole := append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+	value := ed25519.Sign(key, signed.Message(image, version))
+	whole := append(bytes.Clone(image), lmb.SignatureBlock(version, public, value)...)
 	writeFile(out, whole)
 	content := fail.Must(lmb.StreamView(view))
-	printWritten(out, content, len(whole), fmt.Sprintf("; signed by %x", public))
+	text := ""
+	if version != 0 {
+		text = fmt.Sprintf(" as version %d", version)
+	}
+	printWritten(out, content, len(whole), fmt.Sprintf("; signed%s by %x", text, public))
 }
 
 func privateKey(path string) ed25519.PrivateKey {

@@ -62,6 +62,46 @@ func TestSignedImageIsVerifiedByItsKeyAlone(t *testing.T) {
 	}
 }
 
+func TestVersionOfASignedImageIsShownAndChecked(t *testing.T) {
+	dir := t.TempDir()
+	key := filepath.Join(dir, "key.pem")
+	signed := filepath.Join(dir, "signed.lmb")
+	check := func(want int, reason string, args ...string) string {
+		t.Helper()
+		exit, stdout, stderr := lm(t, args...)
+		if exit != want || !strings.Contains(stdout+stderr, reason) {
+			t.Errorf("lm %v: exit %d, %s%s; want %d, %s", args, exit, stdout, stderr, want, reason)
+		}
+		return stdout
+	}
+	check(0, "", "sign", "--new-key", key)
+	image := assemble(t, edu+"main:\n  write.4 r+0x8 0x5\n")
+	check(0, "signed as version 7 by", "sign", "--key", key, "--version", "7", "-o", signed, image)
+	check(0, "as version 7 by", "info", signed)
+	if text := check(0, "", "info", "--json", signed); !strings.Contains(text, `"version": 7`) &&
+		!strings.Contains(text, `"version":7`) {
+		t.Error(text)
+	}
+	check(0, "", "verify", "--key", key+".pub", "--at-least", "7", signed)
+	check(77, "has version 7, but must have at least version 8", "verify", "--key", key+".pub",
+		"--at-least", "8", signed)
+	check(64, "--at-least needs --key", "verify", "--at-least", "7", signed)
+	public, _ := os.ReadFile(key + ".pub")
+	revoked := write(t, "keys", strings.TrimSpace(string(public))+" versions -6\n")
+	check(77, "its key may sign only versions 0 to 6", "verify", "--key", revoked, signed)
+	// Signing again without --version takes the version away.
+	check(0, "signed by", "sign", "--key", key, "--in-place", signed)
+	check(77, "has version 0", "verify", "--key", key+".pub", "--at-least", "1", signed)
+	if text := check(0, "signed       by", "info", "--json=false", signed); strings.Contains(text,
+		"as version") {
+		t.Error(text)
+	}
+	for _, version := range []string{"-1", "4294967296", "x", ""} {
+		check(64, "--version", "sign", "--key", key, "--version="+version, "--in-place", signed)
+	}
+	check(64, "or --new-key KEY.pem alone", "sign", "--new-key", key+"2", "--version", "7")
+}
+
 func TestSignRefusesWhatItCannotSignOrSignWith(t *testing.T) {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key.pem")

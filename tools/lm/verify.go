@@ -24,6 +24,7 @@ type verification struct {
 	board, keys string
 	trusted     signed.Keys
 	longest     time.Duration
+	atLeast     uint32
 }
 
 func verifyCommand() *cobra.Command {
@@ -35,6 +36,8 @@ func verifyCommand() *cobra.Command {
 	flags.BoolVar(&v.together, "together", false,
 		"several images: check that none can break another on one device")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one a line")
+	flags.Uint32Var(&v.atLeast, "at-least", 0,
+		"with --key: reject an image of a lower version (default: any version)")
 	flags.DurationVar(&v.longest, "longest", time.Hour,
 		"reject an image whose sequences could take longer")
 	flags.StringVar(&v.board, "board", "",
@@ -44,6 +47,8 @@ func verifyCommand() *cobra.Command {
 
 func (v *verification) checkArguments(_ *cobra.Command, args []string) error {
 	switch {
+	case v.atLeast != 0 && v.keys == "":
+		failUsage("--at-least needs --key: only a signature protects the version")
 	case v.together && len(args) < 2:
 		failUsage("--together takes two images or more, %d given; see lm verify --help",
 			len(args))
@@ -89,7 +94,9 @@ func (v *verification) run(args []string) {
 func (v *verification) verifyImage(path string) (view *fbs.View, warnings []string) {
 	file := openImage(path)
 	if v.keys != "" {
-		fail.On(file.Inspect(v.trusted.CheckSignature))
+		fail.On(file.Inspect(func(data []byte) error {
+			return v.trusted.CheckSignature(data, v.atLeast)
+		}))
 	}
 	view = verifyFile(path, file)
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())

@@ -491,7 +491,7 @@ func lminit(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 
 func TestLineWithoutValueIsRejected(t *testing.T) {
 	for _, name := range []string{"device", "sequence", "before", "after", "input", "output",
-		"loop", "deadline", "watchdog", "window", "key", "longest"} {
+		"loop", "deadline", "watchdog", "window", "key", "longest", "at-least"} {
 		if _, err := parseConfiguration("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage ||
 			!strings.Contains(err.Error(), "c:2: -"+name+" is unknown or has no value") {
 			t.Errorf("line %s: %v", name, err)

@@ -6,26 +6,29 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
+	"lightmetal/tools/lmrun/args"
 	"lightmetal/tools/lmrun/files"
 )
 
 // This file checks the signatures of images. Only builds with the tag signed contain it.
 
 const keyUsage = `
-  -key FILE           public keys in hex, one a line; rejects an image that none of them signed`
+  -key FILE           public keys in hex, one a line; rejects an image that none of them signed
+  -at-least N         with -key: reject an image of a version below N (lm sign --version)`
 
 const maxKeyFileBytes = 4 << 20 // maximum size of the file that -key names, in bytes
 
 // checkSignature returns an error unless the image has a signature that one of the public keys in
-// the file at keyPath verifies.
-func checkSignature(file *runtime.File, keyPath string) error {
-	publicKeys, err := files.Read(keyPath, maxKeyFileBytes)
+// the file o.Key verifies, that key may sign the version of the image, and the version is at least
+// o.AtLeast.
+func checkSignature(file *runtime.File, o args.Options) error {
+	publicKeys, err := files.Read(o.Key, maxKeyFileBytes)
 	if err != nil {
-		return hal.FileFault(keyPath, err)
+		return hal.FileFault(o.Key, err)
 	}
 	keys, err := signed.ParseKeys(string(publicKeys))
 	if err != nil {
-		return hal.NewFault(hal.CodeOf(err), keyPath+": "+err.(*hal.Fault).Reason)
+		return hal.NewFault(hal.CodeOf(err), o.Key+": "+err.(*hal.Fault).Reason)
 	}
-	return file.Inspect(keys.CheckSignature)
+	return file.Inspect(func(data []byte) error { return keys.CheckSignature(data, o.AtLeast) })
 }

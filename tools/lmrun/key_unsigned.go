@@ -5,6 +5,7 @@ package main
 import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/lmrun/args"
 )
 
 // This file replaces key_signed.go if lmrun is built without the tag signed. Such an lmrun cannot
@@ -14,7 +15,7 @@ const keyUsage = ""
 
 // checkSignature always returns an error. lmrun calls it only if -key is given. If lmrun ignored
 // -key instead, it would replay an image without checking the signature as requested.
-func checkSignature(*runtime.File, string) error {
+func checkSignature(*runtime.File, args.Options) error {
 	return hal.NewFault(hal.Denied,
 		"-key: this lmrun cannot check signatures; build it with `-tags signed`")
 }

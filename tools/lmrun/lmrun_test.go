@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/sha512"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	runtimesigned "lightmetal/runtime/signed"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
@@ -408,31 +408,56 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest := sha512.Sum512(plain)
-	signed := append(bytes.Clone(plain), lmb.SignatureBlock(public,
-		ed25519.Sign(key, digest[:]))...)
+	sign := func(version, says uint32) []byte {
+		value := ed25519.Sign(key, runtimesigned.Message(plain, version))
+		return append(bytes.Clone(plain), lmb.SignatureBlock(says, public, value)...)
+	}
+	signed, version3 := sign(0, 0), write("version3.lmb", sign(3, 3))
+	signedFile := write("signed.lmb", signed)
 	changed := bytes.Clone(signed)
 	changed[len(plain)/2] ^= 1
+	ranged := func(name, versions string) string {
+		return write(name, fmt.Appendf(nil, "%x versions %s\n", []byte(public), versions))
+	}
 	write("keys", fmt.Appendf(nil, "%x\n", []byte(public)))
 	for _, test := range []struct {
 		name, path, keys, want string
 		exit                   int
+		flags                  []string
 	}{
-		{"signed", write("signed.lmb", signed), keyFile, "no such device", 69},
-		{"changed", write("changed.lmb", changed), keyFile, "invalid signature", 77},
-		{"unsigned", image, keyFile, "not signed", 77},
-		{"no image at all", write("junk.lmb", []byte("junk")), keyFile, "not signed", 77},
+		{"signed", signedFile, keyFile, "no such device", 69, nil},
+		{"changed", write("changed.lmb", changed), keyFile, "invalid signature", 77, nil},
+		{"unsigned", image, keyFile, "not signed", 77, nil},
+		{"no image at all", write("junk.lmb", []byte("junk")), keyFile, "not signed", 77, nil},
 		{"of another key", write("signed2.lmb", signed),
 			write("other", fmt.Appendf(nil, "%x\n",
 				[]byte(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9},
-					32)).Public().(ed25519.PublicKey)))), "not in the list of public keys", 77},
+					32)).Public().(ed25519.PublicKey)))),
+			"not in the list of public keys", 77, nil},
 		{"of a key that anybody can sign for", write("signed3.lmb", signed),
-			write("zeros", []byte(strings.Repeat("00", 32))), "anybody", 77},
-		{"no key", image, write("empty", nil), "no public key", 77},
-		{"no file of keys", image, filepath.Join(dir, "none"), "no such file", 66},
+			write("zeros", []byte(strings.Repeat("00", 32))), "anybody", 77, nil},
+		{"no key", image, write("empty", nil), "no public key", 77, nil},
+		{"no file of keys", image, filepath.Join(dir, "none"), "no such file", 66, nil},
+		{"of a low version", version3, keyFile, "no such device", 69, []string{"-at-least", "3"}},
+		{"of too low a version", version3, keyFile, "has version 3, but must have at least " +
+			"version 4", 77, []string{"-at-least", "4"}},
+		{"without a version", signedFile, keyFile, "has version 0, but must", 77,
+			[]string{"-at-least=1"}},
+		{"with a changed version", write("v4.lmb", sign(3, 4)), keyFile, "invalid signature", 77,
+			[]string{"-at-least", "4"}},
+		{"of a version that its key may sign", version3, ranged("to3", "-3"), "no such device", 69,
+			nil},
+		{"of a version that its key may not sign", version3, ranged("from4", "4-"),
+			"its key may sign only versions 4 to 4294967295", 77, nil},
+		{"of a key with a bad range", version3, ranged("bad", "4-3"), "versions must be", 77, nil},
+		{"version without keys", version3, "", "needs -key", 64, []string{"-at-least", "3"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := exec.Command(runner, "-key", test.keys, "-device", "pci:ffff:00:00.0", test.path)
+			line := append([]string{"-device", "pci:ffff:00:00.0", test.path}, test.flags...)
+			if test.keys != "" {
+				line = append(line, "-key", test.keys)
+			}
+			c := exec.Command(runner, line...)
 			out, _ := c.CombinedOutput()
 			exit := c.ProcessState.ExitCode()
 			if exit != test.exit || !strings.Contains(string(out), test.want) {
@@ -441,20 +466,21 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 		})
 	}
 	help, _ := exec.Command(runner, "-help").Output()
-	if !strings.Contains(string(help), "-key FILE") || strings.Contains(usage, "-key") {
+	if !strings.Contains(string(help), "-key FILE") || strings.Contains(usage, "-key") ||
+		!strings.Contains(string(help), "-at-least N") {
 		t.Error("-key must be in the help of a program with the tag signed, and in no other")
 	}
 }
 
 // flagsWithValue are all flags that take one.
 var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop",
-	"deadline", "watchdog", "window", "key", "longest"}
+	"deadline", "watchdog", "window", "key", "longest", "at-least"}
 
 // TestEmptyFlagValueIsRejected checks all flags with a value: a shell variable that is not set
 // must not turn off a function, such as the check of signatures.
 func TestEmptyFlagValueIsRejected(t *testing.T) {
 	for _, name := range flagsWithValue {
-		if !strings.Contains(usage+"-key FILE", "-"+name+" ") {
+		if !strings.Contains(usage+"-key FILE -at-least N", "-"+name+" ") {
 			t.Errorf("-%s is not in the usage", name)
 		}
 		for _, line := range [][]string{{"-" + name, "", image}, {"-" + name + "=", image},

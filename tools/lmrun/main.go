@@ -71,11 +71,14 @@ func replayImage(o args.Options) outcome {
 }
 
 // openImage opens and verifies the image, and returns the verified image. If -key is given,
-// openImage checks the signature of the image before it verifies the image.
+// openImage checks the signature and the version of the image before it verifies the image.
 func openImage(o args.Options) (*fbs.View, error) {
+	if o.AtLeast != 0 && o.Key == "" {
+		return nil, args.UsageError("-at-least needs -key: only a signature protects the version")
+	}
 	file, err := runtime.Open(o.Image)
 	if err == nil && o.Key != "" {
-		err = checkSignature(file, o.Key)
+		err = checkSignature(file, o)
 	}
 	if err != nil {
 		return nil, err
@@ -132,9 +135,9 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 }
 
 // loadAndFreeze loads the image, opens inputs and outputs, starts the watchdog, installs the signal
-// handler, and freezes the process, so that runs allocate no memory. If -seal is given,
-// loadAndFreeze also seals the process: it installs a seccomp filter that forbids system calls that
-// could allocate, map or open anything.
+// handler, and freezes the process, so that runs allocate no memory. If -lock is given,
+// loadAndFreeze also locks all memory of the process. If -seal is given, it seals the process: it
+// installs a seccomp filter that forbids system calls that could allocate, map or open anything.
 func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
@@ -154,6 +157,9 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 	}
 	if err == nil {
 		err = r.Freeze()
+	}
+	if err == nil && o.Lock {
+		err = runtime.LockMemory()
 	}
 	if err == nil && o.Seal {
 		err = runtime.Seal(f.files.SealRules()...)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -73,6 +74,46 @@ func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
 	c := exec.Command(self, args...)
 	c.Env = append(os.Environ(), asFrames+"="+then)
 	return c
+}
+
+// TestLockedRunsHaveAllMemoryLocked reads, during the runs, whether the program is locked, which
+// only -lock does, also with -seal.
+func TestLockedRunsHaveAllMemoryLocked(t *testing.T) {
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil || !strings.Contains(string(maps), "VmFlags:") {
+		t.Skipf("no flags of mappings here: %v", err)
+	}
+	_, in, _ := frameFiles(t)
+	for _, test := range []struct {
+		flags  string
+		locked bool
+	}{{"-seal", false}, {"-lock", true}, {"-lock -seal", true}} {
+		t.Run(test.flags, func(t *testing.T) {
+			c := framesCommand(t, "end", append(strings.Fields(test.flags), "-loop", "forever",
+				"-input", "a="+in, "-output", "d=-", "x.lmb")...)
+			out, err := c.StdoutPipe()
+			if err == nil {
+				err = c.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The first byte of the first frame; later ones wait until the pipe is read.
+			_, err = out.Read(make([]byte, 1))
+			smaps, mapsErr := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", c.Process.Pid))
+			_ = c.Process.Kill()
+			_ = c.Wait()
+			if err != nil || mapsErr != nil {
+				t.Fatal(err, mapsErr)
+			}
+			_, program, _ := strings.Cut(string(smaps), " r-xp ")
+			_, flags, _ := strings.Cut(program, "VmFlags:")
+			flags, _, _ = strings.Cut(flags, "\n")
+			if locked := slices.Contains(strings.Fields(flags), "lo"); locked != test.locked {
+				t.Errorf("the program is locked: %v, want %v; %s", locked, test.locked, flags)
+			}
+		})
+	}
 }
 
 // frameFiles are an input, and an output that is there already.

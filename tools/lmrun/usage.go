@@ -38,6 +38,7 @@ limits:
                       safe runs and lmrun fails
   -longest TIME       reject an image whose sequences could take longer, and end a run that
                       does; default: 3600s` + watchdogUsage + `
+  -lock               lock image, inputs and program into memory, so that no run waits for storage
   -seal               forbid every system call that could allocate, map or open` + keyUsage + `
 
 checks and reports:

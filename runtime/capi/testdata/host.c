@@ -149,6 +149,8 @@ static void misuse(char **args)
 	IS(lm_open_signed(args[0], NULL, &image), LM_USAGE);
 	IS(lm_open_signed(args[0], longest, &image), LM_USAGE);
 	IS(lm_open_signed(args[0], "", NULL), LM_USAGE);
+	IS(lm_open_signed_at_least(NULL, "", 1, &image), LM_USAGE);
+	IS(lm_open_signed_at_least(args[0], "not a key", 1, &image), LM_DENIED);
 	IS(lm_open_signed(args[0], "not a key", &image), LM_DENIED);
 	IS(lm_open_memory(NULL, 100, &image), LM_USAGE);
 	IS(lm_open_memory(longest, 100, NULL), LM_USAGE);
@@ -343,13 +345,21 @@ static void memory(char **args)
 	free(data);
 }
 
-/* Scenario signed PATH KEYS STATUS: lm_open_signed with KEYS returns STATUS. */
+/* Scenario signed PATH KEYS VERSION STATUS: with KEYS, lm_open_signed_at_least returns STATUS for
+   VERSION, and lm_open_signed returns it if VERSION is 0. */
 static void is_signed(char **args)
 {
 	lm_handle image = 0;
-	IS(lm_open_signed(args[0], args[1], &image), atoi(args[2]));
-	IS(image != 0, atoi(args[2]) == 0);
+	uint32_t version = (uint32_t)atoi(args[2]);
+	int status = atoi(args[3]);
+	IS(lm_open_signed_at_least(args[0], args[1], version, &image), status);
+	IS(image != 0, status == 0);
 	IS(lm_close(image), image != 0 ? LM_OK : LM_USAGE);
+	if (version == 0) {
+		image = 0;
+		IS(lm_open_signed(args[0], args[1], &image), status);
+		IS(lm_close(image), image != 0 ? LM_OK : LM_USAGE);
+	}
 	IS(lm_open(args[0], &image), LM_OK); /* lm_open does not check the signature */
 }
 
@@ -719,7 +729,7 @@ int main(int argc, char **argv)
 	    {"status", status, 5},
 	    {"cut", cut, 2},
 	    {"memory", memory, 1},
-	    {"signed", is_signed, 3},
+	    {"signed", is_signed, 4},
 	    {"million", million, 3},
 	    {"cost", cost, 2},
 	    {"process", process, 2},

@@ -173,11 +173,12 @@ func (f *finder) differs(list []Candidate, r runs.Run) bool {
 	})
 }
 
-// best is the candidate to take where the user does not choose: the most covering one. If that
-// cannot be a frame, it is one inside of it that can, or else one that hands the device memory, as a
-// driver does at its work, or that has inputs and outputs. If that has the same data in each
-// repetition, it is one beside it that has inputs and outputs: a program that sets up many tiles may
-// repeat its stores more often than its frames.
+// best returns the index of the candidate to use if the user does not choose one: the candidate
+// that covers most of the trace. If that cannot be a frame, best returns one inside of it that can,
+// or else one that hands memory to the device, as drivers do, or that has inputs and outputs. If
+// the data of the chosen one are the same in each repetition, best prefers another one that has
+// inputs and outputs: a program that sets up many tiles may repeat its stores more often than its
+// frames.
 func best(list []Candidate) int {
 	outer := &list[0]
 	can := func(c *Candidate) bool { return len(c.Refused) == 0 }

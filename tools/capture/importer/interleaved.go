@@ -61,8 +61,8 @@ func tiledShape(shape []uint32) (inMemory []uint32, reason string) {
 func (p *program) checkInterleaved(t *tensor) error {
 	grid := p.chip.Grid
 	if grid == nil || grid.InterleavedBanks() == 0 || !p.with("lift") {
-		return traces.Usage("%s %s is interleaved, but board %s has no DRAM banks, or pass lift is "+
-			"left out", t.kind(), t.Name, p.board.Name)
+		return traces.Usage("%s %s is interleaved, but board %s has no DRAM banks, or pass lift "+
+			"is left out", t.kind(), t.Name, p.board.Name)
 	}
 	t.extent = t.rows(grid) * t.stride(grid)
 	if t.Address > fbs.BytesMax || t.extent > fbs.BytesMax {

@@ -34,7 +34,7 @@ const accessNs, lateNs = 100, 5050
 // their own, that fail behind a number of stores. It writes down what is done.
 type failing struct {
 	memory        []byte
-	mapped        int       // windows
+	tlbs          int       // TLB windows
 	next          [5]uint64 // place of the next window, by its kind
 	fault         int
 	after, stores int
@@ -105,9 +105,9 @@ func (d *target) Map(w fbs.Window) (hal.Aperture, error) {
 		d.next[w.Kind] += roundUp(w.Size)
 	}
 	if w.Kind == gen.WindowKindTlb {
-		slot = d.mapped // its own number, for the log
+		slot = d.tlbs // its number among the TLB windows, for the log
+		d.tlbs++
 	}
-	d.mapped++
 	a := hal.NewAperture(&port64{d.failing, at}, w.Size, slot)
 	a.Bus = 0x10000000 + at
 	return a, nil

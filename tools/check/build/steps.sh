@@ -151,6 +151,7 @@ step_recipes() {
 		GOFLAGS+=" -tags=signed" \
 			build_shipped "$(go env GOARCH)" "$programs/$program" ./tools/$program
 	done
+	go build -o "$programs/lm" ./tools/lm
 	testdata/recipes/check.sh "$programs/lmrun" "$PWD/testdata/images/edu.lmb" "$PWD/$out/_recipes"
 }
 
@@ -163,6 +164,9 @@ step_guest() {
 	ensure_cross_compiler arm64 || skip_step "no C compiler for arm64: $missing"
 	build_archive arm64 "$out/liblightmetal-mock-arm64.a" mock
 	build_firmware "$out/firmware-arm64" "$out/liblightmetal-mock-arm64.a"
+	build_bare "$out/bare-arm64"
+	build_zephyr_sample "$out/zephyr"
+	export LM_GUEST_BARE=$PWD/$out/bare-arm64.bin LM_GUEST_ZEPHYR=$PWD/$out/zephyr
 	ensure_full_kernel || skip_step "no arm64 kernel with a watchdog: $missing"
 	ensure_uboot || skip_step "no U-Boot for QEMU: $missing"
 	ensure_new_qemu || skip_or_fail_step "$missing"

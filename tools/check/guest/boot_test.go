@@ -143,7 +143,7 @@ func TestBootImageRestartsAndThenReboots(t *testing.T) {
 	t.Parallel()
 	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 2 reboot",
 		mistaken(t)))
-	failed := "lmrun: expect failed: command 2 *"
+	failed := "lmrun: expect failed: main, command 2: *"
 	b.says(t, hal.ExpectFailed, "reset", "lminit: /lmrun.conf: images: 1", failed,
 		"lminit: restarting after exit status 76",
 		failed, "lminit: restarting after exit status 76", failed, "lminit: reboot")
@@ -200,7 +200,7 @@ func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 		second))
 	b.says(t, hal.ExpectFailed, "off", "lminit: /lmrun.conf: images: 4",
 		"lmrun: done: compute of second.lmb, 2 times*", "lmrun: done: main of second.lmb*",
-		"lmrun: expect failed: command 2 *", "lminit: poweroff")
+		"lmrun: expect failed: main, command 2: *", "lminit: poweroff")
 }
 
 // TestBootImageLoadsModulesAndBindsADriver binds edu to VFIO, which needs modules, and opens

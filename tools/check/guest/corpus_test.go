@@ -129,11 +129,11 @@ func (m *machine) addSigned(r *runs, image []byte) {
 	public := key.Public().(ed25519.PublicKey)
 	m.files["/plain.lmb"] = image
 	m.files["/signed.lmb"] = append(bytes.Clone(image),
-		lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+		lmb.SignatureBlock(0, public, ed25519.Sign(key, digest[:]))...)
 	m.files["/forged.lmb"] = append(bytes.Clone(image),
-		lmb.SignatureBlock(public, make([]byte, ed25519.SignatureSize))...)
+		lmb.SignatureBlock(0, public, make([]byte, ed25519.SignatureSize))...)
 	m.files["/strange.lmb"] = append(bytes.Clone(image),
-		lmb.SignatureBlock(make([]byte, ed25519.PublicKeySize),
+		lmb.SignatureBlock(0, make([]byte, ed25519.PublicKeySize),
 			make([]byte, ed25519.SignatureSize))...)
 	m.files["/broken.lmb"] = append(bytes.Clone(m.files["/signed.lmb"][:len(image)+64]),
 		make([]byte, 64)...)

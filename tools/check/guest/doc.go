@@ -9,6 +9,9 @@
 // ivshmem-plain (1af4:1110, 1 MiB) and, unless a drive takes outputs, nvme
 // (1b36:0010, 16 MiB). Files that -input and -output name are the host's.
 //
+// `guest bare` boots a machine without an operating system, whose firmware replays the image
+// (testdata/firmware/bare/README.md).
+//
 // The package is also the oracle of the system tests: QEMU's own trace of what
 // reached a device (trace.go) is compared (match.go) with what the image says
 // (expand.go), and none of the three uses code of the runtime.

@@ -31,6 +31,9 @@ func main() {
 }
 
 func run(args []string) (exit int, err error) {
+	if len(args) > 0 && args[0] == "bare" {
+		return runBare(args[1:])
+	}
 	// Images may want host memory, in pages that stay where they are.
 	m := &machine{files: map[string][]byte{}, stdout: os.Stdout, kernelArgs: " hugepages=16"}
 	flags := flag.NewFlagSet("guest", flag.ContinueOnError)

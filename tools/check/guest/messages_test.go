@@ -54,7 +54,8 @@ func targetTexts(t *testing.T) (texts []string) {
 
 // value is what stands between the texts of a message: a number, a path, or a sequence of the
 // images of scenarios.
-var value = regexp.MustCompile(`^(0x[0-9a-f]+|\d+|w\d+|(expect|compare|copy)\.\d|/[\w./-]+|main|init|frame|safe)$`)
+var value = regexp.MustCompile(`^(0x[0-9a-f]+|\d+|w\d+|(expect|compare|copy)\.\d|/[\w./-]+|` +
+	`main|init|frame|safe)$`)
 
 // isMessage reports whether a text can be a part of a message of the target: it consists of
 // texts of the target and values. The first may begin, and the last end, in the middle of a text.

@@ -33,7 +33,8 @@ main:
 		key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 		digest := sha512.Sum512(image)
 		m.files["/signed.lmb"] = append(image,
-			lmb.SignatureBlock(key.Public().(ed25519.PublicKey), ed25519.Sign(key, digest[:]))...)
+			lmb.SignatureBlock(0, key.Public().(ed25519.PublicKey),
+				ed25519.Sign(key, digest[:]))...)
 		m.files["/keys"] = fmt.Appendf(nil, "%x\n", []byte(key.Public().(ed25519.PublicKey)))
 		m.drives = []string{ext4(t)}
 	}, "pci", "unchanging\n")

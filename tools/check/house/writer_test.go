@@ -30,6 +30,7 @@ var notOutputs = map[string]string{
 	"tools/lmrun/prepare.go":           "files of sysfs",
 	"tools/lminit/prepare.go":          "files of sysfs",
 	"tools/check/guest/machine.go":     "drives of a machine in a folder of its own",
+	"tools/check/guest/bare.go":        "flash of a machine in a folder of its own",
 	"tools/check/guest/coverage.go":    "the trace of a machine, as it comes",
 	"tools/capture/recorder/space.go":  "the memory of a traced program",
 	"tools/capture/recorder/access.go": "what a descriptor of another program was opened for",

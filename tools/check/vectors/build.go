@@ -69,7 +69,6 @@ type recorder struct {
 	v        *vector.Vector
 	memory   map[vector.Space]map[uint64]byte
 	accesses int
-	waited   bool
 	now      int64
 	gone     map[int]bool
 }

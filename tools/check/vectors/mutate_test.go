@@ -286,7 +286,7 @@ func (m *mutator) changePreamble(file []byte) {
 
 // sign appends a signature, and may damage it.
 func (m *mutator) sign(file []byte) []byte {
-	block := lmb.SignatureBlock(bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 64))
+	block := lmb.SignatureBlock(0, bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 64))
 	if m.IntN(2) == 0 {
 		block[m.IntN(len(block))] ^= 1 << m.IntN(8)
 	}

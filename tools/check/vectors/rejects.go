@@ -910,8 +910,8 @@ var checksums = []definition{
 	signed("signature-with-a-wrong-checksum", sSum, func(b []byte) { b[8] ^= 1 }, "signature"),
 	signed("signature-with-a-changed-key", sSum, func(b []byte) { b[32] ^= 1 }, "signature"),
 	signed("signature-with-a-changed-end", sSum, func(b []byte) { b[127] ^= 1 }, "signature"),
-	signed("signature-reserved", "12 | 20 bytes | zero", func(b []byte) {
-		b[12] = 1
+	signed("signature-reserved", "16 | 16 bytes | zero", func(b []byte) {
+		b[16] = 1
 		little.PutUint32(b[8:], fbs.Checksum(b[12:]))
 	}, "signature"),
 	{name: "signature-cut", image: "minimal.lmb", want: "reject bad-image preamble",
@@ -923,7 +923,7 @@ var checksums = []definition{
 
 // addSignature appends a block with the form of a signature. Its key is not the key of anybody.
 func addSignature(f *file) {
-	block := lmb.SignatureBlock(bytes.Repeat([]byte{0x4b}, 32), bytes.Repeat([]byte{0x53}, 64))
+	block := lmb.SignatureBlock(0, bytes.Repeat([]byte{0x4b}, 32), bytes.Repeat([]byte{0x53}, 64))
 	f.data = aligned(append(f.data, block...))
 }
 
@@ -955,6 +955,13 @@ var accepted = []definition{
 	accept("unchanged", sStep6, func(*file) {}),
 	{name: "signature", image: "minimal.lmb", want: "done", change: addSignature,
 		format: []string{"A reader that does not require one skips it.", sNothing}},
+	{name: "signature-with-a-version", image: "minimal.lmb", want: "done",
+		format: []string{"12 | u32 | version of the image"}, change: func(f *file) {
+			addSignature(f)
+			block := f.data[len(f.data)-fbs.SignatureBytes:]
+			little.PutUint32(block[12:], 1<<32-1)
+			little.PutUint32(block[8:], fbs.Checksum(block[12:]))
+		}},
 	acceptName("name-of-two-byte-characters", "\u00a0\u07ff"),
 	acceptName("name-of-a-three-byte-character", "\u2027t"),
 	acceptName("name-of-the-last-character", "\U0010ffff"),

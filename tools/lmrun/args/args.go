@@ -24,10 +24,12 @@ type Options struct {
 	Longest  int64  // limit for the worst-case time of each sequence, in nanoseconds
 	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
 	Key      string // path of a file of public keys; empty: do not check signatures
+	AtLeast  uint32 // lowest version that a signed image may have; 0: any
 	Window   int    // number of the hardware TLB window; runtime.AnySlot: -window is not given
 
-	Seal, Check, JSON, Help, Version bool // true: the flag of this name is given
-	Supervised                       bool // true: write the longest time to stop to descriptor 3
+	Seal, Lock, Check   bool // true: the flag of this name is given
+	JSON, Help, Version bool // true: the flag of this name is given
+	Supervised          bool // true: write the longest time to stop to descriptor 3
 }
 
 // Binding connects a tensor with a file, a pipe or a ring. It contains the value NAME=FILE of one
@@ -94,6 +96,7 @@ type flagTarget[T any] struct {
 func (o *Options) SetSwitch(name string) (exists bool) {
 	switches := [...]flagTarget[bool]{
 		{"seal", &o.Seal},
+		{"lock", &o.Lock},
 		{"check", &o.Check},
 		{"json", &o.JSON},
 		{"help", &o.Help},
@@ -143,6 +146,12 @@ func (o *Options) Set(name, value string) error {
 			return UsageError("-loop takes `forever` or a number of at least 1, not " + value)
 		}
 		o.Loop = n
+	case "at-least":
+		n, _ := hal.ParseNumber(value, 10, 1<<32-1)
+		if n == 0 {
+			return UsageError("-at-least takes a version (1 to 4294967295), not " + value)
+		}
+		o.AtLeast = uint32(n)
 	case "deadline":
 		return setDuration(&o.Deadline, name, value, 3600e9)
 	case "longest":

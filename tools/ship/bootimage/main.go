@@ -113,7 +113,7 @@ type request struct {
 // ofEveryImage are lmrun's flags that may be given here instead of a
 // configuration.
 var ofEveryImage = []string{"device", "before", "sequence", "after", "loop", "input", "output",
-	"deadline", "longest", "watchdog", "window", "key"}
+	"deadline", "longest", "watchdog", "window", "key", "at-least"}
 
 func imageCommand(args []string, out io.Writer) {
 	var r request
@@ -135,7 +135,7 @@ func imageCommand(args []string, out io.Writer) {
 		flags.Func(name, "as lmrun's; paths are the board's; repeatable",
 			collect(&r.settings, name+" "))
 	}
-	for _, name := range []string{"seal", "json"} {
+	for _, name := range []string{"seal", "lock", "json"} {
 		flags.BoolFunc(name, "as lmrun's",
 			func(string) error { r.settings = append(r.settings, name); return nil })
 	}

@@ -89,7 +89,7 @@ func each(file []byte, visit func(changed []byte)) {
 		}
 		return b
 	})
-	signature := lmb.SignatureBlock(make([]byte, 32), make([]byte, 64))
+	signature := lmb.SignatureBlock(0, make([]byte, 32), make([]byte, 64))
 	for _, at := range []int{-1, 0, 8, 12, 31, 32, 64, fbs.SignatureBytes - 1} {
 		for _, checked := range []bool{false, true} {
 			change(false, func(b []byte) []byte {

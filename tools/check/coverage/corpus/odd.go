@@ -263,7 +263,8 @@ func Odd(file []byte) (list []Image, err error) {
 	}
 	list = append(list, Judged(more))
 	many := Cut(more, pagesOf(more, 1))
-	signed := append(bytes.Clone(file), lmb.SignatureBlock(make([]byte, 32), make([]byte, 64))...)
+	signed := append(bytes.Clone(file),
+		lmb.SignatureBlock(0, make([]byte, 32), make([]byte, 64))...)
 	list = append(list, Judged(many), Judged(Cut(more, pagesOf(more, 5))), Judged(signed))
 	for _, change := range slices.Concat(allowed, changes, unusedChanges()) {
 		o := &opened{file: bytes.Clone(many)}

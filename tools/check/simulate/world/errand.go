@@ -111,7 +111,7 @@ func (e *errand) prepare() error {
 	public, private, _ := ed25519.GenerateKey(rand.NewChaCha8([32]byte{byte(random.Uint32())}))
 	digest := sha512.Sum512(image)
 	e.public = public
-	w.image = append(image, lmb.SignatureBlock(public, ed25519.Sign(private, digest[:]))...)
+	w.image = append(image, lmb.SignatureBlock(0, public, ed25519.Sign(private, digest[:]))...)
 	if w.view, err = fbs.Verify(slices.Clone(w.image)); err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (e *errand) forge() {
 	e.patch(func(image []byte) []byte {
 		value := slices.Clone(image[len(image)-64:])
 		value[e.random().IntN(32)] ^= 1
-		return append(image[:len(image)-128], lmb.SignatureBlock(e.public, value)...)
+		return append(image[:len(image)-128], lmb.SignatureBlock(0, e.public, value)...)
 	})
 }
 

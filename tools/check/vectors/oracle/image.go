@@ -97,9 +97,6 @@ func (f *Fault) Error() string { return f.Code + " " + f.Place }
 // preambleBytes is the size of the preamble, and the least position of a FlatBuffers object.
 const preambleBytes = 72
 
-// tooLarge is a position outside every file.
-const tooLarge = 1 << 40
-
 // number returns an unsigned number of `size` bytes of the envelope.
 func (m *Image) number(at uint64, size uint64) uint64 {
 	n := uint64(0)

@@ -78,7 +78,7 @@ func (m *Image) splitSignature() (ok bool) {
 	}
 	signature := m.file[image:]
 	m.file = m.file[:image]
-	return string(signature[:8]) == "LMBSIGN1" && isZero(signature[12:32]) &&
+	return string(signature[:8]) == "LMBSIGN1" && isZero(signature[16:32]) &&
 		binary.LittleEndian.Uint32(signature[8:]) == sumOf(signature[12:])
 }
 

@@ -103,7 +103,7 @@ func loadFault(view *fbs.View, progress *loading, err error) *oracle.Fault {
 	fault := &oracle.Fault{Code: codeNames[hal.CodeOf(err)], Place: err.Error()}
 	_, text, _ := strings.Cut(err.Error(), ": ")
 	switch {
-	case strings.HasPrefix(text, "command "), fault.Code == "usage":
+	case strings.Contains(text, ", command "), fault.Code == "usage":
 		fault.Place = fmt.Sprint("command ", progress.command(view))
 	case strings.HasPrefix(text, "window "), strings.HasPrefix(text, "device "):
 		fault.Place, _, _ = strings.Cut(text, ":")

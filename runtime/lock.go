@@ -1,0 +1,59 @@
+package runtime
+
+// This file locks the memory of the process, so that the kernel does not evict pages that a run
+// needs.
+
+import (
+	"lightmetal/fbs"
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
+
+// LockMemory locks all memory that the process has mapped: the payload of images, default data of
+// inputs, the program itself, and Go's heap and stacks. Pages of files are read now. Afterwards the
+// kernel evicts none of these pages, so that no run waits until one has been read again.
+//
+// Freeze locks only commands and arena. A process that calls LockMemory should call it after
+// Freeze, which maps memory, and before Seal, which forbids LockMemory. Memory that is mapped later
+// is not locked. The error is a *hal.Fault with the code hal.Denied if RLIMIT_MEMLOCK is too small:
+// it must allow all mappings, including about 40 MB that Go has mapped and hardly uses.
+func LockMemory() error {
+	text, err := hal.ReadText("/proc/self/maps")
+	for text != "" && err == nil {
+		var line string
+		line, text = hal.Cut(text, '\n')
+		err = lockMapping(line)
+	}
+	return err
+}
+
+// lockMapping locks the mapping that one line of /proc/self/maps describes, for example
+// "00400000-0048a000 r-xp 00000000 fd:03 960637 /sbin/lmrun". It skips mappings that the process
+// cannot read, of which Go reserves gigabytes, and the vsyscall page of amd64, which is in the
+// upper half of the addresses and cannot be locked. For mappings of BARs, mlock2 does nothing.
+func lockMapping(line string) error {
+	addresses, rest := hal.Cut(line, ' ')
+	first, end := hal.Cut(addresses, '-')
+	const addressMax = 1<<63 - 1
+	from, isUserSpace := hal.ParseNumber(first, 16, addressMax)
+	to, _ := hal.ParseNumber(end, 16, addressMax)
+	if !isUserSpace || rest[0] != 'r' {
+		return nil
+	}
+	for range 3 { // skip permissions, offset and device
+		_, rest = hal.Cut(rest, ' ')
+	}
+	// Do not allocate pages of anonymous memory, whose inode number is 0: Go maps tables of 32 MiB
+	// of which it uses some pages. The kernel locks such a page when it is first used.
+	flags := uintptr(0)
+	if rest[0] == '0' {
+		flags = unix.MLOCK_ONFAULT
+	}
+	_, _, errno := unix.Syscall(unix.SYS_MLOCK2, uintptr(from), uintptr(to-from), flags)
+	if errno == 0 {
+		return nil
+	}
+	return hal.NewFault(hal.Denied, fbs.Text("cannot lock %d bytes of memory: ", to-from)+
+		errno.Error()+hal.MemlockAdvice)
+}
