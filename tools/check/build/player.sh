@@ -131,7 +131,7 @@ check_player_coverage() {
 	run_player_images "$dir"
 	(cd "$dir" && gcov -b lmplay.gcda >report.txt 2>/dev/null)
 	read -r statements branches < <(print_player_coverage "$dir/report.txt")
-	say "player: vectors and calls reach $statements % of the statements, $branches % of the branches"
+	say "player: vectors and calls reach $statements % of statements, $branches % of branches"
 	say "player: $out/_player/coverage/lmplay.c.gcov has the lines"
 	[[ ${statements%.*} -ge $player_statements_min ]] || {
 		warn "at least $player_statements_min % of the statements must be reached"
