@@ -39,15 +39,27 @@
 
 #ifndef LMPLAY_LOAD8
 #define LMPLAY_LOAD8(address) (*(const volatile uint8_t *)(address))
+#endif
+#ifndef LMPLAY_LOAD16
 #define LMPLAY_LOAD16(address) (*(const volatile uint16_t *)(address))
+#endif
+#ifndef LMPLAY_LOAD32
 #define LMPLAY_LOAD32(address) (*(const volatile uint32_t *)(address))
+#endif
+#ifndef LMPLAY_LOAD64
 #define LMPLAY_LOAD64(address) (*(const volatile uint64_t *)(address))
 #endif
 
 #ifndef LMPLAY_STORE8
 #define LMPLAY_STORE8(address, value) (*(volatile uint8_t *)(address) = (value))
+#endif
+#ifndef LMPLAY_STORE16
 #define LMPLAY_STORE16(address, value) (*(volatile uint16_t *)(address) = (value))
+#endif
+#ifndef LMPLAY_STORE32
 #define LMPLAY_STORE32(address, value) (*(volatile uint32_t *)(address) = (value))
+#endif
+#ifndef LMPLAY_STORE64
 #define LMPLAY_STORE64(address, value) (*(volatile uint64_t *)(address) = (value))
 #endif
 
