@@ -65,7 +65,7 @@ func (b *Board) ClosedRange(t TileRange, address, size uint64) *Closed {
 	return nil
 }
 
-// coordinates returns the set of columns (or of rows) that a rectangle may include, with one bit
+// rangeMask returns the set of columns (or of rows) that a rectangle may include, with one bit
 // for each coordinate. The rectangle begins at the column `start` and ends at the column `end`. If
 // `start` is greater than `end`, the rectangle wraps around the edge of the grid of tiles, and the
 // set contains every coordinate.

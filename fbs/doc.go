@@ -17,6 +17,7 @@
 //   - view.go compares the checksum of the envelope with the checksum in the preamble;
 //   - tables.go compares the checksums of the payload with the checksums in the envelope.
 //
-// View.Original returns nil for a View that has not been verified. Therefore code that executes
-// the commands of a View from Original need not check any offset, count or index again.
+// View.Original returns a copy of the View as Verify returned it, or nil for a View that has not
+// been verified. Therefore code that executes the commands of this copy need not check any offset,
+// count or index again.
 package fbs

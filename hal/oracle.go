@@ -14,8 +14,8 @@ import (
 // in tools/check/house checks that.
 
 // BaseDevice implements some methods of Device. Mocks embed BaseDevice, and define the other
-// methods of Device themselves. The methods of BaseDevice are those of a device without TLB
-// windows and without DMA, which is always present and has nothing to release.
+// methods of Device themselves. The methods of BaseDevice are those of a device that has no TLB
+// windows and no DMA, is always present, and has nothing to release.
 type BaseDevice struct{}
 
 // EncodeWindow implements Device. Its result `registers` is 0, because the program stores
@@ -172,7 +172,7 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	return code
 }
 
-// expect executes the load of an Expect or Modify command. The walk continues only if the
+// executeExpect executes the load of an Expect or Modify command. The walk continues only if the
 // command is an Expect, its condition is Equal and true, and the loaded value is not all
 // ones (all ones can mean that the device is gone). In all other cases, the walk stops with
 // the loaded value in w.Got, and the caller must complete the command.
@@ -205,7 +205,7 @@ func bytesAt(address uintptr, size uint32) []byte {
 	return unsafe.Slice((*byte)(toPointer(address)), size)
 }
 
-// compare executes a Compare command: it loads a range element by element, and stops the
+// executeCompare executes a Compare command: it loads a range element by element, and stops the
 // walk at the first element that differs from the golden (expected) data. `address` is the offset
 // of the range on the port `p`.
 func (w *Walk) executeCompare(p Port, address uint64) Code {
@@ -253,7 +253,7 @@ func (w *Walk) executeCopyOut(p Port, address, barOffset uint64, data []byte) Co
 	return OK
 }
 
-// fill executes a Fill command: it stores the command's value to each element of a range.
+// executeFill executes a Fill command: it stores the command's value to each element of a range.
 // `address` is the offset of the range on the port `p`.
 func (w *Walk) executeFill(p Port, address uint64) Code {
 	c := w.Next

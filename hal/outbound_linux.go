@@ -51,8 +51,8 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	case fixedNoC != 0:
 		offset = fixedNoC - t.NoC // a very large number if fixedNoC is below t.NoC
 		if offset < o.end || offset > t.Last || size-1 > t.Last-offset {
-			const text = "cannot map %x bytes of host memory at %x for the tiles, which reach " +
-				"it from %x to %x only"
+			const text = "cannot map %x bytes of host memory at %x for the tiles: only the " +
+				"addresses %x to %x are free"
 			return 0, d.fault(NoDevice,
 				fbs.Text(text, size, fixedNoC, t.NoC+o.end, t.NoC+t.Last))
 		}

@@ -54,24 +54,24 @@ func pageAddress(pagemapFD int, mem []byte) (physical uint64, present bool) {
 	return value & pageFrame * pageSize(), present
 }
 
-// poolPage describes a huge page that replacePages has taken from the kernel's pool through a
+// poolPage describes a huge page that makeContiguous has taken from the kernel's pool through a
 // hugetlb file.
 type poolPage struct {
 	address uint64 // physical address
 	offset  int64  // offset of the page in the hugetlb file, in bytes
 }
 
-// extraPoolPages limits the search of replacePages. The search takes at most four times the number
+// extraPoolPages limits the search of makeContiguous. The search takes at most four times the number
 // of pages that it needs, plus extraPoolPages. The limit keeps the search short: the kernel clears
 // each page that leaves the pool, which takes 0.1 to 2 ms per page.
 const extraPoolPages = 1024
 
-// replacePages replaces the huge pages of the mapping mem by pages that are adjacent in physical
+// makeContiguous replaces the huge pages of the mapping mem by pages that are adjacent in physical
 // memory. It returns false if it does not find enough such pages. In both cases the contents of mem
 // are lost.
 //
 // The kernel hands out the pages of its pool in no useful order: soon after boot, for example, from
-// the highest address to the lowest. Therefore replacePages takes pages from the pool, through a
+// the highest address to the lowest. Therefore makeContiguous takes pages from the pool, through a
 // hugetlb file, until enough of them are adjacent. It maps the adjacent pages in the order of their
 // addresses, and returns all others to the pool.
 func makeContiguous(pagemapFD int, mem []byte) (contiguous bool) {

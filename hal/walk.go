@@ -131,8 +131,9 @@ const (
 )
 
 // These constants check offsets and sizes of fields on which the assembly relies. Each
-// expression subtracts the expected value from the actual one. If the two differ, the
-// expression is a negative constant of an unsigned type, which does not compile.
+// expression is -(actual value - expected value). If the two values differ, either the
+// difference or its negation is a negative constant of an unsigned type, which does not
+// compile.
 const (
 	// The opcode must be byte 0 of a command and the width byte 1, because the assembly
 	// compares both in one instruction.

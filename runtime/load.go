@@ -401,7 +401,7 @@ func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
 // AppendPlace appends the name of the sequence of a command and the number of the command to
 // `text`, for example "main, command 3". The parameter `index` is the index of the command in the
 // image; if it is -1, AppendPlace appends nothing. The number in the text counts the commands of
-// the sequence from 0. It does not count marks, which name places between commands.
+// the sequence from 0. Marks are not commands: they are in the notes, and have no number.
 func AppendPlace(text []byte, view *fbs.View, index int) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]

@@ -26,8 +26,9 @@ type Replay struct {
 	callerView *fbs.View      // view that was passed to Load; the caller may modify it
 	devices    []hal.Device   // devices of the image, in the order of the image
 	apertures  []hal.Aperture // for each window of the image, the address range that Load mapped
-	// For each window of the image, the address of its TLB window. The address is 0 if the kind of
-	// the window is not Tlb, or if the kernel driver programs the TLB window.
+	// For each Tlb window of the image, the address at which its TLB window is mapped. A Point adds
+	// an offset to this address, and stores the sum in the table of windows. The address is 0 for
+	// windows of other kinds, and if the kernel driver programs the TLB window.
 	tlbWindows []uintptr
 	// The memory of all tensors. If Load copied the commands, the copy follows the tensors in
 	// read-only pages.

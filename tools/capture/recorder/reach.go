@@ -158,7 +158,7 @@ func (h *hosts) isolate(m *reached, from, to uint64) *reached {
 	return m
 }
 
-// keepFormer keeps what the record says of memory that is not reached any more.
+// keepRetired keeps what the record says of memory that is not reached any more.
 func (h *hosts) keepRetired(m *reached) {
 	h.retiredBytes += m.size()
 	if n := len(h.retired); n > 0 {

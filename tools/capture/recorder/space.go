@@ -53,7 +53,7 @@ func (s *space) file(tid int) *os.File {
 	return s.memory // of which nil reads nothing
 }
 
-// ofProcess opens a file under /proc to read and to write, nil where it cannot.
+// openOfProcess opens a file under /proc to read and to write, nil where it cannot.
 func openOfProcess(path string) *os.File {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -39,12 +39,10 @@ func RejectAliases(outputs []string, inputs ...string) error {
 	return nil
 }
 
-// aliasError returns the error for an output that is the same file as an input or as another
-// output. The parameter path is the path of the output, and the parameter `other` is the path of
-// the other file. The parameter `role` is "input" if the other file is an input, and "output" if it
-// is an output.
-func aliasError(path, role, other string) error {
-	reason := "output " + path + " is the same file as " + role + " " + other
+// aliasError returns the error for an output that is the same file as another file. The parameter
+// otherRole is "input" or "output": the role of the file at the path `other`.
+func aliasError(output, otherRole, other string) error {
+	reason := "output " + output + " is the same file as " + otherRole + " " + other
 	return hal.NewFault(hal.Usage, reason+"; name another file")
 }
 

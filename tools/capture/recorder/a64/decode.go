@@ -30,7 +30,7 @@ type instruction struct {
 
 func bits(code uint32, high, low int) uint32 { return code >> low & (1<<(high-low+1) - 1) }
 
-// signed9 and so on extend the sign of a field.
+// signedBits returns the field code[high:low] as a signed number, extended to 64 bits.
 func signedBits(code uint32, high, low int) uint64 {
 	shift := 64 - (high - low + 1)
 	return uint64(int64(uint64(bits(code, high, low))<<shift) >> shift)
