@@ -39,15 +39,27 @@
 
 #ifndef LMPLAY_LOAD8
 #define LMPLAY_LOAD8(address) (*(const volatile uint8_t *)(address))
+#endif
+#ifndef LMPLAY_LOAD16
 #define LMPLAY_LOAD16(address) (*(const volatile uint16_t *)(address))
+#endif
+#ifndef LMPLAY_LOAD32
 #define LMPLAY_LOAD32(address) (*(const volatile uint32_t *)(address))
+#endif
+#ifndef LMPLAY_LOAD64
 #define LMPLAY_LOAD64(address) (*(const volatile uint64_t *)(address))
 #endif
 
 #ifndef LMPLAY_STORE8
 #define LMPLAY_STORE8(address, value) (*(volatile uint8_t *)(address) = (value))
+#endif
+#ifndef LMPLAY_STORE16
 #define LMPLAY_STORE16(address, value) (*(volatile uint16_t *)(address) = (value))
+#endif
+#ifndef LMPLAY_STORE32
 #define LMPLAY_STORE32(address, value) (*(volatile uint32_t *)(address) = (value))
+#endif
+#ifndef LMPLAY_STORE64
 #define LMPLAY_STORE64(address, value) (*(volatile uint64_t *)(address) = (value))
 #endif
 
@@ -1987,7 +1999,6 @@ static enum lmplay_code check_tiles(const struct loader *l, uint32_t index,
 
 /* Checks that every command can be executed on these devices by this processor. */
 static enum lmplay_code check_for_machine(const struct loader *l) {
-	struct lmplay_error *error = l->error;
 	struct lmplay_replay *r = l->replay;
 	enum lmplay_code code = LMPLAY_OK;
 	for (uint32_t i = 0; (i < r->image->command_count) && (code == LMPLAY_OK); i++) {
@@ -2003,6 +2014,7 @@ static enum lmplay_code check_for_machine(const struct loader *l) {
 		if ((LMPLAY_ACCESS_64 == 0) && (code == LMPLAY_OK) && (c->width == 8u) &&
 			((c->mode != MODE_BULK) || (c->opcode == OP_EXPECT)) &&
 			(r->windows[c->window].by_hooks == 0u)) {
+			struct lmplay_error *error = l->error;
 			code = reject(error, LMPLAY_WRONG_DEVICE, "command", i,
 				TEXT("this processor has no accesses of 8 bytes"));
 		}

@@ -32,7 +32,7 @@
  *
  * HOOKS. A port fills in struct lmplay_hooks: functions that map a window, read a clock and so on.
  * Hooks must not call functions of this header for the same replay, except lmplay_fault and
- * lmplay_stop. README.md in this directory describes how to write a port.
+ * lmplay_stop. PORTING.md in this directory describes how to write a port.
  *
  * CALLS. Calls for one replay must not overlap, again except lmplay_fault and lmplay_stop, which
  * an interrupt or a handler of a processor exception may call. Different replays may run at the

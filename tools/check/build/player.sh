@@ -97,15 +97,14 @@ check_player_sizes() {
 }
 
 # print_player_size NAME COMPILER FLAGS LIMIT OPTIONS compiles the player for a target, prints its
-# size and its deepest stack frame, and checks both.
+# size and its largest stack frame in bytes, and checks both, and that there is no writable data.
 print_player_size() {
 	local object=$out/_player/size.o code data stack
 	# shellcheck disable=SC2086 # flags and options are words
 	$2 "${player_flags[@]}" -Os -fstack-usage $3 $5 -c runtime/c/lmplay.c -o "$object"
 	read -r code data < <(print_sections "$object" "${2%gcc}size")
 	stack=$(sort -t$'\t' -k2 -n "${object%.o}.su" | tail -1 | cut -f2)
-	say "player: $1: $code bytes of code and constants (limit $4), $data of writable data," \
-		"largest stack frame $stack bytes"
+	say "player: $1: $code bytes of code and constants (limit $4), largest stack frame $stack"
 	[[ $data -eq 0 ]] || { warn "the player has writable data"; return 1; }
 	[[ $code -le $4 ]] || { warn "the player is $((code - $4)) bytes too large"; return 1; }
 	[[ $stack -le $player_stack_max ]] || { warn "a stack frame is too large"; return 1; }
@@ -117,10 +116,8 @@ print_sections() {
 	"$2" "$1" | awk 'NR == 2 { print $1, $2 + $3 }'
 }
 
-# The least coverage of the player by vectors and calls, in percent of statements and of branches,
-# and the goals.
-player_statements_min=85 player_branches_min=76
-player_statements_goal=98 player_branches_goal=95
+# The least coverage of the player by vectors and calls, in percent of statements and of branches.
+player_statements_min=99 player_branches_min=96
 
 # check_player_coverage runs the vectors, the images of testdata and calls of every function with
 # one player that counts, and checks what they reach.
@@ -134,11 +131,14 @@ check_player_coverage() {
 	run_player_images "$dir"
 	(cd "$dir" && gcov -b lmplay.gcda >report.txt 2>/dev/null)
 	read -r statements branches < <(print_player_coverage "$dir/report.txt")
-	say "player: vectors and calls reach $statements % of the statements and $branches % of the" \
-		"branches; goals $player_statements_goal % and $player_branches_goal %;" \
-		"$out/_player/coverage/lmplay.c.gcov has the lines"
-	[[ ${statements%.*} -ge $player_statements_min && ${branches%.*} -ge $player_branches_min ]] || {
-		warn "at least $player_statements_min % and $player_branches_min % must be reached"
+	say "player: vectors and calls reach $statements % of statements, $branches % of branches"
+	say "player: $out/_player/coverage/lmplay.c.gcov has the lines"
+	[[ ${statements%.*} -ge $player_statements_min ]] || {
+		warn "at least $player_statements_min % of the statements must be reached"
+		return 1
+	}
+	[[ ${branches%.*} -ge $player_branches_min ]] || {
+		warn "at least $player_branches_min % of the branches must be reached"
 		return 1
 	}
 }
@@ -152,7 +152,8 @@ link_player() {
 # tools/check/cplayer compares what the harness prints with the Go runtime.
 run_player_images() {
 	local dir=$1 image fault budget
-	"$dir/calls" testdata/images/edu-factorial.lmb testdata/images/wh.twoop.lmb
+	"$dir/calls" testdata/images/{edu-factorial,wh.twoop,edu-dma}.lmb \
+		testdata/vectors/{wormhole-host,fixed,commands}.lmb
 	for budget in 0 1 7; do
 		STEPS=$budget "$dir/vectors" testdata/vectors testdata/vectors/*.vec
 	done

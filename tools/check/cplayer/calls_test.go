@@ -10,9 +10,12 @@ import (
 // accesses of mapped memory.
 func TestEveryFunctionIsCalledRightAndWrong(t *testing.T) {
 	program := buildProgram(t, "calls")
-	images := filepath.Join(root, "testdata", "images")
-	call := exec.Command(program, filepath.Join(images, "edu-factorial.lmb"),
-		filepath.Join(images, "wh.twoop.lmb"))
+	var paths []string
+	for _, name := range []string{"images/edu-factorial", "images/wh.twoop", "images/edu-dma",
+		"vectors/wormhole-host", "vectors/fixed", "vectors/commands"} {
+		paths = append(paths, filepath.Join(root, "testdata", name+".lmb"))
+	}
+	call := exec.Command(program, paths...)
 	if out, err := call.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

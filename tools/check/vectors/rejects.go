@@ -99,8 +99,8 @@ func rename(name string) func(*file) {
 const (
 	sPreamble = "The preamble: size of the file, identifier, version"
 	sFlat     = "The FlatBuffer: table, vtable and vectors lie inside the envelope"
-	sCounts   = "The counts of `reservation` against the vectors, in the order of step 4 and then " +
-		"commands; before each count, that a required vector is not empty."
+	sCounts   = "The counts of `reservation` against the vectors, in the order of step 4 and " +
+		"then commands; before each count, that a required vector is not empty."
 	sTables   = "The elements of the tables: devices, rules, windows"
 	sName     = "A *name* is a u32"
 	sPlain    = "It is UTF-8 (RFC 3629) without control characters"
