@@ -227,18 +227,23 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "x.lmb")
+	const twoArguments = "two arguments are `-`; only one can be standard input: " +
+		"name a file for the other"
+	const bothRead = " both read standard input; name a file for one of them"
 	for _, c := range []struct {
-		stdin string
-		args  []string
+		stdin, want string
+		args        []string
 	}{
-		{sevens, []string{"set", twoopImage, "a=-", "b=-", "-o", out}},
-		{sevens, []string{"replay", "--device", "mock:wormhole", "--input", "a=-", "--input", "b=-",
-			twoopImage}},
-		{twoopImage, []string{"verify", "--together", "-", "-"}},
-		{twoopImage, []string{"diff", "-", "-"}},
+		{sevens, "argument a=- and argument b=-" + bothRead,
+			[]string{"set", twoopImage, "a=-", "b=-", "-o", out}},
+		{sevens, "--input a=- and --input b=-" + bothRead,
+			[]string{"replay", "--device", "mock:wormhole", "--input", "a=-", "--input", "b=-",
+				twoopImage}},
+		{twoopImage, twoArguments, []string{"verify", "--together", "-", "-"}},
+		{twoopImage, twoArguments, []string{"diff", "-", "-"}},
 	} {
 		exit, _, stderr := lmFrom(t, c.stdin, c.args...)
-		if exit != 64 || !strings.Contains(stderr, "both read standard input") {
+		if exit != 64 || !strings.Contains(stderr, c.want) {
 			t.Errorf("lm %v: %d %s", c.args, exit, stderr)
 		}
 	}

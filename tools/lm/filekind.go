@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/capture/importer"
+	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/capture/record"
 	"lightmetal/tools/lmrun/files"
 )
@@ -97,6 +98,28 @@ func notAnImage(path string) error {
 		return nil
 	}
 	return newFault(hal.BadImage, text, path)
+}
+
+// notATrace returns an error that says what a file is that was given as a trace, and what to do
+// with it. It returns nil if the file is a trace, or if its kind is unknown.
+func notATrace(path string) error {
+	fd, _, err := files.Open(stdin(path))
+	if err != nil {
+		return nil
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	head := readHead(file)
+	switch {
+	case traceFormat(head) != "":
+		return nil
+	case isImage(head):
+		return traces.Refuse(0, "this is an image, not a trace; `lm info %s` shows it", path)
+	case listingHead.Match(head):
+		return traces.Refuse(0, "this is a listing, not a trace; `lm asm %s` makes an image of it",
+			path)
+	}
+	return nil
 }
 
 var (

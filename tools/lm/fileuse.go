@@ -295,14 +295,22 @@ func checkFiles(c *cobra.Command, args []string) {
 		}
 	}
 	if len(standard) > 1 {
-		failUsage("%s and %s both read standard input; put one into a file",
-			standard[0], standard[1])
+		failStandardInput(standard[0], standard[1])
 	}
 	err := files.RejectAliases(slices.DeleteFunc(outputs, isEmpty), inputs...)
 	if fault, ok := err.(*hal.Fault); ok && c.Flags().Lookup("in-place") != nil && !inPlace {
 		fault.Reason += ", or use --in-place"
 	}
 	fail.On(err)
+}
+
+// failStandardInput fails because two arguments or flags name standard input.
+func failStandardInput(first, second string) {
+	if first == "argument -" && second == first {
+		failUsage("two arguments are `-`; only one can be standard input: " +
+			"name a file for the other")
+	}
+	failUsage("%s and %s both read standard input; name a file for one of them", first, second)
 }
 
 func isEmpty(path string) bool { return path == "" }

@@ -43,10 +43,20 @@ type importFlags struct {
 
 func importCommand() *cobra.Command {
 	var f importFlags
-	c := command("import TRACE", exactlyOne("trace"), func(args []string) { f.run(args[0]) })
+	c := command("import TRACE", exactlyOneTrace, func(args []string) { f.run(args[0]) })
 	f.define(c.Flags())
 	jsonFlag(c, "report as JSON")
 	return c
+}
+
+// exactlyOneTrace requires one argument, and rejects an image or a listing. It does so before
+// the files are checked: the default output of an image would be the image itself.
+func exactlyOneTrace(c *cobra.Command, args []string) error {
+	if err := exactlyOne("trace")(c, args); err != nil {
+		return err
+	}
+	failAt(args[0], notATrace(args[0]))
+	return nil
 }
 
 func (f *importFlags) define(flags *pflag.FlagSet) {

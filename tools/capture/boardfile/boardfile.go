@@ -32,14 +32,14 @@ func IsText(data []byte) bool {
 // Parse reads a board file. name stands in errors.
 func Parse(name string, text []byte) (*lmb.Image, error) {
 	image, err := listing.Parse(name, text, func(string) ([]byte, error) {
-		return nil,
-			errors.New("a board file has no data")
+		return nil, errors.New("a board file cannot contain data: remove this line")
 	})
 	switch {
 	case err != nil:
 		return nil, err
 	case len(image.Devices) != 1 || len(image.Windows)+len(image.Tensors)+len(image.Sequences) > 0:
-		return nil, fmt.Errorf("%s: a board file has one target, its rules, and nothing else", name)
+		return nil, fmt.Errorf("%s: a board file has one `device` line and its rules, nothing else",
+			name)
 	case len(image.Rules) == 0:
 		return nil,
 			fmt.Errorf("%s: no rule says what a BAR takes, so that nothing may be accessed; a "+

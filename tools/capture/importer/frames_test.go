@@ -679,7 +679,7 @@ func TestFramesAreCutByHandAtMarks(t *testing.T) {
 		t.Errorf("the input is that of another frame: %x", image.Tensors[0].Data[:8])
 	}
 	refused(t, m.text(), Options{From: FromMmiotrace, Stop: Part{From: "end"}},
-		"a stop without a frame")
+		"--stop needs --frame")
 	refused(t, m.text(), Options{From: FromMmiotrace, Frame: Part{From: "nowhere"}},
 		`the trace has no mark "nowhere" for the frame to begin at`)
 }

@@ -55,12 +55,15 @@ func TestCaptureOfDMAReplaysWithTheHostMemoryItReached(t *testing.T) {
 	refused(t, text, o, "line 21: store of 0x102000 to the DMA destination address: a replay "+
 		"needs host memory there, and the trace does not have it; name its file with --host")
 	o.Host = append(o.Host, HostSpec{"to", 0x102000, captureFile(t, "edu-dma.to.bin")})
+	const warning = "the trace has no accesses to host memory, so the image neither waits for " +
+		"nor compares what the device writes there; record with `lm record` or `lm serve`"
 	for _, without := range [][]string{nil, {"coalesce", "fence"}} {
 		o.Without = without
 		image, report := mustImport(t, text, o)
 		if did(report, "host") != "2 stores of its addresses became relocations" ||
 			did(report, "fill") != "host memory from: 4096 bytes with 0 addresses; to: 4096 "+
-				"bytes with 0 addresses" || len(report.Warnings) != 1 {
+				"bytes with 0 addresses" || len(report.Warnings) != 1 ||
+			report.Warnings[0].String() != warning {
 			t.Errorf("%v", report)
 		}
 		replay, device := load(t, image, runtime.AnySlot)

@@ -22,9 +22,9 @@ const comparedMax = 256 << 20
 // hostMemory says what differs there between the repetitions.
 func (c *columns) hostMemory() {
 	for _, wrote := range []bool{false, true} {
-		who := "the program stores"
+		who, remedy := "the program stores", "import fewer repetitions with --part FROM..TO"
 		if wrote {
-			who = "the device writes"
+			who, remedy = "the device writes", "leave memory out with --ignore bus:FIRST-LAST"
 		}
 		var reps [][]hostStore
 		for _, start := range c.c.reps {
@@ -42,7 +42,8 @@ func (c *columns) hostMemory() {
 			ranges = append(ranges, hostRange{hostStore: s})
 		}
 		if !c.follow(ranges, wrote) {
-			c.refuseHost(ranges[0].hostStore, who+" more to host memory than is compared")
+			c.refuseHost(ranges[0].hostStore,
+				who+" more to host memory than lm import compares; "+remedy)
 			continue
 		}
 		for i := range ranges {

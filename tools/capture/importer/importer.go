@@ -259,7 +259,7 @@ func (o *Options) check() error {
 		return traces.Usage("BAR %d: a BAR is 0 to 5", o.Bar)
 	}
 	if (o.Frame == Part{}) && (o.Stop != Part{}) {
-		return traces.Usage("a stop without a frame")
+		return traces.Usage("--stop needs --frame")
 	}
 	return o.checkHost()
 }

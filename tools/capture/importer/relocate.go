@@ -31,9 +31,8 @@ func (r *relocator) run() (outcome, error) {
 		return nil
 	})
 	if len(r.o.Host) > 0 {
-		r.out.warn(0, "the trace holds neither what the device did to host memory nor what the "+
-			"program read there: "+
-			"the image does not wait for it, and does not compare it")
+		r.out.warn(0, "the trace has no accesses to host memory, so the image neither waits for "+
+			"nor compares what the device writes there; record with `lm record` or `lm serve`")
 	}
 	r.out.did = english.Count(r.stores, "store") + " of its addresses became relocations"
 	if r.halves > 0 {

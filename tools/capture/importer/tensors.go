@@ -88,7 +88,7 @@ func (a *assigner) addTensors() error {
 		a.tensors = append(a.tensors, tensor{TensorSpec: s, role: gen.RoleOutput})
 	}
 	if len(a.tensors) > fbs.TensorsMax {
-		return traces.Usage("%d tensors are more than an image holds (%d)", len(a.tensors),
+		return traces.Usage("%d tensors are named; an image holds at most %d", len(a.tensors),
 			fbs.TensorsMax)
 	}
 	for i := range a.tensors {

@@ -3,10 +3,12 @@ package importer
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
@@ -321,6 +323,15 @@ func TestResultThatFollowsAnInputIsWarnedOf(t *testing.T) {
 	if len(report.Warnings) != 0 {
 		t.Errorf("warnings %v", report.Warnings)
 	}
+}
+
+func TestMoreTensorsThanAnImageHoldsAreRefused(t *testing.T) {
+	spec := TensorSpec{Name: "a", Place: Place{Tile: true, X: 1, Y: 1}, Address: 0x100,
+		DType: gen.DTypeInt8, Shape: []uint32{4}}
+	refused(t, l1(access("W", 4, wh166+0x100, 1)),
+		Options{From: FromMmiotrace, Board: &boards.Wormhole,
+			Inputs: slices.Repeat([]TensorSpec{spec}, fbs.TensorsMax+1)},
+		"4097 tensors are named; an image holds at most 4096")
 }
 
 func TestTensorSpecMadeByHandIsChecked(t *testing.T) {

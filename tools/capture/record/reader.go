@@ -354,7 +354,7 @@ func (p *parser) configAccess(r *Record) {
 	r.Bdf = uint32(p.number("device", 16, 32))
 	if s := &p.several; p.version == 2 {
 		if uint64(r.Bdf) >= uint64(len(s.devices)) {
-			p.fail("no device has number %d", r.Bdf)
+			p.fail("device %d is used before a line declares it", r.Bdf)
 			return
 		}
 		s.other = s.devices[r.Bdf] != s.chosen

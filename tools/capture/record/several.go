@@ -63,7 +63,8 @@ func (p *parser) choose(d *Capture) {
 		return
 	}
 	if s.chosen != nil {
-		p.fail("the recording has several such devices, %s (%s) and %s (%s) among them: name one",
+		p.fail("the recording has several such devices, %s (%s) and %s (%s) among them: "+
+			"choose one with --device",
 			s.chosen.Name, s.chosen.ids(), d.Name, d.ids())
 	}
 	if p.err == nil {

@@ -44,7 +44,7 @@ func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"": "4:20: the recording has several such devices, 0000:00:02.0 (8086:100e) " +
-			"and 0000:00:03.0 (1b36:0010) among them: name one",
+			"and 0000:00:03.0 (1b36:0010) among them: choose one with --device",
 		"0000:00:04.0": "1:1: the recording has no device 0000:00:04.0; it has 0000:00:02.0 " +
 			"(8086:100e), 0000:00:03.0 (1b36:0010)",
 	} {
@@ -179,7 +179,8 @@ func TestConfigurationIsOfTheDeviceThatIsNamed(t *testing.T) {
 		}
 	}
 	if _, err := ReadDevice(strings.NewReader(strings.Replace(text, "CR 1 ", "CR 2 ", 1)),
-		"8086:100e"); err == nil || !strings.Contains(err.Error(), "no device has number 2") {
+		"8086:100e"); err == nil ||
+		!strings.Contains(err.Error(), "device 2 is used before a line declares it") {
 		t.Error(err)
 	}
 }

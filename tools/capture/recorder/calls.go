@@ -205,7 +205,8 @@ func takeDescriptor(t *thread, fd int) (own int, err error) {
 	}
 	defer unix.Close(file)
 	if own, err = unix.PidfdGetfd(file, fd, 0); err != nil {
-		return -1, fmt.Errorf("its descriptor cannot be taken: %w", err)
+		return -1, fmt.Errorf("cannot copy file descriptor %d of process %d: %w", fd,
+			t.process, err)
 	}
 	return own, nil
 }
