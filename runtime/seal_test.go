@@ -238,6 +238,19 @@ func TestFreezeLocksCommandsAndArena(t *testing.T) {
 	}
 }
 
+// skipWithoutLockedMemory skips a test that locks all memory of a Go program, about 40 MiB, if this
+// user may not lock as much.
+func skipWithoutLockedMemory(t *testing.T) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() != 0 && limit.Cur < 64<<20 {
+		t.Skipf("needs root or `ulimit -l 65536`; the limit is %d bytes", limit.Cur)
+	}
+}
+
 // TestLockMemoryLocksPayloadAndProgramToo checks the flags of the mappings.
 func TestLockMemoryLocksPayloadAndProgramToo(t *testing.T) {
 	maps, err := os.ReadFile("/proc/self/smaps")
@@ -247,6 +260,7 @@ func TestLockMemoryLocksPayloadAndProgramToo(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector maps terabytes")
 	}
+	skipWithoutLockedMemory(t)
 	const output = "tensor d output uint8[64]\nmain:\n  copy.8 d[:] <- m+0x0"
 	source := strings.Replace(withPayload, "main:", output, 1)
 	out, status := child(t, "allLocked", written(t, encoded(t, source)))

@@ -76,6 +76,19 @@ func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
 	return c
 }
 
+// skipWithoutLockedMemory skips a test that locks all memory of a Go program, about 40 MiB, if this
+// user may not lock as much.
+func skipWithoutLockedMemory(t *testing.T) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() != 0 && limit.Cur < 64<<20 {
+		t.Skipf("needs root or `ulimit -l 65536`; the limit is %d bytes", limit.Cur)
+	}
+}
+
 // TestLockedRunsHaveAllMemoryLocked reads, during the runs, whether the program is locked, which
 // only -lock does, also with -seal.
 func TestLockedRunsHaveAllMemoryLocked(t *testing.T) {
@@ -89,6 +102,9 @@ func TestLockedRunsHaveAllMemoryLocked(t *testing.T) {
 		locked bool
 	}{{"-seal", false}, {"-lock", true}, {"-lock -seal", true}} {
 		t.Run(test.flags, func(t *testing.T) {
+			if test.locked {
+				skipWithoutLockedMemory(t)
+			}
 			c := framesCommand(t, "end", append(strings.Fields(test.flags), "-loop", "forever",
 				"-input", "a="+in, "-output", "d=-", "x.lmb")...)
 			out, err := c.StdoutPipe()
