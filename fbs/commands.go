@@ -616,7 +616,8 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 		if r.LoadOnly && r.Bar == w.Bar && r.First < w.Offset+w.Size && r.Last >= w.Offset {
 			return Text("window %d includes %x to %x of its BAR (",
 				uint64(index), r.First, r.Last) + r.Name +
-				"), which accept no stores; relocate the bus address of a window without these bytes"
+				"), which accept no stores; relocate the bus address of a window " +
+				"without these bytes"
 		}
 	}
 	state.acceptsStores = true

@@ -265,8 +265,9 @@ func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 		return Text("%x bytes at bus address %x reach beyond the last address", w.Size, w.Offset)
 	}
 	if w.Offset < *previousEnd {
-		return Text("bus address %x is below %x, the end of an earlier host window; host windows must "+
-			"not overlap, and must be sorted by their bus addresses", w.Offset, *previousEnd)
+		return Text("bus address %x is below %x, the end of an earlier host window; host "+
+			"windows must not overlap, and must be sorted by their bus addresses",
+			w.Offset, *previousEnd)
 	}
 	*previousEnd = end
 	return ""

@@ -24,7 +24,7 @@ const (
 	DeadlinePassed      // the condition of a poll did not become true before its deadline
 	ExpectFailed        // a loaded value did not meet the condition of an expect command
 	CompareFailed       // data from the device differ from the golden (expected) data
-	Denied              // this user lacks permission, a signature is invalid, or the process is sealed
+	Denied              // no permission, an invalid signature, or a sealed process
 	WrongDevice         // the image is for another device
 	Refused             // the device or its mock rejected an access
 	BadTensor           // tensor data do not have the size or type that the image declares

@@ -65,7 +65,7 @@ func TestTilesSeeHostMemoryAtAFixedAddress(t *testing.T) {
 			_, err := d.Map(fixedHost(bus, 0x2000))
 			wantFault(t, "out of reach or in use", err, NoDevice,
 				fbs.Text("cannot map 0x2000 bytes of host memory at %x for the tiles", bus),
-				"from 0x800008000 to 0x8fffdffff only")
+				"only the addresses 0x800008000 to 0x8fffdffff are free")
 		}
 	}
 	t.Run("vfio", func(t *testing.T) {

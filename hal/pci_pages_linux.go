@@ -61,9 +61,9 @@ type poolPage struct {
 	offset  int64  // offset of the page in the hugetlb file, in bytes
 }
 
-// extraPoolPages limits the search of makeContiguous. The search takes at most four times the number
-// of pages that it needs, plus extraPoolPages. The limit keeps the search short: the kernel clears
-// each page that leaves the pool, which takes 0.1 to 2 ms per page.
+// extraPoolPages limits the search of makeContiguous. The search takes at most four times the
+// number of pages that it needs, plus extraPoolPages. The limit keeps the search short: the kernel
+// clears each page that leaves the pool, which takes 0.1 to 2 ms per page.
 const extraPoolPages = 1024
 
 // makeContiguous replaces the huge pages of the mapping mem by pages that are adjacent in physical

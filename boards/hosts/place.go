@@ -72,10 +72,10 @@ func groupByPrefetchable(bars []BAR) [2]barGroup {
 	return groups
 }
 
-// allocateAddresses allocates addresses for a group of BARs in the first window with enough free addresses,
-// and returns the first of the allocated addresses. The parameter `nextFree` has the first free
-// address of each window; allocateAddresses updates `nextFree`. `ok` is false if no window has enough free
-// addresses.
+// allocateAddresses allocates addresses for a group of BARs in the first window with enough free
+// addresses, and returns the first of the allocated addresses. The parameter `nextFree` has the
+// first free address of each window; allocateAddresses updates `nextFree`. `ok` is false if no
+// window has enough free addresses.
 func (p *Port) allocateAddresses(g *barGroup, nextFree []uint64) (start uint64, ok bool) {
 	if g.sum == 0 {
 		return 0, true

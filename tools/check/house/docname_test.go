@@ -1,0 +1,67 @@
+package house
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCommentsOfFunctionsBeginWithTheirNames checks the comment of every function outside of
+// tests, so that a comment does not keep the name that a function had before. A comment that
+// begins with another word than a name, such as "A" or "These", is left alone.
+func TestCommentsOfFunctionsBeginWithTheirNames(t *testing.T) {
+	checked := 0
+	eachFile(t, func(path string) {
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		source, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, source, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ast.IsGenerated(file) {
+			return
+		}
+		for _, declaration := range file.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok || function.Doc == nil {
+				continue
+			}
+			checked++
+			first, _, _ := strings.Cut(function.Doc.Text(), " ")
+			if !nameOfAnother(first, function.Name.Name) {
+				continue
+			}
+			t.Errorf("%s: the comment of %s begins with %q", set.Position(function.Pos()),
+				function.Name.Name, first)
+		}
+	})
+	if checked < 1000 {
+		t.Errorf("only %d comments were found", checked)
+	}
+}
+
+// nameOfAnother reports whether a comment's first word is the name of something else than the
+// function: a word with a capital letter inside, as in camelCase.
+func nameOfAnother(word, function string) bool {
+	word = strings.TrimRight(word, ",:")
+	if word == function || word == "" {
+		return false
+	}
+	for _, letter := range word[1:] {
+		if letter >= 'a' && letter <= 'z' {
+			continue
+		}
+		return letter >= 'A' && letter <= 'Z' && strings.ToUpper(word) != word
+	}
+	return false
+}
