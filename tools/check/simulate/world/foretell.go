@@ -161,8 +161,9 @@ func (e *errand) sequence(name string) bool {
 		return true
 	}
 	e.told.code, e.told.exit, e.told.command, e.told.seen = code, code.ExitStatus(), m.index, m.seen
-	e.told.say = fmt.Sprintf("command %d of %s",
-		m.index-int(e.w.view.Sequences[e.within(m.index)].First), e.w.name(e.within(m.index)))
+	sequence := e.within(m.index)
+	e.told.say = fmt.Sprintf("%s, command %d", e.w.name(sequence),
+		m.index-int(e.w.view.Sequences[sequence].First))
 	e.foretellSafe()
 	return false
 }
