@@ -42,7 +42,7 @@ type machine struct {
 	kernelArgs    string            // the kernel's own, with a blank in front
 	linuxNvme     bool              // its driver takes the nvme devices
 	virt          string            // QEMU's machine, empty: virt
-	processors    int               // 0: one
+	processors    int               // 0: two
 	qemu          string            // QEMU itself, empty: the system's
 	// devices that `lm serve` shows to the machine, with further arguments of that; they need
 	// QEMU 10.1
@@ -131,7 +131,7 @@ func (m *machine) prepare() ([]string, error) {
 	}
 	args := []string{
 		"-M", cmp.Or(m.virt, "virt") + shared, "-cpu", "cortex-a72",
-		"-smp", strconv.Itoa(cmp.Or(m.processors, 1)), "-m", strconv.Itoa(memory(size)),
+		"-smp", strconv.Itoa(cmp.Or(m.processors, 2)), "-m", strconv.Itoa(memory(size)),
 		"-nographic", "-no-reboot", "-nic", "none",
 		"-kernel", m.kernel, "-initrd", initrd, "-append", line,
 		// Guest memory begins at 1 GiB, beyond the 28 bits of edu's default mask.
