@@ -239,9 +239,12 @@ func TestFreezeLocksCommandsAndArena(t *testing.T) {
 }
 
 // skipWithoutLockedMemory skips a test that locks all memory of a Go program, about 40 MiB, if this
-// user may not lock as much.
+// user may not lock as much, or if the kernel has no mlock2, which QEMU's user mode does not have.
 func skipWithoutLockedMemory(t *testing.T) {
 	t.Helper()
+	if _, _, errno := unix.Syscall(unix.SYS_MLOCK2, 0, 0, 0); errno == unix.ENOSYS {
+		t.Skip("the kernel, or QEMU's user mode, does not implement mlock2")
+	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
 		t.Fatal(err)
