@@ -23,6 +23,7 @@ type frameLoop struct {
 	streams        []stream      // one for each -input, followed by one for each -output
 	files          files.Outputs // the files and pipes to which lmrun writes outputs
 	watchdog       watchdog
+	faults         faultRecorder
 	sealed         bool // runtime.Seal has installed its seccomp filter
 }
 

@@ -60,14 +60,19 @@ func replayImage(o args.Options) outcome {
 	if o.Supervised {
 		err = reportMaxStopTime(f.maxStopTimeUs(view))
 	}
+	if err == nil {
+		err = f.faults.open(o.Faults, view)
+	}
 	if err != nil {
 		return outcome{err: err}
 	}
 	devices, err := openDevices(o, view)
-	if err != nil {
-		return outcome{err: err}
+	end := outcome{err: err}
+	if err == nil {
+		end = f.runOnDevices(devices, view, o)
 	}
-	return f.runOnDevices(devices, view, o)
+	f.faults.record(&end)
+	return end
 }
 
 // openImage opens and verifies the image, and returns the verified image. If -key is given,
@@ -117,14 +122,15 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 }
 
 // runOnDevices prepares and executes the runs. It then discards the outputs that were not
-// committed, and stops the devices. It stops the watchdog only after success. Therefore the
-// watchdog resets the machine after a failure.
+// committed, reads the error registers after a failure, and stops the devices. It stops the
+// watchdog only after success. Therefore the watchdog resets the machine after a failure.
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.loadAndFreeze(devices, view, o)}
 	if end.err == nil {
 		end = f.runLoop(o.Loop)
 	}
 	f.files.Discard()
+	f.faults.readErrorRegisters(devices, &end)
 	if err := f.stopDevices(devices); end.err == nil {
 		end.err = err
 	}
@@ -146,6 +152,7 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 	if r.Warnings != "" {
 		_ = writeText(2, "lmrun: "+r.Warnings)
 	}
+	f.faults.findErrorRegisters(devices)
 	err = f.openStreams(r, devices[0])
 	if err == nil {
 		// Freeze makes Go's runtime open two file descriptors. If Go's runtime cannot open them, it
