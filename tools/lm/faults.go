@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -46,6 +47,8 @@ type faultInfo struct {
 	ImageVersion  uint32   `json:"image_version"`
 	PCI           *pciInfo `json:"pci,omitempty"` // if the registers could be read
 	AER           *aerInfo `json:"aer,omitempty"` // if the device has these registers
+
+	result runtime.Result
 }
 
 // pciInfo has the first registers of configuration space.
@@ -85,18 +88,30 @@ func faultsCommand() *cobra.Command {
 	return c
 }
 
+// faultMagic contains the first bytes of an entry.
+var faultMagic = binary.LittleEndian.AppendUint64(nil, faultlog.Magic)
+
+// decodeFault returns the entry at the start of data, nil if there is no complete one.
+func decodeFault(data []byte) *faultlog.Entry {
+	e := new(faultlog.Entry)
+	if copy(e.Bytes(), data) < faultlog.EntryBytes || !e.IsComplete() {
+		return nil
+	}
+	return e
+}
+
 // readFaults reads the entries of a file. It finds them at any offset, because a memory region that
 // the kernel keeps may begin with the rest of an entry.
 func readFaults(data []byte) *faultList {
 	list := &faultList{Faults: []faultInfo{}, Skipped: []byteRange{}}
 	for at := 0; at < len(data); {
-		if e, isComplete := faultlog.Decode(data[at:]); isComplete {
-			list.Faults = append(list.Faults, describeFault(&e))
+		if e := decodeFault(data[at:]); e != nil {
+			list.Faults = append(list.Faults, describeFault(e))
 			at += faultlog.EntryBytes
 			continue
 		}
 		end := len(data)
-		if next := bytes.Index(data[at+1:], []byte(faultlog.Magic)); next >= 0 {
+		if next := bytes.Index(data[at+1:], faultMagic); next >= 0 {
 			end = at + 1 + next
 		}
 		list.skip(data[:end], at)
@@ -123,22 +138,24 @@ func (list *faultList) skip(data []byte, at int) {
 
 // describeFault converts an entry.
 func describeFault(e *faultlog.Entry) faultInfo {
+	r := &e.Result
 	f := faultInfo{
-		Number: e.Number, Runs: e.Runs, Command: e.Command,
+		Number: e.Number, Runs: e.Runs, Command: r.Command,
 		Time: time.Unix(0, int64(e.TimeNs)).UTC().Format(time.RFC3339Nano),
-		Exit: e.Code.ExitStatus(), Code: e.Code.Error(),
+		Exit: r.Code.ExitStatus(), Code: r.Code.Error(),
 		Reason: paddedText(e.Reason[:]), Device: paddedText(e.Device[:]),
-		Got: e.Got, Want: e.Want, Mask: e.Mask, Element: e.Element,
+		Got: r.Got, Want: r.Want, Mask: r.Mask, Element: r.Element,
 		ImageChecksum: e.ImageChecksum, ImageVersion: e.ImageVersion,
+		result: *r,
 	}
-	if e.Flags&faultlog.FlagSafeRan != 0 {
-		f.Safe = e.Safe.Error()
+	if r.SafeRan {
+		f.Safe = r.Safe.Error()
 	}
-	if e.Flags&faultlog.FlagStatus != 0 {
-		f.PCI = &pciInfo{uint16(e.CommandStatus), uint16(e.CommandStatus >> 16)}
+	if e.Config != [2]uint32{} {
+		f.PCI = &pciInfo{uint16(e.Config[1]), uint16(e.Config[1] >> 16)}
 	}
-	if e.Flags&faultlog.FlagAER != 0 {
-		f.AER = &aerInfo{e.Uncorrectable, e.Correctable, e.HeaderLog}
+	if e.AER[0] != 0 {
+		f.AER = &aerInfo{e.AER[1], e.AER[4], [4]uint32(e.AER[7:])}
 	}
 	return f
 }
@@ -158,18 +175,8 @@ func (list *faultList) addCommands(view *fbs.View) {
 		if f.ImageChecksum != checksum || !isCommand {
 			continue
 		}
-		f.Reason = failureText(view, &runtime.Result{Code: codeOfText(f.Code), Command: f.Command,
-			Got: f.Got, Want: f.Want, Mask: f.Mask, Element: f.Element})
+		f.Reason = failureText(view, &f.result)
 	}
-}
-
-// codeOfText returns the code with the given text.
-func codeOfText(text string) hal.Code {
-	code := hal.OK
-	for code.Error() != text {
-		code++
-	}
-	return code
 }
 
 // String implements fmt.Stringer: it returns the text that lm faults prints.

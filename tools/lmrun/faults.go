@@ -9,6 +9,9 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/tools/lmrun/faultlog"
+	"lightmetal/tools/lmrun/files"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file records a failure in the file that -faults names. FAULTS.md describes the file. In
@@ -19,138 +22,162 @@ const (
 	faultsUsage = faultsHelp
 )
 
-// faultRecorder writes one entry to the file that -faults names if lmrun fails.
+const (
+	newFaultBytes = 64 * faultlog.EntryBytes // size of a file that lmrun creates
+	maxFaultSlots = 4096                     // largest number of slots that lmrun uses
+)
+
+// faultRecorder writes one entry to the file of -faults if lmrun fails. The file is a ring of
+// slots, each with one entry: the new entry replaces the oldest one.
 type faultRecorder struct {
-	log  *faultlog.Log // nil: -faults is not given
-	view *fbs.View
-	pci  []pciErrors // for each device of the image, in the order of the image
+	path   string // path of the file; empty: -faults is not given
+	fd     int    // file descriptor; its position is the slot for the entry
+	entry  faultlog.Entry
+	view   *fbs.View
+	config []hal.Port // for each device, its configuration space; nil if it cannot be read
 }
 
-// pciErrors locates the registers in which a device reports PCI errors.
-type pciErrors struct {
-	config hal.Port // configuration space; nil if it cannot be read
-	aer    uint64   // offset of the capability Advanced Error Reporting; 0: none
-}
-
-// open opens the file of -faults and stores the fields of the entry that depend on the image. If
-// path is empty, it does nothing.
+// open opens the file and prepares the entry. If path is empty, it does nothing.
 func (r *faultRecorder) open(path string, view *fbs.View) (err error) {
 	if path == "" {
 		return nil
 	}
-	if r.log, err = faultlog.Open(path); err == nil {
-		r.view = view
-		r.log.ImageChecksum = fbs.ReadStruct[fbs.Preamble](view.Envelope).Checksum
-		r.log.ImageVersion = view.Version
+	// O_DSYNC makes write(2) return after the entry is stored. With O_NONBLOCK, open(2) does not
+	// wait if the path names a FIFO by mistake.
+	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_DSYNC | unix.O_NONBLOCK | unix.O_NOCTTY |
+		unix.O_CLOEXEC
+	r.path, r.view = path, view
+	r.entry = faultlog.Entry{
+		Magic: faultlog.Magic, ImageVersion: view.Version,
+		ImageChecksum: fbs.ReadStruct[fbs.Preamble](view.Envelope).Checksum,
 	}
+	if r.fd, err = unix.Open(path, flags, 0o644); err == nil {
+		err = r.findSlot()
+	}
+	return hal.FileFault(path, err)
+}
+
+// findSlot moves the position of the file to the slot after the newest entry, and sets the number
+// of the next entry. If the file is new, findSlot allocates its space, so that a full disk does not
+// prevent the write of the entry. If the file is a device without a size, such as /dev/pmsg0, the
+// entry is appended and has the number 0.
+func (r *faultRecorder) findSlot() error {
+	size, err := unix.Seek(r.fd, 0, unix.SEEK_END)
+	var status unix.Stat_t
+	_ = unix.Fstat(r.fd, &status) // cannot fail, because the file is open
+	if status.Mode&unix.S_IFMT == unix.S_IFREG && size < newFaultBytes {
+		size = newFaultBytes
+		err = unix.Fallocate(r.fd, 0, 0, size)
+	}
+	if size == 0 || err != nil {
+		return err
+	}
+	if unix.Flock(r.fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return hal.NewFault(hal.IO, r.path+" is in use by another lmrun; name another file")
+	}
+	var e faultlog.Entry
+	slot, newest, isForeign := int64(0), uint64(0), false
+	slots := min(size/faultlog.EntryBytes, maxFaultSlots)
+	for i := range slots {
+		e.Magic = 0 // if the slot cannot be read, it has no entry
+		_, _ = unix.Pread(r.fd, e.Bytes(), i*faultlog.EntryBytes)
+		if e.IsComplete() && e.Number >= newest {
+			slot, newest = (i+1)%slots, e.Number
+		}
+		// An entry whose write was interrupted begins with a part of Magic and zeros.
+		isForeign = isForeign || e.Magic&^faultlog.Magic != 0
+	}
+	if isForeign && newest == 0 {
+		// The path was named by mistake, and may be a disk.
+		return hal.NewFault(hal.BadImage, r.path+" has other data than entries of -faults; "+
+			"name another file, or fill it with zeros")
+	}
+	r.entry.Number = newest + 1
+	_, err = unix.Seek(r.fd, slot*faultlog.EntryBytes, unix.SEEK_SET)
 	return err
 }
 
-// findErrorRegisters locates the error registers of all devices. It must be called after
-// runtime.Load, which checks that the devices are those of the image.
-func (r *faultRecorder) findErrorRegisters(devices []hal.Device) {
-	if r.log == nil {
+// mapConfigSpaces makes the configuration space of all devices accessible. The caller must call it
+// after runtime.Load, which checks that the devices are those of the image.
+func (r *faultRecorder) mapConfigSpaces(devices []hal.Device) {
+	if r.path == "" {
 		return
 	}
-	r.pci = make([]pciErrors, len(devices))
+	r.config = make([]hal.Port, len(devices))
 	for i, device := range devices {
-		for _, size := range [...]uint64{4096, 256} { // with and without extended capabilities
-			window := fbs.Window{Kind: gen.WindowKindConfig, Size: size}
-			if a, err := device.Map(window); err == nil && r.pci[i].config == nil {
-				r.pci[i] = pciErrors{a.Port, findAER(a.Port, size)}
-			}
+		a, err := device.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
+		if err != nil { // the device has no PCI Express capabilities
+			a, _ = device.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 		}
+		r.config[i] = a.Port
 	}
 }
 
-// findAER returns the offset of the capability Advanced Error Reporting in configuration space of
-// the given size. It returns 0 if the device has no such capability, or if this user may not read
-// it.
-func findAER(config hal.Port, size uint64) uint64 {
-	const first, aerID, countMax = 0x100, 1, (4096 - 0x100) / 8
-	at := uint64(first)
+// readErrorRegisters stores the address and the error registers of the device of the failed command
+// in the entry; if no command has failed, of the first device. It does nothing after success. The
+// caller must call it before it closes the devices.
+func (r *faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {
+	if end.err == nil || r.config == nil {
+		return
+	}
+	e, device := &r.entry, 0
+	if end.result.Code != hal.OK && end.result.Command >= 0 {
+		window := r.view.Commands[end.result.Command].Window
+		device = int(r.view.Windows[window].Device)
+	}
+	copy(e.Device[:], devices[device].Identity().Address)
+	config := r.config[device]
+	if config == nil {
+		return
+	}
+	loadRegisters(config, 0, e.Config[:])
+	if at := findAER(config); at != 0 {
+		loadRegisters(config, at, e.AER[:])
+	}
+}
+
+// findAER returns the offset of the capability Advanced Error Reporting in configuration space. It
+// returns 0 if the device has no such capability, or if this user may not read it.
+func findAER(config hal.Port) (at uint64) {
+	const first, aerID, countMax = 0x100, 1, 48
+	at = first
 	for range countMax {
-		if at < first || at >= size {
-			break
-		}
-		header, code := config.Load(at, 4)
-		if code != hal.OK {
-			break
-		}
+		header, _ := config.Load(at, 4)
 		if uint16(header) == aerID {
 			return at
 		}
-		at = header >> 20 &^ 3
+		if at = header >> 20; at < first {
+			break
+		}
 	}
 	return 0
 }
 
-// readErrorRegisters stores the name and the error registers of the device that has failed in the
-// entry. It must be called before the devices are closed. It does nothing after success.
-func (r *faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {
-	if r.log == nil || r.pci == nil || end.err == nil {
-		return
-	}
-	i := r.failedDevice(devices, end)
-	e, identity, pci := &r.log.Entry, devices[i].Identity(), &r.pci[i]
-	copy(e.Device[:], identity.Address)
-	if pci.config == nil {
-		return
-	}
-	load := func(offset uint64, value *uint32, flag uint16) {
-		n, code := pci.config.Load(offset, 4)
-		if code == hal.OK {
-			*value = uint32(n)
-			e.Flags |= flag
-		}
-	}
-	load(4, &e.CommandStatus, faultlog.FlagStatus)
-	if pci.aer == 0 {
-		return
-	}
-	load(pci.aer+4, &e.Uncorrectable, faultlog.FlagAER)
-	load(pci.aer+0x10, &e.Correctable, 0)
-	for i := range e.HeaderLog {
-		load(pci.aer+0x1c+4*uint64(i), &e.HeaderLog[i], 0)
+// loadRegisters loads registers of 4 bytes from configuration space, starting at the given offset.
+// A register that cannot be loaded is 0.
+func loadRegisters(config hal.Port, offset uint64, registers []uint32) {
+	for i := range registers {
+		value, _ := config.Load(offset+4*uint64(i), 4)
+		registers[i] = uint32(value)
 	}
 }
 
-// failedDevice returns the index of the first device that reports a fault. If no device does, it
-// returns the index of the device that the failed command accesses, or 0 if no command has failed.
-func (r *faultRecorder) failedDevice(devices []hal.Device, end *outcome) int {
-	for i, device := range devices {
-		if device.Diagnose() != hal.OK {
-			return i
-		}
-	}
-	if end.result.Code == hal.OK || end.result.Command < 0 {
-		return 0
-	}
-	window := r.view.Commands[end.result.Command].Window
-	return int(r.view.Windows[window].Device)
-}
-
-// record writes the entry if the outcome is a failure. It allocates no memory unless the write
-// fails: lmrun then prints a warning.
+// record writes the entry if the outcome is a failure. It allocates memory only if the write fails:
+// lmrun then prints a warning.
 func (r *faultRecorder) record(end *outcome) {
-	if r.log == nil || end.err == nil {
+	if end.err == nil || r.path == "" {
 		return
 	}
-	e, result := &r.log.Entry, &end.result
-	e.TimeNs, e.Runs = uint64(time.Now().UnixNano()), end.runs
-	e.Code, e.Command = hal.CodeOf(end.err), -1
-	if result.Code != hal.OK {
-		e.Command = result.Command
-	}
-	e.Got, e.Want, e.Mask, e.Element = result.Got, result.Want, result.Mask, result.Element
-	if result.SafeRan {
-		e.Safe = result.Safe
-		e.Flags |= faultlog.FlagSafeRan
+	e := &r.entry
+	e.TimeNs, e.Runs, e.Result = uint64(time.Now().UnixNano()), end.runs, end.result
+	if end.result.Code == hal.OK { // no command has failed
+		e.Result.Code, e.Result.Command = hal.CodeOf(end.err), -1
 	}
 	if fault, ok := end.err.(*hal.Fault); ok {
 		copy(e.Reason[:], fault.Reason)
 	}
-	if err := r.log.Write(); err != nil {
-		_ = printLine(2, "lmrun: -faults: the failure was not recorded: "+err.Error())
+	e.Checksum = e.ComputeChecksum()
+	if err := files.WriteFull(r.fd, e.Bytes()); err != nil {
+		_ = printLine(2, "lmrun: -faults: cannot write "+r.path+": "+err.Error())
 	}
 }

@@ -20,6 +20,6 @@ const (
 type faultRecorder struct{}
 
 func (*faultRecorder) open(path string, view *fbs.View) error                { return nil }
-func (*faultRecorder) findErrorRegisters(devices []hal.Device)               {}
+func (*faultRecorder) mapConfigSpaces(devices []hal.Device)                  {}
 func (*faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {}
 func (*faultRecorder) record(end *outcome)                                   {}

@@ -152,7 +152,7 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 	if r.Warnings != "" {
 		_ = writeText(2, "lmrun: "+r.Warnings)
 	}
-	f.faults.findErrorRegisters(devices)
+	f.faults.mapConfigSpaces(devices)
 	err = f.openStreams(r, devices[0])
 	if err == nil {
 		// Freeze makes Go's runtime open two file descriptors. If Go's runtime cannot open them, it
