@@ -22,18 +22,6 @@ import (
 
 // This file tests the entries that -faults writes.
 
-const failing = `lightmetal 1
-device edu 1234:11e8 bar0 1MiB
-window regs bar0 offset 0x0 size 1MiB
-main:
-  write.4 regs+0x4 0x1
-  expect.4 regs+0x0 == 0x010000ee
-safe:
-  write.4 regs+0x4 0x2
-good:
-  write.4 regs+0x4 0x3
-`
-
 // entriesIn returns the numbers of the complete entries in a file, in the order of the slots.
 func entriesIn(t *testing.T, path string) (numbers []uint64) {
 	t.Helper()

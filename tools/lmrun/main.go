@@ -78,8 +78,9 @@ func replayImage(o args.Options) outcome {
 // openImage opens and verifies the image, and returns the verified image. If -key is given,
 // openImage checks the signature and the version of the image before it verifies the image.
 func openImage(o args.Options) (*fbs.View, error) {
-	if o.AtLeast != 0 && o.Key == "" {
-		return nil, args.UsageError("-at-least needs -key: only a signature protects the version")
+	if (o.AtLeast != 0 || o.Counter != "") && o.Key == "" {
+		return nil, args.UsageError("-at-least and -version-counter need -key: " +
+			"only a signature protects the version")
 	}
 	file, err := runtime.Open(o.Image)
 	if err == nil && o.Key != "" {
@@ -130,6 +131,7 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 		end = f.runLoop(o.Loop)
 	}
 	f.files.Discard()
+	f.counter.discard()
 	f.faults.readErrorRegisters(devices, &end)
 	if err := f.stopDevices(devices); end.err == nil {
 		end.err = err
@@ -153,7 +155,10 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 		_ = writeText(2, "lmrun: "+r.Warnings)
 	}
 	f.faults.mapConfigSpaces(devices)
-	err = f.openStreams(r, devices[0])
+	err = f.counter.open(o.Counter, view.Version)
+	if err == nil {
+		err = f.openStreams(r, devices[0])
+	}
 	if err == nil {
 		// Freeze makes Go's runtime open two file descriptors. If Go's runtime cannot open them, it
 		// ends the process without a useful error. EnsureSpareFDs returns an error instead.
@@ -169,7 +174,7 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 		err = runtime.LockMemory()
 	}
 	if err == nil && o.Seal {
-		err = runtime.Seal(f.files.SealRules()...)
+		err = runtime.Seal(append(f.files, f.counter.outputs...).SealRules()...)
 		f.sealed = err == nil
 	}
 	return err
