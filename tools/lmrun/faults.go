@@ -58,7 +58,7 @@ func (r *faultRecorder) open(path string, view *fbs.View) (err error) {
 }
 
 // findSlot moves the position of the file to the slot after the newest entry, and sets the number
-// of the next entry. If the file is new, findSlot allocates its space, so that a full disk does not
+// of the next entry. If the file is new, findSlot fills it with zeros, so that a full disk does not
 // prevent the write of the entry. If the file is a device without a size, such as /dev/pmsg0, the
 // entry is appended and has the number 0.
 func (r *faultRecorder) findSlot() error {
@@ -66,8 +66,8 @@ func (r *faultRecorder) findSlot() error {
 	var status unix.Stat_t
 	_ = unix.Fstat(r.fd, &status) // cannot fail, because the file is open
 	if status.Mode&unix.S_IFMT == unix.S_IFREG && size < newFaultBytes {
+		err = files.WriteFull(r.fd, make([]byte, newFaultBytes-size))
 		size = newFaultBytes
-		err = unix.Fallocate(r.fd, 0, 0, size)
 	}
 	if size == 0 || err != nil {
 		return err
