@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -48,6 +49,7 @@ var steps = map[string]step{
 	"run":          {"STATUS TEXT PROGRAM [ARGUMENT...]", runProgram},
 	"show":         {"PREFIX PROGRAM [ARGUMENT...]", show},
 	"golden":       {"DEVICE IMAGES [ARGUMENT...]", golden},
+	"fail-once":    {"FILE TEXT ARGUMENT...", failOnce},
 	"start":        {"ARGUMENT...", start}, // lmrun
 	"start-sealed": {"ARGUMENT...", startSealed},
 	"ends":         {"STATUS TEXT...", ends},
@@ -124,6 +126,30 @@ func checkEnd(statuses, text, output string, exit int) error {
 func lmrun(_ *guest, args []string) error {
 	output, exit := run("/lmrun", args[2:]...)
 	return checkEnd(args[0], args[1], output, exit)
+}
+
+// failOnce runs lmrun, which must fail, record that in a device and say a text, and resets the
+// machine. If the device has a record from before the reset, it does nothing. It waits for the
+// device, which the kernel makes after its module is loaded.
+func failOnce(g *guest, args []string) error {
+	start := make([]byte, 8)
+	err := waitFor(args[0], func() bool {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return false
+		}
+		defer file.Close()
+		_, err = io.ReadFull(file, start)
+		return err == nil
+	})
+	if err != nil || string(start) == "LMFAULT1" {
+		return err
+	}
+	if err := lmrun(g, append([]string{"76", args[1], "-faults", args[0]}, args[2:]...)); err != nil {
+		return err
+	}
+	fmt.Println("inside: resetting the machine")
+	return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 }
 
 func answered(_ *guest, args []string) error {
