@@ -7,8 +7,8 @@ import (
 )
 
 // This file rejects options that this lmrun does not support because of a build tag. Each of the
-// build tags norings, nowatchdog, nofaults and nojson omits the code of one option. This makes lmrun
-// smaller for products that do not need the option.
+// build tags norings, nowatchdog, nofaults and nojson omits the code of one option. This makes
+// lmrun smaller for products that do not need the option.
 
 // checkBuildTags returns an error if an option needs code that a build tag has omitted from this
 // lmrun. The error names the build tag.

@@ -91,7 +91,8 @@ func TestFailureIsRecorded(t *testing.T) {
 			e.ImageChecksum != checksum || (e.Config[0] == 0x11e81234) != (i < 2) {
 			t.Errorf("entry %d: %+v", i, e)
 		}
-		reason := []string{"main, command 1: expect.4 w0+0x0", "main, command 1", "pci:dead:beef"}[i]
+		reason := []string{"main, command 1: expect.4 w0+0x0", "main, command 1",
+			"pci:dead:beef"}[i]
 		if !strings.HasPrefix(string(e.Reason[:]), reason) {
 			t.Errorf("reason of entry %d: %s", i, e.Reason)
 		}
@@ -257,7 +258,7 @@ func TestFileThatHasOtherDataIsRejected(t *testing.T) {
 	}
 }
 
-// TestDeviceWithoutASizeGetsAnEntryWithoutANumber, as /dev/pmsg0 does; /dev/null has no size either.
+// TestDeviceWithoutASizeGetsAnEntryWithoutANumber, as /dev/pmsg0 does. /dev/null has no size.
 func TestDeviceWithoutASizeGetsAnEntryWithoutANumber(t *testing.T) {
 	var r faultRecorder
 	if err := r.open("/dev/null", lmbtest.View(t, lmbtest.File(t, failing))); err != nil ||

@@ -105,7 +105,8 @@ func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 }
 
 // runFrame executes one run: it receives the inputs, runs the sequence, sends the outputs and feeds
-// the watchdog. After the first run it raises the version counter. If the inputs have ended, runFrame does not run the sequence and returns true.
+// the watchdog. After the first run it raises the version counter. If the inputs have ended,
+// runFrame does not run the sequence and returns true.
 func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	ended, err = f.receiveInputs()
 	if ended && end.runs == 0 && stopping.Load() == 0 {

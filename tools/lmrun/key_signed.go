@@ -13,7 +13,8 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file checks the signatures and versions of images. Only builds with the tag signed contain it.
+// This file checks the signatures and versions of images. Only builds with the tag signed contain
+// it.
 
 const keyUsage = `
   -key FILE           public keys in hex, one a line; rejects an image that none of them signed

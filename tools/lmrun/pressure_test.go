@@ -48,7 +48,8 @@ func inGroup(group string, isKept bool, program string, args ...string) *exec.Cm
 	if isKept {
 		prepare += "echo -1000 >/proc/$$/oom_score_adj; "
 	}
-	return exec.Command("sh", append([]string{"-c", prepare + `exec "$0" "$@"`, program}, args...)...)
+	words := []string{"-c", prepare + `exec "$0" "$@"`, program}
+	return exec.Command("sh", append(words, args...)...)
 }
 
 // majorFaults returns how often a process has waited for a page that was not in memory.
@@ -108,8 +109,9 @@ main:
 				t.Fatal(err)
 			}
 			defer func() { _, _ = run.Process.Kill(), run.Wait() }()
-			frames, before := framesDuring(t, out, func() { runHog(t, group, hogs) }, run.Process.Pid)
-			got := majorFaults(t, run.Process.Pid) - before
+			pid := run.Process.Pid
+			frames, before := framesDuring(t, out, func() { runHog(t, group, hogs) }, pid)
+			got := majorFaults(t, pid) - before
 			t.Logf("%d frames of %d bytes of payload: %d major faults", frames, payload, got)
 			if (got == 0) != isLocked {
 				t.Errorf("locked: %v, %d major faults in %d frames", isLocked, got, frames)

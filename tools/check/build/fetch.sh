@@ -90,8 +90,8 @@ download_kernel() {
 }
 
 # unpack_kernel METAPACKAGE KERNEL MODULES [SUITE] unpacks the kernel and its modules of VFIO,
-# UIO, watchdogs, persistent memory and IOMMUs from a downloaded package. The folder MODULES is created last and in
-# one step: if it exists, it is complete.
+# UIO, watchdogs, persistent memory and IOMMUs from a downloaded package. The folder MODULES is
+# created last and in one step: if it exists, it is complete.
 unpack_kernel() {
 	local part=$cache/modules.part
 	local wanted=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/uio/*.ko*'

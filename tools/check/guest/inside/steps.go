@@ -145,7 +145,8 @@ func failOnce(g *guest, args []string) error {
 	if err != nil || string(start) == "LMFAULT1" {
 		return err
 	}
-	if err := lmrun(g, append([]string{"76", args[1], "-faults", args[0]}, args[2:]...)); err != nil {
+	flags := []string{"76", args[1], "-faults", args[0]}
+	if err := lmrun(g, append(flags, args[2:]...)); err != nil {
 		return err
 	}
 	fmt.Println("inside: resetting the machine")
