@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -28,13 +30,39 @@ func (m *machine) keepsMemory(t *testing.T) {
 	m.extra = append(m.extra, "-dtb", tree, "-action", "reboot=reset")
 }
 
-// TestARecordedFailureSurvivesAReset boots a machine that resets itself once.
+// injector reads the console, and has QEMU inject errors of the device `network` when the guest says
+// so.
+type injector struct {
+	monitor *monitor
+	console strings.Builder
+}
+
+func (i *injector) Write(text []byte) (int, error) {
+	i.console.Write(text)
+	if !strings.HasSuffix(i.console.String(), "inside: inject errors\n") {
+		return len(text), nil
+	}
+	for _, arguments := range []string{"network COMP_TIME", "-c network BAD_TLP"} {
+		const command = `{"execute": "human-monitor-command", "arguments": ` +
+			`{"command-line": "pcie_aer_inject_error %s"}}` + "\n"
+		if _, err := fmt.Fprintf(i.monitor.to, command, arguments); err != nil {
+			return 0, err
+		}
+	}
+	return len(text), nil
+}
+
+// TestARecordedFailureSurvivesAReset boots a machine that resets itself once. Then a device reports
+// PCI errors, which are recorded too.
 func TestARecordedFailureSurvivesAReset(t *testing.T) {
 	t.Parallel()
+	var monitor monitor
 	r := boots(t, "keeps-memory", "pci", func(m *machine) {
 		m.keepsMemory(t)
 		m.addModules(t, "LM_GUEST_MODULES")
-		m.extra = append(m.extra, "-device", "e1000e,addr=9")
+		m.extra = append(m.extra, "-device", "e1000e,addr=9,id=network")
+		m.extra = append(m.extra, monitor.start(t, m.dir)...)
+		m.stdout = io.MultiWriter(m.stdout, &injector{monitor: &monitor})
 		m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
 		const wrong = `lightmetal 1
 device edu 1234:11e8 bar0 1MiB
@@ -55,6 +83,9 @@ main:
 `)
 	})
 	r.allPassed(t)
+	if t.Failed() {
+		t.Logf("QEMU says: %s", monitor.events(t))
+	}
 	if strings.Count(r.console, "inside: resetting the machine") != 1 {
 		t.Errorf("the machine was not reset once:\n%s", r.console)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +67,7 @@ var steps = map[string]step{
 	"set-command":   {"ADDRESS BITS", setCommand},
 	"clear-command": {"ADDRESS BITS", clearCommand},
 	"await-master":  {"ADDRESS", masterAwaited},
+	"await-config":  {"ADDRESS OFFSET MASK", configAwaited},
 	"await":         {"ADDRESS BAR OFFSET VALUE", await},
 	"store":         {"ADDRESS BAR OFFSET VALUE", store},
 	"log":           {"has|lacks TEXT", kernelLogHas},
@@ -288,6 +290,29 @@ func loadModules(_ *guest, args []string) error { return insmod(args...) }
 func bindDriver(_ *guest, args []string) error { return bind(args[0], args[1]) }
 
 func masterAwaited(_ *guest, args []string) error { return awaitMaster(args[0]) }
+
+// configAwaited waits until a register of 4 bytes in configuration space has one of the bits of a
+// mask.
+func configAwaited(_ *guest, args []string) error {
+	offset, err := strconv.ParseInt(args[1], 0, 64)
+	if err != nil {
+		return err
+	}
+	mask, err := strconv.ParseUint(args[2], 0, 32)
+	if err != nil {
+		return err
+	}
+	config, err := os.Open(filepath.Join(devices, args[0], "config"))
+	if err != nil {
+		return err
+	}
+	defer config.Close()
+	var register [4]byte
+	return waitFor("the register has a bit of the mask", func() bool {
+		_, err = config.ReadAt(register[:], offset)
+		return err != nil || binary.LittleEndian.Uint32(register[:])&uint32(mask) != 0
+	})
+}
 
 func filesEqual(_ *guest, args []string) error { return compareFiles(args[0], args[1]) }
 
