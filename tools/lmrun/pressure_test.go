@@ -17,12 +17,15 @@ import (
 
 // This file runs frames next to a program that takes all memory.
 
-// memoryGroup makes a control group whose processes may use so many bytes of memory, with either
-// version of control groups, and returns its directory. It skips the test where that is impossible.
+// memoryGroup makes a control group whose processes may use so many bytes of memory and no swap, with
+// either version of control groups, and returns its directory. It skips the test where that is
+// impossible.
 func memoryGroup(t *testing.T, limit int) string {
 	t.Helper()
-	for _, version := range []struct{ root, limit string }{
-		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
+	all := strconv.Itoa(limit)
+	for _, version := range []struct{ root, limit, swap, most string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", all},
+		{"/sys/fs/cgroup", "memory.max", "memory.swap.max", "0"},
 	} {
 		if _, err := os.Stat(filepath.Join(version.root, "cgroup.procs")); err != nil {
 			continue
@@ -32,8 +35,12 @@ func memoryGroup(t *testing.T, limit int) string {
 			continue
 		}
 		t.Cleanup(func() { _ = os.Remove(dir) })
-		path := filepath.Join(dir, version.limit)
-		if os.WriteFile(path, []byte(strconv.Itoa(limit)), 0) == nil {
+		err := os.WriteFile(filepath.Join(dir, version.limit), []byte(all), 0)
+		swap := filepath.Join(dir, version.swap) // is there only if the kernel counts swap
+		if _, missing := os.Stat(swap); missing == nil && err == nil {
+			err = os.WriteFile(swap, []byte(version.most), 0)
+		}
+		if err == nil {
 			return dir
 		}
 	}
