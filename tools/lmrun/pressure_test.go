@@ -17,9 +17,9 @@ import (
 
 // This file runs frames next to a program that takes all memory.
 
-// memoryGroup makes a control group whose processes may use so many bytes of memory and no swap, with
-// either version of control groups, and returns its directory. It skips the test where that is
-// impossible.
+// memoryGroup makes a control group whose processes may use so many bytes of memory and no swap,
+// with either version of control groups, and returns its directory. It skips the test where that
+// is impossible.
 func memoryGroup(t *testing.T, limit int) string {
 	t.Helper()
 	all := strconv.Itoa(limit)

@@ -30,8 +30,8 @@ func (m *machine) keepsMemory(t *testing.T) {
 	m.extra = append(m.extra, "-dtb", tree, "-action", "reboot=reset")
 }
 
-// injector reads the console, and has QEMU inject errors of the device `network` when the guest says
-// so.
+// injector reads the console, and has QEMU inject errors of the device `network` when the guest
+// says so.
 type injector struct {
 	monitor *monitor
 	console strings.Builder
