@@ -55,6 +55,10 @@ type View struct {
 	// to the device.
 	BusMasters uint8
 
+	// Version is the version in the signature of the file, which Verify does not authenticate. It
+	// is 0 if the file has no signature.
+	Version uint32
+
 	// original is a copy of the view that VerifyEnvelope has made. It is nil if VerifyEnvelope
 	// did not create the view.
 	original *View
@@ -166,7 +170,7 @@ func Verify(data []byte) (*View, error) {
 // caller must not use the bytes of the payload before VerifyPayload has returned nil, except to
 // copy them.
 func VerifyEnvelope(data []byte) (*View, error) {
-	data, _, err := SplitSignature(data)
+	data, signature, err := SplitSignature(data)
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +195,9 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	}
 	if failure != nil {
 		return nil, failure
+	}
+	if signature != nil {
+		v.Version = signature.Version
 	}
 	original := *v
 	v.original = &original

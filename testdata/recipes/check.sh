@@ -96,6 +96,17 @@ no_way_back() {
 	same "$data" "$dir/v4.lmb" "version 4 did not stay"
 	LIGHTMETAL_AT_LEAST=3 lightmetal-place --back "$data" "$key.pub"
 	same "$data" "$dir/v3.lmb" "version 3 did not come back, although it may"
+	# The same with the counter that lmrun keeps.
+	local counter=$dir/counter
+	lmrun -check -key "$key.pub" -version-counter "$counter" "$dir/v3.lmb" >/dev/null ||
+		fail "version 3 was rejected before any version ran"
+	[[ ! -e $counter ]] || fail "a check has raised the counter"
+	echo 4 >"$counter"
+	lmrun -check -key "$key.pub" -version-counter "$counter" "$dir/v4.lmb" >/dev/null ||
+		fail "version 4 was rejected"
+	! lmrun -check -key "$key.pub" -version-counter "$counter" "$dir/v3.lmb" \
+		>/dev/null 2>"$dir/refusal" || fail "version 3 was accepted after version 4 ran"
+	grep -q "at least version 4" "$dir/refusal" || fail "rejected for another reason"
 }
 
 unit() {

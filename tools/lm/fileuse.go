@@ -177,6 +177,7 @@ var fileUses = map[string]fileUse{
 		args:  []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile},
 	},
+	"faults": {args: []*fileRole{readsFile, readsFile}},
 	"import": {
 		args: []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "host": readsHost,

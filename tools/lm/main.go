@@ -122,7 +122,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(),
-		compareCommand(), diffCommand(), dumpCommand(),
+		compareCommand(), diffCommand(), dumpCommand(), faultsCommand(),
 		importCommand(), infoCommand(), manCommand(), recordCommand(), replayCommand(),
 		reportCommand(), serveCommand(), setCommand(), signCommand(),
 		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())

@@ -84,7 +84,7 @@ func promised(t *testing.T) string {
 		{"replay", outcome{}}, {"report", reportedImage{}},
 		{"import", importer.Report{}}, {"import --summary", traces.Summary{}},
 		{"compare", comparedFiles{}},
-		{"diff", report.Difference{}}, {"check-board", boardReport{}},
+		{"diff", report.Difference{}}, {"check-board", boardReport{}}, {"faults", faultList{}},
 	} {
 		fields(&b, "json of "+of.command+": ", reflect.TypeOf(of.value))
 	}

@@ -23,6 +23,8 @@ type frameLoop struct {
 	streams        []stream      // one for each -input, followed by one for each -output
 	files          files.Outputs // the files and pipes to which lmrun writes outputs
 	watchdog       watchdog
+	faults         faultRecorder
+	counter        versionCounter
 	sealed         bool // runtime.Seal has installed its seccomp filter
 }
 
@@ -103,7 +105,8 @@ func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 }
 
 // runFrame executes one run: it receives the inputs, runs the sequence, sends the outputs and feeds
-// the watchdog. If the inputs have ended, runFrame does not run the sequence and returns true.
+// the watchdog. After the first run it raises the version counter. If the inputs have ended,
+// runFrame does not run the sequence and returns true.
 func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	ended, err = f.receiveInputs()
 	if ended && end.runs == 0 && stopping.Load() == 0 {
@@ -119,6 +122,9 @@ func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	now := f.clock.Now()
 	end.countRun(now - start)
 	if err = f.sendOutputs(); err == nil {
+		err = f.counter.raise()
+	}
+	if err == nil {
 		f.watchdog.feed(now)
 	}
 	return false, err

@@ -450,7 +450,7 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 		{"of a version that its key may not sign", version3, ranged("from4", "4-"),
 			"its key may sign only versions 4 to 4294967295", 77, nil},
 		{"of a key with a bad range", version3, ranged("bad", "4-3"), "versions must be", 77, nil},
-		{"version without keys", version3, "", "needs -key", 64, []string{"-at-least", "3"}},
+		{"version without keys", version3, "", "need -key", 64, []string{"-at-least", "3"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			line := append([]string{"-device", "pci:ffff:00:00.0", test.path}, test.flags...)
@@ -467,20 +467,21 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 	}
 	help, _ := exec.Command(runner, "-help").Output()
 	if !strings.Contains(string(help), "-key FILE") || strings.Contains(usage, "-key") ||
-		!strings.Contains(string(help), "-at-least N") {
+		!strings.Contains(string(help), "-at-least N") ||
+		!strings.Contains(string(help), "-version-counter FILE") {
 		t.Error("-key must be in the help of a program with the tag signed, and in no other")
 	}
 }
 
 // flagsWithValue are all flags that take one.
 var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop",
-	"deadline", "watchdog", "window", "key", "longest", "at-least"}
+	"deadline", "watchdog", "window", "key", "longest", "at-least", "faults", "version-counter"}
 
 // TestEmptyFlagValueIsRejected checks all flags with a value: a shell variable that is not set
 // must not turn off a function, such as the check of signatures.
 func TestEmptyFlagValueIsRejected(t *testing.T) {
 	for _, name := range flagsWithValue {
-		if !strings.Contains(usage+"-key FILE -at-least N", "-"+name+" ") {
+		if !strings.Contains(usage+"-key FILE -at-least N -version-counter FILE", "-"+name+" ") {
 			t.Errorf("-%s is not in the usage", name)
 		}
 		for _, line := range [][]string{{"-" + name, "", image}, {"-" + name + "=", image},

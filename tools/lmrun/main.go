@@ -60,21 +60,27 @@ func replayImage(o args.Options) outcome {
 	if o.Supervised {
 		err = reportMaxStopTime(f.maxStopTimeUs(view))
 	}
+	if err == nil {
+		err = f.faults.open(o.Faults, view)
+	}
 	if err != nil {
 		return outcome{err: err}
 	}
 	devices, err := openDevices(o, view)
-	if err != nil {
-		return outcome{err: err}
+	end := outcome{err: err}
+	if err == nil {
+		end = f.runOnDevices(devices, view, o)
 	}
-	return f.runOnDevices(devices, view, o)
+	f.faults.record(&end)
+	return end
 }
 
 // openImage opens and verifies the image, and returns the verified image. If -key is given,
 // openImage checks the signature and the version of the image before it verifies the image.
 func openImage(o args.Options) (*fbs.View, error) {
-	if o.AtLeast != 0 && o.Key == "" {
-		return nil, args.UsageError("-at-least needs -key: only a signature protects the version")
+	if (o.AtLeast != 0 || o.Counter != "") && o.Key == "" {
+		return nil, args.UsageError("-at-least and -version-counter need -key: " +
+			"only a signature protects the version")
 	}
 	file, err := runtime.Open(o.Image)
 	if err == nil && o.Key != "" {
@@ -117,14 +123,16 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 }
 
 // runOnDevices prepares and executes the runs. It then discards the outputs that were not
-// committed, and stops the devices. It stops the watchdog only after success. Therefore the
-// watchdog resets the machine after a failure.
+// committed, reads the error registers after a failure, and stops the devices. It stops the
+// watchdog only after success. Therefore the watchdog resets the machine after a failure.
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.loadAndFreeze(devices, view, o)}
 	if end.err == nil {
 		end = f.runLoop(o.Loop)
 	}
 	f.files.Discard()
+	f.counter.discard()
+	f.faults.readErrorRegisters(devices, &end)
 	if err := f.stopDevices(devices); end.err == nil {
 		end.err = err
 	}
@@ -146,7 +154,11 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 	if r.Warnings != "" {
 		_ = writeText(2, "lmrun: "+r.Warnings)
 	}
-	err = f.openStreams(r, devices[0])
+	f.faults.mapConfigSpaces(devices)
+	err = f.counter.open(o.Counter, view.Version)
+	if err == nil {
+		err = f.openStreams(r, devices[0])
+	}
 	if err == nil {
 		// Freeze makes Go's runtime open two file descriptors. If Go's runtime cannot open them, it
 		// ends the process without a useful error. EnsureSpareFDs returns an error instead.
@@ -162,7 +174,7 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 		err = runtime.LockMemory()
 	}
 	if err == nil && o.Seal {
-		err = runtime.Seal(f.files.SealRules()...)
+		err = runtime.Seal(append(f.files, f.counter.outputs...).SealRules()...)
 		f.sealed = err == nil
 	}
 	return err

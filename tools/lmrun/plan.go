@@ -37,7 +37,8 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 	}
 	if err == nil {
 		inputs := append(bindingPaths(o.Inputs), o.Image, o.Key)
-		err = files.RejectAliases(bindingPaths(o.Outputs), inputs...)
+		outputs := append(bindingPaths(o.Outputs), o.Faults, o.Counter)
+		err = files.RejectAliases(outputs, inputs...)
 	}
 	return f, err
 }

@@ -20,6 +20,7 @@ var omittable = []struct {
 }{
 	{"norings", []string{"-input a=ring:NONE", "-output d=ring:NONE"}, "ring:FILE"},
 	{"nowatchdog", []string{"-watchdog /nowhere/watchdog"}, "-watchdog"},
+	{"nofaults", []string{"-faults /nowhere/faults"}, "-faults"},
 	{"nojson", []string{"-json"}, "-json"},
 }
 

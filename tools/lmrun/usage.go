@@ -42,7 +42,7 @@ limits:
   -seal               forbid every system call that could allocate, map or open` + keyUsage + `
 
 checks and reports:
-  -check              only verify the image, and open no device` + jsonUsage + `
+  -check              only verify the image, and open no device` + faultsUsage + jsonUsage + `
   -supervised         first write to descriptor 3 how many microseconds lmrun can take to end
                       after SIGTERM
   -help, -version     this text; version of lmrun and of the images it replays
@@ -61,6 +61,11 @@ const ringHelp = `
 const watchdogHelp = `
   -watchdog DEV[=S]   feed a watchdog device after each run, with a timeout of S seconds. On
                       success lmrun stops it; after a failure it resets the machine`
+
+// faultsHelp is the help text of -faults. A build with the tag nofaults omits this text.
+const faultsHelp = `
+  -faults FILE        after a failure, write what happened to FILE: a file, which then keeps the
+                      last 64 failures, or a device such as /dev/pmsg0 (lm faults prints them)`
 
 // jsonHelp is the help text of -json. A build with the tag nojson omits this text.
 const jsonHelp = `

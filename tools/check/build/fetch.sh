@@ -16,7 +16,7 @@ ensure_kernel() {
 	if [[ -n ${LM_GUEST_KERNEL:-} ]]; then [[ -s $kernel ]]; return; fi
 	# A module fits the kernel it was built with and no other.
 	modules=$PWD/$cache/modules-arm64
-	[[ -s $kernel && -s $modules/uio.ko ]] && return
+	[[ -s $kernel && -s $modules/uio.ko && -s $modules/nd_pmem.ko ]] && return
 	fetch_kernel linux-image-cloud-arm64 "$kernel" "$modules"
 }
 
@@ -90,12 +90,12 @@ download_kernel() {
 }
 
 # unpack_kernel METAPACKAGE KERNEL MODULES [SUITE] unpacks the kernel and its modules of VFIO,
-# UIO, watchdogs and IOMMUs from a downloaded package. The folder MODULES is created last and in
-# one step: if it exists, it is complete.
+# UIO, watchdogs, persistent memory and IOMMUs from a downloaded package. The folder MODULES is
+# created last and in one step: if it exists, it is complete.
 unpack_kernel() {
 	local part=$cache/modules.part
 	local wanted=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/uio/*.ko*'
-		'*/drivers/watchdog/*.ko*')
+		'*/drivers/watchdog/*.ko*' '*/drivers/nvdimm/*.ko*' '*/drivers/dax/dax.ko*')
 	# Debian 12's kernel has no IOMMU driver as a module, and tar fails if a pattern matches
 	# nothing.
 	[[ -z ${4:-} ]] || wanted+=('*/drivers/iommu/*.ko*')

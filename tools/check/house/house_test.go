@@ -46,8 +46,10 @@ var imports = map[string]string{
 	"tools/lmrun": "lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal " +
 		"lightmetal/hal/mock lightmetal/runtime lightmetal/runtime/report " +
 		"lightmetal/runtime/signed " +
-		"lightmetal/tools/lmrun/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv " +
-		"strings sync/atomic unsafe",
+		"lightmetal/tools/lmrun/files lightmetal/tools/lmrun/args " +
+		"lightmetal/tools/lmrun/faultlog golang.org/x/sys/unix strconv " +
+		"strings sync/atomic time unsafe", // time for the date of a recorded failure
+	"tools/lmrun/faultlog": "lightmetal/fbs lightmetal/runtime unsafe",
 	// os with -tags nolinkname only
 	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime os strings unsafe",
 	"tools/lminit": "lightmetal/hal lightmetal/tools/lmrun/files lightmetal/tools/lmrun/args " +
@@ -60,21 +62,22 @@ var imports = map[string]string{
 // unsafeFiles are the files of the target world that may import unsafe.
 var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", // structs read in place
-	"hal/walk.go",                 // device memory and commands
-	"hal/golang.go",               // a function of Go's runtime
-	"hal/oracle.go",               // tables of addresses, where there is no assembly
-	"hal/system_linux.go",         // structs of ioctls, system calls that Go is not told of
-	"hal/tt_ioctl_linux.go",       // sizes of structs
-	"hal/vfio_ioctl_linux.go",     // sizes of structs
-	"runtime/freeze.go",           // one system call
-	"runtime/golang.go",           // a function of Go's runtime
-	"runtime/seal.go",             // one system call
-	"runtime/file.go",             // memory in the place of a file's
-	"runtime/capi/calls.go",       // what C hands over
-	"tools/lmrun/args/golang.go",  // a function of Go's runtime
-	"tools/lmrun/ring.go",         // counters in shared memory
-	"tools/lmrun/signal.go",       // one system call
-	"tools/lmrun/files/output.go", // system calls with names that lie still
+	"hal/walk.go",                   // device memory and commands
+	"hal/golang.go",                 // a function of Go's runtime
+	"hal/oracle.go",                 // tables of addresses, where there is no assembly
+	"hal/system_linux.go",           // structs of ioctls, system calls that Go is not told of
+	"hal/tt_ioctl_linux.go",         // sizes of structs
+	"hal/vfio_ioctl_linux.go",       // sizes of structs
+	"runtime/freeze.go",             // one system call
+	"runtime/golang.go",             // a function of Go's runtime
+	"runtime/seal.go",               // one system call
+	"runtime/file.go",               // memory in the place of a file's
+	"runtime/capi/calls.go",         // what C hands over
+	"tools/lmrun/args/golang.go",    // a function of Go's runtime
+	"tools/lmrun/faultlog/entry.go", // an entry as its bytes
+	"tools/lmrun/ring.go",           // counters in shared memory
+	"tools/lmrun/signal.go",         // one system call
+	"tools/lmrun/files/output.go",   // system calls with names that lie still
 }
 
 // linked is what lmrun may link beyond the standard library and itself.

@@ -23,7 +23,9 @@ type Options struct {
 	Deadline int64  // time limit of each run, in nanoseconds; 0: -deadline is not given
 	Longest  int64  // limit for the worst-case time of each sequence, in nanoseconds
 	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
+	Faults   string // path of the file in which lmrun records a failure; empty: no file
 	Key      string // path of a file of public keys; empty: do not check signatures
+	Counter  string // path of the file that -version-counter names; empty: no file
 	AtLeast  uint32 // lowest version that a signed image may have; 0: any
 	Window   int    // number of the hardware TLB window; runtime.AnySlot: -window is not given
 
@@ -125,7 +127,9 @@ func (o *Options) Set(name, value string) error {
 		{"before", &o.Before},
 		{"after", &o.After},
 		{"watchdog", &o.Watchdog},
+		{"faults", &o.Faults},
 		{"key", &o.Key},
+		{"version-counter", &o.Counter},
 	}
 	for _, flag := range texts {
 		if flag.name == name {

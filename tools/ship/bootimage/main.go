@@ -113,7 +113,7 @@ type request struct {
 // ofEveryImage are lmrun's flags that may be given here instead of a
 // configuration.
 var ofEveryImage = []string{"device", "before", "sequence", "after", "loop", "input", "output",
-	"deadline", "longest", "watchdog", "window", "key", "at-least"}
+	"deadline", "longest", "watchdog", "faults", "window", "key", "at-least", "version-counter"}
 
 func imageCommand(args []string, out io.Writer) {
 	var r request

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -48,6 +50,7 @@ var steps = map[string]step{
 	"run":          {"STATUS TEXT PROGRAM [ARGUMENT...]", runProgram},
 	"show":         {"PREFIX PROGRAM [ARGUMENT...]", show},
 	"golden":       {"DEVICE IMAGES [ARGUMENT...]", golden},
+	"fail-once":    {"FILE TEXT ARGUMENT...", failOnce},
 	"start":        {"ARGUMENT...", start}, // lmrun
 	"start-sealed": {"ARGUMENT...", startSealed},
 	"ends":         {"STATUS TEXT...", ends},
@@ -64,6 +67,7 @@ var steps = map[string]step{
 	"set-command":   {"ADDRESS BITS", setCommand},
 	"clear-command": {"ADDRESS BITS", clearCommand},
 	"await-master":  {"ADDRESS", masterAwaited},
+	"await-config":  {"ADDRESS OFFSET MASK", configAwaited},
 	"await":         {"ADDRESS BAR OFFSET VALUE", await},
 	"store":         {"ADDRESS BAR OFFSET VALUE", store},
 	"log":           {"has|lacks TEXT", kernelLogHas},
@@ -124,6 +128,31 @@ func checkEnd(statuses, text, output string, exit int) error {
 func lmrun(_ *guest, args []string) error {
 	output, exit := run("/lmrun", args[2:]...)
 	return checkEnd(args[0], args[1], output, exit)
+}
+
+// failOnce runs lmrun, which must fail, record that in a device and say a text, and resets the
+// machine. If the device has a record from before the reset, it does nothing. It waits for the
+// device, which the kernel makes after its module is loaded.
+func failOnce(g *guest, args []string) error {
+	start := make([]byte, 8)
+	err := waitFor(args[0], func() bool {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return false
+		}
+		defer file.Close()
+		_, err = io.ReadFull(file, start)
+		return err == nil
+	})
+	if err != nil || string(start) == "LMFAULT1" {
+		return err
+	}
+	flags := []string{"76", args[1], "-faults", args[0]}
+	if err := lmrun(g, append(flags, args[2:]...)); err != nil {
+		return err
+	}
+	fmt.Println("inside: resetting the machine")
+	return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 }
 
 func answered(_ *guest, args []string) error {
@@ -261,6 +290,29 @@ func loadModules(_ *guest, args []string) error { return insmod(args...) }
 func bindDriver(_ *guest, args []string) error { return bind(args[0], args[1]) }
 
 func masterAwaited(_ *guest, args []string) error { return awaitMaster(args[0]) }
+
+// configAwaited waits until a register of 4 bytes in configuration space has one of the bits of a
+// mask.
+func configAwaited(_ *guest, args []string) error {
+	offset, err := strconv.ParseInt(args[1], 0, 64)
+	if err != nil {
+		return err
+	}
+	mask, err := strconv.ParseUint(args[2], 0, 32)
+	if err != nil {
+		return err
+	}
+	config, err := os.Open(filepath.Join(devices, args[0], "config"))
+	if err != nil {
+		return err
+	}
+	defer config.Close()
+	var register [4]byte
+	return waitFor("the register has a bit of the mask", func() bool {
+		_, err = config.ReadAt(register[:], offset)
+		return err != nil || binary.LittleEndian.Uint32(register[:])&uint32(mask) != 0
+	})
+}
 
 func filesEqual(_ *guest, args []string) error { return compareFiles(args[0], args[1]) }
 

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// keepsMemory gives the machine 16 MiB of memory that its kernel does not use, and of which the
+// device tree says that it survives a reset. Its kernel makes /dev/pmem0 of it.
+func (m *machine) keepsMemory(t *testing.T) {
+	t.Helper()
+	const kernelMiB, first = "448", "5c000000" // memory begins at 1 GiB
+	tree := filepath.Join(t.TempDir(), "tree.dtb")
+	for _, line := range []string{
+		"qemu-system-aarch64 -M virt,dumpdtb=" + tree + " -cpu cortex-a72 -smp 2 -m 512",
+		"fdtput -p -t s " + tree + " /pmem@" + first + " compatible pmem-region",
+		"fdtput -t x " + tree + " /pmem@" + first + " reg 0 " + first + " 0 1000000",
+	} {
+		words := strings.Fields(line)
+		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v, %s", line, err, out)
+		}
+	}
+	m.kernelArgs += " mem=" + kernelMiB + "M"
+	// The last action counts: every other machine ends with a reset.
+	m.extra = append(m.extra, "-dtb", tree, "-action", "reboot=reset")
+}
+
+// injector reads the console, and has QEMU inject errors of the device `network` when the guest
+// says so.
+type injector struct {
+	monitor *monitor
+	console strings.Builder
+}
+
+func (i *injector) Write(text []byte) (int, error) {
+	i.console.Write(text)
+	if !strings.HasSuffix(i.console.String(), "inside: inject errors\n") {
+		return len(text), nil
+	}
+	for _, arguments := range []string{"network COMP_TIME", "-c network BAD_TLP"} {
+		const command = `{"execute": "human-monitor-command", "arguments": ` +
+			`{"command-line": "pcie_aer_inject_error %s"}}` + "\n"
+		if _, err := fmt.Fprintf(i.monitor.to, command, arguments); err != nil {
+			return 0, err
+		}
+	}
+	return len(text), nil
+}
+
+// TestARecordedFailureSurvivesAReset boots a machine that resets itself once. Then a device reports
+// PCI errors, which are recorded too.
+func TestARecordedFailureSurvivesAReset(t *testing.T) {
+	t.Parallel()
+	var monitor monitor
+	r := boots(t, "keeps-memory", "pci", func(m *machine) {
+		m.keepsMemory(t)
+		m.addModules(t, "LM_GUEST_MODULES")
+		m.extra = append(m.extra, "-device", "e1000e,addr=9,id=network")
+		m.extra = append(m.extra, monitor.start(t, m.dir)...)
+		m.stdout = io.MultiWriter(m.stdout, &injector{monitor: &monitor})
+		m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
+		const wrong = `lightmetal 1
+device edu 1234:11e8 bar0 1MiB
+window regs bar0 offset 0x0 size 1MiB
+main:
+  write.4 regs+0x4 0x1
+  expect.4 regs+0x0 == 0x010000ee
+safe:
+  write.4 regs+0x4 0x2
+`
+		m.addImage(t, "wrong", wrong)
+		m.addImage(t, "network", `lightmetal 1
+device network 8086:10d3 bar0 128KiB
+rule all bar0 widths 4
+window regs bar0 offset 0x0 size 128KiB
+main:
+  expect.4 regs+0x8 == 0x12345678
+`)
+	})
+	r.allPassed(t)
+	if t.Failed() {
+		t.Logf("QEMU says: %s", monitor.events(t))
+	}
+	if strings.Count(r.console, "inside: resetting the machine") != 1 {
+		t.Errorf("the machine was not reset once:\n%s", r.console)
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/lmrun/faultlog"
+)
+
+// faultEntry returns the bytes of an entry.
+func faultEntry(number uint64, change func(e *faultlog.Entry)) []byte {
+	e := faultlog.Entry{Magic: faultlog.Magic, Number: number, TimeNs: 1_700_000_000_123_000_000,
+		Runs: 12, Result: runtime.Result{Code: hal.NoDevice, Command: -1}}
+	copy(e.Reason[:], "pci:1: no such device")
+	if change != nil {
+		change(&e)
+	}
+	e.Checksum = e.ComputeChecksum()
+	return bytes.Clone(e.Bytes())
+}
+
+// failedCommand makes an entry one of a failed expect of an image.
+func failedCommand(image []byte) func(e *faultlog.Entry) {
+	return func(e *faultlog.Entry) {
+		e.Result = runtime.Result{Code: hal.ExpectFailed, Command: 0, Got: 1, Want: 5, Mask: 0xff,
+			SafeRan: true, Safe: hal.DeviceGone}
+		e.ImageChecksum, e.ImageVersion = fbs.ReadStruct[fbs.Preamble](image).Checksum, 7
+		e.Config = [2]uint32{0x11e81234, 0x20100406}
+		e.AER = [11]uint32{0x20001, 1 << 14, 0, 0, 1 << 6, 0, 0, 1, 2, 3, 4}
+		copy(e.Device[:], "0000:01:00.0")
+		e.Reason = [len(e.Reason)]byte{}
+		copy(e.Reason[:], "main, command 0: expect.4 w0+0x8")
+	}
+}
+
+func TestRecordedFailuresArePrintedOldestFirst(t *testing.T) {
+	image := assemble(t, edu+"main:\n  expect.4 r+0x8 & 0xff == 0x5\n")
+	path, command := filepath.Join(t.TempDir(), "faults"), failedCommand(mustRead(t, image))
+	torn := faultEntry(4, nil)[:300]
+	// The ring has begun again: entry 5 is in the first slot.
+	data := append(faultEntry(5, nil), faultEntry(3, command)...)
+	data = append(append(data, torn...), make([]byte, 724)...)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const printed = `3  2023-11-14T22:13:20.123Z  expect failed (exit status 76)
+    main, command 0: expect.4 r+0x8 & 0xff == 0x5: got 0x1 (bits that differ: 2)
+`
+	exit, stdout, stderr := lm(t, "faults", path, image)
+	if exit != 0 || !strings.HasPrefix(stdout, printed) {
+		t.Errorf("exit %d, %s\n%s", exit, stderr, stdout)
+	}
+	for _, line := range []string{"after 12 runs of the image with checksum 0x", ", version 7",
+		"got 0x1, wanted 0x5, mask 0xff", "then ran sequence safe: device gone",
+		"device 0000:01:00.0: PCI command 0x0406, status 0x2010 (received master abort)",
+		"AER uncorrectable 0x00004000 (completion timeout)",
+		"AER correctable 0x00000040 (bad TLP)", "AER header log [00000001 00000002 ",
+		"5  2023-11-14T22:13:20.123Z  device unavailable (exit status 69)\n    pci:1: no such",
+		" bytes at offset 1024: no complete entry"} {
+		if !strings.Contains(stdout, line) {
+			t.Errorf("no %q in\n%s", line, stdout)
+		}
+	}
+	// Without the image, and with another one, the text of lmrun.
+	other := assemble(t, edu+"main:\n  expect.4 r+0x8 == 0x6\n")
+	for _, args := range [][]string{{"faults", path}, {"faults", path, other}} {
+		if _, stdout, _ := lm(t, args...); !strings.Contains(stdout, "expect.4 w0+0x8\n") {
+			t.Errorf("%v: %s", args, stdout)
+		}
+	}
+}
+
+func TestRecordedFailuresAsJSON(t *testing.T) {
+	image := assemble(t, edu+"main:\n  expect.4 r+0x8 & 0xff == 0x5\n")
+	path := filepath.Join(t.TempDir(), "faults")
+	data := append(faultEntry(1, failedCommand(mustRead(t, image))), []byte("damaged")...)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stdout, stderr := lm(t, "faults", "--json", path)
+	var list faultList
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list.Faults) != 1 ||
+		len(list.Skipped) != 1 || list.Skipped[0] != (byteRange{512, 7}) {
+		t.Fatalf("%v, %s%s", err, stdout, stderr)
+	}
+	f := list.Faults[0]
+	if f.Number != 1 || f.Exit != 76 || f.Command != 0 || f.Got != 1 || f.Want != 5 ||
+		f.Safe != "device gone" || f.PCI.Status != 0x2010 || f.AER.HeaderLog[3] != 4 {
+		t.Errorf("%s", stdout)
+	}
+}
+
+// TestMemoryThatTheKernelKeptBeginsWithinAnEntry, if /dev/pmsg0 has wrapped, and ends with a text
+// of the kernel.
+func TestMemoryThatTheKernelKeptBeginsWithinAnEntry(t *testing.T) {
+	data := faultEntry(0, nil)[100:]
+	data = append(append(data, faultEntry(0, nil)...), faultEntry(0, nil)...)
+	list := readFaults(append(data, "\nNo errors detected\n"...))
+	if len(list.Faults) != 2 || len(list.Skipped) != 2 || list.Skipped[0].Offset > 412 ||
+		!strings.HasPrefix(list.String(), "-  2023-") {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestFileWithoutFailures(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "faults")
+	for text, want := range map[string]int{"": 0, strings.Repeat("\x00", 32768): 0,
+		"some text": 65, strings.Repeat("LMFAULT1", 200): 65} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		exit, stdout, stderr := lm(t, "faults", path)
+		if exit != want || exit == 0 && stdout != "no failure is recorded\n" ||
+			exit != 0 && !strings.Contains(stderr, "has no complete entry of lmrun -faults") {
+			t.Errorf("%.20q: exit %d, %s%s", text, exit, stdout, stderr)
+		}
+	}
+}
+
+// TestAnyBytesOfAnEntryArePrinted with a right checksum: texts, commands and codes that no lmrun
+// writes. No control character reaches the terminal.
+func TestAnyBytesOfAnEntryArePrinted(t *testing.T) {
+	image := assemble(t, edu+"main:\n  expect.4 r+0x8 & 0xff == 0x5\n")
+	_, view := openVerified(image)
+	defer closeImages()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var data []byte
+		for i := range uint64(1 + random.IntN(3)) {
+			data = append(data, faultEntry(i, func(e *faultlog.Entry) {
+				for at := 8; at < faultlog.EntryBytes; at += 8 {
+					binary.LittleEndian.PutUint64(e.Bytes()[at:], random.Uint64())
+				}
+				if random.IntN(2) == 0 {
+					e.ImageChecksum = fbs.ReadStruct[fbs.Preamble](view.Envelope).Checksum
+					e.Result.Command = int32(random.IntN(4)) - 1
+				}
+			})...)
+		}
+		list := readFaults(data)
+		list.addCommands(view)
+		if text := list.String(); len(list.Skipped) > 0 || strings.ContainsAny(text, "\x1b\r\x07") {
+			t.Fatalf("%+v: %q", list, text)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+// Package faultlog defines the entries that lmrun -faults writes after a failure and `lm faults`
+// prints. tools/lmrun/FAULTS.md specifies the file.
+package faultlog
+
+import (
+	"unsafe"
+
+	"lightmetal/fbs"
+	"lightmetal/runtime"
+)
+
+// Magic contains the first 8 bytes of every entry as a little-endian number: "LMFAULT1".
+const Magic = 0x31544c5541464d4c
+
+// EntryBytes is the size of an entry. It is the size of a disk sector, which a disk writes
+// completely or not at all, so that an interrupted write does not damage the neighbors of an entry.
+const EntryBytes = 512
+
+const checksumOffset = EntryBytes - 4 // offset of Entry.Checksum in an entry
+
+// Entry describes one failure. It has the same layout as the bytes in the file.
+type Entry struct {
+	Magic                       uint64 // must equal the constant Magic
+	Number                      uint64 // counts entries from 1; 0 if the file cannot be read back
+	TimeNs                      uint64 // clock of the machine, in nanoseconds since 1970
+	Runs                        uint64 // number of runs that were completed before the failure
+	Result                      runtime.Result
+	ImageChecksum, ImageVersion uint32     // from the preamble and the signature of the image
+	Config                      [2]uint32  // first registers of configuration space; 0: not read
+	AER                         [11]uint32 // capability Advanced Error Reporting; 0: not read
+	Device                      [40]byte   // PCI address of the device, padded with zeros
+	Reason                      [328]byte  // error text without the code, padded with zeros
+	Checksum                    uint32     // CRC-32C of all fields above
+}
+
+// These declarations check the layout of an entry.
+var (
+	_ [48]byte             = [unsafe.Sizeof(runtime.Result{})]byte{}
+	_ [checksumOffset]byte = [unsafe.Offsetof(Entry{}.Checksum)]byte{}
+	_ [EntryBytes]byte     = [unsafe.Sizeof(Entry{})]byte{}
+)
+
+// Bytes returns the memory of the entry.
+func (e *Entry) Bytes() []byte { return (*[EntryBytes]byte)(unsafe.Pointer(e))[:] }
+
+// ComputeChecksum returns the value that Checksum must have.
+func (e *Entry) ComputeChecksum() uint32 { return fbs.Checksum(e.Bytes()[:checksumOffset]) }
+
+// IsComplete reports whether the bytes are an entry that was written completely and has not been
+// changed since.
+func (e *Entry) IsComplete() bool { return e.Magic == Magic && e.Checksum == e.ComputeChecksum() }

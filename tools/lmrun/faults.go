@@ -1,0 +1,183 @@
+//go:build !nofaults
+
+package main
+
+import (
+	"time"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/tools/lmrun/faultlog"
+	"lightmetal/tools/lmrun/files"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file records a failure in the file that -faults names. FAULTS.md describes the file. In
+// builds with the tag nofaults, the file faults_none.go replaces this file.
+
+const (
+	hasFaults   = true
+	faultsUsage = faultsHelp
+)
+
+const (
+	newFaultBytes = 64 * faultlog.EntryBytes // size of a file that lmrun creates
+	maxFaultSlots = 4096                     // largest number of slots that lmrun uses
+)
+
+// faultRecorder writes one entry to the file of -faults if lmrun fails. The file is a ring of
+// slots, each with one entry: the new entry replaces the oldest one.
+type faultRecorder struct {
+	path   string // path of the file; empty: -faults is not given
+	fd     int    // file descriptor; its position is the slot for the entry
+	entry  faultlog.Entry
+	view   *fbs.View
+	config []hal.Port // for each device, its configuration space; nil if it cannot be read
+}
+
+// open opens the file and prepares the entry. If path is empty, it does nothing.
+func (r *faultRecorder) open(path string, view *fbs.View) (err error) {
+	if path == "" {
+		return nil
+	}
+	// O_DSYNC makes write(2) return after the entry is stored. With O_NONBLOCK, open(2) does not
+	// wait if the path names a FIFO by mistake.
+	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_DSYNC | unix.O_NONBLOCK | unix.O_NOCTTY |
+		unix.O_CLOEXEC
+	r.path, r.view = path, view
+	r.entry = faultlog.Entry{
+		Magic: faultlog.Magic, ImageVersion: view.Version,
+		ImageChecksum: fbs.ReadStruct[fbs.Preamble](view.Envelope).Checksum,
+	}
+	if r.fd, err = unix.Open(path, flags, 0o644); err == nil {
+		err = r.findSlot()
+	}
+	return hal.FileFault(path, err)
+}
+
+// findSlot moves the position of the file to the slot after the newest entry, and sets the number
+// of the next entry. If the file is new, findSlot fills it with zeros, so that a full disk does not
+// prevent the write of the entry. If the file is a device without a size, such as /dev/pmsg0, the
+// entry is appended and has the number 0.
+func (r *faultRecorder) findSlot() error {
+	size, err := unix.Seek(r.fd, 0, unix.SEEK_END)
+	var status unix.Stat_t
+	_ = unix.Fstat(r.fd, &status) // cannot fail, because the file is open
+	if status.Mode&unix.S_IFMT == unix.S_IFREG && size < newFaultBytes {
+		err = files.WriteFull(r.fd, make([]byte, newFaultBytes-size))
+		size = newFaultBytes
+	}
+	if size == 0 || err != nil {
+		return err
+	}
+	if unix.Flock(r.fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return hal.NewFault(hal.IO, r.path+" is in use by another lmrun; name another file")
+	}
+	var e faultlog.Entry
+	slot, newest, isForeign := int64(0), uint64(0), false
+	slots := min(size/faultlog.EntryBytes, maxFaultSlots)
+	for i := range slots {
+		e.Magic = 0 // if the slot cannot be read, it has no entry
+		_, _ = unix.Pread(r.fd, e.Bytes(), i*faultlog.EntryBytes)
+		if e.IsComplete() && e.Number >= newest {
+			slot, newest = (i+1)%slots, e.Number
+		}
+		// An entry whose write was interrupted begins with a part of Magic and zeros.
+		isForeign = isForeign || e.Magic&^faultlog.Magic != 0
+	}
+	if isForeign && newest == 0 {
+		// The path was named by mistake, and may be a disk.
+		return hal.NewFault(hal.BadImage, r.path+" has other data than entries of -faults; "+
+			"name another file, or fill it with zeros")
+	}
+	r.entry.Number = newest + 1
+	_, err = unix.Seek(r.fd, slot*faultlog.EntryBytes, unix.SEEK_SET)
+	return err
+}
+
+// mapConfigSpaces makes the configuration space of all devices accessible. The caller must call it
+// after runtime.Load, which checks that the devices are those of the image.
+func (r *faultRecorder) mapConfigSpaces(devices []hal.Device) {
+	if r.path == "" {
+		return
+	}
+	r.config = make([]hal.Port, len(devices))
+	for i, device := range devices {
+		a, err := device.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
+		if err != nil { // the device has no PCI Express capabilities
+			a, _ = device.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
+		}
+		r.config[i] = a.Port
+	}
+}
+
+// readErrorRegisters stores the address and the error registers of the device of the failed command
+// in the entry; if no command has failed, of the first device. It does nothing after success. The
+// caller must call it before it closes the devices.
+func (r *faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {
+	if end.err == nil || r.config == nil {
+		return
+	}
+	e, device := &r.entry, 0
+	if end.result.Code != hal.OK && end.result.Command >= 0 {
+		window := r.view.Commands[end.result.Command].Window
+		device = int(r.view.Windows[window].Device)
+	}
+	copy(e.Device[:], devices[device].Identity().Address)
+	config := r.config[device]
+	if config == nil {
+		return
+	}
+	loadRegisters(config, 0, e.Config[:])
+	if at := findAER(config); at != 0 {
+		loadRegisters(config, at, e.AER[:])
+	}
+}
+
+// findAER returns the offset of the capability Advanced Error Reporting in configuration space. It
+// returns 0 if the device has no such capability, or if this user may not read it.
+func findAER(config hal.Port) (at uint64) {
+	const first, aerID, countMax = 0x100, 1, 48
+	at = first
+	for range countMax {
+		header, _ := config.Load(at, 4)
+		if uint16(header) == aerID {
+			return at
+		}
+		if at = header >> 20; at < first {
+			break
+		}
+	}
+	return 0
+}
+
+// loadRegisters loads registers of 4 bytes from configuration space, starting at the given offset.
+// A register that cannot be loaded is 0.
+func loadRegisters(config hal.Port, offset uint64, registers []uint32) {
+	for i := range registers {
+		value, _ := config.Load(offset+4*uint64(i), 4)
+		registers[i] = uint32(value)
+	}
+}
+
+// record writes the entry if the outcome is a failure. It allocates memory only if the write fails:
+// lmrun then prints a warning.
+func (r *faultRecorder) record(end *outcome) {
+	if end.err == nil || r.path == "" {
+		return
+	}
+	e := &r.entry
+	e.TimeNs, e.Runs, e.Result = uint64(time.Now().UnixNano()), end.runs, end.result
+	if end.result.Code == hal.OK { // no command has failed
+		e.Result.Code, e.Result.Command = hal.CodeOf(end.err), -1
+	}
+	if fault, ok := end.err.(*hal.Fault); ok {
+		copy(e.Reason[:], fault.Reason)
+	}
+	e.Checksum = e.ComputeChecksum()
+	if err := files.WriteFull(r.fd, e.Bytes()); err != nil {
+		_ = printLine(2, "lmrun: -faults: cannot write "+r.path+": "+err.Error())
+	}
+}

@@ -1,0 +1,352 @@
+//go:build !nofaults
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	"lightmetal/tools/image/lmb/lmbtest"
+	"lightmetal/tools/lmrun/faultlog"
+)
+
+// This file tests the entries that -faults writes.
+
+// entriesIn returns the numbers of the complete entries in a file, in the order of the slots.
+func entriesIn(t *testing.T, path string) (numbers []uint64) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; len(data) >= faultlog.EntryBytes; data = data[faultlog.EntryBytes:] {
+		if e := entryAt(data); e.IsComplete() {
+			numbers = append(numbers, e.Number)
+		}
+	}
+	return numbers
+}
+
+func entryAt(data []byte) *faultlog.Entry {
+	e := new(faultlog.Entry)
+	copy(e.Bytes(), data)
+	return e
+}
+
+// recordFault opens a file as lmrun does, and writes an entry for a failed command.
+func recordFault(t *testing.T, path string) {
+	t.Helper()
+	var r faultRecorder
+	if err := r.open(path, lmbtest.View(t, lmbtest.File(t, failing))); err != nil {
+		t.Fatal(err)
+	}
+	defer os.NewFile(uintptr(r.fd), path).Close()
+	r.record(&outcome{err: hal.NewFault(hal.ExpectFailed, "main, command 1"),
+		result: runtime.Result{Code: hal.ExpectFailed, Command: 1}})
+}
+
+// TestFailureIsRecorded by lmrun as a process, sealed and not: of a command, of a device that
+// cannot be opened, and none of a run that succeeds.
+func TestFailureIsRecorded(t *testing.T) {
+	runner, dir := buildRunner(t, "backend_pci"), t.TempDir()
+	image, path := filepath.Join(dir, "image.lmb"), filepath.Join(dir, "faults")
+	file := lmbtest.File(t, failing)
+	if err := os.WriteFile(image, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []struct {
+		exit int
+		args string
+	}{
+		{76, "-seal -lock -device mock:edu"}, {0, "-seal -device mock:edu -sequence good -loop 3"},
+		{76, "-device mock:edu -before good"}, {69, "-device pci:dead:beef"},
+		{0, "-check -sequence good"},
+	} {
+		args := append(strings.Fields(run.args), "-faults", path, image)
+		c := exec.Command(runner, args...)
+		if out, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != run.exit {
+			t.Fatalf("%s: %v, %s", run.args, c.ProcessState, out)
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || len(data) != newFaultBytes {
+		t.Fatalf("%d bytes, %v", len(data), err)
+	}
+	wanted := runtime.Result{Code: hal.ExpectFailed, SafeRan: true, Command: 1, Got: 0x010000ed,
+		Want: 0x010000ee, Mask: 0xffffffff}
+	for i, result := range []runtime.Result{wanted, wanted, {Code: hal.NoDevice, Command: -1}} {
+		e := entryAt(data[i*faultlog.EntryBytes:])
+		checksum := fbs.ReadStruct[fbs.Preamble](file).Checksum
+		if !e.IsComplete() || e.Number != uint64(i+1) || e.Result != result || e.TimeNs == 0 ||
+			e.ImageChecksum != checksum || (e.Config[0] == 0x11e81234) != (i < 2) {
+			t.Errorf("entry %d: %+v", i, e)
+		}
+		reason := []string{"main, command 1: expect.4 w0+0x0", "main, command 1",
+			"pci:dead:beef"}[i]
+		if !strings.HasPrefix(string(e.Reason[:]), reason) {
+			t.Errorf("reason of entry %d: %s", i, e.Reason)
+		}
+	}
+	if numbers := entriesIn(t, path); len(numbers) != 3 {
+		t.Errorf("entries %v", numbers)
+	}
+}
+
+// TestInterruptedWriteLosesNoOtherEntry writes an entry in part, to each possible length, as a
+// loss of power can, from its start and from its end: over zeros and over the oldest entry.
+func TestInterruptedWriteLosesNoOtherEntry(t *testing.T) {
+	for _, before := range []int{0, 3, 64, 70} {
+		t.Run(fmt.Sprint(before), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "faults")
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for range before {
+				recordFault(t, path)
+			}
+			old, _ := os.ReadFile(path)
+			recordFault(t, path)
+			written, _ := os.ReadFile(path)
+			for n := range faultlog.EntryBytes + 1 {
+				for _, fromEnd := range []bool{false, true} {
+					checkInterrupted(t, path, old, written, before, n, fromEnd)
+				}
+			}
+		})
+	}
+}
+
+// checkInterrupted checks the file whose next entry after `before` entries has only n of its bytes,
+// and that the next failure is recorded there.
+func checkInterrupted(t *testing.T, path string, old, written []byte, before, n int, fromEnd bool) {
+	t.Helper()
+	slots := newFaultBytes / faultlog.EntryBytes
+	at := before % slots * faultlog.EntryBytes
+	first, end := at, at+n
+	if fromEnd {
+		first, end = at+faultlog.EntryBytes-n, at+faultlog.EntryBytes
+	}
+	torn := make([]byte, newFaultBytes)
+	copy(torn, old)
+	copy(torn[first:end], written[first:end])
+	if err := os.WriteFile(path, torn, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// All others stay: the newest before, and the slots-1 before that.
+	want := map[uint64]bool{}
+	for number := max(1, before+2-slots); number <= before; number++ {
+		want[uint64(number)] = true
+	}
+	isNew := bytes.Equal(torn[at:at+faultlog.EntryBytes], written[at:at+faultlog.EntryBytes])
+	isOld := len(old) > 0 && bytes.Equal(torn[at:at+faultlog.EntryBytes],
+		old[at:at+faultlog.EntryBytes]) && before >= slots
+	if isNew {
+		want[uint64(before+1)] = true
+	}
+	if isOld {
+		want[uint64(before+1-slots)] = true
+	}
+	got := entriesIn(t, path)
+	for _, number := range got {
+		if !want[number] {
+			t.Fatalf("%d bytes of entry %d: entry %d is believed", n, before+1, number)
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d bytes of entry %d: entries %v, want %v", n, before+1, got, want)
+	}
+	if n%64 != 7 && n != faultlog.EntryBytes {
+		return // the rest is slow
+	}
+	recordFault(t, path)
+	next := uint64(before + 1)
+	if isNew {
+		next++
+	}
+	data, _ := os.ReadFile(path)
+	slot := int(next-1) % slots * faultlog.EntryBytes
+	if e := entryAt(data[slot:]); !e.IsComplete() || e.Number != next {
+		t.Fatalf("%d bytes of entry %d: the next is %d", n, before+1, e.Number)
+	}
+}
+
+// TestChangedEntryIsNotBelieved changes each byte of a file with two entries.
+func TestChangedEntryIsNotBelieved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "faults")
+	recordFault(t, path)
+	recordFault(t, path)
+	data, _ := os.ReadFile(path)
+	for at := range 2 * faultlog.EntryBytes {
+		for _, change := range []byte{1, 0x80, 0xff} {
+			slot := at / faultlog.EntryBytes
+			copied := bytes.Clone(data)
+			copied[at] ^= change
+			changed := entryAt(copied[slot*faultlog.EntryBytes:])
+			other := entryAt(copied[(1-slot)*faultlog.EntryBytes:])
+			if changed.IsComplete() || !other.IsComplete() {
+				t.Fatalf("byte %d changed by %#x: %v, %v", at, change, changed.IsComplete(),
+					other.IsComplete())
+			}
+		}
+	}
+}
+
+// TestFileCutShortKeepsItsEntries cuts a file at each byte. The next entry is recorded in it.
+func TestFileCutShortKeepsItsEntries(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "faults")
+	for range 2 {
+		recordFault(t, path)
+	}
+	data, _ := os.ReadFile(path)
+	for size := 0; size <= 3*faultlog.EntryBytes; size += 7 {
+		if err := os.WriteFile(path, data[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		recordFault(t, path)
+		complete := min(size/faultlog.EntryBytes, 2)
+		if numbers := entriesIn(t, path); len(numbers) != complete+1 ||
+			numbers[complete] != uint64(complete+1) {
+			t.Fatalf("cut at %d: entries %v", size, numbers)
+		}
+	}
+}
+
+// TestFileThatHasOtherDataIsRejected and stays as it is: texts, images, file systems.
+func TestFileThatHasOtherDataIsRejected(t *testing.T) {
+	dir, view := t.TempDir(), lmbtest.View(t, lmbtest.File(t, failing))
+	disk := make([]byte, 64<<10)
+	copy(disk[512:], "EFI PART")
+	for name, data := range map[string][]byte{"text": bytes.Repeat([]byte("a line\n"), 100),
+		"image": lmbtest.File(t, failing), "disk": disk} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var r faultRecorder
+		if err := r.open(path, view); hal.CodeOf(err) != hal.BadImage {
+			t.Errorf("%s: %v", name, err)
+		}
+		if now, _ := os.ReadFile(path); !bytes.HasPrefix(now, data) {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	used := filepath.Join(dir, "used")
+	var first, second faultRecorder
+	if err := first.open(used, view); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.open(used, view); hal.CodeOf(err) != hal.IO ||
+		!strings.Contains(err.Error(), "in use by another lmrun") {
+		t.Errorf("a file in use: %v", err)
+	}
+	for path, code := range map[string]hal.Code{dir: hal.IO, fifo(t): hal.IO,
+		dir + "/none/f": hal.NoFile} {
+		var r faultRecorder
+		if err := r.open(path, view); hal.CodeOf(err) != code {
+			t.Errorf("%s: %v, want %v", path, err, code)
+		}
+	}
+}
+
+// TestDeviceWithoutASizeGetsAnEntryWithoutANumber, as /dev/pmsg0 does. /dev/null has no size.
+func TestDeviceWithoutASizeGetsAnEntryWithoutANumber(t *testing.T) {
+	var r faultRecorder
+	if err := r.open("/dev/null", lmbtest.View(t, lmbtest.File(t, failing))); err != nil ||
+		r.entry.Number != 0 {
+		t.Errorf("number %d, %v", r.entry.Number, err)
+	}
+}
+
+// errorRegisters is configuration space with a chain of extended capabilities.
+type errorRegisters map[uint64]uint32
+
+func (r errorRegisters) Load(offset uint64, width uint8) (uint64, hal.Code) {
+	value, ok := r[offset]
+	if !ok || width != 4 {
+		return 0, hal.Denied
+	}
+	return uint64(value), hal.OK
+}
+
+func (errorRegisters) Store(uint64, uint8, uint64) hal.Code { return hal.Denied }
+
+func TestAdvancedErrorReportingIsFoundBehindOtherCapabilities(t *testing.T) {
+	for _, test := range []struct {
+		registers errorRegisters
+		at        uint64
+	}{
+		{errorRegisters{0x100: 0x1401_0002, 0x140: 0x1c02_0001}, 0x140},
+		{errorRegisters{0x100: 0x0002_0001}, 0x100},
+		{errorRegisters{0x100: 0x1401_0002, 0x140: 0x0002_0003}, 0}, // none
+		{errorRegisters{0x100: 0x1401_0002, 0x140: 0x1001_0003}, 0}, // a circle
+		{errorRegisters{0x100: 0x1401_0002}, 0},                     // may not be read
+		{errorRegisters{0x100: 0xffff_ffff, 0xfff: 0xffff_ffff}, 0}, // the device is gone
+		{errorRegisters{}, 0},
+	} {
+		if at := findAER(test.registers); at != test.at {
+			t.Errorf("%#x: %#x, want %#x", test.registers, at, test.at)
+		}
+	}
+}
+
+// TestErrorRegistersOfTheFailedDeviceAreRecorded of the device that the failed command accesses, of
+// two, and of the first one if no command has failed.
+func TestErrorRegistersOfTheFailedDeviceAreRecorded(t *testing.T) {
+	space := errorRegisters{0: 0x401e1e52, 4: 0x20100406, 0x100: 0x0002_0001}
+	for i := range uint32(10) {
+		space[0x104+4*uint64(i)] = 0x1000 + i
+	}
+	view := lmbtest.View(t, lmbtest.File(t, `lightmetal 1
+device edu 1234:11e8 bar0 1MiB
+device edu 1234:11e8 bar0 1MiB
+window first  bar0 offset 0x0 size 1MiB device 0
+window second bar0 offset 0x0 size 1MiB device 1
+main:
+  expect.4 first+0x0 == 0x1
+  expect.4 second+0x0 == 0x1
+`))
+	devices := []hal.Device{mock.New(&boards.Edu), mock.New(&boards.Edu)}
+	for _, test := range []struct {
+		result runtime.Result
+		device int
+	}{
+		{runtime.Result{Code: hal.ExpectFailed, Command: 1}, 1},
+		{runtime.Result{Code: hal.ExpectFailed, Command: 0}, 0},
+		{runtime.Result{Code: hal.IO, Command: -1}, 0}, {runtime.Result{}, 0},
+	} {
+		r := faultRecorder{path: "faults", view: view, config: make([]hal.Port, 2)}
+		r.config[test.device] = space
+		r.readErrorRegisters(devices, &outcome{err: hal.IO, result: test.result})
+		e := &r.entry
+		want := [11]uint32{0x0002_0001, 0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006,
+			0x1007, 0x1008, 0x1009}
+		if e.Config != [2]uint32{0x401e1e52, 0x20100406} || e.AER != want ||
+			!strings.HasPrefix(string(e.Device[:]), devices[test.device].Identity().Address) {
+			t.Errorf("%v: %+v", test.result, e)
+		}
+	}
+}
+
+// TestRecordAllocatesNothing beyond what the error itself took.
+func TestRecordAllocatesNothing(t *testing.T) {
+	var r faultRecorder
+	path := filepath.Join(t.TempDir(), "faults")
+	if err := r.open(path, lmbtest.View(t, lmbtest.File(t, failing))); err != nil {
+		t.Fatal(err)
+	}
+	end := &outcome{err: hal.NewFault(hal.ExpectFailed, "main, command 1"),
+		result: runtime.Result{Code: hal.ExpectFailed, Command: 1}}
+	if n := testing.AllocsPerRun(20, func() { r.record(end) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
