@@ -58,18 +58,18 @@ func (r *faultRecorder) open(path string, view *fbs.View) (err error) {
 }
 
 // findSlot moves the position of the file to the slot after the newest entry, and sets the number
-// of the next entry. If the file is new, findSlot fills it with zeros, so that a full disk does not
-// prevent the write of the entry. If the file is a device without a size, such as /dev/pmsg0, the
-// entry is appended and has the number 0.
+// of the next entry. If the file is new, or was cut short, findSlot fills it up with zeros, so that
+// a full disk does not prevent the write of the entry. If the file is a device without a size, such
+// as /dev/pmsg0, the entry is appended and has the number 0.
 func (r *faultRecorder) findSlot() error {
 	size, err := unix.Seek(r.fd, 0, unix.SEEK_END)
 	var status unix.Stat_t
 	_ = unix.Fstat(r.fd, &status) // cannot fail, because the file is open
-	if status.Mode&unix.S_IFMT == unix.S_IFREG && size < newFaultBytes {
-		err = files.WriteFull(r.fd, make([]byte, newFaultBytes-size))
-		size = newFaultBytes
+	missing := int64(0)
+	if status.Mode&unix.S_IFMT == unix.S_IFREG {
+		missing = max(0, newFaultBytes-size)
 	}
-	if size == 0 || err != nil {
+	if size+missing == 0 || err != nil {
 		return err
 	}
 	if unix.Flock(r.fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
@@ -77,9 +77,9 @@ func (r *faultRecorder) findSlot() error {
 	}
 	var e faultlog.Entry
 	slot, newest, isForeign := int64(0), uint64(0), false
-	slots := min(size/faultlog.EntryBytes, maxFaultSlots)
+	slots := min((size+missing)/faultlog.EntryBytes, maxFaultSlots)
 	for i := range slots {
-		e.Magic = 0 // if the slot cannot be read, it has no entry
+		e.Magic = 0 // if the slot cannot be read, or is not in the file yet, it has no entry
 		_, _ = unix.Pread(r.fd, e.Bytes(), i*faultlog.EntryBytes)
 		if e.IsComplete() && e.Number >= newest {
 			slot, newest = (i+1)%slots, e.Number
@@ -93,6 +93,9 @@ func (r *faultRecorder) findSlot() error {
 			"name another file, or fill it with zeros")
 	}
 	r.entry.Number = newest + 1
+	if err = files.WriteFull(r.fd, make([]byte, missing)); err != nil {
+		return err
+	}
 	_, err = unix.Seek(r.fd, slot*faultlog.EntryBytes, unix.SEEK_SET)
 	return err
 }
