@@ -32,7 +32,7 @@ type commandChecker struct {
 // the previous access. In a Tlb window that is not accessible now, the range is empty. In all
 // other windows, the range is the whole window.
 type windowState struct {
-	start         uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
+	barOffset     uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
 	first, end    uint64     // the range in the window, in bytes: first <= offset < end
 	widths        uint8      // accepted access widths in bytes, ORed: 1|2|4|8
 	kinds         accessKind // accepted kinds of accesses
@@ -121,7 +121,7 @@ func newCommandChecker(v *View) *commandChecker {
 	}
 	for i := range v.Windows {
 		w, state := &v.Windows[i], &c.windows[i]
-		state.start = w.Offset
+		state.barOffset = w.Offset
 		switch w.Kind {
 		case gen.WindowKindTlb:
 			state.widths, state.kinds = widthsAll, kindsAll
@@ -151,15 +151,15 @@ func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
 		m := &c.view.Commands[i]
 		if problem := c.checkCommand(m); problem != "" {
-			return &Error{Text("command %d", uint64(i)), errorPrefix(m.Opcode) + problem}
+			return &Error{Text("command %d", uint64(i)), opcodePrefix(m.Opcode) + problem}
 		}
 	}
 	return nil
 }
 
-// errorPrefix returns the start of a message about a command: the name of the opcode and a
+// opcodePrefix returns the start of a message about a command: the name of the opcode and a
 // colon, or an empty string if the opcode is unknown.
-func errorPrefix(o gen.Opcode) string {
+func opcodePrefix(o gen.Opcode) string {
 	if o == gen.OpcodeInvalid || int(o) >= len(opcodeNames) {
 		return ""
 	}
@@ -173,7 +173,7 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 		c.worstCaseUs += commandUs + accessUs
 		return c.checkWrite(m)
 	case gen.OpcodeModify:
-		c.worstCaseUs += commandUs + 2*accessUs + queryUs
+		c.worstCaseUs += commandUs + 2*accessUs + deviceQueryUs
 		return c.checkModify(m)
 	case gen.OpcodeRelocate:
 		c.worstCaseUs += commandUs + accessUs
@@ -185,10 +185,10 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 		c.worstCaseUs += commandUs + accessCount(m)*accessUs
 		return c.checkFill(m)
 	case gen.OpcodeCopyOut:
-		c.worstCaseUs += commandUs + accessCount(m)*accessUs + queryUs
+		c.worstCaseUs += commandUs + accessCount(m)*accessUs + deviceQueryUs
 		return c.checkCopy(m, manyBytes, gen.RoleOutput)
 	case gen.OpcodeExpect:
-		c.worstCaseUs += commandUs + accessUs + queryUs + uint64(m.Amount)
+		c.worstCaseUs += commandUs + accessUs + deviceQueryUs + uint64(m.Amount)
 		return c.checkExpect(m)
 	case gen.OpcodeCompare:
 		c.worstCaseUs += commandUs + accessCount(m)*accessUs
@@ -384,7 +384,7 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	if !ok {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
-	if closed := c.boards[w.Device].ClosedRange(tiles, m.Value, w.Size); closed != nil {
+	if closed := c.boards[w.Device].FindClosedRange(tiles, m.Value, w.Size); closed != nil {
 		return Text("the window can reach %x to %x of ", closed.First, closed.Last) + closed.Name +
 			", which images must not access; use a host window for host memory"
 	}
@@ -439,14 +439,14 @@ func (c *commandChecker) checkEnd(m *Command) (problem string) {
 }
 
 // checkPolicy checks the option of an Expect or Compare command. If the option is Ignore,
-// checkPolicy adds queryUs for every device to c.worstCaseUs, because the runtime checks
+// checkPolicy adds deviceQueryUs for every device to c.worstCaseUs, because the runtime checks
 // whether each device still responds before it ignores a failure.
 func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 	switch gen.Policy(m.Option) {
 	case gen.PolicyFail:
 		return ""
 	case gen.PolicyIgnore:
-		c.worstCaseUs += queryUs * uint64(len(c.view.Devices))
+		c.worstCaseUs += deviceQueryUs * uint64(len(c.view.Devices))
 		return ""
 	}
 	return Text("invalid option %d; must be 1 (fail) or 2 (ignore)", uint64(m.Option))
@@ -493,7 +493,7 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 	if kind&^w.kinds != 0 {
 		return c.describeInvalidKind(m, kind)
 	}
-	if kind&anyWidth == 0 && (w.start|offset)&uint64(m.Width-1) != 0 {
+	if kind&anyWidth == 0 && (w.barOffset|offset)&uint64(m.Width-1) != 0 {
 		return describeMisalignment(m, w)
 	}
 	return ""
@@ -594,9 +594,9 @@ func (c *commandChecker) describeRejection(access string, m *Command) string {
 
 func describeMisalignment(m *Command, w *windowState) string {
 	width := uint64(m.Width)
-	if w.start%width != 0 {
+	if w.barOffset%width != 0 {
 		return Text("the window starts at %x of its BAR, which is not a multiple of the width %d",
-			w.start, width)
+			w.barOffset, width)
 	}
 	return Text("offset %x is not a multiple of the width %d", uint64(m.Offset), width)
 }

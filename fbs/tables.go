@@ -25,11 +25,11 @@ type tableChecker struct {
 
 // tableToCheck describes one table of an image, and how to check the elements of the table.
 type tableToCheck struct {
-	element      string                           // name of one element in messages
-	count        int                              // number of elements in the table
-	reserved     uint32                           // number of elements in the reservation
-	isRequired   bool                             // the table must have at least one element
-	checkElement func(index int) (problem string) // nil: verifyCommands checks the elements
+	element       string                           // name of one element in messages
+	count         int                              // number of elements in the table
+	reservedCount uint32                           // number of elements in the reservation
+	isRequired    bool                             // the table must have at least one element
+	checkElement  func(index int) (problem string) // nil: verifyCommands checks the elements
 }
 
 // verifyTables checks every table. It does not check the elements of the table of commands,
@@ -69,9 +69,9 @@ func (c *tableToCheck) verifyCount() *Error {
 	if c.isRequired && c.count == 0 {
 		return &Error{"image", "has no " + c.element}
 	}
-	if uint64(c.count) != uint64(c.reserved) {
+	if uint64(c.count) != uint64(c.reservedCount) {
 		problem := Text(c.element+" count is %d, but the image has %d",
-			uint64(c.reserved), uint64(c.count))
+			uint64(c.reservedCount), uint64(c.count))
 		return &Error{"reservation", problem}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 		return Text("device %d has a known board; the image must not have rules for it",
 			uint64(r.Device))
 	}
-	if r.Bar >= 6 || r.First > r.Last || r.Last >= device.BarSizes()[r.Bar] {
+	if r.Bar >= 6 || r.First > r.Last || r.Last >= device.MinBarSizes()[r.Bar] {
 		return Text("bytes %x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar))
 	}
 	if r.Widths == 0 || r.Widths > widthsAll {
@@ -201,7 +201,7 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 	if w.Reserved != 0 {
 		return reservedNotZero
 	}
-	if w.Size == 0 || w.Size > WindowMax {
+	if w.Size == 0 || w.Size > WindowSizeMax {
 		return Text("size %x is not between 1 byte and 4 GiB", w.Size)
 	}
 	if w.Kind != gen.WindowKindTlb && w.Slot != NoSlot {
@@ -222,7 +222,7 @@ func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	if w.Bar >= 6 {
 		return Text("BAR %d does not exist", uint64(w.Bar))
 	}
-	bar := t.Devices[w.Device].BarSizes()[w.Bar]
+	bar := t.Devices[w.Device].MinBarSizes()[w.Bar]
 	if w.Offset > bar || w.Size > bar-w.Offset {
 		return Text("%x bytes at offset %x do not fit in BAR %d, which has %x bytes",
 			w.Size, w.Offset, uint64(w.Bar), bar)

@@ -105,7 +105,7 @@ func (v *View) Board(device int) *boards.Board {
 		Name:   v.Name(d.Board),
 		Vendor: d.Vendor,
 		Device: d.Device,
-		Bars:   *d.BarSizes(),
+		Bars:   *d.MinBarSizes(),
 	}
 	for i := range v.Rules {
 		if r := &v.Rules[i]; int(r.Device) == device {
@@ -178,7 +178,7 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	if problem := p.checkFields(uint64(len(data))); problem != "" {
 		return nil, &Error{"preamble", problem}
 	}
-	envelope := data[:p.Envelope]
+	envelope := data[:p.EnvelopeSize]
 	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
 		// readEnvelope has not computed the checksum. Compute the checksum now. If it is wrong,
@@ -262,11 +262,12 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 		return Text("schema hash is %x, but this program needs %x; another version made the image",
 			p.Schema, SchemaHash)
 	}
-	if p.File != size {
-		return Text("the file is %d bytes long, but its preamble says %d", size, p.File)
+	if p.FileSize != size {
+		return Text("the file is %d bytes long, but its preamble says %d", size, p.FileSize)
 	}
-	if p.Envelope < PreambleSize || p.Envelope > size {
-		return Text("invalid envelope size %d; must be %d to %d", p.Envelope, PreambleSize, size)
+	if p.EnvelopeSize < PreambleSize || p.EnvelopeSize > size {
+		return Text("invalid envelope size %d; must be %d to %d",
+			p.EnvelopeSize, PreambleSize, size)
 	}
 	if p.Reserved != [32]byte{} {
 		return reservedNotZero

@@ -4,10 +4,10 @@ package hal
 
 import "golang.org/x/sys/unix"
 
-// callFault converts the error of a system call on a device or on a file of the device to a Fault.
-// `call` is the name of the system call, and `path` is the path of the file. If `err` is nil,
-// callFault returns nil.
-func callFault(call, path string, err error) error {
+// syscallFault converts the error of a system call on a device or on a file of the device to a
+// Fault. `call` is the name of the system call, and `path` is the path of the file. If `err` is
+// nil, syscallFault returns nil.
+func syscallFault(call, path string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -97,7 +97,7 @@ func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 // may store results in it. An error message contains requestName and path.
 func ioctlStruct(fd int, request uintptr, argument unsafe.Pointer, requestName, path string) error {
 	_, err := syscalls.ioctl(fd, request, 0, argument)
-	return callFault(requestName, path, err)
+	return syscallFault(requestName, path, err)
 }
 
 // structPointer returns the address of a struct for an ioctl. The type T must have the same layout

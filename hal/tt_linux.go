@@ -72,7 +72,7 @@ func (t *tt) probe() (err error) {
 		return d.fault(NoDevice, "no such device; `ls /dev/tenstorrent` lists the devices, "+
 			"`modprobe tenstorrent` loads the driver")
 	default:
-		return callFault("open", d.locator, err)
+		return syscallFault("open", d.locator, err)
 	}
 	// Check the version of the driver's API: other versions have other ioctls.
 	driver := ttDriverInfo{inSize: 12}
@@ -124,7 +124,7 @@ func (t *tt) queryMappings() error {
 		return d.fault(NoDevice, "another program has begun to reset the device; wait until the "+
 			"reset ends, or reset the device again with `tt-smi -r`")
 	case err != nil:
-		return callFault("QUERY_MAPPINGS", d.locator, err)
+		return syscallFault("QUERY_MAPPINGS", d.locator, err)
 	case !d.Alive():
 		return d.fault(DeviceGone,
 			"configuration space reads as all ones, or memory decoding is off; "+
@@ -154,7 +154,7 @@ func (t *tt) acquire() error {
 		return d.fault(DeviceGone,
 			"another program has reset the device since it was opened; open the device again")
 	case err != nil:
-		return callFault("LOCK_CTL", d.locator, err)
+		return syscallFault("LOCK_CTL", d.locator, err)
 	case lock.value != 1:
 		return d.fault(NoDevice, "another replay has locked the device; `fuser -v "+d.locator+
 			"` names its process")
@@ -204,7 +204,7 @@ func (t *tt) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, e
 			"end other programs that pin memory, or use `vfio:`"
 		return 0, t.dev.fault(NoDevice, fbs.Text(text, pin.noc, fixedBus))
 	}
-	return pin.noc, callFault("PIN_PAGES", t.dev.locator, err)
+	return pin.noc, syscallFault("PIN_PAGES", t.dev.locator, err)
 }
 
 // assignBusAddress implements backend. It does nothing, because with the backend tt a device

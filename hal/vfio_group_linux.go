@@ -100,7 +100,7 @@ func (v *vfio) setIOMMU() error {
 			"interrupts (GICv2 cannot); if you trust the device, run "+
 			"`echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
 	}
-	return callFault("VFIO_SET_IOMMU", vfioContainer, err)
+	return syscallFault("VFIO_SET_IOMMU", vfioContainer, err)
 }
 
 // openSharedFile returns the file with the given path, and counts the PCI function of v as a user
@@ -123,7 +123,7 @@ func (v *vfio) openSharedFile(path string) (f *vfioFile, err error) {
 		return nil, v.dev.fault(NoDevice, "another program has "+path+" open; `fuser -v "+path+
 			"` names that program")
 	}
-	return nil, callFault("open", path, err)
+	return nil, syscallFault("open", path, err)
 }
 
 // findOrAddFile returns the entry of vfioShared.files with the given path. If there is no such

@@ -98,7 +98,7 @@ func (v *vfio) acquire() error {
 	address := append([]byte(d.function.Address), 0)
 	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
 	if err != nil {
-		return callFault("VFIO_GROUP_GET_DEVICE_FD", d.function.Address, err)
+		return syscallFault("VFIO_GROUP_GET_DEVICE_FD", d.function.Address, err)
 	}
 	d.cleanups.addClose(d.config.fd)
 	// Query the offset and the size of configuration space in the function's file.
@@ -192,7 +192,7 @@ func (v *vfio) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 		return 0, v.dev.fault(Denied,
 			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+MemlockAdvice)
 	default:
-		return 0, callFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
+		return 0, syscallFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
 	}
 	// Make Close remove the IOMMU mapping before it releases the memory, because the device can
 	// reach the memory as long as the mapping exists.

@@ -213,7 +213,7 @@ compare:
 //
 // COMPARE: load an element from the device and an element of the golden data, until LEFT
 // bytes are compared. Stop if two elements differ.
-#define EACH(BYTES, LOAD, STORE, CMP_ONES, COPY, EXPECT, COMPARE) \
+#define ACCESS_LOOPS(BYTES, LOAD, STORE, CMP_ONES, COPY, EXPECT, COMPARE) \
 COPY:                            \
 	LOAD  (SRC), VALUE           \
 	STORE VALUE, (DST)           \
@@ -244,10 +244,10 @@ COMPARE:                         \
 	JHI  COMPARE                 \
 	ADVANCE
 
-EACH(4, MOVL, MOVL, CMPL, copy4, expect4, compare4)
-EACH(8, MOVQ, MOVQ, CMPQ, copy8, expect8, compare8)
-EACH(2, MOVWLZX, MOVW, CMPW, copy2, expect2, compare2)
-EACH(1, MOVBLZX, MOVB, CMPB, copy1, expect1, compare1)
+ACCESS_LOOPS(4, MOVL, MOVL, CMPL, copy4, expect4, compare4)
+ACCESS_LOOPS(8, MOVQ, MOVQ, CMPQ, copy8, expect8, compare8)
+ACCESS_LOOPS(2, MOVWLZX, MOVW, CMPW, copy2, expect2, compare2)
+ACCESS_LOOPS(1, MOVBLZX, MOVB, CMPB, copy1, expect1, compare1)
 
 // Point: program a TLB window. EncodeWindow has put the values of the TLB window's
 // registers into the command: store them, and set the window's entry in Walk.Windows to the
@@ -349,7 +349,7 @@ NAME:                       \
 // the label of the loop. STORE is the store instruction. AMOUNT is the number of bytes left
 // minus 128, and the loop ends when it falls below 0. SUBQ $-128 adds 128, and is a shorter
 // instruction than ADDQ $128.
-#define BY128(NAME, STORE) \
+#define COPY_BY_128(NAME, STORE) \
 NAME:                        \
 	VMOVDQU (SRC), Y0        \
 	VMOVDQU 32(SRC), Y1      \
@@ -364,12 +364,12 @@ NAME:                        \
 	SUBQ    $128, AMOUNT     \
 	JCC     NAME
 
-// STREAM is a number of bytes. A CopyIn uses non-temporal stores if at least STREAM + 128
+// STREAM_MIN is a number of bytes. A CopyIn uses non-temporal stores if at least STREAM_MIN + 128
 // bytes are left when the address on the device is aligned. Ordinary stores would have two
 // disadvantages if the destination is cached memory, such as a Host window: they would
 // evict other data from the cache, and the processor would read the memory before
 // overwriting it.
-#define STREAM $(4<<20)
+#define STREAM_MIN $(4<<20)
 
 // Bulk copy of AMOUNT bytes from SRC to DST. Addresses increase, accesses do not overlap,
 // and each access is naturally aligned on the device. First copy up to 31 bytes, by
@@ -394,16 +394,16 @@ aligned:
 	JCS  below128
 	CMPB ·hasAVX(SB), $0
 	JEQ  below128
-	CMPQ AMOUNT, STREAM
+	CMPQ AMOUNT, STREAM_MIN
 	JCS  by128
 	CMPB (CMD), $const_opCopyIn
 	JNE  by128
-	BY128(stream, VMOVNTDQ)
+	COPY_BY_128(stream, VMOVNTDQ)
 	// Barrier: without SFENCE, the processor may make later stores before these
 	// non-temporal stores.
 	SFENCE
 	JMP  by128Done
-	BY128(by128, VMOVDQU)
+	COPY_BY_128(by128, VMOVDQU)
 by128Done:
 	VZEROUPPER
 

@@ -218,7 +218,7 @@ compare:
 //
 // COMPARE: load an element from the device and an element of the golden data, until LEFT
 // bytes are compared. Stop if two elements differ.
-#define EACH(BYTES, LOAD, STORE, ONES, COPY, EXPECT, COMPARE) \
+#define ACCESS_LOOPS(BYTES, LOAD, STORE, ONES, COPY, EXPECT, COMPARE) \
 COPY:                  \
 	LOAD  (SRC), VALUE     \
 	STORE VALUE, (DST)     \
@@ -242,10 +242,10 @@ COMPARE:               \
 	BHI   COMPARE          \
 	ADVANCE
 
-EACH(1, MOVBU, MOVB, 0xff, copy1, expect1, compare1)
-EACH(2, MOVHU, MOVH, 0xffff, copy2, expect2, compare2)
-EACH(4, MOVWU, MOVW, 0xffffffff, copy4, expect4, compare4)
-EACH(8, MOVD, MOVD, -1, copy8, expect8, compare8)
+ACCESS_LOOPS(1, MOVBU, MOVB, 0xff, copy1, expect1, compare1)
+ACCESS_LOOPS(2, MOVHU, MOVH, 0xffff, copy2, expect2, compare2)
+ACCESS_LOOPS(4, MOVWU, MOVW, 0xffffffff, copy4, expect4, compare4)
+ACCESS_LOOPS(8, MOVD, MOVD, -1, copy8, expect8, compare8)
 
 // Point: program a TLB window. EncodeWindow has put the values of the TLB window's
 // registers into the command: store them, and set the window's entry in Walk.Windows to the

@@ -132,8 +132,8 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	}
 	end := recoverPanic(im, verify)
 	if end.code == hal.OK {
-		im.last = end
-		im.uses++
+		im.lastOutcome = end
+		im.openCount++
 		im.handle.Store(freeHandle)
 		*handle = freeHandle
 	} else {

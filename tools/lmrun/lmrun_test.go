@@ -409,7 +409,7 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	sign := func(version, says uint32) []byte {
-		value := ed25519.Sign(key, runtimesigned.Message(plain, version))
+		value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, version))
 		return append(bytes.Clone(plain), lmb.SignatureBlock(says, public, value)...)
 	}
 	signed, version3 := sign(0, 0), write("version3.lmb", sign(3, 3))

@@ -128,7 +128,7 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.loadAndFreeze(devices, view, o)}
 	if end.err == nil {
-		end = f.runLoop(o.Loop)
+		end = f.runAndCommit(o.Loop)
 	}
 	f.files.Discard()
 	f.counter.discard()

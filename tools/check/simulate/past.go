@@ -17,12 +17,13 @@ const (
 var past = []Past{
 	{"a check that all ones satisfy holds on a device that is gone", "44108fe", replay,
 		"code := r.checkDevicePresent(c, loaded)\n\tswitch",
-		"code := hal.OK\n\tif !BROKEN || r.deadline != 0 {\n" +
+		"code := hal.OK\n\tif !BROKEN || r.pollDeadlineNs != 0 {\n" +
 			"\t\tcode = r.checkDevicePresent(c, loaded)\n\t}\n" +
 			"\tswitch"},
 	{"a poll does not notice a device that goes while it waits", "13432dd", replay,
 		"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n\tcase fbs.ConditionMet(c, loaded):",
-		"\tif BROKEN && r.deadline != 0 && code == hal.DeviceGone {\n\t\tcode = hal.OK\n\t}\n" +
+		"\tif BROKEN && r.pollDeadlineNs != 0 && code == hal.DeviceGone {\n" +
+			"\t\tcode = hal.OK\n\t}\n" +
 			"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n" +
 			"\tcase fbs.ConditionMet(c, loaded):"},
 	{"what a device that is gone reads is stored back", "fe773e8", replay,
