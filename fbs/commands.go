@@ -332,7 +332,7 @@ func (c *commandChecker) checkExpect(m *Command) (problem string) {
 		return problem
 	}
 	if m.Index != 0 && m.Amount == 0 {
-		return "index sets an interval, but amount sets no deadline; set both or none"
+		return "index sets an interval, but amount sets no deadline; set amount, or clear index"
 	}
 	if problem := c.checkAccess(m, uint64(m.Width), singleLoad); problem != "" {
 		return problem
@@ -517,9 +517,9 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	}
 	rule := c.findRule(m)
 	if rule == nil {
-		offset := window.Offset + uint64(m.Offset)
-		return Text("offset %x of BAR %d is not in any memory or register of ", offset,
-			uint64(window.Bar)) + c.boards[window.Device].Name
+		place := Text(" has no memory or register at offset %x of BAR %d",
+			window.Offset+uint64(m.Offset), uint64(window.Bar))
+		return c.boards[window.Device].Name + place
 	}
 	if window.Flags&FlagWriteCombining != 0 && !rule.Memory {
 		return c.describeRejection("a write-combining window (for memory only)", m)
@@ -632,7 +632,8 @@ func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem stri
 	size := c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {
 		if m.Index == 0 || int(m.Index) > len(c.view.Tensors) {
-			return Text("index %d does not select a tensor", uint64(m.Index))
+			return Text("index %d does not select a tensor; the image has %d",
+				uint64(m.Index), uint64(len(c.view.Tensors)))
 		}
 		t := &c.view.Tensors[m.Index-1]
 		if t.Role != role {

@@ -196,7 +196,7 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 		return Text("unknown flags %x", uint64(w.Flags))
 	}
 	if w.Flags&FlagFixedBus != 0 && w.Kind != gen.WindowKindHost {
-		return "flag 2 is set: only a host window has a fixed bus address"
+		return "flag 2 (fixed bus address) is set, but only a host window may have it"
 	}
 	if w.Reserved != 0 {
 		return reservedNotZero
@@ -332,7 +332,7 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	}
 	size := tensor.sizeFromShape(elementSize)
 	if size == 0 {
-		return "invalid shape or size over 64 TiB"
+		return Text("invalid shape of %d dimensions, or size over 64 TiB", uint64(tensor.Dims))
 	}
 	if tensor.Size != size {
 		return Text("size is %d, but shape and element type need %d", tensor.Size, size)
@@ -352,8 +352,10 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	if tensor.HasData == 0 && tensor.DataOffset != 0 {
 		return Text("data offset is %x, but the tensor has no data; must be 0", tensor.DataOffset)
 	}
-	if tensor.HasData == 1 && tensor.Size > t.payloadBytes-min(t.payloadBytes, tensor.DataOffset) {
-		return Text("data at payload offset %x reach outside the payload", tensor.DataOffset)
+	available := t.payloadBytes - min(t.payloadBytes, tensor.DataOffset)
+	if tensor.HasData == 1 && tensor.Size > available {
+		return Text("%d bytes of data at payload offset %x reach outside the payload of %d bytes",
+			tensor.Size, tensor.DataOffset, t.payloadBytes)
 	}
 	return ""
 }

@@ -106,7 +106,7 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 	after, _ := d.config.Load(configCommand, 2)
 	switch {
 	case after == 0xffff:
-		return d.fault(DeviceGone, allOnesText)
+		return d.allOnesFault()
 	case after&mask == want&mask:
 		return nil
 	case mask == configCommandMemory:
@@ -119,10 +119,13 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 		"bus mastering stays on: the device may still write to memory; reset the device")
 }
 
-// allOnesText is the error message about configuration space that reads as all ones, which means
-// that the device does not answer.
-const allOnesText = "configuration space reads as all ones; reset the device or its slot, then " +
-	"`echo 1 > /sys/bus/pci/rescan`"
+// allOnesFault returns the Fault for configuration space that reads as all ones, which means that
+// the device does not answer.
+func (d *device) allOnesFault() error {
+	remove := "`echo 1 > " + d.function.dir() + "/remove`"
+	return d.fault(DeviceGone, "configuration space reads as all ones; reset the device, or "+
+		"remove it with "+remove+" and find it again with `echo 1 > /sys/bus/pci/rescan`")
+}
 
 // kernelLogAdvice is the last part of error messages about a command bit that stays off. It says
 // where the user may find the reason.

@@ -108,7 +108,7 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*A
 	if size == 0 || offset > barSize || size > barSize-offset {
 		return nil, d.fault(WrongDevice, name+
 			fbs.Text(" has %x bytes, but the window needs %x at offset %x", barSize, size, offset)+
-			"; check that the whole BAR is assigned")
+			"; check the size of the BAR with `lspci -v`")
 	}
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }

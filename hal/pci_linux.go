@@ -170,7 +170,7 @@ func (p *pci) readBARs() error {
 		return NewFault(NoDevice, path+fbs.Text(": only %d bytes can be read, but %d are needed",
 			uint64(n), configHeaderSize))
 	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
-		return p.dev.fault(DeviceGone, allOnesText)
+		return p.dev.allOnesFault()
 	}
 	p.barBusAddresses = p.dev.function.barStarts
 	for i := range p.barBusAddresses {

@@ -29,7 +29,8 @@ func (p *pci) physicalAddress(pagemapFD int, mem []byte) (
 		address, present := pageAddress(pagemapFD, mem[offset:])
 		switch {
 		case !present:
-			return 0, false, p.dev.fault(NoDevice, "cannot find host memory in "+pagemap)
+			return 0, false, p.dev.fault(NoDevice, "cannot find host memory in "+pagemap+
+				"; use `vfio:`")
 		case address == 0:
 			return 0, false, p.dev.fault(Denied, "reading physical addresses requires "+
 				"CAP_SYS_ADMIN; run as root, or use `vfio:`")

@@ -60,8 +60,8 @@ func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	}
 	slot, a, err := d.allocateTLBWindow(w.Slot, w.Size, w.Flags&fbs.FlagWriteCombining != 0)
 	if err == nil && slot < 0 {
-		err = d.fault(NoDevice, fbs.Text("no TLB window of %x bytes is free; use fewer or smaller "+
-			"Tlb windows", w.Size))
+		err = d.fault(NoDevice, fbs.Text("no TLB window of %x bytes is free; "+
+			"use fewer or smaller TLB windows", w.Size))
 	}
 	if err != nil {
 		return nil, err

@@ -186,8 +186,8 @@ func (v *vfio) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 				"reserved, out of range, or in use by another window"
 			return 0, v.dev.fault(NoDevice, fbs.Text(text, size, fixedBus))
 		}
-		return 0,
-			v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes", size))
+		return 0, v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes; "+
+			"use fewer or smaller host windows", size))
 	case unix.ENOMEM:
 		return 0, v.dev.fault(Denied,
 			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+MemlockAdvice)

@@ -184,7 +184,8 @@ func (r *Replay) mapWindows(slot int) error {
 		}
 		if isForced && r.apertures[i].Slot != int(w.Slot) {
 			const text = "TLB window %d is too small, in use, or reserved " +
-				"by the kernel driver; on a `tt:` device, omit -window (in C: LM_ANY_WINDOW)"
+				"by the kernel driver; choose another number; for `tt:` devices omit -window " +
+				"(in C: LM_ANY_WINDOW)"
 			return hal.NewFault(hal.NoDevice, fbs.Text(text, uint64(w.Slot)))
 		}
 	}
@@ -327,7 +328,8 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	registers, tlbWindow, code := r.devices[device].EncodeWindow(&r.apertures[c.Window], tiles,
 		c.Value, encoded)
 	if code != hal.OK {
-		return r.commandFault(code, index, "the device's TLB cannot encode this tile range")
+		return r.commandFault(code, index,
+			fbs.Text("the device's TLB cannot encode this tile range at address %x", c.Value))
 	}
 	if registers != 0 {
 		*c = *encoded

@@ -305,7 +305,7 @@ func findIndex(handle int32, name *C.char, index *uint32, find func(*fbs.View, s
 		case end.code != hal.OK:
 			return end
 		case index == nil:
-			return usageError("index must not be NULL")
+			return usageError("the pointer to the index must not be NULL")
 		case i < 0:
 			return usageError("the image has no sequence or tensor with this name")
 		}

@@ -40,7 +40,7 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 		}
 		key, problem := parseLine(line)
 		if problem == "" && keys.findKey(key.Public) != nil {
-			problem = "two lines have the same public key; keep one of them, not "
+			problem = "another line has the same public key; remove "
 		}
 		if problem != "" {
 			return nil, deniedFault(problem + fbs.Quote(line))

@@ -310,7 +310,7 @@ func TestKeyThatOccursTwiceIsRefused(t *testing.T) {
 	for _, text := range []string{digits() + " versions 3-\n" + digits(),
 		digits() + "\n" + digits() + "\n", digits() + "\n" + strings.ToUpper(digits())} {
 		_, err := signed.ParseKeys(text)
-		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "two lines") {
+		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "another line") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -225,7 +225,7 @@ func (r *ring) mismatchError(reason string) error {
 // notRingError returns the error for a file that is not a ring file. lmrun has not changed the
 // file in this case.
 func (r *ring) notRingError(reason string) error {
-	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+")")
+	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+"); name another file")
 }
 
 // contains reports whether the address is inside the memory to which the ring file is mapped.

@@ -57,7 +57,8 @@ func Read(path string, maxBytes int) ([]byte, error) {
 		case err != nil:
 			return nil, hal.FileFault(path, err)
 		case n == 0 && stream && len(data) == 0 && status.Mode&unix.S_IFMT == unix.S_IFIFO:
-			return nil, hal.NewFault(hal.IO, path+" is a pipe without a writer")
+			const reason = " is a pipe without a writer; start the writer first"
+			return nil, hal.NewFault(hal.IO, path+reason)
 		case n == 0:
 			return data, nil
 		}
