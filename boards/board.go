@@ -72,8 +72,8 @@ type WindowGroup struct {
 	Count       int    // number of TLB windows
 	Offset      uint64 // offset of the first TLB window in the BAR
 	Size        uint64 // size of each TLB window in bytes, a power of two
-	AddressBits uint8  // number of bits of the field that contains address / Size
-	KernelOwned int    // the kernel driver itself uses this many of the last TLB windows
+	AddressBits uint8  // width of the configuration's address field, which contains address / Size
+	KernelOwned int    // the kernel driver itself uses so many TLB windows at the end of the group
 }
 
 // FieldWidths has the number of bits of each field of a configuration, except the address field.
@@ -93,7 +93,7 @@ const (
 	Linked             // always 0
 	UseStaticVC        // 1 if StaticVC has the number of a static virtual channel
 	Unused             // always 0
-	StaticVC           // number of the channel; without UseStaticVC: 1 to use channel 0
+	StaticVC           // number of the channel; if there is no UseStaticVC: 1 to use channel 0
 )
 
 // FindByID returns the board with the given PCI ids, or nil if no board has these ids.

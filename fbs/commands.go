@@ -18,10 +18,10 @@ const commandsPerBlock = 512
 
 // commandChecker checks the commands of an image in the order of the file.
 type commandChecker struct {
-	view           *View                     // image to check; checks set NeedsFixup and BusMasters
+	view           *View                     // image; the checks set NeedsFixup and BusMasters
 	boards         [DevicesMax]*boards.Board // board of each device of the image
 	windows        []windowState             // state of each window in view.Windows
-	pointedWindows []uint16                  // indices of the Tlb windows that are pointed now
+	pointedWindows []uint16                  // indices of the Tlb windows that are accessible now
 	lastCommand    *Command                  // final command of the sequence being checked
 	worstCaseUs    uint64                    // longest time of the checked part of that sequence
 	hasCall        bool                      // the checker has found a Call in any sequence
@@ -111,9 +111,10 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 	return sum, nil
 }
 
-// newCommandChecker returns a checker for the commands of v. The range of each Host and Config
-// window is the whole window. The ranges of all Tlb and Bar windows are empty: checkPoint sets
-// the range of a Tlb window, and the first access to a Bar window sets the range of that window.
+// newCommandChecker returns a checker for the commands of v. In the state of each Host and Config
+// window, the range is the whole window. For Tlb and Bar windows, the range is empty: checkPoint
+// sets the range of a Tlb window, and the first access to a Bar window sets the range of that
+// window.
 func newCommandChecker(v *View) *commandChecker {
 	c := &commandChecker{view: v, windows: make([]windowState, len(v.Windows))}
 	for i := range v.Devices {

@@ -11,7 +11,7 @@ type Signature struct {
 	Version  uint32   // version of the image, which the signer has chosen; 0: no version
 	Reserved [16]byte // must be zero
 	Key      [32]byte // Ed25519 public key
-	Value    [64]byte // Ed25519 signature of the SHA-512 hash of the image, and of Version
+	Value    [64]byte // Ed25519 signature; it signs the SHA-512 hash of the image, and Version
 }
 
 const (

@@ -15,8 +15,8 @@ import (
 type tableChecker struct {
 	*View
 	hostBytes uint64 // total size of the checked Host windows, each rounded up to a page
-	// For each device, the bus address of the first byte that no checked Host window with the flag
-	// FlagFixedBus uses. These windows lie in the order of their bus addresses.
+	// For each device, the bus address after the last checked Host window with the flag
+	// FlagFixedBus. These windows are in the order of their bus addresses.
 	fixedBusEnd  [DevicesMax]uint64
 	payloadBytes uint64 // total size of the checked segments
 	arenaBytes   uint64 // total size of the checked tensors, each rounded up to ArenaAlign
@@ -252,10 +252,10 @@ func (t *tableChecker) checkWindowSize(w *Window) (problem string) {
 	return ""
 }
 
-// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. The windows
-// with this flag of one device must lie in the order of their bus addresses, so that this check
-// finds windows that overlap. The address 0 is not allowed, because it means "no bus address" in
-// the runtime.
+// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. If several
+// windows of a device have this flag, they must be in the order of their bus addresses, so that
+// this check finds windows that overlap. The address 0 is not allowed, because in the runtime it
+// means "no bus address".
 func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 	if w.Offset == 0 || w.Offset%SegmentAlign != 0 {
 		return Text("bus address %x must be a multiple of 4096, and not 0", w.Offset)

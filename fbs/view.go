@@ -64,10 +64,10 @@ type View struct {
 	original *View
 }
 
-// Original returns a copy of the view with the fields that the view had when Verify returned
-// the view. Later changes to the fields of the view have no effect on this copy, except a
-// change of TimeLimitUs. The slices of the view and of the copy share memory. Original returns
-// nil if the view was not created by Verify or VerifyEnvelope.
+// Original returns a copy of the view as Verify returned it: without the changes that the caller
+// has made to its fields since then, except a change of TimeLimitUs. The slices of the view and of
+// the copy share memory. Original returns nil if the view was not created by Verify or
+// VerifyEnvelope.
 func (v *View) Original() *View {
 	if v.original == nil {
 		return nil

@@ -36,8 +36,8 @@ func (d *device) hasIATU() bool { return d.outbound.translation != nil }
 // does not program the region; programIATU does that later. addIATURegion returns `noc`, the
 // address at which the tiles will reach the first byte: fixedNoC, or an address that addIATURegion
 // chooses if fixedNoC is 0. If an image is loaded again, its regions get the same addresses again.
-// At least one page before a region whose address addIATURegion chooses stays unused, so that an
-// access beyond the end of the region before it reaches no memory.
+// If addIATURegion chooses the address, it leaves at least one page unused after the previous
+// region. An access beyond the end of that region then reaches no memory.
 func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.translation
 	if o.registers == nil {

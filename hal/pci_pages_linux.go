@@ -18,7 +18,7 @@ const (
 	// Bits of an entry of the file pagemap. The file has one entry of 64 bits for each page of the
 	// process's address space (Linux, Documentation/admin-guide/mm/pagemap.rst).
 	pagePresent = 1 << 63   // this bit is 1 if the page is in memory, not swapped out
-	pageFrame   = 1<<55 - 1 // mask of the bits with the physical address, in units of pages
+	pageFrame   = 1<<55 - 1 // mask of the page frame number: physical address / page size
 )
 
 // physicalAddress returns the physical address of the first page of mem, and reports whether the

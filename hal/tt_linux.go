@@ -189,9 +189,10 @@ func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*
 // does not move them. The result `bus` is the address of mem on the NoC, the network between the
 // tiles. Tiles use this address, which differs from the bus address, to reach host memory.
 //
-// The driver chooses this address: it has no way to request one. For a pin without the flag
-// TOP_DOWN, it uses the lowest free addresses (tt-kmd memory.c, setup_noc_dma). Therefore windows
-// can have the lowest addresses of all if no other program has pinned memory for the device.
+// The driver chooses this address, and no program can request one. For a pin without the flag
+// TOP_DOWN, the driver chooses the lowest free addresses (tt-kmd memory.c, setup_noc_dma).
+// Therefore mapForDevice can meet the parameter fixedBus only for the lowest addresses, and only if
+// no other program has pinned memory for the device.
 func (t *tt) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	size := uint64(len(mem))
 	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: size}

@@ -29,7 +29,7 @@
 #define SRC_STEP R13 // number of bytes added to SRC after each access
 #define AMOUNT AX    // command.Amount; in a bulk copy, the number of bytes left
 #define LEFT R11     // number of bytes left in the range; a bulk copy counts in AMOUNT instead
-#define TO_ALIGN R11 // bulk copy: the lower 5 bits are the bytes up to a multiple of 32
+#define TO_ALIGN R11 // bulk copy: its lower 5 bits are the number of bytes up to a multiple of 32
 #define VALUE AX     // value that is loaded or stored
 #define WANT DX      // Compare: the golden element, which must equal VALUE
 
@@ -324,19 +324,19 @@ mismatch:
 	MOVQ $const_Mismatch, Walk_StopReason(WALK)
 	RET
 
-// One step of a bulk copy. NAME is the label of this step, and ON is the label of the next
-// step. If the bit with the value BYTES is set in the register OF, copy BYTES bytes: load
-// them into the register VIA by one instruction MOVE, and store them by another. OF is
-// TO_ALIGN in the steps before the loops, and AMOUNT in the steps after the loops.
+// One step of a bulk copy: copy BYTES bytes if the bit with the value BYTES is set in the
+// register BITS; otherwise jump to NEXT, the label of the next step. NAME is the label of
+// this step. The instruction MOVE loads the bytes into the register VIA, and then stores
+// them. BITS is TO_ALIGN in the steps before the loops, and AMOUNT in the steps after them.
 //
-// If fewer than BYTES bytes are left, jump to the label `tail`. Only a step before the
-// loops can jump: in a step after the loops, a set bit means that at least BYTES bytes are
-// left. After the loops, AMOUNT may be negative, which is a large number in this unsigned
-// comparison.
-#define BULK_STEP(NAME, MOVE, VIA, BYTES, OF, ON) \
+// A step before the loops jumps to the label `tail` if fewer than BYTES bytes are left. A
+// step after the loops never jumps there: if its bit is set, at least BYTES bytes are left.
+// AMOUNT may then be negative, but the comparison is unsigned, so a negative number counts
+// as a large one.
+#define BULK_STEP(NAME, MOVE, VIA, BYTES, BITS, NEXT) \
 NAME:                       \
-	TESTQ $BYTES, OF        \
-	JEQ   ON                \
+	TESTQ $BYTES, BITS      \
+	JEQ   NEXT              \
 	CMPQ  AMOUNT, $BYTES    \
 	JCS   tail              \
 	MOVE  (SRC), VIA        \

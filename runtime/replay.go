@@ -441,11 +441,11 @@ func pollDelayNs(c *fbs.Command, waitedNs, leftNs int64) int64 {
 	return min(waitedNs/pollBackoffDivisor, leftNs)
 }
 
-// applyPolicy is called when the command c, an Expect or Compare, has failed with the given code.
-// If applyPolicy returns OK, the run continues: the policy of c is Ignore, the given code is not
-// FrameLate, and no device has a fault. Otherwise applyPolicy returns the code with which the run
-// ends. This is the fault of the first device that has one, or the given code if no device has a
-// fault.
+// applyPolicy decides whether the run continues after the command c, an Expect or Compare, has
+// failed with the code `failure`. It returns OK, and the run continues, under three conditions: the
+// policy of c is Ignore, `failure` is not FrameLate, and no device has a fault. Otherwise it
+// returns the code with which the run ends: the fault of the first device that has one, or
+// `failure` if no device has a fault.
 //
 // applyPolicy diagnoses all devices, not only the device that c accesses, because another device
 // may have caused the failure. For example, c waits for a value in host memory, but the device that

@@ -15,8 +15,8 @@ import (
 // Key is a public key, and the versions of images that the key may sign.
 type Key struct {
 	Public ed25519.PublicKey
-	// FirstVersion and LastVersion are the lowest and the highest version. An image without a
-	// version counts as version 0.
+	// FirstVersion and LastVersion are the lowest and the highest version that the key may sign.
+	// An image without a version counts as version 0.
 	FirstVersion, LastVersion uint32
 }
 

@@ -31,7 +31,7 @@ type Options struct {
 
 	Seal, Lock, Check   bool // true: the flag of this name is given
 	JSON, Help, Version bool // true: the flag of this name is given
-	Supervised          bool // true: write the longest time to stop to descriptor 3
+	Supervised          bool // true: report the longest time that lmrun needs to stop
 }
 
 // Binding connects a tensor with a file, a pipe or a ring. It contains the value NAME=FILE of one
