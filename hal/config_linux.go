@@ -63,17 +63,18 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 // A user without CAP_SYS_ADMIN can read only the first 64 bytes. For any later bytes, the kernel
 // transfers fewer than `width` bytes.
 func configAccessCode(count int, width uint8, err error) Code {
-	switch {
-	case err == unix.ENODEV:
-		return DeviceGone
-	case err == unix.EPERM || err == unix.ESPIPE:
+	switch errnoOf(err) {
+	case 0:
+		if count == int(width) {
+			return OK
+		}
 		return Denied
-	case err != nil:
-		return IO
-	case count != int(width):
+	case unix.ENODEV:
+		return DeviceGone
+	case unix.EPERM, unix.ESPIPE:
 		return Denied
 	}
-	return OK
+	return IO
 }
 
 // readHeader returns the first 8 bytes of configuration space: the PCI ids, the command register

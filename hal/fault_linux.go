@@ -12,11 +12,21 @@ func syscallFault(call, path string, err error) error {
 		return nil
 	}
 	reason := call + " " + path + ": " + err.Error()
-	if err == unix.EACCES || err == unix.EPERM {
+	if errno := errnoOf(err); errno == unix.EACCES || errno == unix.EPERM {
 		return NewFault(Denied, reason+"; run as root, or give this user access to the file "+
 			"(kernel lockdown denies it to everyone)")
 	}
 	return NewFault(NoDevice, reason)
+}
+
+// errnoOf returns the number of the error that a system call has returned: 0 if `err` is nil. It
+// returns EIO for an error of another type than unix.Errno.
+func errnoOf(err error) unix.Errno {
+	errno, isErrno := err.(unix.Errno)
+	if err != nil && !isErrno {
+		return unix.EIO
+	}
+	return errno
 }
 
 // FileFault converts the error of a system call on an ordinary file (not a device) to a Fault.
@@ -27,7 +37,7 @@ func FileFault(path string, err error) error {
 		return err
 	}
 	code, remedy := IO, ""
-	switch err {
+	switch errnoOf(err) {
 	case unix.EMFILE:
 		remedy = "; raise the limit with `ulimit -n`"
 	case unix.ENFILE:

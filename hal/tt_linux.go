@@ -64,8 +64,8 @@ func (t *tt) probe() (err error) {
 	// state of the device unchanged until this program makes the ioctl SET_POWER_STATE (tt-kmd
 	// ioctl.h).
 	t.fd, err = d.cleanups.openFile(d.locator, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
-	switch err {
-	case nil:
+	switch errnoOf(err) {
+	case 0:
 	case unix.EAGAIN:
 		return d.fault(NoDevice, "another program uses the device exclusively (O_EXCL); stop it")
 	case unix.ENOENT:

@@ -87,8 +87,8 @@ func (v *vfio) attachGroup(group *vfioFile) error {
 // already has a group.
 func (v *vfio) setIOMMU() error {
 	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
-	switch err {
-	case nil:
+	switch errnoOf(err) {
+	case 0:
 		vfioShared.hasIOMMU = true
 		vfioShared.nextIOVA = iovaFirst
 		return nil
@@ -111,8 +111,8 @@ func (v *vfio) openSharedFile(path string) (f *vfioFile, err error) {
 	if f.users == 0 {
 		f.fd, err = syscalls.open(path, unix.O_RDWR)
 	}
-	switch err {
-	case nil:
+	switch errnoOf(err) {
+	case 0:
 		f.users++
 		v.shared = append(v.shared, f)
 		return f, nil

@@ -178,8 +178,8 @@ func (v *vfio) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 		iova, err = v.mapAtNextIOVA(address, size)
 	}
 	vfioShared.Unlock()
-	switch err {
-	case nil:
+	switch errnoOf(err) {
+	case 0:
 	case unix.EINVAL, unix.EEXIST:
 		if fixedBus != 0 {
 			const text = "the IOMMU cannot map %x bytes at bus address %x: " +
