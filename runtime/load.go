@@ -163,11 +163,12 @@ func (r *Replay) mapWindows(slot int) error {
 	r.tlbWindows = make([]uintptr, count)
 	r.windows = make([]uintptr, count+len(r.devices))
 	// Map the windows with fixed bus addresses first, so that no other window gets these addresses.
-	for i := range r.view.Windows {
-		if w := &r.view.Windows[i]; fbs.FixedBusAddress(w) != 0 {
-			if err := r.mapWindow(i, *w); err != nil {
-				return err
-			}
+	for i, w := range r.view.Windows {
+		if fbs.FixedBusAddress(&w) == 0 {
+			continue
+		}
+		if err := r.mapWindow(i, w); err != nil {
+			return err
 		}
 	}
 	for i, w := range r.view.Windows {

@@ -175,32 +175,37 @@ func findFreeSlot() (*image, int32) {
 	return nil, 0
 }
 
-// release closes the replay, the devices and the file of the image, in this order. Afterwards the
-// element of imageSlots can contain another image. release returns the outcome for the first error.
+// release closes the replay, the devices and the file of the image, in this order. In a sealed
+// process it only stops the DMA of the devices. Afterwards the element of imageSlots can contain
+// another image. release returns the outcome for the first error.
 func (im *image) release() outcome {
-	var first error
-	keepFirst := func(err error) {
-		if first == nil {
+	var err error
+	switch {
+	case !sealed.Load():
+		err = im.closeAll()
+	case im.replay != nil:
+		// Only stop the DMA of the devices. A sealed process must not unmap memory or close files;
+		// the kernel does so when the process ends.
+		err = im.replay.StopDMA()
+	}
+	im.file, im.view, im.devices, im.replay, im.stage = nil, nil, nil, nil, stageOpened
+	return outcomeOf(err)
+}
+
+// closeAll closes the replay, the devices and the file of the image, and returns the first error.
+func (im *image) closeAll() (first error) {
+	if im.replay != nil {
+		first = im.replay.Close()
+	}
+	if err := closeDevices(im.devices); first == nil {
+		first = err
+	}
+	if im.file != nil {
+		if err := im.file.Close(); first == nil {
 			first = err
 		}
 	}
-	if sealed.Load() {
-		// Only stop the DMA of the devices. A sealed process must not unmap memory or close files;
-		// the kernel does so when the process ends.
-		if im.replay != nil {
-			keepFirst(im.replay.StopDMA())
-		}
-	} else {
-		if im.replay != nil {
-			keepFirst(im.replay.Close())
-		}
-		keepFirst(closeDevices(im.devices))
-		if im.file != nil {
-			keepFirst(im.file.Close())
-		}
-	}
-	im.file, im.view, im.devices, im.replay, im.stage = nil, nil, nil, nil, stageOpened
-	return outcomeOf(first)
+	return first
 }
 
 // closeDevices closes the devices, and returns the first error. It skips elements that are nil,
