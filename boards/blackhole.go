@@ -69,11 +69,11 @@ var Blackhole = Board{
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4,
 	},
 	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
-	// X and Y are sets of columns and rows. They have a bit for every number that the column or row
-	// of a closed tile may have on any chip. Source: [Firmware], ComputeNocTranslation. The order
-	// of the columns 1 to 7 and 10 to 16 depends on the chip. Column 19 belongs to the PCIe tile,
-	// and the columns from 20 on belong to Ethernet tiles. Row 0 also has the number 24, one of the
-	// numbers 12 to 23, and every undefined number. Row 1 also has the number 25.
+	// X and Y are sets of columns and rows. A set has a bit for each number that the column or row
+	// of the closed tile has on at least one chip. Source: [Firmware], ComputeNocTranslation. The
+	// order of the columns 1 to 7 and 10 to 16 depends on the chip. Column 19 belongs to the PCIe
+	// tile, and the columns from 20 on belong to Ethernet tiles. Row 0 also has the number 24, one
+	// of the numbers 12 to 23, and every undefined number. Row 1 also has the number 25.
 	Closed: []ClosedRange{
 		// The PCIe tiles (2,0) and (11,0). A chip uses one of them ([KMD],
 		// blackhole_detect_pcie_noc_x). Through a PCIe tile, an image could access registers of

@@ -66,10 +66,10 @@ func (b *Board) FindClosedRange(t TileRange, address, size uint64) *ClosedRange 
 	return nil
 }
 
-// coordinateSet returns the set of the coordinates that a rectangle of tiles may include, with one
-// bit for each coordinate. `start` is the first column of the rectangle, and `end` is the last; for
-// the set of the rows, they are rows. If `start` is greater than `end`, the rectangle wraps around
-// the edge of the grid of tiles. In that case the set contains every coordinate.
+// coordinateSet returns the set of the columns, or of the rows, that a rectangle of tiles may
+// include, with one bit for each coordinate. `start` is the first column (or row) of the rectangle,
+// and `end` is the last. If `start` is greater than `end`, the rectangle wraps around the edge of
+// the grid of tiles. In that case the set contains every coordinate.
 func coordinateSet(start, end uint8) uint64 {
 	if start > end {
 		return allCoordinates

@@ -83,10 +83,10 @@ var Wormhole = Board{
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8,
 	},
 	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
-	// X and Y are sets of columns and rows. They have a bit for every number that the column or row
-	// of a closed tile may have on any chip. Source: [Coordinates], coordinate translation. The row
-	// numbers from 18 on belong to rows of Tensix tiles, in an order that depends on the chip. An
-	// undefined number selects the first column or row.
+	// X and Y are sets of columns and rows. A set has a bit for each number that the column or row
+	// of the closed tile has on at least one chip. Source: [Coordinates], coordinate translation.
+	// The row numbers from 18 on belong to rows of Tensix tiles, in an order that depends on the
+	// chip. An undefined number selects the first column or row.
 	Closed: []ClosedRange{
 		// The PCIe tile. Its coordinates are (0,3) on NoC 0 and (9,8) on NoC 1. Source: [KMD],
 		// PCIE_NOC_X and the constants after it. Through the PCIe tile, an image could access

@@ -241,7 +241,7 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	return v, checksum(sum, envelope[first+len(commands):]), err
 }
 
-// checkFields checks all fields of a preamble except Root and Checksum. It returns a
+// checkFields checks all fields of a preamble except RootOffset and Checksum. It returns a
 // description of the problem, or an empty string if the fields are valid. The parameter `size`
 // is the size of the image in bytes.
 func (p *Preamble) checkFields(size uint64) (problem string) {

@@ -180,9 +180,9 @@ func (w *Walk) executeCopy(p Port, block BlockPort, address, barOffset uint64) (
 }
 
 // executeExpect executes the load of an Expect or Modify command. The walk continues only if the
-// command is an Expect, its condition is Equal and true, and the loaded value is not all
-// ones (all ones can mean that the device is gone). In all other cases, the walk stops with
-// the loaded value in w.Got, and the caller must complete the command.
+// command is an Expect with the condition Equal, the loaded value meets the condition, and the
+// value is not all ones (all ones can mean that the device is gone). In all other cases, the walk
+// stops with the loaded value in w.Got, and the caller must complete the command.
 func (w *Walk) executeExpect(p Port, address uint64) Code {
 	c := w.Next
 	got, code := p.Load(address, c.Width)

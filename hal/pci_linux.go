@@ -241,9 +241,9 @@ func (p *pci) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, 
 		return 0, syscallFault("open", pagemap, err)
 	}
 	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
-	// If the pages are not contiguous in physical memory, replace the pages of the mapping that
-	// contains mem. Memory in more than one huge page is always a new mapping: the last one, which
-	// no other Host window uses yet.
+	// If the pages are not contiguous in physical memory, replace all pages of the mapping that
+	// contains mem. Such a mem has several huge pages. Therefore it is a new mapping, the last in
+	// the list, which no other Host window uses yet.
 	mappings := p.dev.memory.mappings
 	if err == nil && !contiguous && makeContiguous(pagemapFD, mappings[len(mappings)-1]) {
 		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)

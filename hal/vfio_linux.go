@@ -144,15 +144,15 @@ func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, e
 }
 
 // mapForDevice implements backend: it makes the IOMMU map mem, and returns the bus address of mem:
-// fixedBus, or an address that mapAtNextIOVA chooses. Ordinary pages are sufficient, because VFIO
-// prevents the kernel from moving them.
+// fixedBus, or an address that mapAtNextIOVA chooses if fixedBus is 0. Ordinary pages are
+// sufficient, because VFIO prevents the kernel from moving them.
 func (v *vfio) mapForDevice(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
 // assignBusAddress implements backend: it makes the IOMMU map the memory of the aperture a, and
-// sets a.Bus. All PCI functions of this process share one container. Therefore each of them can use
-// a mapping that one of them has made.
+// sets a.Bus. All PCI functions of this process share one container. Therefore a mapping that was
+// made for one of them can be used by all of them.
 func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	if a.Bus != 0 || a.Base == 0 || a.Slot >= 0 {
 		return nil // has a bus address already, is not mapped memory, or is a Tlb window

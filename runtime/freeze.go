@@ -101,7 +101,7 @@ func (r *Replay) runCatchingFaults(sequence int) hal.Code {
 
 // executeAndRecover executes a sequence. If SetLimit has set a limit, executeAndRecover also checks
 // at the end of the sequence whether the run has exceeded this limit. If the sequence panics,
-// executeAndRecover recovers. The result `ended` then describes the panic.
+// executeAndRecover recovers. The result `recovered` then describes the panic.
 //
 // executeAndRecover does not call recoverPanic, because recoverPanic calls a function value. A test
 // in tools/check/house analyses which functions a run can call, and follows only direct calls.

@@ -164,8 +164,8 @@ func finishCallWithoutImage(end outcome) int32 {
 
 // findFreeSlot returns a free element of imageSlots, and the handle for the next image in this
 // element. It returns nil if no element is free. The caller must have locked setupMutex, so that no
-// other call uses the free element. Two images have the same handle only if 67 million other images
-// were in the same element between them.
+// other call uses the free element. A handle is used again only after 67 million other images
+// were in the same element.
 func findFreeSlot() (*image, int32) {
 	for i := range imageSlots {
 		if im := &imageSlots[i]; i > 0 && im.handle.Load() == 0 {

@@ -55,7 +55,7 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 }
 
 // parseLine converts one line of a list of keys to a key. If the line is invalid, parseLine returns
-// a description of the problem. The line itself must follow this description.
+// a description of the problem, to which the caller must append the line.
 func parseLine(line string) (key Key, problem string) {
 	words := strings.Fields(line)
 	public, ok := parseKey(words[0])

@@ -1,4 +1,4 @@
-// Lmrun replays one Light Metal binary on the devices for which the binary was made. The exit
+// Lmrun replays one Light Metal image on the devices for which the image was made. The exit
 // status of lmrun names the kind of failure. A supervisor, such as lminit, uses the exit status to
 // decide whether to restart lmrun.
 package main
