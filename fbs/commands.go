@@ -33,7 +33,8 @@ type commandChecker struct {
 // other windows, the range is the whole window.
 type windowState struct {
 	barOffset     uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
-	first, end    uint64     // the range in the window, in bytes: first <= offset < end
+	rangeFirst    uint64     // offset in the window of the first byte of the range
+	rangeEnd      uint64     // offset in the window of the first byte after the range
 	widths        uint8      // accepted access widths in bytes, ORed: 1|2|4|8
 	kinds         accessKind // accepted kinds of accesses
 	acceptsStores bool       // checkDMAWindow has found that the whole window accepts stores
@@ -128,10 +129,10 @@ func newCommandChecker(v *View) *commandChecker {
 			state.widths, state.kinds = widthsAll, kindsAll
 		case gen.WindowKindHost:
 			state.widths, state.kinds = widthsAll, kindsAll
-			state.end = w.Size
+			state.rangeEnd = w.Size
 		case gen.WindowKindConfig:
 			state.widths = 1 | 2 | 4
-			state.end = w.Size
+			state.rangeEnd = w.Size
 		}
 	}
 	return c
@@ -141,7 +142,7 @@ func newCommandChecker(v *View) *commandChecker {
 // accessible again.
 func (c *commandChecker) unpointWindows() {
 	for _, window := range c.pointedWindows {
-		c.windows[window].end = 0
+		c.windows[window].rangeEnd = 0
 	}
 	c.pointedWindows = c.pointedWindows[:0]
 }
@@ -389,8 +390,8 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 		return Text("the window can reach %x to %x of ", closed.First, closed.Last) + closed.Name +
 			", which images must not access; use a host window for host memory"
 	}
-	if state := &c.windows[m.Window]; state.end == 0 {
-		state.end = w.Size
+	if state := &c.windows[m.Window]; state.rangeEnd == 0 {
+		state.rangeEnd = w.Size
 		c.pointedWindows = append(c.pointedWindows, m.Window)
 	}
 	c.view.NeedsFixup = true
@@ -482,10 +483,10 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 		return describeMissingWindow(m.Window)
 	}
 	w, offset := &c.windows[m.Window], uint64(m.Offset)
-	if offset < w.first || offset >= w.end {
+	if offset < w.rangeFirst || offset >= w.rangeEnd {
 		return c.findRangeAndCheckAccess(m, size, kind)
 	}
-	if offset+size > w.end {
+	if offset+size > w.rangeEnd {
 		return c.describeOutsideRange(m, size, w)
 	}
 	if m.Width&w.widths == 0 || !hasAtMostOneBit(m.Width) {
@@ -509,7 +510,7 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	kind accessKind) (problem string) {
 	w := &c.windows[m.Window]
 	window := &c.view.Windows[m.Window]
-	if window.Kind == gen.WindowKindTlb && w.end == 0 {
+	if window.Kind == gen.WindowKindTlb && w.rangeEnd == 0 {
 		return Text("window %d needs a point command first, and another after a call",
 			uint64(m.Window))
 	}
@@ -525,8 +526,8 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	if window.Flags&FlagWriteCombining != 0 && !rule.Memory {
 		return c.describeRejection("a write-combining window (for memory only)", m)
 	}
-	w.first = max(rule.First, window.Offset) - window.Offset
-	w.end = min(rule.Last+1-window.Offset, window.Size)
+	w.rangeFirst = max(rule.First, window.Offset) - window.Offset
+	w.rangeEnd = min(rule.Last+1-window.Offset, window.Size)
 	w.widths, w.kinds = rule.Widths, manyBytes
 	if !rule.LoadOnly {
 		w.kinds |= isStore
@@ -559,7 +560,7 @@ func (c *commandChecker) describeOutsideRange(m *Command, size uint64, w *window
 			size, offset, window.Size)
 	}
 	return Text("%x bytes at offset %x reach outside the rule's range, %x to %x of the window",
-		size, offset, w.first, w.end-1)
+		size, offset, w.rangeFirst, w.rangeEnd-1)
 }
 
 func (c *commandChecker) describeInvalidWidth(m *Command) string {
