@@ -20,7 +20,10 @@ func syscallFault(call, path string, err error) error {
 }
 
 // errnoOf returns the number of the error that a system call has returned: 0 if `err` is nil. It
-// returns EIO for an error of another type than unix.Errno.
+// returns EIO for an error of another type than unix.Errno. The compiler must not inline errnoOf,
+// because the inlined copies would make the program larger.
+//
+//go:noinline
 func errnoOf(err error) unix.Errno {
 	errno, isErrno := err.(unix.Errno)
 	if err != nil && !isErrno {

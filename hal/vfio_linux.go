@@ -219,7 +219,7 @@ func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 			vfioShared.nextIOVA = fbs.RoundUp(iova+size, iovaAlignment) + iovaAlignment
 			return iova, nil
 		}
-		if err != unix.EINVAL && err != unix.EEXIST {
+		if errno := errnoOf(err); errno != unix.EINVAL && errno != unix.EEXIST {
 			return 0, err
 		}
 		iova += iovaStep // this bus address is reserved, in use or out of range: try a higher one
