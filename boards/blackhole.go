@@ -59,7 +59,7 @@ var Blackhole = Board{
 	TLB: &TLB{
 		// Source of Groups and Fields: [KMD], TLB_2M_REG and TLB_4G_REG. The kernel driver uses TLB
 		// window 201 itself ([KMD], KERNEL_TLB_INDEX).
-		Groups: []Group{
+		Groups: []WindowGroup{
 			{Bar: 0, First: 0, Count: 202, Offset: 0, Size: 2 << 20, AddressBits: 43,
 				KernelOwned: 1},
 			{Bar: 4, First: 202, Count: 8, Offset: 0, Size: 4 << 30, AddressBits: 32},
@@ -68,13 +68,13 @@ var Blackhole = Board{
 			Ordering: 2, Linked: 1, UseStaticVC: 1, Unused: 1, StaticVC: 3},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4,
 	},
-	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
-	// X and Y are sets of columns and rows. They have a bit for every number that the column or row
-	// of a closed tile may have on any chip. Source: [Firmware], ComputeNocTranslation. The order
-	// of the columns 1 to 7 and 10 to 16 depends on the chip. Column 19 belongs to the PCIe tile,
-	// and the columns from 20 on belong to Ethernet tiles. Row 0 also has the number 24, one of the
-	// numbers 12 to 23, and every undefined number. Row 1 also has the number 25.
-	Closed: []Closed{
+	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
+	// X and Y are sets of columns and rows. A set has a bit for each number that the column or row
+	// of the closed tile has on at least one chip. Source: [Firmware], ComputeNocTranslation. The
+	// order of the columns 1 to 7 and 10 to 16 depends on the chip. Column 19 belongs to the PCIe
+	// tile, and the columns from 20 on belong to Ethernet tiles. Row 0 also has the number 24, one
+	// of the numbers 12 to 23, and every undefined number. Row 1 also has the number 25.
+	Closed: []ClosedRange{
 		// The PCIe tiles (2,0) and (11,0). A chip uses one of them ([KMD],
 		// blackhole_detect_pcie_noc_x). Through a PCIe tile, an image could access registers of
 		// the PCIe controller (PCIE_DBI_ADDR), and host memory outside the image's windows.
@@ -108,10 +108,11 @@ var Blackhole = Board{
 		},
 	},
 	// Source: [KMD], IATU_* and blackhole_configure_outbound_atu. The driver calls these values
-	// noc_pcie_offset (NoC), noc_dma_limit (Last) and INCREASE_REGION_SIZE (Type). Control is the
-	// bit that enables a region.
+	// noc_pcie_offset (NoCBase), noc_dma_limit (OffsetMax) and INCREASE_REGION_SIZE (Type). Control
+	// is the bit that enables a region.
 	Outbound: &Outbound{
 		Bar: 2, Offset: 0x1000, Stride: 0x200, Regions: 16,
-		NoC: 4 << 58, Last: 1<<58 - 1, Type: 1 << 13, Control: 1 << 31, UpperLimit: 0x20,
+		NoCBase: 4 << 58, OffsetMax: 1<<58 - 1,
+		Type: 1 << 13, Control: 1 << 31, UpperLimitOffset: 0x20,
 	},
 }

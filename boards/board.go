@@ -24,10 +24,10 @@ type Board struct {
 
 	// Reset describes the register that keeps the cores of a tile in reset. It is zero if the
 	// device has no tiles.
-	Reset Reset
+	Reset ResetRegister
 
 	// Closed lists the ranges of tile addresses that no window of an image may show.
-	Closed []Closed
+	Closed []ClosedRange
 
 	// Outbound describes the address translation through which tiles access host memory. It is
 	// nil if the device has no such translation.
@@ -45,9 +45,9 @@ type Rule struct {
 	Name        string // name of the range in messages
 }
 
-// Reset describes the reset register of a tile with processor cores. The register has one bit for
-// each core. A core runs while its bit is 0.
-type Reset struct {
+// ResetRegister describes the reset register of a tile with processor cores. The register has one
+// bit for each core. A core runs while its bit is 0.
+type ResetRegister struct {
 	Address uint64 // address of the register in the tile
 	Mask    uint32 // bits of the cores; the other bits reset units that a replay does not use
 }
@@ -56,8 +56,8 @@ type Reset struct {
 // window has one 8-byte register, or three 4-byte registers, in little-endian order. The value
 // of these registers is the configuration of the TLB window.
 type TLB struct {
-	Groups []Group     // all TLB windows, in ascending order of their numbers and sizes
-	Fields FieldWidths // number of bits of each field of a configuration
+	Groups []WindowGroup // all TLB windows, in ascending order of their numbers and sizes
+	Fields FieldWidths   // number of bits of each field of a configuration
 
 	ConfigBar    uint8  // number of the BAR that contains the registers
 	ConfigOffset uint64 // offset in that BAR of the registers of TLB window 0
@@ -65,15 +65,15 @@ type TLB struct {
 	ConfigWidth  uint8  // size of one register in bytes: 4 or 8
 }
 
-// Group describes TLB windows with consecutive numbers and the same size.
-type Group struct {
+// WindowGroup describes TLB windows with consecutive numbers and the same size.
+type WindowGroup struct {
 	Bar         uint8  // number of the BAR that contains the TLB windows
 	First       int    // number of the first TLB window
 	Count       int    // number of TLB windows
 	Offset      uint64 // offset of the first TLB window in the BAR
 	Size        uint64 // size of each TLB window in bytes, a power of two
-	AddressBits uint8  // number of bits of the field that contains address / Size
-	KernelOwned int    // the kernel driver itself uses this many of the last TLB windows
+	AddressBits uint8  // width of the configuration's address field, which contains address / Size
+	KernelOwned int    // the kernel driver itself uses so many TLB windows at the end of the group
 }
 
 // FieldWidths has the number of bits of each field of a configuration, except the address field.
@@ -93,7 +93,7 @@ const (
 	Linked             // always 0
 	UseStaticVC        // 1 if StaticVC has the number of a static virtual channel
 	Unused             // always 0
-	StaticVC           // number of the channel; without UseStaticVC: 1 to use channel 0
+	StaticVC           // number of the channel; if there is no UseStaticVC: 1 to use channel 0
 )
 
 // FindByID returns the board with the given PCI ids, or nil if no board has these ids.

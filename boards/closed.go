@@ -3,7 +3,7 @@ package boards
 // This file protects the PCIe controller of a device from images: it decides which addresses of
 // tiles a window of an image may show.
 
-// Closed is a range of tile addresses that no window of an image may show. The range contains
+// ClosedRange is a range of tile addresses that no window of an image may show. The range contains
 // registers of the PCIe controller, or registers through which an image could access the PCIe
 // controller.
 //
@@ -12,15 +12,15 @@ package boards
 // Therefore X and Y contain every coordinate that the closed tile may have on any chip. On some
 // chips, one of these coordinates is that of a different tile, which is then closed at that
 // coordinate too. An image can access that tile through its other coordinates.
-type Closed struct {
+type ClosedRange struct {
 	Routes      uint8  // routes on which the range is closed: unicastNoC0 and so on, ORed
 	X, Y        uint64 // sets of the tile's columns and rows, one bit for each coordinate
 	First, Last uint64 // first and last closed address in the tile
 	Name        string // name of the range in messages
 }
 
-// Routes to tiles, the bits of Closed.Routes. A unicast accesses a single tile, and a multicast
-// accesses a rectangle of tiles, over NoC 0 or over NoC 1.
+// Routes to tiles, the bits of ClosedRange.Routes. A unicast accesses a single tile, and a
+// multicast accesses a rectangle of tiles, over NoC 0 or over NoC 1.
 const (
 	unicastNoC0   = 1 << 0
 	unicastNoC1   = 1 << 1
@@ -44,15 +44,16 @@ const (
 	from32 = 1<<64 - 1<<32
 )
 
-// ClosedRange returns the first closed range of which a window would show at least one byte. The
-// window has `size` bytes, and shows the tiles `t` from the given address on. If the window would
-// show no byte of a closed range, ClosedRange returns nil, and an image may use the window.
-func (b *Board) ClosedRange(t TileRange, address, size uint64) *Closed {
+// FindClosedRange returns the first closed range of which a window would show at least one byte.
+// The window has `size` bytes, and shows the tiles `t` from the given address on. If the window
+// would show no byte of a closed range, FindClosedRange returns nil, and an image may use the
+// window.
+func (b *Board) FindClosedRange(t TileRange, address, size uint64) *ClosedRange {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
 		route = multicastNoC0 << t.NoC
-		columns = rangeMask(t.XStart, t.X)
-		rows = rangeMask(t.YStart, t.Y)
+		columns = coordinateSet(t.XStart, t.X)
+		rows = coordinateSet(t.YStart, t.Y)
 	}
 	for i := range b.Closed {
 		c := &b.Closed[i]
@@ -65,11 +66,11 @@ func (b *Board) ClosedRange(t TileRange, address, size uint64) *Closed {
 	return nil
 }
 
-// rangeMask returns the set of columns (or of rows) that a rectangle may include, with one bit
-// for each coordinate. The rectangle begins at the column `start` and ends at the column `end`. If
-// `start` is greater than `end`, the rectangle wraps around the edge of the grid of tiles, and the
-// set contains every coordinate.
-func rangeMask(start, end uint8) uint64 {
+// coordinateSet returns the set of the columns, or of the rows, that a rectangle of tiles may
+// include, with one bit for each coordinate. `start` is the first column (or row) of the rectangle,
+// and `end` is the last. If `start` is greater than `end`, the rectangle wraps around the edge of
+// the grid of tiles. In that case the set contains every coordinate.
+func coordinateSet(start, end uint8) uint64 {
 	if start > end {
 		return allCoordinates
 	}

@@ -5,36 +5,37 @@ package boards
 // Outbound describes the outbound address translation (iATU) of a device's PCIe controller. Tiles
 // access host memory through addresses of the PCIe tile. The iATU has several regions. Each region
 // translates a range of these addresses to bus addresses. The offsets of a region are relative to
-// the address in the field NoC.
+// the address in the field NoCBase.
 type Outbound struct {
-	Bar     uint8  // number of the BAR that contains the registers of all regions
-	Offset  uint64 // offset of the registers of region 0 in the BAR
-	Stride  uint64 // distance in bytes between the registers of consecutive regions
-	Regions int    // number of regions
-	NoC     uint64 // first address of the PCIe tile that regions can translate
-	Last    uint64 // largest offset from NoC that regions can translate
-	Type    uint32 // value of the register region_ctrl_1 of an enabled region
-	Control uint32 // value of the register region_ctrl_2 of an enabled region
+	Bar       uint8  // number of the BAR that contains the registers of all regions
+	Offset    uint64 // offset of the registers of region 0 in the BAR
+	Stride    uint64 // distance in bytes between the registers of consecutive regions
+	Regions   int    // number of regions
+	NoCBase   uint64 // first address of the PCIe tile that regions can translate
+	OffsetMax uint64 // largest offset from NoCBase that regions can translate
+	Type      uint32 // value of the register region_ctrl_1 of an enabled region
+	Control   uint32 // value of the register region_ctrl_2 of an enabled region
 
-	// UpperLimit is the offset of the register with the upper half of a region's limit, relative
-	// to the first register of the region. It is 0 if the limit has only 32 bits.
-	UpperLimit uint64
+	// UpperLimitOffset is the offset of the register with the upper half of a region's limit,
+	// relative to the first register of the region. It is 0 if the limit has only 32 bits.
+	UpperLimitOffset uint64
 }
 
 // Offsets of a region's registers, relative to the first register of the region. Each register
 // has 32 bits. Sources: Synopsys DesignWare PCIe, iATU; IATU_*_OUTBOUND in wormhole.c and
 // blackhole.c of tt-kmd.
 const (
-	regionType    = 0x00 // region_ctrl_1
-	regionControl = 0x04 // region_ctrl_2
+	typeOffset    = 0x00 // region_ctrl_1
+	controlOffset = 0x04 // region_ctrl_2
 	// Five registers: the lower and the upper half of the region's first offset, the lower half
 	// of its last offset (the limit), and the lower and the upper half of its bus address.
-	regionBase = 0x08
+	baseOffset = 0x08
 )
 
 // ProgramRegion programs one region of the address translation. Afterwards tiles can access `size`
 // bytes of host memory at the bus address busAddress. They access these bytes at the addresses of
-// the PCIe tile from o.NoC + `offset` on. If `size` is 0, ProgramRegion only disables the region.
+// the PCIe tile from o.NoCBase + `offset` on. If `size` is 0, ProgramRegion only disables the
+// region.
 //
 // ProgramRegion calls the function `store` for each store to a register, in the required order: the
 // region stays disabled until all its registers have their new values. The parameter `register` of
@@ -43,7 +44,7 @@ func (o *Outbound) ProgramRegion(region int, offset, size, busAddress uint64,
 	store func(register uint64, value uint32)) {
 	registers := o.Offset + uint64(region)*o.Stride
 	// Disable the region.
-	store(registers+regionControl, 0)
+	store(registers+controlOffset, 0)
 	if size == 0 {
 		return
 	}
@@ -51,12 +52,12 @@ func (o *Outbound) ProgramRegion(region int, offset, size, busAddress uint64,
 	limit := offset + size - 1
 	for i, value := range [...]uint64{offset, offset >> 32, limit, busAddress,
 		busAddress >> 32} {
-		store(registers+regionBase+4*uint64(i), uint32(value))
+		store(registers+baseOffset+4*uint64(i), uint32(value))
 	}
-	if o.UpperLimit != 0 {
-		store(registers+o.UpperLimit, uint32(limit>>32))
+	if o.UpperLimitOffset != 0 {
+		store(registers+o.UpperLimitOffset, uint32(limit>>32))
 	}
 	// Enable the region.
-	store(registers+regionType, o.Type)
-	store(registers+regionControl, o.Control)
+	store(registers+typeOffset, o.Type)
+	store(registers+controlOffset, o.Control)
 }

@@ -16,7 +16,7 @@ type WindowConfig [2]uint64
 // field UseStaticVC, EncodeWindow stores n in the field StaticVC. If the device does not have the
 // field UseStaticVC, its only static virtual channel is channel 0. Then the field StaticVC is 1 to
 // use that channel.
-func (l *TLB) EncodeWindow(g *Group, t TileRange, address uint64) (w WindowConfig, ok bool) {
+func (l *TLB) EncodeWindow(g *WindowGroup, t TileRange, address uint64) (w WindowConfig, ok bool) {
 	vc, useVC, multicast := uint64(t.StaticVC), uint64(0), uint64(0)
 	if l.Fields[UseStaticVC] != 0 && vc != 0 {
 		vc, useVC = vc-1, 1
@@ -60,7 +60,7 @@ func isValid(t TileRange) bool {
 
 // GroupOf returns the group of the TLB window with the number slot, or nil if the device has no
 // TLB window with this number.
-func (l *TLB) GroupOf(slot int) *Group {
+func (l *TLB) GroupOf(slot int) *WindowGroup {
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		if slot >= g.First && slot < g.First+g.Count {
@@ -72,11 +72,13 @@ func (l *TLB) GroupOf(slot int) *Group {
 
 // WindowOffset returns the offset of a TLB window in its BAR. slot is the number of the TLB
 // window, which must belong to group g.
-func (g *Group) WindowOffset(slot int) uint64 { return g.Offset + uint64(slot-g.First)*g.Size }
+func (g *WindowGroup) WindowOffset(slot int) uint64 {
+	return g.Offset + uint64(slot-g.First)*g.Size
+}
 
 // OwnedByKernel reports whether the kernel driver itself uses a TLB window. slot is the number
 // of the TLB window, which must belong to group g.
-func (g *Group) OwnedByKernel(slot int) bool { return slot >= g.First+g.Count-g.KernelOwned }
+func (g *WindowGroup) OwnedByKernel(slot int) bool { return slot >= g.First+g.Count-g.KernelOwned }
 
 // ChooseWindow returns the number of a suitable TLB window, or -1 if no TLB window is suitable. A
 // TLB window is suitable under these conditions: it has at least `size` bytes, it lies inside its

@@ -72,7 +72,7 @@ var Wormhole = Board{
 		// [TLBs]. An address in a tile has 36 bits. Its lower bits are the offset in the TLB
 		// window, and its upper 16, 15 or 12 bits are a field of the configuration. The kernel
 		// driver uses TLB window 185 itself ([KMD], KERNEL_TLB_INDEX).
-		Groups: []Group{
+		Groups: []WindowGroup{
 			{Bar: 0, First: 0, Count: 156, Offset: 0x00000000, Size: 1 << 20, AddressBits: 16},
 			{Bar: 0, First: 156, Count: 10, Offset: 0x09c00000, Size: 2 << 20, AddressBits: 15},
 			{Bar: 0, First: 166, Count: 20, Offset: 0x0b000000, Size: 16 << 20, AddressBits: 12,
@@ -82,12 +82,12 @@ var Wormhole = Board{
 			Ordering: 2, Linked: 1, StaticVC: 1},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8,
 	},
-	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
-	// X and Y are sets of columns and rows. They have a bit for every number that the column or row
-	// of a closed tile may have on any chip. Source: [Coordinates], coordinate translation. The row
-	// numbers from 18 on belong to rows of Tensix tiles, in an order that depends on the chip. An
-	// undefined number selects the first column or row.
-	Closed: []Closed{
+	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
+	// X and Y are sets of columns and rows. A set has a bit for each number that the column or row
+	// of the closed tile has on at least one chip. Source: [Coordinates], coordinate translation.
+	// The row numbers from 18 on belong to rows of Tensix tiles, in an order that depends on the
+	// chip. An undefined number selects the first column or row.
+	Closed: []ClosedRange{
 		// The PCIe tile. Its coordinates are (0,3) on NoC 0 and (9,8) on NoC 1. Source: [KMD],
 		// PCIE_NOC_X and the constants after it. Through the PCIe tile, an image could access
 		// registers of the PCIe controller (PCIE_DBI_ADDR), and host memory outside the image's
@@ -137,10 +137,10 @@ var Wormhole = Board{
 		},
 	},
 	// Source: [KMD], IATU_* and wormhole_configure_outbound_atu. The driver calls these values
-	// noc_pcie_offset (NoC) and noc_dma_limit (Last). Control has the bit that enables a region,
-	// and the bypass bits for DMA, TLPs and PCI functions.
+	// noc_pcie_offset (NoCBase) and noc_dma_limit (OffsetMax). Control has the bit that enables a
+	// region, and the bypass bits for DMA, TLPs and PCI functions.
 	Outbound: &Outbound{
 		Bar: 2, Offset: 0x1200, Stride: 0x200, Regions: 16,
-		NoC: 0x8_0000_0000, Last: 0xfffd_ffff, Control: 1<<31 | 1<<27 | 1<<21 | 1<<19,
+		NoCBase: 0x8_0000_0000, OffsetMax: 0xfffd_ffff, Control: 1<<31 | 1<<27 | 1<<21 | 1<<19,
 	},
 }

@@ -18,10 +18,10 @@ const commandsPerBlock = 512
 
 // commandChecker checks the commands of an image in the order of the file.
 type commandChecker struct {
-	view           *View                     // image to check; checks set NeedsFixup and BusMasters
+	view           *View                     // image; the checks set NeedsFixup and BusMasters
 	boards         [DevicesMax]*boards.Board // board of each device of the image
 	windows        []windowState             // state of each window in view.Windows
-	pointedWindows []uint16                  // indices of the Tlb windows that are pointed now
+	pointedWindows []uint16                  // indices of the Tlb windows that are accessible now
 	lastCommand    *Command                  // final command of the sequence being checked
 	worstCaseUs    uint64                    // longest time of the checked part of that sequence
 	hasCall        bool                      // the checker has found a Call in any sequence
@@ -32,8 +32,9 @@ type commandChecker struct {
 // the previous access. In a Tlb window that is not accessible now, the range is empty. In all
 // other windows, the range is the whole window.
 type windowState struct {
-	start         uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
-	first, end    uint64     // the range in the window, in bytes: first <= offset < end
+	barOffset     uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
+	rangeFirst    uint64     // offset in the window of the first byte of the range
+	rangeEnd      uint64     // offset in the window of the first byte after the range
 	widths        uint8      // accepted access widths in bytes, ORed: 1|2|4|8
 	kinds         accessKind // accepted kinds of accesses
 	acceptsStores bool       // checkDMAWindow has found that the whole window accepts stores
@@ -111,9 +112,10 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 	return sum, nil
 }
 
-// newCommandChecker returns a checker for the commands of v. The range of each Host and Config
-// window is the whole window. The ranges of all Tlb and Bar windows are empty: checkPoint sets
-// the range of a Tlb window, and the first access to a Bar window sets the range of that window.
+// newCommandChecker returns a checker for the commands of v. In the state of each Host and Config
+// window, the range is the whole window. For Tlb and Bar windows, the range is empty: checkPoint
+// sets the range of a Tlb window, and the first access to a Bar window sets the range of that
+// window.
 func newCommandChecker(v *View) *commandChecker {
 	c := &commandChecker{view: v, windows: make([]windowState, len(v.Windows))}
 	for i := range v.Devices {
@@ -121,16 +123,16 @@ func newCommandChecker(v *View) *commandChecker {
 	}
 	for i := range v.Windows {
 		w, state := &v.Windows[i], &c.windows[i]
-		state.start = w.Offset
+		state.barOffset = w.Offset
 		switch w.Kind {
 		case gen.WindowKindTlb:
 			state.widths, state.kinds = widthsAll, kindsAll
 		case gen.WindowKindHost:
 			state.widths, state.kinds = widthsAll, kindsAll
-			state.end = w.Size
+			state.rangeEnd = w.Size
 		case gen.WindowKindConfig:
 			state.widths = 1 | 2 | 4
-			state.end = w.Size
+			state.rangeEnd = w.Size
 		}
 	}
 	return c
@@ -140,7 +142,7 @@ func newCommandChecker(v *View) *commandChecker {
 // accessible again.
 func (c *commandChecker) unpointWindows() {
 	for _, window := range c.pointedWindows {
-		c.windows[window].end = 0
+		c.windows[window].rangeEnd = 0
 	}
 	c.pointedWindows = c.pointedWindows[:0]
 }
@@ -151,15 +153,15 @@ func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
 		m := &c.view.Commands[i]
 		if problem := c.checkCommand(m); problem != "" {
-			return &Error{Text("command %d", uint64(i)), errorPrefix(m.Opcode) + problem}
+			return &Error{Text("command %d", uint64(i)), opcodePrefix(m.Opcode) + problem}
 		}
 	}
 	return nil
 }
 
-// errorPrefix returns the start of a message about a command: the name of the opcode and a
+// opcodePrefix returns the start of a message about a command: the name of the opcode and a
 // colon, or an empty string if the opcode is unknown.
-func errorPrefix(o gen.Opcode) string {
+func opcodePrefix(o gen.Opcode) string {
 	if o == gen.OpcodeInvalid || int(o) >= len(opcodeNames) {
 		return ""
 	}
@@ -173,7 +175,7 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 		c.worstCaseUs += commandUs + accessUs
 		return c.checkWrite(m)
 	case gen.OpcodeModify:
-		c.worstCaseUs += commandUs + 2*accessUs + queryUs
+		c.worstCaseUs += commandUs + 2*accessUs + deviceQueryUs
 		return c.checkModify(m)
 	case gen.OpcodeRelocate:
 		c.worstCaseUs += commandUs + accessUs
@@ -185,10 +187,10 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 		c.worstCaseUs += commandUs + accessCount(m)*accessUs
 		return c.checkFill(m)
 	case gen.OpcodeCopyOut:
-		c.worstCaseUs += commandUs + accessCount(m)*accessUs + queryUs
+		c.worstCaseUs += commandUs + accessCount(m)*accessUs + deviceQueryUs
 		return c.checkCopy(m, manyBytes, gen.RoleOutput)
 	case gen.OpcodeExpect:
-		c.worstCaseUs += commandUs + accessUs + queryUs + uint64(m.Amount)
+		c.worstCaseUs += commandUs + accessUs + deviceQueryUs + uint64(m.Amount)
 		return c.checkExpect(m)
 	case gen.OpcodeCompare:
 		c.worstCaseUs += commandUs + accessCount(m)*accessUs
@@ -332,7 +334,7 @@ func (c *commandChecker) checkExpect(m *Command) (problem string) {
 		return problem
 	}
 	if m.Index != 0 && m.Amount == 0 {
-		return "index sets an interval, but amount sets no deadline; set both or none"
+		return "index sets an interval, but amount sets no deadline; set amount, or clear index"
 	}
 	if problem := c.checkAccess(m, uint64(m.Width), singleLoad); problem != "" {
 		return problem
@@ -384,12 +386,12 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	if !ok {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
-	if closed := c.boards[w.Device].ClosedRange(tiles, m.Value, w.Size); closed != nil {
+	if closed := c.boards[w.Device].FindClosedRange(tiles, m.Value, w.Size); closed != nil {
 		return Text("the window can reach %x to %x of ", closed.First, closed.Last) + closed.Name +
 			", which images must not access; use a host window for host memory"
 	}
-	if state := &c.windows[m.Window]; state.end == 0 {
-		state.end = w.Size
+	if state := &c.windows[m.Window]; state.rangeEnd == 0 {
+		state.rangeEnd = w.Size
 		c.pointedWindows = append(c.pointedWindows, m.Window)
 	}
 	c.view.NeedsFixup = true
@@ -439,14 +441,14 @@ func (c *commandChecker) checkEnd(m *Command) (problem string) {
 }
 
 // checkPolicy checks the option of an Expect or Compare command. If the option is Ignore,
-// checkPolicy adds queryUs for every device to c.worstCaseUs, because the runtime checks
+// checkPolicy adds deviceQueryUs for every device to c.worstCaseUs, because the runtime checks
 // whether each device still responds before it ignores a failure.
 func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 	switch gen.Policy(m.Option) {
 	case gen.PolicyFail:
 		return ""
 	case gen.PolicyIgnore:
-		c.worstCaseUs += queryUs * uint64(len(c.view.Devices))
+		c.worstCaseUs += deviceQueryUs * uint64(len(c.view.Devices))
 		return ""
 	}
 	return Text("invalid option %d; must be 1 (fail) or 2 (ignore)", uint64(m.Option))
@@ -481,10 +483,10 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 		return describeMissingWindow(m.Window)
 	}
 	w, offset := &c.windows[m.Window], uint64(m.Offset)
-	if offset < w.first || offset >= w.end {
+	if offset < w.rangeFirst || offset >= w.rangeEnd {
 		return c.findRangeAndCheckAccess(m, size, kind)
 	}
-	if offset+size > w.end {
+	if offset+size > w.rangeEnd {
 		return c.describeOutsideRange(m, size, w)
 	}
 	if m.Width&w.widths == 0 || !hasAtMostOneBit(m.Width) {
@@ -493,7 +495,7 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 	if kind&^w.kinds != 0 {
 		return c.describeInvalidKind(m, kind)
 	}
-	if kind&anyWidth == 0 && (w.start|offset)&uint64(m.Width-1) != 0 {
+	if kind&anyWidth == 0 && (w.barOffset|offset)&uint64(m.Width-1) != 0 {
 		return describeMisalignment(m, w)
 	}
 	return ""
@@ -508,7 +510,7 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	kind accessKind) (problem string) {
 	w := &c.windows[m.Window]
 	window := &c.view.Windows[m.Window]
-	if window.Kind == gen.WindowKindTlb && w.end == 0 {
+	if window.Kind == gen.WindowKindTlb && w.rangeEnd == 0 {
 		return Text("window %d needs a point command first, and another after a call",
 			uint64(m.Window))
 	}
@@ -517,15 +519,15 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	}
 	rule := c.findRule(m)
 	if rule == nil {
-		offset := window.Offset + uint64(m.Offset)
-		return Text("offset %x of BAR %d is not in any memory or register of ", offset,
-			uint64(window.Bar)) + c.boards[window.Device].Name
+		place := Text(" has no memory or register at offset %x of BAR %d",
+			window.Offset+uint64(m.Offset), uint64(window.Bar))
+		return c.boards[window.Device].Name + place
 	}
 	if window.Flags&FlagWriteCombining != 0 && !rule.Memory {
 		return c.describeRejection("a write-combining window (for memory only)", m)
 	}
-	w.first = max(rule.First, window.Offset) - window.Offset
-	w.end = min(rule.Last+1-window.Offset, window.Size)
+	w.rangeFirst = max(rule.First, window.Offset) - window.Offset
+	w.rangeEnd = min(rule.Last+1-window.Offset, window.Size)
 	w.widths, w.kinds = rule.Widths, manyBytes
 	if !rule.LoadOnly {
 		w.kinds |= isStore
@@ -558,7 +560,7 @@ func (c *commandChecker) describeOutsideRange(m *Command, size uint64, w *window
 			size, offset, window.Size)
 	}
 	return Text("%x bytes at offset %x reach outside the rule's range, %x to %x of the window",
-		size, offset, w.first, w.end-1)
+		size, offset, w.rangeFirst, w.rangeEnd-1)
 }
 
 func (c *commandChecker) describeInvalidWidth(m *Command) string {
@@ -594,9 +596,9 @@ func (c *commandChecker) describeRejection(access string, m *Command) string {
 
 func describeMisalignment(m *Command, w *windowState) string {
 	width := uint64(m.Width)
-	if w.start%width != 0 {
+	if w.barOffset%width != 0 {
 		return Text("the window starts at %x of its BAR, which is not a multiple of the width %d",
-			w.start, width)
+			w.barOffset, width)
 	}
 	return Text("offset %x is not a multiple of the width %d", uint64(m.Offset), width)
 }
@@ -632,7 +634,8 @@ func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem stri
 	size := c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {
 		if m.Index == 0 || int(m.Index) > len(c.view.Tensors) {
-			return Text("index %d does not select a tensor", uint64(m.Index))
+			return Text("index %d does not select a tensor; the image has %d",
+				uint64(m.Index), uint64(len(c.view.Tensors)))
 		}
 		t := &c.view.Tensors[m.Index-1]
 		if t.Role != role {

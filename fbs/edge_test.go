@@ -220,11 +220,11 @@ func TestPreambleHasTheFieldsOfTheFile(t *testing.T) {
 	file := encode(t, sample())
 	little := binary.LittleEndian
 	p := fbs.ReadStruct[fbs.Preamble](file)
-	if p.Envelope != little.Uint64(file[32:]) || p.Schema != fbs.SchemaHash ||
+	if p.EnvelopeSize != little.Uint64(file[32:]) || p.Schema != fbs.SchemaHash ||
 		p.Checksum != little.Uint32(file[12:]) {
 		t.Errorf("%+v", p)
 	}
-	want := fbs.Preamble{Root: little.Uint32(file), Identifier: [4]byte{'L', 'M'}}
+	want := fbs.Preamble{RootOffset: little.Uint32(file), Identifier: [4]byte{'L', 'M'}}
 	if p := fbs.ReadStruct[fbs.Preamble](file[:6]); p != want {
 		t.Errorf("six bytes are read as %+v, want %+v", p, want)
 	}
@@ -273,11 +273,11 @@ func TestConditionsCompareBitsInsideTheMask(t *testing.T) {
 // TestFixedBusIsTheOffsetOfAWindowWithTheFlag covers windows with and without the flag.
 func TestFixedBusIsTheOffsetOfAWindowWithTheFlag(t *testing.T) {
 	w := fbs.Window{Kind: gen.WindowKindHost, Offset: 0x8_0000_0000, Flags: fbs.FlagFixedBus}
-	if got := fbs.FixedBus(&w); got != 0x8_0000_0000 {
+	if got := fbs.FixedBusAddress(&w); got != 0x8_0000_0000 {
 		t.Errorf("with the flag: %#x", got)
 	}
 	w.Flags = 0
-	if got := fbs.FixedBus(&w); got != 0 {
+	if got := fbs.FixedBusAddress(&w); got != 0 {
 		t.Errorf("without the flag: %#x", got)
 	}
 }

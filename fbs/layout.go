@@ -24,13 +24,13 @@ const (
 
 // Preamble is the struct at the start of every image. Integers are little endian.
 type Preamble struct {
-	Root         uint32   // offset of the FlatBuffers root table in the file
+	RootOffset   uint32   // offset of the FlatBuffers root table in the file
 	Identifier   [4]byte  // must equal Identifier
 	Major, Minor uint16   // version of the format
 	Checksum     uint32   // CRC-32C of the envelope, computed as if this field were zero
 	Schema       uint64   // hash of the schema; must equal SchemaHash
-	File         uint64   // size of the file in bytes, without a signature
-	Envelope     uint64   // size in bytes of the envelope, which begins with this preamble
+	FileSize     uint64   // size of the file in bytes, without a signature
+	EnvelopeSize uint64   // size in bytes of the envelope, which begins with this preamble
 	Reserved     [32]byte // must be zero
 }
 
@@ -47,20 +47,20 @@ const (
 	SegmentAlign = 4096 // segments start at multiples of this number of bytes (a page)
 	ArenaAlign   = 64   // tensors start at multiples of this number of bytes (a cache line)
 
-	CommandsMax  = 1 << 24    // number of commands (512 MiB), as FlatBuffers offsets have 32 bits
-	WindowsMax   = 1 << 12    // number of windows
-	WindowMax    = 1 << 32    // bytes of one window, because Command.Offset has 32 bits
-	DevicesMax   = 8          // number of devices
-	RulesMax     = 256        // number of rules
-	TensorsMax   = 1 << 12    // number of tensors
-	DimsMax      = 8          // number of dimensions of one tensor
-	SequencesMax = 1 << 12    // number of sequences
-	SegmentsMax  = 1 << 12    // number of segments
-	TextMax      = 1 << 24    // bytes of all names
-	NameMax      = 255        // bytes of one name
-	NotesMax     = 1 << 28    // bytes of the notes
-	BytesMax     = 1 << 46    // bytes of one tensor or segment; also limits their offsets
-	DelayMaxUs   = 10_000_000 // microseconds of one Delay command
+	CommandsMax   = 1 << 24    // number of commands (512 MiB), as FlatBuffers offsets have 32 bits
+	WindowsMax    = 1 << 12    // number of windows
+	WindowSizeMax = 1 << 32    // bytes of one window, because Command.Offset has 32 bits
+	DevicesMax    = 8          // number of devices
+	RulesMax      = 256        // number of rules
+	TensorsMax    = 1 << 12    // number of tensors
+	DimsMax       = 8          // number of dimensions of one tensor
+	SequencesMax  = 1 << 12    // number of sequences
+	SegmentsMax   = 1 << 12    // number of segments
+	TextMax       = 1 << 24    // bytes of all names
+	NameMax       = 255        // bytes of one name
+	NotesMax      = 1 << 28    // bytes of the notes
+	BytesMax      = 1 << 46    // bytes of one tensor or segment; also limits their offsets
+	DelayMaxUs    = 10_000_000 // microseconds of one Delay command
 )
 
 // NoSlot is the value of Window.Slot for a Tlb window that may use any TLB window of the
@@ -98,13 +98,13 @@ type Name = uint32
 // entries are used. All other entries are zero.
 func (t *Tensor) Shape() *[DimsMax]uint32 { return (*[DimsMax]uint32)(unsafe.Pointer(&t.Shape0)) }
 
-// BarSizes returns the minimum size of each BAR in bytes. The size is 0 if the image does not
+// MinBarSizes returns the minimum size of each BAR in bytes. The size is 0 if the image does not
 // use the BAR.
-func (t *DeviceInfo) BarSizes() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(&t.Bar0)) }
+func (t *DeviceInfo) MinBarSizes() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(&t.Bar0)) }
 
-// FixedBus returns the bus address that the window must have, or 0 if the window need not have
-// a particular bus address.
-func FixedBus(w *Window) uint64 {
+// FixedBusAddress returns the bus address that the window must have, or 0 if the window need not
+// have a particular bus address.
+func FixedBusAddress(w *Window) uint64 {
 	if w.Flags&FlagFixedBus == 0 {
 		return 0
 	}
@@ -193,7 +193,7 @@ var (
 )
 
 // These declarations check that no padding lies between the fields Shape0 to Shape7 of a
-// tensor, and between the fields Bar0 to Bar5 of a device. Tensor.Shape and DeviceInfo.BarSizes
+// tensor, and between the fields Bar0 to Bar5 of a device. Tensor.Shape and DeviceInfo.MinBarSizes
 // return these fields as arrays.
 var (
 	_ [DimsMax * 4]byte = [unsafe.Sizeof(Tensor{}) - unsafe.Offsetof(Tensor{}.Shape0)]byte{}

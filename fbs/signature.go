@@ -9,9 +9,9 @@ type Signature struct {
 	Magic    [8]byte  // must equal SignatureMagic
 	Checksum uint32   // CRC-32C of all fields below
 	Version  uint32   // version of the image, which the signer has chosen; 0: no version
-	Zero     [16]byte // reserved; must be zero
+	Reserved [16]byte // must be zero
 	Key      [32]byte // Ed25519 public key
-	Value    [64]byte // Ed25519 signature of the SHA-512 hash of the image, and of Version
+	Value    [64]byte // Ed25519 signature; it signs the SHA-512 hash of the image, and Version
 }
 
 const (
@@ -27,7 +27,7 @@ const (
 // error is an *Error.
 func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	size := len(data) - SignatureBytes
-	if size < PreambleSize || ReadStruct[Preamble](data).File != uint64(size) {
+	if size < PreambleSize || ReadStruct[Preamble](data).FileSize != uint64(size) {
 		return data, nil, nil
 	}
 	signature := ReadStruct[Signature](data[size:])
@@ -48,7 +48,7 @@ func (s *Signature) checkFields(sum uint32) (problem string) {
 	if s.Checksum != sum {
 		return Text("checksum is %x, but should be %x", uint64(s.Checksum), uint64(sum))
 	}
-	if s.Zero != [16]byte{} {
+	if s.Reserved != [16]byte{} {
 		return reservedNotZero
 	}
 	return ""

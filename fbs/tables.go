@@ -15,8 +15,8 @@ import (
 type tableChecker struct {
 	*View
 	hostBytes uint64 // total size of the checked Host windows, each rounded up to a page
-	// For each device, the bus address of the first byte that no checked Host window with the flag
-	// FlagFixedBus uses. These windows lie in the order of their bus addresses.
+	// For each device, the bus address after the last checked Host window with the flag
+	// FlagFixedBus. These windows are in the order of their bus addresses.
 	fixedBusEnd  [DevicesMax]uint64
 	payloadBytes uint64 // total size of the checked segments
 	arenaBytes   uint64 // total size of the checked tensors, each rounded up to ArenaAlign
@@ -25,11 +25,11 @@ type tableChecker struct {
 
 // tableToCheck describes one table of an image, and how to check the elements of the table.
 type tableToCheck struct {
-	element      string                           // name of one element in messages
-	count        int                              // number of elements in the table
-	reserved     uint32                           // number of elements in the reservation
-	isRequired   bool                             // the table must have at least one element
-	checkElement func(index int) (problem string) // nil: verifyCommands checks the elements
+	element       string                           // name of one element in messages
+	count         int                              // number of elements in the table
+	reservedCount uint32                           // number of elements in the reservation
+	isRequired    bool                             // the table must have at least one element
+	checkElement  func(index int) (problem string) // nil: verifyCommands checks the elements
 }
 
 // verifyTables checks every table. It does not check the elements of the table of commands,
@@ -69,9 +69,9 @@ func (c *tableToCheck) verifyCount() *Error {
 	if c.isRequired && c.count == 0 {
 		return &Error{"image", "has no " + c.element}
 	}
-	if uint64(c.count) != uint64(c.reserved) {
+	if uint64(c.count) != uint64(c.reservedCount) {
 		problem := Text(c.element+" count is %d, but the image has %d",
-			uint64(c.reserved), uint64(c.count))
+			uint64(c.reservedCount), uint64(c.count))
 		return &Error{"reservation", problem}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 		return Text("device %d has a known board; the image must not have rules for it",
 			uint64(r.Device))
 	}
-	if r.Bar >= 6 || r.First > r.Last || r.Last >= device.BarSizes()[r.Bar] {
+	if r.Bar >= 6 || r.First > r.Last || r.Last >= device.MinBarSizes()[r.Bar] {
 		return Text("bytes %x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar))
 	}
 	if r.Widths == 0 || r.Widths > widthsAll {
@@ -196,12 +196,12 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 		return Text("unknown flags %x", uint64(w.Flags))
 	}
 	if w.Flags&FlagFixedBus != 0 && w.Kind != gen.WindowKindHost {
-		return "flag 2 is set: only a host window has a fixed bus address"
+		return "flag 2 (fixed bus address) is set, but only a host window may have it"
 	}
 	if w.Reserved != 0 {
 		return reservedNotZero
 	}
-	if w.Size == 0 || w.Size > WindowMax {
+	if w.Size == 0 || w.Size > WindowSizeMax {
 		return Text("size %x is not between 1 byte and 4 GiB", w.Size)
 	}
 	if w.Kind != gen.WindowKindTlb && w.Slot != NoSlot {
@@ -222,7 +222,7 @@ func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	if w.Bar >= 6 {
 		return Text("BAR %d does not exist", uint64(w.Bar))
 	}
-	bar := t.Devices[w.Device].BarSizes()[w.Bar]
+	bar := t.Devices[w.Device].MinBarSizes()[w.Bar]
 	if w.Offset > bar || w.Size > bar-w.Offset {
 		return Text("%x bytes at offset %x do not fit in BAR %d, which has %x bytes",
 			w.Size, w.Offset, uint64(w.Bar), bar)
@@ -252,10 +252,10 @@ func (t *tableChecker) checkWindowSize(w *Window) (problem string) {
 	return ""
 }
 
-// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. The windows
-// with this flag of one device must lie in the order of their bus addresses, so that this check
-// finds windows that overlap. The address 0 is not allowed, because it means "no bus address" in
-// the runtime.
+// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. If several
+// windows of a device have this flag, they must be in the order of their bus addresses, so that
+// this check finds windows that overlap. The address 0 is not allowed, because in the runtime it
+// means "no bus address".
 func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 	if w.Offset == 0 || w.Offset%SegmentAlign != 0 {
 		return Text("bus address %x must be a multiple of 4096, and not 0", w.Offset)
@@ -332,7 +332,7 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	}
 	size := tensor.sizeFromShape(elementSize)
 	if size == 0 {
-		return "invalid shape or size over 64 TiB"
+		return Text("invalid shape of %d dimensions, or size over 64 TiB", uint64(tensor.Dims))
 	}
 	if tensor.Size != size {
 		return Text("size is %d, but shape and element type need %d", tensor.Size, size)
@@ -352,8 +352,10 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	if tensor.HasData == 0 && tensor.DataOffset != 0 {
 		return Text("data offset is %x, but the tensor has no data; must be 0", tensor.DataOffset)
 	}
-	if tensor.HasData == 1 && tensor.Size > t.payloadBytes-min(t.payloadBytes, tensor.DataOffset) {
-		return Text("data at payload offset %x reach outside the payload", tensor.DataOffset)
+	available := t.payloadBytes - min(t.payloadBytes, tensor.DataOffset)
+	if tensor.HasData == 1 && tensor.Size > available {
+		return Text("%d bytes of data at payload offset %x reach outside the payload of %d bytes",
+			tensor.Size, tensor.DataOffset, t.payloadBytes)
 	}
 	return ""
 }

@@ -218,7 +218,7 @@ func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
 	var target gen.Device
 	for i, got := range view.Devices {
 		root.Devices(&target, i)
-		if want := *target.UnPack(); got.DeviceT != want || got.BarSizes()[5] != want.Bar5 {
+		if want := *target.UnPack(); got.DeviceT != want || got.MinBarSizes()[5] != want.Bar5 {
 			t.Errorf("target %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
@@ -258,9 +258,9 @@ func TestRulesOfTheImageApplyToAnUnknownBoard(t *testing.T) {
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0x7f8}},
 		{"width 2 is not accepted by unknown at 0xa00 of BAR 1 (doorbells)",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 2, Window: 4, Offset: 0xa00}},
-		{"offset 0x800 of BAR 1 is not in any memory or register of unknown",
+		{"unknown has no memory or register at offset 0x800 of BAR 1",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
-		{"offset 0x9fc of BAR 1 is not in any memory or register of unknown",
+		{"unknown has no memory or register at offset 0x9fc of BAR 1",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x9fc}},
 		{"outside the rule's range, 0x0 to 0x7ff",
 			fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400,
@@ -281,7 +281,7 @@ func TestRulesOfTheImageApplyToAnUnknownBoard(t *testing.T) {
 	image.Sequences[1].Commands = []lmb.Command{command(fbs.Command{Opcode: gen.OpcodeWrite,
 		Width: 4, Window: 4})}
 	if _, err := lmb.Encode(image); err == nil ||
-		!strings.Contains(err.Error(), "offset 0x0 of BAR 1 is not in any memory or register") {
+		!strings.Contains(err.Error(), "has no memory or register at offset 0x0 of BAR 1") {
 		t.Errorf("without rules: %v", err)
 	}
 	image.Devices[1].Board = "\x1b[2J"
@@ -481,9 +481,10 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			func(i *lmb.Image) { i.Windows[0].Slot = 1 }},
 		{"window 1: BAR and offset must be 0: only a BAR window has",
 			func(i *lmb.Image) { i.Windows[1].Bar = 1 }},
-		{"window 0: flag 2 is set: only a host window has a fixed bus address",
+		{"window 0: flag 2 (fixed bus address) is set, but only a host window may have it",
 			func(i *lmb.Image) { i.Windows[0].Flags = fbs.FlagFixedBus }},
-		{"window 1: flag 2 is set", func(i *lmb.Image) { i.Windows[1].Flags |= fbs.FlagFixedBus }},
+		{"window 1: flag 2 (fixed bus address) is set",
+			func(i *lmb.Image) { i.Windows[1].Flags |= fbs.FlagFixedBus }},
 		{"window 2: BAR and offset must be 0: only a BAR window has", bus(2, 4096)},
 		{"window 6: bus address 0x0 must be a multiple of 4096, and not 0", bus(6, 0)},
 		{"window 6: bus address 0x1800 must be a multiple of 4096", bus(6, 0x1800)},
@@ -509,7 +510,8 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1 << 31, 1 << 31, 4} }},
 		{"9 dimensions; at most 8",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1, 1, 1, 1, 1, 1, 1, 1, 3} }},
-		{"reach outside the payload", func(i *lmb.Image) { i.Tensors[0].Shape = []uint32{4096} }},
+		{"16384 bytes of data at payload offset 0x0 reach outside the payload of",
+			func(i *lmb.Image) { i.Tensors[0].Shape = []uint32{4096} }},
 
 		{"command 1: unknown opcode 77", set(1, func(c *fbs.Command) { c.Opcode = 77 })},
 		{"command 1: unknown opcode 0", set(1, func(c *fbs.Command) { c.Opcode = 0 })},
@@ -640,7 +642,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			set(8, func(c *fbs.Command) { c.Window = 3 })},
 
 		// Rules of boards.
-		{"offset 0x1f000000 of BAR 0 is not in any memory or register of wormhole",
+		{"wormhole has no memory or register at offset 0x1f000000 of BAR 0",
 			func(i *lmb.Image) { ofWormhole(i, 0, 0x1f000000-8) }},
 		{"width 2 is not accepted by wormhole at 0x1fe80008 of BAR 0 (ARC CSM)",
 			func(i *lmb.Image) {

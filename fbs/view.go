@@ -64,10 +64,10 @@ type View struct {
 	original *View
 }
 
-// Original returns a copy of the view with the fields that the view had when Verify returned
-// the view. Later changes to the fields of the view have no effect on this copy, except a
-// change of TimeLimitUs. The slices of the view and of the copy share memory. Original returns
-// nil if the view was not created by Verify or VerifyEnvelope.
+// Original returns a copy of the view as Verify returned it: without the changes that the caller
+// has made to its fields since then, except a change of TimeLimitUs. The slices of the view and of
+// the copy share memory. Original returns nil if the view was not created by Verify or
+// VerifyEnvelope.
 func (v *View) Original() *View {
 	if v.original == nil {
 		return nil
@@ -105,7 +105,7 @@ func (v *View) Board(device int) *boards.Board {
 		Name:   v.Name(d.Board),
 		Vendor: d.Vendor,
 		Device: d.Device,
-		Bars:   *d.BarSizes(),
+		Bars:   *d.MinBarSizes(),
 	}
 	for i := range v.Rules {
 		if r := &v.Rules[i]; int(r.Device) == device {
@@ -178,7 +178,7 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	if problem := p.checkFields(uint64(len(data))); problem != "" {
 		return nil, &Error{"preamble", problem}
 	}
-	envelope := data[:p.Envelope]
+	envelope := data[:p.EnvelopeSize]
 	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
 		// readEnvelope has not computed the checksum. Compute the checksum now. If it is wrong,
@@ -241,7 +241,7 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	return v, checksum(sum, envelope[first+len(commands):]), err
 }
 
-// checkFields checks all fields of a preamble except Root and Checksum. It returns a
+// checkFields checks all fields of a preamble except RootOffset and Checksum. It returns a
 // description of the problem, or an empty string if the fields are valid. The parameter `size`
 // is the size of the image in bytes.
 func (p *Preamble) checkFields(size uint64) (problem string) {
@@ -262,11 +262,12 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 		return Text("schema hash is %x, but this program needs %x; another version made the image",
 			p.Schema, SchemaHash)
 	}
-	if p.File != size {
-		return Text("the file is %d bytes long, but its preamble says %d", size, p.File)
+	if p.FileSize != size {
+		return Text("the file is %d bytes long, but its preamble says %d", size, p.FileSize)
 	}
-	if p.Envelope < PreambleSize || p.Envelope > size {
-		return Text("invalid envelope size %d; must be %d to %d", p.Envelope, PreambleSize, size)
+	if p.EnvelopeSize < PreambleSize || p.EnvelopeSize > size {
+		return Text("invalid envelope size %d; must be %d to %d",
+			p.EnvelopeSize, PreambleSize, size)
 	}
 	if p.Reserved != [32]byte{} {
 		return reservedNotZero

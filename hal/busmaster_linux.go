@@ -6,9 +6,9 @@ package hal
 
 // busMaster is the state of a device's bus mastering.
 type busMaster struct {
-	on          bool   // SetBusMaster(true) was called, and no later SetBusMaster(false) succeeded
+	on          bool   // this program has enabled bus mastering, and has not disabled it again
 	keptOn      bool   // a kernel driver keeps bus mastering on; this program must not change it
-	staleStatus uint64 // PCI status register at the last SetBusMaster(true); its error bits are old
+	staleStatus uint64 // PCI status before DMA was enabled; its error bits report older failures
 }
 
 // SetBusMaster implements Device. SetBusMaster(false) does nothing unless SetBusMaster(true) was

@@ -63,17 +63,18 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 // A user without CAP_SYS_ADMIN can read only the first 64 bytes. For any later bytes, the kernel
 // transfers fewer than `width` bytes.
 func configAccessCode(count int, width uint8, err error) Code {
-	switch {
-	case err == unix.ENODEV:
-		return DeviceGone
-	case err == unix.EPERM || err == unix.ESPIPE:
+	switch errnoOf(err) {
+	case 0:
+		if count == int(width) {
+			return OK
+		}
 		return Denied
-	case err != nil:
-		return IO
-	case count != int(width):
+	case unix.ENODEV:
+		return DeviceGone
+	case unix.EPERM, unix.ESPIPE:
 		return Denied
 	}
-	return OK
+	return IO
 }
 
 // readHeader returns the first 8 bytes of configuration space: the PCI ids, the command register
@@ -106,7 +107,7 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 	after, _ := d.config.Load(configCommand, 2)
 	switch {
 	case after == 0xffff:
-		return d.fault(DeviceGone, allOnesText)
+		return d.allOnesFault()
 	case after&mask == want&mask:
 		return nil
 	case mask == configCommandMemory:
@@ -119,10 +120,13 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 		"bus mastering stays on: the device may still write to memory; reset the device")
 }
 
-// allOnesText is the error message about configuration space that reads as all ones, which means
-// that the device does not answer.
-const allOnesText = "configuration space reads as all ones; reset the device or its slot, then " +
-	"`echo 1 > /sys/bus/pci/rescan`"
+// allOnesFault returns the Fault for configuration space that reads as all ones, which means that
+// the device does not answer.
+func (d *device) allOnesFault() error {
+	remove := "`echo 1 > " + d.function.dir() + "/remove`"
+	return d.fault(DeviceGone, "configuration space reads as all ones; reset the device, or "+
+		"remove it with "+remove+" and find it again with `echo 1 > /sys/bus/pci/rescan`")
+}
 
 // kernelLogAdvice is the last part of error messages about a command bit that stays off. It says
 // where the user may find the reason.

@@ -17,7 +17,7 @@ func (d *device) openConfig() (err error) {
 		d.config.fd, err = d.cleanups.openFile(path, unix.O_RDONLY)
 	}
 	if err != nil {
-		return callFault("open", path, err)
+		return syscallFault("open", path, err)
 	}
 	var stat unix.Stat_t
 	_ = unix.Fstat(d.config.fd, &stat) // fstat of an open file does not fail

@@ -93,7 +93,7 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	case gen.WindowKindConfig:
 		return d.mapConfig(w.Size)
 	case gen.WindowKindHost:
-		return d.mapHostMem(w.Size, fbs.FixedBus(w))
+		return d.mapHostMem(w.Size, fbs.FixedBusAddress(w))
 	}
 	return nil, d.fault(Internal, fbs.Text("unknown kind of window: %d", uint64(w.Kind)))
 }
@@ -108,7 +108,7 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*A
 	if size == 0 || offset > barSize || size > barSize-offset {
 		return nil, d.fault(WrongDevice, name+
 			fbs.Text(" has %x bytes, but the window needs %x at offset %x", barSize, size, offset)+
-			"; check that the whole BAR is assigned")
+			"; check the size of the BAR with `lspci -v`")
 	}
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }
@@ -129,10 +129,10 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 			"; check that nothing else maps these pages with another memory type")
 	}
 	if err != nil {
-		return nil, callFault("mmap", path, err)
+		return nil, syscallFault("mmap", path, err)
 	}
 	d.cleanups.add(func() error {
-		return callFault("munmap", d.function.Name, syscalls.munmap(mem))
+		return syscallFault("munmap", d.function.Name, syscalls.munmap(mem))
 	})
 	a := MappedAperture(mem, offsetInPage, size, -1)
 	return &a, nil

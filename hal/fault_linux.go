@@ -4,19 +4,32 @@ package hal
 
 import "golang.org/x/sys/unix"
 
-// callFault converts the error of a system call on a device or on a file of the device to a Fault.
-// `call` is the name of the system call, and `path` is the path of the file. If `err` is nil,
-// callFault returns nil.
-func callFault(call, path string, err error) error {
+// syscallFault converts the error of a system call on a device or on a file of the device to a
+// Fault. `call` is the name of the system call, and `path` is the path of the file. If `err` is
+// nil, syscallFault returns nil.
+func syscallFault(call, path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	reason := call + " " + path + ": " + err.Error()
-	if err == unix.EACCES || err == unix.EPERM {
+	if errno := errnoOf(err); errno == unix.EACCES || errno == unix.EPERM {
 		return NewFault(Denied, reason+"; run as root, or give this user access to the file "+
 			"(kernel lockdown denies it to everyone)")
 	}
 	return NewFault(NoDevice, reason)
+}
+
+// errnoOf returns the number of the error that a system call has returned: 0 if `err` is nil. It
+// returns EIO for an error of another type than unix.Errno. The compiler must not inline errnoOf,
+// because the inlined copies would make the program larger.
+//
+//go:noinline
+func errnoOf(err error) unix.Errno {
+	errno, isErrno := err.(unix.Errno)
+	if err != nil && !isErrno {
+		return unix.EIO
+	}
+	return errno
 }
 
 // FileFault converts the error of a system call on an ordinary file (not a device) to a Fault.
@@ -27,7 +40,7 @@ func FileFault(path string, err error) error {
 		return err
 	}
 	code, remedy := IO, ""
-	switch err {
+	switch errnoOf(err) {
 	case unix.EMFILE:
 		remedy = "; raise the limit with `ulimit -n`"
 	case unix.ENFILE:

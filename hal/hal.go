@@ -41,7 +41,7 @@ type Identity struct {
 	Name           string    // name that was passed to Open, such as "pci:1234:11e8"
 	Address        string    // PCI address, such as "0000:01:00.0"; "" if unknown
 	Vendor, Device uint16    // PCI vendor id and device id
-	Subsystem      uint32    // configuration register at offset 0x2c; 0 if unknown
+	Subsystem      uint32    // subsystem ids, as in the register at offset 0x2c; 0 if unknown
 	Bars           [6]uint64 // size of each BAR in bytes; 0 if the BAR is missing or not memory
 }
 

@@ -21,7 +21,7 @@ const (
 // hostMemory is the memory of all Host windows of one device.
 type hostMemory struct {
 	mappings   [][]byte // all mappings of host memory; Close unmaps them
-	unusedHuge []byte   // rest of the last mapping of huge pages, which no Host window uses yet
+	unusedHuge []byte   // end of the last mapping of huge pages; no Host window uses it yet
 }
 
 // mapHostMem allocates host memory for a Host window of `size` bytes, and makes it possible for the

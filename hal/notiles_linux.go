@@ -20,9 +20,9 @@ type (
 	outbound struct{ hasTiles bool }
 )
 
-// findBoard finds the board of the device by its PCI ids. It sets d.outbound.hasTiles if the board
+// applyBoard finds the board of the device by its PCI ids. It sets d.outbound.hasTiles if the board
 // has TLB windows, because every board with tiles has TLB windows, and no other board has them.
-func (d *device) findBoard() {
+func (d *device) applyBoard() {
 	board := boards.FindByID(d.function.Vendor, d.function.Device)
 	d.outbound.hasTiles = board != nil && board.TLB != nil
 }

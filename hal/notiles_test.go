@@ -47,7 +47,7 @@ func openBoard(t *testing.T, vendor, id uint16) *device {
 		t.Fatal(err)
 	}
 	d.config.fd = fd
-	d.findBoard()
+	d.applyBoard()
 	old := syscalls
 	syscalls.mmap = func(_ int, _ int64, length, _, _ int) ([]byte, error) {
 		return make([]byte, length), nil

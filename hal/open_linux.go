@@ -24,7 +24,7 @@ func Open(name string) (Device, error) {
 		d.Close()
 		return nil, err
 	}
-	d.findBoard()
+	d.applyBoard()
 	return d, nil
 }
 

@@ -137,7 +137,6 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	c := w.Next
 	w.StopReason = Unhandled
 	address := base + uint64(c.Offset)
-	bulk := block != nil && gen.Access(c.Mode) == gen.AccessBulk
 	switch c.Opcode {
 	case gen.OpcodeWrite:
 		code = p.Store(address, c.Width, c.Value)
@@ -147,22 +146,8 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 		code = w.executeFill(p, address)
 	case gen.OpcodeCompare:
 		code = w.executeCompare(p, address)
-	case gen.OpcodeCopyIn:
-		if data := w.commandMemory(); bulk {
-			code = block.CopyIn(address, data)
-		} else {
-			code = w.executeCopyIn(p, address, barOffset, data)
-		}
-	case gen.OpcodeCopyOut:
-		data := w.commandMemory()
-		if bulk {
-			code = block.CopyOut(address, data)
-		} else {
-			code = w.executeCopyOut(p, address, barOffset, data)
-		}
-		if data[len(data)-1] == 0xff {
-			w.StopReason = AllOnes
-		}
+	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
+		code = w.executeCopy(p, block, address, barOffset)
 	default:
 		return OK
 	}
@@ -172,10 +157,32 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	return code
 }
 
+// executeCopy executes a CopyIn or CopyOut command. If the access is bulk, and `block` is not nil,
+// it copies all bytes by one call of `block`. After a CopyOut whose last byte is 0xff, it sets
+// w.StopReason to AllOnes.
+func (w *Walk) executeCopy(p Port, block BlockPort, address, barOffset uint64) (code Code) {
+	c, data := w.Next, w.commandMemory()
+	isBlock := block != nil && gen.Access(c.Mode) == gen.AccessBulk
+	switch {
+	case isBlock && c.Opcode == gen.OpcodeCopyIn:
+		code = block.CopyIn(address, data)
+	case isBlock:
+		code = block.CopyOut(address, data)
+	case c.Opcode == gen.OpcodeCopyIn:
+		code = w.executeCopyIn(p, address, barOffset, data)
+	default:
+		code = w.executeCopyOut(p, address, barOffset, data)
+	}
+	if c.Opcode == gen.OpcodeCopyOut && data[len(data)-1] == 0xff {
+		w.StopReason = AllOnes
+	}
+	return code
+}
+
 // executeExpect executes the load of an Expect or Modify command. The walk continues only if the
-// command is an Expect, its condition is Equal and true, and the loaded value is not all
-// ones (all ones can mean that the device is gone). In all other cases, the walk stops with
-// the loaded value in w.Got, and the caller must complete the command.
+// command is an Expect with the condition Equal, the loaded value meets the condition, and the
+// value is not all ones (all ones can mean that the device is gone). In all other cases, the walk
+// stops with the loaded value in w.Got, and the caller must complete the command.
 func (w *Walk) executeExpect(p Port, address uint64) Code {
 	c := w.Next
 	got, code := p.Load(address, c.Width)
@@ -313,27 +320,31 @@ func addressStep(c *fbs.Command, width uint8) uint64 {
 func walkGeneric(w *Walk) {
 	w.StopReason = Unhandled
 	for w.Next != w.Stop && w.StopReason == Unhandled {
-		c, base := w.Next, uintptr(0)
-		switch c.Opcode {
-		case gen.OpcodeFence:
+		switch c := w.Next; {
+		case c.Opcode == gen.OpcodeFence:
 			fenceCount.Add(1)
 			w.Advance()
-			continue
-		case gen.OpcodePoint:
-			if c.Width == 0 { // not encoded by EncodeWindow: the caller must execute it
-				return
-			}
+		case c.Opcode == gen.OpcodePoint && c.Width != 0: // EncodeWindow has encoded the command
 			w.programWindow(memoryPort{})
-			continue
-		case gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeExpect,
-			gen.OpcodeModify, gen.OpcodeCompare:
-			base = *tableEntry(w.Windows, c.Window)
+		default:
+			base := w.mappedWindow()
+			if base == 0 {
+				return // the caller must execute the command
+			}
+			w.executeCommand(memoryPort{}, nil, uint64(base), 0)
 		}
-		if base == 0 {
-			return
-		}
-		w.executeCommand(memoryPort{}, nil, uint64(base), 0)
 	}
+}
+
+// mappedWindow returns the address of the window that the command w.Next accesses. It returns 0 if
+// the window is not mapped memory, or if the command does not load from or store to a window.
+func (w *Walk) mappedWindow() uintptr {
+	switch c := w.Next; c.Opcode {
+	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeFill, gen.OpcodeCopyIn, gen.OpcodeCopyOut,
+		gen.OpcodeExpect, gen.OpcodeCompare:
+		return *tableEntry(w.Windows, c.Window)
+	}
+	return 0
 }
 
 // programWindow executes the Point command w.Next, which EncodeWindow has encoded. It stores

@@ -21,11 +21,11 @@ type outbound struct {
 	translation *boards.Outbound // layout of the registers; nil if this program does not need them
 	registers   *Aperture        // registers of all regions; nil if they are not mapped
 	regions     []outboundRegion // regions in use, in the order of their registers
-	end         uint64           // offset from translation.NoC of the first byte after all regions
+	end         uint64           // offset from NoCBase of the first byte after all regions
 }
 
 // outboundRegion describes one region, through which tiles reach `size` bytes of host memory at the
-// bus address `bus`. Tiles access the first of these bytes at the address boards.Outbound.NoC +
+// bus address `bus`. Tiles access the first of these bytes at the address boards.Outbound.NoCBase +
 // `offset`.
 type outboundRegion struct{ offset, size, bus uint64 }
 
@@ -36,8 +36,8 @@ func (d *device) hasIATU() bool { return d.outbound.translation != nil }
 // does not program the region; programIATU does that later. addIATURegion returns `noc`, the
 // address at which the tiles will reach the first byte: fixedNoC, or an address that addIATURegion
 // chooses if fixedNoC is 0. If an image is loaded again, its regions get the same addresses again.
-// At least one page before a region whose address addIATURegion chooses stays unused, so that an
-// access beyond the end of the region before it reaches no memory.
+// If addIATURegion chooses the address, it leaves at least one page unused after the previous
+// region. An access beyond the end of that region then reaches no memory.
 func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.translation
 	if o.registers == nil {
@@ -49,24 +49,24 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	offset := uint64(0)
 	switch {
 	case fixedNoC != 0:
-		offset = fixedNoC - t.NoC // a very large number if fixedNoC is below t.NoC
-		if offset < o.end || offset > t.Last || size-1 > t.Last-offset {
+		offset = fixedNoC - t.NoCBase // a very large number if fixedNoC is below t.NoCBase
+		if offset < o.end || offset > t.OffsetMax || size-1 > t.OffsetMax-offset {
 			const text = "cannot map %x bytes of host memory at %x for the tiles: only the " +
 				"addresses %x to %x are free"
 			return 0, d.fault(NoDevice,
-				fbs.Text(text, size, fixedNoC, t.NoC+o.end, t.NoC+t.Last))
+				fbs.Text(text, size, fixedNoC, t.NoCBase+o.end, t.NoCBase+t.OffsetMax))
 		}
 	case o.end != 0:
 		offset = fbs.RoundUp(o.end, pageSize()) + pageSize()
 	}
-	if len(o.regions) == t.Regions || offset > t.Last || size-1 > t.Last-offset {
+	if len(o.regions) == t.Regions || offset > t.OffsetMax || size-1 > t.OffsetMax-offset {
 		return 0, d.fault(NoDevice, fbs.Text("cannot map %d bytes of host memory for the tiles: "+
 			"all %d regions or all addresses are in use; use fewer or smaller host windows",
 			size, uint64(t.Regions)))
 	}
 	o.regions = append(o.regions, outboundRegion{offset, size, bus})
 	o.end = offset + size
-	return t.NoC + offset, nil
+	return t.NoCBase + offset, nil
 }
 
 // programIATU programs all regions of the outbound translation. If `enable` is true, it enables

@@ -25,7 +25,7 @@ func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []
 		}
 		upper := register(at + 0x0c)
 		limit := upper
-		if o.UpperLimit != 0 {
+		if o.UpperLimitOffset != 0 {
 			limit = register(at + 0x20)
 		}
 		list = append(list, fmt.Sprintf("%d: %#x..%#x to %#x", i, upper<<32|register(at+8),
@@ -51,7 +51,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 			c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
 			d := c.f.open()
 			a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x3000))
-			if a.Bus != o.NoC || b.Bus != o.NoC+0x2000 {
+			if a.Bus != o.NoCBase || b.Bus != o.NoCBase+0x2000 {
 				t.Errorf("%s: tiles see the windows at %#x and %#x", c.board.Name, a.Bus, b.Bus)
 			}
 			if got := regionsOf(o, register); len(got) != 1 {

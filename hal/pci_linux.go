@@ -148,11 +148,11 @@ func (p *pci) enableDecoding() error {
 func writeFile(path, text string) error {
 	fd, err := syscalls.open(path, unix.O_WRONLY)
 	if err != nil {
-		return callFault("open", path, err)
+		return syscallFault("open", path, err)
 	}
 	_, err = syscalls.pwrite(fd, []byte(text), 0)
 	_ = syscalls.close(fd)
-	return callFault("write", path, err)
+	return syscallFault("write", path, err)
 }
 
 // readBARs checks that the device answers, and reads the bus addresses of its BARs from the
@@ -165,12 +165,12 @@ func (p *pci) readBARs() error {
 	path := p.dev.function.dir() + "/config"
 	switch {
 	case err != nil:
-		return callFault("read", path, err)
+		return syscallFault("read", path, err)
 	case n < len(header):
 		return NewFault(NoDevice, path+fbs.Text(": only %d bytes can be read, but %d are needed",
 			uint64(n), configHeaderSize))
 	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
-		return p.dev.fault(DeviceGone, allOnesText)
+		return p.dev.allOnesFault()
 	}
 	p.barBusAddresses = p.dev.function.barStarts
 	for i := range p.barBusAddresses {
@@ -205,7 +205,7 @@ func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 		path += "_wc"
 	}
 	if err != nil {
-		return nil, callFault("open", path, err)
+		return nil, syscallFault("open", path, err)
 	}
 	// Offset 0 of the file is the beginning of the page that contains the first byte of the BAR. A
 	// BAR that is smaller than a page may begin inside the page.
@@ -238,12 +238,12 @@ func (p *pci) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, 
 	// Read the physical addresses of the pages of mem from the file `pagemap`.
 	pagemapFD, err := syscalls.open(pagemap, unix.O_RDONLY)
 	if err != nil {
-		return 0, callFault("open", pagemap, err)
+		return 0, syscallFault("open", pagemap, err)
 	}
 	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
-	// If the pages are not contiguous in physical memory, replace the pages of the mapping that
-	// contains mem. Memory in more than one huge page is always a new mapping: the last one, which
-	// no other Host window uses yet.
+	// If the pages are not contiguous in physical memory, replace all pages of the mapping that
+	// contains mem. Such a mem has several huge pages. Therefore it is a new mapping, the last in
+	// the list, which no other Host window uses yet.
 	mappings := p.dev.memory.mappings
 	if err == nil && !contiguous && makeContiguous(pagemapFD, mappings[len(mappings)-1]) {
 		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)

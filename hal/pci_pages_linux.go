@@ -18,7 +18,7 @@ const (
 	// Bits of an entry of the file pagemap. The file has one entry of 64 bits for each page of the
 	// process's address space (Linux, Documentation/admin-guide/mm/pagemap.rst).
 	pagePresent = 1 << 63   // this bit is 1 if the page is in memory, not swapped out
-	pageFrame   = 1<<55 - 1 // mask of the bits with the physical address, in units of pages
+	pageFrame   = 1<<55 - 1 // mask of the page frame number: physical address / page size
 )
 
 // physicalAddress returns the physical address of the first page of mem, and reports whether the
@@ -29,7 +29,8 @@ func (p *pci) physicalAddress(pagemapFD int, mem []byte) (
 		address, present := pageAddress(pagemapFD, mem[offset:])
 		switch {
 		case !present:
-			return 0, false, p.dev.fault(NoDevice, "cannot find host memory in "+pagemap)
+			return 0, false, p.dev.fault(NoDevice, "cannot find host memory in "+pagemap+
+				"; use `vfio:`")
 		case address == 0:
 			return 0, false, p.dev.fault(Denied, "reading physical addresses requires "+
 				"CAP_SYS_ADMIN; run as root, or use `vfio:`")

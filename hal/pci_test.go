@@ -612,7 +612,7 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		name := fmt.Sprintf("BAR %d, %#x bytes at %#x", c.bar, c.size, c.offset)
 		t.Run(name, func(t *testing.T) {
 			if c.bar == 0 {
-				c.words = append(c.words, "check that the whole BAR is assigned")
+				c.words = append(c.words, "check the size of the BAR with `lspci -v`")
 			}
 			_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Offset: c.offset,
 				Size: c.size})

@@ -158,7 +158,7 @@ func readAll(callName, path string, flags int, read func(fd int, data []byte) (i
 	text string, err error) {
 	fd, err := syscalls.open(path, flags)
 	if err != nil {
-		return "", callFault("open", path, err)
+		return "", syscallFault("open", path, err)
 	}
 	page := make([]byte, 4096) // one read of a sysfs file returns at most a page
 	n := 1
@@ -167,7 +167,7 @@ func readAll(callName, path string, flags int, read func(fd int, data []byte) (i
 		text += string(page[:max(n, 0)])
 	}
 	_ = syscalls.close(fd)
-	return text, callFault(callName, path, err)
+	return text, syscallFault(callName, path, err)
 }
 
 // linkBaseName returns the last component of the path to which the symbolic link at path points. It

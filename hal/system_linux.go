@@ -44,7 +44,7 @@ func rawSyscall(number uintptr, fd int, data []byte, offset int64) (int, error) 
 	n, _, errno := unix.RawSyscall6(number, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
 	if number == unix.SYS_WRITE && n == 0 && len(data) > 0 {
-		errno = unix.EIO // callers repeat a write until all data is written: 0 would repeat forever
+		errno = unix.EIO // with the result 0, callers would repeat the write forever
 	}
 	return syscallResult(n, 0, errno)
 }
@@ -97,7 +97,7 @@ func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 // may store results in it. An error message contains requestName and path.
 func ioctlStruct(fd int, request uintptr, argument unsafe.Pointer, requestName, path string) error {
 	_, err := syscalls.ioctl(fd, request, 0, argument)
-	return callFault(requestName, path, err)
+	return syscallFault(requestName, path, err)
 }
 
 // structPointer returns the address of a struct for an ioctl. The type T must have the same layout

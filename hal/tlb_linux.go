@@ -31,11 +31,11 @@ type tlbDriver interface {
 	programWindow(a *Aperture, t fbs.TileRange, address uint64) Code
 }
 
-// findBoard finds the board of the device by its PCI ids, and stores the board's layouts of TLB
+// applyBoard finds the board of the device by its PCI ids, and stores the board's layouts of TLB
 // windows and outbound translation in d. For unknown ids it stores nothing. A kernel driver that
 // programs the TLB windows also programs the outbound translation; in that case
 // d.outbound.translation stays nil.
-func (d *device) findBoard() {
+func (d *device) applyBoard() {
 	board := boards.FindByID(d.function.Vendor, d.function.Device)
 	if board == nil {
 		return
@@ -60,8 +60,8 @@ func (d *device) mapTLB(w *fbs.Window) (*Aperture, error) {
 	}
 	slot, a, err := d.allocateTLBWindow(w.Slot, w.Size, w.Flags&fbs.FlagWriteCombining != 0)
 	if err == nil && slot < 0 {
-		err = d.fault(NoDevice, fbs.Text("no TLB window of %x bytes is free; use fewer or smaller "+
-			"Tlb windows", w.Size))
+		err = d.fault(NoDevice, fbs.Text("no TLB window of %x bytes is free; "+
+			"use fewer or smaller TLB windows", w.Size))
 	}
 	if err != nil {
 		return nil, err

@@ -45,8 +45,8 @@ func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note stri
 // from reset, and returns the tile of that core. A command releases a core if it stores 0 to the
 // core's bit in the reset register. Commands on windows that show several tiles (multicast) are
 // ignored.
-func firstReleasedTile(view *fbs.View, deviceIndex int, reset boards.Reset) (tile fbs.TileRange,
-	released bool) {
+func firstReleasedTile(view *fbs.View, deviceIndex int, reset boards.ResetRegister) (
+	tile fbs.TileRange, released bool) {
 	lastPoints := make([]fbs.Command, len(view.Windows)) // most recent Point of each window
 	for i := range view.Commands {
 		c := &view.Commands[i]

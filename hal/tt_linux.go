@@ -64,15 +64,15 @@ func (t *tt) probe() (err error) {
 	// state of the device unchanged until this program makes the ioctl SET_POWER_STATE (tt-kmd
 	// ioctl.h).
 	t.fd, err = d.cleanups.openFile(d.locator, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
-	switch err {
-	case nil:
+	switch errnoOf(err) {
+	case 0:
 	case unix.EAGAIN:
 		return d.fault(NoDevice, "another program uses the device exclusively (O_EXCL); stop it")
 	case unix.ENOENT:
 		return d.fault(NoDevice, "no such device; `ls /dev/tenstorrent` lists the devices, "+
 			"`modprobe tenstorrent` loads the driver")
 	default:
-		return callFault("open", d.locator, err)
+		return syscallFault("open", d.locator, err)
 	}
 	// Check the version of the driver's API: other versions have other ioctls.
 	driver := ttDriverInfo{inSize: 12}
@@ -124,7 +124,7 @@ func (t *tt) queryMappings() error {
 		return d.fault(NoDevice, "another program has begun to reset the device; wait until the "+
 			"reset ends, or reset the device again with `tt-smi -r`")
 	case err != nil:
-		return callFault("QUERY_MAPPINGS", d.locator, err)
+		return syscallFault("QUERY_MAPPINGS", d.locator, err)
 	case !d.Alive():
 		return d.fault(DeviceGone,
 			"configuration space reads as all ones, or memory decoding is off; "+
@@ -154,7 +154,7 @@ func (t *tt) acquire() error {
 		return d.fault(DeviceGone,
 			"another program has reset the device since it was opened; open the device again")
 	case err != nil:
-		return callFault("LOCK_CTL", d.locator, err)
+		return syscallFault("LOCK_CTL", d.locator, err)
 	case lock.value != 1:
 		return d.fault(NoDevice, "another replay has locked the device; `fuser -v "+d.locator+
 			"` names its process")
@@ -189,9 +189,10 @@ func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*
 // does not move them. The result `bus` is the address of mem on the NoC, the network between the
 // tiles. Tiles use this address, which differs from the bus address, to reach host memory.
 //
-// The driver chooses this address: it has no way to request one. For a pin without the flag
-// TOP_DOWN, it uses the lowest free addresses (tt-kmd memory.c, setup_noc_dma). Therefore windows
-// can have the lowest addresses of all if no other program has pinned memory for the device.
+// The driver chooses this address, and no program can request one. For a pin without the flag
+// TOP_DOWN, the driver chooses the lowest free addresses (tt-kmd memory.c, setup_noc_dma).
+// Therefore mapForDevice can meet the parameter fixedBus only for the lowest addresses, and only if
+// no other program has pinned memory for the device.
 func (t *tt) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	size := uint64(len(mem))
 	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: size}
@@ -204,7 +205,7 @@ func (t *tt) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, e
 			"end other programs that pin memory, or use `vfio:`"
 		return 0, t.dev.fault(NoDevice, fbs.Text(text, pin.noc, fixedBus))
 	}
-	return pin.noc, callFault("PIN_PAGES", t.dev.locator, err)
+	return pin.noc, syscallFault("PIN_PAGES", t.dev.locator, err)
 }
 
 // assignBusAddress implements backend. It does nothing, because with the backend tt a device

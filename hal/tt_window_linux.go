@@ -30,7 +30,7 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (
 		case err == unix.ENOMEM:
 			continue // no TLB window of this size is free: try the next larger size
 		case err != nil:
-			return -1, nil, callFault("ALLOCATE_TLB", t.dev.locator, err)
+			return -1, nil, syscallFault("ALLOCATE_TLB", t.dev.locator, err)
 		case layout.GroupOf(int(window.id)) != g:
 			return -1, nil, t.dev.fault(Internal,
 				fbs.Text("the driver returned TLB window %d, whose size is not %x bytes",

@@ -87,8 +87,8 @@ func (v *vfio) attachGroup(group *vfioFile) error {
 // already has a group.
 func (v *vfio) setIOMMU() error {
 	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
-	switch err {
-	case nil:
+	switch errnoOf(err) {
+	case 0:
 		vfioShared.hasIOMMU = true
 		vfioShared.nextIOVA = iovaFirst
 		return nil
@@ -100,7 +100,7 @@ func (v *vfio) setIOMMU() error {
 			"interrupts (GICv2 cannot); if you trust the device, run "+
 			"`echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
 	}
-	return callFault("VFIO_SET_IOMMU", vfioContainer, err)
+	return syscallFault("VFIO_SET_IOMMU", vfioContainer, err)
 }
 
 // openSharedFile returns the file with the given path, and counts the PCI function of v as a user
@@ -111,8 +111,8 @@ func (v *vfio) openSharedFile(path string) (f *vfioFile, err error) {
 	if f.users == 0 {
 		f.fd, err = syscalls.open(path, unix.O_RDWR)
 	}
-	switch err {
-	case nil:
+	switch errnoOf(err) {
+	case 0:
 		f.users++
 		v.shared = append(v.shared, f)
 		return f, nil
@@ -123,7 +123,7 @@ func (v *vfio) openSharedFile(path string) (f *vfioFile, err error) {
 		return nil, v.dev.fault(NoDevice, "another program has "+path+" open; `fuser -v "+path+
 			"` names that program")
 	}
-	return nil, callFault("open", path, err)
+	return nil, syscallFault("open", path, err)
 }
 
 // findOrAddFile returns the entry of vfioShared.files with the given path. If there is no such

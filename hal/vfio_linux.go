@@ -98,7 +98,7 @@ func (v *vfio) acquire() error {
 	address := append([]byte(d.function.Address), 0)
 	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
 	if err != nil {
-		return callFault("VFIO_GROUP_GET_DEVICE_FD", d.function.Address, err)
+		return syscallFault("VFIO_GROUP_GET_DEVICE_FD", d.function.Address, err)
 	}
 	d.cleanups.addClose(d.config.fd)
 	// Query the offset and the size of configuration space in the function's file.
@@ -144,15 +144,15 @@ func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, e
 }
 
 // mapForDevice implements backend: it makes the IOMMU map mem, and returns the bus address of mem:
-// fixedBus, or an address that mapAtNextIOVA chooses. Ordinary pages are sufficient, because VFIO
-// prevents the kernel from moving them.
+// fixedBus, or an address that mapAtNextIOVA chooses if fixedBus is 0. Ordinary pages are
+// sufficient, because VFIO prevents the kernel from moving them.
 func (v *vfio) mapForDevice(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
 // assignBusAddress implements backend: it makes the IOMMU map the memory of the aperture a, and
-// sets a.Bus. All PCI functions of this process share one container. Therefore each of them can use
-// a mapping that one of them has made.
+// sets a.Bus. All PCI functions of this process share one container. Therefore a mapping that was
+// made for one of them can be used by all of them.
 func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	if a.Bus != 0 || a.Base == 0 || a.Slot >= 0 {
 		return nil // has a bus address already, is not mapped memory, or is a Tlb window
@@ -178,21 +178,21 @@ func (v *vfio) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 		iova, err = v.mapAtNextIOVA(address, size)
 	}
 	vfioShared.Unlock()
-	switch err {
-	case nil:
+	switch errnoOf(err) {
+	case 0:
 	case unix.EINVAL, unix.EEXIST:
 		if fixedBus != 0 {
 			const text = "the IOMMU cannot map %x bytes at bus address %x: " +
 				"reserved, out of range, or in use by another window"
 			return 0, v.dev.fault(NoDevice, fbs.Text(text, size, fixedBus))
 		}
-		return 0,
-			v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes", size))
+		return 0, v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes; "+
+			"use fewer or smaller host windows", size))
 	case unix.ENOMEM:
 		return 0, v.dev.fault(Denied,
 			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+MemlockAdvice)
 	default:
-		return 0, callFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
+		return 0, syscallFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
 	}
 	// Make Close remove the IOMMU mapping before it releases the memory, because the device can
 	// reach the memory as long as the mapping exists.
@@ -219,7 +219,7 @@ func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 			vfioShared.nextIOVA = fbs.RoundUp(iova+size, iovaAlignment) + iovaAlignment
 			return iova, nil
 		}
-		if err != unix.EINVAL && err != unix.EEXIST {
+		if errno := errnoOf(err); errno != unix.EINVAL && errno != unix.EEXIST {
 			return 0, err
 		}
 		iova += iovaStep // this bus address is reserved, in use or out of range: try a higher one

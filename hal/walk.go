@@ -110,7 +110,8 @@ var AddressOf = func(mem []byte) uintptr {
 // command is fbs.Command, declared here so that the compiler writes the offsets of its
 // fields to the header go_asm.h, under names such as command_Window. The header also
 // contains the offsets of the fields of Walk, and the constants of this package. The
-// assembly includes this header.
+// assembly includes this header. The file fbs/layout.go checks the offsets of the fields of a
+// command at compile time: they leave no room for a field of another size than the assembly loads.
 type command fbs.Command
 
 // These constants make the opcodes, the condition Equal and the access modes available to
@@ -128,25 +129,4 @@ const (
 	equal     = gen.ConditionEqual
 	fixed     = gen.AccessFixed
 	bulk      = gen.AccessBulk
-)
-
-// These constants check offsets and sizes of fields on which the assembly relies. Each
-// expression is -(actual value - expected value). If the two values differ, either the
-// difference or its negation is a negative constant of an unsigned type, which does not
-// compile.
-const (
-	// The opcode must be byte 0 of a command and the width byte 1, because the assembly
-	// compares both in one instruction.
-	_ = -unsafe.Offsetof(command{}.Opcode)
-	_ = -(unsafe.Offsetof(command{}.Width) - 1)
-
-	_ = -(unsafe.Sizeof(command{}.Opcode) - 1)
-	_ = -(unsafe.Sizeof(command{}.Width) - 1)
-	_ = -(unsafe.Sizeof(command{}.Mode) - 1)
-	_ = -(unsafe.Sizeof(command{}.Window) - 2)
-	_ = -(unsafe.Sizeof(command{}.Index) - 2)
-	_ = -(unsafe.Sizeof(command{}.Offset) - 4)
-	_ = -(unsafe.Sizeof(command{}.Amount) - 4)
-	_ = -(unsafe.Sizeof(command{}.Value) - 8)
-	_ = -(unsafe.Sizeof(command{}.Mask) - 8)
 )

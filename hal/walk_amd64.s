@@ -29,7 +29,7 @@
 #define SRC_STEP R13 // number of bytes added to SRC after each access
 #define AMOUNT AX    // command.Amount; in a bulk copy, the number of bytes left
 #define LEFT R11     // number of bytes left in the range; a bulk copy counts in AMOUNT instead
-#define TO_ALIGN R11 // bulk copy: the lower 5 bits are the bytes up to a multiple of 32
+#define TO_ALIGN R11 // bulk copy: its lower 5 bits are the number of bytes up to a multiple of 32
 #define VALUE AX     // value that is loaded or stored
 #define WANT DX      // Compare: the golden element, which must equal VALUE
 
@@ -213,7 +213,7 @@ compare:
 //
 // COMPARE: load an element from the device and an element of the golden data, until LEFT
 // bytes are compared. Stop if two elements differ.
-#define EACH(BYTES, LOAD, STORE, CMP_ONES, COPY, EXPECT, COMPARE) \
+#define ACCESS_LOOPS(BYTES, LOAD, STORE, CMP_ONES, COPY, EXPECT, COMPARE) \
 COPY:                            \
 	LOAD  (SRC), VALUE           \
 	STORE VALUE, (DST)           \
@@ -244,10 +244,10 @@ COMPARE:                         \
 	JHI  COMPARE                 \
 	ADVANCE
 
-EACH(4, MOVL, MOVL, CMPL, copy4, expect4, compare4)
-EACH(8, MOVQ, MOVQ, CMPQ, copy8, expect8, compare8)
-EACH(2, MOVWLZX, MOVW, CMPW, copy2, expect2, compare2)
-EACH(1, MOVBLZX, MOVB, CMPB, copy1, expect1, compare1)
+ACCESS_LOOPS(4, MOVL, MOVL, CMPL, copy4, expect4, compare4)
+ACCESS_LOOPS(8, MOVQ, MOVQ, CMPQ, copy8, expect8, compare8)
+ACCESS_LOOPS(2, MOVWLZX, MOVW, CMPW, copy2, expect2, compare2)
+ACCESS_LOOPS(1, MOVBLZX, MOVB, CMPB, copy1, expect1, compare1)
 
 // Point: program a TLB window. EncodeWindow has put the values of the TLB window's
 // registers into the command: store them, and set the window's entry in Walk.Windows to the
@@ -324,19 +324,19 @@ mismatch:
 	MOVQ $const_Mismatch, Walk_StopReason(WALK)
 	RET
 
-// One step of a bulk copy. NAME is the label of this step, and ON is the label of the next
-// step. If the bit with the value BYTES is set in the register OF, copy BYTES bytes: load
-// them into the register VIA by one instruction MOVE, and store them by another. OF is
-// TO_ALIGN in the steps before the loops, and AMOUNT in the steps after the loops.
+// One step of a bulk copy: copy BYTES bytes if the bit with the value BYTES is set in the
+// register BITS; otherwise jump to NEXT, the label of the next step. NAME is the label of
+// this step. The instruction MOVE loads the bytes into the register VIA, and then stores
+// them. BITS is TO_ALIGN in the steps before the loops, and AMOUNT in the steps after them.
 //
-// If fewer than BYTES bytes are left, jump to the label `tail`. Only a step before the
-// loops can jump: in a step after the loops, a set bit means that at least BYTES bytes are
-// left. After the loops, AMOUNT may be negative, which is a large number in this unsigned
-// comparison.
-#define BULK_STEP(NAME, MOVE, VIA, BYTES, OF, ON) \
+// A step before the loops jumps to the label `tail` if fewer than BYTES bytes are left. A
+// step after the loops never jumps there: if its bit is set, at least BYTES bytes are left.
+// AMOUNT may then be negative, but the comparison is unsigned, so a negative number counts
+// as a large one.
+#define BULK_STEP(NAME, MOVE, VIA, BYTES, BITS, NEXT) \
 NAME:                       \
-	TESTQ $BYTES, OF        \
-	JEQ   ON                \
+	TESTQ $BYTES, BITS      \
+	JEQ   NEXT              \
 	CMPQ  AMOUNT, $BYTES    \
 	JCS   tail              \
 	MOVE  (SRC), VIA        \
@@ -349,7 +349,7 @@ NAME:                       \
 // the label of the loop. STORE is the store instruction. AMOUNT is the number of bytes left
 // minus 128, and the loop ends when it falls below 0. SUBQ $-128 adds 128, and is a shorter
 // instruction than ADDQ $128.
-#define BY128(NAME, STORE) \
+#define COPY_BY_128(NAME, STORE) \
 NAME:                        \
 	VMOVDQU (SRC), Y0        \
 	VMOVDQU 32(SRC), Y1      \
@@ -364,12 +364,12 @@ NAME:                        \
 	SUBQ    $128, AMOUNT     \
 	JCC     NAME
 
-// STREAM is a number of bytes. A CopyIn uses non-temporal stores if at least STREAM + 128
+// STREAM_MIN is a number of bytes. A CopyIn uses non-temporal stores if at least STREAM_MIN + 128
 // bytes are left when the address on the device is aligned. Ordinary stores would have two
 // disadvantages if the destination is cached memory, such as a Host window: they would
 // evict other data from the cache, and the processor would read the memory before
 // overwriting it.
-#define STREAM $(4<<20)
+#define STREAM_MIN $(4<<20)
 
 // Bulk copy of AMOUNT bytes from SRC to DST. Addresses increase, accesses do not overlap,
 // and each access is naturally aligned on the device. First copy up to 31 bytes, by
@@ -394,16 +394,16 @@ aligned:
 	JCS  below128
 	CMPB ·hasAVX(SB), $0
 	JEQ  below128
-	CMPQ AMOUNT, STREAM
+	CMPQ AMOUNT, STREAM_MIN
 	JCS  by128
 	CMPB (CMD), $const_opCopyIn
 	JNE  by128
-	BY128(stream, VMOVNTDQ)
+	COPY_BY_128(stream, VMOVNTDQ)
 	// Barrier: without SFENCE, the processor may make later stores before these
 	// non-temporal stores.
 	SFENCE
 	JMP  by128Done
-	BY128(by128, VMOVDQU)
+	COPY_BY_128(by128, VMOVDQU)
 by128Done:
 	VZEROUPPER
 

@@ -36,7 +36,7 @@
 #define LEFT R10     // number of bytes left in the range
 #define DST_STEP R11 // number of bytes added to DST after each access
 #define SRC_STEP R12 // number of bytes added to SRC after each access
-#define TO_ALIGN R13 // bulk copy: the lower 4 bits are the bytes up to a multiple of 16
+#define TO_ALIGN R13 // bulk copy: its lower 4 bits are the number of bytes up to a multiple of 16
 #define WANT R11     // Compare: the golden element, which must equal VALUE
 #define SCRATCH R9   // temporary value
 
@@ -218,7 +218,7 @@ compare:
 //
 // COMPARE: load an element from the device and an element of the golden data, until LEFT
 // bytes are compared. Stop if two elements differ.
-#define EACH(BYTES, LOAD, STORE, ONES, COPY, EXPECT, COMPARE) \
+#define ACCESS_LOOPS(BYTES, LOAD, STORE, ONES, COPY, EXPECT, COMPARE) \
 COPY:                  \
 	LOAD  (SRC), VALUE     \
 	STORE VALUE, (DST)     \
@@ -242,10 +242,10 @@ COMPARE:               \
 	BHI   COMPARE          \
 	ADVANCE
 
-EACH(1, MOVBU, MOVB, 0xff, copy1, expect1, compare1)
-EACH(2, MOVHU, MOVH, 0xffff, copy2, expect2, compare2)
-EACH(4, MOVWU, MOVW, 0xffffffff, copy4, expect4, compare4)
-EACH(8, MOVD, MOVD, -1, copy8, expect8, compare8)
+ACCESS_LOOPS(1, MOVBU, MOVB, 0xff, copy1, expect1, compare1)
+ACCESS_LOOPS(2, MOVHU, MOVH, 0xffff, copy2, expect2, compare2)
+ACCESS_LOOPS(4, MOVWU, MOVW, 0xffffffff, copy4, expect4, compare4)
+ACCESS_LOOPS(8, MOVD, MOVD, -1, copy8, expect8, compare8)
 
 // Point: program a TLB window. EncodeWindow has put the values of the TLB window's
 // registers into the command: store them, and set the window's entry in Walk.Windows to the
@@ -337,18 +337,18 @@ mismatch:
 	MOVD  $const_Mismatch, R9
 	B     stopWithReason
 
-// One step of a bulk copy. NAME is the label of this step, and ON is the label of the next
-// step. If the bit with the number BIT is set in the register OF, copy BYTES bytes by one
-// load and one store; BYTES is the value of that bit. OF is TO_ALIGN in the steps before
-// the loop, and LEFT in the steps after the loop.
+// One step of a bulk copy: copy BYTES bytes, by one load and one store, if the bit with the
+// number BIT is set in the register BITS; otherwise jump to NEXT, the label of the next
+// step. BYTES is the value of that bit. NAME is the label of this step. BITS is TO_ALIGN in
+// the steps before the loop, and LEFT in the steps after it.
 //
-// If fewer than BYTES bytes are left, jump to the label `tail`. Only a step before the loop
-// can jump: in a step after the loop, a set bit means that at least BYTES bytes are left.
-// After the loop, LEFT may be negative, which is a large number in this unsigned
-// comparison.
-#define BULK_STEP(NAME, LOAD, STORE, BYTES, BIT, OF, ON) \
+// A step before the loop jumps to the label `tail` if fewer than BYTES bytes are left. A
+// step after the loop never jumps there: if its bit is set, at least BYTES bytes are left.
+// LEFT may then be negative, but the comparison is unsigned, so a negative number counts as
+// a large one.
+#define BULK_STEP(NAME, LOAD, STORE, BYTES, BIT, BITS, NEXT) \
 NAME:                       \
-	TBZ   $BIT, OF, ON      \
+	TBZ   $BIT, BITS, NEXT  \
 	CMP   $BYTES, LEFT      \
 	BLO   tail              \
 	LOAD  (SRC), VALUE      \

@@ -130,7 +130,7 @@ func loadPlain(path string) (*runtime.Replay, *plain, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	device, err := newPlain(int(view.Devices[0].BarSizes()[2]))
+	device, err := newPlain(int(view.Devices[0].MinBarSizes()[2]))
 	if err != nil {
 		return nil, nil, err
 	}

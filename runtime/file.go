@@ -66,7 +66,7 @@ func (f *File) mapAndCopyEnvelope() error {
 	// Copy the first page, which contains the size of the envelope. Then read this size from the
 	// copy, because other processes cannot change the copy. Last, copy the rest of the envelope.
 	if err = f.copyToPrivate(0, 1); err == nil {
-		err = f.copyToPrivate(0, fbs.ReadStruct[fbs.Preamble](f.data).Envelope)
+		err = f.copyToPrivate(0, fbs.ReadStruct[fbs.Preamble](f.data).EnvelopeSize)
 	}
 	return err
 }

@@ -79,13 +79,13 @@ func DedicateProcess() {
 		0, 8, 0, 0)
 }
 
-// runGuarded executes a sequence and returns its code. If the sequence panics, runGuarded recovers
-// and converts the panic into a code:
+// runCatchingFaults executes a sequence and returns its code. If the sequence panics,
+// runCatchingFaults recovers and converts the panic into a code:
 //   - hal.IO if a read of the mapped image file faulted, because the file has been truncated
 //   - hal.BusFault if an access to a device faulted, or if the address of the fault is unknown
 //   - hal.Internal otherwise, because the panic is a defect of this program or of a mock device
-func (r *Replay) runGuarded(sequence int) hal.Code {
-	code, ended := r.executeRecovered(sequence)
+func (r *Replay) runCatchingFaults(sequence int) hal.Code {
+	code, ended := r.executeAndRecover(sequence)
 	payload := r.view.Payload
 	switch {
 	case ended.Cause == nil:
@@ -99,15 +99,15 @@ func (r *Replay) runGuarded(sequence int) hal.Code {
 	return hal.Internal
 }
 
-// executeRecovered executes a sequence. If SetLimit has set a limit, executeRecovered also checks
+// executeAndRecover executes a sequence. If SetLimit has set a limit, executeAndRecover also checks
 // at the end of the sequence whether the run has exceeded this limit. If the sequence panics,
-// executeRecovered recovers. The result `ended` then describes the panic.
+// executeAndRecover recovers. The result `recovered` then describes the panic.
 //
-// executeRecovered does not call recoverPanic, because recoverPanic calls a function value. A test
+// executeAndRecover does not call recoverPanic, because recoverPanic calls a function value. A test
 // in tools/check/house analyses which functions a run can call, and follows only direct calls.
-func (r *Replay) executeRecovered(sequence int) (code hal.Code, recovered hal.Panic) {
+func (r *Replay) executeAndRecover(sequence int) (code hal.Code, recovered hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &recovered)
-	r.commandsToClockRead = r.clockInterval
+	r.commandsUntilClockRead = r.clockInterval
 	code = r.executeSequence(sequence)
 	if code == hal.OK && r.clockInterval == limitedClockInterval {
 		code = r.checkTimeLimit()

@@ -4,7 +4,7 @@ package runtime
 
 // This file declares functions of Go's runtime. The linker finds them by name (go:linkname).
 
-import _ "unsafe" // for go:linkname
+import _ "unsafe" // go:linkname requires this import
 
 // The package runtime/debug exports the same functions. But it imports os, fmt and reflect, which
 // would add 57 KB to the program. Therefore this package does not import runtime/debug. If a later

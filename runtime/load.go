@@ -47,7 +47,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	const limitMaxUs = 1 << 62 / 1000
 	r := &Replay{
 		view: view, callerView: callerView, devices: devices,
-		allowedNs:    int64(min(view.TimeLimitUs, limitMaxUs)) * 1000,
+		imageLimitNs: int64(min(view.TimeLimitUs, limitMaxUs)) * 1000,
 		safeSequence: view.SequenceByName("safe"),
 	}
 	if err := r.reserveMemoryAndWindows(slot); err != nil {
@@ -111,7 +111,7 @@ func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason strin
 		return fbs.Text("is for subsystem %x, but ", uint64(want.Subsystem)) + got.Name +
 			fbs.Text(" has %x", uint64(got.Subsystem))
 	}
-	for bar, size := range want.BarSizes() {
+	for bar, size := range want.MinBarSizes() {
 		if got.Bars[bar] < size {
 			return fbs.Text("needs %x bytes of BAR %d, but ", size, uint64(bar)) + got.Name +
 				fbs.Text(" has %x", got.Bars[bar])
@@ -163,15 +163,16 @@ func (r *Replay) mapWindows(slot int) error {
 	r.tlbWindows = make([]uintptr, count)
 	r.windows = make([]uintptr, count+len(r.devices))
 	// Map the windows with fixed bus addresses first, so that no other window gets these addresses.
-	for i := range r.view.Windows {
-		if w := &r.view.Windows[i]; fbs.FixedBus(w) != 0 {
-			if err := r.mapWindow(i, *w); err != nil {
-				return err
-			}
+	for i, w := range r.view.Windows {
+		if fbs.FixedBusAddress(&w) == 0 {
+			continue
+		}
+		if err := r.mapWindow(i, w); err != nil {
+			return err
 		}
 	}
 	for i, w := range r.view.Windows {
-		if fbs.FixedBus(&w) != 0 {
+		if fbs.FixedBusAddress(&w) != 0 {
 			continue
 		}
 		isForced := slot != AnySlot && w.Kind == gen.WindowKindTlb
@@ -184,7 +185,8 @@ func (r *Replay) mapWindows(slot int) error {
 		}
 		if isForced && r.apertures[i].Slot != int(w.Slot) {
 			const text = "TLB window %d is too small, in use, or reserved " +
-				"by the kernel driver; on a `tt:` device, omit -window (in C: LM_ANY_WINDOW)"
+				"by the kernel driver; choose another number; for `tt:` devices omit -window " +
+				"(in C: LM_ANY_WINDOW)"
 			return hal.NewFault(hal.NoDevice, fbs.Text(text, uint64(w.Slot)))
 		}
 	}
@@ -327,7 +329,8 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	registers, tlbWindow, code := r.devices[device].EncodeWindow(&r.apertures[c.Window], tiles,
 		c.Value, encoded)
 	if code != hal.OK {
-		return r.commandFault(code, index, "the device's TLB cannot encode this tile range")
+		return r.commandFault(code, index,
+			fbs.Text("the device's TLB cannot encode this tile range at address %x", c.Value))
 	}
 	if registers != 0 {
 		*c = *encoded

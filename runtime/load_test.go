@@ -454,7 +454,7 @@ func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			const want = "is too small, in use, or reserved by the kernel driver; " +
-				"on a `tt:` device, omit -window (in C: LM_ANY_WINDOW)"
+				"choose another number; for `tt:` devices omit -window (in C: LM_ANY_WINDOW)"
 			_, err := runtime.Load(v, c.slot, c.device)
 			if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), want) {
 				t.Errorf("Load: %v, want %q", err, want)

@@ -44,8 +44,8 @@ func lockMapping(line string) error {
 	for range 3 { // skip permissions, offset and device
 		_, rest = hal.Cut(rest, ' ')
 	}
-	// Do not allocate pages of anonymous memory, whose inode number is 0: Go maps tables of 32 MiB
-	// of which it uses some pages. The kernel locks such a page when it is first used.
+	// Do not allocate pages of anonymous memory, whose inode number is 0: Go maps tables of 32 MiB,
+	// but uses only a few of their pages. The kernel locks such a page when it is first used.
 	flags := uintptr(0)
 	if rest[0] == '0' {
 		flags = unix.MLOCK_ONFAULT

@@ -55,21 +55,22 @@ type Replay struct {
 	// scratch[1], which is never executed.
 	scratch [2]fbs.Command
 
-	allowedNs int64 // longest permitted time of each run, in nanoseconds, from View.TimeLimitUs
-	limitNs   int64 // limit set by SetLimit, in nanoseconds; 0: the caller has set no limit
+	imageLimitNs  int64 // longest permitted time of each run, in nanoseconds, from View.TimeLimitUs
+	callerLimitNs int64 // limit set by SetLimit, in nanoseconds; 0: the caller has set no limit
 	// The time at which the current run exceeds its limit, in nanoseconds of the clock Device.Now.
-	// If SetLimit has set no limit, endTime is 0 until the run checks the time for the first time.
-	endTime             int64
-	clockInterval       int               // number of commands between two checks of the time
-	commandsToClockRead int               // number of commands before the next check of the time
-	stopFlag            *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
-	obeysStopFlag       bool              // the current run obeys stopFlag (see SetStopFlag)
-	observer            func(command int) // called before each command; nil: nothing is called
+	// If SetLimit has set no limit, endTimeNs is 0 until the run checks the time for the first
+	// time.
+	endTimeNs              int64
+	clockInterval          int               // number of commands between two checks of the time
+	commandsUntilClockRead int               // number of commands before the next check of the time
+	stopFlag               *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
+	obeysStopFlag          bool              // the current run obeys stopFlag (see SetStopFlag)
+	observer               func(command int) // called before each command; nil: nothing is called
 
 	// The Expect command that the current run repeats, because the condition of the command has not
 	// been met yet. It is nil if the run does not repeat a command.
-	polling  *fbs.Command
-	deadline int64 // deadline of `polling`, in nanoseconds of Device.Now; 0: not computed yet
+	polling        *fbs.Command
+	pollDeadlineNs int64 // deadline of `polling`, in nanoseconds of Device.Now; 0: not computed yet
 	// The code with which the Expect command in `polling` fails if its next load does not meet the
 	// condition. If timeoutCode is OK, the command does not fail, and the run continues to wait.
 	timeoutCode hal.Code
@@ -129,7 +130,7 @@ func (r *Replay) Output(tensor int) []byte {
 // A run with a limit checks the time after every limitedClockInterval commands, during each wait,
 // and at the end of the run. When Run executes the sequence "safe" after a failure, the limit does
 // not apply: this sequence may take View.TimeLimitUs.
-func (r *Replay) SetLimit(nanoseconds int64) { r.limitNs = nanoseconds }
+func (r *Replay) SetLimit(nanoseconds int64) { r.callerLimitNs = nanoseconds }
 
 // A run checks the time whenever it has executed a fixed number of commands. If a sequence calls
 // another sequence, up to twice this number of commands are executed between two checks. Runs
@@ -169,13 +170,13 @@ func (r *Replay) Run(sequence int) Result {
 	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
-	r.ignored, r.endTime, r.clockInterval = 0, 0, defaultClockInterval
-	r.obeysStopFlag = r.stopFlag != nil && r.limitNs == 0 && sequence != r.safeSequence
-	if r.limitNs != 0 {
-		r.endTime = r.devices[0].Now() + min(r.limitNs, r.allowedNs)
+	r.ignored, r.endTimeNs, r.clockInterval = 0, 0, defaultClockInterval
+	r.obeysStopFlag = r.stopFlag != nil && r.callerLimitNs == 0 && sequence != r.safeSequence
+	if r.callerLimitNs != 0 {
+		r.endTimeNs = r.devices[0].Now() + min(r.callerLimitNs, r.imageLimitNs)
 		r.clockInterval = limitedClockInterval
 	}
-	code := r.runGuarded(sequence)
+	code := r.runCatchingFaults(sequence)
 	if code == hal.OK {
 		return Result{Ignored: r.ignored}
 	}
@@ -192,8 +193,8 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result.Ignored = r.ignored
 	r.failure, r.disabled = Result{}, true
 	if r.safeSequence >= 0 && r.safeSequence != sequence {
-		r.endTime, r.clockInterval, r.obeysStopFlag = 0, defaultClockInterval, false
-		result.Safe, result.SafeRan = r.runGuarded(r.safeSequence), true
+		r.endTimeNs, r.clockInterval, r.obeysStopFlag = 0, defaultClockInterval, false
+		result.Safe, result.SafeRan = r.runCatchingFaults(r.safeSequence), true
 	}
 	return result
 }
@@ -202,15 +203,15 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 // limit. If the caller has set the stop flag, checkTimeLimit first shortens this limit.
 func (r *Replay) checkTimeLimit() hal.Code {
 	now := r.devices[0].Now()
-	if r.endTime == 0 {
-		r.endTime = now + r.allowedNs
+	if r.endTimeNs == 0 {
+		r.endTimeNs = now + r.imageLimitNs
 	}
 	if r.obeysStopFlag && r.stopFlag.Load() != 0 {
-		// The first check after the flag was set moves endTime to StopGrace from now, unless
-		// endTime is earlier already. Later checks do not change endTime, because of min.
-		r.endTime = min(r.endTime, now+StopGrace)
+		// The first check after the flag was set moves endTimeNs to StopGrace from now, unless
+		// endTimeNs is earlier already. Later checks do not change endTimeNs, because of min.
+		r.endTimeNs = min(r.endTimeNs, now+StopGrace)
 	}
-	if now > r.endTime {
+	if now > r.endTimeNs {
 		return hal.FrameLate
 	}
 	return hal.OK
@@ -226,7 +227,7 @@ const sleepMaxNs = 100_000_000
 func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code {
 	code := r.checkTimeLimit()
 	for code == hal.OK && nanoseconds > 0 {
-		part := min(nanoseconds, sleepMaxNs, r.endTime-r.devices[0].Now()+1)
+		part := min(nanoseconds, sleepMaxNs, r.endTimeNs-r.devices[0].Now()+1)
 		device.Sleep(part)
 		nanoseconds -= part
 		code = r.checkTimeLimit()
@@ -245,7 +246,7 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 	at, last := int(s.First), int(s.First+s.Count)-1
 	w.Next, r.polling = &r.commands[at], nil
 	for at < last {
-		next := min(at+r.commandsToClockRead, last)
+		next := min(at+r.commandsUntilClockRead, last)
 		if r.observer != nil {
 			r.observer(at)
 			next = at + 1
@@ -258,10 +259,10 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 			}
 			w.Stop = stop // if the command was a Call, the called sequence has changed w.Stop
 		}
-		r.commandsToClockRead -= next - at
+		r.commandsUntilClockRead -= next - at
 		at = next
-		if r.commandsToClockRead <= 0 {
-			r.commandsToClockRead = r.clockInterval
+		if r.commandsUntilClockRead <= 0 {
+			r.commandsUntilClockRead = r.clockInterval
 			if code := r.checkTimeLimit(); code != hal.OK {
 				return code
 			}
@@ -385,7 +386,7 @@ func (r *Replay) checkAllOnes(c *fbs.Command) hal.Code {
 // value before the deadline, even if the kernel scheduled this process only after the deadline.
 func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 	if r.polling != c {
-		r.polling, r.deadline, r.timeoutCode = c, 0, hal.OK
+		r.polling, r.pollDeadlineNs, r.timeoutCode = c, 0, hal.OK
 		if c.Amount == 0 { // no deadline: the first load must meet the condition
 			r.timeoutCode = hal.ExpectFailed
 		}
@@ -412,12 +413,12 @@ func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 func (r *Replay) awaitNextPoll(c *fbs.Command) {
 	device, timeout := r.deviceOf(c), int64(c.Amount)*1000
 	now := device.Now()
-	if r.deadline == 0 {
-		r.deadline = now + timeout
+	if r.pollDeadlineNs == 0 {
+		r.pollDeadlineNs = now + timeout
 	}
-	left := r.deadline - now
+	left := r.pollDeadlineNs - now
 	r.timeoutCode = r.sleepWithinLimit(device, pollDelayNs(c, timeout-left, left))
-	if r.timeoutCode == hal.OK && device.Now() >= r.deadline {
+	if r.timeoutCode == hal.OK && device.Now() >= r.pollDeadlineNs {
 		r.timeoutCode = hal.DeadlinePassed
 	}
 }
@@ -440,11 +441,11 @@ func pollDelayNs(c *fbs.Command, waitedNs, leftNs int64) int64 {
 	return min(waitedNs/pollBackoffDivisor, leftNs)
 }
 
-// applyPolicy is called when the command c, an Expect or Compare, has failed with the given code.
-// If applyPolicy returns OK, the run continues: the policy of c is Ignore, the given code is not
-// FrameLate, and no device has a fault. Otherwise applyPolicy returns the code with which the run
-// ends. This is the fault of the first device that has one, or the given code if no device has a
-// fault.
+// applyPolicy decides whether the run continues after the command c, an Expect or Compare, has
+// failed with the code `failure`. It returns OK, and the run continues, under three conditions: the
+// policy of c is Ignore, `failure` is not FrameLate, and no device has a fault. Otherwise it
+// returns the code with which the run ends: the fault of the first device that has one, or
+// `failure` if no device has a fault.
 //
 // applyPolicy diagnoses all devices, not only the device that c accesses, because another device
 // may have caused the failure. For example, c waits for a value in host memory, but the device that

@@ -79,8 +79,8 @@ var blackhole = Chip{
 		// bit 31, which makes the cores start one after another. The mocks accept bit 31 and ignore
 		// it.
 		Reset: Reset{
-			Reset:   boards.Blackhole.Reset,
-			Ignored: 1 << 31, Initial: 0x47800,
+			ResetRegister: boards.Blackhole.Reset,
+			Ignored:       1 << 31, Initial: 0x47800,
 			Cores: []Core{
 				{Name: "BRISC", Bit: 11, PC: 0},
 				{Name: "TRISC0", Bit: 12, PC: 0x6000, PCRegister: 0xffb12228,

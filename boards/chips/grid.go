@@ -123,9 +123,9 @@ type Register struct {
 }
 
 // Reset describes the register that keeps the cores of a Tensix or Ethernet tile in reset. It
-// extends boards.Reset by data for mocks and host tools.
+// extends boards.ResetRegister by data for mocks and host tools.
 type Reset struct {
-	boards.Reset
+	boards.ResetRegister
 	Ignored uint32 // bits that mocks accept in a store, and then ignore
 	Initial uint32 // value of the register after power-up
 	Cores   []Core

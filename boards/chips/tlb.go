@@ -13,7 +13,7 @@ import (
 // the group `g` and has the configuration `w`. DecodeWindow is the inverse of TLB.EncodeWindow. ok
 // is false if EncodeWindow never returns `w`, for example because the bit Linked or a reserved bit
 // is set in `w`.
-func DecodeWindow(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
+func DecodeWindow(l *boards.TLB, g *boards.WindowGroup, w boards.WindowConfig) (
 	t fbs.TileRange, address uint64, ok bool) {
 	field := func(i int) uint8 { return uint8(ExtractField(l, g, w, i)) }
 	t = fbs.TileRange{
@@ -37,7 +37,7 @@ func DecodeWindow(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (
 
 // ExtractField returns the value of one field of the configuration `w`, which need not be valid.
 // The parameter `field` is an index of boards.FieldWidths.
-func ExtractField(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) uint64 {
+func ExtractField(l *boards.TLB, g *boards.WindowGroup, w boards.WindowConfig, field int) uint64 {
 	low := g.AddressBits
 	for _, bits := range l.Fields[:field] {
 		low += bits

@@ -14,7 +14,7 @@ var withTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
 // randomTarget returns random tiles and a random address that TLB windows of the group `g` can
 // show.
-func randomTarget(r *rand.Rand, l *boards.TLB, g *boards.Group) (fbs.TileRange, uint64) {
+func randomTarget(r *rand.Rand, l *boards.TLB, g *boards.WindowGroup) (fbs.TileRange, uint64) {
 	t := fbs.TileRange{
 		X: uint8(r.Intn(64)), Y: uint8(r.Intn(64)), NoC: uint8(r.Intn(2)),
 		Ordering:  gen.OrderingDefault + gen.Ordering(r.Intn(3)),

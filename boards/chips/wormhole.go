@@ -55,8 +55,8 @@ var wormhole = Chip{
 		// it. No core has a PCRegister, because the registers with start addresses cannot be
 		// accessed over the NoC.
 		Reset: Reset{
-			Reset:   boards.Wormhole.Reset,
-			Ignored: 1 << 31, Initial: 0x47800,
+			ResetRegister: boards.Wormhole.Reset,
+			Ignored:       1 << 31, Initial: 0x47800,
 			Cores: []Core{
 				{Name: "BRISC", Bit: 11, PC: 0},
 				{Name: "TRISC0", Bit: 12, PC: 0x6000},

@@ -195,7 +195,7 @@ func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 
 // mapHost reserves host memory and returns an aperture of it.
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
-	p := d.host.reserveBuffer(d, w.Size, fbs.FixedBus(&w))
+	p := d.host.reserveBuffer(d, w.Size, fbs.FixedBusAddress(&w))
 	if p == nil {
 		return hal.Aperture{}, d.fault(hal.NoDevice,
 			"cannot place %d bytes of host memory at bus address %#x: in use, or out of reach",

@@ -70,7 +70,7 @@ func (h *Host) reserveBuffer(d *Device, size, fixedBus uint64) *hostPort {
 	first, last := uint64(0), uint64(math.MaxUint64)
 	next := uint64(hostBus)
 	if o := d.board.Outbound; o != nil {
-		first, last = o.NoC, o.NoC+o.Last
+		first, last = o.NoCBase, o.NoCBase+o.OffsetMax
 		next = first
 	}
 	if n := len(h.buffers); n > 0 {

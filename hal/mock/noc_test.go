@@ -265,7 +265,7 @@ func TestTilesReachHostMemory(t *testing.T) {
 		r := newRig(t, c.board).at(c.tiles[0])
 		first := mapped(t, r.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1000})
 		second := mapped(t, r.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
-		if noc := c.board.Outbound.NoC; first.Bus != noc || second.Bus != noc+0x2000 {
+		if noc := c.board.Outbound.NoCBase; first.Bus != noc || second.Bus != noc+0x2000 {
 			t.Fatalf("%s: windows at %#x and %#x", c.board.Name, first.Bus, second.Bus)
 		}
 		// hosted is a request one end of which is at an address of the host.

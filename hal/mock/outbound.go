@@ -16,14 +16,14 @@ func (d *Device) busAddress(noc, size uint64) (bus uint64, ok bool) {
 			Address: o.Offset + uint64(region)*o.Stride + at}, 4)
 		return value
 	}
-	offset := noc - o.NoC
+	offset := noc - o.NoCBase
 	for i := range o.Regions {
 		if register(i, 4)&enabled == 0 || register(i, 0) != uint64(o.Type) {
 			continue
 		}
 		base, limit := register(i, 0x08)|register(i, 0x0c)<<32, register(i, 0x10)
-		if o.UpperLimit != 0 {
-			limit |= register(i, o.UpperLimit) << 32
+		if o.UpperLimitOffset != 0 {
+			limit |= register(i, o.UpperLimitOffset) << 32
 		}
 		if offset >= base && offset <= limit && size-1 <= limit-offset {
 			return register(i, 0x14) | register(i, 0x18)<<32 + offset - base, true

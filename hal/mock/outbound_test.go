@@ -28,7 +28,7 @@ func TestTilesReachMemoryThroughTheAddressTranslation(t *testing.T) {
 		reach := func(offset, size, want uint64) {
 			t.Helper()
 			asked = 0
-			if got := d.host.Bytes(o.NoC+offset, size); asked != want ||
+			if got := d.host.Bytes(o.NoCBase+offset, size); asked != want ||
 				(got != nil) != (want != 0) {
 				t.Errorf("%s: %d bytes at %#x are %d bytes at %#x of the bus, want %#x", b.Name,
 					size, offset, len(got), asked, want)

@@ -302,7 +302,7 @@ func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 					for _, at := range []uint64{c.First - size, c.First, c.Last, c.Last + 1} {
 						address, target := at&^(size-1),
 							fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}
-						if c.Routes&1 == 0 || b.ClosedRange(target, address, size) == nil {
+						if c.Routes&1 == 0 || b.FindClosedRange(target, address, size) == nil {
 							continue
 						}
 						closed++

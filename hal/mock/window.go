@@ -81,7 +81,7 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 
 // checkTarget sets first and last of a TLB window from the tiles t. It rejects tiles that do not
 // exist, and configurations that the maker's simulator does not implement.
-func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Code {
+func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRange) hal.Code {
 	w, grid := &d.windows[slot], chips.Of(d.board).Grid
 	switch {
 	case t.NoC != 0:
@@ -117,9 +117,9 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Cod
 }
 
 // checkClosed rejects a range of addresses of the tiles t if a part of the range is closed to
-// images (boards.Closed). Only a kernel driver may access such a range.
+// images (boards.ClosedRange). Only a kernel driver may access such a range.
 func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) hal.Code {
-	closed := d.board.ClosedRange(t, address, size)
+	closed := d.board.FindClosedRange(t, address, size)
 	if closed == nil || d.hardware {
 		return hal.OK
 	}

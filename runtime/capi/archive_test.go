@@ -156,7 +156,7 @@ func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	file := encoded(t, frames)
 	public := key.Public().(ed25519.PublicKey)
-	value := ed25519.Sign(key, signed.Message(file, 3))
+	value := ed25519.Sign(key, signed.SignedBytes(file, 3))
 	path := filepath.Join(t.TempDir(), "signed.lmb")
 	if err := os.WriteFile(path, append(file,
 		lmb.SignatureBlock(3, public, value)...), 0o644); err != nil {

@@ -118,28 +118,37 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	defer setupMutex.Unlock()
 	checkProcMountedOnce()
 	im, freeHandle := findFreeSlot()
-	switch {
-	case handle == nil:
-		return finishCallWithoutImage(usageError("image must not be NULL"))
-	case sealed.Load():
-		return finishCallWithoutImage(sealedOutcome)
-	case procMissing.Load():
-		return finishCallWithoutImage(outcome{code: hal.NoFile,
-			reason: "/proc was not mounted at the first call; mount it and restart the process"})
-	case im == nil:
-		return finishCallWithoutImage(
-			usageError("16 images are open, which is the limit; close one"))
+	end := checkMayOpen(handle, im)
+	if end.code != hal.OK {
+		return finishCallWithoutImage(end)
 	}
-	end := recoverPanic(im, verify)
+	end = recoverPanic(im, verify)
 	if end.code == hal.OK {
-		im.last = end
-		im.uses++
+		im.lastOutcome = end
+		im.openCount++
 		im.handle.Store(freeHandle)
 		*handle = freeHandle
 	} else {
 		im.release()
 	}
 	return finishCallWithoutImage(end)
+}
+
+// checkMayOpen returns an outcome with an error if the caller may not open another image. The
+// parameter `slot` is a free element of imageSlots; nil: there is no free element.
+func checkMayOpen(handle *int32, slot *image) outcome {
+	switch {
+	case handle == nil:
+		return usageError("image must not be NULL")
+	case sealed.Load():
+		return sealedOutcome
+	case procMissing.Load():
+		return outcome{code: hal.NoFile,
+			reason: "/proc was not mounted at the first call; mount it and restart the process"}
+	case slot == nil:
+		return usageError("16 images are open, which is the limit; close one")
+	}
+	return outcome{}
 }
 
 // procChecked is true after the first call of checkProcMountedOnce. procMissing is true if /proc
@@ -205,12 +214,8 @@ func (im *image) load(cNames []*C.char, window int) (end outcome) {
 			_ = closeDevices(devices)
 		}
 	}()
-	for i, name := range names {
-		device, err := openDevice(name)
-		if err != nil {
-			return outcomeOf(err)
-		}
-		devices[i] = device
+	if err := openDevices(names, devices); err != nil {
+		return outcomeOf(err)
 	}
 	replay, err := runtime.Load(im.view, window, devices...)
 	if err != nil {
@@ -218,6 +223,19 @@ func (im *image) load(cNames []*C.char, window int) (end outcome) {
 	}
 	im.devices, im.replay, im.stage = devices, replay, stageLoaded
 	return outcome{}
+}
+
+// openDevices opens the devices with the given names, and stores them in `devices`. After the first
+// failure, it opens no further device.
+func openDevices(names []string, devices []hal.Device) error {
+	for i, name := range names {
+		device, err := openDevice(name)
+		if err != nil {
+			return err
+		}
+		devices[i] = device
+	}
+	return nil
 }
 
 // deviceNames returns the name of each device of the image, copied from cNames. If cNames is empty,
@@ -305,7 +323,7 @@ func findIndex(handle int32, name *C.char, index *uint32, find func(*fbs.View, s
 		case end.code != hal.OK:
 			return end
 		case index == nil:
-			return usageError("index must not be NULL")
+			return usageError("the pointer to the index must not be NULL")
 		case i < 0:
 			return usageError("the image has no sequence or tensor with this name")
 		}

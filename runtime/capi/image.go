@@ -25,15 +25,15 @@ const (
 
 // image is one open image, or a free element of imageSlots.
 type image struct {
-	busy    atomic.Bool     // a call uses this image; only that call may use the non-atomic fields
-	handle  atomic.Int32    // handle of the open image; 0: this element is free
-	uses    int32           // number of images that were opened in this element so far
-	stage   stage           // stage of preparation that the image has reached
-	file    *runtime.File   // file of the image; nil if lm_open_memory opened the image
-	view    *fbs.View       // verified contents of the image
-	devices []hal.Device    // devices that lm_load opened; nil before lm_load
-	replay  *runtime.Replay // executes the image; nil before lm_load
-	last    outcome         // how the last call on this image ended
+	busy        atomic.Bool     // a call uses this image; only that call may use the other fields
+	handle      atomic.Int32    // handle of the open image; 0: this element is free
+	openCount   int32           // number of images that were opened in this element so far
+	stage       stage           // stage of preparation that the image has reached
+	file        *runtime.File   // file of the image; nil if lm_open_memory opened the image
+	view        *fbs.View       // verified contents of the image
+	devices     []hal.Device    // devices that lm_load opened; nil before lm_load
+	replay      *runtime.Replay // executes the image; nil before lm_load
+	lastOutcome outcome         // how the last call on this image ended
 }
 
 // outcome describes how a call ended.
@@ -46,8 +46,8 @@ type outcome struct {
 
 var (
 	// imageSlots contains the open images. Element 0 never contains an image. Only two of its
-	// fields are used: `last` describes the most recent failure of a call without an open image,
-	// and `busy` is set while a call accesses `last`.
+	// fields are used: `lastOutcome` describes the most recent failure of a call without an open
+	// image, and `busy` is set while a call accesses `lastOutcome`.
 	imageSlots [1 + imagesMax]image
 
 	// setupMutex is locked during every call that changes the state of the process: lm_open,
@@ -90,13 +90,14 @@ func acquireImage(handle int32) (*image, outcome) {
 	return nil, usageError("the image with this handle was closed, or never opened")
 }
 
-// tooEarly and tooLate contain the reasons for rejecting a call that is made at a wrong stage of
-// the image. The index in both arrays is the stage that the call requires. tooEarly applies if the
-// image has not reached the required stage. tooLate applies if the image has passed that stage.
+// tooEarlyReasons and tooLateReasons contain the reasons for rejecting a call that is made at a
+// wrong stage of the image. The index in both arrays is the stage that the call requires.
+// tooEarlyReasons applies if the image has not reached the required stage. tooLateReasons applies
+// if the image has passed that stage.
 var (
-	tooEarly = [...]string{stageLoaded: "call lm_load before this function",
+	tooEarlyReasons = [...]string{stageLoaded: "call lm_load before this function",
 		stageFrozen: "call lm_freeze before this function"}
-	tooLate = [...]string{stageOpened: "the image is already loaded",
+	tooLateReasons = [...]string{stageOpened: "the image is already loaded",
 		stageLoaded: "the image is already frozen"}
 )
 
@@ -112,9 +113,9 @@ func withImage(handle int32, requiredStage stage, call func(*image) outcome) int
 	if im.stage >= requiredStage {
 		end = recoverPanic(im, call)
 	} else {
-		end = usageError(tooEarly[requiredStage])
+		end = usageError(tooEarlyReasons[requiredStage])
 	}
-	im.last = end
+	im.lastOutcome = end
 	im.busy.Store(false)
 	return int32(end.code.ExitStatus())
 }
@@ -129,7 +130,7 @@ func withImageExclusively(handle int32, requiredStage stage, call func(*image) o
 	return withImage(handle, requiredStage, func(im *image) outcome {
 		switch {
 		case im.stage > requiredStage:
-			return usageError(tooLate[requiredStage])
+			return usageError(tooLateReasons[requiredStage])
 		case sealed.Load():
 			return sealedOutcome
 		}
@@ -155,7 +156,7 @@ func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
 // outcomes.
 func finishCallWithoutImage(end outcome) int32 {
 	if slot := &imageSlots[0]; end.code != hal.OK && slot.busy.CompareAndSwap(false, true) {
-		slot.last = end
+		slot.lastOutcome = end
 		slot.busy.Store(false)
 	}
 	return int32(end.code.ExitStatus())
@@ -163,43 +164,48 @@ func finishCallWithoutImage(end outcome) int32 {
 
 // findFreeSlot returns a free element of imageSlots, and the handle for the next image in this
 // element. It returns nil if no element is free. The caller must have locked setupMutex, so that no
-// other call uses the free element. Two images have the same handle only if 67 million other images
-// were in the same element between them.
+// other call uses the free element. A handle is used again only after 67 million other images
+// were in the same element.
 func findFreeSlot() (*image, int32) {
 	for i := range imageSlots {
 		if im := &imageSlots[i]; i > 0 && im.handle.Load() == 0 {
-			return im, int32(i) + handleStride*(im.uses&(1<<26-1))
+			return im, int32(i) + handleStride*(im.openCount&(1<<26-1))
 		}
 	}
 	return nil, 0
 }
 
-// release closes the replay, the devices and the file of the image, in this order. Afterwards the
-// element of imageSlots can contain another image. release returns the outcome for the first error.
+// release closes the replay, the devices and the file of the image, in this order. In a sealed
+// process it only stops the DMA of the devices. Afterwards the element of imageSlots can contain
+// another image. release returns the outcome for the first error.
 func (im *image) release() outcome {
-	var first error
-	keepFirst := func(err error) {
-		if first == nil {
+	var err error
+	switch {
+	case !sealed.Load():
+		err = im.closeAll()
+	case im.replay != nil:
+		// Only stop the DMA of the devices. A sealed process must not unmap memory or close files;
+		// the kernel does so when the process ends.
+		err = im.replay.StopDMA()
+	}
+	im.file, im.view, im.devices, im.replay, im.stage = nil, nil, nil, nil, stageOpened
+	return outcomeOf(err)
+}
+
+// closeAll closes the replay, the devices and the file of the image, and returns the first error.
+func (im *image) closeAll() (first error) {
+	if im.replay != nil {
+		first = im.replay.Close()
+	}
+	if err := closeDevices(im.devices); first == nil {
+		first = err
+	}
+	if im.file != nil {
+		if err := im.file.Close(); first == nil {
 			first = err
 		}
 	}
-	if sealed.Load() {
-		// Only stop the DMA of the devices. A sealed process must not unmap memory or close files;
-		// the kernel does so when the process ends.
-		if im.replay != nil {
-			keepFirst(im.replay.StopDMA())
-		}
-	} else {
-		if im.replay != nil {
-			keepFirst(im.replay.Close())
-		}
-		keepFirst(closeDevices(im.devices))
-		if im.file != nil {
-			keepFirst(im.file.Close())
-		}
-	}
-	im.file, im.view, im.devices, im.replay, im.stage = nil, nil, nil, nil, stageOpened
-	return outcomeOf(first)
+	return first
 }
 
 // closeDevices closes the devices, and returns the first error. It skips elements that are nil,

@@ -27,7 +27,7 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 		return int32(hal.Usage.ExitStatus())
 	}
 	if info != nil {
-		*info = im.last.errorInfo()
+		*info = im.lastOutcome.errorInfo()
 	}
 	im.writeOutcomeText(buffer)
 	im.busy.Store(false)
@@ -60,7 +60,7 @@ func (o *outcome) errorInfo() C.struct_lm_error {
 // call on the image ended, in the words that lmrun prints. If the buffer is too small,
 // writeOutcomeText cuts the text.
 func (im *image) writeOutcomeText(buffer []byte) {
-	end, length := &im.last, 0
+	end, length := &im.lastOutcome, 0
 	add := func(text string) { length += copy(buffer[length:], text) }
 	add(end.code.Error())
 	if end.reason != "" {

@@ -15,9 +15,9 @@ import (
 // Key is a public key, and the versions of images that the key may sign.
 type Key struct {
 	Public ed25519.PublicKey
-	// First and Last are the lowest and the highest version. An image without a version counts as
-	// version 0.
-	First, Last uint32
+	// FirstVersion and LastVersion are the lowest and the highest version that the key may sign.
+	// An image without a version counts as version 0.
+	FirstVersion, LastVersion uint32
 }
 
 // Keys is a list of public keys. CheckSignature accepts a file only if its signature belongs to one
@@ -39,8 +39,8 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 			continue
 		}
 		key, problem := parseLine(line)
-		if problem == "" && keys.find(key.Public) != nil {
-			problem = "two lines have the same public key; keep one of them, not "
+		if problem == "" && keys.findKey(key.Public) != nil {
+			problem = "another line has the same public key; remove "
 		}
 		if problem != "" {
 			return nil, deniedFault(problem + fbs.Quote(line))
@@ -55,11 +55,11 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 }
 
 // parseLine converts one line of a list of keys to a key. If the line is invalid, parseLine returns
-// a description of the problem. The line itself must follow this description.
+// a description of the problem, to which the caller must append the line.
 func parseLine(line string) (key Key, problem string) {
 	words := strings.Fields(line)
 	public, ok := parseKey(words[0])
-	key = Key{Public: public, Last: versionMax}
+	key = Key{Public: public, LastVersion: versionMax}
 	hasVersions := len(words) == 3 && words[1] == "versions"
 	switch {
 	case !ok || len(words) > 1 && !hasVersions:
@@ -68,7 +68,7 @@ func parseLine(line string) (key Key, problem string) {
 	case isForgeable(public):
 		return key, "anybody can forge signatures of this key; remove "
 	case hasVersions:
-		key.First, key.Last, ok = parseVersions(words[2])
+		key.FirstVersion, key.LastVersion, ok = parseVersions(words[2])
 	}
 	if !ok {
 		return key, "versions must be a range such as 3-7, 3-, -7 or 3, of numbers below 2^32, not "
@@ -93,9 +93,9 @@ func parseVersions(text string) (first, last uint32, ok bool) {
 	return uint32(from), uint32(to), isLowValid && isHighValid && from <= to
 }
 
-// find returns the element with the given public key. It returns nil if the list does not contain
-// this key.
-func (k Keys) find(public []byte) *Key {
+// findKey returns the element with the given public key. It returns nil if the list does not
+// contain this key.
+func (k Keys) findKey(public []byte) *Key {
 	for i := range k {
 		if string(k[i].Public) == string(public) {
 			return &k[i]
@@ -135,9 +135,9 @@ func isForgeable(key ed25519.PublicKey) bool {
 	return false
 }
 
-// Message returns the bytes that the signature of an image signs (FORMAT.md section 8). The
+// SignedBytes returns the bytes that the signature of an image signs (FORMAT.md section 8). The
 // parameter `image` contains all bytes of the image, without a signature.
-func Message(image []byte, version uint32) []byte {
+func SignedBytes(image []byte, version uint32) []byte {
 	digest := sha512.Sum512(image)
 	if version == 0 {
 		return digest[:]
@@ -157,18 +157,18 @@ func (k Keys) CheckSignature(data []byte, minVersion uint32) error {
 	case signature == nil:
 		return deniedFault("the file is not signed, or is truncated; sign images with `lm sign`")
 	}
-	key, version := k.find(signature.Key[:]), signature.Version
+	key, version := k.findKey(signature.Key[:]), signature.Version
 	switch {
 	case key == nil:
 		return deniedFault("the file is signed by a key that is not in the list of public keys")
-	case !ed25519.Verify(key.Public, Message(image, version), signature.Value[:]):
+	case !ed25519.Verify(key.Public, SignedBytes(image, version), signature.Value[:]):
 		return deniedFault("invalid signature: the file was changed after it was signed")
 	case version < minVersion:
 		return deniedFault(fbs.Text("the image has version %d, but must have at least version %d; "+
 			"`lm sign --version` sets it", uint64(version), uint64(minVersion)))
-	case version < key.First || version > key.Last:
+	case version < key.FirstVersion || version > key.LastVersion:
 		return deniedFault(fbs.Text("the image has version %d, but its key may sign only versions "+
-			"%d to %d", uint64(version), uint64(key.First), uint64(key.Last)))
+			"%d to %d", uint64(version), uint64(key.FirstVersion), uint64(key.LastVersion)))
 	}
 	return nil
 }

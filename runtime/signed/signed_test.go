@@ -51,7 +51,7 @@ func image(t *testing.T) []byte {
 
 func sign(data []byte, by ed25519.PrivateKey) []byte { return signVersion(data, by, 0) }
 
-// signVersion composes the signed message by FORMAT.md section 8, without signed.Message.
+// signVersion composes the signed message by FORMAT.md section 8, without signed.SignedBytes.
 func signVersion(data []byte, by ed25519.PrivateKey, version uint32) []byte {
 	digest := sha512.Sum512(data)
 	message := digest[:]
@@ -310,7 +310,7 @@ func TestKeyThatOccursTwiceIsRefused(t *testing.T) {
 	for _, text := range []string{digits() + " versions 3-\n" + digits(),
 		digits() + "\n" + digits() + "\n", digits() + "\n" + strings.ToUpper(digits())} {
 		_, err := signed.ParseKeys(text)
-		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "two lines") {
+		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "another line") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -353,7 +353,7 @@ func TestVersionIsCoveredByTheSignature(t *testing.T) {
 	}
 	// The four bytes of a version do not move into the image, or out of it.
 	longer := binary.LittleEndian.AppendUint32(bytes.Clone(plain), 7)
-	if bytes.Equal(signed.Message(longer, 0), signed.Message(plain, 7)) {
+	if bytes.Equal(signed.SignedBytes(longer, 0), signed.SignedBytes(plain, 7)) {
 		t.Error("an image with a version is signed like a longer image without one")
 	}
 }

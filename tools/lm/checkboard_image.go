@@ -113,7 +113,7 @@ func (m *machine) ofIDs(vendor, device uint16) (found []pciDevice) {
 
 func (r *boardReport) checkDeviceBars(check string, t *fbs.DeviceInfo, d *pciDevice) {
 	good := true
-	for i, want := range t.BarSizes() {
+	for i, want := range t.MinBarSizes() {
 		if b := d.bars[i]; want > b.size || want > 0 && !b.assigned {
 			good = false
 			r.add(missing, fmt.Sprintf("%s BAR %d", check, i),
@@ -186,7 +186,7 @@ func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 	for i := range n.view.Devices {
 		t := &n.view.Devices[i]
 		board := boards.FindByID(t.Vendor, t.Device)
-		r.checkFit(fmt.Sprintf("device %d, %s", i, n.view.Name(t.Board)), board, *t.BarSizes(),
+		r.checkFit(fmt.Sprintf("device %d, %s", i, n.view.Name(t.Board)), board, *t.MinBarSizes(),
 			missing)
 	}
 }

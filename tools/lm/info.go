@@ -145,7 +145,7 @@ func describeImage(view *fbs.View, size int) *imageInfo {
 	}
 	for _, w := range image.Windows {
 		window := windowInfo{w.Name, strings.ToLower(gen.EnumNamesWindowKind[w.Kind]), w.Device,
-			w.Bar, w.Offset, w.Size, -1, fbs.FixedBus(&w.Window)}
+			w.Bar, w.Offset, w.Size, -1, fbs.FixedBusAddress(&w.Window)}
 		if w.Kind == gen.WindowKindHost {
 			window.Offset = 0
 		}

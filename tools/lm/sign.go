@@ -71,7 +71,7 @@ func sign(path, keyPath, out string, version uint32) {
 	image, _, err := fbs.SplitSignature(file.Bytes())
 	fail.On(err)
 	public := key.Public().(ed25519.PublicKey)
-	value := ed25519.Sign(key, signed.Message(image, version))
+	value := ed25519.Sign(key, signed.SignedBytes(image, version))
 	whole := append(bytes.Clone(image), lmb.SignatureBlock(version, public, value)...)
 	writeFile(out, whole)
 	content := fail.Must(lmb.StreamView(view))

@@ -46,7 +46,7 @@ func newCounted(t *testing.T) *counted {
 	c.write(t, "keys", fmt.Sprintf("%x\n", []byte(public)))
 	plain := lmbtest.File(t, failing)
 	for _, version := range []uint32{3, 7} {
-		value := ed25519.Sign(key, runtimesigned.Message(plain, version))
+		value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, version))
 		block := lmb.SignatureBlock(version, public, value)
 		c.write(t, fmt.Sprintf("v%d.lmb", version), string(plain)+string(block))
 	}

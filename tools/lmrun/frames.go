@@ -50,11 +50,11 @@ func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error)
 	return f.watchdog.start()
 }
 
-// runLoop executes all runs and then writes the output files. If a command fails, Replay.Run runs
-// the sequence named `safe`. After any other failure during the runs, such as an input that cannot
-// be read, runLoop runs `safe` itself. If only the output files cannot be written, runLoop does not
-// run `safe`, because all runs have completed.
-func (f *frameLoop) runLoop(runCount uint64) (end outcome) {
+// runAndCommit executes all runs and then writes the output files. If a command fails, Replay.Run
+// runs the sequence named `safe`. After any other failure during the runs, such as an input that
+// cannot be read, runAndCommit runs `safe` itself. If only the output files cannot be written,
+// runAndCommit does not run `safe`, because all runs have completed.
+func (f *frameLoop) runAndCommit(runCount uint64) (end outcome) {
 	end.leastNs = 1<<63 - 1
 	end.err = f.runFrames(runCount, &end)
 	if end.err == nil {

@@ -88,7 +88,7 @@ func frameRuns(t *testing.T, line string) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	end := f.runLoop(o.Loop)
+	end := f.runAndCommit(o.Loop)
 	f.files.Discard()
 	for _, s := range f.streams {
 		if s.isLive && !s.isOutput && s.ring == nil {
@@ -152,7 +152,7 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := f.runLoop(1)
+	end := f.runAndCommit(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
 		failureText(end) != "DMA fault: detected after the last run; then ran sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))

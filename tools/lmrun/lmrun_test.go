@@ -110,7 +110,7 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{64, "two images given", []string{image, image}},
 		{64, "unknown device", []string{"-device", "mock:edu", image}},
 		{64, "unknown device", []string{"-device", "pci:nonsense", image}},
-		{64, "-input needs a file after ring: in n=ring:", []string{"-input", "n=ring:", image}},
+		{64, "-input takes NAME=ring:FILE, not n=ring:", []string{"-input", "n=ring:", image}},
 		{64, "-output takes NAME=FILE, not =ring:x", []string{"-output", "=ring:x", image}},
 		{64, "-deadline must be at most 1h, not 2h", []string{"-deadline", "2h", image}},
 		{64, "-longest takes a time such as", []string{"-longest", "2x", image}},
@@ -409,7 +409,7 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	sign := func(version, says uint32) []byte {
-		value := ed25519.Sign(key, runtimesigned.Message(plain, version))
+		value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, version))
 		return append(bytes.Clone(plain), lmb.SignatureBlock(says, public, value)...)
 	}
 	signed, version3 := sign(0, 0), write("version3.lmb", sign(3, 3))

@@ -1,4 +1,4 @@
-// Lmrun replays one Light Metal binary on the devices for which the binary was made. The exit
+// Lmrun replays one Light Metal image on the devices for which the image was made. The exit
 // status of lmrun names the kind of failure. A supervisor, such as lminit, uses the exit status to
 // decide whether to restart lmrun.
 package main
@@ -128,7 +128,7 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.loadAndFreeze(devices, view, o)}
 	if end.err == nil {
-		end = f.runLoop(o.Loop)
+		end = f.runAndCommit(o.Loop)
 	}
 	f.files.Discard()
 	f.counter.discard()

@@ -78,14 +78,14 @@ func checkDevices(view *fbs.View, o args.Options) error {
 		return args.UsageError(fbs.Text("the number of devices must be %d, not %d",
 			targets, devices))
 	}
-	if o.Window != runtime.AnySlot && !hasTlbWindow(view) {
+	if o.Window != runtime.AnySlot && !hasTLBWindow(view) {
 		return args.UsageError("-window: the image has no TLB window; omit this flag")
 	}
 	return nil
 }
 
-// hasTlbWindow reports whether at least one window of the image uses a TLB window of the device.
-func hasTlbWindow(view *fbs.View) bool {
+// hasTLBWindow reports whether at least one window of the image uses a TLB window of the device.
+func hasTLBWindow(view *fbs.View) bool {
 	for i := range view.Windows {
 		if view.Windows[i].Kind == gen.WindowKindTlb {
 			return true

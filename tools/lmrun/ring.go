@@ -90,7 +90,7 @@ func (r *ring) open(isWriter bool) error {
 	// Unlock the file explicitly, because closing fd does not unlock a file that is still mapped.
 	defer unix.Flock(fd, unix.LOCK_UN)
 	if err = r.lock(fd); err == nil {
-		err = r.mapFile(fd)
+		err = r.mapOrCreate(fd)
 	}
 	if err == nil {
 		err = r.checkHeader(isWriter)
@@ -112,11 +112,12 @@ func (r *ring) lock(fd int) error {
 	return hal.NewFault(hal.IO, r.path+reason)
 }
 
-// mapFile maps the file into r.memory. If the file is empty, mapFile first creates a new ring in
-// the file. If the file has the size of a ring but a header of zeros, the process that created the
-// file was killed before it wrote the header. In this case mapFile writes the header.
-func (r *ring) mapFile(fd int) error {
-	size, err := r.ensureSize(fd)
+// mapOrCreate maps the file into r.memory. If the file is empty, mapOrCreate first creates a new
+// ring in the file. If the file has the size of a ring but a header of zeros, the process that
+// created the file was killed before it wrote the header. In this case mapOrCreate writes the
+// header.
+func (r *ring) mapOrCreate(fd int) error {
+	size, err := r.allocateIfEmpty(fd)
 	if err != nil {
 		return err
 	}
@@ -144,10 +145,10 @@ func (r *ring) mapFile(fd int) error {
 	return err
 }
 
-// ensureSize returns the size of the file in bytes. If the file is empty, ensureSize first
-// allocates the space of a new ring. It returns an error if the file is not a regular file, or is
-// shorter than the header of a ring.
-func (r *ring) ensureSize(fd int) (uint64, error) {
+// allocateIfEmpty returns the size of the file in bytes. If the file is empty, allocateIfEmpty
+// first allocates the space of a new ring. It returns an error if the file is not a regular file,
+// or is shorter than the header of a ring.
+func (r *ring) allocateIfEmpty(fd int) (uint64, error) {
 	var status unix.Stat_t
 	err := unix.Fstat(fd, &status)
 	switch {
@@ -224,7 +225,7 @@ func (r *ring) mismatchError(reason string) error {
 // notRingError returns the error for a file that is not a ring file. lmrun has not changed the
 // file in this case.
 func (r *ring) notRingError(reason string) error {
-	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+")")
+	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+"); name another file")
 }
 
 // contains reports whether the address is inside the memory to which the ring file is mapped.
@@ -232,14 +233,14 @@ func (r *ring) contains(address uintptr) bool {
 	return r.memory != nil && address-hal.AddressOf(r.memory) < uintptr(len(r.memory))
 }
 
-// transfer copies data into the next free slot if this process is the writer. If this process is
-// the reader, transfer copies the oldest unread slot into data. It returns the number of copied
-// bytes. After a successful transfer, the caller must call ring.advance.
+// copySlot copies data into the next free slot if this process is the writer. If this process is
+// the reader, copySlot copies the oldest unread slot into data. It returns the number of copied
+// bytes. After a successful copySlot, the caller must call ring.advance.
 //
-// If a writer finds no free slot, or a reader finds no unread slot, transfer returns EAGAIN, as
-// write(2) and read(2) do on a non-blocking pipe. After the last slot of a closed ring, transfer
+// If a writer finds no free slot, or a reader finds no unread slot, copySlot returns EAGAIN, as
+// write(2) and read(2) do on a non-blocking pipe. After the last slot of a closed ring, copySlot
 // returns 0 to a reader, as read(2) does at the end of a file.
-func (r *ring) transfer(data []byte) (int, error) {
+func (r *ring) copySlot(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
 	unread := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)
 	r.closedBefore = r.closedBefore && closed && unread == 0
@@ -258,7 +259,7 @@ func (r *ring) transfer(data []byte) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// advance passes the slot of the latest transfer to the other process. The reader can then read the
+// advance passes the slot of the latest copySlot to the other process. The reader can then read the
 // slot that the writer has filled, or the writer can fill the slot that the reader has read.
 func (r *ring) advance() { atomic.AddUint64(r.ownCounter, 1) }
 

@@ -159,7 +159,8 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 	if f, err = framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
 		t.Fatal(err)
 	}
-	if end := f.runLoop(o.Loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 ||
+	end := f.runAndCommit(o.Loop)
+	if end.err != nil || end.runs != 2 || read(path, ringRead) != 2 ||
 		read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
 		t.Fatalf("%+v", end)
 	}
@@ -278,7 +279,7 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &ring{path: path, dataBytes: frameBytes}
-	if err := r.mapFile(int(file.Fd())); err != nil {
+	if err := r.mapOrCreate(int(file.Fd())); err != nil {
 		t.Fatal(err)
 	}
 	_ = os.Truncate(path, 0)
@@ -304,7 +305,7 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 		if moment == 0 {
 			_ = os.Truncate(path, 0)
 		}
-		if end := f.runLoop(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan ||
+		if end := f.runAndCommit(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan ||
 			end.result.Safe != hal.OK {
 			t.Errorf("cut at moment %d: %+v", moment, end)
 		}
@@ -482,7 +483,7 @@ func TestReaderOfClosedRingWaitsForNextWriter(t *testing.T) {
 	go func() {
 		writer, err := opened(path, true)
 		if err == nil {
-			_, _ = writer.transfer(inputs)
+			_, _ = writer.copySlot(inputs)
 			writer.advance()
 			writer.markClosed()
 		}

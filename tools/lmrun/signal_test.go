@@ -78,7 +78,7 @@ func signalledMain(flags []string) {
 	f, err := planRuns(view, o)
 	exitOn(err)
 	exitOn(f.loadAndFreeze([]hal.Device{device}, view, o))
-	end := f.runLoop(o.Loop)
+	end := f.runAndCommit(o.Loop)
 	exitOn(f.replay.StopDMA())
 	unix.Exit(printOutcome(o, end))
 }

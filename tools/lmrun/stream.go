@@ -149,7 +149,7 @@ func (s *stream) transfer(data []byte) (n int, err error) {
 	for spins, moved := 0, 0; n < len(data); spins++ {
 		switch {
 		case s.ring != nil:
-			moved, err = s.ring.transfer(data)
+			moved, err = s.ring.copySlot(data)
 		case s.isOutput:
 			moved, err = hal.Write(s.fd, data[n:])
 		default:

@@ -74,7 +74,8 @@ func FuzzImportRecord(f *testing.F) {
 			[]string{"W 0 100 20 0102030405060708010203040506070801020304", "CLK 5",
 				"HR 0 8 1100000000000000", "HW 40 4 aa000000", "MARK here", "R 0 100 4 01020304"}),
 			"\n"), board == &boards.Wormhole, "here..", uint64(0x40))
-		f.Add(strings.Join(concat(pointLines(board, 0, 3, o.NoC), pointLines(board, 19, 24, o.NoC),
+		f.Add(strings.Join(concat(pointLines(board, 0, 3, o.NoCBase),
+			pointLines(board, 19, 24, o.NoCBase),
 			[]string{"R 0 b000000 4 01020304", "W 0 0 8 0000000008000000"}), "\n"),
 			board == &boards.Wormhole, "6..9", uint64(0))
 	}

@@ -43,9 +43,9 @@ func (o *Options) checkHost() error {
 	for i, h := range o.Host {
 		size := uint64(len(h.Data))
 		switch {
-		case size == 0 || size > fbs.WindowMax:
+		case size == 0 || size > fbs.WindowSizeMax:
 			return traces.Usage("host memory %s: %d bytes are not 1 to %d", h.Name, size,
-				uint64(fbs.WindowMax))
+				uint64(fbs.WindowSizeMax))
 		case h.Bus == 0 || h.Bus%8 != 0 || h.Bus > math.MaxUint64-size:
 			return traces.Usage("host memory %s: 0x%x is no address of %d bytes", h.Name, h.Bus,
 				size)

@@ -107,9 +107,9 @@ func (l *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, 
 	h := hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: bus &^ (hostApart - 1),
 		pages: map[uint64]*hostPage{}}
 	if g, ok := l.host.ofBus(bus); ok {
-		h.bus, h.seen, h.whole = g.target, l.host.NoC+g.base, true
+		h.bus, h.seen, h.whole = g.target, l.host.NoCBase+g.base, true
 	} else if l.host.Regions != 0 {
-		h.seen, h.whole = l.host.NoC+h.bus, true
+		h.seen, h.whole = l.host.NoCBase+h.bus, true
 	}
 	h.size = bus - h.bus + size
 	if h.size > hostSizeMax || len(l.hosts) == hostsMax {

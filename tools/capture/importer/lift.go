@@ -228,7 +228,7 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	if taken, err := l.throughPCIe(a, &aimed, address); taken || err != nil {
 		return true, err
 	}
-	if closed := l.board.ClosedRange(aimed.target, page, l.pageSize()); closed != nil {
+	if closed := l.board.FindClosedRange(aimed.target, page, l.pageSize()); closed != nil {
 		return false, traces.Refuse(a.Line, "%s through window %d at %#x of tile (%d,%d): "+
 			"the window can reach %#x to %#x of %s, which images must not access", a.Op, index,
 			address, s.target.X, s.target.Y, closed.First, closed.Last, closed.Name)
@@ -255,7 +255,7 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 
 // aim follows a window to where an access goes. It reports whether the program
 // pointed it there, or the access leaves the page that the last one was in.
-func (l *lifter) aim(s *slot, at *aim, index int, group *boards.Group) (pointed bool) {
+func (l *lifter) aim(s *slot, at *aim, index int, group *boards.WindowGroup) (pointed bool) {
 	if s.window < 0 {
 		s.window = l.tlbWindow(index, group)
 	}
@@ -290,7 +290,7 @@ func (l *lifter) pageSize() uint64 {
 }
 
 // decode brings the configuration that a window has now into force.
-func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Group) error {
+func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.WindowGroup) error {
 	if s.known != 1<<l.tlb.ConfigStride-1 {
 		return traces.Refuse(a.Line,
 			"%s through window %d, which the trace does not configure before (record from the "+
@@ -317,7 +317,7 @@ func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Grou
 
 // tlbWindow adds a window. Its slot is only a preference: nothing else in the
 // image depends on it.
-func (l *lifter) tlbWindow(index int, group *boards.Group) int {
+func (l *lifter) tlbWindow(index int, group *boards.WindowGroup) int {
 	n := 0
 	for i := range l.windows {
 		if l.windows[i].Kind == gen.WindowKindTlb {

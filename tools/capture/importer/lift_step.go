@@ -60,7 +60,7 @@ func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error
 	// what takes bulk
 	memory := of >= 0 && l.board.Rules[of].Memory && l.board.Rules[of].Widths == 1|2|4|8 &&
 		!l.behindTLB(a)
-	if n > 1 && (!memory || (a.Offset+size-1)/fbs.WindowMax != a.Offset/fbs.WindowMax) {
+	if n > 1 && (!memory || (a.Offset+size-1)/fbs.WindowSizeMax != a.Offset/fbs.WindowSizeMax) {
 		return s, false, nil
 	}
 	s = stepOf(a, n)
@@ -77,7 +77,7 @@ func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error
 			a.Offset, r.Name, hint)
 	}
 	l.bars[a.Bar] = max(l.bars[a.Bar], a.Offset+size)
-	s.window, s.offset = l.barWindow(a.Bar, a.Offset), uint32(a.Offset%fbs.WindowMax)
+	s.window, s.offset = l.barWindow(a.Bar, a.Offset), uint32(a.Offset%fbs.WindowSizeMax)
 	if memory {
 		s.flags = memoryStep
 	}
@@ -107,7 +107,7 @@ func (l *lifter) configures(a *traces.Access) bool {
 
 // barWindow returns the window over a BAR, or over the 4 GiB of it that hold offset.
 func (l *lifter) barWindow(bar uint8, offset uint64) uint16 {
-	base := offset &^ (fbs.WindowMax - 1)
+	base := offset &^ (fbs.WindowSizeMax - 1)
 	for i := range l.windows {
 		if w := &l.windows[i]; w.Kind == gen.WindowKindBar && w.bar == bar && w.base == base {
 			return uint16(i)

@@ -88,7 +88,7 @@ func (p *program) image(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Image, 
 	}
 	for _, w := range p.windows {
 		if w.Kind == gen.WindowKindBar {
-			w.Size = min(image.Devices[0].Bars[w.bar]-w.base, fbs.WindowMax)
+			w.Size = min(image.Devices[0].Bars[w.bar]-w.base, fbs.WindowSizeMax)
 		}
 		image.Windows = append(image.Windows, w.Window)
 	}

@@ -88,8 +88,9 @@ func (r *regions) get(number uint32) (g region, ok bool) {
 	g = region{number: number, base: register(iatuUpperBase)<<32 | register(iatuBase),
 		target: register(iatuUpperTarget)<<32 | register(iatuTarget)}
 	limit := g.base&^(1<<32-1) | register(iatuLimit)
-	if r.UpperLimit != 0 {
-		limit = max(register(uint32(r.UpperLimit)), register(iatuOther))<<32 | register(iatuLimit)
+	if r.UpperLimitOffset != 0 {
+		upper := max(register(uint32(r.UpperLimitOffset)), register(iatuOther))
+		limit = upper<<32 | register(iatuLimit)
 	}
 	g.size = limit - g.base + 1
 	return g, limit >= g.base
@@ -109,11 +110,12 @@ func (r *regions) all() iter.Seq[region] {
 // toBus is where on the bus an address is that a tile reaches behind the PCIe
 // tile: as a region says, or as it is where none does.
 func (r *regions) toBus(address uint64) (bus uint64, ok bool) {
-	offset := address - r.NoC
-	if r.UpperLimit != 0 && address < r.NoC { // Blackhole's windows 0 to 3 go past the iATU
-		return address & r.Last, true
+	offset := address - r.NoCBase
+	if r.UpperLimitOffset != 0 && address < r.NoCBase {
+		// Blackhole's windows 0 to 3 go past the iATU.
+		return address & r.OffsetMax, true
 	}
-	if r.Regions == 0 || offset > r.Last {
+	if r.Regions == 0 || offset > r.OffsetMax {
 		return 0, false
 	}
 	for g := range r.all() {

@@ -59,7 +59,7 @@ func newFailing(t *testing.T, view *fbs.View, fault, after int) (f *failing, dev
 	next := uint64(0)
 	for i := range view.Devices {
 		devices = append(devices, &target{failing: f, view: view, index: i})
-		for _, size := range view.Devices[i].BarSizes() {
+		for _, size := range view.Devices[i].MinBarSizes() {
 			next += roundUp(size)
 		}
 	}
@@ -86,14 +86,14 @@ func roundUp(n uint64) uint64 { return (n + 4095) &^ 4095 }
 func (d *target) Identity() hal.Identity {
 	t := &d.view.Devices[d.index]
 	return hal.Identity{Vendor: t.Vendor, Device: t.Device, Subsystem: t.Subsystem,
-		Bars: *t.BarSizes()}
+		Bars: *t.MinBarSizes()}
 }
 
 func (d *target) Map(w fbs.Window) (hal.Aperture, error) {
 	at, slot := uint64(0), -1
 	if w.Kind == gen.WindowKindBar {
 		for t := range d.index + 1 {
-			for b, size := range d.view.Devices[t].BarSizes() {
+			for b, size := range d.view.Devices[t].MinBarSizes() {
 				if t < d.index || b < int(w.Bar) {
 					at += roundUp(size)
 				}

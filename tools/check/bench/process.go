@@ -157,7 +157,7 @@ func envelopeOf(path string) int64 {
 	file := fail.Must(runtime.Open(path))
 	defer file.Close()
 	page := int64(os.Getpagesize())
-	return (int64(fbs.ReadStruct[fbs.Preamble](file.Bytes()).Envelope) + page - 1) / page * page
+	return (int64(fbs.ReadStruct[fbs.Preamble](file.Bytes()).EnvelopeSize) + page - 1) / page * page
 }
 
 // statusAfterRun is the memory of a side that has run sequence 1 once.

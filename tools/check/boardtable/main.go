@@ -83,9 +83,9 @@ func writeBoard(w io.Writer, b *boards.Board) {
 	}
 	if o := b.Outbound; o != nil {
 		fmt.Fprintf(w, "static const struct board_outbound %s_outbound = {\n\t%s, %s, %s, %s,\n"+
-			"\t%s, %s, %d, %d, %s};\n", b.Name, hex(o.Offset), hex(o.NoC), hex(o.Last),
+			"\t%s, %s, %d, %d, %s};\n", b.Name, hex(o.Offset), hex(o.NoCBase), hex(o.OffsetMax),
 			hex32(o.Stride), hex32(uint64(o.Type)), hex32(uint64(o.Control)), o.Bar, o.Regions,
-			hex32(o.UpperLimit))
+			hex32(o.UpperLimitOffset))
 	}
 	fmt.Fprintln(w, "#endif")
 }

@@ -94,7 +94,7 @@ func newMachine(t *testing.T, view *fbs.View, fault, after int) (m *machine, lis
 func (m *machine) layOut() (size uint64) {
 	bars := make([][6]uint64, len(m.view.Devices))
 	for i := range m.view.Devices {
-		for b, bytes := range m.view.Devices[i].BarSizes() {
+		for b, bytes := range m.view.Devices[i].MinBarSizes() {
 			bars[i][b] = size
 			size += fbs.RoundUp(bytes, 4096)
 		}
@@ -102,7 +102,7 @@ func (m *machine) layOut() (size uint64) {
 	m.windows = make([]uint64, len(m.view.Windows))
 	for _, isFixed := range [...]bool{true, false} {
 		for i := range m.view.Windows {
-			if (fbs.FixedBus(&m.view.Windows[i]) != 0) == isFixed {
+			if (fbs.FixedBusAddress(&m.view.Windows[i]) != 0) == isFixed {
 				m.order = append(m.order, i)
 			}
 		}
@@ -133,7 +133,7 @@ func (d *device) Identity() hal.Identity {
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	at, slot := d.windows[d.order[d.mapped]], -1
 	d.mapped++
-	bus, fixed := busBase+at, fbs.FixedBus(&w)
+	bus, fixed := busBase+at, fbs.FixedBusAddress(&w)
 	switch w.Kind {
 	case gen.WindowKindTlb:
 		if d.board == nil || d.board.TLB == nil {
@@ -151,10 +151,10 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 		if d.board != nil && d.board.Outbound != nil {
 			bytes := fbs.RoundUp(w.Size, 4096)
 			if fixed != 0 {
-				d.next = fixed - d.board.Outbound.NoC
+				d.next = fixed - d.board.Outbound.NoCBase
 			}
 			d.regions = append(d.regions, region{d.next, bytes, bus})
-			bus = d.board.Outbound.NoC + d.next
+			bus = d.board.Outbound.NoCBase + d.next
 			d.next += bytes + 4096
 		} else if fixed != 0 {
 			bus = fixed

@@ -11,7 +11,7 @@ import (
 
 // afterFreeze are the functions from which lmrun calls everything that it does after Freeze,
 // except closing what is open when the runs are over.
-var afterFreeze = []string{"main.(*frameLoop).runLoop", "main.printOutcome",
+var afterFreeze = []string{"main.(*frameLoop).runAndCommit", "main.printOutcome",
 	"lightmetal/runtime.(*Replay).StopDMA"}
 
 // calledByInterface are the functions that these call through interfaces, by the caller's prefix.
@@ -60,8 +60,8 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 			}
 		}
 	}
-	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).transfer",
-		"files.WriteFull", "files.(*Output).sync", "files.(*Output).renameAt", "hal.SleepRaw",
+	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).copySlot",
+		"files.WriteFull", "files.(*Output).syncToDisk", "files.(*Output).renameAt", "hal.SleepRaw",
 		"hal.rawSyscall", "hal.pwrite"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {

@@ -17,12 +17,13 @@ const (
 var past = []Past{
 	{"a check that all ones satisfy holds on a device that is gone", "44108fe", replay,
 		"code := r.checkDevicePresent(c, loaded)\n\tswitch",
-		"code := hal.OK\n\tif !BROKEN || r.deadline != 0 {\n" +
+		"code := hal.OK\n\tif !BROKEN || r.pollDeadlineNs != 0 {\n" +
 			"\t\tcode = r.checkDevicePresent(c, loaded)\n\t}\n" +
 			"\tswitch"},
 	{"a poll does not notice a device that goes while it waits", "13432dd", replay,
 		"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n\tcase fbs.ConditionMet(c, loaded):",
-		"\tif BROKEN && r.deadline != 0 && code == hal.DeviceGone {\n\t\tcode = hal.OK\n\t}\n" +
+		"\tif BROKEN && r.pollDeadlineNs != 0 && code == hal.DeviceGone {\n" +
+			"\t\tcode = hal.OK\n\t}\n" +
 			"\tswitch {\n\tcase code != hal.OK:\n\t\treturn code\n" +
 			"\tcase fbs.ConditionMet(c, loaded):"},
 	{"what a device that is gone reads is stored back", "fe773e8", replay,
@@ -70,11 +71,11 @@ var past = []Past{
 		"case isWriter && (unread < r.slotCount || BROKEN):"},
 	{"an output is in place before the others are on the disk", "6ddb63a",
 		"tools/lmrun/files/output.go",
-		"\tfor _, f := range list {\n\t\tif err := f.sync(); err != nil {",
-		"\tif BROKEN {\n\t\tfor _, f := range list {\n\t\t\terr := f.sync()\n" +
-			"\t\t\tif err == nil {\n\t\t\t\terr = f.rename()\n\t\t\t}\n" +
+		"\tfor _, f := range list {\n\t\tif err := f.syncToDisk(); err != nil {",
+		"\tif BROKEN {\n\t\tfor _, f := range list {\n\t\t\terr := f.syncToDisk()\n" +
+			"\t\t\tif err == nil {\n\t\t\t\terr = f.renameToFinal()\n\t\t\t}\n" +
 			"\t\t\tif err != nil {\n\t\t\t\treturn err\n\t\t\t}\n\t\t}\n\t\treturn nil\n\t}\n" +
-			"\tfor _, f := range list {\n\t\tif err := f.sync(); err != nil {"},
+			"\tfor _, f := range list {\n\t\tif err := f.syncToDisk(); err != nil {"},
 	{"an output is written over the old one", "2830ccc", "tools/lmrun/files/output.go",
 		"err = f.createTemp(mode, &status)",
 		"if BROKEN && err == nil {\n\t\t\tf.Fd, err = openAt(unix.AT_FDCWD, path, " +

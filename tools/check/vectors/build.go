@@ -277,7 +277,7 @@ func aligned(data []byte) []byte {
 
 // stamp makes the checksum of the envelope right again.
 func (f *file) stamp() {
-	size := fbs.ReadStruct[fbs.Preamble](f.data).Envelope
+	size := fbs.ReadStruct[fbs.Preamble](f.data).EnvelopeSize
 	lmb.Stamp(f.data, size)
 }
 

@@ -194,7 +194,7 @@ func (m *mutator) changeTable(view *fbs.View) {
 	case 0:
 		d := &view.Devices[m.IntN(len(view.Devices))]
 		if m.IntN(2) == 0 {
-			d.BarSizes()[m.IntN(6)] = n
+			d.MinBarSizes()[m.IntN(6)] = n
 			return
 		}
 		ids := [][2]uint16{{0x1e52, 0x401e}, {0x1e52, 0xb140}, {0x1b36, 0x10}, {0x1234, 0x11e8},

@@ -158,9 +158,9 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see",
 			w.Size)
 	}
-	offset, last := d.hostEnd, min(hostSize-1, o.Last)
-	if fixed := fbs.FixedBus(&w); fixed != 0 {
-		offset = fixed - o.NoC // a very large number if the address is below o.NoC
+	offset, last := d.hostEnd, min(hostSize-1, o.OffsetMax)
+	if fixed := fbs.FixedBusAddress(&w); fixed != 0 {
+		offset = fixed - o.NoCBase // a very large number if the address is below o.NoCBase
 		if offset < d.hostEnd || offset > last || size-1 > last-offset {
 			return d.refuse(hal.NoDevice, "its tiles cannot see %#x bytes of host memory at %#x: "+
 				"in use, or out of reach", w.Size, fixed)
@@ -182,8 +182,8 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	if code != hal.OK {
 		return d.refuse(code, "%s", d.Refusal())
 	}
-	a := hal.NewAperture(&hostPort{d, o.NoC + offset, data}, w.Size, -1)
-	a.Bus = o.NoC + offset
+	a := hal.NewAperture(&hostPort{d, o.NoCBase + offset, data}, w.Size, -1)
+	a.Bus = o.NoCBase + offset
 	d.process.hosts = append(d.process.hosts, lent{hostBus + offset, data})
 	d.hostEnd = offset + size
 	return a, nil

@@ -172,7 +172,7 @@ func (p *parser) checkWindow(w *lmb.Window, sizeAt, deviceAt token) {
 	switch {
 	case w.Size == 0:
 		p.fail(sizeAt, "the window needs a size, such as size 64KiB")
-	case w.Size > fbs.WindowMax:
+	case w.Size > fbs.WindowSizeMax:
 		p.fail(sizeAt, "a window may have at most 4 GiB")
 	case w.Kind == gen.WindowKindBar && bar == 0:
 		p.fail(deviceAt, "device %s declares no bar%d; add its size to the device", device.Board,

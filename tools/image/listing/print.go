@@ -226,7 +226,7 @@ func (p *printer) window(index int) {
 		p.printf("window %s %s", name, wordOf(kindWords, w.Kind))
 	}
 	p.printf(" size %s", sizeText(w.Size))
-	if bus := fbs.FixedBus(&w.Window); bus != 0 {
+	if bus := fbs.FixedBusAddress(&w.Window); bus != 0 {
 		p.printf(" bus 0x%x", bus)
 	}
 	if w.Slot != fbs.NoSlot {

@@ -131,7 +131,7 @@ func (g *generator) windows() {
 		switch kind {
 		case gen.WindowKindBar:
 			w.Offset = g.upTo(1<<20, 8)
-			w.Size = 64 + g.Uint64N(fbs.WindowMax-63)
+			w.Size = 64 + g.Uint64N(fbs.WindowSizeMax-63)
 		case gen.WindowKindTlb:
 			w.Size = 1 << (6 + g.IntN(27))
 			if g.flip() {

@@ -109,7 +109,7 @@ func pointed(view *fbs.View, c *fbs.Command) aim {
 		if kind := chip.Grid.Kind(at); kind == chips.ARC {
 			s.kind, s.x, s.y = system, 0, 0
 		} else if kind == chips.PCIe && chip.Outbound != nil {
-			a.host = chip.Outbound.NoC
+			a.host = chip.Outbound.NoCBase
 		}
 		a.spaces = append(a.spaces, s)
 	}

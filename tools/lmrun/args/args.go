@@ -31,7 +31,7 @@ type Options struct {
 
 	Seal, Lock, Check   bool // true: the flag of this name is given
 	JSON, Help, Version bool // true: the flag of this name is given
-	Supervised          bool // true: write the longest time to stop to descriptor 3
+	Supervised          bool // true: report the longest time that lmrun needs to stop
 }
 
 // Binding connects a tensor with a file, a pipe or a ring. It contains the value NAME=FILE of one
@@ -178,7 +178,7 @@ func appendBinding(list *[]Binding, flag, value string) error {
 	tensor, path := hal.Cut(value, '=')
 	syntax := " takes NAME=FILE, not "
 	if path == "ring:" {
-		path, syntax = "", " needs a file after ring: in "
+		path, syntax = "", " takes NAME=ring:FILE, not "
 	}
 	if tensor == "" || path == "" {
 		return UsageError("-" + flag + syntax + value)
@@ -187,10 +187,10 @@ func appendBinding(list *[]Binding, flag, value string) error {
 	return nil
 }
 
-// setDuration parses value as a time and stores the time in *option, in nanoseconds. It returns an
-// error if the time is longer than maxNs nanoseconds. The parameter `flag` is the name of the flag,
-// error if the time is longer than maxNs nanoseconds. Only -deadline can exceed maxNs, which is 1
-// h. The parameter `flag` is the name of the flag, for the error text.
+// setDuration parses value as a time, and stores the time in *optionNs, in nanoseconds. It returns
+// an error if the time is longer than maxNs nanoseconds. The error text says that the limit is 1 h:
+// only -deadline has a limit that a time can exceed. The parameter `flag` is the name of the flag,
+// for the error text.
 func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 	ns := parseDuration(value)
 	syntax := " takes a time such as 500us, 20ms, 5s or 1h, not "

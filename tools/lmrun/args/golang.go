@@ -2,7 +2,7 @@
 
 package args
 
-import _ "unsafe" // for go:linkname
+import _ "unsafe" // go:linkname requires this import
 
 // processArguments returns the name of the program followed by the arguments of this process. The
 // result is the same as os.Args, but importing package os would make the program 128 KB larger.

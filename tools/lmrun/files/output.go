@@ -34,14 +34,14 @@ type Output struct {
 	names       []byte
 	finalNameAt int  // offset of the final base name in names; 0: Commit does not rename
 	sealed      bool // SealRules was called; Discard then closes no file descriptors
-	// expected is the ownership that the file to replace had when the output was opened. If there
-	// was no such file, expected is the ownership of the temporary file. Commit fails if it would
-	// replace a file with another ownership.
-	expected ownership
-	// status is the buffer into which the kernel writes the status of the replaced file during
-	// Commit. It has the size of unix.Stat_t. The buffer is a field, so that its address is known
-	// when SealRules creates the instructions that allow this system call.
-	status [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
+	// expectedOwnership is the ownership that the file to replace had when the output was opened.
+	// If there was no such file, expectedOwnership is the ownership of the temporary file. Commit
+	// fails if it would replace a file with another ownership.
+	expectedOwnership ownership
+	// replacedStatus is the buffer into which the kernel writes the status of the replaced file
+	// during Commit. It has the size of unix.Stat_t. The buffer is a field, so that its address is
+	// known when SealRules creates the instructions that allow this system call.
+	replacedStatus [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
 }
 
 // ownership contains the mode and owner of a file. A new file receives the ownership of the file
@@ -141,7 +141,7 @@ func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	} else {
 		err = unix.Fstat(f.Fd, &status)
 	}
-	f.expected = ownershipOf(&status)
+	f.expectedOwnership = ownershipOf(&status)
 	return err
 }
 
@@ -192,9 +192,9 @@ func WriteFull(fd int, data []byte) error {
 	return nil
 }
 
-// sync calls fsync(2), which returns after the data of the file have been written to the disk. It
-// ignores the errors that fsync returns for pipes and for devices that cannot be synced.
-func (f *Output) sync() error {
+// syncToDisk calls fsync(2), which returns after the data of the file have been written to the
+// disk. It ignores the errors that fsync returns for pipes and for devices that cannot be synced.
+func (f *Output) syncToDisk() error {
 	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.Fd), 0, 0)
 	isPipeOrDevice := errno == unix.EINVAL || errno == unix.EROFS
 	if errno == 0 || isPipeOrDevice {
@@ -203,10 +203,11 @@ func (f *Output) sync() error {
 	return hal.FileFault(f.Path, errno)
 }
 
-// rename renames the temporary file to its final name and removes the replaced file. It returns an
-// error if the owner or mode of the replaced file has changed since the output was opened. It
-// allocates memory only for an error, because lmrun calls it after runtime.Replay.Freeze.
-func (f *Output) rename() error {
+// renameToFinal renames the temporary file to its final name and removes the replaced file. It
+// returns an error if the owner or mode of the replaced file has changed since the output was
+// opened. It allocates memory only for an error, because lmrun calls it after
+// runtime.Replay.Freeze.
+func (f *Output) renameToFinal() error {
 	if f.finalNameAt == 0 { // the file has its final name already, or is a pipe or a device
 		return f.closeFDs()
 	}
@@ -258,14 +259,14 @@ func (f *Output) removeOldFile() error {
 	return fileChangedError(f.Path)
 }
 
-// ownershipChanged reports whether the owner or mode of a file differs from f.expected. The
-// parameter `name` is the base name of the file in the directory f.dirFD. ownershipChanged returns
-// false if it cannot read the status of the file.
+// ownershipChanged reports whether the owner or mode of a file differs from f.expectedOwnership.
+// The parameter `name` is the base name of the file in the directory f.dirFD. ownershipChanged
+// returns false if it cannot read the status of the file.
 func (f *Output) ownershipChanged(name []byte) bool {
 	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
 		uintptr(f.dirFD), nameAddress(name), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
-	status := (*unix.Stat_t)(unsafe.Pointer(&f.status))
-	return errno == 0 && ownershipOf(status) != f.expected
+	status := (*unix.Stat_t)(unsafe.Pointer(&f.replacedStatus))
+	return errno == 0 && ownershipOf(status) != f.expectedOwnership
 }
 
 // renameAt renames the temporary file to its final name. The parameter `flags` contains flags of
@@ -305,8 +306,8 @@ func (f *Output) Discard() {
 // nameAddress returns the address of the first byte of name.
 func nameAddress(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
 
-// statusAddress returns the address of the field f.status.
-func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.status)) }
+// statusAddress returns the address of the field f.replacedStatus.
+func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.replacedStatus)) }
 
 // Outputs is a list of outputs. It has methods that commit or discard all outputs of the list.
 type Outputs []*Output
@@ -316,12 +317,12 @@ type Outputs []*Output
 // Commit returns this error and renames no further files.
 func (list Outputs) Commit() error {
 	for _, f := range list {
-		if err := f.sync(); err != nil {
+		if err := f.syncToDisk(); err != nil {
 			return err
 		}
 	}
 	for _, f := range list {
-		if err := f.rename(); err != nil {
+		if err := f.renameToFinal(); err != nil {
 			return err
 		}
 	}

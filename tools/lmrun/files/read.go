@@ -20,13 +20,13 @@ func Open(path string) (fd int, stream bool, err error) {
 	return fd, stream, hal.FileFault(path, unix.SetNonblock(fd, false))
 }
 
-// streamMax is the largest number of bytes that Read accepts from a stream. Without a limit, an
-// endless stream, such as /dev/zero, would fill the memory.
-const streamMax = 64 << 20
+// streamBytesMax is the largest number of bytes that Read accepts from a stream. Without a limit,
+// an endless stream, such as /dev/zero, would fill the memory.
+const streamBytesMax = 64 << 20
 
 // Read returns the content of the file at path. It returns an error if the file has more than
-// maxBytes bytes, or if the file is a stream and has more than streamMax bytes. If path is a FIFO
-// that no process has open for writing, Read returns an error and does not wait.
+// maxBytes bytes, or if the file is a stream and has more than streamBytesMax bytes. If path is a
+// FIFO that no process has open for writing, Read returns an error and does not wait.
 func Read(path string, maxBytes int) ([]byte, error) {
 	fd, stream, err := Open(path)
 	if err != nil {
@@ -38,7 +38,7 @@ func Read(path string, maxBytes int) ([]byte, error) {
 		return nil, hal.FileFault(path, err)
 	}
 	if stream {
-		maxBytes = min(maxBytes, streamMax)
+		maxBytes = min(maxBytes, streamBytesMax)
 	}
 	tooLarge := hal.NewFault(hal.BadImage, path+" is larger than the limit of "+
 		strconv.Itoa(maxBytes)+" bytes")
@@ -57,7 +57,8 @@ func Read(path string, maxBytes int) ([]byte, error) {
 		case err != nil:
 			return nil, hal.FileFault(path, err)
 		case n == 0 && stream && len(data) == 0 && status.Mode&unix.S_IFMT == unix.S_IFIFO:
-			return nil, hal.NewFault(hal.IO, path+" is a pipe without a writer")
+			const reason = " is a pipe without a writer; start the writer first"
+			return nil, hal.NewFault(hal.IO, path+reason)
 		case n == 0:
 			return data, nil
 		}

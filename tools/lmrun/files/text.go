@@ -31,7 +31,8 @@ func OneLine(text string) string { return string(escapeFor(forLine, []byte(text)
 // replaced by U+FFFD, as encoding/json does.
 func Quote(text string) string { return `"` + string(escapeFor(forJSON, []byte(text))) + `"` }
 
-// Values of the parameter `place` of escapeFor. They name the place at which the text will appear.
+// Values of the parameter `destination` of escapeFor. They name the place at which the text will
+// appear.
 const (
 	forTerminal = iota // several lines on a terminal: line feeds and tabs are not escaped
 	forLine            // one line on a terminal

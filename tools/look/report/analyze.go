@@ -192,7 +192,7 @@ func (a *analysis) addWindow(index int) {
 		window.Place = "movable"
 	case gen.WindowKindHost:
 		window.Place = "host memory"
-		if bus := fbs.FixedBus(w); bus != 0 {
+		if bus := fbs.FixedBusAddress(w); bus != 0 {
 			window.Place = fmt.Sprintf("host memory at bus address 0x%x", bus)
 		}
 	case gen.WindowKindConfig:

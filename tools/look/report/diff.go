@@ -101,7 +101,7 @@ func windowText(w lmb.Window) string {
 	if w.Name != "" {
 		text = plain(w.Name) + ": " + text
 	}
-	if bus := fbs.FixedBus(&w.Window); bus != 0 {
+	if bus := fbs.FixedBusAddress(&w.Window); bus != 0 {
 		text += fmt.Sprintf(", bus address 0x%x", bus)
 	}
 	if w.Slot != fbs.NoSlot {

@@ -245,7 +245,7 @@ func (a *analysis) spaceName(k *spaceKey) string {
 func (a *analysis) spaceSize(k *spaceKey) uint64 {
 	switch k.kind {
 	case gen.WindowKindBar:
-		return a.view.Devices[k.device].BarSizes()[k.index]
+		return a.view.Devices[k.device].MinBarSizes()[k.index]
 	case gen.WindowKindHost:
 		return a.view.Windows[k.index].Size
 	case gen.WindowKindConfig:

@@ -13,7 +13,7 @@ import (
 func (r *request) checkRoom(path string, view *fbs.View) {
 	for i := range view.Devices {
 		t := &view.Devices[i]
-		fit := r.board.Fit(boards.FindByID(t.Vendor, t.Device), *t.BarSizes())
+		fit := r.board.Fit(boards.FindByID(t.Vendor, t.Device), *t.MinBarSizes())
 		if fit.NoRoom() {
 			fail.On(fmt.Errorf("%s: %s has no port with room for the BARs of %s; "+
 				"lm check-board %s --image %s prints the windows",

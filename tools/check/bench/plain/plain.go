@@ -39,7 +39,7 @@ func Size(view *fbs.View) uint64 {
 }
 
 // group is the kind of hardware window that a Tlb window is, nil for none.
-func group(view *fbs.View, w *fbs.Window) *boards.Group {
+func group(view *fbs.View, w *fbs.Window) *boards.WindowGroup {
 	board := boards.FindByID(view.Devices[w.Device].Vendor, view.Devices[w.Device].Device)
 	if board == nil || board.TLB == nil {
 		return nil
@@ -88,7 +88,7 @@ type device struct {
 func barStart(view *fbs.View, target, bar int) uint64 {
 	start := uint64(0)
 	for t := range min(target+1, len(view.Devices)) {
-		for b, size := range view.Devices[t].BarSizes() {
+		for b, size := range view.Devices[t].MinBarSizes() {
 			if t < target || b < bar {
 				start += roundUp(size)
 			}
@@ -101,7 +101,7 @@ func roundUp(n uint64) uint64 { return (n + page - 1) / page * page }
 
 func (d *device) Identity() hal.Identity {
 	t := &d.view.Devices[d.target]
-	return hal.Identity{Name: "plain", Vendor: t.Vendor, Device: t.Device, Bars: *t.BarSizes()}
+	return hal.Identity{Name: "plain", Vendor: t.Vendor, Device: t.Device, Bars: *t.MinBarSizes()}
 }
 
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {

@@ -150,7 +150,7 @@ var changes = []func(*opened){
 	func(o *opened) { o.of(gen.OpcodeDelay).Amount = fbs.DelayMaxUs + 1 },
 	func(o *opened) { o.of(gen.OpcodeWrite).Width = 3 },
 	func(o *opened) { o.Windows[1].Kind = gen.WindowKindConfig + 1 },
-	func(o *opened) { o.Windows[1].Size = fbs.WindowMax << 1 },
+	func(o *opened) { o.Windows[1].Size = fbs.WindowSizeMax << 1 },
 	func(o *opened) { o.windowOf(gen.WindowKindBar).Offset = 1 << 40 },
 	func(o *opened) { o.Segments[0].Size-- },
 

@@ -72,7 +72,7 @@ func Wild(random *rand.Rand, window fbs.Window) (t fbs.TileRange, address uint64
 func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.TileRange, uint64) {
 	for {
 		t, address := anyTarget(random, window)
-		if board.ClosedRange(t, address, window.Size) == nil {
+		if board.FindClosedRange(t, address, window.Size) == nil {
 			return t, address
 		}
 	}

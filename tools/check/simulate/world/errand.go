@@ -118,7 +118,7 @@ func (e *errand) prepare() error {
 	w.payload = slices.Clone(w.view.Payload)
 	for i := range w.view.Devices {
 		e.machine.add(w.view.Devices[i].Vendor, w.view.Devices[i].Device,
-			*w.view.Devices[i].BarSizes())
+			*w.view.Devices[i].MinBarSizes())
 	}
 	e.machine.write("/sys/bus/pci/devices/0000:00:00.0/modalias", modalias(0x1b36, 8, 0))
 	e.machine.write("/proc/self/pagemap", "")

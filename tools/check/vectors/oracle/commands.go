@@ -308,7 +308,7 @@ func (m *Image) isAllowedPoint(w *Window, c *Command) bool {
 
 // isClosed reports whether one element of the list of closed ranges contains one of the x, one of
 // the y, the route, and one of the bytes.
-func isClosed(closed *boards.Closed, t tiles, xs, ys []uint8, first, last uint64) bool {
+func isClosed(closed *boards.ClosedRange, t tiles, xs, ys []uint8, first, last uint64) bool {
 	route := t.NoC + 2*t.Multicast
 	if closed.Routes>>route&1 == 0 || last < closed.First || first > closed.Last {
 		return false

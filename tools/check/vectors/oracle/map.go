@@ -13,7 +13,7 @@ import (
 type region struct{ offset, size, bus uint64 }
 
 // groupOf returns the group of a TLB window, nil if there is no such TLB window.
-func groupOf(board *boards.Board, slot int) *boards.Group {
+func groupOf(board *boards.Board, slot int) *boards.WindowGroup {
 	for i := range board.TLB.Groups {
 		g := &board.TLB.Groups[i]
 		if slot >= g.First && slot < g.First+g.Count {
@@ -96,16 +96,16 @@ func (p *Player) addRegion(i int, o *boards.Outbound, bus uint64) (code string) 
 		offset = end + page
 	}
 	if w.Flags&flagFixedBus != 0 {
-		if w.Offset < o.NoC+end {
+		if w.Offset < o.NoCBase+end {
 			return "no-device"
 		}
-		offset = w.Offset - o.NoC
+		offset = w.Offset - o.NoCBase
 	}
-	if len(list) == o.Regions || offset > o.Last || size-1 > o.Last-offset {
+	if len(list) == o.Regions || offset > o.OffsetMax || size-1 > o.OffsetMax-offset {
 		return "no-device"
 	}
 	p.regions[w.Device] = append(list, region{offset, size, bus})
-	p.buses[i] = o.NoC + offset
+	p.buses[i] = o.NoCBase + offset
 	return done
 }
 
@@ -142,8 +142,8 @@ func (p *Player) programOutbound(device int, list []region) (code string) {
 			last := r.offset + r.size - 1
 			stores = append(stores, [][2]uint64{{8, r.offset}, {12, r.offset >> 32}, {16, last},
 				{20, r.bus}, {24, r.bus >> 32}}...)
-			if o.UpperLimit != 0 {
-				stores = append(stores, [2]uint64{o.UpperLimit, last >> 32})
+			if o.UpperLimitOffset != 0 {
+				stores = append(stores, [2]uint64{o.UpperLimitOffset, last >> 32})
 			}
 			stores = append(stores, [][2]uint64{{0, uint64(o.Type)}, {4, uint64(o.Control)}}...)
 		}

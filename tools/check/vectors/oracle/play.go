@@ -477,7 +477,7 @@ func (p *Player) wait(nanoseconds int64) (code string) {
 }
 
 // tlbWindow returns the number and the group of a window's TLB window.
-func (p *Player) tlbWindow(window uint16) (slot int, group *boards.Group) {
+func (p *Player) tlbWindow(window uint16) (slot int, group *boards.WindowGroup) {
 	slot = p.slots[window]
 	board := p.image.knownBoard(p.image.Windows[window].Device)
 	return slot, groupOf(board, slot)

@@ -177,7 +177,7 @@ func newLoading(view *fbs.View) *loading {
 	l := &loading{}
 	for _, isFixed := range [...]bool{true, false} {
 		for i := range view.Windows {
-			if (fbs.FixedBus(&view.Windows[i]) != 0) == isFixed {
+			if (fbs.FixedBusAddress(&view.Windows[i]) != 0) == isFixed {
 				l.windows = append(l.windows, i)
 			}
 		}
@@ -207,7 +207,7 @@ type region struct{ offset, size, bus uint64 }
 func (d *device) identity() vector.Device {
 	needed := &d.view.Devices[d.index]
 	return d.machine.Device(d.index, vector.Device{Index: d.index, Vendor: needed.Vendor,
-		Device: needed.Device, Subsystem: needed.Subsystem, Bars: *needed.BarSizes()})
+		Device: needed.Device, Subsystem: needed.Subsystem, Bars: *needed.MinBarSizes()})
 }
 
 // Identity implements hal.Device. The name contains the index, for loadFault.
@@ -248,7 +248,7 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	if w.Kind != gen.WindowKindHost {
 		return a, nil
 	}
-	fixed := fbs.FixedBus(&w)
+	fixed := fbs.FixedBusAddress(&w)
 	if outbound := d.outbound(); outbound != nil {
 		noc, ok := d.addRegion(outbound, w.Size, a.Bus, fixed)
 		if !ok {
@@ -267,16 +267,17 @@ func (d *device) addRegion(o *boards.Outbound, size, bus, fixed uint64) (noc uin
 	size = fbs.RoundUp(size, fbs.SegmentAlign)
 	offset := uint64(0)
 	if fixed != 0 {
-		offset = fixed - o.NoC // a very large number if fixed is below o.NoC
+		offset = fixed - o.NoCBase // a very large number if fixed is below o.NoCBase
 	} else if d.next != 0 {
 		offset = d.next + fbs.SegmentAlign
 	}
-	if len(d.regions) == o.Regions || offset < d.next || offset > o.Last || size-1 > o.Last-offset {
+	fits := offset >= d.next && offset <= o.OffsetMax && size-1 <= o.OffsetMax-offset
+	if len(d.regions) == o.Regions || !fits {
 		return 0, false
 	}
 	d.regions = append(d.regions, region{offset, size, bus})
 	d.next = offset + size
-	return o.NoC + offset, true
+	return o.NoCBase + offset, true
 }
 
 // windowFault returns an error about a window, for loadFault.
