@@ -77,6 +77,7 @@ type recording struct {
 	// ways to files of devices, by what is not recorded, that have been named
 	byCall   map[string]bool
 	accesses uint64
+	loadedAt uint64    // address of the last access to a BAR if it was a load, else 0
 	told     time.Time // when progress was last printed
 	result   Result
 	ending   bool

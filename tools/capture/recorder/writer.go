@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strconv"
@@ -74,8 +75,8 @@ func (w *writer) access(kind byte, bar int, offset uint64, data []byte) {
 	b = strconv.AppendInt(b, int64(bar), 10)
 	b = strconv.AppendUint(append(b, ' '), offset, 16)
 	b = strconv.AppendInt(append(b, ' '), int64(len(data)), 10)
-	b = fmt.Appendf(append(b, ' '), "%x\n", data)
-	w.put(b)
+	b = hex.AppendEncode(append(b, ' '), data)
+	w.put(append(b, '\n'))
 }
 
 // runLine is the accesses of a string instruction that repeats, to neighbours in a BAR.

@@ -78,7 +78,7 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	if err != nil {
 		return err
 	}
-	m := &machine{State: s, instruction: i, memory: memory, fault: fault}
+	m := &machine{State: s, instruction: &i, memory: memory, fault: fault}
 	m.address = m.effective()
 	if (i.lock || i.form.locks) && (s.Alone == nil || !s.Alone(m.address)) {
 		return m.refuse("locked: an access and a change in one cannot be made for the program")
@@ -100,12 +100,13 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 // machine is one instruction at work.
 type machine struct {
 	*State
-	instruction
+	*instruction
 	memory  Memory
 	vectors *Vectors // of a vector instruction
 	address uint64   // of the memory operand
 	fault   uint64   // address of the page fault
 	seen    bool     // that the fault lies in the operand
+	next    uint64   // address of the instruction to follow, which branches change
 }
 
 func (m *machine) refuse(format string, a ...any) error {
