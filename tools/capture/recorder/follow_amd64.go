@@ -152,8 +152,11 @@ func (f *follower) read(c *chunk, address uint64, n uint64) {
 	}
 }
 
-// mayTear reports whether another thread may write while the kernel copies half of a word.
-func (f *follower) mayTear() bool { return copiesByBytes && f.memory.space.uses > 1 }
+// mayTear reports whether another thread, or a device, may write while the kernel copies half of
+// a word.
+func (f *follower) mayTear() bool {
+	return copiesByBytes && (f.memory.space.uses > 1 || len(f.memory.hosts.reached) > 0)
+}
 
 // copiesByBytes is whether the kernel uses REP MOVSB: CPUID says that it is fast (ERMS or FSRM).
 var copiesByBytes = func() bool {
@@ -216,15 +219,17 @@ func (f *follower) More() bool {
 // errNotFollowed is the error of an access that the thread makes itself, or at its next stop.
 var errNotFollowed = errors.New("not followed")
 
-// bar returns the area of a BAR that has all of an access, nil if it is of ordinary memory.
+// bar returns the area of a BAR that has all of an access, nil if it is of ordinary memory,
+// which may be protected.
 // Other accesses are not followed.
 func (f *follower) bar(address uint64, size int) (*area, error) {
 	s := f.memory.space
 	a := s.find(address)
 	switch {
-	case a == nil && s.next(address)-address >= uint64(size):
+	case a == nil && s.next(address)-address >= uint64(size),
+		a != nil && a.guard != nil && a.end-address >= uint64(size):
 		return nil, nil
-	case a == nil, a.guard != nil, a.host != nil, a.end-address < uint64(size),
+	case a == nil, a.host != nil, a.end-address < uint64(size),
 		a.prot&unix.PROT_WRITE == 0:
 		return nil, errNotFollowed
 	}
@@ -293,6 +298,9 @@ func (f *follower) Store(address uint64, data []byte) error {
 		f.idle, f.accesses = 0, f.accesses+1
 		return nil
 	}
+	if f.memory.space.find(address) != nil {
+		return f.storeGuarded(address, data)
+	}
 	if there := f.stackAt(address, len(data)); there != nil &&
 		f.stack.store(address, there, data) {
 		return nil
@@ -316,6 +324,23 @@ func (f *follower) Store(address uint64, data []byte) error {
 	} else if f.data.overlaps(address, len(data)) {
 		f.data.bytes = nil
 	}
+	return nil
+}
+
+// storeGuarded makes a store to a closed page of protected memory.
+func (f *follower) storeGuarded(address uint64, data []byte) error {
+	a := f.memory.space.find(address)
+	g := a.guard
+	at := g.page(address)
+	if g.page(address+uint64(len(data))-1) != at || !a.isClosed(address) ||
+		g.stores[at] >= guardStores || f.memory.storeGuarded(a, address, data) != nil {
+		return errNotFollowed
+	}
+	g.stores[at]++
+	if f.data.overlaps(address, len(data)) {
+		f.data.bytes = nil
+	}
+	f.idle, f.accesses = 0, f.accesses+1
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
@@ -275,6 +276,44 @@ func TestInstructionThatLoadsAndStoresDoesSoOnce(t *testing.T) {
 	carriedOut(t, r)
 	if got := len(r.accesses()); got != 2*50000 {
 		t.Errorf("%d accesses, want %d", got, 2*50000)
+	}
+}
+
+// TestManyStoresToAProtectedPageAreTheProgramsOwn: they are followed, so that the page need not be
+// opened, and the record has all of them before the next store to the BAR.
+func TestManyStoresToAProtectedPageAreTheProgramsOwn(t *testing.T) {
+	program, path := compiled(t, "testdata/follows.c", "-O2"), card(t)
+	memory := filepath.Join(filepath.Dir(path), "memory")
+	if err := os.WriteFile(memory, make([]byte, page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Protect: ProtectAll, HostMemory: 8 << 20,
+		Files: []File{{Path: memory, Memory: true, Bus: 0x200000}}}
+	c, out := prepared(t, nil, o, path, program, "rings", memory)
+	r := finished(t, c, path)
+	if strings.Contains(r.said, "CAP_CHECKPOINT_RESTORE") {
+		t.Skip("needs root: ", r.said)
+	}
+	if r.read(out); r.err != nil || r.exit != 0 || strings.Contains(r.said, "counts as the") {
+		t.Fatalf("exit %d, %v: %s", r.exit, r.err, r.said)
+	}
+	want, err := os.ReadFile(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, stores := make([]byte, page), 0
+	for _, a := range r.capture.Records {
+		switch {
+		case a.Kind == record.HostWrite:
+			t.Errorf("line %d: a device wrote %d bytes", a.Line, len(a.Data))
+		case a.Kind == record.HostRead && stores == 1:
+			copy(told[a.Offset-0x200000:], a.Data)
+		case a.Kind == record.BarWrite:
+			stores++
+		}
+	}
+	if !bytes.Equal(told, want) {
+		t.Error("the record does not have what the program stored before its last store to the BAR")
 	}
 }
 

@@ -151,7 +151,21 @@ static int order(const char *path) {
 // steps adds to words, each by one instruction that loads and stores.
 static void steps(void) {
 	for (int n = 0; n < 50000; n++)
-		++((volatile uint32_t *)bar)[n % 256];
+		__asm__ volatile("incl %0" : "+m"(((volatile uint32_t *)bar)[n % 256]));
+}
+
+// rings stores many words to memory that a device reads, between two stores to the BAR.
+static int rings(const char *path) {
+	int fd = open(path, O_RDWR);
+	volatile uint64_t *memory = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		return 1;
+	*(volatile uint32_t *)bar = 1;
+	for (int pass = 1; pass <= 10; pass++)
+		for (int n = 0; n < 512; n++)
+			memory[n] = memory[n] * 3 + n + pass;
+	*(volatile uint32_t *)bar = 2;
+	return 0;
 }
 
 // poll waits until the device, which is another process, changes a word.
@@ -207,6 +221,8 @@ int main(int arguments, char **argument) {
 		edge();
 	else if (strcmp(what, "code") == 0)
 		code();
+	else if (strcmp(what, "rings") == 0)
+		return rings(argument[3]);
 	else if (strcmp(what, "steps") == 0)
 		return steps(), 0;
 	else if (strcmp(what, "poll") == 0)
