@@ -84,7 +84,7 @@ const (
 	// address of them is a poll, whose time is the program's: it is a stop.
 	loadsMost = 64
 
-	paidLeast, paidMost = -16, 4
+	paidLeast, paidMost = -100, 4
 	paidMemory          = 1 << 16 // instructions of which that is known
 )
 
