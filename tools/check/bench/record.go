@@ -25,8 +25,8 @@ const (
 	// recordMax is how long one recorded run may take.
 	recordMax = 30 * time.Second
 
-	// recordGoal is what an access in a loop may take, in nanoseconds: 150,000 a second. stopGoal is
-	// of one that is a stop.
+	// recordGoal is what an access in a loop may take, in nanoseconds: 150,000 a second.
+	// stopGoal is of one that is a stop.
 	recordGoal, stopGoal = 1e9 / 150_000, 60_000
 
 	// copyGoal is what recording a copy of copySize bytes may take, in seconds.
@@ -53,8 +53,8 @@ func (b *bench) recordings() {
 		loops, stops = append(loops, took), append(stops, stopTime(count))
 	}
 	r := row{Section: "goals", What: what, Unit: "us", Ours: value(median(calls) / 1e3),
-		Note: fmt.Sprintf("loads and stores of 4 bytes by turns, of memory, with calls in between; "+
-			"the program's own %.1f ns", median(bare))}
+		Note: fmt.Sprintf("loads and stores of 4 bytes by turns, of memory, with calls in "+
+			"between; the program's own %.1f ns", median(bare))}
 	b.add(r.atMost(median(calls), stopGoal, "<= 60 us"))
 	r = row{Section: "goals", What: "the same, in a loop", Unit: "us",
 		Ours: value(median(loops) / 1e3), Note: fmt.Sprintf("%.0f a second", 1e9/median(loops))}

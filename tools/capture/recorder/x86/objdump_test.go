@@ -180,9 +180,11 @@ func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
 		tried, wrong)
 }
 
-// followedWords are what instructions without an operand in memory may be called that are followed.
+// followedWords are what instructions may be called that are followed and have no operand in
+// memory.
 var followedWords = regexp.MustCompile(`^((bnd|repn?z|rep|rex\S*|[cdes]s|data16|notrack) +)*` +
-	`(add|or|adc|sbb|and|sub|xor|cmp|test|mov|movabs|lea|inc|dec|not|neg|imul|shl|sal|shr|sar|push|` +
+	`(add|or|adc|sbb|and|sub|xor|cmp|test|mov|movabs|lea|inc|dec|not|neg|imul|` +
+	`shl|sal|shr|sar|push|` +
 	`pop|call|ret|leave|jmp|jn?[abceglopsz]e?|jp[eo]|j[ab]e?|j[gl]e?|cmovn?[abeglops]e?|` +
 	`setn?[abeglops]e?|movzx|movsxd?|cbw|cwde|cdqe|cwd|cdq|cqo|bswap|nop[wlq]?|xchg +ax,ax|` +
 	`endbr(64|32)|prefetch\w*|[slm]fence|vzeroupper|` +
