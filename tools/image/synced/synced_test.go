@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"lightmetal/tools/capture/record"
+	"lightmetal/tools/lmrun/files"
 )
 
 // memberMax is how much text of a member a reader of recordings keeps until it is verified.
@@ -79,7 +81,7 @@ func TestWhatWasSyncedIsReadAfterTheMachineHasStopped(t *testing.T) {
 		w.flush(true)
 		stores, synced := 0, 0
 		for range random.Intn(40) {
-			for range random.Intn(300) {
+			for range random.Intn(100) {
 				stores++
 				line := fmt.Sprintf("W 0 %x 4 %08x\n", stores, random.Uint32())
 				at := random.Intn(len(line))
@@ -267,5 +269,21 @@ func TestLongMemberIsReadAsItComes(t *testing.T) {
 	text, err := io.ReadAll(record.Plain(bytes.NewReader(d.data)))
 	if err != nil || string(text) != oneBar+line+"W 0 1 1 00\nEND 4\n" {
 		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+// TestFileIsSyncedAndAPipeIsNot.
+func TestFileIsSyncedAndAPipeIsNot(t *testing.T) {
+	for path, syncs := range map[string]bool{filepath.Join(t.TempDir(), "f"): true,
+		"/dev/null": false} {
+		f, err := files.Replace(path, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := OnDisk(f)
+		if file, ok := to.(interface{ Sync() error }); ok != syncs || ok && file.Sync() != nil {
+			t.Errorf("%s: synced %v", path, ok)
+		}
+		f.Discard()
 	}
 }

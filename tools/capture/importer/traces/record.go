@@ -42,6 +42,9 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 	case t.trace != nil && record.Incomplete(err) && errors.As(err, &place):
 		return nil, Refuse(place.Line, "%v; --incomplete imports what there is: %s", place.Err,
 			english.Count(t.calls, "access"))
+	case record.Incomplete(err) && errors.As(err, &place):
+		return nil, Refuse(place.Line, "%v; no device was mapped before that: record it again",
+			place.Err)
 	case errors.As(err, &place) && count.bytes == 0:
 		return nil,
 			Refuse(0, "the recording is empty: lm record was killed before it wrote anything, "+
