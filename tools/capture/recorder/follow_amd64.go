@@ -18,8 +18,8 @@ import (
 // order of the program; an access to a BAR that is a load ends the chunk.
 //
 // The kernel copies ordinary memory by words, or by REP MOVSB, of which no manual says that other
-// threads never see half of a word. In a program of several threads that copy is then compared
-// with a second one, and small stores outside of the stack are the thread's.
+// threads never see half of a word. Then small stores outside of the stack, of a program of several
+// threads, are the thread's.
 type follower struct {
 	x86.Follower
 	memory *memory
@@ -37,7 +37,8 @@ type follower struct {
 	oldest   int // of code: the last that was read
 	data     chunk
 	stack    stackCopy
-	last     uint64 // address after the last load of ordinary memory
+	// the last chunk of data, which may have been forgotten since; end 0: there was none
+	lastFirst, lastEnd uint64
 
 	// arguments of system calls, which lie on the heap as those of ptrace
 	local  unix.Iovec
@@ -72,6 +73,7 @@ func (f *follower) forgetCode() {
 const (
 	codeChunk = 256 // bytes of code that are read at once
 	dataChunk = 64  // bytes of data, unless loads are of one address after the other
+	near      = 256 // bytes between two loads of which one is after the other
 
 	followTime = 250 * time.Microsecond // how long other threads and signals wait
 	followIdle = 256                    // instructions without an access to a BAR
@@ -91,7 +93,7 @@ const (
 // begin reads the code at which a thread stopped.
 func (f *follower) begin(m *memory, address uint64) []byte {
 	f.memory, f.address, f.since = m, address, m.out.since
-	f.idle, f.accesses, f.timed, f.last = 0, 0, 0, 0
+	f.idle, f.accesses, f.timed, f.lastEnd = 0, 0, 0, 0
 	f.loaded = f.loaded[:0]
 	f.data.bytes, f.stack.bytes = nil, nil
 	f.forgetCode()
@@ -139,21 +141,19 @@ func (f *follower) transfer(call uintptr, address uint64, data []byte) bool {
 	return err == 0 && int(n) == len(data)
 }
 
-// read reads n bytes into a chunk, or up to the end of the page.
+// read reads n bytes into a chunk, or up to the end of the page. What it reads is of one moment:
+// the kernel copies one word after the other, so it is read twice, and has to be the same.
 func (f *follower) read(c *chunk, address uint64, n uint64) {
 	c.start, c.bytes = address, c.room[:min(n, page-address%page)]
-	ok := f.transfer(unix.SYS_PROCESS_VM_READV, address, c.bytes)
-	if ok && f.mayTear() {
-		again := c.again[:len(c.bytes)]
-		ok = f.transfer(unix.SYS_PROCESS_VM_READV, address, again) && bytes.Equal(again, c.bytes)
-	}
-	if !ok {
+	again := c.again[:len(c.bytes)]
+	if !f.transfer(unix.SYS_PROCESS_VM_READV, address, c.bytes) ||
+		!f.transfer(unix.SYS_PROCESS_VM_READV, address, again) || !bytes.Equal(again, c.bytes) {
 		c.bytes = nil
 	}
 }
 
-// mayTear reports whether another thread, or a device, may write while the kernel copies half of
-// a word.
+// mayTear reports whether another thread, or a device, may access a word of which the kernel has
+// copied half.
 func (f *follower) mayTear() bool {
 	return copiesByBytes && (f.memory.space.uses > 1 || len(f.memory.hosts.reached) > 0)
 }
@@ -266,22 +266,35 @@ func (f *follower) loadOrdinary(address uint64, data []byte) error {
 	}
 	there := f.data.at(address, len(data))
 	if there == nil {
-		from, n := address&^(dataChunk-1), uint64(dataChunk)
-		if address == f.last {
-			from, n = address, page
+		f.readData(address, uint64(len(data)))
+		there = f.data.at(address, len(data))
+	}
+	if there == nil { // it crosses a page, or has just changed
+		f.data.bytes = nil
+		if address%page+uint64(len(data)) <= page || f.mayTear() ||
+			readMemory(f.memory.tid, address, data) < len(data) {
+			return errNotFollowed
 		}
-		f.read(&f.data, from, n)
-		if there = f.data.at(address, len(data)); there == nil { // it crosses a page
-			f.data.bytes = nil
-			if f.mayTear() || readMemory(f.memory.tid, address, data) < len(data) {
-				return errNotFollowed
-			}
-			there = data
-		}
+		there = data
 	}
 	copy(data, there)
-	f.last = address + uint64(len(data))
 	return nil
+}
+
+// readData reads the chunk for a load. Near the chunk before it loads go upwards or downwards
+// through memory: then it is as much of a page as they may need.
+func (f *follower) readData(address, n uint64) {
+	first, end := f.lastFirst, f.lastEnd
+	from, to := address&^(dataChunk-1), (address+n+dataChunk-1)&^(dataChunk-1)
+	switch {
+	case end == 0:
+	case address >= first && address < end+near:
+		from, to = address, address+page
+	case address < first && first-address < near:
+		from, to = address&^(page-1), max(to, first)
+	}
+	f.read(&f.data, from, to-from)
+	f.lastFirst, f.lastEnd = from, from+uint64(len(f.data.bytes))
 }
 
 // Store makes a store.

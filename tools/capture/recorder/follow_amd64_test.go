@@ -215,8 +215,8 @@ func deviceOf(t *testing.T, path string) []byte {
 	return memory
 }
 
-// TestLoadsKeepTheirOrder: memory that the device wrote before a word of its BAR is new if the
-// word is.
+// TestLoadsKeepTheirOrder: memory that the device wrote before a word of its BAR, or before another
+// word of memory, is new if that word is.
 func TestLoadsKeepTheirOrder(t *testing.T) {
 	program := compiled(t, "testdata/follows.c", "-O2")
 	path, shared := card(t), card(t)
@@ -234,6 +234,8 @@ func TestLoadsKeepTheirOrder(t *testing.T) {
 				n = 0
 				runtime.Gosched()
 			}
+			store(memory, 68, n)
+			store(memory, 4092, n)
 			for at := 0; at < 64; at += 4 {
 				store(bar, at, n)
 			}

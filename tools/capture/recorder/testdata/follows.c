@@ -128,7 +128,7 @@ static void code(void) {
 }
 
 // order loads ordinary memory before and after a word of the BAR, and compares it with the word.
-// The device writes the memory before the word.
+// The device writes the memory before the word, and in the memory a word before the last one.
 static int order(const char *path) {
 	int fd = open(path, O_RDWR);
 	volatile uint32_t *memory = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -141,6 +141,10 @@ static int order(const char *path) {
 			sum += memory[0];
 			uint32_t told = *(volatile uint32_t *)(bar + 4 * n);
 			if (memory[0] - told > 1u << 31)
+				bad++;
+			sum += memory[15] + memory[16]; // one after the other: what follows is read with them
+			uint32_t last = memory[1023];
+			if (memory[17] - last > 1u << 31)
 				bad++;
 		}
 	*(volatile uint32_t *)(bar + 4100) = 1;
