@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -122,7 +124,7 @@ func defaultImportOutput(c *cobra.Command, args []string) string {
 }
 
 func (f *importFlags) run(path string) {
-	trace := openFile(path)
+	trace := openTrace(path)
 	defer trace.Close()
 	if f.from == "" {
 		f.from = traceFormat(readHead(trace.File))
@@ -160,6 +162,39 @@ func (f *importFlags) run(path string) {
 	if !asJSON {
 		printWritten(f.out, image, size, "")
 	}
+}
+
+// openTrace is openFile, of a trace. If it is a recording that was not finished, the error names
+// the file that is left.
+func openTrace(path string) (trace *input) {
+	err := fail.Try(func() { trace = openFile(path) })
+	if hal.CodeOf(err) == hal.NoFile {
+		if left := unfinishedRecording(path); left != "" {
+			err = fmt.Errorf("%w; a recording of that name was not finished: "+
+				"lm import --incomplete %s", err, left)
+		}
+	}
+	fail.On(err)
+	return trace
+}
+
+// unfinishedRecording returns the newest file that lm record or lm serve left next to path when
+// it was killed, or an empty string.
+func unfinishedRecording(path string) (newest string) {
+	folder, base := filepath.Split(path)
+	list, _ := os.ReadDir(cmp.Or(folder, "."))
+	var modified time.Time
+	for _, entry := range list {
+		if !strings.HasPrefix(entry.Name(), "."+base+".") ||
+			!strings.HasSuffix(entry.Name(), ".part") {
+			continue
+		}
+		info, err := entry.Info()
+		if err == nil && info.Size() > 0 && info.ModTime().After(modified) {
+			newest, modified = folder+entry.Name(), info.ModTime()
+		}
+	}
+	return newest
 }
 
 // summarize only reports what is in the trace, or which frames.

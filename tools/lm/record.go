@@ -10,14 +10,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"lightmetal/hal"
 	"lightmetal/tools/capture/recorder"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/synced"
 	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 // recordFlags are the flags of lm record as they are typed.
@@ -28,6 +31,7 @@ type recordFlags struct {
 	watch          []string
 	protect        string
 	limit          uint64
+	sync           time.Duration
 }
 
 func recordCommand() *cobra.Command {
@@ -64,10 +68,25 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.protect, "protect", "huge",
 		"host memory whose stores by the program lm executes, to distinguish them from those of "+
 			"the device: huge (its huge pages), all or none")
+	defineSync(flags, &f.sync)
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
 		"what happens to the program at an access that cannot be recorded: end (it is ended) or "+
 			"unrecorded (it goes on without lm)")
+}
+
+// defineSync defines --sync of a command that writes a recording.
+func defineSync(flags *pflag.FlagSet, interval *time.Duration) {
+	flags.DurationVar(interval, "sync", synced.Interval,
+		"how often the recording is written to the disk: what is older is there if the machine "+
+			"stops")
+}
+
+// checkSync fails if --sync has no interval.
+func checkSync(interval time.Duration) {
+	if interval < time.Millisecond {
+		failUsage("--sync must be at least 1ms, not %v", interval)
+	}
 }
 
 var deviceName = regexp.MustCompile(
@@ -75,7 +94,8 @@ var deviceName = regexp.MustCompile(
 
 func (f *recordFlags) run(program []string) {
 	o := recorder.Options{Program: program, Limit: f.limit, GoOn: f.onUnknown == "unrecorded",
-		Complaint: prefixed{stderr}}
+		Complaint: prefixed{stderr}, Sync: f.sync}
+	checkSync(f.sync)
 	switch {
 	case f.out == "":
 		failUsage("-o FILE is missing: the recording to write")
@@ -104,9 +124,9 @@ func (f *recordFlags) run(program []string) {
 	}
 	out := fail.Must(files.Replace(f.out, 0o666))
 	defer out.Discard()
-	o.Out = out
+	o.Out = synced.OnDisk(out)
 	result, err := recorder.Run(o)
-	fail.On(recordFailure(err))
+	fail.On(keepWritten(out, recordFailure(err)))
 	fail.On(out.Commit())
 	printRecorded(f.out, result)
 }
@@ -187,6 +207,17 @@ type prefixed struct{ to io.Writer }
 func (p prefixed) Write(text []byte) (int, error) {
 	_, err := fmt.Fprintf(p.to, "lm: %s", text)
 	return len(text), err
+}
+
+// keepWritten gives a recording its name that could not be written to its end, after an access
+// was written to it.
+func keepWritten(out *files.Output, err error) error {
+	size, serr := unix.Seek(out.Fd, 0, io.SeekCurrent)
+	if hal.CodeOf(err) != hal.IO || out.Stream || serr != nil || size == 0 || out.Commit() != nil {
+		return err
+	}
+	return fmt.Errorf("%w; %s has what was recorded before: lm import --incomplete reads it", err,
+		out.Path)
 }
 
 func recordFailure(err error) error {

@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/devices/vfiouser"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/synced"
 	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,7 @@ import (
 type serveFlags struct {
 	device, socket, trace string
 	faults, without       []string
+	sync                  time.Duration
 }
 
 func serveCommand() *cobra.Command {
@@ -38,6 +40,7 @@ func serveCommand() *cobra.Command {
 	flags.StringVar(&f.socket, "socket", "", "where QEMU's vfio-user-pci connects")
 	flags.StringVar(&f.trace, "trace", "",
 		"write every access, and DMA, to this `file`, for lm import --from record")
+	defineSync(flags, &f.sync)
 	flags.StringSliceVar(&f.without, "without", nil,
 		"PCI capabilities that its configuration space leaves out: "+
 			strings.Join(vfiouser.Capabilities(),
@@ -50,6 +53,7 @@ func (f *serveFlags) run() (err error) {
 	if f.device == "" || f.socket == "" {
 		failUsage("serve needs --device and --socket; see lm serve --help")
 	}
+	checkSync(f.sync)
 	parseFaults(f.faults)
 	for _, name := range f.without {
 		if !slices.Contains(vfiouser.Capabilities(), name) {
@@ -57,7 +61,7 @@ func (f *serveFlags) run() (err error) {
 				strings.Join(vfiouser.Capabilities(), ", "))
 		}
 	}
-	options := vfiouser.Options{Without: f.without,
+	options := vfiouser.Options{Without: f.without, Sync: f.sync,
 		Log: func(format string, a ...any) { printLine(stderr, "lm serve: "+format, a...) }}
 	serves := false
 	if f.trace != "" {
@@ -73,9 +77,9 @@ func (f *serveFlags) run() (err error) {
 			}
 			file.Discard()
 		}()
-		options.Trace = file
+		options.Trace = synced.OnDisk(file)
 		if !file.Stream {
-			options.Spool = filepath.Dir(f.trace)
+			options.Spool = f.trace
 		}
 	}
 	function, err := vfiouser.New(f.openWithFaults, options)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lightmetal/tools/capture/record"
 	"lightmetal/tools/devices/ttsim"
 	"lightmetal/tools/devices/vfiouser"
 )
@@ -149,7 +150,12 @@ func TestTraceOfAServerIsOneFile(t *testing.T) {
 	if exit != 0 || err != nil || len(list) != 1 {
 		t.Fatalf("exit %d, %d files, %v: %s", exit, len(list), err, stderr)
 	}
-	text, err := os.ReadFile(trace)
+	file, err := os.Open(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(record.Plain(file))
 	if want := "W 0 4 4 78563412\nEND 4\n"; err != nil ||
 		!strings.HasPrefix(string(text), "LMRECORD 2\nDEVICE 0 1234 11e8 served\n") ||
 		!strings.HasSuffix(string(text), want) {

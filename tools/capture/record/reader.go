@@ -85,9 +85,11 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %v", e.Line, e.Column, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Incomplete reports whether an error is ErrCut or ErrGap, about a recording that is
-// sound as far as it goes.
-func Incomplete(err error) bool { return errors.Is(err, ErrCut) || errors.Is(err, ErrGap) }
+// Incomplete reports whether an error is ErrCut or ErrGap, or about what follows the END line:
+// the recording is sound as far as it goes.
+func Incomplete(err error) bool {
+	return errors.Is(err, ErrCut) || errors.Is(err, ErrGap) || errors.Is(err, errTorn)
+}
 
 // Read reads a whole recording of one device. The error is that of ReadDevice.
 func Read(r io.Reader) (*Capture, error) { return ReadDevice(r, "") }
@@ -256,7 +258,8 @@ func (p *parser) header() {
 		p.end()
 	}
 	if errors.Is(p.err, ErrCut) {
-		p.err = &Error{p.line, 1, errors.New("the recording ends in its header")}
+		p.err = &Error{p.line, 1, errors.New("the recording ends in its header: nothing of it " +
+			"can be imported")}
 	}
 }
 
@@ -414,9 +417,16 @@ func (p *parser) rest(data []byte, size uint64) ([]byte, error) {
 
 // cutOr keeps the error of a line that ends without a newline.
 func (p *parser) cutOr(err error) {
-	if err == io.EOF || err == io.ErrUnexpectedEOF { // the latter where it is compressed
-		p.fail("%w", ErrCut)
-	} else if p.err == nil {
+	switch {
+	case errors.Is(err, errTorn):
+		p.start = 0
+		p.fail("%w: %w", ErrCut, errTorn)
+	// the latter where it is compressed
+	case (err == io.EOF || err == io.ErrUnexpectedEOF) && p.version == 2:
+		p.fail("%w: the recorder was killed, or the machine stopped", ErrCut)
+	case err == io.EOF || err == io.ErrUnexpectedEOF:
+		p.fail("%w: the program ended, or the simulator stopped it, at the last access", ErrCut)
+	case p.err == nil:
 		p.err = err
 	}
 }
@@ -433,7 +443,11 @@ func (p *parser) count() {
 // nothingMore fails where something follows the END line.
 func (p *parser) nothingMore() {
 	p.line, p.start = p.line+1, 0
-	if _, err := p.from.ReadByte(); err != io.EOF {
+	_, err := p.from.ReadByte()
+	switch {
+	case errors.Is(err, errTorn), err == io.ErrUnexpectedEOF:
+		p.fail("after the END line: %w", errTorn)
+	case err != io.EOF:
 		p.fail("text after the END line")
 	}
 }

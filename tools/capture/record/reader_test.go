@@ -40,7 +40,7 @@ func TestReadGivesEveryKindOfRecord(t *testing.T) {
 
 func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"", "1:1: the recording ends in its header"},
+		{"", "1:1: the recording ends in its header: nothing of it can be imported"},
 		{"hello\n", `1:1: "hello" where "LMRECORD" belongs`},
 		{"LMRECORD 3\n", `1:10: version 3 is not 1 or 2`},
 		{"LMRECORD 1 \n", `1:12: "" after the end of the record`},
@@ -48,7 +48,7 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 			`2:13: device "1401e" is no number in base 16 of 16 bits`},
 		{"LMRECORD 1\nDEVICE 1e52\n", `2:13: device "" is no number in base 16 of 16 bits`},
 		{"LMRECORD 1\nDEVICE 1e52 401e\nBAR 2 0 0\n", `3:5: "2" where "0" belongs`},
-		{header[:60], "4:1: the recording ends in its header"},
+		{header[:60], "4:1: the recording ends in its header: nothing of it can be imported"},
 		{header + "X 0\n", `6:1: "X" is no kind of record`},
 		{header + "\n", `6:1: "" is no kind of record`},
 		{header + "W 1 0 4 00000000\n", "6:3: the device has no BAR 1"},

@@ -5,10 +5,9 @@ import (
 	"fmt"
 )
 
-// ErrCut is in the error of a recording without an end: the program crashed,
-// or the simulator rejected the access that the last line announces.
-var ErrCut = errors.New("the recording has no END line: the program ended, or the simulator " +
-	"stopped it, at the last access")
+// ErrCut is in the error of a recording without an end: the recorder was killed, the program
+// crashed, or the simulator rejected the access that the last line announces.
+var ErrCut = errors.New("the recording has no END line")
 
 // ErrGap is in the error of a recording in which something is missing.
 var ErrGap = errors.New("the recording is not whole")

@@ -16,7 +16,7 @@ import (
 // as to compare host memory, is no wait of the program.
 func TestTimesAreTheProgramsOwn(t *testing.T) {
 	var out bytes.Buffer
-	w := newWriter(&out)
+	w := newWriter(&out, 0)
 	now := w.began
 	w.wall = func() time.Time { return now }
 	stop := func(took time.Duration) {

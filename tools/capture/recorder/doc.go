@@ -9,6 +9,7 @@
 // and the recorder maps the same descriptor itself. Each access then faults.
 // The recorder executes the faulting instruction (x86, a64): it makes the
 // access with the same width, writes it down, sets the registers, and the
-// program continues after the instruction. No mapping of a BAR is ever opened for a
+// program continues after the instruction. On amd64 it first executes the instructions
+// that follow, up to the next accesses (follow_amd64.go). No mapping of a BAR is ever opened for a
 // moment, so threads cannot slip past.
 package recorder

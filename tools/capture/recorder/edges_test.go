@@ -268,7 +268,7 @@ func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &recording{options: &Options{}, out: newWriter(io.Discard)}
+	r := &recording{options: &Options{}, out: newWriter(io.Discard, 0)}
 	if m, err := r.region(folder, 2<<vfioShift|0x1230); err != nil || m.bar.index != 2 ||
 		m.offset != 0x1230 || m.bar.size != 1<<20 || m.bar.device.name != "0000:03:00.0" {
 		t.Errorf("%+v, %v", m, err)

@@ -29,9 +29,9 @@ const (
 	ProtectNone
 )
 
-// guardStores bounds how many stores to one page the recorder executes between two
-// stores to a BAR, as each takes 25 to 65 us.
-const guardStores = 2048
+// guardStores bounds how many stores to one page the recorder executes between two stores to
+// a BAR. One that is a stop takes 25 to 65 us, and counts for guardStop that are followed.
+const guardStores, guardStop = 64 << 10, 32
 
 // guard is the state of the pages of an area of protected memory. They are closed,
 // which makes stores to them fault, or open.
@@ -278,8 +278,8 @@ func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 	why := ""
 	if err := step(t.tid, fault, &memory{r, t}); err != nil {
 		why = fmt.Sprintf("an instruction there is not executed by lm: %v", err)
-	} else if g.stores[at]++; g.stores[at] > guardStores {
-		why = fmt.Sprintf("it has more than %d stores", guardStores)
+	} else if g.stores[at] += guardStop; g.stores[at] > guardStores {
+		why = fmt.Sprintf("it has more than %d stores", guardStores/guardStop)
 	}
 	if a = t.space.find(fault); why != "" && a != nil && a.guard != nil { // areas may have moved
 		return r.openPagesAgain(t, a, at, at+1, why) == nil

@@ -316,8 +316,13 @@ func computedTests() (list []one) {
 		one{"mov $1, %eax; cltd; orb $1, 1(%rdi); idivw (%rdi)", 0})
 }
 
-// assembly is the tests' functions: registers in, the instruction, registers out.
-func assembly(list []one) string {
+// assembly is the tests' functions: registers in, the instruction, registers out. Of vectors
+// these are those of AVX-512, or of AVX.
+func assembly(list []one, wide bool) string {
+	load, store, count, masked := "vmovdqu64 in+%d, %%zmm%d", "vmovdqu64 %%zmm%d, out+%d", 32, 8
+	if !wide {
+		load, store, count, masked = "vmovdqu in+%d, %%ymm%d", "vmovdqu %%ymm%d, out+%d", 16, 0
+	}
 	names := strings.Fields("rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15")
 	var functions, table strings.Builder
 	each := func(format string, n int, f func(i int) []any) {
@@ -337,17 +342,17 @@ func assembly(list []one) string {
 		fmt.Fprintf(&functions,
 			"run%d:\n push %%rbx; push %%rbp; push %%r12; push %%r13; push %%r14; push %%r15; "+
 				"mov %%rsp, saved\n", n)
-		each(" vmovdqu64 in+%d, %%zmm%d\n", 32,
+		each(" "+load+"\n", count,
 			func(i int) []any { return []any{vectors + 64*i, i} })
-		each(" kmovq in+%d, %%k%d\n", 8, func(i int) []any { return []any{masks + 8*i, i} })
+		each(" kmovq in+%d, %%k%d\n", masked, func(i int) []any { return []any{masks + 8*i, i} })
 		functions.WriteString(" pushq in+128; popfq\n")
 		general(" mov in+%d, %%%s\n")
 		fmt.Fprintf(&functions, " %s\n", test.text)
 		general(" mov %%%[2]s, out+%[1]d\n")
 		functions.WriteString(" mov %rsp, out+32; mov saved, %rsp; pushfq; popq out+128; cld\n")
-		each(" vmovdqu64 %%zmm%d, out+%d\n", 32,
+		each(" "+store+"\n", count,
 			func(i int) []any { return []any{i, vectors + 64*i} })
-		each(" kmovq %%k%d, out+%d\n", 8, func(i int) []any { return []any{i, masks + 8*i} })
+		each(" kmovq %%k%d, out+%d\n", masked, func(i int) []any { return []any{i, masks + 8*i} })
 		functions.WriteString(" pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx; " +
 			"vzeroupper; ret\n")
 		fmt.Fprintf(&table, " .quad run%d, name%d, %#x, 0xffff\n", n, n, test.flags)
@@ -362,15 +367,20 @@ func assembly(list []one) string {
 // and memory under the recorder and without it.
 func TestInstructionsLeaveWhatTheProcessorLeaves(t *testing.T) {
 	for name, list := range map[string][]one{"integers": integerTests(), "vectors": vectorTests(),
-		"computed": computedTests()} {
+		"computed": computedTests(), "followed": followedTests()} {
 		t.Run(name, func(t *testing.T) {
-			if flags, err := os.ReadFile("/proc/cpuinfo"); err != nil ||
-				!strings.Contains(string(flags), " avx512vl") ||
-				!strings.Contains(string(flags), " avx512bw") {
+			flags, err := os.ReadFile("/proc/cpuinfo")
+			wide := err == nil && strings.Contains(string(flags), " avx512vl") &&
+				strings.Contains(string(flags), " avx512bw")
+			if !wide && (name == "vectors" || name == "computed") {
 				t.Skip("this processor has no AVX-512: the state of its vectors cannot be compared")
 			}
+			if !wide {
+				list = slices.DeleteFunc(list,
+					func(o one) bool { return strings.Contains(o.text, "%zmm") })
+			}
 			source := filepath.Join(t.TempDir(), "tests.S")
-			if err := os.WriteFile(source, []byte(assembly(list)), 0o600); err != nil {
+			if err := os.WriteFile(source, []byte(assembly(list, wide)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			program := compiled(t, "testdata/harness.c", "-O1", "-no-pie", source)

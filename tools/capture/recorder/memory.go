@@ -154,6 +154,7 @@ func (m *memory) loadBar(a *area, address uint64, data []byte) error {
 	if err := a.view.load(a.at+address-a.start, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}
+	m.loadedAt = address
 	m.write('R', a.bar, a.offset+address-a.start, data)
 	return nil
 }
@@ -175,6 +176,7 @@ func (m *memory) storeBar(a *area, address uint64, data []byte) error {
 	if err := a.view.store(a.at+address-a.start, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}
+	m.loadedAt = 0
 	m.write('W', a.bar, a.offset+address-a.start, data)
 	return nil
 }

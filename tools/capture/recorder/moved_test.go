@@ -25,7 +25,7 @@ func inside(t *testing.T, o Options) (r *recording, self *thread, text func() st
 	t.Helper()
 	var out bytes.Buffer
 	self = another()
-	r = &recording{options: &o, out: newWriter(&out), threads: map[int]*thread{self.tid: self},
+	r = &recording{options: &o, out: newWriter(&out, 0), threads: map[int]*thread{self.tid: self},
 		unused: map[string]*unused{}}
 	r.hosts.saidUnknownWriter = true
 	return r, self, func() string {

@@ -27,6 +27,7 @@ const child = "LM_RECORDER_OPTIONS"
 func TestMain(m *testing.M) {
 	if text := os.Getenv(child); text != "" {
 		os.Unsetenv(child)
+		setCopiesByBytes()
 		os.Exit(runChild(text))
 	}
 	os.Exit(m.Run())

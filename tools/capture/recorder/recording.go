@@ -15,10 +15,11 @@ import (
 
 // Options say what is to be recorded.
 type Options struct {
-	Program []string  // its path or name, and its arguments
-	Out     io.Writer // gets the record
-	Devices []string  // DDDD:BB:DD.F or VVVV:DDDD; none: all that the program maps
-	Files   []File    // files that stand for BARs
+	Program []string      // its path or name, and its arguments
+	Out     io.Writer     // gets the record; see synced.NewWriter
+	Sync    time.Duration // interval at which the record is synced; 0: synced.Interval
+	Devices []string      // DDDD:BB:DD.F or VVVV:DDDD; none: all that the program maps
+	Files   []File        // files that stand for BARs
 
 	HostMemory uint64  // bytes of it that are compared before each store; more is not followed
 	Watch      []Range // of it: what a device writes there is seen at the program's loads
@@ -76,6 +77,7 @@ type recording struct {
 	// ways to files of devices, by what is not recorded, that have been named
 	byCall   map[string]bool
 	accesses uint64
+	loadedAt uint64    // address of the last access to a BAR if it was a load, else 0
 	told     time.Time // when progress was last printed
 	result   Result
 	ending   bool
@@ -89,11 +91,12 @@ type recording struct {
 func Run(o Options) (Result, error) {
 	runtime.LockOSThread() // one thread is the tracer
 	defer runtime.UnlockOSThread()
-	out := newWriter(o.Out)
+	out := newWriter(o.Out, o.Sync)
 	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{},
 		unused: map[string]*unused{}, byCall: map[string]bool{},
 		told: time.Now()}
 	if err := r.start(); err != nil {
+		_ = out.close()
 		return r.result, err
 	}
 	defer r.forward()()

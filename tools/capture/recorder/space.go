@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -42,6 +43,7 @@ type space struct {
 	pointed  []pageRange // where a pointer in a system call stops it: filters of them are there
 	pages    pageFiles
 	physical physical
+	follow   follower
 }
 
 // file is the memory itself, which it reaches whatever rights pages have. It takes
@@ -64,20 +66,21 @@ func openOfProcess(path string) *os.File {
 
 // find returns the area that an address lies in, or nil.
 func (s *space) find(address uint64) *area {
-	for i := range s.areas {
-		if a := &s.areas[i]; address >= a.start && address < a.end {
-			return a
-		}
+	if i := s.after(address); i > 0 && address < s.areas[i-1].end {
+		return &s.areas[i-1]
 	}
 	return nil
 }
 
+// after returns the index of the first area that begins after an address.
+func (s *space) after(address uint64) int {
+	return sort.Search(len(s.areas), func(i int) bool { return s.areas[i].start > address })
+}
+
 // next returns where the first area after an address begins.
 func (s *space) next(address uint64) uint64 {
-	for i := range s.areas {
-		if s.areas[i].start > address {
-			return s.areas[i].start
-		}
+	if i := s.after(address); i < len(s.areas) {
+		return s.areas[i].start
 	}
 	return ^uint64(0)
 }

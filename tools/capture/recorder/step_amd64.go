@@ -17,13 +17,15 @@ func step(tid int, fault uint64, memory *memory) error {
 	if err != nil {
 		return err
 	}
-	var code [15]byte
-	n := readCode(tid, r.Rip, code[:])
+	code := memory.space.follow.begin(memory, r.Rip)
 	var vectors *vectorState
 	s := x86.State{
 		IP: r.Rip, Flags: r.Eflags, FSBase: r.Fs_base, GSBase: r.Gs_base,
 		Vectors: func() (v *x86.Vectors, err error) {
-			if vectors, err = vectorsOf(tid); err != nil {
+			if vectors == nil {
+				vectors, err = vectorsOf(tid)
+			}
+			if err != nil {
 				return nil, err
 			}
 			return &vectors.data, nil
@@ -35,8 +37,11 @@ func step(tid int, fault uint64, memory *memory) error {
 	for i, from := range general {
 		s.Reg[i] = *from
 	}
-	failed := x86.Step(code[:n], fault, &s, memory)
+	failed := x86.Step(code, fault, &s, memory)
 	memory.out.endRun()
+	if failed == nil && !s.Ran {
+		memory.space.follow.run(&s)
+	}
 	if errors.Is(failed, unix.ESRCH) { // the thread has ended, or is another program now
 		return failed
 	}

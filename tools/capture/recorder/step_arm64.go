@@ -141,3 +141,6 @@ func (m *memory) stepOver() (stepped bool, err error) {
 		})
 	return stepped, err
 }
+
+// follower is not there: each access is a stop.
+type follower struct{}

@@ -28,6 +28,9 @@ const (
 
 var errVectors = errors.New("the kernel returns no state of the vector registers")
 
+// stateSize is how much of a state is read.
+var stateSize = stateMax
+
 // cpuid is the instruction.
 func cpuid(leaf, subleaf uint32) (a, b, c, d uint32)
 
@@ -50,11 +53,12 @@ type vectorState struct {
 }
 
 func vectorsOf(tid int) (*vectorState, error) {
-	s := &vectorState{tid: tid, raw: make([]byte, stateMax)}
+	s := &vectorState{tid: tid, raw: make([]byte, stateSize)}
 	n, err := registerSet(unix.PTRACE_GETREGSET, tid, setXstate, s.raw)
 	if err != nil || n < presentAt+64 {
 		return nil, errors.Join(errVectors, err)
 	}
+	stateSize = n // of all threads
 	s.raw = s.raw[:n]
 	s.move(func(_ int, raw, data []byte) { copy(data, raw) })
 	return s, nil

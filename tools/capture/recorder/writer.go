@@ -3,27 +3,23 @@
 package recorder
 
 import (
-	"bufio"
-	"compress/gzip"
+	"cmp"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strconv"
 	"time"
+
+	"lightmetal/tools/image/synced"
 )
 
-// flushEvery bounds what is lost where the recorder itself is killed.
-const flushEvery = time.Second
-
-// writer writes a record. It keeps its first error.
+// writer writes a record. Its file keeps the first error.
 type writer struct {
-	zip     *gzip.Writer
-	buffer  *bufio.Writer
-	lines   uint64 // after the first
-	last    time.Duration
-	flushed time.Time
-	line1   []byte  // being made
-	run     runLine // that is not written yet
-	err     error
+	file  *synced.Writer
+	lines uint64 // after the first
+	last  time.Duration
+	line1 []byte  // being made
+	run   runLine // that is not written yet
 
 	wall  func() time.Time
 	since time.Time     // when the recorder began to work at a stop; zero: the program runs
@@ -51,12 +47,11 @@ func (w *writer) programTime() time.Duration {
 	return now.Sub(w.began) - w.own
 }
 
-func newWriter(to io.Writer) *writer {
-	now := time.Now()
-	w := &writer{wall: time.Now, began: now, flushed: now}
-	w.zip, _ = gzip.NewWriterLevel(to, gzip.BestSpeed)
-	w.buffer = bufio.NewWriterSize(w.zip, 64<<10)
-	fmt.Fprintf(w.buffer, "LMRECORD 2\n")
+// newWriter returns the writer of a record that is synced at an interval, 0: the usual one.
+func newWriter(to io.Writer, interval time.Duration) *writer {
+	w := &writer{wall: time.Now, began: time.Now()}
+	w.file = synced.NewWriter(to, cmp.Or(interval, synced.Interval), nil)
+	fmt.Fprintf(w.file, "LMRECORD 2\n")
 	return w
 }
 
@@ -68,8 +63,7 @@ func (w *writer) put(line []byte) {
 	w.endRun()
 	w.line1 = line
 	w.lines++
-	_, err := w.buffer.Write(line)
-	w.keep(err)
+	_, _ = w.file.Write(line) // close returns the error
 }
 
 // access writes how much of the program's time has passed, in nanoseconds, and
@@ -81,8 +75,8 @@ func (w *writer) access(kind byte, bar int, offset uint64, data []byte) {
 	b = strconv.AppendInt(b, int64(bar), 10)
 	b = strconv.AppendUint(append(b, ' '), offset, 16)
 	b = strconv.AppendInt(append(b, ' '), int64(len(data)), 10)
-	b = fmt.Appendf(append(b, ' '), "%x\n", data)
-	w.put(b)
+	b = hex.AppendEncode(append(b, ' '), data)
+	w.put(append(b, '\n'))
 }
 
 // runLine is the accesses of a string instruction that repeats, to neighbours in a BAR.
@@ -141,17 +135,6 @@ func (w *writer) clock() {
 		w.line("CLK %d", min(passed, most))
 		passed -= most
 	}
-	if now := w.wall(); now.Sub(w.flushed) > flushEvery {
-		w.flushed = now
-		w.keep(w.buffer.Flush())
-		w.keep(w.zip.Flush())
-	}
-}
-
-func (w *writer) keep(err error) {
-	if w.err == nil {
-		w.err = err
-	}
 }
 
 // noteTimes writes how long the program ran and how long the recorder worked.
@@ -162,8 +145,6 @@ func (w *writer) noteTimes() {
 
 // close ends the record.
 func (w *writer) close() error {
-	fmt.Fprintf(w.buffer, "END %d\n", w.lines)
-	w.keep(w.buffer.Flush())
-	w.keep(w.zip.Close())
-	return w.err
+	fmt.Fprintf(w.file, "END %d\n", w.lines)
+	return w.file.Close()
 }

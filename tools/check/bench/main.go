@@ -99,10 +99,16 @@ func command() *cobra.Command {
 // cross, with the code of its failure; nil where it measures.
 func asChild(args []string) (run func(), failed hal.Code) {
 	switch {
-	case len(args) == 2 && args[0] == "-record":
-		return func() { recordChild(args[1]) }, hal.Internal
+	case len(args) == 3 && args[0] == "-record":
+		return func() { recordChild(args[1], args[2]) }, hal.Internal
 	case len(args) == 2 && args[0] == "-touch":
 		return func() { fmt.Println(touch(fail.Must(strconv.Atoi(args[1])))) }, hal.Internal
+	case len(args) == 2 && args[0] == "-loop":
+		return func() { fmt.Println(loop(fail.Must(strconv.Atoi(args[1])))) }, hal.Internal
+	case len(args) == 2 && args[0] == "-fill":
+		return func() { fmt.Println(fill(fail.Must(strconv.Atoi(args[1])))) }, hal.Internal
+	case len(args) == 2 && args[0] == "-call":
+		return func() { makeCalls(fail.Must(strconv.Atoi(args[1]))) }, hal.Internal
 	case len(args) == 3 && args[0] == "-beyond":
 		return func() {
 			excess, _ := beyond(args[1], args[2])

@@ -36,9 +36,11 @@ type Options struct {
 	// Log prints requests that were rejected, with the reason; nil: they are not printed.
 	Log func(format string, a ...any)
 	// Trace receives every access in the format of tools/capture/record; nil: none is recorded.
+	// It is written as synced.NewWriter says.
 	Trace io.Writer
-	// folder for what of the trace has to wait for its end; empty, or where there can be none: that
-	// of temporary files
+	Sync  time.Duration // interval at which the trace is synced; 0: synced.Interval
+	// path next to which lies what of the trace has to wait for its end; empty, or if there can be
+	// nothing: in the folder of temporary files
 	Spool   string
 	Without []string // capabilities that are left out
 }
@@ -84,7 +86,7 @@ func New(open func() (hal.Device, error), options Options) (*Function, error) {
 	f.config = newConfig(id, f.board, options.Without)
 	if options.Trace != nil {
 		var err error
-		if f.trace, err = newTrace(options.Trace, options.Spool, id, f.board); err != nil {
+		if f.trace, err = newTrace(&options, id, f.board); err != nil {
 			f.device.Close()
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"maps"
@@ -12,10 +13,12 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"lightmetal/boards"
 	"lightmetal/hal"
+	"lightmetal/tools/image/synced"
 	"lightmetal/tools/lmrun/files"
 )
 
@@ -29,17 +32,22 @@ import (
 // of its own, a recording but for that memory and the end. Where a device translates
 // addresses itself, its registers tell that, and transfers stand behind the access
 // that they belong to, as in version 1.
+//
+// Nothing is held back longer than heldMax, so that it is on the disk when the machine stops.
+// What the device reads of the client's memory after that is behind the store, with an EVENT.
 type trace struct {
-	to      *bufio.Writer
+	mutex   sync.Mutex // of all fields: a goroutine releases what is held back for long
+	to      *synced.Writer
 	device  string
 	exact   bool   // it has the addresses of the bus
 	bars    [6]int // their numbers in the recording
 	lines   int
 	spool   *files.Output // nil: body is to
 	spooled string        // its path
-	body    *bufio.Writer
-	flushed time.Time // body
+	body    *synced.Writer
 	held    bytes.Buffer
+	since   time.Time // of the first access that is held back
+	late    bool      // a store was released before it was known what the device read
 	reached []reached
 	known   map[uint64]*[pageSize]byte // what the recording says of memory, by page
 	last    time.Time                  // of the last access
@@ -57,12 +65,17 @@ const pageSize = 4096
 // barStride is between the addresses that BARs have in a trace.
 const barStride = 0x10_0000_0000
 
-// flushEvery is how much of a session a server that is killed loses.
-const flushEvery = time.Second
+// heldMax is how long an access is held back. Devices here read memory within microseconds
+// of the store that has them do it.
+const heldMax = time.Second
 
-func newTrace(to io.Writer, folder string, id hal.Identity, board *boards.Board) (*trace, error) {
-	t := &trace{exact: board == nil || board.Outbound == nil, to: bufio.NewWriter(to),
+// baseMax is how much of the trace's name is in that of the file that waits.
+const baseMax = 200
+
+func newTrace(o *Options, id hal.Identity, board *boards.Board) (*trace, error) {
+	t := &trace{exact: board == nil || board.Outbound == nil,
 		known: map[uint64]*[pageSize]byte{}, last: time.Now()}
+	interval := cmp.Or(o.Sync, synced.Interval)
 	t.device = fmt.Sprintf("LMRECORD 2\nDEVICE 0 %04x %04x served\n", id.Vendor, id.Device)
 	t.lines = 1
 	for bar, size := range id.Bars {
@@ -72,11 +85,15 @@ func newTrace(to io.Writer, folder string, id hal.Identity, board *boards.Board)
 			t.lines++
 		}
 	}
-	t.body, t.flushed = t.to, t.last
 	if t.exact {
-		name := fmt.Sprintf(".lm-serve-%d-%x.part", os.Getpid(), t.last.UnixNano())
+		folder, base := filepath.Split(cmp.Or(o.Spool, "lm-serve"))
+		base = base[:min(len(base), baseMax)]
+		name := fmt.Sprintf(".%s.%d-%x.part", base, os.Getpid(), t.last.UnixNano())
+		if o.Spool == "" {
+			folder = os.TempDir()
+		}
 		var err error
-		for _, folder := range []string{cmp.Or(folder, os.TempDir()), os.TempDir()} {
+		for _, folder := range []string{folder, os.TempDir()} {
 			t.spooled = filepath.Join(folder, name)
 			if t.spool, err = files.Create(t.spooled, 0o600); err == nil {
 				break
@@ -85,29 +102,48 @@ func newTrace(to io.Writer, folder string, id hal.Identity, board *boards.Board)
 		if err != nil {
 			return nil, err
 		}
-		t.body = bufio.NewWriter(t.spool)
+		t.body = synced.NewWriter(synced.OnDisk(t.spool), interval, t.releaseLate)
+		t.to = synced.NewWriter(o.Trace, interval, nil)
+	} else {
+		t.to = synced.NewWriter(o.Trace, interval, t.releaseLate)
+		t.body = t.to
 	}
-	_, err := t.body.WriteString(t.device)
+	_, err := io.WriteString(t.body, t.device)
 	return t, err
+}
+
+// releaseLate releases what has been held back for long. It does so later if the server uses
+// the trace at this moment.
+func (t *trace) releaseLate() {
+	if !t.mutex.TryLock() {
+		return
+	}
+	defer t.mutex.Unlock()
+	if t.held.Len() > 0 && len(t.reached) == 0 && time.Since(t.since) >= heldMax {
+		t.late = true
+		t.release()
+	}
 }
 
 func (t *trace) access(kind byte, bar uint32, offset uint64, data []byte) {
 	if t == nil {
 		return
 	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
 	if kind == 'W' {
+		t.late = false
 		t.release()
 	}
 	now := time.Now()
+	if t.held.Len() == 0 {
+		t.since = now
+	}
 	t.lines += 2
 	fmt.Fprintf(&t.held, "CLK %d\n%c %d %x %d %x\n",
 		min(now.Sub(t.last).Nanoseconds(), math.MaxUint32), kind, t.bars[bar], offset, len(data),
 		data)
 	t.last = now
-	if now.Sub(t.flushed) > flushEvery {
-		t.flushed = now
-		_ = t.body.Flush() // which keeps its error, for end
-	}
 }
 
 // release writes what is held back.
@@ -121,7 +157,9 @@ func (t *trace) reach(address uint64, data []byte) {
 	if t == nil {
 		return
 	}
-	t.settle()
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.settleLast()
 	if before := snapshot(data); before != nil {
 		t.reached = append(t.reached, reached{address: address, data: data, before: before})
 	}
@@ -143,7 +181,17 @@ func snapshot(data []byte) (held []byte) {
 // settle takes what the device was given last for done: it wants something else,
 // or tells the client, whose memory may be another thing right after.
 func (t *trace) settle() {
-	if t == nil || len(t.reached) == 0 {
+	if t == nil {
+		return
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.settleLast()
+}
+
+// settleLast is settle, of a trace that is locked.
+func (t *trace) settleLast() {
+	if len(t.reached) == 0 {
 		return
 	}
 	last := len(t.reached) - 1
@@ -160,10 +208,15 @@ func (t *trace) settle() {
 // written, the rest it has read, and of that the client has stored what the device
 // had not written just before.
 func (t *trace) transfers() {
-	if t == nil || len(t.reached) == 0 {
+	if t == nil {
 		return
 	}
-	t.settle()
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if len(t.reached) == 0 {
+		return
+	}
+	t.settleLast()
 	if !t.exact {
 		t.release()
 	}
@@ -201,6 +254,12 @@ func (t *trace) read(r reached, wrote []reached) {
 	}
 	for _, p := range pieces {
 		if t.learn(p.address, p.after) {
+			if t.late {
+				t.lines++
+				fmt.Fprintf(t.body, "EVENT the device read %d bytes at bus address %x more than "+
+					"%v after the store before: the client had stored them before that\n",
+					len(p.after), p.address, heldMax)
+			}
 			t.transfer("HR", p)
 		}
 	}
@@ -255,24 +314,33 @@ func (t *trace) learn(address uint64, data []byte) (news bool) {
 	return news
 }
 
-// end makes the recording whole.
-func (t *trace) end() error {
+// end makes the recording whole. What has waited in a file stays there until the recording
+// is on the disk.
+func (t *trace) end() (err error) {
+	t.mutex.Lock()
 	t.release()
+	t.mutex.Unlock()
 	if t.spool != nil {
-		defer t.spool.Discard()
-		if err := t.unspool(); err != nil {
-			return err
+		err = t.body.Close()
+		if err == nil {
+			err = t.unspool()
 		}
 	}
 	fmt.Fprintf(t.to, "END %d\n", t.lines)
-	return t.to.Flush()
+	err = cmp.Or(err, t.to.Close())
+	if t.spool == nil {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w; the accesses are in %s: lm import --incomplete reads it", err,
+			t.spooled)
+	}
+	t.spool.Discard()
+	return nil
 }
 
 // unspool writes what has waited, behind the memory that was reached.
 func (t *trace) unspool() error {
-	if err := t.body.Flush(); err != nil {
-		return err
-	}
 	fmt.Fprint(t.to, t.device)
 	for _, page := range slices.Sorted(maps.Keys(t.known)) {
 		t.lines++
@@ -283,9 +351,12 @@ func (t *trace) unspool() error {
 		return err
 	}
 	defer spool.Close()
-	if _, err := spool.Seek(int64(len(t.device)), io.SeekStart); err != nil {
-		return err
+	text, err := gzip.NewReader(bufio.NewReader(spool))
+	if err == nil {
+		_, err = io.CopyN(io.Discard, text, int64(len(t.device)))
 	}
-	_, err = io.Copy(t.to, spool)
+	if err == nil {
+		_, err = io.Copy(t.to, text)
+	}
 	return err
 }

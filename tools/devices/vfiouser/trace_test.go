@@ -3,7 +3,9 @@ package vfiouser
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +103,11 @@ func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
 	if err := trace.end(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := out.String(), "MEM 0 1000\nHR 0 1 01\nEND 4\n"; !strings.HasSuffix(got, want) ||
+	text, err := io.ReadAll(record.Plain(&out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(text), "MEM 0 1000\nHR 0 1 01\nEND 4\n"; !strings.HasSuffix(got, want) ||
 		strings.Contains(got, "1000 4096") {
 		t.Errorf("got %s, want %s at its end alone", got, want)
 	}
@@ -110,7 +116,8 @@ func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
 // tracing is a trace of a device with one BAR.
 func tracing(t *testing.T, out *bytes.Buffer, b *boards.Board) *trace {
 	t.Helper()
-	trace, err := newTrace(out, t.TempDir(), hal.Identity{Bars: [6]uint64{0: 4096}}, b)
+	o := Options{Trace: out, Spool: filepath.Join(t.TempDir(), "trace"), Sync: time.Hour}
+	trace, err := newTrace(&o, hal.Identity{Bars: [6]uint64{0: 4096}}, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,34 +130,68 @@ func TestLongSessionIsInAFileAndNotInMemory(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Edu, &boards.Wormhole} {
 		var out bytes.Buffer
 		trace := tracing(t, &out, b)
-		trace.access('W', 0, 0, []byte{1})
-		trace.flushed = time.Time{} // long ago
-		trace.access('W', 0, 4, []byte{2})
-		left := out.Bytes()
-		if trace.spool != nil {
-			if len(left) != 0 {
-				t.Errorf("%s: written before what comes first: %q", b.Name, left)
+		const count = 50_000
+		for i := range uint64(count) {
+			trace.access('W', 0, i%1024*4, []byte{1, 2, 3, byte(i)})
+		}
+		held := trace.held.Len()
+		if trace.spool == nil { // its goroutine writes to out until it ends
+			if err := trace.end(); err != nil || held > 100 {
+				t.Errorf("%s: %d bytes are in memory, %v", b.Name, held, err)
 			}
-			var err error
-			if left, err = os.ReadFile(trace.spooled); err != nil {
-				t.Fatal(err)
-			}
+			continue
+		}
+		if out.Len() != 0 {
+			t.Errorf("%s: written before what comes first: %d bytes", b.Name, out.Len())
+		}
+		left, err := os.ReadFile(trace.spooled)
+		if err != nil {
+			t.Fatal(err)
 		}
 		capture, err := record.Read(bytes.NewReader(left))
-		if !record.Incomplete(err) || capture == nil || len(capture.Records) != 2 ||
-			capture.Records[1].Kind != record.BarWrite {
-			t.Errorf("%s: %q is left, %v", b.Name, left, err)
+		if !record.Incomplete(err) || capture == nil || len(capture.Records) < count/2 ||
+			held > 100 {
+			t.Errorf("%s: %d bytes are left, %d in memory, %v", b.Name, len(left), held, err)
 		}
 		if err := trace.end(); err != nil {
 			t.Error(err)
 		}
-		if trace.spool != nil {
-			if _, err := os.Stat(trace.spooled); err == nil {
-				t.Errorf("%s is there still", trace.spooled)
-			}
+		if _, err := os.Stat(trace.spooled); err == nil {
+			t.Errorf("%s is there still", trace.spooled)
 		}
-		if capture, err := record.Read(&out); err != nil || len(capture.Records) != 4 {
+		if capture, err := record.Read(&out); err != nil || len(capture.Records) != 2*count {
 			t.Errorf("%s: %v", b.Name, err)
 		}
+	}
+}
+
+// TestAccessIsNotHeldBackForLong: the last store, and the loads after it, are in the file though
+// no access follows. What the device reads after that is behind the store, and an EVENT says so.
+func TestAccessIsNotHeldBackForLong(t *testing.T) {
+	var out bytes.Buffer
+	trace := tracing(t, &out, &boards.Edu)
+	trace.access('W', 0, 0, []byte{1})
+	trace.releaseLate()
+	if trace.held.Len() == 0 {
+		t.Error("it is not held back at all")
+	}
+	trace.since = trace.since.Add(-heldMax)
+	if trace.releaseLate(); trace.held.Len() != 0 {
+		t.Errorf("%q is held back", trace.held.String())
+	}
+	trace.reach(0x1000, []byte("client"))
+	trace.transfers()
+	trace.access('W', 0, 0, []byte{2})
+	trace.reach(0x2000, []byte("in time"))
+	trace.transfers()
+	if err := trace.end(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(record.Plain(&out))
+	const want = "W 0 0 1 01\nEVENT the device read 6 bytes at bus address 1000 more than 1s " +
+		"after the store before: the client had stored them before that\nHR 1000 6 636c69656e74\n"
+	if err != nil || !strings.Contains(string(text), want) ||
+		strings.Count(string(text), "EVENT") != 1 {
+		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"lightmetal/boards"
 	"lightmetal/tools/capture/record"
@@ -32,15 +33,18 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 	t := recording{o: o, to: to, time: 1}
 	count := &counter{r: r, progress: o.Progress}
 	err := record.Each(count, o.Device, t.header, t.record)
-	if t.trace != nil && o.Incomplete && record.Incomplete(err) {
-		t.trace.Warnings = append(t.trace.Warnings,
-			Warning{0, "the recording is not whole: the image does less than the program did"})
+	var place *record.Error
+	if t.trace != nil && o.Incomplete && record.Incomplete(err) && errors.As(err, &place) {
+		t.trace.Warnings = append(t.trace.Warnings, Warning{0, t.missing(place)})
 		err = nil
 	}
-	var place *record.Error
 	switch {
 	case t.trace != nil && record.Incomplete(err) && errors.As(err, &place):
-		return nil, Refuse(place.Line, "%v; --incomplete imports what there is", place.Err)
+		return nil, Refuse(place.Line, "%v; --incomplete imports what there is: %s", place.Err,
+			english.Count(t.calls, "access"))
+	case record.Incomplete(err) && errors.As(err, &place):
+		return nil, Refuse(place.Line, "%v; no device was mapped before that: record it again",
+			place.Err)
 	case errors.As(err, &place) && count.bytes == 0:
 		return nil,
 			Refuse(0, "the recording is empty: lm record was killed before it wrote anything, "+
@@ -63,6 +67,22 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 			Count{"loads of PCI configuration space", t.configuration})
 	}
 	return t.trace, nil
+}
+
+// missing returns what an image of a recording lacks that is not whole.
+func (t *recording) missing(place *record.Error) string {
+	switch {
+	case errors.Is(place, record.ErrGap):
+		return "the recording is not whole: the image does less than the program did"
+	case !errors.Is(place, record.ErrCut):
+		return "the file is cut or damaged after the END line of the recording; nothing is missing"
+	}
+	text := fmt.Sprintf("the recording is not whole: it ends before line %d, after %s", place.Line,
+		english.Count(t.calls, "access"))
+	if t.name != "" {
+		text += fmt.Sprintf(" and %v", time.Duration(t.time-1).Round(time.Microsecond))
+	}
+	return text + ", without its END line; what the program did after that is missing"
 }
 
 // nothing says what was recorded instead of accesses, and what to do.

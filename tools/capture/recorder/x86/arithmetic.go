@@ -111,12 +111,19 @@ func (m *machine) test(v uint64, size int) error {
 
 // testOrOthers is group 3: TEST, TEST, NOT, NEG, MUL, IMUL, DIV, IDIV.
 func (m *machine) testOrOthers() error {
-	if m.reg&7 > 1 {
-		return onCopy(true, m.reg&7 < 4)(m)
+	if m.reg&7 > 3 {
+		return onCopy(true, false)(m)
 	}
-	v, err := m.loadNumber(m.memoryWidth())
-	if err == nil {
-		m.compute(opAnd, v, m.instruction.immediate, m.memoryWidth())
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	switch {
+	case err != nil:
+		return err
+	case m.reg&7 == 2:
+		return m.storeNumber(size, ^v)
+	case m.reg&7 == 3:
+		return m.storeNumber(size, m.compute(opSub, 0, v, size))
 	}
-	return err
+	m.compute(opAnd, v, m.instruction.immediate, size)
+	return nil
 }

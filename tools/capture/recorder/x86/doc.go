@@ -5,7 +5,8 @@
 // It knows the moves, arithmetic and string instructions that compilers and
 // libraries of C use on a mapping, has the program's thread compute what is more
 // than that with a copy of the operand, and refuses by name what it does not know:
-// it never guesses. Sources: Intel SDM volume 2,
+// it never guesses. A Follower carries out what follows such an instruction.
+// Sources: Intel SDM volume 2,
 // chapters 2 (formats), 3 to 5 (instructions) and appendix A (opcode maps);
 // "table" in comments means those of appendix A.
 package x86
@@ -78,7 +79,7 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	if err != nil {
 		return err
 	}
-	m := &machine{State: s, instruction: i, memory: memory, fault: fault}
+	m := &machine{State: s, instruction: &i, memory: memory, fault: fault}
 	m.address = m.effective()
 	if (i.lock || i.form.locks) && (s.Alone == nil || !s.Alone(m.address)) {
 		return m.refuse("locked: an access and a change in one cannot be made for the program")
@@ -100,12 +101,13 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 // machine is one instruction at work.
 type machine struct {
 	*State
-	instruction
+	*instruction
 	memory  Memory
 	vectors *Vectors // of a vector instruction
 	address uint64   // of the memory operand
 	fault   uint64   // address of the page fault
 	seen    bool     // that the fault lies in the operand
+	next    uint64   // address of the instruction to follow, which branches change
 }
 
 func (m *machine) refuse(format string, a ...any) error {

@@ -99,13 +99,29 @@ func (m *machine) bit() error { return onCopy(true, m.reg&7 > 4)(m) }
 // flush is an instruction on a cache line: no access.
 func (m *machine) flush() error { return m.within(m.address&^63, 64) }
 
+// step is INC and DEC, which leave the carry.
+func (m *machine) step() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err != nil {
+		return err
+	}
+	op, in := opAdd, m.Flags&carry
+	if m.reg&7 == 1 {
+		op = opSub
+	}
+	z := m.compute(op, v, 1, size)
+	m.Flags = m.Flags&^carry | in
+	return m.storeNumber(size, z)
+}
+
 // stepOrPush is group 5.
 func (m *machine) stepOrPush() error {
 	if m.reg&7 != 6 {
-		return onCopy(true, true)(m)
+		return m.step()
 	}
 	var b [8]byte
-	data := b[:pushSize(&m.instruction)]
+	data := b[:pushSize(m.instruction)]
 	if err := m.load(data); err != nil {
 		return err
 	}
@@ -119,7 +135,7 @@ func (m *machine) stepOrPush() error {
 // pop computes its address with the stack pointer that it leaves.
 func (m *machine) pop() error {
 	var b [8]byte
-	data := b[:pushSize(&m.instruction)]
+	data := b[:pushSize(m.instruction)]
 	if m.base == 4 {
 		m.address += uint64(len(data))
 	}

@@ -97,28 +97,25 @@ func width(text string) int {
 	return widths[fields[len(fields)-1]]
 }
 
-// TestWhatIsDecodedIsWhatObjdumpSays: no instruction that is taken has another
-// length, width or place there, or is none.
-func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
+// disassembled is what objdump makes of an instruction.
+type disassembled struct {
+	length     int
+	code, text string
+}
+
+// disassemble has objdump decode instructions.
+func disassemble(t *testing.T, list [][]byte) (shown []disassembled) {
+	t.Helper()
 	if _, err := exec.LookPath("objdump"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal(err)
 		}
 		t.Skip("needs objdump")
 	}
-	r := rand.New(rand.NewPCG(1, 2))
-	var taken []instruction
 	var blob bytes.Buffer
-	tried := 0
-	for ; len(taken) < 60000; tried++ {
-		code := random(r)
-		i, err := decode(code)
-		if err != nil {
-			continue
-		}
-		taken = append(taken, i)
-		blob.Write(code[:i.length])
-		blob.Write(bytes.Repeat([]byte{0x90}, slot-i.length))
+	for _, code := range list {
+		blob.Write(code)
+		blob.Write(bytes.Repeat([]byte{0x90}, slot-len(code)))
 	}
 	path := filepath.Join(t.TempDir(), "code")
 	if err := os.WriteFile(path, blob.Bytes(), 0o600); err != nil {
@@ -129,37 +126,103 @@ func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, wrong := 0, 0
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		fields := strings.SplitN(lines.Text(), "\t", 3)
 		at, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(fields[0], ":")), 16, 64)
 		if len(fields) != 3 || err != nil || at%slot != 0 {
 			continue
 		}
-		i := &taken[at/slot]
-		seen++
+		shown = append(shown, disassembled{len(strings.Fields(fields[1])), fields[1], fields[2]})
+	}
+	if len(shown) != len(list) {
+		t.Fatalf("objdump shows %d of %d instructions", len(shown), len(list))
+	}
+	return shown
+}
+
+// TestWhatIsDecodedIsWhatObjdumpSays: no instruction that is taken has another
+// length, width or place there, or is none.
+func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var taken []instruction
+	var list [][]byte
+	tried := 0
+	for ; len(taken) < 60000; tried++ {
+		code := random(r)
+		i, err := decode(code)
+		if err != nil {
+			continue
+		}
+		taken = append(taken, i)
+		list = append(list, code[:i.length])
+	}
+	wrong := 0
+	for n, shown := range disassemble(t, list) {
+		i := &taken[n]
 		reason := ""
-		switch length, w := len(strings.Fields(fields[1])), width(fields[2]); {
-		case strings.Contains(fields[2], "(bad)"):
+		switch w := width(shown.text); {
+		case strings.Contains(shown.text, "(bad)"):
 			reason = "none for objdump"
-		case length != i.length:
+		case shown.length != i.length:
 			reason = fmt.Sprintf("length %d", i.length)
 		case w != 0 && i.memoryWidth() != 0 && w != i.memoryWidth():
 			reason = fmt.Sprintf("width %d", i.memoryWidth())
-		case plain(i) && !strings.Contains(noIndex.ReplaceAllString(fields[2], ""), operand(i)):
+		case plain(i) && !strings.Contains(noIndex.ReplaceAllString(shown.text, ""), operand(i)):
 			reason = operand(i)
 		}
 		if reason != "" {
 			if wrong++; wrong <= 40 {
-				t.Errorf("%s\t%s: decoded: %s", fields[1], fields[2], reason)
+				t.Errorf("%s\t%s: decoded: %s", shown.code, shown.text, reason)
 			}
 		}
 	}
-	if seen != len(taken) {
-		t.Errorf("objdump shows %d of %d instructions", seen, len(taken))
-	}
 	t.Logf("evidence: %d random inputs decoded as objdump does, of %d tried; %d wrong", len(taken),
 		tried, wrong)
+}
+
+// followedWords are what instructions may be called that are followed and have no operand in
+// memory.
+var followedWords = regexp.MustCompile(`^((bnd|repn?z|rep|rex\S*|[cdes]s|data16|notrack) +)*` +
+	`(add|or|adc|sbb|and|sub|xor|cmp|test|mov|movabs|lea|inc|dec|not|neg|imul|` +
+	`shl|sal|shr|sar|push|` +
+	`pop|call|ret|leave|jmp|jn?[abceglopsz]e?|jp[eo]|j[ab]e?|j[gl]e?|cmovn?[abeglops]e?|` +
+	`setn?[abeglops]e?|movzx|movsxd?|cbw|cwde|cdqe|cwd|cdq|cqo|bswap|nop[wlq]?|xchg +ax,ax|` +
+	`endbr(64|32)|prefetch\w*|[slm]fence|vzeroupper|` +
+	`v?xorp[sd]|v?pxor|v?movap[sd]|v?movup[sd]|v?movdq[au])\b`)
+
+// TestWhatIsFollowedIsWhatObjdumpSays: no instruction that is followed has another length there,
+// or another name.
+func TestWhatIsFollowedIsWhatObjdumpSays(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	var lengths []int
+	var list [][]byte
+	tried := 0
+	for ; len(list) < 60000; tried++ {
+		code := random(r)
+		i := decodeFollowed(code)
+		if i.run == nil {
+			continue
+		}
+		if known, err := decode(code); err == nil { // its length is another test's
+			if known.length != i.length {
+				t.Errorf("% x: length %d, and %d where it is followed", code, known.length,
+					i.length)
+			}
+			continue
+		}
+		lengths = append(lengths, i.length)
+		list = append(list, code[:i.length])
+	}
+	wrong := 0
+	for n, shown := range disassemble(t, list) {
+		if shown.length != lengths[n] || !followedWords.MatchString(shown.text) {
+			if wrong++; wrong <= 40 {
+				t.Errorf("%s\t%s: decoded: length %d", shown.code, shown.text, lengths[n])
+			}
+		}
+	}
+	t.Logf("evidence: %d random inputs followed as objdump decodes them, of %d tried; %d wrong",
+		len(list), tried, wrong)
 }
 
 // TestWhatLooksLikeAnotherInstructionIsRefused: XSAVEOPT stores, a flush makes no access.
@@ -195,8 +258,10 @@ func TestWhatNeedsNoPageToComputeInIsWhatThePageOfTheRecorderSays(t *testing.T) 
 		"\xc4\xe2\x6d\x2e\x1f": true, "\x0f\x10\x07": true, "\xf3\x0f\x10\x07": true,
 		// PEXTRD, VEXTRACTF128, SETE
 		"\x66\x0f\x3a\x16\x07\x00": false, "\xc4\xe3\x7d\x19\x07\x01": false, "\x0f\x94\x07": false,
-		// MOVBE, CMOVE, INC, MOVLPS
-		"\x0f\x38\xf1\x07": false, "\x0f\x44\x07": false, "\xfe\x07": false, "\x0f\x12\x07": false,
+		// INC, DEC, NOT, NEG
+		"\xfe\x07": true, "\xff\x0f": true, "\xf6\x17": true, "\xf7\x1f": true,
+		// MOVBE, CMOVE, MUL, MOVLPS
+		"\x0f\x38\xf1\x07": false, "\x0f\x44\x07": false, "\xf7\x27": false, "\x0f\x12\x07": false,
 		// VMOVUPS with a mask, VBROADCASTSS
 		"\x62\xf1\x7c\x49\x10\x07": false, "\xc4\xe2\x7d\x18\x07": false,
 	} {
@@ -243,7 +308,7 @@ func FuzzStep(f *testing.F) {
 		s.Vectors = func() (*Vectors, error) { return &v, nil }
 		i, err := decode(code)
 		if err == nil { // a fault that fits more often than chance has it
-			m := machine{State: &s, instruction: i}
+			m := machine{State: &s, instruction: &i}
 			fault = m.effective()
 			if i.form.shape == noModRM {
 				fault = s.Reg[rdi]

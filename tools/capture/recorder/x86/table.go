@@ -49,7 +49,7 @@ var table = []struct {
 	{0, withAny, "\xf6", form{size: integerSize, wants: oneByte, run: (*machine).testOrOthers}},
 	{0, withAny, "\xf7", form{size: integerSize, wants: operandBytes,
 		run: (*machine).testOrOthers}},
-	{0, withAny, "\xfe", form{size: integerSize, groups: 0b11, run: onCopy(true, true)}},
+	{0, withAny, "\xfe", form{size: integerSize, groups: 0b11, run: (*machine).step}},
 	{0, withAny, "\xff", form{size: farSize, groups: 0b1000011, run: (*machine).stepOrPush}},
 	// shifts, with RCL and RCR
 	{0, withAny, "\xc0\xc1", form{size: integerSize, wants: oneByte, groups: 0b10111111,

@@ -69,7 +69,7 @@ func (m *machine) runs(data []byte, mask uint64, access func(uint64, []byte) err
 	if err := m.within(m.address, len(data)); err != nil {
 		return err
 	}
-	element := m.form.element(&m.instruction)
+	element := m.form.element(m.instruction)
 	for at := 0; at < len(data); {
 		end := at
 		for end < len(data) && mask>>(end/element)&1 == 1 {
@@ -95,7 +95,7 @@ func (m *machine) runs(data []byte, mask uint64, access func(uint64, []byte) err
 
 // signs is a mask of the elements whose top bit is set.
 func (m *machine) signs() (mask uint64) {
-	element := m.form.element(&m.instruction)
+	element := m.form.element(m.instruction)
 	for n := range m.memoryWidth() / element {
 		mask |= uint64(m.vectors.Z[m.second][(n+1)*element-1]>>7) << n
 	}

@@ -1,0 +1,3 @@
+package recorder
+
+func setCopiesByBytes() {}
