@@ -186,7 +186,7 @@ func dumpCommand() *cobra.Command {
 	})
 	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default: standard output)")
 	c.Flags().BoolVar(&numbers, "numbers", false,
-		"add the number of each command within its sequence, as messages have it")
+		"add the number of each command within its sequence, as in messages")
 	jsonFlag(c, "one JSON object a command")
 	return c
 }

@@ -110,7 +110,7 @@ func TestGenericBoardOfAKnownDeviceSaysWhoseRulesHold(t *testing.T) {
 	exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", record, "-o",
 		filepath.Join(t.TempDir(), "known.lmb"))
 	if exit != 65 || !strings.Contains(stderr,
-		"which has its rules already: --board ivshmem names the line") {
+		"which has its own rules; use --board ivshmem names the line") {
 		t.Error(exit, stderr)
 	}
 }
