@@ -89,7 +89,7 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 			[]string{"replay", "--device", "mock:" + image, image}},
 		{64, "mock:" + image, []string{"replay", image}},
 		{65, "store of 8 bytes at BAR 0 + 0x18: board generic does not accept this width there " +
-			"(registers); --rule 0+0x18..0x20=8 lets it",
+			"(registers); --rule 0+0x18..0x20=8 allows it",
 			[]string{"import", "--from", "record", "--board", "generic", rec, "-o", image + "2"}},
 		{0, "1 poll", []string{"import", "--from", "record", "--board", "generic", "--rule",
 			"0+0x18..0x20=8", rec, "-o", image + "2"}},

@@ -164,7 +164,7 @@ func (r *boardReport) String() string {
 			}
 		}
 	}
-	printLine(&b, "%d missing, %d warnings", r.Missing, r.Warnings)
+	printLine(&b, "missing: %d, warnings: %d", r.Missing, r.Warnings)
 	return b.String()
 }
 

@@ -129,7 +129,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 				"a=" + write(t, "a.npy",
 					string(npy.Format(&npy.Array{Type: "<i2", Shape: []uint32{3},
 						Data: make([]byte, 6)}))), twoop}},
-		{65, "has 3 bytes, but input a needs 1024",
+		{65, "has 3 bytes, input a needs 1024",
 			[]string{"replay", "--device", "mock:wormhole", "--input",
 				"a=" + write(t, "a.bin", "xxx"), twoop}},
 		{66, "no such file", []string{"info", "/nonexistent.lmb"}},

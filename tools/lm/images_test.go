@@ -272,7 +272,7 @@ var wounds = map[string]wound{
 		"belong before it", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Bar, r.Last = 2, 0xf })
 	}},
-	"rule-outside-bar.lmb": {"rule 1: bytes 0x80 to 0x2fff are outside BAR 0",
+	"rule-outside-bar.lmb": {"rule 1: bytes 0x80 to 0x2fff do not lie in BAR 0",
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.Rule) { r.Last = 0x2fff })
 		}},

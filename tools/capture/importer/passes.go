@@ -78,7 +78,7 @@ func (f *fencer) end(m *maker) {
 // fenced reports the fences.
 func (m *maker) fenced() (out outcome, err error) {
 	if m.fences.n > 0 {
-		out.did = english.Count(m.fences.n, "store fence") + " behind bulk copies"
+		out.did = english.Count(m.fences.n, "store fence") + " after bulk copies"
 	}
 	return out, nil
 }

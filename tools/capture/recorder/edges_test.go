@@ -329,7 +329,7 @@ func TestPointerToABarInASystemCallIsNamedWithARemedy(t *testing.T) {
 		}
 	}
 	if !strings.Contains(r.said, "EFAULT") || !strings.Contains(r.said, "BAR 2 of file") ||
-		!strings.Contains(r.said, "pass a buffer") {
+		!strings.Contains(r.said, "copy the data to a buffer") {
 		t.Error(r.said)
 	}
 }

@@ -34,13 +34,13 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 	err := record.Each(count, o.Device, t.header, t.record)
 	if t.trace != nil && o.Incomplete && record.Incomplete(err) {
 		t.trace.Warnings = append(t.trace.Warnings,
-			Warning{0, "the recording is not whole: the image does less than the program did"})
+			Warning{0, "the recording is incomplete: the image does less than the program did"})
 		err = nil
 	}
 	var place *record.Error
 	switch {
 	case t.trace != nil && record.Incomplete(err) && errors.As(err, &place):
-		return nil, Refuse(place.Line, "%v; --incomplete imports the lines before that", place.Err)
+		return nil, Refuse(place.Line, "%v; --incomplete imports it anyway", place.Err)
 	case errors.As(err, &place) && count.bytes == 0:
 		return nil,
 			Refuse(0, "the recording is empty: lm record was killed before it wrote, or the "+
