@@ -80,7 +80,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	}
 	for _, t := range image.Devices {
 		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil &&
-			strings.HasSuffix(err.Error(), "register of "+t.Board) {
+			strings.Contains(err.Error(), t.Board+" has no memory or register at ") {
 			err = fmt.Errorf("%w: no board has its PCI ids and the listing has no rules; use "+
 				"--board "+
 				"generic or a board file (lm board-file)", err)
@@ -186,7 +186,7 @@ func dumpCommand() *cobra.Command {
 	})
 	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default: standard output)")
 	c.Flags().BoolVar(&numbers, "numbers", false,
-		"add the number of each command within its sequence, as messages have it")
+		"add the number of each command within its sequence, as in messages")
 	jsonFlag(c, "one JSON object a command")
 	return c
 }

@@ -88,8 +88,8 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 		{76, "bar0+0x0 == 0xadde4001: got 0x0 (13 bits differ)",
 			[]string{"replay", "--device", "mock:" + image, image}},
 		{64, "mock:" + image, []string{"replay", image}},
-		{65, "store of 8 bytes at BAR 0 + 0x18: board generic accepts no such width there " +
-			"(registers); --rule 0+0x18..0x20=8 lets it",
+		{65, "store of 8 bytes at BAR 0 + 0x18: board generic does not accept this width there " +
+			"(registers); --rule 0+0x18..0x20=8 allows it",
 			[]string{"import", "--from", "record", "--board", "generic", rec, "-o", image + "2"}},
 		{0, "1 poll", []string{"import", "--from", "record", "--board", "generic", "--rule",
 			"0+0x18..0x20=8", rec, "-o", image + "2"}},
@@ -109,14 +109,14 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 			"generic", testFolder(t, "captures", "edu.qemutrace")}},
 		{64, "--from qemu --board generic needs --device VVVV:DDDD",
 			[]string{"import", "--from", "qemu", "--board", "generic", rec, "-o", image + "3"}},
-		{64, "no board is: name one; boards: edu (1234:11e8)",
+		{64, "which is not a known board; use --board; boards: edu (1234:11e8)",
 			[]string{"import", "--from", "record", rec, "-o", image + "3"}},
 		{64, "mock:FILE with a board file", []string{"replay", "--device", "mock:generic", image}},
-		{69, "is no PCI device under /sys", []string{"board-file", "pci:ffff:00:00.0"}},
+		{69, "is not a PCI device under /sys", []string{"board-file", "pci:ffff:00:00.0"}},
 		{66, "nowhere.record", []string{"board-file", "nowhere.record"}},
 		{65, "adder.board:", []string{"board-file", board}},
 		{64, "a width is 1, 2, 4 or 8", []string{"board-file", "--rule", "0=3", rec}},
-		{64, "edu is the name of a board that is known",
+		{64, "board edu exists and has other PCI ids",
 			[]string{"board-file", "--name", "edu", rec}},
 	} {
 		exit, stdout, stderr := lm(t, c.args...)
@@ -148,7 +148,7 @@ func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
 		// Without rules the listing is refused; those of the board file make it an image.
 		if exit, _, stderr := lm(t, "asm", source, "-o", image); exit != 65 ||
 			!strings.Contains(stderr,
-				"register of adder: no board has its PCI ids and the listing has no rules; "+
+				" of BAR 0: no board has its PCI ids and the listing has no rules; "+
 					"use --board generic") {
 			t.Errorf("%d %s", exit, stderr)
 		}

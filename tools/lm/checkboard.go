@@ -29,8 +29,9 @@ func checkBoardCommand() *cobra.Command {
 	flags.StringVar(&f.root, "root", "", "read a tree copied from a target instead of this machine")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "",
 		"the kernel's configuration (default: /proc/config.gz, or /boot/config-RELEASE)")
-	flags.BoolVar(&f.list, "list", false, "print the boards and what is known of them")
-	flags.BoolVar(&f.collect, "collect", false, "print a script that copies what --root wants")
+	flags.BoolVar(&f.list, "list", false, "print the known boards with their values")
+	flags.BoolVar(&f.collect, "collect", false, "print a script that copies the tree for "+
+		"--root")
 	jsonFlag(c, "as JSON, on failure too")
 	return c
 }
@@ -163,7 +164,7 @@ func (r *boardReport) String() string {
 			}
 		}
 	}
-	printLine(&b, "%d missing, %d to look at", r.Missing, r.Warnings)
+	printLine(&b, "missing: %d, warnings: %d", r.Missing, r.Warnings)
 	return b.String()
 }
 

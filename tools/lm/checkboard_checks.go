@@ -46,8 +46,7 @@ func (r *boardReport) checkBase(m *machine) {
 		r.add(fine, "board", m.host.Title, "", "")
 	} else {
 		r.add(warning, "board", "not one of "+hostNames(),
-			"what is known to be broken on a board, and what its kernel needs, is known of those "+
-				"only",
+			"faults and required kernel options are known only for these boards",
 			"name the closest one: lm check-board BOARD --root "+r.rootText(m))
 	}
 	if m.page != 0 {
@@ -252,13 +251,13 @@ func (r *boardReport) checkLocked(m *machine, n *need) {
 	default:
 		r.add(missing, "locked memory", fmt.Sprintf("limit %s, the image locks %s",
 			lmb.SizeText(m.user.memlock), lmb.SizeText(lock)),
-			"arena and host memory are locked so that no page fault holds up a frame",
+			"arena and host memory are locked so that no page fault delays a frame",
 			fmt.Sprintf("ulimit -l %d, LimitMEMLOCK= in a systemd unit, or CAP_IPC_LOCK",
 				(lock+1023)/1024))
 	}
 	available, err := strconv.ParseUint(field(m.text("/proc/meminfo"), "MemAvailable:"), 10, 54)
 	if err == nil && n.view != nil && available<<10 < lock {
-		r.add(missing, "memory", fmt.Sprintf("%s available, the image takes %s",
+		r.add(missing, "memory", fmt.Sprintf("%s available, the image needs %s",
 			lmb.SizeText(available<<10), lmb.SizeText(lock)),
 			"everything is reserved when an image is loaded",
 			"use a machine with more memory, or stop other programs")

@@ -57,11 +57,11 @@ func listHosts() {
 			h.WriteCombining, h.Coherence, h.IOMMU, h.Boot)
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, "These are read in device trees, manuals and reports; none of them was tried "+
-		"with an accelerator here, but for")
-	fmt.Fprintln(w, "what is measured on QEMU. lm check-board BOARD tells of each fact which it "+
-		"is, and its source; lm check-board")
-	fmt.Fprintln(w, "alone looks at this machine, and what it finds counts more.")
+	fmt.Fprintln(w, "These values are from device trees, manuals and reports. Only those of "+
+		"QEMU were tested here, and")
+	fmt.Fprintln(w, "none with an accelerator. lm check-board BOARD prints the source of "+
+		"each. lm check-board alone checks")
+	fmt.Fprintln(w, "this machine, and its results count more.")
 	fail.On(w.Flush())
 }
 

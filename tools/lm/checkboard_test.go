@@ -566,7 +566,7 @@ func TestReportForPeopleSaysWhyAndWhatNext(t *testing.T) {
 		!strings.HasPrefix(stdout,
 			"board    Raspberry Pi 5 (rpi5)\nmachine  Raspberry Pi 5 Model B Rev 1.0, Linux "+
 				"6.12.34-v8-16k\n") ||
-		!strings.HasSuffix(stdout, "\n1 missing, 1 to look at\n") {
+		!strings.HasSuffix(stdout, "\nmissing: 1, warnings: 1\n") {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
 }

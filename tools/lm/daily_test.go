@@ -344,7 +344,7 @@ func TestWhatAChangeLeavesBehindIsSaid(t *testing.T) {
 	folder := t.TempDir()
 	out, key := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "key")
 	if exit, _, stderr := lm(t, "set", twoopImage, "a=5", "-o", out); exit != 0 ||
-		!strings.Contains(stderr, "the golden data are those of the old inputs") {
+		!strings.Contains(stderr, "the golden data belong to the old inputs") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	ok(t, "", "trim", "--in-place", "--golden", out)

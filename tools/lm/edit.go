@@ -27,8 +27,8 @@ func setCommand() *cobra.Command {
 			})
 			if stale {
 				printLine(stderr,
-					"lm: warning: the golden data are those of the old inputs; drop them "+
-						"(lm trim --golden) or record again")
+					"lm: warning: the golden data belong to the old inputs; remove them (lm "+
+						"trim --golden) or record again")
 			}
 		})
 	outputFlags(c.Flags(), &out)
@@ -41,7 +41,7 @@ func trimCommand() *cobra.Command {
 	var marks, golden bool
 	c := command("trim IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		if len(drop) == 0 && !marks && !golden {
-			failUsage("nothing to leave out: use --sequence NAME, --marks or --golden")
+			failUsage("nothing to remove: use --sequence NAME, --marks or --golden")
 		}
 		editImage(args[0], out, func(image *lmb.Image) {
 			if marks {

@@ -302,8 +302,8 @@ var wounds = map[string]wound{
 		lmb.Stamp(file, uint64(len(file)))
 		return file
 	}},
-	"outside-the-rules.lmb": {"command 0: write: offset 0x1000 of BAR 0 is not in any memory " +
-		"or register of stranger",
+	"outside-the-rules.lmb": {"command 0: write: stranger has no memory or register at " +
+		"offset 0x1000 of BAR 0",
 		func(t *testing.T) []byte {
 			file, view := ruled(t)
 			view.Commands[0].Offset = 0x1000

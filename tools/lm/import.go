@@ -153,7 +153,8 @@ func (f *importFlags) run(path string) {
 	if err := fail.Try(func() { size = encode(image, f.out, path) }); err != nil {
 		if known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device); o.Generic &&
 			known != nil &&
-			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
+			regexp.MustCompile("accepted by "+known.Name+"|"+known.Name+
+				" has no memory or register").MatchString(err.Error()) {
 			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
 		}
 		fail.On(err)

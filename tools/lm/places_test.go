@@ -13,7 +13,7 @@ import (
 // TestPlaceInATileIsAFlagOfItsOwn: its commas are not those of a list, and
 // what may be either is refused.
 func TestPlaceInATileIsAFlagOfItsOwn(t *testing.T) {
-	const refused = "give each place its own flag"
+	const refused = "use one flag for each place"
 	for values, want := range map[string]string{
 		"1,1,0x30000-0x30003":            "[(1,1) 30000-30003]",
 		"0x1,0x1,0x23000":                "[(1,1) 23000-23000]",

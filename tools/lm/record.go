@@ -71,8 +71,8 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 	defineSync(flags, &f.sync)
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
-		"what happens to the program at an access that cannot be recorded: end (it is ended) or "+
-			"unrecorded (it goes on without lm)")
+		"what happens to the program at an access that cannot be recorded: end it, or "+
+			"continue unrecorded")
 }
 
 // defineSync defines --sync of a command that writes a recording.
@@ -98,7 +98,7 @@ func (f *recordFlags) run(program []string) {
 	checkSync(f.sync)
 	switch {
 	case f.out == "":
-		failUsage("-o FILE is missing: the recording to write")
+		failUsage("-o FILE is missing; it names the recording to write")
 	case f.onUnknown != "end" && !o.GoOn:
 		failUsage("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
 	}
@@ -238,8 +238,8 @@ func printRecorded(path string, r recorder.Result) {
 		printLine(stderr, "lm: the program was ended: %s", r.Stopped)
 	case r.Devices == 0:
 		printLine(stderr,
-			"lm: the program mapped none of the BARs to record; lm record --help lists which "+
-				"mappings are seen")
+			"lm: the program mapped none of the BARs to record; lm record --help lists the "+
+				"mappings that it sees")
 	}
 	whole := ""
 	if r.Gaps > 0 {

@@ -85,13 +85,13 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 	}
 	exit, _, stderr := lm(t, "import", "--from", "record", path("out.record"), "-o",
 		path("out.lmb"))
-	if exit != 65 || !strings.Contains(stderr, "not whole") ||
+	if exit != 65 || !strings.Contains(stderr, "is incomplete") ||
 		!strings.Contains(stderr, "--incomplete") {
 		t.Error(exit, stderr)
 	}
 	if exit, stdout, stderr := lm(t, "import", "--incomplete", "--from", "record",
 		path("out.record"), "-o", path("out.lmb")); exit != 0 ||
-		!strings.Contains(stdout, "not whole") {
+		!strings.Contains(stdout, "is incomplete") {
 		t.Error(exit, stdout, stderr)
 	}
 	record(66, "--", path("nothing"))
@@ -110,7 +110,7 @@ func TestGenericBoardOfAKnownDeviceSaysWhoseRulesHold(t *testing.T) {
 	exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", record, "-o",
 		filepath.Join(t.TempDir(), "known.lmb"))
 	if exit != 65 || !strings.Contains(stderr,
-		"which has its rules already: --board ivshmem names the line") {
+		"which has its own rules; use --board ivshmem names the line") {
 		t.Error(exit, stderr)
 	}
 }

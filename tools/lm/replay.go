@@ -58,13 +58,13 @@ func replayCommand() *cobra.Command {
 	flags.StringVar(&f.after, "after", "", "sequence to run once after the last run")
 	flags.StringArrayVar(&f.inputs, "input", nil,
 		"NAME=FILE or NAME=NUMBERS: data of an input tensor")
-	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
+	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: file for an output tensor")
 	flags.DurationVar(&f.longest, "longest", time.Hour,
 		"reject an image whose sequences could take longer")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
 	flags.BoolVar(&f.stats, "stats", false,
 		"print minimum, median, 99th percentile and maximum of device and wall time")
-	flags.IntVar(&f.warmUp, "warm-up", 0, "run this many times before, without counting them")
+	flags.IntVar(&f.warmUp, "warm-up", 0, "runs before that, which do not count")
 	flags.Uint16Var(&window, "window", 0,
 		"hardware TLB window for the first tlb window (default: the one in the image, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false,

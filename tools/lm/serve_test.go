@@ -171,7 +171,7 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 		says string
 		args []string
 	}{
-		{64, "a socket's path has at most 107 bytes; use a shorter folder",
+		{64, "the path of a socket may have at most 107 bytes; use a shorter directory",
 			[]string{"--device", "mock:edu", "--socket", "/tmp/" + strings.Repeat("x", 103)}},
 		{64, "serve needs --device and --socket", []string{"--device", "mock:edu"}},
 		{64, "--fault gone@0: \"0\" is not the number of an access",

@@ -22,7 +22,8 @@ func (v *verification) printTogether(paths []string, images []together.Image, wa
 			"collisions": collisions, "warnings": warnings})
 	case code == hal.OK:
 		printLine(stdout,
-			"%d images, valid: none stores to what a later sequence of another relies on",
+			"%d valid images: none stores to a place that a later sequence of another "+
+				"relies on",
 			len(images))
 	default:
 		printLine(stdout, "one image can break another:")

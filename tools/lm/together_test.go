@@ -191,7 +191,7 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if exit, stdout, stderr := lm(t, "verify", "--together", a, c); exit != 0 || stderr != "" ||
-		!strings.HasPrefix(stdout, "2 images, valid: none stores") {
+		!strings.HasPrefix(stdout, "2 valid images: none stores") {
 		t.Errorf("%d, %s%s", exit, stdout, stderr)
 	}
 	if exit, stdout, _ := lm(t, "verify", "--together", "--json", a, c); exit != 0 ||

@@ -227,7 +227,7 @@ func (g *grid) shardCores(t BufferType, spec CoreSpec) []CoreCoord {
 	list := g.cores(spec)
 	for _, c := range list {
 		if t == DRAM && (c.Y != 0 || c.X >= len(g.banks)) {
-			refuse("%v is no DRAM bank: they are (0,0) to (%d,0)", c, len(g.banks)-1)
+			refuse("%v is not a DRAM bank; banks are (0,0) to (%d,0)", c, len(g.banks)-1)
 		}
 	}
 	return list

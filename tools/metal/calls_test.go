@@ -178,7 +178,7 @@ func TestComparisonsHoldAtReplayAndFailForOtherData(t *testing.T) {
 func TestCompareToCaptureNeedsSomethingThatComputes(t *testing.T) {
 	r := newRig(t, &boards.Wormhole, nil)
 	refused(t, metal.LightMetalCompareToCapture(r.q, r.l1(64), metal.Exact()),
-		"nothing computes at this capture")
+		"this capture computes nothing")
 }
 
 func TestComparisonThatMakesNoSenseIsRefused(t *testing.T) {
@@ -190,12 +190,13 @@ func TestComparisonThatMakesNoSenseIsRefused(t *testing.T) {
 		want string
 	}{
 		{metal.Comparison{}, b, "a comparison needs a type"},
-		{metal.Tolerance(gen.DTypeFloat32, -1, 0), b, "tolerance -1 is not a finite number"},
+		{metal.Tolerance(gen.DTypeFloat32, -1, 0), b, "tolerance -1 must be finite and not " +
+			"negative"},
 		{metal.Tolerance(gen.DTypeFloat32, 0, float32(math.NaN())), b, "tolerance NaN"},
-		{metal.Correlation(gen.DTypeFloat32, 2), b, "correlation 2 is not between"},
+		{metal.Correlation(gen.DTypeFloat32, 2), b, "correlation 2 must be between"},
 		{metal.Tolerance(gen.DTypeInvalid, 0, 0), b, "a comparison needs a type"},
 		{metal.Tolerance(gen.DTypeFloat64, 0, 0), odd,
-			"pages of 12 bytes do not hold whole elements of 8"},
+			"pages of 12 bytes must have complete elements of 8"},
 	} {
 		refused(t, metal.LightMetalCompareToGolden(r.q, test.b, make([]byte, test.b.Size()),
 			test.how), test.want)
@@ -389,7 +390,7 @@ func TestBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 		{metal.BufferConfig{Size: 512, PageSize: 64, Type: metal.L1, Layout: metal.BlockSharded,
 			Shard: shard(4, 2, 1, 1)}, "4 x 2 shards do not fit on a grid of 2 x 2"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.DRAM, Layout: metal.HeightSharded,
-			Shard: shard(4, 1, 1, 1)}, "(0,1) is no DRAM bank"},
+			Shard: shard(4, 1, 1, 1)}, "(0,1) is not a DRAM bank"},
 	} {
 		_, err := metal.CreateBuffer(r.Device, test.c)
 		refused(t, err, test.want)
@@ -560,7 +561,7 @@ func TestProgramThatHangsIsReportedAndLeavesCoresInReset(t *testing.T) {
 		t.Errorf("SOFT_RESET_0 is %#x (%v)", v, c)
 	}
 	r.Deadline = 0
-	refused(t, metal.EnqueueProgram(r.q, p, true), "deadline 0s is not between")
+	refused(t, metal.EnqueueProgram(r.q, p, true), "deadline 0s must be 1 us to 71 minutes")
 }
 
 func TestKernelThatFailsIsReportedWithItsNumber(t *testing.T) {

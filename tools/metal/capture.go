@@ -79,7 +79,7 @@ func LightMetalBeginCapture(d *Device) (err error) {
 	case d.capture != nil:
 		refuse("a capture is under way")
 	case d.open != nil:
-		refuse("trace %d is being captured: the capture begins before it or after", d.open.id)
+		refuse("trace %d is being captured; begin the capture before or after it", d.open.id)
 	}
 	d.capture = &capture{source: d.Source}
 	d.capture.main = newStream()
@@ -237,7 +237,7 @@ func Tolerance(dtype gen.DType, absolute, relative float32) Comparison {
 		Second: math.Float32bits(relative)}}
 	for _, v := range []float32{absolute, relative} {
 		if !(v >= 0) || math.IsInf(float64(v), 0) {
-			c.wrong = fmt.Sprintf("tolerance %v is not a finite number from 0 on", v)
+			c.wrong = fmt.Sprintf("tolerance %v must be finite and not negative", v)
 		}
 	}
 	return c
@@ -250,7 +250,7 @@ func Correlation(dtype gen.DType, threshold float32) Comparison {
 	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementCorrelation,
 		First: math.Float32bits(threshold)}}
 	if !(threshold >= -1 && threshold <= 1) {
-		c.wrong = fmt.Sprintf("correlation %v is not between -1 and 1", threshold)
+		c.wrong = fmt.Sprintf("correlation %v must be between -1 and 1", threshold)
 	}
 	return c
 }
@@ -263,7 +263,7 @@ func (c Comparison) check(b *Buffer) {
 	case size == 0:
 		refuse("a comparison needs a type: Exact(), Tolerance(...) or Correlation(...)")
 	case b.config.PageSize%size != 0:
-		refuse("pages of %d bytes do not hold whole elements of %d", b.config.PageSize, size)
+		refuse("pages of %d bytes must have complete elements of %d bytes", b.config.PageSize, size)
 	}
 }
 
@@ -277,9 +277,9 @@ func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) (err
 		return nil
 	}
 	if d.machine == nil {
-		refuse("LightMetalCompareToCapture: nothing computes at this capture, so there is " +
-			"nothing to compare with; capture on a device, or give " +
-			"the data to LightMetalCompareToGolden")
+		refuse("LightMetalCompareToCapture: this capture computes nothing, so it has no " +
+			"data to compare with; capture on a device, or pass the data to " +
+			"LightMetalCompareToGolden")
 	}
 	golden, s := make([]byte, b.config.Size), d.machine.pending
 	s.mark(Call{Name: "LightMetalCompareToCapture", Buffer: b.id}.String())

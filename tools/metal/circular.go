@@ -76,7 +76,7 @@ func (c *circular) check(d *Device) {
 func (c *circular) checkBuffer(d *Device, b *Buffer) {
 	d.check("buffer", b.id, b)
 	if b.config.Type != L1 || b.config.Layout == Interleaved {
-		refuse("a circular buffer lies on a sharded buffer in L1, which buffer %d is not", b.id)
+		refuse("a circular buffer needs a sharded buffer in L1, but buffer %d is not", b.id)
 	}
 	tiles := map[uint32]int{}
 	for _, p := range b.places {

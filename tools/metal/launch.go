@@ -28,7 +28,7 @@ func (d *Device) newLaunch(p *Program) *launch {
 	}
 	deadline := d.Deadline.Microseconds()
 	if deadline < 1 || deadline >= 1<<32 {
-		refuse("deadline %v is not between 1 us and 71 minutes", d.Deadline)
+		refuse("deadline %v must be 1 us to 71 minutes", d.Deadline)
 	}
 	l := &launch{program: p.id, constant: map[CoreCoord][]block{}, zeroed: map[CoreCoord][]span{},
 		state:      map[CoreCoord]block{},

@@ -46,7 +46,7 @@ func mainOf(list []Workload, args []string) (err error) {
 	if err := flags.Parse(args); err == flag.ErrHelp {
 		return nil // which it has printed
 	} else if err != nil {
-		refuse("%v; --help tells more", err)
+		refuse("%v; --help lists the flags", err)
 	}
 	if flags.NArg() > 0 {
 		refuse("%s: flags alone; --workload names what to capture", flags.Arg(0))
@@ -59,7 +59,7 @@ func mainOf(list []Workload, args []string) (err error) {
 	}
 	w := choose(list, *name)
 	if *out == "" {
-		refuse("--out says where the image goes")
+		refuse("--out FILE is missing; it names the image to write")
 	}
 	b, on := openDevice(*board, *device)
 	if on != nil {
@@ -76,7 +76,7 @@ func choose(list []Workload, name string) *Workload {
 		}
 		names = append(names, list[i].Name)
 	}
-	refuse("no workload %q; there are %s", name, strings.Join(names, ", "))
+	refuse("there is no workload %q; workloads: %s", name, strings.Join(names, ", "))
 	return nil
 }
 
@@ -89,7 +89,7 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 	switch kind, rest, _ := strings.Cut(device, ":"); kind {
 	case "none":
 		if b == nil {
-			refuse("without a device, --board says what the image is for: wormhole or blackhole")
+			refuse("without a device, use --board wormhole or --board blackhole")
 		}
 		return b, nil
 	case "mock":
@@ -107,7 +107,7 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 	}
 	if b == nil {
 		on.Close()
-		refuse("%s is no known board", device)
+		refuse("%s is not a known board", device)
 	}
 	return b, on // CreateDevice compares the two
 }

@@ -276,7 +276,8 @@ func (d *Device) checkArgument(a RuntimeArg) {
 	}
 	d.check("buffer", a.buffer.id, a.buffer)
 	if a.buffer.address >= 1<<32 {
-		refuse("buffer %d is at %#x, which is no 32-bit argument", a.buffer.id, a.buffer.address)
+		refuse("buffer %d is at %#x, which does not fit a 32-bit argument", a.buffer.id,
+			a.buffer.address)
 	}
 }
 

@@ -76,7 +76,7 @@ func Finish(q *CommandQueue) (err error) {
 	defer fail.Catch(&err)
 	d := q.use()
 	if d.open != nil {
-		refuse("Finish: trace %d is being captured, and a trace holds programs only", d.open.id)
+		refuse("Finish: trace %d is being captured, and a trace may have programs only", d.open.id)
 	}
 	d.streams(Call{Name: "Finish"})
 	d.wait(true)
@@ -113,7 +113,8 @@ func (q *CommandQueue) useBuffer(name string, b *Buffer) *Device {
 	case b == nil || b.device != d:
 		refuse("%s: the buffer is not one of this device", name)
 	case d.open != nil:
-		refuse("%s: trace %d is being captured, and a trace holds programs only", name, d.open.id)
+		refuse("%s: trace %d is being captured, and a trace may have programs only", name,
+			d.open.id)
 	}
 	d.check("buffer", b.id, b)
 	return d

@@ -221,7 +221,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 	q := image.Sequences
 	if len(q) != 2 || q[0].Name != loadName || q[1].Name != replayName || len(image.Tensors) != 0 ||
 		!slices.Equal(image.Windows, windows()) {
-		fail.With(hal.BadImage, "the image is no trace of CollectTrace")
+		fail.With(hal.BadImage, "the image is not a trace of CollectTrace")
 	}
 	if got, want := image.Devices, targets(d.board); !slices.Equal(got, want) {
 		fail.With(hal.WrongDevice, "the trace is for %s, the device is %s", got[0].Board,
@@ -231,7 +231,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 	for _, c := range slices.Concat(t.load, t.replay) {
 		if c.Opcode == gen.OpcodeCall {
 			fail.With(hal.BadImage,
-				"the trace calls a sequence, which those of CollectTrace do not")
+				"the trace calls a sequence, so CollectTrace did not make it")
 		}
 		if c.Opcode != gen.OpcodePoint {
 			continue
@@ -239,7 +239,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 		target, _ := boards.UnpackTileRange(c.Mask)
 		cores, ok := d.aimed(target)
 		if !ok {
-			fail.With(hal.BadImage, "the trace reaches (%d,%d), which is no core", target.X,
+			fail.With(hal.BadImage, "the trace uses (%d,%d), which is not a core", target.X,
 				target.Y)
 		}
 		t.cores = append(t.cores, cores...)

@@ -184,9 +184,9 @@ func TestLoadTraceRefusesWhatIsNoTraceForIt(t *testing.T) {
 	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall}})),
 		"the trace calls a sequence")
 	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint,
-		Mask: dram}})), "the trace reaches (0,0), which is no core")
+		Mask: dram}})), "the trace uses (0,0), which is not a core")
 	ok(t, metal.EnqueueWriteBuffer(r.q, a, counted(16), false))
-	refused(t, load(r, r.end().Bytes()), "the image is no trace")
+	refused(t, load(r, r.end().Bytes()), "the image is not a trace")
 }
 
 func TestReplayOfALoadedTraceIsCaptured(t *testing.T) {
@@ -219,9 +219,10 @@ func TestTraceMisuseIsRefused(t *testing.T) {
 	_, err = metal.BeginTraceCapture(r.q)
 	refused(t, err, "trace 5 is being captured")
 	refused(t, metal.EndTraceCapture(r.q, id), "trace 5 has no program")
-	refused(t, metal.EnqueueWriteBuffer(r.q, a, counted(16), false), "a trace holds programs only")
-	refused(t, metal.EnqueueReadBuffer(r.q, a, nil, false), "a trace holds programs only")
-	refused(t, metal.Finish(r.q), "a trace holds programs only")
+	refused(t, metal.EnqueueWriteBuffer(r.q, a, counted(16), false), "a trace may have programs "+
+		"only")
+	refused(t, metal.EnqueueReadBuffer(r.q, a, nil, false), "a trace may have programs only")
+	refused(t, metal.Finish(r.q), "a trace may have programs only")
 	refused(t, metal.ReplayTrace(r.q, id, true), "trace 5 is being captured")
 	_, err = metal.CollectTrace(r.Device, id)
 	refused(t, err, "trace 5 is still being captured")

@@ -42,14 +42,13 @@ func Parse(name string, text []byte) (*lmb.Image, error) {
 			name)
 	case len(image.Rules) == 0:
 		return nil,
-			fmt.Errorf("%s: no rule says what a BAR takes, so that nothing may be accessed; a "+
-				"line `rule registers bar0` lets all of one be, 32 "+
-				"bits at a time", name)
+			fmt.Errorf("%s: the board file has no rules, so no access is allowed; a line "+
+				"`rule registers bar0` allows 32-bit accesses to all of BAR 0", name)
 	}
 	if b := chips.BoardByName(image.Devices[0].Board); b != nil {
 		return nil,
-			fmt.Errorf("%s: %s is the name of a board that is known, with other ids; choose "+
-				"another name", name, b.Name)
+			fmt.Errorf("%s: board %s exists and has other PCI ids; choose another name", name,
+				b.Name)
 	}
 	return image, nil
 }
@@ -87,7 +86,8 @@ func With(b *boards.Board, rules []string) (*boards.Board, error) {
 	own := slices.DeleteFunc(over.Rules, func(r boards.Rule) bool { return r.Name == registers })
 	for _, r := range own {
 		if size := b.Bars[r.Bar]; r.First >= size {
-			return nil, fmt.Errorf("a rule of BAR %d from 0x%x on: %s has 0x%x bytes there", r.Bar,
+			return nil, fmt.Errorf("a rule of BAR %d starts at 0x%x, but the BAR of %s has "+
+				"0x%x bytes", r.Bar,
 				r.First, b.Name, size)
 		}
 	}
@@ -169,7 +169,8 @@ func overlay(under, over []boards.Rule) ([]boards.Rule, error) {
 	for i, r := range over {
 		for _, other := range over[:i] {
 			if overlap(r, other) {
-				return nil, fmt.Errorf("two rules say something of byte 0x%x of BAR %d",
+				return nil, fmt.Errorf("two rules contain byte 0x%x of BAR %d; remove it "+
+					"from one",
 					max(r.First, other.First), r.Bar)
 			}
 		}
@@ -199,7 +200,7 @@ func overlay(under, over []boards.Rule) ([]boards.Rule, error) {
 				cmp.Compare(a.First, b.First))
 		})
 	if len(all) >= fbs.RulesMax {
-		return nil, fmt.Errorf("%d rules are more than the %d that an image has", len(all),
+		return nil, fmt.Errorf("%d rules are too many: an image may have %d", len(all),
 			fbs.RulesMax-1)
 	}
 	return all, nil

@@ -82,8 +82,8 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 		{"no width", []string{"0=memory"}},
 		{"begins or ends inside an access", []string{"0+2..8=4"}},
 		{"begins or ends inside an access", []string{"0+0..6=4,8"}},
-		{"two rules say something of byte 0x4 of BAR 0", []string{"0+0..8=4", "0+4..16=4"}},
-		{"405 rules are more than the 255", many},
+		{"two rules contain byte 0x4 of BAR 0", []string{"0+0..8=4", "0+4..16=4"}},
+		{"405 rules are too many", many},
 	} {
 		if _, err := Generic(test.rules); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.rules[0], err, test.want)
@@ -91,7 +91,7 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 	if _, err := With(&boards.Board{Name: "b", Bars: [6]uint64{0: 64}},
 		[]string{"0+64..68=4"}); err == nil ||
-		!strings.Contains(err.Error(), "b has 0x40 bytes there") {
+		!strings.Contains(err.Error(), "b has 0x40 bytes") {
 		t.Error(err)
 	}
 }
@@ -101,7 +101,7 @@ func TestBoardFilesWithDefectsAreRefusedWithPlaceAndReason(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"", "x.board:1:1: the listing is empty"},
 		{"lightmetal 1\n", "a board file has one `device` line"},
-		{head, "no rule says what a BAR takes"},
+		{head, "the board file has no rules"},
 		{head + "rule r bar0\nwindow w bar0 size 4\n", "and its rules, nothing else"},
 		{head + "rule r bar0\nmain:\n", "and its rules, nothing else"},
 		{head + "target y ab1e:0002 bar0 4KiB\nrule r bar0\n",
@@ -112,7 +112,7 @@ func TestBoardFilesWithDefectsAreRefusedWithPlaceAndReason(t *testing.T) {
 		{head + "tensor a input int8[4] = file \"/etc/passwd\"\n",
 			"x.board:3:31: a board file cannot contain data: remove this line"},
 		{"lightmetal 1\ntarget edu ab1e:0001 bar0 4KiB\nrule r bar0\n",
-			"edu is the name of a board that is known"},
+			"board edu exists and has other PCI ids"},
 		{"lightmetal 1\ntarget edu 1234:11e8 bar0 4KiB\nrule r bar0\n",
 			"1234:11e8 is edu, which has its own rules"},
 	} {
@@ -161,13 +161,13 @@ func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
 	}
 	write("device", "nonsense\n")
 	if _, err := FromDevice(folder); err == nil ||
-		!strings.Contains(err.Error(), "is no PCI device under /sys") {
+		!strings.Contains(err.Error(), "is not a PCI device under /sys") {
 		t.Error(err)
 	}
 	write("vendor", "0x1234\n")
 	write("device", "0x11e8\n")
 	if _, err := FromDevice(folder); err == nil ||
-		!strings.Contains(err.Error(), "1234:11e8 is edu, which has its rules already") {
+		!strings.Contains(err.Error(), "1234:11e8 is board edu, which has its own rules") {
 		t.Error(err)
 	}
 }
@@ -176,11 +176,11 @@ func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
 func TestARecordingWithoutADeviceDescribesNone(t *testing.T) {
 	for text, want := range map[string]string{
 		"LMRECORD 2\n":                "2:1: the recording has no END line",
-		"LMRECORD 2\nGAP x\nEND 1\n":  "2:1: the recording is not whole: x",
+		"LMRECORD 2\nGAP x\nEND 1\n":  "2:1: the recording is incomplete: x",
 		"LMRECORD 2\nMEM 1000 1000\n": "3:1: the recording has no END line",
 	} {
 		if _, err := FromRecord(strings.NewReader(text), ""); err == nil ||
-			!strings.Contains(err.Error(), "no device is in the recording: "+want) {
+			!strings.Contains(err.Error(), "the recording has no device: "+want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

@@ -41,7 +41,7 @@ func FromDevice(folder string) (*lmb.Image, error) {
 			ids[i], err = strconv.ParseUint(strings.TrimSpace(string(text)), 0, 16)
 		}
 		if err != nil && (i < 2 || !errors.Is(err, os.ErrNotExist)) {
-			return nil, fmt.Errorf("%s is no PCI device under /sys: %w", folder, err)
+			return nil, fmt.Errorf("%s is not a PCI device under /sys: %w", folder, err)
 		}
 	}
 	b := &boards.Board{Vendor: uint16(ids[0]), Device: uint16(ids[1])}
@@ -73,7 +73,8 @@ func FromDevice(folder string) (*lmb.Image, error) {
 type Known struct{ Board *boards.Board }
 
 func (e *Known) Error() string {
-	return fmt.Sprintf("%04x:%04x is %s, which has its rules already: --board %s", e.Board.Vendor,
+	return fmt.Sprintf("%04x:%04x is board %s, which has its own rules; use --board %s",
+		e.Board.Vendor,
 		e.Board.Device, e.Board.Name, e.Board.Name)
 }
 
@@ -89,7 +90,7 @@ func imageOf(b *boards.Board, over []boards.Rule) (*lmb.Image, error) {
 		return nil, err
 	}
 	if len(rules) == 0 {
-		return nil, errors.New("the device has no BAR of memory")
+		return nil, errors.New("the device has no memory BAR")
 	}
 	b.Rules = rules
 	return &lmb.Image{
@@ -121,7 +122,7 @@ func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 		return nil, err
 	}
 	if c == nil {
-		return nil, fmt.Errorf("no device is in the recording: %w", err)
+		return nil, fmt.Errorf("the recording has no device: %w", err)
 	}
 	b := &boards.Board{Vendor: c.Vendor, Device: c.Device}
 	var over []boards.Rule
@@ -183,7 +184,7 @@ func ForImage(image *lmb.Image, b *boards.Board) error {
 	}
 	slices.SortFunc(image.Rules, lmb.CompareRules)
 	if len(image.Rules) > fbs.RulesMax {
-		return fmt.Errorf("%d rules of all targets are more than the %d that an image has",
+		return fmt.Errorf("%d rules of all devices are too many: an image may have %d",
 			len(image.Rules), fbs.RulesMax)
 	}
 	return nil

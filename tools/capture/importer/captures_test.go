@@ -364,7 +364,7 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 	o := Options{From: FromQemu, Board: &boards.Nvme,
 		Regions: []traces.Region{{Name: "nvme", Base: 0x8001004000}}}
 	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base "+
-		"address): a replay needs host memory there, and the trace does not have it; "+
+		"address): a replay needs host memory there, which the trace lacks; "+
 		"name its file with --host")
 
 	trace, list, err := traces.Read(strings.NewReader(text), o.source())
@@ -386,11 +386,11 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", name, s, err)
 		}
 		want := "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a " +
-			"replay needs host memory there, and the trace " +
-			"does not have it; name its file with --host\n" +
+			"replay needs host memory there, which the trace " +
+			"lacks; name its file with --host\n" +
 			"line 37: store of 0x43080000 to ACQ (admin completion queue base address): a replay " +
-			"needs host memory there, and the trace " +
-			"does not have it; name its file with --host\n"
+			"needs host memory there, which the trace " +
+			"lacks; name its file with --host\n"
 		got := ""
 		for _, w := range s.Blocked {
 			got += w.String() + "\n"
@@ -473,7 +473,7 @@ func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
 func TestCaptureThatIsCompressedOrInUTF16IsRefusedWithWhatReadsIt(t *testing.T) {
 	for head, want := range map[string]string{"\xfd7zXZ\x00\x00\x04": "xz -dc",
 		"\x28\xb5\x2f\xfd\x24\x00": "zstd -dc", "BZh91AY&SY": "bzip2 -dc",
-		"\xff\xfeV\x00E\x00": "text in UTF-16; text, or text that gzip compressed, is read here: " +
+		"\xff\xfeV\x00E\x00": "text in UTF-16, but must be text, or text with gzip; use " +
 			"iconv", "\xfe\xff\x00V\x00E": "iconv -f UTF-16",
 		packed(t, "\xff\xfeV\x00E\x00"): "iconv -f UTF-16 -t UTF-8 FILE |"} {
 		for _, from := range []string{FromMmiotrace, FromQemu, FromRecord} {

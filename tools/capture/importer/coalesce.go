@@ -70,7 +70,8 @@ func (m *maker) make() (out outcome, err error) {
 	}
 	m.fences.end(m)
 	if m.made >= fbs.CommandsMax {
-		return out, traces.Refuse(0, "%d commands are more than an image holds (%d): import a part",
+		return out, traces.Refuse(0, "%d commands are more than an image may have (%d): "+
+			"import a part",
 			m.made+1, fbs.CommandsMax)
 	}
 	m.steps, m.data = steps{}, arena{}
@@ -87,7 +88,7 @@ func (m *maker) make() (out outcome, err error) {
 // drop reports the points that were not made.
 func (m *maker) drop() (out outcome, err error) {
 	if m.pointed > 0 && m.with("drop") {
-		out.did = fmt.Sprintf("%d of %s change nothing", m.pointed-m.points,
+		out.did = fmt.Sprintf("%d of %s without effect dropped", m.pointed-m.points,
 			english.Count(m.pointed, "point"))
 	}
 	return out, nil
@@ -99,8 +100,8 @@ func (m *maker) drop() (out outcome, err error) {
 func (m *maker) coalesce() (out outcome, err error) {
 	if len(m.o.Inputs) > 0 && m.compares > 0 {
 		out.warn(m.compareLine,
-			"%s what the device gave against the recording, and will fail where an input changes "+
-				"it: name it as an output",
+			"%s data of the device with the recording, and will fail if an input changes "+
+				"them; name the place as an output",
 			holds(m.compares))
 	}
 	out.did = m.text()
@@ -128,9 +129,9 @@ func (m *maker) append(c *lmb.Command) {
 
 func holds(compares int) string {
 	if compares == 1 {
-		return "1 compare holds"
+		return "1 compare checks"
 	}
-	return fmt.Sprintf("%d compares hold", compares)
+	return fmt.Sprintf("%d compares check", compares)
 }
 
 func (m *maker) text() string {

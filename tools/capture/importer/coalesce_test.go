@@ -40,7 +40,7 @@ write tlb0+0x3c w4 0x6
 	if got := did(report, "coalesce"); got != "2 writes, 1 copy of 4 stores" {
 		t.Errorf("coalesce: %s", got)
 	}
-	if got := did(report, "fence"); got != "1 store fence behind bulk copies" {
+	if got := did(report, "fence"); got != "1 store fence after bulk copies" {
 		t.Errorf("fence: %s", got)
 	}
 }

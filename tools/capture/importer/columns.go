@@ -86,8 +86,8 @@ func (c *columns) loops(p *piece) {
 	}
 	switch {
 	case p.op == stepLoad && s.run() == 1 && least != most:
-		c.note("line %d: the load is made %d to %d times with one result: as in the first "+
-			"repetition", s.line, least, most)
+		c.note("line %d: the program makes this load %d to %d times with one result; the "+
+			"image does as in the first repetition", s.line, least, most)
 	case p.op == stepPoll && !looped && p.differs != nil:
 		p.op = stepLoad // nobody waited: it gives data
 	case p.op == stepPoll:
@@ -121,11 +121,11 @@ func (c *columns) settle() {
 	c.hostMemory()
 	c.name()
 	if len(c.c.reps) == 2 && c.has("input") {
-		c.note("with two repetitions, what counts up looks like an input")
+		c.note("with only two repetitions, a value that counts up looks like an input")
 	}
 	if !c.has("input") && !c.has("output") && len(c.c.Refused) == 0 {
-		c.note("nothing differs between the repetitions: a record with other data in each frame " +
-			"tells inputs and outputs")
+		c.note("nothing differs between the repetitions; to find inputs and outputs, record " +
+			"with other data in each frame")
 	}
 }
 
@@ -270,7 +270,7 @@ func guess(values [][]byte, p *piece) (gen.DType, string) {
 			}
 		}
 		if of > 0 && 10*n >= 9*of {
-			return k.dtype, fmt.Sprintf("%d %% of the words other than 0 %s", 100*n/of, k.text)
+			return k.dtype, fmt.Sprintf("%d %% of the words that are not 0 %s", 100*n/of, k.text)
 		}
 	}
 	return gen.DTypeUint8, "bytes: the words look like no type"

@@ -211,13 +211,15 @@ func (s *partState) has(a *traces.Access) bool {
 func (s *partState) check(what string, lines int) error {
 	switch {
 	case !s.began && s.first > 0:
-		return traces.Usage("the %s begins at line %d, the trace has %d", what, s.first, lines)
+		return traces.Usage("the %s begins at line %d, but the trace has %d lines", what, s.first,
+			lines)
 	case s.last > lines:
-		return traces.Usage("the %s ends at line %d, the trace has %d", what, s.last, lines)
+		return traces.Usage("the %s ends at line %d, but the trace has %d lines", what, s.last,
+			lines)
 	case !s.began:
 		return traces.Usage("the trace has no mark %q for the %s to begin at", s.From, what)
 	case s.To != "" && s.last == 0 && !s.ended:
-		return traces.Usage("the trace has no mark %q behind the start of the %s", s.To, what)
+		return traces.Usage("the trace has no mark %q after the start of the %s", s.To, what)
 	}
 	return nil
 }

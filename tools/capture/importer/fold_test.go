@@ -218,9 +218,8 @@ func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
 	text := lines(eduDevice, "@1.0 W 4 0x8 0x5", "@2.0 R 4 0x20 0x0", "@2.1 R 4 0x8 0x78",
 		"@2.105 W 4 0x4 0x1", "@3.0 W 4 0x4 0x2")
 	_, report := mustImport(t, text, Options{})
-	want := "line 5: the program paused for 10 ms or more before this line, and 2 times in all: " +
-		"a replay goes on at once " +
-		"(put a delay into the listing where the device needs it)"
+	want := "line 5: the program paused for 10 ms or more before this line, and 2 times in all; " +
+		"a replay does not pause: add a delay to the listing if the device needs it"
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
 		t.Errorf("warnings %v", report.Warnings)
 	}
@@ -230,8 +229,9 @@ func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
 func TestTimeThatGoesBackIsWarnedOf(t *testing.T) {
 	_, report := mustImport(t, lines(eduDevice, "@5.0 W 4 0x8 0x5", "@4.9 W 4 0x8 0x6",
 		"@4.905 W 4 0x8 0x7"), Options{})
-	want := "line 4: the time goes back before this line, and 1 time in all: lines may not stand " +
-		"in the order in which the accesses were made"
+	want := "line 4: the time decreases before this line, and 1 time in all; the lines may not " +
+		"be " +
+		"in the order of the accesses"
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
 		t.Errorf("warnings %v", report.Warnings)
 	}
@@ -305,7 +305,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestRangesThatMeetNoLoadAreWarnedOf: one that is misspelled would change nothing
+// TestRangesThatMeetNoLoadAreWarnedOf: one that is misspelled would without effect dropped
 // and say nothing. A register whose board knows that it changes is met too.
 func TestRangesThatMeetNoLoadAreWarnedOf(t *testing.T) {
 	trace := ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0", "r 08 4 0x78", "r 10 4 0x1")
@@ -316,8 +316,8 @@ func TestRangesThatMeetNoLoadAreWarnedOf(t *testing.T) {
 	for _, w := range report.Warnings {
 		got += w.String() + "\n"
 	}
-	want := "--poll 0x9990-0x9990 does nothing: it meets no load that it could change\n" +
-		"--ignore bar0+0x80-0x87 does nothing: it meets no load that it could change\n"
+	want := "--poll 0x9990-0x9990 has no effect: no load is in this range\n" +
+		"--ignore bar0+0x80-0x87 has no effect: no load is in this range\n"
 	if got != want {
 		t.Errorf("want\n%s\ngot\n%s", want, got)
 	}

@@ -96,10 +96,11 @@ type finder struct {
 func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 	switch {
 	case o.Frame != Part{} || o.Stop != Part{}:
-		return nil, traces.Usage("a frame is either found or given")
+		return nil, traces.Usage("use either --find-frames or --frame, not both")
 	case slices.Contains(o.Without, "fold"):
 		return nil,
-			traces.Usage("frames are found by what a program waits for: not without the pass fold")
+			traces.Usage("--find-frames needs the pass fold, because it finds frames by " +
+				"their waits")
 	}
 	f := finder{o: o}
 	o.Inputs, o.Outputs = nil, nil
@@ -283,7 +284,8 @@ func (f *finder) look(r runs.Run) Candidate {
 		if turn := f.look(runs.Run{Start: r.Start, Length: r.Length,
 			Period: r.Period * c.cycle}); len(turn.Refused) == 0 {
 			turn.Notes = append(turn.Notes,
-				fmt.Sprintf("a frame is %d repetitions: then the counters begin again", c.cycle))
+				fmt.Sprintf("a frame is %d repetitions, after which the counters start again",
+					c.cycle))
 			return turn
 		}
 	}
@@ -332,7 +334,7 @@ func (f *finder) later(c *Candidate) {
 	for _, r := range f.runs {
 		if r.Period == c.run.Period && r.End() <= c.run.Start && f.again(c.run, r) {
 			c.Notes = append(c.Notes,
-				fmt.Sprintf("lines %d..%d repeat the same before: they stay in init",
+				fmt.Sprintf("lines %d..%d repeat the same earlier; they stay in init",
 					f.lineOf(r.Start), f.lastLine(r.End()-1)))
 		}
 		if r.Period == c.run.Period && r.Start >= end && f.again(c.run, r) {
@@ -395,20 +397,20 @@ func (f *finder) shape(c *Candidate) string {
 		return "the last repetition ends in the middle of a line"
 	case stores && looks && len(c.reps) == 2 && c.run.Period < commandsAlike &&
 		covers < stepPercent:
-		return fmt.Sprintf("it comes twice, with %d commands each, and is %d %% of the trace: "+
-			"more likely a step of setting up", c.run.Period, covers)
+		return fmt.Sprintf("it occurs only twice, with %d commands each, and is %d %% of "+
+			"the trace: more likely a part of the setup", c.run.Period, covers)
 	case f.between(c) > len(c.reps)*c.run.Period:
-		return fmt.Sprintf("between its repetitions the program does more than in them (%d "+
-			"commands), which a frame would leave out: "+
-			"more likely a step of setting up", f.between(c))
+		return fmt.Sprintf("the program does more between the repetitions than in them (%d "+
+			"commands), which a frame would leave out: more likely a part of the setup",
+			f.between(c))
 	case stores && looks:
 	case c.Times < 3 || covers < 50:
 		does := "loads and never stores"
 		if stores {
 			does = "stores and never looks"
 		}
-		return fmt.Sprintf("it %s, and is %d %% of the trace: more likely a port that is fed, or "+
-			"a wait", does, covers)
+		return fmt.Sprintf("it %s, and is %d %% of the trace: more likely a data port, "+
+			"or a wait", does, covers)
 	}
 	return ""
 }

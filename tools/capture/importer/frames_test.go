@@ -452,8 +452,8 @@ func TestInputsInOnePlaceHaveLines(t *testing.T) {
 
 // A place that a frame stores to again and again is a port, refused once.
 func TestPortThatIsFedIsNoInput(t *testing.T) {
-	for n, want := range map[int]string{16: "", 17: "a port that is fed",
-		400: "a port that is fed"} {
+	for n, want := range map[int]string{16: "", 17: "a data port",
+		400: "a data port"} {
 		var m made
 		m.start()
 		for k := range 40 {
@@ -556,9 +556,9 @@ func TestWhatCountsInsideAnInputIsTold(t *testing.T) {
 		}
 		f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
 		want := "the input at (1,1) 0x20080 counts in 1 part of 4 bytes, the first at 0x20094: " +
-			"0x40, 0x48, 0x50 ...: whoever replays has it count"
+			"0x40, 0x48, 0x50 ...; the replaying program must count"
 		if image == nil || !strings.Contains(f.String(), want) ||
-			strings.Count(f.String(), "whoever replays") != 1 {
+			strings.Count(f.String(), "the replaying program") != 1 {
 			t.Errorf("\n%s", f)
 		}
 	}
@@ -615,7 +615,7 @@ func TestDoorbellThatGoesRoundMakesAFrameOfATurn(t *testing.T) {
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
 	if image == nil || !strings.Contains(f.String(),
-		"a frame is 2 repetitions: then the counters begin again") {
+		"a frame is 2 repetitions, after which the counters start again") {
 		t.Errorf("\n%s", f)
 	}
 }
@@ -795,8 +795,8 @@ func TestStepsOfSettingUpAreNoFrame(t *testing.T) {
 			fmt.Sprintf("W 0 %x 4 01000000", 0x28+4*k))
 	}
 	twice = slices.Concat(twice[:6], asks(1), asks(2), twice[6:])
-	for want, list := range map[string][]string{"between its repetitions the program does more " +
-		"than in them": between, "it comes twice, with 2 commands each": twice} {
+	for want, list := range map[string][]string{"the program does more between the repetitions " +
+		"than in them": between, "it occurs only twice, with 2 commands each": twice} {
 		list = slices.Concat(head, list)
 		text := "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
 		f, err := FindFrames(strings.NewReader(text), Options{From: FromRecord}, 0)
@@ -868,7 +868,7 @@ func TestFramesInHostMemoryTakeNewData(t *testing.T) {
 	}
 	refused(t, record, Options{From: FromRecord,
 		Inputs: []TensorSpec{mustTensor(t, "x=bus:0x20000000,uint8,4")}},
-		"input x: the recording knows no host memory at bus:0x20000000..0x20000003")
+		"input x: the recording has no host memory at bus:0x20000000..0x20000003")
 	refused(t, record, Options{From: FromRecord,
 		Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10000800,uint8,4")}},
 		"output y: the device writes nothing there in this capture")

@@ -94,7 +94,8 @@ func (f *Frames) hint(b *strings.Builder) {
 		}
 	}
 	if len(flags) > 0 {
-		fmt.Fprintf(b, "by hand    %s has whoever replays count; or take another by --candidate\n",
+		fmt.Fprintf(b, "by hand    %s makes inputs that the replaying program must count; "+
+			"or use --candidate\n",
 			strings.Join(flags, " "))
 	}
 }
@@ -119,11 +120,11 @@ func (c *Candidate) explain(b *strings.Builder) {
 			english.Count(c.Cut, "command"))
 	}
 	for _, again := range c.Again {
-		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with what is in front "+
-			"of them\n", again[0], again[1])
+		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with the lines "+
+			"before them\n", again[0], again[1])
 	}
 	if c.next == 0 {
-		b.WriteString("stop       nothing is behind the repetitions\n")
+		b.WriteString("stop       nothing follows the repetitions\n")
 	} else {
 		fmt.Fprintf(b, "stop       from line %d on\n", c.next)
 	}

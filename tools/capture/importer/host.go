@@ -44,10 +44,10 @@ func (o *Options) checkHost() error {
 		size := uint64(len(h.Data))
 		switch {
 		case size == 0 || size > fbs.WindowSizeMax:
-			return traces.Usage("host memory %s: %d bytes are not 1 to %d", h.Name, size,
+			return traces.Usage("host memory %s: %d bytes must be 1 to %d", h.Name, size,
 				uint64(fbs.WindowSizeMax))
 		case h.Bus == 0 || h.Bus%8 != 0 || h.Bus > math.MaxUint64-size:
-			return traces.Usage("host memory %s: 0x%x is no address of %d bytes", h.Name, h.Bus,
+			return traces.Usage("host memory %s: 0x%x is not an address of %d bytes", h.Name, h.Bus,
 				size)
 		}
 		for _, other := range o.Host[:i] {
@@ -197,9 +197,9 @@ func (l *lifter) unanswered() (out outcome) {
 	for i := range l.hosts {
 		if h := &l.hosts[i]; h.exact && h.stored > 0 && !h.wrote {
 			out.warn(h.stored,
-				"%s, bus address 0x%x: by the record the device wrote nothing there; if it "+
-					"answers there, the image has the answers in it: "+
-					"record with %s", h.name, h.bus, toldApart)
+				"%s, bus address 0x%x: the record has no writes of the device there; if it "+
+					"writes results there, the image contains them: record with %s", h.name, h.bus,
+				toldApart)
 		}
 	}
 	return out
@@ -230,12 +230,12 @@ func (l *lifter) iatu() (out outcome, err error) {
 		}
 		list.add(1, "region %s is host window %s", g.String(), l.hosts[i].name)
 	}
-	list.add(unused, "%s that nothing reaches dropped", english.Count(unused, "region"))
+	list.add(unused, "%s without an access dropped", english.Count(unused, "region"))
 	list.add(l.host.direct, "%s through the PCIe tile became accesses of host memory",
 		english.Count(l.host.direct, "access"))
 	if l.o.From != FromRecord && unused > 0 {
-		out.warn(0, "the trace does not tell what the device reaches of host memory: if cores "+
-			"do, the image lacks it")
+		out.warn(0, "the trace does not show which host memory the device accesses; if "+
+			"cores do that, the image lacks it")
 	}
 	out.did = strings.Join(list, "; ")
 	return out, nil

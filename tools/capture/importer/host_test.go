@@ -50,10 +50,10 @@ func TestCaptureOfDMAReplaysWithTheHostMemoryItReached(t *testing.T) {
 	o := Options{From: FromQemu, Board: &boards.Edu,
 		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}
 	refused(t, text, o, "line 3: store of 0x100000 to the DMA source address: a replay needs "+
-		"host memory there, and the trace does not have it; name its file with --host")
+		"host memory there, which the trace lacks; name its file with --host")
 	o.Host = []HostSpec{{"from", 0x100000, captureFile(t, "edu-dma.from.bin")}}
 	refused(t, text, o, "line 21: store of 0x102000 to the DMA destination address: a replay "+
-		"needs host memory there, and the trace does not have it; name its file with --host")
+		"needs host memory there, which the trace lacks; name its file with --host")
 	o.Host = append(o.Host, HostSpec{"to", 0x102000, captureFile(t, "edu-dma.to.bin")})
 	const warning = "the trace has no accesses to host memory, so the image neither waits for " +
 		"nor compares what the device writes there; record with `lm record` or `lm serve`"
@@ -199,7 +199,7 @@ func TestStoresThatAreAddressesAndThoseThatAreNot(t *testing.T) {
 		if len(report.Warnings) != c.warnings+1 {
 			t.Errorf("%v: %v", c.trace, report.Warnings)
 		}
-		const told = "line 1: 0x2008, which is stored to bar0 + 0x4, is taken for an address in " +
+		const told = "line 1: 0x2008, stored to bar0 + 0x4, is treated as an address in " +
 			"host memory m"
 		if c.trace[0] == "w 04 4 0x2008" && report.Warnings[0].String() != told {
 			t.Errorf("told: %s", report.Warnings[0])
@@ -230,10 +230,11 @@ func TestHostMemoryIsRefusedWhereItMakesNoSense(t *testing.T) {
 	}
 	page := make([]byte, 4096)
 	for want, hosts := range map[string][]HostSpec{
-		"host memory a: 0 bytes are not 1 to 4294967296":    {{"a", 0x1000, nil}},
-		"host memory a: 0x0 is no address of 4096 bytes":    {{"a", 0, page}},
-		"host memory a: 0x1004 is no address of 4096 bytes": {{"a", 0x1004, page}},
-		"host memory a: 0xfffffffffffff008 is no address of 4096 bytes": {{"a", 0xfffffffffffff008,
+		"host memory a: 0 bytes must be 1 to 4294967296":        {{"a", 0x1000, nil}},
+		"host memory a: 0x0 is not an address of 4096 bytes":    {{"a", 0, page}},
+		"host memory a: 0x1004 is not an address of 4096 bytes": {{"a", 0x1004, page}},
+		"host memory a: 0xfffffffffffff008 is not an address of 4096 bytes": {{"a",
+			0xfffffffffffff008,
 			page}},
 		"host memory a and b are the same": {{"a", 0x1000, page}, {"b", 0x1ff8, page}},
 		"host memory a and a are the same": {{"a", 0x1000, page}, {"a", 0x4000, page}},

@@ -224,7 +224,8 @@ func (l *lifter) Memory(line int, bus, size uint64) error {
 		o := &l.hosts[i]
 		if o != h && o.bus < h.bus+end && h.bus < o.bus+o.size {
 			return traces.Refuse(line,
-				"host memory at 0x%x, %d bytes, runs into %s, which was apart", bus, size, o.name)
+				"host memory at 0x%x, %d bytes, overlaps %s, which was a separate range "+
+					"before", bus, size, o.name)
 		}
 		all += o.size
 	}
@@ -237,7 +238,8 @@ func (l *lifter) Memory(line int, bus, size uint64) error {
 
 func tooMuch(line int, bus, size uint64) error {
 	return traces.Refuse(line,
-		"host memory at 0x%x, %d bytes: an image has at most %d MiB in one piece and %d MiB in all",
+		"host memory at 0x%x, %d bytes: an image may have %d MiB in one range and %d MiB in "+
+			"all",
 		bus, size,
 		hostSizeMax>>20, hostsSizeMax>>20)
 }

@@ -117,10 +117,11 @@ func TestHostMemoryThatCannotBeIsRefused(t *testing.T) {
 	o := Options{From: FromRecord}
 	refused(t, nvmeSession("361bf41a", "MEM 10000000 100000", "MEM 10500000 1000",
 		"MEM 10100000 800000"), o,
-		"line 23: host memory at 0x10100000, 8388608 bytes, runs into host3, which was apart")
+		"line 23: host memory at 0x10100000, 8388608 bytes, overlaps host3, which was a "+
+			"separate range before")
 	refused(t, nvmeSession("361bf41a", "MEM 8000000000 80000000"), o,
-		"line 21: host memory at 0x8000000000, 2147483648 bytes: an image has at most 1024 MiB "+
-			"in one piece and 4096 MiB in all")
+		"line 21: host memory at 0x8000000000, 2147483648 bytes: an image may have 1024 MiB in "+
+			"one range and 4096 MiB in all")
 	refused(t, nvmeSession("361bf41a", "MEM 10000000 0"), o,
 		"line 21: 0 bytes of host memory at 0x10000000")
 	refused(t, nvmeSession("361bf41a", "MEM ffffffffffffffff 2"), o,
@@ -132,10 +133,9 @@ func TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo(t *testing.T) {
 	o := Options{From: FromRecord}
 	refused(t, "LMRECORD 2\nDEVICE 0 1b36 0010 0000:00:04.0\nBAR 0 0 0 80000000 4000\n"+
 		"CR 0 0 4 361b1000\nCW 0 4 2 0600\nEND 4\n", o,
-		"the recording holds no access to 0000:00:04.0: the program mapped a BAR of it and then "+
-			"neither stored there nor loaded (1 load and 1 store of configuration space); "+
-			"record a run that uses the device, and see `lm record --help` for the mappings that "+
-			"it sees")
+		"the recording has no access to 0000:00:04.0: the program mapped a BAR but did not "+
+			"access it (1 load and 1 store of configuration space); `lm record --help` lists "+
+			"the mappings that it sees")
 	refused(t, "LMRECORD 2\nEND 0\n", o,
 		"line 1: the recording is empty: the program mapped no BAR of a device, or of a device "+
 			"that --device names; `lm record --help` lists the mappings that it sees")
@@ -161,15 +161,15 @@ func TestHostMemoryThatIsOnlyNamedTakesNone(t *testing.T) {
 		t.Errorf("64 MiB that are named take %d bytes", n)
 	}
 	refused(t, nvmeSession("361bf41a", "MEM 1 ffffffffffffffff"), o,
-		"line 21: host memory at 0x1, 18446744073709551615 bytes: an image has at most 1024 MiB "+
-			"in one piece and 4096 MiB in all")
+		"line 21: host memory at 0x1, 18446744073709551615 bytes: an image may have 1024 MiB in "+
+			"one range and 4096 MiB in all")
 	var many []string
 	for i := range 5 {
 		many = append(many, fmt.Sprintf("MEM %x 40000000", (i+1)<<40))
 	}
 	refused(t, nvmeSession("361bf41a", many...), o,
-		"line 24: host memory at 0x40000000000, 1073741824 bytes: an image has at most 1024 MiB "+
-			"in one piece and 4096 MiB in all")
+		"line 24: host memory at 0x40000000000, 1073741824 bytes: an image may have 1024 MiB in "+
+			"one range and 4096 MiB in all")
 }
 
 // TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts.
@@ -249,7 +249,7 @@ func ownAnswers(who string) string {
 // device never did, and an output that by the record is the program's.
 func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
 	o := Options{From: FromRecord}
-	const never = "host0, bus address 0x10000000: by the record the device wrote nothing there"
+	const never = "host0, bus address 0x10000000: the record has no writes of the device there"
 	if _, report := mustImport(t, ownAnswers("HR"), o); !strings.Contains(report.String(), never) ||
 		!strings.Contains(report.String(), "--protect all") {
 		t.Error(report)
@@ -263,16 +263,16 @@ func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
 	}
 	o.Outputs = []TensorSpec{output}
 	refused(t, ownAnswers("HR"), o,
-		"output answer: the device writes nothing there in this capture; the record has 16 bytes "+
-			"of it as the program's: "+
-			"record again, with lm record --protect all or --watch")
+		"output answer: the device writes nothing there in this capture; the record shows 16 "+
+			"bytes "+
+			"of it as stored by the program; record again with lm record --protect all or --watch")
 	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(),
 		"output answer: by the record") {
 		t.Error(report)
 	}
 	mixed := strings.Replace(ownAnswers("HW"), "HW 10002000 8", "HR 10002000 8", 1)
 	if _, report := mustImport(t, mixed, o); !strings.Contains(report.String(),
-		"output answer: by the record the program itself stored 8 bytes of it last") {
+		"output answer: the program was the last to store 8 bytes of it") {
 		t.Error(report)
 	}
 }

@@ -115,8 +115,8 @@ func (l *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, 
 	if h.size > hostSizeMax || len(l.hosts) == hostsMax {
 		return 0, 0,
 			traces.Refuse(line,
-				"the device reaches host memory at 0x%x, which is more than an image of this "+
-					"capture would have: import a part",
+				"with the host memory at 0x%x, the device reaches more than an image of "+
+					"this capture may have; import a part",
 				bus)
 	}
 	l.addHost(h)

@@ -35,7 +35,7 @@ func (h *hostTensors) begin() error {
 				t.size <= m.size-(t.Address-m.bus)
 		})
 		if m < 0 {
-			return traces.Usage("%s %s: the recording knows no host memory at %s", t.kind(), t.Name,
+			return traces.Usage("%s %s: the recording has no host memory at %s", t.kind(), t.Name,
 				t.span())
 		}
 		t.host, t.Address = m, t.Address-h.hosts[m].bus
@@ -55,9 +55,9 @@ func (h *hostTensors) begin() error {
 		if h.tensors[i].role == gen.RoleOutput {
 			if own := len(h.lastStored(&h.tensors[i], n)); own > 0 {
 				h.own = append(h.own,
-					fmt.Sprintf("output %s: by the record the program itself stored %s of it "+
-						"last, so the image has them in it; "+
-						"if the device wrote them, record again with %s", h.tensors[i].Name,
+					fmt.Sprintf("output %s: the program was the last to store %s of it, so "+
+						"the image contains them; if the device wrote them, record again "+
+						"with %s", h.tensors[i].Name,
 						english.Count(own, "byte"), toldApart))
 			}
 		}
@@ -70,7 +70,8 @@ func (h *hostTensors) begin() error {
 // write: a recording that cannot tell the two apart has the results as the program's.
 func (h *hostTensors) storedInstead(t *tensor) string {
 	if n := len(h.lastStored(t, h.steps.n)); n > 0 {
-		return fmt.Sprintf("; the record has %s of it as the program's: record again, with %s",
+		return fmt.Sprintf("; the record shows %s of it as stored by the program; record "+
+			"again with %s",
 			english.Count(n, "byte"), toldApart)
 	}
 	return ""

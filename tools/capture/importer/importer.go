@@ -252,7 +252,7 @@ func (o *Options) check() error {
 	}
 	for _, r := range slices.Concat(o.Poll, o.Ignore, o.Reached) {
 		if r.Last < r.First {
-			return traces.Usage("range 0x%x-0x%x ends before it starts", r.First, r.Last)
+			return traces.Usage("range 0x%x-0x%x ends before its start", r.First, r.Last)
 		}
 	}
 	if o.Bar > 5 {

@@ -32,10 +32,10 @@ func parseInterleaved(t *TensorSpec, text string) (reason string) {
 	}
 	var ok bool
 	if t.Address, ok = parseNumber(parts[0]); !ok {
-		return fmt.Sprintf("address %q is no number", parts[0])
+		return fmt.Sprintf("address %q is not a number", parts[0])
 	}
 	if t.Page, ok = parseNumber(parts[1]); !ok || t.Page == 0 || t.Page > tensorSizeMax {
-		return fmt.Sprintf("page size %q is no number of bytes from 1 to 4 GiB", parts[1])
+		return fmt.Sprintf("page size %q must be a number of bytes, from 1 to 4 GiB", parts[1])
 	}
 	if reason := t.parseType(parts[2], parts[3]); reason != "" {
 		return reason

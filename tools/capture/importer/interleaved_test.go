@@ -222,14 +222,14 @@ func TestInterleavedTensorsThatCannotBe(t *testing.T) {
 	for spec, want := range map[string]string{
 		"a=interleaved:0x1000,64,int32":                "after interleaved: come",
 		"a=interleaved:0x1000,64,int32,4,5":            "after interleaved: come",
-		"a=interleaved:x,64,int32,4":                   `address "x" is no number`,
-		"a=interleaved:0x1000,0,int32,4":               `page size "0" is no number of bytes`,
+		"a=interleaved:x,64,int32,4":                   `address "x" is not a number`,
+		"a=interleaved:0x1000,0,int32,4":               `page size "0" must be a number of bytes`,
 		"a=interleaved:0x1000,64,int3,4":               `element type "int3"`,
 		"a=interleaved:0x1000,64,int32,0":              `shape "0"`,
 		"a=interleaved:0x1000,64,int32,64,tiled":       "two multiples of 32",
 		"a=interleaved:0x1000,64,int32,64x33,tiled":    "two multiples of 32",
 		"a=interleaved:0x1000,64,int32,65536x65536":    "more than 4 GiB",
-		"a=interleaved:0xffffffffffffff00,64,int8,512": "beyond 64-bit addresses",
+		"a=interleaved:0xffffffffffffff00,64,int8,512": "exceed 64-bit addresses",
 	} {
 		t.Run(spec, func(t *testing.T) {
 			if _, err := ParseTensor(spec); err == nil || !strings.Contains(err.Error(), want) {

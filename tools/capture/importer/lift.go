@@ -307,8 +307,8 @@ func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Wind
 				chips.LoadRegister(&words, i, l.tlb.ConfigWidth)))
 		}
 		return traces.Refuse(s.line,
-			"window %d is configured to %s, which points at no tile (linked, reserved or unknown "+
-				"bits)", index,
+			"window %d is configured to %s, which is not a tile (linked, reserved or "+
+				"unknown bits)", index,
 			strings.Join(registers, " "))
 	}
 	s.target, s.address, s.fresh, s.moved = target, address, false, true

@@ -22,20 +22,21 @@ func (l *lifter) check(a *traces.Access) (uint8, error) {
 	if n < 0 {
 		return 0,
 			traces.Refuse(a.Line,
-				"%s of %d bytes at BAR %d + 0x%x: board %s has nothing there that an image may "+
-					"access",
+				"%s of %d bytes at BAR %d + 0x%x: board %s has no rule that allows access "+
+					"there",
 				a.Op, a.Width, a.Bar, a.Offset, l.board.Name)
 	}
 	r := &l.board.Rules[n]
 	if r.Widths&a.Width == 0 {
 		hint := ""
 		if boards.FindByID(l.board.Vendor, l.board.Device) == nil {
-			hint = fmt.Sprintf("; --rule %d+0x%x..0x%x=%d lets it", a.Bar, a.Offset,
+			hint = fmt.Sprintf("; --rule %d+0x%x..0x%x=%d allows it", a.Bar, a.Offset,
 				a.Offset+uint64(a.Width), a.Width)
 		}
 		return 0,
 			traces.Refuse(a.Line,
-				"%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)%s",
+				"%s of %d bytes at BAR %d + 0x%x: board %s does not accept this width there "+
+					"(%s)%s",
 				a.Op, a.Width, a.Bar, a.Offset, l.board.Name, r.Name, hint)
 	}
 	return uint8(n), nil
@@ -73,7 +74,8 @@ func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error
 			hint = "; the lift pass makes points and accesses of tiles of it"
 		}
 		return s, false, traces.Refuse(a.Line,
-			"store of %d bytes at BAR %d + 0x%x: no image stores there (%s)%s", a.Width, a.Bar,
+			"store of %d bytes at BAR %d + 0x%x: images must not store there (%s)%s", a.Width,
+			a.Bar,
 			a.Offset, r.Name, hint)
 	}
 	l.bars[a.Bar] = max(l.bars[a.Bar], a.Offset+size)
@@ -224,7 +226,7 @@ func (l *lifter) limit(s *step) error {
 	l.lastStore = *s
 	if l.certain >= fbs.CommandsMax {
 		return traces.Refuse(int(s.line),
-			"more than the %d commands that an image holds: import a part", fbs.CommandsMax)
+			"more commands than an image may have (%d): import a part", fbs.CommandsMax)
 	}
 	return nil
 }

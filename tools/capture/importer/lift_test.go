@@ -223,16 +223,16 @@ func TestLiftRefusesWithTheLine(t *testing.T) {
 			"line 3: store of the configuration of window 185, which belongs to the kernel driver"},
 		{"linked", lines(whDevice, access("W", 8, wh166Config, 0x41000|1<<40), "MARK 1.5 x",
 			access("W", 4, wh166, 1)),
-			"line 3: window 166 is configured to 0x10000041000, which points at no tile (linked, " +
+			"line 3: window 166 is configured to 0x10000041000, which is not a tile (linked, " +
 				"reserved or unknown bits)"},
 		{"ordering 3", lines(whDevice, access("W", 8, wh166Config, 0x41000|3<<38),
 			access("W", 4, wh166, 1)),
-			"line 3: window 166 is configured to 0xc000041000, which points at no tile (linked, " +
+			"line 3: window 166 is configured to 0xc000041000, which is not a tile (linked, " +
 				"reserved or unknown bits)"},
 		{"stream header", lines(bhDevice, "W 4 0x1fc00000 0x0", "W 4 0x1fc00004 0x40800",
 			"W 4 0x1fc00008 0x400", "W 4 0x0 0x0"),
-			"line 5: window 0 is configured to 0x0 0x40800 0x400, which points at no tile " +
-				"(linked, reserved or unknown bits)"},
+			"line 5: window 0 is configured to 0x0 0x40800 0x400, which is not a tile (linked, " +
+				"reserved or unknown bits)"},
 		{"narrow configuration", lines(whDevice, access("W", 2, wh166Config, 0x1)),
 			"line 3: store of 2 bytes to the configuration of window 166, whose registers have 8"},
 		{"wide configuration", lines(bhDevice, "W 8 0x1fc00000 0x0"),
@@ -241,8 +241,8 @@ func TestLiftRefusesWithTheLine(t *testing.T) {
 			access("R", 4, wh166, 1)),
 			"line 4: load through window 166, which is pointed at several tiles"},
 		{"nothing there", lines(whDevice, "R 4 0x1f000000 0x1"),
-			"line 3: load of 4 bytes at BAR 0 + 0x1f000000: board wormhole has nothing there " +
-				"that an image may access"},
+			"line 3: load of 4 bytes at BAR 0 + 0x1f000000: board wormhole has no rule that " +
+				"allows access there"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, Options{}, c.want) })
 	}
@@ -253,10 +253,11 @@ func TestLiftRefusesWithTheLine(t *testing.T) {
 func TestWithoutLiftTheBarIsOnlyLoaded(t *testing.T) {
 	without := Options{Without: []string{"lift"}}
 	refused(t, lines(whDevice, whPoint(wh166Config, 1, 1, 0), access("W", 8, wh166, 1)), without,
-		"line 3: store of 8 bytes at BAR 0 + 0x1fc00530: no image stores there (window "+
+		"line 3: store of 8 bytes at BAR 0 + 0x1fc00530: images must not store there (window "+
 			"configuration); the lift pass makes points and accesses of tiles of it")
 	refused(t, lines(whDevice, access("W", 8, wh166, 1)), without,
-		"line 3: store of 8 bytes at BAR 0 + 0xb000000: no image stores there (windows); the "+
+		"line 3: store of 8 bytes at BAR 0 + 0xb000000: images must not store there (windows); "+
+			"the "+
 			"lift pass makes points and accesses of tiles of it")
 	image, report := mustImport(t, lines(whDevice, access("R", 4, wh167, 3)), without)
 	commands(t, image, "\nexpect bar0+0xc000000 w4 0x3 mask 0xffffffff\n")
@@ -269,7 +270,8 @@ func TestWithoutLiftTheBarIsOnlyLoaded(t *testing.T) {
 // loads, and tiles that no window may show.
 func TestWhatNoImageMayReachIsRefusedWithItsLine(t *testing.T) {
 	refused(t, lines(whDevice, "W 4 0x1ff30078 0x200000"), Options{},
-		"line 3: store of 4 bytes at BAR 0 + 0x1ff30078: no image stores there (PCIe sideband)")
+		"line 3: store of 4 bytes at BAR 0 + 0x1ff30078: images must not store there (PCIe "+
+			"sideband)")
 	refused(t, lines(whDevice, whPoint(wh166Config, 0, 3, 0), access("R", 4, wh166+4, 2)),
 		Options{},
 		"line 4: load through window 166 at 0x4 of tile (0,3): the window can reach 0x0 to "+
@@ -316,7 +318,7 @@ point tlb0 (2,2) 0x0
 poll tlb0+0x0 w4 0x1 mask 0xffffffff for 1000000 us
 poll tlb0+0x0 w4 0x1 mask 0xffffffff for 1000000 us
 `)
-	if got := did(report, "drop"); got != "4 of 6 points change nothing" {
+	if got := did(report, "drop"); got != "4 of 6 points without effect dropped" {
 		t.Errorf("drop: %s", got)
 	}
 	image, _ = mustImport(t, text, Options{Without: []string{"drop"}})

@@ -33,16 +33,16 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 	const load = "R 4 1.000000 1 0x100000000 0x5 0x0 0"
 	head := "VERSION 20070824\n" + eduDevice + "\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"empty", "", "no VERSION line: this is no mmiotrace"},
-		{"no access", head, "the trace holds no access to a device"},
+		{"empty", "", "no VERSION line: this is not an mmiotrace"},
+		{"no access", head, "the trace has no access to a device"},
 		{"unknown version", "VERSION 20990101\n" + load + "\n",
-			`line 1: version "20990101" of mmiotrace is unknown, only 20070824 is`},
+			`line 1: version "20990101" of mmiotrace is unknown; it must be 20070824`},
 		{"no version", eduDevice + "\n",
-			"line 1: PCIDEV before VERSION, which stands in trace_pipe alone: cat " +
-				"/sys/kernel/tracing/trace_pipe >FILE after mmiotrace is switched on"},
+			"line 1: PCIDEV before VERSION, which only trace_pipe has: cat " +
+				"/sys/kernel/tracing/trace_pipe >FILE after mmiotrace is enabled"},
 		{"front cut off", load + "\n",
-			"line 1: R before VERSION, which stands in trace_pipe alone: cat " +
-				"/sys/kernel/tracing/trace_pipe >FILE after mmiotrace is switched on"},
+			"line 1: R before VERSION, which only trace_pipe has: cat " +
+				"/sys/kernel/tracing/trace_pipe >FILE after mmiotrace is enabled"},
 		{"lost events", head + "MARK 0.000000 Lost 17 events.\n" + load + "\n",
 			"line 3: the kernel lost 17 events: the trace is incomplete (record again with a " +
 				"larger buffer_size_kb)"},
@@ -53,12 +53,12 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 			"line 3: UNKNOWN: the kernel could not decode the instruction that accessed " +
 				"0x100000010: the access is lost"},
 		{"rw what", head + "rw what?\n",
-			`line 3: "rw what?": the kernel could not say what it recorded`},
+			`line 3: "rw what?": the kernel does not know what it recorded`},
 		{"map what", head + "map what?\n",
-			`line 3: "map what?": the kernel could not say what it recorded`},
+			`line 3: "map what?": the kernel does not know what it recorded`},
 		{"unknown record", head + "X 4 1.000000\n",
-			`line 3: "X 4 1.000000" is no record of mmiotrace`},
-		{"binary", head + "\x1f\x8b\x00\n", `line 3: "\x1f\x8b\x00" is no record of mmiotrace`},
+			`line 3: "X 4 1.000000" is not a line of mmiotrace`},
+		{"binary", head + "\x1f\x8b\x00\n", `line 3: "\x1f\x8b\x00" is not a line of mmiotrace`},
 		{"width 3", head + "R 3 1.000000 1 0x100000000 0x5 0x0 0\n",
 			"line 3: width 3 is not 1, 2, 4 or 8"},
 		{"width 0", head + "R 0 1.000000 1 0x100000000 0x5 0x0 0\n",
@@ -72,67 +72,67 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 		{"misaligned", head + "R 4 1.000000 1 0x100000002 0x5 0x0 0\n",
 			"line 3: address 0x100000002 is not a multiple of the width 4"},
 		{"outside every BAR", head + "R 4 1.000000 1 0x200000000 0x5 0x0 0\n",
-			"line 3: address 0x200000000 lies in no BAR of a PCIDEV line"},
+			"line 3: address 0x200000000 is not in a BAR of a PCIDEV line"},
 		{"just behind the BAR", head + "R 4 1.000000 1 0x100100000 0x5 0x0 0\n",
-			"line 3: address 0x100100000 lies in no BAR of a PCIDEV line"},
+			"line 3: address 0x100100000 is not in a BAR of a PCIDEV line"},
 		{"over the end of the BAR",
 			"VERSION 20070824\nPCIDEV 0010 123411e8 b 100000000 0 0 0 0 0 0 ffffc 0 0 0 0 0 0\n" +
 				"R 8 1.000000 1 0x1000ffff8 0x5 0x0 0\n",
-			"line 3: 8 bytes at offset 0xffff8 reach over the end of BAR 0 of 00:02.0 1234:11e8"},
+			"line 3: 8 bytes at offset 0xffff8 exceed the end of BAR 0 of 00:02.0 1234:11e8"},
 		{"I/O ports", "VERSION 20070824\nPCIDEV 0010 123411e8 b 100000001 0 0 0 0 0 0 100000 0 0 " +
 			"0 0 0 0\n" + load + "\n",
-			"line 3: address 0x100000000 lies in no BAR of a PCIDEV line"},
+			"line 3: address 0x100000000 is not in a BAR of a PCIDEV line"},
 		{"BAR without an address",
 			"VERSION 20070824\nPCIDEV 0010 123411e8 b 0 0 0 0 0 0 0 100000 0 0 0 0 0 0\n" +
 				"R 4 1.000000 1 0x1000 0x5 0x0 0\n",
-			"line 3: address 0x1000 lies in no BAR of a PCIDEV line"},
+			"line 3: address 0x1000 is not in a BAR of a PCIDEV line"},
 		{"expansion ROM",
 			"VERSION 20070824\nPCIDEV 0010 123411e8 b 0 0 0 0 0 0 100000001 0 0 0 0 0 0 10000\n" +
 				load + "\n",
 			"line 3: offset 0x0 of the expansion ROM of 00:02.0 1234:11e8: an image cannot " +
 				"access that"},
 		{"no number", head + "R 4 1.000000 1 0x10000000g 0x5 0x0 0\n",
-			`line 3: R record: address "0x10000000g" is not a number of its form`},
+			`line 3: R line: address "0x10000000g" is not a number of the expected form`},
 		{"hex without 0x", head + "R 4 1.000000 1 100000000 0x5 0x0 0\n",
-			`line 3: R record: address "100000000" is not a number of its form`},
+			`line 3: R line: address "100000000" is not a number of the expected form`},
 		{"65 bits", head + "R 8 1.000000 1 0x100000000 0x10000000000000000 0x0 0\n",
-			`line 3: R record: value "0x10000000000000000" is not a number of its form`},
+			`line 3: R line: value "0x10000000000000000" is not a number of the expected form`},
 		{"cut in the value", head + "R 4 1.000000 1 0x100000000 0x\n",
-			`line 3: R record: value "0x" is not a number of its form`},
+			`line 3: R line: value "0x" is not a number of the expected form`},
 		{"cut before the value", head + "R 4 1.000000 1 0x100000000\n",
-			"line 3: R record without value: the line is cut"},
+			"line 3: R line without value: the line is cut"},
 		{"cut before the pid", head + "R 4 1.000000 1 0x100000000 0x5 0x0\n",
-			"line 3: R record without pid: the line is cut"},
+			"line 3: R line without pid: the line is cut"},
 		{"two lines in one", head + load + load + "\n",
-			`line 3: R record: pid "0R" is not a number of its form`},
-		{"more fields", head + load + " 7\n", `line 3: R record with more than its fields: "7"`},
+			`line 3: R line: pid "0R" is not a number of the expected form`},
+		{"more fields", head + load + " 7\n", `line 3: R line has too many fields: "7"`},
 		{"no newline", head + load,
-			"line 3: the last line has no newline: the trace was cut here (if it is whole, end " +
-				"it with a newline)"},
+			"line 3: the last line has no newline, so the trace was cut there (if it is " +
+				"complete, add a newline)"},
 		{"cut MAP", head + "MAP 1.000000 1 0x100000000 0xffff000000000000\n",
-			"line 3: MAP record without length: the line is cut"},
+			"line 3: MAP line without length: the line is cut"},
 		{"cut UNMAP", head + "UNMAP 1.000000\n",
-			"line 3: UNMAP record without map id: the line is cut"},
+			"line 3: UNMAP line without map id: the line is cut"},
 		{"cut UNKNOWN", head + "UNKNOWN 1.000000 1 0x100000010 0f,1f\n",
-			`line 3: UNKNOWN record: opcode bytes "0f,1f" is not a number of its form`},
+			`line 3: UNKNOWN line: opcode bytes "0f,1f" is not a number of the expected form`},
 		{"cut MARK", head + "MARK 1.\n",
-			`line 3: MARK record: time "1." is not a number of its form`},
+			`line 3: MARK line: time "1." is not a number of the expected form`},
 		{"cut PCIDEV", "VERSION 20070824\nPCIDEV 0010 123411e8 b 100000000 0 0\n",
-			"line 2: PCIDEV record without resource 3: the line is cut"},
+			"line 2: PCIDEV line without resource 3: the line is cut"},
 		{"wide ids", "VERSION 20070824\nPCIDEV 0010 1123411e8 b 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
-			"line 2: PCIDEV record with ids wider than PCI has"},
+			"line 2: PCIDEV line has ids of more than 16 bits"},
 		{"moved device", head + "PCIDEV 0010 123411e8 b 300000000 0 0 0 0 0 0 100000 0 0 0 0 0 0\n",
 			"line 3: PCIDEV 00:02.0 has other ids or ranges than before"},
 		{"unknown device",
 			"VERSION 20070824\nPCIDEV 0010 10de0001 b 100000000 0 0 0 0 0 0 100000 0 0 0 0 0 0 " +
 				"nouveau\n" + load + "\n",
 			"no board for 00:02.0 10de:0001; boards: edu (1234:11e8), ivshmem (1af4:1110), nvme " +
-				"(1b36:0010), wormhole (1e52:401e), blackhole (1e52:b140); --board generic takes " +
-				"any, and name both, device and board, if one of them is like it"},
+				"(1b36:0010), wormhole (1e52:401e), blackhole (1e52:b140); use --board generic " +
+				"for any device, or --device and --board if a board is similar"},
 		{"huge line", head + strings.Repeat("R", 3<<20) + "\n",
-			"line 3: longer than 1048576 bytes: this is no trace"},
+			"line 3: longer than 1048576 bytes: this is not a trace"},
 		{"refused by the board", head + "R 8 1.000000 1 0x100000000 0x5 0x0 0\n",
-			"line 3: load of 8 bytes at BAR 0 + 0x0: board edu accepts no such width there " +
+			"line 3: load of 8 bytes at BAR 0 + 0x0: board edu does not accept this width there " +
 				"(registers)"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, Options{}, c.want) })
@@ -216,8 +216,8 @@ func TestAccessesOutsideEveryBarAreLeftOutWhereADeviceIsNamed(t *testing.T) {
 	commands(t, image, "\nwrite bar0+0x4 w4 0x1\n")
 	if got := report.String(); !strings.Contains(got, "left out 1 accesses outside every BAR") ||
 		!strings.Contains(got,
-			"warning   line 3: the first access that lies in no BAR of a PCIDEV line and was "+
-				"left out\n") {
+			"warning   line 3: the first access outside the BARs of PCIDEV lines; it was left "+
+				"out\n") {
 		t.Errorf("report:\n%s", got)
 	}
 }

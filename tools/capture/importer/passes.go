@@ -78,7 +78,7 @@ func (f *fencer) end(m *maker) {
 // fenced reports the fences.
 func (m *maker) fenced() (out outcome, err error) {
 	if m.fences.n > 0 {
-		out.did = english.Count(m.fences.n, "store fence") + " behind bulk copies"
+		out.did = english.Count(m.fences.n, "store fence") + " after bulk copies"
 	}
 	return out, nil
 }
@@ -108,14 +108,14 @@ func (p *program) pauses() (out outcome, err error) {
 		a = b
 	}
 	if n > 0 {
-		out.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a "+
-			"replay goes on at once "+
-			"(put a delay into the listing where the device needs it)", english.Count(n, "time"))
+		out.warn(first, "the program paused for 10 ms or more before this line, and %s in "+
+			"all; a replay does not pause: add a delay to the listing if the device needs it",
+			english.Count(n, "time"))
 	}
 	if back > 0 {
 		out.warn(backAt,
-			"the time goes back before this line, and %s in all: lines may not stand in the "+
-				"order in which the accesses were made",
+			"the time decreases before this line, and %s in all; the lines may not be in "+
+				"the order of the accesses",
 			english.Count(back, "time"))
 	}
 	return out, nil
@@ -153,8 +153,8 @@ func (l *lifter) release(s *step, at *aim) {
 // cores back into reset when a replay ends does so for one tile.
 func (p *program) safe() (out outcome, err error) {
 	if len(p.safeCommands()) > 0 {
-		out.did = fmt.Sprintf("the program let cores of %d tiles or rectangles run: sequence "+
-			"safe holds them in reset", len(p.running))
+		out.did = fmt.Sprintf("the program started cores of %d tiles or rectangles: "+
+			"sequence safe puts them in reset", len(p.running))
 	}
 	return out, nil
 }

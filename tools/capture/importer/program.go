@@ -93,7 +93,8 @@ func (p *program) image(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Image, 
 		image.Windows = append(image.Windows, w.Window)
 	}
 	if len(image.Windows) > fbs.WindowsMax || len(image.Tensors) > fbs.TensorsMax {
-		return nil, traces.Usage("%d windows and %d tensors are more than an image holds (%d each)",
+		return nil, traces.Usage("%d windows and %d tensors are more than an image may have "+
+			"(%d each)",
 			len(image.Windows), len(image.Tensors), fbs.WindowsMax)
 	}
 	return image, nil
@@ -152,8 +153,8 @@ func hostMemoryReason(b *boards.Board, a *traces.Access) string {
 			continue
 		}
 		if a.Value != 0 && (a.Value < h.first || a.Value > h.last) {
-			return fmt.Sprintf("store of 0x%x to %s: a replay needs host memory there, and the "+
-				"trace does not have it; name its file with --host", a.Value, h.name)
+			return fmt.Sprintf("store of 0x%x to %s: a replay needs host memory there, "+
+				"which the trace lacks; name its file with --host", a.Value, h.name)
 		}
 	}
 	return ""

@@ -30,40 +30,40 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 		"name 'edu-mmio'\n"
 	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
 	for _, c := range []struct{ name, text, want string }{
-		{"empty", "", "the trace holds no memory_region_ops or vfio_region event (QEMU writes " +
+		{"empty", "", "the trace has no memory_region_ops or vfio_region event (QEMU writes " +
 			"them with -trace 'memory_region_ops_*')"},
 		{"other events only", "pci_nvme_mmio_write addr 0x1000 data 0x1 size 4\n",
-			"the trace holds no memory_region_ops or vfio_region event (QEMU writes them with " +
+			"the trace has no memory_region_ops or vfio_region event (QEMU writes them with " +
 				"-trace 'memory_region_ops_*')"},
 		{"cut in the name",
 			good +
 				"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 4 name " +
 				"'edu-\n",
-			`line 2: memory_region_ops event: "name 'edu-" is no region's name: the line is cut ` +
-				`or of an unknown form`},
+			`line 2: memory_region_ops event: "name 'edu-" is not the name of a region: the ` +
+				`line is cut or has an unknown form`},
 		{"cut in the size",
 			good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size\n",
-			`line 2: memory_region_ops event: "size" expected with its number, not "size": the ` +
-				`line is cut or of an unknown form`},
+			`line 2: memory_region_ops event: expected "size" with a number, found "size": the ` +
+				`line is cut or has an unknown form`},
 		{"cut in the value", good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 val\n",
-			`line 2: memory_region_ops event: "value" expected with its number, not "val": the ` +
-				`line is cut or of an unknown form`},
+			`line 2: memory_region_ops event: expected "value" with a number, found "val": the ` +
+				`line is cut or has an unknown form`},
 		{"cut in the event", good + "memory_region_ops_re\n",
-			`line 2: "memory_region_ops_re" looks like a memory_region_ops event and is none`},
+			`line 2: "memory_region_ops_re" looks like a memory_region_ops event, but is not`},
 		{"cut and joined",
 			good +
 				"pci_nvme_mmio_read addr 0x1c simemory_region_ops_read cpu 0 mr 0x7f addr " +
 				"0x10000000 value 0x1 size 4 name 'edu-mmio'\n",
 			`line 2: "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0"... looks ` +
-				`like a memory_region_ops event and is none`},
+				`like a memory_region_ops event, but is not`},
 		{"no number", good +
 			"memory_region_ops_read cpu 0 mr 0x7f addr 0x1000000q value 0x1 size 4 name " +
 			"'edu-mmio'\n",
-			`line 2: memory_region_ops event: "addr" expected with its number, not "addr ` +
-				`0x1000000q": the line is cut or of an unknown form`},
+			`line 2: memory_region_ops event: expected "addr" with a number, found "addr ` +
+				`0x1000000q": the line is cut or has an unknown form`},
 		{"no newline", strings.TrimSuffix(good, "\n"),
-			"line 1: the last line has no newline: the trace was cut here (if it is whole, end " +
-				"it with a newline)"},
+			"line 1: the last line has no newline, so the trace was cut there (if it is " +
+				"complete, add a newline)"},
 		{"width 3", good +
 			"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 3 name " +
 			"'edu-mmio'\n",
@@ -84,16 +84,16 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 			good +
 				"memory_region_ops_write cpu 0 mr 0x7f addr 0xffffffc value 0x1 size 4 name " +
 				"'edu-mmio'\n",
-			`line 2: address 0xffffffc lies before the base 0x10000000 of region "edu-mmio"`},
+			`line 2: address 0xffffffc is before the base 0x10000000 of region "edu-mmio"`},
 		{"behind the BAR",
 			good +
 				"memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x1 size 4 name " +
 				"'edu-mmio'\n",
-			"line 2: address 0x10100000 lies outside BAR 0 of edu, 0x100000 bytes from " +
-				"0x10000000 on: is the base right?"},
+			"line 2: address 0x10100000 is outside BAR 0 of edu, 0x100000 bytes from " +
+				"0x10000000 on; check --base"},
 		{"host memory", good + ops("w 88 8 0x40000", "w 80 8 0x0", "w 80 8 0x4196e000"),
 			"line 4: store of 0x4196e000 to the DMA source address: a replay needs host memory " +
-				"there, and the trace does not have it; name its file with --host"},
+				"there, which the trace lacks; name its file with --host"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, o, c.want) })
 	}
@@ -112,13 +112,13 @@ func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
 	}{
 		{"no board", Options{From: FromQemu,
 			Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}},
-			"a trace of QEMU does not say which device it is of: name the board; boards: " +
+			"a trace of QEMU does not name its device; use --board; boards: " +
 				"edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), " +
 				"blackhole (1e52:b140)"},
 		{"no region", edu(Options{}), "choose the device's region by name and base; regions: " +
 			eduRegions},
 		{"no base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio"}}}),
-			`region "edu-mmio" needs the guest-physical address of its BAR as base (0x10000000, ` +
+			`region "edu-mmio" needs --base, the guest-physical address of its BAR (0x10000000, ` +
 				`if it is BAR 0 of edu); regions: ` + eduRegions},
 		{"no such region", edu(Options{Regions: []traces.Region{{Name: "edu", Base: eduBase}}}),
 			`no access to region "edu" at 0x10000000; regions: ` + eduRegions},
@@ -187,8 +187,8 @@ func TestQemuTellsDevicesOfOneNameApart(t *testing.T) {
 	refused(t, ops("r 00 4 0x10000ed")+near, Options{From: FromQemu, Board: generic, Generic: true,
 		Device:  "1234:11e8",
 		Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}},
-		`line 2: a second region of QEMU's is called "edu-mmio": a board file with the size of `+
-			`BAR 0 tells them apart`)
+		`line 2: a second region of QEMU has the name "edu-mmio"; use a board file with the `+
+			`size of BAR 0 to distinguish them`)
 }
 
 // Up to QEMU 2.4 there was no cpu, up to 2.6 no 0x in front of 0; the backends
@@ -268,14 +268,14 @@ func TestVfioRegionRefusesWithTheLine(t *testing.T) {
 	} {
 		text := strings.TrimSpace(line[strings.IndexAny(line+" ", " "):])
 		refused(t, line+"\n", o, "line 1: vfio_region event: "+strconv.Quote(text)+
-			" is cut or of an unknown form")
+			" is cut or has an unknown form")
 	}
 	refused(t, "vfio_region_write  (0000:01:00.0:region0+0x4, 0x123456789, 4)\n", o,
 		"line 1: value 0x123456789 is wider than 4 bytes")
 	refused(t, "vfio_region_write  (0000:01:00.0:region7+0x4, 0x1, 4)\n", o,
-		"line 1: region 7 is no BAR of board edu")
+		"line 1: region 7 is not a BAR of board edu")
 	refused(t, "vfio_region_write  (0000:01:00.0:region256+0x4, 0x1, 4)\n", o,
-		`line 1: vfio_region event: "(0000:01:00.0:region256+0x4, 0x1, 4)" is cut or of an `+
+		`line 1: vfio_region event: "(0000:01:00.0:region256+0x4, 0x1, 4)" is cut or has an `+
 			`unknown form`)
 }
 
@@ -343,11 +343,12 @@ func TestManyEventsOfOtherKindsAreCountedInBoundedSpace(t *testing.T) {
 }
 
 func TestUnknownFormatAndPassAreUsage(t *testing.T) {
-	refused(t, "", Options{From: "strace"}, `unknown format "strace": mmiotrace, qemu or record`)
+	refused(t, "", Options{From: "strace"}, `unknown format "strace"; it must be mmiotrace, `+
+		`qemu or record`)
 	refused(t, "", Options{Without: []string{"folding"}},
 		`no pass "folding"; passes: lift, fold, expect, drop, coalesce, fence, mark`)
 	refused(t, "", Options{Poll: []Range{{First: 2, Last: 1}}},
-		"range 0x2-0x1 ends before it starts")
+		"range 0x2-0x1 ends before its start")
 	if _, err := Summarize(strings.NewReader(""), Options{From: "strace"}); err == nil {
 		t.Error("summary of an unknown format")
 	}

@@ -98,7 +98,7 @@ func TestReachedNamesPlaces(t *testing.T) {
 	}
 	_, report := mustImport(t, lines(eduDevice, counting...),
 		Options{Reached: []Range{mustRange(t, "0x999")}})
-	if !strings.Contains(report.String(), "--reached 0x999-0x999 does nothing") {
+	if !strings.Contains(report.String(), "--reached 0x999-0x999 has no effect") {
 		t.Error(report)
 	}
 	// Only bit 0 of edu's status register counts: a counter of one bit.

@@ -110,7 +110,7 @@ func TestRegionsOfTheIATUBecomeHostWindows(t *testing.T) {
 		image, report := importRecord(t, text, Options{})
 		want := "16 accesses of it left out: the backend that replays programs it; region 0 " +
 			"(0x0..0x3fffffff) is host window host0; " +
-			"1 region that nothing reaches dropped; 3 accesses through the PCIe tile became " +
+			"1 region without an access dropped; 3 accesses through the PCIe tile became " +
 			"accesses of host memory"
 		if got := did(report, "iATU"); got != want {
 			t.Errorf("iATU: %s", got)
@@ -141,15 +141,14 @@ func TestRegionsThatNothingReachesAreDropped(t *testing.T) {
 	image, report := importRecord(t, recordOf(whRecord, list...), Options{})
 	if got := did(report,
 		"iATU"); got != "8 accesses of it left out: the backend that replays "+
-		"programs it; 1 region that "+
-		"nothing reaches dropped" {
+		"programs it; 1 region without an access dropped" {
 		t.Errorf("iATU: %s", got)
 	}
 	commands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x4030201\n")
 	_, report = mustImport(t, lines(whDevice, "W 4 1.000000 1 0xc0001204 0x80000000 0x0 0",
 		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1)), Options{})
 	if !strings.Contains(report.String(),
-		"warning   the trace does not tell what the device reaches of host memory") {
+		"warning   the trace does not show which host memory the device accesses") {
 		t.Errorf("report:\n%s", report)
 	}
 	refused(t, recordOf(whRecord, "W 2 1304 4 00000000"), Options{From: FromRecord},
@@ -247,7 +246,7 @@ func TestClocksOfARecordingAreItsTime(t *testing.T) {
 	}
 }
 
-// Five frames in one run: an input has one value a run, so a frame is taken by
+// Five frames in one run: an input has one value in a run, so a frame is taken by
 // its lines, or by marks. Windows are pointed as they were.
 func TestPartOfARecording(t *testing.T) {
 	list := concat(pointLines(&boards.Wormhole, 1, 1, 0),
@@ -277,8 +276,8 @@ func TestPartOfARecording(t *testing.T) {
 	commands(t, image, "\npoint tlb0 (1,1) 0x0\nmark set up\nwrite tlb0+0x100 w4 0x1\n")
 	for part, want := range map[string]string{
 		"frame 7..":        `the trace has no mark "frame 7" for the part to begin at`,
-		"frame 1..frame 0": `the trace has no mark "frame 0" behind the start of the part`,
-		"100..":            "the part begins at line 100, the trace has 20",
+		"frame 1..frame 0": `the trace has no mark "frame 0" after the start of the part`,
+		"100..":            "the part begins at line 100, but the trace has 20 lines",
 	} {
 		p, err := ParsePart(part)
 		if err != nil {
@@ -299,7 +298,7 @@ func TestFrameOfTheVendorsClientTakesAnInput(t *testing.T) {
 	text := capture(t, "wh.frames.record.gz")
 	o := Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, "a=18,18,0x20000,int32,128")}}
 	_, _, err := Import(strings.NewReader(text), o)
-	if err == nil || !strings.Contains(err.Error(), "an input has one value a run") {
+	if err == nil || !strings.Contains(err.Error(), "an input has one value in a run") {
 		t.Fatalf("the whole: %v", err)
 	}
 	var line int
@@ -327,8 +326,8 @@ func TestSeveralRunningCoresGetASafeSequence(t *testing.T) {
 	image, report := importRecord(t, recordOf(whRecord,
 		concat(release(1), release(2), release(1))...), Options{})
 	if len(image.Sequences) != 2 || image.Sequences[1].Name != "safe" ||
-		did(report, "safe") != "the program let cores of 2 tiles or rectangles run: sequence "+
-			"safe holds them in reset" {
+		did(report, "safe") != "the program started cores of 2 tiles or rectangles: "+
+			"sequence safe puts them in reset" {
 		t.Fatalf("%d sequences; %v", len(image.Sequences), report)
 	}
 	safe := *image
@@ -362,12 +361,11 @@ func TestCheckOfTheResetRegisterIsMasked(t *testing.T) {
 
 func TestRunWithoutDeviceAccessIsSaidInPlainWords(t *testing.T) {
 	o := Options{From: FromRecord}
-	refused(t, "", o, "the recording is empty: lm record was killed before it wrote anything, "+
-		"or, of a simulator, the program did not open it (it never called libttsim_init); record "+
-		"it again")
+	refused(t, "", o, "the recording is empty: lm record was killed before it wrote, or the "+
+		"program did not open the simulator (libttsim_init); record it again")
 	refused(t, recordOf(whRecord, "CR 0 0 4 521e1e40", "CLK 7"), o,
-		"the recording holds no access to the device: the program opened the simulator and then "+
-			"neither stored to a BAR nor loaded from one (1 load of configuration space, 1 clock "+
+		"the recording has no access to a BAR: the program only opened the simulator (1 load of "+
+			"configuration space, 1 clock "+
 			"step)")
 }
 

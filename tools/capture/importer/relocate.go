@@ -116,7 +116,7 @@ func (r *relocator) relocated(s *step, index int, inside uint64) {
 	if s.aim >= 0 && !r.hosts[index].whole ||
 		s.aim < 0 && !takesAddresses(r.board.Name, r.windows[s.window].bar, uint64(s.offset)) {
 		r.out.warn(int(s.line),
-			"0x%x, which is stored to %s + 0x%x, is taken for an address in host memory %s",
+			"0x%x, stored to %s + 0x%x, is treated as an address in host memory %s",
 			s.value, r.windows[s.window].Name, s.offset, r.hosts[index].name)
 	}
 	s.op, s.value, s.to = stepRelocate, inside, int32(index)
@@ -196,9 +196,8 @@ func (r *relocator) inHalves(a, b *step) bool {
 		return false
 	}
 	r.out.warn(int(b.line),
-		"0x%x, whose halves are stored to %s + 0x%x and + 0x%x, is taken for an address in host "+
-			"memory %s; "+
-			"on the target that has to lie below 4 GiB",
+		"0x%x, whose halves are stored to %s + 0x%x and + 0x%x, is treated as an address in "+
+			"host memory %s, which must be below 4 GiB on the target",
 		value, r.windows[low.window].Name, low.offset, high.offset, r.hosts[index].name)
 	low.op, low.value, low.to, high.value = stepRelocate, inside, int32(index), 0
 	r.stores++

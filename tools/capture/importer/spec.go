@@ -121,7 +121,7 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	}
 	parts := strings.Split(rest, ",")
 	if len(parts) != 5 && len(parts) != 3 {
-		return t, fmt.Sprintf("behind the = there are %d parts, not 5 or 3", len(parts))
+		return t, fmt.Sprintf("there are %d parts after the =, but must be 5 or 3", len(parts))
 	}
 	place, parts := parts[:len(parts)-2], parts[len(parts)-2:]
 	if t.Place, rest, reason = parsePlace(strings.Join(place, ",")); reason != "" {
@@ -129,11 +129,11 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	}
 	address, line, apart := strings.Cut(rest, "@")
 	if t.Address, ok = parseNumber(address); !ok {
-		return t, fmt.Sprintf("address %q is no number", address)
+		return t, fmt.Sprintf("address %q is not a number", address)
 	}
 	n, err := strconv.ParseUint(line, 10, 32)
 	if t.Line = int(n); apart && (err != nil || n == 0 || t.Bus) {
-		return t, fmt.Sprintf("%q is no line that accesses a device, from 1 on", line)
+		return t, fmt.Sprintf("%q is not the number of a line, from 1", line)
 	}
 	reason = t.parseType(parts[0], parts[1])
 	return t, reason
@@ -156,7 +156,7 @@ func (t *TensorSpec) parseType(dtype, shape string) (reason string) {
 		}
 	}
 	if t.Address > math.MaxUint64-size {
-		return fmt.Sprintf("%d bytes at 0x%x reach beyond 64-bit addresses", size, t.Address)
+		return fmt.Sprintf("%d bytes at 0x%x exceed 64-bit addresses", size, t.Address)
 	}
 	return ""
 }
@@ -181,7 +181,7 @@ func parsePlace(text string) (p Place, address, reason string) {
 		x, ok1 := parseNumber(parts[0])
 		y, ok2 := parseNumber(parts[1])
 		if !ok1 || !ok2 || x > math.MaxUint8 || y > math.MaxUint8 {
-			return p, "", fmt.Sprintf("tile %q,%q is no pair of numbers up to 255", parts[0],
+			return p, "", fmt.Sprintf("tile %q,%q must be two numbers, each at most 255", parts[0],
 				parts[1])
 		}
 		p, text = Place{Tile: true, X: uint8(x), Y: uint8(y)}, parts[2]
@@ -242,8 +242,8 @@ func ParseRanges(list string) (ranges []Range, err error) {
 		case !small(parts[i]) || !small(parts[i+1]) || strings.HasPrefix(address, "b"):
 		case len(parts) > 3 || small(address):
 			return nil,
-				traces.Usage("%q may be a list, or have X,Y of a tile: give each place its own "+
-					"flag, and one in a tile as X,Y,FIRST-LAST", list)
+				traces.Usage("%q may be a list, or have X,Y of a tile; use one flag for "+
+					"each place, and X,Y,FIRST-LAST for a place in a tile", list)
 		default:
 			parts = []string{list}
 		}
@@ -270,13 +270,14 @@ func ParseRange(spec string) (Range, error) {
 	first, last, pair := strings.Cut(addresses, "-")
 	if r.First, ok = parseNumber(first); !ok {
 		return Range{},
-			traces.Usage("range %q: the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or "+
-				"FIRST-LAST where the device has no tiles", spec)
+			traces.Usage("range %q: the form is X,Y,FIRST-LAST, such as "+
+				"1,1,0x10000-0x10003, or FIRST-LAST if the device has no tiles", spec)
 	}
 	r.Last = r.First
 	if pair {
 		if r.Last, ok = parseNumber(last); !ok || r.Last < r.First {
-			return Range{}, traces.Usage("range %q: %q is no address at or behind the first", spec,
+			return Range{}, traces.Usage("range %q: %q is not an address at or after the "+
+				"first", spec,
 				last)
 		}
 	}

@@ -55,15 +55,15 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 		{strings.Repeat("a", 256) + "=0,int8,1", "the name is longer than 255 bytes"},
 		{"a b=0,int8,1", "the name has blanks, commas or control characters"},
 		{"\xff=0,int8,1", "the name has blanks, commas or control characters"},
-		{"a=1,1,0x20000,int32", "behind the = there are 4 parts, not 5 or 3"},
-		{"a=", "behind the = there are 1 parts, not 5 or 3"},
-		{"a=1,y,0x20000,int32,256", `tile "1","y" is no pair of numbers up to 255`},
-		{"a=1,256,0x20000,int32,256", `tile "1","256" is no pair of numbers up to 255`},
-		{"a=1,1,20k,int32,256", `address "20k" is no number`},
-		{"a=1,1,0x20@+4,int32,256", `"+4" is no line that accesses a device, from 1 on`},
+		{"a=1,1,0x20000,int32", "there are 4 parts after the =, but must be 5 or 3"},
+		{"a=", "there are 1 parts after the =, but must be 5 or 3"},
+		{"a=1,y,0x20000,int32,256", `tile "1","y" must be two numbers, each at most 255`},
+		{"a=1,256,0x20000,int32,256", `tile "1","256" must be two numbers, each at most 255`},
+		{"a=1,1,20k,int32,256", `address "20k" is not a number`},
+		{"a=1,1,0x20@+4,int32,256", `"+4" is not the number of a line, from 1`},
 		{"a=1,1,0x20@4294967296,int32,256",
-			`"4294967296" is no line that accesses a device, from 1 on`},
-		{"a=1,1,-1,int32,256", `address "-1" is no number`},
+			`"4294967296" is not the number of a line, from 1`},
+		{"a=1,1,-1,int32,256", `address "-1" is not a number`},
 		{"a=1,1,0x20000,int,256",
 			`there is no element type "int"; types: int8, uint8, int16, uint16, int32, uint32, ` +
 				`int64, uint64, float16, bfloat16, float32, float64`},
@@ -80,7 +80,7 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 			`shape "1x1x1x1x1x1x1x1x1" has more than 8 dimensions`},
 		{"a=0,int32,4294967295x4294967295x4294967295x4294967295", "more than 4 GiB"},
 		{"a=0xffffffffffffffff,int32,1",
-			"4 bytes at 0xffffffffffffffff reach beyond 64-bit addresses"},
+			"4 bytes at 0xffffffffffffffff exceed 64-bit addresses"},
 	} {
 		_, err := ParseTensor(c.spec)
 		want := fmt.Sprintf("tensor %q: %s (the form is %s)", c.spec, c.want, tensorForm)
@@ -102,12 +102,12 @@ func TestRangeSpec(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		"": `range "": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
-			`FIRST-LAST where the device has no tiles`,
+			`FIRST-LAST if the device has no tiles`,
 		"1,2": `range "1,2": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
-			`FIRST-LAST where the device has no tiles`,
-		"x,2,0":    `range "x,2,0": tile "x","2" is no pair of numbers up to 255`,
-		"0x20-":    `range "0x20-": "" is no address at or behind the first`,
-		"0x20-0x1": `range "0x20-0x1": "0x1" is no address at or behind the first`,
+			`FIRST-LAST if the device has no tiles`,
+		"x,2,0":    `range "x,2,0": tile "x","2" must be two numbers, each at most 255`,
+		"0x20-":    `range "0x20-": "" is not an address at or after the first`,
+		"0x20-0x1": `range "0x20-0x1": "0x1" is not an address at or after the first`,
 	} {
 		if _, err := ParseRange(spec); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

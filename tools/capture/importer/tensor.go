@@ -89,7 +89,7 @@ func (p *program) imageTensors() (list []lmb.Tensor) {
 func distinct(a, b *tensor, bar uint8) error {
 	switch {
 	case a.Name == b.Name:
-		return traces.Usage("two tensors are called %s", a.Name)
+		return traces.Usage("two tensors have the name %s", a.Name)
 	case (a.Page != 0) != (b.Page != 0):
 		return nil // an access that reaches both is an error later
 	case a.role == b.role && (a.Line == b.Line || a.Line == 0 || b.Line == 0) &&

@@ -88,7 +88,7 @@ func (a *assigner) addTensors() error {
 		a.tensors = append(a.tensors, tensor{TensorSpec: s, role: gen.RoleOutput})
 	}
 	if len(a.tensors) > fbs.TensorsMax {
-		return traces.Usage("%d tensors are named; an image holds at most %d", len(a.tensors),
+		return traces.Usage("%d tensors are named; an image may have %d", len(a.tensors),
 			fbs.TensorsMax)
 	}
 	for i := range a.tensors {
@@ -116,8 +116,8 @@ func (a *assigner) checkSpec(t *tensor) error {
 		return traces.Usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(),
 			t.Name)
 	case t.Line > 0 && t.role == gen.RoleOutput:
-		return traces.Usage("output %s: an output is what is read there, of several loads the "+
-			"last: leave @%d out", t.Name, t.Line)
+		return traces.Usage("output %s: an output has the data of the last load; leave @%d "+
+			"out", t.Name, t.Line)
 	}
 	if t.Page != 0 {
 		return a.checkInterleaved(t)
@@ -130,10 +130,10 @@ func (p *program) checkPlace(who string, place Place) error {
 	tile := strings.TrimSpace(place.String())
 	switch {
 	case place.Tile && p.board.TLB == nil:
-		return traces.Usage("%s names tile %s, and board %s has no tiles: leave X,Y out", who, tile,
+		return traces.Usage("%s has tile %s, but board %s has no tiles; leave X,Y out", who, tile,
 			p.board.Name)
 	case place.Tile && !p.with("lift"):
-		return traces.Usage("%s names tile %s, which only the lift pass finds", who, tile)
+		return traces.Usage("%s has tile %s, which only the pass lift finds", who, tile)
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (p *program) inRange(s *step, ranges []Range) (in, all bool) {
 func (p *program) unmatched(flag string, ranges []Range) (out outcome) {
 	for _, r := range ranges {
 		if !p.matched[r] {
-			out.warn(0, "%s %s0x%x-0x%x does nothing: it meets no load that it could change", flag,
+			out.warn(0, "%s %s0x%x-0x%x has no effect: no load is in this range", flag,
 				r.Place, r.First, r.Last)
 		}
 	}
@@ -267,7 +267,7 @@ func (p *program) unmatched(flag string, ranges []Range) (out outcome) {
 func (a *assigner) halve(out *steps, s step, t *tensor) error {
 	if s.width == 1 || !s.is(memoryStep) || a.rule(&s).Widths&(s.width/2) == 0 {
 		return traces.Refuse(int(s.line),
-			"%d bytes lie half in %s %s (%s), and such an access cannot be split there", s.width,
+			"%d bytes are only partly in %s %s (%s), and such an access cannot be split", s.width,
 			t.kind(), t.Name, t.span())
 	}
 	if s.flags&halfStep == 0 {
@@ -300,7 +300,7 @@ func (a *assigner) use(out *steps, s step, index int) error {
 		// A tensor larger than what the trace moves cannot be complete; if it
 		// is very large, memory is not reserved to say which bytes are missing.
 		if t.size > max(sureSizeMax, 8*uint64(a.loads+a.stores)) {
-			return traces.Usage("%s %s has %d bytes, more than the whole trace moves", t.kind(),
+			return traces.Usage("%s %s has %d bytes, more than all accesses of the trace", t.kind(),
 				t.Name, t.size)
 		}
 		t.data, t.have = make([]byte, t.size), make([]bool, t.size)
@@ -333,12 +333,13 @@ func (a *assigner) take(out *steps, t *tensor, line, index int, offset uint64, v
 		if t.role == gen.RoleInput {
 			before := lineBefore(out, index, offset)
 			return traces.Refuse(line,
-				"byte %d of input %s is stored with other data than in line %d: "+
-					"an input has one value a run (ADDRESS@LINE takes one of the stores)", offset,
+				"byte %d of input %s is stored with other data than in line %d, but an "+
+					"input has one value in a run (ADDRESS@LINE selects one of the stores)", offset,
 				t.Name, before)
 		}
 		if !t.changed {
-			a.out.warn(line, "output %s is read with other data than in line %d: the last counts",
+			a.out.warn(line, "output %s is loaded again with other data than in line %d; "+
+				"the last data are used",
 				t.Name, lineBefore(out, index, offset))
 		}
 		t.changed = true
@@ -363,7 +364,7 @@ func (a *assigner) checkComplete() error {
 		t := &a.tensors[i]
 		switch {
 		case t.data == nil:
-			return traces.Refuse(0, "%s %s: nothing at %s is %s in this capture%s", t.kind(),
+			return traces.Refuse(0, "%s %s: no byte at %s is %s in this capture%s", t.kind(),
 				t.Name, t.span(), t.verb(), a.placesHint(t))
 		case slices.Contains(t.have, false):
 			return traces.Refuse(0, "%s %s: bytes %s are never %s in this capture", t.kind(),

@@ -97,8 +97,9 @@ func TestLastLoadOfAnOutputIsTheGolden(t *testing.T) {
 		t.Errorf("golden %v", image.Tensors[0].Data)
 	}
 	if len(report.Warnings) != 1 ||
-		report.Warnings[0].String() != "line 6: output d is read with other data than in line 4: "+
-			"the last counts" {
+		report.Warnings[0].String() != "line 6: output d is loaded again with other data than "+
+			"in line 4; "+
+			"the last data are used" {
 		t.Errorf("warnings %v", report.Warnings)
 	}
 }
@@ -192,7 +193,7 @@ func TestMulticastInputIsNamedByAnyTileOfTheRectangle(t *testing.T) {
 		commands(t, image, "\npoint tlb0 (4,2) 0x0 from (1,1)\ncopyin exact tlb0+0x100 w4 a[0:4]\n")
 	}
 	refused(t, text, tensors(t, "in a=5,1,0x100,int32,1"),
-		"input a: nothing at (5,1) 0x100..0x103 is stored in this capture; tiles that are: "+
+		"input a: no byte at (5,1) 0x100..0x103 is stored in this capture; tiles that are: "+
 			"(1,1)-(4,2)")
 	refused(t, text, tensors(t, "in a=1,1,0x100,int32,1", "in b=2,2,0x100,int32,1"),
 		"line 4: the store reaches several tiles, and with them both input a and input b; name "+
@@ -265,57 +266,57 @@ func TestTensorsAreRefused(t *testing.T) {
 			[]string{"out d=1,1,0x200,int8,16"},
 			"output d: bytes 0..0, 2..2, 4..4, 6..6 and more are never read in this capture"},
 		{"nothing stored", half, []string{"in a=2,1,0x100,int32,1"},
-			"input a: nothing at (2,1) 0x100..0x103 is stored in this capture; tiles that are: " +
+			"input a: no byte at (2,1) 0x100..0x103 is stored in this capture; tiles that are: " +
 				"(1,1)"},
 		{"nothing read", half, []string{"out d=1,1,0x100,int32,1"},
-			"output d: nothing at (1,1) 0x100..0x103 is read in this capture; tiles that are: " +
+			"output d: no byte at (1,1) 0x100..0x103 is read in this capture; tiles that are: " +
 				"(1,1)"},
 		{"other data", l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2),
 			access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
 			[]string{"in w=1,1,0x100,int32,2"},
-			"line 7: byte 4 of input w is stored with other data than in line 5: an input has " +
-				"one value a run (ADDRESS@LINE takes one of the stores)"},
+			"line 7: byte 4 of input w is stored with other data than in line 5, but an input " +
+				"has one value in a run (ADDRESS@LINE selects one of the stores)"},
 		{"an output with a line", half, []string{"out d=1,1,0x200@4,int32,1"},
-			"output d: an output is what is read there, of several loads the last: leave @4 out"},
+			"output d: an output has the data of the last load; leave @4 out"},
 		{"larger than the trace", half, []string{"in a=1,1,0x100,int8,1073741824"},
-			"input a has 1073741824 bytes, more than the whole trace moves"},
+			"input a has 1073741824 bytes, more than all accesses of the trace"},
 		{"overlap", half, []string{"in a=1,1,0x100,int32,2", "in b=1,1,0x104,int32,1"},
 			"input a at (1,1) 0x100..0x107 and input b at (1,1) 0x104..0x107 overlap"},
 		{"overlap of outputs", half, []string{"out a=1,1,0x100,int32,2", "out b=1,1,0x107,int32,1"},
 			"output a at (1,1) 0x100..0x107 and output b at (1,1) 0x107..0x10a overlap"},
 		{"one name", half, []string{"in a=1,1,0x100,int32,1", "out a=1,1,0x200,int32,1"},
-			"two tensors are called a"},
+			"two tensors have the name a"},
 		{"tile on a board without", lines(eduDevice, "W 4 0x4 0x1"),
 			[]string{"in a=1,1,0x4,int32,1"},
-			"input a names tile (1,1), and board edu has no tiles: leave X,Y out"},
+			"input a has tile (1,1), but board edu has no tiles; leave X,Y out"},
 		{"edge in a register", lines(eduDevice, "W 8 0xa0 0x1"), []string{"in a=0xa4,int32,1"},
-			"line 3: 8 bytes lie half in input a (0xa4..0xa7), and such an access cannot be " +
-				"split there"},
+			"line 3: 8 bytes are only partly in input a (0xa4..0xa7), and such an access cannot " +
+				"be split"},
 		{"edge in a register of a tile", lines(whDevice, whPoint(wh166Config, 1, 1, 0xff000000),
 			access("R", 4, wh166+0xb121b0, 1)),
 			[]string{"out d=1,1,0xffb121b2,int16,1"},
-			"line 4: 4 bytes lie half in output d ((1,1) 0xffb121b2..0xffb121b3), and such an " +
-				"access cannot be split there"},
+			"line 4: 4 bytes are only partly in output d ((1,1) 0xffb121b2..0xffb121b3), and " +
+				"such an access cannot be split"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, tensors(t, c.specs...), c.want) })
 	}
 	o := tensors(t, "in a=1,1,0x100,int32,1")
 	o.Without = []string{"lift"}
 	loads := lines(whDevice, access("R", 4, wh166, 1))
-	refused(t, loads, o, "input a names tile (1,1), which only the lift pass finds")
+	refused(t, loads, o, "input a has tile (1,1), which only the pass lift finds")
 	refused(t, loads, Options{Without: []string{"lift"}, Poll: []Range{mustRange(t, "1,1,0x40")}},
-		"range 0x40-0x40 names tile (1,1), which only the lift pass finds")
+		"range 0x40-0x40 has tile (1,1), which only the pass lift finds")
 	refused(t, lines(eduDevice, "W 4 0x4 0x1"),
 		Options{Ignore: []Range{mustRange(t, "1,1,0x40-0x43")}},
-		"range 0x40-0x43 names tile (1,1), and board edu has no tiles: leave X,Y out")
+		"range 0x40-0x43 has tile (1,1), but board edu has no tiles; leave X,Y out")
 }
 
 func TestResultThatFollowsAnInputIsWarnedOf(t *testing.T) {
 	text := l1(access("W", 4, wh166+0x100, 1), access("R", 4, wh166+0x200, 3),
 		access("R", 4, wh166+0x204, 3))
 	_, report := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,1"))
-	want := "line 5: 1 compare holds what the device gave against the recording, and will fail " +
-		"where an input changes it: name it as an output"
+	want := "line 5: 1 compare checks data of the device with the recording, and will fail " +
+		"if an input changes them; name the place as an output"
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
 		t.Errorf("warnings %v", report.Warnings)
 	}
@@ -331,7 +332,7 @@ func TestMoreTensorsThanAnImageHoldsAreRefused(t *testing.T) {
 	refused(t, l1(access("W", 4, wh166+0x100, 1)),
 		Options{From: FromMmiotrace, Board: &boards.Wormhole,
 			Inputs: slices.Repeat([]TensorSpec{spec}, fbs.TensorsMax+1)},
-		"4097 tensors are named; an image holds at most 4096")
+		"4097 tensors are named; an image may have 4096")
 }
 
 func TestTensorSpecMadeByHandIsChecked(t *testing.T) {

@@ -133,7 +133,7 @@ func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) st
 	if n == "" && v.spec.Line > 0 {
 		if v.fed {
 			v.Role, v.spec.Line = "port", 0
-			return fmt.Sprintf("a port that is fed: more than %d stores of a frame have other "+
+			return fmt.Sprintf("a data port: more than %d stores of a frame have other "+
 				"data there", fedMin)
 		}
 		n = c.countsOn(first, v)
@@ -229,8 +229,8 @@ func (c *columns) countsInside(v *Varying, values [][]byte) {
 		}
 	}
 	if found > 0 {
-		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s: whoever replays has "+
-			"it count", v.Line, v.Place, v.Address,
+		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s; the replaying "+
+			"program must count", v.Line, v.Place, v.Address,
 			english.Count(found, "part"), shown)
 	}
 }

@@ -44,8 +44,8 @@ func Plain(r io.Reader) *bufio.Reader {
 	head, _ := from.Peek(5)
 	for magic, what := range foreign {
 		if strings.HasPrefix(string(head), magic) {
-			u.err = &Error{1, 1, fmt.Errorf("it is %s; text, or text that gzip compressed, is "+
-				"read here: %s FILE | lm import ... -", what[0], what[1])}
+			u.err = &Error{1, 1, fmt.Errorf("it is %s, but must be text, or text with gzip; use "+
+				"%s FILE | lm import ... -", what[0], what[1])}
 			return bufio.NewReader(&u)
 		}
 	}

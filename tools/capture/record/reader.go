@@ -216,7 +216,7 @@ func (p *parser) number(what string, base, bits int) uint64 {
 	f := p.field()
 	n, err := strconv.ParseUint(string(f), base, bits)
 	if err != nil {
-		p.fail("%s %q is no number in base %d of %d bits", what, f, base, bits)
+		p.fail("%s %q is not a number in base %d of at most %d bits", what, f, base, bits)
 	}
 	return n
 }
@@ -224,7 +224,7 @@ func (p *parser) number(what string, base, bits int) uint64 {
 // word takes the next field, which must be w.
 func (p *parser) word(w string) {
 	if f := p.field(); string(f) != w {
-		p.fail("%q where %q belongs", f, w)
+		p.fail("found %q, expected %q", f, w)
 	}
 }
 
@@ -303,7 +303,7 @@ func (p *parser) record() {
 	case Clock:
 		r.Clocks = uint32(p.number("count", 10, 32))
 	default:
-		p.fail("%q is no kind of record", name)
+		p.fail("unknown kind of line %q", name)
 	}
 	p.end()
 	p.noteGap(r)
@@ -334,10 +334,10 @@ func (p *parser) barAccess(r *Record, several bool) {
 	}
 	p.access(r)
 	if r.Width != 0 && len(r.Data)%int(r.Width) != 0 {
-		p.fail("%d bytes are no accesses of %d bytes each", len(r.Data), r.Width)
+		p.fail("%d bytes are not a multiple of the width %d", len(r.Data), r.Width)
 	}
 	if size := device.Bars[r.Bar].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
-		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset,
+		p.fail("%d bytes at %#x are outside BAR %d, which has %#x bytes", len(r.Data), r.Offset,
 			r.Bar, size)
 	}
 }
@@ -365,7 +365,8 @@ func (p *parser) configAccess(r *Record) {
 	p.access(r)
 	const most = 4096
 	if n := len(r.Data); n != 4 && (p.version == 1 || n > most) {
-		p.fail("a configuration access of %d bytes", len(r.Data))
+		p.fail("a configuration access has %d bytes, but must have 4, or from lm record at "+
+			"most 4096", len(r.Data))
 	}
 }
 
@@ -381,7 +382,7 @@ func (p *parser) access(r *Record) {
 		data, err = p.rest(data, size)
 	}
 	if err != nil || uint64(len(data)) != size || size == 0 {
-		p.fail("the data is not %d bytes in hexadecimal digits", size)
+		p.fail("the data must be %d bytes in hexadecimal digits", size)
 	}
 	r.Data, p.data = data, data
 }
@@ -435,7 +436,7 @@ func (p *parser) cutOr(err error) {
 func (p *parser) count() {
 	p.ended = true
 	if n := p.number("count", 10, 64); n != p.records {
-		p.fail("END counts %d records, there are %d", n, p.records)
+		p.fail("the END line has %d as the number of lines, but there are %d", n, p.records)
 	}
 	p.end()
 }

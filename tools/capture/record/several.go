@@ -10,7 +10,7 @@ import (
 var ErrCut = errors.New("the recording has no END line")
 
 // ErrGap is in the error of a recording in which something is missing.
-var ErrGap = errors.New("the recording is not whole")
+var ErrGap = errors.New("the recording is incomplete")
 
 // several has the devices and BARs of version 2, each numbered from 0 in
 // the order they are met.
@@ -38,7 +38,7 @@ func (p *parser) met(name string) {
 		count = len(s.bars)
 	}
 	if n := p.number("number", 10, 16); n != uint64(count) {
-		p.fail("%s %d where %d belongs", name, n, count)
+		p.fail("found %s %d, expected %d", name, n, count)
 	}
 	if name == "BAR" {
 		p.metBar()
@@ -81,7 +81,8 @@ func (p *parser) metBar() {
 	bar := Bar{p.number("base", 16, 64), p.number("size", 16, 64)}
 	if device >= uint64(len(s.devices)) || index > 5 || s.devices[device].Bars[index].Size != 0 ||
 		bar.Size == 0 {
-		p.fail("BAR %d of device %d is no new one", index, device)
+		p.fail("BAR %d of device %d must be 0 to 5, not declared before, and not of size 0", index,
+			device)
 		return
 	}
 	s.devices[device].Bars[index] = bar

@@ -68,18 +68,22 @@ func TestLineOfSeveralAccessesHasTheirWidth(t *testing.T) {
 func TestSecondVersionSaysWhereItIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"WS 0 3 0 3 000000\n": "6:6: width 3 is not 1, 2, 4 or 8",
-		"WS 0 2 0 3 000000\n": "6:12: 3 bytes are no accesses of 2 bytes each",
-		"RS 0 4 fff 4 00000000\n": "6:14: 4 bytes at 0xfff do not lie in BAR 0, which has " +
+		"WS 0 2 0 3 000000\n": "6:12: 3 bytes are not a multiple of the width 2",
+		"RS 0 4 fff 4 00000000\n": "6:14: 4 bytes at 0xfff are outside BAR 0, which has " +
 			"0x1000 bytes",
-		"DEVICE 1 1 1 a\n":   "6:8: DEVICE 1 where 2 belongs",
-		"BAR 2 2 0 0 10\n":   "6:13: BAR 0 of device 2 is no new one",
-		"BAR 2 0 0 0 10\n":   "6:13: BAR 0 of device 0 is no new one",
-		"BAR 2 0 6 0 10\n":   "6:13: BAR 6 of device 0 is no new one",
-		"BAR 2 0 1 0 0\n":    "6:13: BAR 1 of device 0 is no new one",
+		"DEVICE 1 1 1 a\n": "6:8: found DEVICE 1, expected 2",
+		"BAR 2 2 0 0 10\n": "6:13: BAR 0 of device 2 must be 0 to 5, not declared before, and " +
+			"not of size 0",
+		"BAR 2 0 0 0 10\n": "6:13: BAR 0 of device 0 must be 0 to 5, not declared before, and " +
+			"not of size 0",
+		"BAR 2 0 6 0 10\n": "6:13: BAR 6 of device 0 must be 0 to 5, not declared before, and " +
+			"not of size 0",
+		"BAR 2 0 1 0 0\n": "6:13: BAR 1 of device 0 must be 0 to 5, not declared before, and " +
+			"not of size 0",
 		"W 2 0 4 00000000\n": "6:3: no BAR has number 2",
-		"W 0 ffd 4 00000000\n": "6:11: 4 bytes at 0xffd do not lie in BAR 0, which has 0x1000 " +
+		"W 0 ffd 4 00000000\n": "6:11: 4 bytes at 0xffd are outside BAR 0, which has 0x1000 " +
 			"bytes",
-		"CLK 1\nEND 4\n": "7:5: END counts 4 records, there are 5",
+		"CLK 1\nEND 4\n": "7:5: the END line has 4 as the number of lines, but there are 5",
 	} {
 		if c, err := ReadDevice(strings.NewReader(two+text), "8086:100e"); c != nil || err == nil ||
 			err.Error() != want {

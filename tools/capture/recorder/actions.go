@@ -93,8 +93,8 @@ func (r *recording) restoreAction(t *thread, signal unix.Signal) (restored bool)
 	if err == nil {
 		return true
 	}
-	r.report("the handler of process %d for %v is lost: the kernel has reset it at an access to a "+
-		"BAR, and it cannot be set again: %v", t.process,
+	r.report("the handler of process %d for %v is lost: the kernel reset it at an access to "+
+		"a BAR, and restoring it failed: %v", t.process,
 		unix.SignalName(signal), err)
 	delete(t.actions, signal)
 	return false

@@ -97,7 +97,7 @@ func (r *recording) identify(t *thread, fd int, offset, length uint64) (*mapped,
 func (r *recording) vfio(t *thread, fd int, offset uint64) (*mapped, error) {
 	name := r.vfioName(t, fd)
 	if name == "" {
-		return nil, fmt.Errorf("which device VFIO's descriptor %d of process %d is, is not known",
+		return nil, fmt.Errorf("the device of VFIO's descriptor %d of process %d is unknown",
 			fd, t.process)
 	}
 	return r.region(filepath.Join(sysDevices, name), offset)
@@ -173,7 +173,7 @@ func (r *recording) pci(folder string, index int, offset uint64) (*mapped, error
 	id, derr := readNumber(filepath.Join(folder, "device"))
 	bars, rerr := resources(folder)
 	if verr != nil || derr != nil || rerr != nil {
-		return nil, fmt.Errorf("%s is no PCI device", folder)
+		return nil, fmt.Errorf("%s is not a PCI device", folder)
 	}
 	d := r.device(filepath.Base(folder), uint16(vendor), uint16(id))
 	if d == nil {
@@ -216,8 +216,8 @@ func (r *recording) device(name string, vendor, id uint16) *device {
 				strings.TrimSpace(strings.Replace(line, "#", fmt.Sprintf("%x", d.number), 1)))
 		}
 		if delete(r.unused, name); before.lost > 0 {
-			r.gap("%d accesses to configuration space of device %s, before it had a BAR in the "+
-				"record, are not recorded: there were too many", before.lost,
+			r.gap("%d accesses to configuration space of device %s before its first BAR are "+
+				"not recorded: there were too many", before.lost,
 				name)
 		}
 	}

@@ -405,8 +405,8 @@ func (r *recording) exitRemap(t *thread, c *call, at uint64) {
 		}
 	}
 	if len(moved) > 0 && moved[0].guard == nil && (length > oldLength || oldLength == 0) {
-		r.gap("process %d makes a mapping of a BAR larger by mremap: what is beyond %x bytes is "+
-			"not recorded", t.process, oldLength)
+		r.gap("process %d enlarges a mapping of a BAR by mremap: accesses beyond %x bytes "+
+			"are not recorded", t.process, oldLength)
 		_, _ = r.inject(t, unix.SYS_MPROTECT, at+oldLength, length-oldLength, moved[0].prot)
 	}
 }
@@ -427,7 +427,7 @@ func (r *recording) exitRemapPages(t *thread, c *call) {
 		case a.host != nil:
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
 			r.report("process %d maps other memory over watched host memory at %x "+
-				"(remap_file_pages): it is not watched any more", t.process, a.start)
+				"(remap_file_pages): it is no longer watched", t.process, a.start)
 		case to < v.offset || to+a.end-a.start > v.offset+v.size:
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
 			r.gap("process %d maps another part of BAR %d of %s (remap_file_pages), which is not "+

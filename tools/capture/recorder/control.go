@@ -161,5 +161,5 @@ func (r *recording) closedVFIO(t *thread) {
 
 func (r *recording) wasReset(t *thread, c *call, _ uint64) {
 	name := r.vfioName(t, int(int32(c.arguments[0])))
-	r.report("process %d resets device %s: a replay does not", t.process, name)
+	r.report("process %d resets device %s, which a replay does not do", t.process, name)
 }

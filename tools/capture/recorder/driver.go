@@ -78,7 +78,7 @@ func (r *recording) behind(t *thread, fd int) (*driven, error) {
 		return nil, nil
 	}
 	if d.board == nil || d.board.TLB == nil {
-		return nil, fmt.Errorf("%04x:%04x is no device that the driver's windows are known of",
+		return nil, fmt.Errorf("the driver's windows of device %04x:%04x are unknown",
 			info.vendor, info.device)
 	}
 	all := struct {
@@ -121,7 +121,7 @@ func (r *recording) throughDriver(t *thread, fd int, offset, length uint64) (*ma
 			return r.pci(d.folder, i&^1, offset-m.base)
 		}
 	}
-	return nil, errors.New("the driver has not told what it is")
+	return nil, errors.New("the driver has not reported the PCI ids")
 }
 
 // aside returns what is behind a request's descriptor, nil for no such device.
@@ -164,13 +164,14 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	l := d.board.TLB
 	g := l.GroupOf(slot)
 	if g == nil || data[27] != 0 {
-		r.gap("CONFIGURE_TLB of process %d has window %d point in a way that is not recorded "+
+		r.gap("CONFIGURE_TLB of process %d uses window %d in a way that is not recorded "+
 			"(linked: %d)", t.process, slot, data[27])
 		return
 	}
 	encoded, ok := l.EncodeWindow(g, target, address)
 	if !ok {
-		r.gap("CONFIGURE_TLB of process %d has window %d point where no board has it: address %x",
+		r.gap("CONFIGURE_TLB of process %d sets window %d to an address that boards do not "+
+			"have: %x",
 			t.process, slot, address)
 		return
 	}
@@ -222,14 +223,14 @@ func (r *recording) unpinned(t *thread, c *call, _ uint64) {
 
 func (r *recording) driverReset(t *thread, c *call, _ uint64) {
 	w, _ := words(t, c.arguments[2], 2)
-	r.report("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay "+
-		"does not", t.process, w[1])
+	r.report("process %d resets its device by the driver (RESET_DEVICE, flags %d), which a "+
+		"replay does not do", t.process, w[1])
 }
 
 // driverMemory follows the allocation of memory of the driver: six words, its
 // address on the bus, offset in the file, and bytes. A mapping of it is none of a BAR.
 func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
-	r.report("process %d has memory of the driver's own (ALLOCATE_DMA_BUF), which is not followed",
+	r.report("process %d uses memory of the driver (ALLOCATE_DMA_BUF), which is not recorded",
 		t.process)
 	d := r.aside(t, c, "ALLOCATE_DMA_BUF")
 	if w, ok := words(t, c.arguments[2], 11); ok && d != nil {
@@ -238,6 +239,6 @@ func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
 }
 
 func (r *recording) driverCleanup(t *thread, c *call, _ uint64) {
-	r.report("process %d leaves the driver a store to make when it ends (SET_NOC_CLEANUP): a "+
-		"replay makes its own", t.process)
+	r.report("process %d registers a store for its end with the driver (SET_NOC_CLEANUP); a "+
+		"replay registers its own", t.process)
 }

@@ -58,7 +58,8 @@ func (r *recording) openedFile(t *thread, fd uint64) {
 		return
 	}
 	if err := r.addFilter(t, moverFilter(uint32(fd))); err != nil {
-		r.gap("what process %d reads and writes of %s is not recorded: %v", t.process, path, err)
+		r.gap("reads and writes of %[2]s by process %[1]d are not recorded: %[3]v", t.process,
+			path, err)
 		return
 	}
 	if t.space.stops == nil {
@@ -109,8 +110,8 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 		way := map[bool]string{false: "loads from ", true: "stores to "}[m.store] + path
 		if !r.byCall[way] {
 			r.byCall[way] = true
-			r.report("process %d %s by a system call: of such a file, what it maps alone is "+
-				"recorded", t.process, way)
+			r.report("process %d %s by a system call, which is not recorded: only accesses "+
+				"to mappings of such a file are", t.process, way)
 		}
 		return false
 	default:
@@ -153,8 +154,8 @@ func (r *recording) exitMove(t *thread, c *call, n uint64) {
 	for list := buffers(t, c, n); n > 0; {
 		data := make([]byte, min(n, most))
 		if list = taken(t, list, data); list == nil {
-			r.gap("%d bytes that process %d moved by a system call, at %x of %s of device %s, "+
-				"are not recorded: its memory cannot be read", n, t.process,
+			r.gap("%d bytes that process %d transferred by a system call, at %x of %s of "+
+				"device %s, are not recorded: its memory cannot be read", n, t.process,
 				m.at, m.file, m.name)
 			return
 		}
@@ -178,10 +179,12 @@ func (r *recording) moved(t *thread, m *moved, data []byte) {
 		index, _ := strconv.Atoi(strings.TrimSuffix(m.file[len("resource"):], "_wc"))
 		r.movedBar(t, m, index, m.at, data)
 	case m.store && m.file != "vfio":
-		r.report("process %d stores to %s of device %s: a replay does not", t.process, m.file,
+		r.report("process %d stores to %s of device %s, which a replay does not do", t.process,
+			m.file,
 			m.name)
 	case m.store:
-		r.report("process %d stores %x to region %d of device %s, at %x: a replay does not",
+		r.report("process %d stores %x to region %d of device %s, at %x, which a replay "+
+			"does not do",
 			t.process, data, index, m.name, at)
 	}
 }

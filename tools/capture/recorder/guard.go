@@ -159,8 +159,8 @@ func (r *recording) protectNewMemory(t *thread) {
 				if huge > 0 {
 					pages = "is in huge pages, and "
 				}
-				r.report("host memory at bus address %x, %d bytes, %s%s: what a device writes "+
-					"there counts as the program's where both write to one page", m.bus, m.size(),
+				r.report("host memory at bus address %x, %d bytes, %s%s: if device and "+
+					"program write to one page, all counts as the program's", m.bus, m.size(),
 					pages, reason)
 			}
 			at = p.end
@@ -181,9 +181,9 @@ func (r *recording) stopCallsWithPointers(t *thread) {
 		}
 		if !r.stopPointers(t, start, end) {
 			r.endProtection(t, start, end)
-			r.report("host memory of process %d at %x, %d bytes, is not protected: it has too "+
-				"many mappings; what a device writes there counts as the program's where both "+
-				"write to one page", t.process, start, end-start)
+			r.report("host memory of process %d at %x, %d bytes, has too many mappings to "+
+				"be protected: if device and program write to one page, all counts as the "+
+				"program's", t.process, start, end-start)
 		}
 	}
 }
@@ -256,8 +256,8 @@ func (r *recording) openPagesAgain(t *thread, a *area, start, end uint64, why st
 	}
 	if key := fmt.Sprintf("open %x", bus); why != "" && bus != 0 && !r.byCall[key] {
 		r.byCall[key] = true
-		r.report("host memory at bus address %x: until the next store to a BAR, what a device "+
-			"writes in this page counts as the program's: %s", bus, why)
+		r.report("host memory at bus address %x: until the next store to a BAR, writes of a "+
+			"device to this page count as the program's: %s", bus, why)
 	}
 	return nil
 }
@@ -277,7 +277,7 @@ func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 	g, at := a.guard, a.guard.page(fault)
 	why := ""
 	if err := step(t.tid, fault, &memory{r, t}); err != nil {
-		why = fmt.Sprintf("an instruction there is not executed by lm: %v", err)
+		why = fmt.Sprintf("lm cannot execute an instruction there: %v", err)
 	} else if g.stores[at] += guardStop; g.stores[at] > guardStores {
 		why = fmt.Sprintf("it has more than %d stores", guardStores/guardStop)
 	}
@@ -300,7 +300,7 @@ func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 		})
 	}
 	if err := m.accessHost(a, address, data, true); err != nil {
-		return fmt.Errorf("its memory cannot be stored to: %w", err)
+		return fmt.Errorf("lm cannot write to its memory: %w", err)
 	}
 	if isReached {
 		m.eachReached(a.guard.owner, address, uint64(len(data)),

@@ -16,23 +16,22 @@ import (
 func (r *recording) past(t *thread, c *call) {
 	switch c.number {
 	case unix.SYS_IO_URING_SETUP:
-		r.report("process %d uses io_uring: what it has that read or write of a device is not "+
-			"recorded", t.process)
+		r.report("process %d uses io_uring: accesses to a device by it are not recorded", t.process)
 	case unix.SYS_IO_SETUP:
-		r.report("process %d uses Linux's AIO: what it has that read or write of a device is not "+
-			"recorded", t.process)
+		r.report("process %d uses Linux's AIO: accesses to a device by it are not recorded",
+			t.process)
 	case unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_COPY_FILE_RANGE:
 		for _, n := range between[c.number] {
 			if path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid,
 				int32(c.arguments[n]))); r.isDevice(path) {
-				r.gap("what process %d has the kernel move between %s and another file "+
-					"(sendfile, splice, copy_file_range) is not recorded", t.process, path)
+				r.gap("process %d copies between %s and another file in the kernel "+
+					"(sendfile, splice, copy_file_range), which is not recorded", t.process, path)
 			}
 		}
 	case unix.SYS_SENDMSG:
 		for _, path := range r.sent(t, c.arguments[1]) {
-			r.report("process %d sends a descriptor of %s: what a process does with it that the "+
-				"program did not start is not recorded", t.process, path)
+			r.report("process %d sends a descriptor of %s: accesses by a process that the "+
+				"program did not start are not recorded", t.process, path)
 		}
 	}
 }

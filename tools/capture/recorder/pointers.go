@@ -153,7 +153,7 @@ func (r *recording) badPointer(t *thread, c *call) {
 		return
 	}
 	r.byCall[key] = true
-	r.report("%s of process %d failed (EFAULT): its pointer is into %s, which the kernel cannot "+
-		"reach under lm record; pass a buffer, and copy",
+	r.report("%s of process %d failed (EFAULT): it has a pointer to %s, which the kernel "+
+		"cannot access under lm record; copy the data to a buffer and pass that",
 		callName(c.number), t.process, name)
 }

@@ -185,8 +185,8 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 	}
 	r.replaced(t, start, size, bus)
 	if total := size + r.hosts.bytes; total > r.options.HostMemory {
-		r.report("host memory is not followed: devices reach %d bytes of it at once, "+
-			"--host-memory lets %d be compared before each store", total, r.options.HostMemory)
+		r.report("host memory is not recorded: devices reach %d bytes of it at once, but "+
+			"--host-memory limits comparing to %d", total, r.options.HostMemory)
 		for _, m := range r.hosts.reached {
 			m.mirror.drop()
 			m.mirror = nil // where it is watched it is still looked at
@@ -199,8 +199,8 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 		physical: kind.physical, vfio: kind.vfio,
 	}
 	if !m.read(t.tid, make([]byte, 1), 0) {
-		r.report("host memory at bus address %x, %d bytes, is not followed: the process's memory "+
-			"cannot be read", bus, size)
+		r.report("host memory at bus address %x, %d bytes, is not recorded: the memory of "+
+			"the process cannot be read", bus, size)
 		return nil
 	}
 	r.recall(m)
@@ -216,8 +216,8 @@ func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *r
 	r.hosts.insert(m)
 	if !m.scan && !m.watched && !r.hosts.saidUnknownWriter {
 		r.hosts.saidUnknownWriter = true
-		r.report("this kernel does not tell who changes host memory (Linux 6.7 and later do): " +
-			"what a device writes outside of --watch is taken for the program's")
+		r.report("this kernel does not report who changes host memory (Linux 6.7 and later " +
+			"do): writes of a device outside of --watch count as the program's")
 	}
 	return m
 }
@@ -231,8 +231,8 @@ func (r *recording) replaced(t *thread, start, size, bus uint64) {
 	for _, m := range slices.Clone(h.reached[from:to]) {
 		m = h.isolate(m, m.pieceOf(max(bus, m.bus)), m.pieceFrom(min(last, m.last())+1))
 		if m.space != t.space || m.bus < bus || m.last() > last {
-			r.report("host memory at bus address %x, %d bytes, is not followed any more: process "+
-				"%d has a device reach other memory at %x, %d bytes", m.bus,
+			r.report("host memory at bus address %x, %d bytes, is no longer recorded: "+
+				"process %d maps other memory at %x, %d bytes, for a device", m.bus,
 				m.size(), t.process, bus, size)
 		}
 		gone = append(gone, m)

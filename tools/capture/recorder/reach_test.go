@@ -76,7 +76,7 @@ func TestHostMemoryIsInTheRecord(t *testing.T) {
 // the device wrote is the program's, and more than the limit is not followed.
 func TestWhatNobodyTellsOfHostMemoryIsSaid(t *testing.T) {
 	unknown := dma(t, Options{Compare: true, HostMemory: 1 << 20})
-	if !strings.Contains(unknown.said, "does not tell who changes host memory") ||
+	if !strings.Contains(unknown.said, "does not report who changes host memory") ||
 		strings.Contains(strings.Join(unknown.events(), "\n"), "HW") {
 		t.Error(unknown.said)
 	}

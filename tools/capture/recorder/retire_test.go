@@ -66,7 +66,7 @@ func TestPartThatGetsOtherMemoryEndsTheWholeAndIsSaid(t *testing.T) {
 	r.reach(self, address(buffer(2*page, 0)), 2*page, 0x10000)
 	r.reach(self, address(buffer(page, 0)), page, 0x11000)
 	if got := text(); !strings.Contains(got,
-		"EVENT host memory at bus address 10000, 8192 bytes, is not followed any more") {
+		"EVENT host memory at bus address 10000, 8192 bytes, is no longer recorded") {
 		t.Error(got)
 	}
 }

@@ -38,14 +38,16 @@ func (r *recording) start() error {
 	t := &thread{tid: pid, process: pid, space: &space{uses: 1}, actions: actions{}}
 	r.threads[pid] = t
 	if _, status, err := wait(pid); err != nil || !status.Stopped() {
-		return &Failure{Internal, fmt.Sprintf("%s ended before it began: %v", path, err)}
+		return &Failure{Internal, fmt.Sprintf("%s ended before its first instruction: %v", path,
+			err)}
 	}
 	if err := unix.PtraceSetOptions(pid, options); err != nil {
 		return &Failure{Forbidden, fmt.Sprintf("tracing %s: %v", path, err)}
 	}
 	if err := r.installFilter(t); err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
-		return &Failure{Forbidden, fmt.Sprintf("no filter of system calls can be put into %s: %v",
+		return &Failure{Forbidden, fmt.Sprintf("cannot install the filter of system calls "+
+			"in %s: %v",
 			path, err)}
 	}
 	return nil
@@ -57,8 +59,8 @@ func notRun(err error) error {
 		return &Failure{Forbidden, err.Error()}
 	}
 	if errors.Is(err, unix.ENOEXEC) {
-		err = fmt.Errorf("%w: a program of this machine, or a script that begins with #! and its "+
-			"interpreter", err)
+		err = fmt.Errorf("%w: it must be a program for this machine, or a script that "+
+			"begins with #! and its interpreter", err)
 	}
 	return &Failure{NoProgram, err.Error()}
 }
@@ -113,7 +115,7 @@ func (r *recording) addFilterAt(t *thread, at uint64, program []byte, flags uint
 	head := binary.NativeEndian.AppendUint64(nil, uint64(len(program)/8)) // struct sock_fprog
 	head = binary.NativeEndian.AppendUint64(head, at+16)
 	if data := append(head, program...); writeMemory(t.tid, at, data) != len(data) {
-		return errors.New("a page of its own cannot be written")
+		return errors.New("the program's page for the filter cannot be written")
 	}
 	result, err := r.inject(t, unix.SYS_SECCOMP, flagMode, flags, at)
 	if err == unix.EACCES { // without privileges it takes a promise to gain none
@@ -122,7 +124,7 @@ func (r *recording) addFilterAt(t *thread, at uint64, program []byte, flags uint
 		}
 	}
 	if err == nil && result != 0 {
-		err = fmt.Errorf("thread %d of it cannot have one", result)
+		err = fmt.Errorf("thread %d does not accept it", result)
 	}
 	return err
 }

@@ -31,7 +31,7 @@ func (r *recording) exitStrict(t *thread, c *call, regs *registers) {
 		return
 	}
 	if err := r.addFilterOf(t, strictFilter(), 0); err != nil {
-		r.report("process %d asks for seccomp's strict mode, which it does not get under lm "+
+		r.report("process %d requests seccomp's strict mode, which it does not get under lm "+
 			"record: %v", t.process, err)
 		return
 	}

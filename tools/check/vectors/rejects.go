@@ -98,15 +98,15 @@ func rename(name string) func(*file) {
 // Beginnings of sentences of FORMAT.md that several vectors show.
 const (
 	sPreamble = "The preamble: size of the file, identifier, version"
-	sFlat     = "The FlatBuffer: table, vtable and vectors lie inside the envelope"
-	sCounts   = "The counts of `reservation` against the vectors, in the order of step 4 and " +
-		"then commands; before each count, that a required vector is not empty."
+	sFlat     = "Table, vtable and vectors lie inside the envelope"
+	sCounts   = "For each vector that `reservation` counts"
 	sTables   = "The elements of the tables: devices, rules, windows"
-	sName     = "A *name* is a u32"
-	sPlain    = "It is UTF-8 (RFC 3629) without control characters"
+	sName     = "It selects 1 to 255 bytes that lie inside the vector `text`"
+	sPlain    = "They are UTF-8 (RFC 3629)"
 	sReserved = "Fields called `reserved` are zero."
 	sSegments = "The size of every segment but the last is a multiple of 4096."
-	sLimits   = "16,777,216 commands; 4,096 windows"
+	sFew      = "windows, tensors, sequences, segments | 4,096 of each"
+	sTiB      = "size and offset of a tensor or a segment | 64 TiB"
 	sRule     = "`device` is an index into `devices`. "
 	sRange    = "`first` to `last` lie inside `bar`"
 	sWidths   = "`widths` has at least one of the bits"
@@ -117,15 +117,16 @@ const (
 	sEmpty    = "A field that the table leaves empty is zero."
 	sInside   = "All accessed bytes lie inside the window"
 	sWidth    = "Without Bulk, `offset`, the window's own offset"
-	sOneRule  = "In a Bar window, the rule of the device"
+	sOneRule  = "In a Bar window, the rule (section 3) that contains"
 	sBulk     = "Bulk needs a rule of memory that accepts every width."
 	sStores   = "Write, Modify, Relocate, CopyIn and Fill need a rule that accepts stores"
 	sConfig   = "A Config window is read-only"
-	sBus      = "The window whose bus address a Relocate adds is a Bar or a Host window"
-	sPacked   = "A packed tile range has one byte for each field"
-	sUnicast  = "A unicast has `x_start = y_start = 0`"
+	sBus      = "The addend is at most the size of that window"
+	sPacked   = "A packed tile range has one byte for each of these fields"
+	sOrdering = "`ordering` | 1 default, 2 strict, 3 posted"
+	sStart    = "`x_start`, `y_start` | 0 without multicast"
 	sClosed   = "A Point is rejected if one element of the list contains its route"
-	sMemory   = "A *memory* is the payload for index 0"
+	sMemory   = "The `amount` bytes from `value` on lie inside it."
 	sModes    = "Modes: Exact 1, Fixed 2, Bulk 3"
 	sDatum    = "Datum, mask and addend have no bits above `width` bytes."
 	sMask     = "The `value` of a Modify or an Expect has no bits outside `mask`."
@@ -134,22 +135,22 @@ const (
 	sPoint    = "A sequence points a Tlb window before it accesses it"
 	sCall     = "A sequence that contains a Call is not called by any sequence."
 	sTensor   = "A tensor has `dims` dimensions, 0 to 8"
-	sSize     = "Its size is `product of shape x size of dtype` bytes."
-	sArena    = "Tensors follow each other in order"
+	sSize     = "Its size in bytes is the product of the shape"
+	sArena    = "Each further one is the first multiple of 64"
 	sRole     = "`role` is Input or Output."
 	sData     = "If `has_data` is 0, `data_offset` is 0."
-	sHasData  = "If `has_data` is 1, the `size` bytes of payload at `data_offset`"
+	sHasData  = "If `has_data` is 1, the payload has data for the tensor"
 	sHost     = "`reservation.host_bytes` is the sum of the sizes of Host windows"
 	sPayload  = "`reservation.payload_bytes` is the sum of their sizes."
 	sArenaSum = "`reservation.arena_bytes` is the first multiple of 64"
-	sFlags    = "`flags` bit 0 (value 1): map write-combining"
+	sFlags    = "In `flags`, value 1 (bit 0) requests write-combining"
 	sFixed    = "It is not 0, and it is a multiple of 4096."
-	sInOrder  = "In the order of the table, each window of a device with flag 2 begins"
-	sCounter  = "With Reached, `mask` is 2^n - 1"
+	sInOrder  = "The windows of a device with flag 2 are in the order of their addresses"
+	sCounter  = "With Reached, the counter has n bits"
 	sOneByte  = "Every window has at least 1 byte."
-	sChecksum = "If the checksum is wrong and something else after step 1 is wrong too"
+	sChecksum = "If the checksum is wrong, a reader reports that"
 	sStep6    = "The checksum of the envelope, then the place of the payload"
-	sNothing  = "Nothing else follows, with one exception"
+	sNothing  = "Nothing else follows, except for a signature"
 	sCovered  = "Every byte of a file is either covered by a checksum or required to be zero."
 	sSum      = "CRC-32C of bytes 12 to 127 of the signature"
 	sAbsent   = "But `devices`, `windows`, `sequences` and `commands` have at least one element"
@@ -159,23 +160,35 @@ const (
 
 // alsoShown has further sentences that vectors show, by the name of the vector.
 var alsoShown = map[string][]string{
-	"poll-deadline":             {"The deadline counts from the end of the first load"},
-	"blackhole-windows":         {"A reader that programs it through registers"},
-	"unchanged":                 {"All integers are little endian"},
-	"checksum-of-envelope":      {"CRC-32C (Castagnoli, reflected"},
-	"checksum-before-command":   {"A reader uses nothing of the envelope before its checksum"},
+	"poll-deadline":     {"The deadline counts from the end of the first load"},
+	"blackhole-windows": {"If the window is programmed through registers"},
+	"unchanged":         {"All integers are little endian"},
+	"checksum-of-envelope": {"CRC-32C of bytes 0 to envelope bytes - 1",
+		"CRC-32C is the CRC of Castagnoli"},
+	"checksum-before-command":   {"A reader uses nothing of the envelope until"},
 	"payload-in-segments":       {"References may overlap or be equal"},
 	"reservation-of-commands":   {"`reservation` repeats all counts except that of the rules"},
 	"no-rule":                   {"An image may access only ranges that have a rule."},
 	"width-not-of-the-rule":     {sOwnRules},
 	"two-rules":                 {"Every access to a Bar window obeys them (section 6.1)."},
 	"window-with-flag-4":        {"All other bits are zero."},
-	"fixed-bus-of-a-bar-window": {"Bit 1 (value 2), only of a Host window"},
+	"fixed-bus-of-a-bar-window": {"Value 2 (bit 1) is for Host windows only"},
 	"tensor-with-dimension-0":   {"Those are not zero, and the rest of the shape is zero."},
 	"tensor-misplaced":          {"It lies in the arena at `arena_offset`"},
-	"rules-overlap":             {"Rules do not overlap."},
-	"point-at-pcie-tile":        {"A Point shows nothing that its board closes"},
-	"fence":                     {"Each is complete before the next begins"},
+	"point-at-pcie-tile": {"A Point shows nothing that its board closes",
+		"A board has a list of closed ranges"},
+	"fence": {"Each is complete before the next begins",
+		"Every load and store before it, of devices and of host memory"},
+	"preamble-schema": {"The schema hash is computed from the lines of"},
+	"fixed-copy-longer-than-its-window": {"They are `amount` bytes from `offset` on if",
+		"A Fixed command makes as many, all at `offset`."},
+	"outside-window-by-width":   {"They are `amount` bytes from `offset` on if"},
+	"write":                     {"Every other command makes one at `offset`."},
+	"device-gone-before-expect": {"To find out, a reader queries the device"},
+	"relocate-of-tlb-window":    {"Relocate adds the bus address of a Bar or a Host window."},
+	"relocate-of-config-window": {"Relocate adds the bus address of a Bar or a Host window."},
+	"missing-tensor":            {"A *memory* is the payload if `index` is 0"},
+	"reached-from-0-again":      {"So Reached holds if the counter is at `value`"},
 	"call":                      {"**End** ends the sequence."},
 	"limit-equals-longest-time": {"A reader computes the longest time of each sequence",
 		"each | 1", "each access | 1", "Point | 4", "Modify, Expect, CopyOut | 10",
@@ -218,7 +231,7 @@ var preambles = []definition{
 	raw("preamble-major-3", "preamble", "A reader rejects every other value", put16(8, 3)),
 	raw("preamble-minor", "preamble", "A reader rejects a larger value than it knows",
 		put16(10, 1)),
-	raw("preamble-schema", "preamble", "first 8 bytes (little endian) of the SHA-256",
+	raw("preamble-schema", "preamble", "first 8 bytes, little endian, of the SHA-256",
 		func(f *file) { f.data[23] ^= 0x80 }),
 	raw("preamble-file-bytes", "preamble", "size of the whole file, without a signature",
 		func(f *file) { f.data[24]++ }),
@@ -294,15 +307,16 @@ var flatBuffers = []definition{
 		little.PutUint32(f.data[f.vectorOf(fieldNotes):], 1)
 	}),
 	reject("elements-outside-envelope", "flatbuffer", sFlat, setCount(fieldCommands, 0x100000)),
-	reject("too-many-devices", "flatbuffer", sLimits, setCount(fieldDevices, 9)),
-	reject("too-many-windows", "flatbuffer", sLimits, setCount(fieldWindows, 4097)),
-	reject("too-many-sequences", "flatbuffer", sLimits, setCount(fieldSequences, 4097)),
-	reject("too-many-tensors", "flatbuffer", sLimits, setCount(fieldTensors, 4097)),
-	reject("too-many-segments", "flatbuffer", sLimits, setCount(fieldSegments, 4097)),
-	reject("too-many-commands", "flatbuffer", sLimits, setCount(fieldCommands, 1<<24+1)),
-	reject("too-much-text", "flatbuffer", sLimits, setCount(fieldText, 1<<24+1)),
-	reject("too-many-notes", "flatbuffer", sLimits, setCount(fieldNotes, 1<<28+1)),
-	reject("too-many-rules", "flatbuffer", sLimits, setCount(fieldRules, 257)),
+	reject("too-many-devices", "flatbuffer", "devices | 8", setCount(fieldDevices, 9)),
+	reject("too-many-windows", "flatbuffer", sFew, setCount(fieldWindows, 4097)),
+	reject("too-many-sequences", "flatbuffer", sFew, setCount(fieldSequences, 4097)),
+	reject("too-many-tensors", "flatbuffer", sFew, setCount(fieldTensors, 4097)),
+	reject("too-many-segments", "flatbuffer", sFew, setCount(fieldSegments, 4097)),
+	reject("too-many-commands", "flatbuffer", "commands | 16,777,216",
+		setCount(fieldCommands, 1<<24+1)),
+	reject("too-much-text", "flatbuffer", "text | 16 MiB", setCount(fieldText, 1<<24+1)),
+	reject("too-many-notes", "flatbuffer", "notes | 256 MiB", setCount(fieldNotes, 1<<28+1)),
+	reject("too-many-rules", "flatbuffer", "rules | 256", setCount(fieldRules, 257)),
 
 	reject("no-reservation", "counts", sAbsent, removeField(fieldReservation)),
 	reject("no-devices", "counts", sAbsent, removeField(fieldDevices)),
@@ -403,7 +417,7 @@ var tables = []definition{
 		func(f *file) { f.view.Windows[0].Offset = 1<<64 - 4096 }),
 	reject("window-without-bytes", "window 1", sOneByte,
 		func(f *file) { f.view.Windows[1].Size = 0 }),
-	reject("window-over-4-gib", "window 3", sLimits,
+	reject("window-over-4-gib", "window 3", "size of a window | 4 GiB",
 		func(f *file) { f.view.Windows[3].Size = 1<<32 + 1 }),
 	reject("window-with-flag-4", "window 1", sFlags,
 		func(f *file) { f.view.Windows[1].Flags = 4 }),
@@ -477,11 +491,11 @@ var tables = []definition{
 
 	reject("segment-of-no-bytes", "segment 0", "Each segment has a checksum",
 		func(f *file) { f.view.Segments[0].Size = 0 }),
-	reject("segment-over-64-tib", "segment 0", sLimits,
+	reject("segment-over-64-tib", "segment 0", sTiB,
 		func(f *file) { f.view.Segments[0].Size = 1<<46 + 1 }),
 	reject("segment-misplaced", "segment 0", "segments[0].offset",
 		func(f *file) { f.view.Segments[0].Offset += 4096 }),
-	reject("segment-far-away", "segment 0", sLimits,
+	reject("segment-far-away", "segment 0", sTiB,
 		func(f *file) { f.view.Segments[0].Offset = 1<<46 + 4096 }),
 	reject("segment-reserved", "segment 0", sReserved,
 		func(f *file) { f.view.Segments[0].Reserved = 1 }),
@@ -501,11 +515,11 @@ var tables = []definition{
 		func(f *file) { f.view.Tensors[0].Shape0 = 0 }),
 	reject("tensor-with-a-dimension-too-many", "tensor 0", sTensor,
 		func(f *file) { f.view.Tensors[0].Shape2 = 1 }),
-	reject("tensor-over-64-tib", "tensor 1", sLimits, func(f *file) {
+	reject("tensor-over-64-tib", "tensor 1", sTiB, func(f *file) {
 		t := &f.view.Tensors[1]
 		t.Dims, t.Shape0, t.Shape1, t.Size = 2, 1<<24, 1<<21, 1<<47
 	}),
-	reject("tensor-size-overflows", "tensor 1", sLimits, func(f *file) {
+	reject("tensor-size-overflows", "tensor 1", sTiB, func(f *file) {
 		t := &f.view.Tensors[1]
 		t.Dims, t.Shape0, t.Shape1 = 2, 1<<31, 1<<31
 	}),
@@ -761,13 +775,13 @@ var shapes = concat(unusedFields(), []definition{
 	reject("point-at-misaligned-address", "command 11",
 		"The address of a Point is a multiple of the window's size.",
 		commandOf(opPoint, func(c *fbs.Command) { c.Value = 1 << 19 })),
-	reject("point-over-noc-2", "command 11", sUnicast, tilesOf(4, 2)),
-	reject("point-with-ordering-0", "command 11", sUnicast, tilesOf(5, 0)),
-	reject("point-with-ordering-4", "command 11", sUnicast, tilesOf(5, 4)),
-	reject("point-with-channel-9", "command 11", sUnicast, tilesOf(6, 9)),
-	reject("point-with-multicast-2", "command 11", sUnicast, tilesOf(7, 2)),
-	reject("unicast-with-x-start", "command 11", sUnicast, tilesOf(2, 1)),
-	reject("unicast-with-y-start", "command 11", sUnicast, tilesOf(3, 1)),
+	reject("point-over-noc-2", "command 11", "`noc` | 0 or 1", tilesOf(4, 2)),
+	reject("point-with-ordering-0", "command 11", sOrdering, tilesOf(5, 0)),
+	reject("point-with-ordering-4", "command 11", sOrdering, tilesOf(5, 4)),
+	reject("point-with-channel-9", "command 11", "`static_vc` | 0 none", tilesOf(6, 9)),
+	reject("point-with-multicast-2", "command 11", "`multicast` | 0", tilesOf(7, 2)),
+	reject("unicast-with-x-start", "command 11", sStart, tilesOf(2, 1)),
+	reject("unicast-with-y-start", "command 11", sStart, tilesOf(3, 1)),
 	reject("point-at-pcie-tile", "command 11", sClosed, point(0, 3, 0, 0, 0, false)),
 	reject("point-at-pcie-tile-over-noc-1", "command 11", sClosed, point(9, 8, 0, 0, 1, false)),
 	reject("point-at-arc-windows", "command 11", sClosed, func(f *file) {
@@ -954,7 +968,7 @@ func acceptName(vector, name string) definition {
 var accepted = []definition{
 	accept("unchanged", sStep6, func(*file) {}),
 	{name: "signature", image: "minimal.lmb", want: "done", change: addSignature,
-		format: []string{"A reader that does not require one skips it.", sNothing}},
+		format: []string{"A reader that does not require a signature skips it.", sNothing}},
 	{name: "signature-with-a-version", image: "minimal.lmb", want: "done",
 		format: []string{"12 | u32 | version of the image"}, change: func(f *file) {
 			addSignature(f)
@@ -995,7 +1009,7 @@ var accepted = []definition{
 	accept("point-at-another-tile-of-column-0", sClosed, point(0, 2, 0, 0, 0, false)),
 	accept("multicast-next-to-column-0", sClosed, point(8, 11, 1, 1, 0, true)),
 	accept("rectangle-of-one-tile", sPacked, point(4, 4, 4, 4, 0, true)),
-	accept("ordering-posted", sUnicast, tilesOf(5, 3)),
+	accept("ordering-posted", sOrdering, tilesOf(5, 3)),
 	{name: "limit-equals-longest-time", image: "everything.lmb", runs: named("last"), want: "done",
 		machine: machine{limitUs: everythingUs,
 			bus: []vector.Window{{Index: 3, Bus: 0x1000}}},

@@ -81,7 +81,7 @@ func Open(name string) (*Device, error) {
 func open(name string) (*Device, error) {
 	if !built {
 		return nil,
-			errors.New("this program was built without cgo, which loading the simulator takes; " +
+			errors.New("this program was built without cgo, which loads the simulator; " +
 				"build it with CGO_ENABLED=1 and a C compiler")
 	}
 	library, err := filepath.Abs(strings.TrimPrefix(name, Prefix))
@@ -113,7 +113,7 @@ func (d *Device) identify(name string) error {
 	}
 	vendor, device := uint16(ids), uint16(ids>>16)
 	if d.board = boards.FindByID(vendor, device); d.board == nil {
-		return fmt.Errorf("it simulates %04x:%04x, and there is no such board", vendor, device)
+		return fmt.Errorf("it simulates %04x:%04x, which is not a known board", vendor, device)
 	}
 	// Each handle has a simulator, and so a device, of its own.
 	address := fmt.Sprintf("simulator %p", d)
@@ -155,21 +155,23 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	o := d.board.Outbound
 	size := (w.Size + pageSize - 1) &^ (pageSize - 1)
 	if o == nil || len(d.process.hosts) == o.Regions {
-		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see",
+		return d.refuse(hal.NoDevice, "its tiles have no address range left for %#x bytes "+
+			"of host memory",
 			w.Size)
 	}
 	offset, last := d.hostEnd, min(hostSize-1, o.OffsetMax)
 	if fixed := fbs.FixedBusAddress(&w); fixed != 0 {
 		offset = fixed - o.NoCBase // a very large number if the address is below o.NoCBase
 		if offset < d.hostEnd || offset > last || size-1 > last-offset {
-			return d.refuse(hal.NoDevice, "its tiles cannot see %#x bytes of host memory at %#x: "+
-				"in use, or out of reach", w.Size, fixed)
+			return d.refuse(hal.NoDevice, "its tiles cannot access %#x bytes of host memory "+
+				"at %#x: the range is in use or out of reach", w.Size, fixed)
 		}
 	} else if offset != 0 {
 		offset += pageSize
 	}
 	if offset > last || size-1 > last-offset {
-		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see",
+		return d.refuse(hal.NoDevice, "its tiles have no address range left for %#x bytes "+
+			"of host memory",
 			w.Size)
 	}
 	data, code := make([]byte, size), hal.OK
@@ -197,7 +199,8 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	}
 	size := d.board.Bars[w.Bar]
 	if w.Offset > size || w.Size > size-w.Offset {
-		return d.refuse(hal.WrongDevice, "BAR %d has %#x bytes, the window needs %#x at %#x", w.Bar,
+		return d.refuse(hal.WrongDevice, "BAR %d has %#x bytes, but the window needs %#x at "+
+			"%#x", w.Bar,
 			size, w.Size, w.Offset)
 	}
 	return hal.NewAperture(&port{device: d, bar: w.Bar, offset: w.Offset}, w.Size, -1), nil

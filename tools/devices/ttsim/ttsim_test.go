@@ -163,9 +163,9 @@ func TestMapSaysWhatDoesNotFit(t *testing.T) {
 		"no free hardware window of 0x2000000 bytes": tlbWindow(32<<20, fbs.NoSlot),
 		"there is no BAR 1": {Kind: gen.WindowKindBar, Bar: 1,
 			Size: 4},
-		"BAR 2 has 0x100000 bytes, the window needs 0x8 at ": {Kind: gen.WindowKindBar, Bar: 2,
+		"BAR 2 has 0x100000 bytes, but the window needs 0x8 at ": {Kind: gen.WindowKindBar, Bar: 2,
 			Offset: 0xffffc, Size: 8},
-		"no 0x100000000 bytes of host memory are left": {Kind: gen.WindowKindHost, Size: 4 << 30},
+		"no address range left for 0x100000000 bytes": {Kind: gen.WindowKindHost, Size: 4 << 30},
 	} {
 		_, err := d.Map(w)
 		var fault *hal.Fault
@@ -380,7 +380,7 @@ func TestHostWindowsAreWhereTheImageNeedsThem(t *testing.T) {
 	}
 	for _, bus := range []uint64{0x8_0000_0000 - 0x1000, first, first + 0x1000, 1 << 60} {
 		if _, err := d.Map(fixed(bus, 0x1000)); err == nil || !strings.Contains(err.Error(),
-			fmt.Sprintf("cannot see 0x1000 bytes of host memory at %#x", bus)) {
+			fmt.Sprintf("cannot access 0x1000 bytes of host memory at %#x", bus)) {
 			t.Errorf("at %#x: %v", bus, err)
 		}
 	}
@@ -392,7 +392,7 @@ func TestHostWindowsAreAsManyAsTheIATUHasRegions(t *testing.T) {
 		mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
 	}
 	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindHost, Size: 1}); err == nil ||
-		!strings.Contains(err.Error(), "no 0x1 bytes of host memory are left") {
+		!strings.Contains(err.Error(), "no address range left for 0x1 bytes") {
 		t.Error(err)
 	}
 }
@@ -514,7 +514,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{"another library", compiled(t, "empty", file("empty.c", "int nothing;\n")),
 			"libttsim_init"},
 		{"unknown chip", compiled(t, "unknown", fakeSource, "-DIDS=0xfeed1e52"),
-			"it simulates 1e52:feed, and there is no such board"},
+			"it simulates 1e52:feed, which is not a known board"},
 		{"library that ends at once", compiled(t, "ends",
 			file("ends.c",
 				"#include <stdlib.h>\n__attribute__((constructor)) void f(void) { _Exit(3); }\n")),

@@ -198,7 +198,8 @@ func (f *Function) reset() error {
 		for bar := range f.bars {
 			f.bars[bar] = absent{}
 		}
-		err = fmt.Errorf("the device does not come back from its reset, and answers all ones: %w",
+		err = fmt.Errorf("the device did not come back after its reset, and loads return "+
+			"all ones: %w",
 			err)
 	}
 	return err

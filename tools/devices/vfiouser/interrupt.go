@@ -81,7 +81,7 @@ func (f *Function) setIRQs(m *message) ([]byte, error) {
 			unix.EINVAL, count, start, index, flags, len(m.fds))
 	}
 	if !isEventFD(m.fds[0]) {
-		return nil, fmt.Errorf("%w: the descriptor of an interrupt is no eventfd", unix.EINVAL)
+		return nil, fmt.Errorf("%w: the descriptor of an interrupt is not an eventfd", unix.EINVAL)
 	}
 	f.irq.take(m.fds[0])
 	m.fds = nil

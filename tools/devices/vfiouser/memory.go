@@ -48,9 +48,9 @@ func (m *memory) add(address, size, offset uint64, flags uint32, fds []int) erro
 	case size == 0 || address+size < address:
 		return fmt.Errorf("%w: memory of %#x bytes at %#x", unix.EINVAL, size, address)
 	case len(m.pieces) == regionsMax:
-		return fmt.Errorf("%w: more than %d pieces of memory", unix.ENOSPC, regionsMax)
+		return fmt.Errorf("%w: more than %d ranges of memory", unix.ENOSPC, regionsMax)
 	case len(fds) > 1:
-		return fmt.Errorf("%w: %d descriptors for one piece of memory", unix.EINVAL, len(fds))
+		return fmt.Errorf("%w: %d descriptors for one range of memory", unix.EINVAL, len(fds))
 	}
 	for _, p := range m.pieces {
 		if address < p.address+p.size && p.address < address+size {
@@ -78,7 +78,8 @@ func mapPiece(fd int, offset, size uint64, writable bool) ([]byte, error) {
 		return nil, err
 	}
 	if end := uint64(status.Size); offset > end || size > end-offset {
-		return nil, fmt.Errorf("%w: the memory's file has %#x bytes, not %#x at %#x", unix.EINVAL,
+		return nil, fmt.Errorf("%w: the file of the memory has %#x bytes, but a mapping "+
+			"needs %#x at %#x", unix.EINVAL,
 			status.Size, size, offset)
 	}
 	protection := unix.PROT_READ

@@ -66,7 +66,7 @@ func readMessage(c *net.UnixConn) (m message, err error) {
 		return m, err
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
-		return m, fmt.Errorf("%w: more than %d descriptors came with it", errProtocol,
+		return m, fmt.Errorf("%w: it has more than %d descriptors", errProtocol,
 			descriptorsMax)
 	}
 	if _, err = io.ReadFull(c, header[n:]); err != nil {
@@ -80,7 +80,7 @@ func readMessage(c *net.UnixConn) (m message, err error) {
 			size, headerSize, messageMax)
 	}
 	if m.flags&flagTypeMask != 0 {
-		return m, fmt.Errorf("%w: command %d is a reply, and nothing was asked", errProtocol,
+		return m, fmt.Errorf("%w: command %d is a reply to no request", errProtocol,
 			m.command)
 	}
 	m.body = make([]byte, size-headerSize)

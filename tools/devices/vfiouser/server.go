@@ -29,26 +29,27 @@ const socketPathMax = 107
 func Listen(path string) (*net.UnixListener, error) {
 	if len(path) > socketPathMax {
 		return nil, &hal.Fault{Code: hal.Usage,
-			Reason: fmt.Sprintf("%s: a socket's path has at most %d bytes; use a shorter folder, "+
-				"such as /tmp", path,
+			Reason: fmt.Sprintf("%s: the path of a socket may have at most %d bytes; use a "+
+				"shorter directory, such as /tmp", path,
 				socketPathMax)}
 	}
 	address := &net.UnixAddr{Name: path, Net: "unix"}
 	l, err := net.ListenUnix("unix", address)
 	if folder := filepath.Dir(path); errors.Is(err, syscall.ENOENT) {
 		return nil, &hal.Fault{Code: hal.NoFile,
-			Reason: "there is no folder " + folder + " for a socket; mkdir -p " + folder +
+			Reason: "there is no directory " + folder + " for a socket; mkdir -p " + folder +
 				" makes it"}
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return l, err
 	}
 	if info, e := os.Lstat(path); e != nil || info.Mode()&os.ModeSocket == 0 {
-		return nil, &hal.Fault{Code: hal.IO, Reason: path + ": a file that is no socket is there"}
+		return nil, &hal.Fault{Code: hal.IO, Reason: path + ": the file is not a socket"}
 	}
 	if c, e := net.DialUnix("unix", nil, address); e == nil {
 		c.Close()
-		return nil, &hal.Fault{Code: hal.IO, Reason: path + ": another server listens there"}
+		return nil, &hal.Fault{Code: hal.IO, Reason: path + ": another server uses this " +
+			"socket"}
 	}
 	if err := os.Remove(path); err != nil {
 		return nil, err
@@ -246,7 +247,8 @@ func (f *Function) regionWrite(m *message) ([]byte, error) {
 	}
 	data := m.body[regionAccessSize:]
 	if len(data) != int(count) {
-		return nil, fmt.Errorf("%w: %d bytes announced, %d there", unix.EINVAL, count, len(data))
+		return nil, fmt.Errorf("%w: the header has %d bytes of data, the message %d", unix.EINVAL,
+			count, len(data))
 	}
 	return m.body[:regionAccessSize], f.store(region, offset, data)
 }

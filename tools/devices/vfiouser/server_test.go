@@ -345,7 +345,7 @@ func TestDeviceThatDoesNotOpenAgainIsOffTheBus(t *testing.T) {
 			t.Errorf("BAR 0 answers %#x, configuration space %#x", bar, config)
 		}
 	}
-	if f.Refused() != 4 || !strings.Contains(c.log.String(), "does not come back from its reset") {
+	if f.Refused() != 4 || !strings.Contains(c.log.String(), "did not come back after its reset") {
 		t.Errorf("%d refused; %s", f.Refused(), c.log)
 	}
 	c.must(cmdDeviceReset, nil)
@@ -512,7 +512,7 @@ func TestSocketIsTakenOverOnlyFromTheDead(t *testing.T) {
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "no socket") {
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("over a file: %v", err)
 	}
 	var code hal.Code

@@ -81,7 +81,8 @@ func (r *reader) read() {
 	r.text = fbs.VectorField[byte](r.t, notesText, 1, fbs.NotesMax, "text")
 	windows := fbs.VectorField[fbs.Name](r.t, notesWindows, 4, fbs.WindowsMax, "window names")
 	if len(windows) != 0 && len(windows) != len(n.Windows) {
-		r.fail("%d names of windows, the image has %d", len(windows), len(n.Windows))
+		r.fail("there are %d names of windows, but the image has %d windows", len(windows),
+			len(n.Windows))
 		return
 	}
 	for i, name := range windows {
@@ -94,7 +95,8 @@ func (r *reader) read() {
 			len(n.Marks) > 0 && int(m.Command) < n.Marks[len(n.Marks)-1].Command ||
 			m.Kind < gen.MarkKindPoint || m.Kind > gen.MarkKindEnd || m.Reserved0 != 0 ||
 			m.Reserved1 != 0 {
-			r.fail("mark %d is of no kind, before no command, or not in order", i)
+			r.fail("mark %d has an unknown kind, is after the last command, or is not in "+
+				"order", i)
 			return
 		}
 		n.Marks = append(n.Marks, Mark{int(m.Command), m.Kind, r.name(m.Name, "mark", i)})
@@ -113,8 +115,8 @@ func (r *reader) string(id int, what string) string {
 func (r *reader) name(n fbs.Name, what string, index int) string {
 	first, size := uint64(n>>8), uint64(n&fbs.NameMax)
 	if size == 0 || first+size > uint64(len(r.text)) || !fbs.IsPlainText(r.text[first:][:size]) {
-		r.fail("%s %d: name lies outside the text, is empty, has a control character, or is "+
-			"not UTF-8", what, index)
+		r.fail("%s %d: the name is outside the text, is empty, has a control character, or "+
+			"is not UTF-8", what, index)
 		return ""
 	}
 	return string(r.text[first:][:size])
@@ -133,7 +135,7 @@ func (r *reader) goldens() {
 			r.fail("golden %d: %s", i, reason)
 		}
 		if t.Role != gen.RoleOutput || t.HasData == 0 || r.notes.Goldens[g.Tensor] != (Golden{}) {
-			r.fail("golden %d: tensor %d is no output with recorded data, or has another", i,
+			r.fail("golden %d: tensor %d is not an output with golden data, or occurs twice", i,
 				g.Tensor)
 		}
 		r.notes.Goldens[g.Tensor] = golden

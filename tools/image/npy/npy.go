@@ -85,7 +85,7 @@ func parseShape(text string) ([]uint32, error) {
 	for _, part := range strings.Split(text, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("byte 10: shape (%s): %q is no dimension", text, part)
+			return nil, fmt.Errorf("byte 10: shape (%s): %q is not a dimension", text, part)
 		}
 		shape = append(shape, uint32(n))
 	}
@@ -99,11 +99,11 @@ func (a *Array) checkSize() error {
 	// | is for types of one byte, which have no order; = is the machine's.
 	if len(a.Type) < 3 || !strings.ContainsRune("<|=", rune(a.Type[0])) ||
 		a.Type[0] == '|' && a.Type[2:] != "1" {
-		return fmt.Errorf("byte 10: type %q is not little endian and plain", a.Type)
+		return fmt.Errorf("byte 10: type %q is not a little-endian number type", a.Type)
 	}
 	size, err := strconv.ParseUint(a.Type[2:], 10, 8)
 	if err != nil || size == 0 {
-		return fmt.Errorf("byte 10: type %q has no size", a.Type)
+		return fmt.Errorf("byte 10: type %q must end with its size in bytes", a.Type)
 	}
 	for _, n := range a.Shape {
 		if n != 0 && size > fbs.BytesMax/uint64(n) {

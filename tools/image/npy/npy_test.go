@@ -34,7 +34,7 @@ func TestBadFilesAreRefusedWithAReason(t *testing.T) {
 		{strings.Replace(saved, "\x01\x00\x76", "\x09\x00\x76", 1), "version 9"},
 		{strings.Replace(saved, "\x76\x00{", "\xff\xff{", 1), "header of 65535 bytes"},
 		{strings.Replace(saved, "False", "True ", 1), "Fortran order"},
-		{strings.Replace(saved, "<i2", ">i2", 1), "not little endian"},
+		{strings.Replace(saved, "<i2", ">i2", 1), "not a little-endian"},
 		{strings.Replace(saved, "(1, 3)", "(1, 4)", 1),
 			"6 bytes of data, shape [1 4] of <i2 needs 8"},
 		{strings.Replace(saved, "(1, 3)", "(1, -)", 1), "header is not"},

@@ -18,7 +18,7 @@ func Values(dtype gen.DType, words []string) ([]byte, error) {
 	for i, word := range words {
 		bits, ok := Bits(dtype, strings.TrimSpace(word))
 		if !ok {
-			return nil, fmt.Errorf("element %d: %q is no %s", i, word,
+			return nil, fmt.Errorf("element %d: %q is not a value of type %s", i, word,
 				strings.ToLower(gen.EnumNamesDType[dtype]))
 		}
 		data = append(data, binary.LittleEndian.AppendUint64(nil, bits)[:size]...)

@@ -164,7 +164,7 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 func readSummary(text []byte) (*Profile, error) {
 	switch {
 	case text == nil:
-		return nil, errors.New(`no "lightmetal" in it`)
+		return nil, errors.New(`it has no "lightmetal"`)
 	case len(text) > traceSummaryMax:
 		return nil, fmt.Errorf(`"lightmetal" has %d bytes`, len(text))
 	}
@@ -191,7 +191,7 @@ type summaryText []byte
 
 func (s *summaryText) UnmarshalJSON(text []byte) error {
 	if *s != nil {
-		return errors.New(`"lightmetal" is there twice`)
+		return errors.New(`it has "lightmetal" twice`)
 	}
 	*s = bytes.Clone(text)
 	return nil
@@ -223,7 +223,7 @@ func (p *Profile) check() error {
 	}
 	for _, n := range numbers {
 		if n < 0 {
-			return fmt.Errorf("%d, where no number is negative", n)
+			return fmt.Errorf("the negative number %d", n)
 		}
 	}
 	return nil
@@ -240,7 +240,7 @@ type traceSlices struct {
 func (t *traceSlices) UnmarshalJSON(list []byte) error {
 	d := json.NewDecoder(bytes.NewReader(list))
 	if first, _ := d.Token(); first != json.Delim('[') {
-		return errors.New("traceEvents is no list")
+		return errors.New("traceEvents is not a list")
 	}
 	for ; d.More(); t.events++ {
 		if t.events >= traceEventsMax {
@@ -290,7 +290,7 @@ func (t *traceSlices) event(e *event) error {
 		t.rows = append(t.rows, nil)
 	}
 	if n := len(t.rows[row]); n > 0 && s.Start < t.rows[row][n-1].End() {
-		return errors.New("it begins before the one before it ends")
+		return errors.New("it begins before the end of the previous one")
 	}
 	t.rows[row] = append(t.rows[row], s)
 	return nil
@@ -302,5 +302,5 @@ func nanoseconds(text json.Number) (int64, error) {
 	if ns := math.Round(us * 1000); err == nil && ns >= 0 && ns < timeMax {
 		return int64(ns), nil
 	}
-	return 0, fmt.Errorf("%q is no time in microseconds", plain(text.String()))
+	return 0, fmt.Errorf("%q is not a time in microseconds", plain(text.String()))
 }

@@ -62,14 +62,14 @@ func (r *request) strange(name string, data []byte) string {
 	}
 	switch {
 	case name == "board.dtb" && !at(0, "\xd0\x0d\xfe\xed"): // Devicetree Specification 0.4, 5.2
-		return "is no device tree (.dtb)"
+		return "is not a device tree (.dtb)"
 	case name != "Image":
 	case at(0, "\x1f\x8b"):
-		return "is a kernel packed by gzip; gunzip gives the Image"
+		return "is a kernel with gzip; use gunzip to get the Image"
 	// Linux, drivers/firmware/efi/libstub/zboot-header.S
 	case at(4, "zimg") && r.board.Boot.Value == hosts.UEFI:
 	case !at(56, "ARM\x64"): // Linux, Documentation/arch/arm64/booting.rst
-		return "is no arm64 kernel Image"
+		return "is not an arm64 kernel Image"
 	}
 	return ""
 }
@@ -89,7 +89,8 @@ func (r *request) writeFIT() {
 	}
 	if _, err := strconv.ParseUint(load, 0, 32); err != nil {
 		fail.With(hal.Usage,
-			"--load takes the address of the kernel on %s, as its U-Boot's kernel_addr_r, not %q",
+			"--load must be the address of the kernel on %s, such as kernel_addr_r of "+
+				"U-Boot, not %q",
 			r.board.Name, load)
 	}
 	r.write("image.its", fmt.Appendf(nil, fit, r.board.Title, load, r.board.DeviceTree.Value),

@@ -30,8 +30,8 @@ func (r *request) judge(parts []initramfs.File) {
 		steps = append(steps, steps...)
 	}
 	if list := together.InOrder(steps); len(list) > 0 && !p.allowed {
-		fail.On(fmt.Errorf("%s: images break each other; with `collisions allowed` before the "+
-			"first image they may\n%s", configName, &list[0]))
+		fail.On(fmt.Errorf("%s: images can break each other; to permit that, write "+
+			"`collisions allowed` before the first image\n%s", configName, &list[0]))
 	}
 	if len(p.list) > 1 {
 		r.elsewhere = p.elsewhere
@@ -59,7 +59,7 @@ func (p *plan) line(name, value string) {
 	switch name {
 	case "collisions":
 		if p.allowed = value == "allowed"; !p.allowed {
-			fail.On(fmt.Errorf("collisions takes allowed, not %s", value))
+			fail.On(fmt.Errorf("collisions must be followed by allowed, not %s", value))
 		}
 	case "on-success", "on-failure":
 		p.restarts = p.restarts || strings.HasPrefix(value, "restart")
@@ -92,7 +92,7 @@ func (p *plan) fits(view *fbs.View, tensor, path string) {
 	of := slices.IndexFunc(view.Tensors,
 		func(t fbs.Tensor) bool { return view.Name(t.Name) == tensor })
 	if size := uint64(len(p.parts[at].Data)); of >= 0 && size != view.Tensors[of].Size {
-		fail.On(fmt.Errorf("%s has %d bytes, input %s takes %d", path, size, tensor,
+		fail.On(fmt.Errorf("%s has %d bytes, but input %s needs %d", path, size, tensor,
 			view.Tensors[of].Size))
 	}
 }

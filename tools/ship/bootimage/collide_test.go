@@ -71,7 +71,7 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 	}
 	if _, err := made(t, "--board", "qemu-virt", "--config",
 		written(t, "c.conf", initA+mainB+computeA), a, b); err == nil ||
-		!strings.Contains(err.Error(), "images break each other") {
+		!strings.Contains(err.Error(), "images can break each other") {
 		t.Error(err)
 	}
 	if _, err := made(t, "--board", "qemu-virt", "--config",
@@ -81,7 +81,8 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 	}
 	if _, err := made(t, "--board", "qemu-virt", "--config",
 		written(t, "c.conf", "collisions no\n"+mainB), b); err == nil ||
-		!strings.Contains(err.Error(), "lmrun.conf:1: collisions takes allowed, not no") {
+		!strings.Contains(err.Error(), "lmrun.conf:1: collisions must be followed by allowed, "+
+			"not no") {
 		t.Error(err)
 	}
 }
@@ -94,7 +95,7 @@ func TestImageThatCannotBeLookedAtIsNamed(t *testing.T) {
 		"--out", filepath.Join(t.TempDir(), "image"), "--board", "qemu-virt", "--config", config,
 		edu}, &out)
 	if err != nil || !strings.Contains(out.String(),
-		"/data/model.lmb is on a file system that the board mounts: what it") {
+		"/data/model.lmb is on a file system that the board mounts, so it") {
 		t.Errorf("%v, %s", err, &out)
 	}
 }

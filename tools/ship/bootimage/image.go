@@ -98,7 +98,8 @@ func (r *request) rejectInputsInResult() {
 		}
 		way, err := filepath.Rel(result, fail.Must(filepath.Abs(path)))
 		if err == nil && filepath.IsLocal(way) && way != input.result {
-			fail.With(hal.Usage, "%s lies in --out %s, which is replaced; copy it elsewhere",
+			fail.With(hal.Usage, "%s is in --out %s, which is replaced; copy it to another "+
+				"directory",
 				input.host, r.out)
 		}
 	}
@@ -108,11 +109,11 @@ func (r *request) rejectInputsInResult() {
 func (r *request) replaceable() {
 	entries, err := os.ReadDir(r.out)
 	if _, there := os.Lstat(r.out); err != nil && there == nil {
-		fail.On(fmt.Errorf("%s is no folder that can be replaced: name another by --out", r.out))
+		fail.On(fmt.Errorf("%s cannot be replaced; name another directory with --out", r.out))
 	}
 	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil &&
 		len(entries) > 0 {
-		fail.On(fmt.Errorf("%s holds something else than a boot image", r.out))
+		fail.On(fmt.Errorf("%s has other contents than a boot image", r.out))
 	}
 	fail.On(os.MkdirAll(filepath.Dir(r.out), 0o755))
 }
@@ -180,7 +181,7 @@ func (r *request) verify(parts []initramfs.File) {
 	fail.On(files.Write(path, []byte(here), 0o600, files.Create))
 	if text, err := exec.Command(r.verifier, "-config", path,
 		"-check").CombinedOutput(); err != nil {
-		fail.On(fmt.Errorf("the board would refuse this: %w\n%s", err,
+		fail.On(fmt.Errorf("the board would reject this: %w\n%s", err,
 			strings.NewReplacer(dir+"/", "", root, "").Replace(string(text))))
 	}
 }
@@ -233,7 +234,7 @@ func (r *request) onHost(config []byte, root string, parts []initramfs.File) str
 	}
 	for _, image := range r.images {
 		if !named["/"+filepath.Base(image)] {
-			fail.On(fmt.Errorf("%s: no line of the configuration says `image /%s`", image,
+			fail.On(fmt.Errorf("%s: the configuration has no line `image /%s`", image,
 				filepath.Base(image)))
 		}
 	}
@@ -270,12 +271,12 @@ func (r *request) list(out io.Writer) {
 	}
 	for _, path := range r.elsewhere {
 		fmt.Fprintf(out,
-			"%s is on a file system that the board mounts: what it does to the others was not "+
-				"looked at (lm verify --together)\n", path)
+			"%s is on a file system that the board mounts, so it was not compared with the "+
+				"other images (lm verify --together)\n", path)
 	}
 	if r.kernel == "" {
 		fmt.Fprintln(out,
-			"No --kernel was given: the kernel, and its device tree, are yours to put beside it.")
+			"There was no --kernel: add the kernel and its device tree yourself.")
 	}
 }
 

@@ -122,8 +122,8 @@ func imageCommand(args []string, out io.Writer) {
 	flags.StringVar(&r.lmrun, "lmrun", "", "static arm64 lmrun")
 	flags.StringVar(&r.lminit, "lminit", "", "static arm64 lminit")
 	flags.StringVar(&r.verifier, "verifier", "",
-		"lminit of this machine with lmrun beside it, to verify with")
-	flags.StringVar(&r.out, "out", "", "`folder` for the result; what is in it goes away")
+		"lminit of this machine, with lmrun next to it, for the verification")
+	flags.StringVar(&r.out, "out", "", "`directory` for the result; its contents are replaced")
 	flags.StringVar(&r.config, "config", "", "configuration, instead of the flags of lmrun")
 	flags.StringVar(&r.kernel, "kernel", "", "arm64 kernel `Image`")
 	flags.StringVar(&r.dtb, "dtb", "", "device tree of the board, for a FIT")
@@ -146,14 +146,14 @@ func imageCommand(args []string, out io.Writer) {
 	parse(flags, args)
 	r.images = flags.Args()
 	if r.board = hosts.ByName(*board); r.board == nil {
-		fail.With(hal.Usage, "no board %q; there are %s", *board, names())
+		fail.With(hal.Usage, "there is no board %q; boards: %s", *board, names())
 	}
 	if r.lmrun == "" || r.lminit == "" || r.verifier == "" || r.out == "" || len(r.images) == 0 {
 		fail.With(hal.Usage,
 			"an image is needed (and without build.sh --lmrun, --lminit, --verifier and --out)")
 	}
 	if r.config != "" && len(r.settings)+len(r.machine) > 0 {
-		fail.With(hal.Usage, "flags of lmrun stand in the configuration")
+		fail.With(hal.Usage, "with --config, put the flags of lmrun into the configuration")
 	}
 	r.make(out)
 }

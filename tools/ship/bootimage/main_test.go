@@ -122,19 +122,19 @@ func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
 		{65, "bad image", []string{"--board", "rpi5", cut}},
 		{64, "lmrun.conf:4: -loop takes", []string{"--board", "rpi5", "--loop", "0", edu}},
 		{64, "more than one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
-		{64, "stand in the configuration", []string{"--board", "rpi5", "--config",
+		{64, "into the configuration", []string{"--board", "rpi5", "--config",
 			named("image edu.lmb"), "--seal", edu}},
 		{64, "lmrun.conf:1: frob is unknown, or must follow a line `image PATH`",
 			[]string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
 		{65, "lmrun.conf:2: /none.lmb is not in the boot image",
 			[]string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},
-		{65, "no line of the configuration says",
+		{65, "the configuration has no line",
 			[]string{"--board", "rpi5", "--config", named("image x.lmb\n"), "--add",
 				edu + "=/x.lmb", edu}},
-		{65, "/edu.lmb stands there twice", []string{"--board", "rpi5", "--add", edu, edu}},
+		{65, "/edu.lmb occurs twice", []string{"--board", "rpi5", "--add", edu, edu}},
 		{65, "not the path of a file", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
 		{66, "no such file", []string{"--board", "rpi5", "none.lmb"}},
-		{64, "--load takes the address", []string{"--board", "s32g3", edu}},
+		{64, "--load must be the address", []string{"--board", "s32g3", edu}},
 	} {
 		if _, err := made(t, test.args...); err == nil ||
 			!strings.Contains(err.Error(), test.want) || exitOf(err) != test.exit {
@@ -208,16 +208,17 @@ func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"is no arm64 kernel", []string{"--board", "qemu-virt", "--kernel", edu, edu}},
-		{"is no arm64 kernel", []string{"--board", "qemu-virt", "--kernel", written(t, "empty", ""),
+		{"is not an arm64 kernel", []string{"--board", "qemu-virt", "--kernel", edu, edu}},
+		{"is not an arm64 kernel", []string{"--board", "qemu-virt", "--kernel", written(t,
+			"empty", ""),
 			edu}},
 		{"gunzip", []string{"--board", "qemu-virt", "--kernel",
 			written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
-		{"is no device tree", []string{"--board", "s32g3", "--load", "0x40400000", "--kernel",
+		{"is not a device tree", []string{"--board", "s32g3", "--load", "0x40400000", "--kernel",
 			written(t, "Image", kernelImage), "--dtb", edu, edu}},
 		{"is larger than the limit of 67108864 bytes",
 			[]string{"--board", "qemu-virt", "--kernel", "/dev/zero", edu}},
-		{"has 5 bytes, input a takes 1024", []string{"--board", "qemu-virt", "--add",
+		{"has 5 bytes, but input a needs 1024", []string{"--board", "qemu-virt", "--add",
 			short + "=/a.bin", "--input", "a=/a.bin", twoop}},
 		{"lmrun.conf:2: /a.bin has 5 bytes", []string{"--board", "qemu-virt", "--add",
 			short + "=/a.bin", "--config", written(t, "c", "image wh.twoop.lmb\ninput a=/a.bin\n"),
@@ -288,7 +289,7 @@ func TestInputsInTheFolderOfTheResultAreRejected(t *testing.T) {
 		again := append([]string{"image", "--board", "qemu-virt", "--lmrun", packed,
 			"--lminit", packed, "--verifier", runner, "--out", folder}, args...)
 		err := run(again, io.Discard)
-		if exitOf(err) != 64 || !strings.Contains(fmt.Sprint(err), "lies in --out") {
+		if exitOf(err) != 64 || !strings.Contains(fmt.Sprint(err), "is in --out") {
 			t.Errorf("%v: %v", args, err)
 		}
 		if _, err := os.Stat(image); err != nil {

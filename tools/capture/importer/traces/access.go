@@ -97,10 +97,10 @@ func (l *lineReader) each(do func(text []byte) error) error {
 		return Refuse(0, "%v", packed.Err)
 	case err == errCut || err == io.ErrUnexpectedEOF: // the latter where it is compressed
 		return Refuse(l.line+1,
-			"the last line has no newline: the trace was cut here (if it is whole, end it with a "+
-				"newline)")
+			"the last line has no newline, so the trace was cut there (if it is complete, "+
+				"add a newline)")
 	case err == bufio.ErrTooLong:
-		return Refuse(l.line+1, "longer than %d bytes: this is no trace", lineMax)
+		return Refuse(l.line+1, "longer than %d bytes: this is not a trace", lineMax)
 	}
 	return &Error{Line: l.line + 1, Reason: err.Error(), Code: hal.IO}
 }

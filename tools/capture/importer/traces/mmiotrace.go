@@ -69,16 +69,15 @@ func (m *mmiotrace) record(text []byte) error {
 	record := mmiotraceRecords[string(kind)]
 	switch {
 	case record == nil && (string(text) == "rw what?" || string(text) == "map what?"):
-		return Refuse(m.line, "%q: the kernel could not say what it recorded", text)
+		return Refuse(m.line, "%q: the kernel does not know what it recorded", text)
 	case record == nil && lostEvents.Match(text):
 		return m.lostRecord(text)
 	case record == nil:
-		return Refuse(m.line, "%s is no record of mmiotrace", shown(text))
+		return Refuse(m.line, "%s is not a line of mmiotrace", shown(text))
 	case !m.version && string(kind) != "VERSION" && string(kind) != "LSPCI":
 		return Refuse(m.line,
-			"%s before VERSION, which stands in trace_pipe alone: cat "+
-				"/sys/kernel/tracing/trace_pipe >FILE "+
-				"after mmiotrace is switched on", kind)
+			"%s before VERSION, which only trace_pipe has: cat "+
+				"/sys/kernel/tracing/trace_pipe >FILE after mmiotrace is enabled", kind)
 	}
 	return record(m, string(kind), f)
 }
@@ -86,9 +85,10 @@ func (m *mmiotrace) record(text []byte) error {
 // cut is the error for a record with a missing or broken field.
 func (m *mmiotrace) cut(kind, field string, got []byte) error {
 	if len(got) == 0 {
-		return Refuse(m.line, "%s record without %s: the line is cut", kind, field)
+		return Refuse(m.line, "%s line without %s: the line is cut", kind, field)
 	}
-	return Refuse(m.line, "%s record: %s %s is not a number of its form", kind, field, shown(got))
+	return Refuse(m.line, "%s line: %s %s is not a number of the expected form", kind, field,
+		shown(got))
 }
 
 // columns parses the fields of a record, in the order of the kernel's
@@ -107,14 +107,14 @@ func (m *mmiotrace) whole(kind string, f *fields, list ...column) error {
 		return err
 	}
 	if more := f.next(); len(more) > 0 {
-		return Refuse(m.line, "%s record with more than its fields: %s", kind, shown(more))
+		return Refuse(m.line, "%s line has too many fields: %s", kind, shown(more))
 	}
 	return nil
 }
 
 func (m *mmiotrace) versionRecord(_ string, f fields) error {
 	if v := f.next(); string(v) != mmiotraceVersion {
-		return Refuse(m.line, "version %s of mmiotrace is unknown, only %s is", shown(v),
+		return Refuse(m.line, "version %s of mmiotrace is unknown; it must be %s", shown(v),
 			mmiotraceVersion)
 	}
 	m.version = true
@@ -141,7 +141,7 @@ func (m *mmiotrace) lspciRecord(kind string, f fields) error {
 // hides refuses free text with an access in it: the line before has lost its end.
 func (m *mmiotrace) hides(kind string, text []byte) error {
 	if found := accessInText.Find(text); found != nil {
-		return Refuse(m.line, "%s with an access in it: %s", kind, shown(found))
+		return Refuse(m.line, "%s contains an access: %s", kind, shown(found))
 	}
 	return nil
 }
@@ -240,13 +240,13 @@ func (m *mmiotrace) pcidevRecord(kind string, f fields) error {
 	}
 	driver := f.next()
 	if more := f.next(); len(more) > 0 {
-		return Refuse(m.line, "PCIDEV record with more than its fields: %s", shown(more))
+		return Refuse(m.line, "PCIDEV line has too many fields: %s", shown(more))
 	}
 	if err := m.hides("PCIDEV record", driver); err != nil {
 		return err
 	}
 	if slot > 0xffff || ids > 0xffffffff {
-		return Refuse(m.line, "PCIDEV record with ids wider than PCI has")
+		return Refuse(m.line, "PCIDEV line has ids of more than 16 bits")
 	}
 	d := &pciDevice{
 		text: text, slot: fmt.Sprintf("%02x:%02x.%x", slot>>8, slot>>3&31, slot&7),
@@ -290,7 +290,7 @@ func (m *mmiotrace) accessRecord(kind string, f fields) error {
 
 func (m *mmiotrace) take(r *pciRange, a Access) error {
 	if uint64(a.Width) > r.size-a.Offset {
-		return Refuse(m.line, "%d bytes at offset 0x%x reach over the end of %s of %s", a.Width,
+		return Refuse(m.line, "%d bytes at offset 0x%x exceed the end of %s of %s", a.Width,
 			a.Offset, r.name(), r.of)
 	}
 	r.stats.count(a)
@@ -320,7 +320,7 @@ func (m *mmiotrace) take(r *pciRange, a Access) error {
 // trace gives what was read of the one device that was asked for.
 func (m *mmiotrace) trace() (*Trace, error) {
 	if !m.version {
-		return nil, Refuse(0, "no VERSION line: this is no mmiotrace")
+		return nil, Refuse(0, "no VERSION line: this is not an mmiotrace")
 	}
 	d, err := m.choose()
 	if err != nil {
@@ -332,8 +332,8 @@ func (m *mmiotrace) trace() (*Trace, error) {
 	t := &Trace{Board: m.board, Vendor: d.vendor, Device: d.device, Lines: m.line}
 	if t.Board == nil {
 		return nil,
-			Usage("no board for %s; boards: %s; --board generic takes any, and name both, device "+
-				"and board, if one of them is like it", d,
+			Usage("no board for %s; boards: %s; use --board generic for any device, or "+
+				"--device and --board if a board is similar", d,
 				BoardList())
 	}
 	if b := t.Board; b.Vendor != 0 && (b.Vendor != d.vendor || b.Device != d.device) {
@@ -353,7 +353,7 @@ func (m *mmiotrace) trace() (*Trace, error) {
 	if m.outside > 0 {
 		t.Ignored = append(t.Ignored, Count{"accesses outside every BAR", m.outside})
 		t.Warnings = append(t.Warnings, Warning{m.lost,
-			"the first access that lies in no BAR of a PCIDEV line and was left out"})
+			"the first access outside the BARs of PCIDEV lines; it was left out"})
 	}
 	return t, nil
 }

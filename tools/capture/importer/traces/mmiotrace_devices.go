@@ -121,7 +121,7 @@ func (m *mmiotrace) sortRanges() {
 // user has named the device that counts.
 func (m *mmiotrace) nowhere(address uint64) error {
 	if m.o.Device == "" && !m.only {
-		return Refuse(m.line, "address 0x%x lies in no BAR of a PCIDEV line", address)
+		return Refuse(m.line, "address 0x%x is not in a BAR of a PCIDEV line", address)
 	}
 	if m.outside == 0 {
 		m.lost = m.line
@@ -162,7 +162,7 @@ func (m *mmiotrace) choose() (*pciDevice, error) {
 		return nil, Usage("no access to board %s (%04x:%04x); devices in the trace: %s",
 			m.o.Board.Name, m.o.Board.Vendor, m.o.Board.Device, deviceList(m.devices))
 	}
-	return nil, Refuse(0, "the trace holds no access to a device")
+	return nil, Refuse(0, "the trace has no access to a device")
 }
 
 func deviceList(devices []*pciDevice) string {

@@ -76,7 +76,7 @@ func newQemu(r io.Reader, o Source, to Sink) *qemu {
 func readQemu(r io.Reader, o Source, to Sink) (*Trace, error) {
 	if o.Board == nil {
 		return nil,
-			Usage("a trace of QEMU does not say which device it is of: name the board; boards: %s",
+			Usage("a trace of QEMU does not name its device; use --board; boards: %s",
 				BoardList())
 	}
 	q := newQemu(r, o, to)
@@ -128,13 +128,13 @@ func (q *qemu) record(text []byte) error {
 			break
 		}
 		if !vfioOther[string(rest[at[0]:at[1]])] {
-			return Refuse(q.line, "%s looks like a %s event and is none", shown(rest[at[0]:]),
+			return Refuse(q.line, "%s looks like a %s event, but is not", shown(rest[at[0]:]),
 				rest[at[2]:at[3]])
 		}
 		rest = rest[at[1]:]
 	}
 	if cut := cutEvent(hidden); cut != nil {
-		return Refuse(q.line, "%s looks like the start of an event and is none", shown(cut))
+		return Refuse(q.line, "%s looks like the start of an event, but is not", shown(cut))
 	}
 	if known {
 		return record.take(q, record.op, f, at)
@@ -233,8 +233,8 @@ func (q *qemu) ops(op Op, f fields, at int64) error {
 		n, ok := c.parse(text)
 		if string(key) != c.name || !ok {
 			return Refuse(q.line,
-				"memory_region_ops event: %q expected with its number, not %s: the line is cut "+
-					"or of an unknown form",
+				"memory_region_ops event: expected %q with a number, found %s: the line is "+
+					"cut or has an unknown form",
 				strings.Clone(c.name),
 				shown(bytes.TrimSpace(append(append(key[:len(key):len(key)], ' '), text...))))
 		}
@@ -267,8 +267,8 @@ func (q *qemu) name(rest []byte) (string, error) {
 	if !ok || len(quoted) < 1 || quoted[len(quoted)-1] != '\'' {
 		return "",
 			Refuse(q.line,
-				"memory_region_ops event: %s is no region's name: the line is cut or of an "+
-					"unknown form", shown(rest))
+				"memory_region_ops event: %s is not the name of a region: the line is cut "+
+					"or has an unknown form", shown(rest))
 	}
 	return string(quoted[:len(quoted)-1]), nil
 }
@@ -295,19 +295,19 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 		return q.give(&a) // for a summary; trace refuses
 	case r.mr != mr && r.mr != 0 && q.o.Board.Vendor == 0:
 		return Refuse(q.line,
-			"a second region of QEMU's is called %q: a board file with the size of BAR %d tells "+
-				"them apart", name, r.Bar)
+			"a second region of QEMU has the name %q; use a board file with the size of BAR "+
+				"%d to distinguish them", name, r.Bar)
 	case r.mr == mr && q.apart[mr] != 0:
 		return Refuse(q.line, "region %q was not at 0x%x in line %d: the guest moved the BAR", name,
 			r.Base, q.apart[mr])
 	case address < r.Base:
-		return Refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address,
+		return Refuse(q.line, "address 0x%x is before the base 0x%x of region %q", address,
 			r.Base, name)
 	}
 	a.Bar, a.Offset = r.Bar, address-r.Base
 	if a.Offset >= q.o.Board.Bars[r.Bar] && q.o.Board.FindRule(r.Bar, a.Offset, size) == nil {
 		return Refuse(q.line,
-			"address 0x%x lies outside BAR %d of %s, 0x%x bytes from 0x%x on: is the base right?",
+			"address 0x%x is outside BAR %d of %s, 0x%x bytes from 0x%x on; check --base",
 			address, r.Bar, q.o.Board.Name, q.o.Board.Bars[r.Bar], r.Base)
 	}
 	return q.give(&a)
@@ -329,7 +329,7 @@ func (q *qemu) vfio(op Op, f fields, at int64) error {
 	text := bytes.TrimSpace(f.rest)
 	place, number, offset, value, size, ok := vfioFields(op, text)
 	if !ok {
-		return Refuse(q.line, "vfio_region event: %s is cut or of an unknown form", shown(text))
+		return Refuse(q.line, "vfio_region event: %s is cut or has an unknown form", shown(text))
 	}
 	if op == OpLoad && size < 8 {
 		value &= fbs.WidthMask(uint8(max(size, 1)))
@@ -350,7 +350,7 @@ func (q *qemu) vfio(op Op, f fields, at int64) error {
 		return nil
 	}
 	if number > 5 || q.o.Board.Bars[number] == 0 {
-		return Refuse(q.line, "region %d is no BAR of board %s", number, q.o.Board.Name)
+		return Refuse(q.line, "region %d is not a BAR of board %s", number, q.o.Board.Name)
 	}
 	return q.give(&a)
 }

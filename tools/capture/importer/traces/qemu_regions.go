@@ -15,13 +15,14 @@ func (q *qemu) trace() (*Trace, error) {
 	switch {
 	case len(q.seen) == 0:
 		return nil,
-			Refuse(0, "the trace holds no memory_region_ops or vfio_region event (QEMU writes "+
+			Refuse(0, "the trace has no memory_region_ops or vfio_region event (QEMU writes "+
 				"them with -trace 'memory_region_ops_*')")
 	case len(q.regions) == 0:
 		return nil, Usage("choose the device's region by name and base; regions: %s", q.list())
 	case q.baseless != "":
 		return nil,
-			Usage("region %q needs the guest-physical address of its BAR as base%s; regions: %s",
+			Usage("region %q needs --base, the guest-physical address of its BAR%s; "+
+				"regions: %s",
 				q.baseless, q.baseHint(q.baseless), q.list())
 	case q.taken == 0:
 		return nil, Usage("no access to region %s; regions: %s", q.wantedList(), q.list())

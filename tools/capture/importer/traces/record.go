@@ -47,9 +47,8 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 			place.Err)
 	case errors.As(err, &place) && count.bytes == 0:
 		return nil,
-			Refuse(0, "the recording is empty: lm record was killed before it wrote anything, "+
-				"or, of a simulator, the program did not open it "+
-				"(it never called libttsim_init); record it again")
+			Refuse(0, "the recording is empty: lm record was killed before it wrote, or the "+
+				"program did not open the simulator (libttsim_init); record it again")
 	case errors.As(err, &place):
 		return nil, Refuse(place.Line, "%v", place.Err)
 	case err != nil:
@@ -58,8 +57,8 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 		return nil, t.nothing()
 	}
 	if t.configured > 0 {
-		text := fmt.Sprintf("store to PCI configuration space left out, %d in all: opening a "+
-			"device does what it needs", t.configured)
+		text := fmt.Sprintf("store to PCI configuration space left out, %d in all: a replay "+
+			"configures the device itself", t.configured)
 		t.trace.Warnings = append(t.trace.Warnings, Warning{t.place, text})
 	}
 	if t.configuration > 0 {
@@ -89,16 +88,13 @@ func (t *recording) missing(place *record.Error) string {
 func (t *recording) nothing() error {
 	if t.name == "" {
 		return Refuse(0,
-			"the recording holds no access to the device: the program opened the simulator and "+
-				"then neither stored to a BAR nor loaded "+
-				"from one (%s of configuration space, %s)",
+			"the recording has no access to a BAR: the program only opened the simulator "+
+				"(%s of configuration space, %s)",
 			english.Count(t.configuration, "load"), english.Count(t.clocks, "clock step"))
 	}
-	return Refuse(0, "the recording holds no access to %s: the program mapped a BAR of it and "+
-		"then neither stored there nor loaded (%s and %s of "+
-		"configuration space); "+
-		"record a run that uses the device, and see `lm record --help` for the mappings that it "+
-		"sees", t.name, english.Count(t.configuration, "load"),
+	return Refuse(0, "the recording has no access to %s: the program mapped a BAR but did "+
+		"not access it (%s and %s of configuration space); `lm record --help` lists the "+
+		"mappings that it sees", t.name, english.Count(t.configuration, "load"),
 		english.Count(t.configured, "store"))
 }
 
@@ -109,13 +105,13 @@ func (t *recording) header(c *record.Capture) error {
 		t.trace.Board = boards.FindByID(c.Vendor, c.Device)
 	}
 	if t.trace.Board == nil {
-		return Usage("the recording is of %04x:%04x, which no board is: name one; boards: %s; "+
-			"--board generic takes any", c.Vendor, c.Device, BoardList())
+		return Usage("the recording is of %04x:%04x, which is not a known board; use "+
+			"--board; boards: %s, or generic for any", c.Vendor, c.Device, BoardList())
 	}
 	if b := t.trace.Board; t.o.Device == "" && b.Vendor != 0 && c.Vendor != 0 &&
 		(b.Vendor != c.Vendor || b.Device != c.Device) {
-		return Usage("the recording is of %04x:%04x, and board %s is %04x:%04x: name both, "+
-			"device and board, if one is like the other", c.Vendor, c.Device,
+		return Usage("the recording is of %04x:%04x, but board %s is %04x:%04x; use "+
+			"--device and --board if they are similar", c.Vendor, c.Device,
 			b.Name, b.Vendor, b.Device)
 	}
 	t.to.Start(t.trace.Board)

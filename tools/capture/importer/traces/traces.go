@@ -96,7 +96,8 @@ func Scan(r io.Reader, s Source, to Sink) (*Trace, error) {
 }
 
 func (s *Source) unknown() error {
-	return Usage("unknown format %q: %s, %s or %s", s.From, FromMmiotrace, FromQemu, FromRecord)
+	return Usage("unknown format %q; it must be %s, %s or %s", s.From, FromMmiotrace, FromQemu,
+		FromRecord)
 }
 
 // Read gives the accesses to the device, and marks, in order. The error is an *Error.

@@ -20,7 +20,7 @@ func halfOrWide(i *instruction) int {
 func onCopy(loads, stores bool) func(*machine) error {
 	return func(m *machine) error {
 		if m.Run == nil || m.segment != 0 || m.address32 {
-			return m.refuse("its operand cannot be another")
+			return m.refuse("its operand cannot be replaced")
 		}
 		code := m.moved()
 		if len(code) > 15 {

@@ -82,7 +82,7 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	m := &machine{State: s, instruction: &i, memory: memory, fault: fault}
 	m.address = m.effective()
 	if (i.lock || i.form.locks) && (s.Alone == nil || !s.Alone(m.address)) {
-		return m.refuse("locked: an access and a change in one cannot be made for the program")
+		return m.refuse("locked: lm cannot execute this instruction for the program")
 	}
 	if i.form.vectors != 0 {
 		if m.vectors, err = s.Vectors(); err != nil {

@@ -93,12 +93,12 @@ func withFolders(files []File) ([]File, error) {
 			return nil, fmt.Errorf("%q is not the path of a file in an initramfs", f.Path)
 		}
 		if seen[clean] || seen[clean+"/"] && clean == f.Path {
-			return nil, fmt.Errorf("%s stands there twice", f.Path)
+			return nil, fmt.Errorf("%s occurs twice", f.Path)
 		}
 		for i := 1; i < len(clean); i++ {
 			if folder := clean[:i] + "/"; clean[i] == '/' && !seen[folder] {
 				if seen[clean[:i]] {
-					return nil, fmt.Errorf("%s lies below a file", f.Path)
+					return nil, fmt.Errorf("%s is below a file, which is not a directory", f.Path)
 				}
 				add(File{Path: folder})
 			}

@@ -122,7 +122,8 @@ func packageOf(m *debug.Module) (*spdx.Package, error) {
 	licence, known := licences[m.Path]
 	switch {
 	case !known:
-		return nil, fmt.Errorf("module %s is linked, and its licence is not known", m.Path)
+		return nil, fmt.Errorf("the license of the linked module %s is unknown; add it to "+
+			"sbom.go", m.Path)
 	case m.Replace != nil:
 		return nil, fmt.Errorf("module %s is replaced by %s", m.Path, m.Replace.Path)
 	}
