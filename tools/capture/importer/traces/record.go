@@ -68,15 +68,15 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 	return t.trace, nil
 }
 
-// missing returns what an image of a recording lacks that is not whole.
+// missing describes what an image of an incomplete recording lacks.
 func (t *recording) missing(place *record.Error) string {
 	switch {
 	case errors.Is(place, record.ErrGap):
-		return "the recording is not whole: the image does less than the program did"
+		return "the recording is incomplete: the image does less than the program did"
 	case !errors.Is(place, record.ErrCut):
 		return "the file is cut or damaged after the END line of the recording; nothing is missing"
 	}
-	text := fmt.Sprintf("the recording is not whole: it ends before line %d, after %s", place.Line,
+	text := fmt.Sprintf("the recording is incomplete: it ends before line %d, after %s", place.Line,
 		english.Count(t.calls, "access"))
 	if t.name != "" {
 		text += fmt.Sprintf(" and %v", time.Duration(t.time-1).Round(time.Microsecond))
