@@ -5,6 +5,7 @@
 // they had in the program that was recorded, in this order:
 //
 //	lift      BAR offsets behind movable windows become (tile, address)
+//	fix       host memory at addresses that kernels have compiled in keeps them
 //	iATU      regions of host memory become host windows; nothing stores to the iATU
 //	host      addresses in host memory become relocations
 //	tensors   stores to an input and loads from an output become copies
@@ -69,6 +70,10 @@ type Options struct {
 
 	// Host is what the device reached of host memory. A run begins with the data in it.
 	Host []HostSpec
+
+	// FixedHost keeps the recorded addresses at which tiles reach host memory. It is so anyway if
+	// the program stores no such address.
+	FixedHost bool
 
 	// Part is what to import of the trace; the zero value is all of it.
 	Part Part
@@ -217,6 +222,7 @@ func (l *lifter) meaning() []pass {
 	p := l.program
 	return []pass{
 		{"lift", l.lift},
+		{"fix", (&hostFixer{program: p}).run},
 		{"iATU", l.iatu},
 		{"host", (&relocator{program: p, halves: l.halves}).run},
 		{"tensors", (&assigner{program: p}).run},
