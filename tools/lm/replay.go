@@ -251,6 +251,9 @@ func (s *session) runError(r runtime.Result) error {
 	switch {
 	case r.SafeRan:
 		text += "; then ran sequence safe: " + r.Safe.Error()
+		if why := lastRefusalReason(s.devices); r.Safe == hal.Refused && why != "" {
+			text += ": " + why
+		}
 	case r.Command < 0: // nothing ran
 	case s.view.SequenceByName("safe") < 0:
 		text += "; the image has no sequence safe"
