@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -243,4 +244,48 @@ func TestInterleavedTensorsThatCannotBe(t *testing.T) {
 	}
 	refused(t, lines(eduDevice, "W 4 0x8 0x1"), Options{Inputs: []TensorSpec{spec}},
 		"input a is interleaved, but board edu has no DRAM banks, or pass lift is left out")
+}
+
+// TestFramesHaveInterleavedTensors finds the frames of a program that fills one interleaved buffer
+// and reads another one back, with other data each time.
+func TestFramesHaveInterleavedTensors(t *testing.T) {
+	for _, c := range interleavedCases {
+		if c.page == c.size {
+			continue // one page is in one bank
+		}
+		h, random := c.program, rand.New(rand.NewPCG(1, 2))
+		h.lines = nil
+		for range 4 {
+			h.pages(0x40000, c.page, c.stride, c.size, func(_, at uint64) {
+				h.lines = append(h.lines, store(0, at, word32(random.Uint32())...))
+			})
+			h.lines = append(h.lines, pointLines(h.board, 1, 2, 0)...)
+			h.lines = append(h.lines, store(0, h.window+0x100, 1, 0, 0, 0),
+				read4(0, h.window+0x104, 0), read4(0, h.window+0x104, 1))
+			h.pages(0x80000, c.page, c.stride, c.size, func(_, at uint64) {
+				h.lines = append(h.lines, read4(0, at, random.Uint32()))
+			})
+		}
+		text := recordOf(c.device, h.lines...)
+		frames, err := FindFrames(strings.NewReader(text), Options{From: FromRecord}, 0)
+		if err != nil || !frames.Found {
+			t.Fatalf("%s: %v\n%v", c.name, err, frames)
+		}
+		flags := strings.Join(frames.Flags, " ")
+		for _, want := range []string{
+			fmt.Sprintf("--input in0=interleaved:0x40000,%d,", c.page),
+			fmt.Sprintf("--output out0=interleaved:0x80000,%d,", c.page),
+		} {
+			if !strings.Contains(flags, want) || strings.Contains(flags, "in1=") ||
+				strings.Contains(flags, "out1=") {
+				t.Errorf("%s: no %s in %s", c.name, want, flags)
+			}
+		}
+		o := Options{From: FromRecord}
+		frames.Apply(&o)
+		image, _ := importRecord(t, text, o)
+		if n := len(image.Tensors); n != 2 || uint64(len(image.Tensors[0].Data)) != c.size {
+			t.Errorf("%s: %d tensors", c.name, n)
+		}
+	}
 }
