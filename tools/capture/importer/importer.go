@@ -30,6 +30,7 @@ import (
 	"strings"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/lmb"
 )
@@ -70,6 +71,10 @@ type Options struct {
 
 	// Host is what the device reached of host memory. A run begins with the data in it.
 	Host []HostSpec
+
+	// DisabledBank is 1 and the number of the DRAM bank that is disabled on the card. 0: all are
+	// enabled.
+	DisabledBank int
 
 	// FixedHost keeps the recorded addresses at which tiles reach host memory. It is so anyway if
 	// the program stores no such address.
@@ -175,6 +180,10 @@ func lifted(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace, er
 	}
 	if l.board == nil {
 		l.Start(t.Board)
+	}
+	if o.DisabledBank > 0 && chips.Of(l.board).WithoutBank(o.DisabledBank-1) == nil {
+		return nil, nil, traces.Usage("board %s has no DRAM bank %d that may be disabled",
+			l.board.Name, o.DisabledBank-1)
 	}
 	err = l.part.check("part", t.Lines)
 	if err == nil {

@@ -289,3 +289,24 @@ func TestFramesHaveInterleavedTensors(t *testing.T) {
 		}
 	}
 }
+
+// TestInterleavedTensorSkipsADisabledBank of a Blackhole card, by the translated coordinates that
+// tt-umd gives to the seven others if bank 1 is disabled.
+func TestInterleavedTensorSkipsADisabledBank(t *testing.T) {
+	h := hostProgram{board: &boards.Blackhole, banks: []bankPlace{{18, 12, 0}, {18, 15, 0},
+		{18, 18, 0}, {17, 12, 0}, {17, 21, 0}, {17, 15, 0}, {17, 18, 0}}}
+	const page, size = 128, 128 * 16
+	h.fill(0x40000, page, page, size)
+	o := Options{DisabledBank: 2, Inputs: []TensorSpec{
+		mustTensor(t, "a=interleaved:0x40000,128,uint32,512")}}
+	image, _ := importRecord(t, recordOf(bhRecord, h.lines...), o)
+	for i := range size / 4 {
+		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
+		if word != 0x1000_0000+uint32(i) {
+			t.Fatalf("word %d is %#x", i, word)
+		}
+	}
+	o.From, o.DisabledBank = FromRecord, 9
+	refused(t, recordOf(bhRecord, h.lines...), o,
+		"board blackhole has no DRAM bank 8 that may be disabled")
+}

@@ -1,0 +1,39 @@
+package chips
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestBanksWithoutADisabledOne has the columns of tt-umd for two disabled banks of Blackhole, by
+// hand: the half without a disabled bank is in column 17, and the opposite bank is its last.
+func TestBanksWithoutADisabledOne(t *testing.T) {
+	for _, c := range []struct {
+		disabled      int
+		first, second []int
+	}{
+		{1, []int{3, 5, 6, 4}, []int{0, 1, 2}},
+		{6, []int{0, 1, 3, 2}, []int{4, 5, 6}},
+	} {
+		first, second := columnsWithoutBank(c.disabled, 8)
+		if !slices.Equal(first, c.first) || !slices.Equal(second, c.second) {
+			t.Errorf("bank %d: %v and %v", c.disabled, first, second)
+		}
+	}
+	chip := blackhole.WithoutBank(1)
+	if n := chip.Grid.InterleavedBanks(); n != 7 || len(blackhole.Grid.Banks) != 8 {
+		t.Errorf("%d banks", n)
+	}
+	if tile, ok := chip.Grid.TileAt(17, 12); !ok || tile != (Tile{9, 0}) {
+		t.Errorf("(17,12) is %v", tile)
+	}
+	if tile, ok := chip.Grid.TileAt(18, 15); !ok || tile != (Tile{0, 9}) {
+		t.Errorf("(18,15) is %v", tile)
+	}
+	if _, ok := chip.Grid.TileAt(18, 21); ok {
+		t.Error("(18,21) is a tile")
+	}
+	if blackhole.WithoutBank(8) != nil || wormhole.WithoutBank(0) != nil || edu.WithoutBank(0) != nil {
+		t.Error("a chip without such a bank")
+	}
+}
