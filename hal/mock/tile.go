@@ -22,9 +22,9 @@ const turnInstructions = 50
 
 // Tiles is the Model of a Wormhole or Blackhole. It consists of Tensix and Ethernet tiles, whose
 // RISC-V cores execute programs, and of a Memory for all other tiles and the BARs. It is as strict
-// as the maker's simulator, ttsim v1.10.0. A core stops at an invalid operation. The model then rejects
-// the next access of the host to the tile of that core, and only that access, and returns the
-// reason.
+// as the maker's simulator, ttsim v1.10.0. A core stops at an invalid operation. The model then
+// rejects the next access of the host to the tile of that core, and only that access, and returns
+// the reason.
 //
 // Cores execute instructions only while the virtual clock advances. Therefore every run of a
 // program has the same result.

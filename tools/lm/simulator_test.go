@@ -31,7 +31,8 @@ func fakeSimulator(t *testing.T) string {
 	}
 	library := filepath.Join(t.TempDir(), "fakesim.so")
 	const source = "../capture/record/testdata/fakesim.c"
-	out, err := exec.Command("gcc", "-O1", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
+	compile := exec.Command("gcc", "-O1", "-shared", "-fPIC", "-o", library, source)
+	out, err := compile.CombinedOutput()
 	if err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}

@@ -337,8 +337,8 @@ func (s hostStore) onto(there hostStore) {
 	}
 }
 
-// growthLimit is how far memory may grow: to the end of its region, or else as long as each hostApart of
-// it follows the one before, to the next memory.
+// growthLimit returns how far memory may grow: to the end of its region or, if there is none, by
+// hostApart at a time, up to the next memory.
 func (l *lifter) growthLimit(h *hostSpace) uint64 {
 	if g, ok := l.host.ofBus(h.bus); ok && h.whole {
 		return g.size

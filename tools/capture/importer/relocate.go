@@ -127,7 +127,8 @@ func (r *relocator) relocated(s *step, index int, inside uint64) {
 func (p *program) hostAddress(value uint64, width uint8) (index int, inside uint64) {
 	for i := range p.hosts {
 		h := &p.hosts[i]
-		if inside = value - h.firstAddress(); inside < h.size && (width == 8 || width == 4 && !h.whole) {
+		isAddress := width == 8 || width == 4 && !h.whole
+		if inside = value - h.firstAddress(); isAddress && inside < h.size {
 			return i, inside
 		}
 	}
