@@ -33,7 +33,9 @@ func TestBanksWithoutADisabledOne(t *testing.T) {
 	if _, ok := chip.Grid.TileAt(18, 21); ok {
 		t.Error("(18,21) is a tile")
 	}
-	if blackhole.WithoutBank(8) != nil || wormhole.WithoutBank(0) != nil || edu.WithoutBank(0) != nil {
-		t.Error("a chip without such a bank")
+	for bank, chip := range map[int]*Chip{8: &blackhole, 0: &wormhole, 1: &edu} {
+		if chip.WithoutBank(bank) != nil {
+			t.Errorf("%s has no such bank", chip.Name)
+		}
 	}
 }
