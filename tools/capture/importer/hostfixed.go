@@ -11,6 +11,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/english"
 )
 
@@ -55,13 +56,8 @@ func (f *hostFixer) run() (out outcome, err error) {
 		reason = fmt.Sprintf(": the device reaches 0x%x, and the program stores no address there",
 			f.clusters[computed].first)
 	}
-	for gap := uint64(hostApart); len(f.clusters) > f.board.Outbound.Regions; gap *= 2 {
-		f.joinNear(gap)
-	}
-	for _, c := range f.clusters {
-		if c.end-c.first > hostSizeMax {
-			return out, tooMuch(0, c.first, c.end-c.first)
-		}
+	if err := f.limitClusters(); err != nil {
+		return out, err
 	}
 	windows := f.windows
 	f.replaceHosts()
@@ -69,6 +65,24 @@ func (f *hostFixer) run() (out outcome, err error) {
 	out.did = fmt.Sprintf("%s with the bus addresses of the recording%s",
 		english.Count(len(f.clusters), "host window"), reason)
 	return out, nil
+}
+
+// limitClusters joins the nearest clusters until the device can map all of them.
+func (f *hostFixer) limitClusters() error {
+	most := f.board.Outbound.Regions
+	for gap := uint64(hostApart); len(f.clusters) > most && gap <= hostSizeMax; gap *= 2 {
+		f.joinNear(gap)
+	}
+	if n := len(f.clusters); n > most {
+		return traces.Refuse(0, "the device reaches host memory in %d places that are far apart; "+
+			"%s can map %d", n, f.board.Name, most)
+	}
+	for _, c := range f.clusters {
+		if c.end-c.first > hostSizeMax {
+			return tooMuch(0, c.first, c.end-c.first)
+		}
+	}
+	return nil
 }
 
 // findClusters finds the host memory that tiles reach, in the order of its addresses.

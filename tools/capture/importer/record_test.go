@@ -281,6 +281,18 @@ expect host2+0x1000 w4 0x23 mask 0xffffffff
 	}
 }
 
+// TestHostMemoryInTooManyPlacesIsRefused: Wormhole's iATU has 16 regions.
+func TestHostMemoryInTooManyPlacesIsRefused(t *testing.T) {
+	lines := append(pointLines(&boards.Wormhole, 1, 1, 0), store(0, 0xb000100, 1, 0, 0, 0))
+	for n := range uint64(17) { // what a tile sees is on the bus elsewhere each time
+		lines = append(lines, regionLines(0x1200, 1, n<<27, 0x1000, (n+40)<<33)...)
+		lines = append(lines, store(0, 0xb000100, 1, 0, 0, 0), "CLK 5",
+			fmt.Sprintf("HR %x 4 11000000", (n+40)<<33))
+	}
+	refused(t, recordOf(whRecord, lines...), Options{From: FromRecord},
+		"the device reaches host memory in 17 places that are far apart; wormhole can map 16")
+}
+
 // TestHostMemoryThatADriverPinnedKeepsItsAddress has a program pin 1 GiB for queues, whose
 // addresses kernels have compiled in. Windows have the parts that the recording says something of.
 func TestHostMemoryThatADriverPinnedKeepsItsAddress(t *testing.T) {
