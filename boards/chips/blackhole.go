@@ -103,8 +103,10 @@ var blackhole = Chip{
 		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. tt-umd also sets the
 		// bits of cores that only Tensix tiles have.
 		EthernetReset: Reset{
-			ResetRegister: boards.ResetRegister{Address: boards.Blackhole.Reset.Address, Mask: 0x1800},
-			Ignored:       0x80046000, Initial: 0x1800,
+			ResetRegister: boards.ResetRegister{
+				Address: boards.Blackhole.Reset.Address, Mask: 0x1800,
+			},
+			Ignored: 0x80046000, Initial: 0x1800,
 			Cores: []Core{
 				{Name: "ERISC0", Bit: 11, PCRegister: 0xffb14000},
 				{Name: "ERISC1", Bit: 12, PCRegister: 0xffb14008},
