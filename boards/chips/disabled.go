@@ -1,7 +1,9 @@
 package chips
 
-// This file describes cards on which a DRAM bank is disabled ("harvested"). Source: tt-umd,
-// blackhole_coordinate_manager.cpp, fill_dram_noc0_translated_mapping.
+// This file describes which DRAM banks tt-umd's translated coordinates are, also of cards on which a
+// bank is disabled ("harvested"). Source: tt-umd, blackhole_coordinate_manager.cpp,
+// fill_dram_noc0_translated_mapping. The simulator has other tiles at these coordinates, which no
+// program can notice.
 
 import "slices"
 
@@ -12,16 +14,21 @@ const (
 	dramFirstRow    = 12
 )
 
-// WithoutBank returns the chip of a card on which a DRAM bank is disabled. The other banks keep
-// their order, and have other translated coordinates. It returns nil if the chip has no such bank,
-// or if its DRAM tiles have no translated coordinates.
+// NoBank is the argument of WithoutBank for a card on which all banks are enabled.
+const NoBank = -1
+
+// WithoutBank returns the chip of a card on which a DRAM bank is disabled, with the translated
+// coordinates of tt-umd. The other banks keep their order. It returns nil if the chip has no such
+// bank, or if its DRAM tiles have no translated coordinates.
 func (c *Chip) WithoutBank(disabled int) *Chip {
-	if c.Grid == nil || disabled < 0 || disabled >= len(c.Grid.Banks) ||
+	if c.Grid == nil || disabled < NoBank || disabled >= len(c.Grid.Banks) ||
 		!slices.ContainsFunc(c.Grid.Pairs, c.Grid.isDRAMPair) {
 		return nil
 	}
 	other, grid := *c, *c.Grid
-	grid.Banks = slices.Delete(slices.Clone(grid.Banks), disabled, disabled+1)
+	if disabled != NoBank {
+		grid.Banks = slices.Delete(slices.Clone(grid.Banks), disabled, disabled+1)
+	}
 	grid.Pairs = slices.DeleteFunc(slices.Clone(grid.Pairs), c.Grid.isDRAMPair)
 	first, second := columnsWithoutBank(disabled, len(c.Grid.Banks))
 	for i, column := range [][]int{first, second} {
@@ -45,6 +52,12 @@ func (g *Grid) isDRAMPair(p Pair) bool { return g.Kind(p.NoC0) == DRAM }
 // the one opposite to the disabled bank.
 func columnsWithoutBank(disabled, banks int) (first, second []int) {
 	half := banks / 2
+	if disabled == NoBank {
+		for bank := range half {
+			first, second = append(first, bank), append(second, bank+half)
+		}
+		return first, second
+	}
 	whole, opposite := 0, disabled-half // the half without the disabled bank
 	if disabled < half {
 		whole, opposite = half-1, disabled+half-1

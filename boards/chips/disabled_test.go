@@ -12,6 +12,7 @@ func TestBanksWithoutADisabledOne(t *testing.T) {
 		disabled      int
 		first, second []int
 	}{
+		{NoBank, []int{0, 1, 2, 3}, []int{4, 5, 6, 7}},
 		{1, []int{3, 5, 6, 4}, []int{0, 1, 2}},
 		{6, []int{0, 1, 3, 2}, []int{4, 5, 6}},
 	} {

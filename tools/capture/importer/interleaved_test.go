@@ -108,6 +108,9 @@ var interleavedCases = []struct {
 		window: wh166}, whRecord, 2048, 2048, 2048},
 	{"blackhole", hostProgram{board: &boards.Blackhole, banks: blackholeBanks}, bhRecord, 128, 128,
 		128 * 20},
+	{"blackhole, translated coordinates", hostProgram{board: &boards.Blackhole,
+		banks: []bankPlace{{17, 14, 0}, {17, 15, 0}, {17, 18, 0}, {17, 21, 0}, {18, 14, 0},
+			{18, 17, 0}, {18, 20, 0}, {18, 23, 0}}}, bhRecord, 128, 128, 128 * 20},
 	{"blackhole, padded pages", hostProgram{board: &boards.Blackhole, banks: blackholeBanks},
 		bhRecord, 96, 128, 96*17 + 4},
 }
