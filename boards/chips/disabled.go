@@ -1,7 +1,7 @@
 package chips
 
-// This file describes which DRAM banks tt-umd's translated coordinates are, also of cards on which a
-// bank is disabled ("harvested"). Source: tt-umd, blackhole_coordinate_manager.cpp,
+// This file describes which DRAM banks have which of tt-umd's translated coordinates, also on
+// cards with a disabled ("harvested") bank. Source: tt-umd, blackhole_coordinate_manager.cpp,
 // fill_dram_noc0_translated_mapping. The simulator has other tiles at these coordinates, which no
 // program can notice.
 
