@@ -66,11 +66,18 @@ var blackhole = Chip{
 			{ARC, 0x10000000, 0x1007ffff, "ARC CSM"},
 		},
 		Registers: []Register{
+			// DEST_CG_CTRL gates the clock of the coprocessor: [ttsim], src/tile.cpp.
+			{Kind: Tensix, Address: 0xffb12240, Count: 1, StoreOnly: true, Name: "DEST_CG_CTRL"},
 			{Kind: Tensix, Address: 0xffb12228, Count: 3, Name: "TRISC_RESET_PC"},
 			{Kind: Tensix, Address: 0xffb12234, Count: 1, Name: "TRISC_RESET_PC_OVERRIDE"},
 			{Kind: Tensix, Address: 0xffb12238, Count: 1, StoreOnly: true, Name: "NCRISC_RESET_PC"},
 			{Kind: Tensix, Address: 0xffb1223c, Count: 1, StoreOnly: true,
 				Name: "NCRISC_RESET_PC_OVERRIDE"},
+			// Source: [ttsim], src/tile.cpp, e_tile_mmio_wr32, ETH_RISC_CTRL.
+			{Kind: Ethernet, Address: 0xffb14000, Count: 1, Name: "IERISC_RESET_PC"},
+			{Kind: Ethernet, Address: 0xffb14008, Count: 1, Name: "SUBORDINATE_IERISC_RESET_PC"},
+			{Kind: Ethernet, Address: 0xffb14020, Count: 5, StoreOnly: true,
+				Name: "INTERRUPT_MODE"},
 			{Kind: ARC, Address: 0x80030060, Count: 8, Name: "RESET_UNIT_SCRATCH"},
 			{Kind: ARC, Address: 0x80030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 			{Kind: ARC, Address: 0x80030400, Count: 16, Name: "RESET_UNIT_SCRATCH_RAM"},
@@ -91,6 +98,18 @@ var blackhole = Chip{
 					OverrideRegister: 0xffb12234, OverrideBit: 2},
 				{Name: "NCRISC", Bit: 18, PC: 0x12000, PCRegister: 0xffb12238,
 					OverrideRegister: 0xffb1223c, OverrideBit: 0},
+			},
+		},
+		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. tt-umd also sets the
+		// bits of cores that only Tensix tiles have.
+		EthernetReset: Reset{
+			ResetRegister: boards.ResetRegister{
+				Address: boards.Blackhole.Reset.Address, Mask: 0x1800,
+			},
+			Ignored: 0x80046000, Initial: 0x1800,
+			Cores: []Core{
+				{Name: "ERISC0", Bit: 11, PCRegister: 0xffb14000},
+				{Name: "ERISC1", Bit: 12, PCRegister: 0xffb14008},
 			},
 		},
 	},

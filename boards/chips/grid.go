@@ -58,9 +58,10 @@ type Grid struct {
 	// Interleaving describes how tt-metal distributes the pages of a buffer over DRAM.
 	Interleaving Interleaving
 
-	Memories  []Memory
-	Registers []Register
-	Reset     Reset
+	Memories      []Memory
+	Registers     []Register
+	Reset         Reset // of Tensix tiles
+	EthernetReset Reset
 }
 
 // Tile identifies a tile by its NoC 0 coordinate: column X and row Y.
@@ -131,10 +132,11 @@ type Reset struct {
 	Cores   []Core
 }
 
-// Core describes a RISC-V core of a Tensix tile. If bit number OverrideBit of the register
+// Core describes a RISC-V core of a tile. If bit number OverrideBit of the register
 // OverrideRegister is set, the core starts at the address in the register PCRegister. Otherwise the
 // core starts at the address PC. OverrideRegister and PCRegister are addresses in the tile; they
-// are 0 if the registers cannot be accessed over the NoC.
+// are 0 if the registers cannot be accessed over the NoC. If only OverrideRegister is 0, the core
+// always starts at the address in PCRegister, and does not start if that is 0.
 type Core struct {
 	Name             string
 	Bit              uint8 // number of the core's bit in the reset register
@@ -191,6 +193,18 @@ func (g *Grid) ShownTiles(t boards.TileRange) (tiles []Tile, ok bool) {
 		}
 	}
 	return tiles, ok && known && first.X <= last.X && first.Y <= last.Y
+}
+
+// ResetOf returns the register that keeps the cores of tiles of kind `k` in reset, or nil if such
+// tiles have no cores that the mocks contain.
+func (g *Grid) ResetOf(k Kind) *Reset {
+	switch k {
+	case Tensix:
+		return &g.Reset
+	case Ethernet:
+		return &g.EthernetReset
+	}
+	return nil
 }
 
 // Kind returns the kind of a tile.

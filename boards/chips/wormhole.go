@@ -65,5 +65,14 @@ var wormhole = Chip{
 				{Name: "NCRISC", Bit: 18, PC: 0x12000},
 			},
 		},
+		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. tt-umd also sets the
+		// bits of cores that only Tensix tiles have.
+		EthernetReset: Reset{
+			ResetRegister: boards.ResetRegister{
+				Address: boards.Wormhole.Reset.Address, Mask: 0x800,
+			},
+			Ignored: 0x80047000, Initial: 0x800,
+			Cores: []Core{{Name: "ERISC", Bit: 11, PC: 0}},
+		},
 	},
 }

@@ -273,11 +273,12 @@ func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 	return hal.OK
 }
 
-// refuse returns hal.Refused. At the first call it also stores the reason.
+// refuse returns hal.Refused, and stores the reason.
 func (d *Device) refuse(format string, args ...any) hal.Code {
+	d.lastRefusal = fmt.Sprintf("operation %d: %s: %s", d.operations, d.at,
+		fmt.Sprintf(format, args...))
 	if d.refusal == "" {
-		d.refusal = fmt.Sprintf("operation %d: %s: %s", d.operations, d.at,
-			fmt.Sprintf(format, args...))
+		d.refusal = d.lastRefusal
 	}
 	return hal.Refused
 }

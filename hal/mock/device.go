@@ -51,6 +51,8 @@ type Device struct {
 	closed   bool   // Close was called
 	refusal  string // reason for the first rejected access
 
+	lastRefusal string // the same for the last one
+
 	faults      []Fault  // injected faults
 	recording   bool     // accesses are added to journal
 	journal     []Access // recorded accesses
@@ -284,9 +286,12 @@ func (d *Device) Close() error {
 func (d *Device) Operations() int { return d.operations }
 
 // Refusal returns the reason for the first access that the device rejected with hal.Refused.
-// It returns "" if the device has rejected none. Only the first reason is stored, because
-// later rejections are usually consequences of it.
+// It returns "" if the device has rejected none. Later rejections are usually consequences of it.
 func (d *Device) Refusal() string { return d.refusal }
+
+// LastRefusal returns the reason for the last access that the device rejected with hal.Refused, or
+// "" if it has rejected none. After a failed run this may be an access of the sequence safe.
+func (d *Device) LastRefusal() string { return d.lastRefusal }
 
 // fault returns a hal.Fault whose reason is the name of the device and the formatted text.
 func (d *Device) fault(c hal.Code, format string, args ...any) error {

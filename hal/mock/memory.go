@@ -39,8 +39,8 @@ func (m *Memory) Load(at Place, width uint8) (uint64, hal.Code) {
 
 // Store implements Model.
 func (m *Memory) Store(at Place, width uint8, value uint64) hal.Code {
-	if m.isReset(at) {
-		value &= uint64(m.grid.Reset.Mask)
+	if r := m.resetAt(at); r != nil {
+		value &= uint64(r.Mask)
 	}
 	storeLittleEndian(m.bytes(at), width, value)
 	return hal.OK
@@ -70,17 +70,25 @@ func (m *Memory) page(first Place) *page {
 	if m.grid != nil {
 		reset := first
 		reset.Address = m.grid.Reset.Address
-		if inside := reset.Address - first.Address; inside < pageSize && m.isReset(reset) {
-			storeLittleEndian(p[inside:], 4, uint64(m.grid.Reset.Initial))
+		if inside := reset.Address - first.Address; inside < pageSize {
+			if r := m.resetAt(reset); r != nil {
+				storeLittleEndian(p[inside:], 4, uint64(r.Initial))
+			}
 		}
 	}
 	return p
 }
 
-// isReset reports whether a place is a register that keeps cores in reset.
-func (m *Memory) isReset(at Place) bool {
-	return m.grid != nil && at.Tile && at.Address == m.grid.Reset.Address &&
-		hasReset(m.grid.Kind(chips.Tile{X: at.X, Y: at.Y}))
+// resetAt returns the register at a place if that keeps cores in reset, and otherwise nil.
+func (m *Memory) resetAt(at Place) *chips.Reset {
+	if m.grid == nil || !at.Tile {
+		return nil
+	}
+	r := m.grid.ResetOf(m.grid.Kind(chips.Tile{X: at.X, Y: at.Y}))
+	if r == nil || r.Address != at.Address {
+		return nil
+	}
+	return r
 }
 
 // loadLittleEndian returns the little-endian number in the first width bytes of b.

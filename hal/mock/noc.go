@@ -167,14 +167,14 @@ func (c *nocTraits) addBuffer(first uint64) {
 // niu is a network interface of a Tensix tile. It executes a request during the store that starts
 // the request.
 type niu struct {
-	tile   *tensix
+	tile   *coreTile
 	traits *nocTraits
 	second bool              // the network interface belongs to NoC 1, not NoC 0
 	words  map[uint64]uint32 // values of the registers, by offset
 }
 
 // newNIU returns a network interface of the tile t in the state after power-up.
-func newNIU(t *tensix, second bool) niu {
+func newNIU(t *coreTile, second bool) niu {
 	columns, rows := masksWithoutTensix(t.tiles.grid)
 	return niu{tile: t, traits: t.tiles.traits.noc, second: second,
 		words: map[uint64]uint32{routerCfg1: columns, routerCfg3: rows}}

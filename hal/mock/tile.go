@@ -20,11 +20,11 @@ const instructionNs = 10
 // tile's turn. They take about as long as a request from one tile to another on silicon.
 const turnInstructions = 50
 
-// Tiles is the Model of a Wormhole or Blackhole. It consists of Tensix tiles, whose RISC-V cores
-// execute programs, and of a Memory for all other tiles and the BARs. It is as strict as the
-// maker's simulator, ttsim v1.10.0. A core stops at an invalid operation. The model then rejects
-// the next access of the host to the tile of that core, and only that access, and returns the
-// reason.
+// Tiles is the Model of a Wormhole or Blackhole. It consists of Tensix and Ethernet tiles, whose
+// RISC-V cores execute programs, and of a Memory for all other tiles and the BARs. It is as strict
+// as the maker's simulator, ttsim v1.10.0. A core stops at an invalid operation. The model then
+// rejects the next access of the host to the tile of that core, and only that access, and returns
+// the reason.
 //
 // Cores execute instructions only while the virtual clock advances. Therefore every run of a
 // program has the same result.
@@ -33,20 +33,20 @@ type Tiles struct {
 	board    string // name of the board
 	grid     *chips.Grid
 	traits   *coreTraits
-	tensix   map[chips.Tile]*tensix
-	order    []*tensix // order in which the tiles execute: the order of their first accesses
-	clock    int64     // nanoseconds since power-up; also the number of cycles of the wall clock
-	ran      int64     // part of clock that the cores have used for instructions
-	requests int       // number of network requests that are being executed, one inside another
-	host     *Host     // host memory, which tiles access through the PCIe tile; may be nil
-	reason   string    // reason for the last rejection
+	cores    map[chips.Tile]*coreTile
+	order    []*coreTile // order in which the tiles execute: the order of their first accesses
+	clock    int64       // nanoseconds since power-up; also the number of cycles of the wall clock
+	ran      int64       // part of clock that the cores have used for instructions
+	requests int         // number of network requests that are being executed, one inside another
+	host     *Host       // host memory, which tiles access through the PCIe tile; may be nil
+	reason   string      // reason for the last rejection
 }
 
 // NewTiles returns a model of Wormhole or Blackhole in the state after power-up: all cores are in
 // reset, and all memory is zero.
 func NewTiles(b *boards.Board) *Tiles {
 	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.Of(b).Grid,
-		traits: coreTraitsOf[b.Name], tensix: map[chips.Tile]*tensix{}}
+		traits: coreTraitsOf[b.Name], cores: map[chips.Tile]*coreTile{}}
 }
 
 // Connect implements BusMaster.
@@ -77,7 +77,7 @@ func (g *Tiles) Reason() string { return g.reason }
 
 // Load implements Model.
 func (g *Tiles) Load(at Place, width uint8) (uint64, hal.Code) {
-	t := g.tensixAt(at)
+	t := g.coreTileAt(at)
 	switch {
 	case t == nil:
 		if id, ok := g.idRegister(at); ok {
@@ -87,6 +87,7 @@ func (g *Tiles) Load(at Place, width uint8) (uint64, hal.Code) {
 	case t.reportFault():
 		return 0, hal.Refused
 	case t.l1.contains(at.Address):
+		t.firmwareBeforeLoad(at.Address)
 		return t.l1.load(at.Address, width), hal.OK
 	}
 	if value, ok := t.loadRegister(at.Address); ok && width == 4 {
@@ -97,14 +98,14 @@ func (g *Tiles) Load(at Place, width uint8) (uint64, hal.Code) {
 
 // Store implements Model.
 func (g *Tiles) Store(at Place, width uint8, value uint64) hal.Code {
-	t := g.tensixAt(at)
+	t := g.coreTileAt(at)
 	switch {
 	case t == nil:
 		return g.Memory.Store(at, width, value)
 	case t.reportFault():
 		return hal.Refused
 	case t.l1.contains(at.Address):
-		t.l1.store(at.Address, width, value)
+		t.l1.store(at.Address, width, t.firmwareAnswer(at.Address, width, value))
 		return hal.OK
 	}
 	if width != 4 {
@@ -118,7 +119,10 @@ func (g *Tiles) Store(at Place, width uint8, value uint64) hal.Code {
 
 // HasRegister implements Registers.
 func (g *Tiles) HasRegister(at Place, op Op) bool {
-	if t := g.tensixAt(at); t != nil {
+	if t := g.coreTileAt(at); t != nil {
+		if r := t.overlayRegister(at.Address); r != nil {
+			return op == Load && r.load != nil || op == Store && r.store != nil
+		}
 		n, offset := t.networkInterface(at.Address)
 		return n != nil && n.hasRegister(offset, op)
 	}
@@ -126,22 +130,22 @@ func (g *Tiles) HasRegister(at Place, op Op) bool {
 	return ok && op == Load
 }
 
-// tensixAt returns the Tensix tile that contains a place. It returns nil if the place is not in a
-// Tensix tile.
-func (g *Tiles) tensixAt(at Place) *tensix {
-	c := chips.Tile{X: at.X, Y: at.Y}
-	if !at.Tile || g.grid.Kind(c) != chips.Tensix {
+// coreTileAt returns the tile with cores that contains a place. It returns nil if the place is not
+// in a Tensix or Ethernet tile.
+func (g *Tiles) coreTileAt(at Place) *coreTile {
+	if !at.Tile {
 		return nil
 	}
-	return g.tensixTile(c)
+	return g.coreTileOf(chips.Tile{X: at.X, Y: at.Y})
 }
 
-// tensixTile returns the Tensix tile at the coordinates c. It creates the tile at the first call.
-func (g *Tiles) tensixTile(c chips.Tile) *tensix {
-	t := g.tensix[c]
-	if t == nil {
-		t = newTensix(g, c)
-		g.tensix[c] = t
+// coreTileOf returns the Tensix or Ethernet tile at the coordinates c, or nil if there is another
+// tile. It creates the tile at the first call.
+func (g *Tiles) coreTileOf(c chips.Tile) *coreTile {
+	t := g.cores[c]
+	if t == nil && g.grid.ResetOf(g.grid.Kind(c)) != nil {
+		t = newCoreTile(g, c)
+		g.cores[c] = t
 		g.order = append(g.order, t)
 	}
 	return t

@@ -1,6 +1,6 @@
 package mock
 
-// This file models Tensix tiles and their RISC-V cores.
+// This file models Tensix and Ethernet tiles and their RISC-V cores.
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"lightmetal/hal/mock/rv32"
 )
 
-// Addresses in a Tensix tile that package boards does not list: ttsim v1.10.0
+// Addresses in a tile that package boards does not list: ttsim v1.10.0
 // data/{wh,bh}/tile_regs.json. The host can access all of them except localRAM.
 const (
 	localRAM = 0xffb00000 // local memory; each core has its own memory at this address
@@ -27,69 +27,94 @@ const (
 	niuSize    = 0x10000                // bytes of one network interface
 
 	// Registers with the start addresses of Wormhole's TRISC and NCRISC cores. They are in the
-	// configuration of the coprocessor. All cores except NCRISC can store to them: ttsim v1.10.0
-	// data/wh/tensix_regs.json.
+	// configuration of the coprocessor (configBase): ttsim v1.10.0 data/wh/tensix_regs.json.
 	triscResetPC          = 0xffef0278 // TRISC_RESET_PC_SEC0_PC; two more registers follow
 	triscResetPCOverride  = 0xffef0284
 	ncriscResetPC         = 0xffef0288
 	ncriscResetPCOverride = 0xffef028c
+
+	// NCRISC's own instruction memory on Wormhole, from which it only fetches: tt-isa-documentation
+	// WormholeB0/TensixTile/BabyRISCV/InstructionRAM.md.
+	instructionRAM     = 0xffc00000
+	instructionRAMSize = 16 << 10
 )
 
 // coreTraits describes the properties of cores and network interfaces that differ between the
 // chips (ttsim v1.10.0 src/config.h, src/riscv_impl.h).
 type coreTraits struct {
-	fence      bool     // value of rv32.Core.Fence
+	fence      bool     // value of rv32.Core.Fence and rv32.Core.HasConfig
 	configures bool     // start addresses are in the registers from triscResetPC on
+	movesCode  bool     // NCRISC has instruction memory, which the TDMA fills
 	local      []uint64 // sizes of the memories at localRAM, in the order of chips.Reset.Cores
+	ethLocal   uint64   // the same of the cores of Ethernet tiles
 	noc        *nocTraits
+	stream     *streamTraits
+	firmware   *ethernetFirmware
 }
 
 // coreTraitsOf contains the traits of each chip by the name of its board.
 var coreTraitsOf = map[string]*coreTraits{
-	boards.Wormhole.Name: {configures: true, local: []uint64{4096, 2048, 2048, 2048, 4096},
-		noc: wormholeNoC},
-	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, noc: blackholeNoC,
-		fence: true},
+	boards.Wormhole.Name: {configures: true, movesCode: true,
+		local: []uint64{4096, 2048, 2048, 2048, 4096}, ethLocal: 4096,
+		noc: wormholeNoC, stream: &wormholeStream, firmware: &wormholeFirmware},
+	boards.Blackhole.Name: {fence: true,
+		local: []uint64{8192, 4096, 4096, 4096, 8192}, ethLocal: 8192,
+		noc: blackholeNoC, stream: &blackholeStream, firmware: &blackholeFirmware},
 }
 
-// tensix is a Tensix tile: RISC-V cores, their common memory (L1), and two network interfaces. The
-// model does not contain the coprocessor, the mailboxes, and the overlay of the network interfaces.
-type tensix struct {
-	tiles     *Tiles
-	at        chips.Tile        // NoC 0 coordinates
-	l1        ram               // memory of the tile
-	softReset uint32            // value of SOFT_RESET_0, which keeps cores in reset
-	registers map[uint64]uint32 // values of the other registers that the board lists, by address
-	cores     []core
-	noc       [2]niu
-	fault     string // why a core stopped; "" if no core stopped, or after reportFault
+// coreTile is a Tensix or Ethernet tile: RISC-V cores, their common memory (L1), two network
+// interfaces and the streams of the overlay. The model has no Ethernet links, and of the
+// coprocessor it has only what cores need that move data.
+type coreTile struct {
+	tiles       *Tiles
+	at          chips.Tile // NoC 0 coordinates
+	kind        chips.Kind
+	reset       *chips.Reset
+	l1          ram               // memory of the tile
+	softReset   uint32            // value of SOFT_RESET_0, which keeps cores in reset
+	registers   map[uint64]uint32 // values of the other registers, by address
+	cores       []core
+	noc         [2]niu
+	coprocessor coprocessor
+	mover       mover
+	fault       string // why a core stopped; "" if no core stopped, or after reportFault
 }
 
-// core is a RISC-V core of a Tensix tile, with the memory and registers that it accesses.
+// core is a RISC-V core of a tile, with the memory and registers that it accesses.
 type core struct {
-	hart  rv32.Core  // state of the core
-	reset chips.Core // name, reset bit and start address
-	tile  *tensix
-	local ram   // memory at localRAM
-	why   error // why the last store of the core was rejected; nil if unknown
+	hart   rv32.Core  // state of the core
+	reset  chips.Core // name, reset bit and start address
+	number int        // in chips.Reset.Cores
+	tile   *coreTile
+	off    bool  // out of reset, but without a start address
+	local  ram   // memory at localRAM
+	why    error // why the last access of the core was rejected; nil if unknown
 }
 
-// newTensix returns a Tensix tile in the state after power-up.
-func newTensix(g *Tiles, at chips.Tile) *tensix {
-	reset, l1 := &g.grid.Reset, g.grid.FindMemory(chips.Tensix, 0, 1)
-	t := &tensix{tiles: g, at: at, l1: ram{size: l1.Last + 1}, softReset: reset.Initial,
-		registers: map[uint64]uint32{}}
+// newCoreTile returns a tile in the state after power-up.
+func newCoreTile(g *Tiles, at chips.Tile) *coreTile {
+	kind := g.grid.Kind(at)
+	reset, l1 := g.grid.ResetOf(kind), g.grid.FindMemory(kind, 0, 1)
+	t := &coreTile{tiles: g, at: at, kind: kind, reset: reset, l1: ram{size: l1.Last + 1},
+		softReset: reset.Initial, registers: map[uint64]uint32{}}
 	t.noc = [2]niu{newNIU(t, false), newNIU(t, true)}
 	t.cores = make([]core, len(reset.Cores))
 	for i := range t.cores {
 		c := &t.cores[i]
-		at := reset.Cores[i]
+		at, local := reset.Cores[i], g.traits.ethLocal
+		if kind == chips.Tensix {
+			local = g.traits.local[i]
+		}
 		if g.traits.configures {
 			setStartRegisters(&at)
 		}
-		*c = core{hart: rv32.Core{Fence: g.traits.fence, Bus: c}, reset: at, tile: t,
-			local: ram{size: g.traits.local[i]}}
+		*c = core{hart: rv32.Core{Fence: g.traits.fence, HasConfig: g.traits.fence, Bus: c},
+			reset: at, number: i, tile: t, local: ram{size: local}}
 	}
+	if kind == chips.Tensix && g.traits.movesCode {
+		t.mover.code.size = instructionRAMSize
+	}
+	t.startFirmware()
 	return t
 }
 
@@ -106,25 +131,18 @@ func setStartRegisters(c *chips.Core) {
 	}
 }
 
-// isStartRegister reports whether an address is a register with a start address, and the core
-// may store to it.
-func (c *core) isStartRegister(address uint32) bool {
-	return c.tile.tiles.traits.configures && c.reset.Name != "NCRISC" && address >= triscResetPC &&
-		address <= ncriscResetPCOverride
-}
-
 // isInReset reports whether the given value of SOFT_RESET_0 keeps the core in reset.
 func (c *core) isInReset(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
 
 // runCores makes each core that is out of reset execute n instructions. The cores take turns: each
 // one executes one instruction. runCores returns early, and reports that the cores are idle, if all
 // of them are stopped or execute a jump to itself, because their state can then no longer change.
-func (t *tensix) runCores(n int64) (idle bool) {
+func (t *coreTile) runCores(n int64) (idle bool) {
 	for ; n > 0 && !idle; n-- {
 		idle = true
 		for i := range t.cores {
 			c := &t.cores[i]
-			if c.isInReset(t.softReset) || c.hart.Stop.Reason != rv32.Running {
+			if c.isInReset(t.softReset) || c.off || c.hart.Stop.Reason != rv32.Running {
 				continue
 			}
 			pc := c.hart.PC
@@ -149,7 +167,7 @@ func (c *core) stopText() string {
 
 // reportFault reports whether a core has stopped since the last call. If so, it makes the reason
 // available to Tiles.Reason.
-func (t *tensix) reportFault() bool {
+func (t *coreTile) reportFault() bool {
 	if t.fault == "" {
 		return false
 	}
@@ -157,23 +175,30 @@ func (t *tensix) reportFault() bool {
 	return true
 }
 
-// Fetch implements rv32.Bus. It reads only L1. The model does not contain the instruction memory of
-// Wormhole's NCRISC.
+// Fetch implements rv32.Bus.
 func (c *core) Fetch(address uint32) (uint32, bool) {
-	if !c.tile.l1.contains(uint64(address)) {
-		return 0, false
+	if c.tile.l1.contains(uint64(address)) {
+		return uint32(c.tile.l1.load(uint64(address), 4)), true
 	}
-	return uint32(c.tile.l1.load(uint64(address), 4)), true
+	if m := &c.tile.mover.code; c.reset.Name == "NCRISC" &&
+		m.contains(uint64(address-instructionRAM)) {
+		return uint32(m.load(uint64(address-instructionRAM), 4)), true
+	}
+	return 0, false
 }
 
 // Load implements rv32.Bus. It loads from L1, the core's local memory or, if width is 4, a
 // register.
-func (c *core) Load(address uint32, width uint8) (uint32, bool) {
+func (c *core) Load(address uint32, width uint8) (value uint32, ok bool) {
 	if m, offset := c.memory(address); m != nil {
 		return uint32(m.load(offset, width)), true
 	}
 	if width != 4 {
 		return 0, false
+	}
+	if r := c.coprocessorRegion(address); r != nil {
+		value, c.why = r.load(c, address-r.first)
+		return value, c.why == nil
 	}
 	return c.tile.loadRegister(uint64(address))
 }
@@ -188,11 +213,11 @@ func (c *core) Store(address uint32, width uint8, value uint32) bool {
 	if width != 4 {
 		return false
 	}
-	if c.isStartRegister(address) {
-		c.tile.registers[uint64(address)] = value
-		return true
+	if r := c.coprocessorRegion(address); r != nil {
+		c.why = r.store(c, address-r.first, value)
+	} else {
+		c.why = c.tile.storeRegister(uint64(address), value)
 	}
-	c.why = c.tile.storeRegister(uint64(address), value)
 	return c.why == nil
 }
 
@@ -210,9 +235,9 @@ func (c *core) memory(address uint32) (m *ram, offset uint64) {
 }
 
 // loadRegister executes a 32-bit load from a register of the tile by the host or a core.
-func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
+func (t *coreTile) loadRegister(address uint64) (value uint32, ok bool) {
 	switch address {
-	case t.tiles.grid.Reset.Address:
+	case t.reset.Address:
 		return t.softReset, true
 	case wallClock0:
 		return uint32(t.tiles.clock), true
@@ -222,13 +247,19 @@ func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 	if n, offset := t.networkInterface(address); n != nil {
 		return n.load(offset)
 	}
-	r := t.tiles.grid.FindRegister(chips.Tensix, address)
+	if r := t.overlayRegister(address); r != nil {
+		return t.loadStream(r, address)
+	}
+	if t.isMover(address) {
+		return t.mover.load(address - moverBase)
+	}
+	r := t.tiles.grid.FindRegister(t.kind, address)
 	return t.registers[address], r != nil && !r.StoreOnly
 }
 
 // networkInterface returns the network interface whose registers contain an address, and the offset
 // of the address from the first register. It returns nil if there is no such network interface.
-func (t *tensix) networkInterface(address uint64) (n *niu, offset uint64) {
+func (t *coreTile) networkInterface(address uint64) (n *niu, offset uint64) {
 	if address < niu0 || address >= niu1+niuSize {
 		return nil, 0
 	}
@@ -255,14 +286,20 @@ func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 var errNoRegister = errors.New("no register that can be stored to")
 
 // storeRegister executes a 32-bit store to a register of the tile by the host or a core.
-func (t *tensix) storeRegister(address uint64, value uint32) error {
-	if address == t.tiles.grid.Reset.Address {
+func (t *coreTile) storeRegister(address uint64, value uint32) error {
+	if address == t.reset.Address {
 		return t.setSoftReset(value)
 	}
 	if n, offset := t.networkInterface(address); n != nil {
 		return n.store(offset, value)
 	}
-	if t.tiles.grid.FindRegister(chips.Tensix, address) == nil {
+	if r := t.overlayRegister(address); r != nil {
+		return t.storeStream(r, address, value)
+	}
+	if t.isMover(address) {
+		return t.storeMover(address-moverBase, value)
+	}
+	if t.tiles.grid.FindRegister(t.kind, address) == nil {
 		return errNoRegister
 	}
 	t.registers[address] = value
@@ -271,15 +308,17 @@ func (t *tensix) storeRegister(address uint64, value uint32) error {
 
 // setSoftReset executes a store to SOFT_RESET_0. It stops the cores whose bits are set, and starts
 // the cores whose bits change from 1 to 0.
-func (t *tensix) setSoftReset(value uint32) error {
-	reset := &t.tiles.grid.Reset
+func (t *coreTile) setSoftReset(value uint32) error {
+	reset := t.reset
 	value &^= reset.Ignored
 	if value&^reset.Mask != 0 {
 		return fmt.Errorf("SOFT_RESET_0 = %#x has bits outside %#x", value, reset.Mask)
 	}
 	for i := range t.cores {
 		if c := &t.cores[i]; c.isInReset(t.softReset) && !c.isInReset(value) {
-			c.hart.Reset(t.startAddress(&c.reset))
+			start := t.startAddress(&c.reset)
+			c.hart.Reset(start)
+			c.off = start == 0 && c.reset.PCRegister != 0 && c.reset.OverrideRegister == 0
 			c.why = nil
 		}
 	}
@@ -289,7 +328,10 @@ func (t *tensix) setSoftReset(value uint32) error {
 
 // startAddress returns the address of the first instruction that a core executes after a reset: the
 // value of the core's start address register if that is enabled, otherwise the default address.
-func (t *tensix) startAddress(c *chips.Core) uint32 {
+func (t *coreTile) startAddress(c *chips.Core) uint32 {
+	if c.PCRegister != 0 && c.OverrideRegister == 0 {
+		return t.registers[c.PCRegister]
+	}
 	if t.registers[c.OverrideRegister]>>c.OverrideBit&1 != 0 {
 		return t.registers[c.PCRegister]
 	}

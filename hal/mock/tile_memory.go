@@ -65,8 +65,8 @@ func (m *ram) write(address uint64, data []byte) {
 }
 
 // readTile copies from an address of a tile to data. The address may be memory of the tile, host
-// memory if the tile is the PCIe tile, or one register if it is a Tensix tile. The model contains
-// no registers of other tiles.
+// memory if the tile is the PCIe tile, or one register if the tile has cores. The model contains no
+// registers of other tiles.
 func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
@@ -75,8 +75,8 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 		return nil
 	}
 	kind := g.grid.Kind(at)
-	if kind == chips.Tensix && len(data) == 4 {
-		if value, ok := g.tensixTile(at).loadRegister(address); ok {
+	if t := g.coreTileOf(at); t != nil && len(data) == 4 {
+		if value, ok := t.loadRegister(address); ok {
 			storeLittleEndian(data, 4, uint64(value))
 			return nil
 		}
@@ -86,7 +86,7 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 }
 
 // writeTile copies data to an address of a tile: memory of the tile, host memory if the tile is the
-// PCIe tile, or one register if it is a Tensix tile.
+// PCIe tile, or one register if the tile has cores.
 func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
@@ -95,9 +95,9 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 		return nil
 	}
 	kind := g.grid.Kind(at)
-	if kind == chips.Tensix && len(data) == 4 {
+	if t := g.coreTileOf(at); t != nil && len(data) == 4 {
 		value := uint32(loadLittleEndian(data, 4))
-		if err := g.tensixTile(at).storeRegister(address, value); err != nil {
+		if err := t.storeRegister(address, value); err != nil {
 			return fmt.Errorf("register %#x of the %s (%d,%d): %w", address, kind, at.X, at.Y, err)
 		}
 		return nil
@@ -115,8 +115,8 @@ func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, 
 		return g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})
 	}
 	switch kind := g.grid.Kind(at); {
-	case kind == chips.Tensix:
-		l1 := &g.tensixTile(at).l1
+	case g.grid.ResetOf(kind) != nil:
+		l1 := &g.coreTileOf(at).l1
 		ok = l1.containsRange(address, size)
 		from = func(address, _ uint64) []byte { return l1.bytesFrom(address) }
 	case kind == chips.PCIe && g.host != nil:

@@ -140,7 +140,7 @@ func TestInvalidAccessStopsTheCore(t *testing.T) {
 		{&boards.Wormhole, poke, []uint32{0xffb2002c, 1}, "store refused, address 0xffb2002c"},
 		// no core's bit
 		{&boards.Wormhole, poke, []uint32{0xffb121b0, 0x100}, "store refused, address 0xffb121b0"},
-		{&boards.Wormhole, peek, []uint32{0xffb40000}, "load refused, address 0xffb40000"},
+		{&boards.Wormhole, peek, []uint32{0xffb40008}, "load refused, address 0xffb40008"},
 		{&boards.Wormhole, peek, []uint32{0xffb20050}, "load refused, address 0xffb20050"},
 		// lui t0,0xffb00; jr t0
 		{&boards.Wormhole, []uint32{0xffb002b7, 0x00028067}, nil,

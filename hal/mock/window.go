@@ -146,9 +146,9 @@ func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uin
 // checkRegister rejects an access to a place that is not a register of a tile, and an access
 // that the register does not accept.
 func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value uint64) hal.Code {
-	reset := &chips.Of(d.board).Grid.Reset
+	reset := chips.Of(d.board).Grid.ResetOf(kind)
 	r := chips.Of(d.board).Grid.FindRegister(kind, place.Address)
-	isReset := hasReset(kind) && place.Address == reset.Address
+	isReset := reset != nil && place.Address == reset.Address
 	switch {
 	case r == nil && !isReset && !d.modelHasRegister(place, at.op) && !d.isDriverRegister(place):
 		return d.refuse("the %s (%d,%d) has nothing at %#x", kind, place.X, place.Y, place.Address)
@@ -170,6 +170,3 @@ func (d *Device) modelHasRegister(place Place, op Op) bool {
 	m, ok := d.model.(Registers)
 	return ok && m.HasRegister(place, op)
 }
-
-// hasReset reports whether tiles of kind k have the register that keeps cores in reset.
-func hasReset(k chips.Kind) bool { return k == chips.Tensix || k == chips.Ethernet }

@@ -153,6 +153,15 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 				assemble(t, strings.Replace(edu, "window r", "window w0", 1)+
 					"main:\n  poll.4 w0+0x20 & 0x80 == 0x80 within 1ms\nsafe:\n"+
 					"  write.4 w0+0x20 0\n")}},
+		{75, "then ran sequence safe: device rejected the access: operation ",
+			[]string{"replay", "--device", "mock:wormhole",
+				assemble(t,
+					"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow l1 tlb size "+
+						"1MiB\n"+
+						"main:\n  point l1 tile 1,1 address 0x0\n"+
+						"  poll.4 l1+0x100 == 0x1 within 1ms\n"+
+						"safe:\n  point l1 tile 1,1 address 0xffb00000\n"+
+						"  write.4 l1+0x121b0 0xf0000\n")}},
 		{76, ": main, command 0: expect.4 r+0x0 == 0x10000ee: got 0x10000ed (bits that differ: " +
 			"0, 1); the image has no sequence safe",
 			[]string{"replay", "--device", "mock:edu",

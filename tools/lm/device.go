@@ -54,3 +54,14 @@ func refusalReason(devices []hal.Device) string {
 	}
 	return ""
 }
+
+// lastRefusalReason returns why a device rejected the last access that it rejected, empty if none
+// is known. A simulator ends at the first.
+func lastRefusalReason(devices []hal.Device) string {
+	for _, device := range devices {
+		if d, ok := device.(interface{ LastRefusal() string }); ok && d.LastRefusal() != "" {
+			return d.LastRefusal()
+		}
+	}
+	return ""
+}

@@ -40,7 +40,8 @@ type importFlags struct {
 	part, frame, stop        string
 	candidate                int
 	find, summary            bool
-	incomplete               bool
+	incomplete, fixedHost    bool
+	disabledBank             int
 }
 
 func importCommand() *cobra.Command {
@@ -97,6 +98,12 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 			"several loads")
 	flags.StringArrayVar(&f.host, "host", nil,
 		"host memory that the device accessed: NAME=BUSADDRESS,FILE; FILE has its bytes")
+	flags.BoolVar(&f.fixedHost, "fixed-host", false,
+		"tiles: keep the addresses of host memory, for kernels that have them compiled in "+
+			"(default: if the device reaches memory whose address the program stores nowhere)")
+	flags.IntVar(&f.disabledBank, "disabled-bank", -1,
+		"number of the DRAM bank that is disabled on the recorded card, for interleaved tensors "+
+			"(default: none)")
 	flags.StringVar(&f.part, "part", "",
 		"import FROM..TO alone: lines of the trace, or texts of its marks")
 	flags.StringVar(&f.frame, "frame", "",
@@ -252,7 +259,7 @@ func progress(trace *input, o *importer.Options) func() {
 func (f *importFlags) options(path string) importer.Options {
 	o := importer.Options{From: f.from, Device: f.device, Tool: version,
 		Source: filepath.Base(path), Without: f.without, Bar: f.bar,
-		Incomplete: f.incomplete}
+		Incomplete: f.incomplete, FixedHost: f.fixedHost, DisabledBank: f.disabledBank + 1}
 	if f.candidate < 0 || f.candidate > 0 && !f.find {
 		failUsage("--candidate takes the number of a repetition that --find-frames lists, from 1")
 	}

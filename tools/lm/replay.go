@@ -29,6 +29,7 @@ type replayFlags struct {
 	before, after   string // empty: none
 	inputs, outputs []string
 	longest         time.Duration
+	waitLimit       time.Duration
 	loop            int
 	window          int
 	warmUp          int
@@ -61,6 +62,9 @@ func replayCommand() *cobra.Command {
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: file for an output tensor")
 	flags.DurationVar(&f.longest, "longest", time.Hour,
 		"reject an image whose sequences could take longer")
+	flags.DurationVar(&f.waitLimit, "wait-limit", 10*time.Minute,
+		"ttsim: end the run if one wait takes longer in real time (0: no limit); deadlines of "+
+			"polls are in simulated time")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
 	flags.BoolVar(&f.stats, "stats", false,
 		"print minimum, median, 99th percentile and maximum of device and wall time")
@@ -123,7 +127,9 @@ func (f *replayFlags) run(path string) {
 		Virtual: clockOf(s.devices[0]).Virtual, before: f.before, after: f.after,
 		Commands: report.Counts(s.view)[s.index].Executed,
 		hasSafe:  s.view.SequenceByName("safe") >= 0}
+	stop := f.supervise(s)
 	err := fail.Try(func() { f.loopRuns(s, end) })
+	stop()
 	err = cmp.Or(err, fail.Try(func() { f.writeProfile(s, end) }))
 	if err == nil {
 		err = fail.Try(func() { end.Outputs = f.writeOutputs(s) })
@@ -234,7 +240,7 @@ func (s *session) runError(r runtime.Result) error {
 		text += ": " + failureText(s.view, &r)
 	}
 	switch r.Code {
-	case hal.Refused, hal.BusFault:
+	case hal.Refused, hal.BusFault, hal.FrameLate:
 		if why := refusalReason(s.devices); why != "" {
 			text += ": " + why
 		}
@@ -245,6 +251,9 @@ func (s *session) runError(r runtime.Result) error {
 	switch {
 	case r.SafeRan:
 		text += "; then ran sequence safe: " + r.Safe.Error()
+		if why := lastRefusalReason(s.devices); r.Safe == hal.Refused && why != "" {
+			text += ": " + why
+		}
 	case r.Command < 0: // nothing ran
 	case s.view.SequenceByName("safe") < 0:
 		text += "; the image has no sequence safe"

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,13 @@ import (
 
 // onScreen runs a command line on a terminal of a number of columns, and returns what it shows.
 func onScreen(t *testing.T, columns uint16, args ...string) (exit int, text string) {
+	t.Helper()
+	return onScreenUntil(t, columns, "", func() {}, args...)
+}
+
+// onScreenUntil is onScreen, and calls a function when the terminal first shows a text.
+func onScreenUntil(t *testing.T, columns uint16, trigger string, do func(),
+	args ...string) (exit int, text string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -40,7 +46,17 @@ func onScreen(t *testing.T, columns uint16, args ...string) (exit int, text stri
 	}
 	shown := make(chan string)
 	go func() {
-		data, _ := io.ReadAll(master) // ends with EIO when the other side is closed
+		var data []byte
+		for buffer, waits := make([]byte, 4096), true; ; {
+			n, err := master.Read(buffer)
+			if data = append(data, buffer[:n]...); err != nil {
+				break // EIO: the other side is closed
+			}
+			if waits && strings.Contains(string(data), trigger) {
+				waits = false
+				do()
+			}
+		}
 		master.Close()
 		shown <- strings.ReplaceAll(string(data), "\r\n", "\n")
 	}()

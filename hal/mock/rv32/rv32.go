@@ -33,9 +33,18 @@ type Core struct {
 	// Fence makes the core accept the instruction fence, as Blackhole's cores do. On Wormhole,
 	// fence does not order accesses, and ttsim rejects it.
 	Fence bool
-	X     [32]uint32 // integer registers; X[0] is always 0
-	PC    uint32     // address of the next instruction, or of the instruction that stopped the core
-	Stop  Stop       // why the core stopped; the zero value while it runs
+
+	// HasConfig makes the core accept the control register at configRegister, as Blackhole's cores
+	// do. Config is its value, which does not change what the core does.
+	HasConfig bool
+	Config    uint32
+
+	// Stall is set by a method of Bus to make the core repeat the instruction at the next step.
+	Stall bool
+
+	X    [32]uint32 // integer registers; X[0] is always 0
+	PC   uint32     // address of the next instruction, or of the instruction that stopped the core
+	Stop Stop       // why the core stopped; the zero value while it runs
 }
 
 // Reset makes the core run from the address pc. The registers keep their values, as in ttsim.
@@ -63,6 +72,10 @@ func (c *Core) step() {
 	i := instruction(in)
 	rd, value, next := c.execute(i)
 	if c.Stop.Reason != Running {
+		return
+	}
+	if c.Stall {
+		c.Stall = false
 		return
 	}
 	if next&3 != 0 {
@@ -124,7 +137,7 @@ func (c *Core) execute(i instruction) (rd, value, next uint32) {
 		ok = c.fence(i)
 		rd = 0
 	case opSystem:
-		c.system(i)
+		rd, value = c.system(i)
 	default:
 		ok = false
 	}
@@ -204,10 +217,23 @@ func (c *Core) write(i instruction, address uint32, width uint8, value uint32) (
 	return ok
 }
 
-// system executes a SYSTEM instruction (ecall, ebreak or an access to a control register): it stops
-// the core. The model has no semihosting, no debugger and no control registers (Zicsr), because no
-// program needs them on either chip.
-func (c *Core) system(i instruction) {
+// configRegister is a register with the settings of caches and of the order of memory accesses.
+// ttsim v1.10.0 src/riscv_impl.h, CSR_CFG0, accepts the bits of configBits.
+const (
+	configRegister = 0x7c0
+	configBits     = 0x104000a
+)
+
+// system executes a SYSTEM instruction. It stops the core, except if the instruction accesses the
+// control register at configRegister of a core that has it: the model has no semihosting, no
+// debugger and no other control registers (Zicsr), because no program needs them on either chip.
+func (c *Core) system(i instruction) (rd, value uint32) {
+	if c.HasConfig && uint32(i)>>20 == configRegister {
+		if next, ok := c.nextConfig(i); ok {
+			value, c.Config = c.Config, next
+			return i.rd(), value
+		}
+	}
 	switch i {
 	case 0x00000073:
 		c.halt(EnvironmentCall, i, c.PC)
@@ -216,6 +242,23 @@ func (c *Core) system(i instruction) {
 	default:
 		c.halt(Illegal, i, c.PC)
 	}
+	return 0, 0
+}
+
+// nextConfig returns the value that csrrw, csrrs or csrrc gives to Config. ok is false for other
+// instructions, and for bits that the register does not have.
+func (c *Core) nextConfig(i instruction) (next uint32, ok bool) {
+	switch operand := c.X[i.rs1()]; i.funct3() {
+	case 1:
+		next = operand
+	case 2:
+		next = c.Config | operand
+	case 3:
+		next = c.Config &^ operand
+	default:
+		return 0, false
+	}
+	return next, next&^configBits == 0
 }
 
 // halt stops the core at the current instruction and stores the reason.

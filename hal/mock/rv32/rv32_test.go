@@ -316,8 +316,8 @@ func TestStops(t *testing.T) {
 		text   string
 	}{
 		{0x00000000, 0, Coprocessor,
-			"pc 0x00001000: Tensix coprocessor instruction, which is not modelled, instruction " +
-				"0x00000000"},
+			"pc 0x00001000: Tensix coprocessor instruction, which only ttsim executes, " +
+				"instruction 0x00000000"},
 		{0xffffffff, 0, Illegal, "pc 0x00001000: illegal instruction, instruction 0xffffffff"},
 		{0x00004501, 0, Coprocessor, ""},
 		{ecall, 0, EnvironmentCall,

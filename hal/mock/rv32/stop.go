@@ -10,7 +10,7 @@ type Reason string
 const (
 	Running         Reason = ""
 	Illegal         Reason = "illegal instruction"
-	Coprocessor     Reason = "Tensix coprocessor instruction, which is not modelled"
+	Coprocessor     Reason = "Tensix coprocessor instruction, which only ttsim executes"
 	FenceRefused    Reason = "fence that does not do on this core what the manual says"
 	FetchRefused    Reason = "no instruction can be fetched from here"
 	LoadRefused     Reason = "load refused"

@@ -119,6 +119,7 @@ func (c *columns) settle() {
 		}
 	}
 	c.hostMemory()
+	c.joinBanks()
 	c.name()
 	if len(c.c.reps) == 2 && c.has("input") {
 		c.note("with only two repetitions, a value that counts up looks like an input")

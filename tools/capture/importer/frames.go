@@ -78,6 +78,9 @@ type Varying struct {
 	spec TensorSpec
 	bad  string // why no frame can have it; empty: it can
 	fed  bool   // more stores to the place differ than are told apart by lines
+
+	values   [][]byte   // of an input or output, in each repetition
+	accesses []accessed // of the first repetition, in its order
 }
 
 // finder looks for frames in the steps of a trace.

@@ -28,7 +28,7 @@ func (f *finder) propose(found *Frames, c *Candidate) {
 		case "output":
 			p.Outputs = append(p.Outputs, v.spec)
 		}
-		flag(v.Role, "%s=%s%s,%s,%d", v.Name, v.spec.Place.spec(), v.spec.at(), v.DType, v.Shape)
+		flag(v.Role, "%s=%s,%s,%d", v.Name, v.spec.where(), v.DType, v.Shape)
 	}
 	p.Poll = c.polls
 	for _, r := range c.polls {

@@ -177,11 +177,10 @@ func (m *maker) hostCopy(h *hostSpace, offset uint64, width uint8, data []byte) 
 
 // pointersIn gives relocations of the addresses that host memory holds.
 func (m *maker) pointersIn(h *hostSpace, s hostStore) (list []lmb.Command) {
-	for at := -int(s.offset) & 7; at+8 <= len(s.data); at += 8 {
-		if index, inside := m.hostAddress(traces.Little(s.data[at:][:8]), 8); index >= 0 &&
+	for offset, value := range s.quadwords() {
+		if index, inside := m.hostPointer(value, 8); index >= 0 &&
 			(m.hosts[index].whole || m.hosts[index].bus != 0) {
-			list = append(list, relocation(8, h.window, s.offset+uint64(at), m.hosts[index].window,
-				inside))
+			list = append(list, relocation(8, h.window, offset, m.hosts[index].window, inside))
 		}
 	}
 	return list
@@ -220,15 +219,17 @@ func (l *lifter) iatu() (out outcome, err error) {
 			continue
 		}
 		g, _ := r.get(number)
-		i := slices.IndexFunc(l.hosts, func(h hostSpace) bool {
-			return h.whole && g.size > 0 &&
-				h.bus-g.target < g.size
-		})
-		if i < 0 {
+		names := ""
+		for i := range l.hosts {
+			if h := &l.hosts[i]; h.whole && g.size > 0 && h.bus-g.target < g.size {
+				names += ", " + h.name
+			}
+		}
+		if names == "" {
 			unused++
 			continue
 		}
-		list.add(1, "region %s is host window %s", g.String(), l.hosts[i].name)
+		list.add(1, "region %s is host window %s", g.String(), names[2:])
 	}
 	list.add(unused, "%s without an access dropped", english.Count(unused, "region"))
 	list.add(l.host.direct, "%s through the PCIe tile became accesses of host memory",

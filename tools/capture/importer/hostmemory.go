@@ -88,7 +88,7 @@ func (l *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, e
 		h := &l.hosts[i]
 		reach := h.size
 		if !h.given && !h.exact {
-			reach = h.limit(l.host.regions)
+			reach = l.growthLimit(h)
 		}
 		if bus >= h.bus && bus-h.bus < reach {
 			h.size = max(h.size, bus-h.bus+size)
@@ -124,13 +124,13 @@ func (l *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, 
 }
 
 // addHost adds host memory and its window, whose size is not known yet.
-func (l *lifter) addHost(h hostSpace) {
-	h.window = uint16(len(l.windows))
-	w := window{bar: uint8(hostBar + len(l.hosts))}
+func (p *program) addHost(h hostSpace) {
+	h.window = uint16(len(p.windows))
+	w := window{bar: uint8(hostBar + len(p.hosts))}
 	w.Window = lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot},
 		Name: h.name}
-	l.windows = append(l.windows, w)
-	l.hosts = append(l.hosts, h)
+	p.windows = append(p.windows, w)
+	p.hosts = append(p.hosts, h)
 }
 
 // learn takes what was read from host memory, and returns what the program must

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/english"
@@ -275,6 +276,7 @@ type hostSpace struct {
 	size   uint64 // up to the last byte that was reached
 	window uint16
 	whole  bool   // addresses are moved in 8 bytes only
+	fixed  bool   // the window has the recorded address
 	given  bool   // by the user, who says what is in it
 	exact  bool   // by a recording, which says all that happens to it
 	low    uint64 // of exact: offset of the first byte that the device reaches
@@ -282,6 +284,14 @@ type hostSpace struct {
 	wrote  bool   // of exact: the device wrote there
 	pages  map[uint64]*hostPage
 	first  []hostStore // what was in it
+}
+
+// firstAddress returns the address of the first byte as the device has it.
+func (h *hostSpace) firstAddress() uint64 {
+	if h.whole {
+		return h.seen
+	}
+	return h.bus
 }
 
 // hostPage is what is known of 4 KiB of host memory at this point of the trace.
@@ -307,6 +317,17 @@ type hostStore struct {
 	data   []byte
 }
 
+// quadwords returns the values of 8 bytes, at multiples of 8, that are stored.
+func (s hostStore) quadwords() iter.Seq2[uint64, uint64] {
+	return func(yield func(offset, value uint64) bool) {
+		for at := -int(s.offset) & 7; at+8 <= len(s.data); at += 8 {
+			if !yield(s.offset+uint64(at), traces.Little(s.data[at:][:8])) {
+				return
+			}
+		}
+	}
+}
+
 // onto copies what is stored over what is there, as far as that reaches.
 func (s hostStore) onto(there hostStore) {
 	from, to := max(there.offset, s.offset), min(there.offset+uint64(len(there.data)),
@@ -316,12 +337,22 @@ func (s hostStore) onto(there hostStore) {
 	}
 }
 
-// limit is how far memory may grow: to the end of its region.
-func (h *hostSpace) limit(r *regions) uint64 {
-	if g, ok := r.ofBus(h.bus); ok && h.whole {
+// growthLimit returns how far memory may grow: to the end of its region or, if there is none, by
+// hostApart at a time, up to the next memory.
+func (l *lifter) growthLimit(h *hostSpace) uint64 {
+	if g, ok := l.host.ofBus(h.bus); ok && h.whole {
 		return g.size
 	}
-	return hostApart
+	if !h.whole {
+		return hostApart
+	}
+	limit := fbs.RoundUp(h.size, hostApart) + hostApart
+	for i := range l.hosts {
+		if o := &l.hosts[i]; o.bus > h.bus {
+			limit = min(limit, o.bus-h.bus)
+		}
+	}
+	return limit
 }
 
 // page returns a page. Of exact memory nothing is unknown: it begins as zeros.

@@ -5,6 +5,7 @@
 // they had in the program that was recorded, in this order:
 //
 //	lift      BAR offsets behind movable windows become (tile, address)
+//	fix       host memory at addresses that kernels have compiled in keeps them
 //	iATU      regions of host memory become host windows; nothing stores to the iATU
 //	host      addresses in host memory become relocations
 //	tensors   stores to an input and loads from an output become copies
@@ -29,6 +30,7 @@ import (
 	"strings"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/lmb"
 )
@@ -69,6 +71,14 @@ type Options struct {
 
 	// Host is what the device reached of host memory. A run begins with the data in it.
 	Host []HostSpec
+
+	// DisabledBank is 1 and the number of the DRAM bank that is disabled on the card. 0: all are
+	// enabled.
+	DisabledBank int
+
+	// FixedHost keeps the recorded addresses at which tiles reach host memory. It is so anyway if
+	// the program stores no such address.
+	FixedHost bool
 
 	// Part is what to import of the trace; the zero value is all of it.
 	Part Part
@@ -171,6 +181,10 @@ func lifted(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace, er
 	if l.board == nil {
 		l.Start(t.Board)
 	}
+	if o.DisabledBank > 0 && chips.Of(l.board).WithoutBank(o.DisabledBank-1) == nil {
+		return nil, nil, traces.Usage("board %s has no DRAM bank %d that may be disabled",
+			l.board.Name, o.DisabledBank-1)
+	}
 	err = l.part.check("part", t.Lines)
 	if err == nil {
 		err = l.cut.check(t.Lines)
@@ -217,6 +231,7 @@ func (l *lifter) meaning() []pass {
 	p := l.program
 	return []pass{
 		{"lift", l.lift},
+		{"fix", (&hostFixer{program: p}).run},
 		{"iATU", l.iatu},
 		{"host", (&relocator{program: p, halves: l.halves}).run},
 		{"tensors", (&assigner{program: p}).run},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -107,6 +108,9 @@ var interleavedCases = []struct {
 		window: wh166}, whRecord, 2048, 2048, 2048},
 	{"blackhole", hostProgram{board: &boards.Blackhole, banks: blackholeBanks}, bhRecord, 128, 128,
 		128 * 20},
+	{"blackhole, translated coordinates", hostProgram{board: &boards.Blackhole,
+		banks: []bankPlace{{17, 14, 0}, {17, 15, 0}, {17, 18, 0}, {17, 21, 0}, {18, 14, 0},
+			{18, 17, 0}, {18, 20, 0}, {18, 23, 0}}}, bhRecord, 128, 128, 128 * 20},
 	{"blackhole, padded pages", hostProgram{board: &boards.Blackhole, banks: blackholeBanks},
 		bhRecord, 96, 128, 96*17 + 4},
 }
@@ -243,4 +247,69 @@ func TestInterleavedTensorsThatCannotBe(t *testing.T) {
 	}
 	refused(t, lines(eduDevice, "W 4 0x8 0x1"), Options{Inputs: []TensorSpec{spec}},
 		"input a is interleaved, but board edu has no DRAM banks, or pass lift is left out")
+}
+
+// TestFramesHaveInterleavedTensors finds the frames of a program that fills one interleaved buffer
+// and reads another one back, with other data each time.
+func TestFramesHaveInterleavedTensors(t *testing.T) {
+	for _, c := range interleavedCases {
+		if c.page == c.size {
+			continue // one page is in one bank
+		}
+		h, random := c.program, rand.New(rand.NewPCG(1, 2))
+		h.lines = nil
+		for range 4 {
+			h.pages(0x40000, c.page, c.stride, c.size, func(_, at uint64) {
+				h.lines = append(h.lines, store(0, at, word32(random.Uint32())...))
+			})
+			h.lines = append(h.lines, pointLines(h.board, 1, 2, 0)...)
+			h.lines = append(h.lines, store(0, h.window+0x100, 1, 0, 0, 0),
+				read4(0, h.window+0x104, 0), read4(0, h.window+0x104, 1))
+			h.pages(0x80000, c.page, c.stride, c.size, func(_, at uint64) {
+				h.lines = append(h.lines, read4(0, at, random.Uint32()))
+			})
+		}
+		text := recordOf(c.device, h.lines...)
+		frames, err := FindFrames(strings.NewReader(text), Options{From: FromRecord}, 0)
+		if err != nil || !frames.Found {
+			t.Fatalf("%s: %v\n%v", c.name, err, frames)
+		}
+		flags := strings.Join(frames.Flags, " ")
+		for _, want := range []string{
+			fmt.Sprintf("--input in0=interleaved:0x40000,%d,", c.page),
+			fmt.Sprintf("--output out0=interleaved:0x80000,%d,", c.page),
+		} {
+			if !strings.Contains(flags, want) || strings.Contains(flags, "in1=") ||
+				strings.Contains(flags, "out1=") {
+				t.Errorf("%s: no %s in %s", c.name, want, flags)
+			}
+		}
+		o := Options{From: FromRecord}
+		frames.Apply(&o)
+		image, _ := importRecord(t, text, o)
+		if n := len(image.Tensors); n != 2 || uint64(len(image.Tensors[0].Data)) != c.size {
+			t.Errorf("%s: %d tensors", c.name, n)
+		}
+	}
+}
+
+// TestInterleavedTensorSkipsADisabledBank of a Blackhole card, by the translated coordinates that
+// tt-umd gives to the seven others if bank 1 is disabled.
+func TestInterleavedTensorSkipsADisabledBank(t *testing.T) {
+	h := hostProgram{board: &boards.Blackhole, banks: []bankPlace{{18, 12, 0}, {18, 15, 0},
+		{18, 18, 0}, {17, 12, 0}, {17, 21, 0}, {17, 15, 0}, {17, 18, 0}}}
+	const page, size = 128, 128 * 16
+	h.fill(0x40000, page, page, size)
+	o := Options{DisabledBank: 2, Inputs: []TensorSpec{
+		mustTensor(t, "a=interleaved:0x40000,128,uint32,512")}}
+	image, _ := importRecord(t, recordOf(bhRecord, h.lines...), o)
+	for i := range size / 4 {
+		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
+		if word != 0x1000_0000+uint32(i) {
+			t.Fatalf("word %d is %#x", i, word)
+		}
+	}
+	o.From, o.DisabledBank = FromRecord, 9
+	refused(t, recordOf(bhRecord, h.lines...), o,
+		"board blackhole has no DRAM bank 8 that may be disabled")
 }

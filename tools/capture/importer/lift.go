@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -56,6 +57,7 @@ type aimKey struct {
 
 func (l *lifter) Start(b *boards.Board) {
 	l.board, l.chip, l.tlb = b, chips.Of(b), b.TLB
+	l.chip = cmp.Or(l.chip.WithoutBank(l.o.DisabledBank-1), l.chip)
 	l.part.init(l.o.Part)
 	l.cut.init(&l.o)
 	l.host = hostMemory{regions: newRegions(b), slot: -1}

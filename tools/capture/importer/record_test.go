@@ -221,6 +221,111 @@ write tlb0+0x100 w4 0x1
 	}
 }
 
+// TestHostMemoryAtCompiledAddressesKeepsThem imports what kernels do that have the addresses of
+// two queues compiled in, 768 MiB apart. The first address of the PCIe tile is in a table, too, as
+// it is in each tile's table of tt-metal: it is data.
+func TestHostMemoryAtCompiledAddressesKeepsThem(t *testing.T) {
+	const table = "W 0 b000200 16 0000000008000000" + "4000000008000000"
+	body := func(more ...string) []string {
+		return concat(pointLines(&boards.Wormhole, 1, 1, 0), []string{
+			table, store(0, 0xb000100, 1, 0, 0, 0), "CLK 5", "HR 40 4 11000000",
+			"HR 180040 4 12000000"}, more)
+	}
+	queue := []string{"HW 2ffff000 8 2200000000000000",
+		store(0, 0xb000100, 2, 0, 0, 0), "CLK 5", "HR 40 4 13000000", "HW 30000000 4 23000000"}
+	for name, lines := range map[string][]string{
+		"regions":    append(regionLines(0x1200, 0, 0, 1<<30, 0), body(queue...)...),
+		"no regions": body(queue...),
+	} {
+		image, report := importRecord(t, recordOf(whRecord, lines...), Options{})
+		commands(t, image, `
+copyin bulk host0+0x40 w4 11000000
+copyin bulk host1+0x40 w4 12000000
+fence
+point tlb0 (1,1) 0x0
+copyin bulk tlb0+0x200 w8 00000000080000004000000008000000
+fence
+write tlb0+0x100 w4 0x1
+poll host2+0x0 w4 0x22 mask 0xffffffff for 1000000 us
+fence
+expect host2+0x0 w8 0x22 mask 0xffffffffffffffff
+copyin bulk host0+0x40 w1 13
+fence
+write tlb0+0x100 w4 0x2
+poll host2+0x1000 w4 0x23 mask 0xffffffff for 1000000 us
+fence
+expect host2+0x1000 w4 0x23 mask 0xffffffff
+`)
+		if got := did(report, "fix"); got != "3 host windows with the bus addresses of the "+
+			"recording: the device reaches 0x800180000, and the program stores no address there" {
+			t.Errorf("%s: %s", name, got)
+		}
+		replay, _ := load(t, image, runtime.AnySlot)
+		for i, bus := range []uint64{0x8_0000_0000, 0x8_0018_0000, 0x8_2fff_f000} {
+			if got := replay.Aperture(i + 1).Bus; got != bus {
+				t.Errorf("%s: host%d is at 0x%x, not 0x%x", name, i, got, bus)
+			}
+		}
+	}
+	// An address of memory that the tile reaches is one, unless the user says otherwise.
+	lines := append(regionLines(0x1200, 0, 0, 1<<30, 0), body()[:len(body())-1]...)
+	_, report := importRecord(t, recordOf(whRecord, lines...), Options{})
+	if did(report, "fix") != "" ||
+		did(report, "host") != "2 stores of its addresses became relocations" {
+		t.Errorf("%v", report)
+	}
+	_, report = importRecord(t, recordOf(whRecord, lines...), Options{FixedHost: true})
+	if did(report, "fix") != "1 host window with the bus addresses of the recording" ||
+		did(report, "host") != "0 stores of its addresses became relocations" {
+		t.Errorf("%v", report)
+	}
+}
+
+// TestHostMemoryInTooManyPlacesIsRefused: Wormhole's iATU has 16 regions.
+func TestHostMemoryInTooManyPlacesIsRefused(t *testing.T) {
+	lines := append(pointLines(&boards.Wormhole, 1, 1, 0), store(0, 0xb000100, 1, 0, 0, 0))
+	for n := range uint64(17) { // what a tile sees is on the bus elsewhere each time
+		lines = append(lines, regionLines(0x1200, 1, n<<27, 0x1000, (n+40)<<33)...)
+		lines = append(lines, store(0, 0xb000100, 1, 0, 0, 0), "CLK 5",
+			fmt.Sprintf("HR %x 4 11000000", (n+40)<<33))
+	}
+	refused(t, recordOf(whRecord, lines...), Options{From: FromRecord},
+		"the device reaches host memory in 17 places that are far apart; wormhole can map 16")
+}
+
+// TestHostMemoryThatADriverPinnedKeepsItsAddress has a program pin 1 GiB for queues, whose
+// addresses kernels have compiled in. Windows have the parts that the recording says something of.
+func TestHostMemoryThatADriverPinnedKeepsItsAddress(t *testing.T) {
+	lines := []string{"DEVICE 0 1e52 401e 0000:01:00.0", "BAR 0 0 0 100000000 20000000",
+		"MEM 800000000 40000000"}
+	lines = append(lines, pointLines(&boards.Wormhole, 1, 1, 0)...)
+	lines = append(lines, "HR 800000040 8 1100000000000000",
+		"W 0 b000200 8 0000000008000000", "W 0 b000100 4 01000000",
+		"HW 830000000 4 22000000", "W 0 b000100 4 02000000")
+	text := "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
+	image, _ := importRecord(t, text, Options{})
+	commands(t, image, `
+fill exact host0+0x0 w8 4096 bytes 0x0
+fill exact host1+0x0 w8 4096 bytes 0x0
+fence
+copyin bulk host0+0x40 w8 1100000000000000
+fence
+point tlb0 (1,1) 0x0
+write tlb0+0x200 w8 0x800000000
+write tlb0+0x100 w4 0x1
+poll host1+0x0 w4 0x22 mask 0xffffffff for 1000000 us
+fence
+expect host1+0x0 w4 0x22 mask 0xffffffff
+write tlb0+0x100 w4 0x2
+`)
+	replay, _ := load(t, image, runtime.AnySlot)
+	for i, bus := range []uint64{0x8_0000_0000, 0x8_3000_0000} {
+		if got := replay.Aperture(i + 1).Bus; got != bus {
+			t.Errorf("host%d is at 0x%x, not 0x%x", i, got, bus)
+		}
+	}
+}
+
 // Clocks of a simulator count as nanoseconds: pauses and deadlines follow them.
 func TestClocksOfARecordingAreItsTime(t *testing.T) {
 	loop := func(clocks string) string {

@@ -66,7 +66,7 @@ func (r *relocator) lacking() error {
 
 // relocates reports whether a stored value is an address of host memory there.
 func (r *relocator) relocates(s *step, value uint64) (index int, inside uint64) {
-	index, inside = r.hostAddress(value, s.width)
+	index, inside = r.hostPointer(value, s.width)
 	if index >= 0 && r.hosts[index].bus == 0 && !r.hosts[index].whole &&
 		(s.aim >= 0 || !takesAddresses(r.board.Name, r.windows[s.window].bar, uint64(s.offset))) {
 		return -1, 0
@@ -127,15 +127,37 @@ func (r *relocator) relocated(s *step, index int, inside uint64) {
 func (p *program) hostAddress(value uint64, width uint8) (index int, inside uint64) {
 	for i := range p.hosts {
 		h := &p.hosts[i]
-		seen := h.bus
-		if h.whole {
-			seen = h.seen
-		}
-		if inside = value - seen; inside < h.size && (width == 8 || width == 4 && !h.whole) {
+		isAddress := width == 8 || width == 4 && !h.whole
+		if inside = value - h.firstAddress(); isAddress && inside < h.size {
 			return i, inside
 		}
 	}
 	return -1, 0
+}
+
+// hostPointer finds the host memory that a value is an address of, if a replay must change the
+// value: memory with a fixed address is where it was, and a tile does not use an address at which
+// it reaches nothing.
+func (p *program) hostPointer(value uint64, width uint8) (index int, inside uint64) {
+	index, inside = p.hostAddress(value, width)
+	if index >= 0 && (p.hosts[index].fixed ||
+		p.hosts[index].whole && !p.hosts[index].isReachedNear(inside)) {
+		return -1, 0
+	}
+	return index, inside
+}
+
+// isReachedNear reports whether the recording has an access less than hostApart from an offset.
+func (h *hostSpace) isReachedNear(offset uint64) bool {
+	if h.pages[offset/hostPageSize] != nil {
+		return true
+	}
+	for page := range h.pages {
+		if at := page * hostPageSize; at < offset+hostApart && offset < at+hostApart {
+			return true
+		}
+	}
+	return false
 }
 
 // relocation stores the bus address of a place in host memory.
@@ -188,7 +210,7 @@ func (r *relocator) inHalves(a, b *step) bool {
 		low, high = b, a
 	}
 	value := low.value | high.value<<32
-	index, inside := r.hostAddress(value, 8)
+	index, inside := r.hostPointer(value, 8)
 	if apart := high.offset - low.offset; high.value == 0 || index < 0 || apart != 4 && apart != 8 {
 		return false
 	}

@@ -79,6 +79,14 @@ func (t *TensorSpec) at() string {
 	return text
 }
 
+// where is the place of the tensor as flags have it.
+func (t *TensorSpec) where() string {
+	if t.Page != 0 {
+		return fmt.Sprintf("%s%s,%d", interleavedPrefix, t.at(), t.Page)
+	}
+	return t.Place.spec() + t.at()
+}
+
 // Size is the number of bytes of the tensor's elements.
 func (t *TensorSpec) Size() uint64 {
 	size := uint64(fbs.DTypeSize(t.DType))

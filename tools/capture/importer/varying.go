@@ -43,6 +43,9 @@ func (c *columns) region(b patch, s span) {
 		if at <= s.from {
 			v.Line = c.lineOf(b[i].at)
 		}
+		if from, to := max(s.from, at), min(s.to, at+b[i].size); from < to {
+			v.accesses = append(v.accesses, accessed{b[i].at, to - from})
+		}
 		at += b[i].size
 	}
 	v.spec = TensorSpec{Place: first.home, Address: v.Address}
@@ -64,14 +67,20 @@ func (c *columns) region(b patch, s span) {
 
 // take takes an input or output, and proposes its type.
 func (c *columns) take(v Varying, values [][]byte, first *piece) {
-	v.spec.DType, v.Why = guess(values, first)
-	v.Shape = uint32(v.Size / uint64(fbs.DTypeSize(v.spec.DType)))
-	v.spec.Shape = []uint32{v.Shape}
-	v.DType = lmb.DTypes[v.spec.DType]
+	v.setType(values, first)
 	if v.Role == "input" {
 		c.countsInside(&v, values)
 	}
 	c.c.Varies = append(c.c.Varies, v)
+}
+
+// setType proposes a type for the data in each repetition, and keeps these.
+func (v *Varying) setType(values [][]byte, first *piece) {
+	v.values = values
+	v.spec.DType, v.Why = guess(values, first)
+	v.Shape = uint32(v.Size / uint64(fbs.DTypeSize(v.spec.DType)))
+	v.spec.Shape = []uint32{v.Shape}
+	v.DType = lmb.DTypes[v.spec.DType]
 }
 
 // twice reports whether what differs is part of another that does: the same data
@@ -101,6 +110,9 @@ func (c *columns) given(v *Varying) bool {
 		list = c.o.Outputs
 	}
 	return slices.ContainsFunc(list, func(t TensorSpec) bool {
+		if t.Page != 0 {
+			return c.isInterleavedIn(&t, v)
+		}
 		return (t.Line == 0 || t.Line == v.spec.Line) && t.in(c.o.Bar) == v.spec.in(c.o.Bar) &&
 			t.Address < v.Address+v.Size && v.Address < t.Address+t.Size()
 	})

@@ -288,6 +288,19 @@ func TestProgramThatNeverOpensTheSimulatorIsToldSo(t *testing.T) {
 	}
 }
 
+// TestProbeOfTheSimulatorIsNoSession loads the recorder, unloads it, and runs a copy of it, as
+// tt-umd does.
+func TestProbeOfTheSimulatorIsNoSession(t *testing.T) {
+	s := run(t, fakes(t)[0].path, "probe")
+	if s.err != nil || strings.Contains(s.output, "recorder") {
+		t.Errorf("%v: %s", s.err, s.output)
+	}
+	c, err := Read(strings.NewReader(s.text))
+	if err != nil || len(c.Records) == 0 {
+		t.Errorf("%v: %s", err, s.text)
+	}
+}
+
 func TestRecorderSaysWhatItLacks(t *testing.T) {
 	client, shim, fake := gcc(t, "client", "testdata/client.c"), recorder(t), fakes(t)[0].path
 	unknown := gcc(t, "unknown.so", "-shared", "-fPIC", "-DIDS=0xfeed1e52", "testdata/fakesim.c")

@@ -1,6 +1,7 @@
 package ttsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -34,9 +35,10 @@ const (
 	// about as much as the load.
 	loadClocksMax = 64
 
-	// sleepClocksMax bounds the clocks of one Sleep, some tenths of a second
-	// of real time. Now counts all of the Sleep.
+	// sleepClocksMax bounds the clocks of one Sleep. Now counts all of the Sleep. They pass
+	// sleepClocks at a time, each a tenth of a second of real time if all tiles run.
 	sleepClocksMax = 1_000_000
+	sleepClocks    = 25_000
 )
 
 // Device is a simulated device. Like every hal.Device it is not for concurrent
@@ -58,6 +60,8 @@ type Device struct {
 
 	polled     uint64 // address of the last load, if nothing came after it
 	loadClocks uint64 // clocks of the next load of it
+
+	stop stopper
 }
 
 // OpenAny opens what a device name says: the simulator, or one of package hal's.
@@ -128,10 +132,7 @@ func (d *Device) Identity() hal.Identity { return d.identity }
 // Refusal says why something was refused: the library's last word where it has
 // ended, after which every access fails; "" if nothing was.
 func (d *Device) Refusal() string {
-	if d.process.lastWord != "" {
-		return d.process.lastWord
-	}
-	return d.refusal
+	return cmp.Or(d.process.lastWord, d.stop.reason, d.refusal)
 }
 
 // Map gives access to a window.
@@ -270,7 +271,10 @@ func (d *Device) Sleep(nanoseconds int64) {
 	}
 	d.now += nanoseconds
 	d.touch()
-	d.process.call(request{op: opClock, value: uint64(min(nanoseconds, sleepClocksMax))}, nil, nil)
+	for left := min(nanoseconds, sleepClocksMax); left > 0 && !d.isStopping(); left -= sleepClocks {
+		clocks := uint64(min(left, sleepClocks))
+		d.process.call(request{op: opClock, value: clocks}, nil, nil)
+	}
 }
 
 // Close shuts the library down and collects its process. Closing a device that

@@ -1,32 +1,53 @@
 package ttsim
 
 import (
+	"cmp"
+	"time"
+
 	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
-// touch notes an access that ends a run of loads of one address.
+// touch notes something that ends a run of loads of one address.
 func (d *Device) touch() { d.loadClocks = 1 }
 
+// endWait notes an access that ends a wait for one place.
+func (d *Device) endWait() {
+	d.touch()
+	d.stop.waiting = time.Time{}
+}
+
 func (d *Device) load(address uint64, width uint8) (uint64, hal.Code) {
-	clocks := d.clocks(address)
+	clocks, code := d.clocks(address)
+	if code != hal.OK {
+		return ^uint64(0), code
+	}
 	return d.process.call(request{op: opLoad, size: uint32(width), address: address, value: clocks},
 		nil, nil)
 }
 
-// clocks is how many of them a load of an address lets pass.
-func (d *Device) clocks(address uint64) uint64 {
+// clocks returns how many of them a load of an address lets pass, or the code with which it fails.
+func (d *Device) clocks(address uint64) (clocks uint64, code hal.Code) {
 	if d.polled != address {
 		d.touch()
 	}
-	clocks := d.loadClocks
+	if d.polled != address || d.stop.waiting.IsZero() {
+		d.stop.waiting = time.Now()
+	}
+	if code = d.stopped(); code == hal.OK {
+		code = d.stop.late()
+	}
+	clocks = d.loadClocks
 	d.polled, d.loadClocks = address, min(2*clocks, loadClocksMax)
 	d.now += loadTime
-	return clocks
+	return clocks, code
 }
 
 func (d *Device) store(address uint64, width uint8, value uint64) hal.Code {
-	d.touch()
+	if code := d.stopped(); code != hal.OK {
+		return code
+	}
+	d.endWait()
 	_, code := d.process.call(request{op: opStore, size: uint32(width), address: address,
 		value: value}, nil, nil)
 	return code
@@ -75,7 +96,10 @@ func (p *port) CopyOut(offset uint64, data []byte) hal.Code {
 }
 
 func (p *port) pieces(offset uint64, data []byte, do func(uint64, []byte) hal.Code) hal.Code {
-	p.device.touch()
+	if code := p.device.stopped(); code != hal.OK {
+		return code
+	}
+	p.device.endWait()
 	for len(data) > 0 {
 		n := min(uint64(len(data)), chunkMax, p.room(p.offset+offset))
 		if code := do(p.address(offset), data[:n]); code != hal.OK {
@@ -107,22 +131,22 @@ type hostPort struct {
 
 func (p *hostPort) Load(offset uint64, width uint8) (value uint64, code hal.Code) {
 	d := p.device
-	if d.process.died != hal.OK {
-		return ^uint64(0), d.process.died
+	clocks, code := d.clocks(p.start + offset)
+	if code = cmp.Or(d.process.died, code); code != hal.OK {
+		return ^uint64(0), code
 	}
 	for i := range uint64(width) {
 		value |= uint64(p.data[offset+i]) << (8 * i)
 	}
-	clocks := d.clocks(p.start + offset)
 	_, code = d.process.call(request{op: opClock, value: clocks}, nil, nil)
 	return value, code
 }
 
 func (p *hostPort) Store(offset uint64, width uint8, value uint64) hal.Code {
-	if p.device.process.died != hal.OK {
-		return p.device.process.died
+	if code := cmp.Or(p.device.process.died, p.device.stopped()); code != hal.OK {
+		return code
 	}
-	p.device.touch()
+	p.device.endWait()
 	for i := range uint64(width) {
 		p.data[offset+i] = byte(value >> (8 * i))
 	}
@@ -131,20 +155,22 @@ func (p *hostPort) Store(offset uint64, width uint8, value uint64) hal.Code {
 
 // CopyIn and CopyOut are accesses as Store and Load are, in one go.
 func (p *hostPort) CopyIn(offset uint64, data []byte) hal.Code {
-	p.device.touch()
-	if p.device.process.died == hal.OK {
+	code := cmp.Or(p.device.process.died, p.device.stopped())
+	p.device.endWait()
+	if code == hal.OK {
 		copy(p.data[offset:], data)
 	}
-	return p.device.process.died
+	return code
 }
 
 func (p *hostPort) CopyOut(offset uint64, data []byte) hal.Code {
+	code := cmp.Or(p.device.process.died, p.device.stopped())
 	p.device.now += loadTime
-	p.device.touch()
-	if p.device.process.died == hal.OK {
+	p.device.endWait()
+	if code == hal.OK {
 		copy(data, p.data[offset:])
 	}
-	return p.device.process.died
+	return code
 }
 
 // config is PCI configuration space. The library has whole dwords only.
@@ -169,6 +195,9 @@ func (c *config) Store(offset uint64, width uint8, value uint64) hal.Code {
 }
 
 func (c *config) dword(offset uint64) (uint64, hal.Code) {
+	if code := c.device.stopped(); code != hal.OK {
+		return ^uint64(0), code
+	}
 	c.device.now += loadTime
 	return c.device.process.call(request{op: opConfigLoad, address: offset &^ 3}, nil, nil)
 }

@@ -67,6 +67,7 @@ func start(library string) (*process, error) {
 	p.cmd.Env = append(os.Environ(), childVariable+"="+library)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.ExtraFiles = []*os.File{theirs, asks}
+	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // a terminal's SIGINT is for the parent
 	if err == nil {
 		err = p.cmd.Start()
 	}

@@ -108,3 +108,94 @@ func TestBRISCSetsWhereOtherCoresStart(t *testing.T) {
 		}
 	})
 }
+
+// lw loads from base + offset.
+func lw(to, base, offset uint32) uint32 { return offset<<20 | base<<15 | 2<<12 | to<<7 | 0x03 }
+
+// runFor executes a program on BRISC of a tile, while the host makes a number of loads.
+func (d *tiles) runFor(tile chips.Tile, loads int, program ...uint32) {
+	d.write(tile, softReset0, words(nocHeld))
+	d.write(tile, nocFlag, make([]byte, 64))
+	d.write(tile, 0, words(append(program, jumpToItself)...))
+	d.write(tile, softReset0, words(nocReleased))
+	for range loads {
+		d.read(tile, nocFlag, 4)
+	}
+}
+
+// TestFirmwareFindsWhatItInitialises runs the stores and loads of a dispatcher's firmware: TDMA,
+// coprocessor, the counters of circular buffers, and NCRISC's instruction memory.
+func TestFirmwareFindsWhatItInitialises(t *testing.T) {
+	streams := map[string][3]uint32{"wormhole": {0x00c, 0x010, 0x100},
+		"blackhole": {0x020, 0x028, 0x4a4}}
+	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
+		r, tile, at := newTiles(t, d), firstTensix(board), streams[board]
+		program := []uint32{
+			lui(1, 0xffb11000), addi(2, 0x3f), sw(2, 1, 0x24), // clock gate of the TDMA
+			lui(1, 0xffe40000), lui(2, 0x02000000), sw(2, 1, 0), // NOP
+			lui(1, 0xffb45000), lui(2, 0x21000), sw(2, 1, at[0]), // bits 0 to 16 count
+			addi(2, 9), sw(2, 1, at[1]),
+			lui(4, nocFlag), lw(3, 1, at[0]), sw(3, 4, 4), lw(3, 1, at[1]), sw(3, 4, 8),
+			lw(3, 1, at[2]), sw(3, 4, 12), addi(3, 1), sw(3, 4, 0),
+		}
+		r.runFor(tile, 100, program...)
+		for i, want := range []uint32{1, 0x1000, 9, 9} {
+			if got := binary.LittleEndian.Uint32(r.read(tile, nocFlag+4*uint64(i),
+				4)); got != want {
+				t.Errorf("%s: word %d is %#x, want %#x", board, i, got, want)
+			}
+		}
+		if board != "wormhole" {
+			return
+		}
+		const code = 0x4000
+		r.write(tile, code, words(lui(1, nocFlag), addi(2, 0x55), sw(2, 1, 0), jumpToItself))
+		r.runFor(tile, 100,
+			lui(1, 0xffb11000), addi(2, code>>4), sw(2, 1, 0), lui(2, 0x4000), sw(2, 1, 4),
+			addi(2, 1), sw(2, 1, 8), sw(2, 1, 12), addi(2, 0x40), sw(2, 1, 16),
+			lui(1, 0xffef0000), lui(2, 0xffc00000), sw(2, 1, 0x288), addi(2, 1), sw(2, 1, 0x28c),
+			lui(1, 0xffb12000), lui(2, 0x7000), sw(2, 1, 0x1b0))
+		if got := r.read(tile, nocFlag, 4)[0]; got != 0x55 {
+			t.Errorf("NCRISC stored %#x", got)
+		}
+	})
+}
+
+// TestEthernetTilesStartAsTheSimulatorsDo with their cores in reset and links down.
+func TestEthernetTilesStartAsTheSimulatorsDo(t *testing.T) {
+	tiles := map[string]chips.Tile{"wormhole": {X: 1, Y: 6}, "blackhole": {X: 20, Y: 25}}
+	initial := map[string]map[uint64]uint32{
+		"wormhole": {softReset0: 0x800, 0x210: 0x6e000, 0x1104: 3, 0x9020: 0x440},
+		"blackhole": {softReset0: 0x1800, 0x7cc00: 0xc0dea000, 0x7cc04: 2, 0x7cfbc: 0x10600,
+			0x7cf00: 0x71574, 0xffb14000: 0},
+	}
+	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
+		r := newTiles(t, d)
+		for address, want := range initial[board] {
+			if got := binary.LittleEndian.Uint32(r.read(tiles[board], address, 4)); got != want {
+				t.Errorf("%s: %#x has %#x, want %#x", board, address, got, want)
+			}
+		}
+	})
+}
+
+// TestEthernetCoreRunsAProgram of the host, which it starts by the tile's reset register.
+func TestEthernetCoreRunsAProgram(t *testing.T) {
+	tiles := map[string]chips.Tile{"wormhole": {X: 1, Y: 6}, "blackhole": {X: 20, Y: 25}}
+	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
+		r, tile, start := newTiles(t, d), tiles[board], uint64(0)
+		released := uint32(0)
+		if board == "blackhole" {
+			start, released = 0x3000, 0x1000
+			r.write(tile, 0xffb14000, words(uint32(start)))
+		}
+		r.write(tile, start, words(lui(1, nocFlag), addi(2, 0x33), sw(2, 1, 0), jumpToItself))
+		r.write(tile, softReset0, words(released))
+		for range 50 {
+			r.read(tile, nocFlag, 4)
+		}
+		if got := r.read(tile, nocFlag, 4)[0]; got != 0x33 {
+			t.Errorf("%s: the core stored %#x", board, got)
+		}
+	})
+}

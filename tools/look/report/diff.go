@@ -3,6 +3,7 @@ package report
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
@@ -33,7 +34,9 @@ type SequenceDiff struct {
 	Changed  int   `json:"changed"`
 	DataOnly int   `json:"data"`    // of those, the ones that differ in payload alone
 	Windows  []int `json:"windows"` // of image A, that changed commands go to
-	Marks    bool  `json:"marks"`   // the marks differ, or lie before other commands
+	// values that differ and are probably addresses in the program that was recorded
+	Pointers int  `json:"pointers"`
+	Marks    bool `json:"marks"` // the marks differ, or lie before other commands
 	// number within the sequence of the first that differs, or that only one image has: from 0,
 	// marks not counted
 	FirstAt int `json:"first_at"`
@@ -278,6 +281,9 @@ func (d *SequenceDiff) changed(x, y []lmb.Command) {
 			continue
 		}
 		d.Changed++
+		if len(x) == len(y) {
+			d.Pointers += differingPointers(&x[i], &y[i])
+		}
 		if len(x) == len(y) && x[i].Command == y[i].Command {
 			d.DataOnly++
 		}
@@ -287,6 +293,42 @@ func (d *SequenceDiff) changed(x, y []lmb.Command) {
 		}
 	}
 	slices.Sort(d.Windows)
+}
+
+// differingPointers returns how many values of two commands differ as addresses in a program do
+// between two runs of it.
+func differingPointers(c, e *lmb.Command) (n int) {
+	if c.Opcode != e.Opcode || len(c.Data) != len(e.Data) {
+		return 0
+	}
+	if len(c.Data) == 0 && arePointers(c.Value, e.Value) {
+		return 1
+	}
+	for at := 0; at+8 <= len(c.Data); at += 4 {
+		if arePointers(binary.LittleEndian.Uint64(c.Data[at:]),
+			binary.LittleEndian.Uint64(e.Data[at:])) {
+			n++
+			at += 4
+		}
+	}
+	return n
+}
+
+// arePointers reports whether two values differ and may be the address of the same object of a
+// program in two runs: Linux puts the program elsewhere each time, by whole pages.
+func arePointers(a, b uint64) bool {
+	const page = 4096
+	return a != b && a%page == b%page && isUserAddress(a) && isUserAddress(b)
+}
+
+// isUserAddress reports whether a value is where Linux puts programs, their heaps and libraries:
+// bits 40 to 47 are 0x55, 0x56, 0x7e or 0x7f on amd64, and 0xaa or 0xff on arm64.
+func isUserAddress(v uint64) bool {
+	switch v >> 40 {
+	case 0x55, 0x56, 0x7e, 0x7f, 0xaa, 0xff:
+		return true
+	}
+	return false
 }
 
 func texts(image *lmb.Image, commands []lmb.Command, from, to int) []string {
@@ -349,6 +391,11 @@ func (s *SequenceDiff) text() string {
 	}
 	if s.Marks {
 		text += "; the marks differ"
+	}
+	if s.Pointers > 0 {
+		text += fmt.Sprintf("; of the values that differ, %d are probably addresses in the "+
+			"recorded program, which are others in each run: no difference, if the device "+
+			"takes them for ids", s.Pointers)
 	}
 	return text
 }

@@ -65,6 +65,34 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 	}
 }
 
+// TestDiffNamesAddressesOfTheRecordedProgram that two runs store as ids.
+func TestDiffNamesAddressesOfTheRecordedProgram(t *testing.T) {
+	image := func(first, second string) *lmb.Image {
+		return decoded(t, assemble(t, edu+"main:\n  write.4 r+0x4 1\n  copy.4 r+0x8 <- uint32 7 "+
+			first+" 8 9 fifo\n  copy.4 r+0x8 <- uint32 "+second+" 8 fifo\n"))
+	}
+	a := image("0x1a2b3c40 0x5601", "0x10002c40 0x7fff")
+	for _, c := range []struct {
+		b    *lmb.Image
+		want int
+	}{
+		{image("0x99f2ec40 0x55ff", "0x10002c40 0x7fff"), 1},
+		{image("0x99f2ec40 0x55ff", "0xff302c40 0x7ffe"), 2},
+		{image("0x99f2ec44 0x55ff", "0x10002c40 0x7fff"), 0}, // not by whole pages
+		{image("0x1a2b3c40 0x5601", "0x10003c40 0"), 0},      // too small for an address
+	} {
+		var out bytes.Buffer
+		d := Diff(a, c.b)
+		if err := d.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		named := strings.Contains(out.String(), "probably addresses in the recorded program")
+		if d.Sequence[0].Pointers != c.want || named != (c.want > 0) {
+			t.Errorf("%d, want %d: %s", d.Sequence[0].Pointers, c.want, out.String())
+		}
+	}
+}
+
 func TestDiffShowsTheFirstDifferenceInItsPlace(t *testing.T) {
 	line := "  write.4 r+0x4 1\n"
 	a := decoded(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 10)))

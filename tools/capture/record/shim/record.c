@@ -10,6 +10,7 @@
 // library ends the process with _Exit on an access it rejects, so whatever is
 // known of an access is in the file before the access is made.
 
+#define _GNU_SOURCE // dladdr
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -168,10 +169,14 @@ static void put_end(void)
 		fprintf(stderr, "lightmetal recorder: session %u made no access to the device\n", session);
 }
 
-// A program that returns from main without libttsim_exit has ended too.
+static unsigned last_session(void);
+
+// A program that returns from main without libttsim_exit has ended too. It may have loaded the
+// recorder several times, as files of different names: tt-umd loads the library to look at its
+// symbols, and then runs a copy.
 __attribute__((destructor)) static void at_exit(void)
 {
-	if (!device && session == 1 && !ended && getpid() == owner)
+	if (!device && session == 1 && !ended && getpid() == owner && !last_session())
 		fprintf(stderr,
 			"lightmetal recorder: the program loaded the simulator and did not open it "
 			"(it never called libttsim_init): nothing is recorded\n");
@@ -256,6 +261,15 @@ static void *symbol(void *library, const char *name)
 	return p;
 }
 
+// stay_loaded keeps the recorder in the process until that ends: only then it is known whether the
+// program has recorded something.
+static void stay_loaded(void)
+{
+	Dl_info self;
+	if (dladdr(&real, &self))
+		dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 // open_real runs when the recorder is loaded, before any call can come.
 __attribute__((constructor)) static void open_real(void)
 {
@@ -279,6 +293,7 @@ __attribute__((constructor)) static void open_real(void)
 	real.tile_wr_bytes = symbol(library, "libttsim_tile_wr_bytes");
 	if (real.init == libttsim_init)
 		die("LM_RECORD_LIBRARY names the recorder itself");
+	stay_loaded();
 	open_session();
 }
 

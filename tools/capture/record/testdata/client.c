@@ -7,14 +7,18 @@
 //     client LIBRARY crash            end without libttsim_exit
 //     client LIBRARY leave            return from main without libttsim_exit
 //     client LIBRARY fork             let a forked copy use the library and end
+//     client LIBRARY never            load the library and unload it, without libttsim_init
+//     client LIBRARY probe            the same, and then one session of a copy, as tt-umd does
 //
 // PROGRAM is a raw image for address 0. What the kernels compute is compared
 // with kernels.h; the exit status is 1 where it differs.
 
+#define _GNU_SOURCE // memfd_create
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -305,14 +309,42 @@ static void run_sessions(const char *path, bool reload)
 	}
 }
 
+static void unload(void)
+{
+	dlclose(loaded);
+	loaded = NULL;
+}
+
+// open_copy loads a copy of the library that has no name.
+static void open_copy(const char *path)
+{
+	static char data[1 << 20];
+	char name[64];
+	FILE *f = fopen(path, "rb");
+	size_t size = f ? fread(data, 1, sizeof data, f) : 0;
+	int copy = memfd_create("copy", MFD_CLOEXEC);
+	if (!size || copy < 0 || write(copy, data, size) != (ssize_t)size)
+		fail("the library cannot be copied");
+	fclose(f);
+	snprintf(name, sizeof name, "/proc/self/fd/%d", copy);
+	open_library(name);
+	close(copy);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 3)
 		fail("usage: client LIBRARY RUN [PROGRAM]");
 	const char *run = argv[2];
 	open_library(argv[1]);
-	if (!strcmp(run, "never"))
+	if (!strcmp(run, "never")) {
+		unload();
 		return 0;
+	}
+	if (!strcmp(run, "probe")) {
+		unload();
+		open_copy(argv[1]);
+	}
 	for (int i = 0; i < 16; i++)
 		host[i] = 0xa0 + i;
 	set_dma(host_read, host_write);
@@ -336,6 +368,8 @@ int main(int argc, char **argv)
 		run_fork();
 	else if (!strcmp(run, "sessions") || !strcmp(run, "reload"))
 		run_sessions(argv[1], !strcmp(run, "reload"));
+	else if (!strcmp(run, "probe"))
+		run_dma();
 	else if (!strcmp(run, "leave"))
 		return 0;
 	else

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// waitingImage waits for an hour of simulated time for a word that the fake simulator never stores.
+const waitingImage = `lightmetal 1
+device wormhole 1e52:401e bar0 512MiB
+window l1 tlb size 1MiB slot 166
+main:
+  point l1 tile 1,1 address 0x0
+  write.4 l1+0x100 0x7
+  poll.4 l1+0x104 == 0x1 within 3000s
+safe:
+  point l1 tile 1,1 address 0x0
+  write.4 l1+0x100 0x0
+`
+
+// fakeSimulator compiles a library that takes the place of the vendor's simulator.
+func fakeSimulator(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("skipped: no gcc to build the fake simulator with")
+	}
+	library := filepath.Join(t.TempDir(), "fakesim.so")
+	const source = "../capture/record/testdata/fakesim.c"
+	compile := exec.Command("gcc", "-O1", "-shared", "-fPIC", "-o", library, source)
+	out, err := compile.CombinedOutput()
+	if err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return library
+}
+
+func waitingFile(t *testing.T) string {
+	t.Helper()
+	listing := filepath.Join(t.TempDir(), "wait.lms")
+	if err := os.WriteFile(listing, []byte(waitingImage), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	image := filepath.Join(t.TempDir(), "wait.lmb")
+	if exit, _, stderr := lm(t, "asm", "-o", image, listing); exit != 0 {
+		t.Fatal(stderr)
+	}
+	return image
+}
+
+// TestWaitOnASimulatorEndsByRealTime long before the deadline of its poll passes in simulated time.
+func TestWaitOnASimulatorEndsByRealTime(t *testing.T) {
+	library, image := fakeSimulator(t), waitingFile(t)
+	exit, _, stderr := lm(t, "replay", "--device", "ttsim:"+library, "--wait-limit", "50ms", image)
+	want := "main, command 2: poll.4 l1+0x104 == 0x1: it waited for more than 50ms of real time; " +
+		"then ran sequence safe: done"
+	if exit != 75 || !strings.Contains(stderr, want) {
+		t.Errorf("exit %d: %s", exit, stderr)
+	}
+}
+
+// TestWaitOnASimulatorIsShownAndEndsAtASignal sends SIGTERM when the terminal shows the wait.
+func TestWaitOnASimulatorIsShownAndEndsAtASignal(t *testing.T) {
+	library, image := fakeSimulator(t), waitingFile(t)
+	terminate := func() { _ = unix.Kill(os.Getpid(), unix.SIGTERM) }
+	exit, text := onScreenUntil(t, 200, "main, command 2: poll.4 l1+0x104 == 0x1: waiting for ",
+		terminate, "replay", "--device", "ttsim:"+library, image)
+	if exit != 75 || !strings.Contains(strings.Join(strings.Fields(text), " "),
+		"SIGTERM ended it; then ran sequence safe: done") {
+		t.Errorf("exit %d: %q", exit, text)
+	}
+}
