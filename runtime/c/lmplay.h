@@ -88,11 +88,12 @@ extern "C" {
 #endif
 
 /* Version of this interface. The number increases with every change of a declaration. */
-#define LMPLAY_ABI 1
+#define LMPLAY_ABI 2
 
 #define LMPLAY_DEVICES_MAX 8 /* largest number of devices of an image */
 #define LMPLAY_DIMS_MAX 8    /* largest number of dimensions of a tensor */
 #define LMPLAY_BARS 6        /* number of BARs of a device */
+#define LMPLAY_FIELDS 10     /* number of fields of an envelope: a struct, then vectors */
 
 /* Index in struct lmplay_error and struct lmplay_result if there is no such element. */
 #define LMPLAY_NONE UINT32_MAX
@@ -142,6 +143,12 @@ struct lmplay_error {
 	const char *reason; /* what is wrong with this part: one line without a number. Never NULL */
 };
 
+/* A vector of the envelope. */
+struct lmplay_vector {
+	const void *elements;
+	uint32_t count;
+};
+
 /*
  * An opened image. The caller provides the struct, and must neither read nor change its fields.
  * It stays valid as long as the bytes of the image do.
@@ -154,22 +161,7 @@ struct lmplay_image {
 	uint64_t arena_bytes;    /* size of all tensors */
 	uint64_t host_bytes;     /* size of all Host windows */
 	uint64_t limit_us;       /* longest permitted time of a sequence and of a run */
-	const void *devices;     /* vectors of the envelope */
-	const void *rules;
-	const void *windows;
-	const void *sequences;
-	const void *tensors;
-	const void *segments;
-	const void *commands;
-	const uint8_t *text;
-	uint32_t device_count; /* numbers of their elements */
-	uint32_t rule_count;
-	uint32_t window_count;
-	uint32_t sequence_count;
-	uint32_t tensor_count;
-	uint32_t segment_count;
-	uint32_t command_count;
-	uint32_t text_bytes;
+	struct lmplay_vector vectors[LMPLAY_FIELDS]; /* by the number of the field in image.fbs */
 	uint32_t state; /* which calls have succeeded for the image */
 };
 
