@@ -484,28 +484,32 @@ struct table {
 	uint64_t size;        /* of the table, without its vectors */
 	uint64_t vtable;      /* position of the vtable */
 	uint32_t fields;      /* fields that the vtable has */
-	const char *place;
+	const char *place;    /* that is being read, or that has the problem */
 	const char *problem;
 };
 
-static void fail_table(struct table *t, const char *place, const char *problem) {
+static void fail_table(struct table *t, const char *problem) {
 	if (t->problem == NULL) {
-		t->place = place;
 		t->problem = problem;
 	}
 }
 
+static void set_table_place(struct table *t, const char *place) {
+	if ((LMPLAY_VERIFY != 0) && (t->problem == NULL)) {
+		t->place = place;
+	}
+}
+
 /* Reports whether `size` bytes at a position can be read as an object of the envelope. */
-static bool is_inside(struct table *t, uint64_t position, uint64_t size, uint32_t align,
-	const char *place) {
+static bool is_inside(struct table *t, uint64_t position, uint64_t size, uint32_t align) {
 	if (LMPLAY_VERIFY == 0) {
 		return true;
 	}
 	if ((position < sizeof(struct preamble)) || (position > t->end) ||
 		(size > (t->end - position))) {
-		fail_table(t, place, TEXT("reaches outside the envelope"));
+		fail_table(t, TEXT("reaches outside the envelope"));
 	} else if ((position % align) != 0u) {
-		fail_table(t, place, TEXT("is not aligned"));
+		fail_table(t, TEXT("is not aligned"));
 	} else {
 		/* The object is inside. */
 	}
@@ -526,26 +530,26 @@ static uint32_t read_u32(const struct table *t, uint64_t position) {
 
 static void open_table(struct table *t, const struct lmplay_image *image) {
 	uint32_t vtable_size;
-	clear_bytes(t, sizeof *t);
+	t->place = "image";
 	t->bytes = image->bytes;
 	t->end = image->envelope_bytes;
 	t->position = read_u32(t, 0);
-	if (!is_inside(t, t->position, 4, 4, "image")) {
+	if (!is_inside(t, t->position, 4, 4)) {
 		return;
 	}
 	/* The distance back to the vtable is signed; the difference wraps as it must. */
 	t->vtable = t->position - (uint64_t)(int64_t)(int32_t)read_u32(t, t->position);
-	if (!is_inside(t, t->vtable, 4, 2, "image")) {
+	if (!is_inside(t, t->vtable, 4, 2)) {
 		return;
 	}
 	vtable_size = read_u16(t, t->vtable);
 	t->size = read_u16(t, t->vtable + 2u);
 	if ((LMPLAY_VERIFY != 0) && ((vtable_size < 4u) || ((vtable_size % 2u) != 0u) || (t->size < 4u) ||
 		(vtable_size > (4u + (2u * (uint32_t)LMPLAY_FIELDS))))) {
-		fail_table(t, "image", TEXT("vtable has invalid sizes"));
+		fail_table(t, TEXT("vtable has invalid sizes"));
 	}
-	if (is_inside(t, t->vtable, vtable_size, 2, "image") &&
-		is_inside(t, t->position, t->size, 4, "image")) {
+	if (is_inside(t, t->vtable, vtable_size, 2) &&
+		is_inside(t, t->position, t->size, 4)) {
 		t->fields = (vtable_size - 4u) / 2u;
 	}
 }
@@ -557,7 +561,7 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 		uint64_t offset = read_u16(t, t->vtable + 4u + (2u * (uint64_t)id));
 		if (offset != 0u) {
 			if ((LMPLAY_VERIFY != 0) && ((offset < 4u) || (offset > t->size) || (size > (t->size - offset)))) {
-				fail_table(t, "image", TEXT("a field lies outside the table"));
+				fail_table(t, TEXT("a field lies outside the table"));
 			} else {
 				position = t->position + offset;
 			}
@@ -568,8 +572,7 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 
 /* A vector of the root table. */
 struct vector_form {
-	const char *place;   /* its name in errors */
-	const char *element; /* name of one element in errors; NULL: elements are not checked */
+	const char *element; /* name of an element in errors */
 	uint32_t max;        /* largest number of elements */
 	uint8_t size;        /* bytes of an element */
 	uint8_t align;       /* of the first element */
@@ -577,45 +580,51 @@ struct vector_form {
 };
 
 static const struct vector_form vector_forms[LMPLAY_FIELDS] = {
-	{"reservation", NULL, 0, 0, 0, 0}, /* not a vector */
-	{"devices", "device", LMPLAY_DEVICES_MAX, sizeof(struct device), 8, 1},
-	{"windows", "window", 4096, sizeof(struct window), 8, 1},
-	{"sequences", "sequence", 4096, sizeof(struct sequence), 4, 1},
-	{"tensors", "tensor", 4096, sizeof(struct tensor), 8, 0},
-	{"segments", "segment", 4096, sizeof(struct segment), 8, 0},
-	{"commands", "command", (uint32_t)1 << 24, sizeof(struct command), 8, 1},
-	{"text", NULL, (uint32_t)16 << 20, 1, 1, 0},
-	{"notes", NULL, (uint32_t)256 << 20, 1, 8, 0},
-	{"rules", "rule", 256, sizeof(struct rule), 8, 0},
+	{"reservation", 0, 0, 0, 0}, /* not a vector */
+	{"device", LMPLAY_DEVICES_MAX, sizeof(struct device), 8, 1},
+	{"window", 4096, sizeof(struct window), 8, 1},
+	{"sequence", 4096, sizeof(struct sequence), 4, 1},
+	{"tensor", 4096, sizeof(struct tensor), 8, 0},
+	{"segment", 4096, sizeof(struct segment), 8, 0},
+	{"command", (uint32_t)1 << 24, sizeof(struct command), 8, 1},
+	{"text", (uint32_t)16 << 20, 1, 1, 0},
+	{"notes", (uint32_t)256 << 20, 1, 8, 0},
+	{"rule", 256, sizeof(struct rule), 8, 0},
 };
 
 /* Finds the vector of a field. It stays empty if the field is absent. */
 static void read_vector(struct table *t, uint32_t field, struct lmplay_vector *vector) {
 	const struct vector_form *form = &vector_forms[field];
-	uint64_t position = field_position(t, field, 4);
+	uint64_t position;
 	uint32_t count = 0;
-	if ((position != 0u) && is_inside(t, position, 4, 4, "image")) {
+	set_table_place(t, form->element);
+	position = field_position(t, field, 4);
+	if ((position != 0u) && is_inside(t, position, 4, 4)) {
 		position += read_u32(t, position);
-		if (is_inside(t, position, 4, 4, form->place)) {
+		if (is_inside(t, position, 4, 4)) {
 			count = read_u32(t, position);
 			position += 4u;
 		}
 	}
 	if ((LMPLAY_VERIFY != 0) && (count > form->max)) {
-		fail_table(t, form->place, TEXT("has more elements than the limit"));
+		fail_table(t, TEXT("has more elements than the limit"));
 	}
 	if ((count != 0u) &&
-		is_inside(t, position, (uint64_t)count * form->size, form->align, form->place)) {
+		is_inside(t, position, (uint64_t)count * form->size, form->align)) {
 		vector->count = count;
 		vector->elements = &t->bytes[position];
 	}
 }
 
-static void read_reservation(struct table *t, struct reservation *r) {
+/* Returns the reservation, which is all zero if its field is absent. */
+static const struct reservation *read_reservation(struct table *t) {
+	static const struct reservation absent;
+	const struct reservation *r = &absent;
 	uint64_t position = field_position(t, 0, sizeof *r);
-	if ((position != 0u) && is_inside(t, position, sizeof *r, 8, "image")) {
-		copy_bytes(r, &t->bytes[position], sizeof *r);
+	if ((position != 0u) && is_inside(t, position, sizeof *r, 8)) {
+		r = (const struct reservation *)(const void *)&t->bytes[position];
 	}
+	return r;
 }
 
 /* Compares the counts of the reservation with the vectors (step 3 of section 1.2). */
@@ -623,13 +632,14 @@ static void check_counts(const struct lmplay_image *image, struct table *t,
 	const struct reservation *r) {
 	static const uint8_t fields[RESERVED_COUNTS] = {
 		COMMANDS, WINDOWS, TENSORS, SEQUENCES, SEGMENTS, DEVICES};
+	set_table_place(t, "reservation");
 	for (uint32_t i = 0; i < RESERVED_COUNTS; i++) {
 		uint32_t count = count_of(image, fields[i]);
 		if ((count == 0u) && (vector_forms[fields[i]].is_required != 0u)) {
-			fail_table(t, "image", TEXT("has no device, window, sequence or command"));
+			fail_table(t, TEXT("the image has no device, window, sequence or command"));
 		}
 		if (count != r->counts[i]) {
-			fail_table(t, "reservation", TEXT("a count is not that of the vector"));
+			fail_table(t, TEXT("a count is not that of the vector"));
 		}
 	}
 }
@@ -707,44 +717,46 @@ static const char *check_preamble(const uint8_t *bytes, uint64_t size) {
 	return problem;
 }
 
+/* Finds the vectors of an image whose preamble is valid. */
+static void read_envelope(struct lmplay_image *image, struct table *t) {
+	const struct reservation *r;
+	open_table(t, image);
+	r = read_reservation(t);
+	for (uint32_t field = 1; field < (uint32_t)LMPLAY_FIELDS; field++) {
+		read_vector(t, field, &image->vectors[field]);
+	}
+	if (LMPLAY_VERIFY != 0) {
+		check_counts(image, t, r);
+	}
+	image->arena_bytes = r->arena_bytes;
+	image->host_bytes = r->host_bytes;
+	image->payload_bytes = r->payload_bytes;
+}
+
 enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size_t size,
 	struct lmplay_error *error) {
 	struct table t;
-	struct reservation r;
-	const char *problem;
-	uint64_t file_bytes;
 	if ((image == NULL) || (bytes == NULL) || (((uintptr_t)bytes % 8u) != 0u)) {
 		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
 			TEXT("an address is NULL or not a multiple of 8"));
 	}
 	clear_bytes(image, sizeof *image);
-	clear_bytes(&r, sizeof r);
-	file_bytes = image_size(bytes, size, &problem);
-	if (problem != NULL) {
-		return reject(error, LMPLAY_BAD_IMAGE, "signature", LMPLAY_NONE, problem);
-	}
-	problem = check_preamble(bytes, file_bytes);
-	if (problem != NULL) {
-		return reject(error, LMPLAY_BAD_IMAGE, "preamble", LMPLAY_NONE, problem);
-	}
+	clear_bytes(&t, sizeof t);
 	image->bytes = bytes;
-	image->file_bytes = file_bytes;
-	image->envelope_bytes = ((const struct preamble *)bytes)->envelope_bytes;
 	image->limit_us = LMPLAY_LIMIT_DEFAULT_US;
-	open_table(&t, image);
-	read_reservation(&t, &r);
-	for (uint32_t field = 1; field < (uint32_t)LMPLAY_FIELDS; field++) {
-		read_vector(&t, field, &image->vectors[field]);
+	t.place = "signature";
+	image->file_bytes = image_size(bytes, size, &t.problem);
+	if (t.problem == NULL) {
+		t.place = "preamble";
+		t.problem = check_preamble(bytes, image->file_bytes);
 	}
-	if (LMPLAY_VERIFY != 0) {
-		check_counts(image, &t, &r);
+	if (t.problem == NULL) {
+		image->envelope_bytes = ((const struct preamble *)bytes)->envelope_bytes;
+		read_envelope(image, &t);
 	}
 	if (t.problem != NULL) {
 		return reject(error, LMPLAY_BAD_IMAGE, t.place, LMPLAY_NONE, t.problem);
 	}
-	image->arena_bytes = r.arena_bytes;
-	image->host_bytes = r.host_bytes;
-	image->payload_bytes = r.payload_bytes;
 	image->state = (LMPLAY_VERIFY != 0) ? IMAGE_OPEN : IMAGE_VERIFIED;
 	return LMPLAY_OK;
 }
@@ -1706,7 +1718,7 @@ struct loader {
 	const struct lmplay_device *found; /* the devices of the machine */
 	const char *place;  /* what is being checked, as in struct lmplay_error */
 	uint32_t index;
-	const char *reason; /* of the failure */
+	const char *reason; /* of the failure; "" if the texts are left out */
 };
 
 static void set_place(struct loader *l, const char *place, uint32_t index) {
@@ -1716,7 +1728,9 @@ static void set_place(struct loader *l, const char *place, uint32_t index) {
 
 /* Records why the image cannot be loaded. Returns the code. */
 static enum lmplay_code fail_load(struct loader *l, enum lmplay_code code, const char *reason) {
-	l->reason = reason;
+	if (LMPLAY_TEXT != 0) {
+		l->reason = reason;
+	}
 	return code;
 }
 
@@ -1743,21 +1757,24 @@ static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *r
 	return LMPLAY_OK;
 }
 
-/* Maps `size` bytes of a BAR. */
-static enum lmplay_code map_bar(struct loader *l, uint32_t device, uint32_t window, uint32_t bar,
-	uint64_t offset, uint64_t size, uint32_t write_combining, struct lmplay_mapping *mapping) {
+/* Maps `size` bytes of a BAR of a window's device: for the window with the number `window`, or for
+   registers if that is LMPLAY_NONE. */
+static enum lmplay_code map_bar(struct loader *l, const struct window *w, uint32_t window,
+	uint32_t bar, uint64_t offset, uint64_t size, struct lmplay_mapping *mapping) {
+	uint64_t bar_bytes = l->found[w->device].bars[bar];
 	struct lmplay_range range;
 	clear_bytes(&range, sizeof range);
 	range.kind = LMPLAY_RANGE_BAR;
-	range.device = device;
+	range.device = w->device;
 	range.window = window;
 	range.bar = bar;
 	range.offset = offset;
 	range.size = size;
-	range.write_combining = write_combining;
-	if ((offset > l->found[device].bars[bar]) || (size > (l->found[device].bars[bar] - offset))) {
-		set_place(l, "device", device);
-		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("a BAR is too small for the registers of the board"));
+	range.write_combining = (window != LMPLAY_NONE) ? w->flags : 0u;
+	if ((offset > bar_bytes) || (size > (bar_bytes - offset))) {
+		set_place(l, "device", w->device);
+		return fail_load(l, LMPLAY_NO_DEVICE,
+			TEXT("a BAR is too small for the registers of the board"));
 	}
 	return map_range(l, &range, mapping);
 }
@@ -1803,7 +1820,7 @@ static uint32_t choose_tlb_window(const struct lmplay_device_state *d,
 }
 
 /* Maps a TLB window for a Tlb window, and the registers that program it. */
-static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct window *w,
+static enum lmplay_code map_tlb(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = tlb_of(d->board);
@@ -1815,8 +1832,8 @@ static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct w
 	if (d->registers_mapped == 0u) {
 		const struct board_group *last = &tlb->groups[tlb->group_count - 1u];
 		uint64_t size = ((uint64_t)last->first + last->count) * tlb->config_stride;
-		enum lmplay_code code = map_bar(l, w->device, LMPLAY_NONE, tlb->config_bar,
-			tlb->config_offset, size, 0, &d->registers);
+		enum lmplay_code code = map_bar(l, w, LMPLAY_NONE, tlb->config_bar,
+			tlb->config_offset, size, &d->registers);
 		if (code != LMPLAY_OK) {
 			return code;
 		}
@@ -1830,8 +1847,8 @@ static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct w
 	set_bit(d->taken, slot);
 	state->slot = (uint16_t)slot;
 	state->group = g;
-	return map_bar(l, w->device, index, g->bar, g->offset + ((uint64_t)(slot - g->first) * g->size),
-		g->size, w->flags, &state->mapping);
+	return map_bar(l, w, l->index, g->bar, g->offset + ((uint64_t)(slot - g->first) * g->size),
+		g->size, &state->mapping);
 }
 
 /* Returns the bus address that a Host window must have, or 0 if any will do. */
@@ -1852,8 +1869,8 @@ static enum lmplay_code add_outbound(struct loader *l, const struct window *w,
 		offset = fixed_bus(w) - o->noc; /* a very large number if the address is below o->noc */
 	}
 	if (d->outbound_mapped == 0u) {
-		enum lmplay_code code = map_bar(l, w->device, LMPLAY_NONE, o->bar, o->offset,
-			(uint64_t)o->regions * o->stride, 0, &d->outbound);
+		enum lmplay_code code = map_bar(l, w, LMPLAY_NONE, o->bar, o->offset,
+			(uint64_t)o->regions * o->stride, &d->outbound);
 		if (code != LMPLAY_OK) {
 			return code;
 		}
@@ -1870,7 +1887,7 @@ static enum lmplay_code add_outbound(struct loader *l, const struct window *w,
 }
 
 /* Provides host memory for a Host window. */
-static enum lmplay_code map_host(struct loader *l, uint32_t index, const struct window *w,
+static enum lmplay_code map_host(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
 	bool is_translated = outbound_of(d->board) != NULL;
@@ -1879,7 +1896,7 @@ static enum lmplay_code map_host(struct loader *l, uint32_t index, const struct 
 	clear_bytes(&range, sizeof range);
 	range.kind = LMPLAY_RANGE_HOST;
 	range.device = w->device;
-	range.window = index;
+	range.window = l->index;
 	range.size = w->size;
 	range.write_combining = w->flags & FLAG_WRITE_COMBINING;
 	range.fixed_bus = is_translated ? 0u : fixed_bus(w);
@@ -1908,13 +1925,12 @@ static enum lmplay_code map_window(struct loader *l, uint32_t index) {
 	state->skew = (uint8_t)(w->offset & 7u);
 	state->mapping.by_hooks = 1; /* until the window is mapped; always for a Config window */
 	if (w->kind == KIND_BAR) {
-		code = map_bar(l, w->device, index, w->bar, w->offset, w->size, w->flags,
-			&state->mapping);
+		code = map_bar(l, w, index, w->bar, w->offset, w->size, &state->mapping);
 		state->bus = state->mapping.bus;
 	} else if (w->kind == KIND_TLB) {
-		code = map_tlb(l, index, w, state);
+		code = map_tlb(l, w, state);
 	} else if (w->kind == KIND_HOST) {
-		code = map_host(l, index, w, state);
+		code = map_host(l, w, state);
 	} else if (r->hooks->load_config == NULL) {
 		code = fail_load(l, LMPLAY_NO_DEVICE, TEXT("the port has no hook load_config"));
 	} else {
@@ -2562,28 +2578,32 @@ static enum lmplay_code fail_command(struct lmplay_replay *r, const struct comma
 	return code;
 }
 
-static enum lmplay_code execute_modify(struct lmplay_replay *r, const struct command *c) {
+/* Loads the register of a Modify or an Expect, and checks that its device is present. */
+static enum lmplay_code load_register(const struct lmplay_replay *r, const struct command *c,
+	uint64_t *loaded) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
-	uint64_t loaded = 0;
 	enum lmplay_code code;
+	*loaded = 0;
 	invalidate(r, w, c->offset, c->width);
-	code = load_window(r, w, c->offset, c->width, &loaded);
-	if (code == LMPLAY_OK) {
-		code = check_present(r, w, c->width, loaded);
-	}
-	if (code == LMPLAY_OK) {
-		code = store_window(r, w, c->offset, c->width, (loaded & ~c->mask) | c->value);
-		clean(r, w, c->offset, c->width);
-	}
-	return code;
+	code = load_window(r, w, c->offset, c->width, loaded);
+	return (code == LMPLAY_OK) ? check_present(r, w, c->width, *loaded) : code;
 }
 
-/* Executes a Write, or a Relocate with the sum as `value`. */
-static enum lmplay_code execute_write(struct lmplay_replay *r, const struct command *c,
+/* Executes the store of a Write, a Relocate or a Modify. */
+static enum lmplay_code store_register(const struct lmplay_replay *r, const struct command *c,
 	uint64_t value) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
 	enum lmplay_code code = store_window(r, w, c->offset, c->width, value);
 	clean(r, w, c->offset, c->width);
+	return code;
+}
+
+static enum lmplay_code execute_modify(const struct lmplay_replay *r, const struct command *c) {
+	uint64_t loaded;
+	enum lmplay_code code = load_register(r, c, &loaded);
+	if (code == LMPLAY_OK) {
+		code = store_register(r, c, (loaded & ~c->mask) | c->value);
+	}
 	return code;
 }
 
@@ -2622,18 +2642,10 @@ static bool is_condition_met(const struct command *c, uint64_t loaded) {
 
 /* Makes one load of an Expect. Returns LMPLAY_BUSY if another one follows. */
 static enum lmplay_code execute_expect(struct lmplay_replay *r, const struct command *c) {
-	const struct lmplay_window_state *w = &r->windows[c->window];
-	uint64_t loaded = 0;
-	bool is_met;
+	uint64_t loaded;
 	enum lmplay_code failure = LMPLAY_EXPECT_FAILED;
-	enum lmplay_code code;
-	invalidate(r, w, c->offset, c->width);
-	code = load_window(r, w, c->offset, c->width, &loaded);
-	is_met = is_condition_met(c, loaded);
-	if (code == LMPLAY_OK) {
-		code = check_present(r, w, c->width, loaded);
-	}
-	if ((code == LMPLAY_OK) && !is_met) {
+	enum lmplay_code code = load_register(r, c, &loaded);
+	if ((code == LMPLAY_OK) && !is_condition_met(c, loaded)) {
 		if (r->polling != 0u) {
 			failure = (enum lmplay_code)r->pending;
 		}
@@ -2743,9 +2755,12 @@ static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct c
 	uint64_t begin = r->done_bytes;
 	uint64_t end = smaller(begin + LMPLAY_SLICE, c->amount);
 	bool is_fixed = (c->mode == MODE_FIXED);
+	bool is_load = (c->opcode == OP_COPY_OUT) || (c->opcode == OP_COMPARE);
+	uint64_t first = c->offset + (is_fixed ? 0u : begin); /* of the bytes of the window */
+	uint64_t size = is_fixed ? c->width : (end - begin);
 	enum lmplay_code code = LMPLAY_OK;
-	if ((c->opcode == OP_COPY_OUT) || (c->opcode == OP_COMPARE)) {
-		invalidate(r, w, c->offset + (is_fixed ? 0u : begin), is_fixed ? c->width : (end - begin));
+	if (is_load) {
+		invalidate(r, w, first, size);
 	}
 	while ((r->done_bytes < end) && (code == LMPLAY_OK)) {
 		uint64_t done = r->done_bytes;
@@ -2769,8 +2784,8 @@ static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct c
 			}
 		}
 	}
-	if ((c->opcode == OP_COPY_IN) || (c->opcode == OP_FILL)) {
-		clean(r, w, c->offset + (is_fixed ? 0u : begin), is_fixed ? c->width : (end - begin));
+	if (!is_load) {
+		clean(r, w, first, size);
 	}
 	if ((code == LMPLAY_OK) && (r->done_bytes < c->amount)) {
 		return LMPLAY_BUSY;
@@ -2831,13 +2846,13 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 	enum lmplay_code code = LMPLAY_OK;
 	switch (c->opcode) {
 	case OP_WRITE:
-		code = execute_write(r, c, c->value);
+		code = store_register(r, c, c->value);
 		break;
 	case OP_MODIFY:
 		code = execute_modify(r, c);
 		break;
 	case OP_RELOCATE:
-		code = execute_write(r, c, r->windows[c->index].bus + c->value);
+		code = store_register(r, c, r->windows[c->index].bus + c->value);
 		break;
 	case OP_COPY_IN:
 	case OP_FILL:
@@ -3002,6 +3017,17 @@ void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *res
 
 #define WAIT_MAX_NS 100000000u /* of one call of the hook `wait` */
 
+/* Waits until the next step has something to do, if the port can wait. */
+static void wait_for_step(const struct lmplay_replay *r) {
+	uint64_t next = lmplay_next_ns(r);
+	if ((r->hooks->wait != NULL) && (next != 0u)) {
+		uint64_t time = now(r);
+		if (next > time) {
+			r->hooks->wait(r->hooks->context, smaller(next - time, WAIT_MAX_NS));
+		}
+	}
+}
+
 enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uint64_t limit_ns,
 	struct lmplay_result *result) {
 	enum lmplay_code code = lmplay_start(replay, sequence, limit_ns);
@@ -3013,17 +3039,12 @@ enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uin
 		}
 		return code;
 	}
-	code = lmplay_step(replay, UINT32_MAX);
-	while (code == LMPLAY_BUSY) {
-		uint64_t next = lmplay_next_ns(replay);
-		if ((replay->hooks->wait != NULL) && (next != 0u)) {
-			uint64_t time = now(replay);
-			if (next > time) {
-				replay->hooks->wait(replay->hooks->context, smaller(next - time, WAIT_MAX_NS));
-			}
-		}
+	do {
 		code = lmplay_step(replay, UINT32_MAX);
-	}
+		if (code == LMPLAY_BUSY) {
+			wait_for_step(replay);
+		}
+	} while (code == LMPLAY_BUSY);
 	if (result != NULL) {
 		*result = replay->result;
 	}
