@@ -332,9 +332,12 @@ struct board {
 /* Tables of this type, board_table and its length BOARD_COUNT, HAS_TILES and SCHEMA_HASH. */
 #include "lmplay_boards.h"
 
+/* Returns the board with the given PCI ids, or NULL. Only verification and boards with tiles need
+   it: without both, it is always NULL, and compilers leave out the table. */
 static const struct board *find_board(uint16_t vendor, uint16_t device) {
 	const struct board *found = NULL;
-	for (uint32_t i = 0; i < BOARD_COUNT; i++) {
+	uint32_t boards = ((LMPLAY_VERIFY != 0) || (HAS_TILES != 0)) ? BOARD_COUNT : 0u;
+	for (uint32_t i = 0; i < boards; i++) {
 		if ((board_table[i].vendor == vendor) && (board_table[i].device == device)) {
 			found = &board_table[i];
 			break;
@@ -616,10 +619,9 @@ static void read_vector(struct table *t, uint32_t field, struct lmplay_vector *v
 	}
 }
 
-/* Returns the reservation, which is all zero if its field is absent. */
+/* Returns the reservation, or NULL if its field is absent. */
 static const struct reservation *read_reservation(struct table *t) {
-	static const struct reservation absent;
-	const struct reservation *r = &absent;
+	const struct reservation *r = NULL;
 	uint64_t position = field_position(t, 0, sizeof *r);
 	if ((position != 0u) && is_inside(t, position, sizeof *r, 8)) {
 		r = (const struct reservation *)(const void *)&t->bytes[position];
@@ -638,7 +640,7 @@ static void check_counts(const struct lmplay_image *image, struct table *t,
 		if ((count == 0u) && (vector_forms[fields[i]].is_required != 0u)) {
 			fail_table(t, TEXT("the image has no device, window, sequence or command"));
 		}
-		if (count != r->counts[i]) {
+		if (count != ((r != NULL) ? r->counts[i] : 0u)) {
 			fail_table(t, TEXT("a count is not that of the vector"));
 		}
 	}
@@ -728,9 +730,11 @@ static void read_envelope(struct lmplay_image *image, struct table *t) {
 	if (LMPLAY_VERIFY != 0) {
 		check_counts(image, t, r);
 	}
-	image->arena_bytes = r->arena_bytes;
-	image->host_bytes = r->host_bytes;
-	image->payload_bytes = r->payload_bytes;
+	if ((t->problem == NULL) && (r != NULL)) {
+		image->arena_bytes = r->arena_bytes;
+		image->host_bytes = r->host_bytes;
+		image->payload_bytes = r->payload_bytes;
+	}
 }
 
 enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size_t size,
