@@ -33,16 +33,23 @@ import (
 
 // bench is one invocation.
 type bench struct {
-	dir         string // of programs and images
-	testdata    string // of recordings and listings
-	child, cref string
-	full        bool
-	rounds      int
-	atLeast     time.Duration // of one measurement
-	cpu         int
-	only        string // part that is measured alone, empty: all
-	progress    io.Writer
-	rows        []row
+	dir        string // of programs and images
+	testdata   string // of recordings and listings
+	child      string
+	cPrograms  // in C: tuned loops, and the player
+	full       bool
+	rounds     int
+	atLeast    time.Duration // of one measurement
+	cpu        int
+	only       string // part that is measured alone, empty: all
+	progress   io.Writer
+	rows       []row
+	playerRows []row // of the player in C beside our walk
+}
+
+// cPrograms are the paths of the programs in tools/check/bench/c.
+type cPrograms struct {
+	tuned, player string
 }
 
 func main() {
@@ -121,8 +128,9 @@ func asChild(args []string) (run func(), failed hal.Code) {
 func newBench(dir string, full bool) *bench {
 	b := &bench{
 		dir: dir, testdata: "testdata", child: filepath.Join(dir, "bench-child"),
-		cref: filepath.Join(dir, "cref"), full: full,
-		rounds: 9, atLeast: 4 * time.Millisecond, cpu: lastCPU(), progress: io.Discard,
+		cPrograms: cPrograms{filepath.Join(dir, "bench-tuned"), filepath.Join(dir, "bench-player")},
+		full:      full,
+		rounds:    9, atLeast: 4 * time.Millisecond, cpu: lastCPU(), progress: io.Discard,
 	}
 	if full {
 		b.rounds, b.atLeast = 21, 20*time.Millisecond
@@ -161,6 +169,7 @@ func (b *bench) run() error {
 		}
 		fmt.Fprintf(b.progress, " %.1f s\n", time.Since(began).Seconds())
 	}
+	b.add(b.playerRows...)
 	return nil
 }
 
