@@ -59,9 +59,9 @@ extern "C" {
  * CONFIGURATION. A port may define LMPLAY_CONFIG as the name of a header, in quotes. That header
  * may define the macros below. lmplay.c has a default for each.
  *
- *   LMPLAY_VERIFY        0: leave out lmplay_verify, for images that are verified elsewhere, by
- *                        `lm verify` or a boot loader. Then lmplay_load accepts any image that
- *                        lmplay_open accepts, and damaged commands have undefined behaviour.
+ *   LMPLAY_VERIFY        0: leave out lmplay_verify and all checks of lmplay_open but that of the
+ *                        preamble, for images that are verified elsewhere, by `lm verify` or a
+ *                        boot loader. Then damaged images have undefined behaviour.
  *   LMPLAY_TEXT          0: leave out the texts of struct lmplay_error; all are "".
  *   LMPLAY_BOARD_name    0: leave out the rules and layouts of one board: EDU, IVSHMEM, NVME,
  *                        WORMHOLE or BLACKHOLE. Its PCI ids stay known. Therefore an image for
@@ -169,7 +169,8 @@ struct lmplay_image {
  * Finds the parts of an image in `size` bytes, from the address `bytes` on. Checks the preamble,
  * the checksum of the envelope, that all parts lie inside the envelope, and their counts; and that
  * a signature, if there is one, is undamaged. Needs no memory but the struct, and reads the
- * envelope once. `bytes` may have any contents.
+ * envelope once. `bytes` may have any contents. If LMPLAY_VERIFY is 0, it checks only the preamble,
+ * and the contents must be those of a valid image.
  *
  * Returns LMPLAY_OK, LMPLAY_BAD_IMAGE with *error set, or LMPLAY_USAGE if an address is NULL or not
  * a multiple of 8. `error` may be NULL here and in all other functions.

@@ -39,12 +39,13 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// buildProgram compiles the player and a program of the folder `harness` for the host. Undefined
-// behaviour and accesses outside an object end the program.
-func buildProgram(t *testing.T, name string) (program string) {
+// buildProgram compiles the player and a program of the folder `harness` for the host, with options
+// of the player. Undefined behaviour and accesses outside an object end the program.
+func buildProgram(t *testing.T, name string, options ...string) (program string) {
 	t.Helper()
-	if programs[name] != "" {
-		return programs[name]
+	key := strings.Join(append([]string{name}, options...), " ")
+	if programs[key] != "" {
+		return programs[key]
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
@@ -53,12 +54,16 @@ func buildProgram(t *testing.T, name string) (program string) {
 		t.Skip("gcc is not here, so the player in C cannot be compiled (LM_TEST_REQUIRED=1 makes " +
 			"this a failure)")
 	}
-	program, err := Build("gcc", root, programDir, name, "-fsanitize=address,undefined",
-		"-fno-sanitize-recover=all")
+	dir, err := os.MkdirTemp(programDir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs[name] = program
+	program, err = Build("gcc", root, dir, name, append(options, "-fsanitize=address,undefined",
+		"-fno-sanitize-recover=all")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs[key] = program
 	return program
 }
 

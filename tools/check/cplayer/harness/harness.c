@@ -70,17 +70,19 @@ static void *allocate(uint64_t size) {
 	return memory;
 }
 
-// verify_file opens and verifies a file.
+// verify_file opens and verifies a file, if the player can verify.
 static enum lmplay_code verify_file(struct lmplay_image *image, const uint8_t *bytes, size_t size,
 	struct lmplay_error *error) {
-	struct lmplay_plan plan;
 	enum lmplay_code code = lmplay_open(image, bytes, size, error);
 	if (code != LMPLAY_OK)
 		return code;
+#if !defined LMPLAY_VERIFY || LMPLAY_VERIFY
+	struct lmplay_plan plan;
 	lmplay_plan(image, &plan);
 	void *work = allocate(plan.verify_bytes);
 	code = lmplay_verify(image, work, plan.verify_bytes, 0, error);
 	free(work);
+#endif
 	return code;
 }
 
