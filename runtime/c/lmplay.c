@@ -447,6 +447,10 @@ static bool is_usable(const struct lmplay_image *image) {
 	return (image != NULL) && (image->state == IMAGE_VERIFIED);
 }
 
+static bool is_open(const struct lmplay_image *image) {
+	return is_usable(image) || ((image != NULL) && (image->state == IMAGE_OPEN));
+}
+
 /* ---- CRC-32C ---- */
 
 #if LMPLAY_VERIFY
@@ -882,26 +886,31 @@ struct lmplay_window_state {
 	uint8_t skew; /* offset of the range in its BAR, modulo 8 */
 };
 
-enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_plan *plan) {
-	uint64_t tables;
-	if ((image == NULL) || (plan == NULL) ||
-		((image->state != IMAGE_OPEN) && (image->state != IMAGE_VERIFIED))) {
-		return LMPLAY_USAGE;
-	}
-	clear_bytes(plan, sizeof *plan);
-	/* A time for each sequence, and a bit for each window. */
-	plan->verify_bytes = ((uint64_t)count_of(image, SEQUENCES) * 8u) + ((count_of(image, WINDOWS) + 7u) / 8u);
-	tables = ((uint64_t)count_of(image, DEVICES) * sizeof(struct lmplay_device_state)) +
+/* Returns the bytes that lmplay_verify uses: a time for each sequence, and a bit for each window. */
+static uint64_t verify_bytes(const struct lmplay_image *image) {
+	return ((uint64_t)count_of(image, SEQUENCES) * 8u) + ((count_of(image, WINDOWS) + 7u) / 8u);
+}
+
+/* Returns the bytes that lmplay_load uses: tensors, and tables after them. */
+static uint64_t load_bytes(const struct lmplay_image *image) {
+	uint64_t tables =
+		((uint64_t)count_of(image, DEVICES) * sizeof(struct lmplay_device_state)) +
 		((uint64_t)count_of(image, WINDOWS) * sizeof(struct lmplay_window_state)) +
 		((count_of(image, TENSORS) + 7u) / 8u);
-	plan->tensor_bytes = image->arena_bytes;
-	plan->arena_bytes = image->arena_bytes + tables;
-	if (plan->arena_bytes < tables) { /* a reservation that is not verified yet */
-		plan->arena_bytes = UINT64_MAX;
+	uint64_t bytes = image->arena_bytes + tables;
+	return (bytes < tables) ? UINT64_MAX : bytes; /* a reservation that is not verified yet */
+}
+
+enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_plan *plan) {
+	if ((plan == NULL) || !is_open(image)) {
+		return LMPLAY_USAGE;
 	}
+	plan->verify_bytes = verify_bytes(image);
+	plan->arena_bytes = load_bytes(image);
 	if (plan->arena_bytes < plan->verify_bytes) {
 		plan->arena_bytes = plan->verify_bytes;
 	}
+	plan->tensor_bytes = image->arena_bytes;
 	plan->host_bytes = image->host_bytes;
 	plan->payload_bytes = image->payload_bytes;
 	plan->align = TENSOR_ALIGN;
@@ -912,7 +921,6 @@ enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_pla
 	plan->commands = count_of(image, COMMANDS);
 	return LMPLAY_OK;
 }
-
 
 /* ---- Verification ---- */
 
@@ -1237,7 +1245,7 @@ static const struct form forms[OPCODES] = {
 /* The state of checking an image. */
 struct checker {
 	const struct lmplay_image *image;
-	const char *place;     /* of the problem, as in struct lmplay_error */
+	const char *place;     /* what is being checked, as in struct lmplay_error */
 	uint32_t index;
 	uint64_t *times;       /* of each sequence in us, and flags */
 	uint8_t *pointed;      /* one bit for each window: a Point came before */
@@ -1245,14 +1253,6 @@ struct checker {
 	uint32_t cached;       /* index of the Bar window to which `found` applies */
 	struct board_rule found; /* the rule of the last access to that window */
 };
-
-/* Records where an image is invalid. Returns the problem. */
-static const char *problem_at(struct checker *k, const char *place, uint32_t index,
-	const char *problem) {
-	k->place = place;
-	k->index = index;
-	return problem;
-}
 
 static void unpoint_windows(struct checker *k) {
 	if (k->any_pointed) {
@@ -1584,17 +1584,19 @@ static const char *check_tables(struct checker *k) {
 	struct totals sum;
 	clear_bytes(&sum, sizeof sum);
 	for (uint32_t t = 0; t < sizeof order; t++) {
-		for (uint32_t i = 0; i < count_of(image, order[t]); i++) {
-			const char *problem = check_element(image, order[t], i, &sum);
+		k->place = vector_forms[order[t]].element;
+		for (k->index = 0; k->index < count_of(image, order[t]); k->index++) {
+			const char *problem = check_element(image, order[t], k->index, &sum);
 			if (problem != NULL) {
-				return problem_at(k, vector_forms[order[t]].element, i, problem);
+				return problem;
 			}
 		}
 	}
+	k->place = "reservation";
+	k->index = LMPLAY_NONE;
 	if ((sum.host_bytes != image->host_bytes) || (sum.payload_bytes != image->payload_bytes) ||
 		(sum.arena_bytes != image->arena_bytes)) {
-		return problem_at(k, "reservation", LMPLAY_NONE,
-			TEXT("a number of bytes is not the sum of the table"));
+		return TEXT("a number of bytes is not the sum of the table");
 	}
 	return NULL;
 }
@@ -1602,6 +1604,7 @@ static const char *check_tables(struct checker *k) {
 /* Checks all commands, and computes the times of the sequences (step 5 of section 1.2). */
 static const char *check_commands(struct checker *k) {
 	const struct lmplay_image *image = k->image;
+	k->place = "command";
 	for (uint32_t s = 0; s < count_of(image, SEQUENCES); s++) {
 		uint32_t at = sequence_at(image, s)->first;
 		uint32_t end = at + sequence_at(image, s)->count;
@@ -1610,7 +1613,8 @@ static const char *check_commands(struct checker *k) {
 			const struct command *c = command_at(image, at);
 			const char *problem = check_command(k, c, (at + 1u) == end);
 			if (problem != NULL) {
-				return problem_at(k, "command", at, problem);
+				k->index = at;
+				return problem;
 			}
 			k->times[s] += longest_us(image, c);
 			if (c->opcode == OP_CALL) {
@@ -1620,10 +1624,11 @@ static const char *check_commands(struct checker *k) {
 			}
 		}
 	}
+	k->place = "sequence";
 	for (uint32_t s = 0; s < count_of(image, SEQUENCES); s++) {
 		if (((k->times[s] & TIME_CALLS) != 0u) && ((k->times[s] & TIME_IS_CALLED) != 0u)) {
-			return problem_at(k, "sequence", s,
-				TEXT("contains a call and is called itself, but calls do not nest"));
+			k->index = s;
+			return TEXT("contains a call and is called itself, but calls do not nest");
 		}
 	}
 	return NULL;
@@ -1639,17 +1644,19 @@ static const char *check_payload(struct checker *k) {
 	}
 	start += padding;
 	if ((start + image->payload_bytes) != image->file_bytes) {
-		return problem_at(k, "segments", LMPLAY_NONE,
-			TEXT("do not end where the file ends"));
+		k->place = "segments";
+		k->index = LMPLAY_NONE;
+		return TEXT("do not end where the file ends");
 	}
+	k->place = "segment";
+	k->index = 0;
 	if (!is_zero(&image->bytes[image->envelope_bytes], padding)) {
-		return problem_at(k, "segment", 0,
-			TEXT("padding bytes before the segment are not zero"));
+		return TEXT("padding bytes before the segment are not zero");
 	}
-	for (uint32_t i = 0; i < count_of(image, SEGMENTS); i++) {
-		const struct segment *s = segment_at(image, i);
+	for (; k->index < count_of(image, SEGMENTS); k->index++) {
+		const struct segment *s = segment_at(image, k->index);
 		if (LMPLAY_CRC32C(0, &image->bytes[s->offset], s->size) != s->checksum) {
-			return problem_at(k, "segment", i, TEXT("its checksum is wrong"));
+			return TEXT("its checksum is wrong");
 		}
 	}
 	return NULL;
@@ -1658,6 +1665,7 @@ static const char *check_payload(struct checker *k) {
 /* Compares the longest time of each sequence with the limit. */
 static const char *check_times(struct checker *k) {
 	const struct lmplay_image *image = k->image;
+	k->place = "sequence";
 	for (uint32_t s = 0; s < count_of(image, SEQUENCES); s++) {
 		uint64_t us = k->times[s] & TIME_MASK;
 		uint32_t at = sequence_at(image, s)->first;
@@ -1669,8 +1677,8 @@ static const char *check_times(struct checker *k) {
 			}
 		}
 		if (us > image->limit_us) {
-			return problem_at(k, "sequence", s,
-				TEXT("may take longer than the limit"));
+			k->index = s;
+			return TEXT("may take longer than the limit");
 		}
 	}
 	return NULL;
@@ -1679,17 +1687,15 @@ static const char *check_times(struct checker *k) {
 enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t work_size,
 	uint64_t limit_us, struct lmplay_error *error) {
 	struct checker k;
-	struct lmplay_plan plan;
 	const char *problem;
-	enum lmplay_code code = lmplay_plan(image, &plan);
-	if ((code != LMPLAY_OK) || (work == NULL) || (((uintptr_t)work % TENSOR_ALIGN) != 0u) ||
-		(work_size < plan.verify_bytes)) {
+	if (!is_open(image) || (work == NULL) ||
+		(((uintptr_t)work % TENSOR_ALIGN) != 0u) || (work_size < verify_bytes(image))) {
 		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
 			TEXT("is not open, or the memory is too small or misaligned"));
 	}
 	image->state = IMAGE_OPEN;
 	image->limit_us = (limit_us != 0u) ? limit_us : LMPLAY_LIMIT_DEFAULT_US;
-	clear_bytes(work, (size_t)plan.verify_bytes);
+	clear_bytes(work, (size_t)verify_bytes(image));
 	clear_bytes(&k, sizeof k);
 	k.image = image;
 	k.times = (uint64_t *)work;
@@ -2306,9 +2312,9 @@ static enum lmplay_code start_dma(struct loader *l) {
 #define REPLAY_IN_SAFE 4u /* the run executes "safe" after a failure */
 
 /* Places the tables in the arena, and clears them and the tensors. */
-static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena, size_t size) {
+static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 	const struct lmplay_image *image = r->image;
-	clear_bytes(arena, size);
+	clear_bytes(arena, (size_t)load_bytes(image));
 	r->arena = arena;
 	r->safe_sequence = find_name(image, SEQUENCES, sizeof(struct sequence), "safe", 4);
 	r->devices = (struct lmplay_device_state *)(void *)&arena[image->arena_bytes];
@@ -2328,21 +2334,20 @@ static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena, size_t size) 
 /* Checks the arguments of lmplay_load, and clears the replay. */
 static enum lmplay_code begin_load(struct loader *l, const struct lmplay_image *image,
 	const struct lmplay_hooks *hooks, uint32_t device_count, const void *arena,
-	size_t arena_size, struct lmplay_plan *plan) {
+	size_t arena_size) {
 	if ((l->replay == NULL) || !is_usable(image) || (hooks == NULL) || (l->found == NULL) ||
 		(arena == NULL) || (hooks->map == NULL) || (hooks->query == NULL) || (hooks->now == NULL)) {
 		return fail_load(l, LMPLAY_USAGE,
 			TEXT("is not verified, or an argument or a required hook is NULL"));
 	}
-	(void)lmplay_plan(image, plan);
 	clear_bytes(l->replay, sizeof *l->replay);
 	l->replay->image = image;
 	l->replay->hooks = hooks;
-	if (device_count != plan->devices) {
+	if (device_count != count_of(image, DEVICES)) {
 		set_place(l, "device", LMPLAY_NONE);
 		return fail_load(l, LMPLAY_USAGE, TEXT("the number of devices is not that of the image"));
 	}
-	if ((((uintptr_t)arena % plan->align) != 0u) || (arena_size < plan->arena_bytes)) {
+	if ((((uintptr_t)arena % TENSOR_ALIGN) != 0u) || (arena_size < load_bytes(image))) {
 		return fail_load(l, LMPLAY_BAD_IMAGE,
 			TEXT("needs a larger arena, or one that is aligned to 64"));
 	}
@@ -2369,18 +2374,17 @@ enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_i
 	const struct lmplay_hooks *hooks, const struct lmplay_device *devices, uint32_t device_count,
 	void *arena, size_t arena_size, struct lmplay_error *error) {
 	struct loader l;
-	struct lmplay_plan plan;
 	enum lmplay_code code;
 	l.replay = replay;
 	l.found = devices;
 	l.reason = TEXT("");
 	set_place(&l, "image", LMPLAY_NONE);
-	code = begin_load(&l, image, hooks, device_count, arena, arena_size, &plan);
+	code = begin_load(&l, image, hooks, device_count, arena, arena_size);
 	if (code == LMPLAY_OK) {
 		code = check_identity(&l);
 	}
 	if (code == LMPLAY_OK) {
-		lay_out_arena(replay, arena, (size_t)plan.arena_bytes);
+		lay_out_arena(replay, arena);
 		code = map_windows(&l);
 	}
 	if (code == LMPLAY_OK) {
