@@ -432,9 +432,9 @@ static enum lmplay_code reject(struct lmplay_error *error, enum lmplay_code code
 	const char *place, uint32_t index, const char *reason) {
 	if (error != NULL) {
 		error->code = code;
-		error->place = place;
+		error->place = (LMPLAY_TEXT != 0) ? place : "";
 		error->index = index;
-		error->reason = reason;
+		error->reason = (LMPLAY_TEXT != 0) ? reason : "";
 	}
 	return code;
 }
@@ -1726,13 +1726,15 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 struct loader {
 	struct lmplay_replay *replay;
 	const struct lmplay_device *found; /* the devices of the machine */
-	const char *place;  /* what is being checked, as in struct lmplay_error */
+	const char *place;  /* what is being checked, as in struct lmplay_error; "" without texts */
 	uint32_t index;
-	const char *reason; /* of the failure; "" if the texts are left out */
+	const char *reason; /* of the failure; "" without texts */
 };
 
 static void set_place(struct loader *l, const char *place, uint32_t index) {
-	l->place = place;
+	if (LMPLAY_TEXT != 0) {
+		l->place = place;
+	}
 	l->index = index;
 }
 
@@ -2377,7 +2379,8 @@ enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_i
 	enum lmplay_code code;
 	l.replay = replay;
 	l.found = devices;
-	l.reason = TEXT("");
+	l.place = "";
+	l.reason = "";
 	set_place(&l, "image", LMPLAY_NONE);
 	code = begin_load(&l, image, hooks, device_count, arena, arena_size);
 	if (code == LMPLAY_OK) {

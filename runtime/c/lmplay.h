@@ -62,7 +62,7 @@ extern "C" {
  *   LMPLAY_VERIFY        0: leave out lmplay_verify and all checks of lmplay_open but that of the
  *                        preamble, for images that are verified elsewhere, by `lm verify` or a
  *                        boot loader. Then damaged images have undefined behaviour.
- *   LMPLAY_TEXT          0: leave out the texts of struct lmplay_error; all are "".
+ *   LMPLAY_TEXT          0: leave out the texts of struct lmplay_error: place and reason are "".
  *   LMPLAY_BOARD_name    0: leave out the rules and layouts of one board: EDU, IVSHMEM, NVME,
  *                        WORMHOLE or BLACKHOLE. Its PCI ids stay known. Therefore an image for
  *                        such a device cannot bring rules of its own: its accesses to BARs are
