@@ -1585,9 +1585,10 @@ static const char *check_tables(struct checker *k) {
 	clear_bytes(&sum, sizeof sum);
 	for (uint32_t t = 0; t < sizeof order; t++) {
 		k->place = vector_forms[order[t]].element;
-		for (k->index = 0; k->index < count_of(image, order[t]); k->index++) {
-			const char *problem = check_element(image, order[t], k->index, &sum);
+		for (uint32_t i = 0; i < count_of(image, order[t]); i++) {
+			const char *problem = check_element(image, order[t], i, &sum);
 			if (problem != NULL) {
+				k->index = i;
 				return problem;
 			}
 		}
@@ -1653,8 +1654,9 @@ static const char *check_payload(struct checker *k) {
 	if (!is_zero(&image->bytes[image->envelope_bytes], padding)) {
 		return TEXT("padding bytes before the segment are not zero");
 	}
-	for (; k->index < count_of(image, SEGMENTS); k->index++) {
-		const struct segment *s = segment_at(image, k->index);
+	for (uint32_t i = 0; i < count_of(image, SEGMENTS); i++) {
+		const struct segment *s = segment_at(image, i);
+		k->index = i;
 		if (LMPLAY_CRC32C(0, &image->bytes[s->offset], s->size) != s->checksum) {
 			return TEXT("its checksum is wrong");
 		}
@@ -2817,7 +2819,7 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 	uint64_t at = (uint64_t)w->slot * tlb->config_stride;
 	uint32_t width = tlb->config_width;
 	uint64_t values[3]; /* of registers of 4 bytes, or the first one of 8 bytes */
-	uint32_t registers = (width == 8u) ? 1u : 3u;
+	uint32_t registers = 3;
 	struct tlb_words words;
 	uint64_t loaded = 0;
 	enum lmplay_code code = LMPLAY_OK;
@@ -2825,6 +2827,9 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 	values[0] = words.low;
 	values[1] = words.low >> 32;
 	values[2] = words.high;
+	if (width == 8u) {
+		registers = 1;
+	}
 	execute_barrier(r);
 	for (uint32_t i = 0; (i < registers) && (code == LMPLAY_OK); i++) {
 		code = store_mapping(r, &d->registers, at + ((uint64_t)i * width), width,
