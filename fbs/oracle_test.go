@@ -189,7 +189,8 @@ func TestPayloadIsOneRangeOfBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, fault := oracle.Verify(file); fault != nil || len(view.Segments) != 100 || len(view.Payload) != 100*4096 {
+	_, fault := oracle.Verify(file)
+	if fault != nil || len(view.Segments) != 100 || len(view.Payload) != 100*4096 {
 		t.Fatal("the oracle rejects it, or the payload has another size")
 	}
 	for _, test := range []struct {

@@ -227,7 +227,8 @@ struct IN_PLACE reservation {
 	uint64_t arena_bytes;
 	uint64_t host_bytes;
 	uint64_t payload_bytes;
-	uint32_t counts[RESERVED_COUNTS]; /* of commands, windows, tensors, sequences, segments, devices */
+	/* Numbers of commands, windows, tensors, sequences, segments and devices. */
+	uint32_t counts[RESERVED_COUNTS];
 };
 
 /* C99 has no static assertion: an array type of negative size does not compile. */
@@ -551,8 +552,9 @@ static void open_table(struct table *t, const struct lmplay_image *image) {
 	}
 	vtable_size = read_u16(t, t->vtable);
 	t->size = read_u16(t, t->vtable + 2u);
-	if ((LMPLAY_VERIFY != 0) && ((vtable_size < 4u) || ((vtable_size % 2u) != 0u) || (t->size < 4u) ||
-		(vtable_size > (4u + (2u * (uint32_t)LMPLAY_FIELDS))))) {
+	if ((LMPLAY_VERIFY != 0) &&
+		((vtable_size < 4u) || ((vtable_size % 2u) != 0u) || (t->size < 4u) ||
+			(vtable_size > (4u + (2u * (uint32_t)LMPLAY_FIELDS))))) {
 		fail_table(t, TEXT("vtable has invalid sizes"));
 	}
 	if (is_inside(t, t->vtable, vtable_size, 2) &&
@@ -567,7 +569,8 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 	if ((t->problem == NULL) && (id < t->fields)) {
 		uint64_t offset = read_u16(t, t->vtable + 4u + (2u * (uint64_t)id));
 		if (offset != 0u) {
-			if ((LMPLAY_VERIFY != 0) && ((offset < 4u) || (offset > t->size) || (size > (t->size - offset)))) {
+			if ((LMPLAY_VERIFY != 0) &&
+				((offset < 4u) || (offset > t->size) || (size > (t->size - offset)))) {
 				fail_table(t, TEXT("a field lies outside the table"));
 			} else {
 				position = t->position + offset;
@@ -886,7 +889,7 @@ struct lmplay_window_state {
 	uint8_t skew; /* offset of the range in its BAR, modulo 8 */
 };
 
-/* Returns the bytes that lmplay_verify uses: a time for each sequence, and a bit for each window. */
+/* Returns the bytes that lmplay_verify uses: a time for each sequence, a bit for each window. */
 static uint64_t verify_bytes(const struct lmplay_image *image) {
 	return ((uint64_t)count_of(image, SEQUENCES) * 8u) + ((count_of(image, WINDOWS) + 7u) / 8u);
 }
@@ -1056,7 +1059,8 @@ static const char *check_window(const struct lmplay_image *image, uint32_t index
 	struct totals *sum) {
 	const struct window *w = window_at(image, index);
 	bool is_fixed = (w->flags & FLAG_FIXED_BUS) != 0u;
-	if ((w->device >= count_of(image, DEVICES)) || (w->kind < KIND_BAR) || (w->kind > KIND_CONFIG)) {
+	if ((w->device >= count_of(image, DEVICES)) || (w->kind < KIND_BAR) ||
+		(w->kind > KIND_CONFIG)) {
 		return TEXT("there is no such device or kind");
 	}
 	if ((w->flags > (FLAG_WRITE_COMBINING | FLAG_FIXED_BUS)) || (w->reserved != 0u)) {
@@ -1101,7 +1105,8 @@ static const char *check_sequence(const struct lmplay_image *image, uint32_t ind
 		return TEXT("has no commands, or not those that follow");
 	}
 	sum->commands += s->count;
-	if ((index == (count_of(image, SEQUENCES) - 1u)) && (sum->commands != count_of(image, COMMANDS))) {
+	if ((index == (count_of(image, SEQUENCES) - 1u)) &&
+		(sum->commands != count_of(image, COMMANDS))) {
 		return TEXT("is the last one, and does not end with the last command");
 	}
 	if (command_at(image, sum->commands - 1u)->opcode != OP_END) {
@@ -1764,7 +1769,8 @@ static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *r
 		}
 	} else if ((mapping->address == 0u) ||
 		((((uint64_t)mapping->address ^ range->offset) & 7u) != 0u)) {
-		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("the port has mapped it at a misaligned address"));
+		return fail_load(l, LMPLAY_NO_DEVICE,
+			TEXT("the port has mapped it at a misaligned address"));
 	} else {
 		/* The player makes the accesses. */
 	}
@@ -1841,7 +1847,8 @@ static enum lmplay_code map_tlb(struct loader *l, const struct window *w,
 	const struct board_group *g;
 	uint32_t slot;
 	if (tlb == NULL) {
-		return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("the device has no TLB windows, or its board is left out"));
+		return fail_load(l, LMPLAY_WRONG_DEVICE,
+			TEXT("the device has no TLB windows, or its board is left out"));
 	}
 	if (d->registers_mapped == 0u) {
 		const struct board_group *last = &tlb->groups[tlb->group_count - 1u];
@@ -1892,7 +1899,8 @@ static enum lmplay_code add_outbound(struct loader *l, const struct window *w,
 	}
 	if ((d->outbound_count == o->regions) || (offset < d->outbound_end) || (offset > o->last) ||
 		((size - 1u) > (o->last - offset))) {
-		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("all regions or addresses of outbound translation are in use"));
+		return fail_load(l, LMPLAY_NO_DEVICE,
+			TEXT("all regions or addresses of outbound translation are in use"));
 	}
 	d->outbound_count++;
 	d->outbound_end = offset + size;
@@ -1921,7 +1929,8 @@ static enum lmplay_code map_host(struct loader *l, const struct window *w,
 		code = add_outbound(l, w, state);
 	} else if ((code == LMPLAY_OK) && (range.fixed_bus != 0u) &&
 		(range.fixed_bus != state->bus)) {
-		code = fail_load(l, LMPLAY_NO_DEVICE, TEXT("the port cannot map it at its fixed bus address"));
+		code = fail_load(l, LMPLAY_NO_DEVICE,
+			TEXT("the port cannot map it at its fixed bus address"));
 	} else {
 		/* The window is where the port has mapped it. */
 	}
@@ -2013,7 +2022,8 @@ static enum lmplay_code check_relocate(struct loader *l, const struct command *c
 		is_reachable = !is_host || (outbound_of(owner) == NULL);
 	}
 	if (!is_reachable) {
-		return fail_load(l, LMPLAY_USAGE, TEXT("tiles reach only Host windows of their own device"));
+		return fail_load(l, LMPLAY_USAGE,
+			TEXT("tiles reach only Host windows of their own device"));
 	}
 	if (target->bus == 0u) {
 		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("the window has no bus address"));
@@ -2057,7 +2067,8 @@ static enum lmplay_code check_for_machine(struct loader *l) {
 		if ((LMPLAY_ACCESS_64 == 0) && (code == LMPLAY_OK) && (c->width == 8u) &&
 			((c->mode != MODE_BULK) || (c->opcode == OP_EXPECT)) &&
 			(r->windows[c->window].mapping.by_hooks == 0u)) {
-					code = fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("this processor has no accesses of 8 bytes"));
+					code = fail_load(l, LMPLAY_WRONG_DEVICE,
+						TEXT("this processor has no accesses of 8 bytes"));
 		}
 	}
 	return code;
@@ -2419,7 +2430,8 @@ enum lmplay_code lmplay_unload(struct lmplay_replay *replay) {
 /* Returns the address of the bytes of a tensor of the given role, or NULL. */
 static uint8_t *tensor_bytes(const struct lmplay_replay *r, uint32_t index, uint32_t role) {
 	uint8_t *bytes = NULL;
-	if ((r != NULL) && ((r->flags & REPLAY_LOADED) != 0u) && (index < count_of(r->image, TENSORS))) {
+	if ((r != NULL) && ((r->flags & REPLAY_LOADED) != 0u) &&
+		(index < count_of(r->image, TENSORS))) {
 		const struct tensor *t = tensor_at(r->image, index);
 		if (t->role == role) {
 			bytes = &r->arena[t->arena_offset];

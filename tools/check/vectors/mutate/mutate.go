@@ -212,40 +212,11 @@ func (m *Mutator) changeTiles(view *fbs.View, c *fbs.Command) {
 
 // changeTable changes a field of an element of a table.
 func (m *Mutator) changeTable(view *fbs.View) {
-	n := m.number()
 	switch m.IntN(5) {
 	case 0:
-		d := &view.Devices[m.IntN(len(view.Devices))]
-		if m.IntN(2) == 0 {
-			d.MinBarSizes()[m.IntN(6)] = n
-			return
-		}
-		ids := [][2]uint16{{0x1e52, 0x401e}, {0x1e52, 0xb140}, {0x1b36, 0x10}, {0x1234, 0x11e8},
-			{0x1af4, 0x1110}, {1, 2}}
-		pair := ids[m.IntN(len(ids))]
-		d.Vendor, d.Device = pair[0], pair[1]
+		m.changeDevice(&view.Devices[m.IntN(len(view.Devices))])
 	case 1:
-		w := &view.Windows[m.IntN(len(view.Windows))]
-		switch m.IntN(9) {
-		case 0:
-			w.Kind = gen.WindowKind(n % 6)
-		case 1:
-			w.Device = uint8(n % uint64(len(view.Devices)+1))
-		case 2:
-			w.Bar = uint8(n % 7)
-		case 3:
-			w.Flags = uint8(n % 5)
-		case 4:
-			w.Slot = uint16(n)
-		case 5:
-			w.Offset = n
-		case 6:
-			w.Size = n
-		default:
-			bases := []uint64{1 << 12, 2 << 12, 3 << 12, 4 << 12, 1 << 32, 0x8_0000_0000, 4 << 58}
-			w.Flags |= fbs.FlagFixedBus
-			w.Offset = bases[m.IntN(len(bases))] + m.Uint64N(6)<<12
-		}
+		m.changeWindow(&view.Windows[m.IntN(len(view.Windows))], len(view.Devices))
 	case 2:
 		s := &view.Sequences[m.IntN(len(view.Sequences))]
 		if m.IntN(2) == 0 {
@@ -255,30 +226,73 @@ func (m *Mutator) changeTable(view *fbs.View) {
 		}
 	case 3:
 		if len(view.Tensors) > 0 {
-			t := &view.Tensors[m.IntN(len(view.Tensors))]
-			switch m.IntN(4) {
-			case 0:
-				t.Role = gen.Role(n % 4)
-			case 1:
-				t.HasData, t.DataOffset = uint8(n%2), 0
-			case 2:
-				t.Dtype = gen.DType(n % 14)
-			case 3:
-				t.DataOffset = n
-			}
+			m.changeTensor(&view.Tensors[m.IntN(len(view.Tensors))])
 		}
 	case 4:
 		if len(view.Rules) > 0 {
-			r := &view.Rules[m.IntN(len(view.Rules))]
-			switch m.IntN(3) {
-			case 0:
-				r.Widths = uint8(n % 18)
-			case 1:
-				r.Memory = uint8(n % 3)
-			case 2:
-				r.Last = n
-			}
+			m.changeRule(&view.Rules[m.IntN(len(view.Rules))])
 		}
+	}
+}
+
+func (m *Mutator) changeDevice(d *fbs.Device) {
+	if m.IntN(2) == 0 {
+		d.MinBarSizes()[m.IntN(6)] = m.number()
+		return
+	}
+	ids := [][2]uint16{{0x1e52, 0x401e}, {0x1e52, 0xb140}, {0x1b36, 0x10}, {0x1234, 0x11e8},
+		{0x1af4, 0x1110}, {1, 2}}
+	pair := ids[m.IntN(len(ids))]
+	d.Vendor, d.Device = pair[0], pair[1]
+}
+
+func (m *Mutator) changeWindow(w *fbs.Window, devices int) {
+	n := m.number()
+	switch m.IntN(9) {
+	case 0:
+		w.Kind = gen.WindowKind(n % 6)
+	case 1:
+		w.Device = uint8(n % uint64(devices+1))
+	case 2:
+		w.Bar = uint8(n % 7)
+	case 3:
+		w.Flags = uint8(n % 5)
+	case 4:
+		w.Slot = uint16(n)
+	case 5:
+		w.Offset = n
+	case 6:
+		w.Size = n
+	default:
+		bases := []uint64{1 << 12, 2 << 12, 3 << 12, 4 << 12, 1 << 32, 0x8_0000_0000, 4 << 58}
+		w.Flags |= fbs.FlagFixedBus
+		w.Offset = bases[m.IntN(len(bases))] + m.Uint64N(6)<<12
+	}
+}
+
+func (m *Mutator) changeTensor(t *fbs.Tensor) {
+	n := m.number()
+	switch m.IntN(4) {
+	case 0:
+		t.Role = gen.Role(n % 4)
+	case 1:
+		t.HasData, t.DataOffset = uint8(n%2), 0
+	case 2:
+		t.Dtype = gen.DType(n % 14)
+	case 3:
+		t.DataOffset = n
+	}
+}
+
+func (m *Mutator) changeRule(r *fbs.Rule) {
+	n := m.number()
+	switch m.IntN(3) {
+	case 0:
+		r.Widths = uint8(n % 18)
+	case 1:
+		r.Memory = uint8(n % 3)
+	case 2:
+		r.Last = n
 	}
 }
 
