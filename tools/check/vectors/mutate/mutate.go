@@ -235,7 +235,7 @@ func (m *Mutator) changeTable(view *fbs.View) {
 	}
 }
 
-func (m *Mutator) changeDevice(d *fbs.Device) {
+func (m *Mutator) changeDevice(d *fbs.DeviceInfo) {
 	if m.IntN(2) == 0 {
 		d.MinBarSizes()[m.IntN(6)] = m.number()
 		return
@@ -270,7 +270,7 @@ func (m *Mutator) changeWindow(w *fbs.Window, devices int) {
 	}
 }
 
-func (m *Mutator) changeTensor(t *fbs.Tensor) {
+func (m *Mutator) changeTensor(t *fbs.TensorInfo) {
 	n := m.number()
 	switch m.IntN(4) {
 	case 0:
