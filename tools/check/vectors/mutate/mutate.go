@@ -270,7 +270,7 @@ func (m *Mutator) changeWindow(w *fbs.Window, devices int) {
 	}
 }
 
-func (m *Mutator) changeTensor(t *fbs.TensorInfo) {
+func (m *Mutator) changeTensor(t *fbs.Tensor) {
 	n := m.number()
 	switch m.IntN(4) {
 	case 0:
