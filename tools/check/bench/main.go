@@ -1,6 +1,7 @@
-// Command bench measures the runtime against plain C that replays the same
-// images on the same memory, and prints a row for each goal. ./build.sh bench
-// builds what it needs and starts it.
+// Command bench measures the runtime against C that replays the same images on the
+// same memory, and prints a row for each goal: against loops that are tuned for this
+// machine and, as a ratio without a goal, against the freestanding player in runtime/c.
+// ./build.sh bench builds what it needs and starts it.
 //
 // Every measurement is one of alternating runs on one processor; numbers are
 // medians, ratios are medians of the rounds' ratios. It exits 0 whether or not
