@@ -2208,8 +2208,8 @@ static uint32_t next_host_window(const struct lmplay_replay *r, uint32_t device,
 	uint32_t *position) {
 	uint32_t count = count_of(r->image, WINDOWS);
 	while (*position < (2u * count)) {
-		uint32_t i = *position % count;
 		bool fixed_ones = *position < count;
+		uint32_t i = fixed_ones ? *position : (*position - count);
 		const struct window *w = window_at(r->image, i);
 		(*position)++;
 		if ((w->kind == KIND_HOST) && (w->device == device) &&
@@ -2375,11 +2375,12 @@ static enum lmplay_code map_windows(struct loader *l) {
 	const struct lmplay_image *image = l->replay->image;
 	uint32_t count = count_of(image, WINDOWS);
 	enum lmplay_code code = LMPLAY_OK;
-	for (uint32_t n = 0; (n < (2u * count)) && (code == LMPLAY_OK); n++) {
-		uint32_t i = n % count;
-		bool is_fixed = fixed_bus(window_at(image, i)) != 0u;
-		if (is_fixed == (n < count)) {
-			code = map_window(l, i);
+	for (uint32_t pass = 0; pass < 2u; pass++) {
+		for (uint32_t i = 0; (i < count) && (code == LMPLAY_OK); i++) {
+			bool is_fixed = fixed_bus(window_at(image, i)) != 0u;
+			if (is_fixed == (pass == 0u)) {
+				code = map_window(l, i);
+			}
 		}
 	}
 	return code;
