@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,314 +11,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/check/coverage/corpus"
+	"lightmetal/tools/check/vectors/mutate"
+	"lightmetal/tools/check/vectors/oracle"
 	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
 )
-
-// slow is an independent model of FORMAT.md section 6, which checks every command by
-// itself. It returns the index of the first invalid command, -1 if all commands are valid, or
-// the number of commands if a sequence is invalid as a whole.
-func slow(v *fbs.View) int {
-	for _, s := range v.Sequences {
-		if v.Commands[s.First+s.Count-1].Opcode != gen.OpcodeEnd {
-			return len(v.Commands)
-		}
-	}
-	calls, called := map[int]bool{}, map[int]bool{}
-	for s, sequence := range v.Sequences {
-		pointed := map[uint16]bool{}
-		for i := sequence.First; i < sequence.First+sequence.Count; i++ {
-			c := v.Commands[i]
-			last := i == sequence.First+sequence.Count-1
-			if last != (c.Opcode == gen.OpcodeEnd) || !slowCommand(v, c, pointed) {
-				return int(i)
-			}
-			switch c.Opcode {
-			case gen.OpcodePoint:
-				pointed[c.Window] = true
-			case gen.OpcodeCall:
-				calls[s], called[int(c.Index)] = true, true
-				clear(pointed)
-			}
-		}
-	}
-	for s := range v.Sequences {
-		if calls[s] && called[s] {
-			return len(v.Commands)
-		}
-	}
-	return -1
-}
-
-// used returns a command without its opcode and without the listed fields.
-func used(c fbs.Command, fields string) fbs.Command {
-	for _, f := range strings.Fields(fields) {
-		switch f {
-		case "width":
-			c.Width = 0
-		case "mode":
-			c.Mode = 0
-		case "option":
-			c.Option = 0
-		case "window":
-			c.Window = 0
-		case "index":
-			c.Index = 0
-		case "offset":
-			c.Offset = 0
-		case "amount":
-			c.Amount = 0
-		case "value":
-			c.Value = 0
-		case "mask":
-			c.Mask = 0
-		}
-	}
-	c.Opcode = 0
-	return c
-}
-
-func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
-	row := map[gen.Opcode]string{
-		gen.OpcodeWrite:    "width window offset value",
-		gen.OpcodeModify:   "width window offset value mask",
-		gen.OpcodeRelocate: "width window index offset value",
-		gen.OpcodeCopyIn:   "width mode window index offset amount value",
-		gen.OpcodeFill:     "width mode window offset amount value",
-		gen.OpcodeCopyOut:  "width mode window index offset amount value",
-		gen.OpcodeExpect:   "width mode option window index offset amount value mask",
-		gen.OpcodeCompare:  "width option window index offset amount value",
-		gen.OpcodePoint:    "window value mask", gen.OpcodeFence: "", gen.OpcodeDelay: "amount",
-		gen.OpcodeCall: "index", gen.OpcodeEnd: "",
-	}
-	fields, known := row[c.Opcode]
-	if !known || used(c, fields) != (fbs.Command{}) {
-		return false
-	}
-	switch c.Opcode {
-	case gen.OpcodeFence, gen.OpcodeEnd:
-		return true
-	case gen.OpcodeDelay:
-		return c.Amount >= 1 && c.Amount <= 10_000_000
-	case gen.OpcodeCall:
-		return int(c.Index) < len(v.Sequences)
-	}
-	if int(c.Window) >= len(v.Windows) {
-		return false
-	}
-	w := v.Windows[c.Window]
-	if c.Opcode == gen.OpcodePoint {
-		t, ok := boards.UnpackTileRange(c.Mask)
-		aligned := w.Kind == gen.WindowKindTlb && c.Value%w.Size == 0
-		return aligned && ok && t.Pack() == c.Mask && !slowClosed(v, c, w, t)
-	}
-	return slowAccess(v, c, w, pointed) && slowIndex(v, c) && slowValue(c)
-}
-
-// slowClosed reports whether a Point command may show a closed range of a board. It checks
-// each tile of a rectangle separately (FORMAT.md section 6.1).
-func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.TileRange) bool {
-	board := boards.FindByID(v.Devices[w.Device].Vendor, v.Devices[w.Device].Device)
-	if board == nil {
-		return false
-	}
-	side := func(start, end uint8) (list []uint8) {
-		if !t.Multicast {
-			return []uint8{end}
-		}
-		for i := range uint8(64) {
-			if start > end || i >= start && i <= end {
-				list = append(list, i)
-			}
-		}
-		return list
-	}
-	way := t.NoC
-	if t.Multicast {
-		way += 2
-	}
-	for _, closed := range board.Closed {
-		for _, x := range side(t.XStart, t.X) {
-			for _, y := range side(t.YStart, t.Y) {
-				if x < 64 && y < 64 && closed.Routes>>way&1 == 1 && closed.X>>x&1 == 1 &&
-					closed.Y>>y&1 == 1 &&
-					c.Value <= closed.Last && closed.First <= c.Value+(w.Size-1) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// slowUs returns the longest time of a sequence in microseconds (FORMAT.md section 6.3). It
-// omits the maximum, because the images of these tests stay far below the maximum.
-func slowUs(v *fbs.View, sequence int) (us uint64) {
-	const query = 10
-	for _, c := range v.Commands[v.Sequences[sequence].First:][:v.Sequences[sequence].Count] {
-		us++
-		if c.Option == 2 {
-			us += query * uint64(len(v.Devices))
-		}
-		switch c.Opcode {
-		case gen.OpcodeWrite, gen.OpcodeRelocate:
-			us++
-		case gen.OpcodeModify:
-			us += 2 + query
-		case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
-			us += uint64(c.Amount) / uint64(c.Width)
-			if c.Amount%uint32(c.Width) != 0 {
-				us++
-			}
-			if c.Opcode == gen.OpcodeCopyOut {
-				us += query
-			}
-		case gen.OpcodeExpect:
-			us += 1 + uint64(c.Amount) + query
-		case gen.OpcodePoint:
-			us += 4
-		case gen.OpcodeDelay:
-			us += uint64(c.Amount)
-		case gen.OpcodeCall:
-			us += slowUs(v, int(c.Index))
-		}
-	}
-	return us
-}
-
-func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]bool) bool {
-	if !slices.Contains([]uint8{1, 2, 4, 8}, c.Width) ||
-		w.Kind == gen.WindowKindTlb && !pointed[c.Window] {
-		return false
-	}
-	if w.Kind == gen.WindowKindConfig && (c.Width == 8 || c.Opcode != gen.OpcodeExpect) {
-		return false
-	}
-	width, size, bulk, moves := uint64(c.Width), uint64(c.Width), false, false
-	switch c.Opcode {
-	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut:
-		moves = true
-		switch gen.Access(c.Mode) {
-		case gen.AccessExact:
-			size = uint64(c.Amount)
-		case gen.AccessFixed:
-		case gen.AccessBulk:
-			size, bulk = uint64(c.Amount), true
-			if c.Opcode == gen.OpcodeFill {
-				return false
-			}
-		default:
-			return false
-		}
-	case gen.OpcodeCompare:
-		size, moves = uint64(c.Amount), true
-	}
-	if moves && c.Amount == 0 || uint64(c.Offset)+size > w.Size {
-		return false
-	}
-	if !bulk && (uint64(c.Offset)%width != 0 || w.Offset%width != 0 ||
-		moves && uint64(c.Amount)%width != 0) {
-		return false
-	}
-	if w.Kind != gen.WindowKindBar {
-		return true
-	}
-	first := w.Offset + uint64(c.Offset)
-	board := boards.FindByID(v.Devices[w.Device].Vendor, v.Devices[w.Device].Device)
-	if board == nil {
-		for _, r := range v.Rules {
-			if r.Device == w.Device && r.Bar == w.Bar && first >= r.First && first <= r.Last {
-				return first+size-1 <= r.Last && r.Widths&c.Width != 0 &&
-					(r.Memory == 1 || !bulk && w.Flags == 0)
-			}
-		}
-		return false
-	}
-	for _, rule := range board.Rules {
-		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
-			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeModify,
-				gen.OpcodeRelocate, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
-			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 &&
-				(!bulk || rule.Memory) && !(stores && rule.LoadOnly) &&
-				(w.Flags == 0 || rule.Memory)
-		}
-	}
-	return false
-}
-
-func slowIndex(v *fbs.View, c fbs.Command) bool {
-	switch c.Opcode {
-	case gen.OpcodeRelocate:
-		return int(c.Index) < len(v.Windows) && (slowStorable(v, v.Windows[c.Index]) ||
-			v.Windows[c.Index].Kind == gen.WindowKindHost) &&
-			c.Width >= 4 && c.Value <= v.Windows[c.Index].Size
-	case gen.OpcodeExpect:
-		return (c.Index == 0 || c.Amount != 0) && (c.Mode == 1 || c.Mode == 2 ||
-			c.Mode == 3 && slowCounter(c.Mask))
-	case gen.OpcodeCopyIn, gen.OpcodeCompare:
-		if c.Index == 0 {
-			size := uint64(0)
-			for _, s := range v.Segments {
-				size += s.Size
-			}
-			return c.Value <= size && uint64(c.Amount) <= size-c.Value
-		}
-		return slowTensor(v, c, gen.RoleInput)
-	case gen.OpcodeCopyOut:
-		return slowTensor(v, c, gen.RoleOutput)
-	}
-	return true
-}
-
-// slowCounter reports whether mask has some of its lowest bits set, and no other.
-func slowCounter(mask uint64) bool {
-	for n := range 64 {
-		if mask == math.MaxUint64>>n {
-			return true
-		}
-	}
-	return false
-}
-
-// slowStorable reports whether a window lies in a BAR and has no registers that an image may
-// only load.
-func slowStorable(v *fbs.View, w fbs.Window) bool {
-	board := boards.FindByID(v.Devices[w.Device].Vendor, v.Devices[w.Device].Device)
-	for i := 0; board != nil && i < len(board.Rules); i++ {
-		r := board.Rules[i]
-		if r.LoadOnly && r.Bar == w.Bar &&
-			max(r.First, w.Offset) <= min(r.Last, w.Offset+w.Size-1) {
-			return false
-		}
-	}
-	return w.Kind == gen.WindowKindBar
-}
-
-func slowTensor(v *fbs.View, c fbs.Command, role gen.Role) bool {
-	if c.Index == 0 || int(c.Index) > len(v.Tensors) {
-		return false
-	}
-	t := v.Tensors[c.Index-1]
-	return t.Role == role && c.Value <= t.Size && uint64(c.Amount) <= t.Size-c.Value
-}
-
-func slowValue(c fbs.Command) bool {
-	wide := func(n uint64) bool { return c.Width < 8 && n>>(8*c.Width) != 0 }
-	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeFill, gen.OpcodeRelocate:
-		return !wide(c.Value)
-	case gen.OpcodeModify:
-		return !wide(c.Mask) && c.Mask != 0 && c.Value&^c.Mask == 0
-	case gen.OpcodeExpect:
-		return !wide(c.Mask) && c.Value&^c.Mask == 0 && (c.Option == 1 || c.Option == 2)
-	case gen.OpcodeCompare:
-		return c.Option == 1 || c.Option == 2
-	}
-	return true
-}
 
 // crowd returns an image with many similar commands.
 func crowd(r *rand.Rand) *lmb.Image {
@@ -353,98 +52,46 @@ func crowd(r *rand.Rand) *lmb.Image {
 	return image
 }
 
-var oddNumbers = []uint64{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 255, 256, 0xffff, 0x10000, 0xfff8,
-	0xfffc, 0xffffffff, 1 << 32, 1 << 47, 1 << 48, 1 << 63, ^uint64(0)}
-
-// change replaces one field of a command by another number, or the whole command.
-func change(r *rand.Rand, list []fbs.Command, i int) {
-	c, n := &list[i], oddNumbers[r.IntN(len(oddNumbers))]
-	if r.IntN(3) == 0 {
-		n = r.Uint64() >> r.IntN(64)
-	}
-	if c.Opcode == gen.OpcodePoint && r.IntN(2) == 0 { // what may be closed
-		c.Mask = c.Mask&^0xffff | r.Uint64N(32) | r.Uint64N(32)<<8
-		c.Value = 0x8_8000_0000 * r.Uint64N(3)
-		return
-	}
-	switch r.IntN(12) {
-	case 0:
-		c.Opcode = gen.Opcode(n % 16)
-	case 1:
-		c.Width = uint8(n % 10)
-	case 2:
-		c.Mode = uint8(n % 5)
-	case 3:
-		c.Option = uint8(n % 4)
-	case 4:
-		c.Window = uint16(n % 10)
-	case 5:
-		c.Index = uint16(n % 6)
-	case 6:
-		c.Offset = uint32(n)
-	case 7:
-		c.Amount = uint32(n)
-	case 8:
-		c.Value = n
-	case 9:
-		c.Mask = n
-	case 10:
-		*c = list[r.IntN(len(list))]
-	case 11:
-		c.Offset ^= 1 << r.IntN(20)
-	}
-}
-
-// TestFastAndSlowVerifierAgree changes one to three commands of random images: both
-// verifiers reject the same command, or none.
+// TestFastAndSlowVerifierAgree changes one to three commands of random images: Verify and the
+// oracle reject the same command or sequence, or none, and compute the same longest times.
 func TestFastAndSlowVerifierAgree(t *testing.T) {
 	rounds := 40_000
 	if testing.Short() {
 		rounds = 4_000
 	}
-	r := rand.New(rand.NewPCG(7, 11))
+	m := &mutate.Mutator{Rand: rand.New(rand.NewPCG(7, 11))}
 	accepted := 0
-	for round := range rounds {
-		if round%20 != 0 {
-			continue
-		}
-		file, err := lmb.Encode(crowd(r))
-		if err != nil {
-			t.Fatal(err)
-		}
+	for round := range rounds / 20 {
+		file := lmbtest.Encode(t, crowd(m.Rand))
 		for range 20 {
 			changed := slices.Clone(file)
 			view, err := fbs.Verify(changed)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 1 + r.IntN(3) {
-				change(r, view.Commands, r.IntN(len(view.Commands)))
+			for range 1 + m.IntN(3) {
+				m.ChangeCommand(view)
 			}
-			want := slow(view)
-			lmb.Stamp(changed, binary.LittleEndian.Uint64(changed[32:]))
-			again, err := fbs.Verify(changed)
-			got := ""
+			lmb.Stamp(changed, uint64(len(view.Envelope)))
+			got, err := fbs.Verify(changed)
+			place := ""
 			if err != nil {
-				got = err.(*fbs.Error).Place
-			} else {
-				for i, us := range again.WorstCaseUs {
-					if want := slowUs(again, i); us != want {
-						t.Fatalf("round %d: sequence %d may take %d us, slowly counted %d", round,
-							i, us, want)
-					}
-				}
+				place = err.(*fbs.Error).Place
 			}
+			want, fault := oracle.Verify(changed)
 			switch {
-			case want == -1 && got == "":
+			case fault == nil && err == nil:
 				accepted++
-			case want == len(view.Commands) && strings.HasPrefix(got, "sequence"):
-			case want == -1, got != fmt.Sprint("command ", want):
-				t.Fatalf("round %d: Verify returns %v, slow returns command %d", round, err, want)
+				if !slices.Equal(got.WorstCaseUs, want.LongestUs) {
+					t.Fatalf("round %d: sequences take %d us, the oracle computes %d", round,
+						got.WorstCaseUs, want.LongestUs)
+				}
+			case fault == nil || err == nil || fault.Place != place:
+				t.Fatalf("round %d: Verify returns %v, the oracle %v", round, err, fault)
 			}
 		}
 	}
-	t.Logf("evidence: %d changed images, %d of them still right: both verifiers agree",
+	t.Logf("evidence: %d changed images, %d of them still valid: both verifiers agree",
 		rounds, accepted)
 	if accepted < rounds/50 {
 		t.Errorf("only %d of %d changed images are valid: too few", accepted, rounds)
@@ -542,8 +189,9 @@ func TestPayloadIsOneRangeOfBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slow(view) != -1 || len(view.Segments) != 100 || len(view.Payload) != 100*4096 {
-		t.Fatal("the slow verifier rejects it, or the payload has another size")
+	_, fault := oracle.Verify(file)
+	if fault != nil || len(view.Segments) != 100 || len(view.Payload) != 100*4096 {
+		t.Fatal("the oracle rejects it, or the payload has another size")
 	}
 	for _, test := range []struct {
 		value uint64
@@ -555,8 +203,9 @@ func TestPayloadIsOneRangeOfBytes(t *testing.T) {
 			view.Commands[7].Value = test.value
 			lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
 			_, err := fbs.Verify(file)
-			if (err == nil) != test.ok || test.ok != (slow(view) == -1) {
-				t.Errorf("payload offset %#x: %v", test.value, err)
+			_, fault := oracle.Verify(file)
+			if (err == nil) != test.ok || test.ok != (fault == nil) {
+				t.Errorf("payload offset %#x: %v; the oracle: %v", test.value, err, fault)
 			}
 		})
 	}

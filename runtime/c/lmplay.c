@@ -97,6 +97,16 @@
 
 /* ---- The structs of an image, as image.fbs declares them ---- */
 
+/* Fields of the envelope. All but the reservation, field 0, are vectors. */
+#define DEVICES 1u
+#define WINDOWS 2u
+#define SEQUENCES 3u
+#define TENSORS 4u
+#define SEGMENTS 5u
+#define COMMANDS 6u
+#define CHARACTERS 7u
+#define RULES 9u
+
 /* Opcodes of commands. */
 #define OP_WRITE 1u
 #define OP_MODIFY 2u
@@ -211,16 +221,14 @@ struct IN_PLACE segment {
 	uint32_t reserved;
 };
 
+#define RESERVED_COUNTS 6u
+
 struct IN_PLACE reservation {
 	uint64_t arena_bytes;
 	uint64_t host_bytes;
 	uint64_t payload_bytes;
-	uint32_t commands;
-	uint32_t windows;
-	uint32_t tensors;
-	uint32_t sequences;
-	uint32_t segments;
-	uint32_t devices;
+	/* Numbers of commands, windows, tensors, sequences, segments and devices. */
+	uint32_t counts[RESERVED_COUNTS];
 };
 
 /* C99 has no static assertion: an array type of negative size does not compile. */
@@ -237,7 +245,6 @@ HAS_SIZE(segment, 24u);
 HAS_SIZE(reservation, 48u);
 
 /* Sizes and limits of the format (sections 1 and 2). */
-#define IMAGE_FIELDS 10u
 #define PAGE_BYTES 4096u
 #define SIGNATURE_BYTES 128u
 #define TENSOR_ALIGN 64u
@@ -326,9 +333,12 @@ struct board {
 /* Tables of this type, board_table and its length BOARD_COUNT, HAS_TILES and SCHEMA_HASH. */
 #include "lmplay_boards.h"
 
+/* Returns the board with the given PCI ids, or NULL. Only verification and boards with tiles need
+   it: without both, it is always NULL, and compilers leave out the table. */
 static const struct board *find_board(uint16_t vendor, uint16_t device) {
 	const struct board *found = NULL;
-	for (uint32_t i = 0; i < BOARD_COUNT; i++) {
+	uint32_t boards = ((LMPLAY_VERIFY != 0) || (HAS_TILES != 0)) ? BOARD_COUNT : 0u;
+	for (uint32_t i = 0; i < boards; i++) {
 		if ((board_table[i].vendor == vendor) && (board_table[i].device == device)) {
 			found = &board_table[i];
 			break;
@@ -379,26 +389,35 @@ static void set_bit(uint8_t *bits, uint32_t index) {
 	bits[index / 8u] = (uint8_t)(bits[index / 8u] | (1u << (index % 8u)));
 }
 
+/* Returns the number of elements of a vector of the image. */
+static uint32_t count_of(const struct lmplay_image *image, uint32_t field) {
+	return image->vectors[field].count;
+}
+
 /* Returns an element of a vector of the image. The vector is aligned, because lmplay_open has
    checked its offset, and because the address of the image is a multiple of 8. */
 static const struct command *command_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct command *)image->commands)[index];
+	return &((const struct command *)image->vectors[COMMANDS].elements)[index];
 }
 
 static const struct device *device_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct device *)image->devices)[index];
+	return &((const struct device *)image->vectors[DEVICES].elements)[index];
 }
 
 static const struct window *window_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct window *)image->windows)[index];
+	return &((const struct window *)image->vectors[WINDOWS].elements)[index];
 }
 
 static const struct sequence *sequence_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct sequence *)image->sequences)[index];
+	return &((const struct sequence *)image->vectors[SEQUENCES].elements)[index];
 }
 
 static const struct tensor *tensor_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct tensor *)image->tensors)[index];
+	return &((const struct tensor *)image->vectors[TENSORS].elements)[index];
+}
+
+static const uint8_t *text_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const uint8_t *)image->vectors[CHARACTERS].elements)[index];
 }
 
 static const struct board *board_of(const struct lmplay_image *image, uint32_t device) {
@@ -414,9 +433,9 @@ static enum lmplay_code reject(struct lmplay_error *error, enum lmplay_code code
 	const char *place, uint32_t index, const char *reason) {
 	if (error != NULL) {
 		error->code = code;
-		error->place = place;
+		error->place = (LMPLAY_TEXT != 0) ? place : "";
 		error->index = index;
-		error->reason = reason;
+		error->reason = (LMPLAY_TEXT != 0) ? reason : "";
 	}
 	return code;
 }
@@ -427,6 +446,10 @@ static enum lmplay_code reject(struct lmplay_error *error, enum lmplay_code code
 
 static bool is_usable(const struct lmplay_image *image) {
 	return (image != NULL) && (image->state == IMAGE_VERIFIED);
+}
+
+static bool is_open(const struct lmplay_image *image) {
+	return is_usable(image) || ((image != NULL) && (image->state == IMAGE_OPEN));
 }
 
 /* ---- CRC-32C ---- */
@@ -461,7 +484,7 @@ static bool is_zero(const uint8_t *bytes, uint64_t size) {
 /* ---- Finding the parts of an image ---- */
 
 /* The root table of the envelope (section 1.2). The first problem is kept in place and problem; all
-   later reads then return nothing. */
+   later reads then return nothing. Without verification, nothing is checked. */
 struct table {
 	const uint8_t *bytes; /* the envelope */
 	uint64_t end;         /* its size */
@@ -469,25 +492,32 @@ struct table {
 	uint64_t size;        /* of the table, without its vectors */
 	uint64_t vtable;      /* position of the vtable */
 	uint32_t fields;      /* fields that the vtable has */
-	const char *place;
+	const char *place;    /* that is being read, or that has the problem */
 	const char *problem;
 };
 
-static void fail_table(struct table *t, const char *place, const char *problem) {
+static void fail_table(struct table *t, const char *problem) {
 	if (t->problem == NULL) {
-		t->place = place;
 		t->problem = problem;
 	}
 }
 
+static void set_table_place(struct table *t, const char *place) {
+	if ((LMPLAY_VERIFY != 0) && (t->problem == NULL)) {
+		t->place = place;
+	}
+}
+
 /* Reports whether `size` bytes at a position can be read as an object of the envelope. */
-static bool is_inside(struct table *t, uint64_t position, uint64_t size, uint32_t align,
-	const char *place) {
+static bool is_inside(struct table *t, uint64_t position, uint64_t size, uint32_t align) {
+	if (LMPLAY_VERIFY == 0) {
+		return true;
+	}
 	if ((position < sizeof(struct preamble)) || (position > t->end) ||
 		(size > (t->end - position))) {
-		fail_table(t, place, TEXT("reaches outside the envelope"));
+		fail_table(t, TEXT("reaches outside the envelope"));
 	} else if ((position % align) != 0u) {
-		fail_table(t, place, TEXT("is not aligned"));
+		fail_table(t, TEXT("is not aligned"));
 	} else {
 		/* The object is inside. */
 	}
@@ -508,26 +538,27 @@ static uint32_t read_u32(const struct table *t, uint64_t position) {
 
 static void open_table(struct table *t, const struct lmplay_image *image) {
 	uint32_t vtable_size;
-	clear_bytes(t, sizeof *t);
+	t->place = "image";
 	t->bytes = image->bytes;
 	t->end = image->envelope_bytes;
 	t->position = read_u32(t, 0);
-	if (!is_inside(t, t->position, 4, 4, "image")) {
+	if (!is_inside(t, t->position, 4, 4)) {
 		return;
 	}
 	/* The distance back to the vtable is signed; the difference wraps as it must. */
 	t->vtable = t->position - (uint64_t)(int64_t)(int32_t)read_u32(t, t->position);
-	if (!is_inside(t, t->vtable, 4, 2, "image")) {
+	if (!is_inside(t, t->vtable, 4, 2)) {
 		return;
 	}
 	vtable_size = read_u16(t, t->vtable);
 	t->size = read_u16(t, t->vtable + 2u);
-	if ((vtable_size < 4u) || ((vtable_size % 2u) != 0u) || (t->size < 4u) ||
-		(vtable_size > (4u + (2u * IMAGE_FIELDS)))) {
-		fail_table(t, "image", TEXT("vtable has invalid sizes"));
+	if ((LMPLAY_VERIFY != 0) &&
+		((vtable_size < 4u) || ((vtable_size % 2u) != 0u) || (t->size < 4u) ||
+			(vtable_size > (4u + (2u * (uint32_t)LMPLAY_FIELDS))))) {
+		fail_table(t, TEXT("vtable has invalid sizes"));
 	}
-	if (is_inside(t, t->vtable, vtable_size, 2, "image") &&
-		is_inside(t, t->position, t->size, 4, "image")) {
+	if (is_inside(t, t->vtable, vtable_size, 2) &&
+		is_inside(t, t->position, t->size, 4)) {
 		t->fields = (vtable_size - 4u) / 2u;
 	}
 }
@@ -538,8 +569,9 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 	if ((t->problem == NULL) && (id < t->fields)) {
 		uint64_t offset = read_u16(t, t->vtable + 4u + (2u * (uint64_t)id));
 		if (offset != 0u) {
-			if ((offset < 4u) || (offset > t->size) || (size > (t->size - offset))) {
-				fail_table(t, "image", TEXT("a field lies outside the table"));
+			if ((LMPLAY_VERIFY != 0) &&
+				((offset < 4u) || (offset > t->size) || (size > (t->size - offset)))) {
+				fail_table(t, TEXT("a field lies outside the table"));
 			} else {
 				position = t->position + offset;
 			}
@@ -550,86 +582,75 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 
 /* A vector of the root table. */
 struct vector_form {
-	const char *place; /* its name in errors */
-	uint32_t max;      /* largest number of elements */
-	uint8_t id;        /* number of its field in the schema */
-	uint8_t size;      /* bytes of an element */
-	uint8_t align;     /* of the first element */
+	const char *element; /* name of an element in errors */
+	uint32_t max;        /* largest number of elements */
+	uint8_t size;        /* bytes of an element */
+	uint8_t align;       /* of the first element */
+	uint8_t is_required; /* 1: an image has at least one element */
 };
 
-/* Returns the elements of a vector, and sets *count to their number; 0 if it is absent. */
-static const void *read_vector(struct table *t, const struct vector_form *form, uint32_t *count) {
-	uint64_t position = field_position(t, form->id, 4);
-	uint32_t elements = 0;
-	*count = 0;
-	if ((position != 0u) && is_inside(t, position, 4, 4, "image")) {
+static const struct vector_form vector_forms[LMPLAY_FIELDS] = {
+	{"reservation", 0, 0, 0, 0}, /* not a vector */
+	{"device", LMPLAY_DEVICES_MAX, sizeof(struct device), 8, 1},
+	{"window", 4096, sizeof(struct window), 8, 1},
+	{"sequence", 4096, sizeof(struct sequence), 4, 1},
+	{"tensor", 4096, sizeof(struct tensor), 8, 0},
+	{"segment", 4096, sizeof(struct segment), 8, 0},
+	{"command", (uint32_t)1 << 24, sizeof(struct command), 8, 1},
+	{"text", (uint32_t)16 << 20, 1, 1, 0},
+	{"notes", (uint32_t)256 << 20, 1, 8, 0},
+	{"rule", 256, sizeof(struct rule), 8, 0},
+};
+
+/* Finds the vector of a field. It stays empty if the field is absent. */
+static void read_vector(struct table *t, uint32_t field, struct lmplay_vector *vector) {
+	const struct vector_form *form = &vector_forms[field];
+	uint64_t position;
+	uint32_t count = 0;
+	set_table_place(t, form->element);
+	position = field_position(t, field, 4);
+	if ((position != 0u) && is_inside(t, position, 4, 4)) {
 		position += read_u32(t, position);
-		if (is_inside(t, position, 4, 4, form->place)) {
-			elements = read_u32(t, position);
+		if (is_inside(t, position, 4, 4)) {
+			count = read_u32(t, position);
 			position += 4u;
 		}
 	}
-	if (elements > form->max) {
-		fail_table(t, form->place, TEXT("has more elements than the limit"));
+	if ((LMPLAY_VERIFY != 0) && (count > form->max)) {
+		fail_table(t, TEXT("has more elements than the limit"));
 	}
-	if ((elements != 0u) &&
-		is_inside(t, position, (uint64_t)elements * form->size, form->align, form->place)) {
-		*count = elements;
-	} else {
-		position = 0;
+	if ((count != 0u) &&
+		is_inside(t, position, (uint64_t)count * form->size, form->align)) {
+		vector->count = count;
+		vector->elements = &t->bytes[position];
 	}
-	return &t->bytes[position];
 }
 
-/* Finds the vectors of the image, and returns its reservation in *r. */
-static void read_vectors(struct lmplay_image *image, struct table *t, struct reservation *r) {
-	static const struct vector_form vectors[] = {
-		{"commands", (uint32_t)1 << 24, 6, sizeof(struct command), 8},
-		{"devices", LMPLAY_DEVICES_MAX, 1, sizeof(struct device), 8},
-		{"windows", 4096, 2, sizeof(struct window), 8},
-		{"sequences", 4096, 3, sizeof(struct sequence), 4},
-		{"tensors", 4096, 4, sizeof(struct tensor), 8},
-		{"segments", 4096, 5, sizeof(struct segment), 8},
-		{"text", (uint32_t)16 << 20, 7, 1, 1},
-		{"notes", (uint32_t)256 << 20, 8, 1, 8},
-		{"rules", 256, 9, sizeof(struct rule), 8},
-	};
-	uint32_t notes_bytes;
-	uint64_t position;
-	image->commands = read_vector(t, &vectors[0], &image->command_count);
-	position = field_position(t, 0, sizeof *r);
-	if ((position != 0u) && is_inside(t, position, sizeof *r, 8, "image")) {
-		copy_bytes(r, &t->bytes[position], sizeof *r);
+/* Returns the reservation, or NULL if its field is absent. */
+static const struct reservation *read_reservation(struct table *t) {
+	const struct reservation *r = NULL;
+	uint64_t position = field_position(t, 0, sizeof *r);
+	if ((position != 0u) && is_inside(t, position, sizeof *r, 8)) {
+		r = (const struct reservation *)(const void *)&t->bytes[position];
 	}
-	image->devices = read_vector(t, &vectors[1], &image->device_count);
-	image->windows = read_vector(t, &vectors[2], &image->window_count);
-	image->sequences = read_vector(t, &vectors[3], &image->sequence_count);
-	image->tensors = read_vector(t, &vectors[4], &image->tensor_count);
-	image->segments = read_vector(t, &vectors[5], &image->segment_count);
-	image->text = read_vector(t, &vectors[6], &image->text_bytes);
-	(void)read_vector(t, &vectors[7], &notes_bytes);
-	image->rules = read_vector(t, &vectors[8], &image->rule_count);
-}
-
-/* Checks that a vector has elements if it must, and compares their number with the reservation. */
-static void check_count(struct table *t, uint32_t count, uint32_t reserved, bool is_required) {
-	if (is_required && (count == 0u)) {
-		fail_table(t, "image", TEXT("has no device, window, sequence or command"));
-	}
-	if (count != reserved) {
-		fail_table(t, "reservation", TEXT("a count is not that of the vector"));
-	}
+	return r;
 }
 
 /* Compares the counts of the reservation with the vectors (step 3 of section 1.2). */
 static void check_counts(const struct lmplay_image *image, struct table *t,
 	const struct reservation *r) {
-	check_count(t, image->device_count, r->devices, true);
-	check_count(t, image->window_count, r->windows, true);
-	check_count(t, image->sequence_count, r->sequences, true);
-	check_count(t, image->segment_count, r->segments, false);
-	check_count(t, image->tensor_count, r->tensors, false);
-	check_count(t, image->command_count, r->commands, true);
+	static const uint8_t fields[RESERVED_COUNTS] = {
+		COMMANDS, WINDOWS, TENSORS, SEQUENCES, SEGMENTS, DEVICES};
+	set_table_place(t, "reservation");
+	for (uint32_t i = 0; i < RESERVED_COUNTS; i++) {
+		uint32_t count = count_of(image, fields[i]);
+		if ((count == 0u) && (vector_forms[fields[i]].is_required != 0u)) {
+			fail_table(t, TEXT("the image has no device, window, sequence or command"));
+		}
+		if (count != ((r != NULL) ? r->counts[i] : 0u)) {
+			fail_table(t, TEXT("a count is not that of the vector"));
+		}
+	}
 }
 
 #if LMPLAY_VERIFY
@@ -705,39 +726,48 @@ static const char *check_preamble(const uint8_t *bytes, uint64_t size) {
 	return problem;
 }
 
+/* Finds the vectors of an image whose preamble is valid. */
+static void read_envelope(struct lmplay_image *image, struct table *t) {
+	const struct reservation *r;
+	open_table(t, image);
+	r = read_reservation(t);
+	for (uint32_t field = 1; field < (uint32_t)LMPLAY_FIELDS; field++) {
+		read_vector(t, field, &image->vectors[field]);
+	}
+	if (LMPLAY_VERIFY != 0) {
+		check_counts(image, t, r);
+	}
+	if ((t->problem == NULL) && (r != NULL)) {
+		image->arena_bytes = r->arena_bytes;
+		image->host_bytes = r->host_bytes;
+		image->payload_bytes = r->payload_bytes;
+	}
+}
+
 enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size_t size,
 	struct lmplay_error *error) {
 	struct table t;
-	struct reservation r;
-	const char *problem;
-	uint64_t file_bytes;
 	if ((image == NULL) || (bytes == NULL) || (((uintptr_t)bytes % 8u) != 0u)) {
 		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
 			TEXT("an address is NULL or not a multiple of 8"));
 	}
 	clear_bytes(image, sizeof *image);
-	clear_bytes(&r, sizeof r);
-	file_bytes = image_size(bytes, size, &problem);
-	if (problem != NULL) {
-		return reject(error, LMPLAY_BAD_IMAGE, "signature", LMPLAY_NONE, problem);
-	}
-	problem = check_preamble(bytes, file_bytes);
-	if (problem != NULL) {
-		return reject(error, LMPLAY_BAD_IMAGE, "preamble", LMPLAY_NONE, problem);
-	}
+	clear_bytes(&t, sizeof t);
 	image->bytes = bytes;
-	image->file_bytes = file_bytes;
-	image->envelope_bytes = ((const struct preamble *)bytes)->envelope_bytes;
 	image->limit_us = LMPLAY_LIMIT_DEFAULT_US;
-	open_table(&t, image);
-	read_vectors(image, &t, &r);
-	check_counts(image, &t, &r);
+	t.place = "signature";
+	image->file_bytes = image_size(bytes, size, &t.problem);
+	if (t.problem == NULL) {
+		t.place = "preamble";
+		t.problem = check_preamble(bytes, image->file_bytes);
+	}
+	if (t.problem == NULL) {
+		image->envelope_bytes = ((const struct preamble *)bytes)->envelope_bytes;
+		read_envelope(image, &t);
+	}
 	if (t.problem != NULL) {
 		return reject(error, LMPLAY_BAD_IMAGE, t.place, LMPLAY_NONE, t.problem);
 	}
-	image->arena_bytes = r.arena_bytes;
-	image->host_bytes = r.host_bytes;
-	image->payload_bytes = r.payload_bytes;
 	image->state = (LMPLAY_VERIFY != 0) ? IMAGE_OPEN : IMAGE_VERIFIED;
 	return LMPLAY_OK;
 }
@@ -746,53 +776,55 @@ enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size
 
 static bool has_name(const struct lmplay_image *image, uint32_t name, const char *text,
 	size_t size) {
-	return ((name & 255u) == size) && !bytes_differ(&image->text[name >> 8], text, size);
+	return ((name & 255u) == size) && !bytes_differ(text_at(image, name >> 8), text, size);
 }
 
-static uint32_t find_sequence(const struct lmplay_image *image, const char *name, size_t size) {
-	uint32_t i = 0;
-	while ((i < image->sequence_count) &&
-		!has_name(image, sequence_at(image, i)->name, name, size)) {
-		i++;
+/* Returns the index of the first element with a name in a vector whose elements begin with their
+   name, or LMPLAY_NONE. */
+static uint32_t find_name(const struct lmplay_image *image, uint32_t field, uint32_t element_bytes,
+	const char *name, size_t size) {
+	const uint8_t *elements = image->vectors[field].elements;
+	for (uint32_t i = 0; i < count_of(image, field); i++) {
+		uint32_t own;
+		copy_bytes(&own, &elements[(size_t)i * element_bytes], sizeof own);
+		if (has_name(image, own, name, size)) {
+			return i;
+		}
 	}
-	return (i < image->sequence_count) ? i : LMPLAY_NONE;
+	return LMPLAY_NONE;
 }
 
-enum lmplay_code lmplay_find_sequence(const struct lmplay_image *image, const char *name,
-	size_t name_bytes, uint32_t *index) {
+static enum lmplay_code set_found(const struct lmplay_image *image, uint32_t field,
+	uint32_t element_bytes, const char *name, size_t size, uint32_t *index) {
 	uint32_t found = LMPLAY_NONE;
 	if (is_usable(image) && (name != NULL) && (index != NULL)) {
-		found = find_sequence(image, name, name_bytes);
+		found = find_name(image, field, element_bytes, name, size);
 		*index = found;
 	}
 	return (found != LMPLAY_NONE) ? LMPLAY_OK : LMPLAY_USAGE;
 }
 
+enum lmplay_code lmplay_find_sequence(const struct lmplay_image *image, const char *name,
+	size_t name_bytes, uint32_t *index) {
+	return set_found(image, SEQUENCES, sizeof(struct sequence), name, name_bytes, index);
+}
+
 enum lmplay_code lmplay_find_tensor(const struct lmplay_image *image, const char *name,
 	size_t name_bytes, uint32_t *index) {
-	if (is_usable(image) && (name != NULL) && (index != NULL)) {
-		for (uint32_t i = 0; i < image->tensor_count; i++) {
-			if (has_name(image, tensor_at(image, i)->name, name, name_bytes)) {
-				*index = i;
-				return LMPLAY_OK;
-			}
-		}
-		*index = LMPLAY_NONE;
-	}
-	return LMPLAY_USAGE;
+	return set_found(image, TENSORS, sizeof(struct tensor), name, name_bytes, index);
 }
 
 /* Sets *text and *size to the characters of a name. */
 static void name_text(const struct lmplay_image *image, uint32_t name, const char **text,
 	uint32_t *size) {
-	*text = (const char *)&image->text[name >> 8];
+	*text = (const char *)text_at(image, name >> 8);
 	*size = name & 255u;
 }
 
 enum lmplay_code lmplay_tensor(const struct lmplay_image *image, uint32_t index,
 	struct lmplay_tensor *tensor) {
 	const struct tensor *t;
-	if (!is_usable(image) || (tensor == NULL) || (index >= image->tensor_count)) {
+	if (!is_usable(image) || (tensor == NULL) || (index >= count_of(image, TENSORS))) {
 		return LMPLAY_USAGE;
 	}
 	t = tensor_at(image, index);
@@ -809,7 +841,7 @@ enum lmplay_code lmplay_tensor(const struct lmplay_image *image, uint32_t index,
 enum lmplay_code lmplay_sequence_name(const struct lmplay_image *image, uint32_t index,
 	const char **name, uint32_t *name_bytes) {
 	if (!is_usable(image) || (name == NULL) || (name_bytes == NULL) ||
-		(index >= image->sequence_count)) {
+		(index >= count_of(image, SEQUENCES))) {
 		return LMPLAY_USAGE;
 	}
 	name_text(image, sequence_at(image, index)->name, name, name_bytes);
@@ -819,7 +851,7 @@ enum lmplay_code lmplay_sequence_name(const struct lmplay_image *image, uint32_t
 enum lmplay_code lmplay_need(const struct lmplay_image *image, uint32_t index,
 	struct lmplay_need *need) {
 	const struct device *d;
-	if (!is_usable(image) || (need == NULL) || (index >= image->device_count)) {
+	if (!is_usable(image) || (need == NULL) || (index >= count_of(image, DEVICES))) {
 		return LMPLAY_USAGE;
 	}
 	d = device_at(image, index);
@@ -847,49 +879,51 @@ struct lmplay_device_state {
 
 /* Where a window is mapped, in the arena. */
 struct lmplay_window_state {
-	uintptr_t address; /* of the mapped range, as in struct lmplay_mapping */
-	uint64_t inside;   /* offset of the window's first byte in the range; Point changes it */
-	uint64_t bus;      /* address at which its device reaches the first byte; 0: none */
-	uint64_t memory;   /* Host: address of the memory on the bus */
+	struct lmplay_mapping mapping; /* of the range that has the window's bytes */
+	uint64_t inside; /* offset of the window's first byte in the range; Point changes it */
+	uint64_t bus;    /* address at which its device reaches the first byte; 0: none */
 	const struct board_group *group; /* Tlb: group of the TLB window */
-	uint16_t slot;     /* Tlb: number of the TLB window */
+	uint16_t slot;   /* Tlb: number of the TLB window */
 	uint8_t kind;
 	uint8_t device;
-	uint8_t by_hooks;
 	uint8_t skew; /* offset of the range in its BAR, modulo 8 */
 };
 
+/* Returns the bytes that lmplay_verify uses: a time for each sequence, a bit for each window. */
+static uint64_t verify_bytes(const struct lmplay_image *image) {
+	return ((uint64_t)count_of(image, SEQUENCES) * 8u) + ((count_of(image, WINDOWS) + 7u) / 8u);
+}
+
+/* Returns the bytes that lmplay_load uses: tensors, and tables after them. */
+static uint64_t load_bytes(const struct lmplay_image *image) {
+	uint64_t tables =
+		((uint64_t)count_of(image, DEVICES) * sizeof(struct lmplay_device_state)) +
+		((uint64_t)count_of(image, WINDOWS) * sizeof(struct lmplay_window_state)) +
+		((count_of(image, TENSORS) + 7u) / 8u);
+	uint64_t bytes = image->arena_bytes + tables;
+	return (bytes < tables) ? UINT64_MAX : bytes; /* a reservation that is not verified yet */
+}
+
 enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_plan *plan) {
-	uint64_t tables;
-	if ((image == NULL) || (plan == NULL) ||
-		((image->state != IMAGE_OPEN) && (image->state != IMAGE_VERIFIED))) {
+	if ((plan == NULL) || !is_open(image)) {
 		return LMPLAY_USAGE;
 	}
-	clear_bytes(plan, sizeof *plan);
-	/* A time for each sequence, and a bit for each window. */
-	plan->verify_bytes = ((uint64_t)image->sequence_count * 8u) + ((image->window_count + 7u) / 8u);
-	tables = ((uint64_t)image->device_count * sizeof(struct lmplay_device_state)) +
-		((uint64_t)image->window_count * sizeof(struct lmplay_window_state)) +
-		((image->tensor_count + 7u) / 8u);
-	plan->tensor_bytes = image->arena_bytes;
-	plan->arena_bytes = image->arena_bytes + tables;
-	if (plan->arena_bytes < tables) { /* a reservation that is not verified yet */
-		plan->arena_bytes = UINT64_MAX;
-	}
+	plan->verify_bytes = verify_bytes(image);
+	plan->arena_bytes = load_bytes(image);
 	if (plan->arena_bytes < plan->verify_bytes) {
 		plan->arena_bytes = plan->verify_bytes;
 	}
+	plan->tensor_bytes = image->arena_bytes;
 	plan->host_bytes = image->host_bytes;
 	plan->payload_bytes = image->payload_bytes;
 	plan->align = TENSOR_ALIGN;
-	plan->devices = image->device_count;
-	plan->windows = image->window_count;
-	plan->sequences = image->sequence_count;
-	plan->tensors = image->tensor_count;
-	plan->commands = image->command_count;
+	plan->devices = count_of(image, DEVICES);
+	plan->windows = count_of(image, WINDOWS);
+	plan->sequences = count_of(image, SEQUENCES);
+	plan->tensors = count_of(image, TENSORS);
+	plan->commands = count_of(image, COMMANDS);
 	return LMPLAY_OK;
 }
-
 
 /* ---- Verification ---- */
 
@@ -952,12 +986,12 @@ static uint32_t read_character(const uint8_t *text, uint32_t size, uint32_t *c) 
 static const char *check_name(const struct lmplay_image *image, uint32_t name) {
 	uint32_t at = name >> 8;
 	uint32_t left = name & 255u;
-	if ((left == 0u) || !fits(at, left, image->text_bytes)) {
+	if ((left == 0u) || !fits(at, left, count_of(image, CHARACTERS))) {
 		return TEXT("has no name, or one outside the text");
 	}
 	while (left > 0u) {
 		uint32_t c = 0;
-		uint32_t size = read_character(&image->text[at], left, &c);
+		uint32_t size = read_character(text_at(image, at), left, &c);
 		if ((size == 0u) || !is_printable(c)) {
 			return TEXT("its name has a control character or is not UTF-8");
 		}
@@ -973,7 +1007,7 @@ static const char *check_device(const struct lmplay_image *image, uint32_t index
 }
 
 static const struct rule *rule_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct rule *)image->rules)[index];
+	return &((const struct rule *)image->vectors[RULES].elements)[index];
 }
 
 /* Reports whether a rule may follow the previous one: sorted by device, BAR and offset. */
@@ -986,7 +1020,7 @@ static bool is_after(const struct rule *r, const struct rule *previous) {
 static const char *check_rule(const struct lmplay_image *image, uint32_t index) {
 	const struct rule *r = rule_at(image, index);
 	uint64_t least; /* smallest accepted width */
-	if ((r->device >= image->device_count) || (r->bar >= LMPLAY_BARS)) {
+	if ((r->device >= count_of(image, DEVICES)) || (r->bar >= LMPLAY_BARS)) {
 		return TEXT("there is no such device or BAR");
 	}
 	if (board_of(image, r->device) != NULL) {
@@ -1025,7 +1059,8 @@ static const char *check_window(const struct lmplay_image *image, uint32_t index
 	struct totals *sum) {
 	const struct window *w = window_at(image, index);
 	bool is_fixed = (w->flags & FLAG_FIXED_BUS) != 0u;
-	if ((w->device >= image->device_count) || (w->kind < KIND_BAR) || (w->kind > KIND_CONFIG)) {
+	if ((w->device >= count_of(image, DEVICES)) || (w->kind < KIND_BAR) ||
+		(w->kind > KIND_CONFIG)) {
 		return TEXT("there is no such device or kind");
 	}
 	if ((w->flags > (FLAG_WRITE_COMBINING | FLAG_FIXED_BUS)) || (w->reserved != 0u)) {
@@ -1066,11 +1101,12 @@ static const char *check_sequence(const struct lmplay_image *image, uint32_t ind
 	struct totals *sum) {
 	const struct sequence *s = sequence_at(image, index);
 	if ((s->first != sum->commands) || (s->count == 0u) ||
-		(s->count > (image->command_count - sum->commands))) {
+		(s->count > (count_of(image, COMMANDS) - sum->commands))) {
 		return TEXT("has no commands, or not those that follow");
 	}
 	sum->commands += s->count;
-	if ((index == (image->sequence_count - 1u)) && (sum->commands != image->command_count)) {
+	if ((index == (count_of(image, SEQUENCES) - 1u)) &&
+		(sum->commands != count_of(image, COMMANDS))) {
 		return TEXT("is the last one, and does not end with the last command");
 	}
 	if (command_at(image, sum->commands - 1u)->opcode != OP_END) {
@@ -1080,14 +1116,14 @@ static const char *check_sequence(const struct lmplay_image *image, uint32_t ind
 }
 
 static const struct segment *segment_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct segment *)image->segments)[index];
+	return &((const struct segment *)image->vectors[SEGMENTS].elements)[index];
 }
 
 static const char *check_segment(const struct lmplay_image *image, uint32_t index,
 	struct totals *sum) {
 	const struct segment *s = segment_at(image, index);
 	uint64_t start = round_up(image->envelope_bytes, PAGE_BYTES) + sum->payload_bytes;
-	bool is_last = (index == (image->segment_count - 1u));
+	bool is_last = (index == (count_of(image, SEGMENTS) - 1u));
 	if ((s->size == 0u) || (s->size > BYTES_MAX) || (s->offset > BYTES_MAX)) {
 		return TEXT("size is 0, or size or offset exceeds 64 TiB");
 	}
@@ -1148,56 +1184,6 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 		return TEXT("its data lie outside the payload");
 	}
 	return NULL;
-}
-
-/* Checks the elements of all tables, and the sums of the reservation (step 4 of section 1.2). */
-static enum lmplay_code check_tables(const struct lmplay_image *image,
-	struct lmplay_error *error) {
-	struct totals sum;
-	const char *problem = NULL;
-	clear_bytes(&sum, sizeof sum);
-	for (uint32_t i = 0; i < image->device_count; i++) {
-		problem = check_device(image, i);
-		if (problem != NULL) {
-			return reject(error, LMPLAY_BAD_IMAGE, "device", i, problem);
-		}
-	}
-	for (uint32_t i = 0; i < image->rule_count; i++) {
-		problem = check_rule(image, i);
-		if (problem != NULL) {
-			return reject(error, LMPLAY_BAD_IMAGE, "rule", i, problem);
-		}
-	}
-	for (uint32_t i = 0; i < image->window_count; i++) {
-		problem = check_window(image, i, &sum);
-		if (problem != NULL) {
-			return reject(error, LMPLAY_BAD_IMAGE, "window", i, problem);
-		}
-	}
-	for (uint32_t i = 0; i < image->sequence_count; i++) {
-		problem = check_sequence(image, i, &sum);
-		if (problem != NULL) {
-			return reject(error, LMPLAY_BAD_IMAGE, "sequence", i, problem);
-		}
-	}
-	for (uint32_t i = 0; i < image->segment_count; i++) {
-		problem = check_segment(image, i, &sum);
-		if (problem != NULL) {
-			return reject(error, LMPLAY_BAD_IMAGE, "segment", i, problem);
-		}
-	}
-	for (uint32_t i = 0; i < image->tensor_count; i++) {
-		problem = check_tensor(image, i, &sum);
-		if (problem != NULL) {
-			return reject(error, LMPLAY_BAD_IMAGE, "tensor", i, problem);
-		}
-	}
-	if ((sum.host_bytes != image->host_bytes) || (sum.payload_bytes != image->payload_bytes) ||
-		(sum.arena_bytes != image->arena_bytes)) {
-		return reject(error, LMPLAY_BAD_IMAGE, "reservation", LMPLAY_NONE,
-			TEXT("a number of bytes is not the sum of the table"));
-	}
-	return LMPLAY_OK;
 }
 
 /* What the index of a command selects. */
@@ -1261,9 +1247,11 @@ static const struct form forms[OPCODES] = {
 #define TIME_IS_CALLED ((uint64_t)1 << 62) /* a Call has the sequence */
 #define TIME_MASK (TIME_IS_CALLED - 1u)
 
-/* The state of checking commands. */
+/* The state of checking an image. */
 struct checker {
 	const struct lmplay_image *image;
+	const char *place;     /* what is being checked, as in struct lmplay_error */
+	uint32_t index;
 	uint64_t *times;       /* of each sequence in us, and flags */
 	uint8_t *pointed;      /* one bit for each window: a Point came before */
 	bool any_pointed;      /* a bit of `pointed` may be set */
@@ -1273,7 +1261,7 @@ struct checker {
 
 static void unpoint_windows(struct checker *k) {
 	if (k->any_pointed) {
-		clear_bytes(k->pointed, (k->image->window_count + 7u) / 8u);
+		clear_bytes(k->pointed, (count_of(k->image, WINDOWS) + 7u) / 8u);
 		k->any_pointed = false;
 	}
 }
@@ -1282,7 +1270,7 @@ static void unpoint_windows(struct checker *k) {
 static bool find_rule(struct checker *k, const struct window *w, uint64_t offset) {
 	const struct lmplay_image *image = k->image;
 	const struct board *board = board_of(image, w->device);
-	uint32_t count = (board != NULL) ? board->rule_count : image->rule_count;
+	uint32_t count = (board != NULL) ? board->rule_count : count_of(image, RULES);
 	bool is_found = false;
 	for (uint32_t i = 0; (i < count) && !is_found; i++) {
 		if (board != NULL) {
@@ -1411,7 +1399,7 @@ static const char *check_point(struct checker *k, const struct command *c) {
 static const char *check_bus_window(const struct lmplay_image *image, const struct command *c) {
 	const struct window *w;
 	const struct board *board;
-	if (c->index >= image->window_count) {
+	if (c->index >= count_of(image, WINDOWS)) {
 		return TEXT("there is no such window");
 	}
 	w = window_at(image, c->index);
@@ -1437,7 +1425,7 @@ static const char *check_memory(const struct lmplay_image *image, const struct c
 	uint32_t role) {
 	uint64_t size = image->payload_bytes;
 	if ((c->index != 0u) || (role == LMPLAY_OUTPUT)) {
-		if ((c->index == 0u) || (c->index > image->tensor_count) ||
+		if ((c->index == 0u) || (c->index > count_of(image, TENSORS)) ||
 			(tensor_at(image, c->index - 1u)->role != role)) {
 			return TEXT("index does not select a tensor of the right role");
 		}
@@ -1464,7 +1452,7 @@ static const char *check_index(const struct lmplay_image *image, const struct co
 		}
 		break;
 	case INDEX_SEQUENCE:
-		if (c->index >= image->sequence_count) {
+		if (c->index >= count_of(image, SEQUENCES)) {
 			problem = TEXT("there is no such sequence");
 		}
 		break;
@@ -1536,7 +1524,7 @@ static const char *check_command(struct checker *k, const struct command *c, boo
 	}
 	if (f->kinds == 0u) {
 		problem = (c->window != 0u) ? TEXT("window must be 0") : NULL;
-	} else if ((c->window >= k->image->window_count) ||
+	} else if ((c->window >= count_of(k->image, WINDOWS)) ||
 		(((f->kinds >> window_at(k->image, c->window)->kind) & 1u) == 0u)) {
 		problem = TEXT("there is no such window, or it has the wrong kind");
 	} else if (c->opcode == OP_POINT) {
@@ -1563,15 +1551,67 @@ static uint64_t longest_us(const struct lmplay_image *image, const struct comman
 		us += c->amount; /* a deadline, a delay or 0 */
 	}
 	if (c->option == POLICY_IGNORE) {
-		us += (uint64_t)QUERY_US * image->device_count;
+		us += (uint64_t)QUERY_US * count_of(image, DEVICES);
 	}
 	return us;
 }
 
-/* Checks all commands, and computes the times of the sequences (step 5 of section 1.2). */
-static enum lmplay_code check_commands(struct checker *k, struct lmplay_error *error) {
+static const char *check_element(const struct lmplay_image *image, uint32_t field, uint32_t index,
+	struct totals *sum) {
+	const char *problem = NULL;
+	switch (field) {
+	case DEVICES:
+		problem = check_device(image, index);
+		break;
+	case RULES:
+		problem = check_rule(image, index);
+		break;
+	case WINDOWS:
+		problem = check_window(image, index, sum);
+		break;
+	case SEQUENCES:
+		problem = check_sequence(image, index, sum);
+		break;
+	case SEGMENTS:
+		problem = check_segment(image, index, sum);
+		break;
+	default:
+		problem = check_tensor(image, index, sum);
+		break;
+	}
+	return problem;
+}
+
+/* Checks the elements of all tables, and the sums of the reservation (step 4 of section 1.2). */
+static const char *check_tables(struct checker *k) {
+	static const uint8_t order[] = {DEVICES, RULES, WINDOWS, SEQUENCES, SEGMENTS, TENSORS};
 	const struct lmplay_image *image = k->image;
-	for (uint32_t s = 0; s < image->sequence_count; s++) {
+	struct totals sum;
+	clear_bytes(&sum, sizeof sum);
+	for (uint32_t t = 0; t < sizeof order; t++) {
+		k->place = vector_forms[order[t]].element;
+		for (uint32_t i = 0; i < count_of(image, order[t]); i++) {
+			const char *problem = check_element(image, order[t], i, &sum);
+			if (problem != NULL) {
+				k->index = i;
+				return problem;
+			}
+		}
+	}
+	k->place = "reservation";
+	k->index = LMPLAY_NONE;
+	if ((sum.host_bytes != image->host_bytes) || (sum.payload_bytes != image->payload_bytes) ||
+		(sum.arena_bytes != image->arena_bytes)) {
+		return TEXT("a number of bytes is not the sum of the table");
+	}
+	return NULL;
+}
+
+/* Checks all commands, and computes the times of the sequences (step 5 of section 1.2). */
+static const char *check_commands(struct checker *k) {
+	const struct lmplay_image *image = k->image;
+	k->place = "command";
+	for (uint32_t s = 0; s < count_of(image, SEQUENCES); s++) {
 		uint32_t at = sequence_at(image, s)->first;
 		uint32_t end = at + sequence_at(image, s)->count;
 		unpoint_windows(k);
@@ -1579,7 +1619,8 @@ static enum lmplay_code check_commands(struct checker *k, struct lmplay_error *e
 			const struct command *c = command_at(image, at);
 			const char *problem = check_command(k, c, (at + 1u) == end);
 			if (problem != NULL) {
-				return reject(error, LMPLAY_BAD_IMAGE, "command", at, problem);
+				k->index = at;
+				return problem;
 			}
 			k->times[s] += longest_us(image, c);
 			if (c->opcode == OP_CALL) {
@@ -1589,45 +1630,50 @@ static enum lmplay_code check_commands(struct checker *k, struct lmplay_error *e
 			}
 		}
 	}
-	for (uint32_t s = 0; s < image->sequence_count; s++) {
+	k->place = "sequence";
+	for (uint32_t s = 0; s < count_of(image, SEQUENCES); s++) {
 		if (((k->times[s] & TIME_CALLS) != 0u) && ((k->times[s] & TIME_IS_CALLED) != 0u)) {
-			return reject(error, LMPLAY_BAD_IMAGE, "sequence", s,
-				TEXT("contains a call and is called itself, but calls do not nest"));
+			k->index = s;
+			return TEXT("contains a call and is called itself, but calls do not nest");
 		}
 	}
-	return LMPLAY_OK;
+	return NULL;
 }
 
 /* Checks that the payload is the rest of the file, and the checksums of its segments (step 6). */
-static enum lmplay_code check_payload(const struct lmplay_image *image,
-	struct lmplay_error *error) {
+static const char *check_payload(struct checker *k) {
+	const struct lmplay_image *image = k->image;
 	uint64_t start = image->envelope_bytes;
 	uint64_t padding = round_up(start, PAGE_BYTES) - start;
-	if (image->segment_count == 0u) {
+	if (count_of(image, SEGMENTS) == 0u) {
 		padding = 0;
 	}
 	start += padding;
 	if ((start + image->payload_bytes) != image->file_bytes) {
-		return reject(error, LMPLAY_BAD_IMAGE, "segments", LMPLAY_NONE,
-			TEXT("do not end where the file ends"));
+		k->place = "segments";
+		k->index = LMPLAY_NONE;
+		return TEXT("do not end where the file ends");
 	}
+	k->place = "segment";
+	k->index = 0;
 	if (!is_zero(&image->bytes[image->envelope_bytes], padding)) {
-		return reject(error, LMPLAY_BAD_IMAGE, "segment", 0,
-			TEXT("padding bytes before the segment are not zero"));
+		return TEXT("padding bytes before the segment are not zero");
 	}
-	for (uint32_t i = 0; i < image->segment_count; i++) {
+	for (uint32_t i = 0; i < count_of(image, SEGMENTS); i++) {
 		const struct segment *s = segment_at(image, i);
+		k->index = i;
 		if (LMPLAY_CRC32C(0, &image->bytes[s->offset], s->size) != s->checksum) {
-			return reject(error, LMPLAY_BAD_IMAGE, "segment", i, TEXT("its checksum is wrong"));
+			return TEXT("its checksum is wrong");
 		}
 	}
-	return LMPLAY_OK;
+	return NULL;
 }
 
 /* Compares the longest time of each sequence with the limit. */
-static enum lmplay_code check_times(const struct checker *k, struct lmplay_error *error) {
+static const char *check_times(struct checker *k) {
 	const struct lmplay_image *image = k->image;
-	for (uint32_t s = 0; s < image->sequence_count; s++) {
+	k->place = "sequence";
+	for (uint32_t s = 0; s < count_of(image, SEQUENCES); s++) {
 		uint64_t us = k->times[s] & TIME_MASK;
 		uint32_t at = sequence_at(image, s)->first;
 		uint32_t end = at + sequence_at(image, s)->count;
@@ -1638,45 +1684,45 @@ static enum lmplay_code check_times(const struct checker *k, struct lmplay_error
 			}
 		}
 		if (us > image->limit_us) {
-			return reject(error, LMPLAY_BAD_IMAGE, "sequence", s,
-				TEXT("may take longer than the limit"));
+			k->index = s;
+			return TEXT("may take longer than the limit");
 		}
 	}
-	return LMPLAY_OK;
+	return NULL;
 }
 
 enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t work_size,
 	uint64_t limit_us, struct lmplay_error *error) {
 	struct checker k;
-	struct lmplay_plan plan;
-	enum lmplay_code code = lmplay_plan(image, &plan);
-	if ((code != LMPLAY_OK) || (work == NULL) || (((uintptr_t)work % TENSOR_ALIGN) != 0u) ||
-		(work_size < plan.verify_bytes)) {
+	const char *problem;
+	if (!is_open(image) || (work == NULL) ||
+		(((uintptr_t)work % TENSOR_ALIGN) != 0u) || (work_size < verify_bytes(image))) {
 		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
 			TEXT("is not open, or the memory is too small or misaligned"));
 	}
 	image->state = IMAGE_OPEN;
 	image->limit_us = (limit_us != 0u) ? limit_us : LMPLAY_LIMIT_DEFAULT_US;
-	clear_bytes(work, (size_t)plan.verify_bytes);
+	clear_bytes(work, (size_t)verify_bytes(image));
 	clear_bytes(&k, sizeof k);
 	k.image = image;
 	k.times = (uint64_t *)work;
-	k.pointed = (uint8_t *)&k.times[image->sequence_count];
+	k.pointed = (uint8_t *)&k.times[count_of(image, SEQUENCES)];
 	k.cached = LMPLAY_NONE;
-	code = check_tables(image, error);
-	if (code == LMPLAY_OK) {
-		code = check_commands(&k, error);
+	problem = check_tables(&k);
+	if (problem == NULL) {
+		problem = check_commands(&k);
 	}
-	if (code == LMPLAY_OK) {
-		code = check_payload(image, error);
+	if (problem == NULL) {
+		problem = check_payload(&k);
 	}
-	if (code == LMPLAY_OK) {
-		code = check_times(&k, error);
+	if (problem == NULL) {
+		problem = check_times(&k);
 	}
-	if (code == LMPLAY_OK) {
-		image->state = IMAGE_VERIFIED;
+	if (problem != NULL) {
+		return reject(error, LMPLAY_BAD_IMAGE, k.place, k.index, problem);
 	}
-	return code;
+	image->state = IMAGE_VERIFIED;
+	return LMPLAY_OK;
 }
 
 #endif
@@ -1687,8 +1733,25 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 struct loader {
 	struct lmplay_replay *replay;
 	const struct lmplay_device *found; /* the devices of the machine */
-	struct lmplay_error *error;
+	const char *place;  /* what is being checked, as in struct lmplay_error; "" without texts */
+	uint32_t index;
+	const char *reason; /* of the failure; "" without texts */
 };
+
+static void set_place(struct loader *l, const char *place, uint32_t index) {
+	if (LMPLAY_TEXT != 0) {
+		l->place = place;
+	}
+	l->index = index;
+}
+
+/* Records why the image cannot be loaded. Returns the code. */
+static enum lmplay_code fail_load(struct loader *l, enum lmplay_code code, const char *reason) {
+	if (LMPLAY_TEXT != 0) {
+		l->reason = reason;
+	}
+	return code;
+}
 
 /* Calls the hook `map`, and checks the mapping. Sets *by_hooks, *address and *bus of a mapping. */
 static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *range,
@@ -1698,17 +1761,15 @@ static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *r
 	clear_bytes(mapping, sizeof *mapping);
 	code = hooks->map(hooks->context, range, mapping);
 	if (code != LMPLAY_OK) {
-		return reject(l->error, code, "window", range->window,
-			TEXT("the port cannot map it, or registers that it needs"));
+		return fail_load(l, code, TEXT("the port cannot map it, or registers that it needs"));
 	}
 	if (mapping->by_hooks != 0u) {
 		if ((hooks->load == NULL) || (hooks->store == NULL)) {
-			return reject(l->error, LMPLAY_NO_DEVICE, "window", range->window,
-				TEXT("the port has no hooks load and store"));
+			return fail_load(l, LMPLAY_NO_DEVICE, TEXT("the port has no hooks load and store"));
 		}
 	} else if ((mapping->address == 0u) ||
 		((((uint64_t)mapping->address ^ range->offset) & 7u) != 0u)) {
-		return reject(l->error, LMPLAY_NO_DEVICE, "window", range->window,
+		return fail_load(l, LMPLAY_NO_DEVICE,
 			TEXT("the port has mapped it at a misaligned address"));
 	} else {
 		/* The player makes the accesses. */
@@ -1716,20 +1777,23 @@ static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *r
 	return LMPLAY_OK;
 }
 
-/* Maps `size` bytes of a BAR. */
-static enum lmplay_code map_bar(struct loader *l, uint32_t device, uint32_t window, uint32_t bar,
-	uint64_t offset, uint64_t size, uint32_t write_combining, struct lmplay_mapping *mapping) {
+/* Maps `size` bytes of a BAR of a window's device: for the window with the number `window`, or for
+   registers if that is LMPLAY_NONE. */
+static enum lmplay_code map_bar(struct loader *l, const struct window *w, uint32_t window,
+	uint32_t bar, uint64_t offset, uint64_t size, struct lmplay_mapping *mapping) {
+	uint64_t bar_bytes = l->found[w->device].bars[bar];
 	struct lmplay_range range;
 	clear_bytes(&range, sizeof range);
 	range.kind = LMPLAY_RANGE_BAR;
-	range.device = device;
+	range.device = w->device;
 	range.window = window;
 	range.bar = bar;
 	range.offset = offset;
 	range.size = size;
-	range.write_combining = write_combining;
-	if ((offset > l->found[device].bars[bar]) || (size > (l->found[device].bars[bar] - offset))) {
-		return reject(l->error, LMPLAY_NO_DEVICE, "device", device,
+	range.write_combining = (window != LMPLAY_NONE) ? w->flags : 0u;
+	if ((offset > bar_bytes) || (size > (bar_bytes - offset))) {
+		set_place(l, "device", w->device);
+		return fail_load(l, LMPLAY_NO_DEVICE,
 			TEXT("a BAR is too small for the registers of the board"));
 	}
 	return map_range(l, &range, mapping);
@@ -1776,21 +1840,21 @@ static uint32_t choose_tlb_window(const struct lmplay_device_state *d,
 }
 
 /* Maps a TLB window for a Tlb window, and the registers that program it. */
-static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct window *w,
-	struct lmplay_window_state *state, struct lmplay_mapping *mapping) {
+static enum lmplay_code map_tlb(struct loader *l, const struct window *w,
+	struct lmplay_window_state *state) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = tlb_of(d->board);
 	const struct board_group *g;
 	uint32_t slot;
 	if (tlb == NULL) {
-		return reject(l->error, LMPLAY_WRONG_DEVICE, "window", index,
+		return fail_load(l, LMPLAY_WRONG_DEVICE,
 			TEXT("the device has no TLB windows, or its board is left out"));
 	}
 	if (d->registers_mapped == 0u) {
 		const struct board_group *last = &tlb->groups[tlb->group_count - 1u];
 		uint64_t size = ((uint64_t)last->first + last->count) * tlb->config_stride;
-		enum lmplay_code code = map_bar(l, w->device, LMPLAY_NONE, tlb->config_bar,
-			tlb->config_offset, size, 0, &d->registers);
+		enum lmplay_code code = map_bar(l, w, LMPLAY_NONE, tlb->config_bar,
+			tlb->config_offset, size, &d->registers);
 		if (code != LMPLAY_OK) {
 			return code;
 		}
@@ -1798,15 +1862,14 @@ static enum lmplay_code map_tlb(struct loader *l, uint32_t index, const struct w
 	}
 	slot = choose_tlb_window(d, &l->found[w->device], w->slot, w->size);
 	if (slot == LMPLAY_NONE) {
-		return reject(l->error, LMPLAY_NO_DEVICE, "window", index,
-			TEXT("no TLB window of this size is free"));
+		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("no TLB window of this size is free"));
 	}
 	g = group_of(tlb, slot);
 	set_bit(d->taken, slot);
 	state->slot = (uint16_t)slot;
 	state->group = g;
-	return map_bar(l, w->device, index, g->bar, g->offset + ((uint64_t)(slot - g->first) * g->size),
-		g->size, w->flags, mapping);
+	return map_bar(l, w, l->index, g->bar, g->offset + ((uint64_t)(slot - g->first) * g->size),
+		g->size, &state->mapping);
 }
 
 /* Returns the bus address that a Host window must have, or 0 if any will do. */
@@ -1817,7 +1880,7 @@ static uint64_t fixed_bus(const struct window *w) {
 /* Reserves a region of outbound translation for a Host window, so that tiles reach its memory: at
    the fixed address of the window, or a page after the region before. The registers are programmed
    when bus mastering is enabled. */
-static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const struct window *w,
+static enum lmplay_code add_outbound(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_outbound *o = d->board->outbound;
@@ -1827,8 +1890,8 @@ static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const str
 		offset = fixed_bus(w) - o->noc; /* a very large number if the address is below o->noc */
 	}
 	if (d->outbound_mapped == 0u) {
-		enum lmplay_code code = map_bar(l, w->device, LMPLAY_NONE, o->bar, o->offset,
-			(uint64_t)o->regions * o->stride, 0, &d->outbound);
+		enum lmplay_code code = map_bar(l, w, LMPLAY_NONE, o->bar, o->offset,
+			(uint64_t)o->regions * o->stride, &d->outbound);
 		if (code != LMPLAY_OK) {
 			return code;
 		}
@@ -1836,7 +1899,7 @@ static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const str
 	}
 	if ((d->outbound_count == o->regions) || (offset < d->outbound_end) || (offset > o->last) ||
 		((size - 1u) > (o->last - offset))) {
-		return reject(l->error, LMPLAY_NO_DEVICE, "window", index,
+		return fail_load(l, LMPLAY_NO_DEVICE,
 			TEXT("all regions or addresses of outbound translation are in use"));
 	}
 	d->outbound_count++;
@@ -1846,8 +1909,8 @@ static enum lmplay_code add_outbound(struct loader *l, uint32_t index, const str
 }
 
 /* Provides host memory for a Host window. */
-static enum lmplay_code map_host(struct loader *l, uint32_t index, const struct window *w,
-	struct lmplay_window_state *state, struct lmplay_mapping *mapping) {
+static enum lmplay_code map_host(struct loader *l, const struct window *w,
+	struct lmplay_window_state *state) {
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
 	bool is_translated = outbound_of(d->board) != NULL;
 	struct lmplay_range range;
@@ -1855,19 +1918,18 @@ static enum lmplay_code map_host(struct loader *l, uint32_t index, const struct 
 	clear_bytes(&range, sizeof range);
 	range.kind = LMPLAY_RANGE_HOST;
 	range.device = w->device;
-	range.window = index;
+	range.window = l->index;
 	range.size = w->size;
 	range.write_combining = w->flags & FLAG_WRITE_COMBINING;
 	range.fixed_bus = is_translated ? 0u : fixed_bus(w);
-	code = map_range(l, &range, mapping);
-	state->memory = mapping->bus;
-	state->bus = mapping->bus;
+	code = map_range(l, &range, &state->mapping);
+	state->bus = state->mapping.bus;
 	l->replay->masters |= (uint32_t)1 << w->device;
 	if ((code == LMPLAY_OK) && is_translated) {
-		code = add_outbound(l, index, w, state);
+		code = add_outbound(l, w, state);
 	} else if ((code == LMPLAY_OK) && (range.fixed_bus != 0u) &&
-		(range.fixed_bus != mapping->bus)) {
-		code = reject(l->error, LMPLAY_NO_DEVICE, "window", index,
+		(range.fixed_bus != state->bus)) {
+		code = fail_load(l, LMPLAY_NO_DEVICE,
 			TEXT("the port cannot map it at its fixed bus address"));
 	} else {
 		/* The window is where the port has mapped it. */
@@ -1879,26 +1941,24 @@ static enum lmplay_code map_window(struct loader *l, uint32_t index) {
 	struct lmplay_replay *r = l->replay;
 	const struct window *w = window_at(r->image, index);
 	struct lmplay_window_state *state = &r->windows[index];
-	struct lmplay_mapping mapping = {0, 0, 1};
 	enum lmplay_code code = LMPLAY_OK;
+	set_place(l, "window", index);
 	state->kind = w->kind;
 	state->device = w->device;
 	state->skew = (uint8_t)(w->offset & 7u);
+	state->mapping.by_hooks = 1; /* until the window is mapped; always for a Config window */
 	if (w->kind == KIND_BAR) {
-		code = map_bar(l, w->device, index, w->bar, w->offset, w->size, w->flags, &mapping);
-		state->bus = mapping.bus;
+		code = map_bar(l, w, index, w->bar, w->offset, w->size, &state->mapping);
+		state->bus = state->mapping.bus;
 	} else if (w->kind == KIND_TLB) {
-		code = map_tlb(l, index, w, state, &mapping);
+		code = map_tlb(l, w, state);
 	} else if (w->kind == KIND_HOST) {
-		code = map_host(l, index, w, state, &mapping);
+		code = map_host(l, w, state);
 	} else if (r->hooks->load_config == NULL) {
-		code = reject(l->error, LMPLAY_NO_DEVICE, "window", index,
-			TEXT("the port has no hook load_config"));
+		code = fail_load(l, LMPLAY_NO_DEVICE, TEXT("the port has no hook load_config"));
 	} else {
 		/* The hook load_config makes the accesses. */
 	}
-	state->address = mapping.address;
-	state->by_hooks = (mapping.by_hooks != 0u) ? 1u : 0u;
 	return code;
 }
 
@@ -1947,9 +2007,7 @@ static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_gr
 
 /* Checks that a Relocate can be executed: the bus address is one that the device of the register
    reaches, and the sum fits the register. */
-static enum lmplay_code check_relocate(const struct loader *l, uint32_t index,
-	const struct command *c) {
-	struct lmplay_error *error = l->error;
+static enum lmplay_code check_relocate(struct loader *l, const struct command *c) {
 	const struct lmplay_replay *r = l->replay;
 	const struct lmplay_window_state *target = &r->windows[c->index];
 	uint32_t device = r->windows[c->window].device;
@@ -1964,83 +2022,74 @@ static enum lmplay_code check_relocate(const struct loader *l, uint32_t index,
 		is_reachable = !is_host || (outbound_of(owner) == NULL);
 	}
 	if (!is_reachable) {
-		return reject(error, LMPLAY_USAGE, "command", index,
+		return fail_load(l, LMPLAY_USAGE,
 			TEXT("tiles reach only Host windows of their own device"));
 	}
 	if (target->bus == 0u) {
-		return reject(error, LMPLAY_NO_DEVICE, "command", index,
-			TEXT("the window has no bus address"));
+		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("the window has no bus address"));
 	}
 	if ((sum < target->bus) || ((sum & ~width_mask(c->width)) != 0u)) {
-		return reject(error, LMPLAY_WRONG_DEVICE, "command", index,
-			TEXT("the bus address does not fit the register"));
+		return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("the bus address does not fit the register"));
 	}
 	return LMPLAY_OK;
 }
 
 /* Checks that a Point can be executed. */
-static enum lmplay_code check_tiles(const struct loader *l, uint32_t index,
-	const struct command *c) {
-	struct lmplay_error *error = l->error;
+static enum lmplay_code check_tiles(struct loader *l, const struct command *c) {
 	const struct lmplay_window_state *w = &l->replay->windows[c->window];
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = d->board->tlb;
 	struct tlb_words words;
 	if (!encode_tlb_window(tlb, w->group, c->mask, c->value, &words)) {
-		return reject(error, LMPLAY_REFUSED, "command", index,
-			TEXT("the device's TLB cannot encode this tile range"));
+		return fail_load(l, LMPLAY_REFUSED, TEXT("the device's TLB cannot encode this tile range"));
 	}
 	if ((LMPLAY_ACCESS_64 == 0) && (tlb->config_width == 8u) && (d->registers.by_hooks == 0u)) {
-		return reject(error, LMPLAY_WRONG_DEVICE, "command", index,
-			TEXT("this processor has no accesses of 8 bytes"));
+		return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("this processor has no accesses of 8 bytes"));
 	}
 	return LMPLAY_OK;
 }
 
 /* Checks that every command can be executed on these devices by this processor. */
-static enum lmplay_code check_for_machine(const struct loader *l) {
+static enum lmplay_code check_for_machine(struct loader *l) {
 	struct lmplay_replay *r = l->replay;
 	enum lmplay_code code = LMPLAY_OK;
-	for (uint32_t i = 0; (i < r->image->command_count) && (code == LMPLAY_OK); i++) {
+	for (uint32_t i = 0; (i < count_of(r->image, COMMANDS)) && (code == LMPLAY_OK); i++) {
 		const struct command *c = command_at(r->image, i);
+		set_place(l, "command", i);
 		if (c->opcode == OP_RELOCATE) {
 			r->masters |= (uint32_t)1 << r->windows[c->window].device;
-			code = check_relocate(l, i, c);
+			code = check_relocate(l, c);
 		} else if ((HAS_TILES != 0) && (c->opcode == OP_POINT)) {
-			code = check_tiles(l, i, c);
+			code = check_tiles(l, c);
 		} else {
 			/* Verification has checked everything else. */
 		}
 		if ((LMPLAY_ACCESS_64 == 0) && (code == LMPLAY_OK) && (c->width == 8u) &&
 			((c->mode != MODE_BULK) || (c->opcode == OP_EXPECT)) &&
-			(r->windows[c->window].by_hooks == 0u)) {
-			struct lmplay_error *error = l->error;
-			code = reject(error, LMPLAY_WRONG_DEVICE, "command", i,
-				TEXT("this processor has no accesses of 8 bytes"));
+			(r->windows[c->window].mapping.by_hooks == 0u)) {
+					code = fail_load(l, LMPLAY_WRONG_DEVICE,
+						TEXT("this processor has no accesses of 8 bytes"));
 		}
 	}
 	return code;
 }
 
 /* Compares the devices of the machine with those that the image needs. */
-static enum lmplay_code check_identity(const struct loader *l) {
-	struct lmplay_error *error = l->error;
+static enum lmplay_code check_identity(struct loader *l) {
 	const struct lmplay_image *image = l->replay->image;
-	for (uint32_t i = 0; i < image->device_count; i++) {
+	for (uint32_t i = 0; i < count_of(image, DEVICES); i++) {
 		const struct device *want = device_at(image, i);
 		const struct lmplay_device *got = &l->found[i];
+		set_place(l, "device", i);
 		if ((want->vendor != got->vendor) || (want->device != got->device)) {
-			return reject(error, LMPLAY_WRONG_DEVICE, "device", i,
-				TEXT("the image is for other PCI ids"));
+			return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("the image is for other PCI ids"));
 		}
 		if ((want->subsystem != 0u) && (want->subsystem != got->subsystem)) {
-			return reject(error, LMPLAY_WRONG_DEVICE, "device", i,
-				TEXT("the image is for another subsystem"));
+			return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("the image is for another subsystem"));
 		}
 		for (uint32_t bar = 0; bar < LMPLAY_BARS; bar++) {
 			if (got->bars[bar] < want->bars[bar]) {
-				return reject(error, LMPLAY_WRONG_DEVICE, "device", i,
-					TEXT("the image needs a larger BAR"));
+				return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("the image needs a larger BAR"));
 			}
 		}
 	}
@@ -2086,24 +2135,24 @@ static void store_mapped(uintptr_t address, uint32_t width, uint64_t value) {
 }
 
 /* Accesses at an offset of a mapping. */
-static enum lmplay_code load_mapping(const struct lmplay_replay *r, uintptr_t address,
-	bool by_hooks, uint64_t offset, uint32_t width, uint64_t *value) {
+static enum lmplay_code load_mapping(const struct lmplay_replay *r,
+	const struct lmplay_mapping *m, uint64_t offset, uint32_t width, uint64_t *value) {
 	enum lmplay_code code = LMPLAY_OK;
-	if (by_hooks) {
-		code = r->hooks->load(r->hooks->context, address, offset, width, value);
+	if (m->by_hooks != 0u) {
+		code = r->hooks->load(r->hooks->context, m->address, offset, width, value);
 	} else {
-		*value = load_mapped(address + (uintptr_t)offset, width);
+		*value = load_mapped(m->address + (uintptr_t)offset, width);
 	}
 	return ((code == LMPLAY_OK) && (r->fault != 0u)) ? LMPLAY_BUS_FAULT : code;
 }
 
-static enum lmplay_code store_mapping(const struct lmplay_replay *r, uintptr_t address,
-	bool by_hooks, uint64_t offset, uint32_t width, uint64_t value) {
+static enum lmplay_code store_mapping(const struct lmplay_replay *r,
+	const struct lmplay_mapping *m, uint64_t offset, uint32_t width, uint64_t value) {
 	enum lmplay_code code = LMPLAY_OK;
-	if (by_hooks) {
-		code = r->hooks->store(r->hooks->context, address, offset, width, value);
+	if (m->by_hooks != 0u) {
+		code = r->hooks->store(r->hooks->context, m->address, offset, width, value);
 	} else {
-		store_mapped(address + (uintptr_t)offset, width, value);
+		store_mapped(m->address + (uintptr_t)offset, width, value);
 	}
 	return code;
 }
@@ -2118,14 +2167,14 @@ static enum lmplay_code load_window(const struct lmplay_replay *r,
 			&loaded);
 		*value = loaded;
 	} else {
-		code = load_mapping(r, w->address, w->by_hooks != 0u, w->inside + offset, width, value);
+		code = load_mapping(r, &w->mapping, w->inside + offset, width, value);
 	}
 	return code;
 }
 
 static enum lmplay_code store_window(const struct lmplay_replay *r,
 	const struct lmplay_window_state *w, uint64_t offset, uint32_t width, uint64_t value) {
-	return store_mapping(r, w->address, w->by_hooks != 0u, w->inside + offset, width, value);
+	return store_mapping(r, &w->mapping, w->inside + offset, width, value);
 }
 
 static void execute_barrier(const struct lmplay_replay *r) {
@@ -2139,45 +2188,62 @@ static void execute_barrier(const struct lmplay_replay *r) {
 /* Discards cache lines before a load from host memory, and writes them back after a store to it. */
 static void invalidate(const struct lmplay_replay *r, const struct lmplay_window_state *w,
 	uint64_t offset, uint64_t size) {
-	if ((w->kind == KIND_HOST) && (w->by_hooks == 0u) && (r->hooks->invalidate != NULL)) {
-		r->hooks->invalidate(r->hooks->context, w->address + (uintptr_t)offset, size);
+	if ((w->kind == KIND_HOST) && (w->mapping.by_hooks == 0u) && (r->hooks->invalidate != NULL)) {
+		r->hooks->invalidate(r->hooks->context, w->mapping.address + (uintptr_t)offset, size);
 	}
 }
 
 static void clean(const struct lmplay_replay *r, const struct lmplay_window_state *w,
 	uint64_t offset, uint64_t size) {
-	if ((w->kind == KIND_HOST) && (w->by_hooks == 0u) && (r->hooks->clean != NULL)) {
-		r->hooks->clean(r->hooks->context, w->address + (uintptr_t)offset, size);
+	if ((w->kind == KIND_HOST) && (w->mapping.by_hooks == 0u) && (r->hooks->clean != NULL)) {
+		r->hooks->clean(r->hooks->context, w->mapping.address + (uintptr_t)offset, size);
 	}
 }
 
 /* ---- Bus mastering ---- */
 
-/* Stores to one register of a region of outbound translation. */
-static enum lmplay_code store_outbound(const struct lmplay_replay *r,
-	const struct lmplay_device_state *d, uint64_t offset, uint64_t value) {
-	return store_mapping(r, d->outbound.address, d->outbound.by_hooks != 0u, offset, 4,
-		value & 0xffffffffu);
+/* Returns the index of the next Host window of a device, in the order in which lmplay_load maps
+   them: fixed bus addresses first. LMPLAY_NONE: there is no other. *position is 0 at first. */
+static uint32_t next_host_window(const struct lmplay_replay *r, uint32_t device,
+	uint32_t *position) {
+	uint32_t count = count_of(r->image, WINDOWS);
+	while (*position < (2u * count)) {
+		bool fixed_ones = *position < count;
+		uint32_t i = fixed_ones ? *position : (*position - count);
+		const struct window *w = window_at(r->image, i);
+		(*position)++;
+		if ((w->kind == KIND_HOST) && (w->device == device) &&
+			((fixed_bus(w) != 0u) == fixed_ones)) {
+			return i;
+		}
+	}
+	return LMPLAY_NONE;
 }
 
-/* Programs one region: tiles then reach `size` bytes at the address `bus`, from `offset` on. The
-   region is disabled until all its registers have their new values; with size 0 it stays so. */
+/* Stores to one register of outbound translation. */
+static enum lmplay_code store_outbound(const struct lmplay_replay *r,
+	const struct lmplay_device_state *d, uint64_t offset, uint64_t value) {
+	return store_mapping(r, &d->outbound, offset, 4, value & 0xffffffffu);
+}
+
+/* Programs one region: tiles then reach the memory of a Host window, or none if `window` is
+   LMPLAY_NONE. The region is disabled until all its registers have their new values. */
 static enum lmplay_code program_region(const struct lmplay_replay *r,
-	const struct lmplay_device_state *d, uint32_t region, uint64_t offset, uint64_t size,
-	uint64_t bus) {
+	const struct lmplay_device_state *d, uint32_t region, uint32_t window) {
 	const struct board_outbound *o = d->board->outbound;
 	uint64_t at = (uint64_t)region * o->stride;
-	uint64_t limit = offset + size - 1u;
 	uint64_t values[5];
+	uint64_t limit;
 	enum lmplay_code code = store_outbound(r, d, at + 4u, 0); /* region_ctrl_2 */
-	if (size == 0u) {
+	if (window == LMPLAY_NONE) {
 		return code;
 	}
-	values[0] = offset;
-	values[1] = offset >> 32;
+	values[0] = r->windows[window].bus - o->noc;
+	values[1] = values[0] >> 32;
+	limit = values[0] + round_up(window_at(r->image, window)->size, PAGE_BYTES) - 1u;
 	values[2] = limit;
-	values[3] = bus;
-	values[4] = bus >> 32;
+	values[3] = r->windows[window].mapping.bus;
+	values[4] = values[3] >> 32;
 	for (uint32_t i = 0; (i < 5u) && (code == LMPLAY_OK); i++) {
 		code = store_outbound(r, d, at + 8u + (4u * (uint64_t)i), values[i]);
 	}
@@ -2196,24 +2262,13 @@ static enum lmplay_code program_outbound(const struct lmplay_replay *r, uint32_t
 	bool enable) {
 	const struct lmplay_device_state *d = &r->devices[device];
 	enum lmplay_code code = LMPLAY_OK;
-	uint32_t windows = r->image->window_count;
-	uint32_t region = 0;
+	uint32_t position = 0;
 	if ((HAS_TILES == 0) || (d->outbound_mapped == 0u)) {
 		return LMPLAY_OK;
 	}
-	/* In the order in which lmplay_load has reserved them: fixed bus addresses first. */
-	for (uint32_t n = 0; enable && (n < (2u * windows)) && (code == LMPLAY_OK); n++) {
-		uint32_t i = n % windows;
-		const struct lmplay_window_state *w = &r->windows[i];
-		bool is_fixed = fixed_bus(window_at(r->image, i)) != 0u;
-		if ((w->kind == KIND_HOST) && (w->device == device) && (is_fixed == (n < windows))) {
-			code = program_region(r, d, region, w->bus - d->board->outbound->noc,
-				round_up(window_at(r->image, i)->size, PAGE_BYTES), w->memory);
-			region++;
-		}
-	}
-	for (; (region < d->board->outbound->regions) && (code == LMPLAY_OK); region++) {
-		code = program_region(r, d, region, 0, 0, 0);
+	for (uint32_t i = 0; (i < d->board->outbound->regions) && (code == LMPLAY_OK); i++) {
+		uint32_t window = enable ? next_host_window(r, device, &position) : LMPLAY_NONE;
+		code = program_region(r, d, i, window);
 	}
 	return code;
 }
@@ -2238,15 +2293,14 @@ static enum lmplay_code stop_dma(struct lmplay_replay *r) {
 }
 
 /* Enables outbound translation and then bus mastering of all devices in r->masters. */
-static enum lmplay_code start_dma(const struct loader *l) {
-	struct lmplay_error *error = l->error;
+static enum lmplay_code start_dma(struct loader *l) {
 	struct lmplay_replay *r = l->replay;
 	uint32_t wanted = r->masters;
 	enum lmplay_code code = LMPLAY_OK;
 	r->masters = 0;
 	if ((wanted != 0u) && (r->hooks->set_bus_master == NULL)) {
-		return reject(error, LMPLAY_NO_DEVICE, "device", LMPLAY_NONE,
-			TEXT("the port has no hook set_bus_master"));
+		set_place(l, "device", LMPLAY_NONE);
+		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("the port has no hook set_bus_master"));
 	}
 	for (uint32_t i = 0; (i < LMPLAY_DEVICES_MAX) && (code == LMPLAY_OK); i++) {
 		if (((wanted >> i) & 1u) != 0u) {
@@ -2256,8 +2310,8 @@ static enum lmplay_code start_dma(const struct loader *l) {
 				code = r->hooks->set_bus_master(r->hooks->context, i, 1);
 			}
 			if (code != LMPLAY_OK) {
-				code = reject(error, code, "device", i,
-					TEXT("its bus mastering cannot be enabled"));
+				set_place(l, "device", i);
+				code = fail_load(l, code, TEXT("its bus mastering cannot be enabled"));
 			}
 		}
 	}
@@ -2273,17 +2327,18 @@ static enum lmplay_code start_dma(const struct loader *l) {
 #define REPLAY_IN_SAFE 4u /* the run executes "safe" after a failure */
 
 /* Places the tables in the arena, and clears them and the tensors. */
-static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena, size_t size) {
+static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 	const struct lmplay_image *image = r->image;
-	clear_bytes(arena, size);
+	clear_bytes(arena, (size_t)load_bytes(image));
 	r->arena = arena;
+	r->safe_sequence = find_name(image, SEQUENCES, sizeof(struct sequence), "safe", 4);
 	r->devices = (struct lmplay_device_state *)(void *)&arena[image->arena_bytes];
-	r->windows = (struct lmplay_window_state *)(void *)&r->devices[image->device_count];
-	r->inputs = (uint8_t *)&r->windows[image->window_count];
-	for (uint32_t i = 0; i < image->device_count; i++) {
+	r->windows = (struct lmplay_window_state *)(void *)&r->devices[count_of(image, DEVICES)];
+	r->inputs = (uint8_t *)&r->windows[count_of(image, WINDOWS)];
+	for (uint32_t i = 0; i < count_of(image, DEVICES); i++) {
 		r->devices[i].board = board_of(image, i);
 	}
-	for (uint32_t i = 0; i < image->tensor_count; i++) {
+	for (uint32_t i = 0; i < count_of(image, TENSORS); i++) {
 		const struct tensor *t = tensor_at(image, i);
 		if ((t->role == LMPLAY_INPUT) && (t->has_data == 0u)) {
 			r->missing_inputs++;
@@ -2291,48 +2346,63 @@ static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena, size_t size) 
 	}
 }
 
+/* Checks the arguments of lmplay_load, and clears the replay. */
+static enum lmplay_code begin_load(struct loader *l, const struct lmplay_image *image,
+	const struct lmplay_hooks *hooks, uint32_t device_count, const void *arena,
+	size_t arena_size) {
+	if ((l->replay == NULL) || !is_usable(image) || (hooks == NULL) || (l->found == NULL) ||
+		(arena == NULL) || (hooks->map == NULL) || (hooks->query == NULL) || (hooks->now == NULL)) {
+		return fail_load(l, LMPLAY_USAGE,
+			TEXT("is not verified, or an argument or a required hook is NULL"));
+	}
+	clear_bytes(l->replay, sizeof *l->replay);
+	l->replay->image = image;
+	l->replay->hooks = hooks;
+	if (device_count != count_of(image, DEVICES)) {
+		set_place(l, "device", LMPLAY_NONE);
+		return fail_load(l, LMPLAY_USAGE, TEXT("the number of devices is not that of the image"));
+	}
+	if ((((uintptr_t)arena % TENSOR_ALIGN) != 0u) || (arena_size < load_bytes(image))) {
+		return fail_load(l, LMPLAY_BAD_IMAGE,
+			TEXT("needs a larger arena, or one that is aligned to 64"));
+	}
+	return LMPLAY_OK;
+}
+
+/* Maps all windows. Those with fixed bus addresses come first, so that no other window gets these
+   addresses. */
+static enum lmplay_code map_windows(struct loader *l) {
+	const struct lmplay_image *image = l->replay->image;
+	uint32_t count = count_of(image, WINDOWS);
+	enum lmplay_code code = LMPLAY_OK;
+	for (uint32_t pass = 0; pass < 2u; pass++) {
+		for (uint32_t i = 0; (i < count) && (code == LMPLAY_OK); i++) {
+			bool is_fixed = fixed_bus(window_at(image, i)) != 0u;
+			if (is_fixed == (pass == 0u)) {
+				code = map_window(l, i);
+			}
+		}
+	}
+	return code;
+}
+
 enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_image *image,
 	const struct lmplay_hooks *hooks, const struct lmplay_device *devices, uint32_t device_count,
 	void *arena, size_t arena_size, struct lmplay_error *error) {
 	struct loader l;
-	struct lmplay_plan plan;
 	enum lmplay_code code;
-	if ((replay == NULL) || !is_usable(image) || (hooks == NULL) || (devices == NULL) ||
-		(arena == NULL) || (hooks->map == NULL) || (hooks->query == NULL) || (hooks->now == NULL)) {
-		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
-			TEXT("is not verified, or an argument or a required hook is NULL"));
-	}
-	(void)lmplay_plan(image, &plan);
-	clear_bytes(replay, sizeof *replay);
-	if (device_count != image->device_count) {
-		return reject(error, LMPLAY_USAGE, "device", LMPLAY_NONE,
-			TEXT("the number of devices is not that of the image"));
-	}
-	if ((((uintptr_t)arena % plan.align) != 0u) || (arena_size < plan.arena_bytes)) {
-		return reject(error, LMPLAY_BAD_IMAGE, "image", LMPLAY_NONE,
-			TEXT("needs a larger arena, or one that is aligned to 64"));
-	}
 	l.replay = replay;
 	l.found = devices;
-	l.error = error;
-	replay->image = image;
-	replay->hooks = hooks;
-	code = check_identity(&l);
-	if (code != LMPLAY_OK) {
-		return code;
+	l.place = "";
+	l.reason = "";
+	set_place(&l, "image", LMPLAY_NONE);
+	code = begin_load(&l, image, hooks, device_count, arena, arena_size);
+	if (code == LMPLAY_OK) {
+		code = check_identity(&l);
 	}
-	lay_out_arena(replay, arena, (size_t)plan.arena_bytes);
-	replay->safe_sequence = find_sequence(image, "safe", 4);
-	/* Windows with fixed bus addresses first, so that no other window gets these addresses. */
-	for (uint32_t i = 0; (i < image->window_count) && (code == LMPLAY_OK); i++) {
-		if (fixed_bus(window_at(image, i)) != 0u) {
-			code = map_window(&l, i);
-		}
-	}
-	for (uint32_t i = 0; (i < image->window_count) && (code == LMPLAY_OK); i++) {
-		if (fixed_bus(window_at(image, i)) == 0u) {
-			code = map_window(&l, i);
-		}
+	if (code == LMPLAY_OK) {
+		lay_out_arena(replay, arena);
+		code = map_windows(&l);
 	}
 	if (code == LMPLAY_OK) {
 		code = check_for_machine(&l);
@@ -2340,10 +2410,11 @@ enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_i
 	if (code == LMPLAY_OK) {
 		code = start_dma(&l);
 	}
-	if (code == LMPLAY_OK) {
-		replay->flags = REPLAY_LOADED;
+	if (code != LMPLAY_OK) {
+		return reject(error, code, l.place, l.index, l.reason);
 	}
-	return code;
+	replay->flags = REPLAY_LOADED;
+	return LMPLAY_OK;
 }
 
 enum lmplay_code lmplay_unload(struct lmplay_replay *replay) {
@@ -2360,7 +2431,8 @@ enum lmplay_code lmplay_unload(struct lmplay_replay *replay) {
 /* Returns the address of the bytes of a tensor of the given role, or NULL. */
 static uint8_t *tensor_bytes(const struct lmplay_replay *r, uint32_t index, uint32_t role) {
 	uint8_t *bytes = NULL;
-	if ((r != NULL) && ((r->flags & REPLAY_LOADED) != 0u) && (index < r->image->tensor_count)) {
+	if ((r != NULL) && ((r->flags & REPLAY_LOADED) != 0u) &&
+		(index < count_of(r->image, TENSORS))) {
 		const struct tensor *t = tensor_at(r->image, index);
 		if (t->role == role) {
 			bytes = &r->arena[t->arena_offset];
@@ -2469,7 +2541,7 @@ static enum lmplay_code check_time(const struct lmplay_replay *r, uint64_t time)
 /* Returns the state of the first device that has a fault, or LMPLAY_OK. */
 static enum lmplay_code query_devices(const struct lmplay_replay *r) {
 	enum lmplay_code code = LMPLAY_OK;
-	for (uint32_t i = 0; (i < r->image->device_count) && (code == LMPLAY_OK); i++) {
+	for (uint32_t i = 0; (i < count_of(r->image, DEVICES)) && (code == LMPLAY_OK); i++) {
 		code = r->hooks->query(r->hooks->context, i);
 		if (((r->masters >> i) & 1u) == 0u) {
 			code = (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK; /* no DMA, no fault of it */
@@ -2532,28 +2604,32 @@ static enum lmplay_code fail_command(struct lmplay_replay *r, const struct comma
 	return code;
 }
 
-static enum lmplay_code execute_modify(struct lmplay_replay *r, const struct command *c) {
+/* Loads the register of a Modify or an Expect, and checks that its device is present. */
+static enum lmplay_code load_register(const struct lmplay_replay *r, const struct command *c,
+	uint64_t *loaded) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
-	uint64_t loaded = 0;
 	enum lmplay_code code;
+	*loaded = 0;
 	invalidate(r, w, c->offset, c->width);
-	code = load_window(r, w, c->offset, c->width, &loaded);
-	if (code == LMPLAY_OK) {
-		code = check_present(r, w, c->width, loaded);
-	}
-	if (code == LMPLAY_OK) {
-		code = store_window(r, w, c->offset, c->width, (loaded & ~c->mask) | c->value);
-		clean(r, w, c->offset, c->width);
-	}
-	return code;
+	code = load_window(r, w, c->offset, c->width, loaded);
+	return (code == LMPLAY_OK) ? check_present(r, w, c->width, *loaded) : code;
 }
 
-/* Executes a Write, or a Relocate with the sum as `value`. */
-static enum lmplay_code execute_write(struct lmplay_replay *r, const struct command *c,
+/* Executes the store of a Write, a Relocate or a Modify. */
+static enum lmplay_code store_register(const struct lmplay_replay *r, const struct command *c,
 	uint64_t value) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
 	enum lmplay_code code = store_window(r, w, c->offset, c->width, value);
 	clean(r, w, c->offset, c->width);
+	return code;
+}
+
+static enum lmplay_code execute_modify(const struct lmplay_replay *r, const struct command *c) {
+	uint64_t loaded;
+	enum lmplay_code code = load_register(r, c, &loaded);
+	if (code == LMPLAY_OK) {
+		code = store_register(r, c, (loaded & ~c->mask) | c->value);
+	}
 	return code;
 }
 
@@ -2592,18 +2668,10 @@ static bool is_condition_met(const struct command *c, uint64_t loaded) {
 
 /* Makes one load of an Expect. Returns LMPLAY_BUSY if another one follows. */
 static enum lmplay_code execute_expect(struct lmplay_replay *r, const struct command *c) {
-	const struct lmplay_window_state *w = &r->windows[c->window];
-	uint64_t loaded = 0;
-	bool is_met;
+	uint64_t loaded;
 	enum lmplay_code failure = LMPLAY_EXPECT_FAILED;
-	enum lmplay_code code;
-	invalidate(r, w, c->offset, c->width);
-	code = load_window(r, w, c->offset, c->width, &loaded);
-	is_met = is_condition_met(c, loaded);
-	if (code == LMPLAY_OK) {
-		code = check_present(r, w, c->width, loaded);
-	}
-	if ((code == LMPLAY_OK) && !is_met) {
+	enum lmplay_code code = load_register(r, c, &loaded);
+	if ((code == LMPLAY_OK) && !is_condition_met(c, loaded)) {
 		if (r->polling != 0u) {
 			failure = (enum lmplay_code)r->pending;
 		}
@@ -2692,10 +2760,11 @@ static uint32_t access_width(const struct lmplay_window_state *w, const struct c
 	uint64_t at) {
 	uint32_t width = c->width;
 	if ((c->mode == MODE_BULK) && (c->opcode != OP_COMPARE)) {
-		uint64_t address = (w->by_hooks != 0u) ? (w->skew + at)
-											   : ((uint64_t)w->address + w->inside + at);
+		bool by_hooks = w->mapping.by_hooks != 0u;
+		uint64_t address = w->skew + at;
 		uint64_t left = (uint64_t)c->offset + c->amount - at;
-		if (w->by_hooks == 0u) {
+		if (!by_hooks) {
+			address = (uint64_t)w->mapping.address + w->inside + at;
 			width = (LMPLAY_ACCESS_64 != 0) ? 8u : 4u;
 		}
 		while ((width > left) || ((address % width) != 0u)) {
@@ -2712,9 +2781,12 @@ static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct c
 	uint64_t begin = r->done_bytes;
 	uint64_t end = smaller(begin + LMPLAY_SLICE, c->amount);
 	bool is_fixed = (c->mode == MODE_FIXED);
+	bool is_load = (c->opcode == OP_COPY_OUT) || (c->opcode == OP_COMPARE);
+	uint64_t first = c->offset + (is_fixed ? 0u : begin); /* of the bytes of the window */
+	uint64_t size = is_fixed ? c->width : (end - begin);
 	enum lmplay_code code = LMPLAY_OK;
-	if ((c->opcode == OP_COPY_OUT) || (c->opcode == OP_COMPARE)) {
-		invalidate(r, w, c->offset + (is_fixed ? 0u : begin), is_fixed ? c->width : (end - begin));
+	if (is_load) {
+		invalidate(r, w, first, size);
 	}
 	while ((r->done_bytes < end) && (code == LMPLAY_OK)) {
 		uint64_t done = r->done_bytes;
@@ -2738,8 +2810,8 @@ static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct c
 			}
 		}
 	}
-	if ((c->opcode == OP_COPY_IN) || (c->opcode == OP_FILL)) {
-		clean(r, w, c->offset + (is_fixed ? 0u : begin), is_fixed ? c->width : (end - begin));
+	if (!is_load) {
+		clean(r, w, first, size);
 	}
 	if ((code == LMPLAY_OK) && (r->done_bytes < c->amount)) {
 		return LMPLAY_BUSY;
@@ -2757,29 +2829,28 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 	struct lmplay_window_state *w = &r->windows[c->window];
 	const struct lmplay_device_state *d = &r->devices[w->device];
 	const struct board_tlb *tlb = d->board->tlb;
-	bool by_hooks = d->registers.by_hooks != 0u;
-	uintptr_t address = d->registers.address;
 	uint64_t at = (uint64_t)w->slot * tlb->config_stride;
 	uint32_t width = tlb->config_width;
+	uint64_t values[3]; /* of registers of 4 bytes, or the first one of 8 bytes */
+	uint32_t registers = 3;
 	struct tlb_words words;
 	uint64_t loaded = 0;
-	enum lmplay_code code;
+	enum lmplay_code code = LMPLAY_OK;
 	(void)encode_tlb_window(tlb, w->group, c->mask, c->value, &words);
-	execute_barrier(r);
+	values[0] = words.low;
+	values[1] = words.low >> 32;
+	values[2] = words.high;
 	if (width == 8u) {
-		code = store_mapping(r, address, by_hooks, at, 8, words.low);
-	} else {
-		code = store_mapping(r, address, by_hooks, at, 4, words.low & 0xffffffffu);
-		if (code == LMPLAY_OK) {
-			code = store_mapping(r, address, by_hooks, at + 4u, 4, words.low >> 32);
-		}
-		at += 8u;
-		if (code == LMPLAY_OK) {
-			code = store_mapping(r, address, by_hooks, at, 4, words.high & 0xffffffffu);
-		}
+		registers = 1;
+	}
+	execute_barrier(r);
+	for (uint32_t i = 0; (i < registers) && (code == LMPLAY_OK); i++) {
+		code = store_mapping(r, &d->registers, at + ((uint64_t)i * width), width,
+			values[i] & width_mask(width));
 	}
 	if (code == LMPLAY_OK) {
-		code = load_mapping(r, address, by_hooks, at, width, &loaded);
+		at += ((uint64_t)registers - 1u) * width;
+		code = load_mapping(r, &d->registers, at, width, &loaded);
 	}
 	execute_barrier(r);
 	w->inside = c->value & (w->group->size - 1u);
@@ -2804,13 +2875,13 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 	enum lmplay_code code = LMPLAY_OK;
 	switch (c->opcode) {
 	case OP_WRITE:
-		code = execute_write(r, c, c->value);
+		code = store_register(r, c, c->value);
 		break;
 	case OP_MODIFY:
 		code = execute_modify(r, c);
 		break;
 	case OP_RELOCATE:
-		code = execute_write(r, c, r->windows[c->index].bus + c->value);
+		code = store_register(r, c, r->windows[c->index].bus + c->value);
 		break;
 	case OP_COPY_IN:
 	case OP_FILL:
@@ -2926,7 +2997,7 @@ enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, u
 		code = LMPLAY_USAGE;
 	} else if (replay->flags != REPLAY_LOADED) {
 		code = LMPLAY_DISABLED;
-	} else if (sequence >= replay->image->sequence_count) {
+	} else if (sequence >= count_of(replay->image, SEQUENCES)) {
 		code = LMPLAY_USAGE;
 	} else if (replay->missing_inputs != 0u) {
 		code = LMPLAY_INPUT_MISSING;
@@ -2975,6 +3046,17 @@ void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *res
 
 #define WAIT_MAX_NS 100000000u /* of one call of the hook `wait` */
 
+/* Waits until the next step has something to do, if the port can wait. */
+static void wait_for_step(const struct lmplay_replay *r) {
+	uint64_t next = lmplay_next_ns(r);
+	if ((r->hooks->wait != NULL) && (next != 0u)) {
+		uint64_t time = now(r);
+		if (next > time) {
+			r->hooks->wait(r->hooks->context, smaller(next - time, WAIT_MAX_NS));
+		}
+	}
+}
+
 enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uint64_t limit_ns,
 	struct lmplay_result *result) {
 	enum lmplay_code code = lmplay_start(replay, sequence, limit_ns);
@@ -2986,17 +3068,12 @@ enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uin
 		}
 		return code;
 	}
-	code = lmplay_step(replay, UINT32_MAX);
-	while (code == LMPLAY_BUSY) {
-		uint64_t next = lmplay_next_ns(replay);
-		if ((replay->hooks->wait != NULL) && (next != 0u)) {
-			uint64_t time = now(replay);
-			if (next > time) {
-				replay->hooks->wait(replay->hooks->context, smaller(next - time, WAIT_MAX_NS));
-			}
-		}
+	do {
 		code = lmplay_step(replay, UINT32_MAX);
-	}
+		if (code == LMPLAY_BUSY) {
+			wait_for_step(replay);
+		}
+	} while (code == LMPLAY_BUSY);
 	if (result != NULL) {
 		*result = replay->result;
 	}

@@ -59,10 +59,10 @@ extern "C" {
  * CONFIGURATION. A port may define LMPLAY_CONFIG as the name of a header, in quotes. That header
  * may define the macros below. lmplay.c has a default for each.
  *
- *   LMPLAY_VERIFY        0: leave out lmplay_verify, for images that are verified elsewhere, by
- *                        `lm verify` or a boot loader. Then lmplay_load accepts any image that
- *                        lmplay_open accepts, and damaged commands have undefined behaviour.
- *   LMPLAY_TEXT          0: leave out the texts of struct lmplay_error; all are "".
+ *   LMPLAY_VERIFY        0: leave out lmplay_verify and all checks of lmplay_open but that of the
+ *                        preamble, for images that are verified elsewhere, by `lm verify` or a
+ *                        boot loader. Then damaged images have undefined behaviour.
+ *   LMPLAY_TEXT          0: leave out the texts of struct lmplay_error: place and reason are "".
  *   LMPLAY_BOARD_name    0: leave out the rules and layouts of one board: EDU, IVSHMEM, NVME,
  *                        WORMHOLE or BLACKHOLE. Its PCI ids stay known. Therefore an image for
  *                        such a device cannot bring rules of its own: its accesses to BARs are
@@ -88,11 +88,12 @@ extern "C" {
 #endif
 
 /* Version of this interface. The number increases with every change of a declaration. */
-#define LMPLAY_ABI 1
+#define LMPLAY_ABI 2
 
 #define LMPLAY_DEVICES_MAX 8 /* largest number of devices of an image */
 #define LMPLAY_DIMS_MAX 8    /* largest number of dimensions of a tensor */
 #define LMPLAY_BARS 6        /* number of BARs of a device */
+#define LMPLAY_FIELDS 10     /* number of fields of an envelope: a struct, then vectors */
 
 /* Index in struct lmplay_error and struct lmplay_result if there is no such element. */
 #define LMPLAY_NONE UINT32_MAX
@@ -142,6 +143,12 @@ struct lmplay_error {
 	const char *reason; /* what is wrong with this part: one line without a number. Never NULL */
 };
 
+/* A vector of the envelope. */
+struct lmplay_vector {
+	const void *elements;
+	uint32_t count;
+};
+
 /*
  * An opened image. The caller provides the struct, and must neither read nor change its fields.
  * It stays valid as long as the bytes of the image do.
@@ -154,22 +161,7 @@ struct lmplay_image {
 	uint64_t arena_bytes;    /* size of all tensors */
 	uint64_t host_bytes;     /* size of all Host windows */
 	uint64_t limit_us;       /* longest permitted time of a sequence and of a run */
-	const void *devices;     /* vectors of the envelope */
-	const void *rules;
-	const void *windows;
-	const void *sequences;
-	const void *tensors;
-	const void *segments;
-	const void *commands;
-	const uint8_t *text;
-	uint32_t device_count; /* numbers of their elements */
-	uint32_t rule_count;
-	uint32_t window_count;
-	uint32_t sequence_count;
-	uint32_t tensor_count;
-	uint32_t segment_count;
-	uint32_t command_count;
-	uint32_t text_bytes;
+	struct lmplay_vector vectors[LMPLAY_FIELDS]; /* by the number of the field in image.fbs */
 	uint32_t state; /* which calls have succeeded for the image */
 };
 
@@ -177,7 +169,8 @@ struct lmplay_image {
  * Finds the parts of an image in `size` bytes, from the address `bytes` on. Checks the preamble,
  * the checksum of the envelope, that all parts lie inside the envelope, and their counts; and that
  * a signature, if there is one, is undamaged. Needs no memory but the struct, and reads the
- * envelope once. `bytes` may have any contents.
+ * envelope once. `bytes` may have any contents. If LMPLAY_VERIFY is 0, it checks only the preamble,
+ * and the contents must be those of a valid image.
  *
  * Returns LMPLAY_OK, LMPLAY_BAD_IMAGE with *error set, or LMPLAY_USAGE if an address is NULL or not
  * a multiple of 8. `error` may be NULL here and in all other functions.

@@ -125,6 +125,11 @@ func repeatMain(image *lmb.Image, bare bool) *lmb.Image {
 	for len(main.Commands) < capturedCommands {
 		main.Commands = append(main.Commands, each...)
 	}
+	// Any TLB window of the right size will do.
+	repeated.Windows = slices.Clone(image.Windows)
+	for i := range repeated.Windows {
+		repeated.Windows[i].Slot = fbs.NoSlot
+	}
 	// No BAR is larger than what its windows show.
 	repeated.Devices = append([]lmb.Device(nil), image.Devices...)
 	for i := range repeated.Devices {

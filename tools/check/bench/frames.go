@@ -114,7 +114,7 @@ func over(list []float64, limit float64) (count int) {
 // neighbour starts a program that loads and stores as much memory as it can,
 // on the processor that is measured.
 func (b *bench) neighbour() (end func()) {
-	command := exec.Command(b.cref, "spin")
+	command := exec.Command(b.tuned, "spin")
 	fail.On(command.Start())
 	end = func() {
 		command.Process.Kill()

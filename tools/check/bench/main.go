@@ -1,6 +1,7 @@
-// Command bench measures the runtime against plain C that replays the same
-// images on the same memory, and prints a row for each goal. ./build.sh bench
-// builds what it needs and starts it.
+// Command bench measures the runtime against C that replays the same images on the
+// same memory, and prints a row for each goal: against loops that are tuned for this
+// machine and, as a ratio without a goal, against the freestanding player in runtime/c.
+// ./build.sh bench builds what it needs and starts it.
 //
 // Every measurement is one of alternating runs on one processor; numbers are
 // medians, ratios are medians of the rounds' ratios. It exits 0 whether or not
@@ -33,16 +34,23 @@ import (
 
 // bench is one invocation.
 type bench struct {
-	dir         string // of programs and images
-	testdata    string // of recordings and listings
-	child, cref string
-	full        bool
-	rounds      int
-	atLeast     time.Duration // of one measurement
-	cpu         int
-	only        string // part that is measured alone, empty: all
-	progress    io.Writer
-	rows        []row
+	dir        string // of programs and images
+	testdata   string // of recordings and listings
+	child      string
+	cPrograms  // in C: tuned loops, and the player
+	full       bool
+	rounds     int
+	atLeast    time.Duration // of one measurement
+	cpu        int
+	only       string // part that is measured alone, empty: all
+	progress   io.Writer
+	rows       []row
+	playerRows []row // of the player in C beside our walk
+}
+
+// cPrograms are the paths of the programs in tools/check/bench/c.
+type cPrograms struct {
+	tuned, player string
 }
 
 func main() {
@@ -121,8 +129,9 @@ func asChild(args []string) (run func(), failed hal.Code) {
 func newBench(dir string, full bool) *bench {
 	b := &bench{
 		dir: dir, testdata: "testdata", child: filepath.Join(dir, "bench-child"),
-		cref: filepath.Join(dir, "cref"), full: full,
-		rounds: 9, atLeast: 4 * time.Millisecond, cpu: lastCPU(), progress: io.Discard,
+		cPrograms: cPrograms{filepath.Join(dir, "bench-tuned"), filepath.Join(dir, "bench-player")},
+		full:      full,
+		rounds:    9, atLeast: 4 * time.Millisecond, cpu: lastCPU(), progress: io.Discard,
 	}
 	if full {
 		b.rounds, b.atLeast = 21, 20*time.Millisecond
@@ -161,6 +170,7 @@ func (b *bench) run() error {
 		}
 		fmt.Fprintf(b.progress, " %.1f s\n", time.Since(began).Seconds())
 	}
+	b.add(b.playerRows...)
 	return nil
 }
 

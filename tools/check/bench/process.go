@@ -24,7 +24,7 @@ func (b *bench) startUp() {
 	m := newMemory(deviceSize + pageSize)
 	defer m.close()
 	empty := filepath.Join(b.dir, "bench-empty-"+host)
-	programs := [][]string{{b.child, "once", path}, {empty}, {b.cref, "once", path}}
+	programs := [][]string{{b.child, "once", path}, {empty}, {b.tuned, "once", path}}
 	took := make([][]float64, len(programs))
 	for round := range 10 * b.rounds {
 		for n := range programs {
@@ -136,7 +136,7 @@ func (b *bench) residencyRows(s sized, empty map[string]int64) (least int64) {
 	after := func(program ...string) map[string]int64 {
 		return b.fresh(func() map[string]int64 { return statusAfterRun(path, program) })
 	}
-	ours, c, so, envelope := after(b.child), after(b.cref), after("env", oneProcessor, b.child),
+	ours, c, so, envelope := after(b.child), after(b.tuned), after("env", oneProcessor, b.child),
 		envelopeOf(path)
 	kib := func(n int64) *float64 { return value(float64(n) / 1024) }
 	own := ours["RssAnon"] - envelope

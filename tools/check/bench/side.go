@@ -38,7 +38,8 @@ func (m *memory) close() {
 	m.file.Close()
 }
 
-// side is one of the two programs that replay: testdata/cref or tools/check/bench/child.
+// side is one of the programs that replay: those of tools/check/bench/c, or
+// tools/check/bench/child.
 type side struct {
 	command *exec.Cmd
 	in      io.WriteCloser
@@ -142,19 +143,23 @@ func (s *side) priority(fifo int) (permitted bool) {
 	return true
 }
 
-// pair is both sides on one image and one memory.
+// pair is our side and C's tuned loops on one image and one memory, and the player in C.
 type pair struct {
-	ours, c *side
-	memory  *memory
-	image   string
+	ours, c, player *side
+	memory          *memory
+	image           string
 }
 
-// startPair starts both sides on one processor.
+// sides returns all sides.
+func (p *pair) sides() []*side { return []*side{p.ours, p.c, p.player} }
+
+// startPair starts all sides on one processor.
 func (b *bench) startPair(image string, before []byte) *pair {
 	m := newMemory(max(deviceSize+pageSize, len(before)))
 	copy(m.bytes, before)
-	p := &pair{memory: m, image: image, ours: start(m, image, b.child), c: start(m, image, b.cref)}
-	for _, s := range []*side{p.ours, p.c} {
+	p := &pair{memory: m, image: image, ours: start(m, image, b.child),
+		c: start(m, image, b.tuned), player: start(m, image, b.player)}
+	for _, s := range p.sides() {
 		s.ask("pin", b.cpu)
 	}
 	return p
@@ -162,8 +167,9 @@ func (b *bench) startPair(image string, before []byte) *pair {
 
 func (p *pair) stop() {
 	defer p.memory.close()
-	p.ours.stop()
-	p.c.stop()
+	for _, s := range p.sides() {
+		s.stop()
+	}
 }
 
 // request does one thing to measure, on one side, so often, and gives the time of all.
@@ -185,14 +191,20 @@ func (r request) one(count int) float64 { return float64(r(count)) / float64(cou
 // code, each with memcpy and with streaming stores for block writes.
 var ways = []string{"switch", "switch, streaming", "threaded", "threaded, streaming"}
 
-// besideBest is a row of a sequence that we run beside C's best way.
+// besidePlayer is the section of the rows that compare our walk with the player in C.
+const besidePlayer = "Go's walk (ours) beside the player in runtime/c (C)"
+
+// besideBest is a row of a sequence that we run beside C's best way. It adds a row of the player.
 func (b *bench) besideBest(section, what string, sequence int, scale float64, p *pair) row {
 	requests := []request{p.ours.run(sequence, 0)}
 	for way := range ways {
 		requests = append(requests, p.c.run(sequence, way))
 	}
-	took := measure(b.rounds, b.atLeast, requests...)
-	best := best(took[1:])
+	took := measure(b.rounds, b.atLeast, append(requests, p.player.run(sequence, 0))...)
+	player := took[len(requests)]
+	b.playerRows = append(b.playerRows,
+		versus(besidePlayer, what, "ns", scale, took[0], player))
+	best := best(took[1:len(requests)])
 	r := versus(section, what, "ns", scale, took[0], took[1+best])
 	r.Note = "C's best: " + ways[best]
 	return r

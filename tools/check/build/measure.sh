@@ -85,7 +85,7 @@ cmd_bench() {
 	}
 	ensure_installed strace strace || true # without strace, the table has fewer rows
 	cmd_cross >/dev/null || true # its size is a row of the table
-	gcc -O2 -fno-strict-aliasing -Wall -Wextra -o "$out/cref" testdata/cref/*.c
+	tools/check/bench/c/build "$out"
 	for arch in arm64 amd64; do
 		build_static $arch "$out/bench-empty-$arch" "./$out/_empty/main.go"
 	done

@@ -10,21 +10,27 @@ player_warnings=(
 )
 
 # The largest stack frame of one function of the player, in bytes.
-player_stack_max=448
+player_stack_max=416
 
-# The options of a player that only replays what others have verified, and of one that also has no
-# board with tiles.
+# The options of a player without texts, of one that only replays what others have verified, and of
+# one that also has no board with tiles.
+player_untexted="-DLMPLAY_TEXT=0"
 player_replay="-DLMPLAY_VERIFY=0 -DLMPLAY_TEXT=0"
 player_untiled="$player_replay -DLMPLAY_BOARD_WORMHOLE=0 -DLMPLAY_BOARD_BLACKHOLE=0"
 
 # The compilers of firmware, with flags, and the largest code and constants in bytes with -Os: of
-# the complete player, with $player_replay and with $player_untiled.
+# the complete player, with $player_untexted, $player_replay and $player_untiled.
 player_targets=(
-	"arm64|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu||25728|12992|10176"
-	"cortex-r5|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-r5|30400|15744|11840"
-	"cortex-m7|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-m7 -mthumb|22528|10624|7744"
-	"riscv64|riscv64-unknown-elf-gcc|gcc-riscv64-unknown-elf|-mcmodel=medany|23296|11136|8704"
+	"arm64|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu||24640|19072|11072|8000"
+	"cortex-r5|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-r5|28864|23296|13184|9280"
+	"cortex-m7|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-m7 -mthumb|21632|16512|9024|6144"
+	"riscv64|riscv64-unknown-elf-gcc|gcc-riscv64-unknown-elf|-mcmodel=medany|22336|16704|9408|6784"
 )
+
+# The calls of a firmware that links the player without what it does not call, and the largest code
+# and constants in bytes for arm64: with $player_untexted, $player_replay and $player_untiled.
+player_calls="open plan load input output run unload"
+player_linked_max=(18432 10240 7168)
 
 # Rules of MISRA C:2012 from which the player deviates; runtime/c/README.md has the reasons.
 player_deviations="2.3 2.4 2.5 8.7 8.9 10.4 11.4 11.5 11.6 15.5 20.1 20.7 20.9 21.14 21.15 21.16"
@@ -85,15 +91,37 @@ check_player_misra() {
 # check_player_sizes prints code, constants and stack of the player for each target, and fails if a
 # size exceeds its limit or there is writable data.
 check_player_sizes() {
-	local entry name compiler package flags whole replay untiled
+	local entry name compiler package flags whole untexted replay untiled
 	for entry in "${player_targets[@]}"; do
-		IFS='|' read -r name compiler package flags whole replay untiled <<<"$entry"
+		IFS='|' read -r name compiler package flags whole untexted replay untiled <<<"$entry"
 		ensure_installed "$compiler" "$package" || skip_step "$missing is not here"
 		print_player_size "$name" "$compiler" "$flags" "$whole" ""
+		print_player_size "$name, no texts" "$compiler" "$flags" "$untexted" "$player_untexted"
 		print_player_size "$name, replay alone" "$compiler" "$flags" "$replay" "$player_replay"
 		print_player_size "$name, replay alone without tiles" "$compiler" "$flags" "$untiled" \
 			"$player_untiled"
 	done
+	print_linked_size "verification and replay, no texts" "${player_linked_max[0]}" \
+		"$player_untexted" verify
+	print_linked_size "replay alone" "${player_linked_max[1]}" "$player_replay"
+	print_linked_size "replay alone without tiles" "${player_linked_max[2]}" "$player_untiled"
+}
+
+# print_linked_size NAME LIMIT OPTIONS [CALL] prints and checks the size of what an arm64 firmware
+# links that makes the calls in $player_calls, and CALL.
+print_linked_size() {
+	local object=$out/_player/linked.o program=$out/_player/linked.elf call code data
+	local linker=(aarch64-linux-gnu-ld --gc-sections -e lmplay_run)
+	for call in $player_calls ${4:-}; do linker+=(-u "lmplay_$call"); done
+	for call in memcpy memset memcmp; do linker+=("--defsym=$call=0"); done
+	# shellcheck disable=SC2086 # options are words
+	aarch64-linux-gnu-gcc "${player_flags[@]}" -Os -ffunction-sections -fdata-sections $3 \
+		-c runtime/c/lmplay.c -o "$object"
+	"${linker[@]}" "$object" -o "$program"
+	read -r code data < <(print_sections "$program" aarch64-linux-gnu-size)
+	say "player: arm64, linked, $1: $code bytes of code and constants (limit $2)"
+	[[ $data -eq 0 ]] || { warn "the player has writable data"; return 1; }
+	[[ $code -le $2 ]] || { warn "the player is $((code - $2)) bytes too large"; return 1; }
 }
 
 # print_player_size NAME COMPILER FLAGS LIMIT OPTIONS compiles the player for a target, prints its

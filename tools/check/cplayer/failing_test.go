@@ -478,3 +478,14 @@ func TestAccessesOfTestdataAreThoseOfTheRuntime(t *testing.T) {
 	}
 	expectEndings(t, ended, hal.OK, hal.DeviceGone, hal.ExpectFailed)
 }
+
+// The player that leaves out verification and texts finds the same parts in an image.
+func TestAccessesWithoutVerificationAreThoseOfTheRuntime(t *testing.T) {
+	program := buildProgram(t, "harness", "-DLMPLAY_VERIFY=0", "-DLMPLAY_TEXT=0")
+	good, _ := everyImage(t)
+	ended, random := map[string]int{}, rand.New(rand.NewPCG(16, 5))
+	for _, path := range good {
+		ended[playBoth(t, random, program, withIgnore(t, path), 0, 0)]++
+	}
+	expectEndings(t, ended, hal.OK)
+}

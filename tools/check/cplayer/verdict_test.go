@@ -2,10 +2,8 @@ package cplayer
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +14,7 @@ import (
 	"testing"
 
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/runtime"
-	"lightmetal/tools/check/simulate/images"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
@@ -43,12 +39,13 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// buildProgram compiles the player and a program of the folder `harness` for the host. Undefined
-// behaviour and accesses outside an object end the program.
-func buildProgram(t *testing.T, name string) (program string) {
+// buildProgram compiles the player and a program of the folder `harness` for the host, with options
+// of the player. Undefined behaviour and accesses outside an object end the program.
+func buildProgram(t *testing.T, name string, options ...string) (program string) {
 	t.Helper()
-	if programs[name] != "" {
-		return programs[name]
+	key := strings.Join(append([]string{name}, options...), " ")
+	if programs[key] != "" {
+		return programs[key]
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
@@ -57,12 +54,16 @@ func buildProgram(t *testing.T, name string) (program string) {
 		t.Skip("gcc is not here, so the player in C cannot be compiled (LM_TEST_REQUIRED=1 makes " +
 			"this a failure)")
 	}
-	program, err := Build("gcc", root, programDir, name, "-fsanitize=address,undefined",
-		"-fno-sanitize-recover=all")
+	dir, err := os.MkdirTemp(programDir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs[name] = program
+	program, err = Build("gcc", root, dir, name, append(options, "-fsanitize=address,undefined",
+		"-fno-sanitize-recover=all")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs[key] = program
 	return program
 }
 
@@ -208,121 +209,6 @@ func TestVerdictsOnTestdataAreThoseOfTheRuntime(t *testing.T) {
 	if n := compareVerdicts(t, program, bad); n != 0 {
 		t.Errorf("%d images that should be bad are good", n)
 	}
-}
-
-// corrupt changes a number or a few bits somewhere in the vectors of an image, and corrects the
-// checksum.
-func corrupt(random *rand.Rand, file []byte) []byte {
-	data := bytes.Clone(file)
-	view, err := fbs.Verify(data)
-	if err != nil {
-		return data
-	}
-	commands := 32 * len(view.Commands)
-	from, size := 72, int(len(view.Envelope))-72
-	if random.IntN(3) > 0 { // mostly in the commands
-		from = bytes.Index(data, asBytes(view.Commands[0]))
-		size = commands
-	}
-	if random.IntN(4) == 0 {
-		corruptCommand(random, view)
-		binary.LittleEndian.PutUint32(data[12:], fbs.EnvelopeChecksum(data[:len(view.Envelope)]))
-		return data
-	}
-	for range 1 + random.IntN(2) {
-		at := from + random.IntN(size)
-		switch random.IntN(4) {
-		case 0:
-			data[at] ^= 1 << random.IntN(8)
-		case 1:
-			data[at] = byte(random.Uint32())
-		case 2:
-			data[at] = byte(random.Uint32N(16))
-		case 3:
-			if at&^3 >= from {
-				binary.LittleEndian.PutUint32(data[at&^3:],
-					[]uint32{0, 1, 4, 4096, 1 << 31, 1<<32 - 1, 1<<32 - 4}[random.IntN(7)])
-			}
-		}
-	}
-	binary.LittleEndian.PutUint32(data[12:], fbs.EnvelopeChecksum(data[:len(view.Envelope)]))
-	return data
-}
-
-// corruptCommand changes one command in place, to what only a check of more than one of its fields
-// finds invalid.
-func corruptCommand(random *rand.Rand, view *fbs.View) {
-	c := &view.Commands[random.IntN(len(view.Commands))]
-	switch random.IntN(5) {
-	case 4: // places that a board closes, and their neighbours
-		if c.Opcode == gen.OpcodePoint {
-			coordinates := []uint64{0, 2, 3, 8, 9, 10, 11, 16, 17, 19, 24}
-			one := func() uint64 { return coordinates[random.IntN(len(coordinates))] }
-			c.Mask = c.Mask&^0xffff | one() | one()<<8
-			if c.Mask>>56 == 1 {
-				c.Mask = c.Mask&^0xffffffff | one() | one()<<8 | one()<<16 | one()<<24
-			}
-			size := view.Windows[c.Window].Size
-			c.Value = []uint64{0, 0x8_8003_0078, 0x8_9000_0000, 0x9000_0000,
-				1<<64 - 1}[random.IntN(5)] &^ (size - 1)
-		}
-	case 0: // calls that may nest
-		if c.Opcode != gen.OpcodeEnd {
-			*c = fbs.Command{Opcode: gen.OpcodeCall,
-				Index: uint16(random.IntN(len(view.Sequences)))}
-		}
-	case 1: // an offset that only bulk copies may have
-		c.Offset ^= 1 + random.Uint32N(7)
-	case 2:
-		c.Amount ^= 1 + random.Uint32N(7)
-	case 3:
-		c.Window = uint16(random.IntN(len(view.Windows)))
-	}
-}
-
-func asBytes(c fbs.Command) []byte {
-	var b bytes.Buffer
-	_ = binary.Write(&b, binary.LittleEndian, c)
-	return b.Bytes()
-}
-
-// corrupted writes images of testdata and of random commands, each with a corruption.
-func corrupted(t *testing.T, random *rand.Rand, count int) (paths []string) {
-	t.Helper()
-	good, _ := everyImage(t)
-	dir := t.TempDir()
-	for n := range count {
-		var file []byte
-		var err error
-		if n%2 == 0 {
-			file, err = os.ReadFile(good[n/2%len(good)])
-		} else {
-			file, err = lmb.Encode(images.Any(random))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(file) > 1<<20 {
-			continue
-		}
-		path := filepath.Join(dir, fmt.Sprintf("%d.lmb", n))
-		if err := os.WriteFile(path, corrupt(random, file), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		paths = append(paths, path)
-	}
-	return paths
-}
-
-// The images have a few corrupted bits, and correct checksums.
-func TestVerdictsOnCorruptedImagesAreThoseOfTheRuntime(t *testing.T) {
-	program := buildProgram(t, "harness")
-	paths := corrupted(t, rand.New(rand.NewPCG(16, 3)), countOfImages(t, 400))
-	good := compareVerdicts(t, program, paths)
-	if good < len(paths)/50 || good > len(paths)*9/10 {
-		t.Errorf("%d of %d are good: too few or too many to compare", good, len(paths))
-	}
-	t.Logf("evidence: %d images, %d of them good, same verdicts", len(paths), good)
 }
 
 // Every byte of a file is covered by a checksum, or must have the value that it has.

@@ -134,11 +134,45 @@ func pastDefects(root, program string, seeds int) error {
 	return nil
 }
 
-// twoPlayers are the tests that hold the runtime against testdata/cref.
-const twoPlayers = "^TestC|^TestBothPlayers"
+// otherReaders are the tests that compare the runtime with the other readers of images: the player
+// in C and the oracle.
+var otherReaders = []struct{ folder, tests string }{
+	{"tools/check/vectors", "^TestPlayersAgree|^TestRuntimeAgrees"},
+	{"tools/check/cplayer", "^TestVerdicts|^TestAccesses"},
+}
+
+// readers are the compiled tests of otherReaders.
+type readers struct{ root, folder string }
+
+// build compiles the tests with the overlay.
+func (r readers) build(overlay string) error {
+	for i, other := range otherReaders {
+		c := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", r.program(i),
+			"./"+other.folder)
+		c.Dir = r.root
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	return nil
+}
+
+func (r readers) program(i int) string { return filepath.Join(r.folder, fmt.Sprint("readers", i)) }
+
+// notice runs the tests with something broken.
+func (r readers) notice(broken string) (how string, ok bool) {
+	for i, other := range otherReaders {
+		how, ok = noticed(filepath.Join(r.root, other.folder), broken, r.program(i),
+			"-test.failfast", "-test.run", other.tests)
+		if ok {
+			break
+		}
+	}
+	return how, ok
+}
 
 // breakages breaks the code at places that a seed chooses, and says which of them
-// simulated worlds notice, and of the others which the two players.
+// simulated worlds notice, and of the others which a comparison with other readers.
 func breakages(root, folder, overlay, program string, places []Place, o options) error {
 	if how, wrong := inWorlds(root, program, "", int(o.seeds)); wrong {
 		return fmt.Errorf("with nothing broken: %s", how)
@@ -159,30 +193,24 @@ func breakages(root, folder, overlay, program string, places []Place, o options)
 	byWorlds := len(chosen) - len(left)
 	fmt.Printf("of %d breakages of %d places worlds notice %d\n", len(chosen), len(places),
 		byWorlds)
-	players := filepath.Join(folder, "players")
-	c := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", players, "./tools/check/bench")
-	c.Dir = root
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+	others := readers{root, folder}
+	if err := others.build(overlay); err != nil {
+		return err
 	}
-	play := func(broken string) (how string, ok bool) {
-		return noticed(filepath.Join(root, "tools/check/bench"), broken, players, "-test.failfast",
-			"-test.run", twoPlayers)
+	if how, wrong := others.notice(""); wrong {
+		return fmt.Errorf("the other readers, with nothing broken: %s", how)
 	}
-	if how, wrong := play(""); wrong {
-		return fmt.Errorf("the two players, with nothing broken: %s", how)
-	}
-	byPlayers := 0
+	byReaders := 0
 	for _, n := range left {
-		how, ok := play(fmt.Sprint(n + 1))
+		how, ok := others.notice(fmt.Sprint(n + 1))
 		who := "nobody "
 		if ok {
-			who = "players"
-			byPlayers++
+			who = "readers"
+			byReaders++
 		}
 		tell(who, n, how)
 	}
-	fmt.Printf("of %d breakages %d are noticed: by worlds %d, by the two players %d more\n",
-		len(chosen), byWorlds+byPlayers, byWorlds, byPlayers)
+	fmt.Printf("of %d breakages %d are noticed: by worlds %d, by other readers %d more\n",
+		len(chosen), byWorlds+byReaders, byWorlds, byReaders)
 	return nil
 }

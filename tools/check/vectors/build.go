@@ -251,7 +251,7 @@ func (d *definition) addPatches(v *vector.Vector, base []byte) {
 	if d.change == nil {
 		return
 	}
-	f := &file{data: aligned(base)}
+	f := &file{data: vector.Aligned(base)}
 	f.view, _ = fbs.Verify(f.data)
 	d.change(f)
 	if len(f.data) != len(base) {
@@ -268,11 +268,6 @@ func (d *definition) addPatches(v *vector.Vector, base []byte) {
 			v.Patches = append(v.Patches, vector.Patch{Offset: first, Data: f.data[first:i]})
 		}
 	}
-}
-
-// aligned returns a copy whose address is a multiple of 8.
-func aligned(data []byte) []byte {
-	return append(make([]byte, 0, (len(data)+15)/8*8), data...)
 }
 
 // stamp makes the checksum of the envelope right again.

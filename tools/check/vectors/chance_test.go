@@ -8,9 +8,7 @@ import (
 	"hash/fnv"
 
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/tools/check/vectors/oracle"
-	"lightmetal/tools/check/vectors/ours"
 	"lightmetal/tools/check/vectors/vector"
 )
 
@@ -258,21 +256,17 @@ func inputData(seed, size uint64) []byte {
 	return data
 }
 
-// playWithRuntime lets the Go runtime execute a case, and returns the report.
-func playWithRuntime(file []byte, seed uint64, report []byte) []byte {
-	c := newChance(seed, report)
-	limit := limitOf(seed)
-	view, fault := ours.Verify(file)
-	if fault == nil {
-		fault = ours.CheckTimeLimit(view, limit)
-	}
-	if fault == nil && view.Reservation.ArenaBytes+view.Reservation.HostBytes > memoryMost {
+// play lets a reader execute a case, and returns the report.
+func play(r reader, file []byte, seed uint64, report []byte) []byte {
+	c, limit := newChance(seed, report), limitOf(seed)
+	fault := r.verify(file, limit)
+	if fault == nil && r.reservedBytes() > memoryMost {
 		c.text("reject memory\n")
 		return c.report
 	}
-	var p *ours.Player
+	var p player
 	if fault == nil {
-		p, fault = ours.Load(view, c, limit)
+		p, fault = r.load(c, limit)
 	}
 	if fault != nil {
 		c.reject(fault)
@@ -283,62 +277,17 @@ func playWithRuntime(file []byte, seed uint64, report []byte) []byte {
 		p.Close()
 		return c.report
 	}
-	for i := range view.Tensors {
-		t := &view.Tensors[i]
-		if t.Role == gen.RoleInput && (t.HasData == 0 || seed%4 == 0) {
-			p.SetInput(i, inputData(seed, t.Size))
+	tensors := r.tensors()
+	for i, t := range tensors {
+		if t.isInput && (!t.hasData || seed%4 == 0) {
+			p.SetInput(i, inputData(seed, t.size))
 		}
 	}
-	count := uint64(len(view.Sequences))
+	count := uint64(r.sequences())
 	for _, sequence := range [...]uint64{seed >> 8 % count, seed >> 40 % count} {
 		c.result(p.Run(int(sequence)), func(report func(int, []byte)) {
-			for i := range view.Tensors {
-				if view.Tensors[i].Role == gen.RoleOutput {
-					report(i, p.Tensor(i))
-				}
-			}
-		})
-	}
-	p.Close()
-	return c.report
-}
-
-// playWithOracle lets package oracle execute a case, and returns the report.
-func playWithOracle(file []byte, seed uint64, report []byte) []byte {
-	c := newChance(seed, report)
-	limit := limitOf(seed)
-	image, fault := oracle.Verify(file)
-	if fault == nil {
-		fault = oracle.CheckTimeLimit(image, limit)
-	}
-	if fault == nil && image.Reservation.Arena+image.Reservation.Host > memoryMost {
-		c.text("reject memory\n")
-		return c.report
-	}
-	var p *oracle.Player
-	if fault == nil {
-		p, fault = oracle.Load(image, c, limit)
-	}
-	if fault != nil {
-		c.reject(fault)
-		return c.report
-	}
-	if limit != 0 {
-		c.text("loaded\n")
-		p.Close()
-		return c.report
-	}
-	p.SettleNs = 5_000_000 // as in the runtime
-	for i, t := range image.Tensors {
-		if uint64(t.Role) == uint64(gen.RoleInput) && (t.HasData == 0 || seed%4 == 0) {
-			p.SetInput(i, inputData(seed, t.Size))
-		}
-	}
-	count := uint64(len(image.Sequences))
-	for _, sequence := range [...]uint64{seed >> 8 % count, seed >> 40 % count} {
-		c.result(p.Run(int(sequence)), func(report func(int, []byte)) {
-			for i, t := range image.Tensors {
-				if uint64(t.Role) == uint64(gen.RoleOutput) {
+			for i, t := range tensors {
+				if !t.isInput {
 					report(i, p.Tensor(i))
 				}
 			}

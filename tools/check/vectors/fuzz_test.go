@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lightmetal/tools/check/vectors/mutate"
 )
 
 // fuzzCases returns the number of cases of the fuzzer: LM_FUZZ_CASES, or what takes some seconds.
@@ -143,18 +145,18 @@ func readable(report []byte) string {
 // are the same.
 func TestPlayersAgreeOnRandomImagesAndDevices(t *testing.T) {
 	cases, seed := fuzzCases(t), fuzzSeed(t)
-	m := &mutator{Rand: rand.New(rand.NewPCG(seed, 27)), bases: baseImages(t)}
+	m := &mutate.Mutator{Rand: rand.New(rand.NewPCG(seed, 27)), Bases: baseImages(t)}
 	o := startOther(t)
 	var report, third []byte
 	ended := map[string]int{}
 	began := time.Now()
 	differences := 0
 	for i := range cases {
-		file, of := m.image(), m.Uint64()
+		file, of := m.Image(), m.Uint64()
 		if err := o.send(file, of); err != nil {
 			t.Fatalf("case %d: %v\n%s", i, err, &o.errors)
 		}
-		report = playWithRuntime(file, of, report[:0])
+		report = play(&goRuntime{}, file, of, report[:0])
 		theirs, err := o.receive()
 		if err != nil {
 			keep(t, file, of)
@@ -167,7 +169,7 @@ func TestPlayersAgreeOnRandomImagesAndDevices(t *testing.T) {
 				readable(theirs))
 		}
 		if i%8 == 0 {
-			third = playWithOracle(file, of, third[:0])
+			third = play(&specified{settleNs: 5_000_000}, file, of, third[:0])
 			if !bytes.Equal(report, third) {
 				isSame = false
 				t.Errorf("case %d: the runtime and the oracle differ:\n%s\n--- oracle\n%s", i,

@@ -938,7 +938,7 @@ var checksums = []definition{
 // addSignature appends a block with the form of a signature. Its key is not the key of anybody.
 func addSignature(f *file) {
 	block := lmb.SignatureBlock(0, bytes.Repeat([]byte{0x4b}, 32), bytes.Repeat([]byte{0x53}, 64))
-	f.data = aligned(append(f.data, block...))
+	f.data = vector.Aligned(append(f.data, block...))
 }
 
 // signed defines a vector with a signature that is changed.

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"lightmetal/tools/check/vectors/oracle"
-	"lightmetal/tools/check/vectors/ours"
 	"lightmetal/tools/check/vectors/vector"
 )
 
@@ -50,45 +49,17 @@ func imageOf(t *testing.T, v *vector.Vector) []byte {
 	return file
 }
 
-// player is a reader that has loaded an image.
-type player interface {
-	SetInput(tensor int, data []byte)
-	Run(sequence int) vector.Result
-	Tensor(tensor int) []byte
-	Close()
-}
-
-// reader loads an image on a machine, or returns why it rejects the image.
-type reader func(file []byte, machine oracle.Machine, limitUs uint64) (player, *oracle.Fault)
-
-// loadWithOracle is the reader of package oracle.
-func loadWithOracle(file []byte, machine oracle.Machine, limitUs uint64) (player, *oracle.Fault) {
-	image, fault := oracle.Verify(file)
-	if fault != nil {
+// load verifies and loads an image, or returns why the reader rejects it.
+func load(r reader, file []byte, machine oracle.Machine, limitUs uint64) (player, *oracle.Fault) {
+	if fault := r.verify(file, limitUs); fault != nil {
 		return nil, fault
 	}
-	p, fault := oracle.Load(image, machine, limitUs)
-	return p, fault
-}
-
-// loadWithRuntime is the Go runtime.
-func loadWithRuntime(t *testing.T) reader {
-	return func(file []byte, machine oracle.Machine, limitUs uint64) (player, *oracle.Fault) {
-		view, fault := ours.Verify(file)
-		if fault != nil {
-			return nil, fault
-		}
-		p, fault := ours.Load(view, machine, limitUs)
-		if p != nil {
-			t.Cleanup(p.Close)
-		}
-		return p, fault
-	}
+	return r.load(machine, limitUs)
 }
 
 // check lets a reader do what a vector describes, and returns the first difference.
-func check(v *vector.Vector, file []byte, machine *vector.Machine, load reader) error {
-	p, fault := load(file, machine, v.LimitUs)
+func check(v *vector.Vector, file []byte, machine *vector.Machine, r reader) error {
+	p, fault := load(r, file, machine, v.LimitUs)
 	switch {
 	case v.Reject != nil && fault == nil:
 		return fmt.Errorf("the image is accepted, %v expected", *v.Reject)
@@ -100,6 +71,12 @@ func check(v *vector.Vector, file []byte, machine *vector.Machine, load reader) 
 	case fault != nil:
 		return fmt.Errorf("rejected with %w", fault)
 	}
+	isClosed := false
+	defer func() {
+		if !isClosed {
+			p.Close()
+		}
+	}()
 	for s := machine.Next(); s != nil && machine.Err() == nil; s = machine.Next() {
 		switch s.Kind {
 		case vector.Input:
@@ -109,6 +86,7 @@ func check(v *vector.Vector, file []byte, machine *vector.Machine, load reader) 
 			machine.Ended(result.Steps(), p.Tensor)
 		case vector.Unload:
 			p.Close()
+			isClosed = true
 		default:
 			return fmt.Errorf("unexpected step %v", s)
 		}
@@ -117,18 +95,18 @@ func check(v *vector.Vector, file []byte, machine *vector.Machine, load reader) 
 }
 
 // agreesWith reports whether a reader does what the text of one vector describes.
-func agreesWith(t *testing.T, text string, load reader) bool {
+func agreesWith(t *testing.T, text string, r reader) bool {
 	t.Helper()
 	vectors, err := vector.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	machine := vector.NewMachine(vectors[0])
-	return check(vectors[0], imageOf(t, vectors[0]), machine, load) == nil
+	return check(vectors[0], imageOf(t, vectors[0]), machine, r) == nil
 }
 
 // checkAll lets a reader do what all vectors describe.
-func checkAll(t *testing.T, skipsFences bool, load func(t *testing.T) reader) {
+func checkAll(t *testing.T, skipsFences bool, r reader) {
 	count := 0
 	for file, vectors := range readVectors(t) {
 		for _, v := range vectors {
@@ -136,7 +114,7 @@ func checkAll(t *testing.T, skipsFences bool, load func(t *testing.T) reader) {
 			t.Run(file+"/"+v.Name, func(t *testing.T) {
 				machine := vector.NewMachine(v)
 				machine.SkipsFences = skipsFences
-				if err := check(v, imageOf(t, v), machine, load(t)); err != nil {
+				if err := check(v, imageOf(t, v), machine, r); err != nil {
 					t.Error(err)
 				}
 			})
@@ -148,9 +126,9 @@ func checkAll(t *testing.T, skipsFences bool, load func(t *testing.T) reader) {
 }
 
 func TestOracleAgreesWithVectors(t *testing.T) {
-	checkAll(t, false, func(*testing.T) reader { return loadWithOracle })
+	checkAll(t, false, &specified{})
 }
 
 func TestRuntimeAgreesWithVectors(t *testing.T) {
-	checkAll(t, true, loadWithRuntime)
+	checkAll(t, true, &goRuntime{})
 }

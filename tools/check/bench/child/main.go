@@ -1,6 +1,6 @@
 // Command child is our side of the ratios: the runtime in a program like those
 // of a target, without fmt and os, on plain memory that the bench shares. It
-// answers the same requests as testdata/cref/main.c, which lists them, but that
+// answers the same requests as tools/check/bench/c/serve.c, which lists them, but that
 // WAY is a limit on the time of each run in hours, 0: none; and two more:
 //
 //	read COUNT -> NS             opens the image, which copies its envelope

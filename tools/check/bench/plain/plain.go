@@ -1,5 +1,5 @@
 // Package plain is a device of nothing but mapped memory, laid out as
-// testdata/cref lays it out, so that two programs can leave their bytes in the
+// tools/check/bench/c/layout.c lays it out, so that programs can leave their bytes in the
 // same places: the BARs of each target in turn, each a whole number of pages,
 // then host memory, then what Tlb windows show, each one place wherever it
 // points, and a page with 16 bytes of registers for each of those. It has no

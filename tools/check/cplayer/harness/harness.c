@@ -28,6 +28,7 @@ struct window {
 
 struct machine {
 	struct lmplay_image image;
+	struct lmplay_plan plan;
 	uint8_t *memory;
 	uint64_t places[4096]; // of windows in memory
 	enum fault fault;
@@ -69,17 +70,19 @@ static void *allocate(uint64_t size) {
 	return memory;
 }
 
-// verify_file opens and verifies a file.
+// verify_file opens and verifies a file, if the player can verify.
 static enum lmplay_code verify_file(struct lmplay_image *image, const uint8_t *bytes, size_t size,
 	struct lmplay_error *error) {
-	struct lmplay_plan plan;
 	enum lmplay_code code = lmplay_open(image, bytes, size, error);
 	if (code != LMPLAY_OK)
 		return code;
+#if !defined LMPLAY_VERIFY || LMPLAY_VERIFY
+	struct lmplay_plan plan;
 	lmplay_plan(image, &plan);
 	void *work = allocate(plan.verify_bytes);
 	code = lmplay_verify(image, work, plan.verify_bytes, 0, error);
 	free(work);
+#endif
 	return code;
 }
 
@@ -109,7 +112,8 @@ static int fails(const struct machine *m) { return m->fault && m->stores >= m->a
 static int is_dead(const struct machine *m) { return fails(m) && m->fault <= ALL_ONES; }
 
 static const struct window *window_of(const struct machine *m, uint32_t index) {
-	return &((const struct window *)m->image.windows)[index];
+	enum { WINDOWS = 2 }; // number of the field in image.fbs
+	return &((const struct window *)m->image.vectors[WINDOWS].elements)[index];
 }
 
 static enum lmplay_code map(void *context, const struct lmplay_range *range,
@@ -189,7 +193,7 @@ static enum lmplay_code load_config(void *context, uint32_t device, uint32_t off
 	uint32_t width, uint32_t *value) {
 	struct machine *m = context;
 	uint64_t loaded;
-	for (uint32_t i = 0; i < m->image.window_count; i++)
+	for (uint32_t i = 0; i < m->plan.windows; i++)
 		if (window_of(m, i)->kind == 4 && window_of(m, i)->device == device) {
 			enum lmplay_code code = load(context, i, offset, width, &loaded);
 			*value = (uint32_t)loaded;
@@ -226,7 +230,7 @@ static uint64_t round_up(uint64_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
 // and Config windows. It sets the devices, and returns the size of the memory.
 static uint64_t lay_out(struct machine *m, struct lmplay_device *devices) {
 	uint64_t bars[LMPLAY_DEVICES_MAX][LMPLAY_BARS], next = 0;
-	for (uint32_t d = 0; d < m->image.device_count; d++) {
+	for (uint32_t d = 0; d < m->plan.devices; d++) {
 		struct lmplay_need need;
 		lmplay_need(&m->image, d, &need);
 		devices[d].vendor = need.vendor, devices[d].device = need.device;
@@ -239,7 +243,7 @@ static uint64_t lay_out(struct machine *m, struct lmplay_device *devices) {
 	}
 	static const int order[] = {1, 3, 2, 4};
 	for (int k = 0; k < 4; k++)
-		for (uint32_t i = 0; i < m->image.window_count; i++) {
+		for (uint32_t i = 0; i < m->plan.windows; i++) {
 			const struct window *w = window_of(m, i);
 			if (w->kind != order[k])
 				continue;
@@ -268,7 +272,7 @@ static void run(struct machine *m, struct lmplay_replay *replay, uint32_t budget
 
 // give_inputs lets runs read zeros as the inputs without default data.
 static void give_inputs(struct machine *m, struct lmplay_replay *replay) {
-	for (uint32_t i = 0; i < m->image.tensor_count; i++) {
+	for (uint32_t i = 0; i < m->plan.tensors; i++) {
 		struct lmplay_tensor tensor;
 		lmplay_tensor(&m->image, i, &tensor);
 		if (tensor.role == LMPLAY_INPUT && !tensor.data)
@@ -277,7 +281,7 @@ static void give_inputs(struct machine *m, struct lmplay_replay *replay) {
 }
 
 static void print_outputs(struct machine *m, const struct lmplay_replay *replay) {
-	for (uint32_t i = 0; i < m->image.tensor_count; i++) {
+	for (uint32_t i = 0; i < m->plan.tensors; i++) {
 		struct lmplay_tensor tensor;
 		lmplay_tensor(&m->image, i, &tensor);
 		const uint8_t *output = lmplay_output(replay, i);
@@ -294,19 +298,18 @@ static int play(struct machine *m, const char *path, uint32_t budget) {
 	struct lmplay_device devices[LMPLAY_DEVICES_MAX];
 	struct lmplay_replay replay;
 	struct lmplay_error error;
-	struct lmplay_plan plan;
 	size_t size;
 	uint8_t *bytes = read_file(path, &size);
 	if (verify_file(&m->image, bytes, size, &error) != LMPLAY_OK) {
 		print_error(&error);
 		return 65;
 	}
-	lmplay_plan(&m->image, &plan);
+	lmplay_plan(&m->image, &m->plan);
 	m->memory = calloc(1, lay_out(m, devices) + 8);
 	m->talks = 1;
-	void *arena = allocate(plan.arena_bytes);
+	void *arena = allocate(m->plan.arena_bytes);
 	enum lmplay_code code = lmplay_load(&replay, &m->image, &hooks, devices,
-		m->image.device_count, arena, plan.arena_bytes, &error);
+		m->plan.devices, arena, m->plan.arena_bytes, &error);
 	if (code == LMPLAY_OK) {
 		give_inputs(m, &replay);
 		run(m, &replay, budget);

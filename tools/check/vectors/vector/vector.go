@@ -177,3 +177,8 @@ func LittleEndian(value uint64, width uint8) (data []byte) {
 	}
 	return data
 }
+
+// Aligned returns a copy whose address is a multiple of 8.
+func Aligned(data []byte) []byte {
+	return append(make([]byte, 0, (len(data)+15)/8*8), data...)
+}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"lightmetal/fbs"
@@ -22,8 +21,8 @@ import (
 
 const samples = "../../../testdata"
 
-// compileC builds testdata/cref, the second reader of the format.
-func compileC(t *testing.T) string {
+// compileC builds the tuned loops and the player of the folder c.
+func compileC(t *testing.T) (programs cPrograms) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
@@ -32,17 +31,13 @@ func compileC(t *testing.T) string {
 		t.Skip("gcc is not here, so nothing can be compared with C (LM_TEST_REQUIRED=1 makes " +
 			"this a failure)")
 	}
-	sources, err := filepath.Glob(filepath.Join(samples, "cref", "*.c"))
-	if err != nil || len(sources) == 0 {
-		t.Fatal("no C sources", err)
-	}
-	program := filepath.Join(t.TempDir(), "cref")
-	arguments := append([]string{"-O2", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-o",
-		program}, sources...)
-	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
+	dir := t.TempDir()
+	compile := exec.Command("tools/check/bench/c/build", dir)
+	compile.Dir = "../../.."
+	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return program
+	return cPrograms{filepath.Join(dir, "bench-tuned"), filepath.Join(dir, "bench-player")}
 }
 
 func encode(t *testing.T, image *lmb.Image) string {
@@ -163,8 +158,8 @@ func size(t *testing.T, path string) uint64 {
 }
 
 func TestCLeavesTheBytesThatTheRuntimeLeavesAfterSamples(t *testing.T) {
-	program := compileC(t)
-	paths, _ := everyImage(t)
+	program := compileC(t).tuned
+	paths, _ := filepath.Glob(filepath.Join(samples, "images", "*.lmb"))
 	replayed := 0
 	for _, path := range paths {
 		bytes := size(t, path)
@@ -184,7 +179,7 @@ func TestCLeavesTheBytesThatTheRuntimeLeavesAfterSamples(t *testing.T) {
 // TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything replays images of random
 // commands of every kind that plain memory has.
 func TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything(t *testing.T) {
-	program := compileC(t)
+	program := compileC(t).tuned
 	ended := map[int64]int{}
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -200,42 +195,5 @@ func TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything(t *testing.T) {
 	if ended[0] == 0 || ended[76] == 0 || ended[75] == 0 {
 		t.Errorf("runs ended %v; some of each should be good, fail a check and pass a deadline",
 			ended)
-	}
-}
-
-func TestCAcceptsTheChecksumsOfEverySample(t *testing.T) {
-	program := compileC(t)
-	paths, _ := filepath.Glob(filepath.Join(samples, "images", "*.lmb"))
-	if len(paths) == 0 {
-		t.Fatal("no samples")
-	}
-	for _, path := range paths {
-		if out, err := exec.Command(program, "check", path).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", path, err, out)
-		}
-	}
-}
-
-// TestCRefusesAFileWithAnyByteChanged also shows that every byte of a file is
-// covered by a checksum or has to have the value it has.
-func TestCRefusesAFileWithAnyByteChanged(t *testing.T) {
-	program := compileC(t)
-	image := newImage()
-	add(image, "main", []lmb.Command{write(4, 1), copyIn(plainWindow, 0, noise(100))})
-	path := encode(t, image)
-	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(file); i += 17 {
-		changed := bytes.Clone(file)
-		changed[i] ^= 0x10
-		if err := os.WriteFile(path, changed, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		out, err := exec.Command(program, "check", path).CombinedOutput()
-		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 65 {
-			t.Fatalf("byte %d changed: %v\n%s", i, err, strings.TrimSpace(string(out)))
-		}
 	}
 }

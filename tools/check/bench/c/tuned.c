@@ -1,15 +1,28 @@
-#include "replay.h"
+// The fastest replay in C that we know: what the runtime's ratios are measured against. It checks
+// nothing, because the image is verified.
+#include "format.h"
+#include "side.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
-int64_t now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
+enum status { DONE = 0, INTERNAL = 70, DEADLINE_PASSED = 75, EXPECT_FAILED = 76,
+	COMPARE_FAILED = 76 };
+
+struct replay {
+	const struct lmplay_image *image;
+	struct command *commands; // completed
+	uint8_t **windows;        // address of each window's first byte
+	uint8_t **memories;       // payload, then each tensor: its data in the payload, or the arena
+	uint8_t *registers;       // that aim windows
+	uint8_t *arena;
+	unsigned way;
+	int disabled;
+	uint32_t ignored; // failures of policy Ignore in this run
+	int32_t at;
+};
 
 static void wait_us(uint32_t us) {
 	struct timespec t = {us / 1000000, us % 1000000 * 1000L};
@@ -243,7 +256,7 @@ static inline void point(const struct replay *r, const struct command *c) {
 static enum status execute(struct replay *r, const struct sequence *s);
 
 static enum status call(struct replay *r, const struct command *c) {
-	return execute(r, &r->image->sequences[c->index]);
+	return execute(r, &sequences_of(r->image)[c->index]);
 }
 
 static enum status switched(struct replay *r, const struct command *c) {
@@ -373,51 +386,28 @@ static enum status execute(struct replay *r, const struct sequence *s) {
 							 : switched(r, r->commands + s->first);
 }
 
-struct result replay_run(struct replay *r, uint32_t sequence) {
+struct outcome replay_run(struct replay *r, uint32_t sequence, unsigned way) {
+	uint32_t safe;
 	if (r->disabled)
-		return (struct result){INTERNAL, -1};
+		return (struct outcome){INTERNAL, -1, 0};
 	r->ignored = 0;
-	enum status status = execute(r, &r->image->sequences[sequence]);
-	if (status == DONE)
-		return (struct result){DONE, 0};
-	struct result result = {status, r->at};
-	r->disabled = 1;
-	uint32_t ignored = r->ignored;
-	for (uint32_t i = 0; i < r->image->reservation.sequences; i++)
-		if (i != sequence && image_named(r->image, r->image->sequences[i].name, "safe"))
-			execute(r, &r->image->sequences[i]);
-	r->ignored = ignored;
-	return result;
-}
-
-// bar_start is where a BAR begins in the device's memory.
-static uint64_t bar_start(const struct image *image, unsigned device, unsigned bar) {
-	uint64_t start = 0;
-	for (unsigned t = 0; t <= device && t < image->reservation.devices; t++)
-		for (unsigned b = 0; b < 6 && (t < device || b < bar); b++)
-			start += round_up(image->devices[t].bars[b], 4096);
-	return start;
-}
-
-uint64_t device_size(const struct image *image) {
-	uint64_t tiles = 0;
-	for (uint32_t i = 0; i < image->reservation.windows; i++) {
-		if (image->windows[i].kind == CONFIG)
-			return 0;
-		if (image->windows[i].kind == TLB)
-			tiles += round_up(image->windows[i].size, 4096);
-	}
-	return bar_start(image, image->reservation.devices, 0) + image->reservation.host_bytes + tiles +
-		4096;
+	r->way = way;
+	enum status status = execute(r, &sequences_of(r->image)[sequence]);
+	struct outcome outcome = {status, status == DONE ? 0 : r->at, r->ignored};
+	r->disabled = status != DONE;
+	if (r->disabled && lmplay_find_sequence(r->image, "safe", 4, &safe) == LMPLAY_OK &&
+		safe != sequence)
+		execute(r, &sequences_of(r->image)[safe]);
+	return outcome;
 }
 
 // The contents of a window's registers: bits of the address in units of the
 // window, the far corner, the near one, NoC, multicast, ordering, and a static
 // virtual channel, which is one bit on a Wormhole. Sources: boards/wormhole.go
 // and blackhole.go.
-static int encode(const struct image *image, struct command *c) {
-	const struct window *w = &image->windows[c->window];
-	int wormhole = image->devices[w->device].device == 0x401e;
+static int encode(const struct lmplay_image *image, struct command *c) {
+	const struct window *w = &windows_of(image)[c->window];
+	int wormhole = devices_of(image)[w->device].device == 0x401e;
 	int low = wormhole ? (w->size == 1 << 20           ? 16
 								 : w->size == 2 << 20  ? 15
 								 : w->size == 16 << 20 ? 12
@@ -439,61 +429,65 @@ static int encode(const struct image *image, struct command *c) {
 	return 1;
 }
 
-enum status replay_load(struct replay *r, const struct image *image, uint8_t *device) {
-	memset(r, 0, sizeof *r);
-	if (device_size(image) == 0)
-		return WRONG_DEVICE;
-	const struct reservation *n = &image->reservation;
-	uint64_t next = bar_start(image, n->devices, 0), tiles = next + n->host_bytes, registers = 0;
-	uint32_t registers_of[n->windows + 1];
-	uint64_t bus[n->windows + 1];
-	r->image = image;
-	r->windows = calloc(n->windows, sizeof *r->windows);
-	r->memories = calloc(1 + n->tensors, sizeof *r->memories);
-	for (uint32_t i = 0; i < n->windows; i++) {
-		const struct window *w = &image->windows[i];
-		uint64_t start = bar_start(image, w->device, w->bar) + w->offset;
-		if (w->kind == HOST)
-			start = next, next += round_up(w->size, 4096);
-		if (w->kind == TLB)
-			start = tiles, registers_of[i] = registers,
-			tiles += round_up(w->size, 4096), registers += 16;
-		r->windows[i] = device + start;
-		bus[i] = BUS_BASE + start;
-	}
-	r->registers = device + tiles;
-	r->memories[0] = (uint8_t *)image->payload;
-	if (n->arena_bytes) {
-		r->arena = mmap(NULL, n->arena_bytes, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (r->arena == MAP_FAILED || mlock(r->arena, n->arena_bytes) != 0)
-			return INTERNAL;
-	}
-	for (uint32_t i = 0; i < n->tensors; i++) {
-		const struct tensor *t =
-			&image->tensors[i]; // of an input only its default data are known here
-		r->memories[1 + i] = t->role == OUTPUT ? r->arena + t->arena_offset
-											   : (uint8_t *)image->payload + t->data_offset;
-	}
-	r->commands = malloc(n->commands * sizeof *r->commands);
-	memcpy(r->commands, image->commands, n->commands * sizeof *r->commands);
-	for (struct command *c = r->commands; c < r->commands + n->commands; c++) {
+// complete_commands makes stores of what does not change from run to run: bus addresses and the
+// contents of registers. It reports whether it can.
+static int complete_commands(struct replay *r, const uint64_t *places) {
+	uint32_t count = count_of(r->image, COMMANDS);
+	r->commands = malloc(count * sizeof *r->commands);
+	memcpy(r->commands, commands_of(r->image), count * sizeof *r->commands);
+	for (struct command *c = r->commands; c < r->commands + count; c++) {
 		if (c->opcode == RELOCATE) {
 			c->opcode = WRITE;
-			c->value += bus[c->index];
+			c->value += BUS_BASE + places[c->index];
 		} else if (c->opcode == POINT) {
-			if (!encode(image, c))
-				return WRONG_DEVICE;
-			c->offset = registers_of[c->window];
+			uint32_t registers = 0;
+			for (uint32_t i = 0; i < c->window; i++)
+				registers += windows_of(r->image)[i].kind == TLB ? 16 : 0;
+			if (!encode(r->image, c))
+				return 0;
+			c->offset = registers;
 		}
 	}
-	return DONE;
+	return 1;
+}
+
+struct replay *replay_load(const struct lmplay_image *image, uint8_t *device) {
+	struct replay *r = calloc(1, sizeof *r);
+	uint32_t windows = count_of(image, WINDOWS), tensors = count_of(image, TENSORS);
+	uint64_t *places = calloc(windows, sizeof *places);
+	uint8_t *payload = (uint8_t *)image->bytes + round_up(image->envelope_bytes, 4096);
+	r->image = image;
+	r->windows = calloc(windows, sizeof *r->windows);
+	r->memories = calloc(1 + tensors, sizeof *r->memories);
+	r->registers = device + lay_out_windows(image, places);
+	for (uint32_t i = 0; i < windows; i++)
+		r->windows[i] = device + places[i];
+	if (image->arena_bytes) {
+		r->arena = mmap(NULL, image->arena_bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (r->arena == MAP_FAILED || mlock(r->arena, image->arena_bytes) != 0)
+			return NULL;
+	}
+	r->memories[0] = payload;
+	for (uint32_t i = 0; i < tensors; i++) { // of an input only its default data are known here
+		const struct tensor *t = &tensors_of(image)[i];
+		r->memories[1 + i] =
+			t->role == OUTPUT ? r->arena + t->arena_offset : payload + t->data_offset;
+	}
+	int complete = complete_commands(r, places);
+	free(places);
+	return complete ? r : NULL;
+}
+
+const uint8_t *replay_output(const struct replay *r, uint32_t tensor) {
+	return r->memories[1 + tensor];
 }
 
 void replay_close(struct replay *r) {
 	if (r->arena)
-		munmap(r->arena, r->image->reservation.arena_bytes);
+		munmap(r->arena, r->image->arena_bytes);
 	free(r->commands);
 	free(r->windows);
 	free(r->memories);
+	free(r);
 }

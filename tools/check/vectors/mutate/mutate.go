@@ -1,6 +1,5 @@
-package main
-
-// This file changes images at random.
+// Package mutate changes images at random.
+package mutate
 
 import (
 	"bytes"
@@ -10,13 +9,14 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/check/simulate/images"
+	"lightmetal/tools/check/vectors/vector"
 	"lightmetal/tools/image/lmb"
 )
 
-// mutator changes images. Most checksums are right again afterwards.
-type mutator struct {
+// Mutator changes images. Most checksums are right again afterwards.
+type Mutator struct {
 	*rand.Rand
-	bases [][]byte
+	Bases [][]byte // images that are changed
 }
 
 // oddNumbers are at the ends of ranges.
@@ -24,15 +24,15 @@ var oddNumbers = []uint64{0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 14, 15, 16, 63, 64,
 	255, 256, 4095, 4096, 4097, 0xffff, 0x10000, 1<<20 - 1, 1 << 20, 1<<24 + 1, 1<<31 - 1, 1 << 31,
 	1<<32 - 1, 1 << 32, 1<<46 + 1, 1 << 47, 1 << 62, 1 << 63, ^uint64(0), ^uint64(0) - 7}
 
-func (m *mutator) number() uint64 {
+func (m *Mutator) number() uint64 {
 	if m.IntN(2) == 0 {
 		return oddNumbers[m.IntN(len(oddNumbers))]
 	}
 	return m.Uint64() >> m.IntN(64)
 }
 
-// image returns the file of a case.
-func (m *mutator) image() []byte {
+// Image returns a changed image.
+func (m *Mutator) Image() []byte {
 	var file []byte
 	if m.IntN(8) == 0 {
 		made, err := lmb.Encode(images.Any(m.Rand))
@@ -40,11 +40,11 @@ func (m *mutator) image() []byte {
 			panic(err)
 		}
 		file = made
-		m.bases = append(m.bases[:min(len(m.bases), 40)], made)
+		m.Bases = append(m.Bases[:min(len(m.Bases), 40)], made)
 	} else {
-		file = m.bases[m.IntN(len(m.bases))]
+		file = m.Bases[m.IntN(len(m.Bases))]
 	}
-	file = aligned(file)
+	file = vector.Aligned(file)
 	view, err := fbs.Verify(file)
 	if err != nil {
 		panic(err)
@@ -70,14 +70,14 @@ func (m *mutator) image() []byte {
 	if m.IntN(30) == 0 {
 		file = m.sign(file)
 	}
-	return aligned(file)
+	return vector.Aligned(file)
 }
 
 // change makes one change. The tables of the view are those of the file.
-func (m *mutator) change(file []byte, view *fbs.View) {
+func (m *Mutator) change(file []byte, view *fbs.View) {
 	switch m.IntN(16) {
 	case 0, 1, 2, 3, 4:
-		m.changeCommand(view)
+		m.ChangeCommand(view)
 	case 5:
 		i := m.IntN(len(view.Commands))
 		view.Commands[i] = view.Commands[m.IntN(len(view.Commands))]
@@ -130,9 +130,13 @@ func (m *mutator) change(file []byte, view *fbs.View) {
 	}
 }
 
-// changeCommand changes one field of a command.
-func (m *mutator) changeCommand(view *fbs.View) {
+// ChangeCommand changes one field of a command.
+func (m *Mutator) ChangeCommand(view *fbs.View) {
 	c, n := &view.Commands[m.IntN(len(view.Commands))], m.number()
+	if c.Opcode == gen.OpcodePoint && m.IntN(2) == 0 {
+		m.changeTiles(view, c)
+		return
+	}
 	switch m.IntN(16) {
 	case 0:
 		c.Opcode = gen.Opcode(n % 16)
@@ -169,60 +173,50 @@ func (m *mutator) changeCommand(view *fbs.View) {
 	}
 }
 
-// changePoint changes the tiles of a Point.
-func (m *mutator) changePoint(view *fbs.View) {
+// changePoint changes the tiles of a Point, if it finds one.
+func (m *Mutator) changePoint(view *fbs.View) {
 	for range 20 {
 		c := &view.Commands[m.IntN(len(view.Commands))]
-		if c.Opcode != gen.OpcodePoint {
-			continue
+		if c.Opcode == gen.OpcodePoint {
+			m.changeTiles(view, c)
+			return
 		}
-		field := uint(m.IntN(8))
-		value := m.Uint64N(32)
+	}
+}
+
+// changeTiles changes the tiles that a Point shows, mostly to what its board may close.
+func (m *Mutator) changeTiles(view *fbs.View, c *fbs.Command) {
+	coordinates := []uint64{0, 2, 3, 8, 9, 10, 11, 16, 17, 19, 24}
+	coordinate := func() uint64 { return coordinates[m.IntN(len(coordinates))] }
+	addresses := []uint64{0, 0x8_8003_0078, 0x8_9000_0000, 0x9000_0000, 0x8_8000_0000,
+		0x11_0000_0000, 1<<64 - 1}
+	switch m.IntN(3) {
+	case 0:
+		field, value := m.IntN(8), m.Uint64N(32)
 		if field >= 4 {
 			value = m.Uint64N(10)
 		}
 		c.Mask = c.Mask&^(0xff<<(8*field)) | value<<(8*field)
 		c.Value = m.Uint64N(1<<12) << m.IntN(40)
-		return
+	default:
+		c.Mask = c.Mask&^0xffff | coordinate() | coordinate()<<8
+		if c.Mask>>56 == 1 {
+			c.Mask = c.Mask&^0xffff0000 | coordinate()<<16 | coordinate()<<24
+		}
+		c.Value = addresses[m.IntN(len(addresses))]
+		if int(c.Window) < len(view.Windows) {
+			c.Value &^= view.Windows[c.Window].Size - 1
+		}
 	}
 }
 
 // changeTable changes a field of an element of a table.
-func (m *mutator) changeTable(view *fbs.View) {
-	n := m.number()
+func (m *Mutator) changeTable(view *fbs.View) {
 	switch m.IntN(5) {
 	case 0:
-		d := &view.Devices[m.IntN(len(view.Devices))]
-		if m.IntN(2) == 0 {
-			d.MinBarSizes()[m.IntN(6)] = n
-			return
-		}
-		ids := [][2]uint16{{0x1e52, 0x401e}, {0x1e52, 0xb140}, {0x1b36, 0x10}, {0x1234, 0x11e8},
-			{0x1af4, 0x1110}, {1, 2}}
-		pair := ids[m.IntN(len(ids))]
-		d.Vendor, d.Device = pair[0], pair[1]
+		m.changeDevice(&view.Devices[m.IntN(len(view.Devices))])
 	case 1:
-		w := &view.Windows[m.IntN(len(view.Windows))]
-		switch m.IntN(9) {
-		case 0:
-			w.Kind = gen.WindowKind(n % 6)
-		case 1:
-			w.Device = uint8(n % uint64(len(view.Devices)+1))
-		case 2:
-			w.Bar = uint8(n % 7)
-		case 3:
-			w.Flags = uint8(n % 5)
-		case 4:
-			w.Slot = uint16(n)
-		case 5:
-			w.Offset = n
-		case 6:
-			w.Size = n
-		default:
-			bases := []uint64{1 << 12, 2 << 12, 3 << 12, 4 << 12, 1 << 32, 0x8_0000_0000, 4 << 58}
-			w.Flags |= fbs.FlagFixedBus
-			w.Offset = bases[m.IntN(len(bases))] + m.Uint64N(6)<<12
-		}
+		m.changeWindow(&view.Windows[m.IntN(len(view.Windows))], len(view.Devices))
 	case 2:
 		s := &view.Sequences[m.IntN(len(view.Sequences))]
 		if m.IntN(2) == 0 {
@@ -232,35 +226,78 @@ func (m *mutator) changeTable(view *fbs.View) {
 		}
 	case 3:
 		if len(view.Tensors) > 0 {
-			t := &view.Tensors[m.IntN(len(view.Tensors))]
-			switch m.IntN(4) {
-			case 0:
-				t.Role = gen.Role(n % 4)
-			case 1:
-				t.HasData, t.DataOffset = uint8(n%2), 0
-			case 2:
-				t.Dtype = gen.DType(n % 14)
-			case 3:
-				t.DataOffset = n
-			}
+			m.changeTensor(&view.Tensors[m.IntN(len(view.Tensors))])
 		}
 	case 4:
 		if len(view.Rules) > 0 {
-			r := &view.Rules[m.IntN(len(view.Rules))]
-			switch m.IntN(3) {
-			case 0:
-				r.Widths = uint8(n % 18)
-			case 1:
-				r.Memory = uint8(n % 3)
-			case 2:
-				r.Last = n
-			}
+			m.changeRule(&view.Rules[m.IntN(len(view.Rules))])
 		}
 	}
 }
 
+func (m *Mutator) changeDevice(d *fbs.DeviceInfo) {
+	if m.IntN(2) == 0 {
+		d.MinBarSizes()[m.IntN(6)] = m.number()
+		return
+	}
+	ids := [][2]uint16{{0x1e52, 0x401e}, {0x1e52, 0xb140}, {0x1b36, 0x10}, {0x1234, 0x11e8},
+		{0x1af4, 0x1110}, {1, 2}}
+	pair := ids[m.IntN(len(ids))]
+	d.Vendor, d.Device = pair[0], pair[1]
+}
+
+func (m *Mutator) changeWindow(w *fbs.Window, devices int) {
+	n := m.number()
+	switch m.IntN(9) {
+	case 0:
+		w.Kind = gen.WindowKind(n % 6)
+	case 1:
+		w.Device = uint8(n % uint64(devices+1))
+	case 2:
+		w.Bar = uint8(n % 7)
+	case 3:
+		w.Flags = uint8(n % 5)
+	case 4:
+		w.Slot = uint16(n)
+	case 5:
+		w.Offset = n
+	case 6:
+		w.Size = n
+	default:
+		bases := []uint64{1 << 12, 2 << 12, 3 << 12, 4 << 12, 1 << 32, 0x8_0000_0000, 4 << 58}
+		w.Flags |= fbs.FlagFixedBus
+		w.Offset = bases[m.IntN(len(bases))] + m.Uint64N(6)<<12
+	}
+}
+
+func (m *Mutator) changeTensor(t *fbs.Tensor) {
+	n := m.number()
+	switch m.IntN(4) {
+	case 0:
+		t.Role = gen.Role(n % 4)
+	case 1:
+		t.HasData, t.DataOffset = uint8(n%2), 0
+	case 2:
+		t.Dtype = gen.DType(n % 14)
+	case 3:
+		t.DataOffset = n
+	}
+}
+
+func (m *Mutator) changeRule(r *fbs.Rule) {
+	n := m.number()
+	switch m.IntN(3) {
+	case 0:
+		r.Widths = uint8(n % 18)
+	case 1:
+		r.Memory = uint8(n % 3)
+	case 2:
+		r.Last = n
+	}
+}
+
 // resize cuts or extends a file.
-func (m *mutator) resize(file []byte) []byte {
+func (m *Mutator) resize(file []byte) []byte {
 	switch m.IntN(4) {
 	case 0:
 		return file[:m.IntN(len(file)+1)]
@@ -270,7 +307,7 @@ func (m *mutator) resize(file []byte) []byte {
 	return append(file, make([]byte, 1+m.IntN(200))...)
 }
 
-func (m *mutator) changePreamble(file []byte) {
+func (m *Mutator) changePreamble(file []byte) {
 	if len(file) < fbs.PreambleSize {
 		return
 	}
@@ -285,7 +322,7 @@ func (m *mutator) changePreamble(file []byte) {
 }
 
 // sign appends a signature, and may damage it.
-func (m *mutator) sign(file []byte) []byte {
+func (m *Mutator) sign(file []byte) []byte {
 	block := lmb.SignatureBlock(0, bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 64))
 	if m.IntN(2) == 0 {
 		block[m.IntN(len(block))] ^= 1 << m.IntN(8)

@@ -1,0 +1,113 @@
+// The structs of an image that the bench reads where they lie, as fbs/image.fbs declares them.
+#ifndef FORMAT_H
+#define FORMAT_H
+
+#include "lmplay.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum opcode {
+	WRITE = 1,
+	MODIFY,
+	RELOCATE,
+	COPY_IN,
+	FILL,
+	COPY_OUT,
+	EXPECT,
+	COMPARE,
+	POINT,
+	FENCE,
+	DELAY,
+	CALL,
+	END,
+	OPCODES
+};
+enum access { EXACT = 1, FIXED, BULK };
+enum condition { EQUAL = 1, NOT_EQUAL, REACHED };
+enum policy { FAIL = 1, IGNORE };
+enum window_kind { BAR = 1, TLB, HOST, CONFIG };
+enum window_flag { WRITE_COMBINING = 1, FIXED_BUS = 2 };
+enum role { INPUT = 1, OUTPUT };
+
+struct command {
+	uint8_t opcode, width, mode, option;
+	uint16_t window, index;
+	uint32_t offset, amount;
+	uint64_t value, mask;
+};
+
+struct device {
+	uint64_t bars[6];
+	uint32_t board;
+	uint16_t vendor, device;
+	uint32_t subsystem, reserved;
+};
+
+struct window {
+	uint8_t kind, device, bar, flags;
+	uint16_t slot, reserved;
+	uint64_t offset, size;
+};
+
+struct sequence {
+	uint32_t name, first, count;
+};
+
+struct tensor {
+	uint32_t name;
+	uint8_t role, has_data, dtype, dims;
+	uint64_t size, arena_offset, data_offset;
+	uint32_t shape[8];
+};
+
+_Static_assert(sizeof(struct command) == 32, "command");
+_Static_assert(sizeof(struct device) == 64, "device");
+_Static_assert(sizeof(struct window) == 24, "window");
+_Static_assert(sizeof(struct sequence) == 12, "sequence");
+_Static_assert(sizeof(struct tensor) == 64, "tensor");
+
+
+// Numbers of fields in image.fbs.
+enum field { DEVICES = 1, WINDOWS, SEQUENCES, TENSORS, SEGMENTS, COMMANDS, TEXT };
+
+static inline const struct device *devices_of(const struct lmplay_image *image) {
+	return image->vectors[DEVICES].elements;
+}
+
+static inline const struct window *windows_of(const struct lmplay_image *image) {
+	return image->vectors[WINDOWS].elements;
+}
+
+static inline const struct sequence *sequences_of(const struct lmplay_image *image) {
+	return image->vectors[SEQUENCES].elements;
+}
+
+static inline const struct tensor *tensors_of(const struct lmplay_image *image) {
+	return image->vectors[TENSORS].elements;
+}
+
+static inline const struct command *commands_of(const struct lmplay_image *image) {
+	return image->vectors[COMMANDS].elements;
+}
+
+static inline uint32_t count_of(const struct lmplay_image *image, enum field field) {
+	return image->vectors[field].count;
+}
+
+static inline uint64_t round_up(uint64_t n, uint64_t multiple) {
+	return (n + multiple - 1) / multiple * multiple;
+}
+
+// device_size returns the size of the memory that replaces the devices and all that the
+// image reaches: the BARs of each device in turn, then host memory, each window of it
+// at a multiple of 4096, then what Tlb windows show, one place each wherever it
+// points, and a page with 16 bytes of registers for each of those. Configuration
+// space is no memory: 0.
+uint64_t device_size(const struct lmplay_image *image);
+
+// lay_out_windows sets the place of each window in that memory, and returns the place of the page
+// of registers.
+uint64_t lay_out_windows(const struct lmplay_image *image, uint64_t *places);
+
+#endif
