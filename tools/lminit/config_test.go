@@ -38,7 +38,7 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 		},
 		replays: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"},
 			{"-loop=forever", "-deadline=20ms", "b.lmb"}},
-		success: restartPolicy{0, "halt"}, failure: restartPolicy{3, "reboot"},
+		success: restartPolicy{nil, "halt"}, failure: restartPolicy{restarts(3), "reboot"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
@@ -76,17 +76,32 @@ func TestConfigurationErrorsNameTheLine(t *testing.T) {
 		"image x\non-failure halt": "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
 			"restart, or",
-		"on-failure stop\nimage x":                    onFailure,
-		"on-failure restart 3\nimage x":               onFailure,
-		"on-failure halt 3 reboot\nimage x":           onFailure,
-		"on-failure restart 0 reboot\nimage x":        onFailure,
-		"on-failure restart 9999999999 halt\nimage x": onFailure,
-		"on-failure restart 1 restart\nimage x":       onFailure,
-		"hugepages many\nimage x":                     "c:1: hugepages takes a number",
-		"bind vfio-pci\nimage x":                      `bind takes DRIVER ADDRESS, not "vfio-pci"`,
-		"mount a b\nimage x":                          `[ro], not "a b"`,
-		"module\nimage x":                             `module takes FILE [PARAMETER...], not ""`,
-		"image x\nwindow \xff":                        "c:2: -window takes",
+		"on-failure stop\nimage x":                            onFailure,
+		"on-failure restart 3\nimage x":                       onFailure,
+		"on-failure halt 3 reboot\nimage x":                   onFailure,
+		"on-failure restart 0 reboot\nimage x":                onFailure,
+		"on-failure restart 9999999999 halt\nimage x":         onFailure,
+		"on-failure restart 1 restart\nimage x":               onFailure,
+		"hugepages many\nimage x":                             "c:1: hugepages takes a number",
+		"on-failure restart 2, reset function\nimage x":       onFailure,
+		"on-failure restart 2, hammer, halt\nimage x":         onFailure,
+		"on-failure reset 2, halt\nimage x":                   onFailure,
+		"on-failure rescan 0, halt\nimage x":                  onFailure,
+		"on-failure rescan x, halt\nimage x":                  onFailure,
+		"on-failure rescan wait, halt\nimage x":               onFailure,
+		"on-failure rescan wait 0s, halt\nimage x":            onFailure,
+		"on-failure rescan 1 2 wait 1s, halt\nimage x":        onFailure,
+		"on-failure rescan wait 1s 2, halt\nimage x":          onFailure,
+		"on-failure rescans 1, halt\nimage x":                 onFailure,
+		"on-failure reboot, rescan\nimage x":                  onFailure,
+		"on-failure rescan,, halt\nimage x":                   onFailure,
+		"on-success rescan, halt\nimage x":                    "c:1: on-success takes halt, poweroff",
+		"on-failure rescan, halt\nimage x":                    "c: on-failure has steps for devices",
+		"on-failure rescan, halt\nimage x\ndevice y\nimage z": "but image z has no line `device`",
+		"bind vfio-pci\nimage x":                              `bind takes DRIVER ADDRESS, not "vfio-pci"`,
+		"mount a b\nimage x":                                  `[ro], not "a b"`,
+		"module\nimage x":                                     `module takes FILE [PARAMETER...], not ""`,
+		"image x\nwindow \xff":                                "c:2: -window takes",
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := parseConfiguration("c", text)
@@ -99,11 +114,11 @@ func TestConfigurationErrorsNameTheLine(t *testing.T) {
 
 func TestLinesBeforeAnErrorApply(t *testing.T) {
 	for text, want := range map[string]restartPolicy{
-		"on-failure restart 2 reboot\nfrob\n": {2, "reboot"},
-		"on-failure nonsense\n":               {0, "poweroff"},
+		"on-failure restart 2 reboot\nfrob\n": {restarts(2), "reboot"},
+		"on-failure nonsense\n":               {nil, "poweroff"},
 	} {
 		t.Run(text, func(t *testing.T) {
-			if c, _ := parseConfiguration("c", text); c.failure != want {
+			if c, _ := parseConfiguration("c", text); !reflect.DeepEqual(c.failure, want) {
 				t.Errorf("%+v, want %+v", c.failure, want)
 			}
 		})

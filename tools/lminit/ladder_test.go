@@ -1,0 +1,294 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lightmetal/hal"
+)
+
+// restarts returns the steps of `restart N`.
+func restarts(count int) []recoveryStep {
+	return []recoveryStep{{&stepKinds[0], count, restartPause}}
+}
+
+func TestStepsHaveCountsAndWaits(t *testing.T) {
+	const text = "on-failure restart 2, reset function 1 wait 2s,reset bus,\trescan 3 , " +
+		"power-cycle wait 30s, restart 1 wait 5ms, halt\nimage x\ndevice pci:0000:01:00.0\n"
+	c, err := parseConfiguration("c", text)
+	want := restartPolicy{[]recoveryStep{
+		{&stepKinds[0], 2, restartPause}, {&stepKinds[1], 1, 2 * time.Second},
+		{&stepKinds[2], 1, time.Second}, {&stepKinds[3], 3, time.Second},
+		{&stepKinds[4], 1, 30 * time.Second}, {&stepKinds[0], 1, 5 * time.Millisecond},
+	}, "halt"}
+	if err != nil || !reflect.DeepEqual(c.failure, want) {
+		t.Errorf("%+v, %v", c.failure, err)
+	}
+}
+
+// fakeBus is a directory in the place of /sys/bus/pci, with the files that steps write.
+type fakeBus struct {
+	*testing.T
+	root string
+}
+
+// newFakeBus makes a bus with the PCI function 0000:01:00.0 below a bridge, and another function.
+// As in sysfs, the entries of the directory `devices` are links.
+func newFakeBus(t *testing.T) fakeBus {
+	t.Helper()
+	old := pciBus
+	t.Cleanup(func() { pciBus = old })
+	pciBus = t.TempDir()
+	b := fakeBus{t, pciBus}
+	b.addFunction("tree/0000:00:01.0", "0x1b36", "0x000c")
+	b.addFunction("tree/0000:00:01.0/0000:01:00.0", "0x1e52", "0x401e")
+	b.addFunction("tree/0000:00:02.0", "0x1e52", "0xb140")
+	b.write("rescan", "")
+	return b
+}
+
+func (b fakeBus) addFunction(path, vendor, device string) {
+	b.Helper()
+	b.write(path+"/vendor", vendor+"\n")
+	b.write(path+"/device", device+"\n")
+	for _, name := range []string{"reset", "reset_method", "remove", "driver_override"} {
+		b.write(path+"/"+name, "")
+	}
+	err := os.MkdirAll(b.root+"/devices", 0o755)
+	if err == nil {
+		err = os.Symlink("../"+path, b.root+"/devices/"+filepath.Base(path))
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// bind makes the function 0000:01:00.0 bound to a driver.
+func (b fakeBus) bind(driver string) {
+	b.Helper()
+	b.write("drivers/"+driver+"/bind", "")
+	b.write("drivers/"+driver+"/unbind", "") // a kernel unbinds a function that it removes
+	if err := os.Symlink("../../../drivers/"+driver,
+		b.root+"/devices/0000:01:00.0/driver"); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b fakeBus) write(name, text string) {
+	b.Helper()
+	path := b.root + "/" + name
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// remove removes a file, as a kernel that does not have it.
+func (b fakeBus) remove(name string) {
+	b.Helper()
+	if err := os.Remove(b.root + "/" + name); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// stored returns the files that contain a text, with this text. Ids are not among them.
+func (b fakeBus) stored() (files []string) {
+	err := filepath.WalkDir(b.root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if len(text) > 0 && !strings.HasSuffix(string(text), "\n") {
+			files = append(files, strings.TrimPrefix(path, b.root+"/")+"="+string(text))
+		}
+		return err
+	})
+	if err != nil {
+		b.Error(err)
+	}
+	return files
+}
+
+func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
+	const bridge = "tree/0000:00:01.0/"
+	const function = bridge + "0000:01:00.0/"
+	none := func(fakeBus) {}
+	for name, test := range map[string]struct {
+		prepare func(fakeBus)
+		step    func(device string) error
+		want    []string
+	}{
+		"function": {none, resetFunction, []string{function + "reset=1"}},
+		"bus": {
+			func(b fakeBus) { b.write(bridge+"reset_subordinate", "") }, stepKinds[2].perform,
+			[]string{bridge + "reset_subordinate=1"},
+		},
+		"bus before Linux 6.13": {
+			none, stepKinds[2].perform,
+			[]string{function + "reset=1", function + "reset_method=default"},
+		},
+		"rescan": {none, stepKinds[3].perform, []string{"rescan=1", function + "remove=1"}},
+		"rescan with a driver": {
+			func(b fakeBus) { b.bind("vfio-pci") }, stepKinds[3].perform,
+			[]string{"drivers/vfio-pci/bind=0000:01:00.0",
+				"drivers/vfio-pci/unbind=0000:01:00.0", "rescan=1",
+				function + "driver_override=vfio-pci", function + "remove=1"},
+		},
+		"power-cycle": {
+			func(b fakeBus) {
+				b.write("slots/3/address", "0000:02:00\n")
+				b.write("slots/3/power", "")
+				b.write("slots/7-1/address", "0000:01:00\n")
+				b.write("slots/7-1/power", "")
+			}, stepKinds[4].perform, []string{"slots/7-1/power=1"},
+		},
+	} {
+		for _, device := range []string{"pci:1E52:401e", "vfio:0000:01:00.0", "tt:/dev/tenstorrent/5"} {
+			if name == "function" && strings.HasPrefix(device, "tt:") {
+				continue // resets through its driver
+			}
+			t.Run(name+" "+device, func(t *testing.T) {
+				b := newFakeBus(t)
+				b.write("devices/0000:01:00.0/tenstorrent/tenstorrent!5/dev", "")
+				test.prepare(b)
+				if err := test.step(device); err != nil {
+					t.Fatal(err)
+				}
+				want := slices.Clone(test.want)
+				slices.Sort(want)
+				got := b.stored()
+				slices.Sort(got)
+				if !slices.Equal(got, want) {
+					t.Errorf("%q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestStepsThatTheMachineDoesNotHaveAreErrors names the file or the device that is missing.
+func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		step   *stepKind
+		device string
+		code   hal.Code
+		want   string
+	}{
+		"no reset":    {&stepKinds[1], "pci:0000:01:00.0", hal.NoFile, "/devices/0000:01:00.0/reset"},
+		"no method":   {&stepKinds[2], "pci:0000:01:00.0", hal.NoFile, "0000:01:00.0/reset_method"},
+		"no device":   {&stepKinds[2], "pci:1234:5678", hal.NoDevice, "pci:1234:5678 is not in"},
+		"no slot":     {&stepKinds[4], "pci:0000:01:00.0", hal.NoDevice, "no slot of 0000:01:00.0"},
+		"no function": {&stepKinds[4], "tt:/dev/tenstorrent/5", hal.NoDevice, "is not in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newFakeBus(t)
+			b.remove("devices/0000:01:00.0/reset")
+			b.remove("devices/0000:01:00.0/reset_method")
+			err := test.step.perform(test.device)
+			if hal.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %v with %q", err, test.code, test.want)
+			}
+			if got := b.stored(); len(got) > 0 {
+				t.Errorf("%q was written", got)
+			}
+		})
+	}
+}
+
+// stepsTaken returns the steps that a policy takes after failures with the given exit statuses,
+// until none is left. Steps whose names are in `failing` fail.
+func stepsTaken(t *testing.T, text string, failing string, exits ...int) string {
+	t.Helper()
+	c, err := parseConfiguration("c", "on-failure "+text+"\nimage x\ndevice pci:0000:01:00.0\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := ""
+	for i := range c.failure.steps {
+		kind := *c.failure.steps[i].kind
+		c.failure.steps[i].kind, c.failure.steps[i].wait = &kind, 1
+		if perform := kind.perform; perform != nil {
+			kind.perform = func(string) error {
+				taken += kind.name + " "
+				if strings.Contains(failing, kind.name) {
+					return hal.NewFault(hal.NoFile, kind.name)
+				}
+				return nil
+			}
+		}
+	}
+	s := supervisor{configuration: c, devices: []string{"pci:0000:01:00.0"}}
+	for _, exit := range exits {
+		before := taken
+		switch {
+		case !s.takeNextStep(&s.failure, exit):
+			taken += "end "
+		case taken == before:
+			taken += "restart "
+		}
+	}
+	return strings.TrimSpace(taken)
+}
+
+func TestStepsAreTakenInTheirOrderAsOftenAsTheirCounts(t *testing.T) {
+	const ladder = "restart 2, reset function 1, reset bus 1, rescan 2, power-cycle 1, reboot"
+	for name, test := range map[string]struct {
+		ladder, failing, want string
+		exits                 []int
+	}{
+		"a device that is gone": {ladder, "",
+			"restart restart reset function reset bus rescan rescan power-cycle end",
+			[]int{71, 71, 71, 71, 71, 71, 71, 71}},
+		"absent after a step": {ladder, "",
+			"restart restart reset function reset bus rescan rescan power-cycle end",
+			[]int{75, 75, 71, 69, 69, 69, 69, 69}},
+		"no failure of the device": {ladder, "", "restart restart end end end end",
+			[]int{66, 70, 74, 76, 78, 65}},
+		"of the device later": {ladder, "", "restart restart end reset function end reset bus",
+			[]int{76, 76, 76, 71, 76, 75}},
+		"a step that fails is dropped": {ladder, "reset bus rescan",
+			"restart restart reset function reset bus rescan power-cycle end",
+			[]int{71, 71, 71, 71, 71}},
+		"restart without end": {"restart", "", "restart restart restart", []int{71, 75, 66}},
+		"restart again":       {"rescan, restart, halt", "", "rescan restart end", []int{71, 71, 71}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := stepsTaken(t, test.ladder, test.failing, test.exits...); got != test.want {
+				t.Errorf("%s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestSignalEndsTheWaitAfterAStep sends the signal beforehand: a wait of an hour ends at once.
+func TestSignalEndsTheWaitAfterAStep(t *testing.T) {
+	s := supervisor{signals: make(chan os.Signal, 1)}
+	s.signals <- os.Interrupt
+	step := recoveryStep{&stepKinds[0], 1, time.Hour}
+	if err := s.takeStep(&step, 71); err != nil || s.endSignal != os.Interrupt {
+		t.Errorf("%v, signal %v", err, s.endSignal)
+	}
+}
+
+// TestPermanentFailureTakesNoStep runs lminit with the exit statuses of mistakes. The function of
+// the configuration does not exist, so that a step would fail, and print that.
+func TestPermanentFailureTakesNoStep(t *testing.T) {
+	for exit, want := range map[string]string{"64": "", "65": "", "77": "",
+		"66": "restarting", "71": "reset function failed"} {
+		path := configFile(t, "on-failure reset function, restart, halt\nimage edu.lmb\n"+
+			"device pci:ffff:ff:1f.7\n")
+		out, _ := withScript(t, "exit "+exit+"\n", "-config", path).CombinedOutput()
+		isTaken := strings.Contains(string(out), "reset function") ||
+			strings.Contains(string(out), "restarting")
+		if isTaken != (want != "") || !strings.Contains(string(out), want) {
+			t.Errorf("exit %s: %s", exit, out)
+		}
+	}
+}
