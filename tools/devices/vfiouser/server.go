@@ -127,7 +127,7 @@ func (f *Function) await(c *net.UnixConn) error {
 		}); err != nil {
 			return err
 		}
-		if !ready && f.config.master() {
+		if !ready && f.config.master() && !f.wedge.isHanging() {
 			if _, code := f.access(func() (uint64, hal.Code) { return 0, hal.OK }); code != hal.OK {
 				f.refused.Add(1)
 				f.options.Log("what the device did between accesses: %v", code)
@@ -174,7 +174,7 @@ var handlers = map[uint16]struct {
 	cmdSetIRQs:     {irqSetSize, (*Function).setIRQs},
 	cmdRegionRead:  {regionAccessSize, (*Function).regionRead},
 	cmdRegionWrite: {regionAccessSize, (*Function).regionWrite},
-	cmdDeviceReset: {0, func(f *Function, _ *message) ([]byte, error) { return nil, f.reset() }},
+	cmdDeviceReset: {0, (*Function).deviceReset},
 }
 
 // version answers 0.0, the one that QEMU's client takes.
@@ -185,6 +185,10 @@ func (f *Function) version(m *message) ([]byte, error) {
 	text := fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d}}`,
 		descriptorsMax, messageMax-headerSize-regionAccessSize)
 	return append([]byte{0, 0, 0, 0}, text+"\x00"...), nil
+}
+
+func (f *Function) deviceReset(*message) ([]byte, error) {
+	return nil, f.reset(functionReset, busReset)
 }
 
 func (f *Function) dmaMap(m *message) ([]byte, error) {
