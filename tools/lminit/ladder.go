@@ -87,12 +87,12 @@ func (p *restartPolicy) nextStep(exit int) *recoveryStep {
 }
 
 // isDeviceFailure reports whether the exit status is that of a failure which a reset of the device
-// may end: the device is gone, does not answer in time, or reports a failed transfer. The status of
-// NoDevice is one of them, because a device that is absent or cannot be opened after one step may
-// need the next step.
+// may end: the device is gone, does not answer in time, answers with other values than expected, or
+// reports a failed transfer. The status of NoDevice is one of them, because a device that is absent
+// or cannot be opened after one step may need the next step.
 func isDeviceFailure(exit int) bool {
 	return exit == hal.DeviceGone.ExitStatus() || exit == hal.DeadlinePassed.ExitStatus() ||
-		exit == hal.NoDevice.ExitStatus()
+		exit == hal.ExpectFailed.ExitStatus() || exit == hal.NoDevice.ExitStatus()
 }
 
 // takeNextStep takes the next step of a policy. If the step fails, takeNextStep prints the error,

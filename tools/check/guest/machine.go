@@ -47,6 +47,7 @@ type machine struct {
 	// devices that `lm serve` shows to the machine, with further arguments of that; they need
 	// QEMU 10.1
 	with    [][]string
+	ports   bool     // each of those is in a slot of its own: bus 1, 2, ...
 	lm      string   // host path of lm, for those
 	modules string   // host folder of the kernel's modules, for devices by vfio:
 	extra   []string // further arguments of QEMU

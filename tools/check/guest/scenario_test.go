@@ -157,6 +157,7 @@ var kinds = []struct {
 	}, followMasters},
 	{"chips-traced", "pci", setUpTracedChips, followChips},
 	{"mocks", "pci", setUpMocks, checkMocks},
+	{"ladder", "pci", setUpLadder, nil},
 }
 
 // TestScenarios runs scenarios/*.txt: TestScenarios/KIND/SCENARIO. The machines boot whatever -run
