@@ -169,7 +169,7 @@ func takeWedge(texts *[]string) (w vfiouser.Wedge) {
 		var access string
 		var hasAccess bool
 		w.Until, access, hasAccess = strings.Cut(rest, "@")
-		w.Access = 1
+		w.Access, w.Reconnect = 1, 10*time.Second // QEMU and a kernel take less
 		if hasAccess {
 			w.Access, _ = strconv.Atoi(access)
 		}

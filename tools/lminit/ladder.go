@@ -9,6 +9,8 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/lmrun/args"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file contains the steps that lminit takes after a failure, as a line `on-failure` lists
@@ -18,8 +20,10 @@ import (
 // pciBus is the directory of the PCI bus in sysfs. Tests set another path.
 var pciBus = "/sys/bus/pci"
 
-// powerOffTime is the time that a slot is without power in the step power-cycle.
-const powerOffTime = time.Second
+const (
+	powerOffTime = time.Second     // time for which the step power-cycle leaves a slot without power
+	powerOnTime  = 5 * time.Second // time within which the kernel must then find the function
+)
 
 // stepKind describes all steps with a certain name.
 type stepKind struct {
@@ -243,12 +247,25 @@ func powerCycle(address string) error {
 			return err
 		}
 		time.Sleep(powerOffTime)
-		if err := writeFile(power, "1"); err != nil {
-			return err
+		// If the driver of the slot has switched the power on by itself, it rejects this write.
+		err := writeFile(power, "1")
+		if awaitFunction(address) {
+			return bindAgain(driver, address)
 		}
-		return bindAgain(driver, address)
+		return err
 	}
 	return hal.NewFault(hal.NoDevice, "no slot of "+address+" in "+pciBus+"/slots")
+}
+
+// awaitFunction waits until the kernel has found a PCI function, at most powerOnTime. It reports
+// whether the kernel has.
+func awaitFunction(address string) (found bool) {
+	const interval = 10 * time.Millisecond
+	for waited := time.Duration(0); waited < powerOnTime && !found; waited += interval {
+		time.Sleep(interval)
+		found = unix.Access(pciBus+"/devices/"+address, unix.F_OK) == nil
+	}
+	return found
 }
 
 // boundDriver returns the name of the driver that is bound to a PCI function, or "".

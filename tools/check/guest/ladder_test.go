@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"bufio"
+	"encoding/json"
+	"testing"
+)
 
 // ladderListing computes 12! frame by frame. Its poll ends soon, so that a device that hangs is a
 // failure soon.
@@ -24,8 +28,37 @@ frame:
 func setUpLadder(t *testing.T, m *machine) {
 	m.ports = true
 	m.serveTo(t)
-	for _, until := range []string{"flr", "bus", "rescan"} {
+	for _, until := range []string{"flr", "bus", "rescan", "power"} {
 		m.with = append(m.with, []string{"mock:edu", "--fault", "wedged-until=" + until + "@60"})
 	}
 	m.addImage(t, "ladder", ladderListing)
+	var monitor monitor
+	m.extra = append(m.extra, monitor.start(t, m.dir)...)
+	m.onServed = func(qemuArgs []string) { go monitor.addAgain(qemuArgs) }
+}
+
+// addAgain gives a slot its device back. QEMU removes the device when the slot loses its power,
+// where a card would stay.
+func (m *monitor) addAgain(qemuArgs []string) {
+	devices := map[string]string{} // arguments of device_add, by id
+	for _, argument := range qemuArgs {
+		var device struct{ ID string }
+		if json.Unmarshal([]byte(argument), &device) == nil && device.ID != "" {
+			devices[device.ID] = argument
+		}
+	}
+	lines := bufio.NewScanner(m.from) // which the test closes
+	for lines.Scan() {
+		var event struct {
+			Event string
+			Data  struct{ Device string }
+		}
+		if json.Unmarshal(lines.Bytes(), &event) == nil && event.Event == "DEVICE_DELETED" &&
+			devices[event.Data.Device] != "" {
+			command := `{"execute": "device_add", "arguments": ` + devices[event.Data.Device] + "}\n"
+			if _, err := m.to.WriteString(command); err != nil {
+				return
+			}
+		}
+	}
 }

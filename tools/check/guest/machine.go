@@ -58,8 +58,10 @@ type machine struct {
 	timeout time.Duration
 	stdout  io.Writer // gets lmrun's lines as they come
 	servers []*served // of the devices of with
-	served  error     // how they ended, after a boot
-	sockets []string  // of the servers, as they were
+	// called with QEMU's arguments for those before the boot; may be nil
+	onServed func(qemuArgs []string)
+	served   error    // how they ended, after a boot
+	sockets  []string // of the servers, as they were
 }
 
 // shm is the host's side of the ivshmem device's memory.
@@ -84,6 +86,9 @@ func (m *machine) boot() (exit int, err error) {
 	}
 	defer stop()
 	m.servers = servers
+	if m.onServed != nil {
+		m.onServed(more)
+	}
 	out := &console{lines: m.stdout}
 	var complaints bytes.Buffer
 	qemu := exec.CommandContext(ctx, cmp.Or(m.qemu, "qemu-system-aarch64"),

@@ -3,6 +3,7 @@ package vfiouser
 import (
 	"bytes"
 	"slices"
+	"time"
 )
 
 // Wedge is a fault: the device hangs until a certain event. Meanwhile loads from its BARs return all
@@ -13,6 +14,9 @@ type Wedge struct {
 	// Access is the number of the first access to a BAR that finds the device hanging. Accesses are
 	// counted from 1, and again from 1 after each event that ended a wedge.
 	Access int
+	// Reconnect is how long a server of a device that hangs until the client connects again waits
+	// for that, after the client has left.
+	Reconnect time.Duration
 }
 
 // The events that end a wedge.

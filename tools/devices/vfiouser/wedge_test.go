@@ -2,6 +2,7 @@ package vfiouser
 
 import (
 	"testing"
+	"time"
 
 	"lightmetal/boards"
 )
@@ -59,5 +60,26 @@ func TestWedgeEndsOnlyAtItsEvent(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWedgeUntilPowerEndsWithTheNextClient connects again after the first client has left, and then
+// lets the time pass within which another client could come.
+func TestWedgeUntilPowerEndsWithTheNextClient(t *testing.T) {
+	options := Options{Wedge: Wedge{Until: newClient, Access: 3, Reconnect: 2 * time.Second}}
+	c, _ := servingWith(t, opened(&boards.Edu), options)
+	address := c.conn.RemoteAddr().String()
+	for range 2 {
+		for i, want := range []uint64{0xffffffff, 0x010000ed, 0xffffffff, 0xffffffff} {
+			if got := c.load(0, uint64(4-min(i, 1)*4), 4); got != want {
+				t.Errorf("access %d returns %#x, want %#x", i+1, got, want)
+			}
+		}
+		next := connected(t, address) // waits until the server has done with the first client
+		c.conn.Close()
+		c.conn, c.id = next, 0
+	}
+	if err := c.leave(); err != nil {
+		t.Error(err)
 	}
 }
