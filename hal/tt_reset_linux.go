@@ -1,5 +1,72 @@
+//go:build !notiles && (backend_tt || !(backend_pci || backend_vfio))
+
 package hal
 
-// This file resets a device through Tenstorrent's kernel driver.
+// This file resets a device through Tenstorrent's driver, for a program that restarts replays.
 
-func ResetThroughDriver(path string) error { return nil }
+import (
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	ttResetDevice = 0xfa06 // number of the ioctl TENSTORRENT_IOCTL_RESET_DEVICE
+	ttResetASIC   = 4      // TENSTORRENT_RESET_DEVICE_ASIC_RESET: begin a reset (tt-kmd 2.4.1)
+	ttResetEnd    = 6      // TENSTORRENT_RESET_DEVICE_POST_RESET: set the device up again
+
+	// ttResetMarker is the bit PCI_COMMAND_PARITY of the command register. The driver sets this bit
+	// before a reset, and the reset clears it (tt-kmd pcie.c, set_reset_marker).
+	ttResetMarker = 1 << 6
+
+	ttResetInterval = 10 * time.Millisecond // time between two reads of the marker
+)
+
+// ttResetLimit is the time within which a reset must clear the marker. Tests set another time.
+var ttResetLimit = 10 * time.Second
+
+// ttReset has the layout of struct tenstorrent_reset_device. The field `outSize` is an input of the
+// ioctl: the number of output bytes, starting at the field `size`, that the driver may write.
+type ttReset struct {
+	outSize, flags uint32
+	size, result   uint32 // output: result is 0 after success
+}
+
+var _ [16]byte = [unsafe.Sizeof(ttReset{})]byte{}
+
+// ResetThroughDriver resets the device with the given file of Tenstorrent's driver, such as
+// /dev/tenstorrent/0, and has the driver set the device up again.
+func ResetThroughDriver(path string) (err error) {
+	d := &device{scheme: "tt", locator: path}
+	d.function.Name, d.config.fd = "tt:"+path, -1
+	defer func() { _ = d.cleanups.callAll() }()
+	t := &tt{dev: d}
+	if t.fd, err = d.cleanups.openFile(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND); err != nil {
+		return callFault("open", path, err)
+	}
+	if err := t.identifyFunction(); err != nil {
+		return err
+	}
+	if err := t.requestReset(ttResetASIC); err != nil {
+		return err
+	}
+	for waited := time.Duration(0); waited < ttResetLimit; waited += ttResetInterval {
+		command, code := d.config.Load(configCommand, 2)
+		if code == OK && command&ttResetMarker == 0 {
+			return t.requestReset(ttResetEnd)
+		}
+		d.Sleep(int64(ttResetInterval))
+	}
+	return d.fault(DeviceGone, "the device does not come out of its reset")
+}
+
+// requestReset makes the ioctl RESET_DEVICE with the given flags.
+func (t *tt) requestReset(flags uint32) error {
+	d, reset := t.dev, ttReset{outSize: 8, flags: flags}
+	err := ioctlStruct(t.fd, ttResetDevice, structPointer(&reset), "RESET_DEVICE", d.locator)
+	if err == nil && reset.result != 0 {
+		err = d.fault(DeviceGone, "the driver cannot reset the device"+kernelLogAdvice)
+	}
+	return err
+}
