@@ -6,16 +6,11 @@ package hal
 
 import (
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	ttResetDevice = 0xfa06 // number of the ioctl TENSTORRENT_IOCTL_RESET_DEVICE
-	ttResetASIC   = 4      // TENSTORRENT_RESET_DEVICE_ASIC_RESET: begin a reset (tt-kmd 2.4.1)
-	ttResetEnd    = 6      // TENSTORRENT_RESET_DEVICE_POST_RESET: set the device up again
-
 	// ttResetMarker is the bit PCI_COMMAND_PARITY of the command register. The driver sets this bit
 	// before a reset, and the reset clears it (tt-kmd pcie.c, set_reset_marker).
 	ttResetMarker = 1 << 6
@@ -26,15 +21,6 @@ const (
 // ttResetLimit is the time within which a reset must clear the marker. Tests set another time.
 var ttResetLimit = 10 * time.Second
 
-// ttReset has the layout of struct tenstorrent_reset_device. The field `outSize` is an input of the
-// ioctl: the number of output bytes, starting at the field `size`, that the driver may write.
-type ttReset struct {
-	outSize, flags uint32
-	size, result   uint32 // output: result is 0 after success
-}
-
-var _ [16]byte = [unsafe.Sizeof(ttReset{})]byte{}
-
 // ResetThroughDriver resets the device with the given file of Tenstorrent's driver, such as
 // /dev/tenstorrent/0, and has the driver set the device up again.
 func ResetThroughDriver(path string) (err error) {
@@ -42,7 +28,8 @@ func ResetThroughDriver(path string) (err error) {
 	d.function.Name, d.config.fd = "tt:"+path, -1
 	defer func() { _ = d.cleanups.callAll() }()
 	t := &tt{dev: d}
-	if t.fd, err = d.cleanups.openFile(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND); err != nil {
+	t.fd, err = d.cleanups.openFile(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
+	if err != nil {
 		return callFault("open", path, err)
 	}
 	if err := t.identifyFunction(); err != nil {

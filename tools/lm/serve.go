@@ -158,8 +158,8 @@ func unplayedError(device hal.Device, what string) error {
 	return nil
 }
 
-// takeWedge removes the faults wedged-until=EVENT[@ACCESS] from a list and returns the last of them.
-// The PCI function has this fault, not the device behind it.
+// takeWedge removes the faults wedged-until=EVENT[@ACCESS] from a list and returns the last of
+// them. The PCI function has this fault, not the device behind it.
 func takeWedge(texts *[]string) (w vfiouser.Wedge) {
 	*texts = slices.DeleteFunc(*texts, func(text string) bool {
 		rest, isWedge := strings.CutPrefix(text, "wedged-until=")

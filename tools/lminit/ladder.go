@@ -21,7 +21,7 @@ import (
 var pciBus = "/sys/bus/pci"
 
 const (
-	powerOffTime = time.Second     // time for which the step power-cycle leaves a slot without power
+	powerOffTime = time.Second     // time for which the step power-cycle switches a slot off
 	powerOnTime  = 5 * time.Second // time within which the kernel must then find the function
 )
 

@@ -31,6 +31,32 @@ func TestStepsHaveCountsAndWaits(t *testing.T) {
 	}
 }
 
+func TestMistakesInStepsAreErrors(t *testing.T) {
+	for _, steps := range []string{
+		"restart 2, reset function", "restart 2, hammer, halt", "reset 2, halt", "rescans 1, halt",
+		"rescan 0, halt", "rescan x, halt", "rescan 9999999999, halt", "rescan -1, halt",
+		"rescan wait, halt", "rescan wait 0s, halt", "rescan wait 5, halt", "rescan 1 2, halt",
+		"rescan wait 1s 2, halt", "reboot, rescan", "rescan,, halt", "rescan, halt,", ", halt",
+	} {
+		_, err := parseConfiguration("c", "on-failure "+steps+"\nimage x\ndevice pci:1:2\n")
+		const want = "c:1: on-failure takes halt, poweroff, reboot, restart, or steps such as "
+		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", steps, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"on-success rescan, halt\nimage x": "c:1: on-success takes halt, poweroff",
+		"on-failure rescan, halt\nimage x": "c: on-failure has steps for devices",
+		"on-failure rescan, halt\nimage x\ndevice pci:1:2\nimage z": "image z has no line " +
+			"`device`",
+	} {
+		_, err := parseConfiguration("c", text)
+		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // fakeBus is a directory in the place of /sys/bus/pci, with the files that steps write.
 type fakeBus struct {
 	*testing.T
@@ -150,7 +176,8 @@ func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
 			}, stepKinds[4].perform, []string{"slots/7-1/power=1"},
 		},
 	} {
-		for _, device := range []string{"pci:1E52:401e", "vfio:0000:01:00.0", "tt:/dev/tenstorrent/5"} {
+		for _, device := range []string{"pci:1E52:401e", "vfio:0000:01:00.0",
+			"tt:/dev/tenstorrent/5"} {
 			if name == "function" && strings.HasPrefix(device, "tt:") {
 				continue // resets through its driver
 			}
@@ -181,8 +208,8 @@ func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
 		code   hal.Code
 		want   string
 	}{
-		"no reset":    {&stepKinds[1], "pci:0000:01:00.0", hal.NoFile, "/devices/0000:01:00.0/reset"},
-		"no method":   {&stepKinds[2], "pci:0000:01:00.0", hal.NoFile, "0000:01:00.0/reset_method"},
+		"no reset":    {&stepKinds[1], "pci:0000:01:00.0", hal.NoFile, "0000:01:00.0/reset"},
+		"no method":   {&stepKinds[2], "pci:0000:01:00.0", hal.NoFile, "00.0/reset_method"},
 		"no device":   {&stepKinds[2], "pci:1234:5678", hal.NoDevice, "pci:1234:5678 is not in"},
 		"no slot":     {&stepKinds[4], "pci:0000:01:00.0", hal.NoDevice, "no slot of 0000:01:00.0"},
 		"no function": {&stepKinds[4], "tt:/dev/tenstorrent/5", hal.NoDevice, "is not in"},
@@ -257,7 +284,8 @@ func TestStepsAreTakenInTheirOrderAsOftenAsTheirCounts(t *testing.T) {
 			"restart restart reset function reset bus rescan power-cycle end",
 			[]int{71, 71, 71, 71, 71}},
 		"restart without end": {"restart", "", "restart restart restart", []int{71, 75, 66}},
-		"restart again":       {"rescan, restart, halt", "", "rescan restart end", []int{71, 71, 71}},
+		"restart after a step": {"rescan, restart, halt", "", "rescan restart end",
+			[]int{71, 71, 71}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := stepsTaken(t, test.ladder, test.failing, test.exits...); got != test.want {

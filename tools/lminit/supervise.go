@@ -89,8 +89,8 @@ func (s *supervisor) readConfiguration() error {
 	return err
 }
 
-// replayUntilDone replays all images, and starts again with the first image after each step that the
-// restart policies specify. It returns the exit status of the last attempt and the final action.
+// replayUntilDone replays all images, and starts again with the first image after each step of the
+// restart policies. It returns the exit status of the last attempt and the final action.
 func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 	for {
 		exit = s.runImagesOnce()

@@ -101,7 +101,8 @@ func (m *monitor) addAgain(qemuArgs []string) {
 		}
 		if json.Unmarshal(lines.Bytes(), &event) == nil && event.Event == "DEVICE_DELETED" &&
 			devices[event.Data.Device] != "" {
-			command := `{"execute": "device_add", "arguments": ` + devices[event.Data.Device] + "}\n"
+			arguments := devices[event.Data.Device]
+			command := `{"execute": "device_add", "arguments": ` + arguments + "}\n"
 			if _, err := m.to.WriteString(command); err != nil {
 				return
 			}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Wedge is a fault: the device hangs until a certain event. Meanwhile loads from its BARs return all
-// ones, stores to them have no effect, and it accesses no memory. Its configuration space answers,
-// as that of a chip whose PCI Express controller works while everything behind it hangs.
+// Wedge is a fault: the device hangs until a certain event. Meanwhile loads from its BARs return
+// all ones, stores to them have no effect, and it accesses no memory. Its configuration space
+// answers, as that of a chip whose PCI Express controller works while everything behind it hangs.
 type Wedge struct {
 	Until string // a name of WedgeEnds; empty: the device never hangs
 	// Access is the number of the first access to a BAR that finds the device hanging. Accesses are
