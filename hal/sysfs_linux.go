@@ -81,7 +81,7 @@ func (f *function) hasIDs(ids string) (bool, error) {
 // readAttributes reads the function's ids, BARs and driver name from the function's directory in
 // sysfs.
 func (f *function) readAttributes() error {
-	f.boundDriver = linkBaseName(f.dir() + "/driver")
+	f.boundDriver = LinkBaseName(f.dir() + "/driver")
 	if err := f.readIDs(); err != nil {
 		return err
 	}
@@ -170,9 +170,9 @@ func readAll(callName, path string, flags int, read func(fd int, data []byte) (i
 	return text, syscallFault(callName, path, err)
 }
 
-// linkBaseName returns the last component of the path to which the symbolic link at path points. It
+// LinkBaseName returns the last component of the path to which the symbolic link at path points. It
 // returns "" if no such link exists.
-func linkBaseName(path string) string {
+func LinkBaseName(path string) string {
 	var target [256]byte
 	n, _ := unix.Readlink(path, target[:])
 	last, rest := "", string(target[:max(n, 0)]) // n is -1 after an error

@@ -801,9 +801,9 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 }
 
 func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
-	old := ttResetLimit
-	defer func() { ttResetLimit = old }()
-	ttResetLimit = 2 * ttResetInterval
+	old := ttResetPolls
+	defer func() { ttResetPolls = old }()
+	ttResetPolls = 2
 	both := []uint32{ttResetASIC, ttResetEnd}
 	failing := func(call string, err error) func(*fakeTT) {
 		return func(k *fakeTT) { k.errors[call] = err }
@@ -820,10 +820,10 @@ func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
 			func(k *fakeTT) { k.resetFails = true }, DeviceGone, "cannot reset", both[:1],
 		},
 		"the device hangs": {
-			func(k *fakeTT) { k.hangs = true }, DeviceGone, "come out", both[:1],
+			func(k *fakeTT) { k.hangs = true }, DeviceGone, "cannot reset", both,
 		},
 		"stays off the bus": {
-			func(k *fakeTT) { k.isOff = true }, DeviceGone, "come out", both[:1],
+			func(k *fakeTT) { k.isOff = true }, DeviceGone, "cannot reset", both,
 		},
 		"an older driver": {failing("ioctl fa06", unix.EINVAL), NoDevice, "RESET_DEVICE", nil},
 		"no such file":    {failing("open "+ttNode, unix.ENOENT), NoDevice, ttNode, nil},

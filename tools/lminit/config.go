@@ -116,16 +116,17 @@ func parseConfiguration(path, text string) (configuration, error) {
 }
 
 // checkDevicesAreNamed returns an error if on-failure has steps for devices, and an image has no
-// line `device`: lminit does not read images, and could not tell which device it has to reset.
+// line `device`, or one without an address. lminit does not read images, and must not choose
+// another device with the same ids.
 func (c *configuration) checkDevicesAreNamed(path string) error {
-	isForDevices := func(step recoveryStep) bool { return step.kind.perform != nil }
-	if !slices.ContainsFunc(c.failure.steps, isForDevices) {
-		return nil
-	}
-	for _, arguments := range c.replays {
-		if o, _ := args.Parse(arguments); len(o.Devices) == 0 {
-			return args.UsageError(path + ": on-failure has steps for devices, but image " +
-				o.Image + " has no line `device`")
+	hasNoAddress := func(device string) bool { return strings.Count(device, ":") == 2 }
+	for _, step := range c.failure.steps {
+		for i := 0; i < len(c.replays) && step.kind.perform != nil; i++ {
+			o, _ := args.Parse(c.replays[i])
+			if len(o.Devices) == 0 || slices.ContainsFunc(o.Devices, hasNoAddress) {
+				return args.UsageError(path + ": on-failure has steps for devices, so image " +
+					o.Image + " needs a line such as `device vfio:0000:01:00.0`")
+			}
 		}
 	}
 	return nil
@@ -225,28 +226,26 @@ const (
 // parsePolicy parses the values of the line `on-success` or `on-failure` that begins with the name
 // of kind. If the values are invalid, parsePolicy returns an error and a policy that powers off the
 // machine.
-func parsePolicy(kind *machineDirective, values []string) (restartPolicy, error) {
+func parsePolicy(kind *machineDirective, values []string) (policy restartPolicy, err error) {
 	text := strings.Join(values, " ")
 	switch {
-	case text == "restart":
-		unlimited := recoveryStep{&stepKinds[0], -1, stepKinds[0].wait}
-		return restartPolicy{[]recoveryStep{unlimited}, "poweroff"}, nil
+	case text == "restart": // without end
+		text = "restart 2147483647,poweroff"
 	case len(values) == 3 && values[0] == "restart" && !strings.Contains(text, ","):
-		text = "restart " + values[1] + "," + values[2] // the form `restart N reboot`
+		text = "restart " + values[1] + "," + values[2]
 	}
 	parts := strings.Split(text, ",")
 	last := len(parts) - 1
-	policy := restartPolicy{finalAction: strings.TrimSpace(parts[last])}
-	final := policy.finalAction
-	isValid := final == "halt" || final == "poweroff" || final == "reboot"
+	policy.finalAction = strings.TrimSpace(parts[last])
+	isValid := slices.Contains([]string{"halt", "poweroff", "reboot"}, policy.finalAction)
 	for _, part := range parts[:last] {
-		step, ok := parseStep(strings.Fields(part))
+		step, ok := parseStep(part)
 		isValid = isValid && ok && (step.kind.perform == nil || kind.name == "on-failure")
 		policy.steps = append(policy.steps, step)
 	}
 	if !isValid {
 		return restartPolicy{finalAction: "poweroff"}, args.UsageError(kind.name + " takes " +
-			kind.valueSyntax + ", not " + text)
+			kind.valueSyntax + ", not " + strings.Join(values, " "))
 	}
 	return policy, nil
 }

@@ -14,16 +14,16 @@ import (
 
 // restarts returns the steps of `restart N`.
 func restarts(count int) []recoveryStep {
-	return []recoveryStep{{&stepKinds[0], count, restartPause}}
+	return []recoveryStep{{&stepKinds[0], count, stepKinds[0].wait}}
 }
 
 func TestStepsHaveCountsAndWaits(t *testing.T) {
-	const text = "on-failure restart 2, reset function 1 wait 2s,reset bus,\trescan 3 , " +
-		"power-cycle wait 30s, restart 1 wait 5ms, halt\nimage x\ndevice pci:0000:01:00.0\n"
+	const text = "on-failure restart 2, reset function 1  wait 2s,reset bus 4,\trescan 3 , " +
+		"power-cycle 1 wait 30s, restart 1 wait 5ms, halt\nimage x\ndevice pci:0000:01:00.0\n"
 	c, err := parseConfiguration("c", text)
 	want := restartPolicy{[]recoveryStep{
-		{&stepKinds[0], 2, restartPause}, {&stepKinds[1], 1, 2 * time.Second},
-		{&stepKinds[2], 1, time.Second}, {&stepKinds[3], 3, time.Second},
+		{&stepKinds[0], 2, stepKinds[0].wait}, {&stepKinds[1], 1, 2 * time.Second},
+		{&stepKinds[2], 4, time.Second}, {&stepKinds[3], 3, time.Second},
 		{&stepKinds[4], 1, 30 * time.Second}, {&stepKinds[0], 1, 5 * time.Millisecond},
 	}, "halt"}
 	if err != nil || !reflect.DeepEqual(c.failure, want) {
@@ -33,10 +33,11 @@ func TestStepsHaveCountsAndWaits(t *testing.T) {
 
 func TestMistakesInStepsAreErrors(t *testing.T) {
 	for _, steps := range []string{
-		"restart 2, reset function", "restart 2, hammer, halt", "reset 2, halt", "rescans 1, halt",
-		"rescan 0, halt", "rescan x, halt", "rescan 9999999999, halt", "rescan -1, halt",
-		"rescan wait, halt", "rescan wait 0s, halt", "rescan wait 5, halt", "rescan 1 2, halt",
-		"rescan wait 1s 2, halt", "reboot, rescan", "rescan,, halt", "rescan, halt,", ", halt",
+		"restart 2, reset function 1", "restart 2, hammer 1, halt", "reset 2, halt",
+		"rescans 1, halt", "rescan, halt", "rescan 0, halt", "rescan x, halt", "rescan -1, halt",
+		"rescan 9999999999, halt", "rescan 1 2, halt", "rescan 1 wait, halt",
+		"rescan 1 wait 0s, halt", "rescan 1 wait 5, halt", "rescan 1 wait 1s 2, halt",
+		"rescan wait 1s, halt", "reboot, rescan 1", "rescan 1,, halt", "rescan 1, halt,", ", halt",
 	} {
 		_, err := parseConfiguration("c", "on-failure "+steps+"\nimage x\ndevice pci:1:2\n")
 		const want = "c:1: on-failure takes halt, poweroff, reboot, restart, or steps such as "
@@ -44,11 +45,12 @@ func TestMistakesInStepsAreErrors(t *testing.T) {
 			t.Errorf("%s: %v", steps, err)
 		}
 	}
+	const rescan = " rescan 1, halt\nimage x\n"
 	for text, want := range map[string]string{
-		"on-success rescan, halt\nimage x": "c:1: on-success takes halt, poweroff",
-		"on-failure rescan, halt\nimage x": "c: on-failure has steps for devices",
-		"on-failure rescan, halt\nimage x\ndevice pci:1:2\nimage z": "image z has no line " +
-			"`device`",
+		"on-success" + rescan: "c:1: on-success takes halt, poweroff",
+		"on-failure" + rescan: "c: on-failure has steps for devices, so image x",
+		"on-failure" + rescan + "device pci:0000:01:00.0\nimage z": "so image z needs",
+		"on-failure" + rescan + "device pci:1e52:401e":             "so image x needs",
 	} {
 		_, err := parseConfiguration("c", text)
 		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
@@ -148,21 +150,21 @@ func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
 	none := func(fakeBus) {}
 	for name, test := range map[string]struct {
 		prepare func(fakeBus)
-		step    func(device string) error
+		step    *stepKind
 		want    []string
 	}{
-		"function": {none, resetFunction, []string{function + "reset=1"}},
+		"function": {none, &stepKinds[1], []string{function + "reset=1"}},
 		"bus": {
-			func(b fakeBus) { b.write(bridge+"reset_subordinate", "") }, stepKinds[2].perform,
+			func(b fakeBus) { b.write(bridge+"reset_subordinate", "") }, &stepKinds[2],
 			[]string{bridge + "reset_subordinate=1"},
 		},
 		"bus before Linux 6.13": {
-			none, stepKinds[2].perform,
+			none, &stepKinds[2],
 			[]string{function + "reset=1", function + "reset_method=default"},
 		},
-		"rescan": {none, stepKinds[3].perform, []string{"rescan=1", function + "remove=1"}},
+		"rescan": {none, &stepKinds[3], []string{"rescan=1", function + "remove=1"}},
 		"rescan with a driver": {
-			func(b fakeBus) { b.bind("vfio-pci") }, stepKinds[3].perform,
+			func(b fakeBus) { b.bind("vfio-pci") }, &stepKinds[3],
 			[]string{"drivers/vfio-pci/bind=0000:01:00.0",
 				"drivers/vfio-pci/unbind=0000:01:00.0", "rescan=1",
 				function + "driver_override=vfio-pci", function + "remove=1"},
@@ -173,10 +175,10 @@ func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
 				b.write("slots/3/power", "")
 				b.write("slots/7-1/address", "0000:01:00\n")
 				b.write("slots/7-1/power", "")
-			}, stepKinds[4].perform, []string{"slots/7-1/power=1"},
+			}, &stepKinds[4], []string{"slots/7-1/power=1"},
 		},
 	} {
-		for _, device := range []string{"pci:1E52:401e", "vfio:0000:01:00.0",
+		for _, device := range []string{"pci:0000:01:00.0", "vfio:0000:01:00.0",
 			"tt:/dev/tenstorrent/5"} {
 			if name == "function" && strings.HasPrefix(device, "tt:") {
 				continue // resets through its driver
@@ -185,7 +187,7 @@ func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
 				b := newFakeBus(t)
 				b.write("devices/0000:01:00.0/tenstorrent/tenstorrent!5/dev", "")
 				test.prepare(b)
-				if err := test.step(device); err != nil {
+				if err := test.step.performOn(device); err != nil {
 					t.Fatal(err)
 				}
 				want := slices.Clone(test.want)
@@ -210,7 +212,7 @@ func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
 	}{
 		"no reset":    {&stepKinds[1], "pci:0000:01:00.0", hal.NoFile, "0000:01:00.0/reset"},
 		"no method":   {&stepKinds[2], "pci:0000:01:00.0", hal.NoFile, "00.0/reset_method"},
-		"no device":   {&stepKinds[2], "pci:1234:5678", hal.NoDevice, "pci:1234:5678 is not in"},
+		"no device":   {&stepKinds[1], "pci:0000:09:00.0", hal.NoFile, "0000:09:00.0/reset"},
 		"no slot":     {&stepKinds[4], "pci:0000:01:00.0", hal.NoDevice, "no slot of 0000:01:00.0"},
 		"no function": {&stepKinds[4], "tt:/dev/tenstorrent/5", hal.NoDevice, "is not in"},
 	} {
@@ -218,7 +220,7 @@ func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
 			b := newFakeBus(t)
 			b.remove("devices/0000:01:00.0/reset")
 			b.remove("devices/0000:01:00.0/reset_method")
-			err := test.step.perform(test.device)
+			err := test.step.performOn(test.device)
 			if hal.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %v with %q", err, test.code, test.want)
 			}
@@ -242,7 +244,7 @@ func stepsTaken(t *testing.T, text string, failing string, exits ...int) string 
 		kind := *c.failure.steps[i].kind
 		c.failure.steps[i].kind, c.failure.steps[i].wait = &kind, 1
 		if perform := kind.perform; perform != nil {
-			kind.perform = func(string) error {
+			kind.perform = func(_, _ string) error {
 				taken += kind.name + " "
 				if strings.Contains(failing, kind.name) {
 					return hal.NewFault(hal.NoFile, kind.name)
@@ -284,7 +286,7 @@ func TestStepsAreTakenInTheirOrderAsOftenAsTheirCounts(t *testing.T) {
 			"restart restart reset function reset bus rescan power-cycle end",
 			[]int{71, 71, 71, 71, 71}},
 		"restart without end": {"restart", "", "restart restart restart", []int{71, 75, 66}},
-		"restart after a step": {"rescan, restart, halt", "", "rescan restart end",
+		"restart after a step": {"rescan 1, restart 1, halt", "", "rescan restart end",
 			[]int{71, 71, 71}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -310,7 +312,7 @@ func TestSignalEndsTheWaitAfterAStep(t *testing.T) {
 func TestPermanentFailureTakesNoStep(t *testing.T) {
 	for exit, want := range map[string]string{"64": "", "65": "", "77": "",
 		"66": "restarting", "71": "reset function failed"} {
-		path := configFile(t, "on-failure reset function, restart, halt\nimage edu.lmb\n"+
+		path := configFile(t, "on-failure reset function 1, restart 1, halt\nimage edu.lmb\n"+
 			"device pci:ffff:ff:1f.7\n")
 		out, _ := withScript(t, "exit "+exit+"\n", "-config", path).CombinedOutput()
 		isTaken := strings.Contains(string(out), "reset function") ||

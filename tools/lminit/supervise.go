@@ -21,12 +21,9 @@ import (
 // the restart policies specify, and forwards signals to lmrun. In this file, a replay is a process
 // that executes lmrun.
 
-const (
-	restartPause = 100 * time.Millisecond // pause between a failure and the restart after it
-	// graceTime is added to the time that lmrun reports (see stopReport). The supervisor waits for
-	// the sum of both times between SIGTERM and SIGKILL.
-	graceTime = 2 * time.Second
-)
+// graceTime is added to the time that lmrun reports (see stopReport). The supervisor waits for the
+// sum of both times between SIGTERM and SIGKILL.
+const graceTime = 2 * time.Second
 
 // supervisor replays the images of a configuration one after the other. Each replay is a child
 // process. Therefore the supervisor notices when a replay ends for any reason, for example when
