@@ -20,7 +20,7 @@ main:
   call init
 frame:
   write.4   regs+0x08 12
-  poll.4    regs+0x20 & 0x1 == 0 within 20ms
+  poll.4    regs+0x20 & 0x1 == 0 within 20ms every 50us
   copy.4    result[:] <- regs+0x08
 `
 
@@ -30,8 +30,8 @@ frame:
 func setUpLadder(t *testing.T, m *machine) {
 	m.ports = true
 	m.serveTo(t)
-	for _, fault := range []string{"wedged-until=flr@60", "wedged-until=bus@60",
-		"wedged-until=rescan@60", "wedged-until=power@60", "gone@60"} {
+	for _, fault := range []string{"wedged-until=flr@200", "wedged-until=bus@200",
+		"wedged-until=rescan@200", "wedged-until=power@200", "gone@200"} {
 		m.with = append(m.with, []string{"mock:edu", "--fault", fault})
 	}
 	m.addImage(t, "ladder", ladderListing)
