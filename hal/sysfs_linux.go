@@ -34,7 +34,7 @@ func (f *function) dir() string { return sysfsDevices + "/" + f.Address }
 // BARs and driver name. The parameter `locator` is the PCI address of the function, or a pair of
 // PCI ids if byIDs is true. It is an error if no function matches or if several functions match.
 func (f *function) findInSysfs(locator string, byIDs bool) error {
-	addresses, err := listDir(sysfsDevices)
+	addresses, err := ListDir(sysfsDevices)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (f *function) hasIDs(ids string) (bool, error) {
 	if err == nil {
 		return FormatPCIID(f.Vendor, f.Device) == ids, nil
 	}
-	if _, removed := listDir(f.dir()); removed != nil {
+	if _, removed := ListDir(f.dir()); removed != nil {
 		return false, nil
 	}
 	return false, err
@@ -182,9 +182,9 @@ func LinkBaseName(path string) string {
 	return last
 }
 
-// listDir returns the names of all entries of the directory at path except "." and "..", in no
+// ListDir returns the names of all entries of the directory at path except "." and "..", in no
 // particular order.
-func listDir(path string) (names []string, err error) {
+func ListDir(path string) (names []string, err error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	entries, err := readAll("getdents", path, flags, unix.Getdents)
 	for len(entries) > 0 {

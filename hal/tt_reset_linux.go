@@ -36,7 +36,7 @@ func ResetThroughDriver(path string) (err error) {
 	if err := t.identifyFunction(); err != nil {
 		return err
 	}
-	if err := t.requestReset(ttResetASIC); err != nil {
+	if err := requestTTReset(t, ttResetASIC); err != nil {
 		return err
 	}
 	for range ttResetPolls {
@@ -46,11 +46,12 @@ func ResetThroughDriver(path string) (err error) {
 		}
 		d.Sleep(int64(ttResetInterval))
 	}
-	return t.requestReset(ttResetEnd)
+	return requestTTReset(t, ttResetEnd)
 }
 
-// requestReset makes the ioctl RESET_DEVICE with the given flags.
-func (t *tt) requestReset(flags uint32) error {
+// requestTTReset makes the ioctl RESET_DEVICE with the given flags. It is not a method, because the
+// name of a method of tt would be in every lmrun.
+func requestTTReset(t *tt, flags uint32) error {
 	d, reset := t.dev, ttReset{outSize: 8, flags: flags}
 	err := ioctlStruct(t.fd, ttResetDevice, structPointer(&reset), "RESET_DEVICE", d.locator)
 	if err == nil && reset.result != 0 {

@@ -166,9 +166,9 @@ func TestTraceOfAServerIsOneFile(t *testing.T) {
 // TestServedDeviceHangsFromAnAccessOn until a reset, and is left with status 0: hanging is no access
 // that the device rejects.
 func TestServedDeviceHangsFromAnAccessOn(t *testing.T) {
+	const id, ones = "\xed\x00\x00\x01", "\xff\xff\xff\xff"
 	for fault, want := range map[string][3]string{
-		"wedged-until=bus":   {"\xff\xff\xff\xff", "\xff\xff\xff\xff", "\xff\xff\xff\xff"},
-		"wedged-until=flr@2": {"\xed\x00\x00\x01", "\xff\xff\xff\xff", "\xff\xff\xff\xff"},
+		"wedged-until=bus": {ones, ones, ones}, "wedged-until=flr@2": {id, ones, ones},
 	} {
 		exit, stderr := served(t, func(c net.Conn) {
 			for i, want := range want {
@@ -202,8 +202,8 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 			[]string{"--device", "mock:edu", "--socket", socket, "--without", "msi,vpd"}},
 		{64, "--fault lost@1: there is no such fault",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "lost@1"}},
-		{64, "--fault wedged-until=reboot: the form is wedged-until=EVENT[@ACCESS]; EVENT is one of " +
-			"flr, bus, rescan, power",
+		{64, "--fault wedged-until=reboot: the form is wedged-until=EVENT[@ACCESS]; EVENT is " +
+			"one of flr, bus, rescan, power",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "wedged-until=reboot"}},
 		{64, "--fault wedged-until=flr@0: the form is",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "wedged-until=flr@0"}},

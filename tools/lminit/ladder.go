@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -14,8 +13,11 @@ import (
 // them. Most of these steps bring a device back that does not work any more: they reset the device,
 // make the kernel find it again, or switch its slot off and on.
 
-// pciBus is the directory of the PCI bus in sysfs. Tests set another path.
-var pciBus = "/sys/bus/pci"
+// sysfs is the directory in which the kernel shows devices. Tests set another path.
+var sysfs = "/sys"
+
+// pciBus returns the directory of the PCI bus in sysfs.
+func pciBus() string { return sysfs + "/bus/pci" }
 
 // powerOffTime is the time for which the step power-cycle switches a slot off.
 const powerOffTime = time.Second
@@ -127,7 +129,7 @@ func (k *stepKind) performOn(device string) error {
 	if err != nil {
 		return err
 	}
-	driver := hal.LinkBaseName(pciBus + "/devices/" + address + "/driver")
+	driver := hal.LinkBaseName(pciBus() + "/devices/" + address + "/driver")
 	if err := k.perform(device, address); err != nil || driver == "" {
 		return err
 	}
@@ -137,16 +139,16 @@ func (k *stepKind) performOn(device string) error {
 // functionAddress returns the address of the PCI function of a device, such as 0000:01:00.0. The
 // name of the device contains the address, or the path of a file of Tenstorrent's driver.
 func functionAddress(device string) (address string, err error) {
-	scheme, address, _ := strings.Cut(device, ":")
+	scheme, locator, _ := strings.Cut(device, ":")
 	if scheme != "tt" {
-		return address, nil
+		return locator, nil
 	}
-	node := "/tenstorrent/tenstorrent!" + filepath.Base(address)
-	paths, _ := filepath.Glob(pciBus + "/devices/*" + node)
-	if len(paths) == 0 {
-		return "", hal.NewFault(hal.NoDevice, device+" is not in "+pciBus+"/devices")
+	node := strings.ReplaceAll(strings.TrimPrefix(locator, "/dev/"), "/", "!")
+	address = hal.LinkBaseName(sysfs + "/class/tenstorrent/" + node + "/device")
+	if address == "" {
+		return "", hal.NewFault(hal.NoDevice, device+" is not in "+sysfs+"/class/tenstorrent")
 	}
-	return filepath.Base(strings.TrimSuffix(paths[0], node)), nil
+	return address, nil
 }
 
 // resetFunction resets a device without effect on other devices. It uses Tenstorrent's driver for
@@ -156,14 +158,14 @@ func resetFunction(device, address string) error {
 	if path, ok := strings.CutPrefix(device, "tt:"); ok {
 		return hal.ResetThroughDriver(path)
 	}
-	return writeFile(pciBus+"/devices/"+address+"/reset", "1")
+	return writeFile(pciBus()+"/devices/"+address+"/reset", "1")
 }
 
 // resetBus resets the bus of a PCI function, with all functions on it. The bridge above the bus has
 // the file reset_subordinate since Linux 6.13. Without that file, the kernel resets the bus as the
 // reset method `bus` of the function (Linux 5.15), if no other function is on the bus.
 func resetBus(_, address string) error {
-	function := pciBus + "/devices/" + address
+	function := pciBus() + "/devices/" + address
 	// The directory of a function is a link to a directory inside that of the bridge.
 	err := writeFile(function+"/../reset_subordinate", "1")
 	if hal.CodeOf(err) != hal.NoFile {
@@ -179,23 +181,23 @@ func resetBus(_, address string) error {
 // rescan removes a PCI function from the kernel's list and makes the kernel search all buses.
 func rescan(_, address string) error {
 	// Ignore an error, because an earlier step may have left the function removed.
-	_ = writeFile(pciBus+"/devices/"+address+"/remove", "1")
-	return writeFile(pciBus+"/rescan", "1")
+	_ = writeFile(pciBus()+"/devices/"+address+"/remove", "1")
+	return writeFile(pciBus()+"/rescan", "1")
 }
 
 // powerCycle switches the power of the slot of a PCI function off and on again.
 func powerCycle(_, address string) error {
 	slot, _, _ := strings.Cut(address, ".") // the address of a slot has no function number
-	paths, _ := filepath.Glob(pciBus + "/slots/*/address")
-	for _, path := range paths {
-		if text, _ := hal.ReadText(path); text == slot+"\n" {
-			power := filepath.Dir(path) + "/power"
-			err := writeFile(power, "0")
+	slots, _ := hal.ListDir(pciBus() + "/slots")
+	for _, name := range slots {
+		directory := pciBus() + "/slots/" + name
+		if text, _ := hal.ReadText(directory + "/address"); text == slot+"\n" {
+			err := writeFile(directory+"/power", "0")
 			time.Sleep(powerOffTime)
 			// Ignore an error, because the driver of a slot may switch it on by itself.
-			_ = writeFile(power, "1")
+			_ = writeFile(directory+"/power", "1")
 			return err
 		}
 	}
-	return hal.NewFault(hal.NoDevice, "no slot of "+address+" in "+pciBus+"/slots")
+	return hal.NewFault(hal.NoDevice, "no slot of "+address+" in "+pciBus()+"/slots")
 }

@@ -69,7 +69,7 @@ func reserveHugepages(values []string) error {
 // as 0000:01:00.0.
 func bindDriver(values []string) error {
 	driver, address := values[0], values[1]
-	function, drivers := pciBus+"/devices/"+address, pciBus+"/drivers/"
+	function, drivers := pciBus()+"/devices/"+address, pciBus()+"/drivers/"
 	if unix.Access(drivers+driver+"/"+address, unix.F_OK) == nil {
 		return nil
 	}
