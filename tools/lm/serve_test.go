@@ -163,7 +163,7 @@ func TestTraceOfAServerIsOneFile(t *testing.T) {
 	}
 }
 
-// TestServedDeviceHangsFromAnAccessOn until a reset, and is left with status 0: hanging is no access
+// TestServedDeviceHangsFromAnAccessOn until a reset, and ends with status 0: hanging is no access
 // that the device rejects.
 func TestServedDeviceHangsFromAnAccessOn(t *testing.T) {
 	const id, ones = "\xed\x00\x00\x01", "\xff\xff\xff\xff"
