@@ -41,6 +41,7 @@ type fakeTT struct {
 	resetFails bool // the driver cannot begin a reset
 	hangs      bool // a reset that has begun does not end
 	isOff      bool // after a reset has begun, the device does not answer
+	readsLeft  int  // reads of configuration space until a reset has ended
 	taken      bool // this program has acquired the lock
 	minor      uint8
 	powers     []uint16 // ttPower.flags of each request, in order
@@ -145,27 +146,35 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 	return 0, nil
 }
 
-// resetDevice imitates the resets of tt-kmd, which take no time here.
+// resetDevice imitates the resets of tt-kmd. The device clears the command register when it has been
+// read three times.
 func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 	k.resets = append(k.resets, flags)
-	marker := k.f.command()&ttResetMarker != 0
 	switch {
 	case flags == ttResetASIC && !k.resetFails:
 		k.reset = true
-		k.f.patch("config", configCommand, 0, 0)
-		switch {
-		case k.hangs:
-			k.f.patch("config", configCommand, ttResetMarker)
-		case k.isOff:
-			k.f.patch("config", configCommand, 0xff, 0xff)
+		k.f.patch("config", configCommand, ttResetMarker)
+		if k.readsLeft = 3; k.hangs {
+			k.readsLeft = 1000
 		}
-	case flags == ttResetEnd && k.reset && !marker:
+		if k.isOff {
+			k.f.patch("config", configCommand, 0xff, 0xff)
+			k.readsLeft = 1000
+		}
+	case flags == ttResetEnd && k.reset && k.f.command()&ttResetMarker == 0:
 		k.reset = false
 		k.f.patch("config", configCommand, configCommandMemory)
 	default:
 		return 1
 	}
 	return 0
+}
+
+func (k *fakeTT) pread(fd int, data []byte, offset int64) (int, error) {
+	if k.readsLeft--; k.readsLeft == 0 {
+		k.f.patch("config", configCommand, 0, 0)
+	}
+	return k.fakeKernel.pread(fd, data, offset)
 }
 
 func (k *fakeTT) open(path string, flags int) (int, error) {
@@ -803,7 +812,7 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
 	old := ttResetPolls
 	defer func() { ttResetPolls = old }()
-	ttResetPolls = 2
+	ttResetPolls = 5
 	both := []uint32{ttResetASIC, ttResetEnd}
 	failing := func(call string, err error) func(*fakeTT) {
 		return func(k *fakeTT) { k.errors[call] = err }
