@@ -162,8 +162,9 @@ func resetFunction(device, address string) error {
 }
 
 // resetBus resets the bus of a PCI function, with all functions on it. The bridge above the bus has
-// the file reset_subordinate since Linux 6.13. Without that file, the kernel resets the bus as the
-// reset method `bus` of the function (Linux 5.15), if no other function is on the bus.
+// the file reset_subordinate since Linux 6.13, and in later releases of 6.1 and 6.12. Without that
+// file, the kernel resets the bus as the reset method `bus` of the function (Linux 5.15), if no
+// other function is on the bus.
 func resetBus(_, address string) error {
 	function := pciBus() + "/devices/" + address
 	// The directory of a function is a link to a directory inside that of the bridge.
