@@ -146,8 +146,8 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 	return 0, nil
 }
 
-// resetDevice imitates the resets of tt-kmd. The device clears the command register when it has been
-// read three times.
+// resetDevice imitates the resets of tt-kmd. The device clears the command register when that has
+// been read three times.
 func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 	k.resets = append(k.resets, flags)
 	switch {
