@@ -45,17 +45,17 @@ func setUpLadder(t *testing.T, m *machine) {
 var recoveryTimes = []struct{ kind, backend, steps string }{
 	{"ladder", "pci", `ready
 recovers $bus1 300 "reset function" "reset function 300 wait 1ms, halt"
-recovers $bus5 100 "reset function" "reset function 100 wait 1ms, halt"
+recovers $bus5 50 "reset function" "reset function 50 wait 1ms, halt"
 recovers $bus2 100 "reset bus" "reset bus 100 wait 1ms, halt"
 recovers $bus3 300 "rescan" "rescan 300 wait 1ms, halt"
-recovers $bus4 50 "power-cycle" "power-cycle 50 wait 1ms, halt"
+recovers $bus4 20 "power-cycle" "power-cycle 20 wait 1ms, halt"
 `},
 	{"ladder-iommu", "vfio", `ready bus1 bus2 bus3 bus4 bus5
 recovers $bus1 300 "restart" "restart 300 wait 1ms, halt"
-recovers $bus5 100 "restart" "restart 100 wait 1ms, halt"
+recovers $bus5 300 "restart" "restart 300 wait 1ms, halt"
 recovers $bus2 100 "reset bus" "reset bus 100 wait 1ms, halt"
 recovers $bus3 300 "rescan" "rescan 300 wait 1ms, halt"
-recovers $bus4 50 "power-cycle" "power-cycle 50 wait 1ms, halt"
+recovers $bus4 20 "power-cycle" "power-cycle 20 wait 1ms, halt"
 `},
 }
 
