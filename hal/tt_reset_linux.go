@@ -31,7 +31,7 @@ func ResetThroughDriver(path string) (err error) {
 	t := &tt{dev: d}
 	t.fd, err = d.cleanups.openFile(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	if err != nil {
-		return callFault("open", path, err)
+		return syscallFault("open", path, err)
 	}
 	if err := t.identifyFunction(); err != nil {
 		return err
