@@ -20,7 +20,7 @@ main:
   call init
 frame:
   write.4   regs+0x08 12
-  poll.4    regs+0x20 & 0x1 == 0 within 20ms every 50us
+  poll.4    regs+0x20 & 0x1 == 0 within 20ms every 1ms
   copy.4    result[:] <- regs+0x08
 `
 
