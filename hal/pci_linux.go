@@ -275,7 +275,7 @@ func (p *pci) checkNoIOMMU() error {
 	}
 	const translates = "an IOMMU translates the addresses of "
 	dir := p.dev.function.dir()
-	if linkBaseName(dir+"/iommu_group") != "" {
+	if LinkBaseName(dir+"/iommu_group") != "" {
 		kind, _ := ReadText(dir + "/iommu_group/type")
 		p.noIOMMU = kind == "identity\n" // the IOMMU does not translate addresses
 		if p.noIOMMU {

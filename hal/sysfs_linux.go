@@ -34,7 +34,7 @@ func (f *function) dir() string { return sysfsDevices + "/" + f.Address }
 // BARs and driver name. The parameter `locator` is the PCI address of the function, or a pair of
 // PCI ids if byIDs is true. It is an error if no function matches or if several functions match.
 func (f *function) findInSysfs(locator string, byIDs bool) error {
-	addresses, err := listDir(sysfsDevices)
+	addresses, err := ListDir(sysfsDevices)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (f *function) hasIDs(ids string) (bool, error) {
 	if err == nil {
 		return FormatPCIID(f.Vendor, f.Device) == ids, nil
 	}
-	if _, removed := listDir(f.dir()); removed != nil {
+	if _, removed := ListDir(f.dir()); removed != nil {
 		return false, nil
 	}
 	return false, err
@@ -81,7 +81,7 @@ func (f *function) hasIDs(ids string) (bool, error) {
 // readAttributes reads the function's ids, BARs and driver name from the function's directory in
 // sysfs.
 func (f *function) readAttributes() error {
-	f.boundDriver = linkBaseName(f.dir() + "/driver")
+	f.boundDriver = LinkBaseName(f.dir() + "/driver")
 	if err := f.readIDs(); err != nil {
 		return err
 	}
@@ -170,9 +170,9 @@ func readAll(callName, path string, flags int, read func(fd int, data []byte) (i
 	return text, syscallFault(callName, path, err)
 }
 
-// linkBaseName returns the last component of the path to which the symbolic link at path points. It
+// LinkBaseName returns the last component of the path to which the symbolic link at path points. It
 // returns "" if no such link exists.
-func linkBaseName(path string) string {
+func LinkBaseName(path string) string {
 	var target [256]byte
 	n, _ := unix.Readlink(path, target[:])
 	last, rest := "", string(target[:max(n, 0)]) // n is -1 after an error
@@ -182,9 +182,9 @@ func linkBaseName(path string) string {
 	return last
 }
 
-// listDir returns the names of all entries of the directory at path except "." and "..", in no
+// ListDir returns the names of all entries of the directory at path except "." and "..", in no
 // particular order.
-func listDir(path string) (names []string, err error) {
+func ListDir(path string) (names []string, err error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	entries, err := readAll("getdents", path, flags, unix.Getdents)
 	for len(entries) > 0 {

@@ -13,6 +13,7 @@ const (
 	ttGetDeviceInfo = 0xfa00
 	ttQueryMappings = 0xfa02
 	ttGetDriverInfo = 0xfa05
+	ttResetDevice   = 0xfa06
 	ttPinPages      = 0xfa07
 	ttLockControl   = 0xfa08
 	ttAllocateTLB   = 0xfa0b
@@ -23,6 +24,9 @@ const (
 	ttPowerValidity = 15     // value of ttPower.validity: 15 valid flags, no valid setting
 	ttPowerAll      = 0x7fff // value of ttPower.flags: all 15 flags are set
 	ttPowerClock    = 1 << 0 // bit of ttPower.flags: full clock for the cores
+
+	ttResetASIC = 4 // value of ttReset.flags: begin a reset (ASIC_RESET, tt-kmd 2.4.1 and later)
+	ttResetEnd  = 6 // value of ttReset.flags: set up the device after a reset (POST_RESET)
 
 	ttPinNoC = 1 << 1 // bit of ttPin.flags: let tiles reach the memory over the NoC (their network)
 )
@@ -61,6 +65,13 @@ type ttDriverInfo struct {
 	inSize                        uint32
 	outSize, api                  uint32
 	major, minor, patch, reserved uint8
+}
+
+// ttReset has the layout of struct tenstorrent_reset_device. The field `outSize` is an input of the
+// ioctl: the number of output bytes, starting at the field `size`, that the driver may write.
+type ttReset struct {
+	outSize, flags uint32
+	size, result   uint32 // output: result is 0 after success
 }
 
 // ttPin has the layout of struct tenstorrent_pin_pages with the extended output. The field
@@ -133,6 +144,7 @@ var (
 	_ [8 + 144]byte = [unsafe.Sizeof(ttMappings{})]byte{}
 	_ [16]byte      = [unsafe.Sizeof(ttDriverInfo{})]byte{}
 	_ [12]byte      = [unsafe.Offsetof(ttDriverInfo{}.major)]byte{}
+	_ [16]byte      = [unsafe.Sizeof(ttReset{})]byte{}
 	_ [40]byte      = [unsafe.Sizeof(ttPin{})]byte{}
 	_ [32]byte      = [unsafe.Offsetof(ttPin{}.noc)]byte{}
 	_ [16]byte      = [unsafe.Sizeof(ttLock{})]byte{}

@@ -6,3 +6,8 @@ package hal
 
 // newTT returns nil. Open then reports a name that begins with `tt:` as an unknown device.
 func newTT(*device) backend { return nil }
+
+// ResetThroughDriver returns an error.
+func ResetThroughDriver(path string) error {
+	return NewFault(NoDevice, "tt:"+path+": this program has no backend tt")
+}

@@ -37,6 +37,11 @@ type fakeTT struct {
 	cleanup    ttCleanup
 	stale      bool // another program has reset the device
 	reset      bool // the device is between reset and post-reset
+	resets     []uint32
+	resetFails bool // the driver cannot begin a reset
+	hangs      bool // a reset that has begun does not end
+	isOff      bool // after a reset has begun, the device does not answer
+	readsLeft  int  // reads of configuration space until a reset has ended
 	taken      bool // this program has acquired the lock
 	minor      uint8
 	powers     []uint16 // ttPower.flags of each request, in order
@@ -79,7 +84,8 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		k.t.Errorf("ioctl %x on %q", request, k.opened[fd])
 		return -1, unix.ENOTTY
 	}
-	if k.stale || k.reset && request != ttGetDriverInfo && request != ttGetDeviceInfo {
+	if k.stale || k.reset && request != ttGetDriverInfo && request != ttGetDeviceInfo &&
+		request != ttResetDevice {
 		return -1, unix.ENODEV
 	}
 	switch request {
@@ -128,10 +134,47 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 			return -1, unix.EINVAL
 		}
 		k.cleanup = c
+	case ttResetDevice:
+		r := (*ttReset)(argument)
+		if r.outSize != 8 {
+			return -1, unix.EINVAL
+		}
+		r.size, r.result = 8, k.resetDevice(r.flags)
 	default:
 		return -1, unix.EINVAL
 	}
 	return 0, nil
+}
+
+// resetDevice imitates the resets of tt-kmd. The device clears the command register when that has
+// been read three times.
+func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
+	k.resets = append(k.resets, flags)
+	switch {
+	case flags == ttResetASIC && !k.resetFails:
+		k.reset = true
+		k.f.patch("config", configCommand, ttResetMarker)
+		if k.readsLeft = 3; k.hangs {
+			k.readsLeft = 1000
+		}
+		if k.isOff {
+			k.f.patch("config", configCommand, 0xff, 0xff)
+			k.readsLeft = 1000
+		}
+	case flags == ttResetEnd && k.reset && k.f.command()&ttResetMarker == 0:
+		k.reset = false
+		k.f.patch("config", configCommand, configCommandMemory)
+	default:
+		return 1
+	}
+	return 0
+}
+
+func (k *fakeTT) pread(fd int, data []byte, offset int64) (int, error) {
+	if k.readsLeft--; k.readsLeft == 0 {
+		k.f.patch("config", configCommand, 0, 0)
+	}
+	return k.fakeKernel.pread(fd, data, offset)
 }
 
 func (k *fakeTT) open(path string, flags int) (int, error) {
@@ -763,5 +806,54 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 	if n, err := (linux{}).read(pipe[0], data); n != 4 || err != nil ||
 		!strings.HasPrefix(string(data), "four") {
 		t.Errorf("%q, %v", fmt.Sprint(data), err)
+	}
+}
+
+func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
+	old := ttResetPolls
+	defer func() { ttResetPolls = old }()
+	ttResetPolls = 5
+	both := []uint32{ttResetASIC, ttResetEnd}
+	failing := func(call string, err error) func(*fakeTT) {
+		return func(k *fakeTT) { k.errors[call] = err }
+	}
+	for name, test := range map[string]struct {
+		prepare func(*fakeTT)
+		code    Code
+		says    string
+		resets  []uint32
+	}{
+		"a reset":      {func(*fakeTT) {}, OK, "", both},
+		"begun before": {func(k *fakeTT) { k.reset = true }, OK, "", both},
+		"the driver cannot": {
+			func(k *fakeTT) { k.resetFails = true }, DeviceGone, "cannot reset", both[:1],
+		},
+		"the device hangs": {
+			func(k *fakeTT) { k.hangs = true }, DeviceGone, "cannot reset", both,
+		},
+		"stays off the bus": {
+			func(k *fakeTT) { k.isOff = true }, DeviceGone, "cannot reset", both,
+		},
+		"an older driver": {failing("ioctl fa06", unix.EINVAL), NoDevice, "RESET_DEVICE", nil},
+		"no such file":    {failing("open "+ttNode, unix.ENOENT), NoDevice, ttNode, nil},
+		"no device any more": {
+			failing("ioctl fa00", unix.ENODEV), NoDevice, "GET_DEVICE_INFO", nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fakeTTKernel(t, &boards.Wormhole)
+			test.prepare(k)
+			err := ResetThroughDriver(ttNode)
+			isSaid := err == nil || strings.Contains(err.Error(), test.says)
+			if CodeOf(err) != test.code || !isSaid {
+				t.Errorf("%v, want %v with %q", err, test.code, test.says)
+			}
+			if !slices.Equal(k.resets, test.resets) {
+				t.Errorf("resets %v, want %v", k.resets, test.resets)
+			}
+			if err == nil && (k.reset || k.f.command() != configCommandMemory) {
+				t.Errorf("still in reset %v, command register %#x", k.reset, k.f.command())
+			}
+		})
 	}
 }

@@ -56,7 +56,7 @@ func (v *vfio) probe() error {
 	}
 	// Check that the function belongs to an IOMMU group. A function without an enabled IOMMU
 	// belongs to no group.
-	v.group = linkBaseName(d.function.dir() + "/iommu_group")
+	v.group = LinkBaseName(d.function.dir() + "/iommu_group")
 	if v.group == "" {
 		return d.fault(NoDevice, "no IOMMU is on for the device; switch one on (firmware, kernel "+
 			"command line), or open the device as `pci:"+d.function.Address+"`")

@@ -54,6 +54,7 @@ func (f *serveFlags) run() (err error) {
 		failUsage("serve needs --device and --socket; see lm serve --help")
 	}
 	checkSync(f.sync)
+	wedge := takeWedge(&f.faults)
 	parseFaults(f.faults)
 	for _, name := range f.without {
 		if !slices.Contains(vfiouser.Capabilities(), name) {
@@ -61,7 +62,7 @@ func (f *serveFlags) run() (err error) {
 				strings.Join(vfiouser.Capabilities(), ", "))
 		}
 	}
-	options := vfiouser.Options{Without: f.without, Sync: f.sync,
+	options := vfiouser.Options{Without: f.without, Sync: f.sync, Wedge: wedge,
 		Log: func(format string, a ...any) { printLine(stderr, "lm serve: "+format, a...) }}
 	serves := false
 	if f.trace != "" {
@@ -155,6 +156,30 @@ func unplayedError(device hal.Device, what string) error {
 			m.RemainingAccesses())
 	}
 	return nil
+}
+
+// takeWedge removes the faults wedged-until=EVENT[@ACCESS] from a list and returns the last of
+// them. The PCI function has this fault, not the device behind it.
+func takeWedge(texts *[]string) (w vfiouser.Wedge) {
+	*texts = slices.DeleteFunc(*texts, func(text string) bool {
+		rest, isWedge := strings.CutPrefix(text, "wedged-until=")
+		if !isWedge {
+			return false
+		}
+		var access string
+		var hasAccess bool
+		w.Until, access, hasAccess = strings.Cut(rest, "@")
+		w.Access, w.Reconnect = 1, 10*time.Second // QEMU and a kernel take less
+		if hasAccess {
+			w.Access, _ = strconv.Atoi(access)
+		}
+		if !slices.Contains(vfiouser.WedgeEnds(), w.Until) || w.Access < 1 {
+			failUsage("--fault %s: the form is wedged-until=EVENT[@ACCESS]; EVENT is one of %s, "+
+				"ACCESS a number from 1", text, strings.Join(vfiouser.WedgeEnds(), ", "))
+		}
+		return true
+	})
+	return w
 }
 
 // parseFaults reads --fault.

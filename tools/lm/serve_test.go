@@ -163,6 +163,26 @@ func TestTraceOfAServerIsOneFile(t *testing.T) {
 	}
 }
 
+// TestServedDeviceHangsFromAnAccessOn until a reset, and ends with status 0: hanging is no access
+// that the device rejects.
+func TestServedDeviceHangsFromAnAccessOn(t *testing.T) {
+	const id, ones = "\xed\x00\x00\x01", "\xff\xff\xff\xff"
+	for fault, want := range map[string][3]string{
+		"wedged-until=bus": {ones, ones, ones}, "wedged-until=flr@2": {id, ones, ones},
+	} {
+		exit, stderr := served(t, func(c net.Conn) {
+			for i, want := range want {
+				if got := string(accessRegion(t, c, 0, 0, 4)); got != want {
+					t.Errorf("%s: load %d returns % x, want % x", fault, i+1, got, want)
+				}
+			}
+		}, "--device", "mock:edu", "--fault", fault)
+		if exit != 0 {
+			t.Errorf("%s: exit %d: %s", fault, exit, stderr)
+		}
+	}
+}
+
 func TestServeRefusesWhatItCannotDo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const socket = "s"
@@ -182,6 +202,11 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 			[]string{"--device", "mock:edu", "--socket", socket, "--without", "msi,vpd"}},
 		{64, "--fault lost@1: there is no such fault",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "lost@1"}},
+		{64, "--fault wedged-until=reboot: the form is wedged-until=EVENT[@ACCESS]; EVENT is " +
+			"one of flr, bus, rescan, power",
+			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "wedged-until=reboot"}},
+		{64, "--fault wedged-until=flr@0: the form is",
+			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "wedged-until=flr@0"}},
 		{64, "--fault stuck:9+8=1/1: \"9\" is not a number of 3 bits",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:9+8=1/1"}},
 		{66, "no such file", []string{"--device", "mock:edu", "--socket", "/no/such/folder/s"}},

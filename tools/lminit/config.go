@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"lightmetal/hal"
 	"lightmetal/tools/lmrun/args"
 )
 
@@ -31,13 +30,13 @@ var defaultConfiguration = configuration{
 	failure: restartPolicy{finalAction: "poweroff"},
 }
 
-// restartPolicy describes what lminit does after the last image or after a failure. While restarts
-// are left, lminit starts again with the first preparation and the first image. Otherwise it
-// performs the final action. If lminit is not PID 1, it exits instead of performing the final
-// action.
+// restartPolicy describes what lminit does after the last image or after a failure. While steps are
+// left, lminit takes one, and starts again with the first preparation and the first image.
+// Otherwise it performs the final action. If lminit is not PID 1, it exits instead of performing
+// the final action.
 type restartPolicy struct {
-	restarts    int    // number of restarts that are left; -1: unlimited
-	finalAction string // what to do with the machine: halt, poweroff or reboot
+	steps       []recoveryStep // in the order in which lminit takes them
+	finalAction string         // what to do with the machine: halt, poweroff or reboot
 }
 
 // preparation is a line of the configuration that prepares the machine. lminit executes the
@@ -59,8 +58,8 @@ type machineDirective struct {
 
 // machineDirectives lists the directives that are allowed before the first `image` line.
 var machineDirectives = [...]machineDirective{
-	{"on-success", policySyntax, 1, 3, nil},
-	{"on-failure", policySyntax, 1, 3, nil},
+	{"on-success", successSyntax, 1, 64, nil},
+	{"on-failure", failureSyntax, 1, 64, nil},
 	{"module", "FILE [PARAMETER...]", 1, 64, loadModule},
 	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
 	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
@@ -113,7 +112,24 @@ func parseConfiguration(path, text string) (configuration, error) {
 	if len(c.replays) == 0 {
 		return c, args.UsageError(path + ": no image; add a line `image PATH`")
 	}
-	return c, nil
+	return c, c.checkDevicesAreNamed(path)
+}
+
+// checkDevicesAreNamed returns an error if on-failure has steps for devices, and an image has no
+// line `device`, or one without an address. lminit does not read images, and must not choose
+// another device with the same ids.
+func (c *configuration) checkDevicesAreNamed(path string) error {
+	hasNoAddress := func(device string) bool { return strings.Count(device, ":") == 2 }
+	for _, step := range c.failure.steps {
+		for i := 0; i < len(c.replays) && step.kind.perform != nil; i++ {
+			o, _ := args.Parse(c.replays[i])
+			if len(o.Devices) == 0 || slices.ContainsFunc(o.Devices, hasNoAddress) {
+				return args.UsageError(path + ": on-failure has steps for devices, so image " +
+					o.Image + " needs a line such as `device vfio:0000:01:00.0`")
+			}
+		}
+	}
+	return nil
 }
 
 // parseLine adds the settings of one line to the configuration. The line consists of name and
@@ -180,10 +196,10 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 	}
 	switch kind.name {
 	case "on-success":
-		c.success, err = parsePolicy(kind.name, values)
+		c.success, err = parsePolicy(kind, values)
 		return err
 	case "on-failure":
-		c.failure, err = parsePolicy(kind.name, values)
+		c.failure, err = parsePolicy(kind, values)
 		return err
 	case "hugepages":
 		n, err := strconv.ParseUint(values[0], 10, 32)
@@ -198,27 +214,38 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 	return nil
 }
 
-// policySyntax describes the valid values of on-success and on-failure, for error messages.
-const policySyntax = "halt, poweroff, reboot, restart, or `restart N` and one of the first three"
+// successSyntax and failureSyntax describe the valid values of on-success and on-failure, for error
+// messages.
+const (
+	finalSyntax   = "halt, poweroff, reboot, restart, or "
+	successSyntax = finalSyntax + "`restart N` and one of the first three"
+	failureSyntax = finalSyntax +
+		"steps such as `restart 2, reset function 1 wait 2s, rescan 1, reboot`"
+)
 
-// parsePolicy parses the values of a line `on-success` or `on-failure`. The parameter `name` is the
-// first word of that line. If the values are invalid, parsePolicy returns an error and a policy
-// that powers off the machine.
-func parsePolicy(name string, values []string) (restartPolicy, error) {
-	policy := restartPolicy{finalAction: values[0]}
-	if values[0] == "restart" {
-		policy = restartPolicy{restarts: -1, finalAction: "poweroff"}
-		if len(values) == 3 {
-			n, _ := hal.ParseNumber(values[1], 10, 1<<31-1)
-			policy.restarts, policy.finalAction = int(n), values[2]
-		}
+// parsePolicy parses the values of the line `on-success` or `on-failure` that begins with the name
+// of kind. If the values are invalid, parsePolicy returns an error and a policy that powers off the
+// machine.
+func parsePolicy(kind *machineDirective, values []string) (policy restartPolicy, err error) {
+	text := strings.Join(values, " ")
+	switch {
+	case text == "restart": // without end
+		text = "restart 2147483647,poweroff"
+	case len(values) == 3 && values[0] == "restart" && !strings.Contains(text, ","):
+		text = "restart " + values[1] + "," + values[2]
 	}
-	action := policy.finalAction
-	isValid := (len(values) == 1 || policy.restarts > 0) &&
-		(action == "halt" || action == "poweroff" || action == "reboot")
-	if !isValid || len(values) == 2 {
-		return restartPolicy{finalAction: "poweroff"}, args.UsageError(name + " takes " +
-			policySyntax + ", not " + strings.Join(values, " "))
+	parts := strings.Split(text, ",")
+	last := len(parts) - 1
+	policy.finalAction = strings.TrimSpace(parts[last])
+	isValid := slices.Contains([]string{"halt", "poweroff", "reboot"}, policy.finalAction)
+	for _, part := range parts[:last] {
+		step, ok := parseStep(part)
+		isValid = isValid && ok && (step.kind.perform == nil || kind.name == "on-failure")
+		policy.steps = append(policy.steps, step)
+	}
+	if !isValid {
+		return restartPolicy{finalAction: "poweroff"}, args.UsageError(kind.name + " takes " +
+			kind.valueSyntax + ", not " + strings.Join(values, " "))
 	}
 	return policy, nil
 }

@@ -38,7 +38,7 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 		},
 		replays: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"},
 			{"-loop=forever", "-deadline=20ms", "b.lmb"}},
-		success: restartPolicy{0, "halt"}, failure: restartPolicy{3, "reboot"},
+		success: restartPolicy{nil, "halt"}, failure: restartPolicy{restarts(3), "reboot"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
@@ -99,11 +99,11 @@ func TestConfigurationErrorsNameTheLine(t *testing.T) {
 
 func TestLinesBeforeAnErrorApply(t *testing.T) {
 	for text, want := range map[string]restartPolicy{
-		"on-failure restart 2 reboot\nfrob\n": {2, "reboot"},
-		"on-failure nonsense\n":               {0, "poweroff"},
+		"on-failure restart 2 reboot\nfrob\n": {restarts(2), "reboot"},
+		"on-failure nonsense\n":               {nil, "poweroff"},
 	} {
 		t.Run(text, func(t *testing.T) {
-			if c, _ := parseConfiguration("c", text); c.failure != want {
+			if c, _ := parseConfiguration("c", text); !reflect.DeepEqual(c.failure, want) {
 				t.Errorf("%+v, want %+v", c.failure, want)
 			}
 		})

@@ -69,9 +69,12 @@ func reserveHugepages(values []string) error {
 // as 0000:01:00.0.
 func bindDriver(values []string) error {
 	driver, address := values[0], values[1]
-	function, drivers := "/sys/bus/pci/devices/"+address, "/sys/bus/pci/drivers/"
+	function, drivers := pciBus()+"/devices/"+address, pciBus()+"/drivers/"
 	if unix.Access(drivers+driver+"/"+address, unix.F_OK) == nil {
 		return nil
+	}
+	if unix.Access(function, unix.F_OK) != nil {
+		return hal.NewFault(hal.NoDevice, "there is no PCI function "+address)
 	}
 	// Write the name of the driver to driver_override. From then on, the kernel binds no other
 	// driver to this PCI function.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,12 +21,9 @@ import (
 // the restart policies specify, and forwards signals to lmrun. In this file, a replay is a process
 // that executes lmrun.
 
-const (
-	restartPause = 100 * time.Millisecond // pause between a failure and the restart after it
-	// graceTime is added to the time that lmrun reports (see stopReport). The supervisor waits for
-	// the sum of both times between SIGTERM and SIGKILL.
-	graceTime = 2 * time.Second
-)
+// graceTime is added to the time that lmrun reports (see stopReport). The supervisor waits for the
+// sum of both times between SIGTERM and SIGKILL.
+const graceTime = 2 * time.Second
 
 // supervisor replays the images of a configuration one after the other. Each replay is a child
 // process. Therefore the supervisor notices when a replay ends for any reason, for example when
@@ -38,6 +36,7 @@ type supervisor struct {
 	signals       chan os.Signal
 	endSignal     os.Signal // the signal that ends the supervisor; nil: no signal yet
 	imageRejected bool      // the last replay rejected its image
+	devices       []string  // names of the devices of the replay that was started last
 }
 
 // supervise replays the images of the configuration at configPath. If configPath is empty, it
@@ -87,8 +86,8 @@ func (s *supervisor) readConfiguration() error {
 	return err
 }
 
-// replayUntilDone replays all images, and starts again with the first image as often as the restart
-// policies specify. It returns the exit status of the last attempt and the final action.
+// replayUntilDone replays all images, and starts again with the first image after each step of the
+// restart policies. It returns the exit status of the last attempt and the final action.
 func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 	for {
 		exit = s.runImagesOnce()
@@ -99,15 +98,8 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 		if exit != 0 {
 			policy = &s.failure
 		}
-		if policy.restarts == 0 || s.checkOnly || s.wouldFailAgain(exit) {
+		if s.checkOnly || s.wouldFailAgain(exit) || !s.takeNextStep(policy, exit) {
 			return exit, policy.finalAction
-		}
-		if policy.restarts > 0 {
-			policy.restarts--
-		}
-		s.logLine("restarting after exit status " + strconv.Itoa(exit))
-		if exit != 0 {
-			time.Sleep(restartPause)
 		}
 		if s.pollSignal() {
 			break
@@ -144,6 +136,9 @@ func (s *supervisor) wouldFailAgain(exit int) bool {
 // status of the first preparation or replay that fails, or 0.
 func (s *supervisor) runImagesOnce() (exit int) {
 	s.imageRejected = false
+	if s.devices == nil {
+		s.devices = s.devicesOf(s.replays[0])
+	}
 	for i := 0; i < len(s.preparations) && !s.checkOnly; i++ {
 		if err := s.preparations[i].execute(); err != nil {
 			s.logLine(err.Error())
@@ -151,9 +146,16 @@ func (s *supervisor) runImagesOnce() (exit int) {
 		}
 	}
 	for i := 0; i < len(s.replays) && exit == 0 && s.endSignal == nil; i++ {
+		s.devices = s.devicesOf(s.replays[i])
 		exit = s.runReplay(s.replays[i])
 	}
 	return exit
+}
+
+// devicesOf returns the names of the devices that the arguments of a replay contain.
+func (s *supervisor) devicesOf(arguments []string) []string {
+	o, _ := args.Parse(append(slices.Clone(arguments), s.flags...))
+	return o.Devices
 }
 
 // runReplay starts lmrun with the given flags, followed by s.flags. The path of the image is in one

@@ -75,7 +75,8 @@ cmd_object-coverage() {
 	return $status
 }
 
-# cmd_soak [FRAMES] replays frames in a guest, with a kill or a fault after every thousand.
+# cmd_soak [FRAMES] replays frames in a guest, with a kill or a fault after every thousand. Then it
+# measures how long each step of lminit's on-failure takes until the next good frame.
 cmd_soak() {
 	[[ ${1:-1} =~ ^[1-9][0-9]*$ && $# -le 1 ]] || { warn "soak takes a number of frames"; exit 64; }
 	ensure_guest_files soak
@@ -83,7 +84,8 @@ cmd_soak() {
 	go build -o "$out/lm" ./tools/lm
 	LM_SOAK_FRAMES=${1:-100000} LM_SOAK_TIME=72h LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		go test -count=1 -v -timeout 0 -run TestFramesBearKillsAndFaults ./tools/check/guest
+		go test -count=1 -v -timeout 0 \
+		-run '^(TestFramesBearKillsAndFaults|TestTimesOfRecoveries)$' ./tools/check/guest
 }
 
 # cmd_record-trials compares what lm record records in a guest with QEMU's own trace, at length.

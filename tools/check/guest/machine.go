@@ -47,6 +47,7 @@ type machine struct {
 	// devices that `lm serve` shows to the machine, with further arguments of that; they need
 	// QEMU 10.1
 	with    [][]string
+	ports   bool     // each of those is in a slot of its own: bus 1, 2, ...
 	lm      string   // host path of lm, for those
 	modules string   // host folder of the kernel's modules, for devices by vfio:
 	extra   []string // further arguments of QEMU
@@ -57,8 +58,10 @@ type machine struct {
 	timeout time.Duration
 	stdout  io.Writer // gets lmrun's lines as they come
 	servers []*served // of the devices of with
-	served  error     // how they ended, after a boot
-	sockets []string  // of the servers, as they were
+	// called with QEMU's arguments for those before the boot; may be nil
+	onServed func(qemuArgs []string)
+	served   error    // how they ended, after a boot
+	sockets  []string // of the servers, as they were
 }
 
 // shm is the host's side of the ivshmem device's memory.
@@ -83,6 +86,9 @@ func (m *machine) boot() (exit int, err error) {
 	}
 	defer stop()
 	m.servers = servers
+	if m.onServed != nil {
+		m.onServed(more)
+	}
 	out := &console{lines: m.stdout}
 	var complaints bytes.Buffer
 	qemu := exec.CommandContext(ctx, cmp.Or(m.qemu, "qemu-system-aarch64"),

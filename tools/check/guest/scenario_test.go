@@ -157,6 +157,11 @@ var kinds = []struct {
 	}, followMasters},
 	{"chips-traced", "pci", setUpTracedChips, followChips},
 	{"mocks", "pci", setUpMocks, checkMocks},
+	{"ladder", "pci", setUpLadder, nil},
+	{"ladder-iommu", "vfio", func(t *testing.T, m *machine) {
+		onServed[1].setUp(t, m)
+		setUpLadder(t, m)
+	}, nil},
 }
 
 // TestScenarios runs scenarios/*.txt: TestScenarios/KIND/SCENARIO. The machines boot whatever -run

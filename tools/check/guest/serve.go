@@ -53,9 +53,14 @@ func (m *machine) serve() (args []string, servers []*served, stop func(), err er
 			return nil, nil, nil, err
 		}
 		servers = append(servers, s)
-		args = append(args, "-device",
-			fmt.Sprintf(`{"driver":"vfio-user-pci","addr":"%x",`+
-				`"socket":{"path":"%s","type":"unix"}}`, servedSlot+i, s.socket))
+		place := fmt.Sprintf(`"addr":"%x"`, servedSlot+i)
+		if m.ports {
+			args = append(args, "-device", fmt.Sprintf("pcie-root-port,id=port%d,chassis=%[1]d,"+
+				"slot=%[1]d,addr=%x", i+1, servedSlot+i))
+			place = fmt.Sprintf(`"bus":"port%d","id":"served%[1]d"`, i+1)
+		}
+		args = append(args, "-device", fmt.Sprintf(`{"driver":"vfio-user-pci",%s,`+
+			`"socket":{"path":"%s","type":"unix"}}`, place, s.socket))
 	}
 	return args, servers, stop, nil
 }

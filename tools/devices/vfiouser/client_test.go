@@ -62,8 +62,16 @@ func opened(b *boards.Board, faults ...mock.Fault) func() (hal.Device, error) {
 // have: what they close is not another test's.
 func serving(t *testing.T, open func() (hal.Device, error), trace io.Writer) (*client, *Function) {
 	t.Helper()
+	return servingWith(t, open, Options{Trace: trace})
+}
+
+// servingWith starts a server with options.
+func servingWith(t *testing.T, open func() (hal.Device, error), options Options) (*client,
+	*Function) {
+	t.Helper()
 	log := &lines{}
-	f, err := New(open, Options{Log: log.add, Trace: trace})
+	options.Log = log.add
+	f, err := New(open, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,7 @@ type Options struct {
 	// nothing: in the folder of temporary files
 	Spool   string
 	Without []string // capabilities that are left out
+	Wedge   Wedge    // how the device hangs; zero: it does not
 }
 
 // Function is a device seen as a PCI function. It is not for concurrent use.
@@ -56,6 +57,7 @@ type Function struct {
 	memory  memory
 	irq     interrupt
 	trace   *trace
+	wedge   wedge
 	last    time.Time     // of the last access
 	ended   time.Time     // when the time before it had passed
 	credit  time.Duration // what letting time pass may take; less than 0: it took more
@@ -74,7 +76,8 @@ type Interrupter interface{ SetInterruptHandler(raise func()) }
 
 // New opens a device and describes it. A reset closes it and opens it anew.
 func New(open func() (hal.Device, error), options Options) (*Function, error) {
-	f := &Function{open: open, options: options, last: time.Now(), ended: time.Now(), now: time.Now}
+	f := &Function{open: open, options: options, wedge: wedge{Wedge: options.Wedge},
+		last: time.Now(), ended: time.Now(), now: time.Now}
 	if f.options.Log == nil {
 		f.options.Log = func(string, ...any) {}
 	}
@@ -185,10 +188,14 @@ func (f *Function) Close() error {
 	return err
 }
 
-// reset makes the device what it was when it was opened. Client memory stays
-// mapped: the IOMMU is not the function's. Where the device does not open again
-// it is off the bus until a reset at which it does.
-func (f *Function) reset() error {
+// reset makes the device what it was when it was opened, unless it hangs and the events do not end
+// that. Client memory stays mapped: the IOMMU is not the function's. Where the device does not open
+// again it is off the bus until a reset at which it does.
+func (f *Function) reset(events ...string) error {
+	if f.wedge.end(events...); f.wedge.isHanging() {
+		f.config = newConfig(f.device.Identity(), f.board, f.options.Without)
+		return nil
+	}
 	f.device.Close()
 	id := f.device.Identity()
 	f.config = newConfig(id, f.board, f.options.Without)
@@ -238,6 +245,10 @@ func (f *Function) load(region uint32, offset uint64, data []byte) {
 		}
 		return
 	}
+	if f.wedge.hangs() {
+		copy(data, bytes.Repeat([]byte{0xff}, len(data)))
+		return
+	}
 	width := uint8(len(data))
 	value, code := f.access(func() (uint64, hal.Code) { return f.bars[region].Load(offset, width) })
 	if code != hal.OK {
@@ -253,9 +264,15 @@ func (f *Function) load(region uint32, offset uint64, data []byte) {
 // store makes one access. A refused one is dropped.
 func (f *Function) store(region uint32, offset uint64, data []byte) error {
 	if region == configRegion {
-		if f.config.store(offset, data) {
-			return f.reset()
+		if sizesBar(offset, data) {
+			f.wedge.end(enumeration)
 		}
+		if f.config.store(offset, data) {
+			return f.reset(functionReset)
+		}
+		return nil
+	}
+	if f.wedge.hangs() {
 		return nil
 	}
 	var all [8]byte

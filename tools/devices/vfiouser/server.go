@@ -59,27 +59,52 @@ func Listen(path string) (*net.UnixListener, error) {
 
 // Serve waits for one client and serves it until it leaves or ctx ends. While
 // it does, others are turned away. The error is nil where the client left in
-// order.
+// order. A device that hangs until a new client comes is served to the next
+// client, too, if that comes in time.
 func Serve(ctx context.Context, l *net.UnixListener, f *Function) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
+	isServedAgain := f.wedge.Until == newClient
 	client, err := l.AcceptUnix()
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
+	if err == nil && !isServedAgain {
+		go turnAway(l, f.options.Log)
 	}
-	defer client.Close()
-	stopClient := context.AfterFunc(ctx, func() { client.Close() })
-	defer stopClient()
-	go turnAway(l, f.options.Log)
-	err = f.serve(client)
+	for err == nil {
+		if err = f.serveClient(ctx, client); err != nil || !isServedAgain {
+			return err
+		}
+		if err = f.forgetClient(); err != nil {
+			return err
+		}
+		if err = l.SetDeadline(time.Now().Add(f.wedge.Reconnect)); err == nil {
+			client, err = l.AcceptUnix()
+		}
+	}
+	if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// serveClient serves a client until it leaves or ctx ends.
+func (f *Function) serveClient(ctx context.Context, c *net.UnixConn) error {
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	err := f.serve(c)
 	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
 	return err
+}
+
+// forgetClient makes the function what it was before its first client came.
+func (f *Function) forgetClient() error {
+	f.memory.clear()
+	f.irq.close()
+	f.wedge.accesses = 0
+	return f.reset()
 }
 
 // turnAway closes what connects, until the listener is closed.
@@ -127,7 +152,7 @@ func (f *Function) await(c *net.UnixConn) error {
 		}); err != nil {
 			return err
 		}
-		if !ready && f.config.master() {
+		if !ready && f.config.master() && !f.wedge.isHanging() {
 			if _, code := f.access(func() (uint64, hal.Code) { return 0, hal.OK }); code != hal.OK {
 				f.refused.Add(1)
 				f.options.Log("what the device did between accesses: %v", code)
@@ -174,7 +199,7 @@ var handlers = map[uint16]struct {
 	cmdSetIRQs:     {irqSetSize, (*Function).setIRQs},
 	cmdRegionRead:  {regionAccessSize, (*Function).regionRead},
 	cmdRegionWrite: {regionAccessSize, (*Function).regionWrite},
-	cmdDeviceReset: {0, func(f *Function, _ *message) ([]byte, error) { return nil, f.reset() }},
+	cmdDeviceReset: {0, (*Function).deviceReset},
 }
 
 // version answers 0.0, the one that QEMU's client takes.
@@ -185,6 +210,10 @@ func (f *Function) version(m *message) ([]byte, error) {
 	text := fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d}}`,
 		descriptorsMax, messageMax-headerSize-regionAccessSize)
 	return append([]byte{0, 0, 0, 0}, text+"\x00"...), nil
+}
+
+func (f *Function) deviceReset(*message) ([]byte, error) {
+	return nil, f.reset(functionReset, busReset)
 }
 
 func (f *Function) dmaMap(m *message) ([]byte, error) {

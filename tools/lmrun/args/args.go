@@ -192,7 +192,7 @@ func appendBinding(list *[]Binding, flag, value string) error {
 // only -deadline has a limit that a time can exceed. The parameter `flag` is the name of the flag,
 // for the error text.
 func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
-	ns := parseDuration(value)
+	ns := ParseDuration(value)
 	syntax := " takes a time such as 500us, 20ms, 5s or 1h, not "
 	if ns > maxNs {
 		ns, syntax = 0, " must be at most 1h, not "
@@ -204,10 +204,10 @@ func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 	return nil
 }
 
-// parseDuration returns the time that text specifies, in nanoseconds. The text must be a whole
+// ParseDuration returns the time that text specifies, in nanoseconds. The text must be a whole
 // number followed by us, ms, s, m (minutes) or h. Otherwise, or if the time is longer than 2^62 ns,
-// parseDuration returns 0.
-func parseDuration(text string) (nanoseconds int64) {
+// ParseDuration returns 0.
+func ParseDuration(text string) (nanoseconds int64) {
 	units := [...]struct {
 		name string
 		ns   uint64

@@ -62,7 +62,8 @@ func (p *plan) line(name, value string) {
 			fail.On(fmt.Errorf("collisions must be followed by allowed, not %s", value))
 		}
 	case "on-success", "on-failure":
-		p.restarts = p.restarts || strings.HasPrefix(value, "restart")
+		hasSteps := strings.HasPrefix(value, "restart") || strings.Contains(value, ",")
+		p.restarts = p.restarts || hasSteps
 	case "image":
 		path := filepath.Join("/", value)
 		p.list = append(p.list, planned{path: path, values: map[string]string{"sequence": "main"}})

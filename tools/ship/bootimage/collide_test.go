@@ -47,6 +47,7 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 		{computeA + mainB, false},
 		{"on-success restart\n" + computeA + mainB, true},
 		{"on-failure restart 3 reboot\n" + computeA + mainB, true},
+		{"on-failure rescan 1, reboot\n" + computeA + mainB, true},
 		{"on-success restart\n" + wholeA + mainB, false},
 		{initA + mainB + initA + computeA, false},
 		{"collisions allowed\n" + initA + mainB + computeA, false},

@@ -139,10 +139,10 @@ func imageCommand(args []string, out io.Writer) {
 		flags.BoolFunc(name, "as lmrun's",
 			func(string) error { r.settings = append(r.settings, name); return nil })
 	}
-	for _, name := range []string{"on-success", "on-failure"} {
-		flags.Func(name, "halt, poweroff, reboot, restart or `\"restart N ACTION\"`",
-			collect(&r.machine, name+" "))
-	}
+	flags.Func("on-success", "halt, poweroff, reboot, restart or `\"restart N ACTION\"`",
+		collect(&r.machine, "on-success "))
+	flags.Func("on-failure", "the same, or `STEPS` as in tools/lminit/CONFIGURATION.md",
+		collect(&r.machine, "on-failure "))
 	parse(flags, args)
 	r.images = flags.Args()
 	if r.board = hosts.ByName(*board); r.board == nil {

@@ -24,8 +24,9 @@ var idsOf = map[string]string{
 }
 
 // deviceName is a name of a device in a scenario: $edu and @edu are the first one with its ids,
-// $slot8 and @slot8 the one in PCI slot 8. $NAME is the name for lmrun, by the backend of the
-// machine, @NAME the bare address, and %NAME where its BAR 0 is in memory.
+// $slot8 and @slot8 the one in PCI slot 8, $bus1 and @bus1 the one on PCI bus 1. $NAME is the name
+// for lmrun, by the backend of the machine, @NAME the bare address, and %NAME where its BAR 0 is in
+// memory.
 var deviceName = regexp.MustCompile(`[$@%][a-z]+[0-9]*\b`)
 
 // expand replaces names of devices in a word of a scenario.
@@ -61,6 +62,9 @@ func addressOf(name string) (string, error) {
 func allAddresses(name string) ([]string, error) {
 	if slot, err := strconv.Atoi(strings.TrimPrefix(name, "slot")); err == nil {
 		return []string{fmt.Sprintf("0000:00:%02x.0", slot)}, nil
+	}
+	if bus, err := strconv.Atoi(strings.TrimPrefix(name, "bus")); err == nil {
+		return []string{fmt.Sprintf("0000:%02x:00.0", bus)}, nil
 	}
 	return addresses(idsOf[name])
 }

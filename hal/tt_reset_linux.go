@@ -1,0 +1,61 @@
+//go:build !notiles && (backend_tt || !(backend_pci || backend_vfio))
+
+package hal
+
+// This file resets a device through Tenstorrent's driver, for a program that restarts replays.
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// ttResetMarker is the bit PCI_COMMAND_PARITY of the command register. The driver sets this bit
+	// before a reset, and the reset clears it (tt-kmd pcie.c, set_reset_marker).
+	ttResetMarker = 1 << 6
+
+	ttResetInterval = 10 * time.Millisecond // time between two reads of the marker
+)
+
+// ttResetPolls is the number of reads of the marker after which the driver is asked to set up the
+// device, and fails if the marker is still set. Tests set another number.
+var ttResetPolls = 1000
+
+// ResetThroughDriver resets the device with the given file of Tenstorrent's driver, such as
+// /dev/tenstorrent/0, and has the driver set the device up again.
+func ResetThroughDriver(path string) (err error) {
+	d := &device{scheme: "tt", locator: path}
+	d.function.Name, d.config.fd = "tt:"+path, -1
+	defer func() { _ = d.cleanups.callAll() }()
+	t := &tt{dev: d}
+	t.fd, err = d.cleanups.openFile(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
+	if err != nil {
+		return syscallFault("open", path, err)
+	}
+	if err := t.identifyFunction(); err != nil {
+		return err
+	}
+	if err := requestTTReset(t, ttResetASIC); err != nil {
+		return err
+	}
+	for range ttResetPolls {
+		command, _ := d.config.Load(configCommand, 2)
+		if command&ttResetMarker == 0 {
+			break
+		}
+		d.Sleep(int64(ttResetInterval))
+	}
+	return requestTTReset(t, ttResetEnd)
+}
+
+// requestTTReset makes the ioctl RESET_DEVICE with the given flags. It is not a method, because the
+// name of a method of tt would be in every lmrun.
+func requestTTReset(t *tt, flags uint32) error {
+	d, reset := t.dev, ttReset{outSize: 8, flags: flags}
+	err := ioctlStruct(t.fd, ttResetDevice, structPointer(&reset), "RESET_DEVICE", d.locator)
+	if err == nil && reset.result != 0 {
+		err = d.fault(DeviceGone, "the driver cannot reset the device"+kernelLogAdvice)
+	}
+	return err
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	steps["recovers"] = step{"DEVICE COUNT STEPS LADDER", recovers}
+}
+
+// ladderResult is the output of each frame of /images/ladder.lmb: 12!.
+const ladderResult = 479001600
+
+// recovery is what a failure was followed by, until the next good frame.
+type recovery struct {
+	steps []string // as lminit prints them
+	took  time.Duration
+}
+
+// recovers starts lminit with a device that hangs again and again, until it has recovered COUNT
+// times. Each time lminit must have taken exactly STEPS, such as "restart, reset function". LADDER
+// is the value of `on-failure`. It prints the times from failures to the next good frame.
+func recovers(_ *guest, args []string) error {
+	count, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	config := "on-failure " + args[3] + "\nimage /images/ladder.lmb\ndevice " + args[0] +
+		"\nbefore init\nsequence frame\nloop forever\noutput result=-\n"
+	if strings.HasPrefix(args[0], "vfio:") {
+		config = "bind vfio-pci " + bare(args[0]) + "\n" + config
+	}
+	if err := os.WriteFile("/tmp/ladder.conf", []byte(config), 0o644); err != nil {
+		return err
+	}
+	c := exec.Command("/lminit", "-config", "/tmp/ladder.conf")
+	l := &ladder{want: strings.Split(args[2], ", ")}
+	if err := l.climb(c, count); err != nil {
+		return fmt.Errorf("%w; it said:\n%s", err, l.said.String())
+	}
+	l.report(args[0], args[2])
+	return nil
+}
+
+// ladder follows what an lminit prints.
+type ladder struct {
+	want       []string
+	said       bytes.Buffer
+	recoveries []recovery
+}
+
+// event is a line that lminit or lmrun printed, or a frame if the line is empty.
+type event struct {
+	at   time.Time
+	line string
+	err  error // the end of an output
+}
+
+// climb runs lminit until it has recovered count times.
+func (l *ladder) climb(c *exec.Cmd, count int) error {
+	frames, err := c.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	lines, err := c.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	events := make(chan event)
+	done := make(chan struct{})
+	go sendFrames(frames, events, done)
+	go sendLines(lines, events, done)
+	err = l.follow(events, count)
+	close(done)
+	_ = c.Process.Signal(unix.SIGTERM)
+	// The device may have failed once more before the signal.
+	if exit := finish(c); err == nil && !slices.Contains([]int{0, 71, 75, 76}, exit) {
+		err = fmt.Errorf("lminit ended with %d", exit)
+	}
+	return err
+}
+
+func sendFrames(from io.Reader, events chan<- event, done <-chan struct{}) {
+	var frame [4]byte
+	for {
+		_, err := io.ReadFull(from, frame[:])
+		if got := binary.LittleEndian.Uint32(frame[:]); err == nil && got != ladderResult {
+			err = fmt.Errorf("a frame is %d, want %d", got, ladderResult)
+		}
+		select {
+		case events <- event{time.Now(), "", err}:
+		case <-done:
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func sendLines(from io.Reader, events chan<- event, done <-chan struct{}) {
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		select {
+		case events <- event{time.Now(), lines.Text(), nil}:
+		case <-done:
+		}
+	}
+}
+
+// follow returns after count recoveries.
+func (l *ladder) follow(events <-chan event, count int) error {
+	var failed time.Time
+	var now recovery
+	limit := time.After(runLimit * time.Duration(1+count/50))
+	for len(l.recoveries) < count {
+		var e event
+		select {
+		case e = <-events:
+		case <-limit:
+			return errors.New("no good frame any more")
+		}
+		l.said.WriteString(e.line + "\n")
+		switch taken, isStep := stepOf(e.line); {
+		case e.err != nil:
+			return e.err
+		case isStep:
+			now.steps = append(now.steps, taken)
+		case e.line != "":
+			if failed.IsZero() && strings.HasPrefix(e.line, "lmrun: ") {
+				failed = e.at
+			}
+		case !failed.IsZero() && len(now.steps) > 0:
+			if !slices.Equal(now.steps, l.want) {
+				return fmt.Errorf("recovery %d took the steps %q, want %q", len(l.recoveries),
+					now.steps, l.want)
+			}
+			now.took = e.at.Sub(failed)
+			l.recoveries = append(l.recoveries, now)
+			failed, now = time.Time{}, recovery{}
+		}
+		if l.said.Len() > 1<<16 {
+			l.said.Reset()
+		}
+	}
+	return nil
+}
+
+// stepOf returns the step that a line of lminit names.
+func stepOf(line string) (step string, ok bool) {
+	text, isInit := strings.CutPrefix(line, "lminit: ")
+	text, _, isStep := strings.Cut(text, " after exit status ")
+	if text == "restarting" {
+		return "restart", isInit && isStep
+	}
+	text, _, _ = strings.Cut(text, " of ")
+	return text, isInit && isStep
+}
+
+// report prints the median and the longest of the times.
+func (l *ladder) report(device, steps string) {
+	times := make([]time.Duration, len(l.recoveries))
+	for i := range times {
+		times[i] = l.recoveries[i].took
+	}
+	slices.Sort(times)
+	fmt.Printf("inside: %s recovered %d times by %s: p50 %v, maximum %v\n", device, len(times),
+		steps, times[len(times)/2].Round(time.Millisecond),
+		times[len(times)-1].Round(time.Millisecond))
+}

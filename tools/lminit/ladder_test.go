@@ -1,0 +1,330 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lightmetal/hal"
+)
+
+// restarts returns the steps of `restart N`.
+func restarts(count int) []recoveryStep {
+	return []recoveryStep{{&stepKinds[0], count, stepKinds[0].wait}}
+}
+
+func TestStepsHaveCountsAndWaits(t *testing.T) {
+	const text = "on-failure restart 2, reset function 1  wait 2s,reset bus 4,\trescan 3 , " +
+		"power-cycle 1 wait 30s, restart 1 wait 5ms, halt\nimage x\ndevice pci:0000:01:00.0\n"
+	c, err := parseConfiguration("c", text)
+	want := restartPolicy{[]recoveryStep{
+		{&stepKinds[0], 2, stepKinds[0].wait}, {&stepKinds[1], 1, 2 * time.Second},
+		{&stepKinds[2], 4, time.Second}, {&stepKinds[3], 3, time.Second},
+		{&stepKinds[4], 1, 30 * time.Second}, {&stepKinds[0], 1, 5 * time.Millisecond},
+	}, "halt"}
+	if err != nil || !reflect.DeepEqual(c.failure, want) {
+		t.Errorf("%+v, %v", c.failure, err)
+	}
+}
+
+func TestMistakesInStepsAreErrors(t *testing.T) {
+	for _, steps := range []string{
+		"restart 2, reset function 1", "restart 2, hammer 1, halt", "reset 2, halt",
+		"rescans 1, halt", "rescan, halt", "rescan 0, halt", "rescan x, halt", "rescan -1, halt",
+		"rescan 9999999999, halt", "rescan 1 2, halt", "rescan 1 wait, halt",
+		"rescan 1 wait 0s, halt", "rescan 1 wait 5, halt", "rescan 1 wait 1s 2, halt",
+		"rescan wait 1s, halt", "reboot, rescan 1", "rescan 1,, halt", "rescan 1, halt,", ", halt",
+	} {
+		_, err := parseConfiguration("c", "on-failure "+steps+"\nimage x\ndevice pci:1:2\n")
+		const want = "c:1: on-failure takes halt, poweroff, reboot, restart, or steps such as "
+		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", steps, err)
+		}
+	}
+	const rescan = " rescan 1, halt\nimage x\n"
+	for text, want := range map[string]string{
+		"on-success" + rescan: "c:1: on-success takes halt, poweroff",
+		"on-failure" + rescan: "c: on-failure has steps for devices, so image x",
+		"on-failure" + rescan + "device pci:0000:01:00.0\nimage z": "so image z needs",
+		"on-failure" + rescan + "device pci:1e52:401e":             "so image x needs",
+	} {
+		_, err := parseConfiguration("c", text)
+		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// fakeBus is a directory in the place of /sys/bus/pci, with the files that steps write.
+type fakeBus struct {
+	*testing.T
+	root string
+}
+
+// newFakeBus makes a bus with the PCI function 0000:01:00.0 below a bridge, and another function.
+// As in sysfs, the entries of the directory `devices` are links.
+func newFakeBus(t *testing.T) fakeBus {
+	t.Helper()
+	old := sysfs
+	t.Cleanup(func() { sysfs = old })
+	sysfs = t.TempDir()
+	b := fakeBus{t, pciBus()}
+	for _, path := range []string{"0000:00:01.0", "0000:00:01.0/0000:01:00.0", "0000:00:02.0"} {
+		b.addFunction("tree/" + path)
+	}
+	b.write("rescan", "")
+	node := sysfs + "/class/tenstorrent/tenstorrent!5"
+	err := os.MkdirAll(node, 0o755)
+	if err == nil {
+		err = os.Symlink("../../../bus/pci/tree/0000:00:01.0/0000:01:00.0", node+"/device")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b fakeBus) addFunction(path string) {
+	b.Helper()
+	for _, name := range []string{"reset", "reset_method", "remove", "driver_override"} {
+		b.write(path+"/"+name, "")
+	}
+	err := os.MkdirAll(b.root+"/devices", 0o755)
+	if err == nil {
+		err = os.Symlink("../"+path, b.root+"/devices/"+filepath.Base(path))
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// bind makes the function 0000:01:00.0 bound to a driver.
+func (b fakeBus) bind(driver string) {
+	b.Helper()
+	b.write("drivers/"+driver+"/bind", "")
+	b.write("drivers/"+driver+"/unbind", "") // a kernel unbinds a function that it removes
+	if err := os.Symlink("../../../drivers/"+driver,
+		b.root+"/devices/0000:01:00.0/driver"); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b fakeBus) write(name, text string) {
+	b.Helper()
+	path := b.root + "/" + name
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// remove removes a file, as a kernel that does not have it.
+func (b fakeBus) remove(name string) {
+	b.Helper()
+	if err := os.Remove(b.root + "/" + name); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// stored returns the files that contain a text, with this text. It leaves out files of lines, which
+// are those that the kernel wrote.
+func (b fakeBus) stored() (files []string) {
+	err := filepath.WalkDir(b.root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if len(text) > 0 && !strings.HasSuffix(string(text), "\n") {
+			files = append(files, strings.TrimPrefix(path, b.root+"/")+"="+string(text))
+		}
+		return err
+	})
+	if err != nil {
+		b.Error(err)
+	}
+	return files
+}
+
+func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
+	const bridge = "tree/0000:00:01.0/"
+	const function = bridge + "0000:01:00.0/"
+	none := func(fakeBus) {}
+	for name, test := range map[string]struct {
+		prepare func(fakeBus)
+		step    *stepKind
+		want    []string
+	}{
+		"function": {none, &stepKinds[1], []string{function + "reset=1"}},
+		"bus": {
+			func(b fakeBus) { b.write(bridge+"reset_subordinate", "") }, &stepKinds[2],
+			[]string{bridge + "reset_subordinate=1"},
+		},
+		"bus before Linux 6.13": {
+			none, &stepKinds[2],
+			[]string{function + "reset=1", function + "reset_method=default"},
+		},
+		"rescan": {none, &stepKinds[3], []string{"rescan=1", function + "remove=1"}},
+		"rescan with a driver": {
+			func(b fakeBus) { b.bind("vfio-pci") }, &stepKinds[3],
+			[]string{"drivers/vfio-pci/bind=0000:01:00.0",
+				"drivers/vfio-pci/unbind=0000:01:00.0", "rescan=1",
+				function + "driver_override=vfio-pci", function + "remove=1"},
+		},
+		"power-cycle": {
+			func(b fakeBus) {
+				b.write("slots/3/address", "0000:02:00\n")
+				b.write("slots/3/power", "")
+				b.write("slots/7-1/address", "0000:01:00\n")
+				b.write("slots/7-1/power", "")
+			}, &stepKinds[4], []string{"slots/7-1/power=1"},
+		},
+	} {
+		for _, device := range []string{"pci:0000:01:00.0", "vfio:0000:01:00.0",
+			"tt:/dev/tenstorrent/5"} {
+			if name == "function" && strings.HasPrefix(device, "tt:") {
+				continue // resets through its driver
+			}
+			t.Run(name+" "+device, func(t *testing.T) {
+				b := newFakeBus(t)
+				test.prepare(b)
+				if err := test.step.performOn(device); err != nil {
+					t.Fatal(err)
+				}
+				want := slices.Clone(test.want)
+				slices.Sort(want)
+				got := b.stored()
+				slices.Sort(got)
+				if !slices.Equal(got, want) {
+					t.Errorf("%q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestStepsThatTheMachineDoesNotHaveAreErrors names the file or the device that is missing.
+func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		step   *stepKind
+		device string
+		code   hal.Code
+		want   string
+	}{
+		"no reset":    {&stepKinds[1], "pci:0000:01:00.0", hal.NoFile, "0000:01:00.0/reset"},
+		"no method":   {&stepKinds[2], "pci:0000:01:00.0", hal.NoFile, "00.0/reset_method"},
+		"no device":   {&stepKinds[1], "pci:0000:09:00.0", hal.NoFile, "0000:09:00.0/reset"},
+		"no slot":     {&stepKinds[4], "pci:0000:01:00.0", hal.NoDevice, "no slot of 0000:01:00.0"},
+		"no function": {&stepKinds[4], "tt:/dev/tenstorrent/6", hal.NoDevice, "is not in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newFakeBus(t)
+			b.remove("devices/0000:01:00.0/reset")
+			b.remove("devices/0000:01:00.0/reset_method")
+			err := test.step.performOn(test.device)
+			if hal.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %v with %q", err, test.code, test.want)
+			}
+			if got := b.stored(); len(got) > 0 {
+				t.Errorf("%q was written", got)
+			}
+		})
+	}
+}
+
+// stepsTaken returns the steps that a policy takes after failures with the given exit statuses,
+// until none is left. Steps whose names are in `failing` fail.
+func stepsTaken(t *testing.T, text string, failing string, exits ...int) string {
+	t.Helper()
+	c, err := parseConfiguration("c", "on-failure "+text+"\nimage x\ndevice pci:0000:01:00.0\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := ""
+	for i := range c.failure.steps {
+		kind := *c.failure.steps[i].kind
+		c.failure.steps[i].kind, c.failure.steps[i].wait = &kind, 1
+		if perform := kind.perform; perform != nil {
+			kind.perform = func(_, _ string) error {
+				taken += kind.name + " "
+				if strings.Contains(failing, kind.name) {
+					return hal.NewFault(hal.NoFile, kind.name)
+				}
+				return nil
+			}
+		}
+	}
+	s := supervisor{configuration: c, devices: []string{"pci:0000:01:00.0"}}
+	for _, exit := range exits {
+		before := taken
+		switch {
+		case !s.takeNextStep(&s.failure, exit):
+			taken += "end "
+		case taken == before:
+			taken += "restart "
+		}
+	}
+	return strings.TrimSpace(taken)
+}
+
+func TestStepsAreTakenInTheirOrderAsOftenAsTheirCounts(t *testing.T) {
+	const ladder = "restart 2, reset function 1, reset bus 1, rescan 2, power-cycle 1, reboot"
+	for name, test := range map[string]struct {
+		ladder, failing, want string
+		exits                 []int
+	}{
+		"a device that is gone": {ladder, "",
+			"restart restart reset function reset bus rescan rescan power-cycle end",
+			[]int{71, 71, 71, 71, 71, 71, 71, 71}},
+		"absent after a step": {ladder, "",
+			"restart restart reset function reset bus rescan rescan power-cycle end",
+			[]int{75, 75, 71, 69, 69, 69, 69, 69}},
+		"no failure of the device": {ladder, "", "restart restart end end end end",
+			[]int{66, 70, 74, 66, 78, 65}},
+		"of the device later": {ladder, "", "restart restart end reset function end reset bus",
+			[]int{74, 76, 74, 71, 74, 76}},
+		"a step that fails is dropped": {ladder, "reset bus rescan",
+			"restart restart reset function reset bus rescan power-cycle end",
+			[]int{71, 71, 71, 71, 71}},
+		"restart without end": {"restart", "", "restart restart restart", []int{71, 75, 66}},
+		"restart after a step": {"rescan 1, restart 1, halt", "", "rescan restart end",
+			[]int{71, 71, 71}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := stepsTaken(t, test.ladder, test.failing, test.exits...); got != test.want {
+				t.Errorf("%s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestSignalEndsTheWaitAfterAStep sends the signal beforehand: a wait of an hour ends at once.
+func TestSignalEndsTheWaitAfterAStep(t *testing.T) {
+	s := supervisor{signals: make(chan os.Signal, 1)}
+	s.signals <- os.Interrupt
+	step := recoveryStep{&stepKinds[0], 1, time.Hour}
+	if err := s.takeStep(&step, 71); err != nil || s.endSignal != os.Interrupt {
+		t.Errorf("%v, signal %v", err, s.endSignal)
+	}
+}
+
+// TestPermanentFailureTakesNoStep runs lminit with the exit statuses of mistakes. The function of
+// the configuration does not exist, so that a step would fail, and print that.
+func TestPermanentFailureTakesNoStep(t *testing.T) {
+	for exit, want := range map[string]string{"64": "", "65": "", "77": "",
+		"66": "restarting", "71": "reset function failed"} {
+		path := configFile(t, "on-failure reset function 1, restart 1, halt\nimage edu.lmb\n"+
+			"device pci:ffff:ff:1f.7\n")
+		out, _ := withScript(t, "exit "+exit+"\n", "-config", path).CombinedOutput()
+		isTaken := strings.Contains(string(out), "reset function") ||
+			strings.Contains(string(out), "restarting")
+		if isTaken != (want != "") || !strings.Contains(string(out), want) {
+			t.Errorf("exit %s: %s", exit, out)
+		}
+	}
+}
