@@ -98,13 +98,13 @@ func runIn(t *testing.T, folder, program string, args ...string) {
 // the driver's block.
 func servedDMA(t *testing.T, folder, record string) (memory string, ignore []string) {
 	t.Helper()
-	text, err := os.ReadFile(record)
+	file, err := os.ReadFile(record)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const page = 4096
 	pages := map[uint64][]byte{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(unzipped(t, file)) {
 		f := strings.Fields(line)
 		if f[0] != "MEM" && f[0] != "HR" && f[0] != "HW" {
 			continue
