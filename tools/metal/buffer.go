@@ -272,7 +272,7 @@ func DeallocateBuffer(b *Buffer) (err error) {
 // use gives the device of a buffer that is not released, for a call on it.
 func (b *Buffer) use() *Device {
 	if b == nil || b.device == nil {
-		refuse("the buffer is nil")
+		refuse("the buffer is nil, or CreateBuffer did not make it")
 	}
 	b.device.check("buffer", b.id, b)
 	b.device.use()

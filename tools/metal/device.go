@@ -115,7 +115,7 @@ func (d *Device) use() {
 // use gives the device of a queue, for a call on it.
 func (q *CommandQueue) use() *Device {
 	if q == nil || q.device == nil {
-		refuse("the command queue is nil")
+		refuse("the command queue is nil, or has no device")
 	}
 	q.device.use()
 	return q.device

@@ -127,7 +127,7 @@ func (p *Program) ID() uint64 { return p.id }
 
 func (p *Program) use() *Device {
 	if p == nil || p.device == nil {
-		refuse("the program is nil")
+		refuse("the program is nil, or CreateProgram did not make it")
 	}
 	p.device.check("program", p.id, p)
 	p.device.use()

@@ -48,7 +48,7 @@ func (o *Options) checkHost() error {
 				uint64(fbs.WindowSizeMax))
 		case h.Bus == 0 || h.Bus%8 != 0 || h.Bus > math.MaxUint64-size:
 			return traces.Usage("host memory %s: bus address 0x%x must be a multiple of 8, not 0, "+
-				"and at most 2^64 - 1 - %d", h.Name, h.Bus, size)
+				"and have room for %d bytes", h.Name, h.Bus, size)
 		}
 		for _, other := range o.Host[:i] {
 			if other.Name == h.Name || other.Bus < h.Bus+size &&
