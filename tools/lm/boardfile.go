@@ -26,7 +26,8 @@ const boardFileMax = 1 << 20
 func boardFileCommand() *cobra.Command {
 	var out, name, device string
 	var rules []string
-	c := command("board-file pci:DDDD:BB:DD.F|DIRECTORY|RECORD", exactlyOne("device or recording"),
+	c := command("board-file pci:DDDD:BB:DD.F|DIRECTORY|RECORDING",
+		exactlyOne("device or recording"),
 		func(args []string) {
 			image := describeDevice(args[0], device)
 			image.Devices[0].Board = cmp.Or(name, image.Devices[0].Board)

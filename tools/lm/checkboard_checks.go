@@ -177,7 +177,7 @@ func (r *boardReport) checkUser(m *machine, n *need) {
 		r.add(fine, "user", "uid "+m.user.uid+" with CAP_SYS_ADMIN", "", "")
 	case n.shared:
 		r.add(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
-			"the driver's device file decides",
+			"the permissions of the driver's device file decide",
 			"ls -l /dev/vfio /dev/tenstorrent; give the user of lmrun access to it")
 	default:
 		r.add(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",

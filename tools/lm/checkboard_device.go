@@ -14,7 +14,7 @@ func (r *boardReport) checkAlive(name string, d *pciDevice) bool {
 	const memory, master = 1 << 1, 1 << 2
 	if d.command == 0xffff {
 		r.add(missing, name, "does not answer: its configuration space reads all ones",
-			"it hangs, has no power, or lost its link",
+			"the device hangs, has no power, or lost its link",
 			"echo 1 > "+pciFolder+d.address+
 				"/remove; echo 1 > /sys/bus/pci/rescan; else switch the machine off and on")
 		return false
@@ -82,7 +82,7 @@ func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfi
 			cmp.Or(d.driver, "none"), opens), "", "")
 		return
 	}
-	why := "two drivers of one device corrupt each other, so lightmetal does not open it"
+	why := "two drivers would corrupt each other's state, so lightmetal does not open it"
 	if config.on("CONFIG_IO_STRICT_DEVMEM") {
 		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel denies it as well"
 	}

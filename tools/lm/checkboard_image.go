@@ -271,7 +271,7 @@ func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *nee
 	case h.WriteCombining.Value == hosts.Works:
 		r.add(fine, check, "works", "", "")
 	case !h.WriteCombining.Known():
-		r.add(ifMet(n.combining, warning, fine), check, "not known of this board",
+		r.add(ifMet(n.combining, warning, fine), check, "not known for this board",
 			"bulk copies to a window marked wc rely on it",
 			"try it with a compare of what was copied in")
 	case around.Known() && config.on(around.Value):
@@ -297,9 +297,10 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 				h.Coherence.Source+")",
 			"use an image without host memory, or another board")
 	case "":
-		r.add(warning, "coherence", "not known of this board",
-			"the image has host memory, which is cached",
-			"try it with known data in both directions")
+		r.add(warning, "coherence", "not known for this board",
+			"the image has host memory, which is cached: if DMA is not coherent, either side may "+
+				"read old data",
+			"run the image with known data, and check both directions")
 	default:
 		r.add(fine, "coherence", "devices see the processor's caches", "", "")
 	}

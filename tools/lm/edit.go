@@ -198,8 +198,8 @@ func compareCommand() *cobra.Command {
 		},
 	}
 	c.Flags().Float32Var(&absolute, "absolute", 0,
-		"how far an element may be from the golden one")
-	c.Flags().Float32Var(&relative, "relative", 0, "... as a fraction of the golden one")
+		"largest difference between an element and its golden value")
+	c.Flags().Float32Var(&relative, "relative", 0, "the same, as a fraction of the golden value")
 	jsonFlag(c, "as JSON, also if an output does not match")
 	return c
 }

@@ -62,12 +62,16 @@ func valueForm(flag *pflag.Flag) string {
 		return "a number from 0 to 255"
 	case "uint16":
 		return "a number from 0 to 65535"
+	case "uint32":
+		return "a number from 0 to 4294967295"
+	case "bool":
+		return "true or false"
 	case "float32":
 		return "a number"
 	case "duration":
 		return "a time such as 500ms, 20s or 1h"
 	}
-	return "another value"
+	return "a value of another form"
 }
 
 // unknownCommand fails if the first argument is no command.

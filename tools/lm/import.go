@@ -87,29 +87,32 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 			"; rising: all places whose recorded values only rise")
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
 		"make loads there, but ignore their values: "+placesHelp+
-			"; bus:FIRST-LAST is host memory of a record")
+			"; bus:FIRST-LAST is host memory of a recording")
 	flags.StringArrayVar(&f.inputs, "input", nil,
 		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., "+
-			"barN+ADDRESS or, in host memory of a record, bus:ADDRESS; in pages over all DRAM "+
-			"banks NAME=interleaved:ADDRESS,PAGE,DTYPE,SHAPE, with ,tiled in tiles of 32x32; "+
+			"barN+ADDRESS or, in host memory of a recording, bus:ADDRESS; in pages over all "+
+			"DRAM banks NAME=interleaved:ADDRESS,PAGE,DTYPE,SHAPE, with ,tiled in tiles of 32x32; "+
 			"ADDRESS@LINE takes what is first stored there from that line of the trace on")
 	flags.StringArrayVar(&f.outputs, "output", nil,
-		"output tensor, as an input but without @LINE: the data loaded there, by the last of "+
-			"several loads")
+		"output tensor, in the form of --input without @LINE: the data loaded there; of "+
+			"several loads, the last counts")
 	flags.StringArrayVar(&f.host, "host", nil,
 		"host memory that the device accessed: NAME=BUSADDRESS,FILE; FILE has its bytes")
 	flags.BoolVar(&f.fixedHost, "fixed-host", false,
-		"tiles: keep the addresses of host memory, for kernels that have them compiled in "+
-			"(default: if the device reaches memory whose address the program stores nowhere)")
+		"devices with tiles: keep the recorded bus addresses of host memory, for kernels that "+
+			"have them compiled in (default: only if the device reaches memory whose address the "+
+			"program stores nowhere)")
 	flags.IntVar(&f.disabledBank, "disabled-bank", -1,
 		"number of the DRAM bank that is disabled on the recorded card, for interleaved tensors "+
 			"(default: none)")
 	flags.StringVar(&f.part, "part", "",
-		"import FROM..TO alone: lines of the trace, or texts of its marks")
+		"import only FROM..TO: lines of the trace, or texts of its marks")
 	flags.StringVar(&f.frame, "frame", "",
-		"cut the image: init up to here, frame FROM..TO; --input and --output are the frame's")
+		"make the sequences init (up to FROM) and frame (FROM..TO); --input and --output are for "+
+			"the frame")
 	flags.StringVar(&f.stop, "stop", "",
-		"with --frame: the sequence stop, FROM..; what lies between is left out")
+		"with --frame: make the sequence stop (FROM..); commands between frame and stop are left "+
+			"out")
 	flags.BoolVar(&f.find, "find-frames", false,
 		"find repeated commands and make init, frame and stop of them; with --summary only report")
 	flags.IntVar(&f.candidate, "candidate", 0,

@@ -66,8 +66,8 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 		"FIRST-LAST, bus addresses of host memory, or all: memory whose changes by a device are "+
 			"recorded at the program's next load")
 	flags.StringVar(&f.protect, "protect", "huge",
-		"host memory whose stores by the program lm executes, to distinguish them from those of "+
-			"the device: huge (its huge pages), all or none")
+		"lm executes the program's stores to this host memory, so that the recording has the "+
+			"writer of each word: huge (its huge pages), all or none")
 	defineSync(flags, &f.sync)
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
@@ -78,8 +78,8 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 // defineSync defines --sync of a command that writes a recording.
 func defineSync(flags *pflag.FlagSet, interval *time.Duration) {
 	flags.DurationVar(interval, "sync", synced.Interval,
-		"how often the recording is written to the disk: what is older is there if the machine "+
-			"stops")
+		"interval at which the recording is written to the disk; if the machine stops, newer "+
+			"accesses may be lost")
 }
 
 // checkSync fails if --sync has no interval.

@@ -68,7 +68,7 @@ func replayCommand() *cobra.Command {
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
 	flags.BoolVar(&f.stats, "stats", false,
 		"print minimum, median, 99th percentile and maximum of device and wall time")
-	flags.IntVar(&f.warmUp, "warm-up", 0, "runs before that, which do not count")
+	flags.IntVar(&f.warmUp, "warm-up", 0, "extra runs before the others, which are not counted")
 	flags.Uint16Var(&window, "window", 0,
 		"hardware TLB window for the first tlb window (default: the one in the image, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false,

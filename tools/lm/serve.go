@@ -37,12 +37,13 @@ func serveCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+
 		"), mock:FILE, ttsim:LIBRARY or playback:FILE")
-	flags.StringVar(&f.socket, "socket", "", "where QEMU's vfio-user-pci connects")
+	flags.StringVar(&f.socket, "socket", "",
+		"path of the socket to which QEMU's vfio-user-pci connects")
 	flags.StringVar(&f.trace, "trace", "",
 		"write every access, and DMA, to this `file`, for lm import --from record")
 	defineSync(flags, &f.sync)
 	flags.StringSliceVar(&f.without, "without", nil,
-		"PCI capabilities that its configuration space leaves out: "+
+		"PCI capabilities that the device's configuration space lacks: "+
 			strings.Join(vfiouser.Capabilities(),
 				", "))
 	flags.StringArrayVar(&f.faults, "fault", nil, "inject a fault (listed above)")

@@ -45,7 +45,9 @@ func signCommand() *cobra.Command {
 	outputFlags(c.Flags(), &out)
 	c.Flags().Uint32Var(&version, "version", 0,
 		"version of the image, for lmrun -at-least (default: no version)")
-	c.Flags().StringVar(&fresh, "new-key", "", "make a key and write it to this file and its .pub")
+	c.Flags().StringVar(&fresh, "new-key", "",
+		"make a key pair: the private key in this file, the public key in this file with .pub "+
+			"added")
 	return c
 }
 

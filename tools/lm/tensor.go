@@ -189,7 +189,7 @@ func tensorCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&dtype, "type", "", "type of the elements, such as int32 or bfloat16")
 	flags.StringVar(&shape, "shape", "", "length of each dimension, such as 2x3")
-	flags.StringVar(&image, "image", "", "an image with such a tensor, --name NAME")
+	flags.StringVar(&image, "image", "", "image that has the tensor --name NAME")
 	flags.StringVar(&name, "name", "", "tensor of that image")
 	flags.BoolVar(&all, "all", false, "on a terminal, print all elements of a long tensor")
 	return c

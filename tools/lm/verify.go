@@ -35,7 +35,8 @@ func verifyCommand() *cobra.Command {
 	jsonFlag(c, "as JSON")
 	flags.BoolVar(&v.together, "together", false,
 		"several images: check that none can break another on one device")
-	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one a line")
+	flags.StringVar(&v.keys, "key", "", "check that one of these keys signed the image: "+
+		"file of public keys in hex, one a line")
 	flags.Uint32Var(&v.atLeast, "at-least", 0,
 		"with --key: reject an image of a lower version (default: any version)")
 	flags.DurationVar(&v.longest, "longest", time.Hour,

@@ -128,7 +128,7 @@ func (b *Buffer) plan() {
 	c := &b.config
 	switch {
 	case c.Type != DRAM && c.Type != L1:
-		refuse("a buffer is in DRAM or in L1")
+		refuse("a buffer must be in DRAM or in L1")
 	case c.PageSize == 0 || c.PageSize%4 != 0:
 		refuse("page size %d is not a multiple of 4", c.PageSize)
 	case c.Size == 0 || c.Size%c.PageSize != 0:
@@ -138,7 +138,7 @@ func (b *Buffer) plan() {
 	case c.Layout > BlockSharded:
 		refuse("buffer layout %d does not exist", c.Layout)
 	case (c.Shard != nil) != (c.Layout != Interleaved):
-		refuse("a sharded layout and a ShardSpec belong together")
+		refuse("a sharded layout needs a ShardSpec, and a ShardSpec a sharded layout")
 	case c.Shard != nil:
 		b.shard(c.Shard)
 	default:
@@ -173,9 +173,9 @@ func (b *Buffer) shard(s *ShardSpec) {
 	case high <= 0 || wide <= 0:
 		refuse("a shard of %d x %d pages is empty", high, wide)
 	case b.config.Layout == HeightSharded && wide != columns:
-		refuse("a height shard is as wide as the tensor, %d pages, not %d", columns, wide)
+		refuse("a height shard must be as wide as the tensor, %d pages, not %d", columns, wide)
 	case b.config.Layout == WidthSharded && high != rows:
-		refuse("a width shard is as high as the tensor, %d pages, not %d", rows, high)
+		refuse("a width shard must be as high as the tensor, %d pages, not %d", rows, high)
 	}
 	down, across := (rows+high-1)/high, (columns+wide-1)/wide
 	b.shardBanks(s, down, across)
@@ -203,7 +203,7 @@ func (b *Buffer) shardBanks(s *ShardSpec, down, across int) {
 func (s *ShardSpec) blockCores(list []CoreCoord, down, across int) (cores []CoreCoord) {
 	r := rectangles(list)
 	if len(r) != 1 {
-		refuse("the grid of a block-sharded buffer is one rectangle")
+		refuse("the grid of a block-sharded buffer must be one rectangle")
 	}
 	height, width := r[0].End.Y-r[0].Start.Y+1, r[0].End.X-r[0].Start.X+1
 	if s.Orientation == ColumnMajor {
@@ -272,7 +272,7 @@ func DeallocateBuffer(b *Buffer) (err error) {
 // use gives the device of a buffer that is not released, for a call on it.
 func (b *Buffer) use() *Device {
 	if b == nil || b.device == nil {
-		refuse("no buffer")
+		refuse("the buffer is nil, or CreateBuffer did not make it")
 	}
 	b.device.check("buffer", b.id, b)
 	b.device.use()

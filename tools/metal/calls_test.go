@@ -241,9 +241,10 @@ func TestUnknownObjectsAreRefused(t *testing.T) {
 		"the buffer is not one of this device")
 	refused(t, metal.EnqueueWriteBuffer(r.q, nil, counted(16), false),
 		"the buffer is not one of this device")
-	refused(t, metal.EnqueueWriteBuffer(nil, foreign, counted(16), false), "no command queue")
-	refused(t, metal.DeallocateBuffer(&metal.Buffer{}), "no buffer")
-	refused(t, metal.ReleaseProgram(nil), "no program")
+	refused(t, metal.EnqueueWriteBuffer(nil, foreign, counted(16), false),
+		"the command queue is nil")
+	refused(t, metal.DeallocateBuffer(&metal.Buffer{}), "the buffer is nil")
+	refused(t, metal.ReleaseProgram(nil), "the program is nil")
 	refused(t, metal.EnqueueProgram(r.q, must(metal.CreateProgram(other.Device)), false),
 		"the program is not one of this device")
 	p := must(metal.CreateProgram(r.Device))
@@ -321,10 +322,10 @@ func TestKernelsThatDoNotGetAlongAreRefused(t *testing.T) {
 	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.RISCV1}),
 		"overlaps kernel 2")
 	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.TRISC0}),
-		"data movement runs on RISCV0")
+		"must run on RISCV0")
 	refused(t, add("copy.brisc", metal.DataMovementConfig{NOC: 2}), "there is no NOC2")
 	refused(t, add("copy.brisc", metal.ComputeConfig{Processor: metal.NCRISC}),
-		"compute runs on TRISC0")
+		"must run on TRISC0")
 	refused(t, add("copy.brisc", nil), "needs a DataMovementConfig")
 	for _, spec := range []metal.CoreSpec{nil, metal.CoreRangeSet{}} {
 		_, err := metal.CreateKernel(p, kernels.ELF("local.brisc"), spec, brisc)
@@ -374,7 +375,7 @@ func TestBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: at(1 << 63)},
 			"is not inside L1 for buffers"},
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded},
-			"belong together"},
+			"needs a ShardSpec"},
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: 9},
 			"buffer layout 9 does not exist"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
@@ -466,7 +467,7 @@ func TestUpdatesOfCircularBuffersReachTheNextLaunch(t *testing.T) {
 	ok(t, metal.UpdateCircularBufferPageSize(p, cb, 2, 128))
 	refused(t, metal.UpdateCircularBufferPageSize(p, cb, 3, 128), "has no index 3")
 	refused(t, metal.UpdateCircularBufferTotalSize(p, cb, 100), "whole number of pages")
-	refused(t, metal.UpdateDynamicCircularBufferAddress(p, cb, nil), "no buffer")
+	refused(t, metal.UpdateDynamicCircularBufferAddress(p, cb, nil), "the buffer is nil")
 	ok(t, metal.EnqueueProgram(r.q, p, false))
 	var got [][]int32
 	for _, c := range r.end().Image.Sequences[0].Commands {

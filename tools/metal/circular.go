@@ -76,7 +76,7 @@ func (c *circular) check(d *Device) {
 func (c *circular) checkBuffer(d *Device, b *Buffer) {
 	d.check("buffer", b.id, b)
 	if b.config.Type != L1 || b.config.Layout == Interleaved {
-		refuse("a circular buffer needs a sharded buffer in L1, but buffer %d is not", b.id)
+		refuse("a circular buffer needs a sharded buffer in L1, which buffer %d is not", b.id)
 	}
 	tiles := map[uint32]int{}
 	for _, p := range b.places {
@@ -119,7 +119,7 @@ func UpdateDynamicCircularBufferAddress(p *Program, h CBHandle, b *Buffer) (err 
 	defer fail.Catch(&err)
 	p.update("UpdateDynamicCircularBufferAddress", h, func(c *CircularBufferConfig) {
 		if b == nil {
-			refuse("no buffer")
+			refuse("the buffer is nil")
 		}
 		c.Buffer = b
 	})

@@ -105,7 +105,7 @@ func CloseDevice(d *Device) (err error) {
 // use refuses a call on a device that is not there, or closed.
 func (d *Device) use() {
 	if d == nil {
-		refuse("no device")
+		refuse("the device is nil")
 	}
 	if d.closed {
 		refuse("the device is closed")
@@ -115,7 +115,7 @@ func (d *Device) use() {
 // use gives the device of a queue, for a call on it.
 func (q *CommandQueue) use() *Device {
 	if q == nil || q.device == nil {
-		refuse("no command queue")
+		refuse("the command queue is nil, or has no device")
 	}
 	q.device.use()
 	return q.device

@@ -42,7 +42,7 @@ func readELF(file []byte) *image {
 	}
 	const compressed = 1 // e_flags, EF_RISCV_RVC
 	if binary.LittleEndian.Uint32(file[36:])&compressed != 0 {
-		refuse("kernel has compressed instructions, which the cores do not (-march=rv32im)")
+		refuse("kernel has compressed instructions, which the cores do not execute (-march=rv32im)")
 	}
 	k := &image{entry: uint32(f.Entry)}
 	for _, p := range f.Progs {

@@ -49,7 +49,7 @@ func mainOf(list []Workload, args []string) (err error) {
 		refuse("%v; --help lists the flags", err)
 	}
 	if flags.NArg() > 0 {
-		refuse("%s: flags alone; --workload names what to capture", flags.Arg(0))
+		refuse("unexpected argument %s; --workload NAME names what to capture", flags.Arg(0))
 	}
 	if *names {
 		for _, w := range list {

@@ -44,7 +44,7 @@ type ComputeConfig struct {
 
 func (c DataMovementConfig) processor() Processor {
 	if c.Processor != BRISC && c.Processor != NCRISC {
-		refuse("data movement runs on RISCV0 (BRISC) or RISCV1 (NCRISC)")
+		refuse("a data movement kernel must run on RISCV0 (BRISC) or RISCV1 (NCRISC)")
 	}
 	if c.NOC > NOC1 {
 		refuse("there is no NOC%d", c.NOC)
@@ -61,7 +61,7 @@ func (c ComputeConfig) processor() Processor {
 	case TRISC0, TRISC1, TRISC2:
 		return c.Processor
 	}
-	refuse("compute runs on TRISC0 to TRISC2")
+	refuse("a compute kernel must run on TRISC0 to TRISC2")
 	return 0
 }
 
@@ -127,7 +127,7 @@ func (p *Program) ID() uint64 { return p.id }
 
 func (p *Program) use() *Device {
 	if p == nil || p.device == nil {
-		refuse("no program")
+		refuse("the program is nil, or CreateProgram did not make it")
 	}
 	p.device.check("program", p.id, p)
 	p.device.use()

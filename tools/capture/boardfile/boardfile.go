@@ -125,7 +125,7 @@ func ParseRule(text string) (r boards.Rule, err error) {
 	}
 	place, widths, ok := strings.Cut(text, "=")
 	if !ok {
-		return bad("no = and widths")
+		return bad("there is no = with widths after it")
 	}
 	bar, span, part := strings.Cut(place, "+")
 	n, err := strconv.ParseUint(strings.TrimPrefix(bar, "bar"), 10, 8)
@@ -159,7 +159,7 @@ func ParseRule(text string) (r boards.Rule, err error) {
 		return bad("no width")
 	}
 	if r.First%least != 0 || (r.Last+1)%least != 0 {
-		return bad("it begins or ends inside an access of its least width")
+		return bad("OFFSET and END must be multiples of the least width")
 	}
 	return r, nil
 }

@@ -70,7 +70,7 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 		want  string
 		rules []string
 	}{
-		{"no = and widths", []string{"0+0..4"}},
+		{"there is no = with widths", []string{"0+0..4"}},
 		{"a BAR is 0 to 5", []string{"6=4"}},
 		{"a BAR is 0 to 5", []string{"x=4"}},
 		{"two numbers, the second larger", []string{"0+8..8=4"}},
@@ -80,8 +80,8 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 		{"a width is 1, 2, 4 or 8", []string{"0=16"}},
 		{"a width is 1, 2, 4 or 8", []string{"0="}},
 		{"no width", []string{"0=memory"}},
-		{"begins or ends inside an access", []string{"0+2..8=4"}},
-		{"begins or ends inside an access", []string{"0+0..6=4,8"}},
+		{"must be multiples of the least width", []string{"0+2..8=4"}},
+		{"must be multiples of the least width", []string{"0+0..6=4,8"}},
 		{"two rules contain byte 0x4 of BAR 0", []string{"0+0..8=4", "0+4..16=4"}},
 		{"405 rules are too many", many},
 	} {

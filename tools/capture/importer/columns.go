@@ -87,7 +87,7 @@ func (c *columns) loops(p *piece) {
 	switch {
 	case p.op == stepLoad && s.run() == 1 && least != most:
 		c.note("line %d: the program makes this load %d to %d times with one result; the "+
-			"image does as in the first repetition", s.line, least, most)
+			"image makes as many as in the first repetition", s.line, least, most)
 	case p.op == stepPoll && !looped && p.differs != nil:
 		p.op = stepLoad // nobody waited: it gives data
 	case p.op == stepPoll:
@@ -274,7 +274,7 @@ func guess(values [][]byte, p *piece) (gen.DType, string) {
 			return k.dtype, fmt.Sprintf("%d %% of the words that are not 0 %s", 100*n/of, k.text)
 		}
 	}
-	return gen.DTypeUint8, "bytes: the words look like no type"
+	return gen.DTypeUint8, "bytes: the words fit no element type"
 }
 
 // guessBytes of each repetition are looked at.

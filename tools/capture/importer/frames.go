@@ -410,7 +410,7 @@ func (f *finder) shape(c *Candidate) string {
 	case c.Times < 3 || covers < 50:
 		does := "loads and never stores"
 		if stores {
-			does = "stores and never looks"
+			does = "stores and never loads"
 		}
 		return fmt.Sprintf("it %s, and is %d %% of the trace: more likely a data port, "+
 			"or a wait", does, covers)

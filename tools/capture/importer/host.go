@@ -47,8 +47,8 @@ func (o *Options) checkHost() error {
 			return traces.Usage("host memory %s: %d bytes must be 1 to %d", h.Name, size,
 				uint64(fbs.WindowSizeMax))
 		case h.Bus == 0 || h.Bus%8 != 0 || h.Bus > math.MaxUint64-size:
-			return traces.Usage("host memory %s: 0x%x is not an address of %d bytes", h.Name, h.Bus,
-				size)
+			return traces.Usage("host memory %s: bus address 0x%x must be a multiple of 8, not 0, "+
+				"and have room for %d bytes", h.Name, h.Bus, size)
 		}
 		for _, other := range o.Host[:i] {
 			if other.Name == h.Name || other.Bus < h.Bus+size &&
@@ -196,7 +196,7 @@ func (l *lifter) unanswered() (out outcome) {
 	for i := range l.hosts {
 		if h := &l.hosts[i]; h.exact && h.stored > 0 && !h.wrote {
 			out.warn(h.stored,
-				"%s, bus address 0x%x: the record has no writes of the device there; if it "+
+				"%s, bus address 0x%x: the recording has no writes of the device there; if it "+
 					"writes results there, the image contains them: record with %s", h.name, h.bus,
 				toldApart)
 		}

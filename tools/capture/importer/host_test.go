@@ -229,11 +229,15 @@ func TestHostMemoryIsRefusedWhereItMakesNoSense(t *testing.T) {
 		}
 	}
 	page := make([]byte, 4096)
+	a := func(bus string) string {
+		return "host memory a: bus address " + bus +
+			" must be a multiple of 8, not 0, and have room for 4096 bytes"
+	}
 	for want, hosts := range map[string][]HostSpec{
-		"host memory a: 0 bytes must be 1 to 4294967296":        {{"a", 0x1000, nil}},
-		"host memory a: 0x0 is not an address of 4096 bytes":    {{"a", 0, page}},
-		"host memory a: 0x1004 is not an address of 4096 bytes": {{"a", 0x1004, page}},
-		"host memory a: 0xfffffffffffff008 is not an address of 4096 bytes": {{"a",
+		"host memory a: 0 bytes must be 1 to 4294967296": {{"a", 0x1000, nil}},
+		a("0x0"):    {{"a", 0, page}},
+		a("0x1004"): {{"a", 0x1004, page}},
+		a("0xfffffffffffff008"): {{"a",
 			0xfffffffffffff008,
 			page}},
 		"host memory a and b are the same": {{"a", 0x1000, page}, {"b", 0x1ff8, page}},

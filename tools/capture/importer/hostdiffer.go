@@ -54,8 +54,8 @@ func (c *columns) hostMemory() {
 	}
 	if given := c.has("output"); given && !c.waits() {
 		c.c.Refused = append(c.c.Refused,
-			"the program waits for the output itself to come, and for nothing else: a replay "+
-				"could not tell when it is there")
+			"the program waits only for the output itself: a replay could not detect when the "+
+				"output is complete")
 	}
 }
 

@@ -249,7 +249,7 @@ func ownAnswers(who string) string {
 // device never did, and an output that by the record is the program's.
 func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
 	o := Options{From: FromRecord}
-	const never = "host0, bus address 0x10000000: the record has no writes of the device there"
+	const never = "host0, bus address 0x10000000: the recording has no writes of the device there"
 	if _, report := mustImport(t, ownAnswers("HR"), o); !strings.Contains(report.String(), never) ||
 		!strings.Contains(report.String(), "--protect all") {
 		t.Error(report)
@@ -263,16 +263,16 @@ func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
 	}
 	o.Outputs = []TensorSpec{output}
 	refused(t, ownAnswers("HR"), o,
-		"output answer: the device writes nothing there in this capture; the record shows 16 "+
+		"output answer: the device writes nothing there in this capture; the recording shows 16 "+
 			"bytes "+
 			"of it as stored by the program; record again with lm record --protect all or --watch")
 	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(),
-		"output answer: by the record") {
+		"output answer: the recording shows") {
 		t.Error(report)
 	}
 	mixed := strings.Replace(ownAnswers("HW"), "HW 10002000 8", "HR 10002000 8", 1)
 	if _, report := mustImport(t, mixed, o); !strings.Contains(report.String(),
-		"output answer: the program was the last to store 8 bytes of it") {
+		"output answer: the recording shows 8 bytes of it as last stored by the program") {
 		t.Error(report)
 	}
 }

@@ -56,9 +56,9 @@ func (h *hostTensors) begin() error {
 		if h.tensors[i].role == gen.RoleOutput {
 			if own := len(h.lastStored(&h.tensors[i], n)); own > 0 {
 				h.own = append(h.own,
-					fmt.Sprintf("output %s: the program was the last to store %s of it, so "+
-						"the image contains them; if the device wrote them, record again "+
-						"with %s", h.tensors[i].Name,
+					fmt.Sprintf("output %s: the recording shows %s of it as last stored by the "+
+						"program, so the image contains these results; if the device wrote "+
+						"them, record again with %s", h.tensors[i].Name,
 						english.Count(own, "byte"), toldApart))
 			}
 		}
@@ -71,7 +71,7 @@ func (h *hostTensors) begin() error {
 // write: a recording that cannot tell the two apart has the results as the program's.
 func (h *hostTensors) storedInstead(t *tensor) string {
 	if n := len(h.lastStored(t, h.steps.n)); n > 0 {
-		return fmt.Sprintf("; the record shows %s of it as stored by the program; record "+
+		return fmt.Sprintf("; the recording shows %s of it as stored by the program; record "+
 			"again with %s",
 			english.Count(n, "byte"), toldApart)
 	}

@@ -190,10 +190,12 @@ write bar0+0x4 w4 0x1
 
 func TestMmiotraceOfAnotherDeviceIsRefused(t *testing.T) {
 	refused(t, twoDevices, Options{Device: "10de:0001"},
-		"no access to device 10de:0001; devices in the trace: 00:02.0 1234:11e8 (2 accesses), "+
+		"the trace has no access to device 10de:0001; devices in the trace: "+
+			"00:02.0 1234:11e8 (2 accesses), "+
 			"00:03.0 1af4:1110 (1 access), 00:04.0 10de:0001 (0 accesses)")
 	refused(t, twoDevices, Options{Board: &boards.Wormhole},
-		"no access to board wormhole (1e52:401e); devices in the trace: 00:02.0 1234:11e8 (2 "+
+		"the trace has no access to board wormhole (1e52:401e); devices in the trace: "+
+			"00:02.0 1234:11e8 (2 "+
 			"accesses), 00:03.0 1af4:1110 (1 access), 00:04.0 10de:0001 (0 accesses)")
 }
 

@@ -267,7 +267,7 @@ func (p *program) unmatched(flag string, ranges []Range) (out outcome) {
 func (a *assigner) halve(out *steps, s step, t *tensor) error {
 	if s.width == 1 || !s.is(memoryStep) || a.rule(&s).Widths&(s.width/2) == 0 {
 		return traces.Refuse(int(s.line),
-			"%d bytes are only partly in %s %s (%s), and such an access cannot be split", s.width,
+			"an access of %d bytes is only partly in %s %s (%s), and cannot be split", s.width,
 			t.kind(), t.Name, t.span())
 	}
 	if s.flags&halfStep == 0 {

@@ -290,13 +290,13 @@ func TestTensorsAreRefused(t *testing.T) {
 			[]string{"in a=1,1,0x4,int32,1"},
 			"input a has tile (1,1), but board edu has no tiles; leave X,Y out"},
 		{"edge in a register", lines(eduDevice, "W 8 0xa0 0x1"), []string{"in a=0xa4,int32,1"},
-			"line 3: 8 bytes are only partly in input a (0xa4..0xa7), and such an access cannot " +
+			"line 3: an access of 8 bytes is only partly in input a (0xa4..0xa7), and cannot " +
 				"be split"},
 		{"edge in a register of a tile", lines(whDevice, whPoint(wh166Config, 1, 1, 0xff000000),
 			access("R", 4, wh166+0xb121b0, 1)),
 			[]string{"out d=1,1,0xffb121b2,int16,1"},
-			"line 4: 4 bytes are only partly in output d ((1,1) 0xffb121b2..0xffb121b3), and " +
-				"such an access cannot be split"},
+			"line 4: an access of 4 bytes is only partly in output d ((1,1) 0xffb121b2..0xffb121b3), " +
+				"and cannot be split"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, tensors(t, c.specs...), c.want) })
 	}

@@ -231,7 +231,7 @@ func (p *parser) word(w string) {
 // end fails where the line goes on.
 func (p *parser) end() {
 	if p.after <= len(p.text) {
-		p.fail("%q after the end of the record", p.field())
+		p.fail("%q after the last field of the line", p.field())
 	}
 }
 

@@ -43,7 +43,7 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 		{"", "1:1: the recording ends in its header: nothing of it can be imported"},
 		{"hello\n", `1:1: found "hello", expected "LMRECORD"`},
 		{"LMRECORD 3\n", `1:10: version 3 is not 1 or 2`},
-		{"LMRECORD 1 \n", `1:12: "" after the end of the record`},
+		{"LMRECORD 1 \n", `1:12: "" after the last field of the line`},
 		{"LMRECORD 1\nDEVICE 1e52 1401e\n",
 			`2:13: device "1401e" is not a number in base 16 of at most 16 bits`},
 		{"LMRECORD 1\nDEVICE 1e52\n", `2:13: device "" is not a number in base 16 of at most 16 ` +
@@ -64,7 +64,7 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 		{header + "W 0 0 0 \n", "6:9: the data must be 0 bytes in hexadecimal digits"},
 		{header + "W 0 0 4294967296 00\n",
 			`6:7: size "4294967296" is not a number in base 10 of at most 32 bits`},
-		{header + "W 0 0 1 00 00\n", `6:12: "00" after the end of the record`},
+		{header + "W 0 0 1 00 00\n", `6:12: "00" after the last field of the line`},
 		{header + "W 0 20000000 1 00\n",
 			"6:16: 1 bytes at 0x20000000 are outside BAR 0, which has 0x20000000 bytes"},
 		{header + "W 0 1fffffff 2 0000\n",

@@ -223,7 +223,7 @@ func (r *recording) unpinned(t *thread, c *call, _ uint64) {
 
 func (r *recording) driverReset(t *thread, c *call, _ uint64) {
 	w, _ := words(t, c.arguments[2], 2)
-	r.report("process %d resets its device by the driver (RESET_DEVICE, flags %d), which a "+
+	r.report("process %d resets its device through the driver (RESET_DEVICE, flags %d), which a "+
 		"replay does not do", t.process, w[1])
 }
 
@@ -239,6 +239,6 @@ func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
 }
 
 func (r *recording) driverCleanup(t *thread, c *call, _ uint64) {
-	r.report("process %d registers a store for its end with the driver (SET_NOC_CLEANUP); a "+
-		"replay registers its own", t.process)
+	r.report("process %d asks the driver for a store when the process ends (SET_NOC_CLEANUP); "+
+		"this is not replayed: a replay asks for its own", t.process)
 }

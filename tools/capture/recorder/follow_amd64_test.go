@@ -296,7 +296,8 @@ func TestManyStoresToAProtectedPageAreTheProgramsOwn(t *testing.T) {
 	if strings.Contains(r.said, "CAP_CHECKPOINT_RESTORE") {
 		t.Skip("needs root: ", r.said)
 	}
-	if r.read(out); r.err != nil || r.exit != 0 || strings.Contains(r.said, "counts as the") {
+	if r.read(out); r.err != nil || r.exit != 0 ||
+		strings.Contains(r.said, "all changes count as") {
 		t.Fatalf("exit %d, %v: %s", r.exit, r.err, r.said)
 	}
 	want, err := os.ReadFile(memory)

@@ -160,8 +160,8 @@ func (r *recording) protectNewMemory(t *thread) {
 					pages = "is in huge pages, and "
 				}
 				r.report("host memory at bus address %x, %d bytes, %s%s: if device and "+
-					"program write to one page, all counts as the program's", m.bus, m.size(),
-					pages, reason)
+					"program write to one page, all changes count as the program's", m.bus,
+					m.size(), pages, reason)
 			}
 			at = p.end
 		}
@@ -182,8 +182,8 @@ func (r *recording) stopCallsWithPointers(t *thread) {
 		if !r.stopPointers(t, start, end) {
 			r.endProtection(t, start, end)
 			r.report("host memory of process %d at %x, %d bytes, has too many mappings to "+
-				"be protected: if device and program write to one page, all counts as the "+
-				"program's", t.process, start, end-start)
+				"be protected: if device and program write to one page, all changes count as "+
+				"the program's", t.process, start, end-start)
 		}
 	}
 }

@@ -472,7 +472,7 @@ func TestThePageToComputeInComesBeforeTheLoad(t *testing.T) {
 	goesOn := recorded(t, nil, Options{GoOn: true}, program, "refuses")
 	if goesOn.output != without.output || !slices.Equal(goesOn.accesses(),
 		[]string{"W 0 4 07000000"}) || !strings.Contains(goesOn.said,
-		"no page that is written and executed") {
+		"no writable and executable page") {
 		t.Errorf("%q, %v; it said %s", goesOn.output, goesOn.accesses(), goesOn.said)
 	}
 }

@@ -303,9 +303,9 @@ func (r *recording) forget(size uint64) {
 		h.steps++
 		h.retiredBytes -= m.size()
 		h.forgotten = append(h.forgotten, span{m.bus, m.bus + m.size()})
-		r.out.line("NOTE what was in host memory at bus address %x, %d bytes, which no device "+
-			"reaches, is forgotten for --host-memory: when one does "+
-			"again, all of it is told", m.bus, m.size())
+		r.out.line("NOTE no device reaches host memory at bus address %x, %d bytes: lm discards "+
+			"its copy to stay within --host-memory, and records all of this memory when a "+
+			"device reaches it again", m.bus, m.size())
 	}
 }
 

@@ -26,10 +26,10 @@ func (r *recording) start() error {
 	})
 	if err == unix.EPERM {
 		return &Failure{Forbidden,
-			"tracing a program is not permitted here: in a container it takes " +
+			"tracing a program is not permitted here: a container needs " +
 				"--cap-add=SYS_PTRACE (and no seccomp profile that " +
 				"forbids ptrace), " +
-				"elsewhere /proc/sys/kernel/yama/ptrace_scope below 3"}
+				"any machine /proc/sys/kernel/yama/ptrace_scope below 3"}
 	}
 	if err != nil {
 		return notRun(fmt.Errorf("%s: %w", path, err))

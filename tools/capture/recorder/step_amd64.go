@@ -84,8 +84,8 @@ func (m *memory) prepare(code []byte) (err error) {
 				err = unix.EFAULT
 			}
 			if err != nil {
-				return fmt.Errorf("no page that is written and executed can be mapped for it to "+
-					"compute in: %w", err)
+				return fmt.Errorf("no writable and executable page can be mapped for the "+
+					"instruction: %w", err)
 			}
 			m.space.scratch = at
 		}

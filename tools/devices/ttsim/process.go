@@ -151,7 +151,7 @@ func (p *process) reap() {
 	if !state.Exited() {
 		p.died, p.lastWord = hal.DeviceGone, "the simulator's process ended: "+state.String()
 	} else if p.lastWord == "" {
-		p.lastWord = "the simulator ended without a word: " + state.String()
+		p.lastWord = "the simulator ended without a message: " + state.String()
 	}
 }
 

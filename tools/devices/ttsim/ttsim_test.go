@@ -518,7 +518,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{"library that ends at once", compiled(t, "ends",
 			file("ends.c",
 				"#include <stdlib.h>\n__attribute__((constructor)) void f(void) { _Exit(3); }\n")),
-			"ended without a word: exit status 3"},
+			"ended without a message: exit status 3"},
 		{"main without ChildMain", compiled(t, "quits",
 			file("quits.c",
 				"#include <stdlib.h>\n__attribute__((constructor)) void f(void) { _Exit(0); }\n")),

@@ -155,13 +155,13 @@ func (p parts) Store(offset uint64, width uint8, value uint64) hal.Code {
 // reach is client memory for the device, while it may master the bus.
 func (f *Function) reach(address, size uint64) []byte {
 	if !f.config.master() {
-		f.options.Log("the device reaches for %d bytes of memory at %#x, and does not master the "+
-			"bus", size, address)
+		f.options.Log("the device tried to access %d bytes of memory at %#x, but bus mastering "+
+			"is off", size, address)
 		return nil
 	}
 	data := f.memory.bytes(address, size)
 	if data == nil {
-		f.options.Log("the device reaches for %d bytes of memory at %#x, and not all of it is "+
+		f.options.Log("the device tried to access %d bytes of memory at %#x, but not all of it is "+
 			"mapped", size, address)
 		return nil
 	}

@@ -114,7 +114,7 @@ func turnAway(l *net.UnixListener, log func(string, ...any)) {
 		if err != nil {
 			return
 		}
-		log("a second client was turned away: one at a time")
+		log("a second client was rejected: the server has one client at a time")
 		c.Close()
 	}
 }
@@ -155,7 +155,7 @@ func (f *Function) await(c *net.UnixConn) error {
 		if !ready && f.config.master() && !f.wedge.isHanging() {
 			if _, code := f.access(func() (uint64, hal.Code) { return 0, hal.OK }); code != hal.OK {
 				f.refused.Add(1)
-				f.options.Log("what the device did between accesses: %v", code)
+				f.options.Log("the device failed between accesses: %v", code)
 			}
 		}
 	}

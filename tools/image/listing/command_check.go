@@ -59,8 +59,8 @@ func (p *parser) condition(c *lmb.Command) {
 	case p.accept("reached"):
 		c.Mode = uint8(gen.ConditionReached)
 		if c.Mask&(c.Mask+1) != 0 {
-			p.fail(p.last, "mask 0x%x is not the largest value of a counter; reached needs one "+
-				"such as 0xffff", c.Mask)
+			p.fail(p.last, "reached needs a mask of the form 2^n - 1, such as 0xffff, not 0x%x",
+				c.Mask)
 		}
 	default:
 		p.fail(p.tok, "expected a condition (== 1, != 1, reached 1, & 1 == 0, any-set 6 or "+

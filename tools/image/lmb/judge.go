@@ -160,7 +160,7 @@ func ComparedText(list []*Comparison) string {
 	var parts []string
 	for _, method := range []struct{ name, text string }{
 		{methodEqual, "equal"}, {methodTolerance, "within the tolerance"},
-		{methodCorrelation, "with the correlation"},
+		{methodCorrelation, "with at least the required correlation"},
 	} {
 		if n := counts[method.name]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, method.text))

@@ -71,7 +71,8 @@ func split(file []byte) (header, data []byte, err error) {
 		return nil, nil, fmt.Errorf("byte 6: version %d, known are 1 to 3", file[6])
 	}
 	if size > uint64(len(file))-start {
-		return nil, nil, fmt.Errorf("byte 8: header of %d bytes in a file of %d", size, len(file))
+		return nil, nil, fmt.Errorf("byte 8: the header of %d bytes is longer than the file, "+
+			"which has %d", size, len(file))
 	}
 	return file[start : start+size], file[start+size:], nil
 }

@@ -461,7 +461,7 @@ func TestLargeProfilesAreRefusedBeforeTheyFillMemory(t *testing.T) {
 		"more than 1048576": `{"traceEvents":[` + strings.Repeat(`{"ph":"M"},`, traceEventsMax+1) +
 			`{}]}`,
 		`"lightmetal" has`: `{"lightmetal":[` + strings.Repeat("{},", traceSummaryMax/3) + `{}]}`,
-		"a list of": `{"lightmetal":{"version":2,"opcodes":[` +
+		"a table of": `{"lightmetal":{"version":2,"opcodes":[` +
 			strings.Repeat("{},", spentMax+1) + `{}]}}`,
 		"21 slowest": `{"lightmetal":{"version":2,"slowest":[` + strings.Repeat("{},", slowestMax) +
 			`{}]}}`,

@@ -203,17 +203,17 @@ func (p *Profile) check() error {
 		int64(p.Shown)}
 	for _, list := range [][]Spent{p.Opcodes, p.Scopes, p.Sequences, p.Windows} {
 		if len(list) > spentMax+1 {
-			return fmt.Errorf("a list of %d", len(list))
+			return fmt.Errorf("a table of %d rows, at most %d", len(list), spentMax+1)
 		}
 		for i := range list {
 			numbers = append(numbers, list[i].TotalNs, list[i].LongestNs)
 		}
 	}
 	if len(p.Golden) > fbs.TensorsMax {
-		return fmt.Errorf("%d outputs", len(p.Golden))
+		return fmt.Errorf("%d outputs, at most %d", len(p.Golden), fbs.TensorsMax)
 	}
 	if len(p.Slowest) > slowestMax {
-		return fmt.Errorf("%d slowest commands", len(p.Slowest))
+		return fmt.Errorf("%d slowest commands, at most %d", len(p.Slowest), slowestMax)
 	}
 	for i := range p.Slowest {
 		numbers = append(numbers, p.Slowest[i].Ns)
@@ -263,10 +263,10 @@ func (t *traceSlices) event(e *event) error {
 	case e.Phase == "M":
 		return nil
 	case e.Phase != "X":
-		return fmt.Errorf("phase %q", plain(e.Phase))
+		return fmt.Errorf("unknown phase %q", plain(e.Phase))
 	case e.Process != traceProcess || e.Thread < traceThread ||
 		e.Thread >= traceThread+rowsOfTimeline:
-		return fmt.Errorf("process %d, thread %d", e.Process, e.Thread)
+		return fmt.Errorf("unknown process %d, thread %d", e.Process, e.Thread)
 	}
 	start, err := nanoseconds(e.Time)
 	if err != nil {

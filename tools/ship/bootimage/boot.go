@@ -87,11 +87,14 @@ func (r *request) writeFIT() {
 	if load == "" && r.board.LoadAddress.Known() {
 		load = fmt.Sprintf("%#x", r.board.LoadAddress.Value)
 	}
+	if load == "" {
+		fail.With(hal.Usage, "--load is needed: the load address of the kernel on %s is not known",
+			r.board.Name)
+	}
 	if _, err := strconv.ParseUint(load, 0, 32); err != nil {
 		fail.With(hal.Usage,
-			"--load must be the address of the kernel on %s, such as kernel_addr_r of "+
-				"U-Boot, not %q",
-			r.board.Name, load)
+			"--load must be a number below 2^32, such as 0x80080000 (U-Boot prints it with "+
+				"printenv kernel_addr_r), not %q", load)
 	}
 	r.write("image.its", fmt.Appendf(nil, fit, r.board.Title, load, r.board.DeviceTree.Value),
 		0o644)

@@ -70,7 +70,8 @@ func parse(flags *flag.FlagSet, args []string) {
 
 func sbomCommand(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("bootimage sbom", flag.ContinueOnError)
-	name := flags.String("name", "lightmetal", "what the files are together")
+	name := flags.String("name", "lightmetal",
+		"`name` of the SBOM: the product that the files belong to")
 	parse(flags, args)
 	var parts []sbom.File
 	for _, path := range flags.Args() {

@@ -134,7 +134,7 @@ func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
 		{65, "/edu.lmb occurs twice", []string{"--board", "rpi5", "--add", edu, edu}},
 		{65, "not the path of a file", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
 		{66, "no such file", []string{"--board", "rpi5", "none.lmb"}},
-		{64, "--load must be the address", []string{"--board", "s32g3", edu}},
+		{64, "--load is needed", []string{"--board", "s32g3", edu}},
 	} {
 		if _, err := made(t, test.args...); err == nil ||
 			!strings.Contains(err.Error(), test.want) || exitOf(err) != test.exit {

@@ -156,10 +156,11 @@ func (m *mmiotrace) choose() (*pciDevice, error) {
 		return nil, Usage("accesses to several devices: %s; choose one by VVVV:DDDD or BB:DD.F",
 			deviceList(chosen))
 	case m.o.Device != "":
-		return nil, Usage("no access to device %s; devices in the trace: %s", m.o.Device,
-			deviceList(m.devices))
+		return nil, Usage("the trace has no access to device %s; devices in the trace: %s",
+			m.o.Device, deviceList(m.devices))
 	case m.o.Board != nil:
-		return nil, Usage("no access to board %s (%04x:%04x); devices in the trace: %s",
+		return nil, Usage("the trace has no access to board %s (%04x:%04x); devices in the "+
+			"trace: %s",
 			m.o.Board.Name, m.o.Board.Vendor, m.o.Board.Device, deviceList(m.devices))
 	}
 	return nil, Refuse(0, "the trace has no access to a device")

@@ -138,7 +138,8 @@ func (a *atomic) run(code uint32, s *State, memory Memory) error {
 	case at%uint64(size) != 0:
 		return &Refusal{code, "an atomic whose address is not aligned"}
 	case !s.Alone(at):
-		return &Refusal{code, "an atomic: its load and its store cannot be made as one"}
+		return &Refusal{code, "an atomic: the recorder cannot make its load and its store as one " +
+			"access"}
 	}
 	now := make([]byte, size)
 	if err := memory.Load(at, now); err != nil {

@@ -175,7 +175,7 @@ func (i *instruction) registerOffset() string {
 			i.width = 1 << bits(i.code, 31, 30)
 			return ""
 		}
-		return "an atomic (LSE): a load and a store in one cannot be made for the program"
+		return "an atomic (LSE): the recorder cannot make its load and its store as one access"
 	}
 	if bits(i.code, 11, 10) != 2 {
 		return "a load with authentication is not recorded"
@@ -199,7 +199,7 @@ func (i *instruction) ordered() string {
 		return "an exclusive: the recorder cannot set the processor's monitor for the program"
 	}
 	if bits(i.code, 21, 21) == 1 {
-		return "an atomic (CAS): a load and a store in one cannot be made for the program"
+		return "an atomic (CAS): the recorder cannot make its load and its store as one access"
 	}
 	if bits(i.code, 20, 16) != 31 || bits(i.code, 14, 10) != 31 {
 		return "not known to the recorder"

@@ -80,11 +80,11 @@ func (f *form) check(i *instruction) string {
 	case f.groups != 0 && f.groups>>(i.reg&7)&1 == 0:
 		return "not known to the recorder"
 	case f.vectors == 0 && f.shape != noModRM && (i.repeat || i.repeatNot):
-		return "a repeat prefix on what does not repeat"
+		return "a repeat prefix on an instruction that does not repeat"
 	case i.encoding != legacy && !f.three && i.second != 0:
-		return "a register where none belongs"
+		return "a register operand that the instruction does not have (VEX.vvvv)"
 	case i.broadcast:
-		return "a broadcast of what cannot be one"
+		return "a broadcast that the instruction does not allow"
 	case i.encoding != legacy && f.lengths != 0 && f.lengths>>i.vector&1 == 0, i.encoding == vex &&
 		!f.wVex.fits(i), i.encoding == evex &&
 		!f.wEvex.fits(i):
@@ -96,9 +96,9 @@ func (f *form) check(i *instruction) string {
 	case i.encoding == evex && f.toMask && (i.reg > 7 || i.zeroing):
 		return "no such mask register"
 	case f.not16 && i.operand16:
-		return "an operand of 16 bits where there is none"
+		return "the instruction has no 16-bit operand"
 	case (i.mask != 0 || i.zeroing) && !f.masked, i.zeroing && i.mask == 0:
-		return "a mask where none belongs"
+		return "a mask that the instruction does not allow"
 	}
 	return ""
 }

@@ -18,7 +18,7 @@ const (
 // the next of one, which returns its error.
 func (m *machine) repeated(one func(size int) error, more func(size int) uint64) error {
 	if m.address32 || m.segment != 0 {
-		return m.refuse("a string instruction with another segment or 32-bit addresses")
+		return m.refuse("a string instruction with a segment override or 32-bit addresses")
 	}
 	size := m.integerSize()
 	if !m.repeat && !m.repeatNot {

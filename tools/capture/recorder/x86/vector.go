@@ -48,7 +48,7 @@ func (m *machine) vectorLoad() error {
 
 func (m *machine) vectorStore() error {
 	if m.zeroing {
-		return m.refuse("a store that clears")
+		return m.refuse("a store with zeroing (EVEX.z)")
 	}
 	data := m.vectors.Z[m.reg][:m.memoryWidth()]
 	if m.mask != 0 {
