@@ -89,6 +89,7 @@ func (f *folder) waitForCounters(out *outcome) {
 		chosen, _ := f.inRange(f.steps.at(c.polls[0]), f.o.Reached)
 		switch {
 		case chosen || f.o.Rising && c.isLikely():
+			f.pollLoads(c)
 			polls += f.makeReached(c, out)
 		case c.isLikely():
 			likely = append(likely, c)
@@ -107,6 +108,20 @@ func (f *folder) waitForCounters(out *outcome) {
 			"a later one: if these are counters, --reached %s or --reached rising accepts that"
 		registers := english.Count(len(likely), "register")
 		out.warn(int(c.line), text, registers, c.values[0], last, c.place)
+	}
+}
+
+// pollLoads makes polls of the single loads of a counter, because they may find a later value, too.
+// In host memory, such a load compares what the device wrote after each poll for it.
+func (f *folder) pollLoads(c *counter) {
+	for i := range f.steps.n {
+		if !f.isSingleLoad(i) || f.loopOf(int32(i)) != c.loop {
+			continue
+		}
+		mask, _ := f.listed(f.steps.at(i))
+		f.poll(int32(i), f.since(int32(i)), mask)
+		f.steps.at(i).count = 1
+		c.polls = append(c.polls, i)
 	}
 }
 

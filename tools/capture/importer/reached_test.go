@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -88,6 +89,33 @@ func TestWhatIsNoCounterIsNotOffered(t *testing.T) {
 				t.Errorf("%s%s", text, report)
 			}
 		})
+	}
+}
+
+// TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue imports a completion pointer that the device
+// writes. The program loads it once more after each wait. With a flag, a replay accepts later values
+// in every load.
+func TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue(t *testing.T) {
+	record := []string{"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0",
+		"BAR 0 0 0 80000000 100000", "HR 10000000 8 0100000000000000"}
+	for _, value := range []string{"00100003", "00190003", "001a0003"} {
+		record = append(record, "W 0 4 4 01000000", "HW 10000040 4 "+value)
+	}
+	text := "LMRECORD 2\n" + strings.Join(append(record, "W 0 4 4 02000000"), "\n") +
+		fmt.Sprintf("\nEND %d\n", len(record)+1)
+	for _, place := range []string{"bus:0x10000040", "rising"} {
+		o := Options{From: FromRecord}
+		if err := o.SetReached([]string{place}); err != nil {
+			t.Fatal(err)
+		}
+		image, _ := mustImport(t, text, o)
+		text := show(image)
+		if n := strings.Count(text, "host0+0x40 w4 reached"); n < 3 {
+			t.Errorf("--reached %s: %d polls\n%s", place, n, text)
+		}
+		if strings.Contains(text, "expect host0+0x40") || strings.Contains(text, "compare host0") {
+			t.Errorf("--reached %s: a load needs its recorded value\n%s", place, text)
+		}
 	}
 }
 
