@@ -92,9 +92,8 @@ func TestWhatIsNoCounterIsNotOffered(t *testing.T) {
 	}
 }
 
-// TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue imports a completion pointer that the device
-// writes. The program loads it once more after each wait. With a flag, a replay accepts later values
-// in every load.
+// TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue imports a completion pointer that the
+// device writes three times. With the flag, every load of it accepts later values.
 func TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue(t *testing.T) {
 	record := []string{"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0",
 		"BAR 0 0 0 80000000 100000", "HR 10000000 8 0100000000000000"}
