@@ -295,8 +295,8 @@ func TestTensorsAreRefused(t *testing.T) {
 		{"edge in a register of a tile", lines(whDevice, whPoint(wh166Config, 1, 1, 0xff000000),
 			access("R", 4, wh166+0xb121b0, 1)),
 			[]string{"out d=1,1,0xffb121b2,int16,1"},
-			"line 4: an access of 4 bytes is only partly in output d ((1,1) 0xffb121b2..0xffb121b3), " +
-				"and cannot be split"},
+			"line 4: an access of 4 bytes is only partly in output d " +
+				"((1,1) 0xffb121b2..0xffb121b3), and cannot be split"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, tensors(t, c.specs...), c.want) })
 	}
