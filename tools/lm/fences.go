@@ -94,7 +94,7 @@ func (f *fences) walkSequence(index int, now fenceState) fenceState {
 			if host && now.polled >= 0 {
 				f.warn(i,
 					"%s loads from host memory without a fence after %s, which "+
-						"polls host memory", now.polled)
+						"waits for the device", now.polled)
 				now.polled = -1
 			}
 		case gen.OpcodeCall:

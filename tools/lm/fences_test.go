@@ -37,8 +37,8 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 	const overtook = "accesses the device without a fence after command 0 of main, which copies " +
 		"in bulk " +
 		"through a write-combining window"
-	const read = "loads from host memory without a fence after command 0 of main, which polls " +
-		"for it"
+	const read = "loads from host memory without a fence after command 0 of main, which waits " +
+		"for the device"
 	for _, test := range []struct {
 		body string
 		want []string
