@@ -160,24 +160,25 @@ func TestNamesAreFoundOrNot(t *testing.T) {
 }
 
 func TestTileRangesPackAndUnpack(t *testing.T) {
-	for _, want := range []fbs.TileRange{
+	for _, want := range []fbs.TileRoute{
 		{X: 1, Y: 2, Ordering: gen.OrderingDefault},
-		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted, StaticVC: 8,
-			Multicast: true},
+		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted,
+			StaticVCPlusOne: 8,
+			Multicast:       true},
 	} {
-		if got, ok := boards.UnpackTileRange(want.Pack()); !ok || got != want {
+		if got, ok := boards.UnpackTileRoute(want.Pack()); !ok || got != want {
 			t.Errorf("%+v comes back as %+v, %v", want, got, ok)
 		}
 	}
-	for _, bad := range []fbs.TileRange{
-		{Ordering: 0}, {Ordering: 4}, {Ordering: 1, NoC: 2}, {Ordering: 1, StaticVC: 9},
+	for _, bad := range []fbs.TileRoute{
+		{Ordering: 0}, {Ordering: 4}, {Ordering: 1, NoC: 2}, {Ordering: 1, StaticVCPlusOne: 9},
 		{Ordering: 1, XStart: 1}, {Ordering: 1, YStart: 1},
 	} {
-		if _, ok := boards.UnpackTileRange(bad.Pack()); ok {
+		if _, ok := boards.UnpackTileRoute(bad.Pack()); ok {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}
-	if _, ok := boards.UnpackTileRange(1<<40 | 2<<56); ok {
+	if _, ok := boards.UnpackTileRoute(1<<40 | 2<<56); ok {
 		t.Error("a multicast of 2 is accepted")
 	}
 }
@@ -220,7 +221,7 @@ func TestPreambleHasTheFieldsOfTheFile(t *testing.T) {
 	file := encode(t, sample())
 	little := binary.LittleEndian
 	p := fbs.ReadStruct[fbs.Preamble](file)
-	if p.EnvelopeSize != little.Uint64(file[32:]) || p.Schema != fbs.SchemaHash ||
+	if p.EnvelopeSize != little.Uint64(file[32:]) || p.SchemaHash != fbs.SchemaHash ||
 		p.Checksum != little.Uint32(file[12:]) {
 		t.Errorf("%+v", p)
 	}

@@ -49,7 +49,7 @@ func (s *Signature) checkFields(sum uint32) (problem string) {
 		return Text("checksum is %x, but should be %x", uint64(s.Checksum), uint64(sum))
 	}
 	if s.Reserved != [16]byte{} {
-		return reservedNotZero
+		return reservedProblem
 	}
 	return ""
 }

@@ -30,7 +30,7 @@ func command(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
 
 // sample returns an image that uses every feature of the format.
 func sample() *lmb.Image {
-	target := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVC: 3}
+	target := fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVCPlusOne: 3}
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
 		Devices: []lmb.Device{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e,
@@ -39,10 +39,13 @@ func sample() *lmb.Image {
 				Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
 			{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110, Bars: [6]uint64{2: 1 << 29}}},
 		Rules: []lmb.Rule{
-			{Name: "registers", Rule: fbs.Rule{Device: 1, Bar: 1, Last: 0x7ff, Widths: 4}},
-			{Name: "doorbells", Rule: fbs.Rule{Device: 1, Bar: 1, First: 0xa00, Last: 0x1fff,
+			{Name: "registers", AccessRule: fbs.AccessRule{Device: 1, Bar: 1, Last: 0x7ff,
+				Widths: 4}},
+			{Name: "doorbells", AccessRule: fbs.AccessRule{Device: 1, Bar: 1, First: 0xa00,
+				Last:   0x1fff,
 				Widths: 4 | 8}},
-			{Name: "memory", Rule: fbs.Rule{Device: 1, Bar: 2, Last: 1<<20 - 1, Widths: 15,
+			{Name: "memory", AccessRule: fbs.AccessRule{Device: 1, Bar: 2, Last: 1<<20 - 1,
+				Widths: 15,
 				Memory: 1}},
 		},
 		Windows: []lmb.Window{
@@ -691,9 +694,9 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			i.Tensors[2].Golden = lmb.Golden{Kind: gen.JudgementCorrelation,
 				First: math.Float32bits(2)}
 		}},
-		{"is no output with recorded data", func(i *lmb.Image) { i.Tensors[2].Data = nil }},
+		{"is not an output with golden data", func(i *lmb.Image) { i.Tensors[2].Data = nil }},
 		{"unknown judgement 9", func(i *lmb.Image) { i.Tensors[2].Golden.Kind = 9 }},
-		{"is of no kind", func(i *lmb.Image) { i.Sequences[0].Commands[15].Mode = 9 }},
+		{"has an unknown kind", func(i *lmb.Image) { i.Sequences[0].Commands[15].Mode = 9 }},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			image := sample()

@@ -263,18 +263,18 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		a       *hal.Aperture
-		target  fbs.TileRange
+		target  fbs.TileRoute
 		address uint64
 		reason  string
 	}{
 		{"aperture of a BAR", &fixed, *tile(1, 1), 0, "not mapped from a Tlb window"},
 		{"aperture of another device", &stranger, *tile(1, 1), 0, "window 7 was not mapped"},
 		{"address inside a window", &small, *tile(1, 1), 4096, "cannot be pointed"},
-		{"ordering invalid", &small, fbs.TileRange{X: 1, Y: 1}, 0, "cannot be pointed"},
+		{"ordering invalid", &small, fbs.TileRoute{X: 1, Y: 1}, 0, "cannot be pointed"},
 		{"no tile", &small, *tile(0, 2), 0, "there is no tile"},
-		{"NoC 1", &small, fbs.TileRange{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0,
+		{"NoC 1", &small, fbs.TileRoute{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0,
 			"NoC 1"},
-		{"reversed rectangle", &small, fbs.TileRange{X: 1, Y: 1, XStart: 2, YStart: 2,
+		{"reversed rectangle", &small, fbs.TileRoute{X: 1, Y: 1, XStart: 2, YStart: 2,
 			Multicast: true,
 			Ordering:  gen.OrderingDefault}, 0, "images must not access"},
 	} {
@@ -287,7 +287,7 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 		})
 	}
 	must(t, wormhole, wormhole.ProgramWindow(&small,
-		fbs.TileRange{X: 1, Y: 1, StaticVC: 1, Ordering: gen.OrderingPosted}, 0))
+		fbs.TileRoute{X: 1, Y: 1, StaticVCPlusOne: 1, Ordering: gen.OrderingPosted}, 0))
 }
 
 // TestProgramWindowRejectsWhatTheVerifierRejects points windows of several sizes at and
@@ -295,13 +295,13 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		closed := 0
-		for _, c := range b.Closed {
+		for _, c := range b.ClosedRanges {
 			for bit := range uint64(64 * 64) {
 				x, y := uint8(bit%64), uint8(bit/64)
 				for _, size := range []uint64{4096, 1 << 20} {
 					for _, at := range []uint64{c.First - size, c.First, c.Last, c.Last + 1} {
 						address, target := at&^(size-1),
-							fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}
+							fbs.TileRoute{X: x, Y: y, Ordering: gen.OrderingDefault}
 						if c.Routes&1 == 0 || b.FindClosedRange(target, address, size) == nil {
 							continue
 						}

@@ -133,7 +133,7 @@ func onMock(t *testing.T, path string) *runtime.Replay {
 		t.Fatal(err)
 	}
 	device := mock.New(chips.BoardByName(view.Name(view.Devices[0].Board)))
-	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -266,26 +266,26 @@ var wounds = map[string]wound{
 		}},
 	"rules-overlap.lmb": {"rule 1: bytes 0x7c to 0xfff overlap the previous rule",
 		func(t *testing.T) []byte {
-			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x7c })
+			return patchedRule(t, 1, func(r *fbs.AccessRule) { r.First = 0x7c })
 		}},
 	"rules-out-of-order.lmb": {"rule 1: bytes 0x80 to 0xfff overlap the previous rule or " +
 		"belong before it", func(t *testing.T) []byte {
-		return patchedRule(t, 0, func(r *fbs.Rule) { r.Bar, r.Last = 2, 0xf })
+		return patchedRule(t, 0, func(r *fbs.AccessRule) { r.Bar, r.Last = 2, 0xf })
 	}},
 	"rule-outside-bar.lmb": {"rule 1: bytes 0x80 to 0x2fff do not lie in BAR 0",
 		func(t *testing.T) []byte {
-			return patchedRule(t, 1, func(r *fbs.Rule) { r.Last = 0x2fff })
+			return patchedRule(t, 1, func(r *fbs.AccessRule) { r.Last = 0x2fff })
 		}},
 	"rule-misaligned.lmb": {"rule 1: bytes 0x82 to 0xfff are not aligned to the smallest width",
 		func(t *testing.T) []byte {
-			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
+			return patchedRule(t, 1, func(r *fbs.AccessRule) { r.First = 0x82 })
 		}},
 	"rule-without-widths.lmb": {"rule 0: invalid widths 0x0; must be a sum",
 		func(t *testing.T) []byte {
-			return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
+			return patchedRule(t, 0, func(r *fbs.AccessRule) { r.Widths = 0 })
 		}},
 	"rule-of-no-target.lmb": {"rule 0: the image has no device 7", func(t *testing.T) []byte {
-		return patchedRule(t, 0, func(r *fbs.Rule) { r.Device = 7 })
+		return patchedRule(t, 0, func(r *fbs.AccessRule) { r.Device = 7 })
 	}},
 	"rule-of-a-known-board.lmb": {"rule 0: device 0 has a known board",
 		func(t *testing.T) []byte {
@@ -367,7 +367,7 @@ main:
 	return file, view
 }
 
-func patchedRule(t *testing.T, index int, change func(*fbs.Rule)) []byte {
+func patchedRule(t *testing.T, index int, change func(*fbs.AccessRule)) []byte {
 	file, view := ruled(t)
 	change(&view.Rules[index])
 	lmb.Stamp(file, uint64(len(file)))
@@ -488,7 +488,7 @@ func replayFile(path string, device hal.Device) error {
 	if err != nil {
 		return err
 	}
-	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		return err
 	}

@@ -241,7 +241,7 @@ type input struct {
 }
 
 func openFile(path string) *input {
-	fd, _, err := files.Open(stdin(path))
+	fd, _, err := files.OpenWithoutWaiting(stdin(path))
 	fail.On(err)
 	in := &input{File: os.NewFile(uintptr(fd), path), most: math.MaxInt64}
 	switch status, err := in.Stat(); {

@@ -126,7 +126,7 @@ func (r *ring) mapOrCreate(fd int) error {
 		return err
 	}
 	slots := (size - ringHeaderBytes) / r.stride()
-	isUnfinished := isZero(head) && isValidSlotCount(slots) && size == r.fileBytes(slots)
+	isUnfinished := isAllZero(head) && isValidSlotCount(slots) && size == r.fileBytes(slots)
 	switch {
 	case isUnfinished:
 		// Write the header with one system call. Even if this process is killed, the header then
@@ -165,8 +165,8 @@ func (r *ring) allocateIfEmpty(fd int) (uint64, error) {
 	return uint64(status.Size), nil
 }
 
-// isZero reports whether all bytes of data are zero.
-func isZero(data []byte) bool {
+// isAllZero reports whether all bytes of data are zero.
+func isAllZero(data []byte) bool {
 	for _, b := range data {
 		if b != 0 {
 			return false

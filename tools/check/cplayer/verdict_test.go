@@ -115,7 +115,7 @@ var comparable = regexp.MustCompile(
 func place(data []byte) (place, why string) {
 	view, err := fbs.Verify(data)
 	if err == nil {
-		err = runtime.CheckTimeLimit(view)
+		err = runtime.CheckWorstCaseTimes(view)
 		if err == nil {
 			return "good", ""
 		}

@@ -257,7 +257,7 @@ func TestNoTargetLinksTheHostsPart(t *testing.T) {
 		linksNoneOf(t, program, "", of)
 	}
 	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).executeCommand",
-		"boards.TileRange.Pack", "runtime.(*Replay).Aperture", "tools/lmrun/files.Create"} {
+		"boards.TileRoute.Pack", "runtime.(*Replay).Aperture", "tools/lmrun/files.Create"} {
 		if !of["lightmetal/"+name] {
 			t.Errorf("%s is not declared where this test looks for it", name)
 		}
