@@ -81,12 +81,12 @@ var Blackhole = Board{
 		// the PCIe controller (PCIE_DBI_ADDR), and host memory outside the image's windows.
 		{
 			Routes: unicastNoC0 | unicastNoC1, X: 0x7f<<1 | 0x7f<<10 | coordinatesFrom19,
-			Y: 1<<0 | 0x1fff<<12 | coordinatesFrom26, Last: lastTileAddress, Name: "a PCIe tile",
+			Y: 1<<0 | 0x1fff<<12 | coordinatesFrom26, Last: lastTileAddress, Name: pcieTileName,
 		},
 		// The same PCIe tiles on NoC 1, on a chip that does not translate coordinates of NoC 1.
 		{
 			Routes: unicastNoC1, X: 1<<5 | 1<<14 | coordinatesFrom32, Y: 1 << 11,
-			Last: lastTileAddress, Name: "a PCIe tile",
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		// The addresses of the ARC tile (8,0) at which the ARC processor has its own windows. One
 		// of these windows shows registers of the PCIe controller ([Firmware], pcie.h,
@@ -99,14 +99,14 @@ var Blackhole = Board{
 		// Every rectangle on NoC 0 that may include row 0, the row of the PCIe and ARC tiles.
 		{
 			Routes: multicastNoC0, X: allCoordinates, Y: 1<<0 | 0x1fff<<12 | coordinatesFrom26,
-			Last: lastTileAddress, Name: "a PCIe tile",
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		// Close every rectangle on NoC 1. NoC 1 traverses rows in the opposite direction. Therefore
 		// a rectangle in translated coordinates may include the row of the PCIe and ARC tiles,
 		// whatever its corners are.
 		{
 			Routes: multicastNoC1, X: allCoordinates, Y: allCoordinates,
-			Last: lastTileAddress, Name: "a PCIe tile",
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 	},
 	// Source: [KMD], IATU_* and blackhole_configure_outbound_atu. The driver calls these values

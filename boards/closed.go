@@ -28,6 +28,10 @@ const (
 	multicastNoC1 = 1 << 3
 )
 
+// pcieTileName is the name of closed ranges of the PCIe tile, with the remedy for images that
+// access host memory.
+const pcieTileName = "the PCIe tile (use a host window for host memory)"
+
 // lastTileAddress is the largest address that a tile can have.
 const lastTileAddress = 1<<64 - 1
 

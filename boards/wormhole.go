@@ -94,11 +94,11 @@ var Wormhole = Board{
 		// windows.
 		{
 			Routes: unicastNoC0, X: 1<<0 | 1<<16 | coordinatesFrom26, Y: 1<<3 | coordinatesFrom18,
-			Last: lastTileAddress, Name: "the PCIe tile",
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		{
 			Routes: unicastNoC1, X: 1<<9 | 1<<16 | coordinatesFrom26, Y: 1<<8 | coordinatesFrom18,
-			Last: lastTileAddress, Name: "the PCIe tile",
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		// Two ranges of the ARC tile: the registers SCRATCH 6 and 7, and the ARC processor's own
 		// windows, which show the PCIe controller and the NoCs ([ARCTile], ARC XBAR). The
@@ -125,7 +125,7 @@ var Wormhole = Board{
 		// includes column 0.
 		{
 			Routes: multicastNoC0, X: 1<<0 | 1<<16 | 1<<17 | coordinatesFrom26, Y: allCoordinates,
-			Last: lastTileAddress, Name: "the PCIe tile",
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		// Every rectangle on NoC 1 that may include column 9, the column of the PCIe and ARC tiles.
 		// All translated columns (from 16 on) are closed, because NoC 1 traverses these columns in
@@ -133,7 +133,7 @@ var Wormhole = Board{
 		// column 9.
 		{
 			Routes: multicastNoC1, X: 1<<9 | coordinatesFrom16, Y: allCoordinates,
-			Last: lastTileAddress, Name: "the PCIe tile",
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 	},
 	// Source: [KMD], IATU_* and wormhole_configure_outbound_atu. The driver calls these values

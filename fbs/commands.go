@@ -377,7 +377,8 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	}
 	w := &c.view.Windows[m.Window]
 	if w.Kind != gen.WindowKindTlb {
-		return Text("cannot point window %d, which is ", uint64(m.Window)) + windowKindNames[w.Kind]
+		return Text("window %d must be a TLB window, not ", uint64(m.Window)) +
+			windowKindNames[w.Kind]
 	}
 	if m.Value&(w.Size-1) != 0 {
 		return Text("address %x is not a multiple of the window's size %x", m.Value, w.Size)
@@ -387,8 +388,8 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
 	if closed := c.boards[w.Device].FindClosedRange(tiles, m.Value, w.Size); closed != nil {
-		return Text("the window can reach %x to %x of ", closed.First, closed.Last) + closed.Name +
-			", which images must not access; use a host window for host memory"
+		return Text("images must not access %x to %x of ", closed.First, closed.Last) +
+			closed.Name + ", but the window would show a part of this range"
 	}
 	if state := &c.windowStates[m.Window]; state.rangeEnd == 0 {
 		state.rangeEnd = w.Size
@@ -457,6 +458,10 @@ func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 // fitsWidth reports whether a number fits in an integer of `width` bytes.
 func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
 
+// The compiler must not inline describeWideValue, describeInvalidAmount and describeMissingWindow,
+// because the inlined copies would make the program larger.
+//
+//go:noinline
 func describeWideValue(m *Command) string {
 	return Text("value %x is too large for width %d", m.Value, uint64(m.Width))
 }
@@ -471,6 +476,7 @@ func describeInvalidMask(m *Command) string {
 // zeroAmountProblem describes the problem of a command that copies, fills or compares no bytes.
 const zeroAmountProblem = "amount must not be 0"
 
+//go:noinline
 func describeInvalidAmount(m *Command) string {
 	return Text("amount %d is not a multiple of the width %d", uint64(m.Amount), uint64(m.Width))
 }
@@ -524,7 +530,8 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 		return c.boards[window.Device].Name + place
 	}
 	if window.Flags&FlagWriteCombining != 0 && !rule.IsMemory {
-		return c.describeRejection("a write-combining window (for memory only)", m)
+		return Text("window %d is write-combining, but ", uint64(m.Window)) +
+			c.describePlace(m) + " is not memory; remove write-combining"
 	}
 	w.rangeFirst = max(rule.First, window.Offset) - window.Offset
 	w.rangeEnd = min(rule.Last+1-window.Offset, window.Size)
@@ -549,6 +556,7 @@ func (c *commandChecker) findRule(m *Command) *boards.AccessRule {
 	return c.boards[w.Device].FindRule(w.Bar, w.Offset+uint64(m.Offset), 1)
 }
 
+//go:noinline
 func describeMissingWindow(index uint16) string {
 	return Text("window %d does not exist", uint64(index))
 }
@@ -567,7 +575,7 @@ func (c *commandChecker) describeInvalidWidth(m *Command) string {
 	if m.Width&allWidths == 0 || !hasAtMostOneBit(m.Width) {
 		return Text("invalid width %d; must be 1, 2, 4 or 8", uint64(m.Width))
 	}
-	return c.describeRejection(Text("width %d", uint64(m.Width)), m)
+	return Text("width %d is not accepted by ", uint64(m.Width)) + c.describePlace(m)
 }
 
 func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string {
@@ -576,22 +584,25 @@ func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string
 			uint64(m.Window))
 	}
 	if kind&kindAnyWidth != 0 {
-		return c.describeRejection("bulk access (only for memory that accepts every width)", m)
+		return "bulk access is only for memory that accepts every width, not for " +
+			c.describePlace(m) + "; use exact access"
 	}
-	return c.describeRejection("a store", m) + "; declare a TLB or a host window for stores"
+	remedy := ""
+	if c.findRule(m).IsMemory { // the memory of tiles, through TLB windows of unknown target
+		remedy = "; store to tiles through a TLB window"
+	}
+	return "images must not store to " + c.describePlace(m) + remedy
 }
 
-// describeRejection returns the message that the device does not accept an access of the
-// command m at m.Offset of the window. The message begins with `access`, a description of the
-// access.
-func (c *commandChecker) describeRejection(access string, m *Command) string {
+// describePlace returns the place in the device that the command m accesses first: an offset in a
+// BAR, with the names of the board and of the access rule, or "configuration space".
+func (c *commandChecker) describePlace(m *Command) string {
 	w := &c.view.Windows[m.Window]
-	access += " is not accepted by "
 	if w.Kind == gen.WindowKindConfig {
-		return access + "configuration space"
+		return "configuration space"
 	}
-	place := Text(" at %x of BAR %d (", w.Offset+uint64(m.Offset), uint64(w.Bar))
-	return access + c.boards[w.Device].Name + place + c.findRule(m).Name + ")"
+	place := Text("'s BAR %d at offset %x (", uint64(w.Bar), w.Offset+uint64(m.Offset))
+	return c.boards[w.Device].Name + place + c.findRule(m).Name + ")"
 }
 
 func describeMisalignment(m *Command, w *windowState) string {
@@ -604,15 +615,16 @@ func describeMisalignment(m *Command, w *windowState) string {
 }
 
 // checkDMAWindow checks that a command may store the bus address of a window to a device. The
-// parameter `index` is the index of the window. The device can then store to every byte of the
-// window by DMA. Therefore the whole window must accept stores.
+// parameter `index` is the index of the window. A device that knows the bus address can store to
+// every byte of the window by DMA. Therefore the whole window must accept stores.
 func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 	w, state := &c.view.Windows[index], &c.windowStates[index]
 	if w.Kind == gen.WindowKindHost || state.dmaCheckPassed {
 		return ""
 	}
 	if w.Kind != gen.WindowKindBar {
-		return "only BAR and host windows have a bus address"
+		return Text("window %d has no bus address; only BAR and host windows have one",
+			uint64(index))
 	}
 	for _, r := range c.boards[w.Device].Rules {
 		if r.LoadOnly && r.Bar == w.Bar && r.First < w.Offset+w.Size && r.Last >= w.Offset {
@@ -631,20 +643,20 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 // payload, and 1 + n for tensor n. A tensor must have the given role. If the role is Output,
 // the payload is not allowed.
 func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem string) {
-	size := c.view.Reservation.PayloadBytes
+	data, size := "payload", c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {
 		if m.Index == 0 || int(m.Index) > len(c.view.Tensors) {
-			return Text("index %d does not select a tensor; the image has %d",
+			return Text("index %d selects no tensor; the tensors have the indices 1 to %d",
 				uint64(m.Index), uint64(len(c.view.Tensors)))
 		}
 		t := &c.view.Tensors[m.Index-1]
 		if t.Role != role {
 			return c.describeWrongRole(t)
 		}
-		size = t.Size
+		data, size = "tensor", t.Size
 	}
 	if m.Value > size || uint64(m.Amount) > size-m.Value {
-		return Text("%x bytes at offset %x reach outside the tensor or payload of %x bytes",
+		return Text("%x bytes at offset %x reach outside the "+data+" of %x bytes",
 			uint64(m.Amount), m.Value, size)
 	}
 	return ""

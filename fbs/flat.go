@@ -42,8 +42,11 @@ func RootTable(data []byte, minObjectOffset uint64, fieldCount int, place string
 	position := uint64(ReadStruct[uint32](data))
 	t := &Table{data: data, minObjectOffset: minObjectOffset, place: place, position: position}
 	aligned := uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 == 0
-	if uint64(len(data)) < minObjectOffset+4 || !aligned {
-		t.setFirstError(place, "is too short, or its address is not a multiple of 8")
+	if uint64(len(data)) < minObjectOffset+4 {
+		t.setFirstError(place, "has only %d bytes, but a table needs more", uint64(len(data)))
+	}
+	if !aligned {
+		t.setFirstError(place, "the address of the data is not a multiple of 8")
 	}
 	t.readVtable(fieldCount)
 	t.bytesAt(t.position, t.size, 4, place)
@@ -61,7 +64,8 @@ func (t *Table) readVtable(fieldCount int) {
 	size := uint64(sizes[0])
 	t.size = uint64(sizes[1])
 	if size < 4 || size%2 != 0 || t.size < 4 {
-		t.setFirstError(t.place, "vtable has invalid sizes %d and %d", size, t.size)
+		t.setFirstError(t.place, "vtable of %d bytes or table of %d bytes: invalid size",
+			size, t.size)
 	}
 	if size > 4+2*uint64(fieldCount) {
 		t.setFirstError(t.place, "has %d fields, but the schema has %d", (size-4)/2,
@@ -101,7 +105,8 @@ func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 
 // fieldPosition returns the position of a field in the FlatBuffer. The parameter `id` is the
 // number of the field in the schema. The parameter `size` is the size of the field in bytes.
-// fieldPosition returns 0 if the field is absent, or if an earlier read has set Err.
+// fieldPosition returns 0 if the field is absent, or if an earlier read has set Err. It sets Err if
+// a part of the field lies outside the table.
 func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	entry := min(4+2*id, len(t.vtable))
 	offset := uint64(ReadStruct[uint16](t.vtable[entry:]))

@@ -88,7 +88,7 @@ type (
 	Segment     = gen.SegmentT
 	Reservation = gen.ReservationT
 	Tensor      struct{ gen.TensorT }
-	DeviceInfo  struct{ gen.DeviceT } // PCI ids and minimum BAR sizes of a device
+	DeviceInfo  struct{ gen.DeviceT } // board name, PCI ids, BAR sizes
 )
 
 // NameRange is a range of View.Text that contains a name: (offset << 8) | number of bytes.

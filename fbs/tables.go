@@ -127,6 +127,7 @@ func (t *tableChecker) checkName(n NameRange) (problem string) {
 
 // Messages that several functions return.
 const (
+	checksumFormat      = "checksum is %x, but should be %x: the file is damaged"
 	missingDeviceFormat = "the image has no device %d"
 	reservedProblem     = "reserved bytes are not zero"
 )
@@ -298,9 +299,11 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 // payload is one contiguous range of the file.
 func (t *tableChecker) checkSegment(index int) (problem string) {
 	s := &t.Segments[index]
-	if s.Size == 0 || s.Size > DataSizeMax || s.Offset > DataSizeMax {
-		return Text("invalid size %x or offset %x: size is 0, or one exceeds 64 TiB",
-			s.Size, s.Offset)
+	if s.Size == 0 {
+		return "size must not be 0"
+	}
+	if s.Size > DataSizeMax || s.Offset > DataSizeMax {
+		return Text("size %x or offset %x is over the limit of 64 TiB", s.Size, s.Offset)
 	}
 	if s.Size%SegmentAlign != 0 && index < len(t.Segments)-1 {
 		return Text("size %d must be a multiple of 4096, except in the last segment", s.Size)
@@ -332,7 +335,8 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	}
 	size := tensor.sizeFromShape(elementSize)
 	if size == 0 {
-		return Text("invalid shape of %d dimensions, or size over 64 TiB", uint64(tensor.Dims))
+		return Text("invalid shape of %d dimensions: more than 8 dimensions, one of them 0, or "+
+			"over 64 TiB in total", uint64(tensor.Dims))
 	}
 	if tensor.Size != size {
 		return Text("size is %d, but shape and element type need %d", tensor.Size, size)
@@ -393,7 +397,7 @@ func (v *View) setPayload(file []byte) *Error {
 		start = RoundUp(start, SegmentAlign)
 	}
 	if end := start + v.Reservation.PayloadBytes; end != size {
-		return &Error{"segments", Text("end at %x, but the file ends at %x", end, size)}
+		return &Error{"payload", Text("should end at %x, but the file ends at %x", end, size)}
 	}
 	v.Payload = file[start:]
 	for _, padding := range file[len(v.Envelope):start] {
@@ -413,7 +417,7 @@ func (v *View) VerifyPayload() error {
 		got := Checksum(rest[:s.Size])
 		rest = rest[s.Size:]
 		if got != s.Crc32c {
-			problem := Text("checksum is %x, but should be %x", uint64(got), uint64(s.Crc32c))
+			problem := Text(checksumFormat, uint64(got), uint64(s.Crc32c))
 			return &Error{Text("segment %d", uint64(i)), problem}
 		}
 	}

@@ -80,7 +80,10 @@ func (v *View) Original() *View {
 // NameBytes returns the characters of a name. The slice points into the file.
 func (v *View) NameBytes(n NameRange) []byte { return v.Text[n>>8:][:n&NameMax] }
 
-// Name returns a copy of the characters of a name.
+// Name returns a copy of the characters of a name. The compiler must not inline Name, because the
+// inlined copies would make the program larger.
+//
+//go:noinline
 func (v *View) Name(n NameRange) string { return string(v.NameBytes(n)) }
 
 // TensorData returns the data that the image has for a tensor: the default data of an input, or
@@ -186,8 +189,7 @@ func VerifyEnvelope(data []byte) (*View, error) {
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
-		problem := Text("envelope checksum is %x, but should be %x",
-			uint64(sum), uint64(p.Checksum))
+		problem := Text("envelope "+checksumFormat, uint64(sum), uint64(p.Checksum))
 		return nil, &Error{"preamble", problem}
 	}
 	if failure == nil {
@@ -241,6 +243,9 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	return v, continueChecksum(sum, envelope[first+len(commands):]), err
 }
 
+// otherVersion is the beginning of messages about an image that this program cannot read.
+const otherVersion = "another version of lm made the image; make it again with lm of this version "
+
 // checkFields checks all fields of a preamble except RootOffset and Checksum. It returns a
 // description of the problem, or an empty string if the fields are valid. The parameter `size`
 // is the size of the image in bytes.
@@ -255,11 +260,11 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 		return "not a Light Metal image: identifier at byte 4 is not " + FileIdentifier
 	}
 	if p.Major != FormatMajor || p.Minor > FormatMinor {
-		return Text("format is %d.%d, but this program reads %d.%d",
+		return otherVersion + Text("(format %d.%d, this program reads %d.%d)",
 			uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
 	}
 	if p.SchemaHash != SchemaHash {
-		return Text("schema hash is %x, but this program needs %x; another version made the image",
+		return otherVersion + Text("(schema hash %x, this program needs %x)",
 			p.SchemaHash, SchemaHash)
 	}
 	if p.FileSize != size {

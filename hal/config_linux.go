@@ -137,8 +137,8 @@ const kernelLogAdvice = "; see `lspci -vv` and `dmesg`"
 func (d *device) mapConfig(size uint64) (*Aperture, error) {
 	if d.config.size < size {
 		return nil, d.fault(WrongDevice,
-			fbs.Text("configuration space has %d bytes, but the window needs %d", d.config.size,
-				size))
+			fbs.Text("configuration space has %d bytes, but the window needs %d bytes",
+				d.config.size, size))
 	}
 	return &Aperture{Port: &d.config, Size: size, Slot: -1}, nil
 }

@@ -1,9 +1,8 @@
 package hal
 
 // This file declares the type `device`, a PCI function that this program has opened, and the
-// interface of its backend. It contains the methods that implement Device. The methods of one part
-// of the device, such as its TLB windows, are in a file of that part. The comments on the fields of
-// `device` name these files.
+// interface of its backend. Methods that concern only one part of the device, such as its TLB
+// windows, are in other files. The comments on the fields of `device` name these files.
 
 import (
 	"strconv"
@@ -102,7 +101,7 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	name := "BAR " + strconv.Itoa(int(bar))
 	if bar >= configBarCount || d.pciFunction.BarSizes[bar] == 0 {
-		return nil, d.fault(WrongDevice, name+" does not exist or is not memory")
+		return nil, d.fault(WrongDevice, name+" has no memory: it does not exist or has I/O ports")
 	}
 	barSize := d.pciFunction.BarSizes[bar]
 	if size == 0 || offset > barSize || size > barSize-offset {
@@ -141,6 +140,9 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 // pageSize returns the size of a normal page of memory in bytes.
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 
+// ownHostWindowsOnly is the reason in a message about a device whose tiles access host memory.
+const ownHostWindowsOnly = ": tiles reach only host windows of their own device, and only they reach these"
+
 // AssignBusAddress implements Device. It returns an error if the device `d` cannot reach the
 // aperture `a`, by these rules:
 //   - If a kernel driver keeps bus mastering of `d` on, `d` reaches only its own windows.
@@ -149,19 +151,21 @@ func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 //     devices with outbound translation.
 func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	owner, reachable := windowOwner.(*device)
+	reason := "; open both as `pci:` or both as `vfio:`"
 	switch {
 	case !reachable:
 	case d.busMaster.keptOnByDriver:
-		reachable = owner == d
+		reachable, reason = owner == d, ": a `tt:` device reaches only its own windows"
 	case d.mustProgramIATU():
-		reachable = owner == d && a.isHostMemory
+		reachable, reason = owner == d && a.isHostMemory, ownHostWindowsOnly
+	case owner.mustProgramIATU() && a.isHostMemory:
+		reachable, reason = false, ownHostWindowsOnly
 	default:
-		reachable = owner.scheme == d.scheme && !(owner.mustProgramIATU() && a.isHostMemory)
+		reachable = owner.scheme == d.scheme
 	}
 	if !reachable {
 		return NewFault(Usage, d.pciFunction.Name+" cannot reach memory of "+
-			windowOwner.Identity().Name+"; open both as `pci:` or both as `vfio:`; "+
-			"tiles reach only Host windows of their own device")
+			windowOwner.Identity().Name+reason)
 	}
 	return d.backend.assignBusAddress(a, owner)
 }
@@ -187,7 +191,8 @@ func (d *device) Diagnose() Code {
 
 // Close implements Device. It switches bus mastering off before it releases host memory, because
 // the device may write to that memory until then. It leaves memory decoding on, because cores that
-// the image started may still be running.
+// the image started may still be running: the next program must be able to reach them through the
+// BARs, for example to stop them.
 func (d *device) Close() error {
 	err := d.SetBusMaster(false)
 	if e := d.cleanups.callAll(); err == nil {

@@ -107,6 +107,6 @@ func TestBackendsThatCannotChooseTheBusAddressSaySo(t *testing.T) {
 		}
 	}
 	_, err = d.Map(fixedHost(0x8_3000_0000, 1))
-	wantFault(t, "tt", err, NoDevice, "the driver has pinned host memory at 0x800002000",
+	wantFault(t, "tt", err, NoDevice, "the driver has pinned host memory at address 0x800002000",
 		"the image needs 0x830000000", "vfio:")
 }

@@ -214,7 +214,7 @@ func bytesAt(address uintptr, size uint32) []byte {
 
 // executeCompare executes a Compare command: it loads a range element by element, and stops the
 // walk at the first element that differs from the golden (expected) data. `address` is the offset
-// of the range on the port `p`.
+// of the range on the port `p`; on a memoryPort, an offset is an address.
 func (w *Walk) executeCompare(p Port, address uint64) Code {
 	c, golden := w.Next, w.commandMemory()
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {

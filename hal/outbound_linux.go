@@ -59,10 +59,16 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	case o.regionsEnd != 0:
 		offset = fbs.RoundUp(o.regionsEnd, pageSize()) + pageSize()
 	}
-	if len(o.regions) == t.RegionCount || offset > t.OffsetMax || size-1 > t.OffsetMax-offset {
-		return 0, d.fault(NoDevice, fbs.Text("cannot map %d bytes of host memory for the tiles: "+
-			"all %d regions or all addresses are in use; use fewer or smaller host windows",
-			size, uint64(t.RegionCount)))
+	reason := ""
+	switch {
+	case len(o.regions) == t.RegionCount:
+		reason = "all regions are in use; use fewer host windows"
+	case offset > t.OffsetMax || size-1 > t.OffsetMax-offset:
+		reason = "too few addresses are free; use smaller host windows"
+	}
+	if reason != "" {
+		const text = "cannot map %d bytes of host memory for the tiles: "
+		return 0, d.fault(NoDevice, fbs.Text(text, size)+reason)
 	}
 	o.regions = append(o.regions, outboundRegion{offset, size, bus})
 	o.regionsEnd = offset + size

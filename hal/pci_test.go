@@ -606,7 +606,7 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		{0, 0, 0, nil},
 		{0, ^uint64(0), 2, nil},
 		{0, 1, ^uint64(0), nil},
-		{1, 0, 4, []string{"BAR 1", "not memory"}}, // I/O ports
+		{1, 0, 4, []string{"BAR 1", "has I/O ports"}}, // I/O ports
 		{2, 0, 4, []string{"BAR 2", "does not exist"}},
 		{6, 0, 4, []string{"BAR 6", "does not exist"}},
 		{255, 0, 4, []string{"BAR 255", "does not exist"}},

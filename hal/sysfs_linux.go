@@ -27,7 +27,10 @@ type pciFunction struct {
 	barStarts   [configBarCount]uint64 // physical address of each BAR; 0 if the BAR is not memory
 }
 
-// dir returns the path of the function's directory in sysfs.
+// dir returns the path of the function's directory in sysfs. The compiler must not inline dir,
+// because the inlined copies would make the program larger.
+//
+//go:noinline
 func (f *pciFunction) dir() string { return sysfsDevicesDir + "/" + f.Address }
 
 // findInSysfs searches sysfs for the PCI function that locator names, and reads the function's ids,

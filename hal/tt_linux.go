@@ -204,7 +204,7 @@ func (t *ttBackend) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus ui
 		return 0, t.dev.notContiguousFault(size, huge)
 	}
 	if err == nil && fixedBus != 0 && pin.noc != fixedBus {
-		const text = "the driver has pinned host memory at %x, but the image needs %x; " +
+		const text = "the driver has pinned host memory at address %x, but the image needs %x; " +
 			"end other programs that pin memory, or use `vfio:`"
 		return 0, t.dev.fault(NoDevice, fbs.Text(text, pin.noc, fixedBus))
 	}

@@ -182,8 +182,8 @@ func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err e
 	case 0:
 	case unix.EINVAL, unix.EEXIST:
 		if fixedBus != 0 {
-			const text = "the IOMMU cannot map %x bytes at bus address %x: " +
-				"reserved, out of range, or in use by another window"
+			const text = "the IOMMU cannot map %x bytes at bus address %x, which is reserved, " +
+				"out of range, or in use by another window; change this address in the image"
 			return 0, v.dev.fault(NoDevice, fbs.Text(text, size, fixedBus))
 		}
 		return 0, v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes; "+

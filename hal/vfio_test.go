@@ -345,7 +345,7 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 		t.Errorf("store: %v", code)
 	}
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 3, Size: 4})
-	wantFault(t, "I/O BAR", err, WrongDevice, "BAR 3 does not exist")
+	wantFault(t, "I/O BAR", err, WrongDevice, "BAR 3 has no memory")
 	k.errors["mmap"] = unix.EINVAL
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
 	wantFault(t, "mmap", err, NoDevice, "mmap 0000:00:01.0 BAR 0: invalid argument")

@@ -148,11 +148,11 @@ write:
 	MOVQ VALUE, (DST)
 	ADVANCE
 
-// Begin to copy AMOUNT bytes from SRC to DST. DEVICE is SRC or DST, whichever is the
-// address on the device. STEP is the step of that register. If the mode is Bulk, jump to
-// the label `bulkCopy`, with the address on the device in TO_ALIGN. Otherwise set STEP and jump
-// to the label `copy`. STEP is the width, or 0 if the mode is Fixed: then all accesses use
-// the same address on the device.
+// Begin to copy AMOUNT bytes from SRC to DST. DEVICE is the register with the address on the
+// device, SRC or DST. STEP is the step register of DEVICE: SRC_STEP or DST_STEP. If the mode
+// is Bulk, jump to the label `bulkCopy`, with the address on the device in TO_ALIGN. If the
+// mode is Fixed, set STEP to 0, so that all accesses use the same address on the device.
+// Otherwise set STEP to the width. Then jump to the label `copy`.
 #define START_COPY(DEVICE, STEP) \
 	MOVQ DEVICE, TO_ALIGN                 \
 	CMPB command_Mode(CMD), $const_accessBulk   \

@@ -91,7 +91,8 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	// Return an error if the copy does not fit into the available memory. Without this check, the
 	// kernel's OOM killer could kill a process.
 	if available, _ := availableMemory(end - first); end-first > available {
-		const text = ": a copy in memory needs %d bytes, but only %d are available"
+		const text = ": not enough memory: %d bytes of the file must be copied, but only %d " +
+			"bytes are available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 

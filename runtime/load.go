@@ -79,7 +79,7 @@ func CheckWorstCaseTimes(view *fbs.View) error {
 // of devices, their PCI ids and their BAR sizes, and checks that no device occurs twice.
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
-		return hal.NewFault(hal.Usage, fbs.Text("the number of devices must be %d, not %d",
+		return hal.NewFault(hal.Usage, fbs.Text("the image is for %d device(s), but %d were named",
 			uint64(len(view.Devices)), uint64(len(devices))))
 	}
 	for i, device := range devices {
@@ -90,7 +90,7 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 					identity.Address+"; name two devices by their addresses")
 		}
 		if reason := explainMismatch(view, i, identity); reason != "" {
-			return hal.NewFault(hal.WrongDevice, "the image "+reason)
+			return hal.NewFault(hal.WrongDevice, "it "+reason)
 		}
 	}
 	return nil
@@ -99,7 +99,7 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 // explainMismatch compares an opened device with the requirements for device i in the image. The
 // parameter `got` describes the opened device. If the device meets all requirements,
 // explainMismatch returns "". Otherwise it returns the first difference as the end of a sentence
-// that begins with "the image", for example "is for subsystem 0x1, but pci:... has 0x2".
+// that begins with "it", for example "is for subsystem 0x1, but pci:... has 0x2".
 func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason string) {
 	want := &view.Devices[device]
 	switch {
@@ -261,7 +261,7 @@ func (r *Replay) reserveArena() error {
 	}
 	if !fits {
 		const text = "the image needs %d bytes for tensors, %d for host memory and %d for " +
-			"page tables, but only %d are available"
+			"page tables, but only %d bytes are available"
 		return hal.NewFault(hal.BadImage,
 			fbs.Text(text, size, host, pageTables, available+inHugePages))
 	}

@@ -26,9 +26,10 @@ type Replay struct {
 	callerView *fbs.View      // view that was passed to Load; the caller may modify it
 	devices    []hal.Device   // devices of the image, in the order of the image
 	apertures  []hal.Aperture // for each window of the image, the address range that Load mapped
-	// For each Tlb window of the image, the address at which its TLB window is mapped. A Point adds
-	// an offset to this address, and stores the sum in the table of windows. The address is 0 for
-	// windows of other kinds, and if the kernel driver programs the TLB window.
+	// One address for each window of the image. For a Tlb window, this is the address at which the
+	// device's TLB window is mapped, which may be larger. A Point command adds an offset to it, and
+	// stores the sum in windowAddresses. The address is 0 for windows of other kinds, and if the
+	// kernel driver programs the TLB window.
 	tlbWindowAddresses []uintptr
 	// The memory of all tensors. If Load copied the commands, the copy follows the tensors in
 	// read-only pages.

@@ -391,13 +391,13 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 		want string
 	}{
 		{of(0x11011af4), hal.WrongDevice,
-			"the image is for subsystem 0x11001af4, but mock:ivshmem has 0x11011af4"},
-		{of(0), hal.WrongDevice, "the image is for subsystem 0x11001af4, but mock:ivshmem has 0x0"},
+			"it is for subsystem 0x11001af4, but mock:ivshmem has 0x11011af4"},
+		{of(0), hal.WrongDevice, "it is for subsystem 0x11001af4, but mock:ivshmem has 0x0"},
 		{load(mock.New(&boards.Edu)), hal.WrongDevice,
-			"the image is for ivshmem (1af4:1110), but mock:edu is 1234:11e8"},
+			"it is for ivshmem (1af4:1110), but mock:edu is 1234:11e8"},
 		{load(small), hal.WrongDevice,
 			"needs 0x100000 bytes of BAR 2, but mock:ivshmem has 0x10000"},
-		{load(), hal.Usage, "the number of devices must be 1, not 0"},
+		{load(), hal.Usage, "the image is for 1 device(s), but 0 were named"},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
@@ -515,10 +515,10 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 		"window r bar0 offset 0x0 size 0x100000\nmain:\n"
 	for _, test := range []struct{ body, want string }{
 		{"  write.8 r+0x8 0x1\n",
-			"command 0: write: width 8 is not accepted by edu at 0x8 of BAR 0"},
+			"command 0: write: width 8 is not accepted by edu's BAR 0 at offset 0x8"},
 		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: write: width 2 is not accepted"},
 		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n",
-			"bulk access (only for memory that accepts every width) is not accepted"},
+			"bulk access is only for memory that accepts every width, not for "},
 		{"  fill.4 r+0x7c <- 0x1 size 8\n",
 			"0x8 bytes at offset 0x7c reach outside the rule's range"},
 	} {
@@ -563,7 +563,7 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 					"fill.4 r+%#x <- 0x0 size 8 fifo", "write.4 r+%#x bus(r)"} {
 					source := source + load + fmt.Sprintf("  "+store+"\n", at)
 					if err := verdict(t, source); err == nil ||
-						!strings.Contains(err.Error(), ": a store is not accepted by ") {
+						!strings.Contains(err.Error(), ": images must not store to ") {
 						t.Errorf("%s: %v", source, err)
 					}
 				}
@@ -599,7 +599,7 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 				err := verdict(t, source)
 				if refused := flag != "" && test.refused; refused != (err != nil) ||
 					refused != (err != nil && strings.Contains(err.Error(),
-						"a write-combining window (for memory only) is not accepted")) {
+						"is write-combining, but ")) {
 					t.Errorf("%s%s: %v", test.window, flag, err)
 					continue
 				}

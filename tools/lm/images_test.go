@@ -228,9 +228,9 @@ var wounds = map[string]wound{
 	"random.lmb": {"not a Light Metal image", randomBytes},
 	"flipped-bit.lmb": {"envelope checksum is",
 		func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
-	"wrong-schema.lmb": {"another version made the image",
+	"wrong-schema.lmb": {"another version of lm made the image",
 		func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
-	"newer-format.lmb": {"format is 3.0, but this program reads 2.0",
+	"newer-format.lmb": {"(format 3.0, this program reads 2.0)",
 		func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
 
 	"unknown-opcode.lmb": {"command 1: unknown opcode 99",
@@ -252,15 +252,14 @@ var wounds = map[string]wound{
 			})
 		}},
 	"payload-outside-segment.lmb": {"command 1: copy in: 0x40 bytes at offset 0x1000 reach " +
-		"outside the tensor or " +
-		"payload", func(t *testing.T) []byte {
+		"outside the payload", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
 			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact),
 				Amount: 64, Value: 0x1000}
 		})
 	}},
-	"width-not-of-the-board.lmb": {"command 1: write: width 8 is not accepted by edu at 0x8 " +
-		"of BAR 0",
+	"width-not-of-the-board.lmb": {"command 1: write: width 8 is not accepted by edu's " +
+		"BAR 0 at offset 0x8",
 		func(t *testing.T) []byte {
 			return patched(t, func(c *fbs.Command) { c.Width, c.Offset = 8, 8 })
 		}},
@@ -310,8 +309,8 @@ var wounds = map[string]wound{
 			lmb.Stamp(file, uint64(len(file)))
 			return file
 		}},
-	"width-not-of-the-rules.lmb": {"command 0: write: width 8 is not accepted by stranger at " +
-		"0x0 of BAR 0 (registers)", func(t *testing.T) []byte {
+	"width-not-of-the-rules.lmb": {"command 0: write: width 8 is not accepted by " +
+		"stranger's BAR 0 at offset 0x0 (registers)", func(t *testing.T) []byte {
 		file, view := ruled(t)
 		view.Commands[0].Width = 8
 		lmb.Stamp(file, uint64(len(file)))

@@ -27,8 +27,9 @@ const (
 	maxFaultSlots     = 4096                     // largest number of slots that lmrun uses
 )
 
-// faultRecorder writes one entry to the file of -faults if lmrun fails. The file is a ring of
-// slots, each with one entry: the new entry replaces the oldest one.
+// faultRecorder writes one entry to the file of -faults if lmrun fails. A file with a size is a
+// ring of slots, each with one entry: the new entry replaces the oldest one. To a device without a
+// size, the entry is appended.
 type faultRecorder struct {
 	path         string // path of the file; empty: -faults is not given
 	fd           int    // file descriptor; its position is the slot for the entry

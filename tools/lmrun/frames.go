@@ -100,7 +100,7 @@ func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 	// has failed.
 	code := f.replay.Diagnose()
 	if code != hal.OK {
-		err = hal.NewFault(code, "detected after the last run")
+		err = hal.NewFault(code, "reported after the last run; output files are not written")
 	}
 	return err
 }
@@ -111,7 +111,7 @@ func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	ended, err = f.receiveInputs()
 	if ended && end.runs == 0 && stopRequested.Load() == 0 {
-		err = hal.NewFault(hal.BadTensor, "the inputs ended before the first run")
+		err = hal.NewFault(hal.BadTensor, "the inputs ended before they had data for one run")
 	}
 	if ended || err != nil {
 		return ended, err
@@ -184,7 +184,8 @@ func (f *frameLoop) recoverPanic(err *error) {
 	}
 	for i := range f.streams {
 		if r := f.streams[i].ring; r != nil && r.contains(fault.Addr()) {
-			const reason = ": cannot access the ring's memory; was the file truncated?"
+			const reason = ": another process has truncated the ring; remove the file to get a " +
+				"new ring"
 			*err = hal.NewFault(hal.IO, r.path+reason)
 		}
 	}

@@ -154,7 +154,8 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	}
 	end := f.runAndCommit(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
-		failureText(end) != "DMA fault: detected after the last run; then ran sequence safe: done" {
+		failureText(end) != "DMA fault: reported after the last run; output files are "+
+			"not written; then ran sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }

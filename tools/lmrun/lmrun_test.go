@@ -183,7 +183,7 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input=n=a"}},
 		{64, "unknown device", []string{"-longest", "3h", "-device", "pci:1234:11e"}},
 		{64, "unknown device", []string{"-longest", "3h", "-device", "pic:1234:11e8"}},
-		{64, "usage: the number of devices must be 1, not 2",
+		{64, "usage: the image is for 1 device(s), but -device names 2",
 			[]string{"-longest", "3h", "-device", "pci:1234:11e8", "-device",
 				"tt:/dev/tenstorrent/0"}},
 		{0, "the image is valid", []string{"-longest", "3h", "-device", "vfio:0000:01:00.0"}},

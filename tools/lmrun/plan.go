@@ -75,7 +75,7 @@ func checkDeviceFlags(view *fbs.View, o args.Options) error {
 	// Check the number of devices only if -check is given. Otherwise runtime.Load checks it.
 	devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices))
 	if o.Check && devices != 0 && devices != targets {
-		return args.UsageError(fbs.Text("the number of devices must be %d, not %d",
+		return args.UsageError(fbs.Text("the image is for %d device(s), but -device names %d",
 			targets, devices))
 	}
 	if o.Window != runtime.AnyTLBWindow && !hasTLBWindow(view) {

@@ -191,7 +191,7 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	stopRequested.Store(1)
 	defer stopRequested.Store(0)
 	if err := f.sendOutputs(); err == nil || !strings.Contains(err.Error(),
-		"the reader does not read the outputs") {
+		"the outputs of the last run are lost") {
 		t.Error(err)
 	}
 	for _, path := range []string{empty, full} {

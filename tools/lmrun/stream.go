@@ -166,7 +166,8 @@ func (s *tensorStream) transfer(data []byte) (n int, err error) {
 				hal.SleepRaw(streamPauseNs)
 			}
 		case mustWait && s.isOutput:
-			return n, hal.NewFault(hal.IO, s.Path+": the reader does not read the outputs")
+			return n, hal.NewFault(hal.IO, s.Path+": a signal arrived while the other end did "+
+				"not read; the outputs of the last run are lost")
 		case mustWait || moved == 0:
 			return n, nil
 		case err != unix.EINTR:

@@ -237,7 +237,7 @@ func TestTagsPickBackends(t *testing.T) {
 		t.Run("tags "+tags, func(t *testing.T) {
 			symbols := symbolsOf(t, "lmrun", tags)
 			for _, backend := range backends {
-				method := "lightmetal/hal.(*" + backend + ")."
+				method := "lightmetal/hal.(*" + backend + "Backend)."
 				has := slices.ContainsFunc(symbols,
 					func(s string) bool { return strings.HasPrefix(s, method) })
 				if has != slices.Contains(strings.Fields(want), backend) {

@@ -29,8 +29,8 @@ type Output struct {
 	// names contains the base name of the temporary file, a zero byte, the final base name, and a
 	// zero byte. If Create opened the output, names contains only the base name of the new file and
 	// a zero byte. If there is no file that Discard must remove, names is nil. Replace makes this
-	// memory read-only, because a seccomp filter allows system calls by the addresses of these
-	// names (see SealRules).
+	// memory read-only: a seccomp filter sees only the address of a name, not its text, so the text
+	// at an allowed address must not change (see SealRules).
 	names       []byte
 	finalNameAt int  // offset of the final base name in names; 0: Commit does not rename
 	isSealed    bool // SealRules was called; Discard then closes no file descriptors

@@ -54,7 +54,7 @@ func placeOf(err *fbs.Error) string {
 		return "counts"
 	case err.Place == "reservation":
 		return "sums"
-	case err.Place == "segments" && isIn("end at"), element == "segment" && isIn("padding"):
+	case err.Place == "payload", element == "segment" && isIn("padding"):
 		return "payload"
 	case err.Place == "preamble", err.Place == "signature", hasIndex && element != "image":
 		return err.Place
@@ -116,7 +116,7 @@ func loadFault(view *fbs.View, progress *loading, err error) *oracle.Fault {
 		}
 	case strings.Contains(text, "bytes for tensors"):
 		fault.Place = "memory"
-	case strings.HasPrefix(text, "the image "):
+	case strings.HasPrefix(text, "it is for "), strings.HasPrefix(text, "it needs "):
 		fault.Place = "device " + strings.TrimPrefix(wrongDevice.FindString(text), "test:")
 	}
 	return fault
